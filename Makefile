@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+#   make demo       two datacenters, five congestion controls, a table and a report
+#   make test       every test, on the host and in guests
+#   make            set up, build the kernels, the modules and the tools
+#   make modules    the three modules; KDIR=DIR for a kernel of your own
+#   make tools      userspace-tools/target/release/xdc
+#   make install    modules into /lib/modules of the kernel in KDIR, xdc into PREFIX/bin
+#   make clean      forget build/ (the kernels stay in the cache)
+#
+# KSRC=DIR   build the guests' kernels from your own source tree
+# KDIR=DIR   build the modules for your own kernel's build tree
+# W=1 CLIPPY=1 are passed to the kernel's build.
+
+SHELL := /bin/bash
+MAKEFLAGS += --no-print-directory
+PREFIX ?= /usr/local
+TARGET := x86_64-unknown-linux-gnu
+XDC := userspace-tools/target/release/xdc
+export KSRC KDIR W CLIPPY
+
+.PHONY: all setup kernels modules agent tools guests demo test test-quick install clean
+.NOTPARALLEL:
+
+all: guests
+	@echo "ready: make demo, make test, or $(XDC) --help"
+
+# What a guest needs on both engines.
+guests: kernels modules-x86 modules-uml agent tools
+
+setup:
+	@qemu-images/setup.sh
+
+kernels: kernel-x86 kernel-uml
+
+kernel-%: setup
+	@qemu-images/link-kernel.sh $*
+
+ifdef KDIR
+modules:
+	@qemu-images/modules.sh kdir
+else
+modules: modules-x86 modules-uml
+endif
+
+modules-%: kernel-%
+	@qemu-images/modules.sh $*
+
+# Static, because it is the first process of a guest that has no libraries.
+agent: setup
+	@mkdir -p build
+	@cd userspace-tools && RUSTFLAGS="-C target-feature=+crt-static" \
+		cargo build --quiet --locked --release --target $(TARGET) -p xdc-agent
+	@cmp -s userspace-tools/target/$(TARGET)/release/xdc-agent build/agent || \
+		install -m 755 userspace-tools/target/$(TARGET)/release/xdc-agent build/agent
+
+tools: setup
+	@cd userspace-tools && cargo build --quiet --locked --release -p xdc
+
+demo: guests
+	@$(XDC) run two-dc-1g
+
+test: guests modules-debug
+	@selftests/all
+
+install: tools
+	@qemu-images/install.sh "$(PREFIX)"
+
+clean:
+	rm -rf build
+	cd userspace-tools && cargo clean --quiet

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/*
+ * Netlink attributes and statistics of the phantom queue discipline.
+ *
+ * This header is the one home of the ids; phantom.yaml describes them for
+ * YNL, and the Rust codec in userspace-tools/netlink is tested against both.
+ *
+ * Sizes are bytes, rates are bytes per second, fractions are parts per
+ * million (ppm). New attributes go to the end; a struct only grows.
+ */
+#ifndef _UAPI_XDC_PKT_PHANTOM_H
+#define _UAPI_XDC_PKT_PHANTOM_H
+
+#include <linux/types.h>
+
+/* TCA_OPTIONS of kind "phantom". */
+enum {
+	TCA_PHANTOM_UNSPEC,
+	TCA_PHANTOM_PAD,
+	TCA_PHANTOM_LIMIT,		/* u64 bytes: the physical queue */
+	TCA_PHANTOM_RATE,		/* u64 bytes/s: shape to this; 0 = do not shape */
+	TCA_PHANTOM_OVERHEAD,		/* s32 bytes added to each packet's length by the shaper, -64..256 */
+	TCA_PHANTOM_MPU,		/* u32 bytes: the shaper counts no packet for less, 0..256 */
+	TCA_PHANTOM_LINE_RATE,		/* u64 bytes/s: what the phantom queue drains relative to;
+					 * 0 = rate, or the device's speed where nothing is shaped */
+	TCA_PHANTOM_PHANTOM_LIMIT,	/* u64 bytes: cap of the phantom queue */
+	TCA_PHANTOM_DRAIN,		/* u32 ppm of the line rate, 1..1000000 */
+	TCA_PHANTOM_PMIN,		/* u32 ppm of the phantom cap: RED starts */
+	TCA_PHANTOM_PMAX,		/* u32 ppm of the phantom cap: RED reaches 1 */
+	TCA_PHANTOM_MIN,		/* u32 ppm of limit: RED on the backlog starts */
+	TCA_PHANTOM_MAX,		/* u32 ppm of limit: RED on the backlog reaches 1 */
+	TCA_PHANTOM_MARK,		/* u8 enum tc_phantom_mark */
+	TCA_PHANTOM_MARK_AT,		/* u8 enum tc_phantom_mark_at */
+	TCA_PHANTOM_ECN_DROP,		/* u8 bool: drop a chosen packet that is Not-ECT */
+	TCA_PHANTOM_COUNT_ACKS,		/* u8 bool: pure ACKs enter the phantom queue too */
+	TCA_PHANTOM_RED_LIMIT,		/* u64 bytes; 0 = none */
+	TCA_PHANTOM_YELLOW_LIMIT,	/* u64 bytes; 0 = none */
+	TCA_PHANTOM_COLOR_TOTAL,	/* u8 bool: colour limits count the whole backlog */
+	TCA_PHANTOM_COLOR_SOURCE,	/* u8 enum tc_phantom_color_source */
+	TCA_PHANTOM_DSCP_COLOR,		/* u8[64] enum tc_phantom_color per DSCP */
+	TCA_PHANTOM_GSO,		/* u8 enum tc_phantom_gso */
+	TCA_PHANTOM_POOL,		/* string, up to 15 characters; "" = none: shared buffer
+					 * of this network namespace */
+	TCA_PHANTOM_POOL_LIMIT,		/* u64 bytes: size of the shared buffer */
+	TCA_PHANTOM_POOL_ALPHA,		/* u32 ppm: this port may hold alpha x (pool limit - pool used) */
+	__TCA_PHANTOM_MAX
+};
+
+#define TCA_PHANTOM_MAX (__TCA_PHANTOM_MAX - 1)
+
+enum tc_phantom_mark {
+	TC_PHANTOM_MARK_NONE,
+	TC_PHANTOM_MARK_PHANTOM,
+	TC_PHANTOM_MARK_PHYSICAL,
+	TC_PHANTOM_MARK_EITHER,
+	TC_PHANTOM_MARK_BOTH,
+};
+
+enum tc_phantom_mark_at {
+	TC_PHANTOM_MARK_AT_DEQUEUE,
+	TC_PHANTOM_MARK_AT_ENQUEUE,
+};
+
+enum tc_phantom_color {
+	TC_PHANTOM_GREEN,	/* important */
+	TC_PHANTOM_YELLOW,
+	TC_PHANTOM_RED,		/* unimportant */
+};
+
+enum tc_phantom_color_source {
+	TC_PHANTOM_COLOR_NONE,		/* every packet is green */
+	TC_PHANTOM_COLOR_DSCP,		/* TCA_PHANTOM_DSCP_COLOR */
+	TC_PHANTOM_COLOR_PRIORITY,	/* skb->priority MAJ:MIN, MAJ = this qdisc's
+					 * handle, MIN 1 = green, 2 = yellow, 3 = red */
+	TC_PHANTOM_COLOR_FILTER,	/* tc filter's classid MIN, as for priority */
+};
+
+enum tc_phantom_gso {
+	TC_PHANTOM_GSO_AUTO,	/* split while packets are marked, whole else */
+	TC_PHANTOM_GSO_SPLIT,
+	TC_PHANTOM_GSO_WHOLE,
+};
+
+/* TCA_STATS_APP. All counters start at 0 when the qdisc is created. */
+struct tc_phantom_xstats {
+	__u64 phantom_bytes;		/* phantom occupancy now */
+	__u64 phantom_max_bytes;
+	__u64 backlog_max_bytes;
+	__u64 marked_phantom;		/* ECT turned CE: only the phantom queue chose it */
+	__u64 marked_physical;		/* only the backlog chose it */
+	__u64 marked_both;		/* both chose it */
+	__u64 would_mark;		/* packets chosen, marked or not: already CE, Not-ECT too */
+	__u64 drops_limit;		/* physical queue full */
+	__u64 drops_pool;		/* dynamic threshold of the shared buffer */
+	__u64 drops_ecn;		/* chosen, Not-ECT, ecn-drop on */
+	__u64 drops_green;		/* every drop above and below, by colour */
+	__u64 drops_yellow;
+	__u64 drops_red;
+	__u64 drops_color;		/* over red-limit or yellow-limit */
+	__u64 bytes_green;		/* accepted into the queue, by colour */
+	__u64 bytes_yellow;
+	__u64 bytes_red;
+	__u64 busy_ns;			/* time with a packet in the queue */
+	__u64 phantom_drain_bps;	/* effective drain rate, bytes/s; 0 = line rate unknown */
+	__u64 pool_used_bytes;		/* shared buffer now, all ports */
+};
+
+#endif /* _UAPI_XDC_PKT_PHANTOM_H */

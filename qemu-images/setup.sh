@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+# Install what building and running needs: the distribution's packages (as
+# root or with sudo) and bindgen through cargo. Does nothing when all is there.
+. "$(dirname "$0")/common.sh"
+
+kernel_packages="make gcc libc6-dev flex bison bc libelf-dev libssl-dev dwarves cpio kmod
+	xz-utils patch rustc-web rust-web-src cargo-web rust-web-clippy rustfmt-web debian-archive-keyring"
+guest_packages="qemu-system-x86 busybox-static iproute2 ethtool procps"
+
+installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
+missing_packages() {
+	local p
+	for p in $kernel_packages $guest_packages; do
+		installed "$p" || echo "$p"
+	done
+	for v in 22 19; do
+		installed clang-$v && installed lld-$v && installed llvm-$v && installed libclang-$v-dev && return
+	done
+	for v in 22 19; do
+		if apt-cache show clang-$v >/dev/null 2>&1; then
+			echo clang-$v lld-$v llvm-$v libclang-$v-dev
+			return
+		fi
+	done
+	echo clang-19 lld-19 llvm-19 libclang-19-dev
+}
+
+if ! command -v apt-get >/dev/null; then
+	say "no apt-get here: install by hand what qemu-images/setup.sh lists"
+elif missing=$(missing_packages) && [ -n "$missing" ]; then
+	sudo=
+	if [ "$(id -u)" -ne 0 ]; then
+		sudo=sudo
+		command -v sudo >/dev/null || die "packages are missing and neither root nor sudo is here" \
+			"as root: apt-get install $(echo $missing)"
+	fi
+	say "installing from the distribution: $(echo $missing)"
+	log=$(mktemp)
+	trap 'rm -f "$log"' EXIT
+	$sudo apt-get -qq update >"$log" 2>&1 || { cat "$log" >&2; die "apt-get update failed" "check the network and the machine's apt sources"; }
+	# Asked again: before the update a package may not have been known.
+	missing=$(missing_packages)
+	# shellcheck disable=SC2086
+	$sudo env DEBIAN_FRONTEND=noninteractive apt-get -y --no-install-recommends install $missing >"$log" 2>&1 ||
+		{ tail -20 "$log" >&2; die "installing packages failed" "as root: apt-get install $(echo $missing)"; }
+fi
+
+if [ ! -x "$XDC_BINDGEN" ]; then
+	say "installing bindgen $XDC_BINDGEN_VERSION with cargo (a minute or two)"
+	mkdir -p "$XDC_CACHE"
+	log=$XDC_CACHE/bindgen-install.log
+	cargo install --quiet --locked --root "${XDC_BINDGEN%/bin/bindgen}" \
+		"bindgen-cli@$XDC_BINDGEN_VERSION" >"$log" 2>&1 ||
+		{ tail -20 "$log" >&2; die "cargo install bindgen-cli failed; log: $log" "check the network, then make setup"; }
+fi

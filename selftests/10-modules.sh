@@ -1,0 +1,61 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# Loading, autoloading, refusal to unload while in use, clean unloading.
+. /selftests/lib.sh
+
+available() { sysctl_get net.ipv4.tcp_available_congestion_control; }
+
+for cc in unocc gemini; do
+	check "modprobe tcp_$cc" modprobe tcp_$cc
+	matches "$cc is available" "(^| )$cc( |$)" "$(available)"
+	check "rmmod tcp_$cc" rmmod tcp_$cc
+	equal "$cc is gone" "" "$(available | tr ' ' '\n' | grep -x $cc)"
+	equal "net.$cc is gone" "no" "$([ -e /proc/sys/net/$cc ] && echo yes || echo no)"
+	check "choosing $cc loads its module" sysctl_set net.ipv4.tcp_congestion_control $cc
+	matches "tcp_$cc was autoloaded" "^tcp_$cc " "$(cat /proc/modules)"
+	sysctl_set net.ipv4.tcp_congestion_control cubic
+	check "rmmod tcp_$cc after autoload" rmmod tcp_$cc
+done
+
+check "modprobe sch_phantom" modprobe sch_phantom
+check "rmmod sch_phantom" rmmod sch_phantom
+ip link add d0 type dummy
+ip link set d0 up
+check "tc loads sch_phantom by its alias" tc qdisc add dev d0 root phantom
+matches "sch_phantom was autoloaded" "^sch_phantom " "$(cat /proc/modules)"
+refuses "rmmod sch_phantom while a device uses it" rmmod sch_phantom
+check "tc qdisc del" tc qdisc del dev d0 root
+# The qdisc's memory, and with it the module reference, goes after an RCU grace period.
+sleep 1
+check "rmmod sch_phantom when unused" rmmod sch_phantom
+ip link del d0
+
+pair
+for cc in unocc gemini; do
+	modprobe tcp_$cc
+	for ns in h1 h2; do
+		in_ns $ns sysctl -qw net.ipv4.tcp_congestion_control=$cc net.ipv4.tcp_ecn=3
+	done
+	in_ns h2 nc -l -p 5001 >/dev/null &
+	sleep 1
+	(sleep 4) | in_ns h1 nc 10.9.0.2 5001 &
+	sleep 1
+	refuses "rmmod tcp_$cc while a socket uses it" rmmod tcp_$cc
+	wait
+	for ns in h1 h2; do
+		in_ns $ns sysctl -qw net.ipv4.tcp_congestion_control=cubic
+	done
+	ss -K state time-wait >/dev/null 2>&1
+	sleep 1
+	check "rmmod tcp_$cc after the socket closed" rmmod tcp_$cc
+done
+unpair
+
+i=0
+while [ $i -lt 20 ]; do
+	modprobe tcp_unocc && modprobe tcp_gemini && modprobe sch_phantom &&
+		rmmod tcp_unocc && rmmod tcp_gemini && rmmod sch_phantom || break
+	i=$((i + 1))
+done
+equal "20 rounds of loading and unloading" 20 $i
+finish
