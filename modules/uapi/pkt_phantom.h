@@ -27,8 +27,8 @@ enum {
 	TCA_PHANTOM_DRAIN,		/* u32 ppm of the line rate, 1..1000000 */
 	TCA_PHANTOM_PMIN,		/* u32 ppm of the phantom cap: RED starts */
 	TCA_PHANTOM_PMAX,		/* u32 ppm of the phantom cap: RED reaches 1 */
-	TCA_PHANTOM_MIN,		/* u32 ppm of limit: RED on the backlog starts */
-	TCA_PHANTOM_MAX,		/* u32 ppm of limit: RED on the backlog reaches 1 */
+	TCA_PHANTOM_QMIN,		/* u32 ppm of limit: RED on the backlog starts */
+	TCA_PHANTOM_QMAX,		/* u32 ppm of limit: RED on the backlog reaches 1 */
 	TCA_PHANTOM_MARK,		/* u8 enum tc_phantom_mark */
 	TCA_PHANTOM_MARK_AT,		/* u8 enum tc_phantom_mark_at */
 	TCA_PHANTOM_ECN_DROP,		/* u8 bool: drop a chosen packet that is Not-ECT */

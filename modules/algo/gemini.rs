@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! GEMINI: ECN for congestion inside the datacenter, delay for congestion in the WAN.
+//!
+//! Source: Gemini, section III-C, Algorithm 1, Tables III and IV.
+//!
+//! Where this differs from Algorithm 1:
+//! 1. F = 4K / (C x RTT + K) is at most 1. At 1 Gbit/s, 200 us and K = 50 packets it is 3.0,
+//!    which would drive the flow to its floor; Theorem 1 allows any F below the bound.
+//! 2. An ACK that covers marked and unmarked bytes is congested, yet its unmarked bytes are not
+//!    lost for the increase once the reduction of this RTT is done.
+//! 3. One ACK adds at most h, however much it acknowledges.
+//! 4. A loss takes at least half of the window.
+
+use super::fixed::{
+    BYTE_BITS, FRACTION_ONE, RATIO_BITS, bdp_bytes, bytes_per_s, ewma, fraction, mul_div,
+    mul_fraction, mul_ratio,
+};
+use super::params::params;
+use super::rtt::BaseRtt;
+use super::window::Window;
+use super::{Ack, Output};
+
+params! {
+    /// Which set of values the parameters start from.
+    profiles {
+        /// As the paper states them.
+        Paper = c"paper",
+    }
+
+    //                              min  max          paper
+
+    /// C, the rate of the host's link.
+    line_rate_mbps: "Mbit/s",       1,   1_000_000,   [1_000];
+    /// K, the marking threshold of the datacenter's switches, per Gbit/s of line rate.
+    k_packets_per_gbps: "packets",  1,   100_000,     [50];
+    /// K in bytes; 0 = from k_packets_per_gbps.
+    k_bytes: "bytes",               0,   1 << 30,     [0];
+    /// T, the queueing delay from which the WAN counts as congested.
+    t_us: "us",                     0,   10_000_000,  [5_000];
+    /// Part of the window that WAN congestion takes.
+    beta: "1/1024",                 0,   1_024,       [205];
+    /// H of the increase h = H x C x RTT packets per RTT, C x RTT in bits.
+    h_scale: "1e-9",                0,   1_000_000,   [120];
+    /// Gain of alpha, the average of the marked fraction per RTT.
+    g: "1/1024",                    1,   1_024,       [64];
+    /// The base RTT is the minimum over this long.
+    rtt_base_window_ms: "ms",       100, 3_600_000,   [10_000];
+    /// Pacing rate relative to a window per smoothed RTT.
+    pacing_gain: "1/1024",          512, 4_096,       [1_229];
+}
+
+/// h in packets, 2^-16: at least a tenth, at most five.
+const H_MIN_SCALED: u64 = (1 << BYTE_BITS) / 10;
+const H_MAX_SCALED: u64 = 5 << BYTE_BITS;
+/// The unit of [`Params::h_scale`].
+const H_UNITS: u64 = 1_000_000_000;
+
+/// A loss takes at least this part of the window: a half.
+const LOSS_CUT: u32 = FRACTION_ONE / 2;
+
+/// Pacing in slow start, relative to a window per smoothed RTT, in 1/1024.
+const SLOW_START_PACING: u32 = 2 << RATIO_BITS;
+
+impl Params {
+    /// K in bytes.
+    fn k_bytes(&self, mss_bytes: u32) -> u64 {
+        match self.k_bytes {
+            0 => {
+                let packets_scaled =
+                    u64::from(self.k_packets_per_gbps).wrapping_mul(u64::from(self.line_rate_mbps));
+                mul_div(packets_scaled, u64::from(mss_bytes), 1_000)
+            }
+            k_bytes => u64::from(k_bytes),
+        }
+    }
+
+    /// F, as a fraction, at most 1.
+    fn reduction_factor(&self, base_rtt_us: u32, mss_bytes: u32) -> u32 {
+        let k_bytes = self.k_bytes(mss_bytes);
+        fraction(
+            k_bytes.saturating_mul(4),
+            k_bytes.saturating_add(bdp_bytes(self.line_rate_mbps, base_rtt_us)),
+        )
+    }
+
+    /// h in 2^-16 bytes.
+    fn increase_scaled(&self, base_rtt_us: u32, mss_bytes: u32) -> u64 {
+        // 1 Mbit/s is one bit per microsecond: 2^20 x 2^32 at most.
+        let bits = u64::from(self.line_rate_mbps).wrapping_mul(u64::from(base_rtt_us));
+        let h_scale = u64::from(self.h_scale) << BYTE_BITS;
+        mul_div(bits, h_scale, H_UNITS)
+            .clamp(H_MIN_SCALED, H_MAX_SCALED)
+            .saturating_mul(u64::from(mss_bytes))
+    }
+
+    /// beta, as a fraction.
+    fn wan_cut(&self) -> u32 {
+        fraction(u64::from(self.beta), 1 << RATIO_BITS)
+    }
+}
+
+/// State of one flow. All zeroes is "not started", and then every method does nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Flow {
+    window: Window,
+
+    // The RTT that is being observed.
+    /// An ACK for a packet sent at or after this ends it; 0 = before the first ACK.
+    round_ends_us: u64,
+    round_acked_bytes: u64,
+    round_marked_bytes: u64,
+    /// Smallest RTT seen in it; 0 = none.
+    round_min_rtt_us: u32,
+
+    // What the RTTs before it showed.
+    /// alpha, the average of the marked fraction.
+    alpha: u32,
+    base_rtt: BaseRtt,
+    /// The smallest RTT of the last round exceeded the base RTT by more than T.
+    wan_congested: bool,
+
+    // The reduction.
+    /// No other reduction until a packet sent at or after `cut_at_us` is acknowledged.
+    was_cut: bool,
+    cut_at_us: u64,
+}
+
+impl Flow {
+    /// A flow that is established, with an initial window and the handshake's RTT, if known.
+    pub fn new(params: &Params, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self {
+        let mut flow = Flow {
+            alpha: FRACTION_ONE,
+            ..Flow::default()
+        };
+        flow.window.start(cwnd_bytes, true);
+        if let Some(rtt_us) = rtt_us {
+            flow.base_rtt
+                .update(now_us, rtt_us, params.rtt_base_window_ms);
+        }
+        flow
+    }
+
+    /// An ACK arrived. `None` where the flow was never started.
+    pub fn on_ack(&mut self, params: &Params, ack: &Ack) -> Option<Output> {
+        if !self.window.is_started() {
+            return None;
+        }
+        self.update_transport_state(params, ack);
+
+        let dcn_congested = ack.marked_bytes > 0;
+        if (dcn_congested || self.wan_congested) && !self.was_cut {
+            let cut = self.congestion_cut(params, dcn_congested, ack.mss_bytes);
+            self.window.decrease(cut);
+            self.cut_at(ack.now_us);
+        } else if !self.wan_congested && !ack.app_limited {
+            self.grow(params, ack);
+        }
+        self.window.clamp(ack.mss_bytes, u64::MAX);
+        let mut output = self.output(params, ack.srtt_us);
+        if ack.in_recovery {
+            output.cwnd_bytes = self.window.recovery_bytes(ack);
+        }
+        Some(output)
+    }
+
+    /// What the sender is to do now, with that smoothed RTT (0 = none).
+    pub fn output(&self, params: &Params, srtt_us: u32) -> Output {
+        let gain = if self.window.in_slow_start() {
+            SLOW_START_PACING
+        } else {
+            params.pacing_gain
+        };
+        Output {
+            cwnd_bytes: self.window.bytes(),
+            ssthresh_bytes: self.window.ssthresh_bytes(),
+            pacing_bytes_per_s: bytes_per_s(mul_ratio(self.window.bytes(), gain), srtt_us),
+        }
+    }
+
+    /// The window that a loss leaves: the rule's own reduction, and at least a half.
+    pub fn loss_window_bytes(&self, params: &Params, mss_bytes: u32) -> u64 {
+        self.loss_window_scaled(params, mss_bytes) >> BYTE_BITS
+    }
+
+    /// A loss was detected. The second reduction in an RTT changes nothing.
+    pub fn on_loss(&mut self, params: &Params, now_us: u64, mss_bytes: u32) {
+        if !self.window.is_started() || self.was_cut {
+            return;
+        }
+        let left_scaled = self.loss_window_scaled(params, mss_bytes);
+        self.window.lower_to_scaled(left_scaled);
+        self.cut_at(now_us);
+    }
+
+    /// The retransmission timer fired: what was in flight is lost, and slow start from what still
+    /// is leads to the window that a loss leaves.
+    pub fn on_timeout(
+        &mut self,
+        params: &Params,
+        now_us: u64,
+        in_flight_bytes: u64,
+        mss_bytes: u32,
+    ) {
+        if !self.window.is_started() {
+            return;
+        }
+        self.on_loss(params, now_us, mss_bytes);
+        self.window
+            .restart(in_flight_bytes.saturating_add(u64::from(mss_bytes)));
+    }
+
+    /// The last loss was spurious, and the window before it was `prior_bytes`.
+    pub fn undo(&mut self, prior_bytes: u64) {
+        if self.window.is_started() {
+            self.window.undo(prior_bytes);
+        }
+    }
+
+    /// The window, in bytes; 0 = not started.
+    pub fn cwnd_bytes(&self) -> u64 {
+        self.window.bytes()
+    }
+
+    /// alpha, as a fraction of 2^30.
+    pub fn alpha(&self) -> u32 {
+        self.alpha
+    }
+
+    /// Bytes acknowledged in the present RTT.
+    pub fn round_acked_bytes(&self) -> u32 {
+        u32::try_from(self.round_acked_bytes).unwrap_or(u32::MAX)
+    }
+
+    /// Of those, bytes marked.
+    pub fn round_marked_bytes(&self) -> u32 {
+        u32::try_from(self.round_marked_bytes).unwrap_or(u32::MAX)
+    }
+
+    /// Base RTT, if there is a sample.
+    pub fn base_rtt_us(&self) -> Option<u32> {
+        self.base_rtt.get()
+    }
+
+    fn loss_window_scaled(&self, params: &Params, mss_bytes: u32) -> u64 {
+        let cut = self.congestion_cut(params, true, mss_bytes).max(LOSS_CUT);
+        let left_scaled = mul_fraction(self.window.scaled(), FRACTION_ONE.saturating_sub(cut));
+        self.window.bounded(left_scaled, mss_bytes)
+    }
+
+    /// Line 1 of Algorithm 1: RTTs and, at the end of each RTT, alpha and the WAN's state.
+    fn update_transport_state(&mut self, params: &Params, ack: &Ack) {
+        self.round_acked_bytes = self.round_acked_bytes.saturating_add(ack.acked_bytes);
+        self.round_marked_bytes = self.round_marked_bytes.saturating_add(ack.marked_bytes);
+        let (Some(rtt_us), Some(sent_at_us)) = (ack.rtt_us, ack.sent_at_us()) else {
+            return;
+        };
+        self.base_rtt
+            .update(ack.now_us, rtt_us, params.rtt_base_window_ms);
+        self.round_min_rtt_us = match self.round_min_rtt_us {
+            0 => rtt_us.max(1),
+            min_us => min_us.min(rtt_us.max(1)),
+        };
+        if sent_at_us >= self.cut_at_us {
+            self.was_cut = false;
+        }
+        if self.round_ends_us == 0 {
+            self.round_ends_us = ack.now_us;
+        }
+        if sent_at_us >= self.round_ends_us {
+            self.end_round(params);
+            self.round_ends_us = ack.now_us;
+        }
+    }
+
+    fn end_round(&mut self, params: &Params) {
+        if self.round_acked_bytes != 0 {
+            let marked = fraction(self.round_marked_bytes, self.round_acked_bytes);
+            self.alpha = ewma(self.alpha, marked, params.g);
+        }
+        let limit_us = u64::from(self.base_rtt.get().unwrap_or(u32::MAX))
+            .saturating_add(u64::from(params.t_us));
+        self.wan_congested = u64::from(self.round_min_rtt_us) > limit_us;
+
+        self.round_acked_bytes = 0;
+        self.round_marked_bytes = 0;
+        self.round_min_rtt_us = 0;
+    }
+
+    /// Lines 6 to 9 of Algorithm 1: the part of the window to give up.
+    fn congestion_cut(&self, params: &Params, dcn_congested: bool, mss_bytes: u32) -> u32 {
+        let dcn_cut = if dcn_congested {
+            let base_rtt_us = self.base_rtt.get().unwrap_or(0);
+            let factor = params.reduction_factor(base_rtt_us, mss_bytes);
+            mul_fraction(u64::from(self.alpha), factor) as u32
+        } else {
+            0
+        };
+        let wan_cut = if self.wan_congested {
+            params.wan_cut()
+        } else {
+            0
+        };
+        dcn_cut.max(wan_cut)
+    }
+
+    /// Lines 11 and 12 of Algorithm 1, and slow start before the first congestion.
+    fn grow(&mut self, params: &Params, ack: &Ack) {
+        if self.window.in_slow_start() {
+            self.window.slow_start(ack.unmarked_bytes());
+        } else if let Some(base_rtt_us) = self.base_rtt.get() {
+            let step_scaled = params.increase_scaled(base_rtt_us, ack.mss_bytes);
+            self.window.increase(step_scaled, ack.unmarked_bytes());
+        }
+    }
+
+    fn cut_at(&mut self, now_us: u64) {
+        self.was_cut = true;
+        self.cut_at_us = now_us;
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/gemini.rs"]
+mod tests;

@@ -1,0 +1,513 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use super::super::fixed::{BYTE_ONE, US_PER_S};
+use super::super::support::{Rng, SEQUENCES, for_each_seed};
+use super::*;
+
+const MSS: u32 = 1_500;
+/// RTTs of the paper's testbed; the BDP is 25 and 1250 kB.
+const INTRA_US: u32 = 200;
+const INTER_US: u32 = 10_000;
+
+fn paper() -> Params {
+    Params::of(Profile::Paper)
+}
+
+/// A flow past slow start whose base RTT is known and whose alpha is one half.
+struct Sim {
+    params: Params,
+    flow: Flow,
+    now_us: u64,
+    rtt_us: u32,
+}
+
+impl Sim {
+    fn new(rtt_us: u32, cwnd_bytes: u64) -> Self {
+        let now_us = 1_000_000;
+        let mut flow = Flow::new(&paper(), now_us, cwnd_bytes, Some(rtt_us));
+        flow.window.leave_slow_start();
+        flow.alpha = FRACTION_ONE / 2;
+        Sim {
+            params: paper(),
+            flow,
+            now_us,
+            rtt_us,
+        }
+    }
+
+    fn ack(&mut self, after_us: u64, acked_bytes: u64, marked_bytes: u64) -> Ack {
+        self.now_us += after_us;
+        Ack {
+            now_us: self.now_us,
+            rtt_us: Some(self.rtt_us),
+            srtt_us: self.rtt_us,
+            acked_bytes,
+            marked_bytes,
+            mss_bytes: MSS,
+            ..Ack::default()
+        }
+    }
+
+    fn acked(&mut self, after_us: u64, acked_bytes: u64, marked_bytes: u64) -> Output {
+        let ack = self.ack(after_us, acked_bytes, marked_bytes);
+        self.flow.on_ack(&self.params, &ack).unwrap()
+    }
+
+    /// A whole RTT in one ACK.
+    fn round(&mut self, acked_bytes: u64, marked_bytes: u64) {
+        self.acked(u64::from(self.rtt_us), acked_bytes, marked_bytes);
+    }
+}
+
+// Lines 1 to 3: the state of the transport.
+
+#[test]
+fn alpha_starts_at_one_and_follows_the_marked_fraction_per_rtt() {
+    let mut sim = Sim::new(INTER_US, 1_000_000);
+    sim.flow.alpha = Flow::new(&paper(), 0, 1, None).alpha;
+    assert_eq!(sim.flow.alpha(), FRACTION_ONE);
+    sim.acked(1, 100_000, 0);
+    for _ in 0..9 {
+        sim.acked(1, 100_000, 100_000);
+        assert_eq!(sim.flow.alpha(), FRACTION_ONE);
+    }
+    sim.round(0, 0);
+    let expected = 15.0 / 16.0 + 0.9 / 16.0;
+    let alpha = f64::from(sim.flow.alpha()) / f64::from(FRACTION_ONE);
+    assert!((alpha - expected).abs() < 1e-6, "{alpha}");
+}
+
+#[test]
+fn the_wan_is_congested_when_even_the_least_rtt_of_a_round_exceeds_base_plus_t() {
+    let mut sim = Sim::new(INTER_US, 1_000_000);
+    sim.acked(1, 1_500, 0);
+    sim.rtt_us = INTER_US + 5_001;
+    sim.round(1_500, 0);
+    assert!(!sim.flow.wan_congested, "the first RTT was short");
+    sim.round(1_500, 0);
+    assert!(sim.flow.wan_congested);
+    sim.rtt_us = INTER_US + 5_000;
+    sim.round(1_500, 0);
+    assert!(!sim.flow.wan_congested);
+}
+
+// Lines 4 to 9: the reduction.
+
+#[test]
+fn a_mark_takes_alpha_times_f() {
+    let mut sim = Sim::new(INTER_US, 1_000_000);
+    sim.acked(1, 1_500, 1_500);
+    let f = 4.0 * 75_000.0 / (1_250_000.0 + 75_000.0);
+    let kept = sim.flow.cwnd_bytes() as f64 / 1e6;
+    assert!((kept - (1.0 - 0.5 * f)).abs() < 1e-5, "{kept}");
+}
+
+#[test]
+fn f_is_at_most_one() {
+    // 4 x 75 kB / (25 kB + 75 kB) is 3.
+    assert_eq!(paper().reduction_factor(INTRA_US, MSS), FRACTION_ONE);
+    let mut sim = Sim::new(INTRA_US, 100_000);
+    sim.acked(1, 1_500, 1_500);
+    assert_eq!(sim.flow.cwnd_bytes(), 50_000);
+}
+
+#[test]
+fn k_in_bytes_overrides_k_in_packets() {
+    assert_eq!(paper().k_bytes(MSS), 75_000);
+    let params = Params {
+        k_bytes: 24_576,
+        ..paper()
+    };
+    assert_eq!(params.k_bytes(MSS), 24_576);
+}
+
+#[test]
+fn wan_congestion_takes_beta_and_the_larger_cut_wins() {
+    let mut sim = Sim::new(INTER_US, 1_000_000);
+    sim.flow.wan_congested = true;
+    sim.flow.alpha = 0;
+    sim.acked(1, 1_500, 1_500);
+    let kept = sim.flow.cwnd_bytes() as f64 / 1e6;
+    assert!((kept - (1.0 - 205.0 / 1_024.0)).abs() < 1e-5, "{kept}");
+
+    let mut sim = Sim::new(INTRA_US, 100_000);
+    sim.flow.wan_congested = true;
+    sim.acked(1, 1_500, 1_500);
+    assert_eq!(sim.flow.cwnd_bytes(), 50_000);
+}
+
+#[test]
+fn at_most_one_reduction_per_rtt() {
+    let mut sim = Sim::new(INTRA_US, 100_000);
+    sim.acked(1, 1_500, 1_500);
+    let cut = sim.flow.cwnd_bytes();
+    for _ in 0..199 {
+        sim.acked(1, 1_500, 1_500);
+        assert_eq!(sim.flow.cwnd_bytes(), cut);
+    }
+    sim.flow.on_loss(&sim.params, sim.now_us, MSS);
+    assert_eq!(sim.flow.cwnd_bytes(), cut);
+    sim.acked(1, 1_500, 1_500);
+    assert!(sim.flow.cwnd_bytes() < cut);
+}
+
+#[test]
+fn the_floor_is_two_packets() {
+    let mut sim = Sim::new(INTRA_US, 20_000);
+    for _ in 0..20 {
+        sim.round(1_500, 1_500);
+    }
+    assert_eq!(sim.flow.cwnd_bytes(), 2 * u64::from(MSS));
+}
+
+// Lines 11 and 12: the increase.
+
+#[test]
+fn an_unmarked_window_adds_h() {
+    // h = 1.2e-7 x 1e9 bit/s x 0.01 s = 1.2 packets.
+    let mut sim = Sim::new(INTER_US, 1_000_000);
+    for _ in 0..1_000 {
+        sim.acked(1, 1_000, 0);
+    }
+    let added = sim.flow.cwnd_bytes() - 1_000_000;
+    assert!((1_797..=1_800).contains(&added), "{added}");
+}
+
+#[test]
+fn h_is_between_a_tenth_of_a_packet_and_five() {
+    let mss = u64::from(MSS);
+    assert_eq!(paper().increase_scaled(10, MSS), BYTE_ONE / 10 * mss);
+    assert_eq!(paper().increase_scaled(100_000, MSS), 5 * BYTE_ONE * mss);
+}
+
+#[test]
+fn nothing_grows_in_a_congested_wan_nor_for_a_slow_application() {
+    let mut sim = Sim::new(INTER_US, 1_000_000);
+    sim.flow.wan_congested = true;
+    sim.acked(1, 1_500, 0);
+    let cut = sim.flow.cwnd_bytes();
+    sim.acked(1, 1_500, 0);
+    assert_eq!(sim.flow.cwnd_bytes(), cut);
+
+    let mut sim = Sim::new(INTER_US, 1_000_000);
+    let ack = sim.ack(1, 100_000, 0);
+    let ack = Ack {
+        app_limited: true,
+        ..ack
+    };
+    sim.flow.on_ack(&sim.params, &ack);
+    assert_eq!(sim.flow.cwnd_bytes(), 1_000_000);
+}
+
+#[test]
+fn slow_start_ends_with_the_first_congestion() {
+    let mut sim = Sim::new(INTER_US, 15_000);
+    sim.flow = Flow::new(&paper(), sim.now_us, 15_000, Some(INTER_US));
+    sim.round(15_000, 0);
+    sim.round(30_000, 0);
+    assert_eq!(sim.flow.cwnd_bytes(), 60_000);
+    let output = sim.acked(1, 1_500, 1_500);
+    assert!(output.cwnd_bytes < 60_000);
+    assert_eq!(output.ssthresh_bytes, output.cwnd_bytes);
+}
+
+#[test]
+fn the_pacing_rate_is_a_window_per_srtt_and_a_fifth_more() {
+    let sim = Sim::new(INTER_US, 1_024_000);
+    let output = sim.flow.output(&sim.params, 10_000);
+    assert_eq!(output.pacing_bytes_per_s, 1_229_000 * US_PER_S / 10_000);
+    assert_eq!(sim.flow.output(&sim.params, 0).pacing_bytes_per_s, u64::MAX);
+}
+
+// Loss.
+
+#[test]
+fn a_loss_takes_at_least_a_half() {
+    let mut sim = Sim::new(INTER_US, 1_000_000);
+    sim.flow.on_loss(&sim.params, sim.now_us, MSS);
+    assert_eq!(sim.flow.cwnd_bytes(), 500_000);
+
+    let mut sim = Sim::new(INTRA_US, 100_000);
+    sim.flow.alpha = FRACTION_ONE / 4 * 3;
+    sim.flow.on_loss(&sim.params, sim.now_us, MSS);
+    assert_eq!(sim.flow.cwnd_bytes(), 25_000);
+}
+
+#[test]
+fn a_timeout_restarts_slow_start_and_an_undo_brings_the_window_back() {
+    let mut sim = Sim::new(INTER_US, 1_000_000);
+    sim.flow.on_timeout(&sim.params, sim.now_us, 0, MSS);
+    assert_eq!(sim.flow.cwnd_bytes(), u64::from(MSS));
+    assert_eq!(sim.flow.output(&sim.params, 1).ssthresh_bytes, 500_000);
+    sim.flow.undo(1_000_000);
+    assert_eq!(sim.flow.cwnd_bytes(), 1_000_000);
+}
+
+// Robustness.
+
+#[test]
+fn state_fits_the_socket() {
+    // 104 bytes, less 16 that the kernel side keeps and 16 of the module.
+    assert!(size_of::<Flow>() <= 72);
+    assert_eq!(align_of::<Flow>(), 8);
+}
+
+#[test]
+fn zeroes_are_a_flow_that_does_nothing() {
+    let params = paper();
+    let mut flow = Flow::default();
+    flow.on_loss(&params, 1, MSS);
+    flow.on_timeout(&params, 1, 1, MSS);
+    flow.undo(1_000);
+    assert_eq!(flow.on_ack(&params, &Ack::default()), None);
+    assert_eq!(flow.loss_window_bytes(&params, MSS), 0);
+    assert_eq!(flow.cwnd_bytes(), 0);
+}
+
+#[test]
+fn defaults_are_within_their_bounds() {
+    for row in PARAMS {
+        for value in row.defaults {
+            assert!((row.min..=row.max).contains(&value), "{:?}", row.name);
+        }
+    }
+    assert_eq!(paper(), Params::read(|row| PARAMS[row].defaults[0]));
+}
+
+#[test]
+fn no_input_panics_and_the_window_stays_within_its_bounds() {
+    for_each_seed(|seed| {
+        let mut rng = Rng::new(seed);
+        let params = Params::read(|_| rng.any() as u32);
+        let rtt_us = rng.any() as u32;
+        let rtt_us = rng.percent(50).then_some(rtt_us);
+        let mut flow = Flow::new(&params, rng.any(), rng.any(), rtt_us);
+        for _ in 0..20 {
+            let mss_bytes = rng.any() as u32;
+            match rng.within(0, 9) {
+                0 => flow.on_loss(&params, rng.any(), mss_bytes),
+                1 => flow.on_timeout(&params, rng.any(), rng.any(), mss_bytes),
+                2 => flow.undo(rng.any()),
+                _ => {
+                    let output = flow.on_ack(&params, &rng.any_ack()).unwrap();
+                    assert!(output.cwnd_bytes > 0 && output.cwnd_bytes <= 1 << 40);
+                }
+            }
+            assert!(flow.alpha() <= FRACTION_ONE);
+        }
+        0
+    });
+}
+
+// The rules once more, in floating point, as the paper writes them.
+
+struct Reference {
+    /// C in bytes per microsecond.
+    c: f64,
+    /// Packet size, and K in bytes.
+    packet: f64,
+    k: f64,
+    params: Params,
+
+    cwnd: f64,
+    ssthresh: f64,
+    rtt_base: f64,
+    rtt_min: f64,
+    alpha: f64,
+    acked: f64,
+    marked: f64,
+    round_end: f64,
+    congested_wan: bool,
+    last_cut: f64,
+    was_cut: bool,
+}
+
+impl Reference {
+    fn on_ack(&mut self, ack: &Ack) {
+        self.update_transport_state(ack);
+        let congested_dcn = ack.marked_bytes > 0;
+        if (congested_dcn || self.congested_wan) && !self.was_cut {
+            let cut = self.cut(congested_dcn);
+            self.cwnd *= 1.0 - cut;
+            self.ssthresh = self.ssthresh.min(self.cwnd);
+            self.last_cut = ack.now_us as f64;
+            self.was_cut = true;
+        } else if !self.congested_wan && !ack.app_limited {
+            let acked = (ack.acked_bytes - ack.marked_bytes) as f64;
+            if self.cwnd < self.ssthresh {
+                self.cwnd = (self.cwnd + acked).min(self.ssthresh);
+            } else if self.rtt_base.is_finite() {
+                let bits = self.c * 8.0 * self.rtt_base;
+                let h = f64::from(self.params.h_scale) * 1e-9 * bits;
+                self.cwnd += h.clamp(0.1, 5.0) * self.packet * acked.min(self.cwnd) / self.cwnd;
+            }
+        }
+        self.cwnd = self.cwnd.max(2.0 * self.packet);
+    }
+
+    fn update_transport_state(&mut self, ack: &Ack) {
+        self.acked += ack.acked_bytes as f64;
+        self.marked += ack.marked_bytes as f64;
+        let Some(rtt) = ack.rtt_us.map(f64::from) else {
+            return;
+        };
+        let now = ack.now_us as f64;
+        self.rtt_base = self.rtt_base.min(rtt);
+        self.rtt_min = self.rtt_min.min(rtt);
+        self.was_cut &= now - rtt < self.last_cut;
+        if self.round_end == 0.0 {
+            self.round_end = now;
+        }
+        if now - rtt >= self.round_end {
+            if self.acked > 0.0 {
+                let g = f64::from(self.params.g) / 1024.0;
+                self.alpha = (1.0 - g) * self.alpha + g * self.marked / self.acked;
+            }
+            self.congested_wan = self.rtt_min > self.rtt_base + f64::from(self.params.t_us);
+            self.acked = 0.0;
+            self.marked = 0.0;
+            self.rtt_min = f64::INFINITY;
+            self.round_end = now;
+        }
+    }
+
+    fn cut(&self, congested_dcn: bool) -> f64 {
+        let rtt_base = if self.rtt_base.is_finite() {
+            self.rtt_base
+        } else {
+            0.0
+        };
+        let f = (4.0 * self.k / (self.c * rtt_base + self.k)).min(1.0);
+        let f_dcn = if congested_dcn { self.alpha * f } else { 0.0 };
+        let f_wan = if self.congested_wan {
+            f64::from(self.params.beta) / 1024.0
+        } else {
+            0.0
+        };
+        f_dcn.max(f_wan)
+    }
+
+    fn on_loss(&mut self, now_us: u64) {
+        if self.was_cut {
+            return;
+        }
+        let kept = 1.0 - self.cut(true).max(0.5);
+        self.lower_to((self.cwnd * kept).max(2.0 * self.packet));
+        self.last_cut = now_us as f64;
+        self.was_cut = true;
+    }
+
+    fn on_timeout(&mut self, now_us: u64, in_flight_bytes: u64) {
+        self.on_loss(now_us);
+        let target = if self.cwnd < self.ssthresh {
+            self.ssthresh
+        } else {
+            self.cwnd
+        };
+        self.lower_to(in_flight_bytes as f64 + self.packet);
+        self.ssthresh = target;
+    }
+
+    fn undo(&mut self, prior_bytes: u64) {
+        self.cwnd = self.cwnd.max(prior_bytes as f64);
+        self.ssthresh = self.ssthresh.min(self.cwnd);
+    }
+
+    fn lower_to(&mut self, cwnd: f64) {
+        self.cwnd = self.cwnd.min(cwnd);
+        self.ssthresh = self.ssthresh.min(self.cwnd);
+    }
+}
+
+#[test]
+fn the_fixed_point_follows_the_reference() {
+    let compared = for_each_seed(|seed| {
+        follow_reference(seed);
+        1
+    });
+    assert_eq!(compared, SEQUENCES);
+}
+
+fn follow_reference(seed: u64) {
+    let mut rng = Rng::new(seed);
+    let params = random_params(&mut rng);
+    let base_us = rng.pick(&[1, 14, 200, 1_792, 10_000, 100_000, 300_000]);
+    let mss_bytes = rng.pick(&[536, 1_448, 4_032, 8_948]);
+    let mss = u64::from(mss_bytes);
+    let mut now_us = rng.within(1, 1 << 40);
+    let cwnd_bytes = mss * rng.within(2, 1_000);
+    let known_rtt = Some(base_us).filter(|_| rng.percent(50));
+
+    let mut flow = Flow::new(&params, now_us, cwnd_bytes, known_rtt);
+    let packets_per_gbps = f64::from(params.k_packets_per_gbps);
+    let gbps = f64::from(params.line_rate_mbps) / 1e3;
+    let mut reference = Reference {
+        c: f64::from(params.line_rate_mbps) / 8.0,
+        packet: f64::from(mss_bytes),
+        k: match params.k_bytes {
+            0 => packets_per_gbps * gbps * f64::from(mss_bytes),
+            k => f64::from(k),
+        },
+        params,
+        cwnd: cwnd_bytes as f64,
+        ssthresh: f64::INFINITY,
+        rtt_base: known_rtt.map_or(f64::INFINITY, f64::from),
+        rtt_min: f64::INFINITY,
+        alpha: 1.0,
+        acked: 0.0,
+        marked: 0.0,
+        round_end: 0.0,
+        congested_wan: false,
+        last_cut: 0.0,
+        was_cut: false,
+    };
+    let marked_percent = rng.pick(&[5, 30, 90]);
+    let acks_per_rtt = rng.pick(&[1, 4, 16]);
+    for step in 0..rng.within(20, 50) {
+        now_us += rng.within(0, u64::from(base_us) / acks_per_rtt + 1);
+        let prior_bytes = flow.cwnd_bytes();
+        match rng.within(0, 99) {
+            0 | 1 => {
+                flow.on_loss(&params, now_us, mss_bytes);
+                reference.on_loss(now_us);
+            }
+            2 => {
+                let in_flight_bytes = mss * rng.within(0, 3);
+                flow.on_timeout(&params, now_us, in_flight_bytes, mss_bytes);
+                reference.on_timeout(now_us, in_flight_bytes);
+            }
+            3 => {
+                let prior_bytes = prior_bytes + mss * rng.within(0, 20);
+                flow.undo(prior_bytes);
+                reference.undo(prior_bytes);
+            }
+            _ => {
+                let ack = rng.ack(now_us, base_us, mss_bytes, prior_bytes, marked_percent);
+                flow.on_ack(&params, &ack);
+                reference.on_ack(&ack);
+            }
+        }
+        let (fixed, float) = (flow.cwnd_bytes() as f64, reference.cwnd);
+        let tolerance = f64::from(mss_bytes).max(float / 1_000.0);
+        assert!(
+            (fixed - float).abs() <= tolerance,
+            "seed {seed}, step {step}: {fixed} is not {float}"
+        );
+    }
+}
+
+fn random_params(rng: &mut Rng) -> Params {
+    let mut params = paper();
+    params.line_rate_mbps = rng.pick(&[1_000, 10_000, 100_000, 400_000]);
+    // No sequence is so long that the minimum would expire.
+    params.rtt_base_window_ms = 3_600_000;
+    if rng.percent(50) {
+        params.k_packets_per_gbps = rng.within(1, 1_000) as u32;
+        params.k_bytes = rng.pick(&[0, 10_000, 1_000_000]);
+        params.t_us = rng.within(0, 10_000) as u32;
+        params.beta = rng.within(0, 1_024) as u32;
+        params.h_scale = rng.within(0, 10_000) as u32;
+        params.g = rng.within(1, 1_024) as u32;
+    }
+    params
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use super::*;
+
+const WINDOW_MS: u32 = 10_000;
+
+fn after(samples: &[(u64, u32)]) -> Option<u32> {
+    let mut base = BaseRtt::default();
+    for &(now_ms, rtt_us) in samples {
+        base.update(now_ms * 1_000, rtt_us, WINDOW_MS);
+    }
+    base.get()
+}
+
+#[test]
+fn zeroes_are_no_sample() {
+    assert_eq!(BaseRtt::default().get(), None);
+}
+
+#[test]
+fn it_is_the_minimum() {
+    assert_eq!(after(&[(1, 20), (2, 14), (3, 30)]), Some(14));
+}
+
+#[test]
+fn a_minimum_outlives_its_window_once() {
+    assert_eq!(after(&[(1, 14), (9_000, 20), (10_500, 30)]), Some(14));
+    assert_eq!(after(&[(1, 14), (10_500, 30), (20_600, 40)]), Some(30));
+}
+
+#[test]
+fn a_longer_route_is_noticed_within_two_windows() {
+    let mut samples = vec![(0, 14)];
+    samples.extend((1..=210).map(|i| (i * 100, 2_000)));
+    assert_eq!(after(&samples), Some(2_000));
+}
+
+#[test]
+fn a_sample_of_zero_counts_as_the_clock_tick() {
+    assert_eq!(after(&[(1, 0)]), Some(1));
+}
+
+#[test]
+fn the_window_clock_may_wrap() {
+    let wrap_ms = u64::from(u32::MAX);
+    assert_eq!(after(&[(wrap_ms - 10, 14), (wrap_ms + 10, 20)]), Some(14));
+}

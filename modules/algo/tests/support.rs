@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the tests share: random numbers that are the same on each run, and work on all cores.
+
+use super::Ack;
+use std::thread;
+
+/// SplitMix64.
+pub struct Rng(u64);
+
+impl Rng {
+    pub fn new(seed: u64) -> Self {
+        Rng(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// Uniform in `low..=high`.
+    pub fn within(&mut self, low: u64, high: u64) -> u64 {
+        low + ((u128::from(self.next()) * u128::from(high - low + 1)) >> 64) as u64
+    }
+
+    pub fn pick<T: Copy>(&mut self, values: &[T]) -> T {
+        values[self.within(0, values.len() as u64 - 1) as usize]
+    }
+
+    pub fn percent(&mut self, percent: u64) -> bool {
+        self.within(0, 99) < percent
+    }
+
+    /// Any size of number, extremes included.
+    pub fn any(&mut self) -> u64 {
+        match self.within(0, 7) {
+            0 => 0,
+            1 => 1,
+            2 => u64::MAX,
+            3 => u64::from(u32::MAX),
+            _ => self.next() >> self.within(0, 63),
+        }
+    }
+}
+
+/// ACKs.
+impl Rng {
+    /// Any ACK, be it nonsense.
+    pub fn any_ack(&mut self) -> Ack {
+        let rtt_us = self.any() as u32;
+        Ack {
+            now_us: self.any(),
+            rtt_us: self.percent(80).then_some(rtt_us),
+            srtt_us: self.any() as u32,
+            acked_bytes: self.any(),
+            marked_bytes: self.any(),
+            delivered_bytes: self.any(),
+            interval_us: self.any() as u32,
+            app_limited: self.percent(20),
+            in_recovery: self.percent(20),
+            in_flight_bytes: self.any(),
+            mss_bytes: self.any() as u32,
+        }
+    }
+
+    /// An ACK as a flow with that base RTT and window can get it.
+    pub fn ack(
+        &mut self,
+        now_us: u64,
+        base_us: u32,
+        mss_bytes: u32,
+        cwnd_bytes: u64,
+        marked_percent: u64,
+    ) -> Ack {
+        let acked_packets = match self.within(0, 9) {
+            0 => 0,
+            1..=4 => 1,
+            5..=8 => 2,
+            _ => self.within(1, 64),
+        };
+        let marked_packets = if self.percent(marked_percent) {
+            self.within(0, acked_packets)
+        } else {
+            0
+        };
+        let longest_queue_us = u64::from(base_us) / self.pick(&[1, 10, 1_000]);
+        let rtt_us = base_us + self.within(0, longest_queue_us) as u32;
+        let least_delivered = self.pick(&[1, 800]);
+        Ack {
+            now_us,
+            rtt_us: self.percent(95).then_some(rtt_us),
+            srtt_us: rtt_us,
+            acked_bytes: acked_packets * u64::from(mss_bytes),
+            marked_bytes: marked_packets * u64::from(mss_bytes),
+            delivered_bytes: cwnd_bytes * self.within(least_delivered, 1_200) / 1_000,
+            interval_us: if self.percent(95) { rtt_us } else { 0 },
+            app_limited: self.percent(5),
+            mss_bytes,
+            ..Ack::default()
+        }
+    }
+}
+
+/// Number of random sequences per property. The promise is for optimised builds; others look at
+/// fewer, with overflow checks.
+pub const SEQUENCES: u64 = if cfg!(debug_assertions) {
+    20_000
+} else {
+    1_000_000
+};
+
+/// Runs `sequence` for each seed below [`SEQUENCES`] and adds up what it returns.
+pub fn for_each_seed(sequence: impl Fn(u64) -> u64 + Sync) -> u64 {
+    let threads = thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    let run = |first: u64| -> u64 {
+        (first..SEQUENCES)
+            .step_by(threads as usize)
+            .map(&sequence)
+            .sum()
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|i| {
+                let run = &run;
+                scope.spawn(move || run(i))
+            })
+            .collect();
+        workers.into_iter().map(|w| w.join().unwrap()).sum()
+    })
+}

@@ -1,0 +1,909 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use super::super::fixed::US_PER_S;
+use super::super::support::{Rng, SEQUENCES, for_each_seed};
+use super::*;
+
+const MSS: u32 = 4_000;
+/// RTT and BDP of a flow inside a datacenter, and between two.
+const INTRA_US: u32 = 14;
+const INTRA_BDP: u64 = 175_000;
+const INTER_US: u32 = 1_792;
+const INTER_BDP: u64 = 22_400_000;
+
+/// A flow under test: the clock, and a flow past slow start whose base RTT is known.
+struct Sim {
+    params: Params,
+    flow: Flow,
+    now_us: u64,
+    rtt_us: u32,
+}
+
+impl Sim {
+    fn new(params: Params, rtt_us: u32, cwnd_bytes: u64) -> Self {
+        let now_us = 1_000_000;
+        let mut flow = Flow::new(&params, now_us, cwnd_bytes, Some(rtt_us));
+        flow.window.leave_slow_start();
+        Sim {
+            params,
+            flow,
+            now_us,
+            rtt_us,
+        }
+    }
+
+    /// An ACK, `after_us` later, that is limited by nothing and shows the full delivery rate.
+    fn ack(&mut self, after_us: u64, acked_bytes: u64, marked_bytes: u64) -> Ack {
+        self.now_us += after_us;
+        Ack {
+            now_us: self.now_us,
+            rtt_us: Some(self.rtt_us),
+            srtt_us: self.rtt_us,
+            acked_bytes,
+            marked_bytes,
+            delivered_bytes: self.flow.cwnd_bytes(),
+            interval_us: self.rtt_us,
+            in_flight_bytes: self.flow.cwnd_bytes(),
+            mss_bytes: MSS,
+            ..Ack::default()
+        }
+    }
+
+    fn on(&mut self, ack: Ack) -> Output {
+        self.flow.on_ack(&self.params, &ack).unwrap()
+    }
+
+    /// The usual ACK.
+    fn acked(&mut self, after_us: u64, acked_bytes: u64, marked_bytes: u64) -> Output {
+        let ack = self.ack(after_us, acked_bytes, marked_bytes);
+        self.on(ack)
+    }
+
+    /// One RTT of ACKs without marks, in `packets` packets.
+    fn quiet_rtt(&mut self, packets: u64) {
+        let bytes = self.flow.cwnd_bytes() / packets;
+        for _ in 0..packets {
+            self.acked(u64::from(self.rtt_us) / packets, bytes, 0);
+        }
+    }
+}
+
+fn paper() -> Params {
+    Params::of(Profile::Paper)
+}
+
+fn artifact() -> Params {
+    Params {
+        start: 0,
+        ..Params::of(Profile::Artifact)
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64
+}
+
+// Additive increase (Algorithm 1, ONACK).
+
+#[test]
+fn an_unmarked_window_adds_a_thousandth_of_the_bdp() {
+    for (rtt_us, bdp) in [(INTRA_US, INTRA_BDP), (INTER_US, INTER_BDP)] {
+        let mut sim = Sim::new(paper(), rtt_us, bdp);
+        sim.quiet_rtt(14);
+        let added = sim.flow.cwnd_bytes() - bdp;
+        assert!(added.abs_diff(bdp / 1_000) <= bdp / 100_000 + 1, "{added}");
+    }
+}
+
+#[test]
+fn fractions_of_a_packet_are_carried() {
+    // 175 bytes per RTT are 1750 in ten, though no ACK adds more than 13 bytes.
+    let mut sim = Sim::new(paper(), INTRA_US, 100_000);
+    for _ in 0..10 {
+        sim.quiet_rtt(14);
+    }
+    let added = sim.flow.cwnd_bytes() - 100_000;
+    assert!((1_730..=1_750).contains(&added), "{added}");
+}
+
+#[test]
+fn marked_bytes_add_nothing() {
+    let mut sim = Sim::new(paper(), INTRA_US, 100_000);
+    sim.acked(1, 4_000, 0);
+    let before = sim.flow.window;
+    sim.acked(1, 4_000, 4_000);
+    assert_eq!(sim.flow.window.bytes(), before.bytes());
+    sim.acked(1, 100_000, 50_000);
+    let added = sim.flow.cwnd_bytes() - before.bytes();
+    assert!((86..=88).contains(&added), "{added}");
+}
+
+#[test]
+fn nothing_grows_while_the_application_is_slow() {
+    let mut sim = Sim::new(paper(), INTRA_US, 100_000);
+    for _ in 0..100 {
+        let ack = sim.ack(1, 4_000, 0);
+        sim.on(Ack {
+            app_limited: true,
+            ..ack
+        });
+    }
+    assert_eq!(sim.flow.cwnd_bytes(), 100_000);
+}
+
+// Epochs (4.1.1).
+
+#[test]
+fn an_epoch_starts_at_the_first_ack_and_ends_with_a_packet_sent_after_it() {
+    let mut sim = Sim::new(paper(), INTRA_US, 100_000);
+    sim.acked(5, 4_000, 4_000);
+    for _ in 0..13 {
+        sim.acked(1, 4_000, 4_000);
+        assert_eq!(sim.flow.ecn_fraction(), 0);
+    }
+    sim.acked(1, 4_000, 4_000);
+    assert_eq!(sim.flow.ecn_fraction(), FRACTION_ONE / 2);
+    assert_eq!(sim.flow.epoch_acked_bytes(), 0);
+}
+
+#[test]
+fn an_epoch_is_one_intra_rtt_for_every_flow() {
+    for rtt_us in [INTRA_US, INTER_US] {
+        let mut sim = Sim::new(paper(), rtt_us, 1_000_000);
+        sim.acked(1, 4_000, 0);
+        sim.now_us += u64::from(rtt_us);
+        let mut epochs = 0;
+        for _ in 0..14_000 {
+            sim.acked(1, 4_000, 0);
+            epochs += u32::from(sim.flow.epoch_acked_bytes() == 0);
+        }
+        assert!((999..=1_002).contains(&epochs), "{rtt_us}: {epochs}");
+    }
+}
+
+#[test]
+fn a_clock_that_fell_behind_is_brought_forward() {
+    let mut sim = Sim::new(paper(), INTER_US, 1_000_000);
+    sim.acked(1, 4_000, 0);
+    // A second of silence, then a packet per microsecond: an epoch each 14 us, not per ACK.
+    sim.now_us += 1_000_000;
+    let mut epochs = 0;
+    for _ in 0..140 {
+        sim.acked(1, 4_000, 0);
+        epochs += u32::from(sim.flow.epoch_acked_bytes() == 0);
+    }
+    assert!((10..=11).contains(&epochs), "{epochs}");
+}
+
+#[test]
+fn a_restart_after_idling_begins_an_epoch() {
+    let mut sim = Sim::new(paper(), INTER_US, 1_000_000);
+    sim.acked(1, 4_000, 0);
+    sim.now_us += 1_000_000;
+    sim.flow.on_idle_restart(sim.now_us);
+    assert_eq!(sim.flow.epoch_ends_ns, sim.now_us * 1_000);
+    assert_eq!(sim.flow.round_ends_us, sim.now_us);
+    sim.acked(u64::from(INTER_US) - 1, 4_000, 0);
+    assert_ne!(sim.flow.epoch_acked_bytes(), 0);
+}
+
+#[test]
+fn an_epoch_with_nothing_acked_changes_nothing() {
+    let mut sim = Sim::new(paper(), INTRA_US, 100_000);
+    sim.acked(1, 0, 0);
+    sim.flow.ecn_fraction = FRACTION_ONE / 2;
+    sim.acked(20, 0, 0);
+    assert_eq!(sim.flow.ecn_fraction(), FRACTION_ONE / 2);
+    assert_eq!(sim.flow.cwnd_bytes(), 100_000);
+}
+
+#[test]
+fn e_decays_in_unmarked_epochs() {
+    let mut sim = Sim::new(paper(), INTRA_US, 100_000);
+    sim.acked(1, 4_000, 0);
+    sim.flow.ecn_fraction = FRACTION_ONE;
+    sim.acked(14, 4_000, 0);
+    assert_eq!(sim.flow.ecn_fraction(), FRACTION_ONE / 2);
+    sim.acked(14, 4_000, 0);
+    assert_eq!(sim.flow.ecn_fraction(), FRACTION_ONE / 4);
+}
+
+// Multiplicative decrease (Algorithm 1, ONEPOCH).
+
+/// Runs one epoch that is marked throughout and ends with `rtt_us`; returns what is left of
+/// the window.
+fn kept_after_marked_epoch(mut sim: Sim, rtt_us: u32) -> f64 {
+    sim.acked(1, 4_000, 4_000);
+    let before = sim.flow.cwnd_bytes();
+    sim.rtt_us = rtt_us;
+    sim.acked(u64::from(rtt_us), 4_000, 4_000);
+    ratio(sim.flow.cwnd_bytes(), before)
+}
+
+#[test]
+fn a_marked_epoch_takes_e_times_4k_by_k_plus_bdp() {
+    // K = BDP / 7 inside the datacenter: 4 / 8, and E is one half after one epoch.
+    let kept = kept_after_marked_epoch(Sim::new(paper(), INTRA_US, INTRA_BDP), INTRA_US + 1);
+    assert!((kept - 0.75).abs() < 1e-4, "{kept}");
+    // The same K between datacenters.
+    let kept = kept_after_marked_epoch(Sim::new(paper(), INTER_US, INTER_BDP), INTER_US + 1);
+    let gain = 4.0 * 25_000.0 / (25_000.0 + INTER_BDP as f64);
+    assert!((kept - (1.0 - gain / 2.0)).abs() < 1e-6, "{kept}");
+}
+
+#[test]
+fn the_decrease_is_gentle_without_delay() {
+    let kept = kept_after_marked_epoch(Sim::new(paper(), INTRA_US, INTRA_BDP), INTRA_US);
+    let gentle = 307.0 / 1_024.0;
+    assert!((kept - (1.0 - 0.25 * gentle)).abs() < 1e-4, "{kept}");
+}
+
+#[test]
+fn the_gentle_factor_does_not_compound() {
+    let mut sim = Sim::new(paper(), INTRA_US, INTRA_BDP);
+    sim.acked(1, 4_000, 4_000);
+    sim.flow.ecn_fraction = FRACTION_ONE;
+    for _ in 0..3 {
+        let before = sim.flow.cwnd_bytes();
+        sim.acked(14, 4_000, 4_000);
+        let kept = ratio(sim.flow.cwnd_bytes(), before);
+        assert!((kept - (1.0 - 0.5 * 307.0 / 1_024.0)).abs() < 1e-4);
+    }
+}
+
+#[test]
+fn delay_has_a_tolerance_and_a_floor() {
+    // 5.5 % of 1792 us are 98 us.
+    for (rtt_us, gentle) in [(INTER_US + 98, true), (INTER_US + 99, false)] {
+        let kept = kept_after_marked_epoch(Sim::new(artifact(), INTER_US, INTER_BDP), rtt_us);
+        let cut = 666.0 / 1_024.0 * 4.0 * 24_576.0 / (24_576.0 + INTER_BDP as f64);
+        let scale = if gentle { 358.0 / 1_024.0 } else { 1.0 };
+        assert!((kept - (1.0 - cut * scale)).abs() < 1e-6, "{rtt_us}");
+    }
+    let params = Params {
+        delay_floor_us: 3,
+        ..paper()
+    };
+    assert_eq!(params.undelayed_rtt_us(INTRA_US), 17);
+}
+
+#[test]
+fn at_most_one_decrease_per_epoch() {
+    let mut sim = Sim::new(paper(), INTRA_US, INTRA_BDP);
+    sim.acked(1, 4_000, 4_000);
+    sim.acked(14, 4_000, 4_000);
+    let after_one = sim.flow.cwnd_bytes();
+    for _ in 0..13 {
+        sim.acked(1, 4_000, 4_000);
+        assert_eq!(sim.flow.cwnd_bytes(), after_one);
+    }
+    sim.acked(1, 4_000, 4_000);
+    assert!(sim.flow.cwnd_bytes() < after_one);
+}
+
+#[test]
+fn the_artifact_increases_while_e_falls() {
+    let mut sim = Sim::new(artifact(), INTRA_US, 100_000);
+    sim.acked(1, 4_000, 0);
+    sim.flow.ecn_fraction = FRACTION_ONE / 2;
+    sim.acked(14, 4_000, 400);
+    assert!(sim.flow.cwnd_bytes() > 100_000);
+    // Above 0.9 it decreases all the same.
+    sim.flow.ecn_fraction = FRACTION_ONE;
+    let before = sim.flow.cwnd_bytes();
+    sim.acked(14, 4_000, 3_900);
+    assert!(sim.flow.ecn_fraction() < FRACTION_ONE);
+    assert!(sim.flow.cwnd_bytes() < before);
+}
+
+#[test]
+fn the_floor_is_two_packets() {
+    let mut sim = Sim::new(paper(), INTRA_US, 20_000);
+    for _ in 0..100 {
+        sim.rtt_us = 20;
+        sim.acked(20, 4_000, 4_000);
+    }
+    assert_eq!(sim.flow.cwnd_bytes(), 2 * u64::from(MSS));
+}
+
+#[test]
+fn the_ceiling_is_one_bdp_where_asked() {
+    let mut sim = Sim::new(artifact(), INTRA_US, INTRA_BDP - 10);
+    sim.quiet_rtt(14);
+    assert_eq!(sim.flow.cwnd_bytes(), INTRA_BDP);
+    let mut sim = Sim::new(paper(), INTRA_US, INTRA_BDP);
+    sim.quiet_rtt(14);
+    assert!(sim.flow.cwnd_bytes() > INTRA_BDP);
+}
+
+// Quick Adapt (4.1.2, Algorithm 1, ONQA).
+
+/// A flow in the middle of a round trip; the ACK that ends it reports `delivered_bytes`.
+fn round_with(params: Params, delivered_bytes: u64, app_limited: bool) -> Sim {
+    let mut sim = Sim::new(params, INTRA_US, 100_000);
+    sim.acked(1, 4_000, 0);
+    let ack = sim.ack(u64::from(INTRA_US), 4_000, 0);
+    sim.on(Ack {
+        delivered_bytes,
+        app_limited,
+        ..ack
+    });
+    sim
+}
+
+#[test]
+fn quick_adapt_leaves_what_was_delivered() {
+    let sim = round_with(paper(), 40_000, false);
+    assert_eq!(sim.flow.quick_adapts(), 1);
+    assert_eq!(sim.flow.cwnd_bytes(), 40_000 * 21 / 20);
+    let sim = round_with(artifact(), 40_000, false);
+    assert_eq!(sim.flow.cwnd_bytes(), 42_000 * 983 / 1_024);
+}
+
+#[test]
+fn quick_adapt_rests_while_half_the_window_arrives() {
+    let sim = round_with(paper(), 48_000, false);
+    assert_eq!(sim.flow.quick_adapts(), 0);
+}
+
+#[test]
+fn quick_adapt_forgives_its_slack() {
+    let params = Params {
+        qa_slack_packets: 2,
+        ..paper()
+    };
+    assert_eq!(round_with(params, 40_200, false).flow.quick_adapts(), 0);
+    assert_eq!(round_with(params, 39_800, false).flow.quick_adapts(), 1);
+}
+
+#[test]
+fn quick_adapt_ignores_a_slow_application() {
+    let sim = round_with(paper(), 1_000, true);
+    assert_eq!(sim.flow.quick_adapts(), 0);
+    assert_eq!(sim.flow.cwnd_bytes(), 100_007);
+}
+
+#[test]
+fn after_quick_adapt_one_rtt_passes_without_any_decrease() {
+    let mut sim = round_with(paper(), 40_000, false);
+    let adapted = sim.flow.cwnd_bytes();
+    for _ in 0..13 {
+        let ack = sim.ack(1, 4_000, 4_000);
+        sim.on(Ack {
+            delivered_bytes: 100,
+            ..ack
+        });
+        assert_eq!(sim.flow.cwnd_bytes(), adapted);
+    }
+    assert_eq!(sim.flow.quick_adapts(), 1);
+    // That RTT is over: an epoch may decrease again, Quick Adapt measures a whole RTT first.
+    let ack = sim.ack(1, 4_000, 4_000);
+    sim.on(Ack {
+        delivered_bytes: 100,
+        ..ack
+    });
+    assert!(sim.flow.cwnd_bytes() < adapted);
+    assert_eq!(sim.flow.quick_adapts(), 1);
+    let ack = sim.ack(14, 4_000, 0);
+    sim.on(Ack {
+        delivered_bytes: 100,
+        ..ack
+    });
+    assert_eq!(sim.flow.quick_adapts(), 2);
+}
+
+// Slow start.
+
+#[test]
+fn slow_start_doubles_until_the_first_mark() {
+    let params = Params {
+        max_cwnd_bdp: 0,
+        ..Params::of(Profile::Linux)
+    };
+    let mut sim = Sim::new(params, INTRA_US, 10_000);
+    sim.flow = Flow::new(&params, sim.now_us, 10_000, Some(INTRA_US));
+    sim.acked(14, 10_000, 0);
+    sim.acked(14, 20_000, 0);
+    assert_eq!(sim.flow.cwnd_bytes(), 40_000);
+    let output = sim.acked(1, 4_000, 4_000);
+    assert_eq!(output.cwnd_bytes, 40_000);
+    assert_eq!(output.ssthresh_bytes, 40_000);
+    sim.acked(1, 4_000, 0);
+    assert!(sim.flow.cwnd_bytes() < 40_100);
+}
+
+#[test]
+fn slow_start_stops_at_the_ceiling() {
+    let params = Params::of(Profile::Linux);
+    let mut flow = Flow::new(&params, 0, 170_000, Some(INTRA_US));
+    let ack = Ack {
+        now_us: 14,
+        rtt_us: Some(INTRA_US),
+        acked_bytes: 170_000,
+        mss_bytes: MSS,
+        ..Ack::default()
+    };
+    let output = flow.on_ack(&params, &ack).unwrap();
+    assert_eq!(output.cwnd_bytes, INTRA_BDP);
+    assert_eq!(output.ssthresh_bytes, INTRA_BDP);
+}
+
+#[test]
+fn the_artifact_starts_with_one_bdp_as_soon_as_the_rtt_is_known() {
+    let params = Params::of(Profile::Artifact);
+    assert_eq!(
+        Flow::new(&params, 0, 40_000, Some(INTRA_US)).cwnd_bytes(),
+        INTRA_BDP
+    );
+    let mut flow = Flow::new(&params, 0, 40_000, None);
+    assert_eq!(flow.cwnd_bytes(), 40_000);
+    let ack = Ack {
+        now_us: 100,
+        rtt_us: Some(INTRA_US),
+        mss_bytes: MSS,
+        ..Ack::default()
+    };
+    assert_eq!(flow.on_ack(&params, &ack).unwrap().cwnd_bytes, INTRA_BDP);
+}
+
+#[test]
+fn the_pacing_rate_is_a_window_per_base_rtt_and_twice_that_in_slow_start() {
+    let mut sim = Sim::new(paper(), INTRA_US, 140_000);
+    sim.rtt_us = 28;
+    let output = sim.acked(1, 0, 0);
+    assert_eq!(output.pacing_bytes_per_s, 10_000 * US_PER_S);
+    let flow = Flow::new(&paper(), 0, 140_000, Some(INTRA_US));
+    assert_eq!(flow.output().pacing_bytes_per_s, 20_000 * US_PER_S);
+    let flow = Flow::new(&paper(), 0, 140_000, None);
+    assert_eq!(flow.output().pacing_bytes_per_s, u64::MAX);
+}
+
+// Loss.
+
+#[test]
+fn a_loss_leaves_what_quick_adapt_would() {
+    let mut sim = round_with(paper(), 60_000, false);
+    sim.flow.on_loss(&sim.params, sim.now_us, MSS);
+    assert_eq!(sim.flow.cwnd_bytes(), 63_000);
+}
+
+#[test]
+fn a_loss_never_raises_the_window() {
+    let mut sim = round_with(paper(), 200_000, false);
+    let before = sim.flow.cwnd_bytes();
+    sim.flow.on_loss(&sim.params, sim.now_us, MSS);
+    assert_eq!(sim.flow.cwnd_bytes(), before);
+}
+
+#[test]
+fn a_loss_before_any_measurement_halves() {
+    let mut flow = Flow::new(&paper(), 0, 100_000, None);
+    flow.on_loss(&paper(), 0, MSS);
+    assert_eq!(flow.cwnd_bytes(), 50_000);
+}
+
+#[test]
+fn losses_count_once_per_rtt() {
+    let mut sim = round_with(paper(), 60_000, false);
+    for _ in 0..10 {
+        sim.flow.on_loss(&sim.params, sim.now_us, MSS);
+        let ack = sim.ack(1, 4_000, 0);
+        sim.on(Ack {
+            delivered_bytes: 20_000,
+            ..ack
+        });
+    }
+    assert!(sim.flow.cwnd_bytes() >= 63_000);
+    sim.acked(14, 4_000, 0);
+    let ack = sim.ack(1, 4_000, 0);
+    sim.on(Ack {
+        delivered_bytes: 20_000,
+        ..ack
+    });
+    sim.flow.on_loss(&sim.params, sim.now_us, MSS);
+    assert_eq!(sim.flow.cwnd_bytes(), 21_000);
+}
+
+#[test]
+fn a_timeout_restarts_slow_start_towards_the_loss_window() {
+    let mut sim = round_with(paper(), 60_000, false);
+    sim.flow.on_timeout(&sim.params, sim.now_us, 0, MSS);
+    assert_eq!(sim.flow.cwnd_bytes(), u64::from(MSS));
+    assert_eq!(sim.flow.output().ssthresh_bytes, 63_000);
+    sim.acked(1, 40_000, 0);
+    sim.acked(1, 40_000, 0);
+    assert_eq!(sim.flow.cwnd_bytes(), 63_000);
+}
+
+#[test]
+fn an_undo_brings_the_window_back() {
+    let mut sim = round_with(paper(), 60_000, false);
+    let before = sim.flow.cwnd_bytes();
+    sim.flow.on_loss(&sim.params, sim.now_us, MSS);
+    sim.flow.undo(before);
+    assert_eq!(sim.flow.cwnd_bytes(), before);
+    sim.flow.on_loss(&sim.params, sim.now_us, MSS);
+    assert_eq!(sim.flow.cwnd_bytes(), 63_000);
+}
+
+#[test]
+fn in_recovery_the_window_follows_what_leaves() {
+    let mut sim = Sim::new(paper(), INTRA_US, 100_000);
+    let ack = sim.ack(1, 4_000, 0);
+    let output = sim.on(Ack {
+        in_recovery: true,
+        in_flight_bytes: 20_000,
+        ..ack
+    });
+    assert_eq!(output.cwnd_bytes, 28_000);
+}
+
+// Robustness.
+
+#[test]
+fn state_fits_the_socket() {
+    // 104 bytes, less 16 that the kernel side keeps and 16 of the module.
+    assert!(size_of::<Flow>() <= 72);
+    assert_eq!(align_of::<Flow>(), 8);
+}
+
+#[test]
+fn zeroes_are_a_flow_that_does_nothing() {
+    let params = paper();
+    let mut flow = Flow::default();
+    flow.on_loss(&params, 1, MSS);
+    flow.on_timeout(&params, 1, 1, MSS);
+    flow.undo(1_000);
+    flow.on_idle_restart(1);
+    assert_eq!(flow.on_ack(&params, &Ack::default()), None);
+    assert_eq!(flow.loss_window_bytes(&params, MSS), 0);
+    assert_eq!((flow.cwnd_bytes(), flow.ecn_fraction()), (0, 0));
+    assert_eq!(flow.base_rtt_us(), None);
+}
+
+#[test]
+fn defaults_are_within_their_bounds() {
+    for row in PARAMS {
+        for value in row.defaults {
+            assert!((row.min..=row.max).contains(&value), "{:?}", row.name);
+        }
+    }
+    for (i, profile) in Profile::ALL.into_iter().enumerate() {
+        let read = Params::read(|row| PARAMS[row].defaults[i]);
+        assert_eq!(Params::of(profile), read);
+    }
+}
+
+#[test]
+fn no_input_panics_and_the_window_stays_within_its_bounds() {
+    for_each_seed(|seed| {
+        let mut rng = Rng::new(seed);
+        let params = Params::read(|_| rng.any() as u32);
+        let rtt_us = rng.any() as u32;
+        let rtt_us = rng.percent(50).then_some(rtt_us);
+        let mut flow = Flow::new(&params, rng.any(), rng.any(), rtt_us);
+        for _ in 0..20 {
+            let mss_bytes = rng.any() as u32;
+            match rng.within(0, 9) {
+                0 => flow.on_loss(&params, rng.any(), mss_bytes),
+                1 => flow.on_timeout(&params, rng.any(), rng.any(), mss_bytes),
+                2 => flow.undo(rng.any()),
+                3 => flow.on_idle_restart(rng.any()),
+                _ => {
+                    let ack = rng.any_ack();
+                    let output = flow.on_ack(&params, &ack).unwrap();
+                    assert!(output.cwnd_bytes > 0 && output.cwnd_bytes <= 1 << 40);
+                }
+            }
+            assert!(flow.ecn_fraction() <= FRACTION_ONE);
+        }
+        0
+    });
+}
+
+// The rules once more, in floating point, as the paper writes them.
+
+struct Reference {
+    // Constants of the flow, in the paper's units: bytes and microseconds.
+    line_rate: f64,
+    intra_rtt: f64,
+    mss: f64,
+    params: Params,
+
+    cwnd: f64,
+    ssthresh: f64,
+    rtt_base: f64,
+    t_epoch_ns: f64,
+    bytes_acked: f64,
+    bytes_marked: f64,
+    e: f64,
+    qa_bytes: f64,
+    t_round: f64,
+    skipping: bool,
+    /// A comparison was closer than the fixed point resolves: from here on both are right.
+    tie: bool,
+}
+
+impl Reference {
+    fn bdp(&self) -> f64 {
+        self.line_rate * self.rtt_base
+    }
+
+    fn alpha(&self) -> f64 {
+        f64::from(self.params.ai_ppm) / 1e6 * self.bdp()
+    }
+
+    fn less(&mut self, a: f64, b: f64, resolution: f64) -> bool {
+        self.tie |= (a - b).abs() <= resolution;
+        a < b
+    }
+
+    fn increase(&mut self, acked: f64) {
+        self.cwnd += self.alpha() * acked.min(self.cwnd) / self.cwnd;
+    }
+
+    fn lower_to(&mut self, cwnd: f64) {
+        self.cwnd = self.cwnd.min(cwnd);
+        self.ssthresh = self.ssthresh.min(self.cwnd);
+    }
+
+    fn start_at_bdp(&mut self) {
+        if self.params.start == START_BDP && self.ssthresh.is_infinite() {
+            self.cwnd = self.bdp();
+            self.ssthresh = self.cwnd;
+        }
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        let (now, acked) = (ack.now_us as f64, ack.acked_bytes as f64);
+        let marked = ack.marked_bytes as f64;
+        if let Some(rtt) = ack.rtt_us {
+            self.rtt_base = self.rtt_base.min(f64::from(rtt));
+        }
+        if self.rtt_base.is_infinite() {
+            self.slow_start(ack);
+            self.cwnd = self.cwnd.max(2.0 * self.mss);
+            return;
+        }
+        self.start_at_bdp();
+
+        // ONACK
+        if self.cwnd < self.ssthresh {
+            self.slow_start(ack);
+        } else if !ack.app_limited {
+            self.increase(acked - marked);
+        }
+
+        // ONQA
+        let measured = ack.interval_us != 0 && !ack.app_limited;
+        if measured {
+            let rate = ack.delivered_bytes as f64 / f64::from(ack.interval_us);
+            self.qa_bytes = rate * 1.05 * self.rtt_base;
+        }
+        if self.t_round == 0.0 {
+            self.t_round = now;
+        }
+        if let Some(rtt) = ack.rtt_us
+            && now - f64::from(rtt) >= self.t_round
+        {
+            self.t_round = now;
+            if self.skipping {
+                self.skipping = false;
+            } else if measured && self.cwnd >= self.ssthresh {
+                let slack = f64::from(self.params.qa_slack_packets) * self.mss;
+                let beta = f64::from(self.params.qa_beta) / 1024.0;
+                if self.less(self.qa_bytes, (self.cwnd * beta - slack).max(0.0), 4.0) {
+                    self.lower_to(self.qa_bytes * f64::from(self.params.qa_keep) / 1024.0);
+                    self.skipping = true;
+                }
+            }
+        }
+
+        // ONEPOCH
+        self.bytes_acked += acked;
+        self.bytes_marked += marked;
+        if let Some(rtt) = ack.rtt_us {
+            let rtt = f64::from(rtt);
+            if self.t_epoch_ns == 0.0 {
+                self.t_epoch_ns = now * 1e3;
+            }
+            let sent_ns = (now - rtt) * 1e3;
+            if sent_ns >= self.t_epoch_ns {
+                self.on_epoch(rtt);
+                // T_epoch counts whole nanoseconds.
+                let period_ns = (rtt * 1e3 * self.intra_rtt / self.rtt_base).floor();
+                self.t_epoch_ns += period_ns;
+                if self.t_epoch_ns <= sent_ns {
+                    self.t_epoch_ns = sent_ns + period_ns;
+                }
+                self.bytes_acked = 0.0;
+                self.bytes_marked = 0.0;
+            }
+        }
+
+        // Bounds.
+        if self.params.max_cwnd_bdp != 0 {
+            let ceiling = self.bdp() * f64::from(self.params.max_cwnd_bdp) / 1024.0;
+            if self.cwnd > ceiling {
+                self.lower_to(ceiling);
+            }
+        }
+        self.cwnd = self.cwnd.max(2.0 * self.mss);
+    }
+
+    fn on_epoch(&mut self, rtt: f64) {
+        if self.bytes_acked == 0.0 {
+            return;
+        }
+        let before = self.e;
+        let g = f64::from(self.params.ewma) / 1024.0;
+        self.e = (1.0 - g) * self.e + g * self.bytes_marked / self.bytes_acked;
+        if self.bytes_marked == 0.0 || self.skipping {
+            return;
+        }
+        if self.params.skip_md_when_falling != 0
+            && before != 0.0
+            && self.less(self.e, before, 1e-7)
+            && self.less(self.e, 0.9, 1e-7)
+        {
+            self.increase(self.bytes_acked);
+            return;
+        }
+        let k = match self.params.k_bytes {
+            0 => self.line_rate * self.intra_rtt / 7.0,
+            k => f64::from(k),
+        };
+        let mut md = self.e * (4.0 * k / (k + self.bdp())).min(1.0);
+        let tolerance = 1.0 + f64::from(self.params.delay_tolerance_ppm) / 1e6;
+        let undelayed = self.rtt_base * tolerance + f64::from(self.params.delay_floor_us);
+        if rtt <= undelayed + 1e-6 {
+            md *= f64::from(self.params.md_gentle) / 1024.0;
+        }
+        self.cwnd *= 1.0 - md;
+        self.ssthresh = self.ssthresh.min(self.cwnd);
+    }
+
+    fn slow_start(&mut self, ack: &Ack) {
+        if ack.marked_bytes > 0 {
+            self.ssthresh = self.ssthresh.min(self.cwnd);
+        } else if !ack.app_limited {
+            self.cwnd = (self.cwnd + ack.acked_bytes as f64).min(self.ssthresh);
+        }
+    }
+
+    fn on_loss(&mut self, now_us: u64) {
+        if self.skipping {
+            return;
+        }
+        let left = if self.qa_bytes == 0.0 {
+            self.cwnd / 2.0
+        } else {
+            self.qa_bytes * f64::from(self.params.qa_keep) / 1024.0
+        };
+        self.lower_to(left.max(2.0 * self.mss));
+        self.skipping = true;
+        self.t_round = now_us as f64;
+    }
+
+    fn on_timeout(&mut self, now_us: u64, in_flight_bytes: u64) {
+        self.on_loss(now_us);
+        let target = if self.cwnd < self.ssthresh {
+            self.ssthresh
+        } else {
+            self.cwnd
+        };
+        self.lower_to(in_flight_bytes as f64 + self.mss);
+        self.ssthresh = target;
+    }
+
+    fn undo(&mut self, prior_bytes: u64) {
+        self.cwnd = self.cwnd.max(prior_bytes as f64);
+        self.ssthresh = self.ssthresh.min(self.cwnd);
+        self.skipping = false;
+    }
+}
+
+#[test]
+fn the_fixed_point_follows_the_reference() {
+    let ties = for_each_seed(|seed| u64::from(!follows_reference(seed)));
+    assert!(ties < SEQUENCES / 100, "{ties} sequences without a verdict");
+}
+
+/// Whether the sequence could be compared to its end.
+fn follows_reference(seed: u64) -> bool {
+    let mut rng = Rng::new(seed);
+    let params = random_params(&mut rng);
+    let base_us = rng.pick(&[1, 14, 50, 200, 1_792, 10_000, 100_000, 300_000]);
+    let mss_bytes = rng.pick(&[536, 1_448, 4_032, 8_948]);
+    let mss = u64::from(mss_bytes);
+    let mut now_us = rng.within(1, 1 << 40);
+    let cwnd_bytes = mss * rng.within(2, 1_000);
+    let known_rtt = Some(base_us).filter(|_| rng.percent(50));
+
+    let mut flow = Flow::new(&params, now_us, cwnd_bytes, known_rtt);
+    let mut reference = Reference {
+        line_rate: f64::from(params.line_rate_mbps) / 8.0,
+        intra_rtt: f64::from(params.intra_rtt_us),
+        mss: f64::from(mss_bytes),
+        params,
+        cwnd: cwnd_bytes as f64,
+        ssthresh: f64::INFINITY,
+        rtt_base: known_rtt.map_or(f64::INFINITY, f64::from),
+        t_epoch_ns: 0.0,
+        bytes_acked: 0.0,
+        bytes_marked: 0.0,
+        e: 0.0,
+        qa_bytes: 0.0,
+        t_round: 0.0,
+        skipping: false,
+        tie: false,
+    };
+    if known_rtt.is_some() {
+        reference.start_at_bdp();
+    }
+    let marked_percent = rng.pick(&[5, 30, 90]);
+    let acks_per_rtt = rng.pick(&[1, 4, 16]);
+    for step in 0..rng.within(20, 50) {
+        now_us += rng.within(0, u64::from(base_us) / acks_per_rtt + 1);
+        let prior_bytes = flow.cwnd_bytes();
+        match rng.within(0, 99) {
+            0 | 1 => {
+                flow.on_loss(&params, now_us, mss_bytes);
+                reference.on_loss(now_us);
+            }
+            2 => {
+                let in_flight_bytes = mss * rng.within(0, 3);
+                flow.on_timeout(&params, now_us, in_flight_bytes, mss_bytes);
+                reference.on_timeout(now_us, in_flight_bytes);
+            }
+            3 => {
+                let prior_bytes = prior_bytes + mss * rng.within(0, 20);
+                flow.undo(prior_bytes);
+                reference.undo(prior_bytes);
+            }
+            4 => {
+                now_us += 100_000;
+                flow.on_idle_restart(now_us);
+                if reference.t_epoch_ns != 0.0 {
+                    let now = now_us as f64;
+                    reference.t_epoch_ns = reference.t_epoch_ns.max(now * 1e3);
+                    reference.t_round = reference.t_round.max(now);
+                }
+            }
+            _ => {
+                let ack = rng.ack(now_us, base_us, mss_bytes, prior_bytes, marked_percent);
+                flow.on_ack(&params, &ack);
+                reference.on_ack(&ack);
+            }
+        }
+        if reference.tie {
+            return false;
+        }
+        let (fixed, float) = (flow.cwnd_bytes() as f64, reference.cwnd);
+        let tolerance = f64::from(mss_bytes).max(float / 1_000.0);
+        assert!(
+            (fixed - float).abs() <= tolerance,
+            "seed {seed}, step {step}: {fixed} is not {float}"
+        );
+    }
+    true
+}
+
+fn random_params(rng: &mut Rng) -> Params {
+    let profile = rng.pick(&Profile::ALL);
+    let mut params = Params::of(profile);
+    params.line_rate_mbps = rng.pick(&[1_000, 10_000, 100_000, 400_000]);
+    if rng.percent(50) {
+        params.intra_rtt_us = rng.within(1, 500) as u32;
+        params.ai_ppm = rng.within(0, 50_000) as u32;
+        params.k_bytes = rng.within(0, 1_000_000) as u32;
+        params.ewma = rng.within(1, 1_024) as u32;
+        params.md_gentle = rng.within(0, 1_024) as u32;
+        params.delay_tolerance_ppm = rng.within(0, 200_000) as u32;
+        params.delay_floor_us = rng.within(0, 10) as u32;
+        params.qa_beta = rng.within(0, 1_024) as u32;
+        params.qa_slack_packets = rng.within(0, 4) as u32;
+        params.max_cwnd_bdp = rng.pick(&[0, 512, 1_024, 2_048]);
+    }
+    params
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use super::*;
+
+fn window(bytes: u64) -> Window {
+    let mut window = Window::default();
+    window.start(bytes, false);
+    window
+}
+
+#[test]
+fn fractions_of_a_byte_add_up() {
+    // 175 bytes per window, one packet at a time.
+    let mut w = window(1_000_000);
+    for _ in 0..1_000 {
+        w.increase(175 * BYTE_ONE, 1_000);
+    }
+    assert_eq!(w.bytes(), 1_000_174);
+}
+
+#[test]
+fn slow_start_stops_at_its_threshold() {
+    let mut w = window(40_000);
+    w.restart(4_000);
+    assert!(w.in_slow_start());
+    w.slow_start(30_000);
+    assert_eq!(w.bytes(), 34_000);
+    w.slow_start(30_000);
+    assert_eq!(w.bytes(), 40_000);
+    assert!(!w.in_slow_start());
+}
+
+#[test]
+fn a_second_timeout_keeps_the_threshold_of_the_first() {
+    let mut w = window(40_000);
+    w.restart(4_000);
+    w.restart(4_000);
+    assert_eq!(w.ssthresh_bytes(), 40_000);
+}
+
+#[test]
+fn the_floor_is_two_packets() {
+    let mut w = window(100_000);
+    w.decrease(FRACTION_ONE);
+    w.clamp(4_000, u64::MAX);
+    assert_eq!(w.bytes(), 8_000);
+    w.clamp(4_000, 1);
+    assert_eq!(w.bytes(), 8_000);
+}
+
+#[test]
+fn a_decrease_ends_slow_start() {
+    let mut w = Window::default();
+    w.start(100_000, true);
+    w.decrease(FRACTION_ONE / 4);
+    assert_eq!(w.bytes(), 75_000);
+    assert!(!w.in_slow_start());
+}
+
+#[test]
+fn an_undo_never_lowers() {
+    let mut w = window(100_000);
+    w.lower_to(50_000);
+    w.undo(100_000);
+    assert_eq!(w.bytes(), 100_000);
+    w.undo(10);
+    assert_eq!(w.bytes(), 100_000);
+}
+
+#[test]
+fn recovery_sends_what_left_and_one_packet() {
+    let w = window(100_000);
+    let ack = Ack {
+        in_flight_bytes: 20_000,
+        acked_bytes: 4_000,
+        mss_bytes: 1_000,
+        ..Ack::default()
+    };
+    assert_eq!(w.recovery_bytes(&ack), 25_000);
+    let ack = Ack {
+        in_flight_bytes: 99_000,
+        ..ack
+    };
+    assert_eq!(w.recovery_bytes(&ack), 100_000);
+}

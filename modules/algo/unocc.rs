@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! UnoCC: one AIMD loop for flows inside and between datacenters.
+//!
+//! Source: Uno, section 4.1 and Algorithm 1. Additive increase per unmarked byte; at most one
+//! multiplicative decrease per epoch, and an epoch is one intra-datacenter RTT whatever the RTT
+//! of the flow; Quick Adapt once per RTT where far fewer bytes arrive than the window promises.
+//!
+//! Where this differs from Algorithm 1:
+//! 1. The factor of a gentle decrease is applied afresh to each epoch. Read literally the
+//!    algorithm multiplies it into itself for ever.
+//! 2. An epoch clock that fell behind (the flow was idle, or sends less than a packet per epoch)
+//!    is brought forward; else every ACK would end an epoch until it caught up.
+//! 3. Quick Adapt looks at the delivery rate of the last round trip, not at a count of bytes per
+//!    period: with delayed ACKs and a window of few packets the count jumps by whole packets.
+//! 4. Nothing grows and Quick Adapt rests while the application, not the network, is slow.
+//! 5. One ACK adds at most the increase of one RTT, however much it acknowledges.
+//! 6. A loss lowers the window to what Quick Adapt would leave.
+
+use super::fixed::{
+    BYTE_BITS, FRACTION_ONE, MAX_BYTES, NS_PER_US, PPM, bdp_bytes, bytes_per_s, ewma, fraction,
+    mul_div, mul_fraction, mul_ratio,
+};
+use super::params::params;
+use super::rtt::BaseRtt;
+use super::window::Window;
+use super::{Ack, Output};
+
+params! {
+    /// Which set of values the parameters start from.
+    profiles {
+        /// As the paper states them.
+        Paper = c"paper",
+        /// As the authors' simulator runs them.
+        Artifact = c"artifact",
+        /// What measures best on the kernel.
+        Linux = c"linux",
+    }
+
+    //                                          min  max          paper    artifact linux
+
+    /// Rate of the host's link, for the BDP.
+    line_rate_mbps: "Mbit/s",                   1,   1_000_000,   [100_000, 100_000, 100_000];
+    /// Base RTT inside a datacenter: the length of an epoch.
+    intra_rtt_us: "us",                         1,   1_000_000,   [14, 14, 14];
+    /// Additive increase per RTT, as a part of the flow's own BDP.
+    ai_ppm: "ppm",                              0,   1_000_000,   [1_000, 1_000, 1_000];
+    /// K of the decrease E x 4K / (K + BDP); 0 = a seventh of the intra-datacenter BDP.
+    k_bytes: "bytes",                           0,   1 << 30,     [0, 24_576, 0];
+    /// Gain of E, the average of the marked fraction per epoch.
+    ewma: "1/1024",                             1,   1_024,       [512, 666, 666];
+    /// Factor of a decrease while only phantom queues are congested.
+    md_gentle: "1/1024",                        0,   1_024,       [307, 358, 358];
+    /// RTT above the base, relative to it, that still counts as no delay.
+    delay_tolerance_ppm: "ppm",                 0,   1_000_000,   [0, 55_000, 55_000];
+    /// RTT above the base that still counts as no delay, beside the tolerance.
+    delay_floor_us: "us",                       0,   1_000_000,   [0, 0, 2];
+    /// 1 = increase, not decrease, at the end of a marked epoch in which E fell.
+    skip_md_when_falling: "0 or 1",             0,   1,           [0, 1, 1];
+    /// Quick Adapt acts when less than this part of the window was delivered in an RTT.
+    qa_beta: "1/1024",                          0,   1_024,       [512, 512, 512];
+    /// The part of the delivered bytes that Quick Adapt leaves as the window.
+    qa_keep: "1/1024",                          1,   1_024,       [1_024, 983, 983];
+    /// Quick Adapt forgives so much missing, for delayed ACKs.
+    qa_slack_packets: "packets",                0,   64,          [0, 0, 2];
+    /// How a flow begins: 0 = slow start until the first congestion, 1 = one BDP at once.
+    start: "0 or 1",                            0,   1,           [0, 1, 0];
+    /// Ceiling of the window, relative to the flow's BDP; 0 = none.
+    max_cwnd_bdp: "1/1024",                     0,   16_384,      [0, 1_024, 1_024];
+}
+
+/// [`Params::start`]: one BDP at once.
+const START_BDP: u32 = 1;
+
+/// A base RTT that no sample confirmed for this long is forgotten.
+const BASE_RTT_WINDOW_MS: u32 = 10_000;
+
+/// K relative to the intra-datacenter BDP, where it is derived.
+const K_PER_INTRA_BDP: u64 = 7;
+
+/// E above this decreases the window even while it falls (`skip_md_when_falling`): 0.9.
+const E_ALWAYS_DECREASES: u32 = FRACTION_ONE / 10 * 9;
+
+/// Pacing runs ahead of the window in slow start, which doubles it within the RTT.
+const SLOW_START_PACING: u64 = 2;
+
+impl Params {
+    /// BDP of a flow with that base RTT.
+    fn bdp_bytes(&self, base_rtt_us: u32) -> u64 {
+        bdp_bytes(self.line_rate_mbps, base_rtt_us)
+    }
+
+    /// Additive increase per RTT, in 2^-16 bytes.
+    fn increase_scaled(&self, base_rtt_us: u32) -> u64 {
+        let bdp_scaled = self.bdp_bytes(base_rtt_us) << BYTE_BITS;
+        mul_div(bdp_scaled, u64::from(self.ai_ppm), PPM)
+    }
+
+    /// 4K / (K + BDP) as a fraction, at most 1.
+    fn decrease_gain(&self, base_rtt_us: u32) -> u32 {
+        let k_bytes = match self.k_bytes {
+            0 => self.bdp_bytes(self.intra_rtt_us) / K_PER_INTRA_BDP,
+            k_bytes => u64::from(k_bytes),
+        };
+        fraction(
+            k_bytes.saturating_mul(4),
+            k_bytes.saturating_add(self.bdp_bytes(base_rtt_us)),
+        )
+    }
+
+    /// The highest RTT that counts as "delay == 0".
+    fn undelayed_rtt_us(&self, base_rtt_us: u32) -> u64 {
+        let tolerated_ppm = PPM.saturating_add(u64::from(self.delay_tolerance_ppm));
+        mul_div(u64::from(base_rtt_us), tolerated_ppm, PPM)
+            .saturating_add(u64::from(self.delay_floor_us))
+    }
+
+    /// The ceiling of the window.
+    fn ceiling_bytes(&self, base_rtt_us: u32) -> u64 {
+        match self.max_cwnd_bdp {
+            0 => u64::MAX,
+            ratio => mul_ratio(self.bdp_bytes(base_rtt_us), ratio),
+        }
+    }
+}
+
+/// What is delivered in one Quick Adapt period, 1.05 base RTTs, at the rate of the sample, in 2^-16
+/// bytes.
+fn quick_adapt_scaled(base_rtt_us: u32, ack: &Ack) -> u64 {
+    mul_div(
+        ack.delivered_bytes.min(MAX_BYTES) << BYTE_BITS,
+        u64::from(base_rtt_us).saturating_mul(21),
+        u64::from(ack.interval_us).saturating_mul(20),
+    )
+}
+
+/// State of one flow. All zeroes is "not started", and then every method does nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Flow {
+    window: Window,
+
+    // Epochs.
+    /// T_epoch: an ACK for a packet sent at or after it ends the epoch; 0 = before the first ACK.
+    epoch_ends_ns: u64,
+    /// Bytes acknowledged in this epoch. Saturates: 4 GB pass in no epoch.
+    epoch_acked_bytes: u32,
+    /// Of those, bytes marked.
+    epoch_marked_bytes: u32,
+    /// E, as a fraction.
+    ecn_fraction: u32,
+
+    // Round trips: base RTT and Quick Adapt.
+    /// What the last Quick Adapt period delivered that was not limited by the application, in
+    /// 2^-16 bytes; 0 = none.
+    delivered_scaled: u64,
+    /// An ACK for a packet sent at or after this ends the round trip; 0 = before the first ACK.
+    round_ends_us: u64,
+    base_rtt: BaseRtt,
+    /// Quick Adapt or a loss has just lowered the window: no other decrease in this round trip.
+    adapted: bool,
+    /// How often Quick Adapt acted, for people.
+    quick_adapts: u32,
+}
+
+impl Flow {
+    /// A flow that is established, with an initial window and the handshake's RTT, if known.
+    pub fn new(params: &Params, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self {
+        let mut flow = Flow::default();
+        flow.window.start(cwnd_bytes, true);
+        if let Some(rtt_us) = rtt_us {
+            flow.base_rtt.update(now_us, rtt_us, BASE_RTT_WINDOW_MS);
+        }
+        flow.start_at_bdp(params);
+        flow
+    }
+
+    /// An ACK arrived. `None` where the flow was never started.
+    pub fn on_ack(&mut self, params: &Params, ack: &Ack) -> Option<Output> {
+        if !self.window.is_started() {
+            return None;
+        }
+        if let Some(rtt_us) = ack.rtt_us {
+            self.base_rtt.update(ack.now_us, rtt_us, BASE_RTT_WINDOW_MS);
+        }
+        match self.base_rtt.get() {
+            Some(base_rtt_us) => self.adjust(params, ack, base_rtt_us),
+            None => {
+                self.slow_start(ack);
+                self.window.clamp(ack.mss_bytes, u64::MAX);
+            }
+        }
+        let mut output = self.output();
+        if ack.in_recovery {
+            output.cwnd_bytes = self.window.recovery_bytes(ack);
+        }
+        Some(output)
+    }
+
+    /// What the sender is to do now.
+    pub fn output(&self) -> Output {
+        let pacing_bytes = if self.window.in_slow_start() {
+            self.window.bytes().saturating_mul(SLOW_START_PACING)
+        } else {
+            self.window.bytes()
+        };
+        Output {
+            cwnd_bytes: self.window.bytes(),
+            ssthresh_bytes: self.window.ssthresh_bytes(),
+            pacing_bytes_per_s: bytes_per_s(pacing_bytes, self.base_rtt.get().unwrap_or(0)),
+        }
+    }
+
+    /// The window that a loss leaves: what Quick Adapt would, and never more than there is.
+    pub fn loss_window_bytes(&self, params: &Params, mss_bytes: u32) -> u64 {
+        self.loss_window_scaled(params, mss_bytes) >> BYTE_BITS
+    }
+
+    /// A loss was detected. The second one in a round trip changes nothing.
+    pub fn on_loss(&mut self, params: &Params, now_us: u64, mss_bytes: u32) {
+        if !self.window.is_started() || self.adapted {
+            return;
+        }
+        let left_scaled = self.loss_window_scaled(params, mss_bytes);
+        self.window.lower_to_scaled(left_scaled);
+        self.adapted_at(now_us);
+    }
+
+    /// The retransmission timer fired: what was in flight is lost, and slow start from what still
+    /// is leads to the window that a loss leaves.
+    pub fn on_timeout(
+        &mut self,
+        params: &Params,
+        now_us: u64,
+        in_flight_bytes: u64,
+        mss_bytes: u32,
+    ) {
+        if !self.window.is_started() {
+            return;
+        }
+        self.on_loss(params, now_us, mss_bytes);
+        self.window
+            .restart(in_flight_bytes.saturating_add(u64::from(mss_bytes)));
+    }
+
+    /// The last loss was spurious, and the window before it was `prior_bytes`.
+    pub fn undo(&mut self, prior_bytes: u64) {
+        if self.window.is_started() {
+            self.window.undo(prior_bytes);
+            self.adapted = false;
+        }
+    }
+
+    /// Sending begins with nothing in flight: the clocks do not count the silence.
+    pub fn on_idle_restart(&mut self, now_us: u64) {
+        if self.epoch_ends_ns != 0 {
+            let now_ns = now_us.saturating_mul(NS_PER_US);
+            self.epoch_ends_ns = self.epoch_ends_ns.max(now_ns);
+            self.round_ends_us = self.round_ends_us.max(now_us);
+        }
+    }
+
+    /// The window, in bytes; 0 = not started.
+    pub fn cwnd_bytes(&self) -> u64 {
+        self.window.bytes()
+    }
+
+    /// E, as a fraction of 2^30.
+    pub fn ecn_fraction(&self) -> u32 {
+        self.ecn_fraction
+    }
+
+    /// Bytes acknowledged in the present epoch.
+    pub fn epoch_acked_bytes(&self) -> u32 {
+        self.epoch_acked_bytes
+    }
+
+    /// Of those, bytes marked.
+    pub fn epoch_marked_bytes(&self) -> u32 {
+        self.epoch_marked_bytes
+    }
+
+    /// Base RTT, if there is a sample.
+    pub fn base_rtt_us(&self) -> Option<u32> {
+        self.base_rtt.get()
+    }
+
+    /// How often Quick Adapt acted.
+    pub fn quick_adapts(&self) -> u32 {
+        self.quick_adapts
+    }
+
+    /// `start` = bdp: one BDP at once, as soon as the base RTT is known.
+    fn start_at_bdp(&mut self, params: &Params) {
+        if params.start != START_BDP || !self.window.in_first_slow_start() {
+            return;
+        }
+        if let Some(base_rtt_us) = self.base_rtt.get() {
+            self.window.start(params.bdp_bytes(base_rtt_us), false);
+        }
+    }
+
+    /// Algorithm 1, on a path whose base RTT is known.
+    fn adjust(&mut self, params: &Params, ack: &Ack, base_rtt_us: u32) {
+        self.start_at_bdp(params);
+        if self.window.in_slow_start() {
+            self.slow_start(ack);
+        } else if !ack.app_limited {
+            let step_scaled = params.increase_scaled(base_rtt_us);
+            self.window.increase(step_scaled, ack.unmarked_bytes());
+        }
+        self.end_round(params, ack, base_rtt_us);
+        self.end_epoch(params, ack, base_rtt_us);
+
+        let ceiling_bytes = params.ceiling_bytes(base_rtt_us);
+        self.window.clamp(ack.mss_bytes, ceiling_bytes);
+    }
+
+    /// Slow start, up to the first mark.
+    fn slow_start(&mut self, ack: &Ack) {
+        if ack.marked_bytes > 0 {
+            self.window.leave_slow_start();
+        } else if !ack.app_limited {
+            self.window.slow_start(ack.acked_bytes);
+        }
+    }
+
+    fn loss_window_scaled(&self, params: &Params, mss_bytes: u32) -> u64 {
+        let left_scaled = match self.delivered_scaled {
+            0 => self.window.scaled() >> 1,
+            delivered_scaled => mul_ratio(delivered_scaled, params.qa_keep),
+        };
+        self.window.bounded(left_scaled, mss_bytes)
+    }
+
+    /// Once per round trip: Quick Adapt, or the end of the round trip that it skips.
+    fn end_round(&mut self, params: &Params, ack: &Ack, base_rtt_us: u32) {
+        let measured = ack.interval_us != 0 && !ack.app_limited;
+        if measured {
+            self.delivered_scaled = quick_adapt_scaled(base_rtt_us, ack);
+        }
+        if self.round_ends_us == 0 {
+            self.round_ends_us = ack.now_us;
+        }
+        if ack
+            .sent_at_us()
+            .is_none_or(|sent_at_us| sent_at_us < self.round_ends_us)
+        {
+            return;
+        }
+        self.round_ends_us = ack.now_us;
+        if self.adapted {
+            self.adapted = false;
+        } else if measured {
+            self.quick_adapt(params, ack);
+        }
+    }
+
+    /// Quick Adapt: much less was delivered than the window promises.
+    fn quick_adapt(&mut self, params: &Params, ack: &Ack) {
+        // A window that doubled within the round trip promises twice what it can have delivered.
+        if self.window.in_slow_start() {
+            return;
+        }
+        let slack_bytes =
+            u64::from(params.qa_slack_packets).saturating_mul(u64::from(ack.mss_bytes));
+        let promised_scaled = mul_ratio(self.window.scaled(), params.qa_beta)
+            .saturating_sub(slack_bytes << BYTE_BITS);
+        if self.delivered_scaled < promised_scaled {
+            let left_scaled = mul_ratio(self.delivered_scaled, params.qa_keep);
+            self.window.lower_to_scaled(left_scaled);
+            self.adapted_at(ack.now_us);
+            self.quick_adapts = self.quick_adapts.wrapping_add(1);
+        }
+    }
+
+    fn adapted_at(&mut self, now_us: u64) {
+        self.adapted = true;
+        self.round_ends_us = now_us;
+    }
+
+    /// Counts the ACK, and ends the epoch if its packet was sent at or after T_epoch.
+    fn end_epoch(&mut self, params: &Params, ack: &Ack, base_rtt_us: u32) {
+        let saturate = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.epoch_acked_bytes = self
+            .epoch_acked_bytes
+            .saturating_add(saturate(ack.acked_bytes));
+        self.epoch_marked_bytes = self
+            .epoch_marked_bytes
+            .saturating_add(saturate(ack.marked_bytes));
+
+        let Some(rtt_us) = ack.rtt_us else { return };
+        let sent_at_ns = ack
+            .now_us
+            .saturating_sub(u64::from(rtt_us))
+            .saturating_mul(NS_PER_US);
+        if self.epoch_ends_ns == 0 {
+            self.epoch_ends_ns = ack.now_us.saturating_mul(NS_PER_US);
+        }
+        if sent_at_ns < self.epoch_ends_ns {
+            return;
+        }
+        self.judge_epoch(params, rtt_us, base_rtt_us);
+
+        // The period is the packet's RTT, scaled down to an intra-datacenter flow's.
+        let period_ns = mul_div(
+            u64::from(rtt_us).saturating_mul(NS_PER_US),
+            u64::from(params.intra_rtt_us),
+            u64::from(base_rtt_us),
+        );
+        let next_ns = self.epoch_ends_ns.saturating_add(period_ns);
+        self.epoch_ends_ns = if next_ns > sent_at_ns {
+            next_ns
+        } else {
+            sent_at_ns.saturating_add(period_ns)
+        };
+        self.epoch_acked_bytes = 0;
+        self.epoch_marked_bytes = 0;
+    }
+
+    /// The epoch is over: E, and the decrease if anything was marked.
+    fn judge_epoch(&mut self, params: &Params, rtt_us: u32, base_rtt_us: u32) {
+        if self.epoch_acked_bytes == 0 {
+            return;
+        }
+        let before = self.ecn_fraction;
+        let marked = fraction(
+            u64::from(self.epoch_marked_bytes),
+            u64::from(self.epoch_acked_bytes),
+        );
+        self.ecn_fraction = ewma(before, marked, params.ewma);
+        if self.epoch_marked_bytes == 0 || self.adapted {
+            return;
+        }
+
+        let falling =
+            before != 0 && self.ecn_fraction < before && self.ecn_fraction <= E_ALWAYS_DECREASES;
+        if params.skip_md_when_falling != 0 && falling {
+            let step_scaled = params.increase_scaled(base_rtt_us);
+            self.window
+                .increase(step_scaled, u64::from(self.epoch_acked_bytes));
+            return;
+        }
+
+        let gain = u64::from(params.decrease_gain(base_rtt_us));
+        let mut cut = mul_fraction(gain, self.ecn_fraction);
+        if u64::from(rtt_us) <= params.undelayed_rtt_us(base_rtt_us) {
+            cut = mul_ratio(cut, params.md_gentle);
+        }
+        self.window.decrease(cut as u32);
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/unocc.rs"]
+mod tests;

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What an init does around its job: file systems, modules, power.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use nix::{
+    errno::Errno,
+    kmod::{ModuleInitFlags, finit_module},
+    mount::{MsFlags, mount},
+    sys::{
+        reboot::{RebootMode, reboot},
+        resource::{Resource, setrlimit},
+        utsname::uname,
+    },
+    time::{ClockId, clock_getres},
+};
+
+/// Where programs of the initramfs are.
+pub const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Two sockets a flow, two files a namespace.
+const OPEN_FILES: u64 = 1 << 20;
+
+/// How often, and how many times, to ask for [`wait_for_fine_timers`].
+const TIMER_RETRY: Duration = Duration::from_millis(50);
+const TIMER_RETRIES: u32 = 100;
+
+/// Type, target, and whether a kernel may lack it.
+const FILESYSTEMS: &[(&str, &str, bool)] = &[
+    ("proc", "/proc", false),
+    ("sysfs", "/sys", false),
+    ("devtmpfs", "/dev", false),
+    ("devpts", "/dev/pts", true),
+    ("tmpfs", "/tmp", false),
+    ("tmpfs", "/run", false),
+    ("debugfs", "/sys/kernel/debug", true),
+    ("tracefs", "/sys/kernel/tracing", true),
+    ("bpf", "/sys/fs/bpf", true),
+];
+
+/// Mounts [`FILESYSTEMS`] and lifts the limit on open files.
+pub fn mount_filesystems() -> Result<()> {
+    for &(kind, target, optional) in FILESYSTEMS {
+        let mounted = fs::create_dir_all(target)
+            .map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)))
+            .and_then(|()| {
+                mount(
+                    Some(kind),
+                    target,
+                    Some(kind),
+                    MsFlags::empty(),
+                    None::<&str>,
+                )
+            });
+        match mounted {
+            Err(_) if optional => {}
+            other => other.with_context(|| format!("cannot mount {kind} on {target}"))?,
+        }
+    }
+    setrlimit(Resource::RLIMIT_NOFILE, OPEN_FILES, OPEN_FILES)
+        .context("cannot raise the limit of open files")
+}
+
+/// `uname -r`.
+pub fn kernel_release() -> Result<String> {
+    let name = uname().context("uname")?;
+    Ok(name.release().to_string_lossy().into_owned())
+}
+
+/// Value of `key=` on the kernel command line.
+pub fn kernel_argument(key: &str) -> Result<Option<String>> {
+    let line = fs::read_to_string("/proc/cmdline").context("cannot read /proc/cmdline")?;
+    Ok(argument(&line, key).map(str::to_string))
+}
+
+fn argument<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+    line.split_whitespace()
+        .filter_map(|word| word.split_once('='))
+        .find_map(|(name, value)| (name == key).then_some(value))
+}
+
+/// Loads modules in order: with modprobe where the initramfs has one, else the file alone.
+pub fn load_modules(names: &[String]) -> Result<()> {
+    let modprobe = Path::new("/sbin/modprobe");
+    let root = PathBuf::from("/lib/modules").join(kernel_release()?);
+    for name in names {
+        if modprobe.exists() {
+            let output = Command::new(modprobe)
+                .arg(name)
+                .env("PATH", PATH)
+                .output()
+                .context("cannot run modprobe")?;
+            if !output.status.success() {
+                let reason = String::from_utf8_lossy(&output.stderr);
+                bail!("cannot load the module {name}: {}", reason.trim());
+            }
+            continue;
+        }
+        let Some(path) = find_module(&root, name) else {
+            bail!(
+                "no {name}.ko under {}: build it with `make modules`",
+                root.display()
+            );
+        };
+        let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+        match finit_module(&file, c"", ModuleInitFlags::empty()) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(e) => bail!(
+                "cannot load {}: {e}; see the guest's console",
+                path.display()
+            ),
+        }
+    }
+    Ok(())
+}
+
+fn find_module(directory: &Path, name: &str) -> Option<PathBuf> {
+    let mut subdirectories = Vec::new();
+    for entry in fs::read_dir(directory).ok()?.flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            subdirectories.push(path);
+        } else if path.extension().is_some_and(|e| e == "ko")
+            && path
+                .file_stem()
+                .is_some_and(|stem| stem.to_string_lossy().replace('-', "_") == name)
+        {
+            return Some(path);
+        }
+    }
+    subdirectories.iter().find_map(|d| find_module(d, name))
+}
+
+/// Waits until timers are finer than the tick, which on x86 takes the TSC a second to prove.
+pub fn wait_for_fine_timers() -> Result<()> {
+    for _ in 0..TIMER_RETRIES {
+        let resolution = clock_getres(ClockId::CLOCK_MONOTONIC).context("clock_getres")?;
+        if resolution.tv_sec() == 0 && resolution.tv_nsec() == 1 {
+            return Ok(());
+        }
+        thread::sleep(TIMER_RETRY);
+    }
+    bail!("the guest's timers stay at its tick: boot it with tsc=reliable")
+}
+
+/// Ends the guest.
+pub fn power_off() -> ! {
+    nix::unistd::sync();
+    // PID 1 must not return: the kernel would panic instead of stopping.
+    let refused = reboot(RebootMode::RB_POWER_OFF).unwrap_err();
+    eprintln!("xdc-agent: cannot power off: {refused}");
+    loop {
+        nix::unistd::pause();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_argument_is_found_by_its_whole_name() {
+        let line = "quiet xxdc.out=a xdc.out=hostfs:/d/f=1 root=/dev/ram0\n";
+        assert_eq!(argument(line, "xdc.out"), Some("hostfs:/d/f=1"));
+        assert_eq!(argument(line, "xdc"), None);
+    }
+}

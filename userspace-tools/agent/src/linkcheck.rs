@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Measures the paths of the flows before the traffic: a result is worth what its links are.
+
+use std::{
+    collections::BTreeSet, io::IoSliceMut, net::SocketAddrV4, os::fd::AsRawFd, time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use nix::{
+    cmsg_space,
+    sys::{
+        socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recvmsg},
+        time::TimeSpec,
+    },
+    time::{ClockId, clock_gettime},
+};
+use socket2::Socket;
+use xdc_proto::{ACK_BYTES, Message, RunPlan};
+
+use crate::{channel::Channel, network::Network, socket};
+
+/// Probes of one path; the smallest RTT counts.
+const PROBES: u32 = 20;
+
+/// IPv4 and UDP headers, bytes.
+const HEADER_BYTES: u32 = 28;
+
+/// Time to wait for a packet beyond the path's own RTT.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Probes every path that a flow takes and reports its RTT.
+pub fn check(network: &Network, run: &RunPlan, channel: &mut Channel) -> Result<()> {
+    let mut checked = BTreeSet::new();
+    for flow in &run.flows {
+        if !checked.insert((&flow.src, &flow.dst)) {
+            continue;
+        }
+        let (src, dst) = (
+            network.layout.node(&flow.src)?,
+            network.layout.node(&flow.dst)?,
+        );
+        let rtt_ns = probe(network, src, dst, flow.base_rtt_us)
+            .with_context(|| format!("the path from {} to {} is dead", flow.src, flow.dst))?;
+        channel.send(&Message::LinkCheck {
+            src: flow.src.clone(),
+            dst: flow.dst.clone(),
+            configured_rtt_us: flow.base_rtt_us,
+            measured_rtt_us: rtt_ns as f64 / 1e3,
+        })?;
+    }
+    Ok(())
+}
+
+/// Smallest RTT of a full packet from `src` that `dst` answers by one of an ACK's size, ns.
+///
+/// Both ends have one clock, and arrival times are the kernel's: the time that a process takes
+/// to wake up is no part of the path.
+fn probe(network: &Network, src: usize, dst: usize, base_rtt_us: f64) -> Result<u64> {
+    let patience = PATIENCE + Duration::from_nanos((base_rtt_us * 1e3) as u64);
+    let open = |node| {
+        network.inside(node, || {
+            socket::open_probe(network.address(node)?, patience)
+        })
+    };
+    let (near, far) = (open(src)?, open(dst)?);
+    let mtu = |node: usize| network.layout.nodes[node].ports[0].mtu;
+    let full = vec![0; (mtu(src).min(mtu(dst)) - HEADER_BYTES) as usize];
+    let answer = vec![0; (ACK_BYTES - HEADER_BYTES) as usize];
+
+    let mut best_ns = u64::MAX;
+    for _ in 0..PROBES {
+        let there_ns = one_way(&near, &far, network.address(dst)?, &full)?;
+        let back_ns = one_way(&far, &near, network.address(src)?, &answer)?;
+        best_ns = best_ns.min(there_ns + back_ns);
+    }
+    Ok(best_ns)
+}
+
+/// Sends one packet and returns the time until it arrived, ns.
+fn one_way(from: &Socket, to: &Socket, address: std::net::Ipv4Addr, payload: &[u8]) -> Result<u64> {
+    let port = to
+        .local_addr()?
+        .as_socket_ipv4()
+        .context("not IPv4")?
+        .port();
+    let sent_ns = nanoseconds(clock_gettime(ClockId::CLOCK_REALTIME)?);
+    from.send_to(payload, &SocketAddrV4::new(address, port).into())
+        .context("cannot send a probe")?;
+
+    let mut buffer = [0; 1];
+    let mut vector = [IoSliceMut::new(&mut buffer)];
+    let mut control = cmsg_space!(TimeSpec);
+    let received = recvmsg::<SockaddrIn>(
+        to.as_raw_fd(),
+        &mut vector,
+        Some(&mut control),
+        MsgFlags::empty(),
+    )
+    .context("a probe did not arrive")?;
+    for message in received.cmsgs()? {
+        if let ControlMessageOwned::ScmTimestampns(arrived) = message {
+            return Ok(nanoseconds(arrived).saturating_sub(sent_ns));
+        }
+    }
+    bail!("the kernel gave a probe no time of arrival")
+}
+
+fn nanoseconds(time: TimeSpec) -> u64 {
+    time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
+}

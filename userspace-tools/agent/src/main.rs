@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The guest's PID 1: reads `/xdc/plan.json`, does its job, tells the host, powers off.
+//!
+//! It is one thread and one static binary. In virtual time (UML) user space is the slow part of
+//! an experiment, so everything here wakes rarely, and nothing ever polls for time to pass.
+
+mod boot;
+mod channel;
+mod layout;
+mod linkcheck;
+mod netns;
+mod network;
+mod rng;
+mod selftest;
+mod shell;
+mod socket;
+mod traffic;
+mod watch;
+
+use std::{
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use anyhow::{Context, Result, bail};
+use xdc_proto::{Job, Message, Plan, VERSION};
+
+use crate::{channel::Channel, network::Network};
+
+const PLAN: &str = "/xdc/plan.json";
+
+fn main() {
+    if std::process::id() != 1 {
+        eprintln!("xdc-agent is the init of a guest; start a guest with `xdc run` instead");
+        std::process::exit(2);
+    }
+    if let Err(error) = guest() {
+        eprintln!("xdc-agent: {error:#}");
+    }
+    boot::power_off();
+}
+
+/// The guest's life. What goes wrong after the channel is open is told through it.
+fn guest() -> Result<()> {
+    boot::mount_filesystems()?;
+    let mut channel = Channel::open()?;
+    // A panic is already on the console; this makes it the host's news too.
+    let outcome = catch_unwind(AssertUnwindSafe(|| work(&mut channel)))
+        .unwrap_or_else(|_| bail!("the agent panicked; its message is on the guest's console"));
+    if let Err(error) = &outcome {
+        channel.send(&Message::Error {
+            what: format!("{error:#}"),
+        })?;
+    }
+    channel.flush()
+}
+
+fn work(channel: &mut Channel) -> Result<()> {
+    channel.send(&Message::Hello {
+        version: VERSION,
+        kernel: boot::kernel_release()?,
+    })?;
+    let plan = fs::read_to_string(PLAN)
+        .with_context(|| format!("cannot read {PLAN}: the initramfs must contain it"))?;
+    let plan = parse_plan(&plan)?;
+    boot::load_modules(&plan.modules)?;
+
+    let virtual_us = match plan.job {
+        Job::Run(run) => {
+            let network = Network::build(&run.topology)?;
+            boot::wait_for_fine_timers()?;
+            linkcheck::check(&network, &run, channel)?;
+            traffic::run(&network, &run, channel)?
+        }
+        Job::Shell { topology } => {
+            let _network = Network::build(&topology)?;
+            channel.flush()?;
+            shell::run()?;
+            0
+        }
+        Job::Selftest { tests } => {
+            selftest::run(&tests, channel)?;
+            0
+        }
+        Job::Probe => 0,
+    };
+    channel.send(&Message::Done { virtual_us })
+}
+
+fn parse_plan(text: &str) -> Result<Plan> {
+    let plan: Plan = serde_json::from_str(text).context("cannot parse the plan")?;
+    if plan.version != VERSION {
+        bail!(
+            "the plan has version {}, this agent speaks {VERSION}: rebuild both with `make`",
+            plan.version
+        );
+    }
+    Ok(plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_of_another_version_is_refused() {
+        let error = parse_plan(r#"{"version": 0, "modules": [], "job": {"kind": "probe"}}"#);
+        assert!(error.unwrap_err().to_string().contains("version 0"));
+    }
+
+    #[test]
+    fn a_plan_is_read() {
+        let text = format!(
+            r#"{{"version": {VERSION}, "modules": ["tcp_unocc"],
+                 "job": {{"kind": "selftest", "tests": ["a"]}}}}"#
+        );
+        let plan = parse_plan(&text).unwrap();
+        assert!(matches!(plan.job, Job::Selftest { tests } if tests == ["a"]));
+    }
+}

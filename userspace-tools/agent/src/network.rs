@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The emulated network: a namespace a node, a veth pair a link, qdiscs for what a link does.
+
+use std::{
+    fs, io,
+    net::Ipv4Addr,
+    os::fd::{AsFd, AsRawFd},
+    path::PathBuf,
+};
+
+use anyhow::{Context, Result, bail};
+use xdc_netlink::{
+    Connection, Request,
+    link::{self, LOOPBACK_INDEX, RouteMetrics, VethEnd},
+    phantom,
+    qdisc::{self, Handle, Qdisc},
+};
+use xdc_proto::{Direction, Mark, PhantomQueue, Queue, Topology};
+
+use crate::{
+    layout::{Layout, Port},
+    netns::Netns,
+};
+
+/// Packets that a link's netem may hold, those in flight included: never reached.
+const LINK_LIMIT_PACKETS: u32 = 10_000_000;
+
+/// What htb may send at once, so that a timer that fires late costs no rate: the time of so many
+/// bytes, but no longer than that.
+const HTB_BURST_BYTES: u64 = 64 << 10;
+const HTB_BURST_MAX_NS: u64 = 1_000_000;
+
+/// Handles of the qdiscs of a port: the propagation, the shaper below it, what htb shapes.
+const ROOT: Handle = handle(1);
+const CHILD: Handle = handle(2);
+const LEAF: Handle = handle(3);
+
+const fn handle(major: u16) -> Handle {
+    Handle { major, minor: 0 }
+}
+
+/// The one class of a qdisc.
+const fn class_of(qdisc: Handle) -> Handle {
+    Handle { minor: 1, ..qdisc }
+}
+
+/// What every namespace gets before the topology's own sysctls: no filter on asymmetric paths,
+/// no IPv6 chatter, and no memory of earlier connections.
+const SYSCTLS: &[(&str, &str)] = &[
+    ("net.ipv4.conf.all.rp_filter", "0"),
+    ("net.ipv4.conf.default.rp_filter", "0"),
+    ("net.ipv4.tcp_no_metrics_save", "1"),
+    ("net.ipv6.conf.all.disable_ipv6", "1"),
+    ("net.ipv6.conf.default.disable_ipv6", "1"),
+];
+
+/// A network that is up. The process is in the initial namespace unless it entered another.
+pub struct Network<'a> {
+    /// What was built.
+    pub layout: Layout<'a>,
+    netns: Vec<Netns>,
+    initial: Netns,
+}
+
+impl<'a> Network<'a> {
+    /// Builds a topology.
+    pub fn build(topology: &'a Topology) -> Result<Self> {
+        let layout = Layout::new(topology)?;
+        let initial = Netns::current()?;
+        let mut known = write_sysctls(&topology.sysctls)?;
+        let mut netns = Vec::new();
+        let mut connections = Vec::new();
+        for node in &layout.nodes {
+            netns.push(Netns::create_named(node.name)?);
+            connections.push(Connection::open()?);
+            for (name, value) in SYSCTLS {
+                write_sysctl(name, value)?;
+            }
+            let forward = if node.router { "1" } else { "0" };
+            write_sysctl("net.ipv4.ip_forward", forward)?;
+            let here = write_sysctls(&topology.sysctls)?;
+            known.iter_mut().zip(here).for_each(|(k, h)| *k |= h);
+        }
+        initial.enter()?;
+        if let Some(unknown) = known.iter().position(|known| !known) {
+            bail!(
+                "this kernel has no sysctl {}: is a module missing?",
+                topology.sysctls[unknown].0
+            );
+        }
+
+        let network = Self {
+            layout,
+            netns,
+            initial,
+        };
+        let metrics = RouteMetrics {
+            tcp_usec_ts: topology.tcp_usec_ts,
+            quickack: topology.quickack,
+            congestion_control: None,
+        };
+        let routes = network.layout.routes();
+        // All links first: a route needs its device, and the device its peer, to be up.
+        for (i, connection) in connections.iter_mut().enumerate() {
+            connection
+                .batch(network.links(i))
+                .context(network.name(i))?;
+        }
+        for (i, connection) in connections.iter_mut().enumerate() {
+            connection
+                .batch(network.ports(i))
+                .context(network.name(i))?;
+        }
+        for (i, connection) in connections.iter_mut().enumerate() {
+            let node = &network.layout.nodes[i];
+            let mut requests = Vec::new();
+            for route in &routes[i] {
+                let port = &node.ports[route.port];
+                let destination = route.destination.map(|d| network.address(d)).transpose()?;
+                requests.push(link::add_route(
+                    destination,
+                    network.layout.remote(port).address,
+                    port.index,
+                    node.address()?,
+                    &metrics,
+                ));
+            }
+            connection.batch(requests).context(network.name(i))?;
+        }
+        Ok(network)
+    }
+
+    /// Runs `work` inside the namespace of a node.
+    pub fn inside<T>(&self, node: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.netns[node].enter()?;
+        let result = work();
+        self.initial.enter()?;
+        result
+    }
+
+    /// Address of a node.
+    pub fn address(&self, node: usize) -> Result<Ipv4Addr> {
+        self.layout.nodes[node].address()
+    }
+
+    fn name(&self, node: usize) -> String {
+        format!("node {}", self.layout.nodes[node].name)
+    }
+
+    /// The veth pairs that start at a node: of each pair, the end with the even address.
+    fn links(&self, node: usize) -> Vec<Request> {
+        let end = |port: &Port, netns: Option<&Netns>| VethEnd {
+            name: port.name.clone(),
+            index: port.index,
+            mac: port.mac,
+            netns: netns.map(|netns| netns.as_fd().as_raw_fd()),
+        };
+        self.layout.nodes[node]
+            .ports
+            .iter()
+            .filter(|port| port.address < self.layout.remote(port).address)
+            .map(|port| {
+                let remote = self.layout.remote(port);
+                let peer = end(remote, Some(&self.netns[port.peer]));
+                link::add_veth(&end(port, None), &peer, port.mtu)
+            })
+            .collect()
+    }
+
+    /// Everything about the devices of a node.
+    fn ports(&self, node: usize) -> Vec<Request> {
+        let mut requests = vec![link::set_up("lo", LOOPBACK_INDEX)];
+        for port in &self.layout.nodes[node].ports {
+            let remote = self.layout.remote(port);
+            requests.push(link::add_address(port.index, port.address, 31));
+            requests.extend(egress(port.index, port.egress));
+            requests.push(link::set_up(&port.name, port.index));
+            requests.push(link::add_neighbour(port.index, remote.address, remote.mac));
+        }
+        requests
+    }
+}
+
+/// The qdiscs that make a device's egress into `direction`: netem for what a wire does (its
+/// rate too where no queue has it), and below it the queue.
+fn egress(index: u32, direction: &Direction) -> Vec<Request> {
+    let add = |parent, handle, kind, options| {
+        Qdisc {
+            index,
+            parent,
+            handle,
+            kind,
+            options,
+        }
+        .add()
+    };
+    let netem = |rate_bps| qdisc::netem(rate_bps, direction.delay_ns, LINK_LIMIT_PACKETS);
+    let Some(queue) = &direction.queue else {
+        if direction.rate_bps == 0 && direction.delay_ns == 0 {
+            return Vec::new();
+        }
+        return vec![add(Handle::ROOT, ROOT, "netem", netem(direction.rate_bps))];
+    };
+
+    let mut requests = Vec::new();
+    let mut parent = Handle::ROOT;
+    if direction.delay_ns > 0 {
+        requests.push(add(parent, ROOT, "netem", netem(0)));
+        parent = class_of(ROOT);
+    }
+    let options = match queue {
+        Queue::Phantom(queue) => phantom_options(queue, direction.rate_bps),
+        // A phantom queue that never marks is an exact drop-tail shaper.
+        Queue::Bfifo { limit_bytes } => phantom::Options {
+            limit_bytes: Some(*limit_bytes),
+            rate_bytes_per_s: Some(direction.rate_bps / 8),
+            mark: Some(phantom::Mark::None),
+            ..Default::default()
+        },
+        Queue::FqCodel { limit_packets } => {
+            if direction.rate_bps > 0 {
+                requests.push(add(parent, CHILD, "htb", qdisc::htb(class_of(CHILD).minor)));
+                requests.push(
+                    Qdisc {
+                        index,
+                        parent: CHILD,
+                        handle: class_of(CHILD),
+                        kind: "htb",
+                        options: qdisc::htb_class(direction.rate_bps, htb_burst_ns(direction)),
+                    }
+                    .add_class(),
+                );
+                parent = class_of(CHILD);
+            }
+            requests.push(add(
+                parent,
+                LEAF,
+                "fq_codel",
+                qdisc::fq_codel(*limit_packets),
+            ));
+            return requests;
+        }
+    };
+    requests.push(add(parent, CHILD, phantom::KIND, options.encode()));
+    requests
+}
+
+fn htb_burst_ns(direction: &Direction) -> u64 {
+    let bits = u128::from(HTB_BURST_BYTES) * 8;
+    let burst_ns = bits * 1_000_000_000 / u128::from(direction.rate_bps);
+    burst_ns.min(HTB_BURST_MAX_NS.into()) as u64
+}
+
+fn phantom_options(queue: &PhantomQueue, rate_bps: u64) -> phantom::Options {
+    phantom::Options {
+        limit_bytes: Some(queue.limit_bytes),
+        rate_bytes_per_s: Some(rate_bps / 8),
+        phantom_limit_bytes: queue.phantom_bytes,
+        drain_ppm: queue.drain_ppm,
+        pmin_ppm: queue.pmin_ppm,
+        pmax_ppm: queue.pmax_ppm,
+        min_ppm: queue.min_ppm,
+        max_ppm: queue.max_ppm,
+        mark: queue.mark.map(|mark| match mark {
+            Mark::None => phantom::Mark::None,
+            Mark::Phantom => phantom::Mark::Phantom,
+            Mark::Physical => phantom::Mark::Physical,
+            Mark::Either => phantom::Mark::Either,
+            Mark::Both => phantom::Mark::Both,
+        }),
+        ..Default::default()
+    }
+}
+
+/// Writes those that the current namespace has; says which they were.
+fn write_sysctls(sysctls: &[(String, String)]) -> Result<Vec<bool>> {
+    sysctls
+        .iter()
+        .map(|(name, value)| write_sysctl(name, value))
+        .collect()
+}
+
+/// Writes one sysctl of the current namespace; false if it does not exist there.
+fn write_sysctl(name: &str, value: &str) -> Result<bool> {
+    let path = PathBuf::from("/proc/sys").join(name.replace('.', "/"));
+    match fs::write(&path, value) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e).with_context(|| format!("cannot set the sysctl {name} to `{value}`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(rate_bps: u64, delay_ns: u64, queue: Option<Queue>) -> Vec<String> {
+        let direction = Direction {
+            rate_bps,
+            delay_ns,
+            queue,
+        };
+        egress(2, &direction)
+            .into_iter()
+            .map(|request| request.what)
+            .collect()
+    }
+
+    #[test]
+    fn a_direction_has_no_more_qdiscs_than_it_needs() {
+        let bfifo = Queue::Bfifo { limit_bytes: 1 };
+        let phantom = Queue::Phantom(PhantomQueue::default());
+        let fq_codel = Queue::FqCodel { limit_packets: 1 };
+        assert!(kinds(0, 0, None).is_empty());
+        assert_eq!(kinds(8, 0, None), ["add the qdisc netem"]);
+        assert_eq!(kinds(8, 0, Some(bfifo)), ["add the qdisc phantom"]);
+        assert_eq!(
+            kinds(8, 9, Some(phantom)),
+            ["add the qdisc netem", "add the qdisc phantom"]
+        );
+        assert_eq!(kinds(8, 9, Some(fq_codel)).len(), 4);
+    }
+}

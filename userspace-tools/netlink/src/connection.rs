@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0
+//! One rtnetlink socket.
+
+use std::io;
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+/// What goes wrong between us and rtnetlink.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The socket failed.
+    #[error("rtnetlink socket: {0}")]
+    Socket(#[from] io::Error),
+    /// The kernel refused a request; `reason` is its own sentence where it gave one.
+    #[error("cannot {what}: {reason}")]
+    Refused {
+        /// [`Request::what`].
+        what: String,
+        /// Extended ack, or the text of errno.
+        reason: String,
+        /// errno.
+        errno: i32,
+    },
+    /// An answer that does not parse.
+    #[error("malformed netlink answer: {0}")]
+    Malformed(String),
+}
+
+/// Result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// One change to make.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Completes the sentence "cannot ...".
+    pub what: String,
+    /// The message.
+    pub message: RouteNetlinkMessage,
+    /// NLM_F_CREATE and its kin.
+    pub flags: u16,
+}
+
+/// Bytes of requests that go out in one system call: well below a socket's send buffer.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// Each message starts at a multiple of this (NLMSG_ALIGNTO).
+const ALIGN_BYTES: usize = 4;
+
+/// Length of `struct nlmsghdr`.
+const HEADER_BYTES: usize = 16;
+
+/// A connection to the rtnetlink of the namespace that the caller is in.
+#[derive(Debug)]
+pub struct Connection {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Connection {
+    /// Opens one in the current network namespace.
+    pub fn open() -> Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        // Errors come with a sentence, and without a copy of the request.
+        socket.set_ext_ack(true)?;
+        socket.set_cap_ack(true)?;
+        Ok(Self {
+            socket,
+            sequence: 0,
+        })
+    }
+
+    /// Makes one change and waits for the kernel's answer.
+    pub fn request(&mut self, request: Request) -> Result<()> {
+        self.batch([request])
+    }
+
+    /// Makes changes in order, many to a system call; the first that fails is the error, and
+    /// those behind it in the same system call have been tried too.
+    pub fn batch(&mut self, requests: impl IntoIterator<Item = Request>) -> Result<()> {
+        let mut pending = Pending::default();
+        for request in requests {
+            pending.push(request, self.next_sequence());
+            if pending.bytes.len() >= BATCH_BYTES {
+                self.flush(&mut pending)?;
+            }
+        }
+        self.flush(&mut pending)
+    }
+
+    /// Asks for everything that `message` selects.
+    pub fn dump(
+        &mut self,
+        what: &str,
+        message: RouteNetlinkMessage,
+    ) -> Result<Vec<RouteNetlinkMessage>> {
+        let sequence = self.next_sequence();
+        self.socket
+            .send(&serialize(message, sequence, NLM_F_DUMP), 0)?;
+        let mut found = Vec::new();
+        loop {
+            let (datagram, _) = self.socket.recv_from_full()?;
+            for bytes in messages(&datagram) {
+                let answer: NetlinkMessage<RouteNetlinkMessage> =
+                    NetlinkMessage::deserialize(bytes)
+                        .map_err(|e| Error::Malformed(e.to_string()))?;
+                match answer.payload {
+                    _ if answer.header.sequence_number != sequence => {}
+                    NetlinkPayload::InnerMessage(inner) => found.push(inner),
+                    NetlinkPayload::Done(_) => return Ok(found),
+                    NetlinkPayload::Error(e) => return Err(refused(what, e.raw_code(), bytes)),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn next_sequence(&mut self) -> u32 {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.sequence
+    }
+
+    /// Sends what is pending and reads answers until the last one is acknowledged.
+    fn flush(&mut self, pending: &mut Pending) -> Result<()> {
+        let Some(last_start) = pending.last_start else {
+            return Ok(());
+        };
+        // Failures answer anyway; only the last success has to.
+        let flags_at = last_start + 6;
+        let flags = u16::from_ne_bytes([pending.bytes[flags_at], pending.bytes[flags_at + 1]]);
+        pending.bytes[flags_at..flags_at + 2].copy_from_slice(&(flags | NLM_F_ACK).to_ne_bytes());
+        let sent = std::mem::take(pending);
+        self.socket.send(&sent.bytes, 0)?;
+
+        let first = self
+            .sequence
+            .wrapping_sub(sent.what.len() as u32)
+            .wrapping_add(1);
+        let mut failure = None;
+        loop {
+            let (datagram, _) = self.socket.recv_from_full()?;
+            for bytes in messages(&datagram) {
+                let answer: NetlinkMessage<RouteNetlinkMessage> =
+                    NetlinkMessage::deserialize(bytes)
+                        .map_err(|e| Error::Malformed(e.to_string()))?;
+                let NetlinkPayload::Error(error) = answer.payload else {
+                    continue;
+                };
+                let index = answer.header.sequence_number.wrapping_sub(first) as usize;
+                let Some(what) = sent.what.get(index) else {
+                    continue;
+                };
+                if error.raw_code() != 0 && failure.is_none() {
+                    failure = Some(refused(what, error.raw_code(), bytes));
+                }
+                if index + 1 == sent.what.len() {
+                    return failure.map_or(Ok(()), Err);
+                }
+            }
+        }
+    }
+}
+
+/// Requests that have not been sent.
+#[derive(Default)]
+struct Pending {
+    bytes: Vec<u8>,
+    what: Vec<String>,
+    last_start: Option<usize>,
+}
+
+impl Pending {
+    fn push(&mut self, request: Request, sequence: u32) {
+        self.last_start = Some(self.bytes.len());
+        self.bytes
+            .extend(serialize(request.message, sequence, request.flags));
+        self.what.push(request.what);
+    }
+}
+
+fn serialize(message: RouteNetlinkMessage, sequence: u32, flags: u16) -> Vec<u8> {
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | flags;
+    header.sequence_number = sequence;
+    let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len().next_multiple_of(ALIGN_BYTES)];
+    message.serialize(&mut bytes);
+    bytes
+}
+
+/// Cuts a datagram into its messages.
+fn messages(mut datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let length = u32::from_ne_bytes(datagram.get(..4)?.try_into().ok()?) as usize;
+        if length < HEADER_BYTES || length > datagram.len() {
+            return None;
+        }
+        let (message, _) = datagram.split_at(length);
+        datagram = &datagram[length.next_multiple_of(ALIGN_BYTES).min(datagram.len())..];
+        Some(message)
+    })
+}
+
+/// The error of a refused request. `answer` is the whole NLMSG_ERROR message: the header, the
+/// code, the header of the request (NETLINK_CAP_ACK cuts the rest), then attributes.
+fn refused(what: &str, code: i32, answer: &[u8]) -> Error {
+    const NLMSGERR_ATTR_MSG: u16 = 1;
+
+    let errno = code.saturating_abs();
+    let attributes = answer.get(HEADER_BYTES + 4 + HEADER_BYTES..).unwrap_or(&[]);
+    let sentence = crate::attributes::parse(attributes)
+        .filter_map(Result::ok)
+        .find(|(id, _)| *id == NLMSGERR_ATTR_MSG)
+        .map(|(_, text)| {
+            String::from_utf8_lossy(&text)
+                .trim_end_matches('\0')
+                .to_string()
+        });
+    Error::Refused {
+        what: what.to_string(),
+        reason: sentence.unwrap_or_else(|| io::Error::from_raw_os_error(errno).to_string()),
+        errno,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_is_cut_at_message_lengths() {
+        let mut datagram = Vec::new();
+        for length in [16u32, 18, 20] {
+            let mut message = vec![0; length.next_multiple_of(4) as usize];
+            message[..4].copy_from_slice(&length.to_ne_bytes());
+            datagram.extend(message);
+        }
+        let lengths: Vec<usize> = messages(&datagram).map(<[u8]>::len).collect();
+        assert_eq!(lengths, [16, 18, 20]);
+    }
+
+    #[test]
+    fn a_refusal_carries_the_kernels_sentence() {
+        let mut answer = vec![0; HEADER_BYTES + 4 + HEADER_BYTES];
+        answer.extend([9u8, 0, 1, 0]);
+        answer.extend(b"oops\0\0\0\0");
+        let error = refused("add qdisc", -22, &answer);
+        assert_eq!(error.to_string(), "cannot add qdisc: oops");
+    }
+
+    #[test]
+    fn the_kernel_refuses_an_unknown_device() {
+        let mut connection = Connection::open().unwrap();
+        let error = connection
+            .request(crate::link::set_up("nowhere", u32::MAX >> 1))
+            .unwrap_err();
+        assert!(matches!(error, Error::Refused { .. }), "{error}");
+    }
+}

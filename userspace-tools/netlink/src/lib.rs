@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Blocking rtnetlink for what xdc does with it: links between namespaces, routes, qdiscs.
+//!
+//! - [`connection`]: requests in batches, dumps, errors with the kernel's own sentence.
+//! - [`link`]: veth pairs, addresses, routes, neighbours.
+//! - [`qdisc`]: qdiscs with their options as bytes, and their statistics.
+//! - [`phantom`]: the attributes of `modules/uapi/pkt_phantom.h`.
+//!
+//! A request is a value that says what it does ([`Request::what`]); nothing happens until a
+//! [`Connection`] sends it. A connection belongs to the network namespace it was opened in.
+
+mod attributes;
+pub mod connection;
+pub mod link;
+pub mod phantom;
+pub mod qdisc;
+
+pub use connection::{Connection, Error, Request, Result};

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Devices, addresses, routes and neighbours, as requests.
+
+use std::{net::Ipv4Addr, os::fd::RawFd};
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_route::{
+    AddressFamily, RouteNetlinkMessage,
+    address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage},
+    link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
+    neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState},
+    route::{
+        RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric,
+        RouteProtocol, RouteScope, RouteType,
+    },
+};
+
+use crate::connection::Request;
+
+/// Index of `lo` in every namespace.
+pub const LOOPBACK_INDEX: u32 = 1;
+
+/// RTAX_FEATURE_TCP_USEC_TS: TCP timestamps in microseconds.
+const FEATURE_TCP_USEC_TS: u32 = 1 << 4;
+
+/// One end of a veth pair that is to be.
+#[derive(Debug, Clone)]
+pub struct VethEnd {
+    /// Device name, at most 15 characters.
+    pub name: String,
+    /// Interface index, chosen by the caller so that nobody has to ask for it.
+    pub index: u32,
+    /// Ethernet address.
+    pub mac: [u8; 6],
+    /// Namespace, as an open file; None = the connection's.
+    pub netns: Option<RawFd>,
+}
+
+/// Creates a veth pair. TCP hands it single packets (`gso_max_segs 1`): a link that carries
+/// 64 kB bundles would neither pace nor mark nor drop what a real one does.
+pub fn add_veth(a: &VethEnd, b: &VethEnd, mtu_bytes: u32) -> Request {
+    let mut message = veth_end(a, mtu_bytes);
+    message.attributes.push(LinkAttribute::LinkInfo(vec![
+        LinkInfo::Kind(InfoKind::Veth),
+        LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(veth_end(b, mtu_bytes)))),
+    ]));
+    Request {
+        what: format!("create the link {} - {}", b.name, a.name),
+        message: RouteNetlinkMessage::NewLink(message),
+        flags: NLM_F_CREATE | NLM_F_EXCL,
+    }
+}
+
+fn veth_end(end: &VethEnd, mtu_bytes: u32) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.header.index = end.index;
+    message.attributes = vec![
+        LinkAttribute::IfName(end.name.clone()),
+        LinkAttribute::Address(end.mac.to_vec()),
+        LinkAttribute::Mtu(mtu_bytes),
+        LinkAttribute::NumTxQueues(1),
+        LinkAttribute::NumRxQueues(1),
+        LinkAttribute::GsoMaxSegs(1),
+    ];
+    message
+        .attributes
+        .extend(end.netns.map(LinkAttribute::NetNsFd));
+    message
+}
+
+/// Sets a device up. `name` is for the error only.
+pub fn set_up(name: &str, index: u32) -> Request {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message.header.flags = LinkFlags::Up;
+    message.header.change_mask = LinkFlags::Up;
+    Request {
+        what: format!("set {name} up"),
+        message: RouteNetlinkMessage::NewLink(message),
+        flags: 0,
+    }
+}
+
+/// Gives a device an address; routes are the caller's own business (`noprefixroute`).
+pub fn add_address(index: u32, address: Ipv4Addr, prefix_len: u8) -> Request {
+    let mut message = AddressMessage::default();
+    message.header.family = AddressFamily::Inet;
+    message.header.prefix_len = prefix_len;
+    message.header.flags = AddressHeaderFlags::Permanent;
+    message.header.index = index;
+    message.attributes = vec![
+        AddressAttribute::Local(address.into()),
+        AddressAttribute::Address(address.into()),
+        AddressAttribute::Flags(AddressFlags::Permanent | AddressFlags::Noprefixroute),
+    ];
+    Request {
+        what: format!("add the address {address}/{prefix_len}"),
+        message: RouteNetlinkMessage::NewAddress(message),
+        flags: NLM_F_CREATE | NLM_F_REPLACE,
+    }
+}
+
+/// What a route tells TCP.
+#[derive(Debug, Clone, Default)]
+pub struct RouteMetrics {
+    /// `features tcp_usec_ts`.
+    pub tcp_usec_ts: bool,
+    /// `quickack 1`.
+    pub quickack: bool,
+    /// `congctl NAME`.
+    pub congestion_control: Option<String>,
+}
+
+impl RouteMetrics {
+    fn attributes(&self) -> Vec<RouteMetric> {
+        let mut metrics = Vec::new();
+        if self.tcp_usec_ts {
+            metrics.push(RouteMetric::Features(FEATURE_TCP_USEC_TS));
+        }
+        if self.quickack {
+            metrics.push(RouteMetric::QuickAck(1));
+        }
+        if let Some(name) = &self.congestion_control {
+            metrics.push(RouteMetric::CcAlgo(name.clone()));
+        }
+        metrics
+    }
+}
+
+/// Adds a route through `gateway`, which is taken to be on the device's link; a destination of
+/// None is the default route.
+pub fn add_route(
+    destination: Option<Ipv4Addr>,
+    gateway: Ipv4Addr,
+    index: u32,
+    source: Ipv4Addr,
+    metrics: &RouteMetrics,
+) -> Request {
+    let mut message = RouteMessage::default();
+    message.header.address_family = AddressFamily::Inet;
+    message.header.table = RouteHeader::RT_TABLE_MAIN;
+    message.header.protocol = RouteProtocol::Static;
+    message.header.scope = RouteScope::Universe;
+    message.header.kind = RouteType::Unicast;
+    message.header.flags = RouteFlags::Onlink;
+    message.attributes = vec![
+        RouteAttribute::Gateway(RouteAddress::Inet(gateway)),
+        RouteAttribute::Oif(index),
+        RouteAttribute::PrefSource(RouteAddress::Inet(source)),
+    ];
+    if let Some(address) = destination {
+        message.header.destination_prefix_length = 32;
+        message
+            .attributes
+            .push(RouteAttribute::Destination(RouteAddress::Inet(address)));
+    }
+    let metrics = metrics.attributes();
+    if !metrics.is_empty() {
+        message.attributes.push(RouteAttribute::Metrics(metrics));
+    }
+    let target = destination.map_or("default".to_string(), |address| address.to_string());
+    Request {
+        what: format!("add the route {target} via {gateway}"),
+        message: RouteNetlinkMessage::NewRoute(message),
+        flags: NLM_F_CREATE | NLM_F_REPLACE,
+    }
+}
+
+/// Adds a permanent neighbour, so that no ARP is ever sent.
+pub fn add_neighbour(index: u32, address: Ipv4Addr, mac: [u8; 6]) -> Request {
+    let mut message = NeighbourMessage::default();
+    message.header.family = AddressFamily::Inet;
+    message.header.ifindex = index;
+    message.header.state = NeighbourState::Permanent;
+    message.header.kind = RouteType::Unicast;
+    message.attributes = vec![
+        NeighbourAttribute::Destination(NeighbourAddress::Inet(address)),
+        NeighbourAttribute::LinkLayerAddress(mac.to_vec()),
+    ];
+    Request {
+        what: format!("add the neighbour {address}"),
+        message: RouteNetlinkMessage::NewNeighbour(message),
+        flags: NLM_F_CREATE | NLM_F_REPLACE,
+    }
+}

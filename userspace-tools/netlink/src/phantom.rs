@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Options and statistics of the qdisc `phantom`: `modules/uapi/pkt_phantom.h` in Rust.
+//!
+//! The header is the home of the ids; the tests below read it and compare.
+
+use std::{fmt, str::FromStr};
+
+use crate::{
+    attributes::{self, Attributes},
+    connection::{Error, Result},
+    qdisc::QdiscState,
+};
+
+/// TCA_KIND.
+pub const KIND: &str = "phantom";
+
+/// A value of an attribute.
+trait Value: Sized {
+    fn encode(&self) -> Vec<u8>;
+    fn decode(bytes: &[u8]) -> Option<Self>;
+}
+
+macro_rules! integer_values {
+    ($($type:ty),*) => { $(
+        impl Value for $type {
+            fn encode(&self) -> Vec<u8> {
+                self.to_ne_bytes().to_vec()
+            }
+            fn decode(bytes: &[u8]) -> Option<Self> {
+                Some(Self::from_ne_bytes(bytes.try_into().ok()?))
+            }
+        }
+    )* };
+}
+integer_values!(u8, u32, i32, u64);
+
+impl Value for bool {
+    fn encode(&self) -> Vec<u8> {
+        vec![u8::from(*self)]
+    }
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        u8::decode(bytes).map(|value| value != 0)
+    }
+}
+
+impl Value for String {
+    fn encode(&self) -> Vec<u8> {
+        [self.as_bytes(), &[0]].concat()
+    }
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let text = bytes.split(|byte| *byte == 0).next()?;
+        String::from_utf8(text.to_vec()).ok()
+    }
+}
+
+/// Enums of one byte, with the names that `tc` and `xdc qdisc` print and read.
+macro_rules! named_values {
+    ($($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)* })*) => { $(
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum $name {
+            $($(#[$variant_meta])* $variant,)*
+        }
+
+        impl $name {
+            /// Every value, in the order of its number.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+            /// The names, in the same order.
+            pub const NAMES: &'static [&'static str] = &[$($text),*];
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(Self::NAMES[*self as usize])
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = String;
+            fn from_str(text: &str) -> Result<Self, String> {
+                let index = Self::NAMES.iter().position(|name| *name == text);
+                index.map(|index| Self::ALL[index]).ok_or_else(|| {
+                    format!("`{text}` is none of {}", Self::NAMES.join(", "))
+                })
+            }
+        }
+
+        impl Value for $name {
+            fn encode(&self) -> Vec<u8> {
+                vec![*self as u8]
+            }
+            fn decode(bytes: &[u8]) -> Option<Self> {
+                Self::ALL.get(usize::from(u8::decode(bytes)?)).copied()
+            }
+        }
+    )* };
+}
+
+named_values! {
+    /// Which queue's occupancy chooses packets to mark.
+    Mark {
+        /// Neither: drop-tail.
+        None = "none",
+        /// The phantom counter.
+        Phantom = "phantom",
+        /// The physical backlog.
+        Physical = "physical",
+        /// One of the two.
+        Either = "either",
+        /// The two together.
+        Both = "both",
+    }
+    /// When a packet is marked.
+    MarkAt {
+        /// As it leaves.
+        Dequeue = "dequeue",
+        /// As it comes.
+        Enqueue = "enqueue",
+    }
+    /// How important a packet is.
+    Color {
+        /// Important.
+        Green = "green",
+        /// Between.
+        Yellow = "yellow",
+        /// Unimportant.
+        Red = "red",
+    }
+    /// Where a packet's colour comes from.
+    ColorSource {
+        /// Every packet is green.
+        None = "none",
+        /// The DSCP table.
+        Dscp = "dscp",
+        /// skb->priority.
+        Priority = "priority",
+        /// A tc filter.
+        Filter = "filter",
+    }
+    /// What happens to bundles of segments.
+    Gso {
+        /// Split while packets are marked.
+        Auto = "auto",
+        /// Split.
+        Split = "split",
+        /// Counted as one packet.
+        Whole = "whole",
+    }
+}
+
+/// Colour of each DSCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DscpColors(pub [Color; 64]);
+
+impl Value for DscpColors {
+    fn encode(&self) -> Vec<u8> {
+        self.0.iter().map(|color| *color as u8).collect()
+    }
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let colors: Option<Vec<Color>> = bytes.iter().map(|byte| Color::decode(&[*byte])).collect();
+        Some(Self(colors?.try_into().ok()?))
+    }
+}
+
+/// Declares [`Options`]: a field for each attribute, its id and its name in the header.
+macro_rules! options {
+    ($($(#[$meta:meta])* $field:ident: $type:ty = $id:literal $name:literal,)*) => {
+        /// TCA_OPTIONS. What is None is left to the kernel: its default, or as it was.
+        #[derive(Debug, Clone, Default, PartialEq, Eq)]
+        pub struct Options {
+            $($(#[$meta])* pub $field: Option<$type>,)*
+        }
+
+        impl Options {
+            /// The attributes that are set.
+            pub fn encode(&self) -> Vec<u8> {
+                let mut attributes = Attributes::default();
+                $(if let Some(value) = &self.$field {
+                    attributes.push($id, &value.encode());
+                })*
+                attributes.into_bytes()
+            }
+
+            /// Reads a dump. Attributes of a newer kernel are passed over.
+            pub fn decode(bytes: &[u8]) -> Result<Self> {
+                let mut options = Self::default();
+                for attribute in attributes::parse(bytes) {
+                    let (id, value) = attribute?;
+                    match id {
+                        $($id => options.$field = Some(
+                            <$type>::decode(&value).ok_or_else(|| malformed($name))?
+                        ),)*
+                        _ => {}
+                    }
+                }
+                Ok(options)
+            }
+        }
+
+        #[cfg(test)]
+        const IDS: &[(&str, u16)] = &[$(($name, $id)),*];
+    };
+}
+
+options! {
+    /// Physical queue, bytes.
+    limit_bytes: u64 = 2 "TCA_PHANTOM_LIMIT",
+    /// Shaper, bytes per second; 0 = none.
+    rate_bytes_per_s: u64 = 3 "TCA_PHANTOM_RATE",
+    /// Added to each packet's length by the shaper, bytes.
+    overhead_bytes: i32 = 4 "TCA_PHANTOM_OVERHEAD",
+    /// The shaper counts no packet for less, bytes.
+    mpu_bytes: u32 = 5 "TCA_PHANTOM_MPU",
+    /// What the phantom queue drains relative to, bytes per second; 0 = the shaper's rate, or
+    /// the device's speed.
+    line_rate_bytes_per_s: u64 = 6 "TCA_PHANTOM_LINE_RATE",
+    /// Cap of the phantom queue, bytes.
+    phantom_limit_bytes: u64 = 7 "TCA_PHANTOM_PHANTOM_LIMIT",
+    /// Drain rate, ppm of the line rate.
+    drain_ppm: u32 = 8 "TCA_PHANTOM_DRAIN",
+    /// RED on the phantom counter starts, ppm of its cap.
+    pmin_ppm: u32 = 9 "TCA_PHANTOM_PMIN",
+    /// RED on the phantom counter reaches 1, ppm of its cap.
+    pmax_ppm: u32 = 10 "TCA_PHANTOM_PMAX",
+    /// RED on the backlog starts, ppm of the limit.
+    min_ppm: u32 = 11 "TCA_PHANTOM_QMIN",
+    /// RED on the backlog reaches 1, ppm of the limit.
+    max_ppm: u32 = 12 "TCA_PHANTOM_QMAX",
+    /// Which queue marks.
+    mark: Mark = 13 "TCA_PHANTOM_MARK",
+    /// When.
+    mark_at: MarkAt = 14 "TCA_PHANTOM_MARK_AT",
+    /// Drop a chosen packet that is Not-ECT.
+    ecn_drop: bool = 15 "TCA_PHANTOM_ECN_DROP",
+    /// Pure ACKs enter the phantom queue too.
+    count_acks: bool = 16 "TCA_PHANTOM_COUNT_ACKS",
+    /// Limit of red bytes; 0 = none.
+    red_limit_bytes: u64 = 17 "TCA_PHANTOM_RED_LIMIT",
+    /// Limit of yellow bytes; 0 = none.
+    yellow_limit_bytes: u64 = 18 "TCA_PHANTOM_YELLOW_LIMIT",
+    /// Colour limits count the whole backlog.
+    color_total: bool = 19 "TCA_PHANTOM_COLOR_TOTAL",
+    /// Where colours come from.
+    color_source: ColorSource = 20 "TCA_PHANTOM_COLOR_SOURCE",
+    /// Colour of each DSCP.
+    dscp_color: DscpColors = 21 "TCA_PHANTOM_DSCP_COLOR",
+    /// What happens to bundles of segments.
+    gso: Gso = 22 "TCA_PHANTOM_GSO",
+    /// Name of the shared buffer; empty = none.
+    pool: String = 23 "TCA_PHANTOM_POOL",
+    /// Size of the shared buffer, bytes.
+    pool_limit_bytes: u64 = 24 "TCA_PHANTOM_POOL_LIMIT",
+    /// Share of the free buffer that this port may hold, ppm.
+    pool_alpha_ppm: u32 = 25 "TCA_PHANTOM_POOL_ALPHA",
+}
+
+/// Declares [`Xstats`]: the u64 fields of struct tc_phantom_xstats in their order.
+macro_rules! xstats {
+    ($($(#[$meta:meta])* $field:ident,)*) => {
+        /// TCA_STATS_APP. Counters start when the qdisc is created.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct Xstats {
+            $($(#[$meta])* pub $field: u64,)*
+        }
+
+        impl Xstats {
+            /// Names of the fields, in order.
+            pub const FIELDS: &'static [&'static str] = &[$(stringify!($field)),*];
+
+            /// Reads the struct. It only grows: what an older kernel lacks is 0, and what a
+            /// newer one adds is passed over.
+            pub fn decode(bytes: &[u8]) -> Self {
+                let mut words = bytes.chunks_exact(8).map(|word| u64::decode(word).unwrap_or(0));
+                Self { $($field: words.next().unwrap_or(0),)* }
+            }
+
+            /// The values, in the order of [`Self::FIELDS`].
+            pub fn values(&self) -> impl Iterator<Item = u64> {
+                [$(self.$field),*].into_iter()
+            }
+        }
+    };
+}
+
+xstats! {
+    /// Phantom occupancy now.
+    phantom_bytes,
+    /// Highest phantom occupancy.
+    phantom_max_bytes,
+    /// Highest backlog.
+    backlog_max_bytes,
+    /// Packets turned CE: only the phantom queue chose them.
+    marked_phantom,
+    /// Packets turned CE: only the backlog chose them.
+    marked_physical,
+    /// Packets turned CE: both chose them.
+    marked_both,
+    /// Packets chosen, marked or not.
+    would_mark,
+    /// Drops: physical queue full.
+    drops_limit,
+    /// Drops: dynamic threshold of the shared buffer.
+    drops_pool,
+    /// Drops: chosen, Not-ECT, ecn-drop on.
+    drops_ecn,
+    /// Every drop of a green packet.
+    drops_green,
+    /// Every drop of a yellow packet.
+    drops_yellow,
+    /// Every drop of a red packet.
+    drops_red,
+    /// Drops: over red-limit or yellow-limit.
+    drops_color,
+    /// Accepted, green.
+    bytes_green,
+    /// Accepted, yellow.
+    bytes_yellow,
+    /// Accepted, red.
+    bytes_red,
+    /// Time with a packet in the queue, ns.
+    busy_ns,
+    /// Effective drain rate, bytes per second; 0 = line rate unknown.
+    phantom_drain_bps,
+    /// Shared buffer now, all ports.
+    pool_used_bytes,
+}
+
+impl Xstats {
+    /// Of a dumped qdisc; None if it is of another kind.
+    pub fn of(state: &QdiscState) -> Option<Self> {
+        (state.kind == KIND).then(|| Self::decode(&state.xstats))
+    }
+
+    /// Packets turned CE, whoever chose them.
+    pub fn marked(&self) -> u64 {
+        self.marked_phantom + self.marked_physical + self.marked_both
+    }
+}
+
+fn malformed(attribute: &str) -> Error {
+    Error::Malformed(format!("{attribute} has an unexpected length or value"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = include_str!("../../../modules/uapi/pkt_phantom.h");
+
+    /// The members of the enum or struct that is opened by `declaration`.
+    fn members(declaration: &str) -> Vec<&'static str> {
+        let body = HEADER.split_once(declaration).expect("in the header").1;
+        let body = body.split_once("};").expect("closed").0;
+        body.lines()
+            .map(|line| line.trim().trim_start_matches("__u64 "))
+            .filter_map(|line| line.split([',', ';']).next())
+            .filter(|word| !word.is_empty() && !word.contains([' ', '*', '/']))
+            .collect()
+    }
+
+    #[test]
+    fn ids_are_those_of_the_header() {
+        let mut ids = members("enum {").into_iter().enumerate().skip(2);
+        for (name, id) in IDS {
+            assert_eq!(ids.next(), Some((usize::from(*id), *name)));
+        }
+        assert_eq!(ids.next().map(|(_, name)| name), Some("__TCA_PHANTOM_MAX"));
+    }
+
+    #[test]
+    fn xstats_are_those_of_the_header() {
+        assert_eq!(members("struct tc_phantom_xstats {"), Xstats::FIELDS);
+    }
+
+    #[test]
+    fn enums_are_those_of_the_header() {
+        let check = |declaration: &str, prefix: &str, names: &[&str]| {
+            let expected = names
+                .iter()
+                .map(|name| format!("{prefix}{}", name.to_uppercase()));
+            assert!(
+                members(declaration).into_iter().eq(expected),
+                "{declaration}"
+            );
+        };
+        check("enum tc_phantom_mark {", "TC_PHANTOM_MARK_", Mark::NAMES);
+        check(
+            "enum tc_phantom_mark_at {",
+            "TC_PHANTOM_MARK_AT_",
+            MarkAt::NAMES,
+        );
+        check("enum tc_phantom_color {", "TC_PHANTOM_", Color::NAMES);
+        check(
+            "enum tc_phantom_color_source {",
+            "TC_PHANTOM_COLOR_",
+            ColorSource::NAMES,
+        );
+        check("enum tc_phantom_gso {", "TC_PHANTOM_GSO_", Gso::NAMES);
+    }
+
+    #[test]
+    fn options_survive_a_round_trip() {
+        let mut dscp = [Color::Green; 64];
+        dscp[8] = Color::Red;
+        let options = Options {
+            limit_bytes: Some(1_000_000),
+            overhead_bytes: Some(-14),
+            mark: Some(Mark::Both),
+            mark_at: Some(MarkAt::Enqueue),
+            ecn_drop: Some(true),
+            dscp_color: Some(DscpColors(dscp)),
+            pool: Some("tor".to_string()),
+            pool_alpha_ppm: Some(1),
+            ..Default::default()
+        };
+        assert_eq!(Options::decode(&options.encode()).unwrap(), options);
+        assert_eq!(Options::decode(&[]).unwrap(), Options::default());
+    }
+
+    #[test]
+    fn a_value_out_of_range_is_an_error() {
+        let mut attributes = Attributes::default();
+        attributes.push(13, &[99]);
+        assert!(Options::decode(&attributes.into_bytes()).is_err());
+    }
+
+    #[test]
+    fn xstats_may_grow_and_shrink() {
+        let bytes: Vec<u8> = (1..=30u64).flat_map(u64::to_ne_bytes).collect();
+        assert_eq!(Xstats::decode(&bytes).pool_used_bytes, 20);
+        assert_eq!(Xstats::decode(&bytes[..8]).phantom_bytes, 1);
+        assert_eq!(Xstats::decode(&bytes[..8]).pool_used_bytes, 0);
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for color in Color::ALL {
+            assert_eq!(color.to_string().parse(), Ok(*color));
+        }
+        assert!("pink".parse::<Color>().is_err());
+    }
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Queue disciplines: attach, change, remove, and read their statistics.
+
+use netlink_packet_core::{DefaultNla, Emitable, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Nla};
+use netlink_packet_route::{
+    RouteNetlinkMessage,
+    tc::{TcAttribute, TcHeader, TcMessage, TcOption, TcStats2},
+};
+
+use crate::{
+    attributes::Attributes,
+    connection::{Connection, Request, Result},
+};
+
+pub use netlink_packet_route::tc::TcHandle as Handle;
+
+const TCA_OPTIONS: u16 = 2;
+
+/// Nanoseconds of one tick of the packet scheduler's clock (PSCHED_SHIFT 6).
+const TICK_NS: u64 = 64;
+
+/// TC_LINKLAYER_ETHERNET: the kernel computes transmission times itself, without a rate table.
+const LINKLAYER_ETHERNET: u8 = 1;
+
+/// A qdisc (or a class of htb) to attach: where, which, how.
+#[derive(Debug, Clone)]
+pub struct Qdisc {
+    /// Device.
+    pub index: u32,
+    /// `Handle::ROOT`, or a class of another qdisc.
+    pub parent: Handle,
+    /// Its own handle, `N:0`; unspecified = the kernel chooses.
+    pub handle: Handle,
+    /// `phantom`, `netem`, ...
+    pub kind: &'static str,
+    /// TCA_OPTIONS.
+    pub options: Vec<u8>,
+}
+
+impl Qdisc {
+    /// `tc qdisc add`: fails if there is one.
+    pub fn add(&self) -> Request {
+        self.new_qdisc("add", NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// `tc qdisc replace`: creates or replaces.
+    pub fn replace(&self) -> Request {
+        self.new_qdisc("replace", NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    /// `tc qdisc change`: alters the one that is there.
+    pub fn change(&self) -> Request {
+        self.new_qdisc("change", 0)
+    }
+
+    /// `tc class add`, for a classful parent.
+    pub fn add_class(&self) -> Request {
+        Request {
+            what: format!("add the {} class {}", self.kind, self.handle),
+            message: RouteNetlinkMessage::NewTrafficClass(self.message()),
+            flags: NLM_F_CREATE | NLM_F_EXCL,
+        }
+    }
+
+    fn new_qdisc(&self, verb: &str, flags: u16) -> Request {
+        Request {
+            what: format!("{verb} the qdisc {}", self.kind),
+            message: RouteNetlinkMessage::NewQueueDiscipline(self.message()),
+            flags,
+        }
+    }
+
+    fn message(&self) -> TcMessage {
+        let mut attributes = vec![TcAttribute::Kind(self.kind.to_string())];
+        if !self.options.is_empty() {
+            attributes.push(TcAttribute::Other(DefaultNla::new(
+                TCA_OPTIONS,
+                self.options.clone(),
+            )));
+        }
+        TcMessage::from_parts(
+            TcHeader {
+                index: self.index as i32,
+                parent: self.parent,
+                handle: self.handle,
+                ..Default::default()
+            },
+            attributes,
+        )
+    }
+}
+
+/// `tc qdisc del`.
+pub fn delete(index: u32, parent: Handle) -> Request {
+    Request {
+        what: "delete the qdisc".to_string(),
+        message: RouteNetlinkMessage::DelQueueDiscipline(TcMessage::from_parts(
+            TcHeader {
+                index: index as i32,
+                parent,
+                ..Default::default()
+            },
+            Vec::new(),
+        )),
+        flags: 0,
+    }
+}
+
+/// A qdisc that exists, and its counters.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QdiscState {
+    /// Device.
+    pub index: u32,
+    /// Where it is attached.
+    pub parent: Handle,
+    /// Its handle.
+    pub handle: Handle,
+    /// `phantom`, `netem`, ...
+    pub kind: String,
+    /// TCA_OPTIONS as the qdisc dumped them.
+    pub options: Vec<u8>,
+    /// TCA_STATS_APP: statistics of its own.
+    pub xstats: Vec<u8>,
+    /// Sent on.
+    pub sent_packets: u64,
+    /// Sent on.
+    pub sent_bytes: u64,
+    /// Queued now.
+    pub backlog_bytes: u64,
+    /// Queued now.
+    pub backlog_packets: u64,
+    /// Dropped so far.
+    pub drops: u64,
+    /// Times the qdisc had a packet and could not send it.
+    pub overlimits: u64,
+    /// Times the device took a packet back.
+    pub requeues: u64,
+}
+
+/// The qdiscs of a device, or of all with `index` 0.
+pub fn dump(connection: &mut Connection, index: u32) -> Result<Vec<QdiscState>> {
+    let filter = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::with_index(index as i32));
+    let found = connection.dump("list the qdiscs", filter)?;
+    Ok(found
+        .into_iter()
+        .filter_map(|message| match message {
+            RouteNetlinkMessage::NewQueueDiscipline(message) => Some(QdiscState::from(message)),
+            _ => None,
+        })
+        .filter(|state| index == 0 || state.index == index)
+        .collect())
+}
+
+impl From<TcMessage> for QdiscState {
+    fn from(message: TcMessage) -> Self {
+        let mut state = QdiscState {
+            index: message.header.index as u32,
+            parent: message.header.parent,
+            handle: message.header.handle,
+            ..Default::default()
+        };
+        for attribute in message.attributes {
+            match attribute {
+                TcAttribute::Kind(kind) => state.kind = kind,
+                TcAttribute::Options(options) => state.options = option_bytes(&options),
+                TcAttribute::Stats2(stats) => stats.into_iter().for_each(|s| state.apply(s)),
+                _ => {}
+            }
+        }
+        state
+    }
+}
+
+impl QdiscState {
+    fn apply(&mut self, stats: TcStats2) {
+        const TCA_STATS_PKT64: u16 = 8;
+        match stats {
+            TcStats2::Basic(basic) => {
+                self.sent_bytes = basic.bytes;
+                self.sent_packets = self.sent_packets.max(basic.packets.into());
+            }
+            TcStats2::Queue(queue) => {
+                self.backlog_packets = queue.qlen.into();
+                self.backlog_bytes = queue.backlog.into();
+                self.drops = queue.drops.into();
+                self.overlimits = queue.overlimits.into();
+                self.requeues = queue.requeues.into();
+            }
+            TcStats2::App(xstats) => {
+                self.xstats = vec![0; xstats.buffer_len()];
+                xstats.emit(&mut self.xstats);
+            }
+            TcStats2::Other(other) if other.kind() == TCA_STATS_PKT64 => {
+                let mut value = vec![0; other.value_len()];
+                other.emit_value(&mut value);
+                self.sent_packets = u64_at(&value, 0).unwrap_or(self.sent_packets);
+            }
+            _ => {}
+        }
+    }
+
+    /// Packets that an fq_codel marked CE.
+    pub fn fq_codel_marks(&self) -> u64 {
+        // struct tc_fq_codel_xstats: type, then maxpacket, drop_overlimit, ecn_mark.
+        u32_at(&self.xstats, 12).map_or(0, u64::from)
+    }
+}
+
+/// What a qdisc dumped, as it came. Unknown kinds arrive as one TCA_OPTIONS attribute.
+fn option_bytes(options: &[TcOption]) -> Vec<u8> {
+    if let [TcOption::Other(whole)] = options
+        && whole.kind() == TCA_OPTIONS
+    {
+        let mut value = vec![0; whole.value_len()];
+        whole.emit_value(&mut value);
+        return value;
+    }
+    let mut bytes = vec![0; options.buffer_len()];
+    options.emit(&mut bytes);
+    bytes
+}
+
+fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+    let bytes = bytes.get(offset..offset + 4)?;
+    Some(u32::from_ne_bytes(bytes.try_into().ok()?))
+}
+
+fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
+    let bytes = bytes.get(offset..offset + 8)?;
+    Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+}
+
+/// Options of netem: a link that serialises at `rate_bps` (0 = at once) and propagates for
+/// `delay_ns`. It holds up to `limit_packets`, those in flight included.
+pub fn netem(rate_bps: u64, delay_ns: u64, limit_packets: u32) -> Vec<u8> {
+    const TCA_NETEM_RATE: u16 = 6;
+    const TCA_NETEM_RATE64: u16 = 8;
+    const TCA_NETEM_LATENCY64: u16 = 10;
+
+    // struct tc_netem_qopt: latency, limit, loss, gap, duplicate, jitter.
+    let mut qopt = Vec::new();
+    for field in [0, limit_packets, 0, 0, 0, 0] {
+        qopt.extend_from_slice(&field.to_ne_bytes());
+    }
+    let mut options = Attributes::after(qopt);
+    options.push(TCA_NETEM_LATENCY64, &delay_ns.to_ne_bytes());
+    if rate_bps > 0 {
+        let bytes_per_s = rate_bps / 8;
+        // struct tc_netem_rate: rate, packet_overhead, cell_size, cell_overhead. RATE64 is read
+        // only where the 32 bits do not suffice.
+        let mut rate = [0; 16];
+        let low = u32::try_from(bytes_per_s).unwrap_or(u32::MAX);
+        rate[..4].copy_from_slice(&low.to_ne_bytes());
+        options.push(TCA_NETEM_RATE64, &bytes_per_s.to_ne_bytes());
+        options.push(TCA_NETEM_RATE, &rate);
+    }
+    options.into_bytes()
+}
+
+/// Options of an htb whose class `default_minor` takes every packet.
+pub fn htb(default_minor: u16) -> Vec<u8> {
+    const TCA_HTB_INIT: u16 = 2;
+    const HTB_VERSION: u32 = 3;
+    const RATE_TO_QUANTUM: u32 = 10;
+
+    // struct tc_htb_glob: version, rate2quantum, defcls, debug, direct_pkts.
+    let mut glob = Vec::new();
+    for field in [HTB_VERSION, RATE_TO_QUANTUM, default_minor.into(), 0, 0] {
+        glob.extend_from_slice(&u32::to_ne_bytes(field));
+    }
+    let mut options = Attributes::default();
+    options.push(TCA_HTB_INIT, &glob);
+    options.into_bytes()
+}
+
+/// Options of an htb class of `rate_bps` that may send `burst_ns` worth of it at once.
+pub fn htb_class(rate_bps: u64, burst_ns: u64) -> Vec<u8> {
+    const TCA_HTB_PARMS: u16 = 1;
+    const TCA_HTB_RATE64: u16 = 6;
+    const TCA_HTB_CEIL64: u16 = 7;
+    /// One class has nobody to share with; htb only asks that the quantum be sane.
+    const QUANTUM_BYTES: u32 = 60_000;
+
+    let bytes_per_s = rate_bps / 8;
+    let low = u32::try_from(bytes_per_s).unwrap_or(u32::MAX);
+    // struct tc_ratespec: cell_log, linklayer, overhead, cell_align, mpu, rate.
+    let mut ratespec = vec![0, LINKLAYER_ETHERNET, 0, 0, 0, 0, 0, 0];
+    ratespec.extend_from_slice(&low.to_ne_bytes());
+    let burst_ticks = u32::try_from(burst_ns / TICK_NS).unwrap_or(u32::MAX);
+    // struct tc_htb_opt: rate, ceil, buffer, cbuffer, quantum, level, prio.
+    let mut parms = [ratespec.clone(), ratespec].concat();
+    for field in [burst_ticks, burst_ticks, QUANTUM_BYTES, 0, 0] {
+        parms.extend_from_slice(&field.to_ne_bytes());
+    }
+    let mut options = Attributes::default();
+    options.push(TCA_HTB_RATE64, &bytes_per_s.to_ne_bytes());
+    options.push(TCA_HTB_CEIL64, &bytes_per_s.to_ne_bytes());
+    options.push(TCA_HTB_PARMS, &parms);
+    options.into_bytes()
+}
+
+/// Options of an fq_codel that marks ECN-capable packets.
+pub fn fq_codel(limit_packets: u32) -> Vec<u8> {
+    const TCA_FQ_CODEL_LIMIT: u16 = 2;
+    const TCA_FQ_CODEL_ECN: u16 = 4;
+
+    let mut options = Attributes::default();
+    options.push(TCA_FQ_CODEL_LIMIT, &limit_packets.to_ne_bytes());
+    options.push(TCA_FQ_CODEL_ECN, &1u32.to_ne_bytes());
+    options.into_bytes()
+}

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What the host and the guest say to each other.
+//!
+//! The host turns a scenario into one [`Plan`] per run and puts it, as JSON, into the guest's
+//! initramfs (`/xdc/plan.json`). The guest answers with one [`Message`] per line, as JSON, into a
+//! channel that is a plain file on the host. Neither side sends anything else.
+//!
+//! Units are in the names. Rates are bits per second on the wire, so a packet of `n` bytes of IP
+//! occupies a link for `(n + 14) * 8 / rate` seconds: the Ethernet header counts, as it does for
+//! every Linux qdisc; preamble, FCS and gap do not.
+
+use serde::{Deserialize, Serialize};
+
+/// Version of this protocol; both sides are built together, and a mismatch is an error.
+pub const VERSION: u32 = 1;
+
+/// Everything one guest is asked to do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Plan {
+    /// [`VERSION`] of the host.
+    pub version: u32,
+    /// Kernel modules to load before anything else, by name (`tcp_unocc`), in order.
+    pub modules: Vec<String>,
+    /// What to do.
+    pub job: Job,
+}
+
+/// The work of one guest.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Job {
+    /// Build the network, check its links, run the traffic, report, power off.
+    Run(RunPlan),
+    /// Build the network, then give the console to a shell.
+    Shell {
+        /// The network to build first.
+        topology: Topology,
+    },
+    /// Run the executables in `/selftests` one after the other and forward their KTAP.
+    Selftest {
+        /// File names in `/selftests`, in order.
+        tests: Vec<String>,
+    },
+    /// Report [`Message::Hello`] and power off: used to probe an engine.
+    Probe,
+}
+
+/// One experiment with one congestion control.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RunPlan {
+    /// The network.
+    pub topology: Topology,
+    /// TCP_CONGESTION of every flow that names no other.
+    pub cc: String,
+    /// The flows, in the order of their ids.
+    pub flows: Vec<Flow>,
+    /// The queues whose state is sampled.
+    pub watch: Vec<WatchedQueue>,
+    /// Time between two [`Message::Sample`]s, us.
+    pub sample_us: u64,
+    /// Stop the traffic at this time after its start, us; without it, when every flow has ended.
+    pub stop_after_us: Option<u64>,
+    /// Seeds everything random in the guest (start jitter).
+    pub seed: u64,
+}
+
+/// The emulated network: namespaces and veth pairs.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Topology {
+    /// Hosts and routers; each becomes a network namespace of that name.
+    pub nodes: Vec<Node>,
+    /// Point-to-point links.
+    pub links: Vec<Link>,
+    /// Sysctls for every namespace, (`net.ipv4.tcp_ecn`, `3`), and those that only the initial
+    /// namespace has (`net.ipv4.tcp_mem`, `net.core.*`): the agent writes them where they exist.
+    pub sysctls: Vec<(String, String)>,
+    /// Congestion controls and qdiscs want microsecond RTTs after a retransmission too.
+    pub tcp_usec_ts: bool,
+    /// Set `quickack 1` on every route: one ACK per packet.
+    pub quickack: bool,
+}
+
+/// One network namespace.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Node {
+    /// Unique name, at most 12 characters of `[a-z0-9_-]`.
+    pub name: String,
+    /// Forwards packets.
+    pub router: bool,
+}
+
+/// A veth pair. Each direction is: queue, serialisation at `rate_bps`, propagation.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Link {
+    /// One end.
+    pub a: String,
+    /// The other end.
+    pub b: String,
+    /// MTU of both devices, bytes.
+    pub mtu: u32,
+    /// From a to b.
+    pub ab: Direction,
+    /// From b to a.
+    pub ba: Direction,
+}
+
+/// One direction of a link: the egress of the device at its start.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Direction {
+    /// Serialisation rate; 0 = infinitely fast.
+    pub rate_bps: u64,
+    /// Propagation delay, ns.
+    pub delay_ns: u64,
+    /// The queue in front of the link. Without one it is a FIFO that never drops.
+    pub queue: Option<Queue>,
+}
+
+/// Ethernet header, bytes: what a packet occupies on a link beyond its IP length.
+pub const ETHERNET_HEADER_BYTES: u32 = 14;
+
+/// A pure ACK with timestamps, bytes of IP: the answer of a link check, and of a base RTT.
+pub const ACK_BYTES: u32 = 52;
+
+impl Direction {
+    /// Time that a packet of `bytes` of IP takes through this direction when it is idle, ns.
+    ///
+    /// A queue is a shaper: it lets a packet go at once and makes the next one wait, so in a
+    /// direction with a queue an idle link adds propagation only. Base RTTs are sums of this.
+    pub fn idle_ns(&self, bytes: u32) -> u64 {
+        if self.queue.is_some() || self.rate_bps == 0 {
+            return self.delay_ns;
+        }
+        let bits = u128::from(bytes + ETHERNET_HEADER_BYTES) * 8;
+        self.delay_ns + (bits * 1_000_000_000 / u128::from(self.rate_bps)) as u64
+    }
+}
+
+/// A queue discipline in front of a link, with its options.
+///
+/// The delay of the direction is a `netem` root in front of the queue (its documented child
+/// recipe), so that propagation costs no extra device; the sum along a path is what it would be
+/// with the delay behind the queue.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Queue {
+    /// sch_phantom, shaped to the link's rate.
+    Phantom(PhantomQueue),
+    /// Drop-tail FIFO of bytes.
+    Bfifo {
+        /// Limit, bytes.
+        limit_bytes: u64,
+    },
+    /// fq_codel with ECN, shaped by a parent htb.
+    FqCodel {
+        /// Limit, packets.
+        limit_packets: u32,
+    },
+}
+
+/// Options of sch_phantom that a scenario sets; the rest keeps the module's defaults.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct PhantomQueue {
+    /// Physical queue, bytes.
+    pub limit_bytes: u64,
+    /// Phantom queue's cap, bytes.
+    pub phantom_bytes: Option<u64>,
+    /// Phantom drain rate as parts per million of the link's rate.
+    pub drain_ppm: Option<u32>,
+    /// RED thresholds on the phantom counter, ppm of its cap.
+    pub pmin_ppm: Option<u32>,
+    /// See `pmin_ppm`.
+    pub pmax_ppm: Option<u32>,
+    /// RED thresholds on the physical backlog, ppm of its limit.
+    pub min_ppm: Option<u32>,
+    /// See `min_ppm`.
+    pub max_ppm: Option<u32>,
+    /// Which queue marks.
+    pub mark: Option<Mark>,
+}
+
+/// Which queue's occupancy chooses packets to mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mark {
+    /// Neither: drop-tail.
+    None,
+    /// The phantom counter.
+    Phantom,
+    /// The physical backlog.
+    Physical,
+    /// One of the two.
+    Either,
+    /// The two together.
+    Both,
+}
+
+/// One TCP transfer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Flow {
+    /// Sending host.
+    pub src: String,
+    /// Receiving host.
+    pub dst: String,
+    /// Group for tables and plots (`intra`, `inter`).
+    pub group: String,
+    /// Payload, bytes; 0 = until the run stops.
+    pub bytes: u64,
+    /// First send, us after the traffic starts.
+    pub start_us: u64,
+    /// Random extra start delay, uniform in 0..=jitter, us; drawn from the run's seed.
+    pub start_jitter_us: u64,
+    /// Congestion control of this flow, if not the run's.
+    pub cc: Option<String>,
+    /// SO_SNDBUF, bytes; 0 = leave it to autotuning.
+    pub sndbuf_bytes: u64,
+    /// SO_RCVBUF, bytes; 0 = leave it to autotuning.
+    pub rcvbuf_bytes: u64,
+    /// Path RTT that the topology configures for a full packet and its ACK, us: what the link
+    /// check measures against.
+    pub base_rtt_us: f64,
+}
+
+/// A queue to sample: the egress of `node` on its link to `peer`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct WatchedQueue {
+    /// Name in tables and plots.
+    pub name: String,
+    /// Namespace that holds the device.
+    pub node: String,
+    /// Other end of the link.
+    pub peer: String,
+}
+
+/// One line from the guest.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Message {
+    /// First line.
+    Hello {
+        /// [`VERSION`] of the agent.
+        version: u32,
+        /// `uname -r`.
+        kernel: String,
+    },
+    /// What the guest is doing now, for a progress line.
+    Progress {
+        /// A few words.
+        what: String,
+        /// 0 to 1.
+        done: f64,
+    },
+    /// One measured path, before the traffic.
+    LinkCheck {
+        /// Sending host.
+        src: String,
+        /// Receiving host.
+        dst: String,
+        /// What the topology configures, us.
+        configured_rtt_us: f64,
+        /// Smallest of a few probes of one full-size packet answered by a small one, us.
+        measured_rtt_us: f64,
+    },
+    /// State of every flow and watched queue at one moment.
+    Sample(Sample),
+    /// A flow has ended, or the run has stopped.
+    Flow(FlowResult),
+    /// Totals of one watched queue at the end.
+    Queue(QueueResult),
+    /// A counter of the guest's kernel that moved during the run and should not have
+    /// (`TCPMemoryPressures`, `PruneCalled`, `RcvPruned`, `TCPRcvQDrop`).
+    Suspect {
+        /// Name as in /proc/net/netstat.
+        counter: String,
+        /// By how much.
+        delta: u64,
+    },
+    /// One line of KTAP from a selftest.
+    Ktap {
+        /// The line.
+        line: String,
+    },
+    /// The guest gives up.
+    Error {
+        /// One sentence: cause and, where known, what to do.
+        what: String,
+    },
+    /// Last line of a guest that finished its job.
+    Done {
+        /// Guest time that the traffic took, us.
+        virtual_us: u64,
+    },
+}
+
+/// State at one moment after the traffic's start.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Sample {
+    /// Guest time since the traffic's start, us.
+    pub t_us: u64,
+    /// One entry per flow of the plan, in its order.
+    pub flows: Vec<FlowSample>,
+    /// One entry per watched queue, in its order.
+    pub queues: Vec<QueueSample>,
+}
+
+/// From TCP_INFO of both ends. Zeroes before a flow starts; the last values after it ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowSample {
+    /// The flow is open.
+    pub active: bool,
+    /// snd_cwnd, packets.
+    pub cwnd_packets: u32,
+    /// snd_cwnd x snd_mss.
+    pub cwnd_bytes: u64,
+    /// Smoothed RTT, us.
+    pub srtt_us: u32,
+    /// Payload received in order so far, bytes.
+    pub received_bytes: u64,
+    /// Retransmitted packets so far.
+    pub retransmits: u64,
+    /// Pacing rate, bits per second (0 = not paced).
+    pub pacing_bps: u64,
+}
+
+/// One queue at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct QueueSample {
+    /// Physical backlog, bytes.
+    pub backlog_bytes: u64,
+    /// Phantom counter, bytes; None where the qdisc has none.
+    pub phantom_bytes: Option<u64>,
+    /// Packets dropped so far.
+    pub drops: u64,
+    /// Packets marked CE so far.
+    pub marks: u64,
+}
+
+/// The fate of one flow.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct FlowResult {
+    /// Index in the plan.
+    pub flow: usize,
+    /// First send, us after the traffic's start.
+    pub start_us: u64,
+    /// Last byte received, us after the traffic's start; None if the run stopped first.
+    pub end_us: Option<u64>,
+    /// Payload received, bytes.
+    pub received_bytes: u64,
+    /// Packets sent again.
+    pub retransmits: u64,
+    /// Retransmission timeouts (tcpi_total_rto).
+    pub timeouts: u64,
+    /// Payload acknowledged with CE marks, packets (tcpi_delivered_ce).
+    pub delivered_ce: u64,
+    /// Payload delivered, packets (tcpi_delivered).
+    pub delivered: u64,
+    /// Smallest RTT that TCP saw, us.
+    pub min_rtt_us: u32,
+    /// Maximum segment size of the sender, bytes.
+    pub mss_bytes: u32,
+}
+
+/// Totals of one watched queue.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct QueueResult {
+    /// Index in the plan.
+    pub queue: usize,
+    /// Packets sent on.
+    pub sent_packets: u64,
+    /// Bytes sent on.
+    pub sent_bytes: u64,
+    /// Packets dropped.
+    pub drops: u64,
+    /// Packets marked CE.
+    pub marks: u64,
+    /// Highest backlog, bytes, where the qdisc keeps it.
+    pub backlog_max_bytes: Option<u64>,
+    /// Highest phantom occupancy, bytes, where the qdisc keeps it.
+    pub phantom_max_bytes: Option<u64>,
+}

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: GPL-2.0
+//! How a guest is started: QEMU with KVM or emulation, or User Mode Linux in virtual time.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use xdc_proto::{Job, Message, Plan, VERSION};
+
+use crate::error::Result;
+use crate::guest::{Guest, Watch};
+use crate::home::{self, Flavour, Home};
+use crate::initramfs::{find_program, missing};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A real x86_64 machine, emulated where KVM does not work.
+    Qemu,
+    /// User Mode Linux: virtual time, so the guest is a discrete-event simulator.
+    Uml,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Qemu => "qemu",
+            Self::Uml => "uml",
+        }
+    }
+}
+
+/// An engine, ready to start guests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    Qemu { accel: Accel, flavour: Flavour },
+    Uml,
+}
+
+/// What an emulated guest's time is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    /// The host's, so that a person can live with it.
+    Wall,
+    /// Counted instructions unless there is KVM: the host's load and the emulator's lateness
+    /// (tens of us for each timer) do not get into what is measured.
+    Measuring,
+    /// Counted instructions, KVM or not.
+    Icount,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accel {
+    Kvm,
+    Tcg,
+    /// Emulation whose clock counts instructions.
+    Icount,
+}
+
+impl Accel {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kvm => "kvm",
+            Self::Tcg => "tcg",
+            Self::Icount => "icount",
+        }
+    }
+}
+
+/// What a guest is given.
+pub struct Machine {
+    pub cpus: u32,
+    pub memory_mb: u64,
+}
+
+/// The files of one guest, all in one temporary directory.
+pub struct Files<'a> {
+    pub dir: &'a Path,
+    /// UML's RAM.
+    pub memory_dir: &'a Path,
+    pub initramfs: &'a Path,
+    pub messages: &'a Path,
+}
+
+impl Engine {
+    pub fn flavour(self) -> Flavour {
+        match self {
+            Self::Qemu { flavour, .. } => flavour,
+            Self::Uml => Flavour::Uml,
+        }
+    }
+
+    /// For summaries: `qemu-tcg`, `uml`.
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::Qemu { .. } => Kind::Qemu,
+            Self::Uml => Kind::Uml,
+        }
+    }
+
+    pub fn accel(self) -> Option<&'static str> {
+        match self {
+            Self::Qemu { accel, .. } => Some(accel.name()),
+            Self::Uml => None,
+        }
+    }
+
+    /// Choose KVM only where it was seen to run a guest, else emulation by `clock`.
+    pub fn new(home: &Home, kind: Kind, flavour: Flavour, clock: Clock) -> Result<Self> {
+        match kind {
+            Kind::Uml => {
+                home.kernel(Flavour::Uml)?;
+                Ok(Self::Uml)
+            }
+            Kind::Qemu => {
+                find_program(QEMU).ok_or_else(|| missing(QEMU, "qemu-system-x86"))?;
+                home.kernel(flavour)?;
+                let accel = match clock {
+                    Clock::Icount => Accel::Icount,
+                    _ if kvm_works(home, flavour)? => Accel::Kvm,
+                    Clock::Measuring => Accel::Icount,
+                    Clock::Wall => Accel::Tcg,
+                };
+                Ok(Self::Qemu { accel, flavour })
+            }
+        }
+    }
+
+    /// The command; its stdout is the console, unless `interactive`: then the console is ours.
+    pub fn command(
+        self,
+        home: &Home,
+        machine: &Machine,
+        files: &Files<'_>,
+        interactive: bool,
+    ) -> Result<Command> {
+        let kernel = home.kernel(self.flavour())?;
+        let mut command = match self {
+            Self::Qemu { accel, .. } => qemu(accel, &kernel, machine, files, interactive),
+            Self::Uml => uml(&kernel, machine, files, interactive),
+        };
+        if !interactive {
+            command.stdin(Stdio::null());
+        }
+        Ok(command)
+    }
+}
+
+const QEMU: &str = "qemu-system-x86_64";
+
+fn qemu(
+    accel: Accel,
+    kernel: &Path,
+    machine: &Machine,
+    files: &Files<'_>,
+    interactive: bool,
+) -> Command {
+    let mut command = Command::new(find_program(QEMU).unwrap_or_else(|| QEMU.into()));
+    match accel {
+        Accel::Kvm => command.args(["-accel", "kvm", "-cpu", "host"]),
+        Accel::Tcg => command.args(["-accel", "tcg", "-cpu", "max"]),
+        Accel::Icount => command.args([
+            "-accel",
+            "tcg,thread=single",
+            "-cpu",
+            "max",
+            "-icount",
+            "shift=0,sleep=off",
+        ]),
+    };
+    command
+        .args(["-nodefaults", "-no-user-config", "-display", "none"])
+        .args(["-no-reboot", "-monitor", "none"])
+        .args(["-smp", &machine.cpus.to_string()])
+        .args(["-m", &format!("{}M", machine.memory_mb)])
+        // With signal=off a Ctrl-C typed into the guest's shell is the guest's.
+        .args(["-chardev", "stdio,id=console,signal=off"])
+        .args(["-serial", "chardev:console"])
+        .args(["-device", "virtio-serial-pci"])
+        .arg("-chardev")
+        .arg(with_path("file,id=xdc,path=", files.messages))
+        .args(["-device", "virtserialport,chardev=xdc,name=xdc"])
+        .arg("-kernel")
+        .arg(kernel)
+        .arg("-initrd")
+        .arg(files.initramfs)
+        .arg("-append")
+        .arg(format!(
+            "console=ttyS0 {} panic=-1 tsc=reliable random.trust_bootloader=on \
+             xdc.out=/dev/virtio-ports/xdc",
+            loudness(interactive)
+        ));
+    command
+}
+
+fn uml(kernel: &Path, machine: &Machine, files: &Files<'_>, interactive: bool) -> Command {
+    let mut command = Command::new(kernel);
+    command
+        .arg(format!("mem={}M", machine.memory_mb))
+        .arg("seccomp=on")
+        .arg(with_path("initrd=", files.initramfs))
+        .arg(with_path("uml_dir=", files.dir))
+        .arg("umid=guest")
+        .args(["con=null", "panic=-1"])
+        .arg(with_path("xdc.out=hostfs:", files.messages))
+        .arg(loudness(interactive))
+        .env("TMPDIR", files.memory_dir);
+    if interactive {
+        // A person lives in real time.
+        command.arg("con0=fd:0,fd:1");
+    } else {
+        command.args(["con0=null,fd:1", "time-travel=inf-cpu"]);
+    }
+    command
+}
+
+/// Warnings and worse reach the console; `quiet` would keep a WARN from a run's log.
+fn loudness(interactive: bool) -> &'static str {
+    if interactive { "quiet" } else { "loglevel=5" }
+}
+
+fn with_path(prefix: &str, path: &Path) -> std::ffi::OsString {
+    let mut text = std::ffi::OsString::from(prefix);
+    text.push(path);
+    text
+}
+
+const KVM_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Whether a guest of ours really runs under KVM: the device may be there and the guest hang.
+/// The answer is kept for this machine's QEMU and kernels.
+pub fn kvm_works(home: &Home, flavour: Flavour) -> Result<bool> {
+    if fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/kvm")
+        .is_err()
+    {
+        return Ok(false);
+    }
+    let key = kvm_key(home, flavour)?;
+    let cached = home::cache().map(|dir| dir.join(format!("kvm-probe-{}", flavour.name())));
+    if let Some(text) = cached
+        .as_ref()
+        .and_then(|path| fs::read_to_string(path).ok())
+        && let Some(answer) = text.trim().strip_prefix(&key)
+    {
+        return Ok(answer.trim() == "yes");
+    }
+    eprintln!(
+        "xdc: probing KVM (up to {} s, once)",
+        KVM_DEADLINE.as_secs()
+    );
+    let works = kvm_boots(home, flavour)?;
+    if let Some(path) = cached {
+        let answer = if works { "yes" } else { "no" };
+        // Without the cache the probe only runs again.
+        let _ = path.parent().map(fs::create_dir_all);
+        let _ = fs::write(path, format!("{key} {answer}\n"));
+    }
+    Ok(works)
+}
+
+fn kvm_key(home: &Home, flavour: Flavour) -> Result<String> {
+    let identity = |path: &Path| {
+        fs::metadata(path).map_or_else(
+            |_| "none".to_owned(),
+            |m| format!("{}-{}", m.size(), m.mtime()),
+        )
+    };
+    let qemu = find_program(QEMU).ok_or_else(|| missing(QEMU, "qemu-system-x86"))?;
+    let host = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    Ok(format!(
+        "qemu {} kernel {} host {}",
+        identity(&qemu),
+        identity(&home.kernel(flavour)?),
+        host.trim()
+    ))
+}
+
+fn kvm_boots(home: &Home, flavour: Flavour) -> Result<bool> {
+    let plan = Plan {
+        version: VERSION,
+        modules: Vec::new(),
+        job: Job::Probe,
+    };
+    let guest = Guest {
+        home,
+        engine: Engine::Qemu {
+            accel: Accel::Kvm,
+            flavour,
+        },
+        machine: Machine {
+            cpus: 1,
+            memory_mb: 512,
+        },
+    };
+    let watch = Watch {
+        stall: KVM_DEADLINE,
+        total: Some(KVM_DEADLINE),
+        console: None,
+    };
+    let mut said_hello = false;
+    let outcome = guest.run(&plan, &watch, |message| {
+        said_hello |= matches!(message, Message::Hello { .. });
+        Ok(())
+    });
+    match outcome {
+        Ok(_) => Ok(said_hello),
+        Err(err) if err.is_interrupted() => Err(err),
+        Err(_) => Ok(false),
+    }
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a command that fails says: the cause in one sentence, and what to do.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// Why a command ends early.
+#[derive(Debug)]
+pub struct Error {
+    kind: Kind,
+    what: String,
+    hint: Option<String>,
+    /// Lines shown before the sentence: the guest's own words.
+    details: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The caller's mistake.
+    Usage,
+    Failure,
+    /// Ctrl-C or SIGTERM.
+    Interrupted,
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    fn new(kind: Kind, what: impl Into<String>) -> Self {
+        Self {
+            kind,
+            what: what.into(),
+            hint: None,
+            details: Vec::new(),
+        }
+    }
+
+    pub fn usage(what: impl Into<String>) -> Self {
+        Self::new(Kind::Usage, what)
+    }
+
+    pub fn failure(what: impl Into<String>) -> Self {
+        Self::new(Kind::Failure, what)
+    }
+
+    pub fn interrupted() -> Self {
+        Self::new(Kind::Interrupted, "interrupted")
+    }
+
+    /// Something is missing that the Makefile makes.
+    pub fn unbuilt(what: impl Into<String>) -> Self {
+        Self::failure(what).hint("make")
+    }
+
+    pub fn io(doing: impl fmt::Display, err: &std::io::Error) -> Self {
+        let error = Self::failure(format!("{doing}: {err}"));
+        match err.kind() {
+            std::io::ErrorKind::StorageFull => error.hint("free some disk space"),
+            std::io::ErrorKind::PermissionDenied => error.hint("check who owns it"),
+            _ => error,
+        }
+    }
+
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub fn details(mut self, lines: Vec<String>) -> Self {
+        self.details = lines;
+        self
+    }
+
+    pub fn is_interrupted(&self) -> bool {
+        self.kind == Kind::Interrupted
+    }
+
+    /// Prefix the sentence with what it is about.
+    pub fn about(mut self, subject: impl fmt::Display) -> Self {
+        self.what = format!("{subject}: {}", self.what);
+        self
+    }
+
+    pub fn report(&self) {
+        for line in &self.details {
+            eprintln!("{line}");
+        }
+        eprintln!("xdc: error: {}", self.what);
+        if let Some(hint) = &self.hint {
+            eprintln!("try: {hint}");
+        }
+    }
+
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self.kind {
+            Kind::Failure => 1,
+            Kind::Usage => 2,
+            Kind::Interrupted => 130,
+        })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}

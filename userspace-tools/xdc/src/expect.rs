@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A scenario's claims held against a summary.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::scenario::{self, Expect};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Pass,
+    Fail,
+    /// Not run with this congestion control or engine.
+    Skipped,
+}
+
+pub struct Checked<'a> {
+    pub expect: &'a Expect,
+    pub verdict: Verdict,
+    pub measured: Option<f64>,
+    /// The figure of `less_than_cc`.
+    pub other: Option<f64>,
+}
+
+impl Checked<'_> {
+    pub fn line(&self) -> String {
+        let verdict = match self.verdict {
+            Verdict::Pass => "pass",
+            Verdict::Fail => "FAIL",
+            Verdict::Skipped => "skip",
+        };
+        let measured = match (self.verdict, self.measured) {
+            (Verdict::Skipped, _) => "not run".to_owned(),
+            (_, Some(value)) => format_value(value),
+            (_, None) => "no value".to_owned(),
+        };
+        let other = match self.other {
+            Some(value) => format!(" ({})", format_value(value)),
+            None => String::new(),
+        };
+        format!(
+            "{verdict}  {:<8} {:<20} {measured:>10}  {}{other}   [{}]",
+            self.expect.cc,
+            self.expect.metric,
+            self.expect.bound(),
+            self.expect.source
+        )
+    }
+}
+
+fn format_value(value: f64) -> String {
+    if value == value.trunc() && value.abs() < 1e12 {
+        format!("{value:.0}")
+    } else if value.abs() >= 100.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.4}")
+    }
+}
+
+/// Judge each row. Bounds are those of the unscaled network.
+pub fn check<'a>(expects: &'a [Expect], summary: &Value) -> Vec<Checked<'a>> {
+    let engine = summary["engine"].as_str().unwrap_or_default();
+    let scale = summary["scale"].as_f64().unwrap_or(1.0);
+    let ran = |cc: &str| -> Option<&Value> {
+        summary["runs"]
+            .as_array()?
+            .iter()
+            .find(|run| run["cc"] == cc)
+    };
+    let value = |cc: &str, metric: &str| -> Option<f64> {
+        let found = metric
+            .split('.')
+            .try_fold(ran(cc)?, |value, key| value.get(key))?;
+        Some(found.as_f64()? * unscale(metric, scale))
+    };
+    expects
+        .iter()
+        .map(|expect| {
+            let measured = value(&expect.cc, &expect.metric);
+            let other_cc = expect.less_than_cc.as_deref();
+            let other = other_cc.and_then(|cc| value(cc, &expect.metric));
+            let here = expect.engine.is_none_or(|kind| kind.name() == engine)
+                && ran(&expect.cc).is_some()
+                && other_cc.is_none_or(|cc| ran(cc).is_some());
+            let holds = measured.is_some_and(|value| {
+                expect.min.is_none_or(|min| value >= min)
+                    && expect.max.is_none_or(|max| value <= max)
+                    && (other_cc.is_none() || other.is_some_and(|other| value < other))
+            });
+            let verdict = match (here, holds) {
+                (false, _) => Verdict::Skipped,
+                (true, true) => Verdict::Pass,
+                (true, false) => Verdict::Fail,
+            };
+            Checked {
+                expect,
+                verdict,
+                measured,
+                other,
+            }
+        })
+        .collect()
+}
+
+/// A key's unit says how the figure of a scaled guest becomes that of the network it stands for.
+fn unscale(metric: &str, scale: f64) -> f64 {
+    let key = |unit: &str| metric.split('.').any(|key| key.ends_with(unit));
+    if key("_ms") || key("_us") {
+        1.0 / scale
+    } else if key("_mbps") {
+        scale
+    } else {
+        1.0
+    }
+}
+
+/// `xdc check RESULT`; whether every row holds.
+pub fn command(result: &Path) -> Result<bool> {
+    let dir = find_result(result)?;
+    let read = |name: &str| {
+        let path = dir.join(name);
+        fs::read_to_string(&path).map_err(|err| Error::io(path.display(), &err))
+    };
+    let summary: Value = serde_json::from_str(&read("summary.json")?)
+        .map_err(|err| Error::failure(format!("{}/summary.json: {err}", dir.display())))?;
+    let loaded = scenario::parse("scenario", &read("scenario.toml")?, &[])?;
+    let checked = check(&loaded.scenario.expect, &summary);
+    if checked.is_empty() {
+        println!("the scenario expects nothing");
+    }
+    for row in &checked {
+        println!("{}", row.line());
+    }
+    Ok(checked.iter().all(|row| row.verdict != Verdict::Fail))
+}
+
+/// A result, or the newest of a directory of numbered results.
+fn find_result(path: &Path) -> Result<PathBuf> {
+    let path = if path.ends_with("summary.json") {
+        path.parent().unwrap_or(Path::new("."))
+    } else {
+        path
+    };
+    if path.join("summary.json").is_file() {
+        return Ok(path.to_path_buf());
+    }
+    let newest = fs::read_dir(path)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
+        .max();
+    match newest {
+        Some(n) if path.join(n.to_string()).join("summary.json").is_file() => {
+            Ok(path.join(n.to_string()))
+        }
+        _ => Err(
+            Error::usage(format!("{} is no result of xdc run", path.display()))
+                .hint("a directory like results/two-dc-1g/1"),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn expect(metric: &str, cc: &str, min: Option<f64>, max: Option<f64>) -> Expect {
+        Expect {
+            metric: metric.to_owned(),
+            cc: cc.to_owned(),
+            min,
+            max,
+            less_than_cc: None,
+            engine: None,
+            source: "test".to_owned(),
+        }
+    }
+
+    #[test]
+    fn rows_pass_fail_and_skip() {
+        let summary = json!({"engine": "uml", "scale": 1, "runs": [
+            {"cc": "unocc", "jain_mean": 0.97, "fct_ms": {"max": 684.0}, "rtt_us": {"p99": null}},
+            {"cc": "cubic", "jain_mean": 0.5, "fct_ms": {"max": 900.0}},
+        ]});
+        let mut below_cubic = expect("fct_ms.max", "unocc", None, None);
+        below_cubic.less_than_cc = Some("cubic".to_owned());
+        let mut other_engine = expect("jain_mean", "unocc", Some(2.0), None);
+        other_engine.engine = Some(crate::engine::Kind::Qemu);
+        let rows = [
+            expect("jain_mean", "unocc", Some(0.95), None),
+            expect("fct_ms.max", "unocc", None, Some(680.0)),
+            expect("rtt_us.p99", "unocc", None, Some(1.0)),
+            expect("jain_mean", "bbr", Some(0.95), None),
+            below_cubic,
+            other_engine,
+        ];
+        let verdicts: Vec<_> = check(&rows, &summary).iter().map(|c| c.verdict).collect();
+        use Verdict::{Fail, Pass, Skipped};
+        assert_eq!(verdicts, [Pass, Fail, Fail, Skipped, Pass, Skipped]);
+    }
+
+    #[test]
+    fn a_scaled_guest_is_judged_as_what_it_stands_for() {
+        let summary = json!({"engine": "qemu", "scale": 10, "runs": [
+            {"cc": "unocc", "jain_converged_ms": 900.0, "goodput_mbps": 93.0}]});
+        let rows = [
+            expect("jain_converged_ms", "unocc", None, Some(100.0)),
+            expect("goodput_mbps", "unocc", Some(900.0), None),
+        ];
+        assert!(
+            check(&rows, &summary)
+                .iter()
+                .all(|c| c.verdict == Verdict::Pass)
+        );
+    }
+}

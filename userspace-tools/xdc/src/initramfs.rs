@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The guest's root: our agent as /init, the plan, the modules, busybox, and the host's network
+//! tools with the libraries they need.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use xdc_proto::{Job, Plan};
+
+use crate::cpio::Archive;
+use crate::error::{Error, Result};
+use crate::home::{Flavour, Home};
+
+/// What selftests and people type, beyond busybox.
+const TOOLS: &[&str] = &["ip", "tc", "ss", "sysctl", "ethtool", "modprobe"];
+
+type Cpio = Archive<BufWriter<File>>;
+
+/// Write the initramfs for `plan` to `path`; `scratch` is a directory for intermediate files.
+pub fn write(
+    home: &Home,
+    flavour: Flavour,
+    plan: &Plan,
+    path: &Path,
+    scratch: &Path,
+) -> Result<()> {
+    let file = File::create(path).map_err(|err| Error::io(path.display(), &err))?;
+    let mut cpio = Archive::new(BufWriter::new(file));
+    let writing = |err: std::io::Error| Error::io("writing the initramfs", &err);
+
+    for dir in [
+        "/dev", "/proc", "/sys", "/tmp", "/run", "/host", "/root", "/etc",
+    ] {
+        cpio.dir(dir).map_err(writing)?;
+    }
+    cpio.char_device("/dev/console", 5, 1).map_err(writing)?;
+    cpio.char_device("/dev/null", 1, 3).map_err(writing)?;
+    cpio.file("/etc/passwd", 0o644, b"root:x:0:0:root:/root:/bin/sh\n")
+        .map_err(writing)?;
+    cpio.file("/etc/group", 0o644, b"root:x:0:\n")
+        .map_err(writing)?;
+
+    copy(&mut cpio, "/init", &home.agent()?, 0o755)?;
+    let json = serde_json::to_vec(plan)
+        .map_err(|err| Error::failure(format!("the plan cannot be written: {err}")))?;
+    cpio.file("/xdc/plan.json", 0o644, &json).map_err(writing)?;
+    if !plan.modules.is_empty() || !matches!(plan.job, Job::Run(_) | Job::Probe) {
+        add_modules(&mut cpio, home, flavour, scratch)?;
+    }
+
+    match &plan.job {
+        // The agent does all of it alone, and a small initramfs boots sooner.
+        Job::Probe | Job::Run(_) => add_tools(&mut cpio, &["modprobe"])?,
+        Job::Shell { .. } | Job::Selftest { .. } => {
+            add_tools(&mut cpio, TOOLS)?;
+            let interactive = matches!(plan.job, Job::Shell { .. });
+            add_shell(&mut cpio, interactive)?;
+            let own = env::current_exe().map_err(|err| Error::io("finding xdc itself", &err))?;
+            add_program(&mut cpio, "/bin/xdc", &own)?;
+            add_busybox(&mut cpio)?;
+        }
+    }
+    if let Job::Selftest { .. } = plan.job {
+        for (name, file) in selftest_files(home)? {
+            copy(&mut cpio, &format!("/selftests/{name}"), &file, 0o755)?;
+        }
+    }
+    cpio.finish().map_err(writing)
+}
+
+/// Everything in selftests/, by name.
+pub fn selftest_files(home: &Home) -> Result<Vec<(String, PathBuf)>> {
+    let dir = home.selftests();
+    let mut files: Vec<_> = fs::read_dir(&dir)
+        .map_err(|err| Error::io(dir.display(), &err))?
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            Some((entry.file_name().into_string().ok()?, entry.path()))
+        })
+        .filter(|(_, path)| path.is_file())
+        .collect();
+    files.sort();
+    Ok(files)
+}
+
+fn copy(cpio: &mut Cpio, to: &str, from: &Path, permissions: u32) -> Result<()> {
+    let data = fs::read(from).map_err(|err| Error::io(from.display(), &err))?;
+    cpio.file(to, permissions, &data)
+        .map_err(|err| Error::io("writing the initramfs", &err))
+}
+
+/// The modules where modprobe looks for them, with the index that depmod makes.
+fn add_modules(cpio: &mut Cpio, home: &Home, flavour: Flavour, scratch: &Path) -> Result<()> {
+    let release = home.release(flavour)?;
+    let dir = format!("/lib/modules/{release}");
+    let root = scratch.join("modules");
+    let staged = root.join(&dir[1..]);
+    let extra = staged.join("extra");
+    fs::create_dir_all(&extra).map_err(|err| Error::io(extra.display(), &err))?;
+    let stage = |from: &Path, to: &Path| {
+        let to = to.join(from.file_name().unwrap_or_default());
+        fs::copy(from, &to).map_err(|err| Error::io(from.display(), &err))
+    };
+    for module in home.modules(flavour)? {
+        stage(&module, &extra)?;
+    }
+    for list in home.builtin_lists(flavour) {
+        stage(&list, &staged)?;
+    }
+
+    let depmod = find_program("depmod").ok_or_else(|| missing("depmod", "kmod"))?;
+    let output = Command::new(depmod)
+        .arg("-b")
+        .arg(&root)
+        .arg(&release)
+        .output()
+        .map_err(|err| Error::io("depmod", &err))?;
+    if !output.status.success() {
+        return Err(Error::failure("depmod failed on our modules")
+            .details(vec![String::from_utf8_lossy(&output.stderr).into_owned()]));
+    }
+    for (from, to) in [(&extra, format!("{dir}/extra")), (&staged, dir.clone())] {
+        let mut files: Vec<_> = fs::read_dir(from)
+            .map_err(|err| Error::io(from.display(), &err))?
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.is_file())
+            .collect();
+        files.sort();
+        for file in files {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            copy(cpio, &format!("{to}/{name}"), &file, 0o644)?;
+        }
+    }
+    Ok(())
+}
+
+/// The host's programs that are there; `xdc doctor` tells of the others.
+fn add_tools(cpio: &mut Cpio, names: &[&str]) -> Result<()> {
+    for name in names {
+        if let Some(path) = find_program(name) {
+            add_program(cpio, &format!("/usr/sbin/{name}"), &path)?;
+        }
+    }
+    Ok(())
+}
+
+/// The host's shell: busybox's would run its own applets before any program of that name. For a
+/// person one that edits lines.
+fn add_shell(cpio: &mut Cpio, interactive: bool) -> Result<()> {
+    let bash = find_program("bash").filter(|_| interactive);
+    let shell = bash.or_else(|| find_program("sh"));
+    add_program(
+        cpio,
+        "/bin/sh",
+        &shell.ok_or_else(|| missing("sh", "dash"))?,
+    )
+}
+
+/// A program and its shared libraries, at the paths its loader looks for them.
+fn add_program(cpio: &mut Cpio, to: &str, from: &Path) -> Result<()> {
+    copy(cpio, to, from, 0o755)?;
+    for library in shared_libraries(from)? {
+        if !cpio.contains(&library) {
+            copy(cpio, &library, Path::new(&library), 0o755)?;
+        }
+    }
+    Ok(())
+}
+
+fn shared_libraries(program: &Path) -> Result<BTreeSet<String>> {
+    let output = Command::new("ldd")
+        .arg(program)
+        .output()
+        .map_err(|err| Error::io("ldd", &err))?;
+    // A static program is no error: ldd says so and fails.
+    Ok(parse_ldd(&String::from_utf8_lossy(&output.stdout)))
+}
+
+fn parse_ldd(text: &str) -> BTreeSet<String> {
+    text.lines()
+        .filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn add_busybox(cpio: &mut Cpio) -> Result<()> {
+    let busybox = find_program("busybox").ok_or_else(|| missing("busybox", "busybox-static"))?;
+    let output = Command::new(&busybox)
+        .arg("--list")
+        .output()
+        .map_err(|err| Error::io("busybox", &err))?;
+    add_program(cpio, "/bin/busybox", &busybox)?;
+    for applet in String::from_utf8_lossy(&output.stdout).lines() {
+        if !cpio.contains(&format!("/usr/sbin/{applet}")) {
+            cpio.symlink(&format!("/bin/{applet}"), "busybox")
+                .map_err(|err| Error::io("writing the initramfs", &err))?;
+        }
+    }
+    Ok(())
+}
+
+pub fn missing(program: &str, package: &str) -> Error {
+    Error::failure(format!("{program} is not installed")).hint(format!("apt-get install {package}"))
+}
+
+/// PATH, and the system directories that a user's PATH may lack.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
+        .map(|dir| dir.join(name))
+        .find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ldd_names_libraries_and_loader() {
+        let text = "\tlinux-vdso.so.1 (0x00007ffd)\n\
+                    \tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\
+                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
+        let libraries: Vec<_> = parse_ldd(text).into_iter().collect();
+        assert_eq!(
+            libraries,
+            [
+                "/lib/x86_64-linux-gnu/libc.so.6",
+                "/lib64/ld-linux-x86-64.so.2"
+            ]
+        );
+        assert!(parse_ldd("\tnot a dynamic executable\n").is_empty());
+    }
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `xdc`: congestion controls compared across emulated datacenters.
+//!
+//! Exit codes: 0 all is well, 1 something failed or an expectation does not hold, 2 the command
+//! line or a scenario is wrong, 130 interrupted.
+
+mod cpio;
+mod doctor;
+mod engine;
+mod error;
+mod expect;
+mod guest;
+mod home;
+mod initramfs;
+mod interrupt;
+mod plan;
+mod probe;
+mod progress;
+mod qdisc;
+mod record;
+mod report;
+mod results;
+mod run;
+mod scenario;
+mod selftest;
+mod shell;
+mod summary;
+mod units;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+use crate::engine::Kind;
+use crate::error::Result;
+use crate::home::{Flavour, Home};
+
+/// Compare TCP congestion controls across emulated datacenters.
+#[derive(Parser)]
+#[command(
+    version,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  xdc list
+  xdc run two-dc-1g
+  xdc run uno-incast-mixed --cc unocc,cubic
+  xdc check results/two-dc-1g/1
+  xdc doctor
+
+Exit codes: 0 fine, 1 failure or an expectation that does not hold, 2 usage, 130 interrupted."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a scenario, once per congestion control.
+    #[command(after_help = "\
+Examples:
+  xdc run two-dc-1g
+  xdc run two-dc-1g --engine uml --cc unocc,gemini --seed 7
+  xdc run uno-incast-mixed --set queues.port.limit=500kb
+  xdc run uno-incast-mixed --set 'cc.unocc.sysctl.\"net.unocc.profile\"=paper'
+  xdc run two-dc-1g --set net.ipv4.tcp_sack=0 --set scale=10")]
+    Run {
+        /// A name that `xdc list` shows, or a TOML file.
+        scenario: String,
+        /// What runs the guest [default: the scenario's].
+        #[arg(long)]
+        engine: Option<Kind>,
+        /// Congestion controls [default: the scenario's].
+        #[arg(long, value_delimiter = ',', value_name = "CC,...")]
+        cc: Vec<String>,
+        /// Change the scenario: a dotted key, numbers for places in arrays.
+        #[arg(long, value_name = "KEY=VALUE")]
+        set: Vec<String>,
+        /// Seed of everything random in the guest [default: the scenario's].
+        #[arg(long)]
+        seed: Option<u64>,
+        /// QEMU: emulate with a clock that counts instructions, even where KVM works.
+        #[arg(long)]
+        icount: bool,
+        /// Print summary.json instead of the table.
+        #[arg(long)]
+        json: bool,
+        /// Where results go: DIR/SCENARIO/N.
+        #[arg(long, value_name = "DIR", default_value = "results")]
+        results: PathBuf,
+        /// Guests at a time [default: one per CPU].
+        #[arg(long, value_name = "N")]
+        jobs: Option<usize>,
+        /// Give up on a guest that is silent for so long.
+        #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+        timeout: u64,
+    },
+    /// Show the scenarios.
+    List,
+    /// Hold a result against what its scenario expects.
+    #[command(after_help = "Example:\n  xdc check results/two-dc-1g/1")]
+    Check {
+        /// A directory that `xdc run` made.
+        result: PathBuf,
+    },
+    /// A shell in a guest, with a scenario's network up.
+    #[command(after_help = "\
+Examples:
+  xdc shell
+  xdc shell two-dc-1g        then: ip netns exec a1 ss -ti")]
+    Shell {
+        /// Whose network to build.
+        scenario: Option<String>,
+        /// What runs the guest.
+        #[arg(long, default_value = "qemu")]
+        engine: Kind,
+    },
+    /// Run the tests in selftests/ in a guest.
+    #[command(after_help = "\
+Examples:
+  xdc selftest
+  xdc selftest 40-qdisc --kernel debug")]
+    Selftest {
+        /// Which [default: all].
+        names: Vec<String>,
+        /// What runs the guest.
+        #[arg(long, default_value = "qemu")]
+        engine: Kind,
+        /// Which kernel [default: the engine's plain one].
+        #[arg(long)]
+        kernel: Option<Flavour>,
+        /// Give up on a guest that is silent for so long.
+        #[arg(long, value_name = "SECONDS", default_value_t = 330)]
+        timeout: u64,
+    },
+    /// The phantom qdisc on a device: add, change, replace, show, del.
+    #[command(subcommand)]
+    Qdisc(QdiscCommand),
+    /// What this host lacks, and the command that mends it.
+    Doctor,
+}
+
+#[derive(Subcommand)]
+enum QdiscCommand {
+    /// Attach one where there is none.
+    #[command(override_usage = "xdc qdisc add dev DEV root phantom ...", after_help = qdisc::OPTIONS_HELP)]
+    Add(Words),
+    /// Alter some options of one that is there; no packet is lost.
+    #[command(override_usage = "xdc qdisc change dev DEV root phantom ...", after_help = qdisc::OPTIONS_HELP)]
+    Change(Words),
+    /// Attach one, whatever is there.
+    #[command(override_usage = "xdc qdisc replace dev DEV root phantom ...", after_help = qdisc::OPTIONS_HELP)]
+    Replace(Words),
+    /// Remove the one of a device.
+    #[command(after_help = "Example:\n  xdc qdisc del dev eth1 root")]
+    Del(Words),
+    /// Print every effective value, in words that can be typed back.
+    #[command(after_help = "Examples:\n  xdc qdisc show\n  xdc qdisc show -s dev eth1")]
+    Show {
+        /// Statistics too.
+        #[arg(short, long)]
+        statistics: bool,
+        /// As JSON, statistics included.
+        #[arg(long)]
+        json: bool,
+        /// `dev DEV` [default: all devices].
+        words: Vec<String>,
+    },
+}
+
+#[derive(clap::Args)]
+struct Words {
+    /// In tc's syntax.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    words: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let outcome = interrupt::install().and_then(|()| dispatch(Cli::parse().command));
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(err) => {
+            err.report();
+            err.exit_code()
+        }
+    }
+}
+
+/// Whether all is well.
+fn dispatch(command: Command) -> Result<bool> {
+    match command {
+        Command::Run {
+            scenario,
+            engine,
+            cc,
+            set,
+            seed,
+            icount,
+            json,
+            results,
+            jobs,
+            timeout,
+        } => run::command(&run::Request {
+            scenario,
+            engine,
+            ccs: cc,
+            sets: set,
+            seed,
+            icount,
+            json,
+            results,
+            jobs: jobs.unwrap_or_else(cpus),
+            timeout: Duration::from_secs(timeout),
+        }),
+        Command::List => list(),
+        Command::Check { result } => expect::command(&result),
+        Command::Shell { scenario, engine } => shell::command(scenario.as_deref(), engine),
+        Command::Selftest {
+            names,
+            engine,
+            kernel,
+            timeout,
+        } => selftest::command(&names, engine, kernel, Duration::from_secs(timeout)),
+        Command::Qdisc(command) => {
+            match command {
+                QdiscCommand::Add(args) => qdisc::attach(qdisc::Verb::Add, &args.words),
+                QdiscCommand::Change(args) => qdisc::attach(qdisc::Verb::Change, &args.words),
+                QdiscCommand::Replace(args) => qdisc::attach(qdisc::Verb::Replace, &args.words),
+                QdiscCommand::Del(args) => qdisc::delete(&args.words),
+                QdiscCommand::Show {
+                    statistics,
+                    json,
+                    words,
+                } => qdisc::show(&words, statistics, json),
+            }?;
+            Ok(true)
+        }
+        Command::Doctor => doctor::command(),
+    }
+}
+
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn list() -> Result<bool> {
+    let home = Home::find()?;
+    let dir = home.scenarios();
+    let mut names: Vec<_> = std::fs::read_dir(&dir)
+        .map_err(|err| error::Error::io(dir.display(), &err))?
+        .filter_map(|entry| {
+            let name = entry.ok()?.file_name().into_string().ok()?;
+            Some(name.strip_suffix(".toml")?.to_owned())
+        })
+        .collect();
+    names.sort();
+    let width = names.iter().map(String::len).max().unwrap_or(0);
+    for name in names {
+        let scenario = scenario::load(Some(&home), &name, &[])?.scenario;
+        println!(
+            "{name:width$}  {:4}  {}",
+            scenario.engine.name(),
+            scenario.title
+        );
+    }
+    Ok(true)
+}

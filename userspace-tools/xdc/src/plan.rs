@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: GPL-2.0
+//! From a scenario to what one guest is told to do with one congestion control.
+//!
+//! Scale: rates are divided and times multiplied by it, so that bandwidth-delay products in
+//! packets and ratios of RTTs stay what they are. Sysctls carry their unit in their name
+//! (`_us`, `_ms`, `_mbps`), and those of our modules are scaled with it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use xdc_proto::{
+    ACK_BYTES, Direction, Flow, Job, Link, Mark, Node, PhantomQueue, Plan, Queue, RunPlan,
+    Topology, VERSION, WatchedQueue,
+};
+
+use crate::error::{Error, Result};
+use crate::scenario::{
+    KnownCc, LinkSpec, QueueSpec, Scalar, Scenario, Threshold, expand, known_cc, pairs,
+};
+use crate::units::{PPM, Size, Time};
+
+const MAX_NAME: usize = 12;
+
+/// What the experiments need of the kernel's limits: room for any of their windows.
+const SYSCTLS: &[(&str, &str)] = &[
+    ("net.ipv4.tcp_rmem", "4096 16777216 536870912"),
+    ("net.ipv4.tcp_wmem", "4096 4194304 536870912"),
+    ("net.ipv4.tcp_mem", "2000000 3000000 4000000"),
+];
+
+/// The plan of one run.
+pub fn plan(scenario: &Scenario, cc: &str, seed: u64, scale: u32) -> Result<Plan> {
+    let known = known_cc(cc)?;
+    let topology = topology(scenario, known, scale)?;
+    let flows = flows(scenario, &topology, scale)?;
+    let watch = watch(scenario, &topology)?;
+    let scaled_us = |time: Time| time.0 * u64::from(scale) / 1000;
+    Ok(Plan {
+        version: VERSION,
+        modules: modules(scenario, known, &topology)?,
+        job: Job::Run(RunPlan {
+            topology,
+            cc: cc.to_owned(),
+            flows,
+            watch,
+            sample_us: scaled_us(scenario.sample).max(1),
+            stop_after_us: scenario.duration.map(scaled_us),
+            seed,
+        }),
+    })
+}
+
+/// The plan of a guest that gives a shell in the network, or in none.
+pub fn shell_plan(scenario: Option<&Scenario>) -> Result<Plan> {
+    let modules = ["sch_phantom", "tcp_unocc", "tcp_gemini"];
+    let topology = match scenario {
+        Some(scenario) => {
+            let first = scenario.ccs.first().map_or("unocc", String::as_str);
+            topology(scenario, known_cc(first)?, scenario.scale.unwrap_or(1))?
+        }
+        None => Topology::default(),
+    };
+    Ok(Plan {
+        version: VERSION,
+        modules: modules.map(str::to_owned).to_vec(),
+        job: Job::Shell { topology },
+    })
+}
+
+fn modules(scenario: &Scenario, cc: &KnownCc, topology: &Topology) -> Result<Vec<String>> {
+    let mut modules = Vec::new();
+    let phantom = topology
+        .links
+        .iter()
+        .flat_map(|link| [&link.ab.queue, &link.ba.queue])
+        .any(|queue| matches!(queue, Some(Queue::Phantom(_))));
+    if phantom {
+        modules.push("sch_phantom");
+    }
+    modules.extend(cc.module);
+    for flow in &scenario.flows {
+        if let Some(name) = &flow.cc {
+            modules.extend(known_cc(name)?.module);
+        }
+    }
+    let mut unique: Vec<String> = Vec::new();
+    for module in modules {
+        if !unique.iter().any(|have| have == module) {
+            unique.push(module.to_owned());
+        }
+    }
+    Ok(unique)
+}
+
+fn topology(scenario: &Scenario, cc: &KnownCc, scale: u32) -> Result<Topology> {
+    let spec = &scenario.topology;
+    let mut nodes = Vec::new();
+    for (patterns, router) in [(&spec.hosts, false), (&spec.routers, true)] {
+        for pattern in patterns {
+            for name in expand(pattern)? {
+                check_name(&name)?;
+                if nodes.iter().any(|node: &Node| node.name == name) {
+                    return Err(Error::usage(format!("two nodes are named '{name}'")));
+                }
+                nodes.push(Node { name, router });
+            }
+        }
+    }
+    let queues = queues(scenario, cc)?;
+    let mut links = Vec::new();
+    for link in &spec.links {
+        for (a, b) in pairs(&link.a, &link.b)? {
+            for name in [&a, &b] {
+                if !nodes.iter().any(|node| node.name == *name) {
+                    return Err(
+                        Error::usage(format!("a link names '{name}', which is no node"))
+                            .hint("add it to 'hosts' or 'routers'"),
+                    );
+                }
+            }
+            links.push(Link {
+                a,
+                b,
+                mtu: spec.mtu,
+                ab: direction(link, link.delay_ab, &link.queue_ab, &queues, scale)?,
+                ba: direction(link, link.delay_ba, &link.queue_ba, &queues, scale)?,
+            });
+        }
+    }
+    Ok(Topology {
+        nodes,
+        links,
+        sysctls: sysctls(scenario, cc, scale),
+        tcp_usec_ts: spec.tcp_usec_ts,
+        quickack: spec.quickack,
+    })
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
+    if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(allowed) {
+        return Err(Error::usage(format!("'{name}' is no name for a node"))
+            .hint(format!("1 to {MAX_NAME} of a-z, 0-9, _ and -")));
+    }
+    Ok(())
+}
+
+fn direction(
+    link: &LinkSpec,
+    delay: Option<Time>,
+    queue: &Option<String>,
+    queues: &BTreeMap<&str, PhantomQueue>,
+    scale: u32,
+) -> Result<Direction> {
+    let queue = match queue.as_ref().or(link.queue.as_ref()) {
+        None => None,
+        Some(name) => {
+            let queue = queues.get(name.as_str()).ok_or_else(|| {
+                Error::usage(format!("a link names queue '{name}', which is not there"))
+                    .hint(format!("[queues.{name}]"))
+            })?;
+            Some(Queue::Phantom(queue.clone()))
+        }
+    };
+    Ok(Direction {
+        rate_bps: link.rate.0 / u64::from(scale),
+        delay_ns: delay.unwrap_or(link.delay).0 * u64::from(scale),
+        queue,
+    })
+}
+
+/// Every `[queues.NAME]` as `cc` gets it.
+fn queues<'a>(scenario: &'a Scenario, cc: &KnownCc) -> Result<BTreeMap<&'a str, PhantomQueue>> {
+    let own = scenario.cc.get(cc.name);
+    if let Some(name) = own
+        .iter()
+        .flat_map(|own| own.queues.keys())
+        .find(|name| !scenario.queues.contains_key(*name))
+    {
+        return Err(Error::usage(format!(
+            "[cc.{}.queues.{name}] changes a queue that is not there",
+            cc.name
+        ))
+        .hint(format!("[queues.{name}]")));
+    }
+    scenario
+        .queues
+        .iter()
+        .map(|(name, base)| {
+            let spec = match own.and_then(|own| own.queues.get(name)) {
+                Some(spec) => spec.over(base),
+                None => base.clone(),
+            };
+            let queue =
+                phantom(&spec, cc.mark).map_err(|err| err.about(format!("[queues.{name}]")))?;
+            Ok((name.as_str(), queue))
+        })
+        .collect()
+}
+
+fn phantom(spec: &QueueSpec, mark: Mark) -> Result<PhantomQueue> {
+    let limit = spec
+        .limit
+        .filter(|limit| limit.0 > 0)
+        .ok_or_else(|| Error::usage("a queue needs a 'limit' above 0"))?;
+    let of_limit = |threshold: Option<Threshold>| -> Result<Option<u32>> {
+        match threshold {
+            None => Ok(None),
+            Some(Threshold::OfLimit(fraction)) => Ok(Some(fraction.0)),
+            Some(Threshold::Bytes(bytes)) => ppm_of(bytes, limit).map(Some),
+        }
+    };
+    Ok(PhantomQueue {
+        limit_bytes: limit.0,
+        phantom_bytes: spec.phantom.map(|size| size.0),
+        drain_ppm: spec.drain.map(|fraction| fraction.0),
+        pmin_ppm: spec.pmin.map(|fraction| fraction.0),
+        pmax_ppm: spec.pmax.map(|fraction| fraction.0),
+        min_ppm: of_limit(spec.min)?,
+        max_ppm: of_limit(spec.max)?,
+        mark: Some(spec.mark.unwrap_or(mark)),
+    })
+}
+
+fn ppm_of(bytes: Size, limit: Size) -> Result<u32> {
+    u32::try_from(u128::from(bytes.0) * u128::from(PPM) / u128::from(limit.0))
+        .ok()
+        .filter(|&ppm| ppm <= PPM)
+        .ok_or_else(|| Error::usage(format!("the threshold {bytes} is above the limit {limit}")))
+}
+
+/// Later ones win: the harness's, the congestion control's, the scenario's, the scenario's for
+/// this congestion control.
+fn sysctls(scenario: &Scenario, cc: &KnownCc, scale: u32) -> Vec<(String, String)> {
+    let mut all: BTreeMap<String, String> = SYSCTLS
+        .iter()
+        .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    all.insert("net.ipv4.tcp_ecn".to_owned(), cc.tcp_ecn.to_string());
+    let own = scenario.cc.get(cc.name).map(|own| &own.sysctl);
+    for (name, value) in scenario.sysctl.iter().chain(own.into_iter().flatten()) {
+        all.insert(name.clone(), scaled(name, value, scale));
+    }
+    // `profile` sets every other parameter, so it goes first.
+    let mut all: Vec<_> = all.into_iter().collect();
+    all.sort_by_key(|(name, _)| !name.ends_with(".profile"));
+    all
+}
+
+fn scaled(name: &str, value: &Scalar, scale: u32) -> String {
+    let ours = name.starts_with("net.unocc.") || name.starts_with("net.gemini.");
+    let scale = i64::from(scale);
+    match value {
+        Scalar::Integer(n) if ours && (name.ends_with("_us") || name.ends_with("_ms")) => {
+            n.saturating_mul(scale).to_string()
+        }
+        // 0 has its own meaning and is kept.
+        Scalar::Integer(n) if ours && name.ends_with("_mbps") && *n > 0 => {
+            (n / scale).max(1).to_string()
+        }
+        value => value.to_string(),
+    }
+}
+
+fn flows(scenario: &Scenario, topology: &Topology, scale: u32) -> Result<Vec<Flow>> {
+    let mut flows = Vec::new();
+    let scaled_us = |time: Time| time.0 * u64::from(scale) / 1000;
+    for spec in &scenario.flows {
+        if let Some(cc) = &spec.cc {
+            known_cc(cc)?;
+        }
+        for (src, dst) in pairs(&spec.src, &spec.dst)? {
+            let base_rtt_us = base_rtt_us(topology, &src, &dst)?;
+            flows.push(Flow {
+                src,
+                dst,
+                group: spec.group.clone(),
+                bytes: spec.bytes.0,
+                start_us: scaled_us(spec.start),
+                start_jitter_us: scaled_us(spec.jitter),
+                cc: spec.cc.clone(),
+                sndbuf_bytes: spec.sndbuf.0,
+                rcvbuf_bytes: spec.rcvbuf.0,
+                base_rtt_us,
+            });
+        }
+    }
+    if flows.is_empty() {
+        return Err(Error::usage("the scenario has no flow").hint("[[flows]]"));
+    }
+    Ok(flows)
+}
+
+fn watch(scenario: &Scenario, topology: &Topology) -> Result<Vec<WatchedQueue>> {
+    let mut watch = Vec::new();
+    for spec in &scenario.watch {
+        for (from, to) in pairs(&spec.from, &spec.to)? {
+            let direction = find_direction(topology, &from, &to).ok_or_else(|| {
+                Error::usage(format!("'{from}' has no link to '{to}' to be watched"))
+            })?;
+            if direction.queue.is_none() {
+                return Err(Error::usage(format!(
+                    "the link from '{from}' to '{to}' has no queue to be watched"
+                )));
+            }
+            watch.push(WatchedQueue {
+                name: if spec.from.contains('[') || spec.to.contains('[') {
+                    format!("{} {from}-{to}", spec.name)
+                } else {
+                    spec.name.clone()
+                },
+                node: from,
+                peer: to,
+            });
+        }
+    }
+    Ok(watch)
+}
+
+/// The direction of a link from one node to its neighbour.
+pub fn find_direction<'a>(topology: &'a Topology, from: &str, to: &str) -> Option<&'a Direction> {
+    topology.links.iter().find_map(|link| {
+        if link.a == from && link.b == to {
+            Some(&link.ab)
+        } else if link.a == to && link.b == from {
+            Some(&link.ba)
+        } else {
+            None
+        }
+    })
+}
+
+/// RTT of an otherwise empty path for a full packet and its ACK, as the topology has it.
+pub fn base_rtt_us(topology: &Topology, src: &str, dst: &str) -> Result<f64> {
+    let one_way_ns = |from: &str, to: &str, bytes: Option<u32>| -> Result<u64> {
+        let path = path(topology, from, to)?;
+        Ok(path
+            .iter()
+            .map(|(link, forward)| {
+                let direction = if *forward { &link.ab } else { &link.ba };
+                direction.idle_ns(bytes.unwrap_or(link.mtu))
+            })
+            .sum())
+    };
+    let rtt_ns = one_way_ns(src, dst, None)? + one_way_ns(dst, src, Some(ACK_BYTES))?;
+    Ok(rtt_ns as f64 / 1e3)
+}
+
+/// The links from one node to another: fewest hops, the earlier link where two would do, and
+/// only routers on the way. `true` for a link walked from a to b.
+fn path<'a>(topology: &'a Topology, from: &str, to: &str) -> Result<Vec<(&'a Link, bool)>> {
+    let routes = |name: &str| {
+        topology
+            .nodes
+            .iter()
+            .any(|node| node.name == name && node.router)
+    };
+    let mut came_by: BTreeMap<&str, (&Link, bool)> = BTreeMap::new();
+    let mut queue = VecDeque::from([from]);
+    while let Some(here) = queue.pop_front() {
+        if here != from && !routes(here) {
+            continue;
+        }
+        for link in &topology.links {
+            let (next, forward) = if link.a == here {
+                (link.b.as_str(), true)
+            } else if link.b == here {
+                (link.a.as_str(), false)
+            } else {
+                continue;
+            };
+            if next != from && !came_by.contains_key(next) {
+                came_by.insert(next, (link, forward));
+                queue.push_back(next);
+            }
+        }
+    }
+    let mut path = Vec::new();
+    let mut here = to;
+    while here != from {
+        let &(link, forward) = came_by
+            .get(here)
+            .ok_or_else(|| Error::usage(format!("no path leads from '{from}' to '{to}'")))?;
+        path.push((link, forward));
+        here = if forward { &link.a } else { &link.b };
+    }
+    path.reverse();
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{parse, tests::SMALL};
+
+    fn small(cc: &str, scale: u32) -> RunPlan {
+        let loaded = parse("small", SMALL, &[]).unwrap();
+        match plan(&loaded.scenario, cc, 7, scale).unwrap().job {
+            Job::Run(run) => run,
+            job => panic!("{job:?}"),
+        }
+    }
+
+    fn port(run: &RunPlan) -> PhantomQueue {
+        match &find_direction(&run.topology, "s", "r").unwrap().queue {
+            Some(Queue::Phantom(queue)) => queue.clone(),
+            queue => panic!("{queue:?}"),
+        }
+    }
+
+    fn sysctl<'a>(run: &'a RunPlan, name: &str) -> Option<&'a str> {
+        let found = run.topology.sysctls.iter().find(|(key, _)| key == name)?;
+        Some(&found.1)
+    }
+
+    #[test]
+    fn each_congestion_control_gets_its_queue_and_ecn() {
+        let unocc = small("unocc", 1);
+        assert_eq!(port(&unocc).mark, Some(Mark::Phantom));
+        assert_eq!(sysctl(&unocc, "net.ipv4.tcp_ecn"), Some("3"));
+        let cubic = small("cubic", 1);
+        assert_eq!(port(&cubic).mark, Some(Mark::None));
+        assert_eq!(sysctl(&cubic, "net.ipv4.tcp_ecn"), Some("0"));
+        assert_eq!(sysctl(&cubic, "net.unocc.intra_rtt_us"), None);
+        assert_eq!(port(&small("dctcp", 1)).mark, Some(Mark::Physical));
+    }
+
+    #[test]
+    fn thresholds_become_fractions_of_the_limit() {
+        let port = port(&small("dctcp", 1));
+        assert_eq!((port.min_ppm, port.max_ppm), (Some(250_000), Some(750_000)));
+    }
+
+    #[test]
+    fn scaling_keeps_products_of_rate_and_time() {
+        let (one, ten) = (small("unocc", 1), small("unocc", 10));
+        let bdp = |run: &RunPlan| {
+            let link = &run.topology.links[0];
+            link.ab.rate_bps * link.ba.delay_ns
+        };
+        assert_eq!(bdp(&one), bdp(&ten));
+        assert_eq!(sysctl(&ten, "net.unocc.line_rate_mbps"), Some("100"));
+        assert_eq!(sysctl(&ten, "net.unocc.intra_rtt_us"), Some("1000"));
+        assert_eq!(ten.sample_us, 10 * one.sample_us);
+        let (rtt_one, rtt_ten) = (one.flows[0].base_rtt_us, ten.flows[0].base_rtt_us);
+        assert!((rtt_ten / rtt_one - 10.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn base_rtt_counts_serialisation_where_no_shaper_stands() {
+        let run = small("cubic", 1);
+        let wire_us = |bytes: f64| bytes * 8.0 / 1000.0;
+        let expected = 100.0 + wire_us(1514.0) + 2.0 * wire_us(66.0);
+        assert!((run.flows[0].base_rtt_us - expected).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_profile_is_written_before_what_refines_it() {
+        let sets = ["cc.unocc.sysctl.\"net.unocc.profile\"=paper".to_owned()];
+        let loaded = parse("small", SMALL, &sets).unwrap();
+        let sysctls = sysctls(&loaded.scenario, known_cc("unocc").unwrap(), 1);
+        assert_eq!(sysctls[0].0, "net.unocc.profile");
+    }
+
+    #[test]
+    fn broken_topologies_are_refused() {
+        for (from, to) in [
+            ("b = \"s\"\nrate", "b = \"x\"\nrate"),
+            ("queue_ab = \"port\"", "queue_ab = \"prot\""),
+            ("dst = \"r\"", "dst = \"zz\""),
+            ("to = \"r\"", "to = \"a1\""),
+            (
+                "hosts = [\"a[1-2]\", \"r\"]",
+                "hosts = [\"a[1-2]\", \"r\", \"a1\"]",
+            ),
+            ("min = \"25kb\"", "min = \"2500kb\""),
+        ] {
+            let loaded = parse("small", &SMALL.replace(from, to), &[]).unwrap();
+            assert!(plan(&loaded.scenario, "cubic", 1, 1).is_err(), "{to}");
+        }
+    }
+}

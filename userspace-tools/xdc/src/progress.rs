@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What is going on, on stderr: bars on a terminal, a line now and then elsewhere.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+const PLAIN_INTERVAL: Duration = Duration::from_secs(15);
+const STEPS: f64 = 1000.0;
+
+pub struct Progress {
+    bars: Option<MultiProgress>,
+}
+
+/// One guest's line.
+pub struct Task {
+    name: String,
+    bar: Option<ProgressBar>,
+    said: Option<(String, Instant)>,
+}
+
+impl Progress {
+    pub fn new() -> Self {
+        Self {
+            bars: std::io::stderr().is_terminal().then(MultiProgress::new),
+        }
+    }
+
+    pub fn task(&self, name: &str) -> Task {
+        let bar = self.bars.as_ref().map(|bars| {
+            let bar = bars.add(ProgressBar::new(STEPS as u64));
+            if let Ok(style) =
+                ProgressStyle::with_template("{prefix:>14} [{bar:30}] {elapsed:>4} {msg}")
+            {
+                bar.set_style(style);
+            }
+            bar.set_prefix(name.to_owned());
+            bar.enable_steady_tick(Duration::from_millis(250));
+            bar
+        });
+        Task {
+            name: name.to_owned(),
+            bar,
+            said: None,
+        }
+    }
+
+    /// A line that stays.
+    pub fn note(&self, line: &str) {
+        match &self.bars {
+            // A terminal that cannot be written to is no reason to stop.
+            Some(bars) => drop(bars.println(format!("xdc: {line}"))),
+            None => eprintln!("xdc: {line}"),
+        }
+    }
+}
+
+impl Task {
+    /// `done` from 0 to 1.
+    pub fn set(&mut self, what: &str, done: f64) {
+        if let Some(bar) = &self.bar {
+            bar.set_position((done.clamp(0.0, 1.0) * STEPS) as u64);
+            bar.set_message(what.to_owned());
+            return;
+        }
+        let fresh = match &self.said {
+            Some((said, when)) => said != what || when.elapsed() >= PLAIN_INTERVAL,
+            None => true,
+        };
+        if fresh {
+            eprintln!("xdc: {}: {what} ({:.0} %)", self.name, done * 100.0);
+            self.said = Some((what.to_owned(), Instant::now()));
+        }
+    }
+
+    pub fn finish(self, what: &str) {
+        match self.bar {
+            Some(bar) => bar.finish_with_message(what.to_owned()),
+            None => eprintln!("xdc: {}: {what}", self.name),
+        }
+    }
+}

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `xdc run`: a guest per congestion control, then the result.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use xdc_proto::{Job, Message, Plan, RunPlan};
+
+use crate::engine::{Clock, Engine, Kind, Machine};
+use crate::error::{Error, Result};
+use crate::expect::{self, Verdict};
+use crate::guest::{Guest, Watch};
+use crate::home::{self, Flavour, Home};
+use crate::progress::{Progress, Task};
+use crate::record::Record;
+use crate::scenario::{self, Loaded, known_cc};
+use crate::summary::{self, Summary};
+use crate::{interrupt, plan, probe, report, results};
+
+/// `xdc run`'s command line.
+pub struct Request {
+    pub scenario: String,
+    pub engine: Option<Kind>,
+    pub ccs: Vec<String>,
+    pub sets: Vec<String>,
+    pub seed: Option<u64>,
+    pub icount: bool,
+    pub json: bool,
+    pub results: PathBuf,
+    pub jobs: usize,
+    pub timeout: Duration,
+}
+
+/// Whether every run was sound and every expectation held.
+pub fn command(request: &Request) -> Result<bool> {
+    let home = Home::find()?;
+    let mut loaded = scenario::load(Some(&home), &request.scenario, &request.sets)?;
+    if !request.ccs.is_empty() {
+        for cc in &request.ccs {
+            known_cc(cc)?;
+        }
+        loaded.scenario.ccs.clone_from(&request.ccs);
+    }
+    let kind = request.engine.unwrap_or(loaded.scenario.engine);
+    if request.icount && kind == Kind::Uml {
+        return Err(Error::usage("--icount is for QEMU").hint("--engine qemu"));
+    }
+    let seed = request.seed.unwrap_or(loaded.scenario.seed);
+    // Once before anything starts, so that a mistake costs nothing.
+    for cc in &loaded.scenario.ccs {
+        plan::plan(&loaded.scenario, cc, seed, 1)?;
+    }
+
+    let clock = if request.icount {
+        Clock::Icount
+    } else {
+        Clock::Measuring
+    };
+    let progress = Progress::new();
+    let bench = Bench {
+        home: &home,
+        engine: Engine::new(&home, kind, Flavour::X86, clock)?,
+        timeout: request.timeout,
+        progress: &progress,
+    };
+    let scale = bench.scale(&loaded, seed)?;
+    let consoles = home::temp_dir()?;
+    let outcomes = bench.run_all(&loaded, seed, scale, request.jobs, consoles.path())?;
+
+    let mut records = Vec::new();
+    let mut errors = Vec::new();
+    for outcome in outcomes {
+        match outcome {
+            Ok(record) => records.push(record),
+            Err(err) => errors.push(err),
+        }
+    }
+    if records.is_empty() {
+        return Err(errors.pop().unwrap_or_else(|| {
+            Error::usage("the scenario has no congestion control").hint("--cc")
+        }));
+    }
+    let sound = finish(
+        request,
+        &loaded,
+        seed,
+        scale,
+        &bench,
+        &records,
+        consoles.path(),
+    )?;
+    for err in &errors {
+        err.report();
+    }
+    Ok(sound && errors.is_empty())
+}
+
+/// Where runs happen.
+pub struct Bench<'a> {
+    pub home: &'a Home,
+    pub engine: Engine,
+    pub timeout: Duration,
+    pub progress: &'a Progress,
+}
+
+impl Bench<'_> {
+    /// The scenario's, or 1 in virtual time, or what this emulation carries.
+    fn scale(&self, loaded: &Loaded, seed: u64) -> Result<u32> {
+        let scale = match (loaded.scenario.scale, self.engine) {
+            (Some(0), _) => return Err(Error::usage("'scale' must be at least 1")),
+            (Some(scale), _) => scale,
+            (None, Engine::Uml) => 1,
+            (None, Engine::Qemu { .. }) => probe::scale(self, &loaded.scenario, seed)?,
+        };
+        if scale > 1 {
+            self.progress.note(&format!(
+                "scale {scale}: rates are divided and times multiplied by it (--set scale=N)"
+            ));
+        }
+        Ok(scale)
+    }
+
+    /// One outcome per congestion control, in their order; an error only for an interruption.
+    fn run_all(
+        &self,
+        loaded: &Loaded,
+        seed: u64,
+        scale: u32,
+        jobs: usize,
+        consoles: &Path,
+    ) -> Result<Vec<Result<Record>>> {
+        let ccs = &loaded.scenario.ccs;
+        let waiting: Mutex<VecDeque<usize>> = Mutex::new((0..ccs.len()).collect());
+        let outcomes: Mutex<Vec<(usize, Result<Record>)>> = Mutex::default();
+        thread::scope(|scope| {
+            for _ in 0..jobs.clamp(1, ccs.len().max(1)) {
+                scope.spawn(|| {
+                    while interrupt::check().is_ok() {
+                        let next = waiting.lock().ok().and_then(|mut queue| queue.pop_front());
+                        let Some(index) = next else {
+                            break;
+                        };
+                        let cc = &ccs[index];
+                        let outcome = plan::plan(&loaded.scenario, cc, seed, scale)
+                            .and_then(|plan| self.run_one(cc, plan, Some(consoles)))
+                            .map_err(|err| err.about(cc));
+                        if let Ok(mut outcomes) = outcomes.lock() {
+                            outcomes.push((index, outcome));
+                        }
+                    }
+                });
+            }
+        });
+        interrupt::check()?;
+        let mut outcomes = outcomes.into_inner().unwrap_or_default();
+        outcomes.sort_by_key(|(index, _)| *index);
+        Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
+    }
+
+    /// One guest; `name` is for the progress line.
+    pub fn run_one(&self, name: &str, plan: Plan, consoles: Option<&Path>) -> Result<Record> {
+        let Job::Run(run) = &plan.job else {
+            return Err(Error::failure("the plan is none of a run"));
+        };
+        let mut record = Record::new(&run.cc, run.clone());
+        let mut task = self.progress.task(name);
+        let guest = Guest {
+            home: self.home,
+            engine: self.engine,
+            machine: machine(self.engine, run),
+        };
+        let watch = Watch {
+            stall: self.timeout,
+            total: None,
+            console: consoles.map(|dir| dir.join(format!("console-{name}.log"))),
+        };
+        task.set("starting", 0.0);
+        let outcome = guest.run(&plan, &watch, |message| {
+            follow(&mut task, &message);
+            record.add(message)
+        });
+        match outcome.and_then(|wall| record.complete(wall)) {
+            Ok(record) => {
+                task.finish(&format!("done in {:.1} s", record.wall.as_secs_f64()));
+                Ok(record)
+            }
+            Err(err) => {
+                task.finish("failed");
+                Err(err)
+            }
+        }
+    }
+}
+
+fn follow(task: &mut Task, message: &Message) {
+    if let Message::Progress { what, done } = message {
+        task.set(what, *done);
+    }
+}
+
+/// A CPU, so that two guests may share this machine, and memory for what flows may buffer.
+fn machine(engine: Engine, run: &RunPlan) -> Machine {
+    const BASE_MB: u64 = 1024;
+    let buffers: u64 = run
+        .flows
+        .iter()
+        .map(|flow| (flow.sndbuf_bytes + flow.rcvbuf_bytes) >> 20)
+        .sum();
+    let memory_mb = match engine {
+        Engine::Qemu { .. } => BASE_MB + buffers,
+        // Only what the guest touches is taken, and a packet takes more than its payload.
+        Engine::Uml => 4 * BASE_MB + 2 * buffers,
+    };
+    Machine { cpus: 1, memory_mb }
+}
+
+/// Write the result, print the table and the verdicts.
+fn finish(
+    request: &Request,
+    loaded: &Loaded,
+    seed: u64,
+    scale: u32,
+    bench: &Bench<'_>,
+    records: &[Record],
+    consoles: &Path,
+) -> Result<bool> {
+    let window_us = loaded.scenario.jain_window.0 / 1000 * u64::from(scale);
+    let summary = Summary {
+        scenario: loaded.name.clone(),
+        engine: bench.engine.kind().name().to_owned(),
+        accel: bench.engine.accel().map(str::to_owned),
+        seed,
+        scale,
+        kernel: records
+            .first()
+            .map(|record| record.kernel.clone())
+            .unwrap_or_default(),
+        runs: records
+            .iter()
+            .map(|record| summary::run(record, window_us))
+            .collect(),
+    };
+    let value = serde_json::to_value(&summary)
+        .map_err(|err| Error::failure(format!("the summary cannot be written: {err}")))?;
+    let json = format!("{value:#}\n");
+    let checked = expect::check(&loaded.scenario.expect, &value);
+    let resolved = resolved(loaded, &summary)?;
+    let page = report::html(loaded, &resolved, &summary, records, &checked)?;
+
+    home::require_space(&existing(&request.results))?;
+    let dir = results::new_dir(&request.results, &loaded.name)?;
+    let written = [
+        ("summary.json", &json),
+        ("flows.csv", &results::flows_csv(records)),
+        ("series.csv", &results::series_csv(records)),
+        ("scenario.toml", &resolved),
+        ("report.html", &page),
+    ]
+    .iter()
+    .try_for_each(|(name, text)| results::write(&dir, name, text))
+    .and_then(|()| keep_consoles(consoles, &dir));
+    if let Err(err) = written {
+        // Half a result is none.
+        let _ = std::fs::remove_dir_all(&dir);
+        return Err(err);
+    }
+
+    if request.json {
+        print!("{json}");
+    } else {
+        println!("{}: {}", loaded.name, report::setting(&summary));
+        print!("{}", results::table(&summary));
+        for row in &checked {
+            println!("{}", row.line());
+        }
+        println!("report: {}", dir.join("report.html").display());
+    }
+    let mut sound = true;
+    for run in &summary.runs {
+        for doubt in &run.suspect {
+            sound = false;
+            eprintln!("xdc: suspect: {}: {doubt}", run.cc);
+        }
+    }
+    Ok(sound && checked.iter().all(|row| row.verdict != Verdict::Fail))
+}
+
+/// What was run: the scenario with its overrides, and a seed and a scale that repeat it.
+fn resolved(loaded: &Loaded, summary: &Summary) -> Result<String> {
+    let mut table = loaded.toml.clone();
+    let number = |n: u64| toml::Value::Integer(i64::try_from(n).unwrap_or(i64::MAX));
+    table.insert("seed".to_owned(), number(summary.seed));
+    table.insert("scale".to_owned(), number(summary.scale.into()));
+    table.insert("engine".to_owned(), summary.engine.clone().into());
+    table.insert("ccs".to_owned(), loaded.scenario.ccs.clone().into());
+    let text = toml::to_string(&table)
+        .map_err(|err| Error::failure(format!("the scenario cannot be written: {err}")))?;
+    Ok(format!("# SPDX-License-Identifier: GPL-2.0\n{text}"))
+}
+
+fn keep_consoles(from: &Path, to: &Path) -> Result<()> {
+    let entries = std::fs::read_dir(from).map_err(|err| Error::io(from.display(), &err))?;
+    for entry in entries.flatten() {
+        std::fs::copy(entry.path(), to.join(entry.file_name()))
+            .map_err(|err| Error::io(to.display(), &err))?;
+    }
+    Ok(())
+}
+
+/// The nearest directory above that is there.
+fn existing(path: &Path) -> PathBuf {
+    path.ancestors()
+        .find(|dir| dir.is_dir())
+        .unwrap_or(Path::new("."))
+        .to_path_buf()
+}

@@ -1,0 +1,579 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Experiments as TOML: topology, queues, traffic, what is measured, what the paper says.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toml::{Table, Value};
+use xdc_proto::Mark;
+
+use crate::engine::Kind;
+use crate::error::{Error, Result};
+use crate::home::Home;
+use crate::units::{Fraction, Rate, Size, Time};
+
+/// One experiment, for any number of congestion controls.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    pub title: String,
+    #[serde(default)]
+    pub description: String,
+    /// Where in which paper the experiment is.
+    #[serde(default)]
+    pub source: String,
+    pub engine: Kind,
+    /// Congestion controls, in the order of tables.
+    pub ccs: Vec<String>,
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// Rates are divided and times multiplied by this. Without it: 1 in virtual time, probed else.
+    pub scale: Option<u32>,
+    /// Without it the run ends when every flow has ended.
+    pub duration: Option<Time>,
+    pub sample: Time,
+    /// Fairness is computed over windows of this length.
+    #[serde(default = "ten_ms")]
+    pub jain_window: Time,
+    pub topology: TopologySpec,
+    #[serde(default)]
+    pub queues: BTreeMap<String, QueueSpec>,
+    /// The first one is the bottleneck: utilisation is measured against its link.
+    pub watch: Vec<WatchSpec>,
+    pub flows: Vec<FlowSpec>,
+    #[serde(default)]
+    pub sysctl: BTreeMap<String, Scalar>,
+    #[serde(default)]
+    pub cc: BTreeMap<String, CcSpec>,
+    #[serde(default)]
+    pub expect: Vec<Expect>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn ten_ms() -> Time {
+    Time(10_000_000)
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TopologySpec {
+    /// Names; `a[1-4]` stands for a1, a2, a3, a4.
+    pub hosts: Vec<String>,
+    pub routers: Vec<String>,
+    pub mtu: u32,
+    /// One ACK per packet.
+    #[serde(default)]
+    pub quickack: bool,
+    /// Microseconds in TCP timestamps.
+    #[serde(default)]
+    pub tcp_usec_ts: bool,
+    pub links: Vec<LinkSpec>,
+}
+
+/// Links between every name of `a` and its partner in `b`; a single name partners all.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkSpec {
+    pub a: String,
+    pub b: String,
+    pub rate: Rate,
+    /// In each direction, unless the direction has its own.
+    #[serde(default)]
+    pub delay: Time,
+    pub delay_ab: Option<Time>,
+    pub delay_ba: Option<Time>,
+    /// A name from `[queues]`, in each direction. Without one a direction never drops.
+    pub queue: Option<String>,
+    pub queue_ab: Option<String>,
+    pub queue_ba: Option<String>,
+}
+
+/// A switch port. Thresholds on the backlog are sizes or fractions of the limit.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueueSpec {
+    pub limit: Option<Size>,
+    pub phantom: Option<Size>,
+    pub drain: Option<Fraction>,
+    pub pmin: Option<Fraction>,
+    pub pmax: Option<Fraction>,
+    pub min: Option<Threshold>,
+    pub max: Option<Threshold>,
+    /// Without it: what the congestion control asks for.
+    pub mark: Option<Mark>,
+}
+
+impl QueueSpec {
+    /// `self` where it says something, else `base`.
+    pub fn over(&self, base: &Self) -> Self {
+        Self {
+            limit: self.limit.or(base.limit),
+            phantom: self.phantom.or(base.phantom),
+            drain: self.drain.or(base.drain),
+            pmin: self.pmin.or(base.pmin),
+            pmax: self.pmax.or(base.pmax),
+            min: self.min.or(base.min),
+            max: self.max.or(base.max),
+            mark: self.mark.or(base.mark),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Threshold {
+    Bytes(Size),
+    OfLimit(Fraction),
+}
+
+impl TryFrom<String> for Threshold {
+    type Error = String;
+    fn try_from(text: String) -> std::result::Result<Self, String> {
+        if text.ends_with('%') {
+            text.parse().map(Self::OfLimit)
+        } else {
+            text.parse().map(Self::Bytes)
+        }
+    }
+}
+
+/// The queue in front of the link from one node to a neighbour.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WatchSpec {
+    pub name: String,
+    pub from: String,
+    pub to: String,
+}
+
+/// One flow per pair of names, as for links.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowSpec {
+    pub group: String,
+    pub src: String,
+    pub dst: String,
+    /// Without it a flow lasts until the run stops.
+    #[serde(default)]
+    pub bytes: Size,
+    #[serde(default)]
+    pub start: Time,
+    #[serde(default)]
+    pub jitter: Time,
+    pub cc: Option<String>,
+    /// Socket buffers; without them the kernel tunes them.
+    #[serde(default)]
+    pub sndbuf: Size,
+    #[serde(default)]
+    pub rcvbuf: Size,
+}
+
+/// A sysctl's value.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Scalar {
+    Integer(i64),
+    Text(String),
+}
+
+impl std::fmt::Display for Scalar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Integer(n) => n.fmt(f),
+            Self::Text(text) => text.fmt(f),
+        }
+    }
+}
+
+/// What is different for one congestion control.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CcSpec {
+    #[serde(default)]
+    pub sysctl: BTreeMap<String, Scalar>,
+    #[serde(default)]
+    pub queues: BTreeMap<String, QueueSpec>,
+}
+
+/// A claim about one figure of the summary.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expect {
+    /// Path into a run of summary.json: `jain_mean`, `fct_ms.max`.
+    pub metric: String,
+    pub cc: String,
+    pub min: Option<f64>,
+    pub max: Option<f64>,
+    /// Below the same figure of this congestion control.
+    pub less_than_cc: Option<String>,
+    /// Holds on this engine only.
+    pub engine: Option<Kind>,
+    /// Where the bound comes from.
+    pub source: String,
+}
+
+impl Expect {
+    pub fn bound(&self) -> String {
+        let parts = [
+            self.min.map(|min| format!(">= {min}")),
+            self.max.map(|max| format!("<= {max}")),
+            self.less_than_cc.as_ref().map(|cc| format!("< {cc}")),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// A congestion control that xdc knows how to run.
+#[derive(Debug)]
+pub struct KnownCc {
+    pub name: &'static str,
+    /// To load; without one the kernel has it built in.
+    pub module: Option<&'static str>,
+    /// Which queue marks for it, unless the scenario says otherwise.
+    pub mark: Mark,
+    /// net.ipv4.tcp_ecn: 0 off, 1 RFC 3168, 3 AccECN.
+    pub tcp_ecn: u8,
+}
+
+pub const KNOWN_CCS: &[KnownCc] = &[
+    KnownCc {
+        name: "unocc",
+        module: Some("tcp_unocc"),
+        mark: Mark::Phantom,
+        tcp_ecn: 3,
+    },
+    KnownCc {
+        name: "gemini",
+        module: Some("tcp_gemini"),
+        mark: Mark::Physical,
+        tcp_ecn: 3,
+    },
+    KnownCc {
+        name: "dctcp",
+        module: None,
+        mark: Mark::Physical,
+        tcp_ecn: 1,
+    },
+    drop_tail("cubic"),
+    drop_tail("bbr"),
+    drop_tail("reno"),
+    drop_tail("vegas"),
+];
+
+const fn drop_tail(name: &'static str) -> KnownCc {
+    KnownCc {
+        name,
+        module: None,
+        mark: Mark::None,
+        tcp_ecn: 0,
+    }
+}
+
+pub fn known_cc(name: &str) -> Result<&'static KnownCc> {
+    KNOWN_CCS.iter().find(|cc| cc.name == name).ok_or_else(|| {
+        let names: Vec<_> = KNOWN_CCS.iter().map(|cc| cc.name).collect();
+        Error::usage(format!("no congestion control '{name}'")).hint(names.join(", "))
+    })
+}
+
+/// A scenario and the TOML it came from, overrides included.
+#[derive(Debug)]
+pub struct Loaded {
+    pub name: String,
+    pub scenario: Scenario,
+    pub toml: Table,
+}
+
+/// Load by name (from scenarios/) or by path, then apply each `--set`.
+pub fn load(home: Option<&Home>, name_or_path: &str, sets: &[String]) -> Result<Loaded> {
+    let path = locate(home, name_or_path)?;
+    let text = fs::read_to_string(&path).map_err(|err| Error::io(path.display(), &err))?;
+    let name = path
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    parse(&name, &text, sets).map_err(|err| err.about(path.display()))
+}
+
+pub fn parse(name: &str, text: &str, sets: &[String]) -> Result<Loaded> {
+    // First alone, because only then do errors have a line.
+    let mut scenario: Scenario = toml::from_str(text).map_err(|err| malformed(text, &err))?;
+    let mut table: Table = toml::from_str(text).map_err(|err| malformed(text, &err))?;
+    for set in sets {
+        apply(&mut table, set)?;
+        scenario = Value::Table(table.clone())
+            .try_into()
+            .map_err(|err: toml::de::Error| {
+                let sentence = err.message().lines().collect::<Vec<_>>().join(" ");
+                Error::usage(format!("--set {set}: {sentence}"))
+            })?;
+    }
+    validate(&scenario)?;
+    Ok(Loaded {
+        name: name.to_owned(),
+        scenario,
+        toml: table,
+    })
+}
+
+/// Names, as far as they can be checked without building the plan.
+fn validate(scenario: &Scenario) -> Result<()> {
+    for cc in scenario.ccs.iter().chain(scenario.cc.keys()) {
+        known_cc(cc)?;
+    }
+    for expect in &scenario.expect {
+        known_cc(&expect.cc)?;
+        if expect.bound().is_empty() {
+            return Err(Error::usage(format!(
+                "the expectation on '{}' has no bound",
+                expect.metric
+            ))
+            .hint("min, max or less_than_cc"));
+        }
+    }
+    if scenario.watch.is_empty() {
+        return Err(Error::usage("nothing is watched").hint("[[watch]] for the bottleneck"));
+    }
+    if scenario.sample.0 == 0 || scenario.jain_window < scenario.sample {
+        return Err(Error::usage(
+            "'sample' must be above 0 and at most 'jain_window'",
+        ));
+    }
+    let endless = scenario.flows.iter().any(|flow| flow.bytes == Size(0));
+    if endless && scenario.duration.is_none() {
+        return Err(Error::usage(
+            "a flow without 'bytes' never ends in a scenario without 'duration'",
+        ));
+    }
+    Ok(())
+}
+
+fn locate(home: Option<&Home>, name: &str) -> Result<PathBuf> {
+    let path = Path::new(name);
+    if path.is_file() {
+        return Ok(path.to_path_buf());
+    }
+    let no_such = Error::usage(format!("no scenario '{name}'")).hint("xdc list");
+    if name.contains('/') || name.ends_with(".toml") {
+        return Err(no_such);
+    }
+    let Some(home) = home else {
+        return Err(no_such);
+    };
+    let path = home.scenarios().join(format!("{name}.toml"));
+    if path.is_file() {
+        Ok(path)
+    } else {
+        Err(no_such)
+    }
+}
+
+fn malformed(text: &str, err: &toml::de::Error) -> Error {
+    let sentence = err.message().lines().collect::<Vec<_>>().join(" ");
+    Error::usage(match err.span() {
+        Some(span) => {
+            let line = text[..span.start].matches('\n').count() + 1;
+            format!("line {line}: {sentence}")
+        }
+        None => sentence,
+    })
+}
+
+/// `KEY=VALUE`, KEY as TOML writes dotted keys, with numbers for places in arrays. A value that
+/// is no TOML is a string; `net.x=1` is short for `sysctl."net.x"=1`.
+fn apply(table: &mut Table, set: &str) -> Result<()> {
+    let usage = |why: &str| Error::usage(format!("--set {set}: {why}")).hint("--set KEY=VALUE");
+    let (key, value) = set.split_once('=').ok_or_else(|| usage("no '='"))?;
+    let (key, value) = (key.trim(), value.trim());
+    let key = if key.starts_with("net.") {
+        format!("sysctl.\"{key}\"")
+    } else {
+        key.to_owned()
+    };
+    let change: Table = toml::from_str(&format!("{key} = {value}"))
+        .or_else(|_| toml::from_str(&format!("{key} = {}", Value::String(value.to_owned()))))
+        .map_err(|_| usage("the key is not a dotted TOML key"))?;
+    for (key, value) in change {
+        let place = table.entry(key).or_insert(Value::Boolean(false));
+        merge(place, value).map_err(|why| usage(&why))?;
+    }
+    Ok(())
+}
+
+fn merge(place: &mut Value, change: Value) -> std::result::Result<(), String> {
+    match (place, change) {
+        (Value::Table(table), Value::Table(change)) => {
+            for (key, value) in change {
+                merge(table.entry(key).or_insert(Value::Boolean(false)), value)?;
+            }
+        }
+        (Value::Array(array), Value::Table(change)) => {
+            for (key, value) in change {
+                let element = key
+                    .parse::<usize>()
+                    .ok()
+                    .and_then(|index| array.get_mut(index))
+                    .ok_or_else(|| format!("there is no element '{key}'"))?;
+                merge(element, value)?;
+            }
+        }
+        (place, change) => *place = change,
+    }
+    Ok(())
+}
+
+/// `a[1-3]` to a1, a2, a3; a name without brackets to itself.
+pub fn expand(pattern: &str) -> Result<Vec<String>> {
+    let Some((prefix, rest)) = pattern.split_once('[') else {
+        return Ok(vec![pattern.to_owned()]);
+    };
+    let bad =
+        || Error::usage(format!("'{pattern}' is not a range of names")).hint("for example a[1-4]");
+    let (range, suffix) = rest.split_once(']').ok_or_else(bad)?;
+    let (first, last) = range.split_once('-').ok_or_else(bad)?;
+    let first: u32 = first.parse().map_err(|_| bad())?;
+    let last: u32 = last.parse().map_err(|_| bad())?;
+    if first > last {
+        return Err(bad());
+    }
+    Ok((first..=last)
+        .map(|n| format!("{prefix}{n}{suffix}"))
+        .collect())
+}
+
+/// Partner the names of two patterns; a single name partners all of the other side.
+pub fn pairs(a: &str, b: &str) -> Result<Vec<(String, String)>> {
+    let (left, right) = (expand(a)?, expand(b)?);
+    if left.len() != right.len() && left.len() != 1 && right.len() != 1 {
+        return Err(Error::usage(format!(
+            "'{a}' has {} names and '{b}' has {}",
+            left.len(),
+            right.len()
+        ))
+        .hint("as many on both sides, or one"));
+    }
+    let count = left.len().max(right.len());
+    Ok(left
+        .into_iter()
+        .cycle()
+        .zip(right.into_iter().cycle())
+        .take(count)
+        .collect())
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    pub const SMALL: &str = r#"
+title = "Two to one"
+engine = "uml"
+ccs = ["unocc", "cubic"]
+sample = "1ms"
+[topology]
+mtu = 1500
+hosts = ["a[1-2]", "r"]
+routers = ["s"]
+[[topology.links]]
+a = "a[1-2]"
+b = "s"
+rate = "1gbit"
+delay_ba = "100us"
+[[topology.links]]
+a = "s"
+b = "r"
+rate = "1gbit"
+queue_ab = "port"
+[queues.port]
+limit = "100kb"
+min = "25kb"
+max = "75%"
+[[watch]]
+name = "port"
+from = "s"
+to = "r"
+[[flows]]
+group = "all"
+src = "a[1-2]"
+dst = "r"
+bytes = "1mb"
+[cc.unocc.sysctl]
+"net.unocc.line_rate_mbps" = 1000
+"net.unocc.intra_rtt_us" = 100
+[[expect]]
+metric = "drops"
+cc = "unocc"
+max = 0
+source = "test"
+"#;
+
+    fn with(sets: &[&str]) -> Result<Loaded> {
+        let sets: Vec<_> = sets.iter().map(|&set| set.to_owned()).collect();
+        parse("small", SMALL, &sets)
+    }
+
+    #[test]
+    fn names_expand() {
+        assert_eq!(expand("a[1-3]").unwrap(), ["a1", "a2", "a3"]);
+        assert_eq!(expand("tor").unwrap(), ["tor"]);
+        for bad in ["a[1-", "a[3-1]", "a[x-y]", "a[1]"] {
+            assert!(expand(bad).is_err(), "{bad}");
+        }
+        assert_eq!(pairs("a[1-2]", "r").unwrap().len(), 2);
+        assert_eq!(pairs("a[1-2]", "b[3-4]").unwrap()[1].1, "b4");
+        assert!(pairs("a[1-2]", "b[1-3]").is_err());
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        let text = SMALL.replace("limit = \"100kb\"", "limit = \"100kg\"");
+        let err = parse("small", &text, &[]).unwrap_err().to_string();
+        assert!(err.starts_with("line 21: "), "{err}");
+        assert!(err.contains("100kg"), "{err}");
+        let text = SMALL.replace("quickack", "quikack").replace("mtu", "mut");
+        let err = parse("small", &text, &[]).unwrap_err().to_string();
+        assert!(err.contains("line 7") && err.contains("mut"), "{err}");
+    }
+
+    #[test]
+    fn set_overrides_and_refuses_typos() {
+        let loaded = with(&[
+            "topology.mtu=4096",
+            "queues.port.limit=200kb",
+            "flows.0.bytes=2mb",
+            "net.ipv4.tcp_sack=0",
+            "cc.unocc.sysctl.\"net.unocc.profile\"=paper",
+        ])
+        .unwrap();
+        let s = &loaded.scenario;
+        assert_eq!(s.topology.mtu, 4096);
+        assert_eq!(s.queues["port"].limit, Some(Size(200 << 10)));
+        assert_eq!(s.flows[0].bytes, Size(2 << 20));
+        assert_eq!(s.sysctl["net.ipv4.tcp_sack"], Scalar::Integer(0));
+        assert_eq!(
+            s.cc["unocc"].sysctl["net.unocc.profile"],
+            Scalar::Text("paper".to_owned())
+        );
+        for bad in [
+            "topology.mut=1",
+            "nonsense",
+            "flows.9.bytes=1mb",
+            "queues.port.limit=big",
+            "cc.unicc.sysctl.x=1",
+        ] {
+            assert!(with(&[bad]).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn unknown_congestion_controls_are_refused() {
+        let err = with(&["ccs=[\"quick\"]"]).unwrap_err().to_string();
+        assert!(err.contains("quick"), "{err}");
+    }
+}

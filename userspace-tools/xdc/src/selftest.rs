@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `xdc selftest`: the executables of selftests/ in a guest; KTAP on stdout.
+
+use std::time::Duration;
+
+use xdc_proto::{Job, Message, Plan, VERSION};
+
+use crate::engine::{Clock, Engine, Kind, Machine};
+use crate::error::{Error, Result};
+use crate::guest::{Guest, Watch};
+use crate::home::{Flavour, Home};
+use crate::initramfs::selftest_files;
+
+/// Not a test but what they share.
+const LIBRARY: &str = "lib.sh";
+const MACHINE: Machine = Machine {
+    // Two, so that what races may.
+    cpus: 2,
+    memory_mb: 2048,
+};
+
+/// Cases by their outcome.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tally {
+    passed: u32,
+    failed: u32,
+    skipped: u32,
+    /// Of the test that is running: whether it has cases of its own.
+    nested: bool,
+    nested_failed: bool,
+}
+
+impl Tally {
+    /// Indented results are cases; the result of the file that holds them counts only where they
+    /// do not tell the whole story.
+    fn add(&mut self, line: &str) {
+        let text = line.trim_start();
+        let (ok, rest) = match (text.strip_prefix("ok "), text.strip_prefix("not ok ")) {
+            (Some(rest), _) => (true, rest),
+            (_, Some(rest)) => (false, rest),
+            _ => return,
+        };
+        if text.len() < line.len() {
+            self.nested = true;
+            self.nested_failed |= !ok;
+        } else {
+            let nested = std::mem::take(&mut self.nested);
+            let nested_failed = std::mem::take(&mut self.nested_failed);
+            if nested && (ok || nested_failed) {
+                return;
+            }
+        }
+        if rest.contains("# SKIP") {
+            self.skipped += 1;
+        } else if ok {
+            self.passed += 1;
+        } else {
+            self.failed += 1;
+        }
+    }
+}
+
+/// Whether every case passed.
+pub fn command(
+    names: &[String],
+    kind: Kind,
+    kernel: Option<Flavour>,
+    timeout: Duration,
+) -> Result<bool> {
+    let flavour = match (kind, kernel) {
+        (Kind::Qemu, None) => Flavour::X86,
+        (Kind::Qemu, Some(flavour @ (Flavour::X86 | Flavour::Debug))) => flavour,
+        (Kind::Uml, None | Some(Flavour::Uml)) => Flavour::Uml,
+        (Kind::Qemu, Some(Flavour::Uml)) | (Kind::Uml, Some(_)) => {
+            return Err(
+                Error::usage(format!("this kernel does not run on {}", kind.name()))
+                    .hint("--kernel x86 or debug with qemu, --engine uml alone"),
+            );
+        }
+    };
+    let home = Home::find()?;
+    let plan = Plan {
+        version: VERSION,
+        modules: Vec::new(),
+        job: Job::Selftest {
+            tests: choose(&home, names)?,
+        },
+    };
+    let guest = Guest {
+        home: &home,
+        engine: Engine::new(&home, kind, flavour, Clock::Wall)?,
+        machine: MACHINE,
+    };
+    let watch = Watch {
+        stall: timeout,
+        total: None,
+        console: None,
+    };
+    let mut tally = Tally::default();
+    let outcome = guest.run(&plan, &watch, |message| {
+        if let Message::Ktap { line } = message {
+            println!("{line}");
+            tally.add(&line);
+        }
+        Ok(())
+    });
+    if outcome.as_ref().is_err_and(|err| !err.is_interrupted()) {
+        // A guest that dies takes the running test with it.
+        tally.failed += 1;
+    }
+    println!(
+        "# xdc selftest: {} passed, {} failed, {} skipped",
+        tally.passed, tally.failed, tally.skipped
+    );
+    outcome?;
+    Ok(tally.failed == 0 && tally.passed > 0)
+}
+
+/// By name, with or without `.sh`; all of them if none is named.
+fn choose(home: &Home, names: &[String]) -> Result<Vec<String>> {
+    let tests: Vec<_> = selftest_files(home)?
+        .into_iter()
+        .map(|(name, _)| name)
+        .filter(|name| name.ends_with(".sh") && name != LIBRARY)
+        .collect();
+    if names.is_empty() {
+        return Ok(tests);
+    }
+    names
+        .iter()
+        .map(|name| {
+            tests
+                .iter()
+                .find(|test| *test == name || test.strip_suffix(".sh") == Some(name.as_str()))
+                .cloned()
+                .ok_or_else(|| Error::usage(format!("no selftest '{name}'")).hint(tests.join(", ")))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(lines: &[&str]) -> (u32, u32, u32) {
+        let mut tally = Tally::default();
+        lines.iter().for_each(|line| tally.add(line));
+        (tally.passed, tally.failed, tally.skipped)
+    }
+
+    #[test]
+    fn flat_and_nested_results_are_counted_once() {
+        let flat = [
+            "KTAP version 1",
+            "ok 1 a",
+            "not ok 2 b",
+            "ok 3 c # SKIP no",
+            "1..3",
+        ];
+        assert_eq!(tally(&flat), (1, 1, 1));
+        let nested = [
+            "  ok 1 a",
+            "  ok 2 b",
+            "ok 1 file",
+            "  not ok 1 c",
+            "not ok 2 file",
+        ];
+        assert_eq!(tally(&nested), (2, 1, 0));
+        let died = ["  ok 1 a", "not ok 1 file # timeout"];
+        assert_eq!(tally(&died), (1, 1, 0));
+    }
+}

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The figures of a run: what summary.json holds. Keys are stable and carry their unit; a figure
+//! that does not apply is null. Times and rates are those of the guest: a scaled one is slower.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use xdc_proto::ETHERNET_HEADER_BYTES;
+
+use crate::record::Record;
+
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    pub scenario: String,
+    pub engine: String,
+    /// kvm, tcg or icount; null in virtual time.
+    pub accel: Option<String>,
+    pub seed: u64,
+    pub scale: u32,
+    pub kernel: String,
+    pub runs: Vec<Run>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Run {
+    pub cc: String,
+    pub flows: usize,
+    pub goodput_mbps: f64,
+    /// Goodput over what the bottleneck's rate leaves for payload.
+    pub utilisation: Option<f64>,
+    /// The same in the steady half: [`steady`].
+    pub utilisation_steady: Option<f64>,
+    /// Mean of Jain's index over windows with at least two flows.
+    pub jain_mean: Option<f64>,
+    /// Jain's index of what each flow received in the steady half.
+    pub jain_steady: Option<f64>,
+    /// From then on the index is 0.95 or more in every window until the first flow ends.
+    pub jain_converged_ms: Option<f64>,
+    pub fct_ms: Fct,
+    pub last_fct_ms: Option<f64>,
+    /// (max - min) / mean.
+    pub fct_spread: Option<f64>,
+    pub rtt_us: Rtt,
+    pub queue_bytes: QueueBytes,
+    pub drops: u64,
+    pub marks: u64,
+    pub retransmits: u64,
+    pub timeouts: u64,
+    /// Measured over configured base RTT, less 1, of the path that is furthest off.
+    pub link_rtt_error: Option<f64>,
+    pub groups: BTreeMap<String, Group>,
+    pub queues: Vec<Queue>,
+    /// Why the figures should not be believed; empty if they should.
+    pub suspect: Vec<String>,
+    pub virtual_s: f64,
+    pub wall_s: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Fct {
+    pub mean: Option<f64>,
+    pub p50: Option<f64>,
+    pub p99: Option<f64>,
+    pub max: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Rtt {
+    pub p50: Option<f64>,
+    pub p99: Option<f64>,
+}
+
+/// Backlog of the bottleneck, or of one queue.
+#[derive(Debug, Serialize)]
+pub struct QueueBytes {
+    pub mean: Option<f64>,
+    pub p99: Option<f64>,
+    pub max: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Group {
+    pub flows: usize,
+    pub goodput_mbps: f64,
+    pub goodput_steady_mbps: f64,
+    pub fct_ms: Fct,
+    pub rtt_us: Rtt,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Queue {
+    pub name: String,
+    pub queue_bytes: QueueBytes,
+    pub phantom_max_bytes: Option<u64>,
+    pub sent_packets: u64,
+    pub drops: u64,
+    pub marks: u64,
+}
+
+const CONVERGED: f64 = 0.95;
+
+pub fn run(record: &Record, jain_window_us: u64) -> Run {
+    let all: Vec<_> = (0..record.flows.len()).collect();
+    let windows = jain_windows(record, jain_window_us);
+    let steady = steady(record);
+    let goodput_bps = goodput_bps(record, &all, (0, record.end_us()));
+    let fcts_ms = fcts_ms(record, &all);
+    let fct = fct(&fcts_ms);
+    let spread = match (fct.mean, fcts_ms.first(), fcts_ms.last()) {
+        (Some(mean), Some(min), Some(max)) if mean > 0.0 => Some((max - min) / mean),
+        _ => None,
+    };
+    let capacity_bps = capacity_bps(record);
+    let share = |bps: f64| capacity_bps.map(|capacity| bps / capacity);
+    let queues: Vec<_> = (0..record.queues.len()).map(|q| queue(record, q)).collect();
+    Run {
+        cc: record.cc.clone(),
+        flows: record.flows.len(),
+        goodput_mbps: goodput_bps / 1e6,
+        utilisation: share(goodput_bps),
+        utilisation_steady: share(self::goodput_bps(record, &all, steady)),
+        jain_mean: mean(&windows.iter().map(|&(_, index)| index).collect::<Vec<_>>()),
+        jain_steady: jain(&received(record, &all, steady)),
+        jain_converged_ms: converged_us(&windows, jain_window_us, record.first_end_us())
+            .map(|us| us as f64 / 1e3),
+        last_fct_ms: fct.max,
+        fct_spread: spread,
+        fct_ms: fct,
+        rtt_us: rtt(record, &all),
+        queue_bytes: queue_bytes(record, 0),
+        drops: queues.iter().map(|queue| queue.drops).sum(),
+        marks: queues.iter().map(|queue| queue.marks).sum(),
+        retransmits: record.flows.iter().map(|flow| flow.retransmits).sum(),
+        timeouts: record.flows.iter().map(|flow| flow.timeouts).sum(),
+        link_rtt_error: record.link_rtt_error,
+        groups: groups(record),
+        queues,
+        suspect: record.doubts(),
+        virtual_s: record.virtual_us as f64 / 1e6,
+        wall_s: record.wall.as_secs_f64(),
+    }
+}
+
+/// The second half of the time in which all flows are there.
+fn steady(record: &Record) -> (u64, u64) {
+    let end = record.first_end_us();
+    (end / 2, end)
+}
+
+fn received(record: &Record, flows: &[usize], (from, to): (u64, u64)) -> Vec<f64> {
+    flows
+        .iter()
+        .map(|&flow| record.received_at(flow, to) - record.received_at(flow, from))
+        .collect()
+}
+
+fn goodput_bps(record: &Record, flows: &[usize], span: (u64, u64)) -> f64 {
+    let bytes: f64 = received(record, flows, span).iter().sum();
+    match span.1.saturating_sub(span.0) {
+        0 => 0.0,
+        us => bytes * 8e6 / us as f64,
+    }
+}
+
+/// Payload per second that fits through the bottleneck.
+fn capacity_bps(record: &Record) -> Option<f64> {
+    let (_, rate_bps) = record.bottleneck()?;
+    let mss = record.flows.iter().map(|flow| flow.mss_bytes).max()?;
+    let mtu = record.plan.topology.links.first()?.mtu;
+    let packet = mtu + ETHERNET_HEADER_BYTES;
+    (rate_bps > 0 && mss > 0).then(|| rate_bps as f64 * f64::from(mss) / f64::from(packet))
+}
+
+/// (sum x)^2 / (n sum x^2); none of nothing.
+fn jain(shares: &[f64]) -> Option<f64> {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    (shares.len() > 1 && squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
+}
+
+/// Jain's index per window among the flows that are there during the whole window; (start, index).
+fn jain_windows(record: &Record, window_us: u64) -> Vec<(u64, f64)> {
+    let mut windows = Vec::new();
+    let mut from = 0;
+    while from + window_us <= record.end_us() {
+        let to = from + window_us;
+        let active: Vec<_> = record
+            .flows
+            .iter()
+            .filter(|flow| flow.start_us <= from && flow.end_us.is_none_or(|end| end >= to))
+            .map(|flow| flow.flow)
+            .collect();
+        if let Some(index) = jain(&received(record, &active, (from, to))) {
+            windows.push((from, index));
+        }
+        from = to;
+    }
+    windows
+}
+
+fn converged_us(windows: &[(u64, f64)], window_us: u64, first_end_us: u64) -> Option<u64> {
+    windows
+        .iter()
+        .filter(|(from, _)| from + window_us <= first_end_us)
+        .rev()
+        .take_while(|(_, index)| *index >= CONVERGED)
+        .last()
+        .map(|(from, _)| from + window_us)
+}
+
+/// Sorted.
+fn fcts_ms(record: &Record, flows: &[usize]) -> Vec<f64> {
+    let mut fcts: Vec<_> = flows
+        .iter()
+        .map(|&flow| &record.flows[flow])
+        .filter(|flow| record.plan.flows[flow.flow].bytes > 0)
+        .filter_map(|flow| Some(flow.end_us?.saturating_sub(flow.start_us) as f64 / 1e3))
+        .collect();
+    fcts.sort_by(f64::total_cmp);
+    fcts
+}
+
+fn fct(sorted_ms: &[f64]) -> Fct {
+    Fct {
+        mean: mean(sorted_ms),
+        p50: percentile(sorted_ms, 50.0),
+        p99: percentile(sorted_ms, 99.0),
+        max: sorted_ms.last().copied(),
+    }
+}
+
+/// Over every sample of every open flow.
+fn rtt(record: &Record, flows: &[usize]) -> Rtt {
+    let mut rtts: Vec<_> = flows
+        .iter()
+        .flat_map(|&flow| record.flow_series(flow))
+        .filter(|(_, sample)| sample.active && sample.srtt_us > 0)
+        .map(|(_, sample)| f64::from(sample.srtt_us))
+        .collect();
+    rtts.sort_by(f64::total_cmp);
+    Rtt {
+        p50: percentile(&rtts, 50.0),
+        p99: percentile(&rtts, 99.0),
+    }
+}
+
+/// Up to the end of the traffic: the emptied queue after it is no figure of it.
+fn queue_bytes(record: &Record, queue: usize) -> QueueBytes {
+    let mut backlogs: Vec<_> = record
+        .queue_series(queue)
+        .filter(|&(t_us, _)| t_us <= record.end_us())
+        .map(|(_, sample)| sample.backlog_bytes as f64)
+        .collect();
+    backlogs.sort_by(f64::total_cmp);
+    let kept = record.queues[queue]
+        .backlog_max_bytes
+        .map(|bytes| bytes as f64);
+    QueueBytes {
+        mean: mean(&backlogs),
+        p99: percentile(&backlogs, 99.0),
+        max: kept.or(backlogs.last().copied()),
+    }
+}
+
+fn queue(record: &Record, index: usize) -> Queue {
+    let result = &record.queues[index];
+    Queue {
+        name: record.plan.watch[index].name.clone(),
+        queue_bytes: queue_bytes(record, index),
+        phantom_max_bytes: result.phantom_max_bytes,
+        sent_packets: result.sent_packets,
+        drops: result.drops,
+        marks: result.marks,
+    }
+}
+
+fn groups(record: &Record) -> BTreeMap<String, Group> {
+    let mut members: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (index, flow) in record.plan.flows.iter().enumerate() {
+        members.entry(&flow.group).or_default().push(index);
+    }
+    members
+        .into_iter()
+        .map(|(name, flows)| {
+            let group = Group {
+                flows: flows.len(),
+                goodput_mbps: goodput_bps(record, &flows, (0, record.end_us())) / 1e6,
+                goodput_steady_mbps: goodput_bps(record, &flows, steady(record)) / 1e6,
+                fct_ms: fct(&fcts_ms(record, &flows)),
+                rtt_us: rtt(record, &flows),
+            };
+            (name.to_owned(), group)
+        })
+        .collect()
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// Nearest rank.
+fn percentile(sorted: &[f64], percent: f64) -> Option<f64> {
+    let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::tests::recorded;
+
+    #[test]
+    fn jain_is_one_for_equal_shares_and_one_over_n_for_one_winner() {
+        assert_eq!(jain(&[3.0, 3.0, 3.0]), Some(1.0));
+        assert_eq!(jain(&[3.0, 0.0, 0.0]), Some(1.0 / 3.0));
+        assert_eq!(jain(&[0.0, 0.0]), None);
+        assert_eq!(jain(&[1.0]), None);
+    }
+
+    #[test]
+    fn percentiles_are_nearest_ranks() {
+        let values: Vec<_> = (1..=100).map(f64::from).collect();
+        assert_eq!(percentile(&values, 50.0), Some(50.0));
+        assert_eq!(percentile(&values, 99.0), Some(99.0));
+        assert_eq!(percentile(&[7.0], 99.0), Some(7.0));
+        assert_eq!(percentile(&[], 50.0), None);
+    }
+
+    #[test]
+    fn convergence_must_last_until_the_first_flow_ends() {
+        let windows = [
+            (0, 0.5),
+            (10, 0.99),
+            (20, 0.6),
+            (30, 0.97),
+            (40, 0.99),
+            (50, 0.1),
+        ];
+        assert_eq!(converged_us(&windows, 10, 50), Some(40));
+        assert_eq!(converged_us(&windows, 10, 60), None);
+        assert_eq!(converged_us(&[], 10, 60), None);
+    }
+
+    #[test]
+    fn figures_of_a_small_run() {
+        let run = run(&recorded(), 1000);
+        assert_eq!(run.flows, 2);
+        // 2 MiB in 20 ms through 1 Gbit/s x 1448/1514.
+        assert!((run.goodput_mbps - 838.86).abs() < 0.01, "{run:?}");
+        assert!((run.utilisation.unwrap() - 0.8771).abs() < 1e-3, "{run:?}");
+        assert_eq!(run.fct_ms.max, Some(20.0));
+        assert!((run.fct_spread.unwrap() - 4.0 / 18.0).abs() < 1e-9);
+        // Shares 2:1 (index 0.9) for 8 ms, equal for the next 8.
+        assert_eq!(run.jain_converged_ms, Some(9.0));
+        assert!((run.jain_mean.unwrap() - 0.95).abs() < 1e-3);
+        assert!((run.jain_steady.unwrap() - 1.0).abs() < 1e-3);
+        assert_eq!(run.queue_bytes.max, Some(5000.0));
+        assert_eq!((run.drops, run.marks), (0, 20));
+        assert!(run.suspect.is_empty());
+    }
+
+    #[test]
+    fn the_documented_keys_are_there() {
+        let json = serde_json::to_value(run(&recorded(), 1000)).unwrap();
+        for key in [
+            "cc",
+            "flows",
+            "goodput_mbps",
+            "utilisation",
+            "jain_mean",
+            "jain_converged_ms",
+            "fct_ms",
+            "rtt_us",
+            "queue_bytes",
+            "drops",
+            "marks",
+            "virtual_s",
+            "wall_s",
+        ] {
+            assert!(json.get(key).is_some(), "{key}");
+        }
+        for (object, keys) in [
+            ("fct_ms", &["mean", "p50", "p99", "max"][..]),
+            ("rtt_us", &["p50", "p99"]),
+            ("queue_bytes", &["mean", "p99", "max"]),
+        ] {
+            for key in keys {
+                assert!(json[object].get(key).is_some(), "{object}.{key}");
+            }
+        }
+    }
+}
