@@ -66,8 +66,8 @@ pub(crate) fn ack(sk: &Sock<'_>, rs: &RateSample, marks: &mut Marks) -> Ack {
     let marked = marks.take(sk, acked);
     // Without a sample, or with one of a retransmitted packet, the RTT can come from timestamps
     // that tick in ms.
-    let rtt_is_true = sk.has_usec_timestamps()
-        || (rs.prior_mstamp_us() != 0 && !rs.is_retransmitted());
+    let rtt_is_true =
+        sk.has_usec_timestamps() || (rs.prior_mstamp_us() != 0 && !rs.is_retransmitted());
     let (delivered, interval_us) = rs.delivered().unwrap_or_default();
     Ack {
         now_us: sk.mstamp_us(),

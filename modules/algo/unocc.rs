@@ -63,6 +63,9 @@ params! {
     qa_keep: "1/1024",                          1,   1_024,       [1_024, 983, 983];
     /// Quick Adapt forgives so much missing, for delayed ACKs.
     qa_slack_packets: "packets",                0,   64,          [0, 0, 2];
+    /// 1 = Quick Adapt acts only where the round trip also saw a mark: a host that is slow for a
+    /// moment is no congestion.
+    qa_needs_mark: "0 or 1",                    0,   1,           [0, 0, 1];
     /// How a flow begins: 0 = slow start until the first congestion, 1 = one BDP at once.
     start: "0 or 1",                            0,   1,           [0, 1, 0];
     /// Ceiling of the window, relative to the flow's BDP; 0 = none.
@@ -156,6 +159,8 @@ pub struct Flow {
     /// An ACK for a packet sent at or after this ends the round trip; 0 = before the first ACK.
     round_ends_us: u64,
     base_rtt: BaseRtt,
+    /// Something was marked in this round trip.
+    round_marked: bool,
     /// Quick Adapt or a loss has just lowered the window: no other decrease in this round trip.
     adapted: bool,
     /// How often Quick Adapt acted, for people.
@@ -338,6 +343,7 @@ impl Flow {
         if measured {
             self.delivered_scaled = quick_adapt_scaled(base_rtt_us, ack);
         }
+        self.round_marked |= ack.marked_bytes > 0;
         if self.round_ends_us == 0 {
             self.round_ends_us = ack.now_us;
         }
@@ -350,9 +356,10 @@ impl Flow {
         self.round_ends_us = ack.now_us;
         if self.adapted {
             self.adapted = false;
-        } else if measured {
+        } else if measured && (self.round_marked || params.qa_needs_mark == 0) {
             self.quick_adapt(params, ack);
         }
+        self.round_marked = false;
     }
 
     /// Quick Adapt: much less was delivered than the window promises.

@@ -253,7 +253,7 @@ impl Queue<'_> {
         // SAFETY: By the type invariants; the private area begins with C's
         // part, whose watchdog C has initialised.
         unsafe {
-            let c: *mut bindings::xdc_qdisc = bindings::xdc_qdisc_priv(self.sch.as_ptr()).cast();
+            let c: *mut bindings::xdc_qdisc = addr_of_mut!((*self.sch.as_ptr()).privdata).cast();
             bindings::qdisc_watchdog_schedule_range_ns(addr_of_mut!((*c).watchdog), at_ns, 0)
         }
     }
@@ -483,7 +483,7 @@ impl<T: Discipline> Private<T> {
     #[inline]
     unsafe fn of(sch: *mut bindings::Qdisc) -> *mut Self {
         // SAFETY: By the safety requirements.
-        unsafe { bindings::xdc_qdisc_priv(sch) }.cast()
+        unsafe { addr_of_mut!((*sch).privdata) }.cast()
     }
 
     /// # Safety

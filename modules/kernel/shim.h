@@ -56,7 +56,6 @@ extern const struct Qdisc_class_ops xdc_qdisc_class_ops;
 int xdc_qdisc_init(struct Qdisc *sch, struct netlink_ext_ack *extack);
 void xdc_qdisc_destroy(struct Qdisc *sch);
 void xdc_qdisc_reset(struct Qdisc *sch);
-void *xdc_qdisc_priv(struct Qdisc *sch);
 void xdc_qdisc_lock(struct Qdisc *sch);
 void xdc_qdisc_unlock(struct Qdisc *sch);
 struct sk_buff *xdc_qdisc_peek(struct Qdisc *sch);

@@ -42,11 +42,6 @@ void xdc_qdisc_reset(struct Qdisc *sch)
 	qdisc_reset_queue(sch);
 }
 
-void *xdc_qdisc_priv(struct Qdisc *sch)
-{
-	return qdisc_priv(sch);
-}
-
 void xdc_qdisc_lock(struct Qdisc *sch)
 {
 	sch_tree_lock(sch);

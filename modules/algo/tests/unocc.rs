@@ -3,6 +3,7 @@
 use super::super::fixed::US_PER_S;
 use super::super::support::{Rng, SEQUENCES, for_each_seed};
 use super::*;
+use std::mem;
 
 const MSS: u32 = 4_000;
 /// RTT and BDP of a flow inside a datacenter, and between two.
@@ -364,6 +365,23 @@ fn quick_adapt_ignores_a_slow_application() {
 }
 
 #[test]
+fn quick_adapt_ignores_a_slow_host_where_asked() {
+    let params = Params {
+        qa_needs_mark: 1,
+        ..paper()
+    };
+    let mut sim = round_with(params, 40_000, false);
+    assert_eq!(sim.flow.quick_adapts(), 0);
+    sim.acked(1, 4_000, 4_000);
+    let ack = sim.ack(u64::from(INTRA_US), 4_000, 0);
+    sim.on(Ack {
+        delivered_bytes: 40_000,
+        ..ack
+    });
+    assert_eq!(sim.flow.quick_adapts(), 1);
+}
+
+#[test]
 fn after_quick_adapt_one_rtt_passes_without_any_decrease() {
     let mut sim = round_with(paper(), 40_000, false);
     let adapted = sim.flow.cwnd_bytes();
@@ -619,6 +637,7 @@ struct Reference {
     e: f64,
     qa_bytes: f64,
     t_round: f64,
+    round_marked: bool,
     skipping: bool,
     /// A comparison was closer than the fixed point resolves: from here on both are right.
     tie: bool,
@@ -680,6 +699,7 @@ impl Reference {
             let rate = ack.delivered_bytes as f64 / f64::from(ack.interval_us);
             self.qa_bytes = rate * 1.05 * self.rtt_base;
         }
+        self.round_marked |= ack.marked_bytes > 0;
         if self.t_round == 0.0 {
             self.t_round = now;
         }
@@ -687,9 +707,11 @@ impl Reference {
             && now - f64::from(rtt) >= self.t_round
         {
             self.t_round = now;
+            let marked = mem::take(&mut self.round_marked);
+            let may_adapt = marked || self.params.qa_needs_mark == 0;
             if self.skipping {
                 self.skipping = false;
-            } else if measured && self.cwnd >= self.ssthresh {
+            } else if measured && may_adapt && self.cwnd >= self.ssthresh {
                 let slack = f64::from(self.params.qa_slack_packets) * self.mss;
                 let beta = f64::from(self.params.qa_beta) / 1024.0;
                 if self.less(self.qa_bytes, (self.cwnd * beta - slack).max(0.0), 4.0) {
@@ -835,6 +857,7 @@ fn follows_reference(seed: u64) -> bool {
         e: 0.0,
         qa_bytes: 0.0,
         t_round: 0.0,
+        round_marked: false,
         skipping: false,
         tie: false,
     };
@@ -902,6 +925,7 @@ fn random_params(rng: &mut Rng) -> Params {
         params.delay_tolerance_ppm = rng.within(0, 200_000) as u32;
         params.delay_floor_us = rng.within(0, 10) as u32;
         params.qa_beta = rng.within(0, 1_024) as u32;
+        params.qa_needs_mark = rng.within(0, 1) as u32;
         params.qa_slack_packets = rng.within(0, 4) as u32;
         params.max_cwnd_bdp = rng.pick(&[0, 512, 1_024, 2_048]);
     }

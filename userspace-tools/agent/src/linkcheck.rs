@@ -2,7 +2,11 @@
 //! Measures the paths of the flows before the traffic: a result is worth what its links are.
 
 use std::{
-    collections::BTreeSet, io::IoSliceMut, net::SocketAddrV4, os::fd::AsRawFd, time::Duration,
+    collections::BTreeSet,
+    io::IoSliceMut,
+    net::{Ipv4Addr, SocketAddrV4},
+    os::fd::AsRawFd,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
@@ -77,7 +81,7 @@ fn probe(network: &Network, src: usize, dst: usize, base_rtt_us: f64) -> Result<
 }
 
 /// Sends one packet and returns the time until it arrived, ns.
-fn one_way(from: &Socket, to: &Socket, address: std::net::Ipv4Addr, payload: &[u8]) -> Result<u64> {
+fn one_way(from: &Socket, to: &Socket, address: Ipv4Addr, payload: &[u8]) -> Result<u64> {
     let port = to
         .local_addr()?
         .as_socket_ipv4()

@@ -126,6 +126,9 @@ impl<'a> Network<'a> {
                 ));
             }
             connection.batch(requests).context(network.name(i))?;
+            for port in &node.ports {
+                connection.request(link::settle(&port.name, port.index))?;
+            }
         }
         Ok(network)
     }

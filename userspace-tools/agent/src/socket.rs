@@ -4,7 +4,8 @@
 use std::{
     io, mem,
     net::{Ipv4Addr, SocketAddrV4},
-    os::fd::{AsRawFd, BorrowedFd},
+    os::fd::AsRawFd,
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -206,19 +207,13 @@ impl TcpOptions<'_> {
 }
 
 /// A UDP socket in the current namespace whose packets carry the kernel's time of arrival.
-pub fn open_probe(address: Ipv4Addr, patience: std::time::Duration) -> Result<Socket> {
+pub fn open_probe(address: Ipv4Addr, patience: Duration) -> Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM.cloexec(), Some(Protocol::UDP))
         .context("cannot open a UDP socket")?;
     socket.set_read_timeout(Some(patience))?;
     set_option(&socket, libc::SO_TIMESTAMPNS, 1).context("cannot set SO_TIMESTAMPNS")?;
     socket.bind(&SocketAddrV4::new(address, 0).into())?;
     Ok(socket)
-}
-
-/// The descriptor of a socket for epoll.
-pub fn fd(socket: &Socket) -> BorrowedFd<'_> {
-    use std::os::fd::AsFd;
-    socket.as_fd()
 }
 
 #[cfg(test)]

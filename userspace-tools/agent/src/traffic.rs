@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The flows: all senders and receivers of the network in one thread and one epoll.
+//! The flows: receivers, timers and measurements in one thread and one epoll; senders in a thread
+//! each, blocked in the kernel.
 //!
-//! A wake-up of this process is the expensive thing in virtual time, so senders fill
-//! large socket buffers, and receivers ask to be woken for large pieces only and drop
-//! what came without copying it. What is measured comes from TCP_INFO, not from these wake-ups.
+//! A wake-up of this process is the expensive thing in virtual time, so a sender spends its flow
+//! in one system call that only the kernel wakes, and receivers ask to be woken for large pieces
+//! only and drop what came without copying it. What is measured comes from TCP_INFO, not from these wake-ups.
 
 use std::{
     cmp::Reverse,
@@ -11,7 +12,9 @@ use std::{
     fs::File,
     io,
     net::{Shutdown, SocketAddrV4},
-    thread,
+    os::fd::AsRawFd,
+    sync::Arc,
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -20,6 +23,7 @@ use nix::{
     sys::{
         epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout},
         sendfile::sendfile,
+        socket::shutdown,
         time::TimeSpec,
         timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags},
     },
@@ -38,8 +42,8 @@ use crate::{
 
 const NS_PER_US: u64 = 1000;
 
-/// Most payload in one system call.
-const SEND_BYTES: u64 = 16 << 20;
+/// Most payload in one system call: below what sendfile takes at most, 2 GiB less a page.
+const SEND_BYTES: u64 = 1 << 30;
 
 /// A receiver is woken for a quarter of its buffer, up to this. With an autotuned buffer it is
 /// [`AUTOTUNED_WAKE_BYTES`]: more would make the kernel grow the buffer.
@@ -109,7 +113,8 @@ struct Transfer<'a> {
     sender: Socket,
     listener: Socket,
     receiver: Option<Socket>,
-    unsent_bytes: u64,
+    /// The thread that writes the payload, once the flow has started.
+    sending: Option<JoinHandle<nix::Result<()>>>,
     start_us: Option<u64>,
     end_us: Option<u64>,
     last: FlowSample,
@@ -120,7 +125,7 @@ struct Traffic<'a> {
     transfers: Vec<Transfer<'a>>,
     watches: Vec<Watch>,
     suspects: Suspects,
-    payload: File,
+    payload: Arc<File>,
     epoll: Epoll,
     timer: TimerFd,
     /// (time, what, flow), the next one last.
@@ -193,7 +198,7 @@ impl<'a> Traffic<'a> {
             transfers,
             watches,
             suspects,
-            payload: open_payload()?,
+            payload: Arc::new(open_payload()?),
             epoll,
             timer,
             agenda,
@@ -244,7 +249,6 @@ impl<'a> Traffic<'a> {
                 Action::Connect => self.connect(flow)?,
                 Action::Start => {
                     self.transfers[flow].start_us = Some(self.us_since_start(now));
-                    self.want_events(flow, EpollFlags::EPOLLOUT)?;
                     self.send(flow)?;
                 }
             }
@@ -259,7 +263,7 @@ impl<'a> Traffic<'a> {
             Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => {}
             Err(e) => return Err(e).with_context(|| name(flow, transfer.plan)),
         }
-        // Errors and hang-ups are always reported; room to write only once the flow starts.
+        // Errors and hang-ups are always reported.
         watch_events(
             &self.epoll,
             &transfer.sender,
@@ -272,7 +276,7 @@ impl<'a> Traffic<'a> {
         match source {
             Source::Timer => Ok(()),
             Source::Listener(flow) => self.accept(flow),
-            Source::Sender(flow) => self.send(flow),
+            Source::Sender(flow) => self.sender_failed(flow),
             Source::Receiver(flow) => self.receive(flow),
         }
     }
@@ -295,36 +299,40 @@ impl<'a> Traffic<'a> {
         Ok(())
     }
 
-    /// Writes until the socket is full or nothing is left.
+    /// Starts the thread that writes the flow's payload.
     fn send(&mut self, flow: usize) -> Result<()> {
         let transfer = &mut self.transfers[flow];
-        if transfer.end_us.is_some() {
-            return Ok(());
-        }
-        if let Some(error) = transfer.sender.take_error()? {
-            return Err(error).with_context(|| name(flow, transfer.plan));
-        }
-        if transfer.start_us.is_none() {
-            bail!("{} was closed before it started", name(flow, transfer.plan));
-        }
-        while transfer.unsent_bytes > 0 {
-            match send_payload(&transfer.sender, &self.payload, transfer.unsent_bytes) {
-                Ok(_) if transfer.plan.bytes == 0 => {}
-                Ok(sent) => transfer.unsent_bytes -= sent,
-                Err(nix::Error::EAGAIN) => return Ok(()),
-                Err(e) => return Err(e).with_context(|| name(flow, transfer.plan)),
+        let failed = || name(flow, transfer.plan);
+        let sender = transfer.sender.try_clone().with_context(failed)?;
+        sender.set_nonblocking(false).with_context(failed)?;
+        let payload = Arc::clone(&self.payload);
+        let bytes = match transfer.plan.bytes {
+            0 => u64::MAX,
+            bytes => bytes,
+        };
+        transfer.sending = Some(thread::spawn(move || {
+            let sent = send_payload(&sender, &payload, bytes);
+            if sent.is_err() {
+                // The main thread hears of a hang-up.
+                let _ = sender.shutdown(Shutdown::Both);
             }
-        }
-        transfer.sender.shutdown(Shutdown::Write)?;
-        self.want_events(flow, EpollFlags::empty())
+            sent
+        }));
+        Ok(())
     }
 
-    /// What the sender is woken for, beside errors and hang-ups.
-    fn want_events(&self, flow: usize, flags: EpollFlags) -> Result<()> {
-        let mut event = EpollEvent::new(flags, Source::Sender(flow).token());
-        self.epoll
-            .modify(socket::fd(&self.transfers[flow].sender), &mut event)
-            .context("epoll")
+    /// The sender's end reported an error or a hang-up before the flow was complete.
+    fn sender_failed(&mut self, flow: usize) -> Result<()> {
+        let transfer = &mut self.transfers[flow];
+        let name = name(flow, transfer.plan);
+        if let Some(error) = transfer.sender.take_error()? {
+            return Err(error).context(name);
+        }
+        let sending = transfer.sending.take().map(JoinHandle::join);
+        match sending {
+            Some(Ok(Err(error))) => Err(error).context(name),
+            _ => bail!("{name} was closed before it was complete"),
+        }
     }
 
     /// Drops what has arrived; at the end of the stream the flow is complete.
@@ -339,11 +347,9 @@ impl<'a> Traffic<'a> {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(e) => return Err(e).with_context(|| name(flow, transfer.plan)),
         }
-        self.epoll.delete(socket::fd(receiver)).context("epoll")?;
-        // The sender's end hangs up too from here on; there is nothing left to write.
-        self.epoll
-            .delete(socket::fd(&transfer.sender))
-            .context("epoll")?;
+        self.epoll.delete(receiver).context("epoll")?;
+        // The sender's end hangs up too from here on.
+        self.epoll.delete(&transfer.sender).context("epoll")?;
         let now = now_ns()?;
         transfer.end_us = Some((now - self.origin_ns) / NS_PER_US);
         self.unfinished -= 1;
@@ -453,10 +459,7 @@ impl<'a> Transfer<'a> {
             sender,
             listener,
             receiver: None,
-            unsent_bytes: match plan.bytes {
-                0 => u64::MAX,
-                bytes => bytes,
-            },
+            sending: None,
             start_us: None,
             end_us: None,
             last: FlowSample::default(),
@@ -532,7 +535,7 @@ fn slowest_rtt_ns(run: &RunPlan) -> u64 {
 
 fn watch_events(epoll: &Epoll, socket: &Socket, source: Source, flags: EpollFlags) -> Result<()> {
     epoll
-        .add(socket::fd(socket), EpollEvent::new(flags, source.token()))
+        .add(socket, EpollEvent::new(flags, source.token()))
         .context("epoll")
 }
 
@@ -550,15 +553,19 @@ fn open_payload() -> Result<File> {
     file.with_context(|| format!("cannot create {PATH}"))
 }
 
-/// Hands up to `bytes` of payload to the kernel; what fits is what it returns.
-fn send_payload(socket: &Socket, payload: &File, bytes: u64) -> nix::Result<u64> {
-    let sent = sendfile(
-        socket,
-        payload,
-        Some(&mut 0),
-        bytes.min(SEND_BYTES) as usize,
-    )?;
-    Ok(sent as u64)
+/// Writes `bytes` of payload, and the end of the stream.
+fn send_payload(socket: &Socket, payload: &File, bytes: u64) -> nix::Result<()> {
+    let mut unsent = bytes;
+    while unsent > 0 {
+        let sent = sendfile(
+            socket,
+            payload,
+            Some(&mut 0),
+            unsent.min(SEND_BYTES) as usize,
+        )?;
+        unsent -= sent as u64;
+    }
+    shutdown(socket.as_raw_fd(), nix::sys::socket::Shutdown::Write)
 }
 
 fn wake_bytes(rcvbuf_bytes: u64) -> u64 {

@@ -81,6 +81,18 @@ pub fn set_up(name: &str, index: u32) -> Request {
     }
 }
 
+/// Asks for a device, which makes the kernel act on its carrier now. Without that a device
+/// whose peer has just come up drops what it is given, for up to a second.
+pub fn settle(name: &str, index: u32) -> Request {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    Request {
+        what: format!("query {name}"),
+        message: RouteNetlinkMessage::GetLink(message),
+        flags: 0,
+    }
+}
+
 /// Gives a device an address; routes are the caller's own business (`noprefixroute`).
 pub fn add_address(index: u32, address: Ipv4Addr, prefix_len: u8) -> Request {
     let mut message = AddressMessage::default();

@@ -79,8 +79,10 @@ pub fn command(request: &Request) -> Result<bool> {
         }
     }
     if records.is_empty() {
-        return Err(errors.pop().unwrap_or_else(|| {
-            Error::usage("the scenario has no congestion control").hint("--cc")
+        let last = errors.pop();
+        errors.iter().for_each(Error::report);
+        return Err(last.unwrap_or_else(|| {
+            Error::usage("the scenario has no congestion control").hint("--cc unocc,cubic")
         }));
     }
     let sound = finish(
@@ -211,8 +213,8 @@ fn machine(engine: Engine, run: &RunPlan) -> Machine {
         .sum();
     let memory_mb = match engine {
         Engine::Qemu { .. } => BASE_MB + buffers,
-        // Only what the guest touches is taken, and a packet takes more than its payload.
-        Engine::Uml => 4 * BASE_MB + 2 * buffers,
+        // Only what the guest touches is taken.
+        Engine::Uml => 4 * BASE_MB + buffers,
     };
     Machine { cpus: 1, memory_mb }
 }
