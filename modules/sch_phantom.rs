@@ -617,9 +617,10 @@ struct Shaper {
 }
 
 impl Shaper {
-    /// How far the shaper may be behind: what a late timer, or a device that was
-    /// busy, costs is caught up within this and lost beyond it.
-    const MAX_LAG_NS: u64 = 10_000_000;
+    /// How far the shaper may be behind: what a late timer, a busy device or a
+    /// virtual machine that was not running costs is caught up within this, and
+    /// lost beyond it.
+    const MAX_LAG_NS: u64 = 100_000_000;
 
     /// A packet comes to an idle port.
     fn start(&mut self, now_ns: u64) {

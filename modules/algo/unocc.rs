@@ -68,6 +68,9 @@ params! {
     qa_needs_mark: "0 or 1",                    0,   1,           [0, 0, 1];
     /// How a flow begins: 0 = slow start until the first congestion, 1 = one BDP at once.
     start: "0 or 1",                            0,   1,           [0, 1, 0];
+    /// How slow start ends: 0 = at the first mark, 1 = when the decreases that the marks of a round
+    /// trip call for would outweigh its additive increase.
+    balanced_exit: "0 or 1",                    0,   1,           [0, 0, 1];
     /// Ceiling of the window, relative to the flow's BDP; 0 = none.
     max_cwnd_bdp: "1/1024",                     0,   16_384,      [0, 1_024, 1_024];
 }
@@ -85,7 +88,7 @@ const K_PER_INTRA_BDP: u64 = 7;
 const E_ALWAYS_DECREASES: u32 = FRACTION_ONE / 10 * 9;
 
 /// Pacing runs ahead of the window in slow start, which doubles it within the RTT.
-const SLOW_START_PACING: u64 = 2;
+const SLOW_START_PACING: u64 = 1;
 
 impl Params {
     /// BDP of a flow with that base RTT.
@@ -163,8 +166,10 @@ pub struct Flow {
     round_marked: bool,
     /// Quick Adapt or a loss has just lowered the window: no other decrease in this round trip.
     adapted: bool,
-    /// How often Quick Adapt acted, for people.
-    quick_adapts: u32,
+    /// How often Quick Adapt acted, for people; wraps.
+    quick_adapts: u16,
+    /// Decreases that slow start withheld in this round trip, bytes.
+    withheld_bytes: u32,
 }
 
 impl Flow {
@@ -190,7 +195,7 @@ impl Flow {
         match self.base_rtt.get() {
             Some(base_rtt_us) => self.adjust(params, ack, base_rtt_us),
             None => {
-                self.slow_start(ack);
+                self.slow_start(ack, false);
                 self.window.clamp(ack.mss_bytes, u64::MAX);
             }
         }
@@ -290,7 +295,7 @@ impl Flow {
     }
 
     /// How often Quick Adapt acted.
-    pub fn quick_adapts(&self) -> u32 {
+    pub fn quick_adapts(&self) -> u16 {
         self.quick_adapts
     }
 
@@ -308,7 +313,7 @@ impl Flow {
     fn adjust(&mut self, params: &Params, ack: &Ack, base_rtt_us: u32) {
         self.start_at_bdp(params);
         if self.window.in_slow_start() {
-            self.slow_start(ack);
+            self.slow_start(ack, params.balanced_exit != 0);
         } else if !ack.app_limited {
             let step_scaled = params.increase_scaled(base_rtt_us);
             self.window.increase(step_scaled, ack.unmarked_bytes());
@@ -320,12 +325,12 @@ impl Flow {
         self.window.clamp(ack.mss_bytes, ceiling_bytes);
     }
 
-    /// Slow start, up to the first mark.
-    fn slow_start(&mut self, ack: &Ack) {
-        if ack.marked_bytes > 0 {
+    /// Slow start; the first mark ends it, unless the end of an epoch is to judge.
+    fn slow_start(&mut self, ack: &Ack, judged: bool) {
+        if ack.marked_bytes > 0 && !judged {
             self.window.leave_slow_start();
         } else if !ack.app_limited {
-            self.window.slow_start(ack.acked_bytes);
+            self.window.slow_start(ack.unmarked_bytes());
         }
     }
 
@@ -354,6 +359,7 @@ impl Flow {
             return;
         }
         self.round_ends_us = ack.now_us;
+        self.withheld_bytes = 0;
         if self.adapted {
             self.adapted = false;
         } else if measured && (self.round_marked || params.qa_needs_mark == 0) {
@@ -439,21 +445,38 @@ impl Flow {
             return;
         }
 
-        let falling =
-            before != 0 && self.ecn_fraction < before && self.ecn_fraction <= E_ALWAYS_DECREASES;
-        if params.skip_md_when_falling != 0 && falling {
-            let step_scaled = params.increase_scaled(base_rtt_us);
-            self.window
-                .increase(step_scaled, u64::from(self.epoch_acked_bytes));
-            return;
-        }
-
         let gain = u64::from(params.decrease_gain(base_rtt_us));
         let mut cut = mul_fraction(gain, self.ecn_fraction);
         if u64::from(rtt_us) <= params.undelayed_rtt_us(base_rtt_us) {
             cut = mul_ratio(cut, params.md_gentle);
         }
+        let step_scaled = params.increase_scaled(base_rtt_us);
+        if self.window.in_slow_start() {
+            self.withhold(cut, step_scaled);
+            return;
+        }
+
+        let falling =
+            before != 0 && self.ecn_fraction < before && self.ecn_fraction <= E_ALWAYS_DECREASES;
+        if params.skip_md_when_falling != 0 && falling {
+            self.window
+                .increase(step_scaled, u64::from(self.epoch_acked_bytes));
+            return;
+        }
         self.window.decrease(cut as u32);
+    }
+
+    /// In slow start a decrease is only counted. The flow is where AIMD would hold it, and slow
+    /// start ends, when the decreases of a round trip reach its additive increase.
+    fn withhold(&mut self, cut: u64, step_scaled: u64) {
+        let cut_bytes = mul_fraction(self.window.bytes(), cut as u32);
+        self.withheld_bytes = self
+            .withheld_bytes
+            .saturating_add(u32::try_from(cut_bytes).unwrap_or(u32::MAX));
+        if u64::from(self.withheld_bytes) >= step_scaled >> BYTE_BITS {
+            // The marks are about what was sent a round trip ago, and that much is being delivered.
+            self.window.lower_to_scaled(self.delivered_scaled);
+        }
     }
 }
 
