@@ -14,7 +14,7 @@ debug) fragments="$config/common.config $config/x86.config $config/debug.config"
 uml) fragments="$config/common.config $config/uml.config" steps=1300 ;;
 esac
 
-src=$("$XDC_TOP/qemu-images/source.sh")
+src=$("$XDC_TOP/qemu-images/source.sh" "$flavour")
 [ -x "$XDC_BINDGEN" ] || die "bindgen $XDC_BINDGEN_VERSION is missing" "make setup"
 llvm=$(llvm_suffix)
 # shellcheck disable=SC2086

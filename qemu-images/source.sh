@@ -1,27 +1,61 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# Print the folder of the patched kernel source; fetch and unpack it first if
-# the cache has none. KSRC=DIR names a user's own tree instead.
+# source.sh FLAVOUR: print the folder of the kernel source for x86, debug or
+# uml; fetch and unpack it first if the cache has none. UML's has the patches
+# of qemu-images/patches. KSRC=DIR names a user's own tree instead.
 . "$(dirname "$0")/common.sh"
+
+flavour=${1:?usage: source.sh x86|uml|debug}
+patches=("$XDC_TOP"/qemu-images/patches/*.patch)
 
 if [ -n "${KSRC:-}" ]; then
 	[ -f "$KSRC/arch/um/Kconfig" ] || die "KSRC=$KSRC is no kernel source tree"
-	grep -qA2 '^config HZ$' "$KSRC/arch/um/Kconfig" && ! grep -A2 '^config HZ$' "$KSRC/arch/um/Kconfig" | grep -q 1000 &&
-		say "KSRC has no qemu-images/patches applied: its UML kernel ticks at 100 Hz"
+	[ "$flavour" != uml ] || grep -q 'TIMER_MULTIPLIER 1$' "$KSRC/arch/um/include/linux/time-internal.h" ||
+		say "KSRC lacks qemu-images/patches: the clock of its UML kernel is coarse"
 	(cd "$KSRC" && pwd)
 	exit
 fi
 
-patches=$(cat "$XDC_TOP"/qemu-images/patches/*.patch | sha256sum | cut -c1-12)
+# patched TREE: print the name of its copy with our patches; make it first if
+# need be. The files are hard links: only what a patch writes takes space.
+patched() {
+	local copy
+	copy=$1-um-$(cat "${patches[@]}" | sha256sum | cut -c1-12)
+	if [ ! -f "$copy/.xdc-complete" ]; then
+		rm -rf "$copy" "$copy.new"
+		cp -al "$1" "$copy.new"
+		rm "$copy.new/.xdc-complete"
+		for p in "${patches[@]}"; do
+			patch -d "$copy.new" -p1 -s <"$p" >&2 ||
+				die "$(basename "$p") does not apply to this kernel"
+		done
+		touch "$copy.new/.xdc-complete"
+		mv "$copy.new" "$copy"
+	fi
+	echo "$copy"
+}
+
+# finish TREE: print what the caller asked for, made of the pristine TREE.
+finish() {
+	if [ "$flavour" = uml ]; then patched "$1"; else echo "$1"; fi
+	exit
+}
+
 # What is unpacked already is used as it is: a point release in the archive
 # must not rebuild every kernel of a machine.
-for tree in "$XDC_CACHE"/src/linux-*-"$patches"; do
-	[ -f "$tree/.xdc-complete" ] && echo "$tree" && exit
-done
+pristine() {
+	local tree
+	for tree in "$XDC_CACHE"/src/linux-*; do
+		case $tree in *-um-*) continue ;; esac
+		[ -f "$tree/.xdc-complete" ] && echo "$tree" && return
+	done
+	return 1
+}
 
 mkdir -p "$XDC_CACHE/src"
 exec 9>"$XDC_CACHE/src/.lock"
 flock 9
+tree=$(pristine) && finish "$tree"
 work=$(mktemp -d "$XDC_CACHE/src/.fetch.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 tarball=$work/linux.tar.xz
@@ -66,12 +100,9 @@ say "unpacking the kernel source"
 mkdir "$work/tree"
 tar -C "$work/tree" --strip-components=1 -xf "$tarball" ||
 	die "unpacking the kernel source failed" "look for a full disk: df -h $XDC_CACHE"
-for p in "$XDC_TOP"/qemu-images/patches/*.patch; do
-	patch -d "$work/tree" -p1 -s <"$p" >&2 || die "$(basename "$p") does not apply to this kernel"
-done
 version=$(make -s -C "$work/tree" kernelversion)
 touch "$work/tree/.xdc-complete"
-tree=$XDC_CACHE/src/linux-$version-$patches
+tree=$XDC_CACHE/src/linux-$version
 rm -rf "$tree"
 mv "$work/tree" "$tree"
-echo "$tree"
+finish "$tree"
