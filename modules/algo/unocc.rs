@@ -44,9 +44,11 @@ params! {
     /// Base RTT inside a datacenter: the length of an epoch.
     intra_rtt_us: "us",                         1,   1_000_000,   [14, 14, 14];
     /// Additive increase per RTT, as a part of the flow's own BDP.
-    ai_ppm: "ppm",                              0,   1_000_000,   [1_000, 1_000, 1_000];
-    /// K of the decrease E x 4K / (K + BDP); 0 = a seventh of the intra-datacenter BDP.
+    ai_ppm: "ppm",                              0,   1_000_000,   [1_000, 1_000, 6_000];
+    /// K of the decrease E x 4K / (K + BDP); 0 = k_intra_bdp.
     k_bytes: "bytes",                           0,   1 << 30,     [0, 24_576, 0];
+    /// K relative to the intra-datacenter BDP, where k_bytes is 0.
+    k_intra_bdp: "1/1024",                      1,   16_384,      [146, 146, 230];
     /// Gain of E, the average of the marked fraction per epoch.
     ewma: "1/1024",                             1,   1_024,       [512, 666, 666];
     /// Factor of a decrease while only phantom queues are congested.
@@ -54,7 +56,7 @@ params! {
     /// RTT above the base, relative to it, that still counts as no delay.
     delay_tolerance_ppm: "ppm",                 0,   1_000_000,   [0, 55_000, 55_000];
     /// RTT above the base that still counts as no delay, beside the tolerance.
-    delay_floor_us: "us",                       0,   1_000_000,   [0, 0, 2];
+    delay_floor_us: "us",                       0,   1_000_000,   [0, 0, 10];
     /// 1 = increase, not decrease, at the end of a marked epoch in which E fell.
     skip_md_when_falling: "0 or 1",             0,   1,           [0, 1, 1];
     /// Quick Adapt acts when less than this part of the window was delivered in an RTT.
@@ -72,7 +74,7 @@ params! {
     /// trip call for would outweigh its additive increase.
     balanced_exit: "0 or 1",                    0,   1,           [0, 0, 1];
     /// Ceiling of the window, relative to the flow's BDP; 0 = none.
-    max_cwnd_bdp: "1/1024",                     0,   16_384,      [0, 1_024, 1_024];
+    max_cwnd_bdp: "1/1024",                     0,   16_384,      [0, 1_024, 1_280];
 }
 
 /// [`Params::start`]: one BDP at once.
@@ -80,9 +82,6 @@ const START_BDP: u32 = 1;
 
 /// A base RTT that no sample confirmed for this long is forgotten.
 const BASE_RTT_WINDOW_MS: u32 = 10_000;
-
-/// K relative to the intra-datacenter BDP, where it is derived.
-const K_PER_INTRA_BDP: u64 = 7;
 
 /// E above this decreases the window even while it falls (`skip_md_when_falling`): 0.9.
 const E_ALWAYS_DECREASES: u32 = FRACTION_ONE / 10 * 9;
@@ -105,7 +104,7 @@ impl Params {
     /// 4K / (K + BDP) as a fraction, at most 1.
     fn decrease_gain(&self, base_rtt_us: u32) -> u32 {
         let k_bytes = match self.k_bytes {
-            0 => self.bdp_bytes(self.intra_rtt_us) / K_PER_INTRA_BDP,
+            0 => mul_ratio(self.bdp_bytes(self.intra_rtt_us), self.k_intra_bdp),
             k_bytes => u64::from(k_bytes),
         };
         fraction(
