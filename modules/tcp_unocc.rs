@@ -15,6 +15,8 @@
 //!    begins. The kernel calls it for ECE too.
 //! 4. While a loss is repaired the window follows what leaves the network, so
 //!    that lost packets do not come back as one burst.
+//! 5. `line_rate_mbps` cannot ask the egress device: its speed is known under
+//!    RTNL, which cannot be taken where a connection is established.
 
 use kernel::prelude::*;
 

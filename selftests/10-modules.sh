@@ -4,6 +4,7 @@
 . /selftests/lib.sh
 
 available() { sysctl_get net.ipv4.tcp_available_congestion_control; }
+default_cc() { in_first_ns sysctl -qw net.ipv4.tcp_congestion_control="$1"; }
 
 for cc in unocc gemini; do
 	check "modprobe tcp_$cc" modprobe tcp_$cc
@@ -11,9 +12,10 @@ for cc in unocc gemini; do
 	check "rmmod tcp_$cc" rmmod tcp_$cc
 	equal "$cc is gone" "" "$(available | tr ' ' '\n' | grep -x $cc)"
 	equal "net.$cc is gone" "no" "$([ -e /proc/sys/net/$cc ] && echo yes || echo no)"
-	check "choosing $cc loads its module" sysctl_set net.ipv4.tcp_congestion_control $cc
+	check "choosing $cc loads its module" default_cc $cc
 	matches "tcp_$cc was autoloaded" "^tcp_$cc " "$(cat /proc/modules)"
-	sysctl_set net.ipv4.tcp_congestion_control cubic
+	refuses "rmmod tcp_$cc while a namespace has chosen it" rmmod tcp_$cc
+	default_cc cubic
 	check "rmmod tcp_$cc after autoload" rmmod tcp_$cc
 done
 
@@ -26,28 +28,24 @@ matches "sch_phantom was autoloaded" "^sch_phantom " "$(cat /proc/modules)"
 refuses "rmmod sch_phantom while a device uses it" rmmod sch_phantom
 check "tc qdisc del" tc qdisc del dev d0 root
 # The qdisc's memory, and with it the module reference, goes after an RCU grace period.
-sleep 1
-check "rmmod sch_phantom when unused" rmmod sch_phantom
+check "rmmod sch_phantom when unused" eventually rmmod sch_phantom
 ip link del d0
 
 pair
 for cc in unocc gemini; do
 	modprobe tcp_$cc
-	for ns in h1 h2; do
-		in_ns $ns sysctl -qw net.ipv4.tcp_congestion_control=$cc net.ipv4.tcp_ecn=3
-	done
-	in_ns h2 nc -l -p 5001 >/dev/null &
+	allow $cc
+	choose h1 $cc 3
+	choose h2 $cc 3
+	receive h2 /dev/null
+	(sleep 3) | in_ns h1 nc 10.9.0.2 5001 &
 	sleep 1
-	(sleep 4) | in_ns h1 nc 10.9.0.2 5001 &
-	sleep 1
+	# Only the sockets hold it now.
+	choose h1 cubic 3
+	choose h2 cubic 3
 	refuses "rmmod tcp_$cc while a socket uses it" rmmod tcp_$cc
 	wait
-	for ns in h1 h2; do
-		in_ns $ns sysctl -qw net.ipv4.tcp_congestion_control=cubic
-	done
-	ss -K state time-wait >/dev/null 2>&1
-	sleep 1
-	check "rmmod tcp_$cc after the socket closed" rmmod tcp_$cc
+	check "rmmod tcp_$cc after the socket closed" eventually rmmod tcp_$cc
 done
 unpair
 

@@ -41,40 +41,72 @@ equal "refusals changed nothing" "$args" \
 	"$(x show dev eth0 | sed -n 's/^qdisc phantom [^ ]* dev [^ ]* root //p' | head -1)"
 
 x del dev eth0 root
-check "a slow port" x add dev eth0 root phantom limit 60kb rate 80mbit mark none
-dd if=/dev/zero of=/tmp/zeros bs=1000 count=20000 2>/dev/null
-in_ns h2 nc -l -p 5001 >/tmp/received &
-sleep 1
-in_ns h1 nc 10.9.0.2 5001 </tmp/zeros &
-for limit in 30kb 200kb 60kb; do
-	check "change limit to $limit under traffic" x change dev eth0 root phantom limit $limit
-	sleep 0.2
-done
-wait
-check "every byte arrived" cmp /tmp/zeros /tmp/received
-stats=$(x show -s dev eth0)
-matches "statistics have the phantom counters" "phantom" "$stats"
-matches "an idle port is empty" "backlog 0b 0p" "$stats"
+dd if=/dev/urandom of=/tmp/piece bs=1000 count=100 2>/dev/null
 
-in_ns h2 nc -l -p 5002 >/dev/null &
-sleep 1
-in_ns h1 nc 10.9.0.2 5002 </tmp/zeros &
-sleep 0.5
+# Packets still in the queue, and those that have left it, of all of h1's.
+queued() { tc -n h1 -s -j qdisc show dev eth0 | grep -o '"qlen":[0-9]*' | cut -d : -f 2 | sort -n | tail -1; }
+left() { in_ns h1 cat /sys/class/net/eth0/statistics/tx_packets; }
+has_queue() { [ "$(queued)" -gt 0 ]; }
+moves() { before=$(left) && eventually eval '[ "$(left)" -gt $before ]'; }
+
+# busy WHERE...: traffic through a slow phantom there, until `arrived`.
+busy() {
+	check "$*: a slow port" x add dev eth0 "$@" phantom limit 60kb rate 5mbit mark none
+	receive h2 /tmp/received
+	touch /tmp/busy
+	while [ -e /tmp/busy ]; do cat /tmp/piece; done | tee /tmp/sent | in_ns h1 nc 10.9.0.2 5001 &
+	sender=$!
+	check "$*: it has a queue" eventually has_queue
+}
+arrived() {
+	rm /tmp/busy
+	wait $sender $receiver
+	check "$1: every byte arrived" cmp /tmp/sent /tmp/received
+	check "$1: the queue is empty" eventually eval '! has_queue'
+}
+
+busy root
+for limit in 3kb 200kb 60kb; do
+	check "change limit to $limit under traffic" x change dev eth0 root phantom limit $limit
+	matches "limit is $limit" " limit $limit (.* )?rate 5mbit " "$(x show dev eth0)"
+	check "and packets pass" moves
+done
+arrived root
+stats=$(x show -s dev eth0)
+matches "statistics have the phantom counters" "phantom_max_bytes [1-9]" "$stats"
+matches "the smaller limits dropped packets" "drops_limit [1-9]" "$stats"
+matches "an idle port is empty" "backlog 0b 0p" "$stats"
+x del dev eth0 root
+
+busy root
 check "replace by another qdisc under traffic" tc -n h1 qdisc replace dev eth0 root pfifo
-wait
-for parent in "htb" "prio"; do
+arrived pfifo
+
+for parent in htb prio; do
 	case $parent in
 	htb)
 		tc -n h1 qdisc replace dev eth0 root handle 1: htb default 1
 		tc -n h1 class add dev eth0 parent 1: classid 1:1 htb rate 200mbit
 		;;
-	prio) tc -n h1 qdisc replace dev eth0 root handle 1: prio ;;
+	prio) tc -n h1 qdisc replace dev eth0 root handle 1: prio priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 ;;
 	esac
-	check "as a child of $parent" x add dev eth0 parent 1:1 phantom limit 100kb
-	check "ping through it" in_ns h1 ping -c 3 -A -q 10.9.0.2
-	check "delete the parent with the child" tc -n h1 qdisc del dev eth0 root
+	echo "# as a child of $parent"
+	busy parent 1:1
+	# Each drops packets that the parent has counted, too.
+	check "$parent: change limit under traffic" x change dev eth0 parent 1:1 phantom limit 3kb
+	check "$parent: and packets pass" moves
+	check "$parent: delete under traffic" x del dev eth0 parent 1:1
+	check "$parent: add under traffic" x add dev eth0 parent 1:1 phantom limit 60kb
+	arrived $parent
+	check "$parent: delete the parent with the child" tc -n h1 qdisc del dev eth0 root
 done
+
+for i in $(seq 20); do
+	x replace dev eth0 root phantom limit ${i}kb rate 1gbit || break
+	in_ns h1 ping -c 1 -q 10.9.0.2 >/dev/null || break
+	[ $((i % 2)) = 0 ] || x del dev eth0 root || break
+done
+equal "20 times replaced and deleted" 20 "$i"
 unpair
-sleep 1
-check "rmmod" rmmod sch_phantom
+check "rmmod" eventually rmmod sch_phantom
 finish

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-# Sourced by the guest's selftests (busybox sh): KTAP 1 on stdout, one line a
-# case. A test file sources this, runs its cases, ends with `finish`.
+# Sourced by the guest's selftests (POSIX sh, busybox): KTAP 1 on stdout, one
+# line a case. A test file sources this, runs its cases, ends with `finish`.
 
 n=0
 failed=0
@@ -23,7 +23,7 @@ check() {
 	out=$("$@" 2>&1)
 	rc=$?
 	result $rc "$what"
-	[ $rc -eq 0 ] || echo "$out" | sed "s/^/# [$*] /"
+	[ $rc -eq 0 ] || echo "$out" | sed "s/^/# [$(echo "$*" | tr / :)] /"
 }
 
 # refuses DESCRIPTION CMD...: passes if CMD fails.
@@ -59,6 +59,26 @@ matches() {
 	fi
 }
 
+# within DESCRIPTION LOW HIGH GOT: integers, bounds included.
+within() {
+	if [ "${4:-x}" -ge "$2" ] 2>/dev/null && [ "$4" -le "$3" ]; then
+		result 0 "$1"
+	else
+		result 1 "$1"
+		echo "# want $2 to $3, got '$4'"
+	fi
+}
+
+# eventually CMD...: waits until CMD succeeds, 20 s at most.
+eventually() {
+	tries=100
+	until "$@" >/dev/null 2>&1; do
+		tries=$((tries - 1))
+		[ $tries -gt 0 ] || return 1
+		sleep 0.2
+	done
+}
+
 sysctl_get() { cat "/proc/sys/$(echo "$1" | tr . /)"; }
 sysctl_set() { echo "$2" >"/proc/sys/$(echo "$1" | tr . /)"; }
 
@@ -82,6 +102,35 @@ in_ns() {
 	ns=$1
 	shift
 	ip netns exec "$ns" "$@"
+}
+
+# in_first_ns CMD...: a test has a namespace of its own; kernel threads stay in
+# the first one.
+in_first_ns() { nsenter --net=/proc/2/ns/net "$@"; }
+
+# allow CC...: like dctcp, ours are for the first namespace to allow to others.
+allow() {
+	in_first_ns sysctl -qw "net.ipv4.tcp_allowed_congestion_control=reno cubic $*"
+}
+
+# choose NAME CC ECN: what new sockets of a namespace use.
+choose() {
+	in_ns "$1" sysctl -qw net.ipv4.tcp_congestion_control="$2" net.ipv4.tcp_ecn="$3"
+}
+
+# nc ends its half of a connection when its input ends. This one never does.
+silence=/tmp/silence
+[ -p $silence ] || mkfifo $silence
+exec 9<>$silence
+
+listens() { [ -n "$(in_ns "$1" ss -ltnH sport = :"$2")" ]; }
+
+# receive NAME FILE [PORT]: the next connection to PORT, else 5001, goes to
+# FILE. It has arrived when `wait $receiver` returns.
+receive() {
+	ip netns exec "$1" nc -l -p "${3:-5001}" <&9 >"$2" &
+	receiver=$!
+	eventually listens "$1" "${3:-5001}"
 }
 
 finish() {

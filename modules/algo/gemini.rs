@@ -5,12 +5,17 @@
 //! Source: Gemini, section III-C, Algorithm 1, Tables III and IV.
 //!
 //! Where this differs from Algorithm 1:
-//! 1. F = 4K / (C x RTT + K) is at most 1. At 1 Gbit/s, 200 us and K = 50 packets it is 3.0,
-//!    which would drive the flow to its floor; Theorem 1 allows any F below the bound.
-//! 2. An ACK that covers marked and unmarked bytes is congested, yet its unmarked bytes are not
+//! 1. RTT in h and F is the smoothed RTT: h = H x C x RTT and F = 4K / (C x RTT). While the queue
+//!    stands at K, C x RTT is the paper's C x RTT + K. By equations 13 and 14 a flow's rate goes
+//!    with h / (F x RTT^2), queue included, so F and h have to see the same RTT for equal shares;
+//!    and a base RTT is forgotten, or never seen, where a queue stands for long.
+//! 2. Marks take at most half of the window. F itself has no limit: inside a datacenter it passes 1
+//!    (3.0 at 1 Gbit/s, 200 us and K = 50 packets), which equal shares need, but alpha x F can
+//!    then pass 1 while a flow starts. Theorem 1 allows any reduction below it.
+//! 3. An ACK that covers marked and unmarked bytes is congested, yet its unmarked bytes are not
 //!    lost for the increase once the reduction of this RTT is done.
-//! 3. One ACK adds at most h, however much it acknowledges.
-//! 4. A loss takes at least half of the window.
+//! 4. One ACK adds at most h, however much it acknowledges.
+//! 5. A loss takes at least half of the window.
 
 use super::fixed::{
     BYTE_BITS, FRACTION_ONE, RATIO_BITS, bdp_bytes, bytes_per_s, ewma, fraction, mul_div,
@@ -56,8 +61,8 @@ const H_MAX_SCALED: u64 = 5 << BYTE_BITS;
 /// The unit of [`Params::h_scale`].
 const H_UNITS: u64 = 1_000_000_000;
 
-/// A loss takes at least this part of the window: a half.
-const LOSS_CUT: u32 = FRACTION_ONE / 2;
+/// Marks take at most this part of the window, and a loss at least.
+const HALF: u32 = FRACTION_ONE / 2;
 
 /// Pacing in slow start, relative to a window per smoothed RTT, in 1/1024.
 const SLOW_START_PACING: u32 = 2 << RATIO_BITS;
@@ -75,19 +80,19 @@ impl Params {
         }
     }
 
-    /// F, as a fraction, at most 1.
-    fn reduction_factor(&self, base_rtt_us: u32, mss_bytes: u32) -> u32 {
-        let k_bytes = self.k_bytes(mss_bytes);
-        fraction(
-            k_bytes.saturating_mul(4),
-            k_bytes.saturating_add(bdp_bytes(self.line_rate_mbps, base_rtt_us)),
-        )
+    /// alpha x F, as a fraction, at most a half.
+    fn dcn_cut(&self, alpha: u32, srtt_us: u32, mss_bytes: u32) -> u32 {
+        let k_bytes = self.k_bytes(mss_bytes).max(1);
+        let in_flight_bytes = bdp_bytes(self.line_rate_mbps, srtt_us).max(k_bytes);
+        let quarter_of_f = fraction(k_bytes, in_flight_bytes);
+        let cut = mul_fraction(u64::from(alpha).wrapping_mul(4), quarter_of_f);
+        cut.min(u64::from(HALF)) as u32
     }
 
     /// h in 2^-16 bytes.
-    fn increase_scaled(&self, base_rtt_us: u32, mss_bytes: u32) -> u64 {
+    fn increase_scaled(&self, srtt_us: u32, mss_bytes: u32) -> u64 {
         // 1 Mbit/s is one bit per microsecond: 2^20 x 2^32 at most.
-        let bits = u64::from(self.line_rate_mbps).wrapping_mul(u64::from(base_rtt_us));
+        let bits = u64::from(self.line_rate_mbps).wrapping_mul(u64::from(srtt_us));
         let h_scale = u64::from(self.h_scale) << BYTE_BITS;
         mul_div(bits, h_scale, H_UNITS)
             .clamp(H_MIN_SCALED, H_MAX_SCALED)
@@ -148,10 +153,9 @@ impl Flow {
         }
         self.update_transport_state(params, ack);
 
-        let dcn_congested = ack.marked_bytes > 0;
-        if (dcn_congested || self.wan_congested) && !self.was_cut {
-            let cut = self.congestion_cut(params, dcn_congested, ack.mss_bytes);
-            self.window.decrease(cut);
+        let congested = ack.marked_bytes > 0 || self.wan_congested;
+        if congested && !self.was_cut {
+            self.window.decrease(self.congestion_cut(params, ack));
             self.cut_at(ack.now_us);
         } else if !self.wan_congested && !ack.app_limited {
             self.grow(params, ack);
@@ -243,7 +247,7 @@ impl Flow {
     }
 
     fn loss_window_scaled(&self, params: &Params, mss_bytes: u32) -> u64 {
-        let cut = self.congestion_cut(params, true, mss_bytes).max(LOSS_CUT);
+        let cut = self.wan_cut(params).max(HALF);
         let left_scaled = mul_fraction(self.window.scaled(), FRACTION_ONE.saturating_sub(cut));
         self.window.bounded(left_scaled, mss_bytes)
     }
@@ -288,28 +292,29 @@ impl Flow {
     }
 
     /// Lines 6 to 9 of Algorithm 1: the part of the window to give up.
-    fn congestion_cut(&self, params: &Params, dcn_congested: bool, mss_bytes: u32) -> u32 {
-        let dcn_cut = if dcn_congested {
-            let base_rtt_us = self.base_rtt.get().unwrap_or(0);
-            let factor = params.reduction_factor(base_rtt_us, mss_bytes);
-            mul_fraction(u64::from(self.alpha), factor) as u32
+    fn congestion_cut(&self, params: &Params, ack: &Ack) -> u32 {
+        let dcn_cut = if ack.marked_bytes > 0 {
+            params.dcn_cut(self.alpha, ack.srtt_us, ack.mss_bytes)
         } else {
             0
         };
-        let wan_cut = if self.wan_congested {
+        dcn_cut.max(self.wan_cut(params))
+    }
+
+    fn wan_cut(&self, params: &Params) -> u32 {
+        if self.wan_congested {
             params.wan_cut()
         } else {
             0
-        };
-        dcn_cut.max(wan_cut)
+        }
     }
 
     /// Lines 11 and 12 of Algorithm 1, and slow start before the first congestion.
     fn grow(&mut self, params: &Params, ack: &Ack) {
         if self.window.in_slow_start() {
             self.window.slow_start(ack.unmarked_bytes());
-        } else if let Some(base_rtt_us) = self.base_rtt.get() {
-            let step_scaled = params.increase_scaled(base_rtt_us, ack.mss_bytes);
+        } else {
+            let step_scaled = params.increase_scaled(ack.srtt_us, ack.mss_bytes);
             self.window.increase(step_scaled, ack.unmarked_bytes());
         }
     }

@@ -8,6 +8,8 @@ const MSS: u32 = 1_500;
 /// RTTs of the paper's testbed; the BDP is 25 and 1250 kB.
 const INTRA_US: u32 = 200;
 const INTER_US: u32 = 10_000;
+/// What a queue of K, 75 kB, adds to them.
+const QUEUE_US: u32 = 600;
 
 fn paper() -> Params {
     Params::of(Profile::Paper)
@@ -96,6 +98,7 @@ fn the_wan_is_congested_when_even_the_least_rtt_of_a_round_exceeds_base_plus_t()
 #[test]
 fn a_mark_takes_alpha_times_f() {
     let mut sim = Sim::new(INTER_US, 1_000_000);
+    sim.rtt_us += QUEUE_US;
     sim.acked(1, 1_500, 1_500);
     let f = 4.0 * 75_000.0 / (1_250_000.0 + 75_000.0);
     let kept = sim.flow.cwnd_bytes() as f64 / 1e6;
@@ -103,12 +106,15 @@ fn a_mark_takes_alpha_times_f() {
 }
 
 #[test]
-fn f_is_at_most_one() {
-    // 4 x 75 kB / (25 kB + 75 kB) is 3.
-    assert_eq!(paper().reduction_factor(INTRA_US, MSS), FRACTION_ONE);
-    let mut sim = Sim::new(INTRA_US, 100_000);
-    sim.acked(1, 1_500, 1_500);
-    assert_eq!(sim.flow.cwnd_bytes(), 50_000);
+fn f_exceeds_one_inside_the_datacenter_but_marks_take_at_most_a_half() {
+    // F is 4 x 75 kB / (25 kB + 75 kB) = 3.
+    for (alpha, kept_bytes) in [(FRACTION_ONE / 8, 62_500), (FRACTION_ONE / 4, 50_000)] {
+        let mut sim = Sim::new(INTRA_US, 100_000);
+        sim.flow.alpha = alpha;
+        sim.rtt_us += QUEUE_US;
+        sim.acked(1, 1_500, 1_500);
+        assert_eq!(sim.flow.cwnd_bytes(), kept_bytes);
+    }
 }
 
 #[test]
@@ -173,6 +179,27 @@ fn an_unmarked_window_adds_h() {
     assert!((1_797..=1_800).contains(&added), "{added}");
 }
 
+/// Theorem 2: at the same alpha, flows hold rates of h / (F x RTT^2).
+#[test]
+fn rates_are_equal_whatever_the_rtt_and_k() {
+    for k_packets_per_gbps in [10, 50, 300] {
+        let params = Params {
+            k_packets_per_gbps,
+            ..paper()
+        };
+        let share = |base_us: u32| {
+            let srtt_us = base_us + k_packets_per_gbps * MSS * 8 / 1_000;
+            let h = params.increase_scaled(srtt_us, MSS) as f64;
+            let f = f64::from(params.dcn_cut(FRACTION_ONE / 64, srtt_us, MSS));
+            h / f / f64::from(srtt_us).powi(2)
+        };
+        for ratio in [2, 4, 8, 16] {
+            let relative = share(ratio * 1_000) / share(1_000);
+            assert!((relative - 1.0).abs() < 1e-3, "{ratio}: {relative}");
+        }
+    }
+}
+
 #[test]
 fn h_is_between_a_tenth_of_a_packet_and_five() {
     let mss = u64::from(MSS);
@@ -228,7 +255,8 @@ fn a_loss_takes_at_least_a_half() {
     assert_eq!(sim.flow.cwnd_bytes(), 500_000);
 
     let mut sim = Sim::new(INTRA_US, 100_000);
-    sim.flow.alpha = FRACTION_ONE / 4 * 3;
+    sim.params.beta = 768;
+    sim.flow.wan_congested = true;
     sim.flow.on_loss(&sim.params, sim.now_us, MSS);
     assert_eq!(sim.flow.cwnd_bytes(), 25_000);
 }
@@ -282,7 +310,7 @@ fn no_input_panics_and_the_window_stays_within_its_bounds() {
         let rtt_us = rng.any() as u32;
         let rtt_us = rng.percent(50).then_some(rtt_us);
         let mut flow = Flow::new(&params, rng.any(), rng.any(), rtt_us);
-        for _ in 0..20 {
+        for _ in 0..15 {
             let mss_bytes = rng.any() as u32;
             match rng.within(0, 9) {
                 0 => flow.on_loss(&params, rng.any(), mss_bytes),
@@ -320,6 +348,8 @@ struct Reference {
     congested_wan: bool,
     last_cut: f64,
     was_cut: bool,
+    /// Slow start ended closer than the fixed point resolves: from here on both are right.
+    tie: bool,
 }
 
 impl Reference {
@@ -327,7 +357,7 @@ impl Reference {
         self.update_transport_state(ack);
         let congested_dcn = ack.marked_bytes > 0;
         if (congested_dcn || self.congested_wan) && !self.was_cut {
-            let cut = self.cut(congested_dcn);
+            let cut = self.cut(ack);
             self.cwnd *= 1.0 - cut;
             self.ssthresh = self.ssthresh.min(self.cwnd);
             self.last_cut = ack.now_us as f64;
@@ -335,9 +365,11 @@ impl Reference {
         } else if !self.congested_wan && !ack.app_limited {
             let acked = (ack.acked_bytes - ack.marked_bytes) as f64;
             if self.cwnd < self.ssthresh {
-                self.cwnd = (self.cwnd + acked).min(self.ssthresh);
-            } else if self.rtt_base.is_finite() {
-                let bits = self.c * 8.0 * self.rtt_base;
+                let grown = self.cwnd + acked;
+                self.tie |= (grown - self.ssthresh).abs() < 1.0;
+                self.cwnd = grown.min(self.ssthresh);
+            } else {
+                let bits = 8.0 * self.c * f64::from(ack.srtt_us);
                 let h = f64::from(self.params.h_scale) * 1e-9 * bits;
                 self.cwnd += h.clamp(0.1, 5.0) * self.packet * acked.min(self.cwnd) / self.cwnd;
             }
@@ -371,27 +403,29 @@ impl Reference {
         }
     }
 
-    fn cut(&self, congested_dcn: bool) -> f64 {
-        let rtt_base = if self.rtt_base.is_finite() {
-            self.rtt_base
+    fn cut(&self, ack: &Ack) -> f64 {
+        let f = 4.0 * self.k / (self.c * f64::from(ack.srtt_us)).max(self.k);
+        let f_dcn = if ack.marked_bytes > 0 {
+            (self.alpha * f).min(0.5)
         } else {
             0.0
         };
-        let f = (4.0 * self.k / (self.c * rtt_base + self.k)).min(1.0);
-        let f_dcn = if congested_dcn { self.alpha * f } else { 0.0 };
-        let f_wan = if self.congested_wan {
+        f_dcn.max(self.f_wan())
+    }
+
+    fn f_wan(&self) -> f64 {
+        if self.congested_wan {
             f64::from(self.params.beta) / 1024.0
         } else {
             0.0
-        };
-        f_dcn.max(f_wan)
+        }
     }
 
     fn on_loss(&mut self, now_us: u64) {
         if self.was_cut {
             return;
         }
-        let kept = 1.0 - self.cut(true).max(0.5);
+        let kept = 1.0 - self.f_wan().max(0.5);
         self.lower_to((self.cwnd * kept).max(2.0 * self.packet));
         self.last_cut = now_us as f64;
         self.was_cut = true;
@@ -421,14 +455,12 @@ impl Reference {
 
 #[test]
 fn the_fixed_point_follows_the_reference() {
-    let compared = for_each_seed(|seed| {
-        follow_reference(seed);
-        1
-    });
-    assert_eq!(compared, SEQUENCES);
+    let ties = for_each_seed(|seed| u64::from(!follows_reference(seed)));
+    assert!(ties < SEQUENCES / 100, "{ties} sequences without a verdict");
 }
 
-fn follow_reference(seed: u64) {
+/// Whether the sequence could be compared to its end.
+fn follows_reference(seed: u64) -> bool {
     let mut rng = Rng::new(seed);
     let params = random_params(&mut rng);
     let base_us = rng.pick(&[1, 14, 200, 1_792, 10_000, 100_000, 300_000]);
@@ -460,10 +492,11 @@ fn follow_reference(seed: u64) {
         congested_wan: false,
         last_cut: 0.0,
         was_cut: false,
+        tie: false,
     };
     let marked_percent = rng.pick(&[5, 30, 90]);
     let acks_per_rtt = rng.pick(&[1, 4, 16]);
-    for step in 0..rng.within(20, 50) {
+    for step in 0..rng.within(15, 35) {
         now_us += rng.within(0, u64::from(base_us) / acks_per_rtt + 1);
         let prior_bytes = flow.cwnd_bytes();
         match rng.within(0, 99) {
@@ -487,6 +520,9 @@ fn follow_reference(seed: u64) {
                 reference.on_ack(&ack);
             }
         }
+        if reference.tie {
+            return false;
+        }
         let (fixed, float) = (flow.cwnd_bytes() as f64, reference.cwnd);
         let tolerance = f64::from(mss_bytes).max(float / 1_000.0);
         assert!(
@@ -494,6 +530,7 @@ fn follow_reference(seed: u64) {
             "seed {seed}, step {step}: {fixed} is not {float}"
         );
     }
+    true
 }
 
 fn random_params(rng: &mut Rng) -> Params {

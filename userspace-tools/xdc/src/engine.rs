@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::guest::{Guest, Watch};
 use crate::home::{self, Flavour, Home};
 use crate::initramfs::{find_program, missing};
+use crate::tether;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -109,14 +110,18 @@ impl Engine {
 
     /// Choose KVM only where it was seen to run a guest, else emulation by `clock`.
     pub fn new(home: &Home, kind: Kind, flavour: Flavour, clock: Clock) -> Result<Self> {
+        let flavour = match kind {
+            Kind::Uml => Flavour::Uml,
+            Kind::Qemu => flavour,
+        };
+        // Here, so that what is missing is said once and not by every guest.
+        home.kernel(flavour)?;
+        home.agent()?;
+        home.modules(flavour)?;
         match kind {
-            Kind::Uml => {
-                home.kernel(Flavour::Uml)?;
-                Ok(Self::Uml)
-            }
+            Kind::Uml => Ok(Self::Uml),
             Kind::Qemu => {
                 find_program(QEMU).ok_or_else(|| missing(QEMU, "qemu-system-x86"))?;
-                home.kernel(flavour)?;
                 let accel = match clock {
                     Clock::Icount => Accel::Icount,
                     _ if kvm_works(home, flavour)? => Accel::Kvm,
@@ -157,7 +162,7 @@ fn qemu(
     files: &Files<'_>,
     interactive: bool,
 ) -> Command {
-    let mut command = Command::new(find_program(QEMU).unwrap_or_else(|| QEMU.into()));
+    let mut command = tether::command(&find_program(QEMU).unwrap_or_else(|| QEMU.into()));
     match accel {
         Accel::Kvm => command.args(["-accel", "kvm", "-cpu", "host"]),
         Accel::Tcg => command.args(["-accel", "tcg", "-cpu", "max"]),
@@ -187,8 +192,10 @@ fn qemu(
         .arg("-initrd")
         .arg(files.initramfs)
         .arg("-append")
+        // no5lvl: with five levels of page tables KASAN takes good addresses for wild ones in an
+        // interrupt that comes while identify_cpu() has cleared the CPU's features.
         .arg(format!(
-            "console=ttyS0 {} panic=-1 tsc=reliable random.trust_bootloader=on \
+            "console=ttyS0 {} panic=-1 no5lvl tsc=reliable random.trust_bootloader=on \
              xdc.out=/dev/virtio-ports/xdc",
             loudness(interactive)
         ));
@@ -196,7 +203,7 @@ fn qemu(
 }
 
 fn uml(kernel: &Path, machine: &Machine, files: &Files<'_>, interactive: bool) -> Command {
-    let mut command = Command::new(kernel);
+    let mut command = tether::command(kernel);
     command
         .arg(format!("mem={}M", machine.memory_mb))
         .arg("seccomp=on")

@@ -2,6 +2,7 @@
 //! What a command that fails says: the cause in one sentence, and what to do.
 
 use std::fmt;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Why a command ends early.
@@ -19,8 +20,8 @@ enum Kind {
     /// The caller's mistake.
     Usage,
     Failure,
-    /// Ctrl-C or SIGTERM.
-    Interrupted,
+    /// By this signal.
+    Interrupted(u8),
 }
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -43,8 +44,8 @@ impl Error {
         Self::new(Kind::Failure, what)
     }
 
-    pub fn interrupted() -> Self {
-        Self::new(Kind::Interrupted, "interrupted")
+    pub fn interrupted(signal: u8) -> Self {
+        Self::new(Kind::Interrupted(signal), "interrupted")
     }
 
     /// Something is missing that the Makefile makes.
@@ -66,13 +67,19 @@ impl Error {
         self
     }
 
+    /// A hint for those that have no better one.
+    pub fn or_hint(mut self, hint: &str) -> Self {
+        self.hint.get_or_insert_with(|| hint.to_owned());
+        self
+    }
+
     pub fn details(mut self, lines: Vec<String>) -> Self {
         self.details = lines;
         self
     }
 
     pub fn is_interrupted(&self) -> bool {
-        self.kind == Kind::Interrupted
+        matches!(self.kind, Kind::Interrupted(_))
     }
 
     /// Prefix the sentence with what it is about.
@@ -82,20 +89,24 @@ impl Error {
     }
 
     pub fn report(&self) {
+        let mut text = String::new();
         for line in &self.details {
-            eprintln!("{line}");
+            text += &format!("{line}\n");
         }
-        eprintln!("xdc: error: {}", self.what);
+        text += &format!("xdc: error: {}\n", self.what);
         if let Some(hint) = &self.hint {
-            eprintln!("try: {hint}");
+            text += &format!("try: {hint}\n");
         }
+        // Where nobody listens, the exit code has to do.
+        let _ = std::io::stderr().write_all(text.as_bytes());
     }
 
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self.kind {
             Kind::Failure => 1,
             Kind::Usage => 2,
-            Kind::Interrupted => 130,
+            // As a shell has it.
+            Kind::Interrupted(signal) => 128 + signal,
         })
     }
 }

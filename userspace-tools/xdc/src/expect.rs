@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 use crate::scenario::{self, Expect};
@@ -25,29 +25,56 @@ pub struct Checked<'a> {
     pub other: Option<f64>,
 }
 
+impl Verdict {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail => "FAIL",
+            Self::Skipped => "skip",
+        }
+    }
+}
+
 impl Checked<'_> {
-    pub fn line(&self) -> String {
-        let verdict = match self.verdict {
-            Verdict::Pass => "pass",
-            Verdict::Fail => "FAIL",
-            Verdict::Skipped => "skip",
-        };
-        let measured = match (self.verdict, self.measured) {
+    pub fn measured_text(&self) -> String {
+        match (self.verdict, self.measured) {
             (Verdict::Skipped, _) => "not run".to_owned(),
             (_, Some(value)) => format_value(value),
             (_, None) => "no value".to_owned(),
-        };
-        let other = match self.other {
-            Some(value) => format!(" ({})", format_value(value)),
-            None => String::new(),
-        };
+        }
+    }
+
+    pub fn bound_text(&self) -> String {
+        let other = self
+            .other
+            .map(|value| format!(" ({})", format_value(value)));
+        self.expect.bound() + &other.unwrap_or_default()
+    }
+
+    pub fn line(&self) -> String {
         format!(
-            "{verdict}  {:<8} {:<20} {measured:>10}  {}{other}   [{}]",
+            "{}  {:<8} {:<20} {:>10}  {}   [{}]",
+            self.verdict.name(),
             self.expect.cc,
             self.expect.metric,
-            self.expect.bound(),
+            self.measured_text(),
+            self.bound_text(),
             self.expect.source
         )
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "verdict": self.verdict.name().to_lowercase(),
+            "cc": self.expect.cc,
+            "metric": self.expect.metric,
+            "measured": self.measured,
+            "min": self.expect.min,
+            "max": self.expect.max,
+            "less_than_cc": self.expect.less_than_cc,
+            "less_than": self.other,
+            "source": self.expect.source,
+        })
     }
 }
 
@@ -119,55 +146,69 @@ fn unscale(metric: &str, scale: f64) -> f64 {
 }
 
 /// `xdc check RESULT`; whether every row holds.
-pub fn command(result: &Path) -> Result<bool> {
-    let dir = find_result(result)?;
+pub fn command(result: &Path, results: &Path, json: bool) -> Result<bool> {
+    let dir = find_result(result, results)?;
     let read = |name: &str| {
         let path = dir.join(name);
         fs::read_to_string(&path).map_err(|err| Error::io(path.display(), &err))
     };
     let summary: Value = serde_json::from_str(&read("summary.json")?)
         .map_err(|err| Error::failure(format!("{}/summary.json: {err}", dir.display())))?;
-    let loaded = scenario::parse("scenario", &read("scenario.toml")?, &[])?;
+    let loaded = scenario::parse("scenario", &read("scenario.toml")?, &[])
+        .map_err(|err| err.about(dir.join("scenario.toml").display()))?;
     let checked = check(&loaded.scenario.expect, &summary);
-    if checked.is_empty() {
-        println!("the scenario expects nothing");
-    }
-    for row in &checked {
-        println!("{}", row.line());
+    if json {
+        let rows: Vec<_> = checked.iter().map(Checked::json).collect();
+        println!("{:#}", json!({"result": dir, "rows": rows}));
+    } else {
+        println!("{}", dir.display());
+        if checked.is_empty() {
+            println!("the scenario expects nothing");
+        }
+        for row in &checked {
+            println!("{}", row.line());
+        }
     }
     Ok(checked.iter().all(|row| row.verdict != Verdict::Fail))
 }
 
-/// A result, or the newest of a directory of numbered results.
-fn find_result(path: &Path) -> Result<PathBuf> {
-    let path = if path.ends_with("summary.json") {
-        path.parent().unwrap_or(Path::new("."))
-    } else {
-        path
+/// A result, a file of it, or the newest of a directory of numbered ones; a scenario's name
+/// stands for its directory in `results`.
+fn find_result(named: &Path, results: &Path) -> Result<PathBuf> {
+    let is_result = |dir: &Path| dir.join("summary.json").is_file();
+    let newest = |dir: &Path| {
+        fs::read_dir(dir)
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
+            .max()
+            .map(|n| dir.join(n.to_string()))
     };
-    if path.join("summary.json").is_file() {
-        return Ok(path.to_path_buf());
-    }
-    let newest = fs::read_dir(path)
+    let parent = if named.is_file() {
+        named.parent()
+    } else {
+        None
+    };
+    let places = [
+        parent.map(Path::to_path_buf),
+        Some(named.to_path_buf()),
+        newest(named),
+        Some(results.join(named)),
+        newest(&results.join(named)),
+    ];
+    places
         .into_iter()
         .flatten()
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
-        .max();
-    match newest {
-        Some(n) if path.join(n.to_string()).join("summary.json").is_file() => {
-            Ok(path.join(n.to_string()))
-        }
-        _ => Err(
-            Error::usage(format!("{} is no result of xdc run", path.display()))
-                .hint("a directory like results/two-dc-1g/1"),
-        ),
-    }
+        .find(|dir| is_result(dir))
+        .ok_or_else(|| {
+            Error::usage(format!("{} is no result of xdc run", named.display()))
+                .hint("a directory like results/two-dc-1g/1, or a scenario that was run")
+        })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn expect(metric: &str, cc: &str, min: Option<f64>, max: Option<f64>) -> Expect {
         Expect {
@@ -217,5 +258,23 @@ mod tests {
                 .iter()
                 .all(|c| c.verdict == Verdict::Pass)
         );
+    }
+
+    #[test]
+    fn results_are_found_by_path_and_by_scenario() {
+        let results = tempfile::tempdir().unwrap();
+        for n in ["2", "10", "9"] {
+            let dir = results.path().join("two").join(n);
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join("summary.json"), "{}").unwrap();
+        }
+        let two = results.path().join("two");
+        let find = |named: &Path| find_result(named, results.path()).unwrap();
+        assert_eq!(find(Path::new("two")), two.join("10"));
+        assert_eq!(find(Path::new("two/9")), two.join("9"));
+        assert_eq!(find(&two), two.join("10"));
+        assert_eq!(find(&two.join("2/")), two.join("2"));
+        assert_eq!(find(&two.join("2/summary.json")), two.join("2"));
+        assert!(find_result(Path::new("three"), results.path()).is_err());
     }
 }

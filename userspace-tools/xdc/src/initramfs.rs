@@ -37,6 +37,8 @@ pub fn write(
     ] {
         cpio.dir(dir).map_err(writing)?;
     }
+    // Where the kernel looks for the modprobe that loads modules on demand.
+    cpio.symlink("/sbin", "usr/sbin").map_err(writing)?;
     cpio.char_device("/dev/console", 5, 1).map_err(writing)?;
     cpio.char_device("/dev/null", 1, 3).map_err(writing)?;
     cpio.file("/etc/passwd", 0o644, b"root:x:0:0:root:/root:/bin/sh\n")

@@ -2,18 +2,20 @@
 //! `xdc`: congestion controls compared across emulated datacenters.
 //!
 //! Exit codes: 0 all is well, 1 something failed or an expectation does not hold, 2 the command
-//! line or a scenario is wrong, 130 interrupted.
+//! line or a scenario is wrong, 130 and 143 interrupted by Ctrl-C and SIGTERM.
 
 mod cpio;
 mod doctor;
 mod engine;
 mod error;
 mod expect;
+mod figures;
 mod guest;
 mod home;
 mod initramfs;
 mod interrupt;
 mod plan;
+mod plot;
 mod probe;
 mod progress;
 mod qdisc;
@@ -25,8 +27,11 @@ mod scenario;
 mod selftest;
 mod shell;
 mod summary;
+mod sysctl;
+mod tether;
 mod units;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -50,7 +55,8 @@ Examples:
   xdc check results/two-dc-1g/1
   xdc doctor
 
-Exit codes: 0 fine, 1 failure or an expectation that does not hold, 2 usage, 130 interrupted."
+Exit codes: 0 fine, 1 failure or an expectation that does not hold, 2 usage, 130 Ctrl-C,
+143 SIGTERM."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -82,9 +88,19 @@ Examples:
         /// Seed of everything random in the guest [default: the scenario's].
         #[arg(long)]
         seed: Option<u64>,
-        /// QEMU: emulate with a clock that counts instructions, even where KVM works.
-        #[arg(long)]
-        icount: bool,
+        /// QEMU: emulate with a clock that counts instructions, so that this machine's load does
+        /// not get into the figures; `off`: KVM or emulation by this machine's clock, which is
+        /// sooner done [default: off where KVM works, else on].
+        #[arg(
+            long,
+            value_name = "on|off",
+            num_args = 0..=1,
+            require_equals = true,
+            default_missing_value = "on",
+            hide_possible_values = true,
+            value_parser = clap::builder::BoolishValueParser::new()
+        )]
+        icount: Option<bool>,
         /// Print summary.json instead of the table.
         #[arg(long)]
         json: bool,
@@ -101,10 +117,19 @@ Examples:
     /// Show the scenarios.
     List,
     /// Hold a result against what its scenario expects.
-    #[command(after_help = "Example:\n  xdc check results/two-dc-1g/1")]
+    #[command(after_help = "\
+Examples:
+  xdc check results/two-dc-1g/1
+  xdc check two-dc-1g           the newest one")]
     Check {
-        /// A directory that `xdc run` made.
+        /// A directory that `xdc run` made, or a scenario's name.
         result: PathBuf,
+        /// Where the results of a scenario that is only named are.
+        #[arg(long, value_name = "DIR", default_value = "results")]
+        results: PathBuf,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// A shell in a guest, with a scenario's network up.
     #[command(after_help = "\
@@ -141,6 +166,13 @@ Examples:
     Qdisc(QdiscCommand),
     /// What this host lacks, and the command that mends it.
     Doctor,
+    /// How we start guests: [`tether`].
+    #[command(name = tether::SUBCOMMAND, hide = true)]
+    Tethered {
+        parent: i32,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
 }
 
 #[derive(Subcommand)]
@@ -192,6 +224,9 @@ fn main() -> ExitCode {
 
 /// Whether all is well.
 fn dispatch(command: Command) -> Result<bool> {
+    if let Command::List | Command::Check { .. } | Command::Qdisc(_) | Command::Doctor = command {
+        interrupt::end_on_closed_pipe()?;
+    }
     match command {
         Command::Run {
             scenario,
@@ -217,7 +252,11 @@ fn dispatch(command: Command) -> Result<bool> {
             timeout: Duration::from_secs(timeout),
         }),
         Command::List => list(),
-        Command::Check { result } => expect::command(&result),
+        Command::Check {
+            result,
+            results,
+            json,
+        } => expect::command(&result, &results, json),
         Command::Shell { scenario, engine } => shell::command(scenario.as_deref(), engine),
         Command::Selftest {
             names,
@@ -240,6 +279,7 @@ fn dispatch(command: Command) -> Result<bool> {
             Ok(true)
         }
         Command::Doctor => doctor::command(),
+        Command::Tethered { parent, words } => match tether::become_program(parent, &words)? {},
     }
 }
 

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::scenario::{
     KnownCc, LinkSpec, QueueSpec, Scalar, Scenario, Threshold, expand, known_cc, pairs,
 };
+use crate::sysctl;
 use crate::units::{PPM, Size, Time};
 
 const MAX_NAME: usize = 12;
@@ -129,7 +130,7 @@ fn topology(scenario: &Scenario, cc: &KnownCc, scale: u32) -> Result<Topology> {
     Ok(Topology {
         nodes,
         links,
-        sysctls: sysctls(scenario, cc, scale),
+        sysctls: sysctls(scenario, cc, scale)?,
         tcp_usec_ts: spec.tcp_usec_ts,
         quickack: spec.quickack,
     })
@@ -230,7 +231,7 @@ fn ppm_of(bytes: Size, limit: Size) -> Result<u32> {
 
 /// Later ones win: the harness's, the congestion control's, the scenario's, the scenario's for
 /// this congestion control.
-fn sysctls(scenario: &Scenario, cc: &KnownCc, scale: u32) -> Vec<(String, String)> {
+fn sysctls(scenario: &Scenario, cc: &KnownCc, scale: u32) -> Result<Vec<(String, String)>> {
     let mut all: BTreeMap<String, String> = SYSCTLS
         .iter()
         .map(|&(name, value)| (name.to_owned(), value.to_owned()))
@@ -238,12 +239,14 @@ fn sysctls(scenario: &Scenario, cc: &KnownCc, scale: u32) -> Vec<(String, String
     all.insert("net.ipv4.tcp_ecn".to_owned(), cc.tcp_ecn.to_string());
     let own = scenario.cc.get(cc.name).map(|own| &own.sysctl);
     for (name, value) in scenario.sysctl.iter().chain(own.into_iter().flatten()) {
-        all.insert(name.clone(), scaled(name, value, scale));
+        let value = scaled(name, value, scale);
+        sysctl::check(name, &value)?;
+        all.insert(name.clone(), value);
     }
     // `profile` sets every other parameter, so it goes first.
     let mut all: Vec<_> = all.into_iter().collect();
     all.sort_by_key(|(name, _)| !name.ends_with(".profile"));
-    all
+    Ok(all)
 }
 
 fn scaled(name: &str, value: &Scalar, scale: u32) -> String {
@@ -457,7 +460,7 @@ mod tests {
     fn a_profile_is_written_before_what_refines_it() {
         let sets = ["cc.unocc.sysctl.\"net.unocc.profile\"=paper".to_owned()];
         let loaded = parse("small", SMALL, &sets).unwrap();
-        let sysctls = sysctls(&loaded.scenario, known_cc("unocc").unwrap(), 1);
+        let sysctls = sysctls(&loaded.scenario, known_cc("unocc").unwrap(), 1).unwrap();
         assert_eq!(sysctls[0].0, "net.unocc.profile");
     }
 

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What is going on, on stderr: bars on a terminal, a line now and then elsewhere.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 const PLAIN_INTERVAL: Duration = Duration::from_secs(15);
 const STEPS: f64 = 1000.0;
+
+/// Unlike `eprintln!`, no reason to stop when nobody listens any more.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "xdc: {line}");
+}
 
 pub struct Progress {
     bars: Option<MultiProgress>,
@@ -51,7 +56,7 @@ impl Progress {
         match &self.bars {
             // A terminal that cannot be written to is no reason to stop.
             Some(bars) => drop(bars.println(format!("xdc: {line}"))),
-            None => eprintln!("xdc: {line}"),
+            None => say(line),
         }
     }
 }
@@ -69,7 +74,7 @@ impl Task {
             None => true,
         };
         if fresh {
-            eprintln!("xdc: {}: {what} ({:.0} %)", self.name, done * 100.0);
+            say(&format!("{}: {what} ({:.0} %)", self.name, done * 100.0));
             self.said = Some((what.to_owned(), Instant::now()));
         }
     }
@@ -77,7 +82,7 @@ impl Task {
     pub fn finish(self, what: &str) {
         match self.bar {
             Some(bar) => bar.finish_with_message(what.to_owned()),
-            None => eprintln!("xdc: {}: {what}", self.name),
+            None => say(&format!("{}: {what}", self.name)),
         }
     }
 }

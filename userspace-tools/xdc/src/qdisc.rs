@@ -41,6 +41,7 @@ Options (SIZE 22400kb with k = 1024, RATE 10gbit, FRACTION 2% or 0.02):
   pool NAME              shared buffer of this namespace
   pool-limit SIZE        its size
   pool-alpha FACTOR      this port may hold FACTOR x what is free
+What is not given has the module's default, or stays as it is; 'xdc qdisc show' prints every value.
 
 Example:
   xdc qdisc add dev eth1 root phantom limit 1mb rate 10gbit phantom 22400kb drain 0.9 pmin 2% pmax 60%";

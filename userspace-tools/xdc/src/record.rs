@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use xdc_proto::{
-    FlowResult, FlowSample, Message, QueueResult, QueueSample, RunPlan, Sample, WatchedQueue,
+    FlowResult, FlowSample, Mark, Message, Queue, QueueResult, QueueSample, RunPlan, Sample,
+    WatchedQueue,
 };
 
 use crate::error::{Error, Result};
@@ -179,6 +180,17 @@ impl Record {
         let queue = self.plan.watch.first()?;
         let direction = crate::plan::find_direction(&self.plan.topology, &queue.node, &queue.peer)?;
         Some((queue, direction.rate_bps))
+    }
+
+    /// Whether a watched queue marks by its phantom counter; else the counter means nothing.
+    pub fn marks_by_phantom(&self, queue: usize) -> bool {
+        let watched = &self.plan.watch[queue];
+        let direction =
+            crate::plan::find_direction(&self.plan.topology, &watched.node, &watched.peer);
+        let Some(Queue::Phantom(queue)) = direction.and_then(|d| d.queue.as_ref()) else {
+            return false;
+        };
+        matches!(queue.mark, Some(Mark::Phantom | Mark::Either | Mark::Both))
     }
 
     /// Why the figures of this run should not be believed.

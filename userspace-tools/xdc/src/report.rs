@@ -3,100 +3,77 @@
 
 use std::fmt::Write as _;
 
-use plotters::prelude::*;
-
-use crate::error::{Error, Result};
-use crate::expect::{Checked, Verdict};
+use crate::expect::Checked;
+use crate::figures::{Figures, NARROW, WIDE};
+use crate::plot::{self, Chart, escape};
 use crate::record::Record;
 use crate::results;
 use crate::scenario::Loaded;
 use crate::summary::Summary;
 
-const WIDTH: u32 = 560;
-const HEIGHT: u32 = 260;
-/// More points than pixels show nothing more.
-const MAX_POINTS: usize = 400;
-
-/// Drawn in this colour by plotters, then given the page's own, which follows its theme.
-const INK: RGBColor = RGBColor(1, 2, 3);
-const INK_TEXT: &str = "#010203";
-
-/// Told apart in light and dark, also by those who see red and green alike.
-const PALETTE: [RGBColor; 8] = [
-    RGBColor(0x00, 0x77, 0xbb),
-    RGBColor(0xee, 0x77, 0x33),
-    RGBColor(0x00, 0x99, 0x88),
-    RGBColor(0xcc, 0x33, 0x11),
-    RGBColor(0xaa, 0x44, 0x99),
-    RGBColor(0x88, 0x88, 0x00),
-    RGBColor(0x33, 0xbb, 0xee),
-    RGBColor(0xbb, 0x88, 0x66),
-];
-
 const STYLE: &str = "
-:root{color-scheme:light dark;--bg:#fff;--fg:#1b1f24;--dim:#667;--line:#d5d9de;--bad:#b3261e;--good:#17703a}
-@media (prefers-color-scheme:dark){:root{--bg:#14171b;--fg:#e3e6ea;--dim:#99a;--line:#343a42;--bad:#ff8a80;--good:#7bd88f}}
-body{background:var(--bg);color:var(--fg);font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:1220px;padding:0 1rem}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums;display:block;overflow-x:auto}
-th,td{padding:.2rem .6rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
-th:first-child,td:first-child,.text td{text-align:left}
+:root{color-scheme:light dark;--bad:#b3261e;--good:#17703a}
+@media screen and (prefers-color-scheme:dark){:root{--bad:#ff8a80;--good:#7bd88f}}
+body{background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:1220px;padding:0 1rem}
+h1{font-size:1.6rem;line-height:1.25}h2{font-size:1.2rem;margin:2rem 0 .6rem}summary{cursor:pointer}
 .dim{color:var(--dim)}.FAIL{color:var(--bad);font-weight:600}.pass{color:var(--good)}.skip{color:var(--dim)}
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,520px),1fr));gap:1rem}
-svg{color:var(--fg);width:100%;height:auto}pre{overflow-x:auto;font-size:13px}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;font-size:13.5px;font-variant-numeric:tabular-nums}
+th,td{padding:.22rem .6rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
+th{vertical-align:bottom}th small{display:block;font-weight:400;color:var(--dim)}
+th:first-child,td:first-child,.text td,.text th{text-align:left}
+.text td:last-child{white-space:normal;min-width:16rem}
+.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,var(--least)),1fr));gap:.6rem;margin:.6rem 0}
+.charts svg{width:100%;height:auto;break-inside:avoid}
+pre{overflow-x:auto;font-size:13px}
+@media print{:root{color-scheme:light}body{margin:0}table{font-size:8px}th,td{padding:.1rem .25rem}.scroll{overflow:visible}h2{break-after:avoid}.charts{--least:240px!important}}
 ";
-
-struct Line {
-    name: String,
-    /// Time in ms, value.
-    points: Vec<(f64, f64)>,
-    color: RGBColor,
-}
 
 pub fn html(
     loaded: &Loaded,
     resolved: &str,
     summary: &Summary,
     records: &[Record],
+    figures: &Figures,
     checked: &[Checked<'_>],
-) -> Result<String> {
+) -> String {
     let scenario = &loaded.scenario;
     let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\">\
-         <title>{0}</title><style>{STYLE}</style>\n<h1>{0}</h1>\n",
-        escape(&scenario.title)
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
+         <title>{0}</title><style>{1}{STYLE}</style></head><body>\n<h1>{0}</h1>\n",
+        escape(&scenario.title),
+        plot::STYLE
     );
-    let mut paragraph = |class: &str, text: &str| {
+    for (class, text) in [
+        ("", scenario.description.trim()),
+        ("dim", &scenario.source),
+        ("dim", &setting(summary)),
+    ] {
         if !text.is_empty() {
+            // Writing to a String cannot fail.
             let _ = writeln!(page, "<p class=\"{class}\">{}</p>", escape(text));
         }
-    };
-    paragraph("", scenario.description.trim());
-    paragraph("dim", &scenario.source);
-    paragraph("dim", &setting(summary));
-    page.push_str(&table(summary));
+    }
+    page.push_str(&totals(summary));
     page.push_str(&verdicts(checked));
-    page.push_str("<h2>Flow completion times</h2>\n<div class=\"charts\">");
-    page.push_str(&fct_chart(records)?);
-    page.push_str("</div>\n");
-    for record in records {
-        let _ = writeln!(
-            page,
-            "<h2>{}</h2>\n<div class=\"charts\">",
-            escape(&record.cc)
-        );
-        for chart in charts(record)? {
-            page.push_str(&chart);
-        }
-        page.push_str("</div>\n");
-        page.push_str(&links(record));
+
+    page.push_str("<h2>Side by side</h2>\n");
+    page.push_str(&charts(NARROW, figures.overview().chain(&figures.fct)));
+    page.push_str(&groups(summary));
+    page.push_str(&queues(summary));
+    page.push_str(&links(records));
+    for (record, details) in records.iter().zip(&figures.details) {
+        let _ = writeln!(page, "<h2>{}</h2>", escape(&record.cc));
+        page.push_str(&charts(WIDE, details));
     }
     let _ = write!(
         page,
-        "<h2>Scenario</h2>\n<pre>{}</pre>\n</html>\n",
+        "<h2>Scenario</h2>\n<p>As it was run; give this file to <code>xdc run</code> to repeat it.</p>\n\
+         <details><summary>scenario.toml</summary><pre>{}</pre></details>\n</body></html>\n",
         escape(resolved)
     );
-    Ok(page)
+    page
 }
 
 /// Engine, kernel, seed and scale in one sentence.
@@ -116,20 +93,41 @@ pub fn setting(summary: &Summary) -> String {
     )
 }
 
-fn table(summary: &Summary) -> String {
-    let mut html = String::from("<h2>Figures</h2>\n<table><tr>");
-    for column in results::COLUMNS {
-        let _ = write!(html, "<th>{column}</th>");
+/// In columns that are not much narrower than the charts were drawn for.
+fn charts<'a>(width: f64, charts: impl IntoIterator<Item = &'a Chart>) -> String {
+    let least = 0.85 * width;
+    let svgs: String = charts.into_iter().map(Chart::inline).collect();
+    format!("<div class=\"charts\" style=\"--least:{least}px\">\n{svgs}</div>\n")
+}
+
+/// Columns are a title and a unit.
+fn table(columns: &[(&str, &str)], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut html = String::from("<div class=\"scroll\"><table><tr>");
+    for (title, unit) in columns {
+        let _ = write!(html, "<th>{title}<small>{unit}</small></th>");
     }
     html.push_str("</tr>\n");
-    for run in &summary.runs {
+    for row in rows {
         html.push_str("<tr>");
-        for cell in results::row(run) {
+        for cell in row {
             let _ = write!(html, "<td>{}</td>", escape(&cell));
         }
         html.push_str("</tr>\n");
     }
-    html.push_str("</table>\n");
+    html.push_str("</table></div>\n");
+    html
+}
+
+fn folded(title: &str, table: &str) -> String {
+    format!("<details><summary>{title}</summary>\n{table}</details>\n")
+}
+
+fn totals(summary: &Summary) -> String {
+    let mut html = String::from("<h2>Figures</h2>\n");
+    html.push_str(&table(
+        results::COLUMNS,
+        summary.runs.iter().map(results::row),
+    ));
     for run in &summary.runs {
         for doubt in &run.suspect {
             let _ = writeln!(
@@ -147,262 +145,108 @@ fn verdicts(checked: &[Checked<'_>]) -> String {
     if checked.is_empty() {
         return String::new();
     }
-    let mut html = String::from("<h2>Expectations</h2>\n<table class=\"text\">");
+    let mut html = String::from(
+        "<h2>Expectations</h2>\n<div class=\"scroll\"><table class=\"text\">\
+         <tr><th></th><th>cc</th><th>figure</th><th>measured</th><th>expected</th><th>source</th></tr>\n",
+    );
     for row in checked {
-        let verdict = match row.verdict {
-            Verdict::Pass => "pass",
-            Verdict::Fail => "FAIL",
-            Verdict::Skipped => "skip",
-        };
-        let measured = row
-            .measured
-            .map_or_else(|| "-".to_owned(), |value| format!("{value:.4}"));
         let _ = writeln!(
             html,
-            "<tr><td class=\"{verdict}\">{verdict}</td><td>{}</td><td>{}</td><td>{measured}</td>\
-             <td>{}</td><td class=\"dim\">{}</td></tr>",
+            "<tr><td class=\"{0}\">{0}</td><td>{1}</td><td>{2}</td><td>{3}</td>\
+             <td>{4}</td><td class=\"dim\">{5}</td></tr>",
+            row.verdict.name(),
             escape(&row.expect.cc),
             escape(&row.expect.metric),
-            escape(&row.expect.bound()),
+            row.measured_text(),
+            escape(&row.bound_text()),
             escape(&row.expect.source)
         );
     }
-    html.push_str("</table>\n");
+    html.push_str("</table></div>\n");
     html
 }
 
-fn links(record: &Record) -> String {
-    let checks: Vec<_> = record
-        .link_checks
-        .iter()
-        .map(|check| {
-            format!(
-                "{}-{} {:.2} us of {:.2} us ({:+.2} %)",
-                check.src,
-                check.dst,
-                check.measured_us,
-                check.configured_us,
-                check.error() * 100.0
-            )
-        })
-        .collect();
-    format!(
-        "<p class=\"dim\">Base RTT: {}</p>\n",
-        escape(&checks.join("; "))
-    )
-}
-
-fn charts(record: &Record) -> Result<Vec<String>> {
-    let mut charts = vec![
-        chart("Throughput, Gbit/s", &throughput(record))?,
-        chart("Window, kB", &windows(record))?,
+fn groups(summary: &Summary) -> String {
+    let columns = [
+        ("cc", ""),
+        ("group", ""),
+        ("flows", ""),
+        ("goodput", "Mbit/s"),
+        ("steady", "Mbit/s"),
+        ("FCT mean", "ms"),
+        ("FCT max", "ms"),
+        ("RTT p50", "us"),
+        ("RTT p99", "us"),
     ];
-    for (queue, watched) in record.plan.watch.iter().enumerate() {
-        let title = format!("Queue: {}, kB", watched.name);
-        charts.push(chart(&title, &backlog(record, queue))?);
-    }
-    Ok(charts)
-}
-
-/// A colour per flow; flows of one group are neighbours in the palette.
-fn color(index: usize) -> RGBColor {
-    PALETTE[index % PALETTE.len()]
-}
-
-fn flow_name(record: &Record, flow: usize) -> String {
-    let flow = &record.plan.flows[flow];
-    format!("{} {}", flow.group, flow.src)
-}
-
-fn throughput(record: &Record) -> Vec<Line> {
-    let step_us = (record.end_us() / MAX_POINTS as u64)
-        .max(2 * record.plan.sample_us)
-        .max(1);
-    (0..record.plan.flows.len())
-        .map(|flow| Line {
-            name: flow_name(record, flow),
-            points: (0..record.end_us() / step_us)
-                .map(|step| {
-                    let (from, to) = (step * step_us, (step + 1) * step_us);
-                    let bytes = record.received_at(flow, to) - record.received_at(flow, from);
-                    (to as f64 / 1e3, bytes * 8e-3 / step_us as f64)
-                })
-                .collect(),
-            color: color(flow),
+    let rows = summary.runs.iter().flat_map(|run| {
+        run.groups.iter().map(|(name, group)| {
+            vec![
+                run.cc.clone(),
+                name.clone(),
+                group.flows.to_string(),
+                results::number(Some(group.goodput_mbps), 1),
+                results::number(Some(group.goodput_steady_mbps), 1),
+                results::number(group.fct_ms.mean, 1),
+                results::number(group.fct_ms.max, 1),
+                results::number(group.rtt_us.p50, 0),
+                results::number(group.rtt_us.p99, 0),
+            ]
         })
-        .collect()
+    });
+    folded("Each group of flows", &table(&columns, rows))
 }
 
-fn windows(record: &Record) -> Vec<Line> {
-    (0..record.plan.flows.len())
-        .map(|flow| Line {
-            name: flow_name(record, flow),
-            points: thin(
-                record
-                    .flow_series(flow)
-                    .filter(|(_, sample)| sample.active)
-                    .map(|(t_us, sample)| (t_us as f64 / 1e3, sample.cwnd_bytes as f64 / 1e3)),
-            ),
-            color: color(flow),
+fn queues(summary: &Summary) -> String {
+    let columns = [
+        ("cc", ""),
+        ("queue", ""),
+        ("mean", "kB"),
+        ("p99", "kB"),
+        ("max", "kB"),
+        ("phantom max", "kB"),
+        ("packets", ""),
+        ("drops", ""),
+        ("marks", ""),
+    ];
+    let rows = summary.runs.iter().flat_map(|run| {
+        run.queues.iter().map(|queue| {
+            vec![
+                run.cc.clone(),
+                queue.name.clone(),
+                results::kilo(queue.queue_bytes.mean),
+                results::kilo(queue.queue_bytes.p99),
+                results::kilo(queue.queue_bytes.max),
+                results::kilo(queue.phantom_max_bytes.map(|bytes| bytes as f64)),
+                queue.sent_packets.to_string(),
+                queue.drops.to_string(),
+                queue.marks.to_string(),
+            ]
         })
-        .collect()
+    });
+    folded("Each queue", &table(&columns, rows))
 }
 
-fn backlog(record: &Record, queue: usize) -> Vec<Line> {
-    let kb = |t_us: u64, bytes: u64| (t_us as f64 / 1e3, bytes as f64 / 1e3);
-    let physical = record
-        .queue_series(queue)
-        .map(|(t_us, sample)| kb(t_us, sample.backlog_bytes));
-    let phantom = record
-        .queue_series(queue)
-        .filter_map(|(t_us, sample)| Some(kb(t_us, sample.phantom_bytes?)));
-    vec![
-        Line {
-            name: "physical".to_owned(),
-            points: thin(physical),
-            color: color(0),
-        },
-        Line {
-            name: "phantom".to_owned(),
-            points: thin(phantom),
-            color: color(1),
-        },
-    ]
-}
-
-/// The highest point of each stretch: peaks are what a queue's plot is for.
-fn thin(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
-    let points: Vec<_> = points.collect();
-    points
-        .chunks(points.len().div_ceil(MAX_POINTS).max(1))
-        .filter_map(|chunk| chunk.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)))
-        .collect()
-}
-
-type Drawing = std::result::Result<(), Box<dyn std::error::Error>>;
-
-fn chart(title: &str, lines: &[Line]) -> Result<String> {
-    draw(|root| {
-        let points = || lines.iter().flat_map(|line| &line.points);
-        let end = points().map(|point| point.0).fold(1e-3, f64::max);
-        let top = points().map(|point| point.1).fold(1e-3, f64::max) * 1.05;
-        let text = ("sans-serif", 12).into_font().color(&INK);
-        let mut chart = ChartBuilder::on(root)
-            .caption(title, ("sans-serif", 14).into_font().color(&INK))
-            .margin(8)
-            .x_label_area_size(28)
-            .y_label_area_size(56)
-            .build_cartesian_2d(0.0..end, 0.0..top)?;
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(INK.mix(0.15))
-            .axis_style(INK.mix(0.5))
-            .x_desc("ms")
-            .label_style(text.clone())
-            .draw()?;
-        for line in lines.iter().filter(|line| !line.points.is_empty()) {
-            let color = line.color;
-            chart
-                .draw_series(LineSeries::new(line.points.iter().copied(), &color))?
-                .label(&line.name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 12, y)], color));
-        }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
-            .label_font(text)
-            .draw()?;
-        Ok(())
-    })
-}
-
-/// One stroke per flow, sorted, congestion controls side by side.
-fn fct_chart(records: &[Record]) -> Result<String> {
-    let mut columns = Vec::new();
-    for (index, record) in records.iter().enumerate() {
-        let mut fcts: Vec<_> = record
-            .flows
-            .iter()
-            .filter_map(|flow| Some(flow.end_us?.saturating_sub(flow.start_us) as f64 / 1e3))
-            .collect();
-        fcts.sort_by(f64::total_cmp);
-        columns.push((index, &record.cc, fcts));
-    }
-    if columns.iter().all(|(_, _, fcts)| fcts.is_empty()) {
-        return Ok("<p class=\"dim\">The flows have no end.</p>".to_owned());
-    }
-    draw(|root| {
-        let top = columns
-            .iter()
-            .flat_map(|(_, _, fcts)| fcts)
-            .fold(1e-3, |top: f64, &fct| top.max(fct))
-            * 1.05;
-        let text = ("sans-serif", 12).into_font().color(&INK);
-        let mut chart = ChartBuilder::on(root)
-            .caption(
-                "FCT of each flow, ms",
-                ("sans-serif", 14).into_font().color(&INK),
-            )
-            .margin(8)
-            .x_label_area_size(28)
-            .y_label_area_size(56)
-            .build_cartesian_2d(0.0..columns.len() as f64, 0.0..top)?;
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .x_labels(0)
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(INK.mix(0.15))
-            .axis_style(INK.mix(0.5))
-            .label_style(text.clone())
-            .draw()?;
-        for (index, cc, fcts) in &columns {
-            let color = color(*index);
-            let width = 0.8 / fcts.len().max(1) as f64;
-            let bars = fcts.iter().enumerate().map(|(n, &fct)| {
-                let x = *index as f64 + 0.1 + n as f64 * width;
-                Rectangle::new([(x, 0.0), (x + width * 0.8, fct)], color.filled())
-            });
-            chart
-                .draw_series(bars)?
-                .label(cc.as_str())
-                .legend(move |(x, y)| {
-                    Rectangle::new([(x, y - 4), (x + 12, y + 4)], color.filled())
-                });
-        }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::LowerRight)
-            .background_style(TRANSPARENT)
-            .label_font(text)
-            .draw()?;
-        Ok(())
-    })
-}
-
-fn draw(
-    paint: impl FnOnce(&DrawingArea<SVGBackend<'_>, plotters::coord::Shift>) -> Drawing,
-) -> Result<String> {
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
-        paint(&root)
-            .and_then(|()| Ok(root.present()?))
-            .map_err(|err| Error::failure(format!("a plot cannot be drawn: {err}")))?;
-    }
-    // A fixed size would keep the page's grid from scaling it.
-    let fixed = format!("width=\"{WIDTH}\" height=\"{HEIGHT}\" ");
-    Ok(svg
-        .replacen(&fixed, "", 1)
-        .replace(INK_TEXT, "currentColor"))
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
+/// Measured against configured: what the other figures rest on.
+fn links(records: &[Record]) -> String {
+    let columns = [
+        ("cc", ""),
+        ("path", ""),
+        ("configured", "us"),
+        ("measured", "us"),
+        ("error", "%"),
+    ];
+    let rows = records.iter().flat_map(|record| {
+        record.link_checks.iter().map(|check| {
+            vec![
+                record.cc.clone(),
+                format!("{} - {}", check.src, check.dst),
+                results::number(Some(check.configured_us), 2),
+                results::number(Some(check.measured_us), 2),
+                format!("{:+.2}", check.error() * 100.0),
+            ]
+        })
+    });
+    folded("Link checks: base RTT of each path", &table(&columns, rows))
 }
 
 #[cfg(test)]
@@ -427,10 +271,13 @@ mod tests {
         };
         let value = serde_json::to_value(&summary).unwrap();
         let checked = expect::check(&loaded.scenario.expect, &value);
-        let page = html(&loaded, SMALL, &summary, &[record], &checked).unwrap();
-        assert_eq!(page.matches("<svg").count(), 4);
+        let records = [record];
+        let figures = Figures::new(&records, 1000);
+        let page = html(&loaded, SMALL, &summary, &records, &figures, &checked);
+        // Throughput, Jain's index, FCT; window, RTT, queues, phantom queues.
+        assert_eq!(page.matches("<svg").count(), 3 + 4);
         assert!(page.contains("prefers-color-scheme:dark"));
-        assert!(!page.contains(INK_TEXT));
+        assert!(page.contains("a1 - r"));
         assert!(page.contains("class=\"pass\""));
         for outside in ["src=", "href=\"http", "<script"] {
             assert!(!page.contains(outside), "{outside}");

@@ -6,28 +6,92 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::home;
 use crate::record::Record;
 use crate::summary::{Run, Summary};
 
-/// The next free number under `results/SCENARIO`.
-pub fn new_dir(results: &Path, scenario: &str) -> Result<PathBuf> {
-    let parent = results.join(scenario);
-    let io = |path: &Path, err: &std::io::Error| Error::io(path.display(), err);
-    fs::create_dir_all(&parent).map_err(|err| io(&parent, &err))?;
-    for n in 1u32.. {
-        let dir = parent.join(n.to_string());
-        match fs::create_dir(&dir) {
-            Ok(()) => return Ok(dir),
-            Err(err) if err.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(err) => return Err(io(&dir, &err)),
-        }
-    }
-    Err(Error::failure(format!("{} is full", parent.display())))
+/// A result in the making: a directory that goes, with those made for it, unless it is kept.
+pub struct Pending {
+    scenario_dir: PathBuf,
+    dir: PathBuf,
+    /// Outermost first.
+    made: Vec<PathBuf>,
+    kept: bool,
 }
 
-pub fn write(dir: &Path, name: &str, text: &str) -> Result<()> {
-    let path = dir.join(name);
-    fs::write(&path, text).map_err(|err| Error::io(path.display(), &err))
+impl Pending {
+    /// Made before the guests run, so that a place that cannot be written to costs no run.
+    pub fn new(results: &Path, scenario: &str) -> Result<Self> {
+        let scenario_dir = results.join(scenario);
+        let absent = scenario_dir.ancestors().take_while(|dir| !dir.exists());
+        let mut made: Vec<_> = absent.map(Path::to_path_buf).collect();
+        made.retain(|dir| !dir.as_os_str().is_empty());
+        made.reverse();
+        let dir = scenario_dir.join(format!(".running-{}", std::process::id()));
+        let pending = Self {
+            scenario_dir,
+            dir,
+            made,
+            kept: false,
+        };
+        fs::create_dir_all(&pending.dir).map_err(|err| {
+            Error::io(
+                format!("cannot make {} for results", pending.scenario_dir.display()),
+                &err,
+            )
+            .hint("--results DIR, where you may write")
+        })?;
+        home::require_space(&pending.dir)?;
+        Ok(pending)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    pub fn write(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.dir.join(name);
+        path.parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| fs::write(&path, text))
+            .map_err(|err| Error::io(path.display(), &err))
+    }
+
+    /// Under the next free number.
+    pub fn keep(mut self) -> Result<PathBuf> {
+        for n in 1u32.. {
+            let dir = self.scenario_dir.join(n.to_string());
+            if dir.exists() {
+                continue;
+            }
+            match fs::rename(&self.dir, &dir) {
+                Ok(()) => {
+                    self.kept = true;
+                    return Ok(dir);
+                }
+                // Another xdc was faster.
+                Err(_) if dir.exists() => {}
+                Err(err) => return Err(Error::io(dir.display(), &err)),
+            }
+        }
+        Err(Error::failure(format!(
+            "{} is full",
+            self.scenario_dir.display()
+        )))
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
+        let _ = fs::remove_dir_all(&self.dir);
+        for dir in self.made.iter().rev() {
+            // Fails where something else has come to lie there, which then stays.
+            let _ = fs::remove_dir(dir);
+        }
+    }
 }
 
 /// One row a flow; empty fields for a flow that the run's end cut off.
@@ -96,16 +160,28 @@ pub fn series_csv(records: &[Record]) -> String {
     csv
 }
 
-pub const COLUMNS: &[&str] = &[
-    "cc", "Mbit/s", "util", "Jain", "steady", "conv ms", "FCT mean", "FCT max", "RTT p50",
-    "RTT p99", "q p99 kB", "q max kB", "drops", "marks", "retx", "wall s", "",
+/// Title and unit.
+pub const COLUMNS: &[(&str, &str)] = &[
+    ("cc", ""),
+    ("goodput", "Mbit/s"),
+    ("util", ""),
+    ("Jain", ""),
+    ("steady", ""),
+    ("converged", "ms"),
+    ("FCT mean", "ms"),
+    ("FCT max", "ms"),
+    ("RTT p50", "us"),
+    ("RTT p99", "us"),
+    ("q p99", "kB"),
+    ("q max", "kB"),
+    ("drops", ""),
+    ("marks", ""),
+    ("retx", ""),
+    ("wall", "s"),
+    ("", ""),
 ];
 
 pub fn row(run: &Run) -> Vec<String> {
-    let number = |value: Option<f64>, decimals: usize| {
-        value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
-    };
-    let kb = |value: Option<f64>| number(value.map(|bytes| bytes / 1e3), 1);
     vec![
         run.cc.clone(),
         number(Some(run.goodput_mbps), 1),
@@ -117,8 +193,8 @@ pub fn row(run: &Run) -> Vec<String> {
         number(run.fct_ms.max, 1),
         number(run.rtt_us.p50, 0),
         number(run.rtt_us.p99, 0),
-        kb(run.queue_bytes.p99),
-        kb(run.queue_bytes.max),
+        kilo(run.queue_bytes.p99),
+        kilo(run.queue_bytes.max),
         run.drops.to_string(),
         run.marks.to_string(),
         run.retransmits.to_string(),
@@ -131,9 +207,21 @@ pub fn row(run: &Run) -> Vec<String> {
     ]
 }
 
+/// A cell; a dash for what does not apply.
+pub fn number(value: Option<f64>, decimals: usize) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
+}
+
+/// Bytes as a cell in kB.
+pub fn kilo(bytes: Option<f64>) -> String {
+    number(bytes.map(|bytes| bytes / 1e3), 1)
+}
+
 /// Columns as wide as they need; names to the left, numbers to the right.
 pub fn table(summary: &Summary) -> String {
-    let mut rows = vec![COLUMNS.iter().map(|&c| c.to_owned()).collect::<Vec<_>>()];
+    let titles = COLUMNS.iter().map(|&(title, _)| title.to_owned()).collect();
+    let units = COLUMNS.iter().map(|&(_, unit)| unit.to_owned()).collect();
+    let mut rows: Vec<Vec<String>> = vec![titles, units];
     rows.extend(summary.runs.iter().map(row));
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let mut text = String::new();
@@ -177,8 +265,35 @@ mod tests {
     #[test]
     fn results_are_numbered() {
         let dir = tempfile::tempdir().unwrap();
-        let first = new_dir(dir.path(), "x").unwrap();
-        let second = new_dir(dir.path(), "x").unwrap();
-        assert!(first.ends_with("x/1") && second.ends_with("x/2"));
+        let keep = || Pending::new(dir.path(), "x").unwrap().keep().unwrap();
+        assert!(keep().ends_with("x/1"));
+        assert!(keep().ends_with("x/2"));
+    }
+
+    #[test]
+    fn what_is_not_kept_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let pending = Pending::new(&dir.path().join("new/results"), "x").unwrap();
+        pending.write("plots/a.svg", "").unwrap();
+        drop(pending);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_table_has_units_under_its_titles() {
+        let summary = Summary {
+            scenario: "x".to_owned(),
+            engine: "uml".to_owned(),
+            accel: None,
+            seed: 1,
+            scale: 1,
+            kernel: String::new(),
+            runs: vec![crate::summary::run(&recorded(), 1000)],
+        };
+        let text = table(&summary);
+        let lines: Vec<_> = text.lines().collect();
+        let end = lines[0].find("goodput").unwrap() + "goodput".len();
+        assert!(lines[1][..end].ends_with("Mbit/s"));
+        assert_eq!(row(&summary.runs[0]).len(), COLUMNS.len());
     }
 }

@@ -12,11 +12,13 @@ use xdc_proto::{Job, Message, Plan, RunPlan};
 use crate::engine::{Clock, Engine, Kind, Machine};
 use crate::error::{Error, Result};
 use crate::expect::{self, Verdict};
+use crate::figures::Figures;
 use crate::guest::{Guest, Watch};
-use crate::home::{self, Flavour, Home};
+use crate::home::{Flavour, Home};
 use crate::progress::{Progress, Task};
 use crate::record::Record;
-use crate::scenario::{self, Loaded, known_cc};
+use crate::results::Pending;
+use crate::scenario::{self, Loaded, SEE_EXAMPLE, known_cc};
 use crate::summary::{self, Summary};
 use crate::{interrupt, plan, probe, report, results};
 
@@ -27,7 +29,7 @@ pub struct Request {
     pub ccs: Vec<String>,
     pub sets: Vec<String>,
     pub seed: Option<u64>,
-    pub icount: bool,
+    pub icount: Option<bool>,
     pub json: bool,
     pub results: PathBuf,
     pub jobs: usize,
@@ -45,19 +47,29 @@ pub fn command(request: &Request) -> Result<bool> {
         loaded.scenario.ccs.clone_from(&request.ccs);
     }
     let kind = request.engine.unwrap_or(loaded.scenario.engine);
-    if request.icount && kind == Kind::Uml {
+    if request.icount.is_some() && kind == Kind::Uml {
         return Err(Error::usage("--icount is for QEMU").hint("--engine qemu"));
     }
     let seed = request.seed.unwrap_or(loaded.scenario.seed);
     // Once before anything starts, so that a mistake costs nothing.
     for cc in &loaded.scenario.ccs {
-        plan::plan(&loaded.scenario, cc, seed, 1)?;
+        plan::plan(&loaded.scenario, cc, seed, 1)
+            .map_err(|err| err.about(&loaded.name).or_hint(SEE_EXAMPLE))?;
+    }
+    if loaded.scenario.ccs.is_empty() {
+        return Err(Error::usage("no congestion control is named")
+            .about(&loaded.name)
+            .hint("--cc unocc,cubic"));
+    }
+    if loaded.scenario.scale == Some(0) {
+        return Err(Error::usage("'scale' must be at least 1").hint("--set scale=1"));
     }
 
-    let clock = if request.icount {
-        Clock::Icount
-    } else {
-        Clock::Measuring
+    let pending = Pending::new(&request.results, &loaded.name)?;
+    let clock = match request.icount {
+        Some(true) => Clock::Icount,
+        Some(false) => Clock::Wall,
+        None => Clock::Measuring,
     };
     let progress = Progress::new();
     let bench = Bench {
@@ -67,8 +79,7 @@ pub fn command(request: &Request) -> Result<bool> {
         progress: &progress,
     };
     let scale = bench.scale(&loaded, seed)?;
-    let consoles = home::temp_dir()?;
-    let outcomes = bench.run_all(&loaded, seed, scale, request.jobs, consoles.path())?;
+    let outcomes = bench.run_all(&loaded, seed, scale, request.jobs, pending.path())?;
 
     let mut records = Vec::new();
     let mut errors = Vec::new();
@@ -81,19 +92,9 @@ pub fn command(request: &Request) -> Result<bool> {
     if records.is_empty() {
         let last = errors.pop();
         errors.iter().for_each(Error::report);
-        return Err(last.unwrap_or_else(|| {
-            Error::usage("the scenario has no congestion control").hint("--cc unocc,cubic")
-        }));
+        return last.map_or(Ok(false), Err);
     }
-    let sound = finish(
-        request,
-        &loaded,
-        seed,
-        scale,
-        &bench,
-        &records,
-        consoles.path(),
-    )?;
+    let sound = finish(request, &loaded, seed, scale, &bench, &records, pending)?;
     for err in &errors {
         err.report();
     }
@@ -112,7 +113,6 @@ impl Bench<'_> {
     /// The scenario's, or 1 in virtual time, or what this emulation carries.
     fn scale(&self, loaded: &Loaded, seed: u64) -> Result<u32> {
         let scale = match (loaded.scenario.scale, self.engine) {
-            (Some(0), _) => return Err(Error::usage("'scale' must be at least 1")),
             (Some(scale), _) => scale,
             (None, Engine::Uml) => 1,
             (None, Engine::Qemu { .. }) => probe::scale(self, &loaded.scenario, seed)?,
@@ -227,7 +227,7 @@ fn finish(
     scale: u32,
     bench: &Bench<'_>,
     records: &[Record],
-    consoles: &Path,
+    pending: Pending,
 ) -> Result<bool> {
     let window_us = loaded.scenario.jain_window.0 / 1000 * u64::from(scale);
     let summary = Summary {
@@ -250,25 +250,23 @@ fn finish(
     let json = format!("{value:#}\n");
     let checked = expect::check(&loaded.scenario.expect, &value);
     let resolved = resolved(loaded, &summary)?;
-    let page = report::html(loaded, &resolved, &summary, records, &checked)?;
+    let figures = Figures::new(records, window_us);
+    let page = report::html(loaded, &resolved, &summary, records, &figures, &checked);
 
-    home::require_space(&existing(&request.results))?;
-    let dir = results::new_dir(&request.results, &loaded.name)?;
-    let written = [
+    for (name, text) in [
         ("summary.json", &json),
         ("flows.csv", &results::flows_csv(records)),
         ("series.csv", &results::series_csv(records)),
         ("scenario.toml", &resolved),
         ("report.html", &page),
-    ]
-    .iter()
-    .try_for_each(|(name, text)| results::write(&dir, name, text))
-    .and_then(|()| keep_consoles(consoles, &dir));
-    if let Err(err) = written {
-        // Half a result is none.
-        let _ = std::fs::remove_dir_all(&dir);
-        return Err(err);
+    ] {
+        pending.write(name, text)?;
     }
+    for (name, svg) in figures.files(records) {
+        pending.write(&format!("plots/{name}"), &svg)?;
+    }
+    let dir = pending.keep()?;
+    interrupt::end_on_closed_pipe()?;
 
     if request.json {
         print!("{json}");
@@ -301,21 +299,4 @@ fn resolved(loaded: &Loaded, summary: &Summary) -> Result<String> {
     let text = toml::to_string(&table)
         .map_err(|err| Error::failure(format!("the scenario cannot be written: {err}")))?;
     Ok(format!("# SPDX-License-Identifier: GPL-2.0\n{text}"))
-}
-
-fn keep_consoles(from: &Path, to: &Path) -> Result<()> {
-    let entries = std::fs::read_dir(from).map_err(|err| Error::io(from.display(), &err))?;
-    for entry in entries.flatten() {
-        std::fs::copy(entry.path(), to.join(entry.file_name()))
-            .map_err(|err| Error::io(to.display(), &err))?;
-    }
-    Ok(())
-}
-
-/// The nearest directory above that is there.
-fn existing(path: &Path) -> PathBuf {
-    path.ancestors()
-        .find(|dir| dir.is_dir())
-        .unwrap_or(Path::new("."))
-        .to_path_buf()
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -289,6 +290,12 @@ pub struct Loaded {
     pub toml: Table,
 }
 
+/// For mistakes in a scenario that say what is wrong but not how it should be.
+pub const SEE_EXAMPLE: &str = "scenarios/two-dc-1g.toml shows how";
+
+/// What a link can be told to carry; less than IPv4 asks for would serve nobody.
+const MTU_BYTES: RangeInclusive<u32> = 576..=65_535;
+
 /// Load by name (from scenarios/) or by path, then apply each `--set`.
 pub fn load(home: Option<&Home>, name_or_path: &str, sets: &[String]) -> Result<Loaded> {
     let path = locate(home, name_or_path)?;
@@ -298,7 +305,7 @@ pub fn load(home: Option<&Home>, name_or_path: &str, sets: &[String]) -> Result<
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
-    parse(&name, &text, sets).map_err(|err| err.about(path.display()))
+    parse(&name, &text, sets).map_err(|err| err.about(path.display()).or_hint(SEE_EXAMPLE))
 }
 
 pub fn parse(name: &str, text: &str, sets: &[String]) -> Result<Loaded> {
@@ -311,7 +318,7 @@ pub fn parse(name: &str, text: &str, sets: &[String]) -> Result<Loaded> {
             .try_into()
             .map_err(|err: toml::de::Error| {
                 let sentence = err.message().lines().collect::<Vec<_>>().join(" ");
-                Error::usage(format!("--set {set}: {sentence}"))
+                Error::usage(format!("--set {set}: {sentence}")).hint("--set KEY=VALUE")
             })?;
     }
     validate(&scenario)?;
@@ -336,6 +343,14 @@ fn validate(scenario: &Scenario) -> Result<()> {
             ))
             .hint("min, max or less_than_cc"));
         }
+    }
+    if !MTU_BYTES.contains(&scenario.topology.mtu) {
+        return Err(Error::usage(format!(
+            "an mtu of {} is not from {} to {}",
+            scenario.topology.mtu,
+            MTU_BYTES.start(),
+            MTU_BYTES.end()
+        )));
     }
     if scenario.watch.is_empty() {
         return Err(Error::usage("nothing is watched").hint("[[watch]] for the bottleneck"));
@@ -386,24 +401,39 @@ fn malformed(text: &str, err: &toml::de::Error) -> Error {
 }
 
 /// `KEY=VALUE`, KEY as TOML writes dotted keys, with numbers for places in arrays. A value that
-/// is no TOML is a string; `net.x=1` is short for `sysctl."net.x"=1`.
+/// is no TOML is a string; `net.x=1` is short for `sysctl."net.x"=1`, and for the same under each
+/// congestion control that has its own.
 fn apply(table: &mut Table, set: &str) -> Result<()> {
     let usage = |why: &str| Error::usage(format!("--set {set}: {why}")).hint("--set KEY=VALUE");
     let (key, value) = set.split_once('=').ok_or_else(|| usage("no '='"))?;
     let (key, value) = (key.trim(), value.trim());
-    let key = if key.starts_with("net.") {
-        format!("sysctl.\"{key}\"")
+    let keys = if key.starts_with("net.") {
+        sysctl_keys(table, key)
     } else {
-        key.to_owned()
+        vec![key.to_owned()]
     };
-    let change: Table = toml::from_str(&format!("{key} = {value}"))
-        .or_else(|_| toml::from_str(&format!("{key} = {}", Value::String(value.to_owned()))))
-        .map_err(|_| usage("the key is not a dotted TOML key"))?;
-    for (key, value) in change {
-        let place = table.entry(key).or_insert(Value::Boolean(false));
-        merge(place, value).map_err(|why| usage(&why))?;
+    for key in keys {
+        let change: Table = toml::from_str(&format!("{key} = {value}"))
+            .or_else(|_| toml::from_str(&format!("{key} = {}", Value::String(value.to_owned()))))
+            .map_err(|_| usage("the key is not a dotted TOML key"))?;
+        for (key, value) in change {
+            let place = table.entry(key).or_insert(Value::Boolean(false));
+            merge(place, value).map_err(|why| usage(&why))?;
+        }
     }
     Ok(())
+}
+
+/// Where a scenario says what a sysctl is: what is set must not be overridden further down.
+fn sysctl_keys(table: &Table, name: &str) -> Vec<String> {
+    let ccs = table.get("cc").and_then(Value::as_table);
+    let own = ccs.into_iter().flatten().filter(|(_, cc)| {
+        let sysctls = cc.get("sysctl").and_then(Value::as_table);
+        sysctls.is_some_and(|sysctls| sysctls.contains_key(name))
+    });
+    let mut keys = vec![format!("sysctl.\"{name}\"")];
+    keys.extend(own.map(|(cc, _)| format!("cc.{cc}.sysctl.\"{name}\"")));
+    keys
 }
 
 fn merge(place: &mut Value, change: Value) -> std::result::Result<(), String> {
@@ -549,6 +579,7 @@ source = "test"
             "flows.0.bytes=2mb",
             "net.ipv4.tcp_sack=0",
             "cc.unocc.sysctl.\"net.unocc.profile\"=paper",
+            "net.unocc.intra_rtt_us=14",
         ])
         .unwrap();
         let s = &loaded.scenario;
@@ -560,6 +591,9 @@ source = "test"
             s.cc["unocc"].sysctl["net.unocc.profile"],
             Scalar::Text("paper".to_owned())
         );
+        // Also where the scenario has its own.
+        let sysctl = &s.cc["unocc"].sysctl;
+        assert_eq!(sysctl["net.unocc.intra_rtt_us"], Scalar::Integer(14));
         for bad in [
             "topology.mut=1",
             "nonsense",

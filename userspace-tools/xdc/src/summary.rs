@@ -179,7 +179,7 @@ fn jain(shares: &[f64]) -> Option<f64> {
 }
 
 /// Jain's index per window among the flows that are there during the whole window; (start, index).
-fn jain_windows(record: &Record, window_us: u64) -> Vec<(u64, f64)> {
+pub fn jain_windows(record: &Record, window_us: u64) -> Vec<(u64, f64)> {
     let mut windows = Vec::new();
     let mut from = 0;
     while from + window_us <= record.end_us() {
@@ -209,7 +209,7 @@ fn converged_us(windows: &[(u64, f64)], window_us: u64, first_end_us: u64) -> Op
 }
 
 /// Sorted.
-fn fcts_ms(record: &Record, flows: &[usize]) -> Vec<f64> {
+pub fn fcts_ms(record: &Record, flows: &[usize]) -> Vec<f64> {
     let mut fcts: Vec<_> = flows
         .iter()
         .map(|&flow| &record.flows[flow])

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Runs in UML guests, which `make` has built: how they end, and what they leave.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A run that takes long enough to be disturbed.
+struct Disturbed {
+    xdc: Child,
+    temp: TempDir,
+    results: TempDir,
+    /// Pid and start time of the guest's processes.
+    guest: BTreeSet<(i32, String)>,
+    memory_dir: PathBuf,
+}
+
+impl Disturbed {
+    fn start() -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        let results = tempfile::tempdir().unwrap();
+        let mut xdc = Command::new(env!("CARGO_BIN_EXE_xdc"))
+            .args(["run", "two-dc-1g", "--engine", "uml", "--cc", "cubic"])
+            .args(["--set", "duration=60s", "--results"])
+            .arg(results.path().join("made"))
+            .env("TMPDIR", temp.path())
+            .env_remove("XDG_RUNTIME_DIR")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        for line in BufReader::new(xdc.stderr.take().unwrap()).lines() {
+            said += &(line.unwrap() + "\n");
+            if said.contains("8 flows") {
+                break;
+            }
+        }
+        assert!(said.contains("8 flows"), "is UML built? {said}");
+        let guest = descendants(xdc.id() as i32);
+        let memory_dir = guest.iter().find_map(|(pid, _)| memory_dir(*pid)).unwrap();
+        assert!(memory_dir.exists());
+        Self {
+            xdc,
+            temp,
+            results,
+            guest,
+            memory_dir,
+        }
+    }
+
+    fn signal(&mut self, signal: Signal) -> Option<i32> {
+        kill_process(Pid::from_child(&self.xdc), signal).unwrap();
+        self.xdc.wait().unwrap().code()
+    }
+
+    fn alive(&self) -> Vec<i32> {
+        let alive = self.guest.iter().filter(|(pid, start)| {
+            stat(*pid).is_some_and(|stat| stat.state != "Z" && stat.start == *start)
+        });
+        alive.map(|(pid, _)| *pid).collect()
+    }
+}
+
+struct Stat {
+    state: String,
+    parent: i32,
+    start: String,
+}
+
+fn stat(pid: i32) -> Option<Stat> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before it may have any character.
+    let fields: Vec<_> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    Some(Stat {
+        state: fields.first()?.to_string(),
+        parent: fields.get(1)?.parse().ok()?,
+        start: fields.get(19)?.to_string(),
+    })
+}
+
+fn descendants(of: i32) -> BTreeSet<(i32, String)> {
+    let all: Vec<_> = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
+        .filter_map(|pid| Some((pid, stat(pid)?)))
+        .collect();
+    let mut found = BTreeSet::new();
+    let mut parents = vec![of];
+    while let Some(parent) = parents.pop() {
+        for (pid, stat) in all.iter().filter(|(_, stat)| stat.parent == parent) {
+            if found.insert((*pid, stat.start.clone())) {
+                parents.push(*pid);
+            }
+        }
+    }
+    found
+}
+
+/// Where the guest's memory is: the TMPDIR that it was given.
+fn memory_dir(pid: i32) -> Option<PathBuf> {
+    let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let environ = String::from_utf8_lossy(&environ).into_owned();
+    let dir = environ
+        .split('\0')
+        .find_map(|var| var.strip_prefix("TMPDIR="))?;
+    Some(PathBuf::from(dir))
+}
+
+fn is_empty(dir: &Path) -> bool {
+    fs::read_dir(dir).unwrap().next().is_none()
+}
+
+#[test]
+fn signals_leave_nothing_behind() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut run = Disturbed::start();
+        assert_eq!(run.signal(signal), Some(code));
+        assert_eq!(run.alive(), [0i32; 0]);
+        assert!(is_empty(run.temp.path()));
+        assert!(is_empty(run.results.path()));
+        assert!(!run.memory_dir.exists());
+    }
+}
+
+/// Files cannot be helped, but a guest that runs on would eat a CPU.
+#[test]
+fn a_killed_xdc_takes_its_guest_along() {
+    let mut run = Disturbed::start();
+    assert_eq!(run.signal(Signal::KILL), None);
+    let deadline = Instant::now() + PATIENCE;
+    while !run.alive().is_empty() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(run.alive(), [0i32; 0]);
+    let _ = fs::remove_dir_all(&run.memory_dir);
+}
+
+fn short_run(results: &Path, sets: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xdc"));
+    command
+        .args(["run", "two-dc-1g", "--engine", "uml", "--cc", "unocc"])
+        .args(["--set", "duration=20ms", "--set", "sample=1ms"])
+        .args(["--set", "jain_window=5ms", "--set", "expect=[]"])
+        .arg("--results")
+        .arg(results);
+    for set in sets {
+        command.args(["--set", set]);
+    }
+    let output = command.output().unwrap();
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}
+
+#[test]
+fn a_run_leaves_its_documented_files() {
+    let results = tempfile::tempdir().unwrap();
+    let (code, said) = short_run(results.path(), &[]);
+    assert_eq!(code, Some(0), "{said}");
+    let dir = results.path().join("two-dc-1g/1");
+    for name in [
+        "summary.json",
+        "flows.csv",
+        "series.csv",
+        "scenario.toml",
+        "report.html",
+        "plots/overview.svg",
+        "plots/unocc.svg",
+        "console-unocc.log",
+    ] {
+        assert!(dir.join(name).is_file(), "{name}");
+    }
+    let check = Command::new(env!("CARGO_BIN_EXE_xdc"))
+        .args(["check", "two-dc-1g", "--json", "--results"])
+        .arg(results.path())
+        .output()
+        .unwrap();
+    assert_eq!(check.status.code(), Some(0));
+    let json: serde_json::Value = serde_json::from_slice(&check.stdout).unwrap();
+    assert_eq!(json["rows"].as_array().unwrap().len(), 0);
+}
+
+/// What only the kernel knows to be wrong.
+#[test]
+fn the_kernels_refusals_are_passed_on() {
+    for (set, words) in [
+        (
+            "net.ipv4.tcp_sack=99999999999",
+            &["unocc", "net.ipv4.tcp_sack", "`99999999999`"][..],
+        ),
+        ("net.ipv4.nonsense=1", &["no sysctl net.ipv4.nonsense"]),
+        ("queues.dc.pmin=\"70%\"", &["pmin"]),
+    ] {
+        let results = tempfile::tempdir().unwrap();
+        let (code, said) = short_run(results.path(), &[set]);
+        assert_eq!(code, Some(1), "{set}: {said}");
+        assert_eq!(said.matches("xdc: error: ").count(), 1, "{said}");
+        for word in words {
+            assert!(said.contains(word), "{set} should say '{word}': {said}");
+        }
+        assert!(is_empty(results.path()), "{set}");
+    }
+}
