@@ -48,9 +48,9 @@ passed() { port | sed -n 's/^ *Sent [0-9]* bytes \([0-9]*\) pkt.*/\1/p'; }
 dropped() { port | sed -n 's/.*(dropped \([0-9]*\),.*/\1/p'; }
 
 # Two flows at a time fill the queue; arguments are the port's options.
-dd if=/dev/urandom of=/tmp/sent bs=1000 count=1500 2>/dev/null
+dd if=/dev/urandom of=/tmp/sent bs=1000 count=400 2>/dev/null
 run() {
-	in_ns r xdc qdisc add dev eth2 root phantom rate 20mbit "$@"
+	in_ns r xdc qdisc add dev eth2 root phantom rate 5mbit "$@"
 	offered=$(forwarded)
 	arrived=$(of h2 Ip InReceives)
 	ce=$(of h2 IpExt InCEPkts)
@@ -67,7 +67,7 @@ run() {
 	arrived=$(($(of h2 Ip InReceives) - arrived))
 	ce=$(($(of h2 IpExt InCEPkts) - ce))
 	late=$(($(of h2 TcpExt TCPOFOQueue) - late))
-	within "$case: packets offered" 2000 10000 "$offered"
+	within "$case: packets offered" 540 3000 "$offered"
 	matches "$case: none is queued" "backlog 0b 0p" "$(port)"
 	equal "$case: in = out + dropped" "$offered" "$(($(passed) + $(dropped)))"
 	equal "$case: out = arrived" "$(passed)" "$arrived"
@@ -81,30 +81,30 @@ ecn() {
 	for ns in h1 h2; do in_ns $ns sysctl -qw net.ipv4.tcp_ecn="$1"; done
 }
 
-often="limit 400kb min 1% max 30% phantom 400kb drain 0.5 pmin 1% pmax 30% mark either"
+often="limit 1mb min 1% max 10% phantom 1mb drain 0.5 pmin 1% pmax 10% mark either"
 ecn 0
 case="Not-ECT"
 run $often
-within "$case: packets chosen" 500 10000 "$chosen"
+within "$case: packets chosen" 100 3000 "$chosen"
 equal "$case: packets marked" 0 "$marked"
 equal "$case: packets overtaken" 0 "$late"
 
 case="Not-ECT, ecn-drop"
 run $often ecn-drop on pmax 100%
-within "$case: packets dropped" 10 10000 "$lost"
+within "$case: packets dropped" 10 3000 "$lost"
 equal "$case: packets marked" 0 "$marked"
 
 ecn 1
 for at in enqueue dequeue; do
 	case="ECT, at $at"
 	run $often at $at
-	within "$case: packets marked" 100 10000 "$marked"
+	within "$case: packets marked" 50 3000 "$marked"
 	equal "$case: packets overtaken" 0 "$late"
 done
 
 case="ECT, a queue that is too short"
 run limit 8kb mark physical min 50% max 100%
-within "$case: packets dropped" 10 10000 "$lost"
+within "$case: packets dropped" 10 3000 "$lost"
 
 for ns in h1 r h2; do ip netns del $ns; done
 check "rmmod" eventually rmmod sch_phantom

@@ -86,9 +86,6 @@ const BASE_RTT_WINDOW_MS: u32 = 10_000;
 /// E above this decreases the window even while it falls (`skip_md_when_falling`): 0.9.
 const E_ALWAYS_DECREASES: u32 = FRACTION_ONE / 10 * 9;
 
-/// Pacing runs ahead of the window in slow start, which doubles it within the RTT.
-const SLOW_START_PACING: u64 = 1;
-
 impl Params {
     /// BDP of a flow with that base RTT.
     fn bdp_bytes(&self, base_rtt_us: u32) -> u64 {
@@ -207,15 +204,11 @@ impl Flow {
 
     /// What the sender is to do now.
     pub fn output(&self) -> Output {
-        let pacing_bytes = if self.window.in_slow_start() {
-            self.window.bytes().saturating_mul(SLOW_START_PACING)
-        } else {
-            self.window.bytes()
-        };
+        let cwnd_bytes = self.window.bytes();
         Output {
-            cwnd_bytes: self.window.bytes(),
+            cwnd_bytes,
             ssthresh_bytes: self.window.ssthresh_bytes(),
-            pacing_bytes_per_s: bytes_per_s(pacing_bytes, self.base_rtt.get().unwrap_or(0)),
+            pacing_bytes_per_s: bytes_per_s(cwnd_bytes, self.base_rtt.get().unwrap_or(0)),
         }
     }
 
@@ -474,7 +467,10 @@ impl Flow {
             .saturating_add(u32::try_from(cut_bytes).unwrap_or(u32::MAX));
         if u64::from(self.withheld_bytes) >= step_scaled >> BYTE_BITS {
             // The marks are about what was sent a round trip ago, and that much is being delivered.
-            self.window.lower_to_scaled(self.delivered_scaled);
+            match self.delivered_scaled {
+                0 => self.window.leave_slow_start(),
+                delivered_scaled => self.window.lower_to_scaled(delivered_scaled),
+            }
         }
     }
 }
