@@ -194,9 +194,10 @@ fn qemu(
         .arg("-append")
         // no5lvl: with five levels of page tables KASAN takes good addresses for wild ones in an
         // interrupt that comes while identify_cpu() has cleared the CPU's features.
+        // The timeouts: a busy host can keep an emulated CPU waiting for half a minute.
         .arg(format!(
             "console=ttyS0 {} panic=-1 no5lvl tsc=reliable random.trust_bootloader=on \
-             xdc.out=/dev/virtio-ports/xdc",
+             watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120 xdc.out=/dev/virtio-ports/xdc",
             loudness(interactive)
         ));
     command
