@@ -103,7 +103,8 @@ for at in enqueue dequeue; do
 done
 
 case="ECT, a queue that is too short"
-run limit 8kb mark physical min 50% max 100%
+# Nothing but loss slows the flows down here, so that there is some.
+run limit 8kb mark none
 within "$case: packets dropped" 10 3000 "$lost"
 
 for ns in h1 r h2; do ip netns del $ns; done
