@@ -5,7 +5,7 @@
 . "$(dirname "$0")/common.sh"
 
 kernel_packages="make gcc libc6-dev flex bison bc libelf-dev libssl-dev dwarves cpio kmod
-	xz-utils patch rustc-web rust-web-src cargo-web rust-web-clippy rustfmt-web debian-archive-keyring"
+	xz-utils patch perl python3 rustc-web rust-web-src cargo-web rust-web-clippy rustfmt-web debian-archive-keyring"
 guest_packages="qemu-system-x86 busybox-static iproute2 ethtool procps"
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
