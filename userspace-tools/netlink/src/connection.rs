@@ -106,9 +106,7 @@ impl Connection {
         loop {
             let (datagram, _) = self.socket.recv_from_full()?;
             for bytes in messages(&datagram) {
-                let answer: NetlinkMessage<RouteNetlinkMessage> =
-                    NetlinkMessage::deserialize(bytes)
-                        .map_err(|e| Error::Malformed(e.to_string()))?;
+                let answer = parse(bytes)?;
                 match answer.payload {
                     _ if answer.header.sequence_number != sequence => {}
                     NetlinkPayload::InnerMessage(inner) => found.push(inner),
@@ -145,9 +143,7 @@ impl Connection {
         loop {
             let (datagram, _) = self.socket.recv_from_full()?;
             for bytes in messages(&datagram) {
-                let answer: NetlinkMessage<RouteNetlinkMessage> =
-                    NetlinkMessage::deserialize(bytes)
-                        .map_err(|e| Error::Malformed(e.to_string()))?;
+                let answer = parse(bytes)?;
                 let NetlinkPayload::Error(error) = answer.payload else {
                     continue;
                 };
@@ -181,6 +177,11 @@ impl Pending {
             .extend(serialize(request.message, sequence, request.flags));
         self.what.push(request.what);
     }
+}
+
+/// One message of a datagram.
+fn parse(bytes: &[u8]) -> Result<NetlinkMessage<RouteNetlinkMessage>> {
+    NetlinkMessage::deserialize(bytes).map_err(|e| Error::Malformed(e.to_string()))
 }
 
 fn serialize(message: RouteNetlinkMessage, sequence: u32, flags: u16) -> Vec<u8> {
