@@ -1,13 +1,153 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What tcp_unocc and tcp_gemini share: packets of the socket into bytes of
-//! the algorithms and back, and parameter tables into sysctls.
+//! Connects an algorithm of algo/ to TCP: packets of the socket into bytes and
+//! back, TCP's callbacks into the algorithm's, parameter tables into sysctls.
+//!
+//! Where TCP shows through, in tcp_unocc and tcp_gemini alike:
+//!
+//! 1. The fraction of marked bytes comes from AccECN's counters where both
+//!    ends have them, else from an ECE per packet as DCTCP's receiver sends
+//!    it; such a receiver is here, too. Without ECN the flow is Reno's.
+//! 2. `cong_control` sets window and rate for each ACK, because the kernel's
+//!    own reaction to ECE would cut the window a second time.
+//! 3. ssthresh() only answers; the window changes when Recovery or Loss
+//!    begins. The kernel calls it for ECE too.
+//! 4. While a loss is repaired the window follows what leaves the network, so
+//!    that lost packets do not come back as one burst.
 
-use super::algo::{params::ParamInfo, Ack, Output};
+use super::algo::{
+    controller::Controller,
+    fixed::{FRACTION_BITS, RATIO_BITS},
+    params::ParamInfo,
+    Ack, Output,
+};
 use super::kernel_api::{
     sysctl::{Kind, Param},
-    tcp::{EcnMode, RateSample, Sock, State},
+    tcp::{
+        flags, AckFlags, CongestionControl, EceEcho, EcnMode, Event, Info, RateSample, Sock, State,
+    },
 };
+use kernel::prelude::*;
+
+/// An algorithm as a module offers it.
+pub(crate) trait Algorithm: Send + Sync + 'static {
+    /// Name for TCP_CONGESTION.
+    const NAME: &'static CStr;
+
+    /// State of one socket.
+    type Flow: Controller;
+
+    /// The parameters that the socket's namespace has now.
+    fn params(&self, sk: &Sock<'_>) -> Params<Self>;
+}
+
+/// Parameters of an [`Algorithm`].
+pub(crate) type Params<A> = <<A as Algorithm>::Flow as Controller>::Params;
+
+/// An [`Algorithm`] as TCP sees it.
+pub(crate) struct Adapter<A>(pub(crate) A);
+
+/// One socket.
+#[derive(Clone, Copy)]
+pub(crate) struct Socket<F> {
+    flow: F,
+    marks: Marks,
+    echo: EceEcho,
+}
+
+impl<F: Controller> Socket<F> {
+    fn publish(&self, sk: &mut Sock<'_>) {
+        let shown = self.flow.shown();
+        sk.publish(Info {
+            ce_state: self.echo.ce_state(),
+            alpha: shown.marked_fraction >> (FRACTION_BITS - RATIO_BITS),
+            marked_bytes: shown.marked_bytes,
+            acked_bytes: shown.acked_bytes,
+        });
+    }
+}
+
+#[vtable]
+impl<A: Algorithm> CongestionControl for Adapter<A> {
+    const NAME: &'static CStr = A::NAME;
+    const FLAGS: u32 = flags::NEEDS_ECN | flags::NEEDS_ACCECN;
+
+    type Data = Socket<A::Flow>;
+
+    fn init(&self, sk: &mut Sock<'_>) -> Option<Self::Data> {
+        if !has_ecn(sk) {
+            return None;
+        }
+        let params = self.0.params(sk);
+        let flow = A::Flow::new(
+            &params,
+            sk.mstamp_us(),
+            bytes(sk, sk.snd_cwnd()),
+            handshake_rtt_us(sk),
+        );
+        apply(sk, &flow.output(&params, sk.srtt_us()));
+        let socket = Socket {
+            flow,
+            marks: Marks::new(sk),
+            echo: EceEcho::new(sk),
+        };
+        socket.publish(sk);
+        Some(socket)
+    }
+
+    fn cong_control(
+        &self,
+        sk: &mut Sock<'_>,
+        data: &mut Self::Data,
+        _ack: u32,
+        _flags: AckFlags,
+        rs: &RateSample,
+    ) {
+        let ack = ack(sk, rs, &mut data.marks);
+        if let Some(output) = data.flow.on_ack(&self.0.params(sk), &ack) {
+            apply(sk, &output);
+        }
+        data.publish(sk);
+    }
+
+    fn ssthresh(&self, sk: &mut Sock<'_>, data: &mut Self::Data) -> u32 {
+        let params = self.0.params(sk);
+        packets(sk, data.flow.loss_window_bytes(&params, sk.mss_bytes()))
+    }
+
+    fn set_state(&self, sk: &mut Sock<'_>, data: &mut Self::Data, new: State) {
+        let (now_us, mss_bytes) = (sk.mstamp_us(), sk.mss_bytes());
+        match new {
+            State::Recovery if sk.ca_state() != State::Recovery => {
+                data.flow.on_loss(&self.0.params(sk), now_us, mss_bytes);
+            }
+            State::Loss => {
+                let in_flight_bytes = bytes(sk, sk.in_flight());
+                let params = self.0.params(sk);
+                data.flow
+                    .on_timeout(&params, now_us, in_flight_bytes, mss_bytes);
+            }
+            _ => {}
+        }
+    }
+
+    fn undo_cwnd(&self, sk: &mut Sock<'_>, data: &mut Self::Data) -> u32 {
+        let prior_bytes = bytes(sk, sk.reno_undo_cwnd());
+        data.flow.undo(prior_bytes);
+        packets(sk, data.flow.cwnd_bytes())
+    }
+
+    fn cwnd_event(&self, sk: &mut Sock<'_>, data: &mut Self::Data, event: Event) {
+        if sk.ecn_mode() == EcnMode::Rfc3168 {
+            data.echo.event(sk, event);
+            data.publish(sk);
+        }
+    }
+
+    fn cwnd_event_tx_start(&self, sk: &mut Sock<'_>, data: &mut Self::Data) {
+        data.flow.on_idle_restart(sk.mstamp_us());
+    }
+}
 
 /// The kernel's TCP_INFINITE_SSTHRESH.
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
@@ -16,12 +156,12 @@ const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 const MIN_PACKETS: u32 = 2;
 
 /// Bytes of full segments.
-pub(crate) fn bytes(sk: &Sock<'_>, packets: u32) -> u64 {
+fn bytes(sk: &Sock<'_>, packets: u32) -> u64 {
     u64::from(packets).wrapping_mul(u64::from(sk.mss_bytes()))
 }
 
 /// Full segments in `bytes`, rounded down.
-pub(crate) fn packets(sk: &Sock<'_>, bytes: u64) -> u32 {
+fn packets(sk: &Sock<'_>, bytes: u64) -> u32 {
     let mss_bytes = u64::from(sk.mss_bytes().max(1));
     u32::try_from(bytes / mss_bytes).map_or(INFINITE_SSTHRESH, |n| n.min(INFINITE_SSTHRESH))
 }
@@ -30,7 +170,7 @@ pub(crate) fn packets(sk: &Sock<'_>, bytes: u64) -> u32 {
 ///
 /// A minimum of exactly 1 ms is what a retransmitted SYN leaves behind, measured by timestamps
 /// that tick in ms.
-pub(crate) fn handshake_rtt_us(sk: &Sock<'_>) -> Option<u32> {
+fn handshake_rtt_us(sk: &Sock<'_>) -> Option<u32> {
     const TIMESTAMP_TICK_US: u32 = 1_000;
 
     sk.min_rtt_us()
@@ -39,13 +179,13 @@ pub(crate) fn handshake_rtt_us(sk: &Sock<'_>) -> Option<u32> {
 
 /// Counts CE marks: what of `delivered_ce` was not yet given to the algorithm.
 #[derive(Clone, Copy)]
-pub(crate) struct Marks {
+struct Marks {
     seen: u32,
 }
 
 impl Marks {
     /// Marks from now on.
-    pub(crate) fn new(sk: &Sock<'_>) -> Self {
+    fn new(sk: &Sock<'_>) -> Self {
         Marks {
             seen: sk.delivered_ce(),
         }
@@ -61,7 +201,7 @@ impl Marks {
 }
 
 /// What the algorithms are told of an ACK.
-pub(crate) fn ack(sk: &Sock<'_>, rs: &RateSample, marks: &mut Marks) -> Ack {
+fn ack(sk: &Sock<'_>, rs: &RateSample, marks: &mut Marks) -> Ack {
     let acked = rs.acked_sacked();
     let marked = marks.take(sk, acked);
     // Without a sample, or with one of a retransmitted packet, the RTT can come from timestamps
@@ -85,7 +225,7 @@ pub(crate) fn ack(sk: &Sock<'_>, rs: &RateSample, marks: &mut Marks) -> Ack {
 }
 
 /// Does what the algorithm decided.
-pub(crate) fn apply(sk: &mut Sock<'_>, output: &Output) {
+fn apply(sk: &mut Sock<'_>, output: &Output) {
     let floor = match sk.ca_state() {
         State::Recovery | State::Loss => 1,
         _ => MIN_PACKETS,
@@ -96,7 +236,7 @@ pub(crate) fn apply(sk: &mut Sock<'_>, output: &Output) {
 }
 
 /// Whether the other end can tell us of marks, or there is no other end yet.
-pub(crate) fn has_ecn(sk: &Sock<'_>) -> bool {
+fn has_ecn(sk: &Sock<'_>) -> bool {
     sk.ecn_mode() != EcnMode::None || sk.is_closed_or_listening()
 }
 
@@ -113,6 +253,7 @@ pub(crate) const fn sysctl<const N: usize>(row: &ParamInfo<N>, profile: usize) -
 }
 
 /// A value that a sysctl holds; its bounds keep it within 32 bits.
+#[inline(always)]
 pub(crate) fn value(sysctl: u64) -> u32 {
-    u32::try_from(sysctl).unwrap_or(u32::MAX)
+    sysctl as u32
 }

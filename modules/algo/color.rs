@@ -82,10 +82,11 @@ impl DscpTable {
     }
 }
 
-/// Bytes queued on one port, by colour.
+/// Bytes queued on one port, by colour. Green is what is neither yellow nor red, so that most
+/// packets move one number.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Occupancy {
-    green_bytes: u64,
+    total_bytes: u64,
     yellow_bytes: u64,
     red_bytes: u64,
 }
@@ -94,36 +95,44 @@ impl Occupancy {
     /// Bytes of one colour.
     pub fn of(&self, color: Color) -> u64 {
         match color {
-            Color::Green => self.green_bytes,
+            Color::Green => self
+                .total_bytes
+                .saturating_sub(self.yellow_bytes)
+                .saturating_sub(self.red_bytes),
             Color::Yellow => self.yellow_bytes,
             Color::Red => self.red_bytes,
         }
     }
 
     /// Bytes of all colours.
+    #[inline]
     pub fn total(&self) -> u64 {
-        self.green_bytes
-            .saturating_add(self.yellow_bytes)
-            .saturating_add(self.red_bytes)
+        self.total_bytes
     }
 
     /// A packet enters the queue.
+    #[inline]
     pub fn add(&mut self, color: Color, len_bytes: u64) {
-        let bytes = self.slot(color);
-        *bytes = bytes.saturating_add(len_bytes);
+        self.total_bytes = self.total_bytes.wrapping_add(len_bytes);
+        if let Some(bytes) = self.slot(color) {
+            *bytes = bytes.wrapping_add(len_bytes);
+        }
     }
 
     /// A packet leaves the queue.
+    #[inline]
     pub fn remove(&mut self, color: Color, len_bytes: u64) {
-        let bytes = self.slot(color);
-        *bytes = bytes.saturating_sub(len_bytes);
+        self.total_bytes = self.total_bytes.wrapping_sub(len_bytes);
+        if let Some(bytes) = self.slot(color) {
+            *bytes = bytes.saturating_sub(len_bytes);
+        }
     }
 
-    fn slot(&mut self, color: Color) -> &mut u64 {
+    fn slot(&mut self, color: Color) -> Option<&mut u64> {
         match color {
-            Color::Green => &mut self.green_bytes,
-            Color::Yellow => &mut self.yellow_bytes,
-            Color::Red => &mut self.red_bytes,
+            Color::Green => None,
+            Color::Yellow => Some(&mut self.yellow_bytes),
+            Color::Red => Some(&mut self.red_bytes),
         }
     }
 }
@@ -141,18 +150,22 @@ pub struct Limits {
 
 impl Limits {
     /// Whether a packet of that colour may enter.
+    #[inline]
     pub fn admit(&self, queued: &Occupancy, color: Color, len_bytes: u64) -> bool {
         let limit_bytes = match color {
             Color::Green => 0,
             Color::Yellow => self.yellow_bytes,
             Color::Red => self.red_bytes,
         };
+        if limit_bytes == 0 {
+            return true;
+        }
         let queued_bytes = if self.count_total {
             queued.total()
         } else {
             queued.of(color)
         };
-        limit_bytes == 0 || queued_bytes.saturating_add(len_bytes) <= limit_bytes
+        queued_bytes.saturating_add(len_bytes) <= limit_bytes
     }
 }
 

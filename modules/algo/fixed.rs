@@ -105,9 +105,10 @@ pub fn bdp_bytes(rate_mbps: u32, rtt_us: u32) -> u64 {
     (bits >> 3).min(MAX_BYTES)
 }
 
-/// Rate that sends `bytes` once per `interval_us`; `u64::MAX` where the interval is 0.
+/// Rate that sends `bytes` once per `interval_us`; `u64::MAX` where the interval is 0, and at least
+/// 1, because TCP takes 0 for "not paced".
 pub fn bytes_per_s(bytes: u64, interval_us: u32) -> u64 {
-    mul_div(bytes, US_PER_S, u64::from(interval_us))
+    mul_div(bytes, US_PER_S, u64::from(interval_us)).max(1)
 }
 
 #[cfg(test)]

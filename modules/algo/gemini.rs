@@ -17,6 +17,7 @@
 //! 4. One ACK adds at most h, however much it acknowledges.
 //! 5. A loss takes at least half of the window.
 
+use super::controller::{Controller, Shown};
 use super::fixed::{
     BYTE_BITS, FRACTION_ONE, RATIO_BITS, bdp_bytes, bytes_per_s, ewma, fraction, mul_div,
     mul_fraction, mul_ratio,
@@ -105,7 +106,7 @@ impl Params {
     }
 }
 
-/// State of one flow. All zeroes is "not started", and then every method does nothing.
+/// State of one flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flow {
     window: Window,
@@ -131,9 +132,10 @@ pub struct Flow {
     cut_at_us: u64,
 }
 
-impl Flow {
-    /// A flow that is established, with an initial window and the handshake's RTT, if known.
-    pub fn new(params: &Params, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self {
+impl Controller for Flow {
+    type Params = Params;
+
+    fn new(params: &Params, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self {
         let mut flow = Flow {
             alpha: FRACTION_ONE,
             ..Flow::default()
@@ -146,30 +148,29 @@ impl Flow {
         flow
     }
 
-    /// An ACK arrived. `None` where the flow was never started.
-    pub fn on_ack(&mut self, params: &Params, ack: &Ack) -> Option<Output> {
-        if !self.window.is_started() {
-            return None;
-        }
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
+
+    #[inline(always)]
+    fn adjust(&mut self, params: &Params, ack: &Ack) {
         self.update_transport_state(params, ack);
 
         let congested = ack.marked_bytes > 0 || self.wan_congested;
         if congested && !self.was_cut {
             self.window.decrease(self.congestion_cut(params, ack));
-            self.cut_at(ack.now_us);
+            self.reduced_at(ack.now_us);
         } else if !self.wan_congested && !ack.app_limited {
             self.grow(params, ack);
         }
         self.window.clamp(ack.mss_bytes, u64::MAX);
-        let mut output = self.output(params, ack.srtt_us);
-        if ack.in_recovery {
-            output.cwnd_bytes = self.window.recovery_bytes(ack);
-        }
-        Some(output)
     }
 
-    /// What the sender is to do now, with that smoothed RTT (0 = none).
-    pub fn output(&self, params: &Params, srtt_us: u32) -> Output {
+    fn output(&self, params: &Params, srtt_us: u32) -> Output {
         let gain = if self.window.in_slow_start() {
             SLOW_START_PACING
         } else {
@@ -182,74 +183,36 @@ impl Flow {
         }
     }
 
-    /// The window that a loss leaves: the rule's own reduction, and at least a half.
-    pub fn loss_window_bytes(&self, params: &Params, mss_bytes: u32) -> u64 {
-        self.loss_window_scaled(params, mss_bytes) >> BYTE_BITS
-    }
-
-    /// A loss was detected. The second reduction in an RTT changes nothing.
-    pub fn on_loss(&mut self, params: &Params, now_us: u64, mss_bytes: u32) {
-        if !self.window.is_started() || self.was_cut {
-            return;
-        }
-        let left_scaled = self.loss_window_scaled(params, mss_bytes);
-        self.window.lower_to_scaled(left_scaled);
-        self.cut_at(now_us);
-    }
-
-    /// The retransmission timer fired: what was in flight is lost, and slow start from what still
-    /// is leads to the window that a loss leaves.
-    pub fn on_timeout(
-        &mut self,
-        params: &Params,
-        now_us: u64,
-        in_flight_bytes: u64,
-        mss_bytes: u32,
-    ) {
-        if !self.window.is_started() {
-            return;
-        }
-        self.on_loss(params, now_us, mss_bytes);
-        self.window
-            .restart(in_flight_bytes.saturating_add(u64::from(mss_bytes)));
-    }
-
-    /// The last loss was spurious, and the window before it was `prior_bytes`.
-    pub fn undo(&mut self, prior_bytes: u64) {
-        if self.window.is_started() {
-            self.window.undo(prior_bytes);
-        }
-    }
-
-    /// The window, in bytes; 0 = not started.
-    pub fn cwnd_bytes(&self) -> u64 {
-        self.window.bytes()
-    }
-
-    /// alpha, as a fraction of 2^30.
-    pub fn alpha(&self) -> u32 {
-        self.alpha
-    }
-
-    /// Bytes acknowledged in the present RTT.
-    pub fn round_acked_bytes(&self) -> u32 {
-        u32::try_from(self.round_acked_bytes).unwrap_or(u32::MAX)
-    }
-
-    /// Of those, bytes marked.
-    pub fn round_marked_bytes(&self) -> u32 {
-        u32::try_from(self.round_marked_bytes).unwrap_or(u32::MAX)
-    }
-
-    /// Base RTT, if there is a sample.
-    pub fn base_rtt_us(&self) -> Option<u32> {
-        self.base_rtt.get()
-    }
-
+    /// The rule's own reduction, and at least a half.
     fn loss_window_scaled(&self, params: &Params, mss_bytes: u32) -> u64 {
         let cut = self.wan_cut(params).max(HALF);
         let left_scaled = mul_fraction(self.window.scaled(), FRACTION_ONE.saturating_sub(cut));
         self.window.bounded(left_scaled, mss_bytes)
+    }
+
+    fn was_reduced(&self) -> bool {
+        self.was_cut
+    }
+
+    fn reduced_at(&mut self, now_us: u64) {
+        self.was_cut = true;
+        self.cut_at_us = now_us;
+    }
+
+    fn shown(&self) -> Shown {
+        let saturate = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+        Shown {
+            marked_fraction: self.alpha,
+            acked_bytes: saturate(self.round_acked_bytes),
+            marked_bytes: saturate(self.round_marked_bytes),
+        }
+    }
+}
+
+impl Flow {
+    /// Base RTT, if there is a sample.
+    pub fn base_rtt_us(&self) -> Option<u32> {
+        self.base_rtt.get()
     }
 
     /// Line 1 of Algorithm 1: RTTs and, at the end of each RTT, alpha and the WAN's state.
@@ -317,11 +280,6 @@ impl Flow {
             let step_scaled = params.increase_scaled(ack.srtt_us, ack.mss_bytes);
             self.window.increase(step_scaled, ack.unmarked_bytes());
         }
-    }
-
-    fn cut_at(&mut self, now_us: u64) {
-        self.was_cut = true;
-        self.cut_at_us = now_us;
     }
 }
 

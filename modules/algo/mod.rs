@@ -11,6 +11,8 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod color;
+pub mod controller;
+pub mod dctcp;
 pub mod fixed;
 pub mod gemini;
 pub mod params;

@@ -45,15 +45,38 @@ impl Phantom {
     }
 
     /// Brings the occupancy to `now_ns`. A clock that runs backwards drains nothing.
+    #[inline]
     pub fn drain(&mut self, config: &Config, now_ns: u64) -> u64 {
-        let elapsed_ns = now_ns.saturating_sub(self.drained_at_ns);
-        self.drained_at_ns = self.drained_at_ns.max(now_ns);
+        let Some(elapsed_ns) = now_ns.checked_sub(self.drained_at_ns) else {
+            return self.bytes;
+        };
+        self.drained_at_ns = now_ns;
         if self.bytes == 0 {
             return 0;
         }
-        // elapsed x rate, each split at 10^9 so that no product passes 64 bits unnoticed:
-        // the last one is below 10^18, the others saturate and then empty the queue.
         let rate = config.drain_bytes_per_s;
+        let nbytes = elapsed_ns
+            .checked_mul(rate)
+            .and_then(|nbytes| nbytes.checked_add(self.drained_nbytes));
+        let (drained, drained_nbytes) = match nbytes {
+            Some(nbytes) => {
+                let drained = nbytes / NS_PER_S;
+                (drained, nbytes.wrapping_sub(drained.wrapping_mul(NS_PER_S)))
+            }
+            None => self.drained_long(elapsed_ns, rate),
+        };
+        match self.bytes.checked_sub(drained) {
+            None | Some(0) => (self.bytes, self.drained_nbytes) = (0, 0),
+            Some(bytes) => (self.bytes, self.drained_nbytes) = (bytes, drained_nbytes),
+        }
+        self.bytes
+    }
+
+    /// Bytes, and what is left of one, that drain in a time whose product with the rate passes
+    /// 64 bits: each split at 10^9, so that the last product is below 10^18 and the others
+    /// saturate, which empties the queue.
+    #[cold]
+    fn drained_long(&self, elapsed_ns: u64, rate: u64) -> (u64, u64) {
         let (elapsed_s, elapsed_ns) = (elapsed_ns / NS_PER_S, elapsed_ns % NS_PER_S);
         let (rate_high, rate_low) = (rate / NS_PER_S, rate % NS_PER_S);
         let nbytes = elapsed_ns
@@ -63,23 +86,16 @@ impl Phantom {
             .saturating_mul(rate)
             .saturating_add(elapsed_ns.saturating_mul(rate_high))
             .saturating_add(nbytes / NS_PER_S);
-
-        self.bytes = self.bytes.saturating_sub(drained);
-        self.drained_nbytes = if self.bytes == 0 {
-            0
-        } else {
-            nbytes % NS_PER_S
-        };
-        self.bytes
+        (drained, nbytes % NS_PER_S)
     }
 
     /// Drains to `now_ns`, then counts a packet of `len_bytes`.
+    #[inline]
     pub fn add(&mut self, config: &Config, now_ns: u64, len_bytes: u64) -> u64 {
-        self.drain(config, now_ns);
-        self.bytes = self.bytes.saturating_add(len_bytes);
-        if self.bytes > config.limit_bytes {
-            self.bytes = config.limit_bytes;
-            self.drained_nbytes = 0;
+        let bytes = self.drain(config, now_ns).checked_add(len_bytes);
+        match bytes {
+            Some(bytes) if bytes <= config.limit_bytes => self.bytes = bytes,
+            _ => (self.bytes, self.drained_nbytes) = (config.limit_bytes, 0),
         }
         self.bytes
     }
@@ -103,7 +119,13 @@ impl Red {
         }
     }
 
+    /// The lowest occupancy at which a packet may be chosen.
+    pub fn lowest_bytes(&self) -> u64 {
+        self.min_bytes.saturating_add(1).min(self.max_bytes)
+    }
+
     /// Whether a packet that finds `bytes` queued is chosen; `random` is uniform.
+    #[inline]
     pub fn chooses(&self, bytes: u64, random: u32) -> bool {
         if bytes >= self.max_bytes {
             return true;

@@ -17,6 +17,7 @@
 //! 5. One ACK adds at most the increase of one RTT, however much it acknowledges.
 //! 6. A loss lowers the window to what Quick Adapt would leave.
 
+use super::controller::{Controller, Shown};
 use super::fixed::{
     BYTE_BITS, FRACTION_ONE, MAX_BYTES, NS_PER_US, PPM, bdp_bytes, bytes_per_s, ewma, fraction,
     mul_div, mul_fraction, mul_ratio,
@@ -136,7 +137,7 @@ fn quick_adapt_scaled(base_rtt_us: u32, ack: &Ack) -> u64 {
     )
 }
 
-/// State of one flow. All zeroes is "not started", and then every method does nothing.
+/// State of one flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flow {
     window: Window,
@@ -168,9 +169,10 @@ pub struct Flow {
     withheld_bytes: u32,
 }
 
-impl Flow {
-    /// A flow that is established, with an initial window and the handshake's RTT, if known.
-    pub fn new(params: &Params, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self {
+impl Controller for Flow {
+    type Params = Params;
+
+    fn new(params: &Params, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self {
         let mut flow = Flow::default();
         flow.window.start(cwnd_bytes, true);
         if let Some(rtt_us) = rtt_us {
@@ -180,30 +182,29 @@ impl Flow {
         flow
     }
 
-    /// An ACK arrived. `None` where the flow was never started.
-    pub fn on_ack(&mut self, params: &Params, ack: &Ack) -> Option<Output> {
-        if !self.window.is_started() {
-            return None;
-        }
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
+
+    #[inline(always)]
+    fn adjust(&mut self, params: &Params, ack: &Ack) {
         if let Some(rtt_us) = ack.rtt_us {
             self.base_rtt.update(ack.now_us, rtt_us, BASE_RTT_WINDOW_MS);
         }
         match self.base_rtt.get() {
-            Some(base_rtt_us) => self.adjust(params, ack, base_rtt_us),
+            Some(base_rtt_us) => self.algorithm_1(params, ack, base_rtt_us),
             None => {
                 self.slow_start(ack, false);
                 self.window.clamp(ack.mss_bytes, u64::MAX);
             }
         }
-        let mut output = self.output();
-        if ack.in_recovery {
-            output.cwnd_bytes = self.window.recovery_bytes(ack);
-        }
-        Some(output)
     }
 
-    /// What the sender is to do now.
-    pub fn output(&self) -> Output {
+    fn output(&self, _params: &Params, _srtt_us: u32) -> Output {
         let cwnd_bytes = self.window.bytes();
         Output {
             cwnd_bytes,
@@ -212,48 +213,33 @@ impl Flow {
         }
     }
 
-    /// The window that a loss leaves: what Quick Adapt would, and never more than there is.
-    pub fn loss_window_bytes(&self, params: &Params, mss_bytes: u32) -> u64 {
-        self.loss_window_scaled(params, mss_bytes) >> BYTE_BITS
+    /// What Quick Adapt would leave.
+    fn loss_window_scaled(&self, params: &Params, mss_bytes: u32) -> u64 {
+        let left_scaled = match self.delivered_scaled {
+            0 => self.window.scaled() >> 1,
+            delivered_scaled => mul_ratio(delivered_scaled, params.qa_keep),
+        };
+        self.window.bounded(left_scaled, mss_bytes)
     }
 
-    /// A loss was detected. The second one in a round trip changes nothing.
-    pub fn on_loss(&mut self, params: &Params, now_us: u64, mss_bytes: u32) {
-        if !self.window.is_started() || self.adapted {
-            return;
-        }
-        let left_scaled = self.loss_window_scaled(params, mss_bytes);
-        self.window.lower_to_scaled(left_scaled);
-        self.adapted_at(now_us);
+    fn was_reduced(&self) -> bool {
+        self.adapted
     }
 
-    /// The retransmission timer fired: what was in flight is lost, and slow start from what still
-    /// is leads to the window that a loss leaves.
-    pub fn on_timeout(
-        &mut self,
-        params: &Params,
-        now_us: u64,
-        in_flight_bytes: u64,
-        mss_bytes: u32,
-    ) {
-        if !self.window.is_started() {
-            return;
-        }
-        self.on_loss(params, now_us, mss_bytes);
-        self.window
-            .restart(in_flight_bytes.saturating_add(u64::from(mss_bytes)));
+    fn reduced_at(&mut self, now_us: u64) {
+        self.adapted = true;
+        self.round_ends_us = now_us;
     }
 
-    /// The last loss was spurious, and the window before it was `prior_bytes`.
-    pub fn undo(&mut self, prior_bytes: u64) {
+    fn undo(&mut self, prior_bytes: u64) {
         if self.window.is_started() {
             self.window.undo(prior_bytes);
             self.adapted = false;
         }
     }
 
-    /// Sending begins with nothing in flight: the clocks do not count the silence.
-    pub fn on_idle_restart(&mut self, now_us: u64) {
+    /// The clocks do not count the silence.
+    fn on_idle_restart(&mut self, now_us: u64) {
         if self.epoch_ends_ns != 0 {
             let now_ns = now_us.saturating_mul(NS_PER_US);
             self.epoch_ends_ns = self.epoch_ends_ns.max(now_ns);
@@ -261,26 +247,16 @@ impl Flow {
         }
     }
 
-    /// The window, in bytes; 0 = not started.
-    pub fn cwnd_bytes(&self) -> u64 {
-        self.window.bytes()
+    fn shown(&self) -> Shown {
+        Shown {
+            marked_fraction: self.ecn_fraction,
+            acked_bytes: self.epoch_acked_bytes,
+            marked_bytes: self.epoch_marked_bytes,
+        }
     }
+}
 
-    /// E, as a fraction of 2^30.
-    pub fn ecn_fraction(&self) -> u32 {
-        self.ecn_fraction
-    }
-
-    /// Bytes acknowledged in the present epoch.
-    pub fn epoch_acked_bytes(&self) -> u32 {
-        self.epoch_acked_bytes
-    }
-
-    /// Of those, bytes marked.
-    pub fn epoch_marked_bytes(&self) -> u32 {
-        self.epoch_marked_bytes
-    }
-
+impl Flow {
     /// Base RTT, if there is a sample.
     pub fn base_rtt_us(&self) -> Option<u32> {
         self.base_rtt.get()
@@ -302,7 +278,8 @@ impl Flow {
     }
 
     /// Algorithm 1, on a path whose base RTT is known.
-    fn adjust(&mut self, params: &Params, ack: &Ack, base_rtt_us: u32) {
+    #[inline(always)]
+    fn algorithm_1(&mut self, params: &Params, ack: &Ack, base_rtt_us: u32) {
         self.start_at_bdp(params);
         if self.window.in_slow_start() {
             self.slow_start(ack, params.balanced_exit != 0);
@@ -324,14 +301,6 @@ impl Flow {
         } else if !ack.app_limited {
             self.window.slow_start(ack.unmarked_bytes());
         }
-    }
-
-    fn loss_window_scaled(&self, params: &Params, mss_bytes: u32) -> u64 {
-        let left_scaled = match self.delivered_scaled {
-            0 => self.window.scaled() >> 1,
-            delivered_scaled => mul_ratio(delivered_scaled, params.qa_keep),
-        };
-        self.window.bounded(left_scaled, mss_bytes)
     }
 
     /// Once per round trip: Quick Adapt, or the end of the round trip that it skips.
@@ -373,14 +342,9 @@ impl Flow {
         if self.delivered_scaled < promised_scaled {
             let left_scaled = mul_ratio(self.delivered_scaled, params.qa_keep);
             self.window.lower_to_scaled(left_scaled);
-            self.adapted_at(ack.now_us);
+            self.reduced_at(ack.now_us);
             self.quick_adapts = self.quick_adapts.wrapping_add(1);
         }
-    }
-
-    fn adapted_at(&mut self, now_us: u64) {
-        self.adapted = true;
-        self.round_ends_us = now_us;
     }
 
     /// Counts the ACK, and ends the epoch if its packet was sent at or after T_epoch.

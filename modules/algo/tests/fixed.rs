@@ -52,3 +52,10 @@ fn a_bdp_is_rate_times_rtt() {
     assert_eq!(bdp_bytes(400_000, 300_000), 15_000_000_000);
     assert_eq!(bdp_bytes(u32::MAX, u32::MAX), MAX_BYTES);
 }
+
+#[test]
+fn a_rate_is_never_zero() {
+    assert_eq!(bytes_per_s(1_460, 1_000_000), 1_460);
+    assert_eq!(bytes_per_s(2, u32::MAX), 1);
+    assert_eq!(bytes_per_s(2, 0), u64::MAX);
+}

@@ -67,15 +67,15 @@ impl Sim {
 fn alpha_starts_at_one_and_follows_the_marked_fraction_per_rtt() {
     let mut sim = Sim::new(INTER_US, 1_000_000);
     sim.flow.alpha = Flow::new(&paper(), 0, 1, None).alpha;
-    assert_eq!(sim.flow.alpha(), FRACTION_ONE);
+    assert_eq!(sim.flow.alpha, FRACTION_ONE);
     sim.acked(1, 100_000, 0);
     for _ in 0..9 {
         sim.acked(1, 100_000, 100_000);
-        assert_eq!(sim.flow.alpha(), FRACTION_ONE);
+        assert_eq!(sim.flow.alpha, FRACTION_ONE);
     }
     sim.round(0, 0);
     let expected = 15.0 / 16.0 + 0.9 / 16.0;
-    let alpha = f64::from(sim.flow.alpha()) / f64::from(FRACTION_ONE);
+    let alpha = f64::from(sim.flow.alpha) / f64::from(FRACTION_ONE);
     assert!((alpha - expected).abs() < 1e-6, "{alpha}");
 }
 
@@ -246,11 +246,34 @@ fn the_pacing_rate_is_a_window_per_srtt_and_a_fifth_more() {
     assert_eq!(sim.flow.output(&sim.params, 0).pacing_bytes_per_s, u64::MAX);
 }
 
+#[test]
+fn the_pacing_rate_is_two_windows_per_srtt_in_slow_start() {
+    let flow = Flow::new(&paper(), 1, 15_000, Some(INTER_US));
+    let output = flow.output(&paper(), 10_000);
+    assert_eq!(output.pacing_bytes_per_s, 30_000 * US_PER_S / 10_000);
+}
+
+// What others see.
+
+#[test]
+fn a_round_shows_what_it_counts() {
+    let mut sim = Sim::new(INTER_US, 1_000_000);
+    assert_eq!(sim.flow.base_rtt_us(), Some(INTER_US));
+    assert_eq!(Flow::default().base_rtt_us(), None);
+    sim.acked(1, 3_000, 1_500);
+    sim.acked(1, 1_500, 0);
+    assert_eq!(sim.flow.shown().acked_bytes, 4_500);
+    assert_eq!(sim.flow.shown().marked_bytes, 1_500);
+    sim.flow.round_acked_bytes = u64::MAX;
+    assert_eq!(sim.flow.shown().acked_bytes, u32::MAX);
+}
+
 // Loss.
 
 #[test]
 fn a_loss_takes_at_least_a_half() {
     let mut sim = Sim::new(INTER_US, 1_000_000);
+    assert_eq!(sim.flow.loss_window_bytes(&sim.params, MSS), 500_000);
     sim.flow.on_loss(&sim.params, sim.now_us, MSS);
     assert_eq!(sim.flow.cwnd_bytes(), 500_000);
 
@@ -321,7 +344,7 @@ fn no_input_panics_and_the_window_stays_within_its_bounds() {
                     assert!(output.cwnd_bytes > 0 && output.cwnd_bytes <= 1 << 40);
                 }
             }
-            assert!(flow.alpha() <= FRACTION_ONE);
+            assert!(flow.alpha <= FRACTION_ONE);
         }
         0
     });

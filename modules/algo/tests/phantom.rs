@@ -125,6 +125,16 @@ fn it_stops_at_its_limit() {
 }
 
 #[test]
+fn just_at_its_limit_it_keeps_the_remainder() {
+    // One byte per microsecond: half of one has drained when the queue fills to the brim.
+    let config = Config::new(1_000_000, 1_000_000, 10_000);
+    let mut phantom = Phantom::default();
+    phantom.add(&config, 0, 9_000);
+    assert_eq!(phantom.add(&config, 500, 1_000), 10_000);
+    assert_eq!(phantom.drain(&config, 1_000), 9_999);
+}
+
+#[test]
 fn a_clock_that_runs_backwards_drains_nothing() {
     let config = Config::new(GBIT, 1_000_000, 10_000);
     let mut phantom = Phantom::default();

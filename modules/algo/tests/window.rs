@@ -83,3 +83,27 @@ fn recovery_sends_what_left_and_one_packet() {
     };
     assert_eq!(w.recovery_bytes(&ack), 100_000);
 }
+
+#[test]
+fn an_undo_to_the_same_bytes_keeps_their_fraction() {
+    let mut w = window(10_000);
+    w.increase(BYTE_ONE, 5_000);
+    let with_fraction = (10_000 << BYTE_BITS) + BYTE_ONE / 2;
+    assert_eq!(w.scaled(), with_fraction);
+    w.undo(10_000);
+    assert_eq!(w.scaled(), with_fraction);
+}
+
+#[test]
+fn a_window_at_a_bound_is_left_alone() {
+    let mut w = Window::default();
+    w.start(10_000, true);
+    w.clamp(5_000, 10_000);
+    assert!(w.in_first_slow_start());
+
+    let mut w = window(10_000);
+    w.increase(BYTE_ONE, 5_000);
+    let with_fraction = w.scaled();
+    w.clamp(5_000, 10_000);
+    assert_eq!(w.scaled(), with_fraction);
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What every algorithm here has in common: a window that ACKs move, and one reduction in a round
+//! trip, however many losses there are in it.
+
+use super::fixed::BYTE_BITS;
+use super::window::Window;
+use super::{Ack, Output};
+
+/// What people see of a flow, in the terms of DCTCP's info block.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Shown {
+    /// Average of the marked part, as a fraction of 2^30.
+    pub marked_fraction: u32,
+    /// Bytes acknowledged in the present period.
+    pub acked_bytes: u32,
+    /// Of those, bytes marked.
+    pub marked_bytes: u32,
+}
+
+/// One flow under the control of an algorithm. All zeroes is "not started", and then every method
+/// does nothing.
+pub trait Controller: Copy + Send {
+    /// What can be set.
+    type Params;
+
+    /// A flow that is established, with an initial window and the handshake's RTT, if known.
+    fn new(params: &Self::Params, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self;
+
+    /// The window.
+    fn window(&self) -> &Window;
+
+    /// The window, to be changed.
+    fn window_mut(&mut self) -> &mut Window;
+
+    /// The algorithm's rules for one ACK, recovery aside.
+    fn adjust(&mut self, params: &Self::Params, ack: &Ack);
+
+    /// What the sender is to do now, with that smoothed RTT (0 = none).
+    fn output(&self, params: &Self::Params, srtt_us: u32) -> Output;
+
+    /// The window that a loss leaves, in 2^-16 bytes: at least the floor, at most the present one.
+    fn loss_window_scaled(&self, params: &Self::Params, mss_bytes: u32) -> u64;
+
+    /// Whether this round trip has had its reduction.
+    fn was_reduced(&self) -> bool;
+
+    /// The reduction of this round trip is made.
+    fn reduced_at(&mut self, now_us: u64);
+
+    /// Sending begins with nothing in flight.
+    fn on_idle_restart(&mut self, _now_us: u64) {}
+
+    /// For people.
+    fn shown(&self) -> Shown;
+
+    /// An ACK arrived. `None` where the flow was never started.
+    // Once per ACK and called from one place: the parameters can stay in registers.
+    #[inline(always)]
+    fn on_ack(&mut self, params: &Self::Params, ack: &Ack) -> Option<Output> {
+        if !self.window().is_started() {
+            return None;
+        }
+        self.adjust(params, ack);
+        let mut output = self.output(params, ack.srtt_us);
+        if ack.in_recovery {
+            output.cwnd_bytes = self.window().recovery_bytes(ack);
+        }
+        Some(output)
+    }
+
+    /// The window that a loss leaves.
+    fn loss_window_bytes(&self, params: &Self::Params, mss_bytes: u32) -> u64 {
+        self.loss_window_scaled(params, mss_bytes) >> BYTE_BITS
+    }
+
+    /// A loss was detected. The second reduction in a round trip changes nothing.
+    fn on_loss(&mut self, params: &Self::Params, now_us: u64, mss_bytes: u32) {
+        if !self.window().is_started() || self.was_reduced() {
+            return;
+        }
+        let left_scaled = self.loss_window_scaled(params, mss_bytes);
+        self.window_mut().lower_to_scaled(left_scaled);
+        self.reduced_at(now_us);
+    }
+
+    /// The retransmission timer fired: what was in flight is lost, and slow start from what still
+    /// is leads to the window that a loss leaves.
+    fn on_timeout(
+        &mut self,
+        params: &Self::Params,
+        now_us: u64,
+        in_flight_bytes: u64,
+        mss_bytes: u32,
+    ) {
+        if !self.window().is_started() {
+            return;
+        }
+        self.on_loss(params, now_us, mss_bytes);
+        self.window_mut()
+            .restart(in_flight_bytes.saturating_add(u64::from(mss_bytes)));
+    }
+
+    /// The last loss was spurious, and the window before it was `prior_bytes`.
+    fn undo(&mut self, prior_bytes: u64) {
+        if self.window().is_started() {
+            self.window_mut().undo(prior_bytes);
+        }
+    }
+
+    /// The window, in bytes; 0 = not started.
+    fn cwnd_bytes(&self) -> u64 {
+        self.window().bytes()
+    }
+}
