@@ -33,6 +33,8 @@ use kernel::{
 mod algo;
 #[path = "kernel/mod.rs"]
 mod kernel_api;
+#[path = "phantom_options.rs"]
+mod phantom_options;
 
 use algo::{
     color::{Color, DscpTable, Limits, Occupancy, Pool, DSCPS},
@@ -40,7 +42,7 @@ use algo::{
     phantom::{self, Phantom, Red},
 };
 use kernel_api::{
-    netlink::{Attr, Attrs, Extack, Message},
+    netlink::{Attrs, Extack, Message},
     once::Once,
     qdisc::{
         now_ns, Ce, Classified, Control, Discipline, DropReason, Packet, Queue, Random,
@@ -49,6 +51,7 @@ use kernel_api::{
     sysctl::Net,
     uapi::*,
 };
+use phantom_options::{Options, Shown, POOL_WORDS};
 
 module! {
     type: Module,
@@ -72,333 +75,7 @@ impl kernel::Module for Module {
     }
 }
 
-// Options
-
-/// An option that is one number.
-struct Setting {
-    id: u32,
-    width: Width,
-    min: i64,
-    max: i64,
-    default: i64,
-    /// What a user reads who gave something else.
-    error: &'static CStr,
-}
-
-/// How a number is carried.
-#[derive(Clone, Copy)]
-enum Width {
-    U8,
-    U32,
-    S32,
-    U64,
-}
-
-/// Rates above this would be 8 Pbit/s: a mistake of units.
-const MAX_BYTES_PER_S: i64 = 1_000_000_000_000_000;
-
-/// The kernel counts a backlog in 32 bits.
-const MAX_LIMIT_BYTES: i64 = u32::MAX as i64;
-
-const MAX_PPM: i64 = 1_000_000;
-
-const fn setting(
-    id: u32,
-    width: Width,
-    (min, max): (i64, i64),
-    default: i64,
-    error: &'static CStr,
-) -> Setting {
-    Setting {
-        id,
-        width,
-        min,
-        max,
-        default,
-        error,
-    }
-}
-
-#[rustfmt::skip]
-static SETTINGS: [Setting; 22] = [
-    setting(TCA_PHANTOM_LIMIT, Width::U64, (1, MAX_LIMIT_BYTES), 1_000_000,
-        c"limit: give 1 to 4294967295 bytes"),
-    setting(TCA_PHANTOM_RATE, Width::U64, (0, MAX_BYTES_PER_S), 0,
-        c"rate: give at most 8 Pbit/s, or 0 for no shaping"),
-    setting(TCA_PHANTOM_OVERHEAD, Width::S32, (-64, 256), 0,
-        c"overhead: give -64 to 256 bytes"),
-    setting(TCA_PHANTOM_MPU, Width::U32, (0, 256), 0,
-        c"mpu: give 0 to 256 bytes"),
-    setting(TCA_PHANTOM_LINE_RATE, Width::U64, (0, MAX_BYTES_PER_S), 0,
-        c"line-rate: give at most 8 Pbit/s, or 0 for the port's own"),
-    setting(TCA_PHANTOM_PHANTOM_LIMIT, Width::U64, (1, i64::MAX), 22_400_000,
-        c"phantom: give at least 1 byte"),
-    setting(TCA_PHANTOM_DRAIN, Width::U32, (1, MAX_PPM), 900_000,
-        c"drain: give a fraction of the line rate above 0 and up to 1"),
-    setting(TCA_PHANTOM_PMIN, Width::U32, (0, MAX_PPM), 20_000,
-        c"pmin: give 0 % to 100 % of the phantom queue"),
-    setting(TCA_PHANTOM_PMAX, Width::U32, (0, MAX_PPM), 600_000,
-        c"pmax: give 0 % to 100 % of the phantom queue"),
-    setting(TCA_PHANTOM_QMIN, Width::U32, (0, MAX_PPM), 250_000,
-        c"min: give 0 % to 100 % of the limit"),
-    setting(TCA_PHANTOM_QMAX, Width::U32, (0, MAX_PPM), 750_000,
-        c"max: give 0 % to 100 % of the limit"),
-    setting(TCA_PHANTOM_MARK, Width::U8, (0, TC_PHANTOM_MARK_BOTH as i64),
-        TC_PHANTOM_MARK_PHANTOM as i64,
-        c"mark: give none, phantom, physical, either or both"),
-    setting(TCA_PHANTOM_MARK_AT, Width::U8, (0, TC_PHANTOM_MARK_AT_ENQUEUE as i64),
-        TC_PHANTOM_MARK_AT_DEQUEUE as i64,
-        c"mark: give at enqueue or at dequeue"),
-    setting(TCA_PHANTOM_ECN_DROP, Width::U8, (0, 1), 0,
-        c"ecn-drop: give on or off"),
-    setting(TCA_PHANTOM_COUNT_ACKS, Width::U8, (0, 1), 1,
-        c"count-acks: give on or off"),
-    setting(TCA_PHANTOM_RED_LIMIT, Width::U64, (0, MAX_LIMIT_BYTES), 0,
-        c"red-limit: give at most 4294967295 bytes, or 0 for none"),
-    setting(TCA_PHANTOM_YELLOW_LIMIT, Width::U64, (0, MAX_LIMIT_BYTES), 0,
-        c"yellow-limit: give at most 4294967295 bytes, or 0 for none"),
-    setting(TCA_PHANTOM_COLOR_TOTAL, Width::U8, (0, 1), 0,
-        c"color-total: give on or off"),
-    setting(TCA_PHANTOM_COLOR_SOURCE, Width::U8, (0, TC_PHANTOM_COLOR_FILTER as i64),
-        TC_PHANTOM_COLOR_NONE as i64,
-        c"color-source: give none, dscp, priority or filter"),
-    setting(TCA_PHANTOM_GSO, Width::U8, (0, TC_PHANTOM_GSO_WHOLE as i64),
-        TC_PHANTOM_GSO_AUTO as i64,
-        c"gso: give auto, split or whole"),
-    setting(TCA_PHANTOM_POOL_LIMIT, Width::U64, (0, MAX_LIMIT_BYTES), 0,
-        c"pool-limit: give at most 4294967295 bytes"),
-    setting(TCA_PHANTOM_POOL_ALPHA, Width::U32, (1, u32::MAX as i64), 1_000_000,
-        c"pool-alpha: give a factor above 0"),
-];
-
-/// Number of option ids, 0 included.
-const IDS: usize = __TCA_PHANTOM_MAX as usize;
-
-/// All options of one port. Nothing but words, so that it can be shown without
-/// the queue's lock.
-#[derive(Clone, Copy)]
-struct Options {
-    /// Those in [`SETTINGS`], by id.
-    numbers: [i64; IDS],
-    /// Two bits per DSCP.
-    colors: [u64; COLOR_WORDS],
-    /// Name of the shared buffer, filled up with NULs.
-    pool: [u64; POOL_WORDS],
-}
-
-const COLORS_PER_WORD: usize = 32;
-const COLOR_WORDS: usize = DSCPS / COLORS_PER_WORD;
-const POOL_WORDS: usize = 2;
-const POOL_NAME_BYTES: usize = POOL_WORDS * size_of::<u64>();
-
-impl Options {
-    fn new() -> Self {
-        let mut options = Self {
-            numbers: [0; IDS],
-            colors: [0; COLOR_WORDS],
-            pool: [0; POOL_WORDS],
-        };
-        for setting in &SETTINGS {
-            options.set(setting.id, setting.default);
-        }
-        options
-    }
-
-    fn number(&self, id: u32) -> i64 {
-        self.numbers.get(id as usize).copied().unwrap_or(0)
-    }
-
-    /// A number whose minimum is not negative.
-    fn unsigned(&self, id: u32) -> u64 {
-        self.number(id).max(0) as u64
-    }
-
-    fn set(&mut self, id: u32, value: i64) {
-        if let Some(number) = self.numbers.get_mut(id as usize) {
-            *number = value;
-        }
-    }
-
-    fn color(&self, dscp: usize) -> u8 {
-        let word = self
-            .colors
-            .get(dscp / COLORS_PER_WORD)
-            .copied()
-            .unwrap_or(0);
-        (word >> (dscp % COLORS_PER_WORD * 2)) as u8 & 3
-    }
-
-    fn set_colors(&mut self, colors: &[u8]) {
-        self.colors = [0; COLOR_WORDS];
-        for (dscp, color) in colors.iter().enumerate() {
-            if let Some(word) = self.colors.get_mut(dscp / COLORS_PER_WORD) {
-                *word |= u64::from(*color) << (dscp % COLORS_PER_WORD * 2);
-            }
-        }
-    }
-
-    fn pool_name(&self) -> [u8; POOL_NAME_BYTES] {
-        let mut name = [0; POOL_NAME_BYTES];
-        for (bytes, word) in name.chunks_exact_mut(size_of::<u64>()).zip(&self.pool) {
-            bytes.copy_from_slice(&word.to_ne_bytes());
-        }
-        name
-    }
-
-    fn set_pool_name(&mut self, name: &[u8]) {
-        let mut bytes = [0; POOL_NAME_BYTES];
-        for (to, from) in bytes.iter_mut().zip(name) {
-            *to = *from;
-        }
-        for (word, bytes) in self.pool.iter_mut().zip(bytes.as_chunks().0) {
-            *word = u64::from_ne_bytes(*bytes);
-        }
-    }
-
-    /// Takes over what a request names.
-    fn read(&mut self, attrs: Attrs<'_>, extack: &Extack<'_>) -> Result {
-        attrs.for_each(extack, |attr| self.read_one(attr, extack))?;
-
-        let pairs = [
-            (
-                TCA_PHANTOM_PMIN,
-                TCA_PHANTOM_PMAX,
-                c"pmin: give at most pmax",
-            ),
-            (TCA_PHANTOM_QMIN, TCA_PHANTOM_QMAX, c"min: give at most max"),
-        ];
-        for (min, max, error) in pairs {
-            if self.number(min) > self.number(max) {
-                return Err(extack.invalid(error));
-            }
-        }
-        if self.pool != [0; POOL_WORDS] && self.number(TCA_PHANTOM_POOL_LIMIT) == 0 {
-            return Err(extack.invalid(c"pool: give the size of the shared buffer as pool-limit"));
-        }
-        Ok(())
-    }
-
-    fn read_one(&mut self, attr: &Attr<'_>, extack: &Extack<'_>) -> Result {
-        match u32::from(attr.id) {
-            TCA_PHANTOM_PAD => Ok(()),
-            TCA_PHANTOM_DSCP_COLOR => {
-                let colors = attr.bytes();
-                if colors.len() != DSCPS || colors.iter().any(|c| Color::from_u8(*c).is_none()) {
-                    let error =
-                        c"dscp-color: give one of green, yellow and red for each of 64 DSCPs";
-                    return Err(extack.invalid_attr(attr, error));
-                }
-                self.set_colors(colors);
-                Ok(())
-            }
-            TCA_PHANTOM_POOL => {
-                let name = attr.str_bytes();
-                if name.len() >= POOL_NAME_BYTES {
-                    return Err(extack.invalid_attr(attr, c"pool: give a name of at most 15 bytes"));
-                }
-                self.set_pool_name(name);
-                Ok(())
-            }
-            id => {
-                let Some(setting) = SETTINGS.iter().find(|setting| setting.id == id) else {
-                    let error = c"an option that this version of sch_phantom does not have";
-                    return Err(extack.invalid_attr(attr, error));
-                };
-                let value = setting
-                    .read(attr)
-                    .ok_or_else(|| extack.invalid_attr(attr, setting.error))?;
-                self.set(id, value);
-                Ok(())
-            }
-        }
-    }
-
-    fn write(&self, message: &mut Message<'_>) -> Result {
-        for setting in &SETTINGS {
-            setting.write(message, self.number(setting.id))?;
-        }
-        let mut colors = [0; DSCPS];
-        for (dscp, color) in colors.iter_mut().enumerate() {
-            *color = self.color(dscp);
-        }
-        message.put(TCA_PHANTOM_DSCP_COLOR as u16, &colors)?;
-        message.put(TCA_PHANTOM_POOL as u16, &self.pool_name())
-    }
-}
-
-impl Setting {
-    /// The value of an attribute, if it is a valid one.
-    fn read(&self, attr: &Attr<'_>) -> Option<i64> {
-        let value = match self.width {
-            Width::U8 => attr.u8()?.into(),
-            Width::U32 => attr.u32()?.into(),
-            Width::S32 => attr.i32()?.into(),
-            Width::U64 => attr.u64()?.try_into().ok()?,
-        };
-        (self.min..=self.max).contains(&value).then_some(value)
-    }
-
-    fn write(&self, message: &mut Message<'_>, value: i64) -> Result {
-        let id = self.id as u16;
-        match self.width {
-            Width::U8 => message.put(id, &(value as u8).to_ne_bytes()),
-            Width::U32 => message.put(id, &(value as u32).to_ne_bytes()),
-            Width::S32 => message.put(id, &(value as i32).to_ne_bytes()),
-            Width::U64 => message.put_u64(id, value as u64, TCA_PHANTOM_PAD as u16),
-        }
-    }
-}
-
-/// [`Options`] as others see them.
-struct Shown {
-    numbers: [Once<u64>; IDS],
-    colors: [Once<u64>; COLOR_WORDS],
-    pool: [Once<u64>; POOL_WORDS],
-}
-
-impl Shown {
-    fn new(options: &Options) -> Self {
-        Self {
-            numbers: options.numbers.map(|number| Once::new(number as u64)),
-            colors: options.colors.map(Once::new),
-            pool: options.pool.map(Once::new),
-        }
-    }
-
-    fn set(&self, options: &Options) {
-        for (shown, number) in self.numbers.iter().zip(options.numbers) {
-            shown.set(number as u64);
-        }
-        let words = Iterator::chain(options.colors.iter(), &options.pool);
-        for (shown, word) in Iterator::chain(self.colors.iter(), &self.pool).zip(words) {
-            shown.set(*word);
-        }
-    }
-
-    fn get(&self) -> Options {
-        let mut options = Options::new();
-        for (number, shown) in options.numbers.iter_mut().zip(&self.numbers) {
-            *number = shown.get() as i64;
-        }
-        for (word, shown) in options.colors.iter_mut().zip(&self.colors) {
-            *word = shown.get();
-        }
-        for (word, shown) in options.pool.iter_mut().zip(&self.pool) {
-            *word = shown.get();
-        }
-        options
-    }
-}
-
-/// Which queue may choose a packet.
-#[derive(Clone, Copy)]
-enum Mark {
-    None,
-    Phantom,
-    Physical,
-    Either,
-    Both,
-}
+// Configuration
 
 /// Where the colour of a packet comes from.
 #[derive(Clone, Copy)]
@@ -423,11 +100,17 @@ struct Config {
     count_acks: bool,
 
     // Marks
-    mark: Mark,
-    mark_at_enqueue: bool,
     phantom_red: Red,
     physical_red: Red,
+    /// Below these a packet is not chosen; `u64::MAX` for a queue that does not mark.
+    phantom_from_bytes: u64,
+    physical_from_bytes: u64,
+    /// Only the two together mark.
+    both: bool,
+    mark_at_enqueue: bool,
     ecn_drop: bool,
+    /// The phantom queue is to mark, and nobody knows at which rate it drains.
+    lacks_line_rate: bool,
 
     // Colours
     source: Source,
@@ -452,33 +135,43 @@ impl Config {
             0 => link_bytes_per_s().unwrap_or(0),
             line_bytes_per_s => line_bytes_per_s,
         };
-        let mark = match number(TCA_PHANTOM_MARK) as u32 {
-            TC_PHANTOM_MARK_PHANTOM => Mark::Phantom,
-            TC_PHANTOM_MARK_PHYSICAL => Mark::Physical,
-            TC_PHANTOM_MARK_EITHER => Mark::Either,
-            TC_PHANTOM_MARK_BOTH => Mark::Both,
-            _ => Mark::None,
+        let phantom = phantom::Config::new(
+            line_bytes_per_s,
+            ppm(TCA_PHANTOM_DRAIN),
+            phantom_limit_bytes,
+        );
+        let has_phantom = phantom.drain_bytes_per_s != 0;
+        let (by_phantom, by_physical) = match number(TCA_PHANTOM_MARK) as u32 {
+            TC_PHANTOM_MARK_PHANTOM => (true, false),
+            TC_PHANTOM_MARK_PHYSICAL => (false, true),
+            TC_PHANTOM_MARK_EITHER | TC_PHANTOM_MARK_BOTH => (true, true),
+            _ => (false, false),
+        };
+        let phantom_red = Red::new(
+            phantom_limit_bytes,
+            ppm(TCA_PHANTOM_PMIN),
+            ppm(TCA_PHANTOM_PMAX),
+        );
+        let physical_red = Red::new(limit_bytes, ppm(TCA_PHANTOM_QMIN), ppm(TCA_PHANTOM_QMAX));
+        let from_bytes = |marks: bool, red: &Red| match marks {
+            true => red.lowest_bytes(),
+            false => u64::MAX,
         };
         Self {
             limit_bytes,
             rate_bytes_per_s,
             overhead_bytes: options.number(TCA_PHANTOM_OVERHEAD),
             mpu_bytes: options.number(TCA_PHANTOM_MPU),
-            phantom: phantom::Config::new(
-                line_bytes_per_s,
-                ppm(TCA_PHANTOM_DRAIN),
-                phantom_limit_bytes,
-            ),
+            phantom,
             count_acks: on(TCA_PHANTOM_COUNT_ACKS),
-            mark,
+            phantom_from_bytes: from_bytes(by_phantom && has_phantom, &phantom_red),
+            physical_from_bytes: from_bytes(by_physical, &physical_red),
+            phantom_red,
+            physical_red,
+            both: number(TCA_PHANTOM_MARK) as u32 == TC_PHANTOM_MARK_BOTH,
             mark_at_enqueue: on(TCA_PHANTOM_MARK_AT),
-            phantom_red: Red::new(
-                phantom_limit_bytes,
-                ppm(TCA_PHANTOM_PMIN),
-                ppm(TCA_PHANTOM_PMAX),
-            ),
-            physical_red: Red::new(limit_bytes, ppm(TCA_PHANTOM_QMIN), ppm(TCA_PHANTOM_QMAX)),
             ecn_drop: on(TCA_PHANTOM_ECN_DROP),
+            lacks_line_rate: by_phantom && !has_phantom,
             source: match number(TCA_PHANTOM_COLOR_SOURCE) as u32 {
                 TC_PHANTOM_COLOR_DSCP => Source::Dscp(dscp_table(options)),
                 TC_PHANTOM_COLOR_PRIORITY => Source::Priority,
@@ -493,16 +186,10 @@ impl Config {
             split: match number(TCA_PHANTOM_GSO) as u32 {
                 TC_PHANTOM_GSO_SPLIT => true,
                 TC_PHANTOM_GSO_WHOLE => false,
-                _ => !matches!(mark, Mark::None),
+                _ => by_phantom || by_physical,
             },
             pool_alpha_ppm: ppm(TCA_PHANTOM_POOL_ALPHA),
         }
-    }
-
-    /// The phantom queue is to mark, and nobody knows at which rate it drains.
-    fn lacks_line_rate(&self) -> bool {
-        let uses_phantom = !matches!(self.mark, Mark::None | Mark::Physical);
-        uses_phantom && !self.has_phantom()
     }
 
     fn has_phantom(&self) -> bool {
@@ -587,6 +274,7 @@ impl SharedBuffer {
     }
 
     /// Takes room for a packet, if a port that holds `port_bytes` may have it.
+    #[inline(never)]
     fn take(&self, alpha_ppm: u32, port_bytes: u64, len_bytes: u64) -> bool {
         // First take, then look, so that two ports cannot both have the last room.
         let pool = Pool {
@@ -630,6 +318,20 @@ impl Shaper {
         }
     }
 
+    /// The rate changes: what is left of the packet on the wire goes at the new one.
+    fn change_rate(&mut self, now_ns: u64, old_bytes_per_s: u64, new_bytes_per_s: u64) {
+        let left_ns = self.next_ns.saturating_sub(now_ns);
+        if left_ns == 0 || old_bytes_per_s == new_bytes_per_s {
+            return;
+        }
+        let left_ns = match new_bytes_per_s {
+            0 => 0,
+            _ => mul_div(left_ns, old_bytes_per_s, new_bytes_per_s),
+        };
+        self.next_ns = now_ns.saturating_add(left_ns);
+        self.remainder = 0;
+    }
+
     /// A packet of `len_bytes` goes.
     fn charge(&mut self, now_ns: u64, len_bytes: u64, rate_bytes_per_s: u64) {
         // A packet is below 2^24 bytes, the remainder below the rate: below 2^54 in all.
@@ -653,6 +355,41 @@ struct Hot {
     shaper: Shaper,
     random: Random,
     buffer: Option<Arc<SharedBuffer>>,
+}
+
+impl Hot {
+    /// Whether a packet may have to be marked. What has drained since the last packet, and is not
+    /// accounted for here, can only speak against it.
+    #[inline(always)]
+    fn may_choose(&self) -> bool {
+        self.phantom.bytes() >= self.config.phantom_from_bytes
+            || self.queued.total() >= self.config.physical_from_bytes
+    }
+
+    #[inline(always)]
+    fn phantom_chooses(&mut self, clock: &mut Clock) -> bool {
+        let from_bytes = self.config.phantom_from_bytes;
+        self.phantom.bytes() >= from_bytes
+            && self.phantom.drain(&self.config.phantom, clock.now_ns()) >= from_bytes
+            && chooses(
+                &self.config.phantom_red,
+                self.phantom.bytes(),
+                &mut self.random,
+            )
+    }
+
+    #[inline(always)]
+    fn physical_chooses(&mut self) -> bool {
+        let bytes = self.queued.total();
+        bytes >= self.config.physical_from_bytes
+            && chooses(&self.config.physical_red, bytes, &mut self.random)
+    }
+}
+
+/// Draws a random number only where the outcome depends on it.
+#[inline(always)]
+fn chooses(red: &Red, bytes: u64, random: &mut Random) -> bool {
+    bytes >= red.max_bytes || red.chooses(bytes, random.next_u32())
 }
 
 /// Counters, written under the queue's lock and read by anybody.
@@ -741,6 +478,32 @@ impl Counters {
     }
 }
 
+/// The time of one callback, read when it is first asked for: reading it is a fifth of what a
+/// packet costs, and not each packet needs it.
+#[derive(Default)]
+struct Clock(Option<u64>);
+
+impl Clock {
+    #[inline]
+    fn now_ns(&mut self) -> u64 {
+        *self.0.get_or_insert_with(now_ns)
+    }
+}
+
+/// What became of a packet whose colour was asked for.
+enum Sorted {
+    Color(Color),
+    Drop,
+    Stolen,
+}
+
+/// What came out of the queue.
+enum Taken {
+    Packet(Packet),
+    Dropped,
+    Nothing,
+}
+
 /// What RED came to for one packet.
 enum Judgement {
     Pass,
@@ -754,6 +517,7 @@ struct Port {
 }
 
 impl Port {
+    #[inline(always)]
     fn drop_packet(&self, queue: &mut Queue<'_>, packet: Packet, color: Color, why: DropReason) {
         if let Some(drops) = self.counters.drops.get(color as usize) {
             drops.add(1);
@@ -761,35 +525,30 @@ impl Port {
         queue.drop_packet(packet, why);
     }
 
+    /// The colour of a packet, or what else a filter says.
+    #[inline(always)]
+    fn color(&self, source: &Source, queue: &mut Queue<'_>, packet: &mut Packet) -> Sorted {
+        Sorted::Color(match source {
+            Source::None => Color::Green,
+            Source::Dscp(table) => packet.dscp().map_or(Color::Green, |dscp| table.get(dscp)),
+            Source::Priority => color_of_class(queue, packet.priority()),
+            Source::Filter => match queue.classify(packet) {
+                Classified::No => Color::Green,
+                Classified::Class(class) => Color::from_minor(class & MINOR),
+                Classified::Drop => return Sorted::Drop,
+                Classified::Stolen => return Sorted::Stolen,
+            },
+        })
+    }
+
     /// Asks both REDs and marks the packet if it is chosen.
-    fn judge(&self, hot: &mut Hot, packet: &mut Packet) -> Judgement {
-        let Hot {
-            config,
-            queued,
-            phantom,
-            random,
-            ..
-        } = hot;
-        let mut by_phantom = || {
-            config.has_phantom()
-                && config
-                    .phantom_red
-                    .chooses(phantom.bytes(), random.next_u32())
-        };
-        let (by_phantom, by_physical) = match config.mark {
-            Mark::None => return Judgement::Pass,
-            Mark::Phantom => (by_phantom(), false),
-            Mark::Physical | Mark::Either | Mark::Both => {
-                let by_phantom = !matches!(config.mark, Mark::Physical) && by_phantom();
-                let by_physical = config
-                    .physical_red
-                    .chooses(queued.total(), random.next_u32());
-                (by_phantom, by_physical)
-            }
-        };
-        let chosen = match config.mark {
-            Mark::Both => by_phantom && by_physical,
-            _ => by_phantom || by_physical,
+    #[inline(always)]
+    fn judge(&self, hot: &mut Hot, clock: &mut Clock, packet: &mut Packet) -> Judgement {
+        let by_phantom = hot.phantom_chooses(clock);
+        let by_physical = hot.physical_chooses();
+        let chosen = match hot.config.both {
+            true => by_phantom && by_physical,
+            false => by_phantom || by_physical,
         };
         if !chosen {
             return Judgement::Pass;
@@ -804,7 +563,7 @@ impl Port {
                 (false, _) => counters.marked_physical.add(1),
             },
             Ce::Already => {}
-            Ce::NotEct if config.ecn_drop => {
+            Ce::NotEct if hot.config.ecn_drop => {
                 counters.drops_ecn.add(1);
                 return Judgement::Drop;
             }
@@ -814,10 +573,12 @@ impl Port {
     }
 
     /// Whether there is room for the packet; takes the room of a shared buffer.
+    #[inline(always)]
     fn admit(&self, hot: &Hot, color: Color, len_bytes: u64) -> bool {
         let config = &hot.config;
         let port_bytes = hot.queued.total();
-        if port_bytes.saturating_add(len_bytes) > config.limit_bytes {
+        // Two numbers of 32 bits.
+        if port_bytes.wrapping_add(len_bytes) > config.limit_bytes {
             self.counters.drops_limit.add(1);
             return false;
         }
@@ -835,10 +596,67 @@ impl Port {
     }
 
     /// Counts a packet that left the queue.
+    #[inline(always)]
     fn leave(&self, hot: &mut Hot, color: Color, len_bytes: u64) {
         hot.queued.remove(color, len_bytes);
         if let Some(buffer) = &hot.buffer {
             buffer.give_back(len_bytes);
+        }
+    }
+
+    /// A packet enters the phantom queue.
+    #[inline(always)]
+    fn count_load(&self, hot: &mut Hot, clock: &mut Clock, packet: &Packet, len_bytes: u64) {
+        if hot.config.has_phantom() && (hot.config.count_acks || !packet.is_pure_ack()) {
+            let now_ns = clock.now_ns();
+            let bytes = hot.phantom.add(&hot.config.phantom, now_ns, len_bytes);
+            self.counters.show_phantom(bytes, now_ns);
+        }
+    }
+
+    /// [`Self::count_load`] of a packet that is going to be dropped.
+    // By value, so that those that are not dropped can stay in registers.
+    #[cold]
+    fn count_dropped(&self, hot: &mut Hot, mut clock: Clock, packet: Packet) -> Packet {
+        let len_bytes = u64::from(packet.len_bytes());
+        self.count_load(hot, &mut clock, &packet, len_bytes);
+        packet
+    }
+
+    /// Takes the first packet out of the queue and marks it if need be; drops it instead where
+    /// that is asked for.
+    #[inline(always)]
+    fn take(&self, hot: &mut Hot, clock: &mut Clock, queue: &mut Queue<'_>) -> Taken {
+        let Some(mut packet) = queue.pop() else {
+            return Taken::Nothing;
+        };
+        let len_bytes = u64::from(packet.len_bytes());
+        let color = match *packet.note() {
+            0 => Color::Green,
+            note => Color::from_u8(note).unwrap_or_default(),
+        };
+        self.leave(hot, color, len_bytes);
+        if queue.is_empty() {
+            self.counters.go_idle(clock.now_ns());
+        }
+        if !hot.config.mark_at_enqueue && hot.may_choose() {
+            if let Judgement::Drop = self.judge(hot, clock, &mut packet) {
+                self.drop_packet(queue, packet, color, DropReason::Congested);
+                return Taken::Dropped;
+            }
+        }
+        Taken::Packet(packet)
+    }
+
+    /// Goes on after a packet was dropped.
+    #[cold]
+    fn take_next(&self, hot: &mut Hot, clock: &mut Clock, queue: &mut Queue<'_>) -> Option<Packet> {
+        loop {
+            match self.take(hot, clock, queue) {
+                Taken::Packet(packet) => return Some(packet),
+                Taken::Dropped => {}
+                Taken::Nothing => return None,
+            }
         }
     }
 }
@@ -861,7 +679,7 @@ impl Discipline for Port {
         options.read(attrs, extack)?;
         let config = Config::new(&options, || control.link_bytes_per_s());
         // Without options the user may not even know of us: net.core.default_qdisc.
-        if config.lacks_line_rate() && !attrs.is_empty() {
+        if config.lacks_line_rate && !attrs.is_empty() {
             return Err(extack.invalid(NO_LINE_RATE));
         }
         let port = Self {
@@ -892,7 +710,7 @@ impl Discipline for Port {
         let mut options = self.options.get();
         options.read(attrs, extack)?;
         let config = Config::new(&options, || control.link_bytes_per_s());
-        if config.lacks_line_rate() {
+        if config.lacks_line_rate {
             return Err(extack.invalid(NO_LINE_RATE));
         }
         let buffer = SharedBuffer::open(buffers, control.net(), &options)?;
@@ -906,6 +724,9 @@ impl Discipline for Port {
             self.counters
                 .phantom_drain_bytes_per_s
                 .set(drain_bytes_per_s);
+            let old_rate = hot.config.rate_bytes_per_s;
+            hot.shaper
+                .change_rate(now_ns, old_rate, config.rate_bytes_per_s);
             hot.config = config;
 
             let queued_bytes = hot.queued.total();
@@ -920,6 +741,8 @@ impl Discipline for Port {
         });
         SharedBuffer::close(buffers, old.flatten());
         self.options.set(&options);
+        // The timer may wait for a packet of the old rate.
+        control.wake();
         Ok(())
     }
 
@@ -931,52 +754,45 @@ impl Discipline for Port {
         hot.config.split
     }
 
+    #[inline(always)]
     fn enqueue(&self, hot: &mut Hot, queue: &mut Queue<'_>, mut packet: Packet) -> Verdict {
-        let now_ns = now_ns();
+        let mut clock = Clock::default();
         let len_bytes = u64::from(packet.len_bytes());
-        let color = match &hot.config.source {
+        let color = match hot.config.source {
             Source::None => Color::Green,
-            Source::Dscp(table) => packet.dscp().map_or(Color::Green, |dscp| table.get(dscp)),
-            Source::Priority => color_of_class(queue, packet.priority()),
-            Source::Filter => match queue.classify(&mut packet) {
-                Classified::No => Color::Green,
-                Classified::Class(class) => Color::from_minor(class & MINOR),
-                Classified::Drop => {
+            _ => match self.color(&hot.config.source, queue, &mut packet) {
+                Sorted::Color(color) => color,
+                Sorted::Drop => {
                     self.drop_packet(queue, packet, Color::Green, DropReason::Other);
                     return Verdict::Dropped;
                 }
-                Classified::Stolen => {
+                Sorted::Stolen => {
                     packet.consume();
                     return Verdict::Stolen;
                 }
             },
         };
 
-        let admitted = self.admit(hot, color, len_bytes);
-        let judgement = if admitted && hot.config.mark_at_enqueue {
-            hot.phantom.drain(&hot.config.phantom, now_ns);
-            self.judge(hot, &mut packet)
-        } else {
-            Judgement::Pass
-        };
-        if hot.config.has_phantom() && (hot.config.count_acks || !packet.is_pure_ack()) {
-            let bytes = hot.phantom.add(&hot.config.phantom, now_ns, len_bytes);
-            self.counters.show_phantom(bytes, now_ns);
-        }
-        if !admitted {
+        if !self.admit(hot, color, len_bytes) {
+            let packet = self.count_dropped(hot, clock, packet);
             queue.count_overlimit();
             self.drop_packet(queue, packet, color, DropReason::Overlimit);
             return Verdict::Dropped;
         }
-        if let Judgement::Drop = judgement {
-            if let Some(buffer) = &hot.buffer {
-                buffer.give_back(len_bytes);
+        if hot.config.mark_at_enqueue && hot.may_choose() {
+            if let Judgement::Drop = self.judge(hot, &mut clock, &mut packet) {
+                let packet = self.count_dropped(hot, clock, packet);
+                if let Some(buffer) = &hot.buffer {
+                    buffer.give_back(len_bytes);
+                }
+                self.drop_packet(queue, packet, color, DropReason::Congested);
+                return Verdict::Congested;
             }
-            self.drop_packet(queue, packet, color, DropReason::Congested);
-            return Verdict::Congested;
         }
+        self.count_load(hot, &mut clock, &packet, len_bytes);
 
         if queue.is_empty() {
+            let now_ns = clock.now_ns();
             self.counters.busy_since_ns.set(now_ns);
             hot.shaper.start(now_ns);
         }
@@ -993,42 +809,35 @@ impl Discipline for Port {
         Verdict::Queued
     }
 
+    #[inline(always)]
     fn dequeue(&self, hot: &mut Hot, queue: &mut Queue<'_>) -> Option<Packet> {
         if queue.is_empty() {
             return None;
         }
-        let now_ns = now_ns();
+        let mut clock = Clock::default();
         let shaped = hot.config.rate_bytes_per_s != 0;
-        if shaped && now_ns < hot.shaper.next_ns {
+        if shaped && clock.now_ns() < hot.shaper.next_ns {
             queue.count_overlimit();
             queue.wake_at(hot.shaper.next_ns);
             return None;
         }
-        while let Some(mut packet) = queue.pop() {
-            let len_bytes = u64::from(packet.len_bytes());
-            let color = Color::from_u8(*packet.note()).unwrap_or_default();
-            self.leave(hot, color, len_bytes);
-            if queue.is_empty() {
-                self.counters.go_idle(now_ns);
-            }
-            if !hot.config.mark_at_enqueue {
-                hot.phantom.drain(&hot.config.phantom, now_ns);
-                if let Judgement::Drop = self.judge(hot, &mut packet) {
-                    self.drop_packet(queue, packet, color, DropReason::Congested);
-                    continue;
-                }
-            }
-            if shaped {
-                let wire_bytes = i64::from(packet.len_bytes())
-                    .saturating_add(hot.config.overhead_bytes)
-                    .max(hot.config.mpu_bytes)
-                    .max(1);
-                hot.shaper
-                    .charge(now_ns, wire_bytes as u64, hot.config.rate_bytes_per_s);
-            }
-            return Some(packet);
+        let packet = match self.take(hot, &mut clock, queue) {
+            Taken::Packet(packet) => packet,
+            Taken::Dropped => self.take_next(hot, &mut clock, queue)?,
+            Taken::Nothing => return None,
+        };
+        if shaped {
+            let wire_bytes = i64::from(packet.len_bytes())
+                .saturating_add(hot.config.overhead_bytes)
+                .max(hot.config.mpu_bytes)
+                .max(1);
+            hot.shaper.charge(
+                clock.now_ns(),
+                wire_bytes as u64,
+                hot.config.rate_bytes_per_s,
+            );
         }
-        None
+        Some(packet)
     }
 
     fn reset(&self, hot: &mut Hot) {

@@ -142,8 +142,9 @@ impl Packet {
     /// Several segments in one.
     #[inline]
     pub(crate) fn is_gso(&self) -> bool {
-        // SAFETY: By the type invariants.
-        unsafe { bindings::xdc_skb_is_gso(self.skb.as_ptr()) }
+        // SAFETY: By the type invariants; as for `len_bytes`. The stack counts
+        // segments before a packet comes to any qdisc.
+        unsafe { (*self.cb()).pkt_segs != 1 && bindings::xdc_skb_is_gso(self.skb.as_ptr()) }
     }
 
     /// A TCP ACK without payload.
@@ -165,6 +166,28 @@ impl Drop for Packet {
             )
         }
     }
+}
+
+/// The link of a packet in a queue.
+///
+/// # Safety
+///
+/// `skb` is valid.
+#[inline]
+unsafe fn next_of(skb: *mut bindings::sk_buff) -> *mut *mut bindings::sk_buff {
+    // SAFETY: By the safety requirements.
+    unsafe { addr_of_mut!((*skb).__bindgen_anon_1.__bindgen_anon_1.next) }
+}
+
+/// Changes a counter that others read at any time.
+///
+/// # Safety
+///
+/// `counter` is valid, and nobody else writes to it meanwhile.
+#[inline]
+unsafe fn update<T: Copy>(counter: *mut T, f: impl FnOnce(T) -> T) {
+    // SAFETY: By the safety requirements.
+    unsafe { counter.write_volatile(f(*counter)) }
 }
 
 /// A qdisc whose queue the caller has locked.
@@ -205,18 +228,50 @@ impl Queue<'_> {
         unsafe { (*self.sch.as_ptr()).handle }
     }
 
-    /// Puts a packet at the end of the queue.
+    /// Puts a packet at the end of the queue: `qdisc_enqueue_tail()`, which is
+    /// not called through C because the call would cost as much again.
     #[inline]
     pub(crate) fn push(&mut self, packet: Packet) {
+        let bytes = packet.len_bytes();
+        let (sch, skb) = (self.sch.as_ptr(), packet.into_raw());
         // SAFETY: By the type invariants; the queue owns the packet now.
-        unsafe { bindings::xdc_qdisc_push(self.sch.as_ptr(), packet.into_raw()) }
+        unsafe {
+            let list = addr_of_mut!((*sch).q);
+            match NonNull::new((*list).tail) {
+                Some(last) => {
+                    *next_of(skb) = ptr::null_mut();
+                    *next_of(last.as_ptr()) = skb;
+                }
+                None => (*list).head = skb,
+            }
+            (*list).tail = skb;
+            update(addr_of_mut!((*list).qlen), |n| n.wrapping_add(1));
+            update(addr_of_mut!((*sch).qstats.backlog), |n| {
+                n.wrapping_add(bytes)
+            });
+        }
     }
 
-    /// Takes the packet at the head of the queue.
+    /// Takes the packet at the head of the queue: `__qdisc_dequeue_head()`.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Packet> {
+        let sch = self.sch.as_ptr();
         // SAFETY: By the type invariants; the queue gives the packet up.
-        unsafe { Packet::from_raw(bindings::xdc_qdisc_pop(self.sch.as_ptr())) }
+        unsafe {
+            let list = addr_of_mut!((*sch).q);
+            let packet = Packet::from_raw((*list).head)?;
+            let next = next_of(packet.skb.as_ptr());
+            (*list).head = *next;
+            if (*list).head.is_null() {
+                (*list).tail = ptr::null_mut();
+            }
+            *next = ptr::null_mut();
+            update(addr_of_mut!((*list).qlen), |n| n.wrapping_sub(1));
+            update(addr_of_mut!((*sch).qstats.backlog), |n| {
+                n.wrapping_sub(packet.len_bytes())
+            });
+            Some(packet)
+        }
     }
 
     /// Nothing is queued.
@@ -227,6 +282,8 @@ impl Queue<'_> {
     }
 
     /// Drops a packet that is not in the queue, or not any more.
+    // Not out of line, so that the callbacks need no `Queue` in memory.
+    #[inline(always)]
     pub(crate) fn drop_packet(&mut self, packet: Packet, reason: DropReason) {
         let (sch, reason) = (self.sch.as_ptr(), reason.to_raw());
         if !self.to_free.is_null() {
@@ -249,6 +306,7 @@ impl Queue<'_> {
     }
 
     /// Has dequeue called at `at_ns` of [`now_ns`].
+    #[inline]
     pub(crate) fn wake_at(&mut self, at_ns: u64) {
         // SAFETY: By the type invariants; the private area begins with C's
         // part, whose watchdog C has initialised.
@@ -259,6 +317,7 @@ impl Queue<'_> {
     }
 
     /// Asks the tc filters that are attached to the qdisc.
+    #[inline]
     pub(crate) fn classify(&mut self, packet: &mut Packet) -> Classified {
         let mut class = 0;
         // SAFETY: By the type invariants; enqueue runs in a BH RCU section.
@@ -274,6 +333,22 @@ impl Queue<'_> {
                 bindings::TC_ACT_SHOT => Classified::Drop,
                 _ => Classified::Class(class),
             },
+        }
+    }
+
+    /// Counts a packet that leaves: `qdisc_bstats_update()`.
+    #[inline]
+    fn count_sent(&mut self, packet: &Packet) {
+        // SAFETY: By the type invariants; on the 64-bit machines that we are
+        // built for, readers of these counters need no more.
+        unsafe {
+            let stats = addr_of_mut!((*self.sch.as_ptr()).bstats);
+            update(addr_of_mut!((*stats).bytes.v.a.a.counter), |n| {
+                n.wrapping_add(packet.len_bytes().into())
+            });
+            update(addr_of_mut!((*stats).packets.v.a.a.counter), |n| {
+                n.wrapping_add((*packet.cb()).pkt_segs.into())
+            });
         }
     }
 
@@ -332,6 +407,17 @@ impl<T: Discipline> Control<'_, T> {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_qdisc_seed(self.sch.as_ptr(), &mut state) };
         Random(state)
+    }
+
+    /// Has dequeue called at once.
+    pub(crate) fn wake(&mut self) {
+        // SAFETY: By the type invariants; the private area begins with C's
+        // part, whose watchdog C has initialised, and whose timer has a lock
+        // of its own.
+        unsafe {
+            let c: *mut bindings::xdc_qdisc = addr_of_mut!((*self.sch.as_ptr()).privdata).cast();
+            bindings::qdisc_watchdog_schedule_range_ns(addr_of_mut!((*c).watchdog), now_ns(), 0)
+        }
     }
 
     /// Locks the queue for `f`, which must not sleep. Not before init is over.
@@ -616,19 +702,18 @@ impl<T: Discipline> Thunks<T> {
         let Some(packet) = (unsafe { Packet::from_raw(skb) }) else {
             return Verdict::Dropped.to_raw();
         };
-        let verdict = if packet.is_gso() && T::splits_segments(hot) {
-            Self::enqueue_segments(shared, hot, &mut queue, packet)
-        } else {
-            shared.enqueue(hot, &mut queue, packet)
-        };
-        verdict.to_raw()
+        if T::splits_segments(hot) && packet.is_gso() {
+            return Self::enqueue_segments(shared, hot, queue, packet).to_raw();
+        }
+        shared.enqueue(hot, &mut queue, packet).to_raw()
     }
 
     /// Enqueues the segments of a packet one by one.
+    #[inline(never)]
     fn enqueue_segments(
         shared: &T,
         hot: &mut T::Hot,
-        queue: &mut Queue<'_>,
+        mut queue: Queue<'_>,
         packet: Packet,
     ) -> Verdict {
         // SAFETY: We own the packet.
@@ -643,7 +728,7 @@ impl<T: Discipline> Thunks<T> {
         let mut next = || unsafe { Packet::from_raw(bindings::xdc_skb_next_segment(&mut list)) };
         while let Some(segment) = next() {
             let bytes = segment.len_bytes();
-            verdict = shared.enqueue(hot, queue, segment);
+            verdict = shared.enqueue(hot, &mut queue, segment);
             if matches!(verdict, Verdict::Queued) {
                 queued = queued.wrapping_add(1);
                 queued_bytes = queued_bytes.wrapping_add(bytes);
@@ -678,10 +763,8 @@ impl<T: Discipline> Thunks<T> {
         let Some(packet) = packet else {
             return ptr::null_mut();
         };
-        let skb = packet.into_raw();
-        // SAFETY: By the safety requirements.
-        unsafe { bindings::xdc_qdisc_sent(sch, skb) };
-        skb
+        queue.count_sent(&packet);
+        packet.into_raw()
     }
 
     /// # Safety

@@ -63,9 +63,6 @@ struct net *xdc_qdisc_net(struct Qdisc *sch);
 u64 xdc_qdisc_link_bytes_per_s(struct Qdisc *sch);
 void xdc_qdisc_seed(struct Qdisc *sch, struct rnd_state *state);
 
-void xdc_qdisc_push(struct Qdisc *sch, struct sk_buff *skb);
-struct sk_buff *xdc_qdisc_pop(struct Qdisc *sch);
-void xdc_qdisc_sent(struct Qdisc *sch, const struct sk_buff *skb);
 void xdc_qdisc_overlimit(struct Qdisc *sch);
 void xdc_qdisc_drop(struct sk_buff *skb, struct Qdisc *sch,
 		    struct sk_buff **to_free, enum qdisc_drop_reason reason);

@@ -86,25 +86,6 @@ void xdc_qdisc_seed(struct Qdisc *sch, struct rnd_state *state)
 
 /* A queue: under the root's lock */
 
-void xdc_qdisc_push(struct Qdisc *sch, struct sk_buff *skb)
-{
-	qdisc_enqueue_tail(skb, sch);
-}
-
-struct sk_buff *xdc_qdisc_pop(struct Qdisc *sch)
-{
-	struct sk_buff *skb = __qdisc_dequeue_head(&sch->q);
-
-	if (skb)
-		qdisc_qstats_backlog_dec(sch, skb);
-	return skb;
-}
-
-void xdc_qdisc_sent(struct Qdisc *sch, const struct sk_buff *skb)
-{
-	qdisc_bstats_update(sch, skb);
-}
-
 void xdc_qdisc_overlimit(struct Qdisc *sch)
 {
 	qdisc_qstats_overlimit(sch);
@@ -183,24 +164,42 @@ int xdc_skb_dsfield(struct sk_buff *skb)
 	return skb_get_dsfield(skb);
 }
 
+/*
+ * Whether the network header, of @header bytes, can be written to: others, such
+ * as a tap or TCP's own retransmit queue, may look at the same bytes.
+ */
+static bool xdc_skb_writable(struct sk_buff *skb, unsigned int header)
+{
+	return !skb_try_make_writable(skb, skb_network_offset(skb) + header);
+}
+
 enum xdc_ecn xdc_skb_set_ce(struct sk_buff *skb)
 {
-	int dsfield = skb_get_dsfield(skb);
-	unsigned int header;
+	__be16 protocol = skb_protocol(skb, true);
 
-	if (dsfield < 0 || INET_ECN_is_not_ect(dsfield))
-		return XDC_NOT_ECT;
-	if (INET_ECN_is_ce(dsfield))
-		return XDC_ALREADY_CE;
-
-	/* Others, such as a tap or TCP's own retransmit queue, may look at the
-	 * same bytes.
-	 */
-	header = skb_protocol(skb, true) == htons(ETH_P_IP) ?
-		 sizeof(struct iphdr) : sizeof(struct ipv6hdr);
-	if (skb_try_make_writable(skb, skb_network_offset(skb) + header))
-		return XDC_NOT_ECT;
-	return INET_ECN_set_ce(skb) ? XDC_ECT_TO_CE : XDC_NOT_ECT;
+	if (protocol == htons(ETH_P_IP)) {
+		if (!pskb_network_may_pull(skb, sizeof(struct iphdr)) ||
+		    INET_ECN_is_not_ect(ip_hdr(skb)->tos))
+			return XDC_NOT_ECT;
+		if (INET_ECN_is_ce(ip_hdr(skb)->tos))
+			return XDC_ALREADY_CE;
+		if (!xdc_skb_writable(skb, sizeof(struct iphdr)))
+			return XDC_NOT_ECT;
+		IP_ECN_set_ce(ip_hdr(skb));
+		return XDC_ECT_TO_CE;
+	}
+	if (protocol == htons(ETH_P_IPV6)) {
+		if (!pskb_network_may_pull(skb, sizeof(struct ipv6hdr)) ||
+		    INET_ECN_is_not_ect(ipv6_get_dsfield(ipv6_hdr(skb))))
+			return XDC_NOT_ECT;
+		if (INET_ECN_is_ce(ipv6_get_dsfield(ipv6_hdr(skb))))
+			return XDC_ALREADY_CE;
+		if (!xdc_skb_writable(skb, sizeof(struct ipv6hdr)))
+			return XDC_NOT_ECT;
+		IP6_ECN_set_ce(skb, ipv6_hdr(skb));
+		return XDC_ECT_TO_CE;
+	}
+	return XDC_NOT_ECT;
 }
 
 /* TCP, no payload, and nothing that must not be lost: SYN, FIN or RST. */
