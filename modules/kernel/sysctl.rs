@@ -282,6 +282,20 @@ unsafe extern "C" fn access<T: Params>(
     if let Err(e) = param.kind.format(value.get(), &mut text) {
         return e.to_errno();
     }
+    if write != 0 {
+        // SAFETY: By the safety requirements.
+        let (len, pos) = unsafe { (*len, *pos) };
+        if len == 0 {
+            return 0;
+        }
+        // proc_dostring() would pass over what lies behind the text that is
+        // there, and cut off what it has no room for.
+        let shown = text.iter().position(|byte| *byte == 0).unwrap_or(0);
+        let pos = usize::try_from(pos).unwrap_or(usize::MAX);
+        if pos > shown || len >= TEXT_BYTES.saturating_sub(pos) {
+            return EINVAL.to_errno();
+        }
+    }
     // SAFETY: By the safety requirements; proc_dostring() works on `text` and
     // uses no other field than these two.
     let ret = unsafe {
