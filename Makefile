@@ -2,6 +2,7 @@
 #
 #   make demo       two datacenters, five congestion controls, a table and a report
 #   make test       every test, on the host and in guests
+#   make test-long  what takes hours: the soak, a thousand reloads, mutants
 #   make            set up, build the kernels, the modules and the tools
 #   make modules    the three modules; KDIR=DIR for a kernel of your own
 #   make tools      userspace-tools/target/release/xdc
@@ -16,10 +17,13 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 PREFIX ?= /usr/local
 TARGET := x86_64-unknown-linux-gnu
+GUEST_BIN := xdc-script xdc-storm xdc-witness
+STATIC := RUSTFLAGS="-C target-feature=+crt-static -C strip=debuginfo" cargo build --quiet --locked --release --target $(TARGET)
+STATIC_OUT := userspace-tools/target/$(TARGET)/release
 XDC := userspace-tools/target/release/xdc
 export KSRC KDIR W CLIPPY
 
-.PHONY: all setup kernels modules agent tools guests demo test test-quick install clean
+.PHONY: all setup kernels modules agent test-tools tools guests demo test test-long install clean
 .NOTPARALLEL:
 
 all: guests
@@ -49,10 +53,15 @@ modules-%: kernel-%
 # Static, because it is the first process of a guest that has no libraries.
 agent: setup
 	@mkdir -p build
-	@cd userspace-tools && RUSTFLAGS="-C target-feature=+crt-static" \
-		cargo build --quiet --locked --release --target $(TARGET) -p xdc-agent
-	@cmp -s userspace-tools/target/$(TARGET)/release/xdc-agent build/agent || \
-		install -m 755 userspace-tools/target/$(TARGET)/release/xdc-agent build/agent
+	@cd userspace-tools && $(STATIC) -p xdc-agent
+	@install -C -m 755 $(STATIC_OUT)/xdc-agent build/agent
+
+# What only the tests' guests have; static, too.
+test-tools: setup
+	@qemu-images/setup.sh tests
+	@qemu-images/ebpf.sh
+	@cd userspace-tools && $(STATIC) $(GUEST_BIN:%=-p %)
+	@install -C -m 755 -t build/guest-bin $(GUEST_BIN:%=$(STATIC_OUT)/%)
 
 tools: setup
 	@cd userspace-tools && cargo build --quiet --locked --release -p xdc
@@ -60,8 +69,11 @@ tools: setup
 demo: guests
 	@$(XDC) run two-dc-1g
 
-test: guests modules-debug
+test: guests test-tools modules-debug
 	@selftests/all
+
+test-long: guests test-tools modules-debug
+	@selftests/long
 
 install: tools
 	@qemu-images/install.sh "$(PREFIX)"

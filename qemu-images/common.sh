@@ -12,6 +12,11 @@ XDC_KERNEL_SERIES=7.3
 XDC_RUSTC=/usr/bin/rustc
 XDC_BINDGEN_VERSION=0.73.2
 XDC_BINDGEN=$XDC_CACHE/tools/bindgen-$XDC_BINDGEN_VERSION/bin/bindgen
+XDC_CARGO_FUZZ_VERSION=0.13.2
+XDC_CARGO_FUZZ=$XDC_CACHE/tools/cargo-fuzz-$XDC_CARGO_FUZZ_VERSION/bin/cargo-fuzz
+# Links eBPF programs, with the LLVM that the compiler above is made of.
+XDC_BPF_LINKER_VERSION=0.13.0
+XDC_BPF_LINKER=$XDC_CACHE/tools/bpf-linker-$XDC_BPF_LINKER_VERSION/bin/bpf-linker
 
 say() { printf 'xdc: %s\n' "$*" >&2; }
 die() { say "error: $1"; [ $# -lt 2 ] || say "try: $2"; exit 1; }
@@ -26,6 +31,14 @@ llvm_suffix() {
 		fi
 	done
 	die "no clang/lld 22 or 19 found" "make setup"
+}
+
+# rust_llvm: major version of the LLVM in that compiler; where it is not installed
+# yet, that of the package we know.
+rust_llvm() {
+	local v
+	v=$("$XDC_RUSTC" -vV 2>/dev/null | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')
+	echo "${v:-22}"
 }
 
 # kmake SRC ARGS...: the kernel's make with our tools and nothing from the

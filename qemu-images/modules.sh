@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # modules.sh FLAVOUR [OUT]: build the modules for one of our kernels (x86,
 # uml, debug) or, as `kdir`, for the build tree that KDIR names; into
-# build/FLAVOUR/modules or OUT. W= and CLIPPY= reach the kernel's build.
+# build/FLAVOUR/modules or OUT. W= and CLIPPY= reach the kernel's build. Our
+# own kernels get the modules of modules/selftest/, too.
 . "$(dirname "$0")/common.sh"
 
 flavour=${1:?usage: modules.sh x86|uml|debug|kdir [OUT]}
@@ -15,6 +16,7 @@ if [ "$flavour" = kdir ]; then
 		"KDIR=$tree has no Rust metadata (rust/libkernel.rmeta), so no Rust module can be built against it" \
 		"a kernel built with CONFIG_RUST=y whose build tree is still there, or plain 'make' for ours"
 else
+	export XDC_SELFTEST=1
 	tree=$XDC_TOP/build/$flavour/tree
 	arch=$(flavour_arch "$flavour")
 fi

@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# Install what building and running needs: the distribution's packages (as
-# root or with sudo) and bindgen through cargo. Does nothing when all is there.
+# setup.sh [tests]: install what building and running needs, or what the tests
+# need besides: the distribution's packages (as root or with sudo) and tools
+# through cargo. Does nothing when all is there.
 . "$(dirname "$0")/common.sh"
 
+part=${1:-build}
 kernel_packages="make gcc libc6-dev flex bison bc libelf-dev libssl-dev dwarves cpio kmod
 	xz-utils patch perl python3 rustc-web rust-web-src cargo-web rust-web-clippy rustfmt-web debian-archive-keyring"
 guest_packages="qemu-system-x86 busybox-static iproute2 ethtool procps"
+test_packages() { [ "$part" != tests ] || echo "g++ llvm-$(rust_llvm)-dev"; }
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
 missing_packages() {
 	local p
-	for p in $kernel_packages $guest_packages; do
+	for p in $kernel_packages $guest_packages $(test_packages); do
 		installed "$p" || echo "$p"
 	done
 	for v in 22 19; do
@@ -47,11 +50,22 @@ elif missing=$(missing_packages) && [ -n "$missing" ]; then
 		{ tail -20 "$log" >&2; die "installing packages failed" "as root: apt-get install $(echo $missing)"; }
 fi
 
-if [ ! -x "$XDC_BINDGEN" ]; then
-	say "installing bindgen $XDC_BINDGEN_VERSION with cargo (a minute or two)"
+# cargo_tool PROGRAM CRATE@VERSION ARGS...: the program of a crate, into the cache.
+cargo_tool() {
+	local program=$1 crate=$2 log
+	shift 2
+	[ ! -x "$program" ] || return 0
+	say "installing $crate with cargo (a minute or two)"
 	mkdir -p "$XDC_CACHE"
-	log=$XDC_CACHE/bindgen-install.log
-	cargo install --quiet --locked --root "${XDC_BINDGEN%/bin/bindgen}" \
-		"bindgen-cli@$XDC_BINDGEN_VERSION" >"$log" 2>&1 ||
-		{ tail -20 "$log" >&2; die "cargo install bindgen-cli failed; log: $log" "check the network, then make setup"; }
+	log=$XDC_CACHE/${crate%@*}-install.log
+	cargo install --quiet --locked --root "${program%/bin/*}" "$crate" "$@" >"$log" 2>&1 ||
+		{ tail -20 "$log" >&2; die "cargo install $crate failed; log: $log" "check the network, then make setup"; }
+}
+
+cargo_tool "$XDC_BINDGEN" "bindgen-cli@$XDC_BINDGEN_VERSION"
+if [ "$part" = tests ]; then
+	# It reads the bitcode that the compiler writes, so it has to have the same LLVM.
+	LLVM_PREFIX=/usr/lib/llvm-$(rust_llvm) cargo_tool "$XDC_BPF_LINKER" "bpf-linker@$XDC_BPF_LINKER_VERSION" \
+		--no-default-features --features "llvm-$(rust_llvm)"
+	cargo_tool "$XDC_CARGO_FUZZ" "cargo-fuzz@$XDC_CARGO_FUZZ_VERSION"
 fi

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Counts what a function costs: instructions, where the clock counts them
+ * (QEMU's -icount), else cycles.
+ */
+#ifndef _XDC_BENCH_H
+#define _XDC_BENCH_H
+
+#include <linux/debugfs.h>
+#include <linux/irqflags.h>
+#include <linux/timex.h>
+
+/* What the calls of one function have cost. */
+struct bench_count {
+	u64 calls;
+	u64 instructions;
+};
+
+/* What reading the clock twice costs. */
+extern u64 bench_overhead;
+
+/*
+ * Counts one execution of @call, on a CPU that does nothing else meanwhile.
+ * get_cycles() is volatile assembly, which calls do not move across.
+ */
+#define BENCH(count, call) do {						\
+	struct bench_count *_count = (count);				\
+	unsigned long _flags;						\
+	u64 _before, _after;						\
+									\
+	local_irq_save(_flags);						\
+	_before = get_cycles();						\
+	call;								\
+	_after = get_cycles();						\
+	local_irq_restore(_flags);					\
+	_count->calls++;						\
+	_count->instructions += _after - _before - bench_overhead;	\
+} while (0)
+
+void bench_tcp_init(struct dentry *dir);
+void bench_tcp_exit(void);
+void bench_qdisc_init(struct dentry *dir);
+
+#endif /* _XDC_BENCH_H */

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Reno through our trait: the least that a congestion control can be, to hold
+//! the trait itself against the kernel's own Reno.
+
+use kernel::prelude::*;
+
+#[path = "../kernel/mod.rs"]
+mod kernel_api;
+
+use kernel_api::tcp::{flags, CongestionControl, Registration, Sock};
+
+module! {
+    type: Module,
+    name: "tcp_reno_rs",
+    authors: ["xdc developers"],
+    description: "Reno congestion control, the kernel's in Rust, for tests",
+    license: "GPL v2",
+}
+
+struct Reno;
+
+#[vtable]
+impl CongestionControl for Reno {
+    const NAME: &'static CStr = c"reno_rs";
+    const FLAGS: u32 = flags::NON_RESTRICTED;
+
+    type Data = ();
+
+    fn init(&self, _sk: &mut Sock<'_>) -> Option<()> {
+        Some(())
+    }
+
+    fn cong_avoid(&self, sk: &mut Sock<'_>, _data: &mut (), ack: u32, acked: u32) {
+        sk.reno_cong_avoid(ack, acked);
+    }
+
+    fn ssthresh(&self, sk: &mut Sock<'_>, _data: &mut ()) -> u32 {
+        sk.reno_ssthresh()
+    }
+
+    fn undo_cwnd(&self, sk: &mut Sock<'_>, _data: &mut ()) -> u32 {
+        sk.reno_undo_cwnd()
+    }
+}
+
+struct Module {
+    _registration: Registration<Reno>,
+}
+
+impl kernel::Module for Module {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        Ok(Module {
+            _registration: Registration::new(Reno)?,
+        })
+    }
+}

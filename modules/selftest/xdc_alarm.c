@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Makes the mistakes that the tests have to notice, one per load: kind=warn,
+ * kasan, lockdep, sleep or leak. For guests of ours alone.
+ */
+
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+
+static char *kind = "";
+module_param(kind, charp, 0);
+MODULE_PARM_DESC(kind, "warn, kasan, lockdep, sleep or leak");
+
+/* Reads one byte behind an allocation. */
+static void read_behind(void)
+{
+	char *volatile area = kmalloc(13, GFP_KERNEL);
+
+	if (area)
+		pr_info("%d\n", READ_ONCE(area[13]));
+	kfree(area);
+}
+
+/* Takes two locks in both orders. */
+static void lock_both_ways(void)
+{
+	static DEFINE_SPINLOCK(a);
+	static DEFINE_SPINLOCK(b);
+
+	spin_lock(&a);
+	spin_lock(&b);
+	spin_unlock(&b);
+	spin_unlock(&a);
+	spin_lock(&b);
+	spin_lock(&a);
+	spin_unlock(&a);
+	spin_unlock(&b);
+}
+
+/* May sleep where that is forbidden. */
+static void sleep_under_lock(void)
+{
+	static DEFINE_SPINLOCK(lock);
+	static DEFINE_MUTEX(mutex);
+
+	spin_lock(&lock);
+	mutex_lock(&mutex);
+	mutex_unlock(&mutex);
+	spin_unlock(&lock);
+}
+
+/* Forgets some memory. More than once, as a word somewhere may look like a
+ * pointer to it.
+ */
+static void leak(void)
+{
+	int i;
+
+	for (i = 0; i < 16; i++) {
+		void *area = kmalloc(1000, GFP_KERNEL);
+
+		/* For the compiler it is used. */
+		OPTIMIZER_HIDE_VAR(area);
+	}
+}
+
+/* Not __init, whose text is gone when a report asks for its name. */
+static int xdc_alarm_init(void)
+{
+	if (!strcmp(kind, "warn"))
+		WARN(1, "on purpose\n");
+	else if (!strcmp(kind, "kasan"))
+		read_behind();
+	else if (!strcmp(kind, "lockdep"))
+		lock_both_ways();
+	else if (!strcmp(kind, "sleep"))
+		sleep_under_lock();
+	else if (!strcmp(kind, "leak"))
+		leak();
+	else
+		return -EINVAL;
+	return 0;
+}
+module_init(xdc_alarm_init);
+
+static void __exit xdc_alarm_exit(void)
+{
+}
+module_exit(xdc_alarm_exit);
+
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("Deliberate mistakes");

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+# Build the witness's eBPF program into build/guest-bin, beside the program that
+# loads it.
+#
+# Its core library is compiled with it (-Z build-std), from the sources of the
+# compiler that also compiles the kernel; of a stable release that takes
+# RUSTC_BOOTSTRAP. No dependency of it may be newer than that compiler.
+. "$(dirname "$0")/common.sh"
+
+crate=$XDC_TOP/userspace-tools/witness-ebpf
+target=$XDC_TOP/build/ebpf
+env -u RUSTUP_TOOLCHAIN -u CARGO_TARGET_DIR -C "$crate" \
+	RUSTC="$XDC_RUSTC" RUSTC_BOOTSTRAP=1 PATH="${XDC_BPF_LINKER%/*}:$PATH" \
+	RUSTFLAGS="-C linker=bpf-linker -C debuginfo=0" CARGO_TARGET_DIR="$target" \
+	cargo build --quiet --locked --release --target bpfel-unknown-none -Z build-std=core
+mkdir -p "$XDC_TOP/build/guest-bin"
+install -C -m 644 "$target/bpfel-unknown-none/release/xdc-witness-ebpf" \
+	"$XDC_TOP/build/guest-bin/xdc-witness.o"
