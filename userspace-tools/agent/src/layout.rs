@@ -46,6 +46,8 @@ pub struct NodeLayout<'a> {
     pub name: &'a str,
     /// Forwards packets.
     pub router: bool,
+    /// Its own sysctls.
+    pub sysctls: &'a [(String, String)],
     /// Its ports, in the order of the topology's links.
     pub ports: Vec<Port<'a>>,
 }
@@ -90,6 +92,7 @@ impl<'a> Layout<'a> {
             layout.nodes.push(NodeLayout {
                 name: &node.name,
                 router: node.router,
+                sysctls: &node.sysctls,
                 ports: Vec::new(),
             });
         }
@@ -235,6 +238,7 @@ mod tests {
             rate_bps: 0,
             delay_ns: 0,
             queue: None,
+            faults: None,
         };
         Topology {
             nodes: nodes
@@ -242,6 +246,7 @@ mod tests {
                 .map(|(name, router)| Node {
                     name: name.to_string(),
                     router: *router,
+                    sysctls: Vec::new(),
                 })
                 .collect(),
             links: links

@@ -5,6 +5,7 @@
 //! an experiment, so everything here wakes rarely, and nothing ever polls for time to pass.
 
 mod boot;
+mod capture;
 mod channel;
 mod layout;
 mod linkcheck;
@@ -70,6 +71,7 @@ fn work(channel: &mut Channel) -> Result<()> {
             let network = Network::build(&run.topology)?;
             boot::wait_for_fine_timers()?;
             linkcheck::check(&network, &run, channel)?;
+            network.damage()?;
             traffic::run(&network, &run, channel)?
         }
         Job::Shell { topology } => {
@@ -78,8 +80,8 @@ fn work(channel: &mut Channel) -> Result<()> {
             shell::run()?;
             0
         }
-        Job::Selftest { tests } => {
-            selftest::run(&tests, channel)?;
+        Job::Selftest { tests, long } => {
+            selftest::run(&tests, long, channel)?;
             0
         }
         Job::Probe => 0,
@@ -112,9 +114,9 @@ mod tests {
     fn a_plan_is_read() {
         let text = format!(
             r#"{{"version": {VERSION}, "modules": ["tcp_unocc"],
-                 "job": {{"kind": "selftest", "tests": ["a"]}}}}"#
+                 "job": {{"kind": "selftest", "tests": ["a"], "long": false}}}}"#
         );
         let plan = parse_plan(&text).unwrap();
-        assert!(matches!(plan.job, Job::Selftest { tests } if tests == ["a"]));
+        assert!(matches!(plan.job, Job::Selftest { tests, .. } if tests == ["a"]));
     }
 }

@@ -8,14 +8,14 @@ use std::{
     path::PathBuf,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use xdc_netlink::{
     Connection, Request,
     link::{self, LOOPBACK_INDEX, RouteMetrics, VethEnd},
     phantom,
     qdisc::{self, Handle, Qdisc},
 };
-use xdc_proto::{Direction, Mark, PhantomQueue, Queue, Topology};
+use xdc_proto::{Direction, Faults, Mark, PhantomQueue, Queue, Topology};
 
 use crate::{
     layout::{Layout, Port},
@@ -80,6 +80,13 @@ impl<'a> Network<'a> {
             write_sysctl("net.ipv4.ip_forward", forward)?;
             let here = write_sysctls(&topology.sysctls)?;
             known.iter_mut().zip(here).for_each(|(k, h)| *k |= h);
+            for (name, value) in node.sysctls {
+                ensure!(
+                    write_sysctl(name, value)?,
+                    "the node {} has no sysctl {name}: is a module missing?",
+                    node.name
+                );
+            }
         }
         initial.enter()?;
         if let Some(unknown) = known.iter().position(|known| !known) {
@@ -131,6 +138,27 @@ impl<'a> Network<'a> {
             }
         }
         Ok(network)
+    }
+
+    /// Lets links do the damage that the topology asks of them.
+    pub fn damage(&self) -> Result<()> {
+        for (i, node) in self.layout.nodes.iter().enumerate() {
+            for port in &node.ports {
+                let Some(faults) = &port.egress.faults else {
+                    continue;
+                };
+                let damaged = Qdisc {
+                    index: port.index,
+                    parent: Handle::ROOT,
+                    handle: ROOT,
+                    kind: "netem",
+                    options: netem(port.egress, Some(faults)),
+                };
+                self.inside(i, || Ok(Connection::open()?.request(damaged.change())?))
+                    .with_context(|| self.name(i))?;
+            }
+        }
+        Ok(())
     }
 
     /// Runs `work` inside the namespace of a node.
@@ -197,18 +225,18 @@ fn egress(index: u32, direction: &Direction) -> Vec<Request> {
         }
         .add()
     };
-    let netem = |rate_bps| qdisc::netem(rate_bps, direction.delay_ns, LINK_LIMIT_PACKETS);
+    let faulty = direction.faults.is_some();
     let Some(queue) = &direction.queue else {
-        if direction.rate_bps == 0 && direction.delay_ns == 0 {
+        if direction.rate_bps == 0 && direction.delay_ns == 0 && !faulty {
             return Vec::new();
         }
-        return vec![add(Handle::ROOT, ROOT, "netem", netem(direction.rate_bps))];
+        return vec![add(Handle::ROOT, ROOT, "netem", netem(direction, None))];
     };
 
     let mut requests = Vec::new();
     let mut parent = Handle::ROOT;
-    if direction.delay_ns > 0 {
-        requests.push(add(parent, ROOT, "netem", netem(0)));
+    if direction.delay_ns > 0 || faulty {
+        requests.push(add(parent, ROOT, "netem", netem(direction, None)));
         parent = class_of(ROOT);
     }
     let options = match queue {
@@ -246,6 +274,22 @@ fn egress(index: u32, direction: &Direction) -> Vec<Request> {
     };
     requests.push(add(parent, CHILD, phantom::KIND, options.encode()));
     requests
+}
+
+/// Options of the netem of a direction. A queue has the rate to itself.
+fn netem(direction: &Direction, faults: Option<&Faults>) -> Vec<u8> {
+    qdisc::Netem {
+        rate_bps: match direction.queue {
+            Some(_) => 0,
+            None => direction.rate_bps,
+        },
+        delay_ns: direction.delay_ns,
+        limit_packets: LINK_LIMIT_PACKETS,
+        loss_ppm: faults.map_or(0, |faults| faults.loss_ppm),
+        reorder_ppm: faults.map_or(0, |faults| faults.reorder_ppm),
+        seed: faults.map(|faults| faults.seed),
+    }
+    .encode()
 }
 
 fn htb_burst_ns(direction: &Direction) -> u64 {
@@ -302,6 +346,7 @@ mod tests {
             rate_bps,
             delay_ns,
             queue,
+            faults: None,
         };
         egress(2, &direction)
             .into_iter()

@@ -31,6 +31,10 @@ const DIRECTORY: &str = "/selftests";
 
 /// A test that takes longer has failed; a debug kernel on a busy machine takes its time.
 const PATIENCE: Duration = Duration::from_secs(900);
+const LONG_PATIENCE: Duration = Duration::from_secs(7_200);
+
+/// In virtual time days pass in seconds; that a guest hangs is for the host to notice.
+const VIRTUAL_PATIENCE: Duration = Duration::from_secs(30 * 86_400);
 
 /// A test that has ended and says nothing for so long has said everything.
 const QUIET: Duration = Duration::from_millis(200);
@@ -39,7 +43,7 @@ const QUIET: Duration = Duration::from_millis(200);
 const SKIPPED: i32 = 4;
 
 /// Runs the tests in order, each in a network namespace of its own.
-pub fn run(tests: &[String], channel: &mut Channel) -> Result<()> {
+pub fn run(tests: &[String], long: bool, channel: &mut Channel) -> Result<()> {
     let mut say = |line: String| channel.send(&Message::Ktap { line });
     say("KTAP version 1".to_string())?;
     say(format!("1..{}", tests.len()))?;
@@ -47,7 +51,7 @@ pub fn run(tests: &[String], channel: &mut Channel) -> Result<()> {
     for (i, test) in tests.iter().enumerate() {
         let _own = Netns::create()?;
         Connection::open()?.request(link::set_up("lo", LOOPBACK_INDEX))?;
-        let verdict = run_one(test, &mut say)?;
+        let verdict = run_one(test, long, &mut say)?;
         initial.enter()?;
         reap();
         say(verdict.line(i + 1, test))?;
@@ -84,17 +88,23 @@ impl Verdict {
     }
 }
 
-fn run_one(test: &str, say: &mut impl FnMut(String) -> Result<()>) -> Result<Verdict> {
+fn run_one(test: &str, long: bool, say: &mut impl FnMut(String) -> Result<()>) -> Result<Verdict> {
     let mut child = Command::new(Path::new(DIRECTORY).join(test))
         .current_dir(DIRECTORY)
         .env("PATH", boot::PATH)
+        .envs(long.then_some(("XDC_LONG", "1")))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .process_group(0)
         .spawn()
         .with_context(|| format!("cannot run the selftest {test}"))?;
     let lines = read_lines(child.stdout.take().context("no pipe")?);
-    let deadline = Instant::now() + PATIENCE;
+    let patience = match boot::kernel_argument("time-travel")? {
+        Some(_) => VIRTUAL_PATIENCE,
+        None if long => LONG_PATIENCE,
+        None => PATIENCE,
+    };
+    let deadline = Instant::now() + patience;
     let mut saw_not_ok = false;
     let timed_out = loop {
         if Instant::now() >= deadline {
@@ -113,7 +123,7 @@ fn run_one(test: &str, say: &mut impl FnMut(String) -> Result<()>) -> Result<Ver
     };
     let status = end(&mut child, timed_out)?;
     Ok(match timed_out {
-        true => Verdict::Failed(format!(" # TIMEOUT {} s", PATIENCE.as_secs())),
+        true => Verdict::Failed(format!(" # TIMEOUT {} s", patience.as_secs())),
         false => Verdict::new(status, saw_not_ok),
     })
 }

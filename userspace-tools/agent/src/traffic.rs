@@ -27,12 +27,13 @@ use nix::{
         time::TimeSpec,
         timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags},
     },
-    time::clock_gettime,
+    time::{ClockNanosleepFlags, clock_gettime, clock_nanosleep},
 };
 use socket2::Socket;
-use xdc_proto::{Flow, FlowResult, FlowSample, Message, RunPlan, Sample};
+use xdc_proto::{FIRST_PORT, Flow, FlowResult, FlowSample, Message, RunPlan, Sample};
 
 use crate::{
+    capture::Capture,
     channel::Channel,
     network::Network,
     rng::Rng,
@@ -49,9 +50,6 @@ const SEND_BYTES: u64 = 1 << 30;
 /// [`AUTOTUNED_WAKE_BYTES`]: more would make the kernel grow the buffer.
 const MAX_WAKE_BYTES: u64 = 8 << 20;
 const AUTOTUNED_WAKE_BYTES: u64 = 64 << 10;
-
-/// Flow `i` uses this port plus `i` at both ends.
-const FIRST_PORT: usize = 10_000;
 
 /// A connection is made this much before its flow starts, beyond a few RTTs.
 const CONNECT_LEAD_NS: u64 = 5_000_000;
@@ -104,6 +102,8 @@ impl Source {
 enum Action {
     Connect,
     Start,
+    /// Index in the flow's switches.
+    Switch(usize),
 }
 
 /// One flow and its sockets, which stay open to the end: TCP_INFO goes with them.
@@ -124,6 +124,7 @@ struct Traffic<'a> {
     run: &'a RunPlan,
     transfers: Vec<Transfer<'a>>,
     watches: Vec<Watch>,
+    captures: Vec<Capture>,
     suspects: Suspects,
     payload: Arc<File>,
     epoll: Epoll,
@@ -146,9 +147,9 @@ impl<'a> Traffic<'a> {
         );
         ensure!(run.sample_us > 0, "the sampling time must not be 0");
         ensure!(
-            FIRST_PORT + run.flows.len() <= usize::from(u16::MAX),
+            run.flows.len() <= usize::from(u16::MAX - FIRST_PORT),
             "more flows than ports: at most {} are possible",
-            usize::from(u16::MAX) - FIRST_PORT
+            u16::MAX - FIRST_PORT
         );
 
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("epoll")?;
@@ -179,6 +180,9 @@ impl<'a> Traffic<'a> {
         let watches = run.watch.iter().map(|watched| Watch::new(network, watched));
         let watches = watches.collect::<Result<_>>()?;
         let suspects = Suspects::read(network, endpoints(network, run)?)?;
+        let captured = run.watch.iter().filter(|_| run.capture);
+        let captures = captured.map(|watched| Capture::start(network, watched));
+        let captures = captures.collect::<Result<_>>()?;
 
         let lead_ns = CONNECT_LEAD_NS + 4 * slowest_rtt_ns(run);
         let origin_ns = now_ns()? + lead_ns;
@@ -189,6 +193,10 @@ impl<'a> Traffic<'a> {
             let start_ns = origin_ns + start_us * NS_PER_US;
             agenda.push((start_ns - lead_ns, Action::Connect, i));
             agenda.push((start_ns, Action::Start, i));
+            for (n, switch) in flow.switches.iter().enumerate() {
+                let at_ns = start_ns + switch.after_us * NS_PER_US;
+                agenda.push((at_ns, Action::Switch(n), i));
+            }
         }
         agenda.sort_by_key(|entry| Reverse(*entry));
 
@@ -197,6 +205,7 @@ impl<'a> Traffic<'a> {
             unfinished: transfers.len(),
             transfers,
             watches,
+            captures,
             suspects,
             payload: Arc::new(open_payload()?),
             epoll,
@@ -251,6 +260,7 @@ impl<'a> Traffic<'a> {
                     self.transfers[flow].start_us = Some(self.us_since_start(now));
                     self.send(flow)?;
                 }
+                Action::Switch(n) => self.switch(flow, n)?,
             }
         }
         Ok(())
@@ -270,6 +280,12 @@ impl<'a> Traffic<'a> {
             Source::Sender(flow),
             EpollFlags::empty(),
         )
+    }
+
+    fn switch(&mut self, flow: usize, n: usize) -> Result<()> {
+        let transfer = &self.transfers[flow];
+        socket::set_congestion_control(&transfer.sender, &transfer.plan.switches[n].cc)
+            .with_context(|| name(flow, transfer.plan))
     }
 
     fn handle(&mut self, source: Source) -> Result<()> {
@@ -306,12 +322,9 @@ impl<'a> Traffic<'a> {
         let sender = transfer.sender.try_clone().with_context(failed)?;
         sender.set_nonblocking(false).with_context(failed)?;
         let payload = Arc::clone(&self.payload);
-        let bytes = match transfer.plan.bytes {
-            0 => u64::MAX,
-            bytes => bytes,
-        };
+        let application = Application::new(transfer.plan, now_ns()?);
         transfer.sending = Some(thread::spawn(move || {
-            let sent = send_payload(&sender, &payload, bytes);
+            let sent = application.send(&sender, &payload);
             if sent.is_err() {
                 // The main thread hears of a hang-up.
                 let _ = sender.shutdown(Shutdown::Both);
@@ -404,6 +417,9 @@ impl<'a> Traffic<'a> {
         for (flow, transfer) in self.transfers.iter().enumerate() {
             channel.send(&Message::Flow(transfer.result(flow)?))?;
         }
+        for (queue, capture) in self.captures.iter().enumerate() {
+            capture.report(queue, channel)?;
+        }
         for (queue, watch) in self.watches.iter_mut().enumerate() {
             channel.send(&Message::Queue(watch.result(queue)?))?;
         }
@@ -418,13 +434,9 @@ impl<'a> Traffic<'a> {
     }
 
     fn set_timer(&self, at_ns: u64) -> Result<()> {
-        let at = TimeSpec::new(
-            (at_ns / 1_000_000_000) as i64,
-            (at_ns % 1_000_000_000) as i64,
-        );
         self.timer
             .set(
-                Expiration::OneShot(at),
+                Expiration::OneShot(timespec(at_ns)),
                 TimerSetTimeFlags::TFD_TIMER_ABSTIME,
             )
             .context("cannot set the timer")
@@ -438,11 +450,11 @@ impl<'a> Traffic<'a> {
 impl<'a> Transfer<'a> {
     /// Opens the two ends of a flow in their namespaces.
     fn open(network: &Network, run: &'a RunPlan, plan: &'a Flow, flow: usize) -> Result<Self> {
-        let port = (FIRST_PORT + flow) as u16;
-        let open = |host: &str| {
+        let port = FIRST_PORT + flow as u16;
+        let open = |host: &str, cc: &'a Option<String>| {
             let node = network.layout.node(host)?;
             let options = TcpOptions {
-                congestion_control: plan.cc.as_deref().unwrap_or(&run.cc),
+                congestion_control: cc.as_deref().unwrap_or(&run.cc),
                 sndbuf_bytes: plan.sndbuf_bytes,
                 rcvbuf_bytes: plan.rcvbuf_bytes,
                 local: SocketAddrV4::new(network.address(node)?, port),
@@ -450,8 +462,8 @@ impl<'a> Transfer<'a> {
             let socket = network.inside(node, || options.open())?;
             anyhow::Ok((socket, options.local))
         };
-        let (sender, _) = open(&plan.src)?;
-        let (listener, destination) = open(&plan.dst)?;
+        let (sender, _) = open(&plan.src, &plan.cc)?;
+        let (listener, destination) = open(&plan.dst, &plan.receiver_cc)?;
         listener.listen(1).context("cannot listen")?;
         Ok(Self {
             plan,
@@ -553,7 +565,61 @@ fn open_payload() -> Result<File> {
     file.with_context(|| format!("cannot create {PATH}"))
 }
 
-/// Writes `bytes` of payload, and the end of the stream.
+/// What a sender's application does: writes all of it at once, or a burst at a time.
+#[derive(Clone, Copy)]
+struct Application {
+    bytes: u64,
+    burst_bytes: u64,
+    period_ns: u64,
+    start_ns: u64,
+}
+
+impl Application {
+    fn new(plan: &Flow, start_ns: u64) -> Self {
+        let or_all = |bytes| if bytes == 0 { u64::MAX } else { bytes };
+        Self {
+            bytes: or_all(plan.bytes),
+            burst_bytes: or_all(plan.burst_bytes),
+            period_ns: plan.period_us * NS_PER_US,
+            start_ns,
+        }
+    }
+
+    /// Writes the payload, and the end of the stream.
+    fn send(&self, socket: &Socket, payload: &File) -> nix::Result<()> {
+        let mut unsent = self.bytes;
+        let mut next_ns = self.start_ns;
+        while unsent > 0 {
+            let burst = unsent.min(self.burst_bytes);
+            send_payload(socket, payload, burst)?;
+            unsent -= burst;
+            next_ns += self.period_ns;
+            if unsent > 0 && self.period_ns > 0 {
+                sleep_until(next_ns)?;
+            }
+        }
+        shutdown(socket.as_raw_fd(), nix::sys::socket::Shutdown::Write)
+    }
+}
+
+fn sleep_until(at_ns: u64) -> nix::Result<()> {
+    let at = timespec(at_ns);
+    loop {
+        match clock_nanosleep(
+            nix::time::ClockId::CLOCK_MONOTONIC,
+            ClockNanosleepFlags::TIMER_ABSTIME,
+            &at,
+        ) {
+            Err(nix::Error::EINTR) => {}
+            other => return other.map(drop),
+        }
+    }
+}
+
+fn timespec(ns: u64) -> TimeSpec {
+    TimeSpec::new((ns / 1_000_000_000) as i64, (ns % 1_000_000_000) as i64)
+}
+
 fn send_payload(socket: &Socket, payload: &File, bytes: u64) -> nix::Result<()> {
     let mut unsent = bytes;
     while unsent > 0 {
@@ -565,7 +631,7 @@ fn send_payload(socket: &Socket, payload: &File, bytes: u64) -> nix::Result<()> 
         )?;
         unsent -= sent as u64;
     }
-    shutdown(socket.as_raw_fd(), nix::sys::socket::Shutdown::Write)
+    Ok(())
 }
 
 fn wake_bytes(rcvbuf_bytes: u64) -> u64 {

@@ -7,16 +7,16 @@ use crate::connection::{Error, Result};
 
 /// A list of attributes under construction.
 #[derive(Debug, Default)]
-pub(crate) struct Attributes(Vec<u8>);
+pub struct Attributes(Vec<u8>);
 
 impl Attributes {
     /// Attributes that follow a fixed struct.
-    pub(crate) fn after(fixed: Vec<u8>) -> Self {
+    pub fn after(fixed: Vec<u8>) -> Self {
         Self(fixed)
     }
 
     /// Appends one attribute, padded to four bytes.
-    pub(crate) fn push(&mut self, id: u16, value: &[u8]) -> &mut Self {
+    pub fn push(&mut self, id: u16, value: &[u8]) -> &mut Self {
         let length = (4 + value.len()) as u16;
         self.0.extend_from_slice(&length.to_ne_bytes());
         self.0.extend_from_slice(&id.to_ne_bytes());
@@ -25,13 +25,14 @@ impl Attributes {
         self
     }
 
-    pub(crate) fn into_bytes(self) -> Vec<u8> {
+    /// The list.
+    pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 }
 
 /// The attributes in `bytes`, as (id, value).
-pub(crate) fn parse(bytes: &[u8]) -> impl Iterator<Item = Result<(u16, Vec<u8>)>> + '_ {
+pub fn parse(bytes: &[u8]) -> impl Iterator<Item = Result<(u16, Vec<u8>)>> + '_ {
     NlasIterator::new(bytes).map(|attribute: std::result::Result<NlaBuffer<&[u8]>, _>| {
         let attribute = attribute.map_err(|e| Error::Malformed(e.to_string()))?;
         Ok((attribute.kind(), attribute.value().to_vec()))

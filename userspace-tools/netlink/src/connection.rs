@@ -105,13 +105,17 @@ impl Connection {
         let mut found = Vec::new();
         loop {
             let (datagram, _) = self.socket.recv_from_full()?;
-            for bytes in messages(&datagram) {
-                let answer = parse(bytes)?;
-                match answer.payload {
-                    _ if answer.header.sequence_number != sequence => {}
+            for answer in answers(&datagram) {
+                let answer = answer?;
+                if answer.message.header.sequence_number != sequence {
+                    continue;
+                }
+                if let Some(refusal) = answer.refusal(what) {
+                    return Err(refusal);
+                }
+                match answer.message.payload {
                     NetlinkPayload::InnerMessage(inner) => found.push(inner),
-                    NetlinkPayload::Done(_) => return Ok(found),
-                    NetlinkPayload::Error(e) => return Err(refused(what, e.raw_code(), bytes)),
+                    NetlinkPayload::Done(_) | NetlinkPayload::Error(_) => return Ok(found),
                     _ => {}
                 }
             }
@@ -142,18 +146,17 @@ impl Connection {
         let mut failure = None;
         loop {
             let (datagram, _) = self.socket.recv_from_full()?;
-            for bytes in messages(&datagram) {
-                let answer = parse(bytes)?;
-                let NetlinkPayload::Error(error) = answer.payload else {
+            for answer in answers(&datagram) {
+                let answer = answer?;
+                let NetlinkPayload::Error(_) = answer.message.payload else {
                     continue;
                 };
-                let index = answer.header.sequence_number.wrapping_sub(first) as usize;
+                let sequence = answer.message.header.sequence_number;
+                let index = sequence.wrapping_sub(first) as usize;
                 let Some(what) = sent.what.get(index) else {
                     continue;
                 };
-                if error.raw_code() != 0 && failure.is_none() {
-                    failure = Some(refused(what, error.raw_code(), bytes));
-                }
+                failure = failure.or_else(|| answer.refusal(what));
                 if index + 1 == sent.what.len() {
                     return failure.map_or(Ok(()), Err);
                 }
@@ -179,9 +182,34 @@ impl Pending {
     }
 }
 
-/// One message of a datagram.
-fn parse(bytes: &[u8]) -> Result<NetlinkMessage<RouteNetlinkMessage>> {
-    NetlinkMessage::deserialize(bytes).map_err(|e| Error::Malformed(e.to_string()))
+/// One message of a datagram that the kernel sent.
+#[derive(Debug)]
+pub struct Answer<'a> {
+    /// What it says.
+    pub message: NetlinkMessage<RouteNetlinkMessage>,
+    /// As it came.
+    bytes: &'a [u8],
+}
+
+impl Answer<'_> {
+    /// The error, if it is a refusal of `what`; an acknowledgement is none.
+    pub fn refusal(&self, what: &str) -> Option<Error> {
+        match &self.message.payload {
+            NetlinkPayload::Error(error) if error.raw_code() != 0 => {
+                Some(refused(what, error.raw_code(), self.bytes))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The messages of a datagram.
+pub fn answers(datagram: &[u8]) -> impl Iterator<Item = Result<Answer<'_>>> {
+    messages(datagram).map(|bytes| {
+        let message =
+            NetlinkMessage::deserialize(bytes).map_err(|e| Error::Malformed(e.to_string()))?;
+        Ok(Answer { message, bytes })
+    })
 }
 
 fn serialize(message: RouteNetlinkMessage, sequence: u32, flags: u16) -> Vec<u8> {
@@ -196,7 +224,7 @@ fn serialize(message: RouteNetlinkMessage, sequence: u32, flags: u16) -> Vec<u8>
 }
 
 /// Cuts a datagram into its messages.
-fn messages(mut datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn messages(mut datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let length = u32::from_ne_bytes(datagram.get(..4)?.try_into().ok()?) as usize;
         if length < HEADER_BYTES || length > datagram.len() {

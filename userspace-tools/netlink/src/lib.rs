@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Blocking rtnetlink for what xdc does with it: links between namespaces, routes, qdiscs.
 //!
+//! - [`attributes`]: options as bytes, written and read.
 //! - [`connection`]: requests in batches, dumps, errors with the kernel's own sentence.
 //! - [`link`]: veth pairs, addresses, routes, neighbours.
 //! - [`qdisc`]: qdiscs with their options as bytes, and their statistics.
@@ -9,7 +10,7 @@
 //! A request is a value that says what it does ([`Request::what`]); nothing happens until a
 //! [`Connection`] sends it. A connection belongs to the network namespace it was opened in.
 
-mod attributes;
+pub mod attributes;
 pub mod connection;
 pub mod link;
 pub mod phantom;

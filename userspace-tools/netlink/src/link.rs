@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Devices, addresses, routes and neighbours, as requests.
 
-use std::{net::Ipv4Addr, os::fd::RawFd};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    os::fd::RawFd,
+};
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::{
@@ -77,6 +80,17 @@ pub fn set_up(name: &str, index: u32) -> Request {
     Request {
         what: format!("set {name} up"),
         message: RouteNetlinkMessage::NewLink(message),
+        flags: 0,
+    }
+}
+
+/// Deletes a device, and its peer.
+pub fn delete(index: u32) -> Request {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    Request {
+        what: format!("delete device {index}"),
+        message: RouteNetlinkMessage::DelLink(message),
         flags: 0,
     }
 }
@@ -178,15 +192,19 @@ pub fn add_route(
     }
 }
 
-/// Adds a permanent neighbour, so that no ARP is ever sent.
-pub fn add_neighbour(index: u32, address: Ipv4Addr, mac: [u8; 6]) -> Request {
+/// Adds a permanent neighbour, so that nobody ever asks for its address.
+pub fn add_neighbour(index: u32, address: impl Into<IpAddr>, mac: [u8; 6]) -> Request {
+    let address = address.into();
     let mut message = NeighbourMessage::default();
-    message.header.family = AddressFamily::Inet;
+    message.header.family = match address {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
+    };
     message.header.ifindex = index;
     message.header.state = NeighbourState::Permanent;
     message.header.kind = RouteType::Unicast;
     message.attributes = vec![
-        NeighbourAttribute::Destination(NeighbourAddress::Inet(address)),
+        NeighbourAttribute::Destination(NeighbourAddress::from(address)),
         NeighbourAttribute::LinkLayerAddress(mac.to_vec()),
     ];
     Request {

@@ -49,7 +49,8 @@ impl Value for String {
     }
     fn decode(bytes: &[u8]) -> Option<Self> {
         let text = bytes.split(|byte| *byte == 0).next()?;
-        String::from_utf8(text.to_vec()).ok()
+        // The kernel takes any bytes for a name; a dump with such a one is to be shown, too.
+        Some(String::from_utf8_lossy(text).into_owned())
     }
 }
 
@@ -198,8 +199,8 @@ macro_rules! options {
             }
         }
 
-        #[cfg(test)]
-        const IDS: &[(&str, u16)] = &[$(($name, $id)),*];
+        /// Every attribute: its name in the header, and its id.
+        pub const IDS: &[(&str, u16)] = &[$(($name, $id)),*];
     };
 }
 
@@ -416,6 +417,14 @@ mod tests {
         };
         assert_eq!(Options::decode(&options.encode()).unwrap(), options);
         assert_eq!(Options::decode(&[]).unwrap(), Options::default());
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_is_shown_all_the_same() {
+        let mut attributes = Attributes::default();
+        attributes.push(23, b"to\xffr\0");
+        let options = Options::decode(&attributes.into_bytes()).unwrap();
+        assert_eq!(options.pool.as_deref(), Some("to\u{fffd}r"));
     }
 
     #[test]

@@ -143,10 +143,7 @@ pub fn dump(connection: &mut Connection, index: u32) -> Result<Vec<QdiscState>> 
     let found = connection.dump("list the qdiscs", filter)?;
     Ok(found
         .into_iter()
-        .filter_map(|message| match message {
-            RouteNetlinkMessage::NewQueueDiscipline(message) => Some(QdiscState::from(message)),
-            _ => None,
-        })
+        .filter_map(QdiscState::of)
         .filter(|state| index == 0 || state.index == index)
         .collect())
 }
@@ -172,6 +169,14 @@ impl From<TcMessage> for QdiscState {
 }
 
 impl QdiscState {
+    /// Of a message that tells of one.
+    pub fn of(message: RouteNetlinkMessage) -> Option<Self> {
+        match message {
+            RouteNetlinkMessage::NewQueueDiscipline(message) => Some(Self::from(message)),
+            _ => None,
+        }
+    }
+
     fn apply(&mut self, stats: TcStats2) {
         const TCA_STATS_PKT64: u16 = 8;
         match stats {
@@ -230,31 +235,69 @@ fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.try_into().ok()?))
 }
 
-/// Options of netem: a link that serialises at `rate_bps` (0 = at once) and propagates for
-/// `delay_ns`. It holds up to `limit_packets`, those in flight included.
-pub fn netem(rate_bps: u64, delay_ns: u64, limit_packets: u32) -> Vec<u8> {
-    const TCA_NETEM_RATE: u16 = 6;
-    const TCA_NETEM_RATE64: u16 = 8;
-    const TCA_NETEM_LATENCY64: u16 = 10;
+/// Options of netem: a link that serialises, propagates, and does damage.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Netem {
+    /// Serialisation rate; 0 = at once.
+    pub rate_bps: u64,
+    /// Propagation delay.
+    pub delay_ns: u64,
+    /// Packets it holds, those in flight included.
+    pub limit_packets: u32,
+    /// Packets lost at random, ppm.
+    pub loss_ppm: u32,
+    /// Packets sent without the delay, ppm, so that they overtake others.
+    pub reorder_ppm: u32,
+    /// Of the random numbers.
+    pub seed: Option<u64>,
+}
 
-    // struct tc_netem_qopt: latency, limit, loss, gap, duplicate, jitter.
-    let mut qopt = Vec::new();
-    for field in [0, limit_packets, 0, 0, 0, 0] {
-        qopt.extend_from_slice(&field.to_ne_bytes());
+impl Netem {
+    /// TCA_OPTIONS.
+    pub fn encode(&self) -> Vec<u8> {
+        const TCA_NETEM_REORDER: u16 = 3;
+        const TCA_NETEM_RATE: u16 = 6;
+        const TCA_NETEM_RATE64: u16 = 8;
+        const TCA_NETEM_LATENCY64: u16 = 10;
+        const TCA_NETEM_PRNG_SEED: u16 = 14;
+
+        // struct tc_netem_qopt: latency, limit, loss, gap, duplicate, jitter. With a gap of 1
+        // each packet may overtake, and the probability below decides.
+        let gap = u32::from(self.reorder_ppm > 0);
+        let loss = probability(self.loss_ppm);
+        let mut qopt = Vec::new();
+        for field in [0, self.limit_packets, loss, gap, 0, 0] {
+            qopt.extend_from_slice(&field.to_ne_bytes());
+        }
+        let mut options = Attributes::after(qopt);
+        options.push(TCA_NETEM_LATENCY64, &self.delay_ns.to_ne_bytes());
+        if self.rate_bps > 0 {
+            let bytes_per_s = self.rate_bps / 8;
+            // struct tc_netem_rate: rate, packet_overhead, cell_size, cell_overhead. RATE64 is
+            // read only where the 32 bits do not suffice.
+            let mut rate = [0; 16];
+            let low = u32::try_from(bytes_per_s).unwrap_or(u32::MAX);
+            rate[..4].copy_from_slice(&low.to_ne_bytes());
+            options.push(TCA_NETEM_RATE64, &bytes_per_s.to_ne_bytes());
+            options.push(TCA_NETEM_RATE, &rate);
+        }
+        if self.reorder_ppm > 0 {
+            // struct tc_netem_reorder: probability, correlation.
+            let mut reorder = [0; 8];
+            reorder[..4].copy_from_slice(&probability(self.reorder_ppm).to_ne_bytes());
+            options.push(TCA_NETEM_REORDER, &reorder);
+        }
+        if let Some(seed) = self.seed {
+            options.push(TCA_NETEM_PRNG_SEED, &seed.to_ne_bytes());
+        }
+        options.into_bytes()
     }
-    let mut options = Attributes::after(qopt);
-    options.push(TCA_NETEM_LATENCY64, &delay_ns.to_ne_bytes());
-    if rate_bps > 0 {
-        let bytes_per_s = rate_bps / 8;
-        // struct tc_netem_rate: rate, packet_overhead, cell_size, cell_overhead. RATE64 is read
-        // only where the 32 bits do not suffice.
-        let mut rate = [0; 16];
-        let low = u32::try_from(bytes_per_s).unwrap_or(u32::MAX);
-        rate[..4].copy_from_slice(&low.to_ne_bytes());
-        options.push(TCA_NETEM_RATE64, &bytes_per_s.to_ne_bytes());
-        options.push(TCA_NETEM_RATE, &rate);
-    }
-    options.into_bytes()
+}
+
+/// netem's scale: all ones = always.
+fn probability(ppm: u32) -> u32 {
+    let scaled = u64::from(ppm) * u64::from(u32::MAX) / 1_000_000;
+    u32::try_from(scaled).unwrap_or(u32::MAX)
 }
 
 /// Options of an htb whose class `default_minor` takes every packet.

@@ -9,10 +9,15 @@
 //! occupies a link for `(n + 14) * 8 / rate` seconds: the Ethernet header counts, as it does for
 //! every Linux qdisc; preamble, FCS and gap do not.
 
+pub mod alarm;
+
 use serde::{Deserialize, Serialize};
 
 /// Version of this protocol; both sides are built together, and a mismatch is an error.
 pub const VERSION: u32 = 1;
+
+/// Flow `i` uses this port plus `i` at both ends.
+pub const FIRST_PORT: u16 = 10_000;
 
 /// Everything one guest is asked to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -40,6 +45,8 @@ pub enum Job {
     Selftest {
         /// File names in `/selftests`, in order.
         tests: Vec<String>,
+        /// Take the long form of each (`XDC_LONG=1` in its environment).
+        long: bool,
     },
     /// Report [`Message::Hello`] and power off: used to probe an engine.
     Probe,
@@ -60,8 +67,11 @@ pub struct RunPlan {
     pub sample_us: u64,
     /// Stop the traffic at this time after its start, us; without it, when every flow has ended.
     pub stop_after_us: Option<u64>,
-    /// Seeds everything random in the guest (start jitter).
+    /// Seeds everything random in the guest (start jitter; in virtual time its kernel, too).
     pub seed: u64,
+    /// Send every TCP packet at the watched ports, see [`Message::Packets`].
+    #[serde(default)]
+    pub capture: bool,
 }
 
 /// The emulated network: namespaces and veth pairs.
@@ -87,6 +97,9 @@ pub struct Node {
     pub name: String,
     /// Forwards packets.
     pub router: bool,
+    /// Sysctls of this namespace alone, after those of the topology.
+    #[serde(default)]
+    pub sysctls: Vec<(String, String)>,
 }
 
 /// A veth pair. Each direction is: queue, serialisation at `rate_bps`, propagation.
@@ -113,6 +126,20 @@ pub struct Direction {
     pub delay_ns: u64,
     /// The queue in front of the link. Without one it is a FIFO that never drops.
     pub queue: Option<Queue>,
+    /// What goes wrong on the way, once the links have been checked.
+    #[serde(default)]
+    pub faults: Option<Faults>,
+}
+
+/// Damage that netem does to a direction, before its queue.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Faults {
+    /// Of netem's random numbers, so that a run can be repeated.
+    pub seed: u64,
+    /// Packets lost, ppm.
+    pub loss_ppm: u32,
+    /// Packets that overtake those before them, by the direction's delay, ppm.
+    pub reorder_ppm: u32,
 }
 
 /// Ethernet header, bytes: what a packet occupies on a link beyond its IP length.
@@ -210,8 +237,20 @@ pub struct Flow {
     pub start_us: u64,
     /// Random extra start delay, uniform in 0..=jitter, us; drawn from the run's seed.
     pub start_jitter_us: u64,
-    /// Congestion control of this flow, if not the run's.
+    /// Congestion control of the sender, if not the run's.
     pub cc: Option<String>,
+    /// Congestion control of the receiver, if not the run's.
+    #[serde(default)]
+    pub receiver_cc: Option<String>,
+    /// The sender changes its congestion control at these times.
+    #[serde(default)]
+    pub switches: Vec<Switch>,
+    /// The application writes this much at a time, bytes; 0 = all at once.
+    #[serde(default)]
+    pub burst_bytes: u64,
+    /// Time from the start of one burst to the next, us.
+    #[serde(default)]
+    pub period_us: u64,
     /// SO_SNDBUF, bytes; 0 = leave it to autotuning.
     pub sndbuf_bytes: u64,
     /// SO_RCVBUF, bytes; 0 = leave it to autotuning.
@@ -219,6 +258,15 @@ pub struct Flow {
     /// Path RTT that the topology configures for a full packet and its ACK, us: what the link
     /// check measures against.
     pub base_rtt_us: f64,
+}
+
+/// TCP_CONGESTION on an open socket.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Switch {
+    /// After the flow's start, us.
+    pub after_us: u64,
+    /// To this one.
+    pub cc: String,
 }
 
 /// A queue to sample: the egress of `node` on its link to `peer`.
@@ -267,6 +315,14 @@ pub enum Message {
     Flow(FlowResult),
     /// Totals of one watched queue at the end.
     Queue(QueueResult),
+    /// Packets of a watched port, both directions, in the order they passed, where the plan says
+    /// to capture. After the last of them comes the port's [`Message::Queue`].
+    Packets {
+        /// Index in the plan.
+        queue: usize,
+        /// Some of them.
+        packets: Vec<Packet>,
+    },
     /// A counter of the guest's kernel that moved during the run and should not have
     /// (`TCPMemoryPressures`, `PruneCalled`, `RcvPruned`, `TCPRcvQDrop`).
     Suspect {
@@ -290,6 +346,19 @@ pub enum Message {
         /// Guest time that the traffic took, us.
         virtual_us: u64,
     },
+}
+
+/// One TCP packet as it passed a port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Packet {
+    /// The kernel's time of its passing, ns since 1970.
+    pub t_ns: u64,
+    /// It left by the port: after the queue, marks included.
+    pub outgoing: bool,
+    /// Length on the wire, from the Ethernet header on.
+    pub bytes: u32,
+    /// The headers, from Ethernet's on, in hex.
+    pub head: String,
 }
 
 /// State at one moment after the traffic's start.

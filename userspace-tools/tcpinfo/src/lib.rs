@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What the kernel tells of a TCP socket: TCP_INFO, and TCP_CC_INFO in the form of DCTCP's block.
+
+use std::{io, mem, os::fd::AsRawFd};
+
+/// struct tcp_info of include/uapi/linux/tcp.h up to what we read. A shorter answer of an older
+/// kernel leaves zeroes.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TcpInfo {
+    state: u8,
+    /// Of loss recovery: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
+    pub ca_state: u8,
+    retransmits: u8,
+    probes: u8,
+    backoff: u8,
+    /// 1 timestamps, 2 SACK, 4 window scale, 8 ECN.
+    pub options: u8,
+    wscales: u8,
+    flags: u8,
+
+    rto: u32,
+    ato: u32,
+    /// Bytes.
+    pub snd_mss: u32,
+    rcv_mss: u32,
+
+    /// Packets.
+    pub unacked: u32,
+    sacked: u32,
+    /// Packets.
+    pub lost: u32,
+    retrans: u32,
+    fackets: u32,
+
+    last_data_sent: u32,
+    last_ack_sent: u32,
+    last_data_recv: u32,
+    last_ack_recv: u32,
+
+    pmtu: u32,
+    rcv_ssthresh: u32,
+    /// Smoothed, us.
+    pub rtt: u32,
+    rttvar: u32,
+    /// Packets.
+    pub snd_ssthresh: u32,
+    /// Packets.
+    pub snd_cwnd: u32,
+    advmss: u32,
+    reordering: u32,
+
+    rcv_rtt: u32,
+    rcv_space: u32,
+
+    /// Packets.
+    pub total_retrans: u32,
+
+    /// Bytes per second; all ones = unlimited.
+    pub pacing_rate: u64,
+    max_pacing_rate: u64,
+    bytes_acked: u64,
+    /// In order.
+    pub bytes_received: u64,
+    segs_out: u32,
+    segs_in: u32,
+
+    notsent_bytes: u32,
+    /// us; all ones = never measured.
+    pub min_rtt: u32,
+    data_segs_in: u32,
+    data_segs_out: u32,
+
+    delivery_rate: u64,
+
+    busy_time: u64,
+    rwnd_limited: u64,
+    sndbuf_limited: u64,
+
+    /// Packets.
+    pub delivered: u32,
+    /// Packets.
+    pub delivered_ce: u32,
+
+    bytes_sent: u64,
+    bytes_retrans: u64,
+    dsack_dups: u32,
+    reord_seen: u32,
+
+    rcv_ooopack: u32,
+    snd_wnd: u32,
+    rcv_wnd: u32,
+    rehash: u32,
+
+    /// Retransmission timeouts.
+    pub total_rto: u16,
+    total_rto_recoveries: u16,
+    total_rto_time: u32,
+}
+
+/// struct tcp_dctcp_info of include/uapi/linux/inet_diag.h, which unocc and gemini fill too.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DctcpInfo {
+    /// 0 = the congestion control fell back to Reno.
+    pub enabled: u16,
+    /// The last packet received carried CE.
+    pub ce_state: u16,
+    /// Average marked fraction, 1/1024.
+    pub alpha: u32,
+    /// Bytes acknowledged with a mark in the current period.
+    pub marked_bytes: u32,
+    /// Bytes acknowledged in it.
+    pub acked_bytes: u32,
+}
+
+/// TCP_INFO of a socket.
+pub fn tcp_info(socket: &impl AsRawFd) -> io::Result<TcpInfo> {
+    option(socket, libc::TCP_INFO)
+}
+
+/// TCP_CC_INFO of a socket whose congestion control has DCTCP's block.
+pub fn dctcp_info(socket: &impl AsRawFd) -> io::Result<DctcpInfo> {
+    option(socket, libc::TCP_CC_INFO)
+}
+
+/// Plain data, valid for every bit pattern.
+trait Plain: Default {}
+impl Plain for TcpInfo {}
+impl Plain for DctcpInfo {}
+
+/// An option of IPPROTO_TCP. A shorter answer leaves zeroes.
+fn option<T: Plain>(socket: &impl AsRawFd, name: libc::c_int) -> io::Result<T> {
+    let mut value = T::default();
+    let mut length = mem::size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` is plain data of `length` bytes, valid for every bit pattern; the kernel
+    // writes no more than that.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            name,
+            (&raw mut value).cast(),
+            &mut length,
+        )
+    };
+    match result {
+        0 => Ok(value),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tcp_info_has_the_kernels_layout() {
+        assert_eq!(mem::offset_of!(TcpInfo, pacing_rate), 104);
+        assert_eq!(mem::offset_of!(TcpInfo, bytes_received), 128);
+        assert_eq!(mem::offset_of!(TcpInfo, min_rtt), 148);
+        assert_eq!(mem::offset_of!(TcpInfo, delivered), 192);
+        assert_eq!(mem::offset_of!(TcpInfo, total_rto), 240);
+        assert_eq!(mem::size_of::<DctcpInfo>(), 16);
+    }
+}
