@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The cases, each named for the rule that it holds.
+
+mod gemini;
+mod receiver;
+mod unocc;
+mod wire;
+
+use anyhow::Result;
+
+use crate::lab::Lab;
+
+/// One case.
+pub struct Case {
+    pub name: &'static str,
+    pub run: fn(&mut Lab) -> Result<()>,
+}
+
+/// What most flows have to send, in bytes: more than any case looks at.
+const BULK: usize = 6_000_000;
+
+/// Every case.
+pub fn all() -> impl Iterator<Item = &'static Case> {
+    [unocc::CASES, gemini::CASES, wire::CASES, receiver::CASES]
+        .into_iter()
+        .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::all;
+
+    const FLIPS: &str = include_str!("../../../../selftests/flips.txt");
+    const PAGE: &str = include_str!("../../../../docs/rules.md");
+
+    #[test]
+    fn names_are_unique_and_on_the_page() {
+        let mut seen = HashSet::new();
+        for case in all() {
+            assert!(seen.insert(case.name), "{} twice", case.name);
+            let row = format!("\n| {} |", case.name);
+            assert!(PAGE.contains(&row), "docs/rules.md lacks {}", case.name);
+        }
+        let rows = PAGE.matches("\n| unocc").count() + PAGE.matches("\n| gemini").count();
+        assert_eq!(rows, seen.len(), "docs/rules.md has a row without a case");
+    }
+
+    #[test]
+    fn a_flip_names_a_case() {
+        let names: HashSet<_> = all().map(|case| case.name).collect();
+        let flips = FLIPS.lines().filter(|line| !line.starts_with('#'));
+        for flip in flips {
+            let mut fields = flip.split('\t');
+            let name = fields.next().unwrap_or_default();
+            assert!(names.contains(name), "no case '{name}'");
+            assert_eq!(fields.count(), 2, "{flip}");
+        }
+    }
+}

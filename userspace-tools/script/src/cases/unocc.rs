@@ -1,0 +1,1080 @@
+// SPDX-License-Identifier: GPL-2.0
+//! unocc: Algorithm 1 of Uno, the profiles' differences, and the deviations of modules/algo/unocc.rs.
+
+use anyhow::{Result, ensure};
+
+use super::{BULK, Case};
+use crate::flow::{Ecn, Flow, Mark, Setup, Step};
+use crate::lab::{BDP_BYTES, BDP_PACKETS, INTRA_US, Lab, RTT_US};
+use crate::witness::{
+    Epochs, Rounds, averaged, delivery_rate, increased, md_gain, near, near_window,
+};
+
+/// The paper's profile: gain of E, factor of a gentle decrease, K, all of 1024.
+const EWMA: u32 = 512;
+const MD_GENTLE: u32 = 307;
+const K_INTRA_BDP: f64 = 146.0;
+
+const MSS: f64 = 1_000.0;
+const RTT: f64 = RTT_US as f64;
+const INTRA: f64 = INTRA_US as f64;
+const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
+/// An RTT that is no longer "no delay".
+const DELAYED_US: u64 = RTT_US + 100;
+
+pub const CASES: &[Case] = &[
+    Case {
+        name: "unocc: an unmarked window adds ai_ppm of the BDP",
+        run: additive_increase,
+    },
+    Case {
+        name: "unocc: fractions are carried, a packet is added after exactly so many ACKs",
+        run: fractions_are_carried,
+    },
+    Case {
+        name: "unocc: marked bytes add nothing",
+        run: marked_bytes_add_nothing,
+    },
+    Case {
+        name: "unocc: one ACK adds at most the increase of one RTT",
+        run: one_ack_adds_one_step,
+    },
+    Case {
+        name: "unocc: nothing grows while the application is slow",
+        run: application_limited_growth,
+    },
+    Case {
+        name: "unocc: an epoch is one intra RTT, from the first ACK to a packet sent after it",
+        run: epochs_between,
+    },
+    Case {
+        name: "unocc: an epoch is one intra RTT inside the datacenter too",
+        run: epochs_inside,
+    },
+    Case {
+        name: "unocc: a clock that fell behind is brought forward after an idle time",
+        run: idle_epochs,
+    },
+    Case {
+        name: "unocc: one decrease per marked epoch, by E x 4K/(K+BDP)",
+        run: decrease,
+    },
+    Case {
+        name: "unocc: the decrease is gentle without delay, and does not compound",
+        run: gentle_decrease,
+    },
+    Case {
+        name: "unocc: delay has a tolerance and a floor",
+        run: delay_tolerance,
+    },
+    Case {
+        name: "unocc: k_bytes sets K",
+        run: k_bytes,
+    },
+    Case {
+        name: "unocc: E is the average fraction of marked bytes per epoch",
+        run: e_is_a_fraction,
+    },
+    Case {
+        name: "unocc: E decays in unmarked epochs, which decrease nothing",
+        run: e_decays,
+    },
+    Case {
+        name: "unocc: skip_md_when_falling increases while E falls",
+        run: skip_when_falling,
+    },
+    Case {
+        name: "unocc: skip_md_when_falling decreases all the same above 0.9",
+        run: no_skip_above,
+    },
+    Case {
+        name: "unocc: Quick Adapt leaves what one RTT delivered",
+        run: quick_adapt,
+    },
+    Case {
+        name: "unocc: qa_keep is the part that Quick Adapt leaves",
+        run: quick_adapt_keep,
+    },
+    Case {
+        name: "unocc: Quick Adapt rests while half of the window is delivered",
+        run: quick_adapt_rests,
+    },
+    Case {
+        name: "unocc: Quick Adapt skips a round trip limited by the application",
+        run: quick_adapt_application,
+    },
+    Case {
+        name: "unocc: after Quick Adapt one RTT passes without it",
+        run: quick_adapt_once,
+    },
+    Case {
+        name: "unocc: after Quick Adapt one RTT passes without a decrease",
+        run: no_decrease_after_quick_adapt,
+    },
+    Case {
+        name: "unocc: qa_needs_mark asks for a mark in the round trip",
+        run: quick_adapt_needs_mark,
+    },
+    Case {
+        name: "unocc: qa_slack_packets forgives so much",
+        run: quick_adapt_slack,
+    },
+    Case {
+        name: "unocc: the floor is two packets",
+        run: floor,
+    },
+    Case {
+        name: "unocc: max_cwnd_bdp is the ceiling",
+        run: ceiling,
+    },
+    Case {
+        name: "unocc: start = bdp begins with one BDP, past slow start",
+        run: start_bdp,
+    },
+    Case {
+        name: "unocc: start = slow start doubles until the first mark",
+        run: start_slow,
+    },
+    Case {
+        name: "unocc: balanced_exit ends slow start when the decreases reach the increase",
+        run: balanced_exit,
+    },
+    Case {
+        name: "unocc: a loss leaves what Quick Adapt would",
+        run: loss_leaves_delivered,
+    },
+    Case {
+        name: "unocc: a loss at full delivery takes nothing",
+        run: loss_at_full_rate,
+    },
+    Case {
+        name: "unocc: a loss before anything was measured takes half",
+        run: loss_unmeasured,
+    },
+    Case {
+        name: "unocc: after a loss one RTT passes without a decrease",
+        run: no_decrease_after_loss,
+    },
+    Case {
+        name: "unocc: a timeout restarts slow start towards what a loss leaves",
+        run: timeout,
+    },
+    Case {
+        name: "unocc: a D-SACK undoes the reduction",
+        run: undo_dsack,
+    },
+    Case {
+        name: "unocc: a timestamp of the original undoes the reduction",
+        run: undo_timestamp,
+    },
+    Case {
+        name: "unocc: the pacing rate is one window per base RTT",
+        run: pacing,
+    },
+    Case {
+        name: "unocc: idling does not shrink the window",
+        run: idle_window,
+    },
+    Case {
+        name: "unocc: a retransmission's timestamp is no base RTT",
+        run: base_rtt_is_true,
+    },
+    Case {
+        name: "unocc: a longer base RTT is noticed within 20 s",
+        run: base_rtt_expires,
+    },
+    Case {
+        name: "unocc: profile sets every parameter",
+        run: profiles,
+    },
+];
+
+/// Past slow start with a window of one BDP, whose ACKs arrive one by one: the paper's profile. The
+/// first window counts as limited by the application. Parameters change from there on.
+fn at_bdp<'a>(lab: &'a mut Lab, bytes: usize, others: &[(&str, u32)]) -> Result<Flow<'a>> {
+    at_bdp_of(lab, Setup::new("unocc"), bytes, others)
+}
+
+fn at_bdp_of<'a>(
+    lab: &'a mut Lab,
+    setup: Setup,
+    bytes: usize,
+    others: &[(&str, u32)],
+) -> Result<Flow<'a>> {
+    lab.unocc("paper", &[("start", 1), ("ai_ppm", 0)])?;
+    let mut flow = Flow::open(lab, setup)?;
+    flow.write(bytes)?;
+    let step = flow.acks_of(BDP_PACKETS, Mark::No)?;
+    ensure!(step.cwnd() == BDP_PACKETS, "starts with {}", step.cwnd());
+    flow.unocc(others)?;
+    Ok(flow)
+}
+
+/// The same with enough to send, and then in flight is a whole window, evenly spaced.
+fn steady<'a>(lab: &'a mut Lab, others: &[(&str, u32)]) -> Result<Flow<'a>> {
+    let mut flow = at_bdp(lab, BULK, &[])?;
+    flow.acks_of(2 * BDP_PACKETS, Mark::No)?;
+    flow.unocc(others)?;
+    Ok(flow)
+}
+
+/// K as k_intra_bdp gives it.
+fn k() -> f64 {
+    (K_INTRA_BDP / 1024.0 * BDP_BYTES * INTRA / RTT).floor()
+}
+
+// Additive increase.
+
+fn additive_increase(lab: &mut Lab) -> Result<()> {
+    let mut flow = steady(lab, &[("ai_ppm", 100_000)])?;
+    let mut window = BDP_BYTES;
+    for _ in 0..300 {
+        let step = flow.ack_next(Mark::No)?;
+        window = increased(window, BDP_BYTES / 10.0, MSS);
+        near_window("window", step.cwnd(), window, MSS)?;
+    }
+    ensure!(window > 125e3);
+    Ok(())
+}
+
+fn fractions_are_carried(lab: &mut Lab) -> Result<()> {
+    // 1000 bytes per window of 100 packets: ten bytes per ACK.
+    let mut flow = steady(lab, &[("ai_ppm", 10_000)])?;
+    let (mut window, mut wanted) = (BDP_BYTES, 0);
+    while window < BDP_BYTES + MSS {
+        window = increased(window, BDP_BYTES / 100.0, MSS);
+        wanted += 1;
+    }
+    let mut got = 1;
+    while flow.ack_next(Mark::No)?.cwnd() == BDP_PACKETS {
+        got += 1;
+        ensure!(got < 2 * wanted, "not after {got} ACKs either");
+    }
+    near("ACKs for a packet", f64::from(got), f64::from(wanted), 1.0)
+}
+
+fn marked_bytes_add_nothing(lab: &mut Lab) -> Result<()> {
+    // Without delay and with nothing left of a gentle decrease, marks only keep from growing.
+    let others = [("ai_ppm", 100_000), ("md_gentle", 0)];
+    let mut flow = steady(lab, &others)?;
+    let mut window = BDP_BYTES;
+    for _ in 0..100 {
+        flow.ack_next(Mark::Ce)?;
+        let step = flow.ack_next(Mark::No)?;
+        window = increased(window, BDP_BYTES / 10.0, MSS);
+        near_window("window", step.cwnd(), window, MSS)?;
+    }
+    Ok(())
+}
+
+fn one_ack_adds_one_step(lab: &mut Lab) -> Result<()> {
+    // Quick Adapt takes the window to some 30 packets while 100 are in flight. With AccECN's option,
+    // because its counter alone does not say that none of so many packets was marked.
+    let setup = Setup {
+        ecn: Ecn::AccurateWithOption,
+        ..Setup::new("unocc")
+    };
+    let mut flow = at_bdp_of(lab, setup, BULK, &[])?;
+    flow.acks_of(2 * BDP_PACKETS, Mark::No)?;
+    let before = until_quick_adapt(&mut flow, 60, Mark::No)?.cwnd();
+    flow.unocc(&[("ai_ppm", 100_000), ("qa_beta", 0)])?;
+    flow.gap_us = 0;
+    let after = flow.ack_many(60, Mark::No)?.cwnd();
+    near(
+        "added",
+        f64::from(after - before),
+        BDP_BYTES / 10.0 / MSS,
+        1.0,
+    )
+}
+
+fn application_limited_growth(lab: &mut Lab) -> Result<()> {
+    let mut flow = slow_application(lab, &[("ai_ppm", 100_000), ("qa_beta", 0)])?;
+    for _ in 0..40 {
+        ensure!(slow_round(&mut flow)?.cwnd() == BDP_PACKETS);
+    }
+    Ok(())
+}
+
+/// Nothing is left to send, and the window is one BDP.
+fn slow_application<'a>(lab: &'a mut Lab, others: &[(&str, u32)]) -> Result<Flow<'a>> {
+    let mut flow = at_bdp(lab, 200_000, &[])?;
+    flow.acks_of(BDP_PACKETS, Mark::No)?;
+    flow.unocc(others)?;
+    // The samples of the last full window are behind us.
+    for _ in 0..3 {
+        slow_round(&mut flow)?;
+    }
+    Ok(flow)
+}
+
+/// An RTT in which the application sends five packets.
+fn slow_round(flow: &mut Flow<'_>) -> Result<Step> {
+    flow.write(5_000)?;
+    flow.acks_of(5, Mark::No)
+}
+
+// Epochs.
+
+/// Every ACK ends the epochs that the paper's clock ends, and counts in the others.
+fn follows_epochs(flow: &mut Flow<'_>, base_us: f64, acks: u32) -> Result<u32> {
+    let mut epochs = Epochs::new(&flow.steps[0], INTRA, base_us);
+    let mut acked = flow.steps[0].bytes;
+    for step in &flow.steps[1..] {
+        acked = if epochs.ended_by(step) {
+            0
+        } else {
+            acked + step.bytes
+        };
+    }
+    let mut ended = 0;
+    for _ in 0..acks {
+        let step = flow.ack_next(Mark::No)?;
+        if epochs.ended_by(&step) {
+            acked = 0;
+            ended += 1;
+        } else {
+            acked += step.bytes;
+        }
+        ensure!(
+            step.cc.acked_bytes == acked,
+            "{} bytes in the epoch at {} us where the clock gives {acked}",
+            step.cc.acked_bytes,
+            step.at_us
+        );
+    }
+    Ok(ended)
+}
+
+fn epochs_between(lab: &mut Lab) -> Result<()> {
+    let mut flow = at_bdp(lab, BULK, &[])?;
+    // During the first RTT no packet is acknowledged that was sent after the first ACK.
+    let first = flow.steps[0];
+    for step in &flow.steps {
+        let sum = (step.at_us >= first.at_us) as u32 * step.cc.acked_bytes;
+        ensure!(sum > 0 || step.sent_us >= first.at_us, "ended too early");
+    }
+    let ended = follows_epochs(&mut flow, RTT, 1_000)?;
+    near("epochs in ten RTTs", f64::from(ended), 100.0, 2.0)
+}
+
+fn epochs_inside(lab: &mut Lab) -> Result<()> {
+    lab.unocc("paper", &[("start", 1), ("line_rate_mbps", 4_000)])?;
+    let setup = Setup {
+        rtt_us: INTRA_US,
+        ..Setup::new("unocc")
+    };
+    let mut flow = Flow::open(lab, setup)?;
+    flow.write(BULK)?;
+    flow.ack_next(Mark::No)?;
+    let ended = follows_epochs(&mut flow, INTRA, 1_000)?;
+    near("epochs in ten RTTs", f64::from(ended), 9.5, 1.0)
+}
+
+fn idle_epochs(lab: &mut Lab) -> Result<()> {
+    let mut flow = at_bdp(lab, 200_000, &[])?;
+    flow.acks_of(BDP_PACKETS, Mark::No)?;
+    flow.wait_us(10_000_000)?;
+    flow.write(BULK)?;
+    // The first window goes out in one burst and then paced; each of its ACKs is a chance.
+    let mut ended = 0;
+    let first = flow.ack_next(Mark::No)?;
+    let mut last = first;
+    while last.at_us < first.at_us + 2 * RTT_US {
+        last = flow.ack_next(Mark::No)?;
+        ended += u32::from(last.cc.acked_bytes == 0);
+    }
+    ensure!((15..=21).contains(&ended), "{ended} epochs in two RTTs");
+    Ok(())
+}
+
+// The decrease.
+
+/// Follows E and the window through marked epochs, each ACK; returns what is left.
+fn follows_decreases(
+    flow: &mut Flow<'_>,
+    gain: f64,
+    acks: u32,
+    is_marked: impl Fn(u32) -> bool,
+) -> Result<f64> {
+    let mut epochs = Epochs::new(&flow.steps[0], INTRA, RTT);
+    for step in &flow.steps[1..] {
+        epochs.ended_by(step);
+    }
+    // From the beginning of an epoch on.
+    loop {
+        let step = flow.ack_next(Mark::No)?;
+        if epochs.ended_by(&step) {
+            break;
+        }
+    }
+    let (mut window, mut e) = (BDP_BYTES, 0.0);
+    let (mut acked, mut marked, mut decreases) = (0, 0, 0);
+    for i in 0..acks {
+        let mark = if is_marked(i) { Mark::Ce } else { Mark::No };
+        let step = flow.ack_next(mark)?;
+        acked += step.bytes;
+        marked += step.marked_bytes;
+        if epochs.ended_by(&step) {
+            e = averaged(e, f64::from(marked) / f64::from(acked), EWMA);
+            if marked > 0 {
+                window *= 1.0 - e * gain;
+                decreases += 1;
+            }
+            (acked, marked) = (0, 0);
+        }
+        near("E", step.alpha(), e, 0.003)?;
+        near_window("window", step.cwnd(), window, MSS)?;
+    }
+    ensure!(decreases >= 5, "only {decreases} epochs were marked");
+    Ok(window)
+}
+
+fn decrease(lab: &mut Lab) -> Result<()> {
+    let mut flow = steady(lab, &[])?;
+    flow.rtt_us = DELAYED_US;
+    let gain = md_gain(k(), BDP_BYTES);
+    let window = follows_decreases(&mut flow, gain, 150, |_| true)?;
+    ensure!(window < 65e3, "the case decides nothing at {window}");
+    Ok(())
+}
+
+fn gentle_decrease(lab: &mut Lab) -> Result<()> {
+    let mut flow = steady(lab, &[])?;
+    let gain = md_gain(k(), BDP_BYTES) * f64::from(MD_GENTLE) / 1024.0;
+    // A factor that compounds leaves 97 packets, one that is missing 50.
+    let window = follows_decreases(&mut flow, gain, 150, |_| true)?;
+    ensure!(window < 85e3, "the case decides nothing at {window}");
+    Ok(())
+}
+
+fn delay_tolerance(lab: &mut Lab) -> Result<()> {
+    // 5 % of 2000 us, and 20 us: 2120 us are no delay, 2121 us are.
+    let others = [("delay_tolerance_ppm", 50_000), ("delay_floor_us", 20)];
+    let gain = md_gain(k(), BDP_BYTES);
+    let gentle = gain * f64::from(MD_GENTLE) / 1024.0;
+    for (rtt_us, gain) in [(2_120, gentle), (2_121, gain)] {
+        let mut flow = steady(lab, &others)?;
+        flow.rtt_us = rtt_us;
+        follows_decreases(&mut flow, gain, 150, |_| true)?;
+    }
+    Ok(())
+}
+
+fn k_bytes(lab: &mut Lab) -> Result<()> {
+    let mut flow = steady(lab, &[("k_bytes", 5_000)])?;
+    flow.rtt_us = DELAYED_US;
+    let gain = md_gain(5_000.0, BDP_BYTES);
+    follows_decreases(&mut flow, gain, 60, |_| true)?;
+    Ok(())
+}
+
+fn e_is_a_fraction(lab: &mut Lab) -> Result<()> {
+    let mut flow = steady(lab, &[])?;
+    flow.rtt_us = DELAYED_US;
+    let gain = md_gain(k(), BDP_BYTES);
+    follows_decreases(&mut flow, gain, 150, |i| i % 4 == 0)?;
+    Ok(())
+}
+
+fn e_decays(lab: &mut Lab) -> Result<()> {
+    let mut flow = steady(lab, &[])?;
+    flow.acks_of(2 * BDP_PACKETS, Mark::Ce)?;
+    flow.acks_of(30, Mark::No)?;
+    let mut epochs = Epochs::new(&flow.steps[0], INTRA, RTT);
+    for step in &flow.steps[1..] {
+        epochs.ended_by(step);
+    }
+    let last = flow.steps[flow.steps.len() - 1];
+    let (mut e, window) = (last.alpha(), last.cwnd());
+    ensure!(e > 0.05, "E is {e} to begin with");
+    for _ in 0..100 {
+        let step = flow.ack_next(Mark::No)?;
+        if epochs.ended_by(&step) {
+            e = averaged(e, 0.0, EWMA);
+        }
+        near("E", step.alpha(), e, 0.003)?;
+        ensure!(step.cwnd() == window, "the window fell to {}", step.cwnd());
+    }
+    ensure!(e < 0.001);
+    Ok(())
+}
+
+fn skip_when_falling(lab: &mut Lab) -> Result<()> {
+    // E rises to a half, and falls while one packet in ten is marked.
+    let others = [("skip_md_when_falling", 1), ("ai_ppm", 100_000)];
+    let mut flow = steady(lab, &others)?;
+    flow.rtt_us = DELAYED_US;
+    for _ in 0..60 {
+        flow.ack_next(Mark::Ce)?;
+        flow.ack_next(Mark::No)?;
+    }
+    let (mut rose, mut fell) = (0, 0);
+    let mut before = flow.steps[flow.steps.len() - 1];
+    for i in 0..40 {
+        let step = flow.ack_next(if i % 8 == 0 { Mark::Ce } else { Mark::No })?;
+        if step.cc.acked_bytes == 0 && step.alpha() < before.alpha() {
+            // A marked epoch's increase, on top of that of each ACK.
+            let marked = before.cc.marked_bytes + step.marked_bytes > 0;
+            rose += u32::from(marked && step.cwnd() > before.cwnd());
+            fell += u32::from(step.cwnd() < before.cwnd());
+        }
+        before = step;
+    }
+    ensure!(fell == 0, "{fell} decreases while E fell");
+    ensure!(rose >= 2, "{rose} increases while E fell");
+    Ok(())
+}
+
+fn no_skip_above(lab: &mut Lab) -> Result<()> {
+    let others = [("skip_md_when_falling", 1), ("ewma", 100)];
+    let mut flow = steady(lab, &others)?;
+    flow.rtt_us = DELAYED_US;
+    // E close to one, and then it falls slowly.
+    flow.unocc(&[("ewma", 1_024), ("k_bytes", 1_000)])?;
+    flow.acks_of(30, Mark::Ce)?;
+    flow.unocc(&[("ewma", 100), ("k_bytes", 10_000)])?;
+    let (mut above, mut below) = (0, 0);
+    let mut before = flow.steps[flow.steps.len() - 1];
+    for i in 0..60 {
+        let step = flow.ack_next(if i % 2 == 0 { Mark::Ce } else { Mark::No })?;
+        if step.cc.acked_bytes == 0 && step.alpha() < before.alpha() {
+            let fell = step.cwnd() < before.cwnd();
+            if step.alpha() > 0.902 {
+                ensure!(fell, "no decrease at E = {}", step.alpha());
+                above += 1;
+            } else if step.alpha() < 0.898 {
+                ensure!(!fell, "a decrease at E = {}", step.alpha());
+                below += 1;
+            }
+        }
+        before = step;
+    }
+    ensure!(
+        above >= 1 && below >= 2,
+        "{above} epochs above, {below} below"
+    );
+    Ok(())
+}
+
+// Quick Adapt.
+
+/// ACKs so many us apart until the window falls: the step in which it does.
+fn until_quick_adapt(flow: &mut Flow<'_>, gap_us: u64, mark: Mark) -> Result<Step> {
+    flow.gap_us = gap_us;
+    let before = flow.tcp()?.snd_cwnd;
+    for _ in 0..1_000 {
+        let step = flow.ack_next(mark)?;
+        if step.cwnd() < before {
+            return Ok(step);
+        }
+    }
+    anyhow::bail!("no Quick Adapt at one ACK per {gap_us} us")
+}
+
+/// What one Quick Adapt period of 1.05 base RTTs delivers at the rate of the last step.
+fn delivered(flow: &Flow<'_>) -> f64 {
+    let last = flow.steps.len() - 1;
+    delivery_rate(&flow.steps, last).unwrap_or(f64::NAN) * 1.05 * RTT
+}
+
+fn quick_adapt(lab: &mut Lab) -> Result<()> {
+    let mut flow = steady(lab, &[])?;
+    let step = until_quick_adapt(&mut flow, 80, Mark::No)?;
+    let delivered = delivered(&flow);
+    ensure!(delivered < BDP_BYTES / 2.0, "at {delivered} bytes");
+    near_window("window", step.cwnd(), delivered, MSS)
+}
+
+fn quick_adapt_keep(lab: &mut Lab) -> Result<()> {
+    let mut flow = steady(lab, &[("qa_keep", 700)])?;
+    let step = until_quick_adapt(&mut flow, 80, Mark::No)?;
+    let kept = delivered(&flow) * 700.0 / 1024.0;
+    near_window("window", step.cwnd(), kept, MSS)
+}
+
+fn quick_adapt_rests(lab: &mut Lab) -> Result<()> {
+    // An ACK per 34 us: 62 % of the window per period, and then 37 % where 30 % are the limit.
+    for (gap_us, qa_beta) in [(34, 512), (56, 307)] {
+        let mut flow = steady(lab, &[("qa_beta", qa_beta)])?;
+        flow.gap_us = gap_us;
+        for _ in 0..400 {
+            let step = flow.ack_next(Mark::No)?;
+            ensure!(step.cwnd() == BDP_PACKETS, "fell to {}", step.cwnd());
+        }
+        let part = delivered(&flow) / BDP_BYTES;
+        let limit = f64::from(qa_beta) / 1024.0;
+        ensure!(part > limit && part < limit + 0.2, "delivers {part}");
+    }
+    Ok(())
+}
+
+fn quick_adapt_application(lab: &mut Lab) -> Result<()> {
+    let mut flow = slow_application(lab, &[])?;
+    for _ in 0..20 {
+        let step = slow_round(&mut flow)?;
+        ensure!(step.cwnd() == BDP_PACKETS, "fell to {}", step.cwnd());
+    }
+    Ok(())
+}
+
+fn quick_adapt_once(lab: &mut Lab) -> Result<()> {
+    let mut flow = steady(lab, &[])?;
+    let fired = until_quick_adapt(&mut flow, 80, Mark::No)?;
+    // Ten times slower still: the next one comes when a packet sent since has been acknowledged
+    // (which ends the quiet RTT), and another round trip has passed.
+    flow.gap_us = 800;
+    let mut rounds = Rounds::new(&fired);
+    let mut ended = 0;
+    for _ in 0..400 {
+        let step = flow.ack_next(Mark::No)?;
+        ended += u32::from(rounds.ended_by(&step));
+        if step.cwnd() < fired.cwnd() {
+            ensure!(ended == 2, "again after {ended} round trips");
+            return Ok(());
+        }
+        ensure!(ended < 2, "not again after {ended} round trips");
+    }
+    anyhow::bail!("no second round trip");
+}
+
+/// Marks that call for a decrease leave the window alone until a packet sent after `since` is
+/// acknowledged, and not after that.
+fn no_decrease_for_a_round(flow: &mut Flow<'_>, since: Step) -> Result<()> {
+    let (mut quiet, mut epochs) = (0, 0);
+    flow.rtt_us = DELAYED_US;
+    flow.gap_us = 20;
+    for _ in 0..400 {
+        let before = flow.tcp()?.snd_ssthresh;
+        let step = flow.ack_next(Mark::Ce)?;
+        let ended = step.sent_us >= since.at_us;
+        let fell = step.tcp.snd_ssthresh < before;
+        if !ended {
+            ensure!(!fell, "a decrease {} us later", step.at_us - since.at_us);
+            quiet += 1;
+            epochs += u32::from(step.cc.acked_bytes == 0);
+        } else if fell {
+            ensure!(quiet > 5 && epochs > 1, "{epochs} epochs, {quiet} ACKs");
+            return Ok(());
+        }
+    }
+    anyhow::bail!("no decrease at all")
+}
+
+fn no_decrease_after_quick_adapt(lab: &mut Lab) -> Result<()> {
+    let mut flow = steady(lab, &[("k_bytes", 30_000)])?;
+    let fired = until_quick_adapt(&mut flow, 80, Mark::No)?;
+    flow.unocc(&[("qa_beta", 0)])?;
+    no_decrease_for_a_round(&mut flow, fired)
+}
+
+fn quick_adapt_needs_mark(lab: &mut Lab) -> Result<()> {
+    let mut flow = steady(
+        lab,
+        &[
+            ("qa_needs_mark", 1),
+            ("md_gentle", 0),
+            ("delay_floor_us", 1 << 19),
+        ],
+    )?;
+    flow.gap_us = 80;
+    for _ in 0..300 {
+        let step = flow.ack_next(Mark::No)?;
+        ensure!(step.cwnd() == BDP_PACKETS, "fell to {}", step.cwnd());
+    }
+    let marked = flow.ack_next(Mark::Ce)?;
+    let mut rounds = Rounds::new(&marked);
+    for _ in 0..400 {
+        let step = flow.ack_next(Mark::No)?;
+        if step.cwnd() < BDP_PACKETS {
+            return near_window("window", step.cwnd(), delivered(&flow), MSS);
+        }
+        ensure!(!rounds.ended_by(&step), "not at the end of that round trip");
+    }
+    anyhow::bail!("no round trip ended")
+}
+
+fn quick_adapt_slack(lab: &mut Lab) -> Result<()> {
+    // 44 of 100 packets are delivered: eight are forgiven, four are not.
+    let mut flow = steady(lab, &[("qa_slack_packets", 8)])?;
+    flow.gap_us = 48;
+    for _ in 0..400 {
+        let step = flow.ack_next(Mark::No)?;
+        ensure!(step.cwnd() == BDP_PACKETS, "fell to {}", step.cwnd());
+    }
+    let delivered = delivered(&flow);
+    ensure!(delivered > 43e3 && delivered < 45e3, "{delivered}");
+    flow.unocc(&[("qa_slack_packets", 4)])?;
+    until_quick_adapt(&mut flow, 48, Mark::No)?;
+    Ok(())
+}
+
+// Bounds and starts.
+
+fn floor(lab: &mut Lab) -> Result<()> {
+    let mut flow = steady(lab, &[("k_bytes", 33_000), ("qa_beta", 0)])?;
+    flow.rtt_us = DELAYED_US;
+    flow.acks_of(3 * BDP_PACKETS, Mark::Ce)?;
+    for _ in 0..50 {
+        let step = flow.ack_next(Mark::Ce)?;
+        ensure!(step.cwnd() == 2, "the window is {}", step.cwnd());
+    }
+    Ok(())
+}
+
+fn ceiling(lab: &mut Lab) -> Result<()> {
+    for (ratio, packets) in [(1_024, 100), (1_280, 125)] {
+        let mut flow = steady(lab, &[("max_cwnd_bdp", ratio), ("ai_ppm", 200_000)])?;
+        let step = flow.acks_of(600, Mark::No)?;
+        ensure!(step.cwnd() == packets, "the window is {}", step.cwnd());
+    }
+    Ok(())
+}
+
+fn start_bdp(lab: &mut Lab) -> Result<()> {
+    lab.unocc("paper", &[("start", 1)])?;
+    let flow = Flow::open(lab, Setup::new("unocc"))?;
+    let info = flow.tcp()?;
+    ensure!(
+        info.snd_cwnd == BDP_PACKETS,
+        "starts with {}",
+        info.snd_cwnd
+    );
+    ensure!(info.snd_ssthresh == BDP_PACKETS, "{}", info.snd_ssthresh);
+    Ok(())
+}
+
+fn start_slow(lab: &mut Lab) -> Result<()> {
+    lab.unocc("paper", &[])?;
+    let mut flow = Flow::open(lab, Setup::new("unocc"))?;
+    flow.write(BULK)?;
+    let mut window = flow.acks_of(10, Mark::No)?.cwnd();
+    for _ in 0..50 {
+        let step = flow.ack_next(Mark::No)?;
+        ensure!(step.cwnd() == window + 1, "{} after {window}", step.cwnd());
+        ensure!(step.tcp.snd_ssthresh == INFINITE_SSTHRESH);
+        window = step.cwnd();
+    }
+    let step = flow.ack_next(Mark::Ce)?;
+    ensure!(step.cwnd() == window, "{} after {window}", step.cwnd());
+    ensure!(step.tcp.snd_ssthresh == window, "{}", step.tcp.snd_ssthresh);
+    // From here on, a thousandth of the BDP per window.
+    let step = flow.acks_of(30, Mark::No)?;
+    ensure!(step.cwnd() <= window, "{} after {window}", step.cwnd());
+    Ok(())
+}
+
+fn balanced_exit(lab: &mut Lab) -> Result<()> {
+    const AI_PPM: u32 = 100_000;
+    lab.unocc("paper", &[("balanced_exit", 1), ("ai_ppm", AI_PPM)])?;
+    let setup = Setup {
+        initial_window: 32,
+        ..Setup::new("unocc")
+    };
+    let mut flow = Flow::open(lab, setup)?;
+    flow.write(BULK)?;
+    flow.acks_of(32 + 64, Mark::No)?;
+    let increase = BDP_BYTES * f64::from(AI_PPM) / 1e6;
+    let gain = md_gain(k(), BDP_BYTES) * f64::from(MD_GENTLE) / 1024.0;
+    let mut rounds = Rounds::new(&flow.steps[0]);
+    let mut epochs = Epochs::new(&flow.steps[0], INTRA, RTT);
+    for step in &flow.steps[1..] {
+        rounds.ended_by(step);
+        epochs.ended_by(step);
+    }
+    let (mut withheld, mut marked_epochs, mut marked) = (0.0, 0, 0);
+    let mut window = flow.steps[flow.steps.len() - 1].cwnd();
+    for i in 0..400 {
+        // Few marks first, and then nothing else.
+        let light = i < 100;
+        let mark = if !light || i % 20 == 0 {
+            Mark::Ce
+        } else {
+            Mark::No
+        };
+        let step = flow.ack_next(mark)?;
+        marked += step.marked_bytes;
+        if rounds.ended_by(&step) {
+            withheld = 0.0;
+        }
+        if epochs.ended_by(&step) {
+            if marked > 0 {
+                withheld += f64::from(step.cwnd()) * MSS * step.alpha() * gain;
+                marked_epochs += 1;
+            }
+            marked = 0;
+        }
+        let ended = step.tcp.snd_ssthresh != INFINITE_SSTHRESH;
+        if ended {
+            ensure!(!light, "the light marks ended slow start");
+            near("withheld", withheld, increase, increase / 4.0)?;
+            ensure!(marked_epochs > 3, "after {marked_epochs} marked epochs");
+            let left = delivered(&flow).min(f64::from(window) * MSS);
+            return near("window", f64::from(step.cwnd()), left / MSS, 3.0);
+        }
+        window += u32::from(mark == Mark::No);
+        ensure!(step.cwnd() == window, "{} for {window}", step.cwnd());
+        ensure!(withheld < increase * 1.05, "{withheld} were withheld");
+    }
+    anyhow::bail!("slow start did not end")
+}
+
+// Loss.
+
+/// Loses one packet, and goes on until the kernel repairs it: the step in which it begins to.
+fn lose_one(flow: &mut Flow<'_>) -> Result<Step> {
+    flow.lose_next()?;
+    for _ in 0..100 {
+        let step = flow.ack_next(Mark::No)?;
+        if step.tcp.ca_state == 3 {
+            return Ok(step);
+        }
+    }
+    anyhow::bail!("no fast retransmit")
+}
+
+/// Acknowledges without marks until the loss is repaired.
+fn repaired(flow: &mut Flow<'_>) -> Result<Step> {
+    for _ in 0..2_000 {
+        let step = flow.ack_next(Mark::No)?;
+        if step.tcp.ca_state < 2 {
+            return Ok(step);
+        }
+    }
+    anyhow::bail!("the loss is never repaired")
+}
+
+fn loss_leaves_delivered(lab: &mut Lab) -> Result<()> {
+    // An ACK per 28 us delivers 75 % of the window: no Quick Adapt.
+    let mut flow = steady(lab, &[])?;
+    flow.gap_us = 28;
+    let step = flow.acks_of(4 * BDP_PACKETS, Mark::No)?;
+    ensure!(step.cwnd() == BDP_PACKETS, "fell to {}", step.cwnd());
+    let left = delivered(&flow);
+    ensure!(left > 70e3 && left < 80e3, "delivers {left}");
+    let step = lose_one(&mut flow)?;
+    near(
+        "ssthresh",
+        f64::from(step.tcp.snd_ssthresh),
+        left / MSS,
+        2.0,
+    )?;
+    let step = repaired(&mut flow)?;
+    near("window", f64::from(step.cwnd()), left / MSS, 2.0)
+}
+
+fn loss_at_full_rate(lab: &mut Lab) -> Result<()> {
+    let mut flow = steady(lab, &[])?;
+    let step = lose_one(&mut flow)?;
+    ensure!(
+        step.tcp.snd_ssthresh >= BDP_PACKETS - 1,
+        "{}",
+        step.tcp.snd_ssthresh
+    );
+    repaired(&mut flow)?;
+    let step = flow.acks_of(BDP_PACKETS, Mark::No)?;
+    ensure!(
+        step.cwnd() >= BDP_PACKETS - 1,
+        "the window is {}",
+        step.cwnd()
+    );
+    Ok(())
+}
+
+fn loss_unmeasured(lab: &mut Lab) -> Result<()> {
+    lab.unocc("paper", &[("start", 1)])?;
+    let mut flow = Flow::open(lab, Setup::new("unocc"))?;
+    // The application's limit is in each sample of the first window.
+    flow.write(BDP_BYTES as usize)?;
+    let step = lose_one(&mut flow)?;
+    near("ssthresh", f64::from(step.tcp.snd_ssthresh), 50.0, 1.0)
+}
+
+fn no_decrease_after_loss(lab: &mut Lab) -> Result<()> {
+    let mut flow = steady(lab, &[("k_bytes", 30_000), ("qa_beta", 0)])?;
+    let lost = lose_one(&mut flow)?;
+    no_decrease_for_a_round(&mut flow, lost)
+}
+
+fn timeout(lab: &mut Lab) -> Result<()> {
+    let mut flow = steady(lab, &[])?;
+    flow.gap_us = 28;
+    flow.acks_of(4 * BDP_PACKETS, Mark::No)?;
+    let left = (delivered(&flow) / MSS).floor();
+    // All that is in flight is lost.
+    let in_flight = flow.arrived.len();
+    for _ in 0..in_flight {
+        flow.lose_next()?;
+    }
+    let first = flow.next_arrival()?;
+    let info = flow.tcp()?;
+    ensure!(info.ca_state == 4, "state {}", info.ca_state);
+    ensure!(info.snd_cwnd == 1, "the window is {}", info.snd_cwnd);
+    near("ssthresh", f64::from(info.snd_ssthresh), left, 2.0)?;
+    flow.gap_us = 0;
+    flow.deliver(&first, Mark::No)?;
+    let step = repaired(&mut flow)?;
+    let step = if f64::from(step.cwnd()) < left - 2.0 {
+        flow.acks_of(BDP_PACKETS, Mark::No)?
+    } else {
+        step
+    };
+    near("window", f64::from(step.cwnd()), left, 3.0)
+}
+
+/// A packet arrives late, when the kernel has already sent it again. `lower` says how its
+/// reduction shows.
+fn late_packet(flow: &mut Flow<'_>) -> Result<()> {
+    flow.gap_us = 28;
+    flow.acks_of(4 * BDP_PACKETS, Mark::No)?;
+    let late = flow.lose_next()?;
+    let mut reduced = None;
+    for _ in 0..60 {
+        let step = flow.ack_next(Mark::No)?;
+        if step.tcp.ca_state == 3 {
+            reduced = Some(step);
+            break;
+        }
+    }
+    let Some(reduced) = reduced else {
+        anyhow::bail!("no fast retransmit")
+    };
+    ensure!(
+        reduced.tcp.snd_ssthresh < 80,
+        "{}",
+        reduced.tcp.snd_ssthresh
+    );
+    flow.deliver(&late, Mark::No)?;
+    for _ in 0..300 {
+        let step = flow.ack_next(Mark::No)?;
+        if step.tcp.ca_state < 2 && step.cwnd() >= BDP_PACKETS - 1 {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("the window stays at {}", flow.tcp()?.snd_cwnd)
+}
+
+fn undo_dsack(lab: &mut Lab) -> Result<()> {
+    late_packet(&mut steady(lab, &[])?)
+}
+
+fn undo_timestamp(lab: &mut Lab) -> Result<()> {
+    lab.unocc("paper", &[("start", 1), ("ai_ppm", 0)])?;
+    let setup = Setup {
+        timestamps: true,
+        // The clock of timestamps ticks in ms.
+        rtt_us: 10_000,
+        ..Setup::new("unocc")
+    };
+    lab.unocc(
+        "paper",
+        &[("start", 1), ("ai_ppm", 0), ("line_rate_mbps", 80)],
+    )?;
+    let mut flow = Flow::open(lab, setup)?;
+    flow.write(BULK)?;
+    flow.acks_of(3 * BDP_PACKETS, Mark::No)?;
+    flow.gap_us = 140;
+    flow.acks_of(4 * BDP_PACKETS, Mark::No)?;
+    let window = flow.tcp()?.snd_cwnd;
+    let late = flow.lose_next()?;
+    let reduced = loop {
+        let step = flow.ack_next(Mark::No)?;
+        if step.tcp.ca_state == 3 {
+            break step;
+        }
+    };
+    ensure!(
+        reduced.tcp.snd_ssthresh < 80,
+        "{}",
+        reduced.tcp.snd_ssthresh
+    );
+    // Its ACK echoes the timestamp of the first transmission, and so undoes at once.
+    let step = flow.deliver(&late, Mark::No)?;
+    ensure!(step.cwnd() >= window - 1, "{} of {window}", step.cwnd());
+    ensure!(step.tcp.ca_state < 2, "state {}", step.tcp.ca_state);
+    Ok(())
+}
+
+// Time.
+
+fn pacing(lab: &mut Lab) -> Result<()> {
+    let info = steady(lab, &[])?.tcp()?;
+    let want = BDP_BYTES / RTT * 1e6;
+    near("pacing rate", info.pacing_rate as f64, want, want / 1e3)?;
+    // And packets leave so: the first window of a flow, but for its burst, one per 20 us.
+    let mut flow = Flow::open(lab, Setup::new("unocc"))?;
+    flow.write(BULK)?;
+    flow.wait_us(1_800)?;
+    let sent: Vec<u64> = flow.arrived.iter().map(|a| a.sent_us).collect();
+    ensure!(sent.len() > 60, "only {} packets", sent.len());
+    for pair in sent[20..60].windows(2) {
+        near("spacing", (pair[1] - pair[0]) as f64, 20.0, 1.0)?;
+    }
+    Ok(())
+}
+
+fn idle_window(lab: &mut Lab) -> Result<()> {
+    let mut flow = at_bdp(lab, 200_000, &[])?;
+    flow.acks_of(BDP_PACKETS, Mark::No)?;
+    flow.wait_us(60_000_000)?;
+    flow.write(BULK)?;
+    ensure!(flow.tcp()?.snd_cwnd == BDP_PACKETS);
+    let step = flow.acks_of(3 * BDP_PACKETS, Mark::No)?;
+    ensure!(step.cwnd() == BDP_PACKETS, "fell to {}", step.cwnd());
+    Ok(())
+}
+
+/// The base RTT that the pacing rate shows.
+fn base_rtt_us(flow: &Flow<'_>) -> Result<f64> {
+    let info = flow.tcp()?;
+    let window = f64::from(info.snd_cwnd) * f64::from(info.snd_mss);
+    Ok(window / info.pacing_rate as f64 * 1e6)
+}
+
+fn base_rtt_is_true(lab: &mut Lab) -> Result<()> {
+    // 1.8 ms: a timestamp that ticks in ms says 1 ms or 2.
+    lab.unocc("paper", &[("start", 1), ("ai_ppm", 0)])?;
+    let setup = Setup {
+        timestamps: true,
+        rtt_us: 1_800,
+        ..Setup::new("unocc")
+    };
+    let mut flow = Flow::open(lab, setup)?;
+    flow.write(BULK)?;
+    flow.acks_of(3 * BDP_PACKETS, Mark::No)?;
+    near("base RTT", base_rtt_us(&flow)?, 1_800.0, 100.0)?;
+    // Losses whose retransmissions arrive at each phase of that clock.
+    for _ in 0..10 {
+        flow.lose_next()?;
+        flow.acks_of(2 * BDP_PACKETS, Mark::No)?;
+        flow.wait_us(370)?;
+    }
+    let retransmitted = flow.tcp()?.total_retrans;
+    ensure!(retransmitted >= 10, "only {retransmitted} retransmissions");
+    near("base RTT", base_rtt_us(&flow)?, 1_800.0, 100.0)
+}
+
+fn base_rtt_expires(lab: &mut Lab) -> Result<()> {
+    let mut flow = at_bdp(lab, BULK, &[("qa_beta", 0)])?;
+    flow.rtt_us = 2 * RTT_US;
+    // A packet per 20 ms is enough to see it.
+    flow.gap_us = 20_000;
+    let begun = flow.steps[flow.steps.len() - 1].at_us;
+    while flow.ack_next(Mark::No)?.at_us < begun + 8_000_000 {}
+    near("base RTT after 8 s", base_rtt_us(&flow)?, RTT, 20.0)?;
+    while flow.ack_next(Mark::No)?.at_us < begun + 22_000_000 {}
+    let base_us = base_rtt_us(&flow)?;
+    ensure!(base_us > 1.9 * RTT, "after 22 s it is still {base_us}");
+    Ok(())
+}
+
+fn profiles(lab: &mut Lab) -> Result<()> {
+    for (profile, beta, start) in [("paper", 307, 0), ("artifact", 358, 1), ("linux", 358, 0)] {
+        lab.unocc(profile, &[])?;
+        for (name, want) in [("md_gentle", beta), ("start", start)] {
+            let got = std::fs::read_to_string(format!("/proc/sys/net/unocc/{name}"))?;
+            ensure!(got.trim() == want.to_string(), "{profile}: {name} is {got}");
+        }
+    }
+    Ok(())
+}

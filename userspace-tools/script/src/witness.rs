@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The rules in floating point, from the specifications, and how a value is compared with them.
+
+use anyhow::{Result, ensure};
+
+use crate::flow::Step;
+
+/// Fails unless `got` is within `tolerance` of `want`.
+pub fn near(what: &str, got: f64, want: f64, tolerance: f64) -> Result<()> {
+    ensure!(
+        (got - want).abs() <= tolerance,
+        "{what}: {got:.4} where the rule gives {want:.4}, tolerance {tolerance}"
+    );
+    Ok(())
+}
+
+/// A window of whole packets against one in bytes: a packet or 0.1 %.
+pub fn near_window(what: &str, packets: u32, bytes: f64, mss_bytes: f64) -> Result<()> {
+    let want = (bytes / mss_bytes).floor();
+    near(what, f64::from(packets), want, (want / 1e3).max(1.0))
+}
+
+/// Additive increase: a packet's worth of `step` bytes per window, on an ACK of `acked` bytes.
+pub fn increased(window: f64, step: f64, acked: f64) -> f64 {
+    window + step * acked.min(window) / window
+}
+
+/// unocc's 4K / (K + BDP).
+pub fn md_gain(k_bytes: f64, bdp_bytes: f64) -> f64 {
+    (4.0 * k_bytes / (k_bytes + bdp_bytes)).min(1.0)
+}
+
+/// One step of a moving average whose gain counts in 1/1024.
+pub fn averaged(average: f64, sample: f64, gain: u32) -> f64 {
+    let gain = f64::from(gain) / 1024.0;
+    (1.0 - gain) * average + gain * sample
+}
+
+/// Bytes per microsecond over the last round trip as of ACK `i`: what was delivered since its
+/// segment left, over the longer of the times that sending and acknowledging it took.
+pub fn delivery_rate(steps: &[Step], i: usize) -> Option<f64> {
+    let last = steps.get(i)?;
+    let prior = steps.get(last.acks_before.checked_sub(1)?)?;
+    let delivered: u32 = steps[last.acks_before..=i].iter().map(|s| s.bytes).sum();
+    let acking_us = last.at_us - prior.at_us;
+    let sending_us = last.sent_us.saturating_sub(prior.sent_us);
+    Some(f64::from(delivered) / acking_us.max(sending_us) as f64)
+}
+
+/// unocc's clock of epochs.
+#[derive(Debug, Clone, Copy)]
+pub struct Epochs {
+    ends_us: f64,
+    intra_us: f64,
+    base_us: f64,
+}
+
+impl Epochs {
+    /// The first ACK starts it.
+    pub fn new(first: &Step, intra_us: f64, base_us: f64) -> Self {
+        Epochs {
+            ends_us: first.at_us as f64,
+            intra_us,
+            base_us,
+        }
+    }
+
+    /// Whether this ACK ends an epoch.
+    pub fn ended_by(&mut self, step: &Step) -> bool {
+        let sent_us = step.sent_us as f64;
+        if sent_us < self.ends_us {
+            return false;
+        }
+        let rtt_us = (step.at_us - step.sent_us) as f64;
+        let period_us = rtt_us * self.intra_us / self.base_us;
+        self.ends_us += period_us;
+        if self.ends_us <= sent_us {
+            self.ends_us = sent_us + period_us;
+        }
+        true
+    }
+}
+
+/// Round trips: one ends with the first ACK of a packet that was sent after it began.
+#[derive(Debug, Clone, Copy)]
+pub struct Rounds {
+    ends_us: u64,
+}
+
+impl Rounds {
+    /// The first ACK starts one.
+    pub fn new(first: &Step) -> Self {
+        Rounds {
+            ends_us: first.at_us,
+        }
+    }
+
+    /// Whether this ACK ends one.
+    pub fn ended_by(&mut self, step: &Step) -> bool {
+        let ended = step.sent_us >= self.ends_us;
+        if ended {
+            self.ends_us = step.at_us;
+        }
+        ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_has_a_bound_on_either_side() {
+        assert!(near("x", 1.0, 2.0, 1.0).is_ok());
+        assert!(near("x", 0.9, 2.0, 1.0).is_err());
+        assert!(near("x", 3.1, 2.0, 1.0).is_err());
+        assert!(near("x", f64::NAN, 2.0, 1.0).is_err());
+    }
+
+    #[test]
+    fn the_gain_is_dctcps_half_where_k_is_a_seventh_of_the_bdp() {
+        assert!((md_gain(1.0, 7.0) - 0.5).abs() < 1e-9);
+        assert_eq!(md_gain(7.0, 7.0), 1.0);
+    }
+}
