@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Colours by tc filters, and what their actions do to a packet's account.
+
+use anyhow::{Context, Result, ensure};
+use xdc_netlink::{
+    phantom::{ColorSource, Options},
+    qdisc::Handle,
+};
+
+use super::Case;
+use crate::{
+    lab::{Lab, equal, run},
+    sender::{Fate, Frame, Kind},
+};
+
+pub const CASES: &[Case] = &[
+    // A class id of which the wrong half is taken; a filter that is not asked.
+    ("u32 chooses the colour", u32_filter),
+    ("flower chooses the colour", flower),
+    ("a BPF program chooses the colour", bpf),
+    // A filter that is asked although it is not wanted.
+    ("without color filter nobody asks", not_asked),
+    // A packet that an action drops and no counter has, or that is freed twice.
+    ("an action that drops is a drop", drop),
+    // A packet that an action took and that is counted as lost.
+    ("an action that steals is no drop", steal),
+    // A filter that outlives its qdisc.
+    ("filters go with the port, under a held queue", gone),
+];
+
+fn options() -> Options {
+    Options {
+        color_source: Some(ColorSource::Filter),
+        ..Options::default()
+    }
+}
+
+/// Sends packets of these lengths to port 1, 2 and 3, and expects them in the three colours.
+fn three_colors(lab: &mut Lab, kind: Kind) -> Result<()> {
+    for (port, bytes) in [(1, 100), (2, 200), (3, 400), (4, 800)] {
+        lab.sender
+            .send_all(3, &Frame::new(bytes).kind(kind).port(port))?;
+    }
+    lab.drain()?;
+    let (_, port) = lab.balance(0)?;
+    let x = port.x;
+    // What no filter knows is green.
+    equal(
+        "bytes by colour",
+        [x.bytes_green, x.bytes_yellow, x.bytes_red],
+        [3 * (100 + 800), 3 * 200, 3 * 400],
+    )
+}
+
+fn u32_filter(lab: &mut Lab) -> Result<()> {
+    lab.port(&options())?;
+    for port in 1..=3 {
+        lab.tc(&format!(
+            "filter add dev DEV parent 10: protocol ip prio 1 u32 \
+             match ip protocol 17 0xff match ip dport {port} 0xffff classid 10:{port}"
+        ))?;
+    }
+    three_colors(lab, Kind::Udp4)
+}
+
+fn flower(lab: &mut Lab) -> Result<()> {
+    lab.port(&options())?;
+    for port in 1..=3 {
+        lab.tc(&format!(
+            "filter add dev DEV parent 10: protocol ipv6 prio {port} flower \
+             ip_proto udp dst_port {port} classid 10:{port}"
+        ))?;
+    }
+    three_colors(lab, Kind::Udp6)
+}
+
+fn bpf(lab: &mut Lab) -> Result<()> {
+    lab.port(&options())?;
+    for port in 1..=3 {
+        // Destination port of UDP over IPv4 at byte 36 of the frame: -1 = the class id.
+        lab.tc(&format!(
+            "filter add dev DEV parent 10: protocol ip prio {port} bpf bytecode \
+             '4,40 0 0 36,21 0 1 {port},6 0 0 4294967295,6 0 0 0' classid 10:{port}"
+        ))?;
+    }
+    three_colors(lab, Kind::Udp4)
+}
+
+fn not_asked(lab: &mut Lab) -> Result<()> {
+    lab.port(&Options::default())?;
+    lab.tc("filter add dev DEV parent 10: protocol all prio 1 matchall classid 10:3 action drop")?;
+    lab.sender.send_all(5, &Frame::new(100))?;
+    lab.drain()?;
+    let (_, port) = lab.balance(0)?;
+    equal("bytes_green", port.x.bytes_green, 500)
+}
+
+fn drop(lab: &mut Lab) -> Result<()> {
+    lab.port(&options())?;
+    lab.tc("filter add dev DEV parent 10: protocol ip prio 1 flower \
+         ip_proto udp dst_port 7 action drop")?;
+    let mut refused = 0;
+    for i in 0..30 {
+        let fate = lab.sender.send(&Frame::new(300).port(6 + i % 2))?;
+        refused += u64::from(fate == Fate::Refused);
+    }
+    lab.drain()?;
+    let (account, port) = lab.balance(0)?;
+    equal("drops", port.state.drops, 15)?;
+    ensure!(
+        account.missing.iter().all(|r| r.destination_port == 7),
+        "other packets were dropped"
+    );
+    equal("the sender was told of", refused, 15)
+}
+
+fn steal(lab: &mut Lab) -> Result<()> {
+    run("ip link add sink type dummy && ip link set sink up")?;
+    let outcome = ["trap", "mirred egress redirect dev sink"]
+        .iter()
+        .try_for_each(|action| stolen_by(lab, action));
+    run("ip link del sink")?;
+    outcome
+}
+
+fn stolen_by(lab: &mut Lab, action: &str) -> Result<()> {
+    lab.port(&options())?;
+    lab.tc(&format!(
+        "filter add dev DEV parent 10: protocol ip prio 1 flower \
+         ip_proto udp dst_port 7 action {action}"
+    ))?;
+    for i in 0..30 {
+        lab.sender
+            .send_all(1, &Frame::new(300).port(6 + i % 2))
+            .with_context(|| format!("action {action}"))?;
+    }
+    lab.drain()?;
+    let account = lab.account()?;
+    let state = lab.look()?.state;
+    equal("stolen", account.missing.len(), 15)?;
+    equal("drops", state.drops, 0)?;
+    equal("sent", state.sent_packets, 15)?;
+    equal(
+        "backlog",
+        (state.backlog_packets, state.backlog_bytes),
+        (0, 0),
+    )
+}
+
+fn gone(lab: &mut Lab) -> Result<()> {
+    for _ in 0..3 {
+        lab.clear()?;
+        lab.hold(Handle::ROOT, &options(), |lab| {
+            lab.tc("filter add dev DEV parent 10: protocol all prio 1 matchall classid 10:3")?;
+            lab.sender.send_all(10, &Frame::new(1_000))?;
+            Ok(10_000)
+        })?;
+        equal("bytes_red", lab.look()?.x.bytes_red, 10_000)?;
+        lab.delete()?;
+    }
+    Ok(())
+}

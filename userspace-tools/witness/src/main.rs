@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Counts what enters and leaves a port by eBPF, and compares it with what the port says.
+//!
+//!     xdc-witness [GROUP...]         the port against the witnesses
+//!     xdc-witness tdc FILE           cases in the format of the kernel's tc-testing
+//!     xdc-witness raw add|change dev DEV (root | parent MAJ:MIN) phantom NAME=TYPE:VALUE...
+//!                                    options that `xdc qdisc` would refuse, as the kernel does
+
+mod cases;
+mod eye;
+mod lab;
+mod raw;
+#[path = "../../witness-ebpf/src/record.rs"]
+mod record;
+mod sender;
+mod tdc;
+
+use std::{env, process::ExitCode};
+
+use xdc_ktap::Ktap;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    match args.first().map(String::as_str) {
+        Some("raw") => raw::command(&args[1..]),
+        Some("tdc") => {
+            let mut ktap = Ktap::new();
+            if let Err(error) = tdc::run(&args[1..], &mut ktap) {
+                ktap.case("the cases are there", Err(error));
+            }
+            ktap.finish()
+        }
+        _ => {
+            let mut ktap = Ktap::new();
+            if let Err(error) = cases::run(&args, &mut ktap) {
+                ktap.case("the lab is set up", Err(error));
+            }
+            ktap.finish()
+        }
+    }
+}
