@@ -1,0 +1,5 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# kernels: none
+# Random writes to the parameters. See docs/storm.md.
+exec xdc-storm sysctl

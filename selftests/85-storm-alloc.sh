@@ -1,0 +1,5 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# kernels: none
+# Allocations fail. See docs/storm.md.
+exec xdc-storm alloc

@@ -1,0 +1,5 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# kernels: debug uml
+# Sockets are taken down and put up again. See docs/storm.md.
+exec xdc-storm repair

@@ -1,0 +1,5 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# kernels: uml
+# Mixed load in virtual time, with as much memory in use after it. See docs/storm.md.
+exec xdc-storm soak

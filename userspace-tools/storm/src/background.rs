@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Traffic in a thread of its own, while something else is done to its hosts.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use anyhow::{Result, anyhow};
+
+use crate::{
+    flow::{Family, Spec, Tally, Traffic},
+    net::Pair,
+};
+
+/// How long flows may take to end when nothing disturbs them any more, on the slowest guest.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Flows that are opened one after another.
+#[derive(Debug, Clone)]
+pub struct Mix {
+    /// Congestion controls of the senders.
+    pub ccs: Vec<String>,
+    /// Of the receivers.
+    pub receiver_cc: String,
+    /// How many are open at a time.
+    pub flows: usize,
+    /// Payload of each, at most.
+    pub max_bytes: u64,
+    /// Of the order and the sizes.
+    pub seed: u64,
+}
+
+/// What was done, and whether it went well.
+type Outcome = Result<(Tally, Result<()>)>;
+
+/// The thread.
+pub struct Background {
+    thread: Option<JoinHandle<Outcome>>,
+    stop: Arc<AtomicBool>,
+    completed: Arc<AtomicU64>,
+}
+
+impl Background {
+    /// Starts it.
+    pub fn start(pair: &Arc<Pair>, mix: Mix) -> Self {
+        let (pair, stop) = (pair.clone(), Arc::new(AtomicBool::new(false)));
+        let completed = Arc::new(AtomicU64::new(0));
+        let (stopped, counter) = (stop.clone(), completed.clone());
+        let thread = thread::spawn(move || {
+            let mut rng = fastrand::Rng::with_seed(mix.seed);
+            let mut traffic = Traffic::new(&pair, &mix.receiver_cc)?;
+            while !stopped.load(Ordering::Relaxed) {
+                while traffic.open_flows() < mix.flows {
+                    traffic.open(any_spec(&mut rng, &mix))?;
+                }
+                traffic.step(Duration::from_millis(100))?;
+                counter.store(traffic.tally.completed, Ordering::Relaxed);
+            }
+            let drained = traffic.drain(PATIENCE).and_then(|()| traffic.verdict());
+            Ok((traffic.tally, drained))
+        });
+        Self {
+            thread: Some(thread),
+            stop,
+            completed,
+        }
+    }
+
+    /// Flows that have arrived whole so far.
+    pub fn completed(&self) -> u64 {
+        self.completed.load(Ordering::Relaxed)
+    }
+
+    /// Ends it: no new flows, and those that are open have to arrive.
+    pub fn stop(mut self) -> Result<Tally> {
+        self.stop.store(true, Ordering::Relaxed);
+        let thread = self.thread.take().ok_or_else(|| anyhow!("stopped twice"))?;
+        let (tally, drained) = thread
+            .join()
+            .map_err(|_| anyhow!("the traffic panicked"))??;
+        drained.map(|()| tally)
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn any_spec(rng: &mut fastrand::Rng, mix: &Mix) -> Spec {
+    let cc = rng.choice(&mix.ccs).map_or("cubic", String::as_str);
+    let family = *rng.choice(&Family::ALL).unwrap_or(&Family::V4);
+    Spec::new(cc, rng.u64(1..=mix.max_bytes), family)
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What ss does, all the time: every TCP socket in every state, with every block of information.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use xdc_netlink::attributes;
+
+use crate::{net::Pair, raw::Netlink};
+
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const ALL_STATES: u32 = u32::MAX;
+const ALL_BLOCKS: u8 = u8::MAX;
+/// Length of `struct inet_diag_msg`; its second byte is the state.
+const MESSAGE_BYTES: usize = 72;
+const INET_DIAG_CONG: u16 = 4;
+const INET_DIAG_DCTCPINFO: u16 = 9;
+const DCTCPINFO_BYTES: usize = 16;
+const TCP_SYN_RECV: usize = 3;
+const TCP_TIME_WAIT: usize = 6;
+const TCP_NEW_SYN_RECV: usize = 12;
+
+/// What the dumps showed.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Seen {
+    /// Dumps.
+    pub dumps: u64,
+    /// Sockets, in all dumps.
+    pub sockets: u64,
+    /// Of those, by state.
+    pub by_state: [u64; 16],
+    /// DCTCP's block, in which unocc and gemini show themselves.
+    pub dctcp_blocks: u64,
+}
+
+impl Seen {
+    /// For the reader.
+    pub fn text(&self) -> String {
+        format!(
+            "inet_diag: {} dumps, {} sockets, {} in TIME_WAIT, {} in SYN_RECV, {} blocks of DCTCP",
+            self.dumps,
+            self.sockets,
+            self.by_state[TCP_TIME_WAIT],
+            self.by_state[TCP_SYN_RECV] + self.by_state[TCP_NEW_SYN_RECV],
+            self.dctcp_blocks
+        )
+    }
+}
+
+/// A thread that dumps.
+pub struct Diag {
+    thread: Option<JoinHandle<Result<Seen>>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Diag {
+    /// Starts to dump both hosts, with a rest of `pause` after each dump.
+    pub fn start(pair: &Arc<Pair>, pause: Duration) -> Self {
+        let (pair, stop) = (pair.clone(), Arc::new(AtomicBool::new(false)));
+        let stopped = stop.clone();
+        let thread = thread::spawn(move || {
+            let mut sockets = Vec::new();
+            for host in &pair.hosts {
+                sockets.push(host.run(|| Netlink::open(libc::NETLINK_SOCK_DIAG))?);
+            }
+            let mut seen = Seen::default();
+            while !stopped.load(Ordering::Relaxed) {
+                for socket in &mut sockets {
+                    for family in [libc::AF_INET, libc::AF_INET6] {
+                        dump(socket, family as u8, &mut seen)?;
+                    }
+                }
+                thread::sleep(pause);
+            }
+            Ok(seen)
+        });
+        Self {
+            thread: Some(thread),
+            stop,
+        }
+    }
+
+    /// Ends it.
+    pub fn stop(mut self) -> Result<Seen> {
+        self.stop.store(true, Ordering::Relaxed);
+        let thread = self.thread.take().context("stopped twice")?;
+        thread.join().map_err(|_| anyhow!("the dumps panicked"))?
+    }
+}
+
+impl Drop for Diag {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One dump of one family.
+pub fn dump(socket: &mut Netlink, family: u8, seen: &mut Seen) -> Result<()> {
+    // struct inet_diag_req_v2: family, protocol, blocks, pad, states, id.
+    let mut request = vec![family, libc::IPPROTO_TCP as u8, ALL_BLOCKS, 0];
+    request.extend_from_slice(&ALL_STATES.to_ne_bytes());
+    request.resize(56, 0);
+    seen.sockets += socket.dump(SOCK_DIAG_BY_FAMILY, &request, |body| {
+        ensure!(body.len() >= MESSAGE_BYTES, "an inet_diag_msg is cut off");
+        let state = usize::from(body[1]);
+        *seen.by_state.get_mut(state).context("an unknown state")? += 1;
+        for attribute in attributes::parse(&body[MESSAGE_BYTES..]) {
+            let (id, value) = attribute?;
+            match id {
+                INET_DIAG_CONG => check_name(&value)?,
+                INET_DIAG_DCTCPINFO => {
+                    ensure!(value.len() == DCTCPINFO_BYTES, "DCTCP's block is cut off");
+                    seen.dctcp_blocks += 1;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    })?;
+    seen.dumps += 1;
+    Ok(())
+}
+
+/// A name is text that ends.
+fn check_name(value: &[u8]) -> Result<()> {
+    let name = value.split(|byte| *byte == 0).next().unwrap_or(value);
+    let is_text = name.iter().all(u8::is_ascii_graphic);
+    ensure!(
+        is_text && !name.is_empty() && name.len() < value.len(),
+        "no name of a congestion control: {value:?}"
+    );
+    Ok(())
+}

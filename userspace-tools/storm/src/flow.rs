@@ -1,0 +1,599 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Flows whose payload is checked: a seeded stream goes in at one host, and length and CRC-32
+//! of what comes out at the other are compared with those of what was written.
+//!
+//! One thread, one epoll, both ends of all flows.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+    io::{self, ErrorKind, Read},
+    net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr},
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use crc32fast::Hasher;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::net::{Pair, v4, v6};
+
+/// Which addresses a flow has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4 sockets.
+    V4,
+    /// IPv6 sockets.
+    V6,
+    /// IPv6 sockets with IPv4 addresses.
+    Mapped,
+}
+
+impl Family {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::V4, Self::V6, Self::Mapped];
+}
+
+/// A flow to open.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// TCP_CONGESTION of the sender.
+    pub cc: String,
+    /// Payload.
+    pub bytes: u64,
+    /// Addresses.
+    pub family: Family,
+    /// Bytes that the application writes at once, and how long it then says nothing.
+    pub burst: Option<(u64, Duration)>,
+    /// Both ends close without a word after so many bytes.
+    pub abort_after: Option<u64>,
+    /// SO_SNDBUF.
+    pub sndbuf_bytes: Option<usize>,
+    /// TCP_WINDOW_CLAMP of the sender, which bounds what it advertises.
+    pub window_clamp_bytes: Option<u32>,
+    /// TCP_MAXSEG.
+    pub mss_bytes: Option<u32>,
+}
+
+impl Spec {
+    /// An ordinary flow.
+    pub fn new(cc: &str, bytes: u64, family: Family) -> Self {
+        Self {
+            cc: cc.to_string(),
+            bytes,
+            family,
+            burst: None,
+            abort_after: None,
+            sndbuf_bytes: None,
+            window_clamp_bytes: None,
+            mss_bytes: None,
+        }
+    }
+}
+
+/// The stream of payload is this block again and again; a prime length, so that flows that
+/// begin elsewhere in it differ at every offset.
+const BLOCK_BYTES: usize = 65_521;
+
+/// Two blocks, so that any piece of up to a block's length is contiguous.
+static STREAM: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut block = vec![0; BLOCK_BYTES];
+    fastrand::Rng::with_seed(1).fill(&mut block);
+    [block.clone(), block].concat()
+});
+
+/// What has become of the flows.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tally {
+    /// Opened.
+    pub opened: u64,
+    /// Arrived whole, and checked.
+    pub completed: u64,
+    /// Closed in the middle, on purpose.
+    pub aborted: u64,
+    /// Received, of all flows.
+    pub bytes: u64,
+}
+
+/// One flow.
+#[derive(Debug)]
+pub struct Flow {
+    spec: Spec,
+    /// The sender, until everything has arrived.
+    pub tx: Socket,
+    /// The receiver, from when it was accepted.
+    pub rx: Option<Socket>,
+    offset: usize,
+    sent: u64,
+    in_burst: u64,
+    received: u64,
+    tx_crc: Hasher,
+    rx_crc: Hasher,
+}
+
+/// Flows between the hosts of a pair, from host 0 to host 1.
+pub struct Traffic<'a> {
+    pair: &'a Pair,
+    epoll: Epoll,
+    listeners: [Socket; 2],
+    ports: [u16; 2],
+    flows: HashMap<u64, Flow>,
+    /// Who waits to be accepted, by address of the sender.
+    waiting: HashMap<SocketAddr, u64>,
+    /// Senders that say nothing until then.
+    pauses: BinaryHeap<Reverse<(Instant, u64)>>,
+    next: u64,
+    buffer: Vec<u8>,
+    /// SO_RCVLOWAT of receivers: they are woken for so much, or for the end.
+    pub wake_bytes: Option<i32>,
+    /// So far.
+    pub tally: Tally,
+    /// Flows that broke or arrived damaged.
+    pub failures: Vec<String>,
+}
+
+/// What an event is about: a listener, or an end of a flow.
+const LISTENERS: u64 = 2;
+/// Of IPv4 and IPv6.
+const PORTS: [u16; 2] = [5000, 6000];
+
+impl<'a> Traffic<'a> {
+    /// Listens at host 1.
+    pub fn new(pair: &'a Pair, receiver_cc: &str) -> Result<Self> {
+        Self::new_at(pair, receiver_cc, PORTS)
+    }
+
+    /// Listens at host 1 beside others, at these ports for IPv4 and IPv6.
+    pub fn new_at(pair: &'a Pair, receiver_cc: &str, ports: [u16; 2]) -> Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let listeners = pair.hosts[1].run(|| {
+            Ok([
+                listen(
+                    SocketAddr::from((Ipv4Addr::UNSPECIFIED, ports[0])),
+                    receiver_cc,
+                )?,
+                listen(
+                    SocketAddr::from((Ipv6Addr::UNSPECIFIED, ports[1])),
+                    receiver_cc,
+                )?,
+            ])
+        })?;
+        for (token, listener) in listeners.iter().enumerate() {
+            epoll.add(listener, EpollEvent::new(EpollFlags::EPOLLIN, token as u64))?;
+        }
+        Ok(Self {
+            pair,
+            epoll,
+            listeners,
+            ports,
+            flows: HashMap::new(),
+            waiting: HashMap::new(),
+            pauses: BinaryHeap::new(),
+            next: 0,
+            buffer: vec![0; BLOCK_BYTES],
+            wake_bytes: None,
+            tally: Tally::default(),
+            failures: Vec::new(),
+        })
+    }
+
+    /// Flows that are open.
+    pub fn open_flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// The open flows, in no order.
+    pub fn flows(&mut self) -> impl Iterator<Item = &mut Flow> {
+        self.flows.values_mut()
+    }
+
+    /// One of the open flows.
+    pub fn any_flow(&mut self, rng: &mut fastrand::Rng) -> Option<&mut Flow> {
+        let id = self.any_id(rng)?;
+        self.flows.get_mut(&id)
+    }
+
+    /// The id of one of the open flows.
+    pub fn any_id(&self, rng: &mut fastrand::Rng) -> Option<u64> {
+        let mut ids: Vec<u64> = self.flows.keys().copied().collect();
+        // The map's order is another one in each run.
+        ids.sort_unstable();
+        rng.choice(ids)
+    }
+
+    /// An open flow.
+    pub fn flow(&self, id: u64) -> Option<&Flow> {
+        self.flows.get(&id)
+    }
+
+    /// Continues a flow on a socket that stands for the same connection.
+    pub fn replace_tx(&mut self, id: u64, tx: Socket) -> Result<()> {
+        let flow = self.flows.get_mut(&id).context("no such flow")?;
+        self.epoll.add(
+            &tx,
+            EpollEvent::new(EpollFlags::EPOLLOUT, token(id, Side::Tx)),
+        )?;
+        flow.tx = tx;
+        Ok(())
+    }
+
+    /// Flows that are not accepted yet.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Ends all pauses, those to come too.
+    pub fn resume_all(&mut self) -> Result<()> {
+        self.pauses.clear();
+        for (id, flow) in &mut self.flows {
+            flow.spec.burst = None;
+            let mut event = EpollEvent::new(EpollFlags::EPOLLOUT, token(*id, Side::Tx));
+            self.epoll.modify(&flow.tx, &mut event)?;
+        }
+        Ok(())
+    }
+
+    /// Opens a flow; what becomes of it is seen later.
+    pub fn open(&mut self, spec: Spec) -> Result<()> {
+        let tx = self.pair.hosts[0].run(|| connect(&spec, self.ports))?;
+        let address = tx.local_addr()?.as_socket().context("no address")?;
+        let id = self.next;
+        self.next += 1;
+        self.epoll.add(
+            &tx,
+            EpollEvent::new(EpollFlags::EPOLLOUT, token(id, Side::Tx)),
+        )?;
+        self.waiting.insert(address, id);
+        self.flows.insert(
+            id,
+            Flow {
+                spec,
+                tx,
+                rx: None,
+                offset: (id as usize).wrapping_mul(7_919) % BLOCK_BYTES,
+                sent: 0,
+                in_burst: 0,
+                received: 0,
+                tx_crc: Hasher::new(),
+                rx_crc: Hasher::new(),
+            },
+        );
+        self.tally.opened += 1;
+        Ok(())
+    }
+
+    /// Waits for something to happen, `patience` at most, and does it.
+    pub fn step(&mut self, patience: Duration) -> Result<()> {
+        let now = Instant::now();
+        let wait = match self.pauses.peek() {
+            Some(Reverse((until, _))) => until.saturating_duration_since(now).min(patience),
+            None => patience,
+        };
+        // Rounded up: a wait that ends early would be a loop while time stands still.
+        let wait_ms = wait.as_micros().div_ceil(1_000) as u64;
+        let timeout = EpollTimeout::try_from(Duration::from_millis(wait_ms))?;
+        let mut events = [EpollEvent::empty(); 256];
+        let n = match self.epoll.wait(&mut events, timeout) {
+            Err(nix::errno::Errno::EINTR) => 0,
+            other => other?,
+        };
+        for event in &events[..n] {
+            match event.data() {
+                listener if listener < LISTENERS => self.accept(listener as usize)?,
+                data => {
+                    let (id, side) = flow_of(data);
+                    let outcome = match (self.flows.get_mut(&id), side) {
+                        // Another event of this round has ended it.
+                        (None, _) => continue,
+                        (Some(flow), Side::Tx) => flow.write(),
+                        (Some(flow), Side::Rx) => {
+                            let before = flow.received;
+                            let outcome = flow.read(&mut self.buffer);
+                            self.tally.bytes += flow.received - before;
+                            outcome
+                        }
+                    };
+                    self.proceed(id, outcome)?;
+                }
+            }
+        }
+        let now = Instant::now();
+        while let Some(Reverse((until, id))) = self.pauses.peek().copied() {
+            if until > now {
+                break;
+            }
+            self.pauses.pop();
+            if let Some(flow) = self.flows.get_mut(&id) {
+                flow.in_burst = 0;
+                let mut event = EpollEvent::new(EpollFlags::EPOLLOUT, token(id, Side::Tx));
+                self.epoll.modify(&flow.tx, &mut event)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Steps until no flow is open.
+    pub fn drain(&mut self, patience: Duration) -> Result<()> {
+        let deadline = Instant::now() + patience;
+        while !self.flows.is_empty() {
+            if Instant::now() >= deadline {
+                bail!("{} flows do not end: {}", self.flows.len(), self.stuck());
+            }
+            self.step(Duration::from_millis(500))?;
+        }
+        Ok(())
+    }
+
+    /// Closes all flows as they are.
+    pub fn abandon(&mut self) {
+        self.tally.aborted += self.flows.len() as u64;
+        self.flows.clear();
+        self.waiting.clear();
+    }
+
+    /// Ok if every flow that ended has arrived whole, and there was one.
+    pub fn verdict(&self) -> Result<()> {
+        ensure!(
+            self.failures.is_empty(),
+            "{} flows failed, the first: {}",
+            self.failures.len(),
+            self.failures[0]
+        );
+        ensure!(self.tally.completed > 0, "no flow has arrived");
+        Ok(())
+    }
+
+    fn stuck(&self) -> String {
+        let flow = self.flows.values().next();
+        flow.map_or(String::new(), |flow| {
+            format!(
+                "one of {} over {:?} has sent {} of {} bytes and received {}{}",
+                flow.spec.cc,
+                flow.spec.family,
+                flow.sent,
+                flow.spec.bytes,
+                flow.received,
+                if flow.rx.is_none() {
+                    ", never accepted"
+                } else {
+                    ""
+                }
+            )
+        })
+    }
+
+    fn accept(&mut self, listener: usize) -> Result<()> {
+        loop {
+            let (socket, address) = match self.listeners[listener].accept() {
+                Ok(accepted) => accepted,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
+                // It was reset before we came to it.
+                Err(e) if e.kind() == ErrorKind::ConnectionAborted => continue,
+                Err(e) => return Err(e).context("accept"),
+            };
+            socket.set_nonblocking(true)?;
+            if let Some(bytes) = self.wake_bytes {
+                crate::sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)?;
+            }
+            let address = address.as_socket().context("no address")?;
+            // None: the sender has gone already.
+            let Some(id) = self.waiting.remove(&address) else {
+                continue;
+            };
+            if let Some(flow) = self.flows.get_mut(&id) {
+                let event = EpollEvent::new(EpollFlags::EPOLLIN, token(id, Side::Rx));
+                self.epoll.add(&socket, event)?;
+                flow.rx = Some(socket);
+            }
+        }
+    }
+
+    fn proceed(&mut self, id: u64, outcome: io::Result<Next>) -> Result<()> {
+        match outcome {
+            Ok(Next::Continue) => {}
+            Ok(Next::Pause(pause)) => {
+                let flow = &self.flows[&id];
+                let mut event = EpollEvent::new(EpollFlags::empty(), token(id, Side::Tx));
+                self.epoll.modify(&flow.tx, &mut event)?;
+                if let Some(pause) = pause {
+                    self.pauses.push(Reverse((Instant::now() + pause, id)));
+                }
+            }
+            Ok(Next::Abort) => {
+                self.tally.aborted += 1;
+                self.forget(id);
+            }
+            Ok(Next::End) => {
+                if let Some(flow) = self.forget(id) {
+                    match flow.check() {
+                        Ok(()) => self.tally.completed += 1,
+                        Err(e) => self.failures.push(format!("{e:#}")),
+                    }
+                }
+            }
+            Err(e) => {
+                if let Some(flow) = self.forget(id) {
+                    let Spec { cc, family, .. } = &flow.spec;
+                    self.failures.push(format!(
+                        "{cc} over {family:?}, {} bytes sent, {} received: {e}",
+                        flow.sent, flow.received
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, id: u64) -> Option<Flow> {
+        let flow = self.flows.remove(&id)?;
+        if flow.rx.is_none() {
+            self.waiting.retain(|_, waiting| *waiting != id);
+        }
+        Some(flow)
+    }
+}
+
+/// What a flow's end wants after it did what it could.
+enum Next {
+    Continue,
+    /// The sender rests, for so long or for good.
+    Pause(Option<Duration>),
+    Abort,
+    End,
+}
+
+impl Flow {
+    /// Bytes that are still to be written.
+    pub fn remaining(&self) -> u64 {
+        self.spec.bytes - self.sent
+    }
+
+    fn write(&mut self) -> io::Result<Next> {
+        // Also how a connection that was refused says so.
+        if let Some(error) = self.tx.take_error()? {
+            return Err(error);
+        }
+        loop {
+            if self
+                .spec
+                .abort_after
+                .is_some_and(|bytes| self.sent >= bytes)
+            {
+                return Ok(Next::Abort);
+            }
+            let mut room = self.remaining();
+            if room == 0 {
+                self.tx.shutdown(Shutdown::Write)?;
+                return Ok(Next::Pause(None));
+            }
+            if let Some((burst_bytes, pause)) = self.spec.burst {
+                if self.in_burst >= burst_bytes {
+                    return Ok(Next::Pause(Some(pause)));
+                }
+                room = room.min(burst_bytes - self.in_burst);
+            }
+            let start = (self.offset + (self.sent % BLOCK_BYTES as u64) as usize) % BLOCK_BYTES;
+            let length = room.min(BLOCK_BYTES as u64) as usize;
+            let piece = &STREAM[start..start + length];
+            let sent = match self.tx.send_with_flags(piece, libc::MSG_NOSIGNAL) {
+                Ok(sent) => sent,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(Next::Continue),
+                Err(e) => return Err(e),
+            };
+            self.tx_crc.update(&piece[..sent]);
+            self.sent += sent as u64;
+            self.in_burst += sent as u64;
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<Next> {
+        let Some(rx) = &self.rx else {
+            return Ok(Next::Continue);
+        };
+        loop {
+            match (&*rx).read(buffer) {
+                Ok(0) => return Ok(Next::End),
+                Ok(n) => {
+                    self.rx_crc.update(&buffer[..n]);
+                    self.received += n as u64;
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(Next::Continue),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let Spec {
+            cc, family, bytes, ..
+        } = &self.spec;
+        ensure!(
+            self.received == *bytes,
+            "{cc} over {family:?}: {} of {bytes} bytes arrived",
+            self.received
+        );
+        ensure!(
+            self.rx_crc.clone().finalize() == self.tx_crc.clone().finalize(),
+            "{cc} over {family:?}: {bytes} bytes arrived, but not those that were sent"
+        );
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Side {
+    Tx,
+    Rx,
+}
+
+fn token(id: u64, side: Side) -> u64 {
+    LISTENERS + id * 2 + side as u64
+}
+
+fn flow_of(token: u64) -> (u64, Side) {
+    let side = if token.is_multiple_of(2) {
+        Side::Tx
+    } else {
+        Side::Rx
+    };
+    ((token - LISTENERS) / 2, side)
+}
+
+/// A TCP socket that does not block, in the namespace that the thread is in.
+pub fn tcp_socket(domain: Domain) -> Result<Socket> {
+    Socket::new(
+        domain,
+        Type::STREAM.nonblocking().cloexec(),
+        Some(Protocol::TCP),
+    )
+    .context("cannot open a TCP socket")
+}
+
+fn listen(address: SocketAddr, cc: &str) -> Result<Socket> {
+    let socket = tcp_socket(Domain::for_address(address))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket
+        .set_tcp_congestion(cc.as_bytes())
+        .with_context(|| format!("TCP_CONGESTION {cc}"))?;
+    // Whoever listened here before may have left sockets in TIME_WAIT.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(8192)?;
+    Ok(socket)
+}
+
+fn connect(spec: &Spec, ports: [u16; 2]) -> Result<Socket> {
+    let to = match spec.family {
+        Family::V4 => SocketAddr::from((v4(1), ports[0])),
+        Family::V6 => SocketAddr::from((v6(1), ports[1])),
+        Family::Mapped => SocketAddr::from((v4(1).to_ipv6_mapped(), ports[1])),
+    };
+    let socket = tcp_socket(Domain::for_address(to))?;
+    socket
+        .set_tcp_congestion(spec.cc.as_bytes())
+        .with_context(|| format!("TCP_CONGESTION {}", spec.cc))?;
+    if let Some(bytes) = spec.sndbuf_bytes {
+        socket.set_send_buffer_size(bytes)?;
+    }
+    if let Some(bytes) = spec.mss_bytes {
+        socket.set_tcp_mss(bytes)?;
+    }
+    if let Some(bytes) = spec.window_clamp_bytes {
+        crate::sys::set_option(
+            &socket,
+            libc::IPPROTO_TCP,
+            libc::TCP_WINDOW_CLAMP,
+            bytes as i32,
+        )?;
+    }
+    match socket.connect(&to.into()) {
+        Ok(()) => {}
+        Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => {}
+        Err(e) => return Err(e).with_context(|| format!("connect to {to}")),
+    }
+    Ok(socket)
+}

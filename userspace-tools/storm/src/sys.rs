@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0
+//! System calls that no crate wraps.
+
+use std::{io, mem, os::fd::AsRawFd};
+
+use socket2::Socket;
+
+/// Sets an integer option of a socket.
+pub fn set_option(socket: &Socket, level: i32, name: i32, value: i32) -> io::Result<()> {
+    set_bytes(socket, level, name, &value.to_ne_bytes())
+}
+
+/// Sets an option of a socket that is a struct, as bytes.
+pub fn set_bytes(socket: &Socket, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+    // SAFETY: the pointer and the length are those of `value`.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            value.as_ptr().cast(),
+            value.len() as libc::socklen_t,
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Reads an option of a socket into `value`; how many bytes it has.
+pub fn get_bytes(socket: &Socket, level: i32, name: i32, value: &mut [u8]) -> io::Result<usize> {
+    let mut length = value.len() as libc::socklen_t;
+    // SAFETY: the pointer and the length are those of `value`, and any bytes are valid there.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            value.as_mut_ptr().cast(),
+            &mut length,
+        )
+    };
+    match result {
+        0 => Ok(length as usize),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Reads an integer option of a socket.
+pub fn get_option(socket: &Socket, level: i32, name: i32) -> io::Result<i32> {
+    let mut value = [0; mem::size_of::<i32>()];
+    get_bytes(socket, level, name, &mut value)?;
+    Ok(i32::from_ne_bytes(value))
+}
