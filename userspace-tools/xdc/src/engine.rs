@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 //! How a guest is started: QEMU with KVM or emulation, or User Mode Linux in virtual time.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use xdc_proto::{Job, Message, Plan, VERSION};
+use xdc_proto::{Job, Message, Plan, VERSION, alarm::CONSOLE_LEVEL};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::guest::{Guest, Watch};
 use crate::home::{self, Flavour, Home};
 use crate::initramfs::{find_program, missing};
@@ -134,17 +135,20 @@ impl Engine {
     }
 
     /// The command; its stdout is the console, unless `interactive`: then the console is ours.
+    /// In virtual time `seed` is where the guest's kernel takes all randomness from.
     pub fn command(
         self,
         home: &Home,
         machine: &Machine,
         files: &Files<'_>,
+        seed: u64,
         interactive: bool,
     ) -> Result<Command> {
-        let kernel = home.kernel(self.flavour())?;
+        let kernel = std::path::absolute(home.kernel(self.flavour())?)
+            .map_err(|err| Error::io("finding the kernel", &err))?;
         let mut command = match self {
             Self::Qemu { accel, .. } => qemu(accel, &kernel, machine, files, interactive),
-            Self::Uml => uml(&kernel, machine, files, interactive),
+            Self::Uml => uml(&kernel, machine, files, seed, interactive),
         };
         if !interactive {
             command.stdin(Stdio::null());
@@ -203,35 +207,59 @@ fn qemu(
     command
 }
 
-fn uml(kernel: &Path, machine: &Machine, files: &Files<'_>, interactive: bool) -> Command {
+/// 2026-01-01, so that two runs begin at one time of day.
+const VIRTUAL_START_S: u64 = 1_767_225_600;
+
+/// The kernel mixes its command line into its random numbers, so nothing on it may differ
+/// between two runs: names are relative to the guest's directory, which is all that hostfs sees
+/// of the host. (hostfs needs an absolute name.)
+fn uml(
+    kernel: &Path,
+    machine: &Machine,
+    files: &Files<'_>,
+    seed: u64,
+    interactive: bool,
+) -> Command {
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_os_string();
     let mut command = tether::command(kernel);
     command
+        .current_dir(files.dir)
         .arg(format!("mem={}M", machine.memory_mb))
         .arg("seccomp=on")
-        .arg(with_path("initrd=", files.initramfs))
-        .arg(with_path("uml_dir=", files.dir))
-        .arg("umid=guest")
+        .arg(with_name("initrd=", &name(files.initramfs)))
+        .args(["uml_dir=.", "umid=guest", "hostfs=/proc/self/cwd"])
         .args(["con=null", "panic=-1"])
-        .arg(with_path("xdc.out=hostfs:", files.messages))
+        .arg(with_name("xdc.out=hostfs:/", &name(files.messages)))
         .arg(loudness(interactive))
         .env("TMPDIR", files.memory_dir);
     if interactive {
         // A person lives in real time.
         command.arg("con0=fd:0,fd:1");
     } else {
-        command.args(["con0=null,fd:1", "time-travel=inf-cpu"]);
+        command
+            .args(["con0=null,fd:1", "time-travel=inf-cpu"])
+            .arg(format!("time-travel-start={VIRTUAL_START_S}000000000"))
+            .arg(format!("random-seed={seed}"));
     }
     command
 }
 
 /// Warnings and worse reach the console; `quiet` would keep a WARN from a run's log.
-fn loudness(interactive: bool) -> &'static str {
-    if interactive { "quiet" } else { "loglevel=5" }
+fn loudness(interactive: bool) -> String {
+    if interactive {
+        "quiet".to_string()
+    } else {
+        format!("loglevel={CONSOLE_LEVEL}")
+    }
 }
 
-fn with_path(prefix: &str, path: &Path) -> std::ffi::OsString {
-    let mut text = std::ffi::OsString::from(prefix);
-    text.push(path);
+fn with_path(prefix: &str, path: &Path) -> OsString {
+    with_name(prefix, path.as_os_str())
+}
+
+fn with_name(prefix: &str, name: &OsStr) -> OsString {
+    let mut text = OsString::from(prefix);
+    text.push(name);
     text
 }
 

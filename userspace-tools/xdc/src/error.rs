@@ -88,6 +88,15 @@ impl Error {
         self
     }
 
+    /// Everything there is to say.
+    pub fn lines(&self) -> Vec<String> {
+        let hint = self.hint.iter().map(|hint| format!("try: {hint}"));
+        let mut lines = self.details.clone();
+        lines.push(self.what.clone());
+        lines.extend(hint);
+        lines
+    }
+
     pub fn report(&self) {
         let mut text = String::new();
         for line in &self.details {

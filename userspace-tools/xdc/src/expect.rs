@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A scenario's claims held against a summary.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::error::{Error, Result};
-use crate::scenario::{self, Expect};
+use crate::error::Result;
+use crate::scenario::Expect;
+use crate::stored::{self, Stored};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -78,7 +78,7 @@ impl Checked<'_> {
     }
 }
 
-fn format_value(value: f64) -> String {
+pub fn format_value(value: f64) -> String {
     if value == value.trunc() && value.abs() < 1e12 {
         format!("{value:.0}")
     } else if value.abs() >= 100.0 {
@@ -91,28 +91,16 @@ fn format_value(value: f64) -> String {
 /// Judge each row. Bounds are those of the unscaled network.
 pub fn check<'a>(expects: &'a [Expect], summary: &Value) -> Vec<Checked<'a>> {
     let engine = summary["engine"].as_str().unwrap_or_default();
-    let scale = summary["scale"].as_f64().unwrap_or(1.0);
-    let ran = |cc: &str| -> Option<&Value> {
-        summary["runs"]
-            .as_array()?
-            .iter()
-            .find(|run| run["cc"] == cc)
-    };
-    let value = |cc: &str, metric: &str| -> Option<f64> {
-        let found = metric
-            .split('.')
-            .try_fold(ran(cc)?, |value, key| value.get(key))?;
-        Some(found.as_f64()? * unscale(metric, scale))
-    };
+    let ran = |wanted: &str| stored::ccs(summary).any(|cc| cc == wanted);
     expects
         .iter()
         .map(|expect| {
-            let measured = value(&expect.cc, &expect.metric);
+            let measured = stored::figure(summary, &expect.cc, &expect.metric);
             let other_cc = expect.less_than_cc.as_deref();
-            let other = other_cc.and_then(|cc| value(cc, &expect.metric));
+            let other = other_cc.and_then(|cc| stored::figure(summary, cc, &expect.metric));
             let here = expect.engine.is_none_or(|kind| kind.name() == engine)
-                && ran(&expect.cc).is_some()
-                && other_cc.is_none_or(|cc| ran(cc).is_some());
+                && ran(&expect.cc)
+                && other_cc.is_none_or(ran);
             let holds = measured.is_some_and(|value| {
                 expect.min.is_none_or(|min| value >= min)
                     && expect.max.is_none_or(|max| value <= max)
@@ -133,35 +121,15 @@ pub fn check<'a>(expects: &'a [Expect], summary: &Value) -> Vec<Checked<'a>> {
         .collect()
 }
 
-/// A key's unit says how the figure of a scaled guest becomes that of the network it stands for.
-fn unscale(metric: &str, scale: f64) -> f64 {
-    let key = |unit: &str| metric.split('.').any(|key| key.ends_with(unit));
-    if key("_ms") || key("_us") {
-        1.0 / scale
-    } else if key("_mbps") {
-        scale
-    } else {
-        1.0
-    }
-}
-
 /// `xdc check RESULT`; whether every row holds.
 pub fn command(result: &Path, results: &Path, json: bool) -> Result<bool> {
-    let dir = find_result(result, results)?;
-    let read = |name: &str| {
-        let path = dir.join(name);
-        fs::read_to_string(&path).map_err(|err| Error::io(path.display(), &err))
-    };
-    let summary: Value = serde_json::from_str(&read("summary.json")?)
-        .map_err(|err| Error::failure(format!("{}/summary.json: {err}", dir.display())))?;
-    let loaded = scenario::parse("scenario", &read("scenario.toml")?, &[])
-        .map_err(|err| err.about(dir.join("scenario.toml").display()))?;
-    let checked = check(&loaded.scenario.expect, &summary);
+    let stored = Stored::open(result, results)?;
+    let checked = check(&stored.scenario.expect, &stored.summary);
     if json {
         let rows: Vec<_> = checked.iter().map(Checked::json).collect();
-        println!("{:#}", json!({"result": dir, "rows": rows}));
+        println!("{:#}", json!({"result": stored.dir, "rows": rows}));
     } else {
-        println!("{}", dir.display());
+        println!("{}", stored.dir.display());
         if checked.is_empty() {
             println!("the scenario expects nothing");
         }
@@ -170,40 +138,6 @@ pub fn command(result: &Path, results: &Path, json: bool) -> Result<bool> {
         }
     }
     Ok(checked.iter().all(|row| row.verdict != Verdict::Fail))
-}
-
-/// A result, a file of it, or the newest of a directory of numbered ones; a scenario's name
-/// stands for its directory in `results`.
-fn find_result(named: &Path, results: &Path) -> Result<PathBuf> {
-    let is_result = |dir: &Path| dir.join("summary.json").is_file();
-    let newest = |dir: &Path| {
-        fs::read_dir(dir)
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
-            .max()
-            .map(|n| dir.join(n.to_string()))
-    };
-    let parent = if named.is_file() {
-        named.parent()
-    } else {
-        None
-    };
-    let places = [
-        parent.map(Path::to_path_buf),
-        Some(named.to_path_buf()),
-        newest(named),
-        Some(results.join(named)),
-        newest(&results.join(named)),
-    ];
-    places
-        .into_iter()
-        .flatten()
-        .find(|dir| is_result(dir))
-        .ok_or_else(|| {
-            Error::usage(format!("{} is no result of xdc run", named.display()))
-                .hint("a directory like results/two-dc-1g/1, or a scenario that was run")
-        })
 }
 
 #[cfg(test)]
@@ -258,23 +192,5 @@ mod tests {
                 .iter()
                 .all(|c| c.verdict == Verdict::Pass)
         );
-    }
-
-    #[test]
-    fn results_are_found_by_path_and_by_scenario() {
-        let results = tempfile::tempdir().unwrap();
-        for n in ["2", "10", "9"] {
-            let dir = results.path().join("two").join(n);
-            fs::create_dir_all(&dir).unwrap();
-            fs::write(dir.join("summary.json"), "{}").unwrap();
-        }
-        let two = results.path().join("two");
-        let find = |named: &Path| find_result(named, results.path()).unwrap();
-        assert_eq!(find(Path::new("two")), two.join("10"));
-        assert_eq!(find(Path::new("two/9")), two.join("9"));
-        assert_eq!(find(&two), two.join("10"));
-        assert_eq!(find(&two.join("2/")), two.join("2"));
-        assert_eq!(find(&two.join("2/summary.json")), two.join("2"));
-        assert!(find_result(Path::new("three"), results.path()).is_err());
     }
 }

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use xdc_proto::{Message, Plan, VERSION};
+use xdc_proto::{Job, Message, Plan, VERSION, alarm::is_alarm};
 
 use crate::engine::{Engine, Files, Machine};
 use crate::error::{Error, Result};
@@ -26,22 +26,6 @@ const REPORT_LINES: usize = 40;
 const REPORT_TIME: Duration = Duration::from_millis(700);
 /// For a guest that is done to power off.
 const EXIT_TIME: Duration = Duration::from_secs(10);
-
-/// How the kernel begins to say that something is wrong with it.
-const ALARMS: &[&str] = &[
-    "Kernel panic",
-    "BUG: ",
-    "Oops: ",
-    "Oops[",
-    "KASAN",
-    "WARNING: ",
-    "UBSAN: ",
-    "kmemleak: ",
-    "general protection fault",
-    "rust_kernel: panicked",
-    "INFO: task ",
-    "rcu: INFO: ",
-];
 
 /// A guest to start.
 pub struct Guest<'a> {
@@ -161,7 +145,7 @@ impl Guest<'_> {
             .map_err(|err| Error::io(console_path.display(), &err))?;
         let child = self
             .engine
-            .command(self.home, &self.machine, &files, false)?
+            .command(self.home, &self.machine, &files, seed(plan), false)?
             .stdout(output)
             .stderr(errors)
             // Its own group: UML is many processes, and a Ctrl-C is for us to handle.
@@ -251,7 +235,7 @@ impl Guest<'_> {
         // It stays in our process group, which owns the terminal.
         let mut child = self
             .engine
-            .command(self.home, &self.machine, &files, true)?
+            .command(self.home, &self.machine, &files, seed(plan), true)?
             .spawn()
             .map_err(|err| Error::io("starting the guest", &err))?;
         let status = loop {
@@ -278,6 +262,14 @@ impl Guest<'_> {
         } else {
             Err(Error::failure(format!("the guest ended badly ({status})")))
         }
+    }
+}
+
+/// A run's own, and always the same for what has none.
+fn seed(plan: &Plan) -> u64 {
+    match &plan.job {
+        Job::Run(run) => run.seed,
+        _ => 1,
     }
 }
 
@@ -362,30 +354,11 @@ impl Console {
     }
 }
 
-fn is_alarm(line: &str) -> bool {
-    ALARMS.iter().any(|alarm| line.contains(alarm))
-        // Printed at every boot of a kernel that has it.
-        && !line.contains("KernelAddressSanitizer initialized")
-        && !line.contains("kmemleak: Kernel memory leak detector initialized")
-        && !line.contains("kmemleak: Automatic memory scanning thread started")
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write;
 
     use super::*;
-
-    #[test]
-    fn alarms_are_told_from_chatter() {
-        assert!(is_alarm("[    1.0] Kernel panic - not syncing: Attempted"));
-        assert!(is_alarm("[    1.0] BUG: KASAN: slab-out-of-bounds in x"));
-        assert!(is_alarm("[    1.0] WARNING: CPU: 0 PID: 1 at net/x.c:1"));
-        assert!(!is_alarm(
-            "[    0.0] kasan: KernelAddressSanitizer initialized (generic)"
-        ));
-        assert!(!is_alarm("[    0.0] Linux version 7.3.4"));
-    }
 
     #[test]
     fn lines_come_when_they_are_complete() {

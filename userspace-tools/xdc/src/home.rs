@@ -66,6 +66,11 @@ impl Home {
         self.0.join("selftests")
     }
 
+    /// The page whose tables `xdc bench` writes.
+    pub fn performance_page(&self) -> PathBuf {
+        self.0.join("docs/performance.md")
+    }
+
     fn artifact(&self, path: String) -> Result<PathBuf> {
         let full = self.0.join("build").join(&path);
         if full.exists() {
@@ -124,6 +129,20 @@ impl Home {
     pub fn agent(&self) -> Result<PathBuf> {
         self.artifact("agent".to_owned())
     }
+
+    /// Static programs for a guest's tests, where `make test-tools` has made them.
+    pub fn guest_programs(&self) -> Result<Vec<PathBuf>> {
+        let dir = self.0.join("build/guest-bin");
+        if !dir.exists() {
+            return Ok(Vec::new());
+        }
+        let mut programs: Vec<_> = fs::read_dir(&dir)
+            .map_err(|err| Error::io(dir.display(), &err))?
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .collect();
+        programs.sort();
+        Ok(programs)
+    }
 }
 
 fn is_checkout(dir: &Path) -> bool {
@@ -164,9 +183,9 @@ pub fn memory_dir(bytes: u64) -> Result<TempDir> {
 }
 
 fn new_temp_dir(base: &Path) -> Result<TempDir> {
-    tempfile::Builder::new()
-        .prefix("xdc-")
-        .tempdir_in(base)
+    // Absolute, because a guest stands in it.
+    std::path::absolute(base)
+        .and_then(|base| tempfile::Builder::new().prefix("xdc-").tempdir_in(base))
         .map_err(|err| Error::io(format!("temporary directory in {}", base.display()), &err))
 }
 

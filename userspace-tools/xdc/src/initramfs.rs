@@ -63,6 +63,10 @@ pub fn write(
             add_shell(&mut cpio, interactive)?;
             let own = env::current_exe().map_err(|err| Error::io("finding xdc itself", &err))?;
             add_program(&mut cpio, "/bin/xdc", &own)?;
+            for program in home.guest_programs()? {
+                let name = program.file_name().unwrap_or_default().to_string_lossy();
+                copy(&mut cpio, &format!("/bin/{name}"), &program, 0o755)?;
+            }
             add_busybox(&mut cpio)?;
         }
     }
@@ -74,17 +78,24 @@ pub fn write(
     cpio.finish().map_err(writing)
 }
 
-/// Everything in selftests/, by name.
+/// Everything in selftests/ and its folders, by path.
 pub fn selftest_files(home: &Home) -> Result<Vec<(String, PathBuf)>> {
-    let dir = home.selftests();
-    let mut files: Vec<_> = fs::read_dir(&dir)
-        .map_err(|err| Error::io(dir.display(), &err))?
-        .filter_map(|entry| {
-            let entry = entry.ok()?;
-            Some((entry.file_name().into_string().ok()?, entry.path()))
-        })
-        .filter(|(_, path)| path.is_file())
-        .collect();
+    let mut files = Vec::new();
+    let mut folders = vec![(String::new(), home.selftests())];
+    while let Some((prefix, dir)) = folders.pop() {
+        let entries = fs::read_dir(&dir).map_err(|err| Error::io(dir.display(), &err))?;
+        for entry in entries.flatten() {
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push((format!("{prefix}{name}/"), path));
+            } else if path.is_file() {
+                files.push((format!("{prefix}{name}"), path));
+            }
+        }
+    }
     files.sort();
     Ok(files)
 }

@@ -4,6 +4,10 @@
 //! Exit codes: 0 all is well, 1 something failed or an expectation does not hold, 2 the command
 //! line or a scenario is wrong, 130 and 143 interrupted by Ctrl-C and SIGTERM.
 
+mod bench;
+mod capture;
+mod compare;
+mod costs;
 mod cpio;
 mod doctor;
 mod engine;
@@ -26,9 +30,11 @@ mod run;
 mod scenario;
 mod selftest;
 mod shell;
+mod stored;
 mod summary;
 mod sysctl;
 mod tether;
+mod twin;
 mod units;
 
 use std::ffi::OsString;
@@ -131,6 +137,20 @@ Examples:
         #[arg(long)]
         json: bool,
     },
+    /// Lay two results of a scenario side by side, within what it says they may differ.
+    #[command(after_help = "\
+Examples:
+  xdc compare results/two-dc-1g/1 results/two-dc-1g/2
+  xdc compare qemu/two-dc-1g uml/two-dc-1g      the newest of each")]
+    Compare {
+        /// A directory that `xdc run` made.
+        a: PathBuf,
+        /// Another one.
+        b: PathBuf,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// A shell in a guest, with a scenario's network up.
     #[command(after_help = "\
 Examples:
@@ -147,9 +167,10 @@ Examples:
     #[command(after_help = "\
 Examples:
   xdc selftest
-  xdc selftest 40-qdisc --kernel debug")]
+  xdc selftest 40-qdisc --kernel debug
+  xdc selftest --engine uml")]
     Selftest {
-        /// Which [default: all].
+        /// Which [default: all that are meant for the kernel].
         names: Vec<String>,
         /// What runs the guest.
         #[arg(long, default_value = "qemu")]
@@ -157,8 +178,59 @@ Examples:
         /// Which kernel [default: the engine's plain one].
         #[arg(long)]
         kernel: Option<Flavour>,
+        /// Their long form, hours of it.
+        #[arg(long)]
+        long: bool,
         /// Give up on a guest that is silent for so long.
         #[arg(long, value_name = "SECONDS", default_value_t = 330)]
+        timeout: u64,
+    },
+    /// Count instructions per ACK and per packet, side by side in one emulated boot.
+    #[command(after_help = "\
+Examples:
+  xdc bench
+  xdc bench --boots 2            does it repeat?
+  xdc bench --update-docs        writes the tables of docs/performance.md")]
+    Bench {
+        /// Print the counts instead of the tables.
+        #[arg(long)]
+        json: bool,
+        /// Write the tables of docs/performance.md.
+        #[arg(long)]
+        update_docs: bool,
+        /// Boots to compare; the figures are the first one's.
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        boots: u32,
+        /// Give up on a guest that is silent for so long.
+        #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+        timeout: u64,
+    },
+    /// Hold a congestion control against its twin in Rust, packet by packet.
+    #[command(after_help = "\
+Examples:
+  xdc twin
+  xdc twin incast loss --seed 7
+  xdc twin one-flow --pcap captures")]
+    Twin {
+        /// Names in scenarios/twin/, or TOML files [default: all of scenarios/twin/].
+        scenarios: Vec<String>,
+        /// Change the scenarios, as for `run`.
+        #[arg(long, value_name = "KEY=VALUE")]
+        set: Vec<String>,
+        /// Seed of everything random in the guests [default: the scenario's].
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Keep the captures here, for wireshark.
+        #[arg(long, value_name = "DIR")]
+        pcap: Option<PathBuf>,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+        /// Guests at a time [default: one per CPU].
+        #[arg(long, value_name = "N")]
+        jobs: Option<usize>,
+        /// Give up on a guest that is silent for so long.
+        #[arg(long, value_name = "SECONDS", default_value_t = 120)]
         timeout: u64,
     },
     /// The phantom qdisc on a device: add, change, replace, show, del.
@@ -257,13 +329,38 @@ fn dispatch(command: Command) -> Result<bool> {
             results,
             json,
         } => expect::command(&result, &results, json),
+        Command::Compare { a, b, json } => compare::command(&a, &b, json),
         Command::Shell { scenario, engine } => shell::command(scenario.as_deref(), engine),
         Command::Selftest {
             names,
             engine,
             kernel,
+            long,
             timeout,
-        } => selftest::command(&names, engine, kernel, Duration::from_secs(timeout)),
+        } => selftest::command(&names, engine, kernel, long, Duration::from_secs(timeout)),
+        Command::Bench {
+            json,
+            update_docs,
+            boots,
+            timeout,
+        } => bench::command(json, update_docs, boots, Duration::from_secs(timeout)),
+        Command::Twin {
+            scenarios,
+            set,
+            seed,
+            pcap,
+            json,
+            jobs,
+            timeout,
+        } => twin::command(&twin::Request {
+            scenarios,
+            sets: set,
+            seed,
+            pcap,
+            json,
+            jobs: jobs.unwrap_or_else(cpus),
+            timeout: Duration::from_secs(timeout),
+        }),
         Command::Qdisc(command) => {
             match command {
                 QdiscCommand::Add(args) => qdisc::attach(qdisc::Verb::Add, &args.words),

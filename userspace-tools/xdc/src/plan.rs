@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use xdc_proto::{
-    ACK_BYTES, Direction, Flow, Job, Link, Mark, Node, PhantomQueue, Plan, Queue, RunPlan,
-    Topology, VERSION, WatchedQueue,
+    ACK_BYTES, Direction, Faults, Flow, Job, Link, Mark, Node, PhantomQueue, Plan, Queue, RunPlan,
+    Switch, Topology, VERSION, WatchedQueue,
 };
 
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ use crate::scenario::{
     KnownCc, LinkSpec, QueueSpec, Scalar, Scenario, Threshold, expand, known_cc, pairs,
 };
 use crate::sysctl;
-use crate::units::{PPM, Size, Time};
+use crate::units::{Fraction, PPM, Size, Time};
 
 const MAX_NAME: usize = 12;
 
@@ -31,13 +31,13 @@ const SYSCTLS: &[(&str, &str)] = &[
 /// The plan of one run.
 pub fn plan(scenario: &Scenario, cc: &str, seed: u64, scale: u32) -> Result<Plan> {
     let known = known_cc(cc)?;
-    let topology = topology(scenario, known, scale)?;
-    let flows = flows(scenario, &topology, scale)?;
+    let topology = topology(scenario, known, seed, scale)?;
+    let flows = flows(scenario, cc, &topology, scale)?;
     let watch = watch(scenario, &topology)?;
     let scaled_us = |time: Time| time.0 * u64::from(scale) / 1000;
     Ok(Plan {
         version: VERSION,
-        modules: modules(scenario, known, &topology)?,
+        modules: modules(known, &flows, &topology)?,
         job: Job::Run(RunPlan {
             topology,
             cc: cc.to_owned(),
@@ -46,6 +46,7 @@ pub fn plan(scenario: &Scenario, cc: &str, seed: u64, scale: u32) -> Result<Plan
             sample_us: scaled_us(scenario.sample).max(1),
             stop_after_us: scenario.duration.map(scaled_us),
             seed,
+            capture: false,
         }),
     })
 }
@@ -56,7 +57,8 @@ pub fn shell_plan(scenario: Option<&Scenario>) -> Result<Plan> {
     let topology = match scenario {
         Some(scenario) => {
             let first = scenario.ccs.first().map_or("unocc", String::as_str);
-            topology(scenario, known_cc(first)?, scenario.scale.unwrap_or(1))?
+            let scale = scenario.scale.unwrap_or(1);
+            topology(scenario, known_cc(first)?, scenario.seed, scale)?
         }
         None => Topology::default(),
     };
@@ -67,7 +69,7 @@ pub fn shell_plan(scenario: Option<&Scenario>) -> Result<Plan> {
     })
 }
 
-fn modules(scenario: &Scenario, cc: &KnownCc, topology: &Topology) -> Result<Vec<String>> {
+fn modules(cc: &KnownCc, flows: &[Flow], topology: &Topology) -> Result<Vec<String>> {
     let mut modules = Vec::new();
     let phantom = topology
         .links
@@ -78,8 +80,9 @@ fn modules(scenario: &Scenario, cc: &KnownCc, topology: &Topology) -> Result<Vec
         modules.push("sch_phantom");
     }
     modules.extend(cc.module);
-    for flow in &scenario.flows {
-        if let Some(name) = &flow.cc {
+    for flow in flows {
+        let switches = flow.switches.iter().map(|switch| &switch.cc);
+        for name in switches.chain(&flow.cc).chain(&flow.receiver_cc) {
             modules.extend(known_cc(name)?.module);
         }
     }
@@ -92,7 +95,7 @@ fn modules(scenario: &Scenario, cc: &KnownCc, topology: &Topology) -> Result<Vec
     Ok(unique)
 }
 
-fn topology(scenario: &Scenario, cc: &KnownCc, scale: u32) -> Result<Topology> {
+fn topology(scenario: &Scenario, cc: &KnownCc, seed: u64, scale: u32) -> Result<Topology> {
     let spec = &scenario.topology;
     let mut nodes = Vec::new();
     for (patterns, router) in [(&spec.hosts, false), (&spec.routers, true)] {
@@ -102,12 +105,31 @@ fn topology(scenario: &Scenario, cc: &KnownCc, scale: u32) -> Result<Topology> {
                 if nodes.iter().any(|node: &Node| node.name == name) {
                     return Err(Error::usage(format!("two nodes are named '{name}'")));
                 }
-                nodes.push(Node { name, router });
+                nodes.push(Node {
+                    name,
+                    router,
+                    sysctls: Vec::new(),
+                });
+            }
+        }
+    }
+    for (pattern, spec) in &scenario.host {
+        for name in expand(pattern)? {
+            let node = nodes.iter_mut().find(|node| node.name == name);
+            let node = node.ok_or_else(|| {
+                Error::usage(format!(
+                    "[host.{pattern}] is about '{name}', which is no node"
+                ))
+            })?;
+            for (name, value) in &spec.sysctl {
+                let value = scaled(name, value, scale);
+                sysctl::check(name, &value)?;
+                node.sysctls.push((name.clone(), value));
             }
         }
     }
     let queues = queues(scenario, cc)?;
-    let mut links = Vec::new();
+    let mut links: Vec<Link> = Vec::new();
     for link in &spec.links {
         for (a, b) in pairs(&link.a, &link.b)? {
             for name in [&a, &b] {
@@ -118,12 +140,24 @@ fn topology(scenario: &Scenario, cc: &KnownCc, scale: u32) -> Result<Topology> {
                     );
                 }
             }
+            // Two directions never draw the same numbers.
+            let seed = seed.wrapping_add(2 * links.len() as u64);
+            let faults_ab = faults(link.loss_ab, link.reorder_ab, seed);
+            let faults_ba = faults(link.loss_ba, link.reorder_ba, seed.wrapping_add(1));
+            let ab = direction(link, link.delay_ab, &link.queue_ab, &queues, scale)?;
+            let ba = direction(link, link.delay_ba, &link.queue_ba, &queues, scale)?;
             links.push(Link {
                 a,
                 b,
                 mtu: spec.mtu,
-                ab: direction(link, link.delay_ab, &link.queue_ab, &queues, scale)?,
-                ba: direction(link, link.delay_ba, &link.queue_ba, &queues, scale)?,
+                ab: Direction {
+                    faults: faults_ab,
+                    ..ab
+                },
+                ba: Direction {
+                    faults: faults_ba,
+                    ..ba
+                },
             });
         }
     }
@@ -133,6 +167,15 @@ fn topology(scenario: &Scenario, cc: &KnownCc, scale: u32) -> Result<Topology> {
         sysctls: sysctls(scenario, cc, scale)?,
         tcp_usec_ts: spec.tcp_usec_ts,
         quickack: spec.quickack,
+    })
+}
+
+fn faults(loss: Fraction, reorder: Fraction, seed: u64) -> Option<Faults> {
+    let any = loss.0 > 0 || reorder.0 > 0;
+    any.then_some(Faults {
+        seed,
+        loss_ppm: loss.0,
+        reorder_ppm: reorder.0,
     })
 }
 
@@ -166,6 +209,7 @@ fn direction(
         rate_bps: link.rate.0 / u64::from(scale),
         delay_ns: delay.unwrap_or(link.delay).0 * u64::from(scale),
         queue,
+        faults: None,
     })
 }
 
@@ -264,12 +308,23 @@ fn scaled(name: &str, value: &Scalar, scale: u32) -> String {
     }
 }
 
-fn flows(scenario: &Scenario, topology: &Topology, scale: u32) -> Result<Vec<Flow>> {
+fn flows(scenario: &Scenario, cc: &str, topology: &Topology, scale: u32) -> Result<Vec<Flow>> {
     let mut flows = Vec::new();
     let scaled_us = |time: Time| time.0 * u64::from(scale) / 1000;
     for spec in &scenario.flows {
-        if let Some(cc) = &spec.cc {
+        let sender_cc = spec.sender_cc.as_ref().or(spec.cc.as_ref());
+        let receiver_cc = spec.receiver_cc.as_ref().or(spec.cc.as_ref());
+        for cc in sender_cc.into_iter().chain(receiver_cc) {
             known_cc(cc)?;
+        }
+        let mut switches = Vec::new();
+        for switch in &spec.switch {
+            let to = switch.cc.as_deref().unwrap_or(cc);
+            known_cc(to)?;
+            switches.push(Switch {
+                after_us: scaled_us(switch.at),
+                cc: to.to_owned(),
+            });
         }
         for (src, dst) in pairs(&spec.src, &spec.dst)? {
             let base_rtt_us = base_rtt_us(topology, &src, &dst)?;
@@ -280,7 +335,11 @@ fn flows(scenario: &Scenario, topology: &Topology, scale: u32) -> Result<Vec<Flo
                 bytes: spec.bytes.0,
                 start_us: scaled_us(spec.start),
                 start_jitter_us: scaled_us(spec.jitter),
-                cc: spec.cc.clone(),
+                cc: sender_cc.cloned(),
+                receiver_cc: receiver_cc.cloned(),
+                switches: switches.clone(),
+                burst_bytes: spec.burst.0,
+                period_us: scaled_us(spec.period),
                 sndbuf_bytes: spec.sndbuf.0,
                 rcvbuf_bytes: spec.rcvbuf.0,
                 base_rtt_us,

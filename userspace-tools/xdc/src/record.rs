@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use xdc_proto::{
-    FlowResult, FlowSample, Mark, Message, Queue, QueueResult, QueueSample, RunPlan, Sample,
-    WatchedQueue,
+    FlowResult, FlowSample, Mark, Message, Packet, Queue, QueueResult, QueueSample, RunPlan,
+    Sample, WatchedQueue,
 };
 
 use crate::error::{Error, Result};
@@ -20,6 +20,8 @@ pub struct Record {
     /// In the order of the plan; complete once the run is.
     pub flows: Vec<FlowResult>,
     pub queues: Vec<QueueResult>,
+    /// Of each watched port, where the plan says to capture.
+    pub captures: Vec<Vec<Packet>>,
     /// Measured over configured RTT, less 1, of the path that is furthest off.
     pub link_rtt_error: Option<f64>,
     pub link_checks: Vec<LinkCheck>,
@@ -47,6 +49,7 @@ impl Record {
     pub fn new(cc: &str, plan: RunPlan) -> Self {
         Self {
             cc: cc.to_owned(),
+            captures: vec![Vec::new(); plan.watch.len()],
             plan,
             kernel: String::new(),
             samples: Vec::new(),
@@ -93,6 +96,11 @@ impl Record {
             }
             Message::Flow(flow) => self.flows.push(flow),
             Message::Queue(queue) => self.queues.push(queue),
+            Message::Packets { queue, packets } => self
+                .captures
+                .get_mut(queue)
+                .ok_or_else(|| Error::failure("packets from the guest do not fit the plan"))?
+                .extend(packets),
             Message::Suspect { counter, delta } => self.suspects.push((counter, delta)),
             Message::Done { virtual_us } => self.virtual_us = virtual_us,
             Message::Progress { .. } | Message::Ktap { .. } | Message::Error { .. } => {}

@@ -46,10 +46,16 @@ pub struct Scenario {
     pub flows: Vec<FlowSpec>,
     #[serde(default)]
     pub sysctl: BTreeMap<String, Scalar>,
+    /// What is different on some hosts; names as in `topology.hosts`.
+    #[serde(default)]
+    pub host: BTreeMap<String, HostSpec>,
     #[serde(default)]
     pub cc: BTreeMap<String, CcSpec>,
     #[serde(default)]
     pub expect: Vec<Expect>,
+    /// What two runs of it, on different engines, have to agree on.
+    #[serde(default)]
+    pub agree: Vec<Agree>,
 }
 
 fn one() -> u64 {
@@ -92,6 +98,23 @@ pub struct LinkSpec {
     pub queue: Option<String>,
     pub queue_ab: Option<String>,
     pub queue_ba: Option<String>,
+    /// Packets lost at random on the way to the queue.
+    #[serde(default)]
+    pub loss_ab: Fraction,
+    #[serde(default)]
+    pub loss_ba: Fraction,
+    /// Packets that skip the delay and overtake others.
+    #[serde(default)]
+    pub reorder_ab: Fraction,
+    #[serde(default)]
+    pub reorder_ba: Fraction,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostSpec {
+    #[serde(default)]
+    pub sysctl: BTreeMap<String, Scalar>,
 }
 
 /// A switch port. Thresholds on the backlog are sizes or fractions of the limit.
@@ -166,12 +189,32 @@ pub struct FlowSpec {
     pub start: Time,
     #[serde(default)]
     pub jitter: Time,
+    /// Of both ends, if not the run's; or of one of them.
     pub cc: Option<String>,
+    pub sender_cc: Option<String>,
+    pub receiver_cc: Option<String>,
+    /// The sender changes it in mid flow.
+    #[serde(default)]
+    pub switch: Vec<SwitchSpec>,
+    /// The application writes so much at a time, and again after `period`.
+    #[serde(default)]
+    pub burst: Size,
+    #[serde(default)]
+    pub period: Time,
     /// Socket buffers; without them the kernel tunes them.
     #[serde(default)]
     pub sndbuf: Size,
     #[serde(default)]
     pub rcvbuf: Size,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchSpec {
+    /// After the flow's start.
+    pub at: Time,
+    /// Without it, to the run's.
+    pub cc: Option<String>,
 }
 
 /// A sysctl's value.
@@ -229,6 +272,21 @@ impl Expect {
     }
 }
 
+/// How far two results of a scenario may differ in a figure.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Agree {
+    /// As in [`Expect`].
+    pub metric: String,
+    /// Relative to the larger of the two.
+    pub within: f64,
+    /// A difference of no more than this, in the figure's own unit, is none.
+    #[serde(default)]
+    pub slack: f64,
+    /// What the remaining difference is.
+    pub why: String,
+}
+
 /// A congestion control that xdc knows how to run.
 #[derive(Debug)]
 pub struct KnownCc {
@@ -264,6 +322,19 @@ pub const KNOWN_CCS: &[KnownCc] = &[
     drop_tail("bbr"),
     drop_tail("reno"),
     drop_tail("vegas"),
+    // Test-only modules: the kernel's own in Rust, for `xdc twin`.
+    KnownCc {
+        name: "dctcp_rs",
+        module: Some("tcp_dctcp_rs"),
+        mark: Mark::Physical,
+        tcp_ecn: 1,
+    },
+    KnownCc {
+        name: "reno_rs",
+        module: Some("tcp_reno_rs"),
+        mark: Mark::None,
+        tcp_ecn: 0,
+    },
 ];
 
 const fn drop_tail(name: &'static str) -> KnownCc {
@@ -359,6 +430,13 @@ fn validate(scenario: &Scenario) -> Result<()> {
         return Err(Error::usage(
             "'sample' must be above 0 and at most 'jain_window'",
         ));
+    }
+    for flow in &scenario.flows {
+        if (flow.burst == Size(0)) != (flow.period == Time(0)) {
+            return Err(Error::usage(
+                "a flow that writes in bursts needs both 'burst' and 'period'",
+            ));
+        }
     }
     let endless = scenario.flows.iter().any(|flow| flow.bytes == Size(0));
     if endless && scenario.duration.is_none() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `xdc selftest`: the executables of selftests/ in a guest; KTAP on stdout.
 
+use std::fs;
 use std::time::Duration;
 
 use xdc_proto::{Job, Message, Plan, VERSION};
@@ -21,9 +22,9 @@ const MACHINE: Machine = Machine {
 
 /// Cases by their outcome.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Tally {
-    passed: u32,
-    failed: u32,
+pub struct Tally {
+    pub passed: u32,
+    pub failed: u32,
     skipped: u32,
     /// Of the test that is running: whether it has cases of its own.
     nested: bool,
@@ -33,7 +34,7 @@ struct Tally {
 impl Tally {
     /// Indented results are cases; the result of the file that holds them counts only where they
     /// do not tell the whole story.
-    fn add(&mut self, line: &str) {
+    pub fn add(&mut self, line: &str) {
         let text = line.trim_start();
         let (ok, rest) = match (text.strip_prefix("ok "), text.strip_prefix("not ok ")) {
             (Some(rest), _) => (true, rest),
@@ -65,6 +66,7 @@ pub fn command(
     names: &[String],
     kind: Kind,
     kernel: Option<Flavour>,
+    long: bool,
     timeout: Duration,
 ) -> Result<bool> {
     let flavour = match (kind, kernel) {
@@ -83,7 +85,8 @@ pub fn command(
         version: VERSION,
         modules: Vec::new(),
         job: Job::Selftest {
-            tests: choose(&home, names)?,
+            tests: choose(&home, names, flavour)?,
+            long,
         },
     };
     let guest = Guest {
@@ -116,26 +119,43 @@ pub fn command(
     Ok(tally.failed == 0 && tally.passed > 0)
 }
 
-/// By name, with or without `.sh`; all of them if none is named.
-fn choose(home: &Home, names: &[String]) -> Result<Vec<String>> {
-    let tests: Vec<_> = selftest_files(home)?
-        .into_iter()
-        .map(|(name, _)| name)
-        .filter(|name| name.ends_with(".sh") && name != LIBRARY)
-        .collect();
+/// The line of a test that says where it runs by default, such as `# kernels: x86 debug`.
+const KERNELS: &str = "# kernels:";
+
+/// By name, with or without `.sh`; those meant for the kernel if none is named.
+fn choose(home: &Home, names: &[String], flavour: Flavour) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    let mut meant = Vec::new();
+    for (name, path) in selftest_files(home)? {
+        if !name.ends_with(".sh") || name == LIBRARY {
+            continue;
+        }
+        let text = fs::read_to_string(&path).map_err(|err| Error::io(path.display(), &err))?;
+        if is_meant_for(&text, flavour) {
+            meant.push(name.clone());
+        }
+        all.push(name);
+    }
     if names.is_empty() {
-        return Ok(tests);
+        return Ok(meant);
     }
     names
         .iter()
         .map(|name| {
-            tests
-                .iter()
+            all.iter()
                 .find(|test| *test == name || test.strip_suffix(".sh") == Some(name.as_str()))
                 .cloned()
-                .ok_or_else(|| Error::usage(format!("no selftest '{name}'")).hint(tests.join(", ")))
+                .ok_or_else(|| Error::usage(format!("no selftest '{name}'")).hint(all.join(", ")))
         })
         .collect()
+}
+
+/// A test that does not say is for QEMU's two kernels.
+fn is_meant_for(text: &str, flavour: Flavour) -> bool {
+    let line = text.lines().find_map(|line| line.strip_prefix(KERNELS));
+    line.unwrap_or("x86 debug")
+        .split_whitespace()
+        .any(|kernel| kernel == flavour.name())
 }
 
 #[cfg(test)]
@@ -168,5 +188,13 @@ mod tests {
         assert_eq!(tally(&nested), (2, 1, 0));
         let died = ["  ok 1 a", "not ok 1 file # timeout"];
         assert_eq!(tally(&died), (1, 1, 0));
+    }
+
+    #[test]
+    fn a_test_says_which_kernels_it_is_for() {
+        assert!(is_meant_for("#!/bin/sh\n# kernels: uml\n", Flavour::Uml));
+        assert!(!is_meant_for("#!/bin/sh\n# kernels: uml\n", Flavour::X86));
+        assert!(is_meant_for("#!/bin/sh\n", Flavour::Debug));
+        assert!(!is_meant_for("#!/bin/sh\n", Flavour::Uml));
     }
 }

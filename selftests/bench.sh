@@ -1,0 +1,124 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# kernels: none
+# What `xdc bench` runs, on a clock that counts instructions. The lines that it
+# reads: "# callback CC ACKS CALLBACK CALLS INSTRUCTIONS" and "# qdisc NAME MARKS
+# PACKETS ENQUEUE-INSTRUCTIONS DEQUEUE-INSTRUCTIONS MARKED DROPPED".
+. /selftests/lib.sh
+
+debug=/sys/kernel/debug/xdc_bench
+mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug
+modprobe xdc_bench
+for module in tcp_unocc tcp_gemini tcp_dctcp_rs sch_phantom; do modprobe $module; done
+
+# Congestion controls: one flow from h1 to h2 through the marking port of r.
+for ns in h1 r h2; do ip netns add $ns; done
+for i in 1 2; do
+	ip link add eth0 netns h$i type veth peer name eth$i netns r
+	ip -n h$i addr add 10.$i.0.1/24 dev eth0
+	ip -n r addr add 10.$i.0.2/24 dev eth$i
+	ip -n h$i link set eth0 up
+	ip -n r link set eth$i up
+	ip -n h$i route add default via 10.$i.0.2
+	in_ns h$i ethtool -K eth0 tso off gso off gro off >/dev/null
+	in_ns r ethtool -K eth$i tso off gso off gro off >/dev/null
+done
+in_ns r sysctl -qw net.ipv4.ip_forward=1
+tc -n r qdisc add dev eth1 root netem delay 1ms limit 10000
+in_ns r xdc qdisc add dev eth2 root phantom limit 1mb rate 200mbit \
+	phantom 300kb drain 0.95 pmin 5% pmax 60%
+dd if=/dev/urandom of=/tmp/sent bs=1000 count=4000 2>/dev/null
+
+for cc in reno cubic bbr dctcp dctcp_rs unocc gemini; do
+	check "$cc: counted as b_$cc" sh -c "echo $cc >$debug/wrap"
+	allow $cc b_$cc
+	choose h1 b_$cc 3
+	# The receiver's callbacks are not of interest.
+	choose h2 $cc 3
+	receive h2 /tmp/received
+	in_ns h1 nc 10.2.0.1 5001 </tmp/sent
+	wait $receiver
+	check "$cc: every byte arrived" cmp /tmp/sent /tmp/received
+	choose h1 cubic 0
+	choose h2 cubic 0
+done
+sed 's/^/# callback /' $debug/callbacks
+for ns in h1 r h2; do ip netns del $ns; done
+
+# Qdiscs: a held backlog, at which they mark no packet, some, or every one.
+packets=4096
+ip link add d0 type dummy
+sysctl_set net.ipv6.conf.d0.disable_ipv6 1
+ip link set d0 up
+
+# marked MARKS: whether the last run marked as many packets, and lost none.
+marked() {
+	want=$1
+	set -- $(cat $debug/qdisc)
+	echo "$*"
+	[ "$1" = $packets ] && [ "$5" = 0 ] || return
+	case $want in
+	none) [ "$4" = 0 ] ;;
+	some) [ "$4" -gt $((packets / 20)) ] && [ "$4" -lt $((packets / 2)) ] ;;
+	all) [ "$4" = $packets ] ;;
+	esac
+}
+
+# count NAME MARKS: the qdisc of d0.
+count() {
+	check "$1: counted" sh -c "echo d0 64 $packets 2 >$debug/qdisc"
+	check "$1: marks $2" marked $2
+	echo "# qdisc $1 $2 $(cat $debug/qdisc)"
+	tc qdisc del dev d0 root
+}
+q() { check "tc $*" tc qdisc add dev d0 "$@"; }
+x() { check "xdc $*" xdc qdisc add dev d0 root phantom limit 1mb "$@"; }
+
+q root pfifo && count pfifo none
+q root fq && count fq none
+
+# red and phantom WHERE...: with thresholds around 64 packets of 1514 bytes.
+red() {
+	name=$1
+	shift
+	"$@" limit 1000000 min 300000 max 900000 avpkt 1500 burst 400 ecn && count $name none
+	"$@" limit 1000000 min 20000 max 200000 avpkt 1500 burst 60 probability 0.5 ecn && count $name some
+	"$@" limit 1000000 min 10000 max 30000 avpkt 1500 burst 20 ecn && count $name all
+}
+shaped_red() {
+	q root handle 1: tbf rate 100gbit burst 1mb limit 1mb
+	q parent 1: red "$@"
+}
+red red q root red
+red tbf+red shaped_red
+
+q root fq_codel target 100ms && count fq_codel none
+q root fq_codel target 5us interval 300us && count fq_codel some
+q root fq_codel ce_threshold 1us && count fq_codel all
+
+# tc of this age knows no options of dualpi2, whose default thresholds are far
+# above what the packets of this queue wait.
+q root dualpi2 && count dualpi2 none
+
+by_phantom() {
+	name=$1
+	shift
+	x phantom 4gb pmin 100% pmax 100% "$@" && count $name none
+	x phantom 40mb pmin 0% pmax 100% "$@" && count $name some
+	x phantom 40mb pmin 0% pmax 0% "$@" && count $name all
+}
+by_physical() {
+	name=$1
+	shift
+	x min 50% max 75% "$@" && count $name none
+	x min 5% max 30% "$@" && count $name some
+	x min 0% max 1% "$@" && count $name all
+}
+by_phantom phantom line-rate 1mbit
+by_phantom phantom-shaped rate 100gbit line-rate 1mbit
+by_physical phantom-physical mark physical
+by_physical phantom-physical-enqueue mark physical at enqueue
+by_physical phantom-either mark either line-rate 1mbit phantom 4gb pmin 100% pmax 100%
+
+ip link del d0
+finish
