@@ -3,7 +3,7 @@
 # sch_phantom against two eBPF witnesses, before and after it: counts, marks,
 # colours, the shaper, the phantom counter, bundles, filters, parents, and what
 # is done to a port under traffic. docs/witness.md
-# kernels: x86 debug uml
+# kernels: x86 uml
 modprobe sch_phantom || exit
 
 # The debug kernel is there to find what a port does to memory and locks; what
