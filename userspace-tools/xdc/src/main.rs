@@ -20,6 +20,7 @@ mod initramfs;
 mod interrupt;
 mod plan;
 mod plot;
+mod pool;
 mod probe;
 mod progress;
 mod qdisc;

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `xdc run`: a guest per congestion control, then the result.
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::thread;
 use std::time::Duration;
 
 use xdc_proto::{Job, Message, Plan, RunPlan};
@@ -20,7 +17,7 @@ use crate::record::Record;
 use crate::results::Pending;
 use crate::scenario::{self, Loaded, SEE_EXAMPLE, known_cc};
 use crate::summary::{self, Summary};
-use crate::{interrupt, plan, probe, report, results};
+use crate::{interrupt, plan, pool, probe, report, results};
 
 /// `xdc run`'s command line.
 pub struct Request {
@@ -134,32 +131,11 @@ impl Bench<'_> {
         jobs: usize,
         consoles: &Path,
     ) -> Result<Vec<Result<Record>>> {
-        let ccs = &loaded.scenario.ccs;
-        let waiting: Mutex<VecDeque<usize>> = Mutex::new((0..ccs.len()).collect());
-        let outcomes: Mutex<Vec<(usize, Result<Record>)>> = Mutex::default();
-        thread::scope(|scope| {
-            for _ in 0..jobs.clamp(1, ccs.len().max(1)) {
-                scope.spawn(|| {
-                    while interrupt::check().is_ok() {
-                        let next = waiting.lock().ok().and_then(|mut queue| queue.pop_front());
-                        let Some(index) = next else {
-                            break;
-                        };
-                        let cc = &ccs[index];
-                        let outcome = plan::plan(&loaded.scenario, cc, seed, scale)
-                            .and_then(|plan| self.run_one(cc, plan, Some(consoles)))
-                            .map_err(|err| err.about(cc));
-                        if let Ok(mut outcomes) = outcomes.lock() {
-                            outcomes.push((index, outcome));
-                        }
-                    }
-                });
-            }
-        });
-        interrupt::check()?;
-        let mut outcomes = outcomes.into_inner().unwrap_or_default();
-        outcomes.sort_by_key(|(index, _)| *index);
-        Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
+        pool::run_all(&loaded.scenario.ccs, jobs, |cc| {
+            plan::plan(&loaded.scenario, cc, seed, scale)
+                .and_then(|plan| self.run_one(cc, plan, Some(consoles)))
+                .map_err(|err| err.about(cc))
+        })
     }
 
     /// One guest; `name` is for the progress line.

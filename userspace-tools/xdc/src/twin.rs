@@ -6,11 +6,8 @@
 //! a first packet. A scenario must also say, in its expectations, what it exercises: two captures
 //! of nothing are equal, too.
 
-use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::thread;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -26,7 +23,7 @@ use crate::progress::Progress;
 use crate::record::Record;
 use crate::run::Bench;
 use crate::scenario::{self, Loaded};
-use crate::{interrupt, plan, summary};
+use crate::{interrupt, plan, pool, summary};
 
 /// `xdc twin`'s command line.
 pub struct Request {
@@ -77,7 +74,7 @@ pub fn command(request: &Request) -> Result<bool> {
     if let Some(dir) = &request.pcap {
         fs::create_dir_all(dir).map_err(|err| Error::io(dir.display(), &err))?;
     }
-    let outcomes = run_all(&bench, &cases, request)?;
+    let outcomes = pool::run_all(&cases, request.jobs, |case| run(&bench, case, request))?;
     let failed = outcomes.iter().filter(|o| !o.failures.is_empty()).count();
     interrupt::end_on_closed_pipe()?;
     if request.json {
@@ -163,32 +160,6 @@ fn case(loaded: Loaded, ccs: (&str, &str), seed: Option<u64>) -> Result<Case> {
         plans: (first, second),
         loaded,
     })
-}
-
-/// In the order of the cases; an error only for an interruption.
-fn run_all(bench: &Bench<'_>, cases: &[Case], request: &Request) -> Result<Vec<Outcome>> {
-    let waiting: Mutex<VecDeque<usize>> = Mutex::new((0..cases.len()).collect());
-    let outcomes: Mutex<Vec<(usize, Outcome)>> = Mutex::default();
-    thread::scope(|scope| {
-        for _ in 0..request.jobs.clamp(1, cases.len().max(1)) {
-            scope.spawn(|| {
-                while interrupt::check().is_ok() {
-                    let next = waiting.lock().ok().and_then(|mut queue| queue.pop_front());
-                    let Some(index) = next else {
-                        break;
-                    };
-                    let outcome = run(bench, &cases[index], request);
-                    if let Ok(mut outcomes) = outcomes.lock() {
-                        outcomes.push((index, outcome));
-                    }
-                }
-            });
-        }
-    });
-    interrupt::check()?;
-    let mut outcomes = outcomes.into_inner().unwrap_or_default();
-    outcomes.sort_by_key(|(index, _)| *index);
-    Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
 }
 
 fn run(bench: &Bench<'_>, case: &Case, request: &Request) -> Outcome {
