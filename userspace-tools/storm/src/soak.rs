@@ -233,6 +233,14 @@ impl Memory {
     }
 }
 
+/// The case that what went into wire and port since `start` came out or was dropped.
+fn path_case(storm: &mut Storm, what: &str, pair: &Pair, start: &Path) {
+    let balance = Path::read(pair).and_then(|now| now.balance(start));
+    let text = balance.as_deref().unwrap_or("packets in = out + dropped");
+    let text = format!("{what}: {text}");
+    storm.ktap.case(&text, balance.map(|_| ()));
+}
+
 /// `minutes` of mixed load.
 pub fn hour(storm: &mut Storm, minutes: u32) -> Result<()> {
     let mut rng = fastrand::Rng::with_seed(storm.seed);
@@ -258,14 +266,7 @@ pub fn hour(storm: &mut Storm, minutes: u32) -> Result<()> {
         outcome,
     );
     storm.flows_case("flows of mixed load", Ok(tally));
-    let balance = Path::read(&pair).and_then(|now| now.balance(&start));
-    let text = balance
-        .as_deref()
-        .unwrap_or("packets in = out + dropped")
-        .to_string();
-    storm
-        .ktap
-        .case(&format!("wire and port: {text}"), balance.map(|_| ()));
+    path_case(storm, "wire and port", &pair, &start);
     storm.ktap.note(&after.difference(&before));
     storm.ktap.case(
         "no more memory is in use than before",
@@ -440,14 +441,7 @@ pub fn round_trips(storm: &mut Storm) -> Result<()> {
         drop(traffic);
         storm.flows_case(&format!("RTT of {name}"), outcome.map(|()| tally));
         thread::sleep(SETTLE + 4 * rtt);
-        let balance = Path::read(&pair).and_then(|now| now.balance(&start));
-        let text = balance
-            .as_deref()
-            .unwrap_or("packets in = out + dropped")
-            .to_string();
-        storm
-            .ktap
-            .case(&format!("RTT of {name}: {text}"), balance.map(|_| ()));
+        path_case(storm, &format!("RTT of {name}"), &pair, &start);
     }
     Ok(())
 }

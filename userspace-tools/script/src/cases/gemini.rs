@@ -3,13 +3,12 @@
 
 use anyhow::{Result, bail, ensure};
 
-use super::{BULK, Case};
+use super::{BULK, Case, INFINITE_SSTHRESH, in_slow_start};
 use crate::flow::{Flow, Mark, Setup, Step};
 use crate::lab::{BDP_BYTES, BDP_PACKETS, Lab, RATE_MBPS, RTT_US};
 use crate::witness::{Rounds, averaged, increased, near, near_window};
 
 const MSS: f64 = 1_000.0;
-const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 /// C in bytes per microsecond.
 const C: f64 = RATE_MBPS as f64 / 8.0;
 /// The defaults: beta, g, and H.
@@ -437,14 +436,7 @@ fn base_rtt_window(lab: &mut Lab) -> Result<()> {
 fn slow_start<'a>(lab: &'a mut Lab, others: &[(&str, u32)]) -> Result<(Flow<'a>, u32)> {
     lab.gemini(others)?;
     let mut flow = Flow::open(lab, Setup::new("gemini"))?;
-    flow.write(BULK)?;
-    let mut window = flow.acks_of(10, Mark::No)?.cwnd();
-    for _ in 0..50 {
-        let step = flow.ack_next(Mark::No)?;
-        ensure!(step.cwnd() == window + 1, "{} after {window}", step.cwnd());
-        ensure!(step.tcp.snd_ssthresh == INFINITE_SSTHRESH);
-        window = step.cwnd();
-    }
+    let window = in_slow_start(&mut flow)?;
     Ok((flow, window))
 }
 

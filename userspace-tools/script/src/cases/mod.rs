@@ -6,8 +6,9 @@ mod receiver;
 mod unocc;
 mod wire;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
+use crate::flow::{Flow, Mark};
 use crate::lab::Lab;
 
 /// One case.
@@ -18,6 +19,22 @@ pub struct Case {
 
 /// What most flows have to send, in bytes: more than any case looks at.
 const BULK: usize = 6_000_000;
+
+/// The kernel's TCP_INFINITE_SSTHRESH: nothing has ended slow start.
+const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
+
+/// Behind its first ten packets, a flow in slow start gains one for each ACK. Returns the window.
+fn in_slow_start(flow: &mut Flow<'_>) -> Result<u32> {
+    flow.write(BULK)?;
+    let mut window = flow.acks_of(10, Mark::No)?.cwnd();
+    for _ in 0..50 {
+        let step = flow.ack_next(Mark::No)?;
+        ensure!(step.cwnd() == window + 1, "{} after {window}", step.cwnd());
+        ensure!(step.tcp.snd_ssthresh == INFINITE_SSTHRESH);
+        window = step.cwnd();
+    }
+    Ok(window)
+}
 
 /// Every case.
 pub fn all() -> impl Iterator<Item = &'static Case> {

@@ -3,7 +3,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::{BULK, Case};
+use super::{BULK, Case, INFINITE_SSTHRESH, in_slow_start};
 use crate::flow::{Ecn, Flow, Mark, Setup, Step};
 use crate::lab::{BDP_BYTES, BDP_PACKETS, INTRA_US, Lab, RTT_US};
 use crate::witness::{
@@ -18,7 +18,6 @@ const K_INTRA_BDP: f64 = 146.0;
 const MSS: f64 = 1_000.0;
 const RTT: f64 = RTT_US as f64;
 const INTRA: f64 = INTRA_US as f64;
-const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 /// An RTT that is no longer "no delay".
 const DELAYED_US: u64 = RTT_US + 100;
 
@@ -747,14 +746,7 @@ fn start_bdp(lab: &mut Lab) -> Result<()> {
 fn start_slow(lab: &mut Lab) -> Result<()> {
     lab.unocc("paper", &[])?;
     let mut flow = Flow::open(lab, Setup::new("unocc"))?;
-    flow.write(BULK)?;
-    let mut window = flow.acks_of(10, Mark::No)?.cwnd();
-    for _ in 0..50 {
-        let step = flow.ack_next(Mark::No)?;
-        ensure!(step.cwnd() == window + 1, "{} after {window}", step.cwnd());
-        ensure!(step.tcp.snd_ssthresh == INFINITE_SSTHRESH);
-        window = step.cwnd();
-    }
+    let window = in_slow_start(&mut flow)?;
     let step = flow.ack_next(Mark::Ce)?;
     ensure!(step.cwnd() == window, "{} after {window}", step.cwnd());
     ensure!(step.tcp.snd_ssthresh == window, "{}", step.tcp.snd_ssthresh);
