@@ -112,6 +112,7 @@ fn rows<'a>(a: &'a Value, b: &'a Value, agree: &'a [Agree]) -> Vec<Row<'a>> {
         .flat_map(|cc| {
             let stated = agree
                 .iter()
+                .filter(move |agree| agree.concerns(cc))
                 .map(move |agree| row(cc, agree.metric.as_str(), Some(agree)));
             let shown: &[&str] = if agree.is_empty() { FIGURES } else { &[] };
             stated.chain(shown.iter().map(move |metric| row(cc, metric, None)))
@@ -165,6 +166,7 @@ mod tests {
     fn agree(metric: &str, within: f64, slack: f64) -> Agree {
         Agree {
             metric: metric.to_owned(),
+            ccs: Vec::new(),
             within,
             slack,
             why: "test".to_owned(),
@@ -184,6 +186,10 @@ mod tests {
             agree("marks", 0.01, 2.0),
             agree("drops", 1.0, 1.0),
             agree("no_such_figure", 0.0, 0.0),
+            Agree {
+                ccs: vec!["bbr".to_owned()],
+                ..agree("goodput_mbps", 0.0, 0.0)
+            },
         ];
         let rows = rows(&a, &b, &stated);
         let verdicts: Vec<_> = rows.iter().map(Row::holds).collect();

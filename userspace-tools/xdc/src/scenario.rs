@@ -278,6 +278,9 @@ impl Expect {
 pub struct Agree {
     /// As in [`Expect`].
     pub metric: String,
+    /// For these congestion controls only; all, if it is empty.
+    #[serde(default)]
+    pub ccs: Vec<String>,
     /// Relative to the larger of the two.
     pub within: f64,
     /// A difference of no more than this, in the figure's own unit, is none.
@@ -285,6 +288,12 @@ pub struct Agree {
     pub slack: f64,
     /// What the remaining difference is.
     pub why: String,
+}
+
+impl Agree {
+    pub fn concerns(&self, cc: &str) -> bool {
+        self.ccs.is_empty() || self.ccs.iter().any(|name| name == cc)
+    }
 }
 
 /// A congestion control that xdc knows how to run.
@@ -414,6 +423,9 @@ fn validate(scenario: &Scenario) -> Result<()> {
             ))
             .hint("min, max or less_than_cc"));
         }
+    }
+    for cc in scenario.agree.iter().flat_map(|agree| &agree.ccs) {
+        known_cc(cc)?;
     }
     if !MTU_BYTES.contains(&scenario.topology.mtu) {
         return Err(Error::usage(format!(
