@@ -91,7 +91,7 @@ fn throughputs(records: &[Record], jain_window_us: u64) -> Vec<Chart> {
 }
 
 /// Averages over parts of the window that fairness is judged by.
-fn throughput(record: &Record, jain_window_us: u64) -> Vec<Line> {
+pub fn throughput(record: &Record, jain_window_us: u64) -> Vec<Line> {
     const PARTS: u64 = 2;
     let end_us = record.end_us();
     let step_us = (jain_window_us / PARTS)

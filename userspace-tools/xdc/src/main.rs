@@ -4,6 +4,7 @@
 //! Exit codes: 0 all is well, 1 something failed or an expectation does not hold, 2 the command
 //! line or a scenario is wrong, 130 and 143 interrupted by Ctrl-C and SIGTERM.
 
+mod bars;
 mod bench;
 mod capture;
 mod compare;
@@ -18,6 +19,7 @@ mod guest;
 mod home;
 mod initramfs;
 mod interrupt;
+mod paper;
 mod plan;
 mod plot;
 mod pool;
@@ -33,6 +35,7 @@ mod selftest;
 mod shell;
 mod stored;
 mod summary;
+mod sweep;
 mod sysctl;
 mod tether;
 mod twin;
@@ -119,6 +122,96 @@ Examples:
         jobs: Option<usize>,
         /// Give up on a guest that is silent for so long.
         #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+        timeout: u64,
+    },
+    /// Run a grid: a scenario over parameters, congestion controls and seeds.
+    #[command(after_help = "\
+Examples:
+  xdc sweep uno-incast-mixed --seeds 1-5
+  xdc sweep uno-incast-mixed --cc gemini --axis queues.port.min=10%,25%,50%
+  xdc sweep grid.toml --plot fct_ms.p99,drops
+  xdc sweep grid.toml --backend slurm --jobs 64 --sbatch=--partition=batch
+
+What is finished stays: the same command goes on where it was interrupted, and computes again
+what a change of a module, the kernel or the scenario has touched.")]
+    Sweep {
+        /// A grid's TOML file, or a scenario as for `run`.
+        grid: String,
+        /// One more dimension: a dotted key as for `run --set`, and its values.
+        #[arg(long, value_name = "KEY=V1,V2,...")]
+        axis: Vec<String>,
+        /// Congestion controls [default: the grid's, else the scenario's].
+        #[arg(long, value_delimiter = ',', value_name = "CC,...")]
+        cc: Vec<String>,
+        /// Seeds [default: the grid's, else the scenario's].
+        #[arg(long, value_name = "1-5,9")]
+        seeds: Option<String>,
+        /// Change the scenario in all cells, as for `run`.
+        #[arg(long, value_name = "KEY=VALUE")]
+        set: Vec<String>,
+        /// What runs the guests [default: the scenario's].
+        #[arg(long)]
+        engine: Option<Kind>,
+        /// Figures of summary.json to tabulate and plot.
+        #[arg(long, value_delimiter = ',', value_name = "METRIC,...")]
+        plot: Vec<String>,
+        /// Where cells, table and plots go [default: results/sweeps/NAME].
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+        /// Who runs the guests.
+        #[arg(long, default_value = "local")]
+        backend: sweep::Backend,
+        /// A word for sbatch.
+        #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+        sbatch: Vec<String>,
+        /// Compute one cell only.
+        #[arg(long, hide = true)]
+        cell: Option<usize>,
+        /// Print every cell as JSON instead of the table.
+        #[arg(long)]
+        json: bool,
+        /// Guests at a time [default: one per CPU].
+        #[arg(long, value_name = "N")]
+        jobs: Option<usize>,
+        /// Give up on a guest that is silent for so long.
+        #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+        timeout: u64,
+    },
+    /// Run the figures of a paper again; one page with our numbers beside its own.
+    #[command(after_help = "\
+Examples:
+  xdc paper uno --quick
+  xdc paper gemini --figure 8,9
+  xdc paper uno --figure 8 --seeds 1-5
+
+A claim that does not hold here is a finding, not a failure: it does not change the exit code.
+As with sweep, what is finished stays.")]
+    Paper {
+        /// uno or gemini.
+        paper: String,
+        /// Which [default: all].
+        #[arg(long, value_delimiter = ',', value_name = "ID,...")]
+        figure: Vec<String>,
+        /// Minutes instead of hours: shorter runs and fewer points.
+        #[arg(long)]
+        quick: bool,
+        /// Seeds [default: each figure's own].
+        #[arg(long, value_name = "1-5,9")]
+        seeds: Option<String>,
+        /// Congestion controls [default: each figure's own].
+        #[arg(long, value_delimiter = ',', value_name = "CC,...")]
+        cc: Vec<String>,
+        /// Where cells and the page go [default: results/papers/PAPER].
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+        /// Print claims and verdicts as JSON.
+        #[arg(long)]
+        json: bool,
+        /// Guests at a time [default: one per CPU].
+        #[arg(long, value_name = "N")]
+        jobs: Option<usize>,
+        /// Give up on a guest that is silent for so long.
+        #[arg(long, value_name = "SECONDS", default_value_t = 300)]
         timeout: u64,
     },
     /// Show the scenarios.
@@ -321,6 +414,58 @@ fn dispatch(command: Command) -> Result<bool> {
             icount,
             json,
             results,
+            jobs: jobs.unwrap_or_else(cpus),
+            timeout: Duration::from_secs(timeout),
+        }),
+        Command::Sweep {
+            grid,
+            axis,
+            cc,
+            seeds,
+            set,
+            engine,
+            plot,
+            out,
+            backend,
+            sbatch,
+            cell,
+            json,
+            jobs,
+            timeout,
+        } => sweep::command(&sweep::Request {
+            grid,
+            axes: axis,
+            ccs: cc,
+            seeds,
+            sets: set,
+            engine,
+            plot,
+            out,
+            backend,
+            sbatch,
+            cell,
+            json,
+            jobs: jobs.unwrap_or_else(cpus),
+            timeout: Duration::from_secs(timeout),
+        }),
+        Command::Paper {
+            paper,
+            figure,
+            quick,
+            seeds,
+            cc,
+            out,
+            json,
+            jobs,
+            timeout,
+        } => paper::command(&paper::Request {
+            paper,
+            figures: figure,
+            quick,
+            seeds,
+            ccs: cc,
+            out,
+            json,
             jobs: jobs.unwrap_or_else(cpus),
             timeout: Duration::from_secs(timeout),
         }),

@@ -328,7 +328,7 @@ fn flows(scenario: &Scenario, cc: &str, topology: &Topology, scale: u32) -> Resu
         }
         for (src, dst) in pairs(&spec.src, &spec.dst)? {
             let base_rtt_us = base_rtt_us(topology, &src, &dst)?;
-            flows.push(Flow {
+            let flow = Flow {
                 src,
                 dst,
                 group: spec.group.clone(),
@@ -343,7 +343,8 @@ fn flows(scenario: &Scenario, cc: &str, topology: &Topology, scale: u32) -> Resu
                 sndbuf_bytes: spec.sndbuf.0,
                 rcvbuf_bytes: spec.rcvbuf.0,
                 base_rtt_us,
-            });
+            };
+            flows.extend(std::iter::repeat_n(flow, spec.count));
         }
     }
     if flows.is_empty() {

@@ -3,13 +3,15 @@
 
 use std::fmt::Write as _;
 
+use serde::{Deserialize, Serialize};
+
 /// In CSS pixels, before the page scales it; its fonts are for this size.
-const HEIGHT: f64 = 230.0;
+pub const HEIGHT: f64 = 230.0;
 /// Around the data: the title and the legend above, the labels left and below.
-const LEFT: f64 = 46.0;
-const RIGHT: f64 = 22.0;
-const TOP: f64 = 46.0;
-const BOTTOM: f64 = 24.0;
+pub const LEFT: f64 = 46.0;
+pub const RIGHT: f64 = 22.0;
+pub const TOP: f64 = 46.0;
+pub const BOTTOM: f64 = 24.0;
 const GAP: f64 = 12.0;
 /// Roughly, of the legend's font: nothing here knows fonts.
 const CHARACTER: f64 = 6.4;
@@ -20,8 +22,14 @@ pub const MAX_POINTS: usize = 400;
 /// What an axis may be labelled in; `size` in terms of what the points are given in.
 #[derive(Debug, Clone, Copy)]
 pub struct Unit {
-    name: &'static str,
+    pub name: &'static str,
     size: f64,
+}
+
+impl Unit {
+    pub fn size(self) -> f64 {
+        self.size
+    }
 }
 
 const fn unit(name: &'static str, size: f64) -> Unit {
@@ -43,7 +51,7 @@ pub const RATIO: &[Unit] = &[unit("", 1.0)];
 
 /// As many as have colours; those told apart in light and dark, also by those who see red and
 /// green alike, come first.
-const COLORS: usize = 8;
+pub const COLORS: usize = 8;
 
 /// Colours and fonts of every chart, by the reader's theme.
 pub const STYLE: &str = "
@@ -51,6 +59,8 @@ pub const STYLE: &str = "
 @media screen and (prefers-color-scheme:dark){:root{--bg:#14171b;--fg:#e3e6ea;--dim:#9aa3ad;--line:#343a42;--c0:#5aa9e6;--c1:#ff8f4a;--c2:#3ccf9b;--c3:#e07ab5;--c4:#d9b310;--c5:#8fd3ff;--c6:#aaa;--c7:#ff9dbb}}
 .chart{font:12px system-ui,sans-serif}.chart text{fill:var(--fg)}.chart .title{font-weight:600;font-size:13px}.chart .label{fill:var(--dim);font-size:11px}
 .chart path{fill:none;stroke-width:1.4;stroke-linejoin:round}.chart .grid{stroke:var(--line);stroke-width:1}
+.chart .ci{stroke:var(--fg);stroke-width:1.2}.chart .paper{stroke:var(--fg);stroke-width:2;stroke-dasharray:3 2}
+.chart .bar{fill-opacity:.55}.f0{fill:var(--c0)!important}.f1{fill:var(--c1)!important}.f2{fill:var(--c2)!important}.f3{fill:var(--c3)!important}.f4{fill:var(--c4)!important}.f5{fill:var(--c5)!important}.f6{fill:var(--c6)!important}.f7{fill:var(--c7)!important}
 .c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}.c4{stroke:var(--c4)}.c5{stroke:var(--c5)}.c6{stroke:var(--c6)}.c7{stroke:var(--c7)}
 ";
 
@@ -66,6 +76,7 @@ pub struct Chart {
     pub y_end: f64,
 }
 
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Line {
     /// Lines of one name share a colour and an entry of the legend.
     pub name: String,
@@ -84,15 +95,33 @@ impl Chart {
     fn points(&self) -> impl Iterator<Item = &(f64, f64)> {
         self.lines.iter().flat_map(|line| &line.points)
     }
+}
+
+/// What can be drawn: [`HEIGHT`] high.
+pub trait Figure {
+    fn title(&self) -> &str;
+    fn width(&self) -> f64;
+    /// What is inside of the svg element.
+    fn body(&self) -> String;
 
     /// For a page with [`STYLE`].
-    pub fn inline(&self) -> String {
+    fn inline(&self) -> String {
         format!(
             "<svg class=\"chart\" viewBox=\"0 0 {} {HEIGHT}\" role=\"img\" aria-label=\"{}\">{}</svg>\n",
-            self.width,
-            escape(&self.title),
+            self.width(),
+            escape(self.title()),
             self.body()
         )
+    }
+}
+
+impl Figure for Chart {
+    fn title(&self) -> &str {
+        &self.title
+    }
+
+    fn width(&self) -> f64 {
+        self.width
     }
 
     fn body(&self) -> String {
@@ -106,28 +135,10 @@ impl Chart {
         let at_x = |value: f64| LEFT + value / x.end * width;
         let at_y = |value: f64| TOP + height - value / y.end * height;
 
-        let unit = if y.unit.name.is_empty() {
-            String::new()
-        } else {
-            format!(", {}", y.unit.name)
-        };
-        let mut svg = format!(
-            "<text class=\"title\" x=\"{LEFT}\" y=\"17\">{}{unit}</text>",
-            escape(&self.title)
-        );
-        svg.push_str(&self.legend());
+        let drawn = self.lines.iter().filter(|line| !line.points.is_empty());
+        let mut svg = frame(&self.title, &y, width);
+        svg.push_str(&legend(drawn.map(|line| (line.name.as_str(), line.color))));
         // Writing to a String cannot fail.
-        for tick in y.ticks() {
-            let _ = write!(
-                svg,
-                "<path class=\"grid\" d=\"M{LEFT} {0:.1}h{width}\"/>\
-                 <text class=\"label\" x=\"{1}\" y=\"{2:.1}\" text-anchor=\"end\">{3}</text>",
-                at_y(tick),
-                LEFT - 6.0,
-                at_y(tick) + 4.0,
-                y.label(tick)
-            );
-        }
         let last = x.ticks().last().unwrap_or(0.0);
         for tick in x.ticks() {
             let unit = if tick == last { x.unit.name } else { "" };
@@ -149,38 +160,65 @@ impl Chart {
         }
         svg
     }
+}
 
-    /// One entry per name, in a row under the title.
-    fn legend(&self) -> String {
-        let mut names: Vec<(&str, usize)> = Vec::new();
-        for line in self.lines.iter().filter(|line| !line.points.is_empty()) {
-            if !names.iter().any(|(name, _)| *name == line.name) {
-                names.push((&line.name, line.color));
-            }
-        }
-        let mut svg = String::new();
-        let mut x = LEFT;
-        for (name, color) in names {
-            let _ = write!(
-                svg,
-                "<path class=\"c{}\" style=\"stroke-width:3\" d=\"M{x:.1} 31h14\"/>\
-                 <text class=\"label\" x=\"{:.1}\" y=\"35\">{}</text>",
-                color % COLORS,
-                x + 19.0,
-                escape(name)
-            );
-            x += 19.0 + CHARACTER * name.chars().count() as f64 + 16.0;
-        }
-        svg
+/// Title, and the lines and labels of the y axis; `width` of the data.
+pub fn frame(title: &str, y: &Axis, width: f64) -> String {
+    let unit = if y.unit.name.is_empty() {
+        String::new()
+    } else {
+        format!(", {}", y.unit.name)
+    };
+    let mut svg = format!(
+        "<text class=\"title\" x=\"{LEFT}\" y=\"17\">{}{unit}</text>",
+        escape(title)
+    );
+    let height = HEIGHT - TOP - BOTTOM;
+    for tick in y.ticks() {
+        let at = TOP + height - tick / y.end * height;
+        // Writing to a String cannot fail.
+        let _ = write!(
+            svg,
+            "<path class=\"grid\" d=\"M{LEFT} {at:.1}h{width}\"/>\
+             <text class=\"label\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            LEFT - 6.0,
+            at + 4.0,
+            y.label(tick)
+        );
     }
+    svg
+}
+
+/// One entry per name, in a row under the title.
+pub fn legend<'a>(entries: impl Iterator<Item = (&'a str, usize)>) -> String {
+    let mut names: Vec<(&str, usize)> = Vec::new();
+    for (name, color) in entries {
+        if !names.iter().any(|(known, _)| *known == name) {
+            names.push((name, color));
+        }
+    }
+    let mut svg = String::new();
+    let mut x = LEFT;
+    for (name, color) in names {
+        let _ = write!(
+            svg,
+            "<path class=\"c{}\" style=\"stroke-width:3\" d=\"M{x:.1} 31h14\"/>\
+             <text class=\"label\" x=\"{:.1}\" y=\"35\">{}</text>",
+            color % COLORS,
+            x + 19.0,
+            escape(name)
+        );
+        x += 19.0 + CHARACTER * name.chars().count() as f64 + 16.0;
+    }
+    svg
 }
 
 /// A file of its own: charts of one width in rows of `columns`.
-pub fn file<'a>(charts: impl IntoIterator<Item = &'a Chart>, columns: usize) -> String {
+pub fn file<'a, F: Figure + 'a>(charts: impl IntoIterator<Item = &'a F>, columns: usize) -> String {
     let charts: Vec<_> = charts.into_iter().collect();
     let columns = columns.min(charts.len()).max(1);
     let rows = charts.len().div_ceil(columns);
-    let chart_width = charts.first().map_or(0.0, |chart| chart.width);
+    let chart_width = charts.first().map_or(0.0, |chart| chart.width());
     let (step_x, step_y) = (chart_width + GAP, HEIGHT + GAP);
     let (width, height) = (step_x * columns as f64, step_y * rows as f64);
     let mut svg = format!(
@@ -202,15 +240,15 @@ pub fn file<'a>(charts: impl IntoIterator<Item = &'a Chart>, columns: usize) -> 
 }
 
 /// From 0 to `end`, labelled at multiples of `step`.
-struct Axis {
-    end: f64,
+pub struct Axis {
+    pub end: f64,
     step: f64,
-    unit: Unit,
+    pub unit: Unit,
 }
 
 impl Axis {
     /// `whole`: end at a label, so that the highest point stays below one.
-    fn new(max: f64, units: &[Unit], whole: bool) -> Self {
+    pub fn new(max: f64, units: &[Unit], whole: bool) -> Self {
         // The largest that leaves something before the decimal point.
         let fitting = units.iter().rev().find(|unit| unit.size <= max);
         let unit = *fitting.unwrap_or(&units[0]);
@@ -224,13 +262,13 @@ impl Axis {
         Self { end, step, unit }
     }
 
-    fn ticks(&self) -> impl Iterator<Item = f64> {
+    pub fn ticks(&self) -> impl Iterator<Item = f64> {
         // A little beyond the end is the end, computed otherwise.
         let count = (self.end / self.step + 1e-6) as usize;
         (0..=count).map(|n| n as f64 * self.step)
     }
 
-    fn label(&self, tick: f64) -> String {
+    pub fn label(&self, tick: f64) -> String {
         let step = self.step / self.unit.size;
         let decimals = (-step.log10().floor()).max(0.0) as usize;
         // 2.5 and the like take one more.

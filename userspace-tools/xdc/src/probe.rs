@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::plan;
 use crate::run::Bench;
 use crate::scenario::Scenario;
-use crate::summary;
+use crate::summary::{self, Windows};
 
 /// Of the measured rate, for the experiment.
 const RATE_SHARE: f64 = 0.5;
@@ -41,7 +41,8 @@ pub fn scale(bench: &Bench<'_>, scenario: &Scenario, seed: u64) -> Result<u32> {
         .bottleneck()
         .ok_or_else(|| Error::usage("nothing is watched").hint("[[watch]] for the bottleneck"))?;
     let nominal_bps = (probed_bps / SPEED_UP) as f64;
-    let measured_bps = (summary::run(&record, PROBE_US / 10).goodput_mbps * 1e6).max(1.0);
+    let measured_bps =
+        (summary::run(&record, &Windows::every_us(PROBE_US / 10)).goodput_mbps * 1e6).max(1.0);
     let cpu_us = |flow: &Flow| {
         let check = record
             .link_checks

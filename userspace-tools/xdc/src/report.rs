@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::expect::Checked;
 use crate::figures::{Figures, NARROW, WIDE};
-use crate::plot::{self, Chart, escape};
+use crate::plot::{self, Chart, Figure, escape};
 use crate::record::Record;
 use crate::results;
 use crate::scenario::Loaded;
@@ -38,13 +38,7 @@ pub fn html(
     checked: &[Checked<'_>],
 ) -> String {
     let scenario = &loaded.scenario;
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-         <title>{0}</title><style>{1}{STYLE}</style></head><body>\n<h1>{0}</h1>\n",
-        escape(&scenario.title),
-        plot::STYLE
-    );
+    let mut page = head(&scenario.title);
     for (class, text) in [
         ("", scenario.description.trim()),
         ("dim", &scenario.source),
@@ -76,6 +70,17 @@ pub fn html(
     page
 }
 
+/// The beginning of a page that needs nothing from outside.
+pub fn head(title: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
+         <title>{0}</title><style>{1}{STYLE}</style></head><body>\n<h1>{0}</h1>\n",
+        escape(title),
+        plot::STYLE
+    )
+}
+
 /// Engine, kernel, seed and scale in one sentence.
 pub fn setting(summary: &Summary) -> String {
     let accel = summary.accel.as_ref().map(|accel| format!(" ({accel})"));
@@ -96,7 +101,7 @@ pub fn setting(summary: &Summary) -> String {
 /// In columns that are not much narrower than the charts were drawn for.
 fn charts<'a>(width: f64, charts: impl IntoIterator<Item = &'a Chart>) -> String {
     let least = 0.85 * width;
-    let svgs: String = charts.into_iter().map(Chart::inline).collect();
+    let svgs: String = charts.into_iter().map(Figure::inline).collect();
     format!("<div class=\"charts\" style=\"--least:{least}px\">\n{svgs}</div>\n")
 }
 
@@ -267,7 +272,7 @@ mod tests {
             seed: 1,
             scale: 1,
             kernel: "7.3.4".to_owned(),
-            runs: vec![summary::run(&record, 1000)],
+            runs: vec![summary::run(&record, &summary::Windows::every_us(1000))],
         };
         let value = serde_json::to_value(&summary).unwrap();
         let checked = expect::check(&loaded.scenario.expect, &value);

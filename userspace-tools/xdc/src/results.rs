@@ -217,18 +217,24 @@ pub fn kilo(bytes: Option<f64>) -> String {
     number(bytes.map(|bytes| bytes / 1e3), 1)
 }
 
-/// Columns as wide as they need; names to the left, numbers to the right.
+/// A line a congestion control.
 pub fn table(summary: &Summary) -> String {
     let titles = COLUMNS.iter().map(|&(title, _)| title.to_owned()).collect();
     let units = COLUMNS.iter().map(|&(_, unit)| unit.to_owned()).collect();
     let mut rows: Vec<Vec<String>> = vec![titles, units];
     rows.extend(summary.runs.iter().map(row));
+    align(&rows)
+}
+
+/// Columns as wide as they need; names to the left, numbers to the right.
+pub fn align(rows: &[Vec<String>]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let mut text = String::new();
-    for row in &rows {
+    for row in rows {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate() {
             let width = width(column);
+            // Writing to a String cannot fail.
             let _ = if column == 0 {
                 write!(line, "{cell:<width$}")
             } else {
@@ -288,7 +294,10 @@ mod tests {
             seed: 1,
             scale: 1,
             kernel: String::new(),
-            runs: vec![crate::summary::run(&recorded(), 1000)],
+            runs: vec![crate::summary::run(
+                &recorded(),
+                &crate::summary::Windows::every_us(1000),
+            )],
         };
         let text = table(&summary);
         let lines: Vec<_> = text.lines().collect();

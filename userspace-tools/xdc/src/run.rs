@@ -16,7 +16,7 @@ use crate::progress::{Progress, Task};
 use crate::record::Record;
 use crate::results::Pending;
 use crate::scenario::{self, Loaded, SEE_EXAMPLE, known_cc};
-use crate::summary::{self, Summary};
+use crate::summary::{self, Summary, Windows};
 use crate::{interrupt, plan, pool, probe, report, results};
 
 /// `xdc run`'s command line.
@@ -205,7 +205,7 @@ fn finish(
     records: &[Record],
     pending: Pending,
 ) -> Result<bool> {
-    let window_us = loaded.scenario.jain_window.0 / 1000 * u64::from(scale);
+    let windows = Windows::of(&loaded.scenario, scale);
     let summary = Summary {
         scenario: loaded.name.clone(),
         engine: bench.engine.kind().name().to_owned(),
@@ -218,7 +218,7 @@ fn finish(
             .unwrap_or_default(),
         runs: records
             .iter()
-            .map(|record| summary::run(record, window_us))
+            .map(|record| summary::run(record, &windows))
             .collect(),
     };
     let value = serde_json::to_value(&summary)
@@ -226,7 +226,7 @@ fn finish(
     let json = format!("{value:#}\n");
     let checked = expect::check(&loaded.scenario.expect, &value);
     let resolved = resolved(loaded, &summary)?;
-    let figures = Figures::new(records, window_us);
+    let figures = Figures::new(records, windows.jain_us);
     let page = report::html(loaded, &resolved, &summary, records, &figures, &checked);
 
     for (name, text) in [

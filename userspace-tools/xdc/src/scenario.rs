@@ -38,6 +38,9 @@ pub struct Scenario {
     /// Fairness is computed over windows of this length.
     #[serde(default = "ten_ms")]
     pub jain_window: Time,
+    /// Times at which the traffic changes: fairness is also computed for each phase between two.
+    #[serde(default)]
+    pub phases: Vec<Time>,
     pub topology: TopologySpec,
     #[serde(default)]
     pub queues: BTreeMap<String, QueueSpec>,
@@ -59,6 +62,10 @@ pub struct Scenario {
 }
 
 fn one() -> u64 {
+    1
+}
+
+fn once() -> usize {
     1
 }
 
@@ -182,6 +189,9 @@ pub struct FlowSpec {
     pub group: String,
     pub src: String,
     pub dst: String,
+    /// Of each pair.
+    #[serde(default = "once")]
+    pub count: usize,
     /// Without it a flow lasts until the run stops.
     #[serde(default)]
     pub bytes: Size,
@@ -385,13 +395,55 @@ pub fn load(home: Option<&Home>, name_or_path: &str, sets: &[String]) -> Result<
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
-    parse(&name, &text, sets).map_err(|err| err.about(path.display()).or_hint(SEE_EXAMPLE))
+    let loaded = match extends(&text) {
+        None => parse(&name, &text, sets),
+        Some(base) => extended(home, &base, &text).and_then(|table| finish(&name, table, sets)),
+    };
+    loaded.map_err(|err| err.about(path.display()).or_hint(SEE_EXAMPLE))
+}
+
+/// The scenario that a text says it is a variant of.
+fn extends(text: &str) -> Option<String> {
+    let table: Table = toml::from_str(text).ok()?;
+    Some(table.get("extends")?.as_str()?.to_owned())
+}
+
+/// The base with what `text` changes: tables by key, arrays as a whole or, given a table, by
+/// number. What the base expects of its results is not inherited.
+fn extended(home: Option<&Home>, base: &str, text: &str) -> Result<Table> {
+    let path = locate(home, base)?;
+    let base_text = fs::read_to_string(&path).map_err(|err| Error::io(path.display(), &err))?;
+    if extends(&base_text).is_some() {
+        return Err(
+            Error::usage(format!("'{base}' is a variant itself")).hint("extend what it extends")
+        );
+    }
+    let mut own: Table = toml::from_str(text).map_err(|err| malformed(text, &err))?;
+    let mut table = parse(base, &base_text, &[])?.toml;
+    for key in ["expect", "agree", "description", "source"] {
+        table.remove(key);
+    }
+    own.remove("extends");
+    for (key, value) in own {
+        merge(table.entry(key).or_insert(Value::Boolean(false)), value).map_err(Error::usage)?;
+    }
+    Ok(table)
 }
 
 pub fn parse(name: &str, text: &str, sets: &[String]) -> Result<Loaded> {
     // First alone, because only then do errors have a line.
-    let mut scenario: Scenario = toml::from_str(text).map_err(|err| malformed(text, &err))?;
-    let mut table: Table = toml::from_str(text).map_err(|err| malformed(text, &err))?;
+    let _: Scenario = toml::from_str(text).map_err(|err| malformed(text, &err))?;
+    let table: Table = toml::from_str(text).map_err(|err| malformed(text, &err))?;
+    finish(name, table, sets)
+}
+
+fn finish(name: &str, mut table: Table, sets: &[String]) -> Result<Loaded> {
+    let mut scenario: Scenario =
+        Value::Table(table.clone())
+            .try_into()
+            .map_err(|err: toml::de::Error| {
+                Error::usage(err.message().lines().collect::<Vec<_>>().join(" "))
+            })?;
     for set in sets {
         apply(&mut table, set)?;
         scenario = Value::Table(table.clone())

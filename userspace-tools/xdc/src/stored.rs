@@ -49,10 +49,14 @@ pub fn figure(summary: &Value, cc: &str, metric: &str) -> Option<f64> {
         .as_array()?
         .iter()
         .find(|run| run["cc"] == cc)?;
+    run_figure(run, summary["scale"].as_f64().unwrap_or(1.0), metric)
+}
+
+/// A figure of one run of a summary, as of the unscaled network.
+pub fn run_figure(run: &Value, scale: f64, metric: &str) -> Option<f64> {
     let found = metric
         .split('.')
         .try_fold(run, |value, key| value.get(key))?;
-    let scale = summary["scale"].as_f64().unwrap_or(1.0);
     Some(found.as_f64()? * unscale(metric, scale))
 }
 

@@ -8,6 +8,8 @@ use serde::Serialize;
 use xdc_proto::ETHERNET_HEADER_BYTES;
 
 use crate::record::Record;
+use crate::scenario::Scenario;
+use crate::units::Time;
 
 #[derive(Debug, Serialize)]
 pub struct Summary {
@@ -34,6 +36,9 @@ pub struct Run {
     pub jain_mean: Option<f64>,
     /// Jain's index of what each flow received in the steady half.
     pub jain_steady: Option<f64>,
+    /// Mean of Jain's index in each phase of the traffic, from "1" on, where there are phases.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub jain_phases: BTreeMap<String, Option<f64>>,
     /// From then on the index is 0.95 or more in every window until the first flow ends.
     pub jain_converged_ms: Option<f64>,
     pub fct_ms: Fct,
@@ -99,9 +104,34 @@ pub struct Queue {
 
 const CONVERGED: f64 = 0.95;
 
-pub fn run(record: &Record, jain_window_us: u64) -> Run {
+/// Over what fairness is computed, in the guest's time.
+pub struct Windows {
+    pub jain_us: u64,
+    /// Ends of all phases but the last.
+    pub phases_us: Vec<u64>,
+}
+
+impl Windows {
+    pub fn of(scenario: &Scenario, scale: u32) -> Self {
+        let scaled_us = |time: Time| time.0 / 1000 * u64::from(scale);
+        Self {
+            jain_us: scaled_us(scenario.jain_window),
+            phases_us: scenario.phases.iter().copied().map(scaled_us).collect(),
+        }
+    }
+
+    /// No phases.
+    pub fn every_us(jain_us: u64) -> Self {
+        Self {
+            jain_us,
+            phases_us: Vec::new(),
+        }
+    }
+}
+
+pub fn run(record: &Record, over: &Windows) -> Run {
     let all: Vec<_> = (0..record.flows.len()).collect();
-    let windows = jain_windows(record, jain_window_us);
+    let windows = jain_windows(record, over.jain_us);
     let steady = steady(record);
     let goodput_bps = goodput_bps(record, &all, (0, record.end_us()));
     let fcts_ms = fcts_ms(record, &all);
@@ -121,7 +151,8 @@ pub fn run(record: &Record, jain_window_us: u64) -> Run {
         utilisation_steady: share(self::goodput_bps(record, &all, steady)),
         jain_mean: mean(&windows.iter().map(|&(_, index)| index).collect::<Vec<_>>()),
         jain_steady: jain(&received(record, &all, steady)),
-        jain_converged_ms: converged_us(&windows, jain_window_us, record.first_end_us())
+        jain_phases: jain_phases(&windows, over),
+        jain_converged_ms: converged_us(&windows, over.jain_us, record.first_end_us())
             .map(|us| us as f64 / 1e3),
         last_fct_ms: fct.max,
         fct_spread: spread,
@@ -196,6 +227,29 @@ pub fn jain_windows(record: &Record, window_us: u64) -> Vec<(u64, f64)> {
         from = to;
     }
     windows
+}
+
+fn jain_phases(windows: &[(u64, f64)], over: &Windows) -> BTreeMap<String, Option<f64>> {
+    let ends = over.phases_us.iter().copied().chain([u64::MAX]);
+    let starts = [0].into_iter().chain(over.phases_us.iter().copied());
+    let phase = |(start, end): (u64, u64)| {
+        let inside = |&&(from, _): &&(u64, f64)| from >= start && from + over.jain_us <= end;
+        mean(
+            &windows
+                .iter()
+                .filter(inside)
+                .map(|&(_, index)| index)
+                .collect::<Vec<_>>(),
+        )
+    };
+    match over.phases_us.is_empty() {
+        true => BTreeMap::new(),
+        false => starts
+            .zip(ends)
+            .enumerate()
+            .map(|(n, span)| ((n + 1).to_string(), phase(span)))
+            .collect(),
+    }
 }
 
 fn converged_us(windows: &[(u64, f64)], window_us: u64, first_end_us: u64) -> Option<u64> {
@@ -343,7 +397,7 @@ mod tests {
 
     #[test]
     fn figures_of_a_small_run() {
-        let run = run(&recorded(), 1000);
+        let run = run(&recorded(), &Windows::every_us(1000));
         assert_eq!(run.flows, 2);
         // 2 MiB in 20 ms through 1 Gbit/s x 1448/1514.
         assert!((run.goodput_mbps - 838.86).abs() < 0.01, "{run:?}");
@@ -361,7 +415,7 @@ mod tests {
 
     #[test]
     fn the_documented_keys_are_there() {
-        let json = serde_json::to_value(run(&recorded(), 1000)).unwrap();
+        let json = serde_json::to_value(run(&recorded(), &Windows::every_us(1000))).unwrap();
         for key in [
             "cc",
             "flows",

@@ -23,7 +23,8 @@ use crate::progress::Progress;
 use crate::record::Record;
 use crate::run::Bench;
 use crate::scenario::{self, Loaded};
-use crate::{interrupt, plan, pool, summary};
+use crate::summary::{self, Windows};
+use crate::{interrupt, plan, pool};
 
 /// `xdc twin`'s command line.
 pub struct Request {
@@ -219,8 +220,7 @@ fn judge(case: &Case, first: &Record, second: &Record, outcome: &mut Outcome) ->
             .extend(doubts.map(|doubt| format!("suspect: {name}: {doubt}")));
     }
 
-    let window_us = case.loaded.scenario.jain_window.0 / 1000;
-    let run = summary::run(first, window_us);
+    let run = summary::run(first, &Windows::of(&case.loaded.scenario, 1));
     outcome.drops = run.drops;
     outcome.timeouts = run.timeouts;
     outcome.virtual_ms = first.virtual_us as f64 / 1e3;

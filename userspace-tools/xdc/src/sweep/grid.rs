@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Grids: a scenario over values of its parameters, congestion controls and seeds.
+
+use serde::Deserialize;
+use toml::Value;
+
+use crate::error::{Error, Result};
+use crate::home::Home;
+use crate::scenario::{self, Loaded, known_cc};
+
+/// A grid as a file or the command line has it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grid {
+    /// A name that `xdc list` shows, or a TOML file.
+    pub scenario: String,
+    /// Without them the scenario's.
+    #[serde(default)]
+    pub ccs: Vec<String>,
+    /// Without them the scenario's.
+    #[serde(default)]
+    pub seeds: Vec<u64>,
+    /// For every cell, as `xdc run --set`.
+    #[serde(default)]
+    pub set: Vec<String>,
+    /// One dimension each; the last one varies fastest.
+    #[serde(default)]
+    pub axis: Vec<Axis>,
+}
+
+/// One dimension of a grid.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Axis {
+    /// In tables and plots, with its unit.
+    pub name: String,
+    /// What a plain value is for: a dotted key, as in `--set KEY=VALUE`.
+    pub key: Option<String>,
+    pub values: Vec<AxisValue>,
+}
+
+/// A value of a key, or what else to set under a name.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub enum AxisValue {
+    Named { label: String, set: Vec<String> },
+    Plain(Value),
+}
+
+impl AxisValue {
+    fn label(&self) -> String {
+        match self {
+            Self::Named { label, .. } => label.clone(),
+            Self::Plain(Value::String(text)) => text.clone(),
+            Self::Plain(other) => other.to_string(),
+        }
+    }
+}
+
+impl Axis {
+    /// `KEY=VALUE,VALUE...`, as `--axis` has it; its name is the key's last part.
+    pub fn parse(text: &str) -> Result<Self> {
+        let wrong = || Error::usage(format!("--axis {text}: no list of values"));
+        let (key, values) = text
+            .split_once('=')
+            .filter(|(key, values)| !key.is_empty() && !values.is_empty())
+            .ok_or_else(|| wrong().hint("--axis queues.port.limit=250kb,500kb,1mb"))?;
+        let name = match key.strip_suffix('"') {
+            Some(quoted) => quoted.rsplit('"').next(),
+            None => key.rsplit('.').next(),
+        };
+        Ok(Self {
+            name: name.unwrap_or(key).to_owned(),
+            key: Some(key.to_owned()),
+            values: values
+                .split(',')
+                .map(|value| AxisValue::Plain(Value::String(value.to_owned())))
+                .collect(),
+        })
+    }
+
+    /// Only the values of these labels.
+    pub fn retain(&mut self, labels: &[String]) {
+        self.values.retain(|value| labels.contains(&value.label()));
+    }
+
+    /// Label and overrides of each value.
+    fn values(&self) -> Result<Vec<(String, Vec<String>)>> {
+        if self.values.is_empty() {
+            return Err(Error::usage(format!(
+                "the axis '{}' has no value",
+                self.name
+            )));
+        }
+        self.values
+            .iter()
+            .map(|value| match (value, &self.key) {
+                (AxisValue::Named { label, set }, _) => Ok((label.clone(), set.clone())),
+                (AxisValue::Plain(_), Some(key)) => {
+                    let label = value.label();
+                    let set = format!("{key}={label}");
+                    Ok((label, vec![set]))
+                }
+                (AxisValue::Plain(_), None) => Err(Error::usage(format!(
+                    "the axis '{}' has plain values but no 'key'",
+                    self.name
+                ))
+                .hint("key = \"queues.port.limit\"")),
+            })
+            .collect()
+    }
+}
+
+/// A grid in which every name is known.
+#[derive(Debug)]
+pub struct Expanded {
+    /// Names of the axes.
+    pub axes: Vec<String>,
+    pub points: Vec<Point>,
+    /// By point, then by congestion control, then by seed.
+    pub cells: Vec<Cell>,
+}
+
+/// One choice along every axis.
+#[derive(Debug)]
+pub struct Point {
+    /// One per axis.
+    pub labels: Vec<String>,
+    pub loaded: Loaded,
+}
+
+/// One guest's work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cell {
+    /// Index in [`Expanded::points`].
+    pub point: usize,
+    pub cc: String,
+    pub seed: u64,
+}
+
+impl Grid {
+    pub fn parse(text: &str) -> Result<Self> {
+        toml::from_str(text).map_err(|err| {
+            let line = err
+                .span()
+                .map(|span| text[..span.start].matches('\n').count() + 1);
+            let line = line
+                .map(|line| format!("line {line}: "))
+                .unwrap_or_default();
+            Error::usage(format!("{line}{}", err.message()))
+        })
+    }
+
+    /// Everything that can be wrong is found here, before a guest runs.
+    pub fn expand(&self, home: &Home) -> Result<Expanded> {
+        let mut choices: Vec<(Vec<String>, Vec<String>)> = vec![(Vec::new(), self.set.clone())];
+        for axis in &self.axis {
+            let values = axis.values()?;
+            choices = choices
+                .iter()
+                .flat_map(|(labels, sets)| {
+                    values.iter().map(|(label, set)| {
+                        let labels = labels.iter().chain([label]).cloned().collect();
+                        let sets = sets.iter().chain(set).cloned().collect();
+                        (labels, sets)
+                    })
+                })
+                .collect();
+        }
+        let mut grid = Expanded {
+            axes: self.axis.iter().map(|axis| axis.name.clone()).collect(),
+            points: Vec::new(),
+            cells: Vec::new(),
+        };
+        for (labels, sets) in choices {
+            let loaded = scenario::load(Some(home), &self.scenario, &sets)?;
+            let ccs = match self.ccs.is_empty() {
+                true => &loaded.scenario.ccs,
+                false => &self.ccs,
+            };
+            let own = [loaded.scenario.seed];
+            let seeds = match self.seeds.is_empty() {
+                true => &own[..],
+                false => &self.seeds,
+            };
+            for cc in ccs {
+                known_cc(cc)?;
+                for &seed in seeds {
+                    grid.cells.push(Cell {
+                        point: grid.points.len(),
+                        cc: cc.clone(),
+                        seed,
+                    });
+                }
+            }
+            grid.points.push(Point { labels, loaded });
+        }
+        if grid.cells.is_empty() {
+            return Err(Error::usage("the grid is empty").hint("--cc unocc,cubic"));
+        }
+        Ok(grid)
+    }
+}
+
+/// `1-5,9` as numbers.
+pub fn parse_seeds(text: &str) -> Result<Vec<u64>> {
+    let wrong = || Error::usage(format!("--seeds {text}: no list of numbers"));
+    let mut seeds = Vec::new();
+    for part in text.split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.trim().parse::<u64>().ok();
+        match (number(from), number(to)) {
+            (Some(from), Some(to)) if from <= to && to - from < 1_000_000 => {
+                seeds.extend(from..=to)
+            }
+            _ => return Err(wrong().hint("--seeds 1-5,9")),
+        }
+    }
+    Ok(seeds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_is_named_after_its_key() {
+        let axis = Axis::parse("queues.port.limit=1mb,2mb").unwrap();
+        assert_eq!(axis.name, "limit");
+        assert_eq!(axis.values().unwrap()[1].1, ["queues.port.limit=2mb"]);
+        let axis = Axis::parse("cc.gemini.sysctl.\"net.gemini.k_bytes\"=1,2").unwrap();
+        assert_eq!(axis.name, "net.gemini.k_bytes");
+        for wrong in ["", "a", "a=", "=1"] {
+            assert!(Axis::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn values_are_plain_or_named() {
+        let grid = Grid::parse(
+            "scenario = \"x\"\n[[axis]]\nname = \"K, packets\"\nkey = \"k\"\nvalues = [20, \"a\"]\n\
+             [[axis]]\nname = \"mix\"\nvalues = [{ label = \"8+0\", set = [\"a=1\", \"b=2\"] }]\n",
+        )
+        .unwrap();
+        let labels = |axis: &Axis| axis.values().unwrap();
+        assert_eq!(labels(&grid.axis[0])[0], ("20".into(), vec!["k=20".into()]));
+        assert_eq!(labels(&grid.axis[1])[0].1, ["a=1", "b=2"]);
+        let keyless = Axis {
+            key: None,
+            ..grid.axis[0].clone()
+        };
+        assert!(keyless.values().is_err());
+        let error = Grid::parse("scenario = 1\nseeds = 5\n").unwrap_err();
+        assert!(error.lines()[0].contains("line 1"), "{error:?}");
+    }
+
+    #[test]
+    fn seeds_are_ranges_and_numbers() {
+        assert_eq!(parse_seeds("1-3,9").unwrap(), [1, 2, 3, 9]);
+        for wrong in ["", "a", "3-1", "1-", "1-99999999999"] {
+            assert!(parse_seeds(wrong).is_err(), "{wrong}");
+        }
+    }
+}
