@@ -139,6 +139,22 @@ pub struct Cell {
 }
 
 impl Grid {
+    /// One point of a scenario.
+    pub fn of(scenario: &str) -> Self {
+        Self {
+            scenario: scenario.to_owned(),
+            ccs: Vec::new(),
+            seeds: Vec::new(),
+            set: Vec::new(),
+            axis: Vec::new(),
+        }
+    }
+
+    /// A grid names a scenario, which a scenario's own file does not.
+    pub fn is_one(text: &str) -> bool {
+        toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("scenario"))
+    }
+
     pub fn parse(text: &str) -> Result<Self> {
         toml::from_str(text).map_err(|err| {
             let line = err

@@ -68,7 +68,7 @@ pub struct Sweep<'a> {
 /// Whether every cell has a result that nothing speaks against.
 pub fn command(request: &Request) -> Result<bool> {
     let home = Home::find()?;
-    let (name, spec) = spec(&home, request)?;
+    let (name, spec) = spec(request)?;
     let grid = spec.expand(&home)?;
     let kind = request
         .engine
@@ -104,41 +104,17 @@ pub fn command(request: &Request) -> Result<bool> {
 }
 
 /// The grid, and a name for it.
-fn spec(home: &Home, request: &Request) -> Result<(String, Grid)> {
-    let stem = |path: &Path| {
-        path.file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned()
-    };
+fn spec(request: &Request) -> Result<(String, Grid)> {
     let path = Path::new(&request.grid);
-    let named = home
-        .scenarios()
-        .join("sweeps")
-        .join(format!("{}.toml", request.grid));
-    let file = [path, &named].into_iter().find(|path| path.is_file());
-    let read =
-        |path: &Path| fs::read_to_string(path).map_err(|err| Error::io(path.display(), &err));
-    let (name, mut grid) = match file {
-        // A scenario's file has a topology, a grid's names a scenario.
-        Some(path)
-            if !read(path)?
-                .lines()
-                .any(|line| line.starts_with("[topology")) =>
-        {
-            let grid = Grid::parse(&read(path)?).map_err(|err| err.about(path.display()))?;
-            (stem(path), grid)
-        }
-        _ => {
-            let grid = Grid {
-                scenario: request.grid.clone(),
-                ccs: Vec::new(),
-                seeds: Vec::new(),
-                set: Vec::new(),
-                axis: Vec::new(),
-            };
-            (stem(path), grid)
-        }
+    let stem = path.file_stem().unwrap_or_default();
+    let name = stem.to_string_lossy().into_owned();
+    let text = match path.is_file() {
+        true => fs::read_to_string(path).map_err(|err| Error::io(path.display(), &err))?,
+        false => String::new(),
+    };
+    let mut grid = match Grid::is_one(&text) {
+        true => Grid::parse(&text).map_err(|err| err.about(path.display()))?,
+        false => Grid::of(&request.grid),
     };
     for axis in &request.axes {
         grid.axis.push(Axis::parse(axis)?);
