@@ -16,6 +16,7 @@ mod routes;
 mod selftest;
 mod shell;
 mod socket;
+mod spray;
 mod traffic;
 mod watch;
 

@@ -21,6 +21,7 @@ use crate::{
     layout::{Layout, Port},
     netns::Netns,
     routes::{self, Route},
+    spray::Spray,
 };
 
 /// Packets that a link's netem may hold, those in flight included: never reached.
@@ -122,6 +123,16 @@ impl<'a> Network<'a> {
             connection
                 .batch(network.ports(i))
                 .context(network.name(i))?;
+        }
+        if network.layout.nodes.iter().any(|node| node.spray) {
+            let spray = Spray::load()?;
+            for (node, connection) in network.layout.nodes.iter().zip(&mut connections) {
+                let ports = node.ports.iter().filter(|_| node.spray);
+                let attachments = ports.flat_map(|port| spray.attach(port.index));
+                connection
+                    .batch(attachments)
+                    .with_context(|| format!("node {}", node.name))?;
+            }
         }
         let routes = routes::of(&network.layout, topology.ecmp);
         for (i, connection) in connections.iter_mut().enumerate() {
