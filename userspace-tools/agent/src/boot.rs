@@ -150,6 +150,18 @@ pub fn wait_for_fine_timers() -> Result<()> {
     bail!("the guest's timers stay at its tick: boot it with tsc=reliable")
 }
 
+/// MemFree of /proc/meminfo.
+pub fn free_memory_bytes() -> Result<u64> {
+    let text = fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
+    let kb = memory_kb(&text, "MemFree:").context("/proc/meminfo has no MemFree")?;
+    Ok(kb << 10)
+}
+
+fn memory_kb(meminfo: &str, key: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(key))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
 /// Ends the guest.
 pub fn power_off() -> ! {
     nix::unistd::sync();
@@ -164,6 +176,13 @@ pub fn power_off() -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_read_by_name() {
+        let text = "MemTotal:        4096 kB\nMemFree:           12 kB\n";
+        assert_eq!(memory_kb(text, "MemFree:"), Some(12));
+        assert_eq!(memory_kb(text, "Cached:"), None);
+    }
 
     #[test]
     fn a_kernel_argument_is_found_by_its_whole_name() {

@@ -41,7 +41,7 @@ impl Capture {
     pub fn start(network: &Network, watched: &WatchedQueue) -> Result<Self> {
         let layout = &network.layout;
         let node = layout.node(&watched.node)?;
-        let port = layout.port(node, layout.node(&watched.peer)?)?;
+        let port = layout.port(node, &watched.peer)?;
         network
             .inside(node, || Self::open(port.index))
             .with_context(|| format!("cannot capture at {}", watched.name))

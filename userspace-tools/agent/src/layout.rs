@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Names, indices, addresses and routes of a topology, before anything is built.
+//! Names, indices and addresses of a topology, before anything is built.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    net::Ipv4Addr,
-};
+use std::{collections::HashMap, net::Ipv4Addr};
 
 use anyhow::{Context, Result, bail};
 use xdc_proto::{Direction, Topology};
@@ -12,8 +9,11 @@ use xdc_proto::{Direction, Topology};
 /// First interface index that we hand out; 1 is `lo`.
 const FIRST_INDEX: u32 = 2;
 
-/// Links are numbered /31 networks from here.
-const FIRST_NETWORK: u32 = u32::from_be_bytes([10, 0, 1, 0]);
+/// A node has one address: host `i` this plus `i`, so that hosts that are neighbours in the
+/// topology share prefixes; and router `i` the other one plus `i`. Links have none.
+const FIRST_HOST: u32 = u32::from_be_bytes([10, 1, 0, 0]);
+const FIRST_ROUTER: u32 = u32::from_be_bytes([10, 2, 0, 0]);
+const MAX_NODES: usize = 1 << 16;
 
 /// Longest device name (IFNAMSIZ less its NUL).
 const NAME_BYTES: usize = 15;
@@ -25,8 +25,8 @@ pub struct Port<'a> {
     pub name: String,
     /// Interface index, in its own namespace.
     pub index: u32,
-    /// Its address and Ethernet address.
-    pub address: Ipv4Addr,
+    /// The end that comes first in the topology; it creates the pair.
+    pub first: bool,
     /// Ethernet address.
     pub mac: [u8; 6],
     /// Node at the other end.
@@ -46,28 +46,29 @@ pub struct NodeLayout<'a> {
     pub name: &'a str,
     /// Forwards packets.
     pub router: bool,
+    /// Chooses among shortest paths packet by packet.
+    pub spray: bool,
     /// Its own sysctls.
     pub sysctls: &'a [(String, String)],
+    /// Its one address, on its first port.
+    pub own_address: Ipv4Addr,
     /// Its ports, in the order of the topology's links.
     pub ports: Vec<Port<'a>>,
 }
 
 impl NodeLayout<'_> {
-    /// The address that others know the node by: its first port's.
+    /// The address that others know the node by.
     pub fn address(&self) -> Result<Ipv4Addr> {
-        let port = self.ports.first();
-        port.map(|port| port.address)
-            .with_context(|| format!("the node {} has no link", self.name))
+        if self.ports.is_empty() {
+            bail!("the node {} has no link", self.name);
+        }
+        Ok(self.own_address)
     }
-}
 
-/// A route of one node: destination (None = all others) and the port to leave by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Route {
-    /// Node to reach; None = everything.
-    pub destination: Option<usize>,
-    /// Index in [`NodeLayout::ports`].
-    pub port: usize,
+    /// The same of a host that can be reached at all.
+    pub fn host_address(&self) -> Option<Ipv4Addr> {
+        (!self.router && !self.ports.is_empty()).then_some(self.own_address)
+    }
 }
 
 /// The whole network.
@@ -85,14 +86,24 @@ impl<'a> Layout<'a> {
             nodes: Vec::new(),
             by_name: HashMap::new(),
         };
+        if topology.nodes.len() > MAX_NODES {
+            bail!("a topology has at most {MAX_NODES} nodes");
+        }
+        let (mut hosts, mut routers) = (FIRST_HOST.., FIRST_ROUTER..);
         for (i, node) in topology.nodes.iter().enumerate() {
+            let addresses = match node.router {
+                true => &mut routers,
+                false => &mut hosts,
+            };
             if layout.by_name.insert(&node.name, i).is_some() {
                 bail!("two nodes are named {}", node.name);
             }
             layout.nodes.push(NodeLayout {
                 name: &node.name,
                 router: node.router,
+                spray: node.spray,
                 sysctls: &node.sysctls,
+                own_address: Ipv4Addr::from_bits(addresses.next().unwrap_or_default()),
                 ports: Vec::new(),
             });
         }
@@ -131,7 +142,7 @@ impl<'a> Layout<'a> {
         let port = Port {
             name,
             index: FIRST_INDEX + ports.len() as u32,
-            address: Ipv4Addr::from(FIRST_NETWORK + end),
+            first: end % 2 == 0,
             // Locally administered.
             mac: [2, 0, 0, b, c, d],
             peer,
@@ -151,89 +162,26 @@ impl<'a> Layout<'a> {
             .with_context(|| format!("the topology has no node {name}"))
     }
 
-    /// The first port of `node` towards `peer`.
-    pub fn port(&self, node: usize, peer: usize) -> Result<&Port<'a>> {
+    /// The port of `node` of that name: its neighbour's, or `NEIGHBOUR.1` and so on where links
+    /// are parallel.
+    pub fn port(&self, node: usize, name: &str) -> Result<&Port<'a>> {
         let ports = &self.nodes[node].ports;
-        ports
-            .iter()
-            .find(|port| port.peer == peer)
-            .with_context(|| {
-                format!(
-                    "the topology has no link between {} and {}",
-                    self.nodes[node].name, self.nodes[peer].name
-                )
-            })
+        let found = ports.iter().find(|port| port.name == name);
+        found.with_context(|| format!("the node {} has no link to {name}", self.nodes[node].name))
     }
 
     /// The port at the other end of a port.
     pub fn remote(&self, port: &Port) -> &Port<'a> {
         &self.nodes[port.peer].ports[port.peer_port]
     }
-
-    /// Routes of every node to every host: fewest hops, and the earlier link among equals.
-    /// A node with one port needs no more than a default route.
-    pub fn routes(&self) -> Vec<Vec<Route>> {
-        let mut routes: Vec<Vec<Route>> = self
-            .nodes
-            .iter()
-            .map(|node| match node.ports.len() {
-                1 => vec![Route {
-                    destination: None,
-                    port: 0,
-                }],
-                _ => Vec::new(),
-            })
-            .collect();
-        for (destination, host) in self.nodes.iter().enumerate() {
-            if host.router {
-                continue;
-            }
-            let hops = self.hops_to(destination);
-            for (i, node) in self.nodes.iter().enumerate() {
-                if i == destination || node.ports.len() == 1 {
-                    continue;
-                }
-                let closer = |port: &Port| {
-                    let forwards = port.peer == destination || self.nodes[port.peer].router;
-                    forwards && matches!((hops[port.peer], hops[i]), (Some(p), Some(n)) if p < n)
-                };
-                if let Some(port) = node.ports.iter().position(closer) {
-                    routes[i].push(Route {
-                        destination: Some(destination),
-                        port,
-                    });
-                }
-            }
-        }
-        routes
-    }
-
-    /// Hops from each node to `destination` through routers; None = unreachable.
-    fn hops_to(&self, destination: usize) -> Vec<Option<u32>> {
-        let mut hops = vec![None; self.nodes.len()];
-        hops[destination] = Some(0);
-        let mut queue = VecDeque::from([(destination, 0)]);
-        while let Some((node, distance)) = queue.pop_front() {
-            if node != destination && !self.nodes[node].router {
-                continue;
-            }
-            for port in &self.nodes[node].ports {
-                if hops[port.peer].is_none() {
-                    hops[port.peer] = Some(distance + 1);
-                    queue.push_back((port.peer, distance + 1));
-                }
-            }
-        }
-        hops
-    }
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use xdc_proto::{Link, Node};
 
-    fn topology(nodes: &[(&str, bool)], links: &[(&str, &str)]) -> Topology {
+    pub fn topology(nodes: &[(&str, bool)], links: &[(&str, &str)]) -> Topology {
         let direction = Direction {
             rate_bps: 0,
             delay_ns: 0,
@@ -247,6 +195,7 @@ mod tests {
                     name: name.to_string(),
                     router: *router,
                     sysctls: Vec::new(),
+                    spray: false,
                 })
                 .collect(),
             links: links
@@ -264,61 +213,25 @@ mod tests {
     }
 
     #[test]
-    fn the_two_ends_of_a_link_differ_in_the_last_bit() {
+    fn parallel_links_have_names_of_their_own() {
         let topology = topology(&[("a", false), ("b", false)], &[("a", "b"), ("a", "b")]);
         let layout = Layout::new(&topology).unwrap();
         let port = &layout.nodes[0].ports[1];
         assert_eq!(port.name, "b.1");
         assert_eq!(port.index, 3);
-        assert_eq!(port.address, Ipv4Addr::new(10, 0, 1, 2));
-        assert_eq!(layout.remote(port).address, Ipv4Addr::new(10, 0, 1, 3));
+        assert!(port.first && !layout.remote(port).first);
+        assert_ne!(port.mac, layout.remote(port).mac);
         assert_eq!(layout.remote(layout.remote(port)).mac, port.mac);
     }
 
     #[test]
-    fn the_shortest_path_wins_and_the_first_link_among_equals() {
-        // a - r - s - b, and a longer way round over t; two links between r and s.
-        let topology = topology(
-            &[
-                ("a", false),
-                ("b", false),
-                ("r", true),
-                ("s", true),
-                ("t", true),
-            ],
-            &[
-                ("a", "r"),
-                ("r", "t"),
-                ("t", "s"),
-                ("r", "s"),
-                ("r", "s"),
-                ("s", "b"),
-            ],
-        );
+    fn a_node_has_one_address_in_the_order_of_its_kind() {
+        let nodes = [("a", false), ("r", true), ("b", false)];
+        let topology = topology(&nodes, &[("a", "r"), ("b", "r")]);
         let layout = Layout::new(&topology).unwrap();
-        let routes = layout.routes();
-        let default = Route {
-            destination: None,
-            port: 0,
-        };
-        assert_eq!(routes[0], [default]);
-        let towards = |destination, port| Route {
-            destination: Some(destination),
-            port,
-        };
-        assert_eq!(routes[2], [towards(0, 0), towards(1, 2)]);
-        assert_eq!(routes[4], [towards(0, 0), towards(1, 1)]);
-    }
-
-    #[test]
-    fn a_host_does_not_forward() {
-        let topology = topology(
-            &[("a", false), ("h", false), ("b", false), ("r", true)],
-            &[("a", "h"), ("h", "b"), ("b", "r")],
-        );
-        let layout = Layout::new(&topology).unwrap();
-        let routes = layout.routes();
-        assert!(routes[2].iter().all(|route| route.destination != Some(0)));
+        let addresses: Vec<_> = layout.nodes.iter().map(|n| n.address().unwrap()).collect();
+        let expected = [[10, 1, 0, 0], [10, 2, 0, 0], [10, 1, 0, 1]].map(Ipv4Addr::from);
+        assert_eq!(addresses, expected);
     }
 
     #[test]

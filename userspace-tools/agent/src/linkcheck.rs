@@ -19,12 +19,15 @@ use nix::{
     time::{ClockId, clock_gettime},
 };
 use socket2::Socket;
-use xdc_proto::{ACK_BYTES, Message, RunPlan};
+use xdc_proto::{ACK_BYTES, Flow, Message, RunPlan};
 
 use crate::{channel::Channel, network::Network, socket};
 
 /// Probes of one path; the smallest RTT counts.
 const PROBES: u32 = 20;
+
+/// Paths to probe: thousands of flows over one network are no better checked by more.
+const MAX_PATHS: usize = 32;
 
 /// IPv4 and UDP headers, bytes.
 const HEADER_BYTES: u32 = 28;
@@ -32,13 +35,9 @@ const HEADER_BYTES: u32 = 28;
 /// Time to wait for a packet beyond the path's own RTT.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Probes every path that a flow takes and reports its RTT.
+/// Probes the paths that flows take and reports their RTTs.
 pub fn check(network: &Network, run: &RunPlan, channel: &mut Channel) -> Result<()> {
-    let mut checked = BTreeSet::new();
-    for flow in &run.flows {
-        if !checked.insert((&flow.src, &flow.dst)) {
-            continue;
-        }
+    for flow in sample(&run.flows) {
         let (src, dst) = (
             network.layout.node(&flow.src)?,
             network.layout.node(&flow.dst)?,
@@ -53,6 +52,31 @@ pub fn check(network: &Network, run: &RunPlan, channel: &mut Channel) -> Result<
         })?;
     }
     Ok(())
+}
+
+/// One flow of each path, if that is no more than [`MAX_PATHS`]; else one of each base RTT first,
+/// and then others, evenly from the list.
+fn sample(flows: &[Flow]) -> Vec<&Flow> {
+    let mut seen = BTreeSet::new();
+    let paths: Vec<&Flow> = flows
+        .iter()
+        .filter(|flow| seen.insert((&flow.src, &flow.dst)))
+        .collect();
+    if paths.len() <= MAX_PATHS {
+        return paths;
+    }
+    let mut rtts = BTreeSet::new();
+    let mut chosen: BTreeSet<usize> = (0..paths.len())
+        .filter(|&i| rtts.insert(paths[i].base_rtt_us.to_bits()))
+        .take(MAX_PATHS)
+        .collect();
+    let evenly = (0..MAX_PATHS).map(|i| i * paths.len() / MAX_PATHS);
+    for other in evenly {
+        if chosen.len() < MAX_PATHS {
+            chosen.insert(other);
+        }
+    }
+    chosen.into_iter().map(|i| paths[i]).collect()
 }
 
 /// Smallest RTT of a full packet from `src` that `dst` answers by one of an ACK's size, ns.
@@ -111,4 +135,34 @@ fn one_way(from: &Socket, to: &Socket, address: Ipv4Addr, payload: &[u8]) -> Res
 
 fn nanoseconds(time: TimeSpec) -> u64 {
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(src: usize, base_rtt_us: f64) -> Flow {
+        let json = format!(
+            r#"{{"src": "a{src}", "dst": "b", "group": "", "bytes": 0, "start_us": 0,
+                 "start_jitter_us": 0, "cc": null, "sndbuf_bytes": 0, "rcvbuf_bytes": 0,
+                 "base_rtt_us": {base_rtt_us}}}"#
+        );
+        serde_json::from_str(&json).unwrap()
+    }
+
+    #[test]
+    fn few_paths_are_all_probed_once() {
+        let flows: Vec<Flow> = (0..20).map(|i| flow(i / 2, 1.0)).collect();
+        assert_eq!(sample(&flows).len(), 10);
+    }
+
+    #[test]
+    fn of_many_paths_each_base_rtt_is_probed() {
+        let flows: Vec<Flow> = (0..500)
+            .map(|i| flow(i, if i == 499 { 2000.0 } else { 14.0 }))
+            .collect();
+        let sample = sample(&flows);
+        assert_eq!(sample.len(), MAX_PATHS);
+        assert!(sample.iter().any(|flow| flow.base_rtt_us == 2000.0));
+    }
 }

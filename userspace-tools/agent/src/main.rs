@@ -12,9 +12,11 @@ mod linkcheck;
 mod netns;
 mod network;
 mod rng;
+mod routes;
 mod selftest;
 mod shell;
 mod socket;
+mod spray;
 mod traffic;
 mod watch;
 
@@ -24,7 +26,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use xdc_proto::{Job, Message, Plan, VERSION};
+use xdc_proto::{Job, Message, NetworkSize, Plan, VERSION};
 
 use crate::{channel::Channel, network::Network};
 
@@ -68,7 +70,14 @@ fn work(channel: &mut Channel) -> Result<()> {
 
     let virtual_us = match plan.job {
         Job::Run(run) => {
+            channel.send(&Message::Building)?;
+            let free_bytes = boot::free_memory_bytes()?;
             let network = Network::build(&run.topology)?;
+            let taken_bytes = free_bytes.saturating_sub(boot::free_memory_bytes()?);
+            channel.send(&Message::Network(NetworkSize {
+                memory_bytes: taken_bytes,
+                ..network.size()
+            }))?;
             boot::wait_for_fine_timers()?;
             linkcheck::check(&network, &run, channel)?;
             network.damage()?;

@@ -11,15 +11,17 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use xdc_netlink::{
     Connection, Request,
-    link::{self, LOOPBACK_INDEX, RouteMetrics, VethEnd},
+    link::{self, LOOPBACK_INDEX, NextHop, RouteMetrics, VethEnd},
     phantom,
     qdisc::{self, Handle, Qdisc},
 };
-use xdc_proto::{Direction, Faults, Mark, PhantomQueue, Queue, Topology};
+use xdc_proto::{Direction, Faults, Mark, NetworkSize, PhantomQueue, Queue, Topology};
 
 use crate::{
     layout::{Layout, Port},
     netns::Netns,
+    routes::{self, Route},
+    spray::Spray,
 };
 
 /// Packets that a link's netem may hold, those in flight included: never reached.
@@ -29,6 +31,9 @@ const LINK_LIMIT_PACKETS: u32 = 10_000_000;
 /// bytes, but no longer than that.
 const HTB_BURST_BYTES: u64 = 64 << 10;
 const HTB_BURST_MAX_NS: u64 = 1_000_000;
+
+/// Devices to query in one batch: the answers have to fit into a socket's receive buffer.
+const SETTLED_AT_ONCE: usize = 32;
 
 /// Handles of the qdiscs of a port: the propagation, the shaper below it, what htb shapes.
 const ROOT: Handle = handle(1);
@@ -60,6 +65,7 @@ pub struct Network<'a> {
     pub layout: Layout<'a>,
     netns: Vec<Netns>,
     initial: Netns,
+    routes: usize,
 }
 
 impl<'a> Network<'a> {
@@ -96,17 +102,17 @@ impl<'a> Network<'a> {
             );
         }
 
-        let network = Self {
+        let mut network = Self {
             layout,
             netns,
             initial,
+            routes: 0,
         };
         let metrics = RouteMetrics {
             tcp_usec_ts: topology.tcp_usec_ts,
             quickack: topology.quickack,
             congestion_control: None,
         };
-        let routes = network.layout.routes();
         // All links first: a route needs its device, and the device its peer, to be up.
         for (i, connection) in connections.iter_mut().enumerate() {
             connection
@@ -118,26 +124,61 @@ impl<'a> Network<'a> {
                 .batch(network.ports(i))
                 .context(network.name(i))?;
         }
-        for (i, connection) in connections.iter_mut().enumerate() {
-            let node = &network.layout.nodes[i];
-            let mut requests = Vec::new();
-            for route in &routes[i] {
-                let port = &node.ports[route.port];
-                let destination = route.destination.map(|d| network.address(d)).transpose()?;
-                requests.push(link::add_route(
-                    destination,
-                    network.layout.remote(port).address,
-                    port.index,
-                    node.address()?,
-                    &metrics,
-                ));
-            }
-            connection.batch(requests).context(network.name(i))?;
-            for port in &node.ports {
-                connection.request(link::settle(&port.name, port.index))?;
+        if network.layout.nodes.iter().any(|node| node.spray) {
+            let spray = Spray::load()?;
+            for (node, connection) in network.layout.nodes.iter().zip(&mut connections) {
+                let ports = node.ports.iter().filter(|_| node.spray);
+                let attachments = ports.flat_map(|port| spray.attach(port.index));
+                connection
+                    .batch(attachments)
+                    .with_context(|| format!("node {}", node.name))?;
             }
         }
+        let routes = routes::of(&network.layout, topology.ecmp);
+        for (i, connection) in connections.iter_mut().enumerate() {
+            let routes = routes[i]
+                .iter()
+                .map(|route| network.route(i, route, &metrics));
+            connection.batch(routes).context(network.name(i))?;
+            for ports in network.layout.nodes[i].ports.chunks(SETTLED_AT_ONCE) {
+                let queries = ports
+                    .iter()
+                    .map(|port| link::settle(&port.name, port.index));
+                connection.batch(queries).context(network.name(i))?;
+            }
+        }
+        network.routes = routes.iter().map(Vec::len).sum();
         Ok(network)
+    }
+
+    /// How large it is. What it takes, only the caller can know.
+    pub fn size(&self) -> NetworkSize {
+        let ports = self.layout.nodes.iter().map(|node| node.ports.len());
+        NetworkSize {
+            nodes: self.layout.nodes.len(),
+            links: ports.sum::<usize>() / 2,
+            routes: self.routes,
+            memory_bytes: 0,
+        }
+    }
+
+    fn route(&self, node: usize, route: &Route, metrics: &RouteMetrics) -> Request {
+        let node = &self.layout.nodes[node];
+        let next_hops: Vec<NextHop> = route
+            .ports
+            .iter()
+            .map(|&port| NextHop {
+                gateway: self.layout.nodes[node.ports[port].peer].own_address,
+                index: node.ports[port].index,
+            })
+            .collect();
+        link::add_route(
+            route.network,
+            route.prefix_len,
+            &next_hops,
+            node.own_address,
+            metrics,
+        )
     }
 
     /// Lets links do the damage that the topology asks of them.
@@ -189,7 +230,7 @@ impl<'a> Network<'a> {
         self.layout.nodes[node]
             .ports
             .iter()
-            .filter(|port| port.address < self.layout.remote(port).address)
+            .filter(|port| port.first)
             .map(|port| {
                 let remote = self.layout.remote(port);
                 let peer = end(remote, Some(&self.netns[port.peer]));
@@ -200,13 +241,17 @@ impl<'a> Network<'a> {
 
     /// Everything about the devices of a node.
     fn ports(&self, node: usize) -> Vec<Request> {
+        let node = &self.layout.nodes[node];
         let mut requests = vec![link::set_up("lo", LOOPBACK_INDEX)];
-        for port in &self.layout.nodes[node].ports {
-            let remote = self.layout.remote(port);
-            requests.push(link::add_address(port.index, port.address, 31));
+        if let Some(first) = node.ports.first() {
+            requests.push(link::add_address(first.index, node.own_address, 32));
+        }
+        for port in &node.ports {
+            let gateway = self.layout.nodes[port.peer].own_address;
             requests.extend(egress(port.index, port.egress));
             requests.push(link::set_up(&port.name, port.index));
-            requests.push(link::add_neighbour(port.index, remote.address, remote.mac));
+            let mac = self.layout.remote(port).mac;
+            requests.push(link::add_neighbour(port.index, gateway, mac));
         }
         requests
     }

@@ -35,7 +35,7 @@ impl Watch {
     pub fn new(network: &Network, watched: &WatchedQueue) -> Result<Self> {
         let layout = &network.layout;
         let node = layout.node(&watched.node)?;
-        let port = layout.port(node, layout.node(&watched.peer)?)?;
+        let port = layout.port(node, &watched.peer)?;
         let (kind, phantom) = match port.egress.queue {
             Some(Queue::Phantom(_)) => (phantom::KIND, true),
             Some(Queue::Bfifo { .. }) => (phantom::KIND, false),

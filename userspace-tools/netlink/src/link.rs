@@ -14,7 +14,7 @@ use netlink_packet_route::{
     neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState},
     route::{
         RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric,
-        RouteProtocol, RouteScope, RouteType,
+        RouteNextHop, RouteNextHopFlags, RouteProtocol, RouteScope, RouteType,
     },
 };
 
@@ -153,12 +153,21 @@ impl RouteMetrics {
     }
 }
 
-/// Adds a route through `gateway`, which is taken to be on the device's link; a destination of
-/// None is the default route.
+/// A way on: through `gateway`, which is taken to be on the device's link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NextHop {
+    /// Address of the neighbour.
+    pub gateway: Ipv4Addr,
+    /// Device that leads there.
+    pub index: u32,
+}
+
+/// Adds a route to `network`/`prefix_len`; over several next hops at once where there are
+/// several, and a refusal (`unreachable`) where there is none.
 pub fn add_route(
-    destination: Option<Ipv4Addr>,
-    gateway: Ipv4Addr,
-    index: u32,
+    network: Ipv4Addr,
+    prefix_len: u8,
+    next_hops: &[NextHop],
     source: Ipv4Addr,
     metrics: &RouteMetrics,
 ) -> Request {
@@ -168,25 +177,42 @@ pub fn add_route(
     message.header.protocol = RouteProtocol::Static;
     message.header.scope = RouteScope::Universe;
     message.header.kind = RouteType::Unicast;
-    message.header.flags = RouteFlags::Onlink;
-    message.attributes = vec![
-        RouteAttribute::Gateway(RouteAddress::Inet(gateway)),
-        RouteAttribute::Oif(index),
-        RouteAttribute::PrefSource(RouteAddress::Inet(source)),
-    ];
-    if let Some(address) = destination {
-        message.header.destination_prefix_length = 32;
-        message
-            .attributes
-            .push(RouteAttribute::Destination(RouteAddress::Inet(address)));
+    message.header.destination_prefix_length = prefix_len;
+    if prefix_len > 0 {
+        let destination = RouteAttribute::Destination(RouteAddress::Inet(network));
+        message.attributes.push(destination);
+    }
+    match next_hops {
+        [] => message.header.kind = RouteType::Unreachable,
+        [only] => {
+            message.header.flags = RouteFlags::Onlink;
+            let gateway = RouteAttribute::Gateway(RouteAddress::Inet(only.gateway));
+            message.attributes.push(gateway);
+            message.attributes.push(RouteAttribute::Oif(only.index));
+        }
+        several => {
+            let hops = several.iter().map(|hop| {
+                let mut next = RouteNextHop::default();
+                next.flags = RouteNextHopFlags::Onlink;
+                next.interface_index = hop.index;
+                next.attributes = vec![RouteAttribute::Gateway(RouteAddress::Inet(hop.gateway))];
+                next
+            });
+            message
+                .attributes
+                .push(RouteAttribute::MultiPath(hops.collect()));
+        }
+    }
+    if !next_hops.is_empty() {
+        let source = RouteAttribute::PrefSource(RouteAddress::Inet(source));
+        message.attributes.push(source);
     }
     let metrics = metrics.attributes();
     if !metrics.is_empty() {
         message.attributes.push(RouteAttribute::Metrics(metrics));
     }
-    let target = destination.map_or("default".to_string(), |address| address.to_string());
     Request {
-        what: format!("add the route {target} via {gateway}"),
+        what: format!("add the route {network}/{prefix_len}"),
         message: RouteNetlinkMessage::NewRoute(message),
         flags: NLM_F_CREATE | NLM_F_REPLACE,
     }

@@ -88,6 +88,9 @@ pub struct Topology {
     pub tcp_usec_ts: bool,
     /// Set `quickack 1` on every route: one ACK per packet.
     pub quickack: bool,
+    /// Routers use every shortest path, not just the first.
+    #[serde(default)]
+    pub ecmp: bool,
 }
 
 /// One network namespace.
@@ -100,6 +103,9 @@ pub struct Node {
     /// Sysctls of this namespace alone, after those of the topology.
     #[serde(default)]
     pub sysctls: Vec<(String, String)>,
+    /// A router that chooses among shortest paths packet by packet.
+    #[serde(default)]
+    pub spray: bool,
 }
 
 /// A veth pair. Each direction is: queue, serialisation at `rate_bps`, propagation.
@@ -298,6 +304,11 @@ pub enum Message {
         /// 0 to 1.
         done: f64,
     },
+    /// The guest starts to build the network; [`Message::Network`] follows. In virtual time only
+    /// the host can tell how long that takes.
+    Building,
+    /// The network is up.
+    Network(NetworkSize),
     /// One measured path, before the traffic.
     LinkCheck {
         /// Sending host.
@@ -346,6 +357,19 @@ pub enum Message {
         /// Guest time that the traffic took, us.
         virtual_us: u64,
     },
+}
+
+/// What a network consists of, and what it takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkSize {
+    /// Namespaces.
+    pub nodes: usize,
+    /// Veth pairs.
+    pub links: usize,
+    /// Routes, all nodes together.
+    pub routes: usize,
+    /// Memory that the guest's kernel and agent took for it, bytes.
+    pub memory_bytes: u64,
 }
 
 /// One TCP packet as it passed a port.

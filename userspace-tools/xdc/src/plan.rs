@@ -5,14 +5,16 @@
 //! packets and ratios of RTTs stay what they are. Sysctls carry their unit in their name
 //! (`_us`, `_ms`, `_mbps`), and those of our modules are scaled with it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 
 use xdc_proto::{
-    ACK_BYTES, Direction, Faults, Flow, Job, Link, Mark, Node, PhantomQueue, Plan, Queue, RunPlan,
-    Switch, Topology, VERSION, WatchedQueue,
+    Direction, Faults, Flow, Job, Link, Mark, Node, PhantomQueue, Plan, Queue, RunPlan, Switch,
+    Topology, VERSION, WatchedQueue,
 };
 
 use crate::error::{Error, Result};
+use crate::fabric::Fabric;
+use crate::paths::{Paths, find_direction};
 use crate::scenario::{
     KnownCc, LinkSpec, QueueSpec, Scalar, Scenario, Threshold, expand, known_cc, pairs,
 };
@@ -97,26 +99,43 @@ fn modules(cc: &KnownCc, flows: &[Flow], topology: &Topology) -> Result<Vec<Stri
 
 fn topology(scenario: &Scenario, cc: &KnownCc, seed: u64, scale: u32) -> Result<Topology> {
     let spec = &scenario.topology;
-    let mut nodes = Vec::new();
-    for (patterns, router) in [(&spec.hosts, false), (&spec.routers, true)] {
-        for pattern in patterns {
-            for name in expand(pattern)? {
-                check_name(&name)?;
-                if nodes.iter().any(|node: &Node| node.name == name) {
-                    return Err(Error::usage(format!("two nodes are named '{name}'")));
-                }
-                nodes.push(Node {
-                    name,
-                    router,
-                    sysctls: Vec::new(),
-                });
-            }
+    let fabric = match &spec.fabric {
+        Some(fabric) => fabric
+            .expand()
+            .map_err(|err| err.about("[topology.fabric]"))?,
+        None => Fabric::default(),
+    };
+    let mut nodes: Vec<Node> = Vec::new();
+    for (own, patterns, router) in [
+        (&fabric.hosts, &spec.hosts, false),
+        (&fabric.routers, &spec.routers, true),
+    ] {
+        let named: Result<Vec<_>> = patterns.iter().map(|pattern| expand(pattern)).collect();
+        for name in own.iter().cloned().chain(named?.into_iter().flatten()) {
+            check_name(&name)?;
+            nodes.push(Node {
+                name,
+                router,
+                sysctls: Vec::new(),
+                spray: router && spec.spray,
+            });
+        }
+    }
+    if spec.ecmp() {
+        for (i, node) in nodes.iter_mut().enumerate().filter(|(_, node)| node.router) {
+            node.sysctls = multipath(seed, i, node.spray);
+        }
+    }
+    let mut by_name: HashMap<String, &mut Node> = HashMap::new();
+    for node in &mut nodes {
+        let name = node.name.clone();
+        if by_name.insert(name.clone(), node).is_some() {
+            return Err(Error::usage(format!("two nodes are named '{name}'")));
         }
     }
     for (pattern, spec) in &scenario.host {
         for name in expand(pattern)? {
-            let node = nodes.iter_mut().find(|node| node.name == name);
-            let node = node.ok_or_else(|| {
+            let node = by_name.get_mut(&name).ok_or_else(|| {
                 Error::usage(format!(
                     "[host.{pattern}] is about '{name}', which is no node"
                 ))
@@ -130,10 +149,10 @@ fn topology(scenario: &Scenario, cc: &KnownCc, seed: u64, scale: u32) -> Result<
     }
     let queues = queues(scenario, cc)?;
     let mut links: Vec<Link> = Vec::new();
-    for link in &spec.links {
+    for link in fabric.links.iter().chain(&spec.links) {
         for (a, b) in pairs(&link.a, &link.b)? {
             for name in [&a, &b] {
-                if !nodes.iter().any(|node| node.name == *name) {
+                if !by_name.contains_key(name) {
                     return Err(
                         Error::usage(format!("a link names '{name}', which is no node"))
                             .hint("add it to 'hosts' or 'routers'"),
@@ -167,7 +186,33 @@ fn topology(scenario: &Scenario, cc: &KnownCc, seed: u64, scale: u32) -> Result<
         sysctls: sysctls(scenario, cc, scale)?,
         tcp_usec_ts: spec.tcp_usec_ts,
         quickack: spec.quickack,
+        ecmp: spec.ecmp(),
     })
+}
+
+/// How a router chooses among shortest paths: by a hash of the 5-tuple that is its own
+/// (fields 0x37; policy 1 would take the sender's hash if there is one, the same everywhere), or
+/// by the packet's hash, which spraying draws anew at every router.
+fn multipath(seed: u64, router: usize, spray: bool) -> Vec<(String, String)> {
+    let key = |name: &str| format!("net.ipv4.fib_multipath_hash_{name}");
+    if spray {
+        return vec![(key("policy"), "1".to_owned())];
+    }
+    // 0 would mean a seed of the kernel's choice.
+    let hash_seed = (mix(mix(seed) ^ router as u64) as u32).max(1);
+    vec![
+        (key("policy"), "3".to_owned()),
+        (key("fields"), "55".to_owned()),
+        (key("seed"), hash_seed.to_string()),
+    ]
+}
+
+/// SplitMix64's finaliser.
+fn mix(n: u64) -> u64 {
+    let z = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 fn faults(loss: Fraction, reorder: Fraction, seed: u64) -> Option<Faults> {
@@ -309,6 +354,7 @@ fn scaled(name: &str, value: &Scalar, scale: u32) -> String {
 }
 
 fn flows(scenario: &Scenario, cc: &str, topology: &Topology, scale: u32) -> Result<Vec<Flow>> {
+    let paths = Paths::new(topology)?;
     let mut flows = Vec::new();
     let scaled_us = |time: Time| time.0 * u64::from(scale) / 1000;
     for spec in &scenario.flows {
@@ -327,7 +373,7 @@ fn flows(scenario: &Scenario, cc: &str, topology: &Topology, scale: u32) -> Resu
             });
         }
         for (src, dst) in pairs(&spec.src, &spec.dst)? {
-            let base_rtt_us = base_rtt_us(topology, &src, &dst)?;
+            let base_rtt_us = paths.base_rtt_us(&src, &dst)?;
             let flow = Flow {
                 src,
                 dst,
@@ -379,81 +425,19 @@ fn watch(scenario: &Scenario, topology: &Topology) -> Result<Vec<WatchedQueue>> 
     Ok(watch)
 }
 
-/// The direction of a link from one node to its neighbour.
-pub fn find_direction<'a>(topology: &'a Topology, from: &str, to: &str) -> Option<&'a Direction> {
-    topology.links.iter().find_map(|link| {
-        if link.a == from && link.b == to {
-            Some(&link.ab)
-        } else if link.a == to && link.b == from {
-            Some(&link.ba)
-        } else {
-            None
-        }
-    })
-}
-
-/// RTT of an otherwise empty path for a full packet and its ACK, as the topology has it.
-pub fn base_rtt_us(topology: &Topology, src: &str, dst: &str) -> Result<f64> {
-    let one_way_ns = |from: &str, to: &str, bytes: Option<u32>| -> Result<u64> {
-        let path = path(topology, from, to)?;
-        Ok(path
-            .iter()
-            .map(|(link, forward)| {
-                let direction = if *forward { &link.ab } else { &link.ba };
-                direction.idle_ns(bytes.unwrap_or(link.mtu))
-            })
-            .sum())
-    };
-    let rtt_ns = one_way_ns(src, dst, None)? + one_way_ns(dst, src, Some(ACK_BYTES))?;
-    Ok(rtt_ns as f64 / 1e3)
-}
-
-/// The links from one node to another: fewest hops, the earlier link where two would do, and
-/// only routers on the way. `true` for a link walked from a to b.
-fn path<'a>(topology: &'a Topology, from: &str, to: &str) -> Result<Vec<(&'a Link, bool)>> {
-    let routes = |name: &str| {
-        topology
-            .nodes
-            .iter()
-            .any(|node| node.name == name && node.router)
-    };
-    let mut came_by: BTreeMap<&str, (&Link, bool)> = BTreeMap::new();
-    let mut queue = VecDeque::from([from]);
-    while let Some(here) = queue.pop_front() {
-        if here != from && !routes(here) {
-            continue;
-        }
-        for link in &topology.links {
-            let (next, forward) = if link.a == here {
-                (link.b.as_str(), true)
-            } else if link.b == here {
-                (link.a.as_str(), false)
-            } else {
-                continue;
-            };
-            if next != from && !came_by.contains_key(next) {
-                came_by.insert(next, (link, forward));
-                queue.push_back(next);
-            }
-        }
-    }
-    let mut path = Vec::new();
-    let mut here = to;
-    while here != from {
-        let &(link, forward) = came_by
-            .get(here)
-            .ok_or_else(|| Error::usage(format!("no path leads from '{from}' to '{to}'")))?;
-        path.push((link, forward));
-        here = if forward { &link.a } else { &link.b };
-    }
-    path.reverse();
-    Ok(path)
-}
-
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::scenario::{parse, tests::SMALL};
+
+    /// Of a scenario with this fabric and no other node.
+    pub fn topology_of(fabric: &str) -> Topology {
+        let mut scenario = parse("small", SMALL, &[]).unwrap().scenario;
+        let spec = &mut scenario.topology;
+        spec.fabric = Some(toml::from_str(fabric).unwrap());
+        (spec.hosts, spec.routers, spec.links) = Default::default();
+        topology(&scenario, known_cc("unocc").unwrap(), 7, 1).unwrap()
+    }
 
     fn small(cc: &str, scale: u32) -> RunPlan {
         let loaded = parse("small", SMALL, &[]).unwrap();
@@ -473,6 +457,24 @@ mod tests {
     fn sysctl<'a>(run: &'a RunPlan, name: &str) -> Option<&'a str> {
         let found = run.topology.sysctls.iter().find(|(key, _)| key == name)?;
         Some(&found.1)
+    }
+
+    #[test]
+    fn every_router_of_a_fabric_hashes_by_its_own_seed() {
+        let text = "kind = 'fat-tree'\nk = 4\nrate = '1gbit'";
+        let topology = topology_of(text);
+        assert!(topology.ecmp);
+        let seeds: BTreeMap<&str, &str> = topology
+            .nodes
+            .iter()
+            .flat_map(|node| node.sysctls.iter())
+            .filter(|(name, _)| name.ends_with("hash_seed"))
+            .map(|(_, seed)| (seed.as_str(), seed.as_str()))
+            .collect();
+        assert_eq!(seeds.len(), 20);
+        let hosts = topology.nodes.iter().filter(|node| !node.router);
+        assert!(hosts.clone().all(|host| host.sysctls.is_empty()));
+        assert_eq!(hosts.count(), 16);
     }
 
     #[test]

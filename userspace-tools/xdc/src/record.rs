@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What one guest said in one run, and questions about it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use xdc_proto::{
-    FlowResult, FlowSample, Mark, Message, Packet, Queue, QueueResult, QueueSample, RunPlan,
-    Sample, WatchedQueue,
+    FlowResult, FlowSample, Mark, Message, NetworkSize, Packet, Queue, QueueResult, QueueSample,
+    RunPlan, Sample, WatchedQueue,
 };
 
 use crate::error::{Error, Result};
@@ -29,6 +29,9 @@ pub struct Record {
     pub suspects: Vec<(String, u64)>,
     pub virtual_us: u64,
     pub wall: Duration,
+    /// When the guest began to build its network, and how it came out.
+    building: Option<Instant>,
+    pub network: Option<(NetworkSize, Duration)>,
 }
 
 #[derive(Debug, Clone)]
@@ -60,6 +63,8 @@ impl Record {
             suspects: Vec::new(),
             virtual_us: 0,
             wall: Duration::ZERO,
+            building: None,
+            network: None,
         }
     }
 
@@ -103,6 +108,14 @@ impl Record {
                 .extend(packets),
             Message::Suspect { counter, delta } => self.suspects.push((counter, delta)),
             Message::Done { virtual_us } => self.virtual_us = virtual_us,
+            Message::Building => self.building = Some(Instant::now()),
+            Message::Network(size) => {
+                let took = self
+                    .building
+                    .map(|since| since.elapsed())
+                    .unwrap_or_default();
+                self.network = Some((size, took));
+            }
             Message::Progress { .. } | Message::Ktap { .. } | Message::Error { .. } => {}
         }
         Ok(())
@@ -186,7 +199,8 @@ impl Record {
     /// The first watched queue and its link's rate.
     pub fn bottleneck(&self) -> Option<(&WatchedQueue, u64)> {
         let queue = self.plan.watch.first()?;
-        let direction = crate::plan::find_direction(&self.plan.topology, &queue.node, &queue.peer)?;
+        let direction =
+            crate::paths::find_direction(&self.plan.topology, &queue.node, &queue.peer)?;
         Some((queue, direction.rate_bps))
     }
 
@@ -194,7 +208,7 @@ impl Record {
     pub fn marks_by_phantom(&self, queue: usize) -> bool {
         let watched = &self.plan.watch[queue];
         let direction =
-            crate::plan::find_direction(&self.plan.topology, &watched.node, &watched.peer);
+            crate::paths::find_direction(&self.plan.topology, &watched.node, &watched.peer);
         let Some(Queue::Phantom(queue)) = direction.and_then(|d| d.queue.as_ref()) else {
             return false;
         };

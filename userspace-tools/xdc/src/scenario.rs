@@ -12,6 +12,7 @@ use xdc_proto::Mark;
 
 use crate::engine::Kind;
 use crate::error::{Error, Result};
+use crate::fabric::FabricSpec;
 use crate::home::Home;
 use crate::units::{Fraction, Rate, Size, Time};
 
@@ -76,8 +77,12 @@ fn ten_ms() -> Time {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TopologySpec {
+    /// A shape that is built, beside what is named here.
+    pub fabric: Option<FabricSpec>,
     /// Names; `a[1-4]` stands for a1, a2, a3, a4.
+    #[serde(default)]
     pub hosts: Vec<String>,
+    #[serde(default)]
     pub routers: Vec<String>,
     pub mtu: u32,
     /// One ACK per packet.
@@ -86,7 +91,19 @@ pub struct TopologySpec {
     /// Microseconds in TCP timestamps.
     #[serde(default)]
     pub tcp_usec_ts: bool,
+    #[serde(default)]
     pub links: Vec<LinkSpec>,
+    /// Routers take all shortest paths, flow by flow; without it: those of a fabric do.
+    pub ecmp: Option<bool>,
+    /// Packet by packet instead.
+    #[serde(default)]
+    pub spray: bool,
+}
+
+impl TopologySpec {
+    pub fn ecmp(&self) -> bool {
+        self.ecmp.unwrap_or(self.fabric.is_some() || self.spray)
+    }
 }
 
 /// Links between every name of `a` and its partner in `b`; a single name partners all.
@@ -486,6 +503,9 @@ fn validate(scenario: &Scenario) -> Result<()> {
             MTU_BYTES.start(),
             MTU_BYTES.end()
         )));
+    }
+    if scenario.topology.spray && !scenario.topology.ecmp() {
+        return Err(Error::usage("'spray' needs all shortest paths").hint("ecmp = true"));
     }
     if scenario.watch.is_empty() {
         return Err(Error::usage("nothing is watched").hint("[[watch]] for the bottleneck"));

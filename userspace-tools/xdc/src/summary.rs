@@ -53,12 +53,39 @@ pub struct Run {
     pub timeouts: u64,
     /// Measured over configured base RTT, less 1, of the path that is furthest off.
     pub link_rtt_error: Option<f64>,
+    pub network: Option<Network>,
     pub groups: BTreeMap<String, Group>,
     pub queues: Vec<Queue>,
     /// Why the figures should not be believed; empty if they should.
     pub suspect: Vec<String>,
     pub virtual_s: f64,
     pub wall_s: f64,
+}
+
+/// What the network is and what it took; `build_ms` is real time, as the host saw it.
+#[derive(Debug, Serialize)]
+pub struct Network {
+    pub nodes: usize,
+    pub links: usize,
+    pub routes: usize,
+    pub build_ms: f64,
+    pub memory_mb: f64,
+    pub memory_per_node_kb: f64,
+}
+
+impl Network {
+    pub fn of(record: &Record) -> Option<Self> {
+        let (size, took) = record.network?;
+        let kb = size.memory_bytes as f64 / 1024.0;
+        Some(Self {
+            nodes: size.nodes,
+            links: size.links,
+            routes: size.routes,
+            build_ms: took.as_secs_f64() * 1e3,
+            memory_mb: kb / 1024.0,
+            memory_per_node_kb: kb / size.nodes.max(1) as f64,
+        })
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -164,6 +191,7 @@ pub fn run(record: &Record, over: &Windows) -> Run {
         retransmits: record.flows.iter().map(|flow| flow.retransmits).sum(),
         timeouts: record.flows.iter().map(|flow| flow.timeouts).sum(),
         link_rtt_error: record.link_rtt_error,
+        network: Network::of(record),
         groups: groups(record),
         queues,
         suspect: record.doubts(),

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Which way a node sends what: shortest paths to every host, in the fewest routes.
+
+use std::{collections::VecDeque, net::Ipv4Addr};
+
+use crate::layout::{Layout, Port};
+
+/// A route of one node. Of those that match, the one with the longest prefix counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// First address.
+    pub network: Ipv4Addr,
+    /// Bits of it that count.
+    pub prefix_len: u8,
+    /// Indices in [`crate::layout::NodeLayout::ports`], any of which will do; none = there is
+    /// no way.
+    pub ports: Vec<usize>,
+}
+
+/// The routes of every node. With `ecmp` a route takes all shortest paths, else the one over the
+/// earliest link. A node with one port needs no more than a default route.
+pub fn of(layout: &Layout, ecmp: bool) -> Vec<Vec<Route>> {
+    let mut tables: Vec<Table> = layout.nodes.iter().map(|_| Table::default()).collect();
+    let mut ways = Vec::new();
+    for destination in 0..layout.nodes.len() {
+        let Some(address) = layout.nodes[destination].host_address() else {
+            continue;
+        };
+        let hops = hops_to(layout, destination);
+        for (i, node) in layout.nodes.iter().enumerate() {
+            if i == destination || node.ports.len() < 2 {
+                continue;
+            }
+            let closer = |port: &Port| {
+                let forwards = port.peer == destination || layout.nodes[port.peer].router;
+                forwards && matches!((hops[port.peer], hops[i]), (Some(p), Some(n)) if p < n)
+            };
+            ways.clear();
+            ways.extend((0..node.ports.len()).filter(|&port| closer(&node.ports[port])));
+            if !ecmp {
+                ways.truncate(1);
+            }
+            tables[i].add(address, &ways);
+        }
+    }
+    let everything = |node: usize| match layout.nodes[node].ports.len() {
+        0 => Vec::new(),
+        1 => vec![Route {
+            network: Ipv4Addr::UNSPECIFIED,
+            prefix_len: 0,
+            ports: vec![0],
+        }],
+        _ => tables[node].aggregated(),
+    };
+    (0..layout.nodes.len()).map(everything).collect()
+}
+
+/// Hops from each node to `destination` through routers; None = unreachable.
+fn hops_to(layout: &Layout, destination: usize) -> Vec<Option<u32>> {
+    let mut hops = vec![None; layout.nodes.len()];
+    hops[destination] = Some(0);
+    let mut queue = VecDeque::from([(destination, 0)]);
+    while let Some((node, distance)) = queue.pop_front() {
+        if node != destination && !layout.nodes[node].router {
+            continue;
+        }
+        for port in &layout.nodes[node].ports {
+            if hops[port.peer].is_none() {
+                hops[port.peer] = Some(distance + 1);
+                queue.push_back((port.peer, distance + 1));
+            }
+        }
+    }
+    hops
+}
+
+/// What one node knows of each host.
+#[derive(Debug, Default)]
+struct Table {
+    /// Different sets of ports.
+    ways: Vec<Vec<usize>>,
+    /// Address and index in `ways`, by ascending address.
+    hosts: Vec<(u32, usize)>,
+}
+
+impl Table {
+    /// Addresses must come in ascending order.
+    fn add(&mut self, address: Ipv4Addr, ways: &[usize]) {
+        let known = self.ways.iter().position(|known| known == ways);
+        let index = known.unwrap_or_else(|| {
+            self.ways.push(ways.to_vec());
+            self.ways.len() - 1
+        });
+        self.hosts.push((address.to_bits(), index));
+    }
+
+    /// The fewest routes that send each host's packets as the table says; where addresses
+    /// without a host go is of no interest. (Draves et al., Constructing optimal IP routing
+    /// tables, 1999.)
+    fn aggregated(&self) -> Vec<Route> {
+        let mut routes = Vec::new();
+        if !self.hosts.is_empty() {
+            self.emit(&Trie::new(&self.hosts, 0), 0, 0, None, &mut routes);
+        }
+        routes
+    }
+
+    fn emit(
+        &self,
+        trie: &Trie,
+        network: u32,
+        prefix_len: u8,
+        inherited: Option<usize>,
+        routes: &mut Vec<Route>,
+    ) {
+        let Some(&first) = trie.candidates.first() else {
+            return;
+        };
+        let mut chosen = inherited;
+        if !inherited.is_some_and(|way| trie.candidates.contains(&way)) {
+            chosen = Some(first);
+            routes.push(Route {
+                network: Ipv4Addr::from_bits(network),
+                prefix_len,
+                ports: self.ways[first].clone(),
+            });
+        }
+        if let Some(halves) = &trie.halves {
+            let upper = network | 1 << (31 - prefix_len);
+            self.emit(&halves.0, network, prefix_len + 1, chosen, routes);
+            self.emit(&halves.1, upper, prefix_len + 1, chosen, routes);
+        }
+    }
+}
+
+/// The hosts of a prefix.
+struct Trie {
+    /// Ways that a route for the whole prefix could take so that the least is left to do below,
+    /// ascending; empty = no host, so any.
+    candidates: Vec<usize>,
+    /// None where one way serves all.
+    halves: Option<Box<(Trie, Trie)>>,
+}
+
+impl Trie {
+    fn new(hosts: &[(u32, usize)], prefix_len: u8) -> Self {
+        let ways = hosts.iter().map(|&(_, way)| way);
+        let first = ways.clone().next();
+        if first.is_none_or(|first| ways.clone().all(|way| way == first)) {
+            return Self {
+                candidates: first.into_iter().collect(),
+                halves: None,
+            };
+        }
+        let bit = 1 << (31 - prefix_len);
+        let middle = hosts.partition_point(|&(address, _)| address & bit == 0);
+        let lower = Self::new(&hosts[..middle], prefix_len + 1);
+        let upper = Self::new(&hosts[middle..], prefix_len + 1);
+        Self {
+            candidates: join(&lower.candidates, &upper.candidates),
+            halves: Some(Box::new((lower, upper))),
+        }
+    }
+}
+
+/// What two halves have in common; all of both, if that is nothing.
+fn join(a: &[usize], b: &[usize]) -> Vec<usize> {
+    if a.is_empty() || b.is_empty() {
+        return [a, b].concat();
+    }
+    let mut joined: Vec<usize> = a.iter().copied().filter(|way| b.contains(way)).collect();
+    if joined.is_empty() {
+        joined = [a, b].concat();
+        joined.sort_unstable();
+        joined.dedup();
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{layout::tests::topology, rng::Rng};
+
+    fn ports_to(routes: &[Route], address: Ipv4Addr) -> Option<&[usize]> {
+        let matches = |route: &&Route| {
+            let bits = u32::from(route.prefix_len);
+            let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+            address.to_bits() & mask == route.network.to_bits()
+        };
+        let longest = routes.iter().filter(matches).max_by_key(|r| r.prefix_len);
+        longest.map(|route| route.ports.as_slice())
+    }
+
+    /// A node's ways to each host, without aggregation: distances by relaxing every link until
+    /// nothing changes.
+    fn expected(layout: &Layout, node: usize, destination: usize) -> Vec<usize> {
+        let mut hops = vec![u32::MAX; layout.nodes.len()];
+        hops[destination] = 0;
+        for _ in 0..layout.nodes.len() {
+            for (i, n) in layout.nodes.iter().enumerate() {
+                for port in &n.ports {
+                    let through = port.peer == destination || layout.nodes[port.peer].router;
+                    if through && hops[port.peer] != u32::MAX {
+                        hops[i] = hops[i].min(hops[port.peer] + 1);
+                    }
+                }
+            }
+        }
+        let ports = &layout.nodes[node].ports;
+        (0..ports.len())
+            .filter(|&port| {
+                let peer = ports[port].peer;
+                let through = peer == destination || layout.nodes[peer].router;
+                through && hops[node] != u32::MAX && hops[peer] < hops[node]
+            })
+            .collect()
+    }
+
+    #[test]
+    fn aggregated_routes_send_every_host_the_way_the_full_table_does() {
+        let mut rng = Rng::new(4);
+        let (mut full, mut fewer) = (0, 0);
+        for _ in 0..40 {
+            let hosts = 2 + rng.up_to(20) as usize;
+            let routers = 1 + rng.up_to(7) as usize;
+            let nodes: Vec<(String, bool)> = (0..hosts + routers)
+                .map(|i| (format!("n{i}"), i >= hosts))
+                .collect();
+            let router = |rng: &mut Rng| hosts + rng.up_to(routers as u64 - 1) as usize;
+            let mut links = Vec::new();
+            for host in 0..hosts {
+                // Some have two links, some none.
+                for _ in 0..[0, 1, 1, 1, 1, 2][rng.up_to(5) as usize] {
+                    links.push((host, router(&mut rng)));
+                }
+            }
+            for _ in 0..routers * 2 {
+                let (a, b) = (router(&mut rng), router(&mut rng));
+                if a != b {
+                    links.push((a, b));
+                }
+            }
+            let nodes: Vec<(&str, bool)> = nodes.iter().map(|(n, r)| (n.as_str(), *r)).collect();
+            let links: Vec<(&str, &str)> = links
+                .iter()
+                .map(|&(a, b)| (nodes[a].0, nodes[b].0))
+                .collect();
+            let topology = topology(&nodes, &links);
+            let layout = Layout::new(&topology).unwrap();
+            for (node, routes) in of(&layout, true).iter().enumerate() {
+                if layout.nodes[node].ports.len() < 2 {
+                    continue;
+                }
+                fewer += routes.len();
+                for destination in 0..hosts {
+                    let Some(address) = layout.nodes[destination].host_address() else {
+                        continue;
+                    };
+                    if destination == node {
+                        continue;
+                    }
+                    full += 1;
+                    let want = expected(&layout, node, destination);
+                    assert_eq!(ports_to(routes, address), Some(&want[..]), "{topology:?}");
+                }
+            }
+        }
+        assert!(fewer < full * 2 / 3, "{fewer} of {full} routes");
+    }
+
+    #[test]
+    fn the_shortest_path_wins_and_the_first_link_among_equals() {
+        // a - r - s - b, and a longer way round over t; two links between r and s.
+        let topology = topology(
+            &[
+                ("a", false),
+                ("b", false),
+                ("r", true),
+                ("s", true),
+                ("t", true),
+            ],
+            &[
+                ("a", "r"),
+                ("r", "t"),
+                ("t", "s"),
+                ("r", "s"),
+                ("r", "s"),
+                ("s", "b"),
+            ],
+        );
+        let layout = Layout::new(&topology).unwrap();
+        let host = |i: usize| layout.nodes[i].address().unwrap();
+        for (ecmp, r_to_b) in [(false, &[2][..]), (true, &[2, 3])] {
+            let routes = of(&layout, ecmp);
+            assert_eq!(ports_to(&routes[0], host(1)), Some(&[0][..]));
+            assert_eq!(ports_to(&routes[2], host(0)), Some(&[0][..]));
+            assert_eq!(ports_to(&routes[2], host(1)), Some(r_to_b));
+            assert_eq!(ports_to(&routes[4], host(0)), Some(&[0][..]));
+            assert_eq!(ports_to(&routes[4], host(1)), Some(&[1][..]));
+        }
+    }
+
+    #[test]
+    fn a_host_does_not_forward() {
+        let topology = topology(
+            &[("a", false), ("h", false), ("b", false), ("r", true)],
+            &[("a", "h"), ("h", "b"), ("b", "r")],
+        );
+        let layout = Layout::new(&topology).unwrap();
+        let routes = of(&layout, true);
+        let a = layout.nodes[0].address().unwrap();
+        assert_eq!(ports_to(&routes[2], a), Some(&[][..]));
+    }
+
+    #[test]
+    fn a_switch_of_a_tree_has_a_route_per_host_below_and_one_up() {
+        let hosts: Vec<String> = (0..8).map(|i| format!("h{i}")).collect();
+        let mut nodes: Vec<(&str, bool)> = hosts.iter().map(|h| (h.as_str(), false)).collect();
+        nodes.extend([("l0", true), ("l1", true), ("s0", true), ("s1", true)]);
+        let mut links: Vec<(&str, &str)> = Vec::new();
+        for (i, host) in hosts.iter().enumerate() {
+            links.push((host, ["l0", "l1"][i / 4]));
+        }
+        links.extend([("l0", "s0"), ("l0", "s1"), ("l1", "s0"), ("l1", "s1")]);
+        let topology = topology(&nodes, &links);
+        let layout = Layout::new(&topology).unwrap();
+        let routes = of(&layout, true);
+        assert_eq!(routes[8].len(), 5, "{:?}", routes[8]);
+        assert_eq!(routes[10].len(), 2, "{:?}", routes[10]);
+    }
+}
