@@ -7,15 +7,16 @@
 mod boot;
 mod capture;
 mod channel;
+mod clock;
 mod layout;
 mod linkcheck;
 mod netns;
 mod network;
-mod rng;
 mod selftest;
 mod shell;
 mod socket;
 mod traffic;
+mod transfer;
 mod watch;
 
 use std::{

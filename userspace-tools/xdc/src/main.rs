@@ -7,6 +7,7 @@
 mod bench;
 mod capture;
 mod compare;
+mod completion;
 mod costs;
 mod cpio;
 mod doctor;
@@ -18,6 +19,7 @@ mod guest;
 mod home;
 mod initramfs;
 mod interrupt;
+mod paths;
 mod plan;
 mod plot;
 mod pool;
@@ -35,6 +37,7 @@ mod stored;
 mod summary;
 mod sysctl;
 mod tether;
+mod traffic;
 mod twin;
 mod units;
 

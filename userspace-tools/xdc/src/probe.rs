@@ -9,6 +9,7 @@
 use xdc_proto::{Flow, Job, Queue, RunPlan};
 
 use crate::error::{Error, Result};
+use crate::paths::Paths;
 use crate::plan;
 use crate::run::Bench;
 use crate::scenario::Scenario;
@@ -83,10 +84,11 @@ fn make_fast(run: &mut RunPlan) -> Result<()> {
             }
         }
     }
+    let paths = Paths::new(&run.topology)?;
     for flow in &mut run.flows {
         flow.bytes = 0;
-        flow.start_us = 0;
-        flow.base_rtt_us = plan::base_rtt_us(&run.topology, &flow.src, &flow.dst)?;
+        flow.start_ns = 0;
+        flow.base_rtt_us = paths.base_rtt_us(&flow.src, &flow.dst)?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use xdc_proto::{Job, Message, Plan, RunPlan};
 
+use crate::completion::SizeClasses;
 use crate::engine::{Clock, Engine, Kind, Machine};
 use crate::error::{Error, Result};
 use crate::expect::{self, Verdict};
@@ -134,6 +135,14 @@ impl Bench<'_> {
         pool::run_all(&loaded.scenario.ccs, jobs, |cc| {
             plan::plan(&loaded.scenario, cc, seed, scale)
                 .and_then(|plan| self.run_one(cc, plan, Some(consoles)))
+                .map(|record| Record {
+                    cc: cc.clone(),
+                    sizes: SizeClasses {
+                        small_below_bytes: loaded.scenario.small_below.0,
+                        large_above_bytes: loaded.scenario.large_above.0,
+                    },
+                    ..record
+                })
                 .map_err(|err| err.about(cc))
         })
     }
@@ -182,11 +191,14 @@ fn follow(task: &mut Task, message: &Message) {
 /// A CPU, so that two guests may share this machine, and memory for what flows may buffer.
 fn machine(engine: Engine, run: &RunPlan) -> Machine {
     const BASE_MB: u64 = 1024;
+    // Of thousands of flows few are there at a time.
+    const MOST_MB: u64 = 4096;
     let buffers: u64 = run
         .flows
         .iter()
         .map(|flow| (flow.sndbuf_bytes + flow.rcvbuf_bytes) >> 20)
-        .sum();
+        .sum::<u64>()
+        .min(MOST_MB);
     let memory_mb = match engine {
         Engine::Qemu { .. } => BASE_MB + buffers,
         // Only what the guest touches is taken.
@@ -249,6 +261,7 @@ fn finish(
     } else {
         println!("{}: {}", loaded.name, report::setting(&summary));
         print!("{}", results::table(&summary));
+        print!("{}", results::completion_table(&summary));
         for row in &checked {
             println!("{}", row.line());
         }
