@@ -15,7 +15,7 @@ use xdc_proto::Message;
 
 use crate::boot;
 
-/// Samples gather here; everything else goes out at once. A write is a switch to the host.
+/// Samples and results gather here; everything else goes out at once. A write is a switch to the host.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// virtio-serial announces its ports a moment after it is there.
@@ -51,7 +51,7 @@ impl Channel {
         serde_json::to_writer(&mut self.0, message).context("cannot write to the host")?;
         self.0.write_all(b"\n")?;
         match message {
-            Message::Sample(_) => Ok(()),
+            Message::Sample(_) | Message::Flow(_) => Ok(()),
             _ => self.flush(),
         }
     }

@@ -7,17 +7,18 @@
 mod boot;
 mod capture;
 mod channel;
+mod clock;
 mod layout;
 mod linkcheck;
 mod netns;
 mod network;
-mod rng;
 mod routes;
 mod selftest;
 mod shell;
 mod socket;
 mod spray;
 mod traffic;
+mod transfer;
 mod watch;
 
 use std::{

@@ -180,7 +180,8 @@ fn join(a: &[usize], b: &[usize]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{layout::tests::topology, rng::Rng};
+    use crate::layout::tests::topology;
+    use xdc_proto::rng::Rng;
 
     fn ports_to(routes: &[Route], address: Ipv4Addr) -> Option<&[usize]> {
         let matches = |route: &&Route| {

@@ -29,12 +29,22 @@ pub fn discard(socket: &Socket) -> io::Result<usize> {
 
 /// Sets an integer option at SOL_SOCKET.
 fn set_option(socket: &Socket, name: libc::c_int, value: u64) -> io::Result<()> {
+    set_any_option(socket, libc::SOL_SOCKET, name, value)
+}
+
+/// Sets an integer option.
+fn set_any_option(
+    socket: &Socket,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: u64,
+) -> io::Result<()> {
     let value = libc::c_int::try_from(value).unwrap_or(libc::c_int::MAX);
     // SAFETY: the pointer and the length are those of `value`.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
-            libc::SOL_SOCKET,
+            level,
             name,
             (&raw const value).cast(),
             mem::size_of_val(&value) as libc::socklen_t,
@@ -49,6 +59,11 @@ fn set_option(socket: &Socket, name: libc::c_int, value: u64) -> io::Result<()> 
 /// SO_RCVLOWAT: wakes the reader when this much has arrived.
 pub fn set_wake_bytes(socket: &Socket, bytes: u64) -> io::Result<()> {
     set_option(socket, libc::SO_RCVLOWAT, bytes)
+}
+
+/// Closes a connection without a packet: the peer is closed in the same way (TCP_REPAIR).
+pub fn close_silently(socket: Socket) -> io::Result<()> {
+    set_any_option(&socket, libc::IPPROTO_TCP, libc::TCP_REPAIR, 1)
 }
 
 /// What a TCP socket is made with.

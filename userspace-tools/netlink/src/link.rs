@@ -162,6 +162,20 @@ pub struct NextHop {
     pub index: u32,
 }
 
+/// Adds a route to a host that is on the device's link.
+pub fn add_host_route(
+    host: Ipv4Addr,
+    index: u32,
+    source: Ipv4Addr,
+    metrics: &RouteMetrics,
+) -> Request {
+    let next = NextHop {
+        gateway: host,
+        index,
+    };
+    add_route(host, 32, &[next], source, metrics)
+}
+
 /// Adds a route to `network`/`prefix_len`; over several next hops at once where there are
 /// several, and a refusal (`unreachable`) where there is none.
 pub fn add_route(

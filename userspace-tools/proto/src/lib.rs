@@ -10,6 +10,7 @@
 //! every Linux qdisc; preamble, FCS and gap do not.
 
 pub mod alarm;
+pub mod rng;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,9 @@ pub const VERSION: u32 = 1;
 
 /// Flow `i` uses this port plus `i` at both ends.
 pub const FIRST_PORT: u16 = 10_000;
+
+/// So many flows have a port of their own.
+pub const MAX_FLOWS: usize = (u16::MAX - FIRST_PORT) as usize + 1;
 
 /// Everything one guest is asked to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -72,6 +76,13 @@ pub struct RunPlan {
     /// Send every TCP packet at the watched ports, see [`Message::Packets`].
     #[serde(default)]
     pub capture: bool,
+    /// Samples have every flow's state. With thousands of flows they had better not.
+    #[serde(default = "yes")]
+    pub flow_series: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// The emulated network: namespaces and veth pairs.
@@ -239,8 +250,8 @@ pub struct Flow {
     pub group: String,
     /// Payload, bytes; 0 = until the run stops.
     pub bytes: u64,
-    /// First send, us after the traffic starts.
-    pub start_us: u64,
+    /// First send, ns after the traffic starts.
+    pub start_ns: u64,
     /// Random extra start delay, uniform in 0..=jitter, us; drawn from the run's seed.
     pub start_jitter_us: u64,
     /// Congestion control of the sender, if not the run's.
@@ -264,6 +275,10 @@ pub struct Flow {
     /// Path RTT that the topology configures for a full packet and its ACK, us: what the link
     /// check measures against.
     pub base_rtt_us: f64,
+    /// Time from first send to last byte received that the path takes when it is idle and the
+    /// sender never waits, ns. 0 for a flow without end.
+    #[serde(default)]
+    pub ideal_ns: u64,
 }
 
 /// TCP_CONGESTION on an open socket.
@@ -390,8 +405,15 @@ pub struct Packet {
 pub struct Sample {
     /// Guest time since the traffic's start, us.
     pub t_us: u64,
-    /// One entry per flow of the plan, in its order.
+    /// One entry per flow of the plan, in its order; none without [`RunPlan::flow_series`].
     pub flows: Vec<FlowSample>,
+    /// Flows that have started and not ended.
+    #[serde(default)]
+    pub active_flows: usize,
+    /// Payload that has arrived so far; without a series of flows what their receivers have read,
+    /// which is large pieces.
+    #[serde(default)]
+    pub received_bytes: u64,
     /// One entry per watched queue, in its order.
     pub queues: Vec<QueueSample>,
 }
@@ -433,10 +455,10 @@ pub struct QueueSample {
 pub struct FlowResult {
     /// Index in the plan.
     pub flow: usize,
-    /// First send, us after the traffic's start.
-    pub start_us: u64,
-    /// Last byte received, us after the traffic's start; None if the run stopped first.
-    pub end_us: Option<u64>,
+    /// First send, ns after the traffic's start.
+    pub start_ns: u64,
+    /// Last byte received, ns after the traffic's start; None if the run stopped first.
+    pub end_ns: Option<u64>,
     /// Payload received, bytes.
     pub received_bytes: u64,
     /// Packets sent again.
@@ -451,6 +473,23 @@ pub struct FlowResult {
     pub min_rtt_us: u32,
     /// Maximum segment size of the sender, bytes.
     pub mss_bytes: u32,
+}
+
+impl FlowResult {
+    /// First send, us after the traffic's start.
+    pub fn start_us(&self) -> u64 {
+        self.start_ns / 1000
+    }
+
+    /// Last byte received, us after the traffic's start.
+    pub fn end_us(&self) -> Option<u64> {
+        self.end_ns.map(|ns| ns / 1000)
+    }
+
+    /// First send to last byte received, ns.
+    pub fn fct_ns(&self) -> Option<u64> {
+        self.end_ns.map(|ns| ns.saturating_sub(self.start_ns))
+    }
 }
 
 /// Totals of one watched queue.

@@ -301,7 +301,7 @@ impl Routed {
                 let metrics = link::RouteMetrics::default();
                 connection.batch([
                     route,
-                    link::add_route(Some(v4(host)), v4(host), index, v4(2 + host), &metrics),
+                    link::add_host_route(v4(host), index, v4(2 + host), &metrics),
                     link::add_neighbour(index, v4(host), mac(host)),
                     link::settle("port", index),
                 ])?;

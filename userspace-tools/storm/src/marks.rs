@@ -108,13 +108,7 @@ fn tun(host: usize) -> Result<File> {
         link::set_up("lo", LOOPBACK_INDEX),
         link::add_address(DEVICE, v4(host), 32),
         link::set_up("tun0", DEVICE),
-        link::add_route(
-            Some(v4(1 - host)),
-            v4(1 - host),
-            DEVICE,
-            v4(host),
-            &RouteMetrics::default(),
-        ),
+        link::add_host_route(v4(1 - host), DEVICE, v4(host), &RouteMetrics::default()),
     ])?;
     Ok(file)
 }

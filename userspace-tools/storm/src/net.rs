@@ -151,13 +151,7 @@ pub fn configure_host(host: usize) -> Result<()> {
         add_address_v6(DEVICE, v6(host)),
         link::add_neighbour(DEVICE, v4(other), mac(other)),
         link::add_neighbour(DEVICE, v6(other), mac(other)),
-        link::add_route(
-            Some(v4(other)),
-            v4(other),
-            DEVICE,
-            v4(host),
-            &RouteMetrics::default(),
-        ),
+        link::add_host_route(v4(other), DEVICE, v4(host), &RouteMetrics::default()),
     ])?;
     Ok(())
 }

@@ -162,7 +162,7 @@ pub fn clamps(storm: &mut Storm, count: u32) -> Result<()> {
 /// The route to the other host, with RTAX_CWND locked.
 fn route_with_cwnd(cwnd: u32) -> Request {
     const RTAX_CWND: u32 = 7;
-    let mut request = link::add_route(Some(v4(1)), v4(1), DEVICE, v4(0), &RouteMetrics::default());
+    let mut request = link::add_host_route(v4(1), DEVICE, v4(0), &RouteMetrics::default());
     if let RouteNetlinkMessage::NewRoute(message) = &mut request.message {
         message.attributes.push(RouteAttribute::Metrics(vec![
             RouteMetric::Lock(1 << RTAX_CWND),

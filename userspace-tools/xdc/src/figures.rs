@@ -77,7 +77,7 @@ fn throughputs(records: &[Record], jain_window_us: u64) -> Vec<Chart> {
     let mut charts: Vec<_> = records
         .iter()
         .map(|record| Chart {
-            title: format!("{}: throughput of each flow", record.cc),
+            title: format!("{}: throughput", record.cc),
             ..over_time(throughput(record, jain_window_us))
         })
         .collect();
@@ -107,14 +107,37 @@ pub fn throughput(record: &Record, jain_window_us: u64) -> Vec<Line> {
     };
     let of_flow = |flow: usize| {
         let result = &record.flows[flow];
-        let (start, end) = (result.start_us, result.end_us.unwrap_or(end_us));
+        let (start, end) = (result.start_us(), result.end_us().unwrap_or(end_us));
         // Whole steps only: the rate over a sliver says nothing.
         (start / step_us..end / step_us)
             .map(|step| step * step_us)
             .map(|from| rate(flow, from))
             .collect()
     };
+    if !record.plan.flow_series {
+        return vec![total(record, step_us)];
+    }
     per_flow(record, of_flow)
+}
+
+/// What all receivers have read together.
+fn total(record: &Record, step_us: u64) -> Line {
+    let mut points = Vec::new();
+    let mut last = (0, 0);
+    for sample in &record.samples {
+        let us = sample.t_us - last.0;
+        if us >= step_us {
+            let bytes = sample.received_bytes - last.1;
+            points.push((sample.t_us as f64, bytes as f64 * 8e6 / us as f64));
+            last = (sample.t_us, sample.received_bytes);
+        }
+    }
+    Line {
+        name: "all flows".to_owned(),
+        detail: "all flows".to_owned(),
+        color: 0,
+        points,
+    }
 }
 
 fn jain(record: &Record, index: usize, window_us: u64) -> Line {
@@ -145,6 +168,7 @@ fn fct(records: &[Record]) -> Option<Chart> {
                 points: fcts_ms
                     .iter()
                     .enumerate()
+                    .step_by(all.len().div_ceil(MAX_POINTS).max(1))
                     .flat_map(|(n, ms)| [(ms * 1e3, share(n)), (ms * 1e3, share(n + 1))])
                     .collect(),
             }
@@ -224,6 +248,9 @@ fn details(record: &Record) -> Vec<Chart> {
 fn per_flow(record: &Record, points: impl Fn(usize) -> Vec<(f64, f64)>) -> Vec<Line> {
     let mut groups: Vec<&str> = Vec::new();
     let mut lines = Vec::new();
+    if !record.plan.flow_series {
+        return lines;
+    }
     for (index, flow) in record.plan.flows.iter().enumerate() {
         if !groups.contains(&flow.group.as_str()) {
             groups.push(&flow.group);

@@ -8,6 +8,7 @@ mod bars;
 mod bench;
 mod capture;
 mod compare;
+mod completion;
 mod costs;
 mod cpio;
 mod doctor;
@@ -40,6 +41,7 @@ mod summary;
 mod sweep;
 mod sysctl;
 mod tether;
+mod traffic;
 mod twin;
 mod units;
 

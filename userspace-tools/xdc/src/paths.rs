@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 
-use xdc_proto::{ACK_BYTES, Direction, Topology};
+use xdc_proto::{ACK_BYTES, Direction, Link, Topology};
 
 use crate::error::{Error, Result};
 
@@ -77,16 +77,22 @@ impl<'a> Paths<'a> {
 
     /// RTT of an otherwise empty path for a full packet and its ACK, as the topology has it.
     pub fn base_rtt_us(&self, src: &str, dst: &str) -> Result<f64> {
-        let (src, dst) = (self.node(src)?, self.node(dst)?);
-        let rtt_ns =
-            self.one_way_ns(src, dst, None)? + self.one_way_ns(dst, src, Some(ACK_BYTES))?;
+        let idle_ns = |from, to, bytes: Option<u32>| -> Result<u64> {
+            let walk = self.walk(from, to)?.into_iter();
+            Ok(walk
+                .map(|(link, direction)| direction.idle_ns(bytes.unwrap_or(link.mtu)))
+                .sum())
+        };
+        let rtt_ns = idle_ns(src, dst, None)? + idle_ns(dst, src, Some(ACK_BYTES))?;
         Ok(rtt_ns as f64 / 1e3)
     }
 
-    fn one_way_ns(&self, from: usize, to: usize, bytes: Option<u32>) -> Result<u64> {
+    /// The links from one node to another, the last one first, and the direction of each.
+    pub fn walk(&self, from: &str, to: &str) -> Result<Vec<(&'a Link, &'a Direction)>> {
+        let (from, to) = (self.node(from)?, self.node(to)?);
         let mut trees = self.trees.borrow_mut();
         let tree = trees.entry(from).or_insert_with(|| self.tree(from));
-        let mut ns = 0;
+        let mut walk = Vec::new();
         let mut here = to;
         while here != from {
             let (before, port) = tree[here].ok_or_else(|| {
@@ -98,11 +104,14 @@ impl<'a> Paths<'a> {
                 ))
             })?;
             let link = &self.topology.links[port.link];
-            let direction = if port.forward { &link.ab } else { &link.ba };
-            ns += direction.idle_ns(bytes.unwrap_or(link.mtu));
+            walk.push((link, if port.forward { &link.ab } else { &link.ba }));
             here = before;
         }
-        Ok(ns)
+        Ok(walk)
+    }
+
+    pub fn topology(&self) -> &'a Topology {
+        self.topology
     }
 
     /// Fewest hops, the earlier link where two would do, and only routers on the way.

@@ -8,17 +8,18 @@
 use std::collections::{BTreeMap, HashMap};
 
 use xdc_proto::{
-    Direction, Faults, Flow, Job, Link, Mark, Node, PhantomQueue, Plan, Queue, RunPlan, Switch,
-    Topology, VERSION, WatchedQueue,
+    Direction, Faults, Flow, Job, Link, MAX_FLOWS, Mark, Node, PhantomQueue, Plan, Queue, RunPlan,
+    Switch, Topology, VERSION, WatchedQueue,
 };
 
 use crate::error::{Error, Result};
 use crate::fabric::Fabric;
 use crate::paths::{Paths, find_direction};
 use crate::scenario::{
-    KnownCc, LinkSpec, QueueSpec, Scalar, Scenario, Threshold, expand, known_cc, pairs,
+    CcSpec, KnownCc, LinkSpec, QueueSpec, Scalar, Scenario, Threshold, expand, known_cc, pairs,
 };
 use crate::sysctl;
+use crate::traffic::{self, Classes};
 use crate::units::{Fraction, PPM, Size, Time};
 
 const MAX_NAME: usize = 12;
@@ -30,11 +31,14 @@ const SYSCTLS: &[(&str, &str)] = &[
     ("net.ipv4.tcp_mem", "2000000 3000000 4000000"),
 ];
 
+/// So many flows are recorded over time, unless the scenario says otherwise.
+const MAX_SERIES: usize = 64;
+
 /// The plan of one run.
 pub fn plan(scenario: &Scenario, cc: &str, seed: u64, scale: u32) -> Result<Plan> {
     let known = known_cc(cc)?;
     let topology = topology(scenario, known, seed, scale)?;
-    let flows = flows(scenario, cc, &topology, scale)?;
+    let flows = flows(scenario, known, &topology, seed, scale)?;
     let watch = watch(scenario, &topology)?;
     let scaled_us = |time: Time| time.0 * u64::from(scale) / 1000;
     Ok(Plan {
@@ -42,7 +46,8 @@ pub fn plan(scenario: &Scenario, cc: &str, seed: u64, scale: u32) -> Result<Plan
         modules: modules(known, &flows, &topology)?,
         job: Job::Run(RunPlan {
             topology,
-            cc: cc.to_owned(),
+            cc: known.cc.to_owned(),
+            flow_series: scenario.flow_series.unwrap_or(flows.len() <= MAX_SERIES),
             flows,
             watch,
             sample_us: scaled_us(scenario.sample).max(1),
@@ -258,28 +263,37 @@ fn direction(
     })
 }
 
+/// What the scenario says of a congestion control: of its kind, then of this variety of it.
+fn of_cc<'a>(scenario: &'a Scenario, cc: &KnownCc) -> Vec<(&'static str, &'a CcSpec)> {
+    let variety = (cc.name != cc.cc).then_some(cc.name);
+    [cc.cc]
+        .into_iter()
+        .chain(variety)
+        .filter_map(|name| Some((name, scenario.cc.get(name)?)))
+        .collect()
+}
+
 /// Every `[queues.NAME]` as `cc` gets it.
 fn queues<'a>(scenario: &'a Scenario, cc: &KnownCc) -> Result<BTreeMap<&'a str, PhantomQueue>> {
-    let own = scenario.cc.get(cc.name);
-    if let Some(name) = own
-        .iter()
-        .flat_map(|own| own.queues.keys())
-        .find(|name| !scenario.queues.contains_key(*name))
-    {
-        return Err(Error::usage(format!(
-            "[cc.{}.queues.{name}] changes a queue that is not there",
-            cc.name
-        ))
-        .hint(format!("[queues.{name}]")));
+    let of = of_cc(scenario, cc);
+    for (cc, own) in &of {
+        if let Some(name) = own
+            .queues
+            .keys()
+            .find(|name| !scenario.queues.contains_key(*name))
+        {
+            return Err(Error::usage(format!(
+                "[cc.{cc}.queues.{name}] changes a queue that is not there"
+            ))
+            .hint(format!("[queues.{name}]")));
+        }
     }
     scenario
         .queues
         .iter()
         .map(|(name, base)| {
-            let spec = match own.and_then(|own| own.queues.get(name)) {
-                Some(spec) => spec.over(base),
-                None => base.clone(),
-            };
+            let own = of.iter().filter_map(|(_, own)| own.queues.get(name));
+            let spec = own.fold(base.clone(), |base, spec| spec.over(&base));
             let queue =
                 phantom(&spec, cc.mark).map_err(|err| err.about(format!("[queues.{name}]")))?;
             Ok((name.as_str(), queue))
@@ -326,11 +340,27 @@ fn sysctls(scenario: &Scenario, cc: &KnownCc, scale: u32) -> Result<Vec<(String,
         .map(|&(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
     all.insert("net.ipv4.tcp_ecn".to_owned(), cc.tcp_ecn.to_string());
-    let own = scenario.cc.get(cc.name).map(|own| &own.sysctl);
-    for (name, value) in scenario.sysctl.iter().chain(own.into_iter().flatten()) {
-        let value = scaled(name, value, scale);
-        sysctl::check(name, &value)?;
-        all.insert(name.clone(), value);
+    let set = |all: &mut BTreeMap<String, String>, sysctls: &BTreeMap<String, Scalar>| {
+        for (name, value) in sysctls {
+            let value = scaled(name, value, scale);
+            sysctl::check(name, &value)?;
+            all.insert(name.clone(), value);
+        }
+        Ok::<(), Error>(())
+    };
+    set(&mut all, &scenario.sysctl)?;
+    for (name, own) in of_cc(scenario, cc) {
+        if name == cc.cc {
+            set(&mut all, &own.sysctl)?;
+        }
+    }
+    for (name, value) in cc.sysctls {
+        all.insert((*name).to_owned(), (*value).to_owned());
+    }
+    for (name, own) in of_cc(scenario, cc) {
+        if name != cc.cc {
+            set(&mut all, &own.sysctl)?;
+        }
     }
     // `profile` sets every other parameter, so it goes first.
     let mut all: Vec<_> = all.into_iter().collect();
@@ -353,7 +383,13 @@ fn scaled(name: &str, value: &Scalar, scale: u32) -> String {
     }
 }
 
-fn flows(scenario: &Scenario, cc: &str, topology: &Topology, scale: u32) -> Result<Vec<Flow>> {
+fn flows(
+    scenario: &Scenario,
+    cc: &KnownCc,
+    topology: &Topology,
+    seed: u64,
+    scale: u32,
+) -> Result<Vec<Flow>> {
     let paths = Paths::new(topology)?;
     let mut flows = Vec::new();
     let scaled_us = |time: Time| time.0 * u64::from(scale) / 1000;
@@ -361,12 +397,12 @@ fn flows(scenario: &Scenario, cc: &str, topology: &Topology, scale: u32) -> Resu
         let sender_cc = spec.sender_cc.as_ref().or(spec.cc.as_ref());
         let receiver_cc = spec.receiver_cc.as_ref().or(spec.cc.as_ref());
         for cc in sender_cc.into_iter().chain(receiver_cc) {
-            known_cc(cc)?;
+            single_cc(cc)?;
         }
         let mut switches = Vec::new();
         for switch in &spec.switch {
-            let to = switch.cc.as_deref().unwrap_or(cc);
-            known_cc(to)?;
+            let to = switch.cc.as_deref().unwrap_or(cc.cc);
+            single_cc(to)?;
             switches.push(Switch {
                 after_us: scaled_us(switch.at),
                 cc: to.to_owned(),
@@ -374,12 +410,13 @@ fn flows(scenario: &Scenario, cc: &str, topology: &Topology, scale: u32) -> Resu
         }
         for (src, dst) in pairs(&spec.src, &spec.dst)? {
             let base_rtt_us = paths.base_rtt_us(&src, &dst)?;
+            let ideal_ns = traffic::ideal_ns(&paths, &src, &dst, spec.bytes.0)?;
             let flow = Flow {
                 src,
                 dst,
                 group: spec.group.clone(),
                 bytes: spec.bytes.0,
-                start_us: scaled_us(spec.start),
+                start_ns: spec.start.0 * u64::from(scale),
                 start_jitter_us: scaled_us(spec.jitter),
                 cc: sender_cc.cloned(),
                 receiver_cc: receiver_cc.cloned(),
@@ -389,14 +426,42 @@ fn flows(scenario: &Scenario, cc: &str, topology: &Topology, scale: u32) -> Resu
                 sndbuf_bytes: spec.sndbuf.0,
                 rcvbuf_bytes: spec.rcvbuf.0,
                 base_rtt_us,
+                ideal_ns,
             };
             flows.extend(std::iter::repeat_n(flow, spec.count));
         }
     }
+    let classes = Classes::new(&paths, topology, scenario.inter_rtt, scale)?;
+    flows.extend(traffic::expand(scenario, &paths, &classes, seed, scale)?);
     if flows.is_empty() {
-        return Err(Error::usage("the scenario has no flow").hint("[[flows]]"));
+        return Err(Error::usage("the scenario has no flow").hint("[[flows]] or [[traffic]]"));
+    }
+    if flows.len() > MAX_FLOWS {
+        return Err(Error::usage(format!(
+            "{} flows are more than there are ports: at most {MAX_FLOWS}",
+            flows.len()
+        )));
+    }
+    if let Some(inter_cc) = cc.inter_cc {
+        for flow in &mut flows {
+            if classes.is_inter(flow.base_rtt_us) {
+                flow.cc.get_or_insert_with(|| inter_cc.to_owned());
+                flow.receiver_cc.get_or_insert_with(|| inter_cc.to_owned());
+            }
+        }
     }
     Ok(flows)
+}
+
+/// A flow can have one of the kernel's, but not what a name here adds to it.
+fn single_cc(name: &str) -> Result<&'static KnownCc> {
+    let known = known_cc(name)?;
+    if known.name != known.cc {
+        return Err(Error::usage(format!(
+            "'{name}' is for a whole run, not for a flow of it"
+        )));
+    }
+    Ok(known)
 }
 
 fn watch(scenario: &Scenario, topology: &Topology) -> Result<Vec<WatchedQueue>> {

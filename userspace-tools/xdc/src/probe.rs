@@ -88,7 +88,7 @@ fn make_fast(run: &mut RunPlan) -> Result<()> {
     let paths = Paths::new(&run.topology)?;
     for flow in &mut run.flows {
         flow.bytes = 0;
-        flow.start_us = 0;
+        flow.start_ns = 0;
         flow.base_rtt_us = paths.base_rtt_us(&flow.src, &flow.dst)?;
     }
     Ok(())

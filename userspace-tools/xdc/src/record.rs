@@ -8,13 +8,16 @@ use xdc_proto::{
     RunPlan, Sample, WatchedQueue,
 };
 
+use crate::completion::SizeClasses;
 use crate::error::{Error, Result};
 
 /// One run, as it was told.
 #[derive(Debug)]
 pub struct Record {
+    /// As the scenario calls it; the plan has what the kernel calls it.
     pub cc: String,
     pub plan: RunPlan,
+    pub sizes: SizeClasses,
     pub kernel: String,
     pub samples: Vec<Sample>,
     /// In the order of the plan; complete once the run is.
@@ -53,6 +56,10 @@ impl Record {
         Self {
             cc: cc.to_owned(),
             captures: vec![Vec::new(); plan.watch.len()],
+            sizes: SizeClasses {
+                small_below_bytes: 100_000,
+                large_above_bytes: 1_000_000,
+            },
             plan,
             kernel: String::new(),
             samples: Vec::new(),
@@ -90,9 +97,8 @@ impl Record {
                 self.link_checks.push(check);
             }
             Message::Sample(sample) => {
-                if sample.flows.len() != self.plan.flows.len()
-                    || sample.queues.len() != self.plan.watch.len()
-                {
+                let flows = self.plan.flows.len() * usize::from(self.plan.flow_series);
+                if sample.flows.len() != flows || sample.queues.len() != self.plan.watch.len() {
                     return Err(Error::failure(
                         "a sample from the guest does not fit the plan",
                     ));
@@ -137,12 +143,24 @@ impl Record {
         }
     }
 
-    /// Payload that `flow` has delivered at a time, between samples by straight line.
+    /// Samples that have the state of each flow.
+    fn flow_samples(&self) -> &[Sample] {
+        match self.plan.flow_series {
+            true => &self.samples,
+            false => &[],
+        }
+    }
+
+    /// Payload that `flow` has delivered at a time, between samples by straight line; without
+    /// samples, by one from its start to its end.
     pub fn received_at(&self, flow: usize, t_us: u64) -> f64 {
+        if !self.plan.flow_series {
+            return self.received_without_samples(&self.flows[flow], t_us);
+        }
         let at = |sample: &Sample| sample.flows[flow].received_bytes as f64;
         let next = self.samples.partition_point(|sample| sample.t_us < t_us);
         let end = self.flows.get(flow).and_then(|result| {
-            let end_us = result.end_us?;
+            let end_us = result.end_us()?;
             Some((end_us, result.received_bytes as f64))
         });
         let (t0, b0) = match next.checked_sub(1) {
@@ -168,16 +186,25 @@ impl Record {
         b0 + (b1 - b0) * (t_us.saturating_sub(t0)) as f64 / (t1 - t0) as f64
     }
 
+    fn received_without_samples(&self, result: &FlowResult, t_us: u64) -> f64 {
+        let (start, end) = (result.start_us(), result.end_us().unwrap_or(self.end_us()));
+        let share = match end > start {
+            true => t_us.saturating_sub(start) as f64 / (end - start) as f64,
+            false => f64::from(t_us >= end),
+        };
+        result.received_bytes as f64 * share.min(1.0)
+    }
+
     /// When the first flow ended, or else the traffic.
     pub fn first_end_us(&self) -> u64 {
-        let first = self.flows.iter().filter_map(|flow| flow.end_us).min();
+        let first = self.flows.iter().filter_map(FlowResult::end_us).min();
         first.unwrap_or_else(|| self.end_us())
     }
 
     /// When the last flow ended, or the run was stopped.
     pub fn end_us(&self) -> u64 {
-        let open = self.flows.iter().any(|flow| flow.end_us.is_none());
-        let last = self.flows.iter().filter_map(|flow| flow.end_us).max();
+        let open = self.flows.iter().any(|flow| flow.end_ns.is_none());
+        let last = self.flows.iter().filter_map(FlowResult::end_us).max();
         match last {
             Some(last) if !open => last,
             _ => self.plan.stop_after_us.unwrap_or(self.virtual_us),
@@ -185,7 +212,7 @@ impl Record {
     }
 
     pub fn flow_series(&self, flow: usize) -> impl Iterator<Item = (u64, &FlowSample)> {
-        self.samples
+        self.flow_samples()
             .iter()
             .map(move |sample| (sample.t_us, &sample.flows[flow]))
     }
@@ -282,6 +309,8 @@ pub mod tests {
                 .add(Message::Sample(Sample {
                     t_us: ms * 1000,
                     flows: vec![share(fast), share(slow)],
+                    active_flows: 2,
+                    received_bytes: fast + slow,
                     queues: vec![QueueSample {
                         backlog_bytes: ms * 100,
                         phantom_bytes: Some(ms * 1000),
@@ -295,8 +324,8 @@ pub mod tests {
             record
                 .add(Message::Flow(FlowResult {
                     flow,
-                    start_us: 0,
-                    end_us: Some(end_us),
+                    start_ns: 0,
+                    end_ns: Some(end_us * 1000),
                     received_bytes: bytes,
                     retransmits: 0,
                     timeouts: 0,

@@ -54,6 +54,7 @@ pub fn html(
 
     page.push_str("<h2>Side by side</h2>\n");
     page.push_str(&charts(NARROW, figures.overview().chain(&figures.fct)));
+    page.push_str(&completions(summary));
     page.push_str(&groups(summary));
     page.push_str(&queues(summary));
     page.push_str(&links(records));
@@ -171,6 +172,14 @@ fn verdicts(checked: &[Checked<'_>]) -> String {
     html
 }
 
+fn completions(summary: &Summary) -> String {
+    let rows = results::completion_rows(summary);
+    folded(
+        "Completion by group and size",
+        &table(results::COMPLETION_COLUMNS, rows),
+    )
+}
+
 fn groups(summary: &Summary) -> String {
     let columns = [
         ("cc", ""),
@@ -188,9 +197,9 @@ fn groups(summary: &Summary) -> String {
             vec![
                 run.cc.clone(),
                 name.clone(),
-                group.flows.to_string(),
+                group.completion.flows.to_string(),
                 results::number(Some(group.goodput_mbps), 1),
-                results::number(Some(group.goodput_steady_mbps), 1),
+                results::number(group.goodput_steady_mbps, 1),
                 results::number(group.fct_ms.mean, 1),
                 results::number(group.fct_ms.max, 1),
                 results::number(group.rtt_us.p50, 0),

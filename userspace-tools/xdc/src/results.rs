@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::completion::Completion;
 use crate::error::{Error, Result};
 use crate::home;
 use crate::record::Record;
@@ -96,33 +97,40 @@ impl Drop for Pending {
 
 /// One row a flow; empty fields for a flow that the run's end cut off.
 pub fn flows_csv(records: &[Record]) -> String {
-    let mut csv = String::from("cc,flow,group,src,dst,start_us,end_us,bytes,fct_us,retransmits\n");
+    let mut csv = String::from(
+        "cc,flow,group,src,dst,start_us,end_us,bytes,fct_us,retransmits,ideal_us,base_rtt_us\n",
+    );
     for record in records {
         for (result, flow) in record.flows.iter().zip(&record.plan.flows) {
-            let end = result.end_us.map(|us| us.to_string()).unwrap_or_default();
-            let fct = result
-                .end_us
-                .map(|us| us.saturating_sub(result.start_us).to_string())
-                .unwrap_or_default();
+            let end = result.end_ns.map(us).unwrap_or_default();
+            let fct = result.fct_ns().map(us).unwrap_or_default();
             // Writing to a String cannot fail.
             let _ = writeln!(
                 csv,
-                "{},{},{},{},{},{},{end},{},{fct},{}",
+                "{},{},{},{},{},{},{end},{},{fct},{},{},{:.3}",
                 record.cc,
                 result.flow,
                 flow.group,
                 flow.src,
                 flow.dst,
-                result.start_us,
+                us(result.start_ns),
                 result.received_bytes,
-                result.retransmits
+                result.retransmits,
+                us(flow.ideal_ns),
+                flow.base_rtt_us
             );
         }
     }
     csv
 }
 
-/// One row per sample of a flow (`flow`, its number) or a queue (`queue`, its name).
+/// Microseconds to the nanosecond.
+fn us(ns: u64) -> String {
+    format!("{}.{:03}", ns / 1000, ns % 1000)
+}
+
+/// One row per sample of a flow (`flow`, its number; `flows`, how many are open, where there are
+/// too many to record) or a queue (`queue`, its name).
 pub fn series_csv(records: &[Record]) -> String {
     let mut csv = String::from(
         "cc,t_us,kind,id,received_bytes,cwnd_bytes,srtt_us,pacing_bps,retransmits,\
@@ -142,6 +150,10 @@ pub fn series_csv(records: &[Record]) -> String {
                     flow.pacing_bps,
                     flow.retransmits
                 );
+            }
+            if !record.plan.flow_series {
+                let (open, received) = (sample.active_flows, sample.received_bytes);
+                let _ = writeln!(csv, "{cc},{t_us},flows,{open},{received},,,,,,,,");
             }
             for (queue, watched) in sample.queues.iter().zip(&record.plan.watch) {
                 let phantom = queue.phantom_bytes.map(|b| b.to_string());
@@ -219,10 +231,71 @@ pub fn kilo(bytes: Option<f64>) -> String {
 
 /// A line a congestion control.
 pub fn table(summary: &Summary) -> String {
-    let titles = COLUMNS.iter().map(|&(title, _)| title.to_owned()).collect();
-    let units = COLUMNS.iter().map(|&(_, unit)| unit.to_owned()).collect();
+    aligned(COLUMNS, summary.runs.iter().map(row))
+}
+
+/// Of a run with more flows than this, a table says how each group did.
+const FEW_FLOWS: usize = 16;
+
+/// A group, or the flows of one size in it, as a row; empty if there are few flows.
+pub fn completion_table(summary: &Summary) -> String {
+    match summary
+        .runs
+        .iter()
+        .any(|run| run.completion.flows > FEW_FLOWS)
+    {
+        true => aligned(COMPLETION_COLUMNS, completion_rows(summary)),
+        false => String::new(),
+    }
+}
+
+/// Title and unit.
+pub const COMPLETION_COLUMNS: &[(&str, &str)] = &[
+    ("cc", ""),
+    ("group", ""),
+    ("size", ""),
+    ("flows", ""),
+    ("unfinished", ""),
+    ("FCT mean", "us"),
+    ("p50", "us"),
+    ("p99", "us"),
+    ("max", "us"),
+    ("slowdown mean", ""),
+    ("p50", ""),
+    ("p99", ""),
+    ("max", ""),
+];
+
+pub fn completion_rows(summary: &Summary) -> Vec<Vec<String>> {
+    let row = |cc: &str, group: &str, size: &str, of: &Completion| {
+        let mut row = [cc, group, size].map(str::to_owned).to_vec();
+        row.extend([of.flows.to_string(), of.unfinished.to_string()]);
+        let (fct, slowdown) = (&of.fct_us, &of.slowdown);
+        row.extend([fct.mean, fct.p50, fct.p99, fct.max].map(|us| number(us, 1)));
+        let slowdown = [slowdown.mean, slowdown.p50, slowdown.p99, slowdown.max];
+        row.extend(slowdown.map(|ratio| number(ratio, 2)));
+        row
+    };
+    let mut rows = Vec::new();
+    for run in &summary.runs {
+        for (name, group) in &run.groups {
+            rows.push(row(&run.cc, name, "all", &group.completion));
+            for size in ["small", "medium", "large"] {
+                if let Some(of) = group.sizes.get(size).filter(|_| group.sizes.len() > 1) {
+                    rows.push(row(&run.cc, name, size, of));
+                }
+            }
+        }
+    }
+    rows
+}
+
+/// Columns as wide as they need; names to the left, numbers to the right.
+fn aligned(columns: &[(&str, &str)], body: impl IntoIterator<Item = Vec<String>>) -> String {
+    let titles = columns.iter().map(|&(title, _)| title.to_owned()).collect();
+    let units = columns.iter().map(|&(_, unit)| unit.to_owned()).collect();
     let mut rows: Vec<Vec<String>> = vec![titles, units];
-    rows.extend(summary.runs.iter().map(row));
+    rows.extend(body);
     align(&rows)
 }
 
@@ -257,7 +330,10 @@ mod tests {
         let csv = flows_csv(&[recorded()]);
         let rows: Vec<_> = csv.lines().collect();
         assert_eq!(rows.len(), 3);
-        assert_eq!(rows[1], "unocc,0,all,a1,r,0,16000,1048576,16000,0");
+        assert_eq!(
+            rows[1],
+            "unocc,0,all,a1,r,0.000,16000.000,1048576,16000.000,0,8771.408,113.168"
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use xdc_proto::{Job, Message, Plan, RunPlan};
 
+use crate::completion::SizeClasses;
 use crate::engine::{Clock, Engine, Kind, Machine};
 use crate::error::{Error, Result};
 use crate::expect::{self, Verdict};
@@ -15,7 +16,7 @@ use crate::home::{Flavour, Home};
 use crate::progress::{Progress, Task};
 use crate::record::Record;
 use crate::results::Pending;
-use crate::scenario::{self, Loaded, SEE_EXAMPLE, known_cc};
+use crate::scenario::{self, Loaded, SEE_EXAMPLE, Scenario, known_cc};
 use crate::summary::{self, Network, Summary, Windows};
 use crate::{interrupt, plan, pool, probe, report, results};
 
@@ -136,9 +137,27 @@ impl Bench<'_> {
     ) -> Result<Vec<Result<Record>>> {
         pool::run_all(&loaded.scenario.ccs, jobs, |cc| {
             plan::plan(&loaded.scenario, cc, seed, scale)
-                .and_then(|plan| self.run_one(cc, plan, Some(consoles)))
+                .and_then(|plan| self.run_as(cc, &loaded.scenario, cc, plan, Some(consoles)))
                 .map_err(|err| err.about(cc))
         })
+    }
+
+    /// One guest with `cc` as the scenario knows it; `name` is for the progress line.
+    pub fn run_as(
+        &self,
+        name: &str,
+        scenario: &Scenario,
+        cc: &str,
+        plan: Plan,
+        consoles: Option<&Path>,
+    ) -> Result<Record> {
+        let mut record = self.run_one(name, plan, consoles)?;
+        cc.clone_into(&mut record.cc);
+        record.sizes = SizeClasses {
+            small_below_bytes: scenario.small_below.0,
+            large_above_bytes: scenario.large_above.0,
+        };
+        Ok(record)
     }
 
     /// One guest; `name` is for the progress line.
@@ -198,11 +217,14 @@ fn machine(engine: Engine, run: &RunPlan) -> Machine {
     /// Measured: 120 kB a node and 140 kB a link, and as much again for packets.
     const NODE_KB: u64 = 256;
     const LINK_KB: u64 = 256;
+    // Of thousands of flows few are there at a time.
+    const MOST_MB: u64 = 4096;
     let buffers: u64 = run
         .flows
         .iter()
         .map(|flow| (flow.sndbuf_bytes + flow.rcvbuf_bytes) >> 20)
-        .sum();
+        .sum::<u64>()
+        .min(MOST_MB);
     let (nodes, links) = (run.topology.nodes.len(), run.topology.links.len());
     let network = (nodes as u64 * NODE_KB + links as u64 * LINK_KB) >> 10;
     let memory_mb = match engine {
@@ -267,6 +289,7 @@ fn finish(
     } else {
         println!("{}: {}", loaded.name, report::setting(&summary));
         print!("{}", results::table(&summary));
+        print!("{}", results::completion_table(&summary));
         for row in &checked {
             println!("{}", row.line());
         }

@@ -14,6 +14,7 @@ use crate::engine::Kind;
 use crate::error::{Error, Result};
 use crate::fabric::FabricSpec;
 use crate::home::Home;
+use crate::traffic::{Cdf, TrafficSpec};
 use crate::units::{Fraction, Rate, Size, Time};
 
 /// One experiment, for any number of congestion controls.
@@ -47,7 +48,25 @@ pub struct Scenario {
     pub queues: BTreeMap<String, QueueSpec>,
     /// The first one is the bottleneck: utilisation is measured against its link.
     pub watch: Vec<WatchSpec>,
+    #[serde(default)]
     pub flows: Vec<FlowSpec>,
+    /// Flows that are drawn from the seed.
+    #[serde(default)]
+    pub traffic: Vec<TrafficSpec>,
+    /// Size distributions that the traffic names; read from scenarios/cdf/.
+    #[serde(skip)]
+    pub cdfs: BTreeMap<String, Cdf>,
+    /// A path with at least this base RTT leads to another datacenter. Without it, the widest gap
+    /// among the base RTTs decides.
+    pub inter_rtt: Option<Time>,
+    /// Record each flow over time; without it, if there are few.
+    pub flow_series: Option<bool>,
+    /// Below this a flow is small.
+    #[serde(default = "small_below")]
+    pub small_below: Size,
+    /// Above this it is large.
+    #[serde(default = "large_above")]
+    pub large_above: Size,
     #[serde(default)]
     pub sysctl: BTreeMap<String, Scalar>,
     /// What is different on some hosts; names as in `topology.hosts`.
@@ -68,6 +87,14 @@ fn one() -> u64 {
 
 fn once() -> usize {
     1
+}
+
+fn small_below() -> Size {
+    Size(100_000)
+}
+
+fn large_above() -> Size {
+    Size(1_000_000)
 }
 
 fn ten_ms() -> Time {
@@ -323,10 +350,16 @@ impl Agree {
     }
 }
 
-/// A congestion control that xdc knows how to run.
+/// A congestion control that xdc knows how to run, or a combination that has a name.
 #[derive(Debug)]
 pub struct KnownCc {
     pub name: &'static str,
+    /// TCP_CONGESTION, of flows within a datacenter if `inter_cc` says otherwise for the others.
+    pub cc: &'static str,
+    pub inter_cc: Option<&'static str>,
+    /// After what the scenario says of `[cc.CC]`, which holds for its varieties too, and before
+    /// what it says of this one.
+    pub sysctls: &'static [(&'static str, &'static str)],
     /// To load; without one the kernel has it built in.
     pub module: Option<&'static str>,
     /// Which queue marks for it, unless the scenario says otherwise.
@@ -335,52 +368,82 @@ pub struct KnownCc {
     pub tcp_ecn: u8,
 }
 
-pub const KNOWN_CCS: &[KnownCc] = &[
+/// A single one, without ECN.
+const PLAIN: KnownCc = KnownCc {
+    name: "",
+    cc: "",
+    inter_cc: None,
+    sysctls: &[],
+    module: None,
+    mark: Mark::None,
+    tcp_ecn: 0,
+};
+
+const fn drop_tail(name: &'static str) -> KnownCc {
     KnownCc {
-        name: "unocc",
+        name,
+        cc: name,
+        ..PLAIN
+    }
+}
+
+/// One that wants queues which mark by their backlog, with RFC 3168's answer.
+const fn classic_ecn(name: &'static str, cc: &'static str) -> KnownCc {
+    KnownCc {
+        name,
+        cc,
+        mark: Mark::Physical,
+        tcp_ecn: 1,
+        ..PLAIN
+    }
+}
+
+const fn unocc(name: &'static str, sysctls: &'static [(&'static str, &'static str)]) -> KnownCc {
+    KnownCc {
+        name,
+        cc: "unocc",
+        sysctls,
         module: Some("tcp_unocc"),
         mark: Mark::Phantom,
         tcp_ecn: 3,
-    },
+        ..PLAIN
+    }
+}
+
+pub const KNOWN_CCS: &[KnownCc] = &[
+    unocc("unocc", &[]),
+    unocc("unocc-paper", &[("net.unocc.profile", "paper")]),
+    unocc("unocc-artifact", &[("net.unocc.profile", "artifact")]),
     KnownCc {
         name: "gemini",
+        cc: "gemini",
         module: Some("tcp_gemini"),
         mark: Mark::Physical,
         tcp_ecn: 3,
+        ..PLAIN
     },
+    classic_ecn("dctcp", "dctcp"),
+    // Stands for the papers' BBR + MPRDMA. dctcp asks for ECN by itself; bbr must not.
     KnownCc {
-        name: "dctcp",
-        module: None,
-        mark: Mark::Physical,
-        tcp_ecn: 1,
+        inter_cc: Some("bbr"),
+        tcp_ecn: 2,
+        ..classic_ecn("bbr-dctcp", "dctcp")
     },
     drop_tail("cubic"),
+    classic_ecn("cubic-ecn", "cubic"),
     drop_tail("bbr"),
     drop_tail("reno"),
     drop_tail("vegas"),
     // Test-only modules: the kernel's own in Rust, for `xdc twin`.
     KnownCc {
-        name: "dctcp_rs",
         module: Some("tcp_dctcp_rs"),
-        mark: Mark::Physical,
-        tcp_ecn: 1,
+        ..classic_ecn("dctcp_rs", "dctcp_rs")
     },
     KnownCc {
-        name: "reno_rs",
         module: Some("tcp_reno_rs"),
-        mark: Mark::None,
-        tcp_ecn: 0,
+        ..drop_tail("reno_rs")
     },
 ];
-
-const fn drop_tail(name: &'static str) -> KnownCc {
-    KnownCc {
-        name,
-        module: None,
-        mark: Mark::None,
-        tcp_ecn: 0,
-    }
-}
 
 pub fn known_cc(name: &str) -> Result<&'static KnownCc> {
     KNOWN_CCS.iter().find(|cc| cc.name == name).ok_or_else(|| {
@@ -416,7 +479,13 @@ pub fn load(home: Option<&Home>, name_or_path: &str, sets: &[String]) -> Result<
         None => parse(&name, &text, sets),
         Some(base) => extended(home, &base, &text).and_then(|table| finish(&name, table, sets)),
     };
-    loaded.map_err(|err| err.about(path.display()).or_hint(SEE_EXAMPLE))
+    let mut loaded = loaded.map_err(|err| err.about(path.display()).or_hint(SEE_EXAMPLE))?;
+    let beside = home
+        .map(Home::scenarios)
+        .or(path.parent().map(Path::to_path_buf));
+    let dir = beside.unwrap_or_default().join("cdf");
+    loaded.scenario.cdfs = Cdf::read_all(&dir, &loaded.scenario.traffic)?;
+    Ok(loaded)
 }
 
 /// The scenario that a text says it is a variant of.
@@ -521,6 +590,12 @@ fn validate(scenario: &Scenario) -> Result<()> {
                 "a flow that writes in bursts needs both 'burst' and 'period'",
             ));
         }
+    }
+    if scenario.large_above < scenario.small_below {
+        return Err(Error::usage("'large_above' is below 'small_below'"));
+    }
+    for traffic in &scenario.traffic {
+        traffic.validate()?;
     }
     let endless = scenario.flows.iter().any(|flow| flow.bytes == Size(0));
     if endless && scenario.duration.is_none() {

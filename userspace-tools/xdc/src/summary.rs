@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use xdc_proto::ETHERNET_HEADER_BYTES;
 
+use crate::completion::Completion;
 use crate::record::Record;
 use crate::scenario::Scenario;
 use crate::units::Time;
@@ -26,7 +27,10 @@ pub struct Summary {
 #[derive(Debug, Serialize)]
 pub struct Run {
     pub cc: String,
-    pub flows: usize,
+    #[serde(flatten)]
+    pub completion: Completion,
+    /// The same of small, medium and large flows.
+    pub sizes: BTreeMap<&'static str, Completion>,
     pub goodput_mbps: f64,
     /// Goodput over what the bottleneck's rate leaves for payload.
     pub utilisation: Option<f64>,
@@ -112,9 +116,11 @@ pub struct QueueBytes {
 
 #[derive(Debug, Serialize)]
 pub struct Group {
-    pub flows: usize,
+    #[serde(flatten)]
+    pub completion: Completion,
+    pub sizes: BTreeMap<&'static str, Completion>,
     pub goodput_mbps: f64,
-    pub goodput_steady_mbps: f64,
+    pub goodput_steady_mbps: Option<f64>,
     pub fct_ms: Fct,
     pub rtt_us: Rtt,
 }
@@ -172,12 +178,14 @@ pub fn run(record: &Record, over: &Windows) -> Run {
     let queues: Vec<_> = (0..record.queues.len()).map(|q| queue(record, q)).collect();
     Run {
         cc: record.cc.clone(),
-        flows: record.flows.len(),
+        completion: Completion::of(record, &all),
+        sizes: record.sizes.completions(record, &all),
         goodput_mbps: goodput_bps / 1e6,
         utilisation: share(goodput_bps),
-        utilisation_steady: share(self::goodput_bps(record, &all, steady)),
+        utilisation_steady: steady
+            .and_then(|steady| share(self::goodput_bps(record, &all, steady))),
         jain_mean: mean(&windows.iter().map(|&(_, index)| index).collect::<Vec<_>>()),
-        jain_steady: jain(&received(record, &all, steady)),
+        jain_steady: steady.and_then(|steady| jain(&received(record, &all, steady))),
         jain_phases: jain_phases(&windows, over),
         jain_converged_ms: converged_us(&windows, over.jain_us, record.first_end_us())
             .map(|us| us as f64 / 1e3),
@@ -200,10 +208,10 @@ pub fn run(record: &Record, over: &Windows) -> Run {
     }
 }
 
-/// The second half of the time in which all flows are there.
-fn steady(record: &Record) -> (u64, u64) {
+/// The second half of the time in which all flows are there; many short ones never are.
+fn steady(record: &Record) -> Option<(u64, u64)> {
     let end = record.first_end_us();
-    (end / 2, end)
+    record.plan.flow_series.then_some((end / 2, end))
 }
 
 fn received(record: &Record, flows: &[usize], (from, to): (u64, u64)) -> Vec<f64> {
@@ -240,13 +248,16 @@ fn jain(shares: &[f64]) -> Option<f64> {
 /// Jain's index per window among the flows that are there during the whole window; (start, index).
 pub fn jain_windows(record: &Record, window_us: u64) -> Vec<(u64, f64)> {
     let mut windows = Vec::new();
+    if !record.plan.flow_series {
+        return windows;
+    }
     let mut from = 0;
     while from + window_us <= record.end_us() {
         let to = from + window_us;
         let active: Vec<_> = record
             .flows
             .iter()
-            .filter(|flow| flow.start_us <= from && flow.end_us.is_none_or(|end| end >= to))
+            .filter(|flow| flow.start_us() <= from && flow.end_us().is_none_or(|end| end >= to))
             .map(|flow| flow.flow)
             .collect();
         if let Some(index) = jain(&received(record, &active, (from, to))) {
@@ -296,7 +307,7 @@ pub fn fcts_ms(record: &Record, flows: &[usize]) -> Vec<f64> {
         .iter()
         .map(|&flow| &record.flows[flow])
         .filter(|flow| record.plan.flows[flow.flow].bytes > 0)
-        .filter_map(|flow| Some(flow.end_us?.saturating_sub(flow.start_us) as f64 / 1e3))
+        .filter_map(|flow| Some(flow.fct_ns()? as f64 / 1e6))
         .collect();
     fcts.sort_by(f64::total_cmp);
     fcts
@@ -365,9 +376,11 @@ fn groups(record: &Record) -> BTreeMap<String, Group> {
         .into_iter()
         .map(|(name, flows)| {
             let group = Group {
-                flows: flows.len(),
+                completion: Completion::of(record, &flows),
+                sizes: record.sizes.completions(record, &flows),
                 goodput_mbps: goodput_bps(record, &flows, (0, record.end_us())) / 1e6,
-                goodput_steady_mbps: goodput_bps(record, &flows, steady(record)) / 1e6,
+                goodput_steady_mbps: steady(record)
+                    .map(|steady| goodput_bps(record, &flows, steady) / 1e6),
                 fct_ms: fct(&fcts_ms(record, &flows)),
                 rtt_us: rtt(record, &flows),
             };
@@ -376,12 +389,12 @@ fn groups(record: &Record) -> BTreeMap<String, Group> {
         .collect()
 }
 
-fn mean(values: &[f64]) -> Option<f64> {
+pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 /// Nearest rank.
-fn percentile(sorted: &[f64], percent: f64) -> Option<f64> {
+pub fn percentile(sorted: &[f64], percent: f64) -> Option<f64> {
     let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied()
 }
@@ -426,7 +439,7 @@ mod tests {
     #[test]
     fn figures_of_a_small_run() {
         let run = run(&recorded(), &Windows::every_us(1000));
-        assert_eq!(run.flows, 2);
+        assert_eq!((run.completion.flows, run.completion.unfinished), (2, 0));
         // 2 MiB in 20 ms through 1 Gbit/s x 1448/1514.
         assert!((run.goodput_mbps - 838.86).abs() < 0.01, "{run:?}");
         assert!((run.utilisation.unwrap() - 0.8771).abs() < 1e-3, "{run:?}");
@@ -463,6 +476,8 @@ mod tests {
         }
         for (object, keys) in [
             ("fct_ms", &["mean", "p50", "p99", "max"][..]),
+            ("fct_us", &["mean", "p50", "p95", "p99", "max"]),
+            ("slowdown", &["mean", "p50", "p95", "p99", "max"]),
             ("rtt_us", &["p50", "p99"]),
             ("queue_bytes", &["mean", "p99", "max"]),
         ] {

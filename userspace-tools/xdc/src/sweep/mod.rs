@@ -185,11 +185,12 @@ impl<'a> Sweep<'a> {
     pub fn compute(&self, n: usize) -> Result<Outcome> {
         let cell = &self.grid.cells[n];
         let (plan, scale) = self.plan(cell)?;
+        let scenario = &self.grid.points[cell.point].loaded.scenario;
         let record = self
             .bench
-            .run_one(&self.name(cell), plan, None)
+            .run_as(&self.name(cell), scenario, &cell.cc, plan, None)
             .map_err(|err| err.about(self.name(cell)))?;
-        let windows = Windows::of(&self.grid.points[cell.point].loaded.scenario, scale);
+        let windows = Windows::of(scenario, scale);
         let outcome = self.outcome(cell, scale, &record, &windows)?;
         let flows_csv = results::flows_csv(std::slice::from_ref(&record));
         self.cells.save(&self.keys[n], &outcome, &flows_csv)?;

@@ -11,7 +11,7 @@ impl Rng {
     }
 
     /// 64 random bits.
-    fn next(&mut self) -> u64 {
+    pub fn next_bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -20,7 +20,12 @@ impl Rng {
 
     /// Uniform in `0..=max`: the high half of a 128-bit product.
     pub fn up_to(&mut self, max: u64) -> u64 {
-        ((u128::from(self.next()) * (u128::from(max) + 1)) >> 64) as u64
+        ((u128::from(self.next_bits()) * (u128::from(max) + 1)) >> 64) as u64
+    }
+
+    /// Uniform in [0, 1).
+    pub fn unit(&mut self) -> f64 {
+        (self.next_bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
@@ -31,8 +36,8 @@ mod tests {
     #[test]
     fn the_sequence_is_the_published_one() {
         let mut rng = Rng::new(1_234_567);
-        assert_eq!(rng.next(), 6_457_827_717_110_365_317);
-        assert_eq!(rng.next(), 3_203_168_211_198_807_973);
+        assert_eq!(rng.next_bits(), 6_457_827_717_110_365_317);
+        assert_eq!(rng.next_bits(), 3_203_168_211_198_807_973);
     }
 
     #[test]

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: GPL-2.0
+//! One flow and its sockets: made shortly before it starts, gone shortly after it has ended.
+//!
+//! A flow that fits into its send buffer is one system call of the main thread; a larger one, or
+//! one that pauses, has a thread that blocks in the kernel.
+
+use std::{
+    fs::File,
+    io,
+    net::{Shutdown, SocketAddrV4},
+    os::fd::AsRawFd,
+    sync::Arc,
+    thread::{self, JoinHandle},
+};
+
+use anyhow::{Context, Result, bail};
+use nix::{
+    sys::{sendfile::sendfile, socket::shutdown},
+    time::{ClockId, ClockNanosleepFlags, clock_nanosleep},
+};
+use socket2::Socket;
+use xdc_proto::{FIRST_PORT, Flow, FlowResult, FlowSample, RunPlan};
+
+use crate::{
+    clock::{NS_PER_US, now_ns, timespec},
+    network::Network,
+    socket::{self, TcpInfo, TcpOptions, tcp_info},
+};
+
+/// Most payload in one system call: below what sendfile takes at most, 2 GiB less a page.
+pub const SEND_BYTES: u64 = 1 << 30;
+
+/// A receiver is woken for all of a flow, if that is a quarter of its buffer or less; else for
+/// such a quarter, up to this, so that the window stays open.
+const MAX_WAKE_BYTES: u64 = 8 << 20;
+
+/// With an autotuned buffer: the longest flow that its initial size holds four times over (more
+/// would make the kernel grow it), and for others pieces that let the kernel tune.
+const AUTOTUNED_WHOLE_BYTES: u64 = 1 << 20;
+const AUTOTUNED_WAKE_BYTES: u64 = 64 << 10;
+
+/// What an autotuned send buffer takes at once, however it was set up.
+const AUTOTUNED_SEND_BYTES: u64 = 1 << 20;
+
+/// Time after the end in which the last ACKs come home, beyond two RTTs.
+const SETTLE_NS: u64 = 1_000_000;
+
+/// A flow of the plan, from before its sockets until after them.
+pub struct Transfer<'a> {
+    plan: &'a Flow,
+    number: usize,
+    sockets: Option<Sockets>,
+    /// ns after the start of the traffic.
+    start_ns: Option<u64>,
+    end_ns: Option<u64>,
+    /// Payload that the receiver has read.
+    taken_bytes: u64,
+    last: FlowSample,
+}
+
+struct Sockets {
+    sender: Socket,
+    listener: Socket,
+    receiver: Option<Socket>,
+    sending: Option<JoinHandle<nix::Result<()>>>,
+}
+
+/// What a wake-up of the receiver brought.
+pub enum Received {
+    /// So much payload, and more to come.
+    Some(u64),
+    /// The rest of it.
+    Rest(u64),
+}
+
+impl<'a> Transfer<'a> {
+    /// Nothing yet; `number` is the flow's index in the plan.
+    pub fn new(plan: &'a Flow, number: usize) -> Self {
+        Self {
+            plan,
+            number,
+            sockets: None,
+            start_ns: None,
+            end_ns: None,
+            taken_bytes: 0,
+            last: FlowSample::default(),
+        }
+    }
+
+    /// How errors call it.
+    pub fn name(&self) -> String {
+        let Flow { src, dst, .. } = self.plan;
+        format!("flow {} from {src} to {dst}", self.number)
+    }
+
+    /// Opens the two ends in their namespaces and has them shake hands.
+    pub fn connect(&mut self, network: &Network, run: &'a RunPlan) -> Result<()> {
+        let plan = self.plan;
+        let port = FIRST_PORT + self.number as u16;
+        let options = |host: &str, cc: &'a Option<String>| {
+            let node = network.layout.node(host)?;
+            let options = TcpOptions {
+                congestion_control: cc.as_deref().unwrap_or(&run.cc),
+                sndbuf_bytes: plan.sndbuf_bytes,
+                rcvbuf_bytes: plan.rcvbuf_bytes,
+                local: SocketAddrV4::new(network.address(node)?, port),
+            };
+            anyhow::Ok((node, options))
+        };
+        let (node, options_there) = options(&plan.dst, &plan.receiver_cc)?;
+        let destination = options_there.local;
+        let listener = network.inside(node, || {
+            let listener = options_there.open()?;
+            // The connection inherits it.
+            socket::set_wake_bytes(&listener, wake_bytes(plan)).context("SO_RCVLOWAT")?;
+            listener.listen(1).context("cannot listen")?;
+            Ok(listener)
+        })?;
+        let (node, options_here) = options(&plan.src, &plan.cc)?;
+        let sender = network.inside(node, || options_here.open())?;
+        if self.fits() {
+            // The end of the stream travels with the last byte instead of behind it.
+            sender.set_tcp_cork(true).context("TCP_CORK")?;
+        }
+        match sender.connect(&destination.into()) {
+            Ok(()) => {}
+            Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            Err(e) => return Err(e).context("cannot connect"),
+        }
+        self.sockets = Some(Sockets {
+            sender,
+            listener,
+            receiver: None,
+            sending: None,
+        });
+        Ok(())
+    }
+
+    fn sockets(&mut self) -> Result<&mut Sockets> {
+        self.sockets.as_mut().context("it has no sockets")
+    }
+
+    /// The receiver, once the hands are shaken.
+    pub fn accept(&mut self) -> Result<Option<&Socket>> {
+        let sockets = self.sockets()?;
+        match sockets.listener.accept() {
+            Ok((receiver, _)) => Ok(Some(sockets.receiver.insert(receiver))),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(e) => Err(e).context("cannot accept"),
+        }
+    }
+
+    /// Where a late handshake shows.
+    pub fn listener(&mut self) -> Result<&Socket> {
+        Ok(&self.sockets()?.listener)
+    }
+
+    /// Begins to send at `now_ns` after the traffic's start. Returns the sender if a thread of
+    /// its own is at work on it, for the main thread to hear of its failure.
+    pub fn start(&mut self, now_ns: u64, payload: &Arc<File>) -> Result<Option<&Socket>> {
+        self.start_ns = Some(now_ns);
+        let mut application = Application::new(self.plan, self::now_ns()?);
+        if self.fits() {
+            let sockets = self.sockets()?;
+            match sendfile(
+                &sockets.sender,
+                payload,
+                Some(&mut 0),
+                application.bytes as usize,
+            ) {
+                Ok(sent) => application.bytes -= sent as u64,
+                Err(nix::Error::EAGAIN) => {}
+                Err(e) => return Err(e).context("cannot send"),
+            }
+            if application.bytes == 0 {
+                sockets.sender.shutdown(Shutdown::Write)?;
+                return Ok(None);
+            }
+        }
+        let sockets = self.sockets()?;
+        let sender = sockets.sender.try_clone()?;
+        sender.set_nonblocking(false)?;
+        let payload = Arc::clone(payload);
+        sockets.sending = Some(thread::spawn(move || {
+            let sent = application.send(&sender, &payload);
+            if sent.is_err() {
+                // The main thread hears of a hang-up.
+                let _ = sender.shutdown(Shutdown::Both);
+            }
+            sent
+        }));
+        Ok(Some(&sockets.sender))
+    }
+
+    /// Whether the send buffer takes all of it at once.
+    fn fits(&self) -> bool {
+        let Flow {
+            bytes,
+            burst_bytes,
+            sndbuf_bytes,
+            ..
+        } = *self.plan;
+        let room = match sndbuf_bytes {
+            0 => AUTOTUNED_SEND_BYTES,
+            sndbuf_bytes => sndbuf_bytes,
+        };
+        bytes > 0 && burst_bytes == 0 && bytes <= room.min(SEND_BYTES)
+    }
+
+    /// Changes the sender's congestion control.
+    pub fn switch(&mut self, cc: &str) -> Result<()> {
+        match &self.sockets {
+            Some(sockets) => socket::set_congestion_control(&sockets.sender, cc),
+            // Over already.
+            None => Ok(()),
+        }
+    }
+
+    /// The sender's end reported an error or a hang-up before the flow was complete.
+    pub fn sender_failed(&mut self) -> Result<()> {
+        let name = self.name();
+        let sockets = self.sockets()?;
+        if let Some(error) = sockets.sender.take_error()? {
+            return Err(error).context(name);
+        }
+        let sending = sockets.sending.take().map(JoinHandle::join);
+        match sending {
+            Some(Ok(Err(error))) => Err(error).context(name),
+            _ => bail!("{name} was closed before it was complete"),
+        }
+    }
+
+    /// Drops what has arrived. The end of the stream, or its last byte, completes the flow.
+    pub fn receive(&mut self) -> Result<Received> {
+        let bytes = self.plan.bytes;
+        let Some(receiver) = &self.sockets()?.receiver else {
+            return Ok(Received::Some(0));
+        };
+        let taken = match socket::discard(receiver) {
+            Ok(0) => return Ok(Received::Rest(0)),
+            Ok(taken) => taken as u64,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(e) => return Err(e).with_context(|| self.name()),
+        };
+        self.taken_bytes += taken;
+        Ok(match bytes > 0 && self.taken_bytes >= bytes {
+            true => Received::Rest(taken),
+            false => Received::Some(taken),
+        })
+    }
+
+    /// The flow is complete.
+    pub fn end(&mut self, now_ns: u64) {
+        self.end_ns = Some(now_ns);
+    }
+
+    pub fn is_complete(&self) -> bool {
+        self.end_ns.is_some()
+    }
+
+    /// Both ends, for the main thread to stop listening to them.
+    pub fn ends(&mut self) -> Result<(Option<&Socket>, Option<&Socket>)> {
+        let sockets = self.sockets()?;
+        let sender = sockets.sending.is_some().then_some(&sockets.sender);
+        Ok((sender, sockets.receiver.as_ref()))
+    }
+
+    /// When the sender's counters are complete, ns after the start of the traffic.
+    pub fn settled_ns(&self) -> Option<u64> {
+        let rtts_ns = (2e3 * self.plan.base_rtt_us) as u64;
+        Some(self.end_ns? + rtts_ns + SETTLE_NS)
+    }
+
+    /// Payload received so far. TCP counts the FIN, which is no payload.
+    fn received_bytes(&self) -> Result<u64> {
+        let receiver = self.sockets.as_ref().and_then(|s| s.receiver.as_ref());
+        let Some(receiver) = receiver else {
+            return Ok(self.taken_bytes);
+        };
+        let received = tcp_info(receiver)?.bytes_received;
+        Ok(match self.plan.bytes {
+            0 => received,
+            bytes => received.min(bytes),
+        })
+    }
+
+    /// The flow's state now; the last one once it is over.
+    pub fn sample(&mut self) -> Result<FlowSample> {
+        let over = self.end_ns.is_some() && !self.last.active;
+        let Some(sockets) = &self.sockets else {
+            return Ok(self.last);
+        };
+        if self.start_ns.is_none() || over {
+            return Ok(self.last);
+        }
+        let info = tcp_info(&sockets.sender)?;
+        self.last = FlowSample {
+            active: self.end_ns.is_none(),
+            cwnd_packets: info.snd_cwnd,
+            cwnd_bytes: u64::from(info.snd_cwnd) * u64::from(info.snd_mss),
+            srtt_us: info.rtt,
+            received_bytes: self.received_bytes()?,
+            retransmits: info.total_retrans.into(),
+            pacing_bps: pacing_bps(&info),
+        };
+        Ok(self.last)
+    }
+
+    /// What became of it. The sockets go without a word: nobody is left to hear it, and it would
+    /// be traffic.
+    pub fn finish(&mut self) -> Result<FlowResult> {
+        let received_bytes = match self.end_ns.is_some() && self.plan.bytes > 0 {
+            true => self.plan.bytes,
+            false => self.received_bytes()?,
+        };
+        let sockets = self.sockets.take();
+        let info = match &sockets {
+            Some(sockets) => tcp_info(&sockets.sender)?,
+            None => TcpInfo::default(),
+        };
+        if let Some(sockets) = sockets.filter(|_| self.end_ns.is_some()) {
+            socket::close_silently(sockets.sender)?;
+            sockets.receiver.map_or(Ok(()), socket::close_silently)?;
+        }
+        Ok(FlowResult {
+            flow: self.number,
+            start_ns: self.start_ns.unwrap_or(0),
+            end_ns: self.end_ns,
+            received_bytes,
+            retransmits: info.total_retrans.into(),
+            timeouts: info.total_rto.into(),
+            delivered_ce: info.delivered_ce.into(),
+            delivered: info.delivered.into(),
+            min_rtt_us: match info.min_rtt {
+                u32::MAX => 0,
+                min_rtt_us => min_rtt_us,
+            },
+            mss_bytes: info.snd_mss,
+        })
+    }
+}
+
+/// What a sender's application does: writes all of it at once, or a burst at a time.
+#[derive(Clone, Copy)]
+struct Application {
+    bytes: u64,
+    burst_bytes: u64,
+    period_ns: u64,
+    start_ns: u64,
+}
+
+impl Application {
+    fn new(plan: &Flow, start_ns: u64) -> Self {
+        let or_all = |bytes| if bytes == 0 { u64::MAX } else { bytes };
+        Self {
+            bytes: or_all(plan.bytes),
+            burst_bytes: or_all(plan.burst_bytes),
+            period_ns: plan.period_us * NS_PER_US,
+            start_ns,
+        }
+    }
+
+    /// Writes the payload, and the end of the stream.
+    fn send(&self, socket: &Socket, payload: &File) -> nix::Result<()> {
+        let mut unsent = self.bytes;
+        let mut next_ns = self.start_ns;
+        while unsent > 0 {
+            let burst = unsent.min(self.burst_bytes);
+            send_payload(socket, payload, burst)?;
+            unsent -= burst;
+            next_ns += self.period_ns;
+            if unsent > 0 && self.period_ns > 0 {
+                sleep_until(next_ns)?;
+            }
+        }
+        shutdown(socket.as_raw_fd(), nix::sys::socket::Shutdown::Write)
+    }
+}
+
+fn sleep_until(at_ns: u64) -> nix::Result<()> {
+    let at = timespec(at_ns);
+    loop {
+        match clock_nanosleep(
+            ClockId::CLOCK_MONOTONIC,
+            ClockNanosleepFlags::TIMER_ABSTIME,
+            &at,
+        ) {
+            Err(nix::Error::EINTR) => {}
+            other => return other.map(drop),
+        }
+    }
+}
+
+fn send_payload(socket: &Socket, payload: &File, bytes: u64) -> nix::Result<()> {
+    let mut unsent = bytes;
+    while unsent > 0 {
+        let sent = sendfile(
+            socket,
+            payload,
+            Some(&mut 0),
+            unsent.min(SEND_BYTES) as usize,
+        )?;
+        unsent -= sent as u64;
+    }
+    Ok(())
+}
+
+fn wake_bytes(plan: &Flow) -> u64 {
+    let (whole, piece) = match plan.rcvbuf_bytes {
+        0 => (AUTOTUNED_WHOLE_BYTES, AUTOTUNED_WAKE_BYTES),
+        bytes => (bytes / 4, (bytes / 4).clamp(1, MAX_WAKE_BYTES)),
+    };
+    match plan.bytes {
+        bytes if (1..=whole).contains(&bytes) => bytes,
+        _ => piece,
+    }
+}
+
+fn pacing_bps(info: &TcpInfo) -> u64 {
+    match info.pacing_rate {
+        u64::MAX => 0,
+        bytes_per_s => bytes_per_s.saturating_mul(8),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(bytes: u64, rcvbuf_bytes: u64) -> Flow {
+        let text = format!(
+            r#"{{"src": "a", "dst": "b", "group": "g", "bytes": {bytes}, "start_ns": 0,
+                 "start_jitter_us": 0, "cc": null, "sndbuf_bytes": 0,
+                 "rcvbuf_bytes": {rcvbuf_bytes}, "base_rtt_us": 1.0}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn a_receiver_wakes_once_or_for_a_part_of_its_buffer() {
+        let wake = |bytes, rcvbuf| wake_bytes(&flow(bytes, rcvbuf));
+        assert_eq!(wake(5000, 0), 5000);
+        assert_eq!(wake(0, 0), AUTOTUNED_WAKE_BYTES);
+        assert_eq!(wake(1 << 30, 0), AUTOTUNED_WAKE_BYTES);
+        assert_eq!(wake(1 << 20, 4 << 20), 1 << 20);
+        assert_eq!(wake((1 << 20) + 1, 4 << 20), 1 << 20);
+        assert_eq!(wake(1 << 29, 1 << 30), MAX_WAKE_BYTES);
+        assert_eq!(wake(20 << 20, 1 << 30), 20 << 20);
+    }
+
+    #[test]
+    fn what_fits_into_the_send_buffer_needs_no_thread() {
+        let fits = |flow: &Flow| Transfer::new(flow, 0).fits();
+        assert!(fits(&flow(AUTOTUNED_SEND_BYTES, 0)));
+        assert!(!fits(&flow(AUTOTUNED_SEND_BYTES + 1, 0)));
+        assert!(!fits(&flow(0, 0)));
+        let mut pausing = flow(1000, 0);
+        pausing.burst_bytes = 100;
+        assert!(!fits(&pausing));
+        let mut large = flow(50 << 20, 0);
+        large.sndbuf_bytes = 64 << 20;
+        assert!(fits(&large));
+    }
+}
