@@ -22,7 +22,7 @@ use xdc_algo::{gemini, params::ParamInfo, unocc};
 
 use crate::{
     Storm,
-    background::{Background, Mix},
+    background::{Background, Mix, breathe},
     net::Pair,
 };
 
@@ -30,6 +30,9 @@ use crate::{
 const TEXT_BYTES: usize = 31;
 
 const PROFILE: &str = "profile";
+
+/// Writes in a row, before flows may go on.
+const BURST: u32 = 16;
 
 /// A file, and what it may hold.
 struct Param {
@@ -326,6 +329,9 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             if outcome.is_err() {
                 break;
             }
+            if sent % BURST == 0 {
+                breathe();
+            }
         }
         if outcome.is_ok() {
             outcome = watched.iter().try_for_each(Directory::look);
@@ -375,6 +381,10 @@ fn reset_gemini() -> Result<()> {
     Ok(())
 }
 
+/// Long enough to meet the other writer's bursts, and a rest in which virtual time may pass.
+const RACE_BURST: usize = 64;
+const RACE_PAUSE: Duration = Duration::from_millis(1);
+
 /// A thread that writes the profile, which sets everything else.
 struct Race {
     stop: Arc<AtomicBool>,
@@ -391,11 +401,11 @@ impl Race {
             let profile = profile.context("no profile")?;
             let mut count = 0;
             while !stopped.load(Ordering::Relaxed) {
-                for name in directory.profiles.keys() {
+                for name in directory.profiles.keys().cycle().take(RACE_BURST) {
                     profile.file.write_at(name.as_bytes(), 0)?;
                     count += 1;
                 }
-                thread::yield_now();
+                thread::sleep(RACE_PAUSE);
             }
             Ok(count)
         });
