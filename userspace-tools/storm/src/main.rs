@@ -20,7 +20,7 @@ mod sockets;
 mod sys;
 mod sysctl;
 
-use std::{env, process::ExitCode};
+use std::{env, path::Path, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
@@ -80,6 +80,8 @@ pub struct Storm {
     pub seed: u64,
     /// Hours are allowed.
     pub long: bool,
+    /// The kernel looks after itself: everything takes ten times as long.
+    pub debug: bool,
 }
 
 impl Storm {
@@ -123,11 +125,19 @@ fn main() -> ExitCode {
         ktap: Ktap::new(),
         seed: args.seed.unwrap_or_else(random),
         long,
+        debug: Path::new("/proc/lockdep").exists(),
     };
     storm
         .ktap
         .note(&format!("{:?}: --seed {}", args.attack, storm.seed));
-    let count = |short, long_one| args.count.unwrap_or(if long { long_one } else { short });
+    let debug = storm.debug;
+    let count = |short, short_debug, long_one| {
+        args.count.unwrap_or(match (long, debug) {
+            (true, _) => long_one,
+            (false, true) => short_debug,
+            (false, false) => short,
+        })
+    };
     for name in modules::MODULES {
         if let Err(error) = modules::load(name) {
             storm.ktap.case("the modules load", Err(error));
@@ -135,17 +145,17 @@ fn main() -> ExitCode {
         }
     }
     let outcome = match args.attack {
-        Attack::Netlink => netlink::attack(&mut storm, count(100_000, 1_000_000)),
-        Attack::Sysctl => sysctl::attack(&mut storm, count(100_000, 1_000_000)),
-        Attack::Modules => modules::attack(&mut storm, count(10, 1_000)),
-        Attack::Switch => live::switch(&mut storm, count(2_000, 200_000)),
-        Attack::Namespaces => live::namespaces(&mut storm, count(6, 500)),
-        Attack::Alloc => alloc::attack(&mut storm, count(25, u32::MAX)),
-        Attack::Many => sockets::many(&mut storm, count(4_096, 4_096)),
-        Attack::Clamps => sockets::clamps(&mut storm, count(5, 1_000)),
-        Attack::Repair => sockets::repair(&mut storm, count(50, 20_000)),
-        Attack::Marks => marks::attack(&mut storm, count(60, 20_000)),
-        Attack::Soak => soak::hour(&mut storm, count(60, 600)),
+        Attack::Netlink => netlink::attack(&mut storm, count(100_000, 5_000, 1_000_000)),
+        Attack::Sysctl => sysctl::attack(&mut storm, count(100_000, 10_000, 1_000_000)),
+        Attack::Modules => modules::attack(&mut storm, count(10, 10, 1_000)),
+        Attack::Switch => live::switch(&mut storm, count(2_000, 500, 200_000)),
+        Attack::Namespaces => live::namespaces(&mut storm, count(6, 4, 500)),
+        Attack::Alloc => alloc::attack(&mut storm, count(25, 15, u32::MAX)),
+        Attack::Many => sockets::many(&mut storm, count(4_096, 4_096, 4_096)),
+        Attack::Clamps => sockets::clamps(&mut storm, count(5, 3, 1_000)),
+        Attack::Repair => sockets::repair(&mut storm, count(50, 50, 20_000)),
+        Attack::Marks => marks::attack(&mut storm, count(60, 60, 20_000)),
+        Attack::Soak => soak::hour(&mut storm, count(60, 60, 600)),
         Attack::RoundTrips => soak::round_trips(&mut storm),
         Attack::Leaks => leaks::attack(&mut storm),
         Attack::Alarms => alarms::attack(&mut storm),

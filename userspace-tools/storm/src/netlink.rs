@@ -4,7 +4,7 @@
 //! Each request asks for an acknowledgement and has to get exactly one. The ids and widths of
 //! the options come from a full set of valid ones.
 
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use anyhow::{Context, Result, ensure};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST};
@@ -100,7 +100,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             seed: storm.seed,
         },
     );
-    let mut fuzzer = Fuzzer::new(&pair, storm.seed)?;
+    let mut fuzzer = Fuzzer::new(&pair, storm.seed, storm.debug)?;
     let mut outcome = Ok(());
     let mut sent = 0;
     while sent < count && outcome.is_ok() {
@@ -161,7 +161,7 @@ struct Fuzzer {
 }
 
 impl Fuzzer {
-    fn new(pair: &Pair, seed: u64) -> Result<Self> {
+    fn new(pair: &Pair, seed: u64, debug: bool) -> Result<Self> {
         let rng = fastrand::Rng::with_seed(seed);
         let known = attributes::parse(&full().encode())
             .map(|attribute| attribute.map(|(id, value)| (id, value.len())))
@@ -169,11 +169,7 @@ impl Fuzzer {
         Ok(Self {
             rng,
             // Lockdep waits for RCU whenever a qdisc goes, and forgets its locks one by one.
-            new_in_1000: if Path::new("/proc/lockdep").exists() {
-                3
-            } else {
-                1_000
-            },
+            new_in_1000: if debug { 20 } else { 1_000 },
             netlink: pair.hosts[0].run(|| Netlink::open(libc::NETLINK_ROUTE))?,
             known,
             sequence: 0,
