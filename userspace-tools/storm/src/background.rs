@@ -25,6 +25,9 @@ pub fn breathe() {
     thread::sleep(Duration::from_micros(1));
 }
 
+/// Between two dumps of all sockets, where something else is under attack.
+pub const DIAG_PAUSE: Duration = Duration::from_millis(20);
+
 /// Flows that are opened one after another.
 #[derive(Debug, Clone)]
 pub struct Mix {

@@ -26,7 +26,7 @@ use anyhow::Result;
 use clap::{Parser, ValueEnum};
 use xdc_ktap::Ktap;
 
-use crate::{flow::Tally, net::Balance};
+use crate::{diag::Seen, flow::Tally, net::Balance};
 
 #[derive(Parser)]
 struct Args {
@@ -102,6 +102,14 @@ impl Storm {
             Err(_) => format!("{what}: all arrive whole"),
         };
         self.ktap.case(&text, tally.map(|_| ()));
+    }
+
+    /// The case that all sockets could be dumped all the time, in every state.
+    pub fn diag_case(&mut self, seen: Result<Seen>) {
+        let text = seen
+            .as_ref()
+            .map_or_else(|_| "inet_diag dumps".to_string(), Seen::text);
+        self.ktap.case(&text, seen.and_then(|seen| seen.check()));
     }
 
     /// The case that a port's counters add up.

@@ -26,7 +26,8 @@ use xdc_netlink::{
 
 use crate::{
     Storm,
-    background::breathe,
+    background::{DIAG_PAUSE, breathe},
+    diag::Diag,
     flow::{Family, Spec, Traffic, tcp_socket},
     net::{self, DEVICE, Pair},
 };
@@ -116,6 +117,8 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     for name in MODULES {
         unload(name)?;
         let pair = Arc::new(Pair::new()?);
+        // With sockets of its own that need none of ours.
+        let diag = Diag::start(&pair, Some("reno"), DIAG_PAUSE);
         let stop = Arc::new(AtomicBool::new(false));
         let uses = Arc::new(Uses::default());
         let user = {
@@ -148,6 +151,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
         let used = user
             .join()
             .map_err(|_| anyhow!("a user of {name} panicked"))?;
+        storm.ktap.note(&diag.stop()?.text());
         storm.ktap.note(&format!(
             "{name}: {busy} times in use, {} uses served, {} found no module",
             uses.served.load(Ordering::Relaxed),

@@ -19,7 +19,8 @@ use xdc_netlink::{
 
 use crate::{
     Storm,
-    background::{Background, Mix},
+    background::{Background, DIAG_PAUSE, Mix, breathe},
+    diag::Diag,
     flow::{Family, Spec, Traffic},
     net::{self, DEVICE, Pair},
     raw::{self, Ack, HEADER_BYTES, Netlink},
@@ -100,6 +101,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             seed: storm.seed,
         },
     );
+    let diag = Diag::start(&pair, Some("unocc"), DIAG_PAUSE);
     let mut fuzzer = Fuzzer::new(&pair, storm.seed, storm.debug)?;
     let mut outcome = Ok(());
     let mut sent = 0;
@@ -129,6 +131,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             Ok(())
         })(),
     );
+    storm.diag_case(diag.stop());
     let tally = background.stop();
     storm.flows_case("flows under random messages", tally);
     Ok(())
@@ -219,6 +222,7 @@ impl Fuzzer {
             self.netlink.send(&bytes).context("send")?;
             let acks = self.netlink.acks()?;
             self.count(first, n, &acks)?;
+            breathe();
         }
         Ok(())
     }

@@ -22,7 +22,8 @@ use xdc_algo::{gemini, params::ParamInfo, unocc};
 
 use crate::{
     Storm,
-    background::{Background, Mix, breathe},
+    background::{Background, DIAG_PAUSE, Mix, breathe},
+    diag::Diag,
     net::Pair,
 };
 
@@ -298,6 +299,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             seed: storm.seed,
         },
     );
+    let diag = Diag::start(&pair, Some("gemini"), DIAG_PAUSE);
     let race = Race::start(&pair);
     let mut tally = Tally::default();
     let mut flows = background.completed();
@@ -368,6 +370,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     // Some of the values starve a flow.
     pair.hosts[0].sysctl("net/unocc/profile", "linux")?;
     pair.hosts[0].run(reset_gemini)?;
+    storm.diag_case(diag.stop());
     let tally = background.stop();
     storm.flows_case("flows under random parameters", tally);
     Ok(())
