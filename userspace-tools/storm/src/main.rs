@@ -138,14 +138,9 @@ fn main() -> ExitCode {
     storm
         .ktap
         .note(&format!("{:?}: --seed {}", args.attack, storm.seed));
-    let debug = storm.debug;
-    let count = |short, short_debug, long_one| {
-        args.count.unwrap_or(match (long, debug) {
-            (true, _) => long_one,
-            (false, true) => short_debug,
-            (false, false) => short,
-        })
-    };
+    // Short and long, and the same on the debug kernel.
+    let which = usize::from(long) + 2 * usize::from(storm.debug);
+    let count = |counts: [u32; 4]| args.count.unwrap_or(counts[which]);
     for name in modules::MODULES {
         if let Err(error) = modules::load(name) {
             storm.ktap.case("the modules load", Err(error));
@@ -153,17 +148,17 @@ fn main() -> ExitCode {
         }
     }
     let outcome = match args.attack {
-        Attack::Netlink => netlink::attack(&mut storm, count(100_000, 5_000, 1_000_000)),
-        Attack::Sysctl => sysctl::attack(&mut storm, count(100_000, 10_000, 1_000_000)),
-        Attack::Modules => modules::attack(&mut storm, count(10, 10, 1_000)),
-        Attack::Switch => live::switch(&mut storm, count(2_000, 500, 200_000)),
-        Attack::Namespaces => live::namespaces(&mut storm, count(6, 4, 500)),
-        Attack::Alloc => alloc::attack(&mut storm, count(25, 15, u32::MAX)),
-        Attack::Many => sockets::many(&mut storm, count(4_096, 4_096, 4_096)),
-        Attack::Clamps => sockets::clamps(&mut storm, count(5, 3, 1_000)),
-        Attack::Repair => sockets::repair(&mut storm, count(50, 50, 20_000)),
-        Attack::Marks => marks::attack(&mut storm, count(60, 60, 20_000)),
-        Attack::Soak => soak::hour(&mut storm, count(60, 60, 600)),
+        Attack::Netlink => netlink::attack(&mut storm, count([100_000, 1_000_000, 5_000, 100_000])),
+        Attack::Sysctl => sysctl::attack(&mut storm, count([100_000, 1_000_000, 3_000, 100_000])),
+        Attack::Modules => modules::attack(&mut storm, count([10, 1_000, 10, 1_000])),
+        Attack::Switch => live::switch(&mut storm, count([2_000, 200_000, 500, 20_000])),
+        Attack::Namespaces => live::namespaces(&mut storm, count([6, 500, 4, 100])),
+        Attack::Alloc => alloc::attack(&mut storm, count([25, u32::MAX, 8, u32::MAX])),
+        Attack::Many => sockets::many(&mut storm, count([4_096, 4_096, 4_096, 4_096])),
+        Attack::Clamps => sockets::clamps(&mut storm, count([5, 1_000, 3, 100])),
+        Attack::Repair => sockets::repair(&mut storm, count([50, 20_000, 50, 2_000])),
+        Attack::Marks => marks::attack(&mut storm, count([60, 20_000, 60, 2_000])),
+        Attack::Soak => soak::hour(&mut storm, count([60, 600, 60, 600])),
         Attack::RoundTrips => soak::round_trips(&mut storm),
         Attack::Leaks => leaks::attack(&mut storm),
         Attack::Alarms => alarms::attack(&mut storm),
