@@ -1,5 +1,5 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kernels: none
+# kernels: debug
 # Allocations fail. See docs/storm.md.
 exec xdc-storm alloc

@@ -1,5 +1,5 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kernels: uml
+# kernels: debug uml
 # Windows that something else bounds. See docs/storm.md.
 exec xdc-storm clamps

@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Makes the mistakes that the tests have to notice, one per load: kind=warn,
  * kasan, lockdep, sleep or leak. For guests of ours alone.
+ *
+ * Whoever watches the guest's console ends it at a mistake, unless announce=1:
+ * then what comes between two lines of ours is awaited.
  */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
+#include <linux/workqueue.h>
 
 static char *kind = "";
 module_param(kind, charp, 0);
 MODULE_PARM_DESC(kind, "warn, kasan, lockdep, sleep or leak");
+
+static bool announce;
+module_param(announce, bool, 0);
+MODULE_PARM_DESC(announce, "say in the kernel's log that it is on purpose");
 
 /* Reads one byte behind an allocation. */
 static void read_behind(void)
@@ -50,24 +59,38 @@ static void sleep_under_lock(void)
 	spin_unlock(&lock);
 }
 
+/* Nothing else has this size. */
+#define LEAK_BYTES 3333
+#define LEAKS 32
+
 /* Forgets some memory. More than once, as a word somewhere may look like a
- * pointer to it.
+ * pointer to it; and in a worker, whose stack and registers others use soon.
  */
-static void leak(void)
+static void leak(struct work_struct *work)
 {
 	int i;
 
-	for (i = 0; i < 16; i++) {
-		void *area = kmalloc(1000, GFP_KERNEL);
+	for (i = 0; i < LEAKS; i++) {
+		void *area = kzalloc(LEAK_BYTES, GFP_KERNEL);
 
 		/* For the compiler it is used. */
 		OPTIMIZER_HIDE_VAR(area);
 	}
 }
 
+static DECLARE_WORK(leak_work, leak);
+
+static void leak_elsewhere(void)
+{
+	schedule_work(&leak_work);
+	flush_work(&leak_work);
+}
+
 /* Not __init, whose text is gone when a report asks for its name. */
 static int xdc_alarm_init(void)
 {
+	if (announce)
+		pr_alert("on purpose: %s\n", kind);
 	if (!strcmp(kind, "warn"))
 		WARN(1, "on purpose\n");
 	else if (!strcmp(kind, "kasan"))
@@ -77,9 +100,11 @@ static int xdc_alarm_init(void)
 	else if (!strcmp(kind, "sleep"))
 		sleep_under_lock();
 	else if (!strcmp(kind, "leak"))
-		leak();
+		leak_elsewhere();
 	else
 		return -EINVAL;
+	if (announce)
+		pr_alert("made: %s\n", kind);
 	return 0;
 }
 module_init(xdc_alarm_init);

@@ -2,7 +2,8 @@
 //! Runs the executables of `/selftests` and forwards their KTAP.
 
 use std::{
-    io::{BufRead, BufReader},
+    fs,
+    io::{BufRead, BufReader, Write},
     os::unix::process::{CommandExt, ExitStatusExt},
     path::Path,
     process::{Child, ChildStdout, Command, ExitStatus, Stdio},
@@ -47,6 +48,7 @@ pub fn run(tests: &[String], long: bool, channel: &mut Channel) -> Result<()> {
     let mut say = |line: String| channel.send(&Message::Ktap { line });
     say("KTAP version 1".to_string())?;
     say(format!("1..{}", tests.len()))?;
+    rest_kmemleak();
     let initial = Netns::current()?;
     for (i, test) in tests.iter().enumerate() {
         let _own = Netns::create()?;
@@ -57,6 +59,16 @@ pub fn run(tests: &[String], long: bool, channel: &mut Channel) -> Result<()> {
         say(verdict.line(i + 1, test))?;
     }
     Ok(())
+}
+
+/// Ends the scans that come by themselves: each takes a debug kernel half a minute, and the test
+/// that wants one asks for it.
+fn rest_kmemleak() {
+    // Most kernels have none.
+    let _ = fs::OpenOptions::new()
+        .write(true)
+        .open("/sys/kernel/debug/kmemleak")
+        .and_then(|mut file| file.write_all(b"scan=off"));
 }
 
 /// What became of a test.

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How a kernel says that something is wrong with it. The host watches a guest's console for
-//! these; a test in the guest makes such mistakes and looks whether they would be seen.
+//! How a kernel says that something is wrong with it. The host listens to a guest's console for
+//! these, and ends the run at the first.
+//!
+//! One module makes such mistakes on purpose, xdc_alarm. It can announce them: a line in the
+//! kernel's log before the mistake and one behind it. Between the two the report of that mistake
+//! has to come, once, and no other.
 
 /// What only a report of a mistake has.
 const ALARMS: &[&str] = &[
@@ -26,14 +30,30 @@ const ALARMS: &[&str] = &[
     "Out of memory: ",
 ];
 
-/// Of a kernel that has such detectors, at every boot.
+/// What sounds like one.
 const CHATTER: &[&str] = &[
+    // Of a kernel that has such detectors, at every boot.
     "KernelAddressSanitizer initialized",
     "kmemleak: Kernel memory leak detector initialized",
     "kmemleak: Automatic memory scanning thread started",
+    // An allocation of its own was made to fail; it looks through more memory instead.
+    "kmemleak: Cannot allocate a scan area, scanning the full object",
 ];
 
-/// Whether this line of the kernel's log is one that ends a run.
+/// What xdc_alarm can do wrong, and what the kernel calls it. In this order: lockdep rests after
+/// its first report and after KASAN's.
+pub const MISTAKES: [(&str, &str); 4] = [
+    ("lockdep", "possible circular locking dependency"),
+    ("sleep", "sleeping function called from invalid context"),
+    ("warn", "WARNING: "),
+    ("kasan", "BUG: KASAN"),
+];
+
+/// The announcement, and the end of what it holds for; the kind follows.
+const ANNOUNCED: &str = "xdc_alarm: on purpose: ";
+const MADE: &str = "xdc_alarm: made: ";
+
+/// Whether this line of the kernel's log reports a mistake.
 pub fn is_alarm(line: &str) -> bool {
     let has = |texts: &[&str]| texts.iter().any(|text| line.contains(text));
     has(ALARMS) && !has(CHATTER)
@@ -41,6 +61,47 @@ pub fn is_alarm(line: &str) -> bool {
 
 /// Messages of a level below this one reach the console of a guest (`loglevel=`).
 pub const CONSOLE_LEVEL: u32 = 5;
+
+/// Who listens to a kernel's log.
+#[derive(Debug, Default)]
+pub struct Listener {
+    /// A mistake that was announced, and whether its report has come.
+    announced: Option<(&'static str, &'static str, bool)>,
+}
+
+impl Listener {
+    /// Why a run has to end at this line, if it has to.
+    pub fn hear(&mut self, line: &str) -> Option<String> {
+        if let Some((_, kind)) = line.split_once(ANNOUNCED) {
+            let nested = self.end();
+            let known = MISTAKES.into_iter().find(|known| known.0 == kind.trim());
+            self.announced = known.map(|(kind, report)| (kind, report, false));
+            return nested.or_else(|| match self.announced {
+                Some(_) => None,
+                None => Some(format!("a mistake that nobody knows: {}", line.trim())),
+            });
+        }
+        if line.contains(MADE) {
+            return self.end();
+        }
+        if !is_alarm(line) {
+            return None;
+        }
+        if let Some((_, report, heard @ false)) = &mut self.announced
+            && line.contains(*report)
+        {
+            *heard = true;
+            return None;
+        }
+        Some(format!("the guest's kernel reports: {}", line.trim()))
+    }
+
+    /// The same for the end of the log, or of an announcement.
+    pub fn end(&mut self) -> Option<String> {
+        let (kind, _, heard) = self.announced.take()?;
+        (!heard).then(|| format!("the guest's kernel is silent about a mistake of kind {kind}"))
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -75,6 +136,37 @@ mod tests {
             "Linux version 7.3.4",
         ] {
             assert!(!is_alarm(&format!("[    0.0] {line}")), "{line}");
+        }
+    }
+
+    /// The reasons to end a run that has this log.
+    fn reasons(log: &[&str]) -> Vec<String> {
+        let mut listener = Listener::default();
+        let mut found: Vec<String> = log.iter().filter_map(|line| listener.hear(line)).collect();
+        found.extend(listener.end());
+        found
+    }
+
+    #[test]
+    fn a_mistake_that_is_announced_is_reported_once() {
+        let (start, report) = (
+            "[1.0] xdc_alarm: on purpose: kasan",
+            "[1.1] BUG: KASAN: slab-out-of-bounds in x",
+        );
+        let end = "[1.2] xdc_alarm: made: kasan";
+        assert_eq!(reasons(&[start, report, end]), [""; 0]);
+        let silent = "the guest's kernel is silent about a mistake of kind kasan";
+        assert_eq!(reasons(&[start, end]), [silent]);
+        assert_eq!(reasons(&[start]), [silent]);
+        assert_eq!(reasons(&[start, start, report, end]), [silent]);
+        for unexpected in [
+            &[report][..],
+            &[start, report, report, end],
+            &[start, report, end, report],
+            &[start, report, "WARNING: CPU: 0", end],
+            &["xdc_alarm: on purpose: unicorn", end],
+        ] {
+            assert_eq!(reasons(unexpected).len(), 1, "{unexpected:?}");
         }
     }
 }

@@ -2,35 +2,25 @@
 //! Mistakes on purpose, each of which has to raise the alarm: a line at a level that reaches the
 //! console, of those for which the host ends a run.
 //!
-//! The console is silenced meanwhile, or the host would do so. The detectors report once and
-//! then rest, so this comes last in the life of a guest.
+//! Each is announced to the host, which ends the run unless the report comes, once. The
+//! detectors report once and then rest, so this comes last in the life of a guest.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{ErrorKind, Read},
     os::unix::fs::OpenOptionsExt,
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
 use nix::kmod::{ModuleInitFlags, finit_module};
-use xdc_proto::alarm::{CONSOLE_LEVEL, is_alarm};
+use xdc_proto::alarm::{CONSOLE_LEVEL, MISTAKES, is_alarm};
 
 use crate::{Storm, modules};
 
 const MODULE: &str = "xdc_alarm";
 
-/// What the module does wrong, and what the kernel calls it. Lockdep rests after its first
-/// report and after KASAN's, so it is asked first.
-const MISTAKES: [(&str, &str); 4] = [
-    ("lockdep", "possible circular locking dependency"),
-    ("sleep", "sleeping function called from invalid context"),
-    ("warn", "WARNING: "),
-    ("kasan", "BUG: KASAN"),
-];
-
 /// Makes them all.
 pub fn attack(storm: &mut Storm) -> Result<()> {
-    let _silence = Silence::new()?;
     for (kind, report) in MISTAKES {
         storm.ktap.case(
             &format!("the alarm for a mistake of kind {kind}"),
@@ -43,7 +33,7 @@ pub fn attack(storm: &mut Storm) -> Result<()> {
 fn raises(kind: &str, report: &str) -> Result<()> {
     let mut log = Log::open()?;
     let path = modules::path(MODULE)?;
-    let argument = std::ffi::CString::new(format!("kind={kind}"))?;
+    let argument = std::ffi::CString::new(format!("kind={kind} announce=1"))?;
     finit_module(&File::open(path)?, &argument, ModuleInitFlags::empty())?;
     modules::unload(MODULE)?;
     let records = log.records()?;
@@ -57,27 +47,6 @@ fn raises(kind: &str, report: &str) -> Result<()> {
     );
     ensure!(is_alarm(text), "no alarm for {text:?}");
     Ok(())
-}
-
-/// No kernel message reaches the console while this lives.
-struct Silence(String);
-
-const PRINTK: &str = "/proc/sys/kernel/printk";
-
-impl Silence {
-    fn new() -> Result<Self> {
-        let old = fs::read_to_string(PRINTK)?;
-        // Panics still do.
-        fs::write(PRINTK, "1")?;
-        Ok(Self(old))
-    }
-}
-
-impl Drop for Silence {
-    fn drop(&mut self) {
-        // Nothing could be said of a failure where nobody listens.
-        let _ = fs::write(PRINTK, &self.0);
-    }
 }
 
 /// /dev/kmsg from now on.

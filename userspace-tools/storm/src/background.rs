@@ -20,6 +20,14 @@ use crate::{
 /// How long flows may take to end when nothing disturbs them any more, on the slowest guest.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
+/// A rest for who works in a loop. In virtual time what never sleeps lets nobody else go on.
+pub fn breathe() {
+    thread::sleep(Duration::from_micros(1));
+}
+
+/// Between two dumps of all sockets, where something else is under attack.
+pub const DIAG_PAUSE: Duration = Duration::from_millis(20);
+
 /// Flows that are opened one after another.
 #[derive(Debug, Clone)]
 pub struct Mix {

@@ -1,19 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What ss does, all the time: every TCP socket in every state, with every block of information.
+//!
+//! Some connections never get through, so that there is always one in SYN_SENT and in SYN_RECV.
 
 use std::{
+    net::{Ipv4Addr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, anyhow, ensure};
-use xdc_netlink::attributes;
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use socket2::{Domain, Socket};
+use xdc_netlink::{
+    Connection, attributes,
+    link::{self, RouteMetrics},
+};
 
-use crate::{net::Pair, raw::Netlink};
+use crate::{
+    flow::tcp_socket,
+    net::{DEVICE, Pair, v4},
+    raw::Netlink,
+};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const ALL_STATES: u32 = u32::MAX;
@@ -23,6 +34,7 @@ const MESSAGE_BYTES: usize = 72;
 const INET_DIAG_CONG: u16 = 4;
 const INET_DIAG_DCTCPINFO: u16 = 9;
 const DCTCPINFO_BYTES: usize = 16;
+const TCP_SYN_SENT: usize = 2;
 const TCP_SYN_RECV: usize = 3;
 const TCP_TIME_WAIT: usize = 6;
 const TCP_NEW_SYN_RECV: usize = 12;
@@ -44,13 +56,29 @@ impl Seen {
     /// For the reader.
     pub fn text(&self) -> String {
         format!(
-            "inet_diag: {} dumps, {} sockets, {} in TIME_WAIT, {} in SYN_RECV, {} blocks of DCTCP",
+            "inet_diag: {} dumps, {} sockets, {} in TIME_WAIT, {} in SYN_SENT, {} in SYN_RECV, {} blocks of DCTCP",
             self.dumps,
             self.sockets,
             self.by_state[TCP_TIME_WAIT],
-            self.by_state[TCP_SYN_RECV] + self.by_state[TCP_NEW_SYN_RECV],
+            self.by_state[TCP_SYN_SENT],
+            self.syn_recv(),
             self.dctcp_blocks
         )
+    }
+
+    fn syn_recv(&self) -> u64 {
+        self.by_state[TCP_SYN_RECV] + self.by_state[TCP_NEW_SYN_RECV]
+    }
+
+    /// Ok if every odd state was among them.
+    pub fn check(&self) -> Result<()> {
+        let odd = [
+            self.by_state[TCP_TIME_WAIT],
+            self.by_state[TCP_SYN_SENT],
+            self.syn_recv(),
+        ];
+        ensure!(odd.iter().all(|seen| *seen > 0), "{}", self.text());
+        Ok(())
     }
 }
 
@@ -61,8 +89,10 @@ pub struct Diag {
 }
 
 impl Diag {
-    /// Starts to dump both hosts, with a rest of `pause` after each dump.
-    pub fn start(pair: &Arc<Pair>, pause: Duration) -> Self {
+    /// Starts to dump both hosts, with a rest of `pause` after each dump. Connections that never
+    /// get through have the congestion control `cc`; None: a link without Ethernet addresses,
+    /// where they would.
+    pub fn start(pair: &Arc<Pair>, cc: Option<&'static str>, pause: Duration) -> Self {
         let (pair, stop) = (pair.clone(), Arc::new(AtomicBool::new(false)));
         let stopped = stop.clone();
         let thread = thread::spawn(move || {
@@ -71,13 +101,21 @@ impl Diag {
                 sockets.push(host.run(|| Netlink::open(libc::NETLINK_SOCK_DIAG))?);
             }
             let mut seen = Seen::default();
+            let mut half_open = cc.map(|cc| HalfOpen::new(&pair, cc)).transpose()?;
             while !stopped.load(Ordering::Relaxed) {
+                if let Some(half_open) = &mut half_open
+                    && seen.dumps.is_multiple_of(RENEWAL)
+                {
+                    half_open.renew(&pair)?;
+                }
+                let start = Instant::now();
                 for socket in &mut sockets {
                     for family in [libc::AF_INET, libc::AF_INET6] {
                         dump(socket, family as u8, &mut seen)?;
                     }
                 }
-                thread::sleep(pause);
+                // At most a tenth of a slow guest's time.
+                thread::sleep(pause.max(start.elapsed() * 10));
             }
             Ok(seen)
         });
@@ -98,6 +136,60 @@ impl Diag {
 impl Drop for Diag {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// An address of the sending host that the other one takes for another machine's.
+const MISLED: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 99);
+/// So many dumps, and there are new ones: the old may have given up.
+const RENEWAL: u64 = 400;
+
+/// Connections whose SYN arrives, and whose SYN-ACK never does.
+struct HalfOpen {
+    cc: &'static str,
+    listener: Socket,
+    sockets: Vec<Socket>,
+}
+
+impl HalfOpen {
+    const COUNT: usize = 4;
+
+    fn new(pair: &Pair, cc: &'static str) -> Result<Self> {
+        pair.hosts[0]
+            .run(|| Ok(Connection::open()?.request(link::add_address(DEVICE, MISLED, 32))?))?;
+        let listener = pair.hosts[1].run(|| {
+            let metrics = RouteMetrics::default();
+            Connection::open()?.batch([
+                link::add_neighbour(DEVICE, MISLED, [2, 0, 0, 0, 0, 99]),
+                link::add_route(Some(MISLED), MISLED, DEVICE, v4(1), &metrics),
+            ])?;
+            let listener = tcp_socket(Domain::IPV4)?;
+            listener.set_tcp_congestion(cc.as_bytes())?;
+            listener.bind(&SocketAddr::from((v4(1), 0)).into())?;
+            listener.listen(4 * Self::COUNT as i32)?;
+            Ok(listener)
+        })?;
+        Ok(Self {
+            cc,
+            listener,
+            sockets: Vec::new(),
+        })
+    }
+
+    fn renew(&mut self, pair: &Pair) -> Result<()> {
+        let to = self.listener.local_addr()?;
+        let connect = || {
+            let socket = tcp_socket(Domain::IPV4)?;
+            socket.set_tcp_congestion(self.cc.as_bytes())?;
+            socket.bind(&SocketAddr::from((MISLED, 0)).into())?;
+            match socket.connect(&to) {
+                Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => Ok(socket),
+                other => bail!("a connection that cannot get through: {other:?}"),
+            }
+        };
+        self.sockets =
+            pair.hosts[0].run(|| (0..Self::COUNT).map(|_| connect()).collect::<Result<_>>())?;
+        Ok(())
     }
 }
 

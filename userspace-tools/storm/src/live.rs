@@ -50,7 +50,7 @@ pub fn switch(storm: &mut Storm, count: u32) -> Result<()> {
     let pair = Arc::new(Pair::new()?);
     pair.port(0, &marking_port())?;
     let start = Books::read(&pair.hosts[0])?;
-    let diag = Diag::start(&pair, Duration::from_millis(50));
+    let diag = Diag::start(&pair, Some("gemini"), Duration::from_millis(50));
     let mut rng = fastrand::Rng::with_seed(storm.seed);
     let ccs = storm.ccs();
     let mut traffic = Traffic::new(&pair, "unocc")?;
@@ -102,7 +102,7 @@ pub fn switch(storm: &mut Storm, count: u32) -> Result<()> {
         &format!("{switched} times another congestion control on one of {FLOWS} live sockets"),
         outcome.and_then(|()| {
             ensure!(seen.dctcp_blocks > 0, "ss saw none of ours");
-            Ok(())
+            seen.check()
         }),
     );
     let tally = traffic.tally;
@@ -180,7 +180,7 @@ fn hosts_go(rng: &mut fastrand::Rng, ccs: &[String]) -> Result<(u64, u64)> {
     let pair = Arc::new(Pair::new()?);
     pair.port(0, &slow_port(rng))?;
     pair.sysctl(ORPHAN_RETRIES, "1")?;
-    let diag = Diag::start(&pair, Duration::from_millis(5));
+    let diag = Diag::start(&pair, Some("unocc"), Duration::from_millis(5));
     let mut traffic = Traffic::new(&pair, "gemini")?;
     let mut queued = 0;
     for _ in 0..16 {

@@ -46,7 +46,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     }
     let pair = Arc::new(Pair { hosts });
     let liar = Liar::start(tuns, storm.seed);
-    let diag = Diag::start(&pair, Duration::from_millis(50));
+    let diag = Diag::start(&pair, None, Duration::from_millis(50));
     let mut rng = fastrand::Rng::with_seed(storm.seed);
     let ccs = storm.ccs();
     let mut traffic = Traffic::new(&pair, "gemini")?;

@@ -26,6 +26,8 @@ use xdc_netlink::{
 
 use crate::{
     Storm,
+    background::{DIAG_PAUSE, breathe},
+    diag::Diag,
     flow::{Family, Spec, Traffic, tcp_socket},
     net::{self, DEVICE, Pair},
 };
@@ -115,6 +117,8 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     for name in MODULES {
         unload(name)?;
         let pair = Arc::new(Pair::new()?);
+        // With sockets of its own that need none of ours.
+        let diag = Diag::start(&pair, Some("reno"), DIAG_PAUSE);
         let stop = Arc::new(AtomicBool::new(false));
         let uses = Arc::new(Uses::default());
         let user = {
@@ -147,6 +151,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
         let used = user
             .join()
             .map_err(|_| anyhow!("a user of {name} panicked"))?;
+        storm.ktap.note(&diag.stop()?.text());
         storm.ktap.note(&format!(
             "{name}: {busy} times in use, {} uses served, {} found no module",
             uses.served.load(Ordering::Relaxed),
@@ -191,6 +196,8 @@ fn use_sockets(pair: &Pair, cc: &str, seed: u64, stop: &AtomicBool, uses: &Uses)
             }
             Err(e) => expect_absent(&e, uses)?,
         }
+        // A flow over a link without delay takes no virtual time.
+        breathe();
     }
     Ok(())
 }
@@ -227,6 +234,7 @@ fn use_qdisc(pair: &Pair, stop: &AtomicBool, uses: &Uses) -> Result<()> {
         traffic.abandon();
         connection.request(qdisc::delete(DEVICE, qdisc::Handle::ROOT))?;
         uses.served.fetch_add(1, Ordering::Relaxed);
+        breathe();
     }
     Ok(())
 }

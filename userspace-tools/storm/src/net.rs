@@ -5,6 +5,8 @@ use std::{
     fs::{self, File},
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     os::fd::{AsFd, AsRawFd, RawFd},
+    thread,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, anyhow};
@@ -208,10 +210,19 @@ impl Books {
     /// Reads them in a host whose only traffic goes through the port.
     pub fn read(netns: &Netns) -> Result<Self> {
         netns.run(|| {
-            let state = root_state(DEVICE)?;
-            let offered = counter("/proc/net/snmp", "Ip:", "OutTransmits")?;
+            // A packet that comes between the two, such as a multicast report, would be in one
+            // and not in the other.
+            let (mut offered, mut state) = (offered()?, root_state(DEVICE)?);
+            for _ in 0..READS {
+                let before = std::mem::replace(&mut offered, self::offered()?);
+                if offered == before {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(1));
+                state = root_state(DEVICE)?;
+            }
             Ok(Self {
-                offered: offered + counter_v6("Ip6OutTransmits")?,
+                offered,
                 sent: state.sent_packets,
                 dropped: state.drops,
                 queued: state.backlog_packets,
@@ -248,6 +259,15 @@ pub struct Balance {
     pub dropped: u64,
     /// ECT turned CE.
     pub marked: u64,
+}
+
+/// How often books are read that somebody writes in meanwhile.
+const READS: u32 = 20;
+
+/// Packets that IP of either family has handed to devices.
+fn offered() -> Result<u64> {
+    let v4 = counter("/proc/net/snmp", "Ip:", "OutTransmits")?;
+    Ok(v4 + counter_v6("Ip6OutTransmits")?)
 }
 
 /// A counter of `/proc/net/snmp` or `netstat`, where names and values are two lines.

@@ -4,7 +4,7 @@
 //! Each request asks for an acknowledgement and has to get exactly one. The ids and widths of
 //! the options come from a full set of valid ones.
 
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{collections::HashMap, sync::Arc, thread, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST};
@@ -19,7 +19,8 @@ use xdc_netlink::{
 
 use crate::{
     Storm,
-    background::{Background, Mix},
+    background::{Background, DIAG_PAUSE, Mix},
+    diag::Diag,
     flow::{Family, Spec, Traffic},
     net::{self, DEVICE, Pair},
     raw::{self, Ack, HEADER_BYTES, Netlink},
@@ -44,6 +45,9 @@ const IDLE: u32 = 3;
 /// Messages in one system call, and between two looks at the port.
 const BATCH: u32 = 50;
 const ROUND: u32 = 2_000;
+
+/// Between two batches, for the flows: in virtual time requests take none.
+const PAUSE: Duration = Duration::from_micros(500);
 
 /// The port as it is put right after each round.
 fn sane() -> Options {
@@ -89,6 +93,15 @@ fn full() -> Options {
 pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     let pair = Arc::new(Pair::new()?);
     pair.hosts[0].run(idle_device)?;
+    // A port may pass next to nothing for as long as a slow guest takes for a round; a flow has
+    // to outlive that, and to go on soon.
+    for (name, value) in [
+        ("tcp_rto_max_ms", "1000"),
+        ("tcp_syn_retries", "127"),
+        ("tcp_retries2", "255"),
+    ] {
+        pair.sysctl(&format!("net/ipv4/{name}"), value)?;
+    }
     pair.port(0, &sane())?;
     let background = Background::start(
         &pair,
@@ -100,7 +113,8 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             seed: storm.seed,
         },
     );
-    let mut fuzzer = Fuzzer::new(&pair, storm.seed)?;
+    let diag = Diag::start(&pair, Some("unocc"), DIAG_PAUSE);
+    let mut fuzzer = Fuzzer::new(&pair, storm.seed, storm.debug)?;
     let mut outcome = Ok(());
     let mut sent = 0;
     while sent < count && outcome.is_ok() {
@@ -129,6 +143,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             Ok(())
         })(),
     );
+    storm.diag_case(diag.stop());
     let tally = background.stop();
     storm.flows_case("flows under random messages", tally);
     Ok(())
@@ -161,7 +176,7 @@ struct Fuzzer {
 }
 
 impl Fuzzer {
-    fn new(pair: &Pair, seed: u64) -> Result<Self> {
+    fn new(pair: &Pair, seed: u64, debug: bool) -> Result<Self> {
         let rng = fastrand::Rng::with_seed(seed);
         let known = attributes::parse(&full().encode())
             .map(|attribute| attribute.map(|(id, value)| (id, value.len())))
@@ -169,11 +184,7 @@ impl Fuzzer {
         Ok(Self {
             rng,
             // Lockdep waits for RCU whenever a qdisc goes, and forgets its locks one by one.
-            new_in_1000: if Path::new("/proc/lockdep").exists() {
-                3
-            } else {
-                1_000
-            },
+            new_in_1000: if debug { 20 } else { 1_000 },
             netlink: pair.hosts[0].run(|| Netlink::open(libc::NETLINK_ROUTE))?,
             known,
             sequence: 0,
@@ -223,6 +234,7 @@ impl Fuzzer {
             self.netlink.send(&bytes).context("send")?;
             let acks = self.netlink.acks()?;
             self.count(first, n, &acks)?;
+            thread::sleep(PAUSE);
         }
         Ok(())
     }

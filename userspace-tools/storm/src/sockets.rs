@@ -48,7 +48,7 @@ pub fn many(storm: &mut Storm, count: u32) -> Result<()> {
     pair.sysctl("net/core/somaxconn", "16384")?;
     pair.port(0, &port(2_000_000))?;
     let start = Books::read(&pair.hosts[0])?;
-    let diag = Diag::start(&pair, Duration::from_millis(200));
+    let diag = Diag::start(&pair, Some("unocc"), Duration::from_millis(200));
     let mut rng = fastrand::Rng::with_seed(storm.seed);
     let mut traffic = Traffic::new(&pair, "unocc")?;
     let outcome = (|| {
@@ -85,7 +85,7 @@ pub fn many(storm: &mut Storm, count: u32) -> Result<()> {
     storm.ktap.note(&seen.text());
     storm.ktap.case(
         &format!("{count} flows are open at once, of all congestion controls"),
-        outcome,
+        outcome.and_then(|()| seen.check()),
     );
     let tally = traffic.tally;
     storm.flows_case("of them", traffic.verdict().map(|()| tally));

@@ -22,7 +22,8 @@ use xdc_algo::{gemini, params::ParamInfo, unocc};
 
 use crate::{
     Storm,
-    background::{Background, Mix},
+    background::{Background, DIAG_PAUSE, Mix, breathe},
+    diag::Diag,
     net::Pair,
 };
 
@@ -30,6 +31,9 @@ use crate::{
 const TEXT_BYTES: usize = 31;
 
 const PROFILE: &str = "profile";
+
+/// Writes in a row, before flows may go on.
+const BURST: u32 = 16;
 
 /// A file, and what it may hold.
 struct Param {
@@ -295,6 +299,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             seed: storm.seed,
         },
     );
+    let diag = Diag::start(&pair, Some("gemini"), DIAG_PAUSE);
     let race = Race::start(&pair);
     let mut tally = Tally::default();
     let mut flows = background.completed();
@@ -325,6 +330,9 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             };
             if outcome.is_err() {
                 break;
+            }
+            if sent % BURST == 0 {
+                breathe();
             }
         }
         if outcome.is_ok() {
@@ -362,6 +370,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     // Some of the values starve a flow.
     pair.hosts[0].sysctl("net/unocc/profile", "linux")?;
     pair.hosts[0].run(reset_gemini)?;
+    storm.diag_case(diag.stop());
     let tally = background.stop();
     storm.flows_case("flows under random parameters", tally);
     Ok(())
@@ -374,6 +383,10 @@ fn reset_gemini() -> Result<()> {
     }
     Ok(())
 }
+
+/// Long enough to meet the other writer's bursts, and a rest in which virtual time may pass.
+const RACE_BURST: usize = 64;
+const RACE_PAUSE: Duration = Duration::from_millis(1);
 
 /// A thread that writes the profile, which sets everything else.
 struct Race {
@@ -391,11 +404,11 @@ impl Race {
             let profile = profile.context("no profile")?;
             let mut count = 0;
             while !stopped.load(Ordering::Relaxed) {
-                for name in directory.profiles.keys() {
+                for name in directory.profiles.keys().cycle().take(RACE_BURST) {
                     profile.file.write_at(name.as_bytes(), 0)?;
                     count += 1;
                 }
-                thread::yield_now();
+                thread::sleep(RACE_PAUSE);
             }
             Ok(count)
         });

@@ -147,7 +147,9 @@ impl Engine {
         let kernel = std::path::absolute(home.kernel(self.flavour())?)
             .map_err(|err| Error::io("finding the kernel", &err))?;
         let mut command = match self {
-            Self::Qemu { accel, .. } => qemu(accel, &kernel, machine, files, interactive),
+            Self::Qemu { accel, flavour } => {
+                qemu(accel, flavour, &kernel, machine, files, interactive)
+            }
             Self::Uml => uml(&kernel, machine, files, seed, interactive),
         };
         if !interactive {
@@ -161,6 +163,7 @@ const QEMU: &str = "qemu-system-x86_64";
 
 fn qemu(
     accel: Accel,
+    flavour: Flavour,
     kernel: &Path,
     machine: &Machine,
     files: &Files<'_>,
@@ -178,6 +181,13 @@ fn qemu(
             "-icount",
             "shift=0,sleep=off",
         ]),
+    };
+    // Who waits for RCU waits for milliseconds, not for tens of them; and who dumps all sockets
+    // takes the lock of each bucket, which costs a second when there are 16,384. What is checked
+    // is the same.
+    let patience = match flavour {
+        Flavour::Debug => " rcupdate.rcu_expedited=1 thash_entries=1024",
+        _ => "",
     };
     command
         .args(["-nodefaults", "-no-user-config", "-display", "none"])
@@ -201,7 +211,7 @@ fn qemu(
         // The timeouts: a busy host can keep an emulated CPU waiting for half a minute.
         .arg(format!(
             "console=ttyS0 {} panic=-1 no5lvl tsc=reliable random.trust_bootloader=on \
-             watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120 xdc.out=/dev/virtio-ports/xdc",
+             watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120 xdc.out=/dev/virtio-ports/xdc{patience}",
             loudness(interactive)
         ));
     command

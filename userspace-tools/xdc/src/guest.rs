@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use xdc_proto::{Job, Message, Plan, VERSION, alarm::is_alarm};
+use xdc_proto::{Job, Message, Plan, VERSION, alarm::Listener};
 
 use crate::engine::{Engine, Files, Machine};
 use crate::error::{Error, Result};
@@ -186,6 +186,9 @@ impl Guest<'_> {
                 .details(console.last_lines()));
             }
             if let Some(status) = exited {
+                if let Some(why) = console.listener.end() {
+                    return Err(Error::failure(why).details(console.last_lines()));
+                }
                 if done.is_some() {
                     return Ok(started.elapsed());
                 }
@@ -293,7 +296,9 @@ struct Console {
     tail: Tail,
     lines: Vec<String>,
     grew: bool,
-    alarm: Option<usize>,
+    listener: Listener,
+    /// The line that ends the run, and why.
+    alarm: Option<(usize, String)>,
 }
 
 impl Console {
@@ -303,6 +308,7 @@ impl Console {
             tail: Tail::new(path)?,
             lines: Vec::new(),
             grew: false,
+            listener: Listener::default(),
             alarm: None,
         })
     }
@@ -313,8 +319,9 @@ impl Console {
         let lines = self.tail.lines()?;
         self.grew = self.tail.bytes > before;
         for line in lines {
-            if self.alarm.is_none() && is_alarm(&line) {
-                self.alarm = Some(self.lines.len());
+            if self.alarm.is_none() {
+                let why = self.listener.hear(&line);
+                self.alarm = why.map(|why| (self.lines.len(), why));
             }
             self.lines.push(line);
         }
@@ -331,13 +338,11 @@ impl Console {
             }
         }
         let _ = self.read();
-        let start = self.alarm.unwrap_or(0);
-        let first = self.lines.get(start).cloned().unwrap_or_default();
+        let (start, why) = self.alarm.take().unwrap_or_default();
         // A trace's first line is a ruler; the lines before tell what led to it.
         let from = start.saturating_sub(2);
         let report = self.lines.iter().skip(from).take(REPORT_LINES).cloned();
-        Error::failure(format!("the guest's kernel reports: {}", first.trim()))
-            .details(report.collect())
+        Error::failure(why).details(report.collect())
     }
 
     fn last_lines(&self) -> Vec<String> {
