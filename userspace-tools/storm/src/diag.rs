@@ -161,7 +161,7 @@ impl HalfOpen {
             let metrics = RouteMetrics::default();
             Connection::open()?.batch([
                 link::add_neighbour(DEVICE, MISLED, [2, 0, 0, 0, 0, 99]),
-                link::add_route(Some(MISLED), MISLED, DEVICE, v4(1), &metrics),
+                link::add_host_route(MISLED, DEVICE, v4(1), &metrics),
             ])?;
             let listener = tcp_socket(Domain::IPV4)?;
             listener.set_tcp_congestion(cc.as_bytes())?;
