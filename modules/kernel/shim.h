@@ -39,7 +39,6 @@ enum xdc_ecn {
 
 /* shim_tcp.c */
 void *xdc_net_generic(const struct net *net, unsigned int id);
-u32 xdc_tcp_packets_in_flight(const struct tcp_sock *tp);
 bool xdc_tcp_is_cwnd_limited(const struct sock *sk);
 void xdc_tcp_need_pacing(struct sock *sk);
 
