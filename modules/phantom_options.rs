@@ -132,6 +132,11 @@ pub(crate) const POOL_WORDS: usize = 2;
 const POOL_NAME_BYTES: usize = POOL_WORDS * size_of::<u64>();
 
 impl Options {
+    /// A shared buffer is named.
+    pub(crate) fn has_pool(&self) -> bool {
+        self.pool != [0; POOL_WORDS]
+    }
+
     pub(crate) fn new() -> Self {
         let mut options = Self {
             numbers: [0; IDS],

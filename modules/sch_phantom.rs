@@ -118,6 +118,9 @@ struct Config {
 
     split: bool,
     pool_alpha_ppm: u32,
+
+    /// No colours, no shared buffer, and each packet enters the phantom queue.
+    plain: bool,
 }
 
 impl Config {
@@ -157,13 +160,20 @@ impl Config {
             true => red.lowest_bytes(),
             false => u64::MAX,
         };
+        let source = match number(TCA_PHANTOM_COLOR_SOURCE) as u32 {
+            TC_PHANTOM_COLOR_DSCP => Source::Dscp(dscp_table(options)),
+            TC_PHANTOM_COLOR_PRIORITY => Source::Priority,
+            TC_PHANTOM_COLOR_FILTER => Source::Filter,
+            _ => Source::None,
+        };
+        let count_acks = on(TCA_PHANTOM_COUNT_ACKS);
         Self {
             limit_bytes,
             rate_bytes_per_s,
             overhead_bytes: options.number(TCA_PHANTOM_OVERHEAD),
             mpu_bytes: options.number(TCA_PHANTOM_MPU),
             phantom,
-            count_acks: on(TCA_PHANTOM_COUNT_ACKS),
+            count_acks,
             phantom_from_bytes: from_bytes(by_phantom && has_phantom, &phantom_red),
             physical_from_bytes: from_bytes(by_physical, &physical_red),
             phantom_red,
@@ -172,12 +182,8 @@ impl Config {
             mark_at_enqueue: on(TCA_PHANTOM_MARK_AT),
             ecn_drop: on(TCA_PHANTOM_ECN_DROP),
             lacks_line_rate: by_phantom && !has_phantom,
-            source: match number(TCA_PHANTOM_COLOR_SOURCE) as u32 {
-                TC_PHANTOM_COLOR_DSCP => Source::Dscp(dscp_table(options)),
-                TC_PHANTOM_COLOR_PRIORITY => Source::Priority,
-                TC_PHANTOM_COLOR_FILTER => Source::Filter,
-                _ => Source::None,
-            },
+            plain: matches!(source, Source::None) && count_acks && !options.has_pool(),
+            source,
             limits: Limits {
                 yellow_bytes: number(TCA_PHANTOM_YELLOW_LIMIT),
                 red_bytes: number(TCA_PHANTOM_RED_LIMIT),
@@ -226,7 +232,7 @@ impl SharedBuffer {
     /// The buffer that `options` name in `net`, which is made if need be. Its size is
     /// what the port says that was configured last.
     fn open(buffers: &Buffers, net: &Net, options: &Options) -> Result<Option<Arc<Self>>> {
-        if options.pool == [0; POOL_WORDS] {
+        if !options.has_pool() {
             return Ok(None);
         }
         let limit_bytes = options.unsigned(TCA_PHANTOM_POOL_LIMIT);
@@ -358,14 +364,36 @@ struct Hot {
 }
 
 impl Hot {
-    /// Whether a packet may have to be marked. What has drained since the last packet, and is not
-    /// accounted for here, can only speak against it.
+    /// Whether the port's own limit lets a packet in.
     #[inline(always)]
-    fn may_choose(&self) -> bool {
-        self.phantom.bytes() >= self.config.phantom_from_bytes
-            || self.queued.total() >= self.config.physical_from_bytes
+    fn has_room(&self, len_bytes: u64) -> bool {
+        // Two numbers of 32 bits.
+        self.queued.total().wrapping_add(len_bytes) <= self.config.limit_bytes
     }
 
+    /// Counts a packet that left the queue.
+    #[inline(never)]
+    fn leave(&mut self, color: Color, len_bytes: u64) {
+        self.queued.remove(color, len_bytes);
+        if let Some(buffer) = &self.buffer {
+            buffer.give_back(len_bytes);
+        }
+    }
+
+    /// Asks both REDs about one packet.
+    #[inline(always)]
+    fn choose(&mut self, clock: &mut Clock) -> Option<Cause> {
+        match (self.phantom_chooses(clock), self.physical_chooses()) {
+            (false, false) => None,
+            (true, true) => Some(Cause::Both),
+            _ if self.config.both => None,
+            (true, false) => Some(Cause::Phantom),
+            (false, true) => Some(Cause::Physical),
+        }
+    }
+
+    /// What has drained since the last packet, and is not accounted for yet, can only speak
+    /// against the packet: below the threshold the clock need not be read.
     #[inline(always)]
     fn phantom_chooses(&mut self, clock: &mut Clock) -> bool {
         let from_bytes = self.config.phantom_from_bytes;
@@ -480,7 +508,7 @@ impl Counters {
 
 /// The time of one callback, read when it is first asked for: reading it is a fifth of what a
 /// packet costs, and not each packet needs it.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Clock(Option<u64>);
 
 impl Clock {
@@ -497,17 +525,12 @@ enum Sorted {
     Stolen,
 }
 
-/// What came out of the queue.
-enum Taken {
-    Packet(Packet),
-    Dropped,
-    Nothing,
-}
-
-/// What RED came to for one packet.
-enum Judgement {
-    Pass,
-    Drop,
+/// What chose a packet to be marked.
+#[derive(Clone, Copy)]
+enum Cause {
+    Phantom,
+    Physical,
+    Both,
 }
 
 /// One qdisc.
@@ -541,35 +564,35 @@ impl Port {
         })
     }
 
-    /// Asks both REDs and marks the packet if it is chosen.
-    #[inline(always)]
-    fn judge(&self, hot: &mut Hot, clock: &mut Clock, packet: &mut Packet) -> Judgement {
-        let by_phantom = hot.phantom_chooses(clock);
-        let by_physical = hot.physical_chooses();
-        let chosen = match hot.config.both {
-            true => by_phantom && by_physical,
-            false => by_phantom || by_physical,
-        };
-        if !chosen {
-            return Judgement::Pass;
-        }
-
+    /// Marks a packet that was chosen; returns it as an error where it is to be dropped.
+    // By value and out of line, so that those that are not chosen can stay in registers.
+    #[inline(never)]
+    fn mark(&self, ecn_drop: bool, cause: Cause, mut packet: Packet) -> Result<Packet, Packet> {
         let counters = &self.counters;
         counters.would_mark.add(1);
         match packet.set_ce() {
-            Ce::Marked => match (by_phantom, by_physical) {
-                (true, true) => counters.marked_both.add(1),
-                (true, false) => counters.marked_phantom.add(1),
-                (false, _) => counters.marked_physical.add(1),
+            Ce::Marked => match cause {
+                Cause::Phantom => counters.marked_phantom.add(1),
+                Cause::Physical => counters.marked_physical.add(1),
+                Cause::Both => counters.marked_both.add(1),
             },
             Ce::Already => {}
-            Ce::NotEct if hot.config.ecn_drop => {
+            Ce::NotEct if ecn_drop => {
                 counters.drops_ecn.add(1);
-                return Judgement::Drop;
+                return Err(packet);
             }
             Ce::NotEct => {}
         }
-        Judgement::Pass
+        Ok(packet)
+    }
+
+    /// Asks RED about a packet; returns it as an error where it is to be dropped.
+    #[inline(always)]
+    fn judge(&self, hot: &mut Hot, clock: &mut Clock, packet: Packet) -> Result<Packet, Packet> {
+        match hot.choose(clock) {
+            Some(cause) => self.mark(hot.config.ecn_drop, cause, packet),
+            None => Ok(packet),
+        }
     }
 
     /// Whether there is room for the packet; takes the room of a shared buffer.
@@ -577,8 +600,7 @@ impl Port {
     fn admit(&self, hot: &Hot, color: Color, len_bytes: u64) -> bool {
         let config = &hot.config;
         let port_bytes = hot.queued.total();
-        // Two numbers of 32 bits.
-        if port_bytes.wrapping_add(len_bytes) > config.limit_bytes {
+        if !hot.has_room(len_bytes) {
             self.counters.drops_limit.add(1);
             return false;
         }
@@ -595,19 +617,10 @@ impl Port {
         true
     }
 
-    /// Counts a packet that left the queue.
-    #[inline(always)]
-    fn leave(&self, hot: &mut Hot, color: Color, len_bytes: u64) {
-        hot.queued.remove(color, len_bytes);
-        if let Some(buffer) = &hot.buffer {
-            buffer.give_back(len_bytes);
-        }
-    }
-
     /// A packet enters the phantom queue.
     #[inline(always)]
-    fn count_load(&self, hot: &mut Hot, clock: &mut Clock, packet: &Packet, len_bytes: u64) {
-        if hot.config.has_phantom() && (hot.config.count_acks || !packet.is_pure_ack()) {
+    fn count_load(&self, hot: &mut Hot, clock: &mut Clock, len_bytes: u64) {
+        if hot.config.has_phantom() {
             let now_ns = clock.now_ns();
             let bytes = hot.phantom.add(&hot.config.phantom, now_ns, len_bytes);
             self.counters.show_phantom(bytes, now_ns);
@@ -618,46 +631,175 @@ impl Port {
     // By value, so that those that are not dropped can stay in registers.
     #[cold]
     fn count_dropped(&self, hot: &mut Hot, mut clock: Clock, packet: Packet) -> Packet {
-        let len_bytes = u64::from(packet.len_bytes());
-        self.count_load(hot, &mut clock, &packet, len_bytes);
+        if hot.config.count_acks || !packet.is_pure_ack() {
+            self.count_load(hot, &mut clock, u64::from(packet.len_bytes()));
+        }
         packet
     }
 
-    /// Takes the first packet out of the queue and marks it if need be; drops it instead where
-    /// that is asked for.
+    /// Drops a packet that there was room for.
+    #[cold]
+    fn drop_chosen(
+        &self,
+        hot: &mut Hot,
+        clock: Clock,
+        mut queue: Queue<'_>,
+        packet: Packet,
+        color: Color,
+    ) -> Verdict {
+        let packet = self.count_dropped(hot, clock, packet);
+        if let Some(buffer) = &hot.buffer {
+            buffer.give_back(u64::from(packet.len_bytes()));
+        }
+        self.drop_packet(&mut queue, packet, color, DropReason::Congested);
+        Verdict::Congested
+    }
+
+    /// Puts a packet at the end of the queue.
     #[inline(always)]
-    fn take(&self, hot: &mut Hot, clock: &mut Clock, queue: &mut Queue<'_>) -> Taken {
-        let Some(mut packet) = queue.pop() else {
-            return Taken::Nothing;
-        };
+    fn accept(
+        &self,
+        hot: &mut Hot,
+        clock: &mut Clock,
+        queue: &mut Queue<'_>,
+        mut packet: Packet,
+        color: Color,
+        len_bytes: u64,
+    ) {
+        if queue.is_empty() {
+            let now_ns = clock.now_ns();
+            self.counters.busy_since_ns.set(now_ns);
+            hot.shaper.start(now_ns);
+        }
+        *packet.note() = color as u8;
+        hot.queued.add(color, len_bytes);
+        let backlog_bytes = hot.queued.total();
+        if backlog_bytes > self.counters.backlog_max_bytes.get() {
+            self.counters.backlog_max_bytes.set(backlog_bytes);
+        }
+        if let Some(bytes) = self.counters.accepted_bytes.get(color as usize) {
+            bytes.add(len_bytes);
+        }
+        queue.push(packet);
+    }
+
+    /// [`Discipline::enqueue`] of any packet into any port.
+    #[inline(never)]
+    fn enqueue_any(&self, hot: &mut Hot, mut queue: Queue<'_>, mut packet: Packet) -> Verdict {
+        let queue = &mut queue;
+        let mut clock = Clock::default();
         let len_bytes = u64::from(packet.len_bytes());
-        let color = match *packet.note() {
-            0 => Color::Green,
-            note => Color::from_u8(note).unwrap_or_default(),
+        let color = match self.color(&hot.config.source, queue, &mut packet) {
+            Sorted::Color(color) => color,
+            Sorted::Drop => {
+                self.drop_packet(queue, packet, Color::Green, DropReason::Other);
+                return Verdict::Dropped;
+            }
+            Sorted::Stolen => {
+                packet.consume();
+                return Verdict::Stolen;
+            }
         };
-        self.leave(hot, color, len_bytes);
+
+        if !self.admit(hot, color, len_bytes) {
+            let packet = self.count_dropped(hot, clock, packet);
+            queue.count_overlimit();
+            self.drop_packet(queue, packet, color, DropReason::Overlimit);
+            return Verdict::Dropped;
+        }
+        if hot.config.mark_at_enqueue {
+            packet = match self.judge(hot, &mut clock, packet) {
+                Ok(packet) => packet,
+                Err(packet) => return self.drop_chosen(hot, clock, queue.lend(), packet, color),
+            };
+        }
+        if hot.config.count_acks || !packet.is_pure_ack() {
+            self.count_load(hot, &mut clock, len_bytes);
+        }
+        self.accept(hot, &mut clock, queue, packet, color, len_bytes);
+        Verdict::Queued
+    }
+
+    /// Takes the first packet out of the queue.
+    #[inline(always)]
+    fn take(&self, hot: &mut Hot, clock: &mut Clock, queue: &mut Queue<'_>) -> Option<Packet> {
+        let mut packet = queue.pop()?;
+        let len_bytes = u64::from(packet.len_bytes());
+        match color_of(&mut packet) {
+            Color::Green if hot.buffer.is_none() => hot.queued.remove(Color::Green, len_bytes),
+            color => hot.leave(color, len_bytes),
+        }
         if queue.is_empty() {
             self.counters.go_idle(clock.now_ns());
         }
-        if !hot.config.mark_at_enqueue && hot.may_choose() {
-            if let Judgement::Drop = self.judge(hot, clock, &mut packet) {
-                self.drop_packet(queue, packet, color, DropReason::Congested);
-                return Taken::Dropped;
-            }
-        }
-        Taken::Packet(packet)
+        Some(packet)
     }
 
-    /// Goes on after a packet was dropped.
+    /// Drops a packet that was taken out, and takes others until one need not be dropped.
     #[cold]
-    fn take_next(&self, hot: &mut Hot, clock: &mut Clock, queue: &mut Queue<'_>) -> Option<Packet> {
+    fn take_another(
+        &self,
+        hot: &mut Hot,
+        mut clock: Clock,
+        mut queue: Queue<'_>,
+        mut chosen: Packet,
+    ) -> Option<Packet> {
         loop {
-            match self.take(hot, clock, queue) {
-                Taken::Packet(packet) => return Some(packet),
-                Taken::Dropped => {}
-                Taken::Nothing => return None,
+            let color = color_of(&mut chosen);
+            self.drop_packet(&mut queue, chosen, color, DropReason::Congested);
+            let packet = self.take(hot, &mut clock, &mut queue)?;
+            match self.judge(hot, &mut clock, packet) {
+                Ok(packet) => return Some(packet),
+                Err(packet) => chosen = packet,
             }
         }
+    }
+
+    /// Takes a packet out of the queue, marks it if need be, and drops those that RED does not
+    /// let through.
+    #[inline(always)]
+    fn take_and_judge(
+        &self,
+        hot: &mut Hot,
+        clock: &mut Clock,
+        queue: &mut Queue<'_>,
+    ) -> Option<Packet> {
+        let packet = self.take(hot, clock, queue)?;
+        if hot.config.mark_at_enqueue {
+            return Some(packet);
+        }
+        match self.judge(hot, clock, packet) {
+            Ok(packet) => Some(packet),
+            Err(packet) => self.take_another(hot, *clock, queue.lend(), packet),
+        }
+    }
+
+    /// [`Discipline::dequeue`] of a port with a rate.
+    #[inline(never)]
+    fn dequeue_shaped(&self, hot: &mut Hot, mut queue: Queue<'_>) -> Option<Packet> {
+        let now_ns = now_ns();
+        if now_ns < hot.shaper.next_ns {
+            queue.count_overlimit();
+            queue.wake_at(hot.shaper.next_ns);
+            return None;
+        }
+        let packet = self.take_and_judge(hot, &mut Clock(Some(now_ns)), &mut queue)?;
+        let wire_bytes = i64::from(packet.len_bytes())
+            .saturating_add(hot.config.overhead_bytes)
+            .max(hot.config.mpu_bytes)
+            .max(1);
+        hot.shaper
+            .charge(now_ns, wire_bytes as u64, hot.config.rate_bytes_per_s);
+        Some(packet)
+    }
+}
+
+/// The colour that a packet got when it came in.
+#[inline(always)]
+fn color_of(packet: &mut Packet) -> Color {
+    match *packet.note() {
+        0 => Color::Green,
+        note => Color::from_u8(note).unwrap_or_default(),
     }
 }
 
@@ -754,90 +896,36 @@ impl Discipline for Port {
         hot.config.split
     }
 
+    // What nearly every packet is, in front, so that it pays for nothing else.
     #[inline(always)]
     fn enqueue(&self, hot: &mut Hot, queue: &mut Queue<'_>, mut packet: Packet) -> Verdict {
-        let mut clock = Clock::default();
         let len_bytes = u64::from(packet.len_bytes());
-        let color = match hot.config.source {
-            Source::None => Color::Green,
-            _ => match self.color(&hot.config.source, queue, &mut packet) {
-                Sorted::Color(color) => color,
-                Sorted::Drop => {
-                    self.drop_packet(queue, packet, Color::Green, DropReason::Other);
-                    return Verdict::Dropped;
+        if !hot.config.plain || !hot.has_room(len_bytes) {
+            return self.enqueue_any(hot, queue.lend(), packet);
+        }
+        let mut clock = Clock::default();
+        if hot.config.mark_at_enqueue {
+            packet = match self.judge(hot, &mut clock, packet) {
+                Ok(packet) => packet,
+                Err(packet) => {
+                    return self.drop_chosen(hot, clock, queue.lend(), packet, Color::Green)
                 }
-                Sorted::Stolen => {
-                    packet.consume();
-                    return Verdict::Stolen;
-                }
-            },
-        };
-
-        if !self.admit(hot, color, len_bytes) {
-            let packet = self.count_dropped(hot, clock, packet);
-            queue.count_overlimit();
-            self.drop_packet(queue, packet, color, DropReason::Overlimit);
-            return Verdict::Dropped;
+            };
         }
-        if hot.config.mark_at_enqueue && hot.may_choose() {
-            if let Judgement::Drop = self.judge(hot, &mut clock, &mut packet) {
-                let packet = self.count_dropped(hot, clock, packet);
-                if let Some(buffer) = &hot.buffer {
-                    buffer.give_back(len_bytes);
-                }
-                self.drop_packet(queue, packet, color, DropReason::Congested);
-                return Verdict::Congested;
-            }
-        }
-        self.count_load(hot, &mut clock, &packet, len_bytes);
-
-        if queue.is_empty() {
-            let now_ns = clock.now_ns();
-            self.counters.busy_since_ns.set(now_ns);
-            hot.shaper.start(now_ns);
-        }
-        *packet.note() = color as u8;
-        hot.queued.add(color, len_bytes);
-        let backlog_bytes = hot.queued.total();
-        if backlog_bytes > self.counters.backlog_max_bytes.get() {
-            self.counters.backlog_max_bytes.set(backlog_bytes);
-        }
-        if let Some(bytes) = self.counters.accepted_bytes.get(color as usize) {
-            bytes.add(len_bytes);
-        }
-        queue.push(packet);
+        self.count_load(hot, &mut clock, len_bytes);
+        self.accept(hot, &mut clock, queue, packet, Color::Green, len_bytes);
         Verdict::Queued
     }
 
     #[inline(always)]
     fn dequeue(&self, hot: &mut Hot, queue: &mut Queue<'_>) -> Option<Packet> {
         if queue.is_empty() {
-            return None;
+            None
+        } else if hot.config.rate_bytes_per_s != 0 {
+            self.dequeue_shaped(hot, queue.lend())
+        } else {
+            self.take_and_judge(hot, &mut Clock::default(), queue)
         }
-        let mut clock = Clock::default();
-        let shaped = hot.config.rate_bytes_per_s != 0;
-        if shaped && clock.now_ns() < hot.shaper.next_ns {
-            queue.count_overlimit();
-            queue.wake_at(hot.shaper.next_ns);
-            return None;
-        }
-        let packet = match self.take(hot, &mut clock, queue) {
-            Taken::Packet(packet) => packet,
-            Taken::Dropped => self.take_next(hot, &mut clock, queue)?,
-            Taken::Nothing => return None,
-        };
-        if shaped {
-            let wire_bytes = i64::from(packet.len_bytes())
-                .saturating_add(hot.config.overhead_bytes)
-                .max(hot.config.mpu_bytes)
-                .max(1);
-            hot.shaper.charge(
-                clock.now_ns(),
-                wire_bytes as u64,
-                hot.config.rate_bytes_per_s,
-            );
-        }
-        Some(packet)
     }
 
     fn reset(&self, hot: &mut Hot) {

@@ -85,7 +85,7 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
             bytes(sk, sk.snd_cwnd()),
             handshake_rtt_us(sk),
         );
-        apply(sk, &flow.output(&params, sk.srtt_us()));
+        apply(sk, &flow.output(&params, sk.srtt_us()), in_recovery(sk));
         let socket = Socket {
             flow,
             marks: Marks::new(sk),
@@ -105,7 +105,7 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
     ) {
         let ack = ack(sk, rs, &mut data.marks);
         if let Some(output) = data.flow.on_ack(&self.0.params(sk), &ack) {
-            apply(sk, &output);
+            apply(sk, &output, ack.in_recovery);
         }
         data.publish(sk);
     }
@@ -157,12 +157,26 @@ const MIN_PACKETS: u32 = 2;
 
 /// Bytes of full segments.
 fn bytes(sk: &Sock<'_>, packets: u32) -> u64 {
-    u64::from(packets).wrapping_mul(u64::from(sk.mss_bytes()))
+    bytes_of(packets, sk.mss_bytes())
+}
+
+#[inline(always)]
+fn bytes_of(packets: u32, mss_bytes: u32) -> u64 {
+    u64::from(packets).wrapping_mul(u64::from(mss_bytes))
 }
 
 /// Full segments in `bytes`, rounded down.
 fn packets(sk: &Sock<'_>, bytes: u64) -> u32 {
-    let mss_bytes = u64::from(sk.mss_bytes().max(1));
+    packets_of(bytes, sk.mss_bytes(), 0)
+}
+
+/// The same. Does not divide where it comes to what it was, which it does for most ACKs.
+#[inline(always)]
+fn packets_of(bytes: u64, mss_bytes: u32, before: u32) -> u32 {
+    let mss_bytes = u64::from(mss_bytes.max(1));
+    if bytes.wrapping_sub(u64::from(before).wrapping_mul(mss_bytes)) < mss_bytes {
+        return before;
+    }
     u32::try_from(bytes / mss_bytes).map_or(INFINITE_SSTHRESH, |n| n.min(INFINITE_SSTHRESH))
 }
 
@@ -201,6 +215,7 @@ impl Marks {
 }
 
 /// What the algorithms are told of an ACK.
+#[inline(always)]
 fn ack(sk: &Sock<'_>, rs: &RateSample, marks: &mut Marks) -> Ack {
     let acked = rs.acked_sacked();
     let marked = marks.take(sk, acked);
@@ -209,29 +224,35 @@ fn ack(sk: &Sock<'_>, rs: &RateSample, marks: &mut Marks) -> Ack {
     let rtt_is_true =
         sk.has_usec_timestamps() || (rs.prior_mstamp_us() != 0 && !rs.is_retransmitted());
     let (delivered, interval_us) = rs.delivered().unwrap_or_default();
+    let mss_bytes = sk.mss_bytes();
     Ack {
         now_us: sk.mstamp_us(),
         rtt_us: rs.rtt_us().filter(|_| rtt_is_true),
         srtt_us: sk.srtt_us(),
-        acked_bytes: bytes(sk, acked),
-        marked_bytes: bytes(sk, marked),
-        delivered_bytes: bytes(sk, delivered),
+        acked_bytes: bytes_of(acked, mss_bytes),
+        marked_bytes: bytes_of(marked, mss_bytes),
+        delivered_bytes: bytes_of(delivered, mss_bytes),
         interval_us: u32::try_from(interval_us).unwrap_or(u32::MAX),
         app_limited: rs.is_app_limited(),
-        in_recovery: matches!(sk.ca_state(), State::Recovery | State::Loss),
-        in_flight_bytes: bytes(sk, sk.in_flight()),
-        mss_bytes: sk.mss_bytes(),
+        in_recovery: in_recovery(sk),
+        in_flight_bytes: bytes_of(sk.in_flight(), mss_bytes),
+        mss_bytes,
     }
 }
 
+fn in_recovery(sk: &Sock<'_>) -> bool {
+    matches!(sk.ca_state(), State::Recovery | State::Loss)
+}
+
 /// Does what the algorithm decided.
-fn apply(sk: &mut Sock<'_>, output: &Output) {
-    let floor = match sk.ca_state() {
-        State::Recovery | State::Loss => 1,
-        _ => MIN_PACKETS,
-    };
-    sk.set_snd_cwnd(packets(sk, output.cwnd_bytes).max(floor));
-    sk.set_snd_ssthresh(packets(sk, output.ssthresh_bytes).max(MIN_PACKETS));
+#[inline(always)]
+fn apply(sk: &mut Sock<'_>, output: &Output, in_recovery: bool) {
+    let floor = if in_recovery { 1 } else { MIN_PACKETS };
+    let mss_bytes = sk.mss_bytes();
+    let cwnd = packets_of(output.cwnd_bytes, mss_bytes, sk.snd_cwnd());
+    sk.set_snd_cwnd(cwnd.max(floor));
+    let ssthresh = packets_of(output.ssthresh_bytes, mss_bytes, sk.snd_ssthresh());
+    sk.set_snd_ssthresh(ssthresh.max(MIN_PACKETS));
     sk.set_pacing_rate_bytes(output.pacing_bytes_per_s);
 }
 

@@ -81,8 +81,8 @@ pub fn mul_fraction(value: u64, fraction: u32) -> u64 {
 
 /// `part / whole` as a fraction, at most 1; 0 where the whole is 0.
 pub fn fraction(part: u64, whole: u64) -> u32 {
-    match whole {
-        0 => 0,
+    match (part, whole) {
+        (0, _) | (_, 0) => 0,
         _ if part >= whole => FRACTION_ONE,
         _ => mul_div(part, u64::from(FRACTION_ONE), whole) as u32,
     }

@@ -170,6 +170,7 @@ impl Controller for Flow {
         self.window.clamp(ack.mss_bytes, u64::MAX);
     }
 
+    #[inline(always)]
     fn output(&self, params: &Params, srtt_us: u32) -> Output {
         let gain = if self.window.in_slow_start() {
             SLOW_START_PACING
@@ -216,6 +217,7 @@ impl Flow {
     }
 
     /// Line 1 of Algorithm 1: RTTs and, at the end of each RTT, alpha and the WAN's state.
+    #[inline(always)]
     fn update_transport_state(&mut self, params: &Params, ack: &Ack) {
         self.round_acked_bytes = self.round_acked_bytes.saturating_add(ack.acked_bytes);
         self.round_marked_bytes = self.round_marked_bytes.saturating_add(ack.marked_bytes);
@@ -240,6 +242,7 @@ impl Flow {
         }
     }
 
+    #[inline(always)]
     fn end_round(&mut self, params: &Params) {
         if self.round_acked_bytes != 0 {
             let marked = fraction(self.round_marked_bytes, self.round_acked_bytes);
@@ -255,6 +258,7 @@ impl Flow {
     }
 
     /// Lines 6 to 9 of Algorithm 1: the part of the window to give up.
+    #[inline(always)]
     fn congestion_cut(&self, params: &Params, ack: &Ack) -> u32 {
         let dcn_cut = if ack.marked_bytes > 0 {
             params.dcn_cut(self.alpha, ack.srtt_us, ack.mss_bytes)
@@ -273,6 +277,7 @@ impl Flow {
     }
 
     /// Lines 11 and 12 of Algorithm 1, and slow start before the first congestion.
+    #[inline(always)]
     fn grow(&mut self, params: &Params, ack: &Ack) {
         if self.window.in_slow_start() {
             self.window.slow_start(ack.unmarked_bytes());

@@ -92,10 +92,9 @@ impl Phantom {
     /// Drains to `now_ns`, then counts a packet of `len_bytes`.
     #[inline]
     pub fn add(&mut self, config: &Config, now_ns: u64, len_bytes: u64) -> u64 {
-        let bytes = self.drain(config, now_ns).checked_add(len_bytes);
-        match bytes {
-            Some(bytes) if bytes <= config.limit_bytes => self.bytes = bytes,
-            _ => (self.bytes, self.drained_nbytes) = (config.limit_bytes, 0),
+        self.bytes = self.drain(config, now_ns).saturating_add(len_bytes);
+        if self.bytes > config.limit_bytes {
+            (self.bytes, self.drained_nbytes) = (config.limit_bytes, 0);
         }
         self.bytes
     }

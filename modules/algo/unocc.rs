@@ -94,6 +94,7 @@ impl Params {
     }
 
     /// Additive increase per RTT, in 2^-16 bytes.
+    #[inline(always)]
     fn increase_scaled(&self, base_rtt_us: u32) -> u64 {
         let bdp_scaled = self.bdp_bytes(base_rtt_us) << BYTE_BITS;
         mul_div(bdp_scaled, u64::from(self.ai_ppm), PPM)
@@ -204,6 +205,7 @@ impl Controller for Flow {
         }
     }
 
+    #[inline(always)]
     fn output(&self, _params: &Params, _srtt_us: u32) -> Output {
         let cwnd_bytes = self.window.bytes();
         Output {
@@ -268,6 +270,7 @@ impl Flow {
     }
 
     /// `start` = bdp: one BDP at once, as soon as the base RTT is known.
+    #[inline(always)]
     fn start_at_bdp(&mut self, params: &Params) {
         if params.start != START_BDP || !self.window.in_first_slow_start() {
             return;
@@ -295,6 +298,7 @@ impl Flow {
     }
 
     /// Slow start; the first mark ends it, unless the end of an epoch is to judge.
+    #[inline(always)]
     fn slow_start(&mut self, ack: &Ack, judged: bool) {
         if ack.marked_bytes > 0 && !judged {
             self.window.leave_slow_start();
@@ -304,6 +308,7 @@ impl Flow {
     }
 
     /// Once per round trip: Quick Adapt, or the end of the round trip that it skips.
+    #[inline(always)]
     fn end_round(&mut self, params: &Params, ack: &Ack, base_rtt_us: u32) {
         let measured = ack.interval_us != 0 && !ack.app_limited;
         if measured {
@@ -348,6 +353,7 @@ impl Flow {
     }
 
     /// Counts the ACK, and ends the epoch if its packet was sent at or after T_epoch.
+    #[inline(always)]
     fn end_epoch(&mut self, params: &Params, ack: &Ack, base_rtt_us: u32) {
         let saturate = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
         self.epoch_acked_bytes = self
@@ -387,6 +393,7 @@ impl Flow {
     }
 
     /// The epoch is over: E, and the decrease if anything was marked.
+    #[inline(always)]
     fn judge_epoch(&mut self, params: &Params, rtt_us: u32, base_rtt_us: u32) {
         if self.epoch_acked_bytes == 0 {
             return;

@@ -67,6 +67,7 @@ impl Window {
 
     /// Grows by `step_scaled` (2^-16 bytes) per window acknowledged, and by no more than that for
     /// one ACK: it can cover far more than a window that was just lowered.
+    #[inline(always)]
     pub fn increase(&mut self, step_scaled: u64, acked_bytes: u64) {
         let acked_scaled = (acked_bytes.min(MAX_BYTES) << BYTE_BITS).min(self.scaled);
         let step = mul_div(step_scaled, acked_scaled, self.scaled.max(1));
@@ -122,6 +123,7 @@ impl Window {
     }
 
     /// Keeps the window between the floor of two packets and `ceiling_bytes`.
+    #[inline(always)]
     pub fn clamp(&mut self, mss_bytes: u32, ceiling_bytes: u64) {
         if self.bytes() > ceiling_bytes {
             self.lower_to(ceiling_bytes);

@@ -139,12 +139,18 @@ impl Packet {
         unsafe { bindings::xdc_skb_consume(self.into_raw()) }
     }
 
-    /// Several segments in one.
+    /// Several segments in one, as the stack counts them before a packet comes to any
+    /// qdisc.
     #[inline]
-    pub(crate) fn is_gso(&self) -> bool {
-        // SAFETY: By the type invariants; as for `len_bytes`. The stack counts
-        // segments before a packet comes to any qdisc.
-        unsafe { (*self.cb()).pkt_segs != 1 && bindings::xdc_skb_is_gso(self.skb.as_ptr()) }
+    fn has_segments(&self) -> bool {
+        // SAFETY: By the type invariants; as for `len_bytes`.
+        unsafe { (*self.cb()).pkt_segs != 1 }
+    }
+
+    /// It can be split into segments.
+    fn is_gso(&self) -> bool {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_skb_is_gso(self.skb.as_ptr()) }
     }
 
     /// A TCP ACK without payload.
@@ -199,9 +205,6 @@ unsafe fn update<T: Copy>(counter: *mut T, f: impl FnOnce(T) -> T) {
 pub(crate) struct Queue<'a> {
     sch: NonNull<bindings::Qdisc>,
     to_free: *mut *mut bindings::sk_buff,
-    /// Dropped in dequeue: the parents think that they have these still.
-    dropped_packets: u32,
-    dropped_bytes: u32,
     _locked: PhantomData<&'a mut ()>,
 }
 
@@ -215,10 +218,16 @@ impl Queue<'_> {
             // SAFETY: C passes no null pointer.
             sch: unsafe { NonNull::new_unchecked(sch) },
             to_free,
-            dropped_packets: 0,
-            dropped_bytes: 0,
             _locked: PhantomData,
         }
+    }
+
+    /// The queue for a function that is not inlined. By value, so that it stays in
+    /// registers.
+    #[inline(always)]
+    pub(crate) fn lend(&mut self) -> Queue<'_> {
+        // INVARIANT: As `self`, for no longer.
+        Queue { ..*self }
     }
 
     /// The qdisc's handle, whose minor number is 0.
@@ -291,8 +300,6 @@ impl Queue<'_> {
             unsafe { bindings::xdc_qdisc_drop(packet.into_raw(), sch, self.to_free, reason) }
             return;
         }
-        self.dropped_packets = self.dropped_packets.wrapping_add(1);
-        self.dropped_bytes = self.dropped_bytes.wrapping_add(packet.len_bytes());
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_qdisc_dequeue_drop(packet.into_raw(), sch, reason) }
     }
@@ -355,8 +362,12 @@ impl Queue<'_> {
     /// Tells the parents what was dropped in dequeue.
     #[inline]
     fn settle(&mut self) {
-        if self.dropped_packets != 0 {
-            self.reduce_backlog(self.dropped_packets as c_int, self.dropped_bytes as c_int);
+        // SAFETY: By the type invariants; the private area begins with C's part.
+        unsafe {
+            let c: *mut bindings::xdc_qdisc = addr_of_mut!((*self.sch.as_ptr()).privdata).cast();
+            if (*c).dropped_packets != 0 {
+                bindings::xdc_qdisc_settle(self.sch.as_ptr());
+            }
         }
     }
 
@@ -403,10 +414,8 @@ impl<T: Discipline> Control<'_, T> {
 
     /// Random numbers of this port's own.
     pub(crate) fn random(&self) -> Random {
-        let mut state = Default::default();
         // SAFETY: By the type invariants.
-        unsafe { bindings::xdc_qdisc_seed(self.sch.as_ptr(), &mut state) };
-        Random(state)
+        Random(unsafe { bindings::xdc_qdisc_seed(self.sch.as_ptr()) })
     }
 
     /// Has dequeue called at once.
@@ -441,14 +450,21 @@ impl<T: Discipline> Control<'_, T> {
 
 /// A sequence of pseudo-random numbers that is the same in each run of the same
 /// set-up, so that a simulation can be repeated.
-pub(crate) struct Random(bindings::rnd_state);
+///
+/// Knuth's congruential generator, of which the upper half is good: five
+/// instructions where `prandom_u32_state()` is forty, and RED draws for each
+/// packet on its ramp.
+pub(crate) struct Random(u64);
 
 impl Random {
+    const FACTOR: u64 = 6_364_136_223_846_793_005;
+    const STEP: u64 = 1_442_695_040_888_963_407;
+
     /// A number that is uniform over all of u32.
     #[inline]
     pub(crate) fn next_u32(&mut self) -> u32 {
-        // SAFETY: The state is seeded and ours.
-        unsafe { bindings::prandom_u32_state(&mut self.0) }
+        self.0 = self.0.wrapping_mul(Self::FACTOR).wrapping_add(Self::STEP);
+        (self.0 >> u32::BITS) as u32
     }
 }
 
@@ -466,28 +482,17 @@ pub(crate) fn now_ns() -> u64 {
 /// Implemented only for C structs that have no padding.
 pub(crate) unsafe trait Stats: Copy {}
 
-/// What became of a packet in [`Discipline::enqueue`].
+/// What became of a packet in [`Discipline::enqueue`], as C returns it.
+#[repr(u32)]
 pub(crate) enum Verdict {
     /// It is in the queue.
-    Queued,
+    Queued = bindings::NET_XMIT_SUCCESS,
     /// It was dropped for lack of room.
-    Dropped,
+    Dropped = bindings::NET_XMIT_DROP,
     /// It was dropped to tell of congestion.
-    Congested,
+    Congested = bindings::NET_XMIT_CN,
     /// A filter's action has it.
-    Stolen,
-}
-
-impl Verdict {
-    fn to_raw(&self) -> c_int {
-        let verdict = match self {
-            Self::Queued => bindings::NET_XMIT_SUCCESS,
-            Self::Dropped => bindings::NET_XMIT_DROP,
-            Self::Congested => bindings::NET_XMIT_CN,
-            Self::Stolen => bindings::NET_XMIT_SUCCESS | bindings::__NET_XMIT_STOLEN,
-        };
-        verdict as c_int
-    }
+    Stolen = bindings::NET_XMIT_SUCCESS | bindings::__NET_XMIT_STOLEN,
 }
 
 /// A queue discipline, `struct Qdisc_ops`.
@@ -698,14 +703,17 @@ impl<T: Discipline> Thunks<T> {
                 Queue::new(sch, to_free),
             )
         };
-        // SAFETY: C gives up the packet, and never passes null.
-        let Some(packet) = (unsafe { Packet::from_raw(skb) }) else {
-            return Verdict::Dropped.to_raw();
+        // INVARIANT: C gives up the packet.
+        let packet = Packet {
+            // SAFETY: C passes no null pointer.
+            skb: unsafe { NonNull::new_unchecked(skb) },
         };
-        if T::splits_segments(hot) && packet.is_gso() {
-            return Self::enqueue_segments(shared, hot, queue, packet).to_raw();
-        }
-        shared.enqueue(hot, &mut queue, packet).to_raw()
+        let verdict = if T::splits_segments(hot) && packet.has_segments() {
+            Self::enqueue_segments(shared, hot, queue, packet)
+        } else {
+            shared.enqueue(hot, &mut queue, packet)
+        };
+        verdict as c_int
     }
 
     /// Enqueues the segments of a packet one by one.
@@ -716,6 +724,9 @@ impl<T: Discipline> Thunks<T> {
         mut queue: Queue<'_>,
         packet: Packet,
     ) -> Verdict {
+        if !packet.is_gso() {
+            return shared.enqueue(hot, &mut queue, packet);
+        }
         // SAFETY: We own the packet.
         let mut list = unsafe { bindings::xdc_skb_segments(packet.skb.as_ptr()) };
         if list.is_null() {

@@ -8,7 +8,6 @@
 #define _XDC_SHIM_H
 
 #include <linux/inet_diag.h>
-#include <linux/prandom.h>
 #include <linux/sysctl.h>
 #include <net/net_namespace.h>
 #include <net/pkt_sched.h>
@@ -40,7 +39,6 @@ enum xdc_ecn {
 
 /* shim_tcp.c */
 void *xdc_net_generic(const struct net *net, unsigned int id);
-u32 xdc_tcp_packets_in_flight(const struct tcp_sock *tp);
 bool xdc_tcp_is_cwnd_limited(const struct sock *sk);
 void xdc_tcp_need_pacing(struct sock *sk);
 
@@ -49,6 +47,10 @@ struct xdc_qdisc {
 	struct tcf_proto __rcu *filters;
 	struct tcf_block *block;
 	struct qdisc_watchdog watchdog;
+
+	/* Dropped in dequeue: the parents think that they have these still. */
+	u32 dropped_packets;
+	u32 dropped_bytes;
 };
 
 extern const struct Qdisc_class_ops xdc_qdisc_class_ops;
@@ -61,13 +63,14 @@ void xdc_qdisc_unlock(struct Qdisc *sch);
 struct sk_buff *xdc_qdisc_peek(struct Qdisc *sch);
 struct net *xdc_qdisc_net(struct Qdisc *sch);
 u64 xdc_qdisc_link_bytes_per_s(struct Qdisc *sch);
-void xdc_qdisc_seed(struct Qdisc *sch, struct rnd_state *state);
+u64 xdc_qdisc_seed(struct Qdisc *sch);
 
 void xdc_qdisc_overlimit(struct Qdisc *sch);
 void xdc_qdisc_drop(struct sk_buff *skb, struct Qdisc *sch,
 		    struct sk_buff **to_free, enum qdisc_drop_reason reason);
 void xdc_qdisc_dequeue_drop(struct sk_buff *skb, struct Qdisc *sch,
 			    enum qdisc_drop_reason reason);
+void xdc_qdisc_settle(struct Qdisc *sch);
 int xdc_qdisc_classify(struct sk_buff *skb, struct Qdisc *sch, u32 *classid);
 
 void xdc_skb_consume(struct sk_buff *skb);

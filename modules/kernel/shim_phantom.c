@@ -4,6 +4,7 @@
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/netdevice.h>
+#include <linux/prandom.h>
 #include <linux/rtnetlink.h>
 #include <linux/skbuff.h>
 #include <linux/tcp.h>
@@ -76,12 +77,16 @@ u64 xdc_qdisc_link_bytes_per_s(struct Qdisc *sch)
 /* From what is the same in each run of the same set-up, so that a simulation
  * can be repeated, and different for each port.
  */
-void xdc_qdisc_seed(struct Qdisc *sch, struct rnd_state *state)
+u64 xdc_qdisc_seed(struct Qdisc *sch)
 {
 	struct net_device *dev = qdisc_dev(sch);
+	struct rnd_state state;
+	u64 high;
 
-	prandom_seed_state(state, (u64)sch->handle << 32 ^
+	prandom_seed_state(&state, (u64)sch->handle << 32 ^
 			   (u64)dev_net(dev)->ns.inum << 12 ^ dev->ifindex);
+	high = prandom_u32_state(&state);
+	return high << 32 | prandom_u32_state(&state);
 }
 
 /* A queue: under the root's lock */
@@ -100,8 +105,22 @@ void xdc_qdisc_drop(struct sk_buff *skb, struct Qdisc *sch,
 void xdc_qdisc_dequeue_drop(struct sk_buff *skb, struct Qdisc *sch,
 			    enum qdisc_drop_reason reason)
 {
+	struct xdc_qdisc *q = qdisc_priv(sch);
+
+	q->dropped_packets++;
+	q->dropped_bytes += qdisc_pkt_len(skb);
 	qdisc_dequeue_drop(sch, skb, reason);
 	qdisc_qstats_drop(sch);
+}
+
+void xdc_qdisc_settle(struct Qdisc *sch)
+{
+	struct xdc_qdisc *q = qdisc_priv(sch);
+	u32 packets = q->dropped_packets, bytes = q->dropped_bytes;
+
+	q->dropped_packets = 0;
+	q->dropped_bytes = 0;
+	qdisc_tree_reduce_backlog(sch, packets, bytes);
 }
 
 /* Returns TC_ACT_*; TC_ACT_UNSPEC where no filter matches. */
@@ -165,41 +184,60 @@ int xdc_skb_dsfield(struct sk_buff *skb)
 }
 
 /*
- * Whether the network header, of @header bytes, can be written to: others, such
- * as a tap or TCP's own retransmit queue, may look at the same bytes.
+ * Whether the network header, of @header bytes, can be written to as it is:
+ * others, such as a tap or TCP's own retransmit queue, may look at the same
+ * bytes.
  */
-static bool xdc_skb_writable(struct sk_buff *skb, unsigned int header)
+static bool xdc_skb_header_is_ours(const struct sk_buff *skb, unsigned int header)
 {
-	return !skb_try_make_writable(skb, skb_network_offset(skb) + header);
+	unsigned int end = skb_network_offset(skb) + header;
+
+	return end <= skb_headlen(skb) &&
+	       (!skb_cloned(skb) || skb_clone_writable(skb, end));
 }
 
-enum xdc_ecn xdc_skb_set_ce(struct sk_buff *skb)
+/* The same, after a copy if need be. */
+static bool xdc_skb_make_header_ours(struct sk_buff *skb, unsigned int header)
+{
+	return pskb_network_may_pull(skb, header) &&
+	       !skb_try_make_writable(skb, skb_network_offset(skb) + header);
+}
+
+static __always_inline enum xdc_ecn xdc_ipv4_set_ce(struct iphdr *ip)
+{
+	if (INET_ECN_is_ce(ip->tos))
+		return XDC_ALREADY_CE;
+	return IP_ECN_set_ce(ip) ? XDC_ECT_TO_CE : XDC_NOT_ECT;
+}
+
+static enum xdc_ecn xdc_ipv6_set_ce(struct sk_buff *skb, struct ipv6hdr *ip)
+{
+	if (INET_ECN_is_ce(ipv6_get_dsfield(ip)))
+		return XDC_ALREADY_CE;
+	return IP6_ECN_set_ce(skb, ip) ? XDC_ECT_TO_CE : XDC_NOT_ECT;
+}
+
+/* Any packet: IPv6, behind VLAN tags, in fragments, shared. */
+static noinline enum xdc_ecn xdc_skb_set_ce_slowly(struct sk_buff *skb)
 {
 	__be16 protocol = skb_protocol(skb, true);
 
-	if (protocol == htons(ETH_P_IP)) {
-		if (!pskb_network_may_pull(skb, sizeof(struct iphdr)) ||
-		    INET_ECN_is_not_ect(ip_hdr(skb)->tos))
-			return XDC_NOT_ECT;
-		if (INET_ECN_is_ce(ip_hdr(skb)->tos))
-			return XDC_ALREADY_CE;
-		if (!xdc_skb_writable(skb, sizeof(struct iphdr)))
-			return XDC_NOT_ECT;
-		IP_ECN_set_ce(ip_hdr(skb));
-		return XDC_ECT_TO_CE;
-	}
-	if (protocol == htons(ETH_P_IPV6)) {
-		if (!pskb_network_may_pull(skb, sizeof(struct ipv6hdr)) ||
-		    INET_ECN_is_not_ect(ipv6_get_dsfield(ipv6_hdr(skb))))
-			return XDC_NOT_ECT;
-		if (INET_ECN_is_ce(ipv6_get_dsfield(ipv6_hdr(skb))))
-			return XDC_ALREADY_CE;
-		if (!xdc_skb_writable(skb, sizeof(struct ipv6hdr)))
-			return XDC_NOT_ECT;
-		IP6_ECN_set_ce(skb, ipv6_hdr(skb));
-		return XDC_ECT_TO_CE;
-	}
+	if (protocol == htons(ETH_P_IP) &&
+	    xdc_skb_make_header_ours(skb, sizeof(struct iphdr)))
+		return xdc_ipv4_set_ce(ip_hdr(skb));
+	if (protocol == htons(ETH_P_IPV6) &&
+	    xdc_skb_make_header_ours(skb, sizeof(struct ipv6hdr)))
+		return xdc_ipv6_set_ce(skb, ipv6_hdr(skb));
 	return XDC_NOT_ECT;
+}
+
+/* In front, what needs neither copy nor call. */
+enum xdc_ecn xdc_skb_set_ce(struct sk_buff *skb)
+{
+	if (likely(skb->protocol == htons(ETH_P_IP) &&
+		   xdc_skb_header_is_ours(skb, sizeof(struct iphdr))))
+		return xdc_ipv4_set_ce(ip_hdr(skb));
+	return xdc_skb_set_ce_slowly(skb);
 }
 
 /* TCP, no payload, and nothing that must not be lost: SYN, FIN or RST. */

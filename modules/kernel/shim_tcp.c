@@ -10,11 +10,6 @@ void *xdc_net_generic(const struct net *net, unsigned int id)
 	return net_generic(net, id);
 }
 
-u32 xdc_tcp_packets_in_flight(const struct tcp_sock *tp)
-{
-	return tcp_packets_in_flight(tp);
-}
-
 bool xdc_tcp_is_cwnd_limited(const struct sock *sk)
 {
 	return tcp_is_cwnd_limited(sk);

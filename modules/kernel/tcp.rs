@@ -393,10 +393,12 @@ impl Sock<'_> {
         read!(self, packets_out)
     }
 
-    /// Packets believed to be in the network.
+    /// Packets believed to be in the network, `tcp_packets_in_flight()`.
     pub(crate) fn in_flight(&self) -> u32 {
-        // SAFETY: By the type invariants the socket is alive and locked.
-        unsafe { bindings::xdc_tcp_packets_in_flight(self.ptr.as_ptr()) }
+        let left = read!(self, sacked_out).wrapping_add(read!(self, lost_out));
+        self.packets_out()
+            .wrapping_sub(left)
+            .wrapping_add(read!(self, retrans_out))
     }
 
     /// Payload bytes of a full packet.
@@ -639,8 +641,8 @@ pub(crate) trait CongestionControl: Sized + Send + Sync + 'static {
     /// Returns the window after a reduction that proved wrong.
     fn undo_cwnd(&self, sk: &mut Sock<'_>, data: &mut Self::Data) -> u32;
 
-    /// An ACK came in state Open or Disorder: grows the window. One of this
-    /// and `cong_control` is required.
+    /// An ACK came in state Open or Disorder: grows the window. Without this
+    /// and `cong_control` it grows as Reno's, by no call of ours.
     fn cong_avoid(&self, _sk: &mut Sock<'_>, _data: &mut Self::Data, _ack: u32, _acked: u32) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
@@ -940,11 +942,12 @@ impl<T: CongestionControl> Thunks<T> {
         if T::HAS_RELEASE {
             ops.release = Some(Self::release);
         }
-        if T::HAS_CONG_AVOID {
-            ops.cong_avoid = Some(Self::cong_avoid);
-        }
         if T::HAS_CONG_CONTROL {
             ops.cong_control = Some(Self::cong_control);
+        } else if T::HAS_CONG_AVOID {
+            ops.cong_avoid = Some(Self::cong_avoid);
+        } else {
+            ops.cong_avoid = Some(bindings::tcp_reno_cong_avoid);
         }
         if T::HAS_SET_STATE {
             ops.set_state = Some(Self::set_state);
@@ -1059,7 +1062,7 @@ impl<T: CongestionControl> Registration<T> {
         let name_bytes = T::NAME.to_bytes().len() + RENO_SUFFIX.len();
         assert!(name_bytes < bindings::TCP_CA_NAME_MAX as usize);
         assert!(
-            T::HAS_CONG_AVOID != T::HAS_CONG_CONTROL,
+            !(T::HAS_CONG_AVOID && T::HAS_CONG_CONTROL),
             "cong_avoid or cong_control, and not both"
         );
     };

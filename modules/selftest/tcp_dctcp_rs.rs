@@ -89,13 +89,9 @@ impl CongestionControl for Dctcp {
 
     fn in_ack_event(&self, sk: &mut Sock<'_>, data: &mut Socket, _event: AckEvent) {
         if data.flow.window_ended(sk.snd_una()) {
-            data.flow.on_ack(&progress(sk));
+            data.flow.end_window(&progress(sk));
             data.publish(sk);
         }
-    }
-
-    fn cong_avoid(&self, sk: &mut Sock<'_>, _data: &mut Socket, ack: u32, acked: u32) {
-        sk.reno_cong_avoid(ack, acked);
     }
 
     fn ssthresh(&self, sk: &mut Sock<'_>, data: &mut Socket) -> u32 {

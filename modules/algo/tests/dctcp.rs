@@ -29,8 +29,14 @@ impl Sender {
         self.at.snd_nxt = self.at.snd_nxt.wrapping_add(packets);
         self.at.delivered = self.at.delivered.wrapping_add(packets);
         self.at.delivered_ce = self.at.delivered_ce.wrapping_add(marked);
-        self.flow.on_ack(&self.at);
+        self.ack();
         self.flow.alpha()
+    }
+
+    fn ack(&mut self) {
+        if self.flow.window_ended(self.at.snd_una) {
+            self.flow.end_window(&self.at);
+        }
     }
 }
 
@@ -86,11 +92,11 @@ fn alpha_changes_once_per_window() {
         sender.at.snd_una = first.wrapping_add(acked);
         sender.at.delivered = sender.at.delivered.wrapping_add(1);
         sender.at.delivered_ce = sender.at.delivered_ce.wrapping_add(1);
-        sender.flow.on_ack(&sender.at);
+        sender.ack();
         assert_eq!(sender.flow.alpha(), alpha);
     }
     sender.at.snd_una = first.wrapping_add(10);
-    sender.flow.on_ack(&sender.at);
+    sender.ack();
     assert_eq!(sender.flow.alpha(), alpha - alpha / 16 + 64);
 }
 
@@ -155,7 +161,7 @@ fn nothing_breaks_on_nonsense() {
         };
         let mut flow = Flow::new(&progress());
         for _ in 0..20 {
-            flow.on_ack(&progress());
+            flow.end_window(&progress());
             assert!(flow.alpha() <= RATIO_ONE);
             let cwnd = progress().delivered;
             let reduced = flow.reduce_for_marks(cwnd);

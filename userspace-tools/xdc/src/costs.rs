@@ -173,18 +173,18 @@ impl Costs {
             })
         };
         let acks = [
-            ack("dctcp_rs", "dctcp", 1.05, 1.4),
-            ack("unocc", "bbr", 1.0, 1.4),
-            ack("gemini", "bbr", 1.0, 1.2),
+            ack("dctcp_rs", "dctcp", 1.05, 1.2),
+            ack("unocc", "bbr", 1.0, 1.15),
+            ack("gemini", "bbr", 1.0, 1.0),
         ];
         let packets = [
-            packet("phantom-physical", "red", 1.2, 1.45),
-            packet("phantom-physical-enqueue", "red", 1.2, 1.5),
-            packet("phantom", "red", 1.2, 2.35),
-            packet("phantom-shaped", "tbf+red", 1.2, 1.45),
-            packet("phantom", "fq_codel", 1.0, 1.5),
-            packet("phantom-either", "fq_codel", 1.0, 1.3),
-            packet("phantom-shaped", "fq_codel", 1.0, 1.7),
+            packet("phantom-physical", "red", 1.2, 1.2),
+            packet("phantom-physical-enqueue", "red", 1.2, 1.2),
+            packet("phantom", "red", 1.2, 2.05),
+            packet("phantom-shaped", "tbf+red", 1.2, 1.35),
+            packet("phantom", "fq_codel", 1.0, 1.25),
+            packet("phantom-either", "fq_codel", 1.0, 1.0),
+            packet("phantom-shaped", "fq_codel", 1.0, 1.5),
         ];
         acks.into_iter()
             .chain(packets.into_iter().flatten())
@@ -349,12 +349,12 @@ mod tests {
         let red = "# qdisc red all 10 600 400 10 0";
         let verdict = |lines: &[&str]| {
             let judged = costs(lines).judge();
-            let phantom = "a packet of phantom-physical, marks: all costs at most 1.45 of red";
+            let phantom = "a packet of phantom-physical, marks: all costs at most 1.2 of red";
             let line = judged.iter().find(|line| line.contains(phantom));
             line.unwrap().clone()
         };
-        assert!(verdict(&[red, &line(950)]).starts_with("ok - "));
-        assert!(verdict(&[red, &line(951)]).starts_with("not ok - "));
+        assert!(verdict(&[red, &line(700)]).starts_with("ok - "));
+        assert!(verdict(&[red, &line(701)]).starts_with("not ok - "));
         assert!(verdict(&[red]).starts_with("not ok - "));
     }
 
