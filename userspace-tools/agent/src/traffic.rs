@@ -5,8 +5,9 @@
 //! A wake-up of this process is the expensive thing in virtual time. So a sender spends its flow
 //! in one system call, receivers ask to be woken for all of a flow or for large pieces only, and
 //! drop what came without copying it. What is measured comes from TCP_INFO, not from these
-//! wake-ups. A system call that fails takes a microsecond of virtual time (a connect that has to
-//! wait for its answer does), so starts go first and connections are made one at a time.
+//! wake-ups. A system call that fails takes a microsecond of virtual time, and a connect that has
+//! to wait for its answer does fail. So connections are made while no short flow is under way, as
+//! far as that is possible.
 
 use std::{
     cmp::Reverse,
@@ -35,10 +36,17 @@ use crate::{
     watch::{Suspects, Watch},
 };
 
-/// A connection is made this much before its flow starts, beyond a few RTTs, and together with
-/// those that start up to a moment later.
-const CONNECT_LEAD_NS: u64 = 5_000_000;
+/// A connection is made so long before its flow starts, beyond a few RTTs: from the first when it
+/// disturbs nobody, at the second whatever it disturbs. Those of a moment are made together.
+const CONNECT_FIRST_NS: u64 = 10_000_000;
+const CONNECT_LAST_NS: u64 = 5_000_000;
 const CONNECT_TOGETHER_NS: u64 = 1_000_000;
+
+/// Time that a connect takes, and more.
+const CONNECT_NS: u64 = 2_000;
+
+/// A flow with a shorter ideal is disturbed by a microsecond.
+const SHORT_NS: u64 = 1_000_000;
 
 /// Time without a byte anywhere after which the run is given up: beyond TCP's longest timeout.
 const STALL_US: u64 = 300_000_000;
@@ -116,6 +124,8 @@ struct Traffic<'a> {
     /// CLOCK_MONOTONIC at the start of the traffic, ns.
     origin_ns: u64,
     active: usize,
+    /// Those of the active flows that are short.
+    active_short: usize,
     unfinished: usize,
     taken_bytes: u64,
     reported: f64,
@@ -157,7 +167,7 @@ impl<'a> Traffic<'a> {
         let captures = captured.map(|watched| Capture::start(network, watched));
         let captures = captures.collect::<Result<_>>()?;
 
-        let lead_ns = CONNECT_LEAD_NS + 4 * slowest_rtt_ns(run);
+        let lead_ns = CONNECT_FIRST_NS + 4 * slowest_rtt_ns(run);
         let origin_ns = now_ns()? + lead_ns + CONNECT_TOGETHER_NS;
         let mut rng = Rng::new(run.seed);
         let mut agenda = Vec::new();
@@ -193,6 +203,7 @@ impl<'a> Traffic<'a> {
             ended: VecDeque::new(),
             origin_ns,
             active: 0,
+            active_short: 0,
             taken_bytes: 0,
             reported: 0.0,
         })
@@ -222,7 +233,7 @@ impl<'a> Traffic<'a> {
                 sample_ns += (now - sample_ns) / period_ns * period_ns + period_ns;
             }
             let next_action = self.agenda.last().map_or(u64::MAX, |(at, ..)| *at);
-            let next_connect = self.connects.last().map_or(u64::MAX, |(at, _)| *at);
+            let next_connect = self.next_connect_ns(now);
             let next_ns = sample_ns.min(stop_ns).min(next_action).min(next_connect);
             let patience = match next_ns <= now {
                 // More to connect; what has happened meanwhile goes first.
@@ -255,10 +266,9 @@ impl<'a> Traffic<'a> {
             }
             .with_context(|| self.transfers[flow].name())?;
         }
-        if let Some(&(at, flow)) = self.connects.last()
-            && at <= now
+        if self.next_connect_ns(now) <= now
+            && let Some((_, flow)) = self.connects.pop()
         {
-            self.connects.pop();
             let transfer = &mut self.transfers[flow];
             let connected = transfer.connect(self.network, self.run);
             connected.with_context(|| transfer.name())?;
@@ -266,8 +276,26 @@ impl<'a> Traffic<'a> {
         Ok(())
     }
 
+    /// When the next connection is to be made, as things are.
+    fn next_connect_ns(&self, now: u64) -> u64 {
+        let Some(&(first_ns, _)) = self.connects.last() else {
+            return u64::MAX;
+        };
+        let starting = self.agenda.last();
+        let starting = starting.is_some_and(|(at, ..)| *at < now.max(first_ns) + CONNECT_NS);
+        match starting || self.active_short > 0 {
+            true => first_ns + CONNECT_FIRST_NS - CONNECT_LAST_NS,
+            false => first_ns,
+        }
+    }
+
+    fn is_short(&self, flow: usize) -> bool {
+        (1..SHORT_NS).contains(&self.run.flows[flow].ideal_ns)
+    }
+
     fn start(&mut self, flow: usize, now: u64) -> Result<()> {
         self.active += 1;
+        self.active_short += usize::from(self.is_short(flow));
         if !self.accept(flow)? {
             let listener = self.transfers[flow].listener()?;
             let source = Source::Listener(flow);
@@ -293,24 +321,27 @@ impl<'a> Traffic<'a> {
 
     /// Whether the receiver is there now.
     fn accept(&mut self, flow: usize) -> Result<bool> {
-        let Some(receiver) = self.transfers[flow].accept()? else {
+        let transfer = &mut self.transfers[flow];
+        let flags = receiver_flags(transfer.arrives_whole());
+        let Some(receiver) = transfer.accept()? else {
             return Ok(false);
         };
-        watch_events(
-            &self.epoll,
-            receiver,
-            Source::Receiver(flow),
-            EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP,
-        )?;
+        watch_events(&self.epoll, receiver, Source::Receiver(flow), flags)?;
         Ok(true)
     }
 
     /// Drops what has arrived; with the last of it the flow is complete.
     fn receive(&mut self, flow: usize) -> Result<()> {
         let transfer = &mut self.transfers[flow];
+        let whole = transfer.arrives_whole();
         match transfer.receive()? {
             Received::Some(bytes) => {
                 self.taken_bytes += bytes;
+                if let Some(receiver) = transfer.receiver()?.filter(|_| whole) {
+                    let token = Source::Receiver(flow).token();
+                    let mut event = EpollEvent::new(receiver_flags(whole), token);
+                    self.epoll.modify(receiver, &mut event).context("epoll")?;
+                }
                 return Ok(());
             }
             Received::Rest(bytes) => self.taken_bytes += bytes,
@@ -318,12 +349,15 @@ impl<'a> Traffic<'a> {
         let now = now_ns()?;
         transfer.end(now - self.origin_ns);
         // The end of the stream is news to both of them.
-        let (sender, receiver) = transfer.ends()?;
-        for socket in [sender, receiver].into_iter().flatten() {
-            self.epoll.delete(socket).context("epoll")?;
+        if let Some(sender) = transfer.threaded_sender()? {
+            self.epoll.delete(sender).context("epoll")?;
+        }
+        if let Some(receiver) = transfer.receiver()?.filter(|_| !whole) {
+            self.epoll.delete(receiver).context("epoll")?;
         }
         self.ended.push_back(flow);
         self.active -= 1;
+        self.active_short -= usize::from(self.is_short(flow));
         self.unfinished -= 1;
         Ok(())
     }
@@ -459,6 +493,15 @@ fn watch_events(epoll: &Epoll, socket: &Socket, source: Source, flags: EpollFlag
     epoll
         .add(socket, EpollEvent::new(flags, source.token()))
         .context("epoll")
+}
+
+/// One event is all that a receiver of a whole flow has to tell, and then need not be deleted.
+fn receiver_flags(whole: bool) -> EpollFlags {
+    let news = EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP;
+    match whole {
+        true => news | EpollFlags::EPOLLONESHOT,
+        false => news,
+    }
 }
 
 /// Lets this process open so many files.

@@ -159,24 +159,22 @@ impl<'a> Transfer<'a> {
     /// its own is at work on it, for the main thread to hear of its failure.
     pub fn start(&mut self, now_ns: u64, payload: &Arc<File>) -> Result<Option<&Socket>> {
         self.start_ns = Some(now_ns);
-        let mut application = Application::new(self.plan, self::now_ns()?);
+        let bytes = self.plan.bytes;
+        let mut sent = 0;
         if self.fits() {
-            let sockets = self.sockets()?;
-            match sendfile(
-                &sockets.sender,
-                payload,
-                Some(&mut 0),
-                application.bytes as usize,
-            ) {
-                Ok(sent) => application.bytes -= sent as u64,
+            let sender = &self.sockets()?.sender;
+            match sendfile(sender, payload, Some(&mut 0), bytes as usize) {
+                Ok(at_once) => sent = at_once as u64,
                 Err(nix::Error::EAGAIN) => {}
                 Err(e) => return Err(e).context("cannot send"),
             }
-            if application.bytes == 0 {
-                sockets.sender.shutdown(Shutdown::Write)?;
+            if sent == bytes {
+                sender.shutdown(Shutdown::Write)?;
                 return Ok(None);
             }
         }
+        let mut application = Application::new(self.plan, self::now_ns()?);
+        application.bytes -= sent;
         let sockets = self.sockets()?;
         let sender = sockets.sender.try_clone()?;
         sender.set_nonblocking(false)?;
@@ -205,6 +203,16 @@ impl<'a> Transfer<'a> {
             sndbuf_bytes => sndbuf_bytes,
         };
         bytes > 0 && burst_bytes == 0 && bytes <= room.min(SEND_BYTES)
+    }
+
+    /// Whether the receiver is woken for all of it at once.
+    pub fn arrives_whole(&self) -> bool {
+        wake_bytes(self.plan) == self.plan.bytes
+    }
+
+    /// The receiver's end.
+    pub fn receiver(&mut self) -> Result<Option<&Socket>> {
+        Ok(self.sockets()?.receiver.as_ref())
     }
 
     /// Changes the sender's congestion control.
@@ -258,11 +266,10 @@ impl<'a> Transfer<'a> {
         self.end_ns.is_some()
     }
 
-    /// Both ends, for the main thread to stop listening to them.
-    pub fn ends(&mut self) -> Result<(Option<&Socket>, Option<&Socket>)> {
+    /// The end that a thread has written to.
+    pub fn threaded_sender(&mut self) -> Result<Option<&Socket>> {
         let sockets = self.sockets()?;
-        let sender = sockets.sending.is_some().then_some(&sockets.sender);
-        Ok((sender, sockets.receiver.as_ref()))
+        Ok(sockets.sending.is_some().then_some(&sockets.sender))
     }
 
     /// When the sender's counters are complete, ns after the start of the traffic.

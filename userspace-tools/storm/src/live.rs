@@ -164,6 +164,9 @@ pub fn namespaces(storm: &mut Storm, count: u32) -> Result<()> {
     Ok(())
 }
 
+/// Enough to fill the port's queue; more is only written and freed again.
+const SNDBUF_BYTES: usize = 64 << 10;
+
 /// A closed socket holds its namespace until its data is acknowledged or it gives up, which is
 /// to be soon.
 const ORPHAN_RETRIES: &str = "net/ipv4/tcp_orphan_retries";
@@ -186,7 +189,10 @@ fn hosts_go(rng: &mut fastrand::Rng, ccs: &[String]) -> Result<(u64, u64)> {
     for _ in 0..16 {
         let cc = &ccs[rng.usize(..ccs.len())];
         let family = Family::ALL[rng.usize(..3)];
-        traffic.open(Spec::new(cc, 1_000_000, family))?;
+        traffic.open(Spec {
+            sndbuf_bytes: Some(SNDBUF_BYTES),
+            ..Spec::new(cc, 1_000_000, family)
+        })?;
         traffic.step(Duration::from_millis(5))?;
         queued = queued.max(backlog(&pair.hosts[0])?);
     }
@@ -217,7 +223,10 @@ fn router_goes(rng: &mut fastrand::Rng, ccs: &[String]) -> Result<(u64, u64)> {
     let mut traffic = Traffic::new(&pair, "unocc")?;
     for _ in 0..16 {
         let cc = &ccs[rng.usize(..ccs.len())];
-        traffic.open(Spec::new(cc, 2_000_000, Family::V4))?;
+        traffic.open(Spec {
+            sndbuf_bytes: Some(SNDBUF_BYTES),
+            ..Spec::new(cc, 2_000_000, Family::V4)
+        })?;
     }
     let mut queued = 0;
     for _ in 0..200 {

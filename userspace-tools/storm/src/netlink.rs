@@ -47,7 +47,7 @@ const BATCH: u32 = 50;
 const ROUND: u32 = 2_000;
 
 /// Between two batches, for the flows: in virtual time requests take none.
-const PAUSE: Duration = Duration::from_micros(500);
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// The port as it is put right after each round.
 fn sane() -> Options {
