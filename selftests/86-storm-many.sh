@@ -1,5 +1,5 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kernels: debug uml
+# kernels: uml
 # 4,096 flows at once. See docs/storm.md.
 exec xdc-storm many
