@@ -455,6 +455,24 @@ mod tests {
     }
 
     #[test]
+    fn without_a_series_totals_and_completions_are_what_is_left() {
+        let mut record = recorded();
+        record.plan.flow_series = false;
+        for sample in &mut record.samples {
+            sample.flows.clear();
+        }
+        let run = run(&record, 1000);
+        assert!((run.goodput_mbps - 838.86).abs() < 0.01, "{run:?}");
+        assert_eq!(run.completion.fct_us.max, Some(20_000.0));
+        assert_eq!(
+            (run.jain_mean, run.jain_steady, run.rtt_us.p50),
+            (None, None, None)
+        );
+        // Half of it when the flow is half way.
+        assert_eq!(record.received_at(0, 8_000), f64::from(1 << 19));
+    }
+
+    #[test]
     fn the_documented_keys_are_there() {
         let json = serde_json::to_value(run(&recorded(), &Windows::every_us(1000))).unwrap();
         for key in [
