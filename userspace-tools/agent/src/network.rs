@@ -49,15 +49,26 @@ const fn class_of(qdisc: Handle) -> Handle {
     Handle { minor: 1, ..qdisc }
 }
 
-/// What every namespace gets before the topology's own sysctls: no filter on asymmetric paths,
-/// no IPv6 chatter, and no memory of earlier connections.
-const SYSCTLS: &[(&str, &str)] = &[
+/// What every namespace gets before the topology's own sysctls: no filter on asymmetric paths, no
+/// IPv6 chatter. They are written once, and inherited: each write of a file of /proc/sys walks
+/// over that file in every namespace that has touched it (proc_sys_compare), so that writes for
+/// each of N namespaces cost N squared.
+const INHERITED: &[(&str, &str)] = &[
+    ("net.core.devconf_inherit_init_net", "1"),
     ("net.ipv4.conf.all.rp_filter", "0"),
     ("net.ipv4.conf.default.rp_filter", "0"),
-    ("net.ipv4.tcp_no_metrics_save", "1"),
     ("net.ipv6.conf.all.disable_ipv6", "1"),
     ("net.ipv6.conf.default.disable_ipv6", "1"),
 ];
+
+/// Inherited too.
+const FORWARD: &str = "net.ipv4.ip_forward";
+
+/// What every host gets: no memory of earlier connections.
+const HOST: (&str, &str) = ("net.ipv4.tcp_no_metrics_save", "1");
+
+/// Sysctls of TCP, which routers have no use for.
+const OF_HOSTS: &[&str] = &["net.ipv4.tcp_", "net.unocc.", "net.gemini."];
 
 /// A network that is up. The process is in the initial namespace unless it entered another.
 pub struct Network<'a> {
@@ -73,19 +84,36 @@ impl<'a> Network<'a> {
     pub fn build(topology: &'a Topology) -> Result<Self> {
         let layout = Layout::new(topology)?;
         let initial = Netns::current()?;
-        let mut known = write_sysctls(&topology.sysctls)?;
+        for (name, value) in INHERITED {
+            write_sysctl(name, value)?;
+        }
+        let mut known = Vec::new();
+        for (name, value) in &topology.sysctls {
+            known.push(write_sysctl(name, value)?);
+        }
         let mut netns = Vec::new();
         let mut connections = Vec::new();
+        // Those that only the initial namespace has are looked for once.
+        let mut here = vec![true; known.len()];
+        let mut forwards = None;
         for node in &layout.nodes {
+            if forwards != Some(node.router) {
+                forwards = Some(node.router);
+                initial.enter()?;
+                write_sysctl(FORWARD, if node.router { "1" } else { "0" })?;
+            }
             netns.push(Netns::create_named(node.name)?);
             connections.push(Connection::open()?);
-            for (name, value) in SYSCTLS {
-                write_sysctl(name, value)?;
+            if !node.router {
+                write_sysctl(HOST.0, HOST.1)?;
             }
-            let forward = if node.router { "1" } else { "0" };
-            write_sysctl("net.ipv4.ip_forward", forward)?;
-            let here = write_sysctls(&topology.sysctls)?;
-            known.iter_mut().zip(here).for_each(|(k, h)| *k |= h);
+            for (i, (name, value)) in topology.sysctls.iter().enumerate() {
+                let of_hosts = OF_HOSTS.iter().any(|prefix| name.starts_with(prefix));
+                if here[i] && !(node.router && of_hosts) {
+                    here[i] = write_sysctl(name, value)?;
+                    known[i] |= here[i];
+                }
+            }
             for (name, value) in node.sysctls {
                 ensure!(
                     write_sysctl(name, value)?,
@@ -362,14 +390,6 @@ fn phantom_options(queue: &PhantomQueue, rate_bps: u64) -> phantom::Options {
         }),
         ..Default::default()
     }
-}
-
-/// Writes those that the current namespace has; says which they were.
-fn write_sysctls(sysctls: &[(String, String)]) -> Result<Vec<bool>> {
-    sysctls
-        .iter()
-        .map(|(name, value)| write_sysctl(name, value))
-        .collect()
 }
 
 /// Writes one sysctl of the current namespace; false if it does not exist there.

@@ -54,9 +54,10 @@ pub fn figure(summary: &Value, cc: &str, metric: &str) -> Option<f64> {
 
 /// A figure of one run of a summary, as of the unscaled network.
 pub fn run_figure(run: &Value, scale: f64, metric: &str) -> Option<f64> {
-    let found = metric
-        .split('.')
-        .try_fold(run, |value, key| value.get(key))?;
+    let found = metric.split('.').try_fold(run, |value, key| {
+        let place = || value.get(key.parse::<usize>().ok()?);
+        value.get(key).or_else(place)
+    })?;
     Some(found.as_f64()? * unscale(metric, scale))
 }
 
