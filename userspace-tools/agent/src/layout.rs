@@ -142,7 +142,7 @@ impl<'a> Layout<'a> {
         let port = Port {
             name,
             index: FIRST_INDEX + ports.len() as u32,
-            first: end % 2 == 0,
+            first: end.is_multiple_of(2),
             // Locally administered.
             mac: [2, 0, 0, b, c, d],
             peer,

@@ -161,7 +161,7 @@ impl FabricSpec {
     /// of every pod is joined to the cores from `i` k/2 on.
     fn fat_tree(&self, dc: char, fabric: &mut Fabric) -> Result<Vec<String>> {
         let k = self.count("k", self.k)?;
-        if k % 2 != 0 {
+        if !k.is_multiple_of(2) {
             return Err(Error::usage(format!("a fat-tree needs an even k, not {k}")));
         }
         let half = k / 2;
