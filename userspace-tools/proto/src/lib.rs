@@ -240,7 +240,7 @@ pub enum Mark {
 }
 
 /// One TCP transfer.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Flow {
     /// Sending host.
     pub src: String,
