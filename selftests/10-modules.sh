@@ -31,6 +31,8 @@ check "tc qdisc del" tc qdisc del dev d0 root
 check "rmmod sch_phantom when unused" eventually rmmod sch_phantom
 ip link del d0
 
+connected() { in_ns h1 ss -tinH state established | grep -qw $cc; }
+
 pair
 for cc in unocc gemini; do
 	modprobe tcp_$cc
@@ -38,13 +40,17 @@ for cc in unocc gemini; do
 	choose h1 $cc 3
 	choose h2 $cc 3
 	receive h2 /dev/null
-	(sleep 3) | in_ns h1 nc 10.9.0.2 5001 &
-	sleep 1
+	mkfifo held
+	in_ns h1 nc 10.9.0.2 5001 <held &
+	exec 3>held
+	check "a socket uses $cc" eventually connected
 	# Only the sockets hold it now.
 	choose h1 cubic 3
 	choose h2 cubic 3
 	refuses "rmmod tcp_$cc while a socket uses it" rmmod tcp_$cc
+	exec 3>&-
 	wait
+	rm held
 	check "rmmod tcp_$cc after the socket closed" eventually rmmod tcp_$cc
 done
 unpair
