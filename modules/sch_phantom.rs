@@ -40,13 +40,14 @@ use algo::{
     color::{Color, DscpTable, Limits, Occupancy, Pool, DSCPS},
     fixed::{mul_div, NS_PER_S},
     phantom::{self, Phantom, Red},
+    random::Random,
 };
 use kernel_api::{
     netlink::{Attrs, Extack, Message},
     once::Once,
     qdisc::{
-        now_ns, Ce, Classified, Control, Discipline, DropReason, Packet, Queue, Random,
-        Registration, Verdict,
+        now_ns, Ce, Classified, Control, Discipline, DropReason, Packet, Queue, Registration,
+        Verdict,
     },
     sysctl::Net,
     uapi::*,
@@ -836,7 +837,7 @@ impl Discipline for Port {
             queued: Occupancy::default(),
             phantom: Phantom::default(),
             shaper: Shaper::default(),
-            random: control.random(),
+            random: Random::new(control.seed()),
             buffer: SharedBuffer::open(buffers, control.net(), &options)?,
         };
         Ok((port, hot))

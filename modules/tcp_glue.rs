@@ -12,7 +12,9 @@
 //!    own reaction to ECE would cut the window a second time.
 //! 3. ssthresh() only answers; the window changes when Recovery or Loss
 //!    begins. The kernel calls it for ECE too.
-//! 4. While a loss is repaired the window follows what leaves the network, so
+//! 4. The window grows while it is made use of, as the kernel's own do: the
+//!    rate sample is not limited by the application, or the window is full.
+//! 5. While a loss is repaired the window follows what leaves the network, so
 //!    that lost packets do not come back as one burst.
 
 use super::algo::{
@@ -79,12 +81,16 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
             return None;
         }
         let params = self.0.params(sk);
-        let flow = A::Flow::new(
+        let mut flow = A::Flow::new(
             &params,
             sk.mstamp_us(),
             bytes(sk, sk.snd_cwnd()),
             handshake_rtt_us(sk),
         );
+        // After a lost SYN the kernel's initial window is one packet.
+        if sk.data_segs_out() == 0 && sk.snd_cwnd() > 1 {
+            flow.open(&params);
+        }
         apply(sk, &flow.output(&params, sk.srtt_us()), in_recovery(sk));
         let socket = Socket {
             flow,
@@ -234,6 +240,8 @@ fn ack(sk: &Sock<'_>, rs: &RateSample, marks: &mut Marks) -> Ack {
         delivered_bytes: bytes_of(delivered, mss_bytes),
         interval_us: u32::try_from(interval_us).unwrap_or(u32::MAX),
         app_limited: rs.is_app_limited(),
+        // What a pacing rate holds back does not fill the window, either.
+        cwnd_limited: !rs.is_app_limited() || sk.is_cwnd_limited(),
         in_recovery: in_recovery(sk),
         in_flight_bytes: bytes_of(sk.in_flight(), mss_bytes),
         mss_bytes,

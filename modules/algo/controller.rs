@@ -27,6 +27,9 @@ pub trait Controller: Copy + Send {
     /// A flow that is established, with an initial window and the handshake's RTT, if known.
     fn new(params: &Self::Params, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self;
 
+    /// Nothing was sent yet, and no SYN was lost: the flow may choose its first window.
+    fn open(&mut self, _params: &Self::Params) {}
+
     /// The window.
     fn window(&self) -> &Window;
 

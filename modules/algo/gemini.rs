@@ -164,7 +164,7 @@ impl Controller for Flow {
         if congested && !self.was_cut {
             self.window.decrease(self.congestion_cut(params, ack));
             self.reduced_at(ack.now_us);
-        } else if !self.wan_congested && !ack.app_limited {
+        } else if !self.wan_congested && ack.cwnd_limited {
             self.grow(params, ack);
         }
         self.window.clamp(ack.mss_bytes, u64::MAX);

@@ -17,6 +17,7 @@ pub mod fixed;
 pub mod gemini;
 pub mod params;
 pub mod phantom;
+pub mod random;
 pub mod rtt;
 pub mod unocc;
 pub mod window;
@@ -45,8 +46,10 @@ pub struct Ack {
     pub delivered_bytes: u64,
     /// Rate sample: its length; 0 = no valid sample.
     pub interval_us: u32,
-    /// The sampled flight was limited by the application, not by the network.
+    /// The sampled flight was limited by the application, not by the network: its rate says nothing.
     pub app_limited: bool,
+    /// The window is made use of, so it may grow.
+    pub cwnd_limited: bool,
     /// The sender is repairing a loss.
     pub in_recovery: bool,
     /// Bytes in flight after this ACK.

@@ -15,7 +15,8 @@
 //!    period: with delayed ACKs and a window of few packets the count jumps by whole packets.
 //! 4. Nothing grows and Quick Adapt rests while the application, not the network, is slow.
 //! 5. One ACK adds at most the increase of one RTT, however much it acknowledges.
-//! 6. A loss lowers the window to what Quick Adapt would leave.
+//! 6. Slow start can begin with a part of the BDP (`initial_cwnd_bdp`), paced over an RTT.
+//! 7. A loss lowers the window to what Quick Adapt would leave.
 
 use super::controller::{Controller, Shown};
 use super::fixed::{
@@ -49,7 +50,7 @@ params! {
     /// K of the decrease E x 4K / (K + BDP); 0 = k_intra_bdp.
     k_bytes: "bytes",                           0,   1 << 30,     [0, 24_576, 0];
     /// K relative to the intra-datacenter BDP, where k_bytes is 0.
-    k_intra_bdp: "1/1024",                      1,   16_384,      [146, 146, 230];
+    k_intra_bdp: "1/1024",                      1,   16_384,      [146, 146, 256];
     /// Gain of E, the average of the marked fraction per epoch.
     ewma: "1/1024",                             1,   1_024,       [512, 666, 666];
     /// Factor of a decrease while only phantom queues are congested.
@@ -71,6 +72,8 @@ params! {
     qa_needs_mark: "0 or 1",                    0,   1,           [0, 0, 1];
     /// How a flow begins: 0 = slow start until the first congestion, 1 = one BDP at once.
     start: "0 or 1",                            0,   1,           [0, 1, 0];
+    /// Slow start begins with this part of the BDP, if that is more than the kernel's initial window.
+    initial_cwnd_bdp: "1/1024",                 0,   1_024,       [0, 0, 64];
     /// How slow start ends: 0 = at the first mark, 1 = when the decreases that the marks of a round
     /// trip call for would outweigh its additive increase.
     balanced_exit: "0 or 1",                    0,   1,           [0, 0, 1];
@@ -183,6 +186,16 @@ impl Controller for Flow {
         flow
     }
 
+    fn open(&mut self, params: &Params) {
+        let Some(base_rtt_us) = self.base_rtt.get() else {
+            return;
+        };
+        let initial_bytes = mul_ratio(params.bdp_bytes(base_rtt_us), params.initial_cwnd_bdp);
+        if initial_bytes > self.window.bytes() && self.window.in_first_slow_start() {
+            self.window.start(initial_bytes, true);
+        }
+    }
+
     fn window(&self) -> &Window {
         &self.window
     }
@@ -286,7 +299,7 @@ impl Flow {
         self.start_at_bdp(params);
         if self.window.in_slow_start() {
             self.slow_start(ack, params.balanced_exit != 0);
-        } else if !ack.app_limited {
+        } else if ack.cwnd_limited {
             let step_scaled = params.increase_scaled(base_rtt_us);
             self.window.increase(step_scaled, ack.unmarked_bytes());
         }
@@ -302,7 +315,7 @@ impl Flow {
     fn slow_start(&mut self, ack: &Ack, judged: bool) {
         if ack.marked_bytes > 0 && !judged {
             self.window.leave_slow_start();
-        } else if !ack.app_limited {
+        } else if ack.cwnd_limited {
             self.window.slow_start(ack.unmarked_bytes());
         }
     }

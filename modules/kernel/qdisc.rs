@@ -412,10 +412,10 @@ impl<T: Discipline> Control<'_, T> {
         (speed != 0).then_some(speed)
     }
 
-    /// Random numbers of this port's own.
-    pub(crate) fn random(&self) -> Random {
+    /// Of this port's own, for random numbers.
+    pub(crate) fn seed(&self) -> u64 {
         // SAFETY: By the type invariants.
-        Random(unsafe { bindings::xdc_qdisc_seed(self.sch.as_ptr()) })
+        unsafe { bindings::xdc_qdisc_seed(self.sch.as_ptr()) }
     }
 
     /// Has dequeue called at once.
@@ -445,26 +445,6 @@ impl<T: Discipline> Control<'_, T> {
             bindings::xdc_qdisc_unlock(sch);
             Some(ret)
         }
-    }
-}
-
-/// A sequence of pseudo-random numbers that is the same in each run of the same
-/// set-up, so that a simulation can be repeated.
-///
-/// Knuth's congruential generator, of which the upper half is good: five
-/// instructions where `prandom_u32_state()` is forty, and RED draws for each
-/// packet on its ramp.
-pub(crate) struct Random(u64);
-
-impl Random {
-    const FACTOR: u64 = 6_364_136_223_846_793_005;
-    const STEP: u64 = 1_442_695_040_888_963_407;
-
-    /// A number that is uniform over all of u32.
-    #[inline]
-    pub(crate) fn next_u32(&mut self) -> u32 {
-        self.0 = self.0.wrapping_mul(Self::FACTOR).wrapping_add(Self::STEP);
-        (self.0 >> u32::BITS) as u32
     }
 }
 

@@ -421,6 +421,11 @@ impl Sock<'_> {
         read!(self, rcv_nxt)
     }
 
+    /// Segments with data sent since the connection began, retransmissions included.
+    pub(crate) fn data_segs_out(&self) -> u32 {
+        read!(self, data_segs_out)
+    }
+
     /// Bytes cumulatively ACKed since the connection began.
     pub(crate) fn bytes_acked(&self) -> u64 {
         read!(self, bytes_acked)

@@ -59,8 +59,7 @@ static void sleep_under_lock(void)
 	spin_unlock(&lock);
 }
 
-/* Nothing else has this size. */
-#define LEAK_BYTES 3333
+#define LEAK_BYTES 4096
 #define LEAKS 32
 
 /* Forgets some memory. More than once, as a word somewhere may look like a

@@ -45,6 +45,7 @@ impl Sim {
             srtt_us: self.rtt_us,
             acked_bytes,
             marked_bytes,
+            cwnd_limited: true,
             mss_bytes: MSS,
             ..Ack::default()
         }
@@ -219,7 +220,7 @@ fn nothing_grows_in_a_congested_wan_nor_for_a_slow_application() {
     let mut sim = Sim::new(INTER_US, 1_000_000);
     let ack = sim.ack(1, 100_000, 0);
     let ack = Ack {
-        app_limited: true,
+        cwnd_limited: false,
         ..ack
     };
     sim.flow.on_ack(&sim.params, &ack);
@@ -385,7 +386,7 @@ impl Reference {
             self.ssthresh = self.ssthresh.min(self.cwnd);
             self.last_cut = ack.now_us as f64;
             self.was_cut = true;
-        } else if !self.congested_wan && !ack.app_limited {
+        } else if !self.congested_wan && ack.cwnd_limited {
             let acked = (ack.acked_bytes - ack.marked_bytes) as f64;
             if self.cwnd < self.ssthresh {
                 let grown = self.cwnd + acked;

@@ -60,6 +60,7 @@ impl Rng {
             delivered_bytes: self.any(),
             interval_us: self.any() as u32,
             app_limited: self.percent(20),
+            cwnd_limited: self.percent(80),
             in_recovery: self.percent(20),
             in_flight_bytes: self.any(),
             mss_bytes: self.any() as u32,
@@ -98,6 +99,7 @@ impl Rng {
             delivered_bytes: cwnd_bytes * self.within(least_delivered, 1_200) / 1_000,
             interval_us: if self.percent(95) { rtt_us } else { 0 },
             app_limited: self.percent(5),
+            cwnd_limited: self.percent(95),
             mss_bytes,
             ..Ack::default()
         }

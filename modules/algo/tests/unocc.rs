@@ -45,6 +45,7 @@ impl Sim {
             delivered_bytes: self.flow.cwnd_bytes(),
             interval_us: self.rtt_us,
             in_flight_bytes: self.flow.cwnd_bytes(),
+            cwnd_limited: true,
             mss_bytes: MSS,
             ..Ack::default()
         }
@@ -131,11 +132,23 @@ fn nothing_grows_while_the_application_is_slow() {
     for _ in 0..100 {
         let ack = sim.ack(1, 4_000, 0);
         sim.on(Ack {
-            app_limited: true,
+            cwnd_limited: false,
             ..ack
         });
     }
     assert_eq!(sim.flow.cwnd_bytes(), 100_000);
+}
+
+#[test]
+fn a_full_window_grows_though_its_packets_were_sent_after_a_pause() {
+    let mut sim = Sim::new(paper(), INTRA_US, 100_000);
+    sim.flow = Flow::new(&paper(), sim.now_us, 40_000, Some(INTRA_US));
+    let ack = sim.ack(u64::from(INTRA_US), 40_000, 0);
+    sim.on(Ack {
+        app_limited: true,
+        ..ack
+    });
+    assert_eq!(sim.flow.cwnd_bytes(), 80_000);
 }
 
 // Epochs (4.1.1).
@@ -345,6 +358,7 @@ fn round_with(params: Params, delivered_bytes: u64, app_limited: bool) -> Sim {
     sim.on(Ack {
         delivered_bytes,
         app_limited,
+        cwnd_limited: !app_limited,
         ..ack
     });
     sim
@@ -553,6 +567,7 @@ fn slow_start_stops_at_the_ceiling() {
         now_us: 14,
         rtt_us: Some(INTRA_US),
         acked_bytes: 170_000,
+        cwnd_limited: true,
         mss_bytes: MSS,
         ..Ack::default()
     };
@@ -577,6 +592,26 @@ fn the_artifact_starts_with_one_bdp_as_soon_as_the_rtt_is_known() {
         ..Ack::default()
     };
     assert_eq!(flow.on_ack(&params, &ack).unwrap().cwnd_bytes, INTRA_BDP);
+}
+
+#[test]
+fn slow_start_begins_with_a_part_of_the_bdp() {
+    let params = Params {
+        initial_cwnd_bdp: 64,
+        ..paper()
+    };
+    let opened = |rtt_us| {
+        let mut flow = Flow::new(&params, 0, 40_000, rtt_us);
+        flow.open(&params);
+        flow
+    };
+    let flow = opened(Some(INTER_US));
+    assert_eq!(flow.cwnd_bytes(), params.bdp_bytes(INTER_US) / 16);
+    assert!(flow.window.in_first_slow_start());
+    // A sixteenth of a short path's BDP is less than what every flow may send, ...
+    assert_eq!(opened(Some(INTRA_US)).cwnd_bytes(), 40_000);
+    // ... and without an RTT nothing is known of the path.
+    assert_eq!(opened(None).cwnd_bytes(), 40_000);
 }
 
 #[test]
@@ -822,7 +857,7 @@ impl Reference {
         // ONACK
         if self.cwnd < self.ssthresh {
             self.slow_start(ack, self.params.balanced_exit != 0);
-        } else if !ack.app_limited {
+        } else if ack.cwnd_limited {
             self.increase(acked - marked);
         }
 
@@ -929,7 +964,7 @@ impl Reference {
     fn slow_start(&mut self, ack: &Ack, judged: bool) {
         if ack.marked_bytes > 0 && !judged {
             self.ssthresh = self.ssthresh.min(self.cwnd);
-        } else if !ack.app_limited {
+        } else if ack.cwnd_limited {
             let unmarked = ack.acked_bytes - ack.marked_bytes;
             self.cwnd = (self.cwnd + unmarked as f64).min(self.ssthresh);
         }

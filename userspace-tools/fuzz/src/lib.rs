@@ -113,6 +113,7 @@ impl Life {
                         delivered_bytes,
                         interval_us,
                         app_limited,
+                        cwnd_limited: !app_limited || in_flight_bytes >= before_bytes,
                         in_recovery,
                         in_flight_bytes,
                         mss_bytes: mss_bytes.into(),

@@ -18,11 +18,11 @@ const KMEMLEAK: &str = "/sys/kernel/debug/kmemleak";
 /// kmemleak reports nothing that is younger than this.
 const MIN_AGE: Duration = Duration::from_millis(5_500);
 
-/// The test-only module that leaks when it is told to: so many objects, of a size that nothing
-/// else has.
+/// The test-only module that leaks when it is told to: so many objects, and its name is in the
+/// backtrace of each.
 const ALARM: &str = "xdc_alarm";
 const LEAKS: usize = 32;
-const LEAK_SIZE: &str = "(size 3333)";
+const LEAK_CALLER: &str = "[xdc_alarm]";
 
 /// How each object begins.
 const OBJECT: &str = "unreferenced object ";
@@ -41,12 +41,9 @@ pub fn attack(storm: &mut Storm) -> Result<()> {
     modules::unload(ALARM)?;
     let found = found?;
     let objects: Vec<&str> = found.split(OBJECT).skip(1).collect();
-    let (ours, others): (Vec<&str>, Vec<&str>) = objects.into_iter().partition(|object| {
-        object
-            .lines()
-            .next()
-            .is_some_and(|line| line.contains(LEAK_SIZE))
-    });
+    let (ours, others): (Vec<&str>, Vec<&str>) = objects
+        .into_iter()
+        .partition(|object| object.contains(LEAK_CALLER));
     // A stale word that looks like a pointer may hide one or the other.
     storm.ktap.case(
         &format!(

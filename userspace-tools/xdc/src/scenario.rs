@@ -434,7 +434,15 @@ pub const KNOWN_CCS: &[KnownCc] = &[
     drop_tail("bbr"),
     drop_tail("reno"),
     drop_tail("vegas"),
-    // Test-only modules: the kernel's own in Rust, for `xdc twin`.
+    // Test-only modules: one for GEMINI's Table V, and the kernel's own in Rust for `xdc twin`.
+    KnownCc {
+        name: "gemini_err",
+        cc: "gemini_err",
+        module: Some("tcp_gemini_err"),
+        mark: Mark::Physical,
+        tcp_ecn: 3,
+        ..PLAIN
+    },
     KnownCc {
         module: Some("tcp_dctcp_rs"),
         ..classic_ecn("dctcp_rs", "dctcp_rs")
@@ -524,20 +532,21 @@ pub fn parse(name: &str, text: &str, sets: &[String]) -> Result<Loaded> {
 }
 
 fn finish(name: &str, mut table: Table, sets: &[String]) -> Result<Loaded> {
-    let mut scenario: Scenario =
-        Value::Table(table.clone())
-            .try_into()
-            .map_err(|err: toml::de::Error| {
-                Error::usage(err.message().lines().collect::<Vec<_>>().join(" "))
-            })?;
+    let mut scenario = typed(&table).map_err(Error::usage)?;
     for set in sets {
-        apply(&mut table, set)?;
-        scenario = Value::Table(table.clone())
-            .try_into()
-            .map_err(|err: toml::de::Error| {
-                let sentence = err.message().lines().collect::<Vec<_>>().join(" ");
-                Error::usage(format!("--set {set}: {sentence}")).hint("--set KEY=VALUE")
-            })?;
+        let before = table.clone();
+        apply(&mut table, set, Reading::Toml)?;
+        scenario = match typed(&table) {
+            Ok(scenario) => scenario,
+            Err(sentence) => {
+                // A number where a text is wanted: a fraction without quotes.
+                table = before;
+                apply(&mut table, set, Reading::Text)?;
+                typed(&table).map_err(|_| {
+                    Error::usage(format!("--set {set}: {sentence}")).hint("--set KEY=VALUE")
+                })?
+            }
+        };
     }
     validate(&scenario)?;
     Ok(Loaded {
@@ -545,6 +554,13 @@ fn finish(name: &str, mut table: Table, sets: &[String]) -> Result<Loaded> {
         scenario,
         toml: table,
     })
+}
+
+/// Or what is wrong, in a sentence.
+fn typed(table: &Table) -> std::result::Result<Scenario, String> {
+    Value::Table(table.clone())
+        .try_into()
+        .map_err(|err: toml::de::Error| err.message().lines().collect::<Vec<_>>().join(" "))
 }
 
 /// Names, as far as they can be checked without building the plan.
@@ -637,10 +653,18 @@ fn malformed(text: &str, err: &toml::de::Error) -> Error {
     })
 }
 
+/// What the value of a `--set` is taken for.
+#[derive(Clone, Copy)]
+enum Reading {
+    /// TOML, or a text without its quotes.
+    Toml,
+    Text,
+}
+
 /// `KEY=VALUE`, KEY as TOML writes dotted keys, with numbers for places in arrays. A value that
-/// is no TOML is a string; `net.x=1` is short for `sysctl."net.x"=1`, and for the same under each
-/// congestion control that has its own.
-fn apply(table: &mut Table, set: &str) -> Result<()> {
+/// is no TOML, or a number where a text is wanted, is a string; `net.x=1` is short for
+/// `sysctl."net.x"=1`, and for the same under each congestion control that has its own.
+fn apply(table: &mut Table, set: &str, reading: Reading) -> Result<()> {
     let usage = |why: &str| Error::usage(format!("--set {set}: {why}")).hint("--set KEY=VALUE");
     let (key, value) = set.split_once('=').ok_or_else(|| usage("no '='"))?;
     let (key, value) = (key.trim(), value.trim());
@@ -650,9 +674,12 @@ fn apply(table: &mut Table, set: &str) -> Result<()> {
         vec![key.to_owned()]
     };
     for key in keys {
-        let change: Table = toml::from_str(&format!("{key} = {value}"))
-            .or_else(|_| toml::from_str(&format!("{key} = {}", Value::String(value.to_owned()))))
-            .map_err(|_| usage("the key is not a dotted TOML key"))?;
+        let text = || toml::from_str(&format!("{key} = {}", Value::String(value.to_owned())));
+        let change: Table = match reading {
+            Reading::Toml => toml::from_str(&format!("{key} = {value}")).or_else(|_| text()),
+            Reading::Text => text(),
+        }
+        .map_err(|_| usage("the key is not a dotted TOML key"))?;
         for (key, value) in change {
             let place = table.entry(key).or_insert(Value::Boolean(false));
             merge(place, value).map_err(|why| usage(&why))?;
@@ -813,6 +840,7 @@ source = "test"
         let loaded = with(&[
             "topology.mtu=4096",
             "queues.port.limit=200kb",
+            "queues.port.drain=0.95",
             "flows.0.bytes=2mb",
             "net.ipv4.tcp_sack=0",
             "cc.unocc.sysctl.\"net.unocc.profile\"=paper",
@@ -822,6 +850,7 @@ source = "test"
         let s = &loaded.scenario;
         assert_eq!(s.topology.mtu, 4096);
         assert_eq!(s.queues["port"].limit, Some(Size(200 << 10)));
+        assert!(s.queues["port"].drain.is_some());
         assert_eq!(s.flows[0].bytes, Size(2 << 20));
         assert_eq!(s.sysctl["net.ipv4.tcp_sack"], Scalar::Integer(0));
         assert_eq!(

@@ -124,8 +124,11 @@ pub const CASES: &[Case] = &[
 /// What the first mark takes from the window with the K of [`past_slow_start`], 1 byte.
 const FIRST_CUT: f64 = 4.0 / BDP_BYTES;
 
-/// A flow whose window of one BDP has just left slow start, by a mark that took 4 bytes of it. The
-/// first window counts as limited by the application; parameters change behind it.
+/// h is never less, packets.
+const LEAST_H: f64 = 0.1;
+
+/// A flow whose window of one BDP has just left slow start, by a mark that took 4 bytes of it, and
+/// has grown for the rest of the RTT by the least there is. Parameters change behind it.
 fn past_slow_start<'a>(lab: &'a mut Lab, others: &[(&str, u32)]) -> Result<(Flow<'a>, f64)> {
     past_slow_start_with(lab, BULK, others)
 }
@@ -145,7 +148,10 @@ fn past_slow_start_with<'a>(
     let step = flow.ack_next(Mark::Ce)?;
     ensure!(step.tcp.snd_ssthresh < INFINITE_SSTHRESH);
     let step = flow.acks_of(BDP_PACKETS - 1, Mark::No)?;
-    let window = BDP_BYTES * (1.0 - FIRST_CUT);
+    let mut window = BDP_BYTES * (1.0 - FIRST_CUT);
+    for _ in 1..BDP_PACKETS {
+        window = increased(window, LEAST_H * MSS, MSS);
+    }
     near_window("first window", step.cwnd(), window, MSS)?;
     flow.gemini(others)?;
     Ok((flow, window))
@@ -253,7 +259,7 @@ fn once_per_rtt(lab: &mut Lab) -> Result<()> {
             cut_us = step.at_us;
             cuts += 1;
         } else if mark == Mark::No {
-            window = increased(window, 0.1 * MSS, MSS);
+            window = increased(window, LEAST_H * MSS, MSS);
         }
         near_window("window", step.cwnd(), window, MSS)?;
     }
@@ -303,7 +309,7 @@ fn h_grows_with_rtt(lab: &mut Lab) -> Result<()> {
 }
 
 fn h_bounds(lab: &mut Lab) -> Result<()> {
-    for (h_scale, h) in [(0, 0.1), (1_000_000, 5.0)] {
+    for (h_scale, h) in [(0, LEAST_H), (1_000_000, 5.0)] {
         let (mut flow, window) = past_slow_start(lab, &[("h_scale", h_scale)])?;
         grows_by_h(&mut flow, window, h)?;
     }

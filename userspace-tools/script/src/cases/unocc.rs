@@ -131,6 +131,10 @@ pub const CASES: &[Case] = &[
         run: start_bdp,
     },
     Case {
+        name: "unocc: initial_cwnd_bdp is what slow start begins with, if it is more than ten packets",
+        run: initial_window,
+    },
+    Case {
         name: "unocc: start = slow start doubles until the first mark",
         run: start_slow,
     },
@@ -188,8 +192,8 @@ pub const CASES: &[Case] = &[
     },
 ];
 
-/// Past slow start with a window of one BDP, whose ACKs arrive one by one: the paper's profile. The
-/// first window counts as limited by the application. Parameters change from there on.
+/// Past slow start with a window of one BDP, whose ACKs arrive one by one: the paper's profile,
+/// but no increase. Parameters change from there on.
 fn at_bdp<'a>(lab: &'a mut Lab, bytes: usize, others: &[(&str, u32)]) -> Result<Flow<'a>> {
     at_bdp_of(lab, Setup::new("unocc"), bytes, others)
 }
@@ -740,6 +744,16 @@ fn start_bdp(lab: &mut Lab) -> Result<()> {
         info.snd_cwnd
     );
     ensure!(info.snd_ssthresh == BDP_PACKETS, "{}", info.snd_ssthresh);
+    Ok(())
+}
+
+fn initial_window(lab: &mut Lab) -> Result<()> {
+    for (part, packets) in [(512, BDP_PACKETS / 2), (51, 10)] {
+        lab.unocc("paper", &[("initial_cwnd_bdp", part)])?;
+        let info = Flow::open(lab, Setup::new("unocc"))?.tcp()?;
+        ensure!(info.snd_cwnd == packets, "begins with {}", info.snd_cwnd);
+        ensure!(info.snd_ssthresh == INFINITE_SSTHRESH);
+    }
     Ok(())
 }
 

@@ -106,7 +106,8 @@ pub fn judge<'a>(
 fn measured(row: &Row, grid: &Expanded, cells: &[Cell<'_>]) -> Option<f64> {
     let of = mean(&row.of, grid, cells)?;
     match &row.over {
-        Some(over) => Some(of / mean(over, grid, cells)?).filter(|ratio| ratio.is_finite()),
+        // Above nothing at all is above every bound; nothing above nothing is no number.
+        Some(over) => Some(of / mean(over, grid, cells)?).filter(|ratio| !ratio.is_nan()),
         None => Some(of),
     }
 }

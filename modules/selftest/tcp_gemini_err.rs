@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! GEMINI with errors in its RTTs, for Table V of its paper.
+//!
+//! To each RTT is added an error, uniform from 0 to `net.gemini_err.max_error_us`;
+//! all else is tcp_gemini, which stays without a parameter that nobody wants on
+//! a host. Besides what tcp_gemini lists:
+//!
+//! 1. algo/gemini.rs finds out from an ACK's RTT when its packet was sent, so
+//!    a round of one RTT ends later by the error, too.
+
+use kernel::prelude::*;
+
+#[path = "../algo/mod.rs"]
+mod algo;
+#[path = "../kernel/mod.rs"]
+mod kernel_api;
+#[path = "../tcp_glue.rs"]
+mod tcp_glue;
+
+use algo::{
+    controller::{Controller, Shown},
+    gemini::{self, Profile, PARAMS},
+    random::Random,
+    window::Window,
+    Ack, Output,
+};
+use kernel_api::{
+    sysctl,
+    tcp::{Registration, Sock},
+};
+use tcp_glue::{Adapter, Algorithm};
+
+module! {
+    type: Module,
+    name: "tcp_gemini_err",
+    authors: ["xdc developers"],
+    description: "GEMINI congestion control with errors in its RTTs, for tests",
+    license: "GPL v2",
+}
+
+/// net.gemini_err.*: the largest error, and then the rows of [`PARAMS`].
+struct Sysctls;
+
+/// Number of files.
+const FILES: usize = 1 + PARAMS.len();
+
+impl sysctl::Params for Sysctls {
+    const DIR: &'static CStr = c"net/gemini_err";
+
+    const PARAMS: &'static [sysctl::Param] = &{
+        const MAX_ERROR: sysctl::Param = sysctl::Param {
+            name: c"max_error_us",
+            kind: sysctl::Kind::Number {
+                default: 0,
+                min: 0,
+                max: 1_000_000,
+            },
+        };
+        let mut files = [MAX_ERROR; FILES];
+        let mut i = 0;
+        while i < PARAMS.len() {
+            files[1 + i] = tcp_glue::sysctl(&PARAMS[i], Profile::Paper as usize);
+            i += 1;
+        }
+        files
+    };
+}
+
+/// What GEMINI is told, and how wrong.
+struct Params {
+    gemini: gemini::Params,
+    max_error_us: u32,
+}
+
+/// One flow, whose zeroed state is that of [`gemini::Flow`]. The private area
+/// of a socket has no room for a generator beside it.
+#[derive(Clone, Copy)]
+struct Flow(gemini::Flow);
+
+/// An error for the RTT of an ACK that came at `now_us`.
+fn error_us(params: &Params, now_us: u64) -> u32 {
+    let choices = u64::from(params.max_error_us).wrapping_add(1);
+    let random = Random::new(now_us).next_u32();
+    (choices.wrapping_mul(u64::from(random)) >> u32::BITS) as u32
+}
+
+impl Controller for Flow {
+    type Params = Params;
+
+    fn new(params: &Params, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self {
+        let rtt_us = rtt_us.map(|rtt_us| rtt_us.saturating_add(error_us(params, now_us)));
+        Flow(gemini::Flow::new(
+            &params.gemini,
+            now_us,
+            cwnd_bytes,
+            rtt_us,
+        ))
+    }
+
+    fn open(&mut self, params: &Params) {
+        self.0.open(&params.gemini);
+    }
+
+    fn window(&self) -> &Window {
+        self.0.window()
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        self.0.window_mut()
+    }
+
+    fn adjust(&mut self, params: &Params, ack: &Ack) {
+        let error_us = error_us(params, ack.now_us);
+        let ack = Ack {
+            rtt_us: ack.rtt_us.map(|rtt_us| rtt_us.saturating_add(error_us)),
+            ..*ack
+        };
+        self.0.adjust(&params.gemini, &ack);
+    }
+
+    fn output(&self, params: &Params, srtt_us: u32) -> Output {
+        self.0.output(&params.gemini, srtt_us)
+    }
+
+    fn loss_window_scaled(&self, params: &Params, mss_bytes: u32) -> u64 {
+        self.0.loss_window_scaled(&params.gemini, mss_bytes)
+    }
+
+    fn was_reduced(&self) -> bool {
+        self.0.was_reduced()
+    }
+
+    fn reduced_at(&mut self, now_us: u64) {
+        self.0.reduced_at(now_us);
+    }
+
+    fn shown(&self) -> Shown {
+        self.0.shown()
+    }
+}
+
+/// What all sockets share.
+struct GeminiErr {
+    sysctls: sysctl::Registration<Sysctls>,
+}
+
+impl Algorithm for GeminiErr {
+    const NAME: &'static CStr = c"gemini_err";
+
+    type Flow = Flow;
+
+    fn params(&self, sk: &Sock<'_>) -> Params {
+        let values = self.sysctls.of(sk.net());
+        Params {
+            gemini: gemini::Params::read(|row| tcp_glue::value(values.get(row.wrapping_add(1)))),
+            max_error_us: tcp_glue::value(values.get(0)),
+        }
+    }
+}
+
+/// Fields drop in this order: sockets go first, then what they read.
+struct Module {
+    _registration: Registration<Adapter<GeminiErr>>,
+}
+
+impl kernel::Module for Module {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let sysctls = sysctl::Registration::new()?;
+        Ok(Module {
+            _registration: Registration::new(Adapter(GeminiErr { sysctls }))?,
+        })
+    }
+}
