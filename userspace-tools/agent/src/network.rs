@@ -24,6 +24,9 @@ use crate::{
     spray::Spray,
 };
 
+/// With a rate netem keeps packets in order whatever their delay; at this one no packet notices.
+const IN_ORDER_BPS: u64 = 100_000_000_000_000;
+
 /// Packets that a link's netem may hold, those in flight included: never reached.
 const LINK_LIMIT_PACKETS: u32 = 10_000_000;
 
@@ -351,12 +354,15 @@ fn egress(index: u32, direction: &Direction) -> Vec<Request> {
 
 /// Options of the netem of a direction. A queue has the rate to itself.
 fn netem(direction: &Direction, faults: Option<&Faults>) -> Vec<u8> {
+    let jitter_ns = faults.map_or(0, |faults| faults.jitter_ns);
     qdisc::Netem {
         rate_bps: match direction.queue {
+            Some(_) if jitter_ns > 0 => IN_ORDER_BPS,
             Some(_) => 0,
             None => direction.rate_bps,
         },
-        delay_ns: direction.delay_ns,
+        delay_ns: direction.delay_ns + jitter_ns / 2,
+        jitter_ns: jitter_ns / 2,
         limit_packets: LINK_LIMIT_PACKETS,
         loss_ppm: faults.map_or(0, |faults| faults.loss_ppm),
         reorder_ppm: faults.map_or(0, |faults| faults.reorder_ppm),

@@ -290,6 +290,9 @@ pub struct Netem {
     pub rate_bps: u64,
     /// Propagation delay.
     pub delay_ns: u64,
+    /// How far a packet's delay may be from that, either way. Without a rate packets overtake
+    /// each other by it.
+    pub jitter_ns: u64,
     /// Packets it holds, those in flight included.
     pub limit_packets: u32,
     /// Packets lost at random, ppm.
@@ -307,6 +310,7 @@ impl Netem {
         const TCA_NETEM_RATE: u16 = 6;
         const TCA_NETEM_RATE64: u16 = 8;
         const TCA_NETEM_LATENCY64: u16 = 10;
+        const TCA_NETEM_JITTER64: u16 = 11;
         const TCA_NETEM_PRNG_SEED: u16 = 14;
 
         // struct tc_netem_qopt: latency, limit, loss, gap, duplicate, jitter. With a gap of 1
@@ -319,6 +323,9 @@ impl Netem {
         }
         let mut options = Attributes::after(qopt);
         options.push(TCA_NETEM_LATENCY64, &self.delay_ns.to_ne_bytes());
+        if self.jitter_ns > 0 {
+            options.push(TCA_NETEM_JITTER64, &self.jitter_ns.to_ne_bytes());
+        }
         if self.rate_bps > 0 {
             let bytes_per_s = self.rate_bps / 8;
             // struct tc_netem_rate: rate, packet_overhead, cell_size, cell_overhead. RATE64 is

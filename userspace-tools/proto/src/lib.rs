@@ -157,6 +157,9 @@ pub struct Faults {
     pub loss_ppm: u32,
     /// Packets that overtake those before them, by the direction's delay, ppm.
     pub reorder_ppm: u32,
+    /// Extra delay of each packet, uniform in 0..=jitter, ns. Packets stay in order.
+    #[serde(default)]
+    pub jitter_ns: u64,
 }
 
 /// Ethernet header, bytes: what a packet occupies on a link beyond its IP length.

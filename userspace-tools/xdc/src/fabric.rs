@@ -275,6 +275,8 @@ impl FabricSpec {
             loss_ba: Fraction::default(),
             reorder_ab: Fraction::default(),
             reorder_ba: Fraction::default(),
+            jitter_ab: Time::default(),
+            jitter_ba: Time::default(),
         })
     }
 }

@@ -166,8 +166,11 @@ fn topology(scenario: &Scenario, cc: &KnownCc, seed: u64, scale: u32) -> Result<
             }
             // Two directions never draw the same numbers.
             let seed = seed.wrapping_add(2 * links.len() as u64);
-            let faults_ab = faults(link.loss_ab, link.reorder_ab, seed);
-            let faults_ba = faults(link.loss_ba, link.reorder_ba, seed.wrapping_add(1));
+            let [jitter_ab_ns, jitter_ba_ns] =
+                [link.jitter_ab, link.jitter_ba].map(|jitter| jitter.0 * u64::from(scale));
+            let faults_ab = faults(seed, link.loss_ab, link.reorder_ab, jitter_ab_ns);
+            let seed = seed.wrapping_add(1);
+            let faults_ba = faults(seed, link.loss_ba, link.reorder_ba, jitter_ba_ns);
             let ab = direction(link, link.delay_ab, &link.queue_ab, &queues, scale)?;
             let ba = direction(link, link.delay_ba, &link.queue_ba, &queues, scale)?;
             links.push(Link {
@@ -220,12 +223,13 @@ fn mix(n: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-fn faults(loss: Fraction, reorder: Fraction, seed: u64) -> Option<Faults> {
-    let any = loss.0 > 0 || reorder.0 > 0;
+fn faults(seed: u64, loss: Fraction, reorder: Fraction, jitter_ns: u64) -> Option<Faults> {
+    let any = loss.0 > 0 || reorder.0 > 0 || jitter_ns > 0;
     any.then_some(Faults {
         seed,
         loss_ppm: loss.0,
         reorder_ppm: reorder.0,
+        jitter_ns,
     })
 }
 

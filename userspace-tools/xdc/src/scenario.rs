@@ -159,6 +159,12 @@ pub struct LinkSpec {
     pub reorder_ab: Fraction,
     #[serde(default)]
     pub reorder_ba: Fraction,
+    /// Extra delay of each packet, uniform from 0, that changes no order: on an ideal network
+    /// packets meet in the same way for ever.
+    #[serde(default)]
+    pub jitter_ab: Time,
+    #[serde(default)]
+    pub jitter_ba: Time,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
