@@ -72,7 +72,7 @@ pub fn command(request: &Request) -> Result<bool> {
         if let Some(seeds) = &request.seeds {
             grid.seeds = grid::parse_seeds(seeds)?;
         }
-        let about = |err: Error| err.about(format!("figure {}", figure.id));
+        let about = |err: Error| err.about(figure.name());
         grids.push((*figure, grid.expand(&home).map_err(about)?));
     }
     if grids.is_empty() {
@@ -97,7 +97,7 @@ pub fn command(request: &Request) -> Result<bool> {
             timeout: request.timeout,
             progress: &progress,
         };
-        progress.note(&format!("figure {}: {}", figure.id, figure.title));
+        progress.note(&format!("{}: {}", figure.name(), figure.title));
         let sweep = Sweep::new(bench, grid, &dir)?;
         let mut cells = Vec::new();
         let mut errors = 0;
@@ -153,7 +153,7 @@ fn choose<'a>(paper: &'a Paper, request: &Request) -> Result<Vec<&'a Figure>> {
 fn text(done: &[Done<'_>]) -> String {
     let mut text = String::new();
     for done in done {
-        text += &format!("figure {}: {}\n", done.figure.id, done.figure.title);
+        text += &format!("{}: {}\n", done.figure.name(), done.figure.title);
         for (claim, verdict, rows) in done.claims() {
             text += &format!("  {:<18} {}\n", verdict.text(), claim.text);
             for row in rows {

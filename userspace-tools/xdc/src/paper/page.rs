@@ -84,8 +84,9 @@ fn class(verdict: Verdict) -> &'static str {
 fn figure(done: &Done<'_>) -> String {
     let figure = done.figure;
     let mut html = format!(
-        "<h2 id=\"figure-{0}\">Figure {0}: {1}</h2>\n<p>{2}</p>\n",
+        "<h2 id=\"figure-{0}\">{1}: {2}</h2>\n<p>{3}</p>\n",
         escape(&figure.id),
+        escape(&figure.name()),
         escape(&figure.title),
         escape(figure.setup.trim())
     );

@@ -135,6 +135,15 @@ fn names(dir: &std::path::Path) -> Vec<String> {
 }
 
 impl Figure {
+    /// `Figure 8`; a Roman number is that of a table.
+    pub fn name(&self) -> String {
+        let kind = match self.id.starts_with(|c: char| c.is_ascii_digit()) {
+            true => "Figure",
+            false => "Table",
+        };
+        format!("{kind} {}", self.id)
+    }
+
     /// The grid to run; none if `quick` leaves the figure out.
     pub fn grid(&self, quick: bool) -> Option<Grid> {
         let mut grid = self.grid.clone();
