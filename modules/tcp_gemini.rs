@@ -38,16 +38,8 @@ struct Sysctls;
 impl sysctl::Params for Sysctls {
     const DIR: &'static CStr = c"net/gemini";
 
-    const PARAMS: &'static [sysctl::Param] = &{
-        const FIRST: sysctl::Param = tcp_glue::sysctl(&PARAMS[0], Profile::Paper as usize);
-        let mut files = [FIRST; PARAMS.len()];
-        let mut i = 0;
-        while i < PARAMS.len() {
-            files[i] = tcp_glue::sysctl(&PARAMS[i], Profile::Paper as usize);
-            i += 1;
-        }
-        files
-    };
+    const PARAMS: &'static [sysctl::Param] =
+        &tcp_glue::sysctls::<{ PARAMS.len() }, _>(&[], PARAMS, Profile::Paper as usize);
 }
 
 /// What all sockets share.

@@ -269,8 +269,28 @@ fn has_ecn(sk: &Sock<'_>) -> bool {
     sk.ecn_mode() != EcnMode::None || sk.is_closed_or_listening()
 }
 
+/// The files of a module: some of its own, then the rows of its parameter table.
+pub(crate) const fn sysctls<const FILES: usize, const N: usize>(
+    own: &[Param],
+    rows: &[ParamInfo<N>],
+    profile: usize,
+) -> [Param; FILES] {
+    assert!(FILES == own.len() + rows.len());
+    let mut files = [sysctl(&rows[0], profile); FILES];
+    let mut i = 0;
+    while i < FILES {
+        files[i] = if i < own.len() {
+            own[i]
+        } else {
+            sysctl(&rows[i - own.len()], profile)
+        };
+        i += 1;
+    }
+    files
+}
+
 /// The sysctl of one row of a parameter table.
-pub(crate) const fn sysctl<const N: usize>(row: &ParamInfo<N>, profile: usize) -> Param {
+const fn sysctl<const N: usize>(row: &ParamInfo<N>, profile: usize) -> Param {
     Param {
         name: row.name,
         kind: Kind::Number {

@@ -53,13 +53,7 @@ impl sysctl::Params for Sysctls {
                 names: &Profile::NAMES,
             },
         };
-        let mut files = [PROFILE; FILES];
-        let mut i = 0;
-        while i < PARAMS.len() {
-            files[1 + i] = tcp_glue::sysctl(&PARAMS[i], DEFAULT_PROFILE as usize);
-            i += 1;
-        }
-        files
+        tcp_glue::sysctls::<FILES, _>(&[PROFILE], PARAMS, DEFAULT_PROFILE as usize)
     };
 
     /// A profile sets every parameter; what is written after it overrides it.

@@ -44,12 +44,14 @@ impl Net {
 }
 
 /// One file.
+#[derive(Clone, Copy)]
 pub(crate) struct Param {
     pub(crate) name: &'static CStr,
     pub(crate) kind: Kind,
 }
 
 /// What a file takes; anything else is EINVAL.
+#[derive(Clone, Copy)]
 pub(crate) enum Kind {
     /// A number within bounds that are allowed themselves.
     Number { default: u64, min: u64, max: u64 },

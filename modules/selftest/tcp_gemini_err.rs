@@ -57,13 +57,7 @@ impl sysctl::Params for Sysctls {
                 max: 1_000_000,
             },
         };
-        let mut files = [MAX_ERROR; FILES];
-        let mut i = 0;
-        while i < PARAMS.len() {
-            files[1 + i] = tcp_glue::sysctl(&PARAMS[i], Profile::Paper as usize);
-            i += 1;
-        }
-        files
+        tcp_glue::sysctls::<FILES, _>(&[MAX_ERROR], PARAMS, Profile::Paper as usize)
     };
 }
 

@@ -22,7 +22,6 @@ const MIN_AGE: Duration = Duration::from_millis(5_500);
 /// backtrace of each.
 const ALARM: &str = "xdc_alarm";
 const LEAKS: usize = 32;
-const LEAK_CALLER: &str = "[xdc_alarm]";
 
 /// How each object begins.
 const OBJECT: &str = "unreferenced object ";
@@ -40,10 +39,11 @@ pub fn attack(storm: &mut Storm) -> Result<()> {
     let found = scan();
     modules::unload(ALARM)?;
     let found = found?;
-    let objects: Vec<&str> = found.split(OBJECT).skip(1).collect();
-    let (ours, others): (Vec<&str>, Vec<&str>) = objects
-        .into_iter()
-        .partition(|object| object.contains(LEAK_CALLER));
+    let caller = format!("[{ALARM}]");
+    let (ours, others): (Vec<&str>, Vec<&str>) = found
+        .split(OBJECT)
+        .skip(1)
+        .partition(|object| object.contains(&caller));
     // A stale word that looks like a pointer may hide one or the other.
     storm.ktap.case(
         &format!(

@@ -416,18 +416,22 @@ const fn unocc(name: &'static str, sysctls: &'static [(&'static str, &'static st
     }
 }
 
+const fn gemini(name: &'static str, module: &'static str) -> KnownCc {
+    KnownCc {
+        name,
+        cc: name,
+        module: Some(module),
+        mark: Mark::Physical,
+        tcp_ecn: 3,
+        ..PLAIN
+    }
+}
+
 pub const KNOWN_CCS: &[KnownCc] = &[
     unocc("unocc", &[]),
     unocc("unocc-paper", &[("net.unocc.profile", "paper")]),
     unocc("unocc-artifact", &[("net.unocc.profile", "artifact")]),
-    KnownCc {
-        name: "gemini",
-        cc: "gemini",
-        module: Some("tcp_gemini"),
-        mark: Mark::Physical,
-        tcp_ecn: 3,
-        ..PLAIN
-    },
+    gemini("gemini", "tcp_gemini"),
     classic_ecn("dctcp", "dctcp"),
     // Stands for the papers' BBR + MPRDMA. dctcp asks for ECN by itself; bbr must not.
     KnownCc {
@@ -441,14 +445,7 @@ pub const KNOWN_CCS: &[KnownCc] = &[
     drop_tail("reno"),
     drop_tail("vegas"),
     // Test-only modules: one for GEMINI's Table V, and the kernel's own in Rust for `xdc twin`.
-    KnownCc {
-        name: "gemini_err",
-        cc: "gemini_err",
-        module: Some("tcp_gemini_err"),
-        mark: Mark::Physical,
-        tcp_ecn: 3,
-        ..PLAIN
-    },
+    gemini("gemini_err", "tcp_gemini_err"),
     KnownCc {
         module: Some("tcp_dctcp_rs"),
         ..classic_ecn("dctcp_rs", "dctcp_rs")
