@@ -117,7 +117,10 @@ fn unknown_scenarios_and_congestion_controls() {
     caller.refused(
         USAGE,
         &["run", "two-dc-1g", "--cc", "nonsense"],
-        &["'nonsense'", "unocc,", "gemini, dctcp, ", "cubic, "],
+        &[
+            "'nonsense'",
+            "unocc, unocc-paper, unocc-artifact, gemini, dctcp, bbr-dctcp, cubic, cubic-ecn, bbr",
+        ],
     );
 }
 
