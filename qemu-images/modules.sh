@@ -3,7 +3,7 @@
 # modules.sh FLAVOUR [OUT]: build the modules for one of our kernels (x86,
 # uml, debug) or, as `kdir`, for the build tree that KDIR names; into
 # build/FLAVOUR/modules or OUT. W= and CLIPPY= reach the kernel's build. Our
-# own kernels get the modules of modules/selftest/, too.
+# own kernels get those of modules/selftest/ and examples/, too.
 . "$(dirname "$0")/common.sh"
 
 flavour=${1:?usage: modules.sh x86|uml|debug|kdir [OUT]}

@@ -462,6 +462,9 @@ pub(crate) fn now_ns() -> u64 {
 /// Implemented only for C structs that have no padding.
 pub(crate) unsafe trait Stats: Copy {}
 
+// SAFETY: No statistics, no padding.
+unsafe impl Stats for () {}
+
 /// What became of a packet in [`Discipline::enqueue`], as C returns it.
 #[repr(u32)]
 pub(crate) enum Verdict {
@@ -821,7 +824,9 @@ impl<T: Discipline> Thunks<T> {
         ops.peek = Some(bindings::xdc_qdisc_peek);
         ops.reset = Some(Self::reset);
         ops.dump = Some(Self::dump);
-        ops.dump_stats = Some(Self::dump_stats);
+        if size_of::<T::Stats>() != 0 {
+            ops.dump_stats = Some(Self::dump_stats);
+        }
         ops
     }
 }

@@ -42,7 +42,7 @@ void *xdc_net_generic(const struct net *net, unsigned int id);
 bool xdc_tcp_is_cwnd_limited(const struct sock *sk);
 void xdc_tcp_need_pacing(struct sock *sk);
 
-/* shim_phantom.c: what C keeps of a qdisc, at the beginning of its private area. */
+/* shim_qdisc.c: what C keeps of a qdisc, at the beginning of its private area. */
 struct xdc_qdisc {
 	struct tcf_proto __rcu *filters;
 	struct tcf_block *block;
