@@ -20,7 +20,7 @@ else
 	tree=$XDC_TOP/build/$flavour/tree
 	arch=$(flavour_arch "$flavour")
 fi
-out=${2:-$XDC_TOP/build/$flavour/modules}
+out=$(realpath -m "${2:-$XDC_TOP/build/$flavour/modules}")
 mkdir -p "$out"
 log=$out.log
 
