@@ -444,6 +444,10 @@ pub const KNOWN_CCS: &[KnownCc] = &[
     drop_tail("bbr"),
     drop_tail("reno"),
     drop_tail("vegas"),
+    KnownCc {
+        module: Some("tcp_example"),
+        ..drop_tail("example")
+    },
     // Test-only modules: one for GEMINI's Table V, and the kernel's own in Rust for `xdc twin`.
     gemini("gemini_err", "tcp_gemini_err"),
     KnownCc {
