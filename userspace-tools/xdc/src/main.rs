@@ -21,6 +21,7 @@ mod guest;
 mod home;
 mod initramfs;
 mod interrupt;
+mod manual;
 mod paper;
 mod paths;
 mod plan;
@@ -50,7 +51,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::engine::Kind;
 use crate::error::Result;
@@ -61,6 +62,7 @@ use crate::home::{Flavour, Home};
 #[command(
     version,
     arg_required_else_help = true,
+    max_term_width = 100,
     after_help = "\
 Examples:
   xdc list
@@ -90,8 +92,8 @@ Examples:
     Run {
         /// A name that `xdc list` shows, or a TOML file.
         scenario: String,
-        /// What runs the guest [default: the scenario's].
-        #[arg(long)]
+        /// qemu, or uml: virtual time [default: the scenario's].
+        #[arg(long, value_name = "ENGINE", hide_possible_values = true)]
         engine: Option<Kind>,
         /// Congestion controls [default: the scenario's].
         #[arg(long, value_delimiter = ',', value_name = "CC,...")]
@@ -153,8 +155,8 @@ what a change of a module, the kernel or the scenario has touched.")]
         /// Change the scenario in all cells, as for `run`.
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<String>,
-        /// What runs the guests [default: the scenario's].
-        #[arg(long)]
+        /// qemu, or uml: virtual time [default: the scenario's].
+        #[arg(long, value_name = "ENGINE", hide_possible_values = true)]
         engine: Option<Kind>,
         /// Figures of summary.json to tabulate and plot.
         #[arg(long, value_delimiter = ',', value_name = "METRIC,...")]
@@ -162,8 +164,8 @@ what a change of a module, the kernel or the scenario has touched.")]
         /// Where cells, table and plots go [default: results/sweeps/NAME].
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
-        /// Who runs the guests.
-        #[arg(long, default_value = "local")]
+        /// local, or slurm: a job array; the checkout and --out are on a shared file system.
+        #[arg(long, default_value = "local", hide_possible_values = true)]
         backend: sweep::Backend,
         /// A word for sbatch.
         #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
@@ -219,7 +221,12 @@ As with sweep, what is finished stays.")]
         timeout: u64,
     },
     /// Show the scenarios.
-    List,
+    #[command(after_help = "Example:\n  xdc list --json | jq -r '.[].name'")]
+    List {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Hold a result against what its scenario expects.
     #[command(after_help = "\
 Examples:
@@ -257,8 +264,13 @@ Examples:
     Shell {
         /// Whose network to build.
         scenario: Option<String>,
-        /// What runs the guest.
-        #[arg(long, default_value = "qemu")]
+        /// qemu, or uml: virtual time.
+        #[arg(
+            long,
+            value_name = "ENGINE",
+            default_value = "qemu",
+            hide_possible_values = true
+        )]
         engine: Kind,
     },
     /// Run the tests in selftests/ in a guest.
@@ -270,8 +282,13 @@ Examples:
     Selftest {
         /// Which [default: all that are meant for the kernel].
         names: Vec<String>,
-        /// What runs the guest.
-        #[arg(long, default_value = "qemu")]
+        /// qemu, or uml: virtual time.
+        #[arg(
+            long,
+            value_name = "ENGINE",
+            default_value = "qemu",
+            hide_possible_values = true
+        )]
         engine: Kind,
         /// Which kernel [default: the engine's plain one].
         #[arg(long)]
@@ -336,6 +353,18 @@ Examples:
     Qdisc(QdiscCommand),
     /// What this host lacks, and the command that mends it.
     Doctor,
+    /// Print what makes a shell complete xdc's words.
+    #[command(after_help = "\
+Examples:
+  xdc completions bash > /etc/bash_completion.d/xdc
+  xdc completions zsh > /usr/local/share/zsh/site-functions/_xdc")]
+    Completions { shell: clap_complete::Shell },
+    /// Write the man pages, xdc.1 and one for each command.
+    #[command(after_help = "Example:\n  xdc man /usr/local/share/man/man1")]
+    Man {
+        /// Where to.
+        dir: PathBuf,
+    },
     /// How we start guests: [`tether`].
     #[command(name = tether::SUBCOMMAND, hide = true)]
     Tethered {
@@ -394,7 +423,9 @@ fn main() -> ExitCode {
 
 /// Whether all is well.
 fn dispatch(command: Command) -> Result<bool> {
-    if let Command::List | Command::Check { .. } | Command::Qdisc(_) | Command::Doctor = command {
+    if let Command::List { .. } | Command::Check { .. } | Command::Qdisc(_) | Command::Doctor =
+        command
+    {
         interrupt::end_on_closed_pipe()?;
     }
     match command {
@@ -473,7 +504,7 @@ fn dispatch(command: Command) -> Result<bool> {
             jobs: jobs.unwrap_or_else(cpus),
             timeout: Duration::from_secs(timeout),
         }),
-        Command::List => list(),
+        Command::List { json } => list(json),
         Command::Check {
             result,
             results,
@@ -526,6 +557,14 @@ fn dispatch(command: Command) -> Result<bool> {
             Ok(true)
         }
         Command::Doctor => doctor::command(),
+        Command::Completions { shell } => {
+            manual::completions(&mut Cli::command(), shell)?;
+            Ok(true)
+        }
+        Command::Man { dir } => {
+            manual::pages(Cli::command(), &dir)?;
+            Ok(true)
+        }
         Command::Tethered { parent, words } => match tether::become_program(parent, &words)? {},
     }
 }
@@ -534,7 +573,15 @@ fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-fn list() -> Result<bool> {
+/// A line of `xdc list`.
+#[derive(serde::Serialize)]
+struct Listed {
+    name: String,
+    engine: &'static str,
+    title: String,
+}
+
+fn list(json: bool) -> Result<bool> {
     let home = Home::find()?;
     let dir = home.scenarios();
     let mut names: Vec<_> = std::fs::read_dir(&dir)
@@ -545,14 +592,65 @@ fn list() -> Result<bool> {
         })
         .collect();
     names.sort();
-    let width = names.iter().map(String::len).max().unwrap_or(0);
-    for name in names {
-        let scenario = scenario::load(Some(&home), &name, &[])?.scenario;
-        println!(
-            "{name:width$}  {:4}  {}",
-            scenario.engine.name(),
-            scenario.title
-        );
+    let listed: Vec<_> = names
+        .into_iter()
+        .map(|name| {
+            let scenario = scenario::load(Some(&home), &name, &[])?.scenario;
+            Ok(Listed {
+                name,
+                engine: scenario.engine.name(),
+                title: scenario.title,
+            })
+        })
+        .collect::<Result<_>>()?;
+    if json {
+        println!("{:#}", serde_json::json!(listed));
+        return Ok(true);
+    }
+    let width = listed.iter().map(|it| it.name.len()).max().unwrap_or(0);
+    for Listed {
+        name,
+        engine,
+        title,
+    } in listed
+    {
+        println!("{name:width$}  {engine:4}  {title}");
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines of a screen that an engineer has open, and columns that --help is made for.
+    const SCREEN: (usize, usize) = (50, 100);
+
+    fn walk(command: &mut clap::Command, check: &mut dyn FnMut(&str, &mut clap::Command)) {
+        let name = command.get_name().to_owned();
+        check(&name, command);
+        for sub in command.get_subcommands_mut() {
+            if !sub.is_hide_set() {
+                walk(sub, check);
+            }
+        }
+    }
+
+    #[test]
+    fn help_fits_a_screen_and_has_an_example() {
+        let mut cli = Cli::command();
+        cli.build();
+        walk(&mut cli, &mut |name, command| {
+            let help = command.render_long_help().to_string();
+            let widest = help.lines().map(|line| line.chars().count()).max();
+            assert!(help.lines().count() <= SCREEN.0, "{name}:\n{help}");
+            assert!(widest <= Some(SCREEN.1), "{name}:\n{help}");
+            assert!(help.contains("Example"), "{name}:\n{help}");
+        });
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
 }
