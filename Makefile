@@ -5,8 +5,9 @@
 #   make test-long  what takes hours: the soak, a thousand reloads, mutants
 #   make            set up, build the kernels, the modules and the tools
 #   make modules    the three modules; KDIR=DIR for a kernel of your own
-#   make tools      userspace-tools/target/release/xdc
-#   make install    modules into /lib/modules of the kernel in KDIR, xdc into PREFIX/bin
+#   make tools      userspace-tools/target/release/xdc, and tc's plugin in build/tc
+#   make install    modules into /lib/modules of the kernel in KDIR, xdc into PREFIX/bin,
+#                   the plugin to where tc looks for it
 #   make clean      forget build/ (the kernels stay in the cache)
 #
 # KSRC=DIR   build the guests' kernels from your own source tree
@@ -64,7 +65,9 @@ test-tools: setup
 	@install -C -m 755 -t build/guest-bin $(GUEST_BIN:%=$(STATIC_OUT)/%)
 
 tools: setup
-	@cd userspace-tools && cargo build --quiet --locked --release -p xdc
+	@cd userspace-tools && cargo build --quiet --locked --release -p xdc -p xdc-tc-plugin
+	@mkdir -p build/tc
+	@install -s -m 644 userspace-tools/target/release/libq_phantom.so build/tc/q_phantom.so
 
 demo: guests
 	@$(XDC) run two-dc-1g

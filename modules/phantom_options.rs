@@ -267,7 +267,7 @@ impl Options {
             *color = self.color(dscp);
         }
         message.put(TCA_PHANTOM_DSCP_COLOR as u16, &colors)?;
-        message.put(TCA_PHANTOM_POOL as u16, &self.pool_name())
+        message.put_str(TCA_PHANTOM_POOL as u16, &self.pool_name())
     }
 }
 

@@ -202,6 +202,12 @@ impl Message<'_> {
         })
     }
 
+    /// Appends a string: `bytes` up to and with the first NUL.
+    pub(crate) fn put_str(&mut self, id: u16, bytes: &[u8]) -> Result {
+        let text = bytes.split_inclusive(|byte| *byte == 0).next();
+        self.put(id, text.unwrap_or_default())
+    }
+
     /// Appends a u64, aligned by an attribute `pad` where the machine needs it.
     pub(crate) fn put_u64(&mut self, id: u16, value: u64, pad: u16) -> Result {
         // SAFETY: As in `put`.

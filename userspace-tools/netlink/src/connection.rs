@@ -122,6 +122,28 @@ impl Connection {
         }
     }
 
+    /// The same, byte for byte, up to and with the message that ends it.
+    pub fn dump_bytes(&mut self, what: &str, message: RouteNetlinkMessage) -> Result<Vec<u8>> {
+        let sequence = self.next_sequence();
+        self.socket
+            .send(&serialize(message, sequence, NLM_F_DUMP), 0)?;
+        let mut found = Vec::new();
+        loop {
+            let (datagram, _) = self.socket.recv_from_full()?;
+            for answer in answers(&datagram) {
+                let answer = answer?;
+                if let Some(refusal) = answer.refusal(what) {
+                    return Err(refusal);
+                }
+                found.extend_from_slice(answer.bytes);
+                found.resize(found.len().next_multiple_of(ALIGN_BYTES), 0);
+                if let NetlinkPayload::Done(_) = answer.message.payload {
+                    return Ok(found);
+                }
+            }
+        }
+    }
+
     fn next_sequence(&mut self) -> u32 {
         self.sequence = self.sequence.wrapping_add(1);
         self.sequence

@@ -5,7 +5,8 @@
 //! - [`connection`]: requests in batches, dumps, errors with the kernel's own sentence.
 //! - [`link`]: veth pairs, addresses, routes, neighbours.
 //! - [`qdisc`]: qdiscs with their options as bytes, and their statistics.
-//! - [`phantom`]: the attributes of `modules/uapi/pkt_phantom.h`.
+//! - [`phantom`]: the attributes of `modules/uapi/pkt_phantom.h`, and their words in tc's syntax.
+//! - [`units`]: quantities as `tc` writes them.
 //!
 //! A request is a value that says what it does ([`Request::what`]); nothing happens until a
 //! [`Connection`] sends it. A connection belongs to the network namespace it was opened in.
@@ -15,5 +16,6 @@ pub mod connection;
 pub mod link;
 pub mod phantom;
 pub mod qdisc;
+pub mod units;
 
 pub use connection::{Connection, Error, Request, Result};

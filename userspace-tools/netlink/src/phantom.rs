@@ -3,6 +3,8 @@
 //!
 //! The header is the home of the ids; the tests below read it and compare.
 
+pub mod words;
+
 use std::{fmt, str::FromStr};
 
 use crate::{
@@ -16,6 +18,9 @@ pub const KIND: &str = "phantom";
 
 /// A value of an attribute.
 trait Value: Sized {
+    /// Its type in a YNL specification.
+    #[cfg(test)]
+    const YNL: &'static str;
     fn encode(&self) -> Vec<u8>;
     fn decode(bytes: &[u8]) -> Option<Self>;
 }
@@ -23,6 +28,11 @@ trait Value: Sized {
 macro_rules! integer_values {
     ($($type:ty),*) => { $(
         impl Value for $type {
+            #[cfg(test)]
+            const YNL: &'static str = match stringify!($type).as_bytes() {
+                b"i32" => "s32",
+                _ => stringify!($type),
+            };
             fn encode(&self) -> Vec<u8> {
                 self.to_ne_bytes().to_vec()
             }
@@ -35,6 +45,8 @@ macro_rules! integer_values {
 integer_values!(u8, u32, i32, u64);
 
 impl Value for bool {
+    #[cfg(test)]
+    const YNL: &'static str = u8::YNL;
     fn encode(&self) -> Vec<u8> {
         vec![u8::from(*self)]
     }
@@ -44,6 +56,8 @@ impl Value for bool {
 }
 
 impl Value for String {
+    #[cfg(test)]
+    const YNL: &'static str = "string";
     fn encode(&self) -> Vec<u8> {
         [self.as_bytes(), &[0]].concat()
     }
@@ -88,6 +102,8 @@ macro_rules! named_values {
         }
 
         impl Value for $name {
+            #[cfg(test)]
+            const YNL: &'static str = u8::YNL;
             fn encode(&self) -> Vec<u8> {
                 vec![*self as u8]
             }
@@ -155,6 +171,8 @@ named_values! {
 pub struct DscpColors(pub [Color; 64]);
 
 impl Value for DscpColors {
+    #[cfg(test)]
+    const YNL: &'static str = "binary";
     fn encode(&self) -> Vec<u8> {
         self.0.iter().map(|color| *color as u8).collect()
     }
@@ -201,6 +219,9 @@ macro_rules! options {
 
         /// Every attribute: its name in the header, and its id.
         pub const IDS: &[(&str, u16)] = &[$(($name, $id)),*];
+
+        #[cfg(test)]
+        const YNL_TYPES: &[&str] = &[$(<$type as Value>::YNL),*];
     };
 }
 
@@ -345,6 +366,8 @@ fn malformed(attribute: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use saphyr::{LoadableYamlNode as _, Yaml};
+
     use super::*;
 
     const HEADER: &str = include_str!("../../../modules/uapi/pkt_phantom.h");
@@ -398,6 +421,66 @@ mod tests {
             ColorSource::NAMES,
         );
         check("enum tc_phantom_gso {", "TC_PHANTOM_GSO_", Gso::NAMES);
+    }
+
+    /// The list `key` of the member called `name` of `list`.
+    fn of<'a>(list: &'a Yaml<'a>, name: &str, key: &str) -> Vec<&'a Yaml<'a>> {
+        let mut members = list.as_sequence().expect("a list").iter();
+        let member = members.find(|member| text(member, "name") == Some(name));
+        let found = &member.unwrap_or_else(|| panic!("no {name}"))[key];
+        found.as_sequence().expect("a list").iter().collect()
+    }
+
+    fn text<'a>(member: &'a Yaml<'a>, key: &str) -> Option<&'a str> {
+        member.as_mapping_get(key)?.as_str()
+    }
+
+    #[test]
+    fn the_ynl_specification_describes_the_same() {
+        const SPECIFICATION: &str = include_str!("../../../modules/uapi/phantom.yaml");
+        let documents = Yaml::load_from_str(SPECIFICATION).unwrap();
+        let specification = &documents[0];
+
+        // Ids count from 1, and the first is for padding.
+        let attributes = of(
+            &specification["attribute-sets"],
+            "phantom-attrs",
+            "attributes",
+        );
+        assert_eq!(text(attributes[0], "name"), Some("pad"));
+        assert_eq!(attributes.len(), IDS.len() + 1);
+        for (((name, id), ynl_type), described) in IDS.iter().zip(YNL_TYPES).zip(&attributes[1..]) {
+            assert_eq!(attributes[usize::from(*id) - 1], *described);
+            let described_as = text(described, "name").unwrap().to_uppercase();
+            assert_eq!(
+                format!("TCA_PHANTOM_{}", described_as.replace('-', "_")),
+                *name
+            );
+            assert_eq!(text(described, "type"), Some(*ynl_type), "{name}");
+        }
+
+        let definitions = &specification["definitions"];
+        for (name, names) in [
+            ("phantom-mark", Mark::NAMES),
+            ("phantom-mark-at", MarkAt::NAMES),
+            ("phantom-color", Color::NAMES),
+            ("phantom-color-source", ColorSource::NAMES),
+            ("phantom-gso", Gso::NAMES),
+        ] {
+            let entries: Vec<_> = of(definitions, name, "entries")
+                .into_iter()
+                .filter_map(|entry| entry.as_str())
+                .collect();
+            assert_eq!(entries, names, "{name}");
+        }
+        let fields: Vec<_> = of(definitions, "tc-phantom-xstats", "members")
+            .into_iter()
+            .map(|field| {
+                assert_eq!(text(field, "type"), Some("u64"));
+                text(field, "name").unwrap().replace('-', "_")
+            })
+            .collect();
+        assert_eq!(fields, Xstats::FIELDS);
     }
 
     #[test]

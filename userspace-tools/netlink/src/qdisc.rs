@@ -185,10 +185,20 @@ pub struct QdiscState {
     pub requeues: u64,
 }
 
+const LIST: &str = "list the qdiscs";
+
+fn filter(index: u32) -> RouteNetlinkMessage {
+    RouteNetlinkMessage::GetQueueDiscipline(TcMessage::with_index(index as i32))
+}
+
+/// The qdiscs of every device as the kernel tells of them, for a reader that is not ours.
+pub fn dump_bytes(connection: &mut Connection) -> Result<Vec<u8>> {
+    connection.dump_bytes(LIST, filter(0))
+}
+
 /// The qdiscs of a device, or of all with `index` 0.
 pub fn dump(connection: &mut Connection, index: u32) -> Result<Vec<QdiscState>> {
-    let filter = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::with_index(index as i32));
-    let found = connection.dump("list the qdiscs", filter)?;
+    let found = connection.dump(LIST, filter(index))?;
     Ok(found
         .into_iter()
         .filter_map(QdiscState::of)

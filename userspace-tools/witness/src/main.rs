@@ -5,9 +5,13 @@
 //!     xdc-witness tdc FILE           cases in the format of the kernel's tc-testing
 //!     xdc-witness raw add|change dev DEV (root | parent MAJ:MIN) phantom NAME=TYPE:VALUE...
 //!                                    options that `xdc qdisc` would refuse, as the kernel does
+//!     xdc-witness raw dump           what the kernel says of every qdisc, in hexadecimal
+//!     xdc-witness json POINTER...    of the JSON on standard input, the value at each RFC 6901
+//!                                    pointer, a line each; a failure if it is not JSON
 
 mod cases;
 mod eye;
+mod json;
 mod lab;
 mod raw;
 #[path = "../../witness-ebpf/src/record.rs"]
@@ -36,6 +40,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     match args.first().map(String::as_str) {
         Some("raw") => raw::command(&args[1..]),
+        Some("json") => json::command(&args[1..]),
         Some("tdc") => {
             let mut ktap = Ktap::new();
             if let Err(error) = tdc::run(&args[1..], &mut ktap) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `xdc-witness raw`: options of the qdisc as they are on the wire, valid or not, so that it is
 //! the kernel that judges them and not `xdc qdisc`. Exit codes are tc's: 1 for a command line
-//! that is none, 2 for a refusal.
+//! that is none, 2 for a refusal. And the other way: what the kernel says, as it says it, for a
+//! reader that is not ours.
 
 use std::process::ExitCode;
 
@@ -11,7 +12,7 @@ use xdc_netlink::{
     Connection, Error,
     attributes::Attributes,
     phantom,
-    qdisc::{Handle, Qdisc},
+    qdisc::{self, Handle, Qdisc},
 };
 
 /// What the command did.
@@ -20,7 +21,11 @@ pub fn command(words: &[String]) -> ExitCode {
         Some(Error::Refused { reason, .. }) => Some(reason.clone()),
         _ => None,
     };
-    match send(words) {
+    let done = match words {
+        [word] if word == "dump" => dump(),
+        words => send(words),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => match refused(&error) {
             Some(reason) => {
@@ -33,6 +38,14 @@ pub fn command(words: &[String]) -> ExitCode {
             }
         },
     }
+}
+
+/// Prints the answer to RTM_GETQDISC for every device, as it came.
+fn dump() -> Result<()> {
+    let answer = qdisc::dump_bytes(&mut Connection::open()?)?;
+    let digits: String = answer.iter().map(|byte| format!("{byte:02x}")).collect();
+    println!("{digits}");
+    Ok(())
 }
 
 fn send(words: &[String]) -> Result<()> {

@@ -130,6 +130,11 @@ impl Home {
         self.artifact("agent".to_owned())
     }
 
+    /// What makes tc know phantom, where `make tools` has built it.
+    pub fn tc_plugin(&self) -> Option<PathBuf> {
+        self.artifact("tc/q_phantom.so".to_owned()).ok()
+    }
+
     /// Static programs for a guest's tests, where `make test-tools` has made them.
     pub fn guest_programs(&self) -> Result<Vec<PathBuf>> {
         let dir = self.0.join("build/guest-bin");

@@ -59,6 +59,7 @@ pub fn write(
         Job::Probe | Job::Run(_) => add_tools(&mut cpio, &["modprobe"])?,
         Job::Shell { .. } | Job::Selftest { .. } => {
             add_tools(&mut cpio, TOOLS)?;
+            add_tc_plugin(&mut cpio, home)?;
             let interactive = matches!(plan.job, Job::Shell { .. });
             add_shell(&mut cpio, interactive)?;
             let own = env::current_exe().map_err(|err| Error::io("finding xdc itself", &err))?;
@@ -161,6 +162,26 @@ fn add_tools(cpio: &mut Cpio, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// What makes tc know phantom, where the host's tc looks for it.
+fn add_tc_plugin(cpio: &mut Cpio, home: &Home) -> Result<()> {
+    let (Some(plugin), Some(tc)) = (home.tc_plugin(), find_program("tc")) else {
+        return Ok(());
+    };
+    let program = fs::read(&tc).map_err(|err| Error::io(tc.display(), &err))?;
+    match plugin_dir(&program) {
+        Some(dir) => add_program(cpio, &format!("{dir}q_phantom.so"), &plugin),
+        None => Ok(()),
+    }
+}
+
+/// The folder of plugins that is compiled into a tc: a string that ends with `/tc/`.
+fn plugin_dir(program: &[u8]) -> Option<&str> {
+    program
+        .split(|byte| *byte == 0)
+        .filter_map(|bytes| str::from_utf8(bytes).ok())
+        .find(|text| text.starts_with('/') && text.ends_with("/tc/"))
+}
+
 /// The host's shell: busybox's would run its own applets before any program of that name. For a
 /// person one that edits lines.
 fn add_shell(cpio: &mut Cpio, interactive: bool) -> Result<()> {
@@ -232,6 +253,13 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tcs_plugin_folder_is_found() {
+        let tc = b"\x7fELF\0\xff\xfe/tc/\0/sys/tc/x\0/usr/lib/x86_64-linux-gnu/tc/\0TC_LIB_DIR\0";
+        assert_eq!(plugin_dir(tc), Some("/usr/lib/x86_64-linux-gnu/tc/"));
+        assert_eq!(plugin_dir(b"/usr/bin/tc"), None);
+    }
 
     #[test]
     fn ldd_names_libraries_and_loader() {

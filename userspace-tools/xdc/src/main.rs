@@ -44,7 +44,6 @@ mod sysctl;
 mod tether;
 mod traffic;
 mod twin;
-mod units;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -52,6 +51,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use xdc_netlink::units;
 
 use crate::engine::Kind;
 use crate::error::Result;
@@ -377,13 +377,13 @@ Examples:
 #[derive(Subcommand)]
 enum QdiscCommand {
     /// Attach one where there is none.
-    #[command(override_usage = "xdc qdisc add dev DEV root phantom ...", after_help = qdisc::OPTIONS_HELP)]
+    #[command(override_usage = "xdc qdisc add dev DEV root phantom ...", after_help = qdisc::HELP.as_str())]
     Add(Words),
     /// Alter some options of one that is there; no packet is lost.
-    #[command(override_usage = "xdc qdisc change dev DEV root phantom ...", after_help = qdisc::OPTIONS_HELP)]
+    #[command(override_usage = "xdc qdisc change dev DEV root phantom ...", after_help = qdisc::HELP.as_str())]
     Change(Words),
     /// Attach one, whatever is there.
-    #[command(override_usage = "xdc qdisc replace dev DEV root phantom ...", after_help = qdisc::OPTIONS_HELP)]
+    #[command(override_usage = "xdc qdisc replace dev DEV root phantom ...", after_help = qdisc::HELP.as_str())]
     Replace(Words),
     /// Remove the one of a device.
     #[command(after_help = "Example:\n  xdc qdisc del dev eth1 root")]

@@ -28,6 +28,7 @@ pub struct Time(pub u64);
 #[serde(try_from = "String")]
 pub struct Fraction(pub u32);
 
+/// One, in parts per million.
 pub const PPM: u32 = 1_000_000;
 
 type Unit = (&'static str, u64);

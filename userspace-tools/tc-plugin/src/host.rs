@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The tc that we are in: its symbols, by name, so that one it lacks is a sentence and not the
+//! dynamic linker's abort.
+
+use std::{
+    ffi::{CStr, CString, c_char, c_int, c_void},
+    mem, ptr,
+    sync::OnceLock,
+};
+
+use crate::layout::{self, Program, Table};
+
+/// tc's JSON writer; opaque.
+#[repr(C)]
+pub struct JsonWriter {
+    _opaque: [u8; 0],
+}
+
+macro_rules! functions {
+    ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?,)*) => {
+        /// The functions of tc that we call: iproute2's libnetlink.h, json_print.h, json_writer.h.
+        pub struct Functions {
+            $(pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+        }
+
+        impl Functions {
+            fn find() -> Result<Self, String> {
+                Ok(Self {
+                    $($name: {
+                        let name = stringify!($name);
+                        let found = symbol(name).ok_or(format!("it has no {name}()"))?;
+                        // SAFETY: it is tc's function of that name, whose C declaration has
+                        // been this since iproute2 5.9; pointers to functions and to data have
+                        // one size.
+                        unsafe {
+                            mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>(found)
+                        }
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    addattr_l: fn(*mut c_void, c_int, c_int, *const c_void, c_int) -> c_int,
+    is_json_context: fn() -> bool,
+    get_json_writer: fn() -> *mut JsonWriter,
+    jsonw_name: fn(*mut JsonWriter, *const c_char),
+    jsonw_start_object: fn(*mut JsonWriter),
+    jsonw_end_object: fn(*mut JsonWriter),
+    jsonw_string_field: fn(*mut JsonWriter, *const c_char, *const c_char),
+    jsonw_bool_field: fn(*mut JsonWriter, *const c_char, bool),
+    jsonw_u64_field: fn(*mut JsonWriter, *const c_char, u64),
+    jsonw_s64_field: fn(*mut JsonWriter, *const c_char, i64),
+    print_nl: fn(),
+}
+
+/// The functions of a tc that is as we know it; else, why not.
+pub fn functions() -> &'static Result<Functions, String> {
+    static FOUND: OnceLock<Result<Functions, String>> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        layout::check(&Running)?;
+        Functions::find()
+    })
+}
+
+/// The program itself comes first in the order of search.
+fn symbol(name: &str) -> Option<*mut c_void> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: a string that ends with NUL, and a handle that is always there.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+struct Running;
+
+impl Program for Running {
+    fn table(&self, kind: &str) -> Result<Table, String> {
+        let name = format!("{kind}_qdisc_util");
+        let at = symbol(&name).ok_or(format!("it has no {name}"))?;
+        let bytes = size_of_object(at).ok_or(format!("{name} is no object of its own"))?;
+        // Room for the name has to be there before it is read.
+        if !bytes.is_multiple_of(size_of::<usize>()) || bytes < 2 * size_of::<usize>() {
+            return Err(format!("its {name} has {bytes} bytes"));
+        }
+        // SAFETY: the program's own symbol table says that an object of so many bytes begins
+        // there; nothing writes to it while we are being loaded.
+        let words: Vec<usize> = (0..bytes / size_of::<usize>())
+            .map(|i| unsafe { at.cast::<usize>().add(i).read_unaligned() })
+            .collect();
+        let id = readable_name(words[1]).unwrap_or_default();
+        Ok(Table { id, words })
+    }
+
+    fn function(&self, name: &str) -> Option<usize> {
+        symbol(name).map(|at| at as usize)
+    }
+}
+
+/// ELF64_Sym.
+#[repr(C)]
+struct ElfSymbol {
+    name: u32,
+    info: u8,
+    other: u8,
+    section: u16,
+    value: u64,
+    size: u64,
+}
+
+unsafe extern "C" {
+    fn dladdr1(
+        at: *const c_void,
+        info: *mut libc::Dl_info,
+        extra: *mut *mut c_void,
+        flags: c_int,
+    ) -> c_int;
+}
+
+/// What the symbol that starts at `at` covers.
+fn size_of_object(at: *const c_void) -> Option<usize> {
+    const RTLD_DL_SYMENT: c_int = 1;
+    let mut extra: *mut c_void = ptr::null_mut();
+    let info = dl_info(|info| {
+        // SAFETY: both places are ours, and with this flag `extra` is one pointer.
+        unsafe { dladdr1(at, info, &mut extra, RTLD_DL_SYMENT) }
+    })?;
+    if info.dli_saddr.cast_const() != at || extra.is_null() {
+        return None;
+    }
+    // SAFETY: with RTLD_DL_SYMENT it points into the object's symbol table, which stays mapped.
+    let size = unsafe { (*extra.cast::<ElfSymbol>()).size };
+    usize::try_from(size).ok()
+}
+
+/// The string at `at`, if that is in an object that is loaded: anything else may be no address.
+fn readable_name(at: usize) -> Option<String> {
+    let at = at as *const c_char;
+    // SAFETY: dladdr reads nothing at the address, it only looks it up.
+    dl_info(|info| unsafe { libc::dladdr(at.cast(), info) })?;
+    // SAFETY: the address is in a loaded object, in which a string constant ends with NUL; were
+    // it none, bytes of that object are read up to the next zero.
+    let name = unsafe { CStr::from_ptr(at) };
+    name.to_str().ok().map(str::to_owned)
+}
+
+fn dl_info(ask: impl FnOnce(*mut libc::Dl_info) -> c_int) -> Option<libc::Dl_info> {
+    let mut info = libc::Dl_info {
+        dli_fname: ptr::null(),
+        dli_fbase: ptr::null_mut(),
+        dli_sname: ptr::null(),
+        dli_saddr: ptr::null_mut(),
+    };
+    (ask(&mut info) != 0).then_some(info)
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Whether the running tc's `struct qdisc_util` is the one that we know.
+//!
+//! It has been, since iproute2 5.9:
+//!
+//! | word | |
+//! |---:|---|
+//! | 0 | next |
+//! | 1 | id, the kind's name |
+//! | 2 | parse_qopt(util, argc, argv, nlmsghdr, dev) |
+//! | 3 | print_qopt(util, FILE, rtattr) |
+//! | 4 | print_xstats(util, FILE, rtattr) |
+//! | 5 | parse_copt |
+//! | 6 | print_copt |
+//! | 7 | has_block |
+//!
+//! tc does not say its version to a plugin, and a version says nothing of a patched tc. What it
+//! cannot help showing is its own tables: they are exported for the sake of plugins. So their
+//! size is compared, their names, and which of their fields are in use. The kinds below use
+//! different ones, which tells each field from its neighbours.
+
+/// Words of the struct.
+pub const WORDS: usize = 8;
+
+/// The function of tc's that is `print_qopt` of `prio`.
+pub const PRINTER: (&str, &str, usize) = ("prio", "prio_print_opt", 3);
+
+/// Kinds, and the words from 2 on that they use.
+const USED: &[(&str, &[usize])] = &[
+    ("pfifo", &[2, 3]),
+    (PRINTER.0, &[2, 3]),
+    ("fq_codel", &[2, 3, 4]),
+    ("htb", &[2, 3, 4, 5, 6]),
+    ("red", &[2, 3, 4, 7]),
+];
+
+/// A table of tc's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table {
+    /// What its second word points to.
+    pub id: String,
+    /// All of it.
+    pub words: Vec<usize>,
+}
+
+/// What can be learned of the program that we are in.
+pub trait Program {
+    /// Its table of a kind, or why there is none to be read.
+    fn table(&self, kind: &str) -> Result<Table, String>;
+    /// Where a function of its is.
+    fn function(&self, name: &str) -> Option<usize>;
+}
+
+/// Err says what is not as expected.
+pub fn check(program: &impl Program) -> Result<(), String> {
+    for (kind, used) in USED {
+        let table = program.table(kind)?;
+        if table.words.len() != WORDS {
+            return Err(format!(
+                "its {kind}_qdisc_util has {} words, not {WORDS}",
+                table.words.len()
+            ));
+        }
+        if table.id != *kind {
+            return Err(format!("the second word of {kind}_qdisc_util is no name"));
+        }
+        for (at, word) in table.words.iter().enumerate().skip(2) {
+            if (*word != 0) != used.contains(&at) {
+                return Err(format!("word {at} of {kind}_qdisc_util is not what it was"));
+            }
+        }
+    }
+    let (kind, name, at) = PRINTER;
+    let function = program.function(name).ok_or(format!("it has no {name}"))?;
+    if program.table(kind)?.words[at] != function {
+        return Err(format!("word {at} of {kind}_qdisc_util is not {name}"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    const FUNCTION: usize = 0x1000;
+
+    #[derive(Clone)]
+    struct Fake(BTreeMap<&'static str, Table>);
+
+    impl Program for Fake {
+        fn table(&self, kind: &str) -> Result<Table, String> {
+            self.0
+                .get(kind)
+                .cloned()
+                .ok_or(format!("it has no {kind}_qdisc_util"))
+        }
+        fn function(&self, _: &str) -> Option<usize> {
+            Some(FUNCTION + 3)
+        }
+    }
+
+    /// As it is in iproute2 6.1.0 and 6.15.0.
+    fn tc() -> Fake {
+        let table = |kind: &str, used: &[usize]| Table {
+            id: kind.to_owned(),
+            words: (0..WORDS)
+                .map(|at| match at {
+                    1 => 1,
+                    at if used.contains(&at) => FUNCTION + at,
+                    _ => 0,
+                })
+                .collect(),
+        };
+        Fake(USED.iter().map(|(k, used)| (*k, table(k, used))).collect())
+    }
+
+    /// Another layout: what happens to each table.
+    fn altered(alter: impl Fn(&mut Table)) -> Result<(), String> {
+        let mut tc = tc();
+        tc.0.values_mut().for_each(alter);
+        check(&tc)
+    }
+
+    #[test]
+    fn the_layout_we_know_passes() {
+        assert_eq!(check(&tc()), Ok(()));
+        // tc chains the kinds that it has used.
+        assert_eq!(altered(|table| table.words[0] = 7), Ok(()));
+    }
+
+    #[test]
+    fn a_field_more_or_less_is_noticed() {
+        assert!(
+            altered(|table| table.words.push(0))
+                .unwrap_err()
+                .contains("9 words")
+        );
+        assert!(
+            altered(|table| table.words.truncate(7))
+                .unwrap_err()
+                .contains("7 words")
+        );
+    }
+
+    #[test]
+    fn any_two_fields_that_change_places_are_noticed() {
+        // What parses and what prints are told apart for qdiscs; ours has no classes.
+        for a in 2..WORDS {
+            for b in a + 1..WORDS {
+                let swapped = altered(|table| table.words.swap(a, b));
+                assert_eq!(swapped.is_err(), (a, b) != (5, 6), "{a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_field_in_between_is_noticed() {
+        for at in 0..WORDS {
+            let shifted = altered(|table| {
+                table.words.insert(at, 0);
+                table.words.pop();
+            });
+            assert!(shifted.is_err(), "{at}");
+        }
+        assert!(altered(|table| table.id.clear()).is_err());
+    }
+
+    #[test]
+    fn a_tc_without_its_tables_is_noticed() {
+        let mut tc = tc();
+        tc.0.remove("red");
+        assert_eq!(check(&tc), Err("it has no red_qdisc_util".to_owned()));
+    }
+}

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The table that tc reads, and the functions in it.
+
+use std::{
+    ffi::{CStr, CString, c_char, c_int, c_void},
+    io::Write as _,
+    panic::{self, UnwindSafe},
+    ptr, slice,
+    sync::{
+        Once,
+        atomic::{AtomicPtr, Ordering::Relaxed},
+    },
+};
+
+use serde_json::Value;
+use xdc_netlink::phantom::{Options, Xstats};
+
+use crate::{
+    host::{self, Functions, JsonWriter},
+    layout, text,
+};
+
+const OK: c_int = 0;
+const FAILED: c_int = -1;
+
+const TCA_OPTIONS: c_int = 2;
+
+/// What our options may make of a request; tc's buffer has 16 times as much.
+const REQUEST_BYTES: c_int = 4096;
+
+/// Words behind those we know, for a tc that knows more.
+const SPARE: usize = 8;
+
+type Word = AtomicPtr<c_void>;
+
+/// `struct qdisc_util`, word for word, so that it can be one that we do not know. tc writes
+/// `next` and reads the rest.
+#[repr(C)]
+pub struct QdiscUtil {
+    next: Word,
+    id: Word,
+    functions: [Word; layout::WORDS - 2 + SPARE],
+}
+
+/// Refuses, until `on_load` has found that tc is as we know it.
+#[allow(non_upper_case_globals, reason = "the name that tc looks for")]
+#[unsafe(no_mangle)]
+pub static phantom_qdisc_util: QdiscUtil = QdiscUtil {
+    next: Word::new(ptr::null_mut()),
+    id: Word::new(c"phantom".as_ptr() as *mut c_void),
+    functions: [const { Word::new(refuse as *mut c_void) }; layout::WORDS - 2 + SPARE],
+};
+
+/// The dynamic linker runs it before dlopen returns to tc.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static ON_LOAD: extern "C" fn() = on_load;
+
+extern "C" fn on_load() {
+    guarded(|| {
+        if host::functions().is_err() {
+            return FAILED;
+        }
+        let ours = [
+            parse_qopt as *mut c_void,
+            print_qopt as *mut c_void,
+            print_xstats as *mut c_void,
+        ];
+        for (i, word) in phantom_qdisc_util.functions.iter().enumerate() {
+            // No classes and no blocks of filters: tc asks whether these are there.
+            let function = ours.get(i).copied().unwrap_or(ptr::null_mut());
+            word.store(function, Relaxed);
+        }
+        OK
+    });
+}
+
+/// Takes the place of every function of a table that we do not know: what it is given, it does
+/// not look at. In the C calling conventions of Linux the caller removes the arguments.
+extern "C" fn refuse() -> c_int {
+    static ONCE: Once = Once::new();
+    guarded(|| {
+        let why = match host::functions() {
+            Err(why) => why,
+            Ok(_) => "it failed to say why",
+        };
+        ONCE.call_once(|| {
+            say(&format!(
+                "q_phantom.so: this tc is not of a version that it knows ({why}); \
+                 use 'xdc qdisc', which has the same syntax\n"
+            ));
+        });
+        FAILED
+    })
+}
+
+extern "C" fn parse_qopt(
+    _util: *mut QdiscUtil,
+    argc: c_int,
+    argv: *const *const c_char,
+    request: *mut c_void,
+    _device: *const c_char,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: tc calls us with the `argc` arguments that are left, each a C string.
+        let words = unsafe { arguments(argc, argv) };
+        // Where the name of an option is expected; a pool may have that name.
+        if words.iter().step_by(2).any(|word| word == "help") {
+            say(&text::help());
+            return FAILED;
+        }
+        let options = match Options::from_words(&words) {
+            Ok(options) => options.encode(),
+            Err(mistake) => {
+                say(&text::mistake(&mistake));
+                return FAILED;
+            }
+        };
+        let (Ok(tc), Ok(length)) = (host::functions(), c_int::try_from(options.len())) else {
+            return FAILED;
+        };
+        if options.is_empty() {
+            return OK;
+        }
+        // SAFETY: tc's own function on tc's own request, which has room for more than
+        // REQUEST_BYTES; it copies the bytes that we lend it.
+        unsafe {
+            (tc.addattr_l)(
+                request,
+                REQUEST_BYTES,
+                TCA_OPTIONS,
+                options.as_ptr().cast(),
+                length,
+            )
+        }
+    })
+}
+
+extern "C" fn print_qopt(
+    _util: *mut QdiscUtil,
+    file: *mut libc::FILE,
+    attribute: *const c_void,
+) -> c_int {
+    guarded(|| {
+        let Ok(tc) = host::functions() else {
+            return FAILED;
+        };
+        // SAFETY: tc hands us TCA_OPTIONS of a message that it holds, or NULL.
+        let Some(bytes) = (unsafe { payload(attribute) }) else {
+            return OK;
+        };
+        let options = match Options::decode(bytes) {
+            Ok(options) => options,
+            Err(error) => {
+                say(&format!("q_phantom.so: {error}\n"));
+                return FAILED;
+            }
+        };
+        match Json::of(tc) {
+            Some(json) => options
+                .to_json()
+                .for_each(|(key, value)| json.put(key, &value)),
+            None => options
+                .to_words()
+                .for_each(|(name, value)| print(file, &format!("{name} {value} "))),
+        }
+        OK
+    })
+}
+
+extern "C" fn print_xstats(
+    _util: *mut QdiscUtil,
+    file: *mut libc::FILE,
+    attribute: *const c_void,
+) -> c_int {
+    guarded(|| {
+        let Ok(tc) = host::functions() else {
+            return FAILED;
+        };
+        // SAFETY: tc hands us TCA_STATS_APP of a message that it holds, or NULL.
+        let Some(bytes) = (unsafe { payload(attribute) }) else {
+            return OK;
+        };
+        let xstats = Xstats::decode(bytes);
+        if let Some(json) = Json::of(tc) {
+            for (name, value) in Xstats::FIELDS.iter().zip(xstats.values()) {
+                json.put(name, &Value::from(value));
+            }
+            return OK;
+        }
+        for (i, line) in text::statistics(&xstats).iter().enumerate() {
+            if i > 0 {
+                // SAFETY: no arguments. It ends a line as `tc -oneline` wants it.
+                unsafe { (tc.print_nl)() };
+            }
+            print(file, line);
+        }
+        OK
+    })
+}
+
+/// No panic crosses into C; what it says has been said by then.
+fn guarded(body: impl FnOnce() -> c_int + UnwindSafe) -> c_int {
+    panic::catch_unwind(body).unwrap_or(FAILED)
+}
+
+/// To standard error. Where that is closed, nobody listens.
+fn say(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+fn print(file: *mut libc::FILE, text: &str) {
+    let text = c_string(text);
+    // SAFETY: the stream that tc gave us to write to, which is open during the call. tc looks at
+    // the state of standard output when it ends.
+    unsafe { libc::fputs(text.as_ptr(), file) };
+}
+
+/// Up to the first NUL: the kernel's strings have none inside.
+fn c_string(text: &str) -> CString {
+    let end = text.find('\0').unwrap_or(text.len());
+    CString::new(&text[..end]).unwrap_or_default()
+}
+
+/// # Safety
+///
+/// `argv` has `argc` C strings, which stay as they are while we run.
+unsafe fn arguments(argc: c_int, argv: *const *const c_char) -> Vec<String> {
+    let count = usize::try_from(argc).unwrap_or(0);
+    if count == 0 || argv.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: the caller's promise.
+    let pointers = unsafe { slice::from_raw_parts(argv, count) };
+    pointers
+        .iter()
+        .map(|word| {
+            // SAFETY: the caller's promise.
+            let word = unsafe { CStr::from_ptr(*word) };
+            word.to_string_lossy().into_owned()
+        })
+        .collect()
+}
+
+/// What is behind the header of an attribute.
+///
+/// # Safety
+///
+/// `attribute` is NULL, or a `struct rtattr` whose length counts bytes that can be read, and
+/// that nobody writes to while they are borrowed.
+unsafe fn payload<'a>(attribute: *const c_void) -> Option<&'a [u8]> {
+    /// `struct rtattr`: length with the header, type.
+    const HEADER_BYTES: usize = 4;
+    if attribute.is_null() {
+        return None;
+    }
+    let start = attribute.cast::<u8>();
+    // SAFETY: the caller's promise: there is a header.
+    let length = unsafe { start.cast::<u16>().read_unaligned() };
+    let length = usize::from(length).checked_sub(HEADER_BYTES)?;
+    // SAFETY: the caller's promise: so many bytes follow the header.
+    Some(unsafe { slice::from_raw_parts(start.add(HEADER_BYTES), length) })
+}
+
+/// tc's JSON writer, in whose current object we are.
+struct Json<'a> {
+    tc: &'a Functions,
+    writer: *mut JsonWriter,
+}
+
+impl<'a> Json<'a> {
+    /// None if tc prints text.
+    fn of(tc: &'a Functions) -> Option<Self> {
+        // SAFETY: no arguments.
+        if !unsafe { (tc.is_json_context)() } {
+            return None;
+        }
+        // SAFETY: no arguments. In a JSON context there is a writer.
+        let writer = unsafe { (tc.get_json_writer)() };
+        Some(Self { tc, writer })
+    }
+
+    fn put(&self, key: &str, value: &Value) {
+        let (tc, writer) = (self.tc, self.writer);
+        let name = c_string(key);
+        let key = name.as_ptr();
+        // Below, the writer is tc's, open while tc prints; strings end with NUL, and are copied to
+        // the stream before the call returns.
+        match value {
+            // SAFETY: see above.
+            Value::Bool(value) => unsafe { (tc.jsonw_bool_field)(writer, key, *value) },
+            Value::Object(fields) => {
+                // SAFETY: see above.
+                unsafe {
+                    (tc.jsonw_name)(writer, key);
+                    (tc.jsonw_start_object)(writer);
+                }
+                fields.iter().for_each(|(key, value)| self.put(key, value));
+                // SAFETY: see above; it ends the object that was begun above.
+                unsafe { (tc.jsonw_end_object)(writer) };
+            }
+            value => match (value.as_u64(), value.as_i64(), value.as_str()) {
+                // SAFETY: see above.
+                (Some(value), ..) => unsafe { (tc.jsonw_u64_field)(writer, key, value) },
+                // SAFETY: see above.
+                (_, Some(value), _) => unsafe { (tc.jsonw_s64_field)(writer, key, value) },
+                (.., text) => {
+                    let text = text.map_or_else(|| value.to_string(), str::to_owned);
+                    let text = c_string(&text);
+                    // SAFETY: see above.
+                    unsafe { (tc.jsonw_string_field)(writer, key, text.as_ptr()) };
+                }
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_failure() {
+        assert_eq!(guarded(|| OK), OK);
+        assert_eq!(guarded(|| panic!("as if by mistake")), FAILED);
+    }
+
+    #[test]
+    fn an_attribute_is_as_long_as_it_says() {
+        let attribute = |length: u16| {
+            let mut bytes = length.to_ne_bytes().to_vec();
+            bytes.extend([2, 0, 1, 2, 3, 4]);
+            bytes
+        };
+        let read = |bytes: &[u8]| {
+            // SAFETY: no length above says more than there is.
+            unsafe { payload(bytes.as_ptr().cast()) }.map(<[u8]>::to_vec)
+        };
+        assert_eq!(read(&attribute(8)), Some(vec![1, 2, 3, 4]));
+        assert_eq!(read(&attribute(4)), Some(Vec::new()));
+        assert_eq!(read(&attribute(3)), None);
+        // SAFETY: NULL is allowed.
+        assert_eq!(unsafe { payload(ptr::null()) }, None);
+    }
+
+    #[test]
+    fn this_process_is_no_tc_so_everything_refuses() {
+        let words = phantom_qdisc_util.functions.iter();
+        assert!(
+            words
+                .clone()
+                .all(|word| word.load(Relaxed) == refuse as *mut c_void)
+        );
+        assert_eq!(refuse(), FAILED);
+    }
+}

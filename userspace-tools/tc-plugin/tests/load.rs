@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The plugin as a program loads it: this machine's tc, and ones with another interface. What it
+//! says to a kernel, and what it prints of one, is for selftests/62-tc.sh.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use tempfile::TempDir;
+
+/// Cargo has built it beside this test.
+fn plugin() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let built = own.parent().unwrap().join("libq_phantom.so");
+    assert!(built.exists(), "{} is missing", built.display());
+    built
+}
+
+/// What a program says on standard error, which has to end by itself.
+fn said(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code().is_some(), "{} {text}", output.status);
+    text
+}
+
+/// `tc qdisc add phantom WORDS`: no device is named, so nothing can be changed.
+fn tc(words: &[&str]) -> String {
+    let dir = TempDir::new().unwrap();
+    symlink(plugin(), dir.path().join("q_phantom.so")).unwrap();
+    let output = Command::new("tc")
+        .env("TC_LIB_DIR", dir.path())
+        .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+        .args(["qdisc", "add", "phantom"])
+        .args(words)
+        .output()
+        .expect("tc, of the package iproute2");
+    assert!(!output.status.success());
+    said(&output)
+}
+
+#[test]
+fn this_machines_tc_gets_help() {
+    let help = tc(&["help"]);
+    assert!(help.starts_with("Usage: ... phantom "), "{help}");
+    assert!(help.contains("\n  limit SIZE "), "{help}");
+    // Behind options too, but not where a value is expected.
+    assert_eq!(tc(&["limit", "1mb", "help"]), help);
+    assert!(!tc(&["pool", "help"]).contains("Usage: ... phantom"));
+}
+
+#[test]
+fn this_machines_tc_gets_a_sentence_for_each_mistake() {
+    for (words, sentence) in [
+        (
+            &["limit", "big"][..],
+            "Error: argument \"big\" is wrong: limit: 'big' is not a size",
+        ),
+        (
+            &["rate", "10"],
+            "Error: argument \"10\" is wrong: rate: '10' is not a rate",
+        ),
+        (&["drain", "1.5"], "is not a fraction from 0 to 1"),
+        (
+            &["mark", "maybe"],
+            "`maybe` is none of none, phantom, physical, either, both",
+        ),
+        (&["dscp-color", "64:red"], "'64' is not a DSCP from 0 to 63"),
+        (
+            &["limit"],
+            "Command line is not complete: \"limit\" has no value.",
+        ),
+        (&["speed", "1"], "What is \"speed\"?\nUsage: ... phantom "),
+    ] {
+        let said = tc(words);
+        assert!(said.contains(sentence), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn another_interface_is_refused() {
+    let dir = TempDir::new().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/other_tc.c");
+    for (layout, why) in [
+        (0, "its pfifo_qdisc_util has 9 words, not 8"),
+        (1, "word 3 of pfifo_qdisc_util is not what it was"),
+        (2, "it has no pfifo_qdisc_util"),
+    ] {
+        let program = dir.path().join("tc");
+        let compiled = Command::new("cc")
+            .args(["-rdynamic", "-o"])
+            .arg(&program)
+            .arg(format!("-DLAYOUT={layout}"))
+            .arg(&source)
+            .arg("-ldl")
+            .status()
+            .expect("cc");
+        assert!(compiled.success());
+        let output = Command::new(&program).arg(plugin()).output().unwrap();
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        // Once, however many of its functions are called.
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.starts_with("q_phantom.so: this tc is not of a version that it knows"));
+        assert!(said.contains(why), "{said}");
+        fs::remove_file(program).unwrap();
+    }
+}
