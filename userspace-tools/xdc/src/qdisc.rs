@@ -409,7 +409,7 @@ fn parse_options(words: &[String]) -> Result<Options> {
     Ok(options)
 }
 
-fn parse_handle(text: &str) -> Result<Handle> {
+pub fn parse_handle(text: &str) -> Result<Handle> {
     let bad = || syntax(&format!("'{text}' is no handle (example: 1:10)"));
     let (major, minor) = text.split_once(':').ok_or_else(bad)?;
     let number = |text: &str| match text {
