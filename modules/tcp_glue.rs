@@ -26,7 +26,8 @@ use super::algo::{
 use super::kernel_api::{
     sysctl::{Kind, Param},
     tcp::{
-        diag, flags, AckFlags, CongestionControl, EceEcho, EcnMode, Event, Info, RateSample, Sock, State,
+        diag, flags, AckFlags, CongestionControl, EceEcho, EcnMode, Event, Info, RateSample, Sock,
+        State,
     },
 };
 use kernel::prelude::*;

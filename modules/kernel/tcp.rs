@@ -302,7 +302,9 @@ impl Head {
     fn period_marked(&self) -> u16 {
         let marked = u64::from(self.marked_bytes.get()) << 15;
         let acked = u64::from(self.acked_bytes.get());
-        marked.checked_div(acked).map_or(0, |part| part.min(1 << 15)) as u16
+        marked
+            .checked_div(acked)
+            .map_or(0, |part| part.min(1 << 15)) as u16
     }
 }
 

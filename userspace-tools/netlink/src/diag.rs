@@ -18,7 +18,6 @@ use crate::{
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
-const NLM_F_DUMP_INTR: u16 = 0x10;
 const IPPROTO_TCP: u8 = 6;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
@@ -235,17 +234,7 @@ pub struct XdcInfo {
     pub period_marked: f64,
 }
 
-/// The fields of `struct xdc_diag_info` in their order, with their length.
-const FIELDS: [(&str, usize); 8] = [
-    ("version", 1),
-    ("algorithm", 1),
-    ("flags", 2),
-    ("fraction", 4),
-    ("periods", 4),
-    ("base_rtt", 4),
-    ("quick_adapts", 2),
-    ("period_marked", 2),
-];
+/// Length of `struct xdc_diag_info`.
 const XDC_BYTES: usize = 20;
 
 impl XdcInfo {
@@ -401,6 +390,18 @@ mod tests {
             assert!(set(&info) && all.iter().filter(|set| **set).count() == 1);
         }
     }
+
+    /// The fields of `struct xdc_diag_info` in their order, with their length.
+    const FIELDS: [(&str, usize); 8] = [
+        ("version", 1),
+        ("algorithm", 1),
+        ("flags", 2),
+        ("fraction", 4),
+        ("periods", 4),
+        ("base_rtt", 4),
+        ("quick_adapts", 2),
+        ("period_marked", 2),
+    ];
 
     #[test]
     fn the_struct_is_that_of_the_header() {

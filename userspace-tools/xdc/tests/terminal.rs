@@ -94,7 +94,11 @@ impl Run {
     fn wait_for(&self, words: &str) {
         let start = Instant::now();
         while !self.shown().contains(words) {
-            assert!(start.elapsed() < PATIENCE, "no '{words}' in {:?}", self.shown());
+            assert!(
+                start.elapsed() < PATIENCE,
+                "no '{words}' in {:?}",
+                self.shown()
+            );
             thread::sleep(Duration::from_millis(10));
         }
     }
@@ -207,9 +211,8 @@ fn newest_unit_tests() -> PathBuf {
             .args(["--list", "--ignored"])
             .stdin(Stdio::null())
             .output();
-        output.is_ok_and(|out| {
-            String::from_utf8_lossy(&out.stdout).contains("panics_on_the_screen")
-        })
+        output
+            .is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains("panics_on_the_screen"))
     };
     let tests = found.into_iter().map(|(_, path)| path).find(has_test);
     tests.expect("cargo test builds the unit tests too")
@@ -224,6 +227,9 @@ fn without_a_terminal_it_says_what_to_use() {
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("needs a terminal") && said.contains("xdc ss"), "{said}");
+    assert!(
+        said.contains("needs a terminal") && said.contains("xdc ss"),
+        "{said}"
+    );
     assert!(output.stdout.is_empty());
 }

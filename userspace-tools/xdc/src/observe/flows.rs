@@ -298,30 +298,27 @@ impl UnoccState {
         }
     }
 
-    pub fn text(&self) -> String {
+    /// For people, in pieces that stay together.
+    pub fn words(&self) -> Vec<String> {
         let modified = if self.profile_modified == Some(true) {
             "*"
         } else {
             ""
         };
-        let mut text = format!(
-            "profile {}{modified}  base RTT {} us  E {:.4}  MD scale {}  epochs {}  QA {}",
-            self.profile.unwrap_or("?"),
-            or_dash(self.base_rtt_us),
-            self.e,
-            fixed(self.md_scale),
-            self.epochs,
-            self.quick_adapts,
-        );
-        words(
-            &mut text,
-            &[
-                (self.slow_start, "slow start"),
-                (self.reduced, "adapted"),
-                (self.round_marked, "marked"),
-            ],
-        );
-        text
+        let mut words = vec![
+            format!("profile {}{modified}", self.profile.unwrap_or("?")),
+            format!("base RTT {} us", or_dash(self.base_rtt_us)),
+            format!("E {:.4}", self.e),
+            format!("MD scale {}", fixed(self.md_scale)),
+            format!("epochs {}", self.epochs),
+            format!("QA {}", self.quick_adapts),
+        ];
+        words.extend(flags(&[
+            (self.slow_start, "slow start"),
+            (self.reduced, "adapted"),
+            (self.round_marked, "marked"),
+        ]));
+        words
     }
 }
 
@@ -349,24 +346,21 @@ impl GeminiState {
         }
     }
 
-    pub fn text(&self) -> String {
-        let mut text = format!(
-            "base RTT {} us  alpha {:.4}  F {}  H {} packets/RTT  rounds {}",
-            or_dash(self.base_rtt_us),
-            self.alpha,
-            fixed(self.f),
-            fixed(self.h_packets_per_rtt),
-            self.rounds,
-        );
-        words(
-            &mut text,
-            &[
-                (self.slow_start, "slow start"),
-                (self.reduced, "reduced"),
-                (self.wan_congested, "WAN congested"),
-            ],
-        );
-        text
+    /// For people, in pieces that stay together.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = vec![
+            format!("base RTT {} us", or_dash(self.base_rtt_us)),
+            format!("alpha {:.4}", self.alpha),
+            format!("F {}", fixed(self.f)),
+            format!("H {} packets/RTT", fixed(self.h_packets_per_rtt)),
+            format!("rounds {}", self.rounds),
+        ];
+        words.extend(flags(&[
+            (self.slow_start, "slow start"),
+            (self.reduced, "reduced"),
+            (self.wan_congested, "WAN congested"),
+        ]));
+        words
     }
 }
 
@@ -388,15 +382,13 @@ fn fixed(value: Option<f64>) -> String {
     value.map_or("-".to_owned(), |value| format!("{value:.4}"))
 }
 
-fn words(text: &mut String, words: &[(bool, &str)]) {
-    let said: Vec<_> = words
+fn flags(flags: &[(bool, &str)]) -> Option<String> {
+    let set: Vec<_> = flags
         .iter()
-        .filter(|(is, _)| *is)
-        .map(|(_, w)| *w)
+        .filter(|(is_set, _)| *is_set)
+        .map(|(_, name)| *name)
         .collect();
-    if !said.is_empty() {
-        *text += &format!("  [{}]", said.join(", "));
-    }
+    (!set.is_empty()).then(|| format!("[{}]", set.join(", ")))
 }
 
 /// An address in a column: what is too long loses its middle, never its port.
@@ -414,6 +406,7 @@ fn clipped(text: &str, width: usize) -> String {
 }
 
 const ADDRESS_WIDTH: usize = 23;
+const COLUMNS: usize = 100;
 
 /// Names of the columns of [`Flow::rows`].
 pub fn header() -> String {
@@ -424,7 +417,7 @@ pub fn header() -> String {
 }
 
 impl Flow {
-    /// A line of columns, and one of what is the algorithm's own.
+    /// A line of columns, and below it what only some have.
     pub fn rows(&self) -> Vec<String> {
         let tcp = self.tcp.as_ref();
         let text = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
@@ -438,19 +431,29 @@ impl Flow {
             text(tcp.map(|tcp| short(tcp.delivery_bytes_per_s as f64 * 8e-6))),
             text(self.marked_percent().map(short)),
         );
-        let state = Some(&self.state).filter(|state| *state != "established");
-        let own = [
-            self.netns.as_ref().map(|name| format!("netns {name}")),
-            state.map(|state| format!("state {state}")),
-            self.unocc.as_ref().map(UnoccState::text),
-            self.gemini.as_ref().map(GeminiState::text),
-        ];
-        let own: Vec<_> = own.into_iter().flatten().collect();
         let mut rows = vec![first.trim_end().to_owned()];
-        if !own.is_empty() {
-            rows.push(format!("  {}", own.join("  ")));
+        let mut row = String::new();
+        for words in self.words() {
+            if !row.is_empty() && row.len() + 2 + words.len() > COLUMNS {
+                rows.push(std::mem::take(&mut row));
+            }
+            row += "  ";
+            row += &words;
         }
+        rows.extend(Some(row).filter(|row| !row.is_empty()));
         rows
+    }
+
+    /// What only some have.
+    pub fn words(&self) -> Vec<String> {
+        let netns = self.netns.as_ref().map(|name| format!("netns {name}"));
+        let state = Some(format!("state {}", self.state));
+        let unocc = self.unocc.iter().flat_map(UnoccState::words);
+        let gemini = self.gemini.iter().flat_map(GeminiState::words);
+        let mut words: Vec<_> = netns.into_iter().collect();
+        words.extend(state.filter(|_| self.state != "established"));
+        words.extend(unocc.chain(gemini));
+        words
     }
 }
 
@@ -590,6 +593,10 @@ pub mod tests {
     fn a_table_fits_100_columns() {
         let mut long = flow("gemini-reno", Some(Algorithm::Unocc));
         long.src = "2001:db8:1111:2222:3333:4444:5555:6666".parse().unwrap();
+        long.netns = Some("a-long-name".to_owned());
+        let unocc = long.unocc.as_mut().unwrap();
+        (unocc.base_rtt_us, unocc.epochs) = (Some(u32::MAX), u32::MAX);
+        (unocc.slow_start, unocc.reduced) = (true, true);
         let tcp = long.tcp.as_mut().unwrap();
         (tcp.cwnd_packets, tcp.srtt_us) = (99_999_999, 999_999_999);
         let mut lines = vec![header()];
@@ -602,8 +609,14 @@ pub mod tests {
             lines.extend(flow.rows());
         }
         for line in &lines {
-            assert!(line.len() <= 100, "{} {line}", line.len());
+            assert!(line.len() <= COLUMNS, "{} {line}", line.len());
         }
+        assert!(
+            lines
+                .last()
+                .unwrap()
+                .ends_with("[slow start, adapted, marked]")
+        );
         let text = lines.join("\n");
         assert!(
             text.contains("unocc       10.9.0.1:40000          10.9.0.2:5001"),

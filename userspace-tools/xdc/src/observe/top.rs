@@ -334,13 +334,6 @@ impl App {
             let flow = &live.flow;
             let tcp = flow.tcp.as_ref();
             let number = |value: Option<u32>| value.map_or("-".to_owned(), |n| n.to_string());
-            let state = [
-                flow.netns.clone(),
-                Some(flow.state.clone()).filter(|state| state != "established"),
-                flow.unocc.as_ref().map(|unocc| unocc.text()),
-                flow.gemini.as_ref().map(|gemini| gemini.text()),
-            ];
-            let state: Vec<_> = state.into_iter().flatten().collect();
             Row::new([
                 flow.cc.clone().unwrap_or_else(|| "-".to_owned()),
                 flow.local(),
@@ -349,7 +342,7 @@ impl App {
                 right(number(tcp.map(|tcp| tcp.srtt_us)), 8),
                 right(optional(live.mbit_per_s), 8),
                 right(optional(live.marked_percent), 8),
-                state.join("  "),
+                flow.words().join("  "),
             ])
         });
         let widths = [
