@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Live views of this host or of network namespaces: `xdc ss`, `xdc watch`, `xdc top`.
 //!
-//! No process is started and no lock of a socket is taken for a sample: one netlink dump each.
+//! A sample is a netlink dump of each family; no process is started for it.
 
 mod flows;
 mod params;

@@ -262,6 +262,14 @@ impl App {
 
     fn show(&mut self, sample: Sample) {
         self.sample = sample;
+        // Phantom queues first, and of each kind the busiest.
+        self.sample.queues.sort_by(|a, b| {
+            let is_other = |queue: &Queue| queue.phantom_bytes.is_none();
+            let rate = |queue: &Queue| queue.bits_per_s.unwrap_or(-1.0);
+            is_other(a)
+                .cmp(&is_other(b))
+                .then_with(|| rate(b).total_cmp(&rate(a)))
+        });
         self.arrange();
     }
 
@@ -311,12 +319,13 @@ impl App {
     }
 
     fn title(&self) -> Line<'_> {
-        let sum: f64 = self
+        let sum = self
             .sample
             .flows
             .iter()
             .filter_map(|live| live.mbit_per_s)
-            .sum();
+            // The sum of nothing is -0.0.
+            .fold(0.0, |sum, rate| sum + rate);
         let paused = if self.paused { "  PAUSED" } else { "" };
         Line::from(format!(
             "xdc top  {}  {} flows  {} Mbit/s  every {} ms  by {}{paused}",
@@ -546,6 +555,29 @@ mod tests {
         assert!(press(&mut app, 'q'));
         let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
         assert!(app.key(control_c).unwrap_err().is_interrupted());
+    }
+
+    #[test]
+    fn phantom_queues_come_first_and_then_the_busiest() {
+        let second = Duration::from_secs(1);
+        let queue = |dev: &str, kind: &str, sent: u64| {
+            let (mut now, mut before) = (state(sent), state(0));
+            (now.kind, before.kind) = (kind.to_owned(), kind.to_owned());
+            Queue::new(None, dev, &now, Some(&before), second)
+        };
+        let mut app = app();
+        app.show(Sample {
+            queues: vec![
+                queue("a", "netem", 900),
+                queue("b", "phantom", 300),
+                queue("c", "netem", 9),
+                queue("d", "phantom", 600),
+            ],
+            ..Sample::default()
+        });
+        let devices: Vec<_> = app.sample.queues.iter().map(|q| q.dev.as_str()).collect();
+        assert_eq!(devices, ["d", "b", "a", "c"]);
+        assert!(lines(&app, 100, 10)[0].contains("  0.00 Mbit/s"));
     }
 
     #[test]
