@@ -20,7 +20,7 @@ mod tcp_glue;
 use algo::gemini::{Flow, Params, Profile, PARAMS};
 use kernel_api::{
     sysctl,
-    tcp::{Registration, Sock},
+    tcp::{diag, Registration, Sock},
 };
 use tcp_glue::{Adapter, Algorithm};
 
@@ -49,6 +49,7 @@ struct Gemini {
 
 impl Algorithm for Gemini {
     const NAME: &'static CStr = c"gemini";
+    const DIAG: u8 = diag::GEMINI;
 
     type Flow = Flow;
 

@@ -18,15 +18,16 @@
 //!    that lost packets do not come back as one burst.
 
 use super::algo::{
-    controller::Controller,
-    fixed::{FRACTION_BITS, RATIO_BITS},
+    controller::{shown, Controller},
+    fixed::FRACTION_BITS,
     params::ParamInfo,
     Ack, Output,
 };
 use super::kernel_api::{
     sysctl::{Kind, Param},
     tcp::{
-        flags, AckFlags, CongestionControl, EceEcho, EcnMode, Event, Info, RateSample, Sock, State,
+        diag, flags, AckFlags, CongestionControl, EceEcho, EcnMode, Event, Info, RateSample, Sock,
+        State,
     },
 };
 use kernel::prelude::*;
@@ -35,6 +36,9 @@ use kernel::prelude::*;
 pub(crate) trait Algorithm: Send + Sync + 'static {
     /// Name for TCP_CONGESTION.
     const NAME: &'static CStr;
+
+    /// What modules/uapi/xdc_diag.h calls it.
+    const DIAG: u8;
 
     /// State of one socket.
     type Flow: Controller;
@@ -61,10 +65,13 @@ impl<F: Controller> Socket<F> {
     fn publish(&self, sk: &mut Sock<'_>) {
         let shown = self.flow.shown();
         sk.publish(Info {
-            ce_state: self.echo.ce_state(),
-            alpha: shown.marked_fraction >> (FRACTION_BITS - RATIO_BITS),
+            fraction: shown.marked_fraction,
             marked_bytes: shown.marked_bytes,
             acked_bytes: shown.acked_bytes,
+            base_rtt_us: shown.base_rtt_us,
+            periods: shown.periods,
+            quick_adapts: shown.quick_adapts,
+            flags: shown.flags,
         });
     }
 }
@@ -73,6 +80,7 @@ impl<F: Controller> Socket<F> {
 impl<A: Algorithm> CongestionControl for Adapter<A> {
     const NAME: &'static CStr = A::NAME;
     const FLAGS: u32 = flags::NEEDS_ECN | flags::NEEDS_ACCECN;
+    const DIAG: Option<u8> = Some(A::DIAG);
 
     type Data = Socket<A::Flow>;
 
@@ -154,6 +162,14 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
         data.flow.on_idle_restart(sk.mstamp_us());
     }
 }
+
+// The numbers that people see are the algorithms' own.
+const _: () = {
+    assert!(Info::FRACTION_BITS == FRACTION_BITS);
+    assert!(diag::MARKED == shown::MARKED as u32);
+    assert!(diag::REDUCED == shown::REDUCED as u32);
+    assert!(diag::WAN == shown::WAN as u32);
+};
 
 /// The kernel's TCP_INFINITE_SSTHRESH.
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;

@@ -21,7 +21,7 @@ mod tcp_glue;
 use algo::unocc::{Flow, Params, Profile, PARAMS};
 use kernel_api::{
     sysctl,
-    tcp::{Registration, Sock},
+    tcp::{diag, Registration, Sock},
 };
 use tcp_glue::{Adapter, Algorithm};
 
@@ -78,6 +78,7 @@ struct UnoCc {
 
 impl Algorithm for UnoCc {
     const NAME: &'static CStr = c"unocc";
+    const DIAG: u8 = diag::UNOCC;
 
     type Flow = Flow;
 

@@ -7,7 +7,22 @@ use super::fixed::BYTE_BITS;
 use super::window::Window;
 use super::{Ack, Output};
 
-/// What people see of a flow, in the terms of DCTCP's info block.
+/// Bits of [`Shown::flags`].
+pub mod shown {
+    /// Something was marked in this round trip.
+    pub const MARKED: u8 = 1;
+    /// No further reduction in this round trip.
+    pub const REDUCED: u8 = 2;
+    /// The WAN counts as congested.
+    pub const WAN: u8 = 4;
+
+    /// `bit`, if so.
+    pub fn flag(is_so: bool, bit: u8) -> u8 {
+        if is_so { bit } else { 0 }
+    }
+}
+
+/// What people see of a flow.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Shown {
     /// Average of the marked part, as a fraction of 2^30.
@@ -16,6 +31,14 @@ pub struct Shown {
     pub acked_bytes: u32,
     /// Of those, bytes marked.
     pub marked_bytes: u32,
+    /// Base RTT; 0 = no sample.
+    pub base_rtt_us: u32,
+    /// Periods that have ended, modulo 256.
+    pub periods: u8,
+    /// How often Quick Adapt acted, modulo 256.
+    pub quick_adapts: u8,
+    /// Of [`shown`].
+    pub flags: u8,
 }
 
 /// One flow under the control of an algorithm. All zeroes is "not started", and then every method

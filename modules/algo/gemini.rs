@@ -17,7 +17,7 @@
 //! 4. One ACK adds at most h, however much it acknowledges.
 //! 5. A loss takes at least half of the window.
 
-use super::controller::{Controller, Shown};
+use super::controller::{Controller, Shown, shown};
 use super::fixed::{
     BYTE_BITS, FRACTION_ONE, RATIO_BITS, bdp_bytes, bytes_per_s, ewma, fraction, mul_div,
     mul_fraction, mul_ratio,
@@ -81,17 +81,22 @@ impl Params {
         }
     }
 
-    /// alpha x F, as a fraction, at most a half.
-    fn dcn_cut(&self, alpha: u32, srtt_us: u32, mss_bytes: u32) -> u32 {
+    /// F / 4, as a fraction.
+    pub fn quarter_of_f(&self, srtt_us: u32, mss_bytes: u32) -> u32 {
         let k_bytes = self.k_bytes(mss_bytes).max(1);
         let in_flight_bytes = bdp_bytes(self.line_rate_mbps, srtt_us).max(k_bytes);
-        let quarter_of_f = fraction(k_bytes, in_flight_bytes);
+        fraction(k_bytes, in_flight_bytes)
+    }
+
+    /// alpha x F, as a fraction, at most a half.
+    fn dcn_cut(&self, alpha: u32, srtt_us: u32, mss_bytes: u32) -> u32 {
+        let quarter_of_f = self.quarter_of_f(srtt_us, mss_bytes);
         let cut = mul_fraction(u64::from(alpha).wrapping_mul(4), quarter_of_f);
         cut.min(u64::from(HALF)) as u32
     }
 
     /// h in 2^-16 bytes.
-    fn increase_scaled(&self, srtt_us: u32, mss_bytes: u32) -> u64 {
+    pub fn increase_scaled(&self, srtt_us: u32, mss_bytes: u32) -> u64 {
         // 1 Mbit/s is one bit per microsecond: 2^20 x 2^32 at most.
         let bits = u64::from(self.line_rate_mbps).wrapping_mul(u64::from(srtt_us));
         let h_scale = u64::from(self.h_scale) << BYTE_BITS;
@@ -125,6 +130,8 @@ pub struct Flow {
     base_rtt: BaseRtt,
     /// The smallest RTT of the last round exceeded the base RTT by more than T.
     wan_congested: bool,
+    /// RTTs that have ended, for people; wraps.
+    rounds: u8,
 
     // The reduction.
     /// No other reduction until a packet sent at or after `cut_at_us` is acknowledged.
@@ -206,6 +213,11 @@ impl Controller for Flow {
             marked_fraction: self.alpha,
             acked_bytes: saturate(self.round_acked_bytes),
             marked_bytes: saturate(self.round_marked_bytes),
+            base_rtt_us: self.base_rtt.get().unwrap_or(0),
+            periods: self.rounds,
+            quick_adapts: 0,
+            flags: shown::flag(self.was_cut, shown::REDUCED)
+                | shown::flag(self.wan_congested, shown::WAN),
         }
     }
 }
@@ -255,6 +267,7 @@ impl Flow {
         self.round_acked_bytes = 0;
         self.round_marked_bytes = 0;
         self.round_min_rtt_us = 0;
+        self.rounds = self.rounds.wrapping_add(1);
     }
 
     /// Lines 6 to 9 of Algorithm 1: the part of the window to give up.

@@ -18,7 +18,7 @@
 //! 6. Slow start can begin with a part of the BDP (`initial_cwnd_bdp`), paced over an RTT.
 //! 7. A loss lowers the window to what Quick Adapt would leave.
 
-use super::controller::{Controller, Shown};
+use super::controller::{Controller, Shown, shown};
 use super::fixed::{
     BYTE_BITS, FRACTION_ONE, MAX_BYTES, NS_PER_US, PPM, bdp_bytes, bytes_per_s, ewma, fraction,
     mul_div, mul_fraction, mul_ratio,
@@ -98,13 +98,13 @@ impl Params {
 
     /// Additive increase per RTT, in 2^-16 bytes.
     #[inline(always)]
-    fn increase_scaled(&self, base_rtt_us: u32) -> u64 {
+    pub fn increase_scaled(&self, base_rtt_us: u32) -> u64 {
         let bdp_scaled = self.bdp_bytes(base_rtt_us) << BYTE_BITS;
         mul_div(bdp_scaled, u64::from(self.ai_ppm), PPM)
     }
 
     /// 4K / (K + BDP) as a fraction, at most 1.
-    fn decrease_gain(&self, base_rtt_us: u32) -> u32 {
+    pub fn decrease_gain(&self, base_rtt_us: u32) -> u32 {
         let k_bytes = match self.k_bytes {
             0 => mul_ratio(self.bdp_bytes(self.intra_rtt_us), self.k_intra_bdp),
             k_bytes => u64::from(k_bytes),
@@ -168,7 +168,9 @@ pub struct Flow {
     /// Quick Adapt or a loss has just lowered the window: no other decrease in this round trip.
     adapted: bool,
     /// How often Quick Adapt acted, for people; wraps.
-    quick_adapts: u16,
+    quick_adapts: u8,
+    /// Epochs that have ended, for people; wraps.
+    epochs: u8,
     /// Decreases that slow start withheld in this round trip, bytes.
     withheld_bytes: u32,
 }
@@ -267,6 +269,11 @@ impl Controller for Flow {
             marked_fraction: self.ecn_fraction,
             acked_bytes: self.epoch_acked_bytes,
             marked_bytes: self.epoch_marked_bytes,
+            base_rtt_us: self.base_rtt.get().unwrap_or(0),
+            periods: self.epochs,
+            quick_adapts: self.quick_adapts,
+            flags: shown::flag(self.round_marked, shown::MARKED)
+                | shown::flag(self.adapted, shown::REDUCED),
         }
     }
 }
@@ -278,7 +285,7 @@ impl Flow {
     }
 
     /// How often Quick Adapt acted.
-    pub fn quick_adapts(&self) -> u16 {
+    pub fn quick_adapts(&self) -> u8 {
         self.quick_adapts
     }
 
@@ -388,6 +395,7 @@ impl Flow {
             return;
         }
         self.judge_epoch(params, rtt_us, base_rtt_us);
+        self.epochs = self.epochs.wrapping_add(1);
 
         // The period is the packet's RTT, scaled down to an intra-datacenter flow's.
         let period_ns = mul_div(

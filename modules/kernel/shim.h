@@ -16,6 +16,7 @@
 #include <net/tcp_ecn.h>
 
 #include "../uapi/pkt_phantom.h"
+#include "../uapi/xdc_diag.h"
 
 /* Values of macros that bindgen cannot evaluate. */
 enum xdc_consts {

@@ -38,6 +38,17 @@ pub(crate) mod flags {
     pub(crate) const NO_FALLBACK_RFC3168: u32 = bindings::XDC_TCP_CONG_NO_FALLBACK_RFC3168;
 }
 
+/// Numbers of modules/uapi/xdc_diag.h.
+pub(crate) mod diag {
+    use super::bindings;
+
+    pub(crate) const UNOCC: u8 = bindings::XDC_DIAG_UNOCC as u8;
+    pub(crate) const GEMINI: u8 = bindings::XDC_DIAG_GEMINI as u8;
+    pub(crate) const MARKED: u32 = bindings::XDC_DIAG_F_MARKED;
+    pub(crate) const REDUCED: u32 = bindings::XDC_DIAG_F_REDUCED;
+    pub(crate) const WAN: u32 = bindings::XDC_DIAG_F_WAN;
+}
+
 /// State of TCP's loss recovery, `enum tcp_ca_state`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
@@ -222,16 +233,26 @@ impl RateSample {
     }
 }
 
-/// What `ss -ti` shows of a socket, in the form of `struct tcp_dctcp_info`.
+/// What `ss -ti` and `xdc ss` show of a socket, beside its CE state.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Info {
-    /// The last received packet carried CE.
-    pub(crate) ce_state: bool,
-    /// Congestion estimate, 1024 = every packet is marked.
-    pub(crate) alpha: u32,
+    /// Congestion estimate, [`Info::FRACTION_BITS`]: every packet is marked.
+    pub(crate) fraction: u32,
     /// Bytes ACKed with a mark, and bytes ACKed, in the current period.
     pub(crate) marked_bytes: u32,
     pub(crate) acked_bytes: u32,
+    /// 0 = not known.
+    pub(crate) base_rtt_us: u32,
+    /// Counters modulo 256, published at least that often; shown wider.
+    pub(crate) periods: u8,
+    pub(crate) quick_adapts: u8,
+    /// `XDC_DIAG_F_*` but for that of the CE state.
+    pub(crate) flags: u8,
+}
+
+impl Info {
+    /// A `fraction` of `1 << FRACTION_BITS` is 1.
+    pub(crate) const FRACTION_BITS: u32 = 30;
 }
 
 /// Head of the private area of a socket, readable without the socket's lock.
@@ -242,20 +263,60 @@ pub(crate) struct Info {
 /// behind them.
 #[repr(C)]
 struct Head {
-    /// 1 from init() on, if the algorithm did not fall back.
-    live: Once<u32>,
-    /// Bit 31: CE state; below it, alpha.
-    ce_alpha: Once<u32>,
+    /// [`LIVE`], [`CE_STATE`], from bit 16 on the flags of [`Info`], and how
+    /// often Quick Adapt acted.
+    status: Once<u32>,
+    fraction: Once<u32>,
     marked_bytes: Once<u32>,
     acked_bytes: Once<u32>,
+    base_rtt_us: Once<u32>,
+    periods: Once<u32>,
 }
 
-const CE_STATE: u32 = 1 << 31;
+/// From init() on, if the algorithm did not fall back.
+const LIVE: u32 = 1 << 31;
+/// The last packet received carried CE.
+const CE_STATE: u32 = 1 << 30;
+const FLAGS_SHIFT: u32 = 16;
+
+impl Head {
+    fn is_live(&self) -> bool {
+        self.status.get() & LIVE != 0
+    }
+
+    fn ce_state(&self) -> bool {
+        self.status.get() & CE_STATE != 0
+    }
+
+    fn set_ce_state(&self, ce: bool) {
+        let others = self.status.get() & !CE_STATE;
+        self.status.set(others | if ce { CE_STATE } else { 0 });
+    }
+
+    /// alpha of DCTCP's block, 1024 = 1.
+    fn alpha(&self) -> u32 {
+        self.fraction.get() >> (Info::FRACTION_BITS - 10)
+    }
+
+    /// The marked part of the current period, 1 << 15 = 1.
+    fn period_marked(&self) -> u16 {
+        let marked = u64::from(self.marked_bytes.get()) << 15;
+        let acked = u64::from(self.acked_bytes.get());
+        marked
+            .checked_div(acked)
+            .map_or(0, |part| part.min(1 << 15)) as u16
+    }
+}
+
+/// The wide counter that `narrow` has become since it was last `wide`.
+fn widen(wide: u32, narrow: u8) -> u32 {
+    wide.wrapping_add(u32::from(narrow.wrapping_sub(wide as u8)))
+}
 
 /// The private area, `icsk_ca_priv`.
 ///
 /// All zeroes, as the kernel leaves it before init(), is a valid value: `data`
-/// is read only where `head.live` says that init() has written it.
+/// is read only where `head.status` says that init() has written it.
 #[repr(C)]
 struct Private<D> {
     head: Head,
@@ -557,13 +618,19 @@ impl Sock<'_> {
         unsafe { &*addr_of!((*self.ptr.as_ptr()).inet_conn.icsk_ca_priv).cast() }
     }
 
-    /// Shows `info` to `ss -ti` and to TCP_CC_INFO from now on.
+    /// Shows `info` to `ss -ti`, TCP_CC_INFO and `xdc ss` from now on.
     pub(crate) fn publish(&mut self, info: Info) {
-        let ce = if info.ce_state { CE_STATE } else { 0 };
         let head = self.head();
-        head.ce_alpha.set(ce | info.alpha.min(CE_STATE - 1));
+        let status = head.status.get();
+        let quick_adapts = widen(status, info.quick_adapts) & 0xffff;
+        let flags = u32::from(info.flags) << FLAGS_SHIFT;
+        head.status
+            .set(status & (LIVE | CE_STATE) | flags | quick_adapts);
+        head.fraction.set(info.fraction);
         head.marked_bytes.set(info.marked_bytes);
         head.acked_bytes.set(info.acked_bytes);
+        head.base_rtt_us.set(info.base_rtt_us);
+        head.periods.set(widen(head.periods.get(), info.periods));
     }
 }
 
@@ -573,7 +640,6 @@ impl Sock<'_> {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct EceEcho {
     prior_rcv_nxt: u32,
-    ce: bool,
 }
 
 impl EceEcho {
@@ -581,13 +647,7 @@ impl EceEcho {
     pub(crate) fn new(sk: &Sock<'_>) -> Self {
         Self {
             prior_rcv_nxt: sk.rcv_nxt(),
-            ce: false,
         }
-    }
-
-    /// The last packet carried CE.
-    pub(crate) fn ce_state(&self) -> bool {
-        self.ce
     }
 
     /// For [`CongestionControl::cwnd_event`]; other events change nothing.
@@ -597,17 +657,18 @@ impl EceEcho {
             Event::EcnNoCe => false,
             _ => return,
         };
-        if ce != self.ce {
+        let before = sk.head().ce_state();
+        if ce != before {
             // A delayed ACK speaks for packets of the old state: it leaves
             // with that, and the one for this packet at once after it.
             if sk.ack_is_delayed() {
-                sk.set_ece(self.ce);
+                sk.set_ece(before);
                 sk.send_ack(self.prior_rcv_nxt);
             }
             sk.ack_at_once();
         }
         self.prior_rcv_nxt = sk.rcv_nxt();
-        self.ce = ce;
+        sk.head().set_ce_state(ce);
         sk.set_ece(ce);
     }
 }
@@ -626,6 +687,9 @@ pub(crate) trait CongestionControl: Sized + Send + Sync + 'static {
 
     /// Of [`flags`].
     const FLAGS: u32 = 0;
+
+    /// What `struct xdc_diag_info` calls the algorithm; None: it has no such block.
+    const DIAG: Option<u8> = None;
 
     /// State of one socket. `Copy`, because sockets go without a last callback.
     type Data: Copy + Send;
@@ -739,7 +803,7 @@ impl<T: CongestionControl> Thunks<T> {
             ptr: unsafe { NonNull::new_unchecked(ptr) },
             _callback: PhantomData,
         };
-        if sock.head().live.get() == 0 {
+        if !sock.head().is_live() {
             return default(&mut sock);
         }
         // SAFETY: By the safety requirements; `main` is first in `Ops<T>`.
@@ -779,7 +843,8 @@ impl<T: CongestionControl> Thunks<T> {
                         .data
                         .write(data)
                 };
-                sock.head().live.set(1);
+                let head = sock.head();
+                head.status.set(head.status.get() | LIVE);
             }
             None => {
                 // SAFETY: As above; the module that owns both is pinned by the
@@ -933,6 +998,19 @@ impl<T: CongestionControl> Thunks<T> {
         unsafe { Self::with(sk, |_| DEFAULT, T::sndbuf_expand) }
     }
 
+    /// # Safety
+    ///
+    /// As for [`fill_info`].
+    unsafe extern "C" fn get_info(
+        sk: *mut bindings::sock,
+        ext: u32,
+        attr: *mut c_int,
+        info: *mut bindings::tcp_cc_info,
+    ) -> usize {
+        // SAFETY: By the safety requirements.
+        unsafe { fill_info(sk, ext, attr, info, T::DIAG) }
+    }
+
     fn ops() -> bindings::tcp_congestion_ops {
         // SAFETY: Null callbacks, an empty list and an empty name are valid.
         let mut ops: bindings::tcp_congestion_ops = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -940,7 +1018,7 @@ impl<T: CongestionControl> Thunks<T> {
             .as_ptr()
             .cast();
         ops.flags = T::FLAGS;
-        ops.get_info = Some(get_info);
+        ops.get_info = Some(Self::get_info);
         ops.init = Some(Self::init);
         ops.ssthresh = Some(Self::ssthresh);
         ops.undo_cwnd = Some(Self::undo_cwnd);
@@ -985,7 +1063,7 @@ impl<T: CongestionControl> Thunks<T> {
         ops.owner = <T::OwnerModule as ModuleMetadata>::THIS_MODULE
             .as_ptr()
             .cast();
-        ops.get_info = Some(get_info);
+        ops.get_info = Some(Self::get_info);
         ops.ssthresh = Some(bindings::tcp_reno_ssthresh);
         ops.undo_cwnd = Some(bindings::tcp_reno_undo_cwnd);
         ops.cong_avoid = Some(bindings::tcp_reno_cong_avoid);
@@ -1004,35 +1082,73 @@ fn set_name(ops: &mut bindings::tcp_congestion_ops, name: &CStr, suffix: &[u8]) 
     }
 }
 
-/// Fills DCTCP's info block from [`Head`]; `enabled` is 0 where Reno took over.
+/// The block of modules/uapi/xdc_diag.h.
+fn diag_info(head: &Head, algorithm: u8) -> bindings::xdc_diag_info {
+    let status = head.status.get();
+    let ce = if status & CE_STATE != 0 {
+        bindings::XDC_DIAG_F_CE
+    } else {
+        0
+    };
+    let flags = (status & !(LIVE | CE_STATE)) >> FLAGS_SHIFT;
+    bindings::xdc_diag_info {
+        version: bindings::XDC_DIAG_VERSION as u8,
+        algorithm,
+        flags: (flags | ce) as u16,
+        fraction: head.fraction.get(),
+        periods: head.periods.get(),
+        base_rtt: head.base_rtt_us.get(),
+        quick_adapts: status as u16,
+        period_marked: head.period_marked(),
+    }
+}
+
+/// Fills DCTCP's info block from [`Head`], or ours; DCTCP's `enabled` is 0
+/// where Reno took over. `diag` is [`CongestionControl::DIAG`].
 ///
 /// # Safety
 ///
 /// `sk` is a TCP socket that RCU or its lock keeps alive; `attr` and `info` are
 /// valid for writes. The lock need not be held.
-unsafe extern "C" fn get_info(
+unsafe fn fill_info(
     sk: *mut bindings::sock,
     ext: u32,
     attr: *mut c_int,
     info: *mut bindings::tcp_cc_info,
+    diag: Option<u8>,
 ) -> usize {
     // inet_diag has no request bit for DCTCP's block in older callers, which
     // ask for VEGASINFO and look at what they get.
-    const WANTED: u32 =
+    const DCTCP: u32 =
         1 << (bindings::INET_DIAG_DCTCPINFO - 1) | 1 << (bindings::INET_DIAG_VEGASINFO - 1);
-    if ext & WANTED == 0 {
+    // TCP_CC_INFO asks for everything, and expects DCTCP's.
+    let wants_dctcp = ext & DCTCP != 0;
+    let ours = diag.filter(|_| ext & bindings::XDC_DIAG_REQUEST != 0);
+    if !wants_dctcp && ours.is_none() {
         return 0;
     }
     let ptr: *mut bindings::tcp_sock = sk.cast();
     // SAFETY: The area is at least as large as `Head` and aligned to 8; `Head`
     // allows any bit pattern and any race.
     let head = unsafe { &*addr_of!((*ptr).inet_conn.icsk_ca_priv).cast::<Head>() };
-    let enabled = head.live.get() != 0;
-    let ce_alpha = head.ce_alpha.get();
+    if let (false, Some(algorithm)) = (wants_dctcp, ours) {
+        if !head.is_live() {
+            return 0;
+        }
+        // SAFETY: By the safety requirements. The block fits the union, by
+        // the check below, and has no padding, so no byte of the stack that
+        // `info` may be is read.
+        unsafe {
+            info.cast::<bindings::xdc_diag_info>()
+                .write(diag_info(head, algorithm));
+            attr.write(bindings::XDC_DIAG_ATTR as c_int);
+        }
+        return size_of::<bindings::xdc_diag_info>();
+    }
     let dctcp = bindings::tcp_dctcp_info {
-        dctcp_enabled: u16::from(enabled),
-        dctcp_ce_state: u16::from(ce_alpha & CE_STATE != 0),
-        dctcp_alpha: ce_alpha & !CE_STATE,
+        dctcp_enabled: u16::from(head.is_live()),
+        dctcp_ce_state: u16::from(head.ce_state()),
+        dctcp_alpha: head.alpha(),
         dctcp_ab_ecn: head.marked_bytes.get(),
         dctcp_ab_tot: head.acked_bytes.get(),
     };
@@ -1044,6 +1160,12 @@ unsafe extern "C" fn get_info(
     }
     size_of::<bindings::tcp_dctcp_info>()
 }
+
+const _: () = {
+    assert!(size_of::<bindings::xdc_diag_info>() <= size_of::<bindings::tcp_cc_info>());
+    assert!(align_of::<bindings::xdc_diag_info>() <= align_of::<bindings::tcp_cc_info>());
+    assert!(bindings::XDC_DIAG_REQUEST == 1 << (bindings::INET_DIAG_SHUTDOWN - 1));
+};
 
 /// A registered congestion control; it is unregistered when this is dropped.
 ///

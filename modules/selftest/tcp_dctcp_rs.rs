@@ -18,7 +18,10 @@ mod algo;
 #[path = "../kernel/mod.rs"]
 mod kernel_api;
 
-use algo::dctcp::{Flow, Progress};
+use algo::{
+    dctcp::{Flow, Progress},
+    fixed::RATIO_BITS,
+};
 use kernel_api::tcp::{
     flags, AckEvent, CongestionControl, EceEcho, EcnMode, Event, Info, Registration, Sock, State,
 };
@@ -43,10 +46,10 @@ impl Socket {
         let (delivered, marked) = self.flow.window(&progress(sk));
         let bytes = |packets: u32| packets.wrapping_mul(sk.mss_bytes());
         let info = Info {
-            ce_state: self.echo.ce_state(),
-            alpha: self.flow.alpha(),
+            fraction: self.flow.alpha() << (Info::FRACTION_BITS - RATIO_BITS),
             marked_bytes: bytes(marked),
             acked_bytes: bytes(delivered),
+            ..Info::default()
         };
         sk.publish(info);
     }

@@ -27,7 +27,7 @@ use algo::{
 };
 use kernel_api::{
     sysctl,
-    tcp::{Registration, Sock},
+    tcp::{diag, Registration, Sock},
 };
 use tcp_glue::{Adapter, Algorithm};
 
@@ -141,6 +141,7 @@ struct GeminiErr {
 
 impl Algorithm for GeminiErr {
     const NAME: &'static CStr = c"gemini_err";
+    const DIAG: u8 = diag::GEMINI;
 
     type Flow = Flow;
 

@@ -6,7 +6,6 @@ use std::{env, fs, path::PathBuf};
 
 use xdc_algo::{gemini, params::ParamInfo, unocc};
 
-
 fn table<const N: usize>(profiles: &[String], params: &[ParamInfo<N>]) -> String {
     let mut out = format!(
         "| name | unit | range | {} | meaning |\n",

@@ -9,11 +9,11 @@ use netlink_packet_core::{
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-/// What goes wrong between us and rtnetlink.
+/// What goes wrong between us and the kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The socket failed.
-    #[error("rtnetlink socket: {0}")]
+    #[error("netlink socket: {0}")]
     Socket(#[from] io::Error),
     /// The kernel refused a request; `reason` is its own sentence where it gave one.
     #[error("cannot {what}: {reason}")]
@@ -51,7 +51,7 @@ const BATCH_BYTES: usize = 64 << 10;
 const ALIGN_BYTES: usize = 4;
 
 /// Length of `struct nlmsghdr`.
-const HEADER_BYTES: usize = 16;
+pub(crate) const HEADER_BYTES: usize = 16;
 
 /// A connection to the rtnetlink of the namespace that the caller is in.
 #[derive(Debug)]
@@ -260,7 +260,7 @@ pub fn messages(mut datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// The error of a refused request. `answer` is the whole NLMSG_ERROR message: the header, the
 /// code, the header of the request (NETLINK_CAP_ACK cuts the rest), then attributes.
-fn refused(what: &str, code: i32, answer: &[u8]) -> Error {
+pub(crate) fn refused(what: &str, code: i32, answer: &[u8]) -> Error {
     const NLMSGERR_ATTR_MSG: u16 = 1;
 
     let errno = code.saturating_abs();

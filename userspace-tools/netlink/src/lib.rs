@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Blocking rtnetlink for what xdc does with it: links between namespaces, routes, qdiscs.
+//! Blocking netlink for what xdc does with it: links between namespaces, routes, qdiscs, sockets.
 //!
 //! - [`attributes`]: options as bytes, written and read.
 //! - [`connection`]: requests in batches, dumps, errors with the kernel's own sentence.
+//! - [`diag`]: TCP sockets, and the block of `modules/uapi/xdc_diag.h`.
 //! - [`link`]: veth pairs, addresses, routes, neighbours.
 //! - [`qdisc`]: qdiscs with their options as bytes, and their statistics.
 //! - [`phantom`]: the attributes of `modules/uapi/pkt_phantom.h`, and their words in tc's syntax.
@@ -13,6 +14,7 @@
 
 pub mod attributes;
 pub mod connection;
+pub mod diag;
 pub mod link;
 pub mod phantom;
 pub mod qdisc;

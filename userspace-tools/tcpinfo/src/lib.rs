@@ -59,7 +59,8 @@ pub struct TcpInfo {
     /// Bytes per second; all ones = unlimited.
     pub pacing_rate: u64,
     max_pacing_rate: u64,
-    bytes_acked: u64,
+    /// Cumulatively.
+    pub bytes_acked: u64,
     /// In order.
     pub bytes_received: u64,
     segs_out: u32,
@@ -71,7 +72,8 @@ pub struct TcpInfo {
     data_segs_in: u32,
     data_segs_out: u32,
 
-    delivery_rate: u64,
+    /// Bytes per second, of the last rate sample.
+    pub delivery_rate: u64,
 
     busy_time: u64,
     rwnd_limited: u64,
@@ -96,6 +98,23 @@ pub struct TcpInfo {
     pub total_rto: u16,
     total_rto_recoveries: u16,
     total_rto_time: u32,
+}
+
+impl TcpInfo {
+    /// Of INET_DIAG_INFO. A shorter answer leaves zeroes, and what a newer kernel adds is passed
+    /// over.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let mut info = Self::default();
+        let length = bytes.len().min(mem::size_of::<Self>());
+        // SAFETY: `info` is plain data of at least `length` bytes, valid for every bit pattern,
+        // and `bytes` has as many.
+        unsafe {
+            (&raw mut info)
+                .cast::<u8>()
+                .copy_from_nonoverlapping(bytes.as_ptr(), length);
+        }
+        info
+    }
 }
 
 /// struct tcp_dctcp_info of include/uapi/linux/inet_diag.h, which unocc and gemini fill too.
@@ -162,5 +181,16 @@ mod tests {
         assert_eq!(mem::offset_of!(TcpInfo, delivered), 192);
         assert_eq!(mem::offset_of!(TcpInfo, total_rto), 240);
         assert_eq!(mem::size_of::<DctcpInfo>(), 16);
+    }
+
+    #[test]
+    fn an_answer_may_be_short_or_long() {
+        let bytes: Vec<u8> = (0..300).map(|i| i as u8).collect();
+        let info = TcpInfo::from_bytes(&bytes);
+        assert_eq!(info.pacing_rate.to_ne_bytes(), bytes[104..112]);
+        assert_eq!(info.total_rto.to_ne_bytes(), bytes[240..242]);
+        let info = TcpInfo::from_bytes(&bytes[..106]);
+        assert_eq!(info.pacing_rate.to_ne_bytes(), [104, 105, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(TcpInfo::from_bytes(&[]).rtt, 0);
     }
 }

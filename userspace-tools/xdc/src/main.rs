@@ -22,6 +22,7 @@ mod home;
 mod initramfs;
 mod interrupt;
 mod manual;
+mod observe;
 mod paper;
 mod paths;
 mod plan;
@@ -351,6 +352,15 @@ Examples:
     /// The phantom qdisc on a device: add, change, replace, show, del.
     #[command(subcommand)]
     Qdisc(QdiscCommand),
+    /// TCP sockets with the whole state of unocc and gemini, live.
+    #[command(after_help = observe::ss::EXAMPLES)]
+    Ss(observe::ss::Args),
+    /// One phantom queue, live: rates, marks, drops, backlog.
+    #[command(override_usage = "xdc watch dev DEV [handle N:] ...", after_help = observe::watch::EXAMPLES)]
+    Watch(observe::watch::Args),
+    /// Flows and queues on a screen.
+    #[command(after_help = observe::top::EXAMPLES)]
+    Top(observe::top::Args),
     /// What this host lacks, and the command that mends it.
     Doctor,
     /// Print what makes a shell complete xdc's words.
@@ -423,8 +433,12 @@ fn main() -> ExitCode {
 
 /// Whether all is well.
 fn dispatch(command: Command) -> Result<bool> {
-    if let Command::List { .. } | Command::Check { .. } | Command::Qdisc(_) | Command::Doctor =
-        command
+    if let Command::List { .. }
+    | Command::Check { .. }
+    | Command::Qdisc(_)
+    | Command::Ss(_)
+    | Command::Watch(_)
+    | Command::Doctor = command
     {
         interrupt::end_on_closed_pipe()?;
     }
@@ -556,6 +570,9 @@ fn dispatch(command: Command) -> Result<bool> {
             }?;
             Ok(true)
         }
+        Command::Ss(args) => observe::ss::command(&args),
+        Command::Watch(args) => observe::watch::command(&args),
+        Command::Top(args) => observe::top::command(&args),
         Command::Doctor => doctor::command(),
         Command::Completions { shell } => {
             manual::completions(&mut Cli::command(), shell)?;

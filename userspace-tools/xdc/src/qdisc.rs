@@ -149,7 +149,7 @@ fn parse_place(args: &[String]) -> Result<(Place, &[String])> {
     }
 }
 
-fn parse_handle(text: &str) -> Result<Handle> {
+pub fn parse_handle(text: &str) -> Result<Handle> {
     let bad = || syntax(&format!("'{text}' is no handle (example: 1:10)"));
     let (major, minor) = text.split_once(':').ok_or_else(bad)?;
     let number = |text: &str| match text {

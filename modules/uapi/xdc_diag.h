@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/*
+ * What unocc and gemini tell of a socket through sock_diag (inet_diag), beside
+ * DCTCP's block that `ss -ti` shows.
+ *
+ * A dump has one attribute of the congestion control. Who sets
+ * XDC_DIAG_REQUEST in idiag_ext, and not the bit of INET_DIAG_VEGASINFO, gets
+ * this block under XDC_DIAG_ATTR. The bit is that of INET_DIAG_SHUTDOWN, which
+ * nobody sets: the kernel sends that attribute unasked. The attribute's number
+ * is far from the kernel's own, and programs pass over what they do not know.
+ *
+ * This header is the one home of the numbers; the Rust codec in
+ * userspace-tools/netlink is tested against it. Host byte order. A change of
+ * the layout changes the version.
+ */
+#ifndef _UAPI_XDC_DIAG_H
+#define _UAPI_XDC_DIAG_H
+
+#include <linux/types.h>
+
+#define XDC_DIAG_REQUEST	0x80	/* 1 << (INET_DIAG_SHUTDOWN - 1) */
+#define XDC_DIAG_ATTR		0x1dc
+#define XDC_DIAG_VERSION	1
+
+/* struct xdc_diag_info, algorithm */
+#define XDC_DIAG_UNOCC		1
+#define XDC_DIAG_GEMINI		2
+
+/* struct xdc_diag_info, flags */
+#define XDC_DIAG_F_MARKED	1	/* unocc: a mark came in this round trip */
+#define XDC_DIAG_F_REDUCED	2	/* no further reduction in this round trip */
+#define XDC_DIAG_F_WAN		4	/* gemini: the last round trip was delayed beyond T */
+#define XDC_DIAG_F_CE		8	/* as a receiver: the last packet carried CE */
+
+/* As large as union tcp_cc_info, which the kernel has it written into. */
+struct xdc_diag_info {
+	__u8	version;	/* XDC_DIAG_VERSION */
+	__u8	algorithm;
+	__u16	flags;
+	__u32	fraction;	/* unocc: E, gemini: alpha; 1 << 30 = 1 */
+	__u32	periods;	/* unocc: epochs, gemini: round trips ended; wraps */
+	__u32	base_rtt;	/* us; 0 = no sample */
+	__u16	quick_adapts;	/* unocc: times that Quick Adapt acted; wraps */
+	__u16	period_marked;	/* marked part of the present period so far; 1 << 15 = 1 */
+};
+
+#endif /* _UAPI_XDC_DIAG_H */

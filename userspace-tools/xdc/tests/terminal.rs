@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `xdc top` under a pseudoterminal: however it ends, the terminal is as it was.
+
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const ENTER_SCREEN: &str = "\x1b[?1049h";
+const LEAVE_SCREEN: &str = "\x1b[?1049l";
+const HIDE_CURSOR: &str = "\x1b[?25l";
+const SHOW_CURSOR: &str = "\x1b[?25h";
+
+/// A program on a terminal of its own.
+struct Run {
+    child: Child,
+    keyboard: File,
+    terminal: File,
+    shown: Arc<Mutex<String>>,
+    before: Termios,
+}
+
+impl Run {
+    fn start(program: impl AsRef<OsStr>, args: &[&str]) -> Self {
+        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&controller).unwrap();
+        unlockpt(&controller).unwrap();
+        let name = ptsname(&controller, Vec::new()).unwrap();
+        // Held open until the end, so that its settings can be asked for.
+        let terminal = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(name.to_str().unwrap())
+            .unwrap();
+        let size = Winsize {
+            ws_row: 24,
+            ws_col: 120,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&terminal, size).unwrap();
+        let before = tcgetattr(&terminal).unwrap();
+        let mut command = Command::new(program);
+        command
+            .args(args)
+            .env("TERM", "xterm")
+            .stdin(terminal.try_clone().unwrap())
+            .stdout(terminal.try_clone().unwrap())
+            .stderr(terminal.try_clone().unwrap())
+            .process_group(0);
+        let child = command.spawn().unwrap();
+        let keyboard = File::from(controller);
+        let mut screen = keyboard.try_clone().unwrap();
+        let shown = Arc::new(Mutex::new(String::new()));
+        let to = Arc::clone(&shown);
+        // Ends with the terminal, or with this process.
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(n @ 1..) = screen.read(&mut bytes) {
+                *to.lock().unwrap() += &String::from_utf8_lossy(&bytes[..n]);
+            }
+        });
+        Self {
+            child,
+            keyboard,
+            terminal,
+            shown,
+            before,
+        }
+    }
+
+    fn xdc_top() -> Self {
+        let run = Self::start(env!("CARGO_BIN_EXE_xdc"), &["top", "--interval", "50ms"]);
+        run.wait_for("q quit");
+        run
+    }
+
+    fn shown(&self) -> String {
+        self.shown.lock().unwrap().clone()
+    }
+
+    #[track_caller]
+    fn wait_for(&self, words: &str) {
+        let start = Instant::now();
+        while !self.shown().contains(words) {
+            assert!(
+                start.elapsed() < PATIENCE,
+                "no '{words}' in {:?}",
+                self.shown()
+            );
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    fn is_raw(&self) -> bool {
+        let now = tcgetattr(&self.terminal).unwrap();
+        !now.local_modes.contains(LocalModes::ICANON)
+    }
+
+    /// Waits for the end, and holds the terminal against what it was.
+    #[track_caller]
+    fn ends(mut self) -> (ExitStatus, String) {
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            if start.elapsed() >= PATIENCE {
+                self.child.kill().unwrap();
+                panic!("it does not end: {:?}", self.shown());
+            }
+            thread::sleep(Duration::from_millis(10));
+        };
+        self.wait_for(LEAVE_SCREEN);
+        let shown = self.shown();
+        let last = |sequence: &str| shown.rfind(sequence);
+        assert!(last(LEAVE_SCREEN) > last(ENTER_SCREEN), "{shown:?}");
+        assert!(last(SHOW_CURSOR) >= last(HIDE_CURSOR), "{shown:?}");
+        let after = tcgetattr(self.terminal.as_fd()).unwrap();
+        let modes = |t: &Termios| {
+            (
+                t.input_modes,
+                t.output_modes,
+                t.control_modes,
+                t.local_modes,
+                format!("{:?}", t.special_codes),
+            )
+        };
+        assert_eq!(modes(&after), modes(&self.before));
+        (status, shown)
+    }
+}
+
+#[test]
+fn q_ends_it() {
+    let mut run = Run::xdc_top();
+    assert!(run.is_raw());
+    run.press("p");
+    run.wait_for("PAUSED");
+    run.press("q");
+    assert_eq!(run.ends().0.code(), Some(0));
+}
+
+#[test]
+fn ctrl_c_ends_it() {
+    let mut run = Run::xdc_top();
+    run.press("\x03");
+    let (status, _) = run.ends();
+    assert_eq!(status.code(), Some(130));
+}
+
+#[test]
+fn signals_end_it() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+        let run = Run::xdc_top();
+        kill_process(Pid::from_child(&run.child), signal).unwrap();
+        let (status, _) = run.ends();
+        assert_eq!(status.code(), Some(code));
+    }
+}
+
+/// Panics inside the screen: a test of xdc's own, which runs for nobody else.
+#[test]
+fn a_panic_ends_it() {
+    let own_tests = newest_unit_tests();
+    let test = "observe::top::tests::panics_on_the_screen";
+    let run = Run::start(own_tests, &["--exact", test, "--ignored", "--nocapture"]);
+    run.wait_for(ENTER_SCREEN);
+    let (status, shown) = run.ends();
+    assert!(!status.success());
+    let left = shown.rfind(LEAVE_SCREEN).unwrap();
+    assert!(shown.contains("on purpose"), "{shown:?}");
+    assert!(shown.find("on purpose").unwrap() > shown.find(LEAVE_SCREEN).unwrap() || left > 0);
+}
+
+/// The executable with the unit tests of src/, which cargo built with this one.
+fn newest_unit_tests() -> PathBuf {
+    let deps = std::env::current_exe().unwrap();
+    let mut found: Vec<_> = deps
+        .parent()
+        .unwrap()
+        .read_dir()
+        .unwrap()
+        .flatten()
+        .filter(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            name.starts_with("xdc-") && !name.contains('.')
+        })
+        .map(|entry| (entry.metadata().unwrap().modified().unwrap(), entry.path()))
+        .collect();
+    found.sort();
+    found.reverse();
+    // xdc itself has such a name, too: the tests are what lists tests.
+    let has_test = |path: &PathBuf| {
+        let output = Command::new(path)
+            .args(["--list", "--ignored"])
+            .stdin(Stdio::null())
+            .output();
+        output
+            .is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains("panics_on_the_screen"))
+    };
+    let tests = found.into_iter().map(|(_, path)| path).find(has_test);
+    tests.expect("cargo test builds the unit tests too")
+}
+
+#[test]
+fn without_a_terminal_it_says_what_to_use() {
+    let output = Command::new(env!("CARGO_BIN_EXE_xdc"))
+        .arg("top")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("needs a terminal") && said.contains("xdc ss"),
+        "{said}"
+    );
+    assert!(output.stdout.is_empty());
+}
