@@ -410,7 +410,7 @@ mod tests {
         let fields: Vec<(&str, usize)> = body
             .lines()
             .filter_map(|line| {
-                let mut words = line.trim().split_whitespace();
+                let mut words = line.split_whitespace();
                 let bytes = match words.next()? {
                     "__u8" => 1,
                     "__u16" => 2,
