@@ -625,7 +625,7 @@ pub mod tests {
             text.contains("E 0.2500  MD scale 0.0078  epochs 12345  QA 2  [marked]"),
             "{text}"
         );
-        assert!(text.contains("[2001:db8:1111~]:40000"), "{text}");
+        assert!(text.contains("[2001:db8:1111~6]:40000"), "{text}");
     }
 
     #[test]
