@@ -469,24 +469,23 @@ pub mod tests {
     };
 
     pub fn socket(cc: &str, algorithm: Option<Algorithm>) -> TcpSocket {
+        let mut info = TcpInfo::default();
+        info.snd_mss = 1448;
+        info.snd_cwnd = 120;
+        info.snd_ssthresh = 90;
+        info.rtt = 1_800;
+        info.min_rtt = 1_792;
+        info.pacing_rate = u64::MAX;
+        info.delivery_rate = 125_000_000;
+        info.delivered = 1_000;
+        info.delivered_ce = 31;
         TcpSocket {
             state: State::ESTABLISHED,
             local: "10.9.0.1:40000".parse().unwrap(),
             peer: "10.9.0.2:5001".parse().unwrap(),
             cookie: 7,
             cc: Some(cc.to_owned()),
-            info: Some(TcpInfo {
-                snd_mss: 1448,
-                snd_cwnd: 120,
-                snd_ssthresh: 90,
-                rtt: 1_800,
-                min_rtt: 1_792,
-                pacing_rate: u64::MAX,
-                delivery_rate: 125_000_000,
-                delivered: 1_000,
-                delivered_ce: 31,
-                ..TcpInfo::default()
-            }),
+            info: Some(info),
             xdc: algorithm.map(|algorithm| XdcInfo {
                 algorithm,
                 round_marked: true,
@@ -626,7 +625,7 @@ pub mod tests {
             text.contains("E 0.2500  MD scale 0.0078  epochs 12345  QA 2  [marked]"),
             "{text}"
         );
-        assert!(text.contains("[2001:db8:1111~]:40000"), "{text}");
+        assert!(text.contains("[2001:db8:1111~6]:40000"), "{text}");
     }
 
     #[test]

@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn columns_stand_below_their_names() {
         let elapsed = Duration::from_millis(1);
-        let queue = Queue::new(None, "e", &state(9_000_000), Some(&state(0)), elapsed);
+        let queue = Queue::new(None, "e", &state(900_000), Some(&state(0)), elapsed);
         assert_eq!(row(&queue).len(), header().len());
         assert!(header().len() <= 100);
         let second = Duration::from_secs(1);
