@@ -17,13 +17,14 @@ mod kernel_api;
 #[path = "tcp_glue.rs"]
 mod tcp_glue;
 
+use algo::fixed::ppm;
 use algo::gemini::{Flow, Params, Profile, Round, PARAMS};
 use kernel_api::{
     sysctl,
     tcp::{Registration, Sock},
     trace::{self, Tracepoint},
 };
-use tcp_glue::{ppm, Adapter, Algorithm};
+use tcp_glue::{Adapter, Algorithm};
 
 module! {
     type: Module,

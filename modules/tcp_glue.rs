@@ -19,7 +19,7 @@
 
 use super::algo::{
     controller::{Controller, Watch},
-    fixed::{mul_fraction, FRACTION_BITS, PPM, RATIO_BITS},
+    fixed::{FRACTION_BITS, RATIO_BITS},
     params::ParamInfo,
     Ack, Output,
 };
@@ -196,11 +196,6 @@ impl<A: Algorithm> Watch<EventOf<A>> for Trace<'_, A> {
     fn see(&mut self, event: impl FnOnce() -> EventOf<A>) {
         A::trace(self.0, event());
     }
-}
-
-/// A fraction of the algorithms in ppm.
-pub(crate) fn ppm(fraction: u32) -> u32 {
-    mul_fraction(PPM, fraction) as u32
 }
 
 /// The kernel's TCP_INFINITE_SSTHRESH.

@@ -107,7 +107,8 @@ type Told = Vec<(u64, Value)>;
 type Recording = BTreeMap<&'static str, BTreeMap<String, Told>>;
 
 pub fn command(file: &Path, output: &Path) -> Result<bool> {
-    let open = File::open(file).map_err(|err| Error::io(file.display(), &err))?;
+    let open = File::open(file)
+        .map_err(|err| Error::io(file.display(), &err).or_hint("a file of 'xdc trace -o'"))?;
     let recording = read(BufReader::new(open)).map_err(|err| err.about(file.display()))?;
     let charts = charts(&recording);
     if charts.is_empty() {
@@ -115,7 +116,7 @@ pub fn command(file: &Path, output: &Path) -> Result<bool> {
             .hint("record while there is traffic"));
     }
     fs::write(output, plot::file(&charts, COLUMNS))
-        .map_err(|err| Error::io(output.display(), &err))?;
+        .map_err(|err| Error::io(output.display(), &err).or_hint("a directory that exists"))?;
     Ok(true)
 }
 
@@ -125,7 +126,7 @@ fn read(lines: impl BufRead) -> Result<Recording> {
         let line = line.map_err(|err| Error::io("reading", &err))?;
         let bad = || {
             Error::failure(format!("line {} is none of a recording", number + 1))
-                .hint("a file that 'xdc trace -o' has written")
+                .hint("a file of 'xdc trace -o'")
         };
         let event: Value = serde_json::from_str(&line).map_err(|_| bad())?;
         let name = event["event"].as_str().ok_or_else(bad)?;
