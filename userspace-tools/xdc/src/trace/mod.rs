@@ -135,7 +135,9 @@ pub fn command(request: &Request) -> Result<bool> {
         eprintln!("xdc: {} {}", counts[event], EVENTS[event]);
     }
     if missed != 0 {
-        eprintln!("xdc: {missed} events were missed: more than the ring holds came at once");
+        eprintln!(
+            "xdc: {missed} events were missed: the ring was full, or one interrupted another"
+        );
     }
     Ok(missed == 0 && status.is_none_or(|status| status.success() || request.seconds.is_some()))
 }

@@ -3,7 +3,9 @@
 
 use std::env;
 use std::error::Error as _;
+use std::fmt::Display;
 use std::fs;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ pub struct Observer {
     ring: RingBuf<MapData>,
     missed: PerCpuArray<MapData, u64>,
     /// Holds the programs.
-    _ebpf: Ebpf,
+    ebpf: Ebpf,
 }
 
 /// One event as the kernel had it.
@@ -55,7 +57,7 @@ impl Observer {
         Ok(Self {
             ring: ring.ok_or_else(|| stale(&path, "RECORDS"))?,
             missed: missed.ok_or_else(|| stale(&path, "MISSED"))?,
-            _ebpf: ebpf,
+            ebpf,
         })
     }
 
@@ -81,12 +83,21 @@ impl Observer {
         Ok(())
     }
 
-    /// Events that there was no room for.
+    /// Events that there was no room for, and those that came while the processor was busy with
+    /// another, for which the kernel runs no program.
     pub fn missed(&self) -> Result<u64> {
-        let counts = self.missed.get(&0, 0);
-        counts
-            .map(|counts| counts.iter().sum())
-            .map_err(|err| Error::failure(format!("reading how many events were missed: {err}")))
+        let failed =
+            |err: &dyn Display| Error::failure(format!("reading how many were missed: {err}"));
+        let counts = self.missed.get(&0, 0).map_err(|err| failed(&err))?;
+        let mut missed = counts.iter().sum();
+        for (_, program) in self.ebpf.programs() {
+            // Of an event that nobody asked for.
+            let Ok(program) = program.fd() else { continue };
+            let path = format!("/proc/self/fdinfo/{}", program.as_fd().as_raw_fd());
+            let text = fs::read_to_string(path).map_err(|err| failed(&err))?;
+            missed += recursion_misses(&text).ok_or_else(|| failed(&"no recursion_misses"))?;
+        }
+        Ok(missed)
     }
 }
 
@@ -107,6 +118,13 @@ impl<'a> Seen<'a> {
             fields,
         })
     }
+}
+
+/// What the kernel says of a program's descriptor.
+fn recursion_misses(fdinfo: &str) -> Option<u64> {
+    let mut lines = fdinfo.lines();
+    let count = lines.find_map(|line| line.strip_prefix("recursion_misses:"))?;
+    count.trim().parse().ok()
 }
 
 /// Beside this program, in the library of its PREFIX, or where the checkout builds it.
@@ -145,6 +163,13 @@ fn refused(doing: &str, err: &EbpfError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_kernel_skipped_is_counted() {
+        let fdinfo = "pos:\t0\nrun_cnt:\t7\nrecursion_misses:\t2\nverified_insns:\t30\n";
+        assert_eq!(recursion_misses(fdinfo), Some(2));
+        assert_eq!(recursion_misses("pos:\t0\n"), None);
+    }
 
     #[test]
     fn a_record_is_read_back() {
