@@ -647,7 +647,18 @@ impl Port {
     /// Marks a packet that was chosen; returns it as an error where it is to be dropped.
     // By value and out of line, so that those that are not chosen can stay in registers.
     #[inline(never)]
-    fn mark(&self, ecn_drop: bool, cause: Cause, mut packet: Packet) -> Result<Packet, Packet> {
+    fn mark(
+        &self,
+        hot: &Hot,
+        queue: Queue<'_>,
+        cause: Cause,
+        mut packet: Packet,
+        color: Option<Color>,
+    ) -> Result<Packet, Packet> {
+        if trace::PhantomMark::is_on() {
+            return self.mark_traced(hot, queue, cause, packet, color);
+        }
+        let ecn_drop = hot.config.ecn_drop;
         match self.set_ce(ecn_drop, cause, &mut packet) {
             Ce::NotEct if ecn_drop => Err(packet),
             _ => Ok(packet),
@@ -663,9 +674,10 @@ impl Port {
         queue: Queue<'_>,
         cause: Cause,
         mut packet: Packet,
-        color: Color,
+        color: Option<Color>,
     ) -> Result<Packet, Packet> {
         let before = packet.peek_dsfield();
+        let color = color.unwrap_or_else(|| color_of(&mut packet));
         match self.set_ce(hot.config.ecn_drop, cause, &mut packet) {
             Ce::Marked => {
                 let info = hot.packet_info(&packet, before, color, cause.number());
@@ -695,22 +707,19 @@ impl Port {
         ce
     }
 
-    /// Asks RED about a packet; returns it as an error where it is to be dropped.
+    /// Asks RED about a packet; returns it as an error where it is to be dropped. Without a
+    /// colour it has the one that it got when it came in.
     #[inline(always)]
     fn judge(
         &self,
         hot: &mut Hot,
         clock: &mut Clock,
         queue: &mut Queue<'_>,
-        mut packet: Packet,
-        color: impl FnOnce(&mut Packet) -> Color,
+        packet: Packet,
+        color: Option<Color>,
     ) -> Result<Packet, Packet> {
         match hot.choose(clock) {
-            Some(cause) if trace::PhantomMark::is_on() => {
-                let color = color(&mut packet);
-                self.mark_traced(hot, queue.lend(), cause, packet, color)
-            }
-            Some(cause) => self.mark(hot.config.ecn_drop, cause, packet),
+            Some(cause) => self.mark(hot, queue.lend(), cause, packet, color),
             None => Ok(packet),
         }
     }
@@ -828,7 +837,7 @@ impl Port {
             return Verdict::Dropped;
         }
         if hot.config.mark_at_enqueue {
-            packet = match self.judge(hot, &mut clock, queue, packet, |_| color) {
+            packet = match self.judge(hot, &mut clock, queue, packet, Some(color)) {
                 Ok(packet) => packet,
                 Err(packet) => return self.drop_chosen(hot, clock, queue.lend(), packet, color),
             };
@@ -868,7 +877,7 @@ impl Port {
             let color = color_of(&mut chosen);
             self.drop_packet(hot, &mut queue, chosen, color, Lost::Ecn);
             let packet = self.take(hot, &mut clock, &mut queue)?;
-            match self.judge(hot, &mut clock, &mut queue, packet, color_of) {
+            match self.judge(hot, &mut clock, &mut queue, packet, None) {
                 Ok(packet) => return Some(packet),
                 Err(packet) => chosen = packet,
             }
@@ -888,7 +897,7 @@ impl Port {
         if hot.config.mark_at_enqueue {
             return Some(packet);
         }
-        match self.judge(hot, clock, queue, packet, color_of) {
+        match self.judge(hot, clock, queue, packet, None) {
             Ok(packet) => Some(packet),
             Err(packet) => self.take_another(hot, *clock, queue.lend(), packet),
         }
@@ -1025,7 +1034,7 @@ impl Discipline for Port {
         }
         let mut clock = Clock::default();
         if hot.config.mark_at_enqueue {
-            packet = match self.judge(hot, &mut clock, queue, packet, |_| Color::Green) {
+            packet = match self.judge(hot, &mut clock, queue, packet, Some(Color::Green)) {
                 Ok(packet) => packet,
                 Err(packet) => {
                     return self.drop_chosen(hot, clock, queue.lend(), packet, Color::Green)

@@ -133,7 +133,8 @@ fn a_round_is_told_with_what_it_saw() {
 
     // The reduction belongs to the round that it begins, and the WAN's state to that of its RTTs.
     sim.rtt_us = INTER_US + 5_001;
-    let events = told(&mut sim, u64::from(sim.rtt_us), 1_500, 0);
+    let after_us = u64::from(sim.rtt_us);
+    let events = told(&mut sim, after_us, 1_500, 0);
     assert_eq!((events[0].wan_congested, events[0].reduced), (true, true));
     sim.rtt_us = INTER_US;
     let after_us = u64::from(sim.rtt_us);

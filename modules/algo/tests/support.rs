@@ -144,16 +144,16 @@ impl<E> Watch<E> for Vec<E> {
 
 /// Any ACKs do the same to a flow whether or not somebody looks.
 pub fn watched_and_unwatched_are_one<F: Controller + Debug>(params: &F::Params, flow: F) {
+    let mut events = Vec::new();
     for seed in 0..200 {
         let mut rng = Rng::new(seed);
         let (mut watched, mut unwatched) = (flow, flow);
-        let mut events = Vec::new();
         for _ in 0..30 {
             let ack = rng.any_ack();
             let output = watched.on_ack_watched(params, &ack, &mut events);
             assert_eq!(output, unwatched.on_ack(params, &ack));
             assert_eq!(format!("{watched:?}"), format!("{unwatched:?}"));
         }
-        assert!(!events.is_empty());
     }
+    assert!(events.len() > 200, "{} events", events.len());
 }
