@@ -50,6 +50,7 @@ use kernel_api::{
         Verdict,
     },
     sysctl::Net,
+    trace::{self, PacketInfo, Tracepoint},
     uapi::*,
 };
 use phantom_options::{Options, Shown, POOL_WORDS};
@@ -372,6 +373,18 @@ impl Hot {
         self.queued.total().wrapping_add(len_bytes) <= self.config.limit_bytes
     }
 
+    /// What tracepoints say of a packet.
+    fn packet_info(&self, packet: &Packet, dsfield: u8, color: Color, why: u32) -> PacketInfo {
+        PacketInfo {
+            queue_bytes: self.queued.total(),
+            phantom_bytes: self.phantom.bytes(),
+            len_bytes: packet.len_bytes(),
+            why,
+            color: color as u8,
+            dsfield,
+        }
+    }
+
     /// Counts a packet that left the queue.
     #[inline(never)]
     fn leave(&mut self, color: Color, len_bytes: u64) {
@@ -534,6 +547,56 @@ enum Cause {
     Both,
 }
 
+impl Cause {
+    fn number(self) -> trace::MarkCause {
+        match self {
+            Self::Phantom => trace::XDC_MARK_PHANTOM,
+            Self::Physical => trace::XDC_MARK_PHYSICAL,
+            Self::Both => trace::XDC_MARK_BOTH,
+        }
+    }
+}
+
+/// Why a packet is dropped.
+#[derive(Clone, Copy)]
+enum Lost {
+    /// The port is full.
+    Limit,
+    /// Full for packets of this colour.
+    Color,
+    /// The shared buffer is full for this port.
+    Pool,
+    /// It would be marked, and has no ECN.
+    Ecn,
+    /// A filter said so.
+    Filter,
+    /// It was to be split and could not be.
+    Whole,
+}
+
+impl Lost {
+    /// For the drop monitor.
+    fn reason(self) -> DropReason {
+        match self {
+            Self::Limit | Self::Color | Self::Pool => DropReason::Overlimit,
+            Self::Ecn => DropReason::Congested,
+            Self::Filter | Self::Whole => DropReason::Other,
+        }
+    }
+
+    /// For `xdc:phantom_drop`.
+    fn number(self) -> trace::DropReason {
+        match self {
+            Self::Limit => trace::XDC_DROP_LIMIT,
+            Self::Color => trace::XDC_DROP_COLOR,
+            Self::Pool => trace::XDC_DROP_POOL,
+            Self::Ecn => trace::XDC_DROP_ECN,
+            Self::Filter => trace::XDC_DROP_FILTER,
+            Self::Whole => trace::XDC_DROP_SPLIT,
+        }
+    }
+}
+
 /// One qdisc.
 struct Port {
     options: Shown,
@@ -542,11 +605,27 @@ struct Port {
 
 impl Port {
     #[inline(always)]
-    fn drop_packet(&self, queue: &mut Queue<'_>, packet: Packet, color: Color, why: DropReason) {
+    fn drop_packet(
+        &self,
+        hot: &Hot,
+        queue: &mut Queue<'_>,
+        packet: Packet,
+        color: Color,
+        why: Lost,
+    ) {
         if let Some(drops) = self.counters.drops.get(color as usize) {
             drops.add(1);
         }
-        queue.drop_packet(packet, why);
+        Self::trace_drop(hot, queue, &packet, color, why);
+        queue.drop_packet(packet, why.reason());
+    }
+
+    #[inline(always)]
+    fn trace_drop(hot: &Hot, queue: &Queue<'_>, packet: &Packet, color: Color, why: Lost) {
+        if trace::PhantomDrop::is_on() {
+            let info = hot.packet_info(packet, packet.peek_dsfield(), color, why.number());
+            trace::PhantomDrop::tell((queue, packet), &info);
+        }
     }
 
     /// The colour of a packet, or what else a filter says.
@@ -568,54 +647,103 @@ impl Port {
     /// Marks a packet that was chosen; returns it as an error where it is to be dropped.
     // By value and out of line, so that those that are not chosen can stay in registers.
     #[inline(never)]
-    fn mark(&self, ecn_drop: bool, cause: Cause, mut packet: Packet) -> Result<Packet, Packet> {
+    fn mark(
+        &self,
+        hot: &Hot,
+        queue: Queue<'_>,
+        cause: Cause,
+        mut packet: Packet,
+        color: Option<Color>,
+    ) -> Result<Packet, Packet> {
+        if trace::PhantomMark::is_on() {
+            return self.mark_traced(hot, queue, cause, packet, color);
+        }
+        let ecn_drop = hot.config.ecn_drop;
+        match self.set_ce(ecn_drop, cause, &mut packet) {
+            Ce::NotEct if ecn_drop => Err(packet),
+            _ => Ok(packet),
+        }
+    }
+
+    /// The same, while somebody listens.
+    #[cold]
+    #[inline(never)]
+    fn mark_traced(
+        &self,
+        hot: &Hot,
+        queue: Queue<'_>,
+        cause: Cause,
+        mut packet: Packet,
+        color: Option<Color>,
+    ) -> Result<Packet, Packet> {
+        let before = packet.peek_dsfield();
+        let color = color.unwrap_or_else(|| color_of(&mut packet));
+        match self.set_ce(hot.config.ecn_drop, cause, &mut packet) {
+            Ce::Marked => {
+                let info = hot.packet_info(&packet, before, color, cause.number());
+                trace::PhantomMark::tell((&queue, &packet), &info);
+            }
+            Ce::NotEct if hot.config.ecn_drop => return Err(packet),
+            Ce::NotEct | Ce::Already => {}
+        }
+        Ok(packet)
+    }
+
+    /// Sets CE if it can be, and counts.
+    #[inline(always)]
+    fn set_ce(&self, ecn_drop: bool, cause: Cause, packet: &mut Packet) -> Ce {
         let counters = &self.counters;
         counters.would_mark.add(1);
-        match packet.set_ce() {
+        let ce = packet.set_ce();
+        match ce {
             Ce::Marked => match cause {
                 Cause::Phantom => counters.marked_phantom.add(1),
                 Cause::Physical => counters.marked_physical.add(1),
                 Cause::Both => counters.marked_both.add(1),
             },
-            Ce::Already => {}
-            Ce::NotEct if ecn_drop => {
-                counters.drops_ecn.add(1);
-                return Err(packet);
-            }
-            Ce::NotEct => {}
+            Ce::NotEct if ecn_drop => counters.drops_ecn.add(1),
+            Ce::NotEct | Ce::Already => {}
         }
-        Ok(packet)
+        ce
     }
 
-    /// Asks RED about a packet; returns it as an error where it is to be dropped.
+    /// Asks RED about a packet; returns it as an error where it is to be dropped. Without a
+    /// colour it has the one that it got when it came in.
     #[inline(always)]
-    fn judge(&self, hot: &mut Hot, clock: &mut Clock, packet: Packet) -> Result<Packet, Packet> {
+    fn judge(
+        &self,
+        hot: &mut Hot,
+        clock: &mut Clock,
+        queue: &mut Queue<'_>,
+        packet: Packet,
+        color: Option<Color>,
+    ) -> Result<Packet, Packet> {
         match hot.choose(clock) {
-            Some(cause) => self.mark(hot.config.ecn_drop, cause, packet),
+            Some(cause) => self.mark(hot, queue.lend(), cause, packet, color),
             None => Ok(packet),
         }
     }
 
     /// Whether there is room for the packet; takes the room of a shared buffer.
     #[inline(always)]
-    fn admit(&self, hot: &Hot, color: Color, len_bytes: u64) -> bool {
+    fn admit(&self, hot: &Hot, color: Color, len_bytes: u64) -> Result<(), Lost> {
         let config = &hot.config;
         let port_bytes = hot.queued.total();
         if !hot.has_room(len_bytes) {
             self.counters.drops_limit.add(1);
-            return false;
+            return Err(Lost::Limit);
         }
         if !config.limits.admit(&hot.queued, color, len_bytes) {
             self.counters.drops_color.add(1);
-            return false;
+            return Err(Lost::Color);
         }
         if let Some(buffer) = &hot.buffer {
             if !buffer.take(config.pool_alpha_ppm, port_bytes, len_bytes) {
                 self.counters.drops_pool.add(1);
-                return false;
+                return Err(Lost::Pool);
             }
         }
-        true
+        Ok(())
     }
 
     /// A packet enters the phantom queue.
@@ -652,7 +780,7 @@ impl Port {
         if let Some(buffer) = &hot.buffer {
             buffer.give_back(u64::from(packet.len_bytes()));
         }
-        self.drop_packet(&mut queue, packet, color, DropReason::Congested);
+        self.drop_packet(hot, &mut queue, packet, color, Lost::Ecn);
         Verdict::Congested
     }
 
@@ -693,7 +821,7 @@ impl Port {
         let color = match self.color(&hot.config.source, queue, &mut packet) {
             Sorted::Color(color) => color,
             Sorted::Drop => {
-                self.drop_packet(queue, packet, Color::Green, DropReason::Other);
+                self.drop_packet(hot, queue, packet, Color::Green, Lost::Filter);
                 return Verdict::Dropped;
             }
             Sorted::Stolen => {
@@ -702,14 +830,14 @@ impl Port {
             }
         };
 
-        if !self.admit(hot, color, len_bytes) {
+        if let Err(why) = self.admit(hot, color, len_bytes) {
             let packet = self.count_dropped(hot, clock, packet);
             queue.count_overlimit();
-            self.drop_packet(queue, packet, color, DropReason::Overlimit);
+            self.drop_packet(hot, queue, packet, color, why);
             return Verdict::Dropped;
         }
         if hot.config.mark_at_enqueue {
-            packet = match self.judge(hot, &mut clock, packet) {
+            packet = match self.judge(hot, &mut clock, queue, packet, Some(color)) {
                 Ok(packet) => packet,
                 Err(packet) => return self.drop_chosen(hot, clock, queue.lend(), packet, color),
             };
@@ -747,9 +875,9 @@ impl Port {
     ) -> Option<Packet> {
         loop {
             let color = color_of(&mut chosen);
-            self.drop_packet(&mut queue, chosen, color, DropReason::Congested);
+            self.drop_packet(hot, &mut queue, chosen, color, Lost::Ecn);
             let packet = self.take(hot, &mut clock, &mut queue)?;
-            match self.judge(hot, &mut clock, packet) {
+            match self.judge(hot, &mut clock, &mut queue, packet, None) {
                 Ok(packet) => return Some(packet),
                 Err(packet) => chosen = packet,
             }
@@ -769,7 +897,7 @@ impl Port {
         if hot.config.mark_at_enqueue {
             return Some(packet);
         }
-        match self.judge(hot, clock, packet) {
+        match self.judge(hot, clock, queue, packet, None) {
             Ok(packet) => Some(packet),
             Err(packet) => self.take_another(hot, *clock, queue.lend(), packet),
         }
@@ -906,7 +1034,7 @@ impl Discipline for Port {
         }
         let mut clock = Clock::default();
         if hot.config.mark_at_enqueue {
-            packet = match self.judge(hot, &mut clock, packet) {
+            packet = match self.judge(hot, &mut clock, queue, packet, Some(Color::Green)) {
                 Ok(packet) => packet,
                 Err(packet) => {
                     return self.drop_chosen(hot, clock, queue.lend(), packet, Color::Green)
@@ -927,6 +1055,12 @@ impl Discipline for Port {
         } else {
             self.take_and_judge(hot, &mut Clock::default(), queue)
         }
+    }
+
+    #[cold]
+    fn drop_whole(&self, hot: &mut Hot, queue: &mut Queue<'_>, packet: Packet) {
+        Self::trace_drop(hot, queue, &packet, Color::Green, Lost::Whole);
+        queue.drop_packet(packet, DropReason::Other);
     }
 
     fn reset(&self, hot: &mut Hot) {

@@ -17,10 +17,12 @@ mod kernel_api;
 #[path = "tcp_glue.rs"]
 mod tcp_glue;
 
-use algo::gemini::{Flow, Params, Profile, PARAMS};
+use algo::fixed::ppm;
+use algo::gemini::{Flow, Params, Profile, Round, PARAMS};
 use kernel_api::{
     sysctl,
     tcp::{diag, Registration, Sock},
+    trace::{self, Tracepoint},
 };
 use tcp_glue::{Adapter, Algorithm};
 
@@ -57,6 +59,27 @@ impl Algorithm for Gemini {
     fn params(&self, sk: &Sock<'_>) -> Params {
         let values = self.sysctls.of(sk.net());
         Params::read(|row| tcp_glue::value(values.get(row)))
+    }
+
+    #[inline(always)]
+    fn is_traced() -> bool {
+        trace::GeminiRound::is_on()
+    }
+
+    fn trace(sk: &Sock<'_>, round: Round) {
+        let info = trace::GeminiRoundInfo {
+            cwnd_bytes: round.cwnd_bytes,
+            acked_bytes: round.acked_bytes,
+            marked_bytes: round.marked_bytes,
+            increase_bytes: round.increase_bytes,
+            min_rtt_us: round.min_rtt_us,
+            base_rtt_us: round.base_rtt_us,
+            alpha_ppm: ppm(round.alpha),
+            dcn_cut_ppm: ppm(round.dcn_cut),
+            wan_congested: round.wan_congested,
+            reduced: round.reduced,
+        };
+        trace::GeminiRound::tell(sk, &info);
     }
 }
 

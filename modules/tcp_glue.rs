@@ -18,7 +18,7 @@
 //!    that lost packets do not come back as one burst.
 
 use super::algo::{
-    controller::{shown, Controller},
+    controller::{shown, Controller, Watch},
     fixed::FRACTION_BITS,
     params::ParamInfo,
     Ack, Output,
@@ -30,6 +30,7 @@ use super::kernel_api::{
         State,
     },
 };
+use core::marker::PhantomData;
 use kernel::prelude::*;
 
 /// An algorithm as a module offers it.
@@ -45,7 +46,19 @@ pub(crate) trait Algorithm: Send + Sync + 'static {
 
     /// The parameters that the socket's namespace has now.
     fn params(&self, sk: &Sock<'_>) -> Params<Self>;
+
+    /// Somebody listens to one of its tracepoints.
+    #[inline(always)]
+    fn is_traced() -> bool {
+        false
+    }
+
+    /// Tells who listens.
+    fn trace(_sk: &Sock<'_>, _event: EventOf<Self>) {}
 }
+
+/// What an [`Algorithm`] tells who listens.
+pub(crate) type EventOf<A> = <<A as Algorithm>::Flow as Controller>::Event;
 
 /// Parameters of an [`Algorithm`].
 pub(crate) type Params<A> = <<A as Algorithm>::Flow as Controller>::Params;
@@ -117,6 +130,9 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
         _flags: AckFlags,
         rs: &RateSample,
     ) {
+        if A::is_traced() {
+            return self.control_traced(sk.lend(), data, rs);
+        }
         let ack = ack(sk, rs, &mut data.marks);
         if let Some(output) = data.flow.on_ack(&self.0.params(sk), &ack) {
             apply(sk, &output, ack.in_recovery);
@@ -170,6 +186,33 @@ const _: () = {
     assert!(diag::REDUCED == shown::REDUCED as u32);
     assert!(diag::WAN == shown::WAN as u32);
 };
+
+impl<A: Algorithm> Adapter<A> {
+    /// The same, while somebody listens: a function of its own, so that nothing is kept at hand
+    /// for it where nobody does.
+    #[cold]
+    #[inline(never)]
+    fn control_traced(&self, mut sk: Sock<'_>, data: &mut Socket<A::Flow>, rs: &RateSample) {
+        let sk = &mut sk;
+        let ack = ack(sk, rs, &mut data.marks);
+        let params = self.0.params(sk);
+        let mut trace = Trace::<A>(sk, PhantomData);
+        let output = data.flow.on_ack_watched(&params, &ack, &mut trace);
+        if let Some(output) = output {
+            apply(sk, &output, ack.in_recovery);
+        }
+        data.publish(sk);
+    }
+}
+
+/// Hands on what the algorithm does with this socket.
+struct Trace<'a, A>(&'a Sock<'a>, PhantomData<A>);
+
+impl<A: Algorithm> Watch<EventOf<A>> for Trace<'_, A> {
+    fn see(&mut self, event: impl FnOnce() -> EventOf<A>) {
+        A::trace(self.0, event());
+    }
+}
 
 /// The kernel's TCP_INFINITE_SSTHRESH.
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;

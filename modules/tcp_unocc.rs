@@ -18,10 +18,12 @@ mod kernel_api;
 #[path = "tcp_glue.rs"]
 mod tcp_glue;
 
-use algo::unocc::{Flow, Params, Profile, PARAMS};
+use algo::fixed::ppm;
+use algo::unocc::{Action, Epoch, Event, Flow, Params, Profile, QuickAdapt, PARAMS};
 use kernel_api::{
     sysctl,
     tcp::{diag, Registration, Sock},
+    trace::{self, Tracepoint},
 };
 use tcp_glue::{Adapter, Algorithm};
 
@@ -86,6 +88,54 @@ impl Algorithm for UnoCc {
     fn params(&self, sk: &Sock<'_>) -> Params {
         let values = self.sysctls.of(sk.net());
         Params::read(|row| tcp_glue::value(values.get(row.wrapping_add(1))))
+    }
+
+    #[inline(always)]
+    fn is_traced() -> bool {
+        trace::UnoccEpoch::is_on() || trace::UnoccQuickAdapt::is_on()
+    }
+
+    fn trace(sk: &Sock<'_>, event: Event) {
+        match event {
+            Event::Epoch(epoch) => trace::UnoccEpoch::tell(sk, &epoch_info(&epoch)),
+            Event::QuickAdapt(quick_adapt) => {
+                trace::UnoccQuickAdapt::tell(sk, &quick_adapt_info(&quick_adapt));
+            }
+        }
+    }
+}
+
+fn epoch_info(epoch: &Epoch) -> trace::EpochInfo {
+    trace::EpochInfo {
+        cwnd_before_bytes: epoch.cwnd_before_bytes,
+        cwnd_bytes: epoch.cwnd_bytes,
+        period_ns: epoch.period_ns,
+        rtt_us: epoch.rtt_us,
+        base_rtt_us: epoch.base_rtt_us,
+        acked_bytes: epoch.acked_bytes,
+        marked_bytes: epoch.marked_bytes,
+        e_ppm: ppm(epoch.ecn_fraction),
+        md_ppm: ppm(epoch.verdict.cut),
+        action: match epoch.verdict.action {
+            Action::None => trace::XDC_EPOCH_NONE,
+            Action::Rested => trace::XDC_EPOCH_RESTED,
+            Action::Withheld => trace::XDC_EPOCH_WITHHELD,
+            Action::EndedSlowStart => trace::XDC_EPOCH_ENDED_SLOW_START,
+            Action::Increased => trace::XDC_EPOCH_INCREASED,
+            Action::Decreased => trace::XDC_EPOCH_DECREASED,
+        },
+        gentle: epoch.verdict.gentle,
+    }
+}
+
+fn quick_adapt_info(quick_adapt: &QuickAdapt) -> trace::QuickAdaptInfo {
+    trace::QuickAdaptInfo {
+        cwnd_before_bytes: quick_adapt.cwnd_before_bytes,
+        cwnd_bytes: quick_adapt.cwnd_bytes,
+        delivered_bytes: quick_adapt.delivered_bytes,
+        promised_bytes: quick_adapt.promised_bytes,
+        base_rtt_us: quick_adapt.base_rtt_us,
+        adapted: quick_adapt.adapted,
     }
 }
 

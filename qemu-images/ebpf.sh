@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# Build the witness's eBPF program into build/guest-bin, beside the program that
-# loads it.
+# Build the eBPF programs of xdc-witness and of `xdc trace` into build/guest-bin,
+# where these look for them.
 #
 # Its core library is compiled with it (-Z build-std), from the sources of the
 # compiler that also compiles the kernel; of a stable release that takes
@@ -15,5 +15,6 @@ env -u RUSTUP_TOOLCHAIN -u CARGO_TARGET_DIR -C "$crate" \
 	RUSTFLAGS="-C linker=bpf-linker -C debuginfo=0" CARGO_TARGET_DIR="$target" \
 	cargo build --quiet --locked --release --target bpfel-unknown-none -Z build-std=core
 mkdir -p "$XDC_TOP/build/guest-bin"
-install -C -m 644 "$target/bpfel-unknown-none/release/xdc-witness-ebpf" \
-	"$XDC_TOP/build/guest-bin/xdc-witness.o"
+built=$target/bpfel-unknown-none/release
+install -C -m 644 "$built/xdc-witness-ebpf" "$XDC_TOP/build/guest-bin/xdc-witness.o"
+install -C -m 644 "$built/xdc-trace" "$XDC_TOP/build/guest-bin/xdc-trace.o"

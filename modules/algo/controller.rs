@@ -41,11 +41,28 @@ pub struct Shown {
     pub flags: u8,
 }
 
+/// Who is told what an algorithm does.
+pub trait Watch<E> {
+    /// Something happened. Who does not want to know has nothing of it computed.
+    fn see(&mut self, event: impl FnOnce() -> E);
+}
+
+/// Nobody.
+pub struct Unwatched;
+
+impl<E> Watch<E> for Unwatched {
+    #[inline(always)]
+    fn see(&mut self, _event: impl FnOnce() -> E) {}
+}
+
 /// One flow under the control of an algorithm. All zeroes is "not started", and then every method
 /// does nothing.
 pub trait Controller: Copy + Send {
     /// What can be set.
     type Params;
+
+    /// What it tells a [`Watch`].
+    type Event;
 
     /// A flow that is established, with an initial window and the handshake's RTT, if known.
     fn new(params: &Self::Params, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self;
@@ -60,7 +77,7 @@ pub trait Controller: Copy + Send {
     fn window_mut(&mut self) -> &mut Window;
 
     /// The algorithm's rules for one ACK, recovery aside.
-    fn adjust(&mut self, params: &Self::Params, ack: &Ack);
+    fn adjust(&mut self, params: &Self::Params, ack: &Ack, watch: &mut impl Watch<Self::Event>);
 
     /// What the sender is to do now, with that smoothed RTT (0 = none).
     fn output(&self, params: &Self::Params, srtt_us: u32) -> Output;
@@ -84,10 +101,21 @@ pub trait Controller: Copy + Send {
     // Once per ACK and called from one place: the parameters can stay in registers.
     #[inline(always)]
     fn on_ack(&mut self, params: &Self::Params, ack: &Ack) -> Option<Output> {
+        self.on_ack_watched(params, ack, &mut Unwatched)
+    }
+
+    /// [`on_ack`](Self::on_ack), which somebody looks at.
+    #[inline(always)]
+    fn on_ack_watched(
+        &mut self,
+        params: &Self::Params,
+        ack: &Ack,
+        watch: &mut impl Watch<Self::Event>,
+    ) -> Option<Output> {
         if !self.window().is_started() {
             return None;
         }
-        self.adjust(params, ack);
+        self.adjust(params, ack, watch);
         let mut output = self.output(params, ack.srtt_us);
         if ack.in_recovery {
             output.cwnd_bytes = self.window().recovery_bytes(ack);

@@ -69,6 +69,11 @@ fn mul_div_wide(a: u64, b: u64, divisor: u64) -> u64 {
     quotient
 }
 
+/// A fraction in ppm, for people.
+pub fn ppm(fraction: u32) -> u32 {
+    mul_fraction(PPM, fraction) as u32
+}
+
 /// `value x ratio`, the ratio in 1/1024.
 pub fn mul_ratio(value: u64, ratio: u32) -> u64 {
     mul_shr(value, u64::from(ratio), RATIO_BITS)

@@ -17,7 +17,7 @@
 //! 4. One ACK adds at most h, however much it acknowledges.
 //! 5. A loss takes at least half of the window.
 
-use super::controller::{Controller, Shown, shown};
+use super::controller::{Controller, Shown, Watch, shown};
 use super::fixed::{
     BYTE_BITS, FRACTION_ONE, RATIO_BITS, bdp_bytes, bytes_per_s, ewma, fraction, mul_div,
     mul_fraction, mul_ratio,
@@ -139,8 +139,34 @@ pub struct Flow {
     cut_at_us: u64,
 }
 
+/// What a flow tells a [`Watch`]: a round, of one RTT, ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Round {
+    /// Window at its end, before the packet that ended it moves it.
+    pub cwnd_bytes: u64,
+    /// Bytes acknowledged in it.
+    pub acked_bytes: u64,
+    /// Of those, bytes marked.
+    pub marked_bytes: u64,
+    /// h of the increase, bytes per RTT.
+    pub increase_bytes: u64,
+    /// Smallest RTT in it.
+    pub min_rtt_us: u32,
+    /// Base RTT of the flow.
+    pub base_rtt_us: u32,
+    /// alpha, as a fraction.
+    pub alpha: u32,
+    /// alpha x F, what marks would take, as a fraction.
+    pub dcn_cut: u32,
+    /// The WAN is congested: its smallest RTT exceeded the base by more than T.
+    pub wan_congested: bool,
+    /// The window was reduced in it.
+    pub reduced: bool,
+}
+
 impl Controller for Flow {
     type Params = Params;
+    type Event = Round;
 
     fn new(params: &Params, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self {
         let mut flow = Flow {
@@ -164,8 +190,8 @@ impl Controller for Flow {
     }
 
     #[inline(always)]
-    fn adjust(&mut self, params: &Params, ack: &Ack) {
-        self.update_transport_state(params, ack);
+    fn adjust(&mut self, params: &Params, ack: &Ack, watch: &mut impl Watch<Round>) {
+        self.update_transport_state(params, ack, watch);
 
         let congested = ack.marked_bytes > 0 || self.wan_congested;
         if congested && !self.was_cut {
@@ -230,7 +256,12 @@ impl Flow {
 
     /// Line 1 of Algorithm 1: RTTs and, at the end of each RTT, alpha and the WAN's state.
     #[inline(always)]
-    fn update_transport_state(&mut self, params: &Params, ack: &Ack) {
+    fn update_transport_state(
+        &mut self,
+        params: &Params,
+        ack: &Ack,
+        watch: &mut impl Watch<Round>,
+    ) {
         self.round_acked_bytes = self.round_acked_bytes.saturating_add(ack.acked_bytes);
         self.round_marked_bytes = self.round_marked_bytes.saturating_add(ack.marked_bytes);
         let (Some(rtt_us), Some(sent_at_us)) = (ack.rtt_us, ack.sent_at_us()) else {
@@ -249,13 +280,13 @@ impl Flow {
             self.round_ends_us = ack.now_us;
         }
         if sent_at_us >= self.round_ends_us {
-            self.end_round(params);
+            self.end_round(params, ack, watch);
             self.round_ends_us = ack.now_us;
         }
     }
 
     #[inline(always)]
-    fn end_round(&mut self, params: &Params) {
+    fn end_round(&mut self, params: &Params, ack: &Ack, watch: &mut impl Watch<Round>) {
         if self.round_acked_bytes != 0 {
             let marked = fraction(self.round_marked_bytes, self.round_acked_bytes);
             self.alpha = ewma(self.alpha, marked, params.g);
@@ -263,6 +294,19 @@ impl Flow {
         let limit_us = u64::from(self.base_rtt.get().unwrap_or(u32::MAX))
             .saturating_add(u64::from(params.t_us));
         self.wan_congested = u64::from(self.round_min_rtt_us) > limit_us;
+        watch.see(|| Round {
+            cwnd_bytes: self.window.bytes(),
+            acked_bytes: self.round_acked_bytes,
+            marked_bytes: self.round_marked_bytes,
+            increase_bytes: params.increase_scaled(ack.srtt_us, ack.mss_bytes) >> BYTE_BITS,
+            min_rtt_us: self.round_min_rtt_us,
+            base_rtt_us: self.base_rtt.get().unwrap_or(0),
+            alpha: self.alpha,
+            dcn_cut: params.dcn_cut(self.alpha, ack.srtt_us, ack.mss_bytes),
+            wan_congested: self.wan_congested,
+            // What ended the round before may have reduced at once.
+            reduced: self.cut_at_us != 0 && self.cut_at_us >= self.round_ends_us,
+        });
 
         self.round_acked_bytes = 0;
         self.round_marked_bytes = 0;

@@ -18,7 +18,7 @@
 //! 6. Slow start can begin with a part of the BDP (`initial_cwnd_bdp`), paced over an RTT.
 //! 7. A loss lowers the window to what Quick Adapt would leave.
 
-use super::controller::{Controller, Shown, shown};
+use super::controller::{Controller, Shown, Watch, shown};
 use super::fixed::{
     BYTE_BITS, FRACTION_ONE, MAX_BYTES, NS_PER_US, PPM, bdp_bytes, bytes_per_s, ewma, fraction,
     mul_div, mul_fraction, mul_ratio,
@@ -175,8 +175,86 @@ pub struct Flow {
     withheld_bytes: u32,
 }
 
+/// What a flow tells a [`Watch`].
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    /// An epoch ended.
+    Epoch(Epoch),
+    /// A round trip ended, and Quick Adapt compared.
+    QuickAdapt(QuickAdapt),
+}
+
+/// An epoch that ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Epoch {
+    /// Window before it was judged, and after.
+    pub cwnd_before_bytes: u64,
+    /// Within floor and ceiling.
+    pub cwnd_bytes: u64,
+    /// Length of the next.
+    pub period_ns: u64,
+    /// RTT of the packet that ended it.
+    pub rtt_us: u32,
+    /// Base RTT of the flow.
+    pub base_rtt_us: u32,
+    /// Bytes acknowledged in it.
+    pub acked_bytes: u32,
+    /// Of those, bytes marked.
+    pub marked_bytes: u32,
+    /// E, as a fraction.
+    pub ecn_fraction: u32,
+    /// What came of it.
+    pub verdict: Verdict,
+}
+
+/// What the end of an epoch came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Verdict {
+    /// What was done.
+    pub action: Action,
+    /// The decrease that E calls for, as a fraction; 0 where nothing was marked.
+    pub cut: u32,
+    /// Only phantom queues are congested: `md_gentle` is part of the cut.
+    pub gentle: bool,
+}
+
+/// What the end of an epoch did to the window.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Action {
+    /// Nothing was acknowledged, or nothing was marked.
+    None,
+    /// Marked, but this round trip has had its reduction.
+    Rested,
+    /// Slow start counted the decrease and did not make it.
+    Withheld,
+    /// The decreases that slow start withheld ended it.
+    EndedSlowStart,
+    /// E fell (`skip_md_when_falling`).
+    Increased,
+    /// The decrease was made.
+    Decreased,
+}
+
+/// Quick Adapt, at the end of a round trip.
+#[derive(Clone, Copy, Debug)]
+pub struct QuickAdapt {
+    /// Window before, and after.
+    pub cwnd_before_bytes: u64,
+    /// At least the floor.
+    pub cwnd_bytes: u64,
+    /// What a period delivered.
+    pub delivered_bytes: u64,
+    /// Less than this is too little.
+    pub promised_bytes: u64,
+    /// Base RTT of the flow.
+    pub base_rtt_us: u32,
+    /// It was, and the window was lowered.
+    pub adapted: bool,
+}
+
 impl Controller for Flow {
     type Params = Params;
+    type Event = Event;
 
     fn new(params: &Params, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self {
         let mut flow = Flow::default();
@@ -207,12 +285,12 @@ impl Controller for Flow {
     }
 
     #[inline(always)]
-    fn adjust(&mut self, params: &Params, ack: &Ack) {
+    fn adjust(&mut self, params: &Params, ack: &Ack, watch: &mut impl Watch<Event>) {
         if let Some(rtt_us) = ack.rtt_us {
             self.base_rtt.update(ack.now_us, rtt_us, BASE_RTT_WINDOW_MS);
         }
         match self.base_rtt.get() {
-            Some(base_rtt_us) => self.algorithm_1(params, ack, base_rtt_us),
+            Some(base_rtt_us) => self.algorithm_1(params, ack, base_rtt_us, watch),
             None => {
                 self.slow_start(ack, false);
                 self.window.clamp(ack.mss_bytes, u64::MAX);
@@ -302,7 +380,13 @@ impl Flow {
 
     /// Algorithm 1, on a path whose base RTT is known.
     #[inline(always)]
-    fn algorithm_1(&mut self, params: &Params, ack: &Ack, base_rtt_us: u32) {
+    fn algorithm_1(
+        &mut self,
+        params: &Params,
+        ack: &Ack,
+        base_rtt_us: u32,
+        watch: &mut impl Watch<Event>,
+    ) {
         self.start_at_bdp(params);
         if self.window.in_slow_start() {
             self.slow_start(ack, params.balanced_exit != 0);
@@ -310,8 +394,8 @@ impl Flow {
             let step_scaled = params.increase_scaled(base_rtt_us);
             self.window.increase(step_scaled, ack.unmarked_bytes());
         }
-        self.end_round(params, ack, base_rtt_us);
-        self.end_epoch(params, ack, base_rtt_us);
+        self.end_round(params, ack, base_rtt_us, watch);
+        self.end_epoch(params, ack, base_rtt_us, watch);
 
         let ceiling_bytes = params.ceiling_bytes(base_rtt_us);
         self.window.clamp(ack.mss_bytes, ceiling_bytes);
@@ -329,7 +413,13 @@ impl Flow {
 
     /// Once per round trip: Quick Adapt, or the end of the round trip that it skips.
     #[inline(always)]
-    fn end_round(&mut self, params: &Params, ack: &Ack, base_rtt_us: u32) {
+    fn end_round(
+        &mut self,
+        params: &Params,
+        ack: &Ack,
+        base_rtt_us: u32,
+        watch: &mut impl Watch<Event>,
+    ) {
         let measured = ack.interval_us != 0 && !ack.app_limited;
         if measured {
             self.delivered_scaled = quick_adapt_scaled(base_rtt_us, ack);
@@ -349,13 +439,19 @@ impl Flow {
         if self.adapted {
             self.adapted = false;
         } else if measured && (self.round_marked || params.qa_needs_mark == 0) {
-            self.quick_adapt(params, ack);
+            self.quick_adapt(params, ack, base_rtt_us, watch);
         }
         self.round_marked = false;
     }
 
     /// Quick Adapt: much less was delivered than the window promises.
-    fn quick_adapt(&mut self, params: &Params, ack: &Ack) {
+    fn quick_adapt(
+        &mut self,
+        params: &Params,
+        ack: &Ack,
+        base_rtt_us: u32,
+        watch: &mut impl Watch<Event>,
+    ) {
         // A window that doubled within the round trip promises twice what it can have delivered.
         if self.window.in_slow_start() {
             return;
@@ -364,17 +460,41 @@ impl Flow {
             u64::from(params.qa_slack_packets).saturating_mul(u64::from(ack.mss_bytes));
         let promised_scaled = mul_ratio(self.window.scaled(), params.qa_beta)
             .saturating_sub(slack_bytes << BYTE_BITS);
+        let before = self.window;
         if self.delivered_scaled < promised_scaled {
             let left_scaled = mul_ratio(self.delivered_scaled, params.qa_keep);
             self.window.lower_to_scaled(left_scaled);
             self.reduced_at(ack.now_us);
             self.quick_adapts = self.quick_adapts.wrapping_add(1);
         }
+        watch.see(|| {
+            Event::QuickAdapt(QuickAdapt {
+                cwnd_before_bytes: before.bytes(),
+                cwnd_bytes: self.clamped_bytes(params, ack, base_rtt_us),
+                delivered_bytes: self.delivered_scaled >> BYTE_BITS,
+                promised_bytes: promised_scaled >> BYTE_BITS,
+                base_rtt_us,
+                adapted: self.adapted,
+            })
+        });
+    }
+
+    /// The window as the end of this ACK is going to leave it, if nothing else moves it.
+    fn clamped_bytes(&self, params: &Params, ack: &Ack, base_rtt_us: u32) -> u64 {
+        let mut window = self.window;
+        window.clamp(ack.mss_bytes, params.ceiling_bytes(base_rtt_us));
+        window.bytes()
     }
 
     /// Counts the ACK, and ends the epoch if its packet was sent at or after T_epoch.
     #[inline(always)]
-    fn end_epoch(&mut self, params: &Params, ack: &Ack, base_rtt_us: u32) {
+    fn end_epoch(
+        &mut self,
+        params: &Params,
+        ack: &Ack,
+        base_rtt_us: u32,
+        watch: &mut impl Watch<Event>,
+    ) {
         let saturate = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
         self.epoch_acked_bytes = self
             .epoch_acked_bytes
@@ -394,7 +514,8 @@ impl Flow {
         if sent_at_ns < self.epoch_ends_ns {
             return;
         }
-        self.judge_epoch(params, rtt_us, base_rtt_us);
+        let before = self.window;
+        let verdict = self.judge_epoch(params, rtt_us, base_rtt_us);
         self.epochs = self.epochs.wrapping_add(1);
 
         // The period is the packet's RTT, scaled down to an intra-datacenter flow's.
@@ -409,15 +530,33 @@ impl Flow {
         } else {
             sent_at_ns.saturating_add(period_ns)
         };
+        watch.see(|| {
+            Event::Epoch(Epoch {
+                cwnd_before_bytes: before.bytes(),
+                cwnd_bytes: self.clamped_bytes(params, ack, base_rtt_us),
+                period_ns,
+                rtt_us,
+                base_rtt_us,
+                acked_bytes: self.epoch_acked_bytes,
+                marked_bytes: self.epoch_marked_bytes,
+                ecn_fraction: self.ecn_fraction,
+                verdict,
+            })
+        });
         self.epoch_acked_bytes = 0;
         self.epoch_marked_bytes = 0;
     }
 
     /// The epoch is over: E, and the decrease if anything was marked.
     #[inline(always)]
-    fn judge_epoch(&mut self, params: &Params, rtt_us: u32, base_rtt_us: u32) {
+    fn judge_epoch(&mut self, params: &Params, rtt_us: u32, base_rtt_us: u32) -> Verdict {
+        let mut verdict = Verdict {
+            action: Action::None,
+            cut: 0,
+            gentle: false,
+        };
         if self.epoch_acked_bytes == 0 {
-            return;
+            return verdict;
         }
         let before = self.ecn_fraction;
         let marked = fraction(
@@ -426,18 +565,23 @@ impl Flow {
         );
         self.ecn_fraction = ewma(before, marked, params.ewma);
         if self.epoch_marked_bytes == 0 || self.adapted {
-            return;
+            if self.epoch_marked_bytes != 0 {
+                verdict.action = Action::Rested;
+            }
+            return verdict;
         }
 
         let gain = u64::from(params.decrease_gain(base_rtt_us));
         let mut cut = mul_fraction(gain, self.ecn_fraction);
         if u64::from(rtt_us) <= params.undelayed_rtt_us(base_rtt_us) {
             cut = mul_ratio(cut, params.md_gentle);
+            verdict.gentle = true;
         }
+        verdict.cut = cut as u32;
         let step_scaled = params.increase_scaled(base_rtt_us);
         if self.window.in_slow_start() {
-            self.withhold(cut, step_scaled);
-            return;
+            verdict.action = self.withhold(cut, step_scaled);
+            return verdict;
         }
 
         let falling =
@@ -445,14 +589,17 @@ impl Flow {
         if params.skip_md_when_falling != 0 && falling {
             self.window
                 .increase(step_scaled, u64::from(self.epoch_acked_bytes));
-            return;
+            verdict.action = Action::Increased;
+            return verdict;
         }
         self.window.decrease(cut as u32);
+        verdict.action = Action::Decreased;
+        verdict
     }
 
     /// In slow start a decrease is only counted. The flow is where AIMD would hold it, and slow
     /// start ends, when the decreases of a round trip reach its additive increase.
-    fn withhold(&mut self, cut: u64, step_scaled: u64) {
+    fn withhold(&mut self, cut: u64, step_scaled: u64) -> Action {
         let cut_bytes = mul_fraction(self.window.bytes(), cut as u32);
         self.withheld_bytes = self
             .withheld_bytes
@@ -463,7 +610,9 @@ impl Flow {
                 0 => self.window.leave_slow_start(),
                 delivered_scaled => self.window.lower_to_scaled(delivered_scaled),
             }
+            return Action::EndedSlowStart;
         }
+        Action::Withheld
     }
 }
 

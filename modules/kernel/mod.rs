@@ -12,4 +12,5 @@ pub(crate) mod once;
 pub(crate) mod qdisc;
 pub(crate) mod sysctl;
 pub(crate) mod tcp;
+pub(crate) mod trace;
 pub(crate) mod uapi;

@@ -122,6 +122,17 @@ impl Packet {
         u8::try_from(dsfield).ok().map(|dsfield| dsfield >> 2)
     }
 
+    /// DSCP and ECN of an IP packet, which stays as it is; 0 of any other.
+    pub(crate) fn peek_dsfield(&self) -> u8 {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_skb_peek_dsfield(self.skb.as_ptr()) }
+    }
+
+    /// The packet, for C that looks at it.
+    pub(super) fn as_ptr(&self) -> *const bindings::sk_buff {
+        self.skb.as_ptr()
+    }
+
     /// Sets CE where the packet is ECT.
     #[inline]
     pub(crate) fn set_ce(&mut self) -> Ce {
@@ -235,6 +246,11 @@ impl Queue<'_> {
     pub(crate) fn handle(&self) -> u32 {
         // SAFETY: By the type invariants.
         unsafe { (*self.sch.as_ptr()).handle }
+    }
+
+    /// The qdisc, for C that looks at it.
+    pub(super) fn as_ptr(&self) -> *const bindings::Qdisc {
+        self.sch.as_ptr()
     }
 
     /// Puts a packet at the end of the queue: `qdisc_enqueue_tail()`, which is
@@ -524,6 +540,9 @@ pub(crate) trait Discipline: Sized + Send + Sync + 'static {
     /// Takes a packet. Locked.
     fn enqueue(&self, hot: &mut Self::Hot, queue: &mut Queue<'_>, packet: Packet) -> Verdict;
 
+    /// A packet was to be split and cannot be: it has to be dropped. Locked.
+    fn drop_whole(&self, hot: &mut Self::Hot, queue: &mut Queue<'_>, packet: Packet);
+
     /// Gives a packet, or none for now. Locked.
     fn dequeue(&self, hot: &mut Self::Hot, queue: &mut Queue<'_>) -> Option<Packet>;
 
@@ -713,7 +732,7 @@ impl<T: Discipline> Thunks<T> {
         // SAFETY: We own the packet.
         let mut list = unsafe { bindings::xdc_skb_segments(packet.skb.as_ptr()) };
         if list.is_null() {
-            queue.drop_packet(packet, DropReason::Other);
+            shared.drop_whole(hot, &mut queue, packet);
             return Verdict::Dropped;
         }
         let (mut queued, mut queued_bytes) = (0u32, 0u32);

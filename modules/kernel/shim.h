@@ -17,6 +17,9 @@
 
 #include "../uapi/pkt_phantom.h"
 #include "../uapi/xdc_diag.h"
+#include "trace_gemini.h"
+#include "trace_phantom.h"
+#include "trace_unocc.h"
 
 /* Values of macros that bindgen cannot evaluate. */
 enum xdc_consts {
@@ -80,6 +83,7 @@ struct sk_buff *xdc_skb_next_segment(struct sk_buff **list);
 bool xdc_skb_is_gso(const struct sk_buff *skb);
 u32 xdc_skb_priority(const struct sk_buff *skb);
 int xdc_skb_dsfield(struct sk_buff *skb);
+u8 xdc_skb_peek_dsfield(const struct sk_buff *skb);
 enum xdc_ecn xdc_skb_set_ce(struct sk_buff *skb);
 bool xdc_skb_is_pure_ack(const struct sk_buff *skb);
 

@@ -184,6 +184,26 @@ int xdc_skb_dsfield(struct sk_buff *skb)
 	return skb_get_dsfield(skb);
 }
 
+/* The same of a packet that is only looked at; 0 where there is neither. */
+u8 xdc_skb_peek_dsfield(const struct sk_buff *skb)
+{
+	int offset = skb_network_offset(skb);
+	const struct ipv6hdr *ip6;
+	const struct iphdr *ip;
+	struct ipv6hdr copy;
+
+	BUILD_BUG_ON(sizeof(*ip) > sizeof(copy));
+	switch (skb_protocol(skb, true)) {
+	case htons(ETH_P_IP):
+		ip = skb_header_pointer(skb, offset, sizeof(*ip), &copy);
+		return ip ? ipv4_get_dsfield(ip) : 0;
+	case htons(ETH_P_IPV6):
+		ip6 = skb_header_pointer(skb, offset, sizeof(*ip6), &copy);
+		return ip6 ? ipv6_get_dsfield(ip6) : 0;
+	}
+	return 0;
+}
+
 /*
  * Whether the network header, of @header bytes, can be written to as it is:
  * others, such as a tap or TCP's own retransmit queue, may look at the same

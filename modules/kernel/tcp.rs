@@ -353,6 +353,18 @@ macro_rules! write {
 }
 
 impl Sock<'_> {
+    /// The socket for a function that is not inlined.
+    #[inline(always)]
+    pub(crate) fn lend(&mut self) -> Sock<'_> {
+        // INVARIANT: As `self`, for no longer.
+        Sock { ..*self }
+    }
+
+    /// The socket, for C that looks at it.
+    pub(super) fn as_ptr(&self) -> *const bindings::sock {
+        self.sk()
+    }
+
     fn sk(&self) -> *mut bindings::sock {
         self.ptr.as_ptr().cast()
     }

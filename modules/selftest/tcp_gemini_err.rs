@@ -19,7 +19,7 @@ mod kernel_api;
 mod tcp_glue;
 
 use algo::{
-    controller::{Controller, Shown},
+    controller::{Controller, Shown, Watch},
     gemini::{self, Profile, PARAMS},
     random::Random,
     window::Window,
@@ -81,6 +81,7 @@ fn error_us(params: &Params, now_us: u64) -> u32 {
 
 impl Controller for Flow {
     type Params = Params;
+    type Event = gemini::Round;
 
     fn new(params: &Params, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self {
         let rtt_us = rtt_us.map(|rtt_us| rtt_us.saturating_add(error_us(params, now_us)));
@@ -104,13 +105,13 @@ impl Controller for Flow {
         self.0.window_mut()
     }
 
-    fn adjust(&mut self, params: &Params, ack: &Ack) {
+    fn adjust(&mut self, params: &Params, ack: &Ack, watch: &mut impl Watch<gemini::Round>) {
         let error_us = error_us(params, ack.now_us);
         let ack = Ack {
             rtt_us: ack.rtt_us.map(|rtt_us| rtt_us.saturating_add(error_us)),
             ..*ack
         };
-        self.0.adjust(&params.gemini, &ack);
+        self.0.adjust(&params.gemini, &ack, watch);
     }
 
     fn output(&self, params: &Params, srtt_us: u32) -> Output {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 use super::super::fixed::{BYTE_ONE, US_PER_S};
-use super::super::support::{Rng, SEQUENCES, for_each_seed};
+use super::super::support::{Rng, SEQUENCES, for_each_seed, watched_and_unwatched_are_one};
 use super::*;
 
 const MSS: u32 = 1_500;
@@ -92,6 +92,63 @@ fn the_wan_is_congested_when_even_the_least_rtt_of_a_round_exceeds_base_plus_t()
     sim.rtt_us = INTER_US + 5_000;
     sim.round(1_500, 0);
     assert!(!sim.flow.wan_congested);
+}
+
+// What is told.
+
+#[test]
+fn a_round_is_told_with_what_it_saw() {
+    let mut sim = Sim::new(INTER_US, 1_000_000);
+    let told = |sim: &mut Sim, after_us, acked_bytes, marked_bytes| {
+        let mut events = Vec::new();
+        let ack = sim.ack(after_us, acked_bytes, marked_bytes);
+        sim.flow.on_ack_watched(&sim.params, &ack, &mut events);
+        events
+    };
+    assert!(
+        told(&mut sim, 1, 3_000, 0).is_empty(),
+        "the first round begins"
+    );
+    let before_bytes = sim.flow.cwnd_bytes();
+
+    sim.rtt_us = INTER_US + 100;
+    let events = told(&mut sim, u64::from(INTER_US) + 100, 3_000, 1_500);
+    let [round] = events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!((round.acked_bytes, round.marked_bytes), (6_000, 1_500));
+    assert_eq!((round.min_rtt_us, round.base_rtt_us), (INTER_US, INTER_US));
+    assert_eq!(
+        round.cwnd_bytes, before_bytes,
+        "its mark takes its part afterwards"
+    );
+    assert!(sim.flow.cwnd_bytes() < before_bytes);
+    assert_eq!(round.alpha, sim.flow.alpha);
+    assert_eq!((round.wan_congested, round.reduced), (false, false));
+    let f = 4.0 * 75_000.0 / (1_250_000.0 + 12_500.0);
+    let cut = f64::from(round.dcn_cut) / f64::from(FRACTION_ONE);
+    assert!((cut - f * f64::from(round.alpha) / f64::from(FRACTION_ONE)).abs() < 1e-3);
+    // H x C x RTT = 1.212 packets.
+    assert!((1_810..=1_820).contains(&round.increase_bytes), "{round:?}");
+
+    // The reduction belongs to the round that it begins, and the WAN's state to that of its RTTs.
+    sim.rtt_us = INTER_US + 5_001;
+    let after_us = u64::from(sim.rtt_us);
+    let events = told(&mut sim, after_us, 1_500, 0);
+    assert_eq!((events[0].wan_congested, events[0].reduced), (true, true));
+    sim.rtt_us = INTER_US;
+    let after_us = u64::from(sim.rtt_us);
+    let events = told(&mut sim, after_us, 1_500, 0);
+    assert_eq!((events[0].wan_congested, events[0].reduced), (false, true));
+    let events = told(&mut sim, after_us, 1_500, 0);
+    assert_eq!((events[0].wan_congested, events[0].reduced), (false, false));
+}
+
+#[test]
+fn who_looks_changes_nothing() {
+    let params = paper();
+    let flow = Flow::new(&params, 1, 100_000, Some(INTRA_US));
+    watched_and_unwatched_are_one(&params, flow);
 }
 
 // Lines 4 to 9: the reduction.

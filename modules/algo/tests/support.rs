@@ -3,7 +3,8 @@
 //! What the tests share: random numbers that are the same on each run, and work on all cores.
 
 use super::Ack;
-use std::thread;
+use super::controller::{Controller, Watch};
+use std::{fmt::Debug, thread};
 
 /// SplitMix64.
 pub struct Rng(u64);
@@ -132,4 +133,27 @@ pub fn for_each_seed(sequence: impl Fn(u64) -> u64 + Sync) -> u64 {
             .collect();
         workers.into_iter().map(|w| w.join().unwrap()).sum()
     })
+}
+
+/// Keeps what it is told.
+impl<E> Watch<E> for Vec<E> {
+    fn see(&mut self, event: impl FnOnce() -> E) {
+        self.push(event());
+    }
+}
+
+/// Any ACKs do the same to a flow whether or not somebody looks.
+pub fn watched_and_unwatched_are_one<F: Controller + Debug>(params: &F::Params, flow: F) {
+    let mut events = Vec::new();
+    for seed in 0..200 {
+        let mut rng = Rng::new(seed);
+        let (mut watched, mut unwatched) = (flow, flow);
+        for _ in 0..30 {
+            let ack = rng.any_ack();
+            let output = watched.on_ack_watched(params, &ack, &mut events);
+            assert_eq!(output, unwatched.on_ack(params, &ack));
+            assert_eq!(format!("{watched:?}"), format!("{unwatched:?}"));
+        }
+    }
+    assert!(events.len() > 200, "{} events", events.len());
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 use super::super::fixed::US_PER_S;
-use super::super::support::{Rng, SEQUENCES, for_each_seed};
+use super::super::support::{Rng, SEQUENCES, for_each_seed, watched_and_unwatched_are_one};
 use super::*;
 use std::mem;
 
@@ -721,6 +721,132 @@ fn an_epoch_shows_what_it_counts() {
     sim.acked(1, 4_000, 0);
     assert_eq!(sim.flow.shown().acked_bytes, 12_000);
     assert_eq!(sim.flow.shown().marked_bytes, 4_000);
+}
+
+// What is told.
+
+impl Sim {
+    /// The usual ACK; what it told.
+    fn told(&mut self, after_us: u64, acked_bytes: u64, marked_bytes: u64) -> Vec<Event> {
+        let mut events = Vec::new();
+        let ack = self.ack(after_us, acked_bytes, marked_bytes);
+        self.flow.on_ack_watched(&self.params, &ack, &mut events);
+        events
+    }
+
+    /// The epoch that an ACK after one RTT ends.
+    fn epoch(&mut self, acked_bytes: u64, marked_bytes: u64) -> Epoch {
+        let events = self.told(u64::from(self.rtt_us), acked_bytes, marked_bytes);
+        match events[..] {
+            [Event::QuickAdapt(_), Event::Epoch(epoch)] | [Event::Epoch(epoch)] => epoch,
+            _ => panic!("{events:?}"),
+        }
+    }
+}
+
+#[test]
+fn an_epoch_is_told_with_what_it_came_to() {
+    let mut sim = Sim::new(paper(), INTRA_US, INTRA_BDP);
+    assert!(sim.told(1, 4_000, 0).is_empty(), "the first epoch begins");
+
+    let before_bytes = sim.flow.cwnd_bytes();
+    let epoch = sim.epoch(8_000, 4_000);
+    assert_eq!((epoch.acked_bytes, epoch.marked_bytes), (12_000, 4_000));
+    assert_eq!((epoch.rtt_us, epoch.base_rtt_us), (INTRA_US, INTRA_US));
+    assert_eq!(epoch.period_ns, 14_000);
+    assert_eq!(epoch.ecn_fraction, sim.flow.ecn_fraction);
+    assert_eq!(epoch.cwnd_bytes, sim.flow.cwnd_bytes());
+    assert!(
+        epoch.cwnd_before_bytes >= before_bytes,
+        "one ACK's increase is in it"
+    );
+    let Verdict {
+        action,
+        cut,
+        gentle,
+    } = epoch.verdict;
+    assert_eq!((action, gentle), (Action::Decreased, true));
+    let wanted = ratio(epoch.ecn_fraction.into(), FRACTION_ONE.into()) * intra_gain() * 0.3;
+    assert!((ratio(cut.into(), FRACTION_ONE.into()) - wanted).abs() < 1e-3);
+    let kept = ratio(epoch.cwnd_bytes, epoch.cwnd_before_bytes);
+    assert!((kept - (1.0 - wanted)).abs() < 1e-3, "{kept}");
+
+    let epoch = sim.epoch(8_000, 0);
+    assert_eq!((epoch.acked_bytes, epoch.marked_bytes), (8_000, 0));
+    assert_eq!(epoch.verdict.action, Action::None);
+    assert_eq!(epoch.verdict.cut, 0);
+
+    // Delay: the whole decrease.
+    sim.rtt_us = 2 * INTRA_US;
+    sim.flow.round_ends_us = u64::MAX;
+    let epoch = sim.epoch(8_000, 8_000);
+    assert_eq!(epoch.period_ns, 28_000);
+    assert!(!epoch.verdict.gentle);
+    // A round trip that has had its reduction.
+    sim.flow.adapted = true;
+    assert_eq!(sim.epoch(8_000, 8_000).verdict.action, Action::Rested);
+}
+
+#[test]
+fn an_epoch_tells_what_it_did_instead_of_a_decrease() {
+    let mut sim = Sim::new(artifact(), INTRA_US, INTRA_BDP);
+    sim.told(1, 4_000, 0);
+    sim.epoch(8_000, 8_000);
+    let epoch = sim.epoch(80_000, 4_000);
+    assert_eq!(epoch.verdict.action, Action::Increased);
+
+    let mut sim = Sim::new(Params::of(Profile::Linux), INTRA_US, 40_000);
+    sim.flow.window.start(40_000, true);
+    sim.told(1, 4_000, 0);
+    let epoch = sim.epoch(80_000, 80);
+    assert_eq!(epoch.verdict.action, Action::Withheld);
+    assert!(epoch.verdict.cut > 0);
+    assert_eq!(epoch.cwnd_bytes, epoch.cwnd_before_bytes);
+    let epoch = sim.epoch(8_000, 8_000);
+    assert_eq!(epoch.verdict.action, Action::EndedSlowStart);
+}
+
+#[test]
+fn quick_adapt_is_told_whether_or_not_it_acts() {
+    let compared = |delivered_bytes| {
+        let mut sim = Sim::new(paper(), INTRA_US, 100_000);
+        sim.told(1, 0, 0);
+        let ack = Ack {
+            delivered_bytes,
+            ..sim.ack(14, 0, 0)
+        };
+        let mut events = Vec::new();
+        sim.flow.on_ack_watched(&sim.params, &ack, &mut events);
+        match events[0] {
+            Event::QuickAdapt(told) => (told, sim.flow.cwnd_bytes()),
+            Event::Epoch(_) => panic!("{events:?}"),
+        }
+    };
+    let (told, left_bytes) = compared(40_000);
+    assert!(told.adapted);
+    assert_eq!(
+        (told.cwnd_before_bytes, told.cwnd_bytes),
+        (100_000, left_bytes)
+    );
+    assert_eq!(
+        (told.delivered_bytes, told.promised_bytes),
+        (42_000, 50_000)
+    );
+    assert_eq!(told.base_rtt_us, INTRA_US);
+    let (told, left_bytes) = compared(60_000);
+    assert!(!told.adapted);
+    assert_eq!(
+        (told.delivered_bytes, told.cwnd_bytes),
+        (63_000, left_bytes)
+    );
+}
+
+#[test]
+fn who_looks_changes_nothing() {
+    for params in Profile::ALL.map(Params::of) {
+        let flow = Flow::new(&params, 1, 100_000, Some(INTRA_US));
+        watched_and_unwatched_are_one(&params, flow);
+    }
 }
 
 // Robustness.

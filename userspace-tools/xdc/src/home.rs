@@ -135,6 +135,11 @@ impl Home {
         self.artifact("tc/q_phantom.so".to_owned()).ok()
     }
 
+    /// Where `make test-tools` puts a program of the guest's tests.
+    pub fn guest_program(&self, name: &str) -> PathBuf {
+        self.0.join("build/guest-bin").join(name)
+    }
+
     /// Static programs for a guest's tests, where `make test-tools` has made them.
     pub fn guest_programs(&self) -> Result<Vec<PathBuf>> {
         let dir = self.0.join("build/guest-bin");

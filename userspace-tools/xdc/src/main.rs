@@ -43,6 +43,7 @@ mod summary;
 mod sweep;
 mod sysctl;
 mod tether;
+mod trace;
 mod traffic;
 mod twin;
 
@@ -349,6 +350,14 @@ Examples:
         #[arg(long, value_name = "SECONDS", default_value_t = 120)]
         timeout: u64,
     },
+    /// Record the tracepoints of our modules, or plot what was recorded.
+    #[command(args_conflicts_with_subcommands = true, after_help = trace::HELP)]
+    Trace {
+        #[command(subcommand)]
+        command: Option<TraceCommand>,
+        #[command(flatten)]
+        request: trace::Request,
+    },
     /// The phantom qdisc on a device: add, change, replace, show, del.
     #[command(subcommand)]
     Qdisc(QdiscCommand),
@@ -381,6 +390,19 @@ Examples:
         parent: i32,
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<OsString>,
+    },
+}
+
+#[derive(Subcommand)]
+enum TraceCommand {
+    /// Draw what was recorded: windows, marks, RTTs, queues.
+    #[command(after_help = "Example:\n  xdc trace plot trace.jsonl -o trace.svg")]
+    Plot {
+        /// What `xdc trace -o` has written.
+        file: PathBuf,
+        /// The picture.
+        #[arg(short, long, value_name = "FILE.svg")]
+        output: PathBuf,
     },
 }
 
@@ -438,6 +460,7 @@ fn dispatch(command: Command) -> Result<bool> {
     | Command::Qdisc(_)
     | Command::Ss(_)
     | Command::Watch(_)
+    | Command::Trace { .. }
     | Command::Doctor = command
     {
         interrupt::end_on_closed_pipe()?;
@@ -556,6 +579,10 @@ fn dispatch(command: Command) -> Result<bool> {
             jobs: jobs.unwrap_or_else(cpus),
             timeout: Duration::from_secs(timeout),
         }),
+        Command::Trace { command, request } => match command {
+            Some(TraceCommand::Plot { file, output }) => trace::plot::command(&file, &output),
+            None => trace::command(&request),
+        },
         Command::Qdisc(command) => {
             match command {
                 QdiscCommand::Add(args) => qdisc::attach(qdisc::Verb::Add, &args.words),

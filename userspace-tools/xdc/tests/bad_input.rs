@@ -86,6 +86,10 @@ fn wrong_options() {
         vec!["run", "two-dc-1g", "--seed", "-1"],
         vec!["run", "two-dc-1g", "--icount=sometimes"],
         vec!["qdisc", "add"],
+        vec!["trace", "--event", "unocc"],
+        vec!["trace", "--seconds", "0"],
+        vec!["trace", "--json", "-o", "x"],
+        vec!["trace", "plot", "x"],
         vec!["nonsense"],
         vec![],
     ] {
@@ -96,11 +100,31 @@ fn wrong_options() {
 }
 
 #[test]
+fn what_cannot_be_traced_or_plotted() {
+    let caller = Caller::new();
+    let plot = |file| ["trace", "plot", file, "-o", "x.svg"];
+    caller.refused(FAILURE, &plot("none"), &["none", "No such file"]);
+    caller.write("text", "no recording\n");
+    caller.refused(FAILURE, &plot("text"), &["text", "line 1"]);
+    caller.write("empty", "");
+    caller.refused(FAILURE, &plot("empty"), &["empty holds no event"]);
+    // Whatever this machine lacks: tracefs, the module, or the right to look.
+    caller.refused(
+        FAILURE,
+        &["trace", "--event", "gemini_round", "--seconds", "1"],
+        &[],
+    );
+    assert!(!caller.dir.path().join("x.svg").exists());
+}
+
+#[test]
 fn help_is_no_error() {
     for args in [
         &["--help"][..],
         &["run", "--help"],
         &["qdisc", "add", "--help"],
+        &["trace", "--help"],
+        &["trace", "plot", "--help"],
     ] {
         let output = Caller::new().xdc(args);
         assert!(output.status.success(), "{args:?}");

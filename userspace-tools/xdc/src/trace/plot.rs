@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `xdc trace plot`: a recording as charts.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::record::EVENTS;
+use crate::error::{Error, Result};
+use crate::plot::{self, BYTES, Chart, Line, MAX_POINTS, RATIO, TIME, Unit};
+
+const WIDTH: f64 = 560.0;
+const COLUMNS: usize = 2;
+
+/// One chart: what it shows of which events.
+struct View {
+    title: &'static str,
+    unit: &'static [Unit],
+    series: &'static [Series],
+}
+
+/// Lines of a chart, one for each flow or port.
+struct Series {
+    event: &'static str,
+    field: Field,
+    /// Behind the name of the flow or port.
+    label: &'static str,
+}
+
+#[derive(Clone, Copy)]
+enum Field {
+    /// As it is.
+    Number(&'static str),
+    /// In millionths.
+    Ppm(&'static str),
+    /// How many events so far.
+    Count,
+}
+
+const fn series(event: &'static str, field: Field, label: &'static str) -> Series {
+    Series {
+        event,
+        field,
+        label,
+    }
+}
+
+/// A congestion control has its line without a label; two on one chart are of different flows.
+const VIEWS: &[View] = &[
+    View {
+        title: "Window",
+        unit: BYTES,
+        series: &[
+            series("unocc_epoch", Field::Number("cwnd_bytes"), ""),
+            series("gemini_round", Field::Number("cwnd_bytes"), ""),
+        ],
+    },
+    View {
+        title: "Average of the marked fraction: E of unocc, alpha of gemini",
+        unit: RATIO,
+        series: &[
+            series("unocc_epoch", Field::Ppm("e_ppm"), ""),
+            series("gemini_round", Field::Ppm("alpha_ppm"), ""),
+        ],
+    },
+    View {
+        title: "RTT: of the packet that ended the epoch; smallest of the round",
+        unit: TIME,
+        series: &[
+            series("unocc_epoch", Field::Number("rtt_us"), ""),
+            series("gemini_round", Field::Number("min_rtt_us"), ""),
+        ],
+    },
+    View {
+        title: "Quick Adapt: what a round trip delivered, and had to",
+        unit: BYTES,
+        series: &[
+            series("unocc_qa", Field::Number("delivered_bytes"), " delivered"),
+            series("unocc_qa", Field::Number("promised_bytes"), " promised"),
+        ],
+    },
+    View {
+        title: "Queues as marked packets found them",
+        unit: BYTES,
+        series: &[
+            series("phantom_mark", Field::Number("queue_bytes"), ""),
+            series("phantom_mark", Field::Number("phantom_bytes"), " phantom"),
+        ],
+    },
+    View {
+        title: "Packets marked and dropped so far",
+        unit: RATIO,
+        series: &[
+            series("phantom_mark", Field::Count, " marked"),
+            series("phantom_drop", Field::Count, " dropped"),
+        ],
+    },
+];
+
+/// What was recorded of one flow or port: times in ns and events.
+type Told = Vec<(u64, Value)>;
+
+/// By event, then by flow or port.
+type Recording = BTreeMap<&'static str, BTreeMap<String, Told>>;
+
+pub fn command(file: &Path, output: &Path) -> Result<bool> {
+    let open = File::open(file)
+        .map_err(|err| Error::io(file.display(), &err).or_hint("a file of 'xdc trace -o'"))?;
+    let recording = read(BufReader::new(open)).map_err(|err| err.about(file.display()))?;
+    let charts = charts(&recording);
+    if charts.is_empty() {
+        return Err(Error::failure(format!("{} holds no event", file.display()))
+            .hint("record while there is traffic"));
+    }
+    fs::write(output, plot::file(&charts, COLUMNS))
+        .map_err(|err| Error::io(output.display(), &err).or_hint("a directory that exists"))?;
+    Ok(true)
+}
+
+fn read(lines: impl BufRead) -> Result<Recording> {
+    let mut recording = Recording::new();
+    for (number, line) in lines.lines().enumerate() {
+        let line = line.map_err(|err| Error::io("reading", &err))?;
+        let bad = || {
+            Error::failure(format!("line {} is none of a recording", number + 1))
+                .hint("a file of 'xdc trace -o'")
+        };
+        let event: Value = serde_json::from_str(&line).map_err(|_| bad())?;
+        let name = event["event"].as_str().ok_or_else(bad)?;
+        let Some(name) = EVENTS.iter().find(|known| **known == name) else {
+            // The begin and the end, or an event of a later version.
+            continue;
+        };
+        let at_ns = event["at_ns"].as_u64().ok_or_else(bad)?;
+        let subject = subject(&event).ok_or_else(bad)?;
+        recording
+            .entry(name)
+            .or_default()
+            .entry(subject)
+            .or_default()
+            .push((at_ns, event));
+    }
+    Ok(recording)
+}
+
+/// The flow or the port, for the legend.
+fn subject(event: &Value) -> Option<String> {
+    if let Some(dev) = event["dev"].as_str() {
+        return Some(format!("{dev} {}", event["handle"].as_str()?));
+    }
+    let address = |address: &str| match address.contains(':') {
+        true => format!("[{address}]"),
+        false => address.to_owned(),
+    };
+    Some(format!(
+        "{}:{} to {}:{}",
+        address(event["saddr"].as_str()?),
+        event["sport"].as_u64()?,
+        address(event["daddr"].as_str()?),
+        event["dport"].as_u64()?
+    ))
+}
+
+fn charts(recording: &Recording) -> Vec<Chart> {
+    let begin_ns = recording
+        .values()
+        .flat_map(|subjects| subjects.values())
+        .filter_map(|told| told.first())
+        .map(|(at_ns, _)| *at_ns)
+        .min()
+        .unwrap_or_default();
+    let chart = |view: &View| {
+        let mut lines: Vec<Line> = Vec::new();
+        for series in view.series {
+            for (subject, told) in recording.get(series.event).into_iter().flatten() {
+                let name = format!("{subject}{}", series.label);
+                lines.push(Line {
+                    detail: format!("{name}, xdc:{}", series.event),
+                    name,
+                    color: lines.len(),
+                    points: points(told, series.field, begin_ns),
+                });
+            }
+        }
+        Chart {
+            title: view.title.to_owned(),
+            width: WIDTH,
+            x_unit: TIME,
+            y_unit: view.unit,
+            lines,
+            x_end: 0.0,
+            y_end: 0.0,
+        }
+    };
+    let charts = VIEWS.iter().map(chart);
+    charts.filter(|chart| !chart.lines.is_empty()).collect()
+}
+
+/// No more than can be seen.
+fn points(told: &Told, field: Field, begin_ns: u64) -> Vec<(f64, f64)> {
+    let value = |index: usize, event: &Value| match field {
+        Field::Number(name) => event[name].as_f64(),
+        Field::Ppm(name) => event[name].as_f64().map(|ppm| ppm / 1e6),
+        Field::Count => Some((index + 1) as f64),
+    };
+    let step = told.len().div_ceil(MAX_POINTS).max(1);
+    told.iter()
+        .enumerate()
+        // The last of each step, and so the last of all where steps come out even.
+        .filter(|(index, _)| index % step == step - 1 || index + 1 == told.len())
+        .filter_map(|(index, (at_ns, event))| {
+            let at_us = at_ns.saturating_sub(begin_ns) as f64 / 1e3;
+            Some((at_us, value(index, event)?))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORDING: &str = r#"{"event":"begin","version":1}
+{"event":"unocc_epoch","at_ns":1000,"saddr":"fd09::1","sport":4,"daddr":"fd09::2","dport":5001,"cwnd_bytes":3000,"e_ppm":500000,"rtt_us":20}
+{"event":"unocc_epoch","at_ns":3000,"saddr":"fd09::1","sport":4,"daddr":"fd09::2","dport":5001,"cwnd_bytes":6000,"e_ppm":0,"rtt_us":20}
+{"event":"phantom_mark","at_ns":2000,"dev":"eth2","handle":"8001:","queue_bytes":10,"phantom_bytes":20}
+{"event":"end","missed":0}
+"#;
+
+    #[test]
+    fn a_recording_becomes_charts_of_what_is_in_it() {
+        let charts = charts(&read(RECORDING.as_bytes()).unwrap());
+        let titles: Vec<_> = charts.iter().map(|chart| chart.title.as_str()).collect();
+        assert_eq!(titles.len(), 5, "{titles:?}");
+        assert!(!titles.iter().any(|title| title.contains("Quick Adapt")));
+        let window = &charts[0].lines[0];
+        assert_eq!(window.name, "[fd09::1]:4 to [fd09::2]:5001");
+        assert_eq!(window.points, [(0.0, 3000.0), (2.0, 6000.0)]);
+        assert_eq!(charts[1].lines[0].points[0].1, 0.5);
+        let counts = &charts[4].lines;
+        assert_eq!(counts.len(), 1, "nothing was dropped");
+        assert_eq!(counts[0].points, [(1.0, 1.0)]);
+    }
+
+    #[test]
+    fn many_events_are_thinned_and_the_last_one_stays() {
+        let event: Value = serde_json::json!({ "rtt_us": 7 });
+        let told: Told = (0..10_001).map(|at| (at * 1000, event.clone())).collect();
+        let points = points(&told, Field::Count, 0);
+        assert!(points.len() <= MAX_POINTS + 1);
+        assert_eq!(points.last(), Some(&(10_000.0, 10_001.0)));
+    }
+
+    #[test]
+    fn what_is_no_recording_is_refused() {
+        for text in ["x", "{}", r#"{"event":"phantom_mark"}"#, "[1]"] {
+            assert!(read(text.as_bytes()).is_err(), "{text}");
+        }
+        assert!(charts(&read("".as_bytes()).unwrap()).is_empty());
+    }
+}
