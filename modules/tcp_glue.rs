@@ -26,8 +26,8 @@ use super::algo::{
 use super::kernel_api::{
     sysctl::{Kind, Param},
     tcp::{
-        diag, flags, AckFlags, CongestionControl, EceEcho, EcnMode, Event, Info, RateSample, Sock,
-        State,
+        diag, flags, without_softirqs, AckFlags, CongestionControl, EceEcho, EcnMode, Event, Info,
+        RateSample, Sock, State,
     },
 };
 use core::marker::PhantomData;
@@ -197,7 +197,8 @@ impl<A: Algorithm> Adapter<A> {
         let ack = ack(sk, rs, &mut data.marks);
         let params = self.0.params(sk);
         let mut trace = Trace::<A>(sk, PhantomData);
-        let output = data.flow.on_ack_watched(&params, &ack, &mut trace);
+        // The kernel runs no eBPF program for an event in a softirq that interrupts another's.
+        let output = without_softirqs(|| data.flow.on_ack_watched(&params, &ack, &mut trace));
         if let Some(output) = output {
             apply(sk, &output, ack.in_recovery);
         }

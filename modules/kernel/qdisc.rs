@@ -541,7 +541,9 @@ pub(crate) trait Discipline: Sized + Send + Sync + 'static {
     fn enqueue(&self, hot: &mut Self::Hot, queue: &mut Queue<'_>, packet: Packet) -> Verdict;
 
     /// A packet was to be split and cannot be: it has to be dropped. Locked.
-    fn drop_whole(&self, hot: &mut Self::Hot, queue: &mut Queue<'_>, packet: Packet);
+    fn drop_whole(&self, _hot: &mut Self::Hot, queue: &mut Queue<'_>, packet: Packet) {
+        queue.drop_packet(packet, DropReason::Other);
+    }
 
     /// Gives a packet, or none for now. Locked.
     fn dequeue(&self, hot: &mut Self::Hot, queue: &mut Queue<'_>) -> Option<Packet>;

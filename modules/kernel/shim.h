@@ -45,6 +45,8 @@ enum xdc_ecn {
 void *xdc_net_generic(const struct net *net, unsigned int id);
 bool xdc_tcp_is_cwnd_limited(const struct sock *sk);
 void xdc_tcp_need_pacing(struct sock *sk);
+void xdc_local_bh_disable(void);
+void xdc_local_bh_enable(void);
 
 /* shim_qdisc.c: what C keeps of a qdisc, at the beginning of its private area. */
 struct xdc_qdisc {

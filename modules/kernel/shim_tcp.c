@@ -20,3 +20,13 @@ void xdc_tcp_need_pacing(struct sock *sk)
 {
 	cmpxchg(&sk->sk_pacing_status, SK_PACING_NONE, SK_PACING_NEEDED);
 }
+
+void xdc_local_bh_disable(void)
+{
+	local_bh_disable();
+}
+
+void xdc_local_bh_enable(void)
+{
+	local_bh_enable();
+}

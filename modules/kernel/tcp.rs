@@ -646,6 +646,17 @@ impl Sock<'_> {
     }
 }
 
+/// Runs `f` with softirqs disabled on this CPU: callbacks run without that where a process takes
+/// what came while it had the socket.
+pub(crate) fn without_softirqs<R>(f: impl FnOnce() -> R) -> R {
+    // SAFETY: No interrupts are disabled in callbacks, and nothing panics in between; the two nest.
+    unsafe { bindings::xdc_local_bh_disable() };
+    let ret = f();
+    // SAFETY: Disabled above.
+    unsafe { bindings::xdc_local_bh_enable() };
+    ret
+}
+
 /// A receiver that echoes the CE state of each packet in ECE, as DCTCP does
 /// (RFC 8257, section 3.2), so that an RFC 3168 sender can count marks.
 /// With AccECN the kernel does what is needed by itself.
