@@ -2,8 +2,11 @@
 //! The terminal as a screen, given back as it was: by `Drop`, and by ratatui's hook on a panic.
 
 use std::io::{self, IsTerminal};
+use std::time::Duration;
 
 use ratatui::{DefaultTerminal, Frame};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 
@@ -22,6 +25,25 @@ impl Screen {
             ratatui::restore();
             Error::io("the terminal", &err)
         })
+    }
+
+    /// Waits for a key. crossterm alone would read the end of a terminal that has gone for ever.
+    pub fn has_input(patience: Duration) -> Result<bool> {
+        let stdin = io::stdin();
+        let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+        let timeout = Timespec {
+            tv_sec: patience.as_secs() as i64,
+            tv_nsec: patience.subsec_nanos().into(),
+        };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(err) => return Err(Error::io("the terminal", &err.into())),
+        }
+        let seen = fds[0].revents();
+        if seen.intersects(PollFlags::HUP | PollFlags::ERR) {
+            return Err(Error::failure("the terminal has gone"));
+        }
+        Ok(seen.contains(PollFlags::IN))
     }
 
     pub fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> Result<()> {

@@ -55,17 +55,20 @@ pub fn command(args: &Args) -> Result<bool> {
         const PATIENCE: Duration = Duration::from_millis(100);
         let left = next.saturating_duration_since(Instant::now());
         let failed = |err| Error::io("the terminal", &err);
-        while event::poll(left.min(PATIENCE)).map_err(failed)? {
-            if let Event::Key(key) = event::read().map_err(failed)?
-                && key.kind != KeyEventKind::Release
-                && app.key(key)?
-            {
-                return Ok(true);
-            }
-            screen.draw(|frame| app.draw(frame))?;
+        if !Screen::has_input(left.min(PATIENCE))? {
             interrupt::check()?;
+        } else {
+            while event::poll(Duration::ZERO).map_err(failed)? {
+                if let Event::Key(key) = event::read().map_err(failed)?
+                    && key.kind != KeyEventKind::Release
+                    && app.key(key)?
+                {
+                    return Ok(true);
+                }
+                screen.draw(|frame| app.draw(frame))?;
+                interrupt::check()?;
+            }
         }
-        interrupt::check()?;
         if Instant::now() >= next {
             next = Instant::now() + args.interval;
             if !app.paused {
