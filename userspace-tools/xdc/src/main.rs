@@ -21,6 +21,8 @@ mod guest;
 mod home;
 mod initramfs;
 mod interrupt;
+mod kconfig;
+mod kdir;
 mod paper;
 mod paths;
 mod plan;
@@ -334,6 +336,39 @@ Examples:
     /// The phantom qdisc on a device: add, change, replace, show, del.
     #[command(subcommand)]
     Qdisc(QdiscCommand),
+    /// A build tree for a kernel whose header packages lack Rust's metadata.
+    #[command(after_help = "\
+Examples:
+  xdc kdir                                 for the running kernel
+  xdc kdir --headers /usr/src/linux-headers-7.3.4+deb13-amd64 --source linux-source-7.3
+  xdc kdir --root trixie                   with the tools of a distribution in a folder
+
+Builds the kernel's Rust crates from the distribution's source and configuration by the very
+tools that built the kernel, compares the outcome with the packages, and says what differs.")]
+    Kdir {
+        /// The unpacked header package [default: /lib/modules/RELEASE/build].
+        #[arg(long, value_name = "DIR")]
+        headers: Option<PathBuf>,
+        /// The distribution's source of that kernel [default: the cache's of that version].
+        #[arg(long, value_name = "DIR")]
+        source: Option<PathBuf>,
+        /// A folder with the distribution's compilers [default: this machine's].
+        #[arg(long, value_name = "DIR")]
+        root: Option<PathBuf>,
+        /// The kernel's own modules, which say what it demands of one [default:
+        /// /lib/modules/RELEASE].
+        #[arg(long, value_name = "DIR")]
+        modules: Option<PathBuf>,
+        /// Where to build [default: the cache].
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+        /// Jobs of make at a time [default: one per CPU].
+        #[arg(long, value_name = "N")]
+        jobs: Option<usize>,
+    },
     /// What this host lacks, and the command that mends it.
     Doctor,
     /// How we start guests: [`tether`].
@@ -525,6 +560,23 @@ fn dispatch(command: Command) -> Result<bool> {
             }?;
             Ok(true)
         }
+        Command::Kdir {
+            headers,
+            source,
+            root,
+            modules,
+            out,
+            json,
+            jobs,
+        } => kdir::command(&kdir::Request {
+            headers,
+            source,
+            root,
+            modules,
+            out,
+            json,
+            jobs: jobs.unwrap_or_else(cpus),
+        }),
         Command::Doctor => doctor::command(),
         Command::Tethered { parent, words } => match tether::become_program(parent, &words)? {},
     }
