@@ -30,12 +30,7 @@ use nix::{
 use xdc_proto::{Job, Message, Plan, RunPlan, VERSION};
 
 use crate::{
-    boot,
-    channel::Channel,
-    guarded,
-    netns::Netns,
-    network::{Network, Place},
-    parse_plan, traffic_of,
+    boot, channel::Channel, guarded, netns::Netns, network::Place, parse_plan, traffic_of,
 };
 
 /// First word of the command line.
@@ -57,9 +52,8 @@ const LOADED_ON_DEMAND: &[&str] = &[
     "cls_bpf",
 ];
 
-/// `host PLAN MESSAGES PARENT`, and the same for the worker.
+/// `host PLAN MESSAGES PARENT`, and the same for the worker: its first word is another one.
 struct Request {
-    worker: bool,
     plan: PathBuf,
     messages: PathBuf,
     parent: Pid,
@@ -72,7 +66,6 @@ pub fn main() -> Option<ExitCode> {
         return None;
     };
     let request = Request {
-        worker: word == WORKER,
         plan: PathBuf::from(plan),
         messages: PathBuf::from(messages),
         parent: Pid::from_raw(parent.parse().ok()?),

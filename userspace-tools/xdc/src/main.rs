@@ -19,6 +19,7 @@ mod fabric;
 mod figures;
 mod guest;
 mod home;
+mod host;
 mod initramfs;
 mod interrupt;
 mod kconfig;
@@ -88,7 +89,8 @@ Examples:
   xdc run two-dc-1g --engine uml --cc unocc,gemini --seed 7
   xdc run uno-incast-mixed --set queues.port.limit=500kb
   xdc run uno-incast-mixed --set 'cc.unocc.sysctl.\"net.unocc.profile\"=paper'
-  xdc run two-dc-1g --set net.ipv4.tcp_sack=0 --set scale=10")]
+  xdc run two-dc-1g --set net.ipv4.tcp_sack=0 --set scale=10
+  sudo xdc run two-dc-1g --engine host --cc cubic,dctcp")]
     Run {
         /// A name that `xdc list` shows, or a TOML file.
         scenario: String,
