@@ -5,7 +5,7 @@
 set -euo pipefail
 
 XDC_TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-XDC_CACHE=${XDC_CACHE:-${XDC_CACHE_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}}/xdc}
+XDC_CACHE=${XDC_CACHE:-${XDC_CACHE_HOME:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}}/xdc}
 XDC_KERNEL_SERIES=7.3
 # The kernel's compiler and its core library come from one Debian source
 # package; a rustup toolchain that is first on PATH has no rust-src.

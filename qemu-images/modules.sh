@@ -12,6 +12,10 @@ kdir_make=
 kdir_vermagic=
 if [ "$flavour" = kdir ]; then
 	tree=$(realpath "${KDIR:?KDIR=DIR names the build tree of your kernel}")
+	# dkms knows the headers only; a tree that stands in for them lies in the cache.
+	if [ ! -f "$tree/rust/libkernel.rmeta" ] && [ -f "$XDC_CACHE/kdir/${KDIR_RELEASE:-none}/xdc-kdir.env" ]; then
+		tree=$XDC_CACHE/kdir/$KDIR_RELEASE
+	fi
 	arch=x86_64
 	[ -f "$tree/Makefile" ] || die "KDIR=$tree is no kernel build tree" \
 		"KDIR=/lib/modules/\$(uname -r)/build"
@@ -31,6 +35,7 @@ else
 fi
 out=${2:-$XDC_TOP/build/$flavour/modules}
 mkdir -p "$out"
+out=$(realpath "$out")
 log=$out.log
 
 # build ARG...: make, by the tools that the tree was made with.

@@ -372,7 +372,18 @@ tools that built the kernel, compares the outcome with the packages, and says wh
         jobs: Option<usize>,
     },
     /// What this host lacks, and the command that mends it.
-    Doctor,
+    #[command(after_help = "\
+Examples:
+  xdc doctor
+  xdc doctor --kdir /lib/modules/7.3.4/build     can modules be built for it and loaded?")]
+    Doctor {
+        /// A kernel's build tree that modules are wanted for: what it lacks is a failure then.
+        #[arg(long, value_name = "DIR")]
+        kdir: Option<PathBuf>,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// How we start guests: [`tether`].
     #[command(name = tether::SUBCOMMAND, hide = true)]
     Tethered {
@@ -431,7 +442,9 @@ fn main() -> ExitCode {
 
 /// Whether all is well.
 fn dispatch(command: Command) -> Result<bool> {
-    if let Command::List | Command::Check { .. } | Command::Qdisc(_) | Command::Doctor = command {
+    if let Command::List | Command::Check { .. } | Command::Qdisc(_) | Command::Doctor { .. } =
+        command
+    {
         interrupt::end_on_closed_pipe()?;
     }
     match command {
@@ -579,7 +592,7 @@ fn dispatch(command: Command) -> Result<bool> {
             json,
             jobs: jobs.unwrap_or_else(cpus),
         }),
-        Command::Doctor => doctor::command(),
+        Command::Doctor { kdir, json } => doctor::command(kdir.as_deref(), json),
         Command::Tethered { parent, words } => match tether::become_program(parent, &words)? {},
     }
 }
