@@ -88,7 +88,7 @@ uninstall:
 dkms:
 	@qemu-images/dkms.sh
 
-test-debian: setup kernel-x86 agent test-tools tools
+test-debian: setup agent test-tools tools
 	@qemu-images/debian.sh
 
 clean:
