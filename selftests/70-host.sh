@@ -19,7 +19,7 @@ host_run() {
 }
 
 # Only a process, an open file or a mount can hold a namespace.
-inodes() { readlink /proc/[0-9]*/ns/net /proc/[0-9]*/fd/* 2>/dev/null | grep '^net:' | sort -u; }
+inodes() { ls -l /proc/[0-9]*/ns/net /proc/[0-9]*/fd 2>/dev/null | grep -o 'net:\[[0-9]*\]' | sort -u; }
 processes() { for p in /proc/[0-9]*; do [ -s $p/cmdline ] && tr '\0' ' ' <$p/cmdline | cut -c1-60; done | grep -E 'xdc|agent' | sort; }
 modules() { cut -d' ' -f1 /proc/modules | sort; }
 sysctls() { in_first_ns sysctl -a 2>/dev/null | grep -E '^(net|kernel|vm)\.' |
@@ -36,14 +36,13 @@ state() {
 	echo "# qdiscs"; in_first_ns tc qdisc show
 }
 # The last namespaces go a moment after the last process.
-settled() { [ "$(state)" = "$before" ]; }
+settled() { state >/tmp/after && cmp -s /tmp/before /tmp/after; }
 as_before() {
 	if eventually settled; then
 		result 0 "$1"
 	else
 		result 1 "$1"
-		state >/tmp/after
-		echo "$before" | diff - /tmp/after | head -20 | sed 's/^/# /'
+		diff /tmp/before /tmp/after | head -20 | sed 's/^/# /'
 	fi
 }
 
@@ -51,9 +50,9 @@ for module in tcp_unocc sch_phantom; do rmmod $module 2>/dev/null; done
 # What a first use makes for good (a sysctl's table, a slab) is there before.
 host_run --cc cubic >/dev/null 2>&1
 rm -rf $results
-before=$(state)
-matches "the snapshot has namespaces" 'net:\[[0-9]+\]' "$before"
-matches "the snapshot has sysctls" 'net.ipv4.tcp_ecn' "$before"
+state >/tmp/before
+check "the snapshot has namespaces" grep -qE '^net:\[[0-9]+\]' /tmp/before
+check "the snapshot has sysctls" grep -q '^net.ipv4.tcp_ecn' /tmp/before
 
 check "a run with unocc and cubic" host_run --cc unocc,cubic
 summary=$(cat $results/two/1/summary.json 2>/dev/null)
@@ -63,11 +62,11 @@ as_before "after a run everything is as it was"
 
 # A module that was there already stays.
 modprobe tcp_unocc
-before=$(state)
+state >/tmp/before
 check "a run while tcp_unocc is loaded" host_run --cc unocc
 as_before "what was loaded before stays loaded"
 rmmod tcp_unocc
-before=$(state)
+state >/tmp/before
 
 # The worker has built its network: four nodes, and what they are made in.
 spaces=$(inodes | wc -l)
@@ -105,7 +104,7 @@ check "no namespace and no process is left of it" eventually few
 check "its module is in use by nobody" eventually rmmod sch_phantom
 
 # Refused before anything is there.
-before=$(state)
+state >/tmp/before
 out=$(host_run --cc vegas 2>&1)
 matches "a congestion control that the kernel lacks" 'has no congestion control vegas: it has .*try: ' "$(echo $out)"
 mv /lib/modules/"$(uname -r)" /lib/modules/away
@@ -115,5 +114,5 @@ mv /lib/modules/away /lib/modules/"$(uname -r)"
 as_before "a refusal leaves no trace"
 refuses "a sweep on the host" xdc sweep $scenario --engine host
 
-rm -rf $home $results /tmp/out /tmp/after
+rm -rf $home $results /tmp/out /tmp/before /tmp/after
 finish
