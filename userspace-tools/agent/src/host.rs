@@ -39,7 +39,7 @@ const WORKER: &str = "host-worker";
 
 /// The kernel takes a namespace away a moment after its last process has gone, and the modules of
 /// its devices and queues are in use until then.
-const UNLOAD_PATIENCE: Duration = Duration::from_secs(10);
+const UNLOAD_PATIENCE: Duration = Duration::from_secs(20);
 const UNLOAD_RETRY: Duration = Duration::from_millis(50);
 
 /// What the kernel loads by itself for what we ask of it, where it is not built in.

@@ -68,6 +68,11 @@ const INHERITED: &[(&str, &str)] = &[
 /// Inherited too.
 const FORWARD: &str = "net.ipv4.ip_forward";
 
+/// On a machine that goes on after the run: a socket whose process is gone gives up soon. The
+/// answer it waits for may have been in a device that the kernel has taken away, and it holds its
+/// namespace and its congestion control's module for minutes.
+const ORPHANS: (&str, &str) = ("net.ipv4.tcp_orphan_retries", "1");
+
 /// What every host gets: no memory of earlier connections.
 const HOST: (&str, &str) = ("net.ipv4.tcp_no_metrics_save", "1");
 
@@ -128,7 +133,7 @@ impl<'a> Network<'a> {
                 Place::Host { .. } => {
                     netns.push(Netns::create()?);
                     // Nothing of this can be inherited from a namespace that is not initial.
-                    for (name, value) in INHERITED.iter().chain(&[(FORWARD, forward)]) {
+                    for (name, value) in INHERITED.iter().chain(&[(FORWARD, forward), ORPHANS]) {
                         write_sysctl(name, value)?;
                     }
                 }

@@ -24,9 +24,9 @@ const REPORT_LINES: usize = 40;
 /// For the rest of a report to reach the console.
 const REPORT_TIME: Duration = Duration::from_millis(700);
 /// For a guest that is done to power off, and for a host to get its modules unloaded.
-const EXIT_TIME: Duration = Duration::from_secs(15);
+const EXIT_TIME: Duration = Duration::from_secs(30);
 /// For whoever runs on the host to tidy up when told to stop.
-const TIDY_TIME: Duration = Duration::from_secs(15);
+const TIDY_TIME: Duration = Duration::from_secs(30);
 
 /// A guest to start.
 pub struct Guest<'a> {
@@ -199,9 +199,13 @@ impl Guest<'_> {
                 if let Some(why) = console.listener.end() {
                     return Err(Error::failure(why).details(console.last_lines()));
                 }
-                // What is not tidied up on the host has to be heard of; a guest is gone.
+                // A guest is gone, however it ended; what stays on the host has to be heard of.
                 if done.is_some() && (status.success() || self.engine.kind() != Kind::Host) {
                     return Ok(started.elapsed());
+                }
+                if done.is_some() {
+                    let what = "the run is done, but the host is not as it was before";
+                    return Err(Error::failure(what).details(console.last_lines()));
                 }
                 return Err(Error::failure(format!(
                     "the guest ended before its work was done ({status})"
