@@ -20,10 +20,14 @@ host_run() {
 
 # Only a process, an open file or a mount can hold a namespace.
 inodes() { ls -l /proc/[0-9]*/ns/net /proc/[0-9]*/fd 2>/dev/null | grep -o 'net:\[[0-9]*\]' | sort -u; }
-processes() { for p in /proc/[0-9]*; do [ -s $p/cmdline ] && tr '\0' ' ' <$p/cmdline | cut -c1-60; done | grep -E 'xdc|agent' | sort; }
+commands() { for p in /proc/[0-9]*; do echo "${p#/proc/} $(tr '\0' ' ' 2>/dev/null <$p/cmdline)"; done; }
+# Agents, their supervisors and xdc itself: not this script, not PID 1.
+processes() { commands | grep -E ' host(-worker)? | xdc run ' | grep -v grep | cut -d' ' -f2-; }
 modules() { cut -d' ' -f1 /proc/modules | sort; }
-sysctls() { in_first_ns sysctl -a 2>/dev/null | grep -E '^(net|kernel|vm)\.' |
-	grep -vE 'random|ns_last_pid|pty\.nr|tcp_fastopen_key|stat_refresh|netfilter|tainted|sched_domain|nr_conntrack'; }
+sysctls() {
+	in_first_ns grep -rs . /proc/sys/net /proc/sys/kernel |
+		grep -vE 'random|ns_last_pid|pty/nr|fastopen_key|stat_refresh|tainted|sched_domain|nr_conntrack' | sort
+}
 # What any of the cases below could leave behind.
 state() {
 	echo "# namespaces"; inodes; ls /run/netns 2>/dev/null
@@ -52,7 +56,7 @@ host_run --cc cubic >/dev/null 2>&1
 rm -rf $results
 state >/tmp/before
 check "the snapshot has namespaces" grep -qE '^net:\[[0-9]+\]' /tmp/before
-check "the snapshot has sysctls" grep -q '^net.ipv4.tcp_ecn' /tmp/before
+check "the snapshot has sysctls" grep -q '^/proc/sys/net/ipv4/tcp_ecn:' /tmp/before
 
 check "a run with unocc and cubic" host_run --cc unocc,cubic
 summary=$(cat $results/two/1/summary.json 2>/dev/null)
@@ -71,10 +75,11 @@ state >/tmp/before
 # The worker has built its network: four nodes, and what they are made in.
 spaces=$(inodes | wc -l)
 veths() { [ "$(inodes | wc -l)" -ge $((spaces + 5)) ]; }
-agent_runs() { processes | grep -q host-worker; }
+agent_runs() { processes | grep -q ' host-worker '; }
 
 for signal in INT TERM KILL; do
-	in_first_ns xdc run $scenario --results $results --set duration=60s --cc unocc </dev/null >/tmp/out 2>&1 &
+	# As one command, so that the signal is xdc's.
+	nsenter --net=/proc/2/ns/net xdc run $scenario --results $results --set duration=60s --cc unocc </dev/null >/tmp/out 2>&1 &
 	run=$!
 	check "a long run is under way" eventually veths
 	check "its worker is there" agent_runs
@@ -90,12 +95,10 @@ for signal in INT TERM KILL; do
 done
 
 # The supervisor dies, and the worker with it.
-in_first_ns xdc run $scenario --results $results --set duration=60s --cc cubic </dev/null >/tmp/out 2>&1 &
+nsenter --net=/proc/2/ns/net xdc run $scenario --results $results --set duration=60s --cc cubic </dev/null >/tmp/out 2>&1 &
 run=$!
 check "another long run is under way" eventually veths
-for p in /proc/[0-9]*; do
-	grep -qz '^host$' $p/cmdline 2>/dev/null && kill -KILL ${p#/proc/}
-done
+kill -KILL "$(commands | awk '$3 == "host" { print $1 }')"
 wait $run
 result $((! $?)) "a run whose agent is killed fails"
 few() { [ "$(inodes | wc -l)" -le $spaces ] && ! agent_runs; }
