@@ -42,7 +42,12 @@ state() {
 # The last namespaces go a moment after the last process.
 settled() { state >/tmp/after && cmp -s /tmp/before /tmp/after; }
 as_before() {
-	if eventually settled; then
+	tries=10
+	until settled || [ $tries -eq 0 ]; do
+		tries=$((tries - 1))
+		sleep 1
+	done
+	if [ $tries -gt 0 ]; then
 		result 0 "$1"
 	else
 		result 1 "$1"

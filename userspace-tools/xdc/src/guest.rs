@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use tempfile::TempDir;
 use xdc_proto::{Job, Message, Plan, VERSION, alarm::Listener};
 
 use crate::engine::{Engine, Files, Kind, Machine};
@@ -129,10 +130,10 @@ impl Guest<'_> {
     ) -> Result<Duration> {
         let started = Instant::now();
         let temp = home::temp_dir()?;
-        let memory = home::memory_dir(self.machine.memory_mb << 20)?;
+        let memory = self.memory_dir()?;
         let files = Files {
             dir: temp.path(),
-            memory_dir: memory.path(),
+            memory_dir: memory.as_ref().map_or(temp.path(), |dir| dir.path()),
             initramfs: &temp.path().join("initramfs"),
             messages: &temp.path().join("messages"),
         };
@@ -232,13 +233,21 @@ impl Guest<'_> {
         }
     }
 
+    /// Only UML keeps its RAM in a file.
+    fn memory_dir(&self) -> Result<Option<TempDir>> {
+        match self.engine.kind() {
+            Kind::Uml => home::memory_dir(self.machine.memory_mb << 20).map(Some),
+            Kind::Qemu | Kind::Host => Ok(None),
+        }
+    }
+
     /// Give the terminal to the guest until it powers off.
     pub fn interact(&self, plan: &Plan) -> Result<()> {
         let temp = home::temp_dir()?;
-        let memory = home::memory_dir(self.machine.memory_mb << 20)?;
+        let memory = self.memory_dir()?;
         let files = Files {
             dir: temp.path(),
-            memory_dir: memory.path(),
+            memory_dir: memory.as_ref().map_or(temp.path(), |dir| dir.path()),
             initramfs: &temp.path().join("initramfs"),
             messages: &temp.path().join("messages"),
         };
