@@ -6,12 +6,16 @@
 #   make            set up, build the kernels, the modules and the tools
 #   make modules    the three modules; KDIR=DIR for a kernel of your own
 #   make tools      userspace-tools/target/release/xdc, and tc's plugin in build/tc
-#   make install    modules into /lib/modules of the kernel in KDIR, xdc into PREFIX/bin,
-#                   the plugin to where tc looks for it
+#   make install    modules into /lib/modules of the kernel in KDIR, xdc, man pages and
+#                   completions into PREFIX, the plugin to where tc looks for it
+#   make uninstall  takes them away again
+#   make dkms       /usr/src/xdc-VERSION, for dkms to build them for each kernel
+#   make test-debian  the modules in Debian's own kernel (docs/host.md)
 #   make clean      forget build/ (the kernels stay in the cache)
 #
 # KSRC=DIR   build the guests' kernels from your own source tree
 # KDIR=DIR   build the modules for your own kernel's build tree
+# DESTDIR=DIR  install below it; SIGN_KEY=FILE SIGN_CERT=FILE  sign what is installed
 # W=1 CLIPPY=1 are passed to the kernel's build.
 
 SHELL := /bin/bash
@@ -22,9 +26,9 @@ GUEST_BIN := xdc-script xdc-storm xdc-witness
 STATIC := RUSTFLAGS="-C target-feature=+crt-static -C strip=debuginfo" cargo build --quiet --locked --release --target $(TARGET)
 STATIC_OUT := userspace-tools/target/$(TARGET)/release
 XDC := userspace-tools/target/release/xdc
-export KSRC KDIR W CLIPPY
+export KSRC KDIR W CLIPPY DESTDIR SIGN_KEY SIGN_CERT
 
-.PHONY: all setup kernels modules agent test-tools tools guests demo test test-long install clean
+.PHONY: all setup kernels modules agent test-tools tools guests demo test test-long test-debian install uninstall dkms clean
 .NOTPARALLEL:
 
 all: guests
@@ -80,6 +84,15 @@ test-long: guests test-tools modules-debug
 
 install: tools
 	@qemu-images/install.sh "$(PREFIX)"
+
+uninstall:
+	@qemu-images/install.sh --uninstall "$(PREFIX)"
+
+dkms:
+	@qemu-images/dkms.sh
+
+test-debian: setup agent test-tools tools
+	@qemu-images/debian.sh
 
 clean:
 	rm -rf build

@@ -195,8 +195,9 @@ impl Options {
         for (to, from) in bytes.iter_mut().zip(name) {
             *to = *from;
         }
-        for (word, bytes) in self.pool.iter_mut().zip(bytes.as_chunks().0) {
-            *word = u64::from_ne_bytes(*bytes);
+        // as_chunks() is younger than the oldest rustc that kernels of this series are built with.
+        for (word, bytes) in self.pool.iter_mut().zip(bytes.chunks_exact(size_of::<u64>())) {
+            *word = u64::from_ne_bytes(bytes.first_chunk().copied().unwrap_or_default());
         }
     }
 

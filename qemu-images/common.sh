@@ -5,7 +5,7 @@
 set -euo pipefail
 
 XDC_TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-XDC_CACHE=${XDC_CACHE:-${XDC_CACHE_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}}/xdc}
+XDC_CACHE=${XDC_CACHE:-${XDC_CACHE_HOME:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}}/xdc}
 XDC_KERNEL_SERIES=7.3
 # The kernel's compiler and its core library come from one Debian source
 # package; a rustup toolchain that is first on PATH has no rust-src.
@@ -41,17 +41,56 @@ rust_llvm() {
 	echo "${v:-22}"
 }
 
-# kmake SRC ARGS...: the kernel's make with our tools and nothing from the
-# caller's environment that could change what is built.
-kmake() {
+# kmake_with SRC ARGS...: the kernel's make, with nothing from the caller's
+# environment that could change what is built.
+kmake_with() {
 	local src=$1
 	shift
 	env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u ARCH -u CROSS_COMPILE -u KBUILD_OUTPUT \
-		make -C "$src" LLVM="$(llvm_suffix)" RUSTC="$XDC_RUSTC" \
-		HOSTRUSTC="$XDC_RUSTC" BINDGEN="$XDC_BINDGEN" \
-		KBUILD_BUILD_USER=xdc KBUILD_BUILD_HOST=xdc \
+		make -C "$src" KBUILD_BUILD_USER=xdc KBUILD_BUILD_HOST=xdc \
 		KBUILD_BUILD_TIMESTAMP=1970-01-01 "$@"
 }
+
+# kmake SRC ARGS...: the same with our tools.
+kmake() {
+	local src=$1
+	shift
+	kmake_with "$src" LLVM="$(llvm_suffix)" RUSTC="$XDC_RUSTC" HOSTRUSTC="$XDC_RUSTC" \
+		BINDGEN="$XDC_BINDGEN" "$@"
+}
+
+# config_text TREE OPTION: the value of a text option of its configuration.
+config_text() { sed -n "s/^CONFIG_$2=\"\(.*\)\"$/\1/p" "$1/.config"; }
+
+# kdir_tools TREE: make's variables for the tools that a user's tree was built
+# with. Rust's metadata can be read by the compiler that wrote it and by no
+# other; the C compiler has to understand the flags that were chosen for it.
+kdir_tools() {
+	local tree=$1 want rustc= candidate cc bindgen
+	want=$(config_text "$tree" RUSTC_VERSION_TEXT)
+	for candidate in ${RUSTC:-} "$XDC_RUSTC" rustc; do
+		[ "$("$candidate" --version 2>/dev/null)" != "$want" ] || rustc=${rustc:-$(command -v "$candidate")}
+	done
+	[ -n "$rustc" ] || die "KDIR=$tree was built by '$want', which is not here" \
+		"RUSTC=PROGRAM, or the distribution's package rustc"
+	bindgen=$XDC_BINDGEN
+	[ -x "$bindgen" ] || bindgen=$(command -v bindgen) ||
+		die "bindgen is missing" "make setup, or the distribution's package bindgen"
+	if grep -q '^CONFIG_CC_IS_CLANG=y' "$tree/.config"; then
+		want=$(sed -n 's/^CONFIG_CLANG_VERSION=\([0-9]*\)0000$/\1/p;s/^CONFIG_CLANG_VERSION=\([0-9]*\)[0-9]\{4\}$/\1/p' "$tree/.config" | head -1)
+		cc=LLVM=1
+		! command -v "clang-$want" >/dev/null || cc=LLVM=-$want
+	else
+		cc=$(config_text "$tree" CC_VERSION_TEXT)
+		cc=CC=${cc%% *}
+		command -v "${cc#CC=}" >/dev/null || die "KDIR=$tree was built by ${cc#CC=}, which is not here" \
+			"the distribution's package of that compiler"
+	fi
+	echo "$cc RUSTC=$rustc HOSTRUSTC=$rustc BINDGEN=$bindgen"
+}
+
+# source_of TREE: where its source is.
+source_of() { sed -n 's/^include \(.*\)\/Makefile$/\1/p' "$1/Makefile" | tail -1; }
 
 # flavour_arch FLAVOUR: make's ARCH for one of our kernels.
 flavour_arch() {
@@ -84,4 +123,29 @@ counted() {
 	[ ! -t 2 ] || printf '\n' >&2
 	trap - INT TERM
 	wait $pid
+}
+
+# private_apt WORK SUITE...: set `apt` to the options of an apt of its own, below
+# WORK, and fetch the package indexes. The machine's configuration is only read,
+# to learn which mirror it uses. Only the suites are ours.
+private_apt() {
+	local work=$1 uri keyring=/usr/share/keyrings/debian-archive-keyring.gpg suite
+	shift
+	uri=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' |
+		awk '$2 !~ /security/ { print $1; exit }')
+	[ -n "$uri" ] || die "apt knows no package mirror" "apt-get update, or KSRC=DIR with a kernel source"
+	[ -f $keyring ] || die "$keyring is missing" "apt-get install debian-archive-keyring"
+	mkdir -p "$work"/{lists,archives}/partial
+	for suite in "$@"; do
+		echo "deb [signed-by=$keyring] $uri $suite main"
+	done >"$work/sources.list"
+	# Nothing counts as installed: what is asked for comes with all it needs.
+	: >"$work/status"
+	apt="-o Dir::Etc::sourcelist=$work/sources.list -o Dir::Etc::sourceparts=/dev/null
+		-o Dir::State::lists=$work/lists -o Dir::State::status=$work/status -o Dir::Cache=$work
+		-o APT::Sandbox::User= -o APT::Install-Recommends=false"
+	say "fetching the package index of $*"
+	# shellcheck disable=SC2086
+	apt-get $apt -qq update >&2 || die "fetching the package index of $* failed" \
+		"check the network, or KSRC=DIR with a kernel source"
 }

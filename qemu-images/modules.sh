@@ -7,14 +7,27 @@
 . "$(dirname "$0")/common.sh"
 
 flavour=${1:?usage: modules.sh x86|uml|debug|kdir [OUT]}
+kdir_root=
+kdir_make=
+kdir_vermagic=
 if [ "$flavour" = kdir ]; then
-	tree=${KDIR:?KDIR=DIR names the build tree of your kernel}
+	tree=$(realpath "${KDIR:?KDIR=DIR names the build tree of your kernel}")
+	# dkms knows the headers only; a tree that stands in for them lies in the cache.
+	if [ ! -f "$tree/rust/libkernel.rmeta" ] && [ -f "$XDC_CACHE/kdir/${KDIR_RELEASE:-none}/xdc-kdir.env" ]; then
+		tree=$XDC_CACHE/kdir/$KDIR_RELEASE
+	fi
 	arch=x86_64
 	[ -f "$tree/Makefile" ] || die "KDIR=$tree is no kernel build tree" \
 		"KDIR=/lib/modules/\$(uname -r)/build"
 	[ -f "$tree/rust/libkernel.rmeta" ] || die \
 		"KDIR=$tree has no Rust metadata (rust/libkernel.rmeta), so no Rust module can be built against it" \
-		"a kernel built with CONFIG_RUST=y whose build tree is still there, or plain 'make' for ours"
+		"xdc kdir --headers $tree, which makes a tree that has it"
+	if [ -f "$tree/xdc-kdir.env" ]; then
+		# Made by xdc kdir, which knows the tools.
+		. "$tree/xdc-kdir.env"
+	else
+		kdir_make=$(kdir_tools "$tree")
+	fi
 else
 	export XDC_SELFTEST=1
 	tree=$XDC_TOP/build/$flavour/tree
@@ -22,14 +35,39 @@ else
 fi
 out=$(realpath -m "${2:-$XDC_TOP/build/$flavour/modules}")
 mkdir -p "$out"
+out=$(realpath "$out")
 log=$out.log
 
+# build ARG...: make, by the tools that the tree was made with.
+build() {
+	case $flavour,$kdir_root in
+	kdir,?*)
+		"$XDC_TOP/qemu-images/in-root.sh" "$kdir_root" \
+			"$tree:$(source_of "$tree"):$XDC_TOP:$out" make -C "$tree" $kdir_make "$@"
+		;;
+	kdir,)
+		# shellcheck disable=SC2086
+		kmake_with "$tree" $kdir_make "$@"
+		;;
+	*) kmake "$tree" "$@" ;;
+	esac
+}
+
 # The kernel's own CLIPPY=1 wants the driver of the same compiler release.
-kmake "$tree" M="$XDC_TOP" MO="$out" ARCH="$arch" CLIPPY_DRIVER=/usr/bin/clippy-driver \
+build M="$XDC_TOP" MO="$out" ARCH="$arch" CLIPPY_DRIVER=/usr/bin/clippy-driver \
 	${W:+W=$W} ${CLIPPY:+CLIPPY=$CLIPPY} -j"$(nproc)" modules >"$log" 2>&1 || {
 	grep -vE '^(make|  )' "$log" | head -60 >&2
 	die "building the modules for $flavour failed; log: $log"
 }
+# The kernel looks at this word first; what it would refuse is no result.
+if [ -n "$kdir_vermagic" ]; then
+	for module in "$out"/*.ko; do
+		got=$(modinfo -F vermagic "$module")
+		[ "$got" = "$kdir_vermagic" ] || die \
+			"vermagic of $(basename "$module") is '$got', the kernel wants '$kdir_vermagic'" \
+			"xdc kdir again, with the source of the kernel's very version"
+	done
+fi
 # Warnings are for reading, not for scrolling away in a log.
 if grep -qi 'warning' "$log"; then
 	cat "$log" >&2

@@ -61,21 +61,7 @@ trap 'rm -rf "$work"' EXIT
 tarball=$work/linux.tar.xz
 
 if command -v apt-get >/dev/null; then
-	# A private apt state: the machine's own configuration is only read, to
-	# learn which mirror it uses. Only the suite is ours.
-	uri=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' |
-		awk '$2 !~ /security/ { print $1; exit }')
-	[ -n "$uri" ] || die "apt knows no package mirror" "apt-get update, or KSRC=DIR with a kernel source"
-	keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-	[ -f $keyring ] || die "$keyring is missing" "apt-get install debian-archive-keyring"
-	mkdir -p "$work"/{lists,archives}/partial
-	echo "deb [signed-by=$keyring] $uri trixie-backports main" >"$work/sources.list"
-	apt="-o Dir::Etc::sourcelist=$work/sources.list -o Dir::Etc::sourceparts=/dev/null
-		-o Dir::State::lists=$work/lists -o Dir::Cache=$work -o APT::Sandbox::User="
-	say "fetching the kernel source: package index of trixie-backports"
-	# shellcheck disable=SC2086
-	apt-get $apt -qq update >&2 || die "fetching the package index of trixie-backports failed" \
-		"check the network, or KSRC=DIR with a kernel source"
+	private_apt "$work" trixie-backports
 	package=linux-source-$XDC_KERNEL_SERIES
 	# shellcheck disable=SC2086
 	if ! apt-cache $apt show $package >/dev/null 2>&1; then

@@ -16,6 +16,8 @@
     non_camel_case_types,
     non_snake_case,
     non_upper_case_globals,
+    // The next one is younger than rustc 1.85.
+    unknown_lints,
     unnecessary_transmutes,
     unreachable_pub,
     unsafe_op_in_unsafe_fn

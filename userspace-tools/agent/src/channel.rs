@@ -4,7 +4,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{BufWriter, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     thread,
     time::Duration,
 };
@@ -39,9 +39,14 @@ impl Channel {
         } else {
             PathBuf::from(&out)
         };
+        Self::append_to(&path)
+    }
+
+    /// Opens what is there already.
+    pub fn append_to(path: &Path) -> Result<Self> {
         let file = OpenOptions::new()
             .append(true)
-            .open(&path)
+            .open(path)
             .with_context(|| format!("cannot open the channel {}", path.display()))?;
         Ok(Self(BufWriter::with_capacity(BUFFER_BYTES, file)))
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The guest's PID 1: reads `/xdc/plan.json`, does its job, tells the host, powers off.
+//! The guest's PID 1: reads `/xdc/plan.json`, does its job, tells the host, powers off. Without a
+//! guest it does the same job in namespaces of the running kernel: see [`host`].
 //!
 //! It is one thread and one static binary. In virtual time (UML) user space is the slow part of
 //! an experiment, so everything here wakes rarely, and nothing ever polls for time to pass.
@@ -8,6 +9,7 @@ mod boot;
 mod capture;
 mod channel;
 mod clock;
+mod host;
 mod layout;
 mod linkcheck;
 mod netns;
@@ -24,19 +26,26 @@ mod watch;
 use std::{
     fs,
     panic::{AssertUnwindSafe, catch_unwind},
+    process::ExitCode,
 };
 
 use anyhow::{Context, Result, bail};
-use xdc_proto::{Job, Message, NetworkSize, Plan, VERSION};
+use xdc_proto::{Job, Message, NetworkSize, Plan, RunPlan, VERSION};
 
-use crate::{channel::Channel, network::Network};
+use crate::{
+    channel::Channel,
+    network::{Network, Place},
+};
 
 const PLAN: &str = "/xdc/plan.json";
 
-fn main() {
+fn main() -> ExitCode {
+    if let Some(code) = host::main() {
+        return code;
+    }
     if std::process::id() != 1 {
         eprintln!("xdc-agent is the init of a guest; start a guest with `xdc run` instead");
-        std::process::exit(2);
+        return ExitCode::from(2);
     }
     if let Err(error) = guest() {
         eprintln!("xdc-agent: {error:#}");
@@ -48,15 +57,21 @@ fn main() {
 fn guest() -> Result<()> {
     boot::mount_filesystems()?;
     let mut channel = Channel::open()?;
+    guarded(&mut channel, work).map(drop)
+}
+
+/// Does `work` and tells of its failure through the channel; whether it succeeded.
+fn guarded(channel: &mut Channel, work: impl FnOnce(&mut Channel) -> Result<()>) -> Result<bool> {
     // A panic is already on the console; this makes it the host's news too.
-    let outcome = catch_unwind(AssertUnwindSafe(|| work(&mut channel)))
-        .unwrap_or_else(|_| bail!("the agent panicked; its message is on the guest's console"));
+    let outcome = catch_unwind(AssertUnwindSafe(|| work(channel)))
+        .unwrap_or_else(|_| bail!("the agent panicked; its message is on the console"));
     if let Err(error) = &outcome {
         channel.send(&Message::Error {
             what: format!("{error:#}"),
         })?;
     }
-    channel.flush()
+    channel.flush()?;
+    Ok(outcome.is_ok())
 }
 
 fn work(channel: &mut Channel) -> Result<()> {
@@ -70,22 +85,9 @@ fn work(channel: &mut Channel) -> Result<()> {
     boot::load_modules(&plan.modules)?;
 
     let virtual_us = match plan.job {
-        Job::Run(run) => {
-            channel.send(&Message::Building)?;
-            let free_bytes = boot::free_memory_bytes()?;
-            let network = Network::build(&run.topology)?;
-            let taken_bytes = free_bytes.saturating_sub(boot::free_memory_bytes()?);
-            channel.send(&Message::Network(NetworkSize {
-                memory_bytes: taken_bytes,
-                ..network.size()
-            }))?;
-            boot::wait_for_fine_timers()?;
-            linkcheck::check(&network, &run, channel)?;
-            network.damage()?;
-            traffic::run(&network, &run, channel)?
-        }
+        Job::Run(run) => traffic_of(&run, &Place::Guest, channel)?,
         Job::Shell { topology } => {
-            let _network = Network::build(&topology)?;
+            let _network = Network::build(&topology, &Place::Guest)?;
             channel.flush()?;
             shell::run()?;
             0
@@ -97,6 +99,22 @@ fn work(channel: &mut Channel) -> Result<()> {
         Job::Probe => 0,
     };
     channel.send(&Message::Done { virtual_us })
+}
+
+/// Builds the network of a run, checks it, and runs the traffic; how long that took, us.
+fn traffic_of(run: &RunPlan, place: &Place, channel: &mut Channel) -> Result<u64> {
+    channel.send(&Message::Building)?;
+    let free_bytes = boot::free_memory_bytes()?;
+    let network = Network::build(&run.topology, place)?;
+    let taken_bytes = free_bytes.saturating_sub(boot::free_memory_bytes()?);
+    channel.send(&Message::Network(NetworkSize {
+        memory_bytes: taken_bytes,
+        ..network.size()
+    }))?;
+    boot::wait_for_fine_timers()?;
+    linkcheck::check(&network, run, channel)?;
+    network.damage()?;
+    traffic::run(&network, run, channel)
 }
 
 fn parse_plan(text: &str) -> Result<Plan> {

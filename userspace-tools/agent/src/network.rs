@@ -2,6 +2,7 @@
 //! The emulated network: a namespace a node, a veth pair a link, qdiscs for what a link does.
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     net::Ipv4Addr,
     os::fd::{AsFd, AsRawFd},
@@ -67,11 +68,28 @@ const INHERITED: &[(&str, &str)] = &[
 /// Inherited too.
 const FORWARD: &str = "net.ipv4.ip_forward";
 
+/// On a machine that goes on after the run: a socket whose process is gone gives up soon. The
+/// answer it waits for may have been in a device that the kernel has taken away, and it holds its
+/// namespace and its congestion control's module for minutes.
+const ORPHANS: (&str, &str) = ("net.ipv4.tcp_orphan_retries", "1");
+
 /// What every host gets: no memory of earlier connections.
 const HOST: (&str, &str) = ("net.ipv4.tcp_no_metrics_save", "1");
 
 /// Sysctls of TCP, which routers have no use for.
 const OF_HOSTS: &[&str] = &["net.ipv4.tcp_", "net.unocc.", "net.gemini."];
+
+/// Whose kernel a network is built in.
+pub enum Place {
+    /// A guest's, of which everything is ours: the initial namespace too.
+    Guest,
+    /// One that others use. The namespaces have no names, and what is outside them is not
+    /// written.
+    Host {
+        /// Sysctls that are the whole machine's, unless a namespace has its own.
+        shared: BTreeSet<String>,
+    },
+}
 
 /// A network that is up. The process is in the initial namespace unless it entered another.
 pub struct Network<'a> {
@@ -84,15 +102,17 @@ pub struct Network<'a> {
 
 impl<'a> Network<'a> {
     /// Builds a topology.
-    pub fn build(topology: &'a Topology) -> Result<Self> {
+    pub fn build(topology: &'a Topology, place: &Place) -> Result<Self> {
         let layout = Layout::new(topology)?;
         let initial = Netns::current()?;
-        for (name, value) in INHERITED {
-            write_sysctl(name, value)?;
-        }
-        let mut known = Vec::new();
-        for (name, value) in &topology.sysctls {
-            known.push(write_sysctl(name, value)?);
+        let mut known = vec![false; topology.sysctls.len()];
+        if let Place::Guest = place {
+            for (name, value) in INHERITED {
+                write_sysctl(name, value)?;
+            }
+            for (known, (name, value)) in known.iter_mut().zip(&topology.sysctls) {
+                *known = write_sysctl(name, value)?;
+            }
         }
         let mut netns = Vec::new();
         let mut connections = Vec::new();
@@ -100,12 +120,24 @@ impl<'a> Network<'a> {
         let mut here = vec![true; known.len()];
         let mut forwards = None;
         for node in &layout.nodes {
-            if forwards != Some(node.router) {
-                forwards = Some(node.router);
-                initial.enter()?;
-                write_sysctl(FORWARD, if node.router { "1" } else { "0" })?;
+            let forward = if node.router { "1" } else { "0" };
+            match place {
+                Place::Guest => {
+                    if forwards != Some(node.router) {
+                        forwards = Some(node.router);
+                        initial.enter()?;
+                        write_sysctl(FORWARD, forward)?;
+                    }
+                    netns.push(Netns::create_named(node.name)?);
+                }
+                Place::Host { .. } => {
+                    netns.push(Netns::create()?);
+                    // Nothing of this can be inherited from a namespace that is not initial.
+                    for (name, value) in INHERITED.iter().chain(&[(FORWARD, forward), ORPHANS]) {
+                        write_sysctl(name, value)?;
+                    }
+                }
             }
-            netns.push(Netns::create_named(node.name)?);
             connections.push(Connection::open()?);
             if !node.router {
                 write_sysctl(HOST.0, HOST.1)?;
@@ -126,11 +158,18 @@ impl<'a> Network<'a> {
             }
         }
         initial.enter()?;
-        if let Some(unknown) = known.iter().position(|known| !known) {
-            bail!(
-                "this kernel has no sysctl {}: is a module missing?",
-                topology.sysctls[unknown].0
-            );
+        for ((name, value), _) in topology
+            .sysctls
+            .iter()
+            .zip(known)
+            .filter(|(_, known)| !known)
+        {
+            match place {
+                Place::Host { shared } if shared.contains(name) => eprintln!(
+                    "xdc-agent: {name} is the whole machine's and stays as it is (a guest has {value})"
+                ),
+                _ => bail!("this kernel has no sysctl {name}: is a module missing?"),
+            }
         }
 
         let mut network = Self {

@@ -13,6 +13,7 @@ use std::{
     cmp::Reverse,
     collections::{BTreeSet, VecDeque},
     fs::File,
+    os::unix::fs::OpenOptionsExt,
     sync::Arc,
     thread,
     time::Duration,
@@ -514,15 +515,14 @@ fn allow_descriptors(count: u64) -> Result<()> {
 /// A file of nothing but a hole. TCP sends its pages, which are all the same one, without a copy:
 /// payload is never written, read or allocated.
 fn open_payload() -> Result<File> {
-    const PATH: &str = "/tmp/payload";
+    // Without a name: on a host /tmp is everybody's.
     let file = File::options()
         .read(true)
         .write(true)
-        .create(true)
-        .truncate(true)
-        .open(PATH)
+        .custom_flags(libc::O_TMPFILE)
+        .open("/tmp")
         .and_then(|file| file.set_len(SEND_BYTES).map(|()| file));
-    file.with_context(|| format!("cannot create {PATH}"))
+    file.context("cannot create a file in /tmp")
 }
 
 /// Fails a run in which nothing has moved for [`STALL_US`]. `moved` is the payload received so

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How a guest is started: QEMU with KVM or emulation, or User Mode Linux in virtual time.
+//! How a guest is started: QEMU with KVM or emulation, or User Mode Linux in virtual time. Or no
+//! guest: the agent in namespaces of the running kernel.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -8,12 +9,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use rustix::process::Signal;
 use xdc_proto::{Job, Message, Plan, VERSION, alarm::CONSOLE_LEVEL};
 
 use crate::error::{Error, Result};
 use crate::guest::{Guest, Watch};
 use crate::home::{self, Flavour, Home};
-use crate::initramfs::{find_program, missing};
+use crate::initramfs::{self, find_program, missing};
 use crate::tether;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, clap::ValueEnum)]
@@ -23,6 +25,8 @@ pub enum Kind {
     Qemu,
     /// User Mode Linux: virtual time, so the guest is a discrete-event simulator.
     Uml,
+    /// The running kernel: network namespaces, real time, root only.
+    Host,
 }
 
 impl Kind {
@@ -30,6 +34,7 @@ impl Kind {
         match self {
             Self::Qemu => "qemu",
             Self::Uml => "uml",
+            Self::Host => "host",
         }
     }
 }
@@ -37,8 +42,13 @@ impl Kind {
 /// An engine, ready to start guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
-    Qemu { accel: Accel, flavour: Flavour },
+    Qemu {
+        accel: Accel,
+        flavour: Flavour,
+    },
     Uml,
+    /// What a plan needs of the kernel is looked for by [`crate::host`].
+    Host,
 }
 
 /// What an emulated guest's time is.
@@ -87,10 +97,36 @@ pub struct Files<'a> {
 }
 
 impl Engine {
-    pub fn flavour(self) -> Flavour {
+    /// Of the guest's kernel.
+    fn flavour(self) -> Option<Flavour> {
         match self {
-            Self::Qemu { flavour, .. } => flavour,
-            Self::Uml => Flavour::Uml,
+            Self::Qemu { flavour, .. } => Some(flavour),
+            Self::Uml => Some(Flavour::Uml),
+            Self::Host => None,
+        }
+    }
+
+    /// The guest's kernel, for those that have no use for the host's.
+    pub fn guest_flavour(self) -> Result<Flavour> {
+        self.flavour()
+            .ok_or_else(|| Error::usage("this takes a guest").hint("--engine qemu or uml"))
+    }
+
+    /// Write what the agent finds its plan in: a guest's root, or the plan alone.
+    pub fn write_root(self, home: &Home, plan: &Plan, files: &Files<'_>) -> Result<()> {
+        if let Some(flavour) = self.flavour() {
+            return initramfs::write(home, flavour, plan, files.initramfs, files.dir);
+        }
+        let json = serde_json::to_vec(plan)
+            .map_err(|err| Error::failure(format!("the plan cannot be written: {err}")))?;
+        fs::write(files.initramfs, json).map_err(|err| Error::io(files.initramfs.display(), &err))
+    }
+
+    /// How to stop it: a guest has nothing to tidy up.
+    pub fn stops_by(self) -> Signal {
+        match self {
+            Self::Qemu { .. } | Self::Uml => Signal::KILL,
+            Self::Host => Signal::TERM,
         }
     }
 
@@ -99,13 +135,14 @@ impl Engine {
         match self {
             Self::Qemu { .. } => Kind::Qemu,
             Self::Uml => Kind::Uml,
+            Self::Host => Kind::Host,
         }
     }
 
     pub fn accel(self) -> Option<&'static str> {
         match self {
             Self::Qemu { accel, .. } => Some(accel.name()),
-            Self::Uml => None,
+            Self::Uml | Self::Host => None,
         }
     }
 
@@ -114,12 +151,17 @@ impl Engine {
         let flavour = match kind {
             Kind::Uml => Flavour::Uml,
             Kind::Qemu => flavour,
+            Kind::Host => {
+                return Err(Error::usage("--engine host is for `xdc run` alone")
+                    .hint("--engine qemu or uml"));
+            }
         };
         // Here, so that what is missing is said once and not by every guest.
         home.kernel(flavour)?;
         home.agent()?;
         home.modules(flavour)?;
         match kind {
+            Kind::Host => Ok(Self::Host),
             Kind::Uml => Ok(Self::Uml),
             Kind::Qemu => {
                 find_program(QEMU).ok_or_else(|| missing(QEMU, "qemu-system-x86"))?;
@@ -144,13 +186,25 @@ impl Engine {
         seed: u64,
         interactive: bool,
     ) -> Result<Command> {
-        let kernel = std::path::absolute(home.kernel(self.flavour())?)
-            .map_err(|err| Error::io("finding the kernel", &err))?;
+        let kernel = |flavour| {
+            std::path::absolute(home.kernel(flavour)?)
+                .map_err(|err| Error::io("finding the kernel", &err))
+        };
         let mut command = match self {
             Self::Qemu { accel, flavour } => {
+                let kernel = kernel(flavour)?;
                 qemu(accel, flavour, &kernel, machine, files, interactive)
             }
-            Self::Uml => uml(&kernel, machine, files, seed, interactive),
+            Self::Uml => uml(&kernel(Flavour::Uml)?, machine, files, seed, interactive),
+            // It tethers itself, more gently than we would: see agent/src/host.rs.
+            Self::Host => {
+                let mut command = Command::new(home.agent()?);
+                command
+                    .arg("host")
+                    .args([files.initramfs, files.messages])
+                    .arg(std::process::id().to_string());
+                command
+            }
         };
         if !interactive {
             command.stdin(Stdio::null());

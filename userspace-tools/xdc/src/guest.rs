@@ -9,13 +9,13 @@ use std::process::{Child, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use tempfile::TempDir;
 use xdc_proto::{Job, Message, Plan, VERSION, alarm::Listener};
 
-use crate::engine::{Engine, Files, Machine};
+use crate::engine::{Engine, Files, Kind, Machine};
 use crate::error::{Error, Result};
 use crate::home::{self, Home};
-use crate::initramfs;
 use crate::interrupt;
 
 const POLL: Duration = Duration::from_millis(20);
@@ -24,8 +24,10 @@ const MAX_CONSOLE_BYTES: u64 = 8 << 20;
 const REPORT_LINES: usize = 40;
 /// For the rest of a report to reach the console.
 const REPORT_TIME: Duration = Duration::from_millis(700);
-/// For a guest that is done to power off.
-const EXIT_TIME: Duration = Duration::from_secs(10);
+/// For a guest that is done to power off, and for a host to get its modules unloaded.
+const EXIT_TIME: Duration = Duration::from_secs(30);
+/// For whoever runs on the host to tidy up when told to stop.
+const TIDY_TIME: Duration = Duration::from_secs(30);
 
 /// A guest to start.
 pub struct Guest<'a> {
@@ -86,11 +88,15 @@ impl Tail {
 }
 
 /// A child process that does not outlive this value, with all that it started.
-struct Process(Child);
+struct Process {
+    child: Child,
+    /// What asks it to end; it is killed if it does not.
+    stops_by: Signal,
+}
 
 impl Process {
     fn exited(&mut self) -> Result<Option<ExitStatus>> {
-        self.0
+        self.child
             .try_wait()
             .map_err(|err| Error::io("waiting for the guest", &err))
     }
@@ -98,11 +104,19 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if let Some(group) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
+        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            if self.stops_by != Signal::KILL && matches!(self.exited(), Ok(None)) {
+                // The leader alone: it ends the others in its own order.
+                let _ = kill_process(group, self.stops_by);
+                let asked = Instant::now();
+                while matches!(self.exited(), Ok(None)) && asked.elapsed() < TIDY_TIME {
+                    thread::sleep(POLL);
+                }
+            }
             // Fails when all of the group is gone, which is what is wanted.
             let _ = kill_process_group(group, Signal::KILL);
         }
-        let _ = self.0.wait();
+        let _ = self.child.wait();
     }
 }
 
@@ -116,10 +130,10 @@ impl Guest<'_> {
     ) -> Result<Duration> {
         let started = Instant::now();
         let temp = home::temp_dir()?;
-        let memory = home::memory_dir(self.machine.memory_mb << 20)?;
+        let memory = self.memory_dir()?;
         let files = Files {
             dir: temp.path(),
-            memory_dir: memory.path(),
+            memory_dir: memory.as_ref().map_or(temp.path(), |dir| dir.path()),
             initramfs: &temp.path().join("initramfs"),
             messages: &temp.path().join("messages"),
         };
@@ -127,13 +141,7 @@ impl Guest<'_> {
             Some(path) => path.clone(),
             None => temp.path().join("console"),
         };
-        initramfs::write(
-            self.home,
-            self.engine.flavour(),
-            plan,
-            files.initramfs,
-            temp.path(),
-        )?;
+        self.engine.write_root(self.home, plan, &files)?;
         let mut messages = Tail::new(files.messages)?;
         let mut console = Console::new(&console_path)?;
         let output = File::options()
@@ -152,7 +160,10 @@ impl Guest<'_> {
             .process_group(0)
             .spawn()
             .map_err(|err| Error::io("starting the guest", &err))?;
-        let mut process = Process(child);
+        let mut process = Process {
+            child,
+            stops_by: self.engine.stops_by(),
+        };
 
         let mut heard = Instant::now();
         let mut done: Option<Instant> = None;
@@ -189,8 +200,13 @@ impl Guest<'_> {
                 if let Some(why) = console.listener.end() {
                     return Err(Error::failure(why).details(console.last_lines()));
                 }
-                if done.is_some() {
+                // A guest is gone, however it ended; what stays on the host has to be heard of.
+                if done.is_some() && (status.success() || self.engine.kind() != Kind::Host) {
                     return Ok(started.elapsed());
+                }
+                if done.is_some() {
+                    let what = "the run is done, but the host is not as it was before";
+                    return Err(Error::failure(what).details(console.last_lines()));
                 }
                 return Err(Error::failure(format!(
                     "the guest ended before its work was done ({status})"
@@ -217,23 +233,25 @@ impl Guest<'_> {
         }
     }
 
+    /// Only UML keeps its RAM in a file.
+    fn memory_dir(&self) -> Result<Option<TempDir>> {
+        match self.engine.kind() {
+            Kind::Uml => home::memory_dir(self.machine.memory_mb << 20).map(Some),
+            Kind::Qemu | Kind::Host => Ok(None),
+        }
+    }
+
     /// Give the terminal to the guest until it powers off.
     pub fn interact(&self, plan: &Plan) -> Result<()> {
         let temp = home::temp_dir()?;
-        let memory = home::memory_dir(self.machine.memory_mb << 20)?;
+        let memory = self.memory_dir()?;
         let files = Files {
             dir: temp.path(),
-            memory_dir: memory.path(),
+            memory_dir: memory.as_ref().map_or(temp.path(), |dir| dir.path()),
             initramfs: &temp.path().join("initramfs"),
             messages: &temp.path().join("messages"),
         };
-        initramfs::write(
-            self.home,
-            self.engine.flavour(),
-            plan,
-            files.initramfs,
-            temp.path(),
-        )?;
+        self.engine.write_root(self.home, plan, &files)?;
         let mut messages = Tail::new(files.messages)?;
         // It stays in our process group, which owns the terminal.
         let mut child = self

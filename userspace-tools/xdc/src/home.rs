@@ -66,6 +66,11 @@ impl Home {
         self.0.join("selftests")
     }
 
+    /// Runs a program with another distribution's tools.
+    pub fn in_root(&self) -> PathBuf {
+        self.0.join("qemu-images/in-root.sh")
+    }
+
     /// The page whose tables `xdc bench` writes.
     pub fn performance_page(&self) -> PathBuf {
         self.0.join("docs/performance.md")
@@ -157,6 +162,13 @@ impl Home {
 
 fn is_checkout(dir: &Path) -> bool {
     dir.join("scenarios").is_dir() && dir.join("userspace-tools").is_dir()
+}
+
+/// `uname -r`.
+pub fn running_release() -> Result<String> {
+    let path = "/proc/sys/kernel/osrelease";
+    let text = fs::read_to_string(path).map_err(|err| Error::io(path, &err))?;
+    Ok(text.trim().to_owned())
 }
 
 /// Answers that are expensive to find twice; shared with the Makefile.

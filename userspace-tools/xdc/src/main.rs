@@ -19,8 +19,11 @@ mod fabric;
 mod figures;
 mod guest;
 mod home;
+mod host;
 mod initramfs;
 mod interrupt;
+mod kconfig;
+mod kdir;
 mod manual;
 mod observe;
 mod paper;
@@ -90,7 +93,8 @@ Examples:
   xdc run two-dc-1g --engine uml --cc unocc,gemini --seed 7
   xdc run uno-incast-mixed --set queues.port.limit=500kb
   xdc run uno-incast-mixed --set 'cc.unocc.sysctl.\"net.unocc.profile\"=paper'
-  xdc run two-dc-1g --set net.ipv4.tcp_sack=0 --set scale=10")]
+  xdc run two-dc-1g --set net.ipv4.tcp_sack=0 --set scale=10
+  sudo xdc run two-dc-1g --engine host --cc cubic,dctcp")]
     Run {
         /// A name that `xdc list` shows, or a TOML file.
         scenario: String,
@@ -361,6 +365,39 @@ Examples:
     /// The phantom qdisc on a device: add, change, replace, show, del.
     #[command(subcommand)]
     Qdisc(QdiscCommand),
+    /// A build tree for a kernel whose header packages lack Rust's metadata.
+    #[command(after_help = "\
+Examples:
+  xdc kdir                                 for the running kernel
+  xdc kdir --headers /usr/src/linux-headers-7.3.4+deb13-amd64 --source linux-source-7.3
+  xdc kdir --root trixie                   with the tools of a distribution in a folder
+
+Builds the kernel's Rust crates from the distribution's source and configuration by the very
+tools that built the kernel, compares the outcome with the packages, and says what differs.")]
+    Kdir {
+        /// The unpacked header package [default: /lib/modules/RELEASE/build].
+        #[arg(long, value_name = "DIR")]
+        headers: Option<PathBuf>,
+        /// The distribution's source of that kernel [default: the cache's of that version].
+        #[arg(long, value_name = "DIR")]
+        source: Option<PathBuf>,
+        /// A folder with the distribution's compilers [default: this machine's].
+        #[arg(long, value_name = "DIR")]
+        root: Option<PathBuf>,
+        /// The kernel's own modules, which say what it demands of one [default:
+        /// /lib/modules/RELEASE].
+        #[arg(long, value_name = "DIR")]
+        modules: Option<PathBuf>,
+        /// Where to build [default: the cache].
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+        /// Jobs of make at a time [default: one per CPU].
+        #[arg(long, value_name = "N")]
+        jobs: Option<usize>,
+    },
     /// TCP sockets with the whole state of unocc and gemini, live.
     #[command(after_help = observe::ss::EXAMPLES)]
     Ss(observe::ss::Args),
@@ -371,7 +408,18 @@ Examples:
     #[command(after_help = observe::top::EXAMPLES)]
     Top(observe::top::Args),
     /// What this host lacks, and the command that mends it.
-    Doctor,
+    #[command(after_help = "\
+Examples:
+  xdc doctor
+  xdc doctor --kdir /lib/modules/7.3.4/build     can modules be built for it and loaded?")]
+    Doctor {
+        /// A kernel's build tree that modules are wanted for: what it lacks is a failure then.
+        #[arg(long, value_name = "DIR")]
+        kdir: Option<PathBuf>,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Print what makes a shell complete xdc's words.
     #[command(after_help = "\
 Examples:
@@ -461,7 +509,7 @@ fn dispatch(command: Command) -> Result<bool> {
     | Command::Ss(_)
     | Command::Watch(_)
     | Command::Trace { .. }
-    | Command::Doctor = command
+    | Command::Doctor { .. } = command
     {
         interrupt::end_on_closed_pipe()?;
     }
@@ -597,10 +645,27 @@ fn dispatch(command: Command) -> Result<bool> {
             }?;
             Ok(true)
         }
+        Command::Kdir {
+            headers,
+            source,
+            root,
+            modules,
+            out,
+            json,
+            jobs,
+        } => kdir::command(&kdir::Request {
+            headers,
+            source,
+            root,
+            modules,
+            out,
+            json,
+            jobs: jobs.unwrap_or_else(cpus),
+        }),
         Command::Ss(args) => observe::ss::command(&args),
         Command::Watch(args) => observe::watch::command(&args),
         Command::Top(args) => observe::top::command(&args),
-        Command::Doctor => doctor::command(),
+        Command::Doctor { kdir, json } => doctor::command(kdir.as_deref(), json),
         Command::Completions { shell } => {
             manual::completions(&mut Cli::command(), shell)?;
             Ok(true)

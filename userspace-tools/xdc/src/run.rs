@@ -18,7 +18,7 @@ use crate::record::Record;
 use crate::results::Pending;
 use crate::scenario::{self, Loaded, SEE_EXAMPLE, Scenario, known_cc};
 use crate::summary::{self, Network, Summary, Windows};
-use crate::{interrupt, plan, pool, probe, report, results};
+use crate::{host, interrupt, plan, pool, probe, report, results};
 
 /// `xdc run`'s command line.
 pub struct Request {
@@ -45,14 +45,17 @@ pub fn command(request: &Request) -> Result<bool> {
         loaded.scenario.ccs.clone_from(&request.ccs);
     }
     let kind = request.engine.unwrap_or(loaded.scenario.engine);
-    if request.icount.is_some() && kind == Kind::Uml {
+    if request.icount.is_some() && kind != Kind::Qemu {
         return Err(Error::usage("--icount is for QEMU").hint("--engine qemu"));
     }
     let seed = request.seed.unwrap_or(loaded.scenario.seed);
     // Once before anything starts, so that a mistake costs nothing.
     for cc in &loaded.scenario.ccs {
-        plan::plan(&loaded.scenario, cc, seed, 1)
+        let plan = plan::plan(&loaded.scenario, cc, seed, 1)
             .map_err(|err| err.about(&loaded.name).or_hint(SEE_EXAMPLE))?;
+        if kind == Kind::Host {
+            host::check(&plan)?;
+        }
     }
     if loaded.scenario.ccs.is_empty() {
         return Err(Error::usage("no congestion control is named")
@@ -63,7 +66,6 @@ pub fn command(request: &Request) -> Result<bool> {
         return Err(Error::usage("'scale' must be at least 1").hint("--set scale=1"));
     }
 
-    let pending = Pending::new(&request.results, &loaded.name)?;
     let clock = match request.icount {
         Some(true) => Clock::Icount,
         Some(false) => Clock::Wall,
@@ -72,12 +74,18 @@ pub fn command(request: &Request) -> Result<bool> {
     let progress = Progress::new();
     let bench = Bench {
         home: &home,
-        engine: Engine::new(&home, kind, Flavour::X86, clock)?,
+        engine: match kind {
+            Kind::Host => host::engine(&home)?,
+            _ => Engine::new(&home, kind, Flavour::X86, clock)?,
+        },
         timeout: request.timeout,
         progress: &progress,
     };
+    let pending = Pending::new(&request.results, &loaded.name)?;
     let scale = bench.scale(&loaded, seed)?;
-    let outcomes = bench.run_all(&loaded, seed, scale, request.jobs, pending.path())?;
+    // In real time two runs at once would be one another's load.
+    let jobs = if kind == Kind::Host { 1 } else { request.jobs };
+    let outcomes = bench.run_all(&loaded, seed, scale, jobs, pending.path())?;
 
     let mut records = Vec::new();
     let mut errors = Vec::new();
@@ -116,7 +124,9 @@ impl Bench<'_> {
         let scale = match (loaded.scenario.scale, self.engine) {
             (Some(scale), _) => scale,
             (None, Engine::Uml) => 1,
-            (None, Engine::Qemu { .. }) => probe::scale(self, &loaded.scenario, seed)?,
+            (None, Engine::Qemu { .. } | Engine::Host) => {
+                probe::scale(self, &loaded.scenario, seed)?
+            }
         };
         if scale > 1 {
             self.progress.note(&format!(
@@ -231,6 +241,8 @@ fn machine(engine: Engine, run: &RunPlan) -> Machine {
         Engine::Qemu { .. } => BASE_MB + network + buffers,
         // Only what the guest touches is taken.
         Engine::Uml => 4 * BASE_MB + network + buffers,
+        // Nobody reserves it.
+        Engine::Host => 0,
     };
     Machine { cpus: 1, memory_mb }
 }

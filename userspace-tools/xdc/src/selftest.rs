@@ -73,9 +73,9 @@ pub fn command(
         (Kind::Qemu, None) => Flavour::X86,
         (Kind::Qemu, Some(flavour @ (Flavour::X86 | Flavour::Debug))) => flavour,
         (Kind::Uml, None | Some(Flavour::Uml)) => Flavour::Uml,
-        (Kind::Qemu, Some(Flavour::Uml)) | (Kind::Uml, Some(_)) => {
+        (Kind::Qemu, Some(Flavour::Uml)) | (Kind::Uml, Some(_)) | (Kind::Host, _) => {
             return Err(
-                Error::usage(format!("this kernel does not run on {}", kind.name()))
+                Error::usage(format!("the tests have no such kernel for {}", kind.name()))
                     .hint("--kernel x86 or debug with qemu, --engine uml alone"),
             );
         }

@@ -67,6 +67,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_example_for_sysctl_d_is_taken() {
+        let text = include_str!("../../../docs/examples/60-xdc.conf");
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let pairs: Vec<_> = lines.filter_map(|line| line.split_once('=')).collect();
+        let ours = pairs
+            .iter()
+            .filter(|(name, _)| name.starts_with("net.unocc."));
+        assert_eq!(ours.count(), 2);
+        for (name, value) in pairs {
+            assert!(check(name.trim(), value.trim()).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
     fn the_modules_tables_decide() {
         for (name, value) in [
             ("net.unocc.intra_rtt_us", "14"),

@@ -101,7 +101,7 @@ impl Cells {
 
 /// Changes when anything changes that a guest consists of.
 fn lab(home: &Home, engine: Engine) -> Result<String> {
-    let flavour = engine.flavour();
+    let flavour = engine.guest_flavour()?;
     let read = |path: &Path| fs::read(path).map_err(|err| Error::io(path.display(), &err));
     let mut hash = Sha256::new();
     hash.update(read(&home.kernel(flavour)?)?);

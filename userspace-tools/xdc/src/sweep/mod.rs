@@ -163,7 +163,7 @@ impl<'a> Sweep<'a> {
             (Some(scale), _) => scale,
             (None, Engine::Uml) => 1,
             // What a machine carries differs; cells are to be compared.
-            (None, Engine::Qemu { .. }) => {
+            (None, Engine::Qemu { .. } | Engine::Host) => {
                 return Err(
                     Error::usage("a sweep on QEMU needs one scale for all its cells")
                         .hint("--set scale=10, or --engine uml"),

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+# dkms.sh: put the modules' source where dkms looks for it: into
+# DESTDIR/usr/src/xdc-VERSION, with a dkms.conf. Builds nothing.
+. "$(dirname "$0")/common.sh"
+
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$XDC_TOP/userspace-tools/Cargo.toml" | head -1)
+[ -n "$version" ] || die "userspace-tools/Cargo.toml has no version"
+dest=${DESTDIR:-}/usr/src/xdc-$version
+[ -n "${DESTDIR:-}" ] || [ "$(id -u)" -eq 0 ] || die "/usr/src is root's" "sudo make dkms, or DESTDIR=DIR"
+
+rm -rf "$dest"
+install -d "$dest/qemu-images"
+# Without modules/selftest/, which only our own guests load, and the tests.
+tar -C "$XDC_TOP" --exclude=modules/selftest --exclude=modules/algo/tests -cf - Kbuild COPYING modules |
+	tar -C "$dest" --no-same-owner -xf -
+install -m 755 -t "$dest/qemu-images" "$XDC_TOP"/qemu-images/{modules,in-root}.sh
+install -m 644 -t "$dest/qemu-images" "$XDC_TOP/qemu-images/common.sh"
+sed "s/@VERSION@/$version/; s/@SERIES@/${XDC_KERNEL_SERIES//./\\\\.}/" \
+	"$XDC_TOP/qemu-images/dkms.conf.in" >"$dest/dkms.conf"
+say "$dest is ready"
+say "next: sudo dkms install xdc/$version"

@@ -1,0 +1,126 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# `xdc run --engine host`: this guest is the host. After a run, an interrupt
+# and a kill, everything is as it was.
+# kernels: x86
+. /selftests/lib.sh
+
+# What xdc takes for a checkout, with the agent where make puts it.
+home=/tmp/home
+mkdir -p $home/scenarios $home/userspace-tools $home/build
+cp /init $home/build/agent
+export XDC_HOME=$home TMPDIR=/tmp
+scenario=/selftests/host/two.toml
+results=/tmp/results
+
+# Of a machine like a user's: the run is in the first namespace.
+host_run() {
+	in_first_ns xdc run $scenario --results $results "$@" </dev/null
+}
+
+# Only a process, an open file or a mount can hold a namespace.
+inodes() { ls -l /proc/[0-9]*/ns/net /proc/[0-9]*/fd 2>/dev/null | grep -o 'net:\[[0-9]*\]' | sort -u; }
+commands() { for p in /proc/[0-9]*; do echo "${p#/proc/} $(tr '\0' ' ' 2>/dev/null <$p/cmdline)"; done; }
+# Agents, their supervisors and xdc itself: not this script, not PID 1.
+processes() { commands | grep -E ' host(-worker)? | xdc run ' | grep -v grep | cut -d' ' -f2-; }
+modules() { cut -d' ' -f1 /proc/modules | sort; }
+sysctls() {
+	in_first_ns grep -rs . /proc/sys/net /proc/sys/kernel |
+		grep -vE 'random|ns_last_pid|pty/nr|fastopen_key|stat_refresh|tainted|sched_domain|nr_conntrack' | sort
+}
+# What any of the cases below could leave behind.
+state() {
+	echo "# namespaces"; inodes; ls /run/netns 2>/dev/null
+	echo "# links"; in_first_ns ip -o link | cut -d: -f2
+	echo "# processes"; processes
+	echo "# mounts"; cat /proc/mounts
+	echo "# modules"; modules
+	echo "# sysctls"; sysctls
+	echo "# files"; ls -d /tmp/xdc-* /run/xdc* 2>/dev/null
+	echo "# qdiscs"; in_first_ns tc qdisc show
+}
+# The last namespaces go a moment after the last process.
+settled() { state >/tmp/after && cmp -s /tmp/before /tmp/after; }
+as_before() {
+	tries=10
+	until settled || [ $tries -eq 0 ]; do
+		tries=$((tries - 1))
+		sleep 1
+	done
+	if [ $tries -gt 0 ]; then
+		result 0 "$1"
+	else
+		result 1 "$1"
+		diff /tmp/before /tmp/after | head -20 | sed 's/^/# /'
+	fi
+}
+
+for module in tcp_unocc sch_phantom; do rmmod $module 2>/dev/null; done
+# What a first use makes for good (a sysctl's table, a slab) is there before.
+host_run --cc cubic >/dev/null 2>&1
+rm -rf $results
+state >/tmp/before
+check "the snapshot has namespaces" grep -qE '^net:\[[0-9]+\]' /tmp/before
+check "the snapshot has sysctls" grep -q '^/proc/sys/net/ipv4/tcp_ecn:' /tmp/before
+
+check "a run with unocc and cubic" host_run --cc unocc,cubic
+summary=$(cat $results/two/1/summary.json 2>/dev/null)
+matches "the summary names the engine" '"engine": "host"' "$summary"
+matches "and what arrived" '"goodput_mbps": 1[0-9]\.' "$summary"
+as_before "after a run everything is as it was"
+
+# A module that was there already stays.
+modprobe tcp_unocc
+state >/tmp/before
+check "a run while tcp_unocc is loaded" host_run --cc unocc
+as_before "what was loaded before stays loaded"
+rmmod tcp_unocc
+state >/tmp/before
+
+# The worker has built its network: four nodes, and what they are made in.
+spaces=$(inodes | wc -l)
+veths() { [ "$(inodes | wc -l)" -ge $((spaces + 5)) ]; }
+agent_runs() { processes | grep -q ' host-worker '; }
+
+for signal in INT TERM KILL; do
+	# As one command, so that the signal is xdc's.
+	nsenter --net=/proc/2/ns/net xdc run $scenario --results $results --set duration=60s --cc unocc </dev/null >/tmp/out 2>&1 &
+	run=$!
+	check "a long run is under way" eventually veths
+	check "its worker is there" agent_runs
+	kill -$signal $run
+	wait $run
+	rc=$?
+	case $signal in
+	INT) equal "SIGINT: exit code" 130 $rc ;;
+	TERM) equal "SIGTERM: exit code" 143 $rc ;;
+	KILL) equal "SIGKILL: exit code" 137 $rc ;;
+	esac
+	as_before "after SIG$signal to xdc everything is as it was"
+done
+
+# The supervisor dies, and the worker with it.
+nsenter --net=/proc/2/ns/net xdc run $scenario --results $results --set duration=60s --cc cubic </dev/null >/tmp/out 2>&1 &
+run=$!
+check "another long run is under way" eventually veths
+kill -KILL "$(commands | awk '$3 == "host" { print $1 }')"
+wait $run
+result $((! $?)) "a run whose agent is killed fails"
+few() { [ "$(inodes | wc -l)" -le $spaces ] && ! agent_runs; }
+check "no namespace and no process is left of it" eventually few
+# Nobody was left to unload this.
+check "its module is in use by nobody" eventually rmmod sch_phantom
+
+# Refused before anything is there.
+state >/tmp/before
+out=$(host_run --cc vegas 2>&1)
+matches "a congestion control that the kernel lacks" 'has no congestion control vegas: it has .*try: ' "$(echo $out)"
+mv /lib/modules/"$(uname -r)" /lib/modules/away
+out=$(host_run --cc cubic 2>&1)
+matches "a qdisc that the kernel lacks" 'lacks the qdisc phantom' "$out"
+mv /lib/modules/away /lib/modules/"$(uname -r)"
+as_before "a refusal leaves no trace"
+refuses "a sweep on the host" xdc sweep $scenario --engine host
+
+rm -rf $home $results /tmp/out /tmp/before /tmp/after
+finish

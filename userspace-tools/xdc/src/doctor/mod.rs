@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `xdc doctor`: what this machine lacks for guests and for modules of its own, and the command
+//! that mends it.
+
+mod host;
+mod lab;
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::home::{self, Home};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Ok,
+    /// Works without, but less or slower.
+    Warn,
+    Fail,
+}
+
+#[derive(Debug, Serialize)]
+struct Finding {
+    what: String,
+    verdict: Verdict,
+    detail: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fix: Option<String>,
+}
+
+impl Finding {
+    fn ok(what: &str, detail: impl Into<String>) -> Self {
+        Self::new(what, Verdict::Ok, detail.into(), None)
+    }
+
+    fn warn(what: &str, detail: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::new(what, Verdict::Warn, detail.into(), Some(fix.into()))
+    }
+
+    fn fail(what: &str, detail: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::new(what, Verdict::Fail, detail.into(), Some(fix.into()))
+    }
+
+    fn new(what: &str, verdict: Verdict, detail: String, fix: Option<String>) -> Self {
+        Self {
+            what: what.to_owned(),
+            verdict,
+            detail,
+            fix,
+        }
+    }
+
+    /// For what only matters to those who want it.
+    fn softened(mut self) -> Self {
+        if self.verdict == Verdict::Fail {
+            self.verdict = Verdict::Warn;
+        }
+        self
+    }
+}
+
+#[derive(Serialize)]
+struct Report {
+    guests: Vec<Finding>,
+    host: Vec<Finding>,
+    next: String,
+}
+
+/// Whether nothing is missing. Who names a kernel wants modules for it; to others a host without
+/// them is only worth a warning.
+pub fn command(kdir: Option<&Path>, json: bool) -> Result<bool> {
+    let guests = match Home::find() {
+        Ok(home) => lab::findings(&home)?,
+        // An installed xdc still has something to say of the host.
+        Err(err) => vec![Finding::fail("checkout", err.to_string(), "XDC_HOME=DIR").softened()],
+    };
+    let kernel = host::Kernel::at(Path::new("/"), &home::running_release()?, kdir);
+    let mut host = host::findings(&kernel);
+    if kdir.is_none() {
+        host = host.into_iter().map(Finding::softened).collect();
+    }
+    let next = next(&guests, &host, kdir);
+    let sound = guests
+        .iter()
+        .chain(&host)
+        .all(|finding| finding.verdict != Verdict::Fail);
+    let report = Report { guests, host, next };
+    if json {
+        let text = serde_json::to_string_pretty(&report)
+            .map_err(|err| Error::failure(format!("the report cannot be written: {err}")))?;
+        println!("{text}");
+        return Ok(sound);
+    }
+    for (title, findings) in [
+        ("guests: experiments and tests", &report.guests),
+        ("host: modules in a kernel of your own", &report.host),
+    ] {
+        println!("{title}");
+        for finding in findings {
+            print(finding);
+        }
+    }
+    println!("next: {}", report.next);
+    Ok(sound)
+}
+
+fn print(finding: &Finding) {
+    let Finding { what, detail, .. } = finding;
+    let verdict = match finding.verdict {
+        Verdict::Ok => "ok  ",
+        Verdict::Warn => "warn",
+        Verdict::Fail => "FAIL",
+    };
+    println!("  {verdict}  {what}: {detail}");
+    if let Some(fix) = &finding.fix {
+        println!("        try: {fix}");
+    }
+}
+
+/// The one command: what mends the first thing that fails, else what can be done now.
+fn next(guests: &[Finding], host: &[Finding], kdir: Option<&Path>) -> String {
+    let failed = guests
+        .iter()
+        .chain(host)
+        .find(|finding| finding.verdict == Verdict::Fail);
+    match (failed.and_then(|finding| finding.fix.clone()), kdir) {
+        (Some(fix), _) => fix,
+        (None, Some(kdir)) => format!("sudo make install KDIR={}", kdir.display()),
+        (None, None) => "xdc run two-dc-1g --engine uml".to_owned(),
+    }
+}
+
+/// `root` and a path in it that may begin with a slash.
+fn under(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_command_mends_what_fails_first() {
+        let ok = || vec![Finding::ok("a", "b")];
+        let bad = vec![
+            Finding::warn("slow", "x", "patience"),
+            Finding::fail("gone", "x", "make"),
+            Finding::fail("too", "x", "other"),
+        ];
+        assert_eq!(next(&bad, &ok(), None), "make");
+        assert_eq!(next(&ok(), &bad, None), "make");
+        assert_eq!(next(&ok(), &ok(), None), "xdc run two-dc-1g --engine uml");
+        assert_eq!(
+            next(&ok(), &ok(), Some(Path::new("k"))),
+            "sudo make install KDIR=k"
+        );
+        let soft: Vec<_> = bad.into_iter().map(Finding::softened).collect();
+        assert!(soft.iter().all(|finding| finding.verdict == Verdict::Warn));
+    }
+}
