@@ -9,7 +9,7 @@ part=${1:-build}
 kernel_packages="make gcc libc6-dev flex bison bc libelf-dev libssl-dev dwarves cpio kmod
 	xz-utils patch perl python3 rustc-web rust-web-src cargo-web rust-web-clippy rustfmt-web debian-archive-keyring"
 guest_packages="qemu-system-x86 busybox-static iproute2 ethtool procps"
-test_packages() { [ "$part" != tests ] || echo "g++ llvm-$(rust_llvm)-dev python3-yaml python3-jsonschema"; }
+test_packages() { [ "$part" != tests ] || echo "g++ openssl llvm-$(rust_llvm)-dev python3-yaml python3-jsonschema"; }
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
