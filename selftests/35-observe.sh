@@ -22,7 +22,10 @@ flow() {
 	choose h2 "$1" 3
 	receive h2 /dev/null "$2"
 	ip netns exec h1 nc "$3" "$2" </dev/zero >/dev/null 2>&1 &
+	# The next flow chooses for the same hosts.
+	eventually connected "$2"
 }
+connected() { [ -n "$(in_ns h1 ss -tnH state established dport = :"$1")" ]; }
 in_ns h1 sysctl -qw net.unocc.line_rate_mbps=20 net.gemini.line_rate_mbps=20
 flow unocc 5001 10.9.0.2
 flow gemini 5002 10.9.0.2

@@ -50,7 +50,7 @@ pub fn switch(storm: &mut Storm, count: u32) -> Result<()> {
     let pair = Arc::new(Pair::new()?);
     pair.port(0, &marking_port())?;
     let start = Books::read(&pair.hosts[0])?;
-    let diag = Diag::start(&pair, Some("gemini"), Duration::from_millis(50));
+    let diag = Diag::start(&pair, Some("gemini"), Duration::from_millis(5));
     let mut rng = fastrand::Rng::with_seed(storm.seed);
     let ccs = storm.ccs();
     let mut traffic = Traffic::new(&pair, "unocc")?;
