@@ -10,6 +10,10 @@ tracefs=/sys/kernel/tracing
 xdc_events=$tracefs/events/xdc
 events="unocc_epoch unocc_qa gemini_round phantom_mark phantom_drop"
 
+# Other tests may have left them loaded, and a socket of theirs goes after a while.
+for module in tcp_unocc tcp_gemini sch_phantom; do
+	grep -q "^$module " /proc/modules && eventually rmmod $module
+done
 refuses "without the modules there is nothing to record" xdc trace --seconds 1
 matches "and it says what to do" "modprobe tcp_unocc" "$(xdc trace --seconds 1 2>&1)"
 refuses "an event that does not exist is refused" xdc trace --event unocc
