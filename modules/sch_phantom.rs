@@ -653,10 +653,9 @@ impl Port {
         queue: Queue<'_>,
         cause: Cause,
         mut packet: Packet,
-        color: Option<Color>,
     ) -> Result<Packet, Packet> {
         if trace::PhantomMark::is_on() {
-            return self.mark_traced(hot, queue, cause, packet, color);
+            return self.mark_traced(hot, queue, cause, packet);
         }
         let ecn_drop = hot.config.ecn_drop;
         match self.set_ce(ecn_drop, cause, &mut packet) {
@@ -674,10 +673,9 @@ impl Port {
         queue: Queue<'_>,
         cause: Cause,
         mut packet: Packet,
-        color: Option<Color>,
     ) -> Result<Packet, Packet> {
         let before = packet.peek_dsfield();
-        let color = color.unwrap_or_else(|| color_of(&mut packet));
+        let color = color_of(&mut packet);
         match self.set_ce(hot.config.ecn_drop, cause, &mut packet) {
             Ce::Marked => {
                 let info = hot.packet_info(&packet, before, color, cause.number());
@@ -707,8 +705,8 @@ impl Port {
         ce
     }
 
-    /// Asks RED about a packet; returns it as an error where it is to be dropped. Without a
-    /// colour it has the one that it got when it came in.
+    /// Asks RED about a packet that has its colour; returns it as an error where it is to be
+    /// dropped.
     #[inline(always)]
     fn judge(
         &self,
@@ -716,10 +714,9 @@ impl Port {
         clock: &mut Clock,
         queue: &mut Queue<'_>,
         packet: Packet,
-        color: Option<Color>,
     ) -> Result<Packet, Packet> {
         match hot.choose(clock) {
-            Some(cause) => self.mark(hot, queue.lend(), cause, packet, color),
+            Some(cause) => self.mark(hot, queue.lend(), cause, packet),
             None => Ok(packet),
         }
     }
@@ -837,7 +834,8 @@ impl Port {
             return Verdict::Dropped;
         }
         if hot.config.mark_at_enqueue {
-            packet = match self.judge(hot, &mut clock, queue, packet, Some(color)) {
+            *packet.note() = color as u8;
+            packet = match self.judge(hot, &mut clock, queue, packet) {
                 Ok(packet) => packet,
                 Err(packet) => return self.drop_chosen(hot, clock, queue.lend(), packet, color),
             };
@@ -877,7 +875,7 @@ impl Port {
             let color = color_of(&mut chosen);
             self.drop_packet(hot, &mut queue, chosen, color, Lost::Ecn);
             let packet = self.take(hot, &mut clock, &mut queue)?;
-            match self.judge(hot, &mut clock, &mut queue, packet, None) {
+            match self.judge(hot, &mut clock, &mut queue, packet) {
                 Ok(packet) => return Some(packet),
                 Err(packet) => chosen = packet,
             }
@@ -897,7 +895,7 @@ impl Port {
         if hot.config.mark_at_enqueue {
             return Some(packet);
         }
-        match self.judge(hot, clock, queue, packet, None) {
+        match self.judge(hot, clock, queue, packet) {
             Ok(packet) => Some(packet),
             Err(packet) => self.take_another(hot, *clock, queue.lend(), packet),
         }
@@ -1034,7 +1032,8 @@ impl Discipline for Port {
         }
         let mut clock = Clock::default();
         if hot.config.mark_at_enqueue {
-            packet = match self.judge(hot, &mut clock, queue, packet, Some(Color::Green)) {
+            *packet.note() = Color::Green as u8;
+            packet = match self.judge(hot, &mut clock, queue, packet) {
                 Ok(packet) => packet,
                 Err(packet) => {
                     return self.drop_chosen(hot, clock, queue.lend(), packet, Color::Green)

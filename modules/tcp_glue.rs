@@ -75,7 +75,18 @@ pub(crate) struct Socket<F> {
 }
 
 impl<F: Controller> Socket<F> {
+    /// After each ACK: all of it only where a period has ended or a flag has changed.
+    #[inline(always)]
     fn publish(&self, sk: &mut Sock<'_>) {
+        let shown = self.flow.shown();
+        let (marked, acked) = (shown.marked_bytes, shown.acked_bytes);
+        if !sk.publish_bytes(marked, acked, shown.periods, shown.flags) {
+            self.publish_all(sk);
+        }
+    }
+
+    #[inline(never)]
+    fn publish_all(&self, sk: &mut Sock<'_>) {
         let shown = self.flow.shown();
         sk.publish(Info {
             fraction: shown.marked_fraction,
@@ -118,7 +129,7 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
             marks: Marks::new(sk),
             echo: EceEcho::new(sk),
         };
-        socket.publish(sk);
+        socket.publish_all(sk);
         Some(socket)
     }
 

@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
+# kernels: x86 uml
 # examples/: what docs/writing.md tells people to begin with does what it says.
 . /selftests/lib.sh
 

@@ -109,7 +109,8 @@ result $((! $?)) "a run whose agent is killed fails"
 few() { [ "$(inodes | wc -l)" -le $spaces ] && ! agent_runs; }
 check "no namespace and no process is left of it" eventually few
 # Nobody was left to unload this.
-check "its module is in use by nobody" eventually rmmod sch_phantom
+check "its modules are in use by nobody" eventually rmmod sch_phantom
+if grep -q '^tcp_unocc ' /proc/modules; then eventually rmmod tcp_unocc; fi
 
 # Refused before anything is there.
 state >/tmp/before

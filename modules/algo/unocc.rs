@@ -342,6 +342,8 @@ impl Controller for Flow {
         }
     }
 
+    // Who asks for a part of it has only that computed.
+    #[inline(always)]
     fn shown(&self) -> Shown {
         Shown {
             marked_fraction: self.ecn_fraction,

@@ -630,7 +630,33 @@ impl Sock<'_> {
         unsafe { &*addr_of!((*self.ptr.as_ptr()).inet_conn.icsk_ca_priv).cast() }
     }
 
-    /// Shows `info` to `ss -ti`, TCP_CC_INFO and `xdc ss` from now on.
+    /// Shows the marks to `ss -ti`, TCP_CC_INFO and `xdc ss` from now on: DCTCP's block.
+    /// `fraction` as in [`Info`].
+    #[inline]
+    pub(crate) fn publish_marks(&mut self, fraction: u32, marked_bytes: u32, acked_bytes: u32) {
+        let head = self.head();
+        head.fraction.set(fraction);
+        head.marked_bytes.set(marked_bytes);
+        head.acked_bytes.set(acked_bytes);
+    }
+
+    /// The part of [`Info`] that each ACK changes. Returns whether the rest of it, as last
+    /// published, is of the same period and has the same flags.
+    #[inline(always)]
+    pub(crate) fn publish_bytes(
+        &mut self,
+        marked_bytes: u32,
+        acked_bytes: u32,
+        periods: u8,
+        flags: u8,
+    ) -> bool {
+        let head = self.head();
+        head.marked_bytes.set(marked_bytes);
+        head.acked_bytes.set(acked_bytes);
+        head.periods.get() as u8 == periods && (head.status.get() >> FLAGS_SHIFT) as u8 == flags
+    }
+
+    /// Shows all of `info`.
     pub(crate) fn publish(&mut self, info: Info) {
         let head = self.head();
         let status = head.status.get();
@@ -638,9 +664,8 @@ impl Sock<'_> {
         let flags = u32::from(info.flags) << FLAGS_SHIFT;
         head.status
             .set(status & (LIVE | CE_STATE) | flags | quick_adapts);
-        head.fraction.set(info.fraction);
-        head.marked_bytes.set(info.marked_bytes);
-        head.acked_bytes.set(info.acked_bytes);
+        self.publish_marks(info.fraction, info.marked_bytes, info.acked_bytes);
+        let head = self.head();
         head.base_rtt_us.set(info.base_rtt_us);
         head.periods.set(widen(head.periods.get(), info.periods));
     }

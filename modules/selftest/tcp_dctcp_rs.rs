@@ -45,13 +45,8 @@ impl Socket {
     fn publish(&self, sk: &mut Sock<'_>) {
         let (delivered, marked) = self.flow.window(&progress(sk));
         let bytes = |packets: u32| packets.wrapping_mul(sk.mss_bytes());
-        let info = Info {
-            fraction: self.flow.alpha() << (Info::FRACTION_BITS - RATIO_BITS),
-            marked_bytes: bytes(marked),
-            acked_bytes: bytes(delivered),
-            ..Info::default()
-        };
-        sk.publish(info);
+        let fraction = self.flow.alpha() << (Info::FRACTION_BITS - RATIO_BITS);
+        sk.publish_marks(fraction, bytes(marked), bytes(delivered));
     }
 }
 

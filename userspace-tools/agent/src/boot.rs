@@ -91,6 +91,10 @@ pub fn load_modules(names: &[String]) -> Result<()> {
     let modprobe = Path::new("/sbin/modprobe");
     let root = PathBuf::from("/lib/modules").join(kernel_release()?);
     for name in names {
+        // However it came there.
+        if Path::new("/sys/module").join(name).exists() {
+            continue;
+        }
         if modprobe.exists() {
             let output = Command::new(modprobe)
                 .arg(name)
