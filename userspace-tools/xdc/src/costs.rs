@@ -174,7 +174,7 @@ impl Costs {
         };
         let acks = [
             ack("dctcp_rs", "dctcp", 1.05, 1.2),
-            ack("unocc", "bbr", 1.0, 1.15),
+            ack("unocc", "bbr", 1.0, 1.22),
             ack("gemini", "bbr", 1.0, 1.0),
         ];
         let packets = [
