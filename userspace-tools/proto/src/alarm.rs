@@ -38,6 +38,8 @@ const CHATTER: &[&str] = &[
     "kmemleak: Automatic memory scanning thread started",
     // An allocation of its own was made to fail; it looks through more memory instead.
     "kmemleak: Cannot allocate a scan area, scanning the full object",
+    // The same while a module with tracepoints was loaded; the kernel warns of itself.
+    " at event_define_fields+",
 ];
 
 /// What xdc_alarm can do wrong, and what the kernel calls it. In this order: lockdep rests after
@@ -116,6 +118,7 @@ mod tests {
             "BUG: spinlock recursion on CPU#0, x/1",
             "BUG: unable to handle page fault for address: ffff",
             "WARNING: CPU: 0 PID: 1 at net/x.c:1",
+            "WARNING: kernel/trace/trace_events.c:1 at event_create_dir+0x1/0x2",
             "WARNING: possible circular locking dependency detected",
             "WARNING: inconsistent lock state",
             "watchdog: BUG: soft lockup - CPU#0 stuck for 26s!",
