@@ -137,6 +137,7 @@ mod tests {
             "kasan: KernelAddressSanitizer initialized (generic)",
             "kmemleak: Kernel memory leak detector initialized (mem pool available: 1)",
             "Linux version 7.3.4",
+            "WARNING: kernel/trace/trace_events.c:3147 at event_define_fields+0x604/0x620, CPU#0: x/1",
         ] {
             assert!(!is_alarm(&format!("[    0.0] {line}")), "{line}");
         }
