@@ -18,14 +18,6 @@ for cc in unocc gemini; do
 done
 check "the first namespace allows both" allow unocc gemini dctcp
 
-# transfer ADDRESS: /tmp/sent from h1 to h2.
-transfer() {
-	receive h2 /tmp/received
-	in_ns h1 nc "$1" 5001 </tmp/sent
-	wait $receiver
-	cmp /tmp/sent /tmp/received
-}
-
 # open, close: a connection that stays after /tmp/sent has passed. Not to be
 # called through check, whose subshell would close a copy.
 open() {

@@ -37,20 +37,8 @@ marked_bytes:8 increase_bytes:8 alpha_ppm:4 dcn_cut_ppm:4 wan_congested:1 reduce
 equal "phantom_mark: fields" "$packet cause:1 " "$(fields phantom_mark)"
 equal "phantom_drop: fields" "$packet reason:1 " "$(fields phantom_drop)"
 
-# h1, the port at r, h2.
-for ns in h1 r h2; do ip netns add $ns; done
-for i in 1 2; do
-	ip link add eth0 netns h$i type veth peer name eth$i netns r
-	ip -n h$i addr add 10.$i.0.1/24 dev eth0
-	ip -n r addr add 10.$i.0.2/24 dev eth$i
-	ip -n h$i link set eth0 up
-	ip -n r link set eth$i up
-	ip -n h$i route add default via 10.$i.0.2
-	in_ns h$i ethtool -K eth0 tso off gso off gro off >/dev/null
-	in_ns r ethtool -K eth$i tso off gso off gro off >/dev/null
-done
-in_ns r sysctl -qw net.ipv4.ip_forward=1
-tc -n r qdisc add dev eth1 root netem delay 1ms limit 10000
+# The port is at r.
+routed
 allow unocc gemini
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=3000 2>/dev/null
 
@@ -64,14 +52,11 @@ of_port() { in_ns r xdc qdisc show -s dev eth2 | sed -n "s/^ *$1 \([0-9]*\)$/\1/
 marks() { echo $(($(of_port marked_phantom) + $(of_port marked_physical) + $(of_port marked_both))); }
 drops() { in_ns r xdc qdisc show -s dev eth2 | sed -n 's/.*(dropped \([0-9]*\),.*/\1/p'; }
 
-# transfer CC ECN: /tmp/sent from h1 to h2.
-transfer() {
+# transfer_by CC ECN
+transfer_by() {
 	choose h1 "$1" "$2"
 	choose h2 "$1" "$2"
-	receive h2 /tmp/received
-	in_ns h1 nc 10.2.0.1 5001 </tmp/sent
-	wait $receiver
-	cmp /tmp/sent /tmp/received
+	transfer 10.2.0.1
 }
 
 # Two listeners: tracefs, and `xdc trace` into a file.
@@ -117,14 +102,14 @@ marking="phantom 300kb drain 0.95 pmin 5% pmax 60%"
 # Off
 port $marking
 echo >$tracefs/trace
-check "off: unocc" transfer unocc 3
+check "off: unocc" transfer_by unocc 3
 within "off: the port marks" 1 1000000 "$(marks)"
 equal "off: nothing is recorded" "0" "$(grep -cv '^#' $tracefs/trace)"
 
 # Marks
 port $marking
 begin
-check "unocc, marked: every byte arrives" transfer unocc 3
+check "unocc, marked: every byte arrives" transfer_by unocc 3
 end
 agree "unocc"
 equal "as many phantom_mark as the port counts" "$(marks)" "$(by_tracefs phantom_mark)"
@@ -181,7 +166,7 @@ port $marking
 begin
 { sleep 0.05; in_ns r xdc qdisc change dev eth2 root phantom rate 10mbit; } &
 slower=$!
-check "unocc, slower: every byte arrives" transfer unocc 3
+check "unocc, slower: every byte arrives" transfer_by unocc 3
 wait $slower
 end
 agree "slower"
@@ -191,7 +176,7 @@ check "unocc_qa: it lowers the window" rule unocc_qa 'f["adapted"] == 0 || f["cw
 # gemini
 port $marking
 begin
-check "gemini, marked: every byte arrives" transfer gemini 3
+check "gemini, marked: every byte arrives" transfer_by gemini 3
 end
 agree "gemini"
 equal "gemini: as many phantom_mark as the port counts" "$(marks)" "$(by_tracefs phantom_mark)"
@@ -205,7 +190,7 @@ check "gemini_round: some round reduces" grep -q '"event":"gemini_round".*"reduc
 # Drops
 port limit 20kb mark none
 begin
-check "cubic, dropped: every byte arrives" transfer cubic 0
+check "cubic, dropped: every byte arrives" transfer_by cubic 0
 end
 agree "limit"
 within "limit: packets are dropped" 1 1000000 "$(drops)"
@@ -215,7 +200,7 @@ equal "limit: without ECN" "not_ect " "$(distinct phantom_drop ecn)"
 within "limit: the queue is full" 18000 20000 "$(lowest phantom_drop queue_bytes)"
 port $marking ecn-drop on
 begin
-check "cubic, dropped for want of ECN: every byte arrives" transfer cubic 0
+check "cubic, dropped for want of ECN: every byte arrives" transfer_by cubic 0
 end
 agree "ecn-drop"
 within "ecn-drop: packets are dropped" 1 1000000 "$(drops)"

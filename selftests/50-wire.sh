@@ -32,16 +32,8 @@ for i in 1 2; do
 done
 in_ns r sysctl -qw net.ipv4.ip_forward=1
 
-# of NAME GROUP COUNTER: from /proc/net/snmp and netstat, where names and
-# values stand in two lines of the same form.
-of() {
-	in_ns "$1" cat /proc/net/snmp /proc/net/netstat | awk -v group="$2:" -v name="$3" '
-		$1 != group { next }
-		!column { for (i = 2; i <= NF; i++) if ($i == name) column = i; next }
-		{ print $column; exit }'
-}
 # forwarded: towards h2 alone, whose answers r forwards too.
-forwarded() { echo $(($(of r Ip ForwDatagrams) - $(of h1 Ip InReceives))); }
+forwarded() { echo $(($(snmp r Ip ForwDatagrams) - $(snmp h1 Ip InReceives))); }
 port() { in_ns r xdc qdisc show -s dev eth2; }
 counter() { port | sed -n "s/^ *$1 //p"; }
 passed() { port | sed -n 's/^ *Sent [0-9]* bytes \([0-9]*\) pkt.*/\1/p'; }
@@ -52,9 +44,9 @@ dd if=/dev/urandom of=/tmp/sent bs=1000 count=400 2>/dev/null
 run() {
 	in_ns r xdc qdisc add dev eth2 root phantom rate 5mbit "$@"
 	offered=$(forwarded)
-	arrived=$(of h2 Ip InReceives)
-	ce=$(of h2 IpExt InCEPkts)
-	late=$(of h2 TcpExt TCPOFOQueue)
+	arrived=$(snmp h2 Ip InReceives)
+	ce=$(snmp h2 IpExt InCEPkts)
+	late=$(snmp h2 TcpExt TCPOFOQueue)
 	for flow in 1 2; do
 		receive h2 /tmp/received$flow 500$flow
 		in_ns h1 nc 10.2.0.1 500$flow </tmp/sent &
@@ -64,9 +56,9 @@ run() {
 		check "$case: flow $flow arrived whole" cmp /tmp/sent /tmp/received$flow
 	done
 	offered=$(($(forwarded) - offered))
-	arrived=$(($(of h2 Ip InReceives) - arrived))
-	ce=$(($(of h2 IpExt InCEPkts) - ce))
-	late=$(($(of h2 TcpExt TCPOFOQueue) - late))
+	arrived=$(($(snmp h2 Ip InReceives) - arrived))
+	ce=$(($(snmp h2 IpExt InCEPkts) - ce))
+	late=$(($(snmp h2 TcpExt TCPOFOQueue) - late))
 	within "$case: packets offered" 540 3000 "$offered"
 	matches "$case: none is queued" "backlog 0b 0p" "$(port)"
 	equal "$case: in = out + dropped" "$offered" "$(($(passed) + $(dropped)))"

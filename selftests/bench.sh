@@ -12,19 +12,7 @@ modprobe xdc_bench
 for module in tcp_unocc tcp_gemini tcp_dctcp_rs sch_phantom; do modprobe $module; done
 
 # Congestion controls: one flow from h1 to h2 through the marking port of r.
-for ns in h1 r h2; do ip netns add $ns; done
-for i in 1 2; do
-	ip link add eth0 netns h$i type veth peer name eth$i netns r
-	ip -n h$i addr add 10.$i.0.1/24 dev eth0
-	ip -n r addr add 10.$i.0.2/24 dev eth$i
-	ip -n h$i link set eth0 up
-	ip -n r link set eth$i up
-	ip -n h$i route add default via 10.$i.0.2
-	in_ns h$i ethtool -K eth0 tso off gso off gro off >/dev/null
-	in_ns r ethtool -K eth$i tso off gso off gro off >/dev/null
-done
-in_ns r sysctl -qw net.ipv4.ip_forward=1
-tc -n r qdisc add dev eth1 root netem delay 1ms limit 10000
+routed
 in_ns r xdc qdisc add dev eth2 root phantom limit 1mb rate 200mbit \
 	phantom 300kb drain 0.95 pmin 5% pmax 60%
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=4000 2>/dev/null

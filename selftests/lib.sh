@@ -97,6 +97,24 @@ pair() {
 
 unpair() { ip netns del h1; ip netns del h2; }
 
+# routed: h1 (10.1.0.1) and h2 (10.2.0.1), and between them r, whose eth1 and
+# eth2 lead there. To h1 it takes 1 ms.
+routed() {
+	for ns in h1 r h2; do ip netns add $ns; done
+	for i in 1 2; do
+		ip link add eth0 netns h$i type veth peer name eth$i netns r
+		ip -n h$i addr add 10.$i.0.1/24 dev eth0
+		ip -n r addr add 10.$i.0.2/24 dev eth$i
+		ip -n h$i link set eth0 up
+		ip -n r link set eth$i up
+		ip -n h$i route add default via 10.$i.0.2
+		in_ns h$i ethtool -K eth0 tso off gso off gro off >/dev/null
+		in_ns r ethtool -K eth$i tso off gso off gro off >/dev/null
+	done
+	in_ns r sysctl -qw net.ipv4.ip_forward=1
+	tc -n r qdisc add dev eth1 root netem delay 1ms limit 10000
+}
+
 # in_ns NAME CMD...
 in_ns() {
 	ns=$1
@@ -107,6 +125,15 @@ in_ns() {
 # in_first_ns CMD...: a test has a namespace of its own; kernel threads stay in
 # the first one.
 in_first_ns() { nsenter --net=/proc/2/ns/net "$@"; }
+
+# snmp NAME GROUP COUNTER: from /proc/net/snmp and netstat, where names and
+# values stand in two lines of the same form.
+snmp() {
+	in_ns "$1" cat /proc/net/snmp /proc/net/netstat | awk -v group="$2:" -v name="$3" '
+		$1 != group { next }
+		!column { for (i = 2; i <= NF; i++) if ($i == name) column = i; next }
+		{ print $column; exit }'
+}
 
 # allow CC...: like dctcp, ours are for the first namespace to allow to others.
 allow() {
@@ -131,6 +158,14 @@ receive() {
 	ip netns exec "$1" nc -l -p "${3:-5001}" <&9 >"$2" &
 	receiver=$!
 	eventually listens "$1" "${3:-5001}"
+}
+
+# transfer ADDRESS: /tmp/sent from h1 to h2.
+transfer() {
+	receive h2 /tmp/received
+	in_ns h1 nc "$1" 5001 </tmp/sent
+	wait $receiver
+	cmp /tmp/sent /tmp/received
 }
 
 finish() {
