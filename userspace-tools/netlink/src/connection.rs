@@ -99,10 +99,39 @@ impl Connection {
         what: &str,
         message: RouteNetlinkMessage,
     ) -> Result<Vec<RouteNetlinkMessage>> {
+        let mut found = Vec::new();
+        self.ask_for_all(what, message, |answer| match answer.message.payload {
+            NetlinkPayload::InnerMessage(inner) => {
+                found.push(inner);
+                false
+            }
+            NetlinkPayload::Done(_) | NetlinkPayload::Error(_) => true,
+            _ => false,
+        })?;
+        Ok(found)
+    }
+
+    /// The same, byte for byte, up to and with the message that ends it.
+    pub fn dump_bytes(&mut self, what: &str, message: RouteNetlinkMessage) -> Result<Vec<u8>> {
+        let mut found = Vec::new();
+        self.ask_for_all(what, message, |answer| {
+            found.extend_from_slice(answer.bytes);
+            found.resize(found.len().next_multiple_of(ALIGN_BYTES), 0);
+            matches!(answer.message.payload, NetlinkPayload::Done(_))
+        })?;
+        Ok(found)
+    }
+
+    /// Hands each answer to a dump's request to `take`, which says whether it was the last.
+    fn ask_for_all(
+        &mut self,
+        what: &str,
+        message: RouteNetlinkMessage,
+        mut take: impl FnMut(Answer<'_>) -> bool,
+    ) -> Result<()> {
         let sequence = self.next_sequence();
         self.socket
             .send(&serialize(message, sequence, NLM_F_DUMP), 0)?;
-        let mut found = Vec::new();
         loop {
             let (datagram, _) = self.socket.recv_from_full()?;
             for answer in answers(&datagram) {
@@ -113,32 +142,8 @@ impl Connection {
                 if let Some(refusal) = answer.refusal(what) {
                     return Err(refusal);
                 }
-                match answer.message.payload {
-                    NetlinkPayload::InnerMessage(inner) => found.push(inner),
-                    NetlinkPayload::Done(_) | NetlinkPayload::Error(_) => return Ok(found),
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    /// The same, byte for byte, up to and with the message that ends it.
-    pub fn dump_bytes(&mut self, what: &str, message: RouteNetlinkMessage) -> Result<Vec<u8>> {
-        let sequence = self.next_sequence();
-        self.socket
-            .send(&serialize(message, sequence, NLM_F_DUMP), 0)?;
-        let mut found = Vec::new();
-        loop {
-            let (datagram, _) = self.socket.recv_from_full()?;
-            for answer in answers(&datagram) {
-                let answer = answer?;
-                if let Some(refusal) = answer.refusal(what) {
-                    return Err(refusal);
-                }
-                found.extend_from_slice(answer.bytes);
-                found.resize(found.len().next_multiple_of(ALIGN_BYTES), 0);
-                if let NetlinkPayload::Done(_) = answer.message.payload {
-                    return Ok(found);
+                if take(answer) {
+                    return Ok(());
                 }
             }
         }

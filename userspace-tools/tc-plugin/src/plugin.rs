@@ -141,14 +141,7 @@ extern "C" fn print_qopt(
     file: *mut libc::FILE,
     attribute: *const c_void,
 ) -> c_int {
-    guarded(|| {
-        let Ok(tc) = host::functions() else {
-            return FAILED;
-        };
-        // SAFETY: tc hands us TCA_OPTIONS of a message that it holds, or NULL.
-        let Some(bytes) = (unsafe { payload(attribute) }) else {
-            return OK;
-        };
+    guarded_print(attribute, |tc, bytes| {
         let options = match Options::decode(bytes) {
             Ok(options) => options,
             Err(error) => {
@@ -173,14 +166,7 @@ extern "C" fn print_xstats(
     file: *mut libc::FILE,
     attribute: *const c_void,
 ) -> c_int {
-    guarded(|| {
-        let Ok(tc) = host::functions() else {
-            return FAILED;
-        };
-        // SAFETY: tc hands us TCA_STATS_APP of a message that it holds, or NULL.
-        let Some(bytes) = (unsafe { payload(attribute) }) else {
-            return OK;
-        };
+    guarded_print(attribute, |tc, bytes| {
         let xstats = Xstats::decode(bytes);
         if let Some(json) = Json::of(tc) {
             for (name, value) in Xstats::FIELDS.iter().zip(xstats.values()) {
@@ -202,6 +188,23 @@ extern "C" fn print_xstats(
 /// No panic crosses into C; what it says has been said by then.
 fn guarded(body: impl FnOnce() -> c_int + UnwindSafe) -> c_int {
     panic::catch_unwind(body).unwrap_or(FAILED)
+}
+
+/// The same for what prints the attribute that tc hands over; nothing where there is none.
+fn guarded_print(
+    attribute: *const c_void,
+    body: impl FnOnce(&Functions, &[u8]) -> c_int + UnwindSafe,
+) -> c_int {
+    guarded(move || {
+        let Ok(tc) = host::functions() else {
+            return FAILED;
+        };
+        // SAFETY: tc hands us TCA_OPTIONS or TCA_STATS_APP of a message that it holds, or NULL.
+        match unsafe { payload(attribute) } {
+            Some(bytes) => body(tc, bytes),
+            None => OK,
+        }
+    })
 }
 
 /// To standard error. Where that is closed, nobody listens.

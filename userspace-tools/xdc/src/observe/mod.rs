@@ -21,6 +21,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use serde::Serialize;
 use xdc_netlink::diag::Diag;
 use xdc_netlink::{Connection, qdisc, qdisc::QdiscState};
 
@@ -273,6 +274,22 @@ impl Drop for Ticks {
                 self.taken + self.missed
             );
         }
+    }
+}
+
+/// A line of `--json`: when, and what was seen then.
+#[derive(Serialize)]
+struct Line<'a, T> {
+    time_us: u64,
+    sample: u64,
+    #[serde(flatten)]
+    seen: &'a T,
+}
+
+impl<T: Serialize> Line<'_, T> {
+    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        serde_json::to_writer(&mut *out, self)?;
+        out.write_all(b"\n")
     }
 }
 

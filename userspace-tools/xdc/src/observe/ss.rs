@@ -5,10 +5,8 @@
 use std::io::{self, BufWriter, Write};
 use std::time::Duration;
 
-use serde::Serialize;
-
 use super::flows::{self, Filter, Flow};
-use super::{Pace, Place, Ticks, heading, interval, unix_time_us};
+use super::{Line, Pace, Place, Ticks, heading, interval, unix_time_us};
 use crate::error::{Error, Result};
 
 pub const EXAMPLES: &str = "\
@@ -34,15 +32,6 @@ pub struct Args {
     json: bool,
 }
 
-/// A line of `--json`.
-#[derive(Serialize)]
-struct Line<'a> {
-    time_us: u64,
-    sample: u64,
-    #[serde(flatten)]
-    flow: &'a Flow,
-}
-
 pub fn command(args: &Args) -> Result<bool> {
     // A count without an interval would be one sample, whatever it says.
     if args.pace.count.is_some() && args.interval.is_none() {
@@ -63,11 +52,9 @@ pub fn command(args: &Args) -> Result<bool> {
                 let line = Line {
                     time_us,
                     sample,
-                    flow,
+                    seen: flow,
                 };
-                serde_json::to_writer(&mut out, &line)
-                    .map_err(io::Error::from)
-                    .and_then(|()| out.write_all(b"\n"))
+                line.write(&mut out)
                     .map_err(|err| Error::io("standard output", &err))?;
             }
         } else {
@@ -123,7 +110,7 @@ mod tests {
         let line = Line {
             time_us: 1,
             sample: 2,
-            flow: &flow("cubic", None),
+            seen: &flow("cubic", None),
         };
         let text = serde_json::to_string(&line).unwrap();
         assert!(text.starts_with("{\"time_us\":1,\"sample\":2,\"state\":\"established\""));

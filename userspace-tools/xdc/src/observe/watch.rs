@@ -4,12 +4,11 @@
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
 use xdc_netlink::phantom;
 use xdc_netlink::qdisc::{Handle, QdiscState};
 
 use super::queues::{Queue, handle_text};
-use super::{Pace, Place, Ticks, View, heading, interval, short, unix_time_us};
+use super::{Line, Pace, Place, Ticks, View, heading, interval, short, unix_time_us};
 use crate::error::{Error, Result};
 use crate::qdisc::parse_handle;
 
@@ -34,15 +33,6 @@ pub struct Args {
     /// JSON lines.
     #[arg(long)]
     json: bool,
-}
-
-/// A line of `--json`.
-#[derive(Serialize)]
-struct Line<'a> {
-    time_us: u64,
-    sample: u64,
-    #[serde(flatten)]
-    queue: &'a Queue,
 }
 
 pub fn command(args: &Args) -> Result<bool> {
@@ -73,12 +63,9 @@ pub fn command(args: &Args) -> Result<bool> {
             let line = Line {
                 time_us: unix_time_us(),
                 sample,
-                queue: &queue,
+                seen: &queue,
             };
-            serde_json::to_writer(&mut out, &line)
-                .map_err(io::Error::from)
-                .and_then(|()| out.write_all(b"\n"))
-                .map_err(failed)?;
+            line.write(&mut out).map_err(failed)?;
         } else {
             if lines == 0 {
                 writeln!(out, "{}", heading(&header())).map_err(failed)?;
