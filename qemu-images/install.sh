@@ -91,7 +91,11 @@ xdc=$XDC_TOP/userspace-tools/target/release/xdc
 install -m 755 "$xdc" "$root$prefix/bin/xdc"
 # Only `make test-tools` has the compiler for it.
 trace=$XDC_TOP/build/guest-bin/xdc-trace.o
-[ ! -f "$trace" ] || install -D -m 644 -t "$root$prefix/lib/xdc" "$trace"
+if [ -f "$trace" ]; then
+	install -D -m 644 -t "$root$prefix/lib/xdc" "$trace"
+else
+	say "without the eBPF of xdc trace: make test-tools, and install again, brings it"
+fi
 "$xdc" man "$root$man/man1"
 install -D -m 644 -t "$root$man/man8" "$XDC_TOP/docs/man/tc-phantom.8"
 for shell in "${!completions[@]}"; do

@@ -36,7 +36,7 @@ state() {
 	echo "# mounts"; cat /proc/mounts
 	echo "# modules"; modules
 	echo "# sysctls"; sysctls
-	echo "# files"; ls -d /tmp/xdc-* /run/xdc* 2>/dev/null
+	echo "# files"; ls -d /tmp/xdc-* /run/xdc* /sys/kernel/tracing/instances/* 2>/dev/null
 	echo "# qdiscs"; in_first_ns tc qdisc show
 }
 # The last namespaces go a moment after the last process.
@@ -77,6 +77,21 @@ as_before "what was loaded before stays loaded"
 rmmod tcp_unocc
 state >/tmp/before
 
+# Events of this run alone: the port is at the router. It ends with its flows, so that nothing
+# passes between the end of the recording and the port's last count.
+rm -rf $results
+check "a run that records tracepoints" host_run --cc unocc --trace --set flows.0.bytes=400kb --set duration=5s
+trace=$results/two/1/trace-unocc.jsonl
+marked=$(grep -c '"event":"phantom_mark".*"node":"s"' $trace)
+equal "as many marks as the port counts" \
+	"$(sed -n 's/.*"marks": \([0-9]*\).*/\1/p' $results/two/1/summary.json | head -n 1)" "$marked"
+check "and there were some" [ "$marked" -gt 0 ]
+check "epochs of its senders" grep -q '"event":"unocc_epoch".*"node":"a[12]"' $trace
+matches "nothing is missing" '"missed":0' "$(tail -n 1 $trace)"
+check "the report draws it" grep -q 'unocc: tracepoints' $results/two/1/report.html
+as_before "a recording leaves nothing"
+refuses "tracepoints in virtual time" xdc run $scenario --engine uml --trace
+
 # The worker has built its network: four nodes, and what they are made in.
 spaces=$(inodes | wc -l)
 veths() { [ "$(inodes | wc -l)" -ge $((spaces + 5)) ]; }
@@ -84,7 +99,7 @@ agent_runs() { processes | grep -q ' host-worker '; }
 
 for signal in INT TERM KILL; do
 	# As one command, so that the signal is xdc's.
-	nsenter --net=/proc/2/ns/net xdc run $scenario --results $results --set duration=60s --cc unocc </dev/null >/tmp/out 2>&1 &
+	nsenter --net=/proc/2/ns/net xdc run $scenario --results $results --set duration=60s --cc unocc --trace </dev/null >/tmp/out 2>&1 &
 	run=$!
 	check "a long run is under way" eventually veths
 	check "its worker is there" agent_runs

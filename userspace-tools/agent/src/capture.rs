@@ -163,7 +163,7 @@ impl Ring {
             t_ns: u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec),
             outgoing: kind == libc::PACKET_OUTGOING,
             bytes: header.tp_len,
-            head: head.iter().map(|byte| format!("{byte:02x}")).collect(),
+            head: xdc_proto::to_hex(head),
         })
     }
 }

@@ -56,7 +56,7 @@ impl Channel {
         serde_json::to_writer(&mut self.0, message).context("cannot write to the host")?;
         self.0.write_all(b"\n")?;
         match message {
-            Message::Sample(_) | Message::Flow(_) => Ok(()),
+            Message::Sample(_) | Message::Flow(_) | Message::TracePage { .. } => Ok(()),
             _ => self.flush(),
         }
     }

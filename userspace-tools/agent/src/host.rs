@@ -30,7 +30,7 @@ use nix::{
 use xdc_proto::{Job, Message, Plan, RunPlan, VERSION};
 
 use crate::{
-    boot, channel::Channel, guarded, netns::Netns, network::Place, parse_plan, traffic_of,
+    boot, channel::Channel, guarded, netns::Netns, network::Place, parse_plan, trace, traffic_of,
 };
 
 /// First word of the command line.
@@ -113,6 +113,7 @@ fn supervise(request: &Request) -> Result<ExitCode> {
     // Ours to bury even if waiting has failed. ESRCH: it is gone.
     let _ = worker.kill();
     let _ = worker.wait();
+    trace::remove_of_worker();
     let stuck = unload(&plan, &loaded_before);
     if getppid() != request.parent {
         // Nobody else is left to do it.

@@ -19,6 +19,7 @@ mod selftest;
 mod shell;
 mod socket;
 mod spray;
+mod trace;
 mod traffic;
 mod transfer;
 mod watch;

@@ -3,7 +3,10 @@
 
 use std::{
     fs::{self, File},
-    os::fd::{AsFd, BorrowedFd},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::MetadataExt,
+    },
     path::Path,
 };
 
@@ -48,6 +51,15 @@ impl Netns {
         )
         .with_context(|| format!("cannot name the network namespace {name}"))?;
         Ok(netns)
+    }
+
+    /// By which the kernel's tracepoints and `ls -i` know it.
+    pub fn inode(&self) -> Result<u64> {
+        let metadata = self
+            .0
+            .metadata()
+            .context("cannot ask a network namespace")?;
+        Ok(metadata.ino())
     }
 
     /// Moves the process into it: sockets that are opened and /proc/sys/net belong to it now.

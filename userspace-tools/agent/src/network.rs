@@ -280,6 +280,14 @@ impl<'a> Network<'a> {
         result
     }
 
+    /// Inode and name of each node's namespace.
+    pub fn inodes(&self) -> Result<Vec<(u64, String)>> {
+        let nodes = self.netns.iter().zip(&self.layout.nodes);
+        nodes
+            .map(|(netns, node)| Ok((netns.inode()?, node.name.to_owned())))
+            .collect()
+    }
+
     /// Address of a node.
     pub fn address(&self, node: usize) -> Result<Ipv4Addr> {
         self.layout.nodes[node].address()

@@ -33,6 +33,7 @@ use crate::{
     channel::Channel,
     clock::{NS_PER_US, now_ns, timespec},
     network::Network,
+    trace::Trace,
     transfer::{Received, SEND_BYTES, Transfer},
     watch::{Suspects, Watch},
 };
@@ -110,6 +111,7 @@ struct Traffic<'a> {
     transfers: Vec<Transfer<'a>>,
     watches: Vec<Watch>,
     captures: Vec<Capture>,
+    trace: Option<Trace>,
     suspects: Suspects,
     payload: Arc<File>,
     epoll: Epoll,
@@ -167,6 +169,9 @@ impl<'a> Traffic<'a> {
         let captured = run.watch.iter().filter(|_| run.capture);
         let captures = captured.map(|watched| Capture::start(network, watched));
         let captures = captures.collect::<Result<_>>()?;
+        let trace = (!run.trace.is_empty())
+            .then(|| Trace::start(&run.trace))
+            .transpose()?;
 
         let lead_ns = CONNECT_FIRST_NS + 4 * slowest_rtt_ns(run);
         let origin_ns = now_ns()? + lead_ns + CONNECT_TOGETHER_NS;
@@ -194,6 +199,7 @@ impl<'a> Traffic<'a> {
             transfers: flows.map(|(i, flow)| Transfer::new(flow, i)).collect(),
             watches,
             captures,
+            trace,
             suspects,
             payload: Arc::new(open_payload()?),
             epoll,
@@ -442,6 +448,9 @@ impl<'a> Traffic<'a> {
             if !self.transfers[flow].is_complete() {
                 self.finish(flow, channel)?;
             }
+        }
+        if let Some(trace) = &self.trace {
+            trace.report(self.network, self.origin_ns, channel)?;
         }
         for (queue, capture) in self.captures.iter().enumerate() {
             capture.report(queue, channel)?;

@@ -76,6 +76,9 @@ pub struct RunPlan {
     /// Send every TCP packet at the watched ports, see [`Message::Packets`].
     #[serde(default)]
     pub capture: bool,
+    /// Record these tracepoints of our modules, see [`Message::Trace`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trace: Vec<String>,
     /// Samples have every flow's state. With thousands of flows they had better not.
     #[serde(default = "yes")]
     pub flow_series: bool,
@@ -352,6 +355,15 @@ pub enum Message {
         /// Some of them.
         packets: Vec<Packet>,
     },
+    /// What was recorded of tracepoints, where the plan says to; the pages follow.
+    Trace(TraceHead),
+    /// A page of the kernel's ring buffer of events, as `trace_pipe_raw` has it.
+    TracePage {
+        /// The processor's.
+        cpu: u32,
+        /// In hex.
+        bytes: String,
+    },
     /// A counter of the guest's kernel that moved during the run and should not have
     /// (`TCPMemoryPressures`, `PruneCalled`, `RcvPruned`, `TCPRcvQDrop`).
     Suspect {
@@ -388,6 +400,19 @@ pub struct NetworkSize {
     pub routes: usize,
     /// Memory that the guest's kernel and agent took for it, bytes.
     pub memory_bytes: u64,
+}
+
+/// A recording of tracepoints.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceHead {
+    /// Name and `format` file of each tracepoint.
+    pub formats: Vec<(String, String)>,
+    /// Inode and name of each node's network namespace: events say where they happened.
+    pub nodes: Vec<(u64, String)>,
+    /// CLOCK_MONOTONIC at the traffic's start, ns. So are the events' times.
+    pub origin_ns: u64,
+    /// Events that there was no room for.
+    pub missed: u64,
 }
 
 /// One TCP packet as it passed a port.
@@ -512,4 +537,17 @@ pub struct QueueResult {
     pub backlog_max_bytes: Option<u64>,
     /// Highest phantom occupancy, bytes, where the qdisc keeps it.
     pub phantom_max_bytes: Option<u64>,
+}
+
+/// Bytes in a message.
+pub fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What [`to_hex`] was given; None of anything else.
+pub fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<_>> = text.chars().map(|digit| digit.to_digit(16)).collect();
+    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
+    let pairs = digits.chunks_exact(2);
+    Some(pairs.map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
 }

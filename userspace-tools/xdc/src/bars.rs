@@ -77,7 +77,10 @@ impl Figure for Bars {
         let (width, height) = (self.width - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
         let at_y = |value: f64| TOP + height - value.clamp(0.0, y.end) / y.end * height;
         let mut svg = frame(&self.title, &y, width);
-        svg.push_str(&legend(all().map(|bar| (bar.name.as_str(), bar.color))));
+        svg.push_str(&legend(
+            all().map(|bar| (bar.name.as_str(), bar.color)),
+            width,
+        ));
         let step = width / self.groups.len().max(1) as f64;
         for (index, group) in self.groups.iter().enumerate() {
             let left = LEFT + step * (index as f64 + (1.0 - GROUP_SHARE) / 2.0);

@@ -11,7 +11,7 @@ use std::fmt;
 
 use etherparse::{Ipv4HeaderSlice, TcpHeaderSlice};
 use serde::Serialize;
-use xdc_proto::{FIRST_PORT, Packet};
+use xdc_proto::{FIRST_PORT, Packet, from_hex, to_hex};
 
 use crate::error::{Error, Result};
 
@@ -229,17 +229,6 @@ fn words(data: &[u8]) -> Vec<u32> {
     words
         .map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
         .collect()
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<_>> = text.chars().map(|digit| digit.to_digit(16)).collect();
-    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
-    let pairs = digits.chunks_exact(2);
-    Some(pairs.map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
 }
 
 impl Segment {

@@ -8,7 +8,8 @@ use clap::{Parser, Subcommand};
 
 use crate::engine::Kind;
 use crate::home::Flavour;
-use crate::{observe, qdisc, sweep, tether, trace};
+use crate::trace::{self, EVENTS};
+use crate::{observe, qdisc, sweep, tether};
 
 /// Compare TCP congestion controls across emulated datacenters.
 #[derive(Parser)]
@@ -71,6 +72,18 @@ Examples:
             value_parser = clap::builder::BoolishValueParser::new()
         )]
         icount: Option<bool>,
+        /// Record tracepoints of the modules, for the report and trace-CC.jsonl [default: all].
+        #[arg(
+            long,
+            value_name = "EVENT,...",
+            num_args = 0..=1,
+            require_equals = true,
+            value_delimiter = ',',
+            default_missing_values = EVENTS,
+            hide_possible_values = true,
+            value_parser = clap::builder::PossibleValuesParser::new(EVENTS)
+        )]
+        trace: Vec<String>,
         /// Print summary.json instead of the table.
         #[arg(long)]
         json: bool,

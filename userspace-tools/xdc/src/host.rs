@@ -218,6 +218,7 @@ mod tests {
             stop_after_us: None,
             seed: 1,
             capture: false,
+            trace: Vec::new(),
             flow_series: false,
         }
     }

@@ -54,6 +54,7 @@ pub fn plan(scenario: &Scenario, cc: &str, seed: u64, scale: u32) -> Result<Plan
             stop_after_us: scenario.duration.map(scaled_us),
             seed,
             capture: false,
+            trace: Vec::new(),
         }),
     })
 }

@@ -137,7 +137,10 @@ impl Figure for Chart {
 
         let drawn = self.lines.iter().filter(|line| !line.points.is_empty());
         let mut svg = frame(&self.title, &y, width);
-        svg.push_str(&legend(drawn.map(|line| (line.name.as_str(), line.color))));
+        svg.push_str(&legend(
+            drawn.map(|line| (line.name.as_str(), line.color)),
+            width,
+        ));
         // Writing to a String cannot fail.
         let last = x.ticks().last().unwrap_or(0.0);
         for tick in x.ticks() {
@@ -189,8 +192,10 @@ pub fn frame(title: &str, y: &Axis, width: f64) -> String {
     svg
 }
 
-/// One entry per name, in a row under the title.
-pub fn legend<'a>(entries: impl Iterator<Item = (&'a str, usize)>) -> String {
+/// One entry per name, in a row under the title; for those beyond `width`, how many they are.
+pub fn legend<'a>(entries: impl Iterator<Item = (&'a str, usize)>, width: f64) -> String {
+    const MARK: f64 = 19.0;
+    const GAP: f64 = 16.0;
     let mut names: Vec<(&str, usize)> = Vec::new();
     for (name, color) in entries {
         if !names.iter().any(|(known, _)| *known == name) {
@@ -199,16 +204,27 @@ pub fn legend<'a>(entries: impl Iterator<Item = (&'a str, usize)>) -> String {
     }
     let mut svg = String::new();
     let mut x = LEFT;
-    for (name, color) in names {
+    for (index, &(name, color)) in names.iter().enumerate() {
+        let text = CHARACTER * name.chars().count() as f64;
+        let rest = names.len() - index;
+        // Room for "+10", unless nothing comes after it.
+        let more = if rest > 1 { GAP + 3.0 * CHARACTER } else { 0.0 };
+        if index > 0 && x + MARK + text + more > LEFT + width {
+            let _ = write!(
+                svg,
+                "<text class=\"label\" x=\"{x:.1}\" y=\"35\">+{rest}</text>"
+            );
+            break;
+        }
         let _ = write!(
             svg,
             "<path class=\"c{}\" style=\"stroke-width:3\" d=\"M{x:.1} 31h14\"/>\
              <text class=\"label\" x=\"{:.1}\" y=\"35\">{}</text>",
             color % COLORS,
-            x + 19.0,
+            x + MARK,
             escape(name)
         );
-        x += 19.0 + CHARACTER * name.chars().count() as f64 + 16.0;
+        x += MARK + text + GAP;
     }
     svg
 }

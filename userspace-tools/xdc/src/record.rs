@@ -10,6 +10,7 @@ use xdc_proto::{
 
 use crate::completion::SizeClasses;
 use crate::error::{Error, Result};
+use crate::trace;
 
 /// One run, as it was told.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub struct Record {
     pub queues: Vec<QueueResult>,
     /// Of each watched port, where the plan says to capture.
     pub captures: Vec<Vec<Packet>>,
+    /// Of tracepoints, where the plan says to trace.
+    pub trace: Option<trace::of_run::Raw>,
     /// Measured over configured RTT, less 1, of the path that is furthest off.
     pub link_rtt_error: Option<f64>,
     pub link_checks: Vec<LinkCheck>,
@@ -65,6 +68,7 @@ impl Record {
             samples: Vec::new(),
             flows: Vec::new(),
             queues: Vec::new(),
+            trace: None,
             link_rtt_error: None,
             link_checks: Vec::new(),
             suspects: Vec::new(),
@@ -112,6 +116,19 @@ impl Record {
                 .get_mut(queue)
                 .ok_or_else(|| Error::failure("packets from the guest do not fit the plan"))?
                 .extend(packets),
+            Message::Trace(head) => {
+                self.trace = Some(trace::of_run::Raw {
+                    head,
+                    pages: Vec::new(),
+                });
+            }
+            Message::TracePage { cpu, bytes } => {
+                let page = xdc_proto::from_hex(&bytes);
+                match (&mut self.trace, page) {
+                    (Some(trace), Some(page)) => trace.pages.push((cpu, page)),
+                    _ => return Err(Error::failure("a page of a trace that nobody can read")),
+                }
+            }
             Message::Suspect { counter, delta } => self.suspects.push((counter, delta)),
             Message::Done { virtual_us } => self.virtual_us = virtual_us,
             Message::Building => self.building = Some(Instant::now()),
@@ -259,7 +276,13 @@ impl Record {
                     check.src, check.dst, check.measured_us, check.configured_us
                 )
             });
-        counters.chain(links).collect()
+        let missed = self.trace.as_ref().map_or(0, |trace| trace.head.missed);
+        let trace = (missed > 0).then(|| {
+            format!(
+                "the trace lacks {missed} events: its buffer was full (fewer with --trace=EVENT)"
+            )
+        });
+        counters.chain(links).chain(trace).collect()
     }
 }
 

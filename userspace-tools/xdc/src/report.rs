@@ -10,6 +10,7 @@ use crate::record::Record;
 use crate::results;
 use crate::scenario::Loaded;
 use crate::summary::Summary;
+use crate::trace::of_run::Recording;
 
 const STYLE: &str = "
 :root{color-scheme:light dark;--bad:#b3261e;--good:#17703a}
@@ -35,6 +36,7 @@ pub fn html(
     summary: &Summary,
     records: &[Record],
     figures: &Figures,
+    traces: &[Option<Recording>],
     checked: &[Checked<'_>],
 ) -> String {
     let scenario = &loaded.scenario;
@@ -58,9 +60,12 @@ pub fn html(
     page.push_str(&groups(summary));
     page.push_str(&queues(summary));
     page.push_str(&links(records));
-    for (record, details) in records.iter().zip(&figures.details) {
+    for ((record, details), trace) in records.iter().zip(&figures.details).zip(traces) {
         let _ = writeln!(page, "<h2>{}</h2>", escape(&record.cc));
         page.push_str(&charts(WIDE, details));
+        if let Some(trace) = trace {
+            page.push_str(&traced(&record.cc, trace));
+        }
     }
     let _ = write!(
         page,
@@ -240,6 +245,16 @@ fn queues(summary: &Summary) -> String {
     folded("Each queue", &table(&columns, rows))
 }
 
+/// What the tracepoints told.
+fn traced(cc: &str, trace: &Recording) -> String {
+    format!(
+        "<h3>{0}: tracepoints</h3>\n<p class=\"dim\">{1} events, in trace-{0}.jsonl</p>\n{2}",
+        escape(cc),
+        trace.events,
+        charts(WIDE, &trace.charts)
+    )
+}
+
 /// Measured against configured: what the other figures rest on.
 fn links(records: &[Record]) -> String {
     let columns = [
@@ -287,7 +302,15 @@ mod tests {
         let checked = expect::check(&loaded.scenario.expect, &value);
         let records = [record];
         let figures = Figures::new(&records, 1000);
-        let page = html(&loaded, SMALL, &summary, &records, &figures, &checked);
+        let page = html(
+            &loaded,
+            SMALL,
+            &summary,
+            &records,
+            &figures,
+            &[None],
+            &checked,
+        );
         // Throughput, Jain's index, FCT; window, RTT, queues, phantom queues.
         assert_eq!(page.matches("<svg").count(), 3 + 4);
         assert!(page.contains("prefers-color-scheme:dark"));

@@ -50,7 +50,7 @@ impl Pending {
         &self.dir
     }
 
-    pub fn write(&self, name: &str, text: &str) -> Result<()> {
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> Result<()> {
         let path = self.dir.join(name);
         path.parent()
             .map_or(Ok(()), fs::create_dir_all)

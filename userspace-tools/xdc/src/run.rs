@@ -18,6 +18,7 @@ use crate::record::Record;
 use crate::results::Pending;
 use crate::scenario::{self, Loaded, SEE_EXAMPLE, Scenario, known_cc};
 use crate::summary::{self, Network, Summary, Windows};
+use crate::trace::{self, of_run::Recording};
 use crate::{host, interrupt, plan, pool, probe, report, results};
 
 /// `xdc run`'s command line.
@@ -28,6 +29,8 @@ pub struct Request {
     pub sets: Vec<String>,
     pub seed: Option<u64>,
     pub icount: Option<bool>,
+    /// Tracepoints to record.
+    pub trace: Vec<String>,
     pub json: bool,
     pub results: PathBuf,
     pub jobs: usize,
@@ -47,6 +50,12 @@ pub fn command(request: &Request) -> Result<bool> {
     let kind = request.engine.unwrap_or(loaded.scenario.engine);
     if request.icount.is_some() && kind != Kind::Qemu {
         return Err(Error::usage("--icount is for QEMU").hint("--engine qemu"));
+    }
+    if !request.trace.is_empty() && kind == Kind::Uml {
+        return Err(Error::usage(
+            "the UML kernel has no tracepoints, so there is nothing to record in virtual time",
+        )
+        .hint("--engine qemu, or as root --engine host"));
     }
     let seed = request.seed.unwrap_or(loaded.scenario.seed);
     // Once before anything starts, so that a mistake costs nothing.
@@ -79,6 +88,7 @@ pub fn command(request: &Request) -> Result<bool> {
             _ => Engine::new(&home, kind, Flavour::X86, clock)?,
         },
         timeout: request.timeout,
+        trace: &request.trace,
         progress: &progress,
     };
     let pending = Pending::new(&request.results, &loaded.name)?;
@@ -115,6 +125,8 @@ pub struct Bench<'a> {
     pub home: &'a Home,
     pub engine: Engine,
     pub timeout: Duration,
+    /// Tracepoints that each run records.
+    pub trace: &'a [String],
     pub progress: &'a Progress,
 }
 
@@ -171,10 +183,11 @@ impl Bench<'_> {
     }
 
     /// One guest; `name` is for the progress line.
-    pub fn run_one(&self, name: &str, plan: Plan, consoles: Option<&Path>) -> Result<Record> {
-        let Job::Run(run) = &plan.job else {
+    pub fn run_one(&self, name: &str, mut plan: Plan, consoles: Option<&Path>) -> Result<Record> {
+        let Job::Run(run) = &mut plan.job else {
             return Err(Error::failure("the plan is none of a run"));
         };
+        run.trace = self.trace.to_vec();
         let mut record = Record::new(&run.cc, run.clone());
         let mut task = self.progress.task(name);
         let guest = Guest {
@@ -227,6 +240,8 @@ fn machine(engine: Engine, run: &RunPlan) -> Machine {
     /// Measured: 403 kB a node with its links in fabric-two-dc; and as much again for packets.
     const NODE_KB: u64 = 256;
     const LINK_KB: u64 = 256;
+    /// What the agent's buffer of events takes, and some more.
+    const TRACE_MB: u64 = 192;
     // Of thousands of flows few are there at a time.
     const MOST_MB: u64 = 4096;
     let buffers: u64 = run
@@ -237,8 +252,9 @@ fn machine(engine: Engine, run: &RunPlan) -> Machine {
         .min(MOST_MB);
     let (nodes, links) = (run.topology.nodes.len(), run.topology.links.len());
     let network = (nodes as u64 * NODE_KB + links as u64 * LINK_KB) >> 10;
+    let trace = if run.trace.is_empty() { 0 } else { TRACE_MB };
     let memory_mb = match engine {
-        Engine::Qemu { .. } => BASE_MB + network + buffers,
+        Engine::Qemu { .. } => BASE_MB + network + buffers + trace,
         // Only what the guest touches is taken.
         Engine::Uml => 4 * BASE_MB + network + buffers,
         // Nobody reserves it.
@@ -279,7 +295,10 @@ fn finish(
     let checked = expect::check(&loaded.scenario.expect, &value);
     let resolved = resolved(loaded, &summary)?;
     let figures = Figures::new(records, windows.jain_us);
-    let page = report::html(loaded, &resolved, &summary, records, &figures, &checked);
+    let traces = traces(records)?;
+    let page = report::html(
+        loaded, &resolved, &summary, records, &figures, &traces, &checked,
+    );
 
     for (name, text) in [
         ("summary.json", &json),
@@ -292,6 +311,17 @@ fn finish(
     }
     for (name, svg) in figures.files(records) {
         pending.write(&format!("plots/{name}"), &svg)?;
+    }
+    for (record, trace) in records.iter().zip(&traces) {
+        let Some(trace) = trace else { continue };
+        pending.write(&format!("trace-{}.jsonl", record.cc), &trace.lines)?;
+        if !trace.charts.is_empty() {
+            let svg = trace::plot::file(&trace.charts);
+            pending.write(&format!("plots/trace-{}.svg", record.cc), svg)?;
+        }
+        bench
+            .progress
+            .note(&format!("{}: {} events recorded", record.cc, trace.events));
     }
     let dir = pending.keep()?;
     interrupt::end_on_closed_pipe()?;
@@ -315,6 +345,19 @@ fn finish(
         }
     }
     Ok(sound && checked.iter().all(|row| row.verdict != Verdict::Fail))
+}
+
+/// Of each run, where there is one.
+fn traces(records: &[Record]) -> Result<Vec<Option<Recording>>> {
+    let read = |record: &Record| {
+        let raw = record.trace.as_ref();
+        raw.map(|raw| {
+            raw.read(&record.kernel)
+                .map_err(|err| err.about(&record.cc))
+        })
+        .transpose()
+    };
+    records.iter().map(read).collect()
 }
 
 /// What was run: the scenario with its overrides, and a seed and a scale that repeat it.

@@ -70,6 +70,7 @@ pub fn command(request: &Request) -> Result<bool> {
         home: &home,
         engine: Engine::new(&home, Kind::Uml, Flavour::Uml, Clock::Measuring)?,
         timeout: request.timeout,
+        trace: &[],
         progress: &progress,
     };
     if let Some(dir) = &request.pcap {

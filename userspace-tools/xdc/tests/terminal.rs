@@ -8,10 +8,12 @@ use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
@@ -25,7 +27,10 @@ const SHOW_CURSOR: &str = "\x1b[?25h";
 /// A program on a terminal of its own.
 struct Run {
     child: Child,
-    keyboard: File,
+    keyboard: Option<File>,
+    /// Reads what is shown, until the terminal goes.
+    reader: Option<JoinHandle<()>>,
+    gone: Arc<AtomicBool>,
     terminal: File,
     shown: Arc<Mutex<String>>,
     before: Termios,
@@ -64,16 +69,29 @@ impl Run {
         let mut screen = keyboard.try_clone().unwrap();
         let shown = Arc::new(Mutex::new(String::new()));
         let to = Arc::clone(&shown);
-        // Ends with the terminal, or with this process.
-        thread::spawn(move || {
+        let gone = Arc::new(AtomicBool::new(false));
+        let is_gone = Arc::clone(&gone);
+        let reader = thread::spawn(move || {
+            let look = Timespec {
+                tv_sec: 0,
+                tv_nsec: 10_000_000,
+            };
             let mut bytes = [0; 4096];
-            while let Ok(n @ 1..) = screen.read(&mut bytes) {
+            while !is_gone.load(Ordering::Relaxed) {
+                if poll(&mut [PollFd::new(&screen, PollFlags::IN)], Some(&look)) == Ok(0) {
+                    continue;
+                }
+                let Ok(n @ 1..) = screen.read(&mut bytes) else {
+                    break;
+                };
                 *to.lock().unwrap() += &String::from_utf8_lossy(&bytes[..n]);
             }
         });
         Self {
             child,
-            keyboard,
+            keyboard: Some(keyboard),
+            reader: Some(reader),
+            gone,
             terminal,
             shown,
             before,
@@ -105,7 +123,8 @@ impl Run {
     }
 
     fn press(&mut self, keys: &str) {
-        self.keyboard.write_all(keys.as_bytes()).unwrap();
+        let mut keyboard = self.keyboard.as_ref().unwrap();
+        keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
     fn is_raw(&self) -> bool {
@@ -113,20 +132,32 @@ impl Run {
         !now.local_modes.contains(LocalModes::ICANON)
     }
 
-    /// Waits for the end, and holds the terminal against what it was.
+    /// The window is closed, the connection lost.
+    fn hang_up(&mut self) {
+        self.gone.store(true, Ordering::Relaxed);
+        self.reader.take().unwrap().join().unwrap();
+        self.keyboard = None;
+    }
+
     #[track_caller]
-    fn ends(mut self) -> (ExitStatus, String) {
+    fn status(&mut self) -> ExitStatus {
         let start = Instant::now();
-        let status = loop {
+        loop {
             if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
+                return status;
             }
             if start.elapsed() >= PATIENCE {
                 self.child.kill().unwrap();
                 panic!("it does not end: {:?}", self.shown());
             }
             thread::sleep(Duration::from_millis(10));
-        };
+        }
+    }
+
+    /// Waits for the end, and holds the terminal against what it was.
+    #[track_caller]
+    fn ends(mut self) -> (ExitStatus, String) {
+        let status = self.status();
         self.wait_for(LEAVE_SCREEN);
         let shown = self.shown();
         let last = |sequence: &str| shown.rfind(sequence);
@@ -181,6 +212,14 @@ fn signals_end_it() {
         let (status, _) = run.ends();
         assert_eq!(status.code(), Some(code));
     }
+}
+
+/// Nobody is left to tell, and the exit code says so.
+#[test]
+fn it_ends_with_its_terminal() {
+    let mut run = Run::xdc_top();
+    run.hang_up();
+    assert_eq!(run.status().code(), Some(1));
 }
 
 /// Panics inside the screen: a test of xdc's own, which runs for nobody else.

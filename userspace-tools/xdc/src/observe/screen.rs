@@ -2,6 +2,7 @@
 //! The terminal as a screen, given back as it was: by `Drop`, and by ratatui's hook on a panic.
 
 use std::io::{self, IsTerminal};
+use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 use ratatui::{DefaultTerminal, Frame};
@@ -10,7 +11,8 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 
-pub struct Screen(DefaultTerminal);
+/// ratatui's own `Drop` says on stderr what goes wrong, and would panic if that has gone too.
+pub struct Screen(ManuallyDrop<DefaultTerminal>);
 
 impl Screen {
     /// Raw mode and the alternate screen.
@@ -21,7 +23,8 @@ impl Screen {
             )
             .hint("xdc ss --interval 1s, or xdc watch dev DEV, for pipes and files"));
         }
-        ratatui::try_init().map(Self).map_err(|err| {
+        let terminal = ratatui::try_init().map(ManuallyDrop::new);
+        terminal.map(Self).map_err(|err| {
             ratatui::restore();
             Error::io("the terminal", &err)
         })

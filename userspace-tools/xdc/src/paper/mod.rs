@@ -95,6 +95,7 @@ pub fn command(request: &Request) -> Result<bool> {
             home: &home,
             engine,
             timeout: request.timeout,
+            trace: &[],
             progress: &progress,
         };
         progress.note(&format!("{}: {}", figure.name(), figure.title));

@@ -83,6 +83,7 @@ pub fn command(request: &Request) -> Result<bool> {
         home: &home,
         engine,
         timeout: request.timeout,
+        trace: &[],
         progress: &progress,
     };
     let sweep = Sweep::new(bench, &grid, &dir)?;

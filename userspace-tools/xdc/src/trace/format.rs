@@ -15,10 +15,14 @@ use crate::error::{Error, Result};
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// One event, as its `format` file describes it.
+#[derive(Debug)]
 pub struct Format {
+    /// What tells its events from others in a ring buffer.
+    pub id: u32,
     fields: Vec<Field>,
 }
 
+#[derive(Debug)]
 struct Field {
     name: String,
     offset: usize,
@@ -71,7 +75,11 @@ pub fn read(event: &str) -> Result<Format> {
 }
 
 impl Format {
-    fn parse(text: &str) -> std::result::Result<Self, String> {
+    /// Of what is in a `format` file.
+    pub fn parse(text: &str) -> std::result::Result<Self, String> {
+        let id = text.lines().find_map(|line| line.strip_prefix("ID:"));
+        let id = id.and_then(|id| id.trim().parse().ok());
+        let id = id.ok_or("has no ID")?;
         let mut fields = Vec::new();
         for line in text.lines() {
             let Some(line) = line.trim().strip_prefix("field:") else {
@@ -96,7 +104,7 @@ impl Format {
         for field in &mut fields {
             field.names = names(print.unwrap_or_default(), &field.name);
         }
-        Ok(Self { fields })
+        Ok(Self { id, fields })
     }
 
     /// The fields of `event`, by name, in their order.

@@ -6,6 +6,8 @@
 
 mod format;
 mod observer;
+pub mod of_run;
+mod pages;
 pub mod plot;
 #[path = "../../../witness-ebpf/src/trace_record.rs"]
 mod record;
@@ -23,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::interrupt;
 use format::Format;
 use observer::{Observer, Seen};
-use record::EVENTS;
+pub use record::EVENTS;
 
 pub const HELP: &str = "\
 Examples:
@@ -90,13 +92,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let mut observer = Observer::open(&events)?;
     let mut sink = Sink::open(request)?;
     let names: Vec<_> = events.iter().map(|&event| EVENTS[event]).collect();
-    sink.json(json!({
-        "event": "begin",
-        "version": VERSION,
-        "kernel": kernel_release(),
-        "clock": "CLOCK_MONOTONIC",
-        "events": names,
-    }))?;
+    sink.json(&begin_line(&kernel_release(), &names))?;
     eprintln!("xdc: listening to {}", names.join(", "));
 
     let mut child = request.words.split_first().map(start).transpose()?;
@@ -125,11 +121,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let missed = observer.missed()?;
     drop(observer);
 
-    let by_name = events
-        .iter()
-        .map(|&event| (EVENTS[event].to_owned(), counts[event].into()));
-    let by_name: Map<String, Value> = by_name.collect();
-    sink.json(json!({ "event": "end", "counts": by_name, "missed": missed }))?;
+    sink.json(&end_line(&events, &counts, missed))?;
     sink.flush()?;
     for event in events {
         eprintln!("xdc: {} {}", counts[event], EVENTS[event]);
@@ -211,19 +203,48 @@ fn hand_on(
             }
             writeln!(out, "{line}").map_err(|err| Error::io("writing events", &err))
         }
-        Sink::Json(out) => {
-            let head = [
-                ("event", EVENTS[seen.event].into()),
-                ("at_ns", seen.at_ns.into()),
-                ("cpu", seen.cpu.into()),
-            ];
-            serde_json::Serializer::new(&mut *out)
-                .collect_map(head.into_iter().chain(fields))
-                .map_err(io::Error::from)
-                .and_then(|()| out.write_all(b"\n"))
-                .map_err(|err| Error::io("writing the recording", &err))
-        }
+        Sink::Json(out) => event_line(out, seen.event, seen.at_ns, seen.cpu, fields),
     }
+}
+
+/// The first line of a recording.
+fn begin_line(kernel: &str, events: &[&str]) -> Value {
+    json!({
+        "event": "begin",
+        "version": VERSION,
+        "kernel": kernel,
+        "clock": "CLOCK_MONOTONIC",
+        "events": events,
+    })
+}
+
+/// A line for an event, which is an index of [`EVENTS`].
+fn event_line<'a>(
+    out: &mut dyn Write,
+    event: usize,
+    at_ns: u64,
+    cpu: u32,
+    fields: impl Iterator<Item = (&'a str, Value)>,
+) -> Result<()> {
+    let head = [
+        ("event", EVENTS[event].into()),
+        ("at_ns", at_ns.into()),
+        ("cpu", cpu.into()),
+    ];
+    serde_json::Serializer::new(&mut *out)
+        .collect_map(head.into_iter().chain(fields))
+        .map_err(io::Error::from)
+        .and_then(|()| out.write_all(b"\n"))
+        .map_err(|err| Error::io("writing the recording", &err))
+}
+
+/// The last line: how many there were of the events that were recorded.
+fn end_line(recorded: &[usize], counts: &Counts, missed: u64) -> Value {
+    let by_name = recorded
+        .iter()
+        .map(|&event| (EVENTS[event].to_owned(), counts[event].into()));
+    let by_name: Map<String, Value> = by_name.collect();
+    json!({ "event": "end", "counts": by_name, "missed": missed })
 }
 
 impl Sink {
@@ -239,7 +260,7 @@ impl Sink {
     }
 
     /// A line, where lines are JSON.
-    fn json(&mut self, value: Value) -> Result<()> {
+    fn json(&mut self, value: &Value) -> Result<()> {
         match self {
             Self::Text(_) => Ok(()),
             Self::Json(out) => {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `xdc trace plot`: a recording as charts.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -14,6 +15,9 @@ use crate::plot::{self, BYTES, Chart, Line, MAX_POINTS, RATIO, TIME, Unit};
 
 const WIDTH: f64 = 560.0;
 const COLUMNS: usize = 2;
+
+/// Of one chart: more cannot be told apart.
+const MAX_LINES: usize = plot::COLORS;
 
 /// One chart: what it shows of which events.
 struct View {
@@ -103,25 +107,39 @@ const VIEWS: &[View] = &[
 /// What was recorded of one flow or port: times in ns and events.
 type Told = Vec<(u64, Value)>;
 
-/// By event, then by flow or port.
-type Recording = BTreeMap<&'static str, BTreeMap<String, Told>>;
+#[derive(Default)]
+struct Recording {
+    /// Of a run: when its traffic began, ns.
+    origin_ns: Option<u64>,
+    /// By event, then by flow or port.
+    told: BTreeMap<&'static str, BTreeMap<String, Told>>,
+}
 
 pub fn command(file: &Path, output: &Path) -> Result<bool> {
     let open = File::open(file)
         .map_err(|err| Error::io(file.display(), &err).or_hint("a file of 'xdc trace -o'"))?;
-    let recording = read(BufReader::new(open)).map_err(|err| err.about(file.display()))?;
-    let charts = charts(&recording);
+    let charts = of(BufReader::new(open)).map_err(|err| err.about(file.display()))?;
     if charts.is_empty() {
         return Err(Error::failure(format!("{} holds no event", file.display()))
             .hint("record while there is traffic"));
     }
-    fs::write(output, plot::file(&charts, COLUMNS))
+    fs::write(output, self::file(&charts))
         .map_err(|err| Error::io(output.display(), &err).or_hint("a directory that exists"))?;
     Ok(true)
 }
 
+/// As a file of its own.
+pub fn file(charts: &[Chart]) -> String {
+    plot::file(charts, COLUMNS)
+}
+
+/// The charts of a recording; none if it holds no event.
+pub fn of(lines: impl BufRead) -> Result<Vec<Chart>> {
+    Ok(charts(&read(lines)?))
+}
+
 fn read(lines: impl BufRead) -> Result<Recording> {
-    let mut recording = Recording::new();
+    let mut recording = Recording::default();
     for (number, line) in lines.lines().enumerate() {
         let line = line.map_err(|err| Error::io("reading", &err))?;
         let bad = || {
@@ -132,11 +150,13 @@ fn read(lines: impl BufRead) -> Result<Recording> {
         let name = event["event"].as_str().ok_or_else(bad)?;
         let Some(name) = EVENTS.iter().find(|known| **known == name) else {
             // The begin and the end, or an event of a later version.
+            recording.origin_ns = recording.origin_ns.or(event["origin_ns"].as_u64());
             continue;
         };
         let at_ns = event["at_ns"].as_u64().ok_or_else(bad)?;
         let subject = subject(&event).ok_or_else(bad)?;
         recording
+            .told
             .entry(name)
             .or_default()
             .entry(subject)
@@ -146,47 +166,69 @@ fn read(lines: impl BufRead) -> Result<Recording> {
     Ok(recording)
 }
 
-/// The flow or the port, for the legend.
+/// The flow or the port.
 fn subject(event: &Value) -> Option<String> {
-    if let Some(dev) = event["dev"].as_str() {
-        return Some(format!("{dev} {}", event["handle"].as_str()?));
+    let whence = short(event)?;
+    match event["daddr"].as_str() {
+        Some(daddr) => {
+            let whither = endpoint(daddr, event["dport"].as_u64()?);
+            Some(format!("{whence} to {whither}"))
+        }
+        None => Some(whence),
     }
-    let address = |address: &str| match address.contains(':') {
-        true => format!("[{address}]"),
-        false => address.to_owned(),
-    };
-    Some(format!(
-        "{}:{} to {}:{}",
-        address(event["saddr"].as_str()?),
-        event["sport"].as_u64()?,
-        address(event["daddr"].as_str()?),
-        event["dport"].as_u64()?
-    ))
+}
+
+/// The same for a legend, where a flow is its sending end.
+fn short(event: &Value) -> Option<String> {
+    let node = event["node"].as_str();
+    if let Some(dev) = event["dev"].as_str() {
+        let node = node.map(|node| format!("{node} ")).unwrap_or_default();
+        return Some(format!("{node}{dev} {}", event["handle"].as_str()?));
+    }
+    let place = node.or(event["saddr"].as_str())?;
+    Some(endpoint(place, event["sport"].as_u64()?))
+}
+
+fn endpoint(place: &str, port: u64) -> String {
+    match place.contains(':') {
+        true => format!("[{place}]:{port}"),
+        false => format!("{place}:{port}"),
+    }
 }
 
 fn charts(recording: &Recording) -> Vec<Chart> {
-    let begin_ns = recording
-        .values()
-        .flat_map(|subjects| subjects.values())
-        .filter_map(|told| told.first())
-        .map(|(at_ns, _)| *at_ns)
-        .min()
-        .unwrap_or_default();
+    let subjects = recording.told.values().flat_map(|by| by.values());
+    let first_ns = subjects.filter_map(|told| Some(told.first()?.0)).min();
+    let begin_ns = recording.origin_ns.or(first_ns).unwrap_or_default();
     let chart = |view: &View| {
-        let mut lines: Vec<Line> = Vec::new();
+        let mut lines: Vec<(usize, Line)> = Vec::new();
         for series in view.series {
-            for (subject, told) in recording.get(series.event).into_iter().flatten() {
-                let name = format!("{subject}{}", series.label);
-                lines.push(Line {
-                    detail: format!("{name}, xdc:{}", series.event),
+            for (subject, told) in recording.told.get(series.event).into_iter().flatten() {
+                let short = told.first().and_then(|(_, event)| short(event));
+                let name = format!("{}{}", short.as_ref().unwrap_or(subject), series.label);
+                let line = Line {
+                    detail: format!("{subject}{}, xdc:{}", series.label, series.event),
                     name,
-                    color: lines.len(),
+                    color: 0,
                     points: points(told, series.field, begin_ns),
-                });
+                };
+                lines.push((told.len(), line));
             }
         }
+        let all = lines.len();
+        lines.sort_by_key(|(events, _)| Reverse(*events));
+        lines.truncate(MAX_LINES);
+        let lines: Vec<_> = lines
+            .into_iter()
+            .enumerate()
+            .map(|(color, (_, line))| Line { color, ..line })
+            .collect();
+        let mut title = view.title.to_owned();
+        if all > MAX_LINES {
+            title += &format!(" (the {MAX_LINES} with most events of {all})");
+        }
         Chart {
-            title: view.title.to_owned(),
+            title,
             width: WIDTH,
             x_unit: TIME,
             y_unit: view.unit,
@@ -236,7 +278,8 @@ mod tests {
         assert_eq!(titles.len(), 5, "{titles:?}");
         assert!(!titles.iter().any(|title| title.contains("Quick Adapt")));
         let window = &charts[0].lines[0];
-        assert_eq!(window.name, "[fd09::1]:4 to [fd09::2]:5001");
+        assert_eq!(window.name, "[fd09::1]:4");
+        assert!(window.detail.starts_with("[fd09::1]:4 to [fd09::2]:5001,"));
         assert_eq!(window.points, [(0.0, 3000.0), (2.0, 6000.0)]);
         assert_eq!(charts[1].lines[0].points[0].1, 0.5);
         let counts = &charts[4].lines;
