@@ -6,6 +6,9 @@
 . "$(dirname "$0")/common.sh"
 
 part=${1:-build}
+# What one program wrote there is what the next one reads: cargo gets nonsense from compilers.
+[ -c /dev/null ] || die "/dev/null is a file here, and no device" \
+	"as root: rm /dev/null && mknod -m 666 /dev/null c 1 3"
 kernel_packages="make gcc libc6-dev flex bison bc libelf-dev libssl-dev dwarves cpio kmod
 	xz-utils patch perl python3 rustc-web rust-web-src cargo-web rust-web-clippy rustfmt-web debian-archive-keyring"
 guest_packages="qemu-system-x86 busybox-static iproute2 ethtool procps"

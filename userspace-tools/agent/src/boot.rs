@@ -125,6 +125,18 @@ pub fn load_modules(names: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// Sets parameters of modules: (`tcp_vegas.alpha`, `20`).
+pub fn set_parameters(parameters: &[(String, String)]) -> Result<()> {
+    for (name, value) in parameters {
+        let Some((module, parameter)) = name.split_once('.') else {
+            bail!("{name} is no MODULE.PARAMETER");
+        };
+        let path = format!("/sys/module/{module}/parameters/{parameter}");
+        fs::write(&path, value).with_context(|| format!("cannot write {value} to {path}"))?;
+    }
+    Ok(())
+}
+
 fn find_module(directory: &Path, name: &str) -> Option<PathBuf> {
     let mut subdirectories = Vec::new();
     for entry in fs::read_dir(directory).ok()?.flatten() {

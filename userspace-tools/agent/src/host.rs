@@ -186,7 +186,9 @@ fn congestion_controls(run: &RunPlan) -> impl Iterator<Item = &str> {
         let own = [flow.cc.as_deref(), flow.receiver_cc.as_deref()];
         switches.chain(own.into_iter().flatten())
     });
-    of_flows.chain([run.cc.as_str()])
+    let of_routes = run.topology.congctl.iter();
+    let of_routes = of_routes.flat_map(|congctl| [congctl.inside.as_str(), &congctl.across]);
+    of_flows.chain(of_routes).chain([run.cc.as_str()])
 }
 
 /// Unloads what the run has brought in; returns what stays.
@@ -229,6 +231,10 @@ fn experiment(plan: &Path, channel: &mut Channel) -> Result<()> {
         kernel: boot::kernel_release()?,
     })?;
     let plan = read_plan(plan)?;
+    ensure!(
+        plan.parameters.is_empty(),
+        "parameters of modules are the whole machine's"
+    );
     boot::load_modules(&plan.modules)?;
     let virtual_us = match &plan.job {
         Job::Run(run) => {

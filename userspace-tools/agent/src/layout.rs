@@ -48,6 +48,8 @@ pub struct NodeLayout<'a> {
     pub router: bool,
     /// Chooses among shortest paths packet by packet.
     pub spray: bool,
+    /// Its datacenter.
+    pub site: u32,
     /// Its own sysctls.
     pub sysctls: &'a [(String, String)],
     /// Its one address, on its first port.
@@ -76,6 +78,8 @@ impl NodeLayout<'_> {
 pub struct Layout<'a> {
     /// In the order of the topology.
     pub nodes: Vec<NodeLayout<'a>>,
+    /// Hosts have routes of their own to other datacenters.
+    pub by_site: bool,
     by_name: HashMap<&'a str, usize>,
 }
 
@@ -84,6 +88,7 @@ impl<'a> Layout<'a> {
     pub fn new(topology: &'a Topology) -> Result<Self> {
         let mut layout = Layout {
             nodes: Vec::new(),
+            by_site: topology.congctl.is_some(),
             by_name: HashMap::new(),
         };
         if topology.nodes.len() > MAX_NODES {
@@ -102,6 +107,7 @@ impl<'a> Layout<'a> {
                 name: &node.name,
                 router: node.router,
                 spray: node.spray,
+                site: node.site,
                 sysctls: &node.sysctls,
                 own_address: Ipv4Addr::from_bits(addresses.next().unwrap_or_default()),
                 ports: Vec::new(),
@@ -196,6 +202,7 @@ pub mod tests {
                     router: *router,
                     sysctls: Vec::new(),
                     spray: false,
+                    site: 0,
                 })
                 .collect(),
             links: links

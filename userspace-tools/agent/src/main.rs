@@ -84,6 +84,7 @@ fn work(channel: &mut Channel) -> Result<()> {
         .with_context(|| format!("cannot read {PLAN}: the initramfs must contain it"))?;
     let plan = parse_plan(&plan)?;
     boot::load_modules(&plan.modules)?;
+    boot::set_parameters(&plan.parameters)?;
 
     let virtual_us = match plan.job {
         Job::Run(run) => traffic_of(&run, &Place::Guest, channel)?,

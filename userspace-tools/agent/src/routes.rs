@@ -15,12 +15,19 @@ pub struct Route {
     /// Indices in [`crate::layout::NodeLayout::ports`], any of which will do; none = there is
     /// no way.
     pub ports: Vec<usize>,
+    /// It leads from a host to another datacenter, and that matters.
+    pub across: bool,
 }
 
+/// What hosts may have in common, as a node sees them: [`Route::ports`], [`Route::across`].
+type Way = (Vec<usize>, bool);
+
 /// The routes of every node. With `ecmp` a route takes all shortest paths, else the one over the
-/// earliest link. A node with one port needs no more than a default route.
+/// earliest link. A node with one port needs no more than a default route, unless it is a host to
+/// which it matters where a route leads.
 pub fn of(layout: &Layout, ecmp: bool) -> Vec<Vec<Route>> {
     let mut tables: Vec<Table> = layout.nodes.iter().map(|_| Table::default()).collect();
+    let by_site = |node: usize| layout.by_site && !layout.nodes[node].router;
     let mut ways = Vec::new();
     for destination in 0..layout.nodes.len() {
         let Some(address) = layout.nodes[destination].host_address() else {
@@ -28,7 +35,7 @@ pub fn of(layout: &Layout, ecmp: bool) -> Vec<Vec<Route>> {
         };
         let hops = hops_to(layout, destination);
         for (i, node) in layout.nodes.iter().enumerate() {
-            if i == destination || node.ports.len() < 2 {
+            if i == destination || (node.ports.len() < 2 && !by_site(i)) {
                 continue;
             }
             let closer = |port: &Port| {
@@ -40,15 +47,17 @@ pub fn of(layout: &Layout, ecmp: bool) -> Vec<Vec<Route>> {
             if !ecmp {
                 ways.truncate(1);
             }
-            tables[i].add(address, &ways);
+            let across = by_site(i) && node.site != layout.nodes[destination].site;
+            tables[i].add(address, &ways, across);
         }
     }
     let everything = |node: usize| match layout.nodes[node].ports.len() {
         0 => Vec::new(),
-        1 => vec![Route {
+        1 if !by_site(node) => vec![Route {
             network: Ipv4Addr::UNSPECIFIED,
             prefix_len: 0,
             ports: vec![0],
+            across: false,
         }],
         _ => tables[node].aggregated(),
     };
@@ -77,18 +86,19 @@ fn hops_to(layout: &Layout, destination: usize) -> Vec<Option<u32>> {
 /// What one node knows of each host.
 #[derive(Debug, Default)]
 struct Table {
-    /// Different sets of ports.
-    ways: Vec<Vec<usize>>,
+    /// All different.
+    ways: Vec<Way>,
     /// Address and index in `ways`, by ascending address.
     hosts: Vec<(u32, usize)>,
 }
 
 impl Table {
     /// Addresses must come in ascending order.
-    fn add(&mut self, address: Ipv4Addr, ways: &[usize]) {
-        let known = self.ways.iter().position(|known| known == ways);
+    fn add(&mut self, address: Ipv4Addr, ports: &[usize], across: bool) {
+        let mut known = self.ways.iter();
+        let known = known.position(|way| way.0 == ports && way.1 == across);
         let index = known.unwrap_or_else(|| {
-            self.ways.push(ways.to_vec());
+            self.ways.push((ports.to_vec(), across));
             self.ways.len() - 1
         });
         self.hosts.push((address.to_bits(), index));
@@ -119,10 +129,12 @@ impl Table {
         let mut chosen = inherited;
         if !inherited.is_some_and(|way| trie.candidates.contains(&way)) {
             chosen = Some(first);
+            let (ports, across) = self.ways[first].clone();
             routes.push(Route {
                 network: Ipv4Addr::from_bits(network),
                 prefix_len,
-                ports: self.ways[first].clone(),
+                ports,
+                across,
             });
         }
         if let Some(halves) = &trie.halves {
@@ -183,14 +195,17 @@ mod tests {
     use crate::layout::tests::topology;
     use xdc_proto::rng::Rng;
 
-    fn ports_to(routes: &[Route], address: Ipv4Addr) -> Option<&[usize]> {
+    fn longest(routes: &[Route], address: Ipv4Addr) -> Option<&Route> {
         let matches = |route: &&Route| {
             let bits = u32::from(route.prefix_len);
             let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
             address.to_bits() & mask == route.network.to_bits()
         };
-        let longest = routes.iter().filter(matches).max_by_key(|r| r.prefix_len);
-        longest.map(|route| route.ports.as_slice())
+        routes.iter().filter(matches).max_by_key(|r| r.prefix_len)
+    }
+
+    fn ports_to(routes: &[Route], address: Ipv4Addr) -> Option<&[usize]> {
+        longest(routes, address).map(|route| route.ports.as_slice())
     }
 
     /// A node's ways to each host, without aggregation: distances by relaxing every link until
@@ -300,6 +315,35 @@ mod tests {
             assert_eq!(ports_to(&routes[4], host(0)), Some(&[0][..]));
             assert_eq!(ports_to(&routes[4], host(1)), Some(&[1][..]));
         }
+    }
+
+    #[test]
+    fn a_host_knows_which_routes_lead_across() {
+        let names: Vec<String> = (0..8).map(|i| format!("h{i}")).collect();
+        let mut nodes: Vec<(&str, bool)> =
+            names.iter().map(|name| (name.as_str(), false)).collect();
+        nodes.push(("r", true));
+        let links: Vec<_> = names.iter().map(|name| (name.as_str(), "r")).collect();
+        let mut topology = topology(&nodes, &links);
+        for (i, node) in topology.nodes.iter_mut().enumerate() {
+            node.site = u32::from(i >= 4);
+        }
+        assert_eq!(of(&Layout::new(&topology).unwrap(), true)[0].len(), 1);
+        topology.congctl = Some(xdc_proto::Congctl {
+            inside: "dctcp".to_owned(),
+            across: "bbr".to_owned(),
+        });
+        let layout = Layout::new(&topology).unwrap();
+        let routes = of(&layout, true);
+        let host = |i: usize| layout.nodes[i].address().unwrap();
+        for (from, to) in [(0, 3), (0, 4), (0, 7), (6, 5), (6, 1)] {
+            let route = longest(&routes[from], host(to)).unwrap();
+            assert_eq!(route.ports, [0]);
+            assert_eq!(route.across, (from < 4) != (to < 4), "{from} to {to}");
+        }
+        // One for each of the two, and the router as ever.
+        assert_eq!(routes[0].len(), 2);
+        assert_eq!(routes[8].len(), 8);
     }
 
     #[test]

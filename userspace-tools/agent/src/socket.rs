@@ -68,8 +68,8 @@ pub fn close_silently(socket: Socket) -> io::Result<()> {
 
 /// What a TCP socket is made with.
 pub struct TcpOptions<'a> {
-    /// TCP_CONGESTION.
-    pub congestion_control: &'a str,
+    /// TCP_CONGESTION; None = the route says.
+    pub congestion_control: Option<&'a str>,
     /// SO_SNDBUF; 0 = autotuning.
     pub sndbuf_bytes: u64,
     /// SO_RCVBUF; 0 = autotuning.
@@ -87,7 +87,9 @@ impl TcpOptions<'_> {
             Some(Protocol::TCP),
         )
         .context("cannot open a TCP socket")?;
-        set_congestion_control(&socket, self.congestion_control)?;
+        if let Some(name) = self.congestion_control {
+            set_congestion_control(&socket, name)?;
+        }
         // Before listen and connect: they decide the window scale.
         if self.sndbuf_bytes > 0 {
             set_option(&socket, libc::SO_SNDBUFFORCE, self.sndbuf_bytes)

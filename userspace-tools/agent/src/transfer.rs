@@ -13,7 +13,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use nix::{
     sys::{sendfile::sendfile, socket::shutdown},
     time::{ClockId, ClockNanosleepFlags, clock_nanosleep},
@@ -100,7 +100,10 @@ impl<'a> Transfer<'a> {
         let options = |host: &str, cc: &'a Option<String>| {
             let node = network.layout.node(host)?;
             let options = TcpOptions {
-                congestion_control: cc.as_deref().unwrap_or(&run.cc),
+                congestion_control: match &run.topology.congctl {
+                    Some(_) => None,
+                    None => Some(cc.as_deref().unwrap_or(&run.cc)),
+                },
                 sndbuf_bytes: plan.sndbuf_bytes,
                 rcvbuf_bytes: plan.rcvbuf_bytes,
                 local: SocketAddrV4::new(network.address(node)?, port),
@@ -126,6 +129,23 @@ impl<'a> Transfer<'a> {
             Ok(()) => {}
             Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => {}
             Err(e) => return Err(e).context("cannot connect"),
+        }
+        if let Some(congctl) = &run.topology.congctl {
+            let sites = [&plan.src, &plan.dst].map(|host| {
+                let node = network.layout.node(host)?;
+                anyhow::Ok(network.layout.nodes[node].site)
+            });
+            let [here, there] = sites;
+            let expected = match here? == there? {
+                true => &congctl.inside,
+                false => &congctl.across,
+            };
+            let name = sender.tcp_congestion().context("TCP_CONGESTION")?;
+            let name = String::from_utf8_lossy(&name);
+            ensure!(
+                name.trim_end_matches('\0') == expected,
+                "the route gave it {name}, not {expected}"
+            );
         }
         self.sockets = Some(Sockets {
             sender,

@@ -30,8 +30,24 @@ pub struct Plan {
     pub version: u32,
     /// Kernel modules to load before anything else, by name (`tcp_unocc`), in order.
     pub modules: Vec<String>,
+    /// Parameters of modules, loaded or built in: (`tcp_vegas.alpha`, `20`). They are the whole
+    /// kernel's, so only a guest's are set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<(String, String)>,
     /// What to do.
     pub job: Job,
+}
+
+impl Plan {
+    /// A job that needs no module.
+    pub fn of(job: Job) -> Self {
+        Self {
+            version: VERSION,
+            modules: Vec::new(),
+            parameters: Vec::new(),
+            job,
+        }
+    }
 }
 
 /// The work of one guest.
@@ -105,6 +121,18 @@ pub struct Topology {
     /// Routers use every shortest path, not just the first.
     #[serde(default)]
     pub ecmp: bool,
+    /// Routes choose the congestion control, instead of [`RunPlan::cc`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congctl: Option<Congctl>,
+}
+
+/// `ip route ... congctl NAME` of hosts, by where the route leads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Congctl {
+    /// To hosts of the same [`Node::site`].
+    pub inside: String,
+    /// To others.
+    pub across: String,
 }
 
 /// One network namespace.
@@ -120,6 +148,9 @@ pub struct Node {
     /// A router that chooses among shortest paths packet by packet.
     #[serde(default)]
     pub spray: bool,
+    /// Which datacenter a host is in, where [`Topology::congctl`] wants to know.
+    #[serde(default)]
+    pub site: u32,
 }
 
 /// A veth pair. Each direction is: queue, serialisation at `rate_bps`, propagation.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use xdc_proto::{Job, Message, Plan, VERSION};
+use xdc_proto::{Job, Message, Plan};
 
 use crate::costs::Costs;
 use crate::engine::{Clock, Engine, Kind, Machine};
@@ -71,14 +71,10 @@ pub fn command(json: bool, update_docs: bool, boots: u32, timeout: Duration) -> 
 
 /// One boot. What the guest's cases say goes to `report`.
 fn count(home: &Home, timeout: Duration, report: &mut impl FnMut(&str)) -> Result<Costs> {
-    let plan = Plan {
-        version: VERSION,
-        modules: Vec::new(),
-        job: Job::Selftest {
-            tests: vec![TEST.to_owned()],
-            long: false,
-        },
-    };
+    let plan = Plan::of(Job::Selftest {
+        tests: vec![TEST.to_owned()],
+        long: false,
+    });
     let guest = Guest {
         home,
         engine: Engine::new(home, Kind::Qemu, Flavour::X86, Clock::Icount)?,

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use xdc_proto::{Job, Message, Plan, VERSION, alarm::CONSOLE_LEVEL};
+use xdc_proto::{Job, Message, Plan, alarm::CONSOLE_LEVEL};
 
 use crate::error::{Error, Result};
 use crate::guest::{Guest, Watch};
@@ -381,11 +381,7 @@ fn kvm_key(home: &Home, flavour: Flavour) -> Result<String> {
 }
 
 fn kvm_boots(home: &Home, flavour: Flavour) -> Result<bool> {
-    let plan = Plan {
-        version: VERSION,
-        modules: Vec::new(),
-        job: Job::Probe,
-    };
+    let plan = Plan::of(Job::Probe);
     let guest = Guest {
         home,
         engine: Engine::Qemu {

@@ -50,6 +50,12 @@ pub fn check(plan: &Plan) -> Result<()> {
                 .hint("sudo, or --engine uml, which needs no root"),
         );
     }
+    if let Some((name, value)) = plan.parameters.first() {
+        return Err(Error::usage(format!(
+            "this congestion control needs the module parameter {name}={value}, which is the whole machine's"
+        ))
+        .hint("--engine qemu or uml for it, or another --cc"));
+    }
     let Job::Run(run) = &plan.job else {
         return Ok(());
     };
@@ -96,7 +102,10 @@ fn congestion_controls(run: &RunPlan) -> BTreeSet<&str> {
         let own = [flow.cc.as_deref(), flow.receiver_cc.as_deref()];
         switches.chain(own.into_iter().flatten())
     });
-    of_flows.chain([run.cc.as_str()]).collect()
+    let of_routes = run.topology.congctl.iter();
+    let of_routes = of_routes.flat_map(|congctl| [congctl.inside.as_str(), &congctl.across]);
+    let all = of_flows.chain(of_routes).chain([run.cc.as_str()]);
+    all.collect()
 }
 
 impl Kernel {

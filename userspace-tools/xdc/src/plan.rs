@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use xdc_proto::{
-    Direction, Faults, Flow, Job, Link, MAX_FLOWS, Mark, Node, PhantomQueue, Plan, Queue, RunPlan,
-    Switch, Topology, VERSION, WatchedQueue,
+    Congctl, Direction, Faults, Flow, Job, Link, MAX_FLOWS, Mark, Node, PhantomQueue, Plan, Queue,
+    RunPlan, Switch, Topology, VERSION, WatchedQueue,
 };
 
 use crate::error::{Error, Result};
@@ -37,13 +37,17 @@ const MAX_SERIES: usize = 64;
 /// The plan of one run.
 pub fn plan(scenario: &Scenario, cc: &str, seed: u64, scale: u32) -> Result<Plan> {
     let known = known_cc(cc)?;
-    let topology = topology(scenario, known, seed, scale)?;
+    let mut topology = topology(scenario, known, seed, scale)?;
     let flows = flows(scenario, known, &topology, seed, scale)?;
+    if let Some(across) = known.inter_cc {
+        by_route(scenario, &mut topology, &flows, known.cc, across, scale)?;
+    }
     let watch = watch(scenario, &topology)?;
     let scaled_us = |time: Time| time.0 * u64::from(scale) / 1000;
     Ok(Plan {
         version: VERSION,
         modules: modules(known, &flows, &topology)?,
+        parameters: owned(known.parameters).collect(),
         job: Job::Run(RunPlan {
             topology,
             cc: known.cc.to_owned(),
@@ -71,9 +75,8 @@ pub fn shell_plan(scenario: Option<&Scenario>) -> Result<Plan> {
         None => Topology::default(),
     };
     Ok(Plan {
-        version: VERSION,
         modules: modules.map(str::to_owned).to_vec(),
-        job: Job::Shell { topology },
+        ..Plan::of(Job::Shell { topology })
     })
 }
 
@@ -124,6 +127,7 @@ fn topology(scenario: &Scenario, cc: &KnownCc, seed: u64, scale: u32) -> Result<
                 router,
                 sysctls: Vec::new(),
                 spray: router && spec.spray,
+                site: 0,
             });
         }
     }
@@ -196,6 +200,7 @@ fn topology(scenario: &Scenario, cc: &KnownCc, seed: u64, scale: u32) -> Result<
         tcp_usec_ts: spec.tcp_usec_ts,
         quickack: spec.quickack,
         ecmp: spec.ecmp(),
+        congctl: None,
     })
 }
 
@@ -340,10 +345,7 @@ fn ppm_of(bytes: Size, limit: Size) -> Result<u32> {
 /// Later ones win: the harness's, the congestion control's, the scenario's, the scenario's for
 /// this congestion control.
 fn sysctls(scenario: &Scenario, cc: &KnownCc, scale: u32) -> Result<Vec<(String, String)>> {
-    let mut all: BTreeMap<String, String> = SYSCTLS
-        .iter()
-        .map(|&(name, value)| (name.to_owned(), value.to_owned()))
-        .collect();
+    let mut all: BTreeMap<String, String> = owned(SYSCTLS).collect();
     all.insert("net.ipv4.tcp_ecn".to_owned(), cc.tcp_ecn.to_string());
     let set = |all: &mut BTreeMap<String, String>, sysctls: &BTreeMap<String, Scalar>| {
         for (name, value) in sysctls {
@@ -359,9 +361,7 @@ fn sysctls(scenario: &Scenario, cc: &KnownCc, scale: u32) -> Result<Vec<(String,
             set(&mut all, &own.sysctl)?;
         }
     }
-    for (name, value) in cc.sysctls {
-        all.insert((*name).to_owned(), (*value).to_owned());
-    }
+    all.extend(owned(cc.sysctls));
     for (name, own) in of_cc(scenario, cc) {
         if name != cc.cc {
             set(&mut all, &own.sysctl)?;
@@ -371,6 +371,13 @@ fn sysctls(scenario: &Scenario, cc: &KnownCc, scale: u32) -> Result<Vec<(String,
     let mut all: Vec<_> = all.into_iter().collect();
     all.sort_by_key(|(name, _)| !name.ends_with(".profile"));
     Ok(all)
+}
+
+/// Names and values.
+fn owned(pairs: &[(&str, &str)]) -> impl Iterator<Item = (String, String)> {
+    pairs
+        .iter()
+        .map(|&(name, value)| (name.to_owned(), value.to_owned()))
 }
 
 fn scaled(name: &str, value: &Scalar, scale: u32) -> String {
@@ -447,15 +454,52 @@ fn flows(
             flows.len()
         )));
     }
-    if let Some(inter_cc) = cc.inter_cc {
-        for flow in &mut flows {
-            if classes.is_inter(flow.base_rtt_us) {
-                flow.cc.get_or_insert_with(|| inter_cc.to_owned());
-                flow.receiver_cc.get_or_insert_with(|| inter_cc.to_owned());
-            }
+    Ok(flows)
+}
+
+/// Has routes choose between two congestion controls. A route's choice is stronger than a
+/// socket's when it connects, so none may have another.
+fn by_route(
+    scenario: &Scenario,
+    topology: &mut Topology,
+    flows: &[Flow],
+    inside: &str,
+    across: &str,
+    scale: u32,
+) -> Result<()> {
+    if flows
+        .iter()
+        .any(|flow| flow.cc.is_some() || flow.receiver_cc.is_some())
+    {
+        return Err(Error::usage(format!(
+            "routes choose between {inside} and {across}, so no flow can have its own"
+        ))
+        .hint("another --cc, or flows without 'cc'"));
+    }
+    let paths = Paths::new(topology)?;
+    let classes = Classes::new(&paths, topology, scenario.inter_rtt, scale)?;
+    let mut sites: Vec<&str> = Vec::new();
+    let mut site_of = Vec::new();
+    for node in topology.nodes.iter().filter(|node| !node.router) {
+        let near = |known: &&str| {
+            let rtt_us = paths.base_rtt_us(known, &node.name);
+            rtt_us.is_ok_and(|rtt_us| !classes.is_inter(rtt_us))
+        };
+        let known = sites.iter().position(|site| near(site));
+        site_of.push(known.unwrap_or(sites.len()) as u32);
+        if known.is_none() {
+            sites.push(&node.name);
         }
     }
-    Ok(flows)
+    let hosts = topology.nodes.iter_mut().filter(|node| !node.router);
+    for (node, site) in hosts.zip(site_of) {
+        node.site = site;
+    }
+    topology.congctl = Some(Congctl {
+        inside: inside.to_owned(),
+        across: across.to_owned(),
+    });
+    Ok(())
 }
 
 /// A flow can have one of the kernel's, but not what a name here adds to it.
@@ -594,6 +638,17 @@ pub mod tests {
         let loaded = parse("small", SMALL, &sets).unwrap();
         let sysctls = sysctls(&loaded.scenario, known_cc("unocc").unwrap(), 1).unwrap();
         assert_eq!(sysctls[0].0, "net.unocc.profile");
+    }
+
+    #[test]
+    fn where_routes_choose_no_flow_does() {
+        let loaded = parse("small", SMALL, &["flows.0.cc=cubic".to_owned()]).unwrap();
+        assert!(plan(&loaded.scenario, "dctcp", 1, 1).is_ok());
+        let err = plan(&loaded.scenario, "bbr-dctcp", 1, 1).unwrap_err();
+        assert!(
+            err.to_string().contains("no flow can have its own"),
+            "{err}"
+        );
     }
 
     #[test]

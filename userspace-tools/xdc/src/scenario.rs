@@ -360,12 +360,15 @@ impl Agree {
 #[derive(Debug)]
 pub struct KnownCc {
     pub name: &'static str,
-    /// TCP_CONGESTION, of flows within a datacenter if `inter_cc` says otherwise for the others.
+    /// TCP_CONGESTION.
     pub cc: &'static str,
+    /// Of routes to another datacenter; those within one then have `cc` (`ip route ... congctl`).
     pub inter_cc: Option<&'static str>,
     /// After what the scenario says of `[cc.CC]`, which holds for its varieties too, and before
     /// what it says of this one.
     pub sysctls: &'static [(&'static str, &'static str)],
+    /// Of modules, the kernel's too.
+    pub parameters: &'static [(&'static str, &'static str)],
     /// To load; without one the kernel has it built in.
     pub module: Option<&'static str>,
     /// Which queue marks for it, unless the scenario says otherwise.
@@ -380,6 +383,7 @@ const PLAIN: KnownCc = KnownCc {
     cc: "",
     inter_cc: None,
     sysctls: &[],
+    parameters: &[],
     module: None,
     mark: Mark::None,
     tcp_ecn: 0,
@@ -444,6 +448,12 @@ pub const KNOWN_CCS: &[KnownCc] = &[
     drop_tail("bbr"),
     drop_tail("reno"),
     drop_tail("vegas"),
+    // GEMINI's Vegas-10: thresholds ten times as large.
+    KnownCc {
+        cc: "vegas",
+        parameters: &[("tcp_vegas.alpha", "20"), ("tcp_vegas.beta", "40")],
+        ..drop_tail("vegas-10")
+    },
     KnownCc {
         module: Some("tcp_example"),
         ..drop_tail("example")

@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::Duration;
 
-use xdc_proto::{Job, Message, Plan, VERSION};
+use xdc_proto::{Job, Message, Plan};
 
 use crate::engine::{Clock, Engine, Kind, Machine};
 use crate::error::{Error, Result};
@@ -81,14 +81,10 @@ pub fn command(
         }
     };
     let home = Home::find()?;
-    let plan = Plan {
-        version: VERSION,
-        modules: Vec::new(),
-        job: Job::Selftest {
-            tests: choose(&home, names, flavour)?,
-            long,
-        },
-    };
+    let plan = Plan::of(Job::Selftest {
+        tests: choose(&home, names, flavour)?,
+        long,
+    });
     let guest = Guest {
         home: &home,
         engine: Engine::new(&home, kind, flavour, clock(flavour))?,

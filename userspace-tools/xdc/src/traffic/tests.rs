@@ -264,9 +264,27 @@ fn what_a_kind_lacks_or_has_no_use_for_is_named() {
 fn bbr_goes_across_and_dctcp_stays_inside() {
     let text = format!("kind = \"permutation\"\n{ALL}\nsizes = \"1mb\"\nacross = \"50%\"");
     let run = run_with(&text, 1, 1, "bbr-dctcp").unwrap();
-    assert_eq!(run.cc, "dctcp");
+    let congctl = run.topology.congctl.as_ref().unwrap();
+    assert_eq!(
+        (congctl.inside.as_str(), congctl.across.as_str()),
+        ("dctcp", "bbr")
+    );
+    let site = |name: &str| {
+        run.topology
+            .nodes
+            .iter()
+            .find(|node| node.name == name)
+            .unwrap()
+            .site
+    };
+    assert!(run.flows.iter().any(crosses));
     for flow in &run.flows {
-        let cc = crosses(flow).then_some("bbr");
-        assert_eq!((flow.cc.as_deref(), flow.receiver_cc.as_deref()), (cc, cc));
+        assert_eq!(
+            site(&flow.src) != site(&flow.dst),
+            crosses(flow),
+            "{flow:?}"
+        );
+        // A socket that names one would hide what the route says.
+        assert_eq!((&flow.cc, &flow.receiver_cc), (&None, &None));
     }
 }
