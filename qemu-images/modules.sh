@@ -3,7 +3,8 @@
 # modules.sh FLAVOUR [OUT]: build the modules for one of our kernels (x86,
 # uml, debug) or, as `kdir`, for the build tree that KDIR names; into
 # build/FLAVOUR/modules or OUT. W= and CLIPPY= reach the kernel's build. Our
-# own kernels get those of modules/selftest/ and examples/, too.
+# own kernels get those of modules/selftest/ and examples/, too, unless
+# XDC_SELFTEST is set to nothing.
 . "$(dirname "$0")/common.sh"
 
 flavour=${1:?usage: modules.sh x86|uml|debug|kdir [OUT]}
@@ -29,7 +30,7 @@ if [ "$flavour" = kdir ]; then
 		kdir_make=$(kdir_tools "$tree")
 	fi
 else
-	export XDC_SELFTEST=1
+	export XDC_SELFTEST=${XDC_SELFTEST-1}
 	tree=$XDC_TOP/build/$flavour/tree
 	arch=$(flavour_arch "$flavour")
 fi
