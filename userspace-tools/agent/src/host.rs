@@ -175,20 +175,9 @@ fn brought_in(plan: &Plan) -> BTreeSet<String> {
     let mut names: BTreeSet<String> = LOADED_ON_DEMAND.iter().map(|&s| s.to_owned()).collect();
     names.extend(plan.modules.iter().cloned());
     if let Job::Run(run) = &plan.job {
-        names.extend(congestion_controls(run).map(|cc| format!("tcp_{cc}")));
+        names.extend(run.congestion_controls().map(|cc| format!("tcp_{cc}")));
     }
     names
-}
-
-fn congestion_controls(run: &RunPlan) -> impl Iterator<Item = &str> {
-    let of_flows = run.flows.iter().flat_map(|flow| {
-        let switches = flow.switches.iter().map(|switch| switch.cc.as_str());
-        let own = [flow.cc.as_deref(), flow.receiver_cc.as_deref()];
-        switches.chain(own.into_iter().flatten())
-    });
-    let of_routes = run.topology.congctl.iter();
-    let of_routes = of_routes.flat_map(|congctl| [congctl.inside.as_str(), &congctl.across]);
-    of_flows.chain(of_routes).chain([run.cc.as_str()])
 }
 
 /// Unloads what the run has brought in; returns what stays.

@@ -100,6 +100,20 @@ pub struct RunPlan {
     pub flow_series: bool,
 }
 
+impl RunPlan {
+    /// Whatever a socket of the run may have, some more than once.
+    pub fn congestion_controls(&self) -> impl Iterator<Item = &str> {
+        let of_flows = self.flows.iter().flat_map(|flow| {
+            let switches = flow.switches.iter().map(|switch| switch.cc.as_str());
+            let own = [flow.cc.as_deref(), flow.receiver_cc.as_deref()];
+            switches.chain(own.into_iter().flatten())
+        });
+        let of_routes = self.topology.congctl.iter();
+        let of_routes = of_routes.flat_map(|congctl| [congctl.inside.as_str(), &congctl.across]);
+        of_flows.chain(of_routes).chain([self.cc.as_str()])
+    }
+}
+
 fn yes() -> bool {
     true
 }

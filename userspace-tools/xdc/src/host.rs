@@ -96,18 +96,6 @@ fn parts(run: &RunPlan) -> BTreeSet<Part> {
     parts
 }
 
-fn congestion_controls(run: &RunPlan) -> BTreeSet<&str> {
-    let of_flows = run.flows.iter().flat_map(|flow| {
-        let switches = flow.switches.iter().map(|switch| switch.cc.as_str());
-        let own = [flow.cc.as_deref(), flow.receiver_cc.as_deref()];
-        switches.chain(own.into_iter().flatten())
-    });
-    let of_routes = run.topology.congctl.iter();
-    let of_routes = of_routes.flat_map(|congctl| [congctl.inside.as_str(), &congctl.across]);
-    let all = of_flows.chain(of_routes).chain([run.cc.as_str()]);
-    all.collect()
-}
-
 impl Kernel {
     fn running(parts: &BTreeSet<Part>) -> Result<Self> {
         let ccs = "/proc/sys/net/ipv4/tcp_available_congestion_control";
@@ -147,7 +135,8 @@ impl Kernel {
                 .hint(mend(&part.module)));
             }
         }
-        for cc in congestion_controls(run) {
+        let ccs: BTreeSet<_> = run.congestion_controls().collect();
+        for cc in ccs {
             let module = format!("tcp_{cc}");
             if !self.ccs.contains(cc) && !loadable(&module) {
                 let have: Vec<_> = self.ccs.iter().map(String::as_str).collect();
