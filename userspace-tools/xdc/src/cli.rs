@@ -43,6 +43,7 @@ Examples:
   xdc run uno-incast-mixed --set queues.port.limit=500kb
   xdc run uno-incast-mixed --set 'cc.unocc.sysctl.\"net.unocc.profile\"=paper'
   xdc run two-dc-1g --set net.ipv4.tcp_sack=0 --set scale=10
+  xdc run two-dc-1g --engine qemu --cc unocc --trace
   sudo xdc run two-dc-1g --engine host --cc cubic,dctcp")]
     Run {
         /// A name that `xdc list` shows, or a TOML file.
