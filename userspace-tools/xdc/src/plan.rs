@@ -485,7 +485,7 @@ fn by_route(
             let rtt_us = paths.base_rtt_us(known, &node.name);
             rtt_us.is_ok_and(|rtt_us| !classes.is_inter(rtt_us))
         };
-        let known = sites.iter().position(|site| near(site));
+        let known = sites.iter().position(near);
         site_of.push(known.unwrap_or(sites.len()) as u32);
         if known.is_none() {
             sites.push(&node.name);
