@@ -74,13 +74,12 @@ impl Figure for Bars {
             })
             .fold(0.0, f64::max);
         let y = Axis::new(top, self.unit, true);
-        let (width, height) = (self.width - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
-        let at_y = |value: f64| TOP + height - value.clamp(0.0, y.end) / y.end * height;
-        let mut svg = frame(&self.title, &y, width);
-        svg.push_str(&legend(
-            all().map(|bar| (bar.name.as_str(), bar.color)),
-            width,
-        ));
+        let width = self.width - LEFT - RIGHT;
+        let legend = legend(all().map(|bar| (bar.name.as_str(), bar.color)), width);
+        let height = HEIGHT - legend.top - BOTTOM;
+        let at_y = |value: f64| legend.top + height - value.clamp(0.0, y.end) / y.end * height;
+        let mut svg = frame(&self.title, &y, width, legend.top);
+        svg.push_str(&legend.svg);
         let step = width / self.groups.len().max(1) as f64;
         for (index, group) in self.groups.iter().enumerate() {
             let left = LEFT + step * (index as f64 + (1.0 - GROUP_SHARE) / 2.0);

@@ -131,16 +131,15 @@ impl Figure for Chart {
             .fold(self.x_end, f64::max);
         let x = Axis::new(x_end, self.x_unit, false);
         let y = Axis::new(self.max_y().max(self.y_end), self.y_unit, true);
-        let (width, height) = (self.width - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
-        let at_x = |value: f64| LEFT + value / x.end * width;
-        let at_y = |value: f64| TOP + height - value / y.end * height;
-
+        let width = self.width - LEFT - RIGHT;
         let drawn = self.lines.iter().filter(|line| !line.points.is_empty());
-        let mut svg = frame(&self.title, &y, width);
-        svg.push_str(&legend(
-            drawn.map(|line| (line.name.as_str(), line.color)),
-            width,
-        ));
+        let legend = legend(drawn.map(|line| (line.name.as_str(), line.color)), width);
+        let height = HEIGHT - legend.top - BOTTOM;
+        let at_x = |value: f64| LEFT + value / x.end * width;
+        let at_y = |value: f64| legend.top + height - value / y.end * height;
+
+        let mut svg = frame(&self.title, &y, width, legend.top);
+        svg.push_str(&legend.svg);
         // Writing to a String cannot fail.
         let last = x.ticks().last().unwrap_or(0.0);
         for tick in x.ticks() {
@@ -165,8 +164,8 @@ impl Figure for Chart {
     }
 }
 
-/// Title, and the lines and labels of the y axis; `width` of the data.
-pub fn frame(title: &str, y: &Axis, width: f64) -> String {
+/// Title, and the lines and labels of the y axis; `width` and `top` of the data.
+pub fn frame(title: &str, y: &Axis, width: f64, top: f64) -> String {
     let unit = if y.unit.name.is_empty() {
         String::new()
     } else {
@@ -176,9 +175,9 @@ pub fn frame(title: &str, y: &Axis, width: f64) -> String {
         "<text class=\"title\" x=\"{LEFT}\" y=\"17\">{}{unit}</text>",
         escape(title)
     );
-    let height = HEIGHT - TOP - BOTTOM;
+    let height = HEIGHT - top - BOTTOM;
     for tick in y.ticks() {
-        let at = TOP + height - tick / y.end * height;
+        let at = top + height - tick / y.end * height;
         // Writing to a String cannot fail.
         let _ = write!(
             svg,
@@ -192,8 +191,17 @@ pub fn frame(title: &str, y: &Axis, width: f64) -> String {
     svg
 }
 
-/// One entry per name, in a row under the title; for those beyond `width`, how many they are.
-pub fn legend<'a>(entries: impl Iterator<Item = (&'a str, usize)>, width: f64) -> String {
+/// The legend of a chart, and where its data begin below that.
+pub struct Legend {
+    pub svg: String,
+    pub top: f64,
+}
+
+/// One entry per name, under the title; for those that two rows of `width` have no room for, how
+/// many they are.
+pub fn legend<'a>(entries: impl Iterator<Item = (&'a str, usize)>, width: f64) -> Legend {
+    const ROWS: usize = 2;
+    const ROW: f64 = 15.0;
     const MARK: f64 = 19.0;
     const GAP: f64 = 16.0;
     let mut names: Vec<(&str, usize)> = Vec::new();
@@ -203,30 +211,42 @@ pub fn legend<'a>(entries: impl Iterator<Item = (&'a str, usize)>, width: f64) -
         }
     }
     let mut svg = String::new();
-    let mut x = LEFT;
+    let (mut x, mut row) = (LEFT, 0);
     for (index, &(name, color)) in names.iter().enumerate() {
         let text = CHARACTER * name.chars().count() as f64;
-        let rest = names.len() - index;
+        let (rest, is_last_row) = (names.len() - index, row + 1 == ROWS);
         // Room for "+10", unless nothing comes after it.
-        let more = if rest > 1 { GAP + 3.0 * CHARACTER } else { 0.0 };
-        if index > 0 && x + MARK + text + more > LEFT + width {
-            let _ = write!(
-                svg,
-                "<text class=\"label\" x=\"{x:.1}\" y=\"35\">+{rest}</text>"
-            );
-            break;
+        let more = if is_last_row && rest > 1 {
+            GAP + 3.0 * CHARACTER
+        } else {
+            0.0
+        };
+        // Writing to a String cannot fail.
+        if x > LEFT && x + MARK + text + more > LEFT + width {
+            if is_last_row {
+                let y = 35.0 + ROW * row as f64;
+                let _ = write!(
+                    svg,
+                    "<text class=\"label\" x=\"{x:.1}\" y=\"{y}\">+{rest}</text>"
+                );
+                break;
+            }
+            (x, row) = (LEFT, row + 1);
         }
+        let y = 31.0 + ROW * row as f64;
         let _ = write!(
             svg,
-            "<path class=\"c{}\" style=\"stroke-width:3\" d=\"M{x:.1} 31h14\"/>\
-             <text class=\"label\" x=\"{:.1}\" y=\"35\">{}</text>",
+            "<path class=\"c{}\" style=\"stroke-width:3\" d=\"M{x:.1} {y}h14\"/>\
+             <text class=\"label\" x=\"{:.1}\" y=\"{}\">{}</text>",
             color % COLORS,
             x + MARK,
+            y + 4.0,
             escape(name)
         );
         x += MARK + text + GAP;
     }
-    svg
+    let top = TOP + ROW * row as f64;
+    Legend { svg, top }
 }
 
 /// A file of its own: charts of one width in rows of `columns`.
@@ -338,6 +358,18 @@ mod tests {
         assert_eq!(of(5e6, TIME), ("0 1 2 3 4 5".into(), "s"));
         // Nothing at all is still an axis.
         assert_eq!(of(0.0, BYTES).1, "B");
+    }
+
+    #[test]
+    fn a_legend_has_two_rows_at_most() {
+        let of = |names: &[&str]| legend(names.iter().map(|name| (*name, 0)), 200.0);
+        let long = "a-name-of-some-length";
+        assert_eq!(of(&["a", "b"]).top, TOP);
+        let two = of(&["a", long, "b"]);
+        assert!(two.top > TOP && !two.svg.contains("+"));
+        let many = of(&["a", long, &format!("{long}2"), &format!("{long}3")]);
+        assert_eq!(many.top, two.top);
+        assert!(many.svg.contains("+1<"), "{}", many.svg);
     }
 
     #[test]
