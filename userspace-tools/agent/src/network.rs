@@ -178,19 +178,14 @@ impl<'a> Network<'a> {
             initial,
             routes: 0,
         };
-        let congctl = |node: usize, route: &Route| {
-            let congctl = topology.congctl.as_ref()?;
-            let name = if route.across {
-                &congctl.across
-            } else {
-                &congctl.inside
-            };
-            (!topology.nodes[node].router).then(|| name.clone())
-        };
-        let metrics = |node: usize, route: &Route| RouteMetrics {
-            tcp_usec_ts: topology.tcp_usec_ts,
-            quickack: topology.quickack,
-            congestion_control: congctl(node, route),
+        let metrics = |node: usize, route: &Route| {
+            let congctl = topology.congctl.as_ref();
+            let congctl = congctl.filter(|_| !topology.nodes[node].router);
+            RouteMetrics {
+                tcp_usec_ts: topology.tcp_usec_ts,
+                quickack: topology.quickack,
+                congestion_control: congctl.map(|by| by.of(route.across).to_owned()),
+            }
         };
         // All links first: a route needs its device, and the device its peer, to be up.
         for (i, connection) in connections.iter_mut().enumerate() {
@@ -217,7 +212,7 @@ impl<'a> Network<'a> {
         for (i, connection) in connections.iter_mut().enumerate() {
             let routes = routes[i]
                 .iter()
-                .map(|route| network.route(i, route, metrics(i, route)));
+                .map(|route| network.route(i, route, &metrics(i, route)));
             connection.batch(routes).context(network.name(i))?;
             for ports in network.layout.nodes[i].ports.chunks(SETTLED_AT_ONCE) {
                 let queries = ports
@@ -241,7 +236,7 @@ impl<'a> Network<'a> {
         }
     }
 
-    fn route(&self, node: usize, route: &Route, metrics: RouteMetrics) -> Request {
+    fn route(&self, node: usize, route: &Route, metrics: &RouteMetrics) -> Request {
         let node = &self.layout.nodes[node];
         let next_hops: Vec<NextHop> = route
             .ports
@@ -256,7 +251,7 @@ impl<'a> Network<'a> {
             route.prefix_len,
             &next_hops,
             node.own_address,
-            &metrics,
+            metrics,
         )
     }
 

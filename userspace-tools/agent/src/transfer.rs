@@ -110,17 +110,17 @@ impl<'a> Transfer<'a> {
             };
             anyhow::Ok((node, options))
         };
-        let (node, options_there) = options(&plan.dst, &plan.receiver_cc)?;
+        let (there, options_there) = options(&plan.dst, &plan.receiver_cc)?;
         let destination = options_there.local;
-        let listener = network.inside(node, || {
+        let listener = network.inside(there, || {
             let listener = options_there.open()?;
             // The connection inherits it.
             socket::set_wake_bytes(&listener, wake_bytes(plan)).context("SO_RCVLOWAT")?;
             listener.listen(1).context("cannot listen")?;
             Ok(listener)
         })?;
-        let (node, options_here) = options(&plan.src, &plan.cc)?;
-        let sender = network.inside(node, || options_here.open())?;
+        let (here, options_here) = options(&plan.src, &plan.cc)?;
+        let sender = network.inside(here, || options_here.open())?;
         if self.fits() {
             // The end of the stream travels with the last byte instead of behind it.
             sender.set_tcp_cork(true).context("TCP_CORK")?;
@@ -131,15 +131,8 @@ impl<'a> Transfer<'a> {
             Err(e) => return Err(e).context("cannot connect"),
         }
         if let Some(congctl) = &run.topology.congctl {
-            let sites = [&plan.src, &plan.dst].map(|host| {
-                let node = network.layout.node(host)?;
-                anyhow::Ok(network.layout.nodes[node].site)
-            });
-            let [here, there] = sites;
-            let expected = match here? == there? {
-                true => &congctl.inside,
-                false => &congctl.across,
-            };
+            let nodes = &network.layout.nodes;
+            let expected = congctl.of(nodes[here].site != nodes[there].site);
             let name = sender.tcp_congestion().context("TCP_CONGESTION")?;
             let name = String::from_utf8_lossy(&name);
             ensure!(

@@ -149,6 +149,16 @@ pub struct Congctl {
     pub across: String,
 }
 
+impl Congctl {
+    /// Of a route, by whether it leads to another site.
+    pub fn of(&self, across: bool) -> &str {
+        match across {
+            true => &self.across,
+            false => &self.inside,
+        }
+    }
+}
+
 /// One network namespace.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Node {

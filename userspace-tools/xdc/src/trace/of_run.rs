@@ -7,12 +7,9 @@ use serde_json::json;
 use xdc_proto::TraceHead;
 
 use super::format::Format;
-use super::pages;
-use super::plot;
-use super::{Counts, begin_line, end_line, event_line};
+use super::{Counts, EVENTS, begin_line, end_line, event_line, pages, plot};
 use crate::error::{Error, Result};
 use crate::plot::Chart;
-use crate::trace::record::EVENTS;
 
 /// What came from a guest.
 #[derive(Debug, Default)]
@@ -59,23 +56,24 @@ impl Raw {
         events.sort_by_key(|(at_ns, cpu, _)| (*at_ns, *cpu));
 
         let names: Vec<_> = formats.values().map(|(event, _)| EVENTS[*event]).collect();
-        let mut lines = begin_line(kernel, &names);
-        lines["origin_ns"] = json!(self.head.origin_ns);
-        let mut lines = format!("{lines}\n").into_bytes();
+        let mut begin = begin_line(kernel, &names);
+        begin["origin_ns"] = json!(self.head.origin_ns);
+        let mut lines = format!("{begin}\n").into_bytes();
         let mut counts = Counts::default();
         for (at_ns, cpu, bytes) in events {
             let id = bytes.first_chunk().map(|id| u16::from_ne_bytes(*id));
             let (event, format) = id
                 .and_then(|id| formats.get(&u32::from(id)))
                 .ok_or_else(|| broken("an event that nobody asked for"))?;
-            let inode = format.decode(bytes).find(|(name, _)| *name == "netns");
+            let fields: Vec<_> = format.decode(bytes).collect();
+            let inode = fields.iter().find(|(name, _)| *name == "netns");
             let inode = inode.and_then(|(_, inode)| inode.as_u64());
             let Some(node) = inode.and_then(|inode| nodes.get(&inode)) else {
                 continue;
             };
             counts[*event] += 1;
             let place = [("node", (*node).into())];
-            let fields = place.into_iter().chain(format.decode(bytes));
+            let fields = place.into_iter().chain(fields);
             event_line(&mut lines, *event, at_ns, cpu, fields)?;
         }
         let recorded = formats
