@@ -69,7 +69,9 @@ if [ -n "$kdir_vermagic" ]; then
 			"xdc kdir again, with the source of the kernel's very version"
 	done
 fi
-# Warnings are for reading, not for scrolling away in a log.
+# Warnings are for reading, not for scrolling away in a log; and they are there
+# until they are mended: make finds nothing to be new that has one.
 if grep -qi 'warning' "$log"; then
 	cat "$log" >&2
+	find "$out" -name '*.o' -exec touch -d @0 {} +
 fi
