@@ -314,14 +314,20 @@ impl<'a> Traffic<'a> {
         Ok(())
     }
 
-    /// Steps until no flow is open.
+    /// Steps until no flow is open; an error if for so long no byte arrives and no flow ends.
     pub fn drain(&mut self, patience: Duration) -> Result<()> {
-        let deadline = Instant::now() + patience;
+        let mut last = (self.tally.bytes, self.flows.len());
+        let mut deadline = Instant::now() + patience;
         while !self.flows.is_empty() {
             if Instant::now() >= deadline {
                 bail!("{} flows do not end: {}", self.flows.len(), self.stuck());
             }
             self.step(Duration::from_millis(500))?;
+            let now = (self.tally.bytes, self.flows.len());
+            if now != last {
+                last = now;
+                deadline = Instant::now() + patience;
+            }
         }
         Ok(())
     }

@@ -142,6 +142,7 @@ pub fn namespaces(storm: &mut Storm, count: u32) -> Result<()> {
         .with_context(|| format!("round {i}"))?;
         bytes += moved;
         queued += left;
+        storm.progress(i, i + 1, count);
         Ok(())
     });
     storm.ktap.note(&format!(

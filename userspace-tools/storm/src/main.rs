@@ -92,6 +92,14 @@ impl Storm {
             .to_vec()
     }
 
+    /// In the long form a note at each tenth, for whoever waits.
+    pub fn progress(&mut self, before: u32, now: u32, count: u32) {
+        let tenth = |n: u32| u64::from(n) * 10 / u64::from(count.max(1));
+        if self.long && tenth(before) != tenth(now) {
+            self.ktap.note(&format!("{now} of {count}"));
+        }
+    }
+
     /// The case that every flow arrived as it was sent.
     pub fn flows_case(&mut self, what: &str, tally: Result<Tally>) {
         let text = match &tally {

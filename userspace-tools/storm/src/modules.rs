@@ -145,6 +145,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
                 ensure!(!is_loaded(name), "{name} is still there");
                 Ok(())
             })();
+            storm.progress(cycles, cycles + 1, count);
             cycles += 1;
         }
         stop.store(true, Ordering::Relaxed);

@@ -123,6 +123,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             .run(|| fuzzer.round(n))
             .and_then(|()| fuzzer.look(&pair))
             .with_context(|| format!("after {} messages", sent + n));
+        storm.progress(sent, sent + n, count);
         sent += n;
     }
     storm.ktap.note(&fuzzer.text());

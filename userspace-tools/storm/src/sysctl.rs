@@ -335,6 +335,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
                 breathe();
             }
         }
+        storm.progress(sent.saturating_sub(1_000), sent, count);
         if outcome.is_ok() {
             outcome = watched.iter().try_for_each(Directory::look);
         }
