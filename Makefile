@@ -76,9 +76,6 @@ tools: setup
 demo: guests
 	@$(XDC) run two-dc-1g
 
-# Modules are linted as they are built, not once more.
-test: export W = 1
-test: export CLIPPY = 1
 test: guests test-tools modules-debug
 	@selftests/all
 
