@@ -312,6 +312,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     let mut watched = pair.hosts[1].run(open)?;
     let loose = pair.hosts[0].run(open)?;
     while sent < count && outcome.is_ok() {
+        let before = sent;
         for _ in 0..(count - sent).min(1_000) {
             sent += 1;
             outcome = if rng.bool() {
@@ -335,7 +336,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
                 breathe();
             }
         }
-        storm.progress(sent.saturating_sub(1_000), sent, count);
+        storm.progress(before, sent, count);
         if outcome.is_ok() {
             outcome = watched.iter().try_for_each(Directory::look);
         }
