@@ -94,10 +94,12 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     let pair = Arc::new(Pair::new()?);
     pair.hosts[0].run(idle_device)?;
     // A port may pass next to nothing for as long as a slow guest takes for a round; a flow has
-    // to outlive that, and to go on soon.
+    // to outlive that, also at the receiver while the last step of the handshake is under way,
+    // and to go on soon.
     for (name, value) in [
         ("tcp_rto_max_ms", "1000"),
         ("tcp_syn_retries", "127"),
+        ("tcp_synack_retries", "127"),
         ("tcp_retries2", "255"),
     ] {
         pair.sysctl(&format!("net/ipv4/{name}"), value)?;
