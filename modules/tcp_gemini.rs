@@ -18,13 +18,14 @@ mod kernel_api;
 mod tcp_glue;
 
 use algo::fixed::ppm;
-use algo::gemini::{Flow, Params, Profile, Round, PARAMS};
+use algo::gemini::{Flow, Profile, Round, PARAMS};
+use algo::params::Values;
 use kernel_api::{
     sysctl,
     tcp::{diag, Registration, Sock},
     trace::{self, Tracepoint},
 };
-use tcp_glue::{Adapter, Algorithm};
+use tcp_glue::{Adapter, Algorithm, Live};
 
 module! {
     type: Module,
@@ -56,9 +57,8 @@ impl Algorithm for Gemini {
     type Flow = Flow;
 
     #[inline(always)]
-    fn params(&self, sk: &Sock<'_>) -> Params {
-        let values = self.sysctls.of(sk.net());
-        Params::read(|row| tcp_glue::value(values.get(row)))
+    fn params<'a>(&'a self, sk: &'a Sock<'_>) -> impl Values + 'a {
+        Live::<'_, 0>(self.sysctls.of(sk.net()))
     }
 
     #[inline(always)]

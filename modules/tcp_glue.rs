@@ -20,11 +20,11 @@
 use super::algo::{
     controller::{shown, Controller, Watch},
     fixed::FRACTION_BITS,
-    params::ParamInfo,
+    params::{ParamInfo, Values},
     Ack, Output,
 };
 use super::kernel_api::{
-    sysctl::{Kind, Param},
+    sysctl::{self, Kind, Param},
     tcp::{
         diag, flags, without_softirqs, AckFlags, CongestionControl, EceEcho, EcnMode, Event, Info,
         RateSample, Sock, State,
@@ -44,8 +44,8 @@ pub(crate) trait Algorithm: Send + Sync + 'static {
     /// State of one socket.
     type Flow: Controller;
 
-    /// The parameters that the socket's namespace has now.
-    fn params(&self, sk: &Sock<'_>) -> Params<Self>;
+    /// The parameters of the socket's namespace.
+    fn params<'a>(&'a self, sk: &'a Sock<'_>) -> impl Values + 'a;
 
     /// Somebody listens to one of its tracepoints.
     #[inline(always)]
@@ -59,9 +59,6 @@ pub(crate) trait Algorithm: Send + Sync + 'static {
 
 /// What an [`Algorithm`] tells who listens.
 pub(crate) type EventOf<A> = <<A as Algorithm>::Flow as Controller>::Event;
-
-/// Parameters of an [`Algorithm`].
-pub(crate) type Params<A> = <<A as Algorithm>::Flow as Controller>::Params;
 
 /// An [`Algorithm`] as TCP sees it.
 pub(crate) struct Adapter<A>(pub(crate) A);
@@ -112,18 +109,18 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
         if !has_ecn(sk) {
             return None;
         }
-        let params = self.0.params(sk);
         let mut flow = A::Flow::new(
-            &params,
+            &self.0.params(sk),
             sk.mstamp_us(),
             bytes(sk, sk.snd_cwnd()),
             handshake_rtt_us(sk),
         );
         // After a lost SYN the kernel's initial window is one packet.
         if sk.data_segs_out() == 0 && sk.snd_cwnd() > 1 {
-            flow.open(&params);
+            flow.open(&self.0.params(sk));
         }
-        apply(sk, &flow.output(&params, sk.srtt_us()), in_recovery(sk));
+        let output = flow.output(&self.0.params(sk), sk.srtt_us());
+        apply(sk, &output, in_recovery(sk));
         let socket = Socket {
             flow,
             marks: Marks::new(sk),
@@ -145,15 +142,18 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
             return self.control_traced(sk.lend(), data, rs);
         }
         let ack = ack(sk, rs, &mut data.marks);
-        if let Some(output) = data.flow.on_ack(&self.0.params(sk), &ack) {
+        let output = data.flow.on_ack(&self.0.params(sk), &ack);
+        if let Some(output) = output {
             apply(sk, &output, ack.in_recovery);
         }
         data.publish(sk);
     }
 
     fn ssthresh(&self, sk: &mut Sock<'_>, data: &mut Self::Data) -> u32 {
-        let params = self.0.params(sk);
-        packets(sk, data.flow.loss_window_bytes(&params, sk.mss_bytes()))
+        let left_bytes = data
+            .flow
+            .loss_window_bytes(&self.0.params(sk), sk.mss_bytes());
+        packets(sk, left_bytes)
     }
 
     fn set_state(&self, sk: &mut Sock<'_>, data: &mut Self::Data, new: State) {
@@ -164,9 +164,8 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
             }
             State::Loss => {
                 let in_flight_bytes = bytes(sk, sk.in_flight());
-                let params = self.0.params(sk);
                 data.flow
-                    .on_timeout(&params, now_us, in_flight_bytes, mss_bytes);
+                    .on_timeout(&self.0.params(sk), now_us, in_flight_bytes, mss_bytes);
             }
             _ => {}
         }
@@ -206,10 +205,12 @@ impl<A: Algorithm> Adapter<A> {
     fn control_traced(&self, mut sk: Sock<'_>, data: &mut Socket<A::Flow>, rs: &RateSample) {
         let sk = &mut sk;
         let ack = ack(sk, rs, &mut data.marks);
-        let params = self.0.params(sk);
-        let mut trace = Trace::<A>(sk, PhantomData);
-        // The kernel runs no eBPF program for an event in a softirq that interrupts another's.
-        let output = without_softirqs(|| data.flow.on_ack_watched(&params, &ack, &mut trace));
+        let output = {
+            let params = self.0.params(sk);
+            let mut trace = Trace::<A>(sk, PhantomData);
+            // The kernel runs no eBPF program for an event in a softirq that interrupts another's.
+            without_softirqs(|| data.flow.on_ack_watched(&params, &ack, &mut trace))
+        };
         if let Some(output) = output {
             apply(sk, &output, ack.in_recovery);
         }
@@ -372,8 +373,13 @@ const fn sysctl<const N: usize>(row: &ParamInfo<N>, profile: usize) -> Param {
     }
 }
 
-/// A value that a sysctl holds; its bounds keep it within 32 bits.
-#[inline(always)]
-pub(crate) fn value(sysctl: u64) -> u32 {
-    sysctl as u32
+/// The rows of a parameter table as the sysctls have them now, behind a module's own `FIRST` files.
+pub(crate) struct Live<'a, const FIRST: usize>(pub(crate) &'a sysctl::Values);
+
+impl<const FIRST: usize> Values for Live<'_, FIRST> {
+    #[inline(always)]
+    fn value(&self, row: usize) -> u32 {
+        // The bounds of the file keep it within 32 bits.
+        self.0.get(row.wrapping_add(FIRST)) as u32
+    }
 }

@@ -19,13 +19,14 @@ mod kernel_api;
 mod tcp_glue;
 
 use algo::fixed::ppm;
-use algo::unocc::{Action, Epoch, Event, Flow, Params, Profile, QuickAdapt, PARAMS};
+use algo::params::Values;
+use algo::unocc::{Action, Epoch, Event, Flow, Profile, QuickAdapt, PARAMS};
 use kernel_api::{
     sysctl,
     tcp::{diag, Registration, Sock},
     trace::{self, Tracepoint},
 };
-use tcp_glue::{Adapter, Algorithm};
+use tcp_glue::{Adapter, Algorithm, Live};
 
 module! {
     type: Module,
@@ -38,8 +39,11 @@ module! {
 /// net.unocc.*: the profile, and then the rows of [`PARAMS`].
 struct Sysctls;
 
+/// Files before the rows.
+const OWN_FILES: usize = 1;
+
 /// Number of files.
-const FILES: usize = 1 + PARAMS.len();
+const FILES: usize = OWN_FILES + PARAMS.len();
 
 /// What a new network namespace starts from.
 const DEFAULT_PROFILE: Profile = Profile::Linux;
@@ -64,7 +68,7 @@ impl sysctl::Params for Sysctls {
             return;
         }
         let profile = values.get(index);
-        for (row, index) in PARAMS.iter().zip(1..) {
+        for (row, index) in PARAMS.iter().zip(OWN_FILES..) {
             let default = row.defaults.iter().zip(0..).find(|&(_, i)| i == profile);
             if let Some((&default, _)) = default {
                 values.set(index, u64::from(default));
@@ -85,9 +89,8 @@ impl Algorithm for UnoCc {
     type Flow = Flow;
 
     #[inline(always)]
-    fn params(&self, sk: &Sock<'_>) -> Params {
-        let values = self.sysctls.of(sk.net());
-        Params::read(|row| tcp_glue::value(values.get(row.wrapping_add(1))))
+    fn params<'a>(&'a self, sk: &'a Sock<'_>) -> impl Values + 'a {
+        Live::<'_, OWN_FILES>(self.sysctls.of(sk.net()))
     }
 
     #[inline(always)]

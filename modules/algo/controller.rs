@@ -4,6 +4,7 @@
 //! trip, however many losses there are in it.
 
 use super::fixed::BYTE_BITS;
+use super::params::Values;
 use super::window::Window;
 use super::{Ack, Output};
 
@@ -58,17 +59,14 @@ impl<E> Watch<E> for Unwatched {
 /// One flow under the control of an algorithm. All zeroes is "not started", and then every method
 /// does nothing.
 pub trait Controller: Copy + Send {
-    /// What can be set.
-    type Params;
-
     /// What it tells a [`Watch`].
     type Event;
 
     /// A flow that is established, with an initial window and the handshake's RTT, if known.
-    fn new(params: &Self::Params, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self;
+    fn new(params: &impl Values, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self;
 
     /// Nothing was sent yet, and no SYN was lost: the flow may choose its first window.
-    fn open(&mut self, _params: &Self::Params) {}
+    fn open(&mut self, _params: &impl Values) {}
 
     /// The window.
     fn window(&self) -> &Window;
@@ -77,13 +75,13 @@ pub trait Controller: Copy + Send {
     fn window_mut(&mut self) -> &mut Window;
 
     /// The algorithm's rules for one ACK, recovery aside.
-    fn adjust(&mut self, params: &Self::Params, ack: &Ack, watch: &mut impl Watch<Self::Event>);
+    fn adjust(&mut self, params: &impl Values, ack: &Ack, watch: &mut impl Watch<Self::Event>);
 
     /// What the sender is to do now, with that smoothed RTT (0 = none).
-    fn output(&self, params: &Self::Params, srtt_us: u32) -> Output;
+    fn output(&self, params: &impl Values, srtt_us: u32) -> Output;
 
     /// The window that a loss leaves, in 2^-16 bytes: at least the floor, at most the present one.
-    fn loss_window_scaled(&self, params: &Self::Params, mss_bytes: u32) -> u64;
+    fn loss_window_scaled(&self, params: &impl Values, mss_bytes: u32) -> u64;
 
     /// Whether this round trip has had its reduction.
     fn was_reduced(&self) -> bool;
@@ -100,7 +98,7 @@ pub trait Controller: Copy + Send {
     /// An ACK arrived. `None` where the flow was never started.
     // Once per ACK and called from one place: the parameters can stay in registers.
     #[inline(always)]
-    fn on_ack(&mut self, params: &Self::Params, ack: &Ack) -> Option<Output> {
+    fn on_ack(&mut self, params: &impl Values, ack: &Ack) -> Option<Output> {
         self.on_ack_watched(params, ack, &mut Unwatched)
     }
 
@@ -108,7 +106,7 @@ pub trait Controller: Copy + Send {
     #[inline(always)]
     fn on_ack_watched(
         &mut self,
-        params: &Self::Params,
+        params: &impl Values,
         ack: &Ack,
         watch: &mut impl Watch<Self::Event>,
     ) -> Option<Output> {
@@ -124,12 +122,12 @@ pub trait Controller: Copy + Send {
     }
 
     /// The window that a loss leaves.
-    fn loss_window_bytes(&self, params: &Self::Params, mss_bytes: u32) -> u64 {
+    fn loss_window_bytes(&self, params: &impl Values, mss_bytes: u32) -> u64 {
         self.loss_window_scaled(params, mss_bytes) >> BYTE_BITS
     }
 
     /// A loss was detected. The second reduction in a round trip changes nothing.
-    fn on_loss(&mut self, params: &Self::Params, now_us: u64, mss_bytes: u32) {
+    fn on_loss(&mut self, params: &impl Values, now_us: u64, mss_bytes: u32) {
         if !self.window().is_started() || self.was_reduced() {
             return;
         }
@@ -142,7 +140,7 @@ pub trait Controller: Copy + Send {
     /// is leads to the window that a loss leaves.
     fn on_timeout(
         &mut self,
-        params: &Self::Params,
+        params: &impl Values,
         now_us: u64,
         in_flight_bytes: u64,
         mss_bytes: u32,

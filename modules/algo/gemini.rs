@@ -22,7 +22,7 @@ use super::fixed::{
     BYTE_BITS, FRACTION_ONE, RATIO_BITS, bdp_bytes, bytes_per_s, ewma, fraction, mul_div,
     mul_fraction, mul_ratio,
 };
-use super::params::params;
+use super::params::{Values, params};
 use super::rtt::BaseRtt;
 use super::window::Window;
 use super::{Ack, Output};
@@ -59,7 +59,7 @@ params! {
 /// h in packets, 2^-16: at least a tenth, at most five.
 const H_MIN_SCALED: u64 = (1 << BYTE_BITS) / 10;
 const H_MAX_SCALED: u64 = 5 << BYTE_BITS;
-/// The unit of [`Params::h_scale`].
+/// The unit of [`Rows::h_scale`].
 const H_UNITS: u64 = 1_000_000_000;
 
 /// Marks take at most this part of the window, and a loss at least.
@@ -68,13 +68,14 @@ const HALF: u32 = FRACTION_ONE / 2;
 /// Pacing in slow start, relative to a window per smoothed RTT, in 1/1024.
 const SLOW_START_PACING: u32 = 2 << RATIO_BITS;
 
-impl Params {
+/// What follows from the parameters.
+pub trait Derived: Rows {
     /// K in bytes.
-    fn k_bytes(&self, mss_bytes: u32) -> u64 {
-        match self.k_bytes {
+    fn threshold_bytes(&self, mss_bytes: u32) -> u64 {
+        match self.k_bytes() {
             0 => {
-                let packets_scaled =
-                    u64::from(self.k_packets_per_gbps).wrapping_mul(u64::from(self.line_rate_mbps));
+                let packets_scaled = u64::from(self.k_packets_per_gbps())
+                    .wrapping_mul(u64::from(self.line_rate_mbps()));
                 mul_div(packets_scaled, u64::from(mss_bytes), 1_000)
             }
             k_bytes => u64::from(k_bytes),
@@ -82,9 +83,9 @@ impl Params {
     }
 
     /// F / 4, as a fraction.
-    pub fn quarter_of_f(&self, srtt_us: u32, mss_bytes: u32) -> u32 {
-        let k_bytes = self.k_bytes(mss_bytes).max(1);
-        let in_flight_bytes = bdp_bytes(self.line_rate_mbps, srtt_us).max(k_bytes);
+    fn quarter_of_f(&self, srtt_us: u32, mss_bytes: u32) -> u32 {
+        let k_bytes = self.threshold_bytes(mss_bytes).max(1);
+        let in_flight_bytes = bdp_bytes(self.line_rate_mbps(), srtt_us).max(k_bytes);
         fraction(k_bytes, in_flight_bytes)
     }
 
@@ -96,10 +97,10 @@ impl Params {
     }
 
     /// h in 2^-16 bytes.
-    pub fn increase_scaled(&self, srtt_us: u32, mss_bytes: u32) -> u64 {
+    fn increase_scaled(&self, srtt_us: u32, mss_bytes: u32) -> u64 {
         // 1 Mbit/s is one bit per microsecond: 2^20 x 2^32 at most.
-        let bits = u64::from(self.line_rate_mbps).wrapping_mul(u64::from(srtt_us));
-        let h_scale = u64::from(self.h_scale) << BYTE_BITS;
+        let bits = u64::from(self.line_rate_mbps()).wrapping_mul(u64::from(srtt_us));
+        let h_scale = u64::from(self.h_scale()) << BYTE_BITS;
         mul_div(bits, h_scale, H_UNITS)
             .clamp(H_MIN_SCALED, H_MAX_SCALED)
             .saturating_mul(u64::from(mss_bytes))
@@ -107,9 +108,11 @@ impl Params {
 
     /// beta, as a fraction.
     fn wan_cut(&self) -> u32 {
-        fraction(u64::from(self.beta), 1 << RATIO_BITS)
+        fraction(u64::from(self.beta()), 1 << RATIO_BITS)
     }
 }
+
+impl<V: Rows> Derived for V {}
 
 /// State of one flow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -165,10 +168,9 @@ pub struct Round {
 }
 
 impl Controller for Flow {
-    type Params = Params;
     type Event = Round;
 
-    fn new(params: &Params, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self {
+    fn new(params: &impl Values, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self {
         let mut flow = Flow {
             alpha: FRACTION_ONE,
             ..Flow::default()
@@ -176,7 +178,7 @@ impl Controller for Flow {
         flow.window.start(cwnd_bytes, true);
         if let Some(rtt_us) = rtt_us {
             flow.base_rtt
-                .update(now_us, rtt_us, params.rtt_base_window_ms);
+                .update(now_us, rtt_us, params.rtt_base_window_ms());
         }
         flow
     }
@@ -190,7 +192,7 @@ impl Controller for Flow {
     }
 
     #[inline(always)]
-    fn adjust(&mut self, params: &Params, ack: &Ack, watch: &mut impl Watch<Round>) {
+    fn adjust(&mut self, params: &impl Values, ack: &Ack, watch: &mut impl Watch<Round>) {
         self.update_transport_state(params, ack, watch);
 
         let congested = ack.marked_bytes > 0 || self.wan_congested;
@@ -204,11 +206,11 @@ impl Controller for Flow {
     }
 
     #[inline(always)]
-    fn output(&self, params: &Params, srtt_us: u32) -> Output {
+    fn output(&self, params: &impl Values, srtt_us: u32) -> Output {
         let gain = if self.window.in_slow_start() {
             SLOW_START_PACING
         } else {
-            params.pacing_gain
+            params.pacing_gain()
         };
         Output {
             cwnd_bytes: self.window.bytes(),
@@ -218,7 +220,7 @@ impl Controller for Flow {
     }
 
     /// The rule's own reduction, and at least a half.
-    fn loss_window_scaled(&self, params: &Params, mss_bytes: u32) -> u64 {
+    fn loss_window_scaled(&self, params: &impl Values, mss_bytes: u32) -> u64 {
         let cut = self.wan_cut(params).max(HALF);
         let left_scaled = mul_fraction(self.window.scaled(), FRACTION_ONE.saturating_sub(cut));
         self.window.bounded(left_scaled, mss_bytes)
@@ -260,7 +262,7 @@ impl Flow {
     #[inline(always)]
     fn update_transport_state(
         &mut self,
-        params: &Params,
+        params: &impl Values,
         ack: &Ack,
         watch: &mut impl Watch<Round>,
     ) {
@@ -270,7 +272,7 @@ impl Flow {
             return;
         };
         self.base_rtt
-            .update(ack.now_us, rtt_us, params.rtt_base_window_ms);
+            .update(ack.now_us, rtt_us, params.rtt_base_window_ms());
         self.round_min_rtt_us = match self.round_min_rtt_us {
             0 => rtt_us.max(1),
             min_us => min_us.min(rtt_us.max(1)),
@@ -288,13 +290,13 @@ impl Flow {
     }
 
     #[inline(always)]
-    fn end_round(&mut self, params: &Params, ack: &Ack, watch: &mut impl Watch<Round>) {
+    fn end_round(&mut self, params: &impl Values, ack: &Ack, watch: &mut impl Watch<Round>) {
         if self.round_acked_bytes != 0 {
             let marked = fraction(self.round_marked_bytes, self.round_acked_bytes);
-            self.alpha = ewma(self.alpha, marked, params.g);
+            self.alpha = ewma(self.alpha, marked, params.g());
         }
         let limit_us = u64::from(self.base_rtt.get().unwrap_or(u32::MAX))
-            .saturating_add(u64::from(params.t_us));
+            .saturating_add(u64::from(params.t_us()));
         self.wan_congested = u64::from(self.round_min_rtt_us) > limit_us;
         watch.see(|| Round {
             cwnd_bytes: self.window.bytes(),
@@ -318,7 +320,7 @@ impl Flow {
 
     /// Lines 6 to 9 of Algorithm 1: the part of the window to give up.
     #[inline(always)]
-    fn congestion_cut(&self, params: &Params, ack: &Ack) -> u32 {
+    fn congestion_cut(&self, params: &impl Values, ack: &Ack) -> u32 {
         let dcn_cut = if ack.marked_bytes > 0 {
             params.dcn_cut(self.alpha, ack.srtt_us, ack.mss_bytes)
         } else {
@@ -327,7 +329,7 @@ impl Flow {
         dcn_cut.max(self.wan_cut(params))
     }
 
-    fn wan_cut(&self, params: &Params) -> u32 {
+    fn wan_cut(&self, params: &impl Values) -> u32 {
         if self.wan_congested {
             params.wan_cut()
         } else {
@@ -337,7 +339,7 @@ impl Flow {
 
     /// Lines 11 and 12 of Algorithm 1, and slow start before the first congestion.
     #[inline(always)]
-    fn grow(&mut self, params: &Params, ack: &Ack) {
+    fn grow(&mut self, params: &impl Values, ack: &Ack) {
         if self.window.in_slow_start() {
             self.window.slow_start(ack.unmarked_bytes());
         } else {

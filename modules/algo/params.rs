@@ -20,6 +20,13 @@ pub struct ParamInfo<const N: usize> {
     pub defaults: [u32; N],
 }
 
+/// Values of the parameters of a table, which may change at any time. Each is read where it is
+/// needed: few of them bear on one ACK.
+pub trait Values {
+    /// The value of row `row`.
+    fn value(&self, row: usize) -> u32;
+}
+
 /// `concat!(name, "\0")` as a C string.
 pub const fn c_str(bytes: &'static [u8]) -> &'static CStr {
     match CStr::from_bytes_with_nul(bytes) {
@@ -28,7 +35,7 @@ pub const fn c_str(bytes: &'static [u8]) -> &'static CStr {
     }
 }
 
-/// Defines `Profile`, `Params` and the table `PARAMS` from one list of rows.
+/// Defines `Profile`, `Params`, `Rows` and the table `PARAMS` from one list of rows.
 macro_rules! params {
     (
         $(#[doc = $profile_help:literal])+
@@ -77,6 +84,30 @@ macro_rules! params {
                 Params { $($name: next(),)+ }
             }
         }
+
+        impl super::params::Values for Params {
+            fn value(&self, row: usize) -> u32 {
+                [$(self.$name,)+].get(row).copied().unwrap_or_default()
+            }
+        }
+
+        #[allow(non_camel_case_types)]
+        enum Row {
+            $($name,)+
+        }
+
+        /// The values by name.
+        pub trait Rows: super::params::Values {
+            $(
+                $(#[doc = $help])+
+                #[inline(always)]
+                fn $name(&self) -> u32 {
+                    self.value(Row::$name as usize)
+                }
+            )+
+        }
+
+        impl<V: super::params::Values> Rows for V {}
 
         /// Every parameter, in the order of the fields of [`Params`].
         pub const PARAMS: &[super::params::ParamInfo<{ Profile::COUNT }>] = &[

@@ -20,10 +20,10 @@
 
 use super::controller::{Controller, Shown, Watch, shown};
 use super::fixed::{
-    BYTE_BITS, FRACTION_ONE, MAX_BYTES, NS_PER_US, PPM, bdp_bytes, bytes_per_s, ewma, fraction,
-    mul_div, mul_fraction, mul_ratio,
+    BYTE_BITS, FRACTION_ONE, NS_PER_US, PPM, bdp_bytes, bytes_per_s, ewma, fraction, mul_div,
+    mul_fraction, mul_ratio,
 };
-use super::params::params;
+use super::params::{Values, params};
 use super::rtt::BaseRtt;
 use super::window::Window;
 use super::{Ack, Output};
@@ -81,7 +81,7 @@ params! {
     max_cwnd_bdp: "1/1024",                     0,   16_384,      [0, 1_024, 1_280];
 }
 
-/// [`Params::start`]: one BDP at once.
+/// [`Rows::start`]: one BDP at once.
 const START_BDP: u32 = 1;
 
 /// A base RTT that no sample confirmed for this long is forgotten.
@@ -90,23 +90,24 @@ const BASE_RTT_WINDOW_MS: u32 = 10_000;
 /// E above this decreases the window even while it falls (`skip_md_when_falling`): 0.9.
 const E_ALWAYS_DECREASES: u32 = FRACTION_ONE / 10 * 9;
 
-impl Params {
+/// What follows from the parameters.
+pub trait Derived: Rows {
     /// BDP of a flow with that base RTT.
     fn bdp_bytes(&self, base_rtt_us: u32) -> u64 {
-        bdp_bytes(self.line_rate_mbps, base_rtt_us)
+        bdp_bytes(self.line_rate_mbps(), base_rtt_us)
     }
 
     /// Additive increase per RTT, in 2^-16 bytes.
     #[inline(always)]
-    pub fn increase_scaled(&self, base_rtt_us: u32) -> u64 {
+    fn increase_scaled(&self, base_rtt_us: u32) -> u64 {
         let bdp_scaled = self.bdp_bytes(base_rtt_us) << BYTE_BITS;
-        mul_div(bdp_scaled, u64::from(self.ai_ppm), PPM)
+        mul_div(bdp_scaled, u64::from(self.ai_ppm()), PPM)
     }
 
     /// 4K / (K + BDP) as a fraction, at most 1.
-    pub fn decrease_gain(&self, base_rtt_us: u32) -> u32 {
-        let k_bytes = match self.k_bytes {
-            0 => mul_ratio(self.bdp_bytes(self.intra_rtt_us), self.k_intra_bdp),
+    fn decrease_gain(&self, base_rtt_us: u32) -> u32 {
+        let k_bytes = match self.k_bytes() {
+            0 => mul_ratio(self.bdp_bytes(self.intra_rtt_us()), self.k_intra_bdp()),
             k_bytes => u64::from(k_bytes),
         };
         fraction(
@@ -117,28 +118,57 @@ impl Params {
 
     /// The highest RTT that counts as "delay == 0".
     fn undelayed_rtt_us(&self, base_rtt_us: u32) -> u64 {
-        let tolerated_ppm = PPM.saturating_add(u64::from(self.delay_tolerance_ppm));
+        let tolerated_ppm = PPM.saturating_add(u64::from(self.delay_tolerance_ppm()));
         mul_div(u64::from(base_rtt_us), tolerated_ppm, PPM)
-            .saturating_add(u64::from(self.delay_floor_us))
+            .saturating_add(u64::from(self.delay_floor_us()))
     }
 
     /// The ceiling of the window.
     fn ceiling_bytes(&self, base_rtt_us: u32) -> u64 {
-        match self.max_cwnd_bdp {
+        match self.max_cwnd_bdp() {
             0 => u64::MAX,
             ratio => mul_ratio(self.bdp_bytes(base_rtt_us), ratio),
         }
     }
 }
 
-/// What is delivered in one Quick Adapt period, 1.05 base RTTs, at the rate of the sample, in 2^-16
-/// bytes.
-fn quick_adapt_scaled(base_rtt_us: u32, ack: &Ack) -> u64 {
-    mul_div(
-        ack.delivered_bytes.min(MAX_BYTES) << BYTE_BITS,
-        u64::from(base_rtt_us).saturating_mul(21),
-        u64::from(ack.interval_us).saturating_mul(20),
-    )
+impl<V: Rows> Derived for V {}
+
+/// The delivery rate of about one round trip. All zeroes is "no sample yet".
+#[derive(Clone, Copy, Debug, Default)]
+struct Rate {
+    bytes: u32,
+    interval_us: u32,
+}
+
+impl Rate {
+    /// The rate sample of an ACK that has one.
+    #[inline(always)]
+    fn of(ack: &Ack) -> Self {
+        let mut bytes = ack.delivered_bytes;
+        let mut interval_us = ack.interval_us;
+        // 4 GB in a round trip are 400 Gbit/s over 85 ms: the same rate in less time.
+        while bytes > u64::from(u32::MAX) {
+            bytes >>= 1;
+            interval_us >>= 1;
+        }
+        Rate {
+            bytes: bytes as u32,
+            interval_us: interval_us.max(1),
+        }
+    }
+
+    /// What it delivers in one Quick Adapt period, 1.05 base RTTs, in 2^-16 bytes; 0 = no sample.
+    fn in_period_scaled(self, base_rtt_us: u32) -> u64 {
+        if self.interval_us == 0 {
+            return 0;
+        }
+        mul_div(
+            u64::from(self.bytes) << BYTE_BITS,
+            u64::from(base_rtt_us).saturating_mul(21),
+            u64::from(self.interval_us).saturating_mul(20),
+        )
+    }
 }
 
 /// State of one flow.
@@ -157,9 +187,8 @@ pub struct Flow {
     ecn_fraction: u32,
 
     // Round trips: base RTT and Quick Adapt.
-    /// What the last Quick Adapt period delivered that was not limited by the application, in
-    /// 2^-16 bytes; 0 = none.
-    delivered_scaled: u64,
+    /// The last rate that was not limited by the application.
+    rate: Rate,
     /// An ACK for a packet sent at or after this ends the round trip; 0 = before the first ACK.
     round_ends_us: u64,
     base_rtt: BaseRtt,
@@ -253,10 +282,9 @@ pub struct QuickAdapt {
 }
 
 impl Controller for Flow {
-    type Params = Params;
     type Event = Event;
 
-    fn new(params: &Params, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self {
+    fn new(params: &impl Values, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self {
         let mut flow = Flow::default();
         flow.window.start(cwnd_bytes, true);
         if let Some(rtt_us) = rtt_us {
@@ -266,11 +294,11 @@ impl Controller for Flow {
         flow
     }
 
-    fn open(&mut self, params: &Params) {
+    fn open(&mut self, params: &impl Values) {
         let Some(base_rtt_us) = self.base_rtt.get() else {
             return;
         };
-        let initial_bytes = mul_ratio(params.bdp_bytes(base_rtt_us), params.initial_cwnd_bdp);
+        let initial_bytes = mul_ratio(params.bdp_bytes(base_rtt_us), params.initial_cwnd_bdp());
         if initial_bytes > self.window.bytes() && self.window.in_first_slow_start() {
             self.window.start(initial_bytes, true);
         }
@@ -285,7 +313,7 @@ impl Controller for Flow {
     }
 
     #[inline(always)]
-    fn adjust(&mut self, params: &Params, ack: &Ack, watch: &mut impl Watch<Event>) {
+    fn adjust(&mut self, params: &impl Values, ack: &Ack, watch: &mut impl Watch<Event>) {
         if let Some(rtt_us) = ack.rtt_us {
             self.base_rtt.update(ack.now_us, rtt_us, BASE_RTT_WINDOW_MS);
         }
@@ -299,7 +327,7 @@ impl Controller for Flow {
     }
 
     #[inline(always)]
-    fn output(&self, _params: &Params, _srtt_us: u32) -> Output {
+    fn output(&self, _params: &impl Values, _srtt_us: u32) -> Output {
         let cwnd_bytes = self.window.bytes();
         Output {
             cwnd_bytes,
@@ -309,10 +337,10 @@ impl Controller for Flow {
     }
 
     /// What Quick Adapt would leave.
-    fn loss_window_scaled(&self, params: &Params, mss_bytes: u32) -> u64 {
-        let left_scaled = match self.delivered_scaled {
+    fn loss_window_scaled(&self, params: &impl Values, mss_bytes: u32) -> u64 {
+        let left_scaled = match self.delivered_scaled() {
             0 => self.window.scaled() >> 1,
-            delivered_scaled => mul_ratio(delivered_scaled, params.qa_keep),
+            delivered_scaled => mul_ratio(delivered_scaled, params.qa_keep()),
         };
         self.window.bounded(left_scaled, mss_bytes)
     }
@@ -369,10 +397,16 @@ impl Flow {
         self.quick_adapts
     }
 
+    /// What the last Quick Adapt period delivered that was not limited by the application, in
+    /// 2^-16 bytes; 0 = nothing yet.
+    fn delivered_scaled(&self) -> u64 {
+        self.rate.in_period_scaled(self.base_rtt.get().unwrap_or(0))
+    }
+
     /// `start` = bdp: one BDP at once, as soon as the base RTT is known.
     #[inline(always)]
-    fn start_at_bdp(&mut self, params: &Params) {
-        if params.start != START_BDP || !self.window.in_first_slow_start() {
+    fn start_at_bdp(&mut self, params: &impl Values) {
+        if params.start() != START_BDP || !self.window.in_first_slow_start() {
             return;
         }
         if let Some(base_rtt_us) = self.base_rtt.get() {
@@ -384,14 +418,14 @@ impl Flow {
     #[inline(always)]
     fn algorithm_1(
         &mut self,
-        params: &Params,
+        params: &impl Values,
         ack: &Ack,
         base_rtt_us: u32,
         watch: &mut impl Watch<Event>,
     ) {
         self.start_at_bdp(params);
         if self.window.in_slow_start() {
-            self.slow_start(ack, params.balanced_exit != 0);
+            self.slow_start(ack, params.balanced_exit() != 0);
         } else if ack.cwnd_limited {
             let step_scaled = params.increase_scaled(base_rtt_us);
             self.window.increase(step_scaled, ack.unmarked_bytes());
@@ -417,14 +451,14 @@ impl Flow {
     #[inline(always)]
     fn end_round(
         &mut self,
-        params: &Params,
+        params: &impl Values,
         ack: &Ack,
         base_rtt_us: u32,
         watch: &mut impl Watch<Event>,
     ) {
         let measured = ack.interval_us != 0 && !ack.app_limited;
         if measured {
-            self.delivered_scaled = quick_adapt_scaled(base_rtt_us, ack);
+            self.rate = Rate::of(ack);
         }
         self.round_marked |= ack.marked_bytes > 0;
         if self.round_ends_us == 0 {
@@ -440,7 +474,7 @@ impl Flow {
         self.withheld_bytes = 0;
         if self.adapted {
             self.adapted = false;
-        } else if measured && (self.round_marked || params.qa_needs_mark == 0) {
+        } else if measured && (self.round_marked || params.qa_needs_mark() == 0) {
             self.quick_adapt(params, ack, base_rtt_us, watch);
         }
         self.round_marked = false;
@@ -449,7 +483,7 @@ impl Flow {
     /// Quick Adapt: much less was delivered than the window promises.
     fn quick_adapt(
         &mut self,
-        params: &Params,
+        params: &impl Values,
         ack: &Ack,
         base_rtt_us: u32,
         watch: &mut impl Watch<Event>,
@@ -459,12 +493,13 @@ impl Flow {
             return;
         }
         let slack_bytes =
-            u64::from(params.qa_slack_packets).saturating_mul(u64::from(ack.mss_bytes));
-        let promised_scaled = mul_ratio(self.window.scaled(), params.qa_beta)
+            u64::from(params.qa_slack_packets()).saturating_mul(u64::from(ack.mss_bytes));
+        let promised_scaled = mul_ratio(self.window.scaled(), params.qa_beta())
             .saturating_sub(slack_bytes << BYTE_BITS);
+        let delivered_scaled = self.delivered_scaled();
         let before = self.window;
-        if self.delivered_scaled < promised_scaled {
-            let left_scaled = mul_ratio(self.delivered_scaled, params.qa_keep);
+        if delivered_scaled < promised_scaled {
+            let left_scaled = mul_ratio(delivered_scaled, params.qa_keep());
             self.window.lower_to_scaled(left_scaled);
             self.reduced_at(ack.now_us);
             self.quick_adapts = self.quick_adapts.wrapping_add(1);
@@ -473,7 +508,7 @@ impl Flow {
             Event::QuickAdapt(QuickAdapt {
                 cwnd_before_bytes: before.bytes(),
                 cwnd_bytes: self.clamped_bytes(params, ack, base_rtt_us),
-                delivered_bytes: self.delivered_scaled >> BYTE_BITS,
+                delivered_bytes: delivered_scaled >> BYTE_BITS,
                 promised_bytes: promised_scaled >> BYTE_BITS,
                 base_rtt_us,
                 adapted: self.adapted,
@@ -482,7 +517,7 @@ impl Flow {
     }
 
     /// The window as the end of this ACK is going to leave it, if nothing else moves it.
-    fn clamped_bytes(&self, params: &Params, ack: &Ack, base_rtt_us: u32) -> u64 {
+    fn clamped_bytes(&self, params: &impl Values, ack: &Ack, base_rtt_us: u32) -> u64 {
         let mut window = self.window;
         window.clamp(ack.mss_bytes, params.ceiling_bytes(base_rtt_us));
         window.bytes()
@@ -492,7 +527,7 @@ impl Flow {
     #[inline(always)]
     fn end_epoch(
         &mut self,
-        params: &Params,
+        params: &impl Values,
         ack: &Ack,
         base_rtt_us: u32,
         watch: &mut impl Watch<Event>,
@@ -523,7 +558,7 @@ impl Flow {
         // The period is the packet's RTT, scaled down to an intra-datacenter flow's.
         let period_ns = mul_div(
             u64::from(rtt_us).saturating_mul(NS_PER_US),
-            u64::from(params.intra_rtt_us),
+            u64::from(params.intra_rtt_us()),
             u64::from(base_rtt_us),
         );
         let next_ns = self.epoch_ends_ns.saturating_add(period_ns);
@@ -551,7 +586,7 @@ impl Flow {
 
     /// The epoch is over: E, and the decrease if anything was marked.
     #[inline(always)]
-    fn judge_epoch(&mut self, params: &Params, rtt_us: u32, base_rtt_us: u32) -> Verdict {
+    fn judge_epoch(&mut self, params: &impl Values, rtt_us: u32, base_rtt_us: u32) -> Verdict {
         let mut verdict = Verdict {
             action: Action::None,
             cut: 0,
@@ -565,7 +600,7 @@ impl Flow {
             u64::from(self.epoch_marked_bytes),
             u64::from(self.epoch_acked_bytes),
         );
-        self.ecn_fraction = ewma(before, marked, params.ewma);
+        self.ecn_fraction = ewma(before, marked, params.ewma());
         if self.epoch_marked_bytes == 0 || self.adapted {
             if self.epoch_marked_bytes != 0 {
                 verdict.action = Action::Rested;
@@ -576,7 +611,7 @@ impl Flow {
         let gain = u64::from(params.decrease_gain(base_rtt_us));
         let mut cut = mul_fraction(gain, self.ecn_fraction);
         if u64::from(rtt_us) <= params.undelayed_rtt_us(base_rtt_us) {
-            cut = mul_ratio(cut, params.md_gentle);
+            cut = mul_ratio(cut, params.md_gentle());
             verdict.gentle = true;
         }
         verdict.cut = cut as u32;
@@ -588,7 +623,7 @@ impl Flow {
 
         let falling =
             before != 0 && self.ecn_fraction < before && self.ecn_fraction <= E_ALWAYS_DECREASES;
-        if params.skip_md_when_falling != 0 && falling {
+        if params.skip_md_when_falling() != 0 && falling {
             self.window
                 .increase(step_scaled, u64::from(self.epoch_acked_bytes));
             verdict.action = Action::Increased;
@@ -608,7 +643,7 @@ impl Flow {
             .saturating_add(u32::try_from(cut_bytes).unwrap_or(u32::MAX));
         if u64::from(self.withheld_bytes) >= step_scaled >> BYTE_BITS {
             // The marks are about what was sent a round trip ago, and that much is being delivered.
-            match self.delivered_scaled {
+            match self.delivered_scaled() {
                 0 => self.window.leave_slow_start(),
                 delivered_scaled => self.window.lower_to_scaled(delivered_scaled),
             }

@@ -2,7 +2,8 @@
 /*
  * Congestion controls, counted while TCP uses them. Writing a name, "dctcp",
  * to `wrap` registers "b_dctcp", which hands each callback on to dctcp and
- * counts what it costs; `callbacks` tells.
+ * counts what it costs; `callbacks` tells. "dctcp again" registers "b_again",
+ * which is dctcp counted apart.
  */
 #include <linux/module.h>
 #include <linux/net.h>
@@ -46,6 +47,7 @@ static const char * const bench_names[CALLBACKS] = {
 struct bench_cc {
 	struct tcp_congestion_ops ops;		/* what sockets have */
 	const struct tcp_congestion_ops *counted;
+	char row[TCP_CA_NAME_MAX];
 	u64 acks;
 	struct bench_count counts[CALLBACKS];
 	struct list_head list;
@@ -187,7 +189,7 @@ static const struct tcp_congestion_ops *bench_find(const char *name)
 	return ret ? ERR_PTR(ret) : ops;
 }
 
-static int bench_wrap(const char *name)
+static int bench_wrap(const char *name, const char *row)
 {
 	const struct tcp_congestion_ops *counted = bench_find(name);
 	struct tcp_congestion_ops *ops;
@@ -206,7 +208,8 @@ static int bench_wrap(const char *name)
 	ops->owner = THIS_MODULE;
 	ops->flags = counted->flags;
 	ops->get_info = counted->get_info;
-	snprintf(ops->name, sizeof(ops->name), PREFIX "%s", counted->name);
+	strscpy(cc->row, row);
+	snprintf(ops->name, sizeof(ops->name), PREFIX "%s", row);
 	ops->in_ack_event = bench_in_ack_event;
 #define WRAP(name) (ops->name = counted->name ? bench_##name : NULL)
 	WRAP(cong_avoid);
@@ -238,16 +241,17 @@ static int bench_wrap(const char *name)
 static ssize_t bench_wrap_write(struct file *file, const char __user *from,
 				size_t count, loff_t *pos)
 {
-	char *text, *name;
+	char *text, *name, *row;
 	int ret;
 
-	if (count >= TCP_CA_NAME_MAX)
+	if (count >= 2 * TCP_CA_NAME_MAX)
 		return -EINVAL;
 	text = memdup_user_nul(from, count);
 	if (IS_ERR(text))
 		return PTR_ERR(text);
-	name = strim(text);
-	ret = bench_wrap(name);
+	row = strim(text);
+	name = strsep(&row, " ");
+	ret = bench_wrap(name, row ?: name);
 	kfree(text);
 	return ret ? ret : count;
 }
@@ -258,7 +262,7 @@ static const struct file_operations bench_wrap_fops = {
 	.write = bench_wrap_write,
 };
 
-/* One line a callback: NAME ACKS CALLBACK CALLS INSTRUCTIONS */
+/* One line a callback: ROW ACKS CALLBACK CALLS INSTRUCTIONS */
 static int bench_callbacks_show(struct seq_file *file, void *data)
 {
 	const struct bench_cc *cc;
@@ -271,7 +275,7 @@ static int bench_callbacks_show(struct seq_file *file, void *data)
 
 			if (count->calls)
 				seq_printf(file, "%s %llu %s %llu %llu\n",
-					   cc->counted->name, cc->acks, bench_names[i],
+					   cc->row, cc->acks, bench_names[i],
 					   count->calls, count->instructions);
 		}
 	}

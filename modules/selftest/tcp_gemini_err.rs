@@ -21,6 +21,7 @@ mod tcp_glue;
 use algo::{
     controller::{Controller, Shown, Watch},
     gemini::{self, Profile, PARAMS},
+    params::Values,
     random::Random,
     window::Window,
     Ack, Output,
@@ -29,7 +30,7 @@ use kernel_api::{
     sysctl,
     tcp::{diag, Registration, Sock},
 };
-use tcp_glue::{Adapter, Algorithm};
+use tcp_glue::{Adapter, Algorithm, Live};
 
 module! {
     type: Module,
@@ -61,10 +62,16 @@ impl sysctl::Params for Sysctls {
     };
 }
 
-/// What GEMINI is told, and how wrong.
-struct Params {
-    gemini: gemini::Params,
-    max_error_us: u32,
+/// The row of `max_error_us`.
+const MAX_ERROR_ROW: usize = 0;
+
+/// What GEMINI has of the rows: those behind the error.
+struct Rows<'a, V>(&'a V);
+
+impl<V: Values> Values for Rows<'_, V> {
+    fn value(&self, row: usize) -> u32 {
+        self.0.value(row.wrapping_add(1))
+    }
 }
 
 /// One flow, whose zeroed state is that of [`gemini::Flow`]. The private area
@@ -73,28 +80,22 @@ struct Params {
 struct Flow(gemini::Flow);
 
 /// An error for the RTT of an ACK that came at `now_us`.
-fn error_us(params: &Params, now_us: u64) -> u32 {
-    let choices = u64::from(params.max_error_us).wrapping_add(1);
+fn error_us(params: &impl Values, now_us: u64) -> u32 {
+    let choices = u64::from(params.value(MAX_ERROR_ROW)).wrapping_add(1);
     let random = Random::new(now_us).next_u32();
     (choices.wrapping_mul(u64::from(random)) >> u32::BITS) as u32
 }
 
 impl Controller for Flow {
-    type Params = Params;
     type Event = gemini::Round;
 
-    fn new(params: &Params, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self {
+    fn new(params: &impl Values, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self {
         let rtt_us = rtt_us.map(|rtt_us| rtt_us.saturating_add(error_us(params, now_us)));
-        Flow(gemini::Flow::new(
-            &params.gemini,
-            now_us,
-            cwnd_bytes,
-            rtt_us,
-        ))
+        Flow(gemini::Flow::new(&Rows(params), now_us, cwnd_bytes, rtt_us))
     }
 
-    fn open(&mut self, params: &Params) {
-        self.0.open(&params.gemini);
+    fn open(&mut self, params: &impl Values) {
+        self.0.open(&Rows(params));
     }
 
     fn window(&self) -> &Window {
@@ -105,21 +106,21 @@ impl Controller for Flow {
         self.0.window_mut()
     }
 
-    fn adjust(&mut self, params: &Params, ack: &Ack, watch: &mut impl Watch<gemini::Round>) {
+    fn adjust(&mut self, params: &impl Values, ack: &Ack, watch: &mut impl Watch<gemini::Round>) {
         let error_us = error_us(params, ack.now_us);
         let ack = Ack {
             rtt_us: ack.rtt_us.map(|rtt_us| rtt_us.saturating_add(error_us)),
             ..*ack
         };
-        self.0.adjust(&params.gemini, &ack, watch);
+        self.0.adjust(&Rows(params), &ack, watch);
     }
 
-    fn output(&self, params: &Params, srtt_us: u32) -> Output {
-        self.0.output(&params.gemini, srtt_us)
+    fn output(&self, params: &impl Values, srtt_us: u32) -> Output {
+        self.0.output(&Rows(params), srtt_us)
     }
 
-    fn loss_window_scaled(&self, params: &Params, mss_bytes: u32) -> u64 {
-        self.0.loss_window_scaled(&params.gemini, mss_bytes)
+    fn loss_window_scaled(&self, params: &impl Values, mss_bytes: u32) -> u64 {
+        self.0.loss_window_scaled(&Rows(params), mss_bytes)
     }
 
     fn was_reduced(&self) -> bool {
@@ -146,12 +147,8 @@ impl Algorithm for GeminiErr {
 
     type Flow = Flow;
 
-    fn params(&self, sk: &Sock<'_>) -> Params {
-        let values = self.sysctls.of(sk.net());
-        Params {
-            gemini: gemini::Params::read(|row| tcp_glue::value(values.get(row.wrapping_add(1)))),
-            max_error_us: tcp_glue::value(values.get(0)),
-        }
+    fn params<'a>(&'a self, sk: &'a Sock<'_>) -> impl Values + 'a {
+        Live::<'_, 0>(self.sysctls.of(sk.net()))
     }
 }
 

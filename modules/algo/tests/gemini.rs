@@ -177,12 +177,12 @@ fn f_exceeds_one_inside_the_datacenter_but_marks_take_at_most_a_half() {
 
 #[test]
 fn k_in_bytes_overrides_k_in_packets() {
-    assert_eq!(paper().k_bytes(MSS), 75_000);
+    assert_eq!(paper().threshold_bytes(MSS), 75_000);
     let params = Params {
         k_bytes: 24_576,
         ..paper()
     };
-    assert_eq!(params.k_bytes(MSS), 24_576);
+    assert_eq!(params.threshold_bytes(MSS), 24_576);
 }
 
 #[test]

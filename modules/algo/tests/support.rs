@@ -4,6 +4,7 @@
 
 use super::Ack;
 use super::controller::{Controller, Watch};
+use super::params::Values;
 use std::{fmt::Debug, thread};
 
 /// SplitMix64.
@@ -143,7 +144,7 @@ impl<E> Watch<E> for Vec<E> {
 }
 
 /// Any ACKs do the same to a flow whether or not somebody looks.
-pub fn watched_and_unwatched_are_one<F: Controller + Debug>(params: &F::Params, flow: F) {
+pub fn watched_and_unwatched_are_one(params: &impl Values, flow: impl Controller + Debug) {
     let mut events = Vec::new();
     for seed in 0..200 {
         let mut rng = Rng::new(seed);

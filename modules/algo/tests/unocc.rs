@@ -350,6 +350,24 @@ fn the_ceiling_is_one_bdp_where_asked() {
 
 // Quick Adapt (4.1.2, Algorithm 1, ONQA).
 
+#[test]
+fn a_rate_of_more_than_4_gb_in_a_round_trip_is_the_same_rate() {
+    for (delivered_bytes, interval_us) in [(u64::from(u32::MAX) + 1, 200_000), (10 << 30, 300_001)]
+    {
+        let rate = Rate::of(&Ack {
+            delivered_bytes,
+            interval_us,
+            ..Ack::default()
+        });
+        let exact = delivered_bytes as f64 / f64::from(interval_us) * 1.05 * 100_000.0;
+        let period = rate.in_period_scaled(100_000) as f64 / 65_536.0;
+        assert!(
+            (period / exact - 1.0).abs() < 1e-4,
+            "{period} is not {exact}"
+        );
+    }
+}
+
 /// A flow in the middle of a round trip; the ACK that ends it reports `delivered_bytes`.
 fn round_with(params: Params, delivered_bytes: u64, app_limited: bool) -> Sim {
     let mut sim = Sim::new(params, INTRA_US, 100_000);
@@ -928,7 +946,8 @@ struct Reference {
     bytes_acked: f64,
     bytes_marked: f64,
     e: f64,
-    qa_bytes: f64,
+    /// Bytes per microsecond.
+    rate: f64,
     t_round: f64,
     round_marked: bool,
     skipping: bool,
@@ -940,6 +959,13 @@ struct Reference {
 impl Reference {
     fn bdp(&self) -> f64 {
         self.line_rate * self.rtt_base
+    }
+
+    fn qa_bytes(&self) -> f64 {
+        if self.rate == 0.0 {
+            return 0.0;
+        }
+        self.rate * 1.05 * self.rtt_base
     }
 
     fn alpha(&self) -> f64 {
@@ -990,8 +1016,7 @@ impl Reference {
         // ONQA
         let measured = ack.interval_us != 0 && !ack.app_limited;
         if measured {
-            let rate = ack.delivered_bytes as f64 / f64::from(ack.interval_us);
-            self.qa_bytes = rate * 1.05 * self.rtt_base;
+            self.rate = ack.delivered_bytes as f64 / f64::from(ack.interval_us);
         }
         self.round_marked |= ack.marked_bytes > 0;
         if self.t_round == 0.0 {
@@ -1010,8 +1035,8 @@ impl Reference {
                 let slack = f64::from(self.params.qa_slack_packets) * self.mss;
                 let beta = f64::from(self.params.qa_beta) / 1024.0;
                 let promised = (self.cwnd * beta - slack).max(0.0);
-                if self.less(self.qa_bytes, promised, 4.0 + promised / 1e4) {
-                    self.lower_to(self.qa_bytes * f64::from(self.params.qa_keep) / 1024.0);
+                if self.less(self.qa_bytes(), promised, 4.0 + promised / 1e4) {
+                    self.lower_to(self.qa_bytes() * f64::from(self.params.qa_keep) / 1024.0);
                     self.skipping = true;
                 }
             }
@@ -1101,8 +1126,8 @@ impl Reference {
         // The fixed point loses less than a byte per epoch.
         if !self.less(self.withheld, self.alpha(), 50.0) {
             // Nothing was measured yet.
-            self.tie |= self.qa_bytes == 0.0;
-            self.lower_to(self.qa_bytes);
+            self.tie |= self.qa_bytes() == 0.0;
+            self.lower_to(self.qa_bytes());
         }
     }
 
@@ -1110,10 +1135,10 @@ impl Reference {
         if self.skipping {
             return;
         }
-        let left = if self.qa_bytes == 0.0 {
+        let left = if self.qa_bytes() == 0.0 {
             self.cwnd / 2.0
         } else {
-            self.qa_bytes * f64::from(self.params.qa_keep) / 1024.0
+            self.qa_bytes() * f64::from(self.params.qa_keep) / 1024.0
         };
         self.lower_to(left.max(2.0 * self.mss));
         self.skipping = true;
@@ -1168,7 +1193,7 @@ fn follows_reference(seed: u64) -> bool {
         bytes_acked: 0.0,
         bytes_marked: 0.0,
         e: 0.0,
-        qa_bytes: 0.0,
+        rate: 0.0,
         t_round: 0.0,
         round_marked: false,
         skipping: false,

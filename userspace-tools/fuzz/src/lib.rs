@@ -2,8 +2,14 @@
 //! What the targets for congestion controls share: any parameters that sysctl lets in, any
 //! sequence of what TCP can tell, and what must hold after each of them.
 
+use std::cell::{Cell, RefCell};
+
 use arbitrary::Arbitrary;
-use xdc_algo::{Ack, controller::Controller, params::ParamInfo};
+use xdc_algo::{
+    Ack,
+    controller::Controller,
+    params::{ParamInfo, Values},
+};
 
 /// No window is larger; algo/fixed.rs checks its products for it.
 const MAX_CWND_BYTES: u64 = 1 << 40;
@@ -54,31 +60,47 @@ enum Event {
     Params {
         row: u8,
         value: u32,
+        after_reads: u8,
     },
 }
 
+/// What sysctls hold, one of which somebody writes between two reads.
+struct Sysctls<'a, const N: usize> {
+    table: &'a [ParamInfo<N>],
+    raw: RefCell<[u32; 24]>,
+    /// Reads until then, row, and value.
+    write: Cell<Option<(u8, u8, u32)>>,
+}
+
+impl<const N: usize> Values for Sysctls<'_, N> {
+    fn value(&self, row: usize) -> u32 {
+        match self.write.get() {
+            Some((0, written, value)) => {
+                let written = usize::from(written) % self.table.len();
+                if let Some(raw) = self.raw.borrow_mut().get_mut(written) {
+                    *raw = value;
+                }
+                self.write.set(None);
+            }
+            Some((reads, written, value)) => self.write.set(Some((reads - 1, written, value))),
+            None => {}
+        }
+        let raw = self.raw.borrow().get(row).copied().unwrap_or(0);
+        self.table.get(row).map_or(0, |info| {
+            let span = u64::from(info.max) - u64::from(info.min) + 1;
+            (u64::from(info.min) + u64::from(raw) % span) as u32
+        })
+    }
+}
+
 impl Life {
-    /// Lives it. `read` makes parameters of the value of each row of `table`.
-    pub fn live<F, const N: usize>(
-        mut self,
-        table: &[ParamInfo<N>],
-        read: impl Fn(&dyn Fn(usize) -> u32) -> F::Params,
-    ) where
-        F: Controller,
-    {
-        let values = |raw: &[u32]| {
-            let bounded: Vec<u32> = table
-                .iter()
-                .enumerate()
-                .map(|(row, info)| {
-                    let raw = raw.get(row).copied().unwrap_or(0);
-                    let span = u64::from(info.max) - u64::from(info.min) + 1;
-                    (u64::from(info.min) + u64::from(raw) % span) as u32
-                })
-                .collect();
-            read(&move |row| bounded.get(row).copied().unwrap_or(0))
+    /// Lives it, with parameters of `table`.
+    pub fn live<F: Controller, const N: usize>(mut self, table: &[ParamInfo<N>]) {
+        let params = Sysctls {
+            table,
+            raw: RefCell::new(self.params),
+            write: Cell::new(None),
         };
-        let mut params = values(&self.params);
         let mut now_us = self.now_us;
         let mut flow = F::new(&params, now_us, self.cwnd_bytes, self.rtt_us);
         assert!(
@@ -162,12 +184,11 @@ impl Life {
                     flow.on_idle_restart(now_us);
                     assert_eq!(flow.cwnd_bytes(), before_bytes);
                 }
-                Event::Params { row, value } => {
-                    if let Some(raw) = self.params.get_mut(usize::from(row) % table.len()) {
-                        *raw = value;
-                    }
-                    params = values(&self.params);
-                }
+                Event::Params {
+                    row,
+                    value,
+                    after_reads,
+                } => params.write.set(Some((after_reads, row, value))),
             }
             assert!((1..=MAX_CWND_BYTES).contains(&flow.cwnd_bytes()));
             let shown = flow.shown();

@@ -38,8 +38,15 @@ struct Qdisc {
     dropped: u64,
 }
 
-const CCS: [&str; 7] = [
-    "reno", "cubic", "bbr", "dctcp", "dctcp_rs", "unocc", "gemini",
+const CCS: [&str; 8] = [
+    "reno",
+    "cubic",
+    "bbr",
+    "dctcp",
+    "dctcp_rs",
+    "unocc",
+    "unocc_rtt",
+    "gemini",
 ];
 
 /// What an ACK can cause. Others belong to sending, such as min_tso_segs.
@@ -175,6 +182,7 @@ impl Costs {
         let acks = [
             ack("dctcp_rs", "dctcp", 1.05, 1.2),
             ack("unocc", "bbr", 1.0, 1.22),
+            ack("unocc_rtt", "bbr", 1.0, 1.0),
             ack("gemini", "bbr", 1.0, 1.0),
         ];
         let packets = [

@@ -278,6 +278,7 @@ impl Tcp {
 
 impl UnoccState {
     fn new(xdc: &XdcInfo, slow_start: bool, params: &Params) -> Self {
+        use xdc_algo::unocc::Derived;
         let of_path = params.unocc.zip(xdc.base_rtt_us);
         Self {
             profile: params.unocc.map(|unocc| unocc.profile_name()),
@@ -324,6 +325,7 @@ impl UnoccState {
 
 impl GeminiState {
     fn new(xdc: &XdcInfo, slow_start: bool, tcp: Option<&Tcp>, params: &Params) -> Self {
+        use xdc_algo::gemini::Derived;
         let of_path = params
             .gemini
             .zip(tcp.filter(|tcp| tcp.srtt_us != 0 && tcp.mss_bytes != 0));
