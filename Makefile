@@ -11,7 +11,7 @@
 #   make uninstall  takes them away again
 #   make dkms       /usr/src/xdc-VERSION, for dkms to build them for each kernel
 #   make test-debian  the modules in Debian's own kernel (docs/host.md)
-#   make clean      forget build/ (the kernels stay in the cache)
+#   make clean      forget what was built here (kernels and crates stay in the cache)
 #
 # KSRC=DIR   build the guests' kernels from your own source tree
 # KDIR=DIR   build the modules for your own kernel's build tree
@@ -27,6 +27,10 @@ STATIC := RUSTFLAGS="-C target-feature=+crt-static -C strip=debuginfo" cargo bui
 STATIC_OUT := userspace-tools/target/$(TARGET)/release
 XDC := userspace-tools/target/release/xdc
 export KSRC KDIR W CLIPPY DESTDIR SIGN_KEY SIGN_CERT
+# A new checkout finds the crates compiled. Cargo before 1.91 does not know of it and keeps them in target/.
+ifndef CARGO_BUILD_BUILD_DIR
+export CARGO_BUILD_BUILD_DIR := $(shell . qemu-images/common.sh && echo "$$XDC_CACHE/cargo")
+endif
 
 .PHONY: all setup kernels modules agent test-tools tools guests demo test test-long test-debian install uninstall dkms clean
 .NOTPARALLEL:
@@ -95,5 +99,4 @@ test-debian: setup agent test-tools tools
 	@qemu-images/debian.sh
 
 clean:
-	rm -rf build
-	cd userspace-tools && cargo clean --quiet
+	rm -rf build userspace-tools/target

@@ -10,7 +10,7 @@
 
 crate=$XDC_TOP/userspace-tools/witness-ebpf
 target=$XDC_TOP/build/ebpf
-env -u RUSTUP_TOOLCHAIN -u CARGO_TARGET_DIR -C "$crate" \
+env -u RUSTUP_TOOLCHAIN -u CARGO_TARGET_DIR -u CARGO_BUILD_BUILD_DIR -C "$crate" \
 	RUSTC="$XDC_RUSTC" RUSTC_BOOTSTRAP=1 PATH="${XDC_BPF_LINKER%/*}:$PATH" \
 	RUSTFLAGS="-C linker=bpf-linker -C debuginfo=0" CARGO_TARGET_DIR="$target" \
 	cargo build --quiet --locked --release --target bpfel-unknown-none -Z build-std=core

@@ -33,8 +33,8 @@ row() {
 	choose h2 cubic 0
 }
 for cc in reno cubic bbr dctcp dctcp_rs unocc gemini; do row $cc; done
-# As inside a datacenter with that RTT: an epoch is a round trip.
-in_ns h1 sysctl -qw net.unocc.intra_rtt_us=1000
+# As inside a datacenter of that rate and RTT: an epoch is a round trip.
+check "unocc: told of the path" in_ns h1 sysctl -qw net.unocc.line_rate_mbps=200 net.unocc.intra_rtt_us=1000
 row unocc unocc_rtt
 sed 's/^/# callback /' $debug/callbacks
 for ns in h1 r h2; do ip netns del $ns; done

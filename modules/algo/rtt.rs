@@ -39,8 +39,11 @@ impl BaseRtt {
             self.window_min_us = rtt_us;
             self.window_start_ms = now_ms;
         }
-        self.min_us = self.min_us.min(rtt_us);
-        self.window_min_us = self.window_min_us.min(rtt_us);
+        // Nearly every sample is above both.
+        if rtt_us < self.window_min_us {
+            self.window_min_us = rtt_us;
+            self.min_us = self.min_us.min(rtt_us);
+        }
     }
 }
 

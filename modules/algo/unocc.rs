@@ -90,29 +90,42 @@ const BASE_RTT_WINDOW_MS: u32 = 10_000;
 /// E above this decreases the window even while it falls (`skip_md_when_falling`): 0.9.
 const E_ALWAYS_DECREASES: u32 = FRACTION_ONE / 10 * 9;
 
+/// The path of a flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    base_rtt_us: u32,
+    bdp_bytes: u64,
+}
+
 /// What follows from the parameters.
 pub trait Derived: Rows {
-    /// BDP of a flow with that base RTT.
-    fn bdp_bytes(&self, base_rtt_us: u32) -> u64 {
-        bdp_bytes(self.line_rate_mbps(), base_rtt_us)
+    /// The path of a flow with that base RTT.
+    #[inline(always)]
+    fn path(&self, base_rtt_us: u32) -> Path {
+        Path {
+            base_rtt_us,
+            bdp_bytes: bdp_bytes(self.line_rate_mbps(), base_rtt_us),
+        }
     }
 
     /// Additive increase per RTT, in 2^-16 bytes.
     #[inline(always)]
-    fn increase_scaled(&self, base_rtt_us: u32) -> u64 {
-        let bdp_scaled = self.bdp_bytes(base_rtt_us) << BYTE_BITS;
-        mul_div(bdp_scaled, u64::from(self.ai_ppm()), PPM)
+    fn increase_scaled(&self, path: &Path) -> u64 {
+        mul_div(path.bdp_bytes << BYTE_BITS, u64::from(self.ai_ppm()), PPM)
     }
 
     /// 4K / (K + BDP) as a fraction, at most 1.
-    fn decrease_gain(&self, base_rtt_us: u32) -> u32 {
+    fn decrease_gain(&self, path: &Path) -> u32 {
         let k_bytes = match self.k_bytes() {
-            0 => mul_ratio(self.bdp_bytes(self.intra_rtt_us()), self.k_intra_bdp()),
+            0 => {
+                let intra_bdp_bytes = bdp_bytes(self.line_rate_mbps(), self.intra_rtt_us());
+                mul_ratio(intra_bdp_bytes, self.k_intra_bdp())
+            }
             k_bytes => u64::from(k_bytes),
         };
         fraction(
             k_bytes.saturating_mul(4),
-            k_bytes.saturating_add(self.bdp_bytes(base_rtt_us)),
+            k_bytes.saturating_add(path.bdp_bytes),
         )
     }
 
@@ -124,10 +137,10 @@ pub trait Derived: Rows {
     }
 
     /// The ceiling of the window.
-    fn ceiling_bytes(&self, base_rtt_us: u32) -> u64 {
+    fn ceiling_bytes(&self, path: &Path) -> u64 {
         match self.max_cwnd_bdp() {
             0 => u64::MAX,
-            ratio => mul_ratio(self.bdp_bytes(base_rtt_us), ratio),
+            ratio => mul_ratio(path.bdp_bytes, ratio),
         }
     }
 }
@@ -298,7 +311,8 @@ impl Controller for Flow {
         let Some(base_rtt_us) = self.base_rtt.get() else {
             return;
         };
-        let initial_bytes = mul_ratio(params.bdp_bytes(base_rtt_us), params.initial_cwnd_bdp());
+        let bdp_bytes = params.path(base_rtt_us).bdp_bytes;
+        let initial_bytes = mul_ratio(bdp_bytes, params.initial_cwnd_bdp());
         if initial_bytes > self.window.bytes() && self.window.in_first_slow_start() {
             self.window.start(initial_bytes, true);
         }
@@ -318,7 +332,7 @@ impl Controller for Flow {
             self.base_rtt.update(ack.now_us, rtt_us, BASE_RTT_WINDOW_MS);
         }
         match self.base_rtt.get() {
-            Some(base_rtt_us) => self.algorithm_1(params, ack, base_rtt_us, watch),
+            Some(base_rtt_us) => self.algorithm_1(params, ack, &params.path(base_rtt_us), watch),
             None => {
                 self.slow_start(ack, false);
                 self.window.clamp(ack.mss_bytes, u64::MAX);
@@ -410,7 +424,7 @@ impl Flow {
             return;
         }
         if let Some(base_rtt_us) = self.base_rtt.get() {
-            self.window.start(params.bdp_bytes(base_rtt_us), false);
+            self.window.start(params.path(base_rtt_us).bdp_bytes, false);
         }
     }
 
@@ -420,20 +434,20 @@ impl Flow {
         &mut self,
         params: &impl Values,
         ack: &Ack,
-        base_rtt_us: u32,
+        path: &Path,
         watch: &mut impl Watch<Event>,
     ) {
         self.start_at_bdp(params);
         if self.window.in_slow_start() {
             self.slow_start(ack, params.balanced_exit() != 0);
         } else if ack.cwnd_limited {
-            let step_scaled = params.increase_scaled(base_rtt_us);
+            let step_scaled = params.increase_scaled(path);
             self.window.increase(step_scaled, ack.unmarked_bytes());
         }
-        self.end_round(params, ack, base_rtt_us, watch);
-        self.end_epoch(params, ack, base_rtt_us, watch);
+        self.end_round(params, ack, path, watch);
+        self.end_epoch(params, ack, path, watch);
 
-        let ceiling_bytes = params.ceiling_bytes(base_rtt_us);
+        let ceiling_bytes = params.ceiling_bytes(path);
         self.window.clamp(ack.mss_bytes, ceiling_bytes);
     }
 
@@ -453,7 +467,7 @@ impl Flow {
         &mut self,
         params: &impl Values,
         ack: &Ack,
-        base_rtt_us: u32,
+        path: &Path,
         watch: &mut impl Watch<Event>,
     ) {
         let measured = ack.interval_us != 0 && !ack.app_limited;
@@ -464,10 +478,10 @@ impl Flow {
         if self.round_ends_us == 0 {
             self.round_ends_us = ack.now_us;
         }
-        if ack
-            .sent_at_us()
-            .is_none_or(|sent_at_us| sent_at_us < self.round_ends_us)
-        {
+        let Some(sent_at_us) = ack.sent_at_us() else {
+            return;
+        };
+        if sent_at_us < self.round_ends_us {
             return;
         }
         self.round_ends_us = ack.now_us;
@@ -475,7 +489,7 @@ impl Flow {
         if self.adapted {
             self.adapted = false;
         } else if measured && (self.round_marked || params.qa_needs_mark() == 0) {
-            self.quick_adapt(params, ack, base_rtt_us, watch);
+            self.quick_adapt(params, ack, path, watch);
         }
         self.round_marked = false;
     }
@@ -485,7 +499,7 @@ impl Flow {
         &mut self,
         params: &impl Values,
         ack: &Ack,
-        base_rtt_us: u32,
+        path: &Path,
         watch: &mut impl Watch<Event>,
     ) {
         // A window that doubled within the round trip promises twice what it can have delivered.
@@ -507,19 +521,19 @@ impl Flow {
         watch.see(|| {
             Event::QuickAdapt(QuickAdapt {
                 cwnd_before_bytes: before.bytes(),
-                cwnd_bytes: self.clamped_bytes(params, ack, base_rtt_us),
+                cwnd_bytes: self.clamped_bytes(params, ack, path),
                 delivered_bytes: delivered_scaled >> BYTE_BITS,
                 promised_bytes: promised_scaled >> BYTE_BITS,
-                base_rtt_us,
+                base_rtt_us: path.base_rtt_us,
                 adapted: self.adapted,
             })
         });
     }
 
     /// The window as the end of this ACK is going to leave it, if nothing else moves it.
-    fn clamped_bytes(&self, params: &impl Values, ack: &Ack, base_rtt_us: u32) -> u64 {
+    fn clamped_bytes(&self, params: &impl Values, ack: &Ack, path: &Path) -> u64 {
         let mut window = self.window;
-        window.clamp(ack.mss_bytes, params.ceiling_bytes(base_rtt_us));
+        window.clamp(ack.mss_bytes, params.ceiling_bytes(path));
         window.bytes()
     }
 
@@ -529,7 +543,7 @@ impl Flow {
         &mut self,
         params: &impl Values,
         ack: &Ack,
-        base_rtt_us: u32,
+        path: &Path,
         watch: &mut impl Watch<Event>,
     ) {
         let saturate = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -540,11 +554,10 @@ impl Flow {
             .epoch_marked_bytes
             .saturating_add(saturate(ack.marked_bytes));
 
-        let Some(rtt_us) = ack.rtt_us else { return };
-        let sent_at_ns = ack
-            .now_us
-            .saturating_sub(u64::from(rtt_us))
-            .saturating_mul(NS_PER_US);
+        let (Some(rtt_us), Some(sent_at_us)) = (ack.rtt_us, ack.sent_at_us()) else {
+            return;
+        };
+        let sent_at_ns = sent_at_us.saturating_mul(NS_PER_US);
         if self.epoch_ends_ns == 0 {
             self.epoch_ends_ns = ack.now_us.saturating_mul(NS_PER_US);
         }
@@ -552,14 +565,14 @@ impl Flow {
             return;
         }
         let before = self.window;
-        let verdict = self.judge_epoch(params, rtt_us, base_rtt_us);
+        let verdict = self.judge_epoch(params, rtt_us, path);
         self.epochs = self.epochs.wrapping_add(1);
 
         // The period is the packet's RTT, scaled down to an intra-datacenter flow's.
         let period_ns = mul_div(
             u64::from(rtt_us).saturating_mul(NS_PER_US),
             u64::from(params.intra_rtt_us()),
-            u64::from(base_rtt_us),
+            u64::from(path.base_rtt_us),
         );
         let next_ns = self.epoch_ends_ns.saturating_add(period_ns);
         self.epoch_ends_ns = if next_ns > sent_at_ns {
@@ -570,10 +583,10 @@ impl Flow {
         watch.see(|| {
             Event::Epoch(Epoch {
                 cwnd_before_bytes: before.bytes(),
-                cwnd_bytes: self.clamped_bytes(params, ack, base_rtt_us),
+                cwnd_bytes: self.clamped_bytes(params, ack, path),
                 period_ns,
                 rtt_us,
-                base_rtt_us,
+                base_rtt_us: path.base_rtt_us,
                 acked_bytes: self.epoch_acked_bytes,
                 marked_bytes: self.epoch_marked_bytes,
                 ecn_fraction: self.ecn_fraction,
@@ -586,7 +599,7 @@ impl Flow {
 
     /// The epoch is over: E, and the decrease if anything was marked.
     #[inline(always)]
-    fn judge_epoch(&mut self, params: &impl Values, rtt_us: u32, base_rtt_us: u32) -> Verdict {
+    fn judge_epoch(&mut self, params: &impl Values, rtt_us: u32, path: &Path) -> Verdict {
         let mut verdict = Verdict {
             action: Action::None,
             cut: 0,
@@ -608,14 +621,14 @@ impl Flow {
             return verdict;
         }
 
-        let gain = u64::from(params.decrease_gain(base_rtt_us));
+        let gain = u64::from(params.decrease_gain(path));
         let mut cut = mul_fraction(gain, self.ecn_fraction);
-        if u64::from(rtt_us) <= params.undelayed_rtt_us(base_rtt_us) {
+        if u64::from(rtt_us) <= params.undelayed_rtt_us(path.base_rtt_us) {
             cut = mul_ratio(cut, params.md_gentle());
             verdict.gentle = true;
         }
         verdict.cut = cut as u32;
-        let step_scaled = params.increase_scaled(base_rtt_us);
+        let step_scaled = params.increase_scaled(path);
         if self.window.in_slow_start() {
             verdict.action = self.withhold(cut, step_scaled);
             return verdict;

@@ -504,7 +504,8 @@ fn balanced() -> Sim {
 
 /// The decrease that this E would have called for, had the flow left slow start; there is no delay.
 fn withheld_bytes(sim: &Sim) -> f64 {
-    let gain = f64::from(sim.params.decrease_gain(INTER_US)) / f64::from(FRACTION_ONE);
+    let gain =
+        f64::from(sim.params.decrease_gain(&sim.params.path(INTER_US))) / f64::from(FRACTION_ONE);
     let e = f64::from(sim.flow.ecn_fraction) / f64::from(FRACTION_ONE);
     let gentle = f64::from(sim.params.md_gentle) / 1_024.0;
     sim.flow.cwnd_bytes() as f64 * gain * e * gentle
@@ -624,7 +625,7 @@ fn slow_start_begins_with_a_part_of_the_bdp() {
         flow
     };
     let flow = opened(Some(INTER_US));
-    assert_eq!(flow.cwnd_bytes(), params.bdp_bytes(INTER_US) / 16);
+    assert_eq!(flow.cwnd_bytes(), params.path(INTER_US).bdp_bytes / 16);
     assert!(flow.window.in_first_slow_start());
     // A sixteenth of a short path's BDP is less than what every flow may send, ...
     assert_eq!(opened(Some(INTRA_US)).cwnd_bytes(), 40_000);

@@ -279,7 +279,10 @@ impl Tcp {
 impl UnoccState {
     fn new(xdc: &XdcInfo, slow_start: bool, params: &Params) -> Self {
         use xdc_algo::unocc::Derived;
-        let of_path = params.unocc.zip(xdc.base_rtt_us);
+        let of_path = params
+            .unocc
+            .zip(xdc.base_rtt_us)
+            .map(|(unocc, rtt_us)| (unocc.values, unocc.values.path(rtt_us)));
         Self {
             profile: params.unocc.map(|unocc| unocc.profile_name()),
             profile_modified: params.unocc.map(|unocc| unocc.is_modified()),
@@ -288,9 +291,9 @@ impl UnoccState {
             epoch_marked: rounded(xdc.period_marked),
             base_rtt_us: xdc.base_rtt_us,
             md_scale: of_path
-                .map(|(unocc, rtt_us)| rounded(part_of_one(unocc.values.decrease_gain(rtt_us)))),
+                .map(|(values, path)| rounded(part_of_one(values.decrease_gain(&path)))),
             increase_bytes_per_rtt: of_path
-                .map(|(unocc, rtt_us)| rounded(bytes(unocc.values.increase_scaled(rtt_us)))),
+                .map(|(values, path)| rounded(bytes(values.increase_scaled(&path)))),
             quick_adapts: xdc.quick_adapts,
             round_marked: xdc.round_marked,
             reduced: xdc.reduced,
