@@ -3,6 +3,7 @@
 
 use std::{
     fs::{self, File},
+    os::fd::AsRawFd,
     path::{Path, PathBuf},
     process::Command,
     thread,
@@ -84,6 +85,16 @@ fn argument<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     line.split_whitespace()
         .filter_map(|word| word.split_once('='))
         .find_map(|(name, value)| (name == key).then_some(value))
+}
+
+/// Draws from the seed afresh, in a guest that has one (patches/0003): what was drawn so far depends
+/// on the distribution that the initramfs is made of. Elsewhere it does no harm.
+pub fn restart_randomness() -> Result<()> {
+    nix::ioctl_none!(reseed, b'R', 7);
+    let device = File::open("/dev/urandom").context("cannot open /dev/urandom")?;
+    // SAFETY: RNDRESEEDCRNG takes no argument.
+    unsafe { reseed(device.as_raw_fd()) }.context("cannot restart the generator of random numbers")?;
+    Ok(())
 }
 
 /// Loads modules in order: with modprobe where the initramfs has one, else the file alone.
