@@ -23,6 +23,8 @@ use nix::{
     time::{ClockId, clock_getres},
 };
 
+use crate::clock::now_ns;
+
 /// Where programs of the initramfs are.
 pub const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -87,13 +89,21 @@ fn argument<'a>(line: &'a str, key: &str) -> Option<&'a str> {
         .find_map(|(name, value)| (name == key).then_some(value))
 }
 
-/// Draws from the seed afresh, in a guest that has one (patches/0003): what was drawn so far depends
-/// on the distribution that the initramfs is made of. Elsewhere it does no harm.
-pub fn restart_randomness() -> Result<()> {
+/// Where time is virtual, an experiment begins at a round time and draws from the seed afresh
+/// (patches/0003). How often something was drawn and how long something waited until here depends
+/// on the distribution that the initramfs is made of.
+pub fn begin_experiment() -> Result<()> {
+    const ROUND_NS: u64 = 10_000_000_000;
     nix::ioctl_none!(reseed, b'R', 7);
+
+    if kernel_argument("time-travel")?.is_none() {
+        return Ok(());
+    }
+    thread::sleep(Duration::from_nanos(ROUND_NS - now_ns()? % ROUND_NS));
     let device = File::open("/dev/urandom").context("cannot open /dev/urandom")?;
     // SAFETY: RNDRESEEDCRNG takes no argument.
-    unsafe { reseed(device.as_raw_fd()) }.context("cannot restart the generator of random numbers")?;
+    unsafe { reseed(device.as_raw_fd()) }
+        .context("cannot restart the generator of random numbers")?;
     Ok(())
 }
 

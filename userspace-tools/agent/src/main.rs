@@ -85,7 +85,7 @@ fn work(channel: &mut Channel) -> Result<()> {
     let plan = parse_plan(&plan)?;
     boot::load_modules(&plan.modules)?;
     boot::set_parameters(&plan.parameters)?;
-    boot::restart_randomness()?;
+    boot::begin_experiment()?;
 
     let virtual_us = match plan.job {
         Job::Run(run) => traffic_of(&run, &Place::Guest, channel)?,
