@@ -35,8 +35,9 @@ use crate::{
 /// The modules under test.
 pub const MODULES: [&str; 3] = ["tcp_unocc", "tcp_gemini", "sch_phantom"];
 
-/// How long a module may stay in use when nobody uses it any more.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a module may stay in use when nobody uses it any more. A socket that was closed with data
+/// on its way to a host that is gone gives up after some 100 s (`tcp_orphan_retries`).
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The module's file.
 pub fn path(name: &str) -> Result<PathBuf> {
