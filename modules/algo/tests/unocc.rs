@@ -351,6 +351,16 @@ fn the_ceiling_is_one_bdp_where_asked() {
 // Quick Adapt (4.1.2, Algorithm 1, ONQA).
 
 #[test]
+fn a_rate_of_up_to_4_gb_in_a_round_trip_is_kept_as_it_is() {
+    let rate = Rate::of(&Ack {
+        delivered_bytes: u32::MAX.into(),
+        interval_us: 7,
+        ..Ack::default()
+    });
+    assert_eq!((rate.bytes, rate.interval_us), (u32::MAX, 7));
+}
+
+#[test]
 fn a_rate_of_more_than_4_gb_in_a_round_trip_is_the_same_rate() {
     for (delivered_bytes, interval_us) in [(u64::from(u32::MAX) + 1, 200_000), (10 << 30, 300_001)]
     {
