@@ -96,7 +96,7 @@ pub trait Controller: Copy + Send {
     fn shown(&self) -> Shown;
 
     /// An ACK arrived. `None` where the flow was never started.
-    // Once per ACK and called from one place: the parameters can stay in registers.
+    // Once per ACK and called from one place: inlined, a parameter is a load where it is used.
     #[inline(always)]
     fn on_ack(&mut self, params: &impl Values, ack: &Ack) -> Option<Output> {
         self.on_ack_watched(params, ack, &mut Unwatched)
