@@ -52,7 +52,7 @@ pub struct Ack {
     pub cwnd_limited: bool,
     /// The sender is repairing a loss.
     pub in_recovery: bool,
-    /// Bytes in flight after this ACK; asked for while a loss is repaired.
+    /// Bytes in flight after this ACK, before anything is sent for it.
     pub in_flight_bytes: u64,
     /// Payload of a full segment.
     pub mss_bytes: u32,

@@ -12,11 +12,14 @@
 //! 2. An epoch clock that fell behind (the flow was idle, or sends less than a packet per epoch)
 //!    is brought forward; else every ACK would end an epoch until it caught up.
 //! 3. Quick Adapt looks at the delivery rate of the last round trip, not at a count of bytes per
-//!    period: with delayed ACKs and a window of few packets the count jumps by whole packets.
+//!    period: with delayed ACKs and a window of few packets the count jumps by whole packets. It
+//!    expects no more than was in flight all through it: the receiver's window or the repair of a
+//!    loss can keep that far below the window.
 //! 4. Nothing grows and Quick Adapt rests while the application, not the network, is slow.
 //! 5. One ACK adds at most the increase of one RTT, however much it acknowledges.
 //! 6. Slow start can begin with a part of the BDP (`initial_cwnd_bdp`), paced over an RTT.
-//! 7. A loss lowers the window to what Quick Adapt would leave.
+//! 7. A loss lowers the window to what Quick Adapt would leave, but to no less than half: of a
+//!    window that has just grown the last round trip says too little.
 
 use super::controller::{Controller, Shown, Watch, shown};
 use super::fixed::{
@@ -61,7 +64,8 @@ params! {
     delay_floor_us: "us",                       0,   1_000_000,   [0, 0, 10];
     /// 1 = increase, not decrease, at the end of a marked epoch in which E fell.
     skip_md_when_falling: "0 or 1",             0,   1,           [0, 1, 1];
-    /// Quick Adapt acts when less than this part of the window was delivered in an RTT.
+    /// Quick Adapt acts when less than this part of the window, as far as it was in use, was delivered
+    /// in an RTT.
     qa_beta: "1/1024",                          0,   1_024,       [512, 512, 512];
     /// The part of the delivered bytes that Quick Adapt leaves as the window.
     qa_keep: "1/1024",                          1,   1_024,       [1_024, 983, 983];
@@ -73,7 +77,7 @@ params! {
     /// How a flow begins: 0 = slow start until the first congestion, 1 = one BDP at once.
     start: "0 or 1",                            0,   1,           [0, 1, 0];
     /// Slow start begins with this part of the BDP, if that is more than the kernel's initial window.
-    initial_cwnd_bdp: "1/1024",                 0,   1_024,       [0, 0, 64];
+    initial_cwnd_bdp: "1/1024",                 0,   1_024,       [0, 0, 32];
     /// How slow start ends: 0 = at the first mark, 1 = when the decreases that the marks of a round
     /// trip call for would outweigh its additive increase.
     balanced_exit: "0 or 1",                    0,   1,           [0, 0, 1];
@@ -147,6 +151,11 @@ pub trait Derived: Rows {
 
 impl<V: Rows> Derived for V {}
 
+/// 4 GB pass in no epoch.
+fn saturate(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
 /// The delivery rate of about one round trip. All zeroes is "no sample yet".
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
@@ -192,7 +201,7 @@ pub struct Flow {
     // Epochs.
     /// T_epoch: an ACK for a packet sent at or after it ends the epoch; 0 = before the first ACK.
     epoch_ends_ns: u64,
-    /// Bytes acknowledged in this epoch. Saturates: 4 GB pass in no epoch.
+    /// Bytes acknowledged in this epoch. Saturates.
     epoch_acked_bytes: u32,
     /// Of those, bytes marked.
     epoch_marked_bytes: u32,
@@ -213,8 +222,10 @@ pub struct Flow {
     quick_adapts: u8,
     /// Epochs that have ended, for people; wraps.
     epochs: u8,
-    /// Decreases that slow start withheld in this round trip, bytes.
-    withheld_bytes: u32,
+    /// In slow start, the decreases that it withheld in this round trip. Past it, the least that was
+    /// in flight in it, 0 if the first ACK, slow start or a reduction fell into it. Saturates: nobody
+    /// expects more than 4 GB of a round trip.
+    round_bytes: u32,
 }
 
 /// What a flow tells a [`Watch`].
@@ -350,13 +361,12 @@ impl Controller for Flow {
         }
     }
 
-    /// What Quick Adapt would leave.
+    /// What Quick Adapt would leave, or half.
     fn loss_window_scaled(&self, params: &impl Values, mss_bytes: u32) -> u64 {
-        let left_scaled = match self.delivered_scaled() {
-            0 => self.window.scaled() >> 1,
-            delivered_scaled => mul_ratio(delivered_scaled, params.qa_keep()),
-        };
-        self.window.bounded(left_scaled, mss_bytes)
+        let adapted_scaled = mul_ratio(self.delivered_scaled(), params.qa_keep());
+        let half_scaled = self.window.scaled() >> 1;
+        self.window
+            .bounded(adapted_scaled.max(half_scaled), mss_bytes)
     }
 
     fn was_reduced(&self) -> bool {
@@ -366,12 +376,14 @@ impl Controller for Flow {
     fn reduced_at(&mut self, now_us: u64) {
         self.adapted = true;
         self.round_ends_us = now_us;
+        self.round_bytes = 0;
     }
 
     fn undo(&mut self, prior_bytes: u64) {
         if self.window.is_started() {
             self.window.undo(prior_bytes);
             self.adapted = false;
+            self.round_bytes = 0;
         }
     }
 
@@ -438,17 +450,27 @@ impl Flow {
         watch: &mut impl Watch<Event>,
     ) {
         self.start_at_bdp(params);
-        if self.window.in_slow_start() {
+        let in_slow_start = self.window.in_slow_start();
+        if in_slow_start {
             self.slow_start(ack, params.balanced_exit() != 0);
-        } else if ack.cwnd_limited {
-            let step_scaled = params.increase_scaled(path);
-            self.window.increase(step_scaled, ack.unmarked_bytes());
+            if !self.window.in_slow_start() {
+                self.round_bytes = 0;
+            }
+        } else {
+            self.round_bytes = self.round_bytes.min(saturate(ack.in_flight_bytes));
+            if ack.cwnd_limited {
+                let step_scaled = params.increase_scaled(path);
+                self.window.increase(step_scaled, ack.unmarked_bytes());
+            }
         }
         self.end_round(params, ack, path, watch);
         self.end_epoch(params, ack, path, watch);
 
         let ceiling_bytes = params.ceiling_bytes(path);
         self.window.clamp(ack.mss_bytes, ceiling_bytes);
+        if in_slow_start && !self.window.in_slow_start() {
+            self.round_bytes = 0;
+        }
     }
 
     /// Slow start; the first mark ends it, unless the end of an epoch is to judge.
@@ -484,14 +506,22 @@ impl Flow {
         if sent_at_us < self.round_ends_us {
             return;
         }
-        self.round_ends_us = ack.now_us;
-        self.withheld_bytes = 0;
         if self.adapted {
             self.adapted = false;
         } else if measured && (self.round_marked || params.qa_needs_mark() == 0) {
             self.quick_adapt(params, ack, path, watch);
         }
         self.round_marked = false;
+        self.begin_round(ack);
+    }
+
+    fn begin_round(&mut self, ack: &Ack) {
+        self.round_ends_us = ack.now_us;
+        self.round_bytes = if self.adapted || self.window.in_slow_start() {
+            0
+        } else {
+            saturate(ack.in_flight_bytes)
+        };
     }
 
     /// Quick Adapt: much less was delivered than the window promises.
@@ -508,8 +538,9 @@ impl Flow {
         }
         let slack_bytes =
             u64::from(params.qa_slack_packets()).saturating_mul(u64::from(ack.mss_bytes));
-        let promised_scaled = mul_ratio(self.window.scaled(), params.qa_beta())
-            .saturating_sub(slack_bytes << BYTE_BITS);
+        let used_scaled = (u64::from(self.round_bytes) << BYTE_BITS).min(self.window.scaled());
+        let promised_scaled =
+            mul_ratio(used_scaled, params.qa_beta()).saturating_sub(slack_bytes << BYTE_BITS);
         let delivered_scaled = self.delivered_scaled();
         let before = self.window;
         if delivered_scaled < promised_scaled {
@@ -546,7 +577,6 @@ impl Flow {
         path: &Path,
         watch: &mut impl Watch<Event>,
     ) {
-        let saturate = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
         self.epoch_acked_bytes = self
             .epoch_acked_bytes
             .saturating_add(saturate(ack.acked_bytes));
@@ -651,10 +681,8 @@ impl Flow {
     /// start ends, when the decreases of a round trip reach its additive increase.
     fn withhold(&mut self, cut: u64, step_scaled: u64) -> Action {
         let cut_bytes = mul_fraction(self.window.bytes(), cut as u32);
-        self.withheld_bytes = self
-            .withheld_bytes
-            .saturating_add(u32::try_from(cut_bytes).unwrap_or(u32::MAX));
-        if u64::from(self.withheld_bytes) >= step_scaled >> BYTE_BITS {
+        self.round_bytes = self.round_bytes.saturating_add(saturate(cut_bytes));
+        if u64::from(self.round_bytes) >= step_scaled >> BYTE_BITS {
             // The marks are about what was sent a round trip ago, and that much is being delivered.
             match self.delivered_scaled() {
                 0 => self.window.leave_slow_start(),

@@ -102,6 +102,7 @@ impl Rng {
             interval_us: if self.percent(95) { rtt_us } else { 0 },
             app_limited: self.percent(5),
             cwnd_limited: self.percent(95),
+            in_flight_bytes: cwnd_bytes * self.within(least_delivered, 1_200) / 1_000,
             mss_bytes,
             ..Ack::default()
         }

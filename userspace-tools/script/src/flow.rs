@@ -131,6 +131,8 @@ pub struct Flow<'a> {
     /// From one ACK to the next, at least.
     pub gap_us: u64,
     last_ack_us: u64,
+    /// What it announces as receiver, in 16 kB.
+    pub window: u16,
     /// Data that no script has looked at yet, in the order in which it was sent.
     pub arrived: VecDeque<Arrival>,
     /// ACKs of the kernel, as a receiver.
@@ -155,8 +157,9 @@ pub struct Flow<'a> {
 const PATIENCE_NS: u64 = 20_000_000_000;
 /// Where within a microsecond things happen: the kernel counts whole ones, and may take some ns.
 const PHASE_NS: u64 = 200;
-/// The peer's window, 1 GB.
+/// The peer's window until a case narrows it: 1 GB.
 const WINDOW: u16 = 65_535;
+/// The peer's window is given in 16 kB.
 const WINDOW_SHIFT: u8 = 14;
 /// The peer's first sequence number: close to the wrap.
 const ISN: u32 = 0xffff_f000;
@@ -185,6 +188,7 @@ impl<'a> Flow<'a> {
             rtt_us: setup.rtt_us,
             gap_us: 0,
             last_ack_us: 0,
+            window: WINDOW,
             arrived: VecDeque::new(),
             acks: Vec::new(),
             steps: Vec::new(),
@@ -551,7 +555,7 @@ impl<'a> Flow<'a> {
             seq: self.snd_nxt,
             ack: self.rcv_nxt,
             has_ack: true,
-            window: WINDOW,
+            window: self.window,
             options: Options {
                 timestamps,
                 ..Options::default()
