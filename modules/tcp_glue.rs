@@ -303,6 +303,7 @@ fn ack(sk: &Sock<'_>, rs: &RateSample, marks: &mut Marks) -> Ack {
         sk.has_usec_timestamps() || (rs.prior_mstamp_us() != 0 && !rs.is_retransmitted());
     let (delivered, interval_us) = rs.delivered().unwrap_or_default();
     let mss_bytes = sk.mss_bytes();
+    let in_recovery = in_recovery(sk);
     Ack {
         now_us: sk.mstamp_us(),
         rtt_us: rs.rtt_us().filter(|_| rtt_is_true),
@@ -314,8 +315,13 @@ fn ack(sk: &Sock<'_>, rs: &RateSample, marks: &mut Marks) -> Ack {
         app_limited: rs.is_app_limited(),
         // What a pacing rate holds back does not fill the window, either.
         cwnd_limited: !rs.is_app_limited() || sk.is_cwnd_limited(),
-        in_recovery: in_recovery(sk),
-        in_flight_bytes: bytes_of(sk.in_flight(), mss_bytes),
+        in_recovery,
+        prior_in_flight: rs.prior_in_flight(),
+        in_flight_bytes: if in_recovery {
+            bytes_of(sk.in_flight(), mss_bytes)
+        } else {
+            0
+        },
         mss_bytes,
     }
 }

@@ -52,7 +52,9 @@ pub struct Ack {
     pub cwnd_limited: bool,
     /// The sender is repairing a loss.
     pub in_recovery: bool,
-    /// Bytes in flight after this ACK, before anything is sent for it.
+    /// Packets in flight before this ACK.
+    pub prior_in_flight: u32,
+    /// Bytes in flight after this ACK; asked for while a loss is repaired.
     pub in_flight_bytes: u64,
     /// Payload of a full segment.
     pub mss_bytes: u32,

@@ -13,8 +13,8 @@
 //!    is brought forward; else every ACK would end an epoch until it caught up.
 //! 3. Quick Adapt looks at the delivery rate of the last round trip, not at a count of bytes per
 //!    period: with delayed ACKs and a window of few packets the count jumps by whole packets. It
-//!    expects no more than was in flight all through it: the receiver's window or the repair of a
-//!    loss can keep that far below the window.
+//!    rests while a loss is repaired, and after a start with a whole BDP until `qa_beta` of that has
+//!    been in flight: the receiver's window opens later.
 //! 4. Nothing grows and Quick Adapt rests while the application, not the network, is slow.
 //! 5. One ACK adds at most the increase of one RTT, however much it acknowledges.
 //! 6. Slow start can begin with a part of the BDP (`initial_cwnd_bdp`), paced over an RTT.
@@ -64,8 +64,7 @@ params! {
     delay_floor_us: "us",                       0,   1_000_000,   [0, 0, 10];
     /// 1 = increase, not decrease, at the end of a marked epoch in which E fell.
     skip_md_when_falling: "0 or 1",             0,   1,           [0, 1, 1];
-    /// Quick Adapt acts when less than this part of the window, as far as it was in use, was delivered
-    /// in an RTT.
+    /// Quick Adapt acts when less than this part of the window was delivered in an RTT.
     qa_beta: "1/1024",                          0,   1_024,       [512, 512, 512];
     /// The part of the delivered bytes that Quick Adapt leaves as the window.
     qa_keep: "1/1024",                          1,   1_024,       [1_024, 983, 983];
@@ -151,11 +150,6 @@ pub trait Derived: Rows {
 
 impl<V: Rows> Derived for V {}
 
-/// 4 GB pass in no epoch.
-fn saturate(bytes: u64) -> u32 {
-    u32::try_from(bytes).unwrap_or(u32::MAX)
-}
-
 /// The delivery rate of about one round trip. All zeroes is "no sample yet".
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
@@ -201,7 +195,7 @@ pub struct Flow {
     // Epochs.
     /// T_epoch: an ACK for a packet sent at or after it ends the epoch; 0 = before the first ACK.
     epoch_ends_ns: u64,
-    /// Bytes acknowledged in this epoch. Saturates.
+    /// Bytes acknowledged in this epoch. Saturates: 4 GB pass in no epoch.
     epoch_acked_bytes: u32,
     /// Of those, bytes marked.
     epoch_marked_bytes: u32,
@@ -222,11 +216,12 @@ pub struct Flow {
     quick_adapts: u8,
     /// Epochs that have ended, for people; wraps.
     epochs: u8,
-    /// In slow start, the decreases that it withheld in this round trip. Past it, the least that was
-    /// in flight in it, 0 if the first ACK, slow start or a reduction fell into it. Saturates: nobody
-    /// expects more than 4 GB of a round trip.
-    round_bytes: u32,
+    /// Decreases that slow start withheld in this round trip, bytes; [`UNUSED`] otherwise.
+    withheld_bytes: u32,
 }
+
+/// No Quick Adapt before the window that the flow started with has been made use of.
+const UNUSED: u32 = u32::MAX;
 
 /// What a flow tells a [`Watch`].
 #[derive(Clone, Copy, Debug)]
@@ -376,14 +371,13 @@ impl Controller for Flow {
     fn reduced_at(&mut self, now_us: u64) {
         self.adapted = true;
         self.round_ends_us = now_us;
-        self.round_bytes = 0;
+        self.withheld_bytes = 0;
     }
 
     fn undo(&mut self, prior_bytes: u64) {
         if self.window.is_started() {
             self.window.undo(prior_bytes);
             self.adapted = false;
-            self.round_bytes = 0;
         }
     }
 
@@ -437,6 +431,7 @@ impl Flow {
         }
         if let Some(base_rtt_us) = self.base_rtt.get() {
             self.window.start(params.path(base_rtt_us).bdp_bytes, false);
+            self.withheld_bytes = UNUSED;
         }
     }
 
@@ -450,27 +445,17 @@ impl Flow {
         watch: &mut impl Watch<Event>,
     ) {
         self.start_at_bdp(params);
-        let in_slow_start = self.window.in_slow_start();
-        if in_slow_start {
+        if self.window.in_slow_start() {
             self.slow_start(ack, params.balanced_exit() != 0);
-            if !self.window.in_slow_start() {
-                self.round_bytes = 0;
-            }
-        } else {
-            self.round_bytes = self.round_bytes.min(saturate(ack.in_flight_bytes));
-            if ack.cwnd_limited {
-                let step_scaled = params.increase_scaled(path);
-                self.window.increase(step_scaled, ack.unmarked_bytes());
-            }
+        } else if ack.cwnd_limited {
+            let step_scaled = params.increase_scaled(path);
+            self.window.increase(step_scaled, ack.unmarked_bytes());
         }
         self.end_round(params, ack, path, watch);
         self.end_epoch(params, ack, path, watch);
 
         let ceiling_bytes = params.ceiling_bytes(path);
         self.window.clamp(ack.mss_bytes, ceiling_bytes);
-        if in_slow_start && !self.window.in_slow_start() {
-            self.round_bytes = 0;
-        }
     }
 
     /// Slow start; the first mark ends it, unless the end of an epoch is to judge.
@@ -506,22 +491,28 @@ impl Flow {
         if sent_at_us < self.round_ends_us {
             return;
         }
+        self.round_ends_us = ack.now_us;
         if self.adapted {
             self.adapted = false;
-        } else if measured && (self.round_marked || params.qa_needs_mark() == 0) {
+        } else if measured && self.may_adapt(params, ack) {
             self.quick_adapt(params, ack, path, watch);
         }
+        if self.withheld_bytes != UNUSED || self.is_in_use(params, ack) {
+            self.withheld_bytes = 0;
+        }
         self.round_marked = false;
-        self.begin_round(ack);
     }
 
-    fn begin_round(&mut self, ack: &Ack) {
-        self.round_ends_us = ack.now_us;
-        self.round_bytes = if self.adapted || self.window.in_slow_start() {
-            0
-        } else {
-            saturate(ack.in_flight_bytes)
-        };
+    /// Whether this round trip says something of the network, and the network of the window.
+    fn may_adapt(&self, params: &impl Values, ack: &Ack) -> bool {
+        let is_known = self.round_marked || params.qa_needs_mark() == 0;
+        is_known && self.withheld_bytes != UNUSED && !ack.in_recovery
+    }
+
+    /// Whether as much is in flight as Quick Adapt would expect to be delivered.
+    fn is_in_use(&self, params: &impl Values, ack: &Ack) -> bool {
+        let in_flight_bytes = u64::from(ack.prior_in_flight).saturating_mul(ack.mss_bytes.into());
+        in_flight_bytes >= mul_ratio(self.window.bytes(), params.qa_beta())
     }
 
     /// Quick Adapt: much less was delivered than the window promises.
@@ -538,9 +529,8 @@ impl Flow {
         }
         let slack_bytes =
             u64::from(params.qa_slack_packets()).saturating_mul(u64::from(ack.mss_bytes));
-        let used_scaled = (u64::from(self.round_bytes) << BYTE_BITS).min(self.window.scaled());
-        let promised_scaled =
-            mul_ratio(used_scaled, params.qa_beta()).saturating_sub(slack_bytes << BYTE_BITS);
+        let promised_scaled = mul_ratio(self.window.scaled(), params.qa_beta())
+            .saturating_sub(slack_bytes << BYTE_BITS);
         let delivered_scaled = self.delivered_scaled();
         let before = self.window;
         if delivered_scaled < promised_scaled {
@@ -577,6 +567,7 @@ impl Flow {
         path: &Path,
         watch: &mut impl Watch<Event>,
     ) {
+        let saturate = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
         self.epoch_acked_bytes = self
             .epoch_acked_bytes
             .saturating_add(saturate(ack.acked_bytes));
@@ -681,8 +672,10 @@ impl Flow {
     /// start ends, when the decreases of a round trip reach its additive increase.
     fn withhold(&mut self, cut: u64, step_scaled: u64) -> Action {
         let cut_bytes = mul_fraction(self.window.bytes(), cut as u32);
-        self.round_bytes = self.round_bytes.saturating_add(saturate(cut_bytes));
-        if u64::from(self.round_bytes) >= step_scaled >> BYTE_BITS {
+        self.withheld_bytes = self
+            .withheld_bytes
+            .saturating_add(u32::try_from(cut_bytes).unwrap_or(u32::MAX));
+        if u64::from(self.withheld_bytes) >= step_scaled >> BYTE_BITS {
             // The marks are about what was sent a round trip ago, and that much is being delivered.
             match self.delivered_scaled() {
                 0 => self.window.leave_slow_start(),

@@ -64,6 +64,7 @@ impl Rng {
             app_limited: self.percent(20),
             cwnd_limited: self.percent(80),
             in_recovery: self.percent(20),
+            prior_in_flight: self.any() as u32,
             in_flight_bytes: self.any(),
             mss_bytes: self.any() as u32,
         }
@@ -102,7 +103,9 @@ impl Rng {
             interval_us: if self.percent(95) { rtt_us } else { 0 },
             app_limited: self.percent(5),
             cwnd_limited: self.percent(95),
-            in_flight_bytes: cwnd_bytes * self.within(least_delivered, 1_200) / 1_000,
+            in_recovery: self.percent(5),
+            prior_in_flight: (cwnd_bytes * self.within(1, 1_200) / 1_000 / u64::from(mss_bytes))
+                as u32,
             mss_bytes,
             ..Ack::default()
         }

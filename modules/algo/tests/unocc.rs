@@ -44,6 +44,7 @@ impl Sim {
             marked_bytes,
             delivered_bytes: self.flow.cwnd_bytes(),
             interval_us: self.rtt_us,
+            prior_in_flight: (self.flow.cwnd_bytes() / u64::from(MSS)) as u32,
             in_flight_bytes: self.flow.cwnd_bytes(),
             cwnd_limited: true,
             mss_bytes: MSS,
@@ -59,12 +60,6 @@ impl Sim {
     fn acked(&mut self, after_us: u64, acked_bytes: u64, marked_bytes: u64) -> Output {
         let ack = self.ack(after_us, acked_bytes, marked_bytes);
         self.on(ack)
-    }
-
-    /// The first round trip, of which Quick Adapt expects nothing.
-    fn first_round(&mut self) {
-        self.acked(1, 0, 0);
-        self.acked(self.rtt_us.into(), 0, 0);
     }
 
     /// One RTT of ACKs without marks, in `packets` packets.
@@ -387,7 +382,6 @@ fn a_rate_of_more_than_4_gb_in_a_round_trip_is_the_same_rate() {
 /// A flow in the middle of a round trip; the ACK that ends it reports `delivered_bytes`.
 fn round_with(params: Params, delivered_bytes: u64, app_limited: bool) -> Sim {
     let mut sim = Sim::new(params, INTRA_US, 100_000);
-    sim.first_round();
     sim.acked(1, 4_000, 0);
     let ack = sim.ack(u64::from(INTRA_US), 4_000, 0);
     sim.on(Ack {
@@ -423,7 +417,7 @@ fn quick_adapt_acts_below_half_and_not_at_it() {
     // 1.05 base RTTs are a tenth of 147 us.
     for (delivered_bytes, acts) in [(500_000, 0), (499_999, 1)] {
         let mut sim = Sim::new(params, INTRA_US, 100_000);
-        sim.first_round();
+        sim.acked(1, 4_000, 0);
         let ack = sim.ack(u64::from(INTRA_US), 4_000, 0);
         sim.on(Ack {
             delivered_bytes,
@@ -434,63 +428,38 @@ fn quick_adapt_acts_below_half_and_not_at_it() {
     }
 }
 
-/// A flow whose window was opened far beyond what is in flight, the least of it in the middle of a
-/// round trip; the ACK that ends it reports `delivered_bytes`.
-fn round_below_the_window(in_flight_bytes: u64, delivered_bytes: u64) -> Sim {
-    let mut sim = Sim::new(paper(), INTER_US, INTER_BDP);
-    sim.first_round();
-    for in_flight_bytes in [in_flight_bytes, 3 * in_flight_bytes] {
-        let ack = sim.ack(1, 4_000, 0);
+#[test]
+fn quick_adapt_rests_until_half_of_a_first_bdp_was_in_flight() {
+    let params = Params::of(Profile::Artifact);
+    let mut sim = Sim::new(params, INTER_US, INTER_BDP);
+    let mut round = |prior_in_flight| {
+        let ack = sim.ack(INTER_US.into(), 4_000, 0);
         sim.on(Ack {
-            in_flight_bytes,
+            prior_in_flight,
+            delivered_bytes: 64_000,
             ..ack
         });
+        sim.flow.quick_adapts()
+    };
+    // This ACK has added its increase before it is judged.
+    let half = (INTER_BDP / 2 / u64::from(MSS)) as u32 + 1;
+    // The first ACK begins the first round trip, whatever was in flight.
+    assert_eq!(round(half), 0);
+    for _ in 0..5 {
+        assert_eq!(round(half - 1), 0);
     }
-    let ack = sim.ack(u64::from(INTER_US), 4_000, 0);
-    sim.on(Ack {
-        delivered_bytes,
-        ..ack
-    });
-    sim
+    assert_eq!(round(half), 0);
+    assert_eq!(round(1), 1);
 }
 
 #[test]
-fn quick_adapt_expects_what_was_in_flight_all_through_the_round_trip() {
-    // The receiver's first window, while the sender's is a BDP.
-    let sim = round_below_the_window(64_000, 64_000);
-    assert_eq!(sim.flow.quick_adapts(), 0);
-    let sim = round_below_the_window(64_000, 31_000);
-    assert_eq!(sim.flow.quick_adapts(), 0);
-    let sim = round_below_the_window(64_000, 30_000);
-    assert_eq!(sim.flow.quick_adapts(), 1);
-    assert_eq!(sim.flow.cwnd_bytes(), 31_500);
-    // What is in flight beyond the window that a decrease left is not expected.
-    let sim = round_below_the_window(2 * INTER_BDP, 12_000_000);
-    assert_eq!(sim.flow.quick_adapts(), 0);
-}
-
-#[test]
-fn quick_adapt_expects_nothing_of_the_first_round_trip() {
+fn quick_adapt_rests_while_a_loss_is_repaired() {
     let mut sim = Sim::new(paper(), INTRA_US, 100_000);
-    for quick_adapts in [0, 0, 1] {
-        let ack = sim.ack(14, 4_000, 0);
-        sim.on(Ack {
-            delivered_bytes: 4_000,
-            ..ack
-        });
-        assert_eq!(sim.flow.quick_adapts(), quick_adapts);
-    }
-}
-
-#[test]
-fn quick_adapt_rests_in_the_round_trip_after_slow_start() {
-    let mut sim = slow_start(paper(), INTRA_US, 40_000);
     sim.acked(1, 4_000, 0);
-    sim.acked(14, 4_000, 4_000);
-    assert!(!sim.flow.window.in_slow_start());
-    for (quick_adapts, after_us) in [(0, 14), (1, 14)] {
-        let ack = sim.ack(after_us, 4_000, 0);
+    for (in_recovery, quick_adapts) in [(true, 0), (false, 1)] {
+        let ack = sim.ack(INTRA_US.into(), 4_000, 0);
         sim.on(Ack {
+            in_recovery,
             delivered_bytes: 4_000,
             ..ack
         });
@@ -499,14 +468,12 @@ fn quick_adapt_rests_in_the_round_trip_after_slow_start() {
 }
 
 #[test]
-fn an_undo_leaves_nothing_to_expect() {
-    let mut sim = round_with(paper(), 60_000, false);
-    sim.flow.on_loss(&sim.params, sim.now_us, MSS);
-    assert_eq!(sim.flow.round_bytes, 0);
-    sim.acked(14, 4_000, 0);
-    assert_ne!(sim.flow.round_bytes, 0);
-    sim.flow.undo(100_000);
-    assert_eq!(sim.flow.round_bytes, 0);
+fn after_a_loss_a_first_bdp_counts_as_used() {
+    let params = Params::of(Profile::Artifact);
+    let mut sim = Sim::new(params, INTER_US, INTER_BDP);
+    assert_eq!(sim.flow.withheld_bytes, UNUSED);
+    sim.flow.on_timeout(&params, sim.now_us, 0, MSS);
+    assert_eq!(sim.flow.withheld_bytes, 0);
 }
 
 #[test]
@@ -557,13 +524,11 @@ fn after_quick_adapt_one_rtt_passes_without_any_decrease() {
     }
     assert_eq!(sim.flow.quick_adapts(), 1);
     // That RTT is over: an epoch may decrease again, Quick Adapt measures a whole RTT first.
-    for _ in 0..14 {
-        let ack = sim.ack(1, 4_000, 4_000);
-        sim.on(Ack {
-            delivered_bytes: 100,
-            ..ack
-        });
-    }
+    let ack = sim.ack(1, 4_000, 4_000);
+    sim.on(Ack {
+        delivered_bytes: 100,
+        ..ack
+    });
     assert!(sim.flow.cwnd_bytes() < adapted);
     assert_eq!(sim.flow.quick_adapts(), 1);
     let ack = sim.ack(14, 4_000, 0);
@@ -625,7 +590,7 @@ fn slow_start_goes_on_through_marks_that_the_increase_outweighs() {
     let mut sim = balanced();
     let before = sim.flow.cwnd_bytes();
     sim.acked(14, 8_000, 4_000);
-    assert_ne!(sim.flow.round_bytes, 0);
+    assert_ne!(sim.flow.withheld_bytes, 0);
     assert!(sim.flow.window.in_first_slow_start());
     assert_eq!(sim.flow.cwnd_bytes(), before + 4_000);
 }
@@ -635,7 +600,7 @@ fn what_was_withheld_is_forgotten_after_a_round_trip() {
     let mut sim = balanced();
     sim.acked(14, 8_000, 4_000);
     sim.acked(u64::from(INTER_US), 4_000, 0);
-    assert_eq!(sim.flow.round_bytes, 0);
+    assert_eq!(sim.flow.withheld_bytes, 0);
     assert!(sim.flow.window.in_first_slow_start());
 }
 
@@ -936,7 +901,7 @@ fn an_epoch_tells_what_it_did_instead_of_a_decrease() {
 fn quick_adapt_is_told_whether_or_not_it_acts() {
     let compared = |delivered_bytes| {
         let mut sim = Sim::new(paper(), INTRA_US, 100_000);
-        sim.first_round();
+        sim.told(1, 0, 0);
         let ack = Ack {
             delivered_bytes,
             ..sim.ack(14, 0, 0)
@@ -1060,15 +1025,10 @@ struct Reference {
     round_marked: bool,
     skipping: bool,
     withheld: f64,
-    /// The least in this round trip; 0 = not known.
-    in_flight: f64,
+    /// The BDP that the flow started with was never made use of.
+    unused: bool,
     /// A comparison was closer than the fixed point resolves: from here on both are right.
     tie: bool,
-}
-
-/// 4 GB are the most that is expected of a round trip.
-fn saturated(bytes: u64) -> f64 {
-    bytes.min(u32::MAX.into()) as f64
 }
 
 impl Reference {
@@ -1105,6 +1065,7 @@ impl Reference {
         if self.params.start == START_BDP && self.ssthresh.is_infinite() {
             self.cwnd = self.bdp();
             self.ssthresh = self.cwnd;
+            self.unused = true;
         }
     }
 
@@ -1120,19 +1081,12 @@ impl Reference {
             return;
         }
         self.start_at_bdp();
-        let in_slow_start = self.in_slow_start();
 
         // ONACK
-        if in_slow_start {
+        if self.cwnd < self.ssthresh {
             self.slow_start(ack, self.params.balanced_exit != 0);
-            if !self.in_slow_start() {
-                self.forget_round();
-            }
-        } else {
-            self.in_flight = self.in_flight.min(saturated(ack.in_flight_bytes));
-            if ack.cwnd_limited {
-                self.increase(acked - marked);
-            }
+        } else if ack.cwnd_limited {
+            self.increase(acked - marked);
         }
 
         // ONQA
@@ -1147,20 +1101,27 @@ impl Reference {
         if let Some(rtt) = ack.rtt_us
             && now - f64::from(rtt) >= self.t_round
         {
+            self.t_round = now;
+            self.withheld = 0.0;
             let marked = mem::take(&mut self.round_marked);
-            let may_adapt = marked || self.params.qa_needs_mark == 0;
+            let rests = self.unused || ack.in_recovery;
+            let may_adapt = !rests && (marked || self.params.qa_needs_mark == 0);
             if self.skipping {
                 self.skipping = false;
-            } else if measured && may_adapt && !self.in_slow_start() {
+            } else if measured && may_adapt && self.cwnd >= self.ssthresh {
                 let slack = f64::from(self.params.qa_slack_packets) * self.mss;
                 let beta = f64::from(self.params.qa_beta) / 1024.0;
-                let promised = (self.cwnd.min(self.in_flight) * beta - slack).max(0.0);
+                let promised = (self.cwnd * beta - slack).max(0.0);
                 if self.less(self.qa_bytes(), promised, 4.0 + promised / 1e4) {
                     self.lower_to(self.qa_bytes() * f64::from(self.params.qa_keep) / 1024.0);
                     self.skipping = true;
                 }
             }
-            self.begin_round(ack);
+            if self.unused {
+                let in_flight = f64::from(ack.prior_in_flight) * self.mss;
+                let expected = self.cwnd * f64::from(self.params.qa_beta) / 1024.0;
+                self.unused = self.less(in_flight, expected, 4.0);
+            }
         }
 
         // ONEPOCH
@@ -1193,26 +1154,6 @@ impl Reference {
             }
         }
         self.cwnd = self.cwnd.max(2.0 * self.mss);
-        if in_slow_start && !self.in_slow_start() {
-            self.forget_round();
-        }
-    }
-
-    fn in_slow_start(&self) -> bool {
-        self.cwnd < self.ssthresh
-    }
-
-    fn begin_round(&mut self, ack: &Ack) {
-        self.t_round = ack.now_us as f64;
-        self.forget_round();
-        if !self.skipping && !self.in_slow_start() {
-            self.in_flight = saturated(ack.in_flight_bytes);
-        }
-    }
-
-    fn forget_round(&mut self) {
-        self.withheld = 0.0;
-        self.in_flight = 0.0;
     }
 
     fn on_epoch(&mut self, rtt: f64) {
@@ -1237,7 +1178,7 @@ impl Reference {
         if rtt <= undelayed + 1e-6 {
             md *= f64::from(self.params.md_gentle) / 1024.0;
         }
-        if self.in_slow_start() {
+        if self.cwnd < self.ssthresh {
             self.withhold(md);
             return;
         }
@@ -1279,13 +1220,13 @@ impl Reference {
         let adapted = self.qa_bytes() * f64::from(self.params.qa_keep) / 1024.0;
         self.lower_to(adapted.max(self.cwnd / 2.0).max(2.0 * self.mss));
         self.skipping = true;
+        self.unused = false;
         self.t_round = now_us as f64;
-        self.forget_round();
     }
 
     fn on_timeout(&mut self, now_us: u64, in_flight_bytes: u64) {
         self.on_loss(now_us);
-        let target = if self.in_slow_start() {
+        let target = if self.cwnd < self.ssthresh {
             self.ssthresh
         } else {
             self.cwnd
@@ -1298,7 +1239,6 @@ impl Reference {
         self.cwnd = self.cwnd.max(prior_bytes as f64);
         self.ssthresh = self.ssthresh.min(self.cwnd);
         self.skipping = false;
-        self.forget_round();
     }
 }
 
@@ -1337,7 +1277,7 @@ fn follows_reference(seed: u64) -> bool {
         round_marked: false,
         skipping: false,
         withheld: 0.0,
-        in_flight: 0.0,
+        unused: false,
         tie: false,
     };
     if known_rtt.is_some() {

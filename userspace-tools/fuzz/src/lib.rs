@@ -137,6 +137,7 @@ impl Life {
                         app_limited,
                         cwnd_limited: !app_limited || in_flight_bytes >= before_bytes,
                         in_recovery,
+                        prior_in_flight: in_flight_bytes as u32,
                         in_flight_bytes,
                         mss_bytes: mss_bytes.into(),
                     };

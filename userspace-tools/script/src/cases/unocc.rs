@@ -99,8 +99,8 @@ pub const CASES: &[Case] = &[
         run: quick_adapt_rests,
     },
     Case {
-        name: "unocc: Quick Adapt expects no more than was in flight",
-        run: quick_adapt_in_flight,
+        name: "unocc: Quick Adapt rests until a BDP at once has been in use",
+        run: quick_adapt_unused,
     },
     Case {
         name: "unocc: Quick Adapt skips a round trip limited by the application",
@@ -621,10 +621,12 @@ fn quick_adapt_rests(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-fn quick_adapt_in_flight(lab: &mut Lab) -> Result<()> {
-    let mut flow = steady(lab, &[])?;
-    // The receiver's window is 16 kB now.
+fn quick_adapt_unused(lab: &mut Lab) -> Result<()> {
+    lab.unocc("paper", &[("start", 1), ("ai_ppm", 0)])?;
+    let mut flow = Flow::open(lab, Setup::new("unocc"))?;
+    // The receiver's window is 16 kB from here on.
     flow.window = 1;
+    flow.write(BULK)?;
     for _ in 0..400 {
         let step = flow.ack_next(Mark::No)?;
         ensure!(step.cwnd() == BDP_PACKETS, "fell to {}", step.cwnd());
