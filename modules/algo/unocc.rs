@@ -216,11 +216,12 @@ pub struct Flow {
     quick_adapts: u8,
     /// Epochs that have ended, for people; wraps.
     epochs: u8,
-    /// Decreases that slow start withheld in this round trip, bytes; [`UNUSED`] otherwise.
+    /// Decreases that slow start withheld in this round trip, bytes. [`UNUSED`] where the flow began
+    /// with a BDP at once instead, until that has been in use.
     withheld_bytes: u32,
 }
 
-/// No Quick Adapt before the window that the flow started with has been made use of.
+/// For [`Flow::withheld_bytes`]: Quick Adapt rests.
 const UNUSED: u32 = u32::MAX;
 
 /// What a flow tells a [`Watch`].
