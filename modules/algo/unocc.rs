@@ -675,7 +675,8 @@ impl Flow {
         let cut_bytes = mul_fraction(self.window.bytes(), cut as u32);
         self.withheld_bytes = self
             .withheld_bytes
-            .saturating_add(u32::try_from(cut_bytes).unwrap_or(u32::MAX));
+            .saturating_add(u32::try_from(cut_bytes).unwrap_or(u32::MAX))
+            .min(UNUSED - 1);
         if u64::from(self.withheld_bytes) >= step_scaled >> BYTE_BITS {
             // The marks are about what was sent a round trip ago, and that much is being delivered.
             match self.delivered_scaled() {

@@ -605,6 +605,15 @@ fn what_was_withheld_is_forgotten_after_a_round_trip() {
 }
 
 #[test]
+fn however_much_was_withheld_the_window_is_in_use() {
+    let mut sim = balanced();
+    sim.flow.withheld_bytes = UNUSED - 1;
+    let action = sim.flow.withhold(FRACTION_ONE.into(), u64::MAX);
+    assert_eq!(action, Action::Withheld);
+    assert_ne!(sim.flow.withheld_bytes, UNUSED);
+}
+
+#[test]
 fn a_balanced_slow_start_leaves_what_is_delivered() {
     let mut sim = balanced();
     // Half an RTT is enough.

@@ -162,7 +162,11 @@ impl Engine {
         home.modules(flavour)?;
         match kind {
             Kind::Host => Ok(Self::Host),
-            Kind::Uml => Ok(Self::Uml),
+            Kind::Uml if runs_uml() => Ok(Self::Uml),
+            Kind::Uml => Err(Error::failure(
+                "this machine's processor has no XSAVE, which User Mode Linux needs",
+            )
+            .hint("--engine qemu; in a virtual machine, one whose processor is the host's")),
             Kind::Qemu => {
                 find_program(QEMU).ok_or_else(|| missing(QEMU, "qemu-system-x86"))?;
                 let accel = match clock {
@@ -211,6 +215,11 @@ impl Engine {
         }
         Ok(command)
     }
+}
+
+/// UML reads its processes' registers as XSAVE lays them out (arch/x86/um/os-Linux/registers.c).
+pub fn runs_uml() -> bool {
+    std::arch::is_x86_feature_detected!("xsave")
 }
 
 const QEMU: &str = "qemu-system-x86_64";

@@ -21,6 +21,7 @@ pub fn findings(home: &Home) -> Result<Vec<Finding>> {
     findings.push(built("agent", home.agent().map(|_| "built".to_owned())));
     findings.push(kvm(home)?);
     findings.push(seccomp());
+    findings.push(processor());
     for dir in [std::env::temp_dir(), Path::new(".").to_path_buf()] {
         findings.push(space(&dir));
     }
@@ -124,6 +125,18 @@ fn seccomp() -> Finding {
             "this host's kernel has no seccomp filters, which the UML engine needs",
             "xdc run two-dc-1g --engine qemu",
         ),
+    }
+}
+
+fn processor() -> Finding {
+    if engine::runs_uml() {
+        Finding::ok("processor", "has XSAVE, for UML")
+    } else {
+        Finding::fail(
+            "processor",
+            "no XSAVE, which the UML engine needs",
+            "xdc run two-dc-1g --engine qemu; in a virtual machine, give it the host's processor",
+        )
     }
 }
 
