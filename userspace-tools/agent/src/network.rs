@@ -54,15 +54,16 @@ const fn class_of(qdisc: Handle) -> Handle {
 }
 
 /// What every namespace gets before the topology's own sysctls: no filter on asymmetric paths, no
-/// IPv6 chatter. They are written once, and inherited: each write of a file of /proc/sys walks
-/// over that file in every namespace that has touched it (proc_sys_compare), so that writes for
-/// each of N namespaces cost N squared.
+/// IPv6 chatter: without a link-local address nobody solicits. (addrconf_init_net() lets that be
+/// inherited, and disable_ipv6 not.) They are written once, and inherited: each write of a file of
+/// /proc/sys walks over that file in every namespace that has touched it (proc_sys_compare), so
+/// that writes for each of N namespaces cost N squared.
 const INHERITED: &[(&str, &str)] = &[
     ("net.core.devconf_inherit_init_net", "1"),
     ("net.ipv4.conf.all.rp_filter", "0"),
     ("net.ipv4.conf.default.rp_filter", "0"),
-    ("net.ipv6.conf.all.disable_ipv6", "1"),
-    ("net.ipv6.conf.default.disable_ipv6", "1"),
+    // IN6_ADDR_GEN_MODE_NONE
+    ("net.ipv6.conf.default.addr_gen_mode", "1"),
 ];
 
 /// Inherited too.

@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use crate::plot::{
-    Axis, BOTTOM, BYTES, COLORS, Figure, HEIGHT, LEFT, RATE, RATIO, RIGHT, TIME, TOP, Unit, escape,
-    frame, legend,
+    AXIS_TITLE, Axis, BOTTOM, BYTES, COLORS, Figure, HEIGHT, LEFT, RATE, RATIO, RIGHT, TIME, Unit,
+    escape, frame, legend,
 };
 
 /// Groups of bars beside each other, from 0 up.
@@ -76,9 +76,14 @@ impl Figure for Bars {
         let y = Axis::new(top, self.unit, true);
         let width = self.width - LEFT - RIGHT;
         let legend = legend(all().map(|bar| (bar.name.as_str(), bar.color)), width);
-        let height = HEIGHT - legend.top - BOTTOM;
+        let bottom = if self.x_title.is_empty() {
+            BOTTOM
+        } else {
+            BOTTOM + AXIS_TITLE
+        };
+        let height = HEIGHT - legend.top - bottom;
         let at_y = |value: f64| legend.top + height - value.clamp(0.0, y.end) / y.end * height;
-        let mut svg = frame(&self.title, &y, width, legend.top);
+        let mut svg = frame(&self.title, &y, width, legend.top, bottom);
         svg.push_str(&legend.svg);
         let step = width / self.groups.len().max(1) as f64;
         for (index, group) in self.groups.iter().enumerate() {
@@ -93,15 +98,15 @@ impl Figure for Bars {
                 svg,
                 "<text class=\"label\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
                 LEFT + step * (index as f64 + 0.5),
-                HEIGHT - 8.0,
+                HEIGHT - bottom + BOTTOM - 8.0,
                 escape(&group.label)
             );
         }
         let _ = write!(
             svg,
-            "<text class=\"label\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
-            self.width - RIGHT,
-            TOP - 28.0,
+            "<text class=\"label\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            LEFT + width / 2.0,
+            HEIGHT - 6.0,
             escape(&self.x_title)
         );
         svg

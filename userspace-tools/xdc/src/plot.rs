@@ -13,6 +13,8 @@ pub const RIGHT: f64 = 22.0;
 pub const TOP: f64 = 46.0;
 pub const BOTTOM: f64 = 24.0;
 const GAP: f64 = 12.0;
+/// What an axis' title takes below its labels.
+pub const AXIS_TITLE: f64 = 16.0;
 /// Roughly, of the legend's font: nothing here knows fonts.
 const CHARACTER: f64 = 6.4;
 const MAX_TICKS: f64 = 5.0;
@@ -138,7 +140,7 @@ impl Figure for Chart {
         let at_x = |value: f64| LEFT + value / x.end * width;
         let at_y = |value: f64| legend.top + height - value / y.end * height;
 
-        let mut svg = frame(&self.title, &y, width, legend.top);
+        let mut svg = frame(&self.title, &y, width, legend.top, BOTTOM);
         svg.push_str(&legend.svg);
         // Writing to a String cannot fail.
         let last = x.ticks().last().unwrap_or(0.0);
@@ -165,7 +167,8 @@ impl Figure for Chart {
 }
 
 /// Title, and the lines and labels of the y axis; `width` and `top` of the data.
-pub fn frame(title: &str, y: &Axis, width: f64, top: f64) -> String {
+/// `top` and `bottom` are how much is above and below the data.
+pub fn frame(title: &str, y: &Axis, width: f64, top: f64, bottom: f64) -> String {
     let unit = if y.unit.name.is_empty() {
         String::new()
     } else {
@@ -175,7 +178,7 @@ pub fn frame(title: &str, y: &Axis, width: f64, top: f64) -> String {
         "<text class=\"title\" x=\"{LEFT}\" y=\"17\">{}{unit}</text>",
         escape(title)
     );
-    let height = HEIGHT - top - BOTTOM;
+    let height = HEIGHT - top - bottom;
     for tick in y.ticks() {
         let at = top + height - tick / y.end * height;
         // Writing to a String cannot fail.

@@ -65,7 +65,7 @@ fn overview(done: &[Done<'_>]) -> String {
                 escape(&done.figure.id),
                 class(verdict),
                 verdict.text(),
-                escape(&claim.text)
+                prose(&claim.text)
             );
         }
     }
@@ -88,7 +88,7 @@ fn figure(done: &Done<'_>) -> String {
         escape(&figure.id),
         escape(&figure.name()),
         escape(&figure.title),
-        escape(figure.setup.trim())
+        prose(figure.setup.trim())
     );
     for (claim, verdict, rows) in done.claims() {
         let _ = writeln!(
@@ -96,12 +96,12 @@ fn figure(done: &Done<'_>) -> String {
             "<p><span class=\"{}\">{}</span>: {} <span class=\"dim\">{}</span></p>",
             class(verdict),
             verdict.text(),
-            escape(&claim.text),
+            prose(&claim.text),
             escape(&claim.source)
         );
         html.push_str(&evidence(&rows));
         if !claim.finding.is_empty() {
-            let _ = writeln!(html, "<p>{}</p>", escape(claim.finding.trim()));
+            let _ = writeln!(html, "<p>{}</p>", prose(claim.finding.trim()));
         }
     }
     let charts: String = figure.plot.iter().map(|plot| chart(done, plot)).collect();
@@ -115,11 +115,25 @@ fn figure(done: &Done<'_>) -> String {
     if !figure.differs.is_empty() {
         html.push_str("<p>Not as in the paper:</p>\n<ul>\n");
         for what in &figure.differs {
-            let _ = writeln!(html, "<li>{}</li>", escape(what));
+            let _ = writeln!(html, "<li>{}</li>", prose(what));
         }
         html.push_str("</ul>\n");
     }
     html.push_str(&numbers(done, figure));
+    html
+}
+
+/// Text of a paper's file, what stands `so` as code.
+fn prose(text: &str) -> String {
+    let mut html = String::new();
+    for (n, part) in escape(text).split('`').enumerate() {
+        html.push_str(match n {
+            0 => "",
+            n if n % 2 == 1 => "<code>",
+            _ => "</code>",
+        });
+        html.push_str(part);
+    }
     html
 }
 
@@ -209,4 +223,15 @@ fn numbers(done: &Done<'_>, figure: &Figure) -> String {
         "<details><summary>Numbers</summary><pre>{}</pre></details>\n",
         escape(&text)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::prose;
+
+    #[test]
+    fn code_is_marked() {
+        let html = prose("`unocc` < `gemini`");
+        assert_eq!(html, "<code>unocc</code> &lt; <code>gemini</code>");
+    }
 }
