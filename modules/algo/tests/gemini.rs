@@ -326,6 +326,21 @@ fn a_round_shows_what_it_counts() {
     assert_eq!(sim.flow.shown().acked_bytes, u32::MAX);
 }
 
+#[test]
+fn a_round_shows_what_was_cut_and_what_is_congested() {
+    let flags = |was_cut, wan_congested| {
+        let flow = Flow {
+            was_cut,
+            wan_congested,
+            ..Flow::default()
+        };
+        flow.shown().flags
+    };
+    assert_eq!(flags(true, false), shown::REDUCED);
+    assert_eq!(flags(false, true), shown::WAN);
+    assert_eq!(flags(true, true), shown::REDUCED | shown::WAN);
+}
+
 // Loss.
 
 #[test]

@@ -49,6 +49,14 @@ fn the_floor_is_two_packets() {
 }
 
 #[test]
+fn a_reduction_stays_between_the_floor_and_the_window() {
+    let w = window(100_000);
+    assert_eq!(w.bounded(0, 4_000), 8_000 * BYTE_ONE);
+    assert_eq!(w.bounded(50_000 * BYTE_ONE, 4_000), 50_000 * BYTE_ONE);
+    assert_eq!(w.bounded(u64::MAX, 4_000), 100_000 * BYTE_ONE);
+}
+
+#[test]
 fn a_decrease_ends_slow_start() {
     let mut w = Window::default();
     w.start(100_000, true);

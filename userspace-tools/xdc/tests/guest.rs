@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -209,4 +209,22 @@ fn the_kernels_refusals_are_passed_on() {
         }
         assert!(is_empty(results.path()), "{set}");
     }
+}
+
+/// Else each of them would solicit routers while an experiment runs.
+#[test]
+fn interfaces_have_no_ipv6_address_of_their_own() {
+    let mut xdc = Command::new(env!("CARGO_BIN_EXE_xdc"))
+        .args(["shell", "two-dc-1g", "--engine", "uml"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut shell = xdc.stdin.take().unwrap();
+    shell.write_all(b"ip -n a1 -o addr\nexit\n").unwrap();
+    let output = xdc.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("inet 10."), "{said}");
+    assert!(!said.contains("inet6 fe80"), "{said}");
 }
