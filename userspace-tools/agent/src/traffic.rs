@@ -11,7 +11,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fs::File,
     os::unix::fs::OpenOptionsExt,
     sync::Arc,
@@ -34,7 +34,7 @@ use crate::{
     clock::{NS_PER_US, now_ns, timespec},
     network::Network,
     trace::Trace,
-    transfer::{Received, SEND_BYTES, Transfer},
+    transfer::{Received, SEND_BYTES, Sockets, Transfer},
     watch::{Suspects, Watch},
 };
 
@@ -124,6 +124,8 @@ struct Traffic<'a> {
     connects: Vec<(u64, usize)>,
     /// Flows that are complete and whose sockets are still there, the earliest first.
     ended: VecDeque<usize>,
+    /// Connections that persistent flows have left, by their two hosts.
+    idle: BTreeMap<(&'a str, &'a str), Vec<Sockets>>,
     /// CLOCK_MONOTONIC at the start of the traffic, ns.
     origin_ns: u64,
     active: usize,
@@ -208,6 +210,7 @@ impl<'a> Traffic<'a> {
             agenda,
             connects,
             ended: VecDeque::new(),
+            idle: BTreeMap::new(),
             origin_ns,
             active: 0,
             active_short: 0,
@@ -276,8 +279,14 @@ impl<'a> Traffic<'a> {
         if self.next_connect_ns(now) <= now
             && let Some((_, flow)) = self.connects.pop()
         {
+            let plan = &self.run.flows[flow];
+            let idle = self.idle.get_mut(&(plan.src.as_str(), plan.dst.as_str()));
+            let idle = idle.filter(|_| plan.persistent).and_then(Vec::pop);
             let transfer = &mut self.transfers[flow];
-            let connected = transfer.connect(self.network, self.run);
+            let connected = match idle {
+                Some(sockets) => transfer.take_over(sockets),
+                None => transfer.connect(self.network, self.run),
+            };
             connected.with_context(|| transfer.name())?;
         }
         Ok(())
@@ -339,6 +348,7 @@ impl<'a> Traffic<'a> {
 
     /// Drops what has arrived; with the last of it the flow is complete.
     fn receive(&mut self, flow: usize) -> Result<()> {
+        let persistent = self.run.flows[flow].persistent;
         let transfer = &mut self.transfers[flow];
         let whole = transfer.arrives_whole();
         match transfer.receive()? {
@@ -359,7 +369,7 @@ impl<'a> Traffic<'a> {
         if let Some(sender) = transfer.threaded_sender()? {
             self.epoll.delete(sender).context("epoll")?;
         }
-        if let Some(receiver) = transfer.receiver()?.filter(|_| !whole) {
+        if let Some(receiver) = transfer.receiver()?.filter(|_| !whole || persistent) {
             self.epoll.delete(receiver).context("epoll")?;
         }
         self.ended.push_back(flow);
@@ -389,6 +399,11 @@ impl<'a> Traffic<'a> {
             transfer.sample()?;
         }
         let result = transfer.finish().with_context(|| transfer.name())?;
+        if let Some(sockets) = transfer.leave() {
+            let plan = &self.run.flows[flow];
+            let hosts = (plan.src.as_str(), plan.dst.as_str());
+            self.idle.entry(hosts).or_default().push(sockets);
+        }
         channel.send(&Message::Flow(result))
     }
 

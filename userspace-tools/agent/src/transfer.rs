@@ -50,6 +50,7 @@ pub struct Transfer<'a> {
     plan: &'a Flow,
     number: usize,
     sockets: Option<Sockets>,
+    left: Option<Sockets>,
     /// ns after the start of the traffic.
     start_ns: Option<u64>,
     end_ns: Option<u64>,
@@ -58,11 +59,36 @@ pub struct Transfer<'a> {
     last: FlowSample,
 }
 
-struct Sockets {
+/// A flow's connection, which another flow may have had before.
+pub struct Sockets {
     sender: Socket,
     listener: Socket,
     receiver: Option<Socket>,
     sending: Option<JoinHandle<nix::Result<()>>>,
+    /// What they counted for others.
+    before: Counters,
+}
+
+/// TCP_INFO's totals of a connection.
+#[derive(Clone, Copy, Default)]
+struct Counters {
+    retransmits: u64,
+    timeouts: u64,
+    delivered_ce: u64,
+    delivered: u64,
+    received_bytes: u64,
+}
+
+impl Counters {
+    fn of(sender: &TcpInfo, received_bytes: u64) -> Self {
+        Self {
+            retransmits: sender.total_retrans.into(),
+            timeouts: sender.total_rto.into(),
+            delivered_ce: sender.delivered_ce.into(),
+            delivered: sender.delivered.into(),
+            received_bytes,
+        }
+    }
 }
 
 /// What a wake-up of the receiver brought.
@@ -80,6 +106,7 @@ impl<'a> Transfer<'a> {
             plan,
             number,
             sockets: None,
+            left: None,
             start_ns: None,
             end_ns: None,
             taken_bytes: 0,
@@ -121,7 +148,10 @@ impl<'a> Transfer<'a> {
         })?;
         let (here, options_here) = options(&plan.src, &plan.cc)?;
         let sender = network.inside(here, || options_here.open())?;
-        if self.fits() {
+        if plan.persistent {
+            // The stream has no end that would push its last bytes.
+            sender.set_tcp_nodelay(true).context("TCP_NODELAY")?;
+        } else if self.fits() {
             // The end of the stream travels with the last byte instead of behind it.
             sender.set_tcp_cork(true).context("TCP_CORK")?;
         }
@@ -145,8 +175,27 @@ impl<'a> Transfer<'a> {
             listener,
             receiver: None,
             sending: None,
+            before: Counters::default(),
         });
         Ok(())
+    }
+
+    /// Takes the connection of a flow that is over, instead of [`connect`](Self::connect).
+    pub fn take_over(&mut self, mut sockets: Sockets) -> Result<()> {
+        sockets.sender.set_nonblocking(true)?;
+        let mut received_bytes = 0;
+        if let Some(receiver) = &sockets.receiver {
+            socket::set_wake_bytes(receiver, wake_bytes(self.plan)).context("SO_RCVLOWAT")?;
+            received_bytes = tcp_info(receiver)?.bytes_received;
+        }
+        sockets.before = Counters::of(&tcp_info(&sockets.sender)?, received_bytes);
+        self.sockets = Some(sockets);
+        Ok(())
+    }
+
+    /// The connection, for the next flow between these hosts: once this one is finished.
+    pub fn leave(&mut self) -> Option<Sockets> {
+        self.left.take()
     }
 
     fn sockets(&mut self) -> Result<&mut Sockets> {
@@ -156,6 +205,9 @@ impl<'a> Transfer<'a> {
     /// The receiver, once the hands are shaken.
     pub fn accept(&mut self) -> Result<Option<&Socket>> {
         let sockets = self.sockets()?;
+        if sockets.receiver.is_some() {
+            return Ok(sockets.receiver.as_ref());
+        }
         match sockets.listener.accept() {
             Ok((receiver, _)) => Ok(Some(sockets.receiver.insert(receiver))),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -172,7 +224,9 @@ impl<'a> Transfer<'a> {
     /// its own is at work on it, for the main thread to hear of its failure.
     pub fn start(&mut self, now_ns: u64, payload: &Arc<File>) -> Result<Option<&Socket>> {
         self.start_ns = Some(now_ns);
-        let bytes = self.plan.bytes;
+        let Flow {
+            bytes, persistent, ..
+        } = *self.plan;
         let mut sent = 0;
         if self.fits() {
             let sender = &self.sockets()?.sender;
@@ -182,7 +236,9 @@ impl<'a> Transfer<'a> {
                 Err(e) => return Err(e).context("cannot send"),
             }
             if sent == bytes {
-                sender.shutdown(Shutdown::Write)?;
+                if !persistent {
+                    sender.shutdown(Shutdown::Write)?;
+                }
                 return Ok(None);
             }
         }
@@ -297,7 +353,8 @@ impl<'a> Transfer<'a> {
         let Some(receiver) = receiver else {
             return Ok(self.taken_bytes);
         };
-        let received = tcp_info(receiver)?.bytes_received;
+        let before = self.sockets.as_ref().map_or(0, |s| s.before.received_bytes);
+        let received = tcp_info(receiver)?.bytes_received - before;
         Ok(match self.plan.bytes {
             0 => received,
             bytes => received.min(bytes),
@@ -320,37 +377,43 @@ impl<'a> Transfer<'a> {
             cwnd_bytes: u64::from(info.snd_cwnd) * u64::from(info.snd_mss),
             srtt_us: info.rtt,
             received_bytes: self.received_bytes()?,
-            retransmits: info.total_retrans.into(),
+            retransmits: u64::from(info.total_retrans) - sockets.before.retransmits,
             pacing_bps: pacing_bps(&info),
         };
         Ok(self.last)
     }
 
     /// What became of it. The sockets go without a word: nobody is left to hear it, and it would
-    /// be traffic.
+    /// be traffic. A persistent flow [leaves](Self::leave) them.
     pub fn finish(&mut self) -> Result<FlowResult> {
         let received_bytes = match self.end_ns.is_some() && self.plan.bytes > 0 {
             true => self.plan.bytes,
             false => self.received_bytes()?,
         };
         let sockets = self.sockets.take();
-        let info = match &sockets {
-            Some(sockets) => tcp_info(&sockets.sender)?,
-            None => TcpInfo::default(),
+        let (info, before) = match &sockets {
+            Some(sockets) => (tcp_info(&sockets.sender)?, sockets.before),
+            None => (TcpInfo::default(), Counters::default()),
         };
-        if let Some(sockets) = sockets.filter(|_| self.end_ns.is_some()) {
-            socket::close_silently(sockets.sender)?;
-            sockets.receiver.map_or(Ok(()), socket::close_silently)?;
+        if let Some(mut sockets) = sockets.filter(|_| self.end_ns.is_some()) {
+            if self.plan.persistent {
+                sockets.sending = None;
+                self.left = Some(sockets);
+            } else {
+                socket::close_silently(sockets.sender)?;
+                sockets.receiver.map_or(Ok(()), socket::close_silently)?;
+            }
         }
+        let counted = Counters::of(&info, 0);
         Ok(FlowResult {
             flow: self.number,
             start_ns: self.start_ns.unwrap_or(0),
             end_ns: self.end_ns,
             received_bytes,
-            retransmits: info.total_retrans.into(),
-            timeouts: info.total_rto.into(),
-            delivered_ce: info.delivered_ce.into(),
-            delivered: info.delivered.into(),
+            retransmits: counted.retransmits - before.retransmits,
+            timeouts: counted.timeouts - before.timeouts,
+            delivered_ce: counted.delivered_ce - before.delivered_ce,
+            delivered: counted.delivered - before.delivered,
             min_rtt_us: match info.min_rtt {
                 u32::MAX => 0,
                 min_rtt_us => min_rtt_us,
@@ -367,6 +430,8 @@ struct Application {
     burst_bytes: u64,
     period_ns: u64,
     start_ns: u64,
+    /// Whether the stream ends with it.
+    ends: bool,
 }
 
 impl Application {
@@ -377,10 +442,11 @@ impl Application {
             burst_bytes: or_all(plan.burst_bytes),
             period_ns: plan.period_us * NS_PER_US,
             start_ns,
+            ends: !plan.persistent,
         }
     }
 
-    /// Writes the payload, and the end of the stream.
+    /// Writes the payload, and the end of the stream if that is here.
     fn send(&self, socket: &Socket, payload: &File) -> nix::Result<()> {
         let mut unsent = self.bytes;
         let mut next_ns = self.start_ns;
@@ -393,7 +459,10 @@ impl Application {
                 sleep_until(next_ns)?;
             }
         }
-        shutdown(socket.as_raw_fd(), nix::sys::socket::Shutdown::Write)
+        if self.ends {
+            shutdown(socket.as_raw_fd(), nix::sys::socket::Shutdown::Write)?;
+        }
+        Ok(())
     }
 }
 

@@ -329,6 +329,10 @@ pub struct Flow {
     /// Time from the start of one burst to the next, us.
     #[serde(default)]
     pub period_us: u64,
+    /// It takes a connection that an earlier such flow between its hosts has left idle, if there
+    /// is one, and leaves its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub persistent: bool,
     /// SO_SNDBUF, bytes; 0 = leave it to autotuning.
     pub sndbuf_bytes: u64,
     /// SO_RCVBUF, bytes; 0 = leave it to autotuning.

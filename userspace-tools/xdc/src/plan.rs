@@ -435,6 +435,7 @@ fn flows(
                 switches: switches.clone(),
                 burst_bytes: spec.burst.0,
                 period_us: scaled_us(spec.period),
+                persistent: false,
                 sndbuf_bytes: spec.sndbuf.0,
                 rcvbuf_bytes: spec.rcvbuf.0,
                 base_rtt_us,

@@ -228,3 +228,49 @@ fn interfaces_have_no_ipv6_address_of_their_own() {
     assert!(said.contains("inet 10."), "{said}");
     assert!(!said.contains("inet6 fe80"), "{said}");
 }
+
+/// FCTs of twenty messages of 256 kB between the datacenters, 50 ms apart, us.
+fn messages(persistent: bool) -> Vec<f64> {
+    let dir = tempfile::tempdir().unwrap();
+    let scenario = dir.path().join("messages.toml");
+    let text = format!(
+        "extends = \"poisson-small\"\ntitle = \"messages\"\n[[traffic]]\nkind = \"rpc\"\n\
+         hosts = [\"a1\"]\nto = \"b1\"\nperiod = \"50ms\"\nflows = 20\nsizes = \"256kb\"\n\
+         sndbuf = \"4mb\"\nrcvbuf = \"4mb\"\npersistent = {persistent}\n"
+    );
+    fs::write(&scenario, text).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_xdc"))
+        .arg("run")
+        .arg(&scenario)
+        .args(["--cc", "cubic", "--results"])
+        .arg(dir.path().join("made"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let table = fs::read_to_string(dir.path().join("made/messages/1/flows.csv")).unwrap();
+    let mut lines = table
+        .lines()
+        .map(|line| line.split(',').collect::<Vec<_>>());
+    let names = lines.next().unwrap();
+    let column = names.iter().position(|name| *name == "fct_us").unwrap();
+    lines.map(|line| line[column].parse().unwrap()).collect()
+}
+
+#[test]
+fn a_persistent_connection_goes_on_with_its_window() {
+    let fresh = messages(false);
+    assert_eq!(fresh.len(), 20);
+    assert!(
+        fresh.iter().all(|fct_us| *fct_us > 0.9 * fresh[0]),
+        "{fresh:?}"
+    );
+    let persistent = messages(true);
+    assert_eq!(persistent.len(), 20);
+    // The first has 62 packets to send, and begins with ten.
+    assert!(
+        (persistent[0] / fresh[0] - 1.0).abs() < 0.1,
+        "{persistent:?}"
+    );
+    assert!(persistent[19] < 0.5 * fresh[19], "{persistent:?}");
+}

@@ -78,6 +78,9 @@ pub struct TrafficSpec {
     pub start: Time,
     #[serde(default)]
     pub jitter: Time,
+    /// Flows between two hosts share connections, one at a time each.
+    #[serde(default)]
+    pub persistent: bool,
     /// Without it: `intra` or `inter`.
     pub group: Option<String>,
     #[serde(default)]
@@ -261,6 +264,7 @@ impl Block<'_> {
             switches: Vec::new(),
             burst_bytes: 0,
             period_us: 0,
+            persistent: spec.persistent,
             sndbuf_bytes: spec.sndbuf.0,
             rcvbuf_bytes: spec.rcvbuf.0,
             base_rtt_us,

@@ -167,6 +167,14 @@ fn the_seed_decides_and_the_scale_only_stretches() {
 }
 
 #[test]
+fn flows_share_connections_only_where_that_is_asked_for() {
+    let traffic = "kind = \"incast\"\nhosts = [\"a[1-4]\"]\nto = \"b1\"\nsizes = \"1mb\"";
+    assert!(flows(traffic, 1).iter().all(|flow| !flow.persistent));
+    let shared = flows(&format!("{traffic}\npersistent = true"), 1);
+    assert!(shared.iter().all(|flow| flow.persistent));
+}
+
+#[test]
 fn an_incast_and_its_bursts_meet_at_one_host() {
     let text = "kind = \"incast\"\nhosts = [\"a[1-4]\", \"b[1-4]\"]\nto = \"a1\"\nsizes = \"1mb\"";
     let incast = flows(text, 1);
