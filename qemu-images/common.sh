@@ -149,3 +149,13 @@ private_apt() {
 	apt-get $apt -qq update >&2 || die "fetching the package index of $* failed" \
 		"check the network, or KSRC=DIR with a kernel source"
 }
+
+# unpack DIR DEB...: without dpkg's database and without maintainer scripts.
+unpack() {
+	local dir=$1 deb
+	shift
+	for deb in "$@"; do
+		dpkg-deb --fsys-tarfile "$deb" | tar -C "$dir" --keep-directory-symlink -xf - ||
+			die "unpacking $(basename "$deb") failed" "look for a full disk: df -h $dir"
+	done
+}

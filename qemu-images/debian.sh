@@ -23,16 +23,6 @@ flock 9
 work=
 trap '[ -z "$work" ] || rm -rf "$work"' EXIT
 
-# unpack DIR DEB...: without dpkg's database and without maintainer scripts.
-unpack() {
-	local dir=$1 deb
-	shift
-	for deb in "$@"; do
-		dpkg-deb --fsys-tarfile "$deb" | tar -C "$dir" --keep-directory-symlink -xf - ||
-			die "unpacking $(basename "$deb") failed" "look for a full disk: df -h $base"
-	done
-}
-
 # fetch: the kernel's packages and the tools, each into a folder of $base.
 fetch() {
 	local headers release dir
