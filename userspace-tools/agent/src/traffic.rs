@@ -398,8 +398,8 @@ impl<'a> Traffic<'a> {
         if self.run.flow_series {
             transfer.sample()?;
         }
-        let result = transfer.finish().with_context(|| transfer.name())?;
-        if let Some(sockets) = transfer.leave() {
+        let (result, left) = transfer.finish().with_context(|| transfer.name())?;
+        if let Some(sockets) = left {
             let plan = &self.run.flows[flow];
             let hosts = (plan.src.as_str(), plan.dst.as_str());
             self.idle.entry(hosts).or_default().push(sockets);

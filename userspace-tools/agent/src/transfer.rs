@@ -50,7 +50,6 @@ pub struct Transfer<'a> {
     plan: &'a Flow,
     number: usize,
     sockets: Option<Sockets>,
-    left: Option<Sockets>,
     /// ns after the start of the traffic.
     start_ns: Option<u64>,
     end_ns: Option<u64>,
@@ -65,30 +64,9 @@ pub struct Sockets {
     listener: Socket,
     receiver: Option<Socket>,
     sending: Option<JoinHandle<nix::Result<()>>>,
-    /// What they counted for others.
-    before: Counters,
-}
-
-/// TCP_INFO's totals of a connection.
-#[derive(Clone, Copy, Default)]
-struct Counters {
-    retransmits: u64,
-    timeouts: u64,
-    delivered_ce: u64,
-    delivered: u64,
-    received_bytes: u64,
-}
-
-impl Counters {
-    fn of(sender: &TcpInfo, received_bytes: u64) -> Self {
-        Self {
-            retransmits: sender.total_retrans.into(),
-            timeouts: sender.total_rto.into(),
-            delivered_ce: sender.delivered_ce.into(),
-            delivered: sender.delivered.into(),
-            received_bytes,
-        }
-    }
+    /// The sender's state when this flow got it, and what the receiver had received: of others.
+    before: TcpInfo,
+    received_before: u64,
 }
 
 /// What a wake-up of the receiver brought.
@@ -106,7 +84,6 @@ impl<'a> Transfer<'a> {
             plan,
             number,
             sockets: None,
-            left: None,
             start_ns: None,
             end_ns: None,
             taken_bytes: 0,
@@ -175,7 +152,8 @@ impl<'a> Transfer<'a> {
             listener,
             receiver: None,
             sending: None,
-            before: Counters::default(),
+            before: TcpInfo::default(),
+            received_before: 0,
         });
         Ok(())
     }
@@ -183,19 +161,13 @@ impl<'a> Transfer<'a> {
     /// Takes the connection of a flow that is over, instead of [`connect`](Self::connect).
     pub fn take_over(&mut self, mut sockets: Sockets) -> Result<()> {
         sockets.sender.set_nonblocking(true)?;
-        let mut received_bytes = 0;
         if let Some(receiver) = &sockets.receiver {
             socket::set_wake_bytes(receiver, wake_bytes(self.plan)).context("SO_RCVLOWAT")?;
-            received_bytes = tcp_info(receiver)?.bytes_received;
+            sockets.received_before = tcp_info(receiver)?.bytes_received;
         }
-        sockets.before = Counters::of(&tcp_info(&sockets.sender)?, received_bytes);
+        sockets.before = tcp_info(&sockets.sender)?;
         self.sockets = Some(sockets);
         Ok(())
-    }
-
-    /// The connection, for the next flow between these hosts: once this one is finished.
-    pub fn leave(&mut self) -> Option<Sockets> {
-        self.left.take()
     }
 
     fn sockets(&mut self) -> Result<&mut Sockets> {
@@ -349,12 +321,12 @@ impl<'a> Transfer<'a> {
 
     /// Payload received so far. TCP counts the FIN, which is no payload.
     fn received_bytes(&self) -> Result<u64> {
-        let receiver = self.sockets.as_ref().and_then(|s| s.receiver.as_ref());
-        let Some(receiver) = receiver else {
+        let sockets = self.sockets.as_ref();
+        let Some((sockets, receiver)) = sockets.and_then(|s| Some((s, s.receiver.as_ref()?)))
+        else {
             return Ok(self.taken_bytes);
         };
-        let before = self.sockets.as_ref().map_or(0, |s| s.before.received_bytes);
-        let received = tcp_info(receiver)?.bytes_received - before;
+        let received = tcp_info(receiver)?.bytes_received - sockets.received_before;
         Ok(match self.plan.bytes {
             0 => received,
             bytes => received.min(bytes),
@@ -377,15 +349,15 @@ impl<'a> Transfer<'a> {
             cwnd_bytes: u64::from(info.snd_cwnd) * u64::from(info.snd_mss),
             srtt_us: info.rtt,
             received_bytes: self.received_bytes()?,
-            retransmits: u64::from(info.total_retrans) - sockets.before.retransmits,
+            retransmits: (info.total_retrans - sockets.before.total_retrans).into(),
             pacing_bps: pacing_bps(&info),
         };
         Ok(self.last)
     }
 
-    /// What became of it. The sockets go without a word: nobody is left to hear it, and it would
-    /// be traffic. A persistent flow [leaves](Self::leave) them.
-    pub fn finish(&mut self) -> Result<FlowResult> {
+    /// What became of it, and the connection if it is persistent. Other sockets go without a word:
+    /// nobody is left to hear it, and it would be traffic.
+    pub fn finish(&mut self) -> Result<(FlowResult, Option<Sockets>)> {
         let received_bytes = match self.end_ns.is_some() && self.plan.bytes > 0 {
             true => self.plan.bytes,
             false => self.received_bytes()?,
@@ -393,33 +365,34 @@ impl<'a> Transfer<'a> {
         let sockets = self.sockets.take();
         let (info, before) = match &sockets {
             Some(sockets) => (tcp_info(&sockets.sender)?, sockets.before),
-            None => (TcpInfo::default(), Counters::default()),
+            None => Default::default(),
         };
+        let mut left = None;
         if let Some(mut sockets) = sockets.filter(|_| self.end_ns.is_some()) {
             if self.plan.persistent {
                 sockets.sending = None;
-                self.left = Some(sockets);
+                left = Some(sockets);
             } else {
                 socket::close_silently(sockets.sender)?;
                 sockets.receiver.map_or(Ok(()), socket::close_silently)?;
             }
         }
-        let counted = Counters::of(&info, 0);
-        Ok(FlowResult {
+        let result = FlowResult {
             flow: self.number,
             start_ns: self.start_ns.unwrap_or(0),
             end_ns: self.end_ns,
             received_bytes,
-            retransmits: counted.retransmits - before.retransmits,
-            timeouts: counted.timeouts - before.timeouts,
-            delivered_ce: counted.delivered_ce - before.delivered_ce,
-            delivered: counted.delivered - before.delivered,
+            retransmits: (info.total_retrans - before.total_retrans).into(),
+            timeouts: (info.total_rto - before.total_rto).into(),
+            delivered_ce: (info.delivered_ce - before.delivered_ce).into(),
+            delivered: (info.delivered - before.delivered).into(),
             min_rtt_us: match info.min_rtt {
                 u32::MAX => 0,
                 min_rtt_us => min_rtt_us,
             },
             mss_bytes: info.snd_mss,
-        })
+        };
+        Ok((result, left))
     }
 }
 
