@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
 #
+#   make quick      from nothing to a first table, in virtual time: User Mode Linux alone
 #   make demo       two datacenters, five congestion controls, a table and a report
 #   make test       every test, on the host and in guests
 #   make test-long  what takes hours: the soak, a thousand reloads, mutants
 #   make            set up, build the kernels, the modules and the tools
 #   make modules    the three modules; KDIR=DIR for a kernel of your own
+#   make tracing    what `xdc trace` records with (make has it, make demo does not)
 #   make tools      userspace-tools/target/release/xdc, and tc's plugin in build/tc
-#   make install    modules into /lib/modules of the kernel in KDIR, xdc, man pages and
-#                   completions into PREFIX, the plugin to where tc looks for it
+#   make install    what make tools modules KDIR=DIR has built: modules into /lib/modules of the
+#                   kernel in KDIR, xdc, man pages and completions into PREFIX, the plugin to
+#                   where tc looks for it. Builds nothing, so it is all that needs root
 #   make uninstall  takes them away again
 #   make dkms       /usr/src/xdc-VERSION, for dkms to build them for each kernel
 #   make test-debian  the modules in Debian's own kernel (docs/host.md)
@@ -30,19 +33,22 @@ export KSRC KDIR W CLIPPY DESTDIR SIGN_KEY SIGN_CERT
 # A new checkout finds the crates compiled. Cargo before 1.91 does not know of it and keeps them in target/.
 ifndef CARGO_BUILD_BUILD_DIR
 export CARGO_BUILD_BUILD_DIR := $(shell . qemu-images/common.sh && echo "$$XDC_CACHE/cargo")
+ifeq ($(CARGO_BUILD_BUILD_DIR),)
+$(error see above)
+endif
 endif
 
-.PHONY: all setup kernels modules agent test-tools tools guests demo test test-long test-debian install uninstall dkms clean
+.PHONY: all quick setup kernels modules agent tracing test-tools tools guests demo test test-long test-debian install uninstall dkms clean
 .NOTPARALLEL:
 
-all: guests
+all: guests tracing
 	@echo "ready: make demo, make test, or $(XDC) --help"
 
 # What a guest needs on both engines.
 guests: kernels modules-x86 modules-uml agent tools
 
 setup:
-	@qemu-images/setup.sh
+	@qemu-images/setup.sh $(SETUP)
 
 kernels: kernel-x86 kernel-uml
 
@@ -65,10 +71,14 @@ agent: setup
 	@cd userspace-tools && $(STATIC) -p xdc-agent
 	@install -C -m 755 $(STATIC_OUT)/xdc-agent build/agent
 
-# What only the tests' guests have; static, too.
-test-tools: setup
-	@qemu-images/setup.sh tests
+# The eBPF programs of `xdc trace`.
+tracing: setup
+	@qemu-images/setup.sh tracing
 	@qemu-images/ebpf.sh
+
+# What only the tests' guests have; static, too.
+test-tools: tracing
+	@qemu-images/setup.sh tests
 	@cd userspace-tools && $(STATIC) $(GUEST_BIN:%=-p %)
 	@install -C -m 755 -t build/guest-bin $(GUEST_BIN:%=$(STATIC_OUT)/%)
 
@@ -77,16 +87,22 @@ tools: setup
 	@mkdir -p build/tc
 	@install -s -m 644 userspace-tools/target/release/libq_phantom.so build/tc/q_phantom.so
 
+# Without QEMU, and without the modules that only tests load.
+quick: SETUP := quick
+quick: export XDC_SELFTEST :=
+quick: modules-uml agent tools
+	@$(XDC) run two-dc-1g --engine uml
+
 demo: guests
 	@$(XDC) run two-dc-1g
 
 test: guests test-tools modules-debug
-	@selftests/all
+	@selftests/host/all
 
 test-long: guests test-tools modules-debug
-	@selftests/long
+	@selftests/host/long
 
-install: tools
+install:
 	@qemu-images/install.sh "$(PREFIX)"
 
 uninstall:

@@ -11,8 +11,8 @@ use kernel::prelude::*;
 mod kernel_api;
 
 use kernel_api::{
-    netlink::{Attrs, Extack, Message},
-    qdisc::{Control, Discipline, DropReason, Packet, Queue, Registration, Verdict},
+    netlink::{Extack, Message, Nest},
+    qdisc::{DropReason, Packet, Qdisc, Queue, Registration, RtnlQdisc, Verdict},
 };
 
 module! {
@@ -31,86 +31,86 @@ const MARK_ABOVE_BYTES: u32 = 100_000;
 struct Fifo;
 
 /// What only the callbacks under the qdisc's lock see.
-struct Hot {
+struct State {
     backlog_bytes: u32,
 }
 
-impl Discipline for Fifo {
+impl Qdisc for Fifo {
     const NAME: &'static CStr = c"example";
 
     type Module = ();
-    type Hot = Hot;
+    type State = State;
+    type Rtnl = ();
     type Stats = ();
     type Owner = Module;
 
     fn init(
         _module: &(),
-        _control: &mut Control<'_, Self>,
-        options: Attrs<'_>,
+        _qdisc: &mut RtnlQdisc<'_, Self>,
+        options: Nest<'_>,
         extack: &Extack<'_>,
-    ) -> Result<(Self, Hot)> {
-        if !options.is_empty() {
+    ) -> Result<(Self, (), State)> {
+        if !options.is_none() {
             return Err(extack.invalid(c"example takes no options"));
         }
-        Ok((Fifo, Hot { backlog_bytes: 0 }))
+        Ok((Fifo, (), State { backlog_bytes: 0 }))
     }
 
     fn change(
         &self,
         _module: &(),
-        _control: &mut Control<'_, Self>,
-        _options: Attrs<'_>,
+        _rtnl: &mut (),
+        _qdisc: &mut RtnlQdisc<'_, Self>,
+        _options: Nest<'_>,
         extack: &Extack<'_>,
     ) -> Result {
         Err(extack.invalid(c"example has nothing to change"))
     }
 
-    fn destroy(&self, _module: &(), _hot: &mut Hot) {}
+    fn destroy(&self, _module: &(), _rtnl: &mut (), _state: &mut State) {}
 
     /// Marks are per packet, so a burst of segments is split first.
-    fn splits_segments(_hot: &Hot) -> bool {
+    fn splits_segments(_state: &State) -> bool {
         true
     }
 
-    fn enqueue(&self, hot: &mut Hot, queue: &mut Queue<'_>, mut packet: Packet) -> Verdict {
-        let backlog_bytes = hot.backlog_bytes.saturating_add(packet.len_bytes());
+    fn enqueue<'a>(&self, state: &mut State, queue: Queue<'a>, mut packet: Packet<'a>) -> Verdict {
+        let backlog_bytes = state.backlog_bytes.saturating_add(packet.len_bytes());
         if backlog_bytes > LIMIT_BYTES {
-            queue.drop_packet(packet, DropReason::Overlimit);
-            return Verdict::Dropped;
+            return queue.drop_packet(packet, DropReason::Overlimit);
         }
-        if hot.backlog_bytes > MARK_ABOVE_BYTES {
+        if state.backlog_bytes > MARK_ABOVE_BYTES {
             packet.set_ce();
         }
-        hot.backlog_bytes = backlog_bytes;
-        queue.push(packet);
-        Verdict::Queued
+        state.backlog_bytes = backlog_bytes;
+        queue.push(packet)
     }
 
-    fn dequeue(&self, hot: &mut Hot, queue: &mut Queue<'_>) -> Option<Packet> {
+    fn dequeue<'a>(&self, state: &mut State, queue: Queue<'a>) -> Option<Packet<'a>> {
         let packet = queue.pop()?;
-        hot.backlog_bytes = hot.backlog_bytes.saturating_sub(packet.len_bytes());
+        state.backlog_bytes = state.backlog_bytes.saturating_sub(packet.len_bytes());
         Some(packet)
     }
 
-    fn reset(&self, hot: &mut Hot) {
-        hot.backlog_bytes = 0;
+    fn reset(&self, state: &mut State) {
+        state.backlog_bytes = 0;
     }
 
-    fn dump(&self, _message: &mut Message<'_>) -> Result {
+    fn dump(&self, _rtnl: &(), _message: &mut Message<'_>) -> Result {
         Ok(())
     }
 
-    fn stats(&self, _module: &(), _control: &Control<'_, Self>) {}
+    fn stats(&self, _rtnl: &()) {}
 }
 
 struct Module {
-    _qdisc: Registration<Fifo>,
+    _registration: Registration<Fifo>,
 }
 
 impl kernel::Module for Module {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Self {
-            _qdisc: Registration::new(())?,
+            _registration: Registration::new(())?,
         })
     }
 }

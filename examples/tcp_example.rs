@@ -8,7 +8,7 @@ use kernel::prelude::*;
 #[path = "../modules/kernel/mod.rs"]
 mod kernel_api;
 
-use kernel_api::tcp::{flags, CongestionControl, Registration, Sock};
+use kernel_api::tcp::{flags, CongestionControl, NoDiagBlock, Registration, Sock};
 
 module! {
     type: Module,
@@ -33,6 +33,8 @@ struct Flow {
 impl CongestionControl for Example {
     const NAME: &'static CStr = c"example";
     const FLAGS: u32 = flags::NON_RESTRICTED;
+
+    type Diag = NoDiagBlock;
 
     type Data = Flow;
 

@@ -6,10 +6,11 @@
 use kernel::prelude::*;
 
 use super::{
-    algo::color::{Color, DSCPS},
+    algo::color::DscpTable,
     kernel_api::{
-        netlink::{Attr, Attrs, Extack, Message},
+        netlink::{Attr, Attrs, Extack, Message, Nest, Number, Policy, Range},
         once::Once,
+        random::random_u64,
         uapi::*,
     },
 };
@@ -17,102 +18,203 @@ use super::{
 /// An option that is one number.
 struct Setting {
     id: u32,
-    width: Width,
+    /// As tc has it.
+    name: &'static str,
+    kind: Kind,
+    default: i64,
+}
+
+/// How a number is carried, and what it may be.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// One of the values of an enum from 0 to this.
+    Enum(u32),
+    /// 0 or 1.
+    Bool,
+    U32(Bounds),
+    S32(Bounds),
+    U64(Bounds),
+    /// Any 64 bits, which an i64 holds as they are.
+    Bits64,
+}
+
+#[derive(Clone, Copy)]
+struct Bounds {
     min: i64,
     max: i64,
-    default: i64,
-    /// What a user reads who gave something else.
-    error: &'static CStr,
+    unit: &'static str,
 }
 
-/// How a number is carried.
-#[derive(Clone, Copy)]
-enum Width {
-    U8,
-    U32,
-    S32,
-    U64,
+const fn bytes(min: i64, max: i64) -> Bounds {
+    Bounds {
+        min,
+        max,
+        unit: "bytes",
+    }
 }
 
-/// Rates above this would be 8 Pbit/s: a mistake of units.
-const MAX_BYTES_PER_S: i64 = 1_000_000_000_000_000;
+const fn ppm(min: i64, max: i64) -> Bounds {
+    Bounds {
+        min,
+        max,
+        unit: "ppm",
+    }
+}
+
+/// 8 Pbit/s: more would be a mistake of units.
+const RATE: Bounds = Bounds {
+    min: 0,
+    max: 1_000_000_000_000_000,
+    unit: "bytes per second",
+};
 
 /// The kernel counts a backlog in 32 bits.
 const MAX_LIMIT_BYTES: i64 = u32::MAX as i64;
 
 const MAX_PPM: i64 = 1_000_000;
 
-const fn setting(
-    id: u32,
-    width: Width,
-    (min, max): (i64, i64),
-    default: i64,
-    error: &'static CStr,
-) -> Setting {
+const fn setting(id: u32, name: &'static str, kind: Kind, default: i64) -> Setting {
     Setting {
         id,
-        width,
-        min,
-        max,
+        name,
+        kind,
         default,
-        error,
     }
 }
 
+/// The one home of bounds and defaults: the policy and the error texts come from here.
 #[rustfmt::skip]
-static SETTINGS: [Setting; 22] = [
-    setting(TCA_PHANTOM_LIMIT, Width::U64, (1, MAX_LIMIT_BYTES), 1_000_000,
-        c"limit: give 1 to 4294967295 bytes"),
-    setting(TCA_PHANTOM_RATE, Width::U64, (0, MAX_BYTES_PER_S), 0,
-        c"rate: give at most 8 Pbit/s, or 0 for no shaping"),
-    setting(TCA_PHANTOM_OVERHEAD, Width::S32, (-64, 256), 0,
-        c"overhead: give -64 to 256 bytes"),
-    setting(TCA_PHANTOM_MPU, Width::U32, (0, 256), 0,
-        c"mpu: give 0 to 256 bytes"),
-    setting(TCA_PHANTOM_LINE_RATE, Width::U64, (0, MAX_BYTES_PER_S), 0,
-        c"line-rate: give at most 8 Pbit/s, or 0 for the port's own"),
-    setting(TCA_PHANTOM_PHANTOM_LIMIT, Width::U64, (1, i64::MAX), 22_400_000,
-        c"phantom: give at least 1 byte"),
-    setting(TCA_PHANTOM_DRAIN, Width::U32, (1, MAX_PPM), 900_000,
-        c"drain: give a fraction of the line rate above 0 and up to 1"),
-    setting(TCA_PHANTOM_PMIN, Width::U32, (0, MAX_PPM), 20_000,
-        c"pmin: give 0 % to 100 % of the phantom queue"),
-    setting(TCA_PHANTOM_PMAX, Width::U32, (0, MAX_PPM), 600_000,
-        c"pmax: give 0 % to 100 % of the phantom queue"),
-    setting(TCA_PHANTOM_QMIN, Width::U32, (0, MAX_PPM), 250_000,
-        c"min: give 0 % to 100 % of the limit"),
-    setting(TCA_PHANTOM_QMAX, Width::U32, (0, MAX_PPM), 750_000,
-        c"max: give 0 % to 100 % of the limit"),
-    setting(TCA_PHANTOM_MARK, Width::U8, (0, TC_PHANTOM_MARK_BOTH as i64),
-        TC_PHANTOM_MARK_PHANTOM as i64,
-        c"mark: give none, phantom, physical, either or both"),
-    setting(TCA_PHANTOM_MARK_AT, Width::U8, (0, TC_PHANTOM_MARK_AT_ENQUEUE as i64),
-        TC_PHANTOM_MARK_AT_DEQUEUE as i64,
-        c"mark: give at enqueue or at dequeue"),
-    setting(TCA_PHANTOM_ECN_DROP, Width::U8, (0, 1), 0,
-        c"ecn-drop: give on or off"),
-    setting(TCA_PHANTOM_COUNT_ACKS, Width::U8, (0, 1), 1,
-        c"count-acks: give on or off"),
-    setting(TCA_PHANTOM_RED_LIMIT, Width::U64, (0, MAX_LIMIT_BYTES), 0,
-        c"red-limit: give at most 4294967295 bytes, or 0 for none"),
-    setting(TCA_PHANTOM_YELLOW_LIMIT, Width::U64, (0, MAX_LIMIT_BYTES), 0,
-        c"yellow-limit: give at most 4294967295 bytes, or 0 for none"),
-    setting(TCA_PHANTOM_COLOR_TOTAL, Width::U8, (0, 1), 0,
-        c"color-total: give on or off"),
-    setting(TCA_PHANTOM_COLOR_SOURCE, Width::U8, (0, TC_PHANTOM_COLOR_FILTER as i64),
-        TC_PHANTOM_COLOR_NONE as i64,
-        c"color-source: give none, dscp, priority or filter"),
-    setting(TCA_PHANTOM_GSO, Width::U8, (0, TC_PHANTOM_GSO_WHOLE as i64),
-        TC_PHANTOM_GSO_AUTO as i64,
-        c"gso: give auto, split or whole"),
-    setting(TCA_PHANTOM_POOL_LIMIT, Width::U64, (0, MAX_LIMIT_BYTES), 0,
-        c"pool-limit: give at most 4294967295 bytes"),
-    setting(TCA_PHANTOM_POOL_ALPHA, Width::U32, (1, u32::MAX as i64), 1_000_000,
-        c"pool-alpha: give a factor above 0"),
+static SETTINGS: [Setting; 25] = [
+    setting(TCA_PHANTOM_LIMIT, "limit", Kind::U32(bytes(1, MAX_LIMIT_BYTES)), 1_000_000),
+    setting(TCA_PHANTOM_RATE64, "rate", Kind::U64(RATE), 0),
+    setting(TCA_PHANTOM_OVERHEAD, "overhead", Kind::S32(bytes(-64, 256)), 0),
+    setting(TCA_PHANTOM_MPU, "mpu", Kind::U32(bytes(0, 256)), 0),
+    setting(TCA_PHANTOM_LINE_RATE64, "line-rate", Kind::U64(RATE), 0),
+    setting(TCA_PHANTOM_PQ_LIMIT, "phantom", Kind::U64(bytes(1, i64::MAX)), 22_400_000),
+    setting(TCA_PHANTOM_PQ_DRAIN_PPM, "drain", Kind::U32(ppm(1, MAX_PPM)), 900_000),
+    setting(TCA_PHANTOM_PQ_MIN_PPM, "pmin", Kind::U32(ppm(0, MAX_PPM)), 20_000),
+    setting(TCA_PHANTOM_PQ_MAX_PPM, "pmax", Kind::U32(ppm(0, MAX_PPM)), 600_000),
+    setting(TCA_PHANTOM_BACKLOG_MIN_PPM, "min", Kind::U32(ppm(0, MAX_PPM)), 250_000),
+    setting(TCA_PHANTOM_BACKLOG_MAX_PPM, "max", Kind::U32(ppm(0, MAX_PPM)), 750_000),
+    setting(TCA_PHANTOM_MARK, "mark", Kind::Enum(TC_PHANTOM_MARK_BOTH),
+        TC_PHANTOM_MARK_PHANTOM as i64),
+    setting(TCA_PHANTOM_MARK_AT, "at", Kind::Enum(TC_PHANTOM_MARK_AT_ENQUEUE),
+        TC_PHANTOM_MARK_AT_DEQUEUE as i64),
+    setting(TCA_PHANTOM_ECN_DROP, "ecn-drop", Kind::Bool, 0),
+    setting(TCA_PHANTOM_COUNT_ACKS, "count-acks", Kind::Bool, 1),
+    setting(TCA_PHANTOM_COLOR_LIMIT_RED, "red-limit", Kind::U32(bytes(0, MAX_LIMIT_BYTES)), 0),
+    setting(TCA_PHANTOM_COLOR_LIMIT_YELLOW, "yellow-limit", Kind::U32(bytes(0, MAX_LIMIT_BYTES)),
+        0),
+    setting(TCA_PHANTOM_COLOR_TOTAL, "color-total", Kind::Bool, 0),
+    setting(TCA_PHANTOM_COLOR_SOURCE, "color", Kind::Enum(TC_PHANTOM_COLOR_SOURCE_FILTER),
+        TC_PHANTOM_COLOR_SOURCE_NONE as i64),
+    setting(TCA_PHANTOM_COLOR_DSCP_RED, "dscp-color", Kind::Bits64, 0),
+    setting(TCA_PHANTOM_COLOR_DSCP_YELLOW, "dscp-color", Kind::Bits64, 0),
+    setting(TCA_PHANTOM_GSO, "gso", Kind::Enum(TC_PHANTOM_GSO_WHOLE),
+        TC_PHANTOM_GSO_AUTO as i64),
+    setting(TCA_PHANTOM_POOL_LIMIT, "pool-limit", Kind::U32(bytes(0, MAX_LIMIT_BYTES)), 0),
+    setting(TCA_PHANTOM_POOL_ALPHA_PPM, "pool-alpha", Kind::U32(ppm(1, u32::MAX as i64)),
+        1_000_000),
+    setting(TCA_PHANTOM_SEED, "seed", Kind::Bits64, 0),
 ];
 
-/// Number of option ids, 0 included.
+impl Kind {
+    /// The bounds, if not any value is valid.
+    const fn bounds(self) -> Option<Bounds> {
+        match self {
+            Self::Enum(max) => Some(Bounds {
+                min: 0,
+                max: max as i64,
+                unit: "",
+            }),
+            Self::Bool => Some(Bounds {
+                min: 0,
+                max: 1,
+                unit: "",
+            }),
+            Self::U32(bounds) | Self::S32(bounds) | Self::U64(bounds) => Some(bounds),
+            Self::Bits64 => None,
+        }
+    }
+}
+
+/// The bounds of [`SETTINGS`] as the policy refers to them.
+static RANGES: [Range; SETTINGS.len()] = {
+    let mut ranges = [Range { min: 0, max: 0 }; SETTINGS.len()];
+    let mut i = 0;
+    while i < SETTINGS.len() {
+        if let Some(bounds) = SETTINGS[i].kind.bounds() {
+            // Those of an s32 are not used.
+            ranges[i] = Range {
+                min: bounds.min as u64,
+                max: bounds.max as u64,
+            };
+        }
+        i += 1;
+    }
+    ranges
+};
+
+static POLICY: Policy<IDS> = {
+    let mut policy = Policy::new().string(TCA_PHANTOM_POOL, MAX_NAME_BYTES as u16);
+    let mut i = 0;
+    while i < SETTINGS.len() {
+        let id = SETTINGS[i].id;
+        policy = match SETTINGS[i].kind {
+            Kind::Enum(_) | Kind::Bool => policy.range(id, Number::U8, &RANGES[i]),
+            Kind::U32(_) => policy.range(id, Number::U32, &RANGES[i]),
+            Kind::U64(_) => policy.range(id, Number::U64, &RANGES[i]),
+            Kind::S32(bounds) => {
+                assert!(bounds.min >= i16::MIN as i64 && bounds.max <= i16::MAX as i64);
+                policy.small_range(id, Number::S32, bounds.min as i16, bounds.max as i16)
+            }
+            Kind::Bits64 => policy.any(id, Number::U64),
+        };
+        i += 1;
+    }
+    policy
+};
+
+/// Number of attribute ids, 0 included.
 const IDS: usize = __TCA_PHANTOM_MAX as usize;
+
+/// What a user asks for.
+pub(crate) struct Request<'a>(Attrs<'a, IDS>);
+
+impl<'a> Request<'a> {
+    pub(crate) fn parse(options: Nest<'a>, extack: &Extack<'_>) -> Result<Self> {
+        let attrs = options
+            .parse(&POLICY, extack)
+            .inspect_err(|error| explain(*error, extack))?;
+        attrs.refuse_twice(extack)?;
+        Ok(Self(attrs))
+    }
+
+    /// The attribute, if it is given.
+    pub(crate) fn get(&self, id: u32) -> Option<Attr<'a>> {
+        self.0.get(id)
+    }
+}
+
+/// The policy says "integer out of range" of any number. Says which, and what its range is.
+fn explain(error: Error, extack: &Extack<'_>) {
+    let Some(id) = extack.bad_attr() else {
+        return;
+    };
+    if id == TCA_PHANTOM_POOL {
+        extack.explain(fmt!(
+            "pool must be a name of at most {MAX_NAME_BYTES} bytes"
+        ));
+    }
+    let setting = SETTINGS.iter().find(|setting| setting.id == id);
+    if let (true, Some(setting)) = (error == ERANGE, setting) {
+        if let Some(Bounds { min, max, unit }) = setting.kind.bounds() {
+            let space = if unit.is_empty() { "" } else { " " };
+            let name = setting.name;
+            extack.explain(fmt!("{name} must be between {min} and {max}{space}{unit}"));
+        }
+    }
+}
 
 /// All options of one port. Nothing but words, so that it can be shown without
 /// the queue's lock.
@@ -120,33 +222,32 @@ const IDS: usize = __TCA_PHANTOM_MAX as usize;
 pub(crate) struct Options {
     /// Those in [`SETTINGS`], by id.
     numbers: [i64; IDS],
-    /// Two bits per DSCP.
-    colors: [u64; COLOR_WORDS],
-    /// Name of the shared buffer, filled up with NULs.
+    /// Name of the pool, filled up with NULs.
     pub(crate) pool: [u64; POOL_WORDS],
 }
 
-const COLORS_PER_WORD: usize = 32;
-const COLOR_WORDS: usize = DSCPS / COLORS_PER_WORD;
 pub(crate) const POOL_WORDS: usize = 2;
 const POOL_NAME_BYTES: usize = POOL_WORDS * size_of::<u64>();
+/// Without the NUL at its end.
+const MAX_NAME_BYTES: usize = POOL_NAME_BYTES - 1;
 
 impl Options {
-    /// A shared buffer is named.
-    pub(crate) fn has_pool(&self) -> bool {
-        self.pool != [0; POOL_WORDS]
-    }
-
+    /// The defaults.
     pub(crate) fn new() -> Self {
         let mut options = Self {
             numbers: [0; IDS],
-            colors: [0; COLOR_WORDS],
             pool: [0; POOL_WORDS],
         };
         for setting in &SETTINGS {
             options.set(setting.id, setting.default);
         }
+        options.set(TCA_PHANTOM_SEED, random_u64() as i64);
         options
+    }
+
+    /// A pool is named.
+    pub(crate) fn has_pool(&self) -> bool {
+        self.pool != [0; POOL_WORDS]
     }
 
     pub(crate) fn number(&self, id: u32) -> i64 {
@@ -158,28 +259,27 @@ impl Options {
         self.number(id).max(0) as u64
     }
 
+    /// Where the random numbers start.
+    pub(crate) fn seed(&self) -> u64 {
+        self.number(TCA_PHANTOM_SEED) as u64
+    }
+
+    pub(crate) fn dscp_table(&self) -> DscpTable {
+        DscpTable::new(
+            self.number(TCA_PHANTOM_COLOR_DSCP_YELLOW) as u64,
+            self.number(TCA_PHANTOM_COLOR_DSCP_RED) as u64,
+        )
+    }
+
     fn set(&mut self, id: u32, value: i64) {
         if let Some(number) = self.numbers.get_mut(id as usize) {
             *number = value;
         }
     }
 
-    pub(crate) fn color(&self, dscp: usize) -> u8 {
-        let word = self
-            .colors
-            .get(dscp / COLORS_PER_WORD)
-            .copied()
-            .unwrap_or(0);
-        (word >> (dscp % COLORS_PER_WORD * 2)) as u8 & 3
-    }
-
-    fn set_colors(&mut self, colors: &[u8]) {
-        self.colors = [0; COLOR_WORDS];
-        for (dscp, color) in colors.iter().enumerate() {
-            if let Some(word) = self.colors.get_mut(dscp / COLORS_PER_WORD) {
-                *word |= u64::from(*color) << (dscp % COLORS_PER_WORD * 2);
-            }
-        }
+    /// The size of the pool, which is not this port's alone.
+    pub(crate) fn set_pool_limit(&mut self, limit_bytes: u64) {
+        self.set(TCA_PHANTOM_POOL_LIMIT, limit_bytes as i64);
     }
 
     fn pool_name(&self) -> [u8; POOL_NAME_BYTES] {
@@ -196,66 +296,66 @@ impl Options {
             *to = *from;
         }
         // as_chunks() is younger than the oldest rustc that kernels of this series are built with.
-        for (word, bytes) in self.pool.iter_mut().zip(bytes.chunks_exact(size_of::<u64>())) {
+        for (word, bytes) in self
+            .pool
+            .iter_mut()
+            .zip(bytes.chunks_exact(size_of::<u64>()))
+        {
             *word = u64::from_ne_bytes(bytes.first_chunk().copied().unwrap_or_default());
         }
     }
 
     /// Takes over what a request names.
-    pub(crate) fn read(&mut self, attrs: Attrs<'_>, extack: &Extack<'_>) -> Result {
-        attrs.for_each(extack, |attr| self.read_one(attr, extack))?;
+    pub(crate) fn read(&mut self, request: &Request<'_>, extack: &Extack<'_>) -> Result {
+        for setting in &SETTINGS {
+            if let Some(attr) = request.get(setting.id) {
+                self.set(setting.id, setting.kind.read(&attr).ok_or(EINVAL)?);
+            }
+        }
+        if let Some(attr) = request.get(TCA_PHANTOM_POOL) {
+            let name = attr.c_str().ok_or_else(|| {
+                extack.invalid_attr(&attr, c"pool must have no byte behind its NUL")
+            })?;
+            self.set_pool_name(name.to_bytes());
+        }
 
-        let pairs = [
+        let ranges = [
             (
-                TCA_PHANTOM_PMIN,
-                TCA_PHANTOM_PMAX,
-                c"pmin: give at most pmax",
+                TCA_PHANTOM_PQ_MIN_PPM,
+                TCA_PHANTOM_PQ_MAX_PPM,
+                c"pmin must not exceed pmax",
             ),
-            (TCA_PHANTOM_QMIN, TCA_PHANTOM_QMAX, c"min: give at most max"),
+            (
+                TCA_PHANTOM_BACKLOG_MIN_PPM,
+                TCA_PHANTOM_BACKLOG_MAX_PPM,
+                c"min must not exceed max",
+            ),
         ];
-        for (min, max, error) in pairs {
+        for (min, max, error) in ranges {
             if self.number(min) > self.number(max) {
                 return Err(extack.invalid(error));
             }
         }
-        if self.pool != [0; POOL_WORDS] && self.number(TCA_PHANTOM_POOL_LIMIT) == 0 {
-            return Err(extack.invalid(c"pool: give the size of the shared buffer as pool-limit"));
+        let (red, yellow) = (TCA_PHANTOM_COLOR_DSCP_RED, TCA_PHANTOM_COLOR_DSCP_YELLOW);
+        if self.number(red) & self.number(yellow) != 0 {
+            return Err(extack.invalid(c"dscp-color must give each DSCP one colour"));
         }
-        Ok(())
+        self.check_pool_limit(request, extack)
     }
 
-    fn read_one(&mut self, attr: &Attr<'_>, extack: &Extack<'_>) -> Result {
-        match u32::from(attr.id) {
-            TCA_PHANTOM_PAD => Ok(()),
-            TCA_PHANTOM_DSCP_COLOR => {
-                let colors = attr.bytes();
-                if colors.len() != DSCPS || colors.iter().any(|c| Color::from_u8(*c).is_none()) {
-                    let error =
-                        c"dscp-color: give one of green, yellow and red for each of 64 DSCPs";
-                    return Err(extack.invalid_attr(attr, error));
-                }
-                self.set_colors(colors);
-                Ok(())
-            }
-            TCA_PHANTOM_POOL => {
-                let name = attr.str_bytes();
-                if name.len() >= POOL_NAME_BYTES {
-                    return Err(extack.invalid_attr(attr, c"pool: give a name of at most 15 bytes"));
-                }
-                self.set_pool_name(name);
-                Ok(())
-            }
-            id => {
-                let Some(setting) = SETTINGS.iter().find(|setting| setting.id == id) else {
-                    let error = c"an option that this version of sch_phantom does not have";
-                    return Err(extack.invalid_attr(attr, error));
-                };
-                let value = setting
-                    .read(attr)
-                    .ok_or_else(|| extack.invalid_attr(attr, setting.error))?;
-                self.set(id, value);
-                Ok(())
-            }
+    fn check_pool_limit(&mut self, request: &Request<'_>, extack: &Extack<'_>) -> Result {
+        if !self.has_pool() && request.get(TCA_PHANTOM_POOL_LIMIT).is_none() {
+            // The port has left its pool.
+            self.set_pool_limit(0);
+        }
+        let limit_bytes = self.number(TCA_PHANTOM_POOL_LIMIT);
+        let Some(attr) = request.get(TCA_PHANTOM_POOL_LIMIT) else {
+            return Ok(());
+        };
+        match (self.has_pool(), limit_bytes) {
+            (true, 0) => Err(extack.invalid_attr(&attr, c"pool-limit must not be 0")),
+            (false, 1..) => Err(extack.invalid_attr(&attr, c"pool-limit must be 0 without pool")),
+            _ => Ok(()),
         }
     }
 
@@ -263,34 +363,32 @@ impl Options {
         for setting in &SETTINGS {
             setting.write(message, self.number(setting.id))?;
         }
-        let mut colors = [0; DSCPS];
-        for (dscp, color) in colors.iter_mut().enumerate() {
-            *color = self.color(dscp);
-        }
-        message.put(TCA_PHANTOM_DSCP_COLOR as u16, &colors)?;
         message.put_str(TCA_PHANTOM_POOL as u16, &self.pool_name())
     }
 }
 
-impl Setting {
-    /// The value of an attribute, if it is a valid one.
-    fn read(&self, attr: &Attr<'_>) -> Option<i64> {
-        let value = match self.width {
-            Width::U8 => attr.u8()?.into(),
-            Width::U32 => attr.u32()?.into(),
-            Width::S32 => attr.i32()?.into(),
-            Width::U64 => attr.u64()?.try_into().ok()?,
-        };
-        (self.min..=self.max).contains(&value).then_some(value)
+impl Kind {
+    /// The value of an attribute that the policy has let in.
+    fn read(self, attr: &Attr<'_>) -> Option<i64> {
+        Some(match self {
+            Self::Enum(_) | Self::Bool => attr.u8()?.into(),
+            Self::U32(_) => attr.u32()?.into(),
+            Self::S32(_) => attr.i32()?.into(),
+            Self::U64(_) | Self::Bits64 => attr.u64()? as i64,
+        })
     }
+}
 
+impl Setting {
     fn write(&self, message: &mut Message<'_>, value: i64) -> Result {
         let id = self.id as u16;
-        match self.width {
-            Width::U8 => message.put(id, &(value as u8).to_ne_bytes()),
-            Width::U32 => message.put(id, &(value as u32).to_ne_bytes()),
-            Width::S32 => message.put(id, &(value as i32).to_ne_bytes()),
-            Width::U64 => message.put_u64(id, value as u64, TCA_PHANTOM_PAD as u16),
+        match self.kind {
+            Kind::Enum(_) | Kind::Bool => message.put(id, &(value as u8).to_ne_bytes()),
+            Kind::U32(_) => message.put(id, &(value as u32).to_ne_bytes()),
+            Kind::S32(_) => message.put(id, &(value as i32).to_ne_bytes()),
+            Kind::U64(_) | Kind::Bits64 => {
+                message.put_u64(id, value as u64, TCA_PHANTOM_PAD as u16)
+            }
         }
     }
 }
@@ -298,7 +396,6 @@ impl Setting {
 /// [`Options`] as others see them.
 pub(crate) struct Shown {
     numbers: [Once<u64>; IDS],
-    colors: [Once<u64>; COLOR_WORDS],
     pool: [Once<u64>; POOL_WORDS],
 }
 
@@ -306,7 +403,6 @@ impl Shown {
     pub(crate) fn new(options: &Options) -> Self {
         Self {
             numbers: options.numbers.map(|number| Once::new(number as u64)),
-            colors: options.colors.map(Once::new),
             pool: options.pool.map(Once::new),
         }
     }
@@ -315,23 +411,15 @@ impl Shown {
         for (shown, number) in self.numbers.iter().zip(options.numbers) {
             shown.set(number as u64);
         }
-        let words = Iterator::chain(options.colors.iter(), &options.pool);
-        for (shown, word) in Iterator::chain(self.colors.iter(), &self.pool).zip(words) {
-            shown.set(*word);
+        for (shown, word) in self.pool.iter().zip(options.pool) {
+            shown.set(word);
         }
     }
 
     pub(crate) fn get(&self) -> Options {
-        let mut options = Options::new();
-        for (number, shown) in options.numbers.iter_mut().zip(&self.numbers) {
-            *number = shown.get() as i64;
+        Options {
+            numbers: self.numbers.each_ref().map(|number| number.get() as i64),
+            pool: self.pool.each_ref().map(Once::get),
         }
-        for (word, shown) in options.colors.iter_mut().zip(&self.colors) {
-            *word = shown.get();
-        }
-        for (word, shown) in options.pool.iter_mut().zip(&self.pool) {
-            *word = shown.get();
-        }
-        options
     }
 }

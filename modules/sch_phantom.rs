@@ -17,16 +17,18 @@
 //! 3. The shaper lets a packet go when those before it have been serialised.
 //!    It catches up what timers are late, so that the average is exact, but
 //!    for no more than [`Shaper::MAX_LAG_NS`].
-//! 4. Random numbers are a sequence of the port's own, so that a simulation
-//!    gives the same result each time.
+//! 4. Random numbers are a sequence of the port's own, so that with the same
+//!    seed a simulation gives the same result each time.
 //! 5. A lower limit does not throw out what is queued; it lets nothing in.
+//! 6. The ports directly below mq and its like share one phantom queue, since
+//!    the line is one. What a request to one of them names of its size and
+//!    drain holds for all, and the last one decides; not one that has no drain.
+//! 7. The device's speed is followed, and the last one that was known stays
+//!    while the device does not tell.
 
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::{Atomic, Relaxed},
-        new_mutex, Arc, Mutex,
-    },
+    sync::{new_mutex, Arc},
 };
 
 #[path = "algo/mod.rs"]
@@ -35,25 +37,31 @@ mod algo;
 mod kernel_api;
 #[path = "phantom_options.rs"]
 mod phantom_options;
+#[path = "phantom_pool.rs"]
+mod phantom_pool;
+#[path = "phantom_shared.rs"]
+mod phantom_shared;
 
 use algo::{
-    color::{Color, DscpTable, Limits, Occupancy, Pool, DSCPS},
+    color::{Color, DscpTable, Limits, Occupancy},
     fixed::{mul_div, NS_PER_S},
     phantom::{self, Phantom, Red},
     random::Random,
+    shaper::Shaper,
 };
 use kernel_api::{
-    netlink::{Attrs, Extack, Message},
+    netlink::{Extack, Message, Nest},
     once::Once,
     qdisc::{
-        now_ns, Ce, Classified, Control, Discipline, DropReason, Packet, Queue, Registration,
+        now_ns, Ce, Classified, DropReason, Link, Packet, Qdisc, Queue, Registration, RtnlQdisc,
         Verdict,
     },
-    sysctl::Net,
     trace::{self, PacketInfo, Tracepoint},
     uapi::*,
 };
-use phantom_options::{Options, Shown, POOL_WORDS};
+use phantom_options::{Options, Request, Shown};
+use phantom_pool::{Pool, Pools};
+use phantom_shared::{Key, SharedPhantom, SharedPhantoms};
 
 module! {
     type: Module,
@@ -65,14 +73,23 @@ module! {
 }
 
 struct Module {
-    _qdisc: Registration<Port>,
+    _registration: Registration<Port>,
+}
+
+/// What ports share.
+struct Common {
+    pools: Arc<Pools>,
+    phantoms: Arc<SharedPhantoms>,
 }
 
 impl kernel::Module for Module {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let pools = Arc::pin_init(new_mutex!(KVec::new()), GFP_KERNEL)?;
+        let common = Common {
+            pools: Arc::pin_init(new_mutex!(KVec::new()), GFP_KERNEL)?,
+            phantoms: Arc::pin_init(new_mutex!(KVec::new()), GFP_KERNEL)?,
+        };
         Ok(Self {
-            _qdisc: Registration::new(pools)?,
+            _registration: Registration::new(common)?,
         })
     }
 }
@@ -121,28 +138,30 @@ struct Config {
     split: bool,
     pool_alpha_ppm: u32,
 
-    /// No colours, no shared buffer, and each packet enters the phantom queue.
+    /// No colours, no pool, and each packet enters a phantom queue of the port's own.
     plain: bool,
+    /// Neither shaped, nor with a phantom queue that it shares.
+    plain_dequeue: bool,
 }
 
 impl Config {
-    /// `link_bytes_per_s` is asked where no option gives a rate.
-    fn new(options: &Options, link_bytes_per_s: impl FnOnce() -> Option<u64>) -> Self {
+    /// `link_bytes_per_s`, 0 where nobody knows it, counts where no option gives a rate.
+    fn new(options: &Options, link_bytes_per_s: u64, shares_phantom: bool) -> Self {
         let number = |id| options.unsigned(id);
         let ppm = |id| number(id) as u32;
         let on = |id| number(id) != 0;
 
         let limit_bytes = number(TCA_PHANTOM_LIMIT);
-        let phantom_limit_bytes = number(TCA_PHANTOM_PHANTOM_LIMIT);
-        let rate_bytes_per_s = number(TCA_PHANTOM_RATE);
-        let line_bytes_per_s = match number(TCA_PHANTOM_LINE_RATE) {
+        let phantom_limit_bytes = number(TCA_PHANTOM_PQ_LIMIT);
+        let rate_bytes_per_s = number(TCA_PHANTOM_RATE64);
+        let line_bytes_per_s = match number(TCA_PHANTOM_LINE_RATE64) {
             0 if rate_bytes_per_s != 0 => rate_bytes_per_s,
-            0 => link_bytes_per_s().unwrap_or(0),
+            0 => link_bytes_per_s,
             line_bytes_per_s => line_bytes_per_s,
         };
         let phantom = phantom::Config::new(
             line_bytes_per_s,
-            ppm(TCA_PHANTOM_DRAIN),
+            ppm(TCA_PHANTOM_PQ_DRAIN_PPM),
             phantom_limit_bytes,
         );
         let has_phantom = phantom.drain_bytes_per_s != 0;
@@ -154,18 +173,22 @@ impl Config {
         };
         let phantom_red = Red::new(
             phantom_limit_bytes,
-            ppm(TCA_PHANTOM_PMIN),
-            ppm(TCA_PHANTOM_PMAX),
+            ppm(TCA_PHANTOM_PQ_MIN_PPM),
+            ppm(TCA_PHANTOM_PQ_MAX_PPM),
         );
-        let physical_red = Red::new(limit_bytes, ppm(TCA_PHANTOM_QMIN), ppm(TCA_PHANTOM_QMAX));
+        let physical_red = Red::new(
+            limit_bytes,
+            ppm(TCA_PHANTOM_BACKLOG_MIN_PPM),
+            ppm(TCA_PHANTOM_BACKLOG_MAX_PPM),
+        );
         let from_bytes = |marks: bool, red: &Red| match marks {
             true => red.lowest_bytes(),
             false => u64::MAX,
         };
         let source = match number(TCA_PHANTOM_COLOR_SOURCE) as u32 {
-            TC_PHANTOM_COLOR_DSCP => Source::Dscp(dscp_table(options)),
-            TC_PHANTOM_COLOR_PRIORITY => Source::Priority,
-            TC_PHANTOM_COLOR_FILTER => Source::Filter,
+            TC_PHANTOM_COLOR_SOURCE_DSCP => Source::Dscp(options.dscp_table()),
+            TC_PHANTOM_COLOR_SOURCE_PRIORITY => Source::Priority,
+            TC_PHANTOM_COLOR_SOURCE_FILTER => Source::Filter,
             _ => Source::None,
         };
         let count_acks = on(TCA_PHANTOM_COUNT_ACKS);
@@ -181,14 +204,18 @@ impl Config {
             phantom_red,
             physical_red,
             both: number(TCA_PHANTOM_MARK) as u32 == TC_PHANTOM_MARK_BOTH,
-            mark_at_enqueue: on(TCA_PHANTOM_MARK_AT),
+            mark_at_enqueue: number(TCA_PHANTOM_MARK_AT) as u32 == TC_PHANTOM_MARK_AT_ENQUEUE,
             ecn_drop: on(TCA_PHANTOM_ECN_DROP),
             lacks_line_rate: by_phantom && !has_phantom,
-            plain: matches!(source, Source::None) && count_acks && !options.has_pool(),
+            plain: matches!(source, Source::None)
+                && count_acks
+                && !options.has_pool()
+                && !shares_phantom,
+            plain_dequeue: rate_bytes_per_s == 0 && !shares_phantom,
             source,
             limits: Limits {
-                yellow_bytes: number(TCA_PHANTOM_YELLOW_LIMIT),
-                red_bytes: number(TCA_PHANTOM_RED_LIMIT),
+                yellow_bytes: number(TCA_PHANTOM_COLOR_LIMIT_YELLOW),
+                red_bytes: number(TCA_PHANTOM_COLOR_LIMIT_RED),
                 count_total: on(TCA_PHANTOM_COLOR_TOTAL),
             },
             split: match number(TCA_PHANTOM_GSO) as u32 {
@@ -196,7 +223,7 @@ impl Config {
                 TC_PHANTOM_GSO_WHOLE => false,
                 _ => by_phantom || by_physical,
             },
-            pool_alpha_ppm: ppm(TCA_PHANTOM_POOL_ALPHA),
+            pool_alpha_ppm: ppm(TCA_PHANTOM_POOL_ALPHA_PPM),
         }
     }
 
@@ -205,167 +232,74 @@ impl Config {
     }
 }
 
-fn dscp_table(options: &Options) -> DscpTable {
-    let mut table = DscpTable::default();
-    for (dscp, number) in (0..).zip(0..DSCPS) {
-        table.set(
-            dscp,
-            Color::from_u8(options.color(number)).unwrap_or_default(),
-        );
-    }
-    table
-}
-
-// Shared buffers
-
-/// A buffer that ports of one namespace share.
-struct SharedBuffer {
-    net: usize,
-    name: [u64; POOL_WORDS],
-    limit_bytes: Once<u64>,
-    used_bytes: Atomic<u64>,
-    /// How many have it open. Changed under the lock of [`Buffers`].
-    ports: Once<u64>,
-}
-
-type Buffers = Mutex<KVec<Arc<SharedBuffer>>>;
-
-impl SharedBuffer {
-    /// The buffer that `options` name in `net`, which is made if need be. Its size is
-    /// what the port says that was configured last.
-    fn open(buffers: &Buffers, net: &Net, options: &Options) -> Result<Option<Arc<Self>>> {
-        if !options.has_pool() {
-            return Ok(None);
-        }
-        let limit_bytes = options.unsigned(TCA_PHANTOM_POOL_LIMIT);
-        let mut buffers = buffers.lock();
-        let known = buffers
-            .iter()
-            .find(|buffer| buffer.net == net.id() && buffer.name == options.pool);
-        let buffer = match known {
-            Some(buffer) => buffer.clone(),
-            None => {
-                let buffer = Arc::new(
-                    Self {
-                        net: net.id(),
-                        name: options.pool,
-                        limit_bytes: Once::new(limit_bytes),
-                        used_bytes: Atomic::new(0),
-                        ports: Once::new(0),
-                    },
-                    GFP_KERNEL,
-                )?;
-                buffers.push(buffer.clone(), GFP_KERNEL)?;
-                buffer
-            }
-        };
-        buffer.limit_bytes.set(limit_bytes);
-        buffer.ports.add(1);
-        Ok(Some(buffer))
-    }
-
-    fn close(buffers: &Buffers, buffer: Option<Arc<Self>>) {
-        let Some(buffer) = buffer else {
-            return;
-        };
-        let mut buffers = buffers.lock();
-        buffer.ports.set(buffer.ports.get().saturating_sub(1));
-        buffers.retain(|buffer| buffer.ports.get() != 0);
-    }
-
-    fn used(buffers: &Buffers, net: &Net, name: &[u64; POOL_WORDS]) -> u64 {
-        let buffers = buffers.lock();
-        let buffer = buffers
-            .iter()
-            .find(|buffer| buffer.net == net.id() && buffer.name == *name);
-        buffer.map_or(0, |buffer| buffer.used_bytes.load(Relaxed))
-    }
-
-    /// Takes room for a packet, if a port that holds `port_bytes` may have it.
-    #[inline(never)]
-    fn take(&self, alpha_ppm: u32, port_bytes: u64, len_bytes: u64) -> bool {
-        // First take, then look, so that two ports cannot both have the last room.
-        let pool = Pool {
-            limit_bytes: self.limit_bytes.get(),
-            used_bytes: self.used_bytes.fetch_add(len_bytes, Relaxed),
-            alpha_ppm,
-        };
-        let admitted = pool.admit(port_bytes, len_bytes);
-        if !admitted {
-            self.give_back(len_bytes);
-        }
-        admitted
-    }
-
-    fn give_back(&self, len_bytes: u64) {
-        self.used_bytes.fetch_sub(len_bytes, Relaxed);
-    }
-}
-
 // The port
 
-/// Lets a packet go when the bytes before it have been serialised.
-#[derive(Default)]
-struct Shaper {
-    next_ns: u64,
-    /// What `next_ns` lacks, in bytes x ns over the rate.
-    remainder: u64,
-}
-
-impl Shaper {
-    /// How far the shaper may be behind: what a late timer, a busy device or a
-    /// virtual machine that was not running costs is caught up within this, and
-    /// lost beyond it.
-    const MAX_LAG_NS: u64 = 100_000_000;
-
-    /// A packet comes to an idle port.
-    fn start(&mut self, now_ns: u64) {
-        if self.next_ns < now_ns {
-            self.next_ns = now_ns;
-            self.remainder = 0;
-        }
-    }
-
-    /// The rate changes: what is left of the packet on the wire goes at the new one.
-    fn change_rate(&mut self, now_ns: u64, old_bytes_per_s: u64, new_bytes_per_s: u64) {
-        let left_ns = self.next_ns.saturating_sub(now_ns);
-        if left_ns == 0 || old_bytes_per_s == new_bytes_per_s {
-            return;
-        }
-        let left_ns = match new_bytes_per_s {
-            0 => 0,
-            _ => mul_div(left_ns, old_bytes_per_s, new_bytes_per_s),
-        };
-        self.next_ns = now_ns.saturating_add(left_ns);
-        self.remainder = 0;
-    }
-
-    /// A packet of `len_bytes` goes.
-    fn charge(&mut self, now_ns: u64, len_bytes: u64, rate_bytes_per_s: u64) {
-        // A packet is below 2^24 bytes, the remainder below the rate: below 2^54 in all.
-        let byte_ns = len_bytes
-            .saturating_mul(NS_PER_S)
-            .saturating_add(self.remainder);
-        let rate = rate_bytes_per_s.max(1);
-        self.next_ns = self
-            .next_ns
-            .max(now_ns.saturating_sub(Self::MAX_LAG_NS))
-            .saturating_add(byte_ns / rate);
-        self.remainder = byte_ns % rate;
-    }
-}
-
 /// State of the queue, under its lock.
-struct Hot {
+struct State {
     config: Config,
     queued: Occupancy,
+    /// Of a port that does not share one.
     phantom: Phantom,
+    shared_phantom: Option<Arc<SharedPhantom>>,
     shaper: Shaper,
     random: Random,
-    buffer: Option<Arc<SharedBuffer>>,
+    pool: Option<Arc<Pool>>,
 }
 
-impl Hot {
+/// What is used under RTNL only.
+struct Rtnl {
+    /// Which port this is, for the others of its phantom queue.
+    id: u64,
+    /// The device's speed when it was known last; 0 = never.
+    link_bytes_per_s: u64,
+    /// Those of [`State`].
+    pool: Option<Arc<Pool>>,
+    shared_phantom: Option<Arc<SharedPhantom>>,
+}
+
+impl Rtnl {
+    /// What the device says, which does not know while its link is down.
+    fn learn_link(&mut self, bytes_per_s: Option<u64>) {
+        if let Some(bytes_per_s) = bytes_per_s {
+            self.link_bytes_per_s = bytes_per_s;
+        }
+    }
+
+    /// The phantom queue that is shared is what the port says if a user has named its size or its
+    /// drain, else what the one says that named it last.
+    fn configure_shared(&self, request: &Request<'_>, config: &phantom::Config) {
+        const NAMED: &[u32] = &[
+            TCA_PHANTOM_LINE_RATE64,
+            TCA_PHANTOM_RATE64,
+            TCA_PHANTOM_PQ_LIMIT,
+            TCA_PHANTOM_PQ_DRAIN_PPM,
+        ];
+        let Some(shared) = &self.shared_phantom else {
+            return;
+        };
+        if NAMED.iter().any(|&id| request.get(id).is_some()) {
+            shared.tell(self.id, config, now_ns());
+        } else {
+            shared.follow(self.id, config, now_ns());
+        }
+    }
+
+    fn close(&mut self, common: &Common) {
+        if let Some(pool) = self.pool.take() {
+            pool.close(&common.pools);
+        }
+        if let Some(shared) = self.shared_phantom.take() {
+            shared.close(&common.phantoms, self.id);
+        }
+    }
+
+    fn config(&self, options: &Options) -> Config {
+        let shares_phantom = self.shared_phantom.is_some();
+        Config::new(options, self.link_bytes_per_s, shares_phantom)
+    }
+}
+
+impl State {
     /// Whether the port's own limit lets a packet in.
     #[inline(always)]
     fn has_room(&self, len_bytes: u64) -> bool {
@@ -374,10 +308,13 @@ impl Hot {
     }
 
     /// What tracepoints say of a packet.
-    fn packet_info(&self, packet: &Packet, dsfield: u8, color: Color, why: u32) -> PacketInfo {
+    fn packet_info(&self, packet: &Packet<'_>, dsfield: u8, color: Color, why: u32) -> PacketInfo {
         PacketInfo {
             queue_bytes: self.queued.total(),
-            phantom_bytes: self.phantom.bytes(),
+            phantom_bytes: match &self.shared_phantom {
+                None => self.phantom.bytes(),
+                Some(shared) => shared.bytes(now_ns()),
+            },
             len_bytes: packet.len_bytes(),
             why,
             color: color as u8,
@@ -389,15 +326,19 @@ impl Hot {
     #[inline(never)]
     fn leave(&mut self, color: Color, len_bytes: u64) {
         self.queued.remove(color, len_bytes);
-        if let Some(buffer) = &self.buffer {
-            buffer.give_back(len_bytes);
+        if let Some(pool) = &self.pool {
+            pool.give_back(len_bytes);
         }
     }
 
     /// Asks both REDs about one packet.
     #[inline(always)]
-    fn choose(&mut self, clock: &mut Clock) -> Option<Cause> {
-        match (self.phantom_chooses(clock), self.physical_chooses()) {
+    fn choose<const SHARED: bool>(&mut self, clock: &mut Clock) -> Option<Cause> {
+        let phantom_chooses = match SHARED {
+            false => self.phantom_chooses(clock),
+            true => self.shared_phantom_chooses(clock),
+        };
+        match (phantom_chooses, self.physical_chooses()) {
             (false, false) => None,
             (true, true) => Some(Cause::Both),
             _ if self.config.both => None,
@@ -418,6 +359,28 @@ impl Hot {
                 self.phantom.bytes(),
                 &mut self.random,
             )
+    }
+
+    /// The same of a port that may share its phantom queue.
+    fn shared_phantom_chooses(&mut self, clock: &mut Clock) -> bool {
+        let Some(shared) = &self.shared_phantom else {
+            return self.phantom_chooses(clock);
+        };
+        let from_bytes = self.config.phantom_from_bytes;
+        if from_bytes == u64::MAX {
+            return false;
+        }
+        let bytes = shared.bytes(clock.now_ns());
+        bytes >= from_bytes && chooses(&self.config.phantom_red, bytes, &mut self.random)
+    }
+
+    /// A packet enters the phantom queue. Returns its occupancy.
+    #[inline(always)]
+    fn phantom_add<const SHARED: bool>(&mut self, now_ns: u64, len_bytes: u64) -> u64 {
+        match &self.shared_phantom {
+            Some(shared) if SHARED => shared.add(now_ns, len_bytes),
+            _ => self.phantom.add(&self.config.phantom, now_ns, len_bytes),
+        }
     }
 
     #[inline(always)]
@@ -497,7 +460,7 @@ impl Counters {
     }
 
     /// The phantom queue now: what it was, less what has drained since.
-    fn phantom_bytes(&self, now_ns: u64) -> u64 {
+    fn phantom_bytes_at(&self, now_ns: u64) -> u64 {
         let elapsed_ns = now_ns.saturating_sub(self.phantom_at_ns.get());
         let drained = mul_div(elapsed_ns, self.phantom_drain_bytes_per_s.get(), NS_PER_S);
         self.phantom_bytes.get().saturating_sub(drained)
@@ -511,7 +474,7 @@ impl Counters {
         }
     }
 
-    fn busy_ns(&self, now_ns: u64) -> u64 {
+    fn busy_ns_until(&self, now_ns: u64) -> u64 {
         let current_ns = match self.busy_since_ns.get() {
             0 => 0,
             since_ns => now_ns.saturating_sub(since_ns),
@@ -533,10 +496,10 @@ impl Clock {
 }
 
 /// What became of a packet whose colour was asked for.
-enum Sorted {
-    Color(Color),
-    Drop,
-    Stolen,
+enum Sorted<'a> {
+    Color(Packet<'a>, Color),
+    Drop(Packet<'a>),
+    Stolen(Verdict),
 }
 
 /// What chose a packet to be marked.
@@ -559,12 +522,12 @@ impl Cause {
 
 /// Why a packet is dropped.
 #[derive(Clone, Copy)]
-enum Lost {
+enum DropCause {
     /// The port is full.
     Limit,
     /// Full for packets of this colour.
     Color,
-    /// The shared buffer is full for this port.
+    /// The pool is full for this port.
     Pool,
     /// It would be marked, and has no ECN.
     Ecn,
@@ -574,13 +537,14 @@ enum Lost {
     Whole,
 }
 
-impl Lost {
-    /// For the drop monitor.
-    fn reason(self) -> DropReason {
+impl DropCause {
+    /// For the drop monitor; a filter has given its own.
+    fn reason(self) -> Option<DropReason> {
         match self {
-            Self::Limit | Self::Color | Self::Pool => DropReason::Overlimit,
-            Self::Ecn => DropReason::Congested,
-            Self::Filter | Self::Whole => DropReason::Other,
+            Self::Limit | Self::Color | Self::Pool => Some(DropReason::Overlimit),
+            Self::Ecn => Some(DropReason::Congested),
+            Self::Whole => Some(DropReason::Other),
+            Self::Filter => None,
         }
     }
 
@@ -605,59 +569,74 @@ struct Port {
 
 impl Port {
     #[inline(always)]
-    fn drop_packet(
+    fn drop_packet<'a>(
         &self,
-        hot: &Hot,
-        queue: &mut Queue<'_>,
-        packet: Packet,
+        state: &State,
+        queue: Queue<'a>,
+        packet: Packet<'a>,
         color: Color,
-        why: Lost,
-    ) {
+        why: DropCause,
+    ) -> Verdict {
         if let Some(drops) = self.counters.drops.get(color as usize) {
             drops.add(1);
         }
-        Self::trace_drop(hot, queue, &packet, color, why);
-        queue.drop_packet(packet, why.reason());
+        Self::trace_drop(state, queue, &packet, color, why);
+        match why.reason() {
+            Some(reason) => queue.drop_packet(packet, reason),
+            None => queue.drop_filtered(packet),
+        }
     }
 
     #[inline(always)]
-    fn trace_drop(hot: &Hot, queue: &Queue<'_>, packet: &Packet, color: Color, why: Lost) {
+    fn trace_drop(
+        state: &State,
+        queue: Queue<'_>,
+        packet: &Packet<'_>,
+        color: Color,
+        why: DropCause,
+    ) {
         if trace::PhantomDrop::is_on() {
-            let info = hot.packet_info(packet, packet.peek_dsfield(), color, why.number());
-            trace::PhantomDrop::tell((queue, packet), &info);
+            let dsfield = packet.dsfield().unwrap_or(0);
+            let info = state.packet_info(packet, dsfield, color, why.number());
+            trace::PhantomDrop::emit((&queue, packet), &info);
         }
     }
 
     /// The colour of a packet, or what else a filter says.
     #[inline(always)]
-    fn color(&self, source: &Source, queue: &mut Queue<'_>, packet: &mut Packet) -> Sorted {
-        Sorted::Color(match source {
+    fn color<'a>(&self, source: &Source, queue: Queue<'a>, packet: Packet<'a>) -> Sorted<'a> {
+        let color = match source {
             Source::None => Color::Green,
-            Source::Dscp(table) => packet.dscp().map_or(Color::Green, |dscp| table.get(dscp)),
+            Source::Dscp(table) => packet
+                .dsfield()
+                .map_or(Color::Green, |dsfield| table.get(dsfield >> 2)),
             Source::Priority => color_of_class(queue, packet.priority()),
             Source::Filter => match queue.classify(packet) {
-                Classified::No => Color::Green,
-                Classified::Class(class) => Color::from_minor(class & MINOR),
-                Classified::Drop => return Sorted::Drop,
-                Classified::Stolen => return Sorted::Stolen,
+                Classified::No(packet) => return Sorted::Color(packet, Color::Green),
+                Classified::Class(packet, class) => {
+                    return Sorted::Color(packet, Color::from_minor(class & MINOR))
+                }
+                Classified::Drop(packet) => return Sorted::Drop(packet),
+                Classified::Stolen(verdict) => return Sorted::Stolen(verdict),
             },
-        })
+        };
+        Sorted::Color(packet, color)
     }
 
     /// Marks a packet that was chosen; returns it as an error where it is to be dropped.
     // By value and out of line, so that those that are not chosen can stay in registers.
     #[inline(never)]
-    fn mark(
+    fn mark<'a>(
         &self,
-        hot: &Hot,
-        queue: Queue<'_>,
+        state: &State,
+        queue: Queue<'a>,
         cause: Cause,
-        mut packet: Packet,
-    ) -> Result<Packet, Packet> {
+        mut packet: Packet<'a>,
+    ) -> Result<Packet<'a>, Packet<'a>> {
         if trace::PhantomMark::is_on() {
-            return self.mark_traced(hot, queue, cause, packet);
+            return self.mark_traced(state, queue, cause, packet);
         }
-        let ecn_drop = hot.config.ecn_drop;
+        let ecn_drop = state.config.ecn_drop;
         match self.set_ce(ecn_drop, cause, &mut packet) {
             Ce::NotEct if ecn_drop => Err(packet),
             _ => Ok(packet),
@@ -667,21 +646,21 @@ impl Port {
     /// The same, while somebody listens.
     #[cold]
     #[inline(never)]
-    fn mark_traced(
+    fn mark_traced<'a>(
         &self,
-        hot: &Hot,
-        queue: Queue<'_>,
+        state: &State,
+        queue: Queue<'a>,
         cause: Cause,
-        mut packet: Packet,
-    ) -> Result<Packet, Packet> {
-        let before = packet.peek_dsfield();
+        mut packet: Packet<'a>,
+    ) -> Result<Packet<'a>, Packet<'a>> {
+        let before = packet.dsfield().unwrap_or(0);
         let color = color_of(&mut packet);
-        match self.set_ce(hot.config.ecn_drop, cause, &mut packet) {
+        match self.set_ce(state.config.ecn_drop, cause, &mut packet) {
             Ce::Marked => {
-                let info = hot.packet_info(&packet, before, color, cause.number());
-                trace::PhantomMark::tell((&queue, &packet), &info);
+                let info = state.packet_info(&packet, before, color, cause.number());
+                trace::PhantomMark::emit((&queue, &packet), &info);
             }
-            Ce::NotEct if hot.config.ecn_drop => return Err(packet),
+            Ce::NotEct if state.config.ecn_drop => return Err(packet),
             Ce::NotEct | Ce::Already => {}
         }
         Ok(packet)
@@ -689,7 +668,7 @@ impl Port {
 
     /// Sets CE if it can be, and counts.
     #[inline(always)]
-    fn set_ce(&self, ecn_drop: bool, cause: Cause, packet: &mut Packet) -> Ce {
+    fn set_ce(&self, ecn_drop: bool, cause: Cause, packet: &mut Packet<'_>) -> Ce {
         let counters = &self.counters;
         counters.would_mark.add(1);
         let ce = packet.set_ce();
@@ -708,36 +687,36 @@ impl Port {
     /// Asks RED about a packet that has its colour; returns it as an error where it is to be
     /// dropped.
     #[inline(always)]
-    fn judge(
+    fn judge<'a, const SHARED: bool>(
         &self,
-        hot: &mut Hot,
+        state: &mut State,
         clock: &mut Clock,
-        queue: &mut Queue<'_>,
-        packet: Packet,
-    ) -> Result<Packet, Packet> {
-        match hot.choose(clock) {
-            Some(cause) => self.mark(hot, queue.lend(), cause, packet),
+        queue: Queue<'a>,
+        packet: Packet<'a>,
+    ) -> Result<Packet<'a>, Packet<'a>> {
+        match state.choose::<SHARED>(clock) {
+            Some(cause) => self.mark(state, queue, cause, packet),
             None => Ok(packet),
         }
     }
 
-    /// Whether there is room for the packet; takes the room of a shared buffer.
+    /// Whether there is room for the packet; takes its room in the pool.
     #[inline(always)]
-    fn admit(&self, hot: &Hot, color: Color, len_bytes: u64) -> Result<(), Lost> {
-        let config = &hot.config;
-        let port_bytes = hot.queued.total();
-        if !hot.has_room(len_bytes) {
+    fn admit(&self, state: &State, color: Color, len_bytes: u64) -> Result<(), DropCause> {
+        let config = &state.config;
+        let port_bytes = state.queued.total();
+        if !state.has_room(len_bytes) {
             self.counters.drops_limit.add(1);
-            return Err(Lost::Limit);
+            return Err(DropCause::Limit);
         }
-        if !config.limits.admit(&hot.queued, color, len_bytes) {
+        if !config.limits.admit(&state.queued, color, len_bytes) {
             self.counters.drops_color.add(1);
-            return Err(Lost::Color);
+            return Err(DropCause::Color);
         }
-        if let Some(buffer) = &hot.buffer {
-            if !buffer.take(config.pool_alpha_ppm, port_bytes, len_bytes) {
+        if let Some(pool) = &state.pool {
+            if !pool.take(config.pool_alpha_ppm, port_bytes, len_bytes) {
                 self.counters.drops_pool.add(1);
-                return Err(Lost::Pool);
+                return Err(DropCause::Pool);
             }
         }
         Ok(())
@@ -745,10 +724,10 @@ impl Port {
 
     /// A packet enters the phantom queue.
     #[inline(always)]
-    fn count_load(&self, hot: &mut Hot, clock: &mut Clock, len_bytes: u64) {
-        if hot.config.has_phantom() {
+    fn count_load<const SHARED: bool>(&self, state: &mut State, clock: &mut Clock, len_bytes: u64) {
+        if state.config.has_phantom() {
             let now_ns = clock.now_ns();
-            let bytes = hot.phantom.add(&hot.config.phantom, now_ns, len_bytes);
+            let bytes = state.phantom_add::<SHARED>(now_ns, len_bytes);
             self.counters.show_phantom(bytes, now_ns);
         }
     }
@@ -756,105 +735,108 @@ impl Port {
     /// [`Self::count_load`] of a packet that is going to be dropped.
     // By value, so that those that are not dropped can stay in registers.
     #[cold]
-    fn count_dropped(&self, hot: &mut Hot, mut clock: Clock, packet: Packet) -> Packet {
-        if hot.config.count_acks || !packet.is_pure_ack() {
-            self.count_load(hot, &mut clock, u64::from(packet.len_bytes()));
+    fn count_dropped<'a>(
+        &self,
+        state: &mut State,
+        mut clock: Clock,
+        packet: Packet<'a>,
+    ) -> Packet<'a> {
+        if state.config.count_acks || !packet.is_pure_ack() {
+            self.count_load::<true>(state, &mut clock, u64::from(packet.len_bytes()));
         }
         packet
     }
 
     /// Drops a packet that there was room for.
     #[cold]
-    fn drop_chosen(
+    fn drop_chosen<'a>(
         &self,
-        hot: &mut Hot,
+        state: &mut State,
         clock: Clock,
-        mut queue: Queue<'_>,
-        packet: Packet,
+        queue: Queue<'a>,
+        packet: Packet<'a>,
         color: Color,
     ) -> Verdict {
-        let packet = self.count_dropped(hot, clock, packet);
-        if let Some(buffer) = &hot.buffer {
-            buffer.give_back(u64::from(packet.len_bytes()));
+        let packet = self.count_dropped(state, clock, packet);
+        if let Some(pool) = &state.pool {
+            pool.give_back(u64::from(packet.len_bytes()));
         }
-        self.drop_packet(hot, &mut queue, packet, color, Lost::Ecn);
-        Verdict::Congested
+        self.drop_packet(state, queue, packet, color, DropCause::Ecn)
     }
 
     /// Puts a packet at the end of the queue.
     #[inline(always)]
-    fn accept(
+    fn accept<'a>(
         &self,
-        hot: &mut Hot,
+        state: &mut State,
         clock: &mut Clock,
-        queue: &mut Queue<'_>,
-        mut packet: Packet,
+        queue: Queue<'a>,
+        mut packet: Packet<'a>,
         color: Color,
         len_bytes: u64,
-    ) {
+    ) -> Verdict {
         if queue.is_empty() {
             let now_ns = clock.now_ns();
             self.counters.busy_since_ns.set(now_ns);
-            hot.shaper.start(now_ns);
+            state.shaper.start(now_ns);
         }
-        *packet.note() = color as u8;
-        hot.queued.add(color, len_bytes);
-        let backlog_bytes = hot.queued.total();
+        *packet.cb() = color as u8;
+        state.queued.add(color, len_bytes);
+        let backlog_bytes = state.queued.total();
         if backlog_bytes > self.counters.backlog_max_bytes.get() {
             self.counters.backlog_max_bytes.set(backlog_bytes);
         }
         if let Some(bytes) = self.counters.accepted_bytes.get(color as usize) {
             bytes.add(len_bytes);
         }
-        queue.push(packet);
+        queue.push(packet)
     }
 
-    /// [`Discipline::enqueue`] of any packet into any port.
+    /// [`Qdisc::enqueue`] of any packet into any port.
     #[inline(never)]
-    fn enqueue_any(&self, hot: &mut Hot, mut queue: Queue<'_>, mut packet: Packet) -> Verdict {
-        let queue = &mut queue;
+    fn enqueue_any<'a>(&self, state: &mut State, queue: Queue<'a>, packet: Packet<'a>) -> Verdict {
         let mut clock = Clock::default();
         let len_bytes = u64::from(packet.len_bytes());
-        let color = match self.color(&hot.config.source, queue, &mut packet) {
-            Sorted::Color(color) => color,
-            Sorted::Drop => {
-                self.drop_packet(hot, queue, packet, Color::Green, Lost::Filter);
-                return Verdict::Dropped;
+        let (mut packet, color) = match self.color(&state.config.source, queue, packet) {
+            Sorted::Color(packet, color) => (packet, color),
+            Sorted::Drop(packet) => {
+                return self.drop_packet(state, queue, packet, Color::Green, DropCause::Filter)
             }
-            Sorted::Stolen => {
-                packet.consume();
-                return Verdict::Stolen;
-            }
+            Sorted::Stolen(verdict) => return verdict,
         };
 
-        if let Err(why) = self.admit(hot, color, len_bytes) {
-            let packet = self.count_dropped(hot, clock, packet);
+        if let Err(why) = self.admit(state, color, len_bytes) {
+            let packet = self.count_dropped(state, clock, packet);
             queue.count_overlimit();
-            self.drop_packet(hot, queue, packet, color, why);
-            return Verdict::Dropped;
+            return self.drop_packet(state, queue, packet, color, why);
         }
-        if hot.config.mark_at_enqueue {
-            *packet.note() = color as u8;
-            packet = match self.judge(hot, &mut clock, queue, packet) {
+        if state.config.mark_at_enqueue {
+            *packet.cb() = color as u8;
+            packet = match self.judge::<true>(state, &mut clock, queue, packet) {
                 Ok(packet) => packet,
-                Err(packet) => return self.drop_chosen(hot, clock, queue.lend(), packet, color),
+                Err(packet) => return self.drop_chosen(state, clock, queue, packet, color),
             };
         }
-        if hot.config.count_acks || !packet.is_pure_ack() {
-            self.count_load(hot, &mut clock, len_bytes);
+        if state.config.count_acks || !packet.is_pure_ack() {
+            self.count_load::<true>(state, &mut clock, len_bytes);
         }
-        self.accept(hot, &mut clock, queue, packet, color, len_bytes);
-        Verdict::Queued
+        self.accept(state, &mut clock, queue, packet, color, len_bytes)
     }
 
     /// Takes the first packet out of the queue.
     #[inline(always)]
-    fn take(&self, hot: &mut Hot, clock: &mut Clock, queue: &mut Queue<'_>) -> Option<Packet> {
+    fn take<'a>(
+        &self,
+        state: &mut State,
+        clock: &mut Clock,
+        queue: Queue<'a>,
+    ) -> Option<Packet<'a>> {
         let mut packet = queue.pop()?;
         let len_bytes = u64::from(packet.len_bytes());
-        match color_of(&mut packet) {
-            Color::Green if hot.buffer.is_none() => hot.queued.remove(Color::Green, len_bytes),
-            color => hot.leave(color, len_bytes),
+        if *packet.cb() == Color::Green as u8 && state.pool.is_none() {
+            state.queued.remove(Color::Green, len_bytes);
+        } else {
+            state.leave(color_of(&mut packet), len_bytes);
         }
         if queue.is_empty() {
             self.counters.go_idle(clock.now_ns());
@@ -864,18 +846,18 @@ impl Port {
 
     /// Drops a packet that was taken out, and takes others until one need not be dropped.
     #[cold]
-    fn take_another(
+    fn take_another<'a>(
         &self,
-        hot: &mut Hot,
+        state: &mut State,
         mut clock: Clock,
-        mut queue: Queue<'_>,
-        mut chosen: Packet,
-    ) -> Option<Packet> {
+        queue: Queue<'a>,
+        mut chosen: Packet<'a>,
+    ) -> Option<Packet<'a>> {
         loop {
             let color = color_of(&mut chosen);
-            self.drop_packet(hot, &mut queue, chosen, color, Lost::Ecn);
-            let packet = self.take(hot, &mut clock, &mut queue)?;
-            match self.judge(hot, &mut clock, &mut queue, packet) {
+            self.drop_packet(state, queue, chosen, color, DropCause::Ecn);
+            let packet = self.take(state, &mut clock, queue)?;
+            match self.judge::<true>(state, &mut clock, queue, packet) {
                 Ok(packet) => return Some(packet),
                 Err(packet) => chosen = packet,
             }
@@ -885,71 +867,176 @@ impl Port {
     /// Takes a packet out of the queue, marks it if need be, and drops those that RED does not
     /// let through.
     #[inline(always)]
-    fn take_and_judge(
+    fn take_and_judge<'a, const SHARED: bool>(
         &self,
-        hot: &mut Hot,
+        state: &mut State,
         clock: &mut Clock,
-        queue: &mut Queue<'_>,
-    ) -> Option<Packet> {
-        let packet = self.take(hot, clock, queue)?;
-        if hot.config.mark_at_enqueue {
+        queue: Queue<'a>,
+    ) -> Option<Packet<'a>> {
+        let packet = self.take(state, clock, queue)?;
+        if state.config.mark_at_enqueue {
             return Some(packet);
         }
-        match self.judge(hot, clock, queue, packet) {
+        match self.judge::<SHARED>(state, clock, queue, packet) {
             Ok(packet) => Some(packet),
-            Err(packet) => self.take_another(hot, *clock, queue.lend(), packet),
+            Err(packet) => self.take_another(state, *clock, queue, packet),
         }
     }
 
-    /// [`Discipline::dequeue`] of a port with a rate.
+    /// [`Qdisc::dequeue`] of a port with a rate.
     #[inline(never)]
-    fn dequeue_shaped(&self, hot: &mut Hot, mut queue: Queue<'_>) -> Option<Packet> {
+    fn dequeue_shaped<'a>(&self, state: &mut State, queue: Queue<'a>) -> Option<Packet<'a>> {
+        if state.shared_phantom.is_some() {
+            return self.dequeue_any(state, queue);
+        }
         let now_ns = now_ns();
-        if now_ns < hot.shaper.next_ns {
-            queue.count_overlimit();
-            queue.wake_at(hot.shaper.next_ns);
+        if !Self::may_send(state, queue, now_ns) {
             return None;
         }
-        let packet = self.take_and_judge(hot, &mut Clock(Some(now_ns)), &mut queue)?;
-        let wire_bytes = i64::from(packet.len_bytes())
-            .saturating_add(hot.config.overhead_bytes)
-            .max(hot.config.mpu_bytes)
-            .max(1);
-        hot.shaper
-            .charge(now_ns, wire_bytes as u64, hot.config.rate_bytes_per_s);
+        let packet = self.take_and_judge::<false>(state, &mut Clock(Some(now_ns)), queue)?;
+        Self::charge(state, now_ns, &packet);
         Some(packet)
+    }
+
+    /// [`Qdisc::dequeue`] of any port.
+    #[inline(never)]
+    fn dequeue_any<'a>(&self, state: &mut State, queue: Queue<'a>) -> Option<Packet<'a>> {
+        let now_ns = now_ns();
+        let shaped = state.config.rate_bytes_per_s != 0;
+        if shaped && !Self::may_send(state, queue, now_ns) {
+            return None;
+        }
+        let packet = self.take_and_judge::<true>(state, &mut Clock(Some(now_ns)), queue)?;
+        if shaped {
+            Self::charge(state, now_ns, &packet);
+        }
+        Some(packet)
+    }
+
+    /// Whether the shaper lets a packet go; otherwise dequeue is called when it does.
+    #[inline(always)]
+    fn may_send(state: &State, queue: Queue<'_>, now_ns: u64) -> bool {
+        let next_ns = state.shaper.next_ns();
+        if now_ns < next_ns {
+            queue.count_overlimit();
+            queue.schedule_watchdog(next_ns);
+            return false;
+        }
+        true
+    }
+
+    /// The shaper counts a packet that goes.
+    #[inline(always)]
+    fn charge(state: &mut State, now_ns: u64, packet: &Packet<'_>) {
+        let wire_bytes = i64::from(packet.len_bytes())
+            .saturating_add(state.config.overhead_bytes)
+            .max(state.config.mpu_bytes)
+            .max(1);
+        let rate = state.config.rate_bytes_per_s;
+        state.shaper.charge(now_ns, wire_bytes as u64, rate);
+    }
+
+    /// Puts a configuration into force; returns the pool that was used so far.
+    fn configure(
+        &self,
+        qdisc: &mut RtnlQdisc<'_, Self>,
+        config: Config,
+        pool: Option<Arc<Pool>>,
+    ) -> Option<Arc<Pool>> {
+        let now_ns = now_ns();
+        let drain_bytes_per_s = config.phantom.drain_bytes_per_s;
+        let old = qdisc.lock(|state| {
+            // What has drained so far has done so at the old rate.
+            let phantom_bytes = match &state.shared_phantom {
+                Some(shared) => shared.bytes(now_ns),
+                None => state.phantom.drain(&state.config.phantom, now_ns),
+            };
+            self.counters.show_phantom(phantom_bytes, now_ns);
+            self.counters
+                .phantom_drain_bytes_per_s
+                .set(drain_bytes_per_s);
+            let old_rate = state.config.rate_bytes_per_s;
+            state
+                .shaper
+                .change_rate(now_ns, old_rate, config.rate_bytes_per_s);
+            state.config = config;
+
+            let queued_bytes = state.queued.total();
+            let old = core::mem::replace(&mut state.pool, pool);
+            if let Some(old) = &old {
+                old.give_back(queued_bytes);
+            }
+            if let Some(new) = &state.pool {
+                new.take_over(queued_bytes);
+            }
+            old
+        });
+        old.flatten()
     }
 }
 
 /// The colour that a packet got when it came in.
 #[inline(always)]
-fn color_of(packet: &mut Packet) -> Color {
-    match *packet.note() {
+fn color_of(packet: &mut Packet<'_>) -> Color {
+    match *packet.cb() {
         0 => Color::Green,
-        note => Color::from_u8(note).unwrap_or_default(),
+        tag => Color::from_u8(tag).unwrap_or_default(),
     }
 }
 
-impl Discipline for Port {
+impl Qdisc for Port {
     const NAME: &'static CStr = c"phantom";
 
-    type Module = Arc<Buffers>;
-    type Hot = Hot;
+    type Module = Common;
+    type State = State;
+    type Rtnl = Rtnl;
     type Stats = tc_phantom_xstats;
     type Owner = Module;
 
     fn init(
-        buffers: &Arc<Buffers>,
-        control: &mut Control<'_, Self>,
-        attrs: Attrs<'_>,
+        common: &Common,
+        qdisc: &mut RtnlQdisc<'_, Self>,
+        nest: Nest<'_>,
         extack: &Extack<'_>,
-    ) -> Result<(Self, Hot)> {
+    ) -> Result<(Self, Rtnl, State)> {
+        let request = Request::parse(nest, extack)?;
         let mut options = Options::new();
-        options.read(attrs, extack)?;
-        let config = Config::new(&options, || control.link_bytes_per_s());
+        options.read(&request, extack)?;
+        let device = qdisc.device();
+        let key = |parent| Key {
+            device: device.id(),
+            parent,
+        };
+        let shared_phantom = match qdisc.below_mq() {
+            Some(parent) => Some(SharedPhantom::open(&common.phantoms, key(parent))?),
+            None => None,
+        };
+        let mut rtnl = Rtnl {
+            id: qdisc.id(),
+            link_bytes_per_s: 0,
+            pool: None,
+            shared_phantom,
+        };
+        rtnl.learn_link(device.link_bytes_per_s());
+        let config = rtnl.config(&options);
         // Without options the user may not even know of us: net.core.default_qdisc.
-        if config.lacks_line_rate && !attrs.is_empty() {
+        if config.lacks_line_rate && !nest.is_none() {
+            rtnl.close(common);
             return Err(extack.invalid(NO_LINE_RATE));
+        }
+        match Pool::open(
+            &common.pools,
+            qdisc.net(),
+            &options,
+            false,
+            &request,
+            extack,
+        ) {
+            Ok(pool) => rtnl.pool = pool,
+            Err(error) => {
+                rtnl.close(common);
+                return Err(error);
+            }
         }
         let port = Self {
             options: Shown::new(&options),
@@ -958,134 +1045,153 @@ impl Discipline for Port {
         port.counters
             .phantom_drain_bytes_per_s
             .set(config.phantom.drain_bytes_per_s);
-        let hot = Hot {
+        rtnl.configure_shared(&request, &config.phantom);
+        let state = State {
             config,
             queued: Occupancy::default(),
             phantom: Phantom::default(),
+            shared_phantom: rtnl.shared_phantom.clone(),
             shaper: Shaper::default(),
-            random: Random::new(control.seed()),
-            buffer: SharedBuffer::open(buffers, control.net(), &options)?,
+            random: Random::new(options.seed()),
+            pool: rtnl.pool.clone(),
         };
-        Ok((port, hot))
+        Ok((port, rtnl, state))
     }
 
     fn change(
         &self,
-        buffers: &Arc<Buffers>,
-        control: &mut Control<'_, Self>,
-        attrs: Attrs<'_>,
+        common: &Common,
+        rtnl: &mut Rtnl,
+        qdisc: &mut RtnlQdisc<'_, Self>,
+        nest: Nest<'_>,
         extack: &Extack<'_>,
     ) -> Result {
+        let request = Request::parse(nest, extack)?;
         let mut options = self.options.get();
-        options.read(attrs, extack)?;
-        let config = Config::new(&options, || control.link_bytes_per_s());
-        if config.lacks_line_rate {
+        rtnl.learn_link(qdisc.device().link_bytes_per_s());
+        let (old_pool, lacked_line_rate) = (options.pool, rtnl.config(&options).lacks_line_rate);
+        options.read(&request, extack)?;
+        let config = rtnl.config(&options);
+        if config.lacks_line_rate && !lacked_line_rate {
             return Err(extack.invalid(NO_LINE_RATE));
         }
-        let buffer = SharedBuffer::open(buffers, control.net(), &options)?;
-        let drain_bytes_per_s = config.phantom.drain_bytes_per_s;
-
-        let old = control.lock(|hot| {
-            let now_ns = now_ns();
-            // What has drained so far has done so at the old rate.
-            let phantom_bytes = hot.phantom.drain(&hot.config.phantom, now_ns);
-            self.counters.show_phantom(phantom_bytes, now_ns);
-            self.counters
-                .phantom_drain_bytes_per_s
-                .set(drain_bytes_per_s);
-            let old_rate = hot.config.rate_bytes_per_s;
-            hot.shaper
-                .change_rate(now_ns, old_rate, config.rate_bytes_per_s);
-            hot.config = config;
-
-            let queued_bytes = hot.queued.total();
-            let old = core::mem::replace(&mut hot.buffer, buffer);
-            if let Some(old) = &old {
-                old.give_back(queued_bytes);
-            }
-            if let Some(new) = &hot.buffer {
-                new.used_bytes.fetch_add(queued_bytes, Relaxed);
-            }
-            old
-        });
-        SharedBuffer::close(buffers, old.flatten());
+        let is_in = options.pool == old_pool;
+        rtnl.pool = Pool::open(
+            &common.pools,
+            qdisc.net(),
+            &options,
+            is_in,
+            &request,
+            extack,
+        )?;
+        rtnl.configure_shared(&request, &config.phantom);
+        if let Some(old) = self.configure(qdisc, config, rtnl.pool.clone()) {
+            old.close(&common.pools);
+        }
+        if request.get(TCA_PHANTOM_SEED).is_some() {
+            qdisc.lock(|state| state.random = Random::new(options.seed()));
+        }
         self.options.set(&options);
         // The timer may wait for a packet of the old rate.
-        control.wake();
+        qdisc.schedule_watchdog_now();
         Ok(())
     }
 
-    fn destroy(&self, buffers: &Arc<Buffers>, hot: &mut Hot) {
-        SharedBuffer::close(buffers, hot.buffer.take());
+    fn link_changed(&self, rtnl: &mut Rtnl, qdisc: &mut RtnlQdisc<'_, Self>, link: &mut Link<'_>) {
+        rtnl.learn_link(link.bytes_per_s());
+        let config = rtnl.config(&self.options.get());
+        let drain_bytes_per_s = config.phantom.drain_bytes_per_s;
+        if drain_bytes_per_s != self.counters.phantom_drain_bytes_per_s.get() {
+            if let Some(shared) = &rtnl.shared_phantom {
+                shared.follow(rtnl.id, &config.phantom, now_ns());
+            }
+            self.configure(qdisc, config, rtnl.pool.clone());
+        }
     }
 
-    fn splits_segments(hot: &Hot) -> bool {
-        hot.config.split
+    fn destroy(&self, common: &Common, rtnl: &mut Rtnl, _state: &mut State) {
+        rtnl.close(common);
+    }
+
+    fn splits_segments(state: &State) -> bool {
+        state.config.split
     }
 
     // What nearly every packet is, in front, so that it pays for nothing else.
     #[inline(always)]
-    fn enqueue(&self, hot: &mut Hot, queue: &mut Queue<'_>, mut packet: Packet) -> Verdict {
+    fn enqueue<'a>(&self, state: &mut State, queue: Queue<'a>, mut packet: Packet<'a>) -> Verdict {
         let len_bytes = u64::from(packet.len_bytes());
-        if !hot.config.plain || !hot.has_room(len_bytes) {
-            return self.enqueue_any(hot, queue.lend(), packet);
+        if !state.config.plain || !state.has_room(len_bytes) {
+            return self.enqueue_any(state, queue, packet);
         }
         let mut clock = Clock::default();
-        if hot.config.mark_at_enqueue {
-            *packet.note() = Color::Green as u8;
-            packet = match self.judge(hot, &mut clock, queue, packet) {
+        if state.config.mark_at_enqueue {
+            *packet.cb() = Color::Green as u8;
+            packet = match self.judge::<false>(state, &mut clock, queue, packet) {
                 Ok(packet) => packet,
-                Err(packet) => {
-                    return self.drop_chosen(hot, clock, queue.lend(), packet, Color::Green)
-                }
+                Err(packet) => return self.drop_chosen(state, clock, queue, packet, Color::Green),
             };
         }
-        self.count_load(hot, &mut clock, len_bytes);
-        self.accept(hot, &mut clock, queue, packet, Color::Green, len_bytes);
-        Verdict::Queued
+        self.count_load::<false>(state, &mut clock, len_bytes);
+        self.accept(state, &mut clock, queue, packet, Color::Green, len_bytes)
     }
 
     #[inline(always)]
-    fn dequeue(&self, hot: &mut Hot, queue: &mut Queue<'_>) -> Option<Packet> {
+    fn dequeue<'a>(&self, state: &mut State, queue: Queue<'a>) -> Option<Packet<'a>> {
         if queue.is_empty() {
             None
-        } else if hot.config.rate_bytes_per_s != 0 {
-            self.dequeue_shaped(hot, queue.lend())
+        } else if state.config.plain_dequeue {
+            self.take_and_judge::<false>(state, &mut Clock::default(), queue)
         } else {
-            self.take_and_judge(hot, &mut Clock::default(), queue)
+            self.dequeue_shaped(state, queue)
         }
     }
 
     #[cold]
-    fn drop_whole(&self, hot: &mut Hot, queue: &mut Queue<'_>, packet: Packet) {
-        Self::trace_drop(hot, queue, &packet, Color::Green, Lost::Whole);
-        queue.drop_packet(packet, DropReason::Other);
+    fn drop_whole<'a>(&self, state: &mut State, queue: Queue<'a>, packet: Packet<'a>) -> Verdict {
+        match self.color(&state.config.source, queue, packet) {
+            Sorted::Color(packet, color) => {
+                let packet = self.count_dropped(state, Clock::default(), packet);
+                self.drop_packet(state, queue, packet, color, DropCause::Whole)
+            }
+            Sorted::Drop(packet) => {
+                self.drop_packet(state, queue, packet, Color::Green, DropCause::Filter)
+            }
+            Sorted::Stolen(verdict) => verdict,
+        }
     }
 
-    fn reset(&self, hot: &mut Hot) {
-        if let Some(buffer) = &hot.buffer {
-            buffer.give_back(hot.queued.total());
+    fn reset(&self, state: &mut State) {
+        if let Some(pool) = &state.pool {
+            pool.give_back(state.queued.total());
         }
-        hot.queued = Occupancy::default();
-        hot.phantom = Phantom::default();
-        hot.shaper = Shaper::default();
+        state.queued = Occupancy::default();
+        state.phantom = Phantom::default();
+        state.shaper = Shaper::default();
         let now_ns = now_ns();
         self.counters.go_idle(now_ns);
         self.counters.show_phantom(0, now_ns);
     }
 
-    fn dump(&self, message: &mut Message<'_>) -> Result {
-        self.options.get().write(message)
+    fn dump(&self, rtnl: &Rtnl, message: &mut Message<'_>) -> Result {
+        let mut options = self.options.get();
+        if let Some(pool) = &rtnl.pool {
+            // Another port of the pool may have changed it.
+            options.set_pool_limit(pool.limit_bytes());
+        }
+        options.write(message)
     }
 
-    fn stats(&self, buffers: &Arc<Buffers>, control: &Control<'_, Self>) -> tc_phantom_xstats {
+    fn stats(&self, rtnl: &Rtnl) -> tc_phantom_xstats {
         let counters = &self.counters;
         let now_ns = now_ns();
         let [drops_green, drops_yellow, drops_red] = &counters.drops;
         let [bytes_green, bytes_yellow, bytes_red] = &counters.accepted_bytes;
-        let pool = self.options.get().pool;
         tc_phantom_xstats {
-            phantom_bytes: counters.phantom_bytes(now_ns),
+            phantom_bytes: match &rtnl.shared_phantom {
+                Some(shared) => shared.bytes(now_ns),
+                None => counters.phantom_bytes_at(now_ns),
+            },
             phantom_max_bytes: counters.phantom_max_bytes.get(),
             backlog_max_bytes: counters.backlog_max_bytes.get(),
             marked_phantom: counters.marked_phantom.get(),
@@ -1102,21 +1208,24 @@ impl Discipline for Port {
             bytes_green: bytes_green.get(),
             bytes_yellow: bytes_yellow.get(),
             bytes_red: bytes_red.get(),
-            busy_ns: counters.busy_ns(now_ns),
-            phantom_drain_bps: counters.phantom_drain_bytes_per_s.get(),
-            pool_used_bytes: SharedBuffer::used(buffers, control.net(), &pool),
+            busy_ns: counters.busy_ns_until(now_ns),
+            phantom_drain_bytes_per_s: match &rtnl.shared_phantom {
+                Some(shared) => shared.config().drain_bytes_per_s,
+                None => counters.phantom_drain_bytes_per_s.get(),
+            },
+            pool_used_bytes: rtnl.pool.as_ref().map_or(0, |pool| pool.used_bytes()),
         }
     }
 }
 
 const NO_LINE_RATE: &CStr =
-    c"phantom: the device tells no speed, so give rate or line-rate, or mark by the physical queue";
+    c"mark needs rate or line-rate for the phantom queue: the device tells no speed";
 
 /// The minor number of a class id; the rest is the major one.
 const MINOR: u32 = 0xffff;
 
 /// The colour that a priority names, if it is of this qdisc's handle.
-fn color_of_class(queue: &Queue<'_>, class: u32) -> Color {
+fn color_of_class(queue: Queue<'_>, class: u32) -> Color {
     if class & !MINOR == queue.handle() {
         Color::from_minor(class & MINOR)
     } else {

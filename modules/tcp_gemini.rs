@@ -8,66 +8,55 @@
 //!
 //! 1. TCP paces the flow; the paper has a rate limiter per flow.
 
-use kernel::prelude::*;
-
 #[path = "algo/mod.rs"]
 mod algo;
+#[allow(dead_code, unreachable_pub)]
+#[path = "algo/gemini.rs"]
+mod gemini;
 #[path = "kernel/mod.rs"]
 mod kernel_api;
+#[path = "tcp_diag.rs"]
+mod tcp_diag;
 #[path = "tcp_glue.rs"]
 mod tcp_glue;
 
+use algo::entry::Entry;
 use algo::fixed::ppm;
-use algo::gemini::{Flow, Profile, Round, PARAMS};
-use algo::params::Values;
+use gemini::{Flow, Round, ENTRY};
 use kernel_api::{
-    sysctl,
-    tcp::{diag, Registration, Sock},
-    trace::{self, Tracepoint},
+    bindings::xdc_gemini_round,
+    tcp::Sock,
+    trace::{tracepoint, Tracepoint},
 };
-use tcp_glue::{Adapter, Algorithm, Live};
+use tcp_glue::{module_tcp_algorithm, Algorithm};
 
-module! {
-    type: Module,
+module_tcp_algorithm! {
+    type: Gemini,
     name: "tcp_gemini",
     authors: ["xdc developers"],
     description: "GEMINI congestion control",
     license: "GPL v2",
 }
 
-/// net.gemini.*: the rows of [`PARAMS`].
-struct Sysctls;
-
-impl sysctl::Params for Sysctls {
-    const DIR: &'static CStr = c"net/gemini";
-
-    const PARAMS: &'static [sysctl::Param] =
-        &tcp_glue::sysctls::<{ PARAMS.len() }, _>(&[], PARAMS, Profile::Paper as usize);
+tracepoint! {
+    /// `xdc:gemini_round`.
+    GeminiRound, gemini_round, xdc_gemini_round
 }
 
-/// What all sockets share.
-struct Gemini {
-    sysctls: sysctl::Registration<Sysctls>,
-}
+struct Gemini;
 
 impl Algorithm for Gemini {
-    const NAME: &'static CStr = c"gemini";
-    const DIAG: u8 = diag::GEMINI;
+    const ENTRY: Entry = ENTRY;
 
     type Flow = Flow;
 
     #[inline(always)]
-    fn params<'a>(&'a self, sk: &'a Sock<'_>) -> impl Values + 'a {
-        Live::<'_, 0>(self.sysctls.of(sk.net()))
-    }
-
-    #[inline(always)]
     fn is_traced() -> bool {
-        trace::GeminiRound::is_on()
+        GeminiRound::is_on()
     }
 
     fn trace(sk: &Sock<'_>, round: Round) {
-        let info = trace::GeminiRoundInfo {
+        let info = xdc_gemini_round {
             cwnd_bytes: round.cwnd_bytes,
             acked_bytes: round.acked_bytes,
             marked_bytes: round.marked_bytes,
@@ -79,20 +68,6 @@ impl Algorithm for Gemini {
             wan_congested: round.wan_congested,
             reduced: round.reduced,
         };
-        trace::GeminiRound::tell(sk, &info);
-    }
-}
-
-/// Fields drop in this order: sockets go first, then what they read.
-struct Module {
-    _registration: Registration<Adapter<Gemini>>,
-}
-
-impl kernel::Module for Module {
-    fn init(_module: &'static ThisModule) -> Result<Self> {
-        let sysctls = sysctl::Registration::new()?;
-        Ok(Module {
-            _registration: Registration::new(Adapter(Gemini { sysctls }))?,
-        })
+        GeminiRound::emit(sk, &info);
     }
 }

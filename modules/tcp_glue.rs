@@ -11,218 +11,226 @@
 //! 2. `cong_control` sets window and rate for each ACK, because the kernel's
 //!    own reaction to ECE would cut the window a second time.
 //! 3. ssthresh() only answers; the window changes when Recovery or Loss
-//!    begins. The kernel calls it for ECE too.
-//! 4. The window grows while it is made use of, as the kernel's own do: the
-//!    rate sample is not limited by the application, or the window is full.
+//!    begins, and in CWR where no mark explains it: a tail loss probe repaired a
+//!    loss, or the local queue dropped a packet. The kernel calls it for ECE, too.
+//! 4. The window grows while it is made use of, as the kernel's own do: half of it
+//!    is in flight and the rate sample is not limited by the application, or it
+//!    is full.
 //! 5. While a loss is repaired the window follows what leaves the network, so
 //!    that lost packets do not come back as one burst.
 
 use super::algo::{
-    controller::{shown, Controller, Watch},
-    fixed::FRACTION_BITS,
+    controller::{Controller, Watch},
+    entry::Entry,
     params::{ParamInfo, Values},
     Ack, Output,
 };
 use super::kernel_api::{
-    sysctl::{self, Kind, Param},
+    sysctl::{self, Param, MAX_PARAMS},
     tcp::{
-        diag, flags, without_softirqs, AckFlags, CongestionControl, EceEcho, EcnMode, Event, Info,
-        RateSample, Sock, State,
+        flags, without_softirqs, CongestionControl, EceEcho, EcnMode, Event, RateSample, Sock,
+        State,
     },
 };
+use super::tcp_diag::{self, Numbered, XdcBlock};
 use core::marker::PhantomData;
 use kernel::prelude::*;
 
 /// An algorithm as a module offers it.
 pub(crate) trait Algorithm: Send + Sync + 'static {
-    /// Name for TCP_CONGESTION.
-    const NAME: &'static CStr;
-
-    /// What modules/uapi/xdc_diag.h calls it.
-    const DIAG: u8;
+    /// What its file says of it.
+    const ENTRY: Entry;
 
     /// State of one socket.
     type Flow: Controller;
 
-    /// The parameters of the socket's namespace.
-    fn params<'a>(&'a self, sk: &'a Sock<'_>) -> impl Values + 'a;
-
-    /// Somebody listens to one of its tracepoints.
+    /// One of its tracepoints is on.
     #[inline(always)]
     fn is_traced() -> bool {
         false
     }
 
-    /// Tells who listens.
+    /// Emits an event on its tracepoint.
     fn trace(_sk: &Sock<'_>, _event: EventOf<Self>) {}
 }
 
-/// What an [`Algorithm`] tells who listens.
+/// What the tracepoints of an [`Algorithm`] emit.
 pub(crate) type EventOf<A> = <<A as Algorithm>::Flow as Controller>::Event;
 
-/// An [`Algorithm`] as TCP sees it.
-pub(crate) struct Adapter<A>(pub(crate) A);
-
-/// One socket.
-#[derive(Clone, Copy)]
-pub(crate) struct Socket<F> {
-    flow: F,
-    marks: Marks,
-    echo: EceEcho,
+impl<A: Algorithm> Numbered for A {
+    const NUMBER: u8 = A::ENTRY.number;
 }
 
-impl<F: Controller> Socket<F> {
-    /// After each ACK: all of it only where a period has ended or a flag has changed.
-    #[inline(always)]
-    fn publish(&self, sk: &mut Sock<'_>) {
-        let shown = self.flow.shown();
-        let (marked, acked) = (shown.marked_bytes, shown.acked_bytes);
-        if !sk.publish_bytes(marked, acked, shown.periods, shown.flags) {
-            self.publish_all(sk);
-        }
-    }
+/// An [`Algorithm`] as TCP sees it.
+pub(crate) struct Adapter<A: Algorithm> {
+    sysctls: sysctl::Registration<Sysctls<A>>,
+}
 
-    #[inline(never)]
-    fn publish_all(&self, sk: &mut Sock<'_>) {
-        let shown = self.flow.shown();
-        sk.publish(Info {
-            fraction: shown.marked_fraction,
-            marked_bytes: shown.marked_bytes,
-            acked_bytes: shown.acked_bytes,
-            base_rtt_us: shown.base_rtt_us,
-            periods: shown.periods,
-            quick_adapts: shown.quick_adapts,
-            flags: shown.flags,
-        });
+/// After each ACK: all of it only where a period has ended or a flag has changed.
+#[inline(always)]
+fn publish(sk: &mut Sock<'_>, flow: &impl Controller) {
+    if tcp_diag::publish_changes(sk, &flow.published()) {
+        publish_all(sk.reborrow(), flow);
     }
+}
+
+#[inline(never)]
+fn publish_all(mut sk: Sock<'_>, flow: &impl Controller) {
+    tcp_diag::publish(&mut sk, &flow.published());
 }
 
 #[vtable]
 impl<A: Algorithm> CongestionControl for Adapter<A> {
-    const NAME: &'static CStr = A::NAME;
+    const NAME: &'static CStr = A::ENTRY.name;
     const FLAGS: u32 = flags::NEEDS_ECN | flags::NEEDS_ACCECN;
-    const DIAG: Option<u8> = Some(A::DIAG);
 
-    type Data = Socket<A::Flow>;
+    const ECE_ECHO: EceEcho = EceEcho::Rfc3168;
+
+    type Diag = XdcBlock<A>;
+    type Data = A::Flow;
 
     fn init(&self, sk: &mut Sock<'_>) -> Option<Self::Data> {
-        if !has_ecn(sk) {
+        if sk.ecn_mode() == EcnMode::None {
             return None;
         }
         let mut flow = A::Flow::new(
-            &self.0.params(sk),
+            &self.params(sk),
             sk.mstamp_us(),
             bytes(sk, sk.snd_cwnd()),
             handshake_rtt_us(sk),
         );
         // After a lost SYN the kernel's initial window is one packet.
         if sk.data_segs_out() == 0 && sk.snd_cwnd() > 1 {
-            flow.open(&self.0.params(sk));
+            flow.open(&self.params(sk));
         }
-        let output = flow.output(&self.0.params(sk), sk.srtt_us());
-        apply(sk, &output, in_recovery(sk));
-        let socket = Socket {
-            flow,
-            marks: Marks::new(sk),
-            echo: EceEcho::new(sk),
-        };
-        socket.publish_all(sk);
-        Some(socket)
+        // The first segment may have gone with the SYN.
+        if sk.data_segs_out() > 1 {
+            flow.resume(
+                bytes(sk, sk.snd_cwnd()),
+                threshold_bytes(sk, sk.snd_ssthresh()),
+            );
+        }
+        let output = flow.output(&self.params(sk), sk.srtt_us());
+        apply(sk, &output, mss_bytes(sk), in_recovery(sk));
+        sk.restart_marks();
+        publish_all(sk.reborrow(), &flow);
+        Some(flow)
     }
 
-    fn cong_control(
-        &self,
-        sk: &mut Sock<'_>,
-        data: &mut Self::Data,
-        _ack: u32,
-        _flags: AckFlags,
-        rs: &RateSample,
-    ) {
+    fn cong_control(&self, sk: &mut Sock<'_>, flow: &mut A::Flow, rs: &RateSample) {
         if A::is_traced() {
-            return self.control_traced(sk.lend(), data, rs);
+            return self.control_traced(sk.reborrow(), flow, rs);
         }
-        let ack = ack(sk, rs, &mut data.marks);
-        let output = data.flow.on_ack(&self.0.params(sk), &ack);
+        let ack = self.ack(sk, flow, rs);
+        let output = flow.on_ack(&self.params(sk), &ack);
         if let Some(output) = output {
-            apply(sk, &output, ack.in_recovery);
+            if apply(sk, &output, ack.mss_bytes, ack.in_recovery) {
+                bound(sk.reborrow(), flow);
+            }
         }
-        data.publish(sk);
+        publish(sk, flow);
     }
 
-    fn ssthresh(&self, sk: &mut Sock<'_>, data: &mut Self::Data) -> u32 {
-        let left_bytes = data
-            .flow
-            .loss_window_bytes(&self.0.params(sk), sk.mss_bytes());
+    fn ssthresh(&self, sk: &mut Sock<'_>, flow: &mut A::Flow) -> u32 {
+        let left_bytes = flow.loss_window_bytes(&self.params(sk), sk.mss_bytes());
         packets(sk, left_bytes)
     }
 
-    fn set_state(&self, sk: &mut Sock<'_>, data: &mut Self::Data, new: State) {
-        let (now_us, mss_bytes) = (sk.mstamp_us(), sk.mss_bytes());
+    fn set_state(&self, sk: &mut Sock<'_>, flow: &mut A::Flow, new: State) {
         match new {
             State::Recovery if sk.ca_state() != State::Recovery => {
-                data.flow.on_loss(&self.0.params(sk), now_us, mss_bytes);
+                self.lost(sk.reborrow(), flow);
+                // A timer of RACK sends again before an ACK comes that sets the window.
+                let cwnd = sk.in_flight().saturating_add(1).min(sk.snd_cwnd());
+                sk.set_snd_cwnd(cwnd);
             }
-            State::Loss => {
-                let in_flight_bytes = bytes(sk, sk.in_flight());
-                data.flow
-                    .on_timeout(&self.0.params(sk), now_us, in_flight_bytes, mss_bytes);
+            State::Cwr => sk.note_cwr(),
+            State::Loss if sk.is_timeout() => {
+                // TCP takes the mark for the reduction of this window and sends no event.
+                if sk.ca_state() == State::Cwr {
+                    self.lost(sk.reborrow(), flow);
+                }
+                flow.restart(in_flight_bytes(sk), sk.mss_bytes());
             }
             _ => {}
         }
     }
 
-    fn undo_cwnd(&self, sk: &mut Sock<'_>, data: &mut Self::Data) -> u32 {
-        let prior_bytes = bytes(sk, sk.reno_undo_cwnd());
-        data.flow.undo(prior_bytes);
-        packets(sk, data.flow.cwnd_bytes())
-    }
-
-    fn cwnd_event(&self, sk: &mut Sock<'_>, data: &mut Self::Data, event: Event) {
-        if sk.ecn_mode() == EcnMode::Rfc3168 {
-            data.echo.event(sk, event);
-            data.publish(sk);
+    /// A timeout, but for one in the middle of a recovery: that is for the same losses.
+    fn cwnd_event(&self, sk: &mut Sock<'_>, flow: &mut A::Flow, event: Event) {
+        if event == Event::Loss {
+            self.lost(sk.reborrow(), flow);
         }
     }
 
-    fn cwnd_event_tx_start(&self, sk: &mut Sock<'_>, data: &mut Self::Data) {
-        data.flow.on_idle_restart(sk.mstamp_us());
+    fn undo_cwnd(&self, sk: &mut Sock<'_>, flow: &mut A::Flow) -> u32 {
+        let prior_bytes = bytes(sk, sk.reno_undo_cwnd());
+        flow.undo(prior_bytes, threshold_bytes(sk, sk.prior_ssthresh()));
+        packets(sk, flow.cwnd_bytes())
+    }
+
+    fn cwnd_event_tx_start(&self, sk: &mut Sock<'_>, flow: &mut A::Flow) {
+        sk.restart_marks();
+        flow.on_idle_restart(sk.mstamp_us());
     }
 }
-
-// The numbers that people see are the algorithms' own.
-const _: () = {
-    assert!(Info::FRACTION_BITS == FRACTION_BITS);
-    assert!(diag::MARKED == shown::MARKED as u32);
-    assert!(diag::REDUCED == shown::REDUCED as u32);
-    assert!(diag::WAN == shown::WAN as u32);
-};
 
 impl<A: Algorithm> Adapter<A> {
-    /// The same, while somebody listens: a function of its own, so that nothing is kept at hand
-    /// for it where nobody does.
+    /// With its sysctls in every namespace.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            sysctls: sysctl::Registration::new()?,
+        })
+    }
+
+    /// The parameters of the socket's namespace.
+    #[inline(always)]
+    fn params<'a>(&'a self, sk: &'a Sock<'_>) -> Live<'a> {
+        Live(self.sysctls.of(sk.net()))
+    }
+
     #[cold]
     #[inline(never)]
-    fn control_traced(&self, mut sk: Sock<'_>, data: &mut Socket<A::Flow>, rs: &RateSample) {
+    fn lost(&self, sk: Sock<'_>, flow: &mut A::Flow) {
+        flow.on_loss(&self.params(&sk), sk.mstamp_us(), sk.mss_bytes());
+    }
+
+    /// What the algorithm is told of an ACK.
+    #[inline(always)]
+    fn ack(&self, sk: &mut Sock<'_>, flow: &mut A::Flow, rs: &RateSample) -> Ack {
+        let acked = rs.acked_sacked();
+        let marked = sk.take_marks(acked, |sk| self.lost(sk.reborrow(), flow));
+        ack(sk, rs, marked)
+    }
+
+    /// [`cong_control`](CongestionControl::cong_control) while a tracepoint is on: a function of its
+    /// own, so that the common path saves no registers for it.
+    #[cold]
+    #[inline(never)]
+    fn control_traced(&self, mut sk: Sock<'_>, flow: &mut A::Flow, rs: &RateSample) {
         let sk = &mut sk;
-        let ack = ack(sk, rs, &mut data.marks);
+        let ack = self.ack(sk, flow, rs);
         let output = {
-            let params = self.0.params(sk);
+            let params = self.params(sk);
             let mut trace = Trace::<A>(sk, PhantomData);
-            // The kernel runs no eBPF program for an event in a softirq that interrupts another's.
-            without_softirqs(|| data.flow.on_ack_watched(&params, &ack, &mut trace))
+            // The kernel runs no BPF program of a tracepoint while another runs on this processor
+            // (`bpf_prog_active`): a softirq that interrupts this one would lose its events.
+            without_softirqs(|| flow.on_ack_watched(&params, &ack, &mut trace))
         };
         if let Some(output) = output {
-            apply(sk, &output, ack.in_recovery);
+            if apply(sk, &output, ack.mss_bytes, ack.in_recovery) {
+                bound(sk.reborrow(), flow);
+            }
         }
-        data.publish(sk);
+        publish(sk, flow);
     }
 }
 
-/// Hands on what the algorithm does with this socket.
+/// Emits what the algorithm does with this socket.
 struct Trace<'a, A>(&'a Sock<'a>, PhantomData<A>);
 
 impl<A: Algorithm> Watch<EventOf<A>> for Trace<'_, A> {
-    fn see(&mut self, event: impl FnOnce() -> EventOf<A>) {
+    fn observe(&mut self, event: impl FnOnce() -> EventOf<A>) {
         A::trace(self.0, event());
     }
 }
@@ -238,6 +246,14 @@ fn bytes(sk: &Sock<'_>, packets: u32) -> u64 {
     bytes_of(packets, sk.mss_bytes())
 }
 
+/// A slow start threshold; `u64::MAX` where it is infinite.
+fn threshold_bytes(sk: &Sock<'_>, packets: u32) -> u64 {
+    match packets {
+        INFINITE_SSTHRESH.. => u64::MAX,
+        packets => bytes(sk, packets),
+    }
+}
+
 #[inline(always)]
 fn bytes_of(packets: u32, mss_bytes: u32) -> u64 {
     u64::from(packets).wrapping_mul(u64::from(mss_bytes))
@@ -245,17 +261,25 @@ fn bytes_of(packets: u32, mss_bytes: u32) -> u64 {
 
 /// Full segments in `bytes`, rounded down.
 fn packets(sk: &Sock<'_>, bytes: u64) -> u32 {
-    packets_of(bytes, sk.mss_bytes(), 0)
+    packets_of(bytes, mss_bytes(sk))
 }
 
-/// The same. Does not divide where it comes to what it was, which it does for most ACKs.
 #[inline(always)]
-fn packets_of(bytes: u64, mss_bytes: u32, before: u32) -> u32 {
-    let mss_bytes = u64::from(mss_bytes.max(1));
-    if bytes.wrapping_sub(u64::from(before).wrapping_mul(mss_bytes)) < mss_bytes {
-        return before;
-    }
-    u32::try_from(bytes / mss_bytes).map_or(INFINITE_SSTHRESH, |n| n.min(INFINITE_SSTHRESH))
+fn packets_of(bytes: u64, mss_bytes: u32) -> u32 {
+    let packets = bytes / u64::from(mss_bytes.max(1));
+    u32::try_from(packets).map_or(INFINITE_SSTHRESH, |n| n.min(INFINITE_SSTHRESH))
+}
+
+/// Whether `bytes` are `packets` full segments, rounded down: told without a division.
+#[inline(always)]
+fn are_packets(bytes: u64, mss_bytes: u32, packets: u32) -> bool {
+    bytes.wrapping_sub(bytes_of(packets, mss_bytes)) < u64::from(mss_bytes)
+}
+
+/// Never 0, so that nothing else has to ask.
+#[inline(always)]
+fn mss_bytes(sk: &Sock<'_>) -> u32 {
+    sk.mss_bytes().max(1)
 }
 
 /// Handshake RTT, for the start of a flow.
@@ -269,40 +293,18 @@ fn handshake_rtt_us(sk: &Sock<'_>) -> Option<u32> {
         .filter(|&rtt_us| sk.has_usec_timestamps() || rtt_us != TIMESTAMP_TICK_US)
 }
 
-/// Counts CE marks: what of `delivered_ce` was not yet given to the algorithm.
-#[derive(Clone, Copy)]
-struct Marks {
-    seen: u32,
-}
-
-impl Marks {
-    /// Marks from now on.
-    fn new(sk: &Sock<'_>) -> Self {
-        Marks {
-            seen: sk.delivered_ce(),
-        }
-    }
-
-    /// Takes the marks that belong to `acked` packets. AccECN's counter can run ahead of the
-    /// packets of one ACK; what is left is taken with the next.
-    fn take(&mut self, sk: &Sock<'_>, acked: u32) -> u32 {
-        let marked = sk.delivered_ce().wrapping_sub(self.seen).min(acked);
-        self.seen = self.seen.wrapping_add(marked);
-        marked
-    }
-}
-
-/// What the algorithms are told of an ACK.
+/// An ACK of which `marked` packets were marked.
 #[inline(always)]
-fn ack(sk: &Sock<'_>, rs: &RateSample, marks: &mut Marks) -> Ack {
+fn ack(sk: &Sock<'_>, rs: &RateSample, marked: u32) -> Ack {
+    // First: it may call C, and there is nothing yet that would have to be kept over that.
+    let cwnd_limited = is_used(sk, rs);
     let acked = rs.acked_sacked();
-    let marked = marks.take(sk, acked);
     // Without a sample, or with one of a retransmitted packet, the RTT can come from timestamps
     // that tick in ms.
     let rtt_is_true =
         sk.has_usec_timestamps() || (rs.prior_mstamp_us() != 0 && !rs.is_retransmitted());
     let (delivered, interval_us) = rs.delivered().unwrap_or_default();
-    let mss_bytes = sk.mss_bytes();
+    let mss_bytes = mss_bytes(sk);
     let in_recovery = in_recovery(sk);
     Ack {
         now_us: sk.mstamp_us(),
@@ -313,79 +315,150 @@ fn ack(sk: &Sock<'_>, rs: &RateSample, marks: &mut Marks) -> Ack {
         delivered_bytes: bytes_of(delivered, mss_bytes),
         interval_us: u32::try_from(interval_us).unwrap_or(u32::MAX),
         app_limited: rs.is_app_limited(),
-        // What a pacing rate holds back does not fill the window, either.
-        cwnd_limited: !rs.is_app_limited() || sk.is_cwnd_limited(),
+        cwnd_limited,
         in_recovery,
         prior_in_flight: rs.prior_in_flight(),
-        in_flight_bytes: if in_recovery {
-            bytes_of(sk.in_flight(), mss_bytes)
-        } else {
-            0
-        },
+        in_flight_bytes: if in_recovery { in_flight_bytes(sk) } else { 0 },
         mss_bytes,
     }
+}
+
+/// The window is made use of, so it may grow: it is full, or the path and not the application bounds
+/// what is sent and at least half of the window is in flight. What a pacing rate holds back does not
+/// fill it. The receiver's window or SO_MAX_PACING_RATE may be far below it; then it says nothing of
+/// the path, and would be a burst when they open.
+#[inline(always)]
+fn is_used(sk: &Sock<'_>, rs: &RateSample) -> bool {
+    let is_half_in_flight = rs.prior_in_flight() >= sk.snd_cwnd() / 2;
+    (is_half_in_flight && !rs.is_app_limited()) || sk.is_cwnd_limited()
+}
+
+/// The window is no larger than the bound that the socket has.
+#[cold]
+#[inline(never)]
+fn bound(sk: Sock<'_>, flow: &mut impl Controller) {
+    let bound_bytes = bytes(&sk, sk.snd_cwnd_clamp());
+    flow.window_mut().clamp(sk.mss_bytes(), bound_bytes);
+}
+
+fn in_flight_bytes(sk: &Sock<'_>) -> u64 {
+    bytes(sk, sk.in_flight())
 }
 
 fn in_recovery(sk: &Sock<'_>) -> bool {
     matches!(sk.ca_state(), State::Recovery | State::Loss)
 }
 
-/// Does what the algorithm decided.
+/// Does what the algorithm decided. Returns whether the socket has a bound below its window. Most
+/// ACKs change neither number of packets.
 #[inline(always)]
-fn apply(sk: &mut Sock<'_>, output: &Output, in_recovery: bool) {
-    let floor = if in_recovery { 1 } else { MIN_PACKETS };
-    let mss_bytes = sk.mss_bytes();
-    let cwnd = packets_of(output.cwnd_bytes, mss_bytes, sk.snd_cwnd());
-    sk.set_snd_cwnd(cwnd.max(floor));
-    let ssthresh = packets_of(output.ssthresh_bytes, mss_bytes, sk.snd_ssthresh());
-    sk.set_snd_ssthresh(ssthresh.max(MIN_PACKETS));
+fn apply(sk: &mut Sock<'_>, output: &Output, mss_bytes: u32, in_recovery: bool) -> bool {
+    let mut is_bounded = sk.snd_cwnd() > sk.snd_cwnd_clamp();
+    if is_bounded || !are_packets(output.cwnd_bytes, mss_bytes, sk.snd_cwnd()) {
+        let floor = if in_recovery { 1 } else { MIN_PACKETS };
+        is_bounded = sk.set_snd_cwnd(packets_of(output.cwnd_bytes, mss_bytes).max(floor));
+    }
+    if !are_packets(output.ssthresh_bytes, mss_bytes, sk.snd_ssthresh()) {
+        let ssthresh = packets_of(output.ssthresh_bytes, mss_bytes);
+        sk.set_snd_ssthresh(ssthresh.max(MIN_PACKETS));
+    }
     sk.set_pacing_rate_bytes(output.pacing_bytes_per_s);
+    is_bounded
 }
 
-/// Whether the other end can tell us of marks, or there is no other end yet.
-fn has_ecn(sk: &Sock<'_>) -> bool {
-    sk.ecn_mode() != EcnMode::None || sk.is_closed_or_listening()
+/// net.NAME.*: the parameter table of an algorithm.
+struct Sysctls<A>(PhantomData<A>);
+
+impl<A: Algorithm> Sysctls<A> {
+    const FILES: &'static [Param; MAX_PARAMS] = &sysctls(A::ENTRY.params);
+    const DIR_BYTES: &'static [u8; DIR_BYTES] = &sysctl_dir(A::ENTRY.name);
 }
 
-/// The files of a module: some of its own, then the rows of its parameter table.
-pub(crate) const fn sysctls<const FILES: usize, const N: usize>(
-    own: &[Param],
-    rows: &[ParamInfo<N>],
-    profile: usize,
-) -> [Param; FILES] {
-    assert!(FILES == own.len() + rows.len());
-    let mut files = [sysctl(&rows[0], profile); FILES];
+impl<A: Algorithm> sysctl::Params for Sysctls<A> {
+    const DIR: &'static CStr = match CStr::from_bytes_until_nul(Self::DIR_BYTES) {
+        Ok(dir) => dir,
+        Err(_) => panic!("the name of an algorithm is too long"),
+    };
+    const PARAMS: &'static [Param] = Self::FILES.split_at(A::ENTRY.params.len()).0;
+    const PROFILES: &'static [&'static CStr] = A::ENTRY.profiles;
+    const PROFILE: usize = A::ENTRY.profile;
+}
+
+/// Room for the name of a folder of sysctls and a NUL.
+const DIR_BYTES: usize = 32;
+
+/// `net/NAME`, and zeroes.
+const fn sysctl_dir(name: &CStr) -> [u8; DIR_BYTES] {
+    const ABOVE: &[u8] = b"net/";
+    let mut dir = [0; DIR_BYTES];
+    let (above, below) = dir.split_at_mut(ABOVE.len());
+    above.copy_from_slice(ABOVE);
+    let name = name.to_bytes_with_nul();
+    below.split_at_mut(name.len()).0.copy_from_slice(name);
+    dir
+}
+
+/// The files of a parameter table, and then empty ones.
+const fn sysctls(rows: &'static [ParamInfo]) -> [Param; MAX_PARAMS] {
+    const NONE: Param = Param {
+        name: c"",
+        min: 0,
+        max: 0,
+        defaults: &[],
+    };
+    let mut files = [NONE; MAX_PARAMS];
     let mut i = 0;
-    while i < FILES {
-        files[i] = if i < own.len() {
-            own[i]
-        } else {
-            sysctl(&rows[i - own.len()], profile)
-        };
+    while i < rows.len() {
+        files[i] = sysctl(&rows[i]);
         i += 1;
     }
     files
 }
 
 /// The sysctl of one row of a parameter table.
-const fn sysctl<const N: usize>(row: &ParamInfo<N>, profile: usize) -> Param {
+const fn sysctl(row: &'static ParamInfo) -> Param {
     Param {
         name: row.name,
-        kind: Kind::Number {
-            default: row.defaults[profile] as u64,
-            min: row.min as u64,
-            max: row.max as u64,
-        },
+        min: row.min,
+        max: row.max,
+        defaults: row.defaults,
     }
 }
 
-/// The rows of a parameter table as the sysctls have them now, behind a module's own `FIRST` files.
-pub(crate) struct Live<'a, const FIRST: usize>(pub(crate) &'a sysctl::Values);
+/// The rows of a parameter table as the sysctls have them now.
+struct Live<'a>(&'a sysctl::Values);
 
-impl<const FIRST: usize> Values for Live<'_, FIRST> {
+impl Values for Live<'_> {
     #[inline(always)]
     fn value(&self, row: usize) -> u32 {
-        // The bounds of the file keep it within 32 bits.
-        self.0.get(row.wrapping_add(FIRST)) as u32
+        self.0.get(row)
     }
 }
+
+/// Declares the module of an [`Algorithm`], with the words of `module!`, of which `type` is the
+/// algorithm.
+macro_rules! module_tcp_algorithm {
+    (type: $algorithm:ty, $($words:tt)*) => {
+        struct Module {
+            _registration: $crate::kernel_api::deferred::Deferred<
+                $crate::kernel_api::tcp::Registration<$crate::tcp_glue::Adapter<$algorithm>>,
+            >,
+        }
+
+        impl kernel::Module for Module {
+            fn init(_module: &'static kernel::ThisModule) -> kernel::error::Result<Self> {
+                let register =
+                    || $crate::kernel_api::tcp::Registration::new($crate::tcp_glue::Adapter::new()?);
+                Ok(Module {
+                    _registration: $crate::kernel_api::deferred::Deferred::new(register)?,
+                })
+            }
+        }
+
+        kernel::prelude::module! {
+            type: Module,
+            $($words)*
+        }
+    };
+}
+pub(crate) use module_tcp_algorithm;

@@ -18,8 +18,24 @@ XDC_CARGO_FUZZ=$XDC_CACHE/tools/cargo-fuzz-$XDC_CARGO_FUZZ_VERSION/bin/cargo-fuz
 XDC_BPF_LINKER_VERSION=0.13.0
 XDC_BPF_LINKER=$XDC_CACHE/tools/bpf-linker-$XDC_BPF_LINKER_VERSION/bin/bpf-linker
 
+# modules [LIST]: what `make install` brings, by modules/list.rs.
+modules() {
+	sed -nE '/^ +[a-z]+ .*;$/ { /"(selftest|\.\.)\//d; s/^ +[a-z]+ +([a-z0-9_]+) .*/\1/p }' \
+		"${1:-$XDC_TOP/modules/list.rs}"
+}
+
 say() { printf 'xdc: %s\n' "$*" >&2; }
 die() { say "error: $1"; [ $# -lt 2 ] || say "try: $2"; exit 1; }
+
+# The kernel's build takes no such path, and says so late and obscurely.
+for dir in "$XDC_TOP" "$XDC_CACHE"; do
+	case $dir in
+	*[[:space:]:\'\"\\\$\`\*\?\[\]\;\&\|\<\>\(\)\#]*)
+		die "no kernel can be built in '$dir': its path has a space or a special character" \
+			"a checkout elsewhere, and XDG_CACHE_HOME=DIR for the cache"
+		;;
+	esac
+done
 
 # llvm_suffix: newest clang of those that were tried, as make's LLVM= wants it.
 llvm_suffix() {

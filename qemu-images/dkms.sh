@@ -7,6 +7,7 @@
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$XDC_TOP/userspace-tools/Cargo.toml" | head -1)
 [ -n "$version" ] || die "userspace-tools/Cargo.toml has no version"
 dest=${DESTDIR:-}/usr/src/xdc-$version
+umask 022
 [ -n "${DESTDIR:-}" ] || [ "$(id -u)" -eq 0 ] || die "/usr/src is root's" "sudo make dkms, or DESTDIR=DIR"
 
 rm -rf "$dest"
@@ -16,7 +17,14 @@ tar -C "$XDC_TOP" --exclude=modules/selftest --exclude=modules/algo/tests -cf - 
 	tar -C "$dest" --no-same-owner -xf -
 install -m 755 -t "$dest/qemu-images" "$XDC_TOP"/qemu-images/{modules,in-root}.sh
 install -m 644 -t "$dest/qemu-images" "$XDC_TOP/qemu-images/common.sh"
-sed "s/@VERSION@/$version/; s/@SERIES@/${XDC_KERNEL_SERIES//./\\\\.}/" \
+built=
+n=0
+for module in $(modules); do
+	built+="BUILT_MODULE_NAME[$n]=\"$module\"\n"
+	built+="BUILT_MODULE_LOCATION[$n]=\"out\"\nDEST_MODULE_LOCATION[$n]=\"/updates/dkms\"\n"
+	n=$((n + 1))
+done
+sed "s|^@MODULES@\$|${built%\\n}|; s/@VERSION@/$version/; s/@SERIES@/${XDC_KERNEL_SERIES//./\\\\.}/" \
 	"$XDC_TOP/qemu-images/dkms.conf.in" >"$dest/dkms.conf"
 say "$dest is ready"
 say "next: sudo dkms install xdc/$version"

@@ -8,7 +8,7 @@
 # RUSTC_BOOTSTRAP. No dependency of it may be newer than that compiler.
 . "$(dirname "$0")/common.sh"
 
-crate=$XDC_TOP/userspace-tools/witness-ebpf
+crate=$XDC_TOP/userspace-tools/ebpf
 target=$XDC_TOP/build/ebpf
 env -u RUSTUP_TOOLCHAIN -u CARGO_TARGET_DIR -u CARGO_BUILD_BUILD_DIR -C "$crate" \
 	RUSTC="$XDC_RUSTC" RUSTC_BOOTSTRAP=1 PATH="${XDC_BPF_LINKER%/*}:$PATH" \

@@ -1,19 +1,23 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# install.sh PREFIX: build the modules for KDIR (default: the running kernel's
-# build tree), sign them if SIGN_KEY and SIGN_CERT name a key and its
-# certificate, put them into /lib/modules, xdc, man pages and completions into
-# PREFIX, and the plugin of tc to where tc looks for it (TC_LIB_DIR, else what
-# is compiled into it).
+# install.sh PREFIX: put the modules that `make modules KDIR=DIR` has built into
+# /lib/modules of the kernel in KDIR (default: the running one's build tree),
+# signed if SIGN_KEY and SIGN_CERT name a key and its certificate; xdc, man
+# pages and completions into PREFIX, and the plugin of tc to where tc looks for
+# it (TC_LIB_DIR, else what is compiled into it). Builds nothing: this is what
+# needs root, and compilers and build scripts do not.
 # install.sh --uninstall PREFIX: take all of that away again.
 # Both below DESTDIR, if it is set; nothing outside it is touched then.
 . "$(dirname "$0")/common.sh"
+
+# What is installed is for everybody, whatever root's own umask is.
+umask 022
 
 uninstall=
 [ "${1:-}" != --uninstall ] || { uninstall=1 && shift; }
 prefix=${1:?usage: install.sh [--uninstall] PREFIX}
 root=${DESTDIR:-}
-modules=(tcp_unocc tcp_gemini sch_phantom)
+mapfile -t modules < <(modules)
 man=$prefix/share/man
 declare -A completions=(
 	[bash]=$prefix/share/bash-completion/completions/xdc
@@ -23,7 +27,6 @@ declare -A completions=(
 tc_lib=${TC_LIB_DIR:-$(grep -aoE '/[[:alnum:]_./-]+/tc/' "$(command -v tc || echo /usr/sbin/tc)" 2>/dev/null | sed -n 1p || true)}
 tc_lib=${tc_lib%/}
 
-# A file at the end of a build that took minutes had better be writable.
 [ -n "$root" ] || [ "$(id -u)" -eq 0 ] || die "/lib/modules and $prefix are root's" \
 	"sudo make install, or DESTDIR=DIR for a package"
 
@@ -42,8 +45,12 @@ if [ -n "$uninstall" ]; then
 		[ -d "$dir" ] || continue
 		release=$(basename "$(dirname "$(dirname "$dir")")")
 		for module in "${modules[@]}"; do rm -f "$dir/$module.ko"; done
-		rmdir "$dir"
-		rmdir --ignore-fail-on-non-empty "$(dirname "$dir")"
+		rmdir --ignore-fail-on-non-empty "$dir"
+		if [ -d "$dir" ]; then
+			say "$dir has files that are not ours, and stays"
+		else
+			rmdir --ignore-fail-on-non-empty "$(dirname "$dir")"
+		fi
 		index "$release"
 		gone="$gone $release"
 	done
@@ -72,29 +79,45 @@ if [ -n "${SIGN_KEY:-}${SIGN_CERT:-}" ]; then
 		"make install without SIGN_KEY, or CONFIG_MODULE_SIG=y in that kernel"
 fi
 
-"$XDC_TOP/qemu-images/modules.sh" kdir
-release=$(cat "$KDIR/include/config/kernel.release")
-# A folder of our own, so that uninstalling knows what is ours.
-dest=$root/lib/modules/$release/updates/xdc
-install -d "$dest" "$root$prefix/bin"
+release=$(cat "$KDIR/include/config/kernel.release" 2>/dev/null) ||
+	die "KDIR=$KDIR is no build tree of a kernel" "KDIR=/lib/modules/\$(uname -r)/build"
+built=$XDC_TOP/build/kdir/modules
+for module in "${modules[@]}"; do
+	[ -f "$built/$module.ko" ] || die "build/kdir/modules/$module.ko is not there yet" \
+		"as yourself: make modules KDIR=$KDIR"
+	for_release=$(modinfo -F vermagic "$built/$module.ko" | cut -d' ' -f1)
+	[ "$for_release" = "$release" ] || die "build/kdir/modules is for $for_release, and KDIR=$KDIR is $release" \
+		"as yourself: make modules KDIR=$KDIR"
+done
+xdc=$XDC_TOP/userspace-tools/target/release/xdc
+[ -x "$xdc" ] || die "xdc is not built yet" "as yourself: make tools"
+plugin=$XDC_TOP/build/tc/q_phantom.so
+[ -z "$tc_lib" ] || [ -f "$plugin" ] || die "the plugin of tc is not built yet" "as yourself: make tools"
+
+# Signed first: what stands in /lib/modules is whole at any moment.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 signed=
 for module in "${modules[@]}"; do
-	install -m 644 "$XDC_TOP/build/kdir/modules/$module.ko" "$dest/"
+	install -m 644 "$built/$module.ko" "$work/"
 	if [ -n "${SIGN_KEY:-}" ]; then
 		hash=$(config_text "$KDIR" MODULE_SIG_HASH)
-		"$KDIR/scripts/sign-file" "${hash:-sha256}" "$SIGN_KEY" "$SIGN_CERT" "$dest/$module.ko" ||
+		"$KDIR/scripts/sign-file" "${hash:-sha256}" "$SIGN_KEY" "$SIGN_CERT" "$work/$module.ko" ||
 			die "signing $module failed"
 		signed=", signed"
 	fi
 done
-xdc=$XDC_TOP/userspace-tools/target/release/xdc
+# A folder of our own, so that uninstalling knows what is ours.
+dest=$root/lib/modules/$release/updates/xdc
+install -d "$dest" "$root$prefix/bin"
+install -m 644 -t "$dest" "$work"/*.ko
 install -m 755 "$xdc" "$root$prefix/bin/xdc"
-# Only `make test-tools` has the compiler for it.
+# Only `make tracing` has the compiler for it.
 trace=$XDC_TOP/build/guest-bin/xdc-trace.o
 if [ -f "$trace" ]; then
 	install -D -m 644 -t "$root$prefix/lib/xdc" "$trace"
 else
-	say "without the eBPF of xdc trace: make test-tools, and install again, brings it"
+	say "without the eBPF of xdc trace: make tracing, and install again, brings it"
 fi
 "$xdc" man "$root$man/man1"
 install -D -m 644 -t "$root$man/man8" "$XDC_TOP/docs/man/tc-phantom.8"
@@ -102,7 +125,7 @@ for shell in "${!completions[@]}"; do
 	install -d "$root$(dirname "${completions[$shell]}")"
 	"$xdc" completions "$shell" >"$root${completions[$shell]}"
 done
-[ -z "$tc_lib" ] || install -D -m 644 -t "$root$tc_lib" "$XDC_TOP/build/tc/q_phantom.so"
+[ -z "$tc_lib" ] || install -D -m 644 -t "$root$tc_lib" "$plugin"
 index "$release"
 say "installed ${modules[*]} for $release$signed, and $root$prefix/bin/xdc"
 [ -n "$tc_lib" ] && say "installed $tc_lib/q_phantom.so" ||

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# setup.sh [tests]: install what building and running needs, or what the tests
-# need besides: the distribution's packages (as root or with sudo) and tools
-# through cargo. Does nothing when all is there.
+# setup.sh [quick | tracing | tests]: install what building and running needs, the part of it that
+# User Mode Linux needs, or what tracing or the tests need besides: the distribution's packages (as
+# root or with sudo) and tools through cargo. Does nothing when all is there.
 . "$(dirname "$0")/common.sh"
 
 part=${1:-build}
@@ -11,14 +11,20 @@ part=${1:-build}
 	"as root: rm /dev/null && mknod -m 666 /dev/null c 1 3"
 kernel_packages="make gcc libc6-dev flex bison bc libelf-dev libssl-dev dwarves cpio kmod
 	xz-utils patch perl python3 rustc-web rust-web-src cargo-web rust-web-clippy rustfmt-web debian-archive-keyring"
-guest_packages="qemu-system-x86 busybox-static iproute2 ethtool procps"
-test_packages() { [ "$part" != tests ] || echo "g++ openssl llvm-$(rust_llvm)-dev python3-yaml python3-jsonschema"; }
+guest_packages="busybox-static iproute2 ethtool procps"
+[ "$part" = quick ] || guest_packages="$guest_packages qemu-system-x86"
+more_packages() {
+	case $part in
+	tracing) echo "g++ llvm-$(rust_llvm)-dev" ;;
+	tests) echo "openssl shellcheck bpftool python3-yaml python3-jsonschema" ;;
+	esac
+}
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
 missing_packages() {
 	local p
-	for p in $kernel_packages $guest_packages $(test_packages); do
+	for p in $kernel_packages $guest_packages $(more_packages); do
 		installed "$p" || echo "$p"
 	done
 	for v in 22 19; do
@@ -66,9 +72,11 @@ cargo_tool() {
 }
 
 cargo_tool "$XDC_BINDGEN" "bindgen-cli@$XDC_BINDGEN_VERSION"
-if [ "$part" = tests ]; then
+if [ "$part" = tracing ]; then
 	# It reads the bitcode that the compiler writes, so it has to have the same LLVM.
 	LLVM_PREFIX=/usr/lib/llvm-$(rust_llvm) cargo_tool "$XDC_BPF_LINKER" "bpf-linker@$XDC_BPF_LINKER_VERSION" \
 		--no-default-features --features "llvm-$(rust_llvm)"
+fi
+if [ "$part" = tests ]; then
 	cargo_tool "$XDC_CARGO_FUZZ" "cargo-fuzz@$XDC_CARGO_FUZZ_VERSION"
 fi

@@ -77,9 +77,18 @@ if command -v apt-get >/dev/null; then
 	dpkg-deb -x "$work/$package"_*.deb "$work/deb"
 	mv "$work"/deb/usr/src/linux-source-*.tar.xz "$tarball"
 else
-	url=https://cdn.kernel.org/pub/linux/kernel/v7.x/linux-$XDC_KERNEL_SERIES.tar.xz
+	# Debian's archive is signed; here the caller says what the right file is.
+	site=https://cdn.kernel.org/pub/linux/kernel/v7.x
+	url=$site/linux-$XDC_KERNEL_SERIES.tar.xz
+	grep -qxE '[0-9a-f]{64}' <<<"${XDC_KERNEL_SHA256:-}" ||
+		die "without apt the kernel source comes from $url, and XDC_KERNEL_SHA256 has to say its checksum" \
+			"XDC_KERNEL_SHA256=SUM, from $site/sha256sums.asc after gpg --verify; or KSRC=DIR with a kernel source"
 	say "fetching the kernel source: $url"
-	curl -fL -o "$tarball" "$url" || die "downloading $url failed" "KSRC=DIR with a kernel source"
+	curl -fL --proto '=https' --proto-redir '=https' -o "$tarball" "$url" ||
+		die "downloading $url failed" "KSRC=DIR with a kernel source"
+	sum=$(sha256sum "$tarball" | cut -d' ' -f1)
+	[ "$sum" = "$XDC_KERNEL_SHA256" ] ||
+		die "the checksum of $url is $sum, and XDC_KERNEL_SHA256 is another" "look at both before you go on"
 fi
 
 say "unpacking the kernel source"

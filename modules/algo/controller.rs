@@ -8,8 +8,8 @@ use super::params::Values;
 use super::window::Window;
 use super::{Ack, Output};
 
-/// Bits of [`Shown::flags`].
-pub mod shown {
+/// Bits of [`Published::flags`].
+pub mod published {
     /// Something was marked in this round trip.
     pub const MARKED: u8 = 1;
     /// No further reduction in this round trip.
@@ -23,9 +23,43 @@ pub mod shown {
     }
 }
 
+/// Yes or no, as a flow keeps it. Any byte is a value of this, as it is not of a `bool`: where a flow
+/// should be there may be what another algorithm has left, since the kernel does not always clear the
+/// area of a socket whose algorithm it replaces.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Flag(u8);
+
+impl Flag {
+    /// Yes.
+    pub const SET: Flag = Flag(1);
+    /// No.
+    pub const CLEAR: Flag = Flag(0);
+
+    /// Whether it is yes.
+    #[inline(always)]
+    pub fn is_set(self) -> bool {
+        self != Flag::CLEAR
+    }
+}
+
+#[cfg(test)]
+impl Flag {
+    /// The value of that byte.
+    pub fn of_byte(byte: u8) -> Self {
+        Flag(byte)
+    }
+}
+
+impl From<bool> for Flag {
+    #[inline(always)]
+    fn from(is_so: bool) -> Self {
+        Flag(u8::from(is_so))
+    }
+}
+
 /// What people see of a flow.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Shown {
+pub struct Published {
     /// Average of the marked part, as a fraction of 2^30.
     pub marked_fraction: u32,
     /// Bytes acknowledged in the present period.
@@ -38,28 +72,28 @@ pub struct Shown {
     pub periods: u8,
     /// How often Quick Adapt acted, modulo 256.
     pub quick_adapts: u8,
-    /// Of [`shown`].
+    /// Of [`published`].
     pub flags: u8,
 }
 
-/// Who is told what an algorithm does.
+/// An observer of what an algorithm does.
 pub trait Watch<E> {
-    /// Something happened. Who does not want to know has nothing of it computed.
-    fn see(&mut self, event: impl FnOnce() -> E);
+    /// Something happened. An observer that ignores it never computes the event.
+    fn observe(&mut self, event: impl FnOnce() -> E);
 }
 
-/// Nobody.
+/// The observer that ignores everything.
 pub struct Unwatched;
 
 impl<E> Watch<E> for Unwatched {
     #[inline(always)]
-    fn see(&mut self, _event: impl FnOnce() -> E) {}
+    fn observe(&mut self, _event: impl FnOnce() -> E) {}
 }
 
 /// One flow under the control of an algorithm. All zeroes is "not started", and then every method
-/// does nothing.
+/// does nothing. It is made of integers only, so that any bytes are a flow; see [`Flag`].
 pub trait Controller: Copy + Send {
-    /// What it tells a [`Watch`].
+    /// What a [`Watch`] of it observes.
     type Event;
 
     /// A flow that is established, with an initial window and the handshake's RTT, if known.
@@ -67,6 +101,12 @@ pub trait Controller: Copy + Send {
 
     /// Nothing was sent yet, and no SYN was lost: the flow may choose its first window.
     fn open(&mut self, _params: &impl Values) {}
+
+    /// The flow was another algorithm's, and goes on with its window and the end of its slow start
+    /// (`u64::MAX` = none).
+    fn resume(&mut self, cwnd_bytes: u64, ssthresh_bytes: u64) {
+        self.window_mut().resume(cwnd_bytes, ssthresh_bytes);
+    }
 
     /// The window.
     fn window(&self) -> &Window;
@@ -92,8 +132,8 @@ pub trait Controller: Copy + Send {
     /// Sending begins with nothing in flight.
     fn on_idle_restart(&mut self, _now_us: u64) {}
 
-    /// For people.
-    fn shown(&self) -> Shown;
+    /// What people see of it.
+    fn published(&self) -> Published;
 
     /// An ACK arrived. `None` where the flow was never started.
     // Once per ACK and called from one place: inlined, a parameter is a load where it is used.
@@ -102,7 +142,7 @@ pub trait Controller: Copy + Send {
         self.on_ack_watched(params, ack, &mut Unwatched)
     }
 
-    /// [`on_ack`](Self::on_ack), which somebody looks at.
+    /// [`on_ack`](Self::on_ack), observed.
     #[inline(always)]
     fn on_ack_watched(
         &mut self,
@@ -145,18 +185,23 @@ pub trait Controller: Copy + Send {
         in_flight_bytes: u64,
         mss_bytes: u32,
     ) {
-        if !self.window().is_started() {
-            return;
-        }
         self.on_loss(params, now_us, mss_bytes);
-        self.window_mut()
-            .restart(in_flight_bytes.saturating_add(u64::from(mss_bytes)));
+        self.restart(in_flight_bytes, mss_bytes);
     }
 
-    /// The last loss was spurious, and the window before it was `prior_bytes`.
-    fn undo(&mut self, prior_bytes: u64) {
+    /// What a timeout does besides the reduction.
+    fn restart(&mut self, in_flight_bytes: u64, mss_bytes: u32) {
         if self.window().is_started() {
-            self.window_mut().undo(prior_bytes);
+            self.window_mut()
+                .restart(in_flight_bytes.saturating_add(u64::from(mss_bytes)));
+        }
+    }
+
+    /// The last loss was spurious. The window before it was `prior_bytes`, and slow start would have
+    /// ended at `ssthresh_bytes`; `u64::MAX` = nowhere.
+    fn undo(&mut self, prior_bytes: u64, ssthresh_bytes: u64) {
+        if self.window().is_started() {
+            self.window_mut().undo(prior_bytes, ssthresh_bytes);
         }
     }
 

@@ -17,15 +17,16 @@
 //! 4. One ACK adds at most h, however much it acknowledges.
 //! 5. A loss takes at least half of the window.
 
-use super::controller::{Controller, Shown, Watch, shown};
-use super::fixed::{
+use crate::algo::controller::{Controller, Flag, Published, Watch, published};
+use crate::algo::entry::{Entry, Event, Line, Marks, State, Value};
+use crate::algo::fixed::{
     BYTE_BITS, FRACTION_ONE, RATIO_BITS, bdp_bytes, bytes_per_s, ewma, fraction, mul_div,
     mul_fraction, mul_ratio,
 };
-use super::params::{Values, params};
-use super::rtt::BaseRtt;
-use super::window::Window;
-use super::{Ack, Output};
+use crate::algo::params::{Values, params};
+use crate::algo::rtt::BaseRtt;
+use crate::algo::window::Window;
+use crate::algo::{Ack, Output};
 
 params! {
     /// Which set of values the parameters start from.
@@ -132,17 +133,17 @@ pub struct Flow {
     alpha: u32,
     base_rtt: BaseRtt,
     /// The smallest RTT of the last round exceeded the base RTT by more than T.
-    wan_congested: bool,
+    wan_congested: Flag,
     /// RTTs that have ended, for people; wraps.
     rounds: u8,
 
     // The reduction.
     /// No other reduction until a packet sent at or after `cut_at_us` is acknowledged.
-    was_cut: bool,
+    was_cut: Flag,
     cut_at_us: u64,
 }
 
-/// What a flow tells a [`Watch`]: a round, of one RTT, ended.
+/// What a [`Watch`] observes: a round, of one RTT, ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
     /// Window at its end, before the packet that ended it moves it.
@@ -195,11 +196,11 @@ impl Controller for Flow {
     fn adjust(&mut self, params: &impl Values, ack: &Ack, watch: &mut impl Watch<Round>) {
         self.update_transport_state(params, ack, watch);
 
-        let congested = ack.marked_bytes > 0 || self.wan_congested;
-        if congested && !self.was_cut {
+        let congested = ack.marked_bytes > 0 || self.wan_congested.is_set();
+        if congested && !self.was_cut.is_set() {
             self.window.decrease(self.congestion_cut(params, ack));
             self.reduced_at(ack.now_us);
-        } else if !self.wan_congested && ack.cwnd_limited {
+        } else if !self.wan_congested.is_set() && ack.cwnd_limited {
             self.grow(params, ack);
         }
         self.window.clamp(ack.mss_bytes, u64::MAX);
@@ -227,27 +228,27 @@ impl Controller for Flow {
     }
 
     fn was_reduced(&self) -> bool {
-        self.was_cut
+        self.was_cut.is_set()
     }
 
     fn reduced_at(&mut self, now_us: u64) {
-        self.was_cut = true;
+        self.was_cut = Flag::SET;
         self.cut_at_us = now_us;
     }
 
-    // Who asks for a part of it has only that computed.
+    // Inlined, so that only the parts that the caller uses are computed.
     #[inline(always)]
-    fn shown(&self) -> Shown {
+    fn published(&self) -> Published {
         let saturate = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
-        Shown {
+        Published {
             marked_fraction: self.alpha,
             acked_bytes: saturate(self.round_acked_bytes),
             marked_bytes: saturate(self.round_marked_bytes),
             base_rtt_us: self.base_rtt.get().unwrap_or(0),
             periods: self.rounds,
             quick_adapts: 0,
-            flags: shown::flag(self.was_cut, shown::REDUCED)
-                | shown::flag(self.wan_congested, shown::WAN),
+            flags: published::flag(self.was_cut.is_set(), published::REDUCED)
+                | published::flag(self.wan_congested.is_set(), published::WAN),
         }
     }
 }
@@ -278,7 +279,7 @@ impl Flow {
             min_us => min_us.min(rtt_us.max(1)),
         };
         if sent_at_us >= self.cut_at_us {
-            self.was_cut = false;
+            self.was_cut = Flag::CLEAR;
         }
         if self.round_ends_us == 0 {
             self.round_ends_us = ack.now_us;
@@ -297,8 +298,8 @@ impl Flow {
         }
         let limit_us = u64::from(self.base_rtt.get().unwrap_or(u32::MAX))
             .saturating_add(u64::from(params.t_us()));
-        self.wan_congested = u64::from(self.round_min_rtt_us) > limit_us;
-        watch.see(|| Round {
+        self.wan_congested = Flag::from(u64::from(self.round_min_rtt_us) > limit_us);
+        watch.observe(|| Round {
             cwnd_bytes: self.window.bytes(),
             acked_bytes: self.round_acked_bytes,
             marked_bytes: self.round_marked_bytes,
@@ -307,7 +308,7 @@ impl Flow {
             base_rtt_us: self.base_rtt.get().unwrap_or(0),
             alpha: self.alpha,
             dcn_cut: params.dcn_cut(self.alpha, ack.srtt_us, ack.mss_bytes),
-            wan_congested: self.wan_congested,
+            wan_congested: self.wan_congested.is_set(),
             // What ended the round before may have reduced at once.
             reduced: self.cut_at_us != 0 && self.cut_at_us >= self.round_ends_us,
         });
@@ -330,7 +331,7 @@ impl Flow {
     }
 
     fn wan_cut(&self, params: &impl Values) -> u32 {
-        if self.wan_congested {
+        if self.wan_congested.is_set() {
             params.wan_cut()
         } else {
             0
@@ -348,6 +349,96 @@ impl Flow {
         }
     }
 }
+
+/// What `xdc ss` shows of a socket.
+pub const STATE: &[State] = &[
+    State {
+        key: "base_rtt_us",
+        label: "base RTT",
+        unit: "us",
+        help: "minimum over `rtt_base_window_ms`",
+        value: |shown| Some(Value::Count(shown.base_rtt_us?.into())),
+    },
+    State {
+        key: "alpha",
+        label: "alpha",
+        unit: "",
+        help: "average marked part of a round trip's bytes, 0 to 1",
+        value: |shown| Some(Value::fraction(shown.marked_fraction)),
+    },
+    State {
+        key: "f",
+        label: "F",
+        unit: "",
+        help: "4K / (C x RTT): a mark takes alpha x F of the window, at most a half",
+        value: |shown| {
+            let quarter = (&shown.params?).quarter_of_f(shown.srtt_us?, shown.mss_bytes?);
+            Some(Value::Ratio {
+                part: u64::from(quarter).wrapping_mul(4),
+                of: FRACTION_ONE.into(),
+            })
+        },
+    },
+    State {
+        key: "h_packets_per_rtt",
+        label: "H",
+        unit: "packets/RTT",
+        help: "the increase h = H x C x RTT",
+        value: |shown| {
+            let mss_bytes = shown.mss_bytes?;
+            let step_scaled = (&shown.params?).increase_scaled(shown.srtt_us?, mss_bytes);
+            Some(Value::bytes(step_scaled, mss_bytes))
+        },
+    },
+    State {
+        key: "rounds",
+        label: "rounds",
+        unit: "",
+        help: "round trips that have ended; wraps at 2^32",
+        value: |shown| Some(Value::Count(shown.periods.into())),
+    },
+    State {
+        key: "round_marked",
+        label: "",
+        unit: "",
+        help: "marked part of the present round trip so far",
+        value: |shown| shown.period_marked(),
+    },
+    State {
+        key: "reduced",
+        label: "reduced",
+        unit: "",
+        help: "this round trip has had its reduction",
+        value: |shown| shown.flag(published::REDUCED),
+    },
+    State {
+        key: "wan_congested",
+        label: "WAN congested",
+        unit: "",
+        help: "the last round trip was longer than the base RTT by more than `t_us`",
+        value: |shown| shown.flag(published::WAN),
+    },
+];
+
+/// GEMINI, for everybody else.
+pub const ENTRY: Entry = Entry {
+    name: c"gemini",
+    number: 2,
+    marks: Marks::Physical,
+    params: PARAMS,
+    profiles: &Profile::NAMES,
+    profile: Profile::Paper as usize,
+    state: STATE,
+    events: &[Event {
+        name: "gemini_round",
+        help: "at the end of each round, one RTT",
+        lines: &[
+            Line::window("cwnd_bytes"),
+            Line::marked("alpha_ppm"),
+            Line::rtt("min_rtt_us"),
+        ],
+    }],
+};
 
 #[cfg(test)]
 #[path = "tests/gemini.rs"]

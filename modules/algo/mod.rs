@@ -2,8 +2,8 @@
 
 //! The algorithms alone: integers in, decisions out.
 //!
-//! Nothing here knows a kernel. The kernel modules include this directory as a module, the
-//! userspace crate `xdc-algo` includes the very same files, so that property tests and a
+//! Nothing here knows a kernel. The kernel modules include this file as a module `algo` and their own
+//! algorithm beside it, the userspace crate `xdc-algo` includes the very same files, so that property tests and a
 //! reference in floating point reach the code that runs in the kernel. Hence: `core` only, no
 //! float, no `unsafe`, no panic on any input, and time is always an argument.
 
@@ -13,18 +13,19 @@
 pub mod color;
 pub mod controller;
 pub mod dctcp;
+pub mod entry;
 pub mod fixed;
-pub mod gemini;
 pub mod params;
 pub mod phantom;
 pub mod random;
 pub mod rtt;
-pub mod unocc;
+pub mod shaper;
+pub mod shared_phantom;
 pub mod window;
 
 #[cfg(test)]
 #[path = "tests/support.rs"]
-mod support;
+pub(crate) mod support;
 
 /// What one ACK tells a congestion control.
 ///

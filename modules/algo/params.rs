@@ -4,8 +4,9 @@
 
 use core::ffi::CStr;
 
-/// One parameter, with a default for each of `N` profiles.
-pub struct ParamInfo<const N: usize> {
+/// One parameter, with a default for each profile.
+#[derive(Clone, Copy, Debug)]
+pub struct ParamInfo {
     /// Its name, which is also that of the sysctl.
     pub name: &'static CStr,
     /// What its number counts.
@@ -17,7 +18,7 @@ pub struct ParamInfo<const N: usize> {
     /// Highest valid value.
     pub max: u32,
     /// The value that each profile gives it.
-    pub defaults: [u32; N],
+    pub defaults: &'static [u32],
 }
 
 /// Values of the parameters of a table, which may change at any time. Each is read where it is
@@ -25,6 +26,13 @@ pub struct ParamInfo<const N: usize> {
 pub trait Values {
     /// The value of row `row`.
     fn value(&self, row: usize) -> u32;
+}
+
+impl<V: Values + ?Sized> Values for &V {
+    #[inline(always)]
+    fn value(&self, row: usize) -> u32 {
+        V::value(self, row)
+    }
 }
 
 /// `concat!(name, "\0")` as a C string.
@@ -36,6 +44,8 @@ pub const fn c_str(bytes: &'static [u8]) -> &'static CStr {
 }
 
 /// Defines `Profile`, `Params`, `Rows` and the table `PARAMS` from one list of rows.
+// A kernel module without an algorithm has none.
+#[allow(unused_macros)]
 macro_rules! params {
     (
         $(#[doc = $profile_help:literal])+
@@ -85,7 +95,7 @@ macro_rules! params {
             }
         }
 
-        impl super::params::Values for Params {
+        impl $crate::algo::params::Values for Params {
             fn value(&self, row: usize) -> u32 {
                 [$(self.$name,)+].get(row).copied().unwrap_or_default()
             }
@@ -97,7 +107,7 @@ macro_rules! params {
         }
 
         /// The values by name.
-        pub trait Rows: super::params::Values {
+        pub trait Rows: $crate::algo::params::Values {
             $(
                 $(#[doc = $help])+
                 #[inline(always)]
@@ -107,19 +117,23 @@ macro_rules! params {
             )+
         }
 
-        impl<V: super::params::Values> Rows for V {}
+        impl<V: $crate::algo::params::Values> Rows for V {}
 
         /// Every parameter, in the order of the fields of [`Params`].
-        pub const PARAMS: &[super::params::ParamInfo<{ Profile::COUNT }>] = &[
-            $(super::params::ParamInfo {
-                name: super::params::c_str(concat!(stringify!($name), "\0").as_bytes()),
+        pub const PARAMS: &[$crate::algo::params::ParamInfo] = &[
+            $($crate::algo::params::ParamInfo {
+                name: $crate::algo::params::c_str(concat!(stringify!($name), "\0").as_bytes()),
                 unit: $unit,
                 help: concat!($($help),+),
                 min: $min,
                 max: $max,
-                defaults: $defaults,
+                defaults: {
+                    const DEFAULTS: &[u32; Profile::COUNT] = &$defaults;
+                    DEFAULTS
+                },
             },)+
         ];
     };
 }
-pub(super) use params;
+#[allow(unused_imports)]
+pub(crate) use params;

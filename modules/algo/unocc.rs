@@ -21,15 +21,16 @@
 //! 7. A loss lowers the window to what Quick Adapt would leave, but to no less than half: of a
 //!    window that has just grown the last round trip says too little.
 
-use super::controller::{Controller, Shown, Watch, shown};
-use super::fixed::{
+use crate::algo::controller::{Controller, Flag, Published, Watch, published};
+use crate::algo::entry::{Entry, Event as Tracepoint, Line, Marks, Shown, State, Unit, Value};
+use crate::algo::fixed::{
     BYTE_BITS, FRACTION_ONE, NS_PER_US, PPM, bdp_bytes, bytes_per_s, ewma, fraction, mul_div,
     mul_fraction, mul_ratio,
 };
-use super::params::{Values, params};
-use super::rtt::BaseRtt;
-use super::window::Window;
-use super::{Ack, Output};
+use crate::algo::params::{Values, params};
+use crate::algo::rtt::BaseRtt;
+use crate::algo::window::Window;
+use crate::algo::{Ack, Output};
 
 params! {
     /// Which set of values the parameters start from.
@@ -209,22 +210,31 @@ pub struct Flow {
     round_ends_us: u64,
     base_rtt: BaseRtt,
     /// Something was marked in this round trip.
-    round_marked: bool,
-    /// Quick Adapt or a loss has just lowered the window: no other decrease in this round trip.
-    adapted: bool,
+    round_marked: Flag,
+    /// Whether Quick Adapt may act.
+    adapt: Adapt,
     /// How often Quick Adapt acted, for people; wraps.
     quick_adapts: u8,
     /// Epochs that have ended, for people; wraps.
     epochs: u8,
-    /// Decreases that slow start withheld in this round trip, bytes. [`UNUSED`] where the flow began
-    /// with a BDP at once instead, until that has been in use.
+    /// Decreases that slow start withheld in this round trip, bytes.
     withheld_bytes: u32,
 }
 
-/// For [`Flow::withheld_bytes`]: Quick Adapt rests.
-const UNUSED: u32 = u32::MAX;
+/// Whether Quick Adapt may act.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+struct Adapt(u8);
 
-/// What a flow tells a [`Watch`].
+impl Adapt {
+    /// At the end of this round trip, if the round trip says something.
+    const READY: Adapt = Adapt(0);
+    /// Quick Adapt or a loss has just lowered the window: no other decrease in this round trip.
+    const REDUCED: Adapt = Adapt(1);
+    /// The flow began with a BDP at once, and has not had that much in use yet.
+    const UNUSED: Adapt = Adapt(2);
+}
+
+/// What a [`Watch`] observes.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
     /// An epoch ended.
@@ -366,19 +376,19 @@ impl Controller for Flow {
     }
 
     fn was_reduced(&self) -> bool {
-        self.adapted
+        self.adapt == Adapt::REDUCED
     }
 
     fn reduced_at(&mut self, now_us: u64) {
-        self.adapted = true;
+        self.adapt = Adapt::REDUCED;
         self.round_ends_us = now_us;
         self.withheld_bytes = 0;
     }
 
-    fn undo(&mut self, prior_bytes: u64) {
+    fn undo(&mut self, prior_bytes: u64, ssthresh_bytes: u64) {
         if self.window.is_started() {
-            self.window.undo(prior_bytes);
-            self.adapted = false;
+            self.window.undo(prior_bytes, ssthresh_bytes);
+            self.end_reduction();
         }
     }
 
@@ -391,18 +401,18 @@ impl Controller for Flow {
         }
     }
 
-    // Who asks for a part of it has only that computed.
+    // Inlined, so that only the parts that the caller uses are computed.
     #[inline(always)]
-    fn shown(&self) -> Shown {
-        Shown {
+    fn published(&self) -> Published {
+        Published {
             marked_fraction: self.ecn_fraction,
             acked_bytes: self.epoch_acked_bytes,
             marked_bytes: self.epoch_marked_bytes,
             base_rtt_us: self.base_rtt.get().unwrap_or(0),
             periods: self.epochs,
             quick_adapts: self.quick_adapts,
-            flags: shown::flag(self.round_marked, shown::MARKED)
-                | shown::flag(self.adapted, shown::REDUCED),
+            flags: published::flag(self.round_marked.is_set(), published::MARKED)
+                | published::flag(self.was_reduced(), published::REDUCED),
         }
     }
 }
@@ -432,7 +442,7 @@ impl Flow {
         }
         if let Some(base_rtt_us) = self.base_rtt.get() {
             self.window.start(params.path(base_rtt_us).bdp_bytes, false);
-            self.withheld_bytes = UNUSED;
+            self.adapt = Adapt::UNUSED;
         }
     }
 
@@ -482,7 +492,9 @@ impl Flow {
         if measured {
             self.rate = Rate::of(ack);
         }
-        self.round_marked |= ack.marked_bytes > 0;
+        if ack.marked_bytes > 0 {
+            self.round_marked = Flag::SET;
+        }
         if self.round_ends_us == 0 {
             self.round_ends_us = ack.now_us;
         }
@@ -493,21 +505,34 @@ impl Flow {
             return;
         }
         self.round_ends_us = ack.now_us;
-        if self.adapted {
-            self.adapted = false;
-        } else if measured && self.may_adapt(params, ack) {
-            self.quick_adapt(params, ack, path, watch);
+        match self.adapt {
+            Adapt::REDUCED => self.adapt = Adapt::READY,
+            Adapt::UNUSED => {
+                if self.is_in_use(params, ack) {
+                    self.adapt = Adapt::READY;
+                }
+            }
+            _ => {
+                if measured && self.may_adapt(params, ack) {
+                    self.quick_adapt(params, ack.now_us, ack.mss_bytes, path, watch);
+                }
+            }
         }
-        if self.withheld_bytes != UNUSED || self.is_in_use(params, ack) {
-            self.withheld_bytes = 0;
+        self.withheld_bytes = 0;
+        self.round_marked = Flag::CLEAR;
+    }
+
+    /// Another reduction may follow in this round trip.
+    fn end_reduction(&mut self) {
+        if self.was_reduced() {
+            self.adapt = Adapt::READY;
         }
-        self.round_marked = false;
     }
 
     /// Whether this round trip says something of the network, and the network of the window.
     fn may_adapt(&self, params: &impl Values, ack: &Ack) -> bool {
-        let is_known = self.round_marked || params.qa_needs_mark() == 0;
-        is_known && self.withheld_bytes != UNUSED && !ack.in_recovery
+        let is_known = self.round_marked.is_set() || params.qa_needs_mark() == 0;
+        is_known && !ack.in_recovery
     }
 
     /// Whether as much is in flight as Quick Adapt would expect to be delivered.
@@ -517,10 +542,12 @@ impl Flow {
     }
 
     /// Quick Adapt: much less was delivered than the window promises.
+    // Without the `Ack`, which then need not be in memory: not each ACK comes here.
     fn quick_adapt(
         &mut self,
         params: &impl Values,
-        ack: &Ack,
+        now_us: u64,
+        mss_bytes: u32,
         path: &Path,
         watch: &mut impl Watch<Event>,
     ) {
@@ -528,8 +555,7 @@ impl Flow {
         if self.window.in_slow_start() {
             return;
         }
-        let slack_bytes =
-            u64::from(params.qa_slack_packets()).saturating_mul(u64::from(ack.mss_bytes));
+        let slack_bytes = u64::from(params.qa_slack_packets()).saturating_mul(u64::from(mss_bytes));
         let promised_scaled = mul_ratio(self.window.scaled(), params.qa_beta())
             .saturating_sub(slack_bytes << BYTE_BITS);
         let delivered_scaled = self.delivered_scaled();
@@ -537,25 +563,25 @@ impl Flow {
         if delivered_scaled < promised_scaled {
             let left_scaled = mul_ratio(delivered_scaled, params.qa_keep());
             self.window.lower_to_scaled(left_scaled);
-            self.reduced_at(ack.now_us);
+            self.reduced_at(now_us);
             self.quick_adapts = self.quick_adapts.wrapping_add(1);
         }
-        watch.see(|| {
+        watch.observe(|| {
             Event::QuickAdapt(QuickAdapt {
                 cwnd_before_bytes: before.bytes(),
-                cwnd_bytes: self.clamped_bytes(params, ack, path),
+                cwnd_bytes: self.clamped_bytes(params, mss_bytes, path),
                 delivered_bytes: delivered_scaled >> BYTE_BITS,
                 promised_bytes: promised_scaled >> BYTE_BITS,
                 base_rtt_us: path.base_rtt_us,
-                adapted: self.adapted,
+                adapted: self.was_reduced(),
             })
         });
     }
 
     /// The window as the end of this ACK is going to leave it, if nothing else moves it.
-    fn clamped_bytes(&self, params: &impl Values, ack: &Ack, path: &Path) -> u64 {
+    fn clamped_bytes(&self, params: &impl Values, mss_bytes: u32, path: &Path) -> u64 {
         let mut window = self.window;
-        window.clamp(ack.mss_bytes, params.ceiling_bytes(path));
+        window.clamp(mss_bytes, params.ceiling_bytes(path));
         window.bytes()
     }
 
@@ -568,13 +594,13 @@ impl Flow {
         path: &Path,
         watch: &mut impl Watch<Event>,
     ) {
-        let saturate = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.epoch_acked_bytes = self
-            .epoch_acked_bytes
-            .saturating_add(saturate(ack.acked_bytes));
-        self.epoch_marked_bytes = self
-            .epoch_marked_bytes
-            .saturating_add(saturate(ack.marked_bytes));
+        let saturating_sum =
+            |sum: u32, bytes: u64| bytes.saturating_add(sum.into()).min(u32::MAX.into()) as u32;
+        self.epoch_acked_bytes = saturating_sum(self.epoch_acked_bytes, ack.acked_bytes);
+        // Most ACKs report no mark.
+        if ack.marked_bytes > 0 {
+            self.epoch_marked_bytes = saturating_sum(self.epoch_marked_bytes, ack.marked_bytes);
+        }
 
         let (Some(rtt_us), Some(sent_at_us)) = (ack.rtt_us, ack.sent_at_us()) else {
             return;
@@ -602,10 +628,10 @@ impl Flow {
         } else {
             sent_at_ns.saturating_add(period_ns)
         };
-        watch.see(|| {
+        watch.observe(|| {
             Event::Epoch(Epoch {
                 cwnd_before_bytes: before.bytes(),
-                cwnd_bytes: self.clamped_bytes(params, ack, path),
+                cwnd_bytes: self.clamped_bytes(params, ack.mss_bytes, path),
                 period_ns,
                 rtt_us,
                 base_rtt_us: path.base_rtt_us,
@@ -636,7 +662,7 @@ impl Flow {
             u64::from(self.epoch_acked_bytes),
         );
         self.ecn_fraction = ewma(before, marked, params.ewma());
-        if self.epoch_marked_bytes == 0 || self.adapted {
+        if self.epoch_marked_bytes == 0 || self.was_reduced() {
             if self.epoch_marked_bytes != 0 {
                 verdict.action = Action::Rested;
             }
@@ -675,8 +701,7 @@ impl Flow {
         let cut_bytes = mul_fraction(self.window.bytes(), cut as u32);
         self.withheld_bytes = self
             .withheld_bytes
-            .saturating_add(u32::try_from(cut_bytes).unwrap_or(u32::MAX))
-            .min(UNUSED - 1);
+            .saturating_add(u32::try_from(cut_bytes).unwrap_or(u32::MAX));
         if u64::from(self.withheld_bytes) >= step_scaled >> BYTE_BITS {
             // The marks are about what was sent a round trip ago, and that much is being delivered.
             match self.delivered_scaled() {
@@ -688,6 +713,127 @@ impl Flow {
         Action::Withheld
     }
 }
+
+/// Of the path that a socket shows, with the parameters of its namespace.
+fn shown_path<'a>(shown: &Shown<'a>) -> Option<(&'a dyn Values, Path)> {
+    let params = shown.params?;
+    Some((params, (&params).path(shown.base_rtt_us?)))
+}
+
+const STATE: &[State] = &[
+    State {
+        key: "base_rtt_us",
+        label: "base RTT",
+        unit: "us",
+        help: "minimum over the last 10 to 20 s",
+        value: |shown| Some(Value::Count(shown.base_rtt_us?.into())),
+    },
+    State {
+        key: "e",
+        label: "E",
+        unit: "",
+        help: "average marked part of an epoch's bytes, 0 to 1",
+        value: |shown| Some(Value::fraction(shown.marked_fraction)),
+    },
+    State {
+        key: "md_scale",
+        label: "MD scale",
+        unit: "",
+        help: "4K / (K + BDP): the end of a marked epoch takes E times that of the window, and \
+               `md_gentle` of it where the RTT shows no queue",
+        value: |shown| {
+            let (params, path) = shown_path(shown)?;
+            Some(Value::fraction((&params).decrease_gain(&path)))
+        },
+    },
+    State {
+        key: "epochs",
+        label: "epochs",
+        unit: "",
+        help: "that have ended; wraps at 2^32",
+        value: |shown| Some(Value::Count(shown.periods.into())),
+    },
+    State {
+        key: "quick_adapts",
+        label: "QA",
+        unit: "",
+        help: "times that Quick Adapt acted; wraps at 65,536",
+        value: |shown| Some(Value::Count(shown.count.into())),
+    },
+    State {
+        key: "epoch_marked",
+        label: "",
+        unit: "",
+        help: "marked part of the present epoch so far",
+        value: |shown| shown.period_marked(),
+    },
+    State {
+        key: "increase_bytes_per_rtt",
+        label: "",
+        unit: "",
+        help: "additive increase",
+        value: |shown| {
+            let (params, path) = shown_path(shown)?;
+            Some(Value::bytes((&params).increase_scaled(&path), 1))
+        },
+    },
+    State {
+        key: "reduced",
+        label: "adapted",
+        unit: "",
+        help: "this round trip has had its Quick Adapt or its loss: no other decrease in it",
+        value: |shown| shown.flag(published::REDUCED),
+    },
+    State {
+        key: "round_marked",
+        label: "marked",
+        unit: "",
+        help: "a mark came in this round trip, so Quick Adapt may act at its end",
+        value: |shown| shown.flag(published::MARKED),
+    },
+];
+
+const QUICK_ADAPT: &str = "Quick Adapt: what a round trip delivered, and had to";
+
+/// UnoCC, for everybody else.
+pub const ENTRY: Entry = Entry {
+    name: c"unocc",
+    number: 1,
+    marks: Marks::Phantom,
+    params: PARAMS,
+    profiles: &Profile::NAMES,
+    profile: Profile::Linux as usize,
+    state: STATE,
+    events: &[
+        Tracepoint {
+            name: "unocc_epoch",
+            help: "at the end of each epoch, one base RTT of a datacenter",
+            lines: &[
+                Line::window("cwnd_bytes"),
+                Line::marked("e_ppm"),
+                Line::rtt("rtt_us"),
+            ],
+        },
+        Tracepoint {
+            name: "unocc_qa",
+            help: "at the end of a round trip in which Quick Adapt compared, whether or not it acted",
+            lines: &[
+                Line {
+                    chart: QUICK_ADAPT,
+                    field: "delivered_bytes",
+                    unit: Unit::Bytes,
+                    label: " delivered",
+                },
+                Line {
+                    chart: QUICK_ADAPT,
+                    field: "promised_bytes",
+                    unit: Unit::Bytes,
+                    label: " promised",
+                },
+            ],
+        },
+    ],
+};
 
 #[cfg(test)]
 #[path = "tests/unocc.rs"]

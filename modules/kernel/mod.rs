@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's side of the three modules: safe traits and types over the C
+//! The kernel's side of the modules: safe traits and types over the C
 //! interface. All `unsafe` of this project is in this directory.
 
-// Each module uses its part.
+// Compiled into each module, which uses its part; that every item has a user in
+// some module is checked by `make test` (selftests/host/all, used_somewhere).
 #![allow(dead_code)]
 
-mod bindings;
+// Modules use its structs; its functions are unsafe to call, and nobody does outside of this directory.
+pub(crate) mod bindings;
+pub(crate) mod deferred;
+pub(crate) mod math;
+pub(crate) mod netdev;
 pub(crate) mod netlink;
 pub(crate) mod once;
 pub(crate) mod qdisc;
+pub(crate) mod random;
 pub(crate) mod sysctl;
 pub(crate) mod tcp;
 pub(crate) mod trace;

@@ -1,21 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Netlink attributes: reading those of a request, writing those of an answer.
+//! Netlink attributes: reading those of a request by a policy, writing those of an answer.
 //!
 //! C header: `include/net/netlink.h`
 
 use super::bindings;
-use core::{marker::PhantomData, mem::size_of, ptr::NonNull, slice};
-use kernel::{error::to_result, prelude::*};
+use core::{
+    marker::PhantomData,
+    mem::{size_of, MaybeUninit},
+    ptr::{self, addr_of_mut, NonNull},
+    slice,
+};
+use kernel::{
+    error::to_result,
+    fmt::{Arguments, Write},
+    prelude::*,
+    str::NullTerminatedFormatter,
+};
 
-/// Length of an attribute's header, and what attributes are aligned to.
+/// Length of an attribute's header.
 const HEADER_BYTES: usize = size_of::<bindings::nlattr>();
-const ALIGN: usize = 4;
 
 /// Bits of an attribute's type that are flags: nested, and byte order.
 const TYPE_FLAGS: u16 = 0xc000;
 
 /// Where a request's error is explained.
+///
+/// # Invariants
+///
+/// `ptr` is valid for reads and writes for `'a`, and nobody else uses it
+/// meanwhile. Its `bad_attr` is null or an attribute of the request.
 pub(crate) struct Extack<'a> {
     ptr: Option<NonNull<bindings::netlink_ext_ack>>,
     _request: PhantomData<&'a ()>,
@@ -24,134 +38,286 @@ pub(crate) struct Extack<'a> {
 impl Extack<'_> {
     /// # Safety
     ///
-    /// `ptr` is null or valid for writes for the lifetime that the caller chooses.
+    /// `ptr` is null or as the type invariants say, for the lifetime that the caller chooses.
     pub(super) unsafe fn from_raw(ptr: *mut bindings::netlink_ext_ack) -> Self {
+        // INVARIANT: By the safety requirements.
         Self {
             ptr: NonNull::new(ptr),
             _request: PhantomData,
         }
     }
 
-    /// Returns EINVAL, explained by `message`.
+    /// Returns EINVAL, explained by `message`: NL_SET_ERR_MSG().
     pub(crate) fn invalid(&self, message: &'static CStr) -> Error {
-        if let Some(ptr) = self.ptr {
-            // SAFETY: By the safety requirements of `from_raw`; the message is
-            // static, and copied before the request ends.
-            unsafe { (*ptr.as_ptr())._msg = message.as_char_ptr() }
-        }
+        let ptr = self.ptr.map_or(ptr::null_mut(), NonNull::as_ptr);
+        // SAFETY: `ptr` is null or valid for writes by the type invariants,
+        // and the message is static.
+        unsafe { bindings::xdc_extack_set(ptr, message.as_char_ptr()) }
         EINVAL
     }
 
-    /// As [`Self::invalid`], and points the user to the attribute.
+    /// As [`Self::invalid`], and points to the attribute: NL_SET_ERR_MSG_ATTR().
     pub(crate) fn invalid_attr(&self, attr: &Attr<'_>, message: &'static CStr) -> Error {
         if let Some(ptr) = self.ptr {
-            let header = attr.header.as_ptr().cast::<bindings::nlattr>();
-            // SAFETY: By the safety requirements of `from_raw`; the attribute
-            // is part of the request, as the acknowledgement's code expects.
-            unsafe { (*ptr.as_ptr()).bad_attr = header }
+            // SAFETY: `ptr` is valid for writes by the type invariants.
+            unsafe { (*ptr.as_ptr()).bad_attr = attr.ptr.as_ptr() }
         }
         self.invalid(message)
+    }
+
+    /// Explains an error that has pointed to an attribute by a text that is made for it; what
+    /// has no room is cut off: NL_SET_ERR_MSG_FMT().
+    pub(crate) fn explain(&self, text: Arguments<'_>) {
+        let Some(ptr) = self.ptr else {
+            return;
+        };
+        // SAFETY: `ptr` is valid for writes by the type invariants; nobody
+        // else has a reference to the buffer.
+        let buffer = unsafe { &mut *addr_of_mut!((*ptr.as_ptr())._msg_buf) };
+        if let Some(mut formatter) = NullTerminatedFormatter::new(buffer) {
+            // An error is a text without its end.
+            let _ = formatter.write_fmt(text);
+        }
+        // SAFETY: `ptr` is valid for writes by the type invariants. The buffer
+        // is part of it, ends with NUL, and is not written to any more.
+        unsafe { bindings::xdc_extack_set(ptr.as_ptr(), (*ptr.as_ptr())._msg_buf.as_ptr().cast()) }
+    }
+
+    /// The id of the attribute that an error has pointed to.
+    pub(crate) fn bad_attr(&self) -> Option<u32> {
+        // SAFETY: `ptr` is valid for reads by the type invariants.
+        let attr = unsafe { (*self.ptr?.as_ptr()).bad_attr };
+        // SAFETY: By the type invariants `bad_attr` is null or an attribute of
+        // the request, which does not change meanwhile.
+        let attr = unsafe { attr.as_ref() }?;
+        Some(u32::from(attr.nla_type & !TYPE_FLAGS))
+    }
+}
+
+/// The type of an attribute that is a number.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub(crate) enum Number {
+    U8 = bindings::NLA_U8,
+    U32 = bindings::NLA_U32,
+    U64 = bindings::NLA_U64,
+    S32 = bindings::NLA_S32,
+}
+
+/// Bounds of an unsigned number.
+pub(crate) use bindings::netlink_range_validation as Range;
+
+/// What attributes a nest may hold, up to id `N - 1`: an array of `struct nla_policy`.
+///
+/// # Invariants
+///
+/// Pointers in it are to statics, so that it may be used, and be read by
+/// others, at any time.
+#[repr(transparent)]
+pub(crate) struct Policy<const N: usize>([bindings::nla_policy; N]);
+
+// SAFETY: It is not written to after it was made, and by the type invariants
+// neither is what it refers to.
+unsafe impl<const N: usize> Sync for Policy<N> {}
+
+impl<const N: usize> Policy<N> {
+    /// Refuses every attribute.
+    pub(crate) const fn new() -> Self {
+        // SAFETY: All zeroes are NLA_UNSPEC without validation, which strict
+        // parsing refuses.
+        // INVARIANT: Without pointers.
+        Self(unsafe { MaybeUninit::zeroed().assume_init() })
+    }
+
+    /// Takes any number.
+    pub(crate) const fn any(mut self, id: u32, number: Number) -> Self {
+        self.0[id as usize].type_ = number as u8;
+        self
+    }
+
+    /// Takes an unsigned number within bounds: NLA_POLICY_FULL_RANGE().
+    pub(crate) const fn range(mut self, id: u32, number: Number, range: &'static Range) -> Self {
+        self = self.any(id, number);
+        let policy = &mut self.0[id as usize];
+        policy.validation_type = bindings::NLA_VALIDATE_RANGE_PTR as u8;
+        // INVARIANT: `range` is static.
+        policy.__bindgen_anon_1.range = range;
+        self
+    }
+
+    /// Takes a number within small bounds, signed or not: NLA_POLICY_RANGE().
+    pub(crate) const fn small_range(mut self, id: u32, number: Number, min: i16, max: i16) -> Self {
+        self = self.any(id, number);
+        let policy = &mut self.0[id as usize];
+        policy.validation_type = bindings::NLA_VALIDATE_RANGE as u8;
+        policy.__bindgen_anon_1.__bindgen_anon_1 =
+            bindings::nla_policy__bindgen_ty_1__bindgen_ty_1 { min, max };
+        self
+    }
+
+    /// Takes a string of at most `max_bytes` and a NUL.
+    pub(crate) const fn string(mut self, id: u32, max_bytes: u16) -> Self {
+        self.0[id as usize].type_ = bindings::NLA_NUL_STRING as u8;
+        self.0[id as usize].len = max_bytes;
+        self
     }
 }
 
 /// One attribute of a request.
+///
+/// # Invariants
+///
+/// `ptr` is an attribute that netlink has checked for its length, and that
+/// does not change for `'a`.
+#[derive(Clone, Copy)]
 pub(crate) struct Attr<'a> {
-    header: &'a [u8],
-    payload: &'a [u8],
-    /// Its type, without flags.
-    pub(crate) id: u16,
+    ptr: NonNull<bindings::nlattr>,
+    _request: PhantomData<&'a [u8]>,
 }
 
 impl<'a> Attr<'a> {
-    /// What it carries.
-    pub(crate) fn bytes(&self) -> &'a [u8] {
-        self.payload
+    /// What it carries: nla_data(), nla_len().
+    fn bytes(&self) -> &'a [u8] {
+        // SAFETY: The header is valid for reads by the type invariants.
+        let len = usize::from(unsafe { (*self.ptr.as_ptr()).nla_len });
+        // SAFETY: By the type invariants `nla_len` bytes are there, from the
+        // header on, and do not change for `'a`.
+        unsafe {
+            slice::from_raw_parts(
+                self.ptr.as_ptr().add(1).cast(),
+                len.saturating_sub(HEADER_BYTES),
+            )
+        }
     }
 
-    /// A u8, if it carries as many bytes as that has.
+    /// nla_get_u8(), of what the policy has as NLA_U8; None if it has not.
     pub(crate) fn u8(&self) -> Option<u8> {
-        self.payload.try_into().ok().map(u8::from_ne_bytes)
+        self.bytes().try_into().ok().map(u8::from_ne_bytes)
     }
 
-    /// A u32, if it carries as many bytes as that has.
+    /// nla_get_u32(), of what the policy has as NLA_U32.
     pub(crate) fn u32(&self) -> Option<u32> {
-        self.payload.try_into().ok().map(u32::from_ne_bytes)
+        self.bytes().try_into().ok().map(u32::from_ne_bytes)
     }
 
-    /// An s32, if it carries as many bytes as that has.
+    /// nla_get_s32(), of what the policy has as NLA_S32.
     pub(crate) fn i32(&self) -> Option<i32> {
-        self.payload.try_into().ok().map(i32::from_ne_bytes)
+        self.bytes().try_into().ok().map(i32::from_ne_bytes)
     }
 
-    /// A u64, if it carries as many bytes as that has.
+    /// nla_get_u64(), of what the policy has as NLA_U64.
     pub(crate) fn u64(&self) -> Option<u64> {
-        self.payload.try_into().ok().map(u64::from_ne_bytes)
+        self.bytes().try_into().ok().map(u64::from_ne_bytes)
     }
 
-    /// A string, with or without a NUL at its end.
-    pub(crate) fn str_bytes(&self) -> &'a [u8] {
-        let end = self.payload.iter().position(|byte| *byte == 0);
-        self.payload
-            .get(..end.unwrap_or(self.payload.len()))
-            .unwrap_or(&[])
+    /// The string and its NUL; None if anything follows that.
+    pub(crate) fn c_str(&self) -> Option<&'a CStr> {
+        CStr::from_bytes_with_nul(self.bytes()).ok()
     }
 }
 
-/// The attributes nested in one attribute of a request.
+/// The attribute of a request that holds its options, if there is one.
+///
+/// # Invariants
+///
+/// As for [`Attr`].
 #[derive(Clone, Copy)]
-pub(crate) struct Attrs<'a>(&'a [u8]);
+pub(crate) struct Nest<'a>(Option<Attr<'a>>);
 
-impl<'a> Attrs<'a> {
+impl<'a> Nest<'a> {
     /// # Safety
     ///
-    /// `nest` is null, for no attributes, or an attribute of a request that
-    /// lives for `'a`.
+    /// `nest` is null, or an attribute as the invariants of [`Attr`] say.
     pub(super) unsafe fn from_raw(nest: *const bindings::nlattr) -> Self {
-        if nest.is_null() {
-            return Self(&[]);
-        }
-        // SAFETY: By the safety requirements; netlink has checked the length.
-        let len = usize::from(unsafe { (*nest).nla_len }).saturating_sub(HEADER_BYTES);
-        // SAFETY: The payload follows the header.
-        Self(unsafe { slice::from_raw_parts(nest.add(1).cast(), len) })
+        // INVARIANT: By the safety requirements.
+        Self(NonNull::new(nest.cast_mut()).map(|ptr| Attr {
+            ptr,
+            _request: PhantomData,
+        }))
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// There is none.
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.is_none()
     }
 
-    /// Calls `f` for each attribute; bytes that are none are EINVAL.
-    pub(crate) fn for_each(
+    /// The attributes in it by id: nla_parse_nested(), which is strict.
+    pub(crate) fn parse<const N: usize>(
         self,
+        policy: &'static Policy<N>,
         extack: &Extack<'_>,
-        mut f: impl FnMut(&Attr<'a>) -> Result,
-    ) -> Result {
-        let mut rest = self.0;
-        while !rest.is_empty() {
-            let (attr, after) = Self::split(rest).ok_or_else(|| {
-                extack.invalid(c"attributes are cut off: the request is malformed")
+    ) -> Result<Attrs<'a, N>> {
+        const { assert!(N > 0) };
+
+        let mut table = [ptr::null_mut(); N];
+        if let Some(nest) = self.0 {
+            let extack_ptr = extack.ptr.map_or(ptr::null_mut(), NonNull::as_ptr);
+            // SAFETY: The table and the policy have `N` elements, `nest` is an
+            // attribute and `extack_ptr` null or valid by their types' invariants.
+            to_result(unsafe {
+                bindings::xdc_nla_parse_nested(
+                    table.as_mut_ptr(),
+                    N as c_int - 1,
+                    nest.ptr.as_ptr(),
+                    policy.0.as_ptr(),
+                    extack_ptr,
+                )
             })?;
-            f(&attr)?;
-            rest = after;
         }
-        Ok(())
+        Ok(Attrs {
+            nest: self,
+            table,
+            _request: PhantomData,
+        })
+    }
+}
+
+/// The attributes of a request by id.
+///
+/// # Invariants
+///
+/// Pointers in the table are null or attributes as [`Attr`] says. The nest has been parsed into it.
+pub(crate) struct Attrs<'a, const N: usize> {
+    nest: Nest<'a>,
+    table: [*mut bindings::nlattr; N],
+    _request: PhantomData<&'a [u8]>,
+}
+
+impl<'a, const N: usize> Attrs<'a, N> {
+    /// Refuses a request that has an attribute twice, which the parser does not.
+    pub(crate) fn refuse_twice(&self, extack: &Extack<'_>) -> Result {
+        let Some(nest) = self.nest.0 else {
+            return Ok(());
+        };
+        // SAFETY: By the type invariants each attribute in the nest has a type below `N`.
+        let twice = unsafe { bindings::xdc_nla_find_twice(nest.ptr.as_ptr(), self.table.as_ptr()) };
+        let Some(ptr) = NonNull::new(twice.cast_mut()) else {
+            return Ok(());
+        };
+        // INVARIANT: Part of the nest, which has been validated.
+        let attr = Attr {
+            ptr,
+            _request: PhantomData,
+        };
+        Err(extack.invalid_attr(&attr, c"attribute is given twice"))
     }
 
-    /// The first attribute of `bytes`, and what follows it.
-    fn split(bytes: &'a [u8]) -> Option<(Attr<'a>, &'a [u8])> {
-        let len = usize::from(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?));
-        let id = u16::from_ne_bytes(bytes.get(2..HEADER_BYTES)?.try_into().ok()?);
-        let attr = Attr {
-            header: bytes,
-            payload: bytes.get(HEADER_BYTES..len)?,
-            id: id & !TYPE_FLAGS,
-        };
-        let next = len.next_multiple_of(ALIGN).min(bytes.len());
-        Some((attr, bytes.get(next..)?))
+    /// The attribute of that id, if the request has it.
+    pub(crate) fn get(&self, id: u32) -> Option<Attr<'a>> {
+        let ptr = NonNull::new(*self.table.get(id as usize)?)?;
+        // INVARIANT: By the type invariants.
+        Some(Attr {
+            ptr,
+            _request: PhantomData,
+        })
     }
 }
 
 /// An answer to which attributes are appended.
+///
+/// # Invariants
+///
+/// `skb` is a netlink message under construction, which nobody else touches for `'a`.
 pub(crate) struct Message<'a> {
     skb: NonNull<bindings::sk_buff>,
     _answer: PhantomData<&'a mut ()>,
@@ -162,36 +328,36 @@ impl Message<'_> {
     ///
     /// # Safety
     ///
-    /// `skb` is a netlink message under construction that nobody else touches.
+    /// `skb` is null, or a netlink message under construction that nobody else touches.
     pub(super) unsafe fn nest(
         skb: *mut bindings::sk_buff,
         id: u32,
         f: impl FnOnce(&mut Message<'_>) -> Result,
     ) -> Result {
+        // INVARIANT: By the safety requirements, for as long as this function runs.
         let mut message = Message {
             skb: NonNull::new(skb).ok_or(EINVAL)?,
             _answer: PhantomData,
         };
-        // SAFETY: By the safety requirements.
+        // SAFETY: `skb` is not null and a message under construction by the safety requirements.
         let start = unsafe { bindings::xdc_nla_nest_start(skb, id as c_int) };
         if start.is_null() {
             return Err(EMSGSIZE);
         }
         let ret = f(&mut message);
-        // SAFETY: `start` is the nest that was begun in `skb`.
-        unsafe {
-            match ret {
-                Ok(()) => bindings::xdc_nla_nest_end(skb, start),
-                Err(_) => bindings::xdc_nla_nest_cancel(skb, start),
-            }
+        match ret {
+            // SAFETY: `start` is the nest that was begun in `skb` and has not ended.
+            Ok(()) => unsafe { bindings::xdc_nla_nest_end(skb, start) },
+            // SAFETY: As above.
+            Err(_) => unsafe { bindings::xdc_nla_nest_cancel(skb, start) },
         }
         ret
     }
 
     /// Appends an attribute of any bytes.
     pub(crate) fn put(&mut self, id: u16, bytes: &[u8]) -> Result {
-        // SAFETY: The message is valid for as long as `self`, and C copies
-        // `bytes` if there is room for them.
+        // SAFETY: `skb` is a message under construction by the type invariants,
+        // and `bytes` are so many bytes, which C copies if there is room for them.
         to_result(unsafe {
             bindings::nla_put(
                 self.skb.as_ptr(),
@@ -210,7 +376,8 @@ impl Message<'_> {
 
     /// Appends a u64, aligned by an attribute `pad` where the machine needs it.
     pub(crate) fn put_u64(&mut self, id: u16, value: u64, pad: u16) -> Result {
-        // SAFETY: As in `put`.
+        // SAFETY: `skb` is a message under construction by the type invariants,
+        // and `value` is as long as is said; C copies it if there is room.
         to_result(unsafe {
             bindings::nla_put_64bit(
                 self.skb.as_ptr(),

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Words that are read without the lock under which they are written.
+//!
+//! `kernel::sync::atomic::Atomic` with `Relaxed` means the same. But each of
+//! its loads and stores is a call of a C helper where the kernel was built
+//! without CONFIG_RUST_INLINE_HELPERS, as most are: docs/decisions.md has what
+//! that costs. Where a word is read, changed and written in one step it is used.
 
 use core::{cell::UnsafeCell, ptr};
 

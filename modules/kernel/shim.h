@@ -2,14 +2,21 @@
 /*
  * Wrappers of the kernel's inline functions and macros, for Rust. Each does
  * one thing and has its name; what to do is decided in Rust. This header is
- * what bindgen reads, so it also pulls in every type that Rust looks into.
+ * what bindgen reads, after every trace_*.h, so it also pulls in every type that
+ * Rust looks into.
  */
 #ifndef _XDC_SHIM_H
 #define _XDC_SHIM_H
 
+#include <linux/completion.h>
 #include <linux/inet_diag.h>
+#include <linux/netdevice.h>
+#include <linux/notifier.h>
+#include <linux/rtnetlink.h>
 #include <linux/sysctl.h>
+#include <linux/workqueue.h>
 #include <net/net_namespace.h>
+#include <net/netlink.h>
 #include <net/pkt_sched.h>
 #include <net/sch_generic.h>
 #include <net/tcp.h>
@@ -17,9 +24,6 @@
 
 #include "../uapi/pkt_phantom.h"
 #include "../uapi/xdc_diag.h"
-#include "trace_gemini.h"
-#include "trace_phantom.h"
-#include "trace_unocc.h"
 
 /* Values of macros that bindgen cannot evaluate. */
 enum xdc_consts {
@@ -27,11 +31,10 @@ enum xdc_consts {
 	XDC_TCP_CONG_NON_RESTRICTED = TCP_CONG_NON_RESTRICTED,
 	XDC_TCP_CONG_NEEDS_ECN = TCP_CONG_NEEDS_ECN,
 	XDC_TCP_CONG_NEEDS_ACCECN = TCP_CONG_NEEDS_ACCECN,
-	XDC_TCP_CONG_ECT_1_NEGOTIATION = TCP_CONG_ECT_1_NEGOTIATION,
-	XDC_TCP_CONG_NO_FALLBACK_RFC3168 = TCP_CONG_NO_FALLBACK_RFC3168,
 	XDC_TCP_ECN_MODE_RFC3168 = TCP_ECN_MODE_RFC3168,
 	XDC_TCP_ECN_MODE_ACCECN = TCP_ECN_MODE_ACCECN,
 	XDC_TCP_ECN_DEMAND_CWR = TCP_ECN_DEMAND_CWR,
+	XDC_TCP_ACCECN_ACE_FAIL = TCP_ACCECN_ACE_FAIL_SEND | TCP_ACCECN_ACE_FAIL_RECV,
 };
 
 /* What xdc_skb_set_ce() found and did. */
@@ -41,12 +44,33 @@ enum xdc_ecn {
 	XDC_ALREADY_CE,
 };
 
+/* shim_math.c */
+u64 xdc_mul_u64_u64_div_u64(u64 a, u64 b, u64 divisor);
+
 /* shim_tcp.c */
 void *xdc_net_generic(const struct net *net, unsigned int id);
 bool xdc_tcp_is_cwnd_limited(const struct sock *sk);
 void xdc_tcp_need_pacing(struct sock *sk);
+void xdc_inet_ecn_dontxmit(struct sock *sk);
+void xdc_tcp_send_ack(struct sock *sk, u32 rcv_nxt);
 void xdc_local_bh_disable(void);
 void xdc_local_bh_enable(void);
+
+/* shim_deferred.c: what C keeps of a registration that a worker makes. */
+struct xdc_deferred {
+	struct work_struct work;
+	struct completion done;
+	void (*run)(struct xdc_deferred *deferred);
+};
+
+void xdc_deferred_start(struct xdc_deferred *deferred,
+			void (*run)(struct xdc_deferred *deferred));
+long xdc_deferred_wait(struct xdc_deferred *deferred, unsigned int ms);
+void xdc_deferred_flush(struct xdc_deferred *deferred);
+
+/* shim_netdev.c */
+struct net_device *xdc_netdev_of_event(void *info);
+u64 xdc_netdev_link_bytes_per_s(struct net_device *dev);
 
 /* shim_qdisc.c: what C keeps of a qdisc, at the beginning of its private area. */
 struct xdc_qdisc {
@@ -54,9 +78,8 @@ struct xdc_qdisc {
 	struct tcf_block *block;
 	struct qdisc_watchdog watchdog;
 
-	/* Dropped in dequeue: the parents think that they have these still. */
-	u32 dropped_packets;
-	u32 dropped_bytes;
+	/* Packets dropped or stolen, and counted so, in the current callback. */
+	u32 disposed;
 };
 
 extern const struct Qdisc_class_ops xdc_qdisc_class_ops;
@@ -66,17 +89,22 @@ void xdc_qdisc_destroy(struct Qdisc *sch);
 void xdc_qdisc_reset(struct Qdisc *sch);
 void xdc_qdisc_lock(struct Qdisc *sch);
 void xdc_qdisc_unlock(struct Qdisc *sch);
-struct sk_buff *xdc_qdisc_peek(struct Qdisc *sch);
+struct sk_buff *xdc_qdisc_peeked(struct Qdisc *sch);
+void xdc_qdisc_keep_peeked(struct Qdisc *sch, struct sk_buff *skb);
 struct net *xdc_qdisc_net(struct Qdisc *sch);
-u64 xdc_qdisc_link_bytes_per_s(struct Qdisc *sch);
-u64 xdc_qdisc_seed(struct Qdisc *sch);
+struct net_device *xdc_qdisc_dev(struct Qdisc *sch);
+bool xdc_qdisc_is_below_mq(struct Qdisc *sch);
+void xdc_qdisc_for_each(struct net_device *dev, const struct Qdisc_ops *ops,
+			void (*f)(struct Qdisc *sch, void *data), void *data);
+u64 xdc_random_u64(void);
 
 void xdc_qdisc_overlimit(struct Qdisc *sch);
 void xdc_qdisc_drop(struct sk_buff *skb, struct Qdisc *sch,
 		    struct sk_buff **to_free, enum qdisc_drop_reason reason);
 void xdc_qdisc_dequeue_drop(struct sk_buff *skb, struct Qdisc *sch,
 			    enum qdisc_drop_reason reason);
-void xdc_qdisc_settle(struct Qdisc *sch);
+void xdc_qdisc_drop_filtered(struct sk_buff *skb, struct Qdisc *sch,
+			     struct sk_buff **to_free);
 int xdc_qdisc_classify(struct sk_buff *skb, struct Qdisc *sch, u32 *classid);
 
 void xdc_skb_consume(struct sk_buff *skb);
@@ -84,13 +112,18 @@ struct sk_buff *xdc_skb_segments(struct sk_buff *skb);
 struct sk_buff *xdc_skb_next_segment(struct sk_buff **list);
 bool xdc_skb_is_gso(const struct sk_buff *skb);
 u32 xdc_skb_priority(const struct sk_buff *skb);
-int xdc_skb_dsfield(struct sk_buff *skb);
-u8 xdc_skb_peek_dsfield(const struct sk_buff *skb);
+int xdc_skb_dsfield(const struct sk_buff *skb);
 enum xdc_ecn xdc_skb_set_ce(struct sk_buff *skb);
 bool xdc_skb_is_pure_ack(const struct sk_buff *skb);
 
 struct nlattr *xdc_nla_nest_start(struct sk_buff *skb, int attrtype);
 void xdc_nla_nest_end(struct sk_buff *skb, struct nlattr *start);
 void xdc_nla_nest_cancel(struct sk_buff *skb, struct nlattr *start);
+int xdc_nla_parse_nested(struct nlattr **table, int max, const struct nlattr *nest,
+			 const struct nla_policy *policy,
+			 struct netlink_ext_ack *extack);
+const struct nlattr *xdc_nla_find_twice(const struct nlattr *nest,
+					struct nlattr *const *table);
+void xdc_extack_set(struct netlink_ext_ack *extack, const char *text);
 
 #endif /* _XDC_SHIM_H */

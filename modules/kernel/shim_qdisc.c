@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Included by one C file per qdisc, since each module links its own. */
 
-#include <linux/ethtool.h>
+#include <linux/hashtable.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/netdevice.h>
-#include <linux/prandom.h>
+#include <linux/random.h>
 #include <linux/rtnetlink.h>
 #include <linux/skbuff.h>
 #include <linux/tcp.h>
@@ -15,6 +15,8 @@
 #include <net/pkt_cls.h>
 
 #include "shim.h"
+#include "shim_math.c"
+#include "shim_netdev.c"
 
 /* The life of a qdisc */
 
@@ -54,9 +56,17 @@ void xdc_qdisc_unlock(struct Qdisc *sch)
 	sch_tree_unlock(sch);
 }
 
-struct sk_buff *xdc_qdisc_peek(struct Qdisc *sch)
+/* The two halves of qdisc_peek_dequeued(). */
+struct sk_buff *xdc_qdisc_peeked(struct Qdisc *sch)
 {
-	return qdisc_peek_dequeued(sch);
+	return skb_peek(&sch->gso_skb);
+}
+
+void xdc_qdisc_keep_peeked(struct Qdisc *sch, struct sk_buff *skb)
+{
+	__skb_queue_head(&sch->gso_skb, skb);
+	qdisc_qstats_backlog_inc(sch, skb);
+	qdisc_qlen_inc(sch);
 }
 
 struct net *xdc_qdisc_net(struct Qdisc *sch)
@@ -64,30 +74,62 @@ struct net *xdc_qdisc_net(struct Qdisc *sch)
 	return dev_net(qdisc_dev(sch));
 }
 
-/* 0 = the device does not tell. Under RTNL. */
-u64 xdc_qdisc_link_bytes_per_s(struct Qdisc *sch)
+struct net_device *xdc_qdisc_dev(struct Qdisc *sch)
 {
-	struct ethtool_link_ksettings ecmd;
-
-	if (netif_get_link_ksettings(qdisc_dev(sch), &ecmd) < 0 ||
-	    ecmd.base.speed == SPEED_UNKNOWN)
-		return 0;
-	return (u64)ecmd.base.speed * (1000 * 1000 / BITS_PER_BYTE);
+	return qdisc_dev(sch);
 }
 
-/* From what is the same in each run of the same set-up, so that a simulation
- * can be repeated, and different for each port.
+/*
+ * Whether @sch stands directly below a qdisc that gives each transmit queue of
+ * the device a qdisc of its own, which is a root always. One that cannot be
+ * found is about to be attached and makes its default children; only such
+ * qdiscs make theirs of net.core.default_qdisc. So is one without a handle: the
+ * mq that the kernel makes. Under RTNL.
  */
-u64 xdc_qdisc_seed(struct Qdisc *sch)
+bool xdc_qdisc_is_below_mq(struct Qdisc *sch)
 {
 	struct net_device *dev = qdisc_dev(sch);
-	struct rnd_state state;
-	u64 high;
+	struct Qdisc *root = rtnl_dereference(dev->qdisc), *parent;
+	u32 handle = TC_H_MAJ(sch->parent);
 
-	prandom_seed_state(&state, (u64)sch->handle << 32 ^
-			   (u64)dev_net(dev)->ns.inum << 12 ^ dev->ifindex);
-	high = prandom_u32_state(&state);
-	return high << 32 | prandom_u32_state(&state);
+	if (dev->num_tx_queues < 2 || !TC_H_MIN(sch->parent) ||
+	    sch->parent == TC_H_ROOT)
+		return false;
+	if (!handle)
+		return true;
+	if (root && root->handle == handle)
+		return root->flags & TCQ_F_MQROOT;
+	hash_for_each_possible(dev->qdisc_hash, parent, hash, handle)
+		if (parent->handle == handle)
+			return false;
+	return true;
+}
+
+/*
+ * Calls @f with @data for each qdisc of @ops that a device has. Those of
+ * transmit queues that are not in use now may be in no table. Under RTNL.
+ */
+void xdc_qdisc_for_each(struct net_device *dev, const struct Qdisc_ops *ops,
+			void (*f)(struct Qdisc *sch, void *data), void *data)
+{
+	struct Qdisc *root = rtnl_dereference(dev->qdisc), *sch;
+	unsigned int i;
+
+	if (root && root->ops == ops)
+		f(root, data);
+	hash_for_each(dev->qdisc_hash, i, sch, hash)
+		if (sch->ops == ops)
+			f(sch, data);
+	for (i = 0; i < dev->num_tx_queues; i++) {
+		sch = rtnl_dereference(netdev_get_tx_queue(dev, i)->qdisc_sleeping);
+		if (sch != root && sch->ops == ops && !hash_hashed(&sch->hash))
+			f(sch, data);
+	}
+}
+
+u64 xdc_random_u64(void)
+{
+	return get_random_u64();
 }
 
 /* A queue: under the root's lock */
@@ -106,22 +148,15 @@ void xdc_qdisc_drop(struct sk_buff *skb, struct Qdisc *sch,
 void xdc_qdisc_dequeue_drop(struct sk_buff *skb, struct Qdisc *sch,
 			    enum qdisc_drop_reason reason)
 {
-	struct xdc_qdisc *q = qdisc_priv(sch);
-
-	q->dropped_packets++;
-	q->dropped_bytes += qdisc_pkt_len(skb);
 	qdisc_dequeue_drop(sch, skb, reason);
 	qdisc_qstats_drop(sch);
 }
 
-void xdc_qdisc_settle(struct Qdisc *sch)
+/* With the reason that the filter has set, if it has. */
+void xdc_qdisc_drop_filtered(struct sk_buff *skb, struct Qdisc *sch,
+			     struct sk_buff **to_free)
 {
-	struct xdc_qdisc *q = qdisc_priv(sch);
-	u32 packets = q->dropped_packets, bytes = q->dropped_bytes;
-
-	q->dropped_packets = 0;
-	q->dropped_bytes = 0;
-	qdisc_tree_reduce_backlog(sch, packets, bytes);
+	qdisc_drop(skb, sch, to_free);
 }
 
 /* Returns TC_ACT_*; TC_ACT_UNSPEC where no filter matches. */
@@ -150,6 +185,11 @@ struct sk_buff *xdc_skb_segments(struct sk_buff *skb)
 	return IS_ERR(list) ? NULL : list;
 }
 
+/*
+ * The control block is that of segmentation: what __dev_queue_xmit() says of a
+ * packet there is said again. Not the length by the root's size table: what
+ * computes it is not exported, and tbf does without, too.
+ */
 struct sk_buff *xdc_skb_next_segment(struct sk_buff **list)
 {
 	struct sk_buff *skb = *list;
@@ -160,6 +200,7 @@ struct sk_buff *xdc_skb_next_segment(struct sk_buff **list)
 	skb_mark_not_on_list(skb);
 	qdisc_skb_cb(skb)->pkt_len = skb->len;
 	qdisc_skb_cb(skb)->pkt_segs = 1;
+	tcf_set_qdisc_drop_reason(skb, QDISC_DROP_GENERIC);
 	return skb;
 }
 
@@ -178,30 +219,38 @@ u32 xdc_skb_priority(const struct sk_buff *skb)
 	return skb->priority;
 }
 
-/* DSCP and ECN; negative where there is neither. */
-int xdc_skb_dsfield(struct sk_buff *skb)
+/*
+ * The protocol behind VLAN tags, and where its header begins. Of a packet that
+ * came to a bridge with two tags the network header is the second tag.
+ */
+static __be16 xdc_skb_network(const struct sk_buff *skb, int *offset)
 {
-	return skb_get_dsfield(skb);
+	__be16 protocol = skb->protocol;
+
+	*offset = skb_network_offset(skb);
+	if (eth_type_vlan(protocol))
+		protocol = __vlan_get_protocol(skb, protocol, offset);
+	return protocol;
 }
 
-/* The same of a packet that is only looked at; 0 where there is neither. */
-u8 xdc_skb_peek_dsfield(const struct sk_buff *skb)
+/* DSCP and ECN, of a packet that stays as it is; negative where there is neither. */
+int xdc_skb_dsfield(const struct sk_buff *skb)
 {
-	int offset = skb_network_offset(skb);
 	const struct ipv6hdr *ip6;
 	const struct iphdr *ip;
 	struct ipv6hdr copy;
+	int offset;
 
 	BUILD_BUG_ON(sizeof(*ip) > sizeof(copy));
-	switch (skb_protocol(skb, true)) {
+	switch (xdc_skb_network(skb, &offset)) {
 	case htons(ETH_P_IP):
 		ip = skb_header_pointer(skb, offset, sizeof(*ip), &copy);
-		return ip ? ipv4_get_dsfield(ip) : 0;
+		return ip ? ipv4_get_dsfield(ip) : -1;
 	case htons(ETH_P_IPV6):
 		ip6 = skb_header_pointer(skb, offset, sizeof(*ip6), &copy);
-		return ip6 ? ipv6_get_dsfield(ip6) : 0;
+		return ip6 ? ipv6_get_dsfield(ip6) : -1;
 	}
-	return 0;
+	return -1;
 }
 
 /*
@@ -217,11 +266,14 @@ static bool xdc_skb_header_is_ours(const struct sk_buff *skb, unsigned int heade
 	       (!skb_cloned(skb) || skb_clone_writable(skb, end));
 }
 
-/* The same, after a copy if need be. */
-static bool xdc_skb_make_header_ours(struct sk_buff *skb, unsigned int header)
+/*
+ * The first @end bytes of the packet, in one piece that nobody else has. Whoever
+ * keeps a reference to the packet, as pktgen does, relies on where its bytes are.
+ */
+static void *xdc_skb_make_ours(struct sk_buff *skb, unsigned int end)
 {
-	return pskb_network_may_pull(skb, header) &&
-	       !skb_try_make_writable(skb, skb_network_offset(skb) + header);
+	return !skb_shared(skb) && pskb_may_pull(skb, end) && !skb_try_make_writable(skb, end) ?
+		skb->data : NULL;
 }
 
 static __always_inline enum xdc_ecn xdc_ipv4_set_ce(struct iphdr *ip)
@@ -241,14 +293,17 @@ static enum xdc_ecn xdc_ipv6_set_ce(struct sk_buff *skb, struct ipv6hdr *ip)
 /* Any packet: IPv6, behind VLAN tags, in fragments, shared. */
 static noinline enum xdc_ecn xdc_skb_set_ce_slowly(struct sk_buff *skb)
 {
-	__be16 protocol = skb_protocol(skb, true);
+	void *data;
+	int offset;
 
-	if (protocol == htons(ETH_P_IP) &&
-	    xdc_skb_make_header_ours(skb, sizeof(struct iphdr)))
-		return xdc_ipv4_set_ce(ip_hdr(skb));
-	if (protocol == htons(ETH_P_IPV6) &&
-	    xdc_skb_make_header_ours(skb, sizeof(struct ipv6hdr)))
-		return xdc_ipv6_set_ce(skb, ipv6_hdr(skb));
+	switch (xdc_skb_network(skb, &offset)) {
+	case htons(ETH_P_IP):
+		data = xdc_skb_make_ours(skb, offset + sizeof(struct iphdr));
+		return data ? xdc_ipv4_set_ce(data + offset) : XDC_NOT_ECT;
+	case htons(ETH_P_IPV6):
+		data = xdc_skb_make_ours(skb, offset + sizeof(struct ipv6hdr));
+		return data ? xdc_ipv6_set_ce(skb, data + offset) : XDC_NOT_ECT;
+	}
 	return XDC_NOT_ECT;
 }
 
@@ -264,14 +319,16 @@ enum xdc_ecn xdc_skb_set_ce(struct sk_buff *skb)
 /* TCP, no payload, and nothing that must not be lost: SYN, FIN or RST. */
 bool xdc_skb_is_pure_ack(const struct sk_buff *skb)
 {
-	int offset = skb_network_offset(skb), end;
 	const struct tcphdr *tcp;
 	struct tcphdr tcp_copy;
+	__be16 protocol;
+	int offset, end;
 
 	if (skb_is_gso(skb))
 		return false;
 
-	if (skb_protocol(skb, true) == htons(ETH_P_IP)) {
+	protocol = xdc_skb_network(skb, &offset);
+	if (protocol == htons(ETH_P_IP)) {
 		struct iphdr ip_copy;
 		const struct iphdr *ip;
 
@@ -280,7 +337,7 @@ bool xdc_skb_is_pure_ack(const struct sk_buff *skb)
 			return false;
 		end = offset + ntohs(ip->tot_len);
 		offset += ip->ihl * 4;
-	} else if (skb_protocol(skb, true) == htons(ETH_P_IPV6)) {
+	} else if (protocol == htons(ETH_P_IPV6)) {
 		struct ipv6hdr ip_copy;
 		const struct ipv6hdr *ip;
 
@@ -313,6 +370,35 @@ void xdc_nla_nest_end(struct sk_buff *skb, struct nlattr *start)
 void xdc_nla_nest_cancel(struct sk_buff *skb, struct nlattr *start)
 {
 	nla_nest_cancel(skb, start);
+}
+
+int xdc_nla_parse_nested(struct nlattr **table, int max, const struct nlattr *nest,
+			 const struct nla_policy *policy,
+			 struct netlink_ext_ack *extack)
+{
+	return nla_parse_nested(table, max, nest, policy, extack);
+}
+
+/* The parser keeps the last attribute of each type: any other is one too many. */
+const struct nlattr *xdc_nla_find_twice(const struct nlattr *nest,
+					struct nlattr *const *table)
+{
+	const struct nlattr *attr;
+	int rem;
+
+	nla_for_each_nested(attr, nest, rem) {
+		if (table[nla_type(attr)] != attr)
+			return attr;
+	}
+	return NULL;
+}
+
+/* NL_SET_ERR_MSG() of a text that is no literal. */
+void xdc_extack_set(struct netlink_ext_ack *extack, const char *text)
+{
+	do_trace_netlink_extack(text);
+	if (extack)
+		extack->_msg = text;
 }
 
 /* A qdisc without classes of its own, to which tc filters can be attached */

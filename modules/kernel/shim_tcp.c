@@ -4,6 +4,8 @@
 #include <net/netns/generic.h>
 
 #include "shim.h"
+#include "shim_deferred.c"
+#include "shim_math.c"
 
 void *xdc_net_generic(const struct net *net, unsigned int id)
 {
@@ -19,6 +21,24 @@ bool xdc_tcp_is_cwnd_limited(const struct sock *sk)
 void xdc_tcp_need_pacing(struct sock *sk)
 {
 	cmpxchg(&sk->sk_pacing_status, SK_PACING_NONE, SK_PACING_NEEDED);
+}
+
+void xdc_inet_ecn_dontxmit(struct sock *sk)
+{
+	INET_ECN_dontxmit(sk);
+}
+
+/*
+ * A BPF program that sees the ACK can give the socket another congestion
+ * control, and take away the socket's reference on this module.
+ */
+void xdc_tcp_send_ack(struct sock *sk, u32 rcv_nxt)
+{
+	struct module *owner = inet_csk(sk)->icsk_ca_ops->owner;
+
+	__module_get(owner);
+	__tcp_send_ack(sk, rcv_nxt, 0);
+	module_put(owner);
 }
 
 void xdc_local_bh_disable(void)

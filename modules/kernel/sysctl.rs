@@ -3,9 +3,12 @@
 //! Parameters of a module as files under /proc/sys/net, one set for each
 //! network namespace.
 //!
-//! All values are u64: a number, or the index of a name. They are written by
-//! root through the files and read by anybody who has a [`Net`], at any time
-//! and without a lock.
+//! Each is a u32 within bounds, which proc_douintvec_minmax() reads and writes
+//! for root, and anybody who has a [`Net`] reads at any time and without a
+//! lock. A module that has several sets of defaults has a file `profile`
+//! besides, which is an action as net.ipv4.route.flush is one: to write the
+//! name of a set there sets all parameters. It holds nothing, so that a dump
+//! of all values and its restoration are what they seem.
 //!
 //! C headers: `include/linux/sysctl.h`, `include/net/netns/generic.h`
 
@@ -16,9 +19,7 @@ use core::{
     mem::{size_of, MaybeUninit},
     ptr::{addr_of, addr_of_mut},
 };
-use kernel::{
-    error::to_result, fmt::Write, prelude::*, str::NullTerminatedFormatter, types::Opaque,
-};
+use kernel::{error::to_result, prelude::*, types::Opaque};
 
 /// A network namespace.
 ///
@@ -33,7 +34,7 @@ impl Net {
     ///
     /// `ptr` is a namespace that outlives `'a`.
     pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::net) -> &'a Self {
-        // SAFETY: `Net` is transparent, and by the safety requirements.
+        // SAFETY: `ptr` is a namespace that outlives `'a`, and `Net` has its layout.
         unsafe { &*ptr.cast() }
     }
 
@@ -43,104 +44,56 @@ impl Net {
     }
 }
 
-/// One file.
+/// One parameter; its values are its bounds and what lies between.
 #[derive(Clone, Copy)]
 pub(crate) struct Param {
+    /// Of the file.
     pub(crate) name: &'static CStr,
-    pub(crate) kind: Kind,
+    pub(crate) min: u32,
+    pub(crate) max: u32,
+    /// By profile.
+    pub(crate) defaults: &'static [u32],
 }
-
-/// What a file takes; anything else is EINVAL.
-#[derive(Clone, Copy)]
-pub(crate) enum Kind {
-    /// A number within bounds that are allowed themselves.
-    Number { default: u64, min: u64, max: u64 },
-    /// One of these names; the value is its index.
-    Name {
-        default: u64,
-        names: &'static [&'static CStr],
-    },
-}
-
-impl Kind {
-    fn default(&self) -> u64 {
-        match *self {
-            Self::Number { default, .. } | Self::Name { default, .. } => default,
-        }
-    }
-
-    /// Writes the text of `value`, terminated by NUL.
-    fn format(&self, value: u64, text: &mut [u8; TEXT_BYTES]) -> Result {
-        match self {
-            Self::Number { .. } => NullTerminatedFormatter::new(text)
-                .ok_or(EINVAL)?
-                .write_fmt(fmt!("{value}"))
-                .map_err(|_| EINVAL),
-            Self::Name { names, .. } => {
-                let name = usize::try_from(value).ok().and_then(|i| names.get(i));
-                let name = name.ok_or(EINVAL)?.to_bytes_with_nul();
-                text.get_mut(..name.len())
-                    .ok_or(EINVAL)?
-                    .copy_from_slice(name);
-                Ok(())
-            }
-        }
-    }
-
-    fn parse(&self, text: &[u8; TEXT_BYTES]) -> Result<u64> {
-        let text = CStr::from_bytes_until_nul(text).map_err(|_| EINVAL)?;
-        let text = text.to_bytes().trim_ascii();
-        match self {
-            Self::Number { min, max, .. } => {
-                let number = core::str::from_utf8(text).map_err(|_| EINVAL)?;
-                let number = number.parse().map_err(|_| EINVAL)?;
-                if (*min..=*max).contains(&number) {
-                    Ok(number)
-                } else {
-                    Err(EINVAL)
-                }
-            }
-            Self::Name { names, .. } => {
-                let index = names.iter().position(|name| name.to_bytes() == text);
-                Ok(index.ok_or(EINVAL)? as u64)
-            }
-        }
-    }
-}
-
-/// Room for the longest text of a file: a u64, or a name.
-const TEXT_BYTES: usize = 32;
 
 /// The parameters of a module.
 pub(crate) trait Params: Send + Sync + 'static {
     /// Directory below /proc/sys, `c"net/…"`.
     const DIR: &'static CStr;
 
-    /// The files; a parameter is known by its index here. At most [`MAX_PARAMS`].
+    /// A parameter is known by its index here. At most [`MAX_PARAMS`].
     const PARAMS: &'static [Param];
 
-    /// Called after root has written parameter `index`, for those that set others.
-    fn written(_values: &Values, _index: usize) {}
+    /// The names of the sets of defaults, each shorter than [`PROFILE_BYTES`]. Where there is
+    /// but one, there is no file for it.
+    const PROFILES: &'static [&'static CStr];
+
+    /// The set that a new namespace begins with, as an index into [`Self::PROFILES`].
+    const PROFILE: usize;
 }
 
 /// How many parameters a module can have.
 pub(crate) const MAX_PARAMS: usize = 32;
 
+/// Room for the name of a profile and a NUL.
+const PROFILE_BYTES: usize = 16;
+
 /// The values of one namespace.
 #[repr(transparent)]
-pub(crate) struct Values([Once<u64>; MAX_PARAMS]);
+pub(crate) struct Values([Once<u32>; MAX_PARAMS]);
 
 impl Values {
     /// The value of parameter `index`; 0 where there is none.
     #[inline]
-    pub(crate) fn get(&self, index: usize) -> u64 {
+    pub(crate) fn get(&self, index: usize) -> u32 {
         self.0.get(index).map_or(0, Once::get)
     }
 
-    /// Sets parameter `index`, for [`Params::written`]. Bounds are not checked.
-    pub(crate) fn set(&self, index: usize, value: u64) {
-        if let Some(cell) = self.0.get(index) {
-            cell.set(value);
+    /// Sets every parameter to what the profile gives it.
+    fn set_profile<T: Params>(&self, profile: usize) {
+        for (value, param) in self.0.iter().zip(T::PARAMS) {
+            if let Some(default) = param.defaults.get(profile) {
+                value.set(*default);
+            }
         }
     }
 }
@@ -148,7 +101,8 @@ impl Values {
 /// What the kernel allocates for us in each namespace, zeroed.
 struct PerNet {
     header: *mut bindings::ctl_table_header,
-    files: [bindings::ctl_table; MAX_PARAMS],
+    /// The parameters, and the profile.
+    files: [bindings::ctl_table; MAX_PARAMS + 1],
     values: Values,
 }
 
@@ -166,15 +120,23 @@ pub(crate) struct Registration<T: Params> {
     _params: PhantomData<T>,
 }
 
-// SAFETY: `ops` is only handed back to C, which locks its lists.
+// SAFETY: `ops` is only handed to functions of C that take a lock of their own.
 unsafe impl<T: Params> Send for Registration<T> {}
-// SAFETY: As above.
+// SAFETY: A shared reference gives the values only, which are made for that.
 unsafe impl<T: Params> Sync for Registration<T> {}
 
 impl<T: Params> Registration<T> {
     /// Makes the files in every namespace, with their defaults.
     pub(crate) fn new() -> Result<Self> {
-        const { assert!(T::PARAMS.len() <= MAX_PARAMS) };
+        const {
+            assert!(T::PARAMS.len() <= MAX_PARAMS);
+            let mut i = 0;
+            while i < T::PARAMS.len() {
+                assert!(T::PARAMS[i].defaults.len() == T::PROFILES.len());
+                i += 1;
+            }
+            assert!(T::PROFILE < T::PROFILES.len());
+        }
 
         // SAFETY: All zeroes are a valid `struct pernet_operations`.
         let mut ops: bindings::pernet_operations = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -196,14 +158,15 @@ impl<T: Params> Registration<T> {
     #[inline]
     pub(crate) fn of<'a>(&'a self, net: &'a Net) -> &'a Values {
         // SAFETY: By the invariants of `Net` and of this type, the area is
-        // there and filled, and lives as long as both references do.
+        // there and filled, and lives as long as both references do. Nobody
+        // has a mutable reference to `values`.
         unsafe { &(*per_net(net.0.get())).values }
     }
 }
 
 impl<T: Params> Drop for Registration<T> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariants.
+        // SAFETY: `ops` is registered by the type invariants, and has not moved.
         unsafe { bindings::unregister_pernet_subsys(self.ops.get()) }
     }
 }
@@ -212,7 +175,7 @@ impl<T: Params> Drop for Registration<T> {
 ///
 /// `net` is alive and our pernet operations are registered.
 unsafe fn per_net(net: *mut bindings::net) -> *mut PerNet {
-    // SAFETY: By the safety requirements.
+    // SAFETY: `net` is alive, and registration has set `NET_ID`.
     unsafe { bindings::xdc_net_generic(net, NET_ID.get()) }.cast()
 }
 
@@ -220,35 +183,42 @@ unsafe fn per_net(net: *mut bindings::net) -> *mut PerNet {
 ///
 /// Called by the pernet code only, once per namespace.
 unsafe extern "C" fn init_net<T: Params>(net: *mut bindings::net) -> c_int {
-    // SAFETY: By the safety requirements the area is allocated and zeroed,
-    // which is valid for all its fields, and nobody else knows of it yet.
-    let (values, files, header) = unsafe {
-        let area = per_net(net);
-        (
-            &*addr_of!((*area).values),
-            &mut *addr_of_mut!((*area).files),
-            addr_of_mut!((*area).header),
-        )
-    };
+    // SAFETY: `net` is alive and our operations are registered, as they call this.
+    let area = unsafe { per_net(net) };
+    // SAFETY: The area is allocated and zeroed, which is valid for `Values`,
+    // and there is no mutable reference to them.
+    let values = unsafe { &*addr_of!((*area).values) };
+    // SAFETY: As above, and nobody else knows of the area yet.
+    let files = unsafe { &mut *addr_of_mut!((*area).files) };
+
+    values.set_profile::<T>(T::PROFILE);
     for ((param, file), value) in T::PARAMS.iter().zip(files.iter_mut()).zip(&values.0) {
-        value.set(param.kind.default());
         file.procname = param.name.as_char_ptr();
         file.mode = 0o644;
-        file.proc_handler = Some(access::<T>);
+        file.proc_handler = Some(bindings::proc_douintvec_minmax);
         file.data = addr_of!(*value).cast_mut().cast();
-        file.extra1 = addr_of!(*values).cast_mut().cast();
-        file.extra2 = addr_of!(*param).cast_mut().cast();
+        file.maxlen = size_of::<u32>() as c_int;
+        file.extra1 = addr_of!(param.min).cast_mut().cast();
+        file.extra2 = addr_of!(param.max).cast_mut().cast();
     }
-    // SAFETY: The names are static; the files live in the area, which outlives
-    // their registration.
-    let registered = unsafe {
-        bindings::register_net_sysctl_sz(net, T::DIR.as_char_ptr(), files.as_ptr(), T::PARAMS.len())
+    let mut count = T::PARAMS.len();
+    if let (true, Some(file)) = (T::PROFILES.len() > 1, files.get_mut(count)) {
+        file.procname = c"profile".as_char_ptr();
+        file.mode = 0o200;
+        file.proc_handler = Some(set_profile::<T>);
+        file.data = addr_of!(*values).cast_mut().cast();
+        count = count.wrapping_add(1);
+    }
+    // SAFETY: `net` is alive. The first `count` files are complete, lie in the
+    // area, which outlives their registration, and refer to it and to statics.
+    let header = unsafe {
+        bindings::register_net_sysctl_sz(net, T::DIR.as_char_ptr(), files.as_ptr(), count)
     };
-    if registered.is_null() {
+    if header.is_null() {
         return ENOMEM.to_errno();
     }
-    // SAFETY: As above; only `exit_net` reads it.
-    unsafe { header.write(registered) };
+    // SAFETY: The area is allocated, and only `exit_net` reads this of it.
+    unsafe { addr_of_mut!((*area).header).write(header) };
     0
 }
 
@@ -256,66 +226,43 @@ unsafe extern "C" fn init_net<T: Params>(net: *mut bindings::net) -> c_int {
 ///
 /// Called by the pernet code only, for a namespace that [`init_net`] has seen.
 unsafe extern "C" fn exit_net(net: *mut bindings::net) {
-    // SAFETY: By the safety requirements; waits for readers and writers.
-    unsafe { bindings::unregister_net_sysctl_table((*per_net(net)).header) }
+    // SAFETY: `net` is alive and our operations are registered, as they call this.
+    let area = unsafe { per_net(net) };
+    // SAFETY: `init_net` has succeeded, so the header is that of a registered
+    // table. This waits for those who read and write its files.
+    unsafe { bindings::unregister_net_sysctl_table((*area).header) }
 }
 
-/// Reads or writes one file.
+/// Sets all parameters, as proc_tcp_congestion_control() reads the name that it is given.
 ///
 /// # Safety
 ///
-/// Called by proc only, for a file that [`init_net`] made.
-unsafe extern "C" fn access<T: Params>(
+/// Called by proc only, for a file that [`init_net`] made and that cannot be read.
+unsafe extern "C" fn set_profile<T: Params>(
     file: *const bindings::ctl_table,
     write: c_int,
     buffer: *mut c_void,
     len: *mut usize,
     pos: *mut bindings::loff_t,
 ) -> c_int {
-    // SAFETY: `init_net` set these, and they outlive the file.
-    let (value, values, param) = unsafe {
-        (
-            &*(*file).data.cast::<Once<u64>>(),
-            &*(*file).extra1.cast::<Values>(),
-            &*(*file).extra2.cast::<Param>(),
-        )
+    let mut name = [0u8; PROFILE_BYTES];
+    let string = bindings::ctl_table {
+        data: name.as_mut_ptr().cast(),
+        maxlen: PROFILE_BYTES as c_int,
+        ..Default::default()
     };
-    let mut text = [0; TEXT_BYTES];
-    if let Err(e) = param.kind.format(value.get(), &mut text) {
-        return e.to_errno();
-    }
-    if write != 0 {
-        // SAFETY: By the safety requirements.
-        let (len, pos) = unsafe { (*len, *pos) };
-        if len == 0 {
-            return 0;
-        }
-        // proc_dostring() would pass over what lies behind the text that is
-        // there, and cut off what it has no room for.
-        let shown = text.iter().position(|byte| *byte == 0).unwrap_or(0);
-        let pos = usize::try_from(pos).unwrap_or(usize::MAX);
-        if pos > shown || len >= TEXT_BYTES.saturating_sub(pos) {
-            return EINVAL.to_errno();
-        }
-    }
-    // SAFETY: By the safety requirements; proc_dostring() works on `text` and
-    // uses no other field than these two.
-    let ret = unsafe {
-        let mut string: bindings::ctl_table = *file;
-        string.data = text.as_mut_ptr().cast();
-        string.maxlen = TEXT_BYTES as c_int;
-        bindings::proc_dostring(&string, write, buffer, len, pos)
-    };
-    if ret != 0 || write == 0 {
+    // SAFETY: `buffer`, `len` and `pos` are proc's. `string` refers to `name`,
+    // which is a string that ends with NUL and has room for `maxlen` bytes.
+    let ret = unsafe { bindings::proc_dostring(&string, write, buffer, len, pos) };
+    if ret != 0 {
         return ret;
     }
-    match param.kind.parse(&text) {
-        Ok(new) => {
-            value.set(new);
-            let index = T::PARAMS.iter().position(|p| core::ptr::eq(p, param));
-            T::written(values, index.unwrap_or(0));
-            0
-        }
-        Err(e) => e.to_errno(),
-    }
+    let name = CStr::from_bytes_until_nul(&name).ok();
+    let Some(profile) = T::PROFILES.iter().position(|known| Some(*known) == name) else {
+        return EINVAL.to_errno();
+    };
+    // SAFETY: `init_net` has set `data` to the values, which outlive the file.
+    let values = unsafe { &*(*file).data.cast::<Values>() };
+    values.set_profile::<T>(profile);
+    0
 }

@@ -1,85 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the tracepoints of trace_*.h are handed by Rust, and what those of the
- * congestion controls have in common. docs/tracing.md says what each field is.
+ * What the tracepoints of congestion controls have in common. Each module's own
+ * are in trace_NAME.h, with the structs that Rust hands them; Kbuild finds it.
  */
 #ifndef _XDC_TRACE_H
 #define _XDC_TRACE_H
 
-#include <linux/types.h>
-
-/* What the end of an epoch did to the window. */
-enum xdc_epoch_action {
-	XDC_EPOCH_NONE,
-	XDC_EPOCH_RESTED,
-	XDC_EPOCH_WITHHELD,
-	XDC_EPOCH_ENDED_SLOW_START,
-	XDC_EPOCH_INCREASED,
-	XDC_EPOCH_DECREASED,
-};
-
-struct xdc_unocc_epoch {
-	u64 cwnd_before_bytes;
-	u64 cwnd_bytes;
-	u64 period_ns;
-	u32 rtt_us;
-	u32 base_rtt_us;
-	u32 acked_bytes;
-	u32 marked_bytes;
-	u32 e_ppm;
-	u32 md_ppm;
-	enum xdc_epoch_action action;
-	bool gentle;
-};
-
-struct xdc_unocc_qa {
-	u64 cwnd_before_bytes;
-	u64 cwnd_bytes;
-	u64 delivered_bytes;
-	u64 promised_bytes;
-	u32 base_rtt_us;
-	bool adapted;
-};
-
-struct xdc_gemini_round {
-	u64 cwnd_bytes;
-	u64 acked_bytes;
-	u64 marked_bytes;
-	u64 increase_bytes;
-	u32 min_rtt_us;
-	u32 base_rtt_us;
-	u32 alpha_ppm;
-	u32 dcn_cut_ppm;
-	bool wan_congested;
-	bool reduced;
-};
-
-/* What chose a packet to be marked. */
-enum xdc_mark_cause {
-	XDC_MARK_PHANTOM,
-	XDC_MARK_PHYSICAL,
-	XDC_MARK_BOTH,
-};
-
-/* Why a packet was dropped. */
-enum xdc_drop_reason {
-	XDC_DROP_LIMIT,
-	XDC_DROP_COLOR,
-	XDC_DROP_POOL,
-	XDC_DROP_ECN,
-	XDC_DROP_FILTER,
-	XDC_DROP_SPLIT,
-};
-
-/* @why is one of enum xdc_mark_cause or enum xdc_drop_reason. */
-struct xdc_phantom_packet {
-	u64 queue_bytes;
-	u64 phantom_bytes;
-	u32 len_bytes;
-	u32 why;
-	u8 color;
-	u8 dsfield;
-};
+#include <linux/tcp.h>
+#include <linux/tracepoint.h>
+#include <net/tcp.h>
+#include <trace/events/net_probe_common.h>
 
 /* The connection. Addresses are as struct sockaddr_in or sockaddr_in6 has them. */
 #define XDC_TP_SOCK_ENTRY						\

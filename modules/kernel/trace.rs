@@ -2,33 +2,32 @@
 
 //! Tracepoints.
 //!
-//! C defines them, in trace_*.h, because the macros that do are C's. Off, one is a nop where
-//! [`Tracepoint::is_on`] asks, so whoever is often there asks first and computes what to tell
-//! only then. Where the kernel has no tracepoints none is ever on, and nothing is left of this.
+//! C defines them, in trace_*.h, because the macros that do are C's, and a module's file names those
+//! of its header by [`tracepoint!`]. While a tracepoint is off, [`Tracepoint::is_on`] is a nop, so a
+//! hot path asks first and computes what to emit only then. In a kernel without tracepoints none is
+//! ever on, and nothing of this is compiled in.
 //!
 //! Model: `rust/kernel/tracepoint.rs`, whose macro finds only what the kernel itself defines.
 
 // Each module uses its part.
-#![allow(unused_imports)]
+#![allow(unused_imports, unused_macros)]
 
 use super::{
+    bindings,
     qdisc::{Packet, Queue},
     tcp::Sock,
 };
 
 pub(crate) use super::bindings::{
-    xdc_drop_reason as DropReason, xdc_epoch_action as EpochAction,
-    xdc_gemini_round as GeminiRoundInfo, xdc_mark_cause as MarkCause,
-    xdc_phantom_packet as PacketInfo, xdc_unocc_epoch as EpochInfo, xdc_unocc_qa as QuickAdaptInfo,
+    xdc_drop_reason as DropReason, xdc_mark_cause as MarkCause, xdc_phantom_packet as PacketInfo,
     XDC_DROP_COLOR, XDC_DROP_ECN, XDC_DROP_FILTER, XDC_DROP_LIMIT, XDC_DROP_POOL, XDC_DROP_SPLIT,
-    XDC_EPOCH_DECREASED, XDC_EPOCH_ENDED_SLOW_START, XDC_EPOCH_INCREASED, XDC_EPOCH_NONE,
-    XDC_EPOCH_RESTED, XDC_EPOCH_WITHHELD, XDC_MARK_BOTH, XDC_MARK_PHANTOM, XDC_MARK_PHYSICAL,
+    XDC_MARK_BOTH, XDC_MARK_PHANTOM, XDC_MARK_PHYSICAL,
 };
 
 /// A tracepoint `xdc:*`.
 pub(crate) trait Tracepoint {
     /// What it is about.
-    type Subject<'a>;
+    type Subject<'a>: Subject;
 
     /// What it says of that.
     type Info;
@@ -36,23 +35,62 @@ pub(crate) trait Tracepoint {
     /// Somebody listens.
     fn is_on() -> bool;
 
-    /// Tells who listens, if anybody does.
-    fn tell(subject: Self::Subject<'_>, info: &Self::Info);
+    /// Emits an event, if somebody listens.
+    fn emit(subject: Self::Subject<'_>, info: &Self::Info);
 }
 
-/// Defines a [`Tracepoint`]: its type, its name in trace_*.h, what it is about, and how the
-/// pointers for C come from that.
+/// What a tracepoint can be about.
+pub(crate) trait Subject {
+    /// The pointers that C looks at, valid for the call.
+    type Pointers;
+
+    fn pointers(self) -> Self::Pointers;
+}
+
+impl Subject for &Sock<'_> {
+    type Pointers = (*const bindings::sock,);
+
+    #[inline(always)]
+    fn pointers(self) -> Self::Pointers {
+        (self.as_ptr(),)
+    }
+}
+
+impl Subject for (&Queue<'_>, &Packet<'_>) {
+    type Pointers = (*const bindings::Qdisc, *const bindings::sk_buff);
+
+    #[inline(always)]
+    fn pointers(self) -> Self::Pointers {
+        (self.0.as_ptr(), self.1.as_ptr())
+    }
+}
+
+/// Defines a [`Tracepoint`]: its type, its name in a header trace_*.h that Kbuild finds, and the
+/// struct that it is handed there. It is about a socket, or about a packet in a queue.
 macro_rules! tracepoint {
+    ($(#[$attr:meta])* $type:ident, $name:ident, $info:ident) => {
+        $crate::kernel_api::trace::tracepoint! {
+            @define $(#[$attr])* $type, $name, $info,
+            &'a $crate::kernel_api::tcp::Sock<'a>, (sk)
+        }
+    };
+    ($(#[$attr:meta])* $type:ident, $name:ident, $info:ident, packet) => {
+        $crate::kernel_api::trace::tracepoint! {
+            @define $(#[$attr])* $type, $name, $info,
+            (&'a $crate::kernel_api::qdisc::Queue<'a>, &'a $crate::kernel_api::qdisc::Packet<'a>),
+            (queue, packet)
+        }
+    };
     (
-        $(#[$attr:meta])* $type:ident, $key:ident, $do_trace:ident,
-        $subject:ty, $info:ty, |$about:pat_param| ($($pointer:expr),+)
-    ) => {
+        @define $(#[$attr:meta])* $type:ident, $name:ident, $info:ident,
+        $subject:ty, ($($pointer:ident),+)
+    ) => { ::kernel::macros::paste! {
         $(#[$attr])*
         pub(crate) struct $type;
 
-        impl Tracepoint for $type {
+        impl $crate::kernel_api::trace::Tracepoint for $type {
             type Subject<'a> = $subject;
-            type Info = $info;
+            type Info = $crate::kernel_api::bindings::$info;
 
             #[inline(always)]
             fn is_on() -> bool {
@@ -61,13 +99,13 @@ macro_rules! tracepoint {
                     // C's is the same; some of its types are empty in this configuration.
                     #[allow(improper_ctypes)]
                     extern "C" {
-                        static $key: kernel::bindings::tracepoint;
+                        static [<__tracepoint_ $name>]: ::kernel::bindings::tracepoint;
                     }
                     // SAFETY: A key that C defines, of the type that it has there.
                     unsafe {
-                        kernel::jump_label::static_branch_unlikely!(
-                            $key,
-                            kernel::bindings::tracepoint,
+                        ::kernel::jump_label::static_branch_unlikely!(
+                            [<__tracepoint_ $name>],
+                            ::kernel::bindings::tracepoint,
                             key
                         )
                     }
@@ -79,41 +117,26 @@ macro_rules! tracepoint {
             // Inline, so that a module has only what it calls: C's half is in one of them.
             #[cold]
             #[inline]
-            fn tell<'a>($about: $subject, info: &$info) {
+            fn emit<'a>(subject: $subject, info: &Self::Info) {
+                let ($($pointer,)+) = $crate::kernel_api::trace::Subject::pointers(subject);
                 #[cfg(CONFIG_TRACEPOINTS)]
                 // SAFETY: By the types' invariants C can look at what these point to.
                 unsafe {
-                    super::bindings::$do_trace($($pointer,)+ info)
+                    $crate::kernel_api::bindings::[<rust_do_trace_ $name>]($($pointer,)+ info)
                 }
                 #[cfg(not(CONFIG_TRACEPOINTS))]
                 let _ = ($($pointer,)+ info);
             }
         }
-    };
+    } };
 }
+pub(crate) use tracepoint;
 
 tracepoint! {
-    /// `xdc:unocc_epoch`.
-    UnoccEpoch, __tracepoint_unocc_epoch, rust_do_trace_unocc_epoch,
-    &'a Sock<'a>, EpochInfo, |sk| (sk.as_ptr())
-}
-tracepoint! {
-    /// `xdc:unocc_qa`.
-    UnoccQuickAdapt, __tracepoint_unocc_qa, rust_do_trace_unocc_qa,
-    &'a Sock<'a>, QuickAdaptInfo, |sk| (sk.as_ptr())
-}
-tracepoint! {
-    /// `xdc:gemini_round`.
-    GeminiRound, __tracepoint_gemini_round, rust_do_trace_gemini_round,
-    &'a Sock<'a>, GeminiRoundInfo, |sk| (sk.as_ptr())
-}
-tracepoint! {
     /// `xdc:phantom_mark`.
-    PhantomMark, __tracepoint_phantom_mark, rust_do_trace_phantom_mark,
-    (&'a Queue<'a>, &'a Packet), PacketInfo, |(queue, packet)| (queue.as_ptr(), packet.as_ptr())
+    PhantomMark, phantom_mark, xdc_phantom_packet, packet
 }
 tracepoint! {
     /// `xdc:phantom_drop`.
-    PhantomDrop, __tracepoint_phantom_drop, rust_do_trace_phantom_drop,
-    (&'a Queue<'a>, &'a Packet), PacketInfo, |(queue, packet)| (queue.as_ptr(), packet.as_ptr())
+    PhantomDrop, phantom_drop, xdc_phantom_packet, packet
 }

@@ -1,15 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Tracepoint of tcp_gemini. Its fields are an interface: docs/tracing.md. */
+#ifndef _XDC_TRACE_GEMINI_TYPES
+#define _XDC_TRACE_GEMINI_TYPES
+
+#include <linux/types.h>
+
+struct xdc_gemini_round {
+	u64 cwnd_bytes;
+	u64 acked_bytes;
+	u64 marked_bytes;
+	u64 increase_bytes;
+	u32 min_rtt_us;
+	u32 base_rtt_us;
+	u32 alpha_ppm;
+	u32 dcn_cut_ppm;
+	bool wan_congested;
+	bool reduced;
+};
+
+#endif /* _XDC_TRACE_GEMINI_TYPES */
+
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM xdc
 
 #if !defined(_XDC_TRACE_GEMINI_H) || defined(TRACE_HEADER_MULTI_READ)
 #define _XDC_TRACE_GEMINI_H
-
-#include <linux/tcp.h>
-#include <linux/tracepoint.h>
-#include <net/tcp.h>
-#include <trace/events/net_probe_common.h>
 
 #include "trace.h"
 

@@ -1,5 +1,39 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Tracepoints of sch_phantom. Their fields are an interface: docs/tracing.md. */
+#ifndef _XDC_TRACE_PHANTOM_TYPES
+#define _XDC_TRACE_PHANTOM_TYPES
+
+#include <linux/types.h>
+
+/* What chose a packet to be marked. */
+enum xdc_mark_cause {
+	XDC_MARK_PHANTOM,
+	XDC_MARK_PHYSICAL,
+	XDC_MARK_BOTH,
+};
+
+/* Why a packet was dropped. */
+enum xdc_drop_reason {
+	XDC_DROP_LIMIT,
+	XDC_DROP_COLOR,
+	XDC_DROP_POOL,
+	XDC_DROP_ECN,
+	XDC_DROP_FILTER,
+	XDC_DROP_SPLIT,
+};
+
+/* @why is one of enum xdc_mark_cause or enum xdc_drop_reason. */
+struct xdc_phantom_packet {
+	u64 queue_bytes;
+	u64 phantom_bytes;
+	u32 len_bytes;
+	u32 why;
+	u8 color;
+	u8 dsfield;
+};
+
+#endif /* _XDC_TRACE_PHANTOM_TYPES */
+
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM xdc
 
@@ -10,8 +44,6 @@
 #include <linux/skbuff.h>
 #include <linux/tracepoint.h>
 #include <net/sch_generic.h>
-
-#include "trace.h"
 
 TRACE_DEFINE_ENUM(XDC_MARK_PHANTOM);
 TRACE_DEFINE_ENUM(XDC_MARK_PHYSICAL);

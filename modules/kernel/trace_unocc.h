@@ -1,15 +1,50 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Tracepoints of tcp_unocc. Their fields are an interface: docs/tracing.md. */
+#ifndef _XDC_TRACE_UNOCC_TYPES
+#define _XDC_TRACE_UNOCC_TYPES
+
+#include <linux/types.h>
+
+/* What the end of an epoch did to the window. */
+enum xdc_epoch_action {
+	XDC_EPOCH_NONE,
+	XDC_EPOCH_RESTED,
+	XDC_EPOCH_WITHHELD,
+	XDC_EPOCH_ENDED_SLOW_START,
+	XDC_EPOCH_INCREASED,
+	XDC_EPOCH_DECREASED,
+};
+
+struct xdc_unocc_epoch {
+	u64 cwnd_before_bytes;
+	u64 cwnd_bytes;
+	u64 period_ns;
+	u32 rtt_us;
+	u32 base_rtt_us;
+	u32 acked_bytes;
+	u32 marked_bytes;
+	u32 e_ppm;
+	u32 md_ppm;
+	enum xdc_epoch_action action;
+	bool gentle;
+};
+
+struct xdc_unocc_qa {
+	u64 cwnd_before_bytes;
+	u64 cwnd_bytes;
+	u64 delivered_bytes;
+	u64 promised_bytes;
+	u32 base_rtt_us;
+	bool adapted;
+};
+
+#endif /* _XDC_TRACE_UNOCC_TYPES */
+
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM xdc
 
 #if !defined(_XDC_TRACE_UNOCC_H) || defined(TRACE_HEADER_MULTI_READ)
 #define _XDC_TRACE_UNOCC_H
-
-#include <linux/tcp.h>
-#include <linux/tracepoint.h>
-#include <net/tcp.h>
-#include <trace/events/net_probe_common.h>
 
 #include "trace.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Instructions per ACK of congestion controls and per packet of qdiscs, for
- * selftests/bench.sh; the files are in /sys/kernel/debug/xdc_bench.
+ * selftests/guest/bench.sh; the files are in /sys/kernel/debug/xdc_bench.
  */
 #include <linux/module.h>
 

@@ -23,7 +23,7 @@ use algo::{
     fixed::RATIO_BITS,
 };
 use kernel_api::tcp::{
-    flags, AckEvent, CongestionControl, EceEcho, EcnMode, Event, Info, Registration, Sock, State,
+    flags, CongestionControl, EceEcho, EcnMode, Event, Info, NoDiagBlock, Registration, Sock, State,
 };
 
 module! {
@@ -34,20 +34,11 @@ module! {
     license: "GPL v2",
 }
 
-/// One socket.
-#[derive(Clone, Copy)]
-struct Socket {
-    flow: Flow,
-    echo: EceEcho,
-}
-
-impl Socket {
-    fn publish(&self, sk: &mut Sock<'_>) {
-        let (delivered, marked) = self.flow.window(&progress(sk));
-        let bytes = |packets: u32| packets.wrapping_mul(sk.mss_bytes());
-        let fraction = self.flow.alpha() << (Info::FRACTION_BITS - RATIO_BITS);
-        sk.publish_marks(fraction, bytes(marked), bytes(delivered));
-    }
+fn publish(sk: &mut Sock<'_>, flow: &Flow) {
+    let (delivered, marked) = flow.window(&progress(sk));
+    let bytes = |packets: u32| packets.wrapping_mul(sk.mss_bytes());
+    let fraction = flow.alpha() << (Info::FRACTION_BITS - RATIO_BITS);
+    sk.publish_marks(fraction, bytes(marked), bytes(delivered));
 }
 
 fn progress(sk: &Sock<'_>) -> Progress {
@@ -59,8 +50,8 @@ fn progress(sk: &Sock<'_>) -> Progress {
     }
 }
 
-fn react_to_loss(sk: &mut Sock<'_>, data: &mut Socket) {
-    let ssthresh = data.flow.reduce_for_loss(sk.snd_cwnd());
+fn react_to_loss(sk: &mut Sock<'_>, flow: &mut Flow) {
+    let ssthresh = flow.reduce_for_loss(sk.snd_cwnd());
     sk.set_snd_ssthresh(ssthresh);
 }
 
@@ -71,50 +62,46 @@ impl CongestionControl for Dctcp {
     const NAME: &'static CStr = c"dctcp_rs";
     const FLAGS: u32 = flags::NEEDS_ECN;
 
-    type Data = Socket;
+    const ECE_ECHO: EceEcho = EceEcho::Always;
 
-    fn init(&self, sk: &mut Sock<'_>) -> Option<Socket> {
-        if sk.ecn_mode() == EcnMode::None && !sk.is_closed_or_listening() {
+    type Diag = NoDiagBlock;
+
+    type Data = Flow;
+
+    fn init(&self, sk: &mut Sock<'_>) -> Option<Flow> {
+        if sk.ecn_mode() == EcnMode::None {
             return None;
         }
-        let socket = Socket {
-            flow: Flow::new(&progress(sk)),
-            echo: EceEcho::new(sk),
-        };
-        socket.publish(sk);
-        Some(socket)
+        let flow = Flow::new(&progress(sk));
+        publish(sk, &flow);
+        Some(flow)
     }
 
-    fn in_ack_event(&self, sk: &mut Sock<'_>, data: &mut Socket, _event: AckEvent) {
-        if data.flow.window_ended(sk.snd_una()) {
-            data.flow.end_window(&progress(sk));
-            data.publish(sk);
+    fn in_ack_event(&self, sk: &mut Sock<'_>, flow: &mut Flow) {
+        if flow.window_ended(sk.snd_una()) {
+            flow.end_window(&progress(sk));
+            publish(sk, flow);
         }
     }
 
-    fn ssthresh(&self, sk: &mut Sock<'_>, data: &mut Socket) -> u32 {
-        data.flow.reduce_for_marks(sk.snd_cwnd())
+    fn ssthresh(&self, sk: &mut Sock<'_>, flow: &mut Flow) -> u32 {
+        flow.reduce_for_marks(sk.snd_cwnd())
     }
 
-    fn undo_cwnd(&self, sk: &mut Sock<'_>, data: &mut Socket) -> u32 {
-        data.flow.undo(sk.snd_cwnd())
+    fn undo_cwnd(&self, sk: &mut Sock<'_>, flow: &mut Flow) -> u32 {
+        flow.undo(sk.snd_cwnd())
     }
 
     /// Fast retransmit; a timeout has its event, so that one loss is one reduction.
-    fn set_state(&self, sk: &mut Sock<'_>, data: &mut Socket, new: State) {
+    fn set_state(&self, sk: &mut Sock<'_>, flow: &mut Flow, new: State) {
         if new == State::Recovery && sk.ca_state() != State::Recovery {
-            react_to_loss(sk, data);
+            react_to_loss(sk, flow);
         }
     }
 
-    fn cwnd_event(&self, sk: &mut Sock<'_>, data: &mut Socket, event: Event) {
-        match event {
-            Event::EcnIsCe | Event::EcnNoCe => {
-                data.echo.event(sk, event);
-                data.publish(sk);
-            }
-            Event::Loss => react_to_loss(sk, data),
-            Event::CwndRestart | Event::CompleteCwr => {}
+    fn cwnd_event(&self, sk: &mut Sock<'_>, flow: &mut Flow, event: Event) {
+        if event == Event::Loss {
+            react_to_loss(sk, flow);
         }
     }
 }

@@ -8,7 +8,7 @@ use kernel::prelude::*;
 #[path = "../kernel/mod.rs"]
 mod kernel_api;
 
-use kernel_api::tcp::{flags, CongestionControl, Registration, Sock};
+use kernel_api::tcp::{flags, CongestionControl, NoDiagBlock, Registration, Sock};
 
 module! {
     type: Module,
@@ -24,6 +24,8 @@ struct Reno;
 impl CongestionControl for Reno {
     const NAME: &'static CStr = c"reno_rs";
     const FLAGS: u32 = flags::NON_RESTRICTED;
+
+    type Diag = NoDiagBlock;
 
     type Data = ();
 

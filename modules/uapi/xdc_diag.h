@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
- * What unocc and gemini tell of a socket through sock_diag (inet_diag), beside
+ * What our algorithms tell of a socket through sock_diag (inet_diag), beside
  * DCTCP's block that `ss -ti` shows.
  *
- * A dump has one attribute of the congestion control. Who sets
- * XDC_DIAG_REQUEST in idiag_ext, and not the bit of INET_DIAG_VEGASINFO, gets
- * this block under XDC_DIAG_ATTR. The bit is that of INET_DIAG_SHUTDOWN, which
- * nobody sets: the kernel sends that attribute unasked. The attribute's number
- * is far from the kernel's own, and programs pass over what they do not know.
+ * Experimental: it takes a request bit and an attribute number that belong to
+ * inet_diag. A dump has one attribute of the congestion control. A request with
+ * XDC_DIAG_REQUEST in idiag_ext, and without the bit of INET_DIAG_VEGASINFO,
+ * gets this block under XDC_DIAG_ATTR. The bit is that of INET_DIAG_SHUTDOWN.
+ * The kernel sends that attribute unasked and ignores the bit, but there are
+ * programs that set it. Those that set it alone get this block, too, and have to
+ * pass over an attribute that they do not know, as netlink asks of them.
  *
  * This header is the one home of the numbers; the Rust codec in
- * userspace-tools/netlink is tested against it. Host byte order. A change of
+ * userspace-tools/netlink and the algorithms' entries are tested against it. Host byte order. A change of
  * the layout changes the version.
  */
 #ifndef _UAPI_XDC_DIAG_H
@@ -22,7 +24,7 @@
 #define XDC_DIAG_ATTR		0x1dc
 #define XDC_DIAG_VERSION	1
 
-/* struct xdc_diag_info, algorithm */
+/* struct xdc_diag_info, algorithm; from 128 on those that are nobody else's */
 #define XDC_DIAG_UNOCC		1
 #define XDC_DIAG_GEMINI		2
 

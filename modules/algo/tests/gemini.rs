@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-use super::super::fixed::{BYTE_ONE, US_PER_S};
-use super::super::support::{Rng, SEQUENCES, for_each_seed, watched_and_unwatched_are_one};
 use super::*;
+use crate::algo::entry::Shown;
+use crate::algo::fixed::{BYTE_ONE, US_PER_S};
+use crate::algo::support::{
+    Rng, SEQUENCES, any_calls, for_each_seed, state, watched_and_unwatched_are_one,
+};
 
 const MSS: u32 = 1_500;
 /// RTTs of the paper's testbed; the BDP is 25 and 1250 kB.
@@ -86,12 +89,12 @@ fn the_wan_is_congested_when_even_the_least_rtt_of_a_round_exceeds_base_plus_t()
     sim.acked(1, 1_500, 0);
     sim.rtt_us = INTER_US + 5_001;
     sim.round(1_500, 0);
-    assert!(!sim.flow.wan_congested, "the first RTT was short");
+    assert!(!sim.flow.wan_congested.is_set(), "the first RTT was short");
     sim.round(1_500, 0);
-    assert!(sim.flow.wan_congested);
+    assert!(sim.flow.wan_congested.is_set());
     sim.rtt_us = INTER_US + 5_000;
     sim.round(1_500, 0);
-    assert!(!sim.flow.wan_congested);
+    assert!(!sim.flow.wan_congested.is_set());
 }
 
 // What is told.
@@ -188,14 +191,14 @@ fn k_in_bytes_overrides_k_in_packets() {
 #[test]
 fn wan_congestion_takes_beta_and_the_larger_cut_wins() {
     let mut sim = Sim::new(INTER_US, 1_000_000);
-    sim.flow.wan_congested = true;
+    sim.flow.wan_congested = Flag::SET;
     sim.flow.alpha = 0;
     sim.acked(1, 1_500, 1_500);
     let kept = sim.flow.cwnd_bytes() as f64 / 1e6;
     assert!((kept - (1.0 - 205.0 / 1_024.0)).abs() < 1e-5, "{kept}");
 
     let mut sim = Sim::new(INTRA_US, 100_000);
-    sim.flow.wan_congested = true;
+    sim.flow.wan_congested = Flag::SET;
     sim.acked(1, 1_500, 1_500);
     assert_eq!(sim.flow.cwnd_bytes(), 50_000);
 }
@@ -268,7 +271,7 @@ fn h_is_between_a_tenth_of_a_packet_and_five() {
 #[test]
 fn nothing_grows_in_a_congested_wan_nor_for_a_slow_application() {
     let mut sim = Sim::new(INTER_US, 1_000_000);
-    sim.flow.wan_congested = true;
+    sim.flow.wan_congested = Flag::SET;
     sim.acked(1, 1_500, 0);
     let cut = sim.flow.cwnd_bytes();
     sim.acked(1, 1_500, 0);
@@ -320,25 +323,25 @@ fn a_round_shows_what_it_counts() {
     assert_eq!(Flow::default().base_rtt_us(), None);
     sim.acked(1, 3_000, 1_500);
     sim.acked(1, 1_500, 0);
-    assert_eq!(sim.flow.shown().acked_bytes, 4_500);
-    assert_eq!(sim.flow.shown().marked_bytes, 1_500);
+    assert_eq!(sim.flow.published().acked_bytes, 4_500);
+    assert_eq!(sim.flow.published().marked_bytes, 1_500);
     sim.flow.round_acked_bytes = u64::MAX;
-    assert_eq!(sim.flow.shown().acked_bytes, u32::MAX);
+    assert_eq!(sim.flow.published().acked_bytes, u32::MAX);
 }
 
 #[test]
 fn a_round_shows_what_was_cut_and_what_is_congested() {
     let flags = |was_cut, wan_congested| {
         let flow = Flow {
-            was_cut,
-            wan_congested,
+            was_cut: Flag::from(was_cut),
+            wan_congested: Flag::from(wan_congested),
             ..Flow::default()
         };
-        flow.shown().flags
+        flow.published().flags
     };
-    assert_eq!(flags(true, false), shown::REDUCED);
-    assert_eq!(flags(false, true), shown::WAN);
-    assert_eq!(flags(true, true), shown::REDUCED | shown::WAN);
+    assert_eq!(flags(true, false), published::REDUCED);
+    assert_eq!(flags(false, true), published::WAN);
+    assert_eq!(flags(true, true), published::REDUCED | published::WAN);
 }
 
 // Loss.
@@ -352,7 +355,7 @@ fn a_loss_takes_at_least_a_half() {
 
     let mut sim = Sim::new(INTRA_US, 100_000);
     sim.params.beta = 768;
-    sim.flow.wan_congested = true;
+    sim.flow.wan_congested = Flag::SET;
     sim.flow.on_loss(&sim.params, sim.now_us, MSS);
     assert_eq!(sim.flow.cwnd_bytes(), 25_000);
 }
@@ -363,7 +366,7 @@ fn a_timeout_restarts_slow_start_and_an_undo_brings_the_window_back() {
     sim.flow.on_timeout(&sim.params, sim.now_us, 0, MSS);
     assert_eq!(sim.flow.cwnd_bytes(), u64::from(MSS));
     assert_eq!(sim.flow.output(&sim.params, 1).ssthresh_bytes, 500_000);
-    sim.flow.undo(1_000_000);
+    sim.flow.undo(1_000_000, 0);
     assert_eq!(sim.flow.cwnd_bytes(), 1_000_000);
 }
 
@@ -382,7 +385,7 @@ fn zeroes_are_a_flow_that_does_nothing() {
     let mut flow = Flow::default();
     flow.on_loss(&params, 1, MSS);
     flow.on_timeout(&params, 1, 1, MSS);
-    flow.undo(1_000);
+    flow.undo(1_000, 1_000);
     assert_eq!(flow.on_ack(&params, &Ack::default()), None);
     assert_eq!(flow.loss_window_bytes(&params, MSS), 0);
     assert_eq!(flow.cwnd_bytes(), 0);
@@ -392,7 +395,7 @@ fn zeroes_are_a_flow_that_does_nothing() {
 fn defaults_are_within_their_bounds() {
     for row in PARAMS {
         for value in row.defaults {
-            assert!((row.min..=row.max).contains(&value), "{:?}", row.name);
+            assert!((row.min..=row.max).contains(value), "{:?}", row.name);
         }
     }
     assert_eq!(paper(), Params::read(|row| PARAMS[row].defaults[0]));
@@ -411,7 +414,7 @@ fn no_input_panics_and_the_window_stays_within_its_bounds() {
             match rng.within(0, 9) {
                 0 => flow.on_loss(&params, rng.any(), mss_bytes),
                 1 => flow.on_timeout(&params, rng.any(), rng.any(), mss_bytes),
-                2 => flow.undo(rng.any()),
+                2 => flow.undo(rng.any(), rng.any()),
                 _ => {
                     let output = flow.on_ack(&params, &rng.any_ack()).unwrap();
                     assert!(output.cwnd_bytes > 0 && output.cwnd_bytes <= 1 << 40);
@@ -419,6 +422,28 @@ fn no_input_panics_and_the_window_stays_within_its_bounds() {
             }
             assert!(flow.alpha <= FRACTION_ONE);
         }
+        0
+    });
+}
+
+#[test]
+fn whatever_bytes_a_flow_is_made_of_nothing_panics() {
+    for_each_seed(|seed| {
+        let mut rng = Rng::new(seed);
+        let mut flow = Flow {
+            window: Window::any(&mut rng),
+            round_ends_us: rng.any(),
+            round_acked_bytes: rng.any(),
+            round_marked_bytes: rng.any(),
+            round_min_rtt_us: rng.any() as u32,
+            alpha: rng.any() as u32,
+            base_rtt: BaseRtt::any(&mut rng),
+            wan_congested: Flag::any(&mut rng),
+            rounds: rng.any() as u8,
+            was_cut: Flag::any(&mut rng),
+            cut_at_us: rng.any(),
+        };
+        any_calls(&mut flow, &Params::of(Profile::Paper), &mut rng);
         0
     });
 }
@@ -538,9 +563,13 @@ impl Reference {
         self.ssthresh = target;
     }
 
-    fn undo(&mut self, prior_bytes: u64) {
+    fn undo(&mut self, prior_bytes: u64, ssthresh_bytes: u64) {
         self.cwnd = self.cwnd.max(prior_bytes as f64);
-        self.ssthresh = self.ssthresh.min(self.cwnd);
+        let ssthresh = match ssthresh_bytes {
+            u64::MAX => f64::INFINITY,
+            bytes => bytes as f64,
+        };
+        self.ssthresh = self.ssthresh.min(self.cwnd).max(ssthresh);
     }
 
     fn lower_to(&mut self, cwnd: f64) {
@@ -607,8 +636,9 @@ fn follows_reference(seed: u64) -> bool {
             }
             3 => {
                 let prior_bytes = prior_bytes + mss * rng.within(0, 20);
-                flow.undo(prior_bytes);
-                reference.undo(prior_bytes);
+                let ssthresh_bytes = rng.pick(&[0, prior_bytes / 2, 2 * prior_bytes, u64::MAX]);
+                flow.undo(prior_bytes, ssthresh_bytes);
+                reference.undo(prior_bytes, ssthresh_bytes);
             }
             _ => {
                 let ack = rng.ack(now_us, base_us, mss_bytes, prior_bytes, marked_percent);
@@ -643,4 +673,31 @@ fn random_params(rng: &mut Rng) -> Params {
         params.g = rng.within(1, 1_024) as u32;
     }
     params
+}
+
+#[test]
+fn a_socket_shows_what_the_rules_make_of_it() {
+    let params = paper();
+    let shown = Shown {
+        marked_fraction: FRACTION_ONE / 4,
+        period_marked: 1 << 14,
+        periods: 77,
+        base_rtt_us: Some(1_792),
+        flags: published::WAN,
+        srtt_us: Some(1_800),
+        mss_bytes: Some(1_448),
+        params: Some(&params),
+        ..Shown::default()
+    };
+    let of = |key| state(&ENTRY, &shown, key).unwrap();
+    assert_eq!((of("base_rtt_us"), of("rounds")), (1_792.0, 77.0));
+    assert_eq!((of("alpha"), of("round_marked")), (0.25, 0.5));
+    assert_eq!((of("wan_congested"), of("reduced")), (1.0, 0.0));
+    // K = 50 packets, C x RTT = 1 Gbit/s x 1,800 us.
+    assert!((of("f") - 4.0 * 50.0 * 1_448.0 / 225_000.0).abs() < 1e-5);
+    // H x C x RTT = 120e-9 x 1.8e6 bits.
+    assert!((of("h_packets_per_rtt") - 0.216).abs() < 1e-4);
+    for key in ["base_rtt_us", "f", "h_packets_per_rtt"] {
+        assert_eq!(state(&ENTRY, &Shown::default(), key), None, "{key}");
+    }
 }

@@ -117,6 +117,15 @@ fn it_drains_at_its_part_of_the_line_rate() {
 }
 
 #[test]
+fn it_drains_if_the_line_does() {
+    let drain = |line_rate, ppm| Config::new(line_rate, ppm, 1_000).drain_bytes_per_s;
+    assert_eq!(drain(0, 900_000), 0);
+    assert_eq!(drain(1, 900_000), 1);
+    assert_eq!(drain(125_000, 1), 1);
+    assert_eq!(drain(2_000_000, 1), 2);
+}
+
+#[test]
 fn it_stops_at_its_limit() {
     let config = Config::new(GBIT, 1_000_000, 10_000);
     let mut phantom = Phantom::default();

@@ -1,8 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
+use super::super::support::Rng;
 use super::*;
 
 const WINDOW_MS: u32 = 10_000;
+
+impl BaseRtt {
+    /// Made of any bytes.
+    pub fn any(rng: &mut Rng) -> Self {
+        BaseRtt {
+            min_us: rng.any() as u32,
+            window_min_us: rng.any() as u32,
+            window_start_ms: rng.any() as u32,
+        }
+    }
+}
 
 fn after(samples: &[(u64, u32)]) -> Option<u32> {
     let mut base = BaseRtt::default();

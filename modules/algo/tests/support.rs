@@ -3,7 +3,8 @@
 //! What the tests share: random numbers that are the same on each run, and work on all cores.
 
 use super::Ack;
-use super::controller::{Controller, Watch};
+use super::controller::{Controller, Flag, Watch};
+use super::entry::{Entry, Shown, Value};
 use super::params::Values;
 use std::{fmt::Debug, thread};
 
@@ -140,9 +141,36 @@ pub fn for_each_seed(sequence: impl Fn(u64) -> u64 + Sync) -> u64 {
     })
 }
 
+/// What TCP may ask of a flow, in any order.
+pub fn any_calls(flow: &mut impl Controller, params: &impl Values, rng: &mut Rng) {
+    for _ in 0..10 {
+        let (now_us, mss_bytes) = (rng.any(), rng.any() as u32);
+        match rng.within(0, 9) {
+            0 => flow.on_loss(params, now_us, mss_bytes),
+            1 => flow.on_timeout(params, now_us, rng.any(), mss_bytes),
+            2 => flow.undo(rng.any(), rng.any()),
+            3 => flow.on_idle_restart(now_us),
+            4 => flow.open(params),
+            5 => flow.resume(rng.any(), rng.any()),
+            _ => {
+                flow.on_ack_watched(params, &rng.any_ack(), &mut Vec::new());
+            }
+        }
+        flow.loss_window_bytes(params, mss_bytes);
+        flow.published();
+    }
+}
+
+impl Flag {
+    /// Any byte.
+    pub fn any(rng: &mut Rng) -> Self {
+        Flag::of_byte(rng.any() as u8)
+    }
+}
+
 /// Keeps what it is told.
 impl<E> Watch<E> for Vec<E> {
-    fn see(&mut self, event: impl FnOnce() -> E) {
+    fn observe(&mut self, event: impl FnOnce() -> E) {
         self.push(event());
     }
 }
@@ -161,4 +189,14 @@ pub fn watched_and_unwatched_are_one(params: &impl Values, flow: impl Controller
         }
     }
     assert!(events.len() > 200, "{} events", events.len());
+}
+
+/// What a socket shows under a key of its state; yes is 1. None: it is not known.
+pub fn state(entry: &Entry, shown: &Shown<'_>, key: &str) -> Option<f64> {
+    let row = entry.state.iter().find(|row| row.key == key);
+    match (row.expect("a key of the state").value)(shown)? {
+        Value::Count(count) => Some(count as f64),
+        Value::Ratio { part, of } => Some(part as f64 / of as f64),
+        Value::Flag(is_so) => Some(f64::from(u8::from(is_so))),
+    }
 }

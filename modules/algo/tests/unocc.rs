@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-use super::super::fixed::US_PER_S;
-use super::super::support::{Rng, SEQUENCES, for_each_seed, watched_and_unwatched_are_one};
 use super::*;
+use crate::algo::fixed::US_PER_S;
+use crate::algo::support::{
+    Rng, SEQUENCES, any_calls, for_each_seed, state, watched_and_unwatched_are_one,
+};
 use std::mem;
 
 const MSS: u32 = 4_000;
@@ -164,7 +166,7 @@ fn an_epoch_starts_at_the_first_ack_and_ends_with_a_packet_sent_after_it() {
     }
     sim.acked(1, 4_000, 4_000);
     assert_eq!(sim.flow.ecn_fraction, FRACTION_ONE / 2);
-    assert_eq!(sim.flow.shown().acked_bytes, 0);
+    assert_eq!(sim.flow.published().acked_bytes, 0);
 }
 
 #[test]
@@ -176,7 +178,7 @@ fn an_epoch_is_one_intra_rtt_for_every_flow() {
         let mut epochs = 0;
         for _ in 0..14_000 {
             sim.acked(1, 4_000, 0);
-            epochs += u32::from(sim.flow.shown().acked_bytes == 0);
+            epochs += u32::from(sim.flow.published().acked_bytes == 0);
         }
         assert!((999..=1_002).contains(&epochs), "{rtt_us}: {epochs}");
     }
@@ -191,7 +193,7 @@ fn a_clock_that_fell_behind_is_brought_forward() {
     let mut epochs = 0;
     for _ in 0..140 {
         sim.acked(1, 4_000, 0);
-        epochs += u32::from(sim.flow.shown().acked_bytes == 0);
+        epochs += u32::from(sim.flow.published().acked_bytes == 0);
     }
     assert!((10..=11).contains(&epochs), "{epochs}");
 }
@@ -205,7 +207,7 @@ fn a_restart_after_idling_begins_an_epoch() {
     assert_eq!(sim.flow.epoch_ends_ns, sim.now_us * 1_000);
     assert_eq!(sim.flow.round_ends_us, sim.now_us);
     sim.acked(u64::from(INTER_US) - 1, 4_000, 0);
-    assert_ne!(sim.flow.shown().acked_bytes, 0);
+    assert_ne!(sim.flow.published().acked_bytes, 0);
 }
 
 #[test]
@@ -471,9 +473,9 @@ fn quick_adapt_rests_while_a_loss_is_repaired() {
 fn after_a_loss_a_first_bdp_counts_as_used() {
     let params = Params::of(Profile::Artifact);
     let mut sim = Sim::new(params, INTER_US, INTER_BDP);
-    assert_eq!(sim.flow.withheld_bytes, UNUSED);
+    assert_eq!(sim.flow.adapt, Adapt::UNUSED);
     sim.flow.on_timeout(&params, sim.now_us, 0, MSS);
-    assert_eq!(sim.flow.withheld_bytes, 0);
+    assert_eq!(sim.flow.adapt, Adapt::REDUCED);
 }
 
 #[test]
@@ -602,15 +604,6 @@ fn what_was_withheld_is_forgotten_after_a_round_trip() {
     sim.acked(u64::from(INTER_US), 4_000, 0);
     assert_eq!(sim.flow.withheld_bytes, 0);
     assert!(sim.flow.window.in_first_slow_start());
-}
-
-#[test]
-fn however_much_was_withheld_the_window_is_in_use() {
-    let mut sim = balanced();
-    sim.flow.withheld_bytes = UNUSED - 1;
-    let action = sim.flow.withhold(FRACTION_ONE.into(), u64::MAX);
-    assert_eq!(action, Action::Withheld);
-    assert_ne!(sim.flow.withheld_bytes, UNUSED);
 }
 
 #[test]
@@ -792,7 +785,7 @@ fn an_undo_brings_the_window_back() {
     let mut sim = round_with(paper(), 60_000, false);
     let before = sim.flow.cwnd_bytes();
     sim.flow.on_loss(&sim.params, sim.now_us, MSS);
-    sim.flow.undo(before);
+    sim.flow.undo(before, 0);
     assert_eq!(sim.flow.cwnd_bytes(), before);
     sim.flow.on_loss(&sim.params, sim.now_us, MSS);
     assert_eq!(sim.flow.cwnd_bytes(), 63_000);
@@ -819,19 +812,22 @@ fn an_epoch_shows_what_it_counts() {
     assert_eq!(Flow::default().base_rtt_us(), None);
     sim.acked(1, 8_000, 4_000);
     sim.acked(1, 4_000, 0);
-    assert_eq!(sim.flow.shown().acked_bytes, 12_000);
-    assert_eq!(sim.flow.shown().marked_bytes, 4_000);
+    assert_eq!(sim.flow.published().acked_bytes, 12_000);
+    assert_eq!(sim.flow.published().marked_bytes, 4_000);
 }
 
 #[test]
 fn a_round_shows_whether_it_was_marked_and_whether_it_reduced() {
     let params = paper();
     let mut sim = Sim::new(params, INTER_US, INTER_BDP);
-    assert_eq!(sim.flow.shown().flags, 0);
+    assert_eq!(sim.flow.published().flags, 0);
     sim.acked(1, 8_000, 4_000);
-    assert_eq!(sim.flow.shown().flags, shown::MARKED);
+    assert_eq!(sim.flow.published().flags, published::MARKED);
     sim.flow.on_loss(&params, sim.now_us, MSS);
-    assert_eq!(sim.flow.shown().flags, shown::MARKED | shown::REDUCED);
+    assert_eq!(
+        sim.flow.published().flags,
+        published::MARKED | published::REDUCED
+    );
 }
 
 // What is told.
@@ -894,7 +890,7 @@ fn an_epoch_is_told_with_what_it_came_to() {
     assert_eq!(epoch.period_ns, 28_000);
     assert!(!epoch.verdict.gentle);
     // A round trip that has had its reduction.
-    sim.flow.adapted = true;
+    sim.flow.adapt = Adapt::REDUCED;
     assert_eq!(sim.epoch(8_000, 8_000).verdict.action, Action::Rested);
 }
 
@@ -975,7 +971,7 @@ fn zeroes_are_a_flow_that_does_nothing() {
     let mut flow = Flow::default();
     flow.on_loss(&params, 1, MSS);
     flow.on_timeout(&params, 1, 1, MSS);
-    flow.undo(1_000);
+    flow.undo(1_000, 1_000);
     flow.on_idle_restart(1);
     assert_eq!(flow.on_ack(&params, &Ack::default()), None);
     assert_eq!(flow.loss_window_bytes(&params, MSS), 0);
@@ -987,7 +983,7 @@ fn zeroes_are_a_flow_that_does_nothing() {
 fn defaults_are_within_their_bounds() {
     for row in PARAMS {
         for value in row.defaults {
-            assert!((row.min..=row.max).contains(&value), "{:?}", row.name);
+            assert!((row.min..=row.max).contains(value), "{:?}", row.name);
         }
     }
     for (i, profile) in Profile::ALL.into_iter().enumerate() {
@@ -1009,7 +1005,7 @@ fn no_input_panics_and_the_window_stays_within_its_bounds() {
             match rng.within(0, 9) {
                 0 => flow.on_loss(&params, rng.any(), mss_bytes),
                 1 => flow.on_timeout(&params, rng.any(), rng.any(), mss_bytes),
-                2 => flow.undo(rng.any()),
+                2 => flow.undo(rng.any(), rng.any()),
                 3 => flow.on_idle_restart(rng.any()),
                 _ => {
                     let ack = rng.any_ack();
@@ -1019,6 +1015,33 @@ fn no_input_panics_and_the_window_stays_within_its_bounds() {
             }
             assert!(flow.ecn_fraction <= FRACTION_ONE);
         }
+        0
+    });
+}
+
+#[test]
+fn whatever_bytes_a_flow_is_made_of_nothing_panics() {
+    for_each_seed(|seed| {
+        let mut rng = Rng::new(seed);
+        let mut flow = Flow {
+            window: Window::any(&mut rng),
+            epoch_ends_ns: rng.any(),
+            epoch_acked_bytes: rng.any() as u32,
+            epoch_marked_bytes: rng.any() as u32,
+            ecn_fraction: rng.any() as u32,
+            rate: Rate {
+                bytes: rng.any() as u32,
+                interval_us: rng.any() as u32,
+            },
+            round_ends_us: rng.any(),
+            base_rtt: BaseRtt::any(&mut rng),
+            round_marked: Flag::any(&mut rng),
+            adapt: Adapt(rng.any() as u8),
+            quick_adapts: rng.any() as u8,
+            epochs: rng.any() as u8,
+            withheld_bytes: rng.any() as u32,
+        };
+        any_calls(&mut flow, &Params::of(Profile::Linux), &mut rng);
         0
     });
 }
@@ -1239,6 +1262,8 @@ impl Reference {
         }
         let adapted = self.qa_bytes() * f64::from(self.params.qa_keep) / 1024.0;
         self.lower_to(adapted.max(self.cwnd / 2.0).max(2.0 * self.mss));
+        // Should the loss be undone, slow start withholds anew.
+        self.withheld = 0.0;
         self.skipping = true;
         self.unused = false;
         self.t_round = now_us as f64;
@@ -1255,9 +1280,13 @@ impl Reference {
         self.ssthresh = target;
     }
 
-    fn undo(&mut self, prior_bytes: u64) {
+    fn undo(&mut self, prior_bytes: u64, ssthresh_bytes: u64) {
         self.cwnd = self.cwnd.max(prior_bytes as f64);
-        self.ssthresh = self.ssthresh.min(self.cwnd);
+        let ssthresh = match ssthresh_bytes {
+            u64::MAX => f64::INFINITY,
+            bytes => bytes as f64,
+        };
+        self.ssthresh = self.ssthresh.min(self.cwnd).max(ssthresh);
         self.skipping = false;
     }
 }
@@ -1320,8 +1349,9 @@ fn follows_reference(seed: u64) -> bool {
             }
             3 => {
                 let prior_bytes = prior_bytes + mss * rng.within(0, 20);
-                flow.undo(prior_bytes);
-                reference.undo(prior_bytes);
+                let ssthresh_bytes = rng.pick(&[0, prior_bytes / 2, 2 * prior_bytes, u64::MAX]);
+                flow.undo(prior_bytes, ssthresh_bytes);
+                reference.undo(prior_bytes, ssthresh_bytes);
             }
             4 => {
                 now_us += 100_000;
@@ -1371,4 +1401,32 @@ fn random_params(rng: &mut Rng) -> Params {
         params.max_cwnd_bdp = rng.pick(&[0, 512, 1_024, 2_048]);
     }
     params
+}
+
+#[test]
+fn a_socket_shows_what_the_rules_make_of_it() {
+    let params = Params::of(Profile::Linux);
+    let shown = Shown {
+        marked_fraction: FRACTION_ONE / 4,
+        period_marked: 1 << 14,
+        periods: 12_345,
+        count: 2,
+        base_rtt_us: Some(1_792),
+        flags: published::MARKED,
+        params: Some(&params),
+        ..Shown::default()
+    };
+    let of = |key| state(&ENTRY, &shown, key).unwrap();
+    assert_eq!(of("base_rtt_us"), 1_792.0);
+    assert_eq!((of("e"), of("epoch_marked")), (0.25, 0.5));
+    assert_eq!((of("epochs"), of("quick_adapts")), (12_345.0, 2.0));
+    assert_eq!((of("round_marked"), of("reduced")), (1.0, 0.0));
+    // K = a quarter of 100 Gbit/s x 14 us, BDP = 100 Gbit/s x 1,792 us: 4 x 3.5 / (3.5 + 1792).
+    assert!((of("md_scale") - 14.0 / 1_795.5).abs() < 1e-5);
+    // 6,000 ppm of that BDP.
+    assert!((of("increase_bytes_per_rtt") - 134_400.0).abs() < 0.1);
+    let unknown = Shown::default();
+    for key in ["base_rtt_us", "md_scale", "increase_bytes_per_rtt"] {
+        assert_eq!(state(&ENTRY, &unknown, key), None, "{key}");
+    }
 }

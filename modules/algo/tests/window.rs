@@ -1,6 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
+use super::super::support::Rng;
 use super::*;
+
+impl Window {
+    /// Made of any bytes.
+    pub fn any(rng: &mut Rng) -> Self {
+        Window {
+            scaled: rng.any(),
+            ssthresh_scaled: rng.any(),
+        }
+    }
+}
 
 fn window(bytes: u64) -> Window {
     let mut window = Window::default();
@@ -69,10 +80,36 @@ fn a_decrease_ends_slow_start() {
 fn an_undo_never_lowers() {
     let mut w = window(100_000);
     w.lower_to(50_000);
-    w.undo(100_000);
+    w.undo(100_000, 0);
     assert_eq!(w.bytes(), 100_000);
-    w.undo(10);
+    w.undo(10, 0);
     assert_eq!(w.bytes(), 100_000);
+}
+
+#[test]
+fn a_window_goes_on_in_slow_start_or_past_it() {
+    let mut w = Window::default();
+    w.resume(100_000, 50_000);
+    assert!(w.is_started() && !w.in_slow_start());
+    w.resume(100_000, 150_000);
+    assert!(w.in_slow_start() && !w.in_first_slow_start());
+    w.resume(100_000, u64::MAX);
+    assert_eq!((w.bytes(), w.in_first_slow_start()), (100_000, true));
+}
+
+#[test]
+fn an_undo_leads_back_to_slow_start() {
+    let mut w = Window::default();
+    w.start(100_000, true);
+    w.lower_to(50_000);
+    w.undo(100_000, u64::MAX);
+    assert!(w.in_first_slow_start());
+    w.restart(1_000);
+    w.undo(100_000, 150_000);
+    assert_eq!(w.ssthresh_bytes(), 150_000);
+    w.lower_to(75_000);
+    w.undo(100_000, 75_000);
+    assert!(!w.in_slow_start());
 }
 
 #[test]
@@ -98,7 +135,7 @@ fn an_undo_to_the_same_bytes_keeps_their_fraction() {
     w.increase(BYTE_ONE, 5_000);
     let with_fraction = (10_000 << BYTE_BITS) + BYTE_ONE / 2;
     assert_eq!(w.scaled(), with_fraction);
-    w.undo(10_000);
+    w.undo(10_000, 0);
     assert_eq!(w.scaled(), with_fraction);
 }
 

@@ -23,10 +23,12 @@ use nix::{
     time::{ClockId, clock_getres},
 };
 
+use xdc_proto::BpfObject;
+
 use crate::clock::now_ns;
 
-/// Where programs of the initramfs are.
-pub const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+/// Where programs are: of the root, and of the initramfs below another one ([`crate::root`]).
+pub const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin:/initramfs/bin";
 
 /// Two sockets a flow, two files a namespace.
 const OPEN_FILES: u64 = 1 << 20;
@@ -81,6 +83,47 @@ pub fn kernel_release() -> Result<String> {
 pub fn kernel_argument(key: &str) -> Result<Option<String>> {
     let line = fs::read_to_string("/proc/cmdline").context("cannot read /proc/cmdline")?;
     Ok(argument(&line, key).map(str::to_string))
+}
+
+/// Registers congestion controls of BPF's. bpftool knows what libbpf knows of object files.
+pub fn register_bpf(objects: &[BpfObject]) -> Result<()> {
+    const OBJECT: &str = "/tmp/object.bpf.o";
+    const LINKS: &str = "/sys/fs/bpf";
+    for BpfObject { name, bytes } in objects {
+        let bytes = xdc_proto::from_hex(bytes).context("an object of BPF's is no hex")?;
+        fs::write(OBJECT, bytes).with_context(|| format!("cannot write {OBJECT}"))?;
+        let register = |links: Option<&str>| {
+            Command::new("bpftool")
+                .args(["struct_ops", "register", OBJECT])
+                .args(links)
+                .env("PATH", PATH)
+                .output()
+                .context("cannot run bpftool, by which BPF's congestion controls are registered")
+        };
+        let mut output = register(Some(LINKS))?;
+        // Before 7.2 it knows no links, nor the section that needs one.
+        if !output.status.success() && output.stderr.starts_with(b"Usage") {
+            output = register(None)?;
+        }
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let said: Vec<_> = said.lines().map(str::trim).collect();
+            bail!("the kernel refused {name}: {}", said.join("; "));
+        }
+        fs::remove_file(OBJECT).with_context(|| format!("cannot remove {OBJECT}"))?;
+    }
+    Ok(())
+}
+
+/// Whether waiting takes no real time: UML's time travel, of either kind.
+pub fn has_virtual_time() -> Result<bool> {
+    let line = fs::read_to_string("/proc/cmdline").context("cannot read /proc/cmdline")?;
+    Ok(travels_in_time(&line))
+}
+
+fn travels_in_time(line: &str) -> bool {
+    line.split_whitespace()
+        .any(|word| word == "time-travel" || word.starts_with("time-travel="))
 }
 
 fn argument<'a>(line: &'a str, key: &str) -> Option<&'a str> {
@@ -219,6 +262,13 @@ mod tests {
         let text = "MemTotal:        4096 kB\nMemFree:           12 kB\n";
         assert_eq!(memory_kb(text, "MemFree:"), Some(12));
         assert_eq!(memory_kb(text, "Cached:"), None);
+    }
+
+    #[test]
+    fn time_travel_is_a_word_or_has_a_value() {
+        assert!(travels_in_time("quiet time-travel mem=1M"));
+        assert!(travels_in_time("time-travel=inf-cpu"));
+        assert!(!travels_in_time("time-travel-start=5 quiet"));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Every TCP packet at a port, both directions, into a ring that nobody reads before the end.
+//! Every packet at a port, both directions, into a ring that is read with each sample.
 //!
 //! So a capture wakes nobody, and it holds no packet back: the kernel copies the headers as the
-//! packet passes. A ring that was too small fails the run.
+//! packet passes. A ring that was too small leaves a doubt.
 
 use std::{
     io, mem,
@@ -11,20 +11,16 @@ use std::{
     sync::atomic::{Ordering, fence},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use socket2::{Domain, SockFilter, Socket, Type};
-use xdc_proto::{Message, Packet, WatchedQueue};
+use xdc_proto::{FRAME_BYTES, Message, Packet, Tap, tap_frames};
 
 use crate::{channel::Channel, network::Network};
 
 /// Ethernet, and IPv4 and TCP with all their options.
 const HEAD_BYTES: u32 = 14 + 60 + 60;
 
-/// A frame has room for that and for what the kernel says of it.
-const FRAME_BYTES: usize = 256;
-
-/// Packets that a ring holds, and the pieces it is allocated in.
-const FRAMES: usize = 1 << 17;
+/// The pieces that a ring is allocated in.
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// Packets of one message.
@@ -37,53 +33,56 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Begins now.
-    pub fn start(network: &Network, watched: &WatchedQueue) -> Result<Self> {
+    /// Begins now; `taps` is how many there are.
+    pub fn start(network: &Network, tap: &Tap, taps: usize) -> Result<Self> {
         let layout = &network.layout;
-        let node = layout.node(&watched.node)?;
-        let port = layout.port(node, &watched.peer)?;
+        let node = layout.node(&tap.node)?;
+        let port = layout.port(node, &tap.port)?;
         network
-            .inside(node, || Self::open(port.index))
-            .with_context(|| format!("cannot capture at {}", watched.name))
+            .inside(node, || Self::open(port.index, tap.all, tap_frames(taps)))
+            .with_context(|| format!("cannot capture at {}", tap.node))
     }
 
-    fn open(index: u32) -> Result<Self> {
+    fn open(index: u32, all: bool, frames: usize) -> Result<Self> {
         // Without a protocol it receives nothing yet.
         let socket = Socket::new(Domain::PACKET, Type::RAW.cloexec(), None)
             .context("cannot open a packet socket")?;
-        socket.attach_filter(&tcp_heads()).context("no filter")?;
+        let filter = match all {
+            true => vec![accept(HEAD_BYTES)],
+            false => tcp_heads().into(),
+        };
+        socket.attach_filter(&filter).context("no filter")?;
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
         set_packet_option(&socket, libc::PACKET_VERSION, &version).context("PACKET_VERSION")?;
-        let ring = Ring::new(&socket)?;
+        let ring = Ring::new(&socket, frames)?;
         bind(&socket, index).context("cannot bind to the device")?;
         Ok(Self { socket, ring })
     }
 
-    /// Reports what has passed.
-    pub fn report(&self, queue: usize, channel: &mut Channel) -> Result<()> {
-        let statistics = statistics(&self.socket).context("PACKET_STATISTICS")?;
-        ensure!(
-            statistics.tp_drops == 0,
-            "a capture holds {FRAMES} packets, and {} passed: make the scenario shorter",
-            statistics.tp_packets
-        );
-        let mut sent = 0;
+    /// Reports what has passed since the last time.
+    pub fn drain(&mut self, tap: usize, channel: &mut Channel) -> Result<()> {
         loop {
-            let packets: Vec<Packet> = (sent..FRAMES)
-                .map_while(|frame| self.ring.packet(frame))
-                .take(BATCH)
-                .collect();
+            let next = || self.ring.take();
+            let packets: Vec<Packet> = std::iter::from_fn(next).take(BATCH).collect();
             if packets.is_empty() {
-                break;
+                return Ok(());
             }
-            sent += packets.len();
-            channel.send(&Message::Packets { queue, packets })?;
+            channel.send(&Message::Packets { tap, packets })?;
         }
-        ensure!(
-            sent == statistics.tp_packets as usize,
-            "the kernel captured {} packets, and {sent} are in the ring",
-            statistics.tp_packets
-        );
+    }
+
+    /// Reports the rest, and whether anything is missing.
+    pub fn report(&mut self, tap: usize, node: &str, channel: &mut Channel) -> Result<()> {
+        let statistics = statistics(&self.socket).context("PACKET_STATISTICS")?;
+        self.drain(tap, channel)?;
+        if statistics.tp_drops > 0 {
+            channel.send(&Message::Doubt {
+                what: format!(
+                    "the capture at {node} lacks {} of {} packets: a shorter 'sample' reads it more often",
+                    statistics.tp_drops, statistics.tp_packets
+                ),
+            })?;
+        }
         Ok(())
     }
 }
@@ -92,68 +91,85 @@ impl Capture {
 fn tcp_heads() -> [SockFilter; 6] {
     const ETHERTYPE: u32 = 12;
     const IP_PROTOCOL: u32 = 14 + 9;
-    use libc::{BPF_ABS, BPF_B, BPF_H, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET};
+    use libc::{BPF_ABS, BPF_B, BPF_H, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD};
     let step = |code: u32, jf, k| SockFilter::new(code as u16, 0, jf, k);
     [
         step(BPF_LD | BPF_H | BPF_ABS, 0, ETHERTYPE),
         step(BPF_JMP | BPF_JEQ | BPF_K, 3, libc::ETH_P_IP as u32),
         step(BPF_LD | BPF_B | BPF_ABS, 0, IP_PROTOCOL),
         step(BPF_JMP | BPF_JEQ | BPF_K, 1, libc::IPPROTO_TCP as u32),
-        step(BPF_RET | BPF_K, 0, HEAD_BYTES),
-        step(BPF_RET | BPF_K, 0, 0),
+        accept(HEAD_BYTES),
+        accept(0),
     ]
 }
 
+fn accept(bytes: u32) -> SockFilter {
+    SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, bytes)
+}
+
 /// Memory that the kernel writes packets to.
-struct Ring(NonNull<u8>);
+struct Ring {
+    memory: NonNull<u8>,
+    frames: usize,
+    /// The frame that the kernel writes to next, of those that were read.
+    next: usize,
+}
 
 impl Ring {
-    const BYTES: usize = FRAMES * FRAME_BYTES;
-
-    fn new(socket: &Socket) -> Result<Self> {
+    fn new(socket: &Socket, frames: usize) -> Result<Self> {
+        let bytes = frames * FRAME_BYTES;
         let request = libc::tpacket_req {
             tp_block_size: BLOCK_BYTES as u32,
-            tp_block_nr: (Self::BYTES / BLOCK_BYTES) as u32,
+            tp_block_nr: (bytes / BLOCK_BYTES) as u32,
             tp_frame_size: FRAME_BYTES as u32,
-            tp_frame_nr: FRAMES as u32,
+            tp_frame_nr: frames as u32,
         };
         set_packet_option(socket, libc::PACKET_RX_RING, &request).context("PACKET_RX_RING")?;
         // SAFETY: a new mapping, of the length that was just asked for.
         let address = unsafe {
             libc::mmap(
                 ptr::null_mut(),
-                Self::BYTES,
-                libc::PROT_READ,
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 socket.as_raw_fd(),
                 0,
             )
         };
+        // A program that is started is a copy of this process for a moment, and needs none of it.
+        // SAFETY: the mapping that was just made; where it failed, this fails, too.
+        unsafe { libc::madvise(address, bytes, libc::MADV_DONTFORK) };
         match NonNull::new(address.cast()) {
-            Some(ring) if address != libc::MAP_FAILED => Ok(Self(ring)),
+            Some(memory) if address != libc::MAP_FAILED => Ok(Self {
+                memory,
+                frames,
+                next: 0,
+            }),
             _ => Err(io::Error::last_os_error()).context("cannot map the ring"),
         }
     }
 
-    /// The packet in a frame, once the kernel has written it.
-    fn packet(&self, frame: usize) -> Option<Packet> {
-        assert!(frame < FRAMES);
+    /// The next packet, if the kernel has written it; its frame is the kernel's again.
+    fn take(&mut self) -> Option<Packet> {
         // SAFETY: a frame lies within the ring and is aligned to 16, and any bytes are a header.
-        let header = unsafe {
-            self.0
-                .add(frame * FRAME_BYTES)
-                .cast::<libc::tpacket2_hdr>()
-                .read_volatile()
-        };
+        let frame = unsafe { self.memory.add(self.next * FRAME_BYTES) };
+        let status = frame.cast::<libc::tpacket2_hdr>();
+        // SAFETY: as above.
+        let header = unsafe { status.read_volatile() };
         if header.tp_status & libc::TP_STATUS_USER == 0 {
             return None;
         }
         // What is read below was written before the status.
         fence(Ordering::Acquire);
         let bytes: [u8; FRAME_BYTES] = {
-            // SAFETY: as above; the kernel writes to this frame no more.
-            unsafe { self.0.add(frame * FRAME_BYTES).cast().read() }
+            // SAFETY: as above; until its status changes the kernel does not write to it.
+            unsafe { frame.cast().read() }
         };
+        // All was read before the kernel may write again.
+        fence(Ordering::Release);
+        // SAFETY: the status is the header's first field, and the ring is mapped for writing.
+        unsafe { status.cast::<u32>().write_volatile(libc::TP_STATUS_KERNEL) };
+        self.next = (self.next + 1) % self.frames;
         let address =
             mem::size_of::<libc::tpacket2_hdr>().next_multiple_of(libc::TPACKET_ALIGNMENT);
         let kind = bytes[address + mem::offset_of!(libc::sockaddr_ll, sll_pkttype)];
@@ -171,7 +187,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: it was mapped with this length, and no reference to it is left.
-        unsafe { libc::munmap(self.0.as_ptr().cast(), Self::BYTES) };
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.frames * FRAME_BYTES) };
     }
 }
 

@@ -4,14 +4,20 @@
 //! Two processes. One builds the network and runs the traffic, all of it in namespaces that have
 //! no name: when it ends, however it ends, the kernel takes them away with their devices, queues
 //! and sysctls. The other one only waits for it, and unloads the modules that were loaded for it.
-//! When `xdc` dies, the kernel tells the second; when that dies, the kernel kills the first.
+//! When `xdc` dies, the kernel tells the second; when that dies, the kernel kills the first. What
+//! is then left outside the namespaces is on record in [`RECORD`], and the next run puts it back.
+//! There is one run at a time: `xdc` holds the lock of /run/xdc, and we inherit it.
 
 use std::{
     collections::BTreeSet,
     env,
     ffi::CString,
-    fs,
-    os::unix::process::ExitStatusExt,
+    fs::{self, File},
+    io::{ErrorKind, Read, Write},
+    os::unix::{
+        fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+        process::ExitStatusExt,
+    },
     path::{Path, PathBuf},
     process::{Child, Command, ExitCode},
     thread,
@@ -27,10 +33,12 @@ use nix::{
     },
     unistd::{Pid, getppid},
 };
-use xdc_proto::{Job, Message, Plan, RunPlan, VERSION};
+use serde_json::{Value, json};
+use xdc_proto::{Job, Message, Plan, RunPlan, TCP_MEM, VERSION};
 
 use crate::{
-    boot, channel::Channel, guarded, netns::Netns, network::Place, parse_plan, trace, traffic_of,
+    boot, channel::Channel, guarded, netns::Netns, network::Place, parse_plan, sysctl, trace,
+    traffic_of,
 };
 
 /// First word of the command line.
@@ -52,6 +60,9 @@ const LOADED_ON_DEMAND: &[&str] = &[
     "cls_bpf",
 ];
 
+/// What a run may leave outside its namespaces, until it is put back.
+const RECORD: &str = "/run/xdc/host.json";
+
 /// `host PLAN MESSAGES PARENT`, and the same for the worker: its first word is another one.
 struct Request {
     plan: PathBuf,
@@ -59,10 +70,104 @@ struct Request {
     parent: Pid,
 }
 
+/// The content of [`RECORD`].
+#[derive(Debug, PartialEq, Eq)]
+struct Changes {
+    /// Modules that may be loaded for the run and were not before.
+    modules: BTreeSet<String>,
+    /// The tracefs instance of the run.
+    instance: String,
+}
+
+impl Changes {
+    /// What a run of `plan` may change on this machine.
+    fn ahead(plan: &Plan) -> Result<Self> {
+        let loaded = loaded_modules();
+        let mut random = [0; 8];
+        File::open("/dev/urandom")
+            .and_then(|mut file| file.read_exact(&mut random))
+            .context("cannot read /dev/urandom")?;
+        Ok(Self {
+            modules: brought_in(plan).difference(&loaded).cloned().collect(),
+            instance: format!("xdc-{:016x}", u64::from_ne_bytes(random)),
+        })
+    }
+
+    /// On disk before anything is changed.
+    fn save(&self, path: &Path) -> Result<()> {
+        let dir = path.parent().unwrap_or(Path::new("/"));
+        match fs::DirBuilder::new().mode(0o700).create(dir) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(error).with_context(|| format!("cannot make {}", dir.display()));
+            }
+            _ => {}
+        }
+        let text = json!({ "modules": self.modules, "instance": self.instance }).to_string();
+        let new = path.with_extension("new");
+        // Whatever a run that died while it wrote has left.
+        let _ = fs::remove_file(&new);
+        let written = File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&new)
+            .and_then(|mut file| {
+                file.write_all(text.as_bytes())?;
+                file.sync_all()
+            })
+            .and_then(|()| fs::rename(&new, path));
+        written.with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// What a run has left that could not put it back; none if it could.
+    fn load(path: &Path) -> Result<Option<Self>> {
+        let meta = match fs::symlink_metadata(path) {
+            Ok(meta) => meta,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(|| path.display().to_string()),
+        };
+        let own = meta.uid() == nix::unistd::geteuid().as_raw();
+        ensure!(
+            own && meta.is_file(),
+            "{} is not ours: look at it, and remove it",
+            path.display()
+        );
+        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        Self::parse(&text)
+            .with_context(|| format!("{} is damaged: remove it", path.display()))
+            .map(Some)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(text).ok()?;
+        let modules = value["modules"].as_array()?.iter();
+        let modules: Option<_> = modules
+            .map(|name| name.as_str().map(str::to_owned))
+            .collect();
+        let instance = value["instance"].as_str()?;
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        instance.chars().all(plain).then_some(())?;
+        Some(Self {
+            modules: modules?,
+            instance: instance.to_owned(),
+        })
+    }
+
+    /// Returns the modules that stay: somebody else uses them by now.
+    fn put_back(&self) -> Vec<String> {
+        trace::remove(&self.instance);
+        unload(&self.modules)
+    }
+}
+
 /// What to do as it is said on the command line, if this is no guest.
 pub fn main() -> Option<ExitCode> {
     let words: Vec<String> = env::args().skip(1).collect();
-    let [word, plan, messages, parent] = words.as_slice() else {
+    let (words, instance) = match words.as_slice() {
+        [words @ .., instance] if words.len() == 4 => (words, Some(instance.clone())),
+        words => (words, None),
+    };
+    let [word, plan, messages, parent] = words else {
         return None;
     };
     let request = Request {
@@ -72,7 +177,7 @@ pub fn main() -> Option<ExitCode> {
     };
     let outcome = match word.as_str() {
         WORD => supervise(&request),
-        WORKER => work(&request).map(|()| ExitCode::SUCCESS),
+        WORKER => work(&request, instance).map(|()| ExitCode::SUCCESS),
         _ => return None,
     };
     Some(outcome.unwrap_or_else(|error| {
@@ -102,30 +207,43 @@ fn supervise(request: &Request) -> Result<ExitCode> {
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).context("sigprocmask")?;
     tether(request.parent, Signal::SIGTERM)?;
     let plan = read_plan(&request.plan)?;
-    let loaded_before = loaded_modules();
-    let mut worker = Command::new("/proc/self/exe")
+    let record = Path::new(RECORD);
+    if let Some(left) = Changes::load(record)? {
+        eprintln!("xdc-agent: an earlier run was killed; putting back what it has changed");
+        left.put_back();
+    }
+    let changes = Changes::ahead(&plan)?;
+    changes.save(record)?;
+    let worker = Command::new("/proc/self/exe")
         .arg(WORKER)
         .args([&request.plan, &request.messages])
         .arg(std::process::id().to_string())
+        .arg(&changes.instance)
         .spawn()
-        .context("cannot start the worker")?;
-    let code = wait_for(&mut worker, &signals);
-    // Ours to bury even if waiting has failed. ESRCH: it is gone.
-    let _ = worker.kill();
-    let _ = worker.wait();
-    trace::remove_of_worker();
-    let stuck = unload(&plan, &loaded_before);
+        .context("cannot start the worker");
+    let code = worker.and_then(|mut worker| {
+        let code = wait_for(&mut worker, &signals);
+        // Ours to bury even if waiting has failed. ESRCH: it is gone.
+        let _ = worker.kill();
+        let _ = worker.wait();
+        code
+    });
+    let stuck = changes.put_back();
+    fs::remove_file(record).with_context(|| format!("cannot remove {RECORD}"))?;
     if getppid() != request.parent {
         // Nobody else is left to do it.
         remove_files(request);
+    } else if !stuck.is_empty() {
+        // The figures are there, and nobody may throw them away for that.
+        Channel::append_to(&request.messages)?.send(&Message::Doubt {
+            what: format!(
+                "the host is not as it was before: somebody else uses by now what was loaded for \
+                 the run: {}",
+                stuck.join(" ")
+            ),
+        })?;
     }
-    let code = code?;
-    ensure!(
-        stuck.is_empty(),
-        "cannot unload what was loaded for the run, somebody uses it by now: {}",
-        stuck.join(" ")
-    );
-    Ok(code)
+    code
 }
 
 fn wait_for(worker: &mut Child, signals: &SigSet) -> Result<ExitCode> {
@@ -148,7 +266,9 @@ fn remove_files(request: &Request) {
     let _ = fs::remove_file(&request.plan);
     let _ = fs::remove_file(&request.messages);
     if let Some(dir) = request.plan.parent() {
-        let _ = fs::remove_file(dir.join("console"));
+        for name in ["console", "owner"] {
+            let _ = fs::remove_file(dir.join(name));
+        }
         let _ = fs::remove_dir(dir);
     }
 }
@@ -176,20 +296,21 @@ fn brought_in(plan: &Plan) -> BTreeSet<String> {
     names.extend(plan.modules.iter().cloned());
     if let Job::Run(run) = &plan.job {
         names.extend(run.congestion_controls().map(|cc| format!("tcp_{cc}")));
+        // A namespace's default has the kernel look for its module, too.
+        let of_nodes = run.topology.nodes.iter().flat_map(|node| &node.sysctls);
+        let sysctls = run.topology.sysctls.iter().chain(of_nodes);
+        let defaults = sysctls.filter(|(name, _)| name == "net.ipv4.tcp_congestion_control");
+        names.extend(defaults.map(|(_, cc)| format!("tcp_{}", cc.trim())));
     }
     names
 }
 
-/// Unloads what the run has brought in; returns what stays.
-fn unload(plan: &Plan, before: &BTreeSet<String>) -> Vec<String> {
-    let ours = brought_in(plan);
+/// Unloads those of `ours` that are loaded; returns what stays.
+fn unload(ours: &BTreeSet<String>) -> Vec<String> {
     let deadline = Instant::now() + UNLOAD_PATIENCE;
     loop {
         let mut left = Vec::new();
-        for name in loaded_modules()
-            .difference(before)
-            .filter(|name| ours.contains(*name))
-        {
+        for name in loaded_modules().intersection(ours) {
             let gone = CString::new(name.as_str())
                 .is_ok_and(|name| delete_module(&name, DeleteModuleFlags::O_NONBLOCK).is_ok());
             if !gone {
@@ -204,7 +325,10 @@ fn unload(plan: &Plan, before: &BTreeSet<String>) -> Vec<String> {
 }
 
 /// The run itself, and its messages.
-fn work(request: &Request) -> Result<()> {
+fn work(request: &Request, instance: Option<String>) -> Result<()> {
+    if let Some(instance) = instance {
+        trace::record_in(instance);
+    }
     tether(request.parent, Signal::SIGKILL)?;
     // The supervisor's mask is inherited.
     SigSet::all().thread_unblock().context("sigprocmask")?;
@@ -224,10 +348,18 @@ fn experiment(plan: &Path, channel: &mut Channel) -> Result<()> {
         plan.parameters.is_empty(),
         "parameters of modules are the whole machine's"
     );
+    ensure!(
+        plan.bpf.is_empty(),
+        "what BPF registers is the whole machine's"
+    );
+    // Before anything is loaded or made.
+    let shared = match &plan.job {
+        Job::Run(run) => shared_sysctls(run)?,
+        _ => BTreeSet::new(),
+    };
     boot::load_modules(&plan.modules)?;
     let virtual_us = match &plan.job {
         Job::Run(run) => {
-            let shared = shared_sysctls(run);
             let tainted = tainted()?;
             // All others are made in this one, which is nobody else's either.
             let _own = Netns::create()?;
@@ -238,16 +370,38 @@ fn experiment(plan: &Path, channel: &mut Channel) -> Result<()> {
             us
         }
         Job::Probe => 0,
-        Job::Shell { .. } | Job::Selftest { .. } => bail!("this job is for a guest"),
+        Job::Shell(_) | Job::Selftest { .. } => bail!("this job is for a guest"),
     };
     channel.send(&Message::Done { virtual_us })
 }
 
-/// Sysctls of the plan that this machine has and a namespace may not: they are not ours to write.
-fn shared_sysctls(run: &RunPlan) -> BTreeSet<String> {
-    let names = run.topology.sysctls.iter().map(|(name, _)| name);
-    let here = names.filter(|name| Path::new("/proc/sys").join(name.replace('.', "/")).exists());
-    here.cloned().collect()
+/// Sysctls of the plan that this machine has and a namespace has not. The plan's own default
+/// among them is left alone; one that a scenario asks for is refused.
+fn shared_sysctls(run: &RunPlan) -> Result<BTreeSet<String>> {
+    let of_nodes = run.topology.nodes.iter().flat_map(|node| &node.sysctls);
+    let all: BTreeSet<_> = run.topology.sysctls.iter().chain(of_nodes).collect();
+    let mut there = BTreeSet::new();
+    for (name, _) in &all {
+        if sysctl::exists(name)? {
+            there.insert(name.as_str());
+        }
+    }
+    let initial = Netns::current()?;
+    let _fresh = Netns::create()?;
+    let mut shared = BTreeSet::new();
+    for (name, value) in &all {
+        if !there.contains(name.as_str()) || sysctl::exists(name)? {
+            continue;
+        }
+        ensure!(
+            (name.as_str(), value.as_str()) == TCP_MEM,
+            "the sysctl {name} is the whole machine's, and a run on the host changes none of \
+             those: --engine uml or qemu for this scenario"
+        );
+        shared.insert(name.clone());
+    }
+    initial.enter()?;
+    Ok(shared)
 }
 
 fn tainted() -> Result<u64> {
@@ -284,14 +438,39 @@ mod tests {
         let text = format!(
             r#"{{"version": {VERSION}, "modules": ["sch_phantom"],
                 "job": {{"kind": "run", "cc": "bbr", "flows": [], "watch": [], "sample_us": 1,
-                "stop_after_us": null, "seed": 1, "topology": {{"nodes": [], "links": [],
-                "sysctls": [], "tcp_usec_ts": false, "quickack": false}}}}}}"#
+                "stop_after_us": null, "seed": 1, "topology": {{"nodes": [
+                {{"name": "a", "router": false,
+                "sysctls": [["net.ipv4.tcp_congestion_control", "vegas"]]}}], "links": [],
+                "sysctls": [["net.ipv4.tcp_congestion_control", "hybla"]],
+                "tcp_usec_ts": false, "quickack": false}}}}}}"#
         );
         let names = brought_in(&parse_plan(&text).unwrap());
-        for name in ["sch_phantom", "tcp_bbr", "veth"] {
+        for name in ["sch_phantom", "tcp_bbr", "veth", "tcp_hybla", "tcp_vegas"] {
             assert!(names.contains(name), "{name}");
         }
         assert!(!names.contains("tcp_cubic"));
+    }
+
+    /// Each run of this test has its own file: the machine's record is not touched.
+    #[test]
+    fn what_was_changed_is_read_back_after_a_kill() {
+        let dir = env::temp_dir().join(format!("xdc-agent-test-{}", std::process::id()));
+        let path = dir.join("host.json");
+        assert_eq!(Changes::load(&path).unwrap(), None);
+        let changes = Changes {
+            modules: ["veth".to_owned()].into(),
+            instance: "xdc-0123456789abcdef".to_owned(),
+        };
+        changes.save(&path).unwrap();
+        assert_eq!(Changes::load(&path).unwrap(), Some(changes));
+        assert_eq!(fs::metadata(&dir).unwrap().mode() & 0o777, 0o700);
+        for damaged in ["", "{", r#"{"modules": [1], "instance": "x"}"#] {
+            fs::write(&path, damaged).unwrap();
+            assert!(Changes::load(&path).is_err(), "{damaged}");
+        }
+        fs::write(&path, r#"{"modules": [], "instance": "../events"}"#).unwrap();
+        assert!(Changes::load(&path).is_err());
+        fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Names, indices and addresses of a topology, before anything is built.
 
-use std::{collections::HashMap, net::Ipv4Addr};
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
 
 use anyhow::{Context, Result, bail};
 use xdc_proto::{Direction, Topology};
@@ -14,6 +17,10 @@ const FIRST_INDEX: u32 = 2;
 const FIRST_HOST: u32 = u32::from_be_bytes([10, 1, 0, 0]);
 const FIRST_ROUTER: u32 = u32::from_be_bytes([10, 2, 0, 0]);
 const MAX_NODES: usize = 1 << 16;
+
+/// What an address has in front of the same 32 bits in IPv6.
+const PREFIX: [u16; 6] = [0xfd00, 0, 0, 0, 0, 0];
+const PREFIX_BITS: u8 = 96;
 
 /// Longest device name (IFNAMSIZ less its NUL).
 const NAME_BYTES: usize = 15;
@@ -39,6 +46,15 @@ pub struct Port<'a> {
     pub egress: &'a Direction,
 }
 
+impl Port<'_> {
+    /// By which its neighbour sends it what is not its own, in IPv6.
+    pub fn link_local(&self) -> Ipv6Addr {
+        let [_, _, _, b, c, d] = self.mac;
+        let end = u16::from_be_bytes([c, d]);
+        Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, u16::from(b) + 1, end)
+    }
+}
+
 /// One node.
 #[derive(Debug, Clone)]
 pub struct NodeLayout<'a> {
@@ -52,6 +68,8 @@ pub struct NodeLayout<'a> {
     pub site: u32,
     /// Its own sysctls.
     pub sysctls: &'a [(String, String)],
+    /// Its own commands.
+    pub setup: &'a [String],
     /// Its one address, on its first port.
     pub own_address: Ipv4Addr,
     /// Its ports, in the order of the topology's links.
@@ -80,6 +98,8 @@ pub struct Layout<'a> {
     pub nodes: Vec<NodeLayout<'a>>,
     /// Hosts have routes of their own to other datacenters.
     pub by_site: bool,
+    /// Addresses are those of [`Layout::ip`], in IPv6.
+    pub ipv6: bool,
     by_name: HashMap<&'a str, usize>,
 }
 
@@ -89,6 +109,7 @@ impl<'a> Layout<'a> {
         let mut layout = Layout {
             nodes: Vec::new(),
             by_site: topology.congctl.is_some(),
+            ipv6: topology.ipv6,
             by_name: HashMap::new(),
         };
         if topology.nodes.len() > MAX_NODES {
@@ -109,6 +130,7 @@ impl<'a> Layout<'a> {
                 spray: node.spray,
                 site: node.site,
                 sysctls: &node.sysctls,
+                setup: &node.setup,
                 own_address: Ipv4Addr::from_bits(addresses.next().unwrap_or_default()),
                 ports: Vec::new(),
             });
@@ -160,6 +182,24 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
+    /// An address as packets have it.
+    pub fn ip(&self, address: Ipv4Addr) -> IpAddr {
+        if !self.ipv6 {
+            return address.into();
+        }
+        let [a, b, c, d, e, f] = PREFIX;
+        let bits = address.to_bits();
+        Ipv6Addr::new(a, b, c, d, e, f, (bits >> 16) as u16, bits as u16).into()
+    }
+
+    /// The length of a prefix, as routes have it.
+    pub fn prefix_len(&self, bits: u8) -> u8 {
+        match self.ipv6 {
+            true => PREFIX_BITS + bits,
+            false => bits,
+        }
+    }
+
     /// Index of the node of that name.
     pub fn node(&self, name: &str) -> Result<usize> {
         self.by_name
@@ -195,14 +235,18 @@ pub mod tests {
             faults: None,
         };
         Topology {
+            of_hosts: Vec::new(),
             nodes: nodes
                 .iter()
                 .map(|(name, router)| Node {
                     name: name.to_string(),
                     router: *router,
                     sysctls: Vec::new(),
+                    setup: Vec::new(),
                     spray: false,
                     site: 0,
+                    initcwnd: 0,
+                    initrwnd: 0,
                 })
                 .collect(),
             links: links
@@ -239,6 +283,24 @@ pub mod tests {
         let addresses: Vec<_> = layout.nodes.iter().map(|n| n.address().unwrap()).collect();
         let expected = [[10, 1, 0, 0], [10, 2, 0, 0], [10, 1, 0, 1]].map(Ipv4Addr::from);
         assert_eq!(addresses, expected);
+    }
+
+    #[test]
+    fn in_ipv6_the_same_bits_have_a_prefix() {
+        let mut topology = topology(&[("a", false), ("b", false)], &[("a", "b"), ("a", "b")]);
+        topology.ipv6 = true;
+        let layout = Layout::new(&topology).unwrap();
+        let address = layout.ip(layout.nodes[1].own_address);
+        assert_eq!(address.to_string(), "fd00::a01:1");
+        assert_eq!((layout.prefix_len(0), layout.prefix_len(32)), (96, 128));
+        let ends: Vec<_> = layout
+            .nodes
+            .iter()
+            .flat_map(|node| node.ports.iter().map(Port::link_local))
+            .collect();
+        assert_eq!(ends[0].to_string(), "fe80::1:0");
+        let different: std::collections::BTreeSet<_> = ends.iter().collect();
+        assert_eq!(different.len(), 4);
     }
 
     #[test]

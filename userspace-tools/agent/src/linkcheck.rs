@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeSet,
     io::IoSliceMut,
-    net::{Ipv4Addr, SocketAddrV4},
+    net::{IpAddr, SocketAddr},
     os::fd::AsRawFd,
     time::Duration,
 };
@@ -13,13 +13,13 @@ use anyhow::{Context, Result, bail};
 use nix::{
     cmsg_space,
     sys::{
-        socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recvmsg},
+        socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg},
         time::TimeSpec,
     },
     time::{ClockId, clock_gettime},
 };
 use socket2::Socket;
-use xdc_proto::{ACK_BYTES, Flow, Message, RunPlan};
+use xdc_proto::{Flow, Message, RunPlan, Topology};
 
 use crate::{channel::Channel, network::Network, socket};
 
@@ -29,8 +29,8 @@ const PROBES: u32 = 20;
 /// Paths to probe: thousands of flows over one network are no better checked by more.
 const MAX_PATHS: usize = 32;
 
-/// IPv4 and UDP headers, bytes.
-const HEADER_BYTES: u32 = 28;
+/// Of UDP, bytes.
+const UDP_BYTES: u32 = 8;
 
 /// Time to wait for a packet beyond the path's own RTT.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -42,7 +42,7 @@ pub fn check(network: &Network, run: &RunPlan, channel: &mut Channel) -> Result<
             network.layout.node(&flow.src)?,
             network.layout.node(&flow.dst)?,
         );
-        let rtt_ns = probe(network, src, dst, flow.base_rtt_us)
+        let rtt_ns = probe(network, &run.topology, src, dst, flow.base_rtt_us)
             .with_context(|| format!("the path from {} to {} is dead", flow.src, flow.dst))?;
         channel.send(&Message::LinkCheck {
             src: flow.src.clone(),
@@ -83,7 +83,13 @@ fn sample(flows: &[Flow]) -> Vec<&Flow> {
 ///
 /// Both ends have one clock, and arrival times are the kernel's: the time that a process takes
 /// to wake up is no part of the path.
-fn probe(network: &Network, src: usize, dst: usize, base_rtt_us: f64) -> Result<u64> {
+fn probe(
+    network: &Network,
+    topology: &Topology,
+    src: usize,
+    dst: usize,
+    base_rtt_us: f64,
+) -> Result<u64> {
     let patience = PATIENCE + Duration::from_nanos((base_rtt_us * 1e3) as u64);
     let open = |node| {
         network.inside(node, || {
@@ -92,8 +98,9 @@ fn probe(network: &Network, src: usize, dst: usize, base_rtt_us: f64) -> Result<
     };
     let (near, far) = (open(src)?, open(dst)?);
     let mtu = |node: usize| network.layout.nodes[node].ports[0].mtu;
-    let full = vec![0; (mtu(src).min(mtu(dst)) - HEADER_BYTES) as usize];
-    let answer = vec![0; (ACK_BYTES - HEADER_BYTES) as usize];
+    let headers = topology.ip_header_bytes() + UDP_BYTES;
+    let full = vec![0; (mtu(src).min(mtu(dst)) - headers) as usize];
+    let answer = vec![0; (topology.ack_bytes() - headers) as usize];
 
     let mut best_ns = u64::MAX;
     for _ in 0..PROBES {
@@ -105,20 +112,16 @@ fn probe(network: &Network, src: usize, dst: usize, base_rtt_us: f64) -> Result<
 }
 
 /// Sends one packet and returns the time until it arrived, ns.
-fn one_way(from: &Socket, to: &Socket, address: Ipv4Addr, payload: &[u8]) -> Result<u64> {
-    let port = to
-        .local_addr()?
-        .as_socket_ipv4()
-        .context("not IPv4")?
-        .port();
+fn one_way(from: &Socket, to: &Socket, address: IpAddr, payload: &[u8]) -> Result<u64> {
+    let port = to.local_addr()?.as_socket().context("no port")?.port();
     let sent_ns = nanoseconds(clock_gettime(ClockId::CLOCK_REALTIME)?);
-    from.send_to(payload, &SocketAddrV4::new(address, port).into())
+    from.send_to(payload, &SocketAddr::new(address, port).into())
         .context("cannot send a probe")?;
 
     let mut buffer = [0; 1];
     let mut vector = [IoSliceMut::new(&mut buffer)];
     let mut control = cmsg_space!(TimeSpec);
-    let received = recvmsg::<SockaddrIn>(
+    let received = recvmsg::<SockaddrStorage>(
         to.as_raw_fd(),
         &mut vector,
         Some(&mut control),

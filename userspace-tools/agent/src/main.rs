@@ -6,19 +6,26 @@
 //! an experiment, so everything here wakes rarely, and nothing ever polls for time to pass.
 
 mod boot;
+mod bpf;
 mod capture;
 mod channel;
 mod clock;
+mod drops;
+mod events;
 mod host;
 mod layout;
 mod linkcheck;
 mod netns;
 mod network;
+mod offload;
+mod programs;
+mod root;
 mod routes;
 mod selftest;
 mod shell;
 mod socket;
 mod spray;
+mod sysctl;
 mod trace;
 mod traffic;
 mod transfer;
@@ -85,17 +92,23 @@ fn work(channel: &mut Channel) -> Result<()> {
     let plan = parse_plan(&plan)?;
     boot::load_modules(&plan.modules)?;
     boot::set_parameters(&plan.parameters)?;
+    boot::register_bpf(&plan.bpf)?;
     boot::begin_experiment()?;
 
     let virtual_us = match plan.job {
         Job::Run(run) => traffic_of(&run, &Place::Guest, channel)?,
-        Job::Shell { topology } => {
-            let _network = Network::build(&topology, &Place::Guest)?;
+        Job::Shell(run) => {
+            let network = Network::build(&run.topology, &Place::Guest)?;
+            programs::set_up(&network)?;
+            network.damage()?;
             channel.flush()?;
-            shell::run()?;
+            shell::run(&network, &run)?;
             0
         }
-        Job::Selftest { tests, long } => {
+        Job::Selftest { tests, long, root } => {
+            if root.is_some() {
+                root::enter()?;
+            }
             selftest::run(&tests, long, channel)?;
             0
         }
@@ -114,6 +127,7 @@ fn traffic_of(run: &RunPlan, place: &Place, channel: &mut Channel) -> Result<u64
         memory_bytes: taken_bytes,
         ..network.size()
     }))?;
+    programs::set_up(&network)?;
     boot::wait_for_fine_timers()?;
     linkcheck::check(&network, run, channel)?;
     network.damage()?;

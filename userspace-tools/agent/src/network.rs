@@ -3,26 +3,28 @@
 
 use std::{
     collections::BTreeSet,
-    fs, io,
-    net::Ipv4Addr,
+    io::Write,
+    net::IpAddr,
     os::fd::{AsFd, AsRawFd},
-    path::PathBuf,
+    process::{Command, Stdio},
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use xdc_netlink::{
     Connection, Request,
     link::{self, LOOPBACK_INDEX, NextHop, RouteMetrics, VethEnd},
     phantom,
     qdisc::{self, Handle, Qdisc},
 };
-use xdc_proto::{Direction, Faults, Mark, NetworkSize, PhantomQueue, Queue, Topology};
+use xdc_proto::{Direction, Faults, Mark, NetworkSize, PhantomQueue, Queue, TcQueue, Topology};
 
 use crate::{
     layout::{Layout, Port},
     netns::Netns,
+    offload,
     routes::{self, Route},
     spray::Spray,
+    sysctl,
 };
 
 /// With a rate netem keeps packets in order whatever their delay; at this one no packet notices.
@@ -64,10 +66,15 @@ const INHERITED: &[(&str, &str)] = &[
     ("net.ipv4.conf.default.rp_filter", "0"),
     // IN6_ADDR_GEN_MODE_NONE
     ("net.ipv6.conf.default.addr_gen_mode", "1"),
+    // And where there is one, nobody asks for routers or for duplicates.
+    ("net.ipv6.conf.default.router_solicitations", "0"),
+    ("net.ipv6.conf.default.accept_ra", "0"),
+    ("net.ipv6.conf.default.accept_dad", "0"),
 ];
 
-/// Inherited too.
-const FORWARD: &str = "net.ipv4.ip_forward";
+/// Inherited too. The second is for topologies of IPv6 alone: a router of it joins multicast
+/// groups, and says so on its links.
+const FORWARD: [&str; 2] = ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"];
 
 /// On a machine that goes on after the run: a socket whose process is gone gives up soon. The
 /// answer it waits for may have been in a device that the kernel has taken away, and it holds its
@@ -76,9 +83,6 @@ const ORPHANS: (&str, &str) = ("net.ipv4.tcp_orphan_retries", "1");
 
 /// What every host gets: no memory of earlier connections.
 const HOST: (&str, &str) = ("net.ipv4.tcp_no_metrics_save", "1");
-
-/// Sysctls of TCP, which routers have no use for.
-const OF_HOSTS: &[&str] = &["net.ipv4.tcp_", "net.unocc.", "net.gemini."];
 
 /// Whose kernel a network is built in.
 pub enum Place {
@@ -99,6 +103,7 @@ pub struct Network<'a> {
     netns: Vec<Netns>,
     initial: Netns,
     routes: usize,
+    offload: bool,
 }
 
 impl<'a> Network<'a> {
@@ -109,10 +114,10 @@ impl<'a> Network<'a> {
         let mut known = vec![false; topology.sysctls.len()];
         if let Place::Guest = place {
             for (name, value) in INHERITED {
-                write_sysctl(name, value)?;
+                sysctl::write(name, value)?;
             }
             for (known, (name, value)) in known.iter_mut().zip(&topology.sysctls) {
-                *known = write_sysctl(name, value)?;
+                *known = sysctl::write(name, value)?;
             }
         }
         let mut netns = Vec::new();
@@ -120,6 +125,7 @@ impl<'a> Network<'a> {
         // Those that only the initial namespace has are looked for once.
         let mut here = vec![true; known.len()];
         let mut forwards = None;
+        let forwarding = &FORWARD[..1 + usize::from(topology.ipv6)];
         for node in &layout.nodes {
             let forward = if node.router { "1" } else { "0" };
             match place {
@@ -127,32 +133,34 @@ impl<'a> Network<'a> {
                     if forwards != Some(node.router) {
                         forwards = Some(node.router);
                         initial.enter()?;
-                        write_sysctl(FORWARD, forward)?;
+                        for name in forwarding {
+                            sysctl::write(name, forward)?;
+                        }
                     }
                     netns.push(Netns::create_named(node.name)?);
                 }
                 Place::Host { .. } => {
                     netns.push(Netns::create()?);
                     // Nothing of this can be inherited from a namespace that is not initial.
-                    for (name, value) in INHERITED.iter().chain(&[(FORWARD, forward), ORPHANS]) {
-                        write_sysctl(name, value)?;
+                    let forward = forwarding.iter().map(|name| (*name, forward));
+                    for (name, value) in INHERITED.iter().copied().chain(forward).chain([ORPHANS]) {
+                        sysctl::write(name, value)?;
                     }
                 }
             }
             connections.push(Connection::open()?);
             if !node.router {
-                write_sysctl(HOST.0, HOST.1)?;
+                sysctl::write(HOST.0, HOST.1)?;
             }
             for (i, (name, value)) in topology.sysctls.iter().enumerate() {
-                let of_hosts = OF_HOSTS.iter().any(|prefix| name.starts_with(prefix));
-                if here[i] && !(node.router && of_hosts) {
-                    here[i] = write_sysctl(name, value)?;
+                if here[i] && !(node.router && topology.of_hosts.contains(name)) {
+                    here[i] = sysctl::write(name, value)?;
                     known[i] |= here[i];
                 }
             }
             for (name, value) in node.sysctls {
                 ensure!(
-                    write_sysctl(name, value)?,
+                    sysctl::write(name, value)?,
                     "the node {} has no sysctl {name}: is a module missing?",
                     node.name
                 );
@@ -178,6 +186,7 @@ impl<'a> Network<'a> {
             netns,
             initial,
             routes: 0,
+            offload: topology.offload,
         };
         let metrics = |node: usize, route: &Route| {
             let congctl = topology.congctl.as_ref();
@@ -186,6 +195,8 @@ impl<'a> Network<'a> {
                 tcp_usec_ts: topology.tcp_usec_ts,
                 quickack: topology.quickack,
                 congestion_control: congctl.map(|by| by.of(route.across).to_owned()),
+                initcwnd: topology.nodes[node].initcwnd,
+                initrwnd: topology.nodes[node].initrwnd,
             }
         };
         // All links first: a route needs its device, and the device its peer, to be up.
@@ -195,9 +206,24 @@ impl<'a> Network<'a> {
                 .context(network.name(i))?;
         }
         for (i, connection) in connections.iter_mut().enumerate() {
-            connection
-                .batch(network.ports(i))
-                .context(network.name(i))?;
+            let ports = network.ports(i).with_context(|| network.name(i))?;
+            connection.batch(ports).context(network.name(i))?;
+            let ports = &network.layout.nodes[i].ports;
+            if topology.offload {
+                let receive = || {
+                    ports
+                        .iter()
+                        .try_for_each(|port| offload::receive(&port.name))
+                };
+                network.inside(i, receive).context(network.name(i))?;
+            }
+            let lines = ports
+                .iter()
+                .filter_map(|port| tc_line(&port.name, port.egress));
+            let lines: String = lines.collect();
+            if !lines.is_empty() {
+                network.inside(i, || tc(&lines)).context(network.name(i))?;
+            }
         }
         if network.layout.nodes.iter().any(|node| node.spray) {
             let spray = Spray::load()?;
@@ -243,38 +269,79 @@ impl<'a> Network<'a> {
             .ports
             .iter()
             .map(|&port| NextHop {
-                gateway: self.layout.nodes[node.ports[port].peer].own_address,
+                gateway: self.gateway(&node.ports[port]),
                 index: node.ports[port].index,
             })
             .collect();
         link::add_route(
-            route.network,
-            route.prefix_len,
+            self.layout.ip(route.network),
+            self.layout.prefix_len(route.prefix_len),
             &next_hops,
-            node.own_address,
+            self.layout.ip(node.own_address),
             metrics,
         )
+    }
+
+    /// The node at the other end of a port, as a route names it.
+    fn gateway(&self, port: &Port) -> IpAddr {
+        match self.layout.ipv6 {
+            // Of a global address the kernel would ask which route it has.
+            true => self.layout.remote(port).link_local().into(),
+            false => self.layout.nodes[port.peer].own_address.into(),
+        }
     }
 
     /// Lets links do the damage that the topology asks of them.
     pub fn damage(&self) -> Result<()> {
         for (i, node) in self.layout.nodes.iter().enumerate() {
             for port in &node.ports {
-                let Some(faults) = &port.egress.faults else {
+                if port.egress.faults.is_none() {
                     continue;
-                };
-                let damaged = Qdisc {
-                    index: port.index,
-                    parent: Handle::ROOT,
-                    handle: ROOT,
-                    kind: "netem",
-                    options: netem(port.egress, Some(faults)),
-                };
-                self.inside(i, || Ok(Connection::open()?.request(damaged.change())?))
+                }
+                let damaged = self.wire_request(port, port.egress);
+                self.inside(i, || Ok(Connection::open()?.request(damaged)?))
                     .with_context(|| self.name(i))?;
             }
         }
         Ok(())
+    }
+
+    /// Makes a direction's netem what `direction` says.
+    pub fn wire_request(&self, port: &Port, direction: &Direction) -> Request {
+        Qdisc {
+            index: port.index,
+            parent: Handle::ROOT,
+            handle: ROOT,
+            kind: "netem",
+            options: netem(direction, direction.faults.as_ref()),
+        }
+        .change()
+    }
+
+    /// Makes the shaper of a direction's queue what `direction` says; None where netem has the
+    /// rate.
+    pub fn rate_request(&self, port: &Port, direction: &Direction) -> Result<Option<Request>> {
+        let Some(queue) = &direction.queue else {
+            return Ok(None);
+        };
+        let shaper = |handle, kind, options| Qdisc {
+            index: port.index,
+            parent: if kind == "htb" { CHILD } else { class_of(ROOT) },
+            handle,
+            kind,
+            options,
+        };
+        if queue.is_phantom() {
+            let options = phantom::Options {
+                rate_bytes_per_s: Some(direction.rate_bps / 8),
+                ..Default::default()
+            };
+            return Ok(Some(
+                shaper(CHILD, phantom::KIND, options.encode()).change(),
+            ));
+        }
+        let options = qdisc::htb_class(direction.rate_bps, htb_burst_ns(direction));
+        Ok(Some(shaper(class_of(CHILD), "htb", options).change_class()))
     }
 
     /// Runs `work` inside the namespace of a node.
@@ -294,8 +361,8 @@ impl<'a> Network<'a> {
     }
 
     /// Address of a node.
-    pub fn address(&self, node: usize) -> Result<Ipv4Addr> {
-        self.layout.nodes[node].address()
+    pub fn address(&self, node: usize) -> Result<IpAddr> {
+        Ok(self.layout.ip(self.layout.nodes[node].address()?))
     }
 
     fn name(&self, node: usize) -> String {
@@ -317,32 +384,37 @@ impl<'a> Network<'a> {
             .map(|port| {
                 let remote = self.layout.remote(port);
                 let peer = end(remote, Some(&self.netns[port.peer]));
-                link::add_veth(&end(port, None), &peer, port.mtu)
+                link::add_veth(&end(port, None), &peer, port.mtu, self.offload)
             })
             .collect()
     }
 
     /// Everything about the devices of a node.
-    fn ports(&self, node: usize) -> Vec<Request> {
+    fn ports(&self, node: usize) -> Result<Vec<Request>> {
         let node = &self.layout.nodes[node];
         let mut requests = vec![link::set_up("lo", LOOPBACK_INDEX)];
         if let Some(first) = node.ports.first() {
-            requests.push(link::add_address(first.index, node.own_address, 32));
+            let address = self.layout.ip(node.own_address);
+            let prefix_len = self.layout.prefix_len(32);
+            requests.push(link::add_address(first.index, address, prefix_len));
         }
         for port in &node.ports {
-            let gateway = self.layout.nodes[port.peer].own_address;
-            requests.extend(egress(port.index, port.egress));
+            let gateway = self.gateway(port);
+            requests.extend(egress(port.index, port.egress)?);
             requests.push(link::set_up(&port.name, port.index));
+            if self.layout.ipv6 {
+                requests.push(link::add_address(port.index, port.link_local(), 64));
+            }
             let mac = self.layout.remote(port).mac;
             requests.push(link::add_neighbour(port.index, gateway, mac));
         }
-        requests
+        Ok(requests)
     }
 }
 
 /// The qdiscs that make a device's egress into `direction`: netem for what a wire does (its
 /// rate too where no queue has it), and below it the queue.
-fn egress(index: u32, direction: &Direction) -> Vec<Request> {
+fn egress(index: u32, direction: &Direction) -> Result<Vec<Request>> {
     let add = |parent, handle, kind, options| {
         Qdisc {
             index,
@@ -356,9 +428,14 @@ fn egress(index: u32, direction: &Direction) -> Vec<Request> {
     let faulty = direction.faults.is_some();
     let Some(queue) = &direction.queue else {
         if direction.rate_bps == 0 && direction.delay_ns == 0 && !faulty {
-            return Vec::new();
+            return Ok(Vec::new());
         }
-        return vec![add(Handle::ROOT, ROOT, "netem", netem(direction, None))];
+        return Ok(vec![add(
+            Handle::ROOT,
+            ROOT,
+            "netem",
+            netem(direction, None),
+        )]);
     };
 
     let mut requests = Vec::new();
@@ -369,14 +446,8 @@ fn egress(index: u32, direction: &Direction) -> Vec<Request> {
     }
     let options = match queue {
         Queue::Phantom(queue) => phantom_options(queue, direction.rate_bps),
-        // A phantom queue that never marks is an exact drop-tail shaper.
-        Queue::Bfifo { limit_bytes } => phantom::Options {
-            limit_bytes: Some(*limit_bytes),
-            rate_bytes_per_s: Some(direction.rate_bps / 8),
-            mark: Some(phantom::Mark::None),
-            ..Default::default()
-        },
-        Queue::FqCodel { limit_packets } => {
+        Queue::Tc(queue) if queue.kind == phantom::KIND => tc_phantom_options(queue, direction)?,
+        Queue::Tc(_) => {
             if direction.rate_bps > 0 {
                 requests.push(add(parent, CHILD, "htb", qdisc::htb(class_of(CHILD).minor)));
                 requests.push(
@@ -389,19 +460,67 @@ fn egress(index: u32, direction: &Direction) -> Vec<Request> {
                     }
                     .add_class(),
                 );
-                parent = class_of(CHILD);
             }
-            requests.push(add(
-                parent,
-                LEAF,
-                "fq_codel",
-                qdisc::fq_codel(*limit_packets),
-            ));
-            return requests;
+            // The leaf is tc's to add: see `tc_line`.
+            return Ok(requests);
         }
     };
     requests.push(add(parent, CHILD, phantom::KIND, options.encode()));
-    requests
+    Ok(requests)
+}
+
+/// The line of a batch of tc's that adds what [`egress`] leaves to it.
+fn tc_line(device: &str, direction: &Direction) -> Option<String> {
+    let Some(Queue::Tc(TcQueue { kind, words, .. })) = &direction.queue else {
+        return None;
+    };
+    if kind == phantom::KIND {
+        return None;
+    }
+    let parent = match direction {
+        Direction { rate_bps: 1.., .. } => format!("parent {}", typed(class_of(CHILD))),
+        Direction {
+            delay_ns: 0,
+            faults: None,
+            ..
+        } => "root".to_owned(),
+        _ => format!("parent {}", typed(class_of(ROOT))),
+    };
+    let words = words.join(" ");
+    Some(format!(
+        "qdisc add dev {device} {parent} handle {} {kind} {words}\n",
+        typed(LEAF)
+    ))
+}
+
+/// A handle as tc takes it.
+fn typed(handle: Handle) -> String {
+    match handle.minor {
+        0 => format!("{:x}:", handle.major),
+        minor => format!("{:x}:{minor:x}", handle.major),
+    }
+}
+
+/// Runs lines of tc's language in the present namespace.
+fn tc(lines: &str) -> Result<()> {
+    let mut child = Command::new("tc")
+        .args(["-batch", "-"])
+        .env("PATH", crate::boot::PATH)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot run tc, which a queue's 'tc' needs (Debian: iproute2)")?;
+    let stdin = child.stdin.take().context("tc has no standard input")?;
+    // It may end before it has read all: then its words say why.
+    let _ = { stdin }.write_all(lines.as_bytes());
+    let output = child.wait_with_output().context("waiting for tc")?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said: Vec<_> = said.lines().map(str::trim).collect();
+        bail!("tc refused a queue: {}", said.join("; "));
+    }
+    Ok(())
 }
 
 /// Options of the netem of a direction. A queue has the rate to itself.
@@ -429,9 +548,20 @@ fn htb_burst_ns(direction: &Direction) -> u64 {
     burst_ns.min(HTB_BURST_MAX_NS.into()) as u64
 }
 
+/// What the words say; the rate is the link's unless they name one.
+fn tc_phantom_options(queue: &TcQueue, direction: &Direction) -> Result<phantom::Options> {
+    let mut options = phantom::Options::from_words(&queue.words).map_err(|err| anyhow!("{err}"))?;
+    options
+        .rate_bytes_per_s
+        .get_or_insert(direction.rate_bps / 8);
+    options.seed = options.seed.or(queue.seed);
+    Ok(options)
+}
+
 fn phantom_options(queue: &PhantomQueue, rate_bps: u64) -> phantom::Options {
     phantom::Options {
         limit_bytes: Some(queue.limit_bytes),
+        seed: queue.seed,
         rate_bytes_per_s: Some(rate_bps / 8),
         phantom_limit_bytes: queue.phantom_bytes,
         drain_ppm: queue.drain_ppm,
@@ -450,16 +580,6 @@ fn phantom_options(queue: &PhantomQueue, rate_bps: u64) -> phantom::Options {
     }
 }
 
-/// Writes one sysctl of the current namespace; false if it does not exist there.
-fn write_sysctl(name: &str, value: &str) -> Result<bool> {
-    let path = PathBuf::from("/proc/sys").join(name.replace('.', "/"));
-    match fs::write(&path, value) {
-        Ok(()) => Ok(true),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(e) => Err(e).with_context(|| format!("cannot set the sysctl {name} to `{value}`")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -472,6 +592,7 @@ mod tests {
             faults: None,
         };
         egress(2, &direction)
+            .unwrap()
             .into_iter()
             .map(|request| request.what)
             .collect()
@@ -479,16 +600,45 @@ mod tests {
 
     #[test]
     fn a_direction_has_no_more_qdiscs_than_it_needs() {
-        let bfifo = Queue::Bfifo { limit_bytes: 1 };
         let phantom = Queue::Phantom(PhantomQueue::default());
-        let fq_codel = Queue::FqCodel { limit_packets: 1 };
+        let of_tc = |text: &str| {
+            let mut words = text.split_whitespace().map(str::to_owned);
+            Queue::Tc(TcQueue {
+                kind: words.next().unwrap(),
+                words: words.collect(),
+                seed: None,
+            })
+        };
+        let (words, fq_codel) = (of_tc("phantom limit 1kb"), of_tc("fq_codel ecn"));
         assert!(kinds(0, 0, None).is_empty());
         assert_eq!(kinds(8, 0, None), ["add the qdisc netem"]);
-        assert_eq!(kinds(8, 0, Some(bfifo)), ["add the qdisc phantom"]);
+        assert_eq!(kinds(8, 0, Some(words)), ["add the qdisc phantom"]);
         assert_eq!(
             kinds(8, 9, Some(phantom)),
             ["add the qdisc netem", "add the qdisc phantom"]
         );
-        assert_eq!(kinds(8, 9, Some(fq_codel)).len(), 4);
+        assert_eq!(kinds(8, 9, Some(fq_codel.clone())).len(), 3);
+        assert_eq!(kinds(0, 0, Some(fq_codel)).len(), 0);
+    }
+
+    #[test]
+    fn tc_adds_a_leaf_where_egress_leaves_room() {
+        let line = |rate_bps, delay_ns| {
+            let direction = Direction {
+                rate_bps,
+                delay_ns,
+                queue: Some(Queue::Tc(TcQueue {
+                    kind: "red".to_owned(),
+                    words: ["limit", "9kb"].map(str::to_owned).to_vec(),
+                    seed: None,
+                })),
+                faults: None,
+            };
+            tc_line("a.1", &direction).unwrap()
+        };
+        let with = |parent: &str| format!("qdisc add dev a.1 {parent} handle 3: red limit 9kb\n");
+        assert_eq!(line(8, 9), with("parent 2:1"));
+        assert_eq!(line(0, 9), with("parent 1:1"));
+        assert_eq!(line(0, 0), with("root"));
     }
 }

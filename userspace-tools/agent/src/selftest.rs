@@ -111,10 +111,10 @@ fn run_one(test: &str, long: bool, say: &mut impl FnMut(String) -> Result<()>) -
         .spawn()
         .with_context(|| format!("cannot run the selftest {test}"))?;
     let lines = read_lines(child.stdout.take().context("no pipe")?);
-    let patience = match boot::kernel_argument("time-travel")? {
-        Some(_) => VIRTUAL_PATIENCE,
-        None if long => LONG_PATIENCE,
-        None => PATIENCE,
+    let patience = match boot::has_virtual_time()? {
+        true => VIRTUAL_PATIENCE,
+        false if long => LONG_PATIENCE,
+        false => PATIENCE,
     };
     let deadline = Instant::now() + patience;
     let mut saw_not_ok = false;

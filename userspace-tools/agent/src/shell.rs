@@ -1,40 +1,61 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A shell on the console.
+//! A shell on the console, in a network: names, congestion controls, the scenario's flows at a
+//! word, and a folder that outlives the guest.
 
 use std::{
-    fs::{self, OpenOptions},
-    io,
-    os::unix::process::CommandExt,
+    fmt::Write as _,
+    fs::{self, File, OpenOptions, Permissions},
+    io::{self, BufRead, BufReader, Write as _},
+    os::unix::{
+        fs::{PermissionsExt, symlink},
+        process::CommandExt,
+    },
     path::Path,
     process::Command,
 };
 
 use anyhow::{Context, Result};
 use nix::{
-    sys::wait::wait,
-    unistd::{Pid, setsid},
+    mount::{MsFlags, mount},
+    sys::{stat::Mode, wait::wait},
+    unistd::{ForkResult, Pid, fork, mkfifo, setsid},
 };
+use xdc_proto::{Message, RunPlan, SHARED_FOLDER};
 
-use crate::boot;
+use crate::{boot, channel::Channel, network::Network, sysctl, traffic};
 
-/// Runs a shell with job control and returns when it exits.
-pub fn run() -> Result<()> {
-    // /dev/console cannot be a controlling terminal; the device behind it can.
-    let active = fs::read_to_string("/sys/class/tty/console/active")
-        .context("cannot find the console's device")?;
-    let device = Path::new("/dev").join(active.split_whitespace().last().unwrap_or("console"));
-    let terminal = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(&device)
-        .with_context(|| format!("cannot open {}", device.display()))?;
+/// Where the shell looks for the folder that the host keeps.
+const SHARED: &str = "/shared";
 
+/// A line here starts the scenario's flows; [`FLOWS_COMMAND`] writes it.
+const REQUESTS: &str = "/run/xdc-flows";
+const FLOWS_COMMAND: &str = "/bin/flows";
+
+/// What the shell says first.
+const GREETING: &str = "/etc/motd";
+
+/// Nodes that are listed; the rest is in /etc/hosts.
+const LISTED: usize = 24;
+
+/// Gives the terminal to a shell in the network and returns when it exits.
+pub fn run(network: &Network, run: &RunPlan) -> Result<()> {
+    share_folder()?;
+    name_hosts(network)?;
+    choose(network, &run.cc)?;
+    if !run.flows.is_empty() {
+        serve_flows(network, run)?;
+    }
+    fs::write(GREETING, greeting(network, run)).context("cannot write the greeting")?;
+
+    // Not before now: in UML a pipe's end hangs up whoever has the terminal open.
+    let terminal = terminal()?;
     let mut command = Command::new("/bin/sh");
     command
+        .args(["-c", &format!("cat {GREETING}; exec /bin/sh")])
         .env("PATH", boot::PATH)
-        .env("HOME", "/")
+        .env("HOME", "/root")
         .env("TERM", "linux")
-        .current_dir("/")
+        .current_dir("/root")
         .stdin(terminal.try_clone()?)
         .stdout(terminal.try_clone()?)
         .stderr(terminal);
@@ -46,6 +67,18 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
+/// /dev/console cannot be a controlling terminal; the device behind it can.
+fn terminal() -> Result<File> {
+    let active = fs::read_to_string("/sys/class/tty/console/active")
+        .context("cannot find the console's device")?;
+    let device = Path::new("/dev").join(active.split_whitespace().last().unwrap_or("console"));
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&device)
+        .with_context(|| format!("cannot open {}", device.display()))
+}
+
 /// Makes standard input the controlling terminal of a new session.
 fn take_terminal() -> io::Result<()> {
     setsid()?;
@@ -54,4 +87,152 @@ fn take_terminal() -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// The host's folder: in UML below what is mounted already, in QEMU by 9P.
+fn share_folder() -> Result<()> {
+    let below = Path::new("/host").join(SHARED_FOLDER);
+    if below.exists() {
+        return symlink(below, SHARED).with_context(|| format!("cannot link {SHARED}"));
+    }
+    fs::create_dir_all(SHARED)?;
+    mount(
+        Some(SHARED_FOLDER),
+        SHARED,
+        Some("9p"),
+        MsFlags::MS_NOSUID | MsFlags::MS_NODEV,
+        Some("trans=virtio,version=9p2000.L"),
+    )
+    .with_context(|| format!("cannot mount {SHARED}"))
+}
+
+/// /etc/hosts: the network's hosts by name.
+fn name_hosts(network: &Network) -> Result<()> {
+    let mut text = String::from("127.0.0.1 localhost\n");
+    for node in &network.layout.nodes {
+        if let Some(address) = node.host_address() {
+            let _ = writeln!(text, "{address} {}", node.name);
+        }
+    }
+    fs::write("/etc/hosts", text).context("cannot write /etc/hosts")
+}
+
+/// Every congestion control of the kernel may be chosen anywhere, and `cc` is what new sockets have.
+fn choose(network: &Network, cc: &str) -> Result<()> {
+    let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
+        .context("cannot ask for the congestion controls")?;
+    sysctl::write("net.ipv4.tcp_allowed_congestion_control", available.trim())?;
+    for node in 0..network.layout.nodes.len() {
+        network.inside(node, || {
+            sysctl::write("net.ipv4.tcp_congestion_control", cc).map(drop)
+        })?;
+    }
+    Ok(())
+}
+
+/// A process that knows the network waits for [`REQUESTS`].
+fn serve_flows(network: &Network, run: &RunPlan) -> Result<()> {
+    mkfifo(REQUESTS, Mode::from_bits_truncate(0o600)).context("cannot make a FIFO")?;
+    let script = format!("#!/bin/sh\n# Starts the scenario's flows.\nexec echo go >{REQUESTS}\n");
+    fs::write(FLOWS_COMMAND, script).with_context(|| format!("cannot write {FLOWS_COMMAND}"))?;
+    fs::set_permissions(FLOWS_COMMAND, Permissions::from_mode(0o755))?;
+    // SAFETY: no other thread runs yet, so the child has all that it needs of this process.
+    if let ForkResult::Child = unsafe { fork() }.context("fork")? {
+        // It never returns but by an error.
+        if let Err(error) = answer(network, run) {
+            say(&format!("flows: {error:#}"));
+        }
+        std::process::exit(1);
+    }
+    Ok(())
+}
+
+/// Runs the flows once for each request.
+fn answer(network: &Network, run: &RunPlan) -> Result<()> {
+    // Held for writing, too, so that it never ends.
+    let requests = OpenOptions::new().read(true).write(true).open(REQUESTS)?;
+    let mut lines = BufReader::new(requests).lines();
+    for number in 1.. {
+        lines.next().transpose()?;
+        let path = Path::new(SHARED).join(format!("flows-{number}.jsonl"));
+        File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        let mut channel = Channel::append_to(&path)?;
+        let text = match traffic::run(network, run, &mut channel).and_then(|us| {
+            channel.flush()?;
+            summary(&path, us)
+        }) {
+            Ok(summary) => format!("flows: {summary}; {}", path.display()),
+            Err(error) => format!("flows: failed: {error:#}"),
+        };
+        say(&text);
+    }
+    Ok(())
+}
+
+/// A line on the shell's terminal; if that cannot be, nobody is there to read it.
+fn say(text: &str) {
+    if let Ok(mut terminal) = terminal() {
+        let _ = terminal.write_all(format!("{text}\n").as_bytes());
+    }
+}
+
+/// What came of the flows, in a line.
+fn summary(path: &Path, took_us: u64) -> Result<String> {
+    let (mut ended, mut all, mut bytes) = (0_usize, 0_usize, 0_u64);
+    let mut last_ns = 0;
+    for line in fs::read_to_string(path)?.lines() {
+        if let Ok(Message::Flow(flow)) = serde_json::from_str(line) {
+            all += 1;
+            bytes = bytes.saturating_add(flow.received_bytes);
+            if let Some(end_ns) = flow.end_ns {
+                ended += 1;
+                last_ns = last_ns.max(end_ns);
+            }
+        }
+    }
+    let mbps = bytes as f64 * 8.0 / took_us.max(1) as f64;
+    Ok(format!(
+        "{ended} of {all} have ended, the last after {:.1} ms; {mbps:.1} Mbit/s in all",
+        last_ns as f64 / 1e6
+    ))
+}
+
+/// What is here, and what can be done with it.
+fn greeting(network: &Network, run: &RunPlan) -> String {
+    let mut text = String::from("\n");
+    let nodes = &network.layout.nodes;
+    if !nodes.is_empty() {
+        text.push_str("node          address        devices\n");
+    }
+    for node in nodes.iter().take(LISTED) {
+        let address = match node.host_address() {
+            Some(address) => address.to_string(),
+            None => "(router)".to_owned(),
+        };
+        let ports: Vec<_> = node.ports.iter().map(|port| port.name.as_str()).collect();
+        let _ = writeln!(text, "{:<14}{address:<15}{}", node.name, ports.join(" "));
+    }
+    if nodes.len() > LISTED {
+        let _ = writeln!(text, "and {} more, in /etc/hosts", nodes.len() - LISTED);
+    }
+    if let Some(first) = nodes.iter().find(|node| node.host_address().is_some()) {
+        let name = first.name;
+        let _ = writeln!(
+            text,
+            "\nEvery node is a network namespace: ip netns exec {name} COMMAND. New sockets use {}.",
+            run.cc
+        );
+    }
+    if !run.flows.is_empty() {
+        let _ = writeln!(
+            text,
+            "flows: starts the scenario's {} flows.",
+            run.flows.len()
+        );
+    }
+    let _ = writeln!(
+        text,
+        "Time is real. What is left in {SHARED} is kept on the host. exit: ends the guest.\n"
+    );
+    text
 }

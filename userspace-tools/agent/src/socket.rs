@@ -3,7 +3,7 @@
 
 use std::{
     io, mem,
-    net::{Ipv4Addr, SocketAddrV4},
+    net::{IpAddr, SocketAddr},
     os::fd::AsRawFd,
     time::Duration,
 };
@@ -74,15 +74,17 @@ pub struct TcpOptions<'a> {
     pub sndbuf_bytes: u64,
     /// SO_RCVBUF; 0 = autotuning.
     pub rcvbuf_bytes: u64,
+    /// Of its packets.
+    pub dscp: u8,
     /// Local end.
-    pub local: SocketAddrV4,
+    pub local: SocketAddr,
 }
 
 impl TcpOptions<'_> {
     /// A non-blocking socket in the current namespace, bound.
     pub fn open(&self) -> Result<Socket> {
         let socket = Socket::new(
-            Domain::IPV4,
+            Domain::for_address(self.local),
             Type::STREAM.nonblocking().cloexec(),
             Some(Protocol::TCP),
         )
@@ -99,6 +101,15 @@ impl TcpOptions<'_> {
             set_option(&socket, libc::SO_RCVBUFFORCE, self.rcvbuf_bytes)
                 .context("cannot set SO_RCVBUF")?;
         }
+        if self.dscp > 0 {
+            // TCP keeps the two bits of ECN to itself.
+            let tos = u64::from(self.dscp) << 2;
+            let (level, name) = match self.local {
+                SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+                SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+            };
+            set_any_option(&socket, level, name, tos).context("cannot set the DSCP")?;
+        }
         socket
             .bind(&self.local.into())
             .with_context(|| format!("cannot bind to {}", self.local))?;
@@ -114,11 +125,16 @@ pub fn set_congestion_control(socket: &Socket, name: &str) -> Result<()> {
 }
 
 /// A UDP socket in the current namespace whose packets carry the kernel's time of arrival.
-pub fn open_probe(address: Ipv4Addr, patience: Duration) -> Result<Socket> {
-    let socket = Socket::new(Domain::IPV4, Type::DGRAM.cloexec(), Some(Protocol::UDP))
-        .context("cannot open a UDP socket")?;
+pub fn open_probe(address: IpAddr, patience: Duration) -> Result<Socket> {
+    let address = SocketAddr::new(address, 0);
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::DGRAM.cloexec(),
+        Some(Protocol::UDP),
+    )
+    .context("cannot open a UDP socket")?;
     socket.set_read_timeout(Some(patience))?;
     set_option(&socket, libc::SO_TIMESTAMPNS, 1).context("cannot set SO_TIMESTAMPNS")?;
-    socket.bind(&SocketAddrV4::new(address, 0).into())?;
+    socket.bind(&address.into())?;
     Ok(socket)
 }

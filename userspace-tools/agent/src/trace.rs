@@ -7,6 +7,7 @@ use std::{
     io::{self, Read},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 use anyhow::{Context, Result};
@@ -41,7 +42,7 @@ impl Trace {
             })
             .collect();
         let trace = Self {
-            instance: instance(std::os::unix::process::parent_id()),
+            instance: instance(INSTANCE.get().map_or("xdc", String::as_str)),
             formats,
         };
         fs::create_dir(&trace.instance).with_context(|| {
@@ -110,15 +111,23 @@ impl Drop for Trace {
     }
 }
 
-/// Where the worker of that supervisor, or the init of a guest, records.
-fn instance(parent: u32) -> PathBuf {
-    Path::new(TRACEFS).join(format!("instances/xdc-{parent}"))
+/// On a machine that others use, a name that nobody else has; in a guest there is nobody else.
+static INSTANCE: OnceLock<String> = OnceLock::new();
+
+/// Says where [`Trace::start`] records, once.
+pub fn record_in(name: String) {
+    // Whoever was first stays.
+    let _ = INSTANCE.set(name);
+}
+
+fn instance(name: &str) -> PathBuf {
+    Path::new(TRACEFS).join("instances").join(name)
 }
 
 /// Removes what a worker that was killed has left.
-pub fn remove_of_worker() {
+pub fn remove(name: &str) {
     // In most cases there is none.
-    let _ = fs::remove_dir(instance(std::process::id()));
+    let _ = fs::remove_dir(instance(name));
 }
 
 /// Sends the pages of the ring buffer, as they are.

@@ -32,10 +32,12 @@ use crate::{
     capture::Capture,
     channel::Channel,
     clock::{NS_PER_US, now_ns, timespec},
+    events::Links,
     network::Network,
+    programs::Running,
     trace::Trace,
     transfer::{Received, SEND_BYTES, Sockets, Transfer},
-    watch::{Suspects, Watch},
+    watch::{self, Suspects, Watch},
 };
 
 /// A connection is made so long before its flow starts, beyond a few RTTs: from the first when it
@@ -72,10 +74,11 @@ enum Source {
     Listener(usize),
     Sender(usize),
     Receiver(usize),
+    Program(usize),
 }
 
 impl Source {
-    const KINDS: u64 = 4;
+    const KINDS: u64 = 5;
 
     fn token(self) -> u64 {
         match self {
@@ -83,6 +86,7 @@ impl Source {
             Source::Listener(flow) => flow as u64 * Self::KINDS + 1,
             Source::Sender(flow) => flow as u64 * Self::KINDS + 2,
             Source::Receiver(flow) => flow as u64 * Self::KINDS + 3,
+            Source::Program(program) => program as u64 * Self::KINDS + 4,
         }
     }
 
@@ -92,14 +96,19 @@ impl Source {
             0 => Source::Timer,
             1 => Source::Listener(flow),
             2 => Source::Sender(flow),
-            _ => Source::Receiver(flow),
+            3 => Source::Receiver(flow),
+            _ => Source::Program(flow),
         }
     }
 }
 
-/// What happens to a flow at a time. Connections come after what is due with them.
+/// What happens at a time. Connections come after what is due with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Action {
+    /// An event of the plan.
+    Event,
+    /// A program of the plan begins.
+    Program,
     Start,
     /// Index in the flow's switches.
     Switch(usize),
@@ -118,14 +127,17 @@ struct Traffic<'a> {
     timer: TimerFd,
     /// When the timer fires.
     timer_ns: u64,
-    /// (time, what, flow), the next one last.
+    links: Links,
+    /// Of each program of the plan that has begun.
+    programs: BTreeMap<usize, Running>,
+    /// (time, what, flow, event or program), the next one last.
     agenda: Vec<(u64, Action, usize)>,
     /// (time, flow), the next one last.
     connects: Vec<(u64, usize)>,
     /// Flows that are complete and whose sockets are still there, the earliest first.
     ended: VecDeque<usize>,
-    /// Connections that persistent flows have left, by their two hosts.
-    idle: BTreeMap<(&'a str, &'a str), Vec<Sockets>>,
+    /// Connections that persistent flows have left, by their two hosts and DSCP.
+    idle: BTreeMap<(&'a str, &'a str, u8), Vec<Sockets>>,
     /// CLOCK_MONOTONIC at the start of the traffic, ns.
     origin_ns: u64,
     active: usize,
@@ -168,8 +180,8 @@ impl<'a> Traffic<'a> {
         let watches = run.watch.iter().map(|watched| Watch::new(network, watched));
         let watches = watches.collect::<Result<_>>()?;
         let suspects = Suspects::read(network, endpoints(network, run)?)?;
-        let captured = run.watch.iter().filter(|_| run.capture);
-        let captures = captured.map(|watched| Capture::start(network, watched));
+        let taps = run.taps.iter();
+        let captures = taps.map(|tap| Capture::start(network, tap, run.taps.len()));
         let captures = captures.collect::<Result<_>>()?;
         let trace = (!run.trace.is_empty())
             .then(|| Trace::start(&run.trace))
@@ -190,6 +202,12 @@ impl<'a> Traffic<'a> {
                 agenda.push((at_ns, Action::Switch(n), i));
             }
         }
+        for (i, event) in run.events.iter().enumerate() {
+            agenda.push((origin_ns + event.at_us * NS_PER_US, Action::Event, i));
+        }
+        for (i, program) in run.programs.iter().enumerate() {
+            agenda.push((origin_ns + program.start_us * NS_PER_US, Action::Program, i));
+        }
         agenda.sort_by_key(|entry| Reverse(*entry));
         connects.sort_by_key(|entry| Reverse(*entry));
 
@@ -197,7 +215,7 @@ impl<'a> Traffic<'a> {
         Ok(Self {
             network,
             run,
-            unfinished: run.flows.len(),
+            unfinished: run.flows.len() + run.programs.iter().filter(|it| !it.daemon).count(),
             transfers: flows.map(|(i, flow)| Transfer::new(flow, i)).collect(),
             watches,
             captures,
@@ -207,6 +225,8 @@ impl<'a> Traffic<'a> {
             epoll,
             timer,
             timer_ns: 0,
+            links: Links::default(),
+            programs: BTreeMap::new(),
             agenda,
             connects,
             ended: VecDeque::new(),
@@ -240,6 +260,9 @@ impl<'a> Traffic<'a> {
                 moved = check_progress(&sample, moved)?;
                 self.report_progress(&sample, channel)?;
                 channel.send(&Message::Sample(sample))?;
+                for (tap, capture) in self.captures.iter_mut().enumerate() {
+                    capture.drain(tap, channel)?;
+                }
                 sample_ns += (now - sample_ns) / period_ns * period_ns + period_ns;
             }
             let next_action = self.agenda.last().map_or(u64::MAX, |(at, ..)| *at);
@@ -268,6 +291,14 @@ impl<'a> Traffic<'a> {
         {
             self.agenda.pop();
             match action {
+                Action::Event => {
+                    self.links.apply(self.network, &self.run.events[flow])?;
+                    continue;
+                }
+                Action::Program => {
+                    self.start_program(flow)?;
+                    continue;
+                }
                 Action::Start => self.start(flow, now),
                 Action::Switch(n) => {
                     let cc = &self.run.flows[flow].switches[n].cc;
@@ -280,7 +311,9 @@ impl<'a> Traffic<'a> {
             && let Some((_, flow)) = self.connects.pop()
         {
             let plan = &self.run.flows[flow];
-            let idle = self.idle.get_mut(&(plan.src.as_str(), plan.dst.as_str()));
+            let idle = self
+                .idle
+                .get_mut(&(plan.src.as_str(), plan.dst.as_str(), plan.dscp));
             let idle = idle.filter(|_| plan.persistent).and_then(Vec::pop);
             let transfer = &mut self.transfers[flow];
             let connected = match idle {
@@ -332,7 +365,29 @@ impl<'a> Traffic<'a> {
             Source::Listener(flow) => self.accept(flow).map(drop),
             Source::Sender(flow) => self.transfers[flow].sender_failed(),
             Source::Receiver(flow) => self.receive(flow),
+            Source::Program(program) => self.program_ended(program),
         }
+    }
+
+    fn start_program(&mut self, program: usize) -> Result<()> {
+        let plan = &self.run.programs[program];
+        let running = Running::start(self.network, plan)
+            .with_context(|| format!("'{}' on {}", plan.command, plan.node))?;
+        let token = Source::Program(program).token();
+        let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLONESHOT, token);
+        self.epoll.add(&running.ended, event).context("epoll")?;
+        self.programs.insert(program, running);
+        Ok(())
+    }
+
+    fn program_ended(&mut self, program: usize) -> Result<()> {
+        if let Some(running) = self.programs.get_mut(&program)
+            && running.reap()?
+            && !self.run.programs[program].daemon
+        {
+            self.unfinished -= 1;
+        }
+        Ok(())
     }
 
     /// Whether the receiver is there now.
@@ -401,8 +456,8 @@ impl<'a> Traffic<'a> {
         let (result, left) = transfer.finish().with_context(|| transfer.name())?;
         if let Some(sockets) = left {
             let plan = &self.run.flows[flow];
-            let hosts = (plan.src.as_str(), plan.dst.as_str());
-            self.idle.entry(hosts).or_default().push(sockets);
+            let kind = (plan.src.as_str(), plan.dst.as_str(), plan.dscp);
+            self.idle.entry(kind).or_default().push(sockets);
         }
         channel.send(&Message::Flow(result))
     }
@@ -442,7 +497,10 @@ impl<'a> Traffic<'a> {
         }
         self.reported = done;
         channel.send(&Message::Progress {
-            what: format!("{} flows", self.unfinished),
+            what: match self.run.programs.is_empty() {
+                true => format!("{} flows", self.unfinished),
+                false => format!("{} flows and programs", self.unfinished),
+            },
             done: done.min(1.0),
         })
     }
@@ -464,15 +522,23 @@ impl<'a> Traffic<'a> {
                 self.finish(flow, channel)?;
             }
         }
+        // All are stopped before the first is asked what it wrote.
+        for running in self.programs.values_mut() {
+            running.stop()?;
+        }
+        for (program, running) in &mut self.programs {
+            running.report(*program, channel)?;
+        }
         if let Some(trace) = &self.trace {
             trace.report(self.network, self.origin_ns, channel)?;
         }
-        for (queue, capture) in self.captures.iter().enumerate() {
-            capture.report(queue, channel)?;
+        for (tap, capture) in self.captures.iter_mut().enumerate() {
+            capture.report(tap, &self.run.taps[tap].node, channel)?;
         }
         for (queue, watch) in self.watches.iter_mut().enumerate() {
             channel.send(&Message::Queue(watch.result(queue)?))?;
         }
+        channel.send(&Message::Totals(watch::totals(self.network)?))?;
         let after = Suspects::read(self.network, endpoints(self.network, self.run)?)?;
         for (counter, delta) in after.since(&self.suspects) {
             channel.send(&Message::Suspect {
@@ -505,6 +571,7 @@ impl<'a> Traffic<'a> {
 /// The nodes at the ends of the flows.
 fn endpoints(network: &Network, run: &RunPlan) -> Result<BTreeSet<usize>> {
     let hosts = run.flows.iter().flat_map(|flow| [&flow.src, &flow.dst]);
+    let hosts = hosts.chain(run.programs.iter().map(|program| &program.node));
     hosts.map(|host| network.layout.node(host)).collect()
 }
 
@@ -581,6 +648,7 @@ mod tests {
             Source::Listener(0),
             Source::Sender(7),
             Source::Receiver(123),
+            Source::Program(4),
         ] {
             assert_eq!(Source::of(source.token()), source);
         }

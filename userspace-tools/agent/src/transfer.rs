@@ -7,7 +7,7 @@
 use std::{
     fs::File,
     io,
-    net::{Shutdown, SocketAddrV4},
+    net::{Shutdown, SocketAddr},
     os::fd::AsRawFd,
     sync::Arc,
     thread::{self, JoinHandle},
@@ -110,7 +110,8 @@ impl<'a> Transfer<'a> {
                 },
                 sndbuf_bytes: plan.sndbuf_bytes,
                 rcvbuf_bytes: plan.rcvbuf_bytes,
-                local: SocketAddrV4::new(network.address(node)?, port),
+                dscp: plan.dscp,
+                local: SocketAddr::new(network.address(node)?, port),
             };
             anyhow::Ok((node, options))
         };

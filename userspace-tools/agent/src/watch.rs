@@ -8,9 +8,9 @@ use xdc_netlink::{
     Connection, phantom,
     qdisc::{self, QdiscState},
 };
-use xdc_proto::{Queue, QueueResult, QueueSample, WatchedQueue};
+use xdc_proto::{Direction, Queue, QueueResult, QueueSample, Totals, WatchedQueue};
 
-use crate::network::Network;
+use crate::{layout::Port, network::Network};
 
 /// Counters of /proc/net/netstat that say that memory, not the network, made a result.
 const SUSPECTS: &[&str] = &[
@@ -20,14 +20,17 @@ const SUSPECTS: &[&str] = &[
     "TCPRcvQDrop",
 ];
 
+/// What a link without a queue is.
+const WIRE: &str = "netem";
+/// Where the losses of [`crate::drops`] happen.
+const INGRESS: &str = "clsact";
+
 /// The egress of a port under observation.
 pub struct Watch {
     connection: Connection,
     name: String,
     index: u32,
-    kind: &'static str,
-    /// Report the phantom counter: the qdisc is one, and not just a FIFO.
-    phantom: bool,
+    kind: String,
 }
 
 impl Watch {
@@ -36,18 +39,11 @@ impl Watch {
         let layout = &network.layout;
         let node = layout.node(&watched.node)?;
         let port = layout.port(node, &watched.peer)?;
-        let (kind, phantom) = match port.egress.queue {
-            Some(Queue::Phantom(_)) => (phantom::KIND, true),
-            Some(Queue::Bfifo { .. }) => (phantom::KIND, false),
-            Some(Queue::FqCodel { .. }) => ("fq_codel", false),
-            None => ("netem", false),
-        };
         Ok(Self {
             connection: network.inside(node, || Ok(Connection::open()?))?,
             name: watched.name.clone(),
             index: port.index,
-            kind,
-            phantom,
+            kind: kind_of(port.egress.queue.as_ref()).to_owned(),
         })
     }
 
@@ -63,7 +59,7 @@ impl Watch {
         let xstats = phantom::Xstats::of(&state);
         Ok(QueueSample {
             backlog_bytes: state.backlog_bytes,
-            phantom_bytes: xstats.filter(|_| self.phantom).map(|x| x.phantom_bytes),
+            phantom_bytes: xstats.map(|x| x.phantom_bytes),
             drops: state.drops,
             marks: marks(&state),
         })
@@ -80,16 +76,51 @@ impl Watch {
             drops: state.drops,
             marks: marks(&state),
             backlog_max_bytes: xstats.map(|x| x.backlog_max_bytes),
-            phantom_max_bytes: xstats.filter(|_| self.phantom).map(|x| x.phantom_max_bytes),
+            phantom_max_bytes: xstats.map(|x| x.phantom_max_bytes),
         })
     }
 }
 
+/// The kind of the queue of a port.
+fn kind_of(queue: Option<&Queue>) -> &str {
+    match queue {
+        Some(Queue::Phantom(_)) => phantom::KIND,
+        Some(Queue::Tc(queue)) => &queue.kind,
+        None => WIRE,
+    }
+}
+
+/// Counts what all ports dropped and marked.
+pub fn totals(network: &Network) -> Result<Totals> {
+    let mut totals = Totals::default();
+    for (i, node) in network.layout.nodes.iter().enumerate() {
+        let counts = |egress: &Direction| egress.queue.is_some() || egress.faults.is_some();
+        let of_port =
+            |port: &Port| counts(port.egress) || counts(network.layout.remote(port).egress);
+        if !node.ports.iter().any(of_port) {
+            continue;
+        }
+        let states = network.inside(i, || Ok(qdisc::dump(&mut Connection::open()?, 0)?))?;
+        for state in states {
+            let port = node.ports.iter().find(|port| port.index == state.index);
+            let Some(queue) = port.map(|port| port.egress.queue.as_ref()) else {
+                continue;
+            };
+            if queue.is_some() && state.kind == kind_of(queue) {
+                totals.drops += state.drops;
+                totals.marks += marks(&state);
+            } else if state.kind == WIRE || state.kind == INGRESS {
+                totals.losses += state.drops;
+            }
+        }
+    }
+    Ok(totals)
+}
+
 fn marks(state: &QdiscState) -> u64 {
-    match state.kind.as_str() {
-        phantom::KIND => phantom::Xstats::decode(&state.xstats).marked(),
-        "fq_codel" => state.fq_codel_marks(),
-        _ => 0,
+    match phantom::Xstats::of(state) {
+        Some(xstats) => xstats.marked(),
+        None => state.marks().unwrap_or_default(),
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The algorithms of the kernel modules, compiled for userspace: the very same files.
+//! The algorithms of the kernel modules, compiled for userspace: the very same files. And what there
+//! is: [`MODULES`] and [`ALGORITHMS`], as modules/list.rs has them.
 
 #![cfg_attr(not(test), no_std)]
 #![deny(missing_docs, unsafe_code)]
@@ -18,4 +19,10 @@
 
 #[path = "../../../modules/algo/mod.rs"]
 mod algo;
+mod registry;
+
 pub use algo::*;
+use registry::modules;
+pub use registry::{Kind, Module, Visitor};
+
+include!("../../../modules/list.rs");

@@ -4,19 +4,24 @@
 
 use std::{env, fs, path::PathBuf};
 
-use xdc_algo::{gemini, params::ParamInfo, unocc};
+use xdc_algo::{ALGORITHMS, MODULES, entry::Entry, entry::Value, gemini, unocc};
 
-fn table<const N: usize>(profiles: &[String], params: &[ParamInfo<N>]) -> String {
+fn parameters(algorithm: &Entry) -> String {
+    let profiles: Vec<_> = match algorithm.has_profiles() {
+        true => algorithm.profiles().collect(),
+        false => vec!["default"],
+    };
     let mut out = format!(
         "| name | unit | range | {} | meaning |\n",
         profiles.join(" | ")
     );
     out += &format!("|---|---|---|{}---|\n", "---:|".repeat(profiles.len()));
-    for param in params {
-        let defaults = param.defaults.map(|value| value.to_string()).join(" | ");
+    for param in algorithm.params {
+        let defaults: Vec<_> = param.defaults.iter().map(u32::to_string).collect();
+        let defaults = defaults.join(" | ");
         out += &format!(
             "| `{}` | {} | {} to {} | {} | {} |\n",
-            param.name.to_str().unwrap(),
+            param.name(),
             param.unit,
             param.min,
             param.max,
@@ -25,6 +30,126 @@ fn table<const N: usize>(profiles: &[String], params: &[ParamInfo<N>]) -> String
         );
     }
     out
+}
+
+/// What `xdc ss` shows of a socket.
+fn state(algorithm: &Entry) -> String {
+    let mut out = "| `xdc ss` | `--json` | |\n|---|---|---|\n".to_owned();
+    if algorithm.has_profiles() {
+        out += "| `profile` | `profile`, `profile_modified` | the profile that most parameters of the \
+                namespace are those of; `*` = some are not |\n";
+    }
+    for state in algorithm.state {
+        let is_flag = matches!((state.value)(&Default::default()), Some(Value::Flag(_)));
+        let label = match (state.label, is_flag) {
+            ("", _) => String::new(),
+            (label, true) => format!("`[{label}]`"),
+            (label, false) => format!("`{label}`"),
+        };
+        let unit = match state.unit {
+            "" => String::new(),
+            unit => format!(" ({unit})"),
+        };
+        out += &format!("| {label} | `{}` | {}{unit} |\n", state.key, state.help);
+    }
+    out + "| `[slow start]` | `slow_start` | the window is below ssthresh |\n\
+           | | `ce_state` | as a receiver: the last packet carried CE |\n"
+}
+
+/// Everything that modules/list.rs has.
+fn all_of_them() -> String {
+    let mut out = "| module | is a | |\n|---|---|---|\n".to_owned();
+    for module in MODULES {
+        let place = match module.is_installed() {
+            true => "`make install` brings it",
+            false => "in our own guests alone",
+        };
+        out += &format!("| {} | {:?} | {place} |\n", module.name, module.kind);
+    }
+    for algorithm in ALGORITHMS {
+        let name = algorithm.name();
+        let marks = format!("{:?}", algorithm.marks).to_lowercase();
+        out += &format!(
+            "\n## {name}\n\nMarked by {marks} queues, unless a scenario says otherwise.\n\n"
+        );
+        out += &format!("Sysctls, `net.{name}.*`");
+        if algorithm.has_profiles() {
+            let profile = algorithm.profiles().nth(algorithm.profile).unwrap();
+            out += &format!("; a namespace begins with profile {profile}");
+        }
+        out += &format!(":\n\n{}", parameters(algorithm));
+        out += &format!("\nState of a socket:\n\n{}", state(algorithm));
+        if !algorithm.events.is_empty() {
+            out += "\n| tracepoint | fires |\n|---|---|\n";
+        }
+        for event in algorithm.events {
+            out += &format!("| `xdc:{}` | {} |\n", event.name, event.help);
+        }
+    }
+    out
+}
+
+#[test]
+fn the_page_of_all_is_what_the_list_says() {
+    holds("algorithms.md", "all", &all_of_them());
+}
+
+/// modules/uapi/xdc_diag.h names those that the project has; others are their authors'.
+#[test]
+fn numbers_are_those_of_the_header() {
+    let path = repository().join("modules/uapi/xdc_diag.h");
+    let header = fs::read_to_string(path).unwrap();
+    for algorithm in ALGORITHMS {
+        let macro_name = format!("XDC_DIAG_{}", algorithm.name().to_uppercase());
+        let mut lines = header.lines().map(|line| line.split_whitespace());
+        let value = lines
+            .find_map(|mut words| (words.nth(1) == Some(&macro_name)).then(|| words.next())?);
+        match value {
+            Some(value) => assert_eq!(value, algorithm.number.to_string()),
+            None => assert!(
+                algorithm.number >= xdc_algo::entry::OWN_NUMBERS
+                    || algorithm.number == gemini::ENTRY.number,
+                "{macro_name}"
+            ),
+        }
+    }
+}
+
+/// C has a tracepoint for each event, in a header that Kbuild finds, with the fields that are drawn.
+#[test]
+fn every_event_is_in_the_header_of_its_module() {
+    for module in MODULES {
+        let events = module
+            .algorithm
+            .map_or(&[][..], |algorithm| algorithm.events);
+        if events.is_empty() {
+            continue;
+        }
+        let name = format!("trace_{}.h", module.name.trim_start_matches("tcp_"));
+        let beside = repository().join("modules").join(module.sources[0]);
+        let places = [
+            beside.with_file_name(&name),
+            repository().join("modules/kernel").join(&name),
+        ];
+        let header = places.iter().find_map(|path| fs::read_to_string(path).ok());
+        let header = header.unwrap_or_else(|| panic!("no {name}"));
+        for event in events {
+            let begin = format!("TRACE_EVENT({},", event.name);
+            let (_, body) = header
+                .split_once(&begin)
+                .unwrap_or_else(|| panic!("{name}: {begin}"));
+            let body = body.split("TRACE_EVENT(").next().unwrap();
+            for line in event.lines {
+                let field = format!(", {})", line.field);
+                assert!(
+                    body.contains(&field),
+                    "{name}: {} has no {}",
+                    event.name,
+                    line.field
+                );
+            }
+        }
+    }
 }
 
 /// The numbered list in the header of a file in modules/.
@@ -79,8 +204,7 @@ fn holds(page: &str, section: &str, wanted: &str) {
 
 #[test]
 fn unocc_page_is_what_the_code_says() {
-    let profiles = unocc::Profile::NAMES.map(|name| name.to_str().unwrap().to_string());
-    holds("unocc.md", "parameters", &table(&profiles, unocc::PARAMS));
+    holds("unocc.md", "parameters", &parameters(&unocc::ENTRY));
     holds("unocc.md", "algorithm", &numbered("algo/unocc.rs"));
     holds("unocc.md", "module", &numbered("tcp_unocc.rs"));
     holds("unocc.md", "tcp", &numbered("tcp_glue.rs"));
@@ -88,8 +212,7 @@ fn unocc_page_is_what_the_code_says() {
 
 #[test]
 fn gemini_page_is_what_the_code_says() {
-    let table = table(&["default".to_string()], gemini::PARAMS);
-    holds("gemini.md", "parameters", &table);
+    holds("gemini.md", "parameters", &parameters(&gemini::ENTRY));
     holds("gemini.md", "algorithm", &numbered("algo/gemini.rs"));
     holds("gemini.md", "module", &numbered("tcp_gemini.rs"));
 }

@@ -143,7 +143,7 @@ pub struct TcpSocket {
     pub cc: Option<String>,
     /// None in the states that have no full socket.
     pub info: Option<TcpInfo>,
-    /// State of unocc or gemini.
+    /// State of an algorithm of ours.
     pub xdc: Option<XdcInfo>,
 }
 
@@ -200,39 +200,27 @@ fn address(family: u8, bytes: [u8; 16]) -> Result<IpAddr> {
     }
 }
 
-/// Who wrote a `struct xdc_diag_info`.
+/// `struct xdc_diag_info`, in the kernel's own numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Algorithm {
-    /// XDC_DIAG_UNOCC.
-    Unocc,
-    /// XDC_DIAG_GEMINI.
-    Gemini,
-}
-
-/// `struct xdc_diag_info`.
-#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct XdcInfo {
-    /// Who wrote it.
-    pub algorithm: Algorithm,
-    /// Something was marked in this round trip (unocc).
-    pub round_marked: bool,
-    /// No further reduction in this round trip.
-    pub reduced: bool,
-    /// The last round trip was delayed by more than T (gemini).
-    pub wan_congested: bool,
-    /// As a receiver: the last packet carried CE.
-    pub ce_state: bool,
-    /// E or alpha, 0 to 1.
-    pub fraction: f64,
+    /// Who wrote it: the number that its entry has in the registry of `xdc-algo`.
+    pub algorithm: u8,
+    /// XDC_DIAG_F_*.
+    pub flags: u16,
+    /// Average of the marked fraction, 2^-30.
+    pub fraction: u32,
     /// Epochs or round trips that have ended; wraps.
     pub periods: u32,
     /// None before the first sample.
     pub base_rtt_us: Option<u32>,
     /// Wraps.
     pub quick_adapts: u16,
-    /// Marked part of the present period so far, 0 to 1.
-    pub period_marked: f64,
+    /// Marked part of the present period so far, 2^-15.
+    pub period_marked: u16,
 }
+
+/// XDC_DIAG_F_CE.
+const FLAG_CE: u16 = 8;
 
 /// Length of `struct xdc_diag_info`.
 const XDC_BYTES: usize = 20;
@@ -249,26 +237,22 @@ impl XdcInfo {
         let bytes = bytes
             .get(..XDC_BYTES)
             .ok_or_else(|| malformed("an xdc_diag_info is cut off"))?;
-        let algorithm = match bytes[1] {
-            1 => Algorithm::Unocc,
-            2 => Algorithm::Gemini,
-            _ => return Ok(None),
-        };
         let u16_at = |at| u16::from_ne_bytes(array(bytes, at));
         let u32_at = |at| u32::from_ne_bytes(array(bytes, at));
-        let flag = |bit: u16| u16_at(2) & bit != 0;
         Ok(Some(Self {
-            algorithm,
-            round_marked: flag(1),
-            reduced: flag(2),
-            wan_congested: flag(4),
-            ce_state: flag(8),
-            fraction: f64::from(u32_at(4)) / f64::from(1u32 << 30),
+            algorithm: bytes[1],
+            flags: u16_at(2),
+            fraction: u32_at(4),
             periods: u32_at(8),
             base_rtt_us: Some(u32_at(12)).filter(|us| *us != 0),
             quick_adapts: u16_at(16),
-            period_marked: f64::from(u16_at(18)) / f64::from(1u16 << 15),
+            period_marked: u16_at(18),
         }))
+    }
+
+    /// As a receiver: the last packet carried CE.
+    pub fn ce_state(&self) -> bool {
+        self.flags & FLAG_CE != 0
     }
 }
 
@@ -365,30 +349,7 @@ mod tests {
         assert_eq!(defined("XDC_DIAG_REQUEST"), u64::from(XDC_REQUEST));
         assert_eq!(defined("XDC_DIAG_ATTR"), u64::from(XDC_ATTR));
         assert_eq!(defined("XDC_DIAG_VERSION"), u64::from(XDC_VERSION));
-        for (name, algorithm) in [
-            ("XDC_DIAG_UNOCC", Algorithm::Unocc),
-            ("XDC_DIAG_GEMINI", Algorithm::Gemini),
-        ] {
-            let mut block = [0; XDC_BYTES];
-            (block[0], block[1]) = (XDC_VERSION, defined(name) as u8);
-            let info = XdcInfo::decode(&block).unwrap().unwrap();
-            assert_eq!(info.algorithm, algorithm);
-        }
-        type Flag = fn(&XdcInfo) -> bool;
-        let flags: [(&str, Flag); 4] = [
-            ("XDC_DIAG_F_MARKED", |info| info.round_marked),
-            ("XDC_DIAG_F_REDUCED", |info| info.reduced),
-            ("XDC_DIAG_F_WAN", |info| info.wan_congested),
-            ("XDC_DIAG_F_CE", |info| info.ce_state),
-        ];
-        for (name, set) in flags {
-            let mut block = [0; XDC_BYTES];
-            (block[0], block[1]) = (XDC_VERSION, 1);
-            block[2..4].copy_from_slice(&(defined(name) as u16).to_ne_bytes());
-            let info = XdcInfo::decode(&block).unwrap().unwrap();
-            let all = flags.map(|(_, is_set)| is_set(&info));
-            assert!(set(&info) && all.iter().filter(|set| **set).count() == 1);
-        }
+        assert_eq!(defined("XDC_DIAG_F_CE"), u64::from(FLAG_CE));
     }
 
     /// The fields of `struct xdc_diag_info` in their order, with their length.
@@ -465,10 +426,11 @@ mod tests {
         assert_eq!(socket.cookie, 1 << 32 | 7);
         assert_eq!(socket.cc.as_deref(), Some("unocc"));
         let xdc = socket.xdc.unwrap();
-        assert_eq!((xdc.fraction, xdc.period_marked), (0.25, 0.5));
+        assert_eq!((xdc.algorithm, xdc.flags), (1, 3));
+        assert_eq!((xdc.fraction, xdc.period_marked), (1 << 28, 1 << 14));
         assert_eq!((xdc.periods, xdc.quick_adapts), (70_000, 9));
         assert_eq!(xdc.base_rtt_us, Some(84));
-        assert!(xdc.round_marked && xdc.reduced && !xdc.wan_congested && !xdc.ce_state);
+        assert!(!xdc.ce_state());
     }
 
     #[test]
@@ -478,7 +440,8 @@ mod tests {
         assert_eq!(XdcInfo::decode(&newer).unwrap(), None);
         let mut stranger = block();
         stranger[1] = 77;
-        assert_eq!(XdcInfo::decode(&stranger).unwrap(), None);
+        let stranger = XdcInfo::decode(&stranger).unwrap().unwrap();
+        assert_eq!(stranger.algorithm, 77);
         assert!(XdcInfo::decode(&block()[..19]).is_err());
         assert!(XdcInfo::decode(&[]).is_err());
         let mut longer = block();

@@ -13,8 +13,8 @@ use netlink_packet_route::{
     link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
     neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState},
     route::{
-        RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric,
-        RouteNextHop, RouteNextHopFlags, RouteProtocol, RouteScope, RouteType,
+        RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric, RouteNextHop,
+        RouteNextHopFlags, RouteProtocol, RouteScope, RouteType,
     },
 };
 
@@ -39,13 +39,15 @@ pub struct VethEnd {
     pub netns: Option<RawFd>,
 }
 
-/// Creates a veth pair. TCP hands it single packets (`gso_max_segs 1`): a link that carries
-/// 64 kB bundles would neither pace nor mark nor drop what a real one does.
-pub fn add_veth(a: &VethEnd, b: &VethEnd, mtu_bytes: u32) -> Request {
-    let mut message = veth_end(a, mtu_bytes);
+/// Creates a veth pair. Unless it is to `offload`, TCP hands it single packets (`gso_max_segs 1`):
+/// a link that carries 64 kB bundles would neither pace nor mark nor drop what a switch's does.
+pub fn add_veth(a: &VethEnd, b: &VethEnd, mtu_bytes: u32, offload: bool) -> Request {
+    let mut message = veth_end(a, mtu_bytes, offload);
     message.attributes.push(LinkAttribute::LinkInfo(vec![
         LinkInfo::Kind(InfoKind::Veth),
-        LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(veth_end(b, mtu_bytes)))),
+        LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(veth_end(
+            b, mtu_bytes, offload,
+        )))),
     ]));
     Request {
         what: format!("create the link {} - {}", b.name, a.name),
@@ -54,7 +56,7 @@ pub fn add_veth(a: &VethEnd, b: &VethEnd, mtu_bytes: u32) -> Request {
     }
 }
 
-fn veth_end(end: &VethEnd, mtu_bytes: u32) -> LinkMessage {
+fn veth_end(end: &VethEnd, mtu_bytes: u32, offload: bool) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.header.index = end.index;
     message.attributes = vec![
@@ -63,8 +65,10 @@ fn veth_end(end: &VethEnd, mtu_bytes: u32) -> LinkMessage {
         LinkAttribute::Mtu(mtu_bytes),
         LinkAttribute::NumTxQueues(1),
         LinkAttribute::NumRxQueues(1),
-        LinkAttribute::GsoMaxSegs(1),
     ];
+    if !offload {
+        message.attributes.push(LinkAttribute::GsoMaxSegs(1));
+    }
     message
         .attributes
         .extend(end.netns.map(LinkAttribute::NetNsFd));
@@ -108,16 +112,22 @@ pub fn settle(name: &str, index: u32) -> Request {
 }
 
 /// Gives a device an address; routes are the caller's own business (`noprefixroute`).
-pub fn add_address(index: u32, address: Ipv4Addr, prefix_len: u8) -> Request {
+pub fn add_address(index: u32, address: impl Into<IpAddr>, prefix_len: u8) -> Request {
+    let address = address.into();
+    let mut flags = AddressFlags::Permanent | AddressFlags::Noprefixroute;
+    if address.is_ipv6() {
+        // Nobody else has it, so it is there at once.
+        flags |= AddressFlags::Nodad;
+    }
     let mut message = AddressMessage::default();
-    message.header.family = AddressFamily::Inet;
+    message.header.family = family(address);
     message.header.prefix_len = prefix_len;
     message.header.flags = AddressHeaderFlags::Permanent;
     message.header.index = index;
     message.attributes = vec![
-        AddressAttribute::Local(address.into()),
-        AddressAttribute::Address(address.into()),
-        AddressAttribute::Flags(AddressFlags::Permanent | AddressFlags::Noprefixroute),
+        AddressAttribute::Local(address),
+        AddressAttribute::Address(address),
+        AddressAttribute::Flags(flags),
     ];
     Request {
         what: format!("add the address {address}/{prefix_len}"),
@@ -135,6 +145,10 @@ pub struct RouteMetrics {
     pub quickack: bool,
     /// `congctl NAME`.
     pub congestion_control: Option<String>,
+    /// `initcwnd N`, packets; 0 = the kernel's.
+    pub initcwnd: u32,
+    /// `initrwnd N`, packets; 0 = the kernel's.
+    pub initrwnd: u32,
 }
 
 impl RouteMetrics {
@@ -149,6 +163,12 @@ impl RouteMetrics {
         if let Some(name) = &self.congestion_control {
             metrics.push(RouteMetric::CcAlgo(name.clone()));
         }
+        if self.initcwnd > 0 {
+            metrics.push(RouteMetric::InitCwnd(self.initcwnd));
+        }
+        if self.initrwnd > 0 {
+            metrics.push(RouteMetric::InitRwnd(self.initrwnd));
+        }
         metrics
     }
 }
@@ -157,7 +177,7 @@ impl RouteMetrics {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NextHop {
     /// Address of the neighbour.
-    pub gateway: Ipv4Addr,
+    pub gateway: IpAddr,
     /// Device that leads there.
     pub index: u32,
 }
@@ -170,46 +190,50 @@ pub fn add_host_route(
     metrics: &RouteMetrics,
 ) -> Request {
     let next = NextHop {
-        gateway: host,
+        gateway: host.into(),
         index,
     };
-    add_route(host, 32, &[next], source, metrics)
+    add_route(host.into(), 32, &[next], source.into(), metrics)
 }
 
 /// Adds a route to `network`/`prefix_len`; over several next hops at once where there are
 /// several, and a refusal (`unreachable`) where there is none.
 pub fn add_route(
-    network: Ipv4Addr,
+    network: IpAddr,
     prefix_len: u8,
     next_hops: &[NextHop],
-    source: Ipv4Addr,
+    source: IpAddr,
     metrics: &RouteMetrics,
 ) -> Request {
     let mut message = RouteMessage::default();
-    message.header.address_family = AddressFamily::Inet;
+    message.header.address_family = family(network);
     message.header.table = RouteHeader::RT_TABLE_MAIN;
     message.header.protocol = RouteProtocol::Static;
     message.header.scope = RouteScope::Universe;
     message.header.kind = RouteType::Unicast;
     message.header.destination_prefix_length = prefix_len;
     if prefix_len > 0 {
-        let destination = RouteAttribute::Destination(RouteAddress::Inet(network));
+        let destination = RouteAttribute::Destination(network.into());
         message.attributes.push(destination);
     }
     match next_hops {
         [] => message.header.kind = RouteType::Unreachable,
         [only] => {
-            message.header.flags = RouteFlags::Onlink;
-            let gateway = RouteAttribute::Gateway(RouteAddress::Inet(only.gateway));
+            if only.gateway.is_ipv4() {
+                message.header.flags = RouteFlags::Onlink;
+            }
+            let gateway = RouteAttribute::Gateway(only.gateway.into());
             message.attributes.push(gateway);
             message.attributes.push(RouteAttribute::Oif(only.index));
         }
         several => {
             let hops = several.iter().map(|hop| {
                 let mut next = RouteNextHop::default();
-                next.flags = RouteNextHopFlags::Onlink;
+                if hop.gateway.is_ipv4() {
+                    next.flags = RouteNextHopFlags::Onlink;
+                }
                 next.interface_index = hop.index;
-                next.attributes = vec![RouteAttribute::Gateway(RouteAddress::Inet(hop.gateway))];
+                next.attributes = vec![RouteAttribute::Gateway(hop.gateway.into())];
                 next
             });
             message
@@ -218,7 +242,7 @@ pub fn add_route(
         }
     }
     if !next_hops.is_empty() {
-        let source = RouteAttribute::PrefSource(RouteAddress::Inet(source));
+        let source = RouteAttribute::PrefSource(source.into());
         message.attributes.push(source);
     }
     let metrics = metrics.attributes();
@@ -232,14 +256,18 @@ pub fn add_route(
     }
 }
 
+fn family(address: IpAddr) -> AddressFamily {
+    match address {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
+    }
+}
+
 /// Adds a permanent neighbour, so that nobody ever asks for its address.
 pub fn add_neighbour(index: u32, address: impl Into<IpAddr>, mac: [u8; 6]) -> Request {
     let address = address.into();
     let mut message = NeighbourMessage::default();
-    message.header.family = match address {
-        IpAddr::V4(_) => AddressFamily::Inet,
-        IpAddr::V6(_) => AddressFamily::Inet6,
-    };
+    message.header.family = family(address);
     message.header.ifindex = index;
     message.header.state = NeighbourState::Permanent;
     message.header.kind = RouteType::Unicast;

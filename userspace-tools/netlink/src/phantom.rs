@@ -63,7 +63,7 @@ impl Value for String {
     }
     fn decode(bytes: &[u8]) -> Option<Self> {
         let text = bytes.split(|byte| *byte == 0).next()?;
-        // The kernel takes any bytes for a name; a dump with such a one is to be shown, too.
+        // The kernel takes any bytes but NUL for a name; a dump with such a one is to be shown, too.
         Some(String::from_utf8_lossy(text).into_owned())
     }
 }
@@ -166,22 +166,6 @@ named_values! {
     }
 }
 
-/// Colour of each DSCP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DscpColors(pub [Color; 64]);
-
-impl Value for DscpColors {
-    #[cfg(test)]
-    const YNL: &'static str = "binary";
-    fn encode(&self) -> Vec<u8> {
-        self.0.iter().map(|color| *color as u8).collect()
-    }
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let colors: Option<Vec<Color>> = bytes.iter().map(|byte| Color::decode(&[*byte])).collect();
-        Some(Self(colors?.try_into().ok()?))
-    }
-}
-
 /// Declares [`Options`]: a field for each attribute, its id and its name in the header.
 macro_rules! options {
     ($($(#[$meta:meta])* $field:ident: $type:ty = $id:literal $name:literal,)*) => {
@@ -227,28 +211,28 @@ macro_rules! options {
 
 options! {
     /// Physical queue, bytes.
-    limit_bytes: u64 = 2 "TCA_PHANTOM_LIMIT",
+    limit_bytes: u32 = 2 "TCA_PHANTOM_LIMIT",
     /// Shaper, bytes per second; 0 = none.
-    rate_bytes_per_s: u64 = 3 "TCA_PHANTOM_RATE",
+    rate_bytes_per_s: u64 = 3 "TCA_PHANTOM_RATE64",
     /// Added to each packet's length by the shaper, bytes.
     overhead_bytes: i32 = 4 "TCA_PHANTOM_OVERHEAD",
     /// The shaper counts no packet for less, bytes.
     mpu_bytes: u32 = 5 "TCA_PHANTOM_MPU",
     /// What the phantom queue drains relative to, bytes per second; 0 = the shaper's rate, or
     /// the device's speed.
-    line_rate_bytes_per_s: u64 = 6 "TCA_PHANTOM_LINE_RATE",
+    line_rate_bytes_per_s: u64 = 6 "TCA_PHANTOM_LINE_RATE64",
     /// Cap of the phantom queue, bytes.
-    phantom_limit_bytes: u64 = 7 "TCA_PHANTOM_PHANTOM_LIMIT",
+    phantom_limit_bytes: u64 = 7 "TCA_PHANTOM_PQ_LIMIT",
     /// Drain rate, ppm of the line rate.
-    drain_ppm: u32 = 8 "TCA_PHANTOM_DRAIN",
+    drain_ppm: u32 = 8 "TCA_PHANTOM_PQ_DRAIN_PPM",
     /// RED on the phantom counter starts, ppm of its cap.
-    pmin_ppm: u32 = 9 "TCA_PHANTOM_PMIN",
+    pmin_ppm: u32 = 9 "TCA_PHANTOM_PQ_MIN_PPM",
     /// RED on the phantom counter reaches 1, ppm of its cap.
-    pmax_ppm: u32 = 10 "TCA_PHANTOM_PMAX",
+    pmax_ppm: u32 = 10 "TCA_PHANTOM_PQ_MAX_PPM",
     /// RED on the backlog starts, ppm of the limit.
-    min_ppm: u32 = 11 "TCA_PHANTOM_QMIN",
+    min_ppm: u32 = 11 "TCA_PHANTOM_BACKLOG_MIN_PPM",
     /// RED on the backlog reaches 1, ppm of the limit.
-    max_ppm: u32 = 12 "TCA_PHANTOM_QMAX",
+    max_ppm: u32 = 12 "TCA_PHANTOM_BACKLOG_MAX_PPM",
     /// Which queue marks.
     mark: Mark = 13 "TCA_PHANTOM_MARK",
     /// When.
@@ -258,23 +242,27 @@ options! {
     /// Pure ACKs enter the phantom queue too.
     count_acks: bool = 16 "TCA_PHANTOM_COUNT_ACKS",
     /// Limit of red bytes; 0 = none.
-    red_limit_bytes: u64 = 17 "TCA_PHANTOM_RED_LIMIT",
+    red_limit_bytes: u32 = 17 "TCA_PHANTOM_COLOR_LIMIT_RED",
     /// Limit of yellow bytes; 0 = none.
-    yellow_limit_bytes: u64 = 18 "TCA_PHANTOM_YELLOW_LIMIT",
+    yellow_limit_bytes: u32 = 18 "TCA_PHANTOM_COLOR_LIMIT_YELLOW",
     /// Colour limits count the whole backlog.
     color_total: bool = 19 "TCA_PHANTOM_COLOR_TOTAL",
     /// Where colours come from.
     color_source: ColorSource = 20 "TCA_PHANTOM_COLOR_SOURCE",
-    /// Colour of each DSCP.
-    dscp_color: DscpColors = 21 "TCA_PHANTOM_DSCP_COLOR",
+    /// DSCPs whose packets are red: bit n is DSCP n.
+    dscp_red: u64 = 21 "TCA_PHANTOM_COLOR_DSCP_RED",
+    /// DSCPs whose packets are yellow; those of neither are green.
+    dscp_yellow: u64 = 22 "TCA_PHANTOM_COLOR_DSCP_YELLOW",
     /// What happens to bundles of segments.
-    gso: Gso = 22 "TCA_PHANTOM_GSO",
+    gso: Gso = 23 "TCA_PHANTOM_GSO",
     /// Name of the shared buffer; empty = none.
-    pool: String = 23 "TCA_PHANTOM_POOL",
+    pool: String = 24 "TCA_PHANTOM_POOL",
     /// Size of the shared buffer, bytes.
-    pool_limit_bytes: u64 = 24 "TCA_PHANTOM_POOL_LIMIT",
+    pool_limit_bytes: u32 = 25 "TCA_PHANTOM_POOL_LIMIT",
     /// Share of the free buffer that this port may hold, ppm.
-    pool_alpha_ppm: u32 = 25 "TCA_PHANTOM_POOL_ALPHA",
+    pool_alpha_ppm: u32 = 26 "TCA_PHANTOM_POOL_ALPHA_PPM",
+    /// Where the random numbers of RED start.
+    seed: u64 = 27 "TCA_PHANTOM_SEED",
 }
 
 /// Declares [`Xstats`]: the u64 fields of struct tc_phantom_xstats in their order.
@@ -342,8 +330,8 @@ xstats! {
     bytes_red,
     /// Time with a packet in the queue, ns.
     busy_ns,
-    /// Effective drain rate, bytes per second; 0 = line rate unknown.
-    phantom_drain_bps,
+    /// Effective drain rate; 0 = line rate unknown.
+    phantom_drain_bytes_per_s,
     /// Shared buffer now, all ports.
     pool_used_bytes,
 }
@@ -414,10 +402,9 @@ mod tests {
             "TC_PHANTOM_MARK_AT_",
             MarkAt::NAMES,
         );
-        check("enum tc_phantom_color {", "TC_PHANTOM_", Color::NAMES);
         check(
             "enum tc_phantom_color_source {",
-            "TC_PHANTOM_COLOR_",
+            "TC_PHANTOM_COLOR_SOURCE_",
             ColorSource::NAMES,
         );
         check("enum tc_phantom_gso {", "TC_PHANTOM_GSO_", Gso::NAMES);
@@ -463,7 +450,6 @@ mod tests {
         for (name, names) in [
             ("phantom-mark", Mark::NAMES),
             ("phantom-mark-at", MarkAt::NAMES),
-            ("phantom-color", Color::NAMES),
             ("phantom-color-source", ColorSource::NAMES),
             ("phantom-gso", Gso::NAMES),
         ] {
@@ -485,15 +471,14 @@ mod tests {
 
     #[test]
     fn options_survive_a_round_trip() {
-        let mut dscp = [Color::Green; 64];
-        dscp[8] = Color::Red;
         let options = Options {
             limit_bytes: Some(1_000_000),
             overhead_bytes: Some(-14),
             mark: Some(Mark::Both),
             mark_at: Some(MarkAt::Enqueue),
             ecn_drop: Some(true),
-            dscp_color: Some(DscpColors(dscp)),
+            dscp_red: Some(1 << 8),
+            seed: Some(u64::MAX),
             pool: Some("tor".to_string()),
             pool_alpha_ppm: Some(1),
             ..Default::default()
@@ -505,7 +490,7 @@ mod tests {
     #[test]
     fn a_name_that_is_no_text_is_shown_all_the_same() {
         let mut attributes = Attributes::default();
-        attributes.push(23, b"to\xffr\0");
+        attributes.push(24, b"to\xffr\0");
         let options = Options::decode(&attributes.into_bytes()).unwrap();
         assert_eq!(options.pool.as_deref(), Some("to\u{fffd}r"));
     }

@@ -18,6 +18,9 @@ pub use netlink_packet_route::tc::TcHandle as Handle;
 
 const TCA_OPTIONS: u16 = 2;
 
+/// An attribute that holds others, of which strict parsers want to be told.
+const NLA_F_NESTED: u16 = 1 << 15;
+
 /// Nanoseconds of one tick of the packet scheduler's clock (PSCHED_SHIFT 6).
 const TICK_NS: u64 = 64;
 
@@ -64,6 +67,15 @@ impl Qdisc {
         }
     }
 
+    /// `tc class change`
+    pub fn change_class(&self) -> Request {
+        Request {
+            what: format!("change the {} class {}", self.kind, self.handle),
+            message: RouteNetlinkMessage::NewTrafficClass(self.message()),
+            flags: 0,
+        }
+    }
+
     fn new_qdisc(&self, verb: &str, flags: u16) -> Request {
         Request {
             what: format!("{verb} the qdisc {}", self.kind),
@@ -76,7 +88,7 @@ impl Qdisc {
         let mut attributes = vec![TcAttribute::Kind(self.kind.to_string())];
         if !self.options.is_empty() {
             attributes.push(TcAttribute::Other(DefaultNla::new(
-                TCA_OPTIONS,
+                TCA_OPTIONS | NLA_F_NESTED,
                 self.options.clone(),
             )));
         }
@@ -262,10 +274,26 @@ impl QdiscState {
         }
     }
 
-    /// Packets that an fq_codel marked CE.
-    pub fn fq_codel_marks(&self) -> u64 {
-        // struct tc_fq_codel_xstats: type, then maxpacket, drop_overlimit, ecn_mark.
-        u32_at(&self.xstats, 12).map_or(0, u64::from)
+    /// Packets marked CE, for the kinds that tell: where their statistics of
+    /// include/uapi/linux/pkt_sched.h have the counters.
+    pub fn marks(&self) -> Option<u64> {
+        let sum = |offsets: &[usize]| -> u64 {
+            let counters = offsets.iter().filter_map(|&at| u32_at(&self.xstats, at));
+            counters.map(u64::from).sum()
+        };
+        match self.kind.as_str() {
+            "red" | "choke" => Some(sum(&[12])),
+            // ecn_mark and ce_mark; fq_codel's type comes first.
+            "codel" => Some(sum(&[24, 32])),
+            "fq_codel" => Some(sum(&[12, 28])),
+            "pie" => Some(sum(&[36])),
+            "fq_pie" => Some(sum(&[16])),
+            // ecn_mark counts step_marks, too.
+            "dualpi2" => Some(sum(&[24])),
+            "sfb" => Some(sum(&[20])),
+            "fq" => u64_at(&self.xstats, 80),
+            _ => None,
+        }
     }
 }
 
@@ -404,16 +432,5 @@ pub fn htb_class(rate_bps: u64, burst_ns: u64) -> Vec<u8> {
     options.push(TCA_HTB_RATE64, &bytes_per_s.to_ne_bytes());
     options.push(TCA_HTB_CEIL64, &bytes_per_s.to_ne_bytes());
     options.push(TCA_HTB_PARMS, &parms);
-    options.into_bytes()
-}
-
-/// Options of an fq_codel that marks ECN-capable packets.
-pub fn fq_codel(limit_packets: u32) -> Vec<u8> {
-    const TCA_FQ_CODEL_LIMIT: u16 = 2;
-    const TCA_FQ_CODEL_ECN: u16 = 4;
-
-    let mut options = Attributes::default();
-    options.push(TCA_FQ_CODEL_LIMIT, &limit_packets.to_ne_bytes());
-    options.push(TCA_FQ_CODEL_ECN, &1u32.to_ne_bytes());
     options.into_bytes()
 }

@@ -1,37 +1,68 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Quantities as `tc` writes them: `10gbit`, `22400kb` (k = 1024), `1.792ms`, `2%`.
+//! Quantities as `tc` writes them: `10gbit`, `22400kb` (k = 1024), `1.792ms`, `2%`. Sizes of a
+//! scenario have units of their own, where a kB is 1,000 bytes.
 //!
 //! Each type prints in a form that it reads back to the same value.
 
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Deserialize;
-
 /// Bits per second.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate(pub u64);
 
 /// Bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
 /// Nanoseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub u64);
 
-/// Parts per million; written `2%` or `0.02`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(try_from = "String")]
+/// Parts per million; written `2%` or `0.02`, which may be a number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fraction(pub u32);
+
+/// Reads a quantity from a text, and from a number if that needs no unit; else the error says
+/// what is expected.
+#[macro_export]
+macro_rules! deserialize_text {
+    ($quantity:ty, $expected:literal $(, $number:ident as $visit:ident)*) => {
+        impl<'de> ::serde::Deserialize<'de> for $quantity {
+            fn deserialize<D: ::serde::Deserializer<'de>>(from: D) -> ::std::result::Result<Self, D::Error> {
+                struct Visitor;
+                impl ::serde::de::Visitor<'_> for Visitor {
+                    type Value = $quantity;
+                    fn expecting(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                        f.write_str($expected)
+                    }
+                    fn visit_str<E: ::serde::de::Error>(self, text: &str) -> ::std::result::Result<$quantity, E> {
+                        text.parse().map_err(E::custom)
+                    }
+                    $(fn $visit<E: ::serde::de::Error>(self, n: $number) -> ::std::result::Result<$quantity, E> {
+                        n.to_string().parse().map_err(E::custom)
+                    })*
+                }
+                from.deserialize_any(Visitor)
+            }
+        }
+    };
+}
+deserialize_text!(Rate, "a rate with a unit, such as 10gbit");
+deserialize_text!(Time, "a time with a unit, such as 2s");
+deserialize_text!(
+    Fraction,
+    "a fraction, such as 0.02 or 2%",
+    i64 as visit_i64,
+    u64 as visit_u64,
+    f64 as visit_f64
+);
 
 /// One, in parts per million.
 pub const PPM: u32 = 1_000_000;
 
-type Unit = (&'static str, u64);
+/// A unit in lower case, and how many of the smallest it is.
+pub type Unit = (&'static str, u64);
 
 /// What `tc` understands; SI prefixes and bytes per second too.
 const RATE_UNITS: &[Unit] = &[
@@ -64,7 +95,11 @@ const TIME_UNITS: &[Unit] = &[
     ("s", 1_000_000_000),
 ];
 
-fn parse(text: &str, units: &[Unit], what: &str, example: &str) -> Result<u64, String> {
+/// Reads a number and one of `units`, which is in any case; `what` it should be is for errors.
+pub fn parse(text: &str, units: &[Unit], what: &str, example: &str) -> Result<u64, String> {
+    if text.starts_with('-') {
+        return Err(format!("'{text}' is below 0, and no {what} is"));
+    }
     let bad = || format!("'{text}' is not a {what} (example: {example})");
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -86,7 +121,7 @@ fn parse(text: &str, units: &[Unit], what: &str, example: &str) -> Result<u64, S
 }
 
 /// Print in the largest of `units` that needs no fraction.
-fn print(f: &mut fmt::Formatter<'_>, value: u64, units: &[Unit]) -> fmt::Result {
+pub fn print(f: &mut fmt::Formatter<'_>, value: u64, units: &[Unit]) -> fmt::Result {
     let (name, factor) = units
         .iter()
         .rev()
@@ -157,20 +192,58 @@ impl fmt::Display for Fraction {
     }
 }
 
-macro_rules! from_string {
-    ($($quantity:ty),*) => {$(
-        impl TryFrom<String> for $quantity {
-            type Error = String;
-            fn try_from(text: String) -> Result<Self, String> {
-                text.parse()
+#[cfg(feature = "schema")]
+mod schema {
+    use std::borrow::Cow;
+
+    use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+    use super::{Fraction, Rate, Time};
+
+    macro_rules! schema {
+        ($quantity:ty, $name:literal, $types:tt, $pattern:literal, $description:literal) => {
+            impl JsonSchema for $quantity {
+                fn schema_name() -> Cow<'static, str> {
+                    $name.into()
+                }
+                fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                    json_schema!({
+                        "description": $description,
+                        "type": $types,
+                        "pattern": $pattern
+                    })
+                }
             }
-        }
-    )*};
+        };
+    }
+    schema!(
+        Rate,
+        "Rate",
+        "string",
+        "^[0-9.]+ ?([kKmMgGtT]?[bB][iI][tT]|[kKmMgG]?[bB][pP][sS])$",
+        "A rate with a unit, such as 10gbit."
+    );
+    schema!(
+        Time,
+        "Time",
+        "string",
+        "^[0-9.]+ ?([nNuUmM]?[sS])$",
+        "A time with a unit, such as 2s, 1.5ms, 20us or 820ns."
+    );
+    schema!(
+        Fraction,
+        "Fraction",
+        ["string", "number"],
+        "^[0-9.]+%?$",
+        "A fraction, such as 0.02 or 2%."
+    );
 }
-from_string!(Rate, Size, Time, Fraction);
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use proptest::test_runner::RngSeed;
+
     use super::*;
 
     #[test]
@@ -199,27 +272,58 @@ mod tests {
         assert!("5".parse::<Time>().is_err());
     }
 
+    /// Any number, and those that have a unit of their own.
+    fn numbers() -> impl Strategy<Value = u64> {
+        let units = prop::sample::select(vec![1, 8, 1_000, 1 << 10, 1_000_000, 1 << 20, 1 << 30]);
+        prop_oneof![
+            any::<u64>(),
+            (0..100_000u64, units).prop_map(|(n, unit)| n * unit)
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            rng_seed: RngSeed::Fixed(1),
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn what_is_printed_reads_back(n in numbers(), ppm in 0..=PPM) {
+            prop_assert_eq!(Rate(n).to_string().parse(), Ok(Rate(n)));
+            prop_assert_eq!(Size(n).to_string().parse(), Ok(Size(n)));
+            prop_assert_eq!(Time(n).to_string().parse(), Ok(Time(n)));
+            prop_assert_eq!(Fraction(ppm).to_string().parse(), Ok(Fraction(ppm)));
+        }
+
+        #[test]
+        fn a_fraction_of_a_unit_is_rounded_to_the_nearest(
+            thousandths in 0..1_000_000u64,
+            unit in prop::sample::select(RATE_UNITS),
+        ) {
+            let text = format!("{}.{:03}{}", thousandths / 1000, thousandths % 1000, unit.0);
+            let bits = (thousandths * unit.1 + 500) / 1000;
+            prop_assert_eq!(text.parse(), Ok(Rate(bits)), "{}", text);
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "[-+0-9.]{0,25} ?[a-zA-Z%]{0,6}|\\PC{0,20}") {
+            if let Ok(rate) = text.parse::<Rate>() {
+                prop_assert_eq!(rate.to_string().parse(), Ok(rate));
+            }
+            if let Ok(time) = text.parse::<Time>() {
+                prop_assert_eq!(time.to_string().parse(), Ok(time));
+            }
+            if let Ok(fraction) = text.parse::<Fraction>() {
+                prop_assert!(fraction <= Fraction(PPM));
+            }
+        }
+    }
+
     #[test]
-    fn what_is_printed_reads_back() {
-        for n in [
-            0,
-            1,
-            999,
-            1000,
-            1024,
-            81920,
-            1_000_000,
-            22_937_600,
-            u64::MAX,
-        ] {
-            assert_eq!(Rate(n).to_string().parse(), Ok(Rate(n)));
-            assert_eq!(Size(n).to_string().parse(), Ok(Size(n)));
-            assert_eq!(Time(n).to_string().parse(), Ok(Time(n)));
-        }
-        for ppm in [0, 1, 20_000, 33_333, 952_000, PPM] {
-            assert_eq!(Fraction(ppm).to_string().parse(), Ok(Fraction(ppm)));
-        }
+    fn the_largest_unit_without_a_fraction_is_printed() {
         assert_eq!(Rate(10_000_000_000).to_string(), "10gbit");
+        assert_eq!(Size(22_937_600).to_string(), "22400kb");
         assert_eq!(Fraction(20_000).to_string(), "2%");
     }
 }

@@ -12,7 +12,16 @@
 pub mod alarm;
 pub mod rng;
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
+
+/// By this name a guest mounts the `root` of [`Job::Selftest`]: a tag of 9P (QEMU), a name in the
+/// only folder that hostfs shows (UML).
+pub const ROOT_SHARE: &str = "root";
+
+/// By this name, in the same ways, the guest of [`Job::Shell`] has a folder that it may write to.
+pub const SHARED_FOLDER: &str = "shared";
 
 /// Version of this protocol; both sides are built together, and a mismatch is an error.
 pub const VERSION: u32 = 1;
@@ -34,6 +43,9 @@ pub struct Plan {
     /// kernel's, so only a guest's are set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<(String, String)>,
+    /// Congestion controls to register. They are the whole kernel's, too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bpf: Vec<BpfObject>,
     /// What to do.
     pub job: Job,
 }
@@ -45,9 +57,19 @@ impl Plan {
             version: VERSION,
             modules: Vec::new(),
             parameters: Vec::new(),
+            bpf: Vec::new(),
             job,
         }
     }
+}
+
+/// An object file with struct_ops in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BpfObject {
+    /// For errors.
+    pub name: String,
+    /// In hex.
+    pub bytes: String,
 }
 
 /// The work of one guest.
@@ -56,24 +78,25 @@ impl Plan {
 pub enum Job {
     /// Build the network, check its links, run the traffic, report, power off.
     Run(RunPlan),
-    /// Build the network, then give the console to a shell.
-    Shell {
-        /// The network to build first.
-        topology: Topology,
-    },
+    /// Build the network, then give the console to a shell, which can start the traffic.
+    Shell(RunPlan),
     /// Run the executables in `/selftests` one after the other and forward their KTAP.
     Selftest {
         /// File names in `/selftests`, in order.
         tests: Vec<String>,
         /// Take the long form of each (`XDC_LONG=1` in its environment).
         long: bool,
+        /// A folder of the host that is their root, read-only; what they write stays in the
+        /// guest's memory.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        root: Option<PathBuf>,
     },
     /// Report [`Message::Hello`] and power off: used to probe an engine.
     Probe,
 }
 
 /// One experiment with one congestion control.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RunPlan {
     /// The network.
     pub topology: Topology,
@@ -89,12 +112,18 @@ pub struct RunPlan {
     pub stop_after_us: Option<u64>,
     /// Seeds everything random in the guest (start jitter; in virtual time its kernel, too).
     pub seed: u64,
-    /// Send every TCP packet at the watched ports, see [`Message::Packets`].
-    #[serde(default)]
-    pub capture: bool,
+    /// Where packets are captured, see [`Message::Packets`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taps: Vec<Tap>,
     /// Record these tracepoints of our modules, see [`Message::Trace`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trace: Vec<String>,
+    /// Real programs as traffic.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<Program>,
+    /// How links change, in the order of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<Event>,
     /// Samples have every flow's state. With thousands of flows they had better not.
     #[serde(default = "yes")]
     pub flow_series: bool,
@@ -118,6 +147,10 @@ fn yes() -> bool {
     true
 }
 
+fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// The emulated network: namespaces and veth pairs.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Topology {
@@ -128,16 +161,41 @@ pub struct Topology {
     /// Sysctls for every namespace, (`net.ipv4.tcp_ecn`, `3`), and those that only the initial
     /// namespace has (`net.ipv4.tcp_mem`, `net.core.*`): the agent writes them where they exist.
     pub sysctls: Vec<(String, String)>,
+    /// Names of those that routers have no use for.
+    #[serde(default)]
+    pub of_hosts: Vec<String>,
     /// Congestion controls and qdiscs want microsecond RTTs after a retransmission too.
     pub tcp_usec_ts: bool,
     /// Set `quickack 1` on every route: one ACK per packet.
     pub quickack: bool,
+    /// TSO, GSO and GRO: without it TCP hands links single packets.
+    #[serde(default)]
+    pub offload: bool,
+    /// Addresses are of IPv6.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ipv6: bool,
     /// Routers use every shortest path, not just the first.
     #[serde(default)]
     pub ecmp: bool,
     /// Routes choose the congestion control, instead of [`RunPlan::cc`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congctl: Option<Congctl>,
+}
+
+impl Topology {
+    /// A pure ACK with timestamps, bytes of IP: the answer of a link check, and of a base RTT.
+    pub fn ack_bytes(&self) -> u32 {
+        const TCP_BYTES: u32 = 32;
+        self.ip_header_bytes() + TCP_BYTES
+    }
+
+    /// Without options.
+    pub fn ip_header_bytes(&self) -> u32 {
+        match self.ipv6 {
+            true => 40,
+            false => 20,
+        }
+    }
 }
 
 /// `ip route ... congctl NAME` of hosts, by where the route leads.
@@ -169,12 +227,22 @@ pub struct Node {
     /// Sysctls of this namespace alone, after those of the topology.
     #[serde(default)]
     pub sysctls: Vec<(String, String)>,
+    /// Shell commands to run here, in order, once the network is up and before its links are
+    /// checked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub setup: Vec<String>,
     /// A router that chooses among shortest paths packet by packet.
     #[serde(default)]
     pub spray: bool,
     /// Which datacenter a host is in, where [`Topology::congctl`] wants to know.
     #[serde(default)]
     pub site: u32,
+    /// `initcwnd` of its routes, packets; 0 = the kernel's.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub initcwnd: u32,
+    /// `initrwnd` of its routes, packets; 0 = the kernel's.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub initrwnd: u32,
 }
 
 /// A veth pair. Each direction is: queue, serialisation at `rate_bps`, propagation.
@@ -223,9 +291,6 @@ pub struct Faults {
 /// Ethernet header, bytes: what a packet occupies on a link beyond its IP length.
 pub const ETHERNET_HEADER_BYTES: u32 = 14;
 
-/// A pure ACK with timestamps, bytes of IP: the answer of a link check, and of a base RTT.
-pub const ACK_BYTES: u32 = 52;
-
 impl Direction {
     /// Time that a packet of `bytes` of IP takes through this direction when it is idle, ns.
     ///
@@ -250,16 +315,33 @@ impl Direction {
 pub enum Queue {
     /// sch_phantom, shaped to the link's rate.
     Phantom(PhantomQueue),
-    /// Drop-tail FIFO of bytes.
-    Bfifo {
-        /// Limit, bytes.
-        limit_bytes: u64,
-    },
-    /// fq_codel with ECN, shaped by a parent htb.
-    FqCodel {
-        /// Limit, packets.
-        limit_packets: u32,
-    },
+    /// Any other, or phantom with all its options, in the words of tc. What does not shape by
+    /// itself has an htb of the link's rate above it.
+    Tc(TcQueue),
+}
+
+impl Queue {
+    /// The discipline is ours.
+    pub fn is_phantom(&self) -> bool {
+        match self {
+            Self::Phantom(_) => true,
+            Self::Tc(queue) => queue.kind == "phantom",
+        }
+    }
+}
+
+/// A queue discipline as `tc qdisc add dev DEVICE KIND WORDS...` takes it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct TcQueue {
+    /// `fq_codel`
+    #[serde(rename = "qdisc")]
+    pub kind: String,
+    /// `limit`, `1000`, `ecn`
+    pub words: Vec<String>,
+    /// Where phantom's random numbers start, if its words do not say; without it, anywhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
 }
 
 /// Options of sch_phantom that a scenario sets; the rest keeps the module's defaults.
@@ -267,7 +349,7 @@ pub enum Queue {
 #[serde(default, deny_unknown_fields)]
 pub struct PhantomQueue {
     /// Physical queue, bytes.
-    pub limit_bytes: u64,
+    pub limit_bytes: u32,
     /// Phantom queue's cap, bytes.
     pub phantom_bytes: Option<u64>,
     /// Phantom drain rate as parts per million of the link's rate.
@@ -282,10 +364,13 @@ pub struct PhantomQueue {
     pub max_ppm: Option<u32>,
     /// Which queue marks.
     pub mark: Option<Mark>,
+    /// Where RED's random numbers start; without it, anywhere.
+    pub seed: Option<u64>,
 }
 
 /// Which queue's occupancy chooses packets to mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Mark {
     /// Neither: drop-tail.
@@ -298,6 +383,19 @@ pub enum Mark {
     Either,
     /// The two together.
     Both,
+}
+
+impl Mark {
+    /// In plans, in scenarios, and among the words of tc.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Phantom => "phantom",
+            Self::Physical => "physical",
+            Self::Either => "either",
+            Self::Both => "both",
+        }
+    }
 }
 
 /// One TCP transfer.
@@ -333,6 +431,9 @@ pub struct Flow {
     /// is one, and leaves its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub persistent: bool,
+    /// DSCP of its packets, both ways.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dscp: u8,
     /// SO_SNDBUF, bytes; 0 = leave it to autotuning.
     pub sndbuf_bytes: u64,
     /// SO_RCVBUF, bytes; 0 = leave it to autotuning.
@@ -353,6 +454,96 @@ pub struct Switch {
     pub after_us: u64,
     /// To this one.
     pub cc: String,
+}
+
+/// A shell command beside the flows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// Where it runs. `$UPLINK` is its first device there, `$HOST` the address of each host.
+    pub node: String,
+    /// For `sh -c`.
+    pub command: String,
+    /// Time after the traffic's start, us.
+    pub start_us: u64,
+    /// The run does not wait for its end.
+    #[serde(default)]
+    pub daemon: bool,
+}
+
+/// What a program may have written that is kept, bytes.
+pub const MAX_OUTPUT_BYTES: u64 = 64 << 20;
+
+/// A change of links.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Time after the traffic's start, us.
+    pub at_us: u64,
+    /// The directions that change.
+    pub ends: Vec<End>,
+    /// To what.
+    pub change: Change,
+}
+
+/// The start of a link's direction: the device of `node` called `port`, after its neighbour.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// A node.
+    pub node: String,
+    /// `bx`, or `bx.1` for the second of parallel links.
+    pub port: String,
+}
+
+/// What becomes of a direction. Its queue and what is on the way stay.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Change {
+    /// It loses every packet.
+    Down,
+    /// It is as it was before it went down.
+    Up,
+    /// Another serialisation rate.
+    Rate {
+        /// Bits per second.
+        bps: u64,
+    },
+    /// Another propagation delay.
+    Delay {
+        /// Nanoseconds.
+        ns: u64,
+    },
+    /// Packets lost at random.
+    Loss {
+        /// Of a million.
+        ppm: u32,
+    },
+    /// Of each ten packets one, two or three are lost.
+    BurstLoss {
+        /// Of a million blocks of ten: those that lose one, two, three.
+        ppm: [u32; 3],
+        /// Of the places.
+        seed: u64,
+    },
+}
+
+/// A port whose packets are sent, both directions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tap {
+    /// Namespace that holds the device.
+    pub node: String,
+    /// The device: `bx`, or `bx.1` for the second of parallel links.
+    pub port: String,
+    /// Every packet, not only TCP over IPv4.
+    #[serde(default)]
+    pub all: bool,
+}
+
+/// Bytes of a captured packet with what the kernel says of it.
+pub const FRAME_BYTES: usize = 256;
+
+/// Packets that the guest keeps of each of so many taps, from one sample to the next.
+pub fn tap_frames(taps: usize) -> usize {
+    const ALL: usize = 1 << 19;
+    (ALL / taps.max(1).next_power_of_two()).clamp(1 << 13, 1 << 17)
 }
 
 /// A queue to sample: the egress of `node` on its link to `peer`.
@@ -404,13 +595,31 @@ pub enum Message {
     Sample(Sample),
     /// A flow has ended, or the run has stopped.
     Flow(FlowResult),
+    /// Something that a program has written to its standard output; all of it comes when the run
+    /// ends, and then its [`Message::Ended`].
+    Output {
+        /// Index in the plan.
+        program: usize,
+        /// Some of it.
+        text: String,
+    },
+    /// How a program ended.
+    Ended {
+        /// Index in the plan.
+        program: usize,
+        /// Its exit code; -1 after a signal; None if it ran until the run was over.
+        code: Option<i32>,
+        /// The last lines of its standard error.
+        errors: String,
+        /// It wrote more than [`MAX_OUTPUT_BYTES`].
+        cut: bool,
+    },
     /// Totals of one watched queue at the end.
     Queue(QueueResult),
-    /// Packets of a watched port, both directions, in the order they passed, where the plan says
-    /// to capture. After the last of them comes the port's [`Message::Queue`].
+    /// Packets at a tap, both directions, in the order they passed.
     Packets {
         /// Index in the plan.
-        queue: usize,
+        tap: usize,
         /// Some of them.
         packets: Vec<Packet>,
     },
@@ -423,6 +632,8 @@ pub enum Message {
         /// In hex.
         bytes: String,
     },
+    /// Of all queues of the network, at the end.
+    Totals(Totals),
     /// A counter of the guest's kernel that moved during the run and should not have
     /// (`TCPMemoryPressures`, `PruneCalled`, `RcvPruned`, `TCPRcvQDrop`).
     Suspect {
@@ -430,6 +641,11 @@ pub enum Message {
         counter: String,
         /// By how much.
         delta: u64,
+    },
+    /// Why the figures of this run should not be believed, in words.
+    Doubt {
+        /// One sentence.
+        what: String,
     },
     /// One line of KTAP from a selftest.
     Ktap {
@@ -459,6 +675,17 @@ pub struct NetworkSize {
     pub routes: usize,
     /// Memory that the guest's kernel and agent took for it, bytes.
     pub memory_bytes: u64,
+}
+
+/// What happened to packets at all ports together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Packets that a queue dropped.
+    pub drops: u64,
+    /// Packets that a queue marked CE.
+    pub marks: u64,
+    /// Packets that a link lost, as the topology or an event asked it to.
+    pub losses: u64,
 }
 
 /// A recording of tracepoints.
@@ -598,6 +825,18 @@ pub struct QueueResult {
     pub phantom_max_bytes: Option<u64>,
 }
 
+/// Room for any window of an experiment. It is the whole machine's, so a run on the host leaves it.
+pub const TCP_MEM: (&str, &str) = ("net.ipv4.tcp_mem", "2000000 3000000 4000000");
+
+/// Where a sysctl of a network namespace lies below /proc/sys/net; None for any other name. Names
+/// are `net.` and words of letters, digits, `_` and `-` with dots between them.
+pub fn sysctl_path(name: &str) -> Option<String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let words: Vec<_> = name.strip_prefix("net.")?.split('.').collect();
+    let all_plain = |word: &&str| !word.is_empty() && word.chars().all(plain);
+    words.iter().all(all_plain).then(|| words.join("/"))
+}
+
 /// Bytes in a message.
 pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -609,4 +848,31 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
     let pairs = digits.chunks_exact(2);
     Some(pairs.map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sysctl_leads_to_no_file_outside_its_folder() {
+        let path = sysctl_path("net.ipv4.conf.all.rp_filter");
+        assert_eq!(path.as_deref(), Some("ipv4/conf/all/rp_filter"));
+        for name in [
+            "/etc/crontab",
+            ".etc.crontab",
+            "net./etc/crontab",
+            "net..etc.crontab",
+            "net.ipv4/../../kernel/panic",
+            "net.",
+            "net",
+            "",
+            "kernel.core_pattern",
+            "vm.swappiness",
+            "net.ipv4.tcp_ecn\0",
+            "net.ipv4.tcp_ecn ",
+        ] {
+            assert_eq!(sysctl_path(name), None, "{name}");
+        }
+    }
 }

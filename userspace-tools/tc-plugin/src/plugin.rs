@@ -24,6 +24,7 @@ const OK: c_int = 0;
 const FAILED: c_int = -1;
 
 const TCA_OPTIONS: c_int = 2;
+const NLA_F_NESTED: c_int = 1 << 15;
 
 /// What our options may make of a request; tc's buffer has 16 times as much.
 const REQUEST_BYTES: c_int = 4096;
@@ -128,7 +129,7 @@ extern "C" fn parse_qopt(
             (tc.addattr_l)(
                 request,
                 REQUEST_BYTES,
-                TCA_OPTIONS,
+                TCA_OPTIONS | NLA_F_NESTED,
                 options.as_ptr().cast(),
                 length,
             )

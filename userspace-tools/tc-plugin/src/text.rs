@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What is said: help, mistakes in tc's manner, statistics in lines.
 
-use xdc_netlink::phantom::{
-    KIND, Xstats,
-    words::{Mistake, OPTIONS_HELP},
+use xdc_netlink::{
+    phantom::{
+        KIND, Xstats,
+        words::{Mistake, OPTIONS_HELP},
+    },
+    units::Rate,
 };
 
 /// `tc qdisc add dev DEV root phantom help`.
@@ -44,7 +47,11 @@ pub fn statistics(xstats: &Xstats) -> Vec<String> {
         let line: Vec<_> = values
             .by_ref()
             .take(count)
-            .map(|(name, value)| format!("{name} {value}"))
+            .map(|(name, value)| match name.strip_suffix("_bytes_per_s") {
+                // Where the kernel counts bytes, tc's text has bits.
+                Some(rate) => format!("{rate} {}", Rate(value.saturating_mul(8))),
+                None => format!("{name} {value}"),
+            })
             .collect();
         text.push(format!("  {}", line.join(" ")));
     }
@@ -60,6 +67,7 @@ mod tests {
         assert_eq!(LINES.iter().sum::<usize>(), Xstats::FIELDS.len());
         let lines = statistics(&Xstats {
             drops_pool: 7,
+            phantom_drain_bytes_per_s: 1_125_000,
             ..Default::default()
         });
         assert_eq!(lines.len(), LINES.len());
@@ -69,7 +77,11 @@ mod tests {
             .flat_map(|l| l.split_whitespace())
             .step_by(2)
             .collect();
-        assert_eq!(words, Xstats::FIELDS);
+        let names = Xstats::FIELDS
+            .iter()
+            .map(|name| name.trim_end_matches("_bytes_per_s"));
+        assert!(words.into_iter().eq(names));
+        assert!(lines[5].contains(" phantom_drain 9mbit "), "{}", lines[5]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The plugin as a program loads it: this machine's tc, and ones with another interface. What it
-//! says to a kernel, and what it prints of one, is for selftests/62-tc.sh.
+//! says to a kernel, and what it prints of one, is for selftests/guest/62-tc.sh.
 
 use std::{
     fs,

@@ -6,10 +6,12 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::engine::Kind;
-use crate::home::Flavour;
-use crate::trace::{self, EVENTS};
-use crate::{observe, qdisc, sweep, tether};
+use crate::command::{bench, foreign, paper, run, selftest, shell, sweep, twin};
+use crate::guest::tether;
+use crate::live::observe;
+use crate::live::qdisc;
+use crate::live::trace;
+use crate::setup::kdir;
 
 /// Compare TCP congestion controls across emulated datacenters.
 #[derive(Parser)]
@@ -25,8 +27,8 @@ Examples:
   xdc check results/two-dc-1g/1
   xdc doctor
 
-Exit codes: 0 fine, 1 failure or an expectation that does not hold, 2 usage, 130 Ctrl-C,
-143 SIGTERM."
+Exit codes: 0 fine, 1 failure or an expectation that does not hold, 2 usage, 129 SIGHUP,
+130 Ctrl-C, 143 SIGTERM. Under nohup SIGHUP changes nothing."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -40,64 +42,12 @@ pub enum Command {
 Examples:
   xdc run two-dc-1g
   xdc run two-dc-1g --engine uml --cc unocc,gemini --seed 7
-  xdc run uno-incast-mixed --set queues.port.limit=500kb
+  xdc run uno-incast-mixed --set queues.port.limit=500kB
   xdc run uno-incast-mixed --set 'cc.unocc.sysctl.\"net.unocc.profile\"=paper'
   xdc run two-dc-1g --set net.ipv4.tcp_sack=0 --set scale=10
   xdc run two-dc-1g --engine qemu --cc unocc --trace
   sudo xdc run two-dc-1g --engine host --cc cubic,dctcp")]
-    Run {
-        /// A name that `xdc list` shows, or a TOML file.
-        scenario: String,
-        /// qemu, or uml: virtual time [default: the scenario's].
-        #[arg(long, value_name = "ENGINE", hide_possible_values = true)]
-        engine: Option<Kind>,
-        /// Congestion controls [default: the scenario's].
-        #[arg(long, value_delimiter = ',', value_name = "CC,...")]
-        cc: Vec<String>,
-        /// Change the scenario: a dotted key, numbers for places in arrays.
-        #[arg(long, value_name = "KEY=VALUE")]
-        set: Vec<String>,
-        /// Seed of everything random in the guest [default: the scenario's].
-        #[arg(long)]
-        seed: Option<u64>,
-        /// QEMU: emulate with a clock that counts instructions, so that this machine's load does
-        /// not get into the figures; `off`: KVM or emulation by this machine's clock, which is
-        /// sooner done [default: off where KVM works, else on].
-        #[arg(
-            long,
-            value_name = "on|off",
-            num_args = 0..=1,
-            require_equals = true,
-            default_missing_value = "on",
-            hide_possible_values = true,
-            value_parser = clap::builder::BoolishValueParser::new()
-        )]
-        icount: Option<bool>,
-        /// Record tracepoints of the modules, for the report and trace-CC.jsonl [default: all].
-        #[arg(
-            long,
-            value_name = "EVENT,...",
-            num_args = 0..=1,
-            require_equals = true,
-            value_delimiter = ',',
-            default_missing_values = EVENTS,
-            hide_possible_values = true,
-            value_parser = clap::builder::PossibleValuesParser::new(EVENTS)
-        )]
-        trace: Vec<String>,
-        /// Print summary.json instead of the table.
-        #[arg(long)]
-        json: bool,
-        /// Where results go: DIR/SCENARIO/N.
-        #[arg(long, value_name = "DIR", default_value = "results")]
-        results: PathBuf,
-        /// Guests at a time [default: one per CPU].
-        #[arg(long, value_name = "N")]
-        jobs: Option<usize>,
-        /// Give up on a guest that is silent for so long.
-        #[arg(long, value_name = "SECONDS", default_value_t = 120)]
-        timeout: u64,
-    },
+    Run(run::Request),
     /// Run a grid: a scenario over parameters, congestion controls and seeds.
     #[command(after_help = "\
 Examples:
@@ -108,86 +58,18 @@ Examples:
 
 What is finished stays: the same command goes on where it was interrupted, and computes again
 what a change of a module, the kernel or the scenario has touched.")]
-    Sweep {
-        /// A grid's TOML file, or a scenario as for `run`.
-        grid: String,
-        /// One more dimension: a dotted key as for `run --set`, and its values.
-        #[arg(long, value_name = "KEY=V1,V2,...")]
-        axis: Vec<String>,
-        /// Congestion controls [default: the grid's, else the scenario's].
-        #[arg(long, value_delimiter = ',', value_name = "CC,...")]
-        cc: Vec<String>,
-        /// Seeds [default: the grid's, else the scenario's].
-        #[arg(long, value_name = "1-5,9")]
-        seeds: Option<String>,
-        /// Change the scenario in all cells, as for `run`.
-        #[arg(long, value_name = "KEY=VALUE")]
-        set: Vec<String>,
-        /// qemu, or uml: virtual time [default: the scenario's].
-        #[arg(long, value_name = "ENGINE", hide_possible_values = true)]
-        engine: Option<Kind>,
-        /// Figures of summary.json to tabulate and plot.
-        #[arg(long, value_delimiter = ',', value_name = "METRIC,...")]
-        plot: Vec<String>,
-        /// Where cells, table and plots go [default: results/sweeps/NAME].
-        #[arg(long, value_name = "DIR")]
-        out: Option<PathBuf>,
-        /// local, or slurm: a job array; the checkout and --out are on a shared file system.
-        #[arg(long, default_value = "local", hide_possible_values = true)]
-        backend: sweep::Backend,
-        /// A word for sbatch.
-        #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
-        sbatch: Vec<String>,
-        /// Compute one cell only.
-        #[arg(long, hide = true)]
-        cell: Option<usize>,
-        /// Print every cell as JSON instead of the table.
-        #[arg(long)]
-        json: bool,
-        /// Guests at a time [default: one per CPU].
-        #[arg(long, value_name = "N")]
-        jobs: Option<usize>,
-        /// Give up on a guest that is silent for so long.
-        #[arg(long, value_name = "SECONDS", default_value_t = 120)]
-        timeout: u64,
-    },
+    Sweep(sweep::Request),
     /// Run the figures of a paper again; one page with our numbers beside its own.
     #[command(after_help = "\
 Examples:
   xdc paper uno --quick
   xdc paper gemini --figure 8,9
   xdc paper uno --figure 8 --seeds 1-5
+  xdc paper uno --quick --check
 
 A claim that does not hold here is a finding, not a failure: it does not change the exit code.
 As with sweep, what is finished stays.")]
-    Paper {
-        /// uno or gemini.
-        paper: String,
-        /// Which [default: all].
-        #[arg(long, value_delimiter = ',', value_name = "ID,...")]
-        figure: Vec<String>,
-        /// Minutes instead of hours: shorter runs and fewer points.
-        #[arg(long)]
-        quick: bool,
-        /// Seeds [default: each figure's own].
-        #[arg(long, value_name = "1-5,9")]
-        seeds: Option<String>,
-        /// Congestion controls [default: each figure's own].
-        #[arg(long, value_delimiter = ',', value_name = "CC,...")]
-        cc: Vec<String>,
-        /// Where cells and the page go [default: results/papers/PAPER].
-        #[arg(long, value_name = "DIR")]
-        out: Option<PathBuf>,
-        /// Print claims and verdicts as JSON.
-        #[arg(long)]
-        json: bool,
-        /// Guests at a time [default: one per CPU].
-        #[arg(long, value_name = "N")]
-        jobs: Option<usize>,
-        /// Give up on a guest that is silent for so long.
-        #[arg(long, value_name = "SECONDS", default_value_t = 300)]
-        timeout: u64,
-    },
+    Paper(paper::Request),
     /// Show the scenarios.
     #[command(after_help = "Example:\n  xdc list --json | jq -r '.[].name'")]
     List {
@@ -195,6 +77,19 @@ As with sweep, what is finished stays.")]
         #[arg(long)]
         json: bool,
     },
+    /// Write a commented scenario to start from.
+    #[command(after_help = "\
+Examples:
+  xdc new
+  xdc new incast.toml && xdc run incast.toml")]
+    New {
+        /// What is not there yet.
+        #[arg(default_value = "scenario.toml")]
+        file: PathBuf,
+    },
+    /// Print the JSON schema of scenarios, for editors.
+    #[command(after_help = "Example:\n  xdc schema >scenario.schema.json")]
+    Schema,
     /// Hold a result against what its scenario expects.
     #[command(after_help = "\
 Examples:
@@ -210,16 +105,20 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// Lay two results of a scenario side by side, within what it says they may differ.
+    /// Compare two results of a scenario; fail if they differ by more than its [[agree]] rows allow.
     #[command(after_help = "\
 Examples:
   xdc compare results/two-dc-1g/1 results/two-dc-1g/2
-  xdc compare qemu/two-dc-1g uml/two-dc-1g      the newest of each")]
+  xdc compare qemu/two-dc-1g uml/two-dc-1g      the newest of each
+  xdc compare main/two-dc-1g branch/two-dc-1g --plot both.svg")]
     Compare {
         /// A directory that `xdc run` made.
         a: PathBuf,
         /// Another one.
         b: PathBuf,
+        /// Draw the two over one another: completion times and queues.
+        #[arg(long, value_name = "FILE.svg")]
+        plot: Option<PathBuf>,
         /// As JSON.
         #[arg(long)]
         json: bool,
@@ -228,96 +127,42 @@ Examples:
     #[command(after_help = "\
 Examples:
   xdc shell
-  xdc shell two-dc-1g        then: ip netns exec a1 ss -ti")]
-    Shell {
-        /// Whose network to build.
-        scenario: Option<String>,
-        /// qemu, or uml: virtual time.
-        #[arg(
-            long,
-            value_name = "ENGINE",
-            default_value = "qemu",
-            hide_possible_values = true
-        )]
-        engine: Kind,
-    },
-    /// Run the tests in selftests/ in a guest.
+  xdc shell two-dc-1g --cc unocc     then: flows; ip netns exec a1 ss -ti")]
+    Shell(shell::Request),
+    /// Run the tests in selftests/guest/ in a guest.
     #[command(after_help = "\
 Examples:
   xdc selftest
   xdc selftest 40-qdisc --kernel debug
   xdc selftest --engine uml")]
-    Selftest {
-        /// Which [default: all that are meant for the kernel].
-        names: Vec<String>,
-        /// qemu, or uml: virtual time.
-        #[arg(
-            long,
-            value_name = "ENGINE",
-            default_value = "qemu",
-            hide_possible_values = true
-        )]
-        engine: Kind,
-        /// Which kernel [default: the engine's plain one].
-        #[arg(long)]
-        kernel: Option<Flavour>,
-        /// Their long form, hours of it.
-        #[arg(long)]
-        long: bool,
-        /// Give up on a guest that is silent for so long.
-        #[arg(long, value_name = "SECONDS", default_value_t = 330)]
-        timeout: u64,
-    },
+    Selftest(selftest::Request),
+    /// Run tests that are not our own, by the kernel's modules and by ours.
+    #[command(after_help = "\
+Suites are the programs of selftests/guest/foreign/: the kernel's own tests of tc and of TCP, and
+applications of the distribution. A case that passes by the kernel's own modules and fails by ours
+is a failure; one that fails by both is listed.
+
+Examples:
+  xdc foreign                    the fast selection
+  xdc foreign tdc-children --kernel debug
+  xdc foreign --long --update-docs")]
+    Foreign(foreign::Request),
     /// Count instructions per ACK and per packet, side by side in one emulated boot.
     #[command(after_help = "\
 Examples:
   xdc bench
   xdc bench --boots 2            does it repeat?
   xdc bench --update-docs        writes the tables of docs/performance.md")]
-    Bench {
-        /// Print the counts instead of the tables.
-        #[arg(long)]
-        json: bool,
-        /// Write the tables of docs/performance.md.
-        #[arg(long)]
-        update_docs: bool,
-        /// Boots to compare; the figures are the first one's.
-        #[arg(long, value_name = "N", default_value_t = 1)]
-        boots: u32,
-        /// Give up on a guest that is silent for so long.
-        #[arg(long, value_name = "SECONDS", default_value_t = 120)]
-        timeout: u64,
-    },
+    Bench(bench::Request),
     /// Hold a congestion control against its twin in Rust, packet by packet.
     #[command(after_help = "\
 Examples:
   xdc twin
   xdc twin incast loss --seed 7
   xdc twin one-flow --pcap captures")]
-    Twin {
-        /// Names in scenarios/twin/, or TOML files [default: all of scenarios/twin/].
-        scenarios: Vec<String>,
-        /// Change the scenarios, as for `run`.
-        #[arg(long, value_name = "KEY=VALUE")]
-        set: Vec<String>,
-        /// Seed of everything random in the guests [default: the scenario's].
-        #[arg(long)]
-        seed: Option<u64>,
-        /// Keep the captures here, for wireshark.
-        #[arg(long, value_name = "DIR")]
-        pcap: Option<PathBuf>,
-        /// As JSON.
-        #[arg(long)]
-        json: bool,
-        /// Guests at a time [default: one per CPU].
-        #[arg(long, value_name = "N")]
-        jobs: Option<usize>,
-        /// Give up on a guest that is silent for so long.
-        #[arg(long, value_name = "SECONDS", default_value_t = 120)]
-        timeout: u64,
-    },
+    Twin(twin::Request),
     /// Record the tracepoints of our modules, or plot what was recorded.
-    #[command(args_conflicts_with_subcommands = true, after_help = trace::HELP)]
+    #[command(args_conflicts_with_subcommands = true, after_help = trace::help())]
     Trace {
         #[command(subcommand)]
         command: Option<TraceCommand>,
@@ -339,30 +184,7 @@ Examples:
 
 Builds the kernel's Rust crates from the distribution's source and configuration by the very
 tools that built the kernel, compares the outcome with the packages, and says what differs.")]
-    Kdir {
-        /// The unpacked header package [default: /lib/modules/RELEASE/build].
-        #[arg(long, value_name = "DIR")]
-        headers: Option<PathBuf>,
-        /// The distribution's source of that kernel [default: the cache's of that version].
-        #[arg(long, value_name = "DIR")]
-        source: Option<PathBuf>,
-        /// A folder with the distribution's compilers [default: this machine's].
-        #[arg(long, value_name = "DIR")]
-        root: Option<PathBuf>,
-        /// The kernel's own modules, which say what it demands of one [default:
-        /// /lib/modules/RELEASE].
-        #[arg(long, value_name = "DIR")]
-        modules: Option<PathBuf>,
-        /// Where to build [default: the cache].
-        #[arg(long, value_name = "DIR")]
-        out: Option<PathBuf>,
-        /// As JSON.
-        #[arg(long)]
-        json: bool,
-        /// Jobs of make at a time [default: one per CPU].
-        #[arg(long, value_name = "N")]
-        jobs: Option<usize>,
-    },
+    Kdir(kdir::Request),
     /// TCP sockets with the whole state of unocc and gemini, live.
     #[command(after_help = observe::ss::EXAMPLES)]
     Ss(observe::ss::Args),

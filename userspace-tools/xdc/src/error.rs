@@ -5,6 +5,8 @@ use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 
+use crate::text::printable;
+
 /// Why a command ends early.
 #[derive(Debug)]
 pub struct Error {
@@ -20,6 +22,8 @@ enum Kind {
     /// The caller's mistake.
     Usage,
     Failure,
+    /// Of a guest that says nothing.
+    Hang,
     /// By this signal.
     Interrupted(u8),
 }
@@ -78,6 +82,15 @@ impl Error {
         self
     }
 
+    /// A guest that was started and is not heard of any more.
+    pub fn hang(what: impl Into<String>) -> Self {
+        Self::new(Kind::Hang, what)
+    }
+
+    pub fn is_hang(&self) -> bool {
+        self.kind == Kind::Hang
+    }
+
     pub fn is_interrupted(&self) -> bool {
         matches!(self.kind, Kind::Interrupted(_))
     }
@@ -100,11 +113,11 @@ impl Error {
     pub fn report(&self) {
         let mut text = String::new();
         for line in &self.details {
-            text += &format!("{line}\n");
+            text += &format!("{}\n", printable(line));
         }
-        text += &format!("xdc: error: {}\n", self.what);
+        text += &format!("xdc: error: {}\n", printable(&self.what));
         if let Some(hint) = &self.hint {
-            text += &format!("try: {hint}\n");
+            text += &format!("try: {}\n", printable(hint));
         }
         // Where nobody listens, the exit code has to do.
         let _ = std::io::stderr().write_all(text.as_bytes());
@@ -112,7 +125,7 @@ impl Error {
 
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self.kind {
-            Kind::Failure => 1,
+            Kind::Failure | Kind::Hang => 1,
             Kind::Usage => 2,
             // As a shell has it.
             Kind::Interrupted(signal) => 128 + signal,

@@ -4,14 +4,24 @@
 
 use std::env;
 use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
-use tempfile::TempDir;
+use rustix::process::{getegid, geteuid};
 
 use crate::error::{Error, Result};
+use crate::owned::{self, OwnedDir};
 
 /// The checkout.
-pub struct Home(PathBuf);
+pub struct Home {
+    root: PathBuf,
+    /// What the Makefile builds, or a copy of it.
+    build: PathBuf,
+    /// Whose files are run; all, where the caller has named the checkout.
+    owners: Option<Vec<u32>>,
+}
 
 /// A kernel that the Makefile builds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -32,12 +42,14 @@ impl Flavour {
 }
 
 impl Home {
-    /// XDC_HOME, else what the executable lies in, else what the caller stands in.
+    /// XDC_HOME, else what the executable lies in, else what the caller stands in. What is found
+    /// and not named has to belong to the caller, or to whoever owns the executable: its kernel
+    /// and its agent are run.
     pub fn find() -> Result<Self> {
         if let Some(path) = env::var_os("XDC_HOME") {
             let path = PathBuf::from(path);
             return if is_checkout(&path) {
-                Ok(Self(path))
+                Ok(Self::at(path, None))
             } else {
                 Err(
                     Error::failure(format!("XDC_HOME={} is no checkout of xdc", path.display()))
@@ -45,43 +57,118 @@ impl Home {
                 )
             };
         }
-        let starts = [env::current_exe().ok(), env::current_dir().ok()];
-        starts
-            .iter()
-            .flatten()
-            .flat_map(|start| start.ancestors())
-            .find(|dir| is_checkout(dir))
-            .map(|dir| Self(dir.to_path_buf()))
-            .ok_or_else(|| {
-                Error::failure("no checkout of xdc around the command or this directory")
-                    .hint("XDC_HOME=DIR, the directory with scenarios/ and userspace-tools/")
-            })
+        let own = env::current_exe().ok();
+        let author = own.as_ref().and_then(|path| fs::metadata(path).ok());
+        let author = author.map(|meta| meta.uid());
+        let starts = [(own, author), (env::current_dir().ok(), None)];
+        for (start, author) in starts {
+            let mut above = start.iter().flat_map(|start| start.ancestors());
+            if let Some(dir) = above.find(|dir| is_checkout(dir)) {
+                let owners = callers().into_iter().chain(author).collect();
+                return Self::at(dir.to_path_buf(), Some(owners)).trusted();
+            }
+        }
+        Err(
+            Error::failure("no checkout of xdc around the command or this directory")
+                .hint("XDC_HOME=DIR, the directory with scenarios/ and userspace-tools/"),
+        )
+    }
+
+    fn at(root: PathBuf, owners: Option<Vec<u32>>) -> Self {
+        Self {
+            build: root.join("build"),
+            root,
+            owners,
+        }
+    }
+
+    /// The same, whose guests are made of the files in `build`.
+    pub fn with_build(&self, build: PathBuf) -> Self {
+        Self {
+            root: self.root.clone(),
+            build,
+            owners: self.owners.clone(),
+        }
+    }
+
+    #[cfg(test)]
+    pub fn for_tests(root: &Path) -> Self {
+        Self::at(root.to_path_buf(), None)
+    }
+
+    fn trusted(self) -> Result<Self> {
+        self.check_owner(&self.root)?;
+        Ok(self)
+    }
+
+    /// An error if somebody else could have written what is there.
+    fn check_owner(&self, path: &Path) -> Result<()> {
+        let Some(owners) = &self.owners else {
+            return Ok(());
+        };
+        let meta = fs::metadata(path).map_err(|err| Error::io(path.display(), &err))?;
+        let (uid, gid, mode) = (meta.uid(), meta.gid(), meta.mode());
+        // A group of the owner's alone has their number.
+        let private_group = gid == 0 || gid == uid || gid == getegid().as_raw();
+        let what = if !owners.contains(&uid) {
+            format!("belongs to user {uid}")
+        } else if mode & 0o002 != 0 || (mode & 0o020 != 0 && !private_group) {
+            "can be written by others".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(Error::failure(format!(
+            "{} {what}, so nothing of it is run",
+            path.display()
+        ))
+        .hint(format!(
+            "XDC_HOME={} if you trust them",
+            self.root.display()
+        )))
     }
 
     pub fn scenarios(&self) -> PathBuf {
-        self.0.join("scenarios")
+        self.root.join("scenarios")
     }
 
     pub fn selftests(&self) -> PathBuf {
-        self.0.join("selftests")
+        self.root.join("selftests/guest")
     }
 
     /// Runs a program with another distribution's tools.
     pub fn in_root(&self) -> PathBuf {
-        self.0.join("qemu-images/in-root.sh")
+        self.root.join("qemu-images/in-root.sh")
     }
 
     /// The page whose tables `xdc bench` writes.
     pub fn performance_page(&self) -> PathBuf {
-        self.0.join("docs/performance.md")
+        self.root.join("docs/performance.md")
+    }
+
+    /// The page whose tables `xdc foreign` writes.
+    pub fn foreign_page(&self) -> PathBuf {
+        self.root.join("docs/foreign-suites.md")
+    }
+
+    /// Makes the root of the foreign suites' guests, and prints its name.
+    pub fn foreign_root_script(&self) -> PathBuf {
+        self.root.join("qemu-images/foreign.sh")
     }
 
     fn artifact(&self, path: String) -> Result<PathBuf> {
-        let full = self.0.join("build").join(&path);
-        if full.exists() {
-            Ok(full)
-        } else {
-            Err(Error::unbuilt(format!("build/{path} is not there yet")))
+        let full = self.build.join(&path);
+        match fs::metadata(&full) {
+            Ok(_) => self.check_owner(&full).map(|()| full),
+            // A link into a cache that is somebody else's.
+            Err(err) if err.kind() == ErrorKind::PermissionDenied => {
+                let target = fs::read_link(&full).unwrap_or_else(|_| full.clone());
+                Err(
+                    Error::failure(format!("build/{path} is not for you to read: {err}")).hint(
+                        format!("make as this user, or let it read {}", target.display()),
+                    ),
+                )
+            }
+            Err(_) => Err(Error::unbuilt(format!("build/{path} is not there yet"))),
         }
     }
 
@@ -93,8 +180,12 @@ impl Home {
             })
     }
 
+    pub fn release_file(&self, flavour: Flavour) -> Result<PathBuf> {
+        self.artifact(format!("{}/release", flavour.name()))
+    }
+
     pub fn release(&self, flavour: Flavour) -> Result<String> {
-        let path = self.artifact(format!("{}/release", flavour.name()))?;
+        let path = self.release_file(flavour)?;
         let text = fs::read_to_string(&path).map_err(|err| Error::io(path.display(), &err))?;
         Ok(text.trim().to_owned())
     }
@@ -114,6 +205,23 @@ impl Home {
         .collect()
     }
 
+    /// Where the kernel was built.
+    pub fn kernel_tree(&self, flavour: Flavour) -> Result<PathBuf> {
+        self.artifact(format!("{}/tree", flavour.name()))
+    }
+
+    /// The modules that the kernel was built with, beside ours.
+    pub fn kernel_modules(&self, flavour: Flavour) -> Result<Vec<PathBuf>> {
+        let tree = self.kernel_tree(flavour)?;
+        let order = tree.join("modules.order");
+        let text = fs::read_to_string(&order).map_err(|err| Error::io(order.display(), &err))?;
+        Ok(text
+            .lines()
+            .map(|object| tree.join(object).with_extension("ko"))
+            .filter(|module| module.exists())
+            .collect())
+    }
+
     pub fn modules(&self, flavour: Flavour) -> Result<Vec<PathBuf>> {
         let dir = self.artifact(format!("{}/modules", flavour.name()))?;
         let mut modules: Vec<_> = fs::read_dir(&dir)
@@ -122,6 +230,9 @@ impl Home {
             .filter(|path| path.extension().is_some_and(|ext| ext == "ko"))
             .collect();
         modules.sort();
+        for module in &modules {
+            self.check_owner(module)?;
+        }
         if modules.is_empty() {
             return Err(Error::unbuilt(format!(
                 "build/{}/modules has no kernel module",
@@ -142,12 +253,12 @@ impl Home {
 
     /// Where `make test-tools` puts a program of the guest's tests.
     pub fn guest_program(&self, name: &str) -> PathBuf {
-        self.0.join("build/guest-bin").join(name)
+        self.root.join("build/guest-bin").join(name)
     }
 
     /// Static programs for a guest's tests, where `make test-tools` has made them.
     pub fn guest_programs(&self) -> Result<Vec<PathBuf>> {
-        let dir = self.0.join("build/guest-bin");
+        let dir = self.root.join("build/guest-bin");
         if !dir.exists() {
             return Ok(Vec::new());
         }
@@ -158,6 +269,14 @@ impl Home {
         programs.sort();
         Ok(programs)
     }
+}
+
+/// Whose checkout is the caller's own: for root under sudo also who called it.
+fn callers() -> Vec<u32> {
+    let us = geteuid().as_raw();
+    let sudo = env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
+    let sudo: Option<u32> = sudo.filter(|_| us == 0);
+    [us, 0].into_iter().chain(sudo).collect()
 }
 
 fn is_checkout(dir: &Path) -> bool {
@@ -181,38 +300,91 @@ pub fn cache() -> Option<PathBuf> {
 
 const MIN_FREE_BYTES: u64 = 256 << 20;
 
+/// What temporary directories are called.
+const PREFIX: &str = "xdc-";
+
 /// A directory of our own that goes when it is dropped.
-pub fn temp_dir() -> Result<TempDir> {
+pub fn temp_dir() -> Result<OwnedDir> {
     let base = env::var_os("XDG_RUNTIME_DIR")
         .map(PathBuf::from)
-        .filter(|dir| has_space(dir, MIN_FREE_BYTES))
+        .filter(|dir| is_private(dir) && has_space(dir, MIN_FREE_BYTES))
         .unwrap_or_else(env::temp_dir);
     require_space(&base)?;
     new_temp_dir(&base)
 }
 
+/// As its specification has it: the caller's, and nobody else's to look into.
+fn is_private(dir: &Path) -> bool {
+    fs::symlink_metadata(dir).is_ok_and(|meta| {
+        meta.is_dir() && meta.uid() == geteuid().as_raw() && meta.mode() & 0o077 == 0
+    })
+}
+
 /// A directory for the UML guest's memory: RAM rather than a disk that would write it back.
-/// The kernel maps code from it.
-pub fn memory_dir(bytes: u64) -> Result<TempDir> {
+/// The kernel maps code from it. A guest takes its memory as it needs it, so what other guests
+/// have been promised is not there any more.
+pub fn memory_dir(bytes: u64) -> Result<OwnedDir> {
+    const MEMORY: &str = "xdc-memory-";
     let shm = Path::new("/dev/shm");
     let executable = rustix::fs::statvfs(shm)
         .is_ok_and(|fs| !fs.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC));
-    if executable && has_space(shm, bytes) {
-        new_temp_dir(shm)
+    if !executable {
+        return temp_dir();
+    }
+    reap_once(shm);
+    let own = format!("{MEMORY}{}m-", bytes >> 20);
+    let made = OwnedDir::make(shm, &own)
+        .map_err(|err| Error::io("a directory for the guest's memory in /dev/shm", &err))?;
+    // Asked once ours is there: of two guests that start at once, both count both.
+    let promised: u64 = fs::read_dir(shm)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let (mb, _) = name.strip_prefix(MEMORY)?.split_once("m-")?;
+            Some(mb.parse::<u64>().ok()?.saturating_mul(1 << 20))
+        })
+        .fold(0, u64::saturating_add);
+    let room = rustix::fs::statvfs(shm).map_or(0, |fs| {
+        let used = (fs.f_blocks - fs.f_bfree).saturating_mul(fs.f_frsize);
+        let free = fs.f_bavail.saturating_mul(fs.f_frsize);
+        // What is used, guests may have taken of what was promised to them.
+        free.saturating_add(used.min(promised.saturating_sub(bytes)))
+    });
+    if promised <= room {
+        Ok(made)
     } else {
         temp_dir()
     }
 }
 
-fn new_temp_dir(base: &Path) -> Result<TempDir> {
+fn new_temp_dir(base: &Path) -> Result<OwnedDir> {
+    reap_once(base);
     // Absolute, because a guest stands in it.
     std::path::absolute(base)
-        .and_then(|base| tempfile::Builder::new().prefix("xdc-").tempdir_in(base))
+        .and_then(|base| OwnedDir::make(&base, PREFIX))
         .map_err(|err| Error::io(format!("temporary directory in {}", base.display()), &err))
+}
+
+/// What killed ones have left goes before anything new is made.
+fn reap_once(base: &Path) {
+    static TEMP: Once = Once::new();
+    static SHM: Once = Once::new();
+    let once = match base == Path::new("/dev/shm") {
+        true => &SHM,
+        false => &TEMP,
+    };
+    once.call_once(|| owned::reap(base, PREFIX));
 }
 
 fn has_space(dir: &Path, bytes: u64) -> bool {
     rustix::fs::statvfs(dir).is_ok_and(|fs| fs.f_bavail * fs.f_frsize >= bytes)
+}
+
+/// Whether there is nothing left to write to.
+pub fn is_full(dir: &Path) -> bool {
+    !has_space(dir, 1 << 20)
 }
 
 /// Fail before a guest runs rather than after it.
@@ -220,10 +392,63 @@ pub fn require_space(dir: &Path) -> Result<()> {
     if has_space(dir, MIN_FREE_BYTES) {
         return Ok(());
     }
+    if let Err(err) = fs::metadata(dir) {
+        return Err(
+            Error::io(dir.display(), &err).or_hint("set TMPDIR and --results to what is there")
+        );
+    }
     Err(Error::failure(format!(
         "less than {} MB are free in {}",
         MIN_FREE_BYTES >> 20,
         dir.display()
     ))
     .hint("free some disk space, or set TMPDIR and --results to where there is some"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn checkout(mode: u32) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["scenarios", "userspace-tools", "build"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        fs::write(dir.path().join("build/agent"), "").unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).unwrap();
+        dir
+    }
+
+    #[test]
+    fn what_somebody_else_can_write_is_not_run() {
+        let us = geteuid().as_raw();
+        let trusted = |dir: &tempfile::TempDir, owners| {
+            Home::at(dir.path().to_path_buf(), owners).trusted().err()
+        };
+        let ours = checkout(0o755);
+        assert!(trusted(&ours, Some(vec![us])).is_none());
+        let said = trusted(&ours, Some(vec![us + 1])).unwrap().to_string();
+        assert!(said.contains(&format!("belongs to user {us}")), "{said}");
+        let open = checkout(0o777);
+        let said = trusted(&open, Some(vec![us])).unwrap().to_string();
+        assert!(said.contains("can be written by others"), "{said}");
+        // Who names it trusts it.
+        assert!(trusted(&open, None).is_none());
+        let agent = ours.path().join("build/agent");
+        fs::set_permissions(&agent, fs::Permissions::from_mode(0o777)).unwrap();
+        let home = Home::at(ours.path().to_path_buf(), Some(vec![us]));
+        assert!(home.agent().is_err());
+    }
+
+    #[test]
+    fn a_runtime_directory_is_the_callers_alone() {
+        let dir = checkout(0o700);
+        assert!(is_private(dir.path()));
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path(), &link).unwrap();
+        assert!(!is_private(&link));
+        assert!(!is_private(checkout(0o755).path()));
+    }
 }

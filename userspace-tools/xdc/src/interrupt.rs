@@ -1,23 +1,105 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Ctrl-C: everything that waits looks here, so that destructors stop guests and remove files.
+//! Ctrl-C, SIGTERM and SIGHUP. Everything that waits looks at [`check`], so that destructors stop
+//! guests and remove files. What does not look within [`GRACE`], and whoever is signalled twice,
+//! is ended from a thread of its own, which does the same by what [`on_end`] was told.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
 use signal_hook::flag;
+use signal_hook::iterator::Signals;
 
 use crate::error::{Error, Result};
 
-/// The signal that came last, 0 before the first.
-static CAUGHT: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
+/// For a phase to notice a signal and to clean up by itself.
+const GRACE: Duration = Duration::from_millis(800);
+
+/// The signal that came first, 0 before.
+static CAUGHT: AtomicUsize = AtomicUsize::new(0);
+
+/// Held by whoever ends the process: the others wait for that, instead of ending it in the midst.
+static ENDING: Mutex<()> = Mutex::new(());
+
+type Action = Box<dyn FnOnce() + Send>;
+
+/// What is still to be tidied up, in the order in which it came.
+static AT_END: Mutex<BTreeMap<u64, Action>> = Mutex::new(BTreeMap::new());
 
 pub fn install() -> Result<()> {
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        flag::register_usize(signal, Arc::clone(&CAUGHT), signal as usize)
-            .map_err(|err| Error::io("catching signals", &err))?;
-    }
+    let ignored = ignored();
+    // nohup, and a shell's background job, have one of them ignored: that stays so.
+    let wanted = [SIGINT, SIGTERM, SIGHUP]
+        .into_iter()
+        .filter(|signal| ignored >> (signal - 1) & 1 == 0);
+    let failed = |err: std::io::Error| Error::io("catching signals", &err);
+    let mut signals = Signals::new(wanted).map_err(failed)?;
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            for signal in &mut signals {
+                let code = 128 + signal;
+                if CAUGHT.swap(signal as usize, Ordering::Relaxed) != 0 {
+                    end(code);
+                }
+                thread::spawn(move || {
+                    thread::sleep(GRACE);
+                    end(code);
+                });
+            }
+        })
+        .map_err(failed)?;
     Ok(())
+}
+
+/// Signals that our parent has told us to ignore, a bit each.
+fn ignored() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+/// Runs `action` if the process is ended before the returned value is dropped, and not else.
+pub fn on_end(action: impl FnOnce() + Send + 'static) -> OnEnd {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed) as u64;
+    at_end().insert(number, Box::new(action));
+    OnEnd(number)
+}
+
+#[must_use]
+pub struct OnEnd(u64);
+
+impl Drop for OnEnd {
+    fn drop(&mut self) {
+        at_end().remove(&self.0);
+    }
+}
+
+fn at_end() -> std::sync::MutexGuard<'static, BTreeMap<u64, Action>> {
+    AT_END
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Tidies up and ends the process: guests first, which came after their files.
+pub fn end(code: i32) -> ! {
+    let _ending = ENDING.lock();
+    let actions = std::mem::take(&mut *at_end());
+    for (_, action) in actions.into_iter().rev() {
+        action();
+    }
+    signal_hook::low_level::exit(code)
+}
+
+/// Returns unless the process is being ended by [`end`], which goes on then.
+pub fn wait_for_end() {
+    drop(ENDING.lock());
 }
 
 /// From now on nothing of ours lies about, and `xdc list | head -1` may end as other programs
@@ -34,5 +116,19 @@ pub fn check() -> Result<()> {
     match CAUGHT.load(Ordering::Relaxed) {
         0 => Ok(()),
         signal => Err(Error::interrupted(signal as u8)),
+    }
+}
+
+/// Sleeps, or is interrupted.
+pub fn sleep(time: Duration) -> Result<()> {
+    const LOOK: Duration = Duration::from_millis(100);
+    let until = Instant::now() + time;
+    loop {
+        check()?;
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        thread::sleep(left.min(LOOK));
     }
 }

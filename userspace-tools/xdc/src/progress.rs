@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
+use crate::text::printable;
+
 const PLAIN_INTERVAL: Duration = Duration::from_secs(15);
 const STEPS: f64 = 1000.0;
 
 /// Unlike `eprintln!`, no reason to stop when nobody listens any more.
 fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "xdc: {line}");
+    let _ = writeln!(std::io::stderr(), "xdc: {}", printable(line));
 }
 
 pub struct Progress {
@@ -40,7 +42,7 @@ impl Progress {
             {
                 bar.set_style(style);
             }
-            bar.set_prefix(name.to_owned());
+            bar.set_prefix(printable(name).into_owned());
             bar.enable_steady_tick(Duration::from_millis(250));
             bar
         });
@@ -55,7 +57,7 @@ impl Progress {
     pub fn note(&self, line: &str) {
         match &self.bars {
             // A terminal that cannot be written to is no reason to stop.
-            Some(bars) => drop(bars.println(format!("xdc: {line}"))),
+            Some(bars) => drop(bars.println(format!("xdc: {}", printable(line)))),
             None => say(line),
         }
     }
@@ -66,7 +68,7 @@ impl Task {
     pub fn set(&mut self, what: &str, done: f64) {
         if let Some(bar) = &self.bar {
             bar.set_position((done.clamp(0.0, 1.0) * STEPS) as u64);
-            bar.set_message(what.to_owned());
+            bar.set_message(printable(what).into_owned());
             return;
         }
         let fresh = match &self.said {
@@ -81,7 +83,7 @@ impl Task {
 
     pub fn finish(self, what: &str) {
         match self.bar {
-            Some(bar) => bar.finish_with_message(what.to_owned()),
+            Some(bar) => bar.finish_with_message(printable(what).into_owned()),
             None => say(&format!("{}: {what}", self.name)),
         }
     }

@@ -85,6 +85,8 @@ fn wrong_options() {
         vec!["run", "two-dc-1g", "--engine", "vmware"],
         vec!["run", "two-dc-1g", "--seed", "-1"],
         vec!["run", "two-dc-1g", "--icount=sometimes"],
+        vec!["run", "two-dc-1g", "--timeout", "0"],
+        vec!["run", "two-dc-1g", "--seed", "18446744073709551615"],
         vec!["qdisc", "add"],
         vec!["trace", "--event", "unocc"],
         vec!["trace", "--seconds", "0"],
@@ -148,6 +150,22 @@ fn unknown_scenarios_and_congestion_controls() {
     );
 }
 
+/// It would wait for ever, which is not seen here: what is no terminal and no pipe is asked about.
+#[test]
+fn a_shell_of_uml_reads_what_can_be_waited_for() {
+    let caller = Caller::new();
+    let shell = ["shell", "--engine", "uml"];
+    // A test has /dev/null to read from.
+    caller.refused(USAGE, &shell, &["neither a terminal nor a pipe"]);
+    let file = fs::File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_xdc"))
+        .args(shell)
+        .stdin(file)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(USAGE));
+}
+
 #[test]
 fn malformed_scenarios() {
     let caller = Caller::new();
@@ -204,9 +222,138 @@ fn mistakes_in_set() {
             &["no such sysctl", "line_rate_mbps"],
         ),
         ("topology.mtu=20", &["an mtu of 20"]),
+        (
+            "sysctl.\"kernel.core_pattern\"=|/tmp/evil %p",
+            &["kernel.core_pattern is the whole machine's"],
+        ),
+        ("sysctl.\"/etc/crontab\"=x", &["/etc/crontab is no sysctl"]),
+        ("sysctl.\".etc.crontab\"=x", &[".etc.crontab is no sysctl"]),
+        (
+            "host.near.sysctl.\"vm.swappiness\"=11",
+            &["vm.swappiness is the whole machine's"],
+        ),
+        ("jain_window=1ns", &["'jain_window' is 1ns"]),
+        ("duration=18446744073s", &["'duration' is"]),
+        ("flows.0.count=1000000000000", &["'count' is"]),
+        (
+            "topology.hosts=[\"h[1-4294967295]\"]",
+            &["more than 65536 names"],
+        ),
+        ("title=\"\\u001b]0;owned\\u0007\"", &["control character"]),
     ] {
         let args = ["run", "links", "--engine", "uml", "--set", set];
         Caller::new().refused(USAGE, &args, words);
+    }
+}
+
+/// Also by root, and before anything of the host is looked at.
+#[test]
+fn a_strangers_sysctls_are_refused_on_the_host() {
+    let set = [
+        "--set",
+        "sysctl.\"/etc/crontab\"=* * * * * root touch /tmp/owned",
+    ];
+    let args = [&["run", "links", "--engine", "host"], &set[..]].concat();
+    Caller::new().refused(USAGE, &args, &["/etc/crontab is no sysctl"]);
+}
+
+#[test]
+fn a_congestion_control_is_run_once() {
+    let args = ["run", "links", "--engine", "uml", "--cc", "cubic,cubic"];
+    Caller::new().refused(USAGE, &args, &["'cubic' is named twice"]);
+}
+
+#[test]
+fn a_scenario_has_a_name_for_its_results() {
+    let caller = Caller::new();
+    let links = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/links.toml");
+    for name in ["...toml", ".toml", "..toml"] {
+        fs::copy(&links, caller.dir.path().join(name)).unwrap();
+        let path = format!("./{name}");
+        let args = ["run", path.as_str(), "--engine", "uml"];
+        caller.refused(USAGE, &args, &["no name for its results"]);
+    }
+}
+
+#[test]
+fn a_file_that_never_ends_is_no_scenario() {
+    let caller = Caller::new();
+    let file = fs::File::create(caller.dir.path().join("large.toml")).unwrap();
+    file.set_len(1 << 40).unwrap();
+    let args = ["run", "large.toml", "--engine", "uml"];
+    caller.refused(USAGE, &args, &["larger than 4 MB"]);
+}
+
+#[test]
+fn a_full_disk_at_standard_output_is_a_sentence() {
+    for args in [&["list"][..], &["list", "--json"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_xdc"))
+            .args(args)
+            .stdout(fs::File::options().write(true).open("/dev/full").unwrap())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(FAILURE), "{said}");
+        assert!(said.contains("standard output"), "{said}");
+    }
+}
+
+/// Thousands of hosts, each with a tree of shortest paths: this is planned for a while, and looks
+/// nowhere else meanwhile.
+const LARGE: &str = r#"
+title = "large"
+engine = "uml"
+ccs = ["cubic"]
+sample = "1ms"
+duration = "1s"
+[topology]
+mtu = 1500
+hosts = ["a[1-16000]", "b[1-16000]"]
+routers = ["s", "t"]
+[[topology.links]]
+a = "a[1-16000]"
+b = "s"
+rate = "1gbit"
+[[topology.links]]
+a = "b[1-16000]"
+b = "t"
+rate = "1gbit"
+[[topology.links]]
+a = "s"
+b = "t"
+rate = "1gbit"
+queue_ab = "port"
+[queues.port]
+limit = "100kb"
+[[watch]]
+name = "port"
+from = "s"
+to = "t"
+[[flows]]
+group = "all"
+src = "a[1-16000]"
+dst = "b[1-16000]"
+"#;
+
+#[test]
+fn signals_end_a_phase_that_waits_for_nothing() {
+    use rustix::process::{Pid, Signal, kill_process};
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let caller = Caller::new();
+        caller.write("large.toml", LARGE);
+        // A test that runs in the background may have been started with SIGINT ignored, which
+        // xdc would respect.
+        let mut xdc = Command::new("env")
+            .arg("--default-signal=INT,TERM,HUP")
+            .arg(env!("CARGO_BIN_EXE_xdc"))
+            .args(["run", "large.toml"])
+            .current_dir(caller.dir.path())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        kill_process(Pid::from_child(&xdc), signal).unwrap();
+        assert_eq!(xdc.wait().unwrap().code(), Some(code));
+        assert!(!caller.dir.path().join("results").exists());
     }
 }
 
@@ -247,6 +394,50 @@ fn results_that_are_none() {
     assert_eq!(output.status.code(), Some(FAILURE));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("./summary.json"), "{said}");
+}
+
+/// Wherever somebody writes one, it is looked up before anything runs.
+#[test]
+fn metrics_that_are_none() {
+    let caller = Caller::new();
+    let real = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/links.toml");
+    let links = fs::read_to_string(real).unwrap();
+    let typo = links.replace("\"link_rtt_error\"", "\"link_rt_error\"");
+    assert_ne!(typo, links);
+    caller.write("typo.toml", &typo);
+    let line = typo
+        .lines()
+        .position(|line| line.contains("link_rt_error"))
+        .unwrap();
+    let at = format!("line {}: what is 'link_rt_error'?", line + 1);
+    let run = ["run", "typo.toml"];
+    caller.refused(USAGE, &run, &[&at, "try: 'link_rtt_error'"]);
+    let sweep = |metric| ["sweep", "links", "--plot", metric];
+    caller.refused(
+        USAGE,
+        &sweep("fct_ms.maxx"),
+        &["'fct_ms.maxx'", "try: 'fct_ms.max'"],
+    );
+    caller.refused(USAGE, &sweep("everything"), &["docs/scenarios.md"]);
+    caller.refused(
+        USAGE,
+        &sweep("groups.nobody.goodput_mbps"),
+        &["no group of flows 'nobody'"],
+    );
+    caller.refused(
+        USAGE,
+        &sweep("queues.prt.drops"),
+        &["no watched port 'prt'"],
+    );
+    let agree = "[[agree]]\nmetric = \"jain_phases.2\"\nwithin = 0.1\nwhy = \"test\"\n";
+    caller.write("phase.toml", &format!("{links}\n{agree}"));
+    caller.refused(USAGE, &["run", "phase.toml"], &["there is no phase 2"]);
+}
+
+#[test]
+fn engines_are_one_for_a_grid() {
+    let axis = ["sweep", "links", "--axis", "engine=uml,qemu"];
+    Caller::new().refused(USAGE, &axis, &["for uml and some for qemu"]);
 }
 
 #[test]

@@ -25,9 +25,17 @@ struct Disturbed {
 
 impl Disturbed {
     fn start() -> Self {
+        // A test that runs in the background may have been started with SIGINT ignored, which
+        // xdc would respect.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT,TERM,HUP", env!("CARGO_BIN_EXE_xdc")]);
+        Self::start_by(command)
+    }
+
+    fn start_by(mut command: Command) -> Self {
         let temp = tempfile::tempdir().unwrap();
         let results = tempfile::tempdir().unwrap();
-        let mut xdc = Command::new(env!("CARGO_BIN_EXE_xdc"))
+        let mut xdc = command
             .args(["run", "two-dc-1g", "--engine", "uml", "--cc", "cubic"])
             .args(["--set", "duration=60s", "--results"])
             .arg(results.path().join("made"))
@@ -120,7 +128,7 @@ fn is_empty(dir: &Path) -> bool {
 
 #[test]
 fn signals_leave_nothing_behind() {
-    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let mut run = Disturbed::start();
         assert_eq!(run.signal(signal), Some(code));
         assert_eq!(run.alive(), [0i32; 0]);
@@ -130,7 +138,24 @@ fn signals_leave_nothing_behind() {
     }
 }
 
-/// Files cannot be helped, but a guest that runs on would eat a CPU.
+#[test]
+fn nohup_keeps_its_meaning() {
+    let mut ignoring = Command::new("sh");
+    ignoring.args([
+        "-c",
+        "trap '' HUP; exec \"$@\"",
+        "sh",
+        env!("CARGO_BIN_EXE_xdc"),
+    ]);
+    let mut run = Disturbed::start_by(ignoring);
+    kill_process(Pid::from_child(&run.xdc), Signal::HUP).unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(run.xdc.try_wait().unwrap(), None);
+    assert!(!run.alive().is_empty());
+    assert_eq!(run.signal(Signal::TERM), Some(143));
+}
+
+/// A guest that runs on would eat a CPU; its files are the next command's to remove.
 #[test]
 fn a_killed_xdc_takes_its_guest_along() {
     let mut run = Disturbed::start();
@@ -140,11 +165,48 @@ fn a_killed_xdc_takes_its_guest_along() {
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(run.alive(), [0i32; 0]);
-    let _ = fs::remove_dir_all(&run.memory_dir);
+    assert!(!is_empty(run.temp.path()) && run.memory_dir.exists());
+    let results = run.results.path().join("made");
+    let running = |dir: &Path| {
+        let entries = fs::read_dir(dir.join("two-dc-1g")).unwrap().flatten();
+        let names = entries.map(|entry| entry.file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with(".running")).count()
+    };
+    assert_eq!(running(&results), 1);
+    let (code, said) = short_run_in(&results, &[], Some(run.temp.path()));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(is_empty(run.temp.path()) && !run.memory_dir.exists());
+    assert_eq!(running(&results), 0);
+}
+
+/// In a directory that anybody may write to, somebody has prepared what a run would write through.
+#[test]
+fn a_result_is_written_through_no_link() {
+    let results = tempfile::tempdir().unwrap();
+    let victim = results.path().join("victim");
+    fs::write(&victim, "precious").unwrap();
+    let scenario = results.path().join("two-dc-1g");
+    // As xdc once called it: by its process.
+    for pid in 1..100 {
+        let running = scenario.join(format!(".running-{pid}"));
+        fs::create_dir_all(&running).unwrap();
+        std::os::unix::fs::symlink(&victim, running.join("summary.json")).unwrap();
+    }
+    let (code, said) = short_run(results.path(), &[]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(fs::read_to_string(victim).unwrap(), "precious");
+    assert!(scenario.join("1/summary.json").is_file());
 }
 
 fn short_run(results: &Path, sets: &[&str]) -> (Option<i32>, String) {
+    short_run_in(results, sets, None)
+}
+
+fn short_run_in(results: &Path, sets: &[&str], temp: Option<&Path>) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_xdc"));
+    if let Some(temp) = temp {
+        command.env("TMPDIR", temp).env_remove("XDG_RUNTIME_DIR");
+    }
     command
         .args(["run", "two-dc-1g", "--engine", "uml", "--cc", "unocc"])
         .args(["--set", "duration=20ms", "--set", "sample=1ms"])
@@ -235,8 +297,8 @@ fn messages(persistent: bool) -> Vec<f64> {
     let scenario = dir.path().join("messages.toml");
     let text = format!(
         "extends = \"poisson-small\"\ntitle = \"messages\"\n[[traffic]]\nkind = \"rpc\"\n\
-         hosts = [\"a1\"]\nto = \"b1\"\nperiod = \"50ms\"\nflows = 20\nsizes = \"256kb\"\n\
-         sndbuf = \"4mb\"\nrcvbuf = \"4mb\"\npersistent = {persistent}\n"
+         hosts = [\"a1\"]\nto = \"b1\"\nperiod = \"50ms\"\nflows = 20\nsizes = \"256KiB\"\n\
+         sndbuf = \"4MiB\"\nrcvbuf = \"4MiB\"\npersistent = {persistent}\n"
     );
     fs::write(&scenario, text).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_xdc"))
@@ -273,4 +335,109 @@ fn a_persistent_connection_goes_on_with_its_window() {
         "{persistent:?}"
     );
     assert!(persistent[19] < 0.5 * fresh[19], "{persistent:?}");
+}
+
+/// Packets of a capture: EtherType and the byte with DSCP and ECN.
+fn packets(pcap: &Path) -> Vec<(u16, u8)> {
+    const FILE_HEADER: usize = 24;
+    let bytes = fs::read(pcap).unwrap();
+    assert_eq!(bytes[..4], [0x4d, 0x3c, 0xb2, 0xa1], "nanoseconds");
+    let mut rest = &bytes[FILE_HEADER..];
+    let mut packets = Vec::new();
+    while !rest.is_empty() {
+        let kept = u32::from_le_bytes([rest[8], rest[9], rest[10], rest[11]]) as usize;
+        let frame = &rest[16..16 + kept];
+        let ethertype = u16::from_be_bytes([frame[12], frame[13]]);
+        let traffic_class = match ethertype {
+            0x86dd => frame[14] << 4 | frame[15] >> 4,
+            _ => frame[15],
+        };
+        packets.push((ethertype, traffic_class));
+        rest = &rest[16 + kept..];
+    }
+    packets
+}
+
+/// In `results`, in virtual time; the folder of its result.
+fn run_in(results: &Path, scenario: &str, words: &[&str]) -> PathBuf {
+    let output = Command::new(env!("CARGO_BIN_EXE_xdc"))
+        .args(["run", scenario, "--engine", "uml", "--results", "."])
+        .args(words)
+        .current_dir(results)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let name = scenario.strip_suffix(".toml").unwrap_or(scenario);
+    results.join(name).join("1")
+}
+
+#[test]
+fn a_capture_shows_the_dscp_of_each_kind_of_flow() {
+    let results = tempfile::tempdir().unwrap();
+    let dir = run_in(
+        results.path(),
+        "open-doors",
+        &["--cc", "cubic", "--pcap=a[1-2]"],
+    );
+    let packets = packets(&dir.join("pcap/cubic/a2.pcap"));
+    assert!(packets.iter().all(|packet| packet.0 == 0x0800));
+    let of_dscp = |dscp: u8| {
+        packets
+            .iter()
+            .filter(|packet| packet.1 >> 2 == dscp)
+            .count()
+    };
+    // The flow, cs1; bursts, le; what a file lists, none. More than the guest's buffer holds.
+    assert!(of_dscp(8) > 5_000, "{}", of_dscp(8));
+    assert!(of_dscp(1) > 20, "{}", of_dscp(1));
+    assert!(of_dscp(0) > 2, "{}", of_dscp(0));
+    assert!(dir.join("pcap/cubic/a1.pcap").is_file());
+    assert!(!dir.join("pcap/cubic/b1.pcap").exists());
+
+    let flows = fs::read_to_string(dir.join("flows.csv")).unwrap();
+    let listed: Vec<_> = flows
+        .lines()
+        .filter(|line| line.contains(",listed,"))
+        .collect();
+    assert_eq!(listed.len(), 3, "{flows}");
+    assert!(listed[0].contains(",a1,b2,100000"), "{}", listed[0]);
+    // The result runs again: what it was made of lies beside it.
+    assert!(dir.join("files/traces/open-doors.csv").is_file());
+    let kept = fs::read_to_string(dir.join("scenario.toml")).unwrap();
+    assert!(
+        kept.contains("file = \"files/traces/open-doors.csv\""),
+        "{kept}"
+    );
+}
+
+#[test]
+fn a_topology_of_ipv6_has_no_packet_of_ipv4() {
+    let results = tempfile::tempdir().unwrap();
+    let words = [
+        "--cc",
+        "unocc",
+        "--pcap=r",
+        "--set",
+        "duration=200ms",
+        "--set",
+        "expect=[]",
+    ];
+    let dir = run_in(results.path(), "two-dc-ipv6", &words);
+    let packets = packets(&dir.join("pcap/unocc/r.pcap"));
+    assert!(packets.len() > 1000, "{}", packets.len());
+    assert!(packets.iter().all(|packet| packet.0 == 0x86dd));
+}
+
+#[test]
+fn a_new_scenario_runs_as_it_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let new = Command::new(env!("CARGO_BIN_EXE_xdc"))
+        .arg("new")
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(new.status.code(), Some(0));
+    let dir = run_in(folder.path(), "scenario.toml", &[]);
+    assert!(dir.join("report.html").is_file());
 }

@@ -101,7 +101,10 @@ impl Run {
     }
 
     fn xdc_top() -> Self {
-        let run = Self::start(env!("CARGO_BIN_EXE_xdc"), &["top", "--interval", "50ms"]);
+        // A test that runs in the background may have been started with SIGINT ignored, which
+        // xdc would respect.
+        let xdc = ["--default-signal=INT,TERM,HUP", env!("CARGO_BIN_EXE_xdc")];
+        let run = Self::start("env", &[&xdc[..], &["top", "--interval", "50ms"]].concat());
         // A blank may come as a move of the cursor: single words only.
         run.wait_for("quit");
         run
@@ -216,6 +219,27 @@ fn signals_end_it() {
     }
 }
 
+/// A guest has the terminal to itself, and is killed.
+#[test]
+fn a_shell_that_is_ended_leaves_the_terminal_as_it_was() {
+    let xdc = ["--default-signal=INT,TERM,HUP", env!("CARGO_BIN_EXE_xdc")];
+    for engine in ["uml", "qemu"] {
+        let shell = ["shell", "--engine", engine];
+        let mut run = Run::start("env", &[&xdc[..], &shell].concat());
+        let start = Instant::now();
+        while !run.is_raw() {
+            assert!(start.elapsed() < PATIENCE, "{:?}", run.shown());
+            thread::sleep(Duration::from_millis(10));
+        }
+        kill_process(Pid::from_child(&run.child), Signal::TERM).unwrap();
+        assert_eq!(run.status().code(), Some(143));
+        assert!(!run.is_raw(), "{engine}");
+        let after = tcgetattr(&run.terminal).unwrap();
+        assert_eq!(after.output_modes, run.before.output_modes, "{engine}");
+        assert_eq!(after.local_modes, run.before.local_modes, "{engine}");
+    }
+}
+
 /// Nobody is left to tell, and the exit code says so.
 #[test]
 fn it_ends_with_its_terminal() {
@@ -228,14 +252,14 @@ fn it_ends_with_its_terminal() {
 #[test]
 fn a_panic_ends_it() {
     let own_tests = newest_unit_tests();
-    let test = "observe::top::tests::panics_on_the_screen";
+    let test = "live::observe::top::tests::panics_on_the_screen";
     let run = Run::start(own_tests, &["--exact", test, "--ignored", "--nocapture"]);
     run.wait_for(ENTER_SCREEN);
     let (status, shown) = run.ends();
     assert!(!status.success());
-    let left = shown.rfind(LEAVE_SCREEN).unwrap();
-    assert!(shown.contains("on purpose"), "{shown:?}");
-    assert!(shown.find("on purpose").unwrap() > shown.find(LEAVE_SCREEN).unwrap() || left > 0);
+    let left = shown.find(LEAVE_SCREEN).expect("the screen is left");
+    let message = shown.find("on purpose").expect("the panic's message");
+    assert!(message > left, "{shown:?}");
 }
 
 /// The executable with the unit tests of src/, which cargo built with this one.

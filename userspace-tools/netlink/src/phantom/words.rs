@@ -6,7 +6,7 @@ use std::{fmt, str::FromStr};
 
 use serde_json::{Map, Value, json};
 
-use super::{Color, ColorSource, DscpColors, Options};
+use super::{Color, ColorSource, Options};
 use crate::units::{Fraction, PPM, Rate, Size};
 
 /// Every option, a line each.
@@ -33,7 +33,8 @@ Options (SIZE 22400kb with k = 1024, RATE 10gbit, FRACTION 2% or 0.02):
   gso auto|split|whole
   pool NAME              shared buffer of this namespace
   pool-limit SIZE        its size
-  pool-alpha FACTOR      this port may hold FACTOR x what is free";
+  pool-alpha FACTOR      this port may hold FACTOR x what is free
+  seed NUMBER            where the random numbers of RED start; random unless given";
 
 /// A word of the syntax: how its value is read into the options, printed, and put into JSON.
 pub struct Word {
@@ -85,11 +86,28 @@ pub const WORDS: &[Word] = &[
     word!("yellow-limit", yellow_limit_bytes, Bytes),
     word!("color-total", color_total, Switch),
     word!("color", color_source, Named),
-    word!("dscp-color", dscp_color, Colors),
+    // One word for two bitmaps.
+    Word {
+        name: "dscp-color",
+        set: |options, text| {
+            let (red, yellow) = read_colors(text)?;
+            (options.dscp_red, options.dscp_yellow) = (Some(red), Some(yellow));
+            Ok(())
+        },
+        get: |options| Some(print_colors(&colors(options)?)),
+        json: |options| {
+            let colors = colors(options)?.into_iter();
+            let colors: Map<_, _> = colors
+                .map(|(dscp, color)| (dscp.to_string(), json!(color.to_string())))
+                .collect();
+            Some(("dscp_color", colors.into()))
+        },
+    },
     word!("gso", gso, Named),
     word!("pool", pool, Name),
     word!("pool-limit", pool_limit_bytes, Bytes),
     word!("pool-alpha", pool_alpha_ppm, Factor),
+    word!("seed", seed, Count),
 ];
 
 /// How a wire value of type `T` is written.
@@ -103,9 +121,9 @@ struct Bytes;
 struct Plain;
 struct Named;
 struct Switch;
-struct Colors;
 struct Name;
 struct Factor;
+struct Count;
 
 impl Textual<u64> for Bytes {
     fn read(text: &str) -> Result<u64, String> {
@@ -119,10 +137,30 @@ impl Textual<u64> for Bytes {
     }
 }
 
+impl Textual<u32> for Bytes {
+    fn read(text: &str) -> Result<u32, String> {
+        let bytes = text.parse::<Size>()?.0;
+        u32::try_from(bytes).map_err(|_| format!("'{text}' is above {}", Size(u32::MAX.into())))
+    }
+    fn print(value: &u32) -> String {
+        Size((*value).into()).to_string()
+    }
+    fn json(value: &u32) -> Value {
+        json!(value)
+    }
+}
+
 /// The kernel counts bytes per second, tc bits.
 impl Textual<u64> for Rate {
     fn read(text: &str) -> Result<u64, String> {
-        Ok(text.parse::<Rate>()?.0 / 8)
+        match text.parse::<Rate>()?.0 {
+            // 0 would mean something else.
+            1..8 => Err(format!(
+                "'{text}' is less than a byte per second, {}",
+                Rate(8)
+            )),
+            bits => Ok(bits / 8),
+        }
     }
     fn print(value: &u64) -> String {
         Rate(value.saturating_mul(8)).to_string()
@@ -221,43 +259,61 @@ impl Textual<String> for Name {
     }
 }
 
-/// Those that are not green; `0:green` if all are.
-impl Textual<DscpColors> for Colors {
-    fn read(text: &str) -> Result<DscpColors, String> {
-        let mut colors = [Color::Green; 64];
-        for pair in text.split(',') {
-            let bad = || format!("'{pair}' is not DSCP:COLOR (example: 8:red)");
-            let (dscp, color) = pair.split_once(':').ok_or_else(bad)?;
-            let place = dscp
-                .parse::<usize>()
-                .ok()
-                .and_then(|dscp| colors.get_mut(dscp))
-                .ok_or_else(|| format!("'{dscp}' is not a DSCP from 0 to 63"))?;
-            *place = color.parse()?;
-        }
-        Ok(DscpColors(colors))
+impl Textual<u64> for Count {
+    fn read(text: &str) -> Result<u64, String> {
+        text.parse()
+            .map_err(|_| format!("'{text}' is not a number of 64 bits"))
     }
-    fn print(value: &DscpColors) -> String {
-        let pairs: Vec<_> = value
-            .0
-            .iter()
-            .enumerate()
-            .filter(|(_, color)| **color != Color::Green)
-            .map(|(dscp, color)| format!("{dscp}:{color}"))
-            .collect();
-        if pairs.is_empty() {
-            "0:green".to_owned()
-        } else {
-            pairs.join(",")
+    fn print(value: &u64) -> String {
+        value.to_string()
+    }
+    fn json(value: &u64) -> Value {
+        json!(value)
+    }
+}
+
+/// Reads DSCP:COLOR,... into the bitmaps of the red and of the yellow ones.
+fn read_colors(text: &str) -> Result<(u64, u64), String> {
+    let (mut red, mut yellow) = (0, 0);
+    for pair in text.split(',') {
+        let bad = || format!("'{pair}' is not DSCP:COLOR (example: 8:red)");
+        let (dscp, color) = pair.split_once(':').ok_or_else(bad)?;
+        let bit = dscp
+            .parse::<u32>()
+            .ok()
+            .and_then(|dscp| 1_u64.checked_shl(dscp))
+            .ok_or_else(|| format!("'{dscp}' is not a DSCP from 0 to 63"))?;
+        (red, yellow) = (red & !bit, yellow & !bit);
+        match color.parse()? {
+            Color::Green => {}
+            Color::Yellow => yellow |= bit,
+            Color::Red => red |= bit,
         }
     }
-    fn json(value: &DscpColors) -> Value {
-        let colors = value.0.iter().enumerate();
-        colors
-            .filter(|(_, color)| **color != Color::Green)
-            .map(|(dscp, color)| (dscp.to_string(), json!(color.to_string())))
-            .collect::<Map<_, _>>()
-            .into()
+    Ok((red, yellow))
+}
+
+/// The DSCPs that are not green; None if the options say nothing of them.
+fn colors(options: &Options) -> Option<Vec<(u32, Color)>> {
+    let (red, yellow) = (options.dscp_red?, options.dscp_yellow?);
+    let color_of = |dscp: u32| match (red >> dscp & 1, yellow >> dscp & 1) {
+        (1, _) => Some((dscp, Color::Red)),
+        (_, 1) => Some((dscp, Color::Yellow)),
+        _ => None,
+    };
+    Some((0..u64::BITS).filter_map(color_of).collect())
+}
+
+/// `0:green` if all are.
+fn print_colors(colors: &[(u32, Color)]) -> String {
+    let pairs: Vec<_> = colors
+        .iter()
+        .map(|(dscp, color)| format!("{dscp}:{color}"))
+        .collect();
+    if pairs.is_empty() {
+        "0:green".to_owned()
+    } else {
+        pairs.join(",")
     }
 }
 
@@ -299,7 +355,7 @@ impl Options {
                 .map_err(|why| Mistake::Value(word.name, value.as_ref().to_owned(), why))?;
         }
         // A table that nobody looks into would be a trap.
-        if options.dscp_color.is_some() && options.color_source.is_none() {
+        if options.dscp_red.is_some() && options.color_source.is_none() {
             options.color_source = Some(ColorSource::Dscp);
         }
         Ok(options)
@@ -325,7 +381,8 @@ mod tests {
 
     #[test]
     fn there_is_a_word_for_every_attribute() {
-        assert_eq!(WORDS.len(), IDS.len());
+        // Colours of DSCPs are two attributes.
+        assert_eq!(WORDS.len() + 1, IDS.len());
         for word in WORDS {
             assert!(OPTIONS_HELP.contains(word.name), "{}", word.name);
             assert_eq!(WORDS.iter().filter(|w| w.name == word.name).count(), 1);
@@ -337,7 +394,7 @@ mod tests {
         phantom 22400kb drain 0.9 pmin 2% pmax 60% mark either at enqueue min 25% max 75% \
         ecn-drop on count-acks off red-limit 400kb yellow-limit 600kb color-total on \
         color priority dscp-color 8:red,10:yellow gso whole pool tor pool-limit 4mb \
-        pool-alpha 0.5";
+        pool-alpha 0.5 seed 18446744073709551615";
 
     #[test]
     fn what_is_printed_is_read_back() {
@@ -365,7 +422,15 @@ mod tests {
         );
         assert_eq!(mistake(&["limit"]), Mistake::NoValue("limit".into()));
         let long = "x".repeat(70_000);
-        for (name, value) in [("mark", "maybe"), ("drain", "1.5"), ("pool", long.as_str())] {
+        for (name, value) in [
+            ("mark", "maybe"),
+            ("drain", "1.5"),
+            ("pool", long.as_str()),
+            ("limit", "4gb"),
+            ("rate", "7bit"),
+            ("seed", "-1"),
+            ("dscp-color", "64:red"),
+        ] {
             assert!(matches!(mistake(&[name, value]), Mistake::Value(n, v, _)
                 if n == name && v == value));
         }

@@ -1,0 +1,706 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue disciplines.
+//!
+//! A module implements [`Qdisc`] and keeps a [`Registration`]. A qdisc has
+//! two halves. `Self` is read by anybody at any time: words and atomics. `State`
+//! is the state of the queue and is handed out as `&mut` under the root's lock
+//! only: to the callbacks that run under it, and by [`RtnlQdisc::lock`].
+//!
+//! C header: `include/net/sch_generic.h`
+
+mod packet;
+mod queue;
+
+pub(crate) use packet::*;
+pub(crate) use queue::*;
+
+use super::{
+    bindings, netdev,
+    netlink::{Extack, Message, Nest},
+    sysctl::Net,
+};
+use core::{
+    cell::UnsafeCell,
+    ffi::c_void,
+    marker::PhantomData,
+    mem::{size_of, MaybeUninit},
+    ptr::{self, addr_of, addr_of_mut, NonNull},
+};
+use kernel::{error::to_result, prelude::*, types::Opaque, ModuleMetadata};
+use netdev::{Device, Event};
+
+/// A qdisc in a callback that may sleep and runs under RTNL.
+///
+/// # Invariants
+///
+/// `sch` is alive and RTNL is held for `'a`.
+pub(crate) struct RtnlQdisc<'a, T: Qdisc> {
+    sch: NonNull<bindings::Qdisc>,
+    _rtnl: PhantomData<&'a T>,
+}
+
+impl<T: Qdisc> RtnlQdisc<'_, T> {
+    /// # Safety
+    ///
+    /// As the type invariants say.
+    unsafe fn new(sch: *mut bindings::Qdisc) -> Self {
+        Self {
+            // SAFETY: C passes no null pointer.
+            sch: unsafe { NonNull::new_unchecked(sch) },
+            _rtnl: PhantomData,
+        }
+    }
+
+    /// What tells qdiscs apart that are alive at the same time; never 0.
+    pub(crate) fn id(&self) -> u64 {
+        self.sch.as_ptr() as u64
+    }
+
+    /// The namespace of the device.
+    pub(crate) fn net(&self) -> &Net {
+        // SAFETY: By the type invariants; the device keeps its namespace.
+        unsafe { Net::from_raw(bindings::xdc_qdisc_net(self.sch.as_ptr())) }
+    }
+
+    /// The device.
+    pub(crate) fn device(&self) -> Device<'_> {
+        // SAFETY: By the type invariants; a qdisc keeps its device, and RTNL is held.
+        unsafe { Device::from_raw(bindings::xdc_qdisc_dev(self.sch.as_ptr())) }
+    }
+
+    /// Major number of its parent's handle, where that is mq or of its kind: one that gives each
+    /// transmit queue of the device a qdisc of its own, with a lock of its own.
+    pub(crate) fn below_mq(&self) -> Option<u32> {
+        // SAFETY: By the type invariants, under RTNL.
+        let below = unsafe { bindings::xdc_qdisc_is_below_mq(self.sch.as_ptr()) };
+        // SAFETY: By the type invariants; it is set before init.
+        let parent = unsafe { (*self.sch.as_ptr()).parent };
+        below.then_some(parent >> 16)
+    }
+
+    /// Has dequeue called at once.
+    pub(crate) fn schedule_watchdog_now(&mut self) {
+        // SAFETY: By the type invariants; the private area begins with C's
+        // part, whose watchdog C has initialised, and whose timer has a lock
+        // of its own.
+        unsafe {
+            let c: *mut bindings::xdc_qdisc = addr_of_mut!((*self.sch.as_ptr()).privdata).cast();
+            bindings::qdisc_watchdog_schedule_range_ns(addr_of_mut!((*c).watchdog), now_ns(), 0)
+        }
+    }
+
+    /// Locks the queue for `f`, which must not sleep. Not before init is over.
+    pub(crate) fn lock<R>(&mut self, f: impl FnOnce(&mut T::State) -> R) -> Option<R> {
+        let sch = self.sch.as_ptr();
+        // SAFETY: By the type invariants.
+        let private = unsafe { Private::<T>::of(sch) };
+        // SAFETY: As above; `live` changes only under RTNL.
+        if unsafe { !(*private).live } {
+            return None;
+        }
+        // SAFETY: By the type invariants; the lock makes the reference unique.
+        unsafe {
+            bindings::xdc_qdisc_lock(sch);
+            let ret = f((*(*private).state.get()).assume_init_mut());
+            bindings::xdc_qdisc_unlock(sch);
+            Some(ret)
+        }
+    }
+}
+
+/// CLOCK_MONOTONIC.
+#[inline]
+pub(crate) fn now_ns() -> u64 {
+    // SAFETY: Callable from any context. The clock starts at 0.
+    unsafe { bindings::ktime_get() as u64 }
+}
+
+/// Statistics as userspace gets them, from a C header.
+///
+/// # Safety
+///
+/// Implemented only for C structs that have no padding.
+pub(crate) unsafe trait Stats: Copy {}
+
+// SAFETY: No statistics, no padding.
+unsafe impl Stats for () {}
+
+/// A queue discipline, `struct Qdisc_ops`.
+///
+/// Parents count what their children have queued, and a wrong count makes some of them use freed
+/// memory. So no discipline has a part in that: after each callback the queue itself is
+/// compared with what the parents think that it has, and they are told of the difference. What
+/// is peeked is dequeued and kept, and counts as queued; the parents hear of what was dropped
+/// before it when it is back (as with `codel_peek()`).
+pub(crate) trait Qdisc: Sized + Send + Sync + 'static {
+    /// Its name for tc, at most 15 characters.
+    const NAME: &'static CStr;
+
+    /// What all qdiscs of this kind share.
+    type Module: Send + Sync;
+
+    /// State of the queue.
+    type State: Send;
+
+    /// What is used under RTNL only.
+    type Rtnl: Send;
+
+    /// For `tc -s`.
+    type Stats: Stats;
+
+    /// The module that it is part of.
+    type Owner: ModuleMetadata;
+
+    /// Makes a qdisc from its options, which may be none. May sleep.
+    fn init(
+        module: &Self::Module,
+        qdisc: &mut RtnlQdisc<'_, Self>,
+        options: Nest<'_>,
+        extack: &Extack<'_>,
+    ) -> Result<(Self, Self::Rtnl, Self::State)>;
+
+    /// Changes what the options name, on a queue that is in use. May sleep.
+    fn change(
+        &self,
+        module: &Self::Module,
+        rtnl: &mut Self::Rtnl,
+        qdisc: &mut RtnlQdisc<'_, Self>,
+        options: Nest<'_>,
+        extack: &Extack<'_>,
+    ) -> Result;
+
+    /// The link of the device is up or down, or has another speed. May sleep.
+    fn link_changed(
+        &self,
+        _rtnl: &mut Self::Rtnl,
+        _qdisc: &mut RtnlQdisc<'_, Self>,
+        _link: &mut Link<'_>,
+    ) {
+    }
+
+    /// The last callback. May sleep; the queue is empty.
+    fn destroy(&self, module: &Self::Module, rtnl: &mut Self::Rtnl, state: &mut Self::State);
+
+    /// Whether packets that hold several segments are to be split before
+    /// [`enqueue`](Self::enqueue). Locked.
+    fn splits_segments(state: &Self::State) -> bool;
+
+    /// Takes a packet. Locked.
+    fn enqueue<'a>(&self, state: &mut Self::State, queue: Queue<'a>, packet: Packet<'a>)
+        -> Verdict;
+
+    /// A packet was to be split and cannot be: it has to be dropped. Locked.
+    fn drop_whole<'a>(
+        &self,
+        _state: &mut Self::State,
+        queue: Queue<'a>,
+        packet: Packet<'a>,
+    ) -> Verdict {
+        queue.drop_packet(packet, DropReason::Other)
+    }
+
+    /// Gives a packet, or none for now. Locked.
+    fn dequeue<'a>(&self, state: &mut Self::State, queue: Queue<'a>) -> Option<Packet<'a>>;
+
+    /// The queue has been emptied and the watchdog stopped. Locked.
+    fn reset(&self, state: &mut Self::State);
+
+    /// Writes the options that [`init`](Self::init) takes. Not locked; may sleep.
+    fn dump(&self, rtnl: &Self::Rtnl, message: &mut Message<'_>) -> Result;
+
+    /// Returns the statistics. Not locked; may sleep.
+    fn stats(&self, rtnl: &Self::Rtnl) -> Self::Stats;
+}
+
+/// The private area of a qdisc.
+///
+/// All zeroes, as the kernel allocates it, is valid: `live` is false.
+#[repr(C)]
+struct Private<T: Qdisc> {
+    c: Opaque<bindings::xdc_qdisc>,
+    /// init() has filled what follows. Written before the qdisc is visible and
+    /// after it is not.
+    live: bool,
+    shared: MaybeUninit<T>,
+    rtnl: UnsafeCell<MaybeUninit<T::Rtnl>>,
+    state: UnsafeCell<MaybeUninit<T::State>>,
+}
+
+impl<T: Qdisc> Private<T> {
+    /// # Safety
+    ///
+    /// `sch` is a qdisc of `T`.
+    #[inline]
+    unsafe fn of(sch: *mut bindings::Qdisc) -> *mut Self {
+        // SAFETY: By the safety requirements.
+        unsafe { addr_of_mut!((*sch).privdata) }.cast()
+    }
+
+    /// # Safety
+    ///
+    /// `sch` is a qdisc of `T` that is `live` for `'a`.
+    #[inline]
+    unsafe fn shared<'a>(sch: *mut bindings::Qdisc) -> &'a T {
+        // SAFETY: By the safety requirements.
+        unsafe { (*addr_of!((*Self::of(sch)).shared)).assume_init_ref() }
+    }
+
+    /// # Safety
+    ///
+    /// `sch` is a qdisc of `T` that is `live`, RTNL is held, and no other reference to it exists
+    /// for `'a`.
+    #[inline]
+    unsafe fn rtnl<'a>(sch: *mut bindings::Qdisc) -> &'a mut T::Rtnl {
+        // SAFETY: By the safety requirements.
+        unsafe { (*(*addr_of!((*Self::of(sch)).rtnl)).get()).assume_init_mut() }
+    }
+
+    /// # Safety
+    ///
+    /// `sch` is a qdisc of `T` that is `live` and locked for `'a`.
+    #[inline]
+    unsafe fn state<'a>(sch: *mut bindings::Qdisc) -> &'a mut T::State {
+        // SAFETY: By the safety requirements.
+        unsafe { (*(*addr_of!((*Self::of(sch)).state)).get()).assume_init_mut() }
+    }
+}
+
+/// What C sees of a discipline.
+///
+/// # Invariants
+///
+/// `ops` of a qdisc that calls a thunk of [`VTable<T>`] is the first field.
+#[repr(C)]
+struct Ops<T: Qdisc> {
+    ops: Opaque<bindings::Qdisc_ops>,
+    module: T::Module,
+}
+
+impl<T: Qdisc> Ops<T> {
+    /// # Safety
+    ///
+    /// `sch` is a qdisc of `T` for `'a`.
+    unsafe fn module<'a>(sch: *mut bindings::Qdisc) -> &'a T::Module {
+        // SAFETY: By the safety requirements and the type invariants.
+        unsafe { &(*(*sch).ops.cast::<Self>()).module }
+    }
+}
+
+/// The callbacks that C calls.
+struct VTable<T>(PhantomData<T>);
+
+impl<T: Qdisc> VTable<T> {
+    /// # Safety
+    ///
+    /// Called by C only, under RTNL, as the first callback of a qdisc.
+    unsafe extern "C" fn init(
+        sch: *mut bindings::Qdisc,
+        options: *mut bindings::nlattr,
+        extack: *mut bindings::netlink_ext_ack,
+    ) -> c_int {
+        let result = (|| {
+            // SAFETY: By the safety requirements.
+            unsafe {
+                to_result(bindings::xdc_qdisc_init(sch, extack))?;
+                let (shared, rtnl, state) = T::init(
+                    Ops::<T>::module(sch),
+                    &mut RtnlQdisc::new(sch),
+                    Nest::from_raw(options),
+                    &Extack::from_raw(extack),
+                )?;
+                let private = Private::<T>::of(sch);
+                (*private).shared.write(shared);
+                (*private).rtnl.get_mut().write(rtnl);
+                (*private).state.get_mut().write(state);
+                (*private).live = true;
+            }
+            Ok(())
+        })();
+        result.map_or_else(Error::to_errno, |()| 0)
+    }
+
+    /// # Safety
+    ///
+    /// Called by C only, under RTNL, for a qdisc whose init() succeeded.
+    unsafe extern "C" fn change(
+        sch: *mut bindings::Qdisc,
+        options: *mut bindings::nlattr,
+        extack: *mut bindings::netlink_ext_ack,
+    ) -> c_int {
+        // SAFETY: By the safety requirements.
+        let result = unsafe {
+            Private::<T>::shared(sch).change(
+                Ops::<T>::module(sch),
+                Private::<T>::rtnl(sch),
+                &mut RtnlQdisc::new(sch),
+                Nest::from_raw(options),
+                &Extack::from_raw(extack),
+            )
+        };
+        result.map_or_else(Error::to_errno, |()| 0)
+    }
+
+    /// # Safety
+    ///
+    /// Called by C only, last of all, after an init() that may have failed.
+    unsafe extern "C" fn destroy(sch: *mut bindings::Qdisc) {
+        // SAFETY: By the safety requirements nobody else has the qdisc, once
+        // the watchdog is stopped.
+        unsafe {
+            bindings::xdc_qdisc_destroy(sch);
+            let private = Private::<T>::of(sch);
+            if (*private).live {
+                Private::<T>::shared(sch).destroy(
+                    Ops::<T>::module(sch),
+                    Private::<T>::rtnl(sch),
+                    Private::<T>::state(sch),
+                );
+                (*private).live = false;
+                (*private).state.get_mut().assume_init_drop();
+                (*private).rtnl.get_mut().assume_init_drop();
+                (*private).shared.assume_init_drop();
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Called by C only, with the root's lock held, for a live qdisc.
+    unsafe extern "C" fn enqueue(
+        skb: *mut bindings::sk_buff,
+        sch: *mut bindings::Qdisc,
+        to_free: *mut *mut bindings::sk_buff,
+    ) -> c_int {
+        // SAFETY: By the safety requirements.
+        let shared = unsafe { Private::<T>::shared(sch) };
+        // SAFETY: By the safety requirements.
+        let state = unsafe { Private::<T>::state(sch) };
+        // SAFETY: By the safety requirements; `sch` is not null.
+        let queue = unsafe { Queue::new(sch, to_free) };
+        // SAFETY: By the safety requirements C gives up a packet.
+        let packet = unsafe { Packet::from_raw_unchecked(skb) };
+        if packet.has_segments() && T::splits_segments(state) {
+            return Self::enqueue_segments(shared, state, queue, packet);
+        }
+        let (before, len_bytes) = (queue.backlog(), packet.len_bytes());
+        let verdict = shared.enqueue(state, queue, packet);
+        // One more, and that can only be the one that came: nothing else is missing.
+        if queue.backlog().packets == before.packets.wrapping_add(1) {
+            return verdict.to_raw(true);
+        }
+        Self::settle_enqueue(queue, before, len_bytes, 1, verdict)
+    }
+
+    /// Ends an enqueue that did not just put a packet into the queue. The parents are about to
+    /// count one packet of `len_bytes`, which the discipline got as `given` packets.
+    #[cold]
+    fn settle_enqueue(
+        queue: Queue<'_>,
+        before: Backlog,
+        len_bytes: u32,
+        given: u32,
+        verdict: Verdict,
+    ) -> c_int {
+        let more = queue.backlog().packets.wrapping_sub(before.packets);
+        let queued = more as i32 > 0;
+        let expected = if queued {
+            before.plus(len_bytes)
+        } else {
+            before
+        };
+        queue.settle(expected, given.wrapping_sub(more));
+        verdict.to_raw(queued)
+    }
+
+    /// Enqueues the segments of a packet one by one.
+    #[inline(never)]
+    fn enqueue_segments<'a>(
+        shared: &T,
+        state: &mut T::State,
+        queue: Queue<'a>,
+        packet: Packet<'a>,
+    ) -> c_int {
+        let (before, len_bytes) = (queue.backlog(), packet.len_bytes());
+        if !packet.is_gso() {
+            let verdict = shared.enqueue(state, queue, packet);
+            return Self::settle_enqueue(queue, before, len_bytes, 1, verdict);
+        }
+        // SAFETY: We own the packet.
+        let mut list = unsafe { bindings::xdc_skb_segments(packet.skb.as_ptr()) };
+        if list.is_null() {
+            let verdict = shared.drop_whole(state, queue, packet);
+            return Self::settle_enqueue(queue, before, len_bytes, 1, verdict);
+        }
+        packet.consume();
+        let mut given = 0u32;
+        let mut last = None;
+        // SAFETY: We own the list, and C takes off it what it returns.
+        let mut next = || unsafe { Packet::from_raw(bindings::xdc_skb_next_segment(&mut list)) };
+        while let Some(segment) = next() {
+            given = given.wrapping_add(1);
+            last = Some(shared.enqueue(state, queue, segment));
+        }
+        match last {
+            Some(verdict) => Self::settle_enqueue(queue, before, len_bytes, given, verdict),
+            // A list that is not null has a segment.
+            None => bindings::NET_XMIT_DROP as c_int,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Called by C only, with the root's lock held, for a live qdisc.
+    unsafe extern "C" fn dequeue(sch: *mut bindings::Qdisc) -> *mut bindings::sk_buff {
+        // SAFETY: By the safety requirements.
+        let shared = unsafe { Private::<T>::shared(sch) };
+        // SAFETY: By the safety requirements.
+        let state = unsafe { Private::<T>::state(sch) };
+        // SAFETY: By the safety requirements; `sch` is not null.
+        let queue = unsafe { Queue::new(sch, ptr::null_mut()) };
+        let before = queue.backlog();
+        let packet = shared.dequeue(state, queue);
+        let Some(packet) = packet else {
+            if queue.backlog().packets != before.packets {
+                Self::settle_dequeue(queue, before, None);
+            }
+            return ptr::null_mut();
+        };
+        queue.count_sent(&packet);
+        // One less, and that can only be this one: nothing else is missing.
+        if queue.backlog().packets.wrapping_add(1) != before.packets {
+            Self::settle_dequeue(queue, before, Some(packet.len_bytes()));
+        }
+        packet.into_raw()
+    }
+
+    /// Ends a dequeue that took more out of the queue than the packet of that length which it
+    /// returns, if it returns one.
+    #[cold]
+    fn settle_dequeue(queue: Queue<'_>, before: Backlog, len_bytes: Option<u32>) {
+        let expected = len_bytes.map_or(before, |len_bytes| before.minus(len_bytes));
+        let missing = expected.packets.wrapping_sub(queue.backlog().packets);
+        queue.settle(expected, missing);
+    }
+
+    /// # Safety
+    ///
+    /// Called by C only, with the root's lock held, for a live qdisc.
+    unsafe extern "C" fn peek(sch: *mut bindings::Qdisc) -> *mut bindings::sk_buff {
+        // SAFETY: By the safety requirements; `sch` is not null.
+        let queue = unsafe { Queue::new(sch, ptr::null_mut()) };
+        let peeked = queue.peeked();
+        if !peeked.is_null() {
+            return peeked;
+        }
+        // SAFETY: By the safety requirements.
+        let shared = unsafe { Private::<T>::shared(sch) };
+        // SAFETY: By the safety requirements.
+        let state = unsafe { Private::<T>::state(sch) };
+        let before = queue.backlog();
+        let skb = match shared.dequeue(state, queue) {
+            Some(packet) => {
+                queue.count_sent(&packet);
+                queue.keep_peeked(packet)
+            }
+            None => ptr::null_mut(),
+        };
+        // Not before the packet is back: a parent that hears of drops looks whether its child is
+        // empty, and would forget it.
+        if queue.backlog() != before {
+            Self::settle_dequeue(queue, before, None);
+        }
+        skb
+    }
+
+    /// # Safety
+    ///
+    /// Called by C only, under RTNL, with the root's lock held or after the
+    /// qdisc was taken out, and maybe after an init() that failed.
+    unsafe extern "C" fn reset(sch: *mut bindings::Qdisc) {
+        // SAFETY: By the safety requirements.
+        unsafe {
+            bindings::xdc_qdisc_reset(sch);
+            if (*Private::<T>::of(sch)).live {
+                Private::<T>::shared(sch).reset(Private::<T>::state(sch));
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Called by C only, under RTNL, for a live qdisc.
+    unsafe extern "C" fn dump(sch: *mut bindings::Qdisc, skb: *mut bindings::sk_buff) -> c_int {
+        // SAFETY: By the safety requirements.
+        let result = unsafe {
+            let shared = Private::<T>::shared(sch);
+            let rtnl = Private::<T>::rtnl(sch);
+            Message::nest(skb, bindings::TCA_OPTIONS, |message| {
+                shared.dump(rtnl, message)
+            })
+        };
+        result.map_or(-1, |()| 0)
+    }
+
+    /// # Safety
+    ///
+    /// Called by C only, under RTNL, for a live qdisc.
+    unsafe extern "C" fn dump_stats(
+        sch: *mut bindings::Qdisc,
+        dump: *mut bindings::gnet_dump,
+    ) -> c_int {
+        // SAFETY: By the safety requirements.
+        let mut stats = unsafe { Private::<T>::shared(sch).stats(Private::<T>::rtnl(sch)) };
+        // SAFETY: As above; C copies the statistics, which have no padding.
+        unsafe {
+            bindings::gnet_stats_copy_app(
+                dump,
+                addr_of_mut!(stats).cast(),
+                size_of::<T::Stats>() as c_int,
+            )
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Called by C only, under RTNL, for a qdisc of `T`; `link` is a [`Link`] that nobody else has.
+    unsafe extern "C" fn link_changed(sch: *mut bindings::Qdisc, link: *mut c_void) {
+        // SAFETY: By the safety requirements; `live` changes only under RTNL.
+        if unsafe { (*Private::<T>::of(sch)).live } {
+            // SAFETY: By the safety requirements; it is live.
+            let shared = unsafe { Private::<T>::shared(sch) };
+            // SAFETY: By the safety requirements; callbacks under RTNL do not nest.
+            let rtnl = unsafe { Private::<T>::rtnl(sch) };
+            // SAFETY: By the safety requirements.
+            let mut qdisc = unsafe { RtnlQdisc::new(sch) };
+            // SAFETY: By the safety requirements.
+            let link = unsafe { &mut *link.cast::<Link<'_>>() };
+            shared.link_changed(rtnl, &mut qdisc, link);
+        }
+    }
+
+    fn ops() -> bindings::Qdisc_ops {
+        // SAFETY: Null callbacks and an empty name are valid.
+        let mut ops: bindings::Qdisc_ops = unsafe { MaybeUninit::zeroed().assume_init() };
+        for (to, from) in ops.id.iter_mut().zip(T::NAME.to_bytes()) {
+            *to = *from as c_char;
+        }
+        ops.priv_size = size_of::<Private<T>>() as c_int;
+        ops.owner = T::Owner::THIS_MODULE.as_ptr().cast();
+        ops.cl_ops = addr_of!(bindings::xdc_qdisc_class_ops);
+        ops.init = Some(Self::init);
+        ops.change = Some(Self::change);
+        ops.destroy = Some(Self::destroy);
+        ops.enqueue = Some(Self::enqueue);
+        ops.dequeue = Some(Self::dequeue);
+        ops.peek = Some(Self::peek);
+        ops.reset = Some(Self::reset);
+        ops.dump = Some(Self::dump);
+        if size_of::<T::Stats>() != 0 {
+            ops.dump_stats = Some(Self::dump_stats);
+        }
+        ops
+    }
+}
+
+/// The link of a device, of which the driver is asked once for all qdiscs.
+pub(crate) struct Link<'a> {
+    device: &'a Device<'a>,
+    bytes_per_s: Option<Option<u64>>,
+}
+
+impl Link<'_> {
+    /// As [`Device::link_bytes_per_s`].
+    pub(crate) fn bytes_per_s(&mut self) -> Option<u64> {
+        let device = self.device;
+        *self
+            .bytes_per_s
+            .get_or_insert_with(|| device.link_bytes_per_s())
+    }
+}
+
+/// Tells the qdiscs of a device when its link changes.
+///
+/// # Invariants
+///
+/// `ops` is that of an [`Ops<T>`].
+struct LinkNotifier<T: Qdisc> {
+    ops: *const bindings::Qdisc_ops,
+    _qdiscs: PhantomData<T>,
+}
+
+// SAFETY: C compares the pointer with others, and no more.
+unsafe impl<T: Qdisc> Send for LinkNotifier<T> {}
+// SAFETY: As above.
+unsafe impl<T: Qdisc> Sync for LinkNotifier<T> {}
+
+impl<T: Qdisc> netdev::Notifier for LinkNotifier<T> {
+    fn event(&self, device: &Device<'_>, event: Event) {
+        if matches!(event, Event::Up | Event::Change) {
+            let f = Some(VTable::<T>::link_changed as unsafe extern "C" fn(_, _));
+            let mut link = Link {
+                device,
+                bytes_per_s: None,
+            };
+            let data = ptr::from_mut(&mut link).cast();
+            // SAFETY: By the type invariants the qdiscs that C finds are of `T`; RTNL is held, and
+            // `link` is for these calls.
+            unsafe { bindings::xdc_qdisc_for_each(device.as_ptr(), self.ops, f, data) }
+        }
+    }
+}
+
+/// A registered discipline; it is unregistered when this is dropped.
+///
+/// # Invariants
+///
+/// `ops` is registered.
+pub(crate) struct Registration<T: Qdisc> {
+    /// Goes before `ops` does.
+    _link: netdev::Registration<LinkNotifier<T>>,
+    ops: Pin<KBox<Ops<T>>>,
+}
+
+// SAFETY: `T::Module` is `Send` and `Sync`, and the rest is C's, which locks it.
+unsafe impl<T: Qdisc> Send for Registration<T> {}
+// SAFETY: As above.
+unsafe impl<T: Qdisc> Sync for Registration<T> {}
+
+impl<T: Qdisc> Registration<T> {
+    /// Registers the discipline; `module` is shared by its qdiscs.
+    pub(crate) fn new(module: T::Module) -> Result<Self> {
+        const {
+            // IFNAMSIZ, with the NUL.
+            assert!(T::NAME.to_bytes().len() < 16);
+            // qdisc_priv() is aligned to 64 at least; more would have to be asked for.
+            assert!(align_of::<Private<T>>() <= 64);
+        }
+        // On the heap, because C links it into a list.
+        let ops = KBox::pin(
+            Ops {
+                ops: Opaque::new(VTable::<T>::ops()),
+                module,
+            },
+            GFP_KERNEL,
+        )?;
+        // It finds nothing yet.
+        let link = netdev::Registration::new(LinkNotifier {
+            ops: ops.ops.get(),
+            _qdiscs: PhantomData,
+        })?;
+        // Last, because from then on there may be qdiscs, and so no way back.
+        // SAFETY: `ops` is complete, writable, and stays where it is until
+        // `drop` has unregistered it.
+        to_result(unsafe { bindings::register_qdisc(ops.ops.get()) })?;
+        // INVARIANT: Just registered.
+        Ok(Self { _link: link, ops })
+    }
+}
+
+impl<T: Qdisc> Drop for Registration<T> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants. The module's owner reference keeps us
+        // from here while there is a qdisc.
+        unsafe { bindings::unregister_qdisc(self.ops.ops.get()) }
+    }
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Packets: `struct sk_buff` as a qdisc sees it.
+//!
+//! C headers: `include/linux/skbuff.h`, `include/net/sch_generic.h`
+
+use super::super::bindings;
+use core::{
+    marker::PhantomData,
+    mem::ManuallyDrop,
+    ptr::{self, addr_of_mut, NonNull},
+};
+
+/// Why a packet is dropped, for the drop monitor.
+#[derive(Clone, Copy)]
+pub(crate) enum DropReason {
+    /// No room.
+    Overlimit,
+    /// To tell the sender of congestion.
+    Congested,
+    /// Anything else, such as a filter's verdict.
+    Other,
+}
+
+impl DropReason {
+    pub(super) fn to_raw(self) -> bindings::qdisc_drop_reason {
+        match self {
+            Self::Overlimit => bindings::QDISC_DROP_OVERLIMIT,
+            Self::Congested => bindings::QDISC_DROP_CONGESTED,
+            Self::Other => bindings::QDISC_DROP_GENERIC,
+        }
+    }
+}
+
+/// What setting CE came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ce {
+    /// The packet was ECT and is CE now.
+    Marked,
+    /// The packet was CE.
+    Already,
+    /// The packet is not ECT, no IP, or cannot be written to.
+    NotEct,
+}
+
+/// A packet, for as long as the callback that has it: it can go into the queue
+/// and be dropped, but not be kept. [`Queue::drop_packet`](super::Queue::drop_packet)
+/// gives a reason; one whose value is just dropped is counted as dropped, too.
+///
+/// # Invariants
+///
+/// We own `skb`, and it is on no list. It was given to the callback, or taken
+/// from the queue of the same qdisc.
+pub(crate) struct Packet<'a> {
+    pub(super) skb: NonNull<bindings::sk_buff>,
+    _callback: PhantomData<&'a mut ()>,
+}
+
+impl Packet<'_> {
+    /// # Safety
+    ///
+    /// The caller gives up ownership of `skb`, if it is not null. It is on no
+    /// list, and of the qdisc whose callback lasts for the lifetime.
+    #[inline]
+    pub(super) unsafe fn from_raw(skb: *mut bindings::sk_buff) -> Option<Self> {
+        // INVARIANT: By the safety requirements.
+        NonNull::new(skb).map(|skb| Self {
+            skb,
+            _callback: PhantomData,
+        })
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::from_raw`]; `skb` is not null.
+    #[inline]
+    pub(super) unsafe fn from_raw_unchecked(skb: *mut bindings::sk_buff) -> Self {
+        // INVARIANT: By the safety requirements.
+        Self {
+            // SAFETY: By the safety requirements.
+            skb: unsafe { NonNull::new_unchecked(skb) },
+            _callback: PhantomData,
+        }
+    }
+
+    pub(super) fn into_raw(self) -> *mut bindings::sk_buff {
+        ManuallyDrop::new(self).skb.as_ptr()
+    }
+
+    /// Length on the wire: by the size table of the root if it has one (`tc ... stab`), but for a
+    /// segment of a packet that was split.
+    #[inline]
+    pub(crate) fn len_bytes(&self) -> u32 {
+        // SAFETY: By the type invariants; the control block of a packet in a
+        // qdisc begins with a `qdisc_skb_cb`.
+        unsafe { (*self.raw_cb()).pkt_len }
+    }
+
+    /// Memory for what the discipline remembers of a packet in its queue.
+    // The last byte, because a parent may count on the first ones: sfb does.
+    #[inline]
+    pub(crate) fn cb(&mut self) -> &mut u8 {
+        const LAST: usize = bindings::QDISC_CB_PRIV_LEN as usize - 1;
+        // SAFETY: As above; `data` belongs to the qdisc that has the packet.
+        unsafe { &mut (*self.raw_cb()).data[LAST] }
+    }
+
+    pub(super) fn raw_cb(&self) -> *mut bindings::qdisc_skb_cb {
+        // SAFETY: By the type invariants.
+        unsafe { addr_of_mut!((*self.skb.as_ptr()).cb) }.cast()
+    }
+
+    /// SO_PRIORITY, or what a filter or the TOS made of it.
+    #[inline]
+    pub(crate) fn priority(&self) -> u32 {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_skb_priority(self.skb.as_ptr()) }
+    }
+
+    /// DSCP and ECN of an IP packet.
+    #[inline]
+    pub(crate) fn dsfield(&self) -> Option<u8> {
+        // SAFETY: By the type invariants.
+        let dsfield = unsafe { bindings::xdc_skb_dsfield(self.skb.as_ptr()) };
+        u8::try_from(dsfield).ok()
+    }
+
+    /// The packet, for C that looks at it.
+    pub(in super::super) fn as_ptr(&self) -> *const bindings::sk_buff {
+        self.skb.as_ptr()
+    }
+
+    /// Sets CE where the packet is ECT.
+    #[inline]
+    pub(crate) fn set_ce(&mut self) -> Ce {
+        // SAFETY: By the type invariants.
+        match unsafe { bindings::xdc_skb_set_ce(self.skb.as_ptr()) } {
+            bindings::XDC_ECT_TO_CE => Ce::Marked,
+            bindings::XDC_ALREADY_CE => Ce::Already,
+            _ => Ce::NotEct,
+        }
+    }
+
+    /// Frees a packet that was not lost: somebody else has what was in it.
+    pub(super) fn consume(self) {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_skb_consume(self.into_raw()) }
+    }
+
+    /// Several segments in one, as the stack counts them before a packet comes to any
+    /// qdisc.
+    #[inline]
+    pub(super) fn has_segments(&self) -> bool {
+        // SAFETY: By the type invariants; as for `len_bytes`.
+        unsafe { (*self.raw_cb()).pkt_segs != 1 }
+    }
+
+    /// It can be split into segments.
+    pub(super) fn is_gso(&self) -> bool {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_skb_is_gso(self.skb.as_ptr()) }
+    }
+
+    /// A TCP ACK without payload.
+    #[inline]
+    pub(crate) fn is_pure_ack(&self) -> bool {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_skb_is_pure_ack(self.skb.as_ptr()) }
+    }
+}
+
+impl Drop for Packet<'_> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants.
+        unsafe {
+            bindings::sk_skb_reason_drop(
+                ptr::null_mut(),
+                self.skb.as_ptr(),
+                DropReason::Other.to_raw(),
+            )
+        }
+    }
+}

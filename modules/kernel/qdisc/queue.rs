@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The queue of a qdisc, under its root's lock.
+//!
+//! C header: `include/net/sch_generic.h`
+
+use super::{
+    super::bindings,
+    packet::{DropReason, Packet},
+};
+use core::{
+    marker::PhantomData,
+    ptr::{self, addr_of_mut, NonNull},
+};
+use kernel::prelude::*;
+
+/// What tc filters say of a packet.
+pub(crate) enum Classified<'a> {
+    /// None matches, or there is none.
+    No(Packet<'a>),
+    /// This class id.
+    Class(Packet<'a>, u32),
+    /// It is to be dropped, by [`Queue::drop_filtered`].
+    Drop(Packet<'a>),
+    /// An action has taken it.
+    Stolen(Verdict),
+}
+
+/// What became of the packet that enqueue was given. Only that which takes the
+/// packet returns one.
+///
+/// It says why a packet is not queued. Whether it is, and what the parents are
+/// told, is read off the queue.
+#[derive(Clone, Copy)]
+pub(crate) struct Verdict(u32);
+
+impl Verdict {
+    const QUEUED: Self = Self(bindings::NET_XMIT_SUCCESS);
+    const DROPPED: Self = Self(bindings::NET_XMIT_DROP);
+    const CONGESTED: Self = Self(bindings::NET_XMIT_CN);
+    const STOLEN: Self = Self(bindings::NET_XMIT_SUCCESS | bindings::__NET_XMIT_STOLEN);
+
+    /// For the parents, which count a packet if they get NET_XMIT_SUCCESS and only then.
+    pub(super) fn to_raw(self, queued: bool) -> c_int {
+        let raw = match (queued, self.0) {
+            (true, _) => bindings::NET_XMIT_SUCCESS,
+            // Another packet was dropped to make room for it.
+            (false, bindings::NET_XMIT_SUCCESS) => bindings::NET_XMIT_CN,
+            (false, raw) => raw,
+        };
+        raw as c_int
+    }
+}
+
+/// What is in a queue as its parents count it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Backlog {
+    pub(super) packets: u32,
+    pub(super) bytes: u32,
+}
+
+impl Backlog {
+    /// With one packet more.
+    pub(super) fn plus(self, len_bytes: u32) -> Self {
+        Self {
+            packets: self.packets.wrapping_add(1),
+            bytes: self.bytes.wrapping_add(len_bytes),
+        }
+    }
+
+    /// With one packet less.
+    pub(super) fn minus(self, len_bytes: u32) -> Self {
+        Self {
+            packets: self.packets.wrapping_sub(1),
+            bytes: self.bytes.wrapping_sub(len_bytes),
+        }
+    }
+}
+
+/// The link of a packet in a queue.
+///
+/// # Safety
+///
+/// `skb` is valid.
+#[inline]
+unsafe fn next_of(skb: *mut bindings::sk_buff) -> *mut *mut bindings::sk_buff {
+    // SAFETY: By the safety requirements.
+    unsafe { addr_of_mut!((*skb).__bindgen_anon_1.__bindgen_anon_1.next) }
+}
+
+/// Changes a counter that others read at any time.
+///
+/// # Safety
+///
+/// `counter` is valid, and nobody else writes to it meanwhile.
+#[inline]
+unsafe fn update<T: Copy>(counter: *mut T, f: impl FnOnce(T) -> T) {
+    // SAFETY: By the safety requirements.
+    unsafe { counter.write_volatile(f(*counter)) }
+}
+
+/// A qdisc whose queue the caller has locked, for the time of a callback.
+///
+/// # Invariants
+///
+/// `sch` is alive and its root's lock is held for `'a`, or nobody else has it
+/// any more. Its private area begins with an initialised `struct xdc_qdisc`.
+/// `to_free` is null in dequeue and peek, else the list of enqueue's caller.
+#[derive(Clone, Copy)]
+pub(crate) struct Queue<'a> {
+    sch: NonNull<bindings::Qdisc>,
+    to_free: *mut *mut bindings::sk_buff,
+    _callback: PhantomData<&'a mut ()>,
+}
+
+impl<'a> Queue<'a> {
+    /// # Safety
+    ///
+    /// `sch` is not null, and both are as the type invariants say.
+    #[inline]
+    pub(super) unsafe fn new(
+        sch: *mut bindings::Qdisc,
+        to_free: *mut *mut bindings::sk_buff,
+    ) -> Self {
+        // INVARIANT: By the safety requirements.
+        Self {
+            // SAFETY: By the safety requirements.
+            sch: unsafe { NonNull::new_unchecked(sch) },
+            to_free,
+            _callback: PhantomData,
+        }
+    }
+
+    /// The qdisc's handle, whose minor number is 0.
+    #[inline]
+    pub(crate) fn handle(&self) -> u32 {
+        // SAFETY: By the type invariants.
+        unsafe { (*self.sch.as_ptr()).handle }
+    }
+
+    /// The qdisc, for C that looks at it.
+    pub(in super::super) fn as_ptr(&self) -> *const bindings::Qdisc {
+        self.sch.as_ptr()
+    }
+
+    /// C's part of the private area.
+    fn c(&self) -> *mut bindings::xdc_qdisc {
+        // SAFETY: By the type invariants `sch` is valid.
+        unsafe { addr_of_mut!((*self.sch.as_ptr()).privdata) }.cast()
+    }
+
+    /// Puts a packet at the end of the queue: `qdisc_enqueue_tail()`, which is
+    /// not called through C because the call would cost as much again.
+    #[inline]
+    pub(crate) fn push(self, packet: Packet<'a>) -> Verdict {
+        let bytes = packet.len_bytes();
+        let (sch, skb) = (self.sch.as_ptr(), packet.into_raw());
+        // SAFETY: By the type invariants; the queue owns the packet now.
+        unsafe {
+            let list = addr_of_mut!((*sch).q);
+            match NonNull::new((*list).tail) {
+                Some(last) => {
+                    *next_of(skb) = ptr::null_mut();
+                    *next_of(last.as_ptr()) = skb;
+                }
+                None => (*list).head = skb,
+            }
+            (*list).tail = skb;
+            update(addr_of_mut!((*list).qlen), |n| n.wrapping_add(1));
+            update(addr_of_mut!((*sch).qstats.backlog), |n| {
+                n.wrapping_add(bytes)
+            });
+        }
+        Verdict::QUEUED
+    }
+
+    /// Takes the packet at the head of the queue: `__qdisc_dequeue_head()`.
+    #[inline]
+    pub(crate) fn pop(self) -> Option<Packet<'a>> {
+        let sch = self.sch.as_ptr();
+        // SAFETY: By the type invariants; the queue gives the packet up.
+        unsafe {
+            let list = addr_of_mut!((*sch).q);
+            let packet = Packet::from_raw((*list).head)?;
+            let next = next_of(packet.skb.as_ptr());
+            (*list).head = *next;
+            if (*list).head.is_null() {
+                (*list).tail = ptr::null_mut();
+            }
+            *next = ptr::null_mut();
+            update(addr_of_mut!((*list).qlen), |n| n.wrapping_sub(1));
+            update(addr_of_mut!((*sch).qstats.backlog), |n| {
+                n.wrapping_sub(packet.len_bytes())
+            });
+            Some(packet)
+        }
+    }
+
+    /// Nothing is queued.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        // SAFETY: By the type invariants.
+        unsafe { (*self.sch.as_ptr()).q.head.is_null() }
+    }
+
+    /// Drops a packet that is not in the queue, or not any more.
+    pub(crate) fn drop_packet(self, packet: Packet<'a>, reason: DropReason) -> Verdict {
+        self.count_disposed();
+        let (sch, skb) = (self.sch.as_ptr(), packet.into_raw());
+        if self.to_free.is_null() {
+            // SAFETY: By the type invariants; we give up the packet.
+            unsafe { bindings::xdc_qdisc_dequeue_drop(skb, sch, reason.to_raw()) }
+        } else {
+            // SAFETY: By the type invariants; we give up the packet.
+            unsafe { bindings::xdc_qdisc_drop(skb, sch, self.to_free, reason.to_raw()) }
+        }
+        match reason {
+            DropReason::Congested => Verdict::CONGESTED,
+            DropReason::Overlimit | DropReason::Other => Verdict::DROPPED,
+        }
+    }
+
+    /// Drops a packet because a filter says so, for the reason that the filter has given.
+    pub(crate) fn drop_filtered(self, packet: Packet<'a>) -> Verdict {
+        if self.to_free.is_null() {
+            return self.drop_packet(packet, DropReason::Other);
+        }
+        self.count_disposed();
+        // SAFETY: By the type invariants; we give up the packet.
+        unsafe {
+            bindings::xdc_qdisc_drop_filtered(packet.into_raw(), self.sch.as_ptr(), self.to_free)
+        }
+        Verdict::DROPPED
+    }
+
+    /// A packet left the qdisc with the knowledge of its statistics.
+    fn count_disposed(self) {
+        // SAFETY: By the type invariants; only callbacks under the lock use it.
+        unsafe { update(addr_of_mut!((*self.c()).disposed), |n| n.wrapping_add(1)) }
+    }
+
+    /// Counts an event of "overlimits" in `tc -s`: the shaper held a packet back, or
+    /// the queue was full.
+    #[inline]
+    pub(crate) fn count_overlimit(self) {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_qdisc_overlimit(self.sch.as_ptr()) }
+    }
+
+    /// Has dequeue called at `at_ns` of [`now_ns`](super::now_ns).
+    #[inline]
+    pub(crate) fn schedule_watchdog(self, at_ns: u64) {
+        // SAFETY: By the type invariants C has initialised the watchdog.
+        unsafe {
+            bindings::qdisc_watchdog_schedule_range_ns(addr_of_mut!((*self.c()).watchdog), at_ns, 0)
+        }
+    }
+
+    /// Asks the tc filters that are attached to the qdisc. In enqueue only: elsewhere none matches.
+    #[inline]
+    pub(crate) fn classify(self, packet: Packet<'a>) -> Classified<'a> {
+        if self.to_free.is_null() {
+            return Classified::No(packet);
+        }
+        let mut class = 0;
+        // SAFETY: By the type invariants; enqueue runs in a BH RCU section.
+        let action = unsafe {
+            bindings::xdc_qdisc_classify(packet.skb.as_ptr(), self.sch.as_ptr(), &mut class)
+        };
+        match action {
+            ..0 => Classified::No(packet),
+            _ => match action as u32 {
+                bindings::TC_ACT_STOLEN | bindings::TC_ACT_QUEUED | bindings::TC_ACT_TRAP => {
+                    self.count_disposed();
+                    packet.consume();
+                    Classified::Stolen(Verdict::STOLEN)
+                }
+                bindings::TC_ACT_SHOT => Classified::Drop(packet),
+                _ => Classified::Class(packet, class),
+            },
+        }
+    }
+
+    /// Counts a packet that leaves: `qdisc_bstats_update()`.
+    #[inline]
+    pub(super) fn count_sent(self, packet: &Packet<'_>) {
+        // SAFETY: By the type invariants; on the 64-bit machines that we are
+        // built for, readers of these counters need no more.
+        unsafe {
+            let stats = addr_of_mut!((*self.sch.as_ptr()).bstats);
+            update(addr_of_mut!((*stats).bytes.v.a.a.counter), |n| {
+                n.wrapping_add(packet.len_bytes().into())
+            });
+            update(addr_of_mut!((*stats).packets.v.a.a.counter), |n| {
+                n.wrapping_add((*packet.raw_cb()).pkt_segs.into())
+            });
+        }
+    }
+
+    /// What is queued now.
+    #[inline]
+    pub(super) fn backlog(self) -> Backlog {
+        let sch = self.sch.as_ptr();
+        Backlog {
+            // SAFETY: By the type invariants; nobody else writes to it.
+            packets: unsafe { (*sch).q.qlen },
+            // SAFETY: By the type invariants; nobody else writes to it.
+            bytes: unsafe { (*sch).qstats.backlog },
+        }
+    }
+
+    /// Tells the parents of what is not in the queue and, by their count, would be: `expected` is
+    /// what they count, including what they are going to count when the callback returns. Of
+    /// `missing` packets that were given to the discipline or taken out of the queue, and are
+    /// neither queued nor returned, those that it did not drop itself are counted as dropped.
+    #[cold]
+    pub(super) fn settle(self, expected: Backlog, missing: u32) {
+        let sch = self.sch.as_ptr();
+        // SAFETY: By the type invariants; only callbacks under the lock use it.
+        let disposed = unsafe { (*self.c()).disposed };
+        // SAFETY: As above.
+        unsafe { (*self.c()).disposed = 0 };
+        if missing > disposed {
+            // SAFETY: By the type invariants; under the lock nobody else writes to it.
+            unsafe {
+                update(addr_of_mut!((*sch).qstats.drops), |n| {
+                    n.wrapping_add(missing.wrapping_sub(disposed))
+                })
+            }
+        }
+        let now = self.backlog();
+        if now != expected {
+            // SAFETY: By the type invariants, with the root's lock held.
+            unsafe {
+                bindings::qdisc_tree_reduce_backlog(
+                    sch,
+                    expected.packets.wrapping_sub(now.packets) as c_int,
+                    expected.bytes.wrapping_sub(now.bytes) as c_int,
+                )
+            }
+        }
+    }
+
+    /// The packet that somebody has looked at.
+    pub(super) fn peeked(self) -> *mut bindings::sk_buff {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_qdisc_peeked(self.sch.as_ptr()) }
+    }
+
+    /// Keeps a packet that dequeue gave for the next one who asks; it is still queued.
+    pub(super) fn keep_peeked(self, packet: Packet<'a>) -> *mut bindings::sk_buff {
+        let skb = packet.into_raw();
+        // SAFETY: By the type invariants; we give up the packet.
+        unsafe { bindings::xdc_qdisc_keep_peeked(self.sch.as_ptr(), skb) }
+        skb
+    }
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Included by the C file of a module that has its registration done by a worker. */
+
+#include <linux/completion.h>
+#include <linux/workqueue.h>
+
+#include "shim.h"
+
+static void xdc_deferred_work(struct work_struct *work)
+{
+	struct xdc_deferred *deferred;
+
+	deferred = container_of(work, struct xdc_deferred, work);
+	deferred->run(deferred);
+	complete_all(&deferred->done);
+}
+
+void xdc_deferred_start(struct xdc_deferred *deferred,
+			void (*run)(struct xdc_deferred *deferred))
+{
+	INIT_WORK(&deferred->work, xdc_deferred_work);
+	init_completion(&deferred->done);
+	deferred->run = run;
+	schedule_work(&deferred->work);
+}
+
+/* After so long at most: positive if it is done, 0 if not, negative if we are killed. */
+long xdc_deferred_wait(struct xdc_deferred *deferred, unsigned int ms)
+{
+	return wait_for_completion_killable_timeout(&deferred->done,
+						    msecs_to_jiffies(ms));
+}
+
+/* Until nothing of it runs any more. */
+void xdc_deferred_flush(struct xdc_deferred *deferred)
+{
+	flush_work(&deferred->work);
+}

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Included by the C file of each module that does arithmetic of algo/. */
+
+#include <linux/math64.h>
+
+u64 xdc_mul_u64_u64_div_u64(u64 a, u64 b, u64 divisor)
+{
+	return mul_u64_u64_div_u64(a, b, divisor);
+}

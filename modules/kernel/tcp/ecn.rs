@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! ECN: what the ends agreed on, the sender's count of marks, and the receiver's echo.
+
+use super::{
+    bindings,
+    info::notes::{CWR_BY_LOSS, HANDSHAKE, MARKS_OF_ACKS},
+    Sock,
+};
+
+/// How the two ends of a connection talk of ECN.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EcnMode {
+    /// Not negotiated, or AccECN failed since.
+    None,
+    /// ECE is sticky unless the receiver echoes each packet, see [`EceEcho`].
+    Rfc3168,
+    /// The peer counts CE packets for us.
+    AccEcn,
+}
+
+/// Whether a receiver echoes the CE state of each packet in ECE, as DCTCP's
+/// does (RFC 8257, section 3.2), so that an RFC 3168 sender can count marks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EceEcho {
+    /// The kernel's own answer: ECE until CWR, or AccECN.
+    Never,
+    /// Where RFC 3168's ECN was negotiated; AccECN needs no such echo.
+    Rfc3168,
+    /// With AccECN, too, as `tcp_dctcp` has it.
+    Always,
+}
+
+/// What an ACK says of congestion.
+#[derive(Clone, Copy, Default)]
+struct Marks {
+    /// Of the packets that it delivers, those that carried CE.
+    marked: u32,
+    /// A tail loss probe repaired a loss, or the local queue dropped a packet.
+    lost: bool,
+}
+
+impl Sock<'_> {
+    /// What was negotiated about ECN. While a SYN is not answered it is none.
+    pub(crate) fn ecn_mode(&self) -> EcnMode {
+        let flags = u32::from(read!(self, ecn_flags));
+        match flags & (bindings::XDC_TCP_ECN_MODE_RFC3168 | bindings::XDC_TCP_ECN_MODE_ACCECN) {
+            0 => EcnMode::None,
+            bindings::XDC_TCP_ECN_MODE_RFC3168 => EcnMode::Rfc3168,
+            bindings::XDC_TCP_ECN_MODE_ACCECN if !self.accecn_failed() => EcnMode::AccEcn,
+            // Both bits: asked for, and not answered yet.
+            _ => EcnMode::None,
+        }
+    }
+
+    /// One end cannot read the counters of the other: the kernel sends Not-ECT from then on.
+    fn accecn_failed(&self) -> bool {
+        // SAFETY: The pointer is valid for reads of a whole `tcp_sock`, by the
+        // type invariants. It makes no reference to the socket, which has the
+        // callback's `data` in it.
+        let mode = unsafe { bindings::tcp_sock::accecn_fail_mode_raw(self.as_tcp_sock()) };
+        u32::from(mode) & bindings::XDC_TCP_ACCECN_ACE_FAIL != 0
+    }
+
+    /// Before init().
+    pub(super) fn start_ecn(&mut self) {
+        let seen = match self.ecn_mode() {
+            // The handshake's last ACK is about to be sent, and is not marked.
+            EcnMode::AccEcn if self.data_segs_out() == 0 && !self.is_accepting() => {
+                self.acks_out().wrapping_add(1)
+            }
+            EcnMode::AccEcn => self.acks_out(),
+            _ => self.rcv_nxt(),
+        };
+        self.head().seen.set(seen);
+        if self.is_accepting() {
+            self.head().set_note(HANDSHAKE);
+        }
+    }
+
+    // The sender.
+
+    /// Marks count from now on: for init() and cwnd_event_tx_start().
+    ///
+    /// With AccECN the peer counts marks of pure ACKs, too. Those reported while nothing was
+    /// outstanding are not about what is sent now. If the kernel has sent ACKs since, there may be
+    /// marks of them that the peer has not reported yet: the first ACK of what is sent now will, and
+    /// nothing tells these from marks of its own packets but their number. So it reports only what
+    /// is more than these ACKs.
+    ///
+    /// Not with [`EceEcho::Always`], which needs the same word of the private area.
+    pub(crate) fn restart_marks(&mut self) {
+        let head = self.head();
+        head.marks_seen.set(self.delivered_ce());
+        if self.ecn_mode() == EcnMode::AccEcn && head.seen.get() != self.acks_out() {
+            head.set_note(MARKS_OF_ACKS);
+        }
+    }
+
+    /// The window is about to be reduced, in state CWR: for set_state().
+    ///
+    /// The kernel does this for ECE, for a loss that a tail loss probe repaired, and for a drop by
+    /// the local queue. ECE raises the count of marks, unless it comes with an ACK that delivers
+    /// nothing; then [`Sock::take_marks`] is called with 0 before anything else happens.
+    pub(crate) fn note_cwr(&mut self) {
+        let head = self.head();
+        if self.delivered_ce() == head.marks_seen.get() {
+            head.set_note(CWR_BY_LOSS);
+        }
+    }
+
+    /// How many of the `acked` packets that an ACK delivers were marked. An ACK reports the marks of
+    /// these; what it reports beyond them are marks of pure ACKs or of packets that arrived twice.
+    /// `on_loss` is called if a tail loss probe repaired a loss, or the local queue dropped a packet.
+    ///
+    /// Falls back to Reno if AccECN has failed since init(): a server of Fast Open has the last ACK
+    /// of the handshake behind its first data.
+    #[inline(always)]
+    pub(crate) fn take_marks(&mut self, acked: u32, on_loss: impl FnOnce(&mut Self)) -> u32 {
+        let head = self.head();
+        let delivered_ce = self.delivered_ce();
+        let reported = delivered_ce.wrapping_sub(head.marks_seen.get());
+        head.marks_seen.set(delivered_ce);
+        if head.has_notes() {
+            let Marks { marked, lost } = take_notes(self.reborrow(), reported, acked);
+            if lost {
+                on_loss(self);
+            }
+            return marked;
+        }
+        reported.min(acked)
+    }
+
+    // The receiver.
+
+    /// Echoes the CE state of a packet that has arrived.
+    ///
+    /// This may send an ACK, and with that the kernel may call the callbacks of
+    /// this socket again: if the local qdisc drops the ACK, `tcp_enter_cwr`
+    /// calls ssthresh() and set_state(). BPF programs that see the ACK may even
+    /// give the socket another congestion control. So the caller must not have
+    /// a reference to the algorithm's data.
+    pub(super) fn echo_ce(&mut self, wanted: EceEcho, ce: bool) {
+        let is_wanted = match wanted {
+            EceEcho::Never => false,
+            EceEcho::Rfc3168 => self.ecn_mode() == EcnMode::Rfc3168,
+            EceEcho::Always => true,
+        };
+        if !is_wanted || !self.head().is_live() {
+            return;
+        }
+        let before = self.head().ce_state();
+        if ce != before {
+            // A delayed ACK acknowledges packets of the old state. It is sent
+            // with that state, and the ACK of this packet follows at once.
+            if self.ack_is_delayed() {
+                self.set_ece(before);
+                if !self.send_ack(self.head().seen.get()) {
+                    return;
+                }
+            }
+            self.ack_at_once();
+        }
+        self.head().seen.set(self.rcv_nxt());
+        self.head().set_ce_state(ce);
+        self.set_ece(ce);
+    }
+
+    /// Sends an ACK up to `rcv_nxt` now. Returns whether the socket is still ours.
+    fn send_ack(&mut self, rcv_nxt: u32) -> bool {
+        let ops = read!(self, inet_conn.icsk_ca_ops);
+        // SAFETY: `__tcp_send_ack` requires a locked TCP socket, which the
+        // type invariants give. It may call back into this module, as
+        // `echo_ce` says; no reference to what the callbacks change is in use.
+        // The wrapper has a reference on the module meanwhile.
+        unsafe { bindings::xdc_tcp_send_ack(self.sk(), rcv_nxt) };
+        read!(self, inet_conn.icsk_ca_ops) == ops && self.head().is_live()
+    }
+
+    fn ack_is_delayed(&self) -> bool {
+        let pending = read!(self, inet_conn.icsk_ack.pending);
+        pending & bindings::ICSK_ACK_TIMER as u8 != 0
+    }
+
+    fn ack_at_once(&mut self) {
+        let pending = read!(self, inet_conn.icsk_ack.pending);
+        write!(
+            self,
+            pending | bindings::ICSK_ACK_NOW as u8,
+            inet_conn.icsk_ack.pending
+        )
+    }
+
+    fn set_ece(&mut self, on: bool) {
+        let demand = bindings::XDC_TCP_ECN_DEMAND_CWR as u8;
+        let flags = read!(self, ecn_flags);
+        let flags = if on { flags | demand } else { flags & !demand };
+        write!(self, flags, ecn_flags)
+    }
+}
+
+/// [`Sock::take_marks`], with what callbacks since the last ACK have left.
+#[cold]
+#[inline(never)]
+fn take_notes(mut sk: Sock<'_>, mut reported: u32, acked: u32) -> Marks {
+    if acked == 0 {
+        sk.head().clear_notes(CWR_BY_LOSS);
+        return Marks::default();
+    }
+    let mut notes = sk.head().notes();
+    if notes & HANDSHAKE != 0 {
+        if sk.is_accepting() {
+            notes &= !HANDSHAKE;
+        } else if sk.ecn_mode() == EcnMode::None {
+            sk.fall_back();
+        }
+    }
+    sk.head().clear_notes(notes);
+    if notes & MARKS_OF_ACKS != 0 {
+        let acks = sk.acks_out();
+        let unreported = acks.wrapping_sub(sk.head().seen.get()) as i32;
+        sk.head().seen.set(acks);
+        // Data may have taken the place of the handshake's ACK.
+        reported = reported.saturating_sub(unreported.max(0) as u32);
+    }
+    Marks {
+        marked: reported.min(acked),
+        lost: notes & CWR_BY_LOSS != 0,
+    }
+}

@@ -1,0 +1,557 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! TCP congestion control.
+//!
+//! A module implements [`CongestionControl`] and keeps a [`Registration`].
+//! Its callbacks get a [`Sock`] for their duration, which can read what an
+//! algorithm needs and can write exactly what the kernel lets a congestion
+//! control written in BPF write (`bpf_tcp_ca_btf_struct_access()`).
+//!
+//! C header: `include/net/tcp.h`
+
+#[macro_use]
+mod sock;
+mod ecn;
+mod info;
+mod sample;
+
+use super::bindings;
+use core::{
+    marker::PhantomData,
+    mem::{align_of, size_of, MaybeUninit},
+    ptr::{addr_of, addr_of_mut},
+};
+use info::Head;
+use kernel::{
+    error::{to_result, VTABLE_DEFAULT_ERROR},
+    prelude::*,
+    types::Opaque,
+    ModuleMetadata,
+};
+
+// Each module uses its part.
+#[allow(unused_imports)]
+pub(crate) use self::{
+    ecn::{EceEcho, EcnMode},
+    info::{DiagBlock, Info, NoDiagBlock, OwnInfo, Unpadded},
+    sample::RateSample,
+    sock::{without_softirqs, Sock},
+};
+
+/// Flags of a congestion control, the kernel's `TCP_CONG_*`.
+pub(crate) mod flags {
+    use super::bindings;
+
+    /// Any user may choose it.
+    pub(crate) const NON_RESTRICTED: u32 = bindings::XDC_TCP_CONG_NON_RESTRICTED;
+    /// Negotiates ECN, sets ECT, and gets the CE state of received packets.
+    pub(crate) const NEEDS_ECN: u32 = bindings::XDC_TCP_CONG_NEEDS_ECN;
+    /// Asks for AccECN, whatever `net.ipv4.tcp_ecn` says.
+    pub(crate) const NEEDS_ACCECN: u32 = bindings::XDC_TCP_CONG_NEEDS_ACCECN;
+}
+
+/// State of TCP's loss recovery, `enum tcp_ca_state`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// No dubious events.
+    Open,
+    /// Duplicate or selective ACKs have come.
+    Disorder,
+    /// The window is being reduced, for ECN or a local queue's drop.
+    Cwr,
+    /// Fast retransmit.
+    Recovery,
+    /// The retransmission timer fired.
+    Loss,
+}
+
+impl State {
+    fn from_raw(state: u8) -> Self {
+        match bindings::tcp_ca_state::from(state) {
+            bindings::TCP_CA_Disorder => Self::Disorder,
+            bindings::TCP_CA_CWR => Self::Cwr,
+            bindings::TCP_CA_Recovery => Self::Recovery,
+            bindings::TCP_CA_Loss => Self::Loss,
+            _ => Self::Open,
+        }
+    }
+}
+
+/// What [`CongestionControl::cwnd_event`] reports, `enum tcp_ca_event`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The window is restarted after idling.
+    CwndRestart,
+    /// The end of a window reduction; never with `cong_control`.
+    CompleteCwr,
+    /// The retransmission timer fired.
+    Loss,
+}
+
+impl Event {
+    fn from_raw(event: bindings::tcp_ca_event) -> Option<Self> {
+        Some(match event {
+            bindings::CA_EVENT_CWND_RESTART => Self::CwndRestart,
+            bindings::CA_EVENT_COMPLETE_CWR => Self::CompleteCwr,
+            bindings::CA_EVENT_LOSS => Self::Loss,
+            _ => return None,
+        })
+    }
+}
+
+/// The private area, `icsk_ca_priv`.
+///
+/// Any bytes are a valid value. The kernel leaves zeroes before init(), and
+/// `data` is read only where `head.status` says that init() has written it. But
+/// a route that chooses the congestion control of a socket that connects leaves
+/// there what another one wrote, if that one had been chosen while a SYN with
+/// data was waiting for the data; init() is not called then. [`VTable::with`]
+/// clears it where it sees that the socket is not established.
+#[repr(C)]
+struct Private<D> {
+    head: Head,
+    data: MaybeUninit<D>,
+}
+
+/// A congestion control, `struct tcp_congestion_ops`.
+///
+/// `self` is what all its sockets share, such as parameters. Each socket has a
+/// [`Data`](Self::Data) in its private area. All callbacks run with the socket
+/// locked, mostly in softirq: they may not sleep. A socket that
+/// [`init`](Self::init) has not seen (a new child, one after disconnect) is
+/// handled like Reno, without a callback.
+#[vtable]
+pub(crate) trait CongestionControl: Sized + Send + Sync + 'static {
+    /// Name for TCP_CONGESTION, at most 10 characters.
+    const NAME: &'static CStr;
+
+    /// Of [`flags`].
+    const FLAGS: u32 = 0;
+
+    /// How it answers CE as a receiver.
+    const ECE_ECHO: EceEcho = EceEcho::Never;
+
+    /// Its block of inet_diag, or [`NoDiagBlock`].
+    type Diag: DiagBlock;
+
+    /// State of one socket. `Copy`, because sockets go without a last callback.
+    /// Any bytes have to be a value of it, which the build checks: no `bool` and
+    /// no `enum`.
+    type Data: Copy + Send;
+
+    /// A connection was established, or an open one was switched to this
+    /// algorithm. ECN has been negotiated. Returns the socket's state, or None
+    /// to leave the socket to Reno for good. A socket that was switched while it
+    /// connected comes with the first packet that is sent or ACKed.
+    fn init(&self, sk: &mut Sock<'_>) -> Option<Self::Data>;
+
+    /// Returns the slow start threshold on entering CWR, Recovery or Loss.
+    fn ssthresh(&self, sk: &mut Sock<'_>, data: &mut Self::Data) -> u32;
+
+    /// Returns the window after a reduction that proved wrong.
+    fn undo_cwnd(&self, sk: &mut Sock<'_>, data: &mut Self::Data) -> u32;
+
+    /// An ACK came in state Open or Disorder: grows the window. Without this
+    /// and `cong_control` it grows as Reno's, by no call of ours.
+    fn cong_avoid(&self, _sk: &mut Sock<'_>, _data: &mut Self::Data, _ack: u32, _acked: u32) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// An ACK was processed: sets the window and the pacing rate, in every
+    /// state. The kernel then does neither by itself, not even in recovery.
+    fn cong_control(&self, _sk: &mut Sock<'_>, _data: &mut Self::Data, _rs: &RateSample) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Loss recovery is about to change to `new`.
+    fn set_state(&self, _sk: &mut Sock<'_>, _data: &mut Self::Data, _new: State) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Something happened to the window.
+    fn cwnd_event(&self, _sk: &mut Sock<'_>, _data: &mut Self::Data, _event: Event) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// The first packet is sent with none in flight.
+    fn cwnd_event_tx_start(&self, _sk: &mut Sock<'_>, _data: &mut Self::Data) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// An ACK came; its packets are not accounted for in the state yet.
+    fn in_ack_event(&self, _sk: &mut Sock<'_>, _data: &mut Self::Data) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+}
+
+/// What C sees of a congestion control.
+#[repr(C)]
+struct Tables {
+    main: Opaque<bindings::tcp_congestion_ops>,
+    /// For a socket that has fallen back. Never registered, so that nobody can
+    /// ask for it by name.
+    reno: Opaque<bindings::tcp_congestion_ops>,
+}
+
+/// A congestion control, in memory of its own.
+///
+/// # Invariants
+///
+/// `icsk_ca_ops` of a socket that calls a callback of [`VTable<T>`] points to
+/// `tables.main`, at the beginning of this struct.
+#[repr(C)]
+struct Ops<T> {
+    tables: Tables,
+    cc: T,
+}
+
+impl Sock<'_> {
+    /// Leaves the socket to Reno: no further callback is called for it.
+    pub(crate) fn fall_back(&mut self) {
+        if self.head().is_live() {
+            self.head().set_live(false);
+            self.use_reno();
+        }
+    }
+
+    /// For a socket whose `icsk_ca_ops` is `main` of `Tables`.
+    fn use_reno(&mut self) {
+        let tables = read!(self, inet_conn.icsk_ca_ops).cast::<Tables>();
+        // SAFETY: By the type invariants it points into `Tables`, which the
+        // socket's reference on the module keeps.
+        let reno = unsafe { addr_of!((*tables).reno) };
+        write!(self, reno.cast(), inet_conn.icsk_ca_ops);
+        // TCP does this only right behind init(). Without ECN it sends what the
+        // socket says, and nobody would tell it of marks.
+        // SAFETY: The wrapper requires a valid, locked socket, which the type
+        // invariants give. It writes to `tos` and `tclass` only.
+        unsafe { bindings::xdc_inet_ecn_dontxmit(self.sk()) }
+    }
+}
+
+/// Defines callbacks of [`VTable`] by what they do where init() has not accepted the socket, and
+/// the method of [`CongestionControl`] that they call where it has.
+macro_rules! callbacks {
+    ($(
+        fn $name:ident($($arg:ident: $type:ty),*) $(-> $ret:ty)?;
+        else $default:expr;
+        call $method:expr;
+    )+) => {
+        $(
+            /// # Safety
+            ///
+            /// As for [`Self::with`].
+            unsafe extern "C" fn $name(sk: *mut bindings::sock $(, $arg: $type)*) $(-> $ret)? {
+                // SAFETY: TCP calls it for a socket that it has locked, and
+                // whose `icsk_ca_ops` is `tables.main` of an `Ops<T>`, because only
+                // that has this callback. `with` requires no more.
+                unsafe { Self::with(sk, $default, $method) }
+            }
+        )+
+    };
+}
+
+/// The callbacks that C calls, each for `T`'s method of that name.
+struct VTable<T>(PhantomData<T>);
+
+impl<T: CongestionControl> VTable<T> {
+    /// Runs `f` if init() has accepted the socket, else returns `default`.
+    ///
+    /// # Safety
+    ///
+    /// `sk` is a TCP socket, its lock is held, and its `icsk_ca_ops` is
+    /// `tables.main` of an `Ops<T>`.
+    #[inline(always)]
+    unsafe fn with<R>(
+        sk: *mut bindings::sock,
+        default: impl FnOnce(&mut Sock<'_>) -> R,
+        f: impl FnOnce(&T, &mut Sock<'_>, &mut T::Data) -> R,
+    ) -> R {
+        // SAFETY: By the safety requirements; `tables.main` is `main` of a `Tables`.
+        let mut sock = unsafe { Sock::from_raw(sk) };
+        let is_ready = sock.head().is_live() && !sock.is_in_handshake();
+        if !is_ready && !Self::init_late(sock.reborrow()) {
+            return default(&mut sock);
+        }
+        let ptr = sock.as_tcp_sock();
+        // SAFETY: `icsk_ca_ops` is `tables.main` of an `Ops<T>` by the safety
+        // requirements, `main` is its first field, and it outlives the call,
+        // since the socket has a reference on the module.
+        let cc = unsafe { &(*(*ptr).inet_conn.icsk_ca_ops.cast::<Ops<T>>()).cc };
+        // SAFETY: The area is large enough for a `Private<T::Data>`, and any bytes
+        // are a `T::Data`, by the checks of `Registration`. They are init()'s, or
+        // in the one case that `Private` tells of another algorithm's.
+        // The reference is the only one to it: the socket's lock keeps other
+        // callbacks out, and `Sock` and get_info() touch no more than `head`.
+        let data = unsafe { (*Self::private(ptr)).data.assume_init_mut() };
+        f(cc, &mut sock, data)
+    }
+
+    /// # Safety
+    ///
+    /// `ptr` points to a TCP socket.
+    unsafe fn private(ptr: *mut bindings::tcp_sock) -> *mut Private<T::Data> {
+        // SAFETY: A field of a valid socket, by the safety requirements.
+        unsafe { addr_of_mut!((*ptr).inet_conn.icsk_ca_priv).cast() }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::with`].
+    unsafe extern "C" fn init(sk: *mut bindings::sock) {
+        // SAFETY: TCP calls it for a socket that it has locked, and whose
+        // `icsk_ca_ops` is `tables.main` of an `Ops<T>`.
+        let mut sock = unsafe { Sock::from_raw(sk) };
+        // A socket may be switched to us while it connects. Nothing has been
+        // negotiated then, and TCP does not call again when it has.
+        if !sock.is_connecting() {
+            Self::init_now(&mut sock);
+        }
+    }
+
+    /// init() of a socket that was connecting when C called for it. Returns
+    /// whether it is live now.
+    #[cold]
+    #[inline(never)]
+    fn init_late(mut sock: Sock<'_>) -> bool {
+        if sock.is_in_handshake() {
+            if sock.is_fast_open_server() {
+                return sock.head().is_live();
+            }
+            // Nothing that we have written counts yet. The first callback may be behind a SYN that
+            // crosses the socket's own.
+            sock.head().clear();
+            return false;
+        }
+        if !sock.ca_is_initialized() {
+            return false;
+        }
+        Self::init_now(&mut sock);
+        sock.head().is_live()
+    }
+
+    /// `sock` is one for which a callback of ours is called.
+    fn init_now(sock: &mut Sock<'_>) {
+        let ptr = sock.as_tcp_sock();
+        // SAFETY: By the type invariants of `Sock` the pointer is valid, and
+        // by those of `Ops` `icsk_ca_ops` points to an `Ops<T>`.
+        let ops = unsafe { (*ptr).inet_conn.icsk_ca_ops.cast::<Ops<T>>() };
+        // SAFETY: As above; the socket's reference on the module keeps it.
+        let cc = unsafe { &(*ops).cc };
+        sock.start_ecn();
+        match cc.init(sock) {
+            Some(data) => {
+                // SAFETY: The socket is locked, and the area holds a
+                // `Private<T::Data>` by the checks of `Registration`. Nobody
+                // reads `data` before `set_live`.
+                unsafe { addr_of_mut!((*Self::private(ptr)).data).write(MaybeUninit::new(data)) };
+                sock.head().set_live(true);
+            }
+            None => sock.use_reno(),
+        }
+    }
+
+    callbacks! {
+        fn ssthresh() -> u32;
+        else |sk| sk.reno_ssthresh();
+        call T::ssthresh;
+
+        fn undo_cwnd() -> u32;
+        else |sk| sk.reno_undo_cwnd();
+        call T::undo_cwnd;
+
+        fn cong_avoid(ack: u32, acked: u32);
+        else |sk| sk.reno_cong_avoid(ack, acked);
+        call |cc, sk, data| cc.cong_avoid(sk, data, ack, acked);
+
+        fn set_state(new: u8);
+        else |_| ();
+        call |cc, sk, data| cc.set_state(sk, data, State::from_raw(new));
+
+        fn cwnd_event_tx_start();
+        else |_| ();
+        call T::cwnd_event_tx_start;
+
+        fn in_ack_event(_flags: u32);
+        else |_| ();
+        call T::in_ack_event;
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::with`], and `rs` is valid for the call.
+    unsafe extern "C" fn cong_control(
+        sk: *mut bindings::sock,
+        _ack: u32,
+        _flag: c_int,
+        rs: *const bindings::rate_sample,
+    ) {
+        // SAFETY: `rs` is valid by the safety requirements, nobody writes to
+        // it during the call, and `RateSample` is transparent.
+        let rs = unsafe { &*rs.cast::<RateSample>() };
+        // SAFETY: As for `ssthresh`.
+        unsafe { Self::with(sk, |_| (), |cc, sk, data| cc.cong_control(sk, data, rs)) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::with`].
+    unsafe extern "C" fn cwnd_event(sk: *mut bindings::sock, event: bindings::tcp_ca_event) {
+        let ce = match event {
+            bindings::CA_EVENT_ECN_IS_CE => Some(true),
+            bindings::CA_EVENT_ECN_NO_CE => Some(false),
+            _ => None,
+        };
+        if let Some(ce) = ce {
+            // SAFETY: TCP calls it for a socket that it has locked, and whose
+            // `icsk_ca_ops` is `tables.main` of an `Ops<T>`.
+            let mut sock = unsafe { Sock::from_raw(sk) };
+            return sock.echo_ce(T::ECE_ECHO, ce);
+        }
+        if let (true, Some(event)) = (T::HAS_CWND_EVENT, Event::from_raw(event)) {
+            // SAFETY: As for `ssthresh`.
+            unsafe { Self::with(sk, |_| (), |cc, sk, data| cc.cwnd_event(sk, data, event)) }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`info::fill_info`].
+    unsafe extern "C" fn get_info(
+        sk: *mut bindings::sock,
+        ext: u32,
+        attr: *mut c_int,
+        info: *mut bindings::tcp_cc_info,
+    ) -> usize {
+        // SAFETY: inet_diag and TCP_CC_INFO pass a socket that RCU or its lock
+        // keeps alive, and pointers to variables of theirs.
+        unsafe { info::fill_info::<T::Diag>(sk, ext, attr, info) }
+    }
+
+    fn ops() -> bindings::tcp_congestion_ops {
+        // SAFETY: Null callbacks, an empty list and an empty name are valid.
+        let mut ops: bindings::tcp_congestion_ops = unsafe { MaybeUninit::zeroed().assume_init() };
+        ops.owner = <T::OwnerModule as ModuleMetadata>::THIS_MODULE
+            .as_ptr()
+            .cast();
+        ops.flags = T::FLAGS;
+        ops.get_info = Some(Self::get_info);
+        ops.init = Some(Self::init);
+        ops.ssthresh = Some(Self::ssthresh);
+        ops.undo_cwnd = Some(Self::undo_cwnd);
+        if T::HAS_CONG_CONTROL {
+            ops.cong_control = Some(Self::cong_control);
+        } else if T::HAS_CONG_AVOID {
+            ops.cong_avoid = Some(Self::cong_avoid);
+        } else {
+            ops.cong_avoid = Some(bindings::tcp_reno_cong_avoid);
+        }
+        if T::HAS_SET_STATE {
+            ops.set_state = Some(Self::set_state);
+        }
+        if T::HAS_CWND_EVENT || T::ECE_ECHO as u8 != EceEcho::Never as u8 {
+            ops.cwnd_event = Some(Self::cwnd_event);
+        }
+        if T::HAS_CWND_EVENT_TX_START {
+            ops.cwnd_event_tx_start = Some(Self::cwnd_event_tx_start);
+        }
+        if T::HAS_IN_ACK_EVENT {
+            ops.in_ack_event = Some(Self::in_ack_event);
+        }
+        set_name(&mut ops, T::NAME, b"");
+        ops
+    }
+
+    fn reno_ops() -> bindings::tcp_congestion_ops {
+        // SAFETY: Null callbacks, an empty list and an empty name are valid.
+        let mut ops: bindings::tcp_congestion_ops = unsafe { MaybeUninit::zeroed().assume_init() };
+        ops.owner = <T::OwnerModule as ModuleMetadata>::THIS_MODULE
+            .as_ptr()
+            .cast();
+        ops.get_info = Some(Self::get_info);
+        ops.ssthresh = Some(bindings::tcp_reno_ssthresh);
+        ops.undo_cwnd = Some(bindings::tcp_reno_undo_cwnd);
+        ops.cong_avoid = Some(bindings::tcp_reno_cong_avoid);
+        set_name(&mut ops, T::NAME, RENO_SUFFIX);
+        ops
+    }
+}
+
+/// Name of the ops that `init` falls back to: "<name>-reno".
+const RENO_SUFFIX: &[u8] = b"-reno";
+
+fn set_name(ops: &mut bindings::tcp_congestion_ops, name: &CStr, suffix: &[u8]) {
+    let name = Iterator::chain(name.to_bytes().iter(), suffix);
+    for (to, from) in ops.name.iter_mut().zip(name) {
+        *to = *from as c_char;
+    }
+}
+
+/// A registered congestion control; it is unregistered when this is dropped.
+///
+/// # Invariants
+///
+/// `ops.tables.main` is registered with TCP.
+pub(crate) struct Registration<T: CongestionControl> {
+    ops: Pin<KBox<Ops<T>>>,
+}
+
+// SAFETY: `T` is `Send` and `Sync`, and the rest is C's, which locks it.
+unsafe impl<T: CongestionControl> Send for Registration<T> {}
+// SAFETY: As above.
+unsafe impl<T: CongestionControl> Sync for Registration<T> {}
+
+impl<T: CongestionControl> Registration<T> {
+    /// What a wrong implementation of the trait fails to compile for.
+    const CHECKS: () = {
+        assert!(size_of::<Private<T::Data>>() <= bindings::XDC_CA_PRIV_BYTES as usize);
+        assert!(align_of::<Private<T::Data>>() <= align_of::<u64>());
+        // A type that has bytes which are no value of it, as `bool` and `enum`
+        // have, would lend them to None.
+        assert!(
+            size_of::<Option<T::Data>>() > size_of::<T::Data>(),
+            "Data of integers only, of which any bytes are a value"
+        );
+        let name_bytes = T::NAME.to_bytes().len() + RENO_SUFFIX.len();
+        assert!(name_bytes < bindings::TCP_CA_NAME_MAX as usize);
+        assert!(
+            !(T::HAS_CONG_AVOID && T::HAS_CONG_CONTROL),
+            "cong_avoid or cong_control, and not both"
+        );
+    };
+
+    /// Registers `cc` for every namespace.
+    pub(crate) fn new(cc: T) -> Result<Self> {
+        let () = Self::CHECKS;
+        // On the heap, because C links it into a list and sets flags in it.
+        let ops = KBox::pin(
+            Ops {
+                tables: Tables {
+                    main: Opaque::new(VTable::<T>::ops()),
+                    reno: Opaque::new(VTable::<T>::reno_ops()),
+                },
+                cc,
+            },
+            GFP_KERNEL,
+        )?;
+        // SAFETY: `main` is complete, writable, and stays where it is until
+        // `drop` has unregistered it.
+        to_result(unsafe { bindings::tcp_register_congestion_control(Self::main(&ops)) })?;
+        // INVARIANT: Just registered.
+        Ok(Self { ops })
+    }
+
+    /// What C knows us by. `main` is the first field, and callbacks get from it
+    /// to the others, so the pointer is one to all of `Ops`.
+    fn main(ops: &Ops<T>) -> *mut bindings::tcp_congestion_ops {
+        core::ptr::from_ref(ops).cast_mut().cast()
+    }
+}
+
+impl<T: CongestionControl> Drop for Registration<T> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants. The module's owner reference keeps us
+        // from here while a socket has the ops; this waits for RCU readers.
+        unsafe { bindings::tcp_unregister_congestion_control(Self::main(&self.ops)) }
+    }
+}

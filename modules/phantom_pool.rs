@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Pools: buffers that several ports share.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{Atomic, Relaxed},
+        Arc, Mutex,
+    },
+};
+
+use super::{
+    algo::color::DynamicThreshold,
+    kernel_api::{netlink::Extack, once::Once, sysctl::Net, uapi::*},
+    phantom_options::{Options, Request, POOL_WORDS},
+};
+
+/// A buffer that ports of one namespace share.
+pub(crate) struct Pool {
+    net: usize,
+    name: [u64; POOL_WORDS],
+    limit_bytes: Once<u64>,
+    /// How many have it open. Changed under the lock of [`Pools`].
+    ports: Once<u64>,
+    used_bytes: Aligned,
+}
+
+/// A word in a cache line of its own: each packet of each port writes to it, and reads the rest.
+#[repr(align(64))]
+struct Aligned(Atomic<u64>);
+
+/// All pools, of all namespaces.
+pub(crate) type Pools = Mutex<KVec<Arc<Pool>>>;
+
+impl Pool {
+    /// The pool that `options` name in `net`, which is made if need be. A port that is in it
+    /// already may change its size; one that joins takes it as it is.
+    pub(crate) fn open(
+        pools: &Pools,
+        net: &Net,
+        options: &Options,
+        is_in: bool,
+        request: &Request<'_>,
+        extack: &Extack<'_>,
+    ) -> Result<Option<Arc<Self>>> {
+        if !options.has_pool() {
+            return Ok(None);
+        }
+        let limit = request.get(TCA_PHANTOM_POOL_LIMIT);
+        let limit_bytes = options.unsigned(TCA_PHANTOM_POOL_LIMIT);
+        let mut pools = pools.lock();
+        let known = pools
+            .iter()
+            .find(|pool| pool.net == net.id() && pool.name == options.pool);
+        let pool = match (known, &limit) {
+            (Some(pool), Some(limit)) => {
+                if is_in {
+                    pool.limit_bytes.set(limit_bytes);
+                } else if pool.limit_bytes.get() != limit_bytes {
+                    return Err(extack.invalid_attr(limit, OTHER_SIZE));
+                }
+                pool.clone()
+            }
+            (Some(pool), None) => pool.clone(),
+            (None, None) => return Err(extack.invalid(c"pool-limit is missing: the pool is new")),
+            (None, Some(_)) => {
+                let pool = Arc::new(
+                    Self {
+                        net: net.id(),
+                        name: options.pool,
+                        limit_bytes: Once::new(limit_bytes),
+                        ports: Once::new(0),
+                        used_bytes: Aligned(Atomic::new(0)),
+                    },
+                    GFP_KERNEL,
+                )?;
+                pools.push(pool.clone(), GFP_KERNEL)?;
+                pool
+            }
+        };
+        pool.ports.add(1);
+        Ok(Some(pool))
+    }
+
+    /// The last one to close it takes it away.
+    pub(crate) fn close(&self, pools: &Pools) {
+        let mut pools = pools.lock();
+        self.ports.set(self.ports.get().saturating_sub(1));
+        pools.retain(|pool| pool.ports.get() != 0);
+    }
+
+    /// Its size.
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        self.limit_bytes.get()
+    }
+
+    /// What all ports hold.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.used_bytes.0.load(Relaxed)
+    }
+
+    /// Takes room for a packet, if a port that holds `port_bytes` may have it.
+    #[inline(never)]
+    pub(crate) fn take(&self, alpha_ppm: u32, port_bytes: u64, len_bytes: u64) -> bool {
+        // First take, then look, so that two ports cannot both have the last room.
+        let threshold = DynamicThreshold {
+            limit_bytes: self.limit_bytes.get(),
+            used_bytes: self.used_bytes.0.fetch_add(len_bytes, Relaxed),
+            alpha_ppm,
+        };
+        let admitted = threshold.admit(port_bytes, len_bytes);
+        if !admitted {
+            self.give_back(len_bytes);
+        }
+        admitted
+    }
+
+    /// Takes room for what is queued already.
+    pub(crate) fn take_over(&self, len_bytes: u64) {
+        self.used_bytes.0.fetch_add(len_bytes, Relaxed);
+    }
+
+    pub(crate) fn give_back(&self, len_bytes: u64) {
+        self.used_bytes.0.fetch_sub(len_bytes, Relaxed);
+    }
+}
+
+const OTHER_SIZE: &CStr =
+    c"pool-limit must be the size that the pool has; a port in the pool can change that";

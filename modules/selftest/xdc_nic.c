@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A network device that sends its packets nowhere, for what no device of a
+ * guest does: it has several transmit queues of which some may be unused, has
+ * the speed that it is told, is busy at times, and wants its own lock held. It
+ * also sends what no socket does.
+ *
+ *	ip link add nic0 numtxqueues 4 type xdc_nic
+ */
+#include <linux/ethtool.h>
+#include <linux/etherdevice.h>
+#include <linux/ip.h>
+#include <linux/module.h>
+#include <linux/netdevice.h>
+#include <linux/nsproxy.h>
+#include <net/inet_ecn.h>
+#include <net/rtnetlink.h>
+
+static uint speed;
+module_param(speed, uint, 0644);
+MODULE_PARM_DESC(speed, "Mbit/s; 0: the device does not tell");
+
+static uint busy;
+module_param(busy, uint, 0644);
+MODULE_PARM_DESC(busy, "of so many packets one comes back; 0: none");
+
+/* A packet by the device of that name, to which others have a reference and a clone. */
+static int xdc_nic_send_shared(const char *name, const struct kernel_param *kp)
+{
+	struct sk_buff *skb, *clone;
+	struct net_device *dev;
+	char copy[IFNAMSIZ];
+	struct iphdr *ip;
+
+	strscpy(copy, name);
+	dev = dev_get_by_name(current->nsproxy->net_ns, strim(copy));
+	if (!dev)
+		return -ENODEV;
+	skb = alloc_skb(ETH_HLEN + sizeof(*ip), GFP_KERNEL);
+	if (!skb)
+		goto put;
+	skb_put(skb, ETH_HLEN + sizeof(*ip));
+	memset(skb->data, 0, skb->len);
+	skb_reset_mac_header(skb);
+	skb_set_network_header(skb, ETH_HLEN);
+	skb->protocol = htons(ETH_P_IP);
+	skb->dev = dev;
+	ip = ip_hdr(skb);
+	ip->version = 4;
+	ip->ihl = 5;
+	ip->tos = INET_ECN_ECT_0;
+	ip->tot_len = htons(sizeof(*ip));
+	clone = skb_clone(skb, GFP_KERNEL);
+	dev_queue_xmit(skb_get(skb));
+	kfree_skb(clone);
+	kfree_skb(skb);
+put:
+	dev_put(dev);
+	return 0;
+}
+
+static const struct kernel_param_ops xdc_nic_send_shared_ops = {
+	.set = xdc_nic_send_shared,
+};
+module_param_cb(send_shared, &xdc_nic_send_shared_ops, NULL, 0200);
+MODULE_PARM_DESC(send_shared, "device by which to send a packet that others have, too");
+
+static netdev_tx_t xdc_nic_xmit(struct sk_buff *skb, struct net_device *dev)
+{
+	struct netdev_queue *txq = skb_get_tx_queue(dev, skb);
+	static atomic_t tries = ATOMIC_INIT(0);
+	uint period = READ_ONCE(busy);
+	uint len = skb->len;
+
+	if (period && atomic_inc_return(&tries) % period == 0)
+		return NETDEV_TX_BUSY;
+	dev_sw_netstats_tx_add(dev, 1, len);
+	/* All is sent at once; so the qdisc may give several at a time. */
+	netdev_tx_sent_queue(txq, len);
+	netdev_tx_completed_queue(txq, 1, len);
+	dev_consume_skb_any(skb);
+	return NETDEV_TX_OK;
+}
+
+static int xdc_nic_get_link_ksettings(struct net_device *dev,
+				      struct ethtool_link_ksettings *settings)
+{
+	settings->base.speed = READ_ONCE(speed) ?: SPEED_UNKNOWN;
+	settings->base.duplex = DUPLEX_FULL;
+	return 0;
+}
+
+static void xdc_nic_get_channels(struct net_device *dev,
+				 struct ethtool_channels *channels)
+{
+	channels->max_tx = dev->num_tx_queues;
+	channels->tx_count = dev->real_num_tx_queues;
+	channels->max_rx = dev->num_rx_queues;
+	channels->rx_count = dev->real_num_rx_queues;
+}
+
+static int xdc_nic_set_channels(struct net_device *dev,
+				struct ethtool_channels *channels)
+{
+	return netif_set_real_num_tx_queues(dev, channels->tx_count);
+}
+
+static const struct ethtool_ops xdc_nic_ethtool_ops = {
+	.op_needs_rtnl		= ETHTOOL_OP_NEEDS_RTNL_SCHANNELS |
+				  ETHTOOL_OP_NEEDS_RTNL_GLINK,
+	.get_link		= ethtool_op_get_link,
+	.get_link_ksettings	= xdc_nic_get_link_ksettings,
+	.get_channels		= xdc_nic_get_channels,
+	.set_channels		= xdc_nic_set_channels,
+};
+
+static const struct net_device_ops xdc_nic_ops = {
+	.ndo_start_xmit		= xdc_nic_xmit,
+	.ndo_set_mac_address	= eth_mac_addr,
+	.ndo_validate_addr	= eth_validate_addr,
+};
+
+static void xdc_nic_setup(struct net_device *dev)
+{
+	ether_setup(dev);
+	eth_hw_addr_random(dev);
+	dev->netdev_ops = &xdc_nic_ops;
+	dev->ethtool_ops = &xdc_nic_ethtool_ops;
+	dev->needs_free_netdev = true;
+	dev->pcpu_stat_type = NETDEV_PCPU_STAT_TSTATS;
+	dev->request_ops_lock = true;
+}
+
+static struct rtnl_link_ops xdc_nic_link_ops = {
+	.kind	= "xdc_nic",
+	.setup	= xdc_nic_setup,
+};
+
+static int __init xdc_nic_init(void)
+{
+	return rtnl_link_register(&xdc_nic_link_ops);
+}
+
+static void __exit xdc_nic_exit(void)
+{
+	rtnl_link_unregister(&xdc_nic_link_ops);
+}
+
+module_init(xdc_nic_init);
+module_exit(xdc_nic_exit);
+MODULE_AUTHOR("xdc developers");
+MODULE_DESCRIPTION("Network device that is busy at times, for tests");
+MODULE_LICENSE("GPL");
+MODULE_ALIAS_RTNL_LINK("xdc_nic");

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Results of xdc for Python: load(folder) -> dict of tables.
+
+A folder is a result of `xdc run` (results/two-dc-1g/1), or what `xdc sweep` or `xdc paper` left
+(results/sweeps/NAME, results/papers/NAME). Tables are pandas DataFrames where pandas is
+installed, else lists of dicts. docs/scenarios.md has all columns and metrics.
+"""
+
+import csv
+import json
+import pathlib
+import sys
+
+try:
+    import pandas
+except ImportError:
+    pandas = None
+
+SCHEMA = 2
+NAMES = {"cc", "group", "src", "dst", "kind", "id", "cell", "engine", "kernel", "suspect", "figure"}
+
+
+def load(folder, use_pandas=True):
+    """All tables of a folder: flows, series and metrics of a result; table of a sweep or a paper."""
+    folder = pathlib.Path(folder)
+    tables = {name: rows(folder / f"{name}.csv") for name in ("flows", "series", "table")
+              if (folder / f"{name}.csv").is_file()}
+    if (folder / "summary.json").is_file():
+        summary = json.loads((folder / "summary.json").read_text())
+        if summary.get("schema") != SCHEMA:
+            raise ValueError(f"{folder}: schema {summary.get('schema')}, expected {SCHEMA}")
+        tables["metrics"] = [flat(run) for run in summary["runs"]]
+        about = {key: value for key, value in summary.items() if key != "runs"}
+        provenance = {**about, "plan_sha256": {run["cc"]: run["plan_sha256"] for run in summary["runs"]}}
+    elif "table" in tables:
+        provenance = {}
+    else:
+        raise FileNotFoundError(f"{folder} has neither summary.json nor table.csv")
+    if use_pandas and pandas is not None:
+        tables = {name: pandas.DataFrame(table) for name, table in tables.items()}
+    return {**tables, "provenance": provenance}
+
+
+def flows_of(folder, cell):
+    """The flows of one cell of a sweep or a paper, by the column `cell` of its table."""
+    table = rows(pathlib.Path(folder) / "cells" / f"{cell}.flows.csv")
+    return table if pandas is None else pandas.DataFrame(table)
+
+
+def rows(path):
+    """A CSV file as dicts: numbers where a column has them, None for an empty field."""
+    with open(path, newline="", encoding="utf-8") as file:
+        return [{key: value if key in NAMES else number(value) for key, value in row.items()}
+                for row in csv.DictReader(file, strict=True)]
+
+
+def number(text):
+    if text == "":
+        return None
+    try:
+        return float(text) if any(c in text for c in ".eE") else int(text)
+    except ValueError:
+        return text
+
+
+def flat(value, name=""):
+    """Nested dicts and lists of summary.json by the names of metrics: fct_ms.max, queues.port.drops."""
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list) and all(isinstance(item, dict) for item in value) and value:
+        items = ((item.get("name", n), item) for n, item in enumerate(value))
+    else:
+        return {name: "; ".join(value) if isinstance(value, list) else value}
+    return {key: leaf for inner, item in items
+            for key, leaf in flat(item, f"{name}.{inner}" if name else str(inner)).items()}
+
+
+if __name__ == "__main__":
+    for name, table in load(sys.argv[1], use_pandas=False).items():
+        columns = ", ".join(table[0]) if isinstance(table, list) and table else ", ".join(table)
+        print(f"{name}: {len(table)} rows or keys: {columns}")

@@ -1,0 +1,30 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# kernels: uml x86
+# Each rule of the algorithms, by a receiver that is scripted packet by packet (userspace-tools/testing/script).
+# The first to run: kernel threads that clean up behind other tests take microseconds of virtual time.
+# This makes the device between it and the kernel, and routes by which a flow's first window is chosen.
+modprobe tcp_unocc
+modprobe tcp_gemini
+
+ip tuntap add mode tun dev tun0
+# TCP hands over single packets; nothing is dropped for lack of room.
+ip link set dev tun0 gso_max_segs 1 txqueuelen 20000 up
+ip addr add 10.7.0.1/32 dev tun0
+ip -6 addr add fd07::1/128 dev tun0 nodad
+for packets in 10 32 100; do
+	ip route add 10.7.$packets.0/24 dev tun0 src 10.7.0.1 initcwnd $packets
+	ip -6 route add fd07:0:0:$(printf %x $packets)::/64 dev tun0 src fd07::1 initcwnd $packets
+done
+for cc in 20:unocc 21:gemini; do
+	ip route add 10.7.10.${cc%:*}/32 dev tun0 src 10.7.0.1 initcwnd 10 congctl ${cc#*:}
+done
+ip route add 10.7.10.22/32 dev tun0 src 10.7.0.1 initcwnd 10 cwnd lock 20
+# A connection learns nothing from those before it, sends probes only where a case waits for them, and
+# has all of its segment for data.
+sysctl -qw net.ipv4.tcp_no_metrics_save=1 net.ipv4.tcp_early_retrans=0 net.ipv4.tcp_ecn_option=0
+
+# Elsewhere than in virtual time, only what does not depend on the time.
+[ $# -gt 0 ] || grep -q "User Mode Linux" /proc/cpuinfo ||
+	set -- "either end connecting" "an ECE per packet" "as receiver" "AccECN's option" "switched to without"
+exec xdc-script "$@"

@@ -1,0 +1,56 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# Parameters: one set per network namespace, range-checked, live.
+. "$(dirname "$0")/lib.sh"
+
+modprobe tcp_unocc
+modprobe tcp_gemini
+
+# spec: NAME of each parameter that the specification lists
+unocc="line_rate_mbps intra_rtt_us ai_ppm k_bytes ewma md_gentle delay_tolerance_ppm delay_floor_us
+	skip_md_when_falling qa_beta qa_keep start max_cwnd_bdp profile"
+gemini="line_rate_mbps k_packets_per_gbps k_bytes t_us beta h_scale g rtt_base_window_ms"
+for p in $unocc; do check "net.unocc.$p exists" test -f /proc/sys/net/unocc/$p; done
+for p in $gemini; do check "net.gemini.$p exists" test -f /proc/sys/net/gemini/$p; done
+
+check "ai_ppm is writable" sysctl_set net.unocc.ai_ppm 1234
+equal "ai_ppm reads back" 1234 "$(sysctl_get net.unocc.ai_ppm)"
+# As every sysctl of the kernel does it: proc_douintvec_minmax().
+check "a number may be hexadecimal" sysctl_set net.unocc.ai_ppm 0x10
+equal "and reads back in decimal" 16 "$(sysctl_get net.unocc.ai_ppm)"
+check "ai_ppm is writable again" sysctl_set net.unocc.ai_ppm 1234
+for bad in -1 99999999999 18446744073709551616 nonsense 12x 1.5 ""; do
+	refuses "ai_ppm refuses '$bad'" "Invalid argument|I/O error" sysctl_set net.unocc.ai_ppm "$bad"
+done
+equal "a refused write leaves ai_ppm alone" 1234 "$(sysctl_get net.unocc.ai_ppm)"
+refuses "ewma refuses 1025 (more than 1)" "Invalid argument|I/O error" sysctl_set net.unocc.ewma 1025
+refuses "intra_rtt_us refuses 0" "Invalid argument|I/O error" sysctl_set net.unocc.intra_rtt_us 0
+refuses "gemini beta refuses 1025" "Invalid argument|I/O error" sysctl_set net.gemini.beta 1025
+refuses "gemini line_rate_mbps refuses 0" "Invalid argument|I/O error" sysctl_set net.gemini.line_rate_mbps 0
+
+equal "the default is profile linux: md_gentle" 358 "$(sysctl_get net.unocc.md_gentle)"
+equal "the profile is an action, and is not read" "--w-------" "$(ls -l /proc/sys/net/unocc/profile | cut -c1-10)"
+check "profile paper" sysctl_set net.unocc.profile paper
+equal "profile paper: md_gentle is 0.3" 307 "$(sysctl_get net.unocc.md_gentle)"
+equal "profile paper: skip_md_when_falling off" 0 "$(sysctl_get net.unocc.skip_md_when_falling)"
+check "profile artifact" sysctl_set net.unocc.profile artifact
+equal "profile artifact: md_gentle is 0.35" 358 "$(sysctl_get net.unocc.md_gentle)"
+equal "profile artifact: skip_md_when_falling on" 1 "$(sysctl_get net.unocc.skip_md_when_falling)"
+equal "profile artifact: k_bytes" 24576 "$(sysctl_get net.unocc.k_bytes)"
+check "a single value can be changed after" sysctl_set net.unocc.md_gentle 400
+equal "and is kept" 400 "$(sysctl_get net.unocc.md_gentle)"
+for bad in tuned "" "paper linux" paperpaperpaperpaper; do
+	refuses "profile refuses '$bad'" "Invalid argument|I/O error" sysctl_set net.unocc.profile "$bad"
+done
+equal "is refused without effect" 400 "$(sysctl_get net.unocc.md_gentle)"
+
+ip netns add other
+equal "a new namespace has its own defaults" 6000 "$(in_ns other cat /proc/sys/net/unocc/ai_ppm)"
+in_ns other sysctl -qw net.unocc.ai_ppm=77 net.gemini.t_us=777
+equal "and its own values" 77 "$(in_ns other cat /proc/sys/net/unocc/ai_ppm)"
+equal "that stay out of the others" 1000 "$([ "$(sysctl_get net.unocc.ai_ppm)" = 77 ] && echo 77 || echo 1000)"
+ip netns del other
+
+equal "only root writes" "-rw-r--r--" "$(ls -l /proc/sys/net/unocc/ai_ppm | cut -c1-10)"
+rmmod tcp_unocc tcp_gemini
+finish

@@ -1,0 +1,62 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# Who has the module of a congestion control loaded keeps others waiting meanwhile: a
+# route holds RTNL, which a new namespace takes; a sysctl is in use, for which the end of
+# its namespace waits. Nobody waits for the other for ever.
+. /selftests/lib.sh
+
+ip link add d0 type dummy
+ip addr add 10.77.0.1/24 dev d0
+ip link set d0 up
+
+# The kernel's modprobe: the namespace waits for RTNL before the module is there.
+modprobe=$(cat /proc/sys/kernel/modprobe)
+cat >/tmp/modprobe <<END
+#!/bin/sh
+ip netns add meanwhile &
+sleep 0.1
+exec $modprobe "\$@"
+END
+chmod +x /tmp/modprobe
+echo /tmp/modprobe >/proc/sys/kernel/modprobe
+
+route() { ip route replace 10.78.0.0/24 dev d0 congctl "$1"; }
+for cc in unocc gemini; do
+	{
+		# It may come too early.
+		route $cc 2>/dev/null
+		touch /tmp/$cc
+	} &
+	check "$cc: the request ends" eventually test -e /tmp/$cc
+	check "$cc: there is a namespace" eventually test -e /run/netns/meanwhile
+	check "$cc: there is a route" eventually route $cc
+	check "$cc: and parameters" eventually test -d /proc/sys/net/$cc
+	ip netns del meanwhile
+done
+check "rmmod" eventually rmmod tcp_unocc tcp_gemini
+
+# The file is open, which keeps no namespace; it ends while the file is written to.
+cat >/tmp/modprobe <<END
+#!/bin/sh
+sleep 1
+exec $modprobe "\$@"
+END
+for cc in unocc gemini; do
+	ip netns add ending
+	in_ns ending sh -c "exec 3>/proc/sys/net/ipv4/tcp_congestion_control
+		exec nsenter --net=/proc/2/ns/net sh -c 'echo $cc >&3; touch /tmp/$cc.written'" 2>/dev/null &
+	sleep 0.3
+	ip netns del ending
+	{
+		ip netns add another
+		touch /tmp/$cc.another
+	} &
+	check "$cc: the write ends" eventually test -e /tmp/$cc.written
+	check "$cc: there is another namespace" eventually test -e /tmp/$cc.another
+	check "$cc: the module is there" eventually test -d /proc/sys/net/$cc
+	ip netns del another
+done
+echo "$modprobe" >/proc/sys/kernel/modprobe
+ip link del d0
+check "rmmod again" eventually rmmod tcp_unocc tcp_gemini
+finish

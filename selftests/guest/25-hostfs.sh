@@ -1,0 +1,45 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# kernels: uml
+# A guest of User Mode Linux looks for a way to the host's files: hostfs obeys a
+# `..`, so what keeps it in its folder is how its kernel's process is confined.
+. "$(dirname "$0")/lib.sh"
+
+reasons="denied|not permitted|No such file|Read-only"
+mkdir -p /own /out
+check "hostfs shows the guest's own folder" mount -t hostfs none /own
+check "which has its messages" [ -s /own/messages ]
+check "it can write there" sh -c 'echo x >/own/scratch && rm /own/scratch'
+
+# Whether it is the mount or what follows that is refused is the host's choice.
+mount -t hostfs -o ../../../../../../../../../.. none /out 2>/dev/null
+mounted=$?
+if [ $mounted -eq 0 ]; then
+	check "the way out leads to the host" [ -e /out/usr/bin/env ]
+fi
+refuses "the host's root is not listed" "$reasons" ls /out/ /out/proc
+refuses "nor its /etc" "$reasons" ls /out/etc
+for file in etc/passwd etc/hostname proc/self/environ proc/1/cmdline; do
+	refuses "/$file of the host is not read" "$reasons" cat /out/$file
+done
+# Whatever gets through is taken away again.
+escaped=/out/tmp/xdc-escaped-$$
+refuses "no file is made in the host's /tmp" "$reasons" sh -c "echo x >$escaped"
+refuses "no folder" "$reasons" mkdir $escaped.d
+refuses "no link" "$reasons" ln -s /etc/passwd $escaped.l
+refuses "no device" "$reasons" mknod $escaped.n c 1 3
+refuses "no second name of the host's files" "$reasons" ln /out/usr/bin/env $escaped.h
+refuses "nothing is moved out of the folder" "$reasons" sh -c "echo x >/own/x && mv /own/x $escaped.m"
+rm -f $escaped $escaped.l $escaped.n $escaped.h $escaped.m /own/x
+rmdir $escaped.d 2>/dev/null
+refuses "a file of the host is not made shorter" "$reasons" sh -c ': >>/out/etc/hostname'
+refuses "the mode of the host's files stays" "$reasons" chmod 1777 /out/tmp
+refuses "their owner, too" "$reasons" chown 0:0 /out/tmp
+refuses "their time, too" "$reasons" touch -c -d 2020-01-01 /out/tmp
+# A program of the guest with the caller's rights, for anybody on the host.
+echo '#!/bin/sh' >/own/program
+refuses "no file of its own folder becomes a program of its user's" "$reasons" chmod 4755 /own/program
+rm -f /own/program
+[ $mounted -ne 0 ] || umount /out
+umount /own
+finish

@@ -1,0 +1,96 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# Real sockets: transfers arrive whole whatever the ends say of ECN, marks are
+# counted as the queue counted them, ss shows the state.
+. "$(dirname "$0")/lib.sh"
+
+modprobe tcp_unocc
+modprobe tcp_gemini
+modprobe sch_phantom
+pair
+sent_bytes=600000
+dd if=/dev/urandom of=/tmp/sent bs=1000 count=$((sent_bytes / 1000)) 2>/dev/null
+mkfifo /tmp/feed
+
+for cc in unocc gemini; do
+	refuses "$cc: a namespace may not choose what the first has not allowed" "not permitted" \
+		in_ns h1 sysctl -qw net.ipv4.tcp_congestion_control=$cc
+done
+check "the first namespace allows both" allow unocc gemini dctcp
+
+# open, close: a connection that stays after /tmp/sent has passed. Not to be
+# called through check, whose subshell would close a copy.
+open() {
+	receive h2 /tmp/received
+	ip netns exec h1 nc 10.9.0.2 5001 </tmp/feed &
+	sender=$!
+	exec 8>/tmp/feed
+	cat /tmp/sent >&8
+}
+close() {
+	exec 8>&-
+	wait $sender $receiver
+}
+
+info() { in_ns h1 ss -tioH dst 10.9.0.2; }
+# field NAME INFO: a number of ss; it leaves out what is 0.
+field() { echo "$2" | sed -n "s/.*[ (,]$1:\([0-9]*\).*/\1/p" | grep . || echo 0; }
+all_acked() { [ "$(field bytes_acked "$(info)")" -ge $sent_bytes ]; }
+# counter NAME: of the qdisc at h1.
+counter() { in_ns h1 xdc qdisc show -s dev eth0 | sed -n "s/^ *$1 //p"; }
+
+for cc in unocc gemini; do
+	for ecn in 0 3; do
+		choose h1 $cc $ecn
+		choose h2 $cc $ecn
+		check "$cc, tcp_ecn=$ecn: IPv4" transfer 10.9.0.2
+		check "$cc, tcp_ecn=$ecn: IPv6" transfer fd09::2
+	done
+	choose h2 cubic 1
+	check "$cc to a receiver of RFC 3168" transfer 10.9.0.2
+done
+
+# A port that soon marks every packet: its phantom queue drains slower than
+# the least window fills it, on the slowest guest.
+port="root phantom limit 400kb rate 10mbit phantom 50kb drain 0.01 pmin 10% pmax 20% mark phantom"
+
+# marks SENDER RECEIVER TOLERANCE_PERCENT: the sender counts as the port does.
+marks() {
+	case="$1 to $2"
+	choose h1 "$1" 1
+	choose h2 "$2" 1
+	check "$case: a marking port" in_ns h1 xdc qdisc add dev eth0 $port
+	open
+	check "$case: all is acknowledged" eventually all_acked
+	seen=$(info)
+	matches "$case: ss names it and ECN" " ecn (.* )?$1 " "$seen"
+	matches "$case: ss has the DCTCP block" \
+		"dctcp:\(ce_state:[01],alpha:[0-9]+,ab_ecn:[0-9]+,ab_tot:[0-9]+\)" "$seen"
+	within "$case: alpha, of 1024" 800 1024 "$(field alpha "$seen")"
+	marked=$(counter marked_phantom)
+	within "$case: packets marked" 300 900 "$marked"
+	slack=$((marked * $3 / 100))
+	within "$case: delivered_ce" $((marked - slack)) $((marked + slack)) "$(field delivered_ce "$seen")"
+	close
+	check "$case: nothing is lost" cmp /tmp/sent /tmp/received
+	in_ns h1 xdc qdisc del dev eth0 root
+}
+
+for cc in unocc gemini; do
+	# AccECN: exact. RFC 3168 with an ECE per packet: but for the handshake and the last ACKs.
+	marks $cc $cc 1
+	marks $cc dctcp 10
+	marks dctcp $cc 10
+
+	choose h1 $cc 0
+	choose h2 cubic 0
+	open
+	check "$cc without ECN: all is acknowledged" eventually all_acked
+	matches "$cc without ECN: ss says Reno" "[[:space:]]$cc-reno .*dctcp:fallback_mode" "$(info)"
+	close
+	check "$cc without ECN: nothing is lost" cmp /tmp/sent /tmp/received
+done
+unpair
+allow
+check "rmmod" rmmod tcp_unocc tcp_gemini sch_phantom
+finish

@@ -1,0 +1,122 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# sch_phantom on a device that is busy at times, tells another speed and has
+# transmit queues that are not in use (modules/selftest/xdc_nic.c): requeued
+# packets are counted once, and every port hears of the speed. Then what ports below mq tell
+# one another, and packets that others have, too.
+# kernels: uml debug
+. "$(dirname "$0")/lib.sh"
+
+modprobe sch_phantom
+modprobe xdc_nic
+set_nic() { echo "$2" >"/sys/module/xdc_nic/parameters/$1"; }
+
+# No packets but ours.
+sysctl -qw net.ipv6.conf.default.disable_ipv6=1
+
+# 40 neighbours who never answer.
+neighbours() {
+	for i in $(seq 40); do echo neigh replace 10.8.1.$i lladdr 02:00:00:00:00:02 dev nic0; done | ip -batch -
+}
+
+nic() {
+	ip link add nic0 numtxqueues 4 type xdc_nic
+	ip addr add 10.8.0.1/16 dev nic0
+	ip link set nic0 up
+	neighbours
+}
+
+# flows N PACKETS: so many, to a neighbour each.
+flows() {
+	pids=
+	for i in $(seq "$1"); do
+		ping -q -c "$2" -i 0.001 -s 1000 -W 1 10.8.1.$i >/dev/null &
+		pids="$pids $!"
+	done
+	wait $pids
+}
+
+transmitted() { ip -s link show nic0 | awk '/TX:/ { getline; print $2; exit }'; }
+# Of the phantoms.
+sent() { tc -s qdisc show dev nic0 | grep -A 2 '^qdisc phantom' | awk '/^ Sent/ { n += $4 } END { print n + 0 }'; }
+idle() { [ "$(tc -s qdisc show dev nic0 | grep -c 'backlog 0b 0p')" -eq "$(tc qdisc show dev nic0 | wc -l)" ]; }
+
+# root BUSY OPTIONS...
+root() {
+	nic
+	set_nic busy "$1"
+	shift
+	check "root phantom $*: add" tc qdisc add dev nic0 root handle 1: phantom "$@"
+	before=$(transmitted)
+	flows 4 50
+	eventually idle
+	equal "packets out, though some came back" "$(sent)" "$(($(transmitted) - before))"
+	matches "and some did" "requeues [1-9]" "$(tc -s qdisc show dev nic0)"
+	check "nothing is left" idle
+	flows 4 20 &
+	sleep 0.01
+	ip link del nic0
+	wait
+}
+root 2 mark none
+root 3 mark none rate 20mbit
+root 7 mark physical at enqueue limit 20kb rate 20mbit ecn-drop on gso split
+
+nic
+set_nic busy 2
+tc qdisc add dev nic0 root handle 1: mq
+for i in 1 2 3 4; do
+	check "mq, queue $i: add" tc qdisc add dev nic0 parent 1:$i phantom rate 10mbit
+done
+before=$(transmitted)
+flows 10 10
+eventually idle
+equal "packets out, though some came back" "$(sent)" "$(($(transmitted) - before))"
+check "nothing is left" idle
+ip link del nic0
+set_nic busy 0
+
+# The mq that the kernel makes, of ports. Three queues are not in use when the device tells its speed.
+in_first_ns sysctl -qw net.core.default_qdisc=phantom
+set_nic speed 0
+nic
+equal "four default ports" 4 "$(tc qdisc show dev nic0 | grep -c '^qdisc phantom 0:')"
+check "three queues are taken out of use" ethtool -L nic0 tx 1
+equal "one default port" 1 "$(tc qdisc show dev nic0 | grep -c '^qdisc phantom 0:')"
+set_nic speed 1000
+ip link set nic0 down
+ip link set nic0 up
+check "and into use again" ethtool -L nic0 tx 4
+neighbours
+flows 20 2
+all=$(tc -s qdisc show dev nic0 | awk '/^qdisc phantom/ { port = $0 } /^ Sent/ { sent = $4 } /phantom_max_bytes/ { if (port != "" && sent > 0) print sent, $0 }')
+within "queues in use" 3 4 "$(echo "$all" | wc -l)"
+equal "ports that have not heard of the speed" "" "$(echo "$all" | grep 'phantom_max_bytes 0')"
+in_first_ns sysctl -qw net.core.default_qdisc=pfifo_fast
+ip link del nic0
+
+# Below mq a port that is changed tells the shared phantom queue what the request names, and no more.
+nic
+tc qdisc add dev nic0 root handle 1: mq
+for i in 1 2 3 4; do tc qdisc add dev nic0 parent 1:$i handle 1$i: phantom line-rate 1gbit; done
+drains() { tc -s -j qdisc show dev nic0 | grep -o '"phantom_drain_bytes_per_s":[0-9]*' | sort | uniq -c | tr -s ' ' | tr '\n' ';'; }
+equal "all ports drain alike" ' 4 "phantom_drain_bytes_per_s":112500000;' "$(drains)"
+tc qdisc change dev nic0 parent 1:1 handle 11: phantom line-rate 100mbit
+equal "a port tells another line rate" ' 4 "phantom_drain_bytes_per_s":11250000;' "$(drains)"
+tc qdisc change dev nic0 parent 1:2 handle 12: phantom red-limit 5kb
+equal "a port tells something else" ' 4 "phantom_drain_bytes_per_s":11250000;' "$(drains)"
+tc qdisc replace dev nic0 parent 1:3 handle 23: phantom mark none
+equal "a port is new and says nothing of it" ' 4 "phantom_drain_bytes_per_s":11250000;' "$(drains)"
+ip link del nic0
+
+# Somebody has a reference to a packet that is chosen, and a clone of it: it cannot be marked.
+nic
+tc qdisc add dev nic0 root phantom line-rate 1mbit phantom 10kb pmin 0% pmax 1% mark phantom at enqueue
+before=$(transmitted)
+for i in $(seq 20); do set_nic send_shared nic0; done
+equal "packets that others have, too" 20 "$(($(transmitted) - before))"
+ip link del nic0
+
+check "rmmod sch_phantom" eventually rmmod sch_phantom
+rmmod xdc_nic
+finish

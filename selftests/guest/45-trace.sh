@@ -1,0 +1,223 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# Tracepoints: their fields, that each fires where it must and nowhere else, as
+# often as the port counted, and that tracefs and `xdc trace` see the same.
+# kernels: x86
+. "$(dirname "$0")/lib.sh"
+
+tracefs=/sys/kernel/tracing
+[ -d $tracefs/events ] || mount -t tracefs none $tracefs
+xdc_events=$tracefs/events/xdc
+events="unocc_epoch unocc_qa gemini_round phantom_mark phantom_drop"
+
+# Other tests may have left them loaded, and a socket of theirs goes after a while.
+for module in tcp_unocc tcp_gemini sch_phantom; do
+	grep -q "^$module " /proc/modules && eventually rmmod $module
+done
+refuses "without the modules there is nothing to record" "module" xdc trace --seconds 1
+matches "and it says what to do" "modprobe tcp_unocc" "$(xdc trace --seconds 1 2>&1)"
+refuses "an event that does not exist is refused" "unocc" xdc trace --event unocc
+for module in tcp_unocc tcp_gemini sch_phantom; do modprobe $module; done
+
+# The fields of an event, in order, with their bytes: what docs/tracing.md promises.
+fields() {
+	sed -n 's/^\tfield:.*[ *]\([a-z_]*\)\(\[[^;]*\)*;.*size:\([0-9]*\);.*/\1:\3/p' \
+		$xdc_events/"$1"/format | grep -v '^common_' | tr '\n' ' '
+}
+sock="skaddr:8 saddr:28 daddr:28 family:2 sport:2 dport:2 netns:4 snd_cwnd:4 mss_bytes:4 srtt_us:4"
+packet="skbaddr:8 dev:16 ifindex:4 netns:4 handle:4 parent:4 queue_bytes:8 phantom_bytes:8 \
+len_bytes:4 protocol:2 dscp:1 ecn:1 color:1"
+equal "unocc_epoch: fields" "$sock rtt_us:4 base_rtt_us:4 cwnd_before_bytes:8 cwnd_bytes:8 \
+period_ns:8 acked_bytes:4 marked_bytes:4 e_ppm:4 md_ppm:4 gentle:1 action:1 " "$(fields unocc_epoch)"
+equal "unocc_qa: fields" "$sock base_rtt_us:4 cwnd_before_bytes:8 cwnd_bytes:8 delivered_bytes:8 \
+promised_bytes:8 adapted:1 " "$(fields unocc_qa)"
+equal "gemini_round: fields" "$sock min_rtt_us:4 base_rtt_us:4 cwnd_bytes:8 acked_bytes:8 \
+marked_bytes:8 increase_bytes:8 alpha_ppm:4 dcn_cut_ppm:4 wan_congested:1 reduced:1 " \
+	"$(fields gemini_round)"
+equal "phantom_mark: fields" "$packet cause:1 " "$(fields phantom_mark)"
+equal "phantom_drop: fields" "$packet reason:1 " "$(fields phantom_drop)"
+
+# The port is at r.
+routed
+allow unocc gemini
+dd if=/dev/urandom of=/tmp/sent bs=1000 count=3000 2>/dev/null
+
+# port WORDS...: a new port at r, whose counters are 0.
+port() {
+	in_ns r xdc qdisc del dev eth2 root 2>/dev/null
+	in_ns r xdc qdisc add dev eth2 root handle 10: phantom limit 1mb rate 200mbit "$@"
+}
+# of_port NAME: a counter of the port.
+of_port() { in_ns r xdc qdisc show -s dev eth2 | sed -n "s/^ *$1 \([0-9]*\)$/\1/p"; }
+marks() { echo $(($(of_port marked_phantom) + $(of_port marked_physical) + $(of_port marked_both))); }
+drops() { in_ns r xdc qdisc show -s dev eth2 | sed -n 's/.*(dropped \([0-9]*\),.*/\1/p'; }
+
+# transfer_by CC ECN
+transfer_by() {
+	choose h1 "$1" "$2"
+	choose h2 "$1" "$2"
+	transfer 10.2.0.1
+}
+
+# Two listeners: tracefs, and `xdc trace` into a file.
+recording=/tmp/trace.jsonl
+echo 16384 >$tracefs/buffer_size_kb
+begin() {
+	echo >$tracefs/trace
+	for event in $events; do echo 1 >$xdc_events/$event/enable; done
+	xdc trace -o $recording 2>/tmp/trace.log &
+	tracer=$!
+	eventually grep -q "listening to" /tmp/trace.log
+}
+idle() { in_ns r xdc qdisc show -s dev eth2 | grep -q "backlog 0b 0p"; }
+end() {
+	# What is still queued, such as a copy too many, one of the two might miss.
+	eventually idle
+	kill -TERM $tracer
+	wait $tracer
+	traced=$?
+	echo 0 >$tracefs/events/xdc/enable
+}
+by_tracefs() { grep -c " $1: " $tracefs/trace; }
+by_xdc() { grep -c "\"event\":\"$1\"" $recording; }
+# values EVENT FIELD: a number, or a word, of each event.
+values() { sed -n "/\"event\":\"$1\"/s/.*\"$2\":\"*\([^,\"}]*\).*/\1/p" $recording; }
+# distinct EVENT FIELD: its values, each once, in one line.
+distinct() { values "$1" "$2" | sort -u | tr '\n' ' '; }
+lowest() { values "$1" "$2" | sort -n | head -n 1; }
+highest() { values "$1" "$2" | sort -n | tail -n 1; }
+# agree WHAT: neither lost anything, and both saw the same.
+agree() {
+	equal "$1: xdc trace ends well" 0 $traced
+	equal "$1: xdc trace missed nothing" 0 "$(sed -n 's/.*"missed":\([0-9]*\)}/\1/p' $recording)"
+	equal "$1: tracefs lost nothing" "0" "$(cat $tracefs/per_cpu/cpu*/stats |
+		awk '/^(overrun|dropped events):/ { n += $NF } END { print n }')"
+	for event in $events; do
+		equal "$1: $event: xdc trace has as many as tracefs" "$(by_tracefs $event)" "$(by_xdc $event)"
+	done
+}
+
+marking="phantom 300kb drain 0.95 pmin 5% pmax 60%"
+
+# Off
+port $marking
+echo >$tracefs/trace
+check "off: unocc" transfer_by unocc 3
+within "off: the port marks" 1 1000000 "$(marks)"
+equal "off: nothing is recorded" "0" "$(grep -cv '^#' $tracefs/trace)"
+
+# Marks
+port $marking
+begin
+check "unocc, marked: every byte arrives" transfer_by unocc 3
+end
+agree "unocc"
+equal "as many phantom_mark as the port counts" "$(marks)" "$(by_tracefs phantom_mark)"
+equal "as many phantom_drop as the port counts" "$(drops)" "$(by_tracefs phantom_drop)"
+equal "no round of gemini" 0 "$(by_xdc gemini_round)"
+equal "phantom_mark: port" "eth2 10: root " \
+	"$(distinct phantom_mark dev)$(distinct phantom_mark handle)$(distinct phantom_mark parent)"
+equal "phantom_mark: ifindex" "$(in_ns r cat /sys/class/net/eth2/ifindex) " "$(distinct phantom_mark ifindex)"
+equal "phantom_mark: cause" "phantom " "$(distinct phantom_mark cause)"
+equal "phantom_mark: what was ECT" "ect0 " "$(distinct phantom_mark ecn)"
+equal "phantom_mark: IPv4, green" "2048 green " "$(distinct phantom_mark protocol)$(distinct phantom_mark color)"
+within "phantom_mark: phantom queue, at least pmin of 300 kB" 15000 300000 "$(lowest phantom_mark phantom_bytes)"
+within "phantom_mark: phantom queue, at most its limit" 15000 "$(of_port phantom_max_bytes)" \
+	"$(highest phantom_mark phantom_bytes)"
+within "phantom_mark: packets of data" 1000 1514 "$(highest phantom_mark len_bytes)"
+within "unocc_epoch: many" 100 1000000 "$(by_xdc unocc_epoch)"
+equal "unocc_epoch: the connection" "10.1.0.1 10.2.0.1 5001 " \
+	"$(distinct unocc_epoch saddr)$(distinct unocc_epoch daddr)$(distinct unocc_epoch dport)"
+inode=$(in_ns h1 readlink /proc/self/ns/net | tr -dc 0-9)
+equal "unocc_epoch: the namespace" "$inode " "$(distinct unocc_epoch netns)"
+within "unocc_epoch: E" 1 1000000 "$(highest unocc_epoch e_ppm)"
+within "unocc_epoch: base RTT, above the delay of 1 ms" 1000 20000 "$(highest unocc_epoch base_rtt_us)"
+within "unocc_epoch: windows are of two packets at least" 2000 10000000 "$(lowest unocc_epoch cwnd_bytes)"
+check "unocc_epoch: some epochs decrease" grep -q '"action":"decreased"' $recording
+
+# rule EVENT EXPRESSION: awk's, true of each event; fields are in f.
+rule() {
+	awk -v event="\"event\":\"$1\"" '
+	index($0, event) {
+		gsub(/[{}"]/, "")
+		n = split($0, pair, ",")
+		for (i = 1; i <= n; i++) {
+			colon = index(pair[i], ":")
+			value = substr(pair[i], colon + 1)
+			f[substr(pair[i], 1, colon - 1)] = value ~ /^[0-9]+$/ ? value + 0 : value
+		}
+		seen++
+		if (!('"$2"') && ++bad <= 5) print
+	}
+	END { exit !seen || bad }' $recording
+}
+check "unocc_epoch: no more is marked than acknowledged" rule unocc_epoch 'f["marked_bytes"] <= f["acked_bytes"]'
+check "unocc_epoch: a decrease decreases, by md_ppm, to the floor at least" rule unocc_epoch \
+	'f["action"] != "decreased" || f["marked_bytes"] > 0 && f["cwnd_bytes"] <= f["cwnd_before_bytes"] && (f["cwnd_bytes"] <= 2 * f["mss_bytes"] || f["cwnd_bytes"] <= f["cwnd_before_bytes"] * (1 - f["md_ppm"] / 1e6) + 2)'
+check "unocc_epoch: nothing marked, nothing done" rule unocc_epoch 'f["action"] != "none" || f["marked_bytes"] == 0'
+check "unocc_epoch: no RTT is below the base" rule unocc_epoch 'f["rtt_us"] >= f["base_rtt_us"]'
+check "unocc_epoch: the period is the RTT scaled down to 14 us" rule unocc_epoch \
+	'f["period_ns"] >= 14000 && f["period_ns"] - f["rtt_us"] * 14000 / f["base_rtt_us"] < 2'
+# On a slow machine no round trip of this transfer may be one that Quick Adapt looks at.
+grep '"event":"unocc_qa"' $recording >/tmp/marked.jsonl
+
+# Quick Adapt: the rate falls to a twentieth.
+port $marking
+begin
+{ sleep 0.05; in_ns r xdc qdisc change dev eth2 root phantom rate 10mbit; } &
+slower=$!
+check "unocc, slower: every byte arrives" transfer_by unocc 3
+wait $slower
+end
+agree "slower"
+check "unocc_qa: it acted" grep -q '"event":"unocc_qa".*"adapted":1' $recording
+cat /tmp/marked.jsonl >>$recording
+check "unocc_qa: it acts where too little is delivered" rule unocc_qa \
+	'(f["adapted"] == 1) == (f["delivered_bytes"] < f["promised_bytes"])'
+check "unocc_qa: it lowers the window" rule unocc_qa 'f["adapted"] == 0 || f["cwnd_bytes"] < f["cwnd_before_bytes"]'
+
+# gemini
+port $marking
+begin
+check "gemini, marked: every byte arrives" transfer_by gemini 3
+end
+agree "gemini"
+equal "gemini: as many phantom_mark as the port counts" "$(marks)" "$(by_tracefs phantom_mark)"
+equal "gemini: no epoch of unocc" 0 "$(by_xdc unocc_epoch)"
+within "gemini_round: some" 5 100000 "$(by_xdc gemini_round)"
+check "gemini_round: no more is marked than acknowledged" rule gemini_round 'f["marked_bytes"] <= f["acked_bytes"]'
+check "gemini_round: alpha is a fraction, and a cut at most a half" rule gemini_round \
+	'f["alpha_ppm"] <= 1000000 && f["dcn_cut_ppm"] <= 500000'
+check "gemini_round: some round reduces" grep -q '"event":"gemini_round".*"reduced":1' $recording
+
+# Drops
+port limit 20kb mark none
+begin
+check "cubic, dropped: every byte arrives" transfer_by cubic 0
+end
+agree "limit"
+within "limit: packets are dropped" 1 1000000 "$(drops)"
+equal "limit: as many phantom_drop as the port counts" "$(drops)" "$(by_tracefs phantom_drop)"
+equal "limit: the reason" "limit " "$(distinct phantom_drop reason)"
+equal "limit: without ECN" "not_ect " "$(distinct phantom_drop ecn)"
+within "limit: the queue is full" 18000 20000 "$(lowest phantom_drop queue_bytes)"
+port $marking ecn-drop on
+begin
+check "cubic, dropped for want of ECN: every byte arrives" transfer_by cubic 0
+end
+agree "ecn-drop"
+within "ecn-drop: packets are dropped" 1 1000000 "$(drops)"
+equal "ecn-drop: as many phantom_drop as the port counts" "$(drops)" "$(by_tracefs phantom_drop)"
+equal "ecn-drop: the reason" "ecn " "$(distinct phantom_drop reason)"
+equal "ecn-drop: nothing is marked" "0 0" "$(marks) $(by_xdc phantom_mark)"
+
+# The picture, and the command
+check "xdc trace plot" xdc trace plot $recording -o /tmp/trace.svg
+check "the picture has the drops" grep -q "eth2 10: dropped" /tmp/trace.svg
+refuses "a file that is no recording is refused" "recording" xdc trace plot /selftests/lib.sh -o /tmp/x.svg
+check "xdc trace -- COMMAND ends with it" xdc trace --event phantom_drop -o $recording -- true
+refuses "and fails with it" "" xdc trace --event phantom_drop -o $recording -- false
+equal "nothing is left listening" "0" "$(cat $xdc_events/enable)"
+check "the modules can go" modprobe -r tcp_gemini
+for ns in h1 r h2; do ip netns del $ns; done
+finish

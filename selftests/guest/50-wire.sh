@@ -1,0 +1,106 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# sch_phantom from outside, by the IP stack's own counters: no CE without ECT,
+# no packet unaccounted for, no packet overtaken.
+. "$(dirname "$0")/lib.sh"
+
+modprobe sch_phantom
+
+one_cpu() { in_ns "$1" sh -c "echo 1 >/sys/class/net/$2/queues/rx-0/rps_cpus"; }
+
+# h1 - r - h2. With fixed neighbours and no IPv6, the port of r towards h2
+# gets what r forwards and nothing else.
+for ns in h1 r h2; do
+	ip netns add $ns
+	in_ns $ns sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1
+done
+for i in 1 2; do
+	ip link add eth0 address 02:00:00:00:0$i:01 netns h$i type veth \
+		peer name eth$i address 02:00:00:00:0$i:02 netns r
+	ip -n h$i addr add 10.$i.0.1/24 dev eth0
+	ip -n r addr add 10.$i.0.2/24 dev eth$i
+	ip -n h$i link set eth0 up
+	ip -n r link set eth$i up
+	ip -n h$i neigh add 10.$i.0.2 lladdr 02:00:00:00:0$i:02 dev eth0
+	ip -n r neigh add 10.$i.0.1 lladdr 02:00:00:00:0$i:01 dev eth$i
+	ip -n h$i route add default via 10.$i.0.2
+	in_ns h$i ethtool -K eth0 tso off gso off gro off >/dev/null
+	in_ns r ethtool -K eth$i tso off gso off gro off >/dev/null
+	# veth receives on the CPU that sends, and packets of two CPUs overtake.
+	one_cpu h$i eth0
+	one_cpu r eth$i
+done
+in_ns r sysctl -qw net.ipv4.ip_forward=1
+
+# forwarded: towards h2 alone, whose answers r forwards too.
+forwarded() { echo $(($(snmp r Ip ForwDatagrams) - $(snmp h1 Ip InReceives))); }
+port() { in_ns r xdc qdisc show -s dev eth2; }
+counter() { port | sed -n "s/^ *$1 //p"; }
+passed() { port | sed -n 's/^ *Sent [0-9]* bytes \([0-9]*\) pkt.*/\1/p'; }
+dropped() { port | sed -n 's/.*(dropped \([0-9]*\),.*/\1/p'; }
+
+# Two flows at a time fill the queue; arguments are the port's options.
+dd if=/dev/urandom of=/tmp/sent bs=1000 count=400 2>/dev/null
+run() {
+	in_ns r xdc qdisc add dev eth2 root phantom rate 5mbit "$@"
+	offered=$(forwarded)
+	arrived=$(snmp h2 Ip InReceives)
+	ce=$(snmp h2 IpExt InCEPkts)
+	late=$(snmp h2 TcpExt TCPOFOQueue)
+	for flow in 1 2; do
+		receive h2 /tmp/received$flow 500$flow
+		in_ns h1 nc 10.2.0.1 500$flow </tmp/sent &
+	done
+	wait
+	for flow in 1 2; do
+		check "$case: flow $flow arrived whole" cmp /tmp/sent /tmp/received$flow
+	done
+	offered=$(($(forwarded) - offered))
+	arrived=$(($(snmp h2 Ip InReceives) - arrived))
+	ce=$(($(snmp h2 IpExt InCEPkts) - ce))
+	late=$(($(snmp h2 TcpExt TCPOFOQueue) - late))
+	within "$case: packets offered" 540 3000 "$offered"
+	matches "$case: none is queued" "backlog 0b 0p" "$(port)"
+	equal "$case: in = out + dropped" "$offered" "$(($(passed) + $(dropped)))"
+	equal "$case: out = arrived" "$(passed)" "$arrived"
+	marked=$(($(counter marked_phantom) + $(counter marked_physical) + $(counter marked_both)))
+	equal "$case: CE packets that arrived" "$marked" "$ce"
+	chosen=$(counter would_mark)
+	lost=$(dropped)
+	in_ns r xdc qdisc del dev eth2 root
+}
+ecn() {
+	for ns in h1 h2; do in_ns $ns sysctl -qw net.ipv4.tcp_ecn="$1"; done
+}
+
+# Phantom queues drain so slowly that the slowest guest, which the shaper does
+# not hold back, fills them.
+often="limit 1mb min 1% max 10% phantom 1mb drain 0.05 pmin 1% pmax 10% mark either"
+ecn 0
+case="Not-ECT"
+run $often
+within "$case: packets chosen" 100 3000 "$chosen"
+equal "$case: packets marked" 0 "$marked"
+equal "$case: packets overtaken" 0 "$late"
+
+case="Not-ECT, ecn-drop"
+run $often ecn-drop on drain 0.2 pmax 100%
+within "$case: packets dropped" 10 3000 "$lost"
+equal "$case: packets marked" 0 "$marked"
+
+ecn 1
+for at in enqueue dequeue; do
+	case="ECT, at $at"
+	run $often at $at
+	within "$case: packets marked" 50 3000 "$marked"
+	equal "$case: packets overtaken" 0 "$late"
+done
+
+case="ECT, a queue that is too short"
+# Nothing but loss slows the flows down here, so that there is some.
+run limit 8kb mark none
+within "$case: packets dropped" 10 3000 "$lost"
+
+for ns in h1 r h2; do ip netns del $ns; done
+check "rmmod" eventually rmmod sch_phantom
+finish

@@ -1,0 +1,122 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# Stock tc with q_phantom.so: what it takes, prints, and says of mistakes; each
+# value as `xdc qdisc` and the kernel have it. docs/phantom.md
+# kernels: uml x86
+. "$(dirname "$0")/lib.sh"
+
+modprobe sch_phantom
+ip link add d0 type dummy
+ip link set d0 up
+phantom="tc qdisc add dev d0 root phantom"
+
+matches "tc is the distribution's" "^tc utility, iproute2-" "$(tc -V)"
+help=$(tc qdisc add phantom help 2>&1)
+matches "help without a device" "^Usage: \.\.\. phantom \[ OPTION VALUE \]" "$help"
+equal "help with one" "$help" "$($phantom help 2>&1)"
+
+# shellcheck disable=SC2120 # Most callers have no argument for tc.
+# Prints what is behind the place of the qdisc: the options as tc prints them.
+options() { tc "$@" qdisc show dev d0 | sed -n 's/^qdisc phantom [^ ]* root refcnt [0-9]* //p'; }
+# shellcheck disable=SC2120
+values() { tc "$@" -j qdisc show dev d0; }
+
+check "add with defaults" $phantom
+matches "every default is printed with its unit" \
+	"^limit [0-9.]+[kmg]?b rate 0bit overhead 0 mpu 0 line-rate 0bit phantom .* pool-alpha [0-9.]+ seed [0-9]+ $" "$(options)"
+refuses "add where there is one" "Exclusivity flag on" $phantom
+check "del" tc qdisc del dev d0 root
+
+full="limit 1mb rate 1gbit overhead 24 mpu 64 line-rate 10gbit phantom 22400kb drain 90% pmin 2% pmax 60% \
+mark either at enqueue min 25% max 75% ecn-drop on count-acks off red-limit 400kb yellow-limit 600kb \
+color-total on color dscp dscp-color 8:red,10:yellow gso split pool tor pool-limit 4mb pool-alpha 0.5 seed 18446744073709551615"
+check "add with every option" $phantom $full
+# shellcheck disable=SC2046
+equal "show prints each of them, in the order of the help" "$full" "$(echo $(options))"
+equal "as xdc qdisc does" "$full" "$(xdc qdisc show dev d0 | sed -n 's/^qdisc phantom [^ ]* dev d0 root //p')"
+
+# What show prints can be typed back, by replace, by change, and after del.
+# shellcheck disable=SC2046
+for verb in replace change add; do
+	typed=$(options)
+	[ $verb != add ] || tc qdisc del dev d0 root
+	check "$verb with what show printed" tc qdisc $verb dev d0 root phantom $typed
+	equal "and show prints it again" "$typed" "$(options)"
+done
+check "change of one value" tc qdisc change dev d0 root phantom pmax 50%
+equal "leaves the others" "$(echo "$full" | sed 's/pmax 60%/pmax 50%/')" "$(echo $(options))"
+# tc ends such a line with a backslash, and none with a newline.
+equal "-oneline is one" 0 "$(tc -o -s qdisc show dev d0 | wc -l)"
+
+json=$(values)
+at=
+for word in kind '"phantom"' root true options/limit_bytes 1048576 options/rate_bytes_per_s 125000000 \
+	options/overhead_bytes 24 options/drain_ppm 900000 options/pmax_ppm 500000 options/mark '"either"' \
+	options/ecn_drop true options/count_acks false options/dscp_color '{"10":"yellow","8":"red"}' \
+	options/pool '"tor"' options/pool_alpha_ppm 500000 options/seed 18446744073709551615; do
+	[ -n "$at" ] || { at=$word; continue; }
+	equal "-j has $at" "$word" "$(echo "$json" | xdc-witness json "/0/$at")"
+	at=
+done
+equal "-j has the options that xdc qdisc --json has" \
+	"$(xdc qdisc show dev d0 --json | xdc-witness json /0/options)" \
+	"$(echo "$json" | xdc-witness json /0/options)"
+check "negative numbers" tc qdisc change dev d0 root phantom overhead -14
+equal "are negative in JSON" -14 "$(values | xdc-witness json /0/options/overhead_bytes)"
+check "-j -p is JSON, too" eval 'values -p | xdc-witness json /0/options/limit_bytes'
+check "-j -s is JSON, too" eval 'values -s | xdc-witness json /0/drops_limit'
+tc qdisc del dev d0 root
+
+# Statistics with something in them.
+pair
+check "a port with traffic" tc -n h1 qdisc add dev eth0 root phantom limit 20kb rate 10mbit
+in_ns h1 ping -q -c 40 -i 0.01 -s 1400 10.9.0.2 >/dev/null
+text=$(tc -n h1 -s qdisc show dev eth0)
+matches "-s has tc's own counters" "Sent [1-9][0-9]* bytes [1-9][0-9]* pkt" "$text"
+matches "-s has ours, a line for each group" "^  drops_limit 0 drops_pool 0 drops_ecn 0$" "$text"
+matches "-s counts bytes by colour" "bytes_green [1-9][0-9]+ bytes_yellow 0 bytes_red 0" "$text"
+json=$(tc -n h1 -s -j qdisc show dev eth0)
+ours=$(in_ns h1 xdc qdisc show -s dev eth0 --json)
+for name in bytes_green busy_ns backlog_max_bytes; do
+	want=$(echo "$ours" | xdc-witness json /0/xstats/$name)
+	matches "$name is not 0" "^[1-9]" "$want"
+	equal "-s -j has $name as xdc has it" "$want" "$(echo "$json" | xdc-witness json /0/$name)"
+	matches "-s has it, too" "(^| )$name $want( |$)" "$text"
+done
+equal "rates are bits in text" "phantom_drain 9mbit" "$(echo "$text" | grep -o 'phantom_drain [^ ]*')"
+equal "and bytes in JSON, as all of tc's" 1125000 "$(echo "$json" | xdc-witness json /0/phantom_drain_bytes_per_s)"
+# For a reader that is not ours: selftests/host/ynl has the kernel's own tool read
+# this on the host, and compares. There are qdiscs of other kinds, too.
+check "every option, on the port that has seen traffic" tc -n h1 qdisc change dev eth0 root phantom $full
+ip -n h1 link add d1 up type dummy
+check "another port with another kind" tc -n h1 qdisc add dev d1 root fq_codel
+echo "# ynl dump: $(in_ns h1 xdc-witness raw dump)"
+echo "# ynl expects: $(in_ns h1 xdc qdisc show -s dev eth0 --json | tr -d '\n ')"
+# Beside a qdisc of another kind, whose plugin is tc's own.
+tc -n h1 qdisc replace dev eth0 root handle 1: prio
+check "as a child" tc -n h1 qdisc add dev eth0 parent 1:1 handle 10: phantom rate 10mbit limit 30kb
+matches "both are shown" "qdisc phantom 10: parent 1:1 limit 30kb" "$(tc -n h1 qdisc show dev eth0)"
+check "and both are JSON" eval 'tc -n h1 -s -j qdisc show dev eth0 | xdc-witness json /1/options/limit_bytes'
+printf 'qdisc change dev eth0 parent 1:1 phantom limit %s\n' 40kb 50kb >/tmp/batch
+check "-batch" tc -n h1 -b /tmp/batch
+matches "its last line is in force" "limit 50kb" "$(tc -n h1 qdisc show dev eth0)"
+unpair
+
+# Mistakes: what the plugin says, and what the kernel says through tc.
+says() {
+	want=$1
+	shift
+	refuses "refuses: $*" "$want" $phantom "$@"
+}
+says '^Error: argument "big" is wrong: limit: .big. is not a size' limit big
+says '^Error: argument "1.5" is wrong: drain: .1.5. is not a fraction' drain 1.5
+says '^Command line is not complete: "rate" has no value' rate
+says '^What is "speed"\?$' speed 1gbit
+says 'none of none, phantom, physical, either, both' mark sometimes
+says '^Error: pmin must not exceed pmax\.$' rate 1gbit pmin 70% pmax 60%
+says '^Error: pool must be a name of at most 15 bytes\.$' rate 1gbit pool abcdefghijklmnop pool-limit 1mb
+equal "refusals attached nothing" "" "$(options)"
+
+ip link del d0
+check "rmmod" eventually rmmod sch_phantom
+finish

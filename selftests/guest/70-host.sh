@@ -1,0 +1,181 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# `xdc run --engine host`: this guest is the host. After a run, an interrupt
+# and a kill, everything is as it was.
+# kernels: x86
+. "$(dirname "$0")/lib.sh"
+
+# What xdc takes for a checkout, with the agent where make puts it.
+home=/tmp/home
+mkdir -p $home/scenarios $home/userspace-tools $home/build
+cp /init $home/build/agent
+export XDC_HOME=$home TMPDIR=/tmp
+scenario=/selftests/two.toml
+results=/tmp/results
+
+# Of a machine like a user's: the run is in the first namespace.
+host_run() {
+	in_first_ns xdc run $scenario --results $results "$@" </dev/null
+}
+
+# Only a process, an open file or a mount can hold a namespace.
+# shellcheck disable=SC2010 # What is grepped for is where a link leads.
+inodes() { ls -l /proc/[0-9]*/ns/net /proc/[0-9]*/fd 2>/dev/null | grep -o 'net:\[[0-9]*\]' | sort -u; }
+commands() { for p in /proc/[0-9]*; do echo "${p#/proc/} $(tr '\0' ' ' 2>/dev/null <$p/cmdline)"; done; }
+# Agents, their supervisors and xdc itself: not this script, not PID 1.
+processes() { commands | grep -E ' host(-worker)? | xdc run ' | grep -v grep | cut -d' ' -f2-; }
+modules() { cut -d' ' -f1 /proc/modules | sort; }
+sysctls() {
+	in_first_ns grep -rs . /proc/sys/net /proc/sys/kernel |
+		grep -vE 'random|ns_last_pid|pty/nr|fastopen_key|stat_refresh|tainted|sched_domain|nr_conntrack' | sort
+}
+# What any of the cases below could leave behind.
+state() {
+	echo "# namespaces"; inodes; ls /run/netns 2>/dev/null
+	echo "# links"; in_first_ns ip -o link | cut -d: -f2
+	echo "# processes"; processes
+	echo "# mounts"; cat /proc/mounts
+	echo "# modules"; modules
+	echo "# sysctls"; sysctls
+	echo "# files"; ls -d /tmp/xdc-* /run/xdc* /sys/kernel/tracing/instances/* 2>/dev/null
+	echo "# qdiscs"; in_first_ns tc qdisc show
+}
+# The last namespaces go a moment after the last process.
+settled() { state >/tmp/after && cmp -s /tmp/before /tmp/after; }
+as_before() {
+	tries=10
+	until settled || [ $tries -eq 0 ]; do
+		tries=$((tries - 1))
+		sleep 1
+	done
+	if [ $tries -gt 0 ]; then
+		result 0 "$1"
+	else
+		result 1 "$1"
+		diff /tmp/before /tmp/after | head -20 | sed 's/^/# /'
+	fi
+}
+
+for module in tcp_unocc sch_phantom; do rmmod $module 2>/dev/null; done
+# What a first use makes for good (a sysctl's table, a slab) is there before.
+host_run --cc cubic >/dev/null 2>&1
+rm -rf $results
+state >/tmp/before
+check "the snapshot has namespaces" grep -qE '^net:\[[0-9]+\]' /tmp/before
+check "the snapshot has sysctls" grep -q '^/proc/sys/net/ipv4/tcp_ecn:' /tmp/before
+
+check "a run with unocc and cubic" host_run --cc unocc,cubic
+summary=$(cat $results/two/1/summary.json 2>/dev/null)
+matches "the summary names the engine" '"engine": "host"' "$summary"
+matches "and what arrived" '"goodput_mbps": 1[0-9]\.' "$summary"
+as_before "after a run everything is as it was"
+
+# A module that was there already stays.
+modprobe tcp_unocc
+state >/tmp/before
+check "a run while tcp_unocc is loaded" host_run --cc unocc
+as_before "what was loaded before stays loaded"
+# The run's last sockets hold it for a moment.
+check "it can be unloaded" eventually rmmod tcp_unocc
+state >/tmp/before
+
+# Events of this run alone: the port is at the router. It ends with its flows, so that nothing
+# passes between the end of the recording and the port's last count.
+rm -rf $results
+check "a run that records tracepoints" host_run --cc unocc --trace --set flows.0.bytes=400KiB --set duration=5s
+trace=$results/two/1/trace-unocc.jsonl
+marked=$(grep -c '"event":"phantom_mark".*"node":"s"' $trace)
+equal "as many marks as the port counts" \
+	"$(sed -n 's/.*"marks": \([0-9]*\).*/\1/p' $results/two/1/summary.json | head -n 1)" "$marked"
+check "and there were some" [ "$marked" -gt 0 ]
+check "epochs of its senders" grep -q '"event":"unocc_epoch".*"node":"a[12]"' $trace
+matches "nothing is missing" '"missed":0' "$(tail -n 1 $trace)"
+check "the report draws it" grep -q 'unocc: tracepoints' $results/two/1/report.html
+as_before "a recording leaves nothing"
+refuses "tracepoints in virtual time" "tracepoint" xdc run $scenario --engine uml --trace
+
+# The worker has built its network: four nodes, and what they are made in.
+spaces=$(inodes | wc -l)
+veths() { [ "$(inodes | wc -l)" -ge $((spaces + 5)) ]; }
+agent_runs() { processes | grep -q ' host-worker '; }
+
+# In front: what a shell runs in the background has SIGINT ignored, which xdc would respect. So the
+# one who sends it is behind.
+disturb() {
+	eventually veths && agent_runs && echo yes >/tmp/under-way
+	kill -$1 "$(commands | awk '$3 == "run" && $2 ~ /xdc$/ { print $1 }')" 2>>/tmp/under-way || commands >>/tmp/under-way
+}
+for signal in INT TERM KILL; do
+	rm -f /tmp/under-way
+	disturb $signal &
+	# As one command, so that the signal is xdc's.
+	nsenter --net=/proc/2/ns/net xdc run $scenario --results $results --set duration=60s --cc unocc --trace </dev/null >/tmp/out 2>&1
+	rc=$?
+	equal "a long run was under way when SIG$signal came" yes "$(cat /tmp/under-way)"
+	case $signal in
+	INT) equal "SIGINT: exit code" 130 $rc ;;
+	TERM) equal "SIGTERM: exit code" 143 $rc ;;
+	KILL) equal "SIGKILL: exit code" 137 $rc ;;
+	esac
+	as_before "after SIG$signal to xdc everything is as it was"
+done
+
+# The supervisor dies, and the worker with it.
+nsenter --net=/proc/2/ns/net xdc run $scenario --results $results --set duration=60s --cc cubic </dev/null >/tmp/out 2>&1 &
+run=$!
+check "another long run is under way" eventually veths
+kill -KILL "$(commands | awk '$3 == "host" { print $1 }')"
+wait $run
+result $((! $?)) "a run whose agent is killed fails"
+few() { [ "$(inodes | wc -l)" -le $spaces ] && ! agent_runs; }
+check "no namespace and no process is left of it" eventually few
+# Nobody was left to unload its modules: that is on record, and the next run does it.
+check "what it has loaded is still there" grep -q '^sch_phantom ' /proc/modules
+check "and on record" [ -s /run/xdc/host.json ]
+check "the next run" host_run --cc cubic
+as_before "the next run puts back what a killed one has changed"
+
+# Two at once wait for each other, and neither loses its result.
+rm -rf $results
+host_run --cc cubic --set duration=3s >/tmp/out 2>&1 &
+first=$!
+check "the first of two is under way" eventually veths
+check "the second of two" host_run --cc unocc
+wait $first
+result $? "the first of two"
+equal "both have their results" "1 2" "$(echo $(ls $results/two))"
+as_before "after two at once everything is as it was"
+
+# A stranger's scenario writes nothing.
+stranger() {
+	what=$1
+	shift
+	out=$(host_run --cc cubic "$@" 2>&1)
+	matches "$what is refused" 'whole machine|is no sysctl' "$out"
+}
+stranger "vm.swappiness" --set 'sysctl."vm.swappiness"=11'
+stranger "vm.swappiness of a host" --set 'host.a1.sysctl."vm.swappiness"=11'
+stranger "kernel.core_pattern" --set 'sysctl."kernel.core_pattern"=|/tmp/evil %p'
+stranger "a file by its name" --set 'sysctl."/tmp/pwned"=x'
+stranger "a file by dots" --set 'sysctl.".tmp.pwned"=x'
+stranger "a sysctl of the network that is the whole machine's" --set 'net.ipv4.tcp_mem=1 2 3'
+check "and no file is there" [ ! -e /tmp/pwned ]
+# It is the namespace's, and has the kernel load a module before it says no.
+refuses "a default that only the first namespace may have" "net.ipv4.tcp_congestion_control" host_run --cc cubic --set net.ipv4.tcp_congestion_control=gemini
+as_before "a stranger's scenario changes nothing"
+
+# Refused before anything is there.
+state >/tmp/before
+mv /lib/modules/"$(uname -r)" /lib/modules/away
+out=$(host_run --cc cubic 2>&1)
+matches "a qdisc that the kernel lacks" 'lacks the qdisc phantom' "$out"
+insmod /lib/modules/away/extra/sch_phantom.ko
+out=$(host_run --cc unocc 2>&1)
+matches "a congestion control that the kernel lacks" 'has no congestion control unocc: it has .*try: ' "$(echo $out)"
+rmmod sch_phantom
+mv /lib/modules/away /lib/modules/"$(uname -r)"
+as_before "a refusal leaves no trace"
+refuses "a sweep on the host" "host" xdc sweep $scenario --engine host
+
+rm -rf $home $results /tmp/out /tmp/before /tmp/after
+finish

@@ -1,0 +1,118 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# kernels: none
+# What `xdc bench` runs, on a clock that counts instructions. The lines that it
+# reads: "# callback CC ACKS CALLBACK CALLS INSTRUCTIONS" and "# qdisc NAME MARKS
+# PACKETS ENQUEUE-INSTRUCTIONS DEQUEUE-INSTRUCTIONS MARKED DROPPED".
+. "$(dirname "$0")/lib.sh"
+
+debug=/sys/kernel/debug/xdc_bench
+mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug
+modprobe xdc_bench
+for module in $(ours cc) tcp_dctcp_rs sch_phantom; do modprobe $module; done
+
+# Congestion controls: one flow from h1 to h2 through the marking port of r.
+routed
+in_ns r xdc qdisc add dev eth2 root phantom limit 1mb rate 200mbit \
+	phantom 300kb drain 0.95 pmin 5% pmax 60% seed 1
+dd if=/dev/urandom of=/tmp/sent bs=1000 count=4000 2>/dev/null
+
+# row CC [ROW]: a flow of it, counted as ROW.
+row() {
+	cc=$1 row=${2:-$1}
+	check "$row: counted as b_$row" sh -c "echo $cc $row >$debug/wrap"
+	allow $cc b_$row
+	choose h1 b_$row 3
+	# The receiver's callbacks are not of interest.
+	choose h2 $cc 3
+	receive h2 /tmp/received
+	in_ns h1 nc 10.2.0.1 5001 </tmp/sent
+	wait $receiver
+	check "$row: every byte arrived" cmp /tmp/sent /tmp/received
+	choose h1 cubic 0
+	choose h2 cubic 0
+}
+for cc in reno cubic bbr dctcp dctcp_rs $(our_ccs); do row $cc; done
+# As inside a datacenter of that rate and RTT: an epoch is a round trip.
+check "unocc: told of the path" in_ns h1 sysctl -qw net.unocc.line_rate_mbps=200 net.unocc.intra_rtt_us=1000
+row unocc unocc_rtt
+sed 's/^/# callback /' $debug/callbacks
+for ns in h1 r h2; do ip netns del $ns; done
+
+# Qdiscs: a held backlog, at which they mark no packet, some, or every one.
+packets=4096
+ip link add d0 type dummy
+sysctl_set net.ipv6.conf.d0.disable_ipv6 1
+ip link set d0 up
+
+# marked MARKS: whether the last run marked as many packets, and lost none.
+marked() {
+	want=$1
+	set -- $(cat $debug/qdisc)
+	echo "$*"
+	[ "$1" = $packets ] && [ "$5" = 0 ] || return
+	case $want in
+	none) [ "$4" = 0 ] ;;
+	some) [ "$4" -gt $((packets / 20)) ] && [ "$4" -lt $((packets / 2)) ] ;;
+	all) [ "$4" = $packets ] ;;
+	esac
+}
+
+# count NAME MARKS: the qdisc of d0.
+count() {
+	check "$1: counted" sh -c "echo d0 64 $packets 2 >$debug/qdisc"
+	check "$1: marks $2" marked $2
+	echo "# qdisc $1 $2 $(cat $debug/qdisc)"
+	tc qdisc del dev d0 root
+}
+q() { check "tc $*" tc qdisc add dev d0 "$@"; }
+x() { check "xdc $*" xdc qdisc add dev d0 root phantom limit 1mb seed 1 "$@"; }
+
+q root pfifo && count pfifo none
+q root fq && count fq none
+
+# red and phantom WHERE...: with thresholds around 64 packets of 1514 bytes.
+red() {
+	name=$1
+	shift
+	"$@" limit 1000000 min 300000 max 900000 avpkt 1500 burst 400 ecn && count $name none
+	"$@" limit 1000000 min 20000 max 200000 avpkt 1500 burst 60 probability 0.5 ecn && count $name some
+	"$@" limit 1000000 min 10000 max 30000 avpkt 1500 burst 20 ecn && count $name all
+}
+shaped_red() {
+	q root handle 1: tbf rate 100gbit burst 1mb limit 1mb
+	q parent 1: red "$@"
+}
+red red q root red
+red tbf+red shaped_red
+
+q root fq_codel target 100ms && count fq_codel none
+q root fq_codel target 5us interval 300us && count fq_codel some
+q root fq_codel ce_threshold 1us && count fq_codel all
+
+# tc of this age knows no options of dualpi2, whose default thresholds are far
+# above what the packets of this queue wait.
+q root dualpi2 && count dualpi2 none
+
+by_phantom() {
+	name=$1
+	shift
+	x phantom 4gb pmin 100% pmax 100% "$@" && count $name none
+	x phantom 40mb pmin 0% pmax 100% "$@" && count $name some
+	x phantom 40mb pmin 0% pmax 0% "$@" && count $name all
+}
+by_physical() {
+	name=$1
+	shift
+	x min 50% max 75% "$@" && count $name none
+	x min 5% max 30% "$@" && count $name some
+	x min 0% max 1% "$@" && count $name all
+}
+by_phantom phantom line-rate 1mbit
+by_phantom phantom-shaped rate 100gbit line-rate 1mbit
+by_physical phantom-physical mark physical
+by_physical phantom-physical-enqueue mark physical at enqueue
+by_physical phantom-either mark either line-rate 1mbit phantom 4gb pmin 100% pmax 100%
+
+ip link del d0
+finish

@@ -1,0 +1,47 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+# suite: TCP-AO and MPTCP, of the kernel's selftests/net
+# kernels: debug
+# variants: cubic | unocc gemini
+# form: long
+"""As net.py; only the debug kernel has TCP-AO and MPTCP."""
+
+
+import ktap
+
+VARIANTS = ["cubic", "unocc", "gemini"]
+HOME = "/kselftest/tools/testing/selftests/net"
+# bench-lookups measures, and takes minutes for it.
+AUTHENTICATED = [
+    "connect-deny",
+    "connect",
+    "icmps-accept",
+    "icmps-discard",
+    "key-management",
+    "restore",
+    "rst",
+    "self-connect",
+    "seq-ext",
+    "setsockopt-closed",
+    "unsigned-md5",
+]
+MULTIPATH = ["mptcp_sockopt.sh", "diag.sh", "mptcp_connect.sh -m sendfile", "simult_flows.sh"]
+PATIENCE_S = 900
+
+
+def main():
+    report = ktap.Ktap()
+    ktap.load("tcp_unocc", "tcp_gemini")
+    for cc in VARIANTS:
+        ktap.choose_congestion_control(cc)
+        for name in AUTHENTICATED:
+            for family in ("ipv4", "ipv6"):
+                program = f"./{name}_{family}"
+                ktap.program(report, cc, f"tcp_ao {name} {family}", program, f"{HOME}/tcp_ao", PATIENCE_S)
+        for command in MULTIPATH:
+            ktap.program(report, cc, f"mptcp {command}", f"./{command}", f"{HOME}/mptcp", PATIENCE_S)
+    report.finish()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+# suite: the packetdrill scripts of the kernel's selftests/net
+# kernels: uml
+# variants: cubic reno dctcp | unocc gemini
+# time: waiting
+"""Each script with each congestion control; in the long form by each version of IP as well.
+
+packetdrill itself is in no package. pkt.py reads its language and pktrun.py runs
+it. A case passes if every line of the script was done and held; a script with a
+construct that is not known is skipped, with the construct's name.
+
+Who needs ECN asks for it whatever a script's sysctls are, so the ECN of its SYNs
+is not held against the script. Where it makes a difference later on, DCTCP, which
+needs it too, is the measure: where a script holds with CUBIC, what ours do
+otherwise in the very line in which DCTCP does, and in the same respect, is
+skipped and no failure. So is what DIFFERS lists.
+"""
+
+import ctypes
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import sys
+import time
+
+import ktap
+import pkt
+import pktrun
+
+FOLDER = "/kselftest/tools/testing/selftests/net/packetdrill"
+VARIANTS = ["cubic", "reno", "dctcp", "unocc", "gemini"]
+# In the fast form.
+FEW = ["cubic", "dctcp", "unocc", "gemini"]
+OURS = {"unocc", "gemini"}
+# They ask for it by themselves.
+NEED_ECN = OURS | {"dctcp"}
+# As the kernel's ksft_runner.sh calls packetdrill.
+VERSIONS = {
+    "ipv4": ("3021b9d889017eeb", "b7c12350a90dc8f5", "IP"),
+    "ipv6": ("c1d1e9742a47a9bc", "82af1a8f9a205c34", "IPV6"),
+    "ipv4-mapped-ipv6": ("3021b9d889017eeb", "b7c12350a90dc8f5", "IPV6"),
+}
+# Line and respect in which ours do not hold by their design, and why.
+DIFFERS = {
+    "tcp_accecn_accecn_to_rfc3168": ("line 13: flags, options", "ours accept AccECN even if the sysctl asks for less"),
+    "tcp_accecn_client_accecn_options_lost": ("line 22: flags", "UnoCC's first burst is larger, and PSH at its end"),
+}
+CLONE_NEWNET = 0x40000000
+# For one script; the longest waits 10 s.
+PATIENCE_S = 120
+
+
+def definitions(version):
+    """What the runner of the kernel's defines."""
+    cookie, zero, family = VERSIONS[version]
+    return {
+        "TFO_COOKIE": cookie,
+        "TFO_COOKIE_ZERO": zero,
+        "CMSG_LEVEL_IP": f"SOL_{family}",
+        "CMSG_TYPE_RECVERR": f"{family}_RECVERR",
+    }
+
+
+def missing(text):
+    """What a script is about and this kernel does not have."""
+    if "tcp_syncookies=2" in text and not os.path.exists("/proc/sys/net/ipv4/tcp_syncookies"):
+        return "the guest's kernel has no syncookies"
+    return None
+
+
+def copy(cc):
+    """The scripts' folder, whose defaults set this congestion control."""
+    folder = f"/tmp/packetdrill-{cc}"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(FOLDER, folder)
+    path = f"{folder}/defaults.sh"
+    with open(path, encoding="utf-8") as defaults:
+        text, count = re.subn(r"(tcp_congestion_control)=cubic", rf"\1={cc}", defaults.read())
+    if count != 1:
+        raise ValueError("the scripts' defaults set no congestion control")
+    with open(path, "w", encoding="utf-8") as defaults:
+        defaults.write(text)
+    return folder
+
+
+def one(text, version, cc, folder):
+    """Outcome and notes of a script, in this process, which is for it alone."""
+    try:
+        why = missing(text)
+        if why:
+            return "skipped", [why]
+        script = pkt.parse(text, definitions(version))
+        if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET):
+            return "failed", ["no network namespace"]
+        # nstat's memory of earlier values.
+        os.environ["NSTAT_HISTORY"] = f"/tmp/nstat.{os.getpid()}"
+        pktrun.Runner(script, version, cc, cc in NEED_ECN, folder).run()
+    except pkt.Unknown as unknown:
+        return "skipped", [str(unknown.args[0])]
+    except pktrun.Failed as failed:
+        return "failed", [str(arg) for arg in failed.args]
+    except Exception as error:  # pylint: disable=broad-except
+        return "failed", [f"{type(error).__name__}: {error}"]
+    return "passed", []
+
+
+def apart(*arguments):
+    """one() in a process, a network namespace and a time limit of its own."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        os.setsid()
+        os.write(writer, json.dumps(one(*arguments)).encode())
+        os._exit(0)
+    os.close(writer)
+    said = b""
+    end = time.monotonic() + PATIENCE_S
+    while select.select([reader], [], [], max(end - time.monotonic(), 0))[0]:
+        part = os.read(reader, 4096)
+        if not part:
+            break
+        said += part
+    os.close(reader)
+    try:
+        os.killpg(child, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    os.waitpid(child, 0)
+    return json.loads(said) if said else ("failed", [f"died, or took more than {PATIENCE_S} s"])
+
+
+def respect(notes):
+    """The line that did not hold, and in what: without what came instead, and when."""
+    return re.sub(r"[\d.]{4,}", "", notes[0].split("; came: ")[0])
+
+
+class Measure:
+    """How scripts came out with the kernel's own, for ours to be held against."""
+
+    def __init__(self):
+        self.holds, self.dctcp = set(), {}
+
+    def judge(self, cc, name, version, outcome, notes):
+        """Outcome and notes, with what ours do by design as skipped."""
+        case = name, version
+        if cc == "cubic" and outcome == "passed":
+            self.holds.add(case)
+        if outcome != "failed":
+            return outcome, notes
+        if cc == "dctcp":
+            self.dctcp[case] = respect(notes)
+        if cc not in OURS or case not in self.holds:
+            return outcome, notes
+        if self.dctcp.get(case) == respect(notes):
+            return "skipped", [f"as with dctcp: {notes[0]}"]
+        where, why = DIFFERS.get(name, (None, None))
+        return ("skipped", [why]) if where == respect(notes) else (outcome, notes)
+
+
+def main():
+    long = "XDC_LONG" in os.environ
+    report = ktap.Ktap()
+    ktap.load("tcp_unocc", "tcp_gemini", "tcp_dctcp", "tun")
+    measure = Measure()
+    for cc in VARIANTS if long else FEW:
+        ktap.choose_congestion_control(cc)
+        folder = copy(cc)
+        for file in sorted(os.listdir(FOLDER)):
+            # Those that are named, if some are, else all.
+            name, kind = os.path.splitext(file)
+            if kind != ".pkt" or (sys.argv[1:] and not any(word in name for word in sys.argv[1:])):
+                continue
+            with open(f"{FOLDER}/{file}", encoding="utf-8") as script:
+                text = script.read()
+            own = re.search(r"^--ip_version=(\S+)", text, re.MULTILINE)
+            for version in [own[1]] if own else VERSIONS if long else ["ipv4"]:
+                outcome, notes = measure.judge(cc, name, version, *apart(text, version, cc, folder))
+                report.result(outcome, cc, f"{name}, {version}", notes)
+    report.finish()
+
+
+if __name__ == "__main__":
+    main()

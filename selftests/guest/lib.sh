@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: GPL-2.0
+# Sourced by the guest's selftests (POSIX sh, busybox): KTAP 1 on stdout, one
+# line a case. A test file sources this, runs its cases, ends with `finish`.
+
+n=0
+failed=0
+echo "KTAP version 1"
+
+result() {
+	n=$((n + 1))
+	if [ "$1" -eq 0 ]; then
+		echo "ok $n $2"
+	else
+		failed=$((failed + 1))
+		echo "not ok $n $2"
+	fi
+}
+
+# check DESCRIPTION CMD...: passes if CMD succeeds; shows its output if not.
+check() {
+	what=$1
+	shift
+	out=$("$@" 2>&1)
+	rc=$?
+	result $rc "$what"
+	[ $rc -eq 0 ] || echo "$out" | sed "s/^/# [$(echo "$*" | tr / :)] /"
+}
+
+# refuses DESCRIPTION PATTERN CMD...: passes if CMD fails by itself, and what it
+# says matches the extended regular expression. A CMD that is not there, or that a
+# signal ended, has refused nothing.
+refuses() {
+	what=$1 pattern=$2
+	shift 2
+	out=$("$@" 2>&1)
+	rc=$?
+	if [ $rc -ne 0 ] && [ $rc -lt 126 ] && echo "$out" | grep -qE -- "$pattern"; then
+		result 0 "$what"
+	else
+		result 1 "$what"
+		echo "# '$*' ended with $rc, not in /$pattern/: $out"
+	fi
+}
+
+# equal DESCRIPTION WANT GOT
+equal() {
+	if [ "$2" = "$3" ]; then
+		result 0 "$1"
+	else
+		result 1 "$1"
+		echo "# want '$2', got '$3'"
+	fi
+}
+
+# matches DESCRIPTION PATTERN TEXT: extended regular expression.
+matches() {
+	if echo "$3" | grep -qE -- "$2"; then
+		result 0 "$1"
+	else
+		result 1 "$1"
+		echo "# no /$2/ in:"
+		echo "$3" | sed 's/^/#   /'
+	fi
+}
+
+# within DESCRIPTION LOW HIGH GOT: integers, bounds included.
+within() {
+	if [ "${4:-x}" -ge "$2" ] 2>/dev/null && [ "$4" -le "$3" ]; then
+		result 0 "$1"
+	else
+		result 1 "$1"
+		echo "# want $2 to $3, got '$4'"
+	fi
+}
+
+# eventually CMD...: waits until CMD succeeds, 20 s at most.
+eventually() {
+	tries=100
+	until "$@" >/dev/null 2>&1; do
+		tries=$((tries - 1))
+		[ $tries -gt 0 ] || return 1
+		sleep 0.2
+	done
+}
+
+# ours KIND: names of the modules of that kind that `make install` brings.
+ours() {
+	sed -nE "/^ +$1 .*;\$/ { /\"(selftest|\.\.)\//d; s/^ +[a-z]+ +([a-z0-9_]+) .*/\1/p }" /selftests/list.rs
+}
+our_ccs() { ours cc | sed 's/^tcp_//'; }
+
+sysctl_get() { cat "/proc/sys/$(echo "$1" | tr . /)"; }
+sysctl_set() { echo "$2" >"/proc/sys/$(echo "$1" | tr . /)"; }
+
+# pair: two hosts h1 and h2 with 10.9.0.1 and 10.9.0.2, fd09::1 and fd09::2.
+pair() {
+	ip netns add h1 && ip netns add h2
+	ip link add eth0 netns h1 type veth peer name eth0 netns h2
+	for i in 1 2; do
+		ip -n h$i addr add 10.9.0.$i/24 dev eth0
+		ip -n h$i addr add fd09::$i/64 dev eth0 nodad
+		ip -n h$i link set lo up
+		ip -n h$i link set eth0 up
+		ip netns exec h$i ethtool -K eth0 tso off gso off gro off >/dev/null
+	done
+}
+
+unpair() { ip netns del h1; ip netns del h2; }
+
+# routed: h1 (10.1.0.1) and h2 (10.2.0.1), and between them r, whose eth1 and
+# eth2 lead there. To h1 it takes 1 ms.
+routed() {
+	for ns in h1 r h2; do ip netns add $ns; done
+	for i in 1 2; do
+		ip link add eth0 netns h$i type veth peer name eth$i netns r
+		ip -n h$i addr add 10.$i.0.1/24 dev eth0
+		ip -n r addr add 10.$i.0.2/24 dev eth$i
+		ip -n h$i link set eth0 up
+		ip -n r link set eth$i up
+		ip -n h$i route add default via 10.$i.0.2
+		in_ns h$i ethtool -K eth0 tso off gso off gro off >/dev/null
+		in_ns r ethtool -K eth$i tso off gso off gro off >/dev/null
+	done
+	in_ns r sysctl -qw net.ipv4.ip_forward=1
+	tc -n r qdisc add dev eth1 root netem delay 1ms limit 10000
+}
+
+# in_ns NAME CMD...
+in_ns() {
+	ns=$1
+	shift
+	ip netns exec "$ns" "$@"
+}
+
+# in_first_ns CMD...: a test has a namespace of its own; kernel threads stay in
+# the first one.
+in_first_ns() { nsenter --net=/proc/2/ns/net "$@"; }
+
+# snmp NAME GROUP COUNTER: from /proc/net/snmp and netstat, where names and
+# values stand in two lines of the same form.
+snmp() {
+	in_ns "$1" cat /proc/net/snmp /proc/net/netstat | awk -v group="$2:" -v name="$3" '
+		$1 != group { next }
+		!column { for (i = 2; i <= NF; i++) if ($i == name) column = i; next }
+		{ print $column; exit }'
+}
+
+# allow CC...: like dctcp, ours are for the first namespace to allow to others.
+allow() {
+	in_first_ns sysctl -qw "net.ipv4.tcp_allowed_congestion_control=reno cubic $*"
+}
+
+# choose NAME CC ECN: what new sockets of a namespace use.
+choose() {
+	in_ns "$1" sysctl -qw net.ipv4.tcp_congestion_control="$2" net.ipv4.tcp_ecn="$3"
+}
+
+# nc ends its half of a connection when its input ends. This one never does.
+silence=/tmp/silence
+[ -p $silence ] || mkfifo $silence
+exec 9<>$silence
+
+listens() { [ -n "$(in_ns "$1" ss -ltnH sport = :"$2")" ]; }
+
+# receive NAME FILE [PORT]: the next connection to PORT, else 5001, goes to
+# FILE. It has arrived when `wait $receiver` returns.
+receive() {
+	ip netns exec "$1" nc -l -p "${3:-5001}" <&9 >"$2" &
+	receiver=$!
+	eventually listens "$1" "${3:-5001}"
+}
+
+# transfer ADDRESS: /tmp/sent from h1 to h2.
+transfer() {
+	receive h2 /tmp/received
+	in_ns h1 nc "$1" 5001 </tmp/sent
+	wait $receiver
+	cmp /tmp/sent /tmp/received
+}
+
+finish() {
+	echo "1..$n"
+	[ "$failed" -eq 0 ]
+	exit
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0
+//! BPF programs that are assembled here: a few instructions need no compiler for eBPF.
+
+use std::{
+    io,
+    mem::size_of,
+    os::fd::{FromRawFd, OwnedFd},
+};
+
+use anyhow::{Context, Result};
+
+const BPF_MAP_CREATE: libc::c_long = 0;
+const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
+const BPF_PROG_LOAD: libc::c_long = 5;
+const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
+const BPF_MAP_TYPE_ARRAY: u32 = 2;
+
+/// `struct bpf_insn`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Instruction {
+    code: u8,
+    /// Destination in the low half, source in the high one.
+    registers: u8,
+    offset: i16,
+    immediate: i32,
+}
+
+const fn full(code: u8, destination: u8, source: u8, offset: i16, immediate: i32) -> Instruction {
+    Instruction {
+        code,
+        registers: destination | source << 4,
+        offset,
+        immediate,
+    }
+}
+
+/// `destination = source`
+pub const fn copy(destination: u8, source: u8) -> Instruction {
+    full(0xbf, destination, source, 0, 0)
+}
+
+/// `destination = immediate`
+pub const fn set(destination: u8, immediate: i32) -> Instruction {
+    full(0xb7, destination, 0, 0, immediate)
+}
+
+/// `destination += immediate`
+pub const fn add(destination: u8, immediate: i32) -> Instruction {
+    full(0x07, destination, 0, 0, immediate)
+}
+
+/// `destination &= immediate`
+pub const fn and(destination: u8, immediate: i32) -> Instruction {
+    full(0x57, destination, 0, 0, immediate)
+}
+
+/// `destination = *(u64 *)(source + offset)`
+pub const fn load(destination: u8, source: u8, offset: i16) -> Instruction {
+    full(0x79, destination, source, offset, 0)
+}
+
+/// `*(u64 *)(destination + offset) = source`
+pub const fn store(destination: u8, offset: i16, source: u8) -> Instruction {
+    full(0x7b, destination, source, offset, 0)
+}
+
+/// `*(u32 *)(destination + offset) = source`
+pub const fn store_word(destination: u8, offset: i16, source: u8) -> Instruction {
+    full(0x63, destination, source, offset, 0)
+}
+
+/// `if (register == immediate) skip so many instructions`
+pub const fn skip_if(register: u8, immediate: i32, instructions: i16) -> Instruction {
+    full(0x15, register, 0, instructions, immediate)
+}
+
+/// `if (a != b) skip so many instructions`
+pub const fn skip_unless_equal(a: u8, b: u8, instructions: i16) -> Instruction {
+    full(0x5d, a, b, instructions, 0)
+}
+
+/// A helper by its number.
+pub const fn call(helper: i32) -> Instruction {
+    full(0x85, 0, 0, 0, helper)
+}
+
+/// `return r0`
+pub const fn exit() -> Instruction {
+    full(0x95, 0, 0, 0, 0)
+}
+
+/// `destination = map`: two instructions.
+pub const fn map(destination: u8, fd: i32) -> [Instruction; 2] {
+    const PSEUDO_MAP_FD: u8 = 1;
+    [
+        full(0x18, destination, PSEUDO_MAP_FD, 0, fd),
+        full(0, 0, 0, 0, 0),
+    ]
+}
+
+/// The first fields of `union bpf_attr` for each command; the kernel takes the rest for zeroes.
+#[repr(C)]
+struct LoadAttributes {
+    prog_type: u32,
+    insn_cnt: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log_buf: u64,
+}
+
+#[repr(C)]
+struct MapAttributes {
+    map_type: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+}
+
+#[repr(C)]
+struct UpdateAttributes {
+    map_fd: u32,
+    _pad: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+/// # Safety
+///
+/// `attributes` are those of the command, and what they point to is there for it.
+unsafe fn bpf<T>(command: libc::c_long, attributes: &T) -> io::Result<i32> {
+    // SAFETY: The kernel reads the attributes, of that size; the caller answers for the rest.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, attributes, size_of::<T>()) };
+    match result < 0 {
+        true => Err(io::Error::last_os_error()),
+        false => Ok(result as i32),
+    }
+}
+
+/// Loads a program that tc can attach.
+pub fn load_classifier(program: &[Instruction]) -> Result<OwnedFd> {
+    let attributes = LoadAttributes {
+        prog_type: BPF_PROG_TYPE_SCHED_CLS,
+        insn_cnt: program.len() as u32,
+        insns: program.as_ptr() as u64,
+        license: c"GPL".as_ptr() as u64,
+        log_level: 0,
+        log_size: 0,
+        log_buf: 0,
+    };
+    // SAFETY: Program and licence outlive the call.
+    let fd = unsafe { bpf(BPF_PROG_LOAD, &attributes) }.context("cannot load a BPF program")?;
+    // SAFETY: The kernel has just returned it, and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Makes an array of values of so many bytes, all zeroes.
+pub fn array(value_bytes: u32, entries: u32) -> Result<OwnedFd> {
+    let attributes = MapAttributes {
+        map_type: BPF_MAP_TYPE_ARRAY,
+        key_size: 4,
+        value_size: value_bytes,
+        max_entries: entries,
+    };
+    // SAFETY: The attributes point to nothing.
+    let fd = unsafe { bpf(BPF_MAP_CREATE, &attributes) }.context("cannot make a BPF map")?;
+    // SAFETY: The kernel has just returned it, and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sets an element of an array of such values.
+pub fn update<const WORDS: usize>(array: i32, index: u32, value: &[u64; WORDS]) -> Result<()> {
+    let attributes = UpdateAttributes {
+        map_fd: array as u32,
+        _pad: 0,
+        key: &raw const index as u64,
+        value: value.as_ptr() as u64,
+        flags: 0,
+    };
+    // SAFETY: Key and value are as large as the map's, and outlive the call.
+    unsafe { bpf(BPF_MAP_UPDATE_ELEM, &attributes) }.context("cannot set an element of a map")?;
+    Ok(())
+}

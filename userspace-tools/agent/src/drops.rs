@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Losses in bursts: of each ten packets that come out of a link, one, two or three are lost with
+//! given probabilities, at random places. The places are drawn here, from a seed, and a BPF
+//! program at the far end of the link counts packets and drops those.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use anyhow::Result;
+use xdc_netlink::{Request, qdisc};
+use xdc_proto::rng::Rng;
+
+use crate::bpf::{
+    add, and, array, call, copy, exit, load, load_classifier, map, set, skip_if, skip_unless_equal,
+    store, store_word, update,
+};
+
+/// Packets of a block.
+const BLOCK: u64 = 10;
+
+/// Places that are drawn; then they come again, counted from there on. A power of two.
+const PLACES: u32 = 1 << 16;
+
+const MAP_LOOKUP: i32 = 1;
+const TC_ACT_UNSPEC: i32 = -1;
+const TC_ACT_SHOT: i32 = 2;
+
+/// The program and its two maps: packets seen and places used; the places.
+pub struct Drops {
+    program: OwnedFd,
+    state: OwnedFd,
+    places: OwnedFd,
+}
+
+impl Drops {
+    /// Loads it; it drops nothing yet.
+    pub fn load() -> Result<Self> {
+        let (state, places) = (array(16, 1)?, array(8, PLACES)?);
+        let [state_a, state_b] = map(1, state.as_raw_fd());
+        let [places_a, places_b] = map(1, places.as_raw_fd());
+        let program = [
+            set(2, 0),
+            store_word(10, -4, 2),
+            copy(2, 10),
+            add(2, -4),
+            state_a,
+            state_b,
+            call(MAP_LOOKUP),
+            skip_if(0, 0, 24),
+            copy(7, 0),
+            // r8 = this packet's number, from 1.
+            load(8, 7, 0),
+            add(8, 1),
+            store(7, 0, 8),
+            // The next place.
+            load(9, 7, 8),
+            and(9, PLACES as i32 - 1),
+            store_word(10, -4, 9),
+            copy(2, 10),
+            add(2, -4),
+            places_a,
+            places_b,
+            call(MAP_LOOKUP),
+            skip_if(0, 0, 11),
+            load(1, 0, 0),
+            skip_unless_equal(1, 8, 9),
+            load(9, 7, 8),
+            add(9, 1),
+            and(9, PLACES as i32 - 1),
+            store(7, 8, 9),
+            // After the last place packets are counted anew.
+            set(1, 0),
+            skip_unless_equal(9, 1, 1),
+            store(7, 0, 1),
+            set(0, TC_ACT_SHOT),
+            exit(),
+            set(0, TC_ACT_UNSPEC),
+            exit(),
+        ];
+        let program = load_classifier(&program)?;
+        Ok(Self {
+            program,
+            state,
+            places,
+        })
+    }
+
+    /// Attaches it to what arrives at a device.
+    pub fn attach(&self, index: u32) -> [Request; 2] {
+        [
+            qdisc::clsact(index),
+            qdisc::ingress_program(index, "drops", self.program.as_raw_fd()),
+        ]
+    }
+
+    /// Draws the places anew: one, two and three of ten packets are lost in so many blocks of a
+    /// million.
+    pub fn set(&self, ppm: [u32; 3], seed: u64) -> Result<()> {
+        for (i, place) in (0..).zip(places(ppm, seed)) {
+            update(self.places.as_raw_fd(), i, &[place])?;
+        }
+        update(self.state.as_raw_fd(), 0, &[0, 0])
+    }
+}
+
+/// The numbers of the packets that are lost, the first one being 1, in order; as many as there is
+/// room for. No packet has the number 0.
+fn places(ppm: [u32; 3], seed: u64) -> Vec<u64> {
+    let mut rng = Rng::new(seed);
+    let mut places = Vec::new();
+    let bounds = [ppm[0], ppm[0] + ppm[1], ppm[0] + ppm[1] + ppm[2]].map(u64::from);
+    let mut block = 0;
+    while bounds[2] > 0 && places.len() < PLACES as usize {
+        let draw = rng.up_to(999_999);
+        let lost = match draw {
+            _ if draw < bounds[0] => 1,
+            _ if draw < bounds[1] => 2,
+            _ if draw < bounds[2] => 3,
+            _ => 0,
+        };
+        let mut left = lost;
+        for place in 0..BLOCK {
+            // Each choice of so many places is as likely as any other.
+            if left > 0 && rng.up_to(BLOCK - place - 1) < left {
+                places.push(block * BLOCK + place + 1);
+                left -= 1;
+            }
+        }
+        block += 1;
+    }
+    places.resize(PLACES as usize, 0);
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_lose_as_often_as_they_should() {
+        let ppm = [30_000, 20_000, 10_000];
+        let places: Vec<_> = places(ppm, 7).into_iter().filter(|&n| n > 0).collect();
+        assert!(places.is_sorted_by(|a, b| a < b));
+        let mut counts = [0u32; 4];
+        let blocks = places.last().unwrap().div_ceil(BLOCK);
+        let mut of_block = vec![0usize; blocks as usize];
+        places
+            .iter()
+            .for_each(|n| of_block[((n - 1) / BLOCK) as usize] += 1);
+        of_block.iter().for_each(|&n| counts[n] += 1);
+        for (n, ppm) in ppm.into_iter().enumerate() {
+            let wanted = f64::from(ppm) * blocks as f64 / 1e6;
+            let got = f64::from(counts[n + 1]);
+            assert!(
+                (got - wanted).abs() < 4.0 * wanted.sqrt(),
+                "{n}: {got}, {wanted}"
+            );
+        }
+        // Every place is as likely.
+        let mut at = [0u32; 10];
+        places
+            .iter()
+            .for_each(|n| at[((n - 1) % BLOCK) as usize] += 1);
+        let mean = places.len() as f64 / 10.0;
+        assert!(
+            at.iter()
+                .all(|&n| (f64::from(n) - mean).abs() < 5.0 * mean.sqrt()),
+            "{at:?}"
+        );
+    }
+
+    #[test]
+    fn without_a_probability_nothing_is_lost() {
+        assert!(places([0; 3], 1).iter().all(|&n| n == 0));
+    }
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Links that change while the traffic runs.
+
+use std::collections::HashMap;
+
+use anyhow::{Context, Result};
+use xdc_netlink::Connection;
+use xdc_proto::{Change, Direction, End, Event, Faults};
+
+use crate::{drops::Drops, network::Network};
+
+const ALL_PPM: u32 = 1_000_000;
+
+/// What the directions are now, of those that have changed.
+#[derive(Default)]
+pub struct Links {
+    now: HashMap<(usize, String), State>,
+}
+
+struct State {
+    direction: Direction,
+    down: bool,
+    connection: Connection,
+    drops: Option<Drops>,
+}
+
+impl Links {
+    /// Does what the event says to each direction that it names.
+    pub fn apply(&mut self, network: &Network, event: &Event) -> Result<()> {
+        for end in &event.ends {
+            self.change(network, end, &event.change)
+                .with_context(|| format!("the link from {} to {}", end.node, end.port))?;
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, network: &Network, end: &End, change: &Change) -> Result<()> {
+        let node = network.layout.node(&end.node)?;
+        let port = network.layout.port(node, &end.port)?;
+        let key = (node, end.port.clone());
+        if !self.now.contains_key(&key) {
+            let state = State {
+                direction: port.egress.clone(),
+                down: false,
+                connection: network.inside(node, || Ok(Connection::open()?))?,
+                drops: None,
+            };
+            self.now.insert(key.clone(), state);
+        }
+        let state = self.now.get_mut(&key).context("just inserted")?;
+        match change {
+            Change::Down => state.down = true,
+            Change::Up => state.down = false,
+            Change::Rate { bps } => {
+                state.direction.rate_bps = *bps;
+                if let Some(request) = network.rate_request(port, &state.direction)? {
+                    state.connection.request(request)?;
+                }
+            }
+            Change::Delay { ns } => state.direction.delay_ns = *ns,
+            Change::Loss { ppm } => {
+                let faults = state.direction.faults.get_or_insert_with(Faults::default);
+                faults.loss_ppm = *ppm;
+            }
+            Change::BurstLoss { ppm, seed } => {
+                // Where a packet comes out of the link, whatever the direction's queue does.
+                if state.drops.is_none() {
+                    let remote = network.layout.remote(port);
+                    let drops = Drops::load()?;
+                    let attach = drops.attach(remote.index);
+                    network.inside(port.peer, || {
+                        Connection::open()?.batch(attach)?;
+                        Ok(())
+                    })?;
+                    state.drops = Some(drops);
+                }
+                if let Some(drops) = &state.drops {
+                    drops.set(*ppm, *seed)?;
+                }
+            }
+        }
+        // A link that is down loses what enters it; what is on its way arrives.
+        let mut direction = state.direction.clone();
+        if state.down {
+            let faults = direction.faults.get_or_insert_with(Faults::default);
+            faults.loss_ppm = ALL_PPM;
+        }
+        state
+            .connection
+            .request(network.wire_request(port, &direction))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A root that the host lends: its folder below, the guest's memory above.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use nix::{
+    mount::{MsFlags, mount},
+    unistd::{chdir, chroot},
+};
+use xdc_proto::ROOT_SHARE;
+
+use crate::boot;
+
+/// Below the new root: what the initramfs has, by its own paths.
+const INITRAMFS: &str = "initramfs";
+
+/// Read at once by 9P.
+const MESSAGE_BYTES: u32 = 512 << 10;
+
+/// Makes it the process's root. Programs of the initramfs are in [`boot::PATH`] behind its own;
+/// `/selftests`, the kernel's modules and tc's plugins are where they are looked for.
+pub fn enter() -> Result<()> {
+    let lower = Path::new("/lower");
+    let memory = Path::new("/memory");
+    let new = Path::new("/new");
+    for dir in [lower, memory, new] {
+        fs::create_dir_all(dir)?;
+    }
+    mount_share(lower)?;
+    mount_kind("tmpfs", memory, None)?;
+    let (upper, work) = (memory.join("upper"), memory.join("work"));
+    for dir in [&upper, &work] {
+        fs::create_dir(dir)?;
+    }
+    let layers = format!(
+        "lowerdir={},upperdir={},workdir={}",
+        lower.display(),
+        upper.display(),
+        work.display()
+    );
+    mount_kind("overlay", new, Some(&layers))?;
+
+    let initramfs = new.join(INITRAMFS);
+    fs::create_dir_all(&initramfs)?;
+    bind(Path::new("/"), &initramfs, MsFlags::empty())?;
+    for dir in ["proc", "sys", "dev"] {
+        bind(&Path::new("/").join(dir), &new.join(dir), MsFlags::MS_REC)?;
+    }
+    fs::create_dir_all(new.join("dev/shm"))?;
+    for dir in ["tmp", "run", "dev/shm"] {
+        mount_kind("tmpfs", &new.join(dir), None)?;
+    }
+    chroot(new).context("cannot change the root")?;
+    chdir("/").context("cannot go to the new root")?;
+
+    let own = Path::new("/").join(INITRAMFS);
+    symlink(own.join("selftests"), "/selftests")?;
+    fs::remove_dir("/usr/lib/modules").or_else(ignore_absence)?;
+    symlink(own.join("lib/modules"), "/usr/lib/modules")?;
+    for (from, to) in plugins(&own)? {
+        fs::copy(&from, &to).with_context(|| format!("cannot copy {}", from.display()))?;
+    }
+    Ok(())
+}
+
+fn ignore_absence(error: std::io::Error) -> std::io::Result<()> {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// The folder of the host: hostfs in UML, 9P in QEMU.
+fn mount_share(target: &Path) -> Result<()> {
+    let out = boot::kernel_argument("xdc.out")?.unwrap_or_default();
+    let read_only = MsFlags::MS_RDONLY;
+    let mounted = if out.starts_with("hostfs:") {
+        let folder = format!("/{ROOT_SHARE}");
+        mount(
+            Some("none"),
+            target,
+            Some("hostfs"),
+            read_only,
+            Some(folder.as_str()),
+        )
+    } else {
+        let options = format!("trans=virtio,version=9p2000.L,cache=loose,msize={MESSAGE_BYTES}");
+        mount(
+            Some(ROOT_SHARE),
+            target,
+            Some("9p"),
+            read_only,
+            Some(options.as_str()),
+        )
+    };
+    mounted.context("cannot mount the folder that the host lends")
+}
+
+fn mount_kind(kind: &str, target: &Path, options: Option<&str>) -> Result<()> {
+    mount(Some(kind), target, Some(kind), MsFlags::empty(), options)
+        .with_context(|| format!("cannot mount {kind} on {}", target.display()))
+}
+
+fn bind(from: &Path, to: &Path, flags: MsFlags) -> Result<()> {
+    mount(
+        Some(from),
+        to,
+        None::<&str>,
+        MsFlags::MS_BIND | flags,
+        None::<&str>,
+    )
+    .with_context(|| format!("cannot show {} at {}", from.display(), to.display()))
+}
+
+/// Our plugins of tc in the initramfs, and where the new root's tc looks for them: beside the
+/// tables that it comes with.
+fn plugins(initramfs: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
+    let folder = |root: &Path, file: &str| {
+        let places = ["usr/lib/x86_64-linux-gnu/tc", "usr/lib/tc", "lib/tc"];
+        let mut folders = places.iter().map(|place| root.join(place));
+        folders.find(|folder| folder.join(file).exists())
+    };
+    const PLUGIN: &str = "q_phantom.so";
+    let Some(from) = folder(initramfs, PLUGIN) else {
+        return Ok(Vec::new());
+    };
+    let Some(to) = folder(Path::new("/"), "normal.dist") else {
+        bail!("the tc of the root that the host lends has no folder of plugins");
+    };
+    Ok(vec![(from.join(PLUGIN), to.join(PLUGIN))])
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The target for congestion controls: any parameters that sysctl lets in, any
+//! sequence of what TCP can tell, and what must hold after each of them.
+
+use std::{
+    cell::{Cell, RefCell},
+    env,
+    sync::LazyLock,
+};
+
+use arbitrary::Arbitrary;
+use xdc_algo::{
+    Ack, Visitor,
+    controller::Controller,
+    entry::Entry,
+    params::{ParamInfo, Values},
+};
+
+/// No window is larger; algo/fixed.rs checks its products for it.
+const MAX_CWND_BYTES: u64 = 1 << 40;
+
+/// A fraction of one.
+const FRACTION_ONE: u32 = 1 << 30;
+
+/// Lives the life of a flow of the algorithm that XDC_ALGORITHM names.
+pub fn of_algorithm(life: Life) {
+    static NAME: LazyLock<String> =
+        LazyLock::new(|| env::var("XDC_ALGORITHM").expect("XDC_ALGORITHM names one"));
+    struct Alive(Life);
+    impl Visitor for Alive {
+        fn visit<F: Controller>(self, entry: &'static Entry) {
+            self.0.live::<F>(entry.params);
+        }
+    }
+    assert!(
+        xdc_algo::visit(&NAME, Alive(life)),
+        "no algorithm {}",
+        *NAME
+    );
+}
+
+/// The life of one flow.
+#[derive(Arbitrary, Debug)]
+pub struct Life {
+    params: [u32; 24],
+    now_us: u64,
+    cwnd_bytes: u64,
+    rtt_us: Option<u32>,
+    events: Vec<Event>,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Event {
+    Ack {
+        after_us: u32,
+        rtt_us: Option<u32>,
+        srtt_us: u32,
+        acked_bytes: u32,
+        marked: u8,
+        delivered_bytes: u64,
+        interval_us: u32,
+        app_limited: bool,
+        in_recovery: bool,
+        in_flight_bytes: u64,
+        mss_bytes: u16,
+    },
+    Loss {
+        after_us: u32,
+        mss_bytes: u16,
+    },
+    Timeout {
+        after_us: u32,
+        in_flight_bytes: u64,
+        mss_bytes: u16,
+    },
+    Undo {
+        prior_bytes: u64,
+    },
+    Idle {
+        after_us: u64,
+    },
+    Params {
+        row: u8,
+        value: u32,
+        after_reads: u8,
+    },
+}
+
+/// What sysctls hold, one of which somebody writes between two reads.
+struct Sysctls<'a> {
+    table: &'a [ParamInfo],
+    raw: RefCell<[u32; 24]>,
+    /// Reads until then, row, and value.
+    write: Cell<Option<(u8, u8, u32)>>,
+}
+
+impl Values for Sysctls<'_> {
+    fn value(&self, row: usize) -> u32 {
+        match self.write.get() {
+            Some((0, written, value)) => {
+                let written = usize::from(written) % self.table.len();
+                if let Some(raw) = self.raw.borrow_mut().get_mut(written) {
+                    *raw = value;
+                }
+                self.write.set(None);
+            }
+            Some((reads, written, value)) => self.write.set(Some((reads - 1, written, value))),
+            None => {}
+        }
+        let raw = self.raw.borrow().get(row).copied().unwrap_or(0);
+        self.table.get(row).map_or(0, |info| {
+            let span = u64::from(info.max) - u64::from(info.min) + 1;
+            (u64::from(info.min) + u64::from(raw) % span) as u32
+        })
+    }
+}
+
+impl Life {
+    /// Lives it, with parameters of `table`.
+    pub fn live<F: Controller>(mut self, table: &[ParamInfo]) {
+        let params = Sysctls {
+            table,
+            raw: RefCell::new(self.params),
+            write: Cell::new(None),
+        };
+        let mut now_us = self.now_us;
+        let mut flow = F::new(&params, now_us, self.cwnd_bytes, self.rtt_us);
+        assert!(
+            flow.cwnd_bytes() > 0,
+            "a flow that was started has a window"
+        );
+
+        for event in std::mem::take(&mut self.events) {
+            let before_bytes = flow.cwnd_bytes();
+            match event {
+                Event::Ack {
+                    after_us,
+                    rtt_us,
+                    srtt_us,
+                    acked_bytes,
+                    marked,
+                    delivered_bytes,
+                    interval_us,
+                    app_limited,
+                    in_recovery,
+                    in_flight_bytes,
+                    mss_bytes,
+                } => {
+                    now_us = now_us.saturating_add(after_us.into());
+                    let acked_bytes = u64::from(acked_bytes);
+                    let ack = Ack {
+                        now_us,
+                        rtt_us,
+                        srtt_us,
+                        acked_bytes,
+                        marked_bytes: acked_bytes * u64::from(marked) / 255,
+                        delivered_bytes,
+                        interval_us,
+                        app_limited,
+                        cwnd_limited: !app_limited || in_flight_bytes >= before_bytes,
+                        in_recovery,
+                        prior_in_flight: in_flight_bytes as u32,
+                        in_flight_bytes,
+                        mss_bytes: mss_bytes.into(),
+                    };
+                    let output = flow.on_ack(&params, &ack).expect("the flow was started");
+                    let floor_bytes = 2 * u64::from(mss_bytes.max(1));
+                    assert!(flow.cwnd_bytes() >= floor_bytes, "the floor is two packets");
+                    assert!(output.cwnd_bytes > 0 && output.pacing_bytes_per_s > 0);
+                    assert!(output.cwnd_bytes <= flow.cwnd_bytes());
+                    if !in_recovery {
+                        assert_eq!(output.cwnd_bytes, flow.cwnd_bytes());
+                    }
+                }
+                Event::Loss {
+                    after_us,
+                    mss_bytes,
+                } => {
+                    now_us = now_us.saturating_add(after_us.into());
+                    let left_bytes = flow.loss_window_bytes(&params, mss_bytes.into());
+                    assert!(left_bytes <= before_bytes, "a loss raises no window");
+                    flow.on_loss(&params, now_us, mss_bytes.into());
+                    let once_bytes = flow.cwnd_bytes();
+                    assert!(once_bytes <= before_bytes);
+                    flow.on_loss(&params, now_us, mss_bytes.into());
+                    assert_eq!(
+                        flow.cwnd_bytes(),
+                        once_bytes,
+                        "one reduction in a round trip"
+                    );
+                }
+                Event::Timeout {
+                    after_us,
+                    in_flight_bytes,
+                    mss_bytes,
+                } => {
+                    now_us = now_us.saturating_add(after_us.into());
+                    flow.on_timeout(&params, now_us, in_flight_bytes, mss_bytes.into());
+                    assert!(flow.cwnd_bytes() <= before_bytes);
+                }
+                Event::Undo { prior_bytes } => {
+                    flow.undo(prior_bytes, prior_bytes);
+                    assert!(flow.cwnd_bytes() >= before_bytes, "undo lowers no window");
+                }
+                Event::Idle { after_us } => {
+                    now_us = now_us.saturating_add(after_us);
+                    flow.on_idle_restart(now_us);
+                    assert_eq!(flow.cwnd_bytes(), before_bytes);
+                }
+                Event::Params {
+                    row,
+                    value,
+                    after_reads,
+                } => params.write.set(Some((after_reads, row, value))),
+            }
+            assert!((1..=MAX_CWND_BYTES).contains(&flow.cwnd_bytes()));
+            let shown = flow.published();
+            assert!(shown.marked_fraction <= FRACTION_ONE);
+            assert!(shown.marked_bytes <= shown.acked_bytes);
+        }
+    }
+}

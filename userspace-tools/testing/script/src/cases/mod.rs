@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The cases, each named for the rule that it holds.
+
+mod gemini;
+mod receiver;
+mod signals;
+mod unocc;
+mod wire;
+
+use anyhow::{Result, ensure};
+
+use crate::flow::{Flow, Mark, Setup};
+use crate::lab::Lab;
+
+/// One case.
+pub struct Case {
+    pub name: &'static str,
+    pub run: fn(&mut Lab) -> Result<()>,
+}
+
+/// Cases that both algorithms have.
+macro_rules! both {
+    ($($rule:literal: $run:expr,)+) => {
+        &[
+            $(
+                Case {
+                    name: concat!("unocc: ", $rule),
+                    run: |lab| $run(lab, "unocc"),
+                },
+                Case {
+                    name: concat!("gemini: ", $rule),
+                    run: |lab| $run(lab, "gemini"),
+                },
+            )+
+        ]
+    };
+}
+use both;
+
+/// What most flows have to send, in bytes: more than any case looks at.
+const BULK: usize = 6_000_000;
+
+/// The kernel's TCP_INFINITE_SSTHRESH: nothing has ended slow start.
+const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
+
+/// Parameters under which a case of both algorithms runs.
+fn parameters(lab: &Lab, cc: &str) -> Result<()> {
+    match cc {
+        "unocc" => lab.unocc("linux", &[]),
+        _ => lab.gemini(&[("k_bytes", 1_000)]),
+    }
+}
+
+/// A flow that has begun to send.
+fn open<'a>(lab: &'a mut Lab, setup: Setup) -> Result<Flow<'a>> {
+    parameters(lab, setup.cc)?;
+    let mut flow = Flow::open(lab, setup)?;
+    ensure!(flow.cc_name()? == setup.cc, "it is {}", flow.cc_name()?);
+    flow.write(BULK)?;
+    Ok(flow)
+}
+
+/// A flow in slow start gains a packet for each ACK, in its first window, too. Returns the window.
+fn in_slow_start(flow: &mut Flow<'_>) -> Result<u32> {
+    flow.write(BULK)?;
+    let mut window = flow.tcp()?.snd_cwnd;
+    for _ in 0..60 {
+        let step = flow.ack_next(Mark::No)?;
+        ensure!(step.cwnd() == window + 1, "{} after {window}", step.cwnd());
+        ensure!(step.tcp.snd_ssthresh == INFINITE_SSTHRESH);
+        window = step.cwnd();
+    }
+    Ok(window)
+}
+
+/// Every case.
+pub fn all() -> impl Iterator<Item = &'static Case> {
+    [
+        unocc::CASES,
+        gemini::CASES,
+        wire::CASES,
+        receiver::CASES,
+        signals::CASES,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::all;
+
+    const FLIPS: &str = include_str!("../../../../../selftests/host/flips.txt");
+    const PAGE: &str = include_str!("../../../../../docs/rules.md");
+
+    #[test]
+    fn names_are_unique_and_on_the_page() {
+        let mut seen = HashSet::new();
+        for case in all() {
+            assert!(seen.insert(case.name), "{} twice", case.name);
+            let row = format!("\n| {} |", case.name);
+            assert!(PAGE.contains(&row), "docs/rules.md lacks {}", case.name);
+        }
+        let rows = PAGE.matches("\n| unocc").count() + PAGE.matches("\n| gemini").count();
+        assert_eq!(rows, seen.len(), "docs/rules.md has a row without a case");
+    }
+
+    #[test]
+    fn a_flip_names_a_case() {
+        let names: HashSet<_> = all().map(|case| case.name).collect();
+        let flips = FLIPS.lines().filter(|line| !line.starts_with('#'));
+        for flip in flips {
+            let mut fields = flip.split('\t');
+            let name = fields.next().unwrap_or_default();
+            assert!(names.contains(name), "no case '{name}'");
+            assert_eq!(fields.count(), 2, "{flip}");
+        }
+    }
+}

@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What TCP takes for congestion, and what not: the table of docs/rules.md. Marks, fast retransmits,
+//! timeouts and their undoing by D-SACK and timestamps are cases of the algorithms.
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::wire::{is_reno, knows_marks};
+use super::{BULK, Case, INFINITE_SSTHRESH, both, open, parameters};
+use crate::flow::{Ecn, Flow, Handshake, Mark, Role, Setup};
+use crate::lab::{Lab, RTT_US, sysctl};
+use crate::wire::Codepoint;
+use crate::witness::near;
+
+pub const CASES: &[Case] = both! {
+    "a smaller path MTU is no congestion": path_mtu,
+    "a loss that a tail loss probe repairs is congestion": tail_loss,
+    "a drop by the local queue is congestion": local_drop,
+    "a timeout that F-RTO finds spurious is undone": spurious_timeout,
+    "marks of its ACKs do not count for the data that follows": marked_acks_then_data,
+    "marks of its ACKs do not count for short answers": marked_acks_and_answers,
+    "marks of its ACKs mean nothing to a sender of ECE per packet": marked_acks_per_packet,
+    "marks of short answers count, if one ACK covers each": marked_answers,
+    "switched to while it connects: counts marks": switched_while_connecting,
+    "switched to while it connects, without ECN: is Reno": switched_without_ecn,
+    "AccECN that fails in the handshake: is Reno": accecn_fails,
+    "AccECN that fails behind the first data: is Reno": accecn_fails_late,
+    "after another algorithm, by a route, while it connects: begins anew": switched_by_route,
+    "after another algorithm, by a route, with SYNs that cross: begins anew": switched_and_crossed,
+    "a timeout behind a mark of the same window is congestion": timeout_after_mark,
+    "losses that a timer of RACK finds do not come back as one burst": rack_timer,
+    "a window that the receiver does not let be used does not grow": receiver_limited,
+    "a window that the application does not let be used does not grow": pacing_limited,
+    "a window does not grow beyond the bound of a route": clamped,
+};
+
+/// In slow start, which nothing has ended.
+fn growing<'a>(lab: &'a mut Lab, setup: Setup) -> Result<Flow<'a>> {
+    let mut flow = open(lab, setup)?;
+    let step = flow.acks_of(60, Mark::No)?;
+    let ssthresh = step.tcp.snd_ssthresh;
+    ensure!(
+        ssthresh == INFINITE_SSTHRESH,
+        "slow start ended at {ssthresh}"
+    );
+    Ok(flow)
+}
+
+fn path_mtu(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    let setup = Setup {
+        initial_window: 32,
+        // The kernel remembers the MTU of an address.
+        host: if cc == "unocc" { 3 } else { 4 },
+        ..Setup::new(cc)
+    };
+    let mut flow = growing(lab, setup)?;
+    // Nothing but congestion ends slow start.
+    flow.unocc(&[("max_cwnd_bdp", 0)])?;
+    let before = flow.tcp()?;
+    flow.path_mtu(900)?;
+    let after = flow.tcp()?;
+    ensure!(after.snd_mss == 860, "packets of {} bytes", after.snd_mss);
+    let state = after.ca_state;
+    ensure!(state == 4, "state {state}: nothing was sent again");
+    for _ in 0..400 {
+        let step = flow.ack_next(Mark::No)?;
+        let ssthresh = step.tcp.snd_ssthresh;
+        // A threshold in packets of another size.
+        ensure!(
+            ssthresh >= before.snd_cwnd,
+            "slow start ended at {ssthresh}"
+        );
+        if step.tcp.ca_state == 0 {
+            let kept = u64::from(step.cwnd()) * 860;
+            let had = u64::from(before.snd_cwnd) * 1_000;
+            ensure!(kept + 860 >= had, "{kept} bytes of {had}");
+            ensure!(ssthresh == INFINITE_SSTHRESH, "ssthresh {ssthresh}");
+            return Ok(());
+        }
+    }
+    bail!("it is never repaired")
+}
+
+fn tail_loss(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    sysctl("ipv4/tcp_early_retrans", "3")?;
+    let result = tail_loss_with_probes(lab, cc);
+    sysctl("ipv4/tcp_early_retrans", "0")?;
+    result
+}
+
+fn tail_loss_with_probes(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    parameters(lab, cc)?;
+    let setup = Setup {
+        initial_window: 100,
+        ..Setup::new(cc)
+    };
+    let mut flow = Flow::open(lab, setup)?;
+    flow.write(100_000)?;
+    flow.acks_of(99, Mark::No)?;
+    let before = flow.tcp()?;
+    flow.lose_next()?;
+    // The probe is the same packet. That there was a loss shows when more is acknowledged.
+    let probe = flow.next_arrival()?;
+    let step = flow.deliver(&probe, Mark::No)?;
+    ensure!(step.tcp.total_retrans == 1, "{}", step.tcp.total_retrans);
+    ensure!(
+        step.tcp.ca_state < 2,
+        "state {}: no probe",
+        step.tcp.ca_state
+    );
+    flow.write(BULK)?;
+    let step = flow.ack_next(Mark::No)?;
+    let half = f64::from(before.snd_cwnd) / 2.0;
+    near("ssthresh", f64::from(step.tcp.snd_ssthresh), half, 2.0)?;
+    near("window", f64::from(step.cwnd()), half, 2.0)
+}
+
+fn local_drop(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    let mut flow = growing(lab, Setup::new(cc))?;
+    let before = flow.tcp()?.snd_cwnd;
+    flow.drop_at_egress(true)?;
+    let during = flow.ack_next(Mark::No);
+    flow.drop_at_egress(false)?;
+    let retransmitted = during?.tcp.total_retrans;
+    let step = flow.ack_next(Mark::No)?;
+    let ssthresh = step.tcp.snd_ssthresh;
+    ensure!(step.tcp.total_retrans == retransmitted, "by retransmission");
+    ensure!(ssthresh <= before + 1, "slow start goes on");
+    ensure!(ssthresh >= before / 2, "down to {ssthresh} of {before}");
+    ensure!(step.cwnd() <= before + 1, "{} of {before}", step.cwnd());
+    Ok(())
+}
+
+fn spurious_timeout(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    let mut flow = growing(lab, Setup::new(cc))?;
+    let before = flow.tcp()?;
+    // All arrives, and no ACK comes back in time.
+    flow.wait_us(400_000)?;
+    let late = flow.tcp()?;
+    ensure!(late.ca_state == 4 && late.snd_cwnd == 1, "no timeout");
+    ensure!(late.snd_ssthresh < before.snd_cwnd, "no reduction");
+    for _ in 0..4 {
+        let arrival = flow.next_arrival()?;
+        flow.deliver(&arrival, Mark::No)?;
+    }
+    let after = flow.tcp()?;
+    ensure!(after.ca_state < 2, "state {}", after.ca_state);
+    ensure!(
+        after.snd_cwnd + 1 >= before.snd_cwnd,
+        "{} of {}",
+        after.snd_cwnd,
+        before.snd_cwnd
+    );
+    // Slow start, too: what ended it never happened.
+    let step = flow.ack_next(Mark::No)?;
+    let ssthresh = step.tcp.snd_ssthresh;
+    ensure!(
+        ssthresh == INFINITE_SSTHRESH,
+        "slow start ended at {ssthresh}"
+    );
+    Ok(())
+}
+
+/// The peer sends so many segments, one per tick of its timestamps: without these, and without data of
+/// its own, the kernel does not look at the counter of marks. Marks the ACKs, if so.
+fn receives(flow: &mut Flow<'_>, segments: u32, marked: bool) -> Result<usize> {
+    let mut acks = 0;
+    for _ in 0..segments {
+        let sent = flow.send_data(1_000, Codepoint::Ect0, false)?.len();
+        flow.read(1_000)?;
+        flow.wait_us(1_000)?;
+        acks += sent;
+        if marked {
+            flow.mark_acks(sent);
+        }
+    }
+    Ok(acks)
+}
+
+/// Windows of a bulk transfer on a path that marks nothing.
+fn windows_of_bulk(flow: &mut Flow<'_>) -> Result<Vec<u32>> {
+    flow.write(BULK)?;
+    (0..300)
+        .map(|_| Ok(flow.ack_next(Mark::No)?.cwnd()))
+        .collect()
+}
+
+/// Fails unless both runs have the same windows, to two packets.
+fn same_windows(with: &[u32], without: &[u32]) -> Result<()> {
+    for (i, (with, without)) in with.iter().zip(without).enumerate() {
+        ensure!(
+            with.abs_diff(*without) <= 2,
+            "at ACK {i} the window is {with}, and {without} without marks"
+        );
+    }
+    Ok(())
+}
+
+fn after_receiving(lab: &mut Lab, cc: &'static str, ecn: Ecn, marked: bool) -> Result<Vec<u32>> {
+    parameters(lab, cc)?;
+    let setup = Setup {
+        ecn,
+        timestamps: true,
+        ..Setup::new(cc)
+    };
+    let mut flow = Flow::open(lab, setup)?;
+    let acks = receives(&mut flow, 300, marked)?;
+    ensure!(acks >= 100, "only {acks} ACKs");
+    let delayed = flow.acks_within_us(100_000)?.len();
+    if marked {
+        flow.mark_acks(delayed);
+    }
+    windows_of_bulk(&mut flow)
+}
+
+fn marked_acks_then_data(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    let without = after_receiving(lab, cc, Ecn::Accurate, false)?;
+    let with = after_receiving(lab, cc, Ecn::Accurate, true)?;
+    same_windows(&with, &without)
+}
+
+fn marked_acks_per_packet(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    let without = after_receiving(lab, cc, Ecn::PerPacket, false)?;
+    let with = after_receiving(lab, cc, Ecn::PerPacket, true)?;
+    same_windows(&with, &without)
+}
+
+fn answering(lab: &mut Lab, cc: &'static str, marked: bool) -> Result<Vec<u32>> {
+    parameters(lab, cc)?;
+    let mut flow = Flow::open(lab, Setup::new(cc))?;
+    let mut windows = Vec::new();
+    let mut acks = 0;
+    for _ in 0..100 {
+        acks += receives(&mut flow, 3, marked)?;
+        flow.write(8_000)?;
+        for _ in 0..4 {
+            windows.push(flow.ack_many(2, Mark::No)?.cwnd());
+        }
+        // The kernel's last segment may have acknowledged the peer's; nothing is delayed.
+        flow.wait_us(RTT_US)?;
+    }
+    ensure!(acks >= 100, "only {acks} ACKs");
+    windows.extend(windows_of_bulk(&mut flow)?);
+    Ok(windows)
+}
+
+fn marked_acks_and_answers(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    let without = answering(lab, cc, false)?;
+    let with = answering(lab, cc, true)?;
+    same_windows(&with, &without)
+}
+
+fn marked_answers(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    parameters(lab, cc)?;
+    let setup = Setup {
+        initial_window: 32,
+        ..Setup::new(cc)
+    };
+    let mut flow = Flow::open(lab, setup)?;
+    for _ in 0..60 {
+        receives(&mut flow, 1, false)?;
+        flow.write(7_000)?;
+        if flow.ack_many(7, Mark::Ce)?.cwnd() < 16 {
+            return Ok(());
+        }
+    }
+    bail!("{} of 32 where all is marked", flow.tcp()?.snd_cwnd)
+}
+
+/// A socket of cubic that is switched when its SYN is out.
+fn connecting<'a>(lab: &'a mut Lab, cc: &'static str, ecn: Ecn) -> Result<Flow<'a>> {
+    parameters(lab, cc)?;
+    sysctl("ipv4/tcp_ecn", "3")?;
+    let setup = Setup {
+        ecn,
+        first_cc: Some("cubic"),
+        ..Setup::new(cc)
+    };
+    let flow = Flow::open(lab, setup);
+    sysctl("ipv4/tcp_ecn", "2")?;
+    let mut flow = flow?;
+    flow.write(BULK)?;
+    Ok(flow)
+}
+
+fn switched_while_connecting(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    let mut flow = connecting(lab, cc, Ecn::Accurate)?;
+    flow.ack_next(Mark::No)?;
+    ensure!(flow.cc_name()? == cc, "it is {}", flow.cc_name()?);
+    knows_marks(&mut flow)
+}
+
+fn switched_without_ecn(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    let mut flow = connecting(lab, cc, Ecn::None)?;
+    // Marks would take the place of drops, and nobody would tell the sender.
+    for arrival in &flow.arrived {
+        let sent = arrival.segment.codepoint;
+        ensure!(sent == Codepoint::NotEct, "the kernel sends {sent:?}");
+    }
+    is_reno(&mut flow, cc)
+}
+
+fn failing<'a>(lab: &'a mut Lab, cc: &'static str, handshake: Handshake) -> Result<Flow<'a>> {
+    parameters(lab, cc)?;
+    let setup = Setup {
+        role: Role::KernelAccepts,
+        handshake,
+        ..Setup::new(cc)
+    };
+    let mut flow = Flow::open(lab, setup)?;
+    flow.write(BULK)?;
+    Ok(flow)
+}
+
+fn accecn_fails(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    is_reno(&mut failing(lab, cc, Handshake::Cleared)?, cc)
+}
+
+fn accecn_fails_late(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    // A server that takes data with a SYN, without a cookie, on every listener.
+    sysctl("ipv4/tcp_fastopen", "1538")?;
+    let flow = failing(lab, cc, Handshake::ClearedFastOpen);
+    sysctl("ipv4/tcp_fastopen", "1")?;
+    let mut flow = flow?;
+    ensure!(flow.cc_name()? == cc, "it is {} at once", flow.cc_name()?);
+    // A round trip, with which a period of both algorithms ends.
+    flow.acks_of(40, Mark::No)?;
+    let arrival = flow.next_arrival()?;
+    let sent = arrival.segment.codepoint;
+    ensure!(sent == Codepoint::NotEct, "the kernel still sends {sent:?}");
+    flow.wait_until_us(arrival.sent_us + RTT_US)?;
+    flow.deliver(&arrival, Mark::No)?;
+    is_reno(&mut flow, cc)
+}
+
+fn switched_by_route(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    begins_anew(lab, cc, Handshake::Whole)
+}
+
+fn switched_and_crossed(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    begins_anew(lab, cc, Handshake::Crossed)
+}
+
+fn begins_anew(lab: &mut Lab, cc: &'static str, handshake: Handshake) -> Result<()> {
+    parameters(lab, cc)?;
+    // A SYN with data, and without a cookie.
+    sysctl("ipv4/tcp_fastopen", "5")?;
+    let setup = Setup {
+        // bbr has a private area that is not zero from the beginning.
+        first_cc: Some("bbr"),
+        deferred: true,
+        handshake,
+        host: if cc == "unocc" { 20 } else { 21 },
+        ..Setup::new(cc)
+    };
+    let flow = Flow::open(lab, setup);
+    sysctl("ipv4/tcp_fastopen", "1")?;
+    let mut flow = flow?;
+    ensure!(flow.cc_name()? == cc, "it is {}", flow.cc_name()?);
+    super::in_slow_start(&mut flow)?;
+    knows_marks(&mut flow)
+}
+
+fn timeout_after_mark(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    let mut flow = growing(lab, Setup::new(cc))?;
+    flow.ack_next(Mark::Ce)?;
+    let before = flow.tcp()?;
+    ensure!(before.ca_state == 2, "state {}", before.ca_state);
+    // All that is in flight is lost.
+    flow.wait_us(400_000)?;
+    let late = flow.tcp()?;
+    ensure!(late.ca_state == 4 && late.snd_cwnd == 1, "no timeout");
+    let again = flow.arrived.pop_back().context("nothing is sent again")?;
+    flow.arrived.clear();
+    let step = flow.deliver(&again, Mark::No)?;
+    let ssthresh = step.tcp.snd_ssthresh;
+    ensure!(
+        ssthresh <= before.snd_cwnd,
+        "slow start up to {ssthresh}, from {}",
+        before.snd_cwnd
+    );
+    Ok(())
+}
+
+fn rack_timer(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    let setup = Setup {
+        initial_window: 100,
+        ..Setup::new(cc)
+    };
+    let mut flow = open(lab, setup)?;
+    flow.acks_of(200, Mark::No)?;
+    let retransmitted = flow.tcp()?.total_retrans;
+    // One arrives behind many that do not: fewer than the three that start a recovery at once, and
+    // not so much later that they count as lost with it.
+    for _ in 0..24 {
+        flow.lose_next()?;
+    }
+    flow.ack_next(Mark::No)?;
+    flow.wait_us(3 * RTT_US)?;
+    let tcp = flow.tcp()?;
+    ensure!(tcp.ca_state == 3, "state {}", tcp.ca_state);
+    let again = tcp.total_retrans - retransmitted;
+    ensure!(again > 0, "nothing is sent again");
+    ensure!(again <= 3, "{again} packets are sent again at once");
+    Ok(())
+}
+
+fn receiver_limited(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    let mut flow = open(lab, Setup::new(cc))?;
+    flow.unocc(&[("max_cwnd_bdp", 0)])?;
+    // 32 kB.
+    flow.window = 2;
+    let step = flow.acks_of(3_000, Mark::No)?;
+    ensure!(step.cwnd() <= 80, "{} for 32 packets", step.cwnd());
+    Ok(())
+}
+
+fn pacing_limited(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    let mut flow = open(lab, Setup::new(cc))?;
+    flow.unocc(&[("max_cwnd_bdp", 0)])?;
+    // Ten packets per round trip.
+    flow.max_pacing_rate(10_000 * 1_000_000 / RTT_US)?;
+    let step = flow.acks_of(3_000, Mark::No)?;
+    ensure!(step.cwnd() <= 40, "{} for 10 packets", step.cwnd());
+    Ok(())
+}
+
+fn clamped(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    // The kernel knows of the bound once Fast Open has told it of the address.
+    sysctl("ipv4/tcp_fastopen", "5")?;
+    let setup = Setup {
+        host: 22,
+        ..Setup::new(cc)
+    };
+    let first = Flow::open(
+        lab,
+        Setup {
+            deferred: true,
+            ..setup
+        },
+    );
+    sysctl("ipv4/tcp_fastopen", "1")?;
+    drop(first?);
+    let mut flow = open(lab, setup)?;
+    flow.unocc(&[("max_cwnd_bdp", 0)])?;
+    let step = flow.acks_of(1_000, Mark::No)?;
+    ensure!(step.cwnd() == 20, "{} and not 20", step.cwnd());
+    // It shows in what the window is paced at, two windows in a round trip at most.
+    let paced = step.tcp.pacing_rate * RTT_US / 1_000_000;
+    ensure!(paced <= 50_000, "{paced} bytes in a round trip");
+    Ok(())
+}

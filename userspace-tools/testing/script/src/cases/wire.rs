@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Both algorithms at the boundary of the module: addresses, options, what the peer knows of ECN,
+//! and switching in mid flow.
+
+use anyhow::{Result, bail, ensure};
+
+use super::{BULK, Case, both, open, parameters};
+use crate::flow::{Ecn, Family, Flow, Mark, Role, Setup};
+use crate::lab::{BDP_BYTES, BDP_PACKETS, Lab, RTT_US, sysctl};
+use crate::witness::near;
+
+pub const CASES: &[Case] = both! {
+    "IPv4, either end connecting: counts AccECN's marks": |lab, cc| families(lab, cc, Family::V4),
+    "IPv6, either end connecting: counts AccECN's marks": |lab, cc| families(lab, cc, Family::V6),
+    "IPv4 on a socket of IPv6, either end connecting: counts AccECN's marks":
+        |lab, cc| families(lab, cc, Family::Mapped),
+    "a stretched ACK with AccECN's option: counts each mark": accecn_option,
+    "an ECE per packet: counts each mark": ece_per_packet,
+    "RFC 3168's ECE until CWR: one CWR, and the window recovers": sticky_ece,
+    "RFC 3168's ECE until CWR: the window leaves the floor when marks end": leaves_the_floor,
+    "with timestamps: counts marks, repairs a loss": with_timestamps,
+    "without SACK: counts marks, repairs a loss": without_sack,
+    "without ECN: is Reno by name and by growth": fallback,
+    "a peer that knows no ECN, connecting: is Reno too": fallback_accepting,
+    "switched to in mid flow: keeps the window, counts marks from there on": switched_to,
+    "switched from in mid flow and back": switched_from,
+    "switched to without ECN: is Reno": switched_to_without_ecn,
+};
+
+/// Marks a third of the next packets: the kernel counts as many.
+fn counts_marks(flow: &mut Flow<'_>, packets: u32) -> Result<()> {
+    let before = flow.tcp()?.delivered_ce;
+    let mut marks = 0;
+    for i in 0..packets {
+        let mark = if i % 3 == 0 { Mark::Ce } else { Mark::No };
+        let step = flow.ack_next(mark)?;
+        marks += u32::from(mark == Mark::Ce);
+        let counted = step.tcp.delivered_ce - before;
+        ensure!(counted == marks, "{counted} of {marks} marks");
+    }
+    Ok(())
+}
+
+/// Marks reach the algorithm: its average has moved to a third.
+pub(super) fn knows_marks(flow: &mut Flow<'_>) -> Result<()> {
+    // Over more than a round trip, after which the averages move.
+    let packets = 60 + 2 * flow.tcp()?.snd_cwnd;
+    counts_marks(flow, packets)?;
+    let alpha = flow.steps[flow.steps.len() - 1].alpha();
+    ensure!(alpha > 0.05, "the average is {alpha}");
+    ensure!(flow.cc()?.enabled == 1);
+    Ok(())
+}
+
+fn families(lab: &mut Lab, cc: &'static str, family: Family) -> Result<()> {
+    for role in [Role::KernelConnects, Role::KernelAccepts] {
+        let setup = Setup {
+            family,
+            role,
+            ..Setup::new(cc)
+        };
+        knows_marks(&mut open(lab, setup)?)?;
+    }
+    Ok(())
+}
+
+fn accecn_option(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    let setup = Setup {
+        ecn: Ecn::AccurateWithOption,
+        initial_window: 100,
+        ..Setup::new(cc)
+    };
+    let mut flow = open(lab, setup)?;
+    // Sixteen marks turn ACE twice: only the option tells.
+    for marks in [16, 32, 48] {
+        let step = flow.ack_many(16, Mark::Ce)?;
+        ensure!(
+            step.tcp.delivered_ce == marks,
+            "{} of {marks} marks",
+            step.tcp.delivered_ce
+        );
+    }
+    Ok(())
+}
+
+fn ece_per_packet(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    for role in [Role::KernelConnects, Role::KernelAccepts] {
+        let setup = Setup {
+            ecn: Ecn::PerPacket,
+            role,
+            ..Setup::new(cc)
+        };
+        knows_marks(&mut open(lab, setup)?)?;
+    }
+    Ok(())
+}
+
+/// One mark, echoed until CWR arrives. What the kernel counts is what that covers, and no more.
+fn sticky_ece(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    let setup = Setup {
+        ecn: Ecn::Rfc3168,
+        initial_window: 32,
+        ..Setup::new(cc)
+    };
+    let mut flow = open(lab, setup)?;
+    flow.acks_of(64, Mark::No)?;
+    let marked = flow.ack_next(Mark::Ce)?;
+    let mut cwr = 0;
+    let mut echoed = marked.tcp.delivered_ce;
+    for _ in 0..300 {
+        let arrival = flow.next_arrival()?;
+        cwr += u32::from(arrival.segment.cwr());
+        flow.wait_until_us(arrival.sent_us + RTT_US)?;
+        let step = flow.deliver(&arrival, Mark::No)?;
+        if cwr > 0 {
+            ensure!(
+                step.tcp.delivered_ce == echoed,
+                "counts {} after CWR, {echoed} before",
+                step.tcp.delivered_ce
+            );
+        }
+        echoed = step.tcp.delivered_ce;
+    }
+    ensure!(cwr == 1, "CWR {cwr} times for one mark");
+    ensure!(echoed < 2 * 64, "one mark was counted {echoed} times");
+    let before = flow.tcp()?.snd_cwnd;
+    let after = flow.acks_for_us(100_000, Mark::No)?.cwnd();
+    ensure!(after > before, "the window stays at {after}");
+    ensure!(flow.tcp()?.ca_state == 0);
+    Ok(())
+}
+
+/// Every packet is marked until the window is at its floor, and then none.
+fn leaves_the_floor(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    let setup = Setup {
+        ecn: Ecn::Rfc3168,
+        ..Setup::new(cc)
+    };
+    let mut flow = open(lab, setup)?;
+    if cc == "unocc" {
+        flow.unocc(&[("k_bytes", 30_000)])?;
+    } else {
+        flow.gemini(&[("k_bytes", 40_000)])?;
+    }
+    let step = flow.acks_for_us(200 * RTT_US, Mark::Ce)?;
+    ensure!(step.cwnd() == 2, "the floor is {}", step.cwnd());
+    let step = flow.acks_for_us(3 * RTT_US, Mark::No)?;
+    let counted = step.tcp.delivered_ce;
+    let step = flow.acks_for_us(100 * RTT_US, Mark::No)?;
+    let after = step.tcp.delivered_ce - counted;
+    ensure!(after <= 2, "{after} marks counted after the last");
+    ensure!(step.cwnd() >= 10, "the window is {}", step.cwnd());
+    Ok(())
+}
+
+/// One packet is lost and sent again; all that follow are SACKed or duplicate ACKs.
+fn repairs_a_loss(flow: &mut Flow<'_>) -> Result<()> {
+    let retransmitted = flow.tcp()?.total_retrans;
+    flow.lose_next()?;
+    for _ in 0..300 {
+        let step = flow.ack_next(Mark::No)?;
+        if step.tcp.total_retrans > retransmitted && step.tcp.ca_state == 0 {
+            let again = step.tcp.total_retrans - retransmitted;
+            ensure!(again == 1, "{again} packets were sent again");
+            return Ok(());
+        }
+    }
+    bail!("the loss is never repaired")
+}
+
+fn with_timestamps(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    let setup = Setup {
+        timestamps: true,
+        initial_window: 32,
+        ..Setup::new(cc)
+    };
+    let mut flow = open(lab, setup)?;
+    ensure!(flow.tcp()?.options & 1 != 0, "no timestamps");
+    ensure!(flow.tcp()?.snd_mss == 988, "{}", flow.tcp()?.snd_mss);
+    knows_marks(&mut flow)?;
+    repairs_a_loss(&mut flow)
+}
+
+fn without_sack(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    let setup = Setup {
+        sack: false,
+        initial_window: 32,
+        ..Setup::new(cc)
+    };
+    let mut flow = open(lab, setup)?;
+    ensure!(flow.tcp()?.options & 2 == 0, "SACK");
+    knows_marks(&mut flow)?;
+    repairs_a_loss(&mut flow)
+}
+
+/// The window grows as Reno's does, and a loss halves it.
+pub(super) fn is_reno(flow: &mut Flow<'_>, cc: &str) -> Result<()> {
+    let name = flow.cc_name()?;
+    ensure!(name == format!("{cc}-reno"), "it is {name}");
+    let info = flow.cc()?;
+    ensure!(info.enabled == 0 && info.alpha == 0, "{info:?}");
+    // Slow start: a packet per packet, in whole windows from the first on.
+    let begun = flow.tcp()?.snd_cwnd;
+    let step = flow.acks_of(begun, Mark::No)?;
+    ensure!(step.cwnd() == 2 * begun, "{} after {begun}", step.cwnd());
+    flow.lose_next()?;
+    let mut steps = 0;
+    let step = loop {
+        let step = flow.ack_next(Mark::No)?;
+        if step.tcp.ca_state == 0 && step.tcp.total_retrans > 0 {
+            break step;
+        }
+        steps += 1;
+        ensure!(steps < 300, "the loss is never repaired");
+    };
+    let half = step.tcp.snd_ssthresh;
+    ensure!((begun..=2 * begun).contains(&half), "half is {half}");
+    ensure!(step.cwnd() == half, "{} of {half}", step.cwnd());
+    // Past slow start: a packet per window.
+    let step = flow.acks_of(3 * half, Mark::No)?;
+    let added = step.cwnd() - half;
+    ensure!((2..=3).contains(&added), "{added} packets in three windows");
+    Ok(())
+}
+
+fn fallback(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    parameters(lab, cc)?;
+    let setup = Setup {
+        ecn: Ecn::None,
+        ..Setup::new(cc)
+    };
+    let mut flow = Flow::open(lab, setup)?;
+    flow.write(BULK)?;
+    is_reno(&mut flow, cc)
+}
+
+fn fallback_accepting(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    parameters(lab, cc)?;
+    let setup = Setup {
+        ecn: Ecn::None,
+        role: Role::KernelAccepts,
+        ..Setup::new(cc)
+    };
+    let mut flow = Flow::open(lab, setup)?;
+    flow.write(BULK)?;
+    is_reno(&mut flow, cc)
+}
+
+/// A flow of cubic with AccECN, past slow start.
+fn cubic<'a>(lab: &'a mut Lab, cc: &str, ecn: Ecn) -> Result<Flow<'a>> {
+    parameters(lab, cc)?;
+    sysctl("ipv4/tcp_ecn", "3")?;
+    let setup = Setup {
+        ecn,
+        initial_window: 32,
+        ..Setup::new("cubic")
+    };
+    let flow = Flow::open(lab, setup);
+    sysctl("ipv4/tcp_ecn", "2")?;
+    let mut flow = flow?;
+    flow.write(BULK)?;
+    flow.acks_of(64, Mark::No)?;
+    Ok(flow)
+}
+
+fn switched_to(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    let mut flow = cubic(lab, cc, Ecn::Accurate)?;
+    // Marks of the time before are not the new algorithm's.
+    flow.acks_of(5, Mark::Ce)?;
+    flow.acks_of(200, Mark::No)?;
+    let before = flow.tcp()?;
+    ensure!(before.delivered_ce == 5, "{}", before.delivered_ce);
+    flow.switch_to(cc)?;
+    ensure!(flow.cc_name()? == cc, "it is {}", flow.cc_name()?);
+    let after = flow.tcp()?;
+    ensure!(after.snd_cwnd == before.snd_cwnd, "{}", after.snd_cwnd);
+    let step = flow.ack_next(Mark::No)?;
+    // Slow start is over.
+    let ssthresh = step.tcp.snd_ssthresh;
+    ensure!(
+        ssthresh == before.snd_ssthresh,
+        "slow start up to {ssthresh}"
+    );
+    ensure!(ssthresh <= before.snd_cwnd, "it was in slow start");
+    ensure!(step.cc.enabled == 1);
+    ensure!(
+        step.cc.marked_bytes == 0,
+        "{} old marks",
+        step.cc.marked_bytes
+    );
+    let want = f64::from(step.tcp.snd_cwnd) * 1e3 / RTT_US as f64 * 1e6;
+    ensure!(
+        step.tcp.pacing_rate as f64 >= want * 0.95,
+        "paced at {} of {want}",
+        step.tcp.pacing_rate
+    );
+    knows_marks(&mut flow)
+}
+
+fn switched_from(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    let setup = Setup {
+        initial_window: 100,
+        ..Setup::new(cc)
+    };
+    let mut flow = open(lab, setup)?;
+    knows_marks(&mut flow)?;
+    flow.acks_of(2 * BDP_PACKETS, Mark::No)?;
+    for _ in 0..2 {
+        let before = flow.tcp()?.snd_cwnd;
+        flow.switch_to("cubic")?;
+        ensure!(flow.cc_name()? == "cubic");
+        ensure!(flow.tcp()?.snd_cwnd == before);
+        // The marks before keep TCP in the state CWR for an RTT.
+        flow.acks_of(2 * before, Mark::No)?;
+        ensure!(flow.tcp()?.ca_state == 0);
+        // Cubic takes three tenths once for any number of marks in an RTT.
+        let before = flow.tcp()?.snd_cwnd;
+        flow.ack_next(Mark::Ce)?;
+        flow.acks_of(before + 20, Mark::No)?;
+        let after = flow.tcp()?;
+        let want = f64::from(before) * 0.7;
+        near("cubic's window", f64::from(after.snd_ssthresh), want, 2.0)?;
+        let before = after.snd_cwnd;
+        flow.switch_to(cc)?;
+        ensure!(flow.cc_name()? == cc);
+        ensure!(flow.tcp()?.snd_cwnd == before);
+        let step = flow.acks_of(30, Mark::No)?;
+        ensure!(step.cwnd() >= before, "{} of {before}", step.cwnd());
+        knows_marks(&mut flow)?;
+    }
+    Ok(())
+}
+
+fn switched_to_without_ecn(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    let mut flow = cubic(lab, cc, Ecn::None)?;
+    let before = flow.tcp()?.snd_cwnd;
+    flow.switch_to(cc)?;
+    let name = flow.cc_name()?;
+    ensure!(name == format!("{cc}-reno"), "it is {name}");
+    let step = flow.acks_of(before, Mark::No)?;
+    ensure!(step.cwnd() > before && step.cc.enabled == 0);
+    ensure!(f64::from(step.cwnd()) * 1e3 < 3.0 * BDP_BYTES);
+    Ok(())
+}

@@ -1,0 +1,532 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Allocations fail, one at a time: the n-th of an operation, for each n until the operation
+//! needs no more of them (`/proc/thread-self/fail-nth`). What failed has to leave things as they
+//! were.
+
+use std::{fs, io::ErrorKind, os::unix::fs::FileExt, path::Path};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use nix::sched::{CloneFlags, unshare};
+use socket2::{Domain, Socket};
+use xdc_algo::entry::Entry;
+use xdc_netlink::{
+    Connection,
+    phantom::{Mark, Options},
+    qdisc::{self, Handle},
+};
+
+use crate::{
+    Storm,
+    flow::{Family, Spec, Traffic, tcp_socket},
+    modules,
+    net::{self, DEVICE, Netns, Pair},
+    raw::{self, Netlink},
+};
+
+const FAIL_NTH: &str = "/proc/thread-self/fail-nth";
+const DEBUGFS: &str = "/sys/kernel/debug";
+
+/// More allocations than any operation has.
+const NEVER: u32 = 1_000_000;
+
+/// Sets up what fails: allocations that may sleep, too, and in silence.
+fn prepare() -> Result<()> {
+    ensure!(
+        Path::new(FAIL_NTH).exists(),
+        "this kernel cannot make allocations fail (CONFIG_FAULT_INJECTION)"
+    );
+    for (attribute, value) in [
+        ("failslab/ignore-gfp-wait", "N"),
+        ("failslab/verbose", "0"),
+        ("fail_page_alloc/ignore-gfp-wait", "N"),
+        ("fail_page_alloc/verbose", "0"),
+    ] {
+        let path = format!("{DEBUGFS}/{attribute}");
+        fs::write(&path, value).with_context(|| path)?;
+    }
+    Ok(())
+}
+
+/// Allocations that were still to come. Reading and opening allocate nothing that counts: the
+/// file is open, and what it needs for this is the reader's stack.
+fn left(file: &fs::File) -> Result<u32> {
+    let mut buffer = [0; 16];
+    let n = file.read_at(&mut buffer, 0)?;
+    Ok(std::str::from_utf8(&buffer[..n])?.trim().parse()?)
+}
+
+/// What an operation came to.
+#[derive(Default)]
+struct Tally {
+    tried: u32,
+    failed: u32,
+    /// Went on without the allocation.
+    survived: u32,
+    of: u32,
+}
+
+impl Tally {
+    fn text(&self, what: &str) -> String {
+        let tried = match self.tried == self.of {
+            true => format!("each of {} allocations fails once", self.of),
+            false => format!("{} of {} allocations fail once", self.tried, self.of),
+        };
+        format!(
+            "{what}: {tried}; it fails {} times, does without {} times",
+            self.failed, self.survived
+        )
+    }
+}
+
+/// One thing that may fail.
+trait Operation {
+    /// Puts things as they are to be before it is done for the first time.
+    fn begin(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Does it. Err: it was refused for lack of memory.
+    fn run(&mut self) -> Result<()>;
+
+    /// Whether things are as they should be after `done`, and undoes it.
+    fn settle(&mut self, done: bool) -> Result<()>;
+
+    /// A namespace in which to run, if not any.
+    fn place(&self) -> Option<&Netns> {
+        None
+    }
+}
+
+/// Fails each allocation of `operation`, or, where it has more than `most`, that many, the last
+/// twenty among them: what our modules do comes last in what the kernel does.
+fn sweep(
+    operation: &mut dyn Operation,
+    most: u32,
+    rng: &mut fastrand::Rng,
+    tally: &mut Tally,
+) -> Result<()> {
+    let at = |n: u32, operation: &mut dyn Operation| -> Result<(Result<()>, u32)> {
+        let home = Netns::current()?;
+        if let Some(netns) = operation.place() {
+            netns.enter()?;
+        }
+        let file = fs::File::options().read(true).write(true).open(FAIL_NTH)?;
+        file.write_at(n.to_string().as_bytes(), 0)?;
+        let result = operation.run();
+        let left = left(&file)?;
+        file.write_at(b"0", 0)?;
+        home.enter()?;
+        Ok((result, left))
+    };
+    operation.begin()?;
+    // Twice: the first time fills caches.
+    let mut total = 0;
+    for _ in 0..2 {
+        let (result, left) = at(NEVER, operation)?;
+        result.context("without a failure")?;
+        operation.settle(true)?;
+        total = NEVER - left;
+    }
+    ensure!(total > 0, "it allocates nothing");
+    let mut chosen: Vec<u32> = (1..=total).collect();
+    if total > most {
+        let last = chosen.split_off(total.saturating_sub(20.min(most / 2)) as usize);
+        rng.shuffle(&mut chosen);
+        chosen.truncate((most as usize).saturating_sub(last.len()));
+        chosen.extend(last);
+        chosen.sort_unstable();
+    }
+    tally.of = total;
+    for n in chosen {
+        let (result, left) = at(n, operation)?;
+        // Not 0: a cache was fuller than before, and nothing has failed.
+        let hit = left == 0;
+        tally.tried += 1;
+        tally.survived += u32::from(hit && result.is_ok());
+        tally.failed += u32::from(result.is_err());
+        let done = result.is_ok();
+        if !hit {
+            result
+                .as_ref()
+                .map_err(|e| anyhow!("nothing failed, and still: {e:#}"))?;
+        }
+        operation
+            .settle(done)
+            .with_context(|| format!("after allocation {n} of {total} failed ({result:?})"))?;
+    }
+    ensure!(
+        tally.failed + tally.survived > 0,
+        "no allocation was made to fail"
+    );
+    Ok(())
+}
+
+/// All operations, at most `most` failures of each.
+pub fn attack(storm: &mut Storm, most: u32) -> Result<()> {
+    prepare()?;
+    // Loads nothing behind our back, and starts no program that fails in our place.
+    let _no_autoload = modules::NoAutoload::new()?;
+    let pair = Pair::new()?;
+    let mut rng = fastrand::Rng::with_seed(storm.seed);
+    let mut operations: Vec<(String, Box<dyn Operation + '_>)> = vec![
+        (
+            "a phantom is added".into(),
+            Box::new(Port::new(&pair, Verb::Add)?),
+        ),
+        (
+            "a phantom is changed".into(),
+            Box::new(Port::new(&pair, Verb::Change)?),
+        ),
+        ("qdiscs are dumped".into(), Box::new(Dump(&pair))),
+        ("a parameter is written".into(), Box::new(Parameter(&pair))),
+        ("a network namespace is made".into(), Box::new(Namespace)),
+    ];
+    for cc in modules::ccs().map(Entry::name) {
+        operations.push((
+            format!("a socket of {cc} is opened"),
+            Box::new(Open {
+                pair: &pair,
+                cc,
+                socket: None,
+            }),
+        ));
+        operations.push((
+            format!("a socket is switched to {cc}"),
+            Box::new(Switch::new(&pair, cc)?),
+        ));
+    }
+    for (what, mut operation) in operations {
+        let mut tally = Tally::default();
+        let outcome = sweep(operation.as_mut(), most, &mut rng, &mut tally);
+        storm.ktap.case(&tally.text(&what), outcome);
+    }
+    pair.hosts[0].run(|| Ok(Connection::open()?.request(qdisc::delete(DEVICE, Handle::ROOT))?))?;
+    for name in modules::ours() {
+        modules::unload(name)?;
+        let mut tally = Tally::default();
+        let outcome = sweep(&mut Load(name), most, &mut rng, &mut tally);
+        storm
+            .ktap
+            .case(&tally.text(&format!("{name} is loaded")), outcome);
+        modules::load(name)?;
+    }
+    // Whatever failed before: everything works.
+    pair.port(0, &port_options(1))?;
+    let mut traffic = Traffic::new(&pair, "gemini")?;
+    for cc in modules::ccs().map(Entry::name) {
+        traffic.open(Spec::new(cc, 100_000, Family::V4))?;
+    }
+    traffic.drain(crate::background::PATIENCE)?;
+    let verdict = traffic.verdict().map(|()| traffic.tally);
+    storm.flows_case("flows after all this", verdict);
+    Ok(())
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Verb {
+    Add,
+    Change,
+}
+
+/// A qdisc that is added or changed.
+struct Port<'a> {
+    pair: &'a Pair,
+    verb: Verb,
+    netlink: Netlink,
+    round: u64,
+    before: Option<Options>,
+}
+
+fn port_options(round: u64) -> Options {
+    Options {
+        limit_bytes: Some(100_000 + (round % 1_000) as u32),
+        rate_bytes_per_s: Some(12_500_000),
+        mark: Some(Mark::Either),
+        // Another one each time, so that it has to be made.
+        pool: Some(format!("pool{}", round % 1_000)),
+        pool_limit_bytes: Some(1_000_000),
+        ..Default::default()
+    }
+}
+
+impl<'a> Port<'a> {
+    fn new(pair: &'a Pair, verb: Verb) -> Result<Self> {
+        Ok(Self {
+            pair,
+            verb,
+            netlink: pair.hosts[0].run(|| Netlink::open(libc::NETLINK_ROUTE))?,
+            round: 1,
+            before: None,
+        })
+    }
+
+    fn delete(&self) -> Result<()> {
+        self.pair.hosts[0].run(|| {
+            // There may be none.
+            let _ = Connection::open()?.request(qdisc::delete(DEVICE, Handle::ROOT));
+            Ok(())
+        })
+    }
+
+    fn prepare(&mut self) -> Result<()> {
+        if self.verb == Verb::Add {
+            self.delete()?;
+        } else {
+            self.pair.port(0, &port_options(self.round))?;
+        }
+        self.before = self.options()?;
+        Ok(())
+    }
+
+    fn options(&self) -> Result<Option<Options>> {
+        let state = self.pair.hosts[0].run(|| net::root_state(DEVICE))?;
+        let options = (state.kind == "phantom").then(|| Options::decode(&state.options));
+        Ok(options.transpose()?)
+    }
+}
+
+impl Operation for Port<'_> {
+    fn begin(&mut self) -> Result<()> {
+        self.prepare()
+    }
+
+    fn place(&self) -> Option<&Netns> {
+        Some(&self.pair.hosts[0])
+    }
+
+    fn run(&mut self) -> Result<()> {
+        const RTM_NEWQDISC: u16 = 36;
+        const TCA_OPTIONS: u16 = 2;
+        const NLA_F_NESTED: u16 = 0x8000;
+        const REQUEST: u16 = 1 | 4;
+        const CREATE_EXCL: u16 = 0x400 | 0x200;
+        let flags = match self.verb {
+            Verb::Add => REQUEST | CREATE_EXCL,
+            Verb::Change => REQUEST,
+        };
+        let mut body = vec![0; 4];
+        for word in [DEVICE, 1 << 16, u32::MAX, 0] {
+            body.extend_from_slice(&word.to_ne_bytes());
+        }
+        let mut attributes = xdc_netlink::attributes::Attributes::after(body);
+        attributes.push(1, b"phantom\0");
+        attributes.push(
+            TCA_OPTIONS | NLA_F_NESTED,
+            &port_options(self.round + 1).encode(),
+        );
+        let mut message = Vec::new();
+        raw::push_message(
+            &mut message,
+            RTM_NEWQDISC,
+            flags,
+            1,
+            &attributes.into_bytes(),
+        );
+        self.netlink.send(&message)?;
+        match self.netlink.acks()?.as_slice() {
+            [ack] if ack.errno == 0 => Ok(()),
+            [ack] => Err(std::io::Error::from_raw_os_error(ack.errno).into()),
+            // The answer itself could not be allocated.
+            [] => bail!("no answer"),
+            more => bail!("{} answers", more.len()),
+        }
+    }
+
+    fn settle(&mut self, done: bool) -> Result<()> {
+        let now = self.options()?;
+        let limit = |options: &Option<Options>| options.as_ref().and_then(|o| o.limit_bytes);
+        let changed = limit(&now) != limit(&self.before);
+        // Without an answer it may have been done all the same; a half-done one is neither.
+        if done {
+            let wanted = port_options(self.round + 1).limit_bytes;
+            ensure!(limit(&now) == wanted, "accepted, and not done: {now:?}");
+        } else if changed {
+            ensure!(
+                limit(&now) == port_options(self.round + 1).limit_bytes,
+                "refused, and half done: {now:?}"
+            );
+        } else {
+            ensure!(now == self.before, "refused, and now {now:?}");
+        }
+        self.round += 1;
+        self.prepare()
+    }
+}
+
+/// A dump of all qdiscs.
+struct Dump<'a>(&'a Pair);
+
+impl Operation for Dump<'_> {
+    fn place(&self) -> Option<&Netns> {
+        Some(&self.0.hosts[0])
+    }
+
+    fn run(&mut self) -> Result<()> {
+        const RTM_GETQDISC: u16 = 38;
+        let mut netlink = Netlink::open(libc::NETLINK_ROUTE)?;
+        let found = netlink.dump(RTM_GETQDISC, &[0; 20], |_| Ok(()))?;
+        ensure!(found > 0, "nothing found");
+        Ok(())
+    }
+
+    fn settle(&mut self, _done: bool) -> Result<()> {
+        self.0.port(0, &port_options(1))?;
+        let state = self.0.hosts[0].run(|| net::root_state(DEVICE))?;
+        ensure!(state.kind == "phantom", "it is a {}", state.kind);
+        Ok(())
+    }
+}
+
+/// A parameter is written.
+struct Parameter<'a>(&'a Pair);
+
+const PARAMETER: &str = "/proc/sys/net/unocc/line_rate_mbps";
+
+impl Operation for Parameter<'_> {
+    fn place(&self) -> Option<&Netns> {
+        Some(&self.0.hosts[0])
+    }
+
+    fn run(&mut self) -> Result<()> {
+        Ok(fs::write(PARAMETER, "1234")?)
+    }
+
+    fn settle(&mut self, done: bool) -> Result<()> {
+        self.0.hosts[0].run(|| {
+            let now = fs::read_to_string(PARAMETER)?;
+            let wanted = if done { "1234\n" } else { "10000\n" };
+            ensure!(now == wanted, "done: {done}, and it is {now}");
+            Ok(fs::write(PARAMETER, "10000")?)
+        })
+    }
+}
+
+/// A namespace with all its parameters.
+struct Namespace;
+
+impl Operation for Namespace {
+    fn run(&mut self) -> Result<()> {
+        Ok(unshare(CloneFlags::CLONE_NEWNET)?)
+    }
+
+    /// In a new namespace if there is one; the caller returns to the old one.
+    fn settle(&mut self, _done: bool) -> Result<()> {
+        for name in ["unocc/ai_ppm", "gemini/beta"] {
+            let path = format!("/proc/sys/net/{name}");
+            ensure!(!fs::read_to_string(&path)?.is_empty(), "{path} is empty");
+        }
+        Ok(())
+    }
+}
+
+/// A socket with our congestion control.
+struct Open<'a> {
+    pair: &'a Pair,
+    cc: &'static str,
+    socket: Option<Socket>,
+}
+
+impl Operation for Open<'_> {
+    fn place(&self) -> Option<&Netns> {
+        Some(&self.pair.hosts[0])
+    }
+
+    fn run(&mut self) -> Result<()> {
+        let socket = tcp_socket(Domain::IPV4)?;
+        socket.set_tcp_congestion(self.cc.as_bytes())?;
+        socket.listen(16)?;
+        self.socket = Some(socket);
+        Ok(())
+    }
+
+    fn settle(&mut self, done: bool) -> Result<()> {
+        if let Some(socket) = self.socket.take() {
+            ensure!(done, "it failed, and is there");
+            let name = socket.tcp_congestion()?;
+            ensure!(name.starts_with(self.cc.as_bytes()), "it is {name:?}");
+        }
+        Ok(())
+    }
+}
+
+/// A connected pair of sockets that is switched to ours and back.
+struct Switch {
+    cc: &'static str,
+    _listener: Socket,
+    socket: Socket,
+    _peer: Socket,
+}
+
+impl Switch {
+    fn new(pair: &Pair, cc: &'static str) -> Result<Self> {
+        pair.hosts[0].run(|| {
+            let listener = tcp_socket(Domain::IPV4)?;
+            let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+            listener.bind(&any.into())?;
+            listener.listen(1)?;
+            let socket = tcp_socket(Domain::IPV4)?;
+            match socket.connect(&listener.local_addr()?) {
+                Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => return Err(e.into()),
+                _ => {}
+            }
+            let peer = loop {
+                match listener.accept() {
+                    Ok((peer, _)) => {
+                        peer.set_nonblocking(true)?;
+                        break peer;
+                    }
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                        std::thread::sleep(std::time::Duration::from_millis(1));
+                    }
+                    Err(e) => return Err(e.into()),
+                }
+            };
+            socket.set_tcp_congestion(b"cubic")?;
+            Ok(Self {
+                cc,
+                _listener: listener,
+                socket,
+                _peer: peer,
+            })
+        })
+    }
+}
+
+impl Operation for Switch {
+    fn run(&mut self) -> Result<()> {
+        // Something to allocate for: data that the new algorithm sends.
+        self.socket.set_tcp_congestion(self.cc.as_bytes())?;
+        self.socket.send(&[0; 4_000])?;
+        Ok(())
+    }
+
+    fn settle(&mut self, _done: bool) -> Result<()> {
+        let mut buffer = [std::mem::MaybeUninit::uninit(); 8_000];
+        while self._peer.recv(&mut buffer).is_ok_and(|n| n > 0) {}
+        let name = self.socket.tcp_congestion()?;
+        ensure!(name.starts_with(self.cc.as_bytes()), "it is {name:?}");
+        Ok(self.socket.set_tcp_congestion(b"cubic")?)
+    }
+}
+
+/// A module.
+struct Load(&'static str);
+
+impl Operation for Load {
+    fn run(&mut self) -> Result<()> {
+        ensure!(modules::load(self.0)?, "it was there");
+        Ok(())
+    }
+
+    fn settle(&mut self, done: bool) -> Result<()> {
+        ensure!(
+            modules::is_loaded(self.0) == done,
+            "loading it: {done}; it is there: {}",
+            !done
+        );
+        if done {
+            modules::unload(self.0)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Does to the modules what a host must survive: random requests, failing allocations, storms of
+//! marks. Runs as root in a guest; the guest's console is watched by `xdc`, which fails the run
+//! if the kernel complains of anything.
+
+mod alarms;
+mod alloc;
+mod background;
+mod diag;
+mod flow;
+mod leaks;
+mod live;
+mod marks;
+mod modules;
+mod net;
+mod netlink;
+mod raw;
+mod soak;
+mod sockets;
+mod sys;
+mod sysctl;
+
+use std::{env, path::Path, process::ExitCode};
+
+use anyhow::Result;
+use clap::{Parser, ValueEnum};
+use xdc_algo::entry::Entry;
+use xdc_ktap::Ktap;
+
+use crate::{diag::Seen, flow::Tally, net::Balance};
+
+#[derive(Parser)]
+struct Args {
+    /// What to do to the modules.
+    attack: Attack,
+    /// Repeats a run [default: 1; with XDC_LONG=1 another one each time].
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How much of it.
+    #[arg(long)]
+    count: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Attack {
+    /// Random requests to the qdisc.
+    Netlink,
+    /// Random writes to the parameters.
+    Sysctl,
+    /// Modules come and go under their users.
+    Modules,
+    /// Congestion controls change on live sockets.
+    Switch,
+    /// Namespaces go under traffic.
+    Namespaces,
+    /// Allocations fail.
+    Alloc,
+    /// Many flows at once.
+    Many,
+    /// Windows that something else bounds.
+    Clamps,
+    /// Sockets are taken down and put up again.
+    Repair,
+    /// A path that lies about ECN.
+    Marks,
+    /// Mixed load for minutes; wants virtual time.
+    Soak,
+    /// Round trips of nothing and of minutes; wants virtual time.
+    RoundTrips,
+    /// What kmemleak finds.
+    Leaks,
+    /// Mistakes on purpose, which have to raise the alarm.
+    Alarms,
+}
+
+/// One run.
+pub struct Storm {
+    /// Its cases.
+    pub ktap: Ktap,
+    /// What everything random comes from.
+    pub seed: u64,
+    /// Hours are allowed.
+    pub long: bool,
+    /// The kernel looks after itself: everything takes ten times as long.
+    pub debug: bool,
+}
+
+impl Storm {
+    /// All congestion controls: ours, and those of the kernel.
+    pub fn ccs(&self) -> Vec<String> {
+        let ours = modules::ccs().map(Entry::name);
+        let all = ours.chain(["dctcp", "cubic", "bbr", "reno"]);
+        all.map(str::to_string).collect()
+    }
+
+    /// In the long form a note at each tenth, for whoever waits.
+    pub fn progress(&mut self, before: u32, now: u32, count: u32) {
+        let tenth = |n: u32| u64::from(n) * 10 / u64::from(count.max(1));
+        if self.long && tenth(before) != tenth(now) {
+            self.ktap.note(&format!("{now} of {count}"));
+        }
+    }
+
+    /// The case that every flow arrived as it was sent.
+    pub fn flows_case(&mut self, what: &str, tally: Result<Tally>) {
+        let text = match &tally {
+            Ok(tally) => format!(
+                "{what}: {} arrived whole ({} bytes), {} cut off on purpose",
+                tally.completed, tally.bytes, tally.aborted
+            ),
+            Err(_) => format!("{what}: all arrive whole"),
+        };
+        self.ktap.case(&text, tally.map(|_| ()));
+    }
+
+    /// The case that all sockets could be dumped all the time, in every state.
+    pub fn diag_case(&mut self, seen: Result<Seen>) {
+        let text = seen
+            .as_ref()
+            .map_or_else(|_| "inet_diag dumps".to_string(), Seen::text);
+        self.ktap.case(&text, seen.and_then(|seen| seen.check()));
+    }
+
+    /// The case that a port's counters add up.
+    pub fn balance_case(&mut self, what: &str, balance: Result<Balance>) {
+        let text = match &balance {
+            Ok(balance) => format!(
+                "{what}: {} packets in = out + {} dropped + queued; {} marked",
+                balance.offered, balance.dropped, balance.marked
+            ),
+            Err(_) => format!("{what}: packets in = out + dropped + queued"),
+        };
+        self.ktap.case(&text, balance.map(|_| ()));
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let long = env::var_os("XDC_LONG").is_some();
+    let random = || if long { fastrand::u64(..) } else { 1 };
+    let mut storm = Storm {
+        ktap: Ktap::new(),
+        seed: args.seed.unwrap_or_else(random),
+        long,
+        debug: Path::new("/proc/lockdep").exists(),
+    };
+    storm
+        .ktap
+        .note(&format!("{:?}: --seed {}", args.attack, storm.seed));
+    // Short and long, and the same on the debug kernel.
+    let which = usize::from(long) + 2 * usize::from(storm.debug);
+    let count = |counts: [u32; 4]| args.count.unwrap_or(counts[which]);
+    for name in modules::ours() {
+        if let Err(error) = modules::load(name) {
+            storm.ktap.case("the modules load", Err(error));
+            return storm.ktap.finish();
+        }
+    }
+    let outcome = match args.attack {
+        Attack::Netlink => netlink::attack(&mut storm, count([100_000, 1_000_000, 2_000, 100_000])),
+        Attack::Sysctl => sysctl::attack(&mut storm, count([100_000, 1_000_000, 3_000, 100_000])),
+        Attack::Modules => modules::attack(&mut storm, count([10, 1_000, 10, 1_000])),
+        Attack::Switch => live::switch(&mut storm, count([2_000, 200_000, 200, 20_000])),
+        Attack::Namespaces => live::namespaces(&mut storm, count([6, 500, 4, 20])),
+        Attack::Alloc => alloc::attack(&mut storm, count([25, u32::MAX, 8, u32::MAX])),
+        Attack::Many => sockets::many(&mut storm, count([4_096, 4_096, 4_096, 4_096])),
+        Attack::Clamps => sockets::clamps(&mut storm, count([5, 1_000, 3, 100])),
+        Attack::Repair => sockets::repair(&mut storm, count([50, 20_000, 50, 2_000])),
+        Attack::Marks => marks::attack(&mut storm, count([60, 20_000, 60, 2_000])),
+        Attack::Soak => soak::hour(&mut storm, count([60, 600, 60, 600])),
+        Attack::RoundTrips => soak::round_trips(&mut storm),
+        Attack::Leaks => leaks::attack(&mut storm),
+        Attack::Alarms => alarms::attack(&mut storm),
+    };
+    if let Err(error) = outcome {
+        storm
+            .ktap
+            .case("the attack could be carried out", Err(error));
+    }
+    storm.ktap.finish()
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Modules come and go while sockets and qdiscs that need them come and go.
+
+use std::{
+    fs::{self, File},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use nix::{
+    errno::Errno,
+    kmod::{DeleteModuleFlags, ModuleInitFlags, delete_module, finit_module},
+    sys::utsname::uname,
+};
+use xdc_algo::{Kind, MODULES, Module, entry::Entry};
+use xdc_netlink::{
+    Connection,
+    phantom::{Mark, Options},
+    qdisc,
+};
+
+use crate::{
+    Storm,
+    background::{DIAG_PAUSE, breathe},
+    diag::Diag,
+    flow::{Family, Spec, Traffic, tcp_socket},
+    net::{self, DEVICE, Pair},
+};
+
+/// The modules under test: what is installed.
+fn under_test() -> impl Iterator<Item = &'static Module> {
+    MODULES.iter().filter(|module| module.is_installed())
+}
+
+/// Their names.
+pub fn ours() -> impl Iterator<Item = &'static str> {
+    under_test().map(|module| module.name)
+}
+
+/// The algorithms of those that are congestion controls.
+pub fn ccs() -> impl Iterator<Item = &'static Entry> {
+    under_test().filter_map(|module| module.algorithm)
+}
+
+/// How long a module may stay in use when nobody uses it any more. A socket that was closed with data
+/// on its way to a host that is gone gives up after some 100 s (`tcp_orphan_retries`).
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// The module's file.
+pub fn path(name: &str) -> Result<PathBuf> {
+    let release = uname()?.release().to_string_lossy().into_owned();
+    let path = PathBuf::from(format!("/lib/modules/{release}/extra/{name}.ko"));
+    ensure!(path.exists(), "there is no {}", path.display());
+    Ok(path)
+}
+
+/// Loads it; false if it is there already.
+pub fn load(name: &str) -> Result<bool> {
+    let path = path(name)?;
+    match finit_module(&File::open(&path)?, c"", ModuleInitFlags::empty()) {
+        Ok(()) => Ok(true),
+        Err(Errno::EEXIST) => Ok(false),
+        Err(e) => Err(e).with_context(|| format!("cannot load {name}")),
+    }
+}
+
+/// Whether it is loaded.
+pub fn is_loaded(name: &str) -> bool {
+    fs::read_to_string("/proc/modules").is_ok_and(|text| {
+        text.lines()
+            .any(|line| line.split(' ').next() == Some(name))
+    })
+}
+
+/// Unloads it as soon as nobody uses it; how often it was still in use.
+pub fn unload(name: &str) -> Result<u64> {
+    let c_name = std::ffi::CString::new(name)?;
+    let deadline = Instant::now() + PATIENCE;
+    let mut busy = 0;
+    loop {
+        match delete_module(&c_name, DeleteModuleFlags::O_NONBLOCK) {
+            Ok(()) => return Ok(busy),
+            Err(Errno::EWOULDBLOCK) if Instant::now() < deadline => {
+                busy += 1;
+                thread::sleep(Duration::from_millis(1));
+            }
+            Err(e) => return Err(e).with_context(|| format!("cannot unload {name}")),
+        }
+    }
+}
+
+/// Keeps the kernel from loading modules by itself, which would be a second loader.
+pub struct NoAutoload(String);
+
+impl NoAutoload {
+    /// Until it is dropped.
+    pub fn new() -> Result<Self> {
+        let old = fs::read_to_string(MODPROBE)?;
+        fs::write(MODPROBE, "\n")?;
+        Ok(Self(old))
+    }
+}
+
+const MODPROBE: &str = "/proc/sys/kernel/modprobe";
+
+impl Drop for NoAutoload {
+    fn drop(&mut self) {
+        // Whoever needs a module from now on says so when it is missing.
+        let _ = fs::write(MODPROBE, &self.0);
+    }
+}
+
+/// What the users of the modules have done.
+#[derive(Default)]
+struct Uses {
+    /// Transfers and qdiscs that worked.
+    served: AtomicU64,
+    /// Those that found no module.
+    absent: AtomicU64,
+}
+
+/// Loads and unloads each module `count` times.
+pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
+    let _no_autoload = NoAutoload::new()?;
+    // One that is neither is loaded and unloaded, and nobody uses it.
+    for module in under_test() {
+        let name = module.name;
+        unload(name)?;
+        let pair = Arc::new(Pair::new()?);
+        // With sockets of its own that need none of ours.
+        let diag = Diag::start(&pair, Some("reno"), DIAG_PAUSE);
+        let stop = Arc::new(AtomicBool::new(false));
+        let uses = Arc::new(Uses::default());
+        let user = {
+            let (pair, stop, uses) = (pair.clone(), stop.clone(), uses.clone());
+            let seed = storm.seed;
+            thread::spawn(move || match (module.kind, module.algorithm) {
+                (Kind::qdisc, _) => use_qdisc(&pair, &stop, &uses),
+                (_, Some(cc)) => use_sockets(&pair, cc.name(), seed, &stop, &uses),
+                _ => Ok(()),
+            })
+        };
+        let (mut cycles, mut busy, mut outcome) = (0, 0, Ok(()));
+        while cycles < count && outcome.is_ok() {
+            outcome = (|| {
+                let served = uses.served.load(Ordering::Relaxed);
+                ensure!(load(name)?, "{name} was loaded already");
+                // Every other time somebody uses it before it is to go.
+                let deadline = Instant::now() + PATIENCE;
+                let has_users = module.kind == Kind::qdisc || module.algorithm.is_some();
+                while has_users && cycles % 2 == 0 && uses.served.load(Ordering::Relaxed) == served
+                {
+                    ensure!(Instant::now() < deadline, "nobody can use {name}");
+                    ensure!(!user.is_finished(), "the users of {name} have given up");
+                    thread::sleep(Duration::from_millis(1));
+                }
+                busy += unload(name)?;
+                ensure!(!is_loaded(name), "{name} is still there");
+                Ok(())
+            })();
+            storm.progress(cycles, cycles + 1, count);
+            cycles += 1;
+        }
+        stop.store(true, Ordering::Relaxed);
+        let used = user
+            .join()
+            .map_err(|_| anyhow!("a user of {name} panicked"))?;
+        storm.ktap.note(&diag.stop()?.text());
+        storm.ktap.note(&format!(
+            "{name}: {busy} times in use, {} uses served, {} found no module",
+            uses.served.load(Ordering::Relaxed),
+            uses.absent.load(Ordering::Relaxed)
+        ));
+        storm.ktap.case(
+            &format!("{name}: {cycles} times loaded and unloaded under its users"),
+            outcome,
+        );
+        storm.ktap.case(
+            &format!("{name}: its users are served or told that it is not there"),
+            used,
+        );
+        load(name)?;
+    }
+    Ok(())
+}
+
+/// Sockets of `cc` that carry something, and listeners, open and close.
+fn use_sockets(pair: &Pair, cc: &str, seed: u64, stop: &AtomicBool, uses: &Uses) -> Result<()> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    while !stop.load(Ordering::Relaxed) {
+        // One that never connects, one that listens; either may find nothing.
+        pair.hosts[0].run(|| {
+            let socket = tcp_socket(socket2::Domain::IPV4)?;
+            let _ = socket.set_tcp_congestion(cc.as_bytes());
+            let _ = socket.listen(1);
+            Ok(())
+        })?;
+        let mut traffic = Traffic::new(pair, "reno")?;
+        let spec = Spec {
+            abort_after: rng.bool().then_some(10_000),
+            ..Spec::new(cc, rng.u64(1..50_000), Family::V4)
+        };
+        match traffic.open(spec) {
+            Ok(()) => {
+                traffic.drain(PATIENCE)?;
+                if traffic.tally.aborted == 0 {
+                    traffic.verdict()?;
+                }
+                uses.served.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(e) => expect_absent(&e, uses)?,
+        }
+        // A flow over a link without delay takes no virtual time.
+        breathe();
+    }
+    Ok(())
+}
+
+/// A qdisc is attached, changed, and goes with a packet or two in it.
+fn use_qdisc(pair: &Pair, stop: &AtomicBool, uses: &Uses) -> Result<()> {
+    let options = Options {
+        rate_bytes_per_s: Some(1_000_000),
+        mark: Some(Mark::None),
+        pool: Some("all".to_string()),
+        pool_limit_bytes: Some(100_000),
+        ..Default::default()
+    };
+    let port = net::root(options.encode());
+    while !stop.load(Ordering::Relaxed) {
+        let added = pair.hosts[0].run(|| {
+            let mut connection = Connection::open()?;
+            if let Err(e) = connection.request(port.replace()) {
+                return Err(e.into());
+            }
+            connection.request(port.change())?;
+            Ok(connection)
+        });
+        let mut connection = match added {
+            Ok(connection) => connection,
+            Err(e) => {
+                expect_absent(&e, uses)?;
+                continue;
+            }
+        };
+        let mut traffic = Traffic::new(pair, "reno")?;
+        traffic.open(Spec::new("reno", 20_000, Family::V4))?;
+        traffic.step(Duration::from_millis(10))?;
+        traffic.abandon();
+        connection.request(qdisc::delete(DEVICE, qdisc::Handle::ROOT))?;
+        uses.served.fetch_add(1, Ordering::Relaxed);
+        breathe();
+    }
+    Ok(())
+}
+
+/// The one refusal that is right while the module is away.
+fn expect_absent(error: &anyhow::Error, uses: &Uses) -> Result<()> {
+    let text = format!("{error:#}");
+    // TCP says ENOENT, or EBUSY to who finds a module that is going; tc has a sentence.
+    let absent = [
+        "os error 2)",
+        "os error 16)",
+        "qdisc kind is unknown",
+        "not found",
+    ];
+    ensure!(
+        absent.iter().any(|end| text.contains(end)),
+        "unexpected: {text}"
+    );
+    uses.absent.fetch_add(1, Ordering::Relaxed);
+    thread::sleep(Duration::from_millis(1));
+    Ok(())
+}

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Who may enter: thresholds to the byte, and who is refused first. In a held port, so that
+//! nothing leaves between two packets.
+
+use anyhow::Result;
+use xdc_netlink::{
+    phantom::{ColorSource, Options},
+    qdisc::Handle,
+};
+
+use super::{
+    Case,
+    count::{RED_DSCPS, YELLOW_DSCPS},
+};
+use crate::{
+    lab::{Lab, PORT, equal, expect},
+    sender::{Fate, Frame},
+};
+
+pub const CASES: &[Case] = &[
+    // < for <=, or a limit that counts the packet twice or not.
+    ("limit is exact to the byte", limit),
+    ("red-limit is exact to the byte", red_limit),
+    ("yellow-limit is exact to the byte", yellow_limit),
+    // Bytes of another colour in a colour's count.
+    (
+        "only red counts towards red-limit, only yellow towards yellow-limit",
+        own_bytes,
+    ),
+    ("color-total: every byte counts towards both", color_total),
+    // An important packet that falls while an unimportant one would do.
+    (
+        "precedence: red falls first, then yellow, then green",
+        precedence,
+    ),
+    // Bytes that stay counted when they have left.
+    ("a limit frees with what leaves", frees),
+    // A colour from the wrong place.
+    ("color none: every packet is green", source_none),
+    (
+        "color priority: MAJ is the handle, MIN the colour",
+        source_priority,
+    ),
+    (
+        "a lower limit keeps what is queued and lets nothing in",
+        lower_limit,
+    ),
+    // Room that two ports both take, or that is not given back.
+    ("a pool is exact to the byte, and shared", pool),
+    (
+        "pool-alpha: a port gets its share of what is free",
+        pool_alpha,
+    ),
+];
+
+const RED: u8 = 8;
+const YELLOW: u8 = 10;
+const GREEN: u8 = 0;
+
+fn options() -> Options {
+    Options {
+        limit_bytes: Some(100_000),
+        color_source: Some(ColorSource::Dscp),
+        dscp_red: Some(RED_DSCPS),
+        dscp_yellow: Some(YELLOW_DSCPS),
+        ..Options::default()
+    }
+}
+
+/// A packet of that colour and size.
+type Step = (u8, usize, Fate);
+use Fate::{Refused, Taken};
+
+/// Sends these packets to a held port; each must be taken or refused as it says.
+fn steps(lab: &mut Lab, options: &Options, steps: &[Step]) -> Result<()> {
+    // Judged when the port is known to have held: until then a packet may have left.
+    let mut fates = Vec::new();
+    let taken = |steps: &[Step], fates: &[Fate]| -> u64 {
+        let taken = steps.iter().zip(fates).filter(|(_, fate)| **fate == Taken);
+        taken.map(|((_, bytes, _), _)| *bytes as u64).sum()
+    };
+    lab.hold(Handle::ROOT, options, |lab| {
+        fates.clear();
+        for (dscp, bytes, _) in steps {
+            fates.push(lab.sender.send(&Frame::new(*bytes).dscp(*dscp))?);
+        }
+        Ok(taken(steps, &fates))
+    })?;
+    for (i, ((dscp, bytes, expected), fate)) in steps.iter().zip(&fates).enumerate() {
+        expect(
+            *fate,
+            *expected,
+            &format!("packet {i}, {bytes} bytes of DSCP {dscp}"),
+        )?;
+    }
+    lab.release(0)?;
+    lab.balance(0).map(|_| ())
+}
+
+fn limit(lab: &mut Lab) -> Result<()> {
+    let all = [
+        (GREEN, 60_000, Taken),
+        (GREEN, 39_000, Taken),
+        (GREEN, 1_001, Refused),
+        (GREEN, 900, Taken),
+        (GREEN, 101, Refused),
+        (GREEN, 100, Taken),
+        (GREEN, 50, Refused),
+    ];
+    steps(lab, &options(), &all)?;
+    equal("drops_limit", lab.look()?.x.drops_limit, 3)?;
+    equal("backlog_max", lab.look()?.x.backlog_max_bytes, 100_000)
+}
+
+fn one_color(lab: &mut Lab, dscp: u8, options: &Options) -> Result<()> {
+    let all = [
+        (dscp, 9_000, Taken),
+        (dscp, 1_001, Refused),
+        (dscp, 900, Taken),
+        (dscp, 101, Refused),
+        (dscp, 100, Taken),
+        (dscp, 50, Refused),
+        (GREEN, 50_000, Taken),
+    ];
+    steps(lab, options, &all)?;
+    equal("drops_color", lab.look()?.x.drops_color, 3)
+}
+
+fn red_limit(lab: &mut Lab) -> Result<()> {
+    let options = Options {
+        red_limit_bytes: Some(10_000),
+        ..options()
+    };
+    one_color(lab, RED, &options)?;
+    equal("drops_red", lab.look()?.x.drops_red, 3)
+}
+
+fn yellow_limit(lab: &mut Lab) -> Result<()> {
+    let options = Options {
+        yellow_limit_bytes: Some(10_000),
+        ..options()
+    };
+    one_color(lab, YELLOW, &options)?;
+    equal("drops_yellow", lab.look()?.x.drops_yellow, 3)
+}
+
+fn own_bytes(lab: &mut Lab) -> Result<()> {
+    let options = Options {
+        red_limit_bytes: Some(10_000),
+        yellow_limit_bytes: Some(20_000),
+        ..options()
+    };
+    let all = [
+        (GREEN, 30_000, Taken),
+        (YELLOW, 20_000, Taken),
+        (RED, 10_000, Taken),
+        (RED, 50, Refused),
+        (YELLOW, 50, Refused),
+        (GREEN, 40_000, Taken),
+        (GREEN, 50, Refused),
+    ];
+    steps(lab, &options, &all)
+}
+
+fn color_total(lab: &mut Lab) -> Result<()> {
+    let options = Options {
+        red_limit_bytes: Some(10_000),
+        yellow_limit_bytes: Some(20_000),
+        color_total: Some(true),
+        ..options()
+    };
+    let all = [
+        (GREEN, 4_000, Taken),
+        (YELLOW, 3_000, Taken),
+        (RED, 3_001, Refused),
+        (RED, 3_000, Taken),
+        (RED, 50, Refused),
+        (YELLOW, 10_001, Refused),
+        (YELLOW, 10_000, Taken),
+        (YELLOW, 50, Refused),
+        (GREEN, 60_000, Taken),
+    ];
+    steps(lab, &options, &all)
+}
+
+fn precedence(lab: &mut Lab) -> Result<()> {
+    let options = Options {
+        red_limit_bytes: Some(30_000),
+        yellow_limit_bytes: Some(60_000),
+        color_total: Some(true),
+        ..options()
+    };
+    // In turn, until nothing goes in: the last ones of each colour tell who fell first.
+    let mut all = Vec::new();
+    for i in 0..110 {
+        let queued = |limit: usize| i * 1_000 < limit;
+        // Only what is admitted fills the queue; each row adds one packet in all.
+        all.push((RED, 1_000, if queued(30_000) { Taken } else { Refused }));
+        if !queued(30_000) {
+            all.push((YELLOW, 1_000, if queued(60_000) { Taken } else { Refused }));
+        }
+        if !queued(60_000) {
+            all.push((GREEN, 1_000, if queued(100_000) { Taken } else { Refused }));
+        }
+    }
+    steps(lab, &options, &all)?;
+    let x = lab.look()?.x;
+    equal("drops of red", x.drops_red, 80)?;
+    equal("drops of yellow", x.drops_yellow, 50)?;
+    equal("drops of green", x.drops_green, 10)?;
+    // A full queue is the first thing that is looked at.
+    equal("drops for lack of room", x.drops_limit, 30)?;
+    equal("drops by colour's limit", x.drops_color, 110)
+}
+
+fn frees(lab: &mut Lab) -> Result<()> {
+    let options = Options {
+        red_limit_bytes: Some(10_000),
+        ..options()
+    };
+    let all = [(RED, 10_000, Taken), (RED, 50, Refused)];
+    steps(lab, &options, &all)?;
+    // Everything has left: there is room again, for as much.
+    for _ in 0..3 {
+        lab.sender.send_all(1, &Frame::new(10_000).dscp(RED))?;
+        lab.drain()?;
+    }
+    let (_, port) = lab.balance(0)?;
+    equal("drops", port.state.drops, 1)
+}
+
+fn source_none(lab: &mut Lab) -> Result<()> {
+    let options = Options {
+        red_limit_bytes: Some(100),
+        color_source: Some(ColorSource::None),
+        ..options()
+    };
+    let all = [(RED, 10_000, Taken), (YELLOW, 10_000, Taken)];
+    steps(lab, &options, &all)?;
+    // And the plug.
+    equal("bytes_green", lab.look()?.x.bytes_green, 21_000)
+}
+
+fn source_priority(lab: &mut Lab) -> Result<()> {
+    lab.port(&Options {
+        color_source: Some(ColorSource::Priority),
+        ..options()
+    })?;
+    let own = u32::from(PORT.major) << 16;
+    let mut colors = [0; 3];
+    for (priority, color) in [
+        (0, 0),
+        (1, 0),
+        (3, 0),
+        (own, 0),
+        (own | 1, 0),
+        (own | 2, 1),
+        (own | 3, 2),
+        (own | 4, 0),
+        // Of somebody else.
+        (0x20_0003, 0),
+    ] {
+        let frame = Frame::new(1_000).priority(priority);
+        lab.sender.send_all(1, &frame)?;
+        colors[color] += 1_000;
+        let x = lab.look()?.x;
+        equal(
+            &format!("bytes by colour after priority {priority:#x}"),
+            [x.bytes_green, x.bytes_yellow, x.bytes_red],
+            colors,
+        )?;
+    }
+    Ok(())
+}
+
+fn lower_limit(lab: &mut Lab) -> Result<()> {
+    lab.hold(Handle::ROOT, &options(), |lab| {
+        lab.sender.send_all(5, &Frame::new(10_000))?;
+        Ok(50_000)
+    })?;
+    lab.change(&Options {
+        limit_bytes: Some(1_000),
+        ..Options::default()
+    })?;
+    equal("backlog", lab.look()?.state.backlog_packets, 5)?;
+    let fate = lab.sender.send(&Frame::new(60))?;
+    expect(fate, Refused, "a packet above the new limit")?;
+    lab.release(0)?;
+    let (account, _) = lab.balance(0)?;
+    equal("missing", account.missing.len(), 1)
+}
+
+/// Two ports below a prio, which share a pool. The plug of each leaves at once, and then
+/// nothing does for a quarter of an hour.
+fn pooled(lab: &mut Lab, alpha_ppm: u32) -> Result<()> {
+    lab.tc(
+        "qdisc add dev DEV root handle 1: prio bands 2 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
+    )?;
+    for minor in [1, 2] {
+        lab.add_as(
+            port(minor),
+            band(minor),
+            &Options {
+                pool: Some("tor".to_string()),
+                pool_limit_bytes: Some(POOL_BYTES as u32),
+                pool_alpha_ppm: Some(alpha_ppm),
+                limit_bytes: Some(1_000_000),
+                rate_bytes_per_s: Some(1),
+                drain_ppm: Some(1_000_000),
+                ..Options::default()
+            },
+        )?;
+        let plug = Frame::new(1_000).priority(priority(minor));
+        lab.sender.send_all(1, &plug)?;
+    }
+    lab.until("the plugs pass", |lab| Ok(lab.after.total()?.packets == 2))
+}
+
+const POOL_BYTES: u64 = 10_000;
+
+fn port(minor: u16) -> Handle {
+    Handle {
+        major: PORT.major + minor,
+        minor: 0,
+    }
+}
+
+fn band(minor: u16) -> Handle {
+    Handle { major: 1, minor }
+}
+
+/// skb->priority that chooses a band.
+fn priority(minor: u16) -> u32 {
+    0x1_0000 | u32::from(minor)
+}
+
+/// Sends these (band, bytes); looks at what becomes of each and what the pool then holds.
+fn pool_steps(lab: &mut Lab, used_bytes: u64, steps: &[(u16, usize, Fate)]) -> Result<()> {
+    let mut used_bytes = used_bytes;
+    for (i, (minor, bytes, expected)) in steps.iter().enumerate() {
+        let frame = Frame::new(*bytes).priority(priority(*minor));
+        let what = format!("packet {i}, {bytes} bytes for port {minor}");
+        expect(lab.sender.send(&frame)?, *expected, &what)?;
+        if *expected == Taken {
+            used_bytes += *bytes as u64;
+        }
+        for state in lab.phantoms()? {
+            equal(
+                &format!("pool after {what}"),
+                state.x.pool_used_bytes,
+                used_bytes,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn pool(lab: &mut Lab) -> Result<()> {
+    // As good as no threshold per port.
+    pooled(lab, u32::MAX)?;
+    let all = [
+        (1, 6_000, Taken),
+        (2, 3_000, Taken),
+        (1, 1_001, Refused),
+        (2, 1_000, Taken),
+        (1, 50, Refused),
+        (2, 50, Refused),
+    ];
+    pool_steps(lab, 0, &all)?;
+    let drops: u64 = lab.phantoms()?.iter().map(|port| port.x.drops_pool).sum();
+    equal("drops_pool", drops, 3)?;
+
+    // What a port that goes held is free again.
+    lab.delete_at(band(1))?;
+    lab.until("the pool is given back", |lab| {
+        Ok(lab
+            .phantoms()?
+            .iter()
+            .all(|port| port.x.pool_used_bytes == 4_000))
+    })?;
+    let all = [(2, 6_001, Refused), (2, 6_000, Taken), (2, 50, Refused)];
+    pool_steps(lab, 4_000, &all)
+}
+
+fn pool_alpha(lab: &mut Lab) -> Result<()> {
+    pooled(lab, 1_000_000)?;
+    // A port may hold as much as is free before the packet comes.
+    let all = [
+        (1, 4_000, Taken),
+        (1, 2_001, Refused),
+        (1, 2_000, Taken),
+        (1, 50, Refused),
+        (2, 4_001, Refused),
+        (2, 4_000, Taken),
+        (2, 50, Refused),
+    ];
+    pool_steps(lab, 0, &all)?;
+    lab.clear()?;
+    pooled(lab, 500_000)?;
+    let all = [(1, 5_001, Refused), (1, 5_000, Taken), (1, 50, Refused)];
+    pool_steps(lab, 0, &all)?;
+    let free = POOL_BYTES - 5_000;
+    let most = (free / 2) as usize;
+    let all = [(2, most + 1, Refused), (2, most, Taken)];
+    pool_steps(lab, 5_000, &all)
+}

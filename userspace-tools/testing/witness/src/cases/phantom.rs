@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The phantom counter against an exact rational model, made of the witness's lengths and
+//! times. Bytes x 10^9 are whole numbers here, since a rate is in whole bytes per second and
+//! time in whole nanoseconds: no rounding anywhere.
+//!
+//! The port looked at its clock after the witness saw a packet and before the sender was done
+//! with it; and when it was asked, between the question and the answer. The model is run for the earliest and for the latest that this can have
+//! been, and the port must be between the two, to the byte. In virtual time both are a few
+//! nanoseconds apart: the clock stands still while the kernel computes.
+
+use std::{thread, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use xdc_netlink::phantom::{Mark, MarkAt, Options};
+
+use super::Case;
+use crate::{
+    lab::{Lab, equal, now_ns, time_is_virtual},
+    sender::{Ecn, Fate, Frame, Kind},
+};
+
+pub const CASES: &[Case] = &[
+    // A remainder that is lost: of 900 drains, each would cost up to a byte.
+    ("an odd rate, 900 packets: no drift", no_drift),
+    // An empty counter that goes below zero, and owes the next packet.
+    ("it empties, rests, and starts from nothing", floor),
+    // A cap that is passed, or that costs later packets.
+    ("it stops at its cap, and drains from there", cap),
+    // Load that is not counted because there was no room for it.
+    ("packets that are dropped enter it too", dropped_enter),
+    // A pure ACK that is counted, or data that is not.
+    ("count-acks off leaves out pure ACKs only", count_acks),
+    // An old rate that is applied to new time, or a new one to old.
+    ("change: each rate for its own time", change_of_rate),
+    (
+        "drain x line-rate, else rate: phantom_drain_bytes_per_s",
+        drain_rate,
+    ),
+];
+
+const NS_PER_S: u128 = 1_000_000_000;
+
+/// The phantom queue, in 10^-9 bytes.
+struct Model {
+    nbytes: u128,
+    at_ns: u64,
+    rate_bytes_per_s: u64,
+    limit_bytes: u64,
+}
+
+impl Model {
+    fn new(rate_bytes_per_s: u64, limit_bytes: u64) -> Self {
+        Self {
+            nbytes: 0,
+            at_ns: 0,
+            rate_bytes_per_s,
+            limit_bytes,
+        }
+    }
+
+    fn drain(&mut self, now_ns: u64) {
+        let elapsed_ns = now_ns.saturating_sub(self.at_ns);
+        let drained = u128::from(elapsed_ns) * u128::from(self.rate_bytes_per_s);
+        self.nbytes = self.nbytes.saturating_sub(drained);
+        self.at_ns = now_ns;
+    }
+
+    fn add(&mut self, now_ns: u64, bytes: u32) {
+        self.drain(now_ns);
+        let limit = u128::from(self.limit_bytes) * NS_PER_S;
+        self.nbytes = (self.nbytes + u128::from(bytes) * NS_PER_S).min(limit);
+    }
+
+    /// Bytes, rounded down.
+    fn bytes(&self) -> u64 {
+        (self.nbytes / NS_PER_S) as u64
+    }
+}
+
+/// What the counter can be at the least and at the most, by the witness.
+///
+/// The later packets come, the less has drained when we ask. At the cap that is so for the
+/// last packet that reached it; where one did, all did.
+fn bounds(lab: &mut Lab, rate: u64, limit_bytes: u64, asked_ns: [u64; 2]) -> Result<[u64; 2]> {
+    let mut low = Model::new(rate, limit_bytes);
+    let mut high = Model::new(rate, limit_bytes);
+    for record in lab.before.records()? {
+        let over_ns = lab
+            .sender
+            .over_ns(record.number)
+            .context("nobody sent it")?;
+        low.add(record.at_ns, record.bytes);
+        high.add(over_ns, record.bytes);
+    }
+    low.drain(asked_ns[1]);
+    high.drain(asked_ns[0]);
+    // What is shown is rounded up when a packet comes, and what has drained since down.
+    Ok([low.bytes(), high.bytes() + 2])
+}
+
+/// Asks the port, and holds the answer against the model.
+fn compare(lab: &mut Lab, what: &str, rate: u64, limit_bytes: u64) -> Result<u64> {
+    // In virtual time the clock goes on by a nanosecond when it is read.
+    let asked_ns = now_ns()?;
+    let shown = lab.look()?.x.phantom_bytes;
+    let answered_ns = now_ns()?;
+    let [low, high] = bounds(lab, rate, limit_bytes, [asked_ns, answered_ns])?;
+    println!("# {what}: counter {shown}, model {low} to {high}");
+    ensure!(
+        (low..=high).contains(&shown),
+        "{what}: the counter is at {shown}, the model at {low} to {high}"
+    );
+    if time_is_virtual()? {
+        ensure!(
+            high - low <= 3,
+            "{what}: {low} to {high} is more than time leaves open"
+        );
+    }
+    Ok(shown)
+}
+
+/// A prime: no packet takes a whole number of nanoseconds.
+const ODD_RATE: u64 = 999_983;
+const LIMIT_BYTES: u64 = 10_000_000;
+
+/// The counter alone: it marks nothing, and nothing is shaped.
+fn options(rate: u64, limit_bytes: u64) -> Options {
+    Options {
+        line_rate_bytes_per_s: Some(rate),
+        drain_ppm: Some(1_000_000),
+        phantom_limit_bytes: Some(limit_bytes),
+        mark: Some(Mark::Phantom),
+        pmin_ppm: Some(1_000_000),
+        pmax_ppm: Some(1_000_000),
+        mark_at: Some(MarkAt::Dequeue),
+        ..Options::default()
+    }
+}
+
+fn rest(micros: u64) {
+    thread::sleep(Duration::from_micros(micros));
+}
+
+fn no_drift(lab: &mut Lab) -> Result<()> {
+    lab.port(&options(ODD_RATE, LIMIT_BYTES))?;
+    for i in 0..900usize {
+        lab.sender.send_all(1, &Frame::new(3_000 + i * 7 % 991))?;
+        // Odd pauses, so that each drain leaves another remainder.
+        if i % 3 == 0 {
+            rest(61 + i as u64 % 17);
+        }
+        if i % 300 == 299 {
+            let what = format!("after {} packets", i + 1);
+            compare(lab, &what, ODD_RATE, LIMIT_BYTES)?;
+        }
+    }
+    lab.drain()?;
+    lab.balance(0).map(|_| ())
+}
+
+fn floor(lab: &mut Lab) -> Result<()> {
+    lab.port(&options(ODD_RATE, LIMIT_BYTES))?;
+    for round in 0..4 {
+        lab.sender.send_all(3, &Frame::new(2_000))?;
+        let what = format!("round {round}");
+        compare(lab, &what, ODD_RATE, LIMIT_BYTES)?;
+        rest(30_000);
+        let shown = compare(lab, &format!("{what}, later"), ODD_RATE, LIMIT_BYTES)?;
+        equal("the counter at rest", shown, 0)?;
+    }
+    Ok(())
+}
+
+fn cap(lab: &mut Lab) -> Result<()> {
+    const CAP_BYTES: u64 = 50_000;
+    lab.port(&options(ODD_RATE, CAP_BYTES))?;
+    lab.sender.send_all(10, &Frame::new(20_000))?;
+    compare(lab, "full", ODD_RATE, CAP_BYTES)?;
+    equal(
+        "phantom_max_bytes",
+        lab.look()?.x.phantom_max_bytes,
+        CAP_BYTES,
+    )?;
+    rest(7_000);
+    compare(lab, "draining", ODD_RATE, CAP_BYTES)?;
+    lab.sender.send_all(1, &Frame::new(1_000))?;
+    compare(lab, "one more", ODD_RATE, CAP_BYTES).map(|_| ())
+}
+
+fn dropped_enter(lab: &mut Lab) -> Result<()> {
+    lab.port(&Options {
+        limit_bytes: Some(1_000),
+        ..options(ODD_RATE, LIMIT_BYTES)
+    })?;
+    for _ in 0..50 {
+        let fate = lab.sender.send(&Frame::new(5_000))?;
+        ensure!(fate == Fate::Refused, "5000 bytes went into 1000");
+    }
+    compare(lab, "50 that were dropped", ODD_RATE, LIMIT_BYTES)?;
+    let (account, _) = lab.balance(0)?;
+    equal("missing", account.missing.len(), 50)
+}
+
+fn count_acks(lab: &mut Lab) -> Result<()> {
+    let ack = Frame::new(54).kind(Kind::Tcp4).ecn(Ecn::NotEct);
+    for (count_acks, ack_bytes) in [(true, 54), (false, 0)] {
+        lab.port(&Options {
+            count_acks: Some(count_acks),
+            drain_ppm: Some(1),
+            ..options(1_000_000, LIMIT_BYTES)
+        })?;
+        lab.sender.send_all(1, &ack)?;
+        lab.sender
+            .send_all(1, &Frame::new(1_054).kind(Kind::Tcp4))?;
+        lab.sender.send_all(1, &Frame::new(70))?;
+        equal(
+            "the most that was counted",
+            lab.look()?.x.phantom_max_bytes,
+            ack_bytes + 1_054 + 70,
+        )?;
+    }
+    Ok(())
+}
+
+fn change_of_rate(lab: &mut Lab) -> Result<()> {
+    const FAST: u64 = 3_999_971;
+    lab.port(&options(ODD_RATE, LIMIT_BYTES))?;
+    lab.sender.send_all(20, &Frame::new(10_000))?;
+    rest(11_000);
+    let first = compare(lab, "before", ODD_RATE, LIMIT_BYTES)?;
+
+    let change = options(FAST, LIMIT_BYTES);
+    let (changing_ns, before) = (now_ns()?, lab.look()?.x.phantom_bytes);
+    lab.change(&change)?;
+    let changed_ns = now_ns()?;
+    rest(13_000);
+    let asked_ns = now_ns()?;
+    let shown = lab.look()?.x.phantom_bytes;
+    let answered_ns = now_ns()?;
+    // From what it was: at most all of the change at the slow rate, at least none of it.
+    let drained = |ns: u64, rate: u64| (u128::from(ns) * u128::from(rate) / NS_PER_S) as u64;
+    let high = before - drained(asked_ns - changed_ns, FAST) + 2;
+    let low = before.saturating_sub(drained(answered_ns - changing_ns, FAST) + 2);
+    println!("# from {first} at {ODD_RATE} to {shown} at {FAST}: model {low} to {high}");
+    ensure!(
+        (low..=high).contains(&shown),
+        "the counter is at {shown}, the model at {low} to {high}"
+    );
+    equal(
+        "phantom_drain_bytes_per_s",
+        lab.look()?.x.phantom_drain_bytes_per_s,
+        FAST,
+    )
+}
+
+fn drain_rate(lab: &mut Lab) -> Result<()> {
+    for (rate, line_rate, drain_ppm, expected) in [
+        (1_000_000, 0, 900_000, 900_000),
+        (1_000_000, 5_000_000, 100_000, 500_000),
+        (0, 7_000_000, 1_000_000, 7_000_000),
+        // Rounded down to whole bytes.
+        (0, 1_000_001, 333_333, 333_333),
+    ] {
+        lab.port(&Options {
+            rate_bytes_per_s: Some(rate),
+            line_rate_bytes_per_s: Some(line_rate),
+            drain_ppm: Some(drain_ppm),
+            ..Options::default()
+        })?;
+        equal(
+            "phantom_drain_bytes_per_s",
+            lab.look()?.x.phantom_drain_bytes_per_s,
+            expected,
+        )?;
+    }
+    Ok(())
+}

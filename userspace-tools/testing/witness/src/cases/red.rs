@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Marks against the RED line.
+//!
+//! The occupancy that each packet finds is known to the byte, so the probability of each mark
+//! is, and with it the expected number of marks and its variance. A count is refused when it is
+//! more than three standard deviations off.
+
+use anyhow::{Context, Result, ensure};
+use xdc_netlink::{
+    phantom::{Mark, MarkAt, Options},
+    qdisc::Handle,
+};
+
+use super::Case;
+use crate::{
+    lab::{Account, Lab, PLUG_BYTES, equal},
+    sender::{Ecn, Frame, Kind},
+};
+
+pub const CASES: &[Case] = &[
+    // A wrong ramp, a threshold of the wrong queue, a judgement that counts the packet itself.
+    ("phantom at enqueue is on the line", phantom_at_enqueue),
+    ("phantom at dequeue is on the line", phantom_at_dequeue),
+    ("physical at enqueue is on the line", physical_at_enqueue),
+    // A backlog that is taken before the packet has left it.
+    ("physical at dequeue is on the line", physical_at_dequeue),
+    // One random number for both decisions, or a cause that is counted as another.
+    ("either: 1 - (1 - p)(1 - q), by cause", either),
+    ("both: pq", both),
+    // >= for >, or a length too much, at either end of the ramp.
+    ("phantom: a step is at its byte", phantom_step),
+    (
+        "physical: a step is at its byte, at enqueue",
+        physical_step_at_enqueue,
+    ),
+    (
+        "physical: a step is at its byte, at dequeue",
+        physical_step_at_dequeue,
+    ),
+    // Marks on packets that no endpoint would understand.
+    (
+        "what is Not-ECT, CE or no IP is chosen and not marked",
+        unmarkable,
+    ),
+    // A drop that is not counted as one, or hits ECT packets.
+    (
+        "ecn-drop drops what is Not-ECT, at enqueue",
+        ecn_drop_at_enqueue,
+    ),
+    (
+        "ecn-drop drops what is Not-ECT, at dequeue",
+        ecn_drop_at_dequeue,
+    ),
+    ("mark none marks nothing", none),
+];
+
+/// Both ramps are from 1 to 9 MB.
+const LIMIT_BYTES: u64 = 10_000_000;
+const MIN_PPM: u32 = 100_000;
+const MAX_PPM: u32 = 900_000;
+const MIN_BYTES: u64 = 1_000_000;
+const MAX_BYTES: u64 = 9_000_000;
+
+/// Where probes are sent: below, at the ends of, along and above the ramp.
+const POINTS_BYTES: [u64; 7] = [
+    500_000, 1_000_000, 2_000_000, 3_500_000, 5_000_000, 7_500_000, 9_000_000,
+];
+const PROBES: u64 = 300;
+const PROBE_BYTES: u64 = 60;
+const FILLER_BYTES: u64 = 60_000;
+
+/// RED on either queue; the phantom queue drains a byte a second, which is the least it can.
+fn options(mark: Mark, at: MarkAt) -> Options {
+    Options {
+        limit_bytes: Some(LIMIT_BYTES as u32),
+        phantom_limit_bytes: Some(LIMIT_BYTES),
+        line_rate_bytes_per_s: Some(1_000_000),
+        drain_ppm: Some(1),
+        pmin_ppm: Some(MIN_PPM),
+        pmax_ppm: Some(MAX_PPM),
+        min_ppm: Some(MIN_PPM),
+        max_ppm: Some(MAX_PPM),
+        mark: Some(mark),
+        mark_at: Some(at),
+        ..Options::default()
+    }
+}
+
+/// The RED line.
+fn probability(bytes: u64) -> f64 {
+    let ramp = (MAX_BYTES - MIN_BYTES) as f64;
+    ((bytes as f64 - MIN_BYTES as f64) / ramp).clamp(0.0, 1.0)
+}
+
+/// `marks` of packets with these probabilities, within three standard deviations.
+fn three_sigma(what: &str, marks: u64, chances: &[f64]) -> Result<()> {
+    let expected: f64 = chances.iter().sum();
+    let sigma = chances.iter().map(|p| p * (1.0 - p)).sum::<f64>().sqrt();
+    let off = marks as f64 - expected;
+    println!(
+        "# {what}: {marks} of {} marked, {expected:.1} expected, sigma {sigma:.1}, off {off:+.1}",
+        chances.len()
+    );
+    // Where the probability is 0 or 1 nothing is left to chance but rounding of the sum.
+    ensure!(
+        off.abs() <= 3.0 * sigma + 1e-6,
+        "{what}: {marks} marks are {off:+.1} off, sigma is {sigma:.2}"
+    );
+    Ok(())
+}
+
+/// A probe, and what it finds queued.
+struct Probe {
+    number: u32,
+    finds_bytes: u64,
+}
+
+/// Fills what is counted up to each point in turn, from `bytes`, and sends probes there.
+fn probe(lab: &mut Lab, mut bytes: u64) -> Result<(Vec<Vec<Probe>>, u64)> {
+    let mut points = Vec::new();
+    for point in POINTS_BYTES {
+        while bytes < point {
+            let left = point - bytes;
+            // No filler may be too short for its headers.
+            let next = match left {
+                0..=FILLER_BYTES => left,
+                _ => FILLER_BYTES.min(left - 100),
+            };
+            let filler = Frame::new(next as usize).ecn(Ecn::NotEct);
+            lab.sender.send_all(1, &filler)?;
+            bytes += next;
+        }
+        let mut probes = Vec::new();
+        for _ in 0..PROBES {
+            lab.sender.send_all(1, &Frame::new(PROBE_BYTES as usize))?;
+            probes.push(Probe {
+                number: lab.sender.number(),
+                finds_bytes: bytes,
+            });
+            bytes += PROBE_BYTES;
+        }
+        points.push(probes);
+    }
+    Ok((points, bytes))
+}
+
+/// Compares each point with the line that `chance` gives.
+fn compare(account: &Account, points: &[Vec<Probe>], chance: impl Fn(u64) -> f64) -> Result<()> {
+    for (point, probes) in POINTS_BYTES.iter().zip(points) {
+        let chances: Vec<f64> = probes.iter().map(|p| chance(p.finds_bytes)).collect();
+        let marks = probes
+            .iter()
+            .filter(|p| account.marked.binary_search(&p.number).is_ok())
+            .count();
+        three_sigma(&format!("{point} bytes"), marks as u64, &chances)?;
+    }
+    Ok(())
+}
+
+fn phantom_at_enqueue(lab: &mut Lab) -> Result<()> {
+    lab.port(&options(Mark::Phantom, MarkAt::Enqueue))?;
+    let (points, _) = probe(lab, 0)?;
+    lab.drain()?;
+    let (account, port) = lab.balance(0)?;
+    compare(&account, &points, probability)?;
+    equal("marked_phantom", port.x.marked_phantom, port.x.marked())
+}
+
+fn phantom_at_dequeue(lab: &mut Lab) -> Result<()> {
+    lab.port(&options(Mark::Phantom, MarkAt::Dequeue))?;
+    let (points, _) = probe(lab, 0)?;
+    lab.drain()?;
+    let (account, _) = lab.balance(0)?;
+    // By then it has been counted itself.
+    compare(&account, &points, |bytes| probability(bytes + PROBE_BYTES))
+}
+
+fn physical_at_enqueue(lab: &mut Lab) -> Result<()> {
+    let mut points = Vec::new();
+    lab.hold(
+        Handle::ROOT,
+        &options(Mark::Physical, MarkAt::Enqueue),
+        |lab| {
+            let bytes;
+            (points, bytes) = probe(lab, 0)?;
+            Ok(bytes)
+        },
+    )?;
+    lab.release(0)?;
+    let (account, port) = lab.balance(0)?;
+    compare(&account, &points, probability)?;
+    equal("marked_physical", port.x.marked_physical, port.x.marked())
+}
+
+fn physical_at_dequeue(lab: &mut Lab) -> Result<()> {
+    const PACKETS: u64 = 2_400;
+    const BYTES: u64 = 4_000;
+
+    lab.hold(
+        Handle::ROOT,
+        &options(Mark::Physical, MarkAt::Dequeue),
+        |lab| {
+            lab.sender
+                .send_all(PACKETS as usize, &Frame::new(BYTES as usize))?;
+            Ok(PACKETS * BYTES)
+        },
+    )?;
+    let first = lab.sender.number() - PACKETS as u32 + 1;
+    lab.release(0)?;
+    let (account, _) = lab.balance(0)?;
+    // The k-th leaves PACKETS - k - 1 behind.
+    let left_bytes = |k: u64| (PACKETS - k - 1) * BYTES;
+    for eighth in 0..8 {
+        let part = eighth * PACKETS / 8..(eighth + 1) * PACKETS / 8;
+        let chances: Vec<f64> = part.clone().map(|k| probability(left_bytes(k))).collect();
+        let marks = part
+            .clone()
+            .filter(|k| account.marked.binary_search(&(first + *k as u32)).is_ok())
+            .count();
+        let what = format!(
+            "{} to {} bytes",
+            left_bytes(part.end - 1),
+            left_bytes(part.start)
+        );
+        three_sigma(&what, marks as u64, &chances)?;
+    }
+    Ok(())
+}
+
+/// Marks where both queues have the same occupancy, but for the plug, which the phantom
+/// queue has counted.
+fn two_queues(lab: &mut Lab, mark: Mark) -> Result<(Account, Vec<Vec<Probe>>, [u64; 3])> {
+    let mut points = Vec::new();
+    lab.hold(Handle::ROOT, &options(mark, MarkAt::Enqueue), |lab| {
+        let bytes;
+        (points, bytes) = probe(lab, 0)?;
+        Ok(bytes)
+    })?;
+    lab.release(0)?;
+    let (account, port) = lab.balance(0)?;
+    let x = port.x;
+    Ok((
+        account,
+        points,
+        [x.marked_phantom, x.marked_physical, x.marked_both],
+    ))
+}
+
+fn either(lab: &mut Lab) -> Result<()> {
+    let (account, points, causes) = two_queues(lab, Mark::Either)?;
+    let phantom = |bytes| probability(bytes + PLUG_BYTES);
+    compare(&account, &points, |bytes| {
+        1.0 - (1.0 - phantom(bytes)) * (1.0 - probability(bytes))
+    })?;
+    // Fillers are Not-ECT, so only probes are marked.
+    let by_cause: [fn(f64, f64) -> f64; 3] =
+        [|p, q| p * (1.0 - q), |p, q| (1.0 - p) * q, |p, q| p * q];
+    for ((cause, marks), chance) in ["phantom alone", "physical alone", "both"]
+        .iter()
+        .zip(causes)
+        .zip(by_cause)
+    {
+        let chances: Vec<f64> = points
+            .iter()
+            .flatten()
+            .map(|p| chance(phantom(p.finds_bytes), probability(p.finds_bytes)))
+            .collect();
+        three_sigma(cause, marks, &chances)?;
+    }
+    Ok(())
+}
+
+fn both(lab: &mut Lab) -> Result<()> {
+    let (account, points, causes) = two_queues(lab, Mark::Both)?;
+    compare(&account, &points, |bytes| {
+        probability(bytes + PLUG_BYTES) * probability(bytes)
+    })?;
+    equal("marked by one alone", causes[0] + causes[1], 0)
+}
+
+/// RED from 0 to 1 at one point.
+fn step(mark: Mark, at: MarkAt) -> Options {
+    Options {
+        pmin_ppm: Some(500_000),
+        pmax_ppm: Some(500_000),
+        min_ppm: Some(500_000),
+        max_ppm: Some(500_000),
+        ..options(mark, at)
+    }
+}
+
+const STEP_BYTES: u64 = LIMIT_BYTES / 2;
+
+/// Whether each of these packets, the last ones that were sent, is marked.
+fn expect_marks(lab: &Lab, account: &Account, expected: &[bool]) -> Result<()> {
+    let first = lab.sender.number() + 1 - expected.len() as u32;
+    for (number, expected) in (first..).zip(expected) {
+        let marked = account.marked.binary_search(&number).is_ok();
+        ensure!(
+            marked == *expected,
+            "packet {number} of {first} to {}: marked {marked}, not {expected}",
+            lab.sender.number()
+        );
+    }
+    Ok(())
+}
+
+fn phantom_step(lab: &mut Lab) -> Result<()> {
+    for (short_of_step, marked) in [(1, false), (0, true)] {
+        // The counter rounds up, so nothing drains from it in the first second. A machine that
+        // needs longer tries again.
+        let account = (0..20).find_map(|_| {
+            let account = phantom_step_try(lab, short_of_step);
+            let slow = |account: &Account| {
+                let times = || account.sent.iter().map(|r| r.at_ns);
+                times().max() >= times().min().map(|first| first + 1_000_000_000)
+            };
+            (!account.as_ref().is_ok_and(slow)).then_some(account)
+        });
+        let account = account.context("this machine sends 85 packets in no second")??;
+        expect_marks(lab, &account, &[false, marked])?;
+    }
+    Ok(())
+}
+
+/// Packets up to `short_of_step` bytes below the step, then one more.
+fn phantom_step_try(lab: &mut Lab, short_of_step: u64) -> Result<Account> {
+    lab.port(&step(Mark::Phantom, MarkAt::Enqueue))?;
+    let filler = Frame::new(FILLER_BYTES as usize).ecn(Ecn::NotEct);
+    let fillers = STEP_BYTES / FILLER_BYTES;
+    lab.sender.send_all(fillers as usize, &filler)?;
+    let rest = STEP_BYTES - fillers * FILLER_BYTES - short_of_step;
+    lab.sender.send_all(1, &Frame::new(rest as usize))?;
+    lab.sender.send_all(1, &Frame::new(100))?;
+    lab.drain()?;
+    Ok(lab.balance(0)?.0)
+}
+
+fn physical_step_at_enqueue(lab: &mut Lab) -> Result<()> {
+    lab.hold(
+        Handle::ROOT,
+        &step(Mark::Physical, MarkAt::Enqueue),
+        |lab| {
+            let fillers = STEP_BYTES / FILLER_BYTES;
+            let filler = Frame::new(FILLER_BYTES as usize).ecn(Ecn::NotEct);
+            lab.sender.send_all(fillers as usize, &filler)?;
+            let rest = (STEP_BYTES - fillers * FILLER_BYTES) as usize;
+            // The second finds one byte less than the step, the third the step and 59 more.
+            lab.sender.send_all(1, &Frame::new(rest - 1))?;
+            lab.sender.send_all(1, &Frame::new(60))?;
+            lab.sender.send_all(1, &Frame::new(60))?;
+            Ok(STEP_BYTES - 1 + 120)
+        },
+    )?;
+    lab.release(0)?;
+    let (account, _) = lab.balance(0)?;
+    expect_marks(lab, &account, &[false, false, true])?;
+
+    // And one that finds the very byte.
+    lab.clear()?;
+    lab.hold(
+        Handle::ROOT,
+        &step(Mark::Physical, MarkAt::Enqueue),
+        |lab| {
+            let packets = STEP_BYTES / 50_000;
+            lab.sender.send_all(packets as usize, &Frame::new(50_000))?;
+            lab.sender.send_all(1, &Frame::new(60))?;
+            Ok(STEP_BYTES + 60)
+        },
+    )?;
+    lab.release(0)?;
+    let (account, _) = lab.balance(0)?;
+    expect_marks(lab, &account, &[false, true])
+}
+
+fn physical_step_at_dequeue(lab: &mut Lab) -> Result<()> {
+    const PACKET_BYTES: u64 = 50_000;
+    lab.hold(
+        Handle::ROOT,
+        &step(Mark::Physical, MarkAt::Dequeue),
+        |lab| {
+            // The first leaves exactly the step behind, the second a packet less.
+            let packets = STEP_BYTES / PACKET_BYTES + 1;
+            lab.sender
+                .send_all(packets as usize, &Frame::new(PACKET_BYTES as usize))?;
+            Ok(packets * PACKET_BYTES)
+        },
+    )?;
+    lab.release(0)?;
+    let (account, _) = lab.balance(0)?;
+    let first = lab.sender.number() - (STEP_BYTES / PACKET_BYTES) as u32;
+    equal("marked", account.marked.clone(), vec![first])
+}
+
+/// Every packet is chosen, all the time.
+fn always(at: MarkAt) -> Options {
+    Options {
+        min_ppm: Some(0),
+        max_ppm: Some(0),
+        ..options(Mark::Physical, at)
+    }
+}
+
+fn unmarkable(lab: &mut Lab) -> Result<()> {
+    for at in [MarkAt::Enqueue, MarkAt::Dequeue] {
+        lab.port(&always(at))?;
+        let mut marks = 0;
+        for kind in [Kind::Udp4, Kind::Udp6, Kind::Tcp4, Kind::Other] {
+            for ecn in [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce] {
+                lab.sender
+                    .send_all(5, &Frame::new(200).kind(kind).ecn(ecn))?;
+                if kind != Kind::Other && matches!(ecn, Ecn::Ect0 | Ecn::Ect1) {
+                    marks += 5;
+                }
+            }
+        }
+        lab.drain()?;
+        let (account, port) = lab.balance(0)?;
+        equal("marked", port.x.marked(), marks)?;
+        equal("CE by the witness", account.marked.len() as u64, marks)?;
+        equal("would_mark", port.x.would_mark, 4 * 4 * 5)?;
+        equal("no IP", lab.after.total()?.no_ip, 20)?;
+        // IPv4, IPv6 and TCP: ECN codepoints by the witness, before and after.
+        equal("before", lab.before.total()?.ecn, [15; 4])?;
+        equal("after", lab.after.total()?.ecn, [15, 0, 0, 45])?;
+    }
+    Ok(())
+}
+
+fn ecn_drop_at_enqueue(lab: &mut Lab) -> Result<()> {
+    ecn_drop(lab, MarkAt::Enqueue)
+}
+
+fn ecn_drop_at_dequeue(lab: &mut Lab) -> Result<()> {
+    ecn_drop(lab, MarkAt::Dequeue)
+}
+
+fn ecn_drop(lab: &mut Lab, at: MarkAt) -> Result<()> {
+    lab.port(&Options {
+        ecn_drop: Some(true),
+        ..always(at)
+    })?;
+    // The sender learns nothing of it: NET_XMIT_CN is no error.
+    for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::NotEct, Ecn::Ce] {
+        lab.sender.send_all(25, &Frame::new(300).ecn(ecn))?;
+    }
+    lab.drain()?;
+    let (account, port) = lab.balance(0)?;
+    equal("drops_ecn", port.x.drops_ecn, 50)?;
+    equal("drops", port.state.drops, 50)?;
+    equal("would_mark", port.x.would_mark, 100)?;
+    equal("marked", port.x.marked(), 25)?;
+    let other = account
+        .missing
+        .iter()
+        .find(|r| r.ecn() != Ecn::NotEct as u8);
+    ensure!(other.is_none(), "dropped {other:?}");
+    Ok(())
+}
+
+fn none(lab: &mut Lab) -> Result<()> {
+    lab.port(&Options {
+        min_ppm: Some(0),
+        max_ppm: Some(0),
+        pmin_ppm: Some(0),
+        pmax_ppm: Some(0),
+        ..options(Mark::None, MarkAt::Enqueue)
+    })?;
+    lab.sender.send_all(100, &Frame::new(1000))?;
+    lab.drain()?;
+    let (account, port) = lab.balance(0)?;
+    equal("would_mark", port.x.would_mark, 0)?;
+    equal("marked", account.marked.len(), 0)
+}

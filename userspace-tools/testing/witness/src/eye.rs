@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0
+//! One witness: the classifier of xdc-witness-ebpf at one point of the path, and what it saw.
+
+use std::{env, fs};
+
+use anyhow::{Context, Result, ensure};
+use aya::{
+    Ebpf, Pod,
+    maps::{MapData, PerCpuArray, PerCpuHashMap, PerCpuValues, RingBuf},
+    programs::{SchedClassifier, TcAttachType},
+    util::nr_cpus,
+};
+
+use crate::record::{Counts, Flow, Record};
+
+// SAFETY: Words and bytes without padding; any bits are a value.
+unsafe impl Pod for Counts {}
+// SAFETY: As above.
+unsafe impl Pod for Flow {}
+
+/// A classifier that is loaded and attached; both end with this.
+pub struct Eye {
+    flows: PerCpuHashMap<MapData, Flow, Counts>,
+    total: PerCpuArray<MapData, Counts>,
+    missed: PerCpuArray<MapData, u64>,
+    ring: RingBuf<MapData>,
+    records: Vec<Record>,
+    processors: usize,
+    /// Holds the program.
+    _program: Ebpf,
+}
+
+impl Eye {
+    /// Attaches one to `device` of the current network namespace.
+    pub fn open(device: &str, side: TcAttachType) -> Result<Self> {
+        // Beside this program: `make tracing` puts both there.
+        let object = env::current_exe()?.with_extension("o");
+        let object = fs::read(&object)
+            .with_context(|| format!("cannot read {}: make tracing", object.display()))?;
+        let mut ebpf = Ebpf::load(&object).context("cannot load the witness")?;
+        let program: &mut SchedClassifier = ebpf
+            .program_mut("witness")
+            .context("no program in the object")?
+            .try_into()?;
+        program.load().context("the verifier refuses the witness")?;
+        program
+            .attach(device, side)
+            .with_context(|| format!("cannot attach the witness to {device}"))?;
+        let mut map = |name: &str| ebpf.take_map(name).context("no such map in the object");
+        Ok(Self {
+            flows: map("FLOWS")?.try_into()?,
+            total: map("TOTAL")?.try_into()?,
+            missed: map("MISSED")?.try_into()?,
+            ring: map("RECORDS")?.try_into()?,
+            records: Vec::new(),
+            processors: nr_cpus().map_err(|(what, error)| anyhow::anyhow!("{what}: {error}"))?,
+            _program: ebpf,
+        })
+    }
+
+    /// Forgets everything. Nothing may pass meanwhile.
+    pub fn restart(&mut self) -> Result<()> {
+        let flows: Vec<Flow> = self.flows.keys().collect::<Result<_, _>>()?;
+        for flow in flows {
+            self.flows.remove(&flow)?;
+        }
+        let zeroes = PerCpuValues::try_from(vec![Counts::default(); self.processors])?;
+        self.total.set(0, zeroes, 0)?;
+        let zeroes = PerCpuValues::try_from(vec![0; self.processors])?;
+        self.missed.set(0, zeroes, 0)?;
+        while self.ring.next().is_some() {}
+        self.records.clear();
+        Ok(())
+    }
+
+    /// All packets so far.
+    pub fn total(&self) -> Result<Counts> {
+        Ok(sum(&self.total.get(&0, 0)?))
+    }
+
+    /// Each flow so far.
+    pub fn flows(&self) -> Result<Vec<(Flow, Counts)>> {
+        self.flows
+            .iter()
+            .map(|entry| entry.map(|(flow, counts)| (flow, sum(&counts))))
+            .collect::<Result<_, _>>()
+            .map_err(Into::into)
+    }
+
+    /// Each packet so far, in order.
+    pub fn records(&mut self) -> Result<&[Record]> {
+        while let Some(item) = self.ring.next() {
+            self.records.push(read_record(&item)?);
+        }
+        Ok(&self.records)
+    }
+
+    /// What it says of one thing in three ways must be the same.
+    pub fn check(&mut self, name: &str) -> Result<()> {
+        let total = self.total()?;
+        let mut flows = Counts::default();
+        for (_, counts) in self.flows()? {
+            add(&mut flows, &counts);
+        }
+        let missed: u64 = self.missed.get(&0, 0)?.iter().sum();
+        ensure!(missed == 0, "{name}: the witness missed {missed} packets");
+        ensure!(
+            flows == total,
+            "{name}: flows {flows:?} make no total of {total:?}"
+        );
+        let mut records = Counts::default();
+        for record in self.records()? {
+            records.bundles += 1;
+            records.packets += u64::from(record.segments);
+            records.bytes += u64::from(record.bytes);
+            match record.is_ip {
+                0 => records.no_ip += u64::from(record.segments),
+                _ => records.ecn[usize::from(record.ecn())] += u64::from(record.segments),
+            }
+        }
+        ensure!(
+            records == total,
+            "{name}: records {records:?} make no total of {total:?}"
+        );
+        Ok(())
+    }
+}
+
+impl Record {
+    /// Not-ECT, ECT(1), ECT(0), CE.
+    pub fn ecn(&self) -> u8 {
+        self.dsfield & 3
+    }
+
+    /// The port, or the network, says congestion.
+    pub fn is_ce(&self) -> bool {
+        self.is_ip != 0 && self.ecn() == 3
+    }
+
+    /// Codepoint of its traffic class.
+    pub fn dscp(&self) -> u8 {
+        self.dsfield >> 2
+    }
+}
+
+fn sum(values: &PerCpuValues<Counts>) -> Counts {
+    let mut total = Counts::default();
+    values.iter().for_each(|counts| add(&mut total, counts));
+    total
+}
+
+fn add(to: &mut Counts, more: &Counts) {
+    to.bundles += more.bundles;
+    to.packets += more.packets;
+    to.bytes += more.bytes;
+    to.no_ip += more.no_ip;
+    for (to, more) in to.ecn.iter_mut().zip(more.ecn) {
+        *to += more;
+    }
+}
+
+/// The kernel wrote it as it is in memory.
+fn read_record(bytes: &[u8]) -> Result<Record> {
+    ensure!(
+        bytes.len() == size_of::<Record>(),
+        "a record of {} bytes",
+        bytes.len()
+    );
+    // SAFETY: Of the right length; any bits are a value; read without alignment.
+    Ok(unsafe { bytes.as_ptr().cast::<Record>().read_unaligned() })
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Counts what enters and leaves a port by eBPF, and compares it with what the port says.
+//!
+//!     xdc-witness [GROUP...]         the port against the witnesses
+//!     xdc-witness parents            the port below each qdisc that has children
+//!     xdc-witness tdc FILE           cases in the format of the kernel's tc-testing
+//!     xdc-witness raw add|change dev DEV (root | parent MAJ:MIN) phantom NAME=TYPE:VALUE...
+//!                                    options that `xdc qdisc` would refuse, as the kernel does
+//!     xdc-witness raw dump           what the kernel says of every qdisc, in hexadecimal
+//!     xdc-witness json POINTER...    of the JSON on standard input, the value at each RFC 6901
+//!                                    pointer, a line each; a failure if it is not JSON
+
+mod cases;
+mod eye;
+mod json;
+mod lab;
+mod raw;
+#[path = "../../../ebpf/src/record.rs"]
+mod record;
+mod sender;
+mod tdc;
+
+use std::{env, process::ExitCode};
+
+use nix::{
+    sched::{CpuSet, sched_setaffinity},
+    unistd::Pid,
+};
+
+use xdc_ktap::Ktap;
+
+/// A veth hands packets on by the CPU that sent them: those of two may overtake each other.
+fn stay_on_one_cpu() -> anyhow::Result<()> {
+    let mut cpus = CpuSet::new();
+    cpus.set(0)?;
+    sched_setaffinity(Pid::from_raw(0), &cpus)?;
+    Ok(())
+}
+
+fn in_the_lab(run: impl FnOnce(&mut Ktap) -> anyhow::Result<()>) -> ExitCode {
+    let mut ktap = Ktap::new();
+    if let Err(error) = stay_on_one_cpu().and_then(|()| run(&mut ktap)) {
+        ktap.case("the lab is set up", Err(error));
+    }
+    ktap.finish()
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    match args.first().map(String::as_str) {
+        Some("raw") => raw::command(&args[1..]),
+        Some("json") => json::command(&args[1..]),
+        Some("tdc") => {
+            let mut ktap = Ktap::new();
+            if let Err(error) = tdc::run(&args[1..], &mut ktap) {
+                ktap.case("the cases are there", Err(error));
+            }
+            ktap.finish()
+        }
+        Some("parents") => in_the_lab(cases::parents::run_all),
+        _ => in_the_lab(|ktap| cases::run(&args, ktap)),
+    }
+}

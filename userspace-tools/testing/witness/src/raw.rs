@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `xdc-witness raw`: options of the qdisc as they are on the wire, valid or not, so that it is
+//! the kernel that judges them and not `xdc qdisc`. Exit codes are tc's: 1 for a command line
+//! that is none, 2 for a refusal. And the other way: what the kernel says, as it says it, for a
+//! reader that is not ours.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail, ensure};
+use netlink_packet_core::{DefaultNla, Nla as _};
+use netlink_packet_route::{RouteNetlinkMessage, tc::TcAttribute};
+use nix::net::if_::if_nametoindex;
+use xdc_netlink::{
+    Connection, Error, Request,
+    attributes::Attributes,
+    phantom,
+    qdisc::{self, Handle, Qdisc},
+};
+
+const TCA_OPTIONS: u16 = 2;
+
+/// What the command did.
+pub fn command(words: &[String]) -> ExitCode {
+    let refused = |error: &anyhow::Error| match error.downcast_ref::<Error>() {
+        Some(Error::Refused { reason, .. }) => Some(reason.clone()),
+        _ => None,
+    };
+    let done = match words {
+        [word] if word == "dump" => dump(),
+        words => send(words),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => match refused(&error) {
+            Some(reason) => {
+                eprintln!("Error: {reason}");
+                ExitCode::from(2)
+            }
+            None => {
+                eprintln!("xdc-witness raw: {error:#}");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+/// Prints the answer to RTM_GETQDISC for every device, as it came.
+fn dump() -> Result<()> {
+    let answer = qdisc::dump_bytes(&mut Connection::open()?)?;
+    let digits: String = answer.iter().map(|byte| format!("{byte:02x}")).collect();
+    println!("{digits}");
+    Ok(())
+}
+
+fn send(words: &[String]) -> Result<()> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let [verb, "dev", device, rest @ ..] = words.as_slice() else {
+        bail!("add|change dev DEV (root | parent MAJ:MIN) phantom [flat] NAME=TYPE:VALUE...");
+    };
+    let (parent, mut options) = match rest {
+        ["root", phantom::KIND, options @ ..] => (Handle::ROOT, options),
+        ["parent", id, phantom::KIND, options @ ..] => (handle(id)?, options),
+        _ => bail!("'root' or 'parent MAJ:MIN', then '{}'", phantom::KIND),
+    };
+    let is_flat = options.first() == Some(&"flat");
+    if is_flat {
+        options = &options[1..];
+    }
+    let qdisc = Qdisc {
+        index: if_nametoindex(*device).with_context(|| format!("no device {device}"))?,
+        parent,
+        handle: Handle::UNSPEC,
+        kind: phantom::KIND,
+        options: encode(options)?,
+    };
+    let mut request = match *verb {
+        "add" => qdisc.add(),
+        "change" => qdisc.change(),
+        other => bail!("'{other}' is neither add nor change"),
+    };
+    if is_flat {
+        flatten(&mut request);
+    }
+    Ok(Connection::open()?.request(request)?)
+}
+
+/// Takes the flag from TCA_OPTIONS that says that it is a nest.
+fn flatten(request: &mut Request) {
+    let RouteNetlinkMessage::NewQueueDiscipline(message) = &mut request.message else {
+        return;
+    };
+    for attribute in &mut message.attributes {
+        if let TcAttribute::Other(options) = attribute {
+            let mut value = vec![0; options.value_len()];
+            options.emit_value(&mut value);
+            *options = DefaultNla::new(TCA_OPTIONS, value);
+        }
+    }
+}
+
+fn handle(text: &str) -> Result<Handle> {
+    let (major, minor) = text.split_once(':').context("no handle")?;
+    Ok(Handle {
+        major: u16::from_str_radix(major, 16)?,
+        minor: u16::from_str_radix(minor, 16)?,
+    })
+}
+
+/// `NAME=TYPE:VALUE`; `cut=hex:...` is put behind the others as it is.
+fn encode(options: &[&str]) -> Result<Vec<u8>> {
+    let mut attributes = Attributes::default();
+    let mut tail = Vec::new();
+    for option in options {
+        let (name, value) = option.split_once('=').context("NAME=TYPE:VALUE")?;
+        let value = bytes(value).with_context(|| format!("'{option}'"))?;
+        if name == "cut" {
+            tail = value;
+            continue;
+        }
+        attributes.push(id(name)?, &value);
+    }
+    Ok([attributes.into_bytes(), tail].concat())
+}
+
+/// By the name that it has in phantom.yaml, or by number.
+fn id(name: &str) -> Result<u16> {
+    if let Ok(id) = name.parse() {
+        return Ok(id);
+    }
+    let wanted = format!("TCA_PHANTOM_{}", name.to_uppercase().replace('-', "_"));
+    phantom::IDS
+        .iter()
+        .find(|(known, _)| *known == wanted)
+        .map(|(_, id)| *id)
+        .with_context(|| format!("no option '{name}'"))
+}
+
+fn bytes(text: &str) -> Result<Vec<u8>> {
+    let (width, value) = text.split_once(':').context("TYPE:VALUE")?;
+    Ok(match width {
+        "u8" => value.parse::<u8>()?.to_ne_bytes().to_vec(),
+        "u32" => value.parse::<u32>()?.to_ne_bytes().to_vec(),
+        "s32" => value.parse::<i32>()?.to_ne_bytes().to_vec(),
+        "u64" => value.parse::<u64>()?.to_ne_bytes().to_vec(),
+        "str" => [value.as_bytes(), &[0]].concat(),
+        // COUNTxBYTE
+        "fill" => {
+            let (count, byte) = value.split_once('x').context("COUNTxBYTE")?;
+            vec![byte.parse()?; count.parse()?]
+        }
+        "hex" => {
+            ensure!(value.len() % 2 == 0, "an odd number of digits");
+            (0..value.len())
+                .step_by(2)
+                .map(|at| {
+                    let digits = value.get(at..at + 2).context("no digits")?;
+                    Ok(u8::from_str_radix(digits, 16)?)
+                })
+                .collect::<Result<_>>()?
+        }
+        other => bail!("'{other}' is no type"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_written_as_they_are_on_the_wire() {
+        assert_eq!(
+            encode(&["pq-drain-ppm=u32:5", "mark=u8:9", "cut=hex:0c00"]).unwrap(),
+            [8, 0, 8, 0, 5, 0, 0, 0, 5, 0, 13, 0, 9, 0, 0, 0, 0x0c, 0]
+        );
+        assert_eq!(encode(&["99=fill:2x7"]).unwrap(), [6, 0, 99, 0, 7, 7, 0, 0]);
+        assert!(encode(&["nonsense=u8:1"]).is_err());
+        assert!(encode(&["mark=u8:256"]).is_err());
+        assert!(encode(&["cut=hex:0g"]).is_err());
+    }
+}

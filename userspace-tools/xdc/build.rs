@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The commit that xdc is built from, for the provenance of its results.
+
+use std::env;
+use std::process::Command;
+
+fn main() {
+    // Not with every commit: cells of sweeps are named after the program that reads them, and one
+    // that nothing was changed in is the same program.
+    println!("cargo::rerun-if-changed=src");
+    println!("cargo::rerun-if-env-changed=XDC_COMMIT");
+    // A packager's, who has no repository; else this one's, if there is one.
+    let commit = env::var("XDC_COMMIT").ok().or_else(of_repository);
+    println!("cargo::rustc-env=XDC_COMMIT={}", commit.unwrap_or_default());
+}
+
+fn of_repository() -> Option<String> {
+    // An unpacked archive may lie in somebody else's repository.
+    git(&["ls-files", "--error-unmatch", "build.rs"])?;
+    let commit = git(&["rev-parse", "HEAD"])?;
+    let changes = git(&["status", "--porcelain", "--untracked-files=no"])?;
+    Some(match changes.is_empty() {
+        true => commit,
+        false => format!("{commit}-dirty"),
+    })
+}
+
+fn git(args: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(args).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}

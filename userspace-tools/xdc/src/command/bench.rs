@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `xdc bench`: instructions per ACK and per packet, counted in one emulated boot.
+
+use std::time::Duration;
+
+use xdc_proto::{Job, Message, Plan};
+
+use crate::command::args;
+use crate::command::selftest::Tally;
+use crate::error::Result;
+use crate::guest::engine::{Clock, Engine, Kind, Machine};
+use crate::guest::{Guest, Watch};
+use crate::home::{Flavour, Home};
+use crate::marked;
+use crate::result::costs::Costs;
+
+const TEST: &str = "bench.sh";
+const MACHINE: Machine = Machine {
+    cpus: 1,
+    memory_mb: 1024,
+    spins: false,
+};
+
+/// Between two boots, in any figure.
+const REPEATS_WITHIN: f64 = 0.01;
+
+/// The part of the page that [`command`] writes.
+const MARK: &str = "bench";
+
+#[derive(clap::Args)]
+pub struct Request {
+    /// Print the counts instead of the tables.
+    #[arg(long)]
+    json: bool,
+    /// Write the tables of docs/performance.md.
+    #[arg(long)]
+    update_docs: bool,
+    /// Boots to compare; the figures are the first one's.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    boots: u32,
+    /// Give up on a guest that is silent for so long.
+    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = args::seconds())]
+    timeout: Duration,
+}
+
+/// Whether every case passed.
+pub fn command(request: &Request) -> Result<bool> {
+    let home = Home::find()?;
+    let mut tally = Tally::default();
+    let mut report = |line: &str| {
+        if !request.json {
+            println!("{line}");
+        }
+        tally.add(line);
+    };
+    let costs = count(&home, request.timeout, &mut report)?;
+    for line in costs.judge() {
+        report(&line);
+    }
+    for boot in 2..=request.boots {
+        let difference = costs.furthest(&count(&home, request.timeout, &mut report)?);
+        let verdict = if difference < REPEATS_WITHIN {
+            "ok"
+        } else {
+            "not ok"
+        };
+        report(&format!(
+            "{verdict} - boot {boot} counts the same: {:.3} % off at most",
+            difference * 100.0
+        ));
+    }
+
+    if request.json {
+        println!("{}", serde_json::json!(costs));
+    } else {
+        println!("\n{}", costs.tables());
+        println!(
+            "# xdc bench: {} passed, {} failed",
+            tally.passed, tally.failed
+        );
+    }
+    if request.update_docs {
+        marked::update(&home.performance_page(), MARK, &costs.tables())?;
+    }
+    Ok(tally.failed == 0)
+}
+
+/// One boot. What the guest's cases say goes to `report`.
+fn count(home: &Home, timeout: Duration, report: &mut impl FnMut(&str)) -> Result<Costs> {
+    let plan = Plan::of(Job::Selftest {
+        tests: vec![TEST.to_owned()],
+        long: false,
+        root: None,
+    });
+    let guest = Guest {
+        home,
+        engine: Engine::new(home, Kind::Qemu, Flavour::X86, Clock::Icount)?,
+        machine: MACHINE,
+    };
+    let watch = Watch {
+        stall: timeout,
+        total: None,
+        console: None,
+    };
+    let mut costs = Costs::default();
+    guest.run(&plan, &watch, |message| {
+        if let Message::Ktap { line } = message {
+            costs.read(&line)?;
+            report(&line);
+        }
+        Ok(())
+    })?;
+    Ok(costs)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Headers, rulers and the first cell of each row.
+    fn skeleton(tables: &str) -> Vec<String> {
+        tables
+            .lines()
+            .map(|line| {
+                let mut cells = line.split('|');
+                match (cells.nth(1), cells.next()) {
+                    (Some(name), Some(_)) if !name.trim().is_empty() && !name.contains("---") => {
+                        format!("{} of {} cells", name.trim(), line.matches('|').count())
+                    }
+                    _ => line.to_owned(),
+                }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_page_has_the_tables_that_the_code_writes() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/performance.md");
+        let page = fs::read_to_string(page).unwrap();
+        let (_, shown, _) = marked::split(&page, MARK).unwrap();
+        assert_eq!(
+            skeleton(shown),
+            skeleton(&Costs::default().tables()),
+            "xdc bench --update-docs"
+        );
+        assert!(!shown.contains('?'), "every target was measured");
+    }
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Two results of one scenario side by side: do the engines agree?
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::draw::overlay;
+use crate::error::{Error, Result};
+use crate::result::expect::format_value;
+use crate::result::metric::{self, Metric};
+use crate::result::stored::Stored;
+use crate::result::summary::Summary;
+use crate::scenario::Agree;
+use crate::text::printable;
+
+/// What is shown of results whose scenario does not say what they have to agree on.
+const METRICS: &[&str] = &[
+    "goodput_mbps",
+    "jain_steady",
+    "fct_ms.mean",
+    "fct_ms.max",
+    "rtt_us.p50",
+    "queue_bytes.mean",
+    "drops",
+    "marks",
+    "retransmits",
+];
+
+/// One metric of one congestion control.
+struct Row<'a> {
+    cc: &'a str,
+    metric: &'a Metric,
+    a: Option<f64>,
+    b: Option<f64>,
+    agree: Option<&'a Agree>,
+}
+
+impl Row<'_> {
+    /// Relative to the larger of the two; none where one has no such value.
+    fn difference(&self) -> Option<f64> {
+        let (a, b) = (self.a?, self.b?);
+        let larger = a.abs().max(b.abs());
+        Some(if larger == 0.0 { 0.0 } else { (b - a) / larger })
+    }
+
+    /// Nothing agrees on a value that a result lacks.
+    fn holds(&self) -> bool {
+        match (self.agree, self.a, self.b) {
+            (None, ..) => true,
+            (Some(agree), Some(a), Some(b)) => {
+                (b - a).abs() <= agree.slack
+                    || self.difference().is_some_and(|d| d.abs() <= agree.within)
+            }
+            _ => false,
+        }
+    }
+
+    fn verdict(&self) -> &'static str {
+        match (self.agree, self.holds()) {
+            (None, _) => "",
+            (_, true) => "agree",
+            (_, false) => "DIFFER",
+        }
+    }
+
+    fn line(&self) -> String {
+        let text = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), format_value);
+        let difference = self
+            .difference()
+            .map_or_else(|| "-".to_owned(), |d| format!("{:+.2} %", d * 100.0));
+        let bound = self.agree.map(|agree| {
+            let slack = match agree.slack {
+                0.0 => String::new(),
+                slack => format!(" or {}", format_value(slack)),
+            };
+            format!("<= {} %{slack}   [{}]", agree.within * 100.0, agree.why)
+        });
+        let line = format!(
+            "{:<7} {:<8} {:<18} {:>12} {:>12} {:>10}  {}",
+            self.verdict(),
+            self.cc,
+            self.metric.name(),
+            text(self.a),
+            text(self.b),
+            difference,
+            bound.unwrap_or_default()
+        );
+        printable(line.trim_end()).into_owned()
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "verdict": self.verdict().to_lowercase(),
+            "cc": self.cc,
+            "metric": self.metric.name(),
+            "a": self.a,
+            "b": self.b,
+            "difference": self.difference(),
+            "within": self.agree.map(|agree| agree.within),
+            "slack": self.agree.map(|agree| agree.slack),
+        })
+    }
+}
+
+/// `shown` are the metrics of results whose scenario states none.
+fn rows<'a>(a: &'a Summary, b: &Summary, agree: &'a [Agree], shown: &'a [Metric]) -> Vec<Row<'a>> {
+    let mut rows = Vec::new();
+    for run in &a.runs {
+        let Some(other) = b.run(&run.cc) else {
+            continue;
+        };
+        let mut add = |metric: &'a Metric, agree| {
+            rows.push(Row {
+                cc: &run.cc,
+                metric,
+                a: metric.of(run),
+                b: metric.of(other),
+                agree,
+            });
+        };
+        for stated in agree.iter().filter(|agree| agree.concerns(&run.cc)) {
+            add(&stated.metric, Some(stated));
+        }
+        if agree.is_empty() {
+            shown.iter().for_each(|metric| add(metric, None));
+        }
+    }
+    rows
+}
+
+fn title(stored: &Stored) -> String {
+    let Summary {
+        engine,
+        scale,
+        seed,
+        ..
+    } = &stored.summary;
+    let dir = stored.dir.display();
+    printable(&format!("{dir}: {engine}, scale {scale}, seed {seed}")).into_owned()
+}
+
+/// `xdc compare A B`; whether they agree on all that their scenario says they should. The two over
+/// one another are drawn into `plot`.
+pub fn command(a: &Path, b: &Path, plot: Option<&Path>, json: bool) -> Result<bool> {
+    let here = Path::new(".");
+    let (a, b) = (Stored::open(a, here)?, Stored::open(b, here)?);
+    let shown = metric::of_names(METRICS);
+    let rows = rows(&a.summary, &b.summary, &a.scenario.agree, &shown);
+    if rows.is_empty() {
+        return Err(
+            Error::usage("the two results have no congestion control in common")
+                .hint("xdc run SCENARIO --cc CC, twice"),
+        );
+    }
+    if let Some(path) = plot {
+        let mut ccs: Vec<_> = rows.iter().map(|row| row.cc).collect();
+        ccs.dedup();
+        let svg = overlay::svg(&ccs, &[&a.dir, &b.dir])?;
+        fs::write(path, svg).map_err(|err| Error::io(path.display(), &err))?;
+    }
+    if json {
+        let rows: Vec<_> = rows.iter().map(Row::json).collect();
+        println!("{:#}", json!({"a": a.dir, "b": b.dir, "rows": rows}));
+    } else {
+        println!("a  {}", title(&a));
+        println!("b  {}", title(&b));
+        for row in &rows {
+            println!("{}", row.line());
+        }
+    }
+    Ok(rows.iter().all(Row::holds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::record::tests::recorded;
+    use crate::result::summary::{self, Rtt, Run, Windows};
+
+    fn agree(metric: &str, within: f64, slack: f64) -> Agree {
+        Agree {
+            metric: metric.parse().unwrap(),
+            ccs: Vec::new(),
+            within,
+            slack,
+            why: "test".to_owned(),
+        }
+    }
+
+    fn run(cc: &str, goodput_mbps: f64, marks: u64) -> Run {
+        Run {
+            cc: cc.to_owned(),
+            goodput_mbps,
+            marks,
+            rtt_us: Rtt {
+                p50: Some(1.0),
+                p99: None,
+            },
+            ..summary::run(&recorded(), &Windows::every_us(1000))
+        }
+    }
+
+    #[test]
+    fn metrics_agree_within_the_bound_or_the_slack() {
+        let a = Summary::of_runs(vec![run("unocc", 100.0, 10), run("bbr", 1.0, 0)]);
+        let b = Summary::of_runs(vec![run("unocc", 99.0, 12)]);
+        let stated = [
+            agree("goodput_mbps", 0.02, 0.0),
+            agree("goodput_mbps", 0.005, 0.0),
+            agree("marks", 0.01, 2.0),
+            agree("rtt_us.p99", 1.0, 1.0),
+            Agree {
+                ccs: vec!["bbr".to_owned()],
+                ..agree("goodput_mbps", 0.0, 0.0)
+            },
+        ];
+        let rows = rows(&a, &b, &stated, &[]);
+        let verdicts: Vec<_> = rows.iter().map(Row::holds).collect();
+        // What neither has, nothing agrees on.
+        assert_eq!(verdicts, [true, false, true, false]);
+        assert!(rows.iter().all(|row| row.cc == "unocc"));
+    }
+
+    #[test]
+    fn nothing_stated_is_shown_and_holds() {
+        let a = Summary::of_runs(vec![run("unocc", 1.0, 1)]);
+        let shown = metric::of_names(METRICS);
+        let rows = rows(&a, &a, &[], &shown);
+        assert_eq!(rows.len(), METRICS.len());
+        assert!(rows.iter().all(Row::holds));
+    }
+}

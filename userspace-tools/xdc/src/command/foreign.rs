@@ -1,0 +1,684 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `xdc foreign`: tests that are not our own, by the kernel's modules and by ours in one guest.
+//!
+//! A suite is a program in selftests/guest/foreign/. It runs in a guest whose root is a folder of
+//! Debian's packages with the kernel's own tests in it (qemu-images/foreign.sh), and it says
+//! `ok N VARIANT CASE` for each case with each variant: a congestion control, or a queue
+//! discipline. Lines of its head say what xdc has to know; see [`Suite::parse`].
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde::{Deserialize, Serialize};
+use xdc_proto::{Job, Message, Plan};
+
+use crate::command::args;
+use crate::command::selftest::KERNELS;
+use crate::error::{Error, Result};
+use crate::guest::engine::{Clock, Engine, Kind, Machine};
+use crate::guest::{Guest, Watch};
+use crate::home::{Flavour, Home};
+use crate::interrupt;
+use crate::marked;
+use crate::owned;
+use crate::progress::Progress;
+use crate::text::{printable, printable_lines};
+
+const MACHINE: Machine = Machine {
+    cpus: 2,
+    memory_mb: 2048,
+    spins: true,
+};
+
+/// Below selftests/guest/, and among the results.
+const FOLDER: &str = "foreign";
+/// Of the part of the page that is written here.
+const MARK: &str = "foreign";
+/// Lines that are kept of what a failing case said.
+const NOTE_LINES: usize = 12;
+
+#[derive(clap::Args)]
+pub struct Request {
+    /// Which [default: the fast selection, with --long all].
+    names: Vec<String>,
+    /// Which kernel [default: the suite's own].
+    #[arg(long)]
+    kernel: Option<Flavour>,
+    /// Every suite, and the long form of each.
+    #[arg(long)]
+    long: bool,
+    /// Print the outcome of each case instead of what the suites say.
+    #[arg(long)]
+    json: bool,
+    /// Write the tables of docs/foreign-suites.md, of this run and of those before.
+    #[arg(long)]
+    update_docs: bool,
+    /// Where results are kept, one file a suite in foreign/.
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    results: PathBuf,
+    /// Give up on a guest that is silent for so long.
+    #[arg(long, value_name = "SECONDS", default_value = "330", value_parser = args::seconds())]
+    timeout: Duration,
+}
+
+/// A program of selftests/guest/foreign/, by what its head says.
+#[derive(Debug, PartialEq, Eq)]
+struct Suite {
+    /// Its file's, without what follows the dot.
+    name: String,
+    file: String,
+    title: String,
+    kernels: Vec<Flavour>,
+    /// Those of the kernel's variants that ours are held against.
+    kernels_own: Vec<String>,
+    ours: Vec<String>,
+    /// Not part of the fast selection.
+    long: bool,
+    /// No program of it spins, so that in virtual time only waiting takes time.
+    waits: bool,
+}
+
+impl Suite {
+    /// Reads a head such as
+    ///
+    /// ```text
+    /// # suite: tc-testing: children of each parent
+    /// # kernels: uml debug           the first is the default
+    /// # variants: kernel | phantom   the kernel's own | ours
+    /// # form: long
+    /// # time: waiting                in virtual time nothing else takes any
+    /// ```
+    ///
+    /// None for a file that is no suite.
+    fn parse(file: &str, text: &str) -> Option<Self> {
+        let line = |key: &str| text.lines().find_map(|line| line.strip_prefix(key));
+        let title = line("# suite:")?.trim().to_owned();
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+        let (kernels_own, ours) = line("# variants:")?.split_once('|')?;
+        let known = [Flavour::Uml, Flavour::X86, Flavour::Debug];
+        let named = |word: &str| known.into_iter().find(|kernel| kernel.name() == word);
+        Some(Self {
+            name: file.split('.').next().unwrap_or(file).to_owned(),
+            file: file.to_owned(),
+            title,
+            kernels: line(KERNELS)?
+                .split_whitespace()
+                .filter_map(named)
+                .collect(),
+            kernels_own: words(kernels_own),
+            ours: words(ours),
+            long: line("# form:").is_some_and(|form| form.trim() == "long"),
+            waits: line("# time:").is_some_and(|time| time.trim() == "waiting"),
+        })
+    }
+
+    fn kernel(&self, wanted: Option<Flavour>) -> Result<Flavour> {
+        match wanted {
+            None => self.kernels.first().copied(),
+            Some(kernel) => self.kernels.iter().copied().find(|it| *it == kernel),
+        }
+        .ok_or_else(|| {
+            let names: Vec<_> = self.kernels.iter().map(|kernel| kernel.name()).collect();
+            Error::usage(format!("{} is not for that kernel", self.name))
+                .hint(format!("--kernel {}", names.join(" or ")))
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Outcome {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+impl Outcome {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+/// How a case came out by each variant.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Case {
+    outcomes: BTreeMap<String, Outcome>,
+    /// What the variant's failure or skip was about.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    notes: BTreeMap<String, Vec<String>>,
+}
+
+/// What a suite came to; a file among the results.
+#[derive(Debug, Serialize, Deserialize)]
+struct Report {
+    suite: String,
+    title: String,
+    kernel: String,
+    long: bool,
+    kernels_own: Vec<String>,
+    ours: Vec<String>,
+    cases: BTreeMap<String, Case>,
+    /// Why the suite did not come to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    died: Option<String>,
+    /// Real time.
+    seconds: u64,
+    /// The case that lines of explanation belong to.
+    #[serde(skip)]
+    last: Option<(String, String)>,
+}
+
+/// What a case says about our modules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Fine,
+    /// Passes by the kernel's modules, or only ours have it, and fails by ours.
+    Ours,
+    /// Fails by both.
+    Both,
+    /// Fails by the kernel's alone.
+    KernelsOwn,
+    /// Passes nowhere, fails nowhere.
+    Skipped,
+}
+
+impl Report {
+    fn new(suite: &Suite, kernel: Flavour, long: bool) -> Self {
+        Self {
+            suite: suite.name.clone(),
+            title: suite.title.clone(),
+            kernel: kernel.name().to_owned(),
+            long,
+            kernels_own: suite.kernels_own.clone(),
+            ours: suite.ours.clone(),
+            cases: BTreeMap::new(),
+            died: None,
+            seconds: 0,
+            last: None,
+        }
+    }
+
+    /// A line of the suite's KTAP, indented below the guest's own.
+    fn hear(&mut self, line: &str) {
+        let text = line.trim_start();
+        if text.len() == line.len() {
+            // What the agent says of the program as a whole.
+            if let Some(why) = text
+                .strip_prefix("not ok ")
+                .and_then(|t| t.split_once("# "))
+            {
+                self.died = Some(why.1.to_owned());
+            }
+            return;
+        }
+        if let Some(note) = text.strip_prefix("# ") {
+            if let Some((case, variant)) = &self.last
+                && let Some(case) = self.cases.get_mut(case)
+            {
+                let notes = case.notes.entry(variant.clone()).or_default();
+                if notes.len() < NOTE_LINES {
+                    notes.push(note.to_owned());
+                }
+            }
+            return;
+        }
+        let (outcome, rest) = match (text.strip_prefix("ok "), text.strip_prefix("not ok ")) {
+            (Some(rest), _) => (Outcome::Passed, rest),
+            (_, Some(rest)) => (Outcome::Failed, rest),
+            _ => return,
+        };
+        let mut words = rest.splitn(3, ' ');
+        let (Some(_number), Some(variant), Some(name)) = (words.next(), words.next(), words.next())
+        else {
+            return;
+        };
+        let (name, skip) = match name.split_once(" # SKIP") {
+            Some((name, why)) => (name, Some(why.trim())),
+            None => (name, None),
+        };
+        let case = self.cases.entry(name.to_owned()).or_default();
+        let outcome = skip.map_or(outcome, |_| Outcome::Skipped);
+        case.outcomes.insert(variant.to_owned(), outcome);
+        if let Some(why) = skip.filter(|why| !why.is_empty()) {
+            case.notes.insert(variant.to_owned(), vec![why.to_owned()]);
+        }
+        self.last = (outcome == Outcome::Failed).then(|| (name.to_owned(), variant.to_owned()));
+    }
+
+    fn verdict(&self, case: &Case) -> Verdict {
+        let any = |variants: &[String], outcome| {
+            let mut variants = variants.iter();
+            variants.any(|variant| case.outcomes.get(variant) == Some(&outcome))
+        };
+        let passes = any(&self.kernels_own, Outcome::Passed);
+        let fails = any(&self.kernels_own, Outcome::Failed);
+        if any(&self.ours, Outcome::Failed) {
+            return if fails && !passes {
+                Verdict::Both
+            } else {
+                Verdict::Ours
+            };
+        }
+        if fails {
+            Verdict::KernelsOwn
+        } else if passes || any(&self.ours, Outcome::Passed) {
+            Verdict::Fine
+        } else {
+            Verdict::Skipped
+        }
+    }
+
+    fn with(&self, verdict: Verdict) -> impl Iterator<Item = (&String, &Case)> {
+        let cases = self.cases.iter();
+        cases.filter(move |(_, case)| self.verdict(case) == verdict)
+    }
+
+    fn count(&self, variant: &str, outcome: Outcome) -> usize {
+        let cases = self.cases.values();
+        cases
+            .filter(|case| case.outcomes.get(variant) == Some(&outcome))
+            .count()
+    }
+
+    fn variants(&self) -> impl Iterator<Item = &String> {
+        self.kernels_own.iter().chain(&self.ours)
+    }
+
+    /// Whether our modules did what the kernel's did, in any case at all.
+    fn holds(&self) -> bool {
+        let ran = self
+            .variants()
+            .any(|variant| self.count(variant, Outcome::Passed) > 0);
+        self.died.is_none() && ran && self.with(Verdict::Ours).next().is_none()
+    }
+
+    /// `cubic 20/1/0`: passed, failed, skipped.
+    fn counts(&self) -> String {
+        let of = |variant: &String| {
+            let count = |outcome| self.count(variant, outcome);
+            format!(
+                "{variant} {}/{}/{}",
+                count(Outcome::Passed),
+                count(Outcome::Failed),
+                count(Outcome::Skipped)
+            )
+        };
+        self.variants().map(of).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Whether every suite holds.
+pub fn command(request: &Request) -> Result<bool> {
+    let home = Home::find()?;
+    let suites = choose(suites(&home)?, request)?;
+    let folder = request.results.join(FOLDER);
+    fs::create_dir_all(&folder).map_err(|err| Error::io(folder.display(), &err))?;
+    let mut reports = Vec::new();
+    if !suites.is_empty() {
+        let root = root(&home)?;
+        for suite in &suites {
+            let report = run(&home, suite, &root, request)?;
+            let path = folder.join(format!("{}.json", report.suite));
+            let text = format!("{:#}\n", serde_json::json!(report));
+            owned::replace(&path, text).map_err(|err| Error::io(path.display(), &err))?;
+            reports.push(report);
+        }
+    }
+    if request.json {
+        println!("{:#}", serde_json::json!(reports));
+    } else {
+        print!("{}", printable_lines(&told(&reports)));
+    }
+    if request.update_docs {
+        let page = tables(&stored(&folder)?);
+        marked::update(&home.foreign_page(), MARK, &page)?;
+    }
+    Ok(!reports.is_empty() && reports.iter().all(Report::holds))
+}
+
+fn suites(home: &Home) -> Result<Vec<Suite>> {
+    let folder = home.selftests().join(FOLDER);
+    let entries = fs::read_dir(&folder).map_err(|err| Error::io(folder.display(), &err))?;
+    let mut suites = Vec::new();
+    for entry in entries.flatten() {
+        let Ok(file) = entry.file_name().into_string() else {
+            continue;
+        };
+        if let Ok(text) = fs::read_to_string(entry.path()) {
+            suites.extend(Suite::parse(&file, &text));
+        }
+    }
+    suites.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(suites)
+}
+
+/// Those that are named; else the fast ones, or all for the long form.
+fn choose(suites: Vec<Suite>, request: &Request) -> Result<Vec<Suite>> {
+    if let Some(name) = request
+        .names
+        .iter()
+        .find(|name| !suites.iter().any(|suite| suite.name == **name))
+    {
+        let names: Vec<_> = suites.iter().map(|suite| suite.name.as_str()).collect();
+        return Err(Error::usage(format!("no suite '{name}'")).hint(names.join(", ")));
+    }
+    let wanted = |suite: &Suite| match request.names.is_empty() {
+        true => request.long || !suite.long,
+        false => request.names.contains(&suite.name),
+    };
+    Ok(suites.into_iter().filter(wanted).collect())
+}
+
+/// The folder that is the guests' root, made if it is not there.
+fn root(home: &Home) -> Result<PathBuf> {
+    let script = home.foreign_root_script();
+    let child = Command::new(&script)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        // It starts many others, which end with us.
+        .process_group(0)
+        .spawn()
+        .map_err(|err| Error::io(script.display(), &err))?;
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let at_end = interrupt::on_end(move || {
+        let _ = group.map(|group| kill_process_group(group, Signal::TERM));
+    });
+    let output = child
+        .wait_with_output()
+        .map_err(|err| Error::io(script.display(), &err))?;
+    drop(at_end);
+    interrupt::check()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    match text.lines().last().filter(|_| output.status.success()) {
+        Some(path) => Ok(PathBuf::from(path)),
+        None => Err(Error::failure(
+            "the root of the suites' guests could not be made",
+        )),
+    }
+}
+
+fn run(home: &Home, suite: &Suite, root: &Path, request: &Request) -> Result<Report> {
+    let kernel = suite.kernel(request.kernel)?;
+    let kind = match kernel {
+        Flavour::Uml => Kind::Uml,
+        Flavour::X86 | Flavour::Debug => Kind::Qemu,
+    };
+    let plan = Plan::of(Job::Selftest {
+        tests: vec![format!("{FOLDER}/{}", suite.file)],
+        long: request.long,
+        root: Some(root.to_path_buf()),
+    });
+    let guest = Guest {
+        home,
+        engine: Engine::new(home, kind, kernel, Clock::Wall)?,
+        machine: Machine {
+            spins: !suite.waits,
+            ..MACHINE
+        },
+    };
+    let watch = Watch {
+        stall: request.timeout,
+        total: None,
+        console: None,
+    };
+    let progress = Progress::new();
+    progress.note(&format!(
+        "{}: {} ({})",
+        suite.name,
+        suite.title,
+        kernel.name()
+    ));
+    let mut report = Report::new(suite, kernel, request.long);
+    let outcome = guest.run(&plan, &watch, |message| {
+        if let Message::Ktap { line } = message {
+            if !request.json {
+                println!("{}", printable(&line));
+            }
+            report.hear(&line);
+        }
+        Ok(())
+    });
+    match outcome {
+        Ok(took) => report.seconds = took.as_secs(),
+        Err(err) if err.is_interrupted() => return Err(err),
+        Err(err) => {
+            err.report();
+            report.died = Some(err.to_string());
+        }
+    }
+    Ok(report)
+}
+
+/// What a person reads at the end.
+fn told(reports: &[Report]) -> String {
+    let mut text = String::new();
+    for report in reports {
+        let mut list = |verdict, what: &str| {
+            for (name, case) in report.with(verdict) {
+                let _ = writeln!(text, "# {}: {what}: {name}", report.suite);
+                for (variant, notes) in &case.notes {
+                    for note in notes {
+                        let _ = writeln!(text, "#     {variant}: {note}");
+                    }
+                }
+            }
+        };
+        list(Verdict::Both, "fails with both");
+        list(Verdict::KernelsOwn, "fails with the kernel's own alone");
+        list(Verdict::Ours, "FAILS WITH OURS");
+        if let Some(why) = &report.died {
+            let _ = writeln!(text, "# {}: DIED: {why}", report.suite);
+        }
+        let _ = writeln!(
+            text,
+            "# {}: {} cases in {} s; passed/failed/skipped: {}",
+            report.suite,
+            report.cases.len(),
+            report.seconds,
+            report.counts()
+        );
+    }
+    let count = |verdict| -> usize {
+        let reports = reports.iter();
+        reports.map(|report| report.with(verdict).count()).sum()
+    };
+    // A suite that died, or in which nothing passed, has failed as a whole.
+    let whole = reports
+        .iter()
+        .filter(|report| !report.holds() && report.with(Verdict::Ours).next().is_none())
+        .count();
+    let _ = writeln!(
+        text,
+        "# xdc foreign: {} passed, {} failed",
+        count(Verdict::Fine),
+        count(Verdict::Ours) + whole
+    );
+    text
+}
+
+/// Of this run and of others.
+fn stored(folder: &Path) -> Result<Vec<Report>> {
+    let failed = |path: &Path, err: &std::io::Error| Error::io(path.display(), err);
+    let mut paths: Vec<_> = fs::read_dir(folder)
+        .map_err(|err| failed(folder, &err))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|ext| ext == "json"))
+        .collect();
+    paths.sort();
+    let read = |path: &PathBuf| {
+        let text = fs::read_to_string(path).map_err(|err| failed(path, &err))?;
+        serde_json::from_str(&text)
+            .map_err(|err| Error::failure(format!("{} is no result: {err}", path.display())))
+    };
+    paths.iter().map(read).collect()
+}
+
+/// The part of the page.
+fn tables(reports: &[Report]) -> String {
+    let mut page = String::from(
+        "\n| suite | kernel | cases | variant | passed | failed | skipped | real time |\n\
+         |---|---|---:|---|---:|---:|---:|---:|\n",
+    );
+    for report in reports {
+        for (i, variant) in report.variants().enumerate() {
+            let first = |text: String| if i == 0 { text } else { String::new() };
+            let _ = writeln!(
+                page,
+                "| {} | {} | {} | {variant} | {} | {} | {} | {} |",
+                first(report.suite.clone()),
+                first(report.kernel.clone()),
+                first(report.cases.len().to_string()),
+                report.count(variant, Outcome::Passed),
+                report.count(variant, Outcome::Failed),
+                report.count(variant, Outcome::Skipped),
+                first(format!("{} s", report.seconds)),
+            );
+        }
+    }
+    for (verdict, title) in [
+        (
+            Verdict::Ours,
+            "Fails with ours, passes with the kernel's own",
+        ),
+        (Verdict::Both, "Fails with both"),
+        (Verdict::KernelsOwn, "Fails with the kernel's own alone"),
+    ] {
+        let _ = writeln!(page, "\n### {title}\n");
+        let mut any = false;
+        for report in reports {
+            for (name, case) in report.with(verdict) {
+                any = true;
+                let outcomes: Vec<_> = report
+                    .variants()
+                    .filter_map(|variant| {
+                        let outcome = case.outcomes.get(variant)?;
+                        Some(format!("{variant} {}", outcome.name()))
+                    })
+                    .collect();
+                let _ = writeln!(page, "- {}: {name}: {}", report.suite, outcomes.join(", "));
+            }
+        }
+        if !any {
+            page.push_str("None.\n");
+        }
+    }
+    let _ = writeln!(page, "\n### Skipped with all\n");
+    for report in reports {
+        let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+        for (_, case) in report.with(Verdict::Skipped) {
+            let why = case.notes.values().flatten().next();
+            *reasons.entry(why.map_or("", String::as_str)).or_default() += 1;
+        }
+        for (why, count) in reasons {
+            let _ = writeln!(page, "- {}: {count}: {why}", report.suite);
+        }
+    }
+    page.push('\n');
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "#!/bin/bash\n# suite: programs of net\n# kernels: uml x86\n\
+                        # variants: cubic dctcp | unocc\n# form: long\n";
+
+    fn report(lines: &[&str]) -> Report {
+        let suite = Suite::parse("net.sh", HEAD).unwrap();
+        let mut report = Report::new(&suite, Flavour::Uml, false);
+        lines.iter().for_each(|line| report.hear(line));
+        report
+    }
+
+    #[test]
+    fn a_suite_is_what_its_head_says() {
+        let suite = Suite::parse("net.sh", HEAD).unwrap();
+        assert_eq!((suite.name.as_str(), suite.long), ("net", true));
+        assert_eq!(suite.kernels, [Flavour::Uml, Flavour::X86]);
+        assert_eq!(suite.kernels_own, ["cubic", "dctcp"]);
+        assert_eq!(suite.ours, ["unocc"]);
+        assert!(suite.kernel(Some(Flavour::Debug)).is_err());
+        assert!(!suite.waits);
+        let text = format!("{HEAD}# time: waiting\n");
+        assert!(Suite::parse("net.sh", &text).is_some_and(|suite| suite.waits));
+        assert_eq!(Suite::parse("lib.sh", "# SPDX\n"), None);
+    }
+
+    #[test]
+    fn ours_fails_where_one_of_the_kernels_own_passes() {
+        let verdict = |lines: &[&str]| {
+            let report = report(lines);
+            (report.verdict(&report.cases["a b"]), report.holds())
+        };
+        let cubic = "  ok 1 cubic a b";
+        assert_eq!(verdict(&[cubic, "  ok 2 unocc a b"]), (Verdict::Fine, true));
+        assert_eq!(
+            verdict(&[cubic, "  not ok 2 unocc a b"]),
+            (Verdict::Ours, false)
+        );
+        let no_cubic = "  not ok 1 cubic a b";
+        assert_eq!(
+            verdict(&[no_cubic, "  not ok 2 unocc a b", "  ok 3 unocc c"]),
+            (Verdict::Both, true)
+        );
+        let no_dctcp = "  not ok 2 dctcp a b";
+        assert_eq!(
+            verdict(&[cubic, no_dctcp, "  not ok 3 unocc a b"]),
+            (Verdict::Ours, false)
+        );
+        assert_eq!(
+            verdict(&[no_cubic, "  ok 2 unocc a b"]),
+            (Verdict::KernelsOwn, true)
+        );
+        // What only ours have is held against nothing.
+        assert_eq!(verdict(&["  not ok 1 unocc a b"]), (Verdict::Ours, false));
+    }
+
+    #[test]
+    fn nothing_that_passes_is_no_success() {
+        assert!(!report(&[]).holds());
+        assert!(!report(&["  ok 1 unocc a # SKIP no tls"]).holds());
+        assert!(!report(&["  not ok 1 cubic a", "  not ok 2 unocc a"]).holds());
+    }
+
+    #[test]
+    fn a_suite_that_died_does_not_hold() {
+        let mut report = report(&["  ok 1 cubic a", "  ok 2 unocc a"]);
+        assert!(report.holds());
+        report.hear("not ok 1 foreign/net.sh # TIMEOUT 900 s");
+        assert!(!report.holds());
+        let told = told(&[report]);
+        assert!(told.contains("DIED: TIMEOUT 900 s"));
+        assert!(
+            told.ends_with("# xdc foreign: 1 passed, 1 failed\n"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn what_a_failing_case_says_is_kept() {
+        let report = report(&[
+            "  ok 1 cubic a",
+            "  # not about a failure",
+            "  not ok 2 unocc a",
+            "  # want 1, got 2",
+            "  ok 3 unocc b # SKIP no device",
+        ]);
+        assert_eq!(report.cases["a"].notes["unocc"], ["want 1, got 2"]);
+        assert_eq!(report.cases["b"].notes["unocc"], ["no device"]);
+        let page = tables(&[report]);
+        assert!(page.contains("- net: a: cubic passed, unocc failed"));
+        assert!(page.contains("- net: 1: no device"));
+    }
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a person types, a file or a folder a command.
+
+pub mod args;
+pub mod bench;
+pub mod compare;
+pub mod foreign;
+pub mod manual;
+pub mod new;
+pub mod paper;
+pub mod run;
+pub mod selftest;
+pub mod shell;
+pub mod sweep;
+pub mod twin;

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `xdc paper`: a paper's figures run again, and one page with our numbers beside its own.
+
+mod judge;
+mod page;
+mod spec;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use self::judge::{Judged, judge};
+use self::spec::{Claim, Figure, Paper, Verdict};
+use crate::command::args;
+use crate::command::sweep::Sweep;
+use crate::command::sweep::grid::{self, Expanded};
+use crate::command::sweep::lab::Lab;
+use crate::command::sweep::table::{self, Part, Row};
+use crate::error::{Error, Result};
+use crate::guest::engine::{Clock, Engine, Kind};
+use crate::guest::runner::Runner;
+use crate::home::{Flavour, Home};
+use crate::interrupt;
+use crate::owned;
+use crate::progress::Progress;
+use crate::result::expect::format_value;
+
+#[derive(clap::Args)]
+pub struct Request {
+    /// uno or gemini.
+    paper: String,
+    /// Which [default: all].
+    #[arg(long = "figure", value_delimiter = ',', value_name = "ID,...")]
+    figures: Vec<String>,
+    /// Minutes instead of hours: shorter runs and fewer points.
+    #[arg(long)]
+    quick: bool,
+    /// Seeds [default: each figure's own].
+    #[arg(long, value_name = "1-5,9")]
+    seeds: Option<String>,
+    /// Congestion controls [default: each figure's own].
+    #[arg(long = "cc", value_delimiter = ',', value_name = "CC,...")]
+    ccs: Vec<String>,
+    /// Change the scenario in all cells, as for `run`.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+    /// Fail if a claim holds less than the paper's file says that it did.
+    #[arg(long, conflicts_with_all = ["ccs", "sets", "seeds"])]
+    check: bool,
+    /// Where cells, table and page go [default: results/papers/PAPER, with --quick PAPER-quick].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print claims and verdicts as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Guests at a time [default: one per CPU].
+    #[arg(long, value_name = "N", default_value_t = args::cpus(), hide_default_value = true)]
+    jobs: usize,
+    /// Give up on a guest that is silent for so long.
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = args::seconds())]
+    timeout: Duration,
+}
+
+/// A figure that was run.
+pub struct Done<'a> {
+    pub figure: &'a Figure,
+    pub grid: &'a Expanded,
+    pub cells: Vec<Row<'a>>,
+    /// Of cells that failed.
+    pub errors: usize,
+}
+
+impl<'a> Done<'a> {
+    fn part(&self) -> Part<'_> {
+        Part {
+            figure: Some(&self.figure.id),
+            grid: self.grid,
+            rows: &self.cells,
+        }
+    }
+
+    pub fn claims(&self) -> impl Iterator<Item = (&'a Claim, Verdict, Vec<Judged<'a>>)> {
+        self.figure.claim.iter().map(|claim| {
+            let (verdict, rows) = judge(claim, self.grid, &self.cells);
+            (claim, verdict, rows)
+        })
+    }
+}
+
+/// Whether everything was measured: what a paper claims need not hold, unless it did and the
+/// request is to check that.
+pub fn command(request: &Request) -> Result<bool> {
+    let home = Home::find()?;
+    let paper = Paper::load(&home, &request.paper)?;
+    let chosen = choose(&paper, request)?;
+    let mut grids = Vec::new();
+    for figure in &chosen {
+        let Some(mut grid) = figure.grid(request.quick) else {
+            continue;
+        };
+        if !request.ccs.is_empty() {
+            grid.ccs.clone_from(&request.ccs);
+        }
+        if let Some(seeds) = &request.seeds {
+            grid.seeds = grid::parse_seeds(seeds)?;
+        }
+        grid.set.extend(request.sets.iter().cloned());
+        let about = |err: Error| err.about(figure.name());
+        // What is written down is of the whole grid.
+        let whole = figure.grid.expand(&home).map_err(about)?;
+        figure.check(&whole).map_err(about)?;
+        grids.push((*figure, grid.expand(&home).map_err(about)?));
+    }
+    if grids.is_empty() {
+        return Err(Error::usage("none of these figures has a quick form").hint("without --quick"));
+    }
+    let progress = Progress::new();
+    // One for each engine that some figure is for.
+    let mut labs: Vec<(Kind, Engine, Lab)> = Vec::new();
+    for (figure, grid) in &grids {
+        let kind = grid.engine(None).map_err(|err| err.about(figure.name()))?;
+        if labs.iter().all(|(known, ..)| *known != kind) {
+            let engine = Engine::new(&home, kind, Flavour::X86, Clock::Measuring)?;
+            labs.push((kind, engine, Lab::copy(&home, engine)?));
+        }
+    }
+    let name = match request.quick {
+        true => format!("{}-quick", request.paper),
+        false => request.paper.clone(),
+    };
+    let dir = request
+        .out
+        .clone()
+        .unwrap_or_else(|| Path::new("results/papers").join(name));
+    let mut done = Vec::new();
+    for (figure, grid) in &grids {
+        let kind = grid.engine(None)?;
+        let Some((_, engine, lab)) = labs.iter().find(|(known, ..)| *known == kind) else {
+            continue;
+        };
+        let runner = Runner {
+            home: lab.home(),
+            engine: *engine,
+            timeout: request.timeout,
+            trace: &[],
+            pcap: &[],
+            progress: &progress,
+        };
+        progress.note(&format!("{}: {}", figure.name(), figure.title));
+        let sweep = Sweep::new(runner, lab, grid, &dir)?;
+        let (cells, errors) = sweep.rows(sweep.run(request.jobs)?);
+        done.push(Done {
+            figure,
+            grid,
+            cells,
+            errors,
+        });
+    }
+    let parts: Vec<_> = done.iter().map(Done::part).collect();
+    let path = dir.join("table.csv");
+    owned::replace(&path, table::csv(&parts)?).map_err(|err| Error::io(path.display(), &err))?;
+    let path = dir.join("report.html");
+    let html = page::html(&paper, &done, request.quick, &request.sets);
+    owned::replace(&path, html).map_err(|err| Error::io(path.display(), &err))?;
+    interrupt::end_on_closed_pipe()?;
+    if request.json {
+        println!("{:#}", to_json(&paper, &done, request.quick));
+    } else {
+        print!("{}", text(&done));
+        println!("table: {}", dir.join("table.csv").display());
+        println!("report: {}", path.display());
+    }
+    let unknown = |done: &Done<'_>| {
+        done.claims()
+            .any(|(_, verdict, _)| verdict == Verdict::Unknown)
+    };
+    let mut sound = !done.iter().any(|done| done.errors > 0 || unknown(done));
+    if request.check {
+        for line in worse(&done, request.quick) {
+            eprintln!("xdc: {line}");
+            sound = false;
+        }
+    }
+    Ok(sound)
+}
+
+/// Claims that hold less than they did.
+fn worse(done: &[Done<'_>], quick: bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    for done in done {
+        for (claim, verdict, _) in done.claims() {
+            if let Some(pinned) = claim.pinned(quick).filter(|pinned| verdict < *pinned) {
+                lines.push(format!(
+                    "{}: {}, and it was '{}': {}",
+                    done.figure.name(),
+                    verdict.text(),
+                    pinned.text(),
+                    claim.text
+                ));
+            }
+        }
+    }
+    lines
+}
+
+fn choose<'a>(paper: &'a Paper, request: &Request) -> Result<Vec<&'a Figure>> {
+    let ids = || paper.figure.iter().map(|figure| figure.id.as_str());
+    if let Some(id) = request
+        .figures
+        .iter()
+        .find(|id| !ids().any(|known| known == id.as_str()))
+    {
+        let hint = ids().collect::<Vec<_>>().join(", ");
+        return Err(Error::usage(format!("there is no figure '{id}'")).hint(hint));
+    }
+    let chosen =
+        |figure: &&Figure| request.figures.is_empty() || request.figures.contains(&figure.id);
+    Ok(paper.figure.iter().filter(chosen).collect())
+}
+
+/// A line a claim, and one for each of its rows.
+fn text(done: &[Done<'_>]) -> String {
+    let mut text = String::new();
+    for done in done {
+        text += &format!("{}: {}\n", done.figure.name(), done.figure.title);
+        for (claim, verdict, rows) in done.claims() {
+            text += &format!("  {:<18} {}\n", verdict.text(), claim.text);
+            for row in rows {
+                let measured = row.measured.map_or_else(|| "-".to_owned(), format_value);
+                let paper = row
+                    .row
+                    .paper
+                    .map(|value| format!(" (paper {})", format_value(value)));
+                text += &format!(
+                    "  {:18}   {} = {measured}{}   {}\n",
+                    "",
+                    row.what(),
+                    paper.unwrap_or_default(),
+                    row.bound()
+                );
+            }
+        }
+    }
+    text
+}
+
+fn to_json(paper: &Paper, done: &[Done<'_>], quick: bool) -> Value {
+    let figures: Vec<_> = done
+        .iter()
+        .map(|done| {
+            let claims: Vec<_> = done
+                .claims()
+                .map(|(claim, verdict, rows)| {
+                    let rows: Vec<_> = rows
+                        .iter()
+                        .map(|row| {
+                            json!({
+                                "what": row.what(),
+                                "measured": row.measured,
+                                "min": row.row.min,
+                                "max": row.row.max,
+                                "paper": row.row.paper,
+                                "holds": row.holds(),
+                            })
+                        })
+                        .collect();
+                    json!({"text": claim.text, "source": claim.source, "verdict": verdict.text(), "pinned": claim.pinned(quick).map(Verdict::text), "rows": rows})
+                })
+                .collect();
+            json!({"figure": done.figure.id, "title": done.figure.title, "failed_cells": done.errors, "claims": claims})
+        })
+        .collect();
+    json!({"paper": paper.title, "figures": figures})
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::scenario::plan;
+
+    #[test]
+    fn every_paper_in_the_tree_is_well_formed() {
+        let home = Home::find().unwrap();
+        let mut found = 0;
+        for entry in fs::read_dir(home.scenarios().join("papers")).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            let paper = Paper::load(&home, name).unwrap();
+            for figure in &paper.figure {
+                let grid = figure.grid(false).unwrap().expand(&home).unwrap();
+                let quick = figure.grid(true).map(|quick| quick.expand(&home).unwrap());
+                figure.check(&grid).unwrap();
+                grid.engine(None).unwrap();
+                for grid in [Some(&grid), quick.as_ref()].into_iter().flatten() {
+                    for cell in &grid.cells {
+                        let scenario = &grid.points[cell.point].loaded.scenario;
+                        plan::plan(scenario, &cell.cc, cell.seed, 1).unwrap();
+                    }
+                }
+                for plot in &figure.plot {
+                    for (cc, numbers) in &plot.paper {
+                        assert!(
+                            grid.cells.iter().any(|cell| cell.cc == *cc),
+                            "{name} {}: {cc}",
+                            figure.id
+                        );
+                        assert_eq!(
+                            numbers.len(),
+                            grid.points.len(),
+                            "{name} {}: {cc}",
+                            figure.id
+                        );
+                    }
+                }
+                for row in figure.claim.iter().flat_map(|claim| &claim.row) {
+                    for which in [Some(&row.of), row.over.as_ref()].into_iter().flatten() {
+                        assert!(
+                            which.at.keys().all(|axis| grid.axes.contains(axis)),
+                            "{name} {}",
+                            figure.id
+                        );
+                        let known = grid.points.iter().any(|point| {
+                            grid.axes.iter().zip(&point.labels).all(|(axis, label)| {
+                                which.at.get(axis).is_none_or(|wanted| wanted == label)
+                            })
+                        });
+                        assert!(known, "{name} {}: {:?}", figure.id, which.at);
+                        assert!(
+                            grid.cells.iter().any(|cell| cell.cc == which.cc),
+                            "{name} {}: {}",
+                            figure.id,
+                            which.cc
+                        );
+                    }
+                    assert!(
+                        row.min.is_some() || row.max.is_some(),
+                        "{name} {}",
+                        figure.id
+                    );
+                }
+            }
+            found += 1;
+        }
+        assert!(found > 0);
+    }
+}

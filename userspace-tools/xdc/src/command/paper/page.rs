@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0
+//! One self-contained page per paper: each figure drawn from our runs beside the paper's numbers,
+//! its claims with a verdict, and what was different.
+
+use std::fmt::Write as _;
+
+use super::Done;
+use super::judge::Judged;
+use super::spec::{Figure, Paper, Plot, Verdict};
+use crate::command::sweep::table::{self, Row};
+use crate::draw::charts::NARROW;
+use crate::draw::plot::{self, Chart, Figure as _, RATE, TIME, escape};
+use crate::draw::report;
+use crate::result::expect::format_value;
+
+pub fn html(paper: &Paper, done: &[Done<'_>], quick: bool, sets: &[String]) -> String {
+    let mut page = report::head(&paper.title);
+    // Writing to a String cannot fail.
+    let _ = writeln!(page, "<p class=\"dim\">{}</p>", escape(&paper.reference));
+    let _ = writeln!(page, "<p>{}</p>", escape(&settings(done)));
+    if quick {
+        page.push_str(
+            "<p><b>Quick form:</b> shorter runs and fewer points than the figures ask for.</p>\n",
+        );
+    }
+    if !sets.is_empty() {
+        let _ = writeln!(
+            page,
+            "<p><b>Changed in all cells:</b> <code>{}</code></p>",
+            escape(&sets.join(" "))
+        );
+    }
+    page.push_str(
+        "<p class=\"dim\">Bars are means over seeds, with 95 % intervals where there are several; \
+         a dashed line is the paper's number.</p>\n",
+    );
+    page.push_str(&overview(done));
+    for done in done {
+        page.push_str(&figure(done));
+    }
+    page.push_str("</body></html>\n");
+    page
+}
+
+/// Engine, kernel and seeds of all cells.
+fn settings(done: &[Done<'_>]) -> String {
+    let mut engines: Vec<String> = Vec::new();
+    let mut seeds: Vec<u64> = Vec::new();
+    for Row { cell, outcome, .. } in done.iter().flat_map(|done| &done.cells) {
+        let engine = format!("Linux {} on {}", outcome.kernel, outcome.engine);
+        if !engines.contains(&engine) {
+            engines.push(engine);
+        }
+        if !seeds.contains(&cell.seed) {
+            seeds.push(cell.seed);
+        }
+    }
+    let seeds: Vec<_> = seeds.iter().map(u64::to_string).collect();
+    format!("{}; seeds {}", engines.join(", "), seeds.join(", "))
+}
+
+/// All verdicts in one table.
+fn overview(done: &[Done<'_>]) -> String {
+    let mut html = String::from(
+        "<h2>Claims</h2>\n<div class=\"scroll\"><table class=\"text\"><tr><th>figure</th><th>verdict</th><th>claim</th></tr>\n",
+    );
+    for done in done {
+        for (claim, verdict, _) in done.claims() {
+            let _ = writeln!(
+                html,
+                "<tr><td><a href=\"#figure-{0}\">{0}</a></td><td class=\"{1}\">{2}</td><td>{3}</td></tr>",
+                escape(&done.figure.id),
+                class(verdict),
+                verdict.text(),
+                prose(&claim.text)
+            );
+        }
+    }
+    html.push_str("</table></div>\n");
+    html
+}
+
+fn class(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Holds => "pass",
+        Verdict::Fails => "FAIL",
+        Verdict::Partly | Verdict::Unknown => "skip",
+    }
+}
+
+fn figure(done: &Done<'_>) -> String {
+    let figure = done.figure;
+    let mut html = format!(
+        "<h2 id=\"figure-{0}\">{1}: {2}</h2>\n<p>{3}</p>\n",
+        escape(&figure.id),
+        escape(&figure.name()),
+        escape(&figure.title),
+        prose(figure.setup.trim())
+    );
+    for (claim, verdict, rows) in done.claims() {
+        let _ = writeln!(
+            html,
+            "<p><span class=\"{}\">{}</span>: {} <span class=\"dim\">{}</span></p>",
+            class(verdict),
+            verdict.text(),
+            prose(&claim.text),
+            escape(&claim.source)
+        );
+        html.push_str(&evidence(&rows));
+        if !claim.finding.is_empty() {
+            let _ = writeln!(html, "<p>{}</p>", prose(claim.finding.trim()));
+        }
+    }
+    let charts: String = figure.plot.iter().map(|plot| chart(done, plot)).collect();
+    let _ = write!(
+        html,
+        "<div class=\"charts\" style=\"--least:340px\">\n{charts}</div>\n"
+    );
+    if figure.curves {
+        html.push_str(&curves(done));
+    }
+    if !figure.differs.is_empty() {
+        html.push_str("<p>Not as in the paper:</p>\n<ul>\n");
+        for what in &figure.differs {
+            let _ = writeln!(html, "<li>{}</li>", prose(what));
+        }
+        html.push_str("</ul>\n");
+    }
+    html.push_str(&numbers(done, figure));
+    html
+}
+
+/// Text of a paper's file, what stands `so` as code.
+fn prose(text: &str) -> String {
+    let mut html = String::new();
+    for (n, part) in escape(text).split('`').enumerate() {
+        html.push_str(match n {
+            0 => "",
+            n if n % 2 == 1 => "<code>",
+            _ => "</code>",
+        });
+        html.push_str(part);
+    }
+    html
+}
+
+fn evidence(rows: &[Judged<'_>]) -> String {
+    let mut html = String::from(
+        "<div class=\"scroll\"><table class=\"text\"><tr><th></th><th>here</th><th>asked</th><th>paper</th></tr>\n",
+    );
+    for row in rows {
+        let class = match row.holds() {
+            Some(true) => "pass",
+            Some(false) => "FAIL",
+            None => "skip",
+        };
+        let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), format_value);
+        let _ = writeln!(
+            html,
+            "<tr><td>{}</td><td class=\"{class}\">{}</td><td>{}</td><td>{}</td></tr>",
+            escape(&row.what()),
+            number(row.measured),
+            escape(&row.bound().to_string()),
+            number(row.row.paper)
+        );
+    }
+    html.push_str("</table></div>\n");
+    html
+}
+
+/// A metric's bars with the paper's numbers on them.
+fn chart(done: &Done<'_>, plot: &Plot) -> String {
+    let paper = |point: usize, cc: &str| plot.paper.get(cc)?.get(point).copied();
+    let mut bars = table::bars(done.grid, &done.cells, &plot.metric, paper);
+    bars.title.clone_from(&plot.title);
+    bars.inline()
+}
+
+/// Each flow's throughput, a chart per point and congestion control.
+fn curves(done: &Done<'_>) -> String {
+    let mut charts: Vec<Chart> = Vec::new();
+    for Row { cell, outcome, .. } in &done.cells {
+        // One seed is enough to look at.
+        if outcome.throughput.is_empty()
+            || done.cells.iter().any(|row| {
+                let other = row.cell;
+                other.point == cell.point && other.cc == cell.cc && other.seed < cell.seed
+            })
+        {
+            continue;
+        }
+        let labels = done.grid.points[cell.point].labels.join(", ");
+        charts.push(Chart {
+            title: format!("{} {labels}", cell.cc).trim_end().to_owned(),
+            width: NARROW,
+            x_unit: TIME,
+            x_log: false,
+            y_unit: RATE,
+            lines: outcome.throughput.clone(),
+            x_end: 0.0,
+            y_end: 0.0,
+        });
+    }
+    let y_end = charts.iter().map(Chart::max_y).fold(0.0, f64::max);
+    for chart in &mut charts {
+        chart.y_end = y_end;
+    }
+    let svgs: String = charts.iter().map(plot::Figure::inline).collect();
+    format!("<div class=\"charts\" style=\"--least:340px\">\n{svgs}</div>\n")
+}
+
+/// The numbers behind the charts.
+fn numbers(done: &Done<'_>, figure: &Figure) -> String {
+    let metrics: Vec<_> = figure.plot.iter().map(|plot| plot.metric.clone()).collect();
+    let text = table::text(done.grid, &done.cells, &metrics);
+    format!(
+        "<details><summary>Numbers</summary><pre>{}</pre></details>\n",
+        escape(&text)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::prose;
+
+    #[test]
+    fn code_is_marked() {
+        let html = prose("`unocc` < `gemini`");
+        assert_eq!(html, "<code>unocc</code> &lt; <code>gemini</code>");
+    }
+}

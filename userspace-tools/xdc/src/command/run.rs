@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `xdc run`: a guest per congestion control, then the result.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use xdc_proto::Job;
+
+use crate::command::args;
+use crate::command::sweep::lab::Lab;
+use crate::draw::charts::Figures;
+use crate::draw::report;
+use crate::error::{Error, Result};
+use crate::guest::engine::{Clock, Engine, Kind};
+use crate::guest::host;
+use crate::guest::runner::{self, ALL_HOSTS, Runner};
+use crate::home::{Flavour, Home};
+use crate::interrupt;
+use crate::live::trace::{self, EVENTS, of_run::Recording};
+use crate::progress::Progress;
+use crate::result::expect::{self, Verdict};
+use crate::result::files::Pending;
+use crate::result::provenance::Provenance;
+use crate::result::record::Record;
+use crate::result::summary::{self, SCHEMA, Summary, Windows};
+use crate::result::{capture, files, table};
+use crate::scenario::plan;
+use crate::scenario::programs::output_files;
+use crate::scenario::{self, Loaded, SEE_EXAMPLE};
+use crate::text::printable;
+
+#[derive(clap::Args)]
+pub struct Request {
+    /// A name that `xdc list` shows, or a TOML file.
+    scenario: String,
+    /// qemu, or uml: virtual time [default: the scenario's].
+    #[arg(long, value_name = "ENGINE", hide_possible_values = true)]
+    engine: Option<Kind>,
+    /// Congestion controls [default: the scenario's].
+    #[arg(long = "cc", value_delimiter = ',', value_name = "CC,...")]
+    ccs: Vec<String>,
+    /// Change the scenario: a dotted key, numbers for places in arrays.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+    /// Seed of everything random in the guest [default: the scenario's].
+    #[arg(long, value_parser = args::seed())]
+    seed: Option<u64>,
+    /// QEMU: emulate with a clock that counts instructions, so that this machine's load does
+    /// not get into the figures; `off`: KVM or emulation by this machine's clock, which is
+    /// sooner done [default: off where KVM works, else on].
+    #[arg(
+        long,
+        value_name = "on|off",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "on",
+        hide_possible_values = true,
+        value_parser = clap::builder::BoolishValueParser::new()
+    )]
+    icount: Option<bool>,
+    /// Record tracepoints of the modules, for the report and trace-CC.jsonl [default: all].
+    #[arg(
+        long,
+        value_name = "EVENT,...",
+        num_args = 0..=1,
+        require_equals = true,
+        value_delimiter = ',',
+        default_missing_values = EVENTS,
+        hide_possible_values = true,
+        value_parser = clap::builder::PossibleValuesParser::new(EVENTS)
+    )]
+    trace: Vec<String>,
+    /// Capture the packets at these nodes' uplinks, as pcap/CC/NODE.pcap [default: all hosts].
+    #[arg(
+        long,
+        value_name = "NODE,...",
+        num_args = 0..=1,
+        require_equals = true,
+        value_delimiter = ',',
+        default_missing_value = ALL_HOSTS
+    )]
+    pcap: Vec<String>,
+    /// Let the scenario's own commands run on this host, as root (--engine host).
+    #[arg(long)]
+    allow_commands: bool,
+    /// Print summary.json instead of the table.
+    #[arg(long)]
+    json: bool,
+    /// Where results go: DIR/SCENARIO/N.
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    results: PathBuf,
+    /// Guests at a time [default: one per CPU].
+    #[arg(long, value_name = "N", default_value_t = args::cpus(), hide_default_value = true)]
+    jobs: usize,
+    /// Give up on a guest that is silent for so long.
+    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = args::seconds())]
+    timeout: Duration,
+}
+
+/// Whether every run was sound and every expectation held.
+pub fn command(request: &Request) -> Result<bool> {
+    let home = Home::find()?;
+    let mut loaded = scenario::load(Some(&home), &request.scenario, &request.sets)?;
+    if !request.ccs.is_empty() {
+        loaded.scenario.ccs.clone_from(&request.ccs);
+    }
+    for (n, cc) in loaded.scenario.ccs.iter().enumerate() {
+        loaded.scenario.known_cc(cc)?;
+        if loaded.scenario.ccs[..n].contains(cc) {
+            return Err(Error::usage(format!("'{cc}' is named twice"))
+                .hint("each congestion control once; another --seed is another run"));
+        }
+    }
+    let kind = request.engine.unwrap_or(loaded.scenario.engine);
+    if request.icount.is_some() && kind != Kind::Qemu {
+        return Err(Error::usage("--icount is for QEMU").hint("--engine qemu"));
+    }
+    if !request.trace.is_empty() && kind == Kind::Uml {
+        return Err(Error::usage(
+            "the UML kernel has no tracepoints, so there is nothing to record in virtual time",
+        )
+        .hint("--engine qemu, or as root --engine host"));
+    }
+    if kind == Kind::Host && loaded.scenario.has_commands() && !request.allow_commands {
+        return Err(Error::usage(
+            "this scenario runs commands of its own, here as root: 'setup' or [[run]]",
+        )
+        .hint("read them; then --allow-commands, or --engine uml, where a guest runs them"));
+    }
+    let seed = request.seed.unwrap_or(loaded.scenario.seed);
+    scenario::check_seed(seed)?;
+    // Once before anything starts, so that a mistake costs nothing.
+    for cc in &loaded.scenario.ccs {
+        let plan = plan::plan(&loaded.scenario, cc, seed, 1)
+            .map_err(|err| err.about(&loaded.name).or_hint(SEE_EXAMPLE))?;
+        if kind == Kind::Host {
+            host::check(&plan)?;
+        }
+        if let Job::Run(run) = &plan.job {
+            runner::uplinks(&run.topology, &request.pcap)?;
+        }
+    }
+    if loaded.scenario.ccs.is_empty() {
+        return Err(Error::usage("no congestion control is named")
+            .about(&loaded.name)
+            .hint("--cc unocc,cubic"));
+    }
+
+    let clock = match request.icount {
+        Some(true) => Clock::Icount,
+        Some(false) => Clock::Wall,
+        None => Clock::Measuring,
+    };
+    let progress = Progress::new();
+    let engine = match kind {
+        Kind::Host => host::engine(&home)?,
+        _ => Engine::new(&home, kind, Flavour::X86, clock)?,
+    };
+    let _alone = (kind == Kind::Host)
+        .then(|| host::Alone::wait(&progress))
+        .transpose()?;
+    // So that all of them are by one kernel and one set of modules.
+    let lab = (kind != Kind::Host && loaded.scenario.ccs.len() > 1)
+        .then(|| Lab::copy(&home, engine))
+        .transpose()?;
+    let runner = Runner {
+        home: lab.as_ref().map_or(&home, Lab::home),
+        engine,
+        timeout: request.timeout,
+        trace: &request.trace,
+        pcap: &request.pcap,
+        progress: &progress,
+    };
+    let pending = Pending::new(&request.results, &loaded.name)?;
+    let scale = runner.scale(&loaded, seed)?;
+    // In real time two runs at once would be one another's load.
+    let jobs = if kind == Kind::Host { 1 } else { request.jobs };
+    let made_of = || made_of(runner.home, engine);
+    let run_all = || runner.run_all(&loaded, seed, scale, jobs, &pending);
+    // It reads large files: a second of load, which real time would show.
+    let (provenance, outcomes) = if engine.is_real_time() {
+        (made_of()?, run_all()?)
+    } else {
+        thread::scope(|scope| {
+            let provenance = scope.spawn(made_of);
+            let outcomes = run_all()?;
+            let provenance = provenance
+                .join()
+                .map_err(|_| Error::failure("the provenance cannot be told"))??;
+            Ok((provenance, outcomes))
+        })?
+    };
+
+    let mut records = Vec::new();
+    let mut errors = Vec::new();
+    for outcome in outcomes {
+        match outcome {
+            Ok(record) => records.push(record),
+            Err(err) => errors.push(err),
+        }
+    }
+    if records.is_empty() {
+        let last = errors.pop();
+        errors.iter().for_each(Error::report);
+        return last.map_or(Ok(false), Err);
+    }
+    let made = (seed, scale, provenance);
+    let summary = match write(&loaded, made, &runner, &records, &pending) {
+        Ok(summary) => summary,
+        Err(err) if err.is_interrupted() => return Err(err),
+        Err(err) => {
+            let kept = pending.keep_failed();
+            let err = err.about("the result cannot be written");
+            return Err(match kept {
+                Ok(dir) => err.hint(format!("what there is of it is in {}", dir.display())),
+                Err(_) => err,
+            });
+        }
+    };
+    let sound = tell(request, &loaded, &summary, &pending.keep()?)?;
+    for err in &errors {
+        err.report();
+    }
+    Ok(sound && errors.is_empty())
+}
+
+fn made_of(home: &Home, engine: Engine) -> Result<Provenance> {
+    let provenance = Provenance::now()?;
+    if engine.kind() == Kind::Host {
+        return Ok(provenance);
+    }
+    let flavour = engine.guest_flavour()?;
+    provenance.with_guest(
+        &home.kernel(flavour)?,
+        &home.agent()?,
+        &home.modules(flavour)?,
+    )
+}
+
+/// Writes the result: its summary.
+fn write(
+    loaded: &Loaded,
+    (seed, scale, provenance): (u64, u32, Provenance),
+    runner: &Runner<'_>,
+    records: &[Record],
+    pending: &Pending,
+) -> Result<Summary> {
+    let windows = Windows::of(&loaded.scenario);
+    let summary = Summary {
+        schema: SCHEMA,
+        scenario: loaded.name.clone(),
+        engine: runner.engine.kind().name().to_owned(),
+        accel: runner.engine.accel().map(str::to_owned),
+        seed,
+        scale,
+        kernel: records
+            .first()
+            .map(|record| record.kernel.clone())
+            .unwrap_or_default(),
+        provenance,
+        runs: records
+            .iter()
+            .map(|record| interrupt::check().map(|()| summary::run(record, &windows)))
+            .collect::<Result<_>>()?,
+    };
+    let checked = expect::check(&loaded.scenario.expect, &summary.engine, &summary.runs);
+    let resolved = resolved(loaded, &summary)?;
+    let figures = Figures::new(records, windows.jain_us);
+    let traces = traces(records)?;
+    let page = report::html(
+        loaded, &resolved, &summary, records, &figures, &traces, &checked,
+    );
+
+    for (name, text) in [
+        ("summary.json", &json(&summary)?),
+        ("scenario.toml", &resolved),
+        ("report.html", &page),
+    ] {
+        interrupt::check()?;
+        pending.write(name, text)?;
+    }
+    interrupt::check()?;
+    pending.stream("flows.csv", |out| files::flows_csv(out, records))?;
+    pending.stream("series.csv", |out| files::series_csv(out, records))?;
+    for (name, svg) in figures.files(records) {
+        pending.write(&format!("plots/{name}"), &svg)?;
+    }
+    for (name, file) in &loaded.scenario.files {
+        pending.write(&kept_file(name), &file.text)?;
+    }
+    for (name, object) in &loaded.scenario.objects {
+        pending.write(&kept_file(name), object)?;
+    }
+    let outputs = output_files(&loaded.scenario)?;
+    for record in records {
+        for (output, name) in record.outputs.iter().zip(&outputs) {
+            if let Some(name) = name {
+                pending.write(&format!("outputs/{}/{name}", record.cc), &output.text)?;
+            }
+        }
+    }
+    for record in records {
+        for (tap, packets) in record.plan.taps.iter().zip(&record.captures) {
+            let name = format!("pcap/{}/{}.pcap", record.cc, tap.node);
+            pending.write(&name, capture::pcap(packets))?;
+        }
+    }
+    for (record, trace) in records.iter().zip(&traces) {
+        let Some(trace) = trace else { continue };
+        pending.write(&format!("trace-{}.jsonl", record.cc), &trace.lines)?;
+        if !trace.charts.is_empty() {
+            let svg = trace::plot::file(&trace.charts);
+            pending.write(&format!("plots/trace-{}.svg", record.cc), svg)?;
+        }
+        runner
+            .progress
+            .note(&format!("{}: {} events recorded", record.cc, trace.events));
+    }
+    Ok(summary)
+}
+
+/// With its keys in order.
+fn json(summary: &Summary) -> Result<String> {
+    let value = serde_json::to_value(summary)
+        .map_err(|err| Error::failure(format!("the summary cannot be written: {err}")))?;
+    Ok(format!("{value:#}\n"))
+}
+
+/// Prints the table and the verdicts.
+fn tell(request: &Request, loaded: &Loaded, summary: &Summary, dir: &Path) -> Result<bool> {
+    let checked = expect::check(&loaded.scenario.expect, &summary.engine, &summary.runs);
+    interrupt::end_on_closed_pipe()?;
+    if request.json {
+        print!("{}", json(summary)?);
+    } else {
+        println!("{}: {}", loaded.name, printable(&report::setting(summary)));
+        print!("{}", table::table(summary));
+        print!("{}", table::completion_table(summary));
+        for row in &checked {
+            println!("{}", row.line());
+        }
+        println!("report: {}", dir.join("report.html").display());
+    }
+    let mut sound = true;
+    for run in &summary.runs {
+        for doubt in &run.suspect {
+            sound = false;
+            eprintln!("xdc: suspect: {}: {}", run.cc, printable(doubt));
+        }
+    }
+    Ok(sound && checked.iter().all(|row| row.verdict != Verdict::Fail))
+}
+
+/// Of each run, where there is one.
+fn traces(records: &[Record]) -> Result<Vec<Option<Recording>>> {
+    let read = |record: &Record| {
+        let raw = record.trace.as_ref();
+        raw.map(|raw| {
+            raw.read(&record.kernel)
+                .map_err(|err| err.about(&record.cc))
+        })
+        .transpose()
+    };
+    records.iter().map(read).collect()
+}
+
+/// Where a result keeps a file that its scenario names.
+fn kept_file(name: &str) -> String {
+    format!("files/{name}")
+}
+
+/// What was run: the scenario with its overrides, and a seed and a scale that repeat it.
+fn resolved(loaded: &Loaded, summary: &Summary) -> Result<String> {
+    let mut table = loaded.toml.clone();
+    let number = |n: u64| toml::Value::Integer(i64::try_from(n).unwrap_or(i64::MAX));
+    table.insert("seed".to_owned(), number(summary.seed));
+    table.insert("scale".to_owned(), number(summary.scale.into()));
+    table.insert("engine".to_owned(), summary.engine.clone().into());
+    table.insert("ccs".to_owned(), loaded.scenario.ccs.clone().into());
+    let traffic = table.get_mut("traffic").and_then(toml::Value::as_array_mut);
+    for block in traffic.into_iter().flatten() {
+        if let Some(toml::Value::String(name)) = block.get_mut("file") {
+            *name = kept_file(name);
+        }
+    }
+    let ccs = table.get_mut("cc").and_then(toml::Value::as_table_mut);
+    for (_, cc) in ccs.into_iter().flatten() {
+        if let Some(toml::Value::String(name)) = cc.get_mut("bpf") {
+            *name = kept_file(name);
+        }
+    }
+    let text = toml::to_string(&table)
+        .map_err(|err| Error::failure(format!("the scenario cannot be written: {err}")))?;
+    Ok(format!("# SPDX-License-Identifier: GPL-2.0\n{text}"))
+}

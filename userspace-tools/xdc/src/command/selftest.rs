@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `xdc selftest`: the executables of selftests/guest/ in a guest; KTAP on stdout.
+
+use std::fs;
+use std::time::Duration;
+
+use xdc_proto::{Job, Message, Plan};
+
+use crate::command::args;
+use crate::error::{Error, Result};
+use crate::guest::engine::{Clock, Engine, Kind, Machine};
+use crate::guest::initramfs::selftest_files;
+use crate::guest::{Guest, Watch};
+use crate::home::{Flavour, Home};
+use crate::text::printable;
+
+/// Not a test but what they share.
+pub const LIBRARY: &str = "lib.sh";
+const MACHINE: Machine = Machine {
+    // Two, so that what races may.
+    cpus: 2,
+    memory_mb: 2048,
+    spins: false,
+};
+
+/// Cases by their outcome.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub passed: u32,
+    pub failed: u32,
+    skipped: u32,
+    /// Of the test that is running: whether it has cases of its own.
+    nested: bool,
+    nested_failed: bool,
+}
+
+impl Tally {
+    /// Indented results are cases; the result of the file that holds them counts only where they
+    /// do not tell the whole story.
+    pub fn add(&mut self, line: &str) {
+        let text = line.trim_start();
+        let (ok, rest) = match (text.strip_prefix("ok "), text.strip_prefix("not ok ")) {
+            (Some(rest), _) => (true, rest),
+            (_, Some(rest)) => (false, rest),
+            _ => return,
+        };
+        if text.len() < line.len() {
+            self.nested = true;
+            self.nested_failed |= !ok;
+        } else {
+            let nested = std::mem::take(&mut self.nested);
+            let nested_failed = std::mem::take(&mut self.nested_failed);
+            if nested && (ok || nested_failed) {
+                return;
+            }
+        }
+        if rest.contains("# SKIP") {
+            self.skipped += 1;
+        } else if ok {
+            self.passed += 1;
+        } else {
+            self.failed += 1;
+        }
+    }
+}
+
+#[derive(clap::Args)]
+pub struct Request {
+    /// Which [default: all that are meant for the kernel].
+    names: Vec<String>,
+    /// qemu, or uml: virtual time.
+    #[arg(
+        long,
+        value_name = "ENGINE",
+        default_value = "qemu",
+        hide_possible_values = true
+    )]
+    engine: Kind,
+    /// Which kernel [default: the engine's plain one].
+    #[arg(long)]
+    kernel: Option<Flavour>,
+    /// Their long form, hours of it.
+    #[arg(long)]
+    long: bool,
+    /// Give up on a guest that is silent for so long.
+    #[arg(long, value_name = "SECONDS", default_value = "330", value_parser = args::seconds())]
+    timeout: Duration,
+}
+
+/// Whether every case passed.
+pub fn command(request: &Request) -> Result<bool> {
+    let kind = request.engine;
+    let flavour = match (kind, request.kernel) {
+        (Kind::Qemu, None) => Flavour::X86,
+        (Kind::Qemu, Some(flavour @ (Flavour::X86 | Flavour::Debug))) => flavour,
+        (Kind::Uml, None | Some(Flavour::Uml)) => Flavour::Uml,
+        (Kind::Qemu, Some(Flavour::Uml)) | (Kind::Uml, Some(_)) | (Kind::Host, _) => {
+            return Err(
+                Error::usage(format!("the tests have no such kernel for {}", kind.name()))
+                    .hint("--kernel x86 or debug with qemu, --engine uml alone"),
+            );
+        }
+    };
+    let home = Home::find()?;
+    let plan = Plan::of(Job::Selftest {
+        tests: choose(&home, &request.names, flavour)?,
+        long: request.long,
+        root: None,
+    });
+    let guest = Guest {
+        home: &home,
+        engine: Engine::new(&home, kind, flavour, clock(flavour))?,
+        machine: MACHINE,
+    };
+    let watch = Watch {
+        stall: request.timeout,
+        total: None,
+        console: None,
+    };
+    let mut tally = Tally::default();
+    let outcome = guest.run(&plan, &watch, |message| {
+        if let Message::Ktap { line } = message {
+            println!("{}", printable(&line));
+            tally.add(&line);
+        }
+        Ok(())
+    });
+    if outcome.as_ref().is_err_and(|err| !err.is_interrupted()) {
+        // A guest that dies takes the running test with it.
+        tally.failed += 1;
+    }
+    println!(
+        "# xdc selftest: {} passed, {} failed, {} skipped",
+        tally.passed, tally.failed, tally.skipped
+    );
+    outcome?;
+    Ok(tally.failed == 0 && tally.passed > 0)
+}
+
+/// Cases that time packets want a clock that the host's load does not move; what races is looked
+/// for on the debug kernel, where two emulated CPUs really run beside each other.
+fn clock(flavour: Flavour) -> Clock {
+    match flavour {
+        Flavour::Debug => Clock::Wall,
+        Flavour::X86 | Flavour::Uml => Clock::Measuring,
+    }
+}
+
+/// The line of a test that says where it runs by default, such as `# kernels: x86 debug`.
+pub const KERNELS: &str = "# kernels:";
+
+/// By name, with or without `.sh`; those meant for the kernel if none is named.
+fn choose(home: &Home, names: &[String], flavour: Flavour) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    let mut meant = Vec::new();
+    for (name, path) in selftest_files(home)? {
+        if !name.ends_with(".sh") || name == LIBRARY {
+            continue;
+        }
+        let text = fs::read_to_string(&path).map_err(|err| Error::io(path.display(), &err))?;
+        if is_meant_for(&text, flavour) {
+            meant.push(name.clone());
+        }
+        all.push(name);
+    }
+    if names.is_empty() {
+        return Ok(meant);
+    }
+    names
+        .iter()
+        .map(|name| {
+            all.iter()
+                .find(|test| *test == name || test.strip_suffix(".sh") == Some(name.as_str()))
+                .cloned()
+                .ok_or_else(|| Error::usage(format!("no selftest '{name}'")).hint(all.join(", ")))
+        })
+        .collect()
+}
+
+/// A test that does not say is for QEMU's two kernels.
+fn is_meant_for(text: &str, flavour: Flavour) -> bool {
+    let line = text.lines().find_map(|line| line.strip_prefix(KERNELS));
+    line.unwrap_or("x86 debug")
+        .split_whitespace()
+        .any(|kernel| kernel == flavour.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(lines: &[&str]) -> (u32, u32, u32) {
+        let mut tally = Tally::default();
+        lines.iter().for_each(|line| tally.add(line));
+        (tally.passed, tally.failed, tally.skipped)
+    }
+
+    #[test]
+    fn flat_and_nested_results_are_counted_once() {
+        let flat = [
+            "KTAP version 1",
+            "ok 1 a",
+            "not ok 2 b",
+            "ok 3 c # SKIP no",
+            "1..3",
+        ];
+        assert_eq!(tally(&flat), (1, 1, 1));
+        let nested = [
+            "  ok 1 a",
+            "  ok 2 b",
+            "ok 1 file",
+            "  not ok 1 c",
+            "not ok 2 file",
+        ];
+        assert_eq!(tally(&nested), (2, 1, 0));
+        let died = ["  ok 1 a", "not ok 1 file # timeout"];
+        assert_eq!(tally(&died), (1, 1, 0));
+    }
+
+    #[test]
+    fn a_test_says_which_kernels_it_is_for() {
+        assert!(is_meant_for("#!/bin/sh\n# kernels: uml\n", Flavour::Uml));
+        assert!(!is_meant_for("#!/bin/sh\n# kernels: uml\n", Flavour::X86));
+        assert!(is_meant_for("#!/bin/sh\n", Flavour::Debug));
+        assert!(!is_meant_for("#!/bin/sh\n", Flavour::Uml));
+    }
+}

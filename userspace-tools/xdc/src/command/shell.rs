@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `xdc shell`: the terminal becomes the guest's console.
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+
+use rustix::fs::{FileType, fstat};
+
+use crate::error::{Error, Result};
+use crate::guest::Guest;
+use crate::guest::engine::{Clock, Engine, Kind, Machine};
+use crate::home::{Flavour, Home};
+use crate::live::trace::observer;
+use crate::result::files::Pending;
+use crate::scenario;
+use crate::scenario::plan;
+
+const MACHINE: Machine = Machine {
+    cpus: 2,
+    memory_mb: 2048,
+    spins: false,
+};
+
+/// Among the results, where a scenario's name would be.
+const FOLDER: &str = "shell";
+
+#[derive(clap::Args)]
+pub struct Request {
+    /// Whose network to build.
+    scenario: Option<String>,
+    /// The congestion control of new sockets and of the scenario's flows [default: the first of
+    /// the scenario].
+    #[arg(long, value_name = "CC", requires = "scenario")]
+    cc: Option<String>,
+    /// Change a key of the scenario, as for `xdc run`.
+    #[arg(long = "set", value_name = "KEY=VALUE", requires = "scenario")]
+    sets: Vec<String>,
+    /// qemu, or uml, which starts sooner and has no tracepoints. Both live in real time.
+    #[arg(
+        long,
+        value_name = "ENGINE",
+        default_value = "qemu",
+        hide_possible_values = true
+    )]
+    engine: Kind,
+    /// Where results are kept; what the guest leaves in /shared goes to DIR/shell/N.
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    results: PathBuf,
+}
+
+pub fn command(request: &Request) -> Result<bool> {
+    let home = Home::find()?;
+    if request.engine == Kind::Uml && !can_be_waited_for(&io::stdin()) {
+        return Err(Error::usage(
+            "User Mode Linux cannot wait for what is neither a terminal nor a pipe, and would hang",
+        )
+        .hint("cat FILE | xdc shell --engine uml, or --engine qemu"));
+    }
+    let loaded = match &request.scenario {
+        Some(name) => Some(scenario::load(Some(&home), name, &request.sets)?),
+        None => None,
+    };
+    let scenario = loaded.as_ref().map(|loaded| &loaded.scenario);
+    let plan = plan::shell_plan(scenario, request.cc.as_deref())?;
+    let guest = Guest {
+        home: &home,
+        engine: Engine::new(&home, request.engine, Flavour::X86, Clock::Wall)?,
+        machine: MACHINE,
+    };
+    if request.engine == Kind::Qemu && !home.guest_program(observer::OBJECT).exists() {
+        eprintln!("xdc: `xdc trace` has nothing to record with in this guest; try: make tracing");
+    }
+    let mut left: Option<Pending> = None;
+    let outcome = guest.interact(&plan, |name, file| {
+        let pending = match left.take() {
+            Some(pending) => pending,
+            None => Pending::new(&request.results, FOLDER)?,
+        };
+        let mut copy = pending.create(name)?;
+        io::copy(file, &mut copy).map_err(|err| Error::io(name, &err))?;
+        left = Some(pending);
+        Ok(())
+    });
+    if let Some(pending) = left {
+        eprintln!("xdc: /shared is in {}", pending.keep()?.display());
+    }
+    outcome.map(|()| true)
+}
+
+/// Not a regular file, and not /dev/null.
+fn can_be_waited_for(input: &io::Stdin) -> bool {
+    let kind = fstat(input).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    input.is_terminal() || matches!(kind, Ok(FileType::Fifo | FileType::Socket))
+}

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Grids: a scenario over values of its parameters, congestion controls and seeds.
+
+use serde::Deserialize;
+use toml::Value;
+
+use crate::error::{Error, Result};
+use crate::guest::engine::Kind;
+use crate::home::Home;
+use crate::interrupt;
+use crate::result::metric::Metric;
+use crate::scenario::limits::{MAX_CELLS, MAX_GRID_BYTES};
+use crate::scenario::{self, Loaded};
+
+/// A grid as a file or the command line has it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grid {
+    /// A name that `xdc list` shows, or a TOML file.
+    pub scenario: String,
+    /// Without them the scenario's.
+    #[serde(default)]
+    pub ccs: Vec<String>,
+    /// Without them the scenario's.
+    #[serde(default)]
+    pub seeds: Vec<u64>,
+    /// For every cell, as `xdc run --set`.
+    #[serde(default)]
+    pub set: Vec<String>,
+    /// One dimension each; the last one varies fastest.
+    #[serde(default)]
+    pub axis: Vec<Axis>,
+}
+
+/// One dimension of a grid.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Axis {
+    /// In tables and plots, with its unit.
+    pub name: String,
+    /// What a plain value is for: a dotted key, as in `--set KEY=VALUE`.
+    pub key: Option<String>,
+    pub values: Vec<AxisValue>,
+}
+
+/// A value of a key, or what else to set under a name.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub enum AxisValue {
+    Named { label: String, set: Vec<String> },
+    Plain(Value),
+}
+
+impl AxisValue {
+    fn label(&self) -> String {
+        match self {
+            Self::Named { label, .. } => label.clone(),
+            Self::Plain(Value::String(text)) => text.clone(),
+            Self::Plain(other) => other.to_string(),
+        }
+    }
+}
+
+impl Axis {
+    /// `KEY=VALUE,VALUE...`, as `--axis` has it; its name is the key's last part.
+    pub fn parse(text: &str) -> Result<Self> {
+        let wrong = || Error::usage(format!("--axis {text}: no list of values"));
+        let (key, values) = text
+            .split_once('=')
+            .filter(|(key, values)| !key.is_empty() && !values.is_empty())
+            .ok_or_else(|| wrong().hint("--axis queues.port.limit=250kB,500kB,1MB"))?;
+        let name = match key.strip_suffix('"') {
+            Some(quoted) => quoted.rsplit('"').next(),
+            None => key.rsplit('.').next(),
+        };
+        Ok(Self {
+            name: name.unwrap_or(key).to_owned(),
+            key: Some(key.to_owned()),
+            values: values
+                .split(',')
+                .map(|value| AxisValue::Plain(Value::String(value.to_owned())))
+                .collect(),
+        })
+    }
+
+    /// Only the values of these labels.
+    pub fn retain(&mut self, labels: &[String]) {
+        self.values.retain(|value| labels.contains(&value.label()));
+    }
+
+    /// Label and overrides of each value.
+    fn values(&self) -> Result<Vec<(String, Vec<String>)>> {
+        if self.values.is_empty() {
+            return Err(Error::usage(format!(
+                "the axis '{}' has no value",
+                self.name
+            )));
+        }
+        self.values
+            .iter()
+            .map(|value| match (value, &self.key) {
+                (AxisValue::Named { label, set }, _) => Ok((label.clone(), set.clone())),
+                (AxisValue::Plain(_), Some(key)) => {
+                    let label = value.label();
+                    let set = format!("{key}={label}");
+                    Ok((label, vec![set]))
+                }
+                (AxisValue::Plain(_), None) => Err(Error::usage(format!(
+                    "the axis '{}' has plain values but no 'key'",
+                    self.name
+                ))
+                .hint("key = \"queues.port.limit\"")),
+            })
+            .collect()
+    }
+}
+
+/// A grid in which every name is known.
+#[derive(Debug)]
+pub struct Expanded {
+    /// Names of the axes.
+    pub axes: Vec<String>,
+    pub points: Vec<Point>,
+    /// By point, then by congestion control, then by seed.
+    pub cells: Vec<Cell>,
+}
+
+impl Expanded {
+    /// That runs of some point have such a metric: an axis may change what flows there are.
+    pub fn check_metric(&self, metric: &Metric) -> Result<()> {
+        let points = self.points.iter();
+        let checked = points.map(|point| point.loaded.scenario.check_metric(metric));
+        checked.reduce(Result::or).unwrap_or(Ok(()))
+    }
+
+    /// What all of it runs on: `wanted`, or what its scenarios say, which has to be one.
+    pub fn engine(&self, wanted: Option<Kind>) -> Result<Kind> {
+        let mut kinds = self.points.iter().map(|point| point.loaded.scenario.engine);
+        let first = kinds.next().unwrap_or(Kind::Uml);
+        match (wanted, kinds.find(|kind| *kind != first)) {
+            (Some(wanted), _) => Ok(wanted),
+            (None, None) => Ok(first),
+            (None, Some(other)) => Err(Error::usage(format!(
+                "some points of the grid are for {} and some for {}",
+                first.name(),
+                other.name()
+            ))
+            .hint("a grid for each, and xdc compare; or for all of it --engine uml")),
+        }
+    }
+}
+
+/// One choice along every axis.
+#[derive(Debug)]
+pub struct Point {
+    /// One per axis.
+    pub labels: Vec<String>,
+    pub loaded: Loaded,
+}
+
+/// One guest's work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cell {
+    /// Index in [`Expanded::points`].
+    pub point: usize,
+    pub cc: String,
+    pub seed: u64,
+}
+
+impl Grid {
+    /// One point of a scenario.
+    pub fn of(scenario: &str) -> Self {
+        Self {
+            scenario: scenario.to_owned(),
+            ccs: Vec::new(),
+            seeds: Vec::new(),
+            set: Vec::new(),
+            axis: Vec::new(),
+        }
+    }
+
+    /// A grid names a scenario, which a scenario's own file does not.
+    pub fn is_one(text: &str) -> bool {
+        toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("scenario"))
+    }
+
+    pub fn parse(text: &str) -> Result<Self> {
+        toml::from_str(text).map_err(|err| scenario::malformed(text, &err))
+    }
+
+    /// Everything that can be wrong is found here, before a guest runs.
+    pub fn expand(&self, home: &Home) -> Result<Expanded> {
+        let mut choices: Vec<(Vec<String>, Vec<String>)> = vec![(Vec::new(), self.set.clone())];
+        for axis in &self.axis {
+            let values = axis.values()?;
+            if choices.len().saturating_mul(values.len()) > MAX_CELLS {
+                return Err(too_many());
+            }
+            interrupt::check()?;
+            // Each choice has each value of this axis once.
+            let own = values
+                .iter()
+                .map(|(label, sets)| label.len() + text_bytes(sets))
+                .fold(0, usize::saturating_add);
+            let before = choices
+                .iter()
+                .map(|(labels, sets)| text_bytes(labels) + text_bytes(sets))
+                .fold(0, usize::saturating_add);
+            let all = own
+                .saturating_mul(choices.len())
+                .saturating_add(before.saturating_mul(values.len()));
+            if all > MAX_GRID_BYTES {
+                return Err(too_large());
+            }
+            choices = choices
+                .iter()
+                .flat_map(|(labels, sets)| {
+                    values.iter().map(|(label, set)| {
+                        let labels = labels.iter().chain([label]).cloned().collect();
+                        let sets = sets.iter().chain(set).cloned().collect();
+                        (labels, sets)
+                    })
+                })
+                .collect();
+        }
+        let mut grid = Expanded {
+            axes: self.axis.iter().map(|axis| axis.name.clone()).collect(),
+            points: Vec::new(),
+            cells: Vec::new(),
+        };
+        let points = choices.len();
+        for (labels, sets) in choices {
+            interrupt::check()?;
+            let loaded = scenario::load(Some(home), &self.scenario, &sets)?;
+            // All of them are of one file.
+            if loaded.text_bytes.saturating_mul(points) > MAX_GRID_BYTES {
+                return Err(too_large());
+            }
+            let ccs = match self.ccs.is_empty() {
+                true => &loaded.scenario.ccs,
+                false => &self.ccs,
+            };
+            let own = [loaded.scenario.seed];
+            let seeds = match self.seeds.is_empty() {
+                true => &own[..],
+                false => &self.seeds,
+            };
+            for cc in ccs {
+                loaded.scenario.known_cc(cc)?;
+                for &seed in seeds {
+                    scenario::check_seed(seed)?;
+                    if grid.cells.len() == MAX_CELLS {
+                        return Err(too_many());
+                    }
+                    grid.cells.push(Cell {
+                        point: grid.points.len(),
+                        cc: cc.clone(),
+                        seed,
+                    });
+                }
+            }
+            grid.points.push(Point { labels, loaded });
+        }
+        if grid.cells.is_empty() {
+            return Err(Error::usage("the grid is empty").hint("--cc unocc,cubic"));
+        }
+        Ok(grid)
+    }
+}
+
+fn text_bytes(texts: &[String]) -> usize {
+    texts.iter().map(String::len).sum()
+}
+
+fn too_large() -> Error {
+    Error::usage(format!(
+        "the scenarios of a grid's points have more than {} MB of text, all together",
+        MAX_GRID_BYTES >> 20
+    ))
+    .hint("several grids, or a smaller scenario")
+}
+
+fn too_many() -> Error {
+    Error::usage(format!("a grid has at most {MAX_CELLS} cells"))
+        .hint("several grids, or fewer seeds")
+}
+
+/// `1-5,9` as numbers.
+pub fn parse_seeds(text: &str) -> Result<Vec<u64>> {
+    let wrong = || Error::usage(format!("--seeds {text}: no list of numbers"));
+    let mut seeds = Vec::new();
+    for part in text.split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.trim().parse::<u64>().ok();
+        match (number(from), number(to)) {
+            (Some(from), Some(to)) if from <= to && to - from < MAX_CELLS as u64 => {
+                seeds.extend(from..=to);
+                if seeds.len() > MAX_CELLS {
+                    return Err(too_many());
+                }
+            }
+            _ => return Err(wrong().hint("--seeds 1-5,9")),
+        }
+    }
+    Ok(seeds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_is_named_after_its_key() {
+        let axis = Axis::parse("queues.port.limit=1mb,2mb").unwrap();
+        assert_eq!(axis.name, "limit");
+        assert_eq!(axis.values().unwrap()[1].1, ["queues.port.limit=2mb"]);
+        let axis = Axis::parse("cc.gemini.sysctl.\"net.gemini.k_bytes\"=1,2").unwrap();
+        assert_eq!(axis.name, "net.gemini.k_bytes");
+        for wrong in ["", "a", "a=", "=1"] {
+            assert!(Axis::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn values_are_plain_or_named() {
+        let grid = Grid::parse(
+            "scenario = \"x\"\n[[axis]]\nname = \"K, packets\"\nkey = \"k\"\nvalues = [20, \"a\"]\n\
+             [[axis]]\nname = \"mix\"\nvalues = [{ label = \"8+0\", set = [\"a=1\", \"b=2\"] }]\n",
+        )
+        .unwrap();
+        let labels = |axis: &Axis| axis.values().unwrap();
+        assert_eq!(labels(&grid.axis[0])[0], ("20".into(), vec!["k=20".into()]));
+        assert_eq!(labels(&grid.axis[1])[0].1, ["a=1", "b=2"]);
+        let keyless = Axis {
+            key: None,
+            ..grid.axis[0].clone()
+        };
+        assert!(keyless.values().is_err());
+        let error = Grid::parse("scenario = 1\nseeds = 5\n").unwrap_err();
+        assert!(error.lines()[0].contains("line 1"), "{error:?}");
+    }
+
+    /// So many points that their scenarios would take all memory.
+    #[test]
+    fn a_grid_has_no_more_text_than_memory() {
+        let home = Home::find().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("large.toml");
+        let small = std::fs::read_to_string(home.scenarios().join("links.toml")).unwrap();
+        let long = format!("# {}\n{small}", "x".repeat(3 << 20));
+        std::fs::write(&path, long).unwrap();
+        let mut grid = Grid::of(path.to_str().unwrap());
+        let values: Vec<_> = (0..300).map(|n| format!("{n}ms")).collect();
+        let axis = format!("flows.0.start={}", values.join(","));
+        grid.axis = vec![Axis::parse(&axis).unwrap()];
+        let said = grid.expand(&home).unwrap_err().to_string();
+        assert!(said.contains("MB of text"), "{said}");
+        let labels = vec![AxisValue::Plain(Value::String("x".repeat(1 << 20))); 1000];
+        grid.axis[0].values = labels;
+        let said = grid.expand(&home).unwrap_err().to_string();
+        assert!(said.contains("MB of text"), "{said}");
+    }
+
+    #[test]
+    fn a_grid_is_for_one_engine() {
+        let home = Home::find().unwrap();
+        let mut grid = Grid::of("links");
+        let kind = |grid: &Grid, wanted| grid.expand(&home).unwrap().engine(wanted);
+        assert_eq!(kind(&grid, None).unwrap(), Kind::Uml);
+        grid.axis = vec![Axis::parse("engine=uml,qemu").unwrap()];
+        let said = kind(&grid, None).unwrap_err().to_string();
+        assert!(said.contains("for uml and some for qemu"), "{said}");
+        assert_eq!(kind(&grid, Some(Kind::Qemu)).unwrap(), Kind::Qemu);
+    }
+
+    #[test]
+    fn seeds_are_ranges_and_numbers() {
+        assert_eq!(parse_seeds("1-3,9").unwrap(), [1, 2, 3, 9]);
+        for wrong in ["", "a", "3-1", "1-", "1-99999999999"] {
+            assert!(parse_seeds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `xdc sweep`: a grid of runs, as many at once as there are cores, resumed where it was left.
+
+pub mod cells;
+pub mod grid;
+pub mod lab;
+mod slurm;
+pub mod stats;
+pub mod table;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use self::cells::{Cells, MAX_CURVES, Outcome};
+use self::grid::{Axis, Cell, Expanded, Grid};
+use self::lab::Lab;
+use self::table::{Part, Row};
+use crate::command::args;
+use crate::draw::charts;
+use crate::error::{Error, Result};
+use crate::guest::engine::{Clock, Engine, Kind};
+use crate::guest::runner::Runner;
+use crate::home::{Flavour, Home};
+use crate::progress::{Progress, Task};
+use crate::result::files;
+use crate::result::metric::{Metric, SEE_TABLE, Unknown};
+use crate::result::record::Record;
+use crate::result::summary::{self, Windows};
+use crate::scenario;
+use crate::scenario::plan;
+use crate::{interrupt, owned, pool};
+
+#[derive(clap::Args)]
+pub struct Request {
+    /// A grid's TOML file, or a scenario as for `run`.
+    grid: String,
+    /// One more dimension: a dotted key as for `run --set`, and its values.
+    #[arg(long = "axis", value_name = "KEY=V1,V2,...")]
+    axes: Vec<String>,
+    /// Congestion controls [default: the grid's, else the scenario's].
+    #[arg(long = "cc", value_delimiter = ',', value_name = "CC,...")]
+    ccs: Vec<String>,
+    /// Seeds [default: the grid's, else the scenario's].
+    #[arg(long, value_name = "1-5,9")]
+    seeds: Option<String>,
+    /// Change the scenario in all cells, as for `run`.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+    /// qemu, or uml: virtual time [default: the scenario's].
+    #[arg(long, value_name = "ENGINE", hide_possible_values = true)]
+    engine: Option<Kind>,
+    /// What to tabulate and plot: names of metrics, see docs/scenarios.md.
+    #[arg(long, value_delimiter = ',', value_name = "METRIC,...")]
+    plot: Vec<String>,
+    /// Where cells, table and plots go [default: results/sweeps/NAME].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// local, or slurm: a job array; the checkout and --out are on a shared file system.
+    #[arg(long, default_value = "local", hide_possible_values = true)]
+    backend: Backend,
+    /// A word for sbatch.
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    sbatch: Vec<String>,
+    /// Compute again cells that are there: suspect.
+    #[arg(long, value_name = "WHICH", hide_possible_values = true)]
+    again: Option<Again>,
+    /// Compute one cell only.
+    #[arg(long, hide = true)]
+    cell: Option<usize>,
+    /// Print every cell as JSON instead of the table.
+    #[arg(long)]
+    json: bool,
+    /// Guests at a time [default: one per CPU].
+    #[arg(long, value_name = "N", default_value_t = args::cpus(), hide_default_value = true)]
+    jobs: usize,
+    /// Give up on a guest that is silent for so long.
+    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = args::seconds())]
+    timeout: Duration,
+}
+
+/// Who runs the guests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Backend {
+    /// This machine.
+    Local,
+    /// A job array of Slurm; the checkout and --out are on a file system that all nodes share.
+    Slurm,
+}
+
+/// Which finished cells are computed again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Again {
+    /// Those whose run was suspect: on a machine that had other work to do, say.
+    Suspect,
+}
+
+/// Cells and what became of them.
+pub struct Sweep<'a> {
+    pub runner: Runner<'a>,
+    pub grid: &'a Expanded,
+    pub cells: Cells,
+    lab: &'a Lab,
+    /// Of each cell of the grid.
+    keys: Vec<String>,
+}
+
+/// Whether every cell has a result that nothing speaks against.
+pub fn command(request: &Request) -> Result<bool> {
+    let home = Home::find()?;
+    let (name, spec) = spec(request)?;
+    let grid = spec.expand(&home)?;
+    let kind = grid.engine(request.engine)?;
+    let plot: Vec<Metric> = request
+        .plot
+        .iter()
+        .map(|name| wanted(name, &grid))
+        .collect::<Result<_>>()?;
+    let progress = Progress::new();
+    let engine = Engine::new(&home, kind, Flavour::X86, Clock::Measuring)?;
+    let dir = request
+        .out
+        .clone()
+        .unwrap_or_else(|| Path::new("results/sweeps").join(&name));
+    let lab = Lab::copy(&home, engine)?;
+    let runner = Runner {
+        home: lab.home(),
+        engine,
+        timeout: request.timeout,
+        trace: &[],
+        pcap: &[],
+        progress: &progress,
+    };
+    let sweep = Sweep::new(runner, &lab, &grid, &dir)?;
+    if let Some(cell) = request.cell {
+        let cells = grid.cells.len();
+        if cell >= cells {
+            return Err(Error::usage(format!(
+                "the grid has {cells} cells, no number {cell}"
+            )));
+        }
+        sweep.compute(cell)?;
+        return Ok(true);
+    }
+    if request.again == Some(Again::Suspect) {
+        sweep.forget_suspect()?;
+    }
+    let outcomes = match request.backend {
+        Backend::Local => sweep.run(request.jobs)?,
+        Backend::Slurm => slurm::run(&sweep, &dir, request)?,
+    };
+    report(request, &name, &dir, &sweep, outcomes, plot)
+}
+
+/// A metric that somebody asks for, and that some point has.
+fn wanted(name: &str, grid: &Expanded) -> Result<Metric> {
+    let metric: Metric = name.parse().map_err(|unknown: Unknown| {
+        let err = Error::usage(format!("there is no metric '{name}'"));
+        match unknown.near {
+            Some(near) => err.hint(format!("'{near}'")),
+            None => err.hint(SEE_TABLE),
+        }
+    })?;
+    grid.check_metric(&metric)?;
+    Ok(metric)
+}
+
+/// The grid, and a name for it.
+fn spec(request: &Request) -> Result<(String, Grid)> {
+    let path = Path::new(&request.grid);
+    let name = scenario::name_of(path)?;
+    let text = match path.is_file() {
+        true => fs::read_to_string(path).map_err(|err| Error::io(path.display(), &err))?,
+        false => String::new(),
+    };
+    let mut grid = match Grid::is_one(&text) {
+        true => Grid::parse(&text).map_err(|err| err.about(path.display()))?,
+        false => Grid::of(&request.grid),
+    };
+    for axis in &request.axes {
+        grid.axis.push(Axis::parse(axis)?);
+    }
+    if !request.ccs.is_empty() {
+        grid.ccs.clone_from(&request.ccs);
+    }
+    if let Some(seeds) = &request.seeds {
+        grid.seeds = grid::parse_seeds(seeds)?;
+    }
+    grid.set.extend(request.sets.iter().cloned());
+    Ok((name, grid))
+}
+
+/// What each cell came to, in the grid's order.
+pub type Outcomes = Vec<Result<Outcome>>;
+
+impl<'a> Sweep<'a> {
+    /// Plans every cell, so that a mistake costs no guest; cells are kept in `dir`.
+    pub fn new(runner: Runner<'a>, lab: &'a Lab, grid: &'a Expanded, dir: &Path) -> Result<Self> {
+        let mut sweep = Self {
+            cells: Cells::open(&dir.join("cells"), lab.hash())?,
+            runner,
+            lab,
+            grid,
+            keys: Vec::new(),
+        };
+        for cell in &grid.cells {
+            interrupt::check()?;
+            let (plan, scale) = sweep.plan(cell)?;
+            let scenario = &grid.points[cell.point].loaded.scenario;
+            let windows = Windows::of(scenario);
+            let of = (cell.cc.as_str(), scale);
+            let key = sweep.cells.key(of, &plan, &windows, &scenario.sizes())?;
+            sweep.keys.push(key);
+        }
+        Ok(sweep)
+    }
+
+    /// A cell in words: what a progress line and an error call it.
+    pub fn name(&self, cell: &Cell) -> String {
+        let point = &self.grid.points[cell.point];
+        let mut words = vec![cell.cc.clone()];
+        words.extend(point.labels.iter().cloned());
+        words.push(format!("seed {}", cell.seed));
+        words.join(", ")
+    }
+
+    fn plan(&self, cell: &Cell) -> Result<(xdc_proto::Plan, u32)> {
+        let loaded = &self.grid.points[cell.point].loaded;
+        let scale = match (loaded.scenario.scale, self.runner.engine) {
+            (Some(scale), _) => scale,
+            (None, Engine::Uml) => 1,
+            // What a machine carries differs; cells are to be compared.
+            (None, Engine::Qemu { .. } | Engine::Host) => {
+                return Err(
+                    Error::usage("a sweep on QEMU needs one scale for all its cells")
+                        .hint("--set scale=10, or --engine uml"),
+                );
+            }
+        };
+        let plan = plan::plan(&loaded.scenario, &cell.cc, cell.seed, scale)
+            .map_err(|err| err.about(self.name(cell)))?;
+        Ok((plan, scale))
+    }
+
+    /// Numbers of the cells that have no result yet, or none that can be believed.
+    fn missing(&self) -> Vec<usize> {
+        let none = |&n: &usize| self.load(n).is_none();
+        (0..self.keys.len()).filter(none).collect()
+    }
+
+    /// The `n`-th cell, if its file is whole and says that it is this one.
+    fn load(&self, n: usize) -> Option<Outcome> {
+        let cell = &self.grid.cells[n];
+        let outcome = self.cells.load(&self.keys[n])?;
+        (outcome.cc == cell.cc && outcome.seed == cell.seed).then_some(outcome)
+    }
+
+    fn forget_suspect(&self) -> Result<()> {
+        for (n, key) in self.keys.iter().enumerate() {
+            if self.load(n).is_some_and(|outcome| outcome.is_suspect()) {
+                self.cells.forget(key)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the guest of the `n`-th cell and keeps what it says.
+    pub fn compute(&self, n: usize) -> Result<Outcome> {
+        let cell = &self.grid.cells[n];
+        let (plan, scale) = self.plan(cell)?;
+        let scenario = &self.grid.points[cell.point].loaded.scenario;
+        let record = self
+            .runner
+            .run_as(&self.name(cell), (scenario, &cell.cc, scale), plan, None)
+            .map_err(|err| err.about(self.name(cell)))?;
+        let windows = Windows::of(scenario);
+        let outcome = self.outcome(cell, scale, &record, &windows);
+        let mut flows_csv = Vec::new();
+        files::flows_csv(&mut flows_csv, std::slice::from_ref(&record))?;
+        self.cells.save(&self.keys[n], &outcome, &flows_csv)?;
+        // As every later command reads it.
+        self.load(n).ok_or_else(|| {
+            Error::failure("the cell cannot be read back")
+                .about(self.name(cell))
+                .hint("look for a full or a failing disk")
+        })
+    }
+
+    fn outcome(&self, cell: &Cell, scale: u32, record: &Record, windows: &Windows) -> Outcome {
+        let throughput = match record.flows.len() {
+            0..=MAX_CURVES => charts::throughput(record, windows.jain_us),
+            _ => Vec::new(),
+        };
+        Outcome {
+            cc: cell.cc.clone(),
+            seed: cell.seed,
+            scale,
+            engine: self.runner.engine.kind().name().to_owned(),
+            kernel: record.kernel.clone(),
+            axes: table::labels(self.grid, cell),
+            run: summary::run(record, windows),
+            throughput,
+        }
+    }
+
+    /// What is finished, and how many cells are not: why, is told here.
+    pub fn rows(&self, outcomes: Outcomes) -> (Vec<Row<'a>>, usize) {
+        let mut rows = Vec::new();
+        let mut failed = 0;
+        for ((cell, key), outcome) in self.grid.cells.iter().zip(&self.keys).zip(outcomes) {
+            match outcome {
+                Ok(outcome) => rows.push(Row {
+                    cell,
+                    key: key.clone(),
+                    outcome,
+                }),
+                Err(err) => {
+                    err.report();
+                    failed += 1;
+                }
+            }
+        }
+        (rows, failed)
+    }
+
+    /// Computes on this machine what is missing; an error only for an interruption, which
+    /// leaves what is finished for the next time.
+    pub fn run(&self, jobs: usize) -> Result<Outcomes> {
+        let cells = 0..self.keys.len();
+        let mut outcomes: Vec<_> = cells.map(|n| self.load(n).map(Ok)).collect();
+        let missing: Vec<usize> = (0..outcomes.len())
+            .filter(|&n| outcomes[n].is_none())
+            .collect();
+        let total = Mutex::new(Total::new(self, missing.len()));
+        let stale: Mutex<Option<Error>> = Mutex::default();
+        let computed = pool::run_all(&missing, jobs, |&n| {
+            let unchanged = self.lab.check_unchanged();
+            if let (Err(err), Ok(mut stale)) = (unchanged, stale.lock()) {
+                stale.get_or_insert(err);
+                return Err(Error::failure("not computed"));
+            }
+            let outcome = self.compute(n);
+            if let Ok(mut total) = total.lock() {
+                total.step(jobs);
+            }
+            outcome
+        })?;
+        if let Ok(total) = total.into_inner() {
+            total.finish();
+        }
+        // What is finished stays; a table of half of it would be taken for the whole.
+        if let Ok(Some(err)) = stale.into_inner() {
+            return Err(err);
+        }
+        for (n, outcome) in missing.into_iter().zip(computed) {
+            outcomes[n] = Some(outcome);
+        }
+        Ok(outcomes.into_iter().flatten().collect())
+    }
+}
+
+/// How far a sweep is, and how long the rest may take.
+pub struct Total {
+    task: Option<Task>,
+    known: usize,
+    missing: usize,
+    done: usize,
+    start: Instant,
+}
+
+impl Total {
+    pub fn new(sweep: &Sweep<'_>, missing: usize) -> Self {
+        let known = sweep.grid.cells.len() - missing;
+        if known > 0 {
+            let note = format!(
+                "{known} of {} cells are there already",
+                sweep.grid.cells.len()
+            );
+            sweep.runner.progress.note(&note);
+        }
+        Self {
+            task: (missing > 0).then(|| sweep.runner.progress.task("sweep")),
+            known,
+            missing,
+            done: 0,
+            start: Instant::now(),
+        }
+    }
+
+    /// One more of `jobs` at a time.
+    pub fn step(&mut self, jobs: usize) {
+        self.done += 1;
+        let left = self.missing - self.done.min(self.missing);
+        // What is under way is half done, on average.
+        let under_way = jobs.min(left) as f64 / 2.0;
+        let each = self.start.elapsed().as_secs_f64() / (self.done as f64 + under_way);
+        let rest_s = each * (left as f64 - under_way);
+        let what = format!(
+            "{} of {} cells, about {} left",
+            self.known + self.done,
+            self.known + self.missing,
+            coarse(rest_s)
+        );
+        if let Some(task) = &mut self.task {
+            task.set(&what, self.done as f64 / self.missing as f64);
+        }
+    }
+
+    pub fn finish(self) {
+        if let Some(task) = self.task {
+            let s = self.start.elapsed().as_secs_f64();
+            task.finish(&format!("{} cells computed in {}", self.done, coarse(s)));
+        }
+    }
+}
+
+/// A time as an estimate has it.
+fn coarse(s: f64) -> String {
+    match s {
+        s if s < 90.0 => format!("{s:.0} s"),
+        s if s < 5400.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
+/// Writes the table and the plots, and says where they are.
+fn report(
+    request: &Request,
+    name: &str,
+    dir: &Path,
+    sweep: &Sweep<'_>,
+    outcomes: Outcomes,
+    plot: Vec<Metric>,
+) -> Result<bool> {
+    let grid = sweep.grid;
+    let (rows, failed) = sweep.rows(outcomes);
+    let write = |name: &str, content: &[u8]| {
+        let path = dir.join(name);
+        owned::replace(&path, content).map_err(|err| Error::io(path.display(), &err))
+    };
+    let part = Part {
+        figure: None,
+        grid,
+        rows: &rows,
+    };
+    write("table.csv", &table::csv(&[part])?)?;
+    let metrics = match plot.is_empty() {
+        true => table::default_metrics(&rows),
+        false => plot,
+    };
+    write("plots.svg", table::plots(grid, &rows, &metrics)?.as_bytes())?;
+    interrupt::end_on_closed_pipe()?;
+    let doubts = rows.iter().filter(|row| row.outcome.is_suspect());
+    let doubts = doubts.count();
+    if request.json {
+        let cells: Vec<_> = rows.iter().map(|row| table::json(grid, row)).collect();
+        println!(
+            "{:#}",
+            json!({"sweep": name, "failed": failed, "suspect": doubts, "cells": cells})
+        );
+    } else {
+        print!("{}", table::text(grid, &rows, &metrics));
+        println!("table: {}", dir.join("table.csv").display());
+        println!("plots: {}", dir.join("plots.svg").display());
+    }
+    if doubts > 0 {
+        eprintln!(
+            "xdc: {doubts} cells are suspect: the column 'suspect' of the table says why; \
+             --again suspect computes them again"
+        );
+    }
+    if failed > 0 {
+        eprintln!(
+            "xdc: {failed} of {} cells failed; the same command tries them again",
+            grid.cells.len()
+        );
+    }
+    Ok(failed == 0 && doubts == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_in_a_fitting_unit() {
+        assert_eq!(coarse(12.4), "12 s");
+        assert_eq!(coarse(300.0), "5 min");
+        assert_eq!(coarse(9000.0), "2.5 h");
+    }
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A grid as a job array of Slurm.
+//!
+//! A task of the array is this command with `--cell N`; its answer is the cell's file in --out,
+//! on a file system that all nodes share. Files are the only truth: a task that dies, with its
+//! node or alone, leaves none and is submitted again; one that ran twice has written the same
+//! file twice.
+
+use std::env;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::{Outcomes, Request, Sweep, Total};
+use crate::error::{Error, Result};
+use crate::interrupt::{self, OnEnd};
+use crate::owned;
+use crate::text::shell_word;
+
+const POLL: Duration = Duration::from_secs(3);
+/// Of a cell, before it is given up.
+const ATTEMPTS: u32 = 3;
+
+/// Submits what is missing and waits for it.
+pub fn run(sweep: &Sweep<'_>, dir: &Path, request: &Request) -> Result<Outcomes> {
+    let mut left = sweep.missing();
+    let mut total = Total::new(sweep, left.len());
+    for attempt in 1..=ATTEMPTS {
+        if left.is_empty() {
+            break;
+        }
+        if attempt > 1 {
+            let note = format!("{} cells have no result; submitting them again", left.len());
+            sweep.runner.progress.note(&note);
+        }
+        let job = Job::submit(dir, request, &left)?;
+        loop {
+            // Asked first: what ends in between is seen in its file.
+            let running = job.is_known()?;
+            // The tasks would be computing other cells.
+            sweep.lab.check_unchanged()?;
+            let now = sweep.missing();
+            for _ in now.len()..left.len() {
+                total.step(request.jobs);
+            }
+            left = now;
+            if left.is_empty() || !running {
+                break;
+            }
+            interrupt::sleep(POLL)?;
+        }
+    }
+    total.finish();
+    let outcome = |n: usize| {
+        sweep.load(n).ok_or_else(|| {
+            Error::failure(format!("no result after {ATTEMPTS} attempts"))
+                .about(sweep.name(&sweep.grid.cells[n]))
+                .hint(format!("read {}", dir.join("slurm-*.log").display()))
+        })
+    };
+    Ok((0..sweep.keys.len()).map(outcome).collect())
+}
+
+/// A job array; cancelled when it is dropped, if it is still there.
+struct Job {
+    id: String,
+    _at_end: OnEnd,
+}
+
+impl Job {
+    fn submit(dir: &Path, request: &Request, cells: &[usize]) -> Result<Self> {
+        let absolute =
+            |path: &Path| std::path::absolute(path).map_err(|err| Error::io(path.display(), &err));
+        let script = dir.join("job.sh");
+        owned::replace(&script, job_script()?).map_err(|err| Error::io(script.display(), &err))?;
+        let list: Vec<_> = cells.iter().map(usize::to_string).collect();
+        let output = Command::new("sbatch")
+            .arg("--parsable")
+            .arg("--job-name=xdc-sweep")
+            .arg(format!(
+                "--array={}%{}",
+                list.join(","),
+                request.jobs.max(1)
+            ))
+            .arg("--requeue")
+            .arg("--cpus-per-task=1")
+            .arg(format!(
+                "--output={}",
+                absolute(dir)?.join("slurm-%A_%a.log").display()
+            ))
+            .args(&request.sbatch)
+            .arg(absolute(&script)?)
+            .output()
+            .map_err(|err| {
+                Error::io("cannot run sbatch", &err)
+                    .hint("--backend local, or a machine that submits to Slurm")
+            })?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        // With several clusters it is ID;CLUSTER.
+        let id = text.trim().split(';').next().unwrap_or_default();
+        if !output.status.success() || id.is_empty() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(
+                Error::failure(format!("sbatch refused the job: {}", said.trim()))
+                    .hint("--sbatch=--partition=NAME and the like"),
+            );
+        }
+        let id = id.to_owned();
+        let at_end = id.clone();
+        Ok(Self {
+            _at_end: interrupt::on_end(move || {
+                let _ = Command::new("scancel").arg(at_end).status();
+            }),
+            id,
+        })
+    }
+
+    /// Some task of it still waits or runs.
+    fn is_known(&self) -> Result<bool> {
+        let output = Command::new("squeue")
+            .args(["--noheader", "--jobs", &self.id, "--format=%i"])
+            .output()
+            .map_err(|err| Error::io("cannot run squeue", &err))?;
+        // It forgets jobs, and then calls their number invalid; but its daemon may be away, too.
+        let said = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() {
+            Ok(!output.stdout.iter().all(u8::is_ascii_whitespace))
+        } else {
+            Ok(!said.contains("Invalid job id"))
+        }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        if self.is_known().unwrap_or(false) {
+            let _ = Command::new("scancel").arg(&self.id).status();
+        }
+    }
+}
+
+/// This command once more, for one cell. Slurm copies the script away, so paths are absolute.
+fn job_script() -> Result<String> {
+    let here = env::current_dir().map_err(|err| Error::io("finding this directory", &err))?;
+    let program = env::current_exe().map_err(|err| Error::io("finding this program", &err))?;
+    let mut words = Vec::new();
+    for word in env::args_os().skip(1) {
+        let word = word.into_string().map_err(|word| {
+            Error::usage(format!(
+                "'{}' is no UTF-8, and a job's script is",
+                word.display()
+            ))
+            .hint("another name, or --backend local")
+        })?;
+        words.push(shell_word(&word));
+    }
+    Ok(format!(
+        "#!/bin/sh\n# SPDX-License-Identifier: GPL-2.0\ncd {} || exit 1\n\
+         exec {} {} --cell \"$SLURM_ARRAY_TASK_ID\"\n",
+        shell_word(&here.to_string_lossy()),
+        shell_word(&program.to_string_lossy()),
+        words.join(" ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_this_command_with_a_cell() {
+        let script = job_script().unwrap();
+        assert!(script.starts_with("#!/bin/sh\n"));
+        assert!(script.contains("--cell \"$SLURM_ARRAY_TASK_ID\""));
+    }
+}

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a sweep came to: one row a cell as CSV, means over seeds as text and as plots.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::cells::Outcome;
+use super::grid::{Cell, Expanded};
+use super::stats::{Estimate, estimate};
+use crate::draw::bars::{Bar, Bars, Group, unit_of};
+use crate::draw::charts::NARROW;
+use crate::draw::plot;
+use crate::error::{Error, Result};
+use crate::result::expect::format_value;
+use crate::result::files;
+#[cfg(test)]
+use crate::result::files::Column;
+use crate::result::metric::{self, Metric};
+use crate::result::summary::Run;
+
+/// A finished cell.
+pub struct Row<'a> {
+    pub cell: &'a Cell,
+    /// What its files are called.
+    pub key: String,
+    pub outcome: Outcome,
+}
+
+/// What is shown where nobody asks for something else.
+const METRICS: &[&str] = &[
+    "goodput_mbps",
+    "jain_steady",
+    "fct_ms.mean",
+    "fct_ms.p99",
+    "queue_bytes.mean",
+    "drops",
+];
+
+/// Those of [`METRICS`] that some cell has.
+pub fn default_metrics(rows: &[Row<'_>]) -> Vec<Metric> {
+    let mut metrics = metric::of_names(METRICS);
+    metrics.retain(|metric| rows.iter().any(|row| metric.of(&row.outcome.run).is_some()));
+    metrics
+}
+
+/// How long this machine took, which is no figure of a run: with it no table would be equal to
+/// one of the same cells computed again.
+const OF_THIS_MACHINE: [&str; 2] = ["wall_s", "network.build_wall_s"];
+
+/// A table is about some cells of a grid; that of a paper about several grids, by figure.
+pub struct Part<'a> {
+    pub figure: Option<&'a str>,
+    pub grid: &'a Expanded,
+    pub rows: &'a [Row<'a>],
+}
+
+/// The columns of table.csv, for its page.
+#[cfg(test)]
+pub const COLUMNS: &[Column] = &[
+    ("figure", "", "of a paper: the figure's id"),
+    (
+        "AXIS",
+        "",
+        "one column for each axis of the grid: its label",
+    ),
+    ("cc", "", "congestion control"),
+    ("seed", "", ""),
+    (
+        "cell",
+        "",
+        "its files are `cells/CELL.json` and `cells/CELL.flows.csv`",
+    ),
+    ("engine", "", "`uml` or `qemu`"),
+    (
+        "scale",
+        "",
+        "how many times slower the guest was; all numbers are as if it had not been",
+    ),
+    ("kernel", "", "of the guest"),
+    (
+        "METRIC",
+        "",
+        "one column for each metric that a cell has, by its name, but for `wall_s` and `build_wall_s`",
+    ),
+    (
+        "suspect",
+        "",
+        "why the row should not be believed; empty if it should",
+    ),
+];
+
+pub fn csv(parts: &[Part<'_>]) -> Result<Vec<u8>> {
+    let rows = || {
+        let parts = parts.iter();
+        parts.flat_map(|part| part.rows.iter().map(move |row| (part, row)))
+    };
+    let mut flat = Vec::new();
+    for (_, row) in rows() {
+        let mut leaves = leaves(&row.outcome.run)?;
+        leaves.retain(|key, _| !OF_THIS_MACHINE.contains(&key.as_str()));
+        flat.push(leaves);
+    }
+    let keys: BTreeSet<&String> = flat.iter().flat_map(BTreeMap::keys).collect();
+    let mut axes: Vec<&String> = Vec::new();
+    for axis in parts.iter().flat_map(|part| &part.grid.axes) {
+        if !axes.contains(&axis) {
+            axes.push(axis);
+        }
+    }
+    let with_figures = parts.iter().any(|part| part.figure.is_some());
+    let mut head: Vec<String> = Vec::new();
+    head.extend(with_figures.then(|| "figure".to_owned()));
+    head.extend(axes.iter().copied().cloned());
+    head.extend(["cc", "seed", "cell", "engine", "scale", "kernel"].map(str::to_owned));
+    head.extend(keys.iter().copied().cloned());
+    let body = rows().zip(&flat).map(|((part, row), leaves)| {
+        let (cell, outcome) = (row.cell, &row.outcome);
+        let labels = labels(part.grid, cell);
+        let mut line: Vec<String> = Vec::new();
+        line.extend(with_figures.then(|| part.figure.unwrap_or_default().to_owned()));
+        let label = |axis: &&String| labels.get(*axis).cloned().unwrap_or_default();
+        line.extend(axes.iter().map(label));
+        line.extend([
+            cell.cc.clone(),
+            cell.seed.to_string(),
+            row.key.clone(),
+            outcome.engine.clone(),
+            outcome.scale.to_string(),
+            outcome.kernel.clone(),
+        ]);
+        let value = |key: &&String| leaves.get(*key).cloned().unwrap_or_default();
+        line.extend(keys.iter().map(value));
+        line
+    });
+    files::table_csv(std::iter::once(head).chain(body))
+}
+
+/// Of a cell, by axis.
+pub fn labels(grid: &Expanded, cell: &Cell) -> BTreeMap<String, String> {
+    let labels = &grid.points[cell.point].labels;
+    grid.axes
+        .iter()
+        .cloned()
+        .zip(labels.iter().cloned())
+        .collect()
+}
+
+/// Every number of a run by the name of its metric, and what there are lists of as their texts.
+pub fn leaves(run: &Run) -> Result<BTreeMap<String, String>> {
+    let value = serde_json::to_value(run)
+        .map_err(|err| Error::failure(format!("a run cannot be written: {err}")))?;
+    let mut leaves = BTreeMap::new();
+    flatten("", &value, &mut leaves);
+    Ok(leaves)
+}
+
+/// What is null is left out.
+fn flatten(key: &str, value: &Value, leaves: &mut BTreeMap<String, String>) {
+    let below = |name: &str| match key {
+        "" => name.to_owned(),
+        key => format!("{key}.{name}"),
+    };
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .for_each(|(name, value)| flatten(&below(name), value, leaves)),
+        Value::Array(items) if items.iter().all(Value::is_string) => {
+            let texts: Vec<_> = items.iter().filter_map(Value::as_str).collect();
+            leaves.insert(key.to_owned(), texts.join("; "));
+        }
+        Value::Array(items) => items.iter().enumerate().for_each(|(n, item)| {
+            let name = item["name"]
+                .as_str()
+                .map_or_else(|| n.to_string(), str::to_owned);
+            flatten(&below(&name), item, leaves);
+        }),
+        Value::Number(number) => drop(leaves.insert(key.to_owned(), number.to_string())),
+        Value::Bool(_) | Value::String(_) | Value::Null => {}
+    }
+}
+
+/// A cell for `--json`.
+pub fn json(grid: &Expanded, row: &Row<'_>) -> Value {
+    let outcome = &row.outcome;
+    json!({
+        "axes": labels(grid, row.cell),
+        "cc": row.cell.cc,
+        "seed": row.cell.seed,
+        "cell": row.key,
+        "engine": outcome.engine,
+        "scale": outcome.scale,
+        "kernel": outcome.kernel,
+        "run": outcome.run,
+    })
+}
+
+/// The mean over the seeds at one point.
+pub fn mean(rows: &[Row<'_>], point: usize, cc: &str, metric: &Metric) -> Option<Estimate> {
+    let here = rows
+        .iter()
+        .filter(|row| row.cell.point == point && row.cell.cc == cc);
+    estimate(
+        &here
+            .filter_map(|row| metric.of(&row.outcome.run))
+            .collect::<Vec<_>>(),
+    )
+}
+
+/// In the order in which they come.
+pub fn ccs<'a>(grid: &'a Expanded) -> Vec<&'a str> {
+    let mut ccs: Vec<&'a str> = Vec::new();
+    for cell in &grid.cells {
+        if !ccs.contains(&cell.cc.as_str()) {
+            ccs.push(&cell.cc);
+        }
+    }
+    ccs
+}
+
+/// Means and 95 % intervals over the seeds; a line a point and congestion control.
+pub fn text(grid: &Expanded, rows: &[Row<'_>], metrics: &[Metric]) -> String {
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    let head = grid
+        .axes
+        .iter()
+        .cloned()
+        .chain(["cc".to_owned(), "seeds".to_owned()]);
+    lines.push(head.chain(metrics.iter().map(Metric::to_string)).collect());
+    for (index, point) in grid.points.iter().enumerate() {
+        for cc in ccs(grid) {
+            let seeds = rows
+                .iter()
+                .filter(|row| row.cell.point == index && row.cell.cc == cc)
+                .count();
+            if seeds == 0 {
+                continue;
+            }
+            let mut line = point.labels.clone();
+            line.extend([cc.to_owned(), seeds.to_string()]);
+            line.extend(
+                metrics
+                    .iter()
+                    .map(|metric| match mean(rows, index, cc, metric) {
+                        Some(Estimate {
+                            mean,
+                            ci95: Some(ci95),
+                        }) => {
+                            format!("{} +- {}", format_value(mean), format_value(ci95))
+                        }
+                        Some(Estimate { mean, ci95: None }) => format_value(mean),
+                        None => "-".to_owned(),
+                    }),
+            );
+            lines.push(line);
+        }
+    }
+    crate::result::table::align(&lines)
+}
+
+/// One chart per metric; the first axis in groups, a bar per congestion control and value of the
+/// other axes.
+pub fn plots(grid: &Expanded, rows: &[Row<'_>], metrics: &[Metric]) -> Result<String> {
+    let charts: Vec<_> = metrics
+        .iter()
+        .map(|metric| bars(grid, rows, metric, |_, _| None))
+        .collect();
+    let empty = |chart: &Bars| {
+        chart
+            .groups
+            .iter()
+            .flat_map(|group| &group.bars)
+            .all(|bar| bar.value.is_none())
+    };
+    if let Some(chart) = charts
+        .iter()
+        .find(|chart| empty(chart))
+        .filter(|_| !rows.is_empty())
+    {
+        return Err(
+            Error::usage(format!("no cell has a value of '{}'", chart.title))
+                .hint("--plot with a metric that applies to these runs"),
+        );
+    }
+    Ok(plot::file(&charts, 2))
+}
+
+/// A metric over the first axis, means over seeds; `paper` is what a paper has at a point for a
+/// congestion control.
+pub fn bars(
+    grid: &Expanded,
+    rows: &[Row<'_>],
+    metric: &Metric,
+    paper: impl Fn(usize, &str) -> Option<f64>,
+) -> Bars {
+    let (unit, factor) = unit_of(metric.unit());
+    let mut groups: Vec<Group> = Vec::new();
+    let mut names: Vec<String> = Vec::new();
+    for (index, point) in grid.points.iter().enumerate() {
+        let (label, others) = match point.labels.split_first() {
+            Some((first, others)) => (first.as_str(), others),
+            None => ("", &[][..]),
+        };
+        let bars = ccs(grid).into_iter().map(|cc| {
+            let name = [&[cc.to_owned()], others].concat().join(" ");
+            let color = names
+                .iter()
+                .position(|known| *known == name)
+                .unwrap_or_else(|| {
+                    names.push(name.clone());
+                    names.len() - 1
+                });
+            let estimate = mean(rows, index, cc, metric);
+            Bar {
+                name,
+                color,
+                value: estimate.map(|e| e.mean * factor),
+                ci95: estimate.and_then(|e| e.ci95).map(|ci95| ci95 * factor),
+                paper: paper(index, cc).map(|value| value * factor),
+            }
+        });
+        let bars: Vec<_> = bars.collect();
+        match groups.iter_mut().find(|group| group.label == label) {
+            Some(group) => group.bars.extend(bars),
+            None => groups.push(Group {
+                label: label.to_owned(),
+                bars,
+            }),
+        }
+    }
+    Bars {
+        title: metric.to_string(),
+        x_title: grid.axes.first().cloned().unwrap_or_default(),
+        width: NARROW
+            .max(60.0 + 14.0 * groups.iter().map(|g| g.bars.len() + 1).sum::<usize>() as f64),
+        unit,
+        groups,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::result::record::tests::recorded;
+    use crate::result::summary::{self, Windows};
+    use crate::scenario::{parse, tests::SMALL};
+
+    #[test]
+    fn nested_values_become_columns() {
+        let mut leaves = BTreeMap::new();
+        let run = json!({"a": 1, "b": {"c": 2.5, "d": null}, "suspect": ["x", "y, z"],
+                         "queues": [{"name": "port", "drops": 3}]});
+        flatten("", &run, &mut leaves);
+        let found: Vec<_> = leaves.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        assert_eq!(
+            found,
+            ["a=1", "b.c=2.5", "queues.port.drops=3", "suspect=x; y, z"]
+        );
+    }
+
+    #[test]
+    fn a_row_says_which_cell_it_is() {
+        let grid = |axis: &str, label: &str| Expanded {
+            axes: vec![axis.to_owned()],
+            points: vec![super::super::grid::Point {
+                labels: vec![label.to_owned()],
+                loaded: parse("small", SMALL, &[]).unwrap(),
+            }],
+            cells: vec![Cell {
+                point: 0,
+                cc: "unocc".to_owned(),
+                seed: 7,
+            }],
+        };
+        let (first, second) = (grid("K, packets", "20"), grid("load", "40%"));
+        fn row<'a>(grid: &'a Expanded, key: &str) -> Row<'a> {
+            Row {
+                cell: &grid.cells[0],
+                key: key.to_owned(),
+                outcome: Outcome {
+                    cc: "unocc".to_owned(),
+                    seed: 7,
+                    scale: 1,
+                    engine: "uml".to_owned(),
+                    kernel: "7.3.4".to_owned(),
+                    axes: BTreeMap::new(),
+                    run: summary::run(&recorded(), &Windows::every_us(1000)),
+                    throughput: Vec::new(),
+                },
+            }
+        }
+        let rows = ([row(&first, "aaaa")], [row(&second, "bbbb")]);
+        let parts = [("8", &first, &rows.0), ("10", &second, &rows.1)];
+        let parts = parts.map(|(figure, grid, rows)| Part {
+            figure: Some(figure),
+            grid,
+            rows,
+        });
+        let text = csv(&parts).unwrap();
+        let mut lines = csv::Reader::from_reader(text.as_slice());
+        let head = lines.headers().unwrap().clone();
+        let first: Vec<_> = head.iter().take(9).collect();
+        assert_eq!(
+            first,
+            [
+                "figure",
+                "K, packets",
+                "load",
+                "cc",
+                "seed",
+                "cell",
+                "engine",
+                "scale",
+                "kernel"
+            ]
+        );
+        let rows: Vec<_> = lines.records().map(|row| row.unwrap()).collect();
+        let begin = |n: usize| rows[n].iter().take(6).collect::<Vec<_>>();
+        assert_eq!(begin(0), ["8", "20", "", "unocc", "7", "aaaa"]);
+        assert_eq!(begin(1), ["10", "", "40%", "unocc", "7", "bbbb"]);
+        assert!(head.iter().any(|name| name == "queues.port.marks"));
+        assert!(!head.iter().any(|name| name == "wall_s"));
+    }
+}

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `xdc twin`: a congestion control and its twin must send the same packets.
+//!
+//! In virtual time a run is deterministic, so one scenario under the kernel's own module and under
+//! the same algorithm behind our trait gives two captures that are equal, or a difference that has
+//! a first packet. A scenario must also say, in its expectations, what it exercises: two captures
+//! of nothing are equal, too.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use xdc_proto::{Job, Plan, Tap, WatchedQueue};
+
+use crate::command::args;
+use crate::error::{Error, Result};
+use crate::guest::engine::{Clock, Engine, Kind};
+use crate::guest::runner::Runner;
+use crate::home::{Flavour, Home};
+use crate::progress::Progress;
+use crate::result::capture::{self, Content};
+use crate::result::expect::{self, Verdict};
+use crate::result::record::Record;
+use crate::result::summary::{self, Windows};
+use crate::scenario::plan;
+use crate::scenario::{self, Loaded};
+use crate::text::printable_lines;
+use crate::{interrupt, pool};
+
+#[derive(clap::Args)]
+pub struct Request {
+    /// Names in scenarios/twin/, or TOML files [default: all of scenarios/twin/].
+    scenarios: Vec<String>,
+    /// Change the scenarios, as for `run`.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+    /// Seed of everything random in the guests [default: the scenario's].
+    #[arg(long, value_parser = args::seed())]
+    seed: Option<u64>,
+    /// Keep the captures here, for wireshark.
+    #[arg(long, value_name = "DIR")]
+    pcap: Option<PathBuf>,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+    /// Guests at a time [default: one per CPU].
+    #[arg(long, value_name = "N", default_value_t = args::cpus(), hide_default_value = true)]
+    jobs: usize,
+    /// Give up on a guest that is silent for so long.
+    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = args::seconds())]
+    timeout: Duration,
+}
+
+/// Where the scenarios are that are meant for this.
+const FOLDER: &str = "twin";
+
+/// One scenario under one congestion control and under its twin.
+struct Case {
+    loaded: Loaded,
+    ccs: (String, String),
+    plans: (Plan, Plan),
+}
+
+/// What became of a case.
+#[derive(Serialize)]
+struct Outcome {
+    scenario: String,
+    ccs: (String, String),
+    /// Empty if the two are equal and the scenario did what it is for.
+    failures: Vec<String>,
+    /// Of each watched port, under the first of the two.
+    captures: Vec<Content>,
+    drops: u64,
+    timeouts: u64,
+    virtual_ms: f64,
+}
+
+/// Whether every case passed.
+pub fn command(request: &Request) -> Result<bool> {
+    let home = Home::find()?;
+    let cases = cases(&home, request)?;
+    let progress = Progress::new();
+    let runner = Runner {
+        home: &home,
+        engine: Engine::new(&home, Kind::Uml, Flavour::Uml, Clock::Measuring)?,
+        timeout: request.timeout,
+        trace: &[],
+        pcap: &[],
+        progress: &progress,
+    };
+    if let Some(dir) = &request.pcap {
+        fs::create_dir_all(dir).map_err(|err| Error::io(dir.display(), &err))?;
+    }
+    let outcomes = pool::run_all(&cases, request.jobs, |case| run(&runner, case, request))?;
+    let failed = outcomes.iter().filter(|o| !o.failures.is_empty()).count();
+    interrupt::end_on_closed_pipe()?;
+    if request.json {
+        println!("{:#}", json!(outcomes));
+    } else {
+        print!("{}", printable_lines(&ktap(&outcomes)));
+        println!(
+            "# xdc twin: {} passed, {failed} failed",
+            outcomes.len() - failed
+        );
+    }
+    Ok(failed == 0 && !outcomes.is_empty())
+}
+
+/// Every pair of every scenario, planned before anything runs.
+fn cases(home: &Home, request: &Request) -> Result<Vec<Case>> {
+    let folder = home.scenarios().join(FOLDER);
+    let mut names = request.scenarios.clone();
+    if names.is_empty() {
+        names = fs::read_dir(&folder)
+            .map_err(|err| Error::io(folder.display(), &err))?
+            .filter_map(|entry| {
+                let name = entry.ok()?.file_name().into_string().ok()?;
+                Some(name.strip_suffix(".toml")?.to_owned())
+            })
+            .collect();
+        names.sort();
+    }
+    let mut cases = Vec::new();
+    for name in names {
+        let ours = folder.join(format!("{name}.toml"));
+        let name = if ours.is_file() {
+            ours.to_string_lossy().into_owned()
+        } else {
+            name
+        };
+        let load = || scenario::load(Some(home), &name, &request.sets);
+        let ccs = load()?.scenario.ccs;
+        if ccs.is_empty() || ccs.len() % 2 != 0 {
+            return Err(
+                Error::usage("'ccs' must be pairs of a congestion control and its twin")
+                    .about(&name)
+                    .hint("ccs = [\"dctcp\", \"dctcp_rs\"]"),
+            );
+        }
+        for pair in ccs.chunks_exact(2) {
+            cases.push(
+                case(load()?, (&pair[0], &pair[1]), request.seed)
+                    .map_err(|err| err.about(&name))?,
+            );
+        }
+    }
+    Ok(cases)
+}
+
+fn case(loaded: Loaded, ccs: (&str, &str), seed: Option<u64>) -> Result<Case> {
+    let scenario = &loaded.scenario;
+    if scenario.expect.iter().all(|expect| expect.cc != ccs.0) {
+        return Err(Error::usage(format!(
+            "no expectation on '{}' says what the scenario exercises",
+            ccs.0
+        ))
+        .hint("[[expect]] with a metric such as capture.marked"));
+    }
+    let seed = seed.unwrap_or(scenario.seed);
+    let plan = |cc: &str| -> Result<Plan> {
+        let mut plan = plan::plan(scenario, cc, seed, 1)?;
+        if let Job::Run(run) = &mut plan.job {
+            let tap = |watched: &WatchedQueue| Tap {
+                node: watched.node.clone(),
+                port: watched.peer.clone(),
+                all: false,
+            };
+            run.taps = run.watch.iter().map(tap).collect();
+        }
+        Ok(plan)
+    };
+    let (mut first, mut second) = (plan(ccs.0)?, plan(ccs.1)?);
+    // Both guests load all of it, so that they differ in no more than a name.
+    for module in second.modules {
+        if !first.modules.contains(&module) {
+            first.modules.push(module);
+        }
+    }
+    second.modules = first.modules.clone();
+    Ok(Case {
+        ccs: (ccs.0.to_owned(), ccs.1.to_owned()),
+        plans: (first, second),
+        loaded,
+    })
+}
+
+fn run(runner: &Runner<'_>, case: &Case, request: &Request) -> Outcome {
+    let mut outcome = Outcome {
+        scenario: case.loaded.name.clone(),
+        ccs: case.ccs.clone(),
+        failures: Vec::new(),
+        captures: Vec::new(),
+        drops: 0,
+        timeouts: 0,
+        virtual_ms: 0.0,
+    };
+    let one = |cc: &str, plan: &Plan| -> Result<Record> {
+        let name = format!("{} {cc}", case.loaded.name);
+        let record = runner.run_one(&name, plan.clone(), None)?;
+        if let Some(dir) = &request.pcap {
+            write_pcaps(dir, &case.loaded.name, &record)?;
+        }
+        Ok(record)
+    };
+    let records = one(&case.ccs.0, &case.plans.0)
+        .and_then(|first| Ok((first, one(&case.ccs.1, &case.plans.1)?)));
+    let judged = records.and_then(|(first, second)| judge(case, &first, &second, &mut outcome));
+    if let Err(err) = judged {
+        outcome.failures.extend(err.lines());
+    }
+    outcome
+}
+
+/// Hold the two runs against each other, and the first against what the scenario is for.
+fn judge(case: &Case, first: &Record, second: &Record, outcome: &mut Outcome) -> Result<()> {
+    let names = (case.ccs.0.as_str(), case.ccs.1.as_str());
+    for (port, watched) in first.plan.watch.iter().enumerate() {
+        let a = capture::normalise(&first.captures[port]).map_err(|err| err.about(names.0))?;
+        let b = capture::normalise(&second.captures[port]).map_err(|err| err.about(names.1))?;
+        outcome.captures.push(Content::of(&a));
+        let difference = capture::difference(&a, &b, names);
+        if let Some(difference) = difference {
+            outcome
+                .failures
+                .push(format!("{}: {difference}", watched.name));
+        }
+    }
+    // The packets being equal, so must be what the sockets say of themselves.
+    if outcome.failures.is_empty()
+        && let Some(difference) = first_difference("", &told(first), &told(second))
+    {
+        outcome.failures.push(format!(
+            "the packets are equal, but {}: {} under {}, {} under {}",
+            difference.place, difference.values.0, names.0, difference.values.1, names.1
+        ));
+    }
+    for (name, record) in [(names.0, first), (names.1, second)] {
+        let doubts = record.doubts().into_iter();
+        outcome
+            .failures
+            .extend(doubts.map(|doubt| format!("suspect: {name}: {doubt}")));
+    }
+
+    let mut run = summary::run(first, &Windows::of(&case.loaded.scenario));
+    outcome.drops = run.drops;
+    outcome.timeouts = run.timeouts;
+    outcome.virtual_ms = first.virtual_us as f64 / 1e3;
+    run.capture = outcome.captures.first().cloned();
+    let expects = &case.loaded.scenario.expect;
+    for row in expect::check(expects, Kind::Uml.name(), &[run]) {
+        if row.verdict == Verdict::Fail {
+            outcome.failures.push(format!(
+                "vacuous: {} is {}, expected {}",
+                row.expect.metric,
+                row.measured_text(),
+                row.bound_text()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Samples and totals, as the guest told them.
+fn told(record: &Record) -> Value {
+    json!({
+        "sample": record.samples,
+        "flow": record.flows,
+        "queue": record.queues,
+    })
+}
+
+struct Difference {
+    place: String,
+    values: (Value, Value),
+}
+
+fn first_difference(place: &str, a: &Value, b: &Value) -> Option<Difference> {
+    let inside = |key: &str| match place {
+        "" => key.to_owned(),
+        place => format!("{place}.{key}"),
+    };
+    match (a, b) {
+        (Value::Object(x), Value::Object(y)) if x.len() == y.len() => {
+            let mut keys = x.iter();
+            keys.find_map(|(key, value)| {
+                let other = y.get(key).unwrap_or(&Value::Null);
+                first_difference(&inside(key), value, other)
+            })
+        }
+        (Value::Array(x), Value::Array(y)) if x.len() == y.len() => {
+            let mut pairs = x.iter().zip(y).enumerate();
+            pairs.find_map(|(n, (x, y))| first_difference(&inside(&n.to_string()), x, y))
+        }
+        (a, b) if a == b => None,
+        (a, b) => Some(Difference {
+            place: place.to_owned(),
+            values: (a.clone(), b.clone()),
+        }),
+    }
+}
+
+fn write_pcaps(dir: &Path, scenario: &str, record: &Record) -> Result<()> {
+    for (port, packets) in record.captures.iter().enumerate() {
+        let path = dir.join(format!("{scenario}-{}-{port}.pcap", record.cc));
+        fs::write(&path, capture::pcap(packets)).map_err(|err| Error::io(path.display(), &err))?;
+    }
+    Ok(())
+}
+
+fn ktap(outcomes: &[Outcome]) -> String {
+    let mut text = format!("KTAP version 1\n1..{}\n", outcomes.len());
+    for (n, outcome) in outcomes.iter().enumerate() {
+        let ok = if outcome.failures.is_empty() {
+            "ok"
+        } else {
+            "not ok"
+        };
+        text += &format!(
+            "{ok} {} {}: {} as {}\n",
+            n + 1,
+            outcome.scenario,
+            outcome.ccs.1,
+            outcome.ccs.0
+        );
+        for content in &outcome.captures {
+            text += &format!("# {content}\n");
+        }
+        text += &format!(
+            "# {} dropped, {} timeouts, {:.1} ms\n",
+            outcome.drops, outcome.timeouts, outcome.virtual_ms
+        );
+        for failure in &outcome.failures {
+            text += &format!("# {failure}\n");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_sockets_say_is_compared_to_the_last_field() {
+        let a = json!({"flow": [{"cwnd": 10, "rtt": 5}], "queue": []});
+        let b = json!({"flow": [{"cwnd": 10, "rtt": 6}], "queue": []});
+        assert!(first_difference("", &a, &a).is_none());
+        let found = first_difference("", &a, &b).unwrap();
+        assert_eq!(found.place, "flow.0.rtt");
+        assert_eq!(found.values, (json!(5), json!(6)));
+        let longer = json!({"flow": [], "queue": []});
+        assert_eq!(first_difference("", &a, &longer).unwrap().place, "flow");
+    }
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Bar charts in groups, with confidence intervals and, where a paper gives them, its numbers.
+
+use std::fmt::Write as _;
+
+use crate::draw::plot::{
+    AXIS_TITLE, Axis, BOTTOM, BYTES, COLORS, Figure, HEIGHT, LEFT, RATE, RATIO, RIGHT, TIME, Unit,
+    escape, frame, legend,
+};
+use crate::result::metric;
+
+/// Groups of bars beside each other, from 0 up.
+pub struct Bars {
+    pub title: String,
+    /// Of the groups' labels.
+    pub x_title: String,
+    pub width: f64,
+    pub unit: &'static [Unit],
+    pub groups: Vec<Group>,
+}
+
+pub struct Group {
+    pub label: String,
+    pub bars: Vec<Bar>,
+}
+
+/// In the unit's smallest.
+pub struct Bar {
+    pub name: String,
+    pub color: usize,
+    pub value: Option<f64>,
+    /// Half width of the confidence interval.
+    pub ci95: Option<f64>,
+    /// What a paper reports.
+    pub paper: Option<f64>,
+}
+
+/// What a metric is drawn in: the units of the axis, and the factor to the smallest of them.
+pub fn unit_of(unit: metric::Unit) -> (&'static [Unit], f64) {
+    match unit {
+        metric::Unit::Us => (TIME, 1.0),
+        metric::Unit::Ms => (TIME, 1e3),
+        metric::Unit::S | metric::Unit::WallS => (TIME, 1e6),
+        metric::Unit::Mbps => (RATE, 1e6),
+        metric::Unit::Bytes => (BYTES, 1.0),
+        metric::Unit::KiB => (BYTES, 1024.0),
+        metric::Unit::MiB => (BYTES, 1_048_576.0),
+        metric::Unit::Ratio
+        | metric::Unit::Flows
+        | metric::Unit::Packets
+        | metric::Unit::Events
+        | metric::Unit::Items => (RATIO, 1.0),
+    }
+}
+
+/// Of the space that a group has, and of what a bar has.
+const GROUP_SHARE: f64 = 0.8;
+const BAR_SHARE: f64 = 0.86;
+
+impl Figure for Bars {
+    fn title(&self) -> &str {
+        &self.title
+    }
+
+    fn width(&self) -> f64 {
+        self.width
+    }
+
+    fn body(&self) -> String {
+        let all = || self.groups.iter().flat_map(|group| &group.bars);
+        let top = all()
+            .flat_map(|bar| {
+                let reach = bar.value.map(|value| value + bar.ci95.unwrap_or(0.0));
+                reach.into_iter().chain(bar.paper)
+            })
+            .fold(0.0, f64::max);
+        let y = Axis::new(top, self.unit, true);
+        let width = self.width - LEFT - RIGHT;
+        let legend = legend(all().map(|bar| (bar.name.as_str(), bar.color)), width);
+        let bottom = if self.x_title.is_empty() {
+            BOTTOM
+        } else {
+            BOTTOM + AXIS_TITLE
+        };
+        let height = HEIGHT - legend.top - bottom;
+        let at_y = |value: f64| legend.top + height - value.max(0.0).min(y.end) / y.end * height;
+        let mut svg = frame(&self.title, &y, width, legend.top, bottom);
+        svg.push_str(&legend.svg);
+        let step = width / self.groups.len().max(1) as f64;
+        for (index, group) in self.groups.iter().enumerate() {
+            let left = LEFT + step * (index as f64 + (1.0 - GROUP_SHARE) / 2.0);
+            let each = step * GROUP_SHARE / group.bars.len().max(1) as f64;
+            for (place, bar) in group.bars.iter().enumerate() {
+                let (x, wide) = (left + each * place as f64, each * BAR_SHARE);
+                svg.push_str(&column(bar, x, wide, &y, &at_y));
+            }
+            // Writing to a String cannot fail.
+            let _ = write!(
+                svg,
+                "<text class=\"label\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                LEFT + step * (index as f64 + 0.5),
+                HEIGHT - bottom + BOTTOM - 8.0,
+                escape(&group.label)
+            );
+        }
+        let _ = write!(
+            svg,
+            "<text class=\"label\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            LEFT + width / 2.0,
+            HEIGHT - 6.0,
+            escape(&self.x_title)
+        );
+        svg
+    }
+}
+
+/// A bar, its interval, and a line where the paper has it.
+fn column(bar: &Bar, x: f64, wide: f64, y: &Axis, at_y: &impl Fn(f64) -> f64) -> String {
+    let mut svg = String::new();
+    let color = bar.color % COLORS;
+    let text = |value: f64| format!("{:.4} {}", value / y.unit.size(), y.unit.name);
+    let middle = x + wide / 2.0;
+    // Writing to a String cannot fail.
+    if let Some(value) = bar.value {
+        let ci95 = bar.ci95.map(|ci95| format!(" +- {}", text(ci95)));
+        let paper = bar.paper.map(|paper| format!(", paper: {}", text(paper)));
+        let (foot, top) = (at_y(0.0), at_y(value));
+        let _ = write!(
+            svg,
+            "<path class=\"c{color} bar f{color}\" d=\"M{x:.1} {foot:.1}V{top:.1}h{wide:.1}V{foot:.1}\">\
+             <title>{}: {}{}{}</title></path>",
+            escape(&bar.name),
+            text(value),
+            ci95.unwrap_or_default(),
+            paper.unwrap_or_default()
+        );
+        if let Some(ci95) = bar.ci95 {
+            let _ = write!(
+                svg,
+                "<path class=\"ci\" d=\"M{middle:.1} {:.1}V{:.1}\"/>",
+                at_y(value - ci95),
+                at_y(value + ci95)
+            );
+        }
+    }
+    if let Some(paper) = bar.paper {
+        let _ = write!(
+            svg,
+            "<path class=\"paper\" d=\"M{:.1} {:.1}h{:.1}\"><title>{}: {} in the paper</title></path>",
+            x - 1.5,
+            at_y(paper),
+            wide + 3.0,
+            escape(&bar.name),
+            text(paper)
+        );
+    }
+    svg
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_has_its_interval_and_the_papers_number() {
+        let bar = |value, ci95, paper| Bar {
+            name: "unocc".to_owned(),
+            color: 0,
+            value,
+            ci95,
+            paper,
+        };
+        let bars = Bars {
+            title: "t".to_owned(),
+            x_title: "K".to_owned(),
+            width: 400.0,
+            unit: TIME,
+            groups: vec![Group {
+                label: "40".to_owned(),
+                bars: vec![
+                    bar(Some(1e3), Some(100.0), Some(1.9e3)),
+                    bar(None, None, None),
+                ],
+            }],
+        };
+        let svg = bars.inline();
+        assert_eq!(svg.matches("class=\"ci\"").count(), 1);
+        assert_eq!(svg.matches("class=\"paper\"").count(), 1);
+        assert_eq!(svg.matches(" bar f0").count(), 1);
+        assert!(
+            svg.contains("1.0000 ms +- 0.1000 ms, paper: 1.9000 ms"),
+            "{svg}"
+        );
+    }
+}

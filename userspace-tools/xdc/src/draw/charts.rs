@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Which charts a result has: all congestion controls side by side, then each one's details.
+
+use crate::draw::plot::{self, BYTES, Chart, Line, MAX_POINTS, RATE, RATIO, TIME};
+use crate::result::record::Record;
+use crate::result::summary;
+
+/// Of charts that stand three in a row, and of those that stand two in a row.
+pub const NARROW: f64 = 400.0;
+pub const WIDE: f64 = 560.0;
+
+/// Every chart of a result; the vectors are in the order of the records.
+pub struct Figures {
+    pub throughput: Vec<Chart>,
+    pub jain: Chart,
+    /// None if no flow has an end.
+    pub fct: Option<Chart>,
+    pub details: Vec<Vec<Chart>>,
+}
+
+impl Figures {
+    pub fn new(records: &[Record], jain_window_us: u64) -> Self {
+        let ccs = || records.iter().enumerate();
+        Self {
+            throughput: throughputs(records, jain_window_us),
+            jain: Chart {
+                title: "Jain's index".to_owned(),
+                y_unit: RATIO,
+                y_end: 1.0,
+                ..over_time(
+                    ccs()
+                        .map(|(index, record)| jain(record, index, jain_window_us))
+                        .collect(),
+                )
+            },
+            fct: fct(records),
+            details: records.iter().map(details).collect(),
+        }
+    }
+
+    /// What a reader should see first: each one's throughput, and how fair they are.
+    pub fn overview(&self) -> impl Iterator<Item = &Chart> {
+        self.throughput.iter().chain([&self.jain])
+    }
+
+    /// Files for other people's pages: name and content.
+    pub fn files(&self, records: &[Record]) -> Vec<(String, String)> {
+        const COLUMNS: usize = 3;
+        let mut files = vec![(
+            "overview.svg".to_owned(),
+            plot::file(self.overview(), COLUMNS),
+        )];
+        if let Some(fct) = &self.fct {
+            files.push(("fct.svg".to_owned(), plot::file([fct], 1)));
+        }
+        for (record, charts) in records.iter().zip(&self.details) {
+            files.push((format!("{}.svg", record.cc), plot::file(charts, 2)));
+        }
+        files
+    }
+}
+
+fn over_time(lines: Vec<Line>) -> Chart {
+    Chart {
+        title: String::new(),
+        width: NARROW,
+        x_unit: TIME,
+        x_log: false,
+        y_unit: RATE,
+        lines,
+        x_end: 0.0,
+        y_end: 0.0,
+    }
+}
+
+/// One chart per congestion control, all to one scale.
+fn throughputs(records: &[Record], jain_window_us: u64) -> Vec<Chart> {
+    let mut charts: Vec<_> = records
+        .iter()
+        .map(|record| Chart {
+            title: format!("{}: throughput", record.cc),
+            ..over_time(throughput(record, jain_window_us))
+        })
+        .collect();
+    let y_end = charts.iter().map(Chart::max_y).fold(0.0, f64::max);
+    let x_end = records.iter().map(Record::end_us).max().unwrap_or(0) as f64;
+    for chart in &mut charts {
+        chart.y_end = y_end;
+        chart.x_end = x_end;
+    }
+    charts
+}
+
+/// Averages over parts of the window that fairness is judged by.
+pub fn throughput(record: &Record, jain_window_us: u64) -> Vec<Line> {
+    const PARTS: u64 = 2;
+    let end_us = record.end_us();
+    let step_us = (jain_window_us / PARTS)
+        .max(2 * record.plan.sample_us)
+        .max(end_us / MAX_POINTS as u64)
+        .max(1);
+    // Above it is what had waited for a retransmission, and would dwarf what the link carried.
+    let link_bps = record.bottleneck().map_or(f64::MAX, |(_, bps)| bps as f64);
+    let rate = |flow, from: u64| {
+        let to = from + step_us;
+        let bytes = record.received_at(flow, to) - record.received_at(flow, from);
+        (to as f64, (bytes * 8e6 / step_us as f64).min(link_bps))
+    };
+    let of_flow = |flow: usize| {
+        let result = &record.flows[flow];
+        let (start, end) = (result.start_us(), result.end_us().unwrap_or(end_us));
+        // Whole steps only: the rate over a sliver says nothing.
+        (start / step_us..end / step_us)
+            .map(|step| step * step_us)
+            .map(|from| rate(flow, from))
+            .collect()
+    };
+    if !record.plan.flow_series {
+        return vec![total(record, step_us)];
+    }
+    per_flow(record, of_flow)
+}
+
+/// What all receivers have read together.
+fn total(record: &Record, step_us: u64) -> Line {
+    let mut points = Vec::new();
+    let mut last = (0, 0);
+    for sample in &record.samples {
+        let us = sample.t_us - last.0;
+        if us >= step_us {
+            // A guest may tell of less than before.
+            let bytes = sample.received_bytes.saturating_sub(last.1);
+            points.push((sample.t_us as f64, bytes as f64 * 8e6 / us as f64));
+            last = (sample.t_us, sample.received_bytes);
+        }
+    }
+    Line {
+        name: "all flows".to_owned(),
+        detail: "all flows".to_owned(),
+        color: 0,
+        points,
+    }
+}
+
+fn jain(record: &Record, index: usize, window_us: u64) -> Line {
+    Line {
+        name: record.cc.clone(),
+        detail: record.cc.clone(),
+        color: index,
+        points: summary::jain_windows(record, window_us)
+            .into_iter()
+            .map(|(from, jain)| ((from + window_us) as f64, jain))
+            .collect(),
+    }
+}
+
+/// The share of flows that have ended by a time after their start.
+fn fct(records: &[Record]) -> Option<Chart> {
+    let lines: Vec<_> = records
+        .iter()
+        .enumerate()
+        .map(|(index, record)| {
+            let all: Vec<_> = (0..record.flows.len()).collect();
+            let fcts_ms = summary::fcts_ms(record, &all);
+            let fcts_us: Vec<_> = fcts_ms.iter().map(|ms| ms * 1e3).collect();
+            Line {
+                name: record.cc.clone(),
+                detail: record.cc.clone(),
+                color: index,
+                points: shares(&fcts_us, all.len()),
+            }
+        })
+        .collect();
+    lines
+        .iter()
+        .any(|line| !line.points.is_empty())
+        .then(|| Chart {
+            title: "Share of flows complete, over completion time".to_owned(),
+            x_log: true,
+            y_unit: RATIO,
+            y_end: 1.0,
+            ..over_time(lines)
+        })
+}
+
+/// Steps of a distribution: of `all` flows so large a share had ended by then.
+pub fn shares(sorted_us: &[f64], all: usize) -> Vec<(f64, f64)> {
+    let share = |ended: usize| ended as f64 / all as f64;
+    let steps = sorted_us.iter().enumerate();
+    steps
+        .step_by(all.div_ceil(MAX_POINTS).max(1))
+        .flat_map(|(n, us)| [(*us, share(n)), (*us, share(n + 1))])
+        .collect()
+}
+
+fn details(record: &Record) -> Vec<Chart> {
+    let of_flows = |value: fn(&xdc_proto::FlowSample) -> f64| {
+        over_time(per_flow(record, |flow| {
+            let open = record.flow_series(flow).filter(|(_, sample)| sample.active);
+            peaks(open.map(|(t_us, sample)| (t_us as f64, value(sample))))
+        }))
+    };
+    let of_queues = |value: fn(&xdc_proto::QueueSample) -> Option<u64>,
+                     shown: &dyn Fn(usize) -> bool| {
+        let lines = (0..record.plan.watch.len()).filter(|&queue| shown(queue));
+        over_time(
+            lines
+                .map(|queue| {
+                    let series = record.queue_series(queue);
+                    let name = &record.plan.watch[queue].name;
+                    Line {
+                        name: name.clone(),
+                        detail: name.clone(),
+                        color: queue,
+                        points: peaks(series.filter_map(|(t_us, sample)| {
+                            Some((t_us as f64, value(sample)? as f64))
+                        })),
+                    }
+                })
+                .collect(),
+        )
+    };
+    let mut charts = vec![
+        Chart {
+            title: "Congestion window of each flow".to_owned(),
+            y_unit: BYTES,
+            ..of_flows(|sample| sample.cwnd_bytes as f64)
+        },
+        Chart {
+            title: "Smoothed RTT of each flow".to_owned(),
+            y_unit: TIME,
+            ..of_flows(|sample| f64::from(sample.srtt_us))
+        },
+        Chart {
+            title: "Queues".to_owned(),
+            y_unit: BYTES,
+            ..of_queues(|sample| Some(sample.backlog_bytes), &|_| true)
+        },
+        Chart {
+            title: "Phantom queues".to_owned(),
+            y_unit: BYTES,
+            ..of_queues(|sample| sample.phantom_bytes, &|queue| {
+                record.marks_by_phantom(queue)
+            })
+        },
+    ];
+    charts.retain(|chart| !chart.lines.is_empty());
+    for chart in &mut charts {
+        chart.x_end = record.end_us() as f64;
+        chart.width = WIDE;
+    }
+    charts
+}
+
+/// A line per flow in the colour of its group.
+fn per_flow(record: &Record, points: impl Fn(usize) -> Vec<(f64, f64)>) -> Vec<Line> {
+    let mut groups: Vec<&str> = Vec::new();
+    let mut lines = Vec::new();
+    if !record.plan.flow_series {
+        return lines;
+    }
+    for (index, flow) in record.plan.flows.iter().enumerate() {
+        if !groups.contains(&flow.group.as_str()) {
+            groups.push(&flow.group);
+        }
+        let color = groups.iter().position(|group| *group == flow.group);
+        lines.push(Line {
+            name: flow.group.clone(),
+            detail: format!("{} {} - {}", flow.group, flow.src, flow.dst),
+            color: color.unwrap_or_default(),
+            points: points(index),
+        });
+    }
+    lines
+}
+
+/// The highest point of each stretch: peaks are what a queue's plot is for.
+pub fn peaks(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
+    let points: Vec<_> = points.collect();
+    points
+        .chunks(points.len().div_ceil(MAX_POINTS).max(1))
+        .filter_map(|chunk| chunk.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::record::tests::recorded;
+
+    #[test]
+    fn every_chart_has_what_it_shows() {
+        let records = [recorded(), recorded()];
+        let figures = Figures::new(&records, 1000);
+        assert_eq!(figures.overview().count(), 3);
+        // Both flows at twice and at once 1 MiB / 24 ms.
+        let top = 2.0 * 8e3 * f64::from(1 << 20) / 24.0;
+        assert!((figures.throughput[0].y_end / top - 1.0).abs() < 1e-3);
+        assert_eq!(figures.throughput[1].x_end, 20_000.0);
+        let fct = figures.fct.as_ref().unwrap();
+        assert_eq!(fct.lines[0].points.last(), Some(&(20_000.0, 1.0)));
+        assert_eq!(figures.details[0].len(), 4);
+        let names: Vec<_> = figures.files(&records).into_iter().map(|f| f.0).collect();
+        assert_eq!(names, ["overview.svg", "fct.svg", "unocc.svg", "unocc.svg"]);
+    }
+
+    #[test]
+    fn a_total_that_shrinks_is_no_reason_to_panic() {
+        let mut record = recorded();
+        record.plan.flow_series = false;
+        for (n, sample) in record.samples.iter_mut().enumerate() {
+            sample.received_bytes = 1_000_000 - n as u64;
+            sample.flows.clear();
+        }
+        let lines = throughput(&record, 1000);
+        assert!(lines[0].points.iter().all(|(_, bps)| *bps >= 0.0));
+    }
+
+    #[test]
+    fn peaks_survive() {
+        let points = (0..10_000).map(|n| (f64::from(n), if n == 777 { 9.0 } else { 1.0 }));
+        let kept = peaks(points);
+        assert!(kept.len() <= MAX_POINTS);
+        assert!(kept.contains(&(777.0, 9.0)));
+    }
+}

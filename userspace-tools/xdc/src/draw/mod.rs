@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Pictures and pages.
+
+pub mod bars;
+pub mod charts;
+pub mod overlay;
+pub mod plot;
+pub mod report;

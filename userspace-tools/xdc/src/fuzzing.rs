@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What reads input from elsewhere, for the targets of userspace-tools/fuzz: each takes anything,
+//! refuses it or not, and what it lets in has to be what the rest of the program relies on.
+
+use std::time::Duration;
+
+use xdc_proto::{Job, MAX_FLOWS, Message, TraceHead, sysctl_path};
+
+use crate::command::sweep::cells::Outcome;
+use crate::command::sweep::grid::{Axis, Grid, parse_seeds};
+use crate::command::sweep::table;
+use crate::draw::plot;
+use crate::live::trace;
+use crate::live::trace::of_run::Raw;
+use crate::result::expect;
+use crate::result::files;
+use crate::result::record::Record;
+use crate::result::stored;
+use crate::result::summary::{self, Windows};
+use crate::scenario;
+use crate::scenario::limits::{MAX_LINKS, MAX_NODES, MAX_WATCHED};
+use crate::scenario::plan;
+use crate::text::is_control;
+
+/// A scenario that [`set`] and [`messages`] start from.
+const SMALL: &str = include_str!("../../../scenarios/links.toml");
+
+/// A scenario's file, and a plan of each run of it.
+pub fn scenario(text: &str) {
+    let _ = Grid::parse(text);
+    if let Ok(loaded) = scenario::parse("fuzz", text, &[]) {
+        plans(&loaded);
+    }
+}
+
+/// One `--set`, `--axis` or `--seeds` a line.
+pub fn set(lines: &str) {
+    let sets: Vec<_> = lines.lines().map(str::to_owned).collect();
+    for line in &sets {
+        let _ = Axis::parse(line);
+        let _ = parse_seeds(line);
+    }
+    if let Ok(loaded) = scenario::parse("links", SMALL, &sets) {
+        plans(&loaded);
+    }
+}
+
+fn plans(loaded: &scenario::Loaded) {
+    let scale = loaded.scenario.scale.unwrap_or(1);
+    // The congestion controls differ in little; each is planned somewhere.
+    for cc in loaded.scenario.ccs.iter().take(2) {
+        let Ok(plan) = plan::plan(&loaded.scenario, cc, loaded.scenario.seed, scale) else {
+            continue;
+        };
+        let Job::Run(run) = plan.job else {
+            panic!("a plan of a run is one");
+        };
+        let topology = &run.topology;
+        assert!((1..=MAX_FLOWS).contains(&run.flows.len()));
+        assert!(topology.nodes.len() <= MAX_NODES && topology.links.len() <= MAX_LINKS);
+        assert!((1..=MAX_WATCHED).contains(&run.watch.len()) && run.sample_us > 0);
+        let of_nodes = topology.nodes.iter().flat_map(|node| &node.sysctls);
+        let mut sysctls = topology.sysctls.iter().chain(of_nodes);
+        assert!(sysctls.all(|(name, _)| sysctl_path(name).is_some()));
+        let groups = run.flows.iter().map(|flow| &flow.group);
+        let mut names = groups.chain(run.watch.iter().map(|watch| &watch.name));
+        assert!(names.all(|name| !name.contains(|c| is_control(c) || c == '\t')));
+        let links = topology.links.iter().flat_map(|link| [&link.ab, &link.ba]);
+        for direction in links {
+            assert!(direction.rate_bps >= 8);
+        }
+        assert!(Windows::of(&loaded.scenario).jain_us > 0);
+    }
+}
+
+/// A summary.json or a cell, held against what a scenario expects.
+pub fn result(text: &str) {
+    if let Ok(summary) = stored::parse(text)
+        && let Ok(loaded) = scenario::parse("links", SMALL, &[])
+    {
+        for row in expect::check(&loaded.scenario.expect, &summary.engine, &summary.runs) {
+            assert!(!row.line().contains(is_control));
+        }
+        for run in &summary.runs {
+            let _ = table::leaves(run);
+        }
+    }
+    if let Ok(outcome) = serde_json::from_str::<Outcome>(text) {
+        let chart = plot::Chart {
+            title: outcome.cc,
+            width: 560.0,
+            x_unit: plot::TIME,
+            x_log: false,
+            y_unit: plot::RATE,
+            lines: outcome.throughput,
+            x_end: 0.0,
+            y_end: 0.0,
+        };
+        let _ = plot::file([&chart], 1);
+    }
+}
+
+/// A recording in JSON lines; or pages of a ring buffer, a kilobyte each, and the format of their
+/// events before a line of dashes.
+pub fn trace(data: &[u8]) {
+    let _ = trace::plot::of(data);
+    let end = data.windows(4).position(|four| four == b"\n--\n");
+    let (format, pages) = match end {
+        Some(end) => (&data[..end], &data[end + 4..]),
+        None => (&[][..], data),
+    };
+    let raw = Raw {
+        head: TraceHead {
+            formats: vec![(
+                "phantom_mark".to_owned(),
+                String::from_utf8_lossy(format).into_owned(),
+            )],
+            nodes: vec![(77, "r1".to_owned())],
+            origin_ns: 1,
+            missed: 0,
+        },
+        pages: pages.chunks(1024).map(|page| (0, page.to_vec())).collect(),
+    };
+    let _ = raw.read("7.3.4");
+}
+
+/// What a guest says of its run, a message a line, and all that is made of it.
+pub fn messages(lines: &str) {
+    let Ok(loaded) = scenario::parse("links", SMALL, &[]) else {
+        return;
+    };
+    let Ok(plan) = plan::plan(&loaded.scenario, "cubic", 1, 1) else {
+        return;
+    };
+    let Job::Run(run) = plan.job else {
+        return;
+    };
+    let mut record = Record::new("cubic", run);
+    for line in lines.lines() {
+        let Ok(message) = serde_json::from_str::<Message>(line) else {
+            continue;
+        };
+        if record.add(message).is_err() {
+            return;
+        }
+    }
+    if let Ok(record) = record.complete(Duration::ZERO) {
+        let windows = Windows::of(&loaded.scenario);
+        let _ = summary::run(&record, &windows);
+        let records = std::slice::from_ref(&record);
+        let _ = files::flows_csv(&mut std::io::sink(), records);
+        let _ = files::series_csv(&mut std::io::sink(), records);
+    }
+}

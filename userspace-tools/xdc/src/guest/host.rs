@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The host engine: what a plan needs of the running kernel is looked for before anything starts.
+//! Nothing is tried and nothing is loaded for that; `agent/src/host.rs` does the run.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::FdFlags;
+
+use xdc_algo::MODULES;
+use xdc_proto::{Job, Plan, Queue, RunPlan, TcQueue};
+
+use crate::error::{Error, Result};
+use crate::guest::engine::Engine;
+use crate::guest::initramfs::find_program;
+use crate::home::{self, Home};
+use crate::interrupt;
+use crate::progress::Progress;
+
+pub fn engine(home: &Home) -> Result<Engine> {
+    home.agent()?;
+    Ok(Engine::Host)
+}
+
+/// Where runs on the host wait for each other, and where the agent notes what it changes.
+const STATE: &str = "/run/xdc";
+
+/// The right to be the only run on this host: in real time two are one another's load, and one
+/// would take the other's modules away. The agent inherits it, so that it lasts until the agent
+/// has tidied up, whatever becomes of us.
+pub struct Alone(#[allow(dead_code, reason = "it is held")] File);
+
+impl Alone {
+    pub fn wait(progress: &Progress) -> Result<Self> {
+        let failed = |err: &std::io::Error| Error::io(STATE, err);
+        match fs::DirBuilder::new().mode(0o700).create(STATE) {
+            Err(err) if err.kind() != ErrorKind::AlreadyExists => return Err(failed(&err)),
+            _ => {}
+        }
+        let meta = fs::symlink_metadata(STATE).map_err(|err| failed(&err))?;
+        if !meta.is_dir() || meta.uid() != rustix::process::geteuid().as_raw() {
+            return Err(Error::failure(format!("{STATE} is not ours")).hint("look who made it"));
+        }
+        let lock = File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(Path::new(STATE).join("lock"))
+            .map_err(|err| failed(&err))?;
+        // Else it would end with us, and not with the agent.
+        rustix::io::fcntl_setfd(&lock, FdFlags::empty()).map_err(|err| failed(&err.into()))?;
+        let mut said = false;
+        loop {
+            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Self(lock)),
+                Err(rustix::io::Errno::WOULDBLOCK) => {}
+                Err(err) => return Err(failed(&err.into())),
+            }
+            if !said {
+                progress.note("another run on this host is under way; waiting for its end");
+                said = true;
+            }
+            interrupt::sleep(Duration::from_millis(200))?;
+        }
+    }
+}
+
+/// A part of the kernel: a module, or a function by which it is known where it is built in.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Part {
+    what: String,
+    module: String,
+    function: String,
+}
+
+fn part(what: &str, module: &str, function: &str) -> Part {
+    Part {
+        what: what.to_owned(),
+        module: module.to_owned(),
+        function: function.to_owned(),
+    }
+}
+
+/// The running kernel, as far as it can be asked without a change to it.
+struct Kernel {
+    release: String,
+    ccs: BTreeSet<String>,
+    loaded: BTreeSet<String>,
+    functions: BTreeSet<String>,
+}
+
+/// Refuse what the running kernel cannot run.
+pub fn check(plan: &Plan) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(
+            Error::failure("--engine host makes network namespaces, which only root may")
+                .hint("sudo, or --engine uml, which needs no root"),
+        );
+    }
+    if let Some((name, value)) = plan.parameters.first() {
+        return Err(Error::usage(format!(
+            "this congestion control needs the module parameter {name}={value}, which is the whole machine's"
+        ))
+        .hint("--engine qemu or uml for it, or another --cc"));
+    }
+    if let Some(object) = plan.bpf.first() {
+        return Err(Error::usage(format!(
+            "{} would be registered for the whole machine",
+            object.name
+        ))
+        .hint("--engine qemu, where a guest has a kernel of its own"));
+    }
+    let Job::Run(run) = &plan.job else {
+        return Ok(());
+    };
+    let parts = parts(run);
+    Kernel::running(&parts)?.check(run, &parts, loadable)
+}
+
+/// What the ports of a network are made of.
+fn parts(run: &RunPlan) -> BTreeSet<Part> {
+    let mut parts = BTreeSet::from([part("veth devices", "veth", "veth_newlink")]);
+    for direction in run
+        .topology
+        .links
+        .iter()
+        .flat_map(|link| [&link.ab, &link.ba])
+    {
+        let wire = direction.delay_ns > 0
+            || direction.faults.is_some()
+            || (direction.queue.is_none() && direction.rate_bps > 0);
+        if wire {
+            parts.insert(part("the qdisc netem", "sch_netem", "netem_enqueue"));
+        }
+        match &direction.queue {
+            Some(queue) if queue.is_phantom() => {
+                parts.insert(part("the qdisc phantom", "sch_phantom", ""));
+            }
+            Some(Queue::Tc(TcQueue { kind, .. })) => {
+                if direction.rate_bps > 0 {
+                    parts.insert(part("the qdisc htb", "sch_htb", "htb_enqueue"));
+                }
+                // FIFOs are always there.
+                if !kind.ends_with("fifo") {
+                    let (what, module) = (format!("the qdisc {kind}"), format!("sch_{kind}"));
+                    parts.insert(part(&what, &module, &format!("{kind}_enqueue")));
+                }
+            }
+            Some(Queue::Phantom(_)) | None => {}
+        }
+    }
+    if run.topology.nodes.iter().any(|node| node.spray) {
+        parts.insert(part("the classifier bpf", "cls_bpf", "cls_bpf_classify"));
+    }
+    parts
+}
+
+impl Kernel {
+    fn running(parts: &BTreeSet<Part>) -> Result<Self> {
+        let ccs = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+        let ccs = fs::read_to_string(ccs).map_err(|err| Error::io(ccs, &err))?;
+        // Either may be missing where the kernel has no modules or no names.
+        let modules = fs::read_to_string("/proc/modules").unwrap_or_default();
+        let names = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+        let wanted: BTreeSet<_> = parts.iter().map(|part| part.function.as_str()).collect();
+        Ok(Self {
+            release: home::running_release()?,
+            ccs: ccs.split_whitespace().map(str::to_owned).collect(),
+            loaded: first_words(&modules),
+            functions: names
+                .lines()
+                .filter_map(|line| line.split_whitespace().nth(2))
+                .filter(|name| wanted.contains(name))
+                .map(str::to_owned)
+                .collect(),
+        })
+    }
+
+    fn check(
+        &self,
+        run: &RunPlan,
+        parts: &BTreeSet<Part>,
+        loadable: impl Fn(&str) -> bool,
+    ) -> Result<()> {
+        for part in parts {
+            let there = self.functions.contains(&part.function)
+                || self.loaded.contains(&part.module)
+                || loadable(&part.module);
+            if !there {
+                return Err(Error::failure(format!(
+                    "this kernel ({}) lacks {}, which this scenario's links are made of",
+                    self.release, part.what
+                ))
+                .hint(mend(&part.module)));
+            }
+        }
+        let ccs: BTreeSet<_> = run.congestion_controls().collect();
+        for cc in ccs {
+            let module = format!("tcp_{cc}");
+            if !self.ccs.contains(cc) && !loadable(&module) {
+                let have: Vec<_> = self.ccs.iter().map(String::as_str).collect();
+                let ours = mend(&module);
+                return Err(Error::failure(format!(
+                    "this kernel ({}) has no congestion control {cc}: it has {}",
+                    self.release,
+                    have.join(", ")
+                ))
+                .hint(format!("{ours}; or --cc {}", have.join(","))));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn mend(module: &str) -> String {
+    let mut ours = MODULES.iter().filter(|ours| ours.is_installed());
+    match ours.any(|ours| ours.name == module) {
+        true => "make install KDIR=/lib/modules/$(uname -r)/build; or --engine uml".to_owned(),
+        false => format!("a kernel with the module {module}; or --engine uml"),
+    }
+}
+
+/// modprobe would load it. Nothing is loaded.
+fn loadable(module: &str) -> bool {
+    let Some(modprobe) = find_program("modprobe") else {
+        return false;
+    };
+    Command::new(modprobe)
+        .args(["--dry-run", "--quiet", module])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+fn first_words(text: &str) -> BTreeSet<String> {
+    let words = text.lines().filter_map(|line| line.split(' ').next());
+    words.map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use xdc_proto::{Direction, Link, Topology};
+
+    use super::*;
+
+    fn set(words: &str) -> BTreeSet<String> {
+        words.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn run(cc: &str, queue: Option<Queue>) -> RunPlan {
+        let direction = |queue| Direction {
+            rate_bps: 1_000_000_000,
+            delay_ns: 0,
+            queue,
+            faults: None,
+        };
+        RunPlan {
+            topology: Topology {
+                links: vec![Link {
+                    a: "a".to_owned(),
+                    b: "b".to_owned(),
+                    mtu: 1500,
+                    ab: direction(queue),
+                    ba: direction(None),
+                }],
+                ..Topology::default()
+            },
+            cc: cc.to_owned(),
+            flows: Vec::new(),
+            watch: Vec::new(),
+            sample_us: 1,
+            stop_after_us: None,
+            seed: 1,
+            taps: Vec::new(),
+            trace: Vec::new(),
+            programs: Vec::new(),
+            events: Vec::new(),
+            flow_series: false,
+        }
+    }
+
+    fn kernel() -> Kernel {
+        Kernel {
+            release: "6.18".to_owned(),
+            ccs: set("reno cubic"),
+            loaded: set("sch_netem"),
+            functions: set("veth_newlink"),
+        }
+    }
+
+    fn refusal(run: &RunPlan, loadable: &str) -> Option<String> {
+        let outcome = kernel().check(run, &parts(run), |module| module == loadable);
+        outcome.err().map(|err| err.lines().join(" "))
+    }
+
+    #[test]
+    fn a_scenario_that_the_kernel_carries_is_not_refused() {
+        assert_eq!(refusal(&run("cubic", None), ""), None);
+        assert_eq!(refusal(&run("unocc", None), "tcp_unocc"), None);
+    }
+
+    #[test]
+    fn what_the_kernel_lacks_is_named_with_a_way_out() {
+        let cc = refusal(&run("dctcp", None), "").unwrap();
+        assert!(cc.contains("no congestion control dctcp") && cc.contains("--cc cubic,reno"));
+        let of_tc = |kind: &str| {
+            let kind = kind.to_owned();
+            Some(Queue::Tc(TcQueue {
+                kind,
+                ..TcQueue::default()
+            }))
+        };
+        let port = run("cubic", of_tc("phantom"));
+        let qdisc = refusal(&port, "").unwrap();
+        assert!(qdisc.contains("lacks the qdisc phantom") && qdisc.contains("make install"));
+        assert_eq!(refusal(&port, "sch_phantom"), None);
+        let shaped = run("cubic", of_tc("fq_codel"));
+        assert!(refusal(&shaped, "sch_htb").unwrap().contains("fq_codel"));
+    }
+}

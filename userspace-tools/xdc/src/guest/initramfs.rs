@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The guest's root: our agent as /init, the plan, the modules, busybox, and the host's network
+//! tools with the libraries they need.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs::{self, File};
+use std::io::{BufWriter, Read};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use xdc_proto::{Job, Plan};
+
+use crate::error::{Error, Result};
+use crate::guest::cpio::Archive;
+use crate::home::{Flavour, Home};
+use crate::scenario::programs::called;
+
+/// What selftests and people type, beyond busybox.
+const TOOLS: &[&str] = &["ip", "tc", "ss", "sysctl", "ethtool", "modprobe"];
+
+/// What a person in a shell would look for, where the host has it.
+const PROGRAMS: &[&str] = &[
+    "iperf3",
+    "netperf",
+    "netserver",
+    "nuttcp",
+    "curl",
+    "tcpdump",
+    "less",
+];
+
+type Cpio = Archive<BufWriter<File>>;
+
+/// Write the initramfs for `plan` to `path`; `scratch` is a directory for intermediate files.
+pub fn write(
+    home: &Home,
+    flavour: Flavour,
+    plan: &Plan,
+    path: &Path,
+    scratch: &Path,
+) -> Result<()> {
+    let file = File::create(path).map_err(|err| Error::io(path.display(), &err))?;
+    let mut cpio = Archive::new(BufWriter::new(file));
+    let writing = |err: std::io::Error| Error::io("writing the initramfs", &err);
+
+    for dir in [
+        "/dev", "/proc", "/sys", "/tmp", "/run", "/host", "/root", "/etc",
+    ] {
+        cpio.dir(dir).map_err(writing)?;
+    }
+    // Where the kernel looks for the modprobe that loads modules on demand.
+    cpio.symlink("/sbin", "usr/sbin").map_err(writing)?;
+    cpio.char_device("/dev/console", 5, 1).map_err(writing)?;
+    cpio.char_device("/dev/null", 1, 3).map_err(writing)?;
+    cpio.file("/etc/passwd", 0o644, b"root:x:0:0:root:/root:/bin/sh\n")
+        .map_err(writing)?;
+    cpio.file("/etc/group", 0o644, b"root:x:0:\n")
+        .map_err(writing)?;
+
+    copy(&mut cpio, "/init", &home.agent()?, 0o755)?;
+    let json = serde_json::to_vec(plan)
+        .map_err(|err| Error::failure(format!("the plan cannot be written: {err}")))?;
+    cpio.file("/xdc/plan.json", 0o644, &json).map_err(writing)?;
+    let runs = matches!(plan.job, Job::Run(_) | Job::Probe);
+    if !plan.modules.is_empty() || needs_tc(plan) || !runs {
+        let mut modules = home.modules(flavour)?;
+        let has = |name: &String| {
+            modules
+                .iter()
+                .any(|path| path.file_stem() == Some(name.as_ref()))
+        };
+        let foreign = matches!(plan.job, Job::Selftest { root: Some(_), .. })
+            || needs_tc(plan)
+            || !plan.modules.iter().all(has);
+        if foreign {
+            modules.extend(home.kernel_modules(flavour)?);
+        }
+        add_modules(&mut cpio, home, flavour, &modules, scratch)?;
+    }
+
+    match &plan.job {
+        // The agent does all of it alone, and a small initramfs boots sooner.
+        Job::Probe | Job::Run(_) => {
+            add_tools(&mut cpio, &["modprobe"])?;
+            if !plan.bpf.is_empty() {
+                let bpftool =
+                    find_program("bpftool").ok_or_else(|| missing("bpftool", "bpftool"))?;
+                add_program(&mut cpio, "/usr/sbin/bpftool", &bpftool)?;
+            }
+            let commands = commands(plan);
+            if !commands.is_empty() {
+                add_tools(&mut cpio, TOOLS)?;
+                add_tc_plugin(&mut cpio, home)?;
+                add_shell(&mut cpio, false)?;
+                add_called(&mut cpio, &commands)?;
+                add_busybox(&mut cpio)?;
+            } else if needs_tc(plan) {
+                add_tools(&mut cpio, &["tc"])?;
+            }
+        }
+        Job::Shell(_) | Job::Selftest { .. } => {
+            add_tools(&mut cpio, TOOLS)?;
+            add_tc_plugin(&mut cpio, home)?;
+            let interactive = matches!(plan.job, Job::Shell(_));
+            add_shell(&mut cpio, interactive)?;
+            if interactive {
+                add_tools(&mut cpio, PROGRAMS)?;
+                add_called(&mut cpio, &commands(plan))?;
+            }
+            let own = env::current_exe().map_err(|err| Error::io("finding xdc itself", &err))?;
+            add_program(&mut cpio, "/bin/xdc", &own)?;
+            for program in home.guest_programs()? {
+                let name = program.file_name().unwrap_or_default().to_string_lossy();
+                copy(&mut cpio, &format!("/bin/{name}"), &program, 0o755)?;
+            }
+            add_busybox(&mut cpio)?;
+        }
+    }
+    if let Job::Selftest { .. } = plan.job {
+        for (name, file) in selftest_files(home)? {
+            copy(&mut cpio, &format!("/selftests/{name}"), &file, 0o755)?;
+        }
+        let list = include_bytes!("../../../../modules/list.rs");
+        cpio.file("/selftests/list.rs", 0o644, list)
+            .map_err(writing)?;
+    }
+    cpio.finish().map_err(writing)
+}
+
+/// A port has a queue that tc adds: a qdisc of the kernel's, which may be a module.
+fn needs_tc(plan: &Plan) -> bool {
+    let topology = match &plan.job {
+        Job::Run(run) | Job::Shell(run) => &run.topology,
+        Job::Selftest { .. } | Job::Probe => return false,
+    };
+    let links = topology.links.iter();
+    let mut queues = links
+        .flat_map(|link| [&link.ab.queue, &link.ba.queue])
+        .flatten();
+    queues.any(|queue| !queue.is_phantom())
+}
+
+/// What the scenario's author has the guest run.
+fn commands(plan: &Plan) -> Vec<&str> {
+    let (Job::Run(run) | Job::Shell(run)) = &plan.job else {
+        return Vec::new();
+    };
+    let setup = run.topology.nodes.iter().flat_map(|node| &node.setup);
+    let programs = run.programs.iter().map(|program| &program.command);
+    setup.chain(programs).map(String::as_str).collect()
+}
+
+/// The host's programs that commands call; what busybox or the shell has needs none.
+fn add_called(cpio: &mut Cpio, commands: &[&str]) -> Result<()> {
+    let names: BTreeSet<String> = commands.iter().flat_map(|text| called(text)).collect();
+    let applets = applets()?;
+    for name in names {
+        let to = format!("/usr/sbin/{name}");
+        if cpio.contains(&to) || SHELL_WORDS.contains(&name.as_str()) {
+            continue;
+        }
+        match find_program(&name) {
+            Some(path) => {
+                let mut magic = [0; 2];
+                let read = File::open(&path).and_then(|mut file| file.read_exact(&mut magic));
+                if read.is_ok() && &magic == b"#!" && !applets.contains(&name) {
+                    return Err(Error::usage(format!(
+                        "'{name}' is a script, and a guest has programs only"
+                    ))
+                    .hint("call its interpreter's program, or write the command out"));
+                }
+                if &magic != b"#!" {
+                    add_program(cpio, &to, &path)?;
+                }
+            }
+            None if applets.contains(&name) => {}
+            None => {
+                return Err(Error::usage(format!(
+                    "a command of the scenario calls '{name}', which is not installed here"
+                ))
+                .hint("a guest gets this machine's programs: install it"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a shell does itself.
+const SHELL_WORDS: &[&str] = &[
+    ".", ":", "[", "break", "case", "cd", "continue", "done", "echo", "esac", "eval", "exit",
+    "export", "false", "fi", "for", "kill", "printf", "pwd", "read", "return", "set", "shift",
+    "test", "trap", "true", "type", "ulimit", "umask", "unset", "wait",
+];
+
+/// Everything in selftests/guest/ and its folders, by path.
+pub fn selftest_files(home: &Home) -> Result<Vec<(String, PathBuf)>> {
+    let mut files = Vec::new();
+    let mut folders = vec![(String::new(), home.selftests())];
+    while let Some((prefix, dir)) = folders.pop() {
+        let entries = fs::read_dir(&dir).map_err(|err| Error::io(dir.display(), &err))?;
+        for entry in entries.flatten() {
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push((format!("{prefix}{name}/"), path));
+            } else if path.is_file() {
+                files.push((format!("{prefix}{name}"), path));
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn copy(cpio: &mut Cpio, to: &str, from: &Path, permissions: u32) -> Result<()> {
+    let data = fs::read(from).map_err(|err| Error::io(from.display(), &err))?;
+    cpio.file(to, permissions, &data)
+        .map_err(|err| Error::io("writing the initramfs", &err))
+}
+
+/// The modules where modprobe looks for them, with the index that depmod makes.
+fn add_modules(
+    cpio: &mut Cpio,
+    home: &Home,
+    flavour: Flavour,
+    modules: &[PathBuf],
+    scratch: &Path,
+) -> Result<()> {
+    let release = home.release(flavour)?;
+    let dir = format!("/lib/modules/{release}");
+    let root = scratch.join("modules");
+    let staged = root.join(&dir[1..]);
+    let extra = staged.join("extra");
+    fs::create_dir_all(&extra).map_err(|err| Error::io(extra.display(), &err))?;
+    let stage = |from: &Path, to: &Path| {
+        let to = to.join(from.file_name().unwrap_or_default());
+        fs::copy(from, &to).map_err(|err| Error::io(from.display(), &err))
+    };
+    for module in modules {
+        stage(module, &extra)?;
+    }
+    for list in home.builtin_lists(flavour) {
+        stage(&list, &staged)?;
+    }
+
+    let depmod = find_program("depmod").ok_or_else(|| missing("depmod", "kmod"))?;
+    let output = Command::new(depmod)
+        .arg("-b")
+        .arg(&root)
+        .arg(&release)
+        .output()
+        .map_err(|err| Error::io("depmod", &err))?;
+    if !output.status.success() {
+        return Err(Error::failure("depmod failed on our modules")
+            .details(vec![String::from_utf8_lossy(&output.stderr).into_owned()]));
+    }
+    for (from, to) in [(&extra, format!("{dir}/extra")), (&staged, dir.clone())] {
+        let mut files: Vec<_> = fs::read_dir(from)
+            .map_err(|err| Error::io(from.display(), &err))?
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.is_file())
+            .collect();
+        files.sort();
+        for file in files {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            copy(cpio, &format!("{to}/{name}"), &file, 0o644)?;
+        }
+    }
+    Ok(())
+}
+
+/// The host's programs that are there; `xdc doctor` tells of the others.
+fn add_tools(cpio: &mut Cpio, names: &[&str]) -> Result<()> {
+    for name in names {
+        if let Some(path) = find_program(name) {
+            add_program(cpio, &format!("/usr/sbin/{name}"), &path)?;
+        }
+    }
+    Ok(())
+}
+
+/// What makes tc know phantom, where the host's tc looks for it.
+fn add_tc_plugin(cpio: &mut Cpio, home: &Home) -> Result<()> {
+    let (Some(plugin), Some(tc)) = (home.tc_plugin(), find_program("tc")) else {
+        return Ok(());
+    };
+    let program = fs::read(&tc).map_err(|err| Error::io(tc.display(), &err))?;
+    match plugin_dir(&program) {
+        Some(dir) => add_program(cpio, &format!("{dir}q_phantom.so"), &plugin),
+        None => Ok(()),
+    }
+}
+
+/// The folder of plugins that is compiled into a tc: a string that ends with `/tc/`.
+fn plugin_dir(program: &[u8]) -> Option<&str> {
+    program
+        .split(|byte| *byte == 0)
+        .filter_map(|bytes| str::from_utf8(bytes).ok())
+        .find(|text| text.starts_with('/') && text.ends_with("/tc/"))
+}
+
+/// The host's shell: busybox's would run its own applets before any program of that name. For a
+/// person one that edits lines.
+fn add_shell(cpio: &mut Cpio, interactive: bool) -> Result<()> {
+    let bash = find_program("bash").filter(|_| interactive);
+    let shell = bash.or_else(|| find_program("sh"));
+    add_program(
+        cpio,
+        "/bin/sh",
+        &shell.ok_or_else(|| missing("sh", "dash"))?,
+    )
+}
+
+/// A program and its shared libraries, at the paths its loader looks for them.
+fn add_program(cpio: &mut Cpio, to: &str, from: &Path) -> Result<()> {
+    copy(cpio, to, from, 0o755)?;
+    for library in shared_libraries(from)? {
+        if !cpio.contains(&library) {
+            copy(cpio, &library, Path::new(&library), 0o755)?;
+        }
+    }
+    Ok(())
+}
+
+/// Paths, the loader's too; none of a static program.
+pub fn shared_libraries(program: &Path) -> Result<BTreeSet<String>> {
+    let output = Command::new("ldd")
+        .arg(program)
+        .output()
+        .map_err(|err| Error::io("ldd", &err))?;
+    // A static program is no error: ldd says so and fails.
+    Ok(parse_ldd(&String::from_utf8_lossy(&output.stdout)))
+}
+
+fn parse_ldd(text: &str) -> BTreeSet<String> {
+    text.lines()
+        .filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn busybox() -> Result<PathBuf> {
+    find_program("busybox").ok_or_else(|| missing("busybox", "busybox-static"))
+}
+
+/// What busybox can be called.
+fn applets() -> Result<BTreeSet<String>> {
+    let output = Command::new(busybox()?)
+        .arg("--list")
+        .output()
+        .map_err(|err| Error::io("busybox", &err))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+fn add_busybox(cpio: &mut Cpio) -> Result<()> {
+    add_program(cpio, "/bin/busybox", &busybox()?)?;
+    for applet in applets()? {
+        if !cpio.contains(&format!("/usr/sbin/{applet}")) {
+            cpio.symlink(&format!("/bin/{applet}"), "busybox")
+                .map_err(|err| Error::io("writing the initramfs", &err))?;
+        }
+    }
+    Ok(())
+}
+
+pub fn missing(program: &str, package: &str) -> Error {
+    Error::failure(format!("{program} is not installed")).hint(format!("apt-get install {package}"))
+}
+
+/// PATH, and the system directories that a user's PATH may lack.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
+        .map(|dir| dir.join(name))
+        .find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tcs_plugin_folder_is_found() {
+        let tc = b"\x7fELF\0\xff\xfe/tc/\0/sys/tc/x\0/usr/lib/x86_64-linux-gnu/tc/\0TC_LIB_DIR\0";
+        assert_eq!(plugin_dir(tc), Some("/usr/lib/x86_64-linux-gnu/tc/"));
+        assert_eq!(plugin_dir(b"/usr/bin/tc"), None);
+    }
+
+    #[test]
+    fn ldd_names_libraries_and_loader() {
+        let text = "\tlinux-vdso.so.1 (0x00007ffd)\n\
+                    \tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\
+                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
+        let libraries: Vec<_> = parse_ldd(text).into_iter().collect();
+        assert_eq!(
+            libraries,
+            [
+                "/lib/x86_64-linux-gnu/libc.so.6",
+                "/lib64/ld-linux-x86-64.so.2"
+            ]
+        );
+        assert!(parse_ldd("\tnot a dynamic executable\n").is_empty());
+    }
+}

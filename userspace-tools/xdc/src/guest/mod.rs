@@ -1,0 +1,648 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A guest's life as the host sees it: start, messages, console; and every way it can end.
+
+pub mod cpio;
+pub mod engine;
+pub mod host;
+pub mod initramfs;
+pub mod probe;
+pub mod runner;
+mod shared;
+pub mod tether;
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use xdc_proto::{Job, Message, Plan, SHARED_FOLDER, VERSION, alarm::Listener};
+
+use crate::error::{Error, Result};
+use crate::guest::engine::{Engine, Files, Kind, MAX_MESSAGE_BYTES, Machine};
+use crate::home::{self, Home};
+use crate::interrupt::{self, OnEnd};
+use crate::owned::OwnedDir;
+
+const POLL: Duration = Duration::from_millis(20);
+const MAX_CONSOLE_BYTES: u64 = 8 << 20;
+/// The largest message is one of packets, of a few megabytes.
+const MAX_LINE_BYTES: usize = 64 << 20;
+/// What is read at once, so that a signal is not kept waiting.
+const READ_BYTES: usize = 4 << 20;
+/// How often the guest's folder is looked at, and how many files it may have there: UML's own are
+/// some five, and what a guest makes by hostfs counts.
+const LOOK_AT_FOLDER: Duration = Duration::from_secs(1);
+const MAX_FILES: usize = 10_000;
+/// Of a report that ends a run.
+const REPORT_LINES: usize = 40;
+/// For the rest of a report to reach the console.
+const REPORT_TIME: Duration = Duration::from_millis(700);
+/// For a guest that is done to power off, and for a host to get its modules unloaded.
+const EXIT_TIME: Duration = Duration::from_secs(30);
+/// For whoever runs on the host to tidy up when told to stop.
+const TIDY_TIME: Duration = Duration::from_secs(30);
+
+/// A guest to start.
+pub struct Guest<'a> {
+    pub home: &'a Home,
+    pub engine: Engine,
+    pub machine: Machine,
+}
+
+/// What ends a guest that does not end by itself.
+pub struct Watch {
+    /// Longest silence, real time.
+    pub stall: Duration,
+    /// Longest life, real time.
+    pub total: Option<Duration>,
+    /// Where to keep the console's text: a new file, for appending.
+    pub console: Option<File>,
+}
+
+/// A growing file, read as it grows.
+struct Tail {
+    file: File,
+    bytes: u64,
+    partial: Vec<u8>,
+}
+
+impl Tail {
+    fn of(file: File) -> Self {
+        Self {
+            file,
+            bytes: 0,
+            partial: Vec::new(),
+        }
+    }
+
+    /// A new file, which somebody else appends to.
+    fn new(path: &Path) -> Result<Self> {
+        let file = File::options()
+            .read(true)
+            .append(true)
+            .create_new(true)
+            .open(path)
+            .map_err(|err| Error::io(path.display(), &err))?;
+        Ok(Self::of(file))
+    }
+
+    /// The lines that were completed since the last call, of [`READ_BYTES`] at most.
+    fn lines(&mut self) -> Result<Vec<String>> {
+        let failed = |err: &std::io::Error| Error::io("reading what the guest says", err);
+        let there = self.file.metadata().map_err(|err| failed(&err))?.len();
+        let new = there.saturating_sub(self.bytes).min(READ_BYTES as u64) as usize;
+        let before = self.partial.len();
+        self.partial.resize(before + new, 0);
+        self.file
+            .read_exact_at(&mut self.partial[before..], self.bytes)
+            .map_err(|err| failed(&err))?;
+        self.bytes += new as u64;
+        // What was there before has no end of a line.
+        let end = self.partial[before..]
+            .iter()
+            .rposition(|&byte| byte == b'\n');
+        let Some(end) = end else {
+            return match self.partial.len() > MAX_LINE_BYTES {
+                true => Err(Error::failure(format!(
+                    "the guest says {} MB without an end",
+                    MAX_LINE_BYTES >> 20
+                ))),
+                false => Ok(Vec::new()),
+            };
+        };
+        let rest = self.partial.split_off(before + end + 1);
+        let complete = std::mem::replace(&mut self.partial, rest);
+        Ok(String::from_utf8_lossy(&complete)
+            .lines()
+            .map(str::to_owned)
+            .collect())
+    }
+
+    /// What has no newline yet.
+    fn unfinished(&self) -> String {
+        String::from_utf8_lossy(&self.partial).into_owned()
+    }
+}
+
+/// A child process that does not outlive this value, with all that it started.
+struct Process {
+    child: Child,
+    /// What asks it to end; it is killed if it does not.
+    stops_by: Signal,
+    _at_end: OnEnd,
+}
+
+impl Process {
+    fn new(child: Child, stops_by: Signal) -> Self {
+        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let at_end = interrupt::on_end(move || {
+            let Some(group) = group else { return };
+            // The host's agent tidies up by itself, and for that its leader alone is told.
+            let _ = match stops_by {
+                Signal::KILL => kill_process_group(group, Signal::KILL),
+                stops_by => kill_process(group, stops_by),
+            };
+        });
+        Self {
+            child,
+            stops_by,
+            _at_end: at_end,
+        }
+    }
+
+    fn exited(&mut self) -> Result<Option<ExitStatus>> {
+        self.child
+            .try_wait()
+            .map_err(|err| Error::io("waiting for the guest", &err))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            if self.stops_by != Signal::KILL && matches!(self.exited(), Ok(None)) {
+                // The leader alone: it ends the others in its own order.
+                let _ = kill_process(group, self.stops_by);
+                let asked = Instant::now();
+                while matches!(self.exited(), Ok(None)) && asked.elapsed() < TIDY_TIME {
+                    thread::sleep(POLL);
+                }
+            }
+            // Fails when all of the group is gone, which is what is wanted.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// The terminal's modes, which a guest that is killed does not put back.
+struct Terminal {
+    before: Termios,
+    _at_end: OnEnd,
+}
+
+impl Terminal {
+    fn keep() -> Option<Self> {
+        let before = tcgetattr(std::io::stdin()).ok()?;
+        let at_end = before.clone();
+        Some(Self {
+            before,
+            _at_end: interrupt::on_end(move || put_back(&at_end)),
+        })
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        put_back(&self.before);
+    }
+}
+
+fn put_back(modes: &Termios) {
+    // A terminal that is gone has no modes.
+    let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, modes);
+}
+
+impl Guest<'_> {
+    /// Run `plan` to its end, hand every message to `on_message`, and tell how long it took.
+    pub fn run(
+        &self,
+        plan: &Plan,
+        watch: &Watch,
+        mut on_message: impl FnMut(Message) -> Result<()>,
+    ) -> Result<Duration> {
+        let started = Instant::now();
+        let temp = home::temp_dir()?;
+        let memory = self.memory_dir()?;
+        let files = Files {
+            dir: temp.path(),
+            memory_dir: memory.as_ref().map_or(temp.path(), |dir| dir.path()),
+            initramfs: &temp.path().join("initramfs"),
+            messages: &temp.path().join("messages"),
+            root: root(plan),
+            shared: None,
+        };
+        self.engine.write_root(self.home, plan, &files)?;
+        interrupt::check()?;
+        let mut messages = Tail::new(files.messages)?;
+        let failed = |err: &std::io::Error| Error::io("the guest's console", err);
+        let mut console = Console::of(match &watch.console {
+            Some(file) => Tail::of(file.try_clone().map_err(|err| failed(&err))?),
+            None => Tail::new(&temp.path().join("console"))?,
+        });
+        let output = || console.tail.file.try_clone().map_err(|err| failed(&err));
+        let child = self
+            .engine
+            .command(self.home, &self.machine, &files, seed(plan), false)?
+            .stdout(output()?)
+            .stderr(output()?)
+            // Its own group: UML is many processes, and a Ctrl-C is for us to handle.
+            .process_group(0)
+            .spawn()
+            .map_err(|err| Error::io("starting the guest", &err))?;
+        let mut process = Process::new(child, self.engine.stops_by());
+        let outcome = self.follow(
+            &mut process,
+            &mut messages,
+            &mut console,
+            watch,
+            &files,
+            &mut on_message,
+        );
+        outcome.map_err(|err| blame_disk(err, &files))?;
+        Ok(started.elapsed())
+    }
+
+    /// Hears a guest to its end.
+    fn follow(
+        &self,
+        process: &mut Process,
+        messages: &mut Tail,
+        console: &mut Console,
+        watch: &Watch,
+        files: &Files<'_>,
+        on_message: &mut impl FnMut(Message) -> Result<()>,
+    ) -> Result<()> {
+        let started = Instant::now();
+        let mut looked = Instant::now();
+        let mut heard = Instant::now();
+        let mut done: Option<Instant> = None;
+        loop {
+            interrupt::check()?;
+            // Asked first, so that what it said before it ended is still read below, by as much at
+            // a time as while it ran: what it has left for the end may be gigabytes.
+            let exited = process.exited()?;
+            let before = messages.bytes;
+            let lines = messages.lines()?;
+            let alarmed = console.read()?;
+            let all_read = messages.bytes == before && !console.grew;
+            if messages.bytes > MAX_MESSAGE_BYTES {
+                return Err(Error::failure(format!(
+                    "the guest says more than {} GB",
+                    MAX_MESSAGE_BYTES >> 30
+                ))
+                .hint("a longer 'sample', or fewer flows"));
+            }
+            if looked.elapsed() > LOOK_AT_FOLDER {
+                looked = Instant::now();
+                check_folder(files)?;
+            }
+            if !lines.is_empty() || console.grew {
+                heard = Instant::now();
+            }
+            for line in lines {
+                let message = parse(&line)?;
+                if let Message::Error { what } = &message {
+                    return Err(Error::failure(format!("the guest gave up: {what}")));
+                }
+                if let Message::Done { .. } = message {
+                    done = Some(Instant::now());
+                }
+                on_message(message)?;
+            }
+            if alarmed {
+                return Err(console.report(process));
+            }
+            if console.tail.bytes > MAX_CONSOLE_BYTES {
+                return Err(Error::failure(format!(
+                    "full console: the guest's kernel wrote more than {} MB",
+                    MAX_CONSOLE_BYTES >> 20
+                ))
+                .details(console.last_lines()));
+            }
+            if let (Some(status), true) = (exited, all_read) {
+                if let Some(why) = console.listener.end() {
+                    return Err(Error::failure(why).details(console.last_lines()));
+                }
+                // A guest is gone, however it ended; what stays on the host has to be heard of.
+                if done.is_some() && (status.success() || self.engine.kind() != Kind::Host) {
+                    return Ok(());
+                }
+                if done.is_some() {
+                    let what = "the run is done, but the host is not as it was before";
+                    return Err(Error::failure(what).details(console.last_lines()));
+                }
+                return Err(Error::failure(format!(
+                    "the guest ended before its work was done ({status})"
+                ))
+                .details(console.last_lines()));
+            }
+            if done.is_some_and(|when| when.elapsed() > EXIT_TIME) {
+                return Err(
+                    Error::failure("the guest did its work but did not power off")
+                        .details(console.last_lines()),
+                );
+            }
+            if heard.elapsed() > watch.stall
+                || watch.total.is_some_and(|total| started.elapsed() > total)
+            {
+                return Err(Error::hang(format!(
+                    "the guest hangs: nothing heard for {} s",
+                    heard.elapsed().as_secs()
+                ))
+                .hint("--timeout SECONDS if the machine is only slow")
+                .details(console.last_lines()));
+            }
+            if exited.is_none() {
+                thread::sleep(POLL);
+            }
+        }
+    }
+
+    /// Only UML keeps its RAM in a file.
+    fn memory_dir(&self) -> Result<Option<OwnedDir>> {
+        match self.engine.kind() {
+            Kind::Uml => home::memory_dir(self.machine.memory_mb << 20).map(Some),
+            Kind::Qemu | Kind::Host => Ok(None),
+        }
+    }
+
+    /// Give the terminal to the guest until it powers off. What it left in its shared folder goes
+    /// to `left`, file by file.
+    pub fn interact(
+        &self,
+        plan: &Plan,
+        left: impl FnMut(&str, &mut File) -> Result<()>,
+    ) -> Result<()> {
+        let temp = home::temp_dir()?;
+        let memory = self.memory_dir()?;
+        let shared = temp.path().join(SHARED_FOLDER);
+        fs::create_dir(&shared).map_err(|err| Error::io(shared.display(), &err))?;
+        let files = Files {
+            dir: temp.path(),
+            memory_dir: memory.as_ref().map_or(temp.path(), |dir| dir.path()),
+            initramfs: &temp.path().join("initramfs"),
+            messages: &temp.path().join("messages"),
+            root: root(plan),
+            shared: Some(&shared),
+        };
+        self.engine.write_root(self.home, plan, &files)?;
+        let mut messages = Tail::new(files.messages)?;
+        // Before the guest, so that it is put right after the guest's end.
+        let _terminal = Terminal::keep();
+        // It stays in our process group, which owns the terminal.
+        let child = self
+            .engine
+            .command(self.home, &self.machine, &files, seed(plan), true)?
+            .spawn()
+            .map_err(|err| Error::io("starting the guest", &err))?;
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let _at_end = interrupt::on_end(move || {
+            let _ = pid.map(|pid| kill_process(pid, Signal::KILL));
+        });
+        let mut child = child;
+        let status = loop {
+            if let Some(status) = child
+                .try_wait()
+                .map_err(|err| Error::io("waiting for the guest", &err))?
+            {
+                break status;
+            }
+            if let Err(err) = interrupt::check().and_then(|()| check_folder(&files)) {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(err);
+            }
+            thread::sleep(POLL);
+        };
+        loop {
+            interrupt::check()?;
+            let before = messages.bytes;
+            for line in messages.lines()? {
+                if let Message::Error { what } = parse(&line)? {
+                    return Err(Error::failure(format!("the guest gave up: {what}")));
+                }
+            }
+            if messages.bytes == before {
+                break;
+            }
+        }
+        shared::each_file(&shared, left)?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(Error::failure(format!("the guest ended badly ({status})")))
+        }
+    }
+}
+
+/// A guest that fills the disk by what it makes in its folders is ended; so is one that hides there
+/// what it makes.
+fn check_folder(files: &Files<'_>) -> Result<()> {
+    let mut count = 0;
+    let mut bytes: u64 = 0;
+    let mut folders = vec![files.dir.to_path_buf()];
+    if files.memory_dir != files.dir {
+        folders.push(files.memory_dir.to_path_buf());
+    }
+    while let Some(folder) = folders.pop() {
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(err) if err.kind() == ErrorKind::NotFound => continue,
+            Err(err) => {
+                return Err(Error::failure(format!(
+                    "the guest has made a folder on the host that cannot be looked into: {err}"
+                )));
+            }
+        };
+        for entry in entries.flatten() {
+            let Ok(meta) = entry.metadata() else { continue };
+            count += 1;
+            bytes = bytes.saturating_add(meta.len());
+            if meta.is_dir() {
+                folders.push(entry.path());
+            }
+            if count > MAX_FILES || bytes > 2 * MAX_MESSAGE_BYTES {
+                return Err(Error::failure(format!(
+                    "the guest has made more than {MAX_FILES} files or {} GB on the host",
+                    MAX_MESSAGE_BYTES >> 29
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A guest whose files find no room ends in many ways, and its words do not say why.
+fn blame_disk(err: Error, files: &Files<'_>) -> Error {
+    let full = [files.dir, files.memory_dir]
+        .into_iter()
+        .find(|dir| home::is_full(dir));
+    match full {
+        Some(dir) if !err.is_interrupted() => err.about(format!(
+            "no room is left where the guest's files are ({})",
+            dir.display()
+        )),
+        _ => err,
+    }
+}
+
+/// A run's own, and always the same for what has none.
+fn seed(plan: &Plan) -> u64 {
+    match &plan.job {
+        Job::Run(run) => run.seed,
+        _ => 1,
+    }
+}
+
+/// What the guest sees of the host.
+fn root(plan: &Plan) -> Option<&Path> {
+    match &plan.job {
+        Job::Selftest { root, .. } => root.as_deref(),
+        _ => None,
+    }
+}
+
+fn parse(line: &str) -> Result<Message> {
+    let message = serde_json::from_str(line).map_err(|err| {
+        Error::failure(format!("the guest said what nobody understands: {err}"))
+            .hint("make (agent and xdc of one version)")
+            .details(vec![line.chars().take(200).collect()])
+    })?;
+    match message {
+        Message::Hello { version, .. } if version != VERSION => Err(Error::unbuilt(format!(
+            "the agent speaks version {version} of the protocol, xdc speaks {VERSION}"
+        ))),
+        message => Ok(message),
+    }
+}
+
+/// The kernel's own words.
+struct Console {
+    tail: Tail,
+    lines: Vec<String>,
+    grew: bool,
+    listener: Listener,
+    /// The line that ends the run, and why.
+    alarm: Option<(usize, String)>,
+}
+
+impl Console {
+    fn of(tail: Tail) -> Self {
+        Self {
+            tail,
+            lines: Vec::new(),
+            grew: false,
+            listener: Listener::default(),
+            alarm: None,
+        }
+    }
+
+    /// Whether the kernel has raised an alarm.
+    fn read(&mut self) -> Result<bool> {
+        let before = self.tail.bytes;
+        let lines = self.tail.lines()?;
+        self.grew = self.tail.bytes > before;
+        for line in lines {
+            if self.alarm.is_none() {
+                let why = self.listener.hear(&line);
+                self.alarm = why.map(|why| (self.lines.len(), why));
+            }
+            self.lines.push(line);
+        }
+        Ok(self.alarm.is_some())
+    }
+
+    /// The error for an alarm, with the kernel's report from its first line on.
+    fn report(&mut self, process: &mut Process) -> Error {
+        let deadline = Instant::now() + REPORT_TIME;
+        while Instant::now() < deadline && matches!(process.exited(), Ok(None)) {
+            thread::sleep(POLL);
+            if self.read().is_err() {
+                break;
+            }
+        }
+        let _ = self.read();
+        let (start, why) = self.alarm.take().unwrap_or_default();
+        // A trace's first line is a ruler; the lines before tell what led to it.
+        let from = start.saturating_sub(2);
+        let report = self.lines.iter().skip(from).take(REPORT_LINES).cloned();
+        Error::failure(why).details(report.collect())
+    }
+
+    fn last_lines(&self) -> Vec<String> {
+        let from = self.lines.len().saturating_sub(REPORT_LINES / 2);
+        if self.lines.is_empty() {
+            // What has no newline yet may be all there is.
+            return vec![self.tail.unfinished()]
+                .into_iter()
+                .filter(|text| !text.is_empty())
+                .collect();
+        }
+        self.lines[from..].to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn lines_come_when_they_are_complete() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let mut tail = Tail::new(&path).unwrap();
+        let mut writer = File::options().append(true).open(&path).unwrap();
+        writer.write_all(b"one\ntw").unwrap();
+        assert_eq!(tail.lines().unwrap(), ["one"]);
+        writer.write_all(b"o\nthree").unwrap();
+        assert_eq!(tail.lines().unwrap(), ["two"]);
+        assert_eq!(tail.bytes, 13);
+        assert_eq!(tail.unfinished(), "three");
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let mut tail = Tail::new(&path).unwrap();
+        let writer = File::options().append(true).open(&path).unwrap();
+        // A hole reads as zeroes.
+        writer
+            .set_len(MAX_LINE_BYTES as u64 + 2 * READ_BYTES as u64)
+            .unwrap();
+        let said = loop {
+            match tail.lines() {
+                Ok(lines) => assert!(lines.is_empty()),
+                Err(err) => break err.to_string(),
+            }
+        };
+        assert!(said.contains("without an end"), "{said}");
+        assert!(tail.partial.len() <= MAX_LINE_BYTES + READ_BYTES);
+    }
+
+    #[test]
+    fn what_an_earlier_guest_said_is_not_taken_for_this_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("console");
+        fs::write(&path, "WARNING: old_run\n").unwrap();
+        assert!(Tail::new(&path).is_err());
+    }
+
+    #[test]
+    fn a_folder_has_a_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Files {
+            dir: dir.path(),
+            memory_dir: dir.path(),
+            initramfs: dir.path(),
+            messages: dir.path(),
+            root: None,
+            shared: None,
+        };
+        assert!(check_folder(&files).is_ok());
+        fs::create_dir(dir.path().join("below")).unwrap();
+        for n in 0..=MAX_FILES {
+            File::create(dir.path().join(format!("below/{n}"))).unwrap();
+        }
+        assert!(check_folder(&files).is_err());
+    }
+}

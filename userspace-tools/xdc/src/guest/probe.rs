@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0
+//! How fast an experiment may be on an engine whose guest takes time to compute.
+//!
+//! The scenario's own topology and flows run for a moment at rates far above what any emulation
+//! carries, without delays. What arrives is what this machine can do; the experiment gets less,
+//! so that packets and not the guest's CPU are what queues. And what an idle path takes then is
+//! the CPU's share of every RTT; the experiment's RTTs get so long that it is lost in them.
+
+use xdc_proto::{Flow, Job, Queue, RunPlan};
+
+use crate::error::{Error, Result};
+use crate::guest::runner::Runner;
+use crate::result::summary::{self, Windows};
+use crate::scenario::Scenario;
+use crate::scenario::paths::Paths;
+use crate::scenario::plan;
+
+/// Of the measured rate, for the experiment.
+const RATE_SHARE: f64 = 0.5;
+/// Of a path's RTT, for the CPU: the link check allows 1 %.
+const RTT_SHARE: f64 = 0.008;
+const PROBE_US: u64 = 1_000_000;
+/// Fast enough to be no limit, slow enough to keep the shapers at work.
+const SPEED_UP: u64 = 4;
+const PROBE_CC: &str = "cubic";
+
+pub fn scale(runner: &Runner<'_>, scenario: &Scenario, seed: u64) -> Result<u32> {
+    runner
+        .progress
+        .note("measuring what this emulation carries (about 10 s)");
+    let mut plan = plan::plan(scenario, PROBE_CC, seed, 1)?;
+    let Job::Run(run) = &mut plan.job else {
+        return Err(Error::failure("the plan is none of a run"));
+    };
+    let base_rtts_us: Vec<_> = run.flows.iter().map(|flow| flow.base_rtt_us).collect();
+    make_fast(run)?;
+    let record = runner
+        .run_one("probe", plan, None)
+        .map_err(|err| err.about("probing the emulation's speed"))?;
+
+    let (_, probed_bps) = record
+        .bottleneck()
+        .ok_or_else(|| Error::usage("nothing is watched").hint("[[watch]] for the bottleneck"))?;
+    let nominal_bps = (probed_bps / SPEED_UP) as f64;
+    let measured_bps =
+        (summary::run(&record, &Windows::every_us(PROBE_US / 10)).goodput_mbps * 1e6).max(1.0);
+    let cpu_us = |flow: &Flow| {
+        let check = record
+            .link_checks
+            .iter()
+            .find(|check| check.src == flow.src && check.dst == flow.dst);
+        check.map_or(0.0, |check| check.measured_us - check.configured_us)
+    };
+    let by_rtt = record
+        .plan
+        .flows
+        .iter()
+        .zip(base_rtts_us)
+        .map(|(flow, base_rtt_us)| cpu_us(flow) / (RTT_SHARE * base_rtt_us))
+        .fold(1.0, f64::max);
+    let by_rate = nominal_bps / (RATE_SHARE * measured_bps);
+    runner.progress.note(&format!(
+        "this emulation carries {:.0} Mbit/s and adds {:.0} us to the shortest path",
+        measured_bps / 1e6,
+        record
+            .plan
+            .flows
+            .iter()
+            .map(cpu_us)
+            .fold(f64::MAX, f64::min)
+    ));
+    Ok(by_rate.max(by_rtt).ceil() as u32)
+}
+
+/// No delays, rates and queues beyond reach, flows without end.
+fn make_fast(run: &mut RunPlan) -> Result<()> {
+    run.stop_after_us = Some(PROBE_US);
+    run.sample_us = PROBE_US / 20;
+    for link in &mut run.topology.links {
+        for direction in [&mut link.ab, &mut link.ba] {
+            direction.delay_ns = 0;
+            direction.rate_bps *= SPEED_UP;
+            if let Some(Queue::Phantom(queue)) = &mut direction.queue {
+                queue.limit_bytes = queue.limit_bytes.saturating_mul(SPEED_UP as u32);
+            }
+        }
+    }
+    let paths = Paths::new(&run.topology)?;
+    for flow in &mut run.flows {
+        flow.bytes = 0;
+        flow.start_ns = 0;
+        flow.base_rtt_us = paths.base_rtt_us(&flow.src, &flow.dst)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Runs of a scenario in guests, one guest a run.
+
+use std::time::Duration;
+
+use xdc_proto::{FRAME_BYTES, Job, Message, Plan, RunPlan, Tap, Topology, tap_frames};
+
+use crate::error::{Error, Result};
+use crate::guest::engine::{Engine, Machine};
+use crate::guest::{Guest, Watch, probe};
+use crate::home::Home;
+use crate::progress::{Progress, Task};
+use crate::result::files::Pending;
+use crate::result::provenance;
+use crate::result::record::Record;
+use crate::result::summary::Network;
+use crate::scenario::{self, Loaded, Scenario, plan};
+use crate::{interrupt, pool};
+
+/// For `--pcap` without names.
+pub const ALL_HOSTS: &str = "all";
+
+/// Each takes memory in the guest.
+const MAX_TAPS: usize = 1024;
+
+fn plan_sha256(plan: &Plan) -> Result<String> {
+    let text = serde_json::to_vec(plan)
+        .map_err(|err| Error::failure(format!("the plan cannot be written: {err}")))?;
+    Ok(provenance::sha256(&text))
+}
+
+/// A network that takes long enough to be worth a word.
+const LARGE_NODES: usize = 64;
+
+/// Where runs happen.
+pub struct Runner<'a> {
+    pub home: &'a Home,
+    pub engine: Engine,
+    pub timeout: Duration,
+    /// Tracepoints that each run records.
+    pub trace: &'a [String],
+    /// Nodes whose uplinks each run captures.
+    pub pcap: &'a [String],
+    pub progress: &'a Progress,
+}
+
+impl Runner<'_> {
+    /// The scenario's, or 1 in virtual time, or what this emulation carries.
+    pub fn scale(&self, loaded: &Loaded, seed: u64) -> Result<u32> {
+        let scale = match (loaded.scenario.scale, self.engine) {
+            (Some(scale), _) => scale,
+            (None, Engine::Uml) => 1,
+            (None, Engine::Qemu { .. } | Engine::Host) => {
+                probe::scale(self, &loaded.scenario, seed)?
+            }
+        };
+        if scale > 1 {
+            self.progress.note(&format!(
+                "scale {scale}: rates are divided and times multiplied by it (--set scale=N)"
+            ));
+        }
+        Ok(scale)
+    }
+
+    /// One outcome per congestion control, in their order; an error only for an interruption.
+    pub fn run_all(
+        &self,
+        loaded: &Loaded,
+        seed: u64,
+        scale: u32,
+        jobs: usize,
+        consoles: &Pending,
+    ) -> Result<Vec<Result<Record>>> {
+        pool::run_all(&loaded.scenario.ccs, jobs, |cc| {
+            plan::plan(&loaded.scenario, cc, seed, scale)
+                .and_then(|plan| {
+                    let as_what = (&loaded.scenario, cc.as_str(), scale);
+                    self.run_as(cc, as_what, plan, Some(consoles))
+                })
+                .map_err(|err| err.about(cc))
+        })
+    }
+
+    /// One guest with a congestion control as the scenario knows it, at a scale that the record
+    /// is freed of; `name` is for the progress line.
+    pub fn run_as(
+        &self,
+        name: &str,
+        (scenario, cc, scale): (&Scenario, &str, u32),
+        plan: Plan,
+        consoles: Option<&Pending>,
+    ) -> Result<Record> {
+        let hash = plan_sha256(&plan)?;
+        let mut record = self.run_one(name, plan, consoles)?;
+        cc.clone_into(&mut record.cc);
+        record.sizes = scenario.sizes();
+        record.plan_sha256 = hash;
+        if scale == 1 {
+            return Ok(record);
+        }
+        let real = plan::plan(scenario, cc, record.plan.seed, 1)?;
+        match real.job {
+            Job::Run(real) => Ok(record.unscaled(scale, real)),
+            _ => Err(Error::failure("the plan is none of a run")),
+        }
+    }
+
+    /// One guest; `name` is for the progress line.
+    pub fn run_one(
+        &self,
+        name: &str,
+        mut plan: Plan,
+        consoles: Option<&Pending>,
+    ) -> Result<Record> {
+        if let (Some(object), Engine::Uml) = (plan.bpf.first(), self.engine) {
+            return Err(Error::usage(format!(
+                "{} is for a kernel that compiles BPF, which UML cannot",
+                object.name
+            ))
+            .hint("--engine qemu"));
+        }
+        let Job::Run(run) = &mut plan.job else {
+            return Err(Error::failure("the plan is none of a run"));
+        };
+        run.trace = self.trace.to_vec();
+        run.taps.extend(uplinks(&run.topology, self.pcap)?);
+        let mut record = Record::new(&run.cc, run.clone());
+        let mut task = self.progress.task(name);
+        let guest = Guest {
+            home: self.home,
+            engine: self.engine,
+            machine: machine(self.engine, run),
+        };
+        let watch = Watch {
+            stall: self.timeout,
+            total: None,
+            console: consoles
+                .map(|pending| pending.create(&format!("console-{name}.log")))
+                .transpose()?,
+        };
+        task.set("starting", 0.0);
+        let outcome = guest.run(&plan, &watch, |message| {
+            follow(&mut task, &message);
+            record.add(message)
+        });
+        match outcome.and_then(|wall| record.complete(wall)) {
+            Ok(record) => {
+                if let Some(network) = Network::of(&record).filter(|n| n.nodes >= LARGE_NODES) {
+                    self.progress.note(&format!(
+                        "{name}: {} nodes, {} links, {} routes up in {:.1} s, {:.0} kB a node",
+                        network.nodes,
+                        network.links,
+                        network.routes,
+                        network.build_wall_s,
+                        network.memory_per_node_kb,
+                    ));
+                }
+                task.finish(&format!("done in {:.1} s", record.wall.as_secs_f64()));
+                Ok(record)
+            }
+            Err(err) => {
+                // A signal ends guests before it is heard of here.
+                task.finish(match interrupt::check() {
+                    Ok(()) => "failed",
+                    Err(_) => "stopped",
+                });
+                Err(err)
+            }
+        }
+    }
+}
+
+/// The first device of each of the nodes that patterns name; of every host, for [`ALL_HOSTS`].
+pub fn uplinks(topology: &Topology, patterns: &[String]) -> Result<Vec<Tap>> {
+    let mut names = Vec::new();
+    for pattern in patterns {
+        match pattern.as_str() {
+            ALL_HOSTS => {
+                let hosts = topology.nodes.iter().filter(|node| !node.router);
+                names.extend(hosts.map(|node| node.name.clone()));
+            }
+            pattern => names.extend(scenario::expand(pattern)?),
+        }
+    }
+    if names.len() > MAX_TAPS {
+        return Err(
+            Error::usage(format!("a capture at more than {MAX_TAPS} nodes")).hint("--pcap=NODE"),
+        );
+    }
+    let mut taps: Vec<Tap> = Vec::new();
+    for name in names {
+        let mut links = topology.links.iter();
+        let peer = links.find_map(|link| match &name {
+            name if *name == link.a => Some(&link.b),
+            name if *name == link.b => Some(&link.a),
+            _ => None,
+        });
+        let peer = peer.ok_or_else(|| {
+            Error::usage(format!("--pcap: '{name}' is no node with a link"))
+                .hint("names as in [topology]: --pcap=a1,b[1-4]")
+        })?;
+        if !taps.iter().any(|tap| tap.node == name) {
+            taps.push(Tap {
+                node: name,
+                port: peer.clone(),
+                all: true,
+            });
+        }
+    }
+    Ok(taps)
+}
+
+fn follow(task: &mut Task, message: &Message) {
+    if let Message::Progress { what, done } = message {
+        task.set(what, *done);
+    }
+}
+
+/// A CPU, so that two guests may share this machine, and memory for what flows may buffer.
+fn machine(engine: Engine, run: &RunPlan) -> Machine {
+    const BASE_MB: u64 = 1024;
+    /// Measured: 403 kB a node with its links in fabric-two-dc; and as much again for packets.
+    const NODE_KB: u64 = 256;
+    const LINK_KB: u64 = 256;
+    /// What the agent's buffer of events takes, and some more.
+    const TRACE_MB: u64 = 192;
+    // Of thousands of flows few are there at a time.
+    const MOST_MB: u64 = 4096;
+    let buffers: u64 = run
+        .flows
+        .iter()
+        .map(|flow| (flow.sndbuf_bytes + flow.rcvbuf_bytes) >> 20)
+        .sum::<u64>()
+        .min(MOST_MB);
+    let (nodes, links) = (run.topology.nodes.len(), run.topology.links.len());
+    let network = (nodes as u64 * NODE_KB + links as u64 * LINK_KB) >> 10;
+    let trace = if run.trace.is_empty() { 0 } else { TRACE_MB };
+    let taps = run.taps.len() * tap_frames(run.taps.len()) * FRAME_BYTES;
+    let taps = taps as u64 >> 20;
+    let memory_mb = match engine {
+        Engine::Qemu { .. } => BASE_MB + network + buffers + trace + taps,
+        // Only what the guest touches is taken.
+        Engine::Uml => 4 * BASE_MB + network + buffers + taps,
+        // Nobody reserves it.
+        Engine::Host => 0,
+    };
+    Machine {
+        cpus: 1,
+        memory_mb,
+        spins: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{parse, tests::SMALL};
+
+    #[test]
+    fn a_capture_is_at_the_first_link_of_a_node() {
+        let scenario = parse("small", SMALL, &[]).unwrap().scenario;
+        let Job::Run(run) = plan::plan(&scenario, "cubic", 1, 1).unwrap().job else {
+            panic!("no run");
+        };
+        let of = |patterns: &[&str]| {
+            let patterns: Vec<_> = patterns.iter().map(|&it| it.to_owned()).collect();
+            let taps = uplinks(&run.topology, &patterns)?;
+            let named = taps
+                .into_iter()
+                .map(|tap| format!("{}-{}", tap.node, tap.port));
+            Ok::<_, Error>(named.collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(of(&[ALL_HOSTS]).unwrap(), "a1-s a2-s r-s");
+        assert_eq!(of(&["s", "a[1-2]", "a1"]).unwrap(), "s-a1 a1-s a2-s");
+        assert_eq!(of(&[]).unwrap(), "");
+        let said = of(&["zz"]).unwrap_err().to_string();
+        assert!(said.contains("'zz' is no node"), "{said}");
+    }
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `xdc`: congestion controls compared across emulated datacenters.
+//!
+//! Exit codes: 0 all is well, 1 something failed or an expectation does not hold, 2 the command
+//! line or a scenario is wrong, 129, 130 and 143 ended by SIGHUP, Ctrl-C and SIGTERM.
+
+#[macro_use]
+mod out;
+
+mod cli;
+mod command;
+mod draw;
+mod error;
+pub mod fuzzing;
+mod guest;
+mod home;
+mod interrupt;
+mod live;
+mod marked;
+mod owned;
+mod pool;
+mod progress;
+mod result;
+mod scenario;
+mod setup;
+mod text;
+mod units;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use crate::cli::{Cli, Command, QdiscCommand, TraceCommand};
+use crate::command::{
+    bench, compare, foreign, manual, new, paper, run, selftest, shell, sweep, twin,
+};
+use crate::error::Result;
+use crate::guest::tether;
+use crate::home::Home;
+use crate::live::{observe, qdisc, trace};
+use crate::result::expect;
+use crate::setup::{doctor, kdir};
+
+/// The command line's work, and the exit code for it.
+pub fn main() -> ExitCode {
+    let command = Cli::parse().command;
+    let outcome = match command {
+        // It becomes another program, with that one's way with signals.
+        Command::Tethered { parent, words } => {
+            tether::become_program(parent, &words).map(|never| match never {})
+        }
+        command => interrupt::install().and_then(|()| dispatch(command)),
+    };
+    interrupt::wait_for_end();
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(err) => {
+            err.report();
+            err.exit_code()
+        }
+    }
+}
+
+/// Whether all is well.
+fn dispatch(command: Command) -> Result<bool> {
+    if let Command::List { .. }
+    | Command::New { .. }
+    | Command::Schema
+    | Command::Check { .. }
+    | Command::Qdisc(_)
+    | Command::Ss(_)
+    | Command::Watch(_)
+    | Command::Trace { .. }
+    | Command::Doctor { .. } = command
+    {
+        interrupt::end_on_closed_pipe()?;
+    }
+    match command {
+        Command::Run(request) => run::command(&request),
+        Command::Sweep(request) => sweep::command(&request),
+        Command::Paper(request) => paper::command(&request),
+        Command::List { json } => list(json),
+        Command::New { file } => new::command(&file),
+        Command::Schema => scenario::schema::command(),
+        Command::Check {
+            result,
+            results,
+            json,
+        } => expect::command(&result, &results, json),
+        Command::Compare { a, b, plot, json } => compare::command(&a, &b, plot.as_deref(), json),
+        Command::Shell(request) => shell::command(&request),
+        Command::Selftest(request) => selftest::command(&request),
+        Command::Foreign(request) => foreign::command(&request),
+        Command::Bench(request) => bench::command(&request),
+        Command::Twin(request) => twin::command(&request),
+        Command::Trace { command, request } => match command {
+            Some(TraceCommand::Plot { file, output }) => trace::plot::command(&file, &output),
+            None => trace::command(&request),
+        },
+        Command::Qdisc(command) => {
+            match command {
+                QdiscCommand::Add(args) => qdisc::attach(qdisc::Verb::Add, &args.words),
+                QdiscCommand::Change(args) => qdisc::attach(qdisc::Verb::Change, &args.words),
+                QdiscCommand::Replace(args) => qdisc::attach(qdisc::Verb::Replace, &args.words),
+                QdiscCommand::Del(args) => qdisc::delete(&args.words),
+                QdiscCommand::Show {
+                    statistics,
+                    json,
+                    words,
+                } => qdisc::show(&words, statistics, json),
+            }?;
+            Ok(true)
+        }
+        Command::Kdir(request) => kdir::command(&request),
+        Command::Ss(args) => observe::ss::command(&args),
+        Command::Watch(args) => observe::watch::command(&args),
+        Command::Top(args) => observe::top::command(&args),
+        Command::Doctor { kdir, json } => doctor::command(kdir.as_deref(), json),
+        Command::Completions { shell } => {
+            manual::completions(&mut Cli::command(), shell)?;
+            Ok(true)
+        }
+        Command::Man { dir } => {
+            manual::pages(Cli::command(), &dir)?;
+            Ok(true)
+        }
+        Command::Tethered { .. } => Err(error::Error::usage("this is nobody's to type")),
+    }
+}
+
+/// A line of `xdc list`.
+#[derive(serde::Serialize)]
+struct Listed {
+    name: String,
+    engine: &'static str,
+    title: String,
+}
+
+fn list(json: bool) -> Result<bool> {
+    let home = Home::find()?;
+    let dir = home.scenarios();
+    let mut names: Vec<_> = std::fs::read_dir(&dir)
+        .map_err(|err| error::Error::io(dir.display(), &err))?
+        .filter_map(|entry| {
+            let name = entry.ok()?.file_name().into_string().ok()?;
+            Some(name.strip_suffix(".toml")?.to_owned())
+        })
+        .collect();
+    names.sort();
+    let listed: Vec<_> = names
+        .into_iter()
+        .map(|name| {
+            let scenario = scenario::load(Some(&home), &name, &[])?.scenario;
+            Ok(Listed {
+                name,
+                engine: scenario.engine.name(),
+                title: scenario.title,
+            })
+        })
+        .collect::<Result<_>>()?;
+    if json {
+        println!("{:#}", serde_json::json!(listed));
+        return Ok(true);
+    }
+    let width = listed.iter().map(|it| it.name.len()).max().unwrap_or(0);
+    for Listed {
+        name,
+        engine,
+        title,
+    } in listed
+    {
+        println!("{name:width$}  {engine:4}  {}", text::printable(&title));
+    }
+    Ok(true)
+}

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A look at the running kernel: its flows, its queues, its tracepoints.
+
+pub mod observe;
+pub mod qdisc;
+pub mod trace;

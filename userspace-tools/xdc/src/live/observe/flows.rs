@@ -1,0 +1,659 @@
+// SPDX-License-Identifier: GPL-2.0
+//! TCP sockets as people see them: which, what of them, as JSON and as rows.
+
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use clap::builder::PossibleValuesParser;
+use serde::{Serialize, Serializer};
+use serde_json::Value as Json;
+use xdc_algo::ALGORITHMS;
+use xdc_algo::entry::{Entry, Shown, Value};
+use xdc_algo::params::Values;
+use xdc_netlink::diag::{Query, State, TcpSocket};
+
+use super::params::Params;
+use super::{View, refused, rounded, short};
+use crate::error::Result;
+
+/// Which sockets.
+#[derive(clap::Args, Default)]
+pub struct Filter {
+    /// Local address, or a prefix.
+    #[arg(long, value_name = "ADDR[/LEN]")]
+    src: Option<Prefix>,
+    /// The peer's address, or a prefix.
+    #[arg(long, value_name = "ADDR[/LEN]")]
+    dst: Option<Prefix>,
+    /// Local port.
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    sport: Option<u16>,
+    /// The peer's port.
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    dport: Option<u16>,
+    /// Congestion controls, as the kernel names them.
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    cc: Vec<String>,
+    /// States of TCP, as ss names them, or `all` [default: established].
+    #[arg(long, value_delimiter = ',', value_name = "STATE,...", hide_possible_values = true,
+        value_parser = PossibleValuesParser::new(State::names().iter().copied().chain(["all"])))]
+    state: Vec<String>,
+}
+
+impl Filter {
+    fn query(&self) -> Query {
+        let bit = |name: &String| State::by_name(name).map_or(u32::MAX, State::bit);
+        let states = self.state.iter().map(bit).reduce(|a, b| a | b);
+        Query {
+            states: states.unwrap_or(Query::default().states),
+            sport: self.sport,
+            dport: self.dport,
+        }
+    }
+
+    /// What the kernel does not look at for us.
+    fn wants(&self, socket: &TcpSocket) -> bool {
+        let within = |prefix: &Option<Prefix>, end: &SocketAddr| {
+            prefix.as_ref().is_none_or(|prefix| prefix.has(end.ip()))
+        };
+        let has_cc = || {
+            let cc = socket.cc.as_deref();
+            self.cc.iter().any(|name| Some(name.as_str()) == cc)
+        };
+        within(&self.src, &socket.local)
+            && within(&self.dst, &socket.peer)
+            && (self.cc.is_empty() || has_cc())
+    }
+}
+
+/// Addresses that begin alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefix {
+    address: IpAddr,
+    bits: u32,
+}
+
+impl FromStr for Prefix {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address
+            .parse()
+            .map_err(|_| format!("'{address}' is no IP address"))?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            None => most,
+            Some(bits) => bits
+                .parse()
+                .ok()
+                .filter(|bits| *bits <= most)
+                .ok_or_else(|| format!("'{bits}' is no prefix length from 0 to {most}"))?,
+        };
+        Ok(Self { address, bits })
+    }
+}
+
+impl Prefix {
+    fn has(&self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => {
+                (a.to_bits() ^ b.to_bits()).leading_zeros() >= self.bits
+            }
+            (IpAddr::V6(a), IpAddr::V6(b)) => {
+                (a.to_bits() ^ b.to_bits()).leading_zeros() >= self.bits
+            }
+            _ => false,
+        }
+    }
+}
+
+/// One socket. The names are the keys of `xdc ss --json`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Flow {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub netns: Option<String>,
+    pub state: String,
+    pub src: IpAddr,
+    pub sport: u16,
+    pub dst: IpAddr,
+    pub dport: u16,
+    /// The kernel's own name for the socket.
+    pub cookie: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cc: Option<String>,
+    #[serde(flatten)]
+    pub tcp: Option<Tcp>,
+    #[serde(flatten)]
+    pub own: Option<Own>,
+}
+
+/// Of every TCP.
+#[derive(Debug, Clone, Serialize)]
+pub struct Tcp {
+    pub ca_state: &'static str,
+    pub mss_bytes: u32,
+    pub cwnd_packets: u32,
+    /// None in slow start that nothing has ended.
+    pub ssthresh_packets: Option<u32>,
+    pub unacked_packets: u32,
+    pub srtt_us: u32,
+    pub min_rtt_us: Option<u32>,
+    /// None = not paced.
+    pub pacing_bytes_per_s: Option<u64>,
+    pub delivery_bytes_per_s: u64,
+    pub bytes_acked: u64,
+    pub bytes_received: u64,
+    pub delivered_packets: u32,
+    pub delivered_ce_packets: u32,
+    pub retransmitted_packets: u32,
+}
+
+/// Of an algorithm of ours: its [`State`], and what every one has. In JSON an object of its name.
+#[derive(Debug, Clone)]
+pub struct Own {
+    algorithm: &'static Entry,
+    /// Where there are several: the one that its namespace has, and whether some parameter is not what
+    /// that says.
+    profile: Option<Option<(&'static str, bool)>>,
+    /// In the order of the entry.
+    values: Vec<Option<Value>>,
+    slow_start: bool,
+    ce_state: bool,
+}
+
+/// The sockets of a namespace that `filter` lets through.
+pub fn sample(view: &mut View, filter: &Filter) -> Result<Vec<Flow>> {
+    let params = view.params();
+    let found = view.diag.sockets(&filter.query()).map_err(refused)?;
+    Ok(found
+        .iter()
+        .filter(|socket| filter.wants(socket))
+        .map(|socket| Flow::new(socket, view.name.as_deref(), &params))
+        .collect())
+}
+
+impl Flow {
+    fn new(socket: &TcpSocket, netns: Option<&str>, params: &Params) -> Self {
+        let tcp = socket.info.map(Tcp::of);
+        let slow_start = tcp.as_ref().is_some_and(|tcp| {
+            tcp.ssthresh_packets
+                .is_none_or(|packets| tcp.cwnd_packets < packets)
+        });
+        Self {
+            netns: netns.map(str::to_owned),
+            state: socket.state.to_string(),
+            src: socket.local.ip(),
+            sport: socket.local.port(),
+            dst: socket.peer.ip(),
+            dport: socket.peer.port(),
+            cookie: socket.cookie,
+            cc: socket.cc.clone(),
+            own: Own::new(socket, slow_start, tcp.as_ref(), params),
+            tcp,
+        }
+    }
+
+    pub fn local(&self) -> String {
+        SocketAddr::new(self.src, self.sport).to_string()
+    }
+
+    pub fn peer(&self) -> String {
+        SocketAddr::new(self.dst, self.dport).to_string()
+    }
+
+    /// Of all packets delivered so far.
+    fn marked_percent(&self) -> Option<f64> {
+        let tcp = self.tcp.as_ref()?;
+        (tcp.delivered_packets != 0)
+            .then(|| 100.0 * f64::from(tcp.delivered_ce_packets) / f64::from(tcp.delivered_packets))
+    }
+}
+
+impl Tcp {
+    fn of(info: xdc_tcpinfo::TcpInfo) -> Self {
+        /// TCP_INFINITE_SSTHRESH.
+        const INFINITE: u32 = 0x7fff_ffff;
+        const CA_STATES: [&str; 5] = ["open", "disorder", "cwr", "recovery", "loss"];
+        Self {
+            ca_state: CA_STATES
+                .get(usize::from(info.ca_state))
+                .copied()
+                .unwrap_or("unknown"),
+            mss_bytes: info.snd_mss,
+            cwnd_packets: info.snd_cwnd,
+            ssthresh_packets: Some(info.snd_ssthresh).filter(|packets| *packets < INFINITE),
+            unacked_packets: info.unacked,
+            srtt_us: info.rtt,
+            min_rtt_us: Some(info.min_rtt).filter(|us| *us != u32::MAX),
+            pacing_bytes_per_s: Some(info.pacing_rate).filter(|rate| *rate != u64::MAX),
+            delivery_bytes_per_s: info.delivery_rate,
+            bytes_acked: info.bytes_acked,
+            bytes_received: info.bytes_received,
+            delivered_packets: info.delivered,
+            delivered_ce_packets: info.delivered_ce,
+            retransmitted_packets: info.total_retrans,
+        }
+    }
+}
+
+impl Own {
+    fn new(
+        socket: &TcpSocket,
+        slow_start: bool,
+        tcp: Option<&Tcp>,
+        params: &Params,
+    ) -> Option<Self> {
+        let xdc = socket.xdc.as_ref()?;
+        let cc = socket.cc.as_deref();
+        // Varieties share a number.
+        let numbered = || ALGORITHMS.iter().filter(|one| one.number == xdc.algorithm);
+        let mut named = numbered().filter(|one| Some(one.name()) == cc);
+        let algorithm = *named.next().or_else(|| numbered().next())?;
+        let params = params.get(algorithm);
+        let known = |value: fn(&Tcp) -> u32| tcp.map(value).filter(|value| *value != 0);
+        let shown = Shown {
+            marked_fraction: xdc.fraction,
+            period_marked: xdc.period_marked,
+            periods: xdc.periods,
+            count: xdc.quick_adapts,
+            base_rtt_us: xdc.base_rtt_us,
+            flags: xdc.flags as u8,
+            srtt_us: known(|tcp| tcp.srtt_us),
+            mss_bytes: known(|tcp| tcp.mss_bytes),
+            params: params.map(|params| params as &dyn Values),
+        };
+        let profile = params.map(|params| {
+            let is_modified = params.is_modified(algorithm);
+            (params.profile_name(algorithm), is_modified)
+        });
+        let states = algorithm.state.iter();
+        Some(Self {
+            algorithm,
+            profile: algorithm.has_profiles().then_some(profile),
+            values: states.map(|state| (state.value)(&shown)).collect(),
+            slow_start,
+            ce_state: xdc.ce_state(),
+        })
+    }
+
+    /// For people, in pieces that stay together.
+    fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut flags: Vec<_> = Some("slow start")
+            .filter(|_| self.slow_start)
+            .into_iter()
+            .collect();
+        if let Some(profile) = self.profile {
+            let (name, is_modified) = profile.unwrap_or(("?", false));
+            words.push(format!(
+                "profile {name}{}",
+                if is_modified { "*" } else { "" }
+            ));
+        }
+        for (state, value) in self.algorithm.state.iter().zip(&self.values) {
+            let number = match value {
+                _ if state.label.is_empty() => continue,
+                Some(Value::Flag(is_so)) => {
+                    flags.extend(Some(state.label).filter(|_| *is_so));
+                    continue;
+                }
+                Some(Value::Count(count)) => count.to_string(),
+                Some(Value::Ratio { part, of }) => format!("{:.4}", ratio(*part, *of)),
+                None => "-".to_owned(),
+            };
+            let word = format!("{} {number} {}", state.label, state.unit);
+            words.push(word.trim_end().to_owned());
+        }
+        if !flags.is_empty() {
+            words.push(format!("[{}]", flags.join(", ")));
+        }
+        words
+    }
+}
+
+impl Serialize for Own {
+    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
+        let profile = self.profile.map(|profile| {
+            let pairs = [
+                ("profile", profile.map(|(name, _)| name.into())),
+                (
+                    "profile_modified",
+                    profile.map(|(_, is_modified)| is_modified.into()),
+                ),
+            ];
+            pairs.map(|(key, value)| (key, value.unwrap_or(Json::Null)))
+        });
+        let states = self.algorithm.state.iter().zip(&self.values);
+        let states = states.map(|(state, value)| (state.key, value.map_or(Json::Null, json)));
+        let common = [
+            ("slow_start", self.slow_start.into()),
+            ("ce_state", self.ce_state.into()),
+        ];
+        let all = profile.into_iter().flatten().chain(states).chain(common);
+        out.collect_map([(self.algorithm.name(), InOrder(all.collect()))])
+    }
+}
+
+/// An object whose keys keep their order.
+struct InOrder(Vec<(&'static str, Json)>);
+
+impl Serialize for InOrder {
+    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
+        out.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
+}
+
+fn json(value: Value) -> Json {
+    match value {
+        Value::Count(count) => count.into(),
+        Value::Ratio { part, of } => ratio(part, of).into(),
+        Value::Flag(is_so) => is_so.into(),
+    }
+}
+
+fn ratio(part: u64, of: u64) -> f64 {
+    rounded(part as f64 / of as f64)
+}
+
+/// An address in a column: what is too long loses its middle, never its port.
+fn clipped(text: &str, width: usize) -> String {
+    const TAIL: usize = 8;
+    if text.len() <= width {
+        return text.to_owned();
+    }
+    // Addresses are ASCII.
+    format!(
+        "{}~{}",
+        &text[..width - 1 - TAIL],
+        &text[text.len() - TAIL..]
+    )
+}
+
+const ADDRESS_WIDTH: usize = 23;
+const COLUMNS: usize = 100;
+
+/// Names of the columns of [`Flow::rows`].
+pub fn header() -> String {
+    format!(
+        "{:11} {:ADDRESS_WIDTH$} {:ADDRESS_WIDTH$} {:>8} {:>9} {:>8} {:>8}",
+        "CC", "LOCAL", "PEER", "CWND_PKT", "SRTT_US", "MBIT/S", "MARKED_%"
+    )
+}
+
+impl Flow {
+    /// A line of columns, and below it what only some have.
+    pub fn rows(&self) -> Vec<String> {
+        let tcp = self.tcp.as_ref();
+        let text = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        let first = format!(
+            "{:11} {:ADDRESS_WIDTH$} {:ADDRESS_WIDTH$} {:>8} {:>9} {:>8} {:>8}",
+            self.cc.as_deref().unwrap_or("-"),
+            clipped(&self.local(), ADDRESS_WIDTH),
+            clipped(&self.peer(), ADDRESS_WIDTH),
+            text(tcp.map(|tcp| tcp.cwnd_packets.to_string())),
+            text(tcp.map(|tcp| tcp.srtt_us.to_string())),
+            text(tcp.map(|tcp| short(tcp.delivery_bytes_per_s as f64 * 8e-6))),
+            text(self.marked_percent().map(short)),
+        );
+        let mut rows = vec![first.trim_end().to_owned()];
+        let mut row = String::new();
+        for words in self.words() {
+            if !row.is_empty() && row.len() + 2 + words.len() > COLUMNS {
+                rows.push(std::mem::take(&mut row));
+            }
+            row += "  ";
+            row += &words;
+        }
+        rows.extend(Some(row).filter(|row| !row.is_empty()));
+        rows
+    }
+
+    /// What only some have.
+    pub fn words(&self) -> Vec<String> {
+        let netns = self.netns.as_ref().map(|name| format!("netns {name}"));
+        let state = Some(format!("state {}", self.state));
+        let mut words: Vec<_> = netns.into_iter().collect();
+        words.extend(state.filter(|_| self.state != "established"));
+        words.extend(self.own.iter().flat_map(Own::words));
+        words
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use xdc_algo::{gemini, unocc};
+    use xdc_netlink::diag::XdcInfo;
+    use xdc_tcpinfo::TcpInfo;
+
+    pub const UNOCC: Option<u8> = Some(unocc::ENTRY.number);
+    pub const GEMINI: Option<u8> = Some(gemini::ENTRY.number);
+
+    pub fn socket(cc: &str, algorithm: Option<u8>) -> TcpSocket {
+        let mut info = TcpInfo::default();
+        info.snd_mss = 1448;
+        info.snd_cwnd = 120;
+        info.snd_ssthresh = 90;
+        info.rtt = 1_800;
+        info.min_rtt = 1_792;
+        info.pacing_rate = u64::MAX;
+        info.delivery_rate = 125_000_000;
+        info.delivered = 1_000;
+        info.delivered_ce = 31;
+        TcpSocket {
+            state: State::ESTABLISHED,
+            local: "10.9.0.1:40000".parse().unwrap(),
+            peer: "10.9.0.2:5001".parse().unwrap(),
+            cookie: 7,
+            cc: Some(cc.to_owned()),
+            info: Some(info),
+            xdc: algorithm.map(|algorithm| XdcInfo {
+                algorithm,
+                flags: 1,
+                fraction: 1 << 28,
+                periods: 12_345,
+                base_rtt_us: Some(1_792),
+                quick_adapts: 2,
+                period_marked: 1 << 14,
+            }),
+        }
+    }
+
+    /// Those that namespaces begin with.
+    pub fn params() -> Params {
+        Params::of(|algorithm, name| {
+            let row = algorithm.params.iter().find(|row| row.name() == name)?;
+            Some(row.defaults[algorithm.profile].to_string())
+        })
+    }
+
+    pub fn flow(cc: &str, algorithm: Option<u8>) -> Flow {
+        Flow::new(&socket(cc, algorithm), None, &params())
+    }
+
+    fn state(flow: &Flow, key: &str) -> Json {
+        let all = serde_json::to_value(flow.own.as_ref().unwrap()).unwrap();
+        all.as_object().unwrap().values().next().unwrap()[key].clone()
+    }
+
+    #[test]
+    fn prefixes() {
+        let prefix = |text: &str| text.parse::<Prefix>();
+        let has = |text: &str, address: &str| prefix(text).unwrap().has(address.parse().unwrap());
+        assert!(has("10.9.0.1", "10.9.0.1"));
+        assert!(!has("10.9.0.1", "10.9.0.2"));
+        assert!(has("10.9.0.0/16", "10.9.200.2"));
+        assert!(!has("10.9.0.0/16", "10.8.0.2"));
+        assert!(has("0.0.0.0/0", "255.1.2.3"));
+        assert!(!has("0.0.0.0/0", "::1"));
+        assert!(has("fd09::/64", "fd09::2"));
+        assert!(!has("fd09::/64", "fd0a::2"));
+        for bad in [
+            "",
+            "10.9.0",
+            "10.9.0.0/33",
+            "fd09::/129",
+            "10.0.0.0/",
+            "a/8",
+        ] {
+            assert!(prefix(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn filters_pick() {
+        let socket = socket("unocc", None);
+        let wants = |change: fn(&mut Filter)| {
+            let mut filter = Filter::default();
+            change(&mut filter);
+            filter.wants(&socket)
+        };
+        assert!(wants(|_| ()));
+        assert!(wants(|f| f.cc = vec!["cubic".into(), "unocc".into()]));
+        assert!(!wants(|f| f.cc = vec!["unocc-reno".into()]));
+        assert!(wants(|f| f.src = "10.9.0.1".parse().ok()));
+        assert!(!wants(|f| f.dst = "10.9.0.1".parse().ok()));
+        let query = Filter {
+            state: vec!["established".into(), "listen".into()],
+            dport: Some(5001),
+            ..Filter::default()
+        }
+        .query();
+        assert_eq!((query.states, query.dport), (1 << 1 | 1 << 10, Some(5001)));
+        let all = Filter {
+            state: vec!["all".into()],
+            ..Filter::default()
+        };
+        assert_eq!(all.query().states, u32::MAX);
+        assert_eq!(Filter::default().query(), Query::default());
+    }
+
+    #[test]
+    fn what_follows_from_parameters_is_the_algorithms_own() {
+        let unocc = flow("unocc", UNOCC);
+        let number = |flow: &Flow, key: &str| state(flow, key).as_f64().unwrap();
+        assert_eq!(state(&unocc, "profile"), "linux");
+        assert_eq!(state(&unocc, "profile_modified"), false);
+        // K = a quarter of 100 Gbit/s x 14 us, BDP = 100 Gbit/s x 1,792 us: 4 x 3.5 / (3.5 + 1792).
+        assert!((number(&unocc, "md_scale") - 14.0 / 1_795.5).abs() < 1e-5);
+        // 6,000 ppm of that BDP.
+        assert!((number(&unocc, "increase_bytes_per_rtt") - 134_400.0).abs() < 0.1);
+        assert_eq!(state(&unocc, "slow_start"), false);
+        assert_eq!(state(&unocc, "round_marked"), true);
+        assert_eq!(state(&unocc, "epoch_marked"), 0.5);
+
+        let gemini = flow("gemini", GEMINI);
+        // K = 50 packets, C x RTT = 1 Gbit/s x 1,800 us.
+        let f = 4.0 * 50.0 * 1_448.0 / 225_000.0;
+        assert!((number(&gemini, "f") - f).abs() < 1e-5);
+        // H x C x RTT = 120e-9 x 1.8e6 bits.
+        assert!((number(&gemini, "h_packets_per_rtt") - 0.216).abs() < 1e-4);
+    }
+
+    #[test]
+    fn every_algorithm_shows_its_state() {
+        for algorithm in ALGORITHMS {
+            let flow = flow(algorithm.name(), Some(algorithm.number));
+            let shown = serde_json::to_value(&flow).unwrap();
+            let shown = shown[algorithm.name()].as_object().unwrap();
+            for state in algorithm.state {
+                assert!(
+                    !shown[state.key].is_null(),
+                    "{} {}",
+                    algorithm.name(),
+                    state.key
+                );
+            }
+            let profile = if algorithm.has_profiles() { 2 } else { 0 };
+            assert_eq!(shown.len(), algorithm.state.len() + 2 + profile);
+        }
+        // A number that nobody has.
+        assert!(flow("stranger", Some(255)).own.is_none());
+    }
+
+    #[test]
+    fn a_table_fits_100_columns() {
+        let mut of_unocc = socket("gemini-reno", UNOCC);
+        let xdc = of_unocc.xdc.as_mut().unwrap();
+        (xdc.base_rtt_us, xdc.periods, xdc.flags) = (Some(u32::MAX), u32::MAX, 3);
+        of_unocc.info.as_mut().unwrap().snd_ssthresh = u32::MAX;
+        let mut long = Flow::new(&of_unocc, None, &params());
+        long.src = "2001:db8:1111:2222:3333:4444:5555:6666".parse().unwrap();
+        long.netns = Some("a-long-name".to_owned());
+        let tcp = long.tcp.as_mut().unwrap();
+        (tcp.cwnd_packets, tcp.srtt_us) = (99_999_999, 999_999_999);
+        let mut lines = vec![header()];
+        for flow in [
+            flow("unocc", UNOCC),
+            flow("gemini", GEMINI),
+            flow("cubic", None),
+            long,
+        ] {
+            lines.extend(flow.rows());
+        }
+        for line in &lines {
+            assert!(line.len() <= COLUMNS, "{} {line}", line.len());
+        }
+        assert!(
+            lines
+                .last()
+                .unwrap()
+                .ends_with("[slow start, adapted, marked]")
+        );
+        let text = lines.join("\n");
+        assert!(
+            text.contains("unocc       10.9.0.1:40000          10.9.0.2:5001"),
+            "{text}"
+        );
+        assert!(
+            text.contains("E 0.2500  MD scale 0.0078  epochs 12345  QA 2  [marked]"),
+            "{text}"
+        );
+        assert!(text.contains("[2001:db8:1111~6]:40000"), "{text}");
+    }
+
+    #[test]
+    fn json_has_units_and_no_state_of_others() {
+        let text = serde_json::to_string(&flow("unocc", UNOCC)).unwrap();
+        for key in [
+            "\"dst\":\"10.9.0.2\"",
+            "\"cwnd_packets\":120",
+            "\"srtt_us\":1800",
+            "\"pacing_bytes_per_s\":null",
+            "\"unocc\":{\"profile\":\"linux\"",
+            "\"base_rtt_us\":1792",
+        ] {
+            assert!(text.contains(key), "{key} in {text}");
+        }
+        assert!(
+            !text.contains("gemini") && !text.contains("netns"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_socket_without_a_full_sock_is_shown_too() {
+        let mut bare = socket("unocc", None);
+        (bare.cc, bare.info) = (None, None);
+        bare.state = State::by_name("time-wait").unwrap();
+        let flow = Flow::new(&bare, Some("h1"), &Params::default());
+        let rows = flow.rows();
+        assert!(
+            rows[0].starts_with("-           10.9.0.1:40000"),
+            "{rows:?}"
+        );
+        assert_eq!(rows[1], "  netns h1  state time-wait");
+        let text = serde_json::to_string(&flow).unwrap();
+        assert!(!text.contains("cwnd"), "{text}");
+    }
+
+    #[test]
+    fn without_the_modules_parameters_their_numbers_are_missing() {
+        let flow = Flow::new(&socket("unocc", UNOCC), None, &Params::default());
+        assert!(flow.rows()[1].contains("profile ?  base RTT 1792 us  E 0.2500  MD scale -"));
+    }
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The algorithms' parameters as their sysctls have them, for what follows from them.
+
+use std::fs;
+
+use xdc_algo::ALGORITHMS;
+use xdc_algo::entry::Entry;
+use xdc_algo::params::Values;
+
+/// Of one network namespace: an algorithm whose module is loaded, and its values.
+#[derive(Clone, Default)]
+pub struct Params(Vec<(&'static Entry, Row)>);
+
+/// The parameters of one algorithm.
+#[derive(Clone)]
+pub struct Row {
+    values: Vec<u32>,
+    /// The profile that most parameters are those of.
+    profile: usize,
+}
+
+impl Values for Row {
+    fn value(&self, row: usize) -> u32 {
+        self.values.get(row).copied().unwrap_or_default()
+    }
+}
+
+impl Row {
+    fn read(algorithm: &Entry, read: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let rows = algorithm.params.iter();
+        let values: Option<Vec<u32>> = rows.map(|row| read(row.name())?.parse().ok()).collect();
+        let values = values?;
+        // Of two, the later one: the last is the default.
+        let profiles = (0..algorithm.profiles.len()).rev();
+        let profile = profiles.min_by_key(|profile| deviations(algorithm, &values, *profile))?;
+        Some(Self { values, profile })
+    }
+
+    pub fn profile_name(&self, algorithm: &Entry) -> &'static str {
+        algorithm.profiles().nth(self.profile).unwrap_or_default()
+    }
+
+    /// Some parameter is not what the profile says.
+    pub fn is_modified(&self, algorithm: &Entry) -> bool {
+        deviations(algorithm, &self.values, self.profile) != 0
+    }
+}
+
+/// How many parameters are not what a profile says.
+fn deviations(algorithm: &Entry, values: &[u32], profile: usize) -> usize {
+    let rows = algorithm.params.iter().zip(values);
+    rows.filter(|(row, value)| row.defaults.get(profile) != Some(value))
+        .count()
+}
+
+impl Params {
+    /// Of the thread's namespace.
+    pub fn read() -> Self {
+        Self::of(|algorithm, name| {
+            let path = format!("/proc/sys/net/{}/{name}", algorithm.name());
+            Some(fs::read_to_string(path).ok()?.trim().to_owned())
+        })
+    }
+
+    /// Of what `read` says.
+    pub fn of(read: impl Fn(&Entry, &str) -> Option<String>) -> Self {
+        let row = |algorithm| Row::read(algorithm, |name| read(algorithm, name));
+        let all = ALGORITHMS.iter();
+        Self(
+            all.filter_map(|&algorithm| Some((algorithm, row(algorithm)?)))
+                .collect(),
+        )
+    }
+
+    pub fn get(&self, algorithm: &Entry) -> Option<&Row> {
+        let mut all = self.0.iter();
+        let found = all.find(|(known, _)| known.name == algorithm.name)?;
+        Some(&found.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sysctls of a profile.
+    fn sysctl(algorithm: &Entry, profile: usize) -> impl Fn(&str) -> Option<String> {
+        move |name| {
+            let row = algorithm.params.iter().find(|row| row.name() == name)?;
+            Some(row.defaults[profile].to_string())
+        }
+    }
+
+    #[test]
+    fn every_profile_is_recognised() {
+        for algorithm in ALGORITHMS {
+            for (profile, name) in algorithm.profiles().enumerate() {
+                let read = Row::read(algorithm, sysctl(algorithm, profile)).unwrap();
+                assert_eq!(read.profile_name(algorithm), name);
+                assert!(!read.is_modified(algorithm));
+            }
+        }
+    }
+
+    #[test]
+    fn a_parameter_of_ones_own_is_noticed() {
+        let unocc = &xdc_algo::unocc::ENTRY;
+        let linux = sysctl(unocc, unocc.profile);
+        let read = Row::read(unocc, |name| match name {
+            "line_rate_mbps" => Some("1000".to_owned()),
+            name => linux(name),
+        });
+        let read = read.unwrap();
+        assert!(read.is_modified(unocc));
+        assert_eq!(read.profile_name(unocc), "linux");
+        assert_eq!(read.value(0), 1000);
+    }
+
+    #[test]
+    fn a_module_that_is_not_loaded_has_none() {
+        for read in [None, Some("nonsense".to_owned())] {
+            let params = Params::of(|_, _| read.clone());
+            assert!(params.get(&xdc_algo::unocc::ENTRY).is_none());
+        }
+    }
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Which tracepoints `xdc:*` there are.
+
+use xdc_algo::ALGORITHMS;
+
+use super::record::PROGRAMS;
+
+/// Of sch_phantom, which is no congestion control.
+const OF_QUEUES: [&str; 2] = ["phantom_mark", "phantom_drop"];
+
+const COUNT: usize = {
+    let (mut count, mut i) = (OF_QUEUES.len(), 0);
+    while i < ALGORITHMS.len() {
+        count += ALGORITHMS[i].events.len();
+        i += 1;
+    }
+    count
+};
+
+/// Their names: those of the algorithms, in the order of modules/list.rs, then those of queues.
+pub const EVENTS: [&str; COUNT] = {
+    let mut events = [""; COUNT];
+    let (mut at, mut i) = (0, 0);
+    while i < ALGORITHMS.len() {
+        let mut j = 0;
+        while j < ALGORITHMS[i].events.len() {
+            events[at] = ALGORITHMS[i].events[j].name;
+            (at, j) = (at + 1, j + 1);
+        }
+        i += 1;
+    }
+    let mut j = 0;
+    while at < COUNT {
+        events[at] = OF_QUEUES[j];
+        (at, j) = (at + 1, j + 1);
+    }
+    events
+};
+
+const _: () = assert!(COUNT <= PROGRAMS, "eBPF has too few programs: PROGRAMS");

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The eBPF programs of ebpf/src/bin/xdc-trace.rs: loading them, and what they hand on.
+
+use std::env;
+use std::error::Error as _;
+use std::fmt::Display;
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use aya::maps::{MapData, PerCpuArray, RingBuf};
+use aya::programs::TracePoint;
+use aya::{Ebpf, EbpfError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::events::EVENTS;
+use super::record::{EVENT_BYTES, Record};
+use crate::error::{Error, Result};
+use crate::home::Home;
+
+/// The programs, attached. They end with this.
+pub struct Observer {
+    ring: RingBuf<MapData>,
+    missed: PerCpuArray<MapData, u64>,
+    /// Holds the programs.
+    ebpf: Ebpf,
+}
+
+/// One event as the kernel had it.
+pub struct Seen<'a> {
+    pub at_ns: u64,
+    /// Index of [`EVENTS`].
+    pub event: usize,
+    pub cpu: u32,
+    pub fields: &'a [u8],
+}
+
+impl Observer {
+    /// Attaches to the tracepoints with these indices of [`EVENTS`].
+    pub fn open(events: &[usize]) -> Result<Self> {
+        let path = object()?;
+        let object = fs::read(&path).map_err(|err| Error::io(path.display(), &err))?;
+        let mut ebpf = Ebpf::load(&object).map_err(|err| refused("loading the observer", &err))?;
+        for &event in events {
+            let (name, number) = (EVENTS[event], format!("event_{event}"));
+            let program: &mut TracePoint = ebpf
+                .program_mut(&number)
+                .and_then(|program| program.try_into().ok())
+                .ok_or_else(|| stale(&path, &number))?;
+            let doing = format!("attaching the observer to xdc:{name}");
+            program
+                .load()
+                .and_then(|()| program.attach("xdc", name))
+                .map_err(|err| refused(&doing, &EbpfError::from(err)))?;
+        }
+        let ring = ebpf.take_map("RECORDS").and_then(|map| map.try_into().ok());
+        let missed = ebpf.take_map("MISSED").and_then(|map| map.try_into().ok());
+        Ok(Self {
+            ring: ring.ok_or_else(|| stale(&path, "RECORDS"))?,
+            missed: missed.ok_or_else(|| stale(&path, "MISSED"))?,
+            ebpf,
+        })
+    }
+
+    /// Waits for events, no longer than that.
+    pub fn wait(&self, timeout: Duration) -> Result<()> {
+        let timeout = Timespec::try_from(timeout).ok();
+        match poll(
+            &mut [PollFd::new(&self.ring, PollFlags::IN)],
+            timeout.as_ref(),
+        ) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(err) => Err(Error::io("waiting for events", &err.into())),
+        }
+    }
+
+    /// Hands on what is there.
+    pub fn drain(&mut self, mut each: impl FnMut(Seen<'_>) -> Result<()>) -> Result<()> {
+        while let Some(item) = self.ring.next() {
+            let seen = Seen::parse(&item)
+                .ok_or_else(|| Error::failure(format!("a record of {} bytes", item.len())))?;
+            each(seen)?;
+        }
+        Ok(())
+    }
+
+    /// Events that there was no room for, and those that came while the processor was busy with
+    /// another, for which the kernel runs no program.
+    pub fn missed(&self) -> Result<u64> {
+        let failed =
+            |err: &dyn Display| Error::failure(format!("reading how many were missed: {err}"));
+        let counts = self.missed.get(&0, 0).map_err(|err| failed(&err))?;
+        let mut missed = counts.iter().sum();
+        for (_, program) in self.ebpf.programs() {
+            // Of an event that nobody asked for.
+            let Ok(program) = program.fd() else { continue };
+            let path = format!("/proc/self/fdinfo/{}", program.as_fd().as_raw_fd());
+            let text = fs::read_to_string(path).map_err(|err| failed(&err))?;
+            missed += recursion_misses(&text).ok_or_else(|| failed(&"no recursion_misses"))?;
+        }
+        Ok(missed)
+    }
+}
+
+impl<'a> Seen<'a> {
+    /// A [`Record`].
+    fn parse(record: &'a [u8]) -> Option<Self> {
+        if record.len() != size_of::<Record>() {
+            return None;
+        }
+        let (at_ns, rest) = record.split_first_chunk()?;
+        let (event, rest) = rest.split_first_chunk()?;
+        let (cpu, fields) = rest.split_first_chunk()?;
+        let event = u32::from_ne_bytes(*event) as usize;
+        (event < EVENTS.len() && fields.len() == EVENT_BYTES).then_some(Self {
+            at_ns: u64::from_ne_bytes(*at_ns),
+            event,
+            cpu: u32::from_ne_bytes(*cpu),
+            fields,
+        })
+    }
+}
+
+/// What the kernel says of a program's descriptor.
+fn recursion_misses(fdinfo: &str) -> Option<u64> {
+    let mut lines = fdinfo.lines();
+    let count = lines.find_map(|line| line.strip_prefix("recursion_misses:"))?;
+    count.trim().parse().ok()
+}
+
+/// The eBPF programs.
+pub const OBJECT: &str = "xdc-trace.o";
+
+/// Beside this program, in the library of its PREFIX, or where the checkout builds it.
+fn object() -> Result<PathBuf> {
+    let own = env::current_exe().map_err(|err| Error::io("finding xdc itself", &err))?;
+    let beside = own.with_file_name(OBJECT);
+    let library = own.with_file_name("../lib/xdc").join(OBJECT);
+    let built = Home::find().ok().map(|home| home.guest_program(OBJECT));
+    [Some(beside), Some(library), built]
+        .into_iter()
+        .flatten()
+        .find(|path| path.is_file())
+        .ok_or_else(|| {
+            Error::failure(format!("{OBJECT}, the observer's eBPF, is not beside xdc"))
+                .hint("make tracing, or put it into the folder of xdc")
+        })
+}
+
+fn stale(path: &Path, what: &str) -> Error {
+    Error::failure(format!("{} has no {what}", path.display())).hint("make tracing")
+}
+
+/// With the causes, of which the last one is the kernel's.
+fn refused(doing: &str, err: &EbpfError) -> Error {
+    let mut causes = vec![err.to_string()];
+    let mut cause = err.source();
+    while let Some(err) = cause {
+        causes.push(err.to_string());
+        cause = err.source();
+    }
+    Error::failure(format!("{doing}: {}", causes.join(": ")))
+        .hint("as root, on a kernel with CONFIG_BPF_EVENTS")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_skipped_is_counted() {
+        let fdinfo = "pos:\t0\nrun_cnt:\t7\nrecursion_misses:\t2\nverified_insns:\t30\n";
+        assert_eq!(recursion_misses(fdinfo), Some(2));
+        assert_eq!(recursion_misses("pos:\t0\n"), None);
+    }
+
+    #[test]
+    fn a_record_is_read_back() {
+        let mut record = Vec::new();
+        record.extend(5_000_000_001_u64.to_ne_bytes());
+        record.extend(3_u32.to_ne_bytes());
+        record.extend(1_u32.to_ne_bytes());
+        record.extend([7; EVENT_BYTES]);
+        let seen = Seen::parse(&record).unwrap();
+        assert_eq!((seen.at_ns, seen.event, seen.cpu), (5_000_000_001, 3, 1));
+        assert_eq!(seen.fields, [7; EVENT_BYTES]);
+        assert!(Seen::parse(&record[1..]).is_none());
+        // An event that nobody knows.
+        record[8] = EVENTS.len() as u8;
+        assert!(Seen::parse(&record).is_none());
+    }
+}

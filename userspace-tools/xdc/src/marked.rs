@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The part of a page that a command writes, between two comments.
+
+use std::fs;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+/// Replace what lies between `<!-- NAME: begin -->` and `<!-- NAME: end -->`.
+pub fn update(page: &Path, name: &str, part: &str) -> Result<()> {
+    let failed = |err| Error::io(page.display(), &err);
+    let text = fs::read_to_string(page).map_err(failed)?;
+    let (before, _, after) = split(&text, name)
+        .ok_or_else(|| Error::failure(format!("{} does not mark its tables", page.display())))?;
+    fs::write(page, format!("{before}{part}{after}")).map_err(failed)
+}
+
+/// A page before, in and after the part; the comments do not belong to it.
+pub fn split<'a>(page: &'a str, name: &str) -> Option<(&'a str, &'a str, &'a str)> {
+    let begin = format!("<!-- {name}: begin -->\n");
+    let end = format!("<!-- {name}: end -->");
+    let from = page.find(&begin)? + begin.len();
+    let to = from + page[from..].find(&end)?;
+    Some((&page[..from], &page[from..to], &page[to..]))
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A page of docs/ has `wanted` in a section; with UPDATE_DOCS=1 it is given it.
+    pub fn holds(page: &str, section: &str, wanted: &str) {
+        // Each section is written by itself, one after the other.
+        static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        let _one = ONE.lock().unwrap();
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let path = docs.join(page);
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            update(&path, section, wanted).unwrap();
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let (_, shown, _) = split(&text, section).expect("the page marks its sections");
+        assert_eq!(
+            shown, wanted,
+            "docs/{page} is not what the code says: UPDATE_DOCS=1"
+        );
+    }
+
+    #[test]
+    fn a_page_is_split_at_its_marks() {
+        let page = "a\n<!-- t: begin -->\nb\n<!-- t: end -->\nc\n";
+        let (before, part, after) = split(page, "t").unwrap();
+        assert_eq!(part, "b\n");
+        assert_eq!(format!("{before}{part}{after}"), page);
+        assert_eq!(split(page, "u"), None);
+    }
+}

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What selftests/guest/bench.sh counted: instructions per ACK and per packet, what they may be at
+//! most, and the tables of docs/performance.md.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+use xdc_algo::MODULES;
+
+use crate::error::{Error, Result};
+
+/// Everything of one boot.
+#[derive(Debug, Default, PartialEq, Serialize)]
+pub struct Costs {
+    callbacks: Vec<Callback>,
+    qdiscs: Vec<Qdisc>,
+}
+
+/// One callback of a congestion control, over a flow.
+#[derive(Debug, PartialEq, Serialize)]
+struct Callback {
+    cc: String,
+    acks: u64,
+    callback: String,
+    calls: u64,
+    instructions: u64,
+}
+
+/// One qdisc, over a number of packets at a held backlog.
+#[derive(Debug, PartialEq, Serialize)]
+struct Qdisc {
+    qdisc: String,
+    /// Which packets it marks: one of [`MARKS`].
+    marks: String,
+    packets: u64,
+    enqueue_instructions: u64,
+    dequeue_instructions: u64,
+    marked: u64,
+    dropped: u64,
+}
+
+/// The kernel's, and ours that are installed, are rows of their own; so are these, of the one before.
+const VARIETIES: [(&str, &str); 1] = [("unocc", "unocc_rtt")];
+
+fn ccs() -> Vec<&'static str> {
+    let mut ccs = vec!["reno", "cubic", "bbr", "dctcp", "dctcp_rs"];
+    let installed = MODULES.iter().filter(|module| module.is_installed());
+    for name in installed.filter_map(|module| Some(module.algorithm?.name())) {
+        ccs.push(name);
+        let varieties = VARIETIES.iter().filter(|(of, _)| *of == name);
+        ccs.extend(varieties.map(|(_, variety)| *variety));
+    }
+    ccs
+}
+
+/// What an ACK can cause. Others belong to sending, such as min_tso_segs.
+const CALLBACKS: [&str; 8] = [
+    "in_ack_event",
+    "pkts_acked",
+    "cong_avoid",
+    "cong_control",
+    "cwnd_event",
+    "ssthresh",
+    "set_state",
+    "undo_cwnd",
+];
+
+const QDISCS: [&str; 11] = [
+    "pfifo",
+    "fq",
+    "red",
+    "fq_codel",
+    "dualpi2",
+    "phantom",
+    "phantom-physical",
+    "phantom-physical-enqueue",
+    "phantom-either",
+    "tbf+red",
+    "phantom-shaped",
+];
+
+const MARKS: [&str; 3] = ["none", "some", "all"];
+
+/// What one thing may cost, as a share of another.
+struct Target {
+    what: String,
+    than: String,
+    /// What we want.
+    wanted: f64,
+    /// What has been reached, with some room: more is a regression.
+    at_most: f64,
+    measured: Option<f64>,
+}
+
+impl Target {
+    fn holds(&self) -> bool {
+        self.measured.is_some_and(|ratio| ratio <= self.at_most)
+    }
+}
+
+impl Costs {
+    /// Take in a line of the guest, if it is one of ours.
+    pub fn read(&mut self, line: &str) -> Result<()> {
+        let words: Vec<_> = line.split_whitespace().collect();
+        match words[..] {
+            ["#", "callback", cc, acks, callback, calls, instructions] => {
+                self.callbacks.push(Callback {
+                    cc: cc.to_owned(),
+                    acks: number(acks)?,
+                    callback: callback.to_owned(),
+                    calls: number(calls)?,
+                    instructions: number(instructions)?,
+                });
+            }
+            [
+                "#",
+                "qdisc",
+                qdisc,
+                marks,
+                packets,
+                enqueue,
+                dequeue,
+                marked,
+                dropped,
+            ] => {
+                self.qdiscs.push(Qdisc {
+                    qdisc: qdisc.to_owned(),
+                    marks: marks.to_owned(),
+                    packets: number(packets)?,
+                    enqueue_instructions: number(enqueue)?,
+                    dequeue_instructions: number(dequeue)?,
+                    marked: number(marked)?,
+                    dropped: number(dropped)?,
+                });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn callback(&self, cc: &str, callback: &str) -> Option<&Callback> {
+        self.callbacks
+            .iter()
+            .find(|row| row.cc == cc && row.callback == callback && row.acks > 0 && row.calls > 0)
+    }
+
+    fn per_ack(&self, cc: &str) -> Option<f64> {
+        CALLBACKS
+            .iter()
+            .filter_map(|name| self.callback(cc, name))
+            .map(|row| row.instructions as f64 / row.acks as f64)
+            .reduce(|a, b| a + b)
+    }
+
+    fn qdisc(&self, qdisc: &str, marks: &str) -> Option<&Qdisc> {
+        self.qdiscs
+            .iter()
+            .find(|row| row.qdisc == qdisc && row.marks == marks && row.packets > 0)
+    }
+
+    fn per_packet(&self, qdisc: &str, marks: &str) -> Option<f64> {
+        self.qdisc(qdisc, marks).map(|row| {
+            (row.enqueue_instructions + row.dequeue_instructions) as f64 / row.packets as f64
+        })
+    }
+
+    fn targets(&self) -> Vec<Target> {
+        let ack = |what: &str, than: &str, wanted, at_most| Target {
+            what: format!("an ACK of {what}"),
+            than: than.to_owned(),
+            wanted,
+            at_most,
+            measured: ratio(self.per_ack(what), self.per_ack(than)),
+        };
+        let packet = |what: &str, than: &str, wanted, at_most| {
+            let what = what.to_owned();
+            let than = than.to_owned();
+            MARKS.map(move |marks| Target {
+                what: format!("a packet of {what}, marks: {marks}"),
+                than: than.clone(),
+                wanted,
+                at_most,
+                measured: ratio(self.per_packet(&what, marks), self.per_packet(&than, marks)),
+            })
+        };
+        let acks = [
+            ack("dctcp_rs", "dctcp", 1.05, 1.2),
+            ack("unocc", "bbr", 1.0, 1.02),
+            ack("unocc_rtt", "bbr", 1.0, 1.02),
+            ack("gemini", "bbr", 1.0, 1.0),
+        ];
+        let packets = [
+            packet("phantom-physical", "red", 1.2, 1.27),
+            packet("phantom-physical-enqueue", "red", 1.2, 1.28),
+            packet("phantom", "red", 1.2, 2.12),
+            packet("phantom-shaped", "tbf+red", 1.2, 1.37),
+            packet("phantom", "fq_codel", 1.0, 1.29),
+            packet("phantom-either", "fq_codel", 1.0, 1.04),
+            packet("phantom-shaped", "fq_codel", 1.0, 1.5),
+        ];
+        acks.into_iter()
+            .chain(packets.into_iter().flatten())
+            .collect()
+    }
+
+    /// KTAP's results of all targets.
+    pub fn judge(&self) -> Vec<String> {
+        self.targets()
+            .iter()
+            .map(|target| {
+                let verdict = if target.holds() { "ok" } else { "not ok" };
+                format!(
+                    "{verdict} - {} costs at most {} of {}: {}",
+                    target.what,
+                    target.at_most,
+                    target.than,
+                    show(target.measured, 2),
+                )
+            })
+            .collect()
+    }
+
+    /// The largest relative difference between two boots, of qdiscs that mark no packet or all.
+    /// Which packets are marked otherwise, and when ACKs come, is random.
+    pub fn furthest(&self, other: &Self) -> f64 {
+        let figures = |costs: &Self| -> Vec<Option<f64>> {
+            QDISCS
+                .iter()
+                .flat_map(|qdisc| ["none", "all"].map(|marks| costs.per_packet(qdisc, marks)))
+                .collect()
+        };
+        let difference = |pair: (Option<f64>, Option<f64>)| match pair {
+            (None, None) => 0.0,
+            (Some(a), Some(b)) if a > 0.0 => (b - a).abs() / a,
+            _ => f64::INFINITY,
+        };
+        figures(self)
+            .into_iter()
+            .zip(figures(other))
+            .map(difference)
+            .fold(0.0, f64::max)
+    }
+
+    /// As docs/performance.md has them.
+    pub fn tables(&self) -> String {
+        [
+            self.acks_table(),
+            self.packets_table(),
+            self.targets_table(),
+        ]
+        .join("\n")
+    }
+
+    fn acks_table(&self) -> String {
+        let mut out = format!("| | per ACK | {} |\n", CALLBACKS.join(" | "));
+        out += &format!("|---|---:|{}\n", "---:|".repeat(CALLBACKS.len()));
+        for cc in ccs() {
+            let cells = CALLBACKS.map(|name| {
+                self.callback(cc, name).map_or_else(String::new, |row| {
+                    format!(
+                        "{:.0} x {:.2}",
+                        row.instructions as f64 / row.calls as f64,
+                        row.calls as f64 / row.acks as f64
+                    )
+                })
+            });
+            let sum = show(self.per_ack(cc), 0);
+            let _ = writeln!(out, "| {cc} | {sum} | {} |", cells.join(" | "));
+        }
+        out
+    }
+
+    fn packets_table(&self) -> String {
+        let mut out = "| |".to_owned();
+        for marks in MARKS {
+            let _ = write!(out, " {marks} | x red | share marked |");
+        }
+        let _ = writeln!(out, "\n|---|{}", "---:|".repeat(3 * MARKS.len()));
+        for qdisc in QDISCS {
+            let _ = write!(out, "| {qdisc} |");
+            for marks in MARKS {
+                let Some(row) = self.qdisc(qdisc, marks) else {
+                    out += " | | |";
+                    continue;
+                };
+                let per = |instructions: u64| instructions as f64 / row.packets as f64;
+                let times = ratio(self.per_packet(qdisc, marks), self.per_packet("red", marks));
+                let _ = write!(
+                    out,
+                    " {:.0} + {:.0} | {} | {:.0} % |",
+                    per(row.enqueue_instructions),
+                    per(row.dequeue_instructions),
+                    show(times, 2),
+                    per(row.marked) * 100.0,
+                );
+            }
+            out += "\n";
+        }
+        out
+    }
+
+    fn targets_table(&self) -> String {
+        let mut out = "| | wanted | tested | measured |\n|---|---:|---:|---:|\n".to_owned();
+        for target in self.targets() {
+            let _ = writeln!(
+                out,
+                "| {} | {} x {} | {} | {} |",
+                target.what,
+                target.wanted,
+                target.than,
+                target.at_most,
+                show(target.measured, 2),
+            );
+        }
+        out
+    }
+}
+
+fn number(text: &str) -> Result<u64> {
+    text.parse()
+        .map_err(|_| Error::failure(format!("the guest counted '{text}'")))
+}
+
+fn ratio(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    Some(a? / b.filter(|b| *b > 0.0)?)
+}
+
+fn show(value: Option<f64>, decimals: usize) -> String {
+    value.map_or_else(|| "?".to_owned(), |value| format!("{value:.decimals$}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn costs(lines: &[&str]) -> Costs {
+        let mut costs = Costs::default();
+        for line in lines {
+            costs.read(line).unwrap();
+        }
+        costs
+    }
+
+    #[test]
+    fn an_ack_costs_all_that_it_causes() {
+        let costs = costs(&[
+            "  ok 1 whatever",
+            "  # callback dctcp 100 in_ack_event 100 5000",
+            "  # callback dctcp 100 ssthresh 10 300",
+            "  # callback dctcp 100 min_tso_segs 100 9999",
+            "  # callback bbr 100 cong_control 100 10000",
+        ]);
+        assert_eq!(costs.per_ack("dctcp"), Some(53.0));
+        assert_eq!(costs.per_ack("bbr"), Some(100.0));
+        assert_eq!(costs.per_ack("unocc"), None);
+    }
+
+    #[test]
+    fn a_target_holds_up_to_its_bound_and_not_unmeasured() {
+        let line = |enqueue| format!("# qdisc phantom-physical all 10 {enqueue} 500 10 0");
+        let red = "# qdisc red all 10 600 400 10 0";
+        let verdict = |lines: &[&str]| {
+            let judged = costs(lines).judge();
+            let phantom = "a packet of phantom-physical, marks: all costs at most 1.27 of red";
+            let line = judged.iter().find(|line| line.contains(phantom));
+            line.unwrap().clone()
+        };
+        assert!(verdict(&[red, &line(770)]).starts_with("ok - "));
+        assert!(verdict(&[red, &line(771)]).starts_with("not ok - "));
+        assert!(verdict(&[red]).starts_with("not ok - "));
+    }
+
+    #[test]
+    fn boots_are_compared_in_each_figure() {
+        let a = costs(&["# qdisc red all 10 600 400 10 0"]);
+        let b = costs(&["# qdisc red all 10 600 410 10 0"]);
+        assert!((a.furthest(&b) - 0.01).abs() < 1e-9);
+        assert!(a.furthest(&a).abs() < 1e-9);
+        assert!(a.furthest(&Costs::default()).is_infinite());
+    }
+
+    #[test]
+    fn a_broken_count_is_an_error() {
+        let mut costs = Costs::default();
+        assert!(costs.read("# qdisc red all 10 600 x 10 0").is_err());
+    }
+}

@@ -1,0 +1,872 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a run is measured by: one table of names, units and meanings, with what computes each.
+//!
+//! A [`Metric`] is a name that was looked up in the table when the TOML or the command line that
+//! has it was read. Values are those of the network that the scenario describes, whatever the
+//! scale of the guest was: [`crate::result::record`] undoes it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Deserialize;
+
+use crate::result::capture::Content;
+use crate::result::fct::{Completion, SizeClass};
+use crate::result::summary::{Group, Network, Queue, Run};
+use crate::text::nearest;
+use crate::units::text_schema;
+
+/// A number that every run has, or every run of some kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Metric {
+    name: String,
+    place: Place,
+}
+
+text_schema!(
+    Metric,
+    "Metric",
+    "string",
+    "^[a-zA-Z0-9_.+ -]+$",
+    "The name of a metric, of the table in docs/scenarios.md: goodput_mbps, groups.inter.fct_ms.p99."
+);
+
+/// Where in a run its value is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    Run(&'static Entry<Run>),
+    Completion(Flows, &'static Entry<Completion>),
+    Group(String, &'static Entry<Group>),
+    Queue(String, &'static Entry<Queue>),
+    /// By its number, from 1 on.
+    Phase(String),
+    Capture(&'static Entry<Content>),
+}
+
+/// Which flows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Flows {
+    group: Option<String>,
+    size: Option<SizeClass>,
+}
+
+/// What a number counts or measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    Ratio,
+    Flows,
+    Packets,
+    Events,
+    Items,
+    Us,
+    Ms,
+    S,
+    /// Seconds of this machine, which no scale stretches.
+    WallS,
+    Mbps,
+    Bytes,
+    KiB,
+    MiB,
+}
+
+/// For the page that has the table.
+#[cfg(test)]
+impl Unit {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ratio | Self::Events | Self::Items => "",
+            Self::Flows => "flows",
+            Self::Packets => "packets",
+            Self::Us => "us",
+            Self::Ms => "ms",
+            Self::S | Self::WallS => "s",
+            Self::Mbps => "Mbit/s",
+            Self::Bytes => "bytes",
+            Self::KiB => "KiB",
+            Self::MiB => "MiB",
+        }
+    }
+
+    /// By what a value of a guest at `scale` is multiplied: its times are as many times as long,
+    /// its rates as many times as low.
+    pub fn unscale(self, scale: u32) -> f64 {
+        match self {
+            Self::Us | Self::Ms | Self::S => 1.0 / f64::from(scale),
+            Self::Mbps => f64::from(scale),
+            _ => 1.0,
+        }
+    }
+
+    /// The same in words.
+    fn scaling(self) -> &'static str {
+        match self {
+            Self::Us | Self::Ms | Self::S => "time",
+            Self::Mbps => "rate",
+            _ => "",
+        }
+    }
+}
+
+/// A line of the table.
+#[derive(Debug)]
+struct Entry<T> {
+    name: &'static str,
+    unit: Unit,
+    meaning: &'static str,
+    get: fn(&T) -> Option<f64>,
+}
+
+impl<T> PartialEq for Entry<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl<T> Eq for Entry<T> {}
+
+const fn entry<T>(
+    name: &'static str,
+    unit: Unit,
+    get: fn(&T) -> Option<f64>,
+    meaning: &'static str,
+) -> Entry<T> {
+    Entry {
+        name,
+        unit,
+        meaning,
+        get,
+    }
+}
+
+fn count(n: u64) -> Option<f64> {
+    Some(n as f64)
+}
+
+const RUN: &[Entry<Run>] = &[
+    entry(
+        "goodput_mbps",
+        Unit::Mbps,
+        |run| Some(run.goodput_mbps),
+        "payload received per time from the first start to the last end",
+    ),
+    entry(
+        "utilisation",
+        Unit::Ratio,
+        |run| run.utilisation,
+        "goodput over what the bottleneck's rate leaves for payload",
+    ),
+    entry(
+        "utilisation_steady",
+        Unit::Ratio,
+        |run| run.utilisation_steady,
+        "the same over the second half of the time until the first flow ends",
+    ),
+    entry(
+        "jain_mean",
+        Unit::Ratio,
+        |run| run.jain_mean,
+        "mean of Jain's index over windows in which at least two flows are active",
+    ),
+    entry(
+        "jain_steady",
+        Unit::Ratio,
+        |run| run.jain_steady,
+        "Jain's index over the second half of the time until the first flow ends, one window",
+    ),
+    entry(
+        "jain_converged_ms",
+        Unit::Ms,
+        |run| run.jain_converged_ms,
+        "from then on the index is 0.95 or more in every window until the first flow ends",
+    ),
+    entry(
+        "fct_ms.mean",
+        Unit::Ms,
+        |run| run.fct_ms.mean,
+        "first send to last byte received, over the flows that ended",
+    ),
+    entry("fct_ms.p50", Unit::Ms, |run| run.fct_ms.p50, SAME),
+    entry("fct_ms.p99", Unit::Ms, |run| run.fct_ms.p99, SAME),
+    entry("fct_ms.max", Unit::Ms, |run| run.fct_ms.max, SAME),
+    entry(
+        "last_fct_ms",
+        Unit::Ms,
+        |run| run.last_fct_ms,
+        "another name of `fct_ms.max`",
+    ),
+    entry(
+        "fct_spread",
+        Unit::Ratio,
+        |run| run.fct_spread,
+        "(max - min) / mean of the flows' FCTs",
+    ),
+    entry(
+        "rtt_us.p50",
+        Unit::Us,
+        |run| run.rtt_us.p50,
+        "percentiles over samples of TCP's smoothed RTT",
+    ),
+    entry("rtt_us.p99", Unit::Us, |run| run.rtt_us.p99, SAME),
+    entry(
+        "queue_bytes.mean",
+        Unit::Bytes,
+        |run| run.queue_bytes.mean,
+        "backlog of the first watched port, over samples",
+    ),
+    entry(
+        "queue_bytes.p99",
+        Unit::Bytes,
+        |run| run.queue_bytes.p99,
+        SAME,
+    ),
+    entry(
+        "queue_bytes.max",
+        Unit::Bytes,
+        |run| run.queue_bytes.max,
+        "the highest that the qdisc itself saw",
+    ),
+    entry(
+        "drops",
+        Unit::Packets,
+        |run| count(run.drops),
+        "that the queues of all ports dropped; `queues` has the watched ones' own",
+    ),
+    entry(
+        "marks",
+        Unit::Packets,
+        |run| count(run.marks),
+        "that the queues of all ports marked CE",
+    ),
+    entry(
+        "losses",
+        Unit::Packets,
+        |run| count(run.losses),
+        "that links lost because the scenario says so",
+    ),
+    entry(
+        "retransmits",
+        Unit::Packets,
+        |run| count(run.retransmits),
+        "sent again by TCP",
+    ),
+    entry(
+        "timeouts",
+        Unit::Events,
+        |run| count(run.timeouts),
+        "retransmission timeouts of TCP",
+    ),
+    entry(
+        "link_rtt_error",
+        Unit::Ratio,
+        |run| run.link_rtt_error,
+        "measured base RTT over the configured one, less 1, of the worst path",
+    ),
+    entry(
+        "virtual_s",
+        Unit::S,
+        |run| Some(run.virtual_s),
+        "time that the traffic took in the guest",
+    ),
+    entry(
+        "wall_s",
+        Unit::WallS,
+        |run| Some(run.wall_s),
+        "time that the guest took on this machine",
+    ),
+    entry(
+        "network.nodes",
+        Unit::Items,
+        |run| of_network(run, |network| network.nodes as f64),
+        "hosts, switches and routers",
+    ),
+    entry(
+        "network.links",
+        Unit::Items,
+        |run| of_network(run, |network| network.links as f64),
+        "",
+    ),
+    entry(
+        "network.routes",
+        Unit::Items,
+        |run| of_network(run, |network| network.routes as f64),
+        "of all nodes together",
+    ),
+    entry(
+        "network.build_wall_s",
+        Unit::WallS,
+        |run| of_network(run, |network| network.build_wall_s),
+        "time that this machine took to build it",
+    ),
+    entry(
+        "network.memory_mb",
+        Unit::MiB,
+        |run| of_network(run, |network| network.memory_mb),
+        "what the guest took for it",
+    ),
+    entry(
+        "network.memory_per_node_kb",
+        Unit::KiB,
+        |run| of_network(run, |network| network.memory_per_node_kb),
+        "",
+    ),
+];
+
+/// Of a line that the one above explains.
+const SAME: &str = "";
+
+fn of_network(run: &Run, value: fn(&Network) -> f64) -> Option<f64> {
+    run.network.as_ref().map(value)
+}
+
+const COMPLETION: &[Entry<Completion>] = &[
+    entry(
+        "flows",
+        Unit::Flows,
+        |of| count(of.flows as u64),
+        "all of them",
+    ),
+    entry(
+        "unfinished",
+        Unit::Flows,
+        |of| count(of.unfinished as u64),
+        "with a size, but cut off by the run's end; they are in no mean",
+    ),
+    entry(
+        "fct_us.mean",
+        Unit::Us,
+        |of| of.fct_us.mean,
+        "first send to last byte received, over the flows that ended; percentiles are nearest ranks",
+    ),
+    entry("fct_us.p50", Unit::Us, |of| of.fct_us.p50, SAME),
+    entry("fct_us.p95", Unit::Us, |of| of.fct_us.p95, SAME),
+    entry("fct_us.p99", Unit::Us, |of| of.fct_us.p99, SAME),
+    entry("fct_us.max", Unit::Us, |of| of.fct_us.max, SAME),
+    entry(
+        "slowdown.mean",
+        Unit::Ratio,
+        |of| of.slowdown.mean,
+        "FCT over the ideal of the flow's path",
+    ),
+    entry("slowdown.p50", Unit::Ratio, |of| of.slowdown.p50, SAME),
+    entry("slowdown.p95", Unit::Ratio, |of| of.slowdown.p95, SAME),
+    entry("slowdown.p99", Unit::Ratio, |of| of.slowdown.p99, SAME),
+    entry("slowdown.max", Unit::Ratio, |of| of.slowdown.max, SAME),
+];
+
+const GROUP: &[Entry<Group>] = &[
+    entry(
+        "goodput_mbps",
+        Unit::Mbps,
+        |of| Some(of.goodput_mbps),
+        "payload of the group received per time of the whole run",
+    ),
+    entry(
+        "goodput_steady_mbps",
+        Unit::Mbps,
+        |of| of.goodput_steady_mbps,
+        "the same over the second half of the time until the first flow ends",
+    ),
+    entry(
+        "fct_ms.mean",
+        Unit::Ms,
+        |of| of.fct_ms.mean,
+        "as for all flows",
+    ),
+    entry("fct_ms.p50", Unit::Ms, |of| of.fct_ms.p50, SAME),
+    entry("fct_ms.p99", Unit::Ms, |of| of.fct_ms.p99, SAME),
+    entry("fct_ms.max", Unit::Ms, |of| of.fct_ms.max, SAME),
+    entry(
+        "rtt_us.p50",
+        Unit::Us,
+        |of| of.rtt_us.p50,
+        "as for all flows",
+    ),
+    entry("rtt_us.p99", Unit::Us, |of| of.rtt_us.p99, SAME),
+];
+
+const QUEUE: &[Entry<Queue>] = &[
+    entry(
+        "queue_bytes.mean",
+        Unit::Bytes,
+        |of| of.queue_bytes.mean,
+        "backlog of the port",
+    ),
+    entry(
+        "queue_bytes.p99",
+        Unit::Bytes,
+        |of| of.queue_bytes.p99,
+        SAME,
+    ),
+    entry(
+        "queue_bytes.max",
+        Unit::Bytes,
+        |of| of.queue_bytes.max,
+        SAME,
+    ),
+    entry(
+        "phantom_max_bytes",
+        Unit::Bytes,
+        |of| of.phantom_max_bytes.and_then(count),
+        "the highest count of the phantom queue",
+    ),
+    entry(
+        "sent_packets",
+        Unit::Packets,
+        |of| count(of.sent_packets),
+        "",
+    ),
+    entry("drops", Unit::Packets, |of| count(of.drops), ""),
+    entry("marks", Unit::Packets, |of| count(of.marks), ""),
+];
+
+const CAPTURE: &[Entry<Content>] = &[
+    entry(
+        "packets",
+        Unit::Packets,
+        |of| count(of.packets),
+        "that passed the first watched port, both ways",
+    ),
+    entry(
+        "data_packets",
+        Unit::Packets,
+        |of| count(of.data_packets),
+        "with payload",
+    ),
+    entry(
+        "marked",
+        Unit::Packets,
+        |of| count(of.marked),
+        "out of the port with CE",
+    ),
+    entry(
+        "resent",
+        Unit::Packets,
+        |of| count(of.resent),
+        "data that had passed before",
+    ),
+    entry(
+        "ece",
+        Unit::Packets,
+        |of| count(of.ece),
+        "into the port with ECE, SYNs apart",
+    ),
+    entry(
+        "cwr",
+        Unit::Packets,
+        |of| count(of.cwr),
+        "out of it with CWR",
+    ),
+    entry(
+        "sacks",
+        Unit::Packets,
+        |of| count(of.sacks),
+        "with SACK blocks",
+    ),
+    entry(
+        "syns_resent",
+        Unit::Packets,
+        |of| count(of.syns_resent),
+        "SYNs that passed again",
+    ),
+    entry(
+        "accecn_flows",
+        Unit::Flows,
+        |of| count(of.accecn_flows),
+        "whose SYN-ACK agrees to accurate ECN",
+    ),
+    entry(
+        "rfc3168_flows",
+        Unit::Flows,
+        |of| count(of.rfc3168_flows),
+        "to ECN of RFC 3168",
+    ),
+    entry(
+        "plain_flows",
+        Unit::Flows,
+        |of| count(of.plain_flows),
+        "to none",
+    ),
+];
+
+const PHASES: &str = "jain_phases";
+const PHASE: &str = "mean of Jain's index in the N-th phase, where the scenario has `phases`";
+
+/// A name that stands for nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unknown {
+    pub name: String,
+    pub near: Option<String>,
+}
+
+impl fmt::Display for Unknown {
+    /// As serde says it of a variant.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown metric `{}`", self.name)?;
+        match &self.near {
+            Some(near) => write!(f, ", expected `{near}`"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// For mistakes that no known name comes near.
+pub const SEE_TABLE: &str =
+    "a name of the table in docs/scenarios.md: fct_us.p99, queues.NAME.drops";
+
+impl FromStr for Metric {
+    type Err = Unknown;
+    fn from_str(name: &str) -> Result<Self, Unknown> {
+        let found = place(name).map(|place| Self {
+            name: name.to_owned(),
+            place,
+        });
+        found.ok_or_else(|| {
+            let known = names_like(name);
+            let known: Vec<_> = known.iter().map(String::as_str).collect();
+            Unknown {
+                name: name.to_owned(),
+                near: nearest(name, &known).map(str::to_owned),
+            }
+        })
+    }
+}
+
+fn find<T>(table: &'static [Entry<T>], name: &str) -> Option<&'static Entry<T>> {
+    table.iter().find(|entry| entry.name == name)
+}
+
+/// What comes before an entry's name, and the entry. People choose the names of groups and ports,
+/// dots included, so the end decides.
+fn ends_with<'a, T>(
+    table: &'static [Entry<T>],
+    text: &'a str,
+) -> Option<(&'a str, &'static Entry<T>)> {
+    let before = |entry: &'static Entry<T>| {
+        let before = text.strip_suffix(entry.name)?.strip_suffix('.')?;
+        (!before.is_empty()).then_some((before, entry))
+    };
+    table.iter().find_map(before)
+}
+
+fn place(name: &str) -> Option<Place> {
+    if let Some(entry) = find(RUN, name) {
+        return Some(Place::Run(entry));
+    }
+    if let Some(entry) = find(COMPLETION, name) {
+        let all = Flows {
+            group: None,
+            size: None,
+        };
+        return Some(Place::Completion(all, entry));
+    }
+    let (family, rest) = name.split_once('.')?;
+    match family {
+        "sizes" => {
+            let (size, entry) = ends_with(COMPLETION, rest)?;
+            let flows = Flows {
+                group: None,
+                size: Some(size.parse().ok()?),
+            };
+            Some(Place::Completion(flows, entry))
+        }
+        "groups" => {
+            let Some((of, entry)) = ends_with(COMPLETION, rest) else {
+                let (group, entry) = ends_with(GROUP, rest)?;
+                return Some(Place::Group(group.to_owned(), entry));
+            };
+            let sized = of.rsplit_once(".sizes.");
+            let sized = sized.and_then(|(group, size)| Some((group, size.parse().ok()?)));
+            let (group, size) = sized.map_or((of, None), |(group, size)| (group, Some(size)));
+            let flows = Flows {
+                group: Some(group.to_owned()),
+                size,
+            };
+            Some(Place::Completion(flows, entry))
+        }
+        "queues" => {
+            let (queue, entry) = ends_with(QUEUE, rest)?;
+            Some(Place::Queue(queue.to_owned(), entry))
+        }
+        "capture" => find(CAPTURE, rest).map(Place::Capture),
+        PHASES => {
+            let number: usize = rest.parse().ok()?;
+            (number > 0 && rest == number.to_string()).then(|| Place::Phase(rest.to_owned()))
+        }
+        _ => None,
+    }
+}
+
+/// What somebody who wrote `name` may have meant.
+fn names_like(name: &str) -> Vec<String> {
+    let of = |before: &str, names: &mut dyn Iterator<Item = &'static str>| -> Vec<String> {
+        names.map(|name| format!("{before}{name}")).collect()
+    };
+    let completion = || COMPLETION.iter().map(|entry| entry.name);
+    let mut known = of("", &mut RUN.iter().map(|entry| entry.name));
+    known.extend(of("", &mut completion()));
+    known.extend(of("capture.", &mut CAPTURE.iter().map(|entry| entry.name)));
+    known.push(format!("{PHASES}.1"));
+    for size in SizeClass::ALL {
+        known.extend(of(&format!("sizes.{}.", size.name()), &mut completion()));
+    }
+    let mut words = name.split('.').skip(1);
+    if let Some(own) = words.next() {
+        let group = format!("groups.{own}.");
+        known.extend(of(&group, &mut GROUP.iter().map(|entry| entry.name)));
+        known.extend(of(&group, &mut completion()));
+        for size in SizeClass::ALL {
+            let sized = format!("{group}sizes.{}.", size.name());
+            known.extend(of(&sized, &mut completion()));
+        }
+        let queue = format!("queues.{own}.");
+        known.extend(of(&queue, &mut QUEUE.iter().map(|entry| entry.name)));
+    }
+    known
+}
+
+impl Metric {
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn unit(&self) -> Unit {
+        match &self.place {
+            Place::Run(entry) => entry.unit,
+            Place::Completion(_, entry) => entry.unit,
+            Place::Group(_, entry) => entry.unit,
+            Place::Queue(_, entry) => entry.unit,
+            Place::Phase(_) => Unit::Ratio,
+            Place::Capture(entry) => entry.unit,
+        }
+    }
+
+    /// In a few words; empty where the metric before it in the table has them.
+    pub fn meaning(&self) -> &'static str {
+        match &self.place {
+            Place::Run(entry) => entry.meaning,
+            Place::Completion(_, entry) => entry.meaning,
+            Place::Group(_, entry) => entry.meaning,
+            Place::Queue(_, entry) => entry.meaning,
+            Place::Phase(_) => PHASE,
+            Place::Capture(entry) => entry.meaning,
+        }
+    }
+
+    /// Its value in a run; none where it does not apply, or is none that can be.
+    pub fn of(&self, run: &Run) -> Option<f64> {
+        let value = match &self.place {
+            Place::Run(entry) => (entry.get)(run),
+            Place::Completion(flows, entry) => flows.of(run).and_then(entry.get),
+            Place::Group(group, entry) => run.groups.get(group).and_then(entry.get),
+            Place::Queue(queue, entry) => queue_of(run, queue).and_then(entry.get),
+            Place::Phase(number) => run.jain_phases.get(number).copied().flatten(),
+            Place::Capture(entry) => run.capture.as_ref().and_then(entry.get),
+        };
+        // A damaged or a forged file may say anything.
+        value.filter(|value| value.abs() <= MOST)
+    }
+
+    /// What it asks of a scenario: a group of flows, a watched port, a phase.
+    pub fn asks(&self) -> Asks<'_> {
+        match &self.place {
+            Place::Completion(flows, _) => {
+                flows.group.as_deref().map_or(Asks::Nothing, Asks::Group)
+            }
+            Place::Group(group, _) => Asks::Group(group),
+            Place::Queue(queue, _) => Asks::Queue(queue),
+            Place::Phase(number) => Asks::Phase(number.parse().unwrap_or(usize::MAX)),
+            Place::Run(_) | Place::Capture(_) => Asks::Nothing,
+        }
+    }
+}
+
+/// See [`Metric::asks`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asks<'a> {
+    Nothing,
+    Group(&'a str),
+    /// A name, or a number in the order of the scenario.
+    Queue(&'a str),
+    Phase(usize),
+}
+
+impl Flows {
+    fn of<'a>(&self, run: &'a Run) -> Option<&'a Completion> {
+        match (&self.group, self.size) {
+            (None, None) => Some(&run.completion),
+            (None, Some(size)) => run.sizes.get(&size),
+            (Some(group), None) => Some(&run.groups.get(group)?.completion),
+            (Some(group), Some(size)) => run.groups.get(group)?.sizes.get(&size),
+        }
+    }
+}
+
+/// By its name, else by its place.
+fn queue_of<'a>(run: &'a Run, name: &str) -> Option<&'a Queue> {
+    let named = run.queues.iter().find(|queue| queue.name == name);
+    named.or_else(|| run.queues.get(name.parse::<usize>().ok()?))
+}
+
+/// No number of a run is larger.
+const MOST: f64 = 1e18;
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl<'de> Deserialize<'de> for Metric {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        name.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Those of a program's own lists.
+pub fn of_names(names: &[&str]) -> Vec<Metric> {
+    names.iter().filter_map(|name| name.parse().ok()).collect()
+}
+
+/// The table of docs/scenarios.md.
+#[cfg(test)]
+fn table() -> String {
+    let mut table = String::from("| metric | unit | scaled as | meaning |\n|---|---|---|---|\n");
+    let mut add = |before: &str, name: &str, unit: Unit, meaning: &str| {
+        table += &format!(
+            "| `{before}{name}` | {} | {} | {meaning} |\n",
+            unit.name(),
+            unit.scaling()
+        );
+    };
+    for entry in RUN {
+        add("", entry.name, entry.unit, entry.meaning);
+    }
+    add(PHASES, ".N", Unit::Ratio, PHASE);
+    for entry in COMPLETION {
+        add("", entry.name, entry.unit, entry.meaning);
+    }
+    for entry in GROUP {
+        add("groups.NAME.", entry.name, entry.unit, entry.meaning);
+    }
+    for entry in QUEUE {
+        add("queues.NAME.", entry.name, entry.unit, entry.meaning);
+    }
+    for entry in CAPTURE {
+        add("capture.", entry.name, entry.unit, entry.meaning);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::record::tests::{recorded, scaled};
+    use crate::result::summary::{self, Windows};
+
+    fn metric(name: &str) -> Metric {
+        name.parse().unwrap()
+    }
+
+    #[test]
+    fn a_name_is_found_or_something_like_it() {
+        for name in [
+            "fct_ms.max",
+            "flows",
+            "sizes.small.fct_us.p99",
+            "groups.intra.goodput_mbps",
+            "groups.a.b.sizes.large.slowdown.mean",
+            "queues.WAN, a to b.queue_bytes.p99",
+            "queues.0.sent_packets",
+            "jain_phases.3",
+            "capture.marked",
+        ] {
+            assert_eq!(metric(name).name(), name);
+        }
+        for (name, near) in [
+            ("godput_mbps", "goodput_mbps"),
+            ("fct_ms.p90", "fct_ms.p50"),
+            ("sizes.smal.fct_us.p99", "sizes.small.fct_us.p99"),
+            ("group.intra.goodput_mbps", "groups.intra.goodput_mbps"),
+            (
+                "groups.intra.sizes.small.fct_us.pp9",
+                "groups.intra.sizes.small.fct_us.p99",
+            ),
+            ("queues.port.mark", "queues.port.marks"),
+            ("jain_phases.0", "jain_phases.1"),
+        ] {
+            let unknown = name.parse::<Metric>().unwrap_err();
+            assert_eq!(unknown.near.as_deref(), Some(near), "{name}");
+        }
+        assert_eq!("nothing_at_all".parse::<Metric>().unwrap_err().near, None);
+    }
+
+    /// Every number of a run has a name in the table, and the table finds it.
+    #[test]
+    fn the_table_is_whole() {
+        let mut run = summary::run(&recorded(), &Windows::every_us(1000));
+        run.jain_phases.insert("1".to_owned(), Some(0.5));
+        let content = Content {
+            marked: 3,
+            ..Content::default()
+        };
+        run.capture = Some(content);
+        run.network = Some(Network::default());
+        let leaves = crate::command::sweep::table::leaves(&run).unwrap();
+        for (name, text) in &leaves {
+            let Ok(value) = text.parse::<f64>() else {
+                continue;
+            };
+            assert_eq!(metric(name).of(&run), Some(value), "{name}");
+        }
+        for name in RUN.iter().map(|entry| entry.name) {
+            // What did not happen has no column.
+            assert!(
+                leaves.contains_key(name) || metric(name).of(&run).is_none(),
+                "{name}"
+            );
+        }
+        assert_eq!(leaves["queues.port.marks"], "20");
+        assert_eq!(leaves["capture.marked"], "3");
+    }
+
+    /// What the column "scaled as" says, held against what the record's own rule makes of a
+    /// guest that was ten times as slow.
+    #[test]
+    fn a_metric_scales_as_its_unit_says() {
+        let windows = Windows::every_us(1000);
+        let slow_windows = Windows::every_us(10_000);
+        let slow = summary::run(&scaled(10), &slow_windows);
+        let real = summary::run(&recorded(), &windows);
+        let mut seen = 0;
+        for name in crate::command::sweep::table::leaves(&real).unwrap().keys() {
+            let Ok(metric) = name.parse::<Metric>() else {
+                continue;
+            };
+            let (Some(slow), Some(real)) = (metric.of(&slow), metric.of(&real)) else {
+                continue;
+            };
+            let unscaled = slow * metric.unit().unscale(10);
+            // An ideal FCT is whole nanoseconds.
+            let near = (unscaled - real).abs() <= 1e-6 * real.abs();
+            assert!(near, "{name}: {slow} is {unscaled}, not {real}");
+            seen += 1;
+        }
+        assert!(seen > 40, "{seen}");
+    }
+
+    #[test]
+    fn no_value_is_beyond_belief() {
+        let mut run = summary::run(&recorded(), &Windows::every_us(1000));
+        run.fct_ms.max = Some(1e308);
+        run.goodput_mbps = f64::NAN;
+        assert_eq!(metric("fct_ms.max").of(&run), None);
+        assert_eq!(metric("goodput_mbps").of(&run), None);
+    }
+
+    /// `UPDATE_DOCS=1 cargo test -p xdc` writes it.
+    #[test]
+    fn the_page_has_this_table() {
+        crate::marked::tests::holds("scenarios.md", "metrics", &table());
+    }
+}

@@ -1,0 +1,676 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What one guest said in one run, and questions about it.
+
+use std::time::{Duration, Instant};
+
+use xdc_netlink::phantom;
+use xdc_proto::{
+    FlowResult, FlowSample, MAX_OUTPUT_BYTES, Mark, Message, NetworkSize, Packet, Queue,
+    QueueResult, QueueSample, RunPlan, Sample, Totals, WatchedQueue,
+};
+
+use crate::error::{Error, Result};
+use crate::live::trace;
+use crate::result::fct::SizeClasses;
+use crate::scenario::limits::MAX_SCALE;
+
+/// One run, as it was told.
+#[derive(Debug)]
+pub struct Record {
+    /// As the scenario calls it; the plan has what the kernel calls it.
+    pub cc: String,
+    pub plan: RunPlan,
+    pub sizes: SizeClasses,
+    /// Of the plan that the guest got.
+    pub plan_sha256: String,
+    pub kernel: String,
+    pub samples: Vec<Sample>,
+    /// In the order of the plan; complete once the run is.
+    pub flows: Vec<FlowResult>,
+    pub queues: Vec<QueueResult>,
+    /// Of all ports of the network.
+    pub totals: Option<Totals>,
+    /// Of each program of the plan.
+    pub outputs: Vec<Output>,
+    /// Of each tap of the plan.
+    pub captures: Vec<Vec<Packet>>,
+    /// Of tracepoints, where the plan says to trace.
+    pub trace: Option<trace::of_run::Raw>,
+    trace_bytes: usize,
+    /// Measured over configured RTT, less 1, of the path that is furthest off.
+    pub link_rtt_error: Option<f64>,
+    pub link_checks: Vec<LinkCheck>,
+    /// Kernel counters that should not have moved.
+    pub suspects: Vec<(String, u64)>,
+    /// What else the agent has doubts about.
+    told: Vec<String>,
+    pub virtual_us: u64,
+    pub wall: Duration,
+    /// When the guest began to build its network, and how it came out.
+    building: Option<Instant>,
+    pub network: Option<(NetworkSize, Duration)>,
+}
+
+#[derive(Debug, Clone)]
+pub struct LinkCheck {
+    pub src: String,
+    pub dst: String,
+    pub configured_us: f64,
+    pub measured_us: f64,
+}
+
+/// What a program wrote, and how it ended.
+#[derive(Debug, Clone, Default)]
+pub struct Output {
+    pub text: String,
+    /// None if it ran until the run was over.
+    pub code: Option<i32>,
+    pub errors: String,
+    /// It wrote more than is kept.
+    pub cut: bool,
+}
+
+/// What a guest may say of a run: twice as much as [`crate::scenario::limits`] allow a scenario.
+const MAX_SAMPLES: usize = 4_000_000;
+const MAX_REMARKS: usize = 1_000_000;
+/// Pages of a trace: what agents take for it on a machine of 256 processors.
+const MAX_TRACE_BYTES: usize = 1 << 30;
+/// Of all taps together, some 400 bytes each.
+const MAX_PACKETS: usize = 8_000_000;
+/// A day at the highest scale, and as much again.
+const MAX_US: u64 = 2 * 86_400_000_000 * MAX_SCALE as u64;
+
+fn limited<T>(remarks: &[T]) -> Result<()> {
+    match remarks.len() < MAX_REMARKS {
+        true => Ok(()),
+        false => Err(Error::failure("the guest has too much to say of its run")),
+    }
+}
+
+impl LinkCheck {
+    pub fn error(&self) -> f64 {
+        self.measured_us / self.configured_us - 1.0
+    }
+}
+
+impl Record {
+    pub fn new(cc: &str, plan: RunPlan) -> Self {
+        Self {
+            cc: cc.to_owned(),
+            outputs: vec![Output::default(); plan.programs.len()],
+            captures: vec![Vec::new(); plan.taps.len()],
+            sizes: SizeClasses {
+                small_below_bytes: 100_000,
+                large_above_bytes: 1_000_000,
+            },
+            plan,
+            plan_sha256: String::new(),
+            kernel: String::new(),
+            samples: Vec::new(),
+            flows: Vec::new(),
+            queues: Vec::new(),
+            totals: None,
+            trace: None,
+            trace_bytes: 0,
+            link_rtt_error: None,
+            link_checks: Vec::new(),
+            suspects: Vec::new(),
+            told: Vec::new(),
+            virtual_us: 0,
+            wall: Duration::ZERO,
+            building: None,
+            network: None,
+        }
+    }
+
+    pub fn add(&mut self, message: Message) -> Result<()> {
+        match message {
+            Message::Hello { kernel, .. } => self.kernel = kernel,
+            Message::LinkCheck {
+                src,
+                dst,
+                configured_rtt_us,
+                measured_rtt_us,
+            } => {
+                let check = LinkCheck {
+                    src,
+                    dst,
+                    configured_us: configured_rtt_us,
+                    measured_us: measured_rtt_us,
+                };
+                let worst = self.link_rtt_error.unwrap_or(0.0);
+                if check.error().abs() >= worst.abs() {
+                    self.link_rtt_error = Some(check.error());
+                }
+                limited(&self.link_checks)?;
+                self.link_checks.push(check);
+            }
+            Message::Sample(sample) => {
+                let flows = self.plan.flows.len() * usize::from(self.plan.flow_series);
+                if sample.flows.len() != flows || sample.queues.len() != self.plan.watch.len() {
+                    return Err(Error::failure(
+                        "a sample from the guest does not fit the plan",
+                    ));
+                }
+                let last = self.samples.last().map_or(0, |last| last.t_us);
+                if self.samples.len() == MAX_SAMPLES || sample.t_us < last || sample.t_us > MAX_US {
+                    return Err(Error::failure(
+                        "a sample from the guest is one too many, or of an impossible time",
+                    )
+                    .hint("a longer 'sample', or a 'duration'"));
+                }
+                self.samples.push(sample);
+            }
+            Message::Flow(flow) => {
+                let end_us = flow.end_us().unwrap_or(0);
+                if self.flows.len() == self.plan.flows.len()
+                    || flow.flow >= self.plan.flows.len()
+                    || flow.start_us().max(end_us) > MAX_US
+                {
+                    return Err(Error::failure(
+                        "a flow from the guest does not fit the plan",
+                    ));
+                }
+                self.flows.push(flow);
+            }
+            Message::Output { program, text } => {
+                let output = self.output(program)?;
+                if output.text.len() as u64 + text.len() as u64 > 3 * MAX_OUTPUT_BYTES {
+                    return Err(Error::failure("a program has too much to say"));
+                }
+                output.text.push_str(&text);
+            }
+            Message::Ended {
+                program,
+                code,
+                errors,
+                cut,
+            } => {
+                let output = self.output(program)?;
+                (output.code, output.errors, output.cut) = (code, errors, cut);
+            }
+            Message::Queue(queue) => {
+                if self.queues.len() == self.plan.watch.len() {
+                    return Err(Error::failure(
+                        "a queue from the guest does not fit the plan",
+                    ));
+                }
+                self.queues.push(queue);
+            }
+            Message::Totals(totals) => self.totals = Some(totals),
+            Message::Doubt { what } => {
+                limited(&self.told)?;
+                self.told.push(what);
+            }
+            Message::Packets { tap, packets } => {
+                let captured: usize = self.captures.iter().map(Vec::len).sum();
+                if captured + packets.len() > MAX_PACKETS {
+                    return Err(Error::failure(format!(
+                        "more than {MAX_PACKETS} packets are captured"
+                    ))
+                    .hint("fewer nodes (--pcap=NODE), or less traffic"));
+                }
+                self.captures
+                    .get_mut(tap)
+                    .ok_or_else(|| Error::failure("packets from the guest do not fit the plan"))?
+                    .extend(packets);
+            }
+            Message::Trace(head) => {
+                if self.plan.trace.is_empty() || self.trace.is_some() {
+                    return Err(Error::failure("a trace that nobody asked for"));
+                }
+                self.trace = Some(trace::of_run::Raw {
+                    head,
+                    pages: Vec::new(),
+                });
+            }
+            Message::TracePage { cpu, bytes } => {
+                self.trace_bytes = self.trace_bytes.saturating_add(bytes.len() / 2);
+                if self.trace_bytes > MAX_TRACE_BYTES {
+                    return Err(Error::failure("the guest has too much of a trace"));
+                }
+                let page = xdc_proto::from_hex(&bytes);
+                match (&mut self.trace, page) {
+                    (Some(trace), Some(page)) => trace.pages.push((cpu, page)),
+                    _ => return Err(Error::failure("a page of a trace that nobody can read")),
+                }
+            }
+            Message::Suspect { counter, delta } => {
+                limited(&self.suspects)?;
+                self.suspects.push((counter, delta));
+            }
+            Message::Done { virtual_us } => self.virtual_us = virtual_us.min(MAX_US),
+            Message::Building => self.building = Some(Instant::now()),
+            Message::Network(size) => {
+                let took = self
+                    .building
+                    .map(|since| since.elapsed())
+                    .unwrap_or_default();
+                self.network = Some((size, took));
+            }
+            Message::Progress { .. } | Message::Ktap { .. } | Message::Error { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn output(&mut self, program: usize) -> Result<&mut Output> {
+        self.outputs
+            .get_mut(program)
+            .ok_or_else(|| Error::failure("a program from the guest does not fit the plan"))
+    }
+
+    /// Put the results in the order of the plan and see that none is missing.
+    pub fn complete(mut self, wall: Duration) -> Result<Self> {
+        self.wall = wall;
+        self.flows.sort_by_key(|flow| flow.flow);
+        self.queues.sort_by_key(|queue| queue.queue);
+        // Figures are made of windows that are no shorter than a sample.
+        let samples = self.end_us() / self.plan.sample_us.max(1);
+        if samples > MAX_SAMPLES as u64 {
+            return Err(
+                Error::failure(format!("a run of {samples} samples is too long"))
+                    .hint("a longer 'sample', or a 'duration'"),
+            );
+        }
+        let flows = self.flows.iter().map(|flow| flow.flow);
+        let queues = self.queues.iter().map(|queue| queue.queue);
+        let complete = flows.eq(0..self.plan.flows.len()) && queues.eq(0..self.plan.watch.len());
+        if complete && self.totals.is_some() {
+            Ok(self)
+        } else {
+            Err(Error::failure(
+                "the guest finished without a result for every flow and queue, and for the network",
+            ))
+        }
+    }
+
+    /// What a guest that was `scale` times slower measured, as of the network that it stands for:
+    /// `plan` is that network's. The one place that undoes a scale; captures and recordings of
+    /// tracepoints stay in the guest's own time.
+    pub fn unscaled(mut self, scale: u32, plan: RunPlan) -> Self {
+        let scale = u64::from(scale.max(1));
+        let time = |time: u64| (time + scale / 2) / scale;
+        let time_us = |us: u32| time(us.into()) as u32;
+        for sample in &mut self.samples {
+            sample.t_us = time(sample.t_us);
+            for flow in &mut sample.flows {
+                flow.srtt_us = time_us(flow.srtt_us);
+                flow.pacing_bps = flow.pacing_bps.saturating_mul(scale);
+            }
+        }
+        for flow in &mut self.flows {
+            flow.start_ns = time(flow.start_ns);
+            flow.end_ns = flow.end_ns.map(time);
+            flow.min_rtt_us = time_us(flow.min_rtt_us);
+        }
+        for check in &mut self.link_checks {
+            check.configured_us /= scale as f64;
+            check.measured_us /= scale as f64;
+        }
+        self.virtual_us = time(self.virtual_us);
+        let told = std::mem::replace(&mut self.plan, plan);
+        self.plan.taps = told.taps;
+        self.plan.trace = told.trace;
+        self
+    }
+
+    /// Samples that have the state of each flow.
+    fn flow_samples(&self) -> &[Sample] {
+        match self.plan.flow_series {
+            true => &self.samples,
+            false => &[],
+        }
+    }
+
+    /// Payload that `flow` has delivered at a time, between samples by straight line; without
+    /// samples, by one from its start to its end.
+    pub fn received_at(&self, flow: usize, t_us: u64) -> f64 {
+        if !self.plan.flow_series {
+            return self.received_without_samples(&self.flows[flow], t_us);
+        }
+        let at = |sample: &Sample| sample.flows[flow].received_bytes as f64;
+        let next = self.samples.partition_point(|sample| sample.t_us < t_us);
+        let end = self.flows.get(flow).and_then(|result| {
+            let end_us = result.end_us()?;
+            Some((end_us, result.received_bytes as f64))
+        });
+        let (t0, b0) = match next.checked_sub(1) {
+            Some(previous) => (self.samples[previous].t_us, at(&self.samples[previous])),
+            None => (0, 0.0),
+        };
+        let (mut t1, mut b1) = match self.samples.get(next) {
+            Some(sample) => (sample.t_us, at(sample)),
+            None => end.unwrap_or((t0, b0)),
+        };
+        // The flow's end is a sample too, and the exact one.
+        if let Some((end_us, bytes)) = end {
+            if t_us >= end_us {
+                return bytes;
+            }
+            if end_us < t1 {
+                (t1, b1) = (end_us, bytes);
+            }
+        }
+        if t1 <= t0 || t_us >= t1 {
+            return b1.max(b0);
+        }
+        b0 + (b1 - b0) * (t_us.saturating_sub(t0)) as f64 / (t1 - t0) as f64
+    }
+
+    fn received_without_samples(&self, result: &FlowResult, t_us: u64) -> f64 {
+        let (start, end) = (result.start_us(), result.end_us().unwrap_or(self.end_us()));
+        let share = match end > start {
+            true => t_us.saturating_sub(start) as f64 / (end - start) as f64,
+            false => f64::from(t_us >= end),
+        };
+        result.received_bytes as f64 * share.min(1.0)
+    }
+
+    /// When the first flow ended, or else the traffic.
+    pub fn first_end_us(&self) -> u64 {
+        let first = self.flows.iter().filter_map(FlowResult::end_us).min();
+        first.unwrap_or_else(|| self.end_us())
+    }
+
+    /// When the last flow ended, or the run was stopped.
+    pub fn end_us(&self) -> u64 {
+        let open = self.flows.iter().any(|flow| flow.end_ns.is_none());
+        let last = self.flows.iter().filter_map(FlowResult::end_us).max();
+        match last {
+            Some(last) if !open => last,
+            _ => self.plan.stop_after_us.unwrap_or(self.virtual_us),
+        }
+    }
+
+    pub fn flow_series(&self, flow: usize) -> impl Iterator<Item = (u64, &FlowSample)> {
+        self.flow_samples()
+            .iter()
+            .map(move |sample| (sample.t_us, &sample.flows[flow]))
+    }
+
+    pub fn queue_series(&self, queue: usize) -> impl Iterator<Item = (u64, &QueueSample)> {
+        self.samples
+            .iter()
+            .map(move |sample| (sample.t_us, &sample.queues[queue]))
+    }
+
+    /// The first watched queue and its link's rate.
+    pub fn bottleneck(&self) -> Option<(&WatchedQueue, u64)> {
+        let queue = self.plan.watch.first()?;
+        let direction =
+            crate::scenario::paths::find_direction(&self.plan.topology, &queue.node, &queue.peer)?;
+        Some((queue, direction.rate_bps))
+    }
+
+    /// Whether a watched queue marks by its phantom counter; else the counter means nothing.
+    pub fn marks_by_phantom(&self, queue: usize) -> bool {
+        let watched = &self.plan.watch[queue];
+        let direction = crate::scenario::paths::find_direction(
+            &self.plan.topology,
+            &watched.node,
+            &watched.peer,
+        );
+        let mark = match direction.and_then(|d| d.queue.as_ref()) {
+            Some(Queue::Phantom(queue)) => queue.mark.map(Mark::name),
+            Some(Queue::Tc(queue)) if queue.kind == phantom::KIND => {
+                let mut words = queue.words.iter().map(String::as_str);
+                words
+                    .find(|&word| word == "mark")
+                    .and_then(|_| words.next())
+            }
+            _ => None,
+        };
+        matches!(mark, Some("phantom" | "either" | "both"))
+    }
+
+    /// Why the figures of this run should not be believed.
+    pub fn doubts(&self) -> Vec<String> {
+        const MAX_LINK_ERROR: f64 = 0.01;
+        let counters = self
+            .suspects
+            .iter()
+            .map(|(counter, delta)| format!("{counter} moved by {delta}"));
+        let programs = self.plan.programs.iter().zip(&self.outputs);
+        let programs = programs.filter_map(|(program, output)| {
+            let code = output.code.filter(|&code| code != 0 && !program.daemon)?;
+            let how = match code {
+                -1 => "was ended by a signal".to_owned(),
+                code => format!("ended with exit code {code}"),
+            };
+            let said = output.errors.lines().last().unwrap_or_default();
+            Some(format!(
+                "'{}' on {} {how}: {said}",
+                program.command, program.node
+            ))
+        });
+        let links = self
+            .link_checks
+            .iter()
+            .filter(|check| check.error().abs() > MAX_LINK_ERROR)
+            .map(|check| {
+                format!(
+                    "base RTT {}-{} is {:.1} us, configured {:.1} us",
+                    check.src, check.dst, check.measured_us, check.configured_us
+                )
+            });
+        let missed = self.trace.as_ref().map_or(0, |trace| trace.head.missed);
+        let trace = (missed > 0).then(|| {
+            format!(
+                "the trace lacks {missed} events: its buffer was full (fewer with --trace=EVENT)"
+            )
+        });
+        let told = self.told.iter().cloned();
+        counters
+            .chain(programs)
+            .chain(links)
+            .chain(trace)
+            .chain(told)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::draw::charts::Figures;
+    use crate::result::files;
+    use crate::result::summary::{self, Windows};
+    use crate::scenario::plan::plan;
+    use crate::scenario::{parse, tests::SMALL};
+    use xdc_proto::{Job, Message};
+
+    /// Two flows of 1 MiB to one host over 1 Gbit/s; flow 0 at twice the rate of flow 1 for the
+    /// first half, then at equal rates until flow 0 ends at 16 ms and flow 1 at 20 ms.
+    pub fn recorded() -> Record {
+        scaled(1)
+    }
+
+    fn planned(scale: u32) -> RunPlan {
+        let scenario = parse("small", SMALL, &[]).unwrap().scenario;
+        match plan(&scenario, "unocc", 1, scale).unwrap().job {
+            Job::Run(run) => run,
+            _ => panic!("not a run"),
+        }
+    }
+
+    /// The same by a guest that is so many times slower.
+    pub fn scaled(scale: u32) -> Record {
+        let run = planned(scale);
+        let factor = u64::from(scale);
+        let mut record = Record::new("unocc", run);
+        record
+            .add(Message::Hello {
+                version: xdc_proto::VERSION,
+                kernel: "7.3.4".to_owned(),
+            })
+            .unwrap();
+        record
+            .add(Message::LinkCheck {
+                src: "a1".to_owned(),
+                dst: "r".to_owned(),
+                configured_rtt_us: 100.0 * factor as f64,
+                measured_rtt_us: 100.5 * factor as f64,
+            })
+            .unwrap();
+        let bytes = 1u64 << 20;
+        for ms in 0..=20u64 {
+            let share = |done: u64| FlowSample {
+                active: done < bytes,
+                cwnd_packets: 10,
+                cwnd_bytes: 14_480,
+                srtt_us: (200 + ms as u32) * scale,
+                received_bytes: done.min(bytes),
+                retransmits: 0,
+                pacing_bps: 1_000_000 / factor,
+            };
+            let fast = (bytes / 12) * ms.min(8) + (bytes / 24) * ms.saturating_sub(8);
+            let slow = (bytes / 24) * ms + (bytes / 24) * ms.saturating_sub(16);
+            record
+                .add(Message::Sample(Sample {
+                    t_us: ms * 1000 * factor,
+                    flows: vec![share(fast), share(slow)],
+                    active_flows: 2,
+                    received_bytes: fast + slow,
+                    queues: vec![QueueSample {
+                        backlog_bytes: ms * 100,
+                        phantom_bytes: Some(ms * 1000),
+                        drops: 0,
+                        marks: ms,
+                    }],
+                }))
+                .unwrap();
+        }
+        for (flow, end_us) in [(1, 20_000), (0, 16_000)] {
+            record
+                .add(Message::Flow(FlowResult {
+                    flow,
+                    start_ns: 0,
+                    end_ns: Some(end_us * 1000 * factor),
+                    received_bytes: bytes,
+                    retransmits: 0,
+                    timeouts: 0,
+                    delivered_ce: 10,
+                    delivered: 725,
+                    min_rtt_us: 130 * scale,
+                    mss_bytes: 1448,
+                }))
+                .unwrap();
+        }
+        record
+            .add(Message::Queue(QueueResult {
+                queue: 0,
+                sent_packets: 1450,
+                sent_bytes: 2 << 20,
+                drops: 0,
+                marks: 20,
+                backlog_max_bytes: Some(5000),
+                phantom_max_bytes: Some(20_000),
+            }))
+            .unwrap();
+        let totals = Totals {
+            marks: 20,
+            ..Totals::default()
+        };
+        record.add(Message::Totals(totals)).unwrap();
+        let virtual_us = 20_000 * factor;
+        record.add(Message::Done { virtual_us }).unwrap();
+        record.complete(Duration::from_secs(1)).unwrap()
+    }
+
+    /// All that a result is made of is that of the network that the scenario describes.
+    #[test]
+    fn a_slower_guest_has_measured_the_same_network() {
+        let real = recorded();
+        let slow = scaled(10).unscaled(10, planned(1));
+        let windows = Windows::every_us(1000);
+        assert_eq!(summary::run(&slow, &windows), summary::run(&real, &windows));
+        let (slow, real) = ([slow], [real]);
+        for rows in [files::flows_csv, files::series_csv] {
+            let (mut a, mut b) = (Vec::new(), Vec::new());
+            rows(&mut a, &slow).unwrap();
+            rows(&mut b, &real).unwrap();
+            assert_eq!(String::from_utf8(a).unwrap(), String::from_utf8(b).unwrap());
+        }
+        let charts = |records: &[Record]| Figures::new(records, 1000).files(records);
+        assert_eq!(charts(&slow), charts(&real));
+    }
+
+    #[test]
+    fn bytes_between_samples_lie_on_a_line() {
+        let record = recorded();
+        let step = f64::from(1 << 20) / 12.0;
+        assert_eq!(record.received_at(0, 0), 0.0);
+        assert!((record.received_at(0, 1500) - 1.5 * step).abs() < 1.0);
+        assert_eq!(record.received_at(0, 30_000), f64::from(1 << 20));
+        assert_eq!((record.first_end_us(), record.end_us()), (16_000, 20_000));
+    }
+
+    #[test]
+    fn doubts_name_links_and_counters() {
+        let mut record = recorded();
+        assert!(record.doubts().is_empty());
+        record.suspects.push(("PruneCalled".to_owned(), 3));
+        record.link_checks[0].measured_us = 102.0;
+        assert_eq!(record.doubts().len(), 2);
+    }
+
+    #[test]
+    fn what_no_guest_of_ours_says_is_refused() {
+        let mut record = recorded();
+        let again = Message::Flow(record.flows[0].clone());
+        assert!(record.add(again).is_err());
+        let again = Message::Queue(record.queues[0].clone());
+        assert!(record.add(again).is_err());
+        for t_us in [0, u64::MAX] {
+            let sample = Sample {
+                t_us,
+                ..record.samples[20].clone()
+            };
+            assert!(record.add(Message::Sample(sample)).is_err(), "{t_us}");
+        }
+        let doubt = Message::Doubt {
+            what: "somebody uses it".to_owned(),
+        };
+        record.add(doubt).unwrap();
+        assert_eq!(record.doubts(), ["somebody uses it"]);
+    }
+
+    /// Each window of fairness of such a run would take memory.
+    #[test]
+    fn a_run_that_ends_in_ages_is_refused() {
+        let mut record = recorded();
+        record.flows[1].end_ns = Some(MAX_US * 1000);
+        let said = record.complete(Duration::ZERO).unwrap_err().to_string();
+        assert!(said.contains("too long"), "{said}");
+    }
+
+    #[test]
+    fn what_nobody_asked_for_is_not_kept() {
+        let mut record = recorded();
+        let packets = || Message::Packets {
+            tap: 0,
+            packets: Vec::new(),
+        };
+        let trace = || Message::Trace(xdc_proto::TraceHead::default());
+        assert!(record.add(packets()).is_err());
+        assert!(record.add(trace()).is_err());
+        record.captures.push(Vec::new());
+        record.plan.trace = vec!["phantom_mark".to_owned()];
+        record.add(packets()).unwrap();
+        record.add(trace()).unwrap();
+        assert!(record.add(trace()).is_err());
+        record.trace_bytes = MAX_TRACE_BYTES;
+        let page = Message::TracePage {
+            cpu: 0,
+            bytes: "00".to_owned(),
+        };
+        assert!(record.add(page).is_err());
+    }
+
+    #[test]
+    fn a_run_without_every_result_is_an_error() {
+        let mut record = recorded();
+        record.flows.pop();
+        assert!(record.complete(Duration::ZERO).is_err());
+    }
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Results that lie on disk.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::error::{Error, Result};
+use crate::result::summary::{SCHEMA, Summary};
+use crate::scenario::{self, Scenario};
+
+/// Of a file that is read as a whole.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// What `xdc run` left of one run of a scenario.
+pub struct Stored {
+    pub dir: PathBuf,
+    pub summary: Summary,
+    pub scenario: Scenario,
+}
+
+impl Stored {
+    /// `named` is a result, a file of it, or the newest of a directory of numbered ones; a
+    /// scenario's name stands for its directory in `results`.
+    pub fn open(named: &Path, results: &Path) -> Result<Self> {
+        let dir = find(named, results)?;
+        let read = |name: &str| {
+            let path = dir.join(name);
+            let failed = |err: &std::io::Error| Error::io(path.display(), err);
+            let meta = fs::metadata(&path).map_err(|err| failed(&err))?;
+            if !meta.is_file() || meta.len() > MAX_BYTES {
+                return Err(Error::failure(format!(
+                    "{} is none that xdc run has written",
+                    path.display()
+                )));
+            }
+            fs::read_to_string(&path).map_err(|err| failed(&err))
+        };
+        let summary = parse(&read("summary.json")?)
+            .map_err(|err| err.about(dir.join("summary.json").display()))?;
+        let loaded = scenario::parse("scenario", &read("scenario.toml")?, &[])
+            .map_err(|err| err.about(dir.join("scenario.toml").display()))?;
+        Ok(Self {
+            dir,
+            summary,
+            scenario: loaded.scenario,
+        })
+    }
+}
+
+/// What a summary.json has.
+pub fn parse(text: &str) -> Result<Summary> {
+    #[derive(Deserialize)]
+    struct Version {
+        schema: Option<u32>,
+    }
+    let read = |err: serde_json::Error| Error::failure(err.to_string());
+    let version: Version = serde_json::from_str(text).map_err(read)?;
+    if version.schema != Some(SCHEMA) {
+        let schema = version.schema.map_or("none".to_owned(), |n| n.to_string());
+        return Err(Error::failure(format!(
+            "its schema is {schema}, and this xdc reads {SCHEMA}"
+        ))
+        .hint("xdc run with its scenario.toml makes it again"));
+    }
+    serde_json::from_str(text).map_err(read)
+}
+
+fn find(named: &Path, results: &Path) -> Result<PathBuf> {
+    let is_result = |dir: &Path| dir.join("summary.json").is_file();
+    let newest = |dir: &Path| {
+        fs::read_dir(dir)
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
+            .max()
+            .map(|n| dir.join(n.to_string()))
+    };
+    let parent = if named.is_file() {
+        named.parent()
+    } else {
+        None
+    };
+    let places = [
+        parent.map(Path::to_path_buf),
+        Some(named.to_path_buf()),
+        newest(named),
+        Some(results.join(named)),
+        newest(&results.join(named)),
+    ];
+    places
+        .into_iter()
+        .flatten()
+        .find(|dir| is_result(dir))
+        .ok_or_else(|| {
+            Error::usage(format!("{} is no result of xdc run", named.display()))
+                .hint("a directory like results/two-dc-1g/1, or a scenario that was run")
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::record::tests::recorded;
+    use crate::result::summary::{self, Windows};
+
+    #[test]
+    fn a_summary_is_read_as_it_was_written() {
+        let summary = Summary::of_runs(vec![summary::run(&recorded(), &Windows::every_us(1000))]);
+        let value = serde_json::to_value(&summary).unwrap();
+        let read = parse(&format!("{value:#}")).unwrap();
+        assert_eq!(read.runs, summary.runs);
+        assert_eq!(read.provenance, summary.provenance);
+        assert!(read.run("unocc").is_some() && read.run("bbr").is_none());
+    }
+
+    #[test]
+    fn one_of_another_schema_is_refused() {
+        for text in ["{}", r#"{"schema": 1, "scale": 10, "runs": []}"#] {
+            let said = parse(text).unwrap_err().lines().join(" ");
+            assert!(
+                said.contains("schema") && said.contains("xdc run"),
+                "{said}"
+            );
+        }
+    }
+
+    #[test]
+    fn results_are_found_by_path_and_by_scenario() {
+        let results = tempfile::tempdir().unwrap();
+        for n in ["2", "10", "9"] {
+            let dir = results.path().join("two").join(n);
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join("summary.json"), "{}").unwrap();
+        }
+        let two = results.path().join("two");
+        let find = |named: &Path| super::find(named, results.path()).unwrap();
+        assert_eq!(find(Path::new("two")), two.join("10"));
+        assert_eq!(find(Path::new("two/9")), two.join("9"));
+        assert_eq!(find(&two), two.join("10"));
+        assert_eq!(find(&two.join("2/")), two.join("2"));
+        assert_eq!(find(&two.join("2/summary.json")), two.join("2"));
+        assert!(super::find(Path::new("three"), results.path()).is_err());
+    }
+}

@@ -1,0 +1,591 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The figures of a run: what summary.json holds. Keys are stable and carry their unit; a figure
+//! that does not apply is null. [`crate::result::metric`] says what each is.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use xdc_proto::ETHERNET_HEADER_BYTES;
+
+use crate::result::capture::Content;
+use crate::result::fct::{Completion, SizeClass};
+use crate::result::provenance::Provenance;
+use crate::result::record::Record;
+use crate::scenario::Scenario;
+use crate::units::Time;
+
+/// Of summary.json; changes with the meaning of a key.
+pub const SCHEMA: u32 = 2;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Summary {
+    pub schema: u32,
+    pub scenario: String,
+    pub engine: String,
+    /// kvm, tcg or icount; null in virtual time.
+    pub accel: Option<String>,
+    pub seed: u64,
+    /// How many times slower the guest was; what is measured is as if it had not been.
+    pub scale: u32,
+    pub kernel: String,
+    pub provenance: Provenance,
+    pub runs: Vec<Run>,
+}
+
+impl Summary {
+    /// Of a congestion control.
+    pub fn run(&self, cc: &str) -> Option<&Run> {
+        self.runs.iter().find(|run| run.cc == cc)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    pub cc: String,
+    #[serde(flatten)]
+    pub completion: Completion,
+    /// The same of small, medium and large flows.
+    pub sizes: BTreeMap<SizeClass, Completion>,
+    pub goodput_mbps: f64,
+    /// Goodput over what the bottleneck's rate leaves for payload.
+    pub utilisation: Option<f64>,
+    /// The same in the steady half: [`steady`].
+    pub utilisation_steady: Option<f64>,
+    /// Mean of Jain's index over windows with at least two flows.
+    pub jain_mean: Option<f64>,
+    /// Jain's index of what each flow received in the steady half.
+    pub jain_steady: Option<f64>,
+    /// Mean of Jain's index in each phase of the traffic, from "1" on, where there are phases.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub jain_phases: BTreeMap<String, Option<f64>>,
+    /// From then on the index is 0.95 or more in every window until the first flow ends.
+    pub jain_converged_ms: Option<f64>,
+    pub fct_ms: Fct,
+    pub last_fct_ms: Option<f64>,
+    /// (max - min) / mean.
+    pub fct_spread: Option<f64>,
+    pub rtt_us: Rtt,
+    pub queue_bytes: QueueBytes,
+    /// By all queues of the network; `queues` has those of the watched ones.
+    pub drops: u64,
+    pub marks: u64,
+    /// By links, as the scenario asked.
+    pub losses: u64,
+    pub retransmits: u64,
+    pub timeouts: u64,
+    /// Measured over configured base RTT, less 1, of the path that is furthest off.
+    pub link_rtt_error: Option<f64>,
+    pub network: Option<Network>,
+    /// Of the first watched port, where packets were captured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capture: Option<Content>,
+    pub groups: BTreeMap<String, Group>,
+    pub queues: Vec<Queue>,
+    /// Why the figures should not be believed; empty if they should.
+    pub suspect: Vec<String>,
+    pub virtual_s: f64,
+    pub wall_s: f64,
+    /// Of what the guest was told to do.
+    pub plan_sha256: String,
+}
+
+/// What the network is and what it took; `build_wall_s` is real time, as the host saw it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Network {
+    pub nodes: usize,
+    pub links: usize,
+    pub routes: usize,
+    pub build_wall_s: f64,
+    pub memory_mb: f64,
+    pub memory_per_node_kb: f64,
+}
+
+impl Network {
+    pub fn of(record: &Record) -> Option<Self> {
+        let (size, took) = record.network?;
+        let kb = size.memory_bytes as f64 / 1024.0;
+        Some(Self {
+            nodes: size.nodes,
+            links: size.links,
+            routes: size.routes,
+            build_wall_s: took.as_secs_f64(),
+            memory_mb: kb / 1024.0,
+            memory_per_node_kb: kb / size.nodes.max(1) as f64,
+        })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Fct {
+    pub mean: Option<f64>,
+    pub p50: Option<f64>,
+    pub p99: Option<f64>,
+    pub max: Option<f64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rtt {
+    pub p50: Option<f64>,
+    pub p99: Option<f64>,
+}
+
+/// Backlog of the bottleneck, or of one queue.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QueueBytes {
+    pub mean: Option<f64>,
+    pub p99: Option<f64>,
+    pub max: Option<f64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    #[serde(flatten)]
+    pub completion: Completion,
+    pub sizes: BTreeMap<SizeClass, Completion>,
+    pub goodput_mbps: f64,
+    pub goodput_steady_mbps: Option<f64>,
+    pub fct_ms: Fct,
+    pub rtt_us: Rtt,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Queue {
+    pub name: String,
+    pub queue_bytes: QueueBytes,
+    pub phantom_max_bytes: Option<u64>,
+    pub sent_packets: u64,
+    pub drops: u64,
+    pub marks: u64,
+}
+
+const CONVERGED: f64 = 0.95;
+
+/// Over what fairness is computed.
+#[derive(Debug, Serialize)]
+pub struct Windows {
+    pub jain_us: u64,
+    /// Ends of all phases but the last.
+    pub phases_us: Vec<u64>,
+}
+
+impl Windows {
+    pub fn of(scenario: &Scenario) -> Self {
+        let us = |time: Time| time.0 / 1000;
+        Self {
+            jain_us: us(scenario.jain_window),
+            phases_us: scenario.phases.iter().copied().map(us).collect(),
+        }
+    }
+
+    /// No phases.
+    pub fn every_us(jain_us: u64) -> Self {
+        Self {
+            jain_us,
+            phases_us: Vec::new(),
+        }
+    }
+}
+
+pub fn run(record: &Record, over: &Windows) -> Run {
+    let all: Vec<_> = (0..record.flows.len()).collect();
+    let windows = jain_windows(record, over.jain_us);
+    let steady = steady(record);
+    let goodput_bps = goodput_bps(record, &all, (0, record.end_us()));
+    let fcts_ms = fcts_ms(record, &all);
+    let fct = fct(&fcts_ms);
+    let spread = match (fct.mean, fcts_ms.first(), fcts_ms.last()) {
+        (Some(mean), Some(min), Some(max)) if mean > 0.0 => Some((max - min) / mean),
+        _ => None,
+    };
+    let capacity_bps = capacity_bps(record);
+    let share = |bps: f64| capacity_bps.map(|capacity| bps / capacity);
+    let queues: Vec<_> = (0..record.queues.len()).map(|q| queue(record, q)).collect();
+    let totals = record.totals.unwrap_or_default();
+    Run {
+        cc: record.cc.clone(),
+        completion: Completion::of(record, &all),
+        sizes: record.sizes.completions(record, &all),
+        goodput_mbps: goodput_bps / 1e6,
+        utilisation: share(goodput_bps),
+        utilisation_steady: steady
+            .and_then(|steady| share(self::goodput_bps(record, &all, steady))),
+        jain_mean: mean(&windows.iter().map(|&(_, index)| index).collect::<Vec<_>>()),
+        jain_steady: steady.and_then(|steady| jain(&received(record, &all, steady))),
+        jain_phases: jain_phases(&windows, over),
+        jain_converged_ms: converged_us(&windows, over.jain_us, record.first_end_us())
+            .map(|us| us as f64 / 1e3),
+        last_fct_ms: fct.max,
+        fct_spread: spread,
+        fct_ms: fct,
+        rtt_us: rtt(record, &all),
+        queue_bytes: queue_bytes(record, 0),
+        drops: totals.drops,
+        marks: totals.marks,
+        losses: totals.losses,
+        retransmits: sum(record.flows.iter().map(|flow| flow.retransmits)),
+        timeouts: sum(record.flows.iter().map(|flow| flow.timeouts)),
+        link_rtt_error: record.link_rtt_error,
+        network: Network::of(record),
+        capture: None,
+        groups: groups(record),
+        queues,
+        suspect: record.doubts(),
+        virtual_s: record.virtual_us as f64 / 1e6,
+        wall_s: record.wall.as_secs_f64(),
+        plan_sha256: record.plan_sha256.clone(),
+    }
+}
+
+/// Of counters that a guest tells, which may be anything.
+fn sum(counters: impl Iterator<Item = u64>) -> u64 {
+    counters.fold(0, u64::saturating_add)
+}
+
+/// The second half of the time in which all flows are there; many short ones never are.
+fn steady(record: &Record) -> Option<(u64, u64)> {
+    let end = record.first_end_us();
+    record.plan.flow_series.then_some((end / 2, end))
+}
+
+fn received(record: &Record, flows: &[usize], (from, to): (u64, u64)) -> Vec<f64> {
+    flows
+        .iter()
+        .map(|&flow| record.received_at(flow, to) - record.received_at(flow, from))
+        .collect()
+}
+
+fn goodput_bps(record: &Record, flows: &[usize], span: (u64, u64)) -> f64 {
+    let bytes: f64 = received(record, flows, span).iter().sum();
+    match span.1.saturating_sub(span.0) {
+        0 => 0.0,
+        us => bytes * 8e6 / us as f64,
+    }
+}
+
+/// Payload per second that fits through the bottleneck.
+fn capacity_bps(record: &Record) -> Option<f64> {
+    let (_, rate_bps) = record.bottleneck()?;
+    let mss = record.flows.iter().map(|flow| flow.mss_bytes).max()?;
+    let mtu = record.plan.topology.links.first()?.mtu;
+    let packet = mtu + ETHERNET_HEADER_BYTES;
+    (rate_bps > 0 && mss > 0).then(|| rate_bps as f64 * f64::from(mss) / f64::from(packet))
+}
+
+/// (sum x)^2 / (n sum x^2); none of nothing.
+fn jain(shares: &[f64]) -> Option<f64> {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    (shares.len() > 1 && squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
+}
+
+/// Jain's index per window among the flows that are there during the whole window; (start, index).
+pub fn jain_windows(record: &Record, window_us: u64) -> Vec<(u64, f64)> {
+    let mut windows = Vec::new();
+    if !record.plan.flow_series {
+        return windows;
+    }
+    let mut from: u64 = 0;
+    let end_us = record.end_us();
+    // A window of no length would never end.
+    while let Some(to) = from
+        .checked_add(window_us.max(1))
+        .filter(|&to| to <= end_us)
+    {
+        let active: Vec<_> = record
+            .flows
+            .iter()
+            .filter(|flow| flow.start_us() <= from && flow.end_us().is_none_or(|end| end >= to))
+            .map(|flow| flow.flow)
+            .collect();
+        if let Some(index) = jain(&received(record, &active, (from, to))) {
+            windows.push((from, index));
+        }
+        from = to;
+    }
+    windows
+}
+
+fn jain_phases(windows: &[(u64, f64)], over: &Windows) -> BTreeMap<String, Option<f64>> {
+    let ends = over.phases_us.iter().copied().chain([u64::MAX]);
+    let starts = [0].into_iter().chain(over.phases_us.iter().copied());
+    let phase = |(start, end): (u64, u64)| {
+        let inside = |&&(from, _): &&(u64, f64)| from >= start && from + over.jain_us <= end;
+        mean(
+            &windows
+                .iter()
+                .filter(inside)
+                .map(|&(_, index)| index)
+                .collect::<Vec<_>>(),
+        )
+    };
+    match over.phases_us.is_empty() {
+        true => BTreeMap::new(),
+        false => starts
+            .zip(ends)
+            .enumerate()
+            .map(|(n, span)| ((n + 1).to_string(), phase(span)))
+            .collect(),
+    }
+}
+
+fn converged_us(windows: &[(u64, f64)], window_us: u64, first_end_us: u64) -> Option<u64> {
+    windows
+        .iter()
+        .filter(|(from, _)| from + window_us <= first_end_us)
+        .rev()
+        .take_while(|(_, index)| *index >= CONVERGED)
+        .last()
+        .map(|(from, _)| from + window_us)
+}
+
+/// Sorted.
+pub fn fcts_ms(record: &Record, flows: &[usize]) -> Vec<f64> {
+    let mut fcts: Vec<_> = flows
+        .iter()
+        .map(|&flow| &record.flows[flow])
+        .filter(|flow| record.plan.flows[flow.flow].bytes > 0)
+        .filter_map(|flow| Some(flow.fct_ns()? as f64 / 1e6))
+        .collect();
+    fcts.sort_by(f64::total_cmp);
+    fcts
+}
+
+fn fct(sorted_ms: &[f64]) -> Fct {
+    Fct {
+        mean: mean(sorted_ms),
+        p50: percentile(sorted_ms, 50.0),
+        p99: percentile(sorted_ms, 99.0),
+        max: sorted_ms.last().copied(),
+    }
+}
+
+/// Over every sample of every open flow.
+fn rtt(record: &Record, flows: &[usize]) -> Rtt {
+    let mut rtts: Vec<_> = flows
+        .iter()
+        .flat_map(|&flow| record.flow_series(flow))
+        .filter(|(_, sample)| sample.active && sample.srtt_us > 0)
+        .map(|(_, sample)| f64::from(sample.srtt_us))
+        .collect();
+    rtts.sort_by(f64::total_cmp);
+    Rtt {
+        p50: percentile(&rtts, 50.0),
+        p99: percentile(&rtts, 99.0),
+    }
+}
+
+/// Up to the end of the traffic: the emptied queue after it is no figure of it.
+fn queue_bytes(record: &Record, queue: usize) -> QueueBytes {
+    let mut backlogs: Vec<_> = record
+        .queue_series(queue)
+        .filter(|&(t_us, _)| t_us <= record.end_us())
+        .map(|(_, sample)| sample.backlog_bytes as f64)
+        .collect();
+    backlogs.sort_by(f64::total_cmp);
+    let kept = record.queues[queue]
+        .backlog_max_bytes
+        .map(|bytes| bytes as f64);
+    QueueBytes {
+        mean: mean(&backlogs),
+        p99: percentile(&backlogs, 99.0),
+        max: kept.or(backlogs.last().copied()),
+    }
+}
+
+fn queue(record: &Record, index: usize) -> Queue {
+    let result = &record.queues[index];
+    Queue {
+        name: record.plan.watch[index].name.clone(),
+        queue_bytes: queue_bytes(record, index),
+        phantom_max_bytes: result.phantom_max_bytes,
+        sent_packets: result.sent_packets,
+        drops: result.drops,
+        marks: result.marks,
+    }
+}
+
+fn groups(record: &Record) -> BTreeMap<String, Group> {
+    let mut members: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (index, flow) in record.plan.flows.iter().enumerate() {
+        members.entry(&flow.group).or_default().push(index);
+    }
+    members
+        .into_iter()
+        .map(|(name, flows)| {
+            let group = Group {
+                completion: Completion::of(record, &flows),
+                sizes: record.sizes.completions(record, &flows),
+                goodput_mbps: goodput_bps(record, &flows, (0, record.end_us())) / 1e6,
+                goodput_steady_mbps: steady(record)
+                    .map(|steady| goodput_bps(record, &flows, steady) / 1e6),
+                fct_ms: fct(&fcts_ms(record, &flows)),
+                rtt_us: rtt(record, &flows),
+            };
+            (name.to_owned(), group)
+        })
+        .collect()
+}
+
+pub fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// Nearest rank.
+pub fn percentile(sorted: &[f64], percent: f64) -> Option<f64> {
+    let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Summary {
+        /// In UML.
+        pub fn of_runs(runs: Vec<Run>) -> Self {
+            Self {
+                schema: SCHEMA,
+                scenario: "small".to_owned(),
+                engine: "uml".to_owned(),
+                accel: None,
+                seed: 1,
+                scale: 1,
+                kernel: "7.3.4".to_owned(),
+                provenance: Provenance::default(),
+                runs,
+            }
+        }
+    }
+    use crate::result::record::tests::recorded;
+
+    #[test]
+    fn jain_is_one_for_equal_shares_and_one_over_n_for_one_winner() {
+        assert_eq!(jain(&[3.0, 3.0, 3.0]), Some(1.0));
+        assert_eq!(jain(&[3.0, 0.0, 0.0]), Some(1.0 / 3.0));
+        assert_eq!(jain(&[0.0, 0.0]), None);
+        assert_eq!(jain(&[1.0]), None);
+    }
+
+    #[test]
+    fn percentiles_are_nearest_ranks() {
+        let values: Vec<_> = (1..=100).map(f64::from).collect();
+        assert_eq!(percentile(&values, 50.0), Some(50.0));
+        assert_eq!(percentile(&values, 99.0), Some(99.0));
+        assert_eq!(percentile(&[7.0], 99.0), Some(7.0));
+        assert_eq!(percentile(&[], 50.0), None);
+    }
+
+    #[test]
+    fn convergence_must_last_until_the_first_flow_ends() {
+        let windows = [
+            (0, 0.5),
+            (10, 0.99),
+            (20, 0.6),
+            (30, 0.97),
+            (40, 0.99),
+            (50, 0.1),
+        ];
+        assert_eq!(converged_us(&windows, 10, 50), Some(40));
+        assert_eq!(converged_us(&windows, 10, 60), None);
+        assert_eq!(converged_us(&[], 10, 60), None);
+    }
+
+    #[test]
+    fn figures_of_a_small_run() {
+        let run = run(&recorded(), &Windows::every_us(1000));
+        assert_eq!((run.completion.flows, run.completion.unfinished), (2, 0));
+        // 2 MiB in 20 ms through 1 Gbit/s x 1448/1514.
+        assert!((run.goodput_mbps - 838.86).abs() < 0.01, "{run:?}");
+        assert!((run.utilisation.unwrap() - 0.8771).abs() < 1e-3, "{run:?}");
+        assert_eq!(run.fct_ms.max, Some(20.0));
+        assert!((run.fct_spread.unwrap() - 4.0 / 18.0).abs() < 1e-9);
+        // Shares 2:1 (index 0.9) for 8 ms, equal for the next 8.
+        assert_eq!(run.jain_converged_ms, Some(9.0));
+        assert!((run.jain_mean.unwrap() - 0.95).abs() < 1e-3);
+        assert!((run.jain_steady.unwrap() - 1.0).abs() < 1e-3);
+        assert_eq!(run.queue_bytes.max, Some(5000.0));
+        assert_eq!((run.drops, run.marks), (0, 20));
+        assert!(run.suspect.is_empty());
+    }
+
+    /// A guest's agent may be anybody's.
+    #[test]
+    fn counters_that_cannot_be_are_no_reason_to_panic() {
+        let mut record = recorded();
+        for flow in &mut record.flows {
+            (flow.retransmits, flow.timeouts) = (u64::MAX, u64::MAX);
+        }
+        record.queues.push(record.queues[0].clone());
+        record.plan.watch.push(record.plan.watch[0].clone());
+        for queue in &mut record.queues {
+            (queue.drops, queue.marks) = (u64::MAX, u64::MAX);
+        }
+        let totals = record.totals.as_mut().unwrap();
+        (totals.drops, totals.marks) = (u64::MAX, u64::MAX);
+        for sample in &mut record.samples {
+            sample.queues.push(sample.queues[0]);
+        }
+        let run = run(&record, &Windows::every_us(1000));
+        assert_eq!((run.drops, run.retransmits), (u64::MAX, u64::MAX));
+    }
+
+    #[test]
+    fn without_a_series_totals_and_completions_are_what_is_left() {
+        let mut record = recorded();
+        record.plan.flow_series = false;
+        for sample in &mut record.samples {
+            sample.flows.clear();
+        }
+        let run = run(&record, &Windows::every_us(1000));
+        assert!((run.goodput_mbps - 838.86).abs() < 0.01, "{run:?}");
+        assert_eq!(run.completion.fct_us.max, Some(20_000.0));
+        assert_eq!(
+            (run.jain_mean, run.jain_steady, run.rtt_us.p50),
+            (None, None, None)
+        );
+        // Half of it when the flow is half way.
+        assert_eq!(record.received_at(0, 8_000), f64::from(1 << 19));
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let mut run = run(&recorded(), &Windows::every_us(1000));
+        run.jain_phases.insert("1".to_owned(), None);
+        run.jain_mean = Some(0.912_345_678_901_234_5);
+        let text = serde_json::to_string(&run).unwrap();
+        assert_eq!(serde_json::from_str::<Run>(&text).unwrap(), run);
+    }
+
+    #[test]
+    fn the_documented_keys_are_there() {
+        let json = serde_json::to_value(run(&recorded(), &Windows::every_us(1000))).unwrap();
+        for key in [
+            "cc",
+            "flows",
+            "goodput_mbps",
+            "utilisation",
+            "jain_mean",
+            "jain_converged_ms",
+            "fct_ms",
+            "rtt_us",
+            "queue_bytes",
+            "drops",
+            "marks",
+            "virtual_s",
+            "wall_s",
+        ] {
+            assert!(json.get(key).is_some(), "{key}");
+        }
+        for (object, keys) in [
+            ("fct_ms", &["mean", "p50", "p99", "max"][..]),
+            ("fct_us", &["mean", "p50", "p95", "p99", "max"]),
+            ("slowdown", &["mean", "p50", "p95", "p99", "max"]),
+            ("rtt_us", &["p50", "p99"]),
+            ("queue_bytes", &["mean", "p99", "max"]),
+        ] {
+            for key in keys {
+                assert!(json[object].get(key).is_some(), "{object}.{key}");
+            }
+        }
+    }
+}

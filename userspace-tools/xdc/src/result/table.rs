@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Tables of a result for a terminal and a page.
+
+use std::fmt::Write as _;
+
+use crate::result::fct::Completion;
+use crate::result::metric::Metric;
+use crate::result::summary::{Run, Summary};
+use crate::text;
+
+/// Title and unit.
+pub const COLUMNS: &[(&str, &str)] = &[
+    ("cc", ""),
+    ("goodput", "Mbit/s"),
+    ("util", ""),
+    ("Jain", ""),
+    ("steady", ""),
+    ("converged", "ms"),
+    ("FCT mean", "ms"),
+    ("FCT max", "ms"),
+    ("RTT p50", "us"),
+    ("RTT p99", "us"),
+    ("q p99", "kB"),
+    ("q max", "kB"),
+    ("drops", ""),
+    ("marks", ""),
+    ("retx", ""),
+    ("wall", "s"),
+    ("", ""),
+];
+
+/// Columns whose title does not say what they are, and the metric that they show.
+const SHORT: &[(&str, &str)] = &[
+    ("util", "utilisation"),
+    ("Jain", "jain_mean"),
+    ("steady", "jain_steady"),
+    ("converged", "jain_converged_ms"),
+    ("q", "queue_bytes.mean"),
+    ("drops", "drops"),
+    ("marks", "marks"),
+    ("retx", "retransmits"),
+];
+
+/// What is behind the short titles, a line each.
+pub fn legend() -> Vec<String> {
+    let meaning = |&(title, name): &(&str, &str)| {
+        let metric: Metric = name.parse().ok()?;
+        Some(format!("{title}: {}", metric.meaning()))
+    };
+    SHORT.iter().filter_map(meaning).collect()
+}
+
+pub fn row(run: &Run) -> Vec<String> {
+    vec![
+        run.cc.clone(),
+        number(Some(run.goodput_mbps), 1),
+        number(run.utilisation, 3),
+        number(run.jain_mean, 3),
+        number(run.jain_steady, 3),
+        number(run.jain_converged_ms, 0),
+        number(run.fct_ms.mean, 1),
+        number(run.fct_ms.max, 1),
+        number(run.rtt_us.p50, 0),
+        number(run.rtt_us.p99, 0),
+        kilo(run.queue_bytes.p99),
+        kilo(run.queue_bytes.max),
+        run.drops.to_string(),
+        run.marks.to_string(),
+        run.retransmits.to_string(),
+        number(Some(run.wall_s), 1),
+        if run.suspect.is_empty() {
+            String::new()
+        } else {
+            "suspect".to_owned()
+        },
+    ]
+}
+
+/// A cell; a dash for what does not apply.
+pub fn number(value: Option<f64>, decimals: usize) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
+}
+
+/// Bytes as a cell in kB.
+pub fn kilo(bytes: Option<f64>) -> String {
+    number(bytes.map(|bytes| bytes / 1e3), 1)
+}
+
+/// A line a congestion control.
+pub fn table(summary: &Summary) -> String {
+    aligned(COLUMNS, summary.runs.iter().map(row))
+}
+
+/// Of a run with more flows than this, a table says how each group did.
+const FEW_FLOWS: usize = 16;
+
+/// A group, or the flows of one size in it, as a row; empty if there are few flows.
+pub fn completion_table(summary: &Summary) -> String {
+    match summary
+        .runs
+        .iter()
+        .any(|run| run.completion.flows > FEW_FLOWS)
+    {
+        true => aligned(COMPLETION_COLUMNS, completion_rows(summary)),
+        false => String::new(),
+    }
+}
+
+/// Title and unit.
+pub const COMPLETION_COLUMNS: &[(&str, &str)] = &[
+    ("cc", ""),
+    ("group", ""),
+    ("size", ""),
+    ("flows", ""),
+    ("unfinished", ""),
+    ("FCT mean", "us"),
+    ("p50", "us"),
+    ("p99", "us"),
+    ("max", "us"),
+    ("slowdown mean", ""),
+    ("p50", ""),
+    ("p99", ""),
+    ("max", ""),
+];
+
+pub fn completion_rows(summary: &Summary) -> Vec<Vec<String>> {
+    let row = |cc: &str, group: &str, size: &str, of: &Completion| {
+        let mut row = [cc, group, size].map(str::to_owned).to_vec();
+        row.extend([of.flows.to_string(), of.unfinished.to_string()]);
+        let (fct, slowdown) = (&of.fct_us, &of.slowdown);
+        row.extend([fct.mean, fct.p50, fct.p99, fct.max].map(|us| number(us, 1)));
+        let slowdown = [slowdown.mean, slowdown.p50, slowdown.p99, slowdown.max];
+        row.extend(slowdown.map(|ratio| number(ratio, 2)));
+        row
+    };
+    let mut rows = Vec::new();
+    for run in &summary.runs {
+        for (name, group) in &run.groups {
+            rows.push(row(&run.cc, name, "all", &group.completion));
+            if group.sizes.len() > 1 {
+                let sizes = group.sizes.iter();
+                rows.extend(sizes.map(|(size, of)| row(&run.cc, name, size.name(), of)));
+            }
+        }
+    }
+    rows
+}
+
+/// Columns as wide as they need; names to the left, numbers to the right.
+fn aligned(columns: &[(&str, &str)], body: impl IntoIterator<Item = Vec<String>>) -> String {
+    let titles = columns.iter().map(|&(title, _)| title.to_owned()).collect();
+    let units = columns.iter().map(|&(_, unit)| unit.to_owned()).collect();
+    let mut rows: Vec<Vec<String>> = vec![titles, units];
+    rows.extend(body);
+    align(&rows)
+}
+
+/// Columns as wide as they need; names to the left, numbers to the right.
+pub fn align(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let mut table = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let width = width(column);
+            // Writing to a String cannot fail.
+            let _ = if column == 0 {
+                write!(line, "{cell:<width$}")
+            } else {
+                write!(line, "  {cell:>width$}")
+            };
+        }
+        table.push_str(&text::printable(line.trim_end()));
+        table.push('\n');
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::record::tests::recorded;
+
+    #[test]
+    fn the_table_has_units_under_its_titles() {
+        let windows = crate::result::summary::Windows::every_us(1000);
+        let run = crate::result::summary::run(&recorded(), &windows);
+        let summary = Summary::of_runs(vec![run]);
+        let text = table(&summary);
+        let lines: Vec<_> = text.lines().collect();
+        let end = lines[0].find("goodput").unwrap() + "goodput".len();
+        assert!(lines[1][..end].ends_with("Mbit/s"));
+        assert_eq!(row(&summary.runs[0]).len(), COLUMNS.len());
+        assert_eq!(legend().len(), SHORT.len());
+    }
+}

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The congestion controls that a scenario may name.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use xdc_algo::entry::{Entry, Marks};
+use xdc_algo::{Kind, MODULES, Module};
+use xdc_proto::Mark;
+
+use crate::error::{Error, Result};
+use crate::scenario::CcSpec;
+use crate::text::nearest;
+
+/// A congestion control that xdc knows how to run, or a combination that has a name.
+#[derive(Debug)]
+struct KnownCc {
+    name: &'static str,
+    /// TCP_CONGESTION.
+    cc: &'static str,
+    /// Of routes to another datacenter; those within one then have `cc` (`ip route ... congctl`).
+    inter_cc: Option<&'static str>,
+    /// Of modules, the kernel's too.
+    parameters: &'static [(&'static str, &'static str)],
+    /// To load; without one the kernel has it built in.
+    module: Option<&'static str>,
+    /// Which queue marks for it, unless the scenario says otherwise.
+    mark: Mark,
+    /// net.ipv4.tcp_ecn: 0 off, 1 RFC 3168, 3 AccECN.
+    tcp_ecn: u8,
+}
+
+/// A single one, without ECN.
+const PLAIN: KnownCc = KnownCc {
+    name: "",
+    cc: "",
+    inter_cc: None,
+    parameters: &[],
+    module: None,
+    mark: Mark::None,
+    tcp_ecn: 0,
+};
+
+const fn drop_tail(name: &'static str) -> KnownCc {
+    KnownCc {
+        name,
+        cc: name,
+        ..PLAIN
+    }
+}
+
+/// One that wants queues which mark by their backlog, with RFC 3168's answer.
+const fn classic_ecn(name: &'static str, cc: &'static str) -> KnownCc {
+    KnownCc {
+        name,
+        cc,
+        mark: Mark::Physical,
+        tcp_ecn: 1,
+        ..PLAIN
+    }
+}
+
+/// Besides those of [`xdc_algo::ALGORITHMS`].
+const KERNELS: &[KnownCc] = &[
+    classic_ecn("dctcp", "dctcp"),
+    // Stands for the papers' BBR + MPRDMA. dctcp asks for ECN by itself; bbr must not.
+    KnownCc {
+        inter_cc: Some("bbr"),
+        tcp_ecn: 2,
+        ..classic_ecn("bbr-dctcp", "dctcp")
+    },
+    drop_tail("cubic"),
+    classic_ecn("cubic-ecn", "cubic"),
+    drop_tail("bbr"),
+    drop_tail("reno"),
+    drop_tail("vegas"),
+    // GEMINI's Vegas-10: thresholds ten times as large.
+    KnownCc {
+        cc: "vegas",
+        parameters: &[("tcp_vegas.alpha", "20"), ("tcp_vegas.beta", "40")],
+        ..drop_tail("vegas-10")
+    },
+    // The kernel's own in Rust, for `xdc twin`.
+    KnownCc {
+        module: Some("tcp_dctcp_rs"),
+        ..classic_ecn("dctcp_rs", "dctcp_rs")
+    },
+];
+
+/// An algorithm of ours, with the profile that its namespaces begin with, and a variety of each other.
+fn of_algorithm(module: &Module, algorithm: &Entry) -> impl Iterator<Item = Cc> {
+    let name = algorithm.name();
+    let own = Cc {
+        name: name.to_owned(),
+        cc: name.to_owned(),
+        module: Some(module.name.to_owned()),
+        mark: match algorithm.marks {
+            Marks::Phantom => Mark::Phantom,
+            Marks::Physical => Mark::Physical,
+        },
+        tcp_ecn: 3,
+        ..Cc::from(&PLAIN)
+    };
+    let others = algorithm.profiles().enumerate();
+    let others = others.filter(|(at, _)| *at != algorithm.profile).map({
+        let own = own.clone();
+        move |(_, profile)| Cc {
+            name: format!("{name}-{profile}"),
+            sysctls: vec![(format!("net.{name}.profile"), profile.to_owned())],
+            ..own.clone()
+        }
+    });
+    [own].into_iter().chain(others)
+}
+
+/// Every one that a scenario may name without defining it: what is installed first.
+static KNOWN: LazyLock<Vec<Cc>> = LazyLock::new(|| {
+    let ccs = || MODULES.iter().filter(|module| module.kind == Kind::cc);
+    let ours = |installed| {
+        let ours = ccs().filter(move |module| module.is_installed() == installed);
+        ours.filter_map(|module| Some(of_algorithm(module, module.algorithm?)))
+            .flatten()
+    };
+    let mut known: Vec<_> = ours(true).collect();
+    known.extend(KERNELS.iter().map(Cc::from));
+    known.extend(ours(false));
+    // Modules that answer like Reno, as far as xdc is told.
+    for module in ccs() {
+        let name = module.name.trim_start_matches("tcp_");
+        if !known.iter().any(|cc| cc.cc == name) {
+            known.push(Cc {
+                name: name.to_owned(),
+                cc: name.to_owned(),
+                module: Some(module.name.to_owned()),
+                ..Cc::from(&PLAIN)
+            });
+        }
+    }
+    known
+});
+
+/// A congestion control of a run, whoever defined it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cc {
+    /// In tables, and on the command line.
+    pub name: String,
+    /// TCP_CONGESTION.
+    pub cc: String,
+    pub inter_cc: Option<&'static str>,
+    /// After what the scenario says of `[cc.CC]`, which holds for its varieties too, and before
+    /// what it says of this one.
+    pub sysctls: Vec<(String, String)>,
+    pub parameters: &'static [(&'static str, &'static str)],
+    pub module: Option<String>,
+    /// A file of BPF's.
+    pub bpf: Option<String>,
+    pub mark: Mark,
+    pub tcp_ecn: u8,
+}
+
+impl From<&KnownCc> for Cc {
+    fn from(known: &KnownCc) -> Self {
+        Self {
+            name: known.name.to_owned(),
+            cc: known.cc.to_owned(),
+            inter_cc: known.inter_cc,
+            sysctls: Vec::new(),
+            parameters: known.parameters,
+            module: known.module.map(str::to_owned),
+            bpf: None,
+            mark: known.mark,
+            tcp_ecn: known.tcp_ecn,
+        }
+    }
+}
+
+/// What `[cc.NAME]` may ask of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Ecn {
+    None,
+    Rfc3168,
+    /// As RFC 3168 on the wire; the algorithm has its receiver echo each mark.
+    Dctcp,
+    #[serde(rename = "accecn")]
+    Accurate,
+}
+
+impl Ecn {
+    /// net.ipv4.tcp_ecn.
+    fn tcp_ecn(self) -> u8 {
+        match self {
+            Self::None => 0,
+            Self::Rfc3168 | Self::Dctcp => 1,
+            Self::Accurate => 3,
+        }
+    }
+}
+
+/// As the scenario's `[cc.NAME]` tables define it, or as xdc knows it.
+pub fn find(name: &str, own: &BTreeMap<String, CcSpec>) -> Result<Cc> {
+    let known = |name: &str| KNOWN.iter().find(|cc| cc.name == name).cloned();
+    let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) || !name.chars().all(fits) {
+        return Err(unknown(name, own));
+    }
+    let spec = own.get(name);
+    let Some((spec, kernel)) = spec.and_then(|spec| Some((spec, spec.kernel.as_deref()?))) else {
+        let mut cc = known(name).ok_or_else(|| unknown(name, own))?;
+        if let Some(spec) = spec {
+            cc.refine(spec);
+        }
+        return Ok(cc);
+    };
+    check_kernel_name(kernel)?;
+    if let Some(known) = known(name).filter(|known| known.cc != kernel) {
+        return Err(Error::usage(format!(
+            "[cc.{name}] is '{}' already and cannot be '{kernel}'",
+            known.cc
+        ))
+        .hint("another name"));
+    }
+    // One that xdc knows brings what it needs; any other is the kernel's, without ECN.
+    let mut cc = match known(kernel) {
+        Some(known) => known,
+        None => Cc {
+            module: Some(format!("tcp_{kernel}")),
+            ..Cc::from(&PLAIN)
+        },
+    };
+    name.clone_into(&mut cc.name);
+    kernel.clone_into(&mut cc.cc);
+    cc.refine(spec);
+    Ok(cc)
+}
+
+impl Cc {
+    fn refine(&mut self, spec: &CcSpec) {
+        if spec.bpf.is_some() {
+            self.bpf.clone_from(&spec.bpf);
+            self.module = None;
+        }
+        if let Some(module) = &spec.module {
+            self.module = Some(module.clone()).filter(|module| !module.is_empty());
+        }
+        self.tcp_ecn = spec.ecn.map_or(self.tcp_ecn, Ecn::tcp_ecn);
+        self.mark = spec.mark.unwrap_or(self.mark);
+    }
+}
+
+/// What a socket option and modprobe can be told: TCP_CA_NAME_MAX is 16, with its NUL.
+fn check_kernel_name(name: &str) -> Result<()> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.is_empty() || name.len() > 15 || !name.chars().all(fits) {
+        return Err(
+            Error::usage(format!("'{name}' is no name of a congestion control"))
+                .hint("1 to 15 letters, digits, _ and -"),
+        );
+    }
+    Ok(())
+}
+
+fn unknown(name: &str, own: &BTreeMap<String, CcSpec>) -> Error {
+    let defined = own.iter().filter(|(_, spec)| spec.kernel.is_some());
+    let defined = defined.map(|(name, _)| name.as_str());
+    let known = KNOWN.iter().map(|cc| cc.name.as_str());
+    let names: Vec<_> = known.chain(defined).collect();
+    let nearest = nearest(name, &names).map_or(String::new(), |near| format!("; '{near}'?"));
+    Error::usage(format!("no congestion control '{name}'{nearest}")).hint(format!(
+        "{}, or [cc.{name}] kernel = \"NAME\" for one of the kernel's",
+        names.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(text: &str) -> BTreeMap<String, CcSpec> {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_scenario_defines_its_own() {
+        let own = own("[westwood]\nkernel = \"westwood\"\n\
+                       [mine]\nkernel = \"mine\"\nmodule = \"tcp_my\"\necn = \"accecn\"\nmark = \"phantom\"\n\
+                       [late]\nkernel = \"unocc\"\n[bpf]\nkernel = \"bpf_cubic\"\nmodule = \"\"\n\
+                       [cubic]\necn = \"rfc3168\"\nmark = \"physical\"\n");
+        let westwood = find("westwood", &own).unwrap();
+        assert_eq!(westwood.module.as_deref(), Some("tcp_westwood"));
+        assert_eq!((westwood.tcp_ecn, westwood.mark), (0, Mark::None));
+        let mine = find("mine", &own).unwrap();
+        assert_eq!(mine.module.as_deref(), Some("tcp_my"));
+        assert_eq!((mine.tcp_ecn, mine.mark), (3, Mark::Phantom));
+        let late = find("late", &own).unwrap();
+        assert_eq!((late.name.as_str(), late.cc.as_str()), ("late", "unocc"));
+        assert_eq!((late.tcp_ecn, late.mark), (3, Mark::Phantom));
+        assert_eq!(find("bpf", &own).unwrap().module, None);
+        // What xdc knows can be told apart from its defaults.
+        let cubic = find("cubic", &own).unwrap();
+        assert_eq!((cubic.tcp_ecn, cubic.mark), (1, Mark::Physical));
+        assert_eq!(find("reno", &own).unwrap().mark, Mark::None);
+    }
+
+    #[test]
+    fn every_algorithm_is_known_with_a_variety_for_each_other_profile() {
+        let known = &KNOWN;
+        for algorithm in xdc_algo::ALGORITHMS {
+            let name = algorithm.name();
+            let of_it: Vec<_> = known.iter().filter(|cc| cc.cc == name).collect();
+            assert_eq!(of_it.len(), algorithm.profiles.len(), "{name}");
+            assert!(of_it.iter().all(|cc| cc.tcp_ecn == 3));
+            assert_eq!(of_it[0].sysctls, []);
+        }
+        let paper = known.iter().find(|cc| cc.name == "unocc-paper").unwrap();
+        let profile = ("net.unocc.profile".to_owned(), "paper".to_owned());
+        assert_eq!(paper.sysctls, [profile]);
+        assert!(!known.iter().any(|cc| cc.name == "unocc-linux"));
+        let mut names: Vec<_> = known.iter().map(|cc| &cc.name).collect();
+        names.sort();
+        assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
+    }
+
+    #[test]
+    fn names_that_nobody_has_are_refused() {
+        let own = own("[x]\nkernel = \"a name with spaces\"\n[cubic]\nkernel = \"bbr\"\n");
+        let said = |name| find(name, &own).unwrap_err().to_string();
+        assert!(said("unoc").contains("'unocc'?"), "{}", said("unoc"));
+        assert!(said("x").contains("no name"), "{}", said("x"));
+        assert!(said("cubic").contains("already"), "{}", said("cubic"));
+    }
+}

@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `[topology.fabric]`: the shapes of datacenter networks, expanded into hosts, routers and links.
+//!
+//! The first letter of a name is the datacenter, `a` or `b`. A number alone after it is a host
+//! (`a0`, `a1`, ...; those of a rack are neighbours); `e`, `a`, `c` are the edge, aggregation and
+//! core switches of a fat-tree, `l` and `s` the leaves and spines of a leaf-spine, `x` the border
+//! router, or the only switch of one side of a dumbbell.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::error::{Error, Result};
+use crate::scenario::LinkSpec;
+use crate::scenario::limits::MAX_LINKS;
+use crate::units::{Fraction, Rate, Time};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shape {
+    FatTree,
+    LeafSpine,
+    Dumbbell,
+}
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FabricSpec {
+    pub kind: Shape,
+    /// 1 or 2; two are joined through a border router each. A dumbbell always has two sides.
+    pub datacenters: Option<u32>,
+    /// Ports of a switch of a fat-tree.
+    pub k: Option<u32>,
+    /// Of a leaf-spine. Without spines the leaves join the border router.
+    pub leaves: Option<u32>,
+    pub spines: Option<u32>,
+    /// Per leaf; per side of a dumbbell.
+    pub hosts: Option<u32>,
+    /// Of every layer that has none of its own.
+    pub rate: Option<Rate>,
+    pub delay: Option<Time>,
+    /// In front of every port of a switch.
+    pub queue: Option<String>,
+    /// Host to its switch.
+    #[serde(default)]
+    pub host: LayerSpec,
+    /// Edge to aggregation.
+    #[serde(default)]
+    pub edge: LayerSpec,
+    /// Aggregation to core; leaf to spine.
+    #[serde(default)]
+    pub core: LayerSpec,
+    /// Core (spine; leaf if there is none) to border router.
+    #[serde(default)]
+    pub border: LayerSpec,
+    /// Between the datacenters.
+    #[serde(default)]
+    pub wan: LayerSpec,
+}
+
+/// The links between two layers.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LayerSpec {
+    pub rate: Option<Rate>,
+    /// In each direction, unless the direction has its own.
+    pub delay: Option<Time>,
+    /// Towards the core; of the WAN: from `a` to `b`.
+    pub delay_up: Option<Time>,
+    pub delay_down: Option<Time>,
+    pub queue: Option<String>,
+    /// Parallel links where one is meant [default: 1].
+    pub links: Option<u32>,
+}
+
+/// Names, and links between them.
+#[derive(Debug, Default)]
+pub struct Fabric {
+    pub hosts: Vec<String>,
+    pub routers: Vec<String>,
+    pub links: Vec<LinkSpec>,
+}
+
+/// More than a guest has been tried with.
+const MAX_HOSTS: u32 = 16_384;
+
+/// What names have between the datacenter's letter and the number.
+const EDGE: char = 'e';
+const AGGREGATION: char = 'a';
+const CORE: char = 'c';
+const LEAF: char = 'l';
+const SPINE: char = 's';
+
+impl FabricSpec {
+    fn layers(&self) -> [&LayerSpec; 5] {
+        [&self.host, &self.edge, &self.core, &self.border, &self.wan]
+    }
+
+    /// All that it names.
+    pub fn rates(&self) -> impl Iterator<Item = Rate> {
+        let layers = self.layers().into_iter().map(|layer| layer.rate);
+        layers.chain([self.rate]).flatten()
+    }
+
+    /// All that it names.
+    pub fn delays(&self) -> impl Iterator<Item = Time> {
+        let layers = self.layers().into_iter();
+        let delays = layers.flat_map(|layer| [layer.delay, layer.delay_up, layer.delay_down]);
+        delays.chain([self.delay]).flatten()
+    }
+
+    /// All that it names.
+    pub fn queues(&self) -> impl Iterator<Item = &str> {
+        let layers = self.layers().into_iter().map(|layer| &layer.queue);
+        layers.chain([&self.queue]).flatten().map(String::as_str)
+    }
+
+    pub fn expand(&self) -> Result<Fabric> {
+        let sides = self.sides()?;
+        self.refuse_unused(sides)?;
+        let mut fabric = Fabric::default();
+        let mut borders = Vec::new();
+        for dc in ['a', 'b'].into_iter().take(sides as usize) {
+            let top = match self.kind {
+                Shape::FatTree => self.fat_tree(dc, &mut fabric)?,
+                Shape::LeafSpine => self.leaf_spine(dc, &mut fabric)?,
+                Shape::Dumbbell => Vec::new(),
+            };
+            if sides == 1 {
+                continue;
+            }
+            let border = format!("{dc}x");
+            if self.kind == Shape::Dumbbell {
+                for n in 0..self.count("hosts", self.hosts)? {
+                    self.host(dc, n, &border, &mut fabric)?;
+                }
+            }
+            for switch in &top {
+                self.join("border", &self.border, switch, &border, &mut fabric)?;
+            }
+            fabric.routers.push(border.clone());
+            borders.push(border);
+        }
+        if let [a, b] = &borders[..] {
+            self.join("wan", &self.wan, a, b, &mut fabric)?;
+        }
+        Ok(fabric)
+    }
+
+    fn sides(&self) -> Result<u32> {
+        match (self.kind, self.datacenters) {
+            (Shape::Dumbbell, None | Some(2)) => Ok(2),
+            (Shape::Dumbbell, Some(_)) => Err(Error::usage("a dumbbell has two sides")),
+            (_, None) => Ok(1),
+            (_, Some(n @ 1..=2)) => Ok(n),
+            (_, Some(n)) => Err(Error::usage(format!("{n} datacenters are not 1 or 2"))),
+        }
+    }
+
+    /// What would be without effect is a mistake.
+    fn refuse_unused(&self, sides: u32) -> Result<()> {
+        let tree = self.kind == Shape::FatTree;
+        let flat = self.kind == Shape::Dumbbell;
+        let unused = [
+            ("k", self.k.is_some() && !tree),
+            ("leaves", self.leaves.is_some() && (tree || flat)),
+            ("spines", self.spines.is_some() && (tree || flat)),
+            ("hosts", self.hosts.is_some() && tree),
+            ("edge", self.edge.is_set() && !tree),
+            (
+                "core",
+                self.core.is_set() && (flat || (!tree && self.spines == Some(0))),
+            ),
+            ("border", self.border.is_set() && (sides == 1 || flat)),
+            ("wan", self.wan.is_set() && sides == 1),
+        ];
+        match unused.iter().find(|(_, unused)| *unused) {
+            Some((key, _)) => Err(Error::usage(format!(
+                "this kind of fabric has no use for '{key}'"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// k pods of k/2 edge and k/2 aggregation switches, and (k/2)^2 cores: aggregation switch `i`
+    /// of every pod is joined to the cores from `i` k/2 on.
+    fn fat_tree(&self, dc: char, fabric: &mut Fabric) -> Result<Vec<String>> {
+        let k = self.count("k", self.k)?;
+        if !k.is_multiple_of(2) {
+            return Err(Error::usage(format!("a fat-tree needs an even k, not {k}")));
+        }
+        let half = k / 2;
+        for edge in 0..k * half {
+            let name = switch(dc, EDGE, edge);
+            for port in 0..half {
+                self.host(dc, edge * half + port, &name, fabric)?;
+            }
+            for port in 0..half {
+                let above = switch(dc, AGGREGATION, edge / half * half + port);
+                self.join("edge", &self.edge, &name, &above, fabric)?;
+            }
+            fabric.routers.push(name);
+        }
+        for aggregation in 0..k * half {
+            let name = switch(dc, AGGREGATION, aggregation);
+            for port in 0..half {
+                let above = switch(dc, CORE, aggregation % half * half + port);
+                self.join("core", &self.core, &name, &above, fabric)?;
+            }
+            fabric.routers.push(name);
+        }
+        let cores: Vec<_> = (0..half * half).map(|n| switch(dc, CORE, n)).collect();
+        fabric.routers.extend(cores.iter().cloned());
+        Ok(cores)
+    }
+
+    /// Every leaf joined to every spine.
+    fn leaf_spine(&self, dc: char, fabric: &mut Fabric) -> Result<Vec<String>> {
+        let leaves = self.count("leaves", self.leaves)?;
+        let hosts = self.count("hosts", self.hosts)?;
+        let spines = self
+            .spines
+            .ok_or_else(|| Error::usage("a leaf-spine needs 'spines'").hint("0 for none"))?;
+        let spines: Vec<_> = (0..spines).map(|n| switch(dc, SPINE, n)).collect();
+        let mut names = Vec::new();
+        for leaf in 0..leaves {
+            let name = switch(dc, LEAF, leaf);
+            for port in 0..hosts {
+                self.host(dc, leaf * hosts + port, &name, fabric)?;
+            }
+            for spine in &spines {
+                self.join("core", &self.core, &name, spine, fabric)?;
+            }
+            names.push(name);
+        }
+        fabric.routers.extend(names.iter().chain(&spines).cloned());
+        Ok(if spines.is_empty() { names } else { spines })
+    }
+
+    fn count(&self, key: &str, value: Option<u32>) -> Result<u32> {
+        value
+            .filter(|n| (1..=MAX_HOSTS).contains(n))
+            .ok_or_else(|| {
+                Error::usage(format!(
+                    "this kind of fabric needs '{key}', from 1 to {MAX_HOSTS}"
+                ))
+            })
+    }
+
+    fn host(&self, dc: char, n: u32, switch: &str, fabric: &mut Fabric) -> Result<()> {
+        if n >= MAX_HOSTS {
+            return Err(Error::usage(format!(
+                "a datacenter has at most {MAX_HOSTS} hosts"
+            )));
+        }
+        let name = format!("{dc}{n}");
+        let mut link = self.link("host", &self.host, &name, switch)?;
+        // A host's own link is its NIC, which never drops.
+        link.queue_ba = link.queue.take();
+        fabric.links.push(link);
+        fabric.hosts.push(name);
+        Ok(())
+    }
+
+    fn join(
+        &self,
+        key: &str,
+        layer: &LayerSpec,
+        below: &str,
+        above: &str,
+        fabric: &mut Fabric,
+    ) -> Result<()> {
+        let link = self.link(key, layer, below, above)?;
+        let links = layer.links.unwrap_or(1) as usize;
+        if links == 0 || fabric.links.len() + links > MAX_LINKS {
+            return Err(Error::usage(format!(
+                "[topology.fabric.{key}]: {links} links; a topology has 1 to {MAX_LINKS}"
+            )));
+        }
+        fabric.links.extend(std::iter::repeat_n(link, links));
+        Ok(())
+    }
+
+    fn link(&self, key: &str, layer: &LayerSpec, below: &str, above: &str) -> Result<LinkSpec> {
+        let rate = layer.rate.or(self.rate).ok_or_else(|| {
+            Error::usage(format!("[topology.fabric.{key}] has no rate"))
+                .hint("'rate' there or in [topology.fabric]")
+        })?;
+        Ok(LinkSpec {
+            a: below.to_owned(),
+            b: above.to_owned(),
+            rate,
+            delay: layer.delay.or(self.delay).unwrap_or_default(),
+            delay_ab: layer.delay_up,
+            delay_ba: layer.delay_down,
+            queue: layer.queue.clone().or_else(|| self.queue.clone()),
+            queue_ab: None,
+            queue_ba: None,
+            loss_ab: Fraction::default(),
+            loss_ba: Fraction::default(),
+            reorder_ab: Fraction::default(),
+            reorder_ba: Fraction::default(),
+            jitter_ab: Time::default(),
+            jitter_ba: Time::default(),
+        })
+    }
+}
+
+impl LayerSpec {
+    fn is_set(&self) -> bool {
+        self.rate.is_some()
+            || self.delay.or(self.delay_up).or(self.delay_down).is_some()
+            || self.queue.is_some()
+            || self.links.is_some()
+    }
+}
+
+fn switch(dc: char, layer: char, n: u32) -> String {
+    format!("{dc}{layer}{n}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn fabric(text: &str) -> Fabric {
+        toml::from_str::<FabricSpec>(text)
+            .unwrap()
+            .expand()
+            .unwrap()
+    }
+
+    fn refused(text: &str) -> String {
+        let spec: FabricSpec = toml::from_str(text).unwrap();
+        spec.expand().unwrap_err().to_string()
+    }
+
+    const UNO: &str = r#"
+kind = "fat-tree"
+k = 8
+datacenters = 2
+rate = "100gbit"
+delay = "1us"
+queue = "port"
+border = { links = 8, queue = "border" }
+wan = { links = 8, delay = "886us" }
+"#;
+
+    /// Links of each node.
+    fn degrees(fabric: &Fabric) -> BTreeMap<&str, usize> {
+        let mut degrees = BTreeMap::new();
+        for end in fabric.links.iter().flat_map(|link| [&link.a, &link.b]) {
+            *degrees.entry(end.as_str()).or_default() += 1;
+        }
+        degrees
+    }
+
+    #[test]
+    fn uno_has_256_hosts_and_162_switches() {
+        let uno = fabric(UNO);
+        assert_eq!((uno.hosts.len(), uno.routers.len()), (256, 162));
+        let degrees = degrees(&uno);
+        assert_eq!(degrees.len(), 418);
+        assert!(uno.hosts.iter().all(|host| degrees[host.as_str()] == 1));
+        for switch in ["ae0", "be31", "aa31"] {
+            assert_eq!(degrees[switch], 8, "{switch}");
+        }
+        // Eight pods and eight links to the border; 16 cores and eight links to the other side.
+        assert_eq!(degrees["ac15"], 16);
+        assert_eq!(degrees["bx"], 16 * 8 + 8);
+    }
+
+    #[test]
+    fn the_layers_have_their_own_delays_and_queues() {
+        let uno = fabric(UNO);
+        let link = |a: &str, b: &str| {
+            let found = uno.links.iter().find(|link| link.a == a && link.b == b);
+            found.unwrap_or_else(|| panic!("{a}-{b}"))
+        };
+        let host = link("a4", "ae1");
+        assert_eq!(
+            (&host.queue, host.queue_ba.as_deref()),
+            (&None, Some("port"))
+        );
+        assert_eq!(link("aa5", "ac4").queue.as_deref(), Some("port"));
+        assert_eq!(link("ac0", "ax").queue.as_deref(), Some("border"));
+        assert_eq!(link("ax", "bx").delay, Time(886_000));
+        assert_eq!(link("ac0", "ax").delay, Time(1_000));
+    }
+
+    #[test]
+    fn aggregation_switches_of_a_pod_reach_different_cores() {
+        let tree = fabric("kind = 'fat-tree'\nk = 4\nrate = '1gbit'");
+        let above = |name: &str| {
+            let links = tree.links.iter().filter(|link| link.a == name);
+            links.map(|link| link.b.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(above("ae3"), ["aa2", "aa3"]);
+        assert_eq!(above("aa2"), ["ac0", "ac1"]);
+        assert_eq!(above("aa3"), ["ac2", "ac3"]);
+        assert_eq!(above("ac3"), [""; 0]);
+        assert_eq!(tree.hosts.len(), 16);
+    }
+
+    #[test]
+    fn other_shapes() {
+        let gemini = "kind = 'leaf-spine'\ndatacenters = 2\nleaves = 2\nspines = 0\nhosts = 3\n\
+                      rate = '1gbit'\nwan = { delay = '5ms' }";
+        let gemini = fabric(gemini);
+        assert_eq!(
+            gemini.hosts.join(" "),
+            "a0 a1 a2 a3 a4 a5 b0 b1 b2 b3 b4 b5"
+        );
+        assert_eq!(gemini.routers.join(" "), "al0 al1 ax bl0 bl1 bx");
+        assert_eq!(degrees(&gemini)["ax"], 3);
+        let spines = "kind = 'leaf-spine'\nleaves = 4\nspines = 2\nhosts = 8\nrate = '1gbit'";
+        assert_eq!(degrees(&fabric(spines))["as1"], 4);
+        let dumbbell = fabric("kind = 'dumbbell'\nhosts = 2\nrate = '1gbit'\nqueue = 'port'");
+        assert_eq!(dumbbell.hosts.join(" "), "a0 a1 b0 b1");
+        assert_eq!(dumbbell.routers.join(" "), "ax bx");
+        assert_eq!(dumbbell.links.len(), 5);
+    }
+
+    #[test]
+    fn what_cannot_be_built_is_refused() {
+        for (text, why) in [
+            ("kind = 'fat-tree'\nk = 3\nrate = '1gbit'", "even"),
+            ("kind = 'fat-tree'\nrate = '1gbit'", "'k'"),
+            ("kind = 'fat-tree'\nk = 4", "no rate"),
+            (
+                "kind = 'fat-tree'\nk = 4\nhosts = 4\nrate = '1gbit'",
+                "'hosts'",
+            ),
+            (
+                "kind = 'fat-tree'\nk = 4\ndatacenters = 3\nrate = '1gbit'",
+                "1 or 2",
+            ),
+            (
+                "kind = 'fat-tree'\nk = 4\nrate = '1gbit'\nwan = { links = 2 }",
+                "'wan'",
+            ),
+            ("kind = 'fat-tree'\nk = 60\nrate = '1gbit'", "at most"),
+            (
+                "kind = 'leaf-spine'\nleaves = 2\nhosts = 2\nrate = '1gbit'",
+                "'spines'",
+            ),
+            ("kind = 'dumbbell'\nhosts = 0\nrate = '1gbit'", "'hosts'"),
+            (
+                "kind = 'dumbbell'\nhosts = 1\nrate = '1gbit'\nwan = { links = 0 }",
+                "0 links",
+            ),
+        ] {
+            let said = refused(text);
+            assert!(said.contains(why), "{text}: {said}");
+        }
+    }
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a scenario may ask for. It may be a stranger's: each number has a range, which is checked
+//! before it takes memory or time, and products of numbers in their ranges fit their types.
+
+use std::ops::RangeInclusive;
+
+use toml::Value;
+
+use crate::error::{Error, Result};
+use crate::scenario::traffic::TrafficSpec;
+use crate::scenario::{QueueSpec, Scenario};
+use crate::text::is_control;
+use crate::units::{Amount, Rate, Size, Time};
+
+/// Of a scenario's file, and of one of sizes.
+pub const MAX_FILE_BYTES: u64 = 4 << 20;
+/// That one pattern stands for.
+pub const MAX_NAMES: usize = 65_536;
+/// Hosts and routers.
+pub const MAX_NODES: usize = 32_768;
+pub const MAX_LINKS: usize = 65_536;
+/// That hosts have for themselves, all together.
+pub const MAX_SYSCTLS: usize = 1_000_000;
+/// Queues that are sampled.
+pub const MAX_WATCHED: usize = 4096;
+/// Changes of links.
+pub const MAX_EVENTS: usize = 65_536;
+/// Commands of a scenario, and how long each may be.
+pub const MAX_PROGRAMS: usize = 1_000;
+pub const MAX_COMMAND_BYTES: usize = 10_000;
+/// Cells of a sweep.
+pub const MAX_CELLS: usize = 100_000;
+/// Of the texts of a sweep's scenarios, and of what is set in them, all points together. A
+/// scenario in memory is some ten times its text.
+pub const MAX_GRID_BYTES: usize = 512 << 20;
+pub const MAX_SCALE: u32 = 10_000;
+/// After it has been scaled: less is no rate to a qdisc, which counts bytes.
+pub const MIN_SCALED_BPS: u64 = 1_000;
+
+const MAX_TITLE: usize = 200;
+const MAX_TEXT: usize = 65_536;
+const MAX_NAME: usize = 100;
+const MAX_SWITCHES: usize = 64;
+const MAX_PHASES: usize = 64;
+/// Samples, and windows of fairness, of a run that says how long it takes.
+const MAX_STEPS: u64 = 2_000_000;
+
+const NS_PER_US: u64 = 1_000;
+const NS_PER_S: u64 = 1_000_000_000;
+/// A day of virtual time.
+pub const LONGEST: Time = Time(86_400 * NS_PER_S);
+const SHORTEST: Time = Time(NS_PER_US);
+/// Of a link.
+const LONGEST_DELAY: Time = Time(3_600 * NS_PER_S);
+const RATES: RangeInclusive<Rate> = Rate(MIN_SCALED_BPS)..=Rate(10_000_000_000_000);
+/// Of a flow.
+pub const MOST_BYTES: Size = Size(1 << 50);
+/// Of a queue.
+const LARGEST_QUEUE: Size = Size(1 << 40);
+/// What setsockopt() takes is an int, which it doubles.
+const LARGEST_BUFFER: Size = Size(1 << 30);
+
+/// Packets of a first window.
+const MOST_INITIAL: u32 = 65_535;
+
+/// A word for an error: what it is about.
+fn within<T: PartialOrd + std::fmt::Display>(
+    what: &str,
+    value: T,
+    range: RangeInclusive<T>,
+) -> Result<()> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(Error::usage(format!("'{what}' is {value}")).hint(format!(
+        "{} to {}",
+        range.start(),
+        range.end()
+    )))
+}
+
+/// Refuses what is out of range.
+pub fn check(scenario: &Scenario) -> Result<()> {
+    let times = Time(0)..=LONGEST;
+    within("sample", scenario.sample, SHORTEST..=LONGEST)?;
+    within("jain_window", scenario.jain_window, SHORTEST..=LONGEST)?;
+    if let Some(scale) = scenario.scale {
+        if scale == 0 {
+            return Err(Error::usage("'scale' must be at least 1").hint("--set scale=1"));
+        }
+        within("scale", scale, 1..=MAX_SCALE)?;
+    }
+    if let Some(duration) = scenario.duration {
+        within("duration", duration, SHORTEST..=LONGEST)?;
+        for (what, step) in [
+            ("sample", scenario.sample),
+            ("jain_window", scenario.jain_window),
+        ] {
+            if duration.0 / step.0 > MAX_STEPS {
+                return Err(Error::usage(format!(
+                    "'duration' has {} times '{what}', and {MAX_STEPS} are the most",
+                    duration.0 / step.0
+                ))
+                .hint(format!("a longer '{what}'")));
+            }
+        }
+    }
+    within("phases", scenario.phases.len(), 0..=MAX_PHASES)?;
+    for phase in &scenario.phases {
+        within("phases", *phase, times.clone())?;
+    }
+    if let Some(inter_rtt) = scenario.inter_rtt {
+        within("inter_rtt", inter_rtt, times.clone())?;
+    }
+    names(scenario)?;
+    links(scenario)?;
+    for queue in scenario.queues.values() {
+        of_queue(queue)?;
+    }
+    for queue in scenario.cc.values().flat_map(|cc| cc.queues.values()) {
+        of_queue(queue)?;
+    }
+    for flow in &scenario.flows {
+        within("count", flow.count, 0..=xdc_proto::MAX_FLOWS)?;
+        within("switch", flow.switch.len(), 0..=MAX_SWITCHES)?;
+        within("bytes", flow.bytes, Size(0)..=MOST_BYTES)?;
+        within("burst", flow.burst, Size(0)..=MOST_BYTES)?;
+        within("start", flow.start, times.clone())?;
+        within("jitter", flow.jitter, times.clone())?;
+        if flow.period > Time(0) {
+            within("period", flow.period, SHORTEST..=LONGEST)?;
+        }
+        for switch in &flow.switch {
+            within("at", switch.at, times.clone())?;
+        }
+        buffers(flow.sndbuf, flow.rcvbuf)?;
+    }
+    for event in &scenario.events {
+        within("at", event.at, times.clone())?;
+        if let Some(rate) = event.rate {
+            within("rate", rate, RATES)?;
+        }
+        within(
+            "delay",
+            event.delay.unwrap_or_default(),
+            Time(0)..=LONGEST_DELAY,
+        )?;
+    }
+    for host in scenario.host.values() {
+        for (what, window) in [("initcwnd", host.initcwnd), ("initrwnd", host.initrwnd)] {
+            if let Some(packets) = window {
+                within(what, packets, 1..=MOST_INITIAL)?;
+            }
+        }
+    }
+    for program in &scenario.programs {
+        within("start", program.start, times.clone())?;
+    }
+    scenario.traffic.iter().try_for_each(of_traffic)
+}
+
+fn links(scenario: &Scenario) -> Result<()> {
+    let delays = Time(0)..=LONGEST_DELAY;
+    let spec = &scenario.topology;
+    for link in &spec.links {
+        within("rate", link.rate, RATES)?;
+        let given = [link.delay_ab, link.delay_ba].into_iter().flatten();
+        for delay in given.chain([link.delay, link.jitter_ab, link.jitter_ba]) {
+            within("delay", delay, delays.clone())?;
+        }
+    }
+    let Some(fabric) = &spec.fabric else {
+        return Ok(());
+    };
+    for rate in fabric.rates() {
+        within("rate", rate, RATES)?;
+    }
+    for delay in fabric.delays() {
+        within("delay", delay, delays.clone())?;
+    }
+    Ok(())
+}
+
+fn of_queue(queue: &QueueSpec) -> Result<()> {
+    for (what, size) in [("limit", queue.limit), ("phantom", queue.phantom)] {
+        if let Some(Amount::Bytes(size)) = size {
+            within(what, size, Size(1)..=LARGEST_QUEUE)?;
+        }
+    }
+    match queue.rtt {
+        Some(rtt) => within("rtt", rtt, SHORTEST..=LONGEST),
+        None => Ok(()),
+    }
+}
+
+fn of_traffic(spec: &TrafficSpec) -> Result<()> {
+    for size in spec.all_sizes() {
+        within("sizes", Size(size.most()), Size(1)..=MOST_BYTES)?;
+    }
+    for (what, time) in [("duration", spec.duration), ("period", spec.period)] {
+        // Of 0, the kind says what it needs.
+        if let Some(time) = time.filter(|&time| time > Time(0)) {
+            within(what, time, SHORTEST..=LONGEST)?;
+        }
+    }
+    for (what, time) in [("start", spec.start), ("jitter", spec.jitter)] {
+        within(what, time, Time(0)..=LONGEST)?;
+    }
+    buffers(spec.sndbuf, spec.rcvbuf)
+}
+
+fn buffers(sndbuf: Size, rcvbuf: Size) -> Result<()> {
+    for (what, size) in [("sndbuf", sndbuf), ("rcvbuf", rcvbuf)] {
+        within(what, size, Size(0)..=LARGEST_BUFFER)?;
+    }
+    Ok(())
+}
+
+/// What goes into tables, plots and pages: of a length that they have room for, and without what
+/// a spreadsheet would take for a formula.
+fn names(scenario: &Scenario) -> Result<()> {
+    within("title", scenario.title.len(), 0..=MAX_TITLE)?;
+    for (what, text) in [
+        ("description", &scenario.description),
+        ("source", &scenario.source),
+    ] {
+        within(what, text.len(), 0..=MAX_TEXT)?;
+    }
+    let groups = scenario.flows.iter().map(|flow| flow.group.as_str());
+    let drawn = scenario.traffic.iter();
+    let drawn = drawn.filter_map(|spec| spec.group.as_deref());
+    let watched = scenario.watch.iter().map(|watch| watch.name.as_str());
+    groups.chain(drawn).chain(watched).try_for_each(group_name)
+}
+
+/// Of a group or a queue.
+pub fn group_name(name: &str) -> Result<()> {
+    let formula = name.starts_with(['=', '+', '-', '@']);
+    if name.is_empty() || name.len() > MAX_NAME || formula || name.contains(is_control) {
+        return Err(
+            Error::usage(format!("'{name}' is no name of a group or a queue")).hint(format!(
+                "1 to {MAX_NAME} letters, on one line, the first none of = + - @"
+            )),
+        );
+    }
+    Ok(())
+}
+
+/// Refuses control characters in any text of a scenario, which ends on terminals and in XML.
+pub fn plain_text(value: &Value) -> Result<()> {
+    let plain = |text: &str| match text.chars().find(|&c| is_control(c) && c != '\n') {
+        None => Ok(()),
+        Some(c) => Err(Error::usage(format!(
+            "a text has the control character {}",
+            c.escape_default()
+        ))
+        .hint("letters, spaces, tabs and newlines only")),
+    };
+    match value {
+        Value::String(text) => plain(text),
+        Value::Array(values) => values.iter().try_for_each(plain_text),
+        Value::Table(table) => table.iter().try_for_each(|(key, value)| {
+            plain(key)?;
+            plain_text(value)
+        }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::scenario::plan::plan;
+    use crate::scenario::{parse, tests::SMALL};
+
+    #[track_caller]
+    fn refused(sets: &[&str], word: &str) {
+        let sets: Vec<_> = sets.iter().map(|&set| set.to_owned()).collect();
+        let planned = parse("small", SMALL, &sets)
+            .and_then(|loaded| plan(&loaded.scenario, "cubic", 1, 1).map(drop));
+        let said = planned.expect_err(&sets.join(" ")).lines().join(" ");
+        assert!(said.contains(word), "{sets:?} should say '{word}': {said}");
+    }
+
+    #[test]
+    fn numbers_have_ranges() {
+        for (set, word) in [
+            ("sample=999ns", "'sample' is 999ns"),
+            ("duration=18446744073s", "'duration' is"),
+            ("scale=4000000000", "'scale' is 4000000000"),
+            ("scale=0", "at least 1"),
+            ("phases=[\"18446744073s\"]", "'phases' is"),
+            ("topology.links.0.rate=1bit", "'rate' is 1bit"),
+            ("topology.links.0.rate=18446744tbit", "'rate' is"),
+            ("topology.links.0.delay_ba=18446744073s", "'delay' is"),
+            ("queues.port.limit=17179869183gb", "'limit' is"),
+            ("queues.port.limit=0", "'limit' is 0"),
+            ("flows.0.bytes=17179869183gb", "'bytes' is"),
+            ("flows.0.sndbuf=17179869183gb", "'sndbuf' is"),
+            ("flows.0.start=18446744073s", "'start' is"),
+            ("flows.0.jitter=18446744073s", "'jitter' is"),
+            ("flows.0.count=1000000000000", "'count' is"),
+            ("flows.0.count=50000", "more than there are ports"),
+            ("flows.0.src=a[1-4294967295]", "names"),
+            ("topology.hosts=[\"h[1-4294967295]\"]", "names"),
+            ("topology.hosts=[\"a[1-65000]\", \"r\"]", "nodes"),
+            (
+                "topology.hosts=[\"a[1-65000]\", \"b[1-65000]\"]",
+                "patterns that stand for",
+            ),
+        ] {
+            refused(&[set], word);
+        }
+        refused(&["jain_window=1ns", "sample=1ns"], "'sample' is 1ns");
+        refused(&["duration=10000s"], "times 'sample'");
+        refused(
+            &["flows.0.burst=1b", "flows.0.period=1ns"],
+            "'period' is 1ns",
+        );
+    }
+
+    /// Each of them is in its range; it is their product that is not.
+    #[test]
+    fn products_have_limits_too() {
+        let hosts = "topology.hosts=[\"a[1-2]\", \"r\", \"h[1-20000]\"]";
+        let sysctls: Vec<_> = (0..100).map(|n| format!("\"net.x{n}\"=1")).collect();
+        let sysctls = format!("host.\"h[1-20000]\".sysctl={{{}}}", sysctls.join(","));
+        refused(&[hosts, &sysctls], "sysctls, all hosts together");
+        let rpc = "traffic=[{kind=\"rpc\", hosts=[\"a1\"], to=\"r\", period=\"86400s\", \
+                   flows=40, sizes=\"1kb\"}]";
+        refused(&[rpc], "more than two days");
+        // As slow as it can be, the sum is more than a number holds.
+        let sets = [
+            rpc,
+            "topology.links.0.rate=1tbit",
+            "topology.links.1.rate=1tbit",
+        ];
+        let sets: Vec<_> = sets.iter().map(|&set| set.to_owned()).collect();
+        let scenario = parse("small", SMALL, &sets).unwrap().scenario;
+        assert!(plan(&scenario, "cubic", 1, super::MAX_SCALE).is_err());
+    }
+
+    #[test]
+    fn names_are_text() {
+        for name in ["=cmd|' /C calc'!A0", "", "a\\nb"] {
+            refused(
+                &[&format!("flows.0.group=\"{name}\"")],
+                "no name of a group",
+            );
+        }
+        for set in [
+            "title=\"\\u001b]0;owned\\u0007\"",
+            "watch.0.name=\"\\u001b[31mRED\"",
+            "expect.0.source=\"\\u009b2J\"",
+        ] {
+            refused(&[set], "control character");
+        }
+        let fine = "flows.0.group=\"WAN, <a> to b\"".to_owned();
+        assert!(parse("small", SMALL, &[fine]).is_ok());
+    }
+}

@@ -1,0 +1,749 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Experiments as TOML: topology, queues, traffic, what is measured, what the paper says.
+
+mod beside;
+pub mod ccs;
+pub mod dscp;
+mod events;
+pub mod fabric;
+pub mod limits;
+mod load;
+mod names;
+pub mod paths;
+pub mod plan;
+pub mod programs;
+pub mod schema;
+pub mod sysctl;
+pub mod traffic;
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use xdc_netlink::deserialize_text;
+use xdc_proto::Mark;
+
+pub use self::ccs::{Cc, Ecn};
+pub use self::load::{Loaded, SEE_EXAMPLE, check_seed, load, malformed, name_of, parse};
+pub use self::names::{expand, expand_all, pairs};
+use crate::error::{Error, Result};
+use crate::guest::engine::Kind;
+use crate::result::expect::Bound;
+use crate::result::fct::SizeClasses;
+use crate::result::metric::{Asks, Metric};
+use crate::scenario::dscp::Dscp;
+use crate::scenario::fabric::FabricSpec;
+use crate::scenario::traffic::{Cdf, FlowFile, TrafficSpec};
+use crate::text::nearest;
+use crate::units::{Amount, Fraction, Rate, Size, Time, text_schema};
+
+/// One experiment, for any number of congestion controls.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    pub title: String,
+    #[serde(default)]
+    pub description: String,
+    /// Where in which paper the experiment is.
+    #[serde(default)]
+    pub source: String,
+    pub engine: Kind,
+    /// Congestion controls, in the order of tables.
+    pub ccs: Vec<String>,
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// Rates are divided and times multiplied by this. Without it: 1 in virtual time, probed else.
+    pub scale: Option<u32>,
+    /// Without it the run ends when every flow has ended.
+    pub duration: Option<Time>,
+    pub sample: Time,
+    /// Fairness is computed over windows of this length.
+    #[serde(default = "ten_ms")]
+    pub jain_window: Time,
+    /// Times at which the traffic changes: fairness is also computed for each phase between two.
+    #[serde(default)]
+    pub phases: Vec<Time>,
+    pub topology: TopologySpec,
+    #[serde(default)]
+    pub queues: BTreeMap<String, QueueSpec>,
+    /// The first one is the bottleneck: utilisation is measured against its link.
+    pub watch: Vec<WatchSpec>,
+    #[serde(default)]
+    pub flows: Vec<FlowSpec>,
+    /// Flows that are drawn from the seed.
+    #[serde(default)]
+    pub traffic: Vec<TrafficSpec>,
+    /// Size distributions that the traffic names; read from scenarios/cdf/.
+    #[serde(skip)]
+    pub cdfs: BTreeMap<String, Cdf>,
+    /// Flows that the traffic names a file of; read from beside the scenario.
+    #[serde(skip)]
+    pub files: BTreeMap<String, FlowFile>,
+    /// Objects of BPF that `[cc.NAME]` names a file of; read from beside the scenario.
+    #[serde(skip)]
+    pub objects: BTreeMap<String, Vec<u8>>,
+    /// A path with at least this base RTT leads to another datacenter. Without it, the widest gap
+    /// among the base RTTs decides.
+    pub inter_rtt: Option<Time>,
+    /// Record each flow over time; without it, if there are few.
+    pub flow_series: Option<bool>,
+    /// Below this a flow is small.
+    #[serde(default = "small_below")]
+    pub small_below: Size,
+    /// Above this it is large.
+    #[serde(default = "large_above")]
+    pub large_above: Size,
+    #[serde(default)]
+    pub sysctl: BTreeMap<String, Scalar>,
+    /// What is different on some hosts; names as in `topology.hosts`.
+    #[serde(default)]
+    pub host: BTreeMap<String, HostSpec>,
+    #[serde(default)]
+    pub cc: BTreeMap<String, CcSpec>,
+    /// `[[run]]`
+    #[serde(default, rename = "run")]
+    pub programs: Vec<ProgramSpec>,
+    /// `[[event]]`
+    #[serde(default, rename = "event")]
+    pub events: Vec<EventSpec>,
+    #[serde(default)]
+    pub expect: Vec<Expect>,
+    /// What two runs of it, on different engines, have to agree on.
+    #[serde(default)]
+    pub agree: Vec<Agree>,
+}
+
+impl Scenario {
+    /// The congestion control of that name: one that `[cc.NAME]` defines, or one that xdc knows.
+    pub fn known_cc(&self, name: &str) -> Result<Cc> {
+        ccs::find(name, &self.cc)
+    }
+
+    /// That runs of it have such a metric: its groups, ports and phases are these.
+    pub fn check_metric(&self, metric: &Metric) -> Result<()> {
+        let (what, name, known) = match metric.asks() {
+            Asks::Nothing => return Ok(()),
+            Asks::Group(name) => ("group of flows", name, self.groups()),
+            Asks::Queue(name) => {
+                let names = self.watch.iter().map(|port| port.name.as_str());
+                // A pattern watches several ports, called "NAME FROM-TO".
+                let mut own = self.watch.iter().map(|port| name.strip_prefix(&port.name));
+                if name.parse::<usize>().is_ok()
+                    || own.any(|rest| rest.is_some_and(|rest| rest.starts_with(' ')))
+                {
+                    return Ok(());
+                }
+                ("watched port", name, names.collect())
+            }
+            Asks::Phase(number) => {
+                if !self.phases.is_empty() && number <= self.phases.len() + 1 {
+                    return Ok(());
+                }
+                return Err(
+                    Error::usage(format!("'{metric}': there is no phase {number}"))
+                        .hint("phases = [\"50s\"] makes two"),
+                );
+            }
+        };
+        if known.contains(&name) {
+            return Ok(());
+        }
+        let err = Error::usage(format!("'{metric}': there is no {what} '{name}'"));
+        Err(match nearest(name, &known) {
+            Some(near) => err.hint(format!("'{near}'")),
+            None => err.hint(known.join(", ")),
+        })
+    }
+
+    /// Names of all groups that its flows may have.
+    fn groups(&self) -> Vec<&str> {
+        let of_flows = self.flows.iter().map(|flow| flow.group.as_str());
+        let mut names: Vec<_> = of_flows.collect();
+        for traffic in &self.traffic {
+            match &traffic.group {
+                Some(group) => names.push(group),
+                None => names.extend(traffic::CLASSES),
+            }
+        }
+        names
+    }
+
+    /// Where small flows end and large ones begin.
+    pub fn sizes(&self) -> SizeClasses {
+        SizeClasses {
+            small_below_bytes: self.small_below.0,
+            large_above_bytes: self.large_above.0,
+        }
+    }
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn four() -> u8 {
+    4
+}
+
+fn once() -> usize {
+    1
+}
+
+fn small_below() -> Size {
+    Size(100_000)
+}
+
+fn large_above() -> Size {
+    Size(1_000_000)
+}
+
+fn ten_ms() -> Time {
+    Time(10_000_000)
+}
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TopologySpec {
+    /// A shape that is built, beside what is named here.
+    pub fabric: Option<FabricSpec>,
+    /// Names; `a[1-4]` stands for a1, a2, a3, a4.
+    #[serde(default)]
+    pub hosts: Vec<String>,
+    #[serde(default)]
+    pub routers: Vec<String>,
+    pub mtu: u32,
+    /// One ACK per packet.
+    #[serde(default)]
+    pub quickack: bool,
+    /// Microseconds in TCP timestamps.
+    #[serde(default)]
+    pub tcp_usec_ts: bool,
+    /// TSO, GSO and GRO, as real hosts have them: TCP hands a link up to 64 kB at once.
+    #[serde(default)]
+    pub offload: bool,
+    /// 4 or 6: which version of IP addresses and packets are of.
+    #[serde(default = "four")]
+    pub ip: u8,
+    #[serde(default)]
+    pub links: Vec<LinkSpec>,
+    /// Routers take all shortest paths, flow by flow; without it: those of a fabric do.
+    pub ecmp: Option<bool>,
+    /// Packet by packet instead.
+    #[serde(default)]
+    pub spray: bool,
+}
+
+impl TopologySpec {
+    pub fn ecmp(&self) -> bool {
+        self.ecmp.unwrap_or(self.fabric.is_some() || self.spray)
+    }
+}
+
+/// Links between every name of `a` and its partner in `b`; a single name partners all.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinkSpec {
+    pub a: String,
+    pub b: String,
+    pub rate: Rate,
+    /// In each direction, unless the direction has its own.
+    #[serde(default)]
+    pub delay: Time,
+    pub delay_ab: Option<Time>,
+    pub delay_ba: Option<Time>,
+    /// A name from `[queues]`, in each direction. Without one a direction never drops.
+    pub queue: Option<String>,
+    pub queue_ab: Option<String>,
+    pub queue_ba: Option<String>,
+    /// Packets lost at random on the way to the queue.
+    #[serde(default)]
+    pub loss_ab: Fraction,
+    #[serde(default)]
+    pub loss_ba: Fraction,
+    /// Packets that skip the delay and overtake others.
+    #[serde(default)]
+    pub reorder_ab: Fraction,
+    #[serde(default)]
+    pub reorder_ba: Fraction,
+    /// Extra delay of each packet, uniform from 0, that changes no order: on an ideal network
+    /// packets meet in the same way for ever.
+    #[serde(default)]
+    pub jitter_ab: Time,
+    #[serde(default)]
+    pub jitter_ba: Time,
+}
+
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostSpec {
+    #[serde(default)]
+    pub sysctl: BTreeMap<String, Scalar>,
+    /// Kernel modules to load before the network is built.
+    #[serde(default)]
+    pub modules: Vec<String>,
+    /// Shell commands in the node's namespace, before the links are checked.
+    #[serde(default)]
+    pub setup: Vec<String>,
+    /// Of flows that it sends and that have none of their own.
+    pub dscp: Option<Dscp>,
+    /// First windows of its connections, packets; without them the kernel's 10 and what fits.
+    pub initcwnd: Option<u32>,
+    pub initrwnd: Option<u32>,
+}
+
+/// A real program as traffic.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramSpec {
+    /// Where; a pattern starts it on each.
+    pub on: String,
+    /// For a shell: `iperf3 -c $b1 -J -t 5`. `$NAME` is a host's address.
+    pub command: String,
+    #[serde(default)]
+    pub start: Time,
+    /// The run ends without it: a server.
+    #[serde(default)]
+    pub daemon: bool,
+    /// The file among the results that has its standard output.
+    pub output: Option<String>,
+}
+
+/// A change of links while the traffic runs.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EventSpec {
+    pub at: Time,
+    /// `A-B`, or `A-B.1` for the second of parallel links; patterns and lists, too.
+    pub link: OneOrMore,
+    /// In the direction that starts at this end only.
+    pub from: Option<String>,
+    /// Every packet that enters the link is lost.
+    pub down: Option<bool>,
+    /// The link is as it was.
+    pub up: Option<bool>,
+    pub rate: Option<Rate>,
+    pub delay: Option<Time>,
+    pub loss: Option<Fraction>,
+    /// Of each ten packets one, two or three are lost, so often.
+    pub burst_loss: Option<[Fraction; 3]>,
+}
+
+/// A name, or several.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+impl OneOrMore {
+    pub fn names(&self) -> &[String] {
+        match self {
+            Self::One(name) => std::slice::from_ref(name),
+            Self::More(names) => names,
+        }
+    }
+}
+
+/// A switch port. Thresholds on the backlog are sizes or fractions of the limit; sizes are bytes
+/// or bandwidth-delay products of the port's link.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QueueSpec {
+    /// Any queue discipline, in the words of tc: `fq_codel limit 1000 ecn`. Instead of all else.
+    pub tc: Option<String>,
+    pub limit: Option<Amount>,
+    pub phantom: Option<Amount>,
+    pub drain: Option<Fraction>,
+    pub pmin: Option<Fraction>,
+    pub pmax: Option<Fraction>,
+    pub min: Option<Threshold>,
+    pub max: Option<Threshold>,
+    /// Without it: what the congestion control asks for.
+    pub mark: Option<Mark>,
+    /// The delay of a `bdp`. Without it: the longest base RTT of two hosts whose path crosses a
+    /// port with this queue.
+    pub rtt: Option<Time>,
+}
+
+impl QueueSpec {
+    /// `self` where it says something, else `base`. A `tc` stands for all of it.
+    pub fn over(&self, base: &Self) -> Self {
+        if self.tc.is_some() {
+            return self.clone();
+        }
+        Self {
+            tc: base.tc.clone(),
+            limit: self.limit.or(base.limit),
+            phantom: self.phantom.or(base.phantom),
+            drain: self.drain.or(base.drain),
+            pmin: self.pmin.or(base.pmin),
+            pmax: self.pmax.or(base.pmax),
+            min: self.min.or(base.min),
+            max: self.max.or(base.max),
+            mark: self.mark.or(base.mark),
+            rtt: self.rtt.or(base.rtt),
+        }
+    }
+
+    /// It says something of a phantom port.
+    pub fn has_keys(&self) -> bool {
+        let sizes = [self.limit, self.phantom];
+        let fractions = [self.drain, self.pmin, self.pmax];
+        sizes.iter().any(Option::is_some)
+            || fractions.iter().any(Option::is_some)
+            || self.min.is_some()
+            || self.max.is_some()
+            || self.mark.is_some()
+            || self.rtt.is_some()
+    }
+
+    /// Its sizes, whatever they are of.
+    pub fn amounts(&self) -> impl Iterator<Item = Amount> {
+        let thresholds = [self.min, self.max].into_iter().flatten();
+        let thresholds = thresholds.filter_map(|threshold| match threshold {
+            Threshold::Of(amount) => Some(amount),
+            Threshold::OfLimit(_) => None,
+        });
+        let sizes = [self.limit, self.phantom].into_iter().flatten();
+        sizes.chain(thresholds)
+    }
+
+    pub fn has_bdps(&self) -> bool {
+        self.amounts().any(Amount::is_bdp)
+    }
+}
+
+text_schema!(
+    Threshold,
+    "Threshold",
+    ["string", "integer"],
+    "^[0-9.]+ ?([kKmMgG]?[iI]?[bB]?|[bB][dD][pP]|%)$",
+    "A size, such as 100kB or 0.5bdp, or a share of the limit, such as 25%."
+);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Threshold {
+    Of(Amount),
+    OfLimit(Fraction),
+}
+
+impl FromStr for Threshold {
+    type Err = String;
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        if text.ends_with('%') {
+            text.parse().map(Self::OfLimit)
+        } else {
+            text.parse().map(Self::Of)
+        }
+    }
+}
+
+deserialize_text!(
+    Threshold,
+    "a size or a share of the limit, such as 100kB or 25%",
+    i64 as visit_i64,
+    u64 as visit_u64
+);
+
+/// The queue in front of the link from one node to a neighbour.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WatchSpec {
+    pub name: String,
+    pub from: String,
+    pub to: String,
+}
+
+/// One flow per pair of names, as for links.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FlowSpec {
+    pub group: String,
+    pub src: String,
+    pub dst: String,
+    /// Of each pair.
+    #[serde(default = "once")]
+    pub count: usize,
+    /// Without it a flow lasts until the run stops.
+    #[serde(default)]
+    pub bytes: Size,
+    #[serde(default)]
+    pub start: Time,
+    #[serde(default)]
+    pub jitter: Time,
+    /// Of both ends, if not the run's; or of one of them.
+    pub cc: Option<String>,
+    pub sender_cc: Option<String>,
+    pub receiver_cc: Option<String>,
+    /// The sender changes it in mid flow.
+    #[serde(default)]
+    pub switch: Vec<SwitchSpec>,
+    /// The application writes so much at a time, and again after `period`.
+    #[serde(default)]
+    pub burst: Size,
+    #[serde(default)]
+    pub period: Time,
+    /// Of its packets, both ways.
+    pub dscp: Option<Dscp>,
+    /// Socket buffers; without them the kernel tunes them.
+    #[serde(default)]
+    pub sndbuf: Size,
+    #[serde(default)]
+    pub rcvbuf: Size,
+}
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchSpec {
+    /// After the flow's start.
+    pub at: Time,
+    /// Without it, to the run's.
+    pub cc: Option<String>,
+}
+
+/// A sysctl's value.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Scalar {
+    Integer(i64),
+    Text(String),
+}
+
+impl std::fmt::Display for Scalar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Integer(n) => n.fmt(f),
+            Self::Text(text) => text.fmt(f),
+        }
+    }
+}
+
+/// What is different for one congestion control, or what one is that only this scenario knows.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CcSpec {
+    /// TCP_CONGESTION. With it the name is defined here.
+    pub kernel: Option<String>,
+    /// To load, if it is not called tcp_KERNEL; "" where the kernel has it without one.
+    pub module: Option<String>,
+    /// It is a struct_ops of BPF: the object file, beside the scenario.
+    pub bpf: Option<String>,
+    /// What its connections negotiate.
+    pub ecn: Option<Ecn>,
+    /// Which queue of a phantom port marks for it, unless the queue says otherwise.
+    pub mark: Option<Mark>,
+    #[serde(default)]
+    pub sysctl: BTreeMap<String, Scalar>,
+    #[serde(default)]
+    pub queues: BTreeMap<String, QueueSpec>,
+}
+
+/// A claim about one figure of the summary.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Expect {
+    /// `jain_mean`, `fct_ms.max`
+    pub metric: Metric,
+    pub cc: String,
+    pub min: Option<f64>,
+    pub max: Option<f64>,
+    /// Below the same figure of this congestion control.
+    pub less_than_cc: Option<String>,
+    /// Holds on this engine only.
+    pub engine: Option<Kind>,
+    /// Where the bound comes from.
+    pub source: String,
+}
+
+impl Expect {
+    pub fn bound(&self) -> Bound<'_> {
+        Bound {
+            min: self.min,
+            max: self.max,
+            less_than_cc: self.less_than_cc.as_deref(),
+        }
+    }
+}
+
+/// How far two results of a scenario may differ in a figure.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Agree {
+    /// As in [`Expect`].
+    pub metric: Metric,
+    /// For these congestion controls only; all, if it is empty.
+    #[serde(default)]
+    pub ccs: Vec<String>,
+    /// Relative to the larger of the two.
+    pub within: f64,
+    /// A difference of no more than this, in the figure's own unit, is none.
+    #[serde(default)]
+    pub slack: f64,
+    /// What the remaining difference is.
+    pub why: String,
+}
+
+impl Agree {
+    pub fn concerns(&self, cc: &str) -> bool {
+        self.ccs.is_empty() || self.ccs.iter().any(|name| name == cc)
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    pub const SMALL: &str = r#"
+title = "Two to one"
+engine = "uml"
+ccs = ["unocc", "cubic"]
+sample = "1ms"
+[topology]
+mtu = 1500
+hosts = ["a[1-2]", "r"]
+routers = ["s"]
+[[topology.links]]
+a = "a[1-2]"
+b = "s"
+rate = "1gbit"
+delay_ba = "100us"
+[[topology.links]]
+a = "s"
+b = "r"
+rate = "1gbit"
+queue_ab = "port"
+[queues.port]
+limit = "100kb"
+min = "25kb"
+max = "75%"
+[[watch]]
+name = "port"
+from = "s"
+to = "r"
+[[flows]]
+group = "all"
+src = "a[1-2]"
+dst = "r"
+bytes = "1MiB"
+[cc.unocc.sysctl]
+"net.unocc.line_rate_mbps" = 1000
+"net.unocc.intra_rtt_us" = 100
+[[expect]]
+metric = "drops"
+cc = "unocc"
+max = 0
+source = "test"
+"#;
+
+    fn with(sets: &[&str]) -> Result<Loaded> {
+        let sets: Vec<_> = sets.iter().map(|&set| set.to_owned()).collect();
+        parse("small", SMALL, &sets)
+    }
+
+    #[test]
+    fn names_expand() {
+        assert_eq!(expand("a[1-3]").unwrap(), ["a1", "a2", "a3"]);
+        assert_eq!(expand("tor").unwrap(), ["tor"]);
+        for bad in ["a[1-", "a[3-1]", "a[x-y]", "a[1]"] {
+            assert!(expand(bad).is_err(), "{bad}");
+        }
+        assert_eq!(pairs("a[1-2]", "r").unwrap().len(), 2);
+        assert_eq!(pairs("a[1-2]", "b[3-4]").unwrap()[1].1, "b4");
+        assert!(pairs("a[1-2]", "b[1-3]").is_err());
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        let text = SMALL.replace("limit = \"100kb\"", "limit = \"100kg\"");
+        let err = parse("small", &text, &[]).unwrap_err().to_string();
+        assert!(err.starts_with("line 21: "), "{err}");
+        assert!(err.contains("100kg"), "{err}");
+        let text = SMALL.replace("quickack", "quikack").replace("mtu", "mut");
+        let err = parse("small", &text, &[]).unwrap_err().lines().join(" ");
+        assert!(
+            err.contains("line 7") && err.contains("what is 'mut'? try: 'mtu'"),
+            "{err}"
+        );
+    }
+
+    #[test]
+    fn set_overrides_and_refuses_typos() {
+        let loaded = with(&[
+            "topology.mtu=4096",
+            "queues.port.limit=200kb",
+            "queues.port.drain=0.95",
+            "flows.0.bytes=2mb",
+            "net.ipv4.tcp_sack=0",
+            "cc.unocc.sysctl.\"net.unocc.profile\"=paper",
+            "net.unocc.intra_rtt_us=14",
+        ])
+        .unwrap();
+        let s = &loaded.scenario;
+        assert_eq!(s.topology.mtu, 4096);
+        let limit = s.queues["port"].limit;
+        assert_eq!(limit, Some(Amount::Bytes(Size(200_000))));
+        assert!(s.queues["port"].drain.is_some());
+        assert_eq!(s.flows[0].bytes, Size(2_000_000));
+        assert_eq!(s.sysctl["net.ipv4.tcp_sack"], Scalar::Integer(0));
+        assert_eq!(
+            s.cc["unocc"].sysctl["net.unocc.profile"],
+            Scalar::Text("paper".to_owned())
+        );
+        // Also where the scenario has its own.
+        let sysctl = &s.cc["unocc"].sysctl;
+        assert_eq!(sysctl["net.unocc.intra_rtt_us"], Scalar::Integer(14));
+        for bad in [
+            "topology.mut=1",
+            "nonsense",
+            "flows.9.bytes=1mb",
+            "queues.port.limit=big",
+            "cc.unicc.sysctl.x=1",
+        ] {
+            assert!(with(&[bad]).is_err(), "{bad}");
+        }
+        let said = with(&["topology.hots=[\"a\"]"])
+            .unwrap_err()
+            .lines()
+            .join(" ");
+        assert!(
+            said.contains("what is 'hots'?") && said.contains("'hosts'"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a_queue_of_no_link_is_refused() {
+        let text = format!("{SMALL}[queues.prot]\nlimit = \"1mb\"\n");
+        let said = parse("small", &text, &[]).unwrap_err().lines().join(" ");
+        assert!(said.contains("no link has the queue 'prot'"), "{said}");
+    }
+
+    #[test]
+    fn a_variant_names_its_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().join("base.toml");
+        std::fs::write(&base, SMALL).unwrap();
+        let own = dir.path().join("own.toml");
+        let text = format!(
+            "extends = \"{}\"\n\n[topology]\nmtuu = 9000\n",
+            base.display()
+        );
+        std::fs::write(&own, text).unwrap();
+        let said = load(None, &own.to_string_lossy(), &[])
+            .unwrap_err()
+            .lines()
+            .join(" ");
+        assert!(
+            said.contains("line 4: what is 'mtuu'?") && said.contains("'mtu'"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn unknown_congestion_controls_are_refused() {
+        let err = with(&["ccs=[\"quick\"]"]).unwrap_err().to_string();
+        assert!(err.contains("quick"), "{err}");
+    }
+}

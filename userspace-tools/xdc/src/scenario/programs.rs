@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Commands of a scenario: `[[run]]` and `setup`.
+
+use std::collections::BTreeSet;
+
+use xdc_proto::{Program, Topology};
+
+use crate::error::{Error, Result};
+use crate::scenario::limits::{MAX_COMMAND_BYTES, MAX_PROGRAMS};
+use crate::scenario::{Scenario, expand};
+
+impl Scenario {
+    /// It runs commands of its author's.
+    pub fn has_commands(&self) -> bool {
+        !self.programs.is_empty() || self.host.values().any(|host| !host.setup.is_empty())
+    }
+}
+
+/// The scenario's programs, each on each of its nodes.
+pub fn programs(scenario: &Scenario, topology: &Topology, scale: u32) -> Result<Vec<Program>> {
+    let mut programs = Vec::new();
+    for spec in &scenario.programs {
+        check_command(&spec.command)?;
+        for node in expand(&spec.on)? {
+            if !topology.nodes.iter().any(|known| known.name == node) {
+                return Err(Error::usage(format!(
+                    "[[run]] is on '{node}', which is no node"
+                )));
+            }
+            programs.push(Program {
+                node,
+                command: spec.command.clone(),
+                start_us: spec.start.0 * u64::from(scale) / 1000,
+                daemon: spec.daemon,
+            });
+            if programs.len() > MAX_PROGRAMS {
+                return Err(Error::usage(format!("more than {MAX_PROGRAMS} programs")));
+            }
+        }
+    }
+    output_files(scenario)?;
+    let flows = !scenario.flows.is_empty() || !scenario.traffic.is_empty();
+    if scenario.duration.is_none() && !flows && programs.iter().all(|program| program.daemon) {
+        return Err(
+            Error::usage("nothing ends the run: each program of it is a daemon")
+                .hint("a 'duration'"),
+        );
+    }
+    Ok(programs)
+}
+
+/// Of each of [`programs`] the file among the results that has its output.
+pub fn output_files(scenario: &Scenario) -> Result<Vec<Option<String>>> {
+    let mut files = Vec::new();
+    let mut names = BTreeSet::new();
+    for spec in &scenario.programs {
+        let nodes = expand(&spec.on)?;
+        for node in &nodes {
+            let file = spec.output.as_ref().map(|name| match nodes.len() {
+                1 => name.clone(),
+                _ => format!("{node}-{name}"),
+            });
+            if let Some(name) = &file {
+                check_file(name)?;
+                if !names.insert(name.clone()) {
+                    return Err(Error::usage(format!(
+                        "two programs write the file '{name}'"
+                    )));
+                }
+            }
+            files.push(file);
+        }
+    }
+    Ok(files)
+}
+
+pub fn check_command(command: &str) -> Result<()> {
+    if command.trim().is_empty() || command.len() > MAX_COMMAND_BYTES {
+        return Err(Error::usage(format!(
+            "a command has 1 to {MAX_COMMAND_BYTES} bytes"
+        )));
+    }
+    Ok(())
+}
+
+/// A plain name in the folder of results.
+fn check_file(name: &str) -> Result<()> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if name.is_empty() || name.len() > 100 || name.starts_with('.') || !name.chars().all(fits) {
+        return Err(
+            Error::usage(format!("'{name}' is no name for a file of results"))
+                .hint("letters, digits, '.', '_' and '-', for example \"iperf3.json\""),
+        );
+    }
+    Ok(())
+}
+
+/// The programs that a command calls, as far as its words tell: what stands where a shell looks
+/// for one.
+pub fn called(command: &str) -> BTreeSet<String> {
+    let mut called = BTreeSet::new();
+    for part in command.split(['|', '&', ';', '\n', '(', ')', '{', '}', '`']) {
+        let mut words = part.split_whitespace();
+        let word = words.find(|word| {
+            let assigns = word.split_once('=').is_some_and(|(name, _)| {
+                name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+            });
+            !assigns && !KEYWORDS.contains(word)
+        });
+        if let Some(word) = word.filter(|word| word.chars().all(is_of_name)) {
+            called.insert(word.to_owned());
+        }
+    }
+    called
+}
+
+/// Words of the shell before a command.
+const KEYWORDS: &[&str] = &[
+    "if", "then", "else", "elif", "while", "until", "do", "exec", "time", "!", "env", "nohup",
+];
+
+fn is_of_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "._+-".contains(c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::plan::plan;
+    use crate::scenario::{parse, tests::SMALL};
+
+    #[test]
+    fn called_programs_are_found() {
+        let names = |command: &str| called(command).into_iter().collect::<Vec<_>>().join(" ");
+        assert_eq!(names("iperf3 -c $r -J -t 5"), "iperf3");
+        assert_eq!(
+            names("A=1 exec netserver -D & sleep 1; netperf | tail"),
+            "netperf netserver sleep tail"
+        );
+        assert_eq!(names("while true; do ping -c 1 $r; done"), "done ping true");
+        assert_eq!(names("$x"), "");
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let refused = |run: &str| {
+            let text = format!("{SMALL}[[run]]\n{run}\n");
+            let planned = parse("small", &text, &[])
+                .and_then(|loaded| plan(&loaded.scenario, "cubic", 1, 1).map(drop));
+            planned.unwrap_err().lines().join(" ")
+        };
+        assert!(refused("on = \"z\"\ncommand = \"true\"").contains("no node"));
+        assert!(refused("on = \"a1\"\ncommand = \"\"").contains("a command has"));
+        for file in ["../x", "/etc/passwd", ".x", "a b"] {
+            let run = format!("on = \"a1\"\ncommand = \"true\"\noutput = \"{file}\"");
+            assert!(refused(&run).contains("no name for a file"), "{file}");
+        }
+    }
+}

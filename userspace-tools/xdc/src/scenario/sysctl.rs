@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The sysctls of our modules, judged by the modules' own tables before a guest is started.
+
+use xdc_algo::ALGORITHMS;
+use xdc_algo::entry::Entry;
+use xdc_algo::params::ParamInfo;
+
+use crate::error::{Error, Result};
+
+/// Refuse what is no sysctl of a network namespace, and of ours what the kernel would refuse;
+/// other people's are for the kernel to judge.
+pub fn check(name: &str, value: &str) -> Result<()> {
+    if xdc_proto::sysctl_path(name).is_none() {
+        let shared = ["kernel.", "vm.", "fs.", "dev.", "user.", "abi.", "debug."];
+        let what = match shared.iter().any(|prefix| name.starts_with(prefix)) {
+            true => "is the whole machine's",
+            false => "is no sysctl of a network namespace",
+        };
+        return Err(Error::usage(format!("{name} {what}"))
+            .hint("net. and words of letters, digits, _ and -: net.ipv4.tcp_ecn"));
+    }
+    let Some((algorithm, key)) = of_algorithm(name) else {
+        return Ok(());
+    };
+    check_param(algorithm, key, value).map_err(|err| err.about(format!("{name} = {value}")))
+}
+
+/// The algorithm that has it, and its name there.
+fn of_algorithm(name: &str) -> Option<(&'static Entry, &str)> {
+    let mut all = ALGORITHMS.iter();
+    all.find_map(|&algorithm| Some((algorithm, algorithm.key(name)?)))
+}
+
+/// What a parameter of our algorithms counts.
+pub fn unit(name: &str) -> Option<&'static str> {
+    let (algorithm, key) = of_algorithm(name)?;
+    let param = algorithm.params.iter().find(|param| param.name() == key)?;
+    Some(param.unit)
+}
+
+/// Routers have no use for it.
+pub fn is_of_hosts(name: &str) -> bool {
+    name.starts_with("net.ipv4.tcp_") || of_algorithm(name).is_some()
+}
+
+fn check_param(algorithm: &Entry, key: &str, value: &str) -> Result<()> {
+    if key == "profile" && algorithm.has_profiles() {
+        let is_one = algorithm.profiles().any(|name| name == value);
+        return check_that(is_one, "no such profile", || names(algorithm.profiles()));
+    }
+    let param = algorithm.params.iter().find(|param| param.name() == key);
+    let Some(param) = param else {
+        let all = algorithm.params.iter().map(ParamInfo::name);
+        return check_that(false, "no such sysctl", || names(all));
+    };
+    let is_in_range = value
+        .parse::<u32>()
+        .is_ok_and(|number| (param.min..=param.max).contains(&number));
+    check_that(is_in_range, "out of range", || {
+        format!("{} to {} ({})", param.min, param.max, param.unit)
+    })
+}
+
+fn check_that(holds: bool, what: &str, hint: impl FnOnce() -> String) -> Result<()> {
+    if holds {
+        Ok(())
+    } else {
+        Err(Error::usage(what).hint(hint()))
+    }
+}
+
+fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_for_sysctl_d_is_taken() {
+        let text = include_str!("../../../../docs/examples/60-xdc.conf");
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let pairs: Vec<_> = lines.filter_map(|line| line.split_once('=')).collect();
+        let ours = pairs
+            .iter()
+            .filter(|(name, _)| name.starts_with("net.unocc."));
+        assert_eq!(ours.count(), 2);
+        for (name, value) in pairs {
+            assert!(check(name.trim(), value.trim()).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_algorithm_has_units_for_scaling() {
+        for algorithm in ALGORITHMS {
+            for param in algorithm.params {
+                let name = format!("net.{}.{}", algorithm.name(), param.name());
+                assert_eq!(unit(&name), Some(param.unit));
+                assert!(is_of_hosts(&name));
+                for (end, unit) in [("_us", "us"), ("_ms", "ms"), ("_mbps", "Mbit/s")] {
+                    assert_eq!(name.ends_with(end), param.unit == unit, "{name}");
+                }
+            }
+        }
+        assert_eq!(unit("net.ipv4.tcp_rto_min_us"), None);
+        assert!(is_of_hosts("net.ipv4.tcp_ecn") && !is_of_hosts("net.ipv4.ip_forward"));
+    }
+
+    #[test]
+    fn the_modules_tables_decide() {
+        for (name, value) in [
+            ("net.unocc.intra_rtt_us", "14"),
+            ("net.unocc.profile", "paper"),
+            ("net.gemini.k_bytes", "0"),
+            ("net.gemini_err.k_bytes", "0"),
+            ("net.gemini_err.max_error_us", "1000000"),
+            ("net.ipv4.tcp_rmem", "4096 16777216 536870912"),
+        ] {
+            assert!(check(name, value).is_ok(), "{name}");
+        }
+        for (name, value) in [
+            ("net.unocc.intra_rtt_us", "0"),
+            ("net.unocc.intra_rtt_us", "-1"),
+            ("net.unocc.intra_rtt_us", "fast"),
+            ("/etc/crontab", "* * * * * root touch /tmp/owned"),
+            (".etc.crontab", "1"),
+            ("kernel.core_pattern", "|/tmp/evil %p"),
+            ("vm.swappiness", "11"),
+            ("net.ipv4./etc/x", "1"),
+            ("net.unocc.intra_rtt", "14"),
+            ("net.unocc.profile", "best"),
+            ("net.gemini.profile", "paper"),
+            ("net.gemini.line_rate_mbps", "1000001"),
+            ("net.gemini.max_error_us", "1"),
+            ("net.gemini_err.max_error_us", "1000001"),
+            ("net.gemini_err.line_rate_mbps", "0"),
+        ] {
+            assert!(check(name, value).is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Flows that somebody else has listed: a CSV file beside the scenario.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use csv::{ReaderBuilder, StringRecord, Trim};
+
+use super::TrafficSpec;
+use crate::error::{Error, Result};
+use crate::scenario::beside;
+use crate::scenario::limits::{LONGEST, MOST_BYTES};
+use crate::text::nearest;
+use crate::units::{Size, Time};
+
+/// Column names, and the unit of a time in them.
+const STARTS: &[(&str, &str)] = &[
+    ("start", "s"),
+    ("start_s", "s"),
+    ("start_ms", "ms"),
+    ("start_us", "us"),
+    ("start_ns", "ns"),
+];
+const SOURCE: &str = "source";
+const DESTINATION: &str = "destination";
+const BYTES: &str = "bytes";
+const GROUP: &str = "group";
+
+/// One flow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Of the file, for errors.
+    pub line: u64,
+    pub start: Time,
+    pub source: String,
+    pub destination: String,
+    pub bytes: u64,
+    /// None where the block's counts.
+    pub group: Option<String>,
+}
+
+/// A file as it was read.
+#[derive(Debug, Clone, Default)]
+pub struct FlowFile {
+    /// To be kept with the results.
+    pub text: String,
+    pub rows: Vec<Row>,
+}
+
+impl FlowFile {
+    /// Those that the traffic names, by name; each from the first of `dirs` that has it.
+    pub fn read_all(dirs: &[PathBuf], traffic: &[TrafficSpec]) -> Result<BTreeMap<String, Self>> {
+        let mut files = BTreeMap::new();
+        for name in traffic.iter().filter_map(|spec| spec.file.as_ref()) {
+            let (path, bytes) = beside::read(dirs, name)?;
+            let text = String::from_utf8(bytes)
+                .map_err(|_| Error::usage(format!("{} is no text in UTF-8", path.display())))?;
+            let rows = rows(&text).map_err(|err| err.about(path.display()))?;
+            files.insert(name.clone(), Self { text, rows });
+        }
+        Ok(files)
+    }
+}
+
+/// Where each column is.
+struct Columns {
+    start: (usize, &'static str),
+    source: usize,
+    destination: usize,
+    bytes: usize,
+    group: Option<usize>,
+}
+
+fn rows(text: &str) -> Result<Vec<Row>> {
+    let mut reader = ReaderBuilder::new()
+        .comment(Some(b'#'))
+        .trim(Trim::All)
+        .from_reader(text.as_bytes());
+    let header = reader.headers().map_err(|err| malformed(&err))?.clone();
+    let at_header = |err: Error| err.about(format!("line {}", line_of(text, &header)));
+    let columns = Columns::of(&header).map_err(at_header)?;
+    let mut rows = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(|err| malformed(&err))?;
+        let line = line_of(text, &record);
+        rows.push(
+            columns
+                .row(line, &record)
+                .map_err(|err| err.about(format!("line {line}")))?,
+        );
+        if rows.len() > xdc_proto::MAX_FLOWS {
+            return Err(Error::usage(format!(
+                "more than {} flows, one for each port",
+                xdc_proto::MAX_FLOWS
+            )));
+        }
+    }
+    if rows.is_empty() {
+        return Err(Error::usage("there is no flow in it"));
+    }
+    Ok(rows)
+}
+
+impl Columns {
+    fn of(header: &StringRecord) -> Result<Self> {
+        let starts = STARTS.iter().map(|(name, _)| *name);
+        let known: Vec<_> = starts.chain([SOURCE, DESTINATION, BYTES, GROUP]).collect();
+        for (place, name) in header.iter().enumerate() {
+            if !known.contains(&name) {
+                let err = Error::usage(format!("what is the column '{name}'?"));
+                return Err(match nearest(name, &known) {
+                    Some(near) => err.hint(format!("'{near}'")),
+                    None => err.hint(known.join(", ")),
+                });
+            }
+            if header.iter().take(place).any(|other| other == name) {
+                return Err(Error::usage(format!("the column '{name}' is there twice")));
+            }
+        }
+        let place = |name: &str| header.iter().position(|other| other == name);
+        let needed = |name: &str| {
+            place(name).ok_or_else(|| {
+                Error::usage(format!("there is no column '{name}'"))
+                    .hint("a first line such as start_us,source,destination,bytes")
+            })
+        };
+        let mut starts = STARTS
+            .iter()
+            .filter_map(|&(name, unit)| Some((place(name)?, unit)));
+        let start = match (starts.next(), starts.next()) {
+            (Some(start), None) => start,
+            (Some(_), Some(_)) => return Err(Error::usage("two columns say when flows start")),
+            (None, _) => (needed(STARTS[0].0)?, ""),
+        };
+        Ok(Self {
+            start,
+            source: needed(SOURCE)?,
+            destination: needed(DESTINATION)?,
+            bytes: needed(BYTES)?,
+            group: place(GROUP),
+        })
+    }
+
+    fn row(&self, line: u64, record: &StringRecord) -> Result<Row> {
+        let field = |place: usize| record.get(place).unwrap_or_default();
+        let (place, unit) = self.start;
+        let start = field(place);
+        // A number; the header has its unit.
+        let wrong = || Error::usage(format!("'{start}' is no start, in {unit}"));
+        if !start.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+            return Err(wrong());
+        }
+        let start: Time = format!("{start}{unit}").parse().map_err(|_| wrong())?;
+        let bytes: Size = field(self.bytes).parse().map_err(Error::usage)?;
+        if bytes == Size(0) || bytes > MOST_BYTES || start > LONGEST {
+            return Err(Error::usage(format!(
+                "a flow of {bytes} at {start}; it has 1 byte to {MOST_BYTES}, and starts within {LONGEST}"
+            )));
+        }
+        let group = self.group.map(field).filter(|group| !group.is_empty());
+        Ok(Row {
+            line,
+            start,
+            source: field(self.source).to_owned(),
+            destination: field(self.destination).to_owned(),
+            bytes: bytes.0,
+            group: group.map(str::to_owned),
+        })
+    }
+}
+
+/// A record begins, to the reader, where the one before it ends: with blank lines and comments.
+fn line_of(text: &str, record: &StringRecord) -> u64 {
+    let (line, byte) = record
+        .position()
+        .map_or((1, 0), |at| (at.line(), at.byte() as usize));
+    let rest = text.get(byte..).unwrap_or_default().lines();
+    let skipped = rest.take_while(|line| line.trim().is_empty() || line.starts_with('#'));
+    line + skipped.count() as u64
+}
+
+fn malformed(err: &csv::Error) -> Error {
+    match err.kind() {
+        csv::ErrorKind::UnequalLengths {
+            pos,
+            expected_len,
+            len,
+        } => Error::usage(format!(
+            "line {}: {len} fields where the first line has {expected_len}",
+            pos.as_ref().map_or(0, csv::Position::line)
+        )),
+        _ => Error::usage(err.to_string()),
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    pub fn of(text: &str) -> FlowFile {
+        FlowFile {
+            text: text.to_owned(),
+            rows: rows(text).unwrap(),
+        }
+    }
+
+    #[test]
+    fn the_header_has_the_columns_and_their_units() {
+        let file = of(
+            "# of a testbed\nbytes, start_us ,destination,source\n\n5kB,1.5,b1,a1\n7,20,a2,b2\n",
+        );
+        let row = |line, ns, source: &str, destination: &str, bytes| Row {
+            line,
+            start: Time(ns),
+            source: source.to_owned(),
+            destination: destination.to_owned(),
+            bytes,
+            group: None,
+        };
+        assert_eq!(
+            file.rows,
+            [
+                row(4, 1_500, "a1", "b1", 5_000),
+                row(5, 20_000, "b2", "a2", 7)
+            ]
+        );
+        let file = of("start,source,destination,bytes,group\n0.25,a,b,1,\n1,a,b,1,\"x, y\"\n");
+        assert_eq!(file.rows[0].start, Time(250_000_000));
+        assert_eq!(file.rows[0].group, None);
+        assert_eq!(file.rows[1].group.as_deref(), Some("x, y"));
+    }
+
+    #[test]
+    fn mistakes_have_their_line() {
+        let said = |text: &str| rows(text).unwrap_err().lines().join(" ");
+        let header = "start_us,source,destination,bytes\n";
+        for (text, words) in [
+            (
+                "source,destination,bytes\na,b,1\n",
+                "line 1: there is no column 'start'",
+            ),
+            (
+                "start,sorce,destination,bytes\n",
+                "line 1: what is the column 'sorce'? try: 'source'",
+            ),
+            ("start,start_us,source,destination,bytes\n", "two columns"),
+            (header, "no flow"),
+            ("", "no column"),
+            (
+                &format!("{header}1,a,b,1\nsoon,a,b,1\n"),
+                "line 3: 'soon' is no start, in us",
+            ),
+            (&format!("{header}-1,a,b,1\n"), "line 2: '-1' is no start"),
+            (&format!("{header}5ms,a,b,1\n"), "line 2: '5ms' is no start"),
+            (&format!("{header}1,a,b,0\n"), "line 2: a flow of 0B"),
+            (
+                &format!("{header}1,a,b,many\n"),
+                "line 2: 'many' is not a size",
+            ),
+            (
+                &format!("{header}1,a,b\n"),
+                "line 2: 3 fields where the first line has 4",
+            ),
+        ] {
+            assert!(said(text).contains(words), "{text}: {}", said(text));
+        }
+    }
+}

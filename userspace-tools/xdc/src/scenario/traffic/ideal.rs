@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What an idle path would do: base RTT classes, and the completion time that slowdown is against.
+
+use xdc_proto::{ETHERNET_HEADER_BYTES, Topology};
+
+use crate::error::Result;
+use crate::scenario::paths::Paths;
+use crate::units::Time;
+
+/// Base RTTs further apart than this are of two classes: within a datacenter of three layers they
+/// double at most from one class to the next.
+const GAP: f64 = 2.5;
+
+/// Hosts whose paths are looked at to find the gap.
+const SOURCES: usize = 16;
+
+/// Tells paths within a datacenter from those between two.
+pub struct Classes {
+    /// At least this is between two.
+    boundary_us: f64,
+}
+
+impl Classes {
+    /// `inter_rtt` is that of the unscaled network.
+    pub fn new(
+        paths: &Paths<'_>,
+        topology: &Topology,
+        inter_rtt: Option<Time>,
+        scale: u32,
+    ) -> Result<Self> {
+        if let Some(Time(ns)) = inter_rtt {
+            let boundary_us = ns as f64 / 1e3 * f64::from(scale);
+            return Ok(Self { boundary_us });
+        }
+        let hosts = topology.nodes.iter().filter(|node| !node.router);
+        let hosts: Vec<_> = hosts.map(|node| node.name.as_str()).collect();
+        let mut rtts_us = Vec::new();
+        for src in hosts.iter().step_by(hosts.len().div_ceil(SOURCES).max(1)) {
+            for dst in hosts.iter().filter(|dst| *dst != src) {
+                // Hosts that no path joins exchange nothing.
+                rtts_us.extend(paths.base_rtt_us(src, dst).ok());
+            }
+        }
+        Ok(Self {
+            boundary_us: widest_gap(rtts_us),
+        })
+    }
+
+    pub fn is_inter(&self, base_rtt_us: f64) -> bool {
+        base_rtt_us >= self.boundary_us
+    }
+}
+
+/// The middle of the widest gap, if there is one.
+fn widest_gap(mut rtts_us: Vec<f64>) -> f64 {
+    rtts_us.sort_by(f64::total_cmp);
+    rtts_us
+        .windows(2)
+        .filter(|pair| pair[0] > 0.0 && pair[1] / pair[0] > GAP)
+        .max_by(|a, b| (a[1] / a[0]).total_cmp(&(b[1] / b[0])))
+        .map_or(f64::INFINITY, |pair| (pair[0] * pair[1]).sqrt())
+}
+
+/// Time from first send to last byte received of a sender that never waits, on an idle path, ns:
+/// what the first packet takes, then the rest at the rate of the slowest link. 0 without an end.
+pub fn ideal_ns(paths: &Paths<'_>, src: &str, dst: &str, bytes: u64) -> Result<u64> {
+    let walk = paths.walk(src, dst)?;
+    let mtu = walk.iter().map(|(link, _)| link.mtu).min().unwrap_or(0);
+    let ack = paths.topology().ack_bytes();
+    let headers = match without_timestamps(paths.topology()) {
+        true => ack - TIMESTAMP_BYTES,
+        false => ack,
+    };
+    let payload = u64::from(mtu.saturating_sub(headers)).max(1);
+    if bytes == 0 {
+        return Ok(0);
+    }
+    let first = bytes.min(payload);
+    let rest = bytes - first;
+    let wire_bytes = rest + rest.div_ceil(payload) * u64::from(headers + ETHERNET_HEADER_BYTES);
+    let rates = walk.iter().map(|(_, direction)| direction.rate_bps);
+    let queueing_ns = match rates.filter(|&bps| bps > 0).min() {
+        Some(bps) => u128::from(wire_bytes) * 8_000_000_000 / u128::from(bps),
+        None => 0,
+    };
+    let packet = first as u32 + headers;
+    let first_ns = walk.iter().map(|(_, direction)| direction.idle_ns(packet));
+    let first_ns = first_ns.fold(0, u64::saturating_add);
+    // Centuries are as good as any number.
+    Ok(first_ns.saturating_add(u64::try_from(queueing_ns).unwrap_or(u64::MAX)))
+}
+
+/// Bytes of TCP's timestamp option.
+const TIMESTAMP_BYTES: u32 = 12;
+
+fn without_timestamps(topology: &Topology) -> bool {
+    let mut sysctls = topology.sysctls.iter();
+    sysctls.any(|(name, value)| name == "net.ipv4.tcp_timestamps" && value == "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use xdc_proto::Job;
+
+    use super::*;
+    use crate::scenario::plan::plan;
+    use crate::scenario::{parse, tests::SMALL};
+
+    #[test]
+    fn the_widest_gap_divides_the_classes() {
+        let of = |rtts: &[f64]| Classes {
+            boundary_us: widest_gap(rtts.to_vec()),
+        };
+        let two = of(&[1792.0, 4.7, 14.0, 9.4, 1806.0]);
+        assert!(two.is_inter(1792.0) && !two.is_inter(14.0));
+        // One datacenter of three layers; a ratio of 4 between two.
+        assert!(!of(&[4.7, 9.4, 14.0]).is_inter(14.0));
+        let four = of(&[9.4, 14.0, 56.0]);
+        assert!(four.is_inter(56.0) && !four.is_inter(14.0));
+        assert!(!of(&[]).is_inter(1e9));
+    }
+
+    #[test]
+    fn the_ideal_is_the_first_packet_and_the_rest_at_the_slowest_rate() {
+        let scenario = parse("small", SMALL, &[]).unwrap().scenario;
+        let Job::Run(run) = plan(&scenario, "unocc", 1, 1).unwrap().job else {
+            panic!("no run");
+        };
+        let paths = Paths::new(&run.topology).unwrap();
+        let ideal = |bytes| ideal_ns(&paths, "a1", "r", bytes).unwrap();
+        // 1 Gbit/s: 8 ns a byte; the port with a queue sends the first packet at once.
+        assert_eq!(ideal(1000), (1000 + 52 + 14) * 8);
+        assert_eq!(ideal(1448), 1514 * 8);
+        assert_eq!(ideal(2 * 1448), 2 * 1514 * 8);
+        assert_eq!(ideal(1449), (1514 + 67) * 8);
+        assert_eq!(ideal(0), 0);
+    }
+}

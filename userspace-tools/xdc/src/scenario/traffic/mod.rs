@@ -1,0 +1,616 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `[[traffic]]`: flows that a seed decides, drawn on the host and written into the plan.
+//!
+//! A block has random numbers of its own, so that another one beside it does not change it. They
+//! are drawn and transformed in software: the same flows on every machine.
+
+mod file;
+mod ideal;
+mod sizes;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use xdc_proto::Flow;
+use xdc_proto::rng::Rng;
+
+pub use self::file::FlowFile;
+pub use self::ideal::{Classes, ideal_ns};
+pub use self::sizes::{Cdf, Sizes};
+use crate::error::{Error, Result};
+use crate::scenario::dscp::{self, Dscp};
+use crate::scenario::paths::Paths;
+use crate::scenario::{Scenario, expand_all, limits, names, pairs};
+use crate::units::{Fraction, PPM, Size, Time};
+
+/// Groups of flows by their path.
+const INTRA: &str = "intra";
+const INTER: &str = "inter";
+/// Groups of flows that no block names.
+pub const CLASSES: [&str; 2] = [INTRA, INTER];
+
+/// Of a Poisson source's flows, those within its datacenter, as in the papers (4:1).
+const LOCAL: Fraction = Fraction(800_000);
+
+/// Keys of all kinds that draw sizes.
+const SIZES: &[&str] = &["sizes", "intra_sizes", "inter_sizes"];
+
+/// Attempts to draw a permutation that leaves nobody with itself.
+const ATTEMPTS: usize = 10_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[schemars(rename = "TrafficKind")]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Many hosts to one, at once.
+    Incast,
+    /// The same again and again.
+    Bursts,
+    /// Every host sends to one and receives from one.
+    Permutation,
+    /// Every host sends at random times to random others.
+    Poisson,
+    /// Messages between pairs of hosts.
+    Rpc,
+    /// As a CSV file lists them.
+    File,
+}
+
+/// One block. Which keys mean something depends on the kind: [`TrafficSpec::validate`].
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrafficSpec {
+    pub kind: Kind,
+    /// Senders; for a permutation and for Poisson sources the receivers, too.
+    #[serde(default)]
+    pub hosts: Vec<String>,
+    /// The receiver; of an incast's that are several, one at random each time. For RPCs, a
+    /// receiver for each host.
+    pub to: Option<String>,
+    /// An incast's flows from each of its senders [default: 1].
+    pub per_host: Option<usize>,
+    /// A CSV file beside the scenario: start, source, destination and bytes of each flow.
+    pub file: Option<String>,
+    pub sizes: Option<Sizes>,
+    /// Of flows within a datacenter and between two, if they differ.
+    pub intra_sizes: Option<Sizes>,
+    pub inter_sizes: Option<Sizes>,
+    /// Of a host's link, for payload.
+    pub load: Option<Fraction>,
+    /// Share of flows within the source's datacenter.
+    pub local: Option<Fraction>,
+    /// Share of a permutation's flows between datacenters.
+    pub across: Option<Fraction>,
+    /// How many: of an incast the senders, of RPCs per pair, else all together.
+    pub flows: Option<usize>,
+    /// None starts later than this after `start`.
+    pub duration: Option<Time>,
+    /// Between bursts, or between the messages of a pair.
+    pub period: Option<Time>,
+    /// The period is the mean of exponential gaps.
+    #[serde(default)]
+    pub random: bool,
+    #[serde(default)]
+    pub start: Time,
+    #[serde(default)]
+    pub jitter: Time,
+    /// Flows between two hosts share connections, one at a time each.
+    #[serde(default)]
+    pub persistent: bool,
+    /// Without it: `intra` or `inter`.
+    pub group: Option<String>,
+    /// Of their packets, both ways.
+    pub dscp: Option<Dscp>,
+    #[serde(default)]
+    pub sndbuf: Size,
+    #[serde(default)]
+    pub rcvbuf: Size,
+}
+
+impl TrafficSpec {
+    pub fn all_sizes(&self) -> impl Iterator<Item = &Sizes> {
+        let all = [&self.sizes, &self.intra_sizes, &self.inter_sizes];
+        all.into_iter().flatten()
+    }
+
+    /// Which keys there must be, which there may be, and that no others are.
+    pub fn validate(&self) -> Result<()> {
+        let by_class = self.intra_sizes.is_some() && self.inter_sizes.is_some();
+        let half = self.intra_sizes.is_some() != self.inter_sizes.is_some();
+        let listed = self.kind == Kind::File;
+        if !listed && (half || by_class == self.sizes.is_some()) {
+            return self.refuse("needs 'sizes', or 'intra_sizes' and 'inter_sizes'");
+        }
+        let (must, may): (&[&str], &[&str]) = match self.kind {
+            Kind::Incast => (&["to"], &["flows", "per_host"]),
+            Kind::Bursts => (&["to", "period", "duration"], &["flows", "per_host"]),
+            Kind::Permutation => (&[], &["across"]),
+            Kind::Poisson => (&["load"], &["local", "flows", "duration"]),
+            Kind::Rpc => (&["to", "period"], &["random", "flows", "duration"]),
+            Kind::File => (&["file"], &[]),
+        };
+        let (must, may) = match listed {
+            true => (must.to_vec(), may.to_vec()),
+            false => ([must, &["hosts"]].concat(), [may, SIZES].concat()),
+        };
+        for (key, there) in [
+            ("hosts", !self.hosts.is_empty()),
+            ("file", self.file.is_some()),
+            ("sizes", self.sizes.is_some()),
+            ("intra_sizes", self.intra_sizes.is_some()),
+            ("inter_sizes", self.inter_sizes.is_some()),
+            ("to", self.to.is_some()),
+            ("load", self.load.is_some()),
+            ("local", self.local.is_some()),
+            ("across", self.across.is_some()),
+            ("flows", self.flows.is_some()),
+            ("per_host", self.per_host.is_some()),
+            ("duration", self.duration.is_some()),
+            ("period", self.period.is_some()),
+            ("random", self.random),
+        ] {
+            if there && !must.contains(&key) && !may.contains(&key) {
+                return self.refuse(&format!("has no use for '{key}'"));
+            }
+            if !there && must.contains(&key) {
+                return self.refuse(&format!("needs '{key}'"));
+            }
+        }
+        let endless = matches!(self.kind, Kind::Poisson | Kind::Rpc);
+        if endless && self.flows.is_some() == self.duration.is_some() {
+            return self.refuse("needs either 'flows' or 'duration'");
+        }
+        if self.flows == Some(0) || self.per_host == Some(0) {
+            return self.refuse("needs 'flows' and 'per_host' above 0");
+        }
+        if self.period == Some(Time(0)) || self.load == Some(Fraction(0)) {
+            return self.refuse("needs a 'period' and a 'load' above 0");
+        }
+        Ok(())
+    }
+
+    fn refuse(&self, why: &str) -> Result<()> {
+        Err(Error::usage(format!(
+            "[[traffic]] of kind {}: {why}",
+            self.kind.name()
+        )))
+    }
+
+    fn hosts(&self) -> Result<Vec<String>> {
+        let hosts = expand_all(&self.hosts)?;
+        let mut unique = hosts.clone();
+        unique.sort();
+        unique.dedup();
+        if unique.len() != hosts.len() || hosts.is_empty() {
+            return Err(Error::usage(
+                "the hosts of [[traffic]] are none, or one is there twice",
+            ));
+        }
+        Ok(hosts)
+    }
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Incast => "incast",
+            Self::Bursts => "bursts",
+            Self::Permutation => "permutation",
+            Self::Poisson => "poisson",
+            Self::Rpc => "rpc",
+            Self::File => "file",
+        }
+    }
+}
+
+/// A flow's ends and its start, ns.
+#[derive(Debug, Clone, PartialEq)]
+struct Draft {
+    src: String,
+    dst: String,
+    start_ns: u64,
+    /// Drawn with the draft where the order of draws matters.
+    bytes: Option<u64>,
+    /// If not the block's.
+    group: Option<String>,
+}
+
+impl Draft {
+    fn new(src: &str, dst: &str, start_ns: u64) -> Self {
+        Self {
+            src: src.to_owned(),
+            dst: dst.to_owned(),
+            start_ns,
+            bytes: None,
+            group: None,
+        }
+    }
+}
+
+/// All flows of all blocks; of each block in the order of their starts.
+pub fn expand(
+    scenario: &Scenario,
+    paths: &Paths<'_>,
+    classes: &Classes,
+    seed: u64,
+    scale: u32,
+) -> Result<Vec<Flow>> {
+    let dscps = dscp::of_hosts(scenario)?;
+    let mut flows = Vec::new();
+    for (number, spec) in scenario.traffic.iter().enumerate() {
+        // Two blocks, and two seeds next to each other, have nothing in common.
+        let mut seeds = Rng::new(seed);
+        let seed = (0..=number).fold(0, |_, _| seeds.next_bits());
+        let block = Block {
+            scenario,
+            spec,
+            paths,
+            classes,
+            dscps: &dscps,
+            scale: scale.into(),
+        };
+        let drafted = block.flows(&mut Rng::new(seed));
+        flows.extend(drafted.map_err(|err| err.about(format!("[[traffic]] {}", number + 1)))?);
+    }
+    Ok(flows)
+}
+
+struct Block<'a> {
+    scenario: &'a Scenario,
+    spec: &'a TrafficSpec,
+    paths: &'a Paths<'a>,
+    classes: &'a Classes,
+    /// Of hosts, for blocks without one.
+    dscps: &'a HashMap<String, Dscp>,
+    scale: u64,
+}
+
+impl Block<'_> {
+    fn flows(&self, rng: &mut Rng) -> Result<Vec<Flow>> {
+        let mut drafts = match self.spec.kind {
+            Kind::Incast => self.incast(rng, 0)?,
+            Kind::Bursts => self.bursts(rng)?,
+            Kind::Permutation => self.permutation(rng)?,
+            Kind::Poisson => self.poisson(rng)?,
+            Kind::Rpc => self.rpc(rng)?,
+            Kind::File => self.listed()?,
+        };
+        drafts.sort_by_key(|draft| draft.start_ns);
+        drafts
+            .into_iter()
+            .map(|draft| self.flow(draft, rng))
+            .collect()
+    }
+
+    fn flow(&self, draft: Draft, rng: &mut Rng) -> Result<Flow> {
+        let Draft {
+            src, dst, group, ..
+        } = draft;
+        let spec = self.spec;
+        let base_rtt_us = self.paths.base_rtt_us(&src, &dst)?;
+        let inter = self.classes.is_inter(base_rtt_us);
+        let bytes = match draft.bytes {
+            Some(bytes) => bytes,
+            None => self.sizes(inter)?.draw(&self.scenario.cdfs, rng)?,
+        };
+        let class = if inter { INTER } else { INTRA };
+        let dscp = spec.dscp.or(self.dscps.get(&src).copied());
+        let dscp = dscp.unwrap_or_default().0;
+        Ok(Flow {
+            ideal_ns: ideal_ns(self.paths, &src, &dst, bytes)?,
+            src,
+            dst,
+            group: group.unwrap_or_else(|| spec.group.as_deref().unwrap_or(class).to_owned()),
+            bytes,
+            start_ns: self.scaled(spec.start).saturating_add(draft.start_ns),
+            start_jitter_us: self.scaled(spec.jitter) / 1000,
+            cc: None,
+            receiver_cc: None,
+            switches: Vec::new(),
+            burst_bytes: 0,
+            period_us: 0,
+            persistent: spec.persistent,
+            dscp,
+            sndbuf_bytes: spec.sndbuf.0,
+            rcvbuf_bytes: spec.rcvbuf.0,
+            base_rtt_us,
+        })
+    }
+
+    fn scaled(&self, time: Time) -> u64 {
+        time.0 * self.scale
+    }
+
+    fn sizes(&self, inter: bool) -> Result<&Sizes> {
+        let own = match inter {
+            true => &self.spec.inter_sizes,
+            false => &self.spec.intra_sizes,
+        };
+        own.as_ref()
+            .or(self.spec.sizes.as_ref())
+            .ok_or_else(|| Error::usage("no sizes"))
+    }
+
+    fn incast(&self, rng: &mut Rng, start_ns: u64) -> Result<Vec<Draft>> {
+        let receivers = names::expand(self.spec.to.as_deref().unwrap_or_default())?;
+        let to = match &receivers[..] {
+            [only] => only,
+            several => &several[rng.up_to(several.len() as u64 - 1) as usize],
+        };
+        let mut senders = self.spec.hosts()?;
+        senders.retain(|host| host != to);
+        let count = self.spec.flows.unwrap_or(senders.len());
+        if count > senders.len() {
+            return Err(Error::usage(format!(
+                "{count} flows from {} hosts",
+                senders.len()
+            )));
+        }
+        if count < senders.len() {
+            shuffle(&mut senders, rng);
+        }
+        let per_host = self.spec.per_host.unwrap_or(1);
+        self.limit(count.saturating_mul(per_host))?;
+        let senders = senders.iter().take(count);
+        let draft = |src: &String| Draft::new(src, to, start_ns);
+        Ok(senders
+            .flat_map(|src| std::iter::repeat_n(draft(src), per_host))
+            .collect())
+    }
+
+    fn bursts(&self, rng: &mut Rng) -> Result<Vec<Draft>> {
+        let [period, duration] = [self.spec.period, self.spec.duration];
+        let period_ns = self.scaled(period.unwrap_or_default()).max(1);
+        let duration_ns = self.scaled(duration.unwrap_or_default());
+        self.limit(usize::try_from(duration_ns / period_ns).unwrap_or(usize::MAX))?;
+        let mut drafts = Vec::new();
+        let mut start_ns = 0;
+        while start_ns < duration_ns {
+            drafts.extend(self.incast(rng, start_ns)?);
+            start_ns += period_ns;
+            self.limit(drafts.len())?;
+        }
+        Ok(drafts)
+    }
+
+    /// More flows than a run can have are not worth drawing.
+    fn limit(&self, flows: usize) -> Result<()> {
+        match flows > xdc_proto::MAX_FLOWS {
+            true => Err(Error::usage(format!(
+                "more than {} flows, one for each port",
+                xdc_proto::MAX_FLOWS
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    fn permutation(&self, rng: &mut Rng) -> Result<Vec<Draft>> {
+        let hosts = self.spec.hosts()?;
+        for _ in 0..ATTEMPTS {
+            let to = match self.spec.across {
+                None => {
+                    let mut to: Vec<_> = (0..hosts.len()).collect();
+                    shuffle(&mut to, rng);
+                    to
+                }
+                Some(share) => self.crossing(&hosts, share, rng)?,
+            };
+            if to.iter().enumerate().all(|(from, &to)| from != to) {
+                let pairs = hosts.iter().zip(to);
+                return Ok(pairs
+                    .map(|(src, to)| Draft::new(src, &hosts[to], 0))
+                    .collect());
+            }
+        }
+        Err(Error::usage(
+            "no permutation of these hosts leaves nobody with itself",
+        ))
+    }
+
+    /// A permutation of which as many flows as asked for lead to the other datacenter.
+    fn crossing(&self, hosts: &[String], share: Fraction, rng: &mut Rng) -> Result<Vec<usize>> {
+        let mut centers = self.datacenters(hosts)?;
+        if centers.len() != 2 {
+            return Err(Error::usage(format!(
+                "'across' is for hosts in two datacenters, not in {}",
+                centers.len()
+            )));
+        }
+        // As many one way as the other.
+        let wanted = (hosts.len() as u64 * u64::from(share.0) / u64::from(2 * PPM)) as usize;
+        if centers.iter().any(|center| center.len() < wanted) {
+            return Err(Error::usage(format!(
+                "no {wanted} hosts of a datacenter can send across"
+            )));
+        }
+        let mut to = vec![0; hosts.len()];
+        let mut receivers = centers.clone();
+        for (senders, receivers) in centers.iter_mut().zip(&mut receivers) {
+            shuffle(senders, rng);
+            shuffle(receivers, rng);
+        }
+        for (here, there) in [(0, 1), (1, 0)] {
+            for (place, &from) in centers[here].iter().enumerate() {
+                to[from] = match place < wanted {
+                    true => receivers[there][place],
+                    false => receivers[here][place],
+                };
+            }
+        }
+        Ok(to)
+    }
+
+    /// Places in `hosts` of those that are near each other.
+    fn datacenters(&self, hosts: &[String]) -> Result<Vec<Vec<usize>>> {
+        let mut centers: Vec<Vec<usize>> = Vec::new();
+        for (place, host) in hosts.iter().enumerate() {
+            let mut home = None;
+            for (number, center) in centers.iter().enumerate() {
+                let rtt_us = self.paths.base_rtt_us(&hosts[center[0]], host)?;
+                if !self.classes.is_inter(rtt_us) {
+                    home = Some(number);
+                    break;
+                }
+            }
+            match home {
+                Some(number) => centers[number].push(place),
+                None => centers.push(vec![place]),
+            }
+        }
+        Ok(centers)
+    }
+
+    /// Each source's gaps are exponential with a mean of mean size / (load x its link's rate).
+    fn poisson(&self, rng: &mut Rng) -> Result<Vec<Draft>> {
+        let hosts = self.spec.hosts()?;
+        let centers = self.datacenters(&hosts)?;
+        let local = self.spec.local.unwrap_or(LOCAL).0;
+        let share = |ppm: u32| f64::from(ppm) / f64::from(PPM);
+        let load = share(self.spec.load.unwrap_or_default().0);
+        let until_ns = self
+            .spec
+            .duration
+            .map_or(u64::MAX, |time| self.scaled(time));
+        let count = self.spec.flows.unwrap_or(usize::MAX);
+
+        let mut sources = Vec::new();
+        let mut next = BinaryHeap::new();
+        for (center, members) in centers.iter().enumerate() {
+            for &place in members {
+                let elsewhere = |number: &usize| *number != center;
+                let far: Vec<_> = (0..centers.len())
+                    .filter(elsewhere)
+                    .flat_map(|number| centers[number].iter().copied())
+                    .collect();
+                let near = members.iter().copied().filter(|&other| other != place);
+                let near: Vec<_> = near.collect();
+                let local = match (near.is_empty(), far.is_empty()) {
+                    (true, true) => return Err(Error::usage("a single host has no peer")),
+                    (true, false) => 0,
+                    (false, true) => PPM,
+                    (false, false) => local,
+                };
+                let mean = share(local) * self.mean(false, local > 0)?
+                    + share(PPM - local) * self.mean(true, local < PPM)?;
+                let gap_ns = mean * 8e9 / (load * self.rate_bps(&hosts[place])? as f64);
+                let first_ns = exponential(gap_ns, rng);
+                next.push(Reverse((first_ns, sources.len())));
+                sources.push((place, near, far, local, gap_ns));
+            }
+        }
+        let mut drafts = Vec::new();
+        while let Some(Reverse((start_ns, source))) = next.pop()
+            && drafts.len() < count
+            && start_ns < until_ns
+        {
+            let (place, near, far, local, gap_ns) = &sources[source];
+            let inter = rng.up_to(u64::from(PPM) - 1) >= u64::from(*local);
+            let peers = if inter { far } else { near };
+            let to = peers[rng.up_to(peers.len() as u64 - 1) as usize];
+            drafts.push(Draft {
+                bytes: Some(self.sizes(inter)?.draw(&self.scenario.cdfs, rng)?),
+                ..Draft::new(&hosts[*place], &hosts[to], start_ns)
+            });
+            self.limit(drafts.len())?;
+            let next_ns = start_ns.saturating_add(exponential(*gap_ns, rng));
+            next.push(Reverse((next_ns, source)));
+        }
+        Ok(drafts)
+    }
+
+    /// Mean size of a class that is there.
+    fn mean(&self, inter: bool, there: bool) -> Result<f64> {
+        match there {
+            true => self.sizes(inter)?.mean(&self.scenario.cdfs),
+            false => Ok(0.0),
+        }
+    }
+
+    /// Of the link of a host.
+    fn rate_bps(&self, host: &str) -> Result<u64> {
+        let mut links = self.paths.topology().links.iter();
+        let rate = links.find_map(|link| match host {
+            host if link.a == host => Some(link.ab.rate_bps),
+            host if link.b == host => Some(link.ba.rate_bps),
+            _ => None,
+        });
+        rate.filter(|&bps| bps > 0)
+            .ok_or_else(|| Error::usage(format!("'{host}' has no link with a rate to load")))
+    }
+
+    /// The rows of a file. What is wrong with them is said here, with their line.
+    fn listed(&self) -> Result<Vec<Draft>> {
+        let name = self.spec.file.as_deref().unwrap_or_default();
+        let file = self.scenario.files.get(name);
+        let file = file.ok_or_else(|| Error::usage(format!("'{name}' was not read")))?;
+        let draft = |row: &file::Row| {
+            let (src, dst) = (&row.source, &row.destination);
+            let about = |err: Error| err.about(format!("{name}: line {}", row.line));
+            self.paths.base_rtt_us(src, dst).map_err(about)?;
+            if src == dst {
+                return Err(about(Error::usage(format!("'{src}' sends to itself"))));
+            }
+            if let Some(group) = &row.group {
+                limits::group_name(group).map_err(about)?;
+            }
+            Ok(Draft {
+                bytes: Some(row.bytes),
+                group: row.group.clone(),
+                ..Draft::new(src, dst, self.scaled(row.start))
+            })
+        };
+        file.rows.iter().map(draft).collect()
+    }
+
+    fn rpc(&self, rng: &mut Rng) -> Result<Vec<Draft>> {
+        let to = self.spec.to.as_deref().unwrap_or_default();
+        let period_ns = self.scaled(self.spec.period.unwrap_or_default());
+        let until_ns = self
+            .spec
+            .duration
+            .map_or(u64::MAX, |time| self.scaled(time));
+        let count = self.spec.flows.unwrap_or(usize::MAX);
+        let mut drafts = Vec::new();
+        for from in &self.spec.hosts {
+            for (src, dst) in pairs(from, to)? {
+                let mut start_ns: u64 = 0;
+                let mut sent = 0;
+                loop {
+                    if self.spec.random {
+                        let gap_ns = exponential(period_ns as f64, rng);
+                        start_ns = start_ns.saturating_add(gap_ns);
+                    }
+                    if sent == count || start_ns >= until_ns {
+                        break;
+                    }
+                    drafts.push(Draft::new(&src, &dst, start_ns));
+                    self.limit(drafts.len())?;
+                    sent += 1;
+                    if !self.spec.random {
+                        start_ns = start_ns.saturating_add(period_ns);
+                    }
+                }
+            }
+        }
+        Ok(drafts)
+    }
+}
+
+/// Fisher and Yates's.
+fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
+    for last in (1..items.len()).rev() {
+        items.swap(last, rng.up_to(last as u64) as usize);
+    }
+}
+
+/// The logarithm is a library's, not the machine's: the same bits everywhere.
+fn exponential(mean: f64, rng: &mut Rng) -> u64 {
+    let drawn = (-mean * libm::log(1.0 - rng.unit())) as u64;
+    // Sums of as many as there are flows fit: none of them starts after that.
+    drawn.min(u64::MAX >> 20)
+}
+
+#[cfg(test)]
+mod tests;

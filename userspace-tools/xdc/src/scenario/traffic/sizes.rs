@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0
+//! How long flows are: all alike, uniform, or as somebody measured them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::str::FromStr;
+
+use xdc_netlink::deserialize_text;
+use xdc_proto::rng::Rng;
+
+use super::TrafficSpec;
+use crate::error::{Error, Result};
+use crate::units::{Size, text_schema};
+
+/// As a scenario writes it: `1MB`, `4kB..16kB`, or the name of a file in scenarios/cdf/.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sizes {
+    Fixed(u64),
+    /// Both ends included.
+    Uniform(u64, u64),
+    Cdf(String),
+}
+
+impl FromStr for Sizes {
+    type Err = String;
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let size = |text: &str| -> std::result::Result<u64, String> {
+            match text.parse::<Size>()? {
+                Size(0) => Err("a flow has at least one byte".to_owned()),
+                Size(bytes) => Ok(bytes),
+            }
+        };
+        if text.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            return Ok(Self::Cdf(text.to_owned()));
+        }
+        match text.split_once("..") {
+            None => size(text).map(Self::Fixed),
+            Some((least, most)) => match (size(least)?, size(most)?) {
+                (least, most) if least <= most => Ok(Self::Uniform(least, most)),
+                _ => Err(format!("'{text}' ends before it begins")),
+            },
+        }
+    }
+}
+
+deserialize_text!(
+    Sizes,
+    "a size, a range or a distribution, such as 1MB, 4kB..16kB or web-search",
+    i64 as visit_i64,
+    u64 as visit_u64
+);
+
+text_schema!(
+    Sizes,
+    "Sizes",
+    ["string", "integer"],
+    "^([0-9].*|[a-zA-Z][a-zA-Z0-9_-]*)$",
+    "A size, such as 1MB, a range, such as 4kB..16kB, or a distribution in scenarios/cdf, such as web-search."
+);
+
+impl Sizes {
+    pub fn draw(&self, cdfs: &BTreeMap<String, Cdf>, rng: &mut Rng) -> Result<u64> {
+        Ok(match self {
+            Self::Fixed(bytes) => *bytes,
+            Self::Uniform(least, most) => least + rng.up_to(most - least),
+            Self::Cdf(name) => find(cdfs, name)?.quantile(rng.unit()).max(1.0) as u64,
+        })
+    }
+
+    /// None is longer, as far as that is known without the file.
+    pub fn most(&self) -> u64 {
+        match self {
+            Self::Fixed(bytes) | Self::Uniform(_, bytes) => *bytes,
+            Self::Cdf(_) => 1,
+        }
+    }
+
+    pub fn mean(&self, cdfs: &BTreeMap<String, Cdf>) -> Result<f64> {
+        Ok(match self {
+            Self::Fixed(bytes) => *bytes as f64,
+            Self::Uniform(least, most) => (*least as f64 + *most as f64) / 2.0,
+            Self::Cdf(name) => find(cdfs, name)?.mean(),
+        })
+    }
+}
+
+fn find<'a>(cdfs: &'a BTreeMap<String, Cdf>, name: &str) -> Result<&'a Cdf> {
+    cdfs.get(name).ok_or_else(|| unknown(name))
+}
+
+fn unknown(name: &str) -> Error {
+    Error::usage(format!("no size distribution '{name}'"))
+        .hint("a file in scenarios/cdf/, a size (1MB), or a range (4kB..16kB)")
+}
+
+/// A distribution by points with straight lines between them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cdf {
+    /// (bytes, cumulative share), both never falling, from 0 to 1.
+    points: Vec<(f64, f64)>,
+}
+
+impl Cdf {
+    /// Those that the traffic names.
+    pub fn read_all(dir: &Path, traffic: &[TrafficSpec]) -> Result<BTreeMap<String, Self>> {
+        let mut cdfs = BTreeMap::new();
+        for sizes in traffic.iter().flat_map(TrafficSpec::all_sizes) {
+            let Sizes::Cdf(name) = sizes else {
+                continue;
+            };
+            // No way out of the folder.
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+            let path = dir.join(format!("{name}.txt"));
+            if !name.chars().all(plain) || !path.is_file() {
+                return Err(unknown(name));
+            }
+            let text = fs::read_to_string(&path).map_err(|err| Error::io(path.display(), &err))?;
+            let cdf = Self::parse(&text).map_err(|err| err.about(path.display()))?;
+            cdfs.insert(name.clone(), cdf);
+        }
+        Ok(cdfs)
+    }
+
+    /// Lines of bytes and cumulative percent; `#` begins a comment.
+    fn parse(text: &str) -> Result<Self> {
+        let mut points: Vec<(f64, f64)> = Vec::new();
+        for (number, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default();
+            let words: Vec<_> = line.split_whitespace().collect();
+            if words.is_empty() {
+                continue;
+            }
+            let wrong = || Error::usage(format!("line {}: '{line}'", number + 1));
+            let number = |word: &str| {
+                let number = word.parse::<f64>().ok();
+                number.filter(|n| n.is_finite() && *n >= 0.0)
+            };
+            let point = match words[..] {
+                [bytes, percent] => number(bytes).zip(number(percent)),
+                _ => None,
+            };
+            let (bytes, percent) = point.ok_or_else(wrong)?;
+            let point = (bytes, percent / 100.0);
+            let risen = points
+                .last()
+                .is_none_or(|last| last.0 <= point.0 && last.1 <= point.1);
+            if !risen {
+                return Err(wrong().hint("sizes and percents never fall"));
+            }
+            points.push(point);
+        }
+        match (points.first(), points.last()) {
+            (Some(first), Some(last)) if first.1 == 0.0 && last.1 == 1.0 => Ok(Self { points }),
+            _ => Err(Error::usage("the percents go from 0 to 100")),
+        }
+    }
+
+    /// The size that a share of flows does not exceed.
+    pub fn quantile(&self, share: f64) -> f64 {
+        let next = self.points.partition_point(|&(_, c)| c <= share);
+        let next = next.clamp(1, self.points.len() - 1);
+        let ((x0, c0), (x1, c1)) = (self.points[next - 1], self.points[next]);
+        match c1 > c0 {
+            true => x0 + (x1 - x0) * (share - c0) / (c1 - c0),
+            false => x1,
+        }
+    }
+
+    pub fn mean(&self) -> f64 {
+        self.points
+            .windows(2)
+            .map(|pair| (pair[0].0 + pair[1].0) / 2.0 * (pair[1].1 - pair[0].1))
+            .sum()
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    pub fn published() -> BTreeMap<String, Cdf> {
+        let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/cdf");
+        ["web-search", "alibaba-wan", "alibaba-storage", "google-rpc"]
+            .into_iter()
+            .map(|name| {
+                let text = fs::read_to_string(format!("{dir}/{name}.txt")).unwrap();
+                (name.to_owned(), Cdf::parse(&text).unwrap())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_published_distributions_have_their_mean_median_and_maximum() {
+        let cdfs = published();
+        for (name, mean, median, max) in [
+            ("web-search", 1.711e6, 73e3, 30e6),
+            ("alibaba-wan", 64.0e6, 50.3e6, 300e6),
+            ("alibaba-storage", 40.9e3, 6.3e3, 2e6),
+            ("google-rpc", 2.9e3, 257.0, 15_158_197.0),
+        ] {
+            let cdf = &cdfs[name];
+            let near = |got: f64, want: f64| (got / want - 1.0).abs() < 0.02;
+            assert!(near(cdf.mean(), mean), "{name}: mean {}", cdf.mean());
+            let got = cdf.quantile(0.5);
+            assert!(near(got, median), "{name}: median {got}");
+            assert_eq!(cdf.quantile(1.0), max, "{name}");
+        }
+        assert_eq!(cdfs["google-rpc"].points.len(), 843);
+    }
+
+    #[test]
+    fn what_is_drawn_has_the_mean_of_the_distribution() {
+        const DRAWS: usize = 200_000;
+        let cdfs = published();
+        for text in [
+            "web-search",
+            "alibaba-wan",
+            "alibaba-storage",
+            "4kb..16kb",
+            "9kb",
+        ] {
+            let sizes = text.parse::<Sizes>().unwrap();
+            let mut rng = Rng::new(7);
+            let draws = (0..DRAWS).map(|_| sizes.draw(&cdfs, &mut rng).unwrap() as f64);
+            let mean = draws.sum::<f64>() / DRAWS as f64;
+            let want = sizes.mean(&cdfs).unwrap();
+            // Above four standard errors of the widest of them.
+            assert!(
+                (mean / want - 1.0).abs() < 0.03,
+                "{text}: {mean}, not {want}"
+            );
+        }
+    }
+
+    #[test]
+    fn quantiles_lie_on_the_lines() {
+        let cdf = Cdf::parse("0 0\n10 50 # half\n\n20 50\n30 100\n").unwrap();
+        assert_eq!(cdf.quantile(0.25), 5.0);
+        assert_eq!(cdf.quantile(0.75), 25.0);
+        assert_eq!(cdf.mean(), 15.0);
+        for wrong in [
+            "",
+            "0 0\n",
+            "0 0\n5 90",
+            "0 0\n9 50\n8 100",
+            "0 0 0\n1 100",
+            "a b",
+            "0 1\n1 100",
+        ] {
+            assert!(Cdf::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_in_three_forms() {
+        let read = |text: &str| text.parse::<Sizes>();
+        assert_eq!(read("1mb"), Ok(Sizes::Fixed(1_000_000)));
+        assert_eq!(read("4kb..16kb"), Ok(Sizes::Uniform(4000, 16000)));
+        assert_eq!(read("web-search"), Ok(Sizes::Cdf("web-search".to_owned())));
+        for wrong in ["0", "16kb..4kb", "1..2..3", "", "5x"] {
+            assert!(read(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

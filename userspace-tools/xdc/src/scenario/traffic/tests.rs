@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use xdc_proto::{Job, RunPlan};
+
+use super::*;
+use crate::scenario::parse;
+use crate::scenario::plan::plan;
+
+/// Two datacenters of four hosts at 1 Gbit/s, 40 us and 10 ms.
+const TWO: &str = r#"
+title = "Two datacenters"
+engine = "uml"
+ccs = ["cubic"]
+sample = "1ms"
+[topology]
+mtu = 1500
+hosts = ["a[1-4]", "b[1-4]"]
+routers = ["sa", "sb"]
+[[topology.links]]
+a = "a[1-4]"
+b = "sa"
+rate = "1gbit"
+delay = "10us"
+[[topology.links]]
+a = "b[1-4]"
+b = "sb"
+rate = "1gbit"
+delay = "10us"
+[[topology.links]]
+a = "sa"
+b = "sb"
+rate = "1gbit"
+delay = "5ms"
+queue = "port"
+[queues.port]
+limit = "100kb"
+[[watch]]
+name = "WAN"
+from = "sa"
+to = "sb"
+"#;
+
+fn run_with(traffic: &str, seed: u64, scale: u32, cc: &str) -> Result<RunPlan> {
+    let text = format!("{TWO}[[traffic]]\n{traffic}");
+    let mut scenario = parse("two", &text, &[])?.scenario;
+    scenario.cdfs = sizes::tests::published();
+    match plan(&scenario, cc, seed, scale)?.job {
+        Job::Run(run) => Ok(run),
+        job => panic!("{job:?}"),
+    }
+}
+
+fn flows(traffic: &str, seed: u64) -> Vec<Flow> {
+    run_with(traffic, seed, 1, "cubic").unwrap().flows
+}
+
+fn datacenter(host: &str) -> &str {
+    &host[..1]
+}
+
+fn crosses(flow: &Flow) -> bool {
+    datacenter(&flow.src) != datacenter(&flow.dst)
+}
+
+const ALL: &str = r#"hosts = ["a[1-4]", "b[1-4]"]"#;
+
+#[test]
+fn a_permutation_is_one_whatever_the_seed() {
+    for seed in 0..200 {
+        let text = format!("kind = \"permutation\"\n{ALL}\nsizes = \"1mb\"");
+        let flows = flows(&text, seed);
+        let senders: BTreeSet<_> = flows.iter().map(|flow| &flow.src).collect();
+        let receivers: BTreeSet<_> = flows.iter().map(|flow| &flow.dst).collect();
+        assert_eq!((senders.len(), receivers.len()), (8, 8), "seed {seed}");
+        assert!(flows.iter().all(|flow| flow.src != flow.dst), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_permutation_crosses_as_often_as_it_is_told() {
+    for (share, across) in [("0%", 0), ("25%", 2), ("50%", 4), ("75%", 6), ("100%", 8)] {
+        for seed in 0..50 {
+            let text =
+                format!("kind = \"permutation\"\n{ALL}\nsizes = \"1mb\"\nacross = \"{share}\"");
+            let flows = flows(&text, seed);
+            let crossing = flows.iter().filter(|flow| crosses(flow)).count();
+            assert_eq!(crossing, across, "{share}, seed {seed}");
+            let receivers: BTreeSet<_> = flows.iter().map(|flow| &flow.dst).collect();
+            assert_eq!(receivers.len(), 8);
+        }
+    }
+}
+
+#[test]
+fn groups_and_ideals_follow_the_path() {
+    let text = format!("kind = \"permutation\"\n{ALL}\nsizes = \"1448b\"\nacross = \"50%\"");
+    for flow in flows(&text, 3) {
+        let (group, least_ns) = if crosses(&flow) {
+            (INTER, 5_000_000)
+        } else {
+            (INTRA, 20_000)
+        };
+        assert_eq!(flow.group, group);
+        // Two links that serialise 1514 bytes at 8 ns each, and a port that sends at once.
+        assert!(
+            (least_ns..least_ns + 50_000).contains(&flow.ideal_ns),
+            "{flow:?}"
+        );
+    }
+}
+
+#[test]
+fn poisson_sources_offer_their_load() {
+    // 8 sources for 20 s at 40 % of 1 Gbit/s: some 19,000 flows of 420 kB.
+    let text = format!(
+        "kind = \"poisson\"\n{ALL}\nsizes = \"alibaba-storage\"\nload = \"10%\"\nduration = \"20s\""
+    );
+    let flows = flows(&text, 5);
+    let mut bytes: BTreeMap<&str, u64> = BTreeMap::new();
+    for flow in &flows {
+        *bytes.entry(&flow.src).or_default() += flow.bytes;
+        assert!(flow.start_ns < 20_000_000_000);
+        assert_ne!(flow.src, flow.dst);
+    }
+    assert_eq!(bytes.len(), 8);
+    let offered = bytes.values().sum::<u64>() as f64 * 8.0 / 20.0 / 8e9;
+    assert!((offered / 0.1 - 1.0).abs() < 0.05, "{offered}");
+    let across = flows.iter().filter(|flow| crosses(flow)).count() as f64 / flows.len() as f64;
+    assert!((across - 0.2).abs() < 0.01, "{across}");
+    assert!(flows.is_sorted_by_key(|flow| flow.start_ns));
+}
+
+#[test]
+fn each_class_has_its_own_sizes_and_the_load_counts_both() {
+    let text = format!(
+        "kind = \"poisson\"\n{ALL}\nintra_sizes = \"10kb\"\ninter_sizes = \"1mb\"\nload = \"50%\"\n\
+         local = \"60%\"\nflows = 20000"
+    );
+    let flows = flows(&text, 9);
+    assert_eq!(flows.len(), 20_000);
+    for flow in &flows {
+        assert_eq!(flow.bytes, if crosses(flow) { 1_000_000 } else { 10_000 });
+    }
+    let bits = flows.iter().map(|flow| flow.bytes).sum::<u64>() as f64 * 8.0;
+    let offered = bits / (flows.last().unwrap().start_ns as f64) / 8.0;
+    assert!((offered / 0.5 - 1.0).abs() < 0.05, "{offered}");
+}
+
+#[test]
+fn the_seed_decides_and_the_scale_only_stretches() {
+    let text =
+        format!("kind = \"poisson\"\n{ALL}\nsizes = \"web-search\"\nload = \"40%\"\nflows = 500");
+    let key = |flows: &[Flow]| -> Vec<_> {
+        flows
+            .iter()
+            .map(|flow| (flow.src.clone(), flow.dst.clone(), flow.bytes))
+            .collect()
+    };
+    let one = flows(&text, 1);
+    assert_eq!(format!("{one:?}"), format!("{:?}", flows(&text, 1)));
+    assert_ne!(key(&one), key(&flows(&text, 2)));
+    let ten = run_with(&text, 1, 10, "cubic").unwrap().flows;
+    let last = |flows: &[Flow]| flows.last().unwrap().start_ns as f64;
+    assert!((last(&ten) / last(&one) / 10.0 - 1.0).abs() < 1e-3);
+}
+
+#[test]
+fn flows_share_connections_only_where_that_is_asked_for() {
+    let traffic = "kind = \"incast\"\nhosts = [\"a[1-4]\"]\nto = \"b1\"\nsizes = \"1mb\"";
+    assert!(flows(traffic, 1).iter().all(|flow| !flow.persistent));
+    let shared = flows(&format!("{traffic}\npersistent = true"), 1);
+    assert!(shared.iter().all(|flow| flow.persistent));
+}
+
+#[test]
+fn an_incast_and_its_bursts_meet_at_one_host() {
+    let text = "kind = \"incast\"\nhosts = [\"a[1-4]\", \"b[1-4]\"]\nto = \"a1\"\nsizes = \"1mb\"";
+    let incast = flows(text, 1);
+    assert_eq!(incast.len(), 7);
+    assert!(
+        incast
+            .iter()
+            .all(|flow| flow.dst == "a1" && flow.start_ns == 0)
+    );
+    let three: BTreeSet<_> = (0..20)
+        .map(|seed| {
+            let flows = flows(&format!("{text}\nflows = 3"), seed);
+            assert_eq!(flows.len(), 3);
+            flows.into_iter().map(|flow| flow.src).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(three.len() > 5);
+    let bursts = text.replace("incast", "bursts") + "\nperiod = \"1ms\"\nduration = \"3ms\"";
+    let starts: Vec<_> = flows(&bursts, 1).iter().map(|flow| flow.start_ns).collect();
+    assert_eq!(starts.len(), 21);
+    assert_eq!(
+        (starts[6], starts[7], starts[20]),
+        (0, 1_000_000, 2_000_000)
+    );
+}
+
+#[test]
+fn rpcs_come_at_fixed_or_random_times() {
+    let text = "kind = \"rpc\"\nhosts = [\"a[1-2]\"]\nto = \"a3\"\nsizes = \"4kb..16kb\"\n\
+                start = \"15ms\"\nperiod = \"25us\"\ngroup = \"rpc\"";
+    let fixed = flows(&format!("{text}\nflows = 1000"), 1);
+    assert_eq!(fixed.len(), 2000);
+    assert_eq!(fixed[2].start_ns, 15_025_000);
+    assert!(
+        fixed
+            .iter()
+            .all(|flow| (4000..=16000).contains(&flow.bytes))
+    );
+    assert!(fixed.iter().all(|flow| flow.group == "rpc"));
+    let random = flows(&format!("{text}\nrandom = true\nduration = \"250ms\""), 1);
+    assert!(
+        (random.len() as f64 / 20_000.0 - 1.0).abs() < 0.05,
+        "{}",
+        random.len()
+    );
+}
+
+#[test]
+fn each_burst_has_a_receiver_of_its_own_and_several_flows_a_host() {
+    let text = "kind = \"bursts\"\nhosts = [\"a[1-4]\", \"b[1-4]\"]\nto = \"a[1-4]\"\nsizes = \"1kB\"\n\
+                flows = 3\nper_host = 2\nperiod = \"1ms\"\nduration = \"50ms\"";
+    let flows = flows(text, 1);
+    assert_eq!(flows.len(), 50 * 3 * 2);
+    let mut receivers = BTreeSet::new();
+    for burst in flows.chunks(6) {
+        let to: BTreeSet<_> = burst.iter().map(|flow| flow.dst.as_str()).collect();
+        assert_eq!(to.len(), 1);
+        receivers.extend(to.iter().copied());
+        let mut of: BTreeMap<&str, usize> = BTreeMap::new();
+        for flow in burst {
+            assert_ne!(flow.src, flow.dst);
+            *of.entry(flow.src.as_str()).or_default() += 1;
+        }
+        assert_eq!(of.into_values().collect::<Vec<_>>(), [2, 2, 2]);
+    }
+    let all: BTreeSet<_> = ["a1", "a2", "a3", "a4"].into();
+    assert_eq!(receivers, all);
+}
+
+#[test]
+fn a_file_lists_flows() {
+    let listed = |csv: &str, scale: u32| {
+        let text = format!("{TWO}[[traffic]]\nkind = \"file\"\nfile = \"x.csv\"\nstart = \"1ms\"");
+        let mut scenario = parse("two", &text, &[])?.scenario;
+        scenario
+            .files
+            .insert("x.csv".to_owned(), file::tests::of(csv));
+        match plan(&scenario, "cubic", 1, scale)?.job {
+            Job::Run(run) => Ok::<_, Error>(run.flows),
+            job => panic!("{job:?}"),
+        }
+    };
+    let header = "start_us,source,destination,bytes,group";
+    let flows = listed(&format!("{header}\n30,a1,b1,5000,\n20,a1,a2,7,mice\n"), 2).unwrap();
+    let told: Vec<_> = flows
+        .iter()
+        .map(|flow| {
+            (
+                flow.start_ns,
+                flow.dst.as_str(),
+                flow.bytes,
+                flow.group.as_str(),
+            )
+        })
+        .collect();
+    let want = [
+        (2_040_000, "a2", 7, "mice"),
+        (2_060_000, "b1", 5000, "inter"),
+    ];
+    assert_eq!(told, want);
+    for (row, words) in [
+        ("1,a1,zz,1,", "x.csv: line 2: 'zz' is no node"),
+        ("1,a1,a1,1,", "line 2: 'a1' sends to itself"),
+        ("1,a1,a2,1,=1", "line 2: '=1' is no name of a group"),
+    ] {
+        let err = listed(&format!("{header}\n{row}\n"), 1).unwrap_err();
+        assert!(err.to_string().contains(words), "{err}");
+    }
+}
+
+#[test]
+fn what_a_kind_lacks_or_has_no_use_for_is_named() {
+    for (text, word) in [
+        (
+            "kind = \"poisson\"\nhosts = [\"a1\"]\nsizes = \"1mb\"\nflows = 1",
+            "load",
+        ),
+        (
+            "kind = \"incast\"\nhosts = [\"a1\"]\nsizes = \"1mb\"\nto = \"b1\"\nload = \"9%\"",
+            "load",
+        ),
+        (
+            "kind = \"rpc\"\nhosts = [\"a1\"]\nsizes = \"1mb\"\nto = \"b1\"\nperiod = \"1us\"",
+            "flows",
+        ),
+        ("kind = \"incast\"\nhosts = [\"a1\"]\nto = \"b1\"", "sizes"),
+        (
+            "kind = \"incast\"\nhosts = [\"a1\", \"a1\"]\nsizes = \"1mb\"\nto = \"b1\"",
+            "twice",
+        ),
+        (
+            "kind = \"incast\"\nhosts = [\"a1\"]\nsizes = \"1mb\"\nto = \"b1\"\nper_host = 0",
+            "per_host",
+        ),
+        (
+            "kind = \"incast\"\nhosts = [\"a1\"]\nsizes = \"1mb\"\nto = \"b1\"\nper_host = 60000",
+            "55536",
+        ),
+        (
+            "kind = \"incast\"\nsizes = \"1mb\"\nto = \"b1\"",
+            "needs 'hosts'",
+        ),
+        (
+            "kind = \"file\"\nfile = \"x.csv\"\nsizes = \"1mb\"",
+            "no use for 'sizes'",
+        ),
+        ("kind = \"file\"", "needs 'file'"),
+        ("kind = \"file\"\nfile = \"x.csv\"", "was not read"),
+        (
+            "kind = \"incast\"\nhosts = [\"a1\"]\nsizes = \"1mb\"\nto = \"zz\"",
+            "zz",
+        ),
+        (
+            "kind = \"incast\"\nhosts = [\"a1\"]\nsizes = \"nobodys\"\nto = \"b1\"",
+            "nobodys",
+        ),
+        (
+            "kind = \"permutation\"\nhosts = [\"a[1-2]\"]\nsizes = \"1mb\"\nacross = \"50%\"",
+            "two datacenters",
+        ),
+        (
+            "kind = \"permutation\"\nhosts = [\"a1\"]\nsizes = \"1mb\"",
+            "itself",
+        ),
+        (
+            "kind = \"rpc\"\nhosts = [\"a1\"]\nsizes = \"1b\"\nto = \"b1\"\nperiod = \"1us\"\nduration = \"1s\"",
+            "55536",
+        ),
+    ] {
+        let err = run_with(text, 1, 1, "cubic").unwrap_err().to_string();
+        assert!(err.contains(word), "{text}: {err}");
+    }
+}
+
+#[test]
+fn bbr_goes_across_and_dctcp_stays_inside() {
+    let text = format!("kind = \"permutation\"\n{ALL}\nsizes = \"1mb\"\nacross = \"50%\"");
+    let run = run_with(&text, 1, 1, "bbr-dctcp").unwrap();
+    let congctl = run.topology.congctl.as_ref().unwrap();
+    assert_eq!(
+        (congctl.inside.as_str(), congctl.across.as_str()),
+        ("dctcp", "bbr")
+    );
+    let site = |name: &str| {
+        run.topology
+            .nodes
+            .iter()
+            .find(|node| node.name == name)
+            .unwrap()
+            .site
+    };
+    assert!(run.flows.iter().any(crosses));
+    for flow in &run.flows {
+        assert_eq!(
+            site(&flow.src) != site(&flow.dst),
+            crosses(flow),
+            "{flow:?}"
+        );
+        // A socket that names one would hide what the route says.
+        assert_eq!((&flow.cc, &flow.receiver_cc), (&None, &None));
+    }
+}

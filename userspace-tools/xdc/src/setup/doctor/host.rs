@@ -1,0 +1,497 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What our modules need of a kernel, and what their traffic needs of a host.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use xdc_algo::MODULES;
+
+use crate::guest::initramfs::find_program;
+use crate::setup::kconfig::{self, Config};
+
+use super::{Finding, under};
+
+/// What the modules are written for.
+const SERIES: &str = "7.3";
+/// Where iproute2 looks for plugins, by distribution.
+const TC_DIRS: [&str; 4] = [
+    "usr/lib/tc",
+    "usr/lib64/tc",
+    "usr/lib/x86_64-linux-gnu/tc",
+    "lib/tc",
+];
+
+pub struct Kernel {
+    root: PathBuf,
+    release: String,
+    /// The build tree.
+    kdir: PathBuf,
+    /// It is the one that runs.
+    running: bool,
+    config: Option<(PathBuf, Config)>,
+}
+
+impl Kernel {
+    pub fn at(root: &Path, running: &str, kdir: Option<&Path>) -> Self {
+        let default = root.join("lib/modules").join(running).join("build");
+        let kdir = kdir.map_or(default, Path::to_path_buf);
+        let named = fs::read_to_string(kdir.join("include/config/kernel.release"));
+        let release = named.map_or(running.to_owned(), |text| text.trim().to_owned());
+        let runs = release == running;
+        let config = match fs::read_to_string(kdir.join(".config")) {
+            Ok(text) => Some((kdir.join(".config"), Config::parse(&text))),
+            Err(_) => kconfig::of_kernel(root, &release, runs),
+        };
+        Self {
+            root: root.to_path_buf(),
+            release,
+            kdir,
+            running: runs,
+            config,
+        }
+    }
+
+    fn read(&self, path: &str) -> Option<String> {
+        let text = fs::read_to_string(under(&self.root, path)).ok()?;
+        Some(text.trim().to_owned())
+    }
+}
+
+pub fn findings(kernel: &Kernel) -> Vec<Finding> {
+    let mut findings = vec![
+        version(kernel),
+        options(kernel),
+        metadata(kernel),
+        signatures(kernel),
+    ];
+    if kernel.running {
+        findings.push(installed(kernel));
+    }
+    findings.push(ecn(kernel));
+    findings.push(pacing(kernel));
+    findings.extend(devices(kernel));
+    findings.push(plugin(kernel));
+    findings
+}
+
+fn version(kernel: &Kernel) -> Finding {
+    let release = &kernel.release;
+    if release
+        .strip_prefix(SERIES)
+        .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+    {
+        Finding::ok("kernel", release.clone())
+    } else {
+        Finding::fail(
+            "kernel",
+            format!("{release}: the modules are written for Linux {SERIES}"),
+            format!("boot a kernel of {SERIES}, such as Debian's (trixie-backports)"),
+        )
+    }
+}
+
+fn options(kernel: &Kernel) -> Finding {
+    let Some((path, config)) = &kernel.config else {
+        return Finding::warn(
+            "kernel options",
+            "this kernel's configuration is not to be found",
+            "xdc doctor --kdir DIR, its build tree",
+        );
+    };
+    let wanted = ["MODULES", "RUST", "NET_SCHED"];
+    let missing: Vec<_> = wanted
+        .iter()
+        .filter(|name| !config.is_on(name))
+        .map(|name| format!("CONFIG_{name}=y"))
+        .collect();
+    match missing.is_empty() {
+        true => Finding::ok(
+            "kernel options",
+            format!("CONFIG_RUST=y by {}", path.display()),
+        ),
+        false => Finding::fail(
+            "kernel options",
+            format!("lacks {} by {}", missing.join(" "), path.display()),
+            "a kernel that has them: guests (make) do, and Debian's 7.3",
+        ),
+    }
+}
+
+fn metadata(kernel: &Kernel) -> Finding {
+    let kdir = kernel.kdir.display();
+    if !kernel.kdir.join("Makefile").exists() {
+        return Finding::fail(
+            "Rust metadata",
+            format!("{kdir} is no build tree"),
+            format!("apt-get install linux-headers-{}", kernel.release),
+        );
+    }
+    if !kernel.kdir.join("rust/libkernel.rmeta").exists() {
+        return Finding::fail(
+            "Rust metadata",
+            format!("{kdir} has none, as most header packages"),
+            format!("xdc kdir --headers {kdir}"),
+        );
+    }
+    Finding::ok("Rust metadata", format!("{kdir}/rust"))
+}
+
+/// Whether the kernel takes a module that nobody it trusts has signed.
+fn signatures(kernel: &Kernel) -> Finding {
+    const WHAT: &str = "module signatures";
+    const FIX: &str =
+        "make install SIGN_KEY=FILE SIGN_CERT=FILE, a key that is enrolled (mokutil --import)";
+    let forced = kernel
+        .config
+        .as_ref()
+        .is_some_and(|(_, config)| config.is_on("MODULE_SIG_FORCE"));
+    let of_running = |path: &str| kernel.running.then(|| kernel.read(path)).flatten();
+    let enforced = of_running("sys/module/module/parameters/sig_enforce").as_deref() == Some("Y");
+    // The one in brackets is in force.
+    let lockdown = of_running("sys/kernel/security/lockdown").unwrap_or_default();
+    let locked = ["[integrity]", "[confidentiality]"]
+        .iter()
+        .any(|mode| lockdown.contains(mode));
+    let secure = kernel.running && secure_boot(&kernel.root);
+    if forced || enforced || locked {
+        let why = match (forced, enforced) {
+            (true, _) => "CONFIG_MODULE_SIG_FORCE is on",
+            (false, true) => "signatures are enforced (module.sig_enforce)",
+            (false, false) => "the kernel is locked down",
+        };
+        Finding::fail(WHAT, format!("{why}: an unsigned module is refused"), FIX)
+    } else if secure {
+        Finding::warn(
+            WHAT,
+            "secure boot is on: a distribution may refuse unsigned modules",
+            FIX,
+        )
+    } else {
+        Finding::ok(WHAT, "not demanded")
+    }
+}
+
+/// Four bytes of attributes, and one that says whether.
+fn secure_boot(root: &Path) -> bool {
+    let name = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
+    fs::read(root.join(name)).is_ok_and(|bytes| bytes.get(4) == Some(&1))
+}
+
+fn installed(kernel: &Kernel) -> Finding {
+    let dir = kernel.root.join("lib/modules").join(&kernel.release);
+    let folders = ["updates/xdc", "updates/dkms", "updates", "extra"];
+    let there = |module: &&str| {
+        folders.iter().any(|folder| {
+            let path = |ext: &str| dir.join(folder).join(format!("{module}{ext}"));
+            ["", ".xz", ".zst", ".gz"]
+                .iter()
+                .any(|packed| path(&format!(".ko{packed}")).exists())
+        })
+    };
+    let missing: Vec<_> = ours().filter(|module| !there(module)).collect();
+    match missing.is_empty() {
+        true => Finding::ok("modules", format!("installed for {}", kernel.release)),
+        false => Finding::fail(
+            "modules",
+            format!(
+                "not installed for {}: {}",
+                kernel.release,
+                missing.join(" ")
+            ),
+            format!("sudo make install KDIR={}", kernel.kdir.display()),
+        ),
+    }
+}
+
+/// What `make install` brings.
+fn ours() -> impl Iterator<Item = &'static str> {
+    let ours = MODULES.iter().filter(|module| module.is_installed());
+    ours.map(|module| module.name)
+}
+
+/// Both ends have to agree; this one can only speak for itself.
+fn ecn(kernel: &Kernel) -> Finding {
+    const OTHER: &str =
+        "the other end: `sysctl net.ipv4.tcp_ecn` there, `ss -ti` shows 'ecn' or 'accecn' here";
+    let fix = "sysctl -w net.ipv4.tcp_ecn=3";
+    match kernel.read("proc/sys/net/ipv4/tcp_ecn").as_deref() {
+        Some("3" | "4" | "5") => Finding::ok("ECN", format!("AccECN is negotiated; {OTHER}")),
+        Some("1") => Finding::warn(
+            "ECN",
+            format!(
+                "one bit a round trip (RFC 3168), which gives gemini and unocc less to go by; {OTHER}"
+            ),
+            fix,
+        ),
+        Some("2") => Finding::warn(
+            "ECN",
+            format!("answered but never asked for: no packet is marked; {OTHER}"),
+            fix,
+        ),
+        Some("0") => Finding::warn("ECN", format!("off: no packet is marked; {OTHER}"), fix),
+        _ => Finding::warn(
+            "ECN",
+            "net.ipv4.tcp_ecn cannot be read",
+            "sysctl net.ipv4.tcp_ecn",
+        ),
+    }
+}
+
+fn pacing(kernel: &Kernel) -> Finding {
+    match kernel.read("proc/sys/net/core/default_qdisc").as_deref() {
+        Some("fq") => Finding::ok("pacing", "fq paces new devices' packets"),
+        Some(other) => Finding::ok(
+            "pacing",
+            format!(
+                "by TCP's own timers ({other} does not pace; `tc qdisc replace dev DEV root fq` costs less at many flows)"
+            ),
+        ),
+        None => Finding::ok("pacing", "by TCP's own timers"),
+    }
+}
+
+/// Network cards: those with a device behind them.
+fn devices(kernel: &Kernel) -> Vec<Finding> {
+    let dir = kernel.root.join("sys/class/net");
+    let mut names: Vec<_> = fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.path().join("device").exists())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    let mtus: Vec<_> = names
+        .iter()
+        .filter_map(|name| kernel.read(&format!("sys/class/net/{name}/mtu")))
+        .collect();
+    let mut findings = Vec::new();
+    if let Some(first) = mtus.first() {
+        findings.push(match mtus.iter().all(|mtu| mtu == first) {
+            true => Finding::ok("MTU", format!("{first} bytes: {}", names.join(" "))),
+            false => Finding::warn(
+                "MTU",
+                format!(
+                    "not the same everywhere: {} bytes of {}",
+                    mtus.join(", "),
+                    names.join(", ")
+                ),
+                "ip link set DEV mtu N, and what the path carries: ping -M do -s (N - 28) OTHER",
+            ),
+        });
+    }
+    for name in names {
+        let features = find_program("ethtool")
+            .and_then(|ethtool| Command::new(ethtool).args(["-k", &name]).output().ok())
+            .map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        if let Some(features) = features {
+            findings.push(offloads(&name, &features));
+        }
+    }
+    findings
+}
+
+/// By the text of `ethtool -k`.
+fn offloads(name: &str, features: &str) -> Finding {
+    let what = format!("offloads of {name}");
+    let on = |feature: &str| {
+        features
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .any(|(key, value)| key.trim() == feature && value.trim().starts_with("on"))
+    };
+    let large: Vec<_> = [
+        ("tcp-segmentation-offload", "tso"),
+        ("generic-segmentation-offload", "gso"),
+        ("generic-receive-offload", "gro"),
+    ]
+    .into_iter()
+    .filter(|(feature, _)| on(feature))
+    .map(|(_, short)| short)
+    .collect();
+    if large.is_empty() {
+        return Finding::ok(&what, "off: a qdisc here sees the packets of the wire");
+    }
+    let words: Vec<_> = large.iter().map(|short| format!("{short} off")).collect();
+    Finding::warn(
+        &what,
+        format!(
+            "{} on: right for a sender; a qdisc of this host that is to be a switch's port marks 64 kB at once",
+            large.join(", ")
+        ),
+        format!(
+            "where phantom is to mark: ethtool -K {name} {}",
+            words.join(" ")
+        ),
+    )
+}
+
+fn plugin(kernel: &Kernel) -> Finding {
+    let found = TC_DIRS
+        .iter()
+        .map(|dir| kernel.root.join(dir).join("q_phantom.so"))
+        .find(|path| path.exists());
+    match found {
+        Some(path) => Finding::ok("tc plugin", path.display().to_string()),
+        None => Finding::warn(
+            "tc plugin",
+            "tc does not know phantom's options",
+            "make install; or xdc qdisc, which has tc's syntax",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::setup::doctor::Verdict;
+
+    /// A file system in which a test writes what the kernel would say.
+    struct Root(tempfile::TempDir);
+
+    impl Root {
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
+        }
+
+        fn with(self, path: &str, text: &str) -> Self {
+            let path = self.0.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+            self
+        }
+
+        fn kernel(&self) -> Kernel {
+            Kernel::at(self.0.path(), "7.3.4-x", None)
+        }
+    }
+
+    #[test]
+    fn a_kernel_is_judged_by_its_series_and_options() {
+        let root = Root::new();
+        assert_eq!(version(&root.kernel()).verdict, Verdict::Ok);
+        for other in ["6.18.0", "7.30.1"] {
+            let kernel = Kernel::at(root.0.path(), other, None);
+            assert_eq!(version(&kernel).verdict, Verdict::Fail, "{other}");
+        }
+        assert_eq!(options(&root.kernel()).verdict, Verdict::Warn);
+        let root = root.with(
+            "boot/config-7.3.4-x",
+            "CONFIG_MODULES=y\nCONFIG_NET_SCHED=y\n",
+        );
+        let lacks = options(&root.kernel());
+        assert!(lacks.verdict == Verdict::Fail && lacks.detail.contains("CONFIG_RUST=y"));
+    }
+
+    #[test]
+    fn headers_without_metadata_lead_to_xdc_kdir() {
+        let build = "lib/modules/7.3.4-x/build";
+        let root = Root::new();
+        assert!(
+            metadata(&root.kernel())
+                .fix
+                .unwrap()
+                .contains("linux-headers-7.3.4-x")
+        );
+        let root = root.with(&format!("{build}/Makefile"), "");
+        assert!(
+            metadata(&root.kernel())
+                .fix
+                .unwrap()
+                .starts_with("xdc kdir")
+        );
+        let root = root.with(&format!("{build}/rust/libkernel.rmeta"), "");
+        assert_eq!(metadata(&root.kernel()).verdict, Verdict::Ok);
+    }
+
+    #[test]
+    fn each_way_of_demanding_signatures_is_seen() {
+        let verdict = |root: Root| signatures(&root.kernel()).verdict;
+        assert_eq!(verdict(Root::new()), Verdict::Ok);
+        let lockdown = "sys/kernel/security/lockdown";
+        assert_eq!(
+            verdict(Root::new().with(lockdown, "[none] integrity confidentiality")),
+            Verdict::Ok
+        );
+        for (path, text) in [
+            (lockdown, "none [integrity] confidentiality"),
+            ("sys/module/module/parameters/sig_enforce", "Y\n"),
+            ("boot/config-7.3.4-x", "CONFIG_MODULE_SIG_FORCE=y\n"),
+        ] {
+            assert_eq!(
+                verdict(Root::new().with(path, text)),
+                Verdict::Fail,
+                "{path}"
+            );
+        }
+        let efi = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
+        assert_eq!(
+            verdict(Root::new().with(efi, "\u{6}\0\0\0\u{1}")),
+            Verdict::Warn
+        );
+        assert_eq!(verdict(Root::new().with(efi, "\u{6}\0\0\0\0")), Verdict::Ok);
+    }
+
+    #[test]
+    fn ecn_that_is_never_asked_for_marks_nothing() {
+        let of = |value: &str| {
+            ecn(&Root::new()
+                .with("proc/sys/net/ipv4/tcp_ecn", value)
+                .kernel())
+        };
+        assert_eq!(of("3\n").verdict, Verdict::Ok);
+        for value in ["0", "1", "2", "x"] {
+            assert_eq!(of(value).verdict, Verdict::Warn, "{value}");
+        }
+        assert!(of("2").fix.unwrap().ends_with("tcp_ecn=3"));
+    }
+
+    #[test]
+    fn offloads_are_named_with_the_command_that_ends_them() {
+        let text = "Features for eth0:\ntcp-segmentation-offload: on\n\ttx-tcp-segmentation: on\n\
+                    generic-segmentation-offload: off [requested on]\ngeneric-receive-offload: on\n";
+        let finding = offloads("eth0", text);
+        assert_eq!(finding.verdict, Verdict::Warn);
+        assert!(
+            finding
+                .fix
+                .unwrap()
+                .ends_with("ethtool -K eth0 tso off gro off")
+        );
+        assert_eq!(
+            offloads("eth0", "tcp-segmentation-offload: off\n").verdict,
+            Verdict::Ok
+        );
+    }
+
+    #[test]
+    fn one_path_wants_one_mtu() {
+        let root = Root::new()
+            .with("sys/class/net/eth0/mtu", "9000\n")
+            .with("sys/class/net/eth0/device/x", "")
+            .with("sys/class/net/lo/mtu", "65536\n");
+        let mtu = |root: &Root| {
+            let found = devices(&root.kernel());
+            found.into_iter().find(|f| f.what == "MTU").unwrap().verdict
+        };
+        assert_eq!(mtu(&root), Verdict::Ok);
+        let root = root
+            .with("sys/class/net/eth1/mtu", "1500\n")
+            .with("sys/class/net/eth1/device/x", "");
+        assert_eq!(mtu(&root), Verdict::Warn);
+    }
+
+    #[test]
+    fn modules_and_the_plugin_are_found_where_they_are_installed() {
+        let mut root = Root::new();
+        assert_eq!(installed(&root.kernel()).verdict, Verdict::Fail);
+        assert_eq!(plugin(&root.kernel()).verdict, Verdict::Warn);
+        for module in ours() {
+            root = root.with(&format!("lib/modules/7.3.4-x/updates/xdc/{module}.ko"), "");
+        }
+        let root = root.with("usr/lib/tc/q_phantom.so", "");
+        assert_eq!(installed(&root.kernel()).verdict, Verdict::Ok);
+        assert_eq!(plugin(&root.kernel()).verdict, Verdict::Ok);
+    }
+}

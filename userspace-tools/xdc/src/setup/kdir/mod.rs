@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `xdc kdir`: a build tree for Rust modules from header packages that lack Rust's part.
+//!
+//! A Rust module needs the metadata of the kernel's own Rust crates (rust/*.rmeta), and these can
+//! only be used by the compiler that wrote them. Where a distribution does not ship them, they
+//! are made again here: from its source, with its configuration and its tools. Whether the
+//! outcome is the same as what its kernel was made of is then not believed but compared.
+
+mod build;
+mod headers;
+mod verify;
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::command::args;
+use crate::error::{Error, Result};
+use crate::home;
+
+#[derive(clap::Args)]
+pub struct Request {
+    /// The unpacked header package [default: /lib/modules/RELEASE/build].
+    #[arg(long, value_name = "DIR")]
+    headers: Option<PathBuf>,
+    /// The distribution's source of that kernel [default: the cache's of that version].
+    #[arg(long, value_name = "DIR")]
+    source: Option<PathBuf>,
+    /// A folder with the distribution's compilers [default: this machine's].
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// The kernel's own modules, which say what it demands of one [default:
+    /// /lib/modules/RELEASE].
+    #[arg(long, value_name = "DIR")]
+    modules: Option<PathBuf>,
+    /// Where to build [default: the cache].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+    /// Jobs of make at a time [default: one per CPU].
+    #[arg(long, value_name = "N", default_value_t = args::cpus(), hide_default_value = true)]
+    jobs: usize,
+}
+
+/// One thing that has to be the same here and in the distribution's kernel.
+#[derive(Debug, Clone, Serialize)]
+pub struct Check {
+    pub what: &'static str,
+    pub same: bool,
+    pub detail: String,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    release: &'a str,
+    kdir: &'a Path,
+    /// Modules that are built against `kdir` are for this kernel.
+    usable: bool,
+    checks: &'a [Check],
+}
+
+/// Whether there is a build tree to use.
+pub fn command(request: &Request) -> Result<bool> {
+    let dir = match &request.headers {
+        Some(dir) => dir.clone(),
+        None => {
+            let release = home::running_release()?;
+            PathBuf::from(format!("/lib/modules/{release}/build"))
+        }
+    };
+    let headers = headers::Headers::read(&dir)?;
+    if !headers.config.is_on("RUST") {
+        return Err(Error::failure(format!(
+            "{} was built without CONFIG_RUST, so no module in Rust can be loaded into it",
+            headers.release
+        ))
+        .hint("a kernel with CONFIG_RUST=y, such as Debian's 7.3 (trixie-backports)"));
+    }
+    let tools = build::Tools::find(&headers.config, request.root.as_deref())?;
+    if headers.has_metadata() {
+        eprintln!(
+            "xdc: {} has its Rust metadata already",
+            headers.dir.display()
+        );
+        return report(request, &headers.release, &headers.dir, &tools.checks);
+    }
+    if let Some(bad) = tools.checks.iter().find(|check| !check.same) {
+        return Err(Error::failure(format!("{}: {}", bad.what, bad.detail)).hint(
+            "the distribution's own compiler packages; unpacked into a folder, they are --root DIR",
+        ));
+    }
+    let source = build::source(&headers, request.source.as_deref())?;
+    let out = match &request.out {
+        Some(out) => out.clone(),
+        None => home::cache()
+            .ok_or_else(|| Error::usage("where to build is not known").hint("--out DIR"))?
+            .join("kdir")
+            .join(&headers.release),
+    };
+    let mut checks = tools.checks.clone();
+    checks.push(verify::source(&headers, &source)?);
+    if checks.iter().all(|check| check.same) {
+        build::metadata(&headers, &source, &tools, &out, request.jobs)?;
+        checks.extend(verify::tree(&headers, &out)?);
+    }
+    let modules = request
+        .modules
+        .clone()
+        .unwrap_or_else(|| PathBuf::from("/lib/modules").join(&headers.release));
+    if checks.iter().all(|check| check.same) {
+        build::finish(&headers, &tools, &modules, &out)?;
+    }
+    report(request, &headers.release, &out, &checks)
+}
+
+fn report(request: &Request, release: &str, kdir: &Path, checks: &[Check]) -> Result<bool> {
+    let usable = checks.iter().all(|check| check.same);
+    if request.json {
+        let report = Report {
+            release,
+            kdir,
+            usable,
+            checks,
+        };
+        let text = serde_json::to_string_pretty(&report)
+            .map_err(|err| Error::failure(format!("the report cannot be written: {err}")))?;
+        println!("{text}");
+        return Ok(usable);
+    }
+    for check in checks {
+        let verdict = if check.same { "ok  " } else { "FAIL" };
+        println!("{verdict}  {}: {}", check.what, check.detail);
+    }
+    if usable {
+        println!("next: make modules KDIR={}", kdir.display());
+    } else {
+        println!("FAIL  this is not what {release} was built with: no module is built against it");
+    }
+    Ok(usable)
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Text that comes from elsewhere (a scenario, a guest, a stored result) on its way to a
+//! terminal, a table or a page.
+
+use std::borrow::Cow;
+
+/// Without control characters, which a terminal would obey: `\u{1b}` stands for an escape. A tab
+/// stays.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_control) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_control(c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown.into()
+}
+
+/// The same of each line of a text.
+pub fn printable_lines(text: &str) -> String {
+    let lines = text.lines();
+    lines.map(|line| format!("{}\n", printable(line))).collect()
+}
+
+/// C0, C1 and DEL, and the marks that turn the direction of what follows.
+pub fn is_control(c: char) -> bool {
+    let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    (c.is_control() && c != '\t') || turns
+}
+
+/// One word to a shell, whatever is in it.
+pub fn shell_word(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// The known name that somebody who typed `name` may have meant.
+pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    let distance = |candidate: &&&str| strsim::damerau_levenshtein(name, candidate);
+    let near = known.iter().min_by_key(distance)?;
+    let limit = 1.max(name.chars().count() / 3);
+    (strsim::damerau_levenshtein(name, near) <= limit).then_some(*near)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_is_told_nothing_but_text() {
+        assert_eq!(printable("plain, ä\t1"), "plain, ä\t1");
+        assert_eq!(
+            printable("\u{1b}]0;x\u{7}\u{9b}2J\r"),
+            "\\u{1b}]0;x\\u{7}\\u{9b}2J\\r"
+        );
+        assert_eq!(printable("a\u{202e}b"), "a\\u{202e}b");
+        assert_eq!(printable_lines("a\n\u{1b}c\n"), "a\n\\u{1b}c\n");
+    }
+
+    #[test]
+    fn words_survive_a_shell() {
+        assert_eq!(shell_word("a b"), "'a b'");
+        assert_eq!(shell_word("it's; rm"), "'it'\\''s; rm'");
+    }
+
+    #[test]
+    fn a_typo_finds_its_name() {
+        let known = ["limit", "phantom", "drain"];
+        assert_eq!(nearest("limt", &known), Some("limit"));
+        assert_eq!(nearest("panthom", &known), Some("phantom"));
+        assert_eq!(nearest("rate", &known), None);
+    }
+}

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Guests of User Mode Linux, which `make` has built, whose agent is not ours: what they can do to
+//! the machine and to the terminal of whoever starts them.
+
+use std::ffi::OsString;
+use std::fs;
+use std::net::UdpSocket;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// What every agent begins with: the host's folder, and a way to say something.
+const BEGIN: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/reboot.h>
+#include <sys/stat.h>
+#include <unistd.h>
+static int messages;
+static void say(const char *line) { (void)!write(messages, line, strlen(line)); }
+static void begin(void) {
+    mkdir("/host", 0755);
+    mount("none", "/host", "hostfs", 0, "/");
+    messages = open("/host/messages", O_WRONLY | O_APPEND);
+}
+static void end(void) { sync(); reboot(RB_POWER_OFF); }
+"#;
+
+/// A checkout whose agent is this C program, and a place to run it in.
+struct Hostile {
+    home: TempDir,
+    temp: TempDir,
+}
+
+impl Hostile {
+    fn new(program: &str) -> Self {
+        let real = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let real = real.canonicalize().unwrap();
+        let home = tempfile::tempdir().unwrap();
+        let build = home.path().join("build");
+        fs::create_dir(&build).unwrap();
+        for name in ["scenarios", "userspace-tools"] {
+            symlink(real.join(name), home.path().join(name)).unwrap();
+        }
+        symlink(real.join("build/uml"), build.join("uml")).unwrap();
+        let source = home.path().join("agent.c");
+        fs::write(&source, format!("{BEGIN}{program}")).unwrap();
+        let compiled = Command::new("cc")
+            .args(["-static", "-O1", "-o"])
+            .arg(build.join("agent"))
+            .arg(&source)
+            .output()
+            .unwrap();
+        assert!(compiled.status.success(), "{compiled:?}");
+        Self {
+            home,
+            temp: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn args(&self) -> Vec<OsString> {
+        let words = "run links --engine uml --cc cubic --timeout 20 --results";
+        let words = words.split(' ').map(OsString::from);
+        words
+            .chain([self.home.path().join("results").into()])
+            .collect()
+    }
+
+    fn envs(&self) -> [(&str, &Path); 2] {
+        [("XDC_HOME", self.home.path()), ("TMPDIR", self.temp.path())]
+    }
+
+    fn run(&self) -> Output {
+        self.run_by(Command::new(env!("CARGO_BIN_EXE_xdc")))
+    }
+
+    /// With a limit that the shell's `ulimit` takes.
+    fn run_within(&self, limit: &str) -> Output {
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", &format!("ulimit {limit}; exec \"$@\""), "sh"])
+            .arg(env!("CARGO_BIN_EXE_xdc"));
+        self.run_by(shell)
+    }
+
+    fn run_by(&self, mut command: Command) -> Output {
+        command
+            .args(self.args())
+            .envs(self.envs())
+            .env_remove("XDG_RUNTIME_DIR")
+            .output()
+            .unwrap()
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_guest_finds_no_way_to_the_hosts_files() {
+    let victims = tempfile::tempdir().unwrap();
+    let secret = victims.path().join("secret");
+    fs::write(&secret, "precious").unwrap();
+    let before = fs::metadata(&secret).unwrap().mode();
+    // By `..`, however deep the guest's own folder lies, and by links that the host follows.
+    let program = r#"
+int main(void) {
+    char buffer[64];
+    int n = 0, f;
+    begin();
+    mkdir("/out", 0755);
+    mount("none", "/out", "hostfs", 0, "/../../../../../../../../../../VICTIMS");
+    f = open("/out/secret", O_RDONLY);
+    if (f >= 0 && read(f, buffer, sizeof buffer) > 0) n |= 1;
+    f = open("/out/written", O_WRONLY | O_CREAT, 0755);
+    if (f >= 0) n |= 2;
+    if (chmod("/out/secret", 04755) == 0) n |= 4;
+    if (truncate("/out/secret", 0) == 0) n |= 8;
+    if (unlink("/out/secret") == 0) n |= 16;
+    if (chown("/out/secret", 1, 1) == 0) n |= 32;
+    symlink("VICTIMS/secret", "/host/link");
+    f = open("/host/link", O_RDONLY);
+    if (f >= 0 && read(f, buffer, 8) == 8 && !memcmp(buffer, "precious", 8)) n |= 64;
+    f = open("/host/own", O_WRONLY | O_CREAT, 0755);
+    if (f >= 0 && fchmod(f, 04755) == 0) n |= 128;
+    strcpy(buffer, "{\"type\":\"error\",\"what\":\"got through: 000\"}\n");
+    char *digits = strstr(buffer, "000");
+    digits[0] += n / 100, digits[1] += n / 10 % 10, digits[2] += n % 10;
+    say(buffer);
+    end();
+}
+"#;
+    let program = program.replace("VICTIMS", victims.path().to_str().unwrap());
+    let output = Hostile::new(&program).run();
+    let said = said(&output);
+    assert!(said.contains("got through: 000"), "{said}");
+    assert_eq!(fs::read_to_string(&secret).unwrap(), "precious");
+    assert_eq!(fs::metadata(&secret).unwrap().mode(), before);
+    assert_eq!(fs::read_dir(victims.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_terminal_obeys_no_guest() {
+    let program = r#"
+int main(void) {
+    begin();
+    (void)!write(1, "WARNING: \033[31mred\n", 18);
+    say("{\"type\":\"error\",\"what\":\"\\u001b]0;owned\\u0007\\u001b[2Jxdc: all is well\"}\n");
+    end();
+}
+"#;
+    let output = Hostile::new(program).run();
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("\\u{1b}]0;owned\\u{7}"), "{text}");
+    assert!(!text.contains(['\u{1b}', '\u{7}']), "{text}");
+}
+
+#[test]
+fn a_guest_that_never_stops_talking_is_ended() {
+    let program = r#"
+static char buffer[1 << 20];
+int main(void) {
+    begin();
+    memset(buffer, 'x', sizeof buffer);
+    while (write(messages, buffer, sizeof buffer) > 0);
+    for (;;) pause();
+}
+"#;
+    let hostile = Hostile::new(program);
+    let output = hostile.run();
+    let text = said(&output);
+    assert!(text.contains("without an end"), "{text}");
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    // Neither its files nor its result stay, and --timeout was not what ended it.
+    assert_eq!(fs::read_dir(hostile.temp.path()).unwrap().count(), 0);
+    assert!(!hostile.home.path().join("results").exists());
+}
+
+#[test]
+fn a_guest_that_fills_its_folder_is_ended() {
+    let program = r#"
+int main(void) {
+    char name[32] = "/host/file0000000";
+    begin();
+    for (int n = 0; n < 1000000; n++) {
+        for (int i = 16, rest = n; i >= 10; i--, rest /= 10) name[i] = '0' + rest % 10;
+        close(open(name, O_WRONLY | O_CREAT, 0600));
+    }
+    for (;;) pause();
+}
+"#;
+    let hostile = Hostile::new(program);
+    let output = hostile.run();
+    let text = said(&output);
+    assert!(text.contains("has made more than"), "{text}");
+    assert_eq!(fs::read_dir(hostile.temp.path()).unwrap().count(), 0);
+}
+
+/// What a process that is confined like a guest of User Mode Linux gets of this machine.
+fn confined(probe: &str, writable: &Path, words: &[&str]) -> Output {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("probe.c");
+    fs::write(&source, probe).unwrap();
+    let program = dir.path().join("probe");
+    let compiled = Command::new("cc")
+        .args(["-static", "-O1", "-o"])
+        .args([&program, &source])
+        .output()
+        .unwrap();
+    assert!(compiled.status.success(), "{compiled:?}");
+    Command::new(env!("CARGO_BIN_EXE_xdc"))
+        .args(["tethered", &std::process::id().to_string()])
+        .args(["limit", "1000000", "read"])
+        .arg(&program)
+        .arg("write")
+        .arg(writable)
+        .args(["confine", "--"])
+        .arg(&program)
+        .args(words)
+        .output()
+        .unwrap()
+}
+
+/// Landlock knows neither sockets that have a path, nor UDP, nor System V's memory, nor limits of
+/// processes, nor what is typed into a terminal. Each line is a way that got through.
+#[test]
+fn a_guest_finds_no_way_to_other_programs() {
+    const PROBE: &str = r#"
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <mqueue.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <signal.h>
+#include <sys/msg.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sched.h>
+#include <unistd.h>
+#define WAY(what, got) do { if (got) puts(what); } while (0)
+int main(int argc, char **argv) {
+    struct sockaddr_un path = { .sun_family = AF_UNIX };
+    struct sockaddr_in udp = { .sin_family = AF_INET, .sin_port = htons(atoi(argv[2])) };
+    struct rlimit limit;
+    struct sched_param param = { 0 };
+    int pair[2] = { -1, -1 };
+    strcpy(path.sun_path, argv[1]);
+    udp.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    WAY("a socket by its path", !connect(socket(AF_UNIX, SOCK_STREAM, 0), (void *)&path, sizeof path));
+    WAY("UDP", sendto(socket(AF_INET, SOCK_DGRAM, 0), "x", 1, 0, (void *)&udp, sizeof udp) == 1);
+    WAY("netlink", socket(AF_NETLINK, SOCK_RAW, 0) >= 0);
+    strcat(path.sun_path, ".datagrams");
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, pair);
+    WAY("a pair of datagrams", sendto(pair[0], "x", 1, 0, (void *)&path, sizeof path) == 1);
+    socketpair(AF_UNIX, SOCK_RAW, 0, pair);
+    WAY("a pair that is raw", sendto(pair[0], "x", 1, 0, (void *)&path, sizeof path) == 1);
+    WAY("shared memory", shmget(IPC_PRIVATE, 4096, 0600) >= 0);
+    WAY("semaphores", semget(IPC_PRIVATE, 1, 0600) >= 0);
+    WAY("a queue of System V", msgget(IPC_PRIVATE, 0600) >= 0);
+    WAY("a queue of POSIX", mq_open("/xdc-test", O_RDWR | O_CREAT, 0600, NULL) >= 0);
+    WAY("limits of another process", !prlimit(getppid(), RLIMIT_CORE, NULL, &limit));
+    WAY("its priority", !setpriority(PRIO_PROCESS, getppid(), 0));
+    WAY("its scheduler", !sched_setscheduler(getppid(), SCHED_OTHER, &param));
+    struct { unsigned long flags, rest[10]; } args = { CLONE_NEWUSER, { 0, 0, 0, SIGCHLD } };
+    WAY("a user namespace", !syscall(SYS_unshare, CLONE_NEWUSER));
+    long child = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0);
+    if (!child) _exit(0);
+    WAY("a child in a user namespace", child > 0);
+    child = syscall(SYS_clone3, &args, sizeof args);
+    if (!child) _exit(0);
+    WAY("a child in a user namespace, by clone3", child > 0);
+    WAY("signals", !kill(getppid(), 0));
+    WAY("ptrace", !ptrace(PTRACE_SEIZE, getppid(), 0, 0));
+    /* There is no terminal; what counts is that nobody asked whether there is. */
+    WAY("keys of a terminal", ioctl(0, TIOCSTI, "x") && errno != EPERM);
+    /* The kernel reads the lower half of the word. */
+    WAY("keys, by a longer number", ioctl(0, TIOCSTI | 1ul << 32, "x") && errno != EPERM);
+    /* What User Mode Linux needs. */
+    puts(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) ? "no pair of streams" : "a pair of streams");
+    puts(getrlimit(RLIMIT_STACK, &limit) ? "no limits of its own" : "limits of its own");
+    return 0;
+}
+"#;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let _stream = UnixListener::bind(&path).unwrap();
+    let _datagrams = UnixDatagram::bind(dir.path().join("socket.datagrams")).unwrap();
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = udp.local_addr().unwrap().port().to_string();
+    let writable = tempfile::tempdir().unwrap();
+    let output = confined(PROBE, writable.path(), &[path.to_str().unwrap(), &port]);
+    let through = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(
+        through, "a pair of streams\nlimits of its own\n",
+        "{output:?}"
+    );
+}
+
+/// It says little, then ends, and all at once there is more than memory has room for.
+#[test]
+fn last_words_without_end_are_read_in_parts() {
+    let program = r#"
+static char valid[1 << 20], lines[1 << 20];
+int main(void) {
+    static const char word[] = "{\"type\":\"progress\",\"what\":\"\",\"done\":0.0}\n";
+    begin();
+    for (unsigned i = 0; i < sizeof valid; i++) valid[i] = word[i % (sizeof word - 1)];
+    memset(lines, '\n', sizeof lines);
+    /* So much that the host is behind, to the end of a line, and then lines that are none. */
+    for (int i = 0; i < 400; i++) (void)!write(messages, valid, sizeof valid / (sizeof word - 1) * (sizeof word - 1));
+    for (int i = 0; i < 400; i++) (void)!write(messages, lines, sizeof lines);
+    end();
+}
+"#;
+    let hostile = Hostile::new(program);
+    // 400 MB of empty lines are 10 GB of strings; the guest maps more than 4.
+    let output = hostile.run_within("-v 7000000");
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("what nobody understands"), "{text}");
+    assert_eq!(fs::read_dir(hostile.temp.path()).unwrap().count(), 0);
+}
+
+/// Deeper than a process has file descriptors to go down by.
+#[test]
+fn what_a_guest_made_goes_however_deep_it_is() {
+    let program = r#"
+int main(void) {
+    begin();
+    (void)!chdir("/host");
+    for (int i = 0; i < 500; i++)
+        if (mkdir("d", 0700) || chdir("d")) break;
+    mkdir("closed", 0300);
+    say("{\"type\":\"error\",\"what\":\"made\"}\n");
+    end();
+}
+"#;
+    let hostile = Hostile::new(program);
+    let output = hostile.run_within("-n 256");
+    let text = said(&output);
+    assert!(text.contains("made"), "{text}");
+    assert_eq!(fs::read_dir(hostile.temp.path()).unwrap().count(), 0);
+}
