@@ -38,15 +38,19 @@ check "rmmod" eventually rmmod tcp_unocc tcp_gemini
 # The file is open, which keeps no namespace; it ends while the file is written to.
 cat >/tmp/modprobe <<END
 #!/bin/sh
+touch /tmp/loading
+until test -e /tmp/ending; do sleep 0.05; done
 sleep 1
 exec $modprobe "\$@"
 END
 for cc in unocc gemini; do
+	rm -f /tmp/loading /tmp/ending
 	ip netns add ending
 	in_ns ending sh -c "exec 3>/proc/sys/net/ipv4/tcp_congestion_control
 		exec nsenter --net=/proc/2/ns/net sh -c 'echo $cc >&3; touch /tmp/$cc.written'" 2>/dev/null &
-	sleep 0.3
+	check "$cc: the module is asked for" eventually test -e /tmp/loading
 	ip netns del ending
+	touch /tmp/ending
 	{
 		ip netns add another
 		touch /tmp/$cc.another

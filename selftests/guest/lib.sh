@@ -73,9 +73,9 @@ within() {
 	fi
 }
 
-# eventually CMD...: waits until CMD succeeds, 20 s at most.
+# eventually CMD...: waits until CMD succeeds, 60 s at most.
 eventually() {
-	tries=100
+	tries=300
 	until "$@" >/dev/null 2>&1; do
 		tries=$((tries - 1))
 		[ $tries -gt 0 ] || return 1
