@@ -139,6 +139,7 @@ fn total(record: &Record, step_us: u64) -> Line {
         detail: "all flows".to_owned(),
         color: 0,
         points,
+        ..Line::default()
     }
 }
 
@@ -151,6 +152,7 @@ fn jain(record: &Record, index: usize, window_us: u64) -> Line {
             .into_iter()
             .map(|(from, jain)| ((from + window_us) as f64, jain))
             .collect(),
+        ..Line::default()
     }
 }
 
@@ -168,6 +170,7 @@ fn fct(records: &[Record]) -> Option<Chart> {
                 detail: record.cc.clone(),
                 color: index,
                 points: shares(&fcts_us, all.len()),
+                ..Line::default()
             }
         })
         .collect();
@@ -215,6 +218,7 @@ fn details(record: &Record) -> Vec<Chart> {
                         points: peaks(series.filter_map(|(t_us, sample)| {
                             Some((t_us as f64, value(sample)? as f64))
                         })),
+                        ..Line::default()
                     }
                 })
                 .collect(),
@@ -269,6 +273,7 @@ fn per_flow(record: &Record, points: impl Fn(usize) -> Vec<(f64, f64)>) -> Vec<L
             detail: format!("{} {} - {}", flow.group, flow.src, flow.dst),
             color: color.unwrap_or_default(),
             points: points(index),
+            ..Line::default()
         });
     }
     lines

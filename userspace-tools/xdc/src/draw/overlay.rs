@@ -40,6 +40,7 @@ pub fn svg(ccs: &[&str], dirs: &[&Path]) -> Result<String> {
             detail: name.clone(),
             color,
             points,
+            ..Line::default()
         };
         let mut all: BTreeMap<String, (usize, Vec<f64>)> = BTreeMap::new();
         rows(&dir.join("flows.csv"), |flow: Flow| {

@@ -52,6 +52,7 @@ pub const RATE: &[Unit] = &[
 /// Of bytes.
 pub const BYTES: &[Unit] = &[unit("B", 1.0), unit("kB", 1e3), unit("MB", 1e6)];
 pub const RATIO: &[Unit] = &[unit("", 1.0)];
+pub const PERCENT: &[Unit] = &[unit("%", 1.0)];
 
 /// Of an axis.
 const MOST: f64 = 1e30;
@@ -67,7 +68,7 @@ pub const STYLE: &str = "
 .chart{font:12px system-ui,sans-serif}.chart text{fill:var(--fg)}.chart .title{font-weight:600;font-size:13px}.chart .label{fill:var(--dim);font-size:11px}
 .chart path{fill:none;stroke-width:1.4;stroke-linejoin:round}.chart .grid{stroke:var(--line);stroke-width:1}
 .chart .ci{stroke:var(--fg);stroke-width:1.2}.chart .paper{stroke:var(--fg);stroke-width:2;stroke-dasharray:3 2}
-.chart .bar{fill-opacity:.55}.f0{fill:var(--c0)!important}.f1{fill:var(--c1)!important}.f2{fill:var(--c2)!important}.f3{fill:var(--c3)!important}.f4{fill:var(--c4)!important}.f5{fill:var(--c5)!important}.f6{fill:var(--c6)!important}.f7{fill:var(--c7)!important}
+.chart .bar{fill-opacity:.55}.chart .band{fill-opacity:.18}.f0{fill:var(--c0)!important}.f1{fill:var(--c1)!important}.f2{fill:var(--c2)!important}.f3{fill:var(--c3)!important}.f4{fill:var(--c4)!important}.f5{fill:var(--c5)!important}.f6{fill:var(--c6)!important}.f7{fill:var(--c7)!important}
 .c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}.c4{stroke:var(--c4)}.c5{stroke:var(--c5)}.c6{stroke:var(--c6)}.c7{stroke:var(--c7)}
 ";
 
@@ -85,7 +86,7 @@ pub struct Chart {
     pub y_end: f64,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Line {
     /// Lines of one name share a colour and an entry of the legend.
     pub name: String,
@@ -94,11 +95,16 @@ pub struct Line {
     pub color: usize,
     /// In the smallest units of the axes.
     pub points: Vec<(f64, f64)>,
+    /// How sure the points are: between which two values each one lies. Empty, or one for each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub band: Vec<(f64, f64)>,
 }
 
 impl Chart {
     pub fn max_y(&self) -> f64 {
-        self.points().map(|point| point.1).fold(0.0, f64::max)
+        let upper = self.lines.iter().flat_map(|line| &line.band);
+        let all = self.points().chain(upper).map(|pair| pair.1);
+        all.fold(0.0, f64::max)
     }
 
     fn points(&self) -> impl Iterator<Item = &(f64, f64)> {
@@ -219,13 +225,30 @@ impl Figure for Chart {
                 HEIGHT - 8.0,
             );
         }
-        for line in self.lines.iter().filter(|line| !line.points.is_empty()) {
-            let _ = write!(svg, "<path class=\"c{}\" d=\"", line.color % COLORS);
-            for (index, &(px, py)) in line.points.iter().enumerate() {
-                let command = if index == 0 { 'M' } else { 'L' };
-                let _ = write!(svg, "{command}{:.1} {:.1}", at_x(px), at_y(py));
+        let path = |points: &mut dyn Iterator<Item = (f64, f64)>| {
+            let mut path = String::new();
+            for (px, py) in points {
+                let command = if path.is_empty() { 'M' } else { 'L' };
+                let _ = write!(path, "{command}{:.1} {:.1}", at_x(px), at_y(py));
             }
-            let _ = write!(svg, "\"><title>{}</title></path>", escape(&line.detail));
+            path
+        };
+        for line in self.lines.iter().filter(|line| !line.points.is_empty()) {
+            let color = line.color % COLORS;
+            if !line.band.is_empty() {
+                // Along the upper edge, and back along the lower one, which the axis cuts off.
+                let edges = || line.points.iter().zip(&line.band);
+                let upper = edges().map(|(point, band)| (point.0, band.1));
+                let lower = edges().map(|(point, band)| (point.0, band.0.max(0.0)));
+                let around = path(&mut upper.chain(lower.rev()));
+                let _ = write!(svg, "<path class=\"band f{color}\" d=\"{around}Z\"/>");
+            }
+            let _ = write!(
+                svg,
+                "<path class=\"c{color}\" d=\"{}\"><title>{}</title></path>",
+                path(&mut line.points.iter().copied()),
+                escape(&line.detail)
+            );
         }
         svg
     }
@@ -448,6 +471,7 @@ mod tests {
                 detail: "a".to_owned(),
                 color: 0,
                 points: points.to_vec(),
+                ..Line::default()
             }],
             x_end: 0.0,
             y_end: 1.0,
@@ -491,6 +515,7 @@ mod tests {
             detail: "<a>".to_owned(),
             color: 9,
             points: vec![(0.0, 0.0), (10.0, 5.0)],
+            ..Line::default()
         };
         let chart = Chart {
             title: "t".to_owned(),
@@ -509,5 +534,30 @@ mod tests {
         // Half of y's range, all of x's.
         assert!(svg.contains("L538.0 126.0"), "{svg}");
         assert_eq!(file([&chart, &chart], 2).matches("<g ").count(), 2);
+    }
+
+    #[test]
+    fn a_band_is_around_its_line() {
+        let chart = Chart {
+            title: "t".to_owned(),
+            width: 560.0,
+            x_unit: RATIO,
+            x_log: false,
+            y_unit: BYTES,
+            lines: vec![Line {
+                points: vec![(0.0, 4.0), (10.0, 5.0)],
+                band: vec![(-2.0, 8.0), (5.0, 10.0)],
+                ..Line::default()
+            }],
+            x_end: 0.0,
+            y_end: 0.0,
+        };
+        assert_eq!(chart.max_y(), 10.0);
+        // From 8 to 10 of 10, and back to 5 and to 0, below which there is no room.
+        let svg = chart.inline();
+        assert!(
+            svg.contains("class=\"band f0\" d=\"M46.0 78.0L538.0 46.0L538.0 126.0L46.0 206.0Z\""),
+            "{svg}"
+        );
     }
 }

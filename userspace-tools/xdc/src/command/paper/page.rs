@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use super::Done;
 use super::judge::Judged;
 use super::spec::{Figure, Paper, Plot, Verdict};
+use crate::command::sweep::plots;
 use crate::command::sweep::table::{self, Row};
 use crate::draw::charts::NARROW;
 use crate::draw::plot::{self, Chart, Figure as _, RATE, TIME, escape};
@@ -171,7 +172,7 @@ fn evidence(rows: &[Judged<'_>]) -> String {
 /// A metric's bars with the paper's numbers on them.
 fn chart(done: &Done<'_>, plot: &Plot) -> String {
     let paper = |point: usize, cc: &str| plot.paper.get(cc)?.get(point).copied();
-    let mut bars = table::bars(done.grid, &done.cells, &plot.metric, paper);
+    let mut bars = plots::bars(done.grid, &done.cells, &plot.metric, paper);
     bars.title.clone_from(&plot.title);
     bars.inline()
 }

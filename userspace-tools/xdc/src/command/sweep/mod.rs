@@ -4,6 +4,7 @@
 pub mod cells;
 pub mod grid;
 pub mod lab;
+pub mod plots;
 mod slurm;
 pub mod stats;
 pub mod table;
@@ -451,7 +452,7 @@ fn report(
         true => table::default_metrics(&rows),
         false => plot,
     };
-    write("plots.svg", table::plots(grid, &rows, &metrics)?.as_bytes())?;
+    write("plots.svg", plots::plots(grid, &rows, &metrics)?.as_bytes())?;
     interrupt::end_on_closed_pipe()?;
     let doubts = rows.iter().filter(|row| row.outcome.is_suspect());
     let doubts = doubts.count();

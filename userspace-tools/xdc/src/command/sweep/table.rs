@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a sweep came to: one row a cell as CSV, means over seeds as text and as plots.
+//! What a sweep came to: one row a cell as CSV, means over seeds as text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,9 +8,6 @@ use serde_json::{Value, json};
 use super::cells::Outcome;
 use super::grid::{Cell, Expanded};
 use super::stats::{Estimate, estimate};
-use crate::draw::bars::{Bar, Bars, Group, unit_of};
-use crate::draw::charts::NARROW;
-use crate::draw::plot;
 use crate::error::{Error, Result};
 use crate::result::expect::format_value;
 use crate::result::files;
@@ -256,86 +253,6 @@ pub fn text(grid: &Expanded, rows: &[Row<'_>], metrics: &[Metric]) -> String {
         }
     }
     crate::result::table::align(&lines)
-}
-
-/// One chart per metric; the first axis in groups, a bar per congestion control and value of the
-/// other axes.
-pub fn plots(grid: &Expanded, rows: &[Row<'_>], metrics: &[Metric]) -> Result<String> {
-    let charts: Vec<_> = metrics
-        .iter()
-        .map(|metric| bars(grid, rows, metric, |_, _| None))
-        .collect();
-    let empty = |chart: &Bars| {
-        chart
-            .groups
-            .iter()
-            .flat_map(|group| &group.bars)
-            .all(|bar| bar.value.is_none())
-    };
-    if let Some(chart) = charts
-        .iter()
-        .find(|chart| empty(chart))
-        .filter(|_| !rows.is_empty())
-    {
-        return Err(
-            Error::usage(format!("no cell has a value of '{}'", chart.title))
-                .hint("--plot with a metric that applies to these runs"),
-        );
-    }
-    Ok(plot::file(&charts, 2))
-}
-
-/// A metric over the first axis, means over seeds; `paper` is what a paper has at a point for a
-/// congestion control.
-pub fn bars(
-    grid: &Expanded,
-    rows: &[Row<'_>],
-    metric: &Metric,
-    paper: impl Fn(usize, &str) -> Option<f64>,
-) -> Bars {
-    let (unit, factor) = unit_of(metric.unit());
-    let mut groups: Vec<Group> = Vec::new();
-    let mut names: Vec<String> = Vec::new();
-    for (index, point) in grid.points.iter().enumerate() {
-        let (label, others) = match point.labels.split_first() {
-            Some((first, others)) => (first.as_str(), others),
-            None => ("", &[][..]),
-        };
-        let bars = ccs(grid).into_iter().map(|cc| {
-            let name = [&[cc.to_owned()], others].concat().join(" ");
-            let color = names
-                .iter()
-                .position(|known| *known == name)
-                .unwrap_or_else(|| {
-                    names.push(name.clone());
-                    names.len() - 1
-                });
-            let estimate = mean(rows, index, cc, metric);
-            Bar {
-                name,
-                color,
-                value: estimate.map(|e| e.mean * factor),
-                ci95: estimate.and_then(|e| e.ci95).map(|ci95| ci95 * factor),
-                paper: paper(index, cc).map(|value| value * factor),
-            }
-        });
-        let bars: Vec<_> = bars.collect();
-        match groups.iter_mut().find(|group| group.label == label) {
-            Some(group) => group.bars.extend(bars),
-            None => groups.push(Group {
-                label: label.to_owned(),
-                bars,
-            }),
-        }
-    }
-    Bars {
-        title: metric.to_string(),
-        x_title: grid.axes.first().cloned().unwrap_or_default(),
-        width: NARROW
-            .max(60.0 + 14.0 * groups.iter().map(|g| g.bars.len() + 1).sum::<usize>() as f64),
-        unit,
-        groups,
-    }
 }
 
 #[cfg(test)]

@@ -200,6 +200,7 @@ fn charts(recording: &Recording) -> Vec<Chart> {
                     name,
                     color: 0,
                     points: points(told, series.field, begin_ns),
+                    ..Line::default()
                 };
                 lines.push((told.len(), line));
             }

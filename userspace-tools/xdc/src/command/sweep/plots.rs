@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a sweep came to as charts: means over seeds, and how sure they are.
+
+use super::grid::Expanded;
+use super::table::{Row, ccs, mean};
+use crate::draw::bars::{Bar, Bars, Group, unit_of};
+use crate::draw::charts::NARROW;
+use crate::draw::plot::{self, BYTES, Chart, Line, PERCENT, RATE, RATIO, TIME, Unit};
+use crate::error::{Error, Result};
+use crate::result::metric::Metric;
+use crate::units::{Rate, Size, Time};
+
+/// One chart per metric: a line over the first axis where that has numbers, otherwise bars in
+/// groups. What the other axes have is another line, or bar.
+pub fn plots(grid: &Expanded, rows: &[Row<'_>], metrics: &[Metric]) -> Result<String> {
+    let has_value = |metric: &&Metric| rows.iter().any(|row| metric.of(&row.outcome.run).is_some());
+    if let Some(metric) = metrics.iter().find(|metric| !has_value(metric))
+        && !rows.is_empty()
+    {
+        return Err(Error::usage(format!("no cell has a value of '{metric}'"))
+            .hint("--plot with a metric that applies to these runs"));
+    }
+    let first = |label: &[String]| label.first().cloned().unwrap_or_default();
+    let labels: Vec<_> = grid.points.iter().map(|it| first(&it.labels)).collect();
+    let metrics = metrics.iter();
+    Ok(match numbers(&labels) {
+        Some((unit, at)) => {
+            let charts: Vec<_> = metrics
+                .map(|it| curves(grid, rows, it, (unit, &at)))
+                .collect();
+            plot::file(&charts, 2)
+        }
+        None => {
+            let charts: Vec<_> = metrics
+                .map(|it| bars(grid, rows, it, |_, _| None))
+                .collect();
+            plot::file(&charts, 2)
+        }
+    })
+}
+
+/// So many numbers make a line.
+const MIN_NUMBERS: usize = 3;
+
+/// Numbers that are so far apart are shown on a logarithmic axis.
+const MANY_TIMES: f64 = 30.0;
+
+/// What labels say, if all are quantities of one kind, in the smallest of its units.
+fn numbers(labels: &[String]) -> Option<(&'static [Unit], Vec<f64>)> {
+    type Read = fn(&str) -> Option<f64>;
+    const KINDS: [(&[Unit], Read); 5] = [
+        (RATIO, |text| text.parse().ok()),
+        (PERCENT, |text| text.strip_suffix('%')?.trim().parse().ok()),
+        (TIME, |text| Some(text.parse::<Time>().ok()?.0 as f64 / 1e3)),
+        (RATE, |text| Some(text.parse::<Rate>().ok()?.0 as f64)),
+        (BYTES, |text| Some(text.parse::<Size>().ok()?.0 as f64)),
+    ];
+    KINDS.into_iter().find_map(|(unit, read)| {
+        let at: Vec<f64> = labels
+            .iter()
+            .map(|label| read(label))
+            .collect::<Option<_>>()?;
+        let mut distinct = at.clone();
+        distinct.sort_by(f64::total_cmp);
+        distinct.dedup();
+        let fit = distinct
+            .iter()
+            .all(|value| value.is_finite() && *value >= 0.0);
+        (fit && distinct.len() >= MIN_NUMBERS).then_some((unit, at))
+    })
+}
+
+/// A metric over the first axis, whose points are `at` in the smallest of `x_unit`: means over
+/// seeds, with their 95 % intervals as bands.
+fn curves(
+    grid: &Expanded,
+    rows: &[Row<'_>],
+    metric: &Metric,
+    (x_unit, at): (&'static [Unit], &[f64]),
+) -> Chart {
+    let (y_unit, factor) = unit_of(metric.unit());
+    let mut order: Vec<usize> = (0..grid.points.len()).collect();
+    order.sort_by(|a, b| at[*a].total_cmp(&at[*b]));
+    let mut lines: Vec<Line> = Vec::new();
+    for cc in ccs(grid) {
+        for &index in &order {
+            let Some(estimate) = mean(rows, index, cc, metric) else {
+                continue;
+            };
+            let others = grid.points[index].labels.get(1..).unwrap_or_default();
+            let name = [&[cc.to_owned()], others].concat().join(" ");
+            let known = lines.iter().position(|line| line.name == name);
+            let known = known.unwrap_or_else(|| {
+                lines.push(Line {
+                    detail: name.clone(),
+                    name,
+                    color: lines.len(),
+                    ..Line::default()
+                });
+                lines.len() - 1
+            });
+            let value = estimate.mean * factor;
+            let half = estimate.ci95.unwrap_or(0.0) * factor;
+            lines[known].points.push((at[index], value));
+            lines[known].band.push((value - half, value + half));
+        }
+    }
+    let least = at.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = at.iter().copied().fold(0.0, f64::max);
+    let axis = grid.axes.first().map_or("", String::as_str);
+    Chart {
+        title: format!("{metric} over {axis}"),
+        width: NARROW,
+        x_unit,
+        x_log: least > 0.0 && most >= MANY_TIMES * least,
+        y_unit,
+        lines,
+        x_end: 0.0,
+        y_end: 0.0,
+    }
+}
+
+/// A metric over the first axis, means over seeds; `paper` is what a paper has at a point for a
+/// congestion control.
+pub fn bars(
+    grid: &Expanded,
+    rows: &[Row<'_>],
+    metric: &Metric,
+    paper: impl Fn(usize, &str) -> Option<f64>,
+) -> Bars {
+    let (unit, factor) = unit_of(metric.unit());
+    let mut groups: Vec<Group> = Vec::new();
+    let mut names: Vec<String> = Vec::new();
+    for (index, point) in grid.points.iter().enumerate() {
+        let (label, others) = match point.labels.split_first() {
+            Some((first, others)) => (first.as_str(), others),
+            None => ("", &[][..]),
+        };
+        let bars = ccs(grid).into_iter().map(|cc| {
+            let name = [&[cc.to_owned()], others].concat().join(" ");
+            let color = names
+                .iter()
+                .position(|known| *known == name)
+                .unwrap_or_else(|| {
+                    names.push(name.clone());
+                    names.len() - 1
+                });
+            let estimate = mean(rows, index, cc, metric);
+            Bar {
+                name,
+                color,
+                value: estimate.map(|e| e.mean * factor),
+                ci95: estimate.and_then(|e| e.ci95).map(|ci95| ci95 * factor),
+                paper: paper(index, cc).map(|value| value * factor),
+            }
+        });
+        let bars: Vec<_> = bars.collect();
+        match groups.iter_mut().find(|group| group.label == label) {
+            Some(group) => group.bars.extend(bars),
+            None => groups.push(Group {
+                label: label.to_owned(),
+                bars,
+            }),
+        }
+    }
+    Bars {
+        title: metric.to_string(),
+        x_title: grid.axes.first().cloned().unwrap_or_default(),
+        width: NARROW
+            .max(60.0 + 14.0 * groups.iter().map(|g| g.bars.len() + 1).sum::<usize>() as f64),
+        unit,
+        groups,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_of_one_kind_are_numbers() {
+        let of = |labels: &[&str]| {
+            let labels: Vec<_> = labels.iter().map(|&label| label.to_owned()).collect();
+            numbers(&labels).map(|(unit, at)| (unit[0].name, at))
+        };
+        assert_eq!(of(&["1", "20", "3.5"]), Some(("", vec![1.0, 20.0, 3.5])));
+        assert_eq!(
+            of(&["40%", "60 %", "80%"]),
+            Some(("%", vec![40.0, 60.0, 80.0]))
+        );
+        assert_eq!(
+            of(&["1ms", "20us", "1s"]),
+            Some(("us", vec![1e3, 20.0, 1e6]))
+        );
+        assert_eq!(of(&["1gbit", "2mbit", "3"]), None);
+        assert_eq!(
+            of(&["1gbit", "20mbit", "3kbit"]),
+            Some(("bit/s", vec![1e9, 2e7, 3e3]))
+        );
+        assert_eq!(of(&["1kB", "2kB", "3MB"]), Some(("B", vec![1e3, 2e3, 3e6])));
+        for none in [
+            &["1", "2"][..],
+            &["1", "2", "2"],
+            &["1ms", "2ms", "none"],
+            &["-1", "2", "3"],
+            &["nan", "2", "3"],
+            &[],
+        ] {
+            assert_eq!(of(none), None, "{none:?}");
+        }
+    }
+}
