@@ -33,8 +33,10 @@ import pktrun
 
 FOLDER = "/kselftest/tools/testing/selftests/net/packetdrill"
 VARIANTS = ["cubic", "reno", "dctcp", "unocc", "gemini"]
-# In the fast form.
+# In the fast form, and of which scripts: congestion, and what tells of it.
 FEW = ["cubic", "dctcp", "unocc", "gemini"]
+ABOUT = ("tcp_accecn_delivered", "tcp_accecn_negotiation", "tcp_accecn_synack_ce", "tcp_dsack", "tcp_ecn", "tcp_eor",
+         "tcp_fast_recovery", "tcp_limited_transmit", "tcp_sack", "tcp_slow_start", "tcp_tcp_info", "tcp_timestamping")
 OURS = {"unocc", "gemini"}
 # They ask for it by themselves.
 NEED_ECN = OURS | {"dctcp"}
@@ -171,9 +173,10 @@ def main():
         ktap.choose_congestion_control(cc)
         folder = copy(cc)
         for file in sorted(os.listdir(FOLDER)):
-            # Those that are named, if some are, else all.
+            # Those that are named, if some are.
             name, kind = os.path.splitext(file)
-            if kind != ".pkt" or (sys.argv[1:] and not any(word in name for word in sys.argv[1:])):
+            named = any(word in name for word in sys.argv[1:]) if sys.argv[1:] else long or name.startswith(ABOUT)
+            if kind != ".pkt" or not named:
                 continue
             with open(f"{FOLDER}/{file}", encoding="utf-8") as script:
                 text = script.read()
