@@ -7,6 +7,7 @@
 #[macro_use]
 mod out;
 
+mod args;
 mod cli;
 mod command;
 mod draw;

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use xdc_proto::{Job, Message, Plan};
 
-use crate::command::args;
+use crate::args;
 use crate::command::selftest::Tally;
 use crate::error::Result;
-use crate::guest::engine::{Clock, Engine, Kind, Machine};
+use crate::guest::engine::{Clock, Engine, Machine};
 use crate::guest::{Guest, Watch};
 use crate::home::{Flavour, Home};
 use crate::marked;
 use crate::result::costs::Costs;
+use crate::scenario::engine::Kind;
 
 const TEST: &str = "bench.sh";
 const MACHINE: Machine = Machine {

@@ -18,16 +18,17 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use xdc_proto::{Job, Message, Plan};
 
-use crate::command::args;
+use crate::args;
 use crate::command::selftest::KERNELS;
 use crate::error::{Error, Result};
-use crate::guest::engine::{Clock, Engine, Kind, Machine};
+use crate::guest::engine::{Clock, Engine, Machine};
 use crate::guest::{Guest, Watch};
 use crate::home::{Flavour, Home};
 use crate::interrupt;
 use crate::marked;
 use crate::owned;
 use crate::progress::Progress;
+use crate::scenario::engine::Kind;
 use crate::text::{printable, printable_lines};
 
 const MACHINE: Machine = Machine {

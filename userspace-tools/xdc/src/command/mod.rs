@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What a person types, a file or a folder a command.
 
-pub mod args;
 pub mod bench;
 pub mod compare;
 pub mod foreign;

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use xdc_proto::Job;
 
-use crate::command::args;
+use crate::args;
 use crate::command::sweep::lab::Lab;
 use crate::draw::charts::Figures;
 use crate::draw::report;
 use crate::error::{Error, Result};
-use crate::guest::engine::{Clock, Engine, Kind};
+use crate::guest::engine::{Clock, Engine};
 use crate::guest::host;
 use crate::guest::runner::{self, ALL_HOSTS, Runner};
 use crate::home::{Flavour, Home};
@@ -25,6 +25,7 @@ use crate::result::provenance::Provenance;
 use crate::result::record::Record;
 use crate::result::summary::{self, SCHEMA, Summary, Windows};
 use crate::result::{capture, files, table};
+use crate::scenario::engine::Kind;
 use crate::scenario::plan;
 use crate::scenario::programs::output_files;
 use crate::scenario::{self, Loaded, SEE_EXAMPLE};

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use xdc_proto::{Job, Message, Plan};
 
-use crate::command::args;
+use crate::args;
 use crate::error::{Error, Result};
-use crate::guest::engine::{Clock, Engine, Kind, Machine};
+use crate::guest::engine::{Clock, Engine, Machine};
 use crate::guest::initramfs::selftest_files;
 use crate::guest::{Guest, Watch};
 use crate::home::{Flavour, Home};
+use crate::scenario::engine::Kind;
 use crate::text::printable;
 
 /// Not a test but what they share.

@@ -8,11 +8,12 @@ use rustix::fs::{FileType, fstat};
 
 use crate::error::{Error, Result};
 use crate::guest::Guest;
-use crate::guest::engine::{Clock, Engine, Kind, Machine};
+use crate::guest::engine::{Clock, Engine, Machine};
 use crate::home::{Flavour, Home};
 use crate::live::trace::observer;
 use crate::result::files::Pending;
 use crate::scenario;
+use crate::scenario::engine::Kind;
 use crate::scenario::plan;
 
 const MACHINE: Machine = Machine {

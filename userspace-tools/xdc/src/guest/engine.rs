@@ -20,30 +20,7 @@ use crate::guest::tether::{self, Reach};
 use crate::guest::{Guest, Watch};
 use crate::home::{self, Flavour, Home};
 use crate::owned;
-
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema, clap::ValueEnum,
-)]
-#[schemars(rename = "Engine")]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// A real x86_64 machine, emulated where KVM does not work.
-    Qemu,
-    /// User Mode Linux: virtual time, so the guest is a discrete-event simulator.
-    Uml,
-    /// The running kernel: network namespaces, real time, root only.
-    Host,
-}
-
-impl Kind {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Qemu => "qemu",
-            Self::Uml => "uml",
-            Self::Host => "host",
-        }
-    }
-}
+use crate::scenario::engine::Kind;
 
 /// An engine, ready to start guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,10 +24,11 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use xdc_proto::{Job, Message, Plan, SHARED_FOLDER, VERSION, alarm::Listener};
 
 use crate::error::{Error, Result};
-use crate::guest::engine::{Engine, Files, Kind, MAX_MESSAGE_BYTES, Machine};
+use crate::guest::engine::{Engine, Files, MAX_MESSAGE_BYTES, Machine};
 use crate::home::{self, Home};
 use crate::interrupt::{self, OnEnd};
 use crate::owned::OwnedDir;
+use crate::scenario::engine::Kind;
 
 const POLL: Duration = Duration::from_millis(20);
 const MAX_CONSOLE_BYTES: u64 = 8 << 20;

@@ -210,7 +210,7 @@ mod tests {
         let mut below_bbr = below_cubic.clone();
         below_bbr.less_than_cc = Some("bbr".to_owned());
         let mut other_engine = expect("jain_mean", "unocc", Some(2.0), None);
-        other_engine.engine = Some(crate::guest::engine::Kind::Qemu);
+        other_engine.engine = Some(crate::scenario::engine::Kind::Qemu);
         let rows = [
             expect("jain_mean", "unocc", Some(0.95), None),
             expect("fct_ms.max", "unocc", None, Some(680.0)),

@@ -12,19 +12,20 @@ use serde_json::{Value, json};
 
 use self::judge::{Judged, judge};
 use self::spec::{Claim, Figure, Paper, Verdict};
-use crate::command::args;
+use crate::args;
 use crate::command::sweep::Sweep;
 use crate::command::sweep::grid::{self, Expanded};
 use crate::command::sweep::lab::Lab;
 use crate::command::sweep::table::{self, Part, Row};
 use crate::error::{Error, Result};
-use crate::guest::engine::{Clock, Engine, Kind};
+use crate::guest::engine::{Clock, Engine};
 use crate::guest::runner::Runner;
 use crate::home::{Flavour, Home};
 use crate::interrupt;
 use crate::owned;
 use crate::progress::Progress;
 use crate::result::expect::format_value;
+use crate::scenario::engine::Kind;
 
 #[derive(clap::Args)]
 pub struct Request {

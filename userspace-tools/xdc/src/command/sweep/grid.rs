@@ -5,10 +5,10 @@ use serde::Deserialize;
 use toml::Value;
 
 use crate::error::{Error, Result};
-use crate::guest::engine::Kind;
 use crate::home::Home;
 use crate::interrupt;
 use crate::result::metric::Metric;
+use crate::scenario::engine::Kind;
 use crate::scenario::limits::{MAX_CELLS, MAX_GRID_BYTES};
 use crate::scenario::{self, Loaded};
 

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
-use crate::guest::engine::{Engine, Kind};
+use crate::guest::engine::Engine;
 use crate::guest::initramfs::find_program;
 use crate::home::{self, Home};
 use crate::interrupt;
 use crate::owned::OwnedDir;
 use crate::result::provenance::hex;
+use crate::scenario::engine::Kind;
 
 pub struct Lab {
     _dir: OwnedDir,

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::command::args;
+use crate::args;
 use crate::error::{Error, Result};
 use crate::home;
 
