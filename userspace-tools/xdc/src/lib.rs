@@ -18,6 +18,7 @@ mod home;
 mod interrupt;
 mod live;
 mod marked;
+mod measure;
 mod owned;
 mod pool;
 mod progress;

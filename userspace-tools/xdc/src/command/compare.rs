@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::draw::overlay;
 use crate::error::{Error, Result};
+use crate::measure::metric::{self, Metric};
 use crate::result::expect::format_value;
-use crate::result::metric::{self, Metric};
 use crate::result::stored::Stored;
 use crate::result::summary::Summary;
 use crate::scenario::Agree;
@@ -176,8 +176,9 @@ pub fn command(a: &Path, b: &Path, plot: Option<&Path>, json: bool) -> Result<bo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::run::{Rtt, Run};
     use crate::result::record::tests::recorded;
-    use crate::result::summary::{self, Rtt, Run, Windows};
+    use crate::result::summary::{self, Windows};
 
     fn agree(metric: &str, within: f64, slack: f64) -> Agree {
         Agree {

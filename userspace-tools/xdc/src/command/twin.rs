@@ -19,8 +19,9 @@ use crate::error::{Error, Result};
 use crate::guest::engine::{Clock, Engine};
 use crate::guest::runner::Runner;
 use crate::home::{Flavour, Home};
+use crate::measure::run::Content;
 use crate::progress::Progress;
-use crate::result::capture::{self, Content};
+use crate::result::capture;
 use crate::result::expect::{self, Verdict};
 use crate::result::record::Record;
 use crate::result::summary::{self, Windows};
@@ -220,7 +221,7 @@ fn judge(case: &Case, first: &Record, second: &Record, outcome: &mut Outcome) ->
     for (port, watched) in first.plan.watch.iter().enumerate() {
         let a = capture::normalise(&first.captures[port]).map_err(|err| err.about(names.0))?;
         let b = capture::normalise(&second.captures[port]).map_err(|err| err.about(names.1))?;
-        outcome.captures.push(Content::of(&a));
+        outcome.captures.push(capture::content(&a));
         let difference = capture::difference(&a, &b, names);
         if let Some(difference) = difference {
             outcome

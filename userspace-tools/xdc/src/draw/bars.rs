@@ -7,7 +7,7 @@ use crate::draw::plot::{
     AXIS_TITLE, Axis, BOTTOM, BYTES, COLORS, Figure, HEIGHT, LEFT, RATE, RATIO, RIGHT, TIME, Unit,
     escape, frame, legend,
 };
-use crate::result::metric;
+use crate::measure::metric;
 
 /// Groups of bars beside each other, from 0 up.
 pub struct Bars {

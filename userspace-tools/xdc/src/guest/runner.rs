@@ -13,7 +13,7 @@ use crate::progress::{Progress, Task};
 use crate::result::files::Pending;
 use crate::result::provenance;
 use crate::result::record::Record;
-use crate::result::summary::Network;
+use crate::result::summary;
 use crate::scenario::{self, Loaded, Scenario, plan};
 use crate::{interrupt, pool};
 
@@ -145,7 +145,8 @@ impl Runner<'_> {
         });
         match outcome.and_then(|wall| record.complete(wall)) {
             Ok(record) => {
-                if let Some(network) = Network::of(&record).filter(|n| n.nodes >= LARGE_NODES) {
+                if let Some(network) = summary::network(&record).filter(|n| n.nodes >= LARGE_NODES)
+                {
                     self.progress.note(&format!(
                         "{name}: {} nodes, {} links, {} routes up in {:.1} s, {:.0} kB a node",
                         network.nodes,

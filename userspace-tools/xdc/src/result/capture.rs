@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use etherparse::{Ipv4HeaderSlice, TcpHeaderSlice};
-use serde::{Deserialize, Serialize};
 use xdc_proto::{FIRST_PORT, Packet, from_hex, to_hex};
 
 use crate::error::{Error, Result};
+use crate::measure::run::Content;
 
 const ETHERNET_BYTES: usize = 14;
 
@@ -35,28 +35,6 @@ pub struct Segment {
     ttl: u8,
     window: u16,
     options: String,
-}
-
-/// What a reader wants to know that a capture has in it.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Content {
-    pub packets: u64,
-    pub data_packets: u64,
-    /// Out of the port with CE.
-    pub marked: u64,
-    /// Data that had passed before.
-    pub resent: u64,
-    /// Into the port, with ECE, SYNs apart.
-    pub ece: u64,
-    pub cwr: u64,
-    /// With SACK blocks.
-    pub sacks: u64,
-    /// SYNs that passed again.
-    pub syns_resent: u64,
-    /// Flows by what their SYN-ACK says.
-    pub accecn_flows: u64,
-    pub rfc3168_flows: u64,
-    pub plain_flows: u64,
 }
 
 /// Where one direction of one flow counts from.
@@ -332,50 +310,39 @@ fn later(x: &Segment, y: &Segment) -> String {
     }
 }
 
-impl Content {
-    pub fn of(segments: &[Segment]) -> Self {
-        let mut content = Self::default();
-        let mut ends: BTreeMap<(u16, bool), u32> = BTreeMap::new();
-        let mut syns = BTreeSet::new();
-        let count = |condition: bool| u64::from(condition);
-        for segment in segments {
-            let key = (segment.flow, segment.outgoing);
-            let data = segment.payload_bytes > 0;
-            let end = ends.entry(key).or_default();
-            content.packets += 1;
-            content.data_packets += count(data);
-            content.resent += count(data && segment.seq < *end);
-            *end = (*end).max(segment.seq.wrapping_add(segment.payload_bytes));
-            content.marked += count(segment.outgoing && segment.ecn == "CE");
-            content.sacks += count(segment.options.contains("sack "));
-            if !segment.has('S') {
-                content.ece += count(!segment.outgoing && segment.has('E'));
-                content.cwr += count(segment.outgoing && segment.has('W'));
-                continue;
-            }
-            let first = syns.insert(key);
-            content.syns_resent += count(!first);
-            if first && segment.has('.') {
-                let bits = (segment.has('A'), segment.has('W'), segment.has('E'));
-                match bits {
-                    (false, false, false) => content.plain_flows += 1,
-                    (false, false, true) => content.rfc3168_flows += 1,
-                    _ => content.accecn_flows += 1,
-                }
+/// What it has in it.
+pub fn content(segments: &[Segment]) -> Content {
+    let mut content = Content::default();
+    let mut ends: BTreeMap<(u16, bool), u32> = BTreeMap::new();
+    let mut syns = BTreeSet::new();
+    let count = |condition: bool| u64::from(condition);
+    for segment in segments {
+        let key = (segment.flow, segment.outgoing);
+        let data = segment.payload_bytes > 0;
+        let end = ends.entry(key).or_default();
+        content.packets += 1;
+        content.data_packets += count(data);
+        content.resent += count(data && segment.seq < *end);
+        *end = (*end).max(segment.seq.wrapping_add(segment.payload_bytes));
+        content.marked += count(segment.outgoing && segment.ecn == "CE");
+        content.sacks += count(segment.options.contains("sack "));
+        if !segment.has('S') {
+            content.ece += count(!segment.outgoing && segment.has('E'));
+            content.cwr += count(segment.outgoing && segment.has('W'));
+            continue;
+        }
+        let first = syns.insert(key);
+        content.syns_resent += count(!first);
+        if first && segment.has('.') {
+            let bits = (segment.has('A'), segment.has('W'), segment.has('E'));
+            match bits {
+                (false, false, false) => content.plain_flows += 1,
+                (false, false, true) => content.rfc3168_flows += 1,
+                _ => content.accecn_flows += 1,
             }
         }
-        content
     }
-}
-
-impl fmt::Display for Content {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} packets, {} marked, {} resent, {} with ECE, {} with SACK",
-            self.packets, self.marked, self.resent, self.ece, self.sacks
-        )
-    }
+    content
 }
 
 /// For wireshark: the headers, with times in ns.
@@ -485,7 +452,7 @@ mod tests {
         assert_eq!(difference(&a, &b, ("a", "b")), None);
         assert_eq!(a[2].options, "ts 1 0 sack 9-19");
         assert_eq!((a[2].flow, a[2].seq, a[2].ack), (3, 1, 1));
-        let content = Content::of(&a);
+        let content = content(&a);
         assert_eq!((content.packets, content.data_packets), (4, 2));
         assert_eq!((content.marked, content.resent), (2, 1));
         assert_eq!(content.plain_flows, 1);

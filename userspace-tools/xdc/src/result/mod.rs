@@ -7,7 +7,6 @@ pub mod costs;
 pub mod expect;
 pub mod fct;
 pub mod files;
-pub mod metric;
 pub mod provenance;
 pub mod record;
 pub mod stored;

@@ -11,7 +11,7 @@ use xdc_proto::{
 
 use crate::error::{Error, Result};
 use crate::live::trace;
-use crate::result::fct::SizeClasses;
+use crate::measure::size::SizeClasses;
 use crate::scenario::limits::MAX_SCALE;
 
 /// One run, as it was told.

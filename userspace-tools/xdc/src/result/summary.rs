@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The figures of a run: what summary.json holds. Keys are stable and carry their unit; a figure
-//! that does not apply is null. [`crate::result::metric`] says what each is.
+//! summary.json, and the figures of a run as its record gives them. Keys are stable and carry
+//! their unit; a figure that does not apply is null. [`crate::measure::metric`] says what each is.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use xdc_proto::ETHERNET_HEADER_BYTES;
 
-use crate::result::capture::Content;
-use crate::result::fct::{Completion, SizeClass};
+use crate::measure::run::{Fct, Group, Network, Queue, QueueBytes, Rtt, Run};
+use crate::result::fct::{completion, completions};
 use crate::result::provenance::Provenance;
 use crate::result::record::Record;
 use crate::scenario::Scenario;
@@ -37,125 +37,6 @@ impl Summary {
     pub fn run(&self, cc: &str) -> Option<&Run> {
         self.runs.iter().find(|run| run.cc == cc)
     }
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Run {
-    pub cc: String,
-    #[serde(flatten)]
-    pub completion: Completion,
-    /// The same of small, medium and large flows.
-    pub sizes: BTreeMap<SizeClass, Completion>,
-    pub goodput_mbps: f64,
-    /// Goodput over what the bottleneck's rate leaves for payload.
-    pub utilisation: Option<f64>,
-    /// The same in the steady half: [`steady`].
-    pub utilisation_steady: Option<f64>,
-    /// Mean of Jain's index over windows with at least two flows.
-    pub jain_mean: Option<f64>,
-    /// Jain's index of what each flow received in the steady half.
-    pub jain_steady: Option<f64>,
-    /// Mean of Jain's index in each phase of the traffic, from "1" on, where there are phases.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub jain_phases: BTreeMap<String, Option<f64>>,
-    /// From then on the index is 0.95 or more in every window until the first flow ends.
-    pub jain_converged_ms: Option<f64>,
-    pub fct_ms: Fct,
-    pub last_fct_ms: Option<f64>,
-    /// (max - min) / mean.
-    pub fct_spread: Option<f64>,
-    pub rtt_us: Rtt,
-    pub queue_bytes: QueueBytes,
-    /// By all queues of the network; `queues` has those of the watched ones.
-    pub drops: u64,
-    pub marks: u64,
-    /// By links, as the scenario asked.
-    pub losses: u64,
-    pub retransmits: u64,
-    pub timeouts: u64,
-    /// Measured over configured base RTT, less 1, of the path that is furthest off.
-    pub link_rtt_error: Option<f64>,
-    pub network: Option<Network>,
-    /// Of the first watched port, where packets were captured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub capture: Option<Content>,
-    pub groups: BTreeMap<String, Group>,
-    pub queues: Vec<Queue>,
-    /// Why the figures should not be believed; empty if they should.
-    pub suspect: Vec<String>,
-    pub virtual_s: f64,
-    pub wall_s: f64,
-    /// Of what the guest was told to do.
-    pub plan_sha256: String,
-}
-
-/// What the network is and what it took; `build_wall_s` is real time, as the host saw it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Network {
-    pub nodes: usize,
-    pub links: usize,
-    pub routes: usize,
-    pub build_wall_s: f64,
-    pub memory_mb: f64,
-    pub memory_per_node_kb: f64,
-}
-
-impl Network {
-    pub fn of(record: &Record) -> Option<Self> {
-        let (size, took) = record.network?;
-        let kb = size.memory_bytes as f64 / 1024.0;
-        Some(Self {
-            nodes: size.nodes,
-            links: size.links,
-            routes: size.routes,
-            build_wall_s: took.as_secs_f64(),
-            memory_mb: kb / 1024.0,
-            memory_per_node_kb: kb / size.nodes.max(1) as f64,
-        })
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Fct {
-    pub mean: Option<f64>,
-    pub p50: Option<f64>,
-    pub p99: Option<f64>,
-    pub max: Option<f64>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Rtt {
-    pub p50: Option<f64>,
-    pub p99: Option<f64>,
-}
-
-/// Backlog of the bottleneck, or of one queue.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct QueueBytes {
-    pub mean: Option<f64>,
-    pub p99: Option<f64>,
-    pub max: Option<f64>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Group {
-    #[serde(flatten)]
-    pub completion: Completion,
-    pub sizes: BTreeMap<SizeClass, Completion>,
-    pub goodput_mbps: f64,
-    pub goodput_steady_mbps: Option<f64>,
-    pub fct_ms: Fct,
-    pub rtt_us: Rtt,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Queue {
-    pub name: String,
-    pub queue_bytes: QueueBytes,
-    pub phantom_max_bytes: Option<u64>,
-    pub sent_packets: u64,
-    pub drops: u64,
-    pub marks: u64,
 }
 
 const CONVERGED: f64 = 0.95;
@@ -203,8 +84,8 @@ pub fn run(record: &Record, over: &Windows) -> Run {
     let totals = record.totals.unwrap_or_default();
     Run {
         cc: record.cc.clone(),
-        completion: Completion::of(record, &all),
-        sizes: record.sizes.completions(record, &all),
+        completion: completion(record, &all),
+        sizes: completions(record, &all),
         goodput_mbps: goodput_bps / 1e6,
         utilisation: share(goodput_bps),
         utilisation_steady: steady
@@ -225,7 +106,7 @@ pub fn run(record: &Record, over: &Windows) -> Run {
         retransmits: sum(record.flows.iter().map(|flow| flow.retransmits)),
         timeouts: sum(record.flows.iter().map(|flow| flow.timeouts)),
         link_rtt_error: record.link_rtt_error,
-        network: Network::of(record),
+        network: network(record),
         capture: None,
         groups: groups(record),
         queues,
@@ -392,6 +273,20 @@ fn queue_bytes(record: &Record, queue: usize) -> QueueBytes {
     }
 }
 
+/// None where the guest did not tell.
+pub fn network(record: &Record) -> Option<Network> {
+    let (size, took) = record.network?;
+    let kb = size.memory_bytes as f64 / 1024.0;
+    Some(Network {
+        nodes: size.nodes,
+        links: size.links,
+        routes: size.routes,
+        build_wall_s: took.as_secs_f64(),
+        memory_mb: kb / 1024.0,
+        memory_per_node_kb: kb / size.nodes.max(1) as f64,
+    })
+}
+
 fn queue(record: &Record, index: usize) -> Queue {
     let result = &record.queues[index];
     Queue {
@@ -413,8 +308,8 @@ fn groups(record: &Record) -> BTreeMap<String, Group> {
         .into_iter()
         .map(|(name, flows)| {
             let group = Group {
-                completion: Completion::of(record, &flows),
-                sizes: record.sizes.completions(record, &flows),
+                completion: completion(record, &flows),
+                sizes: completions(record, &flows),
                 goodput_mbps: goodput_bps(record, &flows, (0, record.end_us())) / 1e6,
                 goodput_steady_mbps: steady(record)
                     .map(|steady| goodput_bps(record, &flows, steady) / 1e6),
@@ -456,6 +351,7 @@ mod tests {
             }
         }
     }
+    use crate::measure::metric::Metric;
     use crate::result::record::tests::recorded;
 
     #[test]
@@ -545,6 +441,16 @@ mod tests {
         );
         // Half of it when the flow is half way.
         assert_eq!(record.received_at(0, 8_000), f64::from(1 << 19));
+    }
+
+    #[test]
+    fn no_value_is_beyond_belief() {
+        let mut run = run(&recorded(), &Windows::every_us(1000));
+        run.fct_ms.max = Some(1e308);
+        run.goodput_mbps = f64::NAN;
+        let of = |name: &str| name.parse::<Metric>().unwrap().of(&run);
+        assert_eq!(of("fct_ms.max"), None);
+        assert_eq!(of("goodput_mbps"), None);
     }
 
     #[test]

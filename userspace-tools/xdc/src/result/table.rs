@@ -3,9 +3,10 @@
 
 use std::fmt::Write as _;
 
-use crate::result::fct::Completion;
-use crate::result::metric::Metric;
-use crate::result::summary::{Run, Summary};
+use crate::measure::metric::Metric;
+use crate::measure::run::Completion;
+use crate::measure::run::Run;
+use crate::result::summary::Summary;
 use crate::text;
 
 /// Title and unit.

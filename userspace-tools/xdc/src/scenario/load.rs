@@ -9,7 +9,7 @@ use toml::{Table, Value};
 
 use crate::error::{Error, Result};
 use crate::home::Home;
-use crate::result::metric::SEE_TABLE;
+use crate::measure::metric::SEE_TABLE;
 use crate::scenario::limits::{self, MAX_FILE_BYTES};
 use crate::scenario::traffic::{Cdf, FlowFile};
 use crate::scenario::{Scenario, beside};

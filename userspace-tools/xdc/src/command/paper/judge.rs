@@ -4,7 +4,7 @@
 use super::spec::{Claim, Row, Verdict, Which};
 use crate::command::sweep::grid::Expanded;
 use crate::command::sweep::table::{self, Row as Cell};
-use crate::result::expect::Bound;
+use crate::measure::bound::Bound;
 
 /// A row with its number.
 pub struct Judged<'a> {
@@ -118,8 +118,9 @@ mod tests {
     use super::*;
     use crate::command::sweep::cells::Outcome;
     use crate::command::sweep::grid::{self, Point};
+    use crate::measure::run::Run;
     use crate::result::record::tests::recorded;
-    use crate::result::summary::{self, Run, Windows};
+    use crate::result::summary::{self, Windows};
     use crate::scenario::{parse, tests::SMALL};
 
     #[test]

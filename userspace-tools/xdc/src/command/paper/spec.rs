@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::command::sweep::grid::{Expanded, Grid};
 use crate::error::{Error, Result};
 use crate::home::Home;
-use crate::result::metric::Metric;
+use crate::measure::metric::Metric;
 use crate::scenario;
 
 #[derive(Debug, Clone, Deserialize)]

@@ -17,10 +17,11 @@ use xdc_proto::Plan;
 
 use crate::draw::plot::Line;
 use crate::error::{Error, Result};
+use crate::measure::run::Run;
+use crate::measure::size::SizeClasses;
 use crate::owned;
-use crate::result::fct::SizeClasses;
 use crate::result::provenance::sha256;
-use crate::result::summary::{Run, Windows};
+use crate::result::summary::Windows;
 
 /// Above it, curves per flow show nothing and take megabytes.
 pub const MAX_CURVES: usize = 32;

@@ -7,7 +7,7 @@ use toml::Value;
 use crate::error::{Error, Result};
 use crate::home::Home;
 use crate::interrupt;
-use crate::result::metric::Metric;
+use crate::measure::metric::Metric;
 use crate::scenario::engine::Kind;
 use crate::scenario::limits::{MAX_CELLS, MAX_GRID_BYTES};
 use crate::scenario::{self, Loaded};

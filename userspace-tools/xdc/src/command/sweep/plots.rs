@@ -7,7 +7,7 @@ use crate::draw::bars::{Bar, Bars, Group, unit_of};
 use crate::draw::charts::NARROW;
 use crate::draw::plot::{self, BYTES, Chart, Line, PERCENT, RATE, RATIO, TIME, Unit};
 use crate::error::{Error, Result};
-use crate::result::metric::Metric;
+use crate::measure::metric::Metric;
 use crate::units::{Rate, Size, Time};
 
 /// One chart per metric: a line over the first axis where that has numbers, otherwise bars in

@@ -9,12 +9,12 @@ use super::cells::Outcome;
 use super::grid::{Cell, Expanded};
 use super::stats::{Estimate, estimate};
 use crate::error::{Error, Result};
+use crate::measure::metric::{self, Metric};
+use crate::measure::run::Run;
 use crate::result::expect::format_value;
 use crate::result::files;
 #[cfg(test)]
 use crate::result::files::Column;
-use crate::result::metric::{self, Metric};
-use crate::result::summary::Run;
 
 /// A finished cell.
 pub struct Row<'a> {
@@ -259,7 +259,8 @@ pub fn text(grid: &Expanded, rows: &[Row<'_>], metrics: &[Metric]) -> String {
 mod tests {
     use super::*;
 
-    use crate::result::record::tests::recorded;
+    use crate::measure::run::{Content, Network};
+    use crate::result::record::tests::{recorded, scaled};
     use crate::result::summary::{self, Windows};
     use crate::scenario::{parse, tests::SMALL};
 
@@ -338,5 +339,63 @@ mod tests {
         assert_eq!(begin(1), ["10", "", "40%", "unocc", "7", "bbbb"]);
         assert!(head.iter().any(|name| name == "queues.port.marks"));
         assert!(!head.iter().any(|name| name == "wall_s"));
+    }
+
+    fn named(name: &str) -> Metric {
+        name.parse().unwrap()
+    }
+
+    /// Every number of a run has a name in the table, and the table finds it.
+    #[test]
+    fn the_table_is_whole() {
+        let mut run = summary::run(&recorded(), &Windows::every_us(1000));
+        run.jain_phases.insert("1".to_owned(), Some(0.5));
+        let content = Content {
+            marked: 3,
+            ..Content::default()
+        };
+        run.capture = Some(content);
+        run.network = Some(Network::default());
+        let leaves = leaves(&run).unwrap();
+        for (name, text) in &leaves {
+            let Ok(value) = text.parse::<f64>() else {
+                continue;
+            };
+            assert_eq!(named(name).of(&run), Some(value), "{name}");
+        }
+        for name in metric::names_of_runs() {
+            // What did not happen has no column.
+            assert!(
+                leaves.contains_key(name) || named(name).of(&run).is_none(),
+                "{name}"
+            );
+        }
+        assert_eq!(leaves["queues.port.marks"], "20");
+        assert_eq!(leaves["capture.marked"], "3");
+    }
+
+    /// What the column "scaled as" says, held against what the record's own rule makes of a
+    /// guest that was ten times as slow.
+    #[test]
+    fn a_metric_scales_as_its_unit_says() {
+        let windows = Windows::every_us(1000);
+        let slow_windows = Windows::every_us(10_000);
+        let slow = summary::run(&scaled(10), &slow_windows);
+        let real = summary::run(&recorded(), &windows);
+        let mut seen = 0;
+        for name in leaves(&real).unwrap().keys() {
+            let Ok(metric) = name.parse::<Metric>() else {
+                continue;
+            };
+            let (Some(slow), Some(real)) = (metric.of(&slow), metric.of(&real)) else {
+                continue;
+            };
+            let unscaled = slow * metric.unit().unscale(10);
+            // An ideal FCT is whole nanoseconds.
+            let near = (unscaled - real).abs() <= 1e-6 * real.abs();
+            assert!(near, "{name}: {slow} is {unscaled}, not {real}");
+            seen += 1;
+        }
+        assert!(seen > 40, "{seen}");
     }
 }

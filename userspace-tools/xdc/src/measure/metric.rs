@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a run is measured by: one table of names, units and meanings, with what computes each.
+//! What a run is measured by: one table of names, units and meanings, with what reads each.
 //!
 //! A [`Metric`] is a name that was looked up in the table when the TOML or the command line that
 //! has it was read. Values are those of the network that the scenario describes, whatever the
-//! scale of the guest was: [`crate::result::record`] undoes it.
+//! scale of the guest was: its record is freed of it.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::Deserialize;
 
-use crate::result::capture::Content;
-use crate::result::fct::{Completion, SizeClass};
-use crate::result::summary::{Group, Network, Queue, Run};
+use crate::measure::run::{Completion, Content, Group, Network, Queue, Run};
+use crate::measure::size::SizeClass;
 use crate::text::nearest;
 use crate::units::text_schema;
 
@@ -728,6 +727,12 @@ pub fn of_names(names: &[&str]) -> Vec<Metric> {
     names.iter().filter_map(|name| name.parse().ok()).collect()
 }
 
+/// Of the numbers that a run itself has.
+#[cfg(test)]
+pub fn names_of_runs() -> impl Iterator<Item = &'static str> {
+    RUN.iter().map(|entry| entry.name)
+}
+
 /// The table of docs/scenarios.md.
 #[cfg(test)]
 fn table() -> String {
@@ -761,8 +766,6 @@ fn table() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::record::tests::{recorded, scaled};
-    use crate::result::summary::{self, Windows};
 
     fn metric(name: &str) -> Metric {
         name.parse().unwrap()
@@ -799,69 +802,6 @@ mod tests {
             assert_eq!(unknown.near.as_deref(), Some(near), "{name}");
         }
         assert_eq!("nothing_at_all".parse::<Metric>().unwrap_err().near, None);
-    }
-
-    /// Every number of a run has a name in the table, and the table finds it.
-    #[test]
-    fn the_table_is_whole() {
-        let mut run = summary::run(&recorded(), &Windows::every_us(1000));
-        run.jain_phases.insert("1".to_owned(), Some(0.5));
-        let content = Content {
-            marked: 3,
-            ..Content::default()
-        };
-        run.capture = Some(content);
-        run.network = Some(Network::default());
-        let leaves = crate::command::sweep::table::leaves(&run).unwrap();
-        for (name, text) in &leaves {
-            let Ok(value) = text.parse::<f64>() else {
-                continue;
-            };
-            assert_eq!(metric(name).of(&run), Some(value), "{name}");
-        }
-        for name in RUN.iter().map(|entry| entry.name) {
-            // What did not happen has no column.
-            assert!(
-                leaves.contains_key(name) || metric(name).of(&run).is_none(),
-                "{name}"
-            );
-        }
-        assert_eq!(leaves["queues.port.marks"], "20");
-        assert_eq!(leaves["capture.marked"], "3");
-    }
-
-    /// What the column "scaled as" says, held against what the record's own rule makes of a
-    /// guest that was ten times as slow.
-    #[test]
-    fn a_metric_scales_as_its_unit_says() {
-        let windows = Windows::every_us(1000);
-        let slow_windows = Windows::every_us(10_000);
-        let slow = summary::run(&scaled(10), &slow_windows);
-        let real = summary::run(&recorded(), &windows);
-        let mut seen = 0;
-        for name in crate::command::sweep::table::leaves(&real).unwrap().keys() {
-            let Ok(metric) = name.parse::<Metric>() else {
-                continue;
-            };
-            let (Some(slow), Some(real)) = (metric.of(&slow), metric.of(&real)) else {
-                continue;
-            };
-            let unscaled = slow * metric.unit().unscale(10);
-            // An ideal FCT is whole nanoseconds.
-            let near = (unscaled - real).abs() <= 1e-6 * real.abs();
-            assert!(near, "{name}: {slow} is {unscaled}, not {real}");
-            seen += 1;
-        }
-        assert!(seen > 40, "{seen}");
-    }
-
-    #[test]
-    fn no_value_is_beyond_belief() {
-        let mut run = summary::run(&recorded(), &Windows::every_us(1000));
-        run.fct_ms.max = Some(1e308);
-        run.goodput_mbps = f64::NAN;
-        assert_eq!(metric("fct_ms.max").of(&run), None);
-        assert_eq!(metric("goodput_mbps").of(&run), None);
     }
 
     /// `UPDATE_DOCS=1 cargo test -p xdc` writes it.

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The figures of a run, as summary.json has them. [`crate::measure::metric`] says what each is.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::measure::size::SizeClass;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    pub cc: String,
+    #[serde(flatten)]
+    pub completion: Completion,
+    /// The same of small, medium and large flows.
+    pub sizes: BTreeMap<SizeClass, Completion>,
+    pub goodput_mbps: f64,
+    /// Goodput over what the bottleneck's rate leaves for payload.
+    pub utilisation: Option<f64>,
+    /// The same in the second half of the time in which all flows are there.
+    pub utilisation_steady: Option<f64>,
+    /// Mean of Jain's index over windows with at least two flows.
+    pub jain_mean: Option<f64>,
+    /// Jain's index of what each flow received in the steady half.
+    pub jain_steady: Option<f64>,
+    /// Mean of Jain's index in each phase of the traffic, from "1" on, where there are phases.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub jain_phases: BTreeMap<String, Option<f64>>,
+    /// From then on the index is 0.95 or more in every window until the first flow ends.
+    pub jain_converged_ms: Option<f64>,
+    pub fct_ms: Fct,
+    pub last_fct_ms: Option<f64>,
+    /// (max - min) / mean.
+    pub fct_spread: Option<f64>,
+    pub rtt_us: Rtt,
+    pub queue_bytes: QueueBytes,
+    /// By all queues of the network; `queues` has those of the watched ones.
+    pub drops: u64,
+    pub marks: u64,
+    /// By links, as the scenario asked.
+    pub losses: u64,
+    pub retransmits: u64,
+    pub timeouts: u64,
+    /// Measured over configured base RTT, less 1, of the path that is furthest off.
+    pub link_rtt_error: Option<f64>,
+    pub network: Option<Network>,
+    /// Of the first watched port, where packets were captured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capture: Option<Content>,
+    pub groups: BTreeMap<String, Group>,
+    pub queues: Vec<Queue>,
+    /// Why the figures should not be believed; empty if they should.
+    pub suspect: Vec<String>,
+    pub virtual_s: f64,
+    pub wall_s: f64,
+    /// Of what the guest was told to do.
+    pub plan_sha256: String,
+}
+
+/// What the network is and what it took; `build_wall_s` is real time, as the host saw it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Network {
+    pub nodes: usize,
+    pub links: usize,
+    pub routes: usize,
+    pub build_wall_s: f64,
+    pub memory_mb: f64,
+    pub memory_per_node_kb: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Fct {
+    pub mean: Option<f64>,
+    pub p50: Option<f64>,
+    pub p99: Option<f64>,
+    pub max: Option<f64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rtt {
+    pub p50: Option<f64>,
+    pub p99: Option<f64>,
+}
+
+/// Backlog of the bottleneck, or of one queue.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QueueBytes {
+    pub mean: Option<f64>,
+    pub p99: Option<f64>,
+    pub max: Option<f64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    #[serde(flatten)]
+    pub completion: Completion,
+    pub sizes: BTreeMap<SizeClass, Completion>,
+    pub goodput_mbps: f64,
+    pub goodput_steady_mbps: Option<f64>,
+    pub fct_ms: Fct,
+    pub rtt_us: Rtt,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Queue {
+    pub name: String,
+    pub queue_bytes: QueueBytes,
+    pub phantom_max_bytes: Option<u64>,
+    pub sent_packets: u64,
+    pub drops: u64,
+    pub marks: u64,
+}
+
+/// Of flows that have a size; those without one never complete.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Completion {
+    pub flows: usize,
+    /// The run's end cut them off. They are in no other figure.
+    pub unfinished: usize,
+    pub fct_us: Spread,
+    /// FCT over the ideal of the path.
+    pub slowdown: Spread,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    pub mean: Option<f64>,
+    pub p50: Option<f64>,
+    pub p95: Option<f64>,
+    pub p99: Option<f64>,
+    pub max: Option<f64>,
+}
+
+/// What a reader wants to know that a capture has in it.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Content {
+    pub packets: u64,
+    pub data_packets: u64,
+    /// Out of the port with CE.
+    pub marked: u64,
+    /// Data that had passed before.
+    pub resent: u64,
+    /// Into the port, with ECE, SYNs apart.
+    pub ece: u64,
+    pub cwr: u64,
+    /// With SACK blocks.
+    pub sacks: u64,
+    /// SYNs that passed again.
+    pub syns_resent: u64,
+    /// Flows by what their SYN-ACK says.
+    pub accecn_flows: u64,
+    pub rfc3168_flows: u64,
+    pub plain_flows: u64,
+}
+
+impl fmt::Display for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} packets, {} marked, {} resent, {} with ECE, {} with SACK",
+            self.packets, self.marked, self.resent, self.ece, self.sacks
+        )
+    }
+}
