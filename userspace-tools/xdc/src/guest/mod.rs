@@ -5,8 +5,6 @@ pub mod cpio;
 pub mod engine;
 pub mod host;
 pub mod initramfs;
-pub mod probe;
-pub mod runner;
 mod shared;
 pub mod tether;
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
-//! From what a guest says to a result: the record of a run, its metrics, its files, and the claims
-//! that are checked against them.
+//! From a guest to a result: runs in guests, the record of each, its figures, its files, and the
+//! claims that are checked against them.
 
 pub mod capture;
 pub mod costs;
 pub mod expect;
 pub mod fct;
 pub mod files;
+mod probe;
 pub mod provenance;
 pub mod record;
+pub mod runner;
 pub mod stored;
 pub mod summary;
 pub mod table;

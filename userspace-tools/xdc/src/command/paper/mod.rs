@@ -19,12 +19,12 @@ use crate::command::sweep::lab::Lab;
 use crate::command::sweep::table::{self, Part, Row};
 use crate::error::{Error, Result};
 use crate::guest::engine::{Clock, Engine};
-use crate::guest::runner::Runner;
 use crate::home::{Flavour, Home};
 use crate::interrupt;
 use crate::owned;
 use crate::progress::Progress;
 use crate::result::expect::format_value;
+use crate::result::runner::Runner;
 use crate::scenario::engine::Kind;
 
 #[derive(clap::Args)]

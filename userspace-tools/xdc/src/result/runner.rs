@@ -7,13 +7,12 @@ use xdc_proto::{FRAME_BYTES, Job, Message, Plan, RunPlan, Tap, Topology, tap_fra
 
 use crate::error::{Error, Result};
 use crate::guest::engine::{Engine, Machine};
-use crate::guest::{Guest, Watch, probe};
+use crate::guest::{Guest, Watch};
 use crate::home::Home;
 use crate::progress::{Progress, Task};
 use crate::result::files::Pending;
-use crate::result::provenance;
 use crate::result::record::Record;
-use crate::result::summary;
+use crate::result::{probe, provenance, summary};
 use crate::scenario::{self, Loaded, Scenario, plan};
 use crate::{interrupt, pool};
 

@@ -9,7 +9,7 @@
 use xdc_proto::{Flow, Job, Queue, RunPlan};
 
 use crate::error::{Error, Result};
-use crate::guest::runner::Runner;
+use crate::result::runner::Runner;
 use crate::result::summary::{self, Windows};
 use crate::scenario::Scenario;
 use crate::scenario::paths::Paths;
