@@ -11,10 +11,9 @@ use crate::command::sweep::grid::{Axis, Grid, parse_seeds};
 use crate::command::sweep::table;
 use crate::draw::plot;
 use crate::live::trace;
-use crate::live::trace::of_run::Raw;
 use crate::result::expect;
 use crate::result::files;
-use crate::result::record::Record;
+use crate::result::record::{RawTrace, Record};
 use crate::result::stored;
 use crate::result::summary::{self, Windows};
 use crate::scenario;
@@ -109,7 +108,7 @@ pub fn trace(data: &[u8]) {
         Some(end) => (&data[..end], &data[end + 4..]),
         None => (&[][..], data),
     };
-    let raw = Raw {
+    let raw = RawTrace {
         head: TraceHead {
             formats: vec![(
                 "phantom_mark".to_owned(),
@@ -121,7 +120,7 @@ pub fn trace(data: &[u8]) {
         },
         pages: pages.chunks(1024).map(|page| (0, page.to_vec())).collect(),
     };
-    let _ = raw.read("7.3.4");
+    let _ = trace::of_run::read(&raw, "7.3.4");
 }
 
 /// What a guest says of its run, a message a line, and all that is made of it.

@@ -16,7 +16,8 @@ use crate::guest::engine::{Clock, Engine};
 use crate::guest::host;
 use crate::home::{Flavour, Home};
 use crate::interrupt;
-use crate::live::trace::{self, EVENTS, of_run::Recording};
+use crate::live::trace::of_run::{self, Recording};
+use crate::live::trace::{self, EVENTS};
 use crate::progress::Progress;
 use crate::result::expect::{self, Verdict};
 use crate::result::files::Pending;
@@ -269,8 +270,12 @@ fn write(
     let resolved = resolved(loaded, &summary)?;
     let figures = Figures::new(records, windows.jain_us);
     let traces = traces(records)?;
+    let traced: Vec<_> = traces
+        .iter()
+        .map(|trace| trace.as_ref().map(|trace| &trace.shown))
+        .collect();
     let page = report::html(
-        loaded, &resolved, &summary, records, &figures, &traces, &checked,
+        loaded, &resolved, &summary, records, &figures, &traced, &checked,
     );
 
     for (name, text) in [
@@ -310,13 +315,14 @@ fn write(
     for (record, trace) in records.iter().zip(&traces) {
         let Some(trace) = trace else { continue };
         pending.write(&format!("trace-{}.jsonl", record.cc), &trace.lines)?;
-        if !trace.charts.is_empty() {
-            let svg = trace::plot::file(&trace.charts);
+        if !trace.shown.charts.is_empty() {
+            let svg = trace::plot::file(&trace.shown.charts);
             pending.write(&format!("plots/trace-{}.svg", record.cc), svg)?;
         }
-        runner
-            .progress
-            .note(&format!("{}: {} events recorded", record.cc, trace.events));
+        runner.progress.note(&format!(
+            "{}: {} events recorded",
+            record.cc, trace.shown.events
+        ));
     }
     Ok(summary)
 }
@@ -357,11 +363,8 @@ fn tell(request: &Request, loaded: &Loaded, summary: &Summary, dir: &Path) -> Re
 fn traces(records: &[Record]) -> Result<Vec<Option<Recording>>> {
     let read = |record: &Record| {
         let raw = record.trace.as_ref();
-        raw.map(|raw| {
-            raw.read(&record.kernel)
-                .map_err(|err| err.about(&record.cc))
-        })
-        .transpose()
+        raw.map(|raw| of_run::read(raw, &record.kernel).map_err(|err| err.about(&record.cc)))
+            .transpose()
     };
     records.iter().map(read).collect()
 }

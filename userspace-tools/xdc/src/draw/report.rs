@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 
 use crate::draw::charts::{Figures, NARROW, WIDE};
 use crate::draw::plot::{self, Chart, Figure, escape};
-use crate::live::trace::of_run::Recording;
 use crate::result::expect::Checked;
 use crate::result::record::Record;
 use crate::result::summary::Summary;
@@ -30,13 +29,19 @@ pre{overflow-x:auto;font-size:13px}
 @media print{:root{color-scheme:light}body{margin:0}table{font-size:8px}th,td{padding:.1rem .25rem}.scroll{overflow:visible}h2{break-after:avoid}.charts{--least:240px!important}}
 ";
 
+/// What the tracepoints told of a run.
+pub struct Traced {
+    pub events: u64,
+    pub charts: Vec<Chart>,
+}
+
 pub fn html(
     loaded: &Loaded,
     resolved: &str,
     summary: &Summary,
     records: &[Record],
     figures: &Figures,
-    traces: &[Option<Recording>],
+    traces: &[Option<&Traced>],
     checked: &[Checked<'_>],
 ) -> String {
     let scenario = &loaded.scenario;
@@ -250,8 +255,7 @@ fn queues(summary: &Summary) -> String {
     folded("Each queue", &html_table(&columns, rows))
 }
 
-/// What the tracepoints told.
-fn traced(cc: &str, trace: &Recording) -> String {
+fn traced(cc: &str, trace: &Traced) -> String {
     format!(
         "<h3>{0}: tracepoints</h3>\n<p class=\"dim\">{1} events, in trace-{0}.jsonl</p>\n{2}",
         escape(cc),

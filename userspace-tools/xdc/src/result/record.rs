@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 use xdc_netlink::phantom;
 use xdc_proto::{
     FlowResult, FlowSample, MAX_OUTPUT_BYTES, Mark, Message, NetworkSize, Packet, Queue,
-    QueueResult, QueueSample, RunPlan, Sample, Totals, WatchedQueue,
+    QueueResult, QueueSample, RunPlan, Sample, Totals, TraceHead, WatchedQueue,
 };
 
 use crate::error::{Error, Result};
-use crate::live::trace;
 use crate::measure::size::SizeClasses;
 use crate::scenario::limits::MAX_SCALE;
 
@@ -35,7 +34,7 @@ pub struct Record {
     /// Of each tap of the plan.
     pub captures: Vec<Vec<Packet>>,
     /// Of tracepoints, where the plan says to trace.
-    pub trace: Option<trace::of_run::Raw>,
+    pub trace: Option<RawTrace>,
     trace_bytes: usize,
     /// Measured over configured RTT, less 1, of the path that is furthest off.
     pub link_rtt_error: Option<f64>,
@@ -68,6 +67,14 @@ pub struct Output {
     pub errors: String,
     /// It wrote more than is kept.
     pub cut: bool,
+}
+
+/// What the agent recorded of tracepoints, as it came.
+#[derive(Debug, Default)]
+pub struct RawTrace {
+    pub head: TraceHead,
+    /// Processor, and a page of its ring buffer.
+    pub pages: Vec<(u32, Vec<u8>)>,
 }
 
 /// What a guest may say of a run: twice as much as [`crate::scenario::limits`] allow a scenario.
@@ -219,7 +226,7 @@ impl Record {
                 if self.plan.trace.is_empty() || self.trace.is_some() {
                     return Err(Error::failure("a trace that nobody asked for"));
                 }
-                self.trace = Some(trace::of_run::Raw {
+                self.trace = Some(RawTrace {
                     head,
                     pages: Vec::new(),
                 });
@@ -651,7 +658,7 @@ pub mod tests {
             tap: 0,
             packets: Vec::new(),
         };
-        let trace = || Message::Trace(xdc_proto::TraceHead::default());
+        let trace = || Message::Trace(TraceHead::default());
         assert!(record.add(packets()).is_err());
         assert!(record.add(trace()).is_err());
         record.captures.push(Vec::new());

@@ -4,95 +4,87 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use xdc_proto::TraceHead;
 
 use super::format::Format;
 use super::{Counts, EVENTS, begin_line, end_line, event_line, pages, plot};
-use crate::draw::plot::Chart;
+use crate::draw::report::Traced;
 use crate::error::{Error, Result};
-
-/// What came from a guest.
-#[derive(Debug, Default)]
-pub struct Raw {
-    pub head: TraceHead,
-    /// Processor, and a page of its ring buffer.
-    pub pages: Vec<(u32, Vec<u8>)>,
-}
+use crate::result::record::RawTrace;
 
 /// A recording in JSON lines, with what can be said of it.
 pub struct Recording {
     pub lines: Vec<u8>,
-    pub events: u64,
-    pub charts: Vec<Chart>,
+    pub shown: Traced,
 }
 
-impl Raw {
-    /// Puts the events of all processors in their order, and leaves out those of namespaces that
-    /// are not the run's.
-    pub fn read(&self, kernel: &str) -> Result<Recording> {
-        let broken = |what: &str| Error::failure(format!("the recorded trace: {what}"));
-        let mut formats = BTreeMap::new();
-        for (name, text) in &self.head.formats {
-            let event = EVENTS.iter().position(|known| known == name);
-            let format = Format::parse(text).map_err(|why| broken(&format!("{name}: {why}")))?;
-            formats.insert(format.id, (event.ok_or_else(|| broken(name))?, format));
-        }
-        let nodes: BTreeMap<u64, &str> = self
-            .head
-            .nodes
-            .iter()
-            .map(|(inode, name)| (*inode, name.as_str()))
-            .collect();
-
-        let mut events = Vec::new();
-        for (cpu, page) in &self.pages {
-            let of_page = pages::events(page).ok_or_else(|| broken("a page is damaged"))?;
-            events.extend(
-                of_page
-                    .into_iter()
-                    .map(|(at_ns, event)| (at_ns, *cpu, event)),
-            );
-        }
-        events.sort_by_key(|(at_ns, cpu, _)| (*at_ns, *cpu));
-
-        let names: Vec<_> = formats.values().map(|(event, _)| EVENTS[*event]).collect();
-        let mut begin = begin_line(kernel, &names);
-        begin["origin_ns"] = json!(self.head.origin_ns);
-        let mut lines = format!("{begin}\n").into_bytes();
-        let mut counts = Counts::default();
-        for (at_ns, cpu, bytes) in events {
-            let id = bytes.first_chunk().map(|id| u16::from_ne_bytes(*id));
-            let (event, format) = id
-                .and_then(|id| formats.get(&u32::from(id)))
-                .ok_or_else(|| broken("an event that nobody asked for"))?;
-            let fields: Vec<_> = format.decode(bytes).collect();
-            let inode = fields.iter().find(|(name, _)| *name == "netns");
-            let inode = inode.and_then(|(_, inode)| inode.as_u64());
-            let Some(node) = inode.and_then(|inode| nodes.get(&inode)) else {
-                continue;
-            };
-            counts[*event] += 1;
-            let place = [("node", (*node).into())];
-            let fields = place.into_iter().chain(fields);
-            event_line(&mut lines, *event, at_ns, cpu, fields)?;
-        }
-        let recorded = formats
-            .values()
-            .map(|(event, _)| *event)
-            .collect::<Vec<_>>();
-        let end = end_line(&recorded, &counts, self.head.missed);
-        lines.extend(format!("{end}\n").into_bytes());
-        Ok(Recording {
-            charts: plot::of(lines.as_slice())?,
-            events: counts.iter().sum(),
-            lines,
-        })
+/// Puts the events of all processors in their order, and leaves out those of namespaces that
+/// are not the run's.
+pub fn read(raw: &RawTrace, kernel: &str) -> Result<Recording> {
+    let broken = |what: &str| Error::failure(format!("the recorded trace: {what}"));
+    let mut formats = BTreeMap::new();
+    for (name, text) in &raw.head.formats {
+        let event = EVENTS.iter().position(|known| known == name);
+        let format = Format::parse(text).map_err(|why| broken(&format!("{name}: {why}")))?;
+        formats.insert(format.id, (event.ok_or_else(|| broken(name))?, format));
     }
+    let nodes: BTreeMap<u64, &str> = raw
+        .head
+        .nodes
+        .iter()
+        .map(|(inode, name)| (*inode, name.as_str()))
+        .collect();
+
+    let mut events = Vec::new();
+    for (cpu, page) in &raw.pages {
+        let of_page = pages::events(page).ok_or_else(|| broken("a page is damaged"))?;
+        events.extend(
+            of_page
+                .into_iter()
+                .map(|(at_ns, event)| (at_ns, *cpu, event)),
+        );
+    }
+    events.sort_by_key(|(at_ns, cpu, _)| (*at_ns, *cpu));
+
+    let names: Vec<_> = formats.values().map(|(event, _)| EVENTS[*event]).collect();
+    let mut begin = begin_line(kernel, &names);
+    begin["origin_ns"] = json!(raw.head.origin_ns);
+    let mut lines = format!("{begin}\n").into_bytes();
+    let mut counts = Counts::default();
+    for (at_ns, cpu, bytes) in events {
+        let id = bytes.first_chunk().map(|id| u16::from_ne_bytes(*id));
+        let (event, format) = id
+            .and_then(|id| formats.get(&u32::from(id)))
+            .ok_or_else(|| broken("an event that nobody asked for"))?;
+        let fields: Vec<_> = format.decode(bytes).collect();
+        let inode = fields.iter().find(|(name, _)| *name == "netns");
+        let inode = inode.and_then(|(_, inode)| inode.as_u64());
+        let Some(node) = inode.and_then(|inode| nodes.get(&inode)) else {
+            continue;
+        };
+        counts[*event] += 1;
+        let place = [("node", (*node).into())];
+        let fields = place.into_iter().chain(fields);
+        event_line(&mut lines, *event, at_ns, cpu, fields)?;
+    }
+    let recorded = formats
+        .values()
+        .map(|(event, _)| *event)
+        .collect::<Vec<_>>();
+    let end = end_line(&recorded, &counts, raw.head.missed);
+    lines.extend(format!("{end}\n").into_bytes());
+    Ok(Recording {
+        shown: Traced {
+            events: counts.iter().sum(),
+            charts: plot::of(lines.as_slice())?,
+        },
+        lines,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use xdc_proto::TraceHead;
 
     const FORMAT: &str = "name: phantom_mark
 ID: 1234
@@ -121,8 +113,8 @@ print fmt: \"dev=%s\", REC->dev
         page
     }
 
-    fn raw(pages: Vec<(u32, Vec<u8>)>) -> Raw {
-        Raw {
+    fn raw(pages: Vec<(u32, Vec<u8>)>) -> RawTrace {
+        RawTrace {
             head: TraceHead {
                 formats: vec![("phantom_mark".to_owned(), FORMAT.to_owned())],
                 nodes: vec![(77, "r1".to_owned())],
@@ -140,8 +132,8 @@ print fmt: \"dev=%s\", REC->dev
             (1, page(2_000_000, 1234, 77)),
             (1, page(2_500_000, 1234, 78)),
         ];
-        let recording = raw(pages).read("7.3.4").unwrap();
-        assert_eq!(recording.events, 2);
+        let recording = read(&raw(pages), "7.3.4").unwrap();
+        assert_eq!(recording.shown.events, 2);
         let text = String::from_utf8(recording.lines).unwrap();
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 4);
@@ -152,18 +144,18 @@ print fmt: \"dev=%s\", REC->dev
         );
         assert!(lines[3].contains("\"phantom_mark\":2"));
         // From the traffic's start, by the port's node.
-        let queue = &recording.charts[0].lines[0];
+        let queue = &recording.shown.charts[0].lines[0];
         assert_eq!(queue.name, "r1 eth 10:");
         assert_eq!(queue.points, [(1000.0, 1500.0), (2000.0, 1500.0)]);
     }
 
     #[test]
     fn what_is_no_recording_is_refused() {
-        assert!(raw(vec![(0, page(0, 9, 77))]).read("").is_err());
-        assert!(raw(vec![(0, vec![1; 20])]).read("").is_err());
+        assert!(read(&raw(vec![(0, page(0, 9, 77))]), "").is_err());
+        assert!(read(&raw(vec![(0, vec![1; 20])]), "").is_err());
         let mut raw = raw(Vec::new());
-        assert_eq!(raw.read("").unwrap().events, 0);
+        assert_eq!(read(&raw, "").unwrap().shown.events, 0);
         raw.head.formats[0].1.clear();
-        assert!(raw.read("").is_err());
+        assert!(read(&raw, "").is_err());
     }
 }
