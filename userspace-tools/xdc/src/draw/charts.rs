@@ -291,7 +291,7 @@ pub fn peaks(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::record::tests::recorded;
+    use crate::result::record::tests::{recorded, unscaled};
 
     #[test]
     fn every_chart_has_what_it_shows() {
@@ -319,6 +319,12 @@ mod tests {
         }
         let lines = throughput(&record, 1000);
         assert!(lines[0].points.iter().all(|(_, bps)| *bps >= 0.0));
+    }
+
+    #[test]
+    fn a_slower_guest_has_the_same_charts() {
+        let charts = |records: &[Record]| Figures::new(records, 1000).files(records);
+        assert_eq!(charts(&[unscaled()]), charts(&[recorded()]));
     }
 
     #[test]

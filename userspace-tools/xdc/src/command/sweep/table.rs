@@ -398,4 +398,11 @@ mod tests {
         }
         assert!(seen > 40, "{seen}");
     }
+
+    /// `UPDATE_DOCS=1 cargo test -p xdc` writes it.
+    #[test]
+    fn the_page_has_every_column() {
+        let table = files::column_table(COLUMNS);
+        crate::marked::tests::holds("scenarios.md", "table.csv", &table);
+    }
 }
