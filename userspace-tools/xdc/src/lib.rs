@@ -3,6 +3,12 @@
 //!
 //! Exit codes: 0 all is well, 1 something failed or an expectation does not hold, 2 the command
 //! line or a scenario is wrong, 129, 130 and 143 ended by SIGHUP, Ctrl-C and SIGTERM.
+//!
+//! A folder is a wing. Wings are in the order that data takes, and use only those before them:
+//! `measure`, what a run is measured by; `scenario`, from TOML to a plan; `guest`, what is started
+//! to carry it out; `result`, from what a guest says to files; `draw`, pictures and pages of them;
+//! `live`, the running kernel; `setup`, this host; `command`, what a person types. The files beside
+//! them serve every wing and use none, but for `cli`, `fuzzing` and this one, which use all.
 
 #[macro_use]
 mod out;
@@ -175,4 +181,95 @@ fn list(json: bool) -> Result<bool> {
         println!("{name:width$}  {engine:4}  {}", text::printable(&title));
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    /// Each uses only those before it.
+    const WINGS: [&str; 8] = [
+        "measure", "scenario", "guest", "result", "draw", "live", "setup", "command",
+    ];
+
+    /// Files that use any wing; the others beside the wings use none.
+    const ABOVE: [&str; 4] = ["cli.rs", "fuzzing.rs", "lib.rs", "main.rs"];
+
+    #[test]
+    fn a_wing_uses_only_those_before_it() {
+        let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let mut wrong = Vec::new();
+        for path in sources(&src) {
+            let inside = path.strip_prefix(&src).unwrap();
+            let first = inside.iter().next().unwrap().to_str().unwrap();
+            if ABOVE.contains(&first) {
+                continue;
+            }
+            let place = |name: &str| WINGS.iter().position(|wing| *wing == name);
+            let own = place(first);
+            let known = own.is_some() || inside.iter().count() == 1;
+            assert!(known, "'{first}' has no place in the order of wings");
+            for name in used(&fs::read_to_string(&path).unwrap()) {
+                // None, which is no wing, is less than any.
+                if place(&name) > own {
+                    wrong.push(format!("{} uses {name}", inside.display()));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    fn sources(dir: &Path) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                found.extend(sources(&path));
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                found.push(path);
+            }
+        }
+        found
+    }
+
+    /// The names that follow `crate::` outside of comments, also in braces.
+    fn used(text: &str) -> Vec<String> {
+        let code = |line: &str| line.split("//").next().unwrap_or_default().to_owned();
+        let code = text.lines().map(code).collect::<Vec<_>>().join("\n");
+        let word = |text: &str| -> String {
+            let letters = text.trim_start().chars();
+            letters
+                .take_while(|&c| c.is_alphanumeric() || c == '_')
+                .collect()
+        };
+        let mut names = Vec::new();
+        for (at, root) in code.match_indices("crate::") {
+            let rest = &code[at + root.len()..];
+            let Some(group) = rest.strip_prefix('{') else {
+                names.push(word(rest));
+                continue;
+            };
+            let mut depth = 0;
+            let mut outer = String::new();
+            for c in group.chars() {
+                match c {
+                    '{' => depth += 1,
+                    '}' if depth == 0 => break,
+                    '}' => depth -= 1,
+                    c if depth == 0 => outer.push(c),
+                    _ => {}
+                }
+            }
+            names.extend(outer.split(',').map(word));
+        }
+        names
+    }
+
+    #[test]
+    fn uses_are_found_in_braces_and_not_in_comments() {
+        let text = "use crate::{draw, live::{a, b},\n setup};\n/// [`crate::guest`]\n\
+                    fn f() { crate::command::run() }";
+        assert_eq!(used(text), ["draw", "live", "setup", "command"]);
+    }
 }
