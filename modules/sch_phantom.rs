@@ -636,9 +636,8 @@ impl Port {
         if trace::PhantomMark::is_on() {
             return self.mark_traced(state, queue, cause, packet);
         }
-        let ecn_drop = state.config.ecn_drop;
-        match self.set_ce(ecn_drop, cause, &mut packet) {
-            Ce::NotEct if ecn_drop => Err(packet),
+        match self.set_ce(cause, &mut packet) {
+            Ce::NotEct if state.config.ecn_drop => Err(packet),
             _ => Ok(packet),
         }
     }
@@ -655,7 +654,7 @@ impl Port {
     ) -> Result<Packet<'a>, Packet<'a>> {
         let before = packet.dsfield().unwrap_or(0);
         let color = color_of(&mut packet);
-        match self.set_ce(state.config.ecn_drop, cause, &mut packet) {
+        match self.set_ce(cause, &mut packet) {
             Ce::Marked => {
                 let info = state.packet_info(&packet, before, color, cause.number());
                 trace::PhantomMark::emit((&queue, &packet), &info);
@@ -668,7 +667,7 @@ impl Port {
 
     /// Sets CE if it can be, and counts.
     #[inline(always)]
-    fn set_ce(&self, ecn_drop: bool, cause: Cause, packet: &mut Packet<'_>) -> Ce {
+    fn set_ce(&self, cause: Cause, packet: &mut Packet<'_>) -> Ce {
         let counters = &self.counters;
         counters.would_mark.add(1);
         let ce = packet.set_ce();
@@ -678,7 +677,6 @@ impl Port {
                 Cause::Physical => counters.marked_physical.add(1),
                 Cause::Both => counters.marked_both.add(1),
             },
-            Ce::NotEct if ecn_drop => counters.drops_ecn.add(1),
             Ce::NotEct | Ce::Already => {}
         }
         ce
@@ -761,6 +759,7 @@ impl Port {
         if let Some(pool) = &state.pool {
             pool.give_back(u64::from(packet.len_bytes()));
         }
+        self.counters.drops_ecn.add(1);
         self.drop_packet(state, queue, packet, color, DropCause::Ecn)
     }
 
@@ -844,7 +843,7 @@ impl Port {
         Some(packet)
     }
 
-    /// Drops a packet that was taken out, and takes others until one need not be dropped.
+    /// Drops a packet that was taken out, and takes others until one need not or must not be dropped.
     #[cold]
     fn take_another<'a>(
         &self,
@@ -853,8 +852,9 @@ impl Port {
         queue: Queue<'a>,
         mut chosen: Packet<'a>,
     ) -> Option<Packet<'a>> {
-        loop {
+        while !queue.must_give() {
             let color = color_of(&mut chosen);
+            self.counters.drops_ecn.add(1);
             self.drop_packet(state, queue, chosen, color, DropCause::Ecn);
             let packet = self.take(state, &mut clock, queue)?;
             match self.judge::<true>(state, &mut clock, queue, packet) {
@@ -862,6 +862,7 @@ impl Port {
                 Err(packet) => chosen = packet,
             }
         }
+        Some(chosen)
     }
 
     /// Takes a packet out of the queue, marks it if need be, and drops those that RED does not

@@ -80,6 +80,8 @@ struct xdc_qdisc {
 
 	/* Packets dropped or stolen, and counted so, in the current callback. */
 	u32 disposed;
+	/* Its parent has others to ask than this one. */
+	bool is_child;
 };
 
 extern const struct Qdisc_class_ops xdc_qdisc_class_ops;

@@ -26,6 +26,7 @@ int xdc_qdisc_init(struct Qdisc *sch, struct netlink_ext_ack *extack)
 	struct xdc_qdisc *q = qdisc_priv(sch);
 
 	sch->flags |= TCQ_F_DEQUEUE_DROPS;
+	q->is_child = sch->parent != TC_H_ROOT && !xdc_qdisc_is_below_mq(sch);
 	qdisc_watchdog_init(&q->watchdog, sch);
 	return tcf_block_get(&q->block, &q->filters, sch, extack);
 }

@@ -129,7 +129,7 @@ unsafe impl Stats for () {}
 /// A queue discipline, `struct Qdisc_ops`.
 ///
 /// Parents count what their children have queued, and a wrong count makes some of them use freed
-/// memory. So no discipline has a part in that: after each callback the queue itself is
+/// memory. So no discipline has a part in that, but for one rule of [`dequeue`](Self::dequeue): after each callback the queue itself is
 /// compared with what the parents think that it has, and they are told of the difference. What
 /// is peeked is dequeued and kept, and counts as queued; the parents hear of what was dropped
 /// before it when it is back (as with `codel_peek()`).
@@ -201,6 +201,10 @@ pub(crate) trait Qdisc: Sized + Send + Sync + 'static {
     }
 
     /// Gives a packet, or none for now. Locked.
+    ///
+    /// It does not drop all that it has and give none where [`Queue::must_give`] says so: `drr`, `ets` and
+    /// `hfsc` would forget their other classes until the next packet comes, and `qfq` would follow a null
+    /// pointer. (`codel` keeps to the same rule.)
     fn dequeue<'a>(&self, state: &mut Self::State, queue: Queue<'a>) -> Option<Packet<'a>>;
 
     /// The queue has been emptied and the watchdog stopped. Locked.

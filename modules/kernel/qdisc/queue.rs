@@ -341,6 +341,13 @@ impl<'a> Queue<'a> {
         }
     }
 
+    /// The packet that dequeue has just taken out is not to be dropped: it was the last one, and a parent
+    /// asks, of whom some take "none" for the end of all their classes.
+    pub(crate) fn must_give(self) -> bool {
+        // SAFETY: By the type invariants; it is written before the first callback.
+        self.is_empty() && unsafe { (*self.c()).is_child }
+    }
+
     /// The packet that somebody has looked at.
     pub(super) fn peeked(self) -> *mut bindings::sk_buff {
         // SAFETY: By the type invariants.

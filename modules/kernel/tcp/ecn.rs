@@ -204,7 +204,10 @@ impl Sock<'_> {
 #[inline(never)]
 fn take_notes(mut sk: Sock<'_>, mut reported: u32, acked: u32) -> Marks {
     if acked == 0 {
-        sk.head().clear_notes(CWR_BY_LOSS);
+        // A mark may have made the note, but not with AccECN, where only an ACK that delivers tells of one.
+        if sk.ecn_mode() != EcnMode::AccEcn {
+            sk.head().clear_notes(CWR_BY_LOSS);
+        }
         return Marks::default();
     }
     let mut notes = sk.head().notes();

@@ -1,0 +1,62 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# A parent looks at phantom's last packet, which is to be dropped. If phantom had nothing left to show,
+# drr, ets and hfsc would forget their other classes, and qfq would follow a null pointer.
+# kernels: uml debug
+. /selftests/lib.sh
+
+modprobe sch_phantom
+echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6
+ip link add d0 type dummy
+ip addr add 10.8.0.1/16 dev d0
+ip link set d0 up
+for i in 1 2; do ip neigh replace 10.8.1.$i lladdr 02:00:00:00:00:02 dev d0 nud permanent; done
+
+# A frame of 1042 bytes, to class 1 or 2.
+one() {
+	ping -q -c 1 -W 1 -s 1000 10.8.1.$1 >/dev/null 2>&1 &
+	sleep 0.2
+}
+idle() { ! tc -s qdisc show dev d0 | grep -q 'backlog [1-9]'; }
+sent() { tc -s qdisc show dev d0 root | sed -nE 's/^ *Sent [0-9]+ bytes ([0-9]+) pkt.*/\1/p'; }
+
+for parent in drr ets hfsc qfq; do
+	# One frame at once, and then one in 4 s.
+	tc qdisc add dev d0 root handle 1: tbf rate 2kbit burst 1100 limit 1mb
+	case $parent in
+	drr)
+		tc qdisc add dev d0 parent 1:1 handle 2: drr
+		tc class add dev d0 parent 2: classid 2:1 drr quantum 3000
+		tc class add dev d0 parent 2: classid 2:2 drr quantum 3000
+		;;
+	ets) tc qdisc add dev d0 parent 1:1 handle 2: ets bands 2 quanta 3000 3000 ;;
+	hfsc)
+		tc qdisc add dev d0 parent 1:1 handle 2: hfsc default 2
+		tc class add dev d0 parent 2: classid 2:1 hfsc ls m2 2kbit
+		tc class add dev d0 parent 2: classid 2:2 hfsc ls m2 2kbit
+		;;
+	qfq)
+		# Of different weights, so that they are not of one aggregate.
+		tc qdisc add dev d0 parent 1:1 handle 2: qfq
+		tc class add dev d0 parent 2: classid 2:1 qfq weight 1 maxpkt 2048
+		tc class add dev d0 parent 2: classid 2:2 qfq weight 2 maxpkt 2048
+		;;
+	esac
+	tc filter add dev d0 parent 2: protocol ip prio 1 u32 match ip dst 10.8.1.1 flowid 2:1
+	tc filter add dev d0 parent 2: protocol all prio 2 matchall classid 2:2
+	# It chooses the second packet and what follows, none of which has ECN.
+	check "$parent: phantom" tc qdisc add dev d0 parent 2:1 handle 10: \
+		phantom line-rate 8bit phantom 15kb pmin 10% pmax 10% mark phantom ecn-drop on
+	one 2 # takes all tokens
+	one 1 # passes; tbf has it
+	one 2
+	one 1 # chosen, and the last that phantom has
+	one 2
+	# Nothing else is sent: what is queued has to leave by itself.
+	check "$parent: all leaves" eventually idle
+	check "$parent: nothing was dropped" test "$(sent)" = 5
+	tc qdisc del dev d0 root
+done
+check "nobody calls phantom non-work-conserving" test "$(dmesg | grep -c non-work-conserving)" = 0
+ip link del d0
+finish
