@@ -66,6 +66,8 @@ pub fn load(home: Option<&Home>, name_or_path: &str, sets: &[String]) -> Result<
     loaded.text_bytes += files.values().map(|file| file.text.len()).sum::<usize>();
     loaded.scenario.cdfs = Cdf::read_all(&dir, traffic)?;
     loaded.scenario.files = files;
+    let checked = loaded.scenario.check_metrics();
+    checked.map_err(|err| err.about(path.display()))?;
     Ok(loaded)
 }
 
@@ -200,7 +202,6 @@ fn validate(scenario: &Scenario) -> Result<()> {
     }
     for expect in &scenario.expect {
         scenario.known_cc(&expect.cc)?;
-        scenario.check_metric(&expect.metric)?;
         if expect.bound().is_none() {
             return Err(Error::usage(format!(
                 "the expectation on '{}' has no bound",
@@ -214,8 +215,8 @@ fn validate(scenario: &Scenario) -> Result<()> {
             .ccs
             .iter()
             .try_for_each(|cc| scenario.known_cc(cc).map(drop))?;
-        scenario.check_metric(&agree.metric)?;
     }
+    scenario.check_metrics()?;
     if !MTU_BYTES.contains(&scenario.topology.mtu) {
         return Err(Error::usage(format!(
             "an mtu of {} is not from {} to {}",
