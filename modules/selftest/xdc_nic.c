@@ -3,13 +3,14 @@
  * A network device that sends its packets nowhere, for what no device of a
  * guest does: it has several transmit queues of which some may be unused, has
  * the speed that it is told, is busy at times, and wants its own lock held. It
- * also sends what no socket does.
+ * also sends what no socket does, and from several processors at once.
  *
  *	ip link add nic0 numtxqueues 4 type xdc_nic
  */
 #include <linux/ethtool.h>
 #include <linux/etherdevice.h>
 #include <linux/ip.h>
+#include <linux/kthread.h>
 #include <linux/module.h>
 #include <linux/netdevice.h>
 #include <linux/nsproxy.h>
@@ -24,21 +25,14 @@ static uint busy;
 module_param(busy, uint, 0644);
 MODULE_PARM_DESC(busy, "of so many packets one comes back; 0: none");
 
-/* A packet by the device of that name, to which others have a reference and a clone. */
-static int xdc_nic_send_shared(const char *name, const struct kernel_param *kp)
+/* An IP packet without content, ECT(0). */
+static struct sk_buff *xdc_nic_packet(struct net_device *dev)
 {
-	struct sk_buff *skb, *clone;
-	struct net_device *dev;
-	char copy[IFNAMSIZ];
 	struct iphdr *ip;
+	struct sk_buff *skb = alloc_skb(ETH_HLEN + sizeof(*ip), GFP_KERNEL);
 
-	strscpy(copy, name);
-	dev = dev_get_by_name(current->nsproxy->net_ns, strim(copy));
-	if (!dev)
-		return -ENODEV;
-	skb = alloc_skb(ETH_HLEN + sizeof(*ip), GFP_KERNEL);
 	if (!skb)
-		goto put;
+		return NULL;
 	skb_put(skb, ETH_HLEN + sizeof(*ip));
 	memset(skb->data, 0, skb->len);
 	skb_reset_mac_header(skb);
@@ -50,6 +44,23 @@ static int xdc_nic_send_shared(const char *name, const struct kernel_param *kp)
 	ip->ihl = 5;
 	ip->tos = INET_ECN_ECT_0;
 	ip->tot_len = htons(sizeof(*ip));
+	return skb;
+}
+
+/* A packet by the device of that name, to which others have a reference and a clone. */
+static int xdc_nic_send_shared(const char *name, const struct kernel_param *kp)
+{
+	struct sk_buff *skb, *clone;
+	struct net_device *dev;
+	char copy[IFNAMSIZ];
+
+	strscpy(copy, name);
+	dev = dev_get_by_name(current->nsproxy->net_ns, strim(copy));
+	if (!dev)
+		return -ENODEV;
+	skb = xdc_nic_packet(dev);
+	if (!skb)
+		goto put;
 	clone = skb_clone(skb, GFP_KERNEL);
 	dev_queue_xmit(skb_get(skb));
 	kfree_skb(clone);
@@ -64,6 +75,89 @@ static const struct kernel_param_ops xdc_nic_send_shared_ops = {
 };
 module_param_cb(send_shared, &xdc_nic_send_shared_ops, NULL, 0200);
 MODULE_PARM_DESC(send_shared, "device by which to send a packet that others have, too");
+
+#define XDC_NIC_FLOOD_MAX 64
+
+struct xdc_nic_flood {
+	struct net_device *dev;
+	uint packets;
+	struct completion done;
+};
+
+static u64 xdc_nic_flood_ns;
+
+static int xdc_nic_flood_one(void *data)
+{
+	struct xdc_nic_flood *flood = data;
+	struct sk_buff *skb;
+	uint n;
+
+	for (n = 0; n < flood->packets; n++) {
+		skb = xdc_nic_packet(flood->dev);
+		if (skb)
+			dev_queue_xmit(skb);
+		cond_resched();
+	}
+	complete(&flood->done);
+	return 0;
+}
+
+/* "DEVICE PROCESSORS PACKETS": so many from each of the first processors; returns when all are sent. */
+static int xdc_nic_flood_set(const char *text, const struct kernel_param *kp)
+{
+	struct xdc_nic_flood *floods;
+	struct task_struct *task;
+	uint processors, packets, cpu, started = 0;
+	struct net_device *dev;
+	char name[IFNAMSIZ];
+	int err = 0;
+	u64 begin;
+
+	if (sscanf(text, "%15s %u %u", name, &processors, &packets) != 3)
+		return -EINVAL;
+	if (!processors || processors > min(num_online_cpus(), XDC_NIC_FLOOD_MAX))
+		return -ERANGE;
+	dev = dev_get_by_name(current->nsproxy->net_ns, name);
+	if (!dev)
+		return -ENODEV;
+	floods = kcalloc(processors, sizeof(*floods), GFP_KERNEL);
+	if (!floods) {
+		dev_put(dev);
+		return -ENOMEM;
+	}
+	begin = ktime_get_ns();
+	for (cpu = 0; cpu < processors; cpu++) {
+		floods[cpu].dev = dev;
+		floods[cpu].packets = packets;
+		init_completion(&floods[cpu].done);
+		task = kthread_create(xdc_nic_flood_one, &floods[cpu], "xdc_flood/%u", cpu);
+		if (IS_ERR(task)) {
+			err = PTR_ERR(task);
+			break;
+		}
+		kthread_bind(task, cpu);
+		wake_up_process(task);
+		started++;
+	}
+	for (cpu = 0; cpu < started; cpu++)
+		wait_for_completion(&floods[cpu].done);
+	WRITE_ONCE(xdc_nic_flood_ns, ktime_get_ns() - begin);
+	kfree(floods);
+	dev_put(dev);
+	return err;
+}
+
+static int xdc_nic_flood_get(char *buffer, const struct kernel_param *kp)
+{
+	return sysfs_emit(buffer, "%llu\n", READ_ONCE(xdc_nic_flood_ns));
+}
+
+static const struct kernel_param_ops xdc_nic_flood_ops = {
+	.set = xdc_nic_flood_set,
+	.get = xdc_nic_flood_get,
+};
+module_param_cb(flood, &xdc_nic_flood_ops, NULL, 0600);
+MODULE_PARM_DESC(flood, "device, processors, packets of each; reads the last one's nanoseconds");
 
 static netdev_tx_t xdc_nic_xmit(struct sk_buff *skb, struct net_device *dev)
 {

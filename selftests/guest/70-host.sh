@@ -64,10 +64,11 @@ state >/tmp/before
 check "the snapshot has namespaces" grep -qE '^net:\[[0-9]+\]' /tmp/before
 check "the snapshot has sysctls" grep -q '^/proc/sys/net/ipv4/tcp_ecn:' /tmp/before
 
-check "a run with unocc and cubic" host_run --cc unocc,cubic
+check "a run with unocc and cubic" host_run --cc unocc,cubic --pcap
 summary=$(cat $results/two/1/summary.json 2>/dev/null)
 matches "the summary names the engine" '"engine": "host"' "$summary"
 matches "and what arrived" '"goodput_mbps": 1[0-9]\.' "$summary"
+check "its packets were captured" test "$(cat $results/two/1/pcap/unocc/*.pcap | wc -c)" -gt 100000
 as_before "after a run everything is as it was"
 
 # A module that was there already stays.

@@ -22,8 +22,9 @@ import traceback
 import ktap
 
 VARIANTS = ["cubic", "dctcp", "bbr", "unocc", "gemini"]
-# In the fast form.
-FEW = ["cubic", "unocc", "gemini"]
+# In the fast form; where a case fails, the kernel's own has to show that it can pass.
+FEW = ["unocc"]
+MEASURE = "cubic"
 LONG = "XDC_LONG" in os.environ
 SERVER = "10.2.0.1"
 PORT = "rate 200mbit limit 60kb phantom 500kb drain 0.9 pmin 2% pmax 60% mark either"
@@ -258,23 +259,34 @@ CASES = [
 ]
 
 
+def each(report, cc):
+    """Every case with this congestion control; whether all passed."""
+    passed = True
+    network(cc)
+    for name, case in CASES:
+        try:
+            case()
+            report.result("passed", cc, name)
+            continue
+        except Wrong as wrong:
+            notes = [str(wrong)]
+        # Whatever else goes wrong is the case's own: those behind it still run.
+        except Exception:  # pylint: disable=broad-except
+            notes = traceback.format_exc().splitlines()[-LAST_LINES:]
+        report.result("failed", cc, name, notes)
+        passed = False
+    shell("for ns in h1 r h2; do ip netns del $ns; done")
+    return passed
+
+
 def main():
     report = ktap.Ktap()
     ktap.load("sch_phantom", "tcp_unocc", "tcp_gemini")
     ktap.set_first_sysctl("net/ipv4/tcp_allowed_congestion_control", "reno " + " ".join(VARIANTS))
     os.makedirs(FOLDER, exist_ok=True)
-    for cc in VARIANTS if LONG else FEW:
-        network(cc)
-        for name, case in CASES:
-            try:
-                case()
-                report.result("passed", cc, name)
-            except Wrong as wrong:
-                report.result("failed", cc, name, [str(wrong)])
-            # Whatever else goes wrong is the case's own: those behind it still run.
-            except Exception:  # pylint: disable=broad-except
-                report.result("failed", cc, name, traceback.format_exc().splitlines()[-LAST_LINES:])
-        shell("for ns in h1 r h2; do ip netns del $ns; done")
+    passed = [each(report, cc) for cc in (VARIANTS if LONG else FEW)]
+    if not LONG and not all(passed):
+        each(report, MEASURE)
     report.finish()
 
 

@@ -99,7 +99,7 @@ def said(command, folder, patience_s):
 
 
 def program(report, variant, name, command, folder, patience_s):
-    """A shell command of the kernel's tests: its own cases, if it has some, else it is one."""
+    """A shell command of the kernel's tests: its own cases, if it has some, else it is one. Whether none failed."""
     code, lines = said(command, folder, patience_s)
     own = harness(lines)
     for case, outcome, notes in own:
@@ -107,11 +107,12 @@ def program(report, variant, name, command, folder, patience_s):
     # A program that died after its cases, or before them, is one that failed.
     failed_cases = any(outcome == "failed" for _, outcome, _ in own)
     if own and (code == 0 or (code is not None and failed_cases)):
-        return
+        return not failed_cases
     why = [f"took more than {patience_s} s"] if code is None else [f"exit code {code}"]
     notes = why + [line for line in lines if line.strip()][-LAST_LINES:]
     outcome = {0: "passed", SKIPPED: "skipped"}.get(code, "failed")
     report.result(outcome, variant, name, notes if outcome != "skipped" else notes[1:][-1:])
+    return outcome != "failed" and not failed_cases
 
 
 def harness(lines):

@@ -5,8 +5,8 @@
 # variants: kernel | phantom
 """The kernel's own tdc.py on its own cases, as they are and with phantom in place of a child.
 
-The fast form runs what phantom can stand in, the long one every case of the
-files that are named here.
+The long form runs every case of the files that are named here; the fast one
+those that phantom can stand in, and as they are only those in which it fails.
 """
 
 import json
@@ -97,13 +97,22 @@ def main():
     every = {file: tdclib.cases(file) for file in FILES}
     flat = [case for cases in every.values() for case in cases]
     substituted = [case for case in (replaced(case) for case in flat) if case]
-    chosen = {case["id"] for case in substituted}
-    kernel = flat if long else [case for case in flat if case["id"] in chosen]
 
-    for case, outcome, notes in tdclib.run(kernel):
-        report.result(outcome, "kernel", case, notes)
-    for case, outcome, notes in tdclib.run(substituted):
-        report.result(outcome, "phantom", case, notes)
+    def run(variant, cases):
+        """The ids of those that did not pass."""
+        missed = set()
+        for case, outcome, notes in tdclib.run(cases):
+            report.result(outcome, variant, case, notes)
+            if outcome != "passed":
+                missed.add(case.split()[0])
+        return missed
+
+    if long:
+        run("kernel", flat)
+        run("phantom", substituted)
+    else:
+        missed = run("phantom", substituted)
+        run("kernel", [case for case in flat if case["id"] in missed])
     report.finish()
 
 

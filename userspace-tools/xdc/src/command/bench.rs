@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc bench`: instructions per ACK and per packet, counted in one emulated boot.
+//! `xdc bench`: instructions per ACK and per packet, counted in emulated boots.
 
 use std::time::Duration;
 
@@ -15,12 +15,8 @@ use crate::marked;
 use crate::result::costs::Costs;
 use crate::scenario::engine::Kind;
 
-const TEST: &str = "bench.sh";
-const MACHINE: Machine = Machine {
-    cpus: 1,
-    memory_mb: 1024,
-    spins: false,
-};
+/// Each in a boot of its own, with so many processors.
+const TESTS: [(&str, u32); 2] = [("bench.sh", 1), ("bench-queues.sh", 4)];
 
 /// Between two boots, in any figure.
 const REPEATS_WITHIN: f64 = 0.01;
@@ -36,7 +32,7 @@ pub struct Request {
     /// Write the tables of docs/performance.md.
     #[arg(long)]
     update_docs: bool,
-    /// Boots to compare; the figures are the first one's.
+    /// Times to count, to be compared; the figures are the first one's.
     #[arg(long, value_name = "N", default_value_t = 1)]
     boots: u32,
     /// Give up on a guest that is silent for so long.
@@ -86,31 +82,37 @@ pub fn command(request: &Request) -> Result<bool> {
     Ok(tally.failed == 0)
 }
 
-/// One boot. What the guest's cases say goes to `report`.
+/// Counts once. What the guests' cases say goes to `report`.
 fn count(home: &Home, timeout: Duration, report: &mut impl FnMut(&str)) -> Result<Costs> {
-    let plan = Plan::of(Job::Selftest {
-        tests: vec![TEST.to_owned()],
-        long: false,
-        root: None,
-    });
-    let guest = Guest {
-        home,
-        engine: Engine::new(home, Kind::Qemu, Flavour::X86, Clock::Icount)?,
-        machine: MACHINE,
-    };
-    let watch = Watch {
-        stall: timeout,
-        total: None,
-        console: None,
-    };
     let mut costs = Costs::default();
-    guest.run(&plan, &watch, |message| {
-        if let Message::Ktap { line } = message {
-            costs.read(&line)?;
-            report(&line);
-        }
-        Ok(())
-    })?;
+    for (test, cpus) in TESTS {
+        let plan = Plan::of(Job::Selftest {
+            tests: vec![test.to_owned()],
+            long: false,
+            root: None,
+        });
+        let guest = Guest {
+            home,
+            engine: Engine::new(home, Kind::Qemu, Flavour::X86, Clock::Icount)?,
+            machine: Machine {
+                cpus,
+                memory_mb: 1024,
+                spins: false,
+            },
+        };
+        let watch = Watch {
+            stall: timeout,
+            total: None,
+            console: None,
+        };
+        guest.run(&plan, &watch, |message| {
+            if let Message::Ktap { line } = message {
+                costs.read(&line)?;
+                report(&line);
+            }
+            Ok(())
+        })?;
+    }
     Ok(costs)
 }
 

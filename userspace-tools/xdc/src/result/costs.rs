@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What selftests/guest/bench.sh counted: instructions per ACK and per packet, what they may be at
-//! most, and the tables of docs/performance.md.
+//! What selftests/guest/bench.sh and bench-queues.sh counted: instructions per ACK and per packet,
+//! what they may be at most, and the tables of docs/performance.md.
 
 use std::fmt::Write;
 
@@ -9,11 +9,22 @@ use xdc_algo::MODULES;
 
 use crate::error::{Error, Result};
 
-/// Everything of one boot.
+/// Everything that was counted at one time.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub struct Costs {
     callbacks: Vec<Callback>,
     qdiscs: Vec<Qdisc>,
+    queues: Vec<Queues>,
+}
+
+/// A qdisc below each of some transmit queues, which as many processors use at once.
+#[derive(Debug, PartialEq, Serialize)]
+struct Queues {
+    qdisc: String,
+    queues: u32,
+    packets: u64,
+    /// Of all processors, with making and sending the packets.
+    instructions: u64,
 }
 
 /// One callback of a congestion control, over a flow.
@@ -81,6 +92,10 @@ const QDISCS: [&str; 11] = [
 
 const MARKS: [&str; 3] = ["none", "some", "all"];
 
+/// Below each transmit queue, and how many of those are in use.
+const BELOW_MQ: [&str; 3] = ["pfifo", "red", "phantom"];
+const QUEUES: [u32; 3] = [1, 2, 4];
+
 /// What one thing may cost, as a share of another.
 struct Target {
     what: String,
@@ -109,6 +124,14 @@ impl Costs {
                     acks: number(acks)?,
                     callback: callback.to_owned(),
                     calls: number(calls)?,
+                    instructions: number(instructions)?,
+                });
+            }
+            ["#", "queues", qdisc, queues, packets, instructions] => {
+                self.queues.push(Queues {
+                    qdisc: qdisc.to_owned(),
+                    queues: number(queues)? as u32,
+                    packets: number(packets)?,
                     instructions: number(instructions)?,
                 });
             }
@@ -164,6 +187,12 @@ impl Costs {
         })
     }
 
+    fn by_queues(&self, qdisc: &str, queues: u32) -> Option<f64> {
+        let mut rows = self.queues.iter();
+        rows.find(|row| row.qdisc == qdisc && row.queues == queues && row.packets > 0)
+            .map(|row| row.instructions as f64 / row.packets as f64)
+    }
+
     fn targets(&self) -> Vec<Target> {
         let ack = |what: &str, than: &str, wanted, at_most| Target {
             what: format!("an ACK of {what}"),
@@ -198,8 +227,21 @@ impl Costs {
             packet("phantom-either", "fq_codel", 1.0, 1.04),
             packet("phantom-shaped", "fq_codel", 1.0, 1.5),
         ];
+        // With making and sending the packet, which is most of it.
+        let most = QUEUES[QUEUES.len() - 1];
+        let queues = Target {
+            what: format!("a packet of phantom by {most} queues at once"),
+            than: "one by a single queue".to_owned(),
+            wanted: 1.0,
+            at_most: 1.03,
+            measured: ratio(
+                self.by_queues("phantom", most),
+                self.by_queues("phantom", 1),
+            ),
+        };
         acks.into_iter()
             .chain(packets.into_iter().flatten())
+            .chain([queues])
             .collect()
     }
 
@@ -246,6 +288,7 @@ impl Costs {
         [
             self.acks_table(),
             self.packets_table(),
+            self.queues_table(),
             self.targets_table(),
         ]
         .join("\n")
@@ -295,6 +338,18 @@ impl Costs {
                 );
             }
             out += "\n";
+        }
+        out
+    }
+
+    fn queues_table(&self) -> String {
+        let heads = QUEUES.map(|queues| format!(" {queues} |")).concat();
+        let mut out = format!("| below mq, queues in use |{heads}\n");
+        out += &format!("|---|{}\n", "---:|".repeat(QUEUES.len()));
+        for qdisc in BELOW_MQ {
+            let cells =
+                QUEUES.map(|queues| format!(" {} |", show(self.by_queues(qdisc, queues), 0)));
+            let _ = writeln!(out, "| {qdisc} |{}", cells.concat());
         }
         out
     }
@@ -353,6 +408,20 @@ mod tests {
         assert_eq!(costs.per_ack("dctcp"), Some(53.0));
         assert_eq!(costs.per_ack("bbr"), Some(100.0));
         assert_eq!(costs.per_ack("unocc"), None);
+    }
+
+    #[test]
+    fn queues_are_compared_by_the_packet() {
+        let verdict = |four| {
+            let judged = costs(&[
+                "  # queues phantom 1 1000 2000000",
+                &format!("  # queues phantom 4 1000 {four}"),
+            ]);
+            let mut judged = judged.judge().into_iter();
+            judged.find(|line| line.contains("by 4 queues")).unwrap()
+        };
+        assert!(verdict(2_060_000).starts_with("ok - "));
+        assert!(verdict(2_061_000).starts_with("not ok - "));
     }
 
     #[test]
