@@ -17,9 +17,6 @@ each() {
 	shift
 	ip link add nic0 numtxqueues 4 type xdc_nic
 	ip link set nic0 up
-	for cpu in 0 1 2 3; do
-		printf '%x\n' $((1 << cpu)) >/sys/class/net/nic0/queues/tx-$cpu/xps_cpus
-	done
 	tc qdisc add dev nic0 root handle 1: mq
 	for i in 1 2 3 4; do check "$name, queue $i" tc qdisc add dev nic0 parent 1:$i handle 1$i: "$@"; done
 	# Caches of the allocator fill once.
