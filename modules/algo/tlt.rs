@@ -61,6 +61,10 @@ const STALE_SRTTS: u64 = 4;
 /// ...and this time.
 const STALE_MIN_US: u64 = 1_000;
 
+/// An echo may take this much less than the shortest RTT that was measured, 2^-n: a handshake is slower
+/// than data where a host has to wake up for it.
+const TOO_SOON_BITS: u32 = 3;
+
 /// A flow that met so many timeouts without ever seeing an echo has a peer that sends none.
 const DEAF_AFTER_RTOS: u16 = 2;
 
@@ -192,7 +196,6 @@ pub struct Flow {
     /// Of an echo that came, until it was made use of.
     proof: Option<Proof>,
     receiver: Receiver,
-    errand: Errand,
     /// Timeouts of the socket when the important packet was sent.
     rtos: u16,
     /// Echoes that came; saturates.
@@ -330,8 +333,8 @@ impl Flow {
 
     /// An ACK without data leaves; `covers(end_seq)` says whether it acknowledges what ends there.
     /// One that goes as [`Errand::ClockData`] and was made a byte is [`Flow::on_clock`] instead.
-    pub fn on_ack(&mut self, covers: impl FnOnce(u32) -> bool) -> Mark {
-        match (self.errand, self.receiver) {
+    pub fn on_ack(&mut self, errand: Errand, covers: impl FnOnce(u32) -> bool) -> Mark {
+        match (errand, self.receiver) {
             (Errand::ClockEcho, Receiver::Clock) => {
                 self.receiver = Receiver::Idle;
                 Mark::ClockEcho
@@ -349,6 +352,14 @@ impl Flow {
     pub fn on_clock(&mut self, now_us: u64, una: u32, rtos: u16) -> Mark {
         self.in_flight(Kind::Clock, una, now_us, rtos);
         Mark::ClockData
+    }
+
+    /// What a packet of that mark means depends on more than its mark.
+    pub fn is_listening(&self, mark: Option<Mark>) -> bool {
+        match mark {
+            None | Some(Mark::Control | Mark::Unimportant) => self.sender == Sender::First,
+            Some(_) => true,
+        }
     }
 
     /// Data of that mark came, within the window.
@@ -385,9 +396,9 @@ impl Flow {
         else {
             return Seen::Bad;
         };
-        // Rule 16: nothing comes back sooner than light, and so never two of them at once.
+        // Rule 16: nothing comes back sooner than the path allows, so who invents echoes gets few bytes.
         let age_us = ack.now_us.saturating_sub(sent_us);
-        let is_too_soon = age_us < u64::from(ack.min_rtt_us >> 1);
+        let is_too_soon = age_us < u64::from(ack.min_rtt_us >> TOO_SOON_BITS);
         if kind != echoed || is_too_soon || is_after(ack.ack, ack.nxt) {
             return Seen::Bad;
         }
@@ -431,16 +442,6 @@ impl Flow {
     /// What is owed is no longer, as it cannot be sent.
     pub fn forgive(&mut self) {
         self.receiver = Receiver::Idle;
-    }
-
-    /// What the ACK is for that is sent next, until it is set to none again.
-    pub fn set_errand(&mut self, errand: Errand) {
-        self.errand = errand;
-    }
-
-    /// What the ACK is for that is being sent.
-    pub fn errand(&self) -> Errand {
-        self.errand
     }
 
     /// Where the byte is that came last.
