@@ -17,7 +17,7 @@ use algo::{
 };
 use kernel::prelude::*;
 use kernel_api::{
-    conn::{now_us, Conn, Found, Locked},
+    conn::{Conn, Found, Locked},
     counters,
     deferred::Deferred,
     flows::{Errand, Flow, FlowOps, Flows, Held},
@@ -495,11 +495,9 @@ impl Tlt {
             self.receive_data(net, &segment, mark);
         }
         let incoming = Incoming {
-            now_us: now_us(),
             ack: segment.ack(),
             una: conn.snd_una(),
             nxt: conn.snd_nxt(),
-            min_rtt_us: conn.min_rtt_us(),
         };
         // What carries data carries no echo, but it acknowledges.
         let echo = mark.filter(|_| segment.len() == 0);

@@ -61,10 +61,6 @@ const STALE_SRTTS: u64 = 4;
 /// ...and this time.
 const STALE_MIN_US: u64 = 1_000;
 
-/// An echo may take this much less than the shortest RTT that was measured, 2^-n: a handshake is slower
-/// than data where a host has to wake up for it.
-const TOO_SOON_BITS: u32 = 3;
-
 /// A flow that met so many timeouts without ever seeing an echo has a peer that sends none.
 const DEAF_AFTER_RTOS: u16 = 2;
 
@@ -196,7 +192,11 @@ pub struct Flow {
     /// Of an echo that came, until it was made use of.
     proof: Option<Proof>,
     receiver: Receiver,
-    /// Timeouts of the socket when the important packet was sent.
+    /// Data have left: `born_rtos` is known.
+    is_started: bool,
+    /// Timeouts of the socket before its first data; those of the handshake are among them.
+    born_rtos: u16,
+    /// Timeouts when the important packet was sent.
     rtos: u16,
     /// Echoes that came; saturates.
     echoes: u16,
@@ -236,16 +236,12 @@ pub struct Outgoing {
 /// An ACK that came, before TCP sees it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Incoming {
-    /// When it came.
-    pub now_us: u64,
     /// What it acknowledges.
     pub ack: u32,
     /// First byte that is not acknowledged.
     pub una: u32,
     /// First byte that was never sent.
     pub nxt: u32,
-    /// Shortest RTT of the path.
-    pub min_rtt_us: u32,
 }
 
 /// What came of a packet that came.
@@ -291,6 +287,11 @@ impl Flow {
     /// A data packet leaves. Returns its mark; of a burst of segments, that of the last one, of which
     /// the others are unimportant.
     pub fn on_data(&mut self, params: &impl Rows, packet: &Outgoing) -> Mark {
+        if !self.is_started {
+            self.is_started = true;
+            self.born_rtos = packet.path.rtos;
+            self.rtos = packet.path.rtos;
+        }
         let is_important = match self.sender {
             // Rule 3: what follows a pause is a window of its own.
             Sender::Pending if params.burst_tail() != 0 && packet.is_first && !packet.is_again => {
@@ -396,10 +397,8 @@ impl Flow {
         else {
             return Seen::Bad;
         };
-        // Rule 16: nothing comes back sooner than the path allows, so who invents echoes gets few bytes.
-        let age_us = ack.now_us.saturating_sub(sent_us);
-        let is_too_soon = age_us < u64::from(ack.min_rtt_us >> TOO_SOON_BITS);
-        if kind != echoed || is_too_soon || is_after(ack.ack, ack.nxt) {
+        // Rule 16: only what is awaited, so who invents echoes gets no two bytes for one.
+        if kind != echoed || is_after(ack.una, ack.ack) || is_after(ack.ack, ack.nxt) {
             return Seen::Bad;
         }
         self.echoes = self.echoes.saturating_add(1);
@@ -451,7 +450,8 @@ impl Flow {
 
     /// The peer never answers. Rule 17.
     pub fn is_deaf(&self, rtos: u16) -> bool {
-        self.echoes == 0 && rtos >= DEAF_AFTER_RTOS
+        let met = rtos.wrapping_sub(self.born_rtos);
+        self.is_started && self.echoes == 0 && met >= DEAF_AFTER_RTOS
     }
 
     /// What people see of it: first, data, clock or pending.

@@ -8,12 +8,6 @@
 use super::{bindings, flows::Errand, netfilter::Segment, sysctl::Net};
 use core::{marker::PhantomData, ops::Deref, ptr::addr_of};
 
-/// The kernel's clock for TCP.
-pub(crate) fn now_us() -> u64 {
-    // SAFETY: Callable from any context.
-    unsafe { bindings::xdc_clock_us() }
-}
-
 /// A connection. It need not be locked: what is read are numbers, each of them some that it had.
 ///
 /// # Invariants
@@ -64,12 +58,6 @@ impl Conn<'_> {
     /// Smoothed RTT; 0 = none.
     pub(crate) fn srtt_us(&self) -> u32 {
         read!(self, srtt_us) >> 3
-    }
-
-    /// Shortest RTT; 0 = none.
-    pub(crate) fn min_rtt_us(&self) -> u32 {
-        // SAFETY: By the type invariants.
-        unsafe { bindings::xdc_conn_min_rtt_us(self.sk) }
     }
 
     /// Timeouts that it has met; wraps.
@@ -241,7 +229,7 @@ impl Found {
         // SAFETY: The namespace is alive.
         let sk = unsafe { bindings::xdc_conn_find(net.as_ptr(), segment.raw()) };
         // INVARIANT: C has taken a reference.
-        (!sk.is_null()).then_some(Self { sk })
+        (!sk.is_null()).then(|| Self { sk })
     }
 
     /// The connection, if it is one.

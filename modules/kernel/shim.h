@@ -211,7 +211,6 @@ int xdc_flow_add(struct xdc_flows *flows, struct net *net, const struct xdc_segm
 		 const void *state, unsigned int size);
 
 /* shim_conn.c: what can be asked of a connection, and what it can be made to do. */
-u64 xdc_clock_us(void);
 void xdc_conn_send_ack(struct sock *sk, u32 errand);
 u64 xdc_conn_departure_us(const struct sock *sk);
 void xdc_conn_detect(struct sock *sk, u64 mstamp_us, u32 end_seq);
@@ -224,7 +223,6 @@ bool xdc_conn_covers(const struct sock *sk, u32 end_seq);
 bool xdc_conn_is_in_window(const struct sock *sk, u32 seq, u32 end_seq);
 bool xdc_conn_is_excluded(const struct sock *sk);
 u32 xdc_conn_mark(const struct sock *sk);
-u32 xdc_conn_min_rtt_us(const struct sock *sk);
 u8 xdc_request_dscp(const struct sock *sk);
 u32 xdc_request_mark(const struct sock *sk);
 bool xdc_request_is_excluded(const struct sock *sk);

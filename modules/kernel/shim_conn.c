@@ -23,11 +23,6 @@ static void xdc_conn_refresh(struct tcp_sock *tp)
 	tp->tcp_mstamp = div_u64(now, NSEC_PER_USEC);
 }
 
-u64 xdc_clock_us(void)
-{
-	return div_u64(tcp_clock_ns(), NSEC_PER_USEC);
-}
-
 /*
  * What for an ACK is sent that TCP did not think of. The hook that it comes by runs on
  * the same processor below, where nothing else can: softirqs are off. No other packet
@@ -193,13 +188,6 @@ bool xdc_conn_is_excluded(const struct sock *sk)
 		return true;
 #endif
 	return (1 << sk->sk_state) & ~(TCPF_SYN_SENT | TCPF_SYN_RECV) && !tcp_is_sack(tp);
-}
-
-u32 xdc_conn_min_rtt_us(const struct sock *sk)
-{
-	u32 rtt_us = tcp_min_rtt(tcp_sk(sk));
-
-	return rtt_us == ~0U ? 0 : rtt_us;
 }
 
 u32 xdc_conn_mark(const struct sock *sk)
