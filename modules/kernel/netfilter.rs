@@ -83,11 +83,11 @@ impl Packet<'_> {
     pub(crate) fn errand(&self) -> Errand {
         // SAFETY: By the type invariants.
         let sk = unsafe { bindings::xdc_nf_full_sock(self.skb, self.state) };
-        // SAFETY: C only compares the pointer.
-        match sk.is_null() {
-            true => Errand::None,
-            false => Errand::from_raw(unsafe { bindings::xdc_nf_errand(sk) }),
+        if sk.is_null() {
+            return Errand::None;
         }
+        // SAFETY: C only compares the pointer.
+        Errand::from_raw(unsafe { bindings::xdc_nf_errand(sk) })
     }
 
     /// Its checksum is right.

@@ -52,6 +52,30 @@ static void xdc_conn_release(struct sock *sk, int flag)
 	sk->sk_prot->release_cb(sk);
 }
 
+static bool xdc_is_out_of_order(const struct sk_buff *skb)
+{
+	return !(TCP_SKB_CB(skb)->sacked & TCPCB_TAGBITS) && list_empty(&skb->tcp_tsorted_anchor);
+}
+
+/*
+ * RACK takes what it marks lost off its list. TCP forgets the mark where an ACK
+ * comes before anything was sent again, as that of a single byte of the segment is, for
+ * then it thinks that nothing was lost (tcp_try_undo_partial()); but RACK would never
+ * look at the segment again. It is older than all that is on the list.
+ */
+static void xdc_conn_restore_order(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct sk_buff *skb = tcp_rtx_queue_head(sk);
+
+	if (!skb || !xdc_is_out_of_order(skb))
+		return;
+	skb_rbtree_walk_from(skb) {
+		if (xdc_is_out_of_order(skb))
+			list_add(&skb->tcp_tsorted_anchor, &tp->tsorted_sent_queue);
+	}
+}
+
 /*
  * Has RACK mark lost what was sent before @mstamp_us, or before the newest packet
  * that is acknowledged where @mstamp_us is 0, without waiting for reordering. The
@@ -67,6 +91,7 @@ void xdc_conn_detect(struct sock *sk, u64 mstamp_us, u32 end_seq)
 		tp->rack.mstamp = mstamp_us;
 		tp->rack.end_seq = end_seq;
 	}
+	xdc_conn_restore_order(sk);
 	/* What was sent before is older than any time that reordering is allowed. */
 	tp->rack.rtt_us = 0;
 	inet_csk_reset_xmit_timer(sk, ICSK_TIME_REO_TIMEOUT, 0, tcp_rto_max(sk));
