@@ -4,7 +4,28 @@
 //!
 //! The rules are in algo/tlt.rs. Here they meet TCP, by hooks in the path of packets: what a socket
 //! sends gets its mark last of all, what comes for one is looked at before TCP sees it, and a softirq
-//! does the rest when TCP has. docs/tlt.md numbers where that differs from the paper.
+//! does the rest when TCP has. Where that differs from the paper (docs/tlt.md has the rules):
+//!
+//! 1. The retransmit queue with RACK is TLT's list of unimportant packets in flight: no
+//!    packet is copied, and each loss is the congestion control's to know of.
+//! 2. TCP is made to act by its release callback with the flag of a timer, for what does
+//!    that is not exported: RACK's timer marks lost and enters recovery, the one of TCP
+//!    Small Queues sends again.
+//! 3. RACK is asked after the echo of data, too, so that what is missing is lost at once,
+//!    be `net.ipv4.tcp_reordering` 1 or not.
+//! 4. RACK takes what is lost off its list. If an ACK of a single byte comes before
+//!    anything was sent again, TCP forgets the loss, and nobody looks at the segment again
+//!    until a timeout. It is put back on the list.
+//! 5. A first window is one after each pause, not one for each connection: testbeds reuse
+//!    connections. `burst_tail` = 0 is the paper's.
+//! 6. A byte is echoed by an ACK of its own, when everything before it was handled; TCP's
+//!    own ACK of the byte goes before, without its D-SACK.
+//! 7. An echo is not refused for coming sooner than the shortest RTT: a handshake that had
+//!    to wait for an address is the shortest RTT that a new connection knows of.
+//! 8. Timeouts before the first data, those of the handshake, are not held against a peer
+//!    that has not echoed.
+//! 9. A sender that cannot write yet when its ACK is handled sends a byte, not data.
+//! 10. DSCPs that are the same are not refused: of two marks the first is meant.
 
 #[path = "algo/mod.rs"]
 mod algo;
@@ -182,8 +203,7 @@ impl Shared {
 
     fn count_rx(&self, net: &Net, mark: Mark) {
         let first = Count::RxData as usize;
-        self.counters
-            .add(net, first.wrapping_add(mark as usize), 1);
+        self.counters.add(net, first.wrapping_add(mark as usize), 1);
     }
 }
 

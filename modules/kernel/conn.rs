@@ -50,7 +50,7 @@ impl Conn<'_> {
         read!(self, snd_nxt)
     }
 
-    /// Packets that are neither acknowledged nor, by SACK, known to have arrived... or lost.
+    /// Packets that were sent and are not acknowledged, SACK or not.
     pub(crate) fn packets_out(&self) -> u32 {
         read!(self, packets_out)
     }

@@ -8,12 +8,7 @@
 //! this one has gone through TCP. Nothing points to a socket, so nothing has to be told when it goes:
 //! a state without a connection is forgotten within seconds.
 
-use super::{
-    bindings,
-    conn::Locked,
-    netfilter::Segment,
-    sysctl::Net,
-};
+use super::{bindings, conn::Locked, netfilter::Segment, sysctl::Net};
 use core::{
     marker::PhantomData,
     mem::{align_of, size_of},
