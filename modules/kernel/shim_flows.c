@@ -77,11 +77,15 @@ static struct sock *xdc_flow_lookup(struct net *net, const struct xdc_flow_key *
 
 static bool xdc_flow_is_open(struct xdc_flow *flow)
 {
-	struct sock *sk = xdc_flow_lookup(flow->net, &flow->key, flow->dif, flow->sdif);
-	bool open = sk && sk->sk_state != TCP_TIME_WAIT && sk->sk_state != TCP_CLOSE;
+	struct sock *sk;
+	bool open;
 
+	rcu_read_lock();
+	sk = xdc_flow_lookup(flow->net, &flow->key, flow->dif, flow->sdif);
+	open = sk && sk->sk_state != TCP_TIME_WAIT && sk->sk_state != TCP_CLOSE;
 	if (sk)
 		sock_gen_put(sk);
+	rcu_read_unlock();
 	return open;
 }
 
