@@ -181,6 +181,10 @@ wait $pids
 check "data of 30 flows arrive" all_arrived 30
 equal "no timeout of 30 flows" "$before" "$(timeouts h1)"
 closed() { [ "$(tlt h1 Flows)$(tlt h2 Flows)" = 00 ]; }
+# Rule 9, and what a socket that is in use makes wait.
+within "lost segments went beyond the window" 1 100000 "$(tlt h1 ForcedRetrans)"
+within "sockets in use were looked at again" 1 100000 "$(sum h1 OwnedRetry)"
+equal "no echo was one that nobody awaited" 0 "$(tlt h1 BadMark)"
 check "connections that are closed are forgotten" eventually closed
 start_flows 30
 for ns in h1 h2 r; do ip netns del $ns; done
