@@ -239,16 +239,16 @@ impl FlowOps for Shared {
                 break;
             };
             match action {
-                Action::SendEcho => {
+                Action::SendEcho(owed) => {
                     self.count(net, Count::WorkerEcho);
                     conn.send_ack(Errand::Ack);
                     // What was marked is not what arrived, or there is no memory.
-                    flow.lock().forgive();
+                    flow.lock().forgive(owed);
                 }
-                Action::SendClockEcho => {
+                Action::SendClockEcho(owed) => {
                     self.count(net, Count::WorkerEcho);
                     conn.send_ack(Errand::Echo);
-                    flow.lock().forgive();
+                    flow.lock().forgive(owed);
                 }
                 Action::Detect(proof) => {
                     self.count(net, Count::Detect);

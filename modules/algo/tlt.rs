@@ -167,9 +167,13 @@ enum Receiver {
     Idle,
     /// An echo of data that end here.
     Data { end_seq: u32 },
-    /// An echo of a byte.
-    Clock,
+    /// An echo of the byte that is there.
+    Clock { seq: u32 },
 }
+
+/// What a receiver owed when it was looked at.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Owed(Receiver);
 
 /// What the ACK that is being sent is for.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -272,9 +276,9 @@ pub struct Socket {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Action {
     /// An ACK; it will turn out to be the echo.
-    SendEcho,
+    SendEcho(Owed),
     /// An ACK, as [`Errand::ClockEcho`].
-    SendClockEcho,
+    SendClockEcho(Owed),
     /// Mark lost what this proves lost.
     Detect(Proof),
     /// Send one lost segment, whatever the window.
@@ -336,7 +340,7 @@ impl Flow {
     /// One that goes as [`Errand::ClockData`] and was made a byte is [`Flow::on_clock`] instead.
     pub fn on_ack(&mut self, errand: Errand, covers: impl FnOnce(u32) -> bool) -> Mark {
         match (errand, self.receiver) {
-            (Errand::ClockEcho, Receiver::Clock) => {
+            (Errand::ClockEcho, Receiver::Clock { .. }) => {
                 self.receiver = Receiver::Idle;
                 Mark::ClockEcho
             }
@@ -370,7 +374,7 @@ impl Flow {
             Mark::ClockData => {
                 self.clock_seq = seq;
                 self.clock_seen = true;
-                Receiver::Clock
+                Receiver::Clock { seq }
             }
             _ => return Seen::Nothing,
         };
@@ -414,8 +418,8 @@ impl Flow {
     /// TCP has seen everything that came. Called again until there is nothing to do.
     pub fn poll(&mut self, params: &impl Rows, socket: &Socket) -> Option<Action> {
         match self.receiver {
-            Receiver::Data { .. } => return Some(Action::SendEcho),
-            Receiver::Clock => return Some(Action::SendClockEcho),
+            Receiver::Data { .. } => return Some(Action::SendEcho(Owed(self.receiver))),
+            Receiver::Clock { .. } => return Some(Action::SendClockEcho(Owed(self.receiver))),
             Receiver::Idle => {}
         }
         if self.sender != Sender::Pending || !socket.has_unacked {
@@ -438,9 +442,11 @@ impl Flow {
         Some(Action::SendClock)
     }
 
-    /// What is owed is no longer, as it cannot be sent.
-    pub fn forgive(&mut self) {
-        self.receiver = Receiver::Idle;
+    /// What was owed is no longer, as it cannot be sent. What came since is.
+    pub fn forgive(&mut self, owed: Owed) {
+        if self.receiver == owed.0 {
+            self.receiver = Receiver::Idle;
+        }
     }
 
     /// Where the byte is that came last.

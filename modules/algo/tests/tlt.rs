@@ -132,7 +132,9 @@ fn an_ack_ends_a_first_window_that_does_not_fill() {
 fn the_first_ack_that_covers_the_important_packet_echoes_it() {
     let mut flow = Flow::default();
     assert_eq!(flow.on_data_in(Mark::Data, 0, 5_000), Seen::Poll);
-    assert_eq!(flow.poll(&params(), &unacked()), Some(Action::SendEcho));
+    let owed = Owed(Receiver::Data { end_seq: 5_000 });
+    let action = flow.poll(&params(), &unacked());
+    assert_eq!(action, Some(Action::SendEcho(owed)));
     assert_eq!(
         flow.on_ack(Errand::None, |end| !is_after(end, 4_000)),
         Mark::Control
@@ -154,9 +156,25 @@ fn a_byte_is_echoed_by_the_ack_that_is_for_it_alone() {
     assert_eq!(flow.on_ack(Errand::None, |_| true), Mark::Control);
     assert_eq!(
         flow.poll(&params(), &unacked()),
-        Some(Action::SendClockEcho)
+        Some(Action::SendClockEcho(Owed(Receiver::Clock { seq: 7 })))
     );
     assert_eq!(flow.on_ack(Errand::ClockEcho, |_| true), Mark::ClockEcho);
+    assert_eq!(flow.on_ack(Errand::None, |_| true), Mark::Control);
+}
+
+/// Of another processor, while the echo of what came before is sent.
+#[test]
+fn what_came_since_is_still_owed() {
+    let mut flow = Flow::default();
+    flow.on_data_in(Mark::Data, 0, 5_000);
+    let Some(Action::SendEcho(owed)) = flow.poll(&params(), &unacked()) else {
+        panic!("{flow:?}");
+    };
+    flow.on_data_in(Mark::Data, 5_000, 6_000);
+    flow.forgive(owed);
+    assert_eq!(flow.on_ack(Errand::None, |_| true), Mark::Echo);
+    flow.on_data_in(Mark::Data, 0, 5_000);
+    flow.forgive(owed);
     assert_eq!(flow.on_ack(Errand::None, |_| true), Mark::Control);
 }
 
