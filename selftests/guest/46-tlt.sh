@@ -126,6 +126,8 @@ tc -n r filter del dev eth1 ingress
 
 # A port that drops the tail of each window. First as it is without TLT: all packets are red.
 port() { in_ns r xdc qdisc replace dev eth2 root phantom limit 1mb rate 100mbit mark none red-limit 6kb dscp-color "$1" gso split; }
+# drops COLOUR: of all packets that the port could not take.
+drops() { in_ns r xdc qdisc show -s dev eth2 | awk -v name="drops_$1" '$1 == name { print $2 }'; }
 modprobe sch_phantom
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=14 2>/dev/null
 check "a port that drops unimportant packets" port 0:red,8:red
@@ -176,10 +178,14 @@ check "their data arrive all the same" all_arrived 30
 check "modprobe again" modprobe tlt
 set_both net.tlt.enabled=1
 before=$(timeouts h1)
+# Without the module all packets were green.
+green=$(drops green)
 start_flows 30
 wait $pids
 check "data of 30 flows arrive" all_arrived 30
 equal "no timeout of 30 flows" "$before" "$(timeouts h1)"
+within "of which unimportant packets were lost" 1 100000 "$(drops red)"
+equal "and no important one" "$green" "$(drops green)"
 closed() { [ "$(tlt h1 Flows)$(tlt h2 Flows)" = 00 ]; }
 # Rule 9, and what a socket that is in use makes wait.
 within "lost segments went beyond the window" 1 100000 "$(tlt h1 ForcedRetrans)"
