@@ -22,6 +22,7 @@ modules! {
     cc      tcp_unocc       "tcp_unocc.rs"                  unocc "algo/unocc.rs";
     cc      tcp_gemini      "tcp_gemini.rs"                 gemini "algo/gemini.rs";
     qdisc   sch_phantom     "sch_phantom.rs";
+    host    tlt             "tlt.rs";
 
     // Begin your own from these: docs/writing.md.
     cc      tcp_example     "../examples/tcp_example.rs";

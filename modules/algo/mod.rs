@@ -21,6 +21,7 @@ pub mod random;
 pub mod rtt;
 pub mod shaper;
 pub mod shared_phantom;
+pub mod tlt;
 pub mod window;
 
 #[cfg(test)]

@@ -9,9 +9,13 @@
 
 // Modules use its structs; its functions are unsafe to call, and nobody does outside of this directory.
 pub(crate) mod bindings;
+pub(crate) mod conn;
+pub(crate) mod counters;
 pub(crate) mod deferred;
+pub(crate) mod flows;
 pub(crate) mod math;
 pub(crate) mod netdev;
+pub(crate) mod netfilter;
 pub(crate) mod netlink;
 pub(crate) mod once;
 pub(crate) mod qdisc;

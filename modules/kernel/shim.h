@@ -10,6 +10,7 @@
 
 #include <linux/completion.h>
 #include <linux/inet_diag.h>
+#include <linux/netfilter.h>
 #include <linux/netdevice.h>
 #include <linux/notifier.h>
 #include <linux/rtnetlink.h>
@@ -127,5 +128,107 @@ int xdc_nla_parse_nested(struct nlattr **table, int max, const struct nlattr *ne
 const struct nlattr *xdc_nla_find_twice(const struct nlattr *nest,
 					struct nlattr *const *table);
 void xdc_extack_set(struct netlink_ext_ack *extack, const char *text);
+
+/* shim_netfilter.c: a TCP connection, as packets name it. Without padding, for it is hashed. */
+struct xdc_flow_key {
+	struct in6_addr local;
+	struct in6_addr remote;
+	__be16 local_port;
+	__be16 remote_port;
+	u32 ipv6;
+};
+
+/* A TCP segment in a hook. */
+struct xdc_segment {
+	struct xdc_flow_key key;
+	/* Devices that it came by, for the lookup of its socket. */
+	int dif, sdif;
+	u32 seq, ack;
+	/* Bytes of payload, in so many packets of the network. */
+	u32 len, segs;
+	u32 tcp_offset;
+	u8 dscp;
+	bool syn, ack_flag, fin, rst;
+};
+
+int xdc_nf_register(void *priv, nf_hookfn *local_in, nf_hookfn *post_routing,
+		    void (*exit)(void *priv, struct net *net), int priority);
+void xdc_nf_unregister(void);
+bool xdc_nf_segment(struct sk_buff *skb, const struct nf_hook_state *state,
+		    struct xdc_segment *segment);
+bool xdc_nf_set_dscp(struct sk_buff *skb, u8 dscp);
+bool xdc_nf_split_last(struct sk_buff *skb, const struct nf_hook_state *state,
+		       u8 dscp, u8 last_dscp);
+bool xdc_nf_is_intact(struct sk_buff *skb, const struct nf_hook_state *state,
+		      const struct xdc_segment *segment);
+struct sock *xdc_nf_full_sock(const struct sk_buff *skb, const struct nf_hook_state *state);
+struct sock *xdc_nf_request(const struct sk_buff *skb, const struct nf_hook_state *state);
+bool xdc_nf_cut_dsack(struct sk_buff *skb, const struct xdc_segment *segment, u32 seq);
+u32 xdc_nf_errand(const struct sock *sk);
+bool xdc_nf_make_clock(struct sk_buff *skb, const struct xdc_segment *segment, struct sock *sk);
+
+/* shim_counters.c: numbers of each namespace, and their file in /proc/net. */
+#define XDC_MAX_COUNTERS 40
+struct xdc_counters {
+	const char *file;
+	const char *prefix;
+	const char *const *names;
+	unsigned int count;
+};
+int xdc_counters_register(const struct xdc_counters *counters);
+void xdc_counters_unregister(void);
+s64 xdc_counter_add(const struct net *net, unsigned int index, s64 n);
+
+/* shim_flows.c: something for each TCP connection. */
+#define XDC_FLOW_BUCKETS 8192
+#define XDC_FLOW_STATE_WORDS 12
+struct xdc_flow;
+struct xdc_flow_bucket {
+	struct hlist_head head;
+	spinlock_t lock;
+};
+struct xdc_flows {
+	struct xdc_flow_bucket *buckets;
+	/* With the socket locked, in a softirq. Returns after which time again; 0: not. */
+	u32 (*poll)(struct xdc_flows *flows, struct xdc_flow *flow, struct sock *sk, bool busy);
+	/* Under the lock of the flow that is being removed. */
+	void (*removed)(struct xdc_flows *flows, struct net *net);
+	struct delayed_work collect;
+	atomic_t count;
+	u32 seed;
+};
+int xdc_flows_init(struct xdc_flows *flows);
+void xdc_flows_flush(struct xdc_flows *flows, struct net *net);
+void xdc_flows_destroy(struct xdc_flows *flows);
+struct xdc_flow *xdc_flow_find(struct xdc_flows *flows, const struct net *net,
+			       const struct xdc_flow_key *key);
+void *xdc_flow_lock(struct xdc_flow *flow);
+void xdc_flow_unlock(struct xdc_flow *flow);
+void *xdc_flow_state(struct xdc_flow *flow);
+void xdc_flow_queue(struct xdc_flow *flow);
+void xdc_flow_remove(struct xdc_flow *flow);
+int xdc_flow_add(struct xdc_flows *flows, struct net *net, const struct xdc_segment *segment,
+		 const void *state, unsigned int size);
+
+/* shim_conn.c: what can be asked of a connection, and what it can be made to do. */
+void xdc_conn_send_ack(struct sock *sk, u32 errand);
+u64 xdc_conn_departure_us(const struct sock *sk);
+void xdc_conn_detect(struct sock *sk, u64 mstamp_us, u32 end_seq);
+void xdc_conn_retransmit(struct sock *sk);
+bool xdc_conn_is_open(const struct sock *sk);
+bool xdc_conn_has_lost(const struct sock *sk);
+bool xdc_conn_is_held(struct sock *sk);
+bool xdc_conn_is_last(const struct sock *sk, u32 end_seq, u32 segs);
+bool xdc_conn_covers(const struct sock *sk, u32 end_seq);
+bool xdc_conn_is_in_window(const struct sock *sk, u32 seq, u32 end_seq);
+bool xdc_conn_is_excluded(const struct sock *sk);
+u32 xdc_conn_mark(const struct sock *sk);
+u8 xdc_request_dscp(const struct sock *sk);
+u32 xdc_request_mark(const struct sock *sk);
+bool xdc_request_is_excluded(const struct sock *sk);
+struct sock *xdc_conn_find(struct net *net, const struct xdc_segment *segment);
+void xdc_conn_put(struct sock *sk);
+bool xdc_conn_is_full(const struct sock *sk);
+bool xdc_request_is_answered(const struct sock *sk, const struct xdc_segment *segment);
 
 #endif /* _XDC_SHIM_H */

@@ -38,6 +38,10 @@ impl Net {
         unsafe { &*ptr.cast() }
     }
 
+    pub(super) fn as_ptr(&self) -> *mut bindings::net {
+        self.0.get()
+    }
+
     /// What tells namespaces apart that are alive at the same time.
     pub(crate) fn id(&self) -> usize {
         self.0.get() as usize

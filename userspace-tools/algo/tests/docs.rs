@@ -4,19 +4,25 @@
 
 use std::{env, fs, path::PathBuf};
 
-use xdc_algo::{ALGORITHMS, MODULES, entry::Entry, entry::Value, gemini, unocc};
+use xdc_algo::{
+    ALGORITHMS, MODULES, entry::Entry, entry::Value, gemini, params::ParamInfo, tlt, unocc,
+};
 
 fn parameters(algorithm: &Entry) -> String {
     let profiles: Vec<_> = match algorithm.has_profiles() {
         true => algorithm.profiles().collect(),
         false => vec!["default"],
     };
+    table(&profiles, algorithm.params)
+}
+
+fn table(profiles: &[&str], params: &[ParamInfo]) -> String {
     let mut out = format!(
         "| name | unit | range | {} | meaning |\n",
         profiles.join(" | ")
     );
     out += &format!("|---|---|---|{}---|\n", "---:|".repeat(profiles.len()));
-    for param in algorithm.params {
+    for param in params {
         let defaults: Vec<_> = param.defaults.iter().map(u32::to_string).collect();
         let defaults = defaults.join(" | ");
         out += &format!(
@@ -220,4 +226,10 @@ fn gemini_page_is_what_the_code_says() {
 #[test]
 fn phantom_page_is_what_the_code_says() {
     holds("phantom.md", "decisions", &numbered("sch_phantom.rs"));
+}
+
+#[test]
+fn tlt_page_is_what_the_code_says() {
+    holds("tlt.md", "parameters", &table(&["default"], tlt::PARAMS));
+    holds("tlt.md", "deviations", &numbered("tlt.rs"));
 }

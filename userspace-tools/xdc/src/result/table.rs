@@ -26,6 +26,7 @@ pub const COLUMNS: &[(&str, &str)] = &[
     ("drops", ""),
     ("marks", ""),
     ("retx", ""),
+    ("RTOs", ""),
     ("wall", "s"),
     ("", ""),
 ];
@@ -40,6 +41,7 @@ const SHORT: &[(&str, &str)] = &[
     ("drops", "drops"),
     ("marks", "marks"),
     ("retx", "retransmits"),
+    ("RTOs", "timeouts"),
 ];
 
 /// What is behind the short titles, a line each.
@@ -68,6 +70,7 @@ pub fn row(run: &Run) -> Vec<String> {
         run.drops.to_string(),
         run.marks.to_string(),
         run.retransmits.to_string(),
+        run.timeouts.to_string(),
         number(Some(run.wall_s), 1),
         if run.suspect.is_empty() {
             String::new()

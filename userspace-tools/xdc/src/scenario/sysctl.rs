@@ -4,6 +4,7 @@
 use xdc_algo::ALGORITHMS;
 use xdc_algo::entry::Entry;
 use xdc_algo::params::ParamInfo;
+use xdc_algo::tlt;
 
 use crate::error::{Error, Result};
 
@@ -19,11 +20,18 @@ pub fn check(name: &str, value: &str) -> Result<()> {
         return Err(Error::usage(format!("{name} {what}"))
             .hint("net. and words of letters, digits, _ and -: net.ipv4.tcp_ecn"));
     }
-    let Some((algorithm, key)) = of_algorithm(name) else {
-        return Ok(());
+    let checked = if let Some((algorithm, key)) = of_algorithm(name) {
+        check_param(algorithm, key, value)
+    } else if let Some(key) = name.strip_prefix(TLT) {
+        check_row(tlt::PARAMS, key, value)
+    } else {
+        Ok(())
     };
-    check_param(algorithm, key, value).map_err(|err| err.about(format!("{name} = {value}")))
+    checked.map_err(|err| err.about(format!("{name} = {value}")))
 }
+
+/// The sysctls of a module that is no algorithm.
+const TLT: &str = "net.tlt.";
 
 /// The algorithm that has it, and its name there.
 fn of_algorithm(name: &str) -> Option<(&'static Entry, &str)> {
@@ -40,7 +48,7 @@ pub fn unit(name: &str) -> Option<&'static str> {
 
 /// Routers have no use for it.
 pub fn is_of_hosts(name: &str) -> bool {
-    name.starts_with("net.ipv4.tcp_") || of_algorithm(name).is_some()
+    name.starts_with("net.ipv4.tcp_") || name.starts_with(TLT) || of_algorithm(name).is_some()
 }
 
 fn check_param(algorithm: &Entry, key: &str, value: &str) -> Result<()> {
@@ -48,9 +56,12 @@ fn check_param(algorithm: &Entry, key: &str, value: &str) -> Result<()> {
         let is_one = algorithm.profiles().any(|name| name == value);
         return check_that(is_one, "no such profile", || names(algorithm.profiles()));
     }
-    let param = algorithm.params.iter().find(|param| param.name() == key);
-    let Some(param) = param else {
-        let all = algorithm.params.iter().map(ParamInfo::name);
+    check_row(algorithm.params, key, value)
+}
+
+fn check_row(params: &[ParamInfo], key: &str, value: &str) -> Result<()> {
+    let Some(param) = params.iter().find(|param| param.name() == key) else {
+        let all = params.iter().map(ParamInfo::name);
         return check_that(false, "no such sysctl", || names(all));
     };
     let is_in_range = value
@@ -113,6 +124,7 @@ mod tests {
             ("net.unocc.intra_rtt_us", "14"),
             ("net.unocc.profile", "paper"),
             ("net.gemini.k_bytes", "0"),
+            ("net.tlt.enabled", "1"),
             ("net.gemini_err.k_bytes", "0"),
             ("net.gemini_err.max_error_us", "1000000"),
             ("net.ipv4.tcp_rmem", "4096 16777216 536870912"),
@@ -131,6 +143,8 @@ mod tests {
             ("net.unocc.intra_rtt", "14"),
             ("net.unocc.profile", "best"),
             ("net.gemini.profile", "paper"),
+            ("net.tlt.enabled", "2"),
+            ("net.tlt.dscp", "8"),
             ("net.gemini.line_rate_mbps", "1000001"),
             ("net.gemini.max_error_us", "1"),
             ("net.gemini_err.max_error_us", "1000001"),

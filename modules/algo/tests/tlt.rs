@@ -1,0 +1,505 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use super::super::support::{Rng, for_each_seed};
+use super::*;
+
+fn params() -> Params {
+    Params {
+        enabled: 1,
+        ..Params::of(Profile::Default)
+    }
+}
+
+fn data(now_us: u64, end_seq: u32) -> Outgoing {
+    Outgoing {
+        now_us,
+        end_seq,
+        path: Path {
+            srtt_us: 100,
+            ..Path::default()
+        },
+        ..Outgoing::default()
+    }
+}
+
+fn last(now_us: u64, end_seq: u32) -> Outgoing {
+    Outgoing {
+        is_last: true,
+        ..data(now_us, end_seq)
+    }
+}
+
+fn ack(ack: u32) -> Incoming {
+    Incoming {
+        ack,
+        una: 0,
+        nxt: u32::MAX >> 2,
+    }
+}
+
+fn unacked() -> Socket {
+    Socket {
+        has_unacked: true,
+        ..Socket::default()
+    }
+}
+
+/// An important packet that ends at 1000 was sent at 1000 us.
+fn in_flight() -> Flow {
+    let mut flow = Flow::default();
+    assert_eq!(flow.on_data(&params(), &last(1_000, 1_000)), Mark::Data);
+    flow
+}
+
+/// Its echo came.
+fn pending() -> Flow {
+    let mut flow = in_flight();
+    assert_eq!(flow.on_ack_in(Some(Mark::Echo), &ack(1_000)), Seen::Poll);
+    flow
+}
+
+#[test]
+fn the_state_is_small() {
+    assert!(size_of::<Flow>() <= 96, "{}", size_of::<Flow>());
+}
+
+/// Rule 2.
+#[test]
+fn the_last_packet_of_the_first_window_is_important() {
+    let mut flow = Flow::default();
+    for i in 1..10 {
+        let mark = flow.on_data(&params(), &data(1_000, i * 1_000));
+        assert_eq!(mark, Mark::Unimportant);
+    }
+    assert_eq!(flow.on_data(&params(), &last(1_000, 10_000)), Mark::Data);
+    assert_eq!(
+        flow.on_data(&params(), &data(1_001, 11_000)),
+        Mark::Unimportant
+    );
+}
+
+/// Rule 7.
+#[test]
+fn after_the_echo_the_next_data_packet_is_important() {
+    let mut flow = pending();
+    assert_eq!(flow.on_data(&params(), &data(1_100, 2_000)), Mark::Data);
+    assert_eq!(
+        flow.on_data(&params(), &data(1_100, 3_000)),
+        Mark::Unimportant
+    );
+}
+
+/// Rule 3.
+#[test]
+fn after_a_pause_it_is_the_last_of_the_burst() {
+    let first = Outgoing {
+        is_first: true,
+        ..data(9_000, 2_000)
+    };
+    let mut flow = pending();
+    assert_eq!(flow.on_data(&params(), &first), Mark::Unimportant);
+    assert_eq!(flow.on_data(&params(), &last(9_000, 3_000)), Mark::Data);
+    // As the paper has it.
+    let paper = Params {
+        burst_tail: 0,
+        ..params()
+    };
+    assert_eq!(pending().on_data(&paper, &first), Mark::Data);
+    // What is sent again is no burst.
+    let again = Outgoing {
+        is_again: true,
+        ..first
+    };
+    assert_eq!(pending().on_data(&params(), &again), Mark::Data);
+}
+
+/// Rule 4.
+#[test]
+fn an_ack_ends_a_first_window_that_does_not_fill() {
+    let mut flow = Flow::default();
+    flow.on_data(&params(), &data(1_000, 1_000));
+    assert_eq!(flow.on_ack_in(None, &ack(0)), Seen::Nothing);
+    assert_eq!(flow.on_ack_in(None, &ack(1_000)), Seen::Poll);
+    assert_eq!(
+        flow.poll(&params(), &unacked()),
+        Some(Action::SendClock),
+        "nothing else leaves"
+    );
+}
+
+/// Rule 5.
+#[test]
+fn the_first_ack_that_covers_the_important_packet_echoes_it() {
+    let mut flow = Flow::default();
+    assert_eq!(flow.on_data_in(Mark::Data, 0, 5_000), Seen::Poll);
+    let owed = Owed(Receiver::Data { end_seq: 5_000 });
+    let action = flow.poll(&params(), &unacked());
+    assert_eq!(action, Some(Action::SendEcho(owed)));
+    assert_eq!(
+        flow.on_ack(Errand::None, |end| !is_after(end, 4_000)),
+        Mark::Control
+    );
+    assert_eq!(
+        flow.on_ack(Errand::None, |end| !is_after(end, 5_000)),
+        Mark::Echo
+    );
+    assert_eq!(flow.on_ack(Errand::None, |_| true), Mark::Control);
+}
+
+/// Rule 5.
+#[test]
+fn a_byte_is_echoed_by_the_ack_that_is_for_it_alone() {
+    let mut flow = Flow::default();
+    assert_eq!(flow.clock_seq(), None);
+    assert_eq!(flow.on_data_in(Mark::ClockData, 7, 8), Seen::Poll);
+    assert_eq!(flow.clock_seq(), Some(7));
+    assert_eq!(flow.on_ack(Errand::None, |_| true), Mark::Control);
+    assert_eq!(
+        flow.poll(&params(), &unacked()),
+        Some(Action::SendClockEcho(Owed(Receiver::Clock { seq: 7 })))
+    );
+    assert_eq!(flow.on_ack(Errand::ClockEcho, |_| true), Mark::ClockEcho);
+    assert_eq!(flow.on_ack(Errand::None, |_| true), Mark::Control);
+}
+
+/// Of another processor, while the echo of what came before is sent.
+#[test]
+fn what_came_since_is_still_owed() {
+    let mut flow = Flow::default();
+    flow.on_data_in(Mark::Data, 0, 5_000);
+    let Some(Action::SendEcho(owed)) = flow.poll(&params(), &unacked()) else {
+        panic!("{flow:?}");
+    };
+    flow.on_data_in(Mark::Data, 5_000, 6_000);
+    flow.forgive(owed);
+    assert_eq!(flow.on_ack(Errand::None, |_| true), Mark::Echo);
+    flow.on_data_in(Mark::Data, 0, 5_000);
+    flow.forgive(owed);
+    assert_eq!(flow.on_ack(Errand::None, |_| true), Mark::Control);
+}
+
+#[test]
+fn other_marks_on_data_owe_nothing() {
+    let mut flow = Flow::default();
+    for mark in [Mark::Control, Mark::Unimportant, Mark::Echo] {
+        assert_eq!(flow.on_data_in(mark, 0, 1_000), Seen::Nothing);
+    }
+    assert_eq!(flow.poll(&params(), &unacked()), None);
+}
+
+/// Rules 8 and 10: the proof first, then a byte.
+#[test]
+fn where_nothing_may_leave_a_byte_does() {
+    let mut flow = pending();
+    let proof = Proof {
+        sent_us: 1_000,
+        end_seq: 1_000,
+        kind: Kind::Data,
+    };
+    assert_eq!(
+        flow.poll(&params(), &unacked()),
+        Some(Action::Detect(proof))
+    );
+    assert_eq!(flow.poll(&params(), &unacked()), Some(Action::SendClock));
+    assert_eq!(flow.on_clock(1_200, 500, 0), Mark::ClockData);
+    assert_eq!(flow.poll(&params(), &unacked()), None);
+    assert_eq!(flow.on_ack_in(Some(Mark::ClockEcho), &ack(500)), Seen::Poll);
+    let proof = Proof {
+        sent_us: 1_200,
+        end_seq: 500,
+        kind: Kind::Clock,
+    };
+    assert_eq!(
+        flow.poll(&params(), &unacked()),
+        Some(Action::Detect(proof))
+    );
+}
+
+/// Rule 8.
+#[test]
+fn a_timer_that_will_send_is_waited_for() {
+    let mut flow = pending();
+    flow.poll(&params(), &unacked());
+    let held = Socket {
+        is_held: true,
+        ..unacked()
+    };
+    assert_eq!(flow.poll(&params(), &held), None);
+}
+
+/// Rule 3.
+#[test]
+fn nothing_is_sent_where_everything_is_acknowledged() {
+    let mut flow = pending();
+    assert_eq!(flow.poll(&params(), &Socket::default()), None);
+    // The proof was of what is acknowledged.
+    assert_eq!(flow.poll(&params(), &unacked()), Some(Action::SendClock));
+}
+
+/// Rule 9.
+#[test]
+fn a_lost_segment_goes_rather_than_a_byte() {
+    let lost = Socket {
+        has_lost: true,
+        ..unacked()
+    };
+    let refused = Socket {
+        was_refused: true,
+        ..lost
+    };
+    let mut flow = pending();
+    flow.poll(&params(), &lost);
+    assert_eq!(flow.poll(&params(), &lost), Some(Action::Retransmit));
+    assert_eq!(flow.poll(&params(), &refused), Some(Action::SendClock));
+    let bytes = Params {
+        clock_mode: CLOCK_BYTE,
+        ..params()
+    };
+    assert_eq!(flow.poll(&bytes, &lost), Some(Action::SendClock));
+}
+
+/// Rule 12.
+#[test]
+fn one_important_packet_is_in_flight_whatever_is_sent_again() {
+    let mut flow = in_flight();
+    let again = Outgoing {
+        is_again: true,
+        ..data(1_050, 1_000)
+    };
+    assert_eq!(flow.on_data(&params(), &again), Mark::Unimportant);
+}
+
+/// Rule 15.
+#[test]
+fn an_important_packet_that_is_gone_is_replaced() {
+    let late = data(1_000 + STALE_MIN_US, 2_000);
+    assert_eq!(in_flight().on_data(&params(), &late), Mark::Unimportant);
+    let later = data(1_000 + STALE_MIN_US + 1, 2_000);
+    assert_eq!(in_flight().on_data(&params(), &later), Mark::Data);
+    let mut slow = later;
+    slow.path.srtt_us = 1_000;
+    assert_eq!(in_flight().on_data(&params(), &slow), Mark::Unimportant);
+
+    let mut after_rto = data(1_001, 2_000);
+    after_rto.path.rtos = 1;
+    let mut flow = in_flight();
+    assert_eq!(flow.on_data(&params(), &after_rto), Mark::Data);
+    after_rto.end_seq = 3_000;
+    assert_eq!(flow.on_data(&params(), &after_rto), Mark::Unimportant);
+
+    let mut probe = data(1_001, 2_000);
+    probe.path.is_probing = true;
+    assert_eq!(in_flight().on_data(&params(), &probe), Mark::Data);
+}
+
+/// Rule 16.
+#[test]
+fn an_echo_that_cannot_be_is_ignored() {
+    let echo = Some(Mark::Echo);
+    let bad = |ack: Incoming| {
+        let mut flow = in_flight();
+        assert_eq!(flow.on_ack_in(echo, &ack), Seen::Bad, "{ack:?}");
+        assert_eq!(flow, in_flight());
+    };
+    bad(Incoming {
+        nxt: 999,
+        ..ack(1_000)
+    });
+    let mut flow = in_flight();
+    let clock = flow.on_ack_in(Some(Mark::ClockEcho), &ack(1_000));
+    assert_eq!(clock, Seen::Bad);
+    assert_eq!(flow.on_ack_in(echo, &ack(1_000)), Seen::Poll);
+    assert_eq!(flow.on_ack_in(echo, &ack(1_000)), Seen::Bad);
+}
+
+/// Rule 17.
+#[test]
+fn a_peer_that_never_echoes_is_left_after_two_timeouts() {
+    assert!(!in_flight().is_deaf(1));
+    assert!(in_flight().is_deaf(2));
+    assert!(!pending().is_deaf(2));
+    // Those of the handshake say nothing, nor do those before any data.
+    assert!(!Flow::default().is_deaf(2));
+    let mut flow = Flow::default();
+    let mut packet = last(1_000, 1_000);
+    packet.path.rtos = u16::MAX;
+    assert_eq!(flow.on_data(&params(), &packet), Mark::Data);
+    assert!(!flow.is_deaf(0));
+    assert!(flow.is_deaf(1));
+}
+
+/// `dscp_*` are told apart.
+#[test]
+fn marks_are_found_by_their_dscp() {
+    for mark in Mark::ALL {
+        assert_eq!(Mark::of(mark.dscp(&params()), &params()), Some(mark));
+    }
+    assert_eq!(Mark::of(0, &params()), None);
+    assert_eq!(Mark::of(46, &params()), None);
+}
+
+/// Rule 10 against the authors' simulator, which keeps a list for each round: a round ends with its
+/// important packet, and the echo of that proves lost what the rounds up to it still hold. Packets of
+/// one time are in the order of their sequence numbers, as those are that TCP sends at once.
+#[test]
+fn the_loss_rule_equals_the_rounds_of_the_reference() {
+    for_each_seed(|seed| {
+        let mut rng = Rng::new(seed);
+        let mut now_us = rng.any() >> 8;
+        let mut seq = rng.any() as u32;
+        let mut round = 0u64;
+        // When it was sent, where it ends, its round.
+        let mut packets: Vec<(u64, u32, u64)> = Vec::new();
+        let mut importants: Vec<(Proof, u64)> = Vec::new();
+        for _ in 0..rng.within(2, 60) {
+            now_us += rng.pick(&[0, 0, 0, 1, 20]);
+            if rng.percent(15) {
+                // Of what is sent at the same time, only what is before a byte is in front of it; and
+                // TCP has nothing to send when one is.
+                now_us += 1;
+                let una = seq.wrapping_sub(rng.within(1, 50_000) as u32);
+                let mut flow = Flow::default();
+                flow.on_clock(now_us, una, 0);
+                importants.push((proof_of(&mut flow), round));
+                now_us += 1;
+                round += 1;
+                continue;
+            }
+            seq = seq.wrapping_add(rng.within(1, 9_000) as u32);
+            packets.push((now_us, seq, round));
+            if rng.percent(20) {
+                let mut flow = Flow::default();
+                flow.on_data(&params(), &last(now_us, seq));
+                importants.push((proof_of(&mut flow), round));
+                round += 1;
+            }
+        }
+        for (proof, of_round) in &importants {
+            for &(sent_us, end_seq, in_round) in &packets {
+                // The packet itself is acknowledged.
+                let is_itself = proof.sent_us == sent_us && proof.end_seq == end_seq;
+                let want = in_round <= *of_round && !is_itself;
+                assert_eq!(proof.is_after(sent_us, end_seq), want);
+            }
+        }
+        importants.len() as u64 & 1
+    });
+}
+
+fn proof_of(flow: &mut Flow) -> Proof {
+    let Sender::InFlight { kind, .. } = flow.sender else {
+        panic!("{flow:?}");
+    };
+    let mark = match kind {
+        Kind::Data => Mark::Echo,
+        Kind::Clock => Mark::ClockEcho,
+    };
+    assert_eq!(flow.on_ack_in(Some(mark), &Incoming::default()), Seen::Poll);
+    flow.proof.unwrap()
+}
+
+/// Whatever happens, never two important packets without an echo, a timeout or a long time between.
+#[test]
+fn at_most_one_important_packet_is_in_flight() {
+    for_each_seed(|seed| {
+        let mut rng = Rng::new(seed);
+        let params = Params {
+            burst_tail: rng.within(0, 1) as u32,
+            clock_mode: rng.within(0, 2) as u32,
+            ..params()
+        };
+        let mut flow = Flow::default();
+        let mut now_us = 1;
+        let mut out: Option<u64> = None;
+        let mut important = 0;
+        for step in 0..200u32 {
+            now_us += rng.within(0, 60);
+            match rng.within(0, 2) {
+                0 => {
+                    let packet = Outgoing {
+                        is_last: rng.percent(20),
+                        is_first: rng.percent(20),
+                        is_again: rng.percent(20),
+                        ..data(now_us, step * 1_000)
+                    };
+                    if flow.on_data(&params, &packet) == Mark::Data {
+                        assert!(out.is_none_or(|sent| now_us - sent > STALE_MIN_US));
+                        out = Some(now_us);
+                        important += 1;
+                    }
+                }
+                1 => {
+                    let mark = rng.pick(&[Mark::Echo, Mark::ClockEcho, Mark::Control]);
+                    let ack = Incoming {
+                        una: step * 1_000,
+                        ..ack(step * 1_000)
+                    };
+                    if flow.on_ack_in(Some(mark), &ack) == Seen::Poll {
+                        assert!(out.is_some());
+                        out = None;
+                    }
+                }
+                _ => {
+                    while let Some(action) = flow.poll(&params, &unacked()) {
+                        if action == Action::SendClock {
+                            assert_eq!(out, None);
+                            flow.on_clock(now_us, step * 1_000, 0);
+                            out = Some(now_us);
+                            important += 1;
+                        }
+                    }
+                }
+            }
+        }
+        important
+    });
+}
+
+#[test]
+fn any_input_is_survived() {
+    for_each_seed(|seed| {
+        let mut rng = Rng::new(seed);
+        let params = Params::read(|_| rng.any() as u32);
+        let mut flow = Flow::default();
+        for _ in 0..100 {
+            let path = Path {
+                srtt_us: rng.any() as u32,
+                rtos: rng.any() as u16,
+                is_probing: rng.percent(10),
+            };
+            let packet = Outgoing {
+                now_us: rng.any(),
+                end_seq: rng.any() as u32,
+                is_again: rng.percent(50),
+                is_last: rng.percent(50),
+                is_first: rng.percent(50),
+                path,
+            };
+            let ack = Incoming {
+                ack: rng.any() as u32,
+                una: rng.any() as u32,
+                nxt: rng.any() as u32,
+            };
+            let mark = Mark::of(rng.within(0, 70) as u8, &params);
+            let errand = rng.pick(&[Errand::None, Errand::ClockEcho, Errand::ClockData]);
+            match rng.within(0, 5) {
+                0 => drop(flow.on_data(&params, &packet)),
+                1 => drop(flow.on_ack(errand, |end| end & 1 == 0)),
+                2 => drop(flow.on_clock(rng.any(), rng.any() as u32, rng.any() as u16)),
+                3 => drop(flow.on_data_in(mark.unwrap_or(Mark::Data), 0, rng.any() as u32)),
+                4 => drop(flow.on_ack_in(mark, &ack)),
+                _ => drop(flow.poll(
+                    &params,
+                    &Socket {
+                        has_unacked: rng.percent(80),
+                        has_lost: rng.percent(50),
+                        is_held: rng.percent(20),
+                        was_refused: rng.percent(20),
+                    },
+                )),
+            }
+            let _ = (flow.shown(), flow.is_deaf(path.rtos), flow.clock_seq());
+        }
+        flow.echoes.into()
+    });
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! TCP connections from outside of TCP: what a hook may ask of one, and what it may be made to do
+//! while it is locked.
+//!
+//! C header: `include/net/tcp.h`
+
+use super::{bindings, flows::Errand, netfilter::Segment, sysctl::Net};
+use core::{marker::PhantomData, ops::Deref, ptr::addr_of};
+
+/// A connection. It need not be locked: what is read are numbers, each of them some that it had.
+///
+/// # Invariants
+///
+/// `sk` is a full TCP socket that lives for `'a`.
+#[derive(Clone, Copy)]
+pub(crate) struct Conn<'a> {
+    sk: *mut bindings::sock,
+    _life: PhantomData<&'a ()>,
+}
+
+/// Reads a field as READ_ONCE() does.
+macro_rules! read {
+    ($self:ident, $($field:tt)+) => {
+        // SAFETY: By the type invariants the pointer is valid for reads of a whole `tcp_sock`, and
+        // every bit pattern of the field is a value.
+        unsafe { addr_of!((*$self.sk.cast::<bindings::tcp_sock>()).$($field)+).read_volatile() }
+    };
+}
+
+impl Conn<'_> {
+    /// # Safety
+    ///
+    /// As the type invariants say.
+    pub(super) unsafe fn from_raw(sk: *mut bindings::sock) -> Self {
+        // INVARIANT: By the safety requirements.
+        Self {
+            sk,
+            _life: PhantomData,
+        }
+    }
+
+    /// First byte that is not acknowledged.
+    pub(crate) fn snd_una(&self) -> u32 {
+        read!(self, snd_una)
+    }
+
+    /// First byte that was never sent.
+    pub(crate) fn snd_nxt(&self) -> u32 {
+        read!(self, snd_nxt)
+    }
+
+    /// Packets that were sent and are not acknowledged, SACK or not.
+    pub(crate) fn packets_out(&self) -> u32 {
+        read!(self, packets_out)
+    }
+
+    /// Smoothed RTT; 0 = none.
+    pub(crate) fn srtt_us(&self) -> u32 {
+        read!(self, srtt_us) >> 3
+    }
+
+    /// Timeouts that it has met; wraps.
+    pub(crate) fn timeouts(&self) -> u16 {
+        read!(self, total_rto)
+    }
+
+    /// A tail loss probe is out.
+    pub(crate) fn is_probing(&self) -> bool {
+        read!(self, tlp_high_seq) != 0
+    }
+
+    /// SO_MARK.
+    pub(crate) fn mark(&self) -> u32 {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_conn_mark(self.sk) }
+    }
+
+    /// When what it sends now leaves.
+    pub(crate) fn departure_us(&self) -> u64 {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_conn_departure_us(self.sk) }
+    }
+
+    /// A handshake has been completed, and not all of its end.
+    pub(crate) fn is_open(&self) -> bool {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_conn_is_open(self.sk) }
+    }
+
+    /// Its payload must not be repeated by anybody else, or it has no SACK.
+    pub(crate) fn is_excluded(&self) -> bool {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_conn_is_excluded(self.sk) }
+    }
+
+    /// Nothing can be sent after what ends at `end_seq`, of so many segments.
+    pub(crate) fn is_last(&self, end_seq: u32, segs: u32) -> bool {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_conn_is_last(self.sk, end_seq, segs) }
+    }
+
+    /// What ends at `end_seq` has arrived, and the next ACK says so.
+    pub(crate) fn covers(&self, end_seq: u32) -> bool {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_conn_covers(self.sk, end_seq) }
+    }
+
+    /// The segment's data can be meant for it.
+    pub(crate) fn is_in_window(&self, segment: &Segment) -> bool {
+        let end_seq = segment.seq().wrapping_add(segment.len());
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_conn_is_in_window(self.sk, segment.seq(), end_seq) }
+    }
+}
+
+/// A connection that is locked, not in use, and has handled everything that came.
+///
+/// # Invariants
+///
+/// As those of [`Conn`]; besides, the socket's spinlock is held in a softirq for all of `'a`, nobody
+/// owns it, and its backlog is empty.
+pub(crate) struct Locked<'a>(Conn<'a>);
+
+impl<'a> Deref for Locked<'a> {
+    type Target = Conn<'a>;
+
+    fn deref(&self) -> &Conn<'a> {
+        &self.0
+    }
+}
+
+impl Locked<'_> {
+    /// # Safety
+    ///
+    /// As the type invariants say.
+    pub(super) unsafe fn from_raw(sk: *mut bindings::sock) -> Self {
+        // INVARIANT: By the safety requirements.
+        // SAFETY: By the safety requirements.
+        Self(unsafe { Conn::from_raw(sk) })
+    }
+
+    /// A lost segment is not sent again yet.
+    pub(crate) fn has_lost(&self) -> bool {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_conn_has_lost(self.0.sk) }
+    }
+
+    /// A timer of TCP's own will send what there is.
+    pub(crate) fn is_held(&self) -> bool {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_conn_is_held(self.0.sk) }
+    }
+
+    /// Sends an ACK, which a hook knows by its errand.
+    pub(crate) fn send_ack(&mut self, errand: Errand) {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_conn_send_ack(self.0.sk, errand as u32) }
+    }
+
+    /// Marks lost what is not acknowledged and was sent before `sent_us`, at the same time also what
+    /// ends before `end_seq`; with 0 and 0, before the newest packet that is acknowledged. What is
+    /// lost is sent again, as the window allows.
+    pub(crate) fn detect(&mut self, sent_us: u64, end_seq: u32) {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_conn_detect(self.0.sk, sent_us, end_seq) }
+    }
+
+    /// Sends one lost segment, whatever the window.
+    pub(crate) fn retransmit(&mut self) {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_conn_retransmit(self.0.sk) }
+    }
+}
+
+/// A connection to be: a SYN that was answered.
+///
+/// # Invariants
+///
+/// `sk` is a request socket that lives for `'a`.
+pub(crate) struct Request<'a> {
+    sk: *mut bindings::sock,
+    _life: PhantomData<&'a ()>,
+}
+
+impl Request<'_> {
+    /// # Safety
+    ///
+    /// As the type invariants say.
+    pub(super) unsafe fn from_raw(sk: *mut bindings::sock) -> Self {
+        // INVARIANT: By the safety requirements.
+        Self {
+            sk,
+            _life: PhantomData,
+        }
+    }
+
+    /// DSCP of its SYN.
+    pub(crate) fn dscp(&self) -> u8 {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_request_dscp(self.sk) }
+    }
+
+    /// SO_MARK of the socket to be.
+    pub(crate) fn mark(&self) -> u32 {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_request_mark(self.sk) }
+    }
+
+    /// As [`Conn::is_excluded`].
+    pub(crate) fn is_excluded(&self) -> bool {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_request_is_excluded(self.sk) }
+    }
+}
+
+/// Whom a segment that came is for.
+///
+/// # Invariants
+///
+/// `sk` is a socket of any kind, of which this has a reference.
+pub(crate) struct Found {
+    sk: *mut bindings::sock,
+}
+
+impl Found {
+    /// Looks a connection up, as TCP will; listeners are none.
+    pub(crate) fn new(net: &Net, segment: &Segment) -> Option<Self> {
+        // SAFETY: The namespace is alive.
+        let sk = unsafe { bindings::xdc_conn_find(net.as_ptr(), segment.raw()) };
+        // INVARIANT: C has taken a reference.
+        (!sk.is_null()).then(|| Self { sk })
+    }
+
+    /// The connection, if it is one.
+    pub(crate) fn conn(&self) -> Option<Conn<'_>> {
+        // SAFETY: By the type invariants.
+        if !unsafe { bindings::xdc_conn_is_full(self.sk) } {
+            return None;
+        }
+        // SAFETY: A full socket, which the reference keeps alive; only TCP's are in that table.
+        Some(unsafe { Conn::from_raw(self.sk) })
+    }
+
+    /// The request, if it is one whose handshake the segment ends.
+    pub(crate) fn request(&self, segment: &Segment) -> Option<Request<'_>> {
+        // SAFETY: By the type invariants; C looks first whether it is a request.
+        if !unsafe { bindings::xdc_request_is_answered(self.sk, segment.raw()) } {
+            return None;
+        }
+        // SAFETY: A request, which the reference keeps alive.
+        Some(unsafe { Request::from_raw(self.sk) })
+    }
+}
+
+impl Drop for Found {
+    // Inline, so that a module without a use for it has none of it.
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_conn_put(self.sk) }
+    }
+}

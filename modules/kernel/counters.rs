@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Numbers of each network namespace, in a file of /proc/net that `nstat` reads as it does
+//! /proc/net/netstat.
+//!
+//! C header: `include/linux/proc_fs.h`
+
+use super::{bindings, sysctl::Net};
+use core::marker::PhantomData;
+use kernel::{error::to_result, ffi::c_char, prelude::*, types::Opaque};
+
+/// The counters of a module.
+pub(crate) trait Counters: 'static {
+    /// In /proc/net.
+    const FILE: &'static CStr;
+    /// Before each name in what nstat shows.
+    const PREFIX: &'static CStr;
+    /// A counter is known by its index here.
+    const NAMES: &'static [&'static CStr];
+}
+
+/// What C keeps, and the pointers that it follows.
+struct Table {
+    c: Opaque<bindings::xdc_counters>,
+    names: [*const c_char; bindings::XDC_MAX_COUNTERS as usize],
+}
+
+/// Registered [`Counters`]; they go when this is dropped. One for each module.
+///
+/// # Invariants
+///
+/// `table` is registered and complete.
+pub(crate) struct Registration<T: Counters> {
+    table: Pin<KBox<Table>>,
+    _counters: PhantomData<fn() -> T>,
+}
+
+// SAFETY: What `table` points to is static and constant.
+unsafe impl<T: Counters> Send for Registration<T> {}
+// SAFETY: As above; C adds atomically.
+unsafe impl<T: Counters> Sync for Registration<T> {}
+
+impl<T: Counters> Registration<T> {
+    /// In every namespace, from 0.
+    pub(crate) fn new() -> Result<Self> {
+        const { assert!(T::NAMES.len() <= bindings::XDC_MAX_COUNTERS as usize) };
+        let mut names = [core::ptr::null(); bindings::XDC_MAX_COUNTERS as usize];
+        for (slot, name) in names.iter_mut().zip(T::NAMES) {
+            *slot = name.as_char_ptr();
+        }
+        let table = KBox::pin(
+            Table {
+                c: Opaque::zeroed(),
+                names,
+            },
+            GFP_KERNEL,
+        )?;
+        // SAFETY: Nobody else knows of it yet; `names` stays beside it.
+        unsafe {
+            *table.c.get() = bindings::xdc_counters {
+                file: T::FILE.as_char_ptr(),
+                prefix: T::PREFIX.as_char_ptr(),
+                names: table.names.as_ptr(),
+                count: T::NAMES.len() as c_uint,
+            };
+        }
+        // SAFETY: `table` is complete, and stays where it is until `drop` has unregistered it.
+        to_result(unsafe { bindings::xdc_counters_register(table.c.get()) })?;
+        // INVARIANT: Just registered.
+        Ok(Self {
+            table,
+            _counters: PhantomData,
+        })
+    }
+
+    /// Adds to a counter, and returns what it is then.
+    #[inline]
+    pub(crate) fn add(&self, net: &Net, counter: usize, n: i64) -> i64 {
+        // SAFETY: The namespace is alive and has the counters, by the invariants.
+        unsafe { bindings::xdc_counter_add(net.as_ptr(), counter as c_uint, n) }
+    }
+}
+
+impl<T: Counters> Drop for Registration<T> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants. C waits for whoever reads the files.
+        unsafe { bindings::xdc_counters_unregister() }
+    }
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Something of a module's own for each TCP connection, by addresses and ports, and work for it that
+//! runs when TCP has seen the packet that asked for it.
+//!
+//! A hook runs before TCP sees a packet, and mostly without the socket's lock. It changes the
+//! connection's state and asks for [`FlowOps::poll`], which a softirq calls on the same processor when
+//! this one has gone through TCP. Nothing points to a socket, so nothing has to be told when it goes:
+//! a state without a connection is forgotten within seconds.
+
+use super::{bindings, conn::Locked, netfilter::Segment, sysctl::Net};
+use core::{
+    marker::PhantomData,
+    mem::{align_of, size_of},
+    ops::{Deref, DerefMut},
+    ptr,
+};
+use kernel::{error::to_result, prelude::*, types::Opaque};
+
+/// What for an ACK is sent that TCP did not think of. A module gives the numbers their meaning.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Errand {
+    /// TCP's own.
+    None = 0,
+    /// An ACK that is owed, whatever it says.
+    Ack = 1,
+    /// An ACK that shall be told from others.
+    Echo = 2,
+    /// It shall become data: [`make_clock`](super::netfilter::Packet::make_clock).
+    Clock = 3,
+}
+
+impl Errand {
+    pub(super) fn from_raw(errand: u32) -> Self {
+        match errand {
+            1 => Self::Ack,
+            2 => Self::Echo,
+            3 => Self::Clock,
+            _ => Self::None,
+        }
+    }
+}
+
+/// What a module does with its connections.
+pub(crate) trait FlowOps: Send + Sync + 'static {
+    /// Of one connection. `Copy`, because it goes without a last call.
+    type State: Copy + Default + Send;
+
+    /// What it was asked for, in a softirq. `conn` is None while somebody uses the socket. Returns
+    /// after how many microseconds it shall be called again; 0: not.
+    fn poll(&self, net: &Net, flow: &Flow<'_, Self::State>, conn: Option<Locked<'_>>) -> u32;
+
+    /// One was removed.
+    fn removed(&self, net: &Net);
+}
+
+/// C's table, and whose it is.
+#[repr(C)]
+struct Table<T> {
+    c: Opaque<bindings::xdc_flows>,
+    ops: T,
+}
+
+/// A table of connections; everything in it goes when this is dropped.
+///
+/// # Invariants
+///
+/// `table.c` is initialised.
+pub(crate) struct Flows<T: FlowOps> {
+    table: Pin<KBox<Table<T>>>,
+}
+
+// SAFETY: `T` is `Send` and `Sync`; the rest is C's, which locks it.
+unsafe impl<T: FlowOps> Send for Flows<T> {}
+// SAFETY: As above.
+unsafe impl<T: FlowOps> Sync for Flows<T> {}
+
+impl<T: FlowOps> Flows<T> {
+    pub(crate) fn new(ops: T) -> Result<Self> {
+        const {
+            assert!(size_of::<T::State>() <= bindings::XDC_FLOW_STATE_WORDS as usize * 8);
+            assert!(align_of::<T::State>() <= 8);
+        }
+        let table = KBox::pin(
+            Table {
+                c: Opaque::zeroed(),
+                ops,
+            },
+            GFP_KERNEL,
+        )?;
+        // SAFETY: Nobody else knows of it yet.
+        unsafe {
+            (*table.c.get()).poll = Some(Self::poll);
+            (*table.c.get()).removed = Some(Self::removed);
+        }
+        // SAFETY: It stays where it is until `drop` has destroyed it.
+        to_result(unsafe { bindings::xdc_flows_init(table.c.get()) })?;
+        // INVARIANT: Just initialised.
+        Ok(Self { table })
+    }
+
+    /// What its connections share.
+    pub(crate) fn ops(&self) -> &T {
+        &self.table.ops
+    }
+
+    /// The state of the segment's connection, locked, if it has one.
+    #[inline]
+    pub(crate) fn find(&self, net: &Net, segment: &Segment) -> Option<Held<'_, T::State>> {
+        // SAFETY: By the type invariants; the namespace is alive.
+        let flow =
+            unsafe { bindings::xdc_flow_find(self.table.c.get(), net.as_ptr(), segment.key()) };
+        if flow.is_null() {
+            return None;
+        }
+        // INVARIANT: C has locked it.
+        Some(Held {
+            flow,
+            // SAFETY: An entry that is locked is alive.
+            state: unsafe { bindings::xdc_flow_state(flow) }.cast(),
+            _flows: PhantomData,
+        })
+    }
+
+    /// Gives the segment's connection a state. There was one: EEXIST.
+    pub(crate) fn add(&self, net: &Net, segment: &Segment, state: T::State) -> Result {
+        // SAFETY: By the type invariants; C copies the state, whose size it is told.
+        to_result(unsafe {
+            bindings::xdc_flow_add(
+                self.table.c.get(),
+                net.as_ptr(),
+                segment.raw(),
+                ptr::from_ref(&state).cast(),
+                size_of::<T::State>() as c_uint,
+            )
+        })
+    }
+
+    /// Forgets a namespace. Nobody adds connections of it any more. May sleep.
+    pub(crate) fn flush(&self, net: &Net) {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_flows_flush(self.table.c.get(), net.as_ptr()) }
+    }
+
+    /// # Safety
+    ///
+    /// Called by C only, with the `c` of a `Table<T>`, an entry of it, and its socket, locked.
+    unsafe extern "C" fn poll(
+        flows: *mut bindings::xdc_flows,
+        flow: *mut bindings::xdc_flow,
+        sk: *mut bindings::sock,
+        busy: bool,
+    ) -> u32 {
+        // SAFETY: By the safety requirements; `c` is the first field.
+        let ops = unsafe { &(*flows.cast::<Table<T>>()).ops };
+        // SAFETY: A socket has a namespace.
+        let net = unsafe { Net::from_raw((*sk).__sk_common.skc_net.net) };
+        // INVARIANT: C has a reference for the time of this call.
+        let flow = Flow {
+            flow,
+            _state: PhantomData,
+        };
+        // SAFETY: By the safety requirements, and nobody uses it.
+        let conn = (!busy).then(|| unsafe { Locked::from_raw(sk) });
+        ops.poll(net, &flow, conn)
+    }
+
+    /// # Safety
+    ///
+    /// As [`Self::poll`].
+    unsafe extern "C" fn removed(flows: *mut bindings::xdc_flows, net: *mut bindings::net) {
+        // SAFETY: By the safety requirements; `c` is the first field.
+        let ops = unsafe { &(*flows.cast::<Table<T>>()).ops };
+        // SAFETY: Entries of a namespace go before it does.
+        ops.removed(unsafe { Net::from_raw(net) });
+    }
+}
+
+impl<T: FlowOps> Drop for Flows<T> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants. C waits until nothing of it runs.
+        unsafe { bindings::xdc_flows_destroy(self.table.c.get()) }
+    }
+}
+
+/// A connection's entry, not locked.
+///
+/// # Invariants
+///
+/// Somebody has a reference to `flow`, whose state is an `S`, for `'a`.
+pub(crate) struct Flow<'a, S> {
+    flow: *mut bindings::xdc_flow,
+    _state: PhantomData<&'a S>,
+}
+
+impl<S> Flow<'_, S> {
+    /// Locks it. No TCP is called while it is locked.
+    #[inline]
+    pub(crate) fn lock(&self) -> Held<'_, S> {
+        // INVARIANT: Just locked.
+        Held {
+            flow: self.flow,
+            // SAFETY: By the type invariants.
+            state: unsafe { bindings::xdc_flow_lock(self.flow) }.cast(),
+            _flows: PhantomData,
+        }
+    }
+}
+
+/// A connection's state, locked. It is unlocked when this is dropped.
+///
+/// # Invariants
+///
+/// `flow` is alive and locked by us, and `state` is its.
+pub(crate) struct Held<'a, S> {
+    flow: *mut bindings::xdc_flow,
+    state: *mut S,
+    _flows: PhantomData<&'a S>,
+}
+
+impl<S> Held<'_, S> {
+    /// Has [`FlowOps::poll`] called when TCP has seen the packet that is in a hook.
+    pub(crate) fn poll_later(&self) {
+        // SAFETY: By the type invariants; softirqs are off while it is locked.
+        unsafe { bindings::xdc_flow_queue(self.flow) }
+    }
+
+    /// Removes it.
+    pub(crate) fn remove(self) {
+        let flow = self.flow;
+        core::mem::forget(self);
+        // SAFETY: By the type invariants. This unlocks it; `self` is no more.
+        unsafe { bindings::xdc_flow_remove(flow) }
+    }
+}
+
+impl<S> Deref for Held<'_, S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        // SAFETY: By the type invariants nobody else reads or writes it.
+        unsafe { &*self.state }
+    }
+}
+
+impl<S> DerefMut for Held<'_, S> {
+    fn deref_mut(&mut self) -> &mut S {
+        // SAFETY: By the type invariants nobody else reads or writes it.
+        unsafe { &mut *self.state }
+    }
+}
+
+impl<S> Drop for Held<'_, S> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_flow_unlock(self.flow) }
+    }
+}

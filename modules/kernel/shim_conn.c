@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Included by the C file of a module that makes TCP repair losses.
+ *
+ * What does that is not exported. A socket's release callback is, by its protocol:
+ * TCP calls it when a socket is no longer in use, to make up for timers that found it
+ * so. With a timer's flag set, the callback is that timer.
+ */
+
+#include <net/mptcp.h>
+#include <net/psp.h>
+#include <net/request_sock.h>
+#include <net/tcp.h>
+
+#include "shim.h"
+
+/* As tcp_mstamp_refresh(), which is not exported. */
+static void xdc_conn_refresh(struct tcp_sock *tp)
+{
+	u64 now = tcp_clock_ns();
+
+	tp->tcp_clock_cache = now;
+	tp->tcp_mstamp = div_u64(now, NSEC_PER_USEC);
+}
+
+/*
+ * What for an ACK is sent that TCP did not think of. The hook that it comes by runs on
+ * the same processor below, where nothing else can: softirqs are off. No other packet
+ * of the socket can be taken for it.
+ */
+void xdc_conn_send_ack(struct sock *sk, u32 errand)
+{
+	struct xdc_errand *slot = this_cpu_ptr(&xdc_errand);
+
+	slot->sk = sk;
+	slot->errand = errand;
+	xdc_conn_refresh(tcp_sk(sk));
+	__tcp_send_ack(sk, tcp_sk(sk)->rcv_nxt, 0);
+	slot->sk = NULL;
+}
+
+/* When what the socket sends now leaves, by its pacing rate. */
+u64 xdc_conn_departure_us(const struct sock *sk)
+{
+	return div_u64(tcp_sk(sk)->tcp_wstamp_ns, NSEC_PER_USEC);
+}
+
+static void xdc_conn_release(struct sock *sk, int flag)
+{
+	if (!test_and_set_bit(flag, &sk->sk_tsq_flags))
+		sock_hold(sk);
+	sk->sk_prot->release_cb(sk);
+}
+
+static bool xdc_is_out_of_order(const struct sk_buff *skb)
+{
+	return !(TCP_SKB_CB(skb)->sacked & TCPCB_TAGBITS) && list_empty(&skb->tcp_tsorted_anchor);
+}
+
+/*
+ * RACK takes what it marks lost off its list. TCP forgets the mark where an ACK
+ * comes before anything was sent again, as that of a single byte of the segment is, for
+ * then it thinks that nothing was lost (tcp_try_undo_partial()); but RACK would never
+ * look at the segment again. It is older than all that is on the list.
+ */
+static void xdc_conn_restore_order(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct sk_buff *skb = tcp_rtx_queue_head(sk);
+
+	if (!skb || !xdc_is_out_of_order(skb))
+		return;
+	skb_rbtree_walk_from(skb) {
+		if (xdc_is_out_of_order(skb))
+			list_add(&skb->tcp_tsorted_anchor, &tp->tsorted_sent_queue);
+	}
+}
+
+/*
+ * Has RACK mark lost what was sent before @mstamp_us, or before the newest packet
+ * that is acknowledged where @mstamp_us is 0, without waiting for reordering. The
+ * socket then enters recovery, as the congestion control is told, and sends again.
+ */
+void xdc_conn_detect(struct sock *sk, u64 mstamp_us, u32 end_seq)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 rtt_us = tp->rack.rtt_us;
+
+	if (mstamp_us && (mstamp_us > tp->rack.mstamp ||
+			  (mstamp_us == tp->rack.mstamp && after(end_seq, tp->rack.end_seq)))) {
+		tp->rack.mstamp = mstamp_us;
+		tp->rack.end_seq = end_seq;
+	}
+	xdc_conn_restore_order(sk);
+	/* What was sent before is older than any time that reordering is allowed. */
+	tp->rack.rtt_us = 0;
+	inet_csk_reset_xmit_timer(sk, ICSK_TIME_REO_TIMEOUT, 0, tcp_rto_max(sk));
+	xdc_conn_release(sk, TCP_WRITE_TIMER_DEFERRED);
+	tp->rack.rtt_us = rtt_us;
+}
+
+/* Sends one lost segment again, whatever the window, unless the pacing rate forbids it. */
+void xdc_conn_retransmit(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 cwnd = tcp_snd_cwnd(tp), lent = tcp_packets_in_flight(tp) + 1;
+
+	if (cwnd < lent)
+		tcp_snd_cwnd_set(tp, lent);
+	xdc_conn_release(sk, TCP_TSQ_DEFERRED);
+	if (cwnd < lent && tcp_snd_cwnd(tp) == lent)
+		tcp_snd_cwnd_set(tp, cwnd);
+}
+
+/* The connection's state. */
+bool xdc_conn_is_open(const struct sock *sk)
+{
+	return (1 << sk->sk_state) & (TCPF_ESTABLISHED | TCPF_FIN_WAIT1 | TCPF_FIN_WAIT2 |
+				      TCPF_CLOSING | TCPF_CLOSE_WAIT | TCPF_LAST_ACK);
+}
+
+bool xdc_conn_has_lost(const struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	return tp->lost_out > tp->retrans_out;
+}
+
+/*
+ * What there is to be sent waits for a timer of TCP's own: that of the pacing rate,
+ * or the one that fires when the device has sent something.
+ */
+bool xdc_conn_is_held(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	if (tcp_packets_in_flight(tp) >= tcp_snd_cwnd(tp))
+		return false;
+	if (!tcp_send_head(sk) && tp->lost_out <= tp->retrans_out)
+		return false;
+	return hrtimer_is_queued(&tp->pacing_timer) ||
+	       test_bit(TSQ_THROTTLED, &sk->sk_tsq_flags);
+}
+
+/*
+ * Nothing can be sent after what ends at @end_seq, of so many segments: TCP has no
+ * more data, or no window for it, or Nagle holds it. Numbers only, for the socket need
+ * not be locked where a packet comes back from user space (NFQUEUE).
+ */
+bool xdc_conn_is_last(const struct sock *sk, u32 end_seq, u32 segs)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u32 mss = tp->mss_cache, left = READ_ONCE(tp->write_seq) - end_seq;
+
+	if ((s32)left <= 0)
+		return true;
+	if (tcp_packets_in_flight(tp) + segs >= tcp_snd_cwnd(tp))
+		return true;
+	if (after(end_seq + min(left, mss), tcp_wnd_end(tp)))
+		return true;
+	return left < mss &&
+	       ((tp->nonagle & TCP_NAGLE_CORK) ||
+		(!tp->nonagle && after(tp->snd_sml, tp->snd_una) &&
+		 !after(tp->snd_sml, tp->snd_nxt)));
+}
+
+/* @end_seq is acknowledged, or in a block that the next ACK reports. */
+bool xdc_conn_covers(const struct sock *sk, u32 end_seq)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	const struct tcp_sack_block *sack = tp->selective_acks;
+	int i;
+
+	if (!after(end_seq, tp->rcv_nxt))
+		return true;
+	for (i = 0; i < min_t(int, tp->rx_opt.num_sacks, 3); i++) {
+		if (before(sack[i].start_seq, end_seq) && !after(end_seq, sack[i].end_seq))
+			return true;
+	}
+	return false;
+}
+
+/* A segment from @seq to @end_seq can be meant for the connection. */
+bool xdc_conn_is_in_window(const struct sock *sk, u32 seq, u32 end_seq)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u32 window = tcp_receive_window(tp), behind = max(tp->rcv_wnd, tp->window_clamp);
+
+	return !after(seq, tp->rcv_nxt + window) && !before(end_seq, tp->rcv_nxt - behind);
+}
+
+/* Sockets whose payload is not theirs to repeat, or which cannot tell which loss is which. */
+bool xdc_conn_is_excluded(const struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	if (tp->repair || sk_is_mptcp(sk))
+		return true;
+#ifdef CONFIG_SOCK_VALIDATE_XMIT
+	if (sk->sk_validate_xmit_skb)
+		return true;
+#endif
+#if IS_ENABLED(CONFIG_INET_PSP)
+	if (rcu_access_pointer(sk->psp_assoc))
+		return true;
+#endif
+#ifdef CONFIG_TCP_MD5SIG
+	if (rcu_access_pointer(tp->md5sig_info))
+		return true;
+#endif
+#ifdef CONFIG_TCP_AO
+	if (rcu_access_pointer(tp->ao_info))
+		return true;
+#endif
+	return (1 << sk->sk_state) & ~(TCPF_SYN_SENT | TCPF_SYN_RECV) && !tcp_is_sack(tp);
+}
+
+u32 xdc_conn_mark(const struct sock *sk)
+{
+	return READ_ONCE(sk->sk_mark);
+}
+
+/* Of a request: the DSCP of its SYN, its mark, whether it may take part. */
+u8 xdc_request_dscp(const struct sock *sk)
+{
+	return tcp_rsk(inet_reqsk((struct sock *)sk))->syn_tos >> 2;
+}
+
+u32 xdc_request_mark(const struct sock *sk)
+{
+	return inet_rsk(inet_reqsk((struct sock *)sk))->ir_mark;
+}
+
+bool xdc_request_is_excluded(const struct sock *sk)
+{
+	const struct request_sock *req = inet_reqsk((struct sock *)sk);
+
+	return !inet_rsk(req)->sack_ok || rsk_is_mptcp(req) || tcp_rsk_used_ao(req);
+}
+
+/* Whom a segment is for. To be given back with xdc_conn_put(). */
+struct sock *xdc_conn_find(struct net *net, const struct xdc_segment *segment)
+{
+	return xdc_flow_lookup(net, &segment->key, segment->dif, segment->sdif);
+}
+
+void xdc_conn_put(struct sock *sk)
+{
+	sock_gen_put(sk);
+}
+
+bool xdc_conn_is_full(const struct sock *sk)
+{
+	return sk_fullsock(sk);
+}
+
+/* @segment is the ACK that ends the handshake of the request @sk. */
+bool xdc_request_is_answered(const struct sock *sk, const struct xdc_segment *segment)
+{
+	return sk->sk_state == TCP_NEW_SYN_RECV &&
+	       segment->ack == tcp_rsk(inet_reqsk((struct sock *)sk))->snt_isn + 1;
+}

@@ -1,0 +1,621 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! TLT: one important packet of each TCP connection in flight, whatever its congestion control.
+//!
+//! The rules are in algo/tlt.rs. Here they meet TCP, by hooks in the path of packets: what a socket
+//! sends gets its mark last of all, what comes for one is looked at before TCP sees it, and a softirq
+//! does the rest when TCP has. Where that differs from the paper (docs/tlt.md has the rules):
+//!
+//! 1. The retransmit queue with RACK is TLT's list of unimportant packets in flight: no
+//!    packet is copied, and each loss is the congestion control's to know of.
+//! 2. TCP is made to act by its release callback with the flag of a timer, for what does
+//!    that is not exported: RACK's timer marks lost and enters recovery, the one of TCP
+//!    Small Queues sends again.
+//! 3. RACK is asked after the echo of data, too, so that what is missing is lost at once,
+//!    be `net.ipv4.tcp_reordering` 1 or not.
+//! 4. RACK takes what is lost off its list. If an ACK of a single byte comes before
+//!    anything was sent again, TCP forgets the loss, and nobody looks at the segment again
+//!    until a timeout. It is put back on the list.
+//! 5. A first window is one after each pause, not one for each connection: testbeds reuse
+//!    connections. `burst_tail` = 0 is the paper's.
+//! 6. A byte is echoed by an ACK of its own, when everything before it was handled; TCP's
+//!    own ACK of the byte goes before, without its D-SACK.
+//! 7. An echo is not refused for coming sooner than the shortest RTT: a handshake that had
+//!    to wait for an address is the shortest RTT that a new connection knows of.
+//! 8. Timeouts before the first data, those of the handshake, are not held against a peer
+//!    that has not echoed.
+//! 9. A sender that cannot write yet when its ACK is handled sends a byte, not data.
+//! 10. DSCPs that are the same are not refused: of two marks the first is meant.
+
+#[path = "algo/mod.rs"]
+mod algo;
+#[path = "kernel/mod.rs"]
+mod kernel_api;
+
+use algo::{
+    params::{ParamInfo, Values},
+    tlt::{self, Action, Incoming, Kind, Mark, Outgoing, Path, Rows, Seen, Socket},
+};
+use kernel::prelude::*;
+use kernel_api::{
+    conn::{Conn, Found, Locked},
+    counters,
+    deferred::Deferred,
+    flows::{Errand, Flow, FlowOps, Flows, Held},
+    netfilter::{Hooks, Packet, Registration, Segment, Verdict},
+    sysctl::{self, Net, Param},
+};
+
+module! {
+    type: Module,
+    name: "tlt",
+    authors: ["xdc developers"],
+    description: "TLT: no timeouts under incast",
+    license: "GPL v2",
+}
+
+struct Module {
+    _registration: Deferred<Registration<Tlt>>,
+}
+
+impl kernel::Module for Module {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let register = || Registration::new(Tlt::new()?);
+        Ok(Module {
+            _registration: Deferred::new(register)?,
+        })
+    }
+}
+
+/// Declares the counters, each with its name in `nstat`.
+macro_rules! counters {
+    ($($(#[doc = $help:literal])+ $counter:ident $name:literal,)+) => {
+        // Those of marks are reached by number.
+        #[allow(dead_code)]
+        #[derive(Clone, Copy)]
+        enum Count {
+            $($(#[doc = $help])+ $counter,)+
+        }
+
+        impl counters::Counters for Count {
+            const FILE: &'static CStr = c"tlt_stat";
+            const PREFIX: &'static CStr = c"Tlt";
+            const NAMES: &'static [&'static CStr] = &[$($name,)+];
+        }
+    };
+}
+
+counters! {
+    // In the order of `Mark::ALL`.
+    /// Packets sent, by mark.
+    TxData c"TxData",
+    /// As above.
+    TxEcho c"TxEcho",
+    /// As above.
+    TxClockData c"TxClockData",
+    /// As above.
+    TxClockEcho c"TxClockEcho",
+    /// As above.
+    TxControl c"TxControl",
+    /// As above.
+    TxUnimportant c"TxUnimportant",
+    /// Packets received, by mark.
+    RxData c"RxData",
+    /// As above.
+    RxEcho c"RxEcho",
+    /// As above.
+    RxClockData c"RxClockData",
+    /// As above.
+    RxClockEcho c"RxClockEcho",
+    /// As above.
+    RxControl c"RxControl",
+    /// As above.
+    RxUnimportant c"RxUnimportant",
+    /// Connections that are taken part with now.
+    Flows c"Flows",
+    /// Echoes by which RACK was asked for losses.
+    Detect c"Detect",
+    /// Segments that were to be sent again beyond the window.
+    ForcedRetrans c"ForcedRetrans",
+    /// D-SACKs of a clock's byte that were cut.
+    DsackCut c"DsackCut",
+    /// ACKs that TCP would not have sent, or not yet.
+    WorkerEcho c"WorkerEcho",
+    /// Sockets that somebody used when they were to be looked at.
+    OwnedRetry c"OwnedRetry",
+    /// Bursts of which the last segment left by itself.
+    GsoSplit c"GsoSplit",
+    /// Connections that the peer's SYN-ACK or SYN left as they are.
+    PeerPlain c"PeerPlain",
+    /// Connections given up: the peer never echoed.
+    Fallback c"Fallback",
+    /// Marks on packets that cannot be what they say.
+    BadMark c"BadMark",
+    /// Packets and connections left alone for want of memory.
+    NoMem c"NoMem",
+    /// Connections left alone: MPTCP, MD5, AO, no SACK, offloaded encryption, TCP_REPAIR.
+    Excluded c"Excluded",
+    /// Connections left alone: there are `max_flows`.
+    TooMany c"TooMany",
+}
+
+/// net.tlt.*.
+struct Sysctls;
+
+impl Sysctls {
+    const FILES: [Param; tlt::PARAMS.len()] = {
+        const fn file(row: &'static ParamInfo) -> Param {
+            Param {
+                name: row.name,
+                min: row.min,
+                max: row.max,
+                defaults: row.defaults,
+            }
+        }
+        let mut files = [file(&tlt::PARAMS[0]); tlt::PARAMS.len()];
+        let mut i = 1;
+        while i < files.len() {
+            files[i] = file(&tlt::PARAMS[i]);
+            i += 1;
+        }
+        files
+    };
+}
+
+impl sysctl::Params for Sysctls {
+    const DIR: &'static CStr = c"net/tlt";
+    const PARAMS: &'static [Param] = &Self::FILES;
+    const PROFILES: &'static [&'static CStr] = &[c"default"];
+    const PROFILE: usize = 0;
+}
+
+/// The parameters of a namespace, as they are now.
+struct Live<'a>(&'a sysctl::Values);
+
+impl Values for Live<'_> {
+    #[inline(always)]
+    fn value(&self, row: usize) -> u32 {
+        self.0.get(row)
+    }
+}
+
+/// What everything here shares.
+struct Shared {
+    sysctls: sysctl::Registration<Sysctls>,
+    counters: counters::Registration<Count>,
+}
+
+impl Shared {
+    #[inline(always)]
+    fn params<'a>(&'a self, net: &'a Net) -> Live<'a> {
+        Live(self.sysctls.of(net))
+    }
+
+    fn count(&self, net: &Net, counter: Count) {
+        self.counters.add(net, counter as usize, 1);
+    }
+
+    fn count_tx(&self, net: &Net, mark: Mark, packets: u32) {
+        let first = Count::TxData as usize;
+        self.counters
+            .add(net, first.wrapping_add(mark as usize), i64::from(packets));
+    }
+
+    fn count_rx(&self, net: &Net, mark: Mark) {
+        let first = Count::RxData as usize;
+        self.counters.add(net, first.wrapping_add(mark as usize), 1);
+    }
+}
+
+/// The most that one look at a socket does: an echo, a proof, a segment, a byte.
+const MAX_ACTIONS: usize = 5;
+
+impl FlowOps for Shared {
+    type State = tlt::Flow;
+
+    fn poll(&self, net: &Net, flow: &Flow<'_, tlt::Flow>, conn: Option<Locked<'_>>) -> u32 {
+        let params = self.params(net);
+        if params.enabled() == 0 {
+            return 0;
+        }
+        let Some(mut conn) = conn else {
+            self.count(net, Count::OwnedRetry);
+            return params.retry_us();
+        };
+        if !conn.is_open() {
+            return 0;
+        }
+        let mut was_refused = false;
+        for _ in 0..MAX_ACTIONS {
+            let socket = Socket {
+                has_unacked: conn.packets_out() != 0,
+                has_lost: conn.has_lost(),
+                is_held: conn.is_held(),
+                was_refused,
+            };
+            // Not while it is locked, what TCP does comes back to a hook.
+            let action = flow.lock().poll(&params, &socket);
+            let Some(action) = action else {
+                break;
+            };
+            match action {
+                Action::SendEcho(owed) => {
+                    self.count(net, Count::WorkerEcho);
+                    conn.send_ack(Errand::Ack);
+                    // What was marked is not what arrived, or there is no memory.
+                    flow.lock().forgive(owed);
+                }
+                Action::SendClockEcho(owed) => {
+                    self.count(net, Count::WorkerEcho);
+                    conn.send_ack(Errand::Echo);
+                    flow.lock().forgive(owed);
+                }
+                Action::Detect(proof) => {
+                    self.count(net, Count::Detect);
+                    match proof.kind {
+                        Kind::Data => conn.detect(0, 0),
+                        Kind::Clock => conn.detect(proof.sent_us, proof.end_seq),
+                    }
+                }
+                Action::Retransmit => {
+                    self.count(net, Count::ForcedRetrans);
+                    conn.retransmit();
+                    was_refused = true;
+                }
+                Action::SendClock => {
+                    conn.send_ack(Errand::Clock);
+                    break;
+                }
+            }
+        }
+        0
+    }
+
+    fn removed(&self, net: &Net) {
+        self.counters.add(net, Count::Flows as usize, -1);
+    }
+}
+
+/// The hooks of the module.
+struct Tlt {
+    flows: Flows<Shared>,
+}
+
+impl Hooks for Tlt {
+    /// Behind those who drop packets, and those who set marks of their own.
+    const PRIORITY: i32 = i32::MAX;
+
+    #[inline]
+    fn local_in(&self, net: &Net, packet: Packet<'_>) -> Verdict {
+        if self.params(net).enabled() != 0 {
+            self.receive(net, &packet);
+        }
+        packet.accept()
+    }
+
+    #[inline]
+    fn post_routing(&self, net: &Net, packet: Packet<'_>) -> Verdict {
+        if self.params(net).enabled() == 0 {
+            return packet.accept();
+        }
+        self.send(net, packet)
+    }
+
+    fn net_exit(&self, net: &Net) {
+        self.flows.flush(net);
+    }
+}
+
+impl Tlt {
+    fn new() -> Result<Self> {
+        Ok(Self {
+            flows: Flows::new(Shared {
+                sysctls: sysctl::Registration::new()?,
+                counters: counters::Registration::new()?,
+            })?,
+        })
+    }
+
+    fn shared(&self) -> &Shared {
+        self.flows.ops()
+    }
+
+    #[inline(always)]
+    fn params<'a>(&'a self, net: &'a Net) -> Live<'a> {
+        self.shared().params(net)
+    }
+
+    fn count(&self, net: &Net, counter: Count) {
+        self.shared().count(net, counter);
+    }
+
+    /// A packet leaves.
+    fn send(&self, net: &Net, packet: Packet<'_>) -> Verdict {
+        let Some(segment) = packet.segment() else {
+            return packet.accept();
+        };
+        if segment.is_syn() {
+            return self.send_syn(net, packet, &segment);
+        }
+        let Some(flow) = self.flows.find(net, &segment) else {
+            return packet.accept();
+        };
+        let Some(flow) = self.still_taking_part(net, &packet, flow) else {
+            return packet.accept();
+        };
+        let clock_seq = flow.clock_seq();
+        drop(flow);
+        let mut packet = packet;
+        if clock_seq.is_some_and(|seq| packet.cut_dsack(&segment, seq)) {
+            self.count(net, Count::DsackCut);
+        }
+        match segment.len() {
+            0 => self.send_ack(net, packet, &segment),
+            _ => self.send_data(net, packet, &segment),
+        }
+    }
+
+    /// The flow of a packet that leaves, unless it has become one that is not marked.
+    fn still_taking_part<'a>(
+        &self,
+        net: &Net,
+        packet: &Packet<'_>,
+        flow: Held<'a, tlt::Flow>,
+    ) -> Option<Held<'a, tlt::Flow>> {
+        let conn = packet.sender()?;
+        let why = if conn.is_excluded() {
+            Count::Excluded
+        } else if self.params(net).negotiate() != 0 && flow.is_deaf(conn.timeouts()) {
+            Count::Fallback
+        } else {
+            return Some(flow);
+        };
+        self.count(net, why);
+        flow.remove();
+        None
+    }
+
+    /// A SYN offers, a SYN-ACK agrees. Rule 17.
+    fn send_syn(&self, net: &Net, packet: Packet<'_>, segment: &Segment) -> Verdict {
+        let params = self.params(net);
+        if let Some(flow) = self.flows.find(net, segment) {
+            if !segment.is_ack() {
+                flow.remove();
+            }
+        }
+        let wants = params.fwmark();
+        let mark = if let Some(request) = packet.request() {
+            let agrees = params.negotiate() == 0 || u32::from(request.dscp()) == params.dscp_data();
+            let is_ours = (wants == 0 || request.mark() == wants) && !request.is_excluded();
+            if !agrees {
+                self.count(net, Count::PeerPlain);
+            }
+            (agrees && is_ours && segment.is_ack()).then_some(Mark::Echo)
+        } else if let Some(conn) = packet.sender() {
+            let is_ours = (wants == 0 || conn.mark() == wants) && !conn.is_excluded();
+            (is_ours && !segment.is_ack()).then_some(Mark::Data)
+        } else {
+            None
+        };
+        match mark {
+            Some(mark) => self.mark(net, packet, mark),
+            None => packet.accept(),
+        }
+    }
+
+    /// What carries no data leaves.
+    fn send_ack(&self, net: &Net, mut packet: Packet<'_>, segment: &Segment) -> Verdict {
+        let errand = match packet.errand() {
+            Errand::Echo => tlt::Errand::ClockEcho,
+            Errand::Clock => tlt::Errand::ClockData,
+            Errand::None | Errand::Ack => tlt::Errand::None,
+        };
+        let is_clock = errand == tlt::Errand::ClockData && packet.make_clock(segment);
+        let mark = {
+            let Some(conn) = packet.sender() else {
+                return packet.accept();
+            };
+            let Some(mut flow) = self.flows.find(net, segment) else {
+                return packet.accept();
+            };
+            if is_clock {
+                flow.on_clock(conn.departure_us(), conn.snd_una(), conn.timeouts())
+            } else if segment.is_fin() || segment.is_rst() {
+                Mark::Control
+            } else {
+                flow.on_ack(errand, |end_seq| conn.covers(end_seq))
+            }
+        };
+        self.mark(net, packet, mark)
+    }
+
+    /// Data leaves.
+    fn send_data(&self, net: &Net, packet: Packet<'_>, segment: &Segment) -> Verdict {
+        let params = self.params(net);
+        let mark = {
+            let Some(conn) = packet.sender() else {
+                return packet.accept();
+            };
+            let Some(mut flow) = self.flows.find(net, segment) else {
+                return packet.accept();
+            };
+            flow.on_data(&params, &outgoing(&conn, segment))
+        };
+        if mark == Mark::Unimportant || segment.segs() < 2 {
+            return self.mark_all(net, packet, mark, segment.segs());
+        }
+        let unimportant = Mark::Unimportant.dscp(&params);
+        match packet.split_last(unimportant, mark.dscp(&params)) {
+            Ok(verdict) => {
+                self.count(net, Count::GsoSplit);
+                self.shared()
+                    .count_tx(net, Mark::Unimportant, segment.segs().wrapping_sub(1));
+                self.shared().count_tx(net, mark, 1);
+                verdict
+            }
+            // All of it green rather than none.
+            Err(packet) => {
+                self.count(net, Count::NoMem);
+                self.mark_all(net, packet, mark, segment.segs())
+            }
+        }
+    }
+
+    fn mark(&self, net: &Net, packet: Packet<'_>, mark: Mark) -> Verdict {
+        self.mark_all(net, packet, mark, 1)
+    }
+
+    /// Gives a packet its DSCP; it counts as so many.
+    fn mark_all(&self, net: &Net, mut packet: Packet<'_>, mark: Mark, segs: u32) -> Verdict {
+        match packet.set_dscp(mark.dscp(&self.params(net))) {
+            true => self.shared().count_tx(net, mark, segs),
+            false => self.count(net, Count::NoMem),
+        }
+        packet.accept()
+    }
+
+    /// A packet came.
+    fn receive(&self, net: &Net, packet: &Packet<'_>) {
+        let Some(segment) = packet.segment() else {
+            return;
+        };
+        let params = self.params(net);
+        let mark = Mark::of(segment.dscp(), &params);
+        if segment.is_syn() {
+            self.receive_syn(net, &segment, mark);
+            return;
+        }
+        if segment.is_rst() {
+            return;
+        }
+        let Some(flow) = self.flows.find(net, &segment) else {
+            if mark.is_some() || params.negotiate() == 0 {
+                self.receive_first(net, packet, &segment, mark);
+            }
+            return;
+        };
+        let is_listening = flow.is_listening(mark);
+        drop(flow);
+        if let Some(mark) = mark {
+            self.shared().count_rx(net, mark);
+        }
+        if !is_listening {
+            return;
+        }
+        let Some(found) = Found::new(net, &segment) else {
+            return;
+        };
+        let Some(conn) = found.conn() else {
+            return self.receive_data(net, &segment, mark);
+        };
+        if !packet.is_intact(&segment) || !conn.is_in_window(&segment) {
+            return self.count(net, Count::BadMark);
+        }
+        if segment.len() != 0 {
+            self.receive_data(net, &segment, mark);
+        }
+        let incoming = Incoming {
+            ack: segment.ack(),
+            una: conn.snd_una(),
+            nxt: conn.snd_nxt(),
+        };
+        // What carries data carries no echo, but it acknowledges.
+        let echo = mark.filter(|_| segment.len() == 0);
+        let Some(mut flow) = self.flows.find(net, &segment) else {
+            return;
+        };
+        match flow.on_ack_in(echo, &incoming) {
+            Seen::Poll => flow.poll_later(),
+            Seen::Bad => self.count(net, Count::BadMark),
+            Seen::Nothing => {}
+        }
+    }
+
+    fn receive_data(&self, net: &Net, segment: &Segment, mark: Option<Mark>) {
+        let (Some(mark), Some(mut flow)) = (mark, self.flows.find(net, segment)) else {
+            return;
+        };
+        let end_seq = segment.seq().wrapping_add(segment.len());
+        if segment.len() != 0 && flow.on_data_in(mark, segment.seq(), end_seq) == Seen::Poll {
+            flow.poll_later();
+        }
+    }
+
+    /// The answer to our offer, or an offer, which forgets what the addresses stood for before.
+    fn receive_syn(&self, net: &Net, segment: &Segment, mark: Option<Mark>) {
+        let params = self.params(net);
+        if !segment.is_ack() {
+            if let Some(flow) = self.flows.find(net, segment) {
+                if Found::new(net, segment).is_none() {
+                    flow.remove();
+                }
+            }
+            return;
+        }
+        let Some(found) = Found::new(net, segment) else {
+            return;
+        };
+        let Some(conn) = found.conn() else {
+            return;
+        };
+        if conn.is_open() || (params.fwmark() != 0 && conn.mark() != params.fwmark()) {
+            return;
+        }
+        if params.negotiate() != 0 && mark != Some(Mark::Echo) {
+            return self.count(net, Count::PeerPlain);
+        }
+        if conn.is_excluded() {
+            return self.count(net, Count::Excluded);
+        }
+        self.take_part(net, segment);
+    }
+
+    /// The end of a handshake that we agreed to take part in.
+    fn receive_first(&self, net: &Net, packet: &Packet<'_>, segment: &Segment, mark: Option<Mark>) {
+        let params = self.params(net);
+        let Some(found) = Found::new(net, segment) else {
+            return;
+        };
+        let Some(request) = found.request(segment) else {
+            return;
+        };
+        let agrees = params.negotiate() == 0 || u32::from(request.dscp()) == params.dscp_data();
+        let is_ours = params.fwmark() == 0 || request.mark() == params.fwmark();
+        if agrees && is_ours && !request.is_excluded() && packet.is_intact(segment) {
+            self.take_part(net, segment);
+            self.receive_data(net, segment, mark);
+        }
+    }
+
+    fn take_part(&self, net: &Net, segment: &Segment) {
+        let flows = &self.shared().counters;
+        let max_flows = i64::from(self.params(net).max_flows());
+        if flows.add(net, Count::Flows as usize, 1) > max_flows {
+            flows.add(net, Count::Flows as usize, -1);
+            return self.count(net, Count::TooMany);
+        }
+        if let Err(error) = self.flows.add(net, segment, tlt::Flow::default()) {
+            flows.add(net, Count::Flows as usize, -1);
+            if error == ENOMEM {
+                self.count(net, Count::NoMem);
+            }
+        }
+    }
+}
+
+/// What the rules want to know of data that leave.
+fn outgoing(conn: &Conn<'_>, segment: &Segment) -> Outgoing {
+    let end_seq = segment.end_seq();
+    Outgoing {
+        now_us: conn.departure_us(),
+        end_seq,
+        is_again: tlt::is_after(conn.snd_nxt(), segment.seq()),
+        is_last: conn.is_last(end_seq, segment.segs()),
+        is_first: conn.packets_out() == 0,
+        path: Path {
+            srtt_us: conn.srtt_us(),
+            rtos: conn.timeouts(),
+            is_probing: conn.is_probing(),
+        },
+    }
+}

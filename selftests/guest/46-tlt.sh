@@ -1,0 +1,203 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# kernels: uml
+# TLT: what is on the wire, who takes part, losses without timeouts, and going while flows live. In virtual
+# time: elsewhere timeouts come of a slow host, too.
+. "$(dirname "$0")/lib.sh"
+
+# tlt NAME COUNTER
+tlt() {
+	in_ns "$1" cat /proc/net/tlt_stat | awk -v name="$2" '
+		!column { for (i = 2; i <= NF; i++) if ($i == name) column = i; next }
+		{ print $column; exit }'
+}
+
+timeouts() { snmp "$1" TcpExt TCPTimeouts; }
+
+set_both() { for ns in h1 h2; do in_ns $ns sysctl -qw "$@"; done; }
+
+# count_marks NAME DEV: counters of what comes in there, by DSCP.
+count_marks() {
+	tc -n "$1" qdisc replace dev "$2" clsact
+	tc -n "$1" filter del dev "$2" ingress 2>/dev/null
+	for dscp in 0 8 10 12 18 20 26; do
+		tc -n "$1" filter add dev "$2" ingress protocol ip prio $((dscp + 1)) \
+			u32 match ip dsfield $((dscp * 4)) 0xfc action pass
+	done
+}
+
+# marked NAME DEV DSCP: packets of that DSCP that came in.
+marked() {
+	tc -n "$1" -s filter show dev "$2" ingress prio $(($3 + 1)) |
+		sed -n 's/.* bytes \([0-9]*\) pkt .*/\1/p' | head -1
+}
+
+# drop_marked NAME DEV DSCP...: packets of these are lost.
+drop_marked() {
+	ns=$1 dev=$2
+	shift 2
+	tc -n $ns qdisc replace dev $dev clsact
+	tc -n $ns filter del dev $dev ingress 2>/dev/null
+	for dscp in "$@"; do
+		tc -n $ns filter add dev $dev ingress protocol ip prio $((dscp + 1)) \
+			u32 match ip dsfield $((dscp * 4)) 0xfc action drop
+	done
+}
+
+# passes: the marks that came in at r from h1 and from h2, as "DSCP:PACKETS ...".
+passed() {
+	for dscp in 0 8 10 12 18 20 26; do
+		packets=$(marked r "$1" $dscp)
+		[ "$packets" = 0 ] || printf '%s:%s ' $dscp "$packets"
+	done
+}
+
+# sum NAME COUNTER...
+sum() {
+	ns=$1 total=0
+	shift
+	for counter in "$@"; do total=$((total + $(tlt $ns $counter))); done
+	echo $total
+}
+
+check "modprobe tlt" modprobe tlt
+routed
+# What repairs a tail without TLT is not what is tested here.
+set_both net.ipv4.tcp_early_retrans=0 net.ipv4.tcp_congestion_control=cubic
+
+for param in enabled negotiate dscp_data dscp_echo dscp_clock dscp_clock_echo dscp_control dscp_unimportant \
+	fwmark burst_tail clock_mode retry_us max_flows; do
+	check "net.tlt.$param exists" in_ns h1 test -f /proc/sys/net/tlt/$param
+done
+refuses "dscp_data refuses 64" "Invalid argument" in_ns h1 sysctl -w net.tlt.dscp_data=64
+equal "the counters have the form of netstat" "Tlt: Tlt:" "$(in_ns h1 cut -d ' ' -f 1 /proc/net/tlt_stat | tr '\n' ' ' | sed 's/ $//')"
+equal "with a number for each name" 1 "$(in_ns h1 awk '{ print NF }' /proc/net/tlt_stat | sort -u | wc -l)"
+
+dd if=/dev/urandom of=/tmp/sent bs=1000 count=300 2>/dev/null
+
+equal "it is off" 0 "$(in_ns h1 cat /proc/sys/net/tlt/enabled)"
+count_marks r eth1
+count_marks r eth2
+check "while it is off data arrive" transfer 10.2.0.1
+matches "and nothing is marked" "^0:[0-9]+ $" "$(passed eth1)"
+matches "nor what comes back" "^0:[0-9]+ $" "$(passed eth2)"
+
+# Rule 17.
+in_ns h1 sysctl -qw net.tlt.enabled=1
+count_marks r eth1
+count_marks r eth2
+check "to a peer without TLT data arrive" transfer 10.2.0.1
+matches "of which the SYN alone is marked" "^0:[0-9]+ 10:1 $" "$(passed eth1)"
+matches "and nothing that comes back" "^0:[0-9]+ $" "$(passed eth2)"
+equal "the peer is plain" 1 "$(tlt h1 PeerPlain)"
+equal "no flow takes part" 0 "$(tlt h1 Flows)"
+
+in_ns h1 sysctl -qw net.tlt.enabled=0
+in_ns h2 sysctl -qw net.tlt.enabled=1
+count_marks r eth1
+count_marks r eth2
+check "from a host without TLT data arrive" transfer 10.2.0.1
+matches "and nothing that comes back is marked" "^0:[0-9]+ $" "$(passed eth2)"
+equal "that host is plain" 1 "$(tlt h2 PeerPlain)"
+
+in_ns h1 sysctl -qw net.tlt.enabled=1
+count_marks r eth1
+count_marks r eth2
+check "to a peer with TLT data arrive" transfer 10.2.0.1
+matches "marked 8, 10, 18 and 26" "^8:[0-9]+ 10:[0-9]+ (18:[0-9]+ )?26:[0-9]+ $" "$(passed eth1)"
+matches "answered 12, 20 and 26" "^12:[0-9]+ (20:[0-9]+ )?26:[0-9]+ $" "$(passed eth2)"
+# Rule 5. The SYN is echoed, too, and the last echoes may come when the connection is gone.
+within "each important packet is echoed" $(($(marked r eth1 10) - 1)) "$(marked r eth1 10)" "$(marked r eth2 12)"
+within "each byte is echoed" $(($(marked r eth1 18) - 1)) "$(marked r eth1 18)" "$(marked r eth2 20)"
+# Rule 8: nc cannot write before the ACK is handled that makes room.
+within "a byte goes where nothing else may" 1 1000 "$(marked r eth1 18)"
+# Rule 14.
+equal "no D-SACK of a byte reaches the sender" 0 "$(snmp h1 TcpExt TCPDSACKRecv)"
+equal "nothing was repaired" 0 "$(snmp h1 Tcp RetransSegs)"
+equal "no mark is out of place" 0 "$(($(tlt h1 BadMark) + $(tlt h2 BadMark)))"
+
+# Each packet that may be lost is lost: what arrives are important packets, one each round trip.
+dd if=/dev/urandom of=/tmp/sent bs=1000 count=60 2>/dev/null
+drop_marked r eth1 8
+before=$(timeouts h1)
+check "data arrive where all unimportant packets are lost" transfer 10.2.0.1
+equal "no timeout where all unimportant packets are lost" "$before" "$(timeouts h1)"
+within "retransmissions of retransmissions were lost" 1 100000 "$(snmp h1 TcpExt TCPLostRetransmit)"
+within "the last segment of bursts left by itself" 1 100000 "$(tlt h1 GsoSplit)"
+tc -n r filter del dev eth1 ingress
+
+# A port that drops the tail of each window. First as it is without TLT: all packets are red.
+port() { in_ns r xdc qdisc replace dev eth2 root phantom limit 1mb rate 100mbit mark none red-limit 6kb dscp-color "$1" gso split; }
+# drops COLOUR: of all packets that the port could not take.
+drops() { in_ns r xdc qdisc show -s dev eth2 | awk -v name="drops_$1" '$1 == name { print $2 }'; }
+modprobe sch_phantom
+dd if=/dev/urandom of=/tmp/sent bs=1000 count=14 2>/dev/null
+check "a port that drops unimportant packets" port 0:red,8:red
+set_both net.tlt.enabled=0
+before=$(timeouts h1)
+check "without TLT data arrive" transfer 10.2.0.1
+within "only after a timeout" $((before + 1)) 100000 "$(timeouts h1)"
+set_both net.tlt.enabled=1
+before=$(timeouts h1)
+for i in 1 2 3 4 5; do transfer 10.2.0.1 || break; done
+equal "with TLT data arrive, five times" 5 $i
+equal "no timeout behind a port that drops tails" "$before" "$(timeouts h1)"
+tc -n r qdisc del dev eth2 root
+
+for i in 1 2; do
+	ip -n h$i addr add fd0$i::1/64 dev eth0 nodad
+	ip -n r addr add fd0$i::2/64 dev eth$i nodad
+	ip -n h$i -6 route add default via fd0$i::2
+done
+in_ns r sysctl -qw net.ipv6.conf.all.forwarding=1
+before=$(sum h2 RxData RxClockData)
+dd if=/dev/urandom of=/tmp/sent bs=1000 count=300 2>/dev/null
+check "by IPv6 data arrive" eventually transfer fd02::1
+within "and are marked" $((before + 1)) 100000 "$(sum h2 RxData RxClockData)"
+
+equal "no connection is left alone for want of memory" 0 "$(($(tlt h1 NoMem) + $(tlt h2 NoMem)))"
+
+# start_flows N: so many connections with data under way.
+start_flows() {
+	pids=
+	for i in $(seq "$1"); do
+		receive h2 /tmp/received.$i $((6000 + i))
+		pids="$pids $receiver"
+		in_ns h1 nc 10.2.0.1 $((6000 + i)) </tmp/sent &
+		pids="$pids $!"
+	done
+}
+all_arrived() {
+	for i in $(seq "$1"); do cmp /tmp/sent /tmp/received.$i || return 1; done
+}
+
+in_ns r xdc qdisc add dev eth2 root phantom limit 300kb rate 50mbit mark none red-limit 60kb dscp-color 8:red gso split
+start_flows 30
+within "many flows take part" 5 100 "$(tlt h1 Flows)"
+check "rmmod while they live" rmmod tlt
+wait $pids
+check "their data arrive all the same" all_arrived 30
+check "modprobe again" modprobe tlt
+set_both net.tlt.enabled=1
+before=$(timeouts h1)
+# Without the module all packets were green.
+green=$(drops green)
+start_flows 30
+wait $pids
+check "data of 30 flows arrive" all_arrived 30
+equal "no timeout of 30 flows" "$before" "$(timeouts h1)"
+within "of which unimportant packets were lost" 1 100000 "$(drops red)"
+equal "and no important one" "$green" "$(drops green)"
+closed() { [ "$(tlt h1 Flows)$(tlt h2 Flows)" = 00 ]; }
+# Rule 9, and what a socket that is in use makes wait.
+within "lost segments went beyond the window" 1 100000 "$(tlt h1 ForcedRetrans)"
+within "sockets in use were looked at again" 1 100000 "$(sum h1 OwnedRetry)"
+equal "no echo was one that nobody awaited" 0 "$(tlt h1 BadMark)"
+check "connections that are closed are forgotten" eventually closed
+start_flows 30
+for ns in h1 h2 r; do ip netns del $ns; done
+kill $pids 2>/dev/null
+wait
+check "rmmod when the namespaces have gone" rmmod tlt
+matches "the kernel has nothing to say" "^$" "$(dmesg | grep -E 'WARNING|BUG|unregister_netdevice' | head -3)"
+finish
