@@ -536,7 +536,11 @@ fn tables(reports: &[Report]) -> String {
             let _ = writeln!(
                 page,
                 "| {} | {} | {} | {variant} | {} | {} | {} | {} |",
-                first(report.suite.clone()),
+                first(format!(
+                    "{}{}",
+                    report.suite,
+                    if report.long { "" } else { ", fast form" }
+                )),
                 first(report.kernel.clone()),
                 first(report.cases.len().to_string()),
                 report.count(variant, Outcome::Passed),
