@@ -5,7 +5,7 @@
 #   make test       every test, on the host and in guests
 #   make test-long  what takes hours: the soak, a thousand reloads, mutants
 #   make            set up, build the kernels, the modules and the tools
-#   make modules    the three modules; KDIR=DIR for a kernel of your own
+#   make modules    the kernel modules; KDIR=DIR for a kernel of your own
 #   make tracing    what `xdc trace` records with (make has it, make demo does not)
 #   make tools      userspace-tools/target/release/xdc, and tc's plugin in build/tc
 #   make install    what make tools modules KDIR=DIR has built: modules into /lib/modules of the
