@@ -70,6 +70,23 @@ fn numbers(labels: &[String]) -> Option<(&'static [Unit], Vec<f64>)> {
     })
 }
 
+/// What lines and bars stand for, in the order in which they appear. The place is the colour.
+#[derive(Default)]
+struct Names(Vec<String>);
+
+impl Names {
+    /// The name of a congestion control at a point whose labels behind the first are `others`.
+    fn of(&mut self, cc: &str, others: &[String]) -> (String, usize) {
+        let name = [&[cc.to_owned()], others].concat().join(" ");
+        let known = self.0.iter().position(|known| *known == name);
+        let color = known.unwrap_or_else(|| {
+            self.0.push(name.clone());
+            self.0.len() - 1
+        });
+        (name, color)
+    }
+}
+
 /// A metric over the first axis, whose points are `at` in the smallest of `x_unit`: means over
 /// seeds, with their 95 % intervals as bands.
 fn curves(
@@ -82,27 +99,26 @@ fn curves(
     let mut order: Vec<usize> = (0..grid.points.len()).collect();
     order.sort_by(|a, b| at[*a].total_cmp(&at[*b]));
     let mut lines: Vec<Line> = Vec::new();
+    let mut names = Names::default();
     for cc in ccs(grid) {
         for &index in &order {
             let Some(estimate) = mean(rows, index, cc, metric) else {
                 continue;
             };
             let others = grid.points[index].labels.get(1..).unwrap_or_default();
-            let name = [&[cc.to_owned()], others].concat().join(" ");
-            let known = lines.iter().position(|line| line.name == name);
-            let known = known.unwrap_or_else(|| {
+            let (name, color) = names.of(cc, others);
+            if color == lines.len() {
                 lines.push(Line {
                     detail: name.clone(),
                     name,
-                    color: lines.len(),
+                    color,
                     ..Line::default()
                 });
-                lines.len() - 1
-            });
+            }
             let value = estimate.mean * factor;
             let half = estimate.ci95.unwrap_or(0.0) * factor;
-            lines[known].points.push((at[index], value));
-            lines[known].band.push((value - half, value + half));
+            lines[color].points.push((at[index], value));
+            lines[color].band.push((value - half, value + half));
         }
     }
     let least = at.iter().copied().fold(f64::INFINITY, f64::min);
@@ -130,21 +146,14 @@ pub fn bars(
 ) -> Bars {
     let (unit, factor) = unit_of(metric.unit());
     let mut groups: Vec<Group> = Vec::new();
-    let mut names: Vec<String> = Vec::new();
+    let mut names = Names::default();
     for (index, point) in grid.points.iter().enumerate() {
         let (label, others) = match point.labels.split_first() {
             Some((first, others)) => (first.as_str(), others),
             None => ("", &[][..]),
         };
         let bars = ccs(grid).into_iter().map(|cc| {
-            let name = [&[cc.to_owned()], others].concat().join(" ");
-            let color = names
-                .iter()
-                .position(|known| *known == name)
-                .unwrap_or_else(|| {
-                    names.push(name.clone());
-                    names.len() - 1
-                });
+            let (name, color) = names.of(cc, others);
             let estimate = mean(rows, index, cc, metric);
             Bar {
                 name,
@@ -176,6 +185,16 @@ pub fn bars(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_keeps_its_colour() {
+        let mut names = Names::default();
+        let others = ["8".to_owned()];
+        assert_eq!(names.of("unocc", &[]), ("unocc".to_owned(), 0));
+        assert_eq!(names.of("unocc", &others), ("unocc 8".to_owned(), 1));
+        assert_eq!(names.of("cubic", &[]), ("cubic".to_owned(), 2));
+        assert_eq!(names.of("unocc", &others), ("unocc 8".to_owned(), 1));
+    }
 
     #[test]
     fn labels_of_one_kind_are_numbers() {
