@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::command::{bench, foreign, paper, run, selftest, shell, sweep, twin};
+use crate::command::{bench, foreign, paper, run, selftest, shell, show, sweep, table, twin};
 use crate::guest::tether;
 use crate::live::observe;
 use crate::live::qdisc;
@@ -77,6 +77,13 @@ As with sweep, what is finished stays.")]
         #[arg(long)]
         json: bool,
     },
+    /// Show a scenario: its links, ports and flows, in words or drawn.
+    #[command(after_help = "\
+Examples:
+  xdc show two-dc-1g
+  xdc show two-dc-1g --svg topology.svg
+  xdc show two-dc-1g --path a1 r --svg path.svg")]
+    Show(show::Request),
     /// Write a commented scenario to start from.
     #[command(after_help = "\
 Examples:
@@ -123,6 +130,13 @@ Examples:
         #[arg(long)]
         json: bool,
     },
+    /// Print a result as a Markdown table, or write it into a page.
+    #[command(after_help = "\
+Examples:
+  xdc table results/uno-incast-mixed/1
+  xdc table uno-incast-mixed --metrics fct_ms.p99,drops      the newest one
+  xdc table uno-incast-mixed --update README.md --plot docs/result.svg")]
+    Table(table::Request),
     /// A shell in a guest, with a scenario's network up.
     #[command(after_help = "\
 Examples:

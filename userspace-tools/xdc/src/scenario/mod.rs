@@ -14,6 +14,7 @@ pub mod paths;
 pub mod plan;
 pub mod programs;
 pub mod schema;
+pub mod shape;
 pub mod sysctl;
 pub mod traffic;
 
