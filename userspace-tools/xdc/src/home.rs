@@ -175,7 +175,7 @@ impl Home {
             Err(err) if err.kind() == ErrorKind::PermissionDenied => {
                 let target = fs::read_link(&full).unwrap_or_else(|_| full.clone());
                 Err(
-                    Error::failure(format!("build/{path} is not for you to read: {err}")).hint(
+                    Error::failure(format!("build/{path} is not readable by you: {err}")).hint(
                         format!("make as this user, or let it read {}", target.display()),
                     ),
                 )
@@ -402,7 +402,7 @@ fn has_space(dir: &Path, bytes: u64) -> bool {
     rustix::fs::statvfs(dir).is_ok_and(|fs| fs.f_bavail * fs.f_frsize >= bytes)
 }
 
-/// Whether there is nothing left to write to.
+/// Whether the disk is full.
 pub fn is_full(dir: &Path) -> bool {
     !has_space(dir, 1 << 20)
 }
@@ -413,9 +413,8 @@ pub fn require_space(dir: &Path) -> Result<()> {
         return Ok(());
     }
     if let Err(err) = fs::metadata(dir) {
-        return Err(
-            Error::io(dir.display(), &err).or_hint("set TMPDIR and --results to what is there")
-        );
+        return Err(Error::io(dir.display(), &err)
+            .or_hint("set TMPDIR and --results to existing directories"));
     }
     Err(Error::failure(format!(
         "less than {} MB are free in {}",
@@ -454,7 +453,7 @@ mod tests {
         let open = checkout(0o777);
         let said = trusted(&open, Some(vec![us])).unwrap().to_string();
         assert!(said.contains("can be written by others"), "{said}");
-        // Who names it trusts it.
+        // XDC_HOME names it, so it is trusted.
         assert!(trusted(&open, None).is_none());
         let agent = ours.path().join("build/agent");
         fs::set_permissions(&agent, fs::Permissions::from_mode(0o777)).unwrap();

@@ -135,7 +135,7 @@ fn dispatch(command: Command) -> Result<bool> {
             manual::pages(Cli::command(), &dir)?;
             Ok(true)
         }
-        Command::Tethered { .. } => Err(error::Error::usage("this is nobody's to type")),
+        Command::Tethered { .. } => Err(error::Error::usage("xdc starts this command itself")),
     }
 }
 

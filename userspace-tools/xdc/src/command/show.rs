@@ -36,7 +36,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let scenario = scenario::load(home.as_ref(), &request.scenario, &request.sets)?.scenario;
     let cc = scenario.ccs.first().map_or("cubic", String::as_str);
     let Job::Run(run) = plan(&scenario, cc, scenario.seed, 1)?.job else {
-        return Err(Error::failure("the plan of a scenario is not a run"));
+        return Err(Error::failure("internal error: the plan is not a run"));
     };
     let paths = Paths::new(&run.topology)?;
     let title = printable(&scenario.title);

@@ -8,8 +8,10 @@ use xdc_proto::{Direction, Link, Queue};
 use crate::draw::plot::{STYLE, escape};
 use crate::scenario::shape::{Cable, Shape};
 
-const BOX: (f64, f64) = (92.0, 34.0);
-const STEP: (f64, f64) = (176.0, 96.0);
+const BOX: (f64, f64) = (86.0, 34.0);
+const STEP: (f64, f64) = (196.0, 76.0);
+/// From a box to where a cable turns towards its row.
+const TURN: f64 = 16.0;
 const MARGIN: f64 = 24.0;
 const TITLE: f64 = 40.0;
 /// The explanation of the signs.
@@ -144,7 +146,7 @@ fn foot(svg: &mut String, y: f64) {
             (x + SIGN.0 / 2.0 + 8.0, y + 4.0),
             words,
         );
-        x += 210.0;
+        x += 250.0;
     }
 }
 
@@ -168,7 +170,7 @@ pub fn network(title: &str, shape: &Shape, watched: impl Fn(usize, usize) -> boo
     let pad = if shape.sites().is_some() { 18.0 } else { 0.0 };
     let origin = (MARGIN + pad, TITLE + pad);
     let size = (
-        (inner_w + 2.0 * (MARGIN + pad)).max(680.0),
+        (inner_w + 2.0 * (MARGIN + pad)).max(760.0),
         inner_h + TITLE + 2.0 * pad + FOOT,
     );
     let mut center = vec![(0.0, 0.0); shape.groups.len()];
@@ -205,8 +207,14 @@ pub fn network(title: &str, shape: &Shape, watched: impl Fn(usize, usize) -> boo
             );
         }
     }
+    let cables = |group: usize| {
+        let ends = shape.cables.iter().map(|cable| cable.ends);
+        ends.filter(|(a, b)| *a == group || *b == group).count()
+    };
     for cable in &shape.cables {
-        draw_cable(&mut svg, cable, &center, &watched);
+        let (a, b) = cable.ends;
+        let hub = if cables(a) > cables(b) { a } else { b };
+        draw_cable(&mut svg, cable, hub, &center, &watched);
     }
     for (group, &(x, y)) in shape.groups.iter().zip(&center) {
         let color = if group.router {
@@ -229,6 +237,7 @@ pub fn network(title: &str, shape: &Shape, watched: impl Fn(usize, usize) -> boo
 fn draw_cable(
     svg: &mut String,
     cable: &Cable,
+    hub: usize,
     center: &[(f64, f64)],
     watched: &impl Fn(usize, usize) -> bool,
 ) {
@@ -240,29 +249,36 @@ fn draw_cable(
     };
     let from = (center[left].0 + BOX.0 / 2.0, center[left].1);
     let to = (center[right].0 - BOX.0 / 2.0, center[right].1);
-    line(svg, from, to, "c6");
-    let at = |part: f64| {
-        (
-            from.0 + (to.0 - from.0) * part,
-            from.1 + (to.1 - from.1) * part,
-        )
+    // Towards another row it turns near the box that has the others, so its words have a line.
+    let straight = (from.1 - to.1).abs() < 0.5;
+    let (start, end) = match (straight, hub == left) {
+        (true, _) => (from, to),
+        (false, true) => ((from.0 + TURN, to.1), to),
+        (false, false) => (from, (to.0 - TURN, from.1)),
     };
-    let middle = at(0.5);
+    let _ = writeln!(
+        svg,
+        "<path class=\"c6\" d=\"M{:.1} {:.1}H{:.1}V{:.1}H{:.1}\"/>",
+        from.0,
+        from.1,
+        if hub == left { start.0 } else { end.0 },
+        to.1,
+        to.0
+    );
+    let (x, y) = ((start.0 + end.0) / 2.0, start.1);
     let mut words = rate(there.rate_bps);
     if cable.count > 1 {
         words = format!("{} \u{d7} {words}", cable.count);
     }
-    text(svg, "label", "middle", (middle.0, middle.1 - 14.0), &words);
-    text(
-        svg,
-        "label",
-        "middle",
-        (middle.0, middle.1 + 24.0),
-        &delays(there, back),
-    );
-    for (direction, part, way) in [(there, 0.2, (left, right)), (back, 0.8, (right, left))] {
+    text(svg, "label", "middle", (x, y - 11.0), &words);
+    text(svg, "label", "middle", (x, y + 20.0), &delays(there, back));
+    let beside = SIGN.0 / 2.0 + 4.0;
+    for (direction, x, way) in [
+        (there, start.0 + beside, (left, right)),
+        (back, end.0 - beside, (right, left)),
+    ] {
         if let Some(queue) = &direction.queue {
-            sign(svg, at(part), queue, watched(way.0, way.1));
+            sign(svg, (x, y), queue, watched(way.0, way.1));
         }
     }
 }

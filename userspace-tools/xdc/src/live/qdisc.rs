@@ -151,7 +151,7 @@ fn parse_place(args: &[String]) -> Result<(Place, &[String])> {
 }
 
 pub fn parse_handle(text: &str) -> Result<Handle> {
-    let bad = || syntax(&format!("'{text}' is no handle (example: 1:10)"));
+    let bad = || syntax(&format!("'{text}' is not a handle (example: 1:10)"));
     let (major, minor) = text.split_once(':').ok_or_else(bad)?;
     let number = |text: &str| match text {
         "" => Ok(0),

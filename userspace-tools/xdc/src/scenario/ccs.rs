@@ -254,10 +254,10 @@ impl Cc {
 fn check_kernel_name(name: &str) -> Result<()> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || name.len() > 15 || !name.chars().all(fits) {
-        return Err(
-            Error::usage(format!("'{name}' is no name of a congestion control"))
-                .hint("1 to 15 letters, digits, _ and -"),
-        );
+        return Err(Error::usage(format!(
+            "'{name}' is not a valid name of a congestion control"
+        ))
+        .hint("1 to 15 letters, digits, _ and -"));
     }
     Ok(())
 }

@@ -139,7 +139,8 @@ impl<'a> Shape<'a> {
         let far = self.distances(start);
         for (group, distance) in far.iter().enumerate() {
             let switch = self.neighbours(group).next();
-            let beside = switch.is_some_and(|next| far[next] == Some(1)) && !self.groups[group].router;
+            let beside =
+                switch.is_some_and(|next| far[next] == Some(1)) && !self.groups[group].router;
             let sends = !self.groups[group].names.iter().any(|name| receives(name));
             let column = if beside && sends {
                 0

@@ -91,7 +91,7 @@ impl FromStr for Prefix {
                 .parse()
                 .ok()
                 .filter(|bits| *bits <= most)
-                .ok_or_else(|| format!("'{bits}' is no prefix length from 0 to {most}"))?,
+                .ok_or_else(|| format!("'{bits}' is not a prefix length from 0 to {most}"))?,
         };
         Ok(Self { address, bits })
     }
