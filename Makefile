@@ -103,7 +103,7 @@ bundle: modules-uml agent tools
 demo: guests
 	@$(XDC) run two-dc-1g
 
-test: guests test-tools modules-debug
+test: guests test-tools modules-debug bundle
 	@selftests/host/all
 
 test-long: guests test-tools modules-debug

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use object::Endianness;
-use object::elf::{FileHeader64, PT_INTERP};
-use object::read::elf::{FileHeader as _, ProgramHeader as _};
+use object::elf::{DT_NEEDED, Dyn64, FileHeader64, PT_INTERP};
+use object::read::elf::{Dyn as _, FileHeader as _, ProgramHeader as _};
 use xdc_proto::{Job, Plan};
 
 use crate::error::{Error, Result};
@@ -360,13 +360,22 @@ pub fn shared_libraries(program: &Path) -> Result<BTreeSet<String>> {
     Ok(parse_ldd(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// An ELF program that asks for no loader.
+/// An ELF file that needs neither a loader nor, as plugins do, a library.
 fn is_static(program: &[u8]) -> bool {
-    FileHeader64::<Endianness>::parse(program).is_ok_and(|header| {
-        let endian = header.endian().unwrap_or_default();
-        header
-            .program_headers(endian, program)
-            .is_ok_and(|parts| parts.iter().all(|part| part.p_type(endian) != PT_INTERP))
+    let Ok(header) = FileHeader64::<Endianness>::parse(program) else {
+        return false;
+    };
+    let endian = header.endian().unwrap_or_default();
+    let Ok(parts) = header.program_headers(endian, program) else {
+        return false;
+    };
+    parts.iter().all(|part| {
+        let needs = |entries: &[Dyn64<Endianness>]| {
+            let mut tags = entries.iter().map(|entry| entry.d_tag(endian));
+            tags.any(|tag| tag == DT_NEEDED)
+        };
+        let dynamic = part.dynamic(endian, program).ok().flatten();
+        part.p_type(endian) != PT_INTERP && !dynamic.is_some_and(needs)
     })
 }
 

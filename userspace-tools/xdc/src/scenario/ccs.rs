@@ -328,7 +328,7 @@ mod tests {
         let own = own("[x]\nkernel = \"a name with spaces\"\n[cubic]\nkernel = \"bbr\"\n");
         let said = |name| find(name, &own).unwrap_err().to_string();
         assert!(said("unoc").contains("'unocc'?"), "{}", said("unoc"));
-        assert!(said("x").contains("no name"), "{}", said("x"));
+        assert!(said("x").contains("not a valid name"), "{}", said("x"));
         assert!(said("cubic").contains("already"), "{}", said("cubic"));
     }
 }

@@ -345,7 +345,7 @@ mod tests {
         for name in ["=cmd|' /C calc'!A0", "", "a\\nb"] {
             refused(
                 &[&format!("flows.0.group=\"{name}\"")],
-                "no name of a group",
+                "not a valid name of a group",
             );
         }
         for set in [

@@ -460,7 +460,7 @@ fn queues<'a>(scenario: &'a Scenario, cc: &Cc) -> Result<BTreeMap<&'a str, OwnQu
             .find(|name| !scenario.queues.contains_key(*name))
         {
             return Err(Error::usage(format!(
-                "[cc.{cc}.queues.{name}] changes a queue that is not there"
+                "[cc.{cc}.queues.{name}] changes a queue that is not defined"
             ))
             .hint(format!("[queues.{name}]")));
         }

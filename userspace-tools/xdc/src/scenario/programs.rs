@@ -148,11 +148,14 @@ mod tests {
                 .and_then(|loaded| plan(&loaded.scenario, "cubic", 1, 1).map(drop));
             planned.unwrap_err().lines().join(" ")
         };
-        assert!(refused("on = \"z\"\ncommand = \"true\"").contains("no node"));
+        assert!(refused("on = \"z\"\ncommand = \"true\"").contains("not a node"));
         assert!(refused("on = \"a1\"\ncommand = \"\"").contains("a command has"));
         for file in ["../x", "/etc/passwd", ".x", "a b"] {
             let run = format!("on = \"a1\"\ncommand = \"true\"\noutput = \"{file}\"");
-            assert!(refused(&run).contains("no name for a file"), "{file}");
+            assert!(
+                refused(&run).contains("not a valid name for a file"),
+                "{file}"
+            );
         }
     }
 }

@@ -241,7 +241,7 @@ pub mod tests {
             ),
             (
                 "start,sorce,destination,bytes\n",
-                "line 1: what is the column 'sorce'? try: 'source'",
+                "line 1: unknown column 'sorce' try: 'source'",
             ),
             ("start,start_us,source,destination,bytes\n", "two columns"),
             (header, "no flow"),
