@@ -13,12 +13,15 @@
 #                   where tc looks for it. Builds nothing, so it is all that needs root
 #   make uninstall  takes them away again
 #   make dkms       /usr/src/xdc-VERSION, for dkms to build them for each kernel
+#   make bundle     build/bundle/xdc-VERSION-x86_64.tar.zst: xdc, kernel, modules, scenarios, docs;
+#                   runs anywhere without root and without a compiler
 #   make test-debian  the modules in Debian's own kernel (docs/host.md)
 #   make clean      forget what was built here (kernels and crates stay in the cache)
 #
 # KSRC=DIR   build the guests' kernels from your own source tree
 # KDIR=DIR   build the modules for your own kernel's build tree
 # DESTDIR=DIR  install below it; SIGN_KEY=FILE SIGN_CERT=FILE  sign what is installed
+# RUSTC=PROGRAM BINDGEN=PROGRAM and CLANG=clang-20 or LLVM=1, -20, DIR/  build the kernels by these
 # W=1 CLIPPY=1 are passed to the kernel's build.
 
 SHELL := /bin/bash
@@ -38,7 +41,7 @@ $(error see above)
 endif
 endif
 
-.PHONY: all quick setup kernels modules agent tracing test-tools tools guests demo test test-long test-debian install uninstall dkms clean
+.PHONY: all quick setup kernels modules agent tracing test-tools tools guests bundle demo test test-long test-debian install uninstall dkms clean
 .NOTPARALLEL:
 
 all: guests tracing
@@ -93,10 +96,14 @@ quick: export XDC_SELFTEST :=
 quick: modules-uml agent tools
 	@$(XDC) run two-dc-1g --engine uml
 
+bundle: modules-uml agent tools
+	@qemu-images/setup.sh bundle
+	@qemu-images/bundle.sh
+
 demo: guests
 	@$(XDC) run two-dc-1g
 
-test: guests test-tools modules-debug
+test: guests test-tools modules-debug bundle
 	@selftests/host/all
 
 test-long: guests test-tools modules-debug

@@ -484,7 +484,7 @@ impl Counters {
 }
 
 /// The time of one callback, read when it is first asked for: reading it is a fifth of what a
-/// packet costs, and not each packet needs it.
+/// packet costs, and some packets do without it.
 #[derive(Clone, Copy, Default)]
 struct Clock(Option<u64>);
 

@@ -8,10 +8,11 @@ XDC_TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 XDC_CACHE=${XDC_CACHE:-${XDC_CACHE_HOME:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}}/xdc}
 XDC_KERNEL_SERIES=7.3
 # The kernel's compiler and its core library come from one Debian source
-# package; a rustup toolchain that is first on PATH has no rust-src.
-XDC_RUSTC=/usr/bin/rustc
+# package; a rustup toolchain that is first on PATH has no rust-src. RUSTC names
+# another compiler, which has to have its sources (rustc --print sysroot, lib/rustlib/src).
+XDC_RUSTC=${RUSTC:-/usr/bin/rustc}
 XDC_BINDGEN_VERSION=0.73.2
-XDC_BINDGEN=$XDC_CACHE/tools/bindgen-$XDC_BINDGEN_VERSION/bin/bindgen
+XDC_BINDGEN=${BINDGEN:-$XDC_CACHE/tools/bindgen-$XDC_BINDGEN_VERSION/bin/bindgen}
 XDC_CARGO_FUZZ_VERSION=0.13.2
 XDC_CARGO_FUZZ=$XDC_CACHE/tools/cargo-fuzz-$XDC_CARGO_FUZZ_VERSION/bin/cargo-fuzz
 # Links eBPF programs, with the LLVM that the compiler above is made of.
@@ -37,16 +38,42 @@ for dir in "$XDC_TOP" "$XDC_CACHE"; do
 	esac
 done
 
-# llvm_suffix: newest clang of those that were tried, as make's LLVM= wants it.
+# llvm_suffix: LLVM as make wants it: what the caller gives (1, -20, DIR/), that of CLANG, else
+# the newest of those that were tried.
 llvm_suffix() {
 	local v
+	if [ -n "${LLVM:-}" ]; then
+		echo "$LLVM"
+		return
+	fi
+	if [ -n "${CLANG:-}" ]; then
+		v=$(basename "$CLANG")
+		case $CLANG,$v in
+		*/*,clang) echo "$(dirname "$CLANG")/" ;;
+		*,clang) echo 1 ;;
+		*,clang-*) echo "${v#clang}" ;;
+		*) die "CLANG=$CLANG is neither clang, clang-VERSION nor DIR/clang" "LLVM=1, LLVM=-20 or LLVM=DIR/" ;;
+		esac
+		return
+	fi
 	for v in 22 19; do
 		if command -v "clang-$v" >/dev/null && command -v "ld.lld-$v" >/dev/null; then
 			echo "-$v"
 			return
 		fi
 	done
-	die "no clang/lld 22 or 19 found" "make setup"
+	die "no clang/lld 22 or 19 found" "make setup, or LLVM=1 for the clang on PATH"
+}
+
+# clang_program: the clang of that LLVM.
+clang_program() {
+	local llvm
+	llvm=$(llvm_suffix)
+	case $llvm in
+	1) echo clang ;;
+	*/) echo "${llvm}clang" ;;
+	*) echo "clang$llvm" ;;
+	esac
 }
 
 # rust_llvm: major version of the LLVM in that compiler; where it is not installed

@@ -15,11 +15,11 @@ uml) fragments="$config/common.config $config/uml.config" steps=1480 ;;
 esac
 
 src=$("$XDC_TOP/qemu-images/source.sh" "$flavour")
-[ -x "$XDC_BINDGEN" ] || die "bindgen $XDC_BINDGEN_VERSION is missing" "make setup"
+command -v "$XDC_BINDGEN" >/dev/null || die "bindgen $XDC_BINDGEN_VERSION is missing" "make setup"
 llvm=$(llvm_suffix)
 # shellcheck disable=SC2086
 key=$({
-	echo "$src" "$arch" "$llvm" "$XDC_BINDGEN_VERSION"
+	echo "$src" "$arch" "$llvm" "$XDC_BINDGEN_VERSION" ${BINDGEN:+"$("$BINDGEN" --version)"}
 	"$XDC_RUSTC" -V
 	cat $fragments
 } | sha256sum | cut -c1-12)

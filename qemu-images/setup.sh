@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# setup.sh [quick | tracing | tests]: install what building and running needs, the part of it that
-# User Mode Linux needs, or what tracing or the tests need besides: the distribution's packages (as
+# setup.sh [quick | tracing | tests | bundle]: install what building and running needs, the part of it that
+# User Mode Linux needs, or what tracing, the tests or a bundle need besides: the distribution's packages (as
 # root or with sudo) and tools through cargo. Does nothing when all is there.
 . "$(dirname "$0")/common.sh"
 
@@ -16,6 +16,7 @@ guest_packages="busybox-static iproute2 ethtool procps"
 more_packages() {
 	case $part in
 	tracing) echo "g++ llvm-$(rust_llvm)-dev" ;;
+	bundle) echo "zstd git" ;;
 	tests) echo "openssl shellcheck bpftool python3-yaml python3-jsonschema" ;;
 	esac
 }
@@ -27,6 +28,8 @@ missing_packages() {
 	for p in $kernel_packages $guest_packages $(more_packages); do
 		installed "$p" || echo "$p"
 	done
+	# The caller's own.
+	[ -z "${LLVM:-}${CLANG:-}" ] || return 0
 	for v in 22 19; do
 		installed clang-$v && installed lld-$v && installed llvm-$v && installed libclang-$v-dev && return
 	done
@@ -40,7 +43,7 @@ missing_packages() {
 }
 
 if ! command -v apt-get >/dev/null; then
-	say "no apt-get here: install by hand what qemu-images/setup.sh lists"
+	say "no apt-get here: install what qemu-images/setup.sh lists; RUSTC, CLANG or LLVM, and BINDGEN name the tools"
 elif missing=$(missing_packages) && [ -n "$missing" ]; then
 	sudo=
 	if [ "$(id -u)" -ne 0 ]; then
@@ -71,7 +74,11 @@ cargo_tool() {
 		{ tail -20 "$log" >&2; die "cargo install $crate failed; log: $log" "check the network, then make setup"; }
 }
 
-cargo_tool "$XDC_BINDGEN" "bindgen-cli@$XDC_BINDGEN_VERSION"
+if [ -n "${BINDGEN:-}" ]; then
+	command -v "$BINDGEN" >/dev/null || die "BINDGEN=$BINDGEN is not here" "BINDGEN=PROGRAM, or none: make installs one"
+else
+	cargo_tool "$XDC_BINDGEN" "bindgen-cli@$XDC_BINDGEN_VERSION"
+fi
 if [ "$part" = tracing ]; then
 	# It reads the bitcode that the compiler writes, so it has to have the same LLVM.
 	LLVM_PREFIX=/usr/lib/llvm-$(rust_llvm) cargo_tool "$XDC_BPF_LINKER" "bpf-linker@$XDC_BPF_LINKER_VERSION" \

@@ -63,7 +63,7 @@ pub(crate) enum Event {
     Unregister,
 }
 
-/// Who wants to know of events of all devices of all namespaces.
+/// A receiver of events of all devices of all namespaces.
 pub(crate) trait Notifier: Send + Sync + 'static {
     /// Under RTNL; may sleep.
     fn event(&self, device: &Device<'_>, event: Event);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! DCTCP through our trait, to hold the trait against the kernel's own module.
+//! DCTCP through our trait, to compare the trait with the kernel's own module.
 //!
 //! The rules are in algo/dctcp.rs; what is here does when the kernel calls
 //! what net/ipv4/tcp_dctcp.c does, so that `xdc twin` may ask for the same

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Who has the module of a congestion control loaded keeps others waiting meanwhile: a
+# While a task loads the module of a congestion control, other tasks wait: a
 # route holds RTNL, which a new namespace takes; a sysctl is in use, for which the end of
 # its namespace waits. Nobody waits for the other for ever.
 . /selftests/lib.sh

@@ -32,7 +32,7 @@ impl DropReason {
     }
 }
 
-/// What setting CE came to.
+/// The outcome of setting CE.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ce {
     /// The packet was ECT and is CE now.

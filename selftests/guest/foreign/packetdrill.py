@@ -11,7 +11,7 @@ packetdrill itself is in no package. pkt.py reads its language and pktrun.py run
 it. A case passes if every line of the script was done and held; a script with a
 construct that is not known is skipped, with the construct's name.
 
-Who needs ECN asks for it whatever a script's sysctls are, so the ECN of its SYNs
+A test that needs ECN asks for it whatever a script's sysctls are, so the ECN of its SYNs
 is not held against the script. Where it makes a difference later on, DCTCP, which
 needs it too, is the measure: where a script holds with CUBIC, what ours do
 otherwise in the very line in which DCTCP does, and in the same respect, is

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Runs a packetdrill script: does its calls, sends its packets, and holds what comes against it."""
+"""Runs a packetdrill script: does its calls, sends its packets, and compares what arrives with it."""
 
 import copy
 import ctypes
@@ -484,7 +484,7 @@ class Runner:
         self.finish_call()
 
     def finish_call(self):
-        """Wait for the call that is under way, and hold its result against the script."""
+        """Wait for the pending call, and compare its result with the script."""
         job, self.pending = self.pending, None
         if job is None:
             return

@@ -90,7 +90,7 @@ pub fn register_bpf(objects: &[BpfObject]) -> Result<()> {
     const OBJECT: &str = "/tmp/object.bpf.o";
     const LINKS: &str = "/sys/fs/bpf";
     for BpfObject { name, bytes } in objects {
-        let bytes = xdc_proto::from_hex(bytes).context("an object of BPF's is no hex")?;
+        let bytes = xdc_proto::from_hex(bytes).context("a BPF object is not hexadecimal")?;
         fs::write(OBJECT, bytes).with_context(|| format!("cannot write {OBJECT}"))?;
         let register = |links: Option<&str>| {
             Command::new("bpftool")

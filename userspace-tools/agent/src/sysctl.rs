@@ -33,7 +33,10 @@ pub fn exists(name: &str) -> Result<bool> {
 /// Nothing is made, nothing is cut short, and no way leads out of [`ROOT`].
 fn open(name: &str, flags: OFlag) -> Result<Option<OwnedFd>> {
     let path = sysctl_path(name);
-    ensure!(path.is_some(), "{name} is no sysctl of a network namespace");
+    ensure!(
+        path.is_some(),
+        "{name} is not a sysctl of a network namespace"
+    );
     let root = File::open(ROOT).with_context(|| format!("cannot open {ROOT}"))?;
     let how = OpenHow::new()
         .flags(flags | OFlag::O_CLOEXEC)

@@ -642,7 +642,7 @@ pub enum Message {
         /// By how much.
         delta: u64,
     },
-    /// Why the figures of this run should not be believed, in words.
+    /// Why the figures of this run are not reliable, in words.
     Doubt {
         /// One sentence.
         what: String,

@@ -79,7 +79,7 @@ impl Program for Running {
     fn table(&self, kind: &str) -> Result<Table, String> {
         let name = format!("{kind}_qdisc_util");
         let at = symbol(&name).ok_or(format!("it has no {name}"))?;
-        let bytes = size_of_object(at).ok_or(format!("{name} is no object of its own"))?;
+        let bytes = size_of_object(at).ok_or(format!("{name} is not a data object"))?;
         // Room for the name has to be there before it is read.
         if !bytes.is_multiple_of(size_of::<usize>()) || bytes < 2 * size_of::<usize>() {
             return Err(format!("its {name} has {bytes} bytes"));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::command::{bench, foreign, paper, run, selftest, shell, sweep, twin};
+use crate::command::{bench, foreign, paper, run, selftest, shell, show, sweep, table, twin};
 use crate::guest::tether;
 use crate::live::observe;
 use crate::live::qdisc;
@@ -56,10 +56,10 @@ Examples:
   xdc sweep grid.toml --plot fct_ms.p99,drops
   xdc sweep grid.toml --backend slurm --jobs 64 --sbatch=--partition=batch
 
-What is finished stays: the same command goes on where it was interrupted, and computes again
-what a change of a module, the kernel or the scenario has touched.")]
+Finished cells are kept: the same command continues where it was interrupted, and computes again
+what depends on a changed module, kernel or scenario.")]
     Sweep(sweep::Request),
-    /// Run the figures of a paper again; one page with our numbers beside its own.
+    /// Run the figures of a paper again, and write a page with our numbers beside the paper's.
     #[command(after_help = "\
 Examples:
   xdc paper uno --quick
@@ -68,7 +68,7 @@ Examples:
   xdc paper uno --quick --check
 
 A claim that does not hold here is a finding, not a failure: it does not change the exit code.
-As with sweep, what is finished stays.")]
+As with sweep, finished cells are kept.")]
     Paper(paper::Request),
     /// Show the scenarios.
     #[command(after_help = "Example:\n  xdc list --json | jq -r '.[].name'")]
@@ -77,20 +77,27 @@ As with sweep, what is finished stays.")]
         #[arg(long)]
         json: bool,
     },
+    /// Show a scenario: its links, ports and flows, in words or drawn.
+    #[command(after_help = "\
+Examples:
+  xdc show two-dc-1g
+  xdc show two-dc-1g --svg topology.svg
+  xdc show two-dc-1g --path a1 r --svg path.svg")]
+    Show(show::Request),
     /// Write a commented scenario to start from.
     #[command(after_help = "\
 Examples:
   xdc new
   xdc new incast.toml && xdc run incast.toml")]
     New {
-        /// What is not there yet.
+        /// The file to write; it must not exist.
         #[arg(default_value = "scenario.toml")]
         file: PathBuf,
     },
     /// Print the JSON schema of scenarios, for editors.
     #[command(after_help = "Example:\n  xdc schema >scenario.schema.json")]
     Schema,
-    /// Hold a result against what its scenario expects.
+    /// Check a result against what its scenario expects.
     #[command(after_help = "\
 Examples:
   xdc check results/two-dc-1g/1
@@ -123,7 +130,14 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// A shell in a guest, with a scenario's network up.
+    /// Print a result as a Markdown table, or write it into a page.
+    #[command(after_help = "\
+Examples:
+  xdc table results/uno-incast-mixed/1
+  xdc table uno-incast-mixed --metrics fct_ms.p99,drops      the newest one
+  xdc table uno-incast-mixed --update README.md --plot docs/result.svg")]
+    Table(table::Request),
+    /// Open a shell in a guest that has a scenario's network.
     #[command(after_help = "\
 Examples:
   xdc shell
@@ -136,11 +150,11 @@ Examples:
   xdc selftest 40-qdisc --kernel debug
   xdc selftest --engine uml")]
     Selftest(selftest::Request),
-    /// Run tests that are not our own, by the kernel's modules and by ours.
+    /// Run tests from elsewhere, with the kernel's modules and with ours.
     #[command(after_help = "\
 Suites are the programs of selftests/guest/foreign/: the kernel's own tests of tc and of TCP, and
-applications of the distribution. A case that passes by the kernel's own modules and fails by ours
-is a failure; one that fails by both is listed.
+applications of the distribution. A case that passes with the kernel's own modules and fails with
+ours is a failure; one that fails with both is listed.
 
 Examples:
   xdc foreign                    the fast selection
@@ -154,14 +168,14 @@ Examples:
   xdc bench --boots 2            does it repeat?
   xdc bench --update-docs        writes the tables of docs/performance.md")]
     Bench(bench::Request),
-    /// Hold a congestion control against its twin in Rust, packet by packet.
+    /// Compare congestion controls with their twins in Rust, packet by packet.
     #[command(after_help = "\
 Examples:
   xdc twin
   xdc twin incast loss --seed 7
   xdc twin one-flow --pcap captures")]
     Twin(twin::Request),
-    /// Record the tracepoints of our modules, or plot what was recorded.
+    /// Record the tracepoints of our modules, or plot a recording.
     #[command(args_conflicts_with_subcommands = true, after_help = trace::help())]
     Trace {
         #[command(subcommand)]
@@ -169,45 +183,45 @@ Examples:
         #[command(flatten)]
         request: trace::Request,
     },
-    /// The phantom qdisc on a device: add, change, replace, show, del.
+    /// Configure the phantom qdisc of a device: add, change, replace, show, del.
     #[command(
         subcommand,
         after_help = "Example:\n  xdc qdisc add dev eth1 root phantom limit 1mb rate 10gbit mark phantom"
     )]
     Qdisc(QdiscCommand),
-    /// A build tree for a kernel whose header packages lack Rust's metadata.
+    /// Make a build tree for a kernel whose header packages lack Rust's metadata.
     #[command(after_help = "\
 Examples:
   xdc kdir                                 for the running kernel
   xdc kdir --headers /usr/src/linux-headers-7.3.4+deb13-amd64 --source linux-source-7.3
   xdc kdir --root trixie                   with the tools of a distribution in a folder
 
-Builds the kernel's Rust crates from the distribution's source and configuration by the very
-tools that built the kernel, compares the outcome with the packages, and says what differs.")]
+Builds the kernel's Rust crates from the distribution's source and configuration with the same
+tools that built the kernel, compares the result with the packages, and names each difference.")]
     Kdir(kdir::Request),
-    /// TCP sockets with the whole state of unocc and gemini, live.
+    /// Show TCP sockets with the whole state of unocc and gemini, live.
     #[command(after_help = observe::ss::EXAMPLES)]
     Ss(observe::ss::Args),
-    /// One phantom queue, live: rates, marks, drops, backlog.
+    /// Show one phantom queue, live: rates, marks, drops, backlog.
     #[command(override_usage = "xdc watch dev DEV [handle N:] ...", after_help = observe::watch::EXAMPLES)]
     Watch(observe::watch::Args),
-    /// Flows and queues on a screen.
+    /// Show flows and queues on a screen.
     #[command(after_help = observe::top::EXAMPLES)]
     Top(observe::top::Args),
-    /// What this host lacks, and the command that mends it.
+    /// Show what this host lacks, and the command that provides it.
     #[command(after_help = "\
 Examples:
   xdc doctor
   xdc doctor --kdir /lib/modules/7.3.4/build     can modules be built for it and loaded?")]
     Doctor {
-        /// A kernel's build tree that modules are wanted for: what it lacks is a failure then.
+        /// The build tree of a kernel to build modules for; what it lacks then is a failure.
         #[arg(long, value_name = "DIR")]
         kdir: Option<PathBuf>,
         /// As JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Print what makes a shell complete xdc's words.
+    /// Print a completion script for a shell.
     #[command(after_help = "\
 Examples:
   xdc completions bash > /etc/bash_completion.d/xdc
@@ -216,7 +230,7 @@ Examples:
     /// Write the man pages, xdc.1 and one for each command.
     #[command(after_help = "Example:\n  xdc man /usr/local/share/man/man1")]
     Man {
-        /// Where to.
+        /// The folder to write to.
         dir: PathBuf,
     },
     /// How we start guests: [`tether`].
@@ -233,7 +247,7 @@ pub enum TraceCommand {
     /// Draw what was recorded: windows, marks, RTTs, queues.
     #[command(after_help = "Example:\n  xdc trace plot trace.jsonl -o trace.svg")]
     Plot {
-        /// What `xdc trace -o` has written.
+        /// A file that `xdc trace -o` has written.
         file: PathBuf,
         /// The picture.
         #[arg(short, long, value_name = "FILE.svg")]
@@ -243,16 +257,16 @@ pub enum TraceCommand {
 
 #[derive(Subcommand)]
 pub enum QdiscCommand {
-    /// Attach one where there is none.
+    /// Attach one to a device that has none.
     #[command(override_usage = "xdc qdisc add dev DEV root phantom ...", after_help = qdisc::HELP.as_str())]
     Add(Words),
-    /// Alter some options of one that is there; no packet is lost.
+    /// Change some options of an attached one, without packet loss.
     #[command(override_usage = "xdc qdisc change dev DEV root phantom ...", after_help = qdisc::HELP.as_str())]
     Change(Words),
-    /// Attach one, whatever is there.
+    /// Attach one in place of what is attached.
     #[command(override_usage = "xdc qdisc replace dev DEV root phantom ...", after_help = qdisc::HELP.as_str())]
     Replace(Words),
-    /// Remove the one of a device.
+    /// Remove it from a device.
     #[command(after_help = "Example:\n  xdc qdisc del dev eth1 root")]
     Del(Words),
     /// Print every effective value, in words that can be typed back.

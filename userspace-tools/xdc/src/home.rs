@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Where things are: the checkout with its scenarios and build artifacts, the cache, the
+//! Where things are: the checkout or the bundle with scenarios and build artifacts, the cache, the
 //! directories for files that live as long as a guest.
 
 use std::env;
@@ -14,7 +14,7 @@ use rustix::process::{getegid, geteuid};
 use crate::error::{Error, Result};
 use crate::owned::{self, OwnedDir};
 
-/// The checkout.
+/// The checkout, or an unpacked bundle (`make bundle`): a folder with what the Makefile has built.
 pub struct Home {
     root: PathBuf,
     /// What the Makefile builds, or a copy of it.
@@ -42,19 +42,20 @@ impl Flavour {
 }
 
 impl Home {
-    /// XDC_HOME, else what the executable lies in, else what the caller stands in. What is found
-    /// and not named has to belong to the caller, or to whoever owns the executable: its kernel
-    /// and its agent are run.
+    /// XDC_HOME, else the home around the executable, else the one around the current directory.
+    /// Where XDC_HOME does not name it, it must belong to the caller or to the owner of the
+    /// executable, because its kernel and its agent are run.
     pub fn find() -> Result<Self> {
         if let Some(path) = env::var_os("XDC_HOME") {
             let path = PathBuf::from(path);
-            return if is_checkout(&path) {
+            return if is_home(&path) {
                 Ok(Self::at(path, None))
             } else {
-                Err(
-                    Error::failure(format!("XDC_HOME={} is no checkout of xdc", path.display()))
-                        .hint("point it at the directory with scenarios/ and userspace-tools/"),
-                )
+                let what = format!(
+                    "XDC_HOME={} is neither a checkout nor a bundle",
+                    path.display()
+                );
+                Err(Error::failure(what).hint("point it at the directory with scenarios/"))
             };
         }
         let own = env::current_exe().ok();
@@ -63,14 +64,14 @@ impl Home {
         let starts = [(own, author), (env::current_dir().ok(), None)];
         for (start, author) in starts {
             let mut above = start.iter().flat_map(|start| start.ancestors());
-            if let Some(dir) = above.find(|dir| is_checkout(dir)) {
+            if let Some(dir) = above.find(|dir| is_home(dir)) {
                 let owners = callers().into_iter().chain(author).collect();
                 return Self::at(dir.to_path_buf(), Some(owners)).trusted();
             }
         }
         Err(
-            Error::failure("no checkout of xdc around the command or this directory")
-                .hint("XDC_HOME=DIR, the directory with scenarios/ and userspace-tools/"),
+            Error::failure("no checkout or bundle of xdc around the command or this directory")
+                .hint("XDC_HOME=DIR, the directory with scenarios/"),
         )
     }
 
@@ -127,6 +128,17 @@ impl Home {
         )))
     }
 
+    /// Whether there is a Makefile that builds what is missing.
+    fn is_checkout(&self) -> bool {
+        self.root.join(SOURCES).is_dir()
+    }
+
+    /// The guests' busybox where the home brings its own, as a bundle does.
+    pub fn busybox(&self) -> Option<PathBuf> {
+        let path = self.root.join("tools/busybox");
+        (path.is_file() && self.check_owner(&path).is_ok()).then_some(path)
+    }
+
     pub fn scenarios(&self) -> PathBuf {
         self.root.join("scenarios")
     }
@@ -163,10 +175,14 @@ impl Home {
             Err(err) if err.kind() == ErrorKind::PermissionDenied => {
                 let target = fs::read_link(&full).unwrap_or_else(|_| full.clone());
                 Err(
-                    Error::failure(format!("build/{path} is not for you to read: {err}")).hint(
+                    Error::failure(format!("build/{path} is not readable by you: {err}")).hint(
                         format!("make as this user, or let it read {}", target.display()),
                     ),
                 )
+            }
+            Err(_) if !self.is_checkout() => {
+                Err(Error::failure(format!("this bundle has no build/{path}"))
+                    .hint("--engine uml, or a checkout, whose Makefile builds it"))
             }
             Err(_) => Err(Error::unbuilt(format!("build/{path} is not there yet"))),
         }
@@ -279,8 +295,12 @@ fn callers() -> Vec<u32> {
     [us, 0].into_iter().chain(sudo).collect()
 }
 
-fn is_checkout(dir: &Path) -> bool {
-    dir.join("scenarios").is_dir() && dir.join("userspace-tools").is_dir()
+/// What a checkout has and a bundle has not.
+const SOURCES: &str = "userspace-tools";
+
+fn is_home(dir: &Path) -> bool {
+    dir.join("scenarios").is_dir()
+        && (dir.join(SOURCES).is_dir() || dir.join("build/agent").is_file())
 }
 
 /// `uname -r`.
@@ -382,7 +402,7 @@ fn has_space(dir: &Path, bytes: u64) -> bool {
     rustix::fs::statvfs(dir).is_ok_and(|fs| fs.f_bavail * fs.f_frsize >= bytes)
 }
 
-/// Whether there is nothing left to write to.
+/// Whether the disk is full.
 pub fn is_full(dir: &Path) -> bool {
     !has_space(dir, 1 << 20)
 }
@@ -393,9 +413,8 @@ pub fn require_space(dir: &Path) -> Result<()> {
         return Ok(());
     }
     if let Err(err) = fs::metadata(dir) {
-        return Err(
-            Error::io(dir.display(), &err).or_hint("set TMPDIR and --results to what is there")
-        );
+        return Err(Error::io(dir.display(), &err)
+            .or_hint("set TMPDIR and --results to existing directories"));
     }
     Err(Error::failure(format!(
         "less than {} MB are free in {}",
@@ -434,12 +453,28 @@ mod tests {
         let open = checkout(0o777);
         let said = trusted(&open, Some(vec![us])).unwrap().to_string();
         assert!(said.contains("can be written by others"), "{said}");
-        // Who names it trusts it.
+        // XDC_HOME names it, so it is trusted.
         assert!(trusted(&open, None).is_none());
         let agent = ours.path().join("build/agent");
         fs::set_permissions(&agent, fs::Permissions::from_mode(0o777)).unwrap();
         let home = Home::at(ours.path().to_path_buf(), Some(vec![us]));
         assert!(home.agent().is_err());
+    }
+
+    #[test]
+    fn a_bundle_is_a_home_that_names_no_makefile() {
+        let dir = checkout(0o755);
+        assert!(is_home(dir.path()));
+        let hint = |dir: &tempfile::TempDir| {
+            let home = Home::for_tests(dir.path());
+            home.kernel(Flavour::X86).unwrap_err().lines().join(" ")
+        };
+        assert!(hint(&dir).contains("try: make"));
+        fs::remove_dir(dir.path().join(SOURCES)).unwrap();
+        assert!(is_home(dir.path()));
+        assert!(hint(&dir).contains("this bundle has no build/x86/kernel"));
+        fs::remove_file(dir.path().join("build/agent")).unwrap();
+        assert!(!is_home(dir.path()));
     }
 
     #[test]

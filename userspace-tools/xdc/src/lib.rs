@@ -40,7 +40,7 @@ use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command, QdiscCommand, TraceCommand};
 use crate::command::{
-    bench, compare, foreign, manual, new, paper, run, selftest, shell, sweep, twin,
+    bench, compare, foreign, manual, new, paper, run, selftest, shell, show, sweep, table, twin,
 };
 use crate::error::Result;
 use crate::guest::tether;
@@ -89,6 +89,7 @@ fn dispatch(command: Command) -> Result<bool> {
         Command::Sweep(request) => sweep::command(&request),
         Command::Paper(request) => paper::command(&request),
         Command::List { json } => list(json),
+        Command::Show(request) => show::command(&request),
         Command::New { file } => new::command(&file),
         Command::Schema => scenario::schema::command(),
         Command::Check {
@@ -97,6 +98,7 @@ fn dispatch(command: Command) -> Result<bool> {
             json,
         } => expect::command(&result, &results, json),
         Command::Compare { a, b, plot, json } => compare::command(&a, &b, plot.as_deref(), json),
+        Command::Table(request) => table::command(&request),
         Command::Shell(request) => shell::command(&request),
         Command::Selftest(request) => selftest::command(&request),
         Command::Foreign(request) => foreign::command(&request),
@@ -133,7 +135,7 @@ fn dispatch(command: Command) -> Result<bool> {
             manual::pages(Cli::command(), &dir)?;
             Ok(true)
         }
-        Command::Tethered { .. } => Err(error::Error::usage("this is nobody's to type")),
+        Command::Tethered { .. } => Err(error::Error::usage("xdc starts this command itself")),
     }
 }
 

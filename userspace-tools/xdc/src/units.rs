@@ -100,7 +100,7 @@ impl FromStr for Amount {
         count
             .map(|count| Self::Bdp((count * f64::from(PPM)).round() as u64))
             .filter(|amount| *amount != Self::Bdp(0))
-            .ok_or_else(|| format!("'{text}' is no number of BDPs (example: 1.5bdp)"))
+            .ok_or_else(|| format!("'{text}' is not a number of BDPs (example: 1.5bdp)"))
     }
 }
 

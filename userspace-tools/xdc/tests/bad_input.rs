@@ -226,8 +226,14 @@ fn mistakes_in_set() {
             "sysctl.\"kernel.core_pattern\"=|/tmp/evil %p",
             &["kernel.core_pattern is the whole machine's"],
         ),
-        ("sysctl.\"/etc/crontab\"=x", &["/etc/crontab is no sysctl"]),
-        ("sysctl.\".etc.crontab\"=x", &[".etc.crontab is no sysctl"]),
+        (
+            "sysctl.\"/etc/crontab\"=x",
+            &["/etc/crontab is not a sysctl"],
+        ),
+        (
+            "sysctl.\".etc.crontab\"=x",
+            &[".etc.crontab is not a sysctl"],
+        ),
         (
             "host.near.sysctl.\"vm.swappiness\"=11",
             &["vm.swappiness is the whole machine's"],
@@ -254,7 +260,7 @@ fn a_strangers_sysctls_are_refused_on_the_host() {
         "sysctl.\"/etc/crontab\"=* * * * * root touch /tmp/owned",
     ];
     let args = [&["run", "links", "--engine", "host"], &set[..]].concat();
-    Caller::new().refused(USAGE, &args, &["/etc/crontab is no sysctl"]);
+    Caller::new().refused(USAGE, &args, &["/etc/crontab is not a sysctl"]);
 }
 
 #[test]
@@ -388,7 +394,7 @@ fn results_that_cannot_be_written_cost_no_run() {
 #[test]
 fn results_that_are_none() {
     let caller = Caller::new();
-    caller.refused(USAGE, &["check", "here"], &["here is no result"]);
+    caller.refused(USAGE, &["check", "here"], &["here is not a result"]);
     caller.write("summary.json", "{");
     let output = caller.xdc(&["check", "."]);
     assert_eq!(output.status.code(), Some(FAILURE));

@@ -159,7 +159,7 @@ impl Run {
         }
     }
 
-    /// Waits for the end, and holds the terminal against what it was.
+    /// Waits for the end, and compares the terminal with its first state.
     #[track_caller]
     fn ends(mut self) -> (ExitStatus, String) {
         let status = self.status();

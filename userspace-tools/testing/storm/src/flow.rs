@@ -120,7 +120,7 @@ pub struct Traffic<'a> {
     listeners: [Socket; 2],
     ports: [u16; 2],
     flows: HashMap<u64, Flow>,
-    /// Who waits to be accepted, by address of the sender.
+    /// Connections that wait to be accepted, by address of the sender.
     waiting: HashMap<SocketAddr, u64>,
     /// Senders that say nothing until then.
     pauses: BinaryHeap<Reverse<(Instant, u64)>>,

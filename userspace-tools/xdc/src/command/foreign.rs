@@ -519,7 +519,7 @@ fn stored(folder: &Path) -> Result<Vec<Report>> {
     let read = |path: &PathBuf| {
         let text = fs::read_to_string(path).map_err(|err| failed(path, &err))?;
         serde_json::from_str(&text)
-            .map_err(|err| Error::failure(format!("{} is no result: {err}", path.display())))
+            .map_err(|err| Error::failure(format!("{} is not a result: {err}", path.display())))
     };
     paths.iter().map(read).collect()
 }

@@ -10,5 +10,7 @@ pub mod paper;
 pub mod run;
 pub mod selftest;
 pub mod shell;
+pub mod show;
 pub mod sweep;
+pub mod table;
 pub mod twin;

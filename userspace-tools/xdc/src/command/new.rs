@@ -22,10 +22,11 @@ pub fn command(path: &Path) -> Result<bool> {
         .is_some_and(|extension| extension == "toml");
     if !named {
         let with = path.with_extension("toml");
-        return Err(
-            Error::usage(format!("{} would be no scenario's file", path.display()))
-                .hint(format!("xdc new {}", with.display())),
-        );
+        return Err(Error::usage(format!(
+            "{} does not have the name of a scenario file",
+            path.display()
+        ))
+        .hint(format!("xdc new {}", with.display())));
     }
     let written = File::options()
         .write(true)

@@ -189,7 +189,7 @@ pub fn command(request: &Request) -> Result<bool> {
             let outcomes = run_all()?;
             let provenance = provenance
                 .join()
-                .map_err(|_| Error::failure("the provenance cannot be told"))??;
+                .map_err(|_| Error::failure("cannot determine the provenance"))??;
             Ok((provenance, outcomes))
         })?
     };

@@ -6,3 +6,4 @@ pub mod charts;
 pub mod overlay;
 pub mod plot;
 pub mod report;
+pub mod topology;

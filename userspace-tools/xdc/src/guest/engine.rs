@@ -98,7 +98,7 @@ impl Engine {
     /// The guest's kernel, for those that have no use for the host's.
     pub fn guest_flavour(self) -> Result<Flavour> {
         self.flavour()
-            .ok_or_else(|| Error::usage("this takes a guest").hint("--engine qemu or uml"))
+            .ok_or_else(|| Error::usage("this command needs a guest").hint("--engine qemu or uml"))
     }
 
     /// Write what the agent finds its plan in: a guest's root, or the plan alone.
@@ -295,7 +295,7 @@ fn qemu(
             "shift=0,sleep=off",
         ]),
     };
-    // Who waits for RCU waits for milliseconds, not for tens of them; and who dumps all sockets
+    // So a wait for RCU takes milliseconds, not tens of them. And a dump of all sockets
     // takes the lock of each bucket, which costs a second when there are 16,384. What is checked
     // is the same.
     let patience = match flavour {
@@ -422,8 +422,8 @@ fn uml(
     Ok(command)
 }
 
-/// How virtual time passes. Who waits for what it waits for does so while only waiting takes time.
-/// For those that spin, work takes the time that it takes, and waiting none.
+/// How virtual time passes: only waiting takes time. For programs that spin it is the work that takes
+/// its time, and waiting takes none.
 fn time_travel(machine: &Machine) -> &'static str {
     match machine.spins {
         false => "time-travel=inf-cpu",
@@ -452,7 +452,7 @@ fn with_name(prefix: &str, name: &OsStr) -> OsString {
 
 const KVM_DEADLINE: Duration = Duration::from_secs(10);
 
-/// A "no" is believed for so long: what made it one may have passed.
+/// How long a "no" is valid: its cause may have gone.
 const KVM_NO_LASTS: Duration = Duration::from_secs(24 * 3600);
 
 /// Whether a guest of ours really runs under KVM: the device may be there and the guest hang.

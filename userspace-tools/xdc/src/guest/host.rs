@@ -45,7 +45,9 @@ impl Alone {
         }
         let meta = fs::symlink_metadata(STATE).map_err(|err| failed(&err))?;
         if !meta.is_dir() || meta.uid() != rustix::process::geteuid().as_raw() {
-            return Err(Error::failure(format!("{STATE} is not ours")).hint("look who made it"));
+            return Err(
+                Error::failure(format!("{STATE} was not made by xdc")).hint("check who owns it")
+            );
         }
         let lock = File::options()
             .write(true)

@@ -9,6 +9,9 @@ use std::io::{BufWriter, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use object::Endianness;
+use object::elf::{DT_NEEDED, Dyn64, FileHeader64, PT_INTERP};
+use object::read::elf::{Dyn as _, FileHeader as _, ProgramHeader as _};
 use xdc_proto::{Job, Plan};
 
 use crate::error::{Error, Result};
@@ -17,7 +20,7 @@ use crate::home::{Flavour, Home};
 use crate::scenario::programs::called;
 
 /// What selftests and people type, beyond busybox.
-const TOOLS: &[&str] = &["ip", "tc", "ss", "sysctl", "ethtool", "modprobe"];
+const TOOLS: &[&str] = &["ip", "tc", "ss", "sysctl", "ethtool"];
 
 /// What a person in a shell would look for, where the host has it.
 const PROGRAMS: &[&str] = &[
@@ -82,7 +85,7 @@ pub fn write(
     match &plan.job {
         // The agent does all of it alone, and a small initramfs boots sooner.
         Job::Probe | Job::Run(_) => {
-            add_tools(&mut cpio, &["modprobe"])?;
+            add_modprobe(&mut cpio, home)?;
             if !plan.bpf.is_empty() {
                 let bpftool =
                     find_program("bpftool").ok_or_else(|| missing("bpftool", "bpftool"))?;
@@ -93,20 +96,21 @@ pub fn write(
                 add_tools(&mut cpio, TOOLS)?;
                 add_tc_plugin(&mut cpio, home)?;
                 add_shell(&mut cpio, false)?;
-                add_called(&mut cpio, &commands)?;
-                add_busybox(&mut cpio)?;
+                add_called(&mut cpio, home, &commands)?;
+                add_busybox(&mut cpio, home)?;
             } else if needs_tc(plan) {
                 add_tools(&mut cpio, &["tc"])?;
             }
         }
         Job::Shell(_) | Job::Selftest { .. } => {
+            add_modprobe(&mut cpio, home)?;
             add_tools(&mut cpio, TOOLS)?;
             add_tc_plugin(&mut cpio, home)?;
             let interactive = matches!(plan.job, Job::Shell(_));
             add_shell(&mut cpio, interactive)?;
             if interactive {
                 add_tools(&mut cpio, PROGRAMS)?;
-                add_called(&mut cpio, &commands(plan))?;
+                add_called(&mut cpio, home, &commands(plan))?;
             }
             let own = env::current_exe().map_err(|err| Error::io("finding xdc itself", &err))?;
             add_program(&mut cpio, "/bin/xdc", &own)?;
@@ -114,7 +118,7 @@ pub fn write(
                 let name = program.file_name().unwrap_or_default().to_string_lossy();
                 copy(&mut cpio, &format!("/bin/{name}"), &program, 0o755)?;
             }
-            add_busybox(&mut cpio)?;
+            add_busybox(&mut cpio, home)?;
         }
     }
     if let Job::Selftest { .. } = plan.job {
@@ -152,9 +156,9 @@ fn commands(plan: &Plan) -> Vec<&str> {
 }
 
 /// The host's programs that commands call; what busybox or the shell has needs none.
-fn add_called(cpio: &mut Cpio, commands: &[&str]) -> Result<()> {
+fn add_called(cpio: &mut Cpio, home: &Home, commands: &[&str]) -> Result<()> {
     let names: BTreeSet<String> = commands.iter().flat_map(|text| called(text)).collect();
-    let applets = applets()?;
+    let applets = applets(home)?;
     for name in names {
         let to = format!("/usr/sbin/{name}");
         if cpio.contains(&to) || SHELL_WORDS.contains(&name.as_str()) {
@@ -246,8 +250,16 @@ fn add_modules(
         stage(&list, &staged)?;
     }
 
-    let depmod = find_program("depmod").ok_or_else(|| missing("depmod", "kmod"))?;
-    let output = Command::new(depmod)
+    let mut depmod = match (home.busybox(), find_program("depmod")) {
+        (Some(busybox), _) => {
+            let mut command = Command::new(busybox);
+            command.arg("depmod");
+            command
+        }
+        (None, Some(depmod)) => Command::new(depmod),
+        (None, None) => return Err(missing("depmod", "kmod")),
+    };
+    let output = depmod
         .arg("-b")
         .arg(&root)
         .arg(&release)
@@ -270,6 +282,15 @@ fn add_modules(
         }
     }
     Ok(())
+}
+
+/// What loads modules on demand, and those that a module depends on. The index that it reads is
+/// that of its own kind of depmod.
+fn add_modprobe(cpio: &mut Cpio, home: &Home) -> Result<()> {
+    match home.busybox() {
+        Some(busybox) => copy(cpio, "/usr/sbin/modprobe", &busybox, 0o755),
+        None => add_tools(cpio, &["modprobe"]),
+    }
 }
 
 /// The host's programs that are there; `xdc doctor` tells of the others.
@@ -327,12 +348,35 @@ fn add_program(cpio: &mut Cpio, to: &str, from: &Path) -> Result<()> {
 
 /// Paths, the loader's too; none of a static program.
 pub fn shared_libraries(program: &Path) -> Result<BTreeSet<String>> {
+    let bytes = fs::read(program).map_err(|err| Error::io(program.display(), &err))?;
+    if is_static(&bytes) {
+        return Ok(BTreeSet::new());
+    }
     let output = Command::new("ldd")
         .arg(program)
         .output()
         .map_err(|err| Error::io("ldd", &err))?;
     // A static program is no error: ldd says so and fails.
     Ok(parse_ldd(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// An ELF file that needs neither a loader nor, as plugins do, a library.
+fn is_static(program: &[u8]) -> bool {
+    let Ok(header) = FileHeader64::<Endianness>::parse(program) else {
+        return false;
+    };
+    let endian = header.endian().unwrap_or_default();
+    let Ok(parts) = header.program_headers(endian, program) else {
+        return false;
+    };
+    parts.iter().all(|part| {
+        let needs = |entries: &[Dyn64<Endianness>]| {
+            let mut tags = entries.iter().map(|entry| entry.d_tag(endian));
+            tags.any(|tag| tag == DT_NEEDED)
+        };
+        let dynamic = part.dynamic(endian, program).ok().flatten();
+        part.p_type(endian) != PT_INTERP && !dynamic.is_some_and(needs)
+    })
 }
 
 fn parse_ldd(text: &str) -> BTreeSet<String> {
@@ -342,13 +386,15 @@ fn parse_ldd(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-fn busybox() -> Result<PathBuf> {
-    find_program("busybox").ok_or_else(|| missing("busybox", "busybox-static"))
+fn busybox(home: &Home) -> Result<PathBuf> {
+    home.busybox()
+        .or_else(|| find_program("busybox"))
+        .ok_or_else(|| missing("busybox", "busybox-static"))
 }
 
 /// What busybox can be called.
-fn applets() -> Result<BTreeSet<String>> {
-    let output = Command::new(busybox()?)
+fn applets(home: &Home) -> Result<BTreeSet<String>> {
+    let output = Command::new(busybox(home)?)
         .arg("--list")
         .output()
         .map_err(|err| Error::io("busybox", &err))?;
@@ -356,9 +402,9 @@ fn applets() -> Result<BTreeSet<String>> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-fn add_busybox(cpio: &mut Cpio) -> Result<()> {
-    add_program(cpio, "/bin/busybox", &busybox()?)?;
-    for applet in applets()? {
+fn add_busybox(cpio: &mut Cpio, home: &Home) -> Result<()> {
+    add_program(cpio, "/bin/busybox", &busybox(home)?)?;
+    for applet in applets(home)? {
         if !cpio.contains(&format!("/usr/sbin/{applet}")) {
             cpio.symlink(&format!("/bin/{applet}"), "busybox")
                 .map_err(|err| Error::io("writing the initramfs", &err))?;
@@ -389,6 +435,14 @@ mod tests {
         let tc = b"\x7fELF\0\xff\xfe/tc/\0/sys/tc/x\0/usr/lib/x86_64-linux-gnu/tc/\0TC_LIB_DIR\0";
         assert_eq!(plugin_dir(tc), Some("/usr/lib/x86_64-linux-gnu/tc/"));
         assert_eq!(plugin_dir(b"/usr/bin/tc"), None);
+    }
+
+    #[test]
+    fn a_program_without_a_loader_is_static() {
+        let own = fs::read(env::current_exe().unwrap()).unwrap();
+        // This test is a dynamic program, unless it was built otherwise.
+        assert_eq!(is_static(&own), cfg!(target_feature = "crt-static"));
+        assert!(!is_static(b"#!/bin/sh\n"));
     }
 
     #[test]

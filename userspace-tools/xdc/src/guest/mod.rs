@@ -298,7 +298,7 @@ impl Guest<'_> {
             for line in lines {
                 let message = parse(&line)?;
                 if let Message::Error { what } = &message {
-                    return Err(Error::failure(format!("the guest gave up: {what}")));
+                    return Err(Error::failure(format!("the guest stopped: {what}")));
                 }
                 if let Message::Done { .. } = message {
                     done = Some(Instant::now());
@@ -415,7 +415,7 @@ impl Guest<'_> {
             let before = messages.bytes;
             for line in messages.lines()? {
                 if let Message::Error { what } = parse(&line)? {
-                    return Err(Error::failure(format!("the guest gave up: {what}")));
+                    return Err(Error::failure(format!("the guest stopped: {what}")));
                 }
             }
             if messages.bytes == before {
@@ -500,7 +500,7 @@ fn root(plan: &Plan) -> Option<&Path> {
 
 fn parse(line: &str) -> Result<Message> {
     let message = serde_json::from_str(line).map_err(|err| {
-        Error::failure(format!("the guest said what nobody understands: {err}"))
+        Error::failure(format!("unexpected message from the guest: {err}"))
             .hint("make (agent and xdc of one version)")
             .details(vec![line.chars().take(200).collect()])
     })?;

@@ -2,8 +2,8 @@
 //! A child that the kernel kills when we are killed, so that no guest outlives even `kill -9`; and
 //! that reaches no more of this machine than it needs.
 //!
-//! The wish has to be uttered by the child. It is this executable again, which utters it, gives
-//! its rights away and becomes the program; UML's own children do the same for their parent.
+//! The child has to ask the kernel for that itself. So it is this executable again, which asks, drops
+//! its privileges and executes the program; UML's own children do the same for their parent.
 //!
 //! A guest of User Mode Linux mounts the host's files by hostfs, which obeys a `..`, and a module
 //! of it is code in a process of ours. So Landlock leaves that process the files that are listed,
@@ -36,7 +36,7 @@ use seccompiler::{
 
 use crate::error::{Error, Result};
 
-/// The subcommand, which is nobody's to type.
+/// The subcommand that xdc starts itself with.
 pub const SUBCOMMAND: &str = "tethered";
 
 /// What a guest's process may do to this machine.
@@ -79,8 +79,7 @@ pub fn command(program: &Path, reach: &Reach) -> Command {
 
 /// In the child: become the program of `words`, which are those of [`command`].
 pub fn become_program(parent: i32, words: &[OsString]) -> Result<Infallible> {
-    let (reach, program, args) =
-        parse(words).ok_or_else(|| Error::usage("no program to become"))?;
+    let (reach, program, args) = parse(words).ok_or_else(|| Error::usage("no program is named"))?;
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|err| Error::io("tethering the guest", &err.into()))?;
     // The parent may have died before that.

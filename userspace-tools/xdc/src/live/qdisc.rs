@@ -45,8 +45,12 @@ struct Place {
 
 pub fn attach(verb: Verb, args: &[String]) -> Result<()> {
     let (place, options) = parse(args)?;
+    let index = index_of(&place.device)?;
+    if verb == Verb::Change {
+        refuse_other_kind(index, &place)?;
+    }
     let qdisc = Qdisc {
-        index: index_of(&place.device)?,
+        index,
         parent: place.parent,
         handle: place.handle,
         kind: phantom::KIND,
@@ -57,6 +61,25 @@ pub fn attach(verb: Verb, args: &[String]) -> Result<()> {
         Verb::Change => qdisc.change(),
         Verb::Replace => qdisc.replace(),
     })
+}
+
+/// The kernel takes a `change` of a qdisc of another kind for a `replace`.
+fn refuse_other_kind(index: u32, place: &Place) -> Result<()> {
+    let found = Connection::open()
+        .and_then(|mut connection| qdisc::dump(&mut connection, index))
+        .map_err(refused)?;
+    // Those that a device has by default have no handle.
+    let mut other = found.iter().filter(|state| {
+        state.parent == place.parent && state.handle.major != 0 && state.kind != phantom::KIND
+    });
+    match other.next() {
+        None => Ok(()),
+        Some(state) => Err(Error::failure(format!(
+            "the qdisc there is a {}, not a phantom",
+            state.kind
+        ))
+        .hint("xdc qdisc show for its place, or xdc qdisc replace")),
+    }
 }
 
 pub fn delete(args: &[String]) -> Result<()> {
@@ -151,7 +174,7 @@ fn parse_place(args: &[String]) -> Result<(Place, &[String])> {
 }
 
 pub fn parse_handle(text: &str) -> Result<Handle> {
-    let bad = || syntax(&format!("'{text}' is no handle (example: 1:10)"));
+    let bad = || syntax(&format!("'{text}' is not a handle (example: 1:10)"));
     let (major, minor) = text.split_once(':').ok_or_else(bad)?;
     let number = |text: &str| match text {
         "" => Ok(0),

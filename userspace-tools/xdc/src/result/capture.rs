@@ -62,7 +62,7 @@ fn segment(
     start_ns: u64,
     origins: &mut BTreeMap<(u16, bool), Origin>,
 ) -> std::result::Result<Segment, String> {
-    let bytes = from_hex(&packet.head).ok_or("its bytes are no hex")?;
+    let bytes = from_hex(&packet.head).ok_or("its bytes are not hexadecimal")?;
     let ip = bytes.get(ETHERNET_BYTES..).ok_or("it is cut short")?;
     let ip = Ipv4HeaderSlice::from_slice(ip).map_err(|err| err.to_string())?;
     let tcp = &bytes[ETHERNET_BYTES + ip.slice().len()..];

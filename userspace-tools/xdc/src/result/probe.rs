@@ -30,7 +30,7 @@ pub fn scale(runner: &Runner<'_>, scenario: &Scenario, seed: u64) -> Result<u32>
         .note("measuring what this emulation carries (about 10 s)");
     let mut plan = plan::plan(scenario, PROBE_CC, seed, 1)?;
     let Job::Run(run) = &mut plan.job else {
-        return Err(Error::failure("the plan is none of a run"));
+        return Err(Error::failure("internal error: the plan is not a run"));
     };
     let base_rtts_us: Vec<_> = run.flows.iter().map(|flow| flow.base_rtt_us).collect();
     make_fast(run)?;
@@ -40,7 +40,7 @@ pub fn scale(runner: &Runner<'_>, scenario: &Scenario, seed: u64) -> Result<u32>
 
     let (_, probed_bps) = record
         .bottleneck()
-        .ok_or_else(|| Error::usage("nothing is watched").hint("[[watch]] for the bottleneck"))?;
+        .ok_or_else(|| Error::usage("no port is watched").hint("[[watch]] for the bottleneck"))?;
     let nominal_bps = (probed_bps / SPEED_UP) as f64;
     let measured_bps =
         (summary::run(&record, &Windows::every_us(PROBE_US / 10)).goodput_mbps * 1e6).max(1.0);

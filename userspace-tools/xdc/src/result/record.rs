@@ -90,7 +90,7 @@ const MAX_US: u64 = 2 * 86_400_000_000 * MAX_SCALE as u64;
 fn limited<T>(remarks: &[T]) -> Result<()> {
     match remarks.len() < MAX_REMARKS {
         true => Ok(()),
-        false => Err(Error::failure("the guest has too much to say of its run")),
+        false => Err(Error::failure("the guest sent too many messages")),
     }
 }
 
@@ -183,7 +183,7 @@ impl Record {
             Message::Output { program, text } => {
                 let output = self.output(program)?;
                 if output.text.len() as u64 + text.len() as u64 > 3 * MAX_OUTPUT_BYTES {
-                    return Err(Error::failure("a program has too much to say"));
+                    return Err(Error::failure("a program printed too much"));
                 }
                 output.text.push_str(&text);
             }
@@ -224,7 +224,9 @@ impl Record {
             }
             Message::Trace(head) => {
                 if self.plan.trace.is_empty() || self.trace.is_some() {
-                    return Err(Error::failure("a trace that nobody asked for"));
+                    return Err(Error::failure(
+                        "the guest sent a trace that was not requested",
+                    ));
                 }
                 self.trace = Some(RawTrace {
                     head,
@@ -234,12 +236,12 @@ impl Record {
             Message::TracePage { cpu, bytes } => {
                 self.trace_bytes = self.trace_bytes.saturating_add(bytes.len() / 2);
                 if self.trace_bytes > MAX_TRACE_BYTES {
-                    return Err(Error::failure("the guest has too much of a trace"));
+                    return Err(Error::failure("the guest's trace is too large"));
                 }
                 let page = xdc_proto::from_hex(&bytes);
                 match (&mut self.trace, page) {
                     (Some(trace), Some(page)) => trace.pages.push((cpu, page)),
-                    _ => return Err(Error::failure("a page of a trace that nobody can read")),
+                    _ => return Err(Error::failure("a page of a trace is not readable")),
                 }
             }
             Message::Suspect { counter, delta } => {

@@ -100,7 +100,7 @@ impl Runner<'_> {
         let real = plan::plan(scenario, cc, record.plan.seed, 1)?;
         match real.job {
             Job::Run(real) => Ok(record.unscaled(scale, real)),
-            _ => Err(Error::failure("the plan is none of a run")),
+            _ => Err(Error::failure("internal error: the plan is not a run")),
         }
     }
 
@@ -119,7 +119,7 @@ impl Runner<'_> {
             .hint("--engine qemu"));
         }
         let Job::Run(run) = &mut plan.job else {
-            return Err(Error::failure("the plan is none of a run"));
+            return Err(Error::failure("internal error: the plan is not a run"));
         };
         run.trace = self.trace.to_vec();
         run.taps.extend(uplinks(&run.topology, self.pcap)?);
@@ -196,7 +196,7 @@ pub fn uplinks(topology: &Topology, patterns: &[String]) -> Result<Vec<Tap>> {
             _ => None,
         });
         let peer = peer.ok_or_else(|| {
-            Error::usage(format!("--pcap: '{name}' is no node with a link"))
+            Error::usage(format!("--pcap: '{name}' is not a node with a link"))
                 .hint("names as in [topology]: --pcap=a1,b[1-4]")
         })?;
         if !taps.iter().any(|tap| tap.node == name) {
@@ -274,6 +274,6 @@ mod tests {
         assert_eq!(of(&["s", "a[1-2]", "a1"]).unwrap(), "s-a1 a1-s a2-s");
         assert_eq!(of(&[]).unwrap(), "");
         let said = of(&["zz"]).unwrap_err().to_string();
-        assert!(said.contains("'zz' is no node"), "{said}");
+        assert!(said.contains("'zz' is not a node"), "{said}");
     }
 }

@@ -94,7 +94,7 @@ fn find(named: &Path, results: &Path) -> Result<PathBuf> {
         .flatten()
         .find(|dir| is_result(dir))
         .ok_or_else(|| {
-            Error::usage(format!("{} is no result of xdc run", named.display()))
+            Error::usage(format!("{} is not a result of xdc run", named.display()))
                 .hint("a directory like results/two-dc-1g/1, or a scenario that was run")
         })
 }

@@ -255,7 +255,7 @@ fn rtt(record: &Record, flows: &[usize]) -> Rtt {
     }
 }
 
-/// Up to the end of the traffic: the emptied queue after it is no figure of it.
+/// Up to the end of the traffic: later samples show only how the queue empties.
 fn queue_bytes(record: &Record, queue: usize) -> QueueBytes {
     let mut backlogs: Vec<_> = record
         .queue_series(queue)

@@ -12,10 +12,10 @@ use crate::scenario::limits::MAX_FILE_BYTES;
 pub fn read(dirs: &[PathBuf], name: &str) -> Result<(PathBuf, Vec<u8>)> {
     let inside = |part| matches!(part, Component::Normal(_));
     if name.is_empty() || !Path::new(name).components().all(inside) {
-        return Err(
-            Error::usage(format!("'{name}' is no file below the scenario's folder"))
-                .hint("a name such as \"flows.csv\", beside the scenario"),
-        );
+        return Err(Error::usage(format!(
+            "'{name}' is not a file below the scenario's folder"
+        ))
+        .hint("a name such as \"flows.csv\", beside the scenario"));
     }
     let mut paths = dirs.iter().map(|dir| dir.join(name));
     let path = paths.find(|path| path.is_file()).ok_or_else(|| {

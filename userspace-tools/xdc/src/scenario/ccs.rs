@@ -254,10 +254,10 @@ impl Cc {
 fn check_kernel_name(name: &str) -> Result<()> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || name.len() > 15 || !name.chars().all(fits) {
-        return Err(
-            Error::usage(format!("'{name}' is no name of a congestion control"))
-                .hint("1 to 15 letters, digits, _ and -"),
-        );
+        return Err(Error::usage(format!(
+            "'{name}' is not a valid name of a congestion control"
+        ))
+        .hint("1 to 15 letters, digits, _ and -"));
     }
     Ok(())
 }
@@ -328,7 +328,7 @@ mod tests {
         let own = own("[x]\nkernel = \"a name with spaces\"\n[cubic]\nkernel = \"bbr\"\n");
         let said = |name| find(name, &own).unwrap_err().to_string();
         assert!(said("unoc").contains("'unocc'?"), "{}", said("unoc"));
-        assert!(said("x").contains("no name"), "{}", said("x"));
+        assert!(said("x").contains("not a valid name"), "{}", said("x"));
         assert!(said("cubic").contains("already"), "{}", said("cubic"));
     }
 }

@@ -25,7 +25,7 @@ impl FromStr for Dscp {
             .filter(|&number| number <= MOST)
             .map(Self)
             .ok_or_else(|| {
-                format!("'{text}' is no DSCP (0 to {MOST}, cs0 to cs7, af11 to af43, ef, le)")
+                format!("'{text}' is not a DSCP (0 to {MOST}, cs0 to cs7, af11 to af43, ef, le)")
             })
     }
 }

@@ -140,7 +140,7 @@ fn changes(spec: &EventSpec, seed: u64, scale: u32) -> Result<Vec<Change>> {
         (None, None) => {}
         (Some(true), None) | (None, Some(false)) => changes.push(Change::Down),
         (None, Some(true)) | (Some(false), None) => changes.push(Change::Up),
-        (Some(_), Some(_)) => return Err(Error::usage("'down' and 'up' at once")),
+        (Some(_), Some(_)) => return Err(Error::usage("'down' and 'up' exclude each other")),
     }
     if let Some(rate) = spec.rate {
         let bps = rate.0 / u64::from(scale);
@@ -161,12 +161,14 @@ fn changes(spec: &EventSpec, seed: u64, scale: u32) -> Result<Vec<Change>> {
     if let Some(losses) = spec.burst_loss {
         let ppm = losses.map(|fraction| fraction.0);
         if ppm.iter().map(|&ppm| u64::from(ppm)).sum::<u64>() > 1_000_000 {
-            return Err(Error::usage("the three of 'burst_loss' are more than 1"));
+            return Err(Error::usage(
+                "the three probabilities of 'burst_loss' add up to more than 1",
+            ));
         }
         changes.push(Change::BurstLoss { ppm, seed });
     }
     if changes.is_empty() {
-        return Err(Error::usage("nothing changes")
+        return Err(Error::usage("the event changes nothing")
             .hint("down = true, up = true, rate, delay, loss or burst_loss"));
     }
     Ok(changes)
@@ -220,7 +222,7 @@ mod tests {
     fn mistakes_are_named() {
         let refused = |event: &str| planned(event).unwrap_err();
         assert!(refused("at = \"1ms\"\nlink = \"s-t\"\ndown = true").contains("'s-r'"));
-        assert!(refused("at = \"1ms\"\nlink = \"s-r\"").contains("nothing changes"));
+        assert!(refused("at = \"1ms\"\nlink = \"s-r\"").contains("the event changes nothing"));
         let from = "at = \"1ms\"\nlink = \"s-r\"\nfrom = \"a1\"\ndown = true";
         assert!(refused(from).contains("does not start"));
         assert!(

@@ -35,7 +35,7 @@ pub struct FabricSpec {
     pub spines: Option<u32>,
     /// Per leaf; per side of a dumbbell.
     pub hosts: Option<u32>,
-    /// Of every layer that has none of its own.
+    /// The default of layers without a value of their own.
     pub rate: Option<Rate>,
     pub delay: Option<Time>,
     /// In front of every port of a switch.

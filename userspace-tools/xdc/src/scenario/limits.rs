@@ -237,11 +237,12 @@ fn names(scenario: &Scenario) -> Result<()> {
 pub fn group_name(name: &str) -> Result<()> {
     let formula = name.starts_with(['=', '+', '-', '@']);
     if name.is_empty() || name.len() > MAX_NAME || formula || name.contains(is_control) {
-        return Err(
-            Error::usage(format!("'{name}' is no name of a group or a queue")).hint(format!(
-                "1 to {MAX_NAME} letters, on one line, the first none of = + - @"
-            )),
-        );
+        return Err(Error::usage(format!(
+            "'{name}' is not a valid name of a group or a queue"
+        ))
+        .hint(format!(
+            "1 to {MAX_NAME} letters, on one line, the first none of = + - @"
+        )));
     }
     Ok(())
 }
@@ -344,7 +345,7 @@ mod tests {
         for name in ["=cmd|' /C calc'!A0", "", "a\\nb"] {
             refused(
                 &[&format!("flows.0.group=\"{name}\"")],
-                "no name of a group",
+                "not a valid name of a group",
             );
         }
         for set in [

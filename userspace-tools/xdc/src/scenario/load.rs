@@ -92,7 +92,7 @@ fn read(path: &Path) -> Result<String> {
     let bytes = fs::metadata(path).map_err(|err| failed(&err))?.len();
     if bytes > MAX_FILE_BYTES {
         return Err(Error::usage(format!(
-            "{} is larger than {} MB, so it is no scenario",
+            "{} is larger than {} MB, so it is not a scenario",
             path.display(),
             MAX_FILE_BYTES >> 20
         ))
@@ -242,7 +242,7 @@ fn validate(scenario: &Scenario) -> Result<()> {
         return Err(Error::usage("'spray' needs all shortest paths").hint("ecmp = true"));
     }
     if scenario.watch.is_empty() {
-        return Err(Error::usage("nothing is watched").hint("[[watch]] for the bottleneck"));
+        return Err(Error::usage("no port is watched").hint("[[watch]] for the bottleneck"));
     }
     if scenario.sample.0 == 0 || scenario.jain_window < scenario.sample {
         return Err(Error::usage(
@@ -282,7 +282,7 @@ fn queues_are_used(scenario: &Scenario) -> Result<()> {
     if let Some(fabric) = &topology.fabric {
         used.extend(fabric.queues());
     }
-    // A link that names one which is not there is a mistake of its own.
+    // A link that names one which is not defined is a mistake of its own.
     if used.iter().any(|name| !scenario.queues.contains_key(*name)) {
         return Ok(());
     }

@@ -14,6 +14,7 @@ pub mod paths;
 pub mod plan;
 pub mod programs;
 pub mod schema;
+pub mod shape;
 pub mod sysctl;
 pub mod traffic;
 
@@ -598,7 +599,7 @@ pub struct Agree {
     pub ccs: Vec<String>,
     /// Relative to the larger of the two.
     pub within: f64,
-    /// A difference of no more than this, in the figure's own unit, is none.
+    /// A difference of up to this, in the metric's unit, is ignored.
     #[serde(default)]
     pub slack: f64,
     /// What the remaining difference is.

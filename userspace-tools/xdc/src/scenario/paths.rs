@@ -78,7 +78,7 @@ impl<'a> Paths<'a> {
 
     fn node(&self, name: &str) -> Result<usize> {
         self.by_name.get(name).copied().ok_or_else(|| {
-            Error::usage(format!("'{name}' is no node")).hint("add it to 'hosts' or 'routers'")
+            Error::usage(format!("'{name}' is not a node")).hint("add it to 'hosts' or 'routers'")
         })
     }
 

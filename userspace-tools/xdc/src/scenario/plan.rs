@@ -119,7 +119,7 @@ pub fn shell_plan(scenario: Option<&Scenario>, cc: Option<&str>) -> Result<Plan>
         }
     }
     let Job::Run(job) = run.job else {
-        return Err(Error::failure("internal error: the plan of a run is none"));
+        return Err(Error::failure("internal error: the plan is not a run"));
     };
     Ok(Plan {
         modules,
@@ -192,7 +192,7 @@ pub fn check_module(name: &str) -> Result<()> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || name.len() > 56 || name.starts_with('-') || !name.chars().all(fits) {
         return Err(Error::usage(format!(
-            "'{name}' is no name of a kernel module"
+            "'{name}' is not a valid name of a kernel module"
         )));
     }
     Ok(())
@@ -253,7 +253,7 @@ fn topology(scenario: &Scenario, cc: &Cc, seed: u64, scale: u32) -> Result<Topol
         for name in names {
             let node = by_name.get_mut(&name).ok_or_else(|| {
                 Error::usage(format!(
-                    "[host.{pattern}] is about '{name}', which is no node"
+                    "[host.{pattern}] is about '{name}', which is not a node"
                 ))
             })?;
             for (name, value) in &spec.sysctl {
@@ -274,10 +274,10 @@ fn topology(scenario: &Scenario, cc: &Cc, seed: u64, scale: u32) -> Result<Topol
         for (a, b) in pairs(&link.a, &link.b)? {
             for name in [&a, &b] {
                 if !by_name.contains_key(name) {
-                    return Err(
-                        Error::usage(format!("a link names '{name}', which is no node"))
-                            .hint("add it to 'hosts' or 'routers'"),
-                    );
+                    return Err(Error::usage(format!(
+                        "a link names '{name}', which is not a node"
+                    ))
+                    .hint("add it to 'hosts' or 'routers'"));
                 }
             }
             if links.len() == MAX_LINKS {
@@ -385,8 +385,10 @@ fn seed_queue(direction: &mut Direction, seed: u64) {
 fn check_name(name: &str) -> Result<()> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
     if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(allowed) {
-        return Err(Error::usage(format!("'{name}' is no name for a node"))
-            .hint(format!("1 to {MAX_NAME} of a-z, 0-9, _ and -")));
+        return Err(
+            Error::usage(format!("'{name}' is not a valid name for a node"))
+                .hint(format!("1 to {MAX_NAME} of a-z, 0-9, _ and -")),
+        );
     }
     Ok(())
 }
@@ -402,7 +404,7 @@ fn direction(
         None => None,
         Some(name) => {
             let own = queues.get(name).ok_or_else(|| {
-                Error::usage(format!("a link names queue '{name}', which is not there"))
+                Error::usage(format!("a link names queue '{name}', which is not defined"))
                     .hint(format!("[queues.{name}]"))
             })?;
             Some(own.queue.clone())
@@ -458,7 +460,7 @@ fn queues<'a>(scenario: &'a Scenario, cc: &Cc) -> Result<BTreeMap<&'a str, OwnQu
             .find(|name| !scenario.queues.contains_key(*name))
         {
             return Err(Error::usage(format!(
-                "[cc.{cc}.queues.{name}] changes a queue that is not there"
+                "[cc.{cc}.queues.{name}] changes a queue that is not defined"
             ))
             .hint(format!("[queues.{name}]")));
         }
@@ -503,7 +505,7 @@ fn size_by_bdp(topology: &mut Topology, named: &[PortQueues<'_>], scale: u32) ->
             let stated_ns = own.spec.rtt.map(|rtt| rtt.0 * u64::from(scale));
             let rtt_ns = stated_ns.or(longest_ns.get(name).copied()).ok_or_else(|| {
                 about(
-                    Error::usage("no path between two hosts has a port with it, so what is a bdp?")
+                    Error::usage("no path between two hosts crosses a port with this queue, so a bdp is undefined")
                         .hint("rtt = \"1ms\" beside it"),
                 )
             })?;
@@ -535,16 +537,16 @@ fn queue(spec: &QueueSpec, mark: Mark, bdp_bytes: u64) -> Result<Queue> {
 /// A queue in the words of tc. Phantom's are read here, so that a mistake costs no run.
 fn tc(spec: &QueueSpec, text: &str, mark: Mark) -> Result<TcQueue> {
     if spec.has_keys() {
-        return Err(
-            Error::usage("'tc' says all, so no other key can stand beside it")
-                .hint("the same in the words of tc"),
-        );
+        return Err(Error::usage("'tc' excludes all other keys of a queue")
+            .hint("the same in the words of tc"));
     }
     let fits = |c: char| c.is_ascii_alphanumeric() || "_-+.,:%".contains(c);
     let mut words = Vec::new();
     for word in text.split_whitespace() {
         if !word.chars().all(fits) {
-            return Err(Error::usage(format!("'{word}' is no word for tc")));
+            return Err(Error::usage(format!(
+                "'{word}' is not a word that tc takes"
+            )));
         }
         words.push(word.to_owned());
     }

@@ -24,7 +24,7 @@ pub fn programs(scenario: &Scenario, topology: &Topology, scale: u32) -> Result<
         for node in expand(&spec.on)? {
             if !topology.nodes.iter().any(|known| known.name == node) {
                 return Err(Error::usage(format!(
-                    "[[run]] is on '{node}', which is no node"
+                    "[[run]] is on '{node}', which is not a node"
                 )));
             }
             programs.push(Program {
@@ -42,8 +42,7 @@ pub fn programs(scenario: &Scenario, topology: &Topology, scale: u32) -> Result<
     let flows = !scenario.flows.is_empty() || !scenario.traffic.is_empty();
     if scenario.duration.is_none() && !flows && programs.iter().all(|program| program.daemon) {
         return Err(
-            Error::usage("nothing ends the run: each program of it is a daemon")
-                .hint("a 'duration'"),
+            Error::usage("the run has no end: all its programs are daemons").hint("a 'duration'"),
         );
     }
     Ok(programs)
@@ -87,10 +86,10 @@ pub fn check_command(command: &str) -> Result<()> {
 fn check_file(name: &str) -> Result<()> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if name.is_empty() || name.len() > 100 || name.starts_with('.') || !name.chars().all(fits) {
-        return Err(
-            Error::usage(format!("'{name}' is no name for a file of results"))
-                .hint("letters, digits, '.', '_' and '-', for example \"iperf3.json\""),
-        );
+        return Err(Error::usage(format!(
+            "'{name}' is not a valid name for a file of results"
+        ))
+        .hint("letters, digits, '.', '_' and '-', for example \"iperf3.json\""));
     }
     Ok(())
 }
@@ -149,11 +148,14 @@ mod tests {
                 .and_then(|loaded| plan(&loaded.scenario, "cubic", 1, 1).map(drop));
             planned.unwrap_err().lines().join(" ")
         };
-        assert!(refused("on = \"z\"\ncommand = \"true\"").contains("no node"));
+        assert!(refused("on = \"z\"\ncommand = \"true\"").contains("not a node"));
         assert!(refused("on = \"a1\"\ncommand = \"\"").contains("a command has"));
         for file in ["../x", "/etc/passwd", ".x", "a b"] {
             let run = format!("on = \"a1\"\ncommand = \"true\"\noutput = \"{file}\"");
-            assert!(refused(&run).contains("no name for a file"), "{file}");
+            assert!(
+                refused(&run).contains("not a valid name for a file"),
+                "{file}"
+            );
         }
     }
 }

@@ -18,7 +18,7 @@ pub fn command() -> Result<bool> {
 /// A variant has the keys of a scenario, too, but any of them may be missing, and places in arrays
 /// are keys: so no more is said of what is in them.
 pub fn schema() -> Result<Value> {
-    let failed = |err| Error::failure(format!("the schema cannot be written: {err}"));
+    let failed = |err| Error::failure(format!("cannot write the schema: {err}"));
     let settings = SchemaSettings::draft07();
     let whole = settings.into_generator().into_root_schema_for::<Scenario>();
     let mut whole = serde_json::to_value(whole).map_err(failed)?;

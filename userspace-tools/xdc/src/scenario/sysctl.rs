@@ -8,14 +8,14 @@ use xdc_algo::tlt;
 
 use crate::error::{Error, Result};
 
-/// Refuse what is no sysctl of a network namespace, and of ours what the kernel would refuse;
+/// Refuse what is not a sysctl of a network namespace, and of ours what the kernel would refuse;
 /// other people's are for the kernel to judge.
 pub fn check(name: &str, value: &str) -> Result<()> {
     if xdc_proto::sysctl_path(name).is_none() {
         let shared = ["kernel.", "vm.", "fs.", "dev.", "user.", "abi.", "debug."];
         let what = match shared.iter().any(|prefix| name.starts_with(prefix)) {
             true => "is the whole machine's",
-            false => "is no sysctl of a network namespace",
+            false => "is not a sysctl of a network namespace",
         };
         return Err(Error::usage(format!("{name} {what}"))
             .hint("net. and words of letters, digits, _ and -: net.ipv4.tcp_ecn"));

@@ -68,7 +68,7 @@ pub const CASES: &[Case] = &[
         run: wan_takes_beta,
     },
     Case {
-        name: "gemini: a WAN delay of T is none",
+        name: "gemini: a WAN delay of exactly T is not congestion",
         run: wan_threshold,
     },
     Case {

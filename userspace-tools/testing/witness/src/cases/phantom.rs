@@ -98,7 +98,7 @@ fn bounds(lab: &mut Lab, rate: u64, limit_bytes: u64, asked_ns: [u64; 2]) -> Res
     Ok([low.bytes(), high.bytes() + 2])
 }
 
-/// Asks the port, and holds the answer against the model.
+/// Reads the port's state, and compares it with the model.
 fn compare(lab: &mut Lab, what: &str, rate: u64, limit_bytes: u64) -> Result<u64> {
     // In virtual time the clock goes on by a nanosecond when it is read.
     let asked_ns = now_ns()?;

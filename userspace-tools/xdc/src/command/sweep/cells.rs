@@ -44,7 +44,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The run itself says that it should not be believed.
+    /// The run itself says that it is not reliable.
     pub fn is_suspect(&self) -> bool {
         !self.run.suspect.is_empty()
     }

@@ -147,7 +147,7 @@ fn job_script() -> Result<String> {
     for word in env::args_os().skip(1) {
         let word = word.into_string().map_err(|word| {
             Error::usage(format!(
-                "'{}' is no UTF-8, and a job's script is",
+                "'{}' is not UTF-8, and a job's script is",
                 word.display()
             ))
             .hint("another name, or --backend local")

@@ -80,11 +80,7 @@ pub const COLUMNS: &[Column] = &[
         "",
         "one column for each metric that a cell has, by its name, but for `wall_s` and `build_wall_s`",
     ),
-    (
-        "suspect",
-        "",
-        "why the row should not be believed; empty if it should",
-    ),
+    ("suspect", "", "why the row is not reliable; empty if it is"),
 ];
 
 pub fn csv(parts: &[Part<'_>]) -> Result<Vec<u8>> {

@@ -83,7 +83,7 @@ impl FromStr for Prefix {
         };
         let address: IpAddr = address
             .parse()
-            .map_err(|_| format!("'{address}' is no IP address"))?;
+            .map_err(|_| format!("'{address}' is not an IP address"))?;
         let most = if address.is_ipv4() { 32 } else { 128 };
         let bits = match bits {
             None => most,
@@ -91,7 +91,7 @@ impl FromStr for Prefix {
                 .parse()
                 .ok()
                 .filter(|bits| *bits <= most)
-                .ok_or_else(|| format!("'{bits}' is no prefix length from 0 to {most}"))?,
+                .ok_or_else(|| format!("'{bits}' is not a prefix length from 0 to {most}"))?,
         };
         Ok(Self { address, bits })
     }

@@ -136,7 +136,9 @@ impl View {
             rustix::io::Errno::PERM => {
                 Error::failure(format!("network namespace '{name}': not allowed")).hint("as root")
             }
-            _ => Error::failure(format!("'{name}' is no network namespace")).hint("ip netns list"),
+            _ => {
+                Error::failure(format!("'{name}' is not a network namespace")).hint("ip netns list")
+            }
         })?;
         Self::open(Some(name), netns)
     }

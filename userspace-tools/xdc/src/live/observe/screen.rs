@@ -18,10 +18,10 @@ impl Screen {
     /// Raw mode and the alternate screen.
     pub fn open() -> Result<Self> {
         if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-            return Err(Error::usage(
-                "this needs a terminal, and standard input or output is none",
-            )
-            .hint("xdc ss --interval 1s, or xdc watch dev DEV, for pipes and files"));
+            return Err(
+                Error::usage("this needs a terminal as standard input and output")
+                    .hint("xdc ss --interval 1s, or xdc watch dev DEV, for pipes and files"),
+            );
         }
         let terminal = ratatui::try_init().map(ManuallyDrop::new);
         terminal.map(Self).map_err(|err| {
@@ -44,7 +44,7 @@ impl Screen {
         }
         let seen = fds[0].revents();
         if seen.intersects(PollFlags::HUP | PollFlags::ERR) {
-            return Err(Error::failure("the terminal has gone"));
+            return Err(Error::failure("the terminal was closed"));
         }
         Ok(seen.contains(PollFlags::IN))
     }
@@ -59,7 +59,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Where the terminal has gone there is nothing to restore.
+        // Where the terminal was closed there is nothing to restore.
         let _ = self.0.show_cursor();
         let _ = ratatui::try_restore();
     }

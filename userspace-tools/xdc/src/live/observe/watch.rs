@@ -84,7 +84,7 @@ fn parse(words: &[String]) -> Result<(&str, Option<Handle>)> {
     match words[..] {
         ["dev", device] => Ok((device, None)),
         ["dev", device, "handle", handle] => Ok((device, Some(parse_handle(handle)?))),
-        _ => Err(Error::usage("which device?").hint("xdc watch dev eth1")),
+        _ => Err(Error::usage("no device is named").hint("xdc watch dev eth1")),
     }
 }
 

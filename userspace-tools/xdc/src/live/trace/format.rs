@@ -53,11 +53,18 @@ pub fn folder() -> Result<PathBuf> {
         .find(|dir| dir.join("events").is_dir());
     match tracefs {
         Some(dir) => Ok(dir.join("events/xdc")),
+        None if in_uml() => Err(
+            Error::failure("the kernel of --engine uml has no tracepoints").hint("--engine qemu"),
+        ),
         None => Err(Error::failure(
             "no tracefs: it is not mounted, you may not look into it, or the kernel has no tracepoints",
         )
         .hint("as root: mount -t tracefs none /sys/kernel/tracing")),
     }
+}
+
+fn in_uml() -> bool {
+    fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("User Mode Linux"))
 }
 
 /// Reads the description of `event`.

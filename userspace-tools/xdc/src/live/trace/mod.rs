@@ -203,7 +203,7 @@ fn hand_on(
     counts: &mut Counts,
 ) -> Result<()> {
     let Some(format) = &formats[seen.event] else {
-        return Err(Error::failure("an event that nobody asked for"));
+        return Err(Error::failure("an event that was not requested"));
     };
     counts[seen.event] += 1;
     let fields = format.decode(seen.fields);

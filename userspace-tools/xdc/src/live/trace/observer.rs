@@ -93,7 +93,7 @@ impl Observer {
         let counts = self.missed.get(&0, 0).map_err(|err| failed(&err))?;
         let mut missed = counts.iter().sum();
         for (_, program) in self.ebpf.programs() {
-            // Of an event that nobody asked for.
+            // Of an event that was not requested.
             let Ok(program) = program.fd() else { continue };
             let path = format!("/proc/self/fdinfo/{}", program.as_fd().as_raw_fd());
             let text = fs::read_to_string(path).map_err(|err| failed(&err))?;

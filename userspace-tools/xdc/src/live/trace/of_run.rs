@@ -54,7 +54,7 @@ pub fn read(raw: &RawTrace, kernel: &str) -> Result<Recording> {
         let id = bytes.first_chunk().map(|id| u16::from_ne_bytes(*id));
         let (event, format) = id
             .and_then(|id| formats.get(&u32::from(id)))
-            .ok_or_else(|| broken("an event that nobody asked for"))?;
+            .ok_or_else(|| broken("an event that was not requested"))?;
         let fields: Vec<_> = format.decode(bytes).collect();
         let inode = fields.iter().find(|(name, _)| *name == "netns");
         let inode = inode.and_then(|(_, inode)| inode.as_u64());

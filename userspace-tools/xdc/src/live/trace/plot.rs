@@ -132,8 +132,11 @@ fn read(lines: impl BufRead) -> Result<Recording> {
     for (number, line) in lines.lines().enumerate() {
         let line = line.map_err(|err| Error::io("reading", &err))?;
         let bad = || {
-            Error::failure(format!("line {} is none of a recording", number + 1))
-                .hint("a file of 'xdc trace -o'")
+            Error::failure(format!(
+                "line {} does not belong to a recording",
+                number + 1
+            ))
+            .hint("a file of 'xdc trace -o'")
         };
         let event: Value = serde_json::from_str(&line).map_err(|_| bad())?;
         let name = event["event"].as_str().ok_or_else(bad)?;

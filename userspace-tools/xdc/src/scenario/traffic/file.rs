@@ -54,7 +54,7 @@ impl FlowFile {
         for name in traffic.iter().filter_map(|spec| spec.file.as_ref()) {
             let (path, bytes) = beside::read(dirs, name)?;
             let text = String::from_utf8(bytes)
-                .map_err(|_| Error::usage(format!("{} is no text in UTF-8", path.display())))?;
+                .map_err(|_| Error::usage(format!("{} is not text in UTF-8", path.display())))?;
             let rows = rows(&text).map_err(|err| err.about(path.display()))?;
             files.insert(name.clone(), Self { text, rows });
         }
@@ -96,7 +96,7 @@ fn rows(text: &str) -> Result<Vec<Row>> {
         }
     }
     if rows.is_empty() {
-        return Err(Error::usage("there is no flow in it"));
+        return Err(Error::usage("it has no flow"));
     }
     Ok(rows)
 }
@@ -107,7 +107,7 @@ impl Columns {
         let known: Vec<_> = starts.chain([SOURCE, DESTINATION, BYTES, GROUP]).collect();
         for (place, name) in header.iter().enumerate() {
             if !known.contains(&name) {
-                let err = Error::usage(format!("what is the column '{name}'?"));
+                let err = Error::usage(format!("unknown column '{name}'"));
                 return Err(match nearest(name, &known) {
                     Some(near) => err.hint(format!("'{near}'")),
                     None => err.hint(known.join(", ")),
@@ -129,7 +129,7 @@ impl Columns {
             .filter_map(|&(name, unit)| Some((place(name)?, unit)));
         let start = match (starts.next(), starts.next()) {
             (Some(start), None) => start,
-            (Some(_), Some(_)) => return Err(Error::usage("two columns say when flows start")),
+            (Some(_), Some(_)) => return Err(Error::usage("two columns give the start of flows")),
             (None, _) => (needed(STARTS[0].0)?, ""),
         };
         Ok(Self {
@@ -146,7 +146,7 @@ impl Columns {
         let (place, unit) = self.start;
         let start = field(place);
         // A number; the header has its unit.
-        let wrong = || Error::usage(format!("'{start}' is no start, in {unit}"));
+        let wrong = || Error::usage(format!("'{start}' is not a start time in {unit}"));
         if !start.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
             return Err(wrong());
         }
@@ -241,17 +241,23 @@ pub mod tests {
             ),
             (
                 "start,sorce,destination,bytes\n",
-                "line 1: what is the column 'sorce'? try: 'source'",
+                "line 1: unknown column 'sorce' try: 'source'",
             ),
             ("start,start_us,source,destination,bytes\n", "two columns"),
             (header, "no flow"),
             ("", "no column"),
             (
                 &format!("{header}1,a,b,1\nsoon,a,b,1\n"),
-                "line 3: 'soon' is no start, in us",
+                "line 3: 'soon' is not a start time in us",
             ),
-            (&format!("{header}-1,a,b,1\n"), "line 2: '-1' is no start"),
-            (&format!("{header}5ms,a,b,1\n"), "line 2: '5ms' is no start"),
+            (
+                &format!("{header}-1,a,b,1\n"),
+                "line 2: '-1' is not a start time",
+            ),
+            (
+                &format!("{header}5ms,a,b,1\n"),
+                "line 2: '5ms' is not a start time",
+            ),
             (&format!("{header}1,a,b,0\n"), "line 2: a flow of 0B"),
             (
                 &format!("{header}1,a,b,many\n"),

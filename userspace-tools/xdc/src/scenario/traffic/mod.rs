@@ -184,9 +184,7 @@ impl TrafficSpec {
         unique.sort();
         unique.dedup();
         if unique.len() != hosts.len() || hosts.is_empty() {
-            return Err(Error::usage(
-                "the hosts of [[traffic]] are none, or one is there twice",
-            ));
+            return Err(Error::usage("[[traffic]] has no hosts, or names one twice"));
         }
         Ok(hosts)
     }

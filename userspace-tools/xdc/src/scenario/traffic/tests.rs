@@ -276,9 +276,12 @@ fn a_file_lists_flows() {
     ];
     assert_eq!(told, want);
     for (row, words) in [
-        ("1,a1,zz,1,", "x.csv: line 2: 'zz' is no node"),
+        ("1,a1,zz,1,", "x.csv: line 2: 'zz' is not a node"),
         ("1,a1,a1,1,", "line 2: 'a1' sends to itself"),
-        ("1,a1,a2,1,=1", "line 2: '=1' is no name of a group"),
+        (
+            "1,a1,a2,1,=1",
+            "line 2: '=1' is not a valid name of a group",
+        ),
     ] {
         let err = listed(&format!("{header}\n{row}\n"), 1).unwrap_err();
         assert!(err.to_string().contains(words), "{err}");

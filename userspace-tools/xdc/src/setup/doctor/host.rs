@@ -123,7 +123,7 @@ fn metadata(kernel: &Kernel) -> Finding {
     if !kernel.kdir.join("Makefile").exists() {
         return Finding::fail(
             "Rust metadata",
-            format!("{kdir} is no build tree"),
+            format!("{kdir} is not a build tree"),
             format!("apt-get install linux-headers-{}", kernel.release),
         );
     }

@@ -105,7 +105,7 @@ fn kvm_works_now(home: &Home) -> Result<bool> {
 }
 
 fn kvm(home: &Home) -> Result<Finding> {
-    const MEND: &str = "nothing: emulation does all that KVM does, slower; --engine uml is quick";
+    const MEND: &str = "--engine uml, which needs no KVM; --engine qemu emulates, which is slower";
     Ok(if !Path::new("/dev/kvm").exists() {
         Finding::warn("KVM", "no /dev/kvm, so guests are emulated", MEND)
     } else if home.kernel(Flavour::X86).is_err() || home.agent().is_err() {

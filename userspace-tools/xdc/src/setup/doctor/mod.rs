@@ -68,8 +68,8 @@ struct Report {
     next: String,
 }
 
-/// Whether nothing is missing. Who names a kernel wants modules for it; to others a host without
-/// them is only worth a warning.
+/// Whether nothing is missing. A caller that names a kernel wants modules for it; for others a host
+/// without them is a warning only.
 pub fn command(kdir: Option<&Path>, json: bool) -> Result<bool> {
     let guests = match Home::find() {
         Ok(home) => lab::findings(&home)?,

@@ -139,7 +139,7 @@ pub fn source(headers: &Headers, given: Option<&Path>) -> Result<PathBuf> {
             .map(|cache| cache.join(format!("src/linux-{version}")))
             .filter(|dir| dir.is_dir())
             .ok_or_else(|| {
-                Error::failure(format!("no source of Linux {version} is at hand")).hint(
+                Error::failure(format!("no source of Linux {version} was found")).hint(
                     "apt-get install linux-source-X.Y of the kernel's very version, unpack it, --source DIR",
                 )
             })?,
@@ -149,7 +149,7 @@ pub fn source(headers: &Headers, given: Option<&Path>) -> Result<PathBuf> {
         .filter(|dir| dir.join("rust/kernel/lib.rs").exists())
         .ok_or_else(|| {
             Error::usage(format!(
-                "{} is no kernel source with Rust",
+                "{} is not a kernel source with Rust",
                 source.display()
             ))
         })

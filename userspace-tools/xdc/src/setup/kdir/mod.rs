@@ -95,7 +95,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let out = match &request.out {
         Some(out) => out.clone(),
         None => home::cache()
-            .ok_or_else(|| Error::usage("where to build is not known").hint("--out DIR"))?
+            .ok_or_else(|| Error::usage("the folder to build in is unknown").hint("--out DIR"))?
             .join("kdir")
             .join(&headers.release),
     };

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `xdc show`: what a scenario is, in words or drawn.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use xdc_proto::{Flow, Job, RunPlan};
+
+use crate::draw::topology;
+use crate::error::{Error, Result};
+use crate::home::Home;
+use crate::scenario::paths::Paths;
+use crate::scenario::plan::plan;
+use crate::scenario::shape::Shape;
+use crate::scenario::{self, Scenario};
+use crate::text::printable;
+
+#[derive(clap::Args)]
+pub struct Request {
+    /// A name of `xdc list`, or a TOML file.
+    pub scenario: String,
+    /// Change a key first, as `xdc run` does; repeatable.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub sets: Vec<String>,
+    /// Draw the topology into a file.
+    #[arg(long, value_name = "FILE.svg")]
+    pub svg: Option<PathBuf>,
+    /// Show the way of a packet between two hosts instead.
+    #[arg(long, num_args = 2, value_names = ["FROM", "TO"])]
+    pub path: Option<Vec<String>>,
+}
+
+pub fn command(request: &Request) -> Result<bool> {
+    let home = Home::find().ok();
+    let scenario = scenario::load(home.as_ref(), &request.scenario, &request.sets)?.scenario;
+    let cc = scenario.ccs.first().map_or("cubic", String::as_str);
+    let Job::Run(run) = plan(&scenario, cc, scenario.seed, 1)?.job else {
+        return Err(Error::failure("internal error: the plan is not a run"));
+    };
+    let paths = Paths::new(&run.topology)?;
+    let title = printable(&scenario.title);
+    let (picture, words) = match request.path.as_deref() {
+        Some([from, to]) => {
+            let mut hops = paths.walk(from, to)?;
+            hops.reverse();
+            let title = format!("From {from} to {to}: {title}");
+            let rtt_us = paths.base_rtt_us(from, to)?;
+            let words = format!(
+                "{from} to {to}: {} links, base RTT {rtt_us:.1} us\n",
+                hops.len()
+            );
+            (topology::path(&title, from, &hops), words)
+        }
+        _ => {
+            let shape = shape(&run);
+            let watched = |from: usize, to: usize| {
+                let has = |group: usize, name: &str| shape.groups[group].names.contains(&name);
+                let mut ports = run.watch.iter();
+                ports.any(|port| has(from, &port.node) && has(to, neighbour(&port.peer)))
+            };
+            (
+                topology::network(&title, &shape, watched),
+                words(&scenario, &run, &paths, &shape)?,
+            )
+        }
+    };
+    match &request.svg {
+        Some(file) => {
+            fs::write(file, picture).map_err(|err| Error::io(file.display(), &err))?;
+            println!("{}", file.display());
+        }
+        None => print!("{}", crate::text::printable_lines(&words)),
+    }
+    Ok(true)
+}
+
+/// The node that `NODE.1`, the second of parallel links, leads to.
+fn neighbour(peer: &str) -> &str {
+    peer.split_once('.').map_or(peer, |(node, _)| node)
+}
+
+fn shape(run: &RunPlan) -> Shape<'_> {
+    Shape::new(&run.topology, |host| {
+        run.flows.iter().any(|flow| flow.dst == host)
+    })
+}
+
+fn words(scenario: &Scenario, run: &RunPlan, paths: &Paths, shape: &Shape) -> Result<String> {
+    let mut text = format!("{}\n", scenario.title);
+    for part in [&scenario.description, &scenario.source] {
+        if !part.trim().is_empty() {
+            text += &format!("{}\n", part.trim());
+        }
+    }
+    text += &format!(
+        "\nengine {}, congestion controls {}\n\nlinks\n",
+        scenario.engine.name(),
+        scenario.ccs.join(", ")
+    );
+    for cable in &shape.cables {
+        let label = |group: usize| shape.groups[group].label();
+        let queues = match (cable.ab.queue.is_some(), cable.ba.queue.is_some()) {
+            (false, false) => "no queue that drops",
+            (true, false) => "queue there",
+            (false, true) => "queue back",
+            (true, true) => "queue both ways",
+        };
+        text += &format!(
+            "  {:3} x {} - {}: {}, delay {} there, {} back, {queues}\n",
+            cable.count,
+            label(cable.ends.0),
+            label(cable.ends.1),
+            topology::rate(cable.ab.rate_bps),
+            topology::time(cable.ab.delay_ns),
+            topology::time(cable.ba.delay_ns),
+        );
+    }
+    text += "\nflows\n";
+    let mut groups: BTreeMap<&str, Vec<&Flow>> = BTreeMap::new();
+    for flow in &run.flows {
+        groups.entry(&flow.group).or_default().push(flow);
+    }
+    for (name, flows) in groups {
+        let rtts = flows
+            .iter()
+            .map(|flow| paths.base_rtt_us(&flow.src, &flow.dst));
+        let rtts = rtts.collect::<Result<Vec<_>>>()?;
+        let least = rtts.iter().copied().fold(f64::MAX, f64::min);
+        let most = rtts.iter().copied().fold(0.0, f64::max);
+        let rtt = match most - least < 0.05 {
+            true => format!("{least:.1} us"),
+            false => format!("{least:.1} to {most:.1} us"),
+        };
+        text += &format!("  {:5} {name}: base RTT {rtt}\n", flows.len());
+    }
+    Ok(text)
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `xdc table`: a result as a Markdown table, so that a page's figures are those of a run.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::error::{Error, Result};
+use crate::marked;
+use crate::measure::metric::{Metric, SEE_TABLE, Unknown};
+use crate::result::expect::format_value;
+use crate::result::stored::Stored;
+use crate::text::printable;
+
+/// The part of a page that this command writes.
+const SECTION: &str = "result";
+
+#[derive(clap::Args)]
+pub struct Request {
+    /// A directory that `xdc run` made, or a scenario's name.
+    pub result: PathBuf,
+    /// Columns; docs/scenarios.md lists the metrics.
+    #[arg(
+        long,
+        value_name = "METRIC,...",
+        value_delimiter = ',',
+        default_value = "last_fct_ms,fct_spread,jain_converged_ms,drops"
+    )]
+    pub metrics: Vec<String>,
+    /// Write the table between the two `result` comments of a page.
+    #[arg(long, value_name = "PAGE.md")]
+    pub update: Option<PathBuf>,
+    /// Copy the result's overview plot.
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+    /// Where the results of a scenario that is only named are.
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    pub results: PathBuf,
+}
+
+pub fn command(request: &Request) -> Result<bool> {
+    let stored = Stored::open(&request.result, &request.results)?;
+    let metrics: Vec<Metric> = request
+        .metrics
+        .iter()
+        .map(|name| name.parse().map_err(unknown))
+        .collect::<Result<_>>()?;
+    for metric in &metrics {
+        stored.scenario.check_metric(metric)?;
+    }
+    let text = markdown(&stored, &metrics);
+    match &request.update {
+        Some(page) => marked::update(page, SECTION, &text)?,
+        None => print!("{text}"),
+    }
+    if let Some(to) = &request.plot {
+        let from = stored.dir.join("plots/overview.svg");
+        fs::copy(&from, to).map_err(|err| Error::io(from.display(), &err))?;
+    }
+    Ok(true)
+}
+
+fn unknown(err: Unknown) -> Error {
+    Error::usage(err.to_string()).hint(SEE_TABLE)
+}
+
+fn markdown(stored: &Stored, metrics: &[Metric]) -> String {
+    let names: Vec<_> = metrics
+        .iter()
+        .map(|metric| format!("`{}`", metric.name()))
+        .collect();
+    let mut text = format!(
+        "| | {} |\n|---{}|\n",
+        names.join(" | "),
+        "|---:".repeat(metrics.len())
+    );
+    for run in &stored.summary.runs {
+        let values = metrics.iter().map(|metric| {
+            let value = metric.of(run).map(format_value);
+            value.unwrap_or_else(|| "-".to_owned())
+        });
+        let values: Vec<_> = values.collect();
+        text += &format!("| {} | {} |\n", printable(&run.cc), values.join(" | "));
+    }
+    let summary = &stored.summary;
+    let version = &summary.provenance.xdc_version;
+    text += &format!(
+        "\n`xdc run {}`, engine {}, seed {}, xdc {}; written by `xdc table`.\n",
+        printable(&summary.scenario),
+        summary.engine,
+        summary.seed,
+        printable(version)
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::metric;
+    use crate::result::record::tests::recorded;
+    use crate::result::summary::{self, Summary, Windows};
+    use crate::scenario;
+
+    #[test]
+    fn a_row_for_each_congestion_control() {
+        let home = crate::home::Home::find().unwrap();
+        let scenario = scenario::load(Some(&home), "two-dc-1g", &[])
+            .unwrap()
+            .scenario;
+        let run = summary::run(&recorded(), &Windows::every_us(1000));
+        let cc = run.cc.clone();
+        let stored = Stored {
+            dir: PathBuf::new(),
+            summary: Summary::of_runs(vec![run]),
+            scenario,
+        };
+        let text = markdown(&stored, &metric::of_names(&["drops", "last_fct_ms"]));
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[0], "| | `drops` | `last_fct_ms` |");
+        assert_eq!(lines[1], "|---|---:|---:|");
+        assert!(lines[2].starts_with(&format!("| {cc} | ")), "{text}");
+    }
+}
