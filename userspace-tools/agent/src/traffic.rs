@@ -299,7 +299,7 @@ impl<'a> Traffic<'a> {
                     self.start_program(flow)?;
                     continue;
                 }
-                Action::Start => self.start(flow, now),
+                Action::Start => self.start(flow, at),
                 Action::Switch(n) => {
                     let cc = &self.run.flows[flow].switches[n].cc;
                     self.transfers[flow].switch(cc)
@@ -342,7 +342,7 @@ impl<'a> Traffic<'a> {
         (1..SHORT_NS).contains(&self.run.flows[flow].ideal_ns)
     }
 
-    fn start(&mut self, flow: usize, now: u64) -> Result<()> {
+    fn start(&mut self, flow: usize, at: u64) -> Result<()> {
         self.active += 1;
         self.active_short += usize::from(self.is_short(flow));
         if !self.accept(flow)? {
@@ -350,7 +350,11 @@ impl<'a> Traffic<'a> {
             let source = Source::Listener(flow);
             watch_events(&self.epoll, listener, source, EpollFlags::EPOLLIN)?;
         }
-        let sending = self.transfers[flow].start(now - self.origin_ns, &self.payload)?;
+        let sending = {
+            // Other starts, and the receiver above, may have taken time.
+            let late_ns = now_ns()?.saturating_sub(at);
+            self.transfers[flow].start((at - self.origin_ns, late_ns), &self.payload)?
+        };
         if let Some(sender) = sending {
             // Errors and hang-ups are always reported.
             let source = Source::Sender(flow);

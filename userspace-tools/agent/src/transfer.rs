@@ -50,8 +50,10 @@ pub struct Transfer<'a> {
     plan: &'a Flow,
     number: usize,
     sockets: Option<Sockets>,
-    /// ns after the start of the traffic.
+    /// As planned, ns after the start of the traffic.
     start_ns: Option<u64>,
+    /// How much later it was.
+    late_ns: u64,
     end_ns: Option<u64>,
     /// Payload that the receiver has read.
     taken_bytes: u64,
@@ -85,6 +87,7 @@ impl<'a> Transfer<'a> {
             number,
             sockets: None,
             start_ns: None,
+            late_ns: 0,
             end_ns: None,
             taken_bytes: 0,
             last: FlowSample::default(),
@@ -193,10 +196,14 @@ impl<'a> Transfer<'a> {
         Ok(&self.sockets()?.listener)
     }
 
-    /// Begins to send at `now_ns` after the traffic's start. Returns the sender if a thread of
+    /// Begins to send, `late_ns` after the plan's time for it. Returns the sender if a thread of
     /// its own is at work on it, for the main thread to hear of its failure.
-    pub fn start(&mut self, now_ns: u64, payload: &Arc<File>) -> Result<Option<&Socket>> {
-        self.start_ns = Some(now_ns);
+    pub fn start(
+        &mut self,
+        (start_ns, late_ns): (u64, u64),
+        payload: &Arc<File>,
+    ) -> Result<Option<&Socket>> {
+        (self.start_ns, self.late_ns) = (Some(start_ns), late_ns);
         let Flow {
             bytes, persistent, ..
         } = *self.plan;
@@ -381,6 +388,7 @@ impl<'a> Transfer<'a> {
         let result = FlowResult {
             flow: self.number,
             start_ns: self.start_ns.unwrap_or(0),
+            late_ns: self.late_ns,
             end_ns: self.end_ns,
             received_bytes,
             retransmits: (info.total_retrans - before.total_retrans).into(),

@@ -769,8 +769,11 @@ pub struct QueueSample {
 pub struct FlowResult {
     /// Index in the plan.
     pub flow: usize,
-    /// First send, ns after the traffic's start.
+    /// When it was to start, ns after the traffic's start: its completion time counts from there.
     pub start_ns: u64,
+    /// How much later it did, ns.
+    #[serde(default)]
+    pub late_ns: u64,
     /// Last byte received, ns after the traffic's start; None if the run stopped first.
     pub end_ns: Option<u64>,
     /// Payload received, bytes.

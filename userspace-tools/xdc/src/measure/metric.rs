@@ -149,6 +149,12 @@ const RUN: &[Entry<Run>] = &[
         "payload received per time from the first start to the last end",
     ),
     entry(
+        "start_late_us",
+        Unit::Us,
+        |run| Some(run.start_late_us),
+        "how much later than planned the latest flow started; FCTs count from the plan's time",
+    ),
+    entry(
         "utilisation",
         Unit::Ratio,
         |run| run.utilisation,
@@ -364,6 +370,18 @@ const GROUP: &[Entry<Group>] = &[
         Unit::Mbps,
         |of| of.goodput_steady_mbps,
         "the same over the second half of the time until the first flow ends",
+    ),
+    entry(
+        "offered_mbps",
+        Unit::Mbps,
+        |of| of.offered_mbps,
+        "payload of the group's flows per time from its first start to its last; of 100 flows or more that have a size",
+    ),
+    entry(
+        "carried_mbps",
+        Unit::Mbps,
+        |of| of.carried_mbps,
+        "what of it arrived in that time; of a flow without a series evenly over its own time",
     ),
     entry(
         "fct_ms.mean",
@@ -665,6 +683,27 @@ impl Metric {
         value.filter(|value| value.abs() <= MOST)
     }
 
+    /// Of which flows' completion times it is a statistic, if it is one of many.
+    pub fn population(&self, run: &Run) -> Option<Population> {
+        let (of, name) = match &self.place {
+            Place::Run(entry) => (&run.completion, entry.name),
+            Place::Group(group, entry) => (&run.groups.get(group)?.completion, entry.name),
+            Place::Completion(flows, entry) => (flows.of(run)?, entry.name),
+            Place::Queue(..) | Place::Phase(_) | Place::Capture(_) => return None,
+        };
+        let (what, statistic) = name.split_once('.')?;
+        let needed = match (what, statistic) {
+            ("fct_us" | "fct_ms" | "slowdown", "p99") => 1000,
+            ("fct_us" | "fct_ms" | "slowdown", "mean" | "p50" | "p95") => 100,
+            _ => return None,
+        };
+        Some(Population {
+            ended: of.flows - of.unfinished.min(of.flows),
+            unfinished: of.unfinished,
+            needed,
+        })
+    }
+
     /// What it asks of a scenario: a group of flows, a watched port, a phase.
     pub fn asks(&self) -> Asks<'_> {
         match &self.place {
@@ -677,6 +716,16 @@ impl Metric {
             Place::Run(_) | Place::Capture(_) => Asks::Nothing,
         }
     }
+}
+
+/// Flows behind a statistic of completion times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Population {
+    pub ended: usize,
+    /// Whose times are not known, but long.
+    pub unfinished: usize,
+    /// With fewer it says nothing: ten beyond a 99th percentile, a hundred behind a mean.
+    pub needed: usize,
 }
 
 /// See [`Metric::asks`].

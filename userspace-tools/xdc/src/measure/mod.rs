@@ -3,6 +3,7 @@
 //! that they stand for.
 
 pub mod bound;
+pub mod interval;
 pub mod metric;
 pub mod run;
 pub mod size;

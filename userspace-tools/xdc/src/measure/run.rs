@@ -16,6 +16,8 @@ pub struct Run {
     /// The same of small, medium and large flows.
     pub sizes: BTreeMap<SizeClass, Completion>,
     pub goodput_mbps: f64,
+    /// Of the flow that started the latest, compared with its plan.
+    pub start_late_us: f64,
     /// Goodput over what the bottleneck's rate leaves for payload.
     pub utilisation: Option<f64>,
     /// The same in the second half of the time in which all flows are there.
@@ -98,6 +100,9 @@ pub struct Group {
     pub sizes: BTreeMap<SizeClass, Completion>,
     pub goodput_mbps: f64,
     pub goodput_steady_mbps: Option<f64>,
+    /// Payload of flows, and what of it arrived, per time from the first start to the last.
+    pub offered_mbps: Option<f64>,
+    pub carried_mbps: Option<f64>,
     pub fct_ms: Fct,
     pub rtt_us: Rtt,
 }

@@ -163,7 +163,11 @@ impl Row for FlowRow<'_> {
         ("group", "", "its group"),
         ("src", "", "sending host"),
         ("dst", "", "receiving host"),
-        ("start_us", "us", "first send, after the traffic's start"),
+        (
+            "start_us",
+            "us",
+            "planned start, after the traffic's start: its FCT counts from there",
+        ),
         (
             "end_us",
             "us",
@@ -554,6 +558,7 @@ mod tests {
         let of_flow = |flow| xdc_proto::FlowResult {
             flow,
             start_ns: 0,
+            late_ns: 0,
             end_ns: (flow % 2 == 0).then_some(1),
             received_bytes: 1,
             retransmits: 0,

@@ -309,6 +309,7 @@ impl Record {
         }
         for flow in &mut self.flows {
             flow.start_ns = time(flow.start_ns);
+            flow.late_ns = time(flow.late_ns);
             flow.end_ns = flow.end_ns.map(time);
             flow.min_rtt_us = time_us(flow.min_rtt_us);
         }
@@ -553,6 +554,7 @@ pub mod tests {
                 .add(Message::Flow(FlowResult {
                     flow,
                     start_ns: 0,
+                    late_ns: 0,
                     end_ns: Some(end_us * 1000 * factor),
                     received_bytes: bytes,
                     retransmits: 0,

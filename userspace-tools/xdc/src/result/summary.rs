@@ -87,6 +87,7 @@ pub fn run(record: &Record, over: &Windows) -> Run {
         completion: completion(record, &all),
         sizes: completions(record, &all),
         goodput_mbps: goodput_bps / 1e6,
+        start_late_us: late_us(record),
         utilisation: share(goodput_bps),
         utilisation_steady: steady
             .and_then(|steady| share(self::goodput_bps(record, &all, steady))),
@@ -115,6 +116,30 @@ pub fn run(record: &Record, over: &Windows) -> Run {
         wall_s: record.wall.as_secs_f64(),
         plan_sha256: record.plan_sha256.clone(),
     }
+}
+
+fn late_us(record: &Record) -> f64 {
+    let late_ns = record.flows.iter().map(|flow| flow.late_ns).max();
+    late_ns.unwrap_or(0) as f64 / 1e3
+}
+
+/// Fewer flows offer no load: they are an event.
+const LOAD_FLOWS: usize = 100;
+
+/// Offered and carried while flows started, Mbit/s.
+fn load_mbps(record: &Record, flows: &[usize]) -> Option<(f64, f64)> {
+    let sized = flows.iter().all(|&flow| record.plan.flows[flow].bytes > 0);
+    if flows.len() < LOAD_FLOWS || !sized {
+        return None;
+    }
+    let starts = || flows.iter().map(|&flow| record.flows[flow].start_us());
+    let span = (starts().min()?, starts().max()?);
+    let bytes = flows
+        .iter()
+        .map(|&flow| record.plan.flows[flow].bytes as f64);
+    let us = span.1.checked_sub(span.0).filter(|us| *us > 0)?;
+    let offered_bps = bytes.sum::<f64>() * 8e6 / us as f64;
+    Some((offered_bps / 1e6, goodput_bps(record, flows, span) / 1e6))
 }
 
 /// Of counters that a guest tells, which may be anything.
@@ -311,6 +336,8 @@ fn groups(record: &Record) -> BTreeMap<String, Group> {
                 completion: completion(record, &flows),
                 sizes: completions(record, &flows),
                 goodput_mbps: goodput_bps(record, &flows, (0, record.end_us())) / 1e6,
+                offered_mbps: load_mbps(record, &flows).map(|load| load.0),
+                carried_mbps: load_mbps(record, &flows).map(|load| load.1),
                 goodput_steady_mbps: steady(record)
                     .map(|steady| goodput_bps(record, &flows, steady) / 1e6),
                 fct_ms: fct(&fcts_ms(record, &flows)),

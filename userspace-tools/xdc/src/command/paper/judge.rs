@@ -1,21 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A paper's claims held against what was measured.
+//! A paper's claims held against what was measured, by intervals over seeds.
 
-use super::spec::{Claim, Row, Verdict, Which};
-use crate::command::sweep::grid::Expanded;
-use crate::command::sweep::table::{self, Row as Cell};
-use crate::measure::bound::Bound;
+use std::collections::BTreeSet;
 
-/// A row with its number.
-pub struct Judged<'a> {
-    pub row: &'a Row,
+use super::spec::{Case, Row, Verdict, Which};
+use crate::command::sweep::grid::{Cell, Expanded};
+use crate::command::sweep::table::Row as Measured;
+use crate::measure::interval::{self, Decision, Interval};
+use crate::measure::metric::Population;
+use crate::result::expect::format_value;
+
+/// An interval this narrow needs no more seeds: half of its width, of its mean.
+const NARROW: f64 = 0.05;
+/// What a verdict begins with, and what is added at a time.
+const SEEDS: usize = 5;
+
+/// A row with its numbers.
+pub struct Judged {
+    pub row: Row,
+    /// What the seeds have together: a geometric mean of ratios, or a mean.
     pub measured: Option<f64>,
+    /// Of at least two seeds.
+    pub interval: Option<Interval>,
+    pub decision: Decision,
+    pub seeds: usize,
+    /// That its metric is of, in the run that has the fewest.
+    pub flows: Option<usize>,
+    /// Of all its runs together.
+    pub unfinished: usize,
+    /// What keeps it from a decision, however many seeds there are.
+    pub doubt: Option<String>,
 }
 
-impl Judged<'_> {
-    /// None if it was not measured.
-    pub fn holds(&self) -> Option<bool> {
-        Some(self.bound().holds(self.measured?, None))
+impl Judged {
+    /// Whether its mean is within the bound, which is no verdict; none if it was not measured.
+    pub fn mean_holds(&self) -> Option<bool> {
+        Some(self.row.bound().holds(self.measured?, None))
     }
 
     /// What is measured, in words.
@@ -26,12 +46,33 @@ impl Judged<'_> {
         }
     }
 
-    pub fn bound(&self) -> Bound<'static> {
-        Bound {
-            min: self.row.min,
-            max: self.row.max,
-            less_than_cc: None,
+    /// Interval, seeds and flows in words.
+    pub fn sureness(&self) -> String {
+        let mut words = Vec::new();
+        if let Some(Interval { low, high, .. }) = self.interval {
+            words.push(format!("{} to {}", format_value(low), format_value(high)));
         }
+        words.push(match self.seeds {
+            1 => "1 seed".to_owned(),
+            seeds => format!("{seeds} seeds"),
+        });
+        words.extend(self.flows.map(|flows| format!("n >= {flows}")));
+        words.join(", ")
+    }
+
+    /// The decision, and why there is none.
+    pub fn outcome(&self) -> String {
+        match (&self.doubt, self.seeds) {
+            (Some(doubt), _) => format!("{}: {doubt}", self.decision.text()),
+            (None, 1) => format!("{}: one seed", self.decision.text()),
+            (None, _) => self.decision.text().to_owned(),
+        }
+    }
+
+    /// Whether more seeds would make it surer than it is asked to be.
+    fn is_wide(&self) -> bool {
+        let wide = |interval: Interval| interval.relative_half_width() > NARROW;
+        self.doubt.is_none() && self.interval.is_none_or(wide)
     }
 }
 
@@ -45,52 +86,125 @@ fn name(which: &Which) -> String {
     )
 }
 
-/// Every row of a claim, and what follows.
-pub fn judge<'a>(
-    claim: &'a Claim,
-    grid: &Expanded,
-    cells: &[Cell<'_>],
-) -> (Verdict, Vec<Judged<'a>>) {
+/// Every row of a claim.
+pub fn rows(case: &Case<'_>, grid: &Expanded, cells: &[Measured<'_>]) -> Vec<Judged> {
     // Not all points are there in the quick form, or with --cc.
-    let here = |row: &&Row| {
-        let parts = [Some(&row.of), row.over.as_ref()];
-        parts
-            .into_iter()
-            .flatten()
-            .all(|which| point(which, grid).is_some())
-    };
-    let rows: Vec<_> = claim
-        .row
-        .iter()
-        .filter(here)
-        .map(|row| Judged {
-            row,
-            measured: measured(row, grid, cells),
-        })
-        .collect();
-    let holds: Vec<_> = rows.iter().map(Judged::holds).collect();
-    let good = holds.iter().filter(|holds| **holds == Some(true)).count();
-    let verdict = match good {
-        _ if holds.is_empty() || holds.contains(&None) => Verdict::Unknown,
-        n if n == holds.len() => Verdict::Holds,
-        0 => Verdict::Fails,
-        _ => Verdict::Partly,
-    };
-    (verdict, rows)
+    let here = |row: &Row| row.parts().all(|which| point(which, grid).is_some());
+    let rows = case.rows().filter(here);
+    rows.map(|row| judged(row, grid, cells)).collect()
 }
 
-fn measured(row: &Row, grid: &Expanded, cells: &[Cell<'_>]) -> Option<f64> {
-    let of = mean(&row.of, grid, cells)?;
-    match &row.over {
-        // Above nothing at all is above every bound; nothing above nothing is no number.
-        Some(over) => Some(of / mean(over, grid, cells)?).filter(|ratio| !ratio.is_nan()),
-        None => Some(of),
+/// What follows from decisions.
+pub fn verdict(rows: &[Judged]) -> Verdict {
+    let decisions = rows
+        .iter()
+        .map(|row| (row.measured.is_some(), row.decision));
+    conclude(decisions)
+}
+
+/// What would follow if the means were the truth: what the few seeds of a quick form are for.
+pub fn of_means(rows: &[Judged]) -> Verdict {
+    conclude(rows.iter().map(|row| match row.mean_holds() {
+        Some(true) => (true, Decision::Holds),
+        Some(false) => (true, Decision::Fails),
+        None => (false, Decision::Undecided),
+    }))
+}
+
+/// Of rows, whether each was measured and what was decided.
+fn conclude(rows: impl Iterator<Item = (bool, Decision)>) -> Verdict {
+    let rows: Vec<_> = rows.collect();
+    let any = |decision| rows.iter().any(|row| row.1 == decision);
+    match () {
+        () if rows.is_empty() || rows.iter().any(|row| !row.0) => Verdict::Unknown,
+        () if any(Decision::Fails) && any(Decision::Holds) => Verdict::Partly,
+        () if any(Decision::Fails) => Verdict::Fails,
+        () if any(Decision::Undecided) => Verdict::Undecided,
+        () => Verdict::Holds,
     }
 }
 
-fn mean(which: &Which, grid: &Expanded, cells: &[Cell<'_>]) -> Option<f64> {
-    let point = point(which, grid)?;
-    table::mean(cells, point, &which.cc, &which.metric).map(|estimate| estimate.mean)
+fn judged(row: Row, grid: &Expanded, cells: &[Measured<'_>]) -> Judged {
+    let values = |which: &Which| -> Vec<(u64, Option<f64>)> {
+        let runs = runs(which, grid, cells);
+        let value = |run: Option<&Measured<'_>>| which.metric.of(&run?.outcome.run);
+        runs.map(|(seed, run)| (seed, value(run))).collect()
+    };
+    let ours = values(&row.of);
+    let theirs = row.over.as_ref().map(values);
+    let mut missing: BTreeSet<u64> = BTreeSet::new();
+    let mut pairs: Vec<(f64, f64)> = Vec::new();
+    for &(seed, value) in &ours {
+        let other = match &theirs {
+            Some(theirs) => {
+                let same = theirs.iter().find(|other| other.0 == seed);
+                same.and_then(|other| other.1)
+            }
+            None => Some(1.0),
+        };
+        match (value, other) {
+            (Some(value), Some(other)) => pairs.push((value, other)),
+            _ => drop(missing.insert(seed)),
+        }
+    }
+    let values: Vec<f64> = pairs.iter().map(|pair| pair.0).collect();
+    let interval = match theirs.is_some() {
+        true => interval::of_ratio(&pairs),
+        false => interval::of_mean(&values),
+    };
+    let measured = match (interval, &pairs[..]) {
+        (Some(interval), _) => Some(interval.mean),
+        // Above nothing at all is above every bound; nothing above nothing is no number.
+        (None, [(of, over)]) => Some(of / over).filter(|ratio| !ratio.is_nan()),
+        (None, _) => None,
+    };
+    let runs = row.parts().flat_map(|which| {
+        let runs = runs(which, grid, cells).filter_map(|(_, run)| run);
+        runs.filter_map(|run| which.metric.population(&run.outcome.run))
+    });
+    let of: Vec<Population> = runs.collect();
+    let doubt = doubt(&missing, &of);
+    let decision = match &doubt {
+        Some(_) => Decision::Undecided,
+        None => Decision::of(interval, row.bound()),
+    };
+    Judged {
+        measured,
+        interval,
+        decision,
+        seeds: pairs.len(),
+        flows: of.iter().map(|of| of.ended).min(),
+        unfinished: of.iter().map(|of| of.unfinished).sum(),
+        doubt,
+        row,
+    }
+}
+
+/// What speaks against a verdict, besides chance.
+fn doubt(missing: &BTreeSet<u64>, of: &[Population]) -> Option<String> {
+    if !missing.is_empty() {
+        let seeds: Vec<_> = missing.iter().map(u64::to_string).collect();
+        return Some(format!("no value with seed {}", seeds.join(", ")));
+    }
+    let few = of.iter().find(|of| of.ended < of.needed);
+    if let Some(few) = few {
+        return Some(format!("{} flows, {} needed", few.ended, few.needed));
+    }
+    let unfinished = of.iter().any(|of| of.unfinished > 0);
+    unfinished.then(|| "unfinished flows are in no FCT".to_owned())
+}
+
+/// The runs of a point, by seed; none for one that failed.
+fn runs<'a>(
+    which: &Which,
+    grid: &'a Expanded,
+    cells: &'a [Measured<'_>],
+) -> impl Iterator<Item = (u64, Option<&'a Measured<'a>>)> {
+    let point = point(which, grid);
+    let cc = which.cc.clone();
+    let asked = grid.cells.iter();
+    let asked = asked.filter(move |cell| Some(cell.point) == point && cell.cc == cc);
+    asked.map(|cell| (cell.seed, cells.iter().find(|row| row.cell == cell)))
 }
 
 /// The first point with its labels at which its congestion control runs.
@@ -111,10 +225,48 @@ fn point(which: &Which, grid: &Expanded) -> Option<usize> {
         .map(|(n, _)| n)
 }
 
+/// Cells to add, for rows whose intervals are too wide: both sides of a ratio have the same seeds.
+pub fn more(rows: &[Judged], grid: &Expanded, most_seeds: usize) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = Vec::new();
+    for row in rows.iter().filter(|row| row.is_wide()) {
+        let known = |which: &Which, point: usize| -> Vec<u64> {
+            let cells = grid.cells.iter();
+            let here = cells.filter(|cell| cell.point == point && cell.cc == which.cc);
+            here.map(|cell| cell.seed).collect()
+        };
+        let parts: Vec<_> = row
+            .row
+            .parts()
+            .filter_map(|which| Some((which, point(which, grid)?)))
+            .collect();
+        let seeds = parts
+            .iter()
+            .map(|(which, point)| known(which, *point).len());
+        // Up to the next five.
+        let upto = (seeds.max().unwrap_or(0) / SEEDS + 1) * SEEDS;
+        let upto = upto.min(most_seeds) as u64;
+        for (which, point) in parts {
+            let known = known(which, point);
+            for seed in (1..=upto).filter(|seed| !known.contains(seed)) {
+                let cell = Cell {
+                    point,
+                    cc: which.cc.clone(),
+                    seed,
+                };
+                if !cells.contains(&cell) {
+                    cells.push(cell);
+                }
+            }
+        }
+    }
+    cells
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
+    use super::super::spec::Claim;
     use super::*;
     use crate::command::sweep::cells::Outcome;
     use crate::command::sweep::grid::{self, Point};
@@ -126,10 +278,10 @@ mod tests {
     #[test]
     fn a_claim_holds_as_far_as_its_rows_do() {
         let labels = ["20", "80"];
-        let cell = |point| grid::Cell {
+        let cell = |point, seed| grid::Cell {
             point,
             cc: "gemini".to_owned(),
-            seed: 1,
+            seed,
         };
         let grid = Expanded {
             axes: vec!["K".to_owned()],
@@ -139,7 +291,9 @@ mod tests {
                     loaded: parse("small", SMALL, &[]).unwrap(),
                 })
                 .into(),
-            cells: vec![cell(0), cell(1)],
+            cells: (1..=5)
+                .flat_map(|seed| [cell(0, seed), cell(1, seed)])
+                .collect(),
         };
         let outcome = |goodput: f64| Outcome {
             cc: "gemini".to_owned(),
@@ -155,46 +309,130 @@ mod tests {
             },
             throughput: Vec::new(),
         };
-        let cell = |n: usize, goodput| Cell {
-            cell: &grid.cells[n],
-            key: String::new(),
-            outcome: outcome(goodput),
-        };
-        let cells = [cell(0, 400.0), cell(1, 800.0)];
-        let verdict = |rows: &str| {
+        // Seeds differ by more than 5 %, and both points by as much.
+        let cells: Vec<_> = (0..10)
+            .map(|n| Measured {
+                cell: &grid.cells[n],
+                key: String::new(),
+                outcome: outcome([400.0, 800.0][n % 2] + [0.0, 40.0][n % 2] * (n / 2) as f64),
+            })
+            .collect();
+        let judge = |rows: &str, cells: &[Measured<'_>]| {
             let claim: Claim = toml::from_str(&format!("text = \"t\"\n{rows}")).unwrap();
-            let (verdict, rows) = judge(&claim, &grid, &cells);
-            (verdict, rows.len())
+            let case = &claim.cases()[0];
+            super::rows(case, &grid, cells)
+        };
+        let verdict = |rows: &str| {
+            let rows = judge(rows, &cells);
+            (super::verdict(&rows), rows.len())
         };
         let row = |k: &str, bound: &str| {
             format!(
                 "[[row]]\nmetric = \"goodput_mbps\"\ncc = \"gemini\"\nat = {{ K = \"{k}\" }}\n{bound}\n"
             )
         };
-        let half =
-            "max = 0.5\nover = { metric = \"goodput_mbps\", cc = \"gemini\", at = { K = \"80\" } }";
-        assert_eq!(verdict(&row("20", half)), (Verdict::Holds, 1));
+        let over = "over = { metric = \"goodput_mbps\", cc = \"gemini\", at = { K = \"80\" } }";
+        let ratio = |rule: &str| row("20", &format!("{rule}\n{over}"));
+        // 0.417 to 0.5, a mean of 0.456.
+        assert_eq!(verdict(&ratio("is = \"less\"")), (Verdict::Holds, 1));
+        assert_eq!(
+            verdict(&ratio("is = \"less\"\npaper = 0.5")),
+            (Verdict::Holds, 1)
+        );
+        assert_eq!(
+            verdict(&ratio("is = \"less\"\npaper = 0.42")),
+            (Verdict::Undecided, 1)
+        );
+        assert_eq!(
+            verdict(&ratio("is = \"less\"\npaper = 0.3")),
+            (Verdict::Fails, 1)
+        );
         assert_eq!(verdict(&row("20", "min = 401")), (Verdict::Fails, 1));
-        let mixed = row("20", "min = 401") + &row("80", "min = 800");
+        let mixed = row("20", "min = 401") + &row("80", "min = 700");
         assert_eq!(verdict(&mixed), (Verdict::Partly, 2));
+        let unsure = row("20", "min = 399") + &row("80", "min = 880");
+        assert_eq!(verdict(&unsure), (Verdict::Undecided, 2));
+        assert_eq!(of_means(&judge(&unsure, &cells)), Verdict::Holds);
         // What was left out says nothing; what is missing makes the whole unknown.
         let left_out = row("20", "min = 1") + &row("320", "min = 1e9");
         assert_eq!(verdict(&left_out), (Verdict::Holds, 1));
         assert_eq!(verdict(&row("320", "min = 1")), (Verdict::Unknown, 0));
         let missing = row("20", "min = 1").replace("goodput_mbps", "jain_mean");
         assert_eq!(verdict(&missing), (Verdict::Unknown, 1));
+
+        // A seed that failed is not a seed less.
+        let failed = judge(&row("80", "min = 1"), &cells[..8]);
+        assert_eq!(failed[0].doubt.as_deref(), Some("no value with seed 5"));
+        assert_eq!(super::verdict(&failed), Verdict::Undecided);
+        // Two flows a run are too few for a percentile.
+        let few = row("20", "max = 1e9").replace("goodput_mbps", "fct_us.p99");
+        let few = judge(&few, &cells);
+        assert_eq!(few[0].decision, Decision::Undecided);
+        assert!(few[0].doubt.as_deref().unwrap().ends_with("1000 needed"));
+
+        // Five more where that helps, for both sides.
+        let wide = judge(&ratio("is = \"less\""), &cells);
+        let added = more(&wide, &grid, 30);
+        assert_eq!(added.len(), 10);
+        assert!(added.iter().all(|cell| (6..=10).contains(&cell.seed)));
+        assert_eq!(more(&wide, &grid, 7).len(), 4);
+        assert_eq!(more(&wide, &grid, 5), []);
+        assert_eq!(more(&judge(&row("20", "min = 1"), &cells), &grid, 30), []);
+        assert_eq!(more(&few, &grid, 30), []);
+    }
+
+    #[test]
+    fn a_claim_is_judged_for_each_that_it_is_of() {
+        let claim: Claim = toml::from_str(
+            "text = \"t\"\nof = [\"a\", \"b\"]\nverdict = { a = \"fails\" }\nquick_means = \"holds\"\n\
+             [[row]]\nmetric = \"drops\"\nis = \"less\"\nover = { metric = \"drops\", cc = \"c\" }\n",
+        )
+        .unwrap();
+        let cases = claim.cases();
+        let ccs = |case: &Case<'_>| -> Vec<String> {
+            let row = case.rows().next().unwrap();
+            row.parts().map(|which| which.cc.clone()).collect()
+        };
+        assert_eq!(ccs(&cases[1]), ["b", "c"]);
+        assert_eq!(cases[1].text(), "b: t");
+        assert_eq!(cases[0].pinned(false), Some(Verdict::Fails));
+        assert_eq!(cases[1].pinned(false), None);
+        assert_eq!(cases[1].pinned(true), Some(Verdict::Holds));
+    }
+
+    #[test]
+    fn bounds_follow_from_what_a_paper_says() {
+        let bound = |rule: &str| {
+            let row: Row =
+                toml::from_str(&format!("metric = \"drops\"\ncc = \"a\"\n{rule}")).unwrap();
+            row.bound().to_string()
+        };
+        assert_eq!(bound("is = \"less\""), "<= 1");
+        assert_eq!(bound("is = \"less\"\npaper = 0.5"), "<= 0.55");
+        assert_eq!(bound("is = \"less\"\npaper = 0.95"), "<= 1");
+        assert_eq!(bound("is = \"more\""), ">= 1");
+        assert_eq!(bound("is = \"more\"\npaper = 1.05"), ">= 1");
+        assert_eq!(bound("is = \"more\"\npaper = 2.2"), ">= 2");
+        assert_eq!(bound("is = \"same\"\npaper = 1.1"), ">= 1, <= 1.21");
     }
 
     #[test]
     fn verdicts_are_in_order_and_have_names_in_a_file() {
-        assert!(Verdict::Unknown < Verdict::Fails && Verdict::Fails < Verdict::Partly);
-        assert!(Verdict::Partly < Verdict::Holds);
+        let order = [
+            Verdict::Unknown,
+            Verdict::Fails,
+            Verdict::Partly,
+            Verdict::Undecided,
+            Verdict::Holds,
+        ];
+        assert!(order.is_sorted_by(|a, b| a < b));
         let row = "[[row]]\nmetric = \"drops\"\ncc = \"gemini\"\nmax = 0\n";
         let claim = |verdict: &str| {
             toml::from_str::<Claim>(&format!("text = \"t\"\nverdict = \"{verdict}\"\n{row}"))
         };
-        assert_eq!(claim("holds").unwrap().pinned(false), Some(Verdict::Holds));
-        assert_eq!(claim("fails").unwrap().pinned(true), None);
+        let holds = claim("holds").unwrap();
+        assert_eq!(holds.cases()[0].pinned(false), Some(Verdict::Holds));
+        assert_eq!(holds.cases()[0].pinned(true), None);
         assert!(claim("unknown").is_err());
     }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use self::judge::{Judged, judge};
-use self::spec::{Claim, Figure, Paper, Verdict};
+use self::judge::Judged;
+use self::spec::{Case, Figure, Paper, Verdict};
 use crate::args;
 use crate::command::sweep::Sweep;
 use crate::command::sweep::grid::{self, Expanded};
@@ -37,9 +37,12 @@ pub struct Request {
     /// Minutes instead of hours: shorter runs and fewer points.
     #[arg(long)]
     quick: bool,
-    /// Seeds [default: each figure's own].
+    /// Seeds, and no others [default: 1 to 5, then more where an interval is wide; with --quick 1].
     #[arg(long, value_name = "1-5,9")]
     seeds: Option<String>,
+    /// Seeds at most.
+    #[arg(long, value_name = "N", default_value = "30")]
+    max_seeds: usize,
     /// Congestion controls [default: each figure's own].
     #[arg(long = "cc", value_delimiter = ',', value_name = "CC,...")]
     ccs: Vec<String>,
@@ -81,10 +84,14 @@ impl<'a> Done<'a> {
         }
     }
 
-    pub fn claims(&self) -> impl Iterator<Item = (&'a Claim, Verdict, Vec<Judged<'a>>)> {
-        self.figure.claim.iter().map(|claim| {
-            let (verdict, rows) = judge(claim, self.grid, &self.cells);
-            (claim, verdict, rows)
+    /// Every claim, of each congestion control that it is of.
+    pub fn claims(&self) -> impl Iterator<Item = (Case<'a>, Verdict, Vec<Judged>)> {
+        let cases = self.figure.claim.iter().flat_map(|claim| claim.cases());
+        cases.filter_map(|case| {
+            let rows = judge::rows(&case, self.grid, &self.cells);
+            // One that --cc or the quick form leaves out.
+            let left_out = rows.is_empty() && case.of.is_some();
+            (!left_out).then(|| (case, judge::verdict(&rows), rows))
         })
     }
 }
@@ -134,30 +141,30 @@ pub fn command(request: &Request) -> Result<bool> {
         .out
         .clone()
         .unwrap_or_else(|| Path::new("results/papers").join(name));
-    let mut done = Vec::new();
-    for (figure, grid) in &grids {
-        let kind = grid.engine(None)?;
-        let Some((_, engine, lab)) = labs.iter().find(|(known, ..)| *known == kind) else {
-            continue;
-        };
-        let runner = Runner {
-            home: lab.home(),
-            engine: *engine,
-            timeout: request.timeout,
-            trace: &[],
-            pcap: &[],
-            progress: &progress,
-        };
+    let with = With {
+        labs: &labs,
+        dir: &dir,
+        progress: &progress,
+        request,
+    };
+    for (figure, grid) in &mut grids {
         progress.note(&format!("{}: {}", figure.name(), figure.title));
-        let sweep = Sweep::new(runner, lab, grid, &dir)?;
-        let (cells, errors) = sweep.rows(sweep.run(request.jobs)?);
-        done.push(Done {
-            figure,
-            grid,
-            cells,
-            errors,
-        });
+        // Seeds that were asked for are all; a quick form has one.
+        while !request.quick && request.seeds.is_none() {
+            let done = with.measure(figure, grid)?;
+            let rows: Vec<_> = done.claims().flat_map(|(.., rows)| rows).collect();
+            let more = judge::more(&rows, grid, request.max_seeds);
+            if more.is_empty() {
+                break;
+            }
+            progress.note(&format!("{}: {} more runs", figure.name(), more.len()));
+            grid.cells.extend(more);
+        }
     }
+    let done = grids
+        .iter()
+        .map(|(figure, grid)| with.measure(figure, grid));
+    let done = done.collect::<Result<Vec<_>>>()?;
     let parts: Vec<_> = done.iter().map(Done::part).collect();
     let path = dir.join("table.csv");
     owned::replace(&path, table::csv(&parts)?).map_err(|err| Error::io(path.display(), &err))?;
@@ -186,18 +193,55 @@ pub fn command(request: &Request) -> Result<bool> {
     Ok(sound)
 }
 
+/// What figures are run with.
+struct With<'a> {
+    labs: &'a [(Kind, Engine, Lab)],
+    dir: &'a Path,
+    progress: &'a Progress,
+    request: &'a Request,
+}
+
+impl With<'_> {
+    /// Computes what is missing of a figure.
+    fn measure<'a>(&'a self, figure: &'a Figure, grid: &'a Expanded) -> Result<Done<'a>> {
+        let kind = grid.engine(None)?;
+        let lab = self.labs.iter().find(|(known, ..)| *known == kind);
+        let (_, engine, lab) = lab.ok_or_else(|| Error::failure("no lab").about(figure.name()))?;
+        let runner = Runner {
+            home: lab.home(),
+            engine: *engine,
+            timeout: self.request.timeout,
+            trace: &[],
+            pcap: &[],
+            progress: self.progress,
+        };
+        let sweep = Sweep::new(runner, lab, grid, self.dir)?;
+        let (cells, errors) = sweep.rows(sweep.run(self.request.jobs)?);
+        Ok(Done {
+            figure,
+            grid,
+            cells,
+            errors,
+        })
+    }
+}
+
 /// Claims that hold less than they did.
 fn worse(done: &[Done<'_>], quick: bool) -> Vec<String> {
     let mut lines = Vec::new();
     for done in done {
-        for (claim, verdict, _) in done.claims() {
-            if let Some(pinned) = claim.pinned(quick).filter(|pinned| verdict < *pinned) {
+        for (case, verdict, rows) in done.claims() {
+            let now = match quick {
+                true => judge::of_means(&rows),
+                false => verdict,
+            };
+            if let Some(pinned) = case.pinned(quick).filter(|pinned| now < *pinned) {
                 lines.push(format!(
                     "{}: {}, and it was '{}': {}",
                     done.figure.name(),
-                    verdict.text(),
+                    now.text(),
                     pinned.text(),
-                    claim.text
+                    case.text()
                 ));
             }
         }
@@ -225,20 +269,21 @@ fn text(done: &[Done<'_>]) -> String {
     let mut text = String::new();
     for done in done {
         text += &format!("{}: {}\n", done.figure.name(), done.figure.title);
-        for (claim, verdict, rows) in done.claims() {
-            text += &format!("  {:<18} {}\n", verdict.text(), claim.text);
+        for (case, verdict, rows) in done.claims() {
+            text += &format!("  {:<18} {}\n", verdict.text(), case.text());
             for row in rows {
                 let measured = row.measured.map_or_else(|| "-".to_owned(), format_value);
-                let paper = row
-                    .row
-                    .paper
-                    .map(|value| format!(" (paper {})", format_value(value)));
+                let paper = row.row.paper.map(format_value);
                 text += &format!(
-                    "  {:18}   {} = {measured}{}   {}\n",
+                    "  {:18}   {} = {measured} ({}){}   {}: {}\n",
                     "",
                     row.what(),
-                    paper.unwrap_or_default(),
-                    row.bound()
+                    row.sureness(),
+                    paper
+                        .map(|paper| format!(" (paper {paper})"))
+                        .unwrap_or_default(),
+                    row.row.bound(),
+                    row.outcome(),
                 );
             }
         }
@@ -247,28 +292,39 @@ fn text(done: &[Done<'_>]) -> String {
 }
 
 fn to_json(paper: &Paper, done: &[Done<'_>], quick: bool) -> Value {
+    let row = |row: &Judged| {
+        let bound = row.row.bound();
+        json!({
+            "what": row.what(),
+            "measured": row.measured,
+            "low": row.interval.map(|interval| interval.low),
+            "high": row.interval.map(|interval| interval.high),
+            "seeds": row.seeds,
+            "flows": row.flows,
+            "unfinished": row.unfinished,
+            "min": bound.min,
+            "max": bound.max,
+            "paper": row.row.paper,
+            "decision": row.decision.text(),
+            "doubt": row.doubt,
+            "mean_holds": row.mean_holds(),
+        })
+    };
+    let claim = |(case, verdict, rows): (Case<'_>, Verdict, Vec<Judged>)| {
+        json!({
+            "text": case.claim.text,
+            "of": case.of,
+            "source": case.claim.source,
+            "verdict": verdict.text(),
+            "means": judge::of_means(&rows).text(),
+            "pinned": case.pinned(quick).map(Verdict::text),
+            "rows": rows.iter().map(row).collect::<Vec<_>>(),
+        })
+    };
     let figures: Vec<_> = done
         .iter()
         .map(|done| {
-            let claims: Vec<_> = done
-                .claims()
-                .map(|(claim, verdict, rows)| {
-                    let rows: Vec<_> = rows
-                        .iter()
-                        .map(|row| {
-                            json!({
-                                "what": row.what(),
-                                "measured": row.measured,
-                                "min": row.row.min,
-                                "max": row.row.max,
-                                "paper": row.row.paper,
-                                "holds": row.holds(),
-                            })
-                        })
-                        .collect();
-                    json!({"text": claim.text, "source": claim.source, "verdict": verdict.text(), "pinned": claim.pinned(quick).map(Verdict::text), "rows": rows})
-                })
-                .collect();
+            let claims: Vec<_> = done.claims().map(claim).collect();
             json!({"figure": done.figure.id, "title": done.figure.title, "failed_cells": done.errors, "claims": claims})
         })
         .collect();
@@ -296,7 +352,14 @@ mod tests {
                 figure.check(&grid).unwrap();
                 grid.engine(None).unwrap();
                 for grid in [Some(&grid), quick.as_ref()].into_iter().flatten() {
+                    // Each point once, and each congestion control.
+                    let (mut points, mut ccs) = (Vec::new(), Vec::new());
                     for cell in &grid.cells {
+                        if points.contains(&cell.point) && ccs.contains(&&cell.cc) {
+                            continue;
+                        }
+                        points.push(cell.point);
+                        ccs.push(&cell.cc);
                         let scenario = &grid.points[cell.point].loaded.scenario;
                         plan::plan(scenario, &cell.cc, cell.seed, 1).unwrap();
                     }
@@ -316,8 +379,9 @@ mod tests {
                         );
                     }
                 }
-                for row in figure.claim.iter().flat_map(|claim| &claim.row) {
-                    for which in [Some(&row.of), row.over.as_ref()].into_iter().flatten() {
+                let cases = figure.claim.iter().flat_map(|claim| claim.cases());
+                for row in cases.flat_map(|case| case.rows().collect::<Vec<_>>()) {
+                    for which in row.parts() {
                         assert!(
                             which.at.keys().all(|axis| grid.axes.contains(axis)),
                             "{name} {}",
@@ -336,8 +400,16 @@ mod tests {
                             which.cc
                         );
                     }
+                    // Bounds follow from the rule, or there is a reason for others.
+                    let own = row.min.is_some() || row.max.is_some();
                     assert!(
-                        row.min.is_some() || row.max.is_some(),
+                        own != row.is.is_some() && own != row.why.is_empty(),
+                        "{name} {}: {:?}",
+                        figure.id,
+                        row.of
+                    );
+                    assert!(
+                        row.is.is_none() || row.over.is_some(),
                         "{name} {}",
                         figure.id
                     );

@@ -12,6 +12,7 @@ use crate::command::sweep::table::{self, Row};
 use crate::draw::charts::NARROW;
 use crate::draw::plot::{self, Chart, Figure as _, RATE, TIME, escape};
 use crate::draw::report;
+use crate::measure::interval::Decision;
 use crate::result::expect::format_value;
 
 pub fn html(paper: &Paper, done: &[Done<'_>], quick: bool, sets: &[String]) -> String {
@@ -32,8 +33,13 @@ pub fn html(paper: &Paper, done: &[Done<'_>], quick: bool, sets: &[String]) -> S
         );
     }
     page.push_str(
-        "<p class=\"dim\">Bars are means over seeds, with 95 % intervals where there are several; \
-         a dashed line is the paper's number.</p>\n",
+        "<p class=\"dim\">Bars are means over seeds, with 95 % intervals of Student's t where there are several; \
+         a dashed line is the paper's number. A verdict is by interval against bound: a mean, or the geometric mean of \
+         ratios of runs with the same seed and hence the same traffic, with its 95 % interval by the BCa bootstrap over \
+         seeds. It holds where all of the interval is within the bound, does not hold where all is beyond it, and is \
+         undecided where the bound is inside, a seed has failed, flows have not finished, or where they are fewer than \
+         100 (for a 99th percentile 1,000) in a run. A bound is the paper's number and a tenth, or 1 (as good) where the \
+         paper has no number.</p>\n",
     );
     page.push_str(&overview(done));
     for done in done {
@@ -66,14 +72,14 @@ fn overview(done: &[Done<'_>]) -> String {
         "<h2>Claims</h2>\n<div class=\"scroll\"><table class=\"text\"><tr><th>figure</th><th>verdict</th><th>claim</th></tr>\n",
     );
     for done in done {
-        for (claim, verdict, _) in done.claims() {
+        for (case, verdict, _) in done.claims() {
             let _ = writeln!(
                 html,
                 "<tr><td><a href=\"#figure-{0}\">{0}</a></td><td class=\"{1}\">{2}</td><td>{3}</td></tr>",
                 escape(&done.figure.id),
                 class(verdict),
                 verdict.text(),
-                prose(&claim.text)
+                prose(&case.text())
             );
         }
     }
@@ -85,7 +91,7 @@ fn class(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Holds => "pass",
         Verdict::Fails => "FAIL",
-        Verdict::Partly | Verdict::Unknown => "skip",
+        Verdict::Partly | Verdict::Undecided | Verdict::Unknown => "skip",
     }
 }
 
@@ -98,17 +104,23 @@ fn figure(done: &Done<'_>) -> String {
         escape(&figure.title),
         prose(figure.setup.trim())
     );
-    for (claim, verdict, rows) in done.claims() {
+    html.push_str(&names(done));
+    for (case, verdict, rows) in done.claims() {
+        let claim = case.claim;
         let _ = writeln!(
             html,
             "<p><span class=\"{}\">{}</span>: {} <span class=\"dim\">{}</span></p>",
             class(verdict),
             verdict.text(),
-            prose(&claim.text),
+            prose(&case.text()),
             escape(&claim.source)
         );
         html.push_str(&evidence(&rows));
-        if !claim.finding.is_empty() {
+        // Once, below the last that the claim is of.
+        let last = case
+            .of
+            .is_none_or(|of| claim.of.last().is_some_and(|last| last == of));
+        if !claim.finding.is_empty() && last {
             let _ = writeln!(html, "<p>{}</p>", prose(claim.finding.trim()));
         }
     }
@@ -145,24 +157,72 @@ fn prose(text: &str) -> String {
     html
 }
 
-fn evidence(rows: &[Judged<'_>]) -> String {
+/// What a name in a legend stands for, where it is easily taken for something else.
+fn names(done: &Done<'_>) -> String {
+    const NAMES: &[(&str, &str)] = &[
+        ("unocc-paper", "UnoCC as published"),
+        ("unocc-artifact", "UnoCC as in its authors' simulator"),
+        (
+            "unocc-linux",
+            "this project's default profile: derived from UnoCC, with deviations (docs/unocc.md), and not what the paper is about",
+        ),
+        ("bbr", "BBRv1, the kernel's"),
+        (
+            "bbr-dctcp",
+            "BBRv1 between datacenters and DCTCP inside, where the paper has BBR and MPRDMA",
+        ),
+        ("cubic", "without ECN, through drop-tail queues"),
+        ("cubic-ecn", "CUBIC with RFC 3168, through queues that mark"),
+        (
+            "gemini-uno",
+            "GEMINI with the Uno authors' parameters: beta 0.1, H 0.00024",
+        ),
+    ];
+    let ccs = table::ccs(done.grid);
+    let known = NAMES.iter().filter(|(name, _)| ccs.contains(name));
+    let known: Vec<_> = known
+        .map(|(name, what)| format!("<code>{name}</code>: {}", escape(what)))
+        .collect();
+    format!("<p class=\"dim\">{}</p>\n", known.join("; "))
+}
+
+fn evidence(rows: &[Judged]) -> String {
     let mut html = String::from(
-        "<div class=\"scroll\"><table class=\"text\"><tr><th></th><th>here</th><th>asked</th><th>paper</th></tr>\n",
+        "<div class=\"scroll\"><table class=\"text\"><tr><th></th><th>here</th><th>95 %</th><th>seeds</th>\
+         <th>flows a run</th><th>unfinished</th><th>asked</th><th>paper</th><th></th></tr>\n",
     );
     for row in rows {
-        let class = match row.holds() {
-            Some(true) => "pass",
-            Some(false) => "FAIL",
-            None => "skip",
+        let class = match row.decision {
+            Decision::Holds => "pass",
+            Decision::Fails => "FAIL",
+            Decision::Undecided => "skip",
         };
         let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), format_value);
+        let interval = row.interval.map(|interval| {
+            let (low, high) = (format_value(interval.low), format_value(interval.high));
+            format!("{low} to {high}")
+        });
+        let asked = match row.row.why.is_empty() {
+            true => row.row.bound().to_string(),
+            false => format!("{} ({})", row.row.bound(), row.row.why),
+        };
+        let paper = match (row.row.paper, row.row.is) {
+            (None, Some(_)) => "no number".to_owned(),
+            (paper, _) => number(paper),
+        };
         let _ = writeln!(
             html,
-            "<tr><td>{}</td><td class=\"{class}\">{}</td><td>{}</td><td>{}</td></tr>",
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"{class}\">{}</td></tr>",
             escape(&row.what()),
             number(row.measured),
-            escape(&row.bound().to_string()),
-            number(row.row.paper)
+            interval.unwrap_or_else(|| "-".to_owned()),
+            row.seeds,
+            row.flows
+                .map_or_else(|| "-".to_owned(), |flows| flows.to_string()),
+            row.unfinished,
+            escape(&asked),
+            paper,
+            escape(&row.outcome()),
         );
     }
     html.push_str("</table></div>\n");

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use crate::command::sweep::grid::{Expanded, Grid};
 use crate::error::{Error, Result};
 use crate::home::Home;
+use crate::measure::bound::Bound;
 use crate::measure::metric::Metric;
 use crate::scenario;
 
@@ -82,19 +83,73 @@ pub struct Claim {
     /// What we found, where it differs: why.
     #[serde(default)]
     pub finding: String,
+    /// Each of them is judged by itself: it is the congestion control of rows that name none.
+    #[serde(default)]
+    pub of: Vec<String>,
     /// What came out when this was written; `--check` fails where it gets worse.
-    pub verdict: Option<Verdict>,
-    /// The same of the quick form.
-    pub quick_verdict: Option<Verdict>,
+    pub verdict: Option<Pin>,
+    /// The same of the quick form. It has one seed and hence no verdict: this is which side of
+    /// their bounds its numbers are on.
+    pub quick_means: Option<Pin>,
     pub row: Vec<Row>,
 }
 
+/// A verdict, or one for each congestion control that the claim is of.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub enum Pin {
+    One(Verdict),
+    Each(BTreeMap<String, Verdict>),
+}
+
+/// A claim of one congestion control, or of all that its rows name.
+#[derive(Debug, Clone)]
+pub struct Case<'a> {
+    pub claim: &'a Claim,
+    pub of: Option<&'a str>,
+}
+
 impl Claim {
+    pub fn cases(&self) -> Vec<Case<'_>> {
+        let case = |of| Case { claim: self, of };
+        match self.of.is_empty() {
+            true => vec![case(None)],
+            false => self.of.iter().map(|cc| case(Some(cc.as_str()))).collect(),
+        }
+    }
+}
+
+impl Case<'_> {
     /// What is pinned.
     pub fn pinned(&self, quick: bool) -> Option<Verdict> {
-        match quick {
-            true => self.quick_verdict,
-            false => self.verdict,
+        let pin = match quick {
+            true => self.claim.quick_means.as_ref(),
+            false => self.claim.verdict.as_ref(),
+        };
+        match (pin?, self.of) {
+            (Pin::One(verdict), _) => Some(*verdict),
+            (Pin::Each(verdicts), of) => verdicts.get(of?).copied(),
+        }
+    }
+
+    /// Those of the claim, with a congestion control each.
+    pub fn rows(&self) -> impl Iterator<Item = Row> {
+        self.claim.row.iter().map(|row| {
+            let mut row = row.clone();
+            for which in [Some(&mut row.of), row.over.as_mut()].into_iter().flatten() {
+                if which.cc.is_empty() {
+                    self.of.unwrap_or_default().clone_into(&mut which.cc);
+                }
+            }
+            row
+        })
+    }
+
+    /// The claim, and whose it is.
+    pub fn text(&self) -> String {
+        match self.of {
+            Some(of) => format!("{of}: {}", self.claim.text),
+            None => self.claim.text.clone(),
         }
     }
 }
@@ -107,7 +162,9 @@ pub enum Verdict {
     #[serde(skip)]
     Unknown,
     Fails,
+    /// Some rows hold, others do not.
     Partly,
+    Undecided,
     Holds,
 }
 
@@ -115,11 +172,27 @@ impl Verdict {
     pub fn text(self) -> &'static str {
         match self {
             Self::Holds => "holds",
+            Self::Undecided => "undecided",
             Self::Partly => "holds partly",
-            Self::Fails => "does not hold here",
+            Self::Fails => "does not hold",
             Self::Unknown => "not measured",
         }
     }
+}
+
+/// By how much a paper's number may be missed: the rule for bounds, see docs/papers.md.
+pub const MARGIN: f64 = 1.1;
+
+/// What a paper says of a ratio.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Says {
+    /// Than 1.
+    Less,
+    /// Than 1.
+    More,
+    /// As many, or so many times as the paper has.
+    Same,
 }
 
 /// A metric, or how many times another one it is, and its bounds.
@@ -128,18 +201,49 @@ impl Verdict {
 pub struct Row {
     #[serde(flatten)]
     pub of: Which,
-    /// Divide by this one.
+    /// Divide by this one, seed by seed.
     pub over: Option<Which>,
+    /// The bounds follow from it and from the paper's number.
+    pub is: Option<Says>,
+    /// Bounds that the rule does not give; then `why` says where they are from.
     pub min: Option<f64>,
     pub max: Option<f64>,
+    #[serde(default)]
+    pub why: String,
     /// What the paper has for it.
     pub paper: Option<f64>,
 }
 
-/// One mean over seeds.
+impl Row {
+    /// What it says, and a tenth: but "less" is never more than 1, nor "more" less.
+    pub fn bound(&self) -> Bound<'static> {
+        let paper = self.paper.unwrap_or(1.0);
+        let (min, max) = match self.is {
+            Some(Says::Less) => (None, Some((paper * MARGIN).min(1.0))),
+            Some(Says::More) => (Some((paper / MARGIN).max(1.0)), None),
+            Some(Says::Same) => (Some(paper / MARGIN), Some(paper * MARGIN)),
+            None => (self.min, self.max),
+        };
+        let round = |bound: Option<f64>| bound.map(|bound| (bound * 1e4).round() / 1e4);
+        Bound {
+            min: round(min),
+            max: round(max),
+            less_than_cc: None,
+        }
+    }
+
+    /// Both that it is of.
+    pub fn parts(&self) -> impl Iterator<Item = &Which> {
+        [Some(&self.of), self.over.as_ref()].into_iter().flatten()
+    }
+}
+
+/// One value a seed.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Which {
     pub metric: Metric,
+    /// Without one, that which the claim is of.
+    #[serde(default)]
     pub cc: String,
     /// Labels by axis; without them the grid's only point.
     #[serde(default)]
@@ -177,8 +281,7 @@ impl Figure {
     /// That runs of its grid have the metrics it names.
     pub fn check(&self, grid: &Expanded) -> Result<()> {
         let rows = self.claim.iter().flat_map(|claim| &claim.row);
-        let of_rows = rows.flat_map(|row| [Some(&row.of), row.over.as_ref()]);
-        let of_rows = of_rows.flatten().map(|which| &which.metric);
+        let of_rows = rows.flat_map(Row::parts).map(|which| &which.metric);
         let metrics = self.plot.iter().map(|plot| &plot.metric).chain(of_rows);
         for metric in metrics {
             grid.check_metric(metric)?;
@@ -195,9 +298,13 @@ impl Figure {
         format!("{kind} {}", self.id)
     }
 
-    /// The grid to run; none if `quick` leaves the figure out.
+    /// The grid to run; none if `quick` leaves the figure out. It has one seed: what a claim is
+    /// judged by gets more.
     pub fn grid(&self, quick: bool) -> Option<Grid> {
         let mut grid = self.grid.clone();
+        if grid.seeds.is_empty() {
+            grid.seeds = vec![1];
+        }
         if !quick {
             return Some(grid);
         }

@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Means over seeds, and how sure they are.
 
-/// Two-sided 95 % quantiles of Student's t by degrees of freedom, from 1 on; beyond them the
-/// normal distribution's.
-const T_95: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
-    2.052, 2.048, 2.045, 2.042,
-];
-const NORMAL_95: f64 = 1.960;
+use crate::measure::interval::t_95;
 
 /// A mean and the half width of its 95 % confidence interval; none for a single value.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,7 +20,7 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
     let ci95 = (n > 1).then(|| {
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
         let error = (squares / (n - 1) as f64 / n as f64).sqrt();
-        error * T_95.get(n - 2).copied().unwrap_or(NORMAL_95)
+        error * t_95(n - 1)
     });
     Some(Estimate { mean, ci95 })
 }

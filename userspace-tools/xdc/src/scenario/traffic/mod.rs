@@ -159,8 +159,8 @@ impl TrafficSpec {
             }
         }
         let endless = matches!(self.kind, Kind::Poisson | Kind::Rpc);
-        if endless && self.flows.is_some() == self.duration.is_some() {
-            return self.refuse("needs either 'flows' or 'duration'");
+        if endless && self.flows.is_none() && self.duration.is_none() {
+            return self.refuse("needs 'flows' or 'duration'");
         }
         if self.flows == Some(0) || self.per_host == Some(0) {
             return self.refuse("needs 'flows' and 'per_host' above 0");
