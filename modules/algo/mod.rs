@@ -15,6 +15,7 @@ pub mod controller;
 pub mod dctcp;
 pub mod entry;
 pub mod fixed;
+pub mod gf256;
 pub mod params;
 pub mod phantom;
 pub mod random;
