@@ -17,6 +17,7 @@ pub mod entry;
 pub mod fixed;
 pub mod gf256;
 pub mod params;
+pub mod paths;
 pub mod phantom;
 pub mod random;
 pub mod rtt;
