@@ -323,13 +323,12 @@ impl Paths {
             return any_sprayed(rng);
         }
         if self.is_frozen {
-            if let Some(slot) = self.slots.get_mut(usize::from(self.frozen_at)) {
-                if self.count > 0 {
-                    slot.is_valid = false;
-                    let next = self.frozen_at.saturating_add(1);
-                    self.frozen_at = if next < self.count { next } else { 0 };
-                    return slot.ev;
-                }
+            let known = self.slots.get_mut(..usize::from(self.count));
+            if let Some(slot) = known.and_then(|slots| slots.get_mut(usize::from(self.frozen_at))) {
+                slot.is_valid = false;
+                let next = self.frozen_at.saturating_add(1);
+                self.frozen_at = if next < self.count { next } else { 0 };
+                return slot.ev;
             }
             return any_sprayed(rng);
         }
