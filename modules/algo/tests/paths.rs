@@ -101,10 +101,9 @@ impl Model {
                 (rng.next_u32() % 256) as u16
             }
             Kind::RepsPaper => {
-                if self.fresh >= time.bdp_packets.min(256) {
-                    if let Some(ev) = self.cache.pop_front() {
-                        return ev;
-                    }
+                let is_warm = self.fresh >= time.bdp_packets.min(256);
+                if let Some(ev) = is_warm.then(|| self.cache.pop_front()).flatten() {
+                    return ev;
                 }
                 self.fresh += 1;
                 ((self.fresh - 1) % 256) as u16
@@ -194,13 +193,10 @@ impl Model {
                     self.written += 1;
                 }
             }
-            Kind::RepsPaper => {
-                if let Event::Good(ev) = event {
-                    if self.cache.len() < 256 {
-                        self.cache.push_back(ev);
-                    }
-                }
-            }
+            Kind::RepsPaper => match event {
+                Event::Good(ev) if self.cache.len() < 256 => self.cache.push_back(ev),
+                _ => {}
+            },
             Kind::Bitmap => {
                 let (ev, penalty) = match event {
                     Event::Good(_) => return,
