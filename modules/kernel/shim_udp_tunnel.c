@@ -474,9 +474,7 @@ static const struct ethtool_ops xdc_tunnel_ethtool_ops = {
 	.get_ethtool_stats	= xdc_tunnel_stats,
 };
 
-static const struct device_type xdc_tunnel_type = {
-	.name = KBUILD_MODNAME,
-};
+static struct device_type xdc_tunnel_type;
 
 static void xdc_tunnel_setup(struct net_device *dev)
 {
@@ -617,7 +615,6 @@ static struct net *xdc_tunnel_link_net(const struct net_device *dev)
 }
 
 static struct rtnl_link_ops xdc_tunnel_link_ops = {
-	.kind		= KBUILD_MODNAME,
 	.maxtype	= IFLA_UNORC_MAX,
 	.policy		= xdc_tunnel_policy,
 	.priv_size	= sizeof(struct xdc_tunnel),
@@ -664,6 +661,8 @@ int xdc_tunnel_register(const struct xdc_tunnel_ops *ops)
 	int err;
 
 	xdc_tunnel_ops = ops;
+	xdc_tunnel_link_ops.kind = ops->kind;
+	xdc_tunnel_type.name = ops->kind;
 	err = register_pernet_subsys(&xdc_tunnel_net_ops);
 	if (err)
 		return err;

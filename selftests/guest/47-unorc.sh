@@ -23,13 +23,14 @@ tunnels() { tunnel 1 "$@" && tunnel 2 "$@"; }
 
 untunnel() { for i in 1 2; do ip -n h$i link del u0; done; }
 
-# lossy OPTION...: netem on both ends of the wire.
-lossy() { for i in 1 2; do tc -n h$i qdisc replace dev eth0 root netem limit 100000 "$@"; done; }
+# lossy OPTION...: netem on both ends of the wire, which has a rate, for else one burst is more than a CPU's backlog.
+lossy() { for i in 1 2; do tc -n h$i qdisc replace dev eth0 root netem limit 100000 rate 1gbit "$@"; done; }
 
 pings() { in_ns h1 ping -c "$1" -i 0.01 -W 5 10.50.0.2; }
 
 check "modprobe unorc" modprobe unorc
 pair
+lossy delay 0
 dd if=/dev/urandom of=/tmp/sent bs=10000 count=2000 2>/dev/null
 
 refuses "a device needs its ends" "local and remote" ip -n h1 link add u0 type unorc
@@ -44,7 +45,7 @@ refuses "a timer is a time" "out of range|Invalid|range" \
 
 check "a tunnel of 8+2" tunnels
 shown="unorc local 10.9.0.1 remote 10.9.0.2 port 4796 fec 8+2 paths unolb freeze loss timer 640 flush 50"
-matches "ip shows all of it, as it is typed" "$shown" "$(ip -n h1 -d link show u0)"
+matches "ip shows all of it, as it is typed" "$(echo "$shown" | sed s/+/./)" "$(ip -n h1 -d link show u0)"
 check "what it shows can be typed" ip -n h2 link add u1 type $(echo "$shown" | sed 's/4796/4797/')
 check "and taken away" ip -n h2 link del u1
 matches "in JSON, too" '"paths": ?"unolb"' "$(ip -n h1 -d -j link show u0)"
@@ -67,7 +68,8 @@ for paths in ecmp rps ops plb unolb reps reps-paper bitmap; do
 	before=$(retransmitted h1)
 	check "20 MB by $paths through a loss of 1 %" transfer 10.50.0.2
 	within "of which most is decoded" 1 1000000 "$(counter h2 recovered)"
-	equal "and TCP sends nothing again" "$before" "$(retransmitted h1)"
+	# ACKs, SYNs and a block that loses three of its packets are TCP's to notice.
+	within "and TCP sends next to nothing again" 0 5 $(($(retransmitted h1) - before))
 	lossy delay 0
 	untunnel
 done
@@ -125,6 +127,7 @@ check "wherever it is" eventually gone
 unpair 2>/dev/null
 ip netns del h2 2>/dev/null
 pair
+lossy delay 0
 tunnels
 flood
 check "the module goes under traffic" rmmod unorc
