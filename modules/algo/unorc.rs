@@ -576,6 +576,8 @@ pub struct Sender<P> {
     parities: [Option<P>; MAX_PARITY],
     ecn: Ecn,
     backoff: u8,
+    /// Smoothed RTT of this session; 0: none.
+    srtt_us: u32,
 }
 
 impl<P> Default for Sender<P> {
@@ -590,6 +592,7 @@ impl<P> Default for Sender<P> {
             parities: [None, None, None],
             ecn: Ecn::Not,
             backoff: 0,
+            srtt_us: 0,
         }
     }
 }
@@ -832,7 +835,7 @@ impl<P: Packet> Sender<P> {
     }
 
     fn measure<I: Io<Packet = P>>(
-        &self,
+        &mut self,
         cx: &mut Context<'_, I>,
         lent: &mut Lent<'_, P>,
         newest: u32,
@@ -849,6 +852,12 @@ impl<P: Packet> Sender<P> {
         if !slot.is_again && slot.sent_us != 0 {
             let rtt_us = u32::try_from(took_us.saturating_sub(age_us.into())).unwrap_or(u32::MAX);
             cx.rtt.update(cx.now_us, rtt_us, RTT_WINDOW_MS);
+            self.srtt_us = match self.srtt_us {
+                0 => rtt_us,
+                srtt_us => srtt_us
+                    .saturating_sub(srtt_us >> 3)
+                    .saturating_add(rtt_us >> 3),
+            };
         }
     }
 
@@ -988,7 +997,10 @@ impl<P: Packet> Sender<P> {
             return due_us;
         }
         let id = self.oldest;
-        let rto_us = u64::from(cx.rto_us()).checked_shl(self.backoff.into());
+        // A queue at home can be longer than any of the network's.
+        let queued_us = self.srtt_us.saturating_sub(cx.min_rtt_us());
+        let rto_us = cx.rto_us().saturating_add(queued_us);
+        let rto_us = u64::from(rto_us).checked_shl(self.backoff.into());
         let Some(block) = lent.block(id) else {
             return due_us;
         };

@@ -101,13 +101,26 @@ for i in 1 2; do
 	check "20 MB arrive" transfer 10.50.0.2
 done
 
-# Forged: not from the peer, and without a tag of a session.
+# Not from the peer.
+before=$(counter h1 session)
 ip -n h2 addr add 10.9.0.3/24 dev eth0
-before=$(counter h1 malformed)
-echo nonsense | in_ns h2 nc -u -w 1 -p 5000 10.9.0.1 4796
-equal "what is no packet of ours is counted" $((before + 1)) "$(counter h1 malformed)"
-check "and changes nothing" pings 3
-equal "there is no new session" 2 "$(counter h1 session)"
+check "another host asks" ip -n h2 link add u1 type unorc local 10.9.0.3 remote 10.9.0.1
+ip -n h2 addr add 10.51.0.3/24 dev u1
+ip -n h2 link set u1 up
+refuses "and gets no answer" "100% packet loss" in_ns h2 ping -c 2 -i 0.01 -W 1 10.51.0.1
+errors=$(in_ns h1 cat /sys/class/net/u0/statistics/rx_errors)
+within "what it sent is counted" 1 100 "$errors"
+check "the tunnel goes on" pings 3
+equal "in the same session" "$before" "$(counter h1 session)"
+ip -n h2 link del u1
+# Of another code.
+ip -n h2 link del u0
+check "an end of another code" tunnel 2 fec 4+1
+refuses "has no session" "100% packet loss" in_ns h1 ping -c 2 -i 0.01 -W 1 10.50.0.2
+within "and is counted" 1 100 "$(($(counter h1 mismatch) + $(counter h2 mismatch)))"
+ip -n h2 link del u0
+check "an end of the same code" tunnel 2
+check "has one" eventually pings 1
 
 # Going while traffic flows.
 flood() { in_ns h1 ping -q -f -c 20000 -W 1 10.50.0.2 >/dev/null 2>&1 & }

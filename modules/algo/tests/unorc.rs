@@ -269,6 +269,29 @@ fn the_rtt_is_of_packets_sent_once_and_without_the_time_at_the_receiver() {
 }
 
 #[test]
+fn a_long_queue_is_no_silence() {
+    let mut alone = alone(config(1, 0));
+    for number in 0..200 {
+        push(&mut alone, number..number + 1);
+        alone.now_us += 5_000;
+        let feedback = Feedback {
+            newest: (number + 1, 0),
+            ..Feedback::default()
+        };
+        hear(&mut alone, number + 2, &feedback);
+    }
+    assert_eq!(alone.rtt.get(), Some(100));
+    push(&mut alone, 200..201);
+    sent(&mut alone.io);
+    alone.now_us += 5_000;
+    poll(&mut alone);
+    assert_eq!(sent(&mut alone.io), []);
+    alone.now_us += 1_000;
+    poll(&mut alone);
+    assert_eq!(sent(&mut alone.io).len(), 1);
+}
+
+#[test]
 fn without_memory_packets_go_raw() {
     let mut alone = alone(config(8, 2));
     alone.io.fails = 1;
