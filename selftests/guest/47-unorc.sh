@@ -97,7 +97,7 @@ in_ns h1 sysctl -qw net.ipv4.tcp_ecn=2
 for i in 1 2; do
 	ip -n h$i link set u0 down
 	ip -n h$i link set u0 up
-	check "after h$i began anew" eventually pings 1
+	check "an end that began anew is known again" eventually pings 1
 	check "20 MB arrive" transfer 10.50.0.2
 done
 
