@@ -20,8 +20,7 @@
 //! 8. `reps-paper` takes the bandwidth-delay product for larger than its 256 values.
 //! 9. Silence is min_rtt + `timer` and what the smoothed RTT is above min_rtt: a queue of the
 //!    sending host is no loss. The code's RTO is min_rtt + `timer`.
-//! 10. What comes of a block that was given up is not handed up any more: TCP has sent it
-//!    again.
+//! 10. What comes late of a block that was given up is dropped: TCP has sent it again.
 
 #[path = "algo/mod.rs"]
 mod algo;

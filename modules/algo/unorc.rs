@@ -95,7 +95,7 @@ pub struct Header {
 
 impl Header {
     /// As it is sent.
-    pub fn to_bytes(&self) -> [u8; HEADER_BYTES] {
+    pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let [channel0, channel1] = self.channel.to_be_bytes();
         let [tag0, tag1, tag2, tag3] = self.tag.to_be_bytes();
         let [block0, block1, block2, block3] = self.block.to_be_bytes();
