@@ -86,9 +86,10 @@ test-tools: tracing
 	@install -C -m 755 -t build/guest-bin $(GUEST_BIN:%=$(STATIC_OUT)/%)
 
 tools: setup
-	@cd userspace-tools && cargo build --quiet --locked --release -p xdc -p xdc-tc-plugin
-	@mkdir -p build/tc
+	@cd userspace-tools && cargo build --quiet --locked --release -p xdc -p xdc-tc-plugin -p xdc-ip-plugin
+	@mkdir -p build/tc build/ip
 	@install -s -m 644 userspace-tools/target/release/libq_phantom.so build/tc/q_phantom.so
+	@install -s -m 644 userspace-tools/target/release/liblink_unorc.so build/ip/link_unorc.so
 
 # Without QEMU, and without the modules that only tests load.
 quick: SETUP := quick

@@ -23,6 +23,7 @@ modules! {
     cc      tcp_gemini      "tcp_gemini.rs"                 gemini "algo/gemini.rs";
     qdisc   sch_phantom     "sch_phantom.rs";
     host    tlt             "tlt.rs";
+    netdev  unorc           "unorc.rs";
 
     // Begin your own from these: docs/writing.md.
     cc      tcp_example     "../examples/tcp_example.rs";

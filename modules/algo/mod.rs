@@ -15,18 +15,26 @@ pub mod controller;
 pub mod dctcp;
 pub mod entry;
 pub mod fixed;
+pub mod gf256;
 pub mod params;
+pub mod paths;
 pub mod phantom;
 pub mod random;
+pub mod resequence;
 pub mod rtt;
 pub mod shaper;
 pub mod shared_phantom;
 pub mod tlt;
+pub mod tunnel;
+pub mod unorc;
 pub mod window;
 
 #[cfg(test)]
 #[path = "tests/support.rs"]
 pub(crate) mod support;
+#[cfg(test)]
+#[path = "tests/unorc_support.rs"]
+pub(crate) mod unorc_support;
 
 /// What one ACK tells a congestion control.
 ///

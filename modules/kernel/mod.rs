@@ -24,3 +24,4 @@ pub(crate) mod sysctl;
 pub(crate) mod tcp;
 pub(crate) mod trace;
 pub(crate) mod uapi;
+pub(crate) mod udp_tunnel;

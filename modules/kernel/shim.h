@@ -24,6 +24,7 @@
 #include <net/tcp_ecn.h>
 
 #include "../uapi/pkt_phantom.h"
+#include "../uapi/unorc.h"
 #include "../uapi/xdc_diag.h"
 
 /* Values of macros that bindgen cannot evaluate. */
@@ -69,7 +70,7 @@ void xdc_deferred_start(struct xdc_deferred *deferred,
 long xdc_deferred_wait(struct xdc_deferred *deferred, unsigned int ms);
 void xdc_deferred_flush(struct xdc_deferred *deferred);
 
-/* shim_netdev.c */
+/* shim_notifier.c */
 struct net_device *xdc_netdev_of_event(void *info);
 u64 xdc_netdev_link_bytes_per_s(struct net_device *dev);
 
@@ -230,5 +231,51 @@ struct sock *xdc_conn_find(struct net *net, const struct xdc_segment *segment);
 void xdc_conn_put(struct sock *sk);
 bool xdc_conn_is_full(const struct sock *sk);
 bool xdc_request_is_answered(const struct sock *sk, const struct xdc_segment *segment);
+
+/* shim_udp_tunnel.c: a network device whose packets go to one peer over UDP. */
+#define XDC_TUNNEL_COUNTERS 32
+#define XDC_TUNNEL_HEADER 16
+struct xdc_tunnel;
+struct xdc_tunnel_out;
+
+/* What a device is made with. */
+struct xdc_tunnel_config {
+	__be32 local, remote;
+	__be16 port;
+	u16 mtu;
+	u8 data, parity, paths, freeze;
+	u32 timer_us, flush_us;
+};
+
+/*
+ * The module's. "state" is what open() returned; transmit(), receive() and poll() have it alone,
+ * with BH off, and return when poll() is due, in us; 0: not. They own the packet.
+ */
+struct xdc_tunnel_ops {
+	const char *kind;
+	const char *const *counters;
+	unsigned int counter_count;
+	/* NULL: it can be so; else why not. */
+	const char *(*check)(const struct xdc_tunnel_config *config);
+	void *(*open)(const struct xdc_tunnel_config *config);
+	void (*close)(void *state);
+	u64 (*transmit)(void *state, struct xdc_tunnel_out *out, struct sk_buff *skb, u64 now_us);
+	u64 (*receive)(void *state, struct xdc_tunnel_out *out, struct sk_buff *skb, bool is_marked,
+		       u64 now_us);
+	u64 (*poll)(void *state, struct xdc_tunnel_out *out, u64 now_us);
+};
+
+int xdc_tunnel_register(const struct xdc_tunnel_ops *ops);
+void xdc_tunnel_unregister(void);
+struct sk_buff *xdc_tunnel_make(struct xdc_tunnel_out *out, unsigned int len);
+struct sk_buff *xdc_tunnel_copy(struct sk_buff *skb);
+void xdc_tunnel_send(struct xdc_tunnel_out *out, struct sk_buff *skb, const u8 *header, u16 port,
+		     bool is_capable);
+void xdc_tunnel_deliver(struct xdc_tunnel_out *out, struct sk_buff *skb, bool is_marked);
+void xdc_tunnel_count(struct xdc_tunnel_out *out, unsigned int counter, u64 n);
+void xdc_tunnel_free(struct sk_buff *skb);
+u8 *xdc_tunnel_bytes(struct sk_buff *skb, unsigned int *len);
+bool xdc_tunnel_is_shared(const struct sk_buff *skb);
+void xdc_tunnel_cut(struct sk_buff *skb, unsigned int start, unsigned int len);
 
 #endif /* _XDC_SHIM_H */

@@ -16,7 +16,8 @@
 
 #include "shim.h"
 #include "shim_math.c"
-#include "shim_netdev.c"
+#include "shim_notifier.c"
+#include "shim_random.c"
 
 /* The life of a qdisc */
 
@@ -126,11 +127,6 @@ void xdc_qdisc_for_each(struct net_device *dev, const struct Qdisc_ops *ops,
 		if (sch != root && sch->ops == ops && !hash_hashed(&sch->hash))
 			f(sch, data);
 	}
-}
-
-u64 xdc_random_u64(void)
-{
-	return get_random_u64();
 }
 
 /* A queue: under the root's lock */

@@ -6,6 +6,7 @@ use std::{env, fs, path::PathBuf};
 
 use xdc_algo::{
     ALGORITHMS, MODULES, entry::Entry, entry::Value, gemini, params::ParamInfo, tlt, unocc,
+    unorc::Count,
 };
 
 fn parameters(algorithm: &Entry) -> String {
@@ -232,4 +233,12 @@ fn phantom_page_is_what_the_code_says() {
 fn tlt_page_is_what_the_code_says() {
     holds("tlt.md", "parameters", &table(&["default"], tlt::PARAMS));
     holds("tlt.md", "deviations", &numbered("tlt.rs"));
+}
+
+#[test]
+fn unorc_page_is_what_the_code_says() {
+    let names = Count::NAMES.iter().map(|name| name.to_str().unwrap());
+    let counters: Vec<_> = names.map(|name| format!("`{name}`")).collect();
+    holds("unorc.md", "counters", &(counters.join(", ") + ".\n"));
+    holds("unorc.md", "deviations", &numbered("unorc.rs"));
 }

@@ -267,6 +267,11 @@ impl Home {
         self.artifact("tc/q_phantom.so".to_owned()).ok()
     }
 
+    /// What makes ip know unorc, where `make tools` has built it.
+    pub fn ip_plugin(&self) -> Option<PathBuf> {
+        self.artifact("ip/link_unorc.so".to_owned()).ok()
+    }
+
     /// Where `make test-tools` puts a program of the guest's tests.
     pub fn guest_program(&self, name: &str) -> PathBuf {
         self.root.join("build/guest-bin").join(name)

@@ -76,9 +76,9 @@ pub fn write(
         let foreign = matches!(plan.job, Job::Selftest { root: Some(_), .. })
             || needs_tc(plan)
             || !plan.modules.iter().all(has);
-        if foreign {
-            modules.extend(home.kernel_modules(flavour)?);
-        }
+        let of_kernel = home.kernel_modules(flavour).unwrap_or_default();
+        let is_wanted = |path: &PathBuf| foreign || needed(path);
+        modules.extend(of_kernel.into_iter().filter(is_wanted));
         add_modules(&mut cpio, home, flavour, &modules, scratch)?;
     }
 
@@ -95,6 +95,7 @@ pub fn write(
             if !commands.is_empty() {
                 add_tools(&mut cpio, TOOLS)?;
                 add_tc_plugin(&mut cpio, home)?;
+                add_ip_plugin(&mut cpio, home)?;
                 add_shell(&mut cpio, false)?;
                 add_called(&mut cpio, home, &commands)?;
                 add_busybox(&mut cpio, home)?;
@@ -106,6 +107,7 @@ pub fn write(
             add_modprobe(&mut cpio, home)?;
             add_tools(&mut cpio, TOOLS)?;
             add_tc_plugin(&mut cpio, home)?;
+            add_ip_plugin(&mut cpio, home)?;
             let interactive = matches!(plan.job, Job::Shell(_));
             add_shell(&mut cpio, interactive)?;
             if interactive {
@@ -315,12 +317,35 @@ fn add_tc_plugin(cpio: &mut Cpio, home: &Home) -> Result<()> {
     }
 }
 
+/// What makes ip know unorc, where the host's ip looks for it.
+fn add_ip_plugin(cpio: &mut Cpio, home: &Home) -> Result<()> {
+    let (Some(plugin), Some(ip)) = (home.ip_plugin(), find_program("ip")) else {
+        return Ok(());
+    };
+    let program = fs::read(&ip).map_err(|err| Error::io(ip.display(), &err))?;
+    match compiled_in(&program, "/ip") {
+        Some(dir) => add_program(cpio, &format!("{dir}/link_unorc.so"), &plugin),
+        None => Ok(()),
+    }
+}
+
 /// The folder of plugins that is compiled into a tc: a string that ends with `/tc/`.
 fn plugin_dir(program: &[u8]) -> Option<&str> {
+    compiled_in(program, "/tc/")
+}
+
+/// A path that is compiled into a program.
+fn compiled_in<'a>(program: &'a [u8], end: &str) -> Option<&'a str> {
     program
         .split(|byte| *byte == 0)
         .filter_map(|bytes| str::from_utf8(bytes).ok())
-        .find(|text| text.starts_with('/') && text.ends_with("/tc/"))
+        .find(|text| text.starts_with('/') && text.ends_with(end))
+}
+
+/// The kernel's own modules that ours are linked to.
+fn needed(module: &Path) -> bool {
+    let name = module.file_stem().unwrap_or_default();
+    name == "udp_tunnel" || name == "ip6_udp_tunnel"
 }
 
 /// The host's shell: busybox's would run its own applets before any program of that name. For a

@@ -95,6 +95,7 @@ mod tests {
     const FLIPS: &str = include_str!("../../../../../selftests/host/flips.txt");
     const PAGE: &str = include_str!("../../../../../docs/rules.md");
     const TLT: &str = include_str!("../../../../../selftests/guest/46-tlt.sh");
+    const UNORC: &str = include_str!("../../../../../selftests/guest/47-unorc.sh");
 
     #[test]
     fn names_are_unique_and_on_the_page() {
@@ -115,10 +116,11 @@ mod tests {
         for flip in flips {
             let mut fields = flip.split('\t');
             let name = fields.next().unwrap_or_default();
-            // TLT's are of a script of their own.
-            let known = match name.strip_prefix("tlt: ") {
-                Some(case) => TLT.contains(&format!("\"{case}")),
-                None => names.contains(name),
+            // TLT's and UnoRC's are of scripts of their own.
+            let known = match name.split_once(": ") {
+                Some(("tlt", case)) => TLT.contains(&format!("\"{case}")),
+                Some(("unorc", case)) => UNORC.contains(&format!("\"{case}")),
+                _ => names.contains(name),
             };
             assert!(known, "no case '{name}'");
             assert_eq!(fields.count(), 2, "{flip}");

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use super::super::paths::Kind as Chooser;
+use super::super::support::Rng;
+use super::super::unorc_support::{End, config, flow_and_number, ip, wire};
+use super::*;
+use std::collections::BTreeMap;
+
+/// Two ends and what is between them.
+struct Net {
+    ends: [End; 2],
+    /// By when it arrives and in which order: to whom.
+    flying: BTreeMap<(u64, u64), (usize, Vec<u8>, bool)>,
+    number: u64,
+    now_us: u64,
+    rng: Rng,
+    /// In percent.
+    loss: u64,
+    duplicates: u64,
+    noise: u64,
+    jitter_us: u64,
+    /// Packets that were lost in a row are no more than this.
+    burst: u64,
+}
+
+impl Net {
+    fn new(config: Config, seed: u64) -> Self {
+        Net {
+            ends: [
+                End::new(config, true, seed),
+                End::new(config, false, seed + 1_000),
+            ],
+            flying: BTreeMap::new(),
+            number: 0,
+            now_us: 1_000_000,
+            rng: Rng::new(seed),
+            loss: 0,
+            duplicates: 0,
+            noise: 0,
+            jitter_us: 0,
+            burst: 1,
+        }
+    }
+
+    fn carry(&mut self) {
+        for from in 0..2 {
+            for (header, body, _) in std::mem::take(&mut self.ends[from].io.sent) {
+                let mut copies = u64::from(!self.rng.percent(self.loss));
+                copies += u64::from(self.rng.percent(self.duplicates));
+                for _ in 0..copies {
+                    let mut packet = wire(&header, &body);
+                    if self.rng.percent(self.noise) {
+                        // UDP's checksum finds what is changed, but not what is from elsewhere.
+                        let other = Header {
+                            tag: self.rng.any() as u32,
+                            ..header
+                        };
+                        packet = wire(&other, &body);
+                    }
+                    let at = self.now_us + 50 + self.rng.within(0, self.jitter_us);
+                    let is_marked = self.rng.percent(5);
+                    self.flying
+                        .insert((at, self.number), (1 - from, packet, is_marked));
+                    self.number += 1;
+                }
+            }
+        }
+    }
+
+    fn run(&mut self, for_us: u64) {
+        let end = self.now_us + for_us;
+        loop {
+            self.carry();
+            let dues = self
+                .ends
+                .iter()
+                .map(|end| end.endpoint.due_us())
+                .filter(|&due| due != 0);
+            let flying = self.flying.keys().next().map(|key| key.0);
+            let next = dues.chain(flying).min().unwrap_or(end).max(self.now_us);
+            if next > end {
+                break;
+            }
+            if next == end && self.flying.is_empty() {
+                break;
+            }
+            self.now_us = next;
+            while let Some(entry) = self
+                .flying
+                .first_entry()
+                .filter(|entry| entry.key().0 <= next)
+            {
+                let (to, packet, is_marked) = entry.remove();
+                self.ends[to].receive(next, packet, is_marked);
+            }
+            for end in &mut self.ends {
+                end.poll(next);
+            }
+        }
+        self.now_us = end;
+    }
+
+    fn send(&mut self, from: usize, packet: Vec<u8>) {
+        self.ends[from].transmit(self.now_us, packet);
+    }
+
+    /// What went up at an end since the last call, by flow.
+    fn up(&mut self, at: usize) -> BTreeMap<u8, Vec<u32>> {
+        let mut flows: BTreeMap<u8, Vec<u32>> = BTreeMap::new();
+        for (packet, _) in self.ends[at].io.up.drain(..) {
+            let (flow, number) = flow_and_number(&packet);
+            flows.entry(flow).or_default().push(number);
+        }
+        flows
+    }
+}
+
+const FLOWS: u8 = 5;
+
+/// Numbers of both directions, some at a time.
+fn talk(net: &mut Net, each: u32) {
+    for number in 0..each {
+        for flow in 0..FLOWS {
+            let len = net.rng.within(32, 900) as usize;
+            net.send(0, ip(flow, number, len));
+            net.send(1, ip(flow, number, len));
+        }
+        if net.rng.percent(40) {
+            let pause_us = net.rng.within(1, 30);
+            net.run(pause_us);
+        }
+    }
+    net.run(3_000_000);
+}
+
+fn all_in_order(net: &mut Net, each: u32) {
+    for at in 0..2 {
+        let up = net.up(at);
+        assert_eq!(up.len(), usize::from(FLOWS));
+        for (flow, numbers) in up {
+            assert!(
+                numbers.iter().copied().eq(0..each),
+                "flow {flow} at {at}: {numbers:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn all_comes_in_order_whatever_the_chooser() {
+    for (seed, paths) in (0..).zip(Chooser::ALL) {
+        for (x, y) in [(8, 2), (1, 0)] {
+            let mut config = config(x, y);
+            config.paths = paths;
+            let mut net = Net::new(config, seed);
+            talk(&mut net, 12);
+            all_in_order(&mut net, 12);
+            for end in &net.ends {
+                assert_eq!(end.io.counted(Count::Session), 1);
+                assert_eq!(end.io.counted(Count::TxResent), 0);
+                assert!(end.endpoint.min_rtt_us() >= 100);
+            }
+        }
+    }
+}
+
+#[test]
+fn all_comes_in_order_through_loss_duplicates_reordering_and_noise() {
+    let mut recovered = 0;
+    let mut resent = 0;
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed);
+        let (x, y) = rng.pick(&[(8, 2), (1, 0), (28, 3), (1, 1), (4, 1)]);
+        let mut net = Net::new(config(x, y), seed);
+        // A session, so that no packet is lost for want of one.
+        net.send(0, ip(9, 0, 100));
+        net.run(10_000);
+        assert_eq!(net.up(1)[&9], [0]);
+        net.loss = rng.pick(&[0, 1, 5]);
+        net.duplicates = rng.pick(&[0, 5]);
+        net.noise = rng.pick(&[0, 2]);
+        net.jitter_us = rng.pick(&[0, 10, 100]);
+        talk(&mut net, 300);
+        let given_up: u64 = net
+            .ends
+            .iter()
+            .map(|end| end.io.counted(Count::GivenUp))
+            .sum();
+        if given_up == 0 {
+            all_in_order(&mut net, 300);
+        } else {
+            // Three resends of one packet were lost, too: rare, and nothing is twice there.
+            assert!(given_up <= 8, "{given_up}");
+            for at in 0..2 {
+                for (_, mut numbers) in net.up(at) {
+                    let all = numbers.len();
+                    numbers.sort_unstable();
+                    numbers.dedup();
+                    assert_eq!(numbers.len(), all);
+                }
+            }
+        }
+        for end in &net.ends {
+            recovered += end.io.counted(Count::Recovered);
+            resent += end.io.counted(Count::TxResent);
+        }
+    }
+    assert!(recovered > 500 && resent > 200, "{recovered} {resent}");
+}
+
+#[test]
+fn memory_that_fails_breaks_nothing() {
+    for seed in 0..10 {
+        let mut net = Net::new(config(8, 2), seed);
+        net.send(0, ip(9, 0, 100));
+        net.run(10_000);
+        net.up(1);
+        net.loss = 2;
+        for end in &mut net.ends {
+            end.io.fails = 7;
+        }
+        talk(&mut net, 200);
+        for at in 0..2 {
+            for (_, mut numbers) in net.up(at) {
+                let all = numbers.len();
+                assert!(all > 150);
+                numbers.sort_unstable();
+                numbers.dedup();
+                assert_eq!(numbers.len(), all);
+            }
+        }
+    }
+}
+
+#[test]
+fn either_end_may_begin_anew() {
+    for restarted in 0..2 {
+        for speaker in 0..2 {
+            let mut net = Net::new(config(8, 2), 3);
+            net.send(0, ip(1, 0, 100));
+            net.run(10_000);
+            assert_eq!(net.up(1)[&1], [0]);
+            net.ends[restarted] = End::new(config(8, 2), restarted == 0, 77);
+            for number in 1..50 {
+                net.send(speaker, ip(1, number, 100));
+                net.run(100_000);
+            }
+            let up = net.up(1 - speaker);
+            assert_eq!(up[&1].last(), Some(&49));
+            // What was sent to an end that did not know of it is lost, and no more.
+            assert!(up[&1].len() >= 47, "{:?}", up[&1]);
+        }
+    }
+}
+
+#[test]
+fn a_session_survives_the_loss_of_any_of_its_packets() {
+    for seed in 0..50 {
+        let mut net = Net::new(config(8, 2), seed);
+        net.loss = 40;
+        for number in 0..10 {
+            net.send((seed % 2) as usize, ip(1, number, 100));
+        }
+        if seed % 3 == 0 {
+            net.send(((seed + 1) % 2) as usize, ip(2, 0, 100));
+        }
+        net.run(2_900_000);
+        assert!(
+            net.ends.iter().all(|end| end.endpoint.is_up()),
+            "seed {seed}"
+        );
+    }
+}
+
+#[test]
+fn without_a_peer_what_waits_is_dropped_after_three_seconds() {
+    let mut net = Net::new(config(8, 2), 1);
+    net.loss = 100;
+    for number in 0..70 {
+        net.send(0, ip(1, number, 100));
+    }
+    assert_eq!(net.ends[0].io.counted(Count::Unreachable), 6);
+    net.run(4_500_000);
+    assert_eq!(net.ends[0].io.counted(Count::Unreachable), 70);
+    assert!(!net.ends[0].endpoint.is_up());
+    net.loss = 0;
+    net.send(0, ip(1, 70, 100));
+    net.run(10_000);
+    assert_eq!(net.up(1)[&1], [70]);
+}
+
+#[test]
+fn ends_of_other_codes_have_no_session() {
+    let mut net = Net::new(config(8, 2), 1);
+    net.ends[1] = End::new(config(8, 1), false, 5);
+    net.send(0, ip(1, 0, 100));
+    net.run(5_000_000);
+    assert!(net.ends[1].io.counted(Count::Mismatch) > 1);
+    assert!(!net.ends[0].endpoint.is_up() && !net.ends[1].endpoint.is_up());
+}
+
+#[test]
+fn forged_packets_change_nothing_and_are_answered_once_a_second() {
+    let mut net = Net::new(config(8, 2), 1);
+    net.send(0, ip(1, 0, 100));
+    net.run(10_000);
+    let Session::Up { theirs, .. } = net.ends[0].endpoint.session else {
+        panic!("no session");
+    };
+    let mut rng = Rng::new(9);
+    for _ in 0..20_000 {
+        let header = Header {
+            kind: Header::parse(&[
+                rng.within(0x10, 0x18) as u8,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+            ])
+            .unwrap()
+            .kind,
+            tag: rng.next() as u32,
+            ..Header::default()
+        };
+        let mut packet = wire(&header, &ip(1, 1, 60)[..rng.within(0, 60) as usize]);
+        if rng.percent(20) {
+            let at = rng.within(0, packet.len() as u64 - 1) as usize;
+            packet[at] = rng.next() as u8;
+        }
+        net.ends[0].receive(net.now_us, packet, false);
+    }
+    let answers = net.ends[0].io.sent.drain(..);
+    let stale = answers
+        .filter(|(header, ..)| header.kind == Kind::Stale)
+        .count();
+    assert_eq!(stale, 1);
+    assert!(
+        matches!(net.ends[0].endpoint.session, Session::Up { theirs: now, .. } if now == theirs)
+    );
+    net.up(1);
+    net.send(0, ip(1, 1, 100));
+    net.run(10_000);
+    assert_eq!(net.up(1)[&1], [1]);
+    assert!(net.up(0).is_empty());
+}
+
+#[test]
+fn a_dead_link_is_left() {
+    // One of eight links, chosen by the entropy, is dead.
+    let mut net = Net::new(config(8, 2), 2);
+    net.send(0, ip(1, 0, 100));
+    net.run(10_000);
+    net.up(1);
+    for number in 0..4_000 {
+        net.send(0, ip(1, number, 100));
+        net.ends[0]
+            .io
+            .sent
+            .retain(|(header, ..)| header.ev % 8 != 3);
+        net.run(2);
+    }
+    net.run(1_000_000);
+    assert!(net.up(1)[&1].iter().copied().eq(0..4_000));
+    assert!(net.ends[1].io.counted(Count::Recovered) > 0);
+}
+
+#[test]
+fn packets_are_told_apart() {
+    let packet = ip(3, 4, 60);
+    let inner = Inner::of(&packet);
+    assert_eq!((inner.is_raw, inner.ecn), (false, Ecn::Capable));
+    assert_ne!(inner.flow, Inner::of(&ip(4, 4, 60)).flow);
+    assert_eq!(inner.flow, Inner::of(&ip(3, 9, 80)).flow);
+    assert!(Inner::of(&packet[..59]).is_raw);
+    // TCP: an ACK, one with data, a SYN.
+    let mut ack = vec![0; 40];
+    ack[0] = 0x45;
+    ack[3] = 40;
+    ack[9] = 6;
+    ack[32] = 0x50;
+    ack[33] = 0x10;
+    assert!(Inner::of(&ack).is_raw);
+    assert_eq!(Inner::of(&ack).ecn, Ecn::Not);
+    let mut syn = ack.clone();
+    syn[33] = 0x12;
+    assert!(!Inner::of(&syn).is_raw);
+    let mut data = ack.clone();
+    data.push(1);
+    data[3] = 41;
+    assert!(!Inner::of(&data).is_raw);
+    let mut fragment = data.clone();
+    fragment[6] = 0x20;
+    assert_eq!(Inner::of(&fragment).flow[4], 6);
+    let mut six = vec![0; 48];
+    six[0] = 0x60;
+    six[1] = 0x30;
+    six[5] = 8;
+    six[6] = 17;
+    assert_eq!(Inner::of(&six).ecn, Ecn::Capable);
+    assert!(!Inner::of(&six).is_raw);
+}

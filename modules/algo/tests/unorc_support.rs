@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A caller of UnoRC: packets are vectors, and what is sent is kept.
+
+use super::{
+    paths::{Freeze, Kind as Chooser},
+    random::Random,
+    resequence::{self, Held, HeldBlock},
+    rtt::BaseRtt,
+    tunnel::{self, CHANNELS, Channel, Endpoint},
+    unorc::{self, Config, Context, Count, Ecn, HEADER_BYTES, Header, Io, Packet, Sent, SentBlock},
+};
+
+impl Packet for Vec<u8> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self
+    }
+
+    fn cut(&mut self, start: usize, len: usize) {
+        self.drain(..start);
+        self.truncate(len);
+    }
+}
+
+pub fn config(x: u8, y: u8) -> Config {
+    Config {
+        x,
+        y,
+        timer_us: 640,
+        flush_us: 50,
+        paths: Chooser::Unolb,
+        freeze: Freeze::Loss,
+        mtu: 1_000,
+    }
+}
+
+/// A packet of IPv4 and UDP, with a number of its own, of a flow.
+pub fn ip(flow: u8, number: u32, len: usize) -> Vec<u8> {
+    let len = len.max(32);
+    let mut packet = vec![0; len];
+    packet[0] = 0x45;
+    packet[1] = 2;
+    packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+    packet[9] = 17;
+    packet[12] = 10;
+    packet[16] = 10;
+    packet[21] = flow;
+    packet[28..32].copy_from_slice(&number.to_be_bytes());
+    for (i, cell) in packet[32..].iter_mut().enumerate() {
+        *cell = (number as usize * 7 + i * 13) as u8;
+    }
+    packet
+}
+
+pub fn flow_and_number(packet: &[u8]) -> (u8, u32) {
+    let number = u32::from_be_bytes(packet[28..32].try_into().unwrap());
+    assert_eq!(packet, ip(packet[21], number, packet.len()));
+    (packet[21], number)
+}
+
+#[derive(Default)]
+pub struct Caller {
+    pub sent: Vec<(Header, Vec<u8>, Ecn)>,
+    pub up: Vec<(Vec<u8>, bool)>,
+    pub counts: [u64; Count::NAMES.len()],
+    /// One in so many allocations fails; 0: none.
+    pub fails: u32,
+    asked: u32,
+}
+
+impl Caller {
+    pub fn counted(&self, count: Count) -> u64 {
+        self.counts[count as usize]
+    }
+
+    fn has_memory(&mut self) -> bool {
+        self.asked += 1;
+        self.fails == 0 || !self.asked.is_multiple_of(self.fails)
+    }
+}
+
+impl Io for Caller {
+    type Packet = Vec<u8>;
+
+    fn make(&mut self, len: usize) -> Option<Vec<u8>> {
+        self.has_memory().then(|| vec![0; len])
+    }
+
+    fn copy(&mut self, packet: &Vec<u8>) -> Option<Vec<u8>> {
+        self.has_memory().then(|| packet.clone())
+    }
+
+    fn send(&mut self, header: &Header, packet: Vec<u8>, ecn: Ecn) {
+        self.sent.push((*header, packet, ecn));
+    }
+
+    fn deliver(&mut self, packet: Vec<u8>, is_marked: bool) {
+        self.up.push((packet, is_marked));
+    }
+
+    fn count(&mut self, count: Count, n: u64) {
+        self.counts[count as usize] += n;
+    }
+}
+
+/// The memory of one end.
+pub struct Memory {
+    channels: Vec<Channel<Vec<u8>>>,
+    sent: Vec<Sent<Vec<u8>>>,
+    sent_blocks: Vec<SentBlock>,
+    held: Vec<Held<Vec<u8>>>,
+    held_blocks: Vec<HeldBlock>,
+}
+
+fn some<T: Default>(n: usize) -> Vec<T> {
+    (0..n).map(|_| T::default()).collect()
+}
+
+impl Memory {
+    pub fn new(config: &Config, channels: usize) -> Self {
+        Memory {
+            channels: some(channels),
+            sent: some(channels * config.sent_slots()),
+            sent_blocks: some(channels * config.blocks()),
+            held: some(channels * config.held_slots()),
+            held_blocks: some(channels * config.blocks()),
+        }
+    }
+
+    pub fn all(&mut self) -> tunnel::Lent<'_, Vec<u8>> {
+        tunnel::Lent {
+            channels: &mut self.channels,
+            sent: &mut self.sent,
+            sent_blocks: &mut self.sent_blocks,
+            held: &mut self.held,
+            held_blocks: &mut self.held_blocks,
+        }
+    }
+}
+
+/// An end.
+pub struct End {
+    pub endpoint: Endpoint<Vec<u8>>,
+    pub memory: Memory,
+    pub io: Caller,
+}
+
+impl End {
+    pub fn new(config: Config, is_lower: bool, secret: u64) -> Self {
+        End {
+            endpoint: Endpoint::new(config, is_lower, (secret, !secret)),
+            memory: Memory::new(&config, CHANNELS),
+            io: Caller::default(),
+        }
+    }
+
+    pub fn transmit(&mut self, now_us: u64, packet: Vec<u8>) {
+        let lent = &mut self.memory.all();
+        self.endpoint.transmit(&mut self.io, lent, now_us, packet);
+    }
+
+    pub fn receive(&mut self, now_us: u64, packet: Vec<u8>, is_marked: bool) {
+        let lent = &mut self.memory.all();
+        self.endpoint
+            .receive(&mut self.io, lent, now_us, packet, is_marked);
+    }
+
+    pub fn poll(&mut self, now_us: u64) {
+        let due_us = self.endpoint.due_us();
+        if due_us != 0 && due_us <= now_us {
+            let lent = &mut self.memory.all();
+            self.endpoint.poll(&mut self.io, lent, now_us);
+        }
+    }
+}
+
+pub fn wire(header: &Header, body: &[u8]) -> Vec<u8> {
+    let mut packet = header.to_bytes().to_vec();
+    assert_eq!(packet.len(), HEADER_BYTES);
+    packet.extend(body);
+    packet
+}
+
+/// One half of a channel, and what it needs.
+pub struct Half<T> {
+    pub half: T,
+    pub config: Config,
+    pub memory: Memory,
+    pub io: Caller,
+    pub rng: Random,
+    pub rtt: BaseRtt,
+    pub now_us: u64,
+}
+
+impl<T: Default> Half<T> {
+    pub fn new(config: Config) -> Self {
+        let mut rtt = BaseRtt::default();
+        rtt.update(1, 100, u32::MAX);
+        Half {
+            half: T::default(),
+            config,
+            memory: Memory::new(&config, 1),
+            io: Caller::default(),
+            rng: Random::new(1),
+            rtt,
+            now_us: 1_000,
+        }
+    }
+
+    pub fn sender<R>(
+        &mut self,
+        f: impl FnOnce(&mut T, &mut Context<'_, Caller>, &mut unorc::Lent<'_, Vec<u8>>) -> R,
+    ) -> R {
+        let mut lent = unorc::Lent {
+            slots: &mut self.memory.sent,
+            blocks: &mut self.memory.sent_blocks,
+        };
+        let mut cx = Context {
+            io: &mut self.io,
+            config: &self.config,
+            rng: &mut self.rng,
+            now_us: self.now_us,
+            tag: 7,
+            channel: 0,
+            rtt: &mut self.rtt,
+        };
+        f(&mut self.half, &mut cx, &mut lent)
+    }
+
+    pub fn receiver<R>(
+        &mut self,
+        f: impl FnOnce(&mut T, &mut Context<'_, Caller>, &mut resequence::Lent<'_, Vec<u8>>) -> R,
+    ) -> R {
+        let mut lent = resequence::Lent {
+            slots: &mut self.memory.held,
+            blocks: &mut self.memory.held_blocks,
+        };
+        let mut cx = Context {
+            io: &mut self.io,
+            config: &self.config,
+            rng: &mut self.rng,
+            now_us: self.now_us,
+            tag: 7,
+            channel: 0,
+            rtt: &mut self.rtt,
+        };
+        f(&mut self.half, &mut cx, &mut lent)
+    }
+}

@@ -1,0 +1,676 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One end of a tunnel: the session with the peer, and the channels.
+//!
+//! A session is two tags; each end has chosen one, and every packet has the tag of the end that it goes
+//! to. An end that answers keeps nothing until the peer has shown that it gets the answer: its tag is a
+//! keyed hash of the peer's, so it need not be remembered. docs/unorc.md has the rules.
+
+#[allow(deprecated)]
+use core::hash::{Hasher, SipHasher};
+
+use super::{
+    random::Random,
+    resequence::{self, Held, HeldBlock, Receiver},
+    rtt::BaseRtt,
+    unorc::{
+        self, Config, Context, Count, Ecn, FIRST_BLOCK, Feedback, HEADER_BYTES, Header, Io, Kind,
+        Packet, Sender, Sent, SentBlock, earlier,
+    },
+};
+
+/// Channels, which never wait for each other.
+pub const CHANNELS: usize = 8;
+/// Packets that wait for a session.
+const MAX_WAITING: usize = 64;
+/// A session that does not come in this time will not.
+const PATIENCE_US: u64 = 3_000_000;
+const RETRY_US: u64 = 1_000;
+const MAX_RETRY_US: u64 = 1_000_000;
+const STALE_EVERY_US: u64 = 1_000_000;
+/// Times that the end of a handshake is sent again.
+const MAX_CONFIRMS: u8 = 8;
+const MINUTE_US: u64 = 60_000_000;
+const HELLO_BYTES: usize = 8;
+
+/// A channel.
+pub struct Channel<P> {
+    sender: Sender<P>,
+    receiver: Receiver,
+}
+
+impl<P> Default for Channel<P> {
+    fn default() -> Self {
+        Self {
+            sender: Sender::default(),
+            receiver: Receiver::default(),
+        }
+    }
+}
+
+/// The memory of all channels.
+pub struct Lent<'a, P> {
+    /// [`CHANNELS`].
+    pub channels: &'a mut [Channel<P>],
+    /// [`Config::sent_slots`] for each.
+    pub sent: &'a mut [Sent<P>],
+    /// [`Config::blocks`] for each.
+    pub sent_blocks: &'a mut [SentBlock],
+    /// [`Config::held_slots`] for each.
+    pub held: &'a mut [Held<P>],
+    /// [`Config::blocks`] for each.
+    pub held_blocks: &'a mut [HeldBlock],
+}
+
+/// What a channel's two halves work with.
+struct Parts<'a, P> {
+    channel: &'a mut Channel<P>,
+    sent: unorc::Lent<'a, P>,
+    held: resequence::Lent<'a, P>,
+}
+
+impl<P> Lent<'_, P> {
+    fn parts(&mut self, config: &Config, number: usize) -> Option<Parts<'_, P>> {
+        Some(Parts {
+            channel: self.channels.get_mut(number)?,
+            sent: unorc::Lent {
+                slots: self
+                    .sent
+                    .chunks_exact_mut(config.sent_slots())
+                    .nth(number)?,
+                blocks: self
+                    .sent_blocks
+                    .chunks_exact_mut(config.blocks())
+                    .nth(number)?,
+            },
+            held: resequence::Lent {
+                slots: self
+                    .held
+                    .chunks_exact_mut(config.held_slots())
+                    .nth(number)?,
+                blocks: self
+                    .held_blocks
+                    .chunks_exact_mut(config.blocks())
+                    .nth(number)?,
+            },
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Session {
+    /// None.
+    #[default]
+    Down,
+    /// The peer was asked.
+    Asked {
+        tag: u32,
+        since_us: u64,
+        retry_us: u64,
+        next_us: u64,
+    },
+    /// There is one. `confirms`: times that its begin is still to be repeated, for the peer has not spoken.
+    Up {
+        mine: u32,
+        theirs: u32,
+        confirms: u8,
+        next_us: u64,
+    },
+}
+
+/// A hash that nobody without the key can tell.
+#[allow(deprecated)]
+fn keyed(secret: (u64, u64), what: &[u64]) -> u64 {
+    let mut hasher = SipHasher::new_with_keys(secret.0, secret.1);
+    for word in what {
+        hasher.write_u64(*word);
+    }
+    hasher.finish()
+}
+
+/// A packet as it comes from above.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Inner {
+    /// What tells its flow from others: addresses, protocol and ports.
+    pub flow: [u64; 5],
+    /// It goes without order and code: an ACK without data, or no IP. Rule B2.
+    pub is_raw: bool,
+    /// Whether it can be marked.
+    pub ecn: Ecn,
+}
+
+impl Inner {
+    /// Looks into a packet.
+    pub fn of(packet: &[u8]) -> Self {
+        Self::look(packet).unwrap_or(Inner {
+            is_raw: true,
+            ..Inner::default()
+        })
+    }
+
+    fn look(packet: &[u8]) -> Option<Self> {
+        let word = |at: usize| {
+            let bytes = packet.get(at..at.saturating_add(4))?;
+            Some(u64::from(u32::from_be_bytes(*bytes.first_chunk()?)))
+        };
+        if !resequence::is_ip(packet) {
+            return None;
+        }
+        let first = word(0)?;
+        let (tos, protocol, header, addresses, is_first) = match first >> 28 {
+            4 => {
+                let header = usize::from(*packet.first()? & 15).saturating_mul(4);
+                // Only the first fragment has ports, so none of a fragmented packet counts.
+                let is_whole = word(4)? & 0x3fff == 0;
+                let addresses = [word(12)?, word(16)?, 0, 0];
+                (first >> 16, *packet.get(9)?, header, addresses, is_whole)
+            }
+            _ => {
+                let long = |at: usize| Some(word(at)? << 32 | word(at.saturating_add(4))?);
+                let addresses = [long(8)?, long(16)?, long(24)?, long(32)?];
+                (first >> 20, *packet.get(6)?, 40, addresses, true)
+            }
+        };
+        let has_ports = is_first && matches!(protocol, TCP | UDP);
+        let ports = match has_ports {
+            true => word(header)?,
+            false => 0,
+        };
+        let ecn = match tos & 3 {
+            0 => Ecn::Not,
+            _ => Ecn::Capable,
+        };
+        let [a, b, c, d] = addresses;
+        Some(Inner {
+            flow: [a, b, c, d, ports << 8 | u64::from(protocol)],
+            is_raw: is_first && protocol == TCP && is_pure_ack(packet, header)?,
+            ecn,
+        })
+    }
+}
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// Whether a TCP segment has neither data nor SYN, FIN, RST.
+fn is_pure_ack(packet: &[u8], header: usize) -> Option<bool> {
+    let tcp = packet.get(header..)?;
+    let offset = usize::from(*tcp.get(12)? >> 4).saturating_mul(4);
+    Some(tcp.len() == offset && tcp.get(13)? & 0b1_0111 == 0b1_0000)
+}
+
+/// One end.
+pub struct Endpoint<P> {
+    config: Config,
+    /// Of two that ask at once this one goes on.
+    is_lower: bool,
+    secret: (u64, u64),
+    session: Session,
+    tags: u64,
+    waiting: [Option<P>; MAX_WAITING],
+    rng: Random,
+    rtt: BaseRtt,
+    stale_us: u64,
+    /// When anything is due; 0: nothing.
+    due_us: u64,
+    reroutes: u64,
+    freezes: u64,
+}
+
+impl<P: Packet> Endpoint<P> {
+    /// With a secret of 128 random bits.
+    pub fn new(config: Config, is_lower: bool, secret: (u64, u64)) -> Self {
+        Self {
+            config,
+            is_lower,
+            secret,
+            session: Session::Down,
+            tags: 0,
+            waiting: [const { None }; MAX_WAITING],
+            rng: Random::new(keyed(secret, &[])),
+            rtt: BaseRtt::default(),
+            stale_us: 0,
+            due_us: 0,
+            reroutes: 0,
+            freezes: 0,
+        }
+    }
+
+    /// How it works.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Whether there is a session.
+    pub fn is_up(&self) -> bool {
+        matches!(self.session, Session::Up { .. })
+    }
+
+    /// The shortest RTT; 0: none was measured.
+    pub fn min_rtt_us(&self) -> u32 {
+        self.rtt.get().unwrap_or(0)
+    }
+
+    /// When [`Self::poll`] is to be called; 0: not.
+    pub fn due_us(&self) -> u64 {
+        self.due_us
+    }
+
+    fn tag(&self) -> u32 {
+        match self.session {
+            Session::Up { theirs, .. } => theirs,
+            _ => 0,
+        }
+    }
+
+    fn context<'a, I: Io<Packet = P>>(
+        &'a mut self,
+        io: &'a mut I,
+        now_us: u64,
+        channel: usize,
+    ) -> Context<'a, I> {
+        Context {
+            io,
+            now_us: now_us.max(1),
+            tag: self.tag(),
+            channel: channel as u16,
+            config: &self.config,
+            rng: &mut self.rng,
+            rtt: &mut self.rtt,
+        }
+    }
+
+    /// A packet from above.
+    pub fn transmit<I: Io<Packet = P>>(
+        &mut self,
+        io: &mut I,
+        lent: &mut Lent<'_, P>,
+        now_us: u64,
+        packet: P,
+    ) {
+        if !self.is_up() {
+            match self.waiting.iter_mut().find(|place| place.is_none()) {
+                Some(place) => *place = Some(packet),
+                None => io.count(Count::Unreachable, 1),
+            }
+            if self.session == Session::Down {
+                self.ask(io, now_us);
+            }
+            return;
+        }
+        let inner = Inner::of(packet.bytes());
+        let hash = keyed(self.secret, &inner.flow);
+        let number = (hash as usize) & CHANNELS.saturating_sub(1);
+        let config = self.config;
+        let Some(mut parts) = lent.parts(&config, number) else {
+            return;
+        };
+        let mut cx = self.context(io, now_us, number);
+        if inner.is_raw || packet.bytes().len() > usize::from(config.mtu) {
+            parts.channel.sender.raw(&mut cx, packet, inner.ecn);
+        } else {
+            parts
+                .channel
+                .sender
+                .push(&mut cx, &mut parts.sent, packet, inner.ecn);
+            let due_us = parts.channel.sender.poll(&mut cx, &mut parts.sent);
+            self.due_us = earlier(self.due_us, due_us);
+        }
+    }
+
+    /// A packet from the peer, and whether it was marked.
+    pub fn receive<I: Io<Packet = P>>(
+        &mut self,
+        io: &mut I,
+        lent: &mut Lent<'_, P>,
+        now_us: u64,
+        mut packet: P,
+        is_marked: bool,
+    ) {
+        let Some(header) = Header::parse(packet.bytes()) else {
+            io.count(Count::Malformed, 1);
+            return;
+        };
+        let len = packet.bytes().len().saturating_sub(HEADER_BYTES);
+        packet.cut(HEADER_BYTES, len);
+        match header.kind {
+            Kind::Hello => self.hello(io, now_us, packet.bytes()),
+            Kind::HelloAck => self.hello_ack(io, lent, now_us, header.tag, packet.bytes()),
+            Kind::Confirm => self.confirm(io, lent, now_us, header.tag, packet.bytes()),
+            Kind::Stale => self.stale(io, now_us, header.tag),
+            _ => self.of_session(io, lent, now_us, &header, packet, is_marked),
+        }
+    }
+
+    fn of_session<I: Io<Packet = P>>(
+        &mut self,
+        io: &mut I,
+        lent: &mut Lent<'_, P>,
+        now_us: u64,
+        header: &Header,
+        packet: P,
+        is_marked: bool,
+    ) {
+        match &mut self.session {
+            Session::Up { mine, confirms, .. } if *mine == header.tag => *confirms = 0,
+            // Rule W2.
+            _ => {
+                io.count(Count::BadTag, 1);
+                if self.stale_us == 0 || now_us.saturating_sub(self.stale_us) >= STALE_EVERY_US {
+                    self.stale_us = now_us.max(1);
+                    self.control(io, now_us, Kind::Stale, header.tag, &[]);
+                }
+                return;
+            }
+        }
+        let config = self.config;
+        let number = usize::from(header.channel);
+        let Some(mut parts) = lent.parts(&config, number) else {
+            io.count(Count::Malformed, 1);
+            return;
+        };
+        let mut cx = self.context(io, now_us, number);
+        let Channel { sender, receiver } = parts.channel;
+        match header.kind {
+            Kind::Raw => {
+                cx.io.count(Count::RxRaw, 1);
+                if resequence::is_ip(packet.bytes()) {
+                    cx.io.deliver(packet, is_marked);
+                } else {
+                    cx.io.count(Count::Malformed, 1);
+                }
+                return;
+            }
+            Kind::Data if !resequence::is_ip(packet.bytes()) => {
+                cx.io.count(Count::Malformed, 1);
+                return;
+            }
+            Kind::Data | Kind::Parity => {
+                let count = match header.kind {
+                    Kind::Data => Count::RxData,
+                    _ => Count::RxParity,
+                };
+                cx.io.count(count, 1);
+                receiver.receive(&mut cx, &mut parts.held, header, packet, is_marked);
+            }
+            Kind::Floor => receiver.floor(&mut cx, &mut parts.held, header.block),
+            _ => match Feedback::parse(packet.bytes()) {
+                Some(feedback) => {
+                    cx.io.count(Count::RxFeedback, 1);
+                    sender.feedback(&mut cx, &mut parts.sent, header.block, &feedback);
+                }
+                None => cx.io.count(Count::Malformed, 1),
+            },
+        }
+        let due_us = earlier(
+            receiver.poll(&mut cx, &mut parts.held),
+            sender.poll(&mut cx, &mut parts.sent),
+        );
+        self.due_us = earlier(self.due_us, due_us);
+    }
+
+    /// Does what is due.
+    pub fn poll<I: Io<Packet = P>>(&mut self, io: &mut I, lent: &mut Lent<'_, P>, now_us: u64) {
+        let mut due_us = self.poll_session(io, now_us);
+        let config = self.config;
+        let (mut reroutes, mut freezes) = (0u64, 0u64);
+        for number in 0..CHANNELS {
+            let is_up = self.is_up();
+            let Some(mut parts) = lent.parts(&config, number) else {
+                break;
+            };
+            let Channel { sender, receiver } = parts.channel;
+            if is_up {
+                let mut cx = self.context(io, now_us, number);
+                due_us = earlier(due_us, receiver.poll(&mut cx, &mut parts.held));
+                due_us = earlier(due_us, sender.poll(&mut cx, &mut parts.sent));
+            }
+            reroutes = reroutes.wrapping_add(sender.paths.reroutes());
+            freezes = freezes.wrapping_add(sender.paths.freezes());
+        }
+        io.count(Count::Reroute, reroutes.wrapping_sub(self.reroutes));
+        io.count(Count::Freeze, freezes.wrapping_sub(self.freezes));
+        self.reroutes = reroutes;
+        self.freezes = freezes;
+        self.due_us = due_us;
+    }
+
+    fn poll_session<I: Io<Packet = P>>(&mut self, io: &mut I, now_us: u64) -> u64 {
+        match &mut self.session {
+            Session::Down => 0,
+            Session::Asked {
+                since_us,
+                retry_us,
+                next_us,
+                tag,
+            } => {
+                if now_us.saturating_sub(*since_us) >= PATIENCE_US {
+                    // Rule W3.
+                    self.session = Session::Down;
+                    let lost = self.waiting.iter_mut().filter_map(Option::take).count();
+                    io.count(Count::Unreachable, lost as u64);
+                    return 0;
+                }
+                if *next_us > now_us {
+                    return *next_us;
+                }
+                *retry_us = retry_us.saturating_mul(2).min(MAX_RETRY_US);
+                *next_us = now_us.saturating_add(*retry_us);
+                let (tag, next_us) = (*tag, *next_us);
+                self.send_hello(io, now_us, tag);
+                next_us
+            }
+            Session::Up { confirms: 0, .. } => 0,
+            Session::Up {
+                mine,
+                theirs,
+                confirms,
+                next_us,
+            } => {
+                if *next_us > now_us {
+                    return *next_us;
+                }
+                *confirms = confirms.saturating_sub(1);
+                let tries = MAX_CONFIRMS.saturating_sub(*confirms);
+                let pause_us = RETRY_US.checked_shl(tries.into()).unwrap_or(MAX_RETRY_US);
+                *next_us = now_us.saturating_add(pause_us);
+                let (mine, theirs, next_us) = (*mine, *theirs, *next_us);
+                self.control(io, now_us, Kind::Confirm, theirs, &mine.to_be_bytes());
+                next_us
+            }
+        }
+    }
+
+    /// Sends what is no packet of a channel.
+    fn control<I: Io<Packet = P>>(
+        &mut self,
+        io: &mut I,
+        now_us: u64,
+        kind: Kind,
+        tag: u32,
+        body: &[u8],
+    ) {
+        let cx = &mut self.context(io, now_us, 0);
+        let header = Header {
+            tag,
+            ..cx.header(kind)
+        };
+        let Some(mut packet) = cx.io.make(body.len()) else {
+            cx.io.count(Count::NoMem, 1);
+            return;
+        };
+        for (cell, byte) in packet.bytes_mut().iter_mut().zip(body) {
+            *cell = *byte;
+        }
+        cx.io.send(&header, packet, Ecn::Not);
+    }
+
+    fn hello_body(&self, tag: u32) -> [u8; HELLO_BYTES] {
+        let [a, b, c, d] = tag.to_be_bytes();
+        [a, b, c, d, self.config.x, self.config.y, 0, 0]
+    }
+
+    /// The tag of a HELLO or its answer, if the peer works as we do.
+    fn offered<I: Io<Packet = P>>(&self, io: &mut I, body: &[u8]) -> Option<u32> {
+        let Ok(&[a, b, c, d, x, y, _, _]) = <&[u8; HELLO_BYTES]>::try_from(body) else {
+            io.count(Count::Malformed, 1);
+            return None;
+        };
+        if (x, y) != (self.config.x, self.config.y) {
+            io.count(Count::Mismatch, 1);
+            return None;
+        }
+        Some(u32::from_be_bytes([a, b, c, d]))
+    }
+
+    fn send_hello<I: Io<Packet = P>>(&mut self, io: &mut I, now_us: u64, tag: u32) {
+        let body = self.hello_body(tag);
+        self.control(io, now_us, Kind::Hello, 0, &body);
+    }
+
+    /// Asks for a session.
+    fn ask<I: Io<Packet = P>>(&mut self, io: &mut I, now_us: u64) {
+        self.tags = self.tags.wrapping_add(1);
+        let tag = keyed(self.secret, &[self.tags, now_us]) as u32;
+        let next_us = now_us.saturating_add(RETRY_US);
+        self.session = Session::Asked {
+            tag,
+            since_us: now_us,
+            retry_us: RETRY_US,
+            next_us,
+        };
+        self.due_us = earlier(self.due_us, next_us);
+        self.send_hello(io, now_us, tag);
+    }
+
+    /// The tag that answers a peer's, in that minute.
+    fn answer(&self, tag: u32, minute: u64) -> u32 {
+        keyed(self.secret, &[tag.into(), minute, 1]) as u32
+    }
+
+    fn hello<I: Io<Packet = P>>(&mut self, io: &mut I, now_us: u64, body: &[u8]) {
+        let Some(tag) = self.offered(io, body) else {
+            return;
+        };
+        // Rule W1: of two that ask at once the lower goes on.
+        if self.is_lower && matches!(self.session, Session::Asked { .. }) {
+            return;
+        }
+        let minute = now_us.checked_div(MINUTE_US).unwrap_or(0);
+        let body = self.hello_body(self.answer(tag, minute));
+        self.control(io, now_us, Kind::HelloAck, tag, &body);
+    }
+
+    fn hello_ack<I: Io<Packet = P>>(
+        &mut self,
+        io: &mut I,
+        lent: &mut Lent<'_, P>,
+        now_us: u64,
+        to: u32,
+        body: &[u8],
+    ) {
+        let Session::Asked { tag, .. } = self.session else {
+            return;
+        };
+        if tag != to {
+            io.count(Count::BadTag, 1);
+            return;
+        }
+        let Some(theirs) = self.offered(io, body) else {
+            return;
+        };
+        let next_us = now_us.saturating_add(RETRY_US);
+        self.due_us = earlier(self.due_us, next_us);
+        self.session = Session::Up {
+            mine: tag,
+            theirs,
+            confirms: MAX_CONFIRMS,
+            next_us,
+        };
+        self.control(io, now_us, Kind::Confirm, theirs, &tag.to_be_bytes());
+        self.begin(io, lent, now_us);
+    }
+
+    fn confirm<I: Io<Packet = P>>(
+        &mut self,
+        io: &mut I,
+        lent: &mut Lent<'_, P>,
+        now_us: u64,
+        to: u32,
+        body: &[u8],
+    ) {
+        let Ok(theirs) = <[u8; 4]>::try_from(body) else {
+            io.count(Count::Malformed, 1);
+            return;
+        };
+        let theirs = u32::from_be_bytes(theirs);
+        let is_known = matches!(self.session, Session::Up { mine, theirs: known, .. }
+            if (mine, known) == (to, theirs));
+        if !is_known {
+            let minute = now_us.checked_div(MINUTE_US).unwrap_or(0);
+            let last = minute.saturating_sub(1);
+            if to != self.answer(theirs, minute) && to != self.answer(theirs, last) {
+                io.count(Count::BadTag, 1);
+                return;
+            }
+            self.session = Session::Up {
+                mine: to,
+                theirs,
+                confirms: 0,
+                next_us: 0,
+            };
+            self.begin(io, lent, now_us);
+        }
+        // The peer repeats it until it hears of us.
+        if let Some(parts) = lent.parts(&self.config, 0) {
+            parts.channel.receiver.hurry();
+            self.due_us = earlier(self.due_us, now_us.max(1));
+        }
+    }
+
+    /// Rule W2: the peer does not know of our session.
+    fn stale<I: Io<Packet = P>>(&mut self, io: &mut I, now_us: u64, tag: u32) {
+        let Session::Up {
+            theirs,
+            mine,
+            confirms,
+            ..
+        } = self.session
+        else {
+            return;
+        };
+        if tag != theirs {
+            return;
+        }
+        match confirms {
+            0 => self.ask(io, now_us),
+            // It may only not have heard of it yet.
+            _ => self.control(io, now_us, Kind::Confirm, theirs, &mine.to_be_bytes()),
+        }
+    }
+
+    /// A session begins: all that was before is forgotten, but what waits is sent.
+    fn begin<I: Io<Packet = P>>(&mut self, io: &mut I, lent: &mut Lent<'_, P>, now_us: u64) {
+        io.count(Count::Session, 1);
+        let config = self.config;
+        for number in 0..CHANNELS {
+            if let Some(mut parts) = lent.parts(&config, number) {
+                parts
+                    .channel
+                    .sender
+                    .begin(&config, &mut parts.sent, FIRST_BLOCK);
+                parts.channel.receiver.begin(&mut parts.held, FIRST_BLOCK);
+            }
+        }
+        for place in 0..MAX_WAITING {
+            let waiting = self.waiting.get_mut(place).and_then(Option::take);
+            if let Some(packet) = waiting {
+                self.transmit(io, lent, now_us, packet);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/tunnel.rs"]
+mod tests;

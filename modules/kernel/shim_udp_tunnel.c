@@ -1,0 +1,680 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Included by the C file of a module that is a tunnel over UDP.
+ *
+ * The module decides under the device's lock, and what it decides is done when the lock is free again:
+ * what is sent or handed up may come back to the device.
+ */
+
+#include <linux/ethtool.h>
+#include <linux/hrtimer.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/netdevice.h>
+#include <linux/skbuff.h>
+#include <net/gro_cells.h>
+#include <net/inet_ecn.h>
+#include <net/ip.h>
+#include <net/ip_tunnels.h>
+#include <net/netns/generic.h>
+#include <net/route.h>
+#include <net/rtnetlink.h>
+#include <net/udp_tunnel.h>
+
+#include "shim.h"
+
+/* What is before a packet of ours: IP, UDP, ours. */
+#define XDC_TUNNEL_OVERHEAD (sizeof(struct iphdr) + sizeof(struct udphdr) + XDC_TUNNEL_HEADER)
+/* And two bytes that a parity is longer than the longest packet. */
+#define XDC_TUNNEL_MTU_LESS (XDC_TUNNEL_OVERHEAD + 2)
+
+static const struct xdc_tunnel_ops *xdc_tunnel_ops;
+static unsigned int xdc_tunnel_net_id;
+
+/* Devices by the namespace of their sockets. */
+struct xdc_tunnel_net {
+	struct list_head tunnels;
+};
+static DEFINE_MUTEX(xdc_tunnel_lists);
+
+struct xdc_tunnel {
+	struct net_device *dev;
+	/* Of the socket and of routes; the device may be elsewhere. */
+	struct net *net;
+	struct list_head node;
+	struct xdc_tunnel_config config;
+	struct sock __rcu *sk;
+	struct gro_cells cells;
+	struct hrtimer timer;
+	/* Of what follows. */
+	spinlock_t lock;
+	/* The module's; NULL: the device is down. */
+	void *state;
+	u64 due_us;
+	u64 counters[XDC_TUNNEL_COUNTERS];
+};
+
+/* What the module decided in one callback. */
+struct xdc_tunnel_out {
+	struct xdc_tunnel *tunnel;
+	struct sk_buff_head down;
+	struct sk_buff_head up;
+};
+
+struct xdc_tunnel_cb {
+	u8 header[XDC_TUNNEL_HEADER];
+	u16 port;
+	bool is_capable;
+	bool is_marked;
+};
+
+static struct xdc_tunnel_cb *xdc_tunnel_cb(struct sk_buff *skb)
+{
+	BUILD_BUG_ON(sizeof(struct xdc_tunnel_cb) > sizeof(skb->cb));
+	return (struct xdc_tunnel_cb *)skb->cb;
+}
+
+/* A packet of zeros. */
+struct sk_buff *xdc_tunnel_make(struct xdc_tunnel_out *out, unsigned int len)
+{
+	unsigned int room = LL_MAX_HEADER + XDC_TUNNEL_OVERHEAD;
+	struct sk_buff *skb = alloc_skb(room + len, GFP_ATOMIC | __GFP_NOWARN);
+
+	if (!skb)
+		return NULL;
+	skb_reserve(skb, room);
+	skb_put_zero(skb, len);
+	skb->dev = out->tunnel->dev;
+	skb->protocol = htons(ETH_P_IP);
+	skb_reset_network_header(skb);
+	return skb;
+}
+
+/* A packet with the same bytes. */
+struct sk_buff *xdc_tunnel_copy(struct sk_buff *skb)
+{
+	return skb_clone(skb, GFP_ATOMIC | __GFP_NOWARN);
+}
+
+void xdc_tunnel_send(struct xdc_tunnel_out *out, struct sk_buff *skb, const u8 *header, u16 port,
+		     bool is_capable)
+{
+	struct xdc_tunnel_cb *cb = xdc_tunnel_cb(skb);
+
+	memcpy(cb->header, header, sizeof(cb->header));
+	cb->port = port;
+	cb->is_capable = is_capable;
+	__skb_queue_tail(&out->down, skb);
+}
+
+void xdc_tunnel_deliver(struct xdc_tunnel_out *out, struct sk_buff *skb, bool is_marked)
+{
+	xdc_tunnel_cb(skb)->is_marked = is_marked;
+	__skb_queue_tail(&out->up, skb);
+}
+
+void xdc_tunnel_count(struct xdc_tunnel_out *out, unsigned int counter, u64 n)
+{
+	if (counter < XDC_TUNNEL_COUNTERS)
+		out->tunnel->counters[counter] += n;
+}
+
+void xdc_tunnel_free(struct sk_buff *skb)
+{
+	kfree_skb(skb);
+}
+
+/* All its bytes: whoever handed it to the module has made it linear. */
+u8 *xdc_tunnel_bytes(struct sk_buff *skb, unsigned int *len)
+{
+	*len = skb_headlen(skb);
+	return skb->data;
+}
+
+bool xdc_tunnel_is_shared(const struct sk_buff *skb)
+{
+	return skb_cloned(skb) || skb_shared(skb);
+}
+
+/* Leaves "len" bytes from "start" on. */
+void xdc_tunnel_cut(struct sk_buff *skb, unsigned int start, unsigned int len)
+{
+	if (start > skb_headlen(skb))
+		return;
+	__skb_pull(skb, start);
+	if (len < skb->len)
+		__skb_trim(skb, len);
+	skb_reset_network_header(skb);
+}
+
+static struct rtable *xdc_tunnel_route(struct xdc_tunnel *tunnel, struct sk_buff *skb, __be16 port,
+				       __be32 *from)
+{
+	struct ip_tunnel_key key = {};
+
+	key.u.ipv4.src = tunnel->config.local;
+	key.u.ipv4.dst = tunnel->config.remote;
+	return udp_tunnel_dst_lookup(skb, tunnel->dev, tunnel->net, 0, from, &key, port,
+				     tunnel->config.port, 0, NULL);
+}
+
+static void xdc_tunnel_send_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
+{
+	struct xdc_tunnel_cb cb = *xdc_tunnel_cb(skb);
+	struct sock *sk = rcu_dereference(tunnel->sk);
+	__be16 port = htons(cb.port);
+	struct rtable *rt;
+	__be32 from;
+
+	if (!sk)
+		goto drop;
+	rt = xdc_tunnel_route(tunnel, skb, port, &from);
+	if (IS_ERR(rt)) {
+		DEV_STATS_INC(tunnel->dev, tx_carrier_errors);
+		goto drop;
+	}
+	skb_scrub_packet(skb, !net_eq(tunnel->net, dev_net(tunnel->dev)));
+	if (skb_cow_head(skb, LL_RESERVED_SPACE(rt->dst.dev) + rt->dst.header_len +
+			 XDC_TUNNEL_OVERHEAD) ||
+	    udp_tunnel_handle_offloads(skb, true)) {
+		ip_rt_put(rt);
+		goto drop;
+	}
+	skb_set_inner_network_header(skb, 0);
+	skb_set_inner_protocol(skb, skb->protocol);
+	memcpy(__skb_push(skb, sizeof(cb.header)), cb.header, sizeof(cb.header));
+	udp_tunnel_xmit_skb(rt, sk, skb, from, tunnel->config.remote,
+			    cb.is_capable ? INET_ECN_ECT_0 : INET_ECN_NOT_ECT,
+			    ip4_dst_hoplimit(&rt->dst), htons(IP_DF), port, tunnel->config.port,
+			    !net_eq(tunnel->net, dev_net(tunnel->dev)), false, 0);
+	return;
+drop:
+	DEV_STATS_INC(tunnel->dev, tx_errors);
+	kfree_skb(skb);
+}
+
+static void xdc_tunnel_deliver_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
+{
+	struct net_device *dev = tunnel->dev;
+	unsigned int len;
+
+	if (!skb->len || !pskb_may_pull(skb, 1))
+		goto bad;
+	skb->protocol = skb->data[0] >> 4 == 6 ? htons(ETH_P_IPV6) : htons(ETH_P_IP);
+	skb->dev = dev;
+	skb->pkt_type = PACKET_HOST;
+	skb->ip_summed = CHECKSUM_NONE;
+	skb_reset_mac_header(skb);
+	skb_reset_network_header(skb);
+	if (!pskb_inet_may_pull(skb))
+		goto bad;
+	if (xdc_tunnel_cb(skb)->is_marked) {
+		/* RFC 6040; a copy of the packet may be kept for decoding. */
+		if (skb_ensure_writable(skb, skb->protocol == htons(ETH_P_IP) ?
+					sizeof(struct iphdr) : sizeof(struct ipv6hdr)) ||
+		    !INET_ECN_set_ce(skb)) {
+			DEV_STATS_INC(dev, rx_frame_errors);
+			goto bad;
+		}
+	}
+	memset(skb->cb, 0, sizeof(skb->cb));
+	len = skb->len;
+	if (gro_cells_receive(&tunnel->cells, skb) == NET_RX_SUCCESS)
+		dev_dstats_rx_add(dev, len);
+	return;
+bad:
+	DEV_STATS_INC(dev, rx_errors);
+	kfree_skb(skb);
+}
+
+static u64 xdc_tunnel_now_us(void)
+{
+	return ktime_get_ns() / NSEC_PER_USEC;
+}
+
+/* Takes the lock, unless the device is down. */
+static bool xdc_tunnel_begin(struct xdc_tunnel *tunnel, struct xdc_tunnel_out *out)
+{
+	out->tunnel = tunnel;
+	__skb_queue_head_init(&out->down);
+	__skb_queue_head_init(&out->up);
+	spin_lock(&tunnel->lock);
+	if (tunnel->state)
+		return true;
+	spin_unlock(&tunnel->lock);
+	return false;
+}
+
+/* Frees the lock, and does what was decided. With BH off and in an RCU section. */
+static void xdc_tunnel_end(struct xdc_tunnel *tunnel, struct xdc_tunnel_out *out, u64 due_us)
+{
+	struct sk_buff *skb;
+
+	if (due_us && (due_us < tunnel->due_us || !tunnel->due_us)) {
+		tunnel->due_us = due_us;
+		hrtimer_start(&tunnel->timer, ns_to_ktime(due_us * NSEC_PER_USEC),
+			      HRTIMER_MODE_ABS_SOFT);
+	}
+	spin_unlock(&tunnel->lock);
+	while ((skb = __skb_dequeue(&out->down)))
+		xdc_tunnel_send_one(tunnel, skb);
+	while ((skb = __skb_dequeue(&out->up)))
+		xdc_tunnel_deliver_one(tunnel, skb);
+}
+
+static enum hrtimer_restart xdc_tunnel_timer(struct hrtimer *timer)
+{
+	struct xdc_tunnel *tunnel = container_of(timer, struct xdc_tunnel, timer);
+	u64 now_us = xdc_tunnel_now_us();
+	struct xdc_tunnel_out out;
+	u64 due_us;
+
+	rcu_read_lock();
+	if (xdc_tunnel_begin(tunnel, &out)) {
+		tunnel->due_us = 0;
+		due_us = xdc_tunnel_ops->poll(tunnel->state, &out, now_us);
+		/* Time passes, whatever the module says. */
+		if (due_us)
+			due_us = max(due_us, now_us + 1);
+		xdc_tunnel_end(tunnel, &out, due_us);
+	}
+	rcu_read_unlock();
+	return HRTIMER_NORESTART;
+}
+
+static netdev_tx_t xdc_tunnel_xmit(struct sk_buff *skb, struct net_device *dev)
+{
+	struct xdc_tunnel *tunnel = netdev_priv(dev);
+	u64 now_us = xdc_tunnel_now_us();
+	struct xdc_tunnel_out out;
+
+	if (skb->protocol != htons(ETH_P_IP) && skb->protocol != htons(ETH_P_IPV6))
+		goto drop;
+	__skb_pull(skb, skb_network_offset(skb));
+	/* The code is over the packet as it will arrive. */
+	if (skb_linearize(skb) ||
+	    (skb->ip_summed == CHECKSUM_PARTIAL && skb_checksum_help(skb)))
+		goto drop;
+	rcu_read_lock();
+	if (!xdc_tunnel_begin(tunnel, &out)) {
+		rcu_read_unlock();
+		goto drop;
+	}
+	xdc_tunnel_end(tunnel, &out,
+		       xdc_tunnel_ops->transmit(tunnel->state, &out, skb, now_us));
+	rcu_read_unlock();
+	return NETDEV_TX_OK;
+drop:
+	dev_core_stats_tx_dropped_inc(dev);
+	kfree_skb(skb);
+	return NETDEV_TX_OK;
+}
+
+static int xdc_tunnel_receive(struct sock *sk, struct sk_buff *skb)
+{
+	struct xdc_tunnel *tunnel = rcu_dereference_sk_user_data(sk);
+	u64 now_us = xdc_tunnel_now_us();
+	struct xdc_tunnel_out out;
+	bool is_marked;
+
+	if (!tunnel)
+		goto drop;
+	if (skb->protocol != htons(ETH_P_IP) || ip_hdr(skb)->saddr != tunnel->config.remote) {
+		DEV_STATS_INC(tunnel->dev, rx_errors);
+		goto drop;
+	}
+	is_marked = INET_ECN_is_ce(ip_hdr(skb)->tos);
+	skb_orphan(skb);
+	if (iptunnel_pull_header(skb, sizeof(struct udphdr), htons(ETH_P_IP),
+				 !net_eq(tunnel->net, dev_net(tunnel->dev))) ||
+	    skb_linearize(skb)) {
+		dev_dstats_rx_dropped(tunnel->dev);
+		goto drop;
+	}
+	skb->ip_summed = CHECKSUM_NONE;
+	if (!xdc_tunnel_begin(tunnel, &out))
+		goto drop;
+	xdc_tunnel_end(tunnel, &out,
+		       xdc_tunnel_ops->receive(tunnel->state, &out, skb, is_marked, now_us));
+	return 0;
+drop:
+	kfree_skb(skb);
+	return 0;
+}
+
+/* What comes back for a packet of ours is nobody else's. */
+static int xdc_tunnel_err_lookup(struct sock *sk, struct sk_buff *skb)
+{
+	return 0;
+}
+
+static int xdc_tunnel_init(struct net_device *dev)
+{
+	struct xdc_tunnel *tunnel = netdev_priv(dev);
+
+	return gro_cells_init(&tunnel->cells, dev);
+}
+
+static void xdc_tunnel_uninit(struct net_device *dev)
+{
+	struct xdc_tunnel *tunnel = netdev_priv(dev);
+
+	gro_cells_destroy(&tunnel->cells);
+}
+
+static int xdc_tunnel_open(struct net_device *dev)
+{
+	struct xdc_tunnel *tunnel = netdev_priv(dev);
+	struct udp_tunnel_sock_cfg tunnel_config = {
+		.sk_user_data = tunnel,
+		.encap_type = 1,
+		.encap_rcv = xdc_tunnel_receive,
+		.encap_err_lookup = xdc_tunnel_err_lookup,
+	};
+	struct udp_port_cfg port = {
+		.family = AF_INET,
+		.local_ip.s_addr = tunnel->config.local,
+		.local_udp_port = tunnel->config.port,
+		.use_udp_checksums = 1,
+	};
+	struct socket *sock;
+	void *state;
+	int err;
+
+	tunnel->config.mtu = dev->mtu;
+	state = xdc_tunnel_ops->open(&tunnel->config);
+	if (!state)
+		return -ENOMEM;
+	err = udp_sock_create(tunnel->net, &port, &sock);
+	if (err) {
+		xdc_tunnel_ops->close(state);
+		return err;
+	}
+	spin_lock_bh(&tunnel->lock);
+	tunnel->due_us = 0;
+	tunnel->state = state;
+	spin_unlock_bh(&tunnel->lock);
+	rcu_assign_pointer(tunnel->sk, sock->sk);
+	setup_udp_tunnel_sock(tunnel->net, sock->sk, &tunnel_config);
+	return 0;
+}
+
+static int xdc_tunnel_stop(struct net_device *dev)
+{
+	struct xdc_tunnel *tunnel = netdev_priv(dev);
+	struct sock *sk = rtnl_dereference(tunnel->sk);
+	void *state;
+
+	RCU_INIT_POINTER(tunnel->sk, NULL);
+	/* Who has the socket still may send by it. */
+	synchronize_net();
+	udp_tunnel_sock_release(sk);
+	spin_lock_bh(&tunnel->lock);
+	state = tunnel->state;
+	tunnel->state = NULL;
+	spin_unlock_bh(&tunnel->lock);
+	/* Without a state nobody starts it. */
+	hrtimer_cancel(&tunnel->timer);
+	xdc_tunnel_ops->close(state);
+	return 0;
+}
+
+/* The module has memory for packets of one length. */
+static int xdc_tunnel_change_mtu(struct net_device *dev, int mtu)
+{
+	if (netif_running(dev))
+		return -EBUSY;
+	WRITE_ONCE(dev->mtu, mtu);
+	return 0;
+}
+
+static const struct net_device_ops xdc_tunnel_netdev_ops = {
+	.ndo_init	= xdc_tunnel_init,
+	.ndo_uninit	= xdc_tunnel_uninit,
+	.ndo_open	= xdc_tunnel_open,
+	.ndo_stop	= xdc_tunnel_stop,
+	.ndo_start_xmit	= xdc_tunnel_xmit,
+	.ndo_change_mtu	= xdc_tunnel_change_mtu,
+};
+
+static int xdc_tunnel_sset_count(struct net_device *dev, int set)
+{
+	return set == ETH_SS_STATS ? xdc_tunnel_ops->counter_count : -EOPNOTSUPP;
+}
+
+static void xdc_tunnel_strings(struct net_device *dev, u32 set, u8 *data)
+{
+	unsigned int i;
+
+	if (set != ETH_SS_STATS)
+		return;
+	for (i = 0; i < xdc_tunnel_ops->counter_count; i++)
+		ethtool_puts(&data, xdc_tunnel_ops->counters[i]);
+}
+
+static void xdc_tunnel_stats(struct net_device *dev, struct ethtool_stats *stats, u64 *data)
+{
+	struct xdc_tunnel *tunnel = netdev_priv(dev);
+
+	spin_lock_bh(&tunnel->lock);
+	memcpy(data, tunnel->counters, xdc_tunnel_ops->counter_count * sizeof(*data));
+	spin_unlock_bh(&tunnel->lock);
+}
+
+static void xdc_tunnel_drvinfo(struct net_device *dev, struct ethtool_drvinfo *info)
+{
+	strscpy(info->driver, xdc_tunnel_ops->kind, sizeof(info->driver));
+}
+
+static const struct ethtool_ops xdc_tunnel_ethtool_ops = {
+	.get_drvinfo		= xdc_tunnel_drvinfo,
+	.get_link		= ethtool_op_get_link,
+	.get_sset_count		= xdc_tunnel_sset_count,
+	.get_strings		= xdc_tunnel_strings,
+	.get_ethtool_stats	= xdc_tunnel_stats,
+};
+
+static struct device_type xdc_tunnel_type;
+
+static void xdc_tunnel_setup(struct net_device *dev)
+{
+	dev->netdev_ops = &xdc_tunnel_netdev_ops;
+	dev->ethtool_ops = &xdc_tunnel_ethtool_ops;
+	dev->needs_free_netdev = true;
+	SET_NETDEV_DEVTYPE(dev, &xdc_tunnel_type);
+	dev->mtu = ETH_DATA_LEN - XDC_TUNNEL_MTU_LESS;
+	dev->min_mtu = IPV4_MIN_MTU;
+	dev->max_mtu = IP_MAX_MTU - XDC_TUNNEL_MTU_LESS;
+	dev->type = ARPHRD_NONE;
+	dev->flags = IFF_POINTOPOINT | IFF_NOARP | IFF_MULTICAST;
+	dev->priv_flags |= IFF_NO_QUEUE;
+	dev->needed_headroom = XDC_TUNNEL_OVERHEAD;
+	dev->lltx = true;
+	dev->pcpu_stat_type = NETDEV_PCPU_STAT_DSTATS;
+}
+
+static const struct nla_policy xdc_tunnel_policy[IFLA_UNORC_MAX + 1] = {
+	[IFLA_UNORC_LOCAL]	= { .type = NLA_U32 },
+	[IFLA_UNORC_REMOTE]	= { .type = NLA_U32 },
+	[IFLA_UNORC_PORT]	= { .type = NLA_U16 },
+	[IFLA_UNORC_DATA]	= { .type = NLA_U8 },
+	[IFLA_UNORC_PARITY]	= { .type = NLA_U8 },
+	[IFLA_UNORC_PATHS]	= { .type = NLA_U8 },
+	[IFLA_UNORC_FREEZE]	= { .type = NLA_U8 },
+	[IFLA_UNORC_TIMER]	= NLA_POLICY_RANGE(NLA_U32, 1, 30000),
+	[IFLA_UNORC_FLUSH]	= NLA_POLICY_RANGE(NLA_U32, 1, 30000),
+};
+
+static int xdc_tunnel_validate(struct nlattr *tb[], struct nlattr *data[],
+			       struct netlink_ext_ack *extack)
+{
+	if (!data || !data[IFLA_UNORC_LOCAL] || !data[IFLA_UNORC_REMOTE]) {
+		NL_SET_ERR_MSG(extack, "local and remote are needed");
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static void xdc_tunnel_parse(struct xdc_tunnel_config *config, struct nlattr *data[])
+{
+	*config = (struct xdc_tunnel_config) {
+		.local = nla_get_in_addr(data[IFLA_UNORC_LOCAL]),
+		.remote = nla_get_in_addr(data[IFLA_UNORC_REMOTE]),
+		.port = nla_get_be16_default(data[IFLA_UNORC_PORT], htons(UNORC_PORT)),
+		.data = nla_get_u8_default(data[IFLA_UNORC_DATA], 8),
+		.parity = nla_get_u8_default(data[IFLA_UNORC_PARITY], 2),
+		.paths = nla_get_u8_default(data[IFLA_UNORC_PATHS], 4),
+		.freeze = nla_get_u8_default(data[IFLA_UNORC_FREEZE], 0),
+		.timer_us = nla_get_u32_default(data[IFLA_UNORC_TIMER], 640),
+		.flush_us = nla_get_u32_default(data[IFLA_UNORC_FLUSH], 50),
+	};
+}
+
+static bool xdc_tunnel_is_host(__be32 address)
+{
+	return address && !ipv4_is_multicast(address) && !ipv4_is_lbcast(address);
+}
+
+static int xdc_tunnel_newlink(struct net_device *dev, struct rtnl_newlink_params *params,
+			      struct netlink_ext_ack *extack)
+{
+	struct net *net = rtnl_newlink_link_net(params);
+	struct xdc_tunnel_net *own = net_generic(net, xdc_tunnel_net_id);
+	struct xdc_tunnel *tunnel = netdev_priv(dev);
+	const char *why;
+	int err;
+
+	xdc_tunnel_parse(&tunnel->config, params->data);
+	if (!xdc_tunnel_is_host(tunnel->config.local) ||
+	    !xdc_tunnel_is_host(tunnel->config.remote) ||
+	    tunnel->config.local == tunnel->config.remote || !tunnel->config.port) {
+		NL_SET_ERR_MSG(extack, "local and remote are two hosts, and the port is not 0");
+		return -EINVAL;
+	}
+	why = xdc_tunnel_ops->check(&tunnel->config);
+	if (why) {
+		/* Whoever reads it may do so when the module is gone. */
+		NL_SET_ERR_MSG_FMT(extack, "%s", why);
+		return -EINVAL;
+	}
+	tunnel->dev = dev;
+	tunnel->net = net;
+	spin_lock_init(&tunnel->lock);
+	hrtimer_setup(&tunnel->timer, xdc_tunnel_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
+	INIT_LIST_HEAD(&tunnel->node);
+	err = register_netdevice(dev);
+	if (err)
+		return err;
+	mutex_lock(&xdc_tunnel_lists);
+	list_add(&tunnel->node, &own->tunnels);
+	mutex_unlock(&xdc_tunnel_lists);
+	return 0;
+}
+
+static void xdc_tunnel_dellink(struct net_device *dev, struct list_head *head)
+{
+	struct xdc_tunnel *tunnel = netdev_priv(dev);
+
+	mutex_lock(&xdc_tunnel_lists);
+	if (!list_empty(&tunnel->node)) {
+		list_del_init(&tunnel->node);
+		unregister_netdevice_queue_net(dev_net(dev), dev, head);
+	}
+	mutex_unlock(&xdc_tunnel_lists);
+}
+
+static size_t xdc_tunnel_get_size(const struct net_device *dev)
+{
+	return 2 * nla_total_size(sizeof(__be32)) + nla_total_size(sizeof(__be16)) +
+	       4 * nla_total_size(sizeof(u8)) + 2 * nla_total_size(sizeof(u32));
+}
+
+static int xdc_tunnel_fill_info(struct sk_buff *skb, const struct net_device *dev)
+{
+	const struct xdc_tunnel *tunnel = netdev_priv(dev);
+	const struct xdc_tunnel_config *config = &tunnel->config;
+
+	if (nla_put_in_addr(skb, IFLA_UNORC_LOCAL, config->local) ||
+	    nla_put_in_addr(skb, IFLA_UNORC_REMOTE, config->remote) ||
+	    nla_put_be16(skb, IFLA_UNORC_PORT, config->port) ||
+	    nla_put_u8(skb, IFLA_UNORC_DATA, config->data) ||
+	    nla_put_u8(skb, IFLA_UNORC_PARITY, config->parity) ||
+	    nla_put_u8(skb, IFLA_UNORC_PATHS, config->paths) ||
+	    nla_put_u8(skb, IFLA_UNORC_FREEZE, config->freeze) ||
+	    nla_put_u32(skb, IFLA_UNORC_TIMER, config->timer_us) ||
+	    nla_put_u32(skb, IFLA_UNORC_FLUSH, config->flush_us))
+		return -EMSGSIZE;
+	return 0;
+}
+
+static struct net *xdc_tunnel_link_net(const struct net_device *dev)
+{
+	const struct xdc_tunnel *tunnel = netdev_priv(dev);
+
+	return READ_ONCE(tunnel->net);
+}
+
+static struct rtnl_link_ops xdc_tunnel_link_ops = {
+	.maxtype	= IFLA_UNORC_MAX,
+	.policy		= xdc_tunnel_policy,
+	.priv_size	= sizeof(struct xdc_tunnel),
+	.setup		= xdc_tunnel_setup,
+	.validate	= xdc_tunnel_validate,
+	.newlink	= xdc_tunnel_newlink,
+	.dellink	= xdc_tunnel_dellink,
+	.get_size	= xdc_tunnel_get_size,
+	.fill_info	= xdc_tunnel_fill_info,
+	.get_link_net	= xdc_tunnel_link_net,
+};
+
+static int __net_init xdc_tunnel_net_init(struct net *net)
+{
+	struct xdc_tunnel_net *own = net_generic(net, xdc_tunnel_net_id);
+
+	INIT_LIST_HEAD(&own->tunnels);
+	return 0;
+}
+
+/* Without its socket's namespace a device goes, wherever it is. */
+static void __net_exit xdc_tunnel_net_exit(struct net *net, struct list_head *head)
+{
+	struct xdc_tunnel_net *own = net_generic(net, xdc_tunnel_net_id);
+	struct xdc_tunnel *tunnel, *next;
+
+	mutex_lock(&xdc_tunnel_lists);
+	list_for_each_entry_safe(tunnel, next, &own->tunnels, node) {
+		list_del_init(&tunnel->node);
+		unregister_netdevice_queue_net(net, tunnel->dev, head);
+	}
+	mutex_unlock(&xdc_tunnel_lists);
+}
+
+static struct pernet_operations xdc_tunnel_net_ops = {
+	.init		= xdc_tunnel_net_init,
+	.exit_rtnl	= xdc_tunnel_net_exit,
+	.id		= &xdc_tunnel_net_id,
+	.size		= sizeof(struct xdc_tunnel_net),
+};
+
+int xdc_tunnel_register(const struct xdc_tunnel_ops *ops)
+{
+	int err;
+
+	xdc_tunnel_ops = ops;
+	xdc_tunnel_link_ops.kind = ops->kind;
+	xdc_tunnel_type.name = ops->kind;
+	err = register_pernet_subsys(&xdc_tunnel_net_ops);
+	if (err)
+		return err;
+	err = rtnl_link_register(&xdc_tunnel_link_ops);
+	if (err)
+		unregister_pernet_subsys(&xdc_tunnel_net_ops);
+	return err;
+}
+
+/* Devices that are left go. */
+void xdc_tunnel_unregister(void)
+{
+	rtnl_link_unregister(&xdc_tunnel_link_ops);
+	unregister_pernet_subsys(&xdc_tunnel_net_ops);
+}

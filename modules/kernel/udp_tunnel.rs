@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Network devices whose packets go to one peer over UDP.
+//!
+//! A module implements [`Tunnel`] and keeps a [`Registration`]; `ip link add type KIND` makes a device,
+//! and each that is up has a state of that type. What the state decides in a callback is sent and handed
+//! up when the device's lock is free again.
+//!
+//! C headers: `include/net/udp_tunnel.h`, `include/net/rtnetlink.h`
+
+use super::bindings;
+use core::{
+    ffi::c_void,
+    marker::PhantomData,
+    ptr::{self, NonNull},
+    slice,
+};
+use kernel::{error::to_result, ffi::c_char, prelude::*, types::Opaque};
+
+/// What is before each packet.
+pub(crate) const HEADER_BYTES: usize = bindings::XDC_TUNNEL_HEADER as usize;
+
+/// What a device is made with.
+#[derive(Clone, Copy)]
+pub(crate) struct Settings {
+    /// IPv4, as numbers.
+    pub(crate) local: u32,
+    /// As above.
+    pub(crate) remote: u32,
+    /// The longest packet.
+    pub(crate) mtu: u16,
+    pub(crate) data: u8,
+    pub(crate) parity: u8,
+    pub(crate) paths: u8,
+    pub(crate) freeze: u8,
+    pub(crate) timer_us: u32,
+    pub(crate) flush_us: u32,
+}
+
+impl Settings {
+    /// # Safety
+    ///
+    /// `config` is one.
+    unsafe fn read(config: *const bindings::xdc_tunnel_config) -> Self {
+        // SAFETY: By the safety requirements.
+        let config = unsafe { &*config };
+        Self {
+            local: u32::from_be(config.local),
+            remote: u32::from_be(config.remote),
+            mtu: config.mtu,
+            data: config.data,
+            parity: config.parity,
+            paths: config.paths,
+            freeze: config.freeze,
+            timer_us: config.timer_us,
+            flush_us: config.flush_us,
+        }
+    }
+}
+
+/// A packet.
+///
+/// # Invariants
+///
+/// `skb` is ours alone, and linear.
+pub(crate) struct Packet {
+    skb: NonNull<bindings::sk_buff>,
+}
+
+// SAFETY: A packet may be used and freed by any CPU.
+unsafe impl Send for Packet {}
+
+impl Packet {
+    /// # Safety
+    ///
+    /// `skb` is NULL or a linear packet that is ours now.
+    unsafe fn from_raw(skb: *mut bindings::sk_buff) -> Option<Self> {
+        // INVARIANT: By the safety requirements.
+        NonNull::new(skb).map(|skb| Self { skb })
+    }
+
+    fn into_raw(self) -> *mut bindings::sk_buff {
+        let skb = self.skb.as_ptr();
+        core::mem::forget(self);
+        skb
+    }
+
+    /// All of it.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        let mut len = 0;
+        // SAFETY: By the type invariants.
+        let data = unsafe { bindings::xdc_tunnel_bytes(self.skb.as_ptr(), &mut len) };
+        // SAFETY: The packet is linear, so that many bytes are there; they stay while `self` is borrowed. Who
+        // has a clone and wants to write makes a copy first, as everybody has to.
+        unsafe { slice::from_raw_parts(data, len as usize) }
+    }
+
+    /// The same, to be written to. Of a packet that has copies, none.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: By the type invariants.
+        if unsafe { bindings::xdc_tunnel_is_shared(self.skb.as_ptr()) } {
+            return &mut [];
+        }
+        let mut len = 0;
+        // SAFETY: By the type invariants.
+        let data = unsafe { bindings::xdc_tunnel_bytes(self.skb.as_ptr(), &mut len) };
+        // SAFETY: As in `bytes`, and nobody else has its bytes.
+        unsafe { slice::from_raw_parts_mut(data, len as usize) }
+    }
+
+    /// Leaves `len` bytes from `start` on, as far as there are such.
+    pub(crate) fn cut(&mut self, start: usize, len: usize) {
+        let number = |n: usize| c_uint::try_from(n).unwrap_or(c_uint::MAX);
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_tunnel_cut(self.skb.as_ptr(), number(start), number(len)) }
+    }
+}
+
+impl Drop for Packet {
+    // Else it would be in modules without a tunnel, too, which lack the wrapper.
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants; `self` is no more.
+        unsafe { bindings::xdc_tunnel_free(self.skb.as_ptr()) }
+    }
+}
+
+/// What a callback has decided so far.
+///
+/// # Invariants
+///
+/// `out` is C's, for the time of the callback, in which the device is locked.
+pub(crate) struct Decisions<'a> {
+    out: *mut bindings::xdc_tunnel_out,
+    _callback: PhantomData<&'a ()>,
+}
+
+impl Decisions<'_> {
+    /// A packet of zeros.
+    pub(crate) fn make(&mut self, len: usize) -> Option<Packet> {
+        let len = u16::try_from(len).ok()?;
+        // SAFETY: By the type invariants; what C makes is linear.
+        unsafe { Packet::from_raw(bindings::xdc_tunnel_make(self.out, len.into())) }
+    }
+
+    /// A packet of the same bytes, which neither of both may write to any more.
+    pub(crate) fn copy(&mut self, packet: &Packet) -> Option<Packet> {
+        // SAFETY: By the type invariants; a clone of what is linear is linear.
+        unsafe { Packet::from_raw(bindings::xdc_tunnel_copy(packet.skb.as_ptr())) }
+    }
+
+    /// To the peer, from that UDP port. `is_capable`: it may be marked.
+    pub(crate) fn send(
+        &mut self,
+        packet: Packet,
+        header: &[u8; HEADER_BYTES],
+        port: u16,
+        is_capable: bool,
+    ) {
+        // SAFETY: By the type invariants; the packet is C's now, and C copies the header.
+        unsafe {
+            bindings::xdc_tunnel_send(
+                self.out,
+                packet.into_raw(),
+                header.as_ptr(),
+                port,
+                is_capable,
+            )
+        }
+    }
+
+    /// To the stack. `is_marked`: it came with a mark.
+    pub(crate) fn deliver(&mut self, packet: Packet, is_marked: bool) {
+        // SAFETY: By the type invariants; the packet is C's now.
+        unsafe { bindings::xdc_tunnel_deliver(self.out, packet.into_raw(), is_marked) }
+    }
+
+    /// Adds to a counter.
+    pub(crate) fn count(&mut self, counter: usize, n: u64) {
+        let counter = c_uint::try_from(counter).unwrap_or(c_uint::MAX);
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_tunnel_count(self.out, counter, n) }
+    }
+}
+
+/// A device that is up. Its callbacks run with BH off, one at a time, and return when `poll` is to be
+/// called, in us; 0: not.
+pub(crate) trait Tunnel: Sized + Send + 'static {
+    /// Of the link, as `ip link add type` has it: the module's name.
+    const KIND: &'static CStr;
+    /// Names of its counters.
+    const COUNTERS: &'static [&'static CStr];
+
+    /// Why a device cannot be made so.
+    fn check(settings: &Settings) -> Result<(), &'static CStr>;
+    /// A device goes up. May sleep.
+    fn open(settings: &Settings) -> Result<KBox<Self>>;
+    /// A packet is to be sent.
+    fn transmit(&mut self, decisions: &mut Decisions<'_>, packet: Packet, now_us: u64) -> u64;
+    /// A packet came from the peer.
+    fn receive(
+        &mut self,
+        decisions: &mut Decisions<'_>,
+        packet: Packet,
+        is_marked: bool,
+        now_us: u64,
+    ) -> u64;
+    /// The time has come.
+    fn poll(&mut self, decisions: &mut Decisions<'_>, now_us: u64) -> u64;
+}
+
+/// What C keeps, and the pointers that it follows.
+struct Table {
+    c: Opaque<bindings::xdc_tunnel_ops>,
+    counters: [*const c_char; bindings::XDC_TUNNEL_COUNTERS as usize],
+}
+
+/// A registered kind of link; its devices go when this is dropped. One for each module.
+///
+/// # Invariants
+///
+/// `table` is registered and complete.
+pub(crate) struct Registration<T: Tunnel> {
+    table: Pin<KBox<Table>>,
+    _tunnel: PhantomData<fn() -> T>,
+}
+
+// SAFETY: What `table` points to is static and constant.
+unsafe impl<T: Tunnel> Send for Registration<T> {}
+// SAFETY: As above.
+unsafe impl<T: Tunnel> Sync for Registration<T> {}
+
+impl<T: Tunnel> Registration<T> {
+    pub(crate) fn new() -> Result<Self> {
+        const { assert!(T::COUNTERS.len() <= bindings::XDC_TUNNEL_COUNTERS as usize) };
+        let mut counters = [ptr::null(); bindings::XDC_TUNNEL_COUNTERS as usize];
+        for (slot, name) in counters.iter_mut().zip(T::COUNTERS) {
+            *slot = name.as_char_ptr();
+        }
+        let table = KBox::pin(
+            Table {
+                c: Opaque::zeroed(),
+                counters,
+            },
+            GFP_KERNEL,
+        )?;
+        // SAFETY: Nobody else knows of it yet; `counters` stays beside it.
+        unsafe {
+            *table.c.get() = bindings::xdc_tunnel_ops {
+                kind: T::KIND.as_char_ptr(),
+                counters: table.counters.as_ptr(),
+                counter_count: T::COUNTERS.len() as c_uint,
+                check: Some(Self::check),
+                open: Some(Self::open),
+                close: Some(Self::close),
+                transmit: Some(Self::transmit),
+                receive: Some(Self::receive),
+                poll: Some(Self::poll),
+            };
+        }
+        // SAFETY: `table` is complete, and stays where it is until `drop` has unregistered it.
+        to_result(unsafe { bindings::xdc_tunnel_register(table.c.get()) })?;
+        // INVARIANT: Just registered.
+        Ok(Self {
+            table,
+            _tunnel: PhantomData,
+        })
+    }
+
+    /// # Safety
+    ///
+    /// Called by C only, with a config.
+    unsafe extern "C" fn check(config: *const bindings::xdc_tunnel_config) -> *const c_char {
+        // SAFETY: By the safety requirements.
+        match T::check(unsafe { &Settings::read(config) }) {
+            Ok(()) => ptr::null(),
+            Err(why) => why.as_char_ptr(),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Called by C only, with a config, and may sleep.
+    unsafe extern "C" fn open(config: *const bindings::xdc_tunnel_config) -> *mut c_void {
+        // SAFETY: By the safety requirements.
+        match T::open(unsafe { &Settings::read(config) }) {
+            Ok(state) => KBox::into_raw(state).cast(),
+            Err(_) => ptr::null_mut(),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Called by C only, once, with what `open` returned, which nobody has any more.
+    unsafe extern "C" fn close(state: *mut c_void) {
+        // SAFETY: By the safety requirements it came from `KBox::into_raw`.
+        drop(unsafe { KBox::from_raw(state.cast::<T>()) });
+    }
+
+    /// # Safety
+    ///
+    /// Called by C only, with what `open` returned, locked; `skb` is linear and the callee's.
+    unsafe extern "C" fn transmit(
+        state: *mut c_void,
+        out: *mut bindings::xdc_tunnel_out,
+        skb: *mut bindings::sk_buff,
+        now_us: u64,
+    ) -> u64 {
+        // SAFETY: By the safety requirements nobody else has it.
+        let state = unsafe { &mut *state.cast::<T>() };
+        // INVARIANT: By the safety requirements.
+        let mut decisions = Decisions {
+            out,
+            _callback: PhantomData,
+        };
+        // SAFETY: By the safety requirements.
+        match unsafe { Packet::from_raw(skb) } {
+            Some(packet) => state.transmit(&mut decisions, packet, now_us),
+            None => 0,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Self::transmit`].
+    unsafe extern "C" fn receive(
+        state: *mut c_void,
+        out: *mut bindings::xdc_tunnel_out,
+        skb: *mut bindings::sk_buff,
+        is_marked: bool,
+        now_us: u64,
+    ) -> u64 {
+        // SAFETY: By the safety requirements nobody else has it.
+        let state = unsafe { &mut *state.cast::<T>() };
+        // INVARIANT: By the safety requirements.
+        let mut decisions = Decisions {
+            out,
+            _callback: PhantomData,
+        };
+        // SAFETY: By the safety requirements.
+        match unsafe { Packet::from_raw(skb) } {
+            Some(packet) => state.receive(&mut decisions, packet, is_marked, now_us),
+            None => 0,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Called by C only, with what `open` returned, locked.
+    unsafe extern "C" fn poll(
+        state: *mut c_void,
+        out: *mut bindings::xdc_tunnel_out,
+        now_us: u64,
+    ) -> u64 {
+        // SAFETY: By the safety requirements nobody else has it.
+        let state = unsafe { &mut *state.cast::<T>() };
+        // INVARIANT: By the safety requirements.
+        let mut decisions = Decisions {
+            out,
+            _callback: PhantomData,
+        };
+        state.poll(&mut decisions, now_us)
+    }
+}
+
+impl<T: Tunnel> Drop for Registration<T> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants. C waits until nothing of it runs.
+        unsafe { bindings::xdc_tunnel_unregister() }
+    }
+}

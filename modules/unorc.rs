@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! UnoRC, UnoLB and REPS: a tunnel over UDP that spreads packets over paths, mends losses by parities,
+//! and hands up what it carries in order.
+//!
+//! The rules are in algo/unorc.rs (the sender), algo/resequence.rs (the receiver), algo/paths.rs (the
+//! choosers), algo/gf256.rs (the code) and algo/tunnel.rs (sessions). Where the device differs from the
+//! papers and their simulators (docs/unorc.md has the rules):
+//!
+//! 1. It is below TCP, whose window and congestion control do not know of it. In the papers
+//!    the transport itself codes, chooses and sends again.
+//! 2. Blocks are of a channel, one of eight that a hash of the flow picks, not of a flow. A
+//!    flow that stops leaves a block that is closed after `flush` and has all its parities.
+//! 3. Packets are handed up in order, so that TCP takes no path for a loss.
+//! 4. A NACK brings the missing packets, not the whole block, and TCP's window stays as it is.
+//! 5. UnoLB replaces a path that was sent on and has not been heard of; an idle one stays.
+//! 6. REPS freezes for a reported loss, too (`freeze loss`): the code has a timer for it.
+//! 7. The bitmap chooser counts a packet that was lost as a NACK, and each of a block that
+//!    timed out as a timeout.
+//! 8. `reps-paper` takes the bandwidth-delay product for larger than its 256 values.
+//! 9. Silence is min_rtt + `timer` and what the smoothed RTT is above min_rtt: a queue of the
+//!    sending host is no loss. The code's RTO is min_rtt + `timer`.
+//! 10. What comes late of a block that was given up is dropped: TCP has sent it again.
+
+#[path = "algo/mod.rs"]
+mod algo;
+#[path = "kernel/mod.rs"]
+mod kernel_api;
+
+use algo::{
+    paths::{Freeze, Kind},
+    resequence::{Held, HeldBlock},
+    tunnel::{Channel, Endpoint, Lent, CHANNELS},
+    unorc::{self, Config, Count, Ecn, Header, Io, Sent, SentBlock},
+};
+use kernel::prelude::*;
+use kernel_api::{
+    random::random_u64,
+    udp_tunnel::{self, Decisions, Packet, Settings, Tunnel, HEADER_BYTES},
+};
+
+module! {
+    type: Module,
+    name: "unorc",
+    authors: ["xdc developers"],
+    description: "UnoRC, UnoLB, REPS: many paths, and losses mended by parities",
+    license: "GPL v2",
+    alias: ["rtnl-link-unorc"],
+}
+
+struct Module {
+    _registration: udp_tunnel::Registration<Unorc>,
+}
+
+impl kernel::Module for Module {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        Ok(Module {
+            _registration: udp_tunnel::Registration::new()?,
+        })
+    }
+}
+
+/// Entropy picks one of the ports from here on.
+const FIRST_PORT: u16 = 49_152;
+
+impl unorc::Packet for Packet {
+    fn bytes(&self) -> &[u8] {
+        self.bytes()
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.bytes_mut()
+    }
+
+    fn cut(&mut self, start: usize, len: usize) {
+        self.cut(start, len);
+    }
+}
+
+impl Io for Decisions<'_> {
+    type Packet = Packet;
+
+    fn make(&mut self, len: usize) -> Option<Packet> {
+        self.make(len)
+    }
+
+    fn copy(&mut self, packet: &Packet) -> Option<Packet> {
+        self.copy(packet)
+    }
+
+    fn send(&mut self, header: &Header, packet: Packet, ecn: Ecn) {
+        let bytes: [u8; HEADER_BYTES] = header.to_bytes();
+        let port = FIRST_PORT.saturating_add(header.ev);
+        self.send(packet, &bytes, port, ecn == Ecn::Capable);
+    }
+
+    fn deliver(&mut self, packet: Packet, is_marked: bool) {
+        self.deliver(packet, is_marked);
+    }
+
+    fn count(&mut self, count: Count, n: u64) {
+        self.count(count as usize, n);
+    }
+}
+
+/// A device that is up.
+struct Unorc {
+    endpoint: Endpoint<Packet>,
+    memory: Memory,
+}
+
+/// What the endpoint works in.
+struct Memory {
+    channels: KVVec<Channel<Packet>>,
+    sent: KVVec<Sent<Packet>>,
+    sent_blocks: KVVec<SentBlock>,
+    held: KVVec<Held<Packet>>,
+    held_blocks: KVVec<HeldBlock>,
+}
+
+fn some<T: Default>(each: usize) -> Result<KVVec<T>> {
+    let all = each.checked_mul(CHANNELS).ok_or(EINVAL)?;
+    let mut memory = KVVec::with_capacity(all, GFP_KERNEL)?;
+    for _ in 0..all {
+        memory.push(T::default(), GFP_KERNEL)?;
+    }
+    Ok(memory)
+}
+
+impl Memory {
+    fn new(config: &Config) -> Result<Self> {
+        Ok(Self {
+            channels: some(1)?,
+            sent: some(config.sent_slots())?,
+            sent_blocks: some(config.blocks())?,
+            held: some(config.held_slots())?,
+            held_blocks: some(config.blocks())?,
+        })
+    }
+
+    fn lent(&mut self) -> Lent<'_, Packet> {
+        Lent {
+            channels: &mut self.channels,
+            sent: &mut self.sent,
+            sent_blocks: &mut self.sent_blocks,
+            held: &mut self.held,
+            held_blocks: &mut self.held_blocks,
+        }
+    }
+}
+
+/// The algorithm's settings, or why there are none.
+fn config(settings: &Settings) -> Result<Config, &'static CStr> {
+    let config = Config {
+        x: settings.data,
+        y: settings.parity,
+        timer_us: settings.timer_us,
+        flush_us: settings.flush_us,
+        paths: Kind::of(settings.paths).ok_or(c"there is no such chooser of paths")?,
+        freeze: Freeze::of(settings.freeze).ok_or(c"freeze is loss, timeout or off")?,
+        mtu: settings.mtu,
+    };
+    match config.is_sound() {
+        true => Ok(config),
+        false => Err(c"fec is 1 to 28 data packets and 1 to 3 parities, or off"),
+    }
+}
+
+impl Tunnel for Unorc {
+    const KIND: &'static CStr = c"unorc";
+    const COUNTERS: &'static [&'static CStr] = &Count::NAMES;
+
+    fn check(settings: &Settings) -> Result<(), &'static CStr> {
+        config(settings).map(|_| ())
+    }
+
+    fn open(settings: &Settings) -> Result<KBox<Self>> {
+        let config = config(settings).map_err(|_| EINVAL)?;
+        let is_lower = settings.local < settings.remote;
+        let secret = (random_u64(), random_u64());
+        let unorc = Unorc {
+            endpoint: Endpoint::new(config, is_lower, secret),
+            memory: Memory::new(&config)?,
+        };
+        Ok(KBox::new(unorc, GFP_KERNEL)?)
+    }
+
+    fn transmit(&mut self, decisions: &mut Decisions<'_>, packet: Packet, now_us: u64) -> u64 {
+        let lent = &mut self.memory.lent();
+        self.endpoint.transmit(decisions, lent, now_us, packet);
+        self.endpoint.due_us()
+    }
+
+    fn receive(
+        &mut self,
+        decisions: &mut Decisions<'_>,
+        packet: Packet,
+        is_marked: bool,
+        now_us: u64,
+    ) -> u64 {
+        let lent = &mut self.memory.lent();
+        self.endpoint
+            .receive(decisions, lent, now_us, packet, is_marked);
+        self.endpoint.due_us()
+    }
+
+    fn poll(&mut self, decisions: &mut Decisions<'_>, now_us: u64) -> u64 {
+        let lent = &mut self.memory.lent();
+        self.endpoint.poll(decisions, lent, now_us);
+        self.endpoint.due_us()
+    }
+}

@@ -1,0 +1,151 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# kernels: uml
+# UnoRC, UnoLB, REPS: a tunnel whose losses TCP does not see, its choosers, and going while traffic flows. In
+# virtual time: elsewhere deadlines of 640 us pass because a host is slow, too.
+. "$(dirname "$0")/lib.sh"
+
+# counter NAME COUNTER: of u0.
+counter() { in_ns "$1" ethtool -S u0 | awk -v name="$2:" '$1 == name { print $2 }'; }
+
+retransmitted() { snmp "$1" Tcp RetransSegs; }
+
+# tunnel I OPTION...: u0 of host I, 10.50.0.I, over eth0.
+tunnel() {
+	i=$1
+	shift
+	ip -n h$i link add u0 type unorc local 10.9.0.$i remote 10.9.0.$((3 - i)) "$@" &&
+		ip -n h$i addr add 10.50.0.$i/24 dev u0 &&
+		ip -n h$i link set u0 up
+}
+
+tunnels() { tunnel 1 "$@" && tunnel 2 "$@"; }
+
+untunnel() { for i in 1 2; do ip -n h$i link del u0; done; }
+
+# lossy OPTION...: netem on both ends of the wire, which has a rate, for else one burst is more than a CPU's backlog.
+lossy() { for i in 1 2; do tc -n h$i qdisc replace dev eth0 root netem limit 100000 rate 1gbit "$@"; done; }
+
+pings() { in_ns h1 ping -c "$1" -i 0.01 -W 5 10.50.0.2; }
+
+check "modprobe unorc" modprobe unorc
+pair
+lossy delay 0
+dd if=/dev/urandom of=/tmp/sent bs=10000 count=2000 2>/dev/null
+
+refuses "a device needs its ends" "local and remote" ip -n h1 link add u0 type unorc
+refuses "that are two" "two hosts" ip -n h1 link add u0 type unorc local 10.9.0.1 remote 10.9.0.1
+refuses "a block has 28 packets at most" "1 to 28" \
+	ip -n h1 link add u0 type unorc local 10.9.0.1 remote 10.9.0.2 fec 29+2
+refuses "and 3 parities" "1 to 28" ip -n h1 link add u0 type unorc local 10.9.0.1 remote 10.9.0.2 fec 8+4
+refuses "none is of one packet alone" "1 to 28" \
+	ip -n h1 link add u0 type unorc local 10.9.0.1 remote 10.9.0.2 fec 8+0
+refuses "a timer is a time" "out of range|Invalid|range" \
+	ip -n h1 link add u0 type unorc local 10.9.0.1 remote 10.9.0.2 timer 0
+
+check "a tunnel of 8+2" tunnels
+shown="unorc local 10.9.0.1 remote 10.9.0.2 port 4796 fec 8+2 paths unolb freeze loss timer 640 flush 50"
+matches "ip shows all of it, as it is typed" "$(echo "$shown" | sed s/+/./)" "$(ip -n h1 -d link show u0)"
+check "what it shows can be typed" ip -n h2 link add u1 type $(echo "$shown" | sed 's/4796/4797/')
+check "and taken away" ip -n h2 link del u1
+matches "in JSON, too" '"paths": ?"unolb"' "$(ip -n h1 -d -j link show u0)"
+check "pings go through" pings 3
+equal "one session" "1 1" "$(counter h1 session) $(counter h2 session)"
+check "20 MB arrive" transfer 10.50.0.2
+equal "without anything sent again, by TCP" 0 "$(retransmitted h1)"
+equal "or by us" 0 "$(counter h1 tx_resent)"
+within "eight data packets have two parities" 20 35 \
+	$(($(counter h1 tx_parity) * 100 / $(counter h1 tx_data)))
+refuses "its MTU stays while it is up" "busy" ip -n h1 link set u0 mtu 1000
+untunnel
+
+for paths in ecmp rps ops plb unolb reps reps-paper bitmap; do
+	tunnels paths $paths fec off
+	check "20 MB by $paths, without code" transfer 10.50.0.2
+	untunnel
+	tunnels paths $paths
+	lossy delay 1ms loss 1%
+	before=$(retransmitted h1)
+	check "20 MB by $paths through a loss of 1 %" transfer 10.50.0.2
+	within "of which most is decoded" 1 1000000 "$(counter h2 recovered)"
+	# ACKs, SYNs and a block that loses three of its packets are TCP's to notice.
+	within "and TCP sends next to nothing again" 0 5 $(($(retransmitted h1) - before))
+	lossy delay 0
+	untunnel
+done
+
+for what in "loss 5%" "reorder 30% 50%" "duplicate 5%" "corrupt 2%" "loss 3% duplicate 3% reorder 10%"; do
+	for fec in 8+2 off 28+3 1+1; do
+		tunnels fec $fec
+		# shellcheck disable=SC2086
+		lossy delay 500us $what
+		check "20 MB with fec $fec through $what" transfer 10.50.0.2
+		lossy delay 0
+		untunnel
+	done
+done
+
+# ECN.
+tunnels
+in_ns h1 sysctl -qw net.ipv4.tcp_ecn=1
+lossy delay 100us loss 0.1% ecn
+check "marks do not break what is decoded" transfer 10.50.0.2
+lossy delay 0
+in_ns h1 sysctl -qw net.ipv4.tcp_ecn=2
+
+# Either end begins anew.
+for i in 1 2; do
+	ip -n h$i link set u0 down
+	ip -n h$i link set u0 up
+	check "an end that began anew is known again" eventually pings 1
+	check "20 MB arrive" transfer 10.50.0.2
+done
+
+# Not from the peer.
+before=$(counter h1 session)
+ip -n h2 addr add 10.9.0.3/24 dev eth0
+check "another host asks" ip -n h2 link add u1 type unorc local 10.9.0.3 remote 10.9.0.1
+ip -n h2 addr add 10.51.0.3/24 dev u1
+ip -n h2 link set u1 up
+refuses "and gets no answer" "100% packet loss" in_ns h2 ping -c 2 -i 0.01 -W 1 10.51.0.1
+errors=$(in_ns h1 cat /sys/class/net/u0/statistics/rx_errors)
+within "what it sent is counted" 1 100 "$errors"
+check "the tunnel goes on" pings 3
+equal "in the same session" "$before" "$(counter h1 session)"
+ip -n h2 link del u1
+# Of another code.
+ip -n h2 link del u0
+check "an end of another code" tunnel 2 fec 4+1
+refuses "has no session" "100% packet loss" in_ns h1 ping -c 2 -i 0.01 -W 1 10.50.0.2
+within "and is counted" 1 100 "$(($(counter h1 mismatch) + $(counter h2 mismatch)))"
+ip -n h2 link del u0
+check "an end of the same code" tunnel 2
+check "has one" eventually pings 1
+
+# Going while traffic flows.
+flood() { in_ns h1 ping -q -f -c 20000 -W 1 10.50.0.2 >/dev/null 2>&1 & }
+flood
+check "a device goes under traffic" ip -n h1 link del u0
+wait $!
+check "and its peer stays" ip -n h2 link show u0
+check "a new one speaks with it" tunnel 1
+check "again" eventually pings 1
+flood
+check "its namespace changes" ip -n h1 link set u0 netns h2 name u9
+check "the socket stays where it was" in_ns h2 ip link set u9 up
+check "it goes with the namespace of its socket" ip netns del h1
+wait $!
+gone() { ! ip -n h2 link show u9; }
+check "wherever it is" eventually gone
+unpair 2>/dev/null
+ip netns del h2 2>/dev/null
+pair
+lossy delay 0
+tunnels
+flood
+check "the module goes under traffic" rmmod unorc
+wait $!
+refuses "and its devices" "does not exist" ip -n h1 link show u0
+check "it comes back" modprobe unorc
+unpair
+finish

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a link of kind unorc can be told, as words and as netlink attributes (modules/uapi/unorc.h).
+
+use std::net::Ipv4Addr;
+use xdc_algo::paths::{Freeze, Kind};
+
+/// How it is used.
+pub const USAGE: &str = "\
+Usage: ip link add NAME type unorc local ADDR remote ADDR [ port PORT ]
+                   [ fec { DATA+PARITY | off } ] [ paths CHOOSER ] [ freeze { loss | timeout | off } ]
+                   [ timer USEC ] [ flush USEC ]
+CHOOSER := { ecmp | rps | ops | plb | unolb | reps | reps-paper | bitmap }
+";
+
+const FREEZES: [&str; 3] = ["loss", "timeout", "off"];
+
+/// Numbers of the attributes.
+#[derive(Clone, Copy)]
+enum Attribute {
+    Local = 1,
+    Remote,
+    Port,
+    Data,
+    Parity,
+    Paths,
+    Freeze,
+    Timer,
+    Flush,
+}
+
+/// The highest number of an attribute.
+pub const MAX_ATTRIBUTE: i32 = Attribute::Flush as i32;
+
+/// What was said; what was not is the kernel's to choose.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Options {
+    local: Option<Ipv4Addr>,
+    remote: Option<Ipv4Addr>,
+    port: Option<u16>,
+    fec: Option<(u8, u8)>,
+    paths: Option<u8>,
+    freeze: Option<u8>,
+    timer_us: Option<u32>,
+    flush_us: Option<u32>,
+}
+
+fn number<T: std::str::FromStr>(name: &str, word: &str) -> Result<T, String> {
+    word.parse()
+        .map_err(|_| format!("{name}: \"{word}\" is not one"))
+}
+
+fn one_of<'a>(
+    name: &str,
+    word: &str,
+    mut names: impl Iterator<Item = &'a str>,
+) -> Result<u8, String> {
+    match names.position(|name| name == word) {
+        Some(at) => Ok(at as u8),
+        None => Err(format!("{name}: there is no \"{word}\"")),
+    }
+}
+
+fn code(word: &str) -> Result<(u8, u8), String> {
+    if word == "off" {
+        return Ok((1, 0));
+    }
+    let (data, parity) = word
+        .split_once('+')
+        .ok_or_else(|| format!("fec: \"{word}\" is neither DATA+PARITY nor off"))?;
+    Ok((number("fec", data)?, number("fec", parity)?))
+}
+
+impl Options {
+    /// From the words of a command line.
+    pub fn parse(words: &[&str]) -> Result<Self, String> {
+        let mut options = Options::default();
+        let mut words = words.iter().copied();
+        while let Some(name) = words.next() {
+            let mut value = || words.next().ok_or_else(|| format!("{name}: of what?"));
+            let is_new = match name {
+                "local" => options.local.replace(number(name, value()?)?).is_none(),
+                "remote" => options.remote.replace(number(name, value()?)?).is_none(),
+                "port" => options.port.replace(number(name, value()?)?).is_none(),
+                "fec" => options.fec.replace(code(value()?)?).is_none(),
+                "paths" => {
+                    let kinds = Kind::ALL.iter().map(|kind| kind.name());
+                    options
+                        .paths
+                        .replace(one_of(name, value()?, kinds)?)
+                        .is_none()
+                }
+                "freeze" => {
+                    let freezes = FREEZES.iter().copied();
+                    options
+                        .freeze
+                        .replace(one_of(name, value()?, freezes)?)
+                        .is_none()
+                }
+                "timer" => options.timer_us.replace(number(name, value()?)?).is_none(),
+                "flush" => options.flush_us.replace(number(name, value()?)?).is_none(),
+                _ => return Err(format!("what is \"{name}\"?")),
+            };
+            if !is_new {
+                return Err(format!("{name}: twice"));
+            }
+        }
+        Ok(options)
+    }
+
+    /// As attributes: their numbers and bytes.
+    pub fn attributes(&self) -> Vec<(u16, Vec<u8>)> {
+        let mut all = Vec::new();
+        let mut put = |attribute: Attribute, bytes: Option<Vec<u8>>| {
+            all.extend(bytes.map(|bytes| (attribute as u16, bytes)));
+        };
+        put(Attribute::Local, self.local.map(|ip| ip.octets().to_vec()));
+        put(
+            Attribute::Remote,
+            self.remote.map(|ip| ip.octets().to_vec()),
+        );
+        put(
+            Attribute::Port,
+            self.port.map(|port| port.to_be_bytes().to_vec()),
+        );
+        put(Attribute::Data, self.fec.map(|(data, _)| vec![data]));
+        put(Attribute::Parity, self.fec.map(|(_, parity)| vec![parity]));
+        put(Attribute::Paths, self.paths.map(|paths| vec![paths]));
+        put(Attribute::Freeze, self.freeze.map(|freeze| vec![freeze]));
+        let us = |us: Option<u32>| us.map(|us| us.to_ne_bytes().to_vec());
+        put(Attribute::Timer, us(self.timer_us));
+        put(Attribute::Flush, us(self.flush_us));
+        all
+    }
+
+    /// What a kernel says, by the numbers of attributes.
+    pub fn read<'a>(attribute: impl Fn(usize) -> Option<&'a [u8]>) -> Self {
+        let get = |number: Attribute| attribute(number as usize);
+        let byte = |number| get(number)?.first().copied();
+        let ip = |number| Some(Ipv4Addr::from(<[u8; 4]>::try_from(get(number)?).ok()?));
+        let us = |number| Some(u32::from_ne_bytes(get(number)?.try_into().ok()?));
+        Options {
+            local: ip(Attribute::Local),
+            remote: ip(Attribute::Remote),
+            port: get(Attribute::Port)
+                .and_then(|port| Some(u16::from_be_bytes(port.try_into().ok()?))),
+            fec: byte(Attribute::Data).zip(byte(Attribute::Parity)),
+            paths: byte(Attribute::Paths),
+            freeze: byte(Attribute::Freeze),
+            timer_us: us(Attribute::Timer),
+            flush_us: us(Attribute::Flush),
+        }
+    }
+
+    /// As words, which [`Options::parse`] takes; each with its name.
+    pub fn words(&self) -> Vec<(&'static str, String)> {
+        let mut all = Vec::new();
+        let mut put = |name, word: Option<String>| all.extend(word.map(|word| (name, word)));
+        put("local", self.local.map(|ip| ip.to_string()));
+        put("remote", self.remote.map(|ip| ip.to_string()));
+        put("port", self.port.map(|port| port.to_string()));
+        let code = |(data, parity)| match (data, parity) {
+            (1, 0) => "off".to_owned(),
+            _ => format!("{data}+{parity}"),
+        };
+        put("fec", self.fec.map(code));
+        let paths = self.paths.and_then(Kind::of);
+        put("paths", paths.map(|paths| paths.name().to_owned()));
+        let freeze = self.freeze.filter(|&freeze| Freeze::of(freeze).is_some());
+        put(
+            "freeze",
+            freeze.and_then(|freeze| {
+                FREEZES
+                    .get(usize::from(freeze))
+                    .map(|word| (*word).to_owned())
+            }),
+        );
+        put("timer", self.timer_us.map(|us| us.to_string()));
+        put("flush", self.flush_us.map(|us| us.to_string()));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_can_be_typed() {
+        for kind in Kind::ALL {
+            for (freeze, fec) in FREEZES.iter().zip(["8+2", "off", "28+3"]) {
+                let line = format!(
+                    "local 10.0.0.1 remote 10.0.0.2 port 5000 fec {fec} paths {} freeze {freeze} timer 640 flush 50",
+                    kind.name()
+                );
+                let words: Vec<_> = line.split(' ').collect();
+                let options = Options::parse(&words).unwrap();
+                let attributes = options.attributes();
+                let read = Options::read(|number| {
+                    let found = attributes
+                        .iter()
+                        .find(|(other, _)| usize::from(*other) == number);
+                    found.map(|(_, bytes)| &bytes[..])
+                });
+                assert_eq!(read, options);
+                let shown = read
+                    .words()
+                    .into_iter()
+                    .map(|(name, word)| format!("{name} {word}"));
+                assert_eq!(shown.collect::<Vec<_>>().join(" "), line);
+            }
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for line in [
+            "local",
+            "local 1",
+            "port x",
+            "fec 8",
+            "fec 8+x",
+            "paths y",
+            "freeze no",
+            "what 1",
+            "port 1 port 2",
+            "timer -1",
+        ] {
+            let words: Vec<_> = line.split(' ').collect();
+            assert!(Options::parse(&words).is_err(), "{line}");
+        }
+        assert_eq!(Options::parse(&[]), Ok(Options::default()));
+    }
+
+    #[test]
+    fn attributes_are_those_of_the_header() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../modules/uapi/unorc.h");
+        let header = std::fs::read_to_string(path).unwrap();
+        let names = header.lines().filter_map(|line| {
+            let name = line.trim().strip_prefix("IFLA_UNORC_")?;
+            Some(name.split(',').next()?.to_owned())
+        });
+        let wanted = [
+            "UNSPEC", "LOCAL", "REMOTE", "PORT", "DATA", "PARITY", "PATHS", "FREEZE", "TIMER",
+            "FLUSH",
+        ];
+        assert!(names.eq(wanted.map(str::to_owned)));
+        assert_eq!(MAX_ATTRIBUTE as usize, wanted.len() - 1);
+    }
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The table that ip reads, and its functions.
+
+use crate::options::{MAX_ATTRIBUTE, Options, USAGE};
+use libc::{FILE, c_char, c_int, c_uint, c_void, nlmsghdr};
+use std::{
+    ffi::{CStr, CString},
+    ptr, slice,
+};
+
+/// iproute2's `struct rtattr`.
+#[repr(C)]
+pub struct Attribute {
+    len: u16,
+    number: u16,
+}
+
+const HEADER: usize = size_of::<Attribute>();
+/// Bytes of ip's request that its header and all attributes may take: `struct iplink_req` has 1024 for the
+/// latter alone.
+const REQUEST: usize = 1024;
+
+/// iproute2's `struct link_util`.
+#[repr(C)]
+pub struct LinkUtil {
+    next: *mut LinkUtil,
+    id: *const c_char,
+    max_attribute: c_int,
+    parse: unsafe extern "C" fn(*mut LinkUtil, c_int, *const *const c_char, *mut nlmsghdr) -> c_int,
+    print: unsafe extern "C" fn(*mut LinkUtil, *mut FILE, *const *const Attribute),
+    print_xstats: *const c_void,
+    help: unsafe extern "C" fn(*mut LinkUtil, c_int, *const *const c_char, *mut FILE),
+    parse_xstats: *const c_void,
+    print_ifla_xstats: *const c_void,
+}
+
+// SAFETY: ip has one thread.
+unsafe impl Sync for LinkUtil {}
+
+/// What ip looks for.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals)]
+pub static mut unorc_link_util: LinkUtil = LinkUtil {
+    next: ptr::null_mut(),
+    id: c"unorc".as_ptr(),
+    max_attribute: MAX_ATTRIBUTE,
+    parse,
+    print,
+    print_xstats: ptr::null(),
+    help,
+    parse_xstats: ptr::null(),
+    print_ifla_xstats: ptr::null(),
+};
+
+/// # Safety
+///
+/// Called by ip with `count` words, and a request of [`REQUEST`] bytes at least.
+unsafe extern "C" fn parse(
+    _util: *mut LinkUtil,
+    count: c_int,
+    words: *const *const c_char,
+    request: *mut nlmsghdr,
+) -> c_int {
+    let count = usize::try_from(count).unwrap_or(0);
+    let words: Vec<String> = (0..count)
+        .map(|at| {
+            // SAFETY: By the safety requirements.
+            let word = unsafe { CStr::from_ptr(*words.add(at)) };
+            word.to_string_lossy().into_owned()
+        })
+        .collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    if words == ["help"] {
+        eprint!("{USAGE}");
+        return -1;
+    }
+    let options = match Options::parse(&words) {
+        Ok(options) => options,
+        Err(why) => {
+            eprintln!("unorc: {why}\n{USAGE}");
+            return -1;
+        }
+    };
+    for (number, bytes) in options.attributes() {
+        // SAFETY: By the safety requirements.
+        if !unsafe { append(request, number, &bytes) } {
+            eprintln!("unorc: too much for one request");
+            return -1;
+        }
+    }
+    0
+}
+
+/// # Safety
+///
+/// `request` has [`REQUEST`] bytes, of which its own length are in use.
+unsafe fn append(request: *mut nlmsghdr, number: u16, bytes: &[u8]) -> bool {
+    // SAFETY: By the safety requirements.
+    let used = unsafe { (*request).nlmsg_len } as usize;
+    let start = used.next_multiple_of(4);
+    let len = HEADER + bytes.len();
+    let end = start + len.next_multiple_of(4);
+    if end > REQUEST {
+        return false;
+    }
+    let header = Attribute {
+        len: len as u16,
+        number,
+    };
+    // SAFETY: It fits, as was just seen; `start` is a multiple of four and so is the request's address.
+    unsafe {
+        let at = request.cast::<u8>().add(start);
+        at.cast::<Attribute>().write(header);
+        ptr::copy_nonoverlapping(bytes.as_ptr(), at.add(HEADER), bytes.len());
+        (*request).nlmsg_len = end as u32;
+    }
+    true
+}
+
+/// ip's own, which writes text or JSON, whichever it was asked for.
+type PrintString =
+    unsafe extern "C" fn(c_uint, c_uint, *const c_char, *const c_char, *const c_char) -> c_int;
+
+/// `PRINT_ANY` and `COLOR_NONE` of iproute2.
+const ANY: c_uint = 4;
+const NO_COLOR: c_uint = 6;
+
+/// # Safety
+///
+/// Called by ip, with a table of [`MAX_ATTRIBUTE`] + 1 attributes, or NULL.
+unsafe extern "C" fn print(_util: *mut LinkUtil, _file: *mut FILE, table: *const *const Attribute) {
+    if table.is_null() {
+        return;
+    }
+    // SAFETY: The name is a string. ip exports it, and its plugins call it.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"print_color_string".as_ptr()) };
+    if found.is_null() {
+        return;
+    }
+    // SAFETY: That is what iproute2 declares it to be.
+    let print_string = unsafe { std::mem::transmute::<*mut c_void, PrintString>(found) };
+    let options = Options::read(|number| {
+        // SAFETY: By the safety requirements; each is NULL or an attribute of the length that it says.
+        unsafe {
+            let attribute = *table.add(number);
+            if attribute.is_null() {
+                return None;
+            }
+            let len = usize::from((*attribute).len).checked_sub(HEADER)?;
+            Some(slice::from_raw_parts(
+                attribute.cast::<u8>().add(HEADER),
+                len,
+            ))
+        }
+    });
+    for (name, word) in options.words() {
+        let format = CString::new(format!("{name} %s ")).unwrap_or_default();
+        let name = CString::new(name).unwrap_or_default();
+        let word = CString::new(word).unwrap_or_default();
+        // SAFETY: All are strings, and the format has one %s.
+        unsafe { print_string(ANY, NO_COLOR, name.as_ptr(), format.as_ptr(), word.as_ptr()) };
+    }
+}
+
+/// # Safety
+///
+/// Called by ip.
+unsafe extern "C" fn help(
+    _util: *mut LinkUtil,
+    _count: c_int,
+    _words: *const *const c_char,
+    _file: *mut FILE,
+) {
+    eprint!("{USAGE}");
+}
