@@ -131,6 +131,8 @@ counters! {
     Fallback c"Fallback",
     /// Marks on packets that cannot be what they say.
     BadMark c"BadMark",
+    /// Echoes of important packets that were taken for lost, and replaced.
+    LateEcho c"LateEcho",
     /// Packets and connections left alone for want of memory.
     NoMem c"NoMem",
     /// Connections left alone: MPTCP, MD5, AO, no SACK, offloaded encryption, TCP_REPAIR.
@@ -234,7 +236,13 @@ impl FlowOps for Shared {
                 was_refused,
             };
             // Not while it is locked, what TCP does comes back to a hook.
-            let action = flow.lock().poll(&params, &socket);
+            let action = {
+                let mut state = flow.lock();
+                if state.is_pending() {
+                    break;
+                }
+                state.poll(&params, &socket)
+            };
             let Some(action) = action else {
                 break;
             };
@@ -518,6 +526,7 @@ impl Tlt {
             ack: segment.ack(),
             una: conn.snd_una(),
             nxt: conn.snd_nxt(),
+            max_window: conn.max_window(),
         };
         // What carries data carries no echo, but it acknowledges.
         let echo = mark.filter(|_| segment.len() == 0);
@@ -527,6 +536,7 @@ impl Tlt {
         match flow.on_ack_in(echo, &incoming) {
             Seen::Poll => flow.poll_later(),
             Seen::Bad => self.count(net, Count::BadMark),
+            Seen::Late => self.count(net, Count::LateEcho),
             Seen::Nothing => {}
         }
     }

@@ -204,6 +204,11 @@ pub struct Flow {
     rtos: u16,
     /// Echoes that came; saturates.
     echoes: u16,
+    /// Important packets that were replaced, of which an echo may still come; saturates.
+    replaced: u8,
+    /// Behind the newest data that have left. TCP itself knows of them a moment later, when its ACK
+    /// may have come on another processor.
+    newest: u32,
     /// The last byte that came: a D-SACK of it says nothing of the network.
     clock_seq: u32,
     clock_seen: bool,
@@ -246,6 +251,8 @@ pub struct Incoming {
     pub una: u32,
     /// First byte that was never sent.
     pub nxt: u32,
+    /// The largest window that the peer ever offered.
+    pub max_window: u32,
 }
 
 /// What came of a packet that came.
@@ -255,6 +262,8 @@ pub enum Seen {
     Nothing,
     /// Look at the socket when TCP has seen the packet: [`Flow::poll`].
     Poll,
+    /// An echo of what was replaced.
+    Late,
     /// It cannot be what it says that it is.
     Bad,
 }
@@ -295,6 +304,10 @@ impl Flow {
             self.is_started = true;
             self.born_rtos = packet.path.rtos;
             self.rtos = packet.path.rtos;
+            self.newest = packet.end_seq;
+        }
+        if is_after(packet.end_seq, self.newest) {
+            self.newest = packet.end_seq;
         }
         let is_important = match self.sender {
             // Rule 3: what follows a pause is a window of its own.
@@ -313,6 +326,9 @@ impl Flow {
                 self.rtos = packet.path.rtos;
             }
             return Mark::Unimportant;
+        }
+        if let Sender::InFlight { .. } = self.sender {
+            self.replaced = self.replaced.saturating_add(1);
         }
         self.in_flight(Kind::Data, packet.end_seq, packet.now_us, packet.path.rtos);
         Mark::Data
@@ -393,18 +409,29 @@ impl Flow {
             }
             _ => return Seen::Nothing,
         };
-        let Sender::InFlight {
-            kind,
-            end_seq,
-            sent_us,
-        } = self.sender
-        else {
-            return Seen::Bad;
+        // An echo may come behind later ACKs, as one of another processor: old ones are TCP's, too, within
+        // a window (RFC 5961).
+        let newest = match is_after(self.newest, ack.nxt) && self.is_started {
+            true => self.newest,
+            false => ack.nxt,
         };
-        // Rule 16: only what is awaited, so who invents echoes gets no two bytes for one.
-        if kind != echoed || is_after(ack.una, ack.ack) || is_after(ack.ack, ack.nxt) {
+        if is_after(ack.una.wrapping_sub(ack.max_window), ack.ack) || is_after(ack.ack, newest) {
             return Seen::Bad;
         }
+        // Rule 16: only what is awaited, so who invents echoes gets no two bytes for one.
+        let (kind, end_seq, sent_us) = match self.sender {
+            Sender::InFlight {
+                kind,
+                end_seq,
+                sent_us,
+            } if kind == echoed => (kind, end_seq, sent_us),
+            _ if self.replaced != 0 => {
+                self.replaced = self.replaced.wrapping_sub(1);
+                self.echoes = self.echoes.saturating_add(1);
+                return Seen::Late;
+            }
+            _ => return Seen::Bad,
+        };
         self.echoes = self.echoes.saturating_add(1);
         self.sender = Sender::Pending;
         self.proof = Some(Proof {

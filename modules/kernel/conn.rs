@@ -50,6 +50,11 @@ impl Conn<'_> {
         read!(self, snd_nxt)
     }
 
+    /// The largest window that the peer ever offered.
+    pub(crate) fn max_window(&self) -> u32 {
+        read!(self, max_window)
+    }
+
     /// Packets that were sent and are not acknowledged, SACK or not.
     pub(crate) fn packets_out(&self) -> u32 {
         read!(self, packets_out)

@@ -226,6 +226,13 @@ impl<S> Held<'_, S> {
         unsafe { bindings::xdc_flow_queue(self.flow) }
     }
 
+    /// TCP has yet to see a packet that [`Self::poll_later`] was called for; [`FlowOps::poll`] will be
+    /// called again.
+    pub(crate) fn is_pending(&self) -> bool {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_flow_is_pending(self.flow) }
+    }
+
     /// Removes it.
     pub(crate) fn remove(self) {
         let flow = self.flow;

@@ -184,12 +184,14 @@ s64 xdc_counter_add(const struct net *net, unsigned int index, s64 n);
 #define XDC_FLOW_BUCKETS 8192
 #define XDC_FLOW_STATE_WORDS 12
 struct xdc_flow;
+struct xdc_flow_cpu;
 struct xdc_flow_bucket {
 	struct hlist_head head;
 	spinlock_t lock;
 };
 struct xdc_flows {
 	struct xdc_flow_bucket *buckets;
+	struct xdc_flow_cpu __percpu *cpus;
 	/* With the socket locked, in a softirq. Returns after which time again; 0: not. */
 	u32 (*poll)(struct xdc_flows *flows, struct xdc_flow *flow, struct sock *sk, bool busy);
 	/* Under the lock of the flow that is being removed. */
@@ -207,6 +209,7 @@ void *xdc_flow_lock(struct xdc_flow *flow);
 void xdc_flow_unlock(struct xdc_flow *flow);
 void *xdc_flow_state(struct xdc_flow *flow);
 void xdc_flow_queue(struct xdc_flow *flow);
+bool xdc_flow_is_pending(const struct xdc_flow *flow);
 void xdc_flow_remove(struct xdc_flow *flow);
 int xdc_flow_add(struct xdc_flows *flows, struct net *net, const struct xdc_segment *segment,
 		 const void *state, unsigned int size);

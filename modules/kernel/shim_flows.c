@@ -21,15 +21,32 @@
 struct xdc_flow {
 	struct hlist_node node;
 	struct xdc_flows *flows;
+	/* Where it is, or was: work that comes late knows no namespace any more. */
+	struct xdc_flow_bucket *bucket;
 	struct net *net;
 	struct xdc_flow_key key;
 	int dif, sdif;
 	refcount_t refs;
 	/* Out of the table. Under the bucket's lock. */
 	bool dead;
-	struct work_struct work;
+	/* Whose list it is in, if in any; changes under the bucket's lock and the list's. */
+	struct xdc_flow_cpu *cpu;
+	struct list_head due;
+	/* TCP has yet to see a packet there that it is in the list for. Under the bucket's lock. */
+	bool pending;
 	struct hrtimer timer;
 	u64 state[XDC_FLOW_STATE_WORDS];
+};
+
+/*
+ * The flows that a processor has work for. A packet goes through TCP where it came by the
+ * hook, and what is behind it in softirqs there comes after. Work of its own for each flow
+ * would run elsewhere where it was already queued, before TCP has seen the packet.
+ */
+struct xdc_flow_cpu {
+	struct work_struct work;
+	spinlock_t lock;
+	struct list_head due;
 };
 
 static struct xdc_flow_bucket *xdc_flow_bucket(struct xdc_flows *flows, const struct net *net,
@@ -140,13 +157,27 @@ static void xdc_flows_collect(struct work_struct *work)
 		schedule_delayed_work(&flows->collect, HZ);
 }
 
+static void xdc_flow_work(struct work_struct *work);
+
 int xdc_flows_init(struct xdc_flows *flows)
 {
 	int i;
 
-	flows->buckets = kvcalloc(XDC_FLOW_BUCKETS, sizeof(*flows->buckets), GFP_KERNEL);
-	if (!flows->buckets)
+	flows->cpus = alloc_percpu(struct xdc_flow_cpu);
+	if (!flows->cpus)
 		return -ENOMEM;
+	flows->buckets = kvcalloc(XDC_FLOW_BUCKETS, sizeof(*flows->buckets), GFP_KERNEL);
+	if (!flows->buckets) {
+		free_percpu(flows->cpus);
+		return -ENOMEM;
+	}
+	for_each_possible_cpu(i) {
+		struct xdc_flow_cpu *cpu = per_cpu_ptr(flows->cpus, i);
+
+		INIT_WORK(&cpu->work, xdc_flow_work);
+		spin_lock_init(&cpu->lock);
+		INIT_LIST_HEAD(&cpu->due);
+	}
 	for (i = 0; i < XDC_FLOW_BUCKETS; i++)
 		spin_lock_init(&flows->buckets[i].lock);
 	flows->seed = get_random_u32();
@@ -167,46 +198,91 @@ void xdc_flows_flush(struct xdc_flows *flows, struct net *net)
 
 void xdc_flows_destroy(struct xdc_flows *flows)
 {
+	int i;
+
 	xdc_flows_flush(flows, NULL);
 	cancel_delayed_work_sync(&flows->collect);
 	wait_var_event(&flows->count, !atomic_read(&flows->count));
+	for_each_possible_cpu(i)
+		cancel_work_sync(&per_cpu_ptr(flows->cpus, i)->work);
 	/* Whoever put the last one has left our code. */
 	synchronize_rcu();
 	kvfree(flows->buckets);
+	free_percpu(flows->cpus);
 }
 
-/* Queues it where the packet is that it is for, so that TCP sees that first. */
+/* With the bucket's lock. Takes it out of the list that it is in, if any; returns whether it was. */
+static bool xdc_flow_unqueue(struct xdc_flow *flow)
+{
+	bool was_due;
+
+	if (!flow->cpu)
+		return false;
+	spin_lock(&flow->cpu->lock);
+	was_due = !list_empty(&flow->due);
+	list_del_init(&flow->due);
+	spin_unlock(&flow->cpu->lock);
+	return was_due;
+}
+
+/* With the bucket's lock. A reference goes with it. */
+static void xdc_flow_enqueue(struct xdc_flow *flow)
+{
+	unsigned int id = smp_processor_id();
+	struct xdc_flow_cpu *cpu = per_cpu_ptr(flow->flows->cpus, id);
+
+	if (!xdc_flow_unqueue(flow))
+		refcount_inc(&flow->refs);
+	flow->cpu = cpu;
+	spin_lock(&cpu->lock);
+	list_add_tail(&flow->due, &cpu->due);
+	spin_unlock(&cpu->lock);
+	queue_work_on(id, system_bh_wq, &cpu->work);
+}
+
+/*
+ * With the bucket's lock, in a hook: there will be work when TCP has seen the packet. If
+ * there was already, on another processor, it waits for that, too.
+ */
 void xdc_flow_queue(struct xdc_flow *flow)
 {
-	refcount_inc(&flow->refs);
-	if (!queue_work_on(smp_processor_id(), system_bh_wq, &flow->work))
-		xdc_flow_put(flow);
+	xdc_flow_enqueue(flow);
+	flow->pending = true;
 }
 
+/* Whether TCP has yet to see a packet that was noted. With the bucket's lock, by the work. */
+bool xdc_flow_is_pending(const struct xdc_flow *flow)
+{
+	return flow->pending;
+}
+
+/* Somebody used the socket. Meanwhile a hook may have queued the flow. */
 static enum hrtimer_restart xdc_flow_timer(struct hrtimer *timer)
 {
 	struct xdc_flow *flow = container_of(timer, struct xdc_flow, timer);
 
-	/* The timer's reference becomes that of the work. */
-	if (!queue_work_on(smp_processor_id(), system_bh_wq, &flow->work))
-		xdc_flow_put(flow);
+	spin_lock(&flow->bucket->lock);
+	if (!flow->pending)
+		xdc_flow_enqueue(flow);
+	spin_unlock(&flow->bucket->lock);
+	xdc_flow_put(flow);
 	return HRTIMER_NORESTART;
 }
 
-static void xdc_flow_work(struct work_struct *work)
+static void xdc_flow_run(struct xdc_flow *flow, struct xdc_flow_cpu *cpu)
 {
-	struct xdc_flow *flow = container_of(work, struct xdc_flow, work);
-	struct xdc_flow_bucket *bucket;
 	struct sock *sk = NULL;
 	u32 retry_us = 0;
-	bool dead;
+	bool ready;
 
 	rcu_read_lock();
-	bucket = xdc_flow_bucket(flow->flows, flow->net, &flow->key);
-	spin_lock_bh(&bucket->lock);
-	dead = flow->dead;
-	spin_unlock_bh(&bucket->lock);
-	if (!dead)
+	spin_lock_bh(&flow->bucket->lock);
+	/* Or else it is in another list again. */
+	if (flow->cpu == cpu && list_empty(&flow->due))
+		flow->pending = false;
+	ready = !flow->dead && !flow->pending;
+	spin_unlock_bh(&flow->bucket->lock);
+	if (ready)
 		sk = xdc_flow_lookup(flow->net, &flow->key, flow->dif, flow->sdif);
 	if (sk && sk_fullsock(sk)) {
 		bh_lock_sock_nested(sk);
@@ -216,12 +292,31 @@ static void xdc_flow_work(struct work_struct *work)
 	}
 	if (sk)
 		sock_gen_put(sk);
-	if (retry_us && !hrtimer_is_queued(&flow->timer)) {
+	spin_lock_bh(&flow->bucket->lock);
+	if (retry_us && !flow->dead && !hrtimer_is_queued(&flow->timer)) {
 		refcount_inc(&flow->refs);
-		hrtimer_start(&flow->timer, us_to_ktime(retry_us), HRTIMER_MODE_REL);
+		hrtimer_start(&flow->timer, us_to_ktime(retry_us), HRTIMER_MODE_REL_SOFT);
 	}
+	spin_unlock_bh(&flow->bucket->lock);
 	rcu_read_unlock();
 	xdc_flow_put(flow);
+}
+
+static void xdc_flow_work(struct work_struct *work)
+{
+	struct xdc_flow_cpu *cpu = container_of(work, struct xdc_flow_cpu, work);
+	struct xdc_flow *flow;
+
+	for (;;) {
+		spin_lock_bh(&cpu->lock);
+		flow = list_first_entry_or_null(&cpu->due, struct xdc_flow, due);
+		if (flow)
+			list_del_init(&flow->due);
+		spin_unlock_bh(&cpu->lock);
+		if (!flow)
+			return;
+		xdc_flow_run(flow, cpu);
+	}
 }
 
 /* Returns it with its lock held. */
@@ -244,13 +339,13 @@ struct xdc_flow *xdc_flow_find(struct xdc_flows *flows, const struct net *net,
 
 void *xdc_flow_lock(struct xdc_flow *flow)
 {
-	spin_lock_bh(&xdc_flow_bucket(flow->flows, flow->net, &flow->key)->lock);
+	spin_lock_bh(&flow->bucket->lock);
 	return flow->state;
 }
 
 void xdc_flow_unlock(struct xdc_flow *flow)
 {
-	spin_unlock_bh(&xdc_flow_bucket(flow->flows, flow->net, &flow->key)->lock);
+	spin_unlock_bh(&flow->bucket->lock);
 }
 
 void *xdc_flow_state(struct xdc_flow *flow)
@@ -261,7 +356,7 @@ void *xdc_flow_state(struct xdc_flow *flow)
 /* Takes the lock's place: unlocks it, and it is gone. */
 void xdc_flow_remove(struct xdc_flow *flow)
 {
-	struct xdc_flow_bucket *bucket = xdc_flow_bucket(flow->flows, flow->net, &flow->key);
+	struct xdc_flow_bucket *bucket = flow->bucket;
 	bool was_dead = flow->dead;
 
 	if (!was_dead)
@@ -282,13 +377,14 @@ int xdc_flow_add(struct xdc_flows *flows, struct net *net, const struct xdc_segm
 	if (!flow)
 		return -ENOMEM;
 	flow->flows = flows;
+	flow->bucket = bucket;
 	flow->net = net;
 	flow->key = segment->key;
 	flow->dif = segment->dif;
 	flow->sdif = segment->sdif;
 	refcount_set(&flow->refs, 1);
-	INIT_WORK(&flow->work, xdc_flow_work);
-	hrtimer_setup(&flow->timer, xdc_flow_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
+	INIT_LIST_HEAD(&flow->due);
+	hrtimer_setup(&flow->timer, xdc_flow_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
 	memcpy(flow->state, state, min_t(unsigned int, size, sizeof(flow->state)));
 
 	spin_lock_bh(&bucket->lock);
