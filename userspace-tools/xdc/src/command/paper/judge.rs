@@ -64,6 +64,7 @@ impl Judged {
     pub fn outcome(&self) -> String {
         match (&self.doubt, self.seeds) {
             (Some(doubt), _) => format!("{}: {doubt}", self.decision.text()),
+            (None, 0) => Verdict::Unknown.text().to_owned(),
             (None, 1) => format!("{}: one seed", self.decision.text()),
             (None, _) => self.decision.text().to_owned(),
         }
@@ -86,10 +87,14 @@ fn name(which: &Which) -> String {
     )
 }
 
-/// Every row of a claim.
-pub fn rows(case: &Case<'_>, grid: &Expanded, cells: &[Measured<'_>]) -> Vec<Judged> {
-    // Not all points are there in the quick form, or with --cc.
-    let here = |row: &Row| row.parts().all(|which| point(which, grid).is_some());
+/// Every row of a claim; without those of points that are not in the grid, unless it is to have
+/// them all.
+pub fn rows(
+    case: &Case<'_>,
+    (grid, all): (&Expanded, bool),
+    cells: &[Measured<'_>],
+) -> Vec<Judged> {
+    let here = |row: &Row| all || row.parts().all(|which| point(which, grid).is_some());
     let rows = case.rows().filter(here);
     rows.map(|row| judged(row, grid, cells)).collect()
 }
@@ -116,9 +121,9 @@ fn conclude(rows: impl Iterator<Item = (bool, Decision)>) -> Verdict {
     let rows: Vec<_> = rows.collect();
     let any = |decision| rows.iter().any(|row| row.1 == decision);
     match () {
-        () if rows.is_empty() || rows.iter().any(|row| !row.0) => Verdict::Unknown,
         () if any(Decision::Fails) && any(Decision::Holds) => Verdict::Partly,
         () if any(Decision::Fails) => Verdict::Fails,
+        () if rows.is_empty() || rows.iter().any(|row| !row.0) => Verdict::Unknown,
         () if any(Decision::Undecided) => Verdict::Undecided,
         () => Verdict::Holds,
     }
@@ -320,7 +325,7 @@ mod tests {
         let judge = |rows: &str, cells: &[Measured<'_>]| {
             let claim: Claim = toml::from_str(&format!("text = \"t\"\n{rows}")).unwrap();
             let case = &claim.cases()[0];
-            super::rows(case, &grid, cells)
+            super::rows(case, (&grid, false), cells)
         };
         let verdict = |rows: &str| {
             let rows = judge(rows, &cells);

@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::guest::engine::{Clock, Engine};
 use crate::home::{Flavour, Home};
 use crate::interrupt;
+use crate::marked;
 use crate::owned;
 use crate::progress::Progress;
 use crate::result::expect::format_value;
@@ -52,6 +53,12 @@ pub struct Request {
     /// Fail if a claim holds less than the paper's file says that it did.
     #[arg(long, conflicts_with_all = ["ccs", "sets", "seeds"])]
     check: bool,
+    /// Judge what is there; run nothing.
+    #[arg(long, conflicts_with_all = ["quick", "seeds", "ccs", "json"])]
+    there: bool,
+    /// Write the verdicts into this page, between its marks: docs/papers.md.
+    #[arg(long, value_name = "FILE", conflicts_with = "figures")]
+    page: Option<PathBuf>,
     /// Where cells, table and page go [default: results/papers/PAPER, with --quick PAPER-quick].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -73,6 +80,8 @@ pub struct Done<'a> {
     pub cells: Vec<Row<'a>>,
     /// Of cells that failed.
     pub errors: usize,
+    /// Whether points that are not there count as not measured: else they were not asked for.
+    pub whole: bool,
 }
 
 impl<'a> Done<'a> {
@@ -88,7 +97,7 @@ impl<'a> Done<'a> {
     pub fn claims(&self) -> impl Iterator<Item = (Case<'a>, Verdict, Vec<Judged>)> {
         let cases = self.figure.claim.iter().flat_map(|claim| claim.cases());
         cases.filter_map(|case| {
-            let rows = judge::rows(&case, self.grid, &self.cells);
+            let rows = judge::rows(&case, (self.grid, self.whole), &self.cells);
             // One that --cc or the quick form leaves out.
             let left_out = rows.is_empty() && case.of.is_some();
             (!left_out).then(|| (case, judge::verdict(&rows), rows))
@@ -112,6 +121,9 @@ pub fn command(request: &Request) -> Result<bool> {
         }
         if let Some(seeds) = &request.seeds {
             grid.seeds = grid::parse_seeds(seeds)?;
+        }
+        if request.there {
+            grid.seeds = (1..=request.max_seeds as u64).collect();
         }
         grid.set.extend(request.sets.iter().cloned());
         let about = |err: Error| err.about(figure.name());
@@ -150,6 +162,10 @@ pub fn command(request: &Request) -> Result<bool> {
     for (figure, grid) in &mut grids {
         progress.note(&format!("{}: {}", figure.name(), figure.title));
         // Seeds that were asked for are all; a quick form has one.
+        if request.there {
+            with.keep_present(figure, grid)?;
+            continue;
+        }
         while !request.quick && request.seeds.is_none() {
             let done = with.measure(figure, grid)?;
             let rows: Vec<_> = done.claims().flat_map(|(.., rows)| rows).collect();
@@ -165,6 +181,9 @@ pub fn command(request: &Request) -> Result<bool> {
         .iter()
         .map(|(figure, grid)| with.measure(figure, grid));
     let done = done.collect::<Result<Vec<_>>>()?;
+    if let Some(file) = &request.page {
+        marked::update(file, &request.paper, &page::markdown(&done))?;
+    }
     let parts: Vec<_> = done.iter().map(Done::part).collect();
     let path = dir.join("table.csv");
     owned::replace(&path, table::csv(&parts)?).map_err(|err| Error::io(path.display(), &err))?;
@@ -183,7 +202,9 @@ pub fn command(request: &Request) -> Result<bool> {
         done.claims()
             .any(|(_, verdict, _)| verdict == Verdict::Unknown)
     };
-    let mut sound = !done.iter().any(|done| done.errors > 0 || unknown(done));
+    // What was not to be run is not missed.
+    let missed = |done: &Done<'_>| !request.there && unknown(done);
+    let mut sound = !done.iter().any(|done| done.errors > 0 || missed(done));
     if request.check {
         for line in worse(&done, request.quick) {
             eprintln!("xdc: {line}");
@@ -202,8 +223,7 @@ struct With<'a> {
 }
 
 impl With<'_> {
-    /// Computes what is missing of a figure.
-    fn measure<'a>(&'a self, figure: &'a Figure, grid: &'a Expanded) -> Result<Done<'a>> {
+    fn sweep<'a>(&'a self, figure: &Figure, grid: &'a Expanded) -> Result<Sweep<'a>> {
         let kind = grid.engine(None)?;
         let lab = self.labs.iter().find(|(known, ..)| *known == kind);
         let (_, engine, lab) = lab.ok_or_else(|| Error::failure("no lab").about(figure.name()))?;
@@ -216,13 +236,29 @@ impl With<'_> {
             progress: self.progress,
         };
         let sweep = Sweep::new(runner, lab, grid, self.dir)?;
+        Ok(sweep)
+    }
+
+    /// Computes what is missing of a figure.
+    fn measure<'a>(&'a self, figure: &'a Figure, grid: &'a Expanded) -> Result<Done<'a>> {
+        let sweep = self.sweep(figure, grid)?;
         let (cells, errors) = sweep.rows(sweep.run(self.request.jobs)?);
         Ok(Done {
             figure,
             grid,
             cells,
             errors,
+            whole: self.request.there,
         })
+    }
+
+    /// Only the cells that have a result.
+    fn keep_present(&self, figure: &Figure, grid: &mut Expanded) -> Result<()> {
+        let missing = self.sweep(figure, grid)?.missing();
+        let mut cell = 0..;
+        grid.cells
+            .retain(|_| cell.next().is_some_and(|cell| !missing.contains(&cell)));
+        Ok(())
     }
 }
 

@@ -49,6 +49,38 @@ pub fn html(paper: &Paper, done: &[Done<'_>], quick: bool, sets: &[String]) -> S
     page
 }
 
+/// All verdicts with their numbers, for docs/papers.md.
+pub fn markdown(done: &[Done<'_>]) -> String {
+    let mut text = format!(
+        "{}.\n\n| figure | claim | verdict | here (95 %, seeds) | asked | paper |\n|---|---|---|---|---|---|\n",
+        settings(done)
+    );
+    for done in done {
+        for (case, verdict, rows) in done.claims() {
+            let rows: Vec<_> = rows.iter().filter(|row| row.measured.is_some()).collect();
+            let column = |cell: &dyn Fn(&Judged) -> String| {
+                let cells: Vec<_> = rows.iter().map(|row| cell(row)).collect();
+                cells.join("<br>")
+            };
+            let here = |row: &Judged| {
+                let measured = row.measured.map(format_value).unwrap_or_default();
+                format!("{}: {measured} ({})", row.what(), row.sureness())
+            };
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {} | {} | {} |",
+                done.figure.id,
+                case.text(),
+                verdict.text(),
+                column(&here),
+                column(&|row| row.row.bound().to_string()),
+                column(&|row| row.row.paper.map_or_else(|| "-".to_owned(), format_value)),
+            );
+        }
+    }
+    text
+}
+
 /// Engine, kernel and seeds of all cells.
 fn settings(done: &[Done<'_>]) -> String {
     let mut engines: Vec<String> = Vec::new();

@@ -248,7 +248,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// Numbers of the cells that have no result yet, or none that can be believed.
-    fn missing(&self) -> Vec<usize> {
+    pub fn missing(&self) -> Vec<usize> {
         let none = |&n: &usize| self.load(n).is_none();
         (0..self.keys.len()).filter(none).collect()
     }
