@@ -184,8 +184,15 @@ fn packet(dscp: u8, ports: (u16, u16), seq: u32, ack: Option<u32>, payload: &[u8
     tcp.extend(ports.1.to_be_bytes());
     tcp.extend(seq.to_be_bytes());
     tcp.extend(ack.unwrap_or(0).to_be_bytes());
-    tcp.extend([0x50, if ack.is_some() { 0x10 } else { 0x02 }]);
+    tcp.extend(match ack {
+        Some(_) => [0x50, 0x10],
+        None => [0x60, 0x02],
+    });
     tcp.extend([0xff, 0xff, 0, 0, 0, 0]);
+    if ack.is_none() {
+        // SACK is permitted: without, nobody takes part.
+        tcp.extend([4, 2, 1, 1]);
+    }
     tcp.extend(payload);
     let length = (20 + tcp.len()) as u16;
     let mut pseudo = Vec::new();
@@ -281,7 +288,10 @@ fn syn_flood(storm: &Storm) -> Result<()> {
         ensure!(flows == 0, "{flows} flows");
     }
     drop(traffic);
-    // Cookies leave nothing to remember the offer by.
+    // Cookies leave nothing to remember the offer by; not each kernel has them.
+    if !std::path::Path::new("/proc/sys/net/ipv4/tcp_syncookies").exists() {
+        return Ok(());
+    }
     pair.sysctl("net/ipv4/tcp_syncookies", "2")?;
     serve(storm, &pair, 6, 50_000)?;
     let flows = tlt(&pair.hosts[1], "RxData")?;
