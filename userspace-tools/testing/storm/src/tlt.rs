@@ -342,7 +342,8 @@ fn too_many(storm: &Storm) -> Result<()> {
 }
 
 fn namespaces(storm: &Storm) -> Result<()> {
-    for _ in 0..4 {
+    for round in 0..if storm.debug { 2 } else { 4 } {
+        storm.ktap.note(&format!("round {round}"));
         let pair = lossy_pair()?;
         let mut traffic = Traffic::new(&pair, "cubic")?;
         open_all(storm, &mut traffic, 64, 1_000_000)?;
@@ -353,6 +354,7 @@ fn namespaces(storm: &Storm) -> Result<()> {
         ensure!(tlt(&pair.hosts[0], "Flows")? > 0, "no flow takes part");
         traffic.abandon();
     }
+    storm.ktap.note("the module goes");
     modules::unload(MODULE)?;
     modules::load(MODULE)?;
     Ok(())
