@@ -19,6 +19,7 @@ mod soak;
 mod sockets;
 mod sys;
 mod sysctl;
+mod tlt;
 
 use std::{env, path::Path, process::ExitCode};
 
@@ -67,6 +68,8 @@ enum Attack {
     Soak,
     /// Round trips of nothing and of minutes; wants virtual time.
     RoundTrips,
+    /// TLT: forged marks, lying peers, and going under its flows.
+    Tlt,
     /// What kmemleak finds.
     Leaks,
     /// Mistakes on purpose, which have to raise the alarm.
@@ -169,6 +172,7 @@ fn main() -> ExitCode {
         Attack::Marks => marks::attack(&mut storm, count([60, 20_000, 60, 2_000])),
         Attack::Soak => soak::hour(&mut storm, count([60, 600, 60, 600])),
         Attack::RoundTrips => soak::round_trips(&mut storm),
+        Attack::Tlt => tlt::attack(&mut storm, count([4_096, 4_096, 4_096, 4_096])),
         Attack::Leaks => leaks::attack(&mut storm),
         Attack::Alarms => alarms::attack(&mut storm),
     };
