@@ -8,6 +8,7 @@ pub mod manual;
 pub mod new;
 pub mod paper;
 pub mod run;
+pub mod score;
 pub mod selftest;
 pub mod shell;
 pub mod show;

@@ -7,3 +7,4 @@ pub mod overlay;
 pub mod plot;
 pub mod report;
 pub mod topology;
+pub mod scatter;
