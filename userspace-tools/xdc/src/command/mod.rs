@@ -14,4 +14,5 @@ pub mod shell;
 pub mod show;
 pub mod sweep;
 pub mod table;
+pub mod tune;
 pub mod twin;

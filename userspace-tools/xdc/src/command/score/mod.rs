@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `xdc score`: a congestion control against references, over the rows of scenarios/score/.
 
-mod card;
+pub mod card;
 mod page;
 pub mod row;
-mod run;
+pub mod run;
 pub mod store;
-mod text;
+pub mod text;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,10 +32,11 @@ use crate::result::runner::Runner;
 use crate::scenario;
 
 /// Whom everybody is compared with.
-pub const REFERENCES: [&str; 5] = ["cubic", "cubic-ecn", "dctcp", "bbr", "reno"];
+const REFERENCES: [&str; 5] = ["cubic", "cubic-ecn", "dctcp", "bbr", "reno"];
 
 /// Of each form, unless others are asked for.
-const SEEDS: [(&str, bool); 2] = [("1-5", true), ("1-10", false)];
+const QUICK_SEEDS: &str = "1-5";
+const SEEDS: &str = "1-10";
 
 #[derive(clap::Args)]
 pub struct Request {
@@ -101,10 +102,8 @@ pub fn command(request: &Request) -> Result<bool> {
     sets.extend(request.sets.iter().cloned());
     let seeds = match &request.seeds {
         Some(seeds) => grid::parse_seeds(seeds)?,
-        None => {
-            let (text, _) = SEEDS[usize::from(!request.quick)];
-            grid::parse_seeds(text)?
-        }
+        None if request.quick => grid::parse_seeds(QUICK_SEEDS)?,
+        None => grid::parse_seeds(SEEDS)?,
     };
     let form = Form {
         quick: request.quick,
@@ -254,7 +253,7 @@ fn bundle_path(home: &Home, quick: bool) -> PathBuf {
     home.scenarios().join("score/references").join(name)
 }
 
-fn choose(rows: Vec<Row>, wanted: &[String]) -> Result<Vec<Row>> {
+pub fn choose(rows: Vec<Row>, wanted: &[String]) -> Result<Vec<Row>> {
     if let Some(id) = wanted
         .iter()
         .find(|id| !rows.iter().any(|row| row.id == **id))

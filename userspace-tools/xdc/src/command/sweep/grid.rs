@@ -88,10 +88,6 @@ impl Axis {
         self.values.retain(|value| labels.contains(&value.label()));
     }
 
-    pub fn labels(&self) -> Vec<String> {
-        self.values.iter().map(AxisValue::label).collect()
-    }
-
     /// Label and overrides of each value.
     fn values(&self) -> Result<Vec<(String, Vec<String>)>> {
         if self.values.is_empty() {
