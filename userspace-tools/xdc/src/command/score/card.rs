@@ -183,9 +183,10 @@ pub fn cell(row: &Row, at: &[String], measure: &Measure, cc: &str, samples: &Sam
         .iter()
         .filter(|(name, theirs)| *name != cc && !theirs.is_empty())
         .map(|(name, theirs)| (name, theirs, geometric(theirs)))
-        .reduce(|a, b| match (measure.better, a.2 >= b.2) {
-            (Better::Higher, true) | (Better::Lower, false) => a,
-            _ => b,
+        .reduce(|a, b| match measure.better {
+            Better::Higher if b.2 > a.2 => b,
+            Better::Lower if b.2 < a.2 => b,
+            _ => a,
         });
     let best = best.map(|(name, theirs, _)| Best {
         cc: name.clone(),

@@ -149,7 +149,10 @@ impl Store {
             text += &format!("{comma}\"{key}\": {sample}");
         }
         text += "\n}}\n";
-        owned::replace(&self.path, text).map_err(|err| Error::io(self.path.display(), &err))
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(folder)
+            .and_then(|()| owned::replace(&self.path, text))
+            .map_err(|err| Error::io(self.path.display(), &err))
     }
 }
 

@@ -70,7 +70,7 @@ pub fn table(card: &Card, rows: &[Row]) -> String {
                     turn.from.text(),
                     to.text()
                 ),
-                _ => format!("  {}: {} at every noise\n", turn.metric, turn.from.text()),
+                _ => format!("  {}: {} without noise, and no other verdict at any\n", turn.metric, turn.from.text()),
             };
         }
     }
