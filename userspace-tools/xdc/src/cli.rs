@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::command::{bench, foreign, paper, run, score, selftest, shell, show, sweep, table, tune, twin};
+use crate::command::{
+    bench, foreign, paper, run, score, selftest, shell, show, sweep, table, tune, twin,
+};
 use crate::guest::tether;
 use crate::live::observe;
 use crate::live::qdisc;

@@ -40,7 +40,8 @@ use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command, QdiscCommand, TraceCommand};
 use crate::command::{
-bench, compare, foreign, manual, new, paper, run, score, selftest, shell, show, sweep, table, tune, twin,
+    bench, compare, foreign, manual, new, paper, run, score, selftest, shell, show, sweep, table,
+    tune, twin,
 };
 use crate::error::Result;
 use crate::guest::tether;

@@ -6,5 +6,5 @@ pub mod charts;
 pub mod overlay;
 pub mod plot;
 pub mod report;
-pub mod topology;
 pub mod scatter;
+pub mod topology;

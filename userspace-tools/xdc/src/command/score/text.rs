@@ -70,7 +70,11 @@ pub fn table(card: &Card, rows: &[Row]) -> String {
                     turn.from.text(),
                     to.text()
                 ),
-                _ => format!("  {}: {} without noise, and no other verdict at any\n", turn.metric, turn.from.text()),
+                _ => format!(
+                    "  {}: {} without noise, and no other verdict at any\n",
+                    turn.metric,
+                    turn.from.text()
+                ),
             };
         }
     }
