@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::command::{bench, foreign, paper, run, selftest, shell, show, sweep, table, twin};
+use crate::command::{
+    bench, foreign, paper, run, score, selftest, shell, show, sweep, table, tune, twin,
+};
 use crate::guest::tether;
 use crate::live::observe;
 use crate::live::qdisc;
@@ -70,6 +72,26 @@ Examples:
 A claim that does not hold here is a finding, not a failure: it does not change the exit code.
 As with sweep, finished cells are kept.")]
     Paper(paper::Request),
+    /// Judge a congestion control: a scorecard against references.
+    #[command(after_help = "\
+Examples:
+  xdc score unocc --quick
+  xdc score cubic --rows S1,S4 --json
+  xdc score westwood --define mine.toml --quick      its [cc.westwood] tables
+  xdc score gemini --quick --against old.json        fails if a cell is clearly worse
+  xdc score --references --quick --update            what the repository ships of them
+
+docs/score.md says how to read it. As with sweep, what is finished stays.")]
+    Score(score::Request),
+    /// Tune a congestion control within a budget, and judge the outcome elsewhere.
+    #[command(after_help = "\
+Examples:
+  xdc tune gemini --on S1,S4 --budget 200
+  xdc tune dctcp --on S1,S4 --budget 200      the same budget for everybody
+
+The winner on set A is compared with the default on set B, which has other rows, seeds, RTTs and
+rates; docs/score.md.")]
+    Tune(tune::Request),
     /// Show the scenarios.
     #[command(after_help = "Example:\n  xdc list --json | jq -r '.[].name'")]
     List {

@@ -40,7 +40,8 @@ use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command, QdiscCommand, TraceCommand};
 use crate::command::{
-    bench, compare, foreign, manual, new, paper, run, selftest, shell, show, sweep, table, twin,
+    bench, compare, foreign, manual, new, paper, run, score, selftest, shell, show, sweep, table,
+    tune, twin,
 };
 use crate::error::Result;
 use crate::guest::tether;
@@ -88,6 +89,8 @@ fn dispatch(command: Command) -> Result<bool> {
         Command::Run(request) => run::command(&request),
         Command::Sweep(request) => sweep::command(&request),
         Command::Paper(request) => paper::command(&request),
+        Command::Score(request) => score::command(&request),
+        Command::Tune(request) => tune::command(&request),
         Command::List { json } => list(json),
         Command::Show(request) => show::command(&request),
         Command::New { file } => new::command(&file),

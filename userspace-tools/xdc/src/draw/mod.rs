@@ -6,4 +6,5 @@ pub mod charts;
 pub mod overlay;
 pub mod plot;
 pub mod report;
+pub mod scatter;
 pub mod topology;

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `xdc score`: a congestion control against references, over the rows of scenarios/score/.
+
+pub mod card;
+mod page;
+pub mod row;
+pub mod run;
+pub mod store;
+pub mod text;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::{Table, Value};
+
+use self::card::{Card, Verdict};
+use self::row::{Form, Row};
+use self::run::{Known, Runs};
+use self::store::Store;
+use crate::args;
+use crate::command::sweep::grid;
+use crate::command::sweep::lab::Lab;
+use crate::error::{Error, Result};
+use crate::guest::engine::Engine;
+use crate::home::Home;
+use crate::interrupt;
+use crate::owned;
+use crate::progress::Progress;
+use crate::result::runner::Runner;
+use crate::scenario;
+
+/// Whom everybody is compared with.
+const REFERENCES: [&str; 5] = ["cubic", "cubic-ecn", "dctcp", "bbr", "reno"];
+
+/// Of each form, unless others are asked for.
+const QUICK_SEEDS: &str = "1-5";
+const SEEDS: &str = "1-10";
+
+#[derive(clap::Args)]
+pub struct Request {
+    /// One that xdc knows, or that a [cc.NAME] of --define or --set defines.
+    #[arg(required_unless_present = "references")]
+    cc: Option<String>,
+    /// Minutes: the points that each row names for it, five seeds.
+    #[arg(long)]
+    quick: bool,
+    /// Only these rows.
+    #[arg(long, value_delimiter = ',', value_name = "S1,...")]
+    rows: Vec<String>,
+    /// Whom to compare with [default: cubic,cubic-ecn,dctcp,bbr,reno].
+    #[arg(long, value_delimiter = ',', value_name = "CC,...")]
+    refs: Vec<String>,
+    /// Seeds [default: 1-10, with --quick 1-5].
+    #[arg(long, value_name = "1-5,9")]
+    seeds: Option<String>,
+    /// A TOML file whose [cc.NAME] tables hold in all runs.
+    #[arg(long, value_name = "FILE.toml")]
+    define: Option<PathBuf>,
+    /// Change the scenario in all runs, as for `run`.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+    /// Fail if a cell is clearly worse than in this older score.json.
+    #[arg(long, value_name = "OLD.json")]
+    against: Option<PathBuf>,
+    /// Run the references alone.
+    #[arg(long, conflicts_with_all = ["cc", "against"])]
+    references: bool,
+    /// Write what they came to into the checkout: scenarios/score/references/.
+    #[arg(long, requires = "references", conflicts_with_all = ["refs", "sets", "define", "rows", "seeds"])]
+    update: bool,
+    /// Where runs, page and JSON go [default: results/score].
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "results/score",
+        hide_default_value = true
+    )]
+    out: PathBuf,
+    /// Print the scorecard as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Guests at a time [default: one per CPU].
+    #[arg(long, value_name = "N", default_value_t = args::cpus(), hide_default_value = true)]
+    jobs: usize,
+    /// Give up on a guest that is silent for so long.
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = args::seconds())]
+    timeout: Duration,
+}
+
+/// Whether everything was measured, and nothing is worse than in the older card.
+pub fn command(request: &Request) -> Result<bool> {
+    let home = Home::find()?;
+    let rows = choose(Row::load_all(&home)?, &request.rows)?;
+    let old = request.against.as_deref().map(read_card).transpose()?;
+    let (ccs, references) = compared(request);
+    let mut sets = match &request.define {
+        Some(path) => defined(path)?,
+        None => Vec::new(),
+    };
+    sets.extend(request.sets.iter().cloned());
+    let seeds = match &request.seeds {
+        Some(seeds) => grid::parse_seeds(seeds)?,
+        None if request.quick => grid::parse_seeds(QUICK_SEEDS)?,
+        None => grid::parse_seeds(SEEDS)?,
+    };
+    let form = Form {
+        quick: request.quick,
+        ccs: &ccs,
+        seeds: &seeds,
+        sets: &sets,
+    };
+    let progress = Progress::new();
+    let lab = Lab::copy(&home, Engine::Uml)?;
+    let runner = Runner {
+        home: lab.home(),
+        engine: Engine::Uml,
+        timeout: request.timeout,
+        trace: &[],
+        pcap: &[],
+        progress: &progress,
+    };
+    let bundle_path = bundle_path(&home, request.quick);
+    let sources = store::lab_of_sources(&home)?;
+    let none = Path::new("/dev/null");
+    let bundle = match request.references {
+        // What is to be shipped is measured, not read.
+        true => Store::open(none, sources.clone()),
+        false => Store::open(&bundle_path, sources.clone()),
+    };
+    if !request.references && bundle.len() == 0 && bundle_path.is_file() {
+        progress.note("the bundle of references is of other sources: what is missing is run here");
+    }
+    fs::create_dir_all(&request.out).map_err(|err| {
+        Error::io(format!("cannot make {}", request.out.display()), &err)
+            .hint("--out DIR, where you may write")
+    })?;
+    let mut here = Store::open(
+        &request.out.join("references.json"),
+        store::lab_here(lab.home())?,
+    );
+    let kernels: Vec<String> = REFERENCES
+        .iter()
+        .filter(|name| ccs.iter().any(|cc| cc == *name))
+        .map(|name| (*name).to_owned())
+        .collect();
+    let mut known = Known {
+        bundle: &bundle,
+        here: &mut here,
+        of: &kernels,
+        used: BTreeMap::new(),
+    };
+    let runs = run::run(
+        &rows,
+        &form,
+        (runner, &lab, request.jobs),
+        &mut known,
+        &request.out,
+    )?;
+    let used = std::mem::take(&mut known.used);
+    here.save()?;
+    let complete = runs.failed == 0 && runs.suspect == 0;
+    progress.note(&format!(
+        "{} runs of this lab, {} of references known before, {} failed, {} suspect",
+        runs.ran, runs.known, runs.failed, runs.suspect
+    ));
+    let Some(cc) = &request.cc else {
+        if request.update && complete {
+            let mut bundle = Store::open(&bundle_path, sources);
+            bundle.replace(used);
+            bundle.save()?;
+            println!(
+                "references: {} runs in {}",
+                bundle.len(),
+                bundle_path.display()
+            );
+        }
+        return Ok(complete);
+    };
+    let card = card_of(cc, &references, request.quick, &rows, &runs);
+    let dir = request.out.join(match request.quick {
+        true => format!("{cc}-quick"),
+        false => cc.clone(),
+    });
+    let json = serde_json::to_string_pretty(&card)
+        .map_err(|err| Error::failure(format!("the scorecard cannot be written: {err}")))?;
+    let write = |name: &str, content: &str| {
+        let path = dir.join(name);
+        fs::create_dir_all(&dir)
+            .and_then(|()| owned::replace(&path, content))
+            .map_err(|err| Error::io(path.display(), &err))
+    };
+    write("score.json", &format!("{json}\n"))?;
+    write("report.html", &page::html(&card, &rows, &runs, &sets))?;
+    interrupt::end_on_closed_pipe()?;
+    if request.json {
+        println!("{json}");
+    } else {
+        print!("{}", text::table(&card, &rows));
+        println!("scorecard: {}", dir.join("score.json").display());
+        println!("report: {}", dir.join("report.html").display());
+    }
+    let is_no_worse = old.is_none_or(|old| compare(&old, &card));
+    Ok(complete && is_no_worse)
+}
+
+/// Prints what is clearly different from the older card.
+fn compare(old: &Card, new: &Card) -> bool {
+    if old.quick != new.quick {
+        eprintln!(
+            "xdc: one of the two cards is of the quick form: only what both have is compared"
+        );
+    }
+    let (changes, gone) = card::changes(old, new);
+    let mut is_no_worse = true;
+    for change in &changes {
+        let what = match change.verdict {
+            Verdict::Loss => "worse",
+            _ => "better",
+        };
+        is_no_worse &= change.verdict != Verdict::Loss;
+        let ratio = text::log2(Some(change.log2));
+        eprintln!("xdc: {what} than before: {}: {ratio}", change.name);
+    }
+    for name in &gone {
+        eprintln!("xdc: not measured any more: {name}");
+    }
+    is_no_worse && gone.is_empty()
+}
+
+fn read_card(path: &Path) -> Result<Card> {
+    let text = fs::read_to_string(path).map_err(|err| Error::io(path.display(), &err))?;
+    let no_card = |why: String| {
+        Error::usage(format!("{} is no scorecard: {why}", path.display()))
+            .hint("score.json of a former `xdc score`")
+    };
+    let card: Card = serde_json::from_str(&text).map_err(|err| no_card(err.to_string()))?;
+    match card.schema {
+        card::SCHEMA => Ok(card),
+        other => Err(no_card(format!(
+            "its schema is {other}, not {}",
+            card::SCHEMA
+        ))),
+    }
+}
+
+fn bundle_path(home: &Home, quick: bool) -> PathBuf {
+    let name = match quick {
+        true => "quick.json",
+        false => "whole.json",
+    };
+    home.scenarios().join("score/references").join(name)
+}
+
+pub fn choose(rows: Vec<Row>, wanted: &[String]) -> Result<Vec<Row>> {
+    if let Some(id) = wanted
+        .iter()
+        .find(|id| !rows.iter().any(|row| row.id == **id))
+    {
+        let ids: Vec<_> = rows.iter().map(|row| row.id.as_str()).collect();
+        return Err(Error::usage(format!("there is no row '{id}'")).hint(ids.join(", ")));
+    }
+    let is_chosen = |row: &Row| wanted.is_empty() || wanted.contains(&row.id);
+    Ok(rows.into_iter().filter(is_chosen).collect())
+}
+
+/// All congestion controls, and the references among them: nobody is compared with itself.
+fn compared(request: &Request) -> (Vec<String>, Vec<String>) {
+    let mut references = match request.refs.is_empty() {
+        true => REFERENCES.map(str::to_owned).to_vec(),
+        false => request.refs.clone(),
+    };
+    references.retain(|name| Some(name) != request.cc.as_ref());
+    let ccs = request.cc.iter().chain(&references).cloned().collect();
+    (ccs, references)
+}
+
+/// The `[cc.NAME]` tables of a file as changes of a scenario.
+fn defined(path: &Path) -> Result<Vec<String>> {
+    let text = fs::read_to_string(path).map_err(|err| Error::io(path.display(), &err))?;
+    let table: Table = toml::from_str(&text)
+        .map_err(|err| scenario::malformed(&text, &err).about(path.display()))?;
+    let Some(ccs) = table.get("cc").and_then(Value::as_table) else {
+        return Err(Error::usage(format!("{} has no [cc.NAME]", path.display()))
+            .hint("[cc.westwood] kernel = \"westwood\""));
+    };
+    Ok(ccs
+        .iter()
+        .map(|(name, cc)| format!("cc.{}={cc}", quoted(name)))
+        .collect())
+}
+
+fn quoted(key: &str) -> Value {
+    Value::String(key.to_owned())
+}
+
+fn card_of(cc: &str, references: &[String], quick: bool, rows: &[Row], runs: &Runs) -> Card {
+    let mut cells = Vec::new();
+    for (n, row) in rows.iter().enumerate() {
+        let points = runs.points.iter().zip(&runs.samples);
+        for ((_, labels), samples) in points.filter(|((of, _), _)| *of == n) {
+            let measures = row.metric.iter();
+            cells.extend(measures.map(|it| card::cell(row, labels, it, cc, samples)));
+        }
+    }
+    let count = |verdict| cells.iter().filter(|cell| cell.verdict == verdict).count();
+    Card {
+        schema: card::SCHEMA,
+        cc: cc.to_owned(),
+        quick,
+        references: references.to_vec(),
+        kernel: runs.kernel.clone(),
+        xdc_version: env!("CARGO_PKG_VERSION").to_owned(),
+        counts: Verdict::ALL.map(|verdict| (verdict, count(verdict))).into(),
+        turns: rows
+            .iter()
+            .flat_map(|row| card::turns(row, &cells))
+            .collect(),
+        cells,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_defines_congestion_controls() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("mine.toml");
+        let text =
+            "[cc.westwood]\nkernel = \"westwood\"\n[cc.gemini.sysctl]\n\"net.gemini.t_us\" = 7\n";
+        fs::write(&path, text).unwrap();
+        let sets = defined(&path).unwrap();
+        let home = Home::find().unwrap();
+        let loaded = scenario::load(Some(&home), "two-dc-1g", &sets).unwrap();
+        let westwood = loaded.scenario.known_cc("westwood").unwrap();
+        assert_eq!(westwood.module.as_deref(), Some("tcp_westwood"));
+        let plan = scenario::plan::plan(&loaded.scenario, "gemini", 1, 1).unwrap();
+        assert!(format!("{plan:?}").contains("(\"net.gemini.t_us\", \"7\")"));
+        fs::write(&path, "title = \"t\"\n").unwrap();
+        assert!(defined(&path).is_err());
+    }
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What was read of runs, by all that it depends on: so that references are computed once, and
+//! a bundle of them ships with the repository.
+//!
+//! A sample's key is the hash of the plan that the guest got and of how its messages are read. A
+//! file of samples is of one lab: what guests are made of. That of this machine is told by the
+//! hashes of the files that run, but for the modules of congestion controls, which references do
+//! not have; the bundle's by the sources of those files, since no two machines link the same ones.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use xdc_proto::Plan;
+
+use crate::error::{Error, Result};
+use crate::home::{Flavour, Home};
+use crate::measure::run::Run;
+use crate::measure::size::SizeClasses;
+use crate::owned;
+use crate::result::provenance::{hex, sha256};
+use crate::result::summary::Windows;
+
+/// Of the file's keys.
+const SCHEMA: u32 = 1;
+
+/// Code that makes figures of a guest's messages.
+const READERS: &[&str] = &[
+    include_str!("../../result/summary.rs"),
+    include_str!("../../result/record.rs"),
+    include_str!("../../result/fct.rs"),
+    include_str!("../../measure/run.rs"),
+    include_str!("../../measure/metric.rs"),
+];
+
+/// What a guest is built from, in the checkout, for a scenario with the kernel's congestion control.
+const SOURCES: &[&str] = &[
+    "modules/kernel",
+    "modules/sch_phantom.rs",
+    "modules/phantom_options.rs",
+    "modules/phantom_pool.rs",
+    "modules/phantom_shared.rs",
+    "qemu-images",
+    "userspace-tools/agent/src",
+    "userspace-tools/proto/src",
+];
+
+/// What is kept of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// By the metric's name; those that apply.
+    pub raw: BTreeMap<String, f64>,
+    pub flows: usize,
+    pub unfinished: usize,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub suspect: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl Sample {
+    pub fn of(run: &Run, metrics: &BTreeSet<String>) -> Result<Self> {
+        let mut raw = BTreeMap::new();
+        for name in metrics {
+            let metric: crate::measure::metric::Metric = name
+                .parse()
+                .map_err(|_| Error::failure(format!("there is no metric '{name}'")))?;
+            raw.extend(metric.of(run).map(|value| (name.clone(), value)));
+        }
+        Ok(Self {
+            raw,
+            flows: run.completion.flows,
+            unfinished: run.completion.unfinished,
+            suspect: !run.suspect.is_empty(),
+        })
+    }
+}
+
+/// All that a sample depends on, but for the lab.
+pub fn key(
+    (cc, metrics): (&str, &BTreeSet<String>),
+    plan: &Plan,
+    windows: &Windows,
+    sizes: &SizeClasses,
+) -> Result<String> {
+    let all = serde_json::to_vec(&(cc, metrics, plan, windows, sizes))
+        .map_err(|err| Error::failure(format!("the plan cannot be written: {err}")))?;
+    let mut key = sha256(&all);
+    key.truncate(20);
+    Ok(key)
+}
+
+/// A file of samples.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Store {
+    schema: u32,
+    /// What the guests were made of.
+    lab: String,
+    samples: BTreeMap<String, Sample>,
+    #[serde(skip)]
+    path: PathBuf,
+}
+
+impl Store {
+    /// One that is not there, is damaged or is of another lab is empty.
+    pub fn open(path: &Path, lab: String) -> Self {
+        let read = fs::read(path).ok();
+        let store = read.and_then(|text| serde_json::from_slice::<Self>(&text).ok());
+        let store = store.filter(|store| store.schema == SCHEMA && store.lab == lab);
+        Self {
+            schema: SCHEMA,
+            lab,
+            path: path.to_path_buf(),
+            ..store.unwrap_or_default()
+        }
+    }
+
+    pub fn get(&self, key: &str) -> Option<&Sample> {
+        self.samples.get(key)
+    }
+
+    pub fn put(&mut self, key: String, sample: Sample) {
+        self.samples.insert(key, sample);
+    }
+
+    /// Only these.
+    pub fn replace(&mut self, samples: BTreeMap<String, Sample>) {
+        self.samples = samples;
+    }
+
+    pub fn len(&self) -> usize {
+        self.samples.len()
+    }
+
+    /// One line a sample, so that versions can be compared.
+    pub fn save(&self) -> Result<()> {
+        let failed = |err| Error::failure(format!("samples cannot be written: {err}"));
+        let mut text = format!(
+            "{{\"schema\": {}, \"lab\": \"{}\", \"samples\": {{\n",
+            self.schema, self.lab
+        );
+        for (n, (key, sample)) in self.samples.iter().enumerate() {
+            let sample = serde_json::to_string(sample).map_err(failed)?;
+            let comma = if n == 0 { "" } else { ",\n" };
+            text += &format!("{comma}\"{key}\": {sample}");
+        }
+        text += "\n}}\n";
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(folder)
+            .and_then(|()| owned::replace(&self.path, text))
+            .map_err(|err| Error::io(self.path.display(), &err))
+    }
+}
+
+fn readers(hash: &mut Sha256) {
+    for text in READERS {
+        hash.update(Sha256::digest(text));
+    }
+}
+
+/// Of what runs on this machine.
+pub fn lab_here(home: &Home) -> Result<String> {
+    let mut hash = Sha256::new();
+    readers(&mut hash);
+    let modules = home.modules(Flavour::Uml)?;
+    let switch = modules
+        .into_iter()
+        .filter(|path| path.ends_with("sch_phantom.ko"));
+    for path in [home.kernel(Flavour::Uml)?, home.agent()?]
+        .into_iter()
+        .chain(switch)
+    {
+        let bytes = fs::read(&path).map_err(|err| Error::io(path.display(), &err))?;
+        hash.update(Sha256::digest(&bytes));
+    }
+    Ok(hex(&hash.finalize()))
+}
+
+/// Of the sources of what runs: equal on every machine that builds them for this kernel.
+pub fn lab_of_sources(home: &Home) -> Result<String> {
+    let mut hash = Sha256::new();
+    readers(&mut hash);
+    hash.update(home.release(Flavour::Uml)?);
+    let root = home.scenarios().join("..");
+    for source in SOURCES {
+        add(&mut hash, &root.join(source), source)?;
+    }
+    Ok(hex(&hash.finalize()))
+}
+
+fn add(hash: &mut Sha256, path: &Path, name: &str) -> Result<()> {
+    let io = |err: &std::io::Error| Error::io(path.display(), err);
+    if !path.is_dir() {
+        hash.update(name);
+        hash.update([0]);
+        hash.update(Sha256::digest(fs::read(path).map_err(|err| io(&err))?));
+        return Ok(());
+    }
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path).map_err(|err| io(&err))? {
+        names.push(entry.map_err(|err| io(&err))?.file_name());
+    }
+    names.sort();
+    for own in names {
+        let own = own.to_string_lossy();
+        add(hash, &path.join(&*own), &format!("{name}/{own}"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_of_one_lab() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("references.json");
+        let mut store = Store::open(&path, "one".to_owned());
+        let sample = Sample {
+            raw: [("drops".to_owned(), 0.1 + 0.2)].into(),
+            flows: 3,
+            unfinished: 1,
+            suspect: false,
+        };
+        for key in ["a", "b"] {
+            store.put(key.to_owned(), sample.clone());
+        }
+        store.save().unwrap();
+        let again = Store::open(&path, "one".to_owned());
+        assert_eq!((again.len(), again.get("a")), (2, Some(&sample)));
+        assert_eq!(Store::open(&path, "another".to_owned()).len(), 0);
+        fs::write(&path, "{").unwrap();
+        assert_eq!(Store::open(&path, "one".to_owned()).len(), 0);
+    }
+
+    #[test]
+    fn a_changed_source_is_another_lab() {
+        let dir = tempfile::tempdir().unwrap();
+        let hash = |text: &str| {
+            fs::write(dir.path().join("file"), text).unwrap();
+            let mut hash = Sha256::new();
+            add(&mut hash, dir.path(), "folder").unwrap();
+            hex(&hash.finalize())
+        };
+        assert_eq!(hash("a"), hash("a"));
+        assert_ne!(hash("a"), hash("b"));
+    }
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The scorecard as a table of text.
+
+use super::card::{Card, Cell, Log2, Verdict};
+use super::row::Row;
+
+/// `+0.42 [0.31, 0.55]`
+pub fn log2(ratio: Option<Log2>) -> String {
+    ratio.map_or_else(
+        || "-".to_owned(),
+        |it| format!("{:+.2} [{:+.2}, {:+.2}]", it.mean, it.low, it.high),
+    )
+}
+
+/// Seeds, flows of them, and how many did not end.
+pub fn numbers(cell: &Cell) -> String {
+    let seeds = cell.to_ideal.map_or(0, |it| it.n);
+    let mut text = format!("{seeds} x {}", cell.flows / seeds.max(1));
+    if cell.unfinished > 0 {
+        text += &format!(", {} unfinished", cell.unfinished);
+    }
+    if cell.left_out > 0 {
+        text += &format!(", {} left out", cell.left_out);
+    }
+    text
+}
+
+pub fn counts(card: &Card) -> String {
+    let count = |verdict: &Verdict| {
+        let n = card.counts.get(verdict).copied().unwrap_or(0);
+        format!("{n} {}", verdict.text())
+    };
+    let words: Vec<_> = Verdict::ALL.iter().map(count).collect();
+    words.join(", ")
+}
+
+pub fn table(card: &Card, rows: &[Row]) -> String {
+    const HEAD: [&str; 6] = [
+        "",
+        "log2 to the best reference",
+        "",
+        "verdict",
+        "log2 to the ideal",
+        "seeds x flows",
+    ];
+    let mut text = String::new();
+    for row in rows {
+        text += &format!("{} {}\n", row.id, row.title);
+        let mut lines = vec![HEAD.map(str::to_owned)];
+        for cell in card.cells.iter().filter(|cell| cell.row == row.id) {
+            let best = cell.best.as_ref();
+            lines.push([
+                [cell.at.join(", "), cell.metric.clone()]
+                    .join(" ")
+                    .trim()
+                    .to_owned(),
+                log2(best.and_then(|best| best.log2)),
+                best.map_or_else(String::new, |best| best.cc.clone()),
+                cell.verdict.text().to_owned(),
+                log2(cell.to_ideal),
+                numbers(cell),
+            ]);
+        }
+        text += &aligned(&lines);
+        for turn in card.turns.iter().filter(|turn| turn.row == row.id) {
+            text += &match (&turn.at, turn.to) {
+                (Some(at), Some(to)) => format!(
+                    "  {}: {} without noise, {} at {at}\n",
+                    turn.metric,
+                    turn.from.text(),
+                    to.text()
+                ),
+                _ => format!(
+                    "  {}: {} without noise, and no other verdict at any\n",
+                    turn.metric,
+                    turn.from.text()
+                ),
+            };
+        }
+    }
+    text += &format!(
+        "{} against {}: {}\n",
+        card.cc,
+        card.references.join(", "),
+        counts(card)
+    );
+    text
+}
+
+fn aligned<const N: usize>(lines: &[[String; N]]) -> String {
+    let width = |n: usize| lines.iter().map(|line| line[n].chars().count()).max();
+    let widths: [usize; N] = std::array::from_fn(|n| width(n).unwrap_or(0));
+    let mut text = String::new();
+    for line in lines {
+        let cells: Vec<_> = line
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        text += &format!("  {}\n", cells.join("  ").trim_end());
+    }
+    text
+}

@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `xdc tune`: the best setting of a congestion control's knobs within a budget, judged elsewhere.
+//!
+//! Each setting is run on set A; what is maximised is the mean over its cells of the logarithm of
+//! how close they come to the ideal. Half of the budget is drawn at random, the rest goes around
+//! the best so far. Default and winner are then run on set B: other rows, seeds, RTTs and rates.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::json;
+use xdc_algo::ALGORITHMS;
+use xdc_proto::rng::Rng;
+
+use crate::args;
+use crate::command::score::card::{self, Log2};
+use crate::command::score::row::{Form, Row};
+use crate::command::score::run::{self, Known, Runs};
+use crate::command::score::store::Store;
+use crate::command::score::{choose, text};
+use crate::command::sweep::lab::Lab;
+use crate::error::{Error, Result};
+use crate::guest::engine::Engine;
+use crate::home::Home;
+use crate::interrupt;
+use crate::progress::Progress;
+use crate::result::runner::Runner;
+
+/// What a cell without a value counts for: a thousandth of the ideal.
+const MISSING: f64 = -10.0;
+
+/// Set B differs from any row of A in these, too: RTTs of 500 us and 30 ms, and twice the rate.
+const ELSEWHERE: [&str; 6] = [
+    "topology.links.0.delay_ba=498us",
+    "topology.links.1.delay_ba=29998us",
+    "topology.links.2.rate=2gbit",
+    "cc.unocc.sysctl.\"net.unocc.line_rate_mbps\"=2000",
+    "cc.unocc.sysctl.\"net.unocc.intra_rtt_us\"=500",
+    "cc.gemini.sysctl.\"net.gemini.line_rate_mbps\"=2000",
+];
+const SEEDS_A: [u64; 2] = [101, 102];
+const SEEDS_B: [u64; 5] = [201, 202, 203, 204, 205];
+
+#[derive(clap::Args)]
+pub struct Request {
+    /// One that xdc knows.
+    cc: String,
+    /// Set A: rows of the scorecard, in their quick form.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "S1,...",
+        default_value = "S1,S4"
+    )]
+    on: Vec<String>,
+    /// Set B: rows whose network is the scorecard's base.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "S1,...",
+        default_value = "S3,S6"
+    )]
+    hold_out: Vec<String>,
+    /// Settings to try on set A, the default among them.
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    budget: u32,
+    /// Of the search.
+    #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = args::seed())]
+    seed: u64,
+    /// Where runs go [default: results/tune].
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "results/tune",
+        hide_default_value = true
+    )]
+    out: PathBuf,
+    /// Print the outcome as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Guests at a time [default: one per CPU].
+    #[arg(long, value_name = "N", default_value_t = args::cpus(), hide_default_value = true)]
+    jobs: usize,
+    /// Give up on a guest that is silent for so long.
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = args::seconds())]
+    timeout: Duration,
+}
+
+/// Something that may be set.
+#[derive(Debug, Clone)]
+struct Knob {
+    /// In tables.
+    name: String,
+    /// Keys of a scenario that get the value.
+    keys: Vec<String>,
+    unit: &'static str,
+    whole: bool,
+    default: f64,
+    min: f64,
+    max: f64,
+}
+
+/// Values of all knobs.
+type Setting = Vec<f64>;
+
+impl Knob {
+    /// Within what is valid, and as it is written.
+    fn fit(&self, value: f64) -> f64 {
+        let value = value.clamp(self.min, self.max);
+        match self.whole {
+            true => value.round(),
+            false => (value * 1e4).round() / 1e4,
+        }
+    }
+
+    fn sets(&self, value: f64) -> impl Iterator<Item = String> {
+        let unit = self.unit;
+        self.keys
+            .iter()
+            .map(move |key| format!("{key}={value}{unit}"))
+    }
+}
+
+/// What the registry documents of an algorithm of ours; of dctcp, whose parameters are the whole
+/// kernel's, the threshold of its switches. What tells it of its path is no knob.
+fn knobs(cc: &str) -> Result<Vec<Knob>> {
+    const OF_THE_PATH: [&str; 4] = ["profile", "line_rate_mbps", "intra_rtt_us", "k_bytes"];
+    if cc == "dctcp" || cc == "cubic-ecn" {
+        return Ok(vec![Knob {
+            name: "K of the port, BDP".to_owned(),
+            keys: ["queues.port.min", "queues.port.max"]
+                .map(str::to_owned)
+                .to_vec(),
+            unit: "bdp",
+            whole: false,
+            default: 0.14,
+            min: 0.01,
+            max: 0.19,
+        }]);
+    }
+    let Some(algorithm) = ALGORITHMS.iter().find(|it| it.name() == cc) else {
+        return Err(
+            Error::usage(format!("'{cc}' has no knob that a scenario can set"))
+                .hint("unocc, gemini, dctcp or cubic-ecn"),
+        );
+    };
+    let params = algorithm.params.iter().filter(|param| {
+        // What is a switch of few values has no factor of two.
+        !OF_THE_PATH.contains(&param.name()) && param.max - param.min > 3
+    });
+    let knobs = params.map(|param| Knob {
+        name: param.name().to_owned(),
+        keys: vec![format!("cc.{cc}.sysctl.\"net.{cc}.{}\"", param.name())],
+        unit: "",
+        whole: true,
+        default: f64::from(param.defaults[algorithm.profile]),
+        min: f64::from(param.min),
+        max: f64::from(param.max),
+    });
+    Ok(knobs.filter(|knob| knob.default > 0.0).collect())
+}
+
+/// Runs settings.
+struct Bench<'a> {
+    request: &'a Request,
+    runner: Runner<'a>,
+    lab: &'a Lab,
+    knobs: &'a [Knob],
+}
+
+#[derive(Debug, Serialize)]
+struct Cost {
+    knob: String,
+    factor: f64,
+    /// The mean of log2 to the ideal on set A, less the winner's.
+    log2: f64,
+}
+
+impl Bench<'_> {
+    fn run(&self, rows: &[Row], seeds: &[u64], more: &[&str], setting: &Setting) -> Result<Runs> {
+        let mut sets: Vec<String> = more.iter().map(|&set| set.to_owned()).collect();
+        for (knob, value) in self.knobs.iter().zip(setting) {
+            if *value != knob.default {
+                sets.extend(knob.sets(*value));
+            }
+        }
+        let form = Form {
+            quick: true,
+            ccs: std::slice::from_ref(&self.request.cc),
+            seeds,
+            sets: &sets,
+        };
+        let bundle = Store::open(Path::new("/dev/null"), String::new());
+        let mut here = Store::open(Path::new("/dev/null"), String::new());
+        let mut known = Known {
+            bundle: &bundle,
+            here: &mut here,
+            of: &[],
+            used: BTreeMap::new(),
+        };
+        let jobs = self.request.jobs;
+        let runner = Runner {
+            home: self.runner.home,
+            engine: self.runner.engine,
+            timeout: self.runner.timeout,
+            trace: &[],
+            pcap: &[],
+            progress: self.runner.progress,
+        };
+        run::run(
+            rows,
+            &form,
+            (runner, self.lab, jobs),
+            &mut known,
+            &self.request.out,
+        )
+    }
+
+    /// Logarithms of how close each cell comes to the ideal, by the cell and the seed.
+    fn closeness(&self, rows: &[Row], runs: &Runs) -> Vec<(String, f64)> {
+        let mut all = Vec::new();
+        for ((n, labels), samples) in runs.points.iter().zip(&runs.samples) {
+            for measure in &rows[*n].metric {
+                let cell = card::cell(&rows[*n], labels, measure, &self.request.cc, samples);
+                let values = cell.values.get(&self.request.cc);
+                let mean = values.filter(|values| !values.is_empty()).map(|values| {
+                    let of = |value: &f64| card::closeness(measure.better, *value, cell.ideal);
+                    values.values().map(of).sum::<f64>() / values.len() as f64
+                });
+                all.push((cell.name(), mean.unwrap_or(MISSING).max(MISSING)));
+            }
+        }
+        all
+    }
+
+    fn on_a(&self, rows: &[Row], setting: &Setting) -> Result<f64> {
+        let runs = self.run(rows, &SEEDS_A, &[], setting)?;
+        let all = self.closeness(rows, &runs);
+        Ok(all.iter().map(|cell| cell.1).sum::<f64>() / all.len().max(1) as f64)
+    }
+}
+
+pub fn command(request: &Request) -> Result<bool> {
+    let home = Home::find()?;
+    let knobs = knobs(&request.cc)?;
+    let all = Row::load_all(&home)?;
+    let rows_a = choose(all.clone(), &request.on)?;
+    let rows_b = choose(all, &request.hold_out)?;
+    if let Some(row) = rows_b.iter().find(|row| row.scenario != "base") {
+        return Err(Error::usage(format!("{} has a network of its own", row.id))
+            .hint("a row on the scorecard's base network: S3, S6"));
+    }
+    let progress = Progress::new();
+    let lab = Lab::copy(&home, Engine::Uml)?;
+    let bench = Bench {
+        request,
+        runner: Runner {
+            home: lab.home(),
+            engine: Engine::Uml,
+            timeout: request.timeout,
+            trace: &[],
+            pcap: &[],
+            progress: &progress,
+        },
+        lab: &lab,
+        knobs: &knobs,
+    };
+    let default: Setting = knobs.iter().map(|knob| knob.default).collect();
+    let at_default = bench.on_a(&rows_a, &default)?;
+    let (mut best, mut at_best) = (default.clone(), at_default);
+    let mut rng = Rng::new(request.seed);
+    for n in 1..request.budget {
+        interrupt::check()?;
+        let setting = propose(&mut rng, &knobs, &best, n < request.budget / 2);
+        let value = bench.on_a(&rows_a, &setting)?;
+        progress.note(&format!(
+            "setting {} of {}: {value:+.3}, the best {:+.3}",
+            n + 1,
+            request.budget,
+            at_best.max(value)
+        ));
+        if value > at_best {
+            (best, at_best) = (setting, value);
+        }
+    }
+    let mut costs = Vec::new();
+    for (n, knob) in knobs.iter().enumerate() {
+        for factor in [0.5, 2.0] {
+            let mut setting = best.clone();
+            setting[n] = knob.fit(best[n] * factor);
+            if setting[n] != best[n] {
+                let log2 = bench.on_a(&rows_a, &setting)? - at_best;
+                costs.push(Cost {
+                    knob: knob.name.clone(),
+                    factor: setting[n] / best[n],
+                    log2,
+                });
+            }
+        }
+    }
+    let mut held_out = Vec::new();
+    let before = bench.run(&rows_b, &SEEDS_B, &ELSEWHERE, &default)?;
+    let after = bench.run(&rows_b, &SEEDS_B, &ELSEWHERE, &best)?;
+    for (n, (row, labels)) in before.points.iter().enumerate() {
+        for measure in &rows_b[*row].metric {
+            let of = |runs: &Runs| {
+                card::cell(
+                    &rows_b[*row],
+                    labels,
+                    measure,
+                    &request.cc,
+                    &runs.samples[n],
+                )
+            };
+            let (was, is) = (of(&before), of(&after));
+            held_out.push((
+                is.name(),
+                card::of_versions((&request.cc, &was), (&request.cc, &is)),
+            ));
+        }
+    }
+    let complete = before.failed + after.failed + before.suspect + after.suspect == 0;
+    interrupt::end_on_closed_pipe()?;
+    let settings = knobs.iter().zip(&default).zip(&best);
+    if request.json {
+        let knobs: Vec<_> = settings
+            .map(|((knob, default), best)| json!({"knob": knob.name, "default": default, "tuned": best}))
+            .collect();
+        let held_out: Vec<_> = held_out
+            .iter()
+            .map(|(cell, log2)| json!({"cell": cell, "tuned_over_default_log2": log2}))
+            .collect();
+        let outcome = json!({
+            "schema": 1, "cc": request.cc, "budget": request.budget, "on": request.on,
+            "hold_out": request.hold_out, "knobs": knobs,
+            "a": {"default_log2": at_default, "tuned_log2": at_best},
+            "b": held_out, "factor_of_two": costs,
+        });
+        println!("{outcome:#}");
+    } else {
+        println!(
+            "{}, {} settings on {}",
+            request.cc,
+            request.budget,
+            request.on.join(", ")
+        );
+        println!("mean log2 to the ideal there: default {at_default:+.3}, tuned {at_best:+.3}");
+        for ((knob, default), best) in settings {
+            println!("  {:28} {default:>10} -> {best}", knob.name);
+        }
+        println!("a factor in one knob, from the tuned setting, costs there");
+        for cost in &costs {
+            println!(
+                "  {:28} x {:<8.3} {:+.3}",
+                cost.knob, cost.factor, cost.log2
+            );
+        }
+        println!(
+            "tuned over default on {}, elsewhere, log2",
+            request.hold_out.join(", ")
+        );
+        for (cell, log2) in &held_out {
+            println!("  {cell}: {} {}", text::log2(*log2), verdict(*log2));
+        }
+    }
+    Ok(complete)
+}
+
+fn verdict(log2: Option<Log2>) -> &'static str {
+    card::Verdict::of(log2).text()
+}
+
+/// A new setting: anywhere within a factor of 8 of the default, or near the best one in a few knobs.
+fn propose(rng: &mut Rng, knobs: &[Knob], best: &Setting, anywhere: bool) -> Setting {
+    let mut setting = best.clone();
+    let last = knobs.len() as u64 - 1;
+    let changed = [rng.up_to(last), rng.up_to(last)];
+    for (n, knob) in knobs.iter().enumerate() {
+        let factor = match anywhere {
+            true => 8f64.powf(2.0 * rng.unit() - 1.0) * knob.default / best[n],
+            false if changed.contains(&(n as u64)) => 2f64.powf(2.0 * rng.unit() - 1.0),
+            false => 1.0,
+        };
+        setting[n] = knob.fit(best[n] * factor);
+    }
+    setting
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_valid_and_near_the_best_at_the_end() {
+        for cc in ["unocc", "gemini", "dctcp"] {
+            let knobs = knobs(cc).unwrap();
+            let default: Setting = knobs.iter().map(|knob| knob.default).collect();
+            let mut rng = Rng::new(7);
+            for n in 0..100 {
+                let setting = propose(&mut rng, &knobs, &default, n < 50);
+                for (knob, value) in knobs.iter().zip(&setting) {
+                    assert!((knob.min..=knob.max).contains(value), "{}", knob.name);
+                }
+                let changed = setting.iter().zip(&default).filter(|(a, b)| a != b).count();
+                assert!(n < 50 || changed <= 2);
+            }
+        }
+        assert!(knobs("bbr").is_err());
+    }
+
+    #[test]
+    fn every_knob_is_a_key_of_the_base_network() {
+        let home = Home::find().unwrap();
+        let row = &choose(Row::load_all(&home).unwrap(), &["S6".to_owned()]).unwrap()[0];
+        for cc in ["unocc", "gemini", "dctcp"] {
+            let knobs = knobs(cc).unwrap();
+            let mut sets: Vec<String> = ELSEWHERE.map(str::to_owned).to_vec();
+            sets.extend(
+                knobs
+                    .iter()
+                    .flat_map(|knob| knob.sets(knob.fit(knob.default * 1.5))),
+            );
+            let form = Form {
+                quick: true,
+                ccs: &[cc.to_owned()],
+                seeds: &SEEDS_A,
+                sets: &sets,
+            };
+            let grid = row.expand(&home, &form).unwrap();
+            for cell in &grid.cells {
+                let scenario = &grid.points[cell.point].loaded.scenario;
+                crate::scenario::plan::plan(scenario, cc, 1, 1).unwrap();
+            }
+        }
+    }
+}
