@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kernels: uml debug
+# kernels: uml
 # TLT: what is on the wire, who takes part, losses without timeouts, and going while flows live. In virtual
 # time: elsewhere timeouts come of a slow host, too.
 . "$(dirname "$0")/lib.sh"

@@ -34,6 +34,7 @@ fn ack(ack: u32) -> Incoming {
         ack,
         una: 0,
         nxt: u32::MAX >> 2,
+        max_window: 65_535,
     }
 }
 
@@ -312,6 +313,40 @@ fn an_echo_that_cannot_be_is_ignored() {
     assert_eq!(flow.on_ack_in(echo, &ack(1_000)), Seen::Bad);
 }
 
+/// Rule 16, where two processors handle a connection.
+#[test]
+fn an_echo_may_come_behind_later_acks_and_before_tcp_knows_what_it_sent() {
+    let echo = Some(Mark::Echo);
+    let overtaken = |una: u32| Incoming {
+        una,
+        nxt: 200_000,
+        ..ack(1_000)
+    };
+    assert_eq!(in_flight().on_ack_in(echo, &overtaken(66_535)), Seen::Poll);
+    assert_eq!(in_flight().on_ack_in(echo, &overtaken(66_536)), Seen::Bad);
+    let mut flow = Flow::default();
+    flow.on_data(&params(), &last(1_000, 5_000));
+    let early = |end: u32| Incoming {
+        una: 1_000,
+        nxt: 1_000,
+        ..ack(end)
+    };
+    assert_eq!(flow.on_ack_in(echo, &early(5_001)), Seen::Bad);
+    assert_eq!(flow.on_ack_in(echo, &early(5_000)), Seen::Poll);
+}
+
+/// Rule 15: one that was only late is no forged one, once.
+#[test]
+fn the_echo_of_what_was_replaced_is_late() {
+    let mut flow = in_flight();
+    let later = data(1_000 + STALE_MIN_US + 1, 2_000);
+    assert_eq!(flow.on_data(&params(), &later), Mark::Data);
+    let seen = |flow: &mut Flow| flow.on_ack_in(Some(Mark::Echo), &ack(1_000));
+    assert_eq!(seen(&mut flow), Seen::Poll);
+    assert_eq!(seen(&mut flow), Seen::Late);
+    assert_eq!(seen(&mut flow), Seen::Bad);
+}
+
 /// Rule 17.
 #[test]
 fn a_peer_that_never_echoes_is_left_after_two_timeouts() {
@@ -479,6 +514,7 @@ fn any_input_is_survived() {
                 ack: rng.any() as u32,
                 una: rng.any() as u32,
                 nxt: rng.any() as u32,
+                max_window: rng.any() as u32,
             };
             let mark = Mark::of(rng.within(0, 70) as u8, &params);
             let errand = rng.pick(&[Errand::None, Errand::ClockEcho, Errand::ClockData]);
