@@ -304,7 +304,7 @@ fn an_echo_that_cannot_be_is_ignored() {
     };
     bad(Incoming {
         nxt: 999,
-        ..ack(1_000)
+        ..ack(1_001)
     });
     let mut flow = in_flight();
     let clock = flow.on_ack_in(Some(Mark::ClockEcho), &ack(1_000));
