@@ -140,7 +140,7 @@ impl Store {
     pub fn save(&self) -> Result<()> {
         let failed = |err| Error::failure(format!("samples cannot be written: {err}"));
         let mut text = format!(
-            "{{\"schema\": {}, \"lab\": \"{}\", \"samples\": {{\n",
+            "{{\"SPDX-License-Identifier\": \"GPL-2.0\",\n\"schema\": {}, \"lab\": \"{}\", \"samples\": {{\n",
             self.schema, self.lab
         );
         for (n, (key, sample)) in self.samples.iter().enumerate() {
