@@ -210,7 +210,7 @@ mod tests {
         let home = Home::find().unwrap();
         let rows = Row::load_all(&home).unwrap();
         assert!(rows.len() >= 13, "{}", rows.len());
-        let ccs = ["unocc", "gemini", "dctcp", "cubic", "bbr", "aimd"].map(str::to_owned);
+        let ccs = ["unocc", "gemini", "dctcp", "cubic", "bbr", "reno"].map(str::to_owned);
         for row in &rows {
             for quick in [true, false] {
                 let form = Form {
