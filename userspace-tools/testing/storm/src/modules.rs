@@ -33,9 +33,12 @@ use crate::{
     net::{self, DEVICE, Pair},
 };
 
-/// The modules under test: what is installed.
+/// The modules under test: what is installed. Not devices: they need modules of the kernel's, and a storm of
+/// their own, which is not there yet (docs/unorc.md).
 fn under_test() -> impl Iterator<Item = &'static Module> {
-    MODULES.iter().filter(|module| module.is_installed())
+    MODULES
+        .iter()
+        .filter(|module| module.is_installed() && !matches!(module.kind, Kind::netdev))
 }
 
 /// Their names.
