@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use socket2::{Domain, Protocol, Socket, Type};
-pub use xdc_tcpinfo::{TcpInfo, tcp_info};
+pub use xdc_tcpinfo::{COUNTERS, TcpInfo, tcp_info};
 
 /// Takes everything that has arrived without copying it; 0 = the peer has finished.
 pub fn discard(socket: &Socket) -> io::Result<usize> {

@@ -24,7 +24,7 @@ use xdc_proto::{FIRST_PORT, Flow, FlowResult, FlowSample, RunPlan};
 use crate::{
     clock::{NS_PER_US, now_ns, timespec},
     network::Network,
-    socket::{self, TcpInfo, TcpOptions, tcp_info},
+    socket::{self, COUNTERS, TcpInfo, TcpOptions, tcp_info},
 };
 
 /// Most payload in one system call: below what sendfile takes at most, 2 GiB less a page.
@@ -393,8 +393,10 @@ impl<'a> Transfer<'a> {
             received_bytes,
             retransmits: (info.total_retrans - before.total_retrans).into(),
             timeouts: (info.total_rto - before.total_rto).into(),
-            delivered_ce: (info.delivered_ce - before.delivered_ce).into(),
-            delivered: (info.delivered - before.delivered).into(),
+            counters: COUNTERS
+                .iter()
+                .map(|counter| (counter.get)(&info).saturating_sub((counter.get)(&before)))
+                .collect(),
             min_rtt_us: match info.min_rtt {
                 u32::MAX => 0,
                 min_rtt_us => min_rtt_us,

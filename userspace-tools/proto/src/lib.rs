@@ -782,10 +782,9 @@ pub struct FlowResult {
     pub retransmits: u64,
     /// Retransmission timeouts (tcpi_total_rto).
     pub timeouts: u64,
-    /// Payload acknowledged with CE marks, packets (tcpi_delivered_ce).
-    pub delivered_ce: u64,
-    /// Payload delivered, packets (tcpi_delivered).
-    pub delivered: u64,
+    /// `xdc_tcpinfo::COUNTERS`, in their order: by how much each grew.
+    #[serde(default)]
+    pub counters: Vec<u64>,
     /// Smallest RTT that TCP saw, us.
     pub min_rtt_us: u32,
     /// Maximum segment size of the sender, bytes.

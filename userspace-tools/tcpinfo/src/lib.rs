@@ -84,6 +84,7 @@ pub struct TcpInfo {
     /// Packets.
     pub delivered_ce: u32,
 
+    /// Payload, what was sent again included.
     bytes_sent: u64,
     bytes_retrans: u64,
     dsack_dups: u32,
@@ -116,6 +117,100 @@ impl TcpInfo {
         info
     }
 }
+
+/// What a number of [`COUNTERS`] counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Of {
+    /// Of TCP.
+    Packets,
+    /// Of payload.
+    Bytes,
+    /// How often something happened.
+    Events,
+    /// Microseconds, which a slower guest stretches.
+    Us,
+}
+
+/// A number of TCP_INFO that only grows. A run sums its growth over all flows, at their senders.
+#[derive(Debug)]
+pub struct Counter {
+    /// `tcp.NAME` is the metric of a run.
+    pub name: &'static str,
+    /// Its unit.
+    pub of: Of,
+    /// Its value.
+    pub get: fn(&TcpInfo) -> u64,
+    /// For the table of metrics.
+    pub meaning: &'static str,
+}
+
+impl PartialEq for Counter {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Counter {}
+
+const fn counter(
+    name: &'static str,
+    of: Of,
+    get: fn(&TcpInfo) -> u64,
+    meaning: &'static str,
+) -> Counter {
+    Counter {
+        name,
+        of,
+        get,
+        meaning,
+    }
+}
+
+/// A line here is a metric: the agent reads it, a run has it, pages and tables know it.
+pub const COUNTERS: &[Counter] = &[
+    counter(
+        "delivered",
+        Of::Packets,
+        |info| info.delivered.into(),
+        "acknowledged, those that were sent again included; of all flows, at their senders",
+    ),
+    counter(
+        "delivered_ce",
+        Of::Packets,
+        |info| info.delivered_ce.into(),
+        "of these with CE, as the receiver told",
+    ),
+    counter(
+        "dsack_dups",
+        Of::Packets,
+        |info| info.dsack_dups.into(),
+        "that arrived twice: sent again in vain",
+    ),
+    counter(
+        "reord_seen",
+        Of::Events,
+        |info| info.reord_seen.into(),
+        "packets that were found to have come in another order",
+    ),
+    counter(
+        "bytes_retrans",
+        Of::Bytes,
+        |info| info.bytes_retrans,
+        "payload that was sent again",
+    ),
+    counter(
+        "rwnd_limited_us",
+        Of::Us,
+        |info| info.rwnd_limited,
+        "time in which the receiver's window was the limit",
+    ),
+    counter(
+        "sndbuf_limited_us",
+        Of::Us,
+        |info| info.sndbuf_limited,
+        "time in which the send buffer was the limit",
+    ),
+];
 
 /// struct tcp_dctcp_info of include/uapi/linux/inet_diag.h, which unocc and gemini fill too.
 #[repr(C)]

@@ -9,6 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::Deserialize;
+use xdc_tcpinfo::{COUNTERS, Counter, Of};
 
 use crate::measure::run::{Completion, Content, Group, Network, Queue, Run};
 use crate::measure::size::SizeClass;
@@ -40,6 +41,7 @@ enum Place {
     /// By its number, from 1 on.
     Phase(String),
     Capture(&'static Entry<Content>),
+    Tcp(&'static Counter),
 }
 
 /// Which flows.
@@ -605,6 +607,10 @@ fn place(name: &str) -> Option<Place> {
             Some(Place::Queue(queue.to_owned(), entry))
         }
         "capture" => find(CAPTURE, rest).map(Place::Capture),
+        "tcp" => {
+            let mut all = COUNTERS.iter();
+            all.find(|counter| counter.name == rest).map(Place::Tcp)
+        }
         PHASES => {
             let number: usize = rest.parse().ok()?;
             (number > 0 && rest == number.to_string()).then(|| Place::Phase(rest.to_owned()))
@@ -622,6 +628,7 @@ fn names_like(name: &str) -> Vec<String> {
     let mut known = of("", &mut RUN.iter().map(|entry| entry.name));
     known.extend(of("", &mut completion()));
     known.extend(of("capture.", &mut CAPTURE.iter().map(|entry| entry.name)));
+    known.extend(of("tcp.", &mut COUNTERS.iter().map(|counter| counter.name)));
     known.push(format!("{PHASES}.1"));
     for size in SizeClass::ALL {
         known.extend(of(&format!("sizes.{}.", size.name()), &mut completion()));
@@ -654,6 +661,7 @@ impl Metric {
             Place::Queue(_, entry) => entry.unit,
             Place::Phase(_) => Unit::Ratio,
             Place::Capture(entry) => entry.unit,
+            Place::Tcp(counter) => unit_of(counter),
         }
     }
 
@@ -666,6 +674,7 @@ impl Metric {
             Place::Queue(_, entry) => entry.meaning,
             Place::Phase(_) => PHASE,
             Place::Capture(entry) => entry.meaning,
+            Place::Tcp(counter) => counter.meaning,
         }
     }
 
@@ -678,6 +687,7 @@ impl Metric {
             Place::Queue(queue, entry) => queue_of(run, queue).and_then(entry.get),
             Place::Phase(number) => run.jain_phases.get(number).copied().flatten(),
             Place::Capture(entry) => run.capture.as_ref().and_then(entry.get),
+            Place::Tcp(counter) => run.tcp.get(counter.name).and_then(|n| count(*n)),
         };
         // A damaged or a forged file may say anything.
         value.filter(|value| value.abs() <= MOST)
@@ -689,7 +699,7 @@ impl Metric {
             Place::Run(entry) => (&run.completion, entry.name),
             Place::Group(group, entry) => (&run.groups.get(group)?.completion, entry.name),
             Place::Completion(flows, entry) => (flows.of(run)?, entry.name),
-            Place::Queue(..) | Place::Phase(_) | Place::Capture(_) => return None,
+            Place::Queue(..) | Place::Phase(_) | Place::Capture(_) | Place::Tcp(_) => return None,
         };
         let (what, statistic) = name.split_once('.')?;
         let needed = match (what, statistic) {
@@ -713,7 +723,7 @@ impl Metric {
             Place::Group(group, _) => Asks::Group(group),
             Place::Queue(queue, _) => Asks::Queue(queue),
             Place::Phase(number) => Asks::Phase(number.parse().unwrap_or(usize::MAX)),
-            Place::Run(_) | Place::Capture(_) => Asks::Nothing,
+            Place::Run(_) | Place::Capture(_) | Place::Tcp(_) => Asks::Nothing,
         }
     }
 }
@@ -746,6 +756,15 @@ impl Flows {
             (Some(group), None) => Some(&run.groups.get(group)?.completion),
             (Some(group), Some(size)) => run.groups.get(group)?.sizes.get(&size),
         }
+    }
+}
+
+fn unit_of(counter: &Counter) -> Unit {
+    match counter.of {
+        Of::Packets => Unit::Packets,
+        Of::Bytes => Unit::Bytes,
+        Of::Events => Unit::Events,
+        Of::Us => Unit::Us,
     }
 }
 
@@ -806,6 +825,9 @@ fn table() -> String {
     for entry in QUEUE {
         add("queues.NAME.", entry.name, entry.unit, entry.meaning);
     }
+    for counter in COUNTERS {
+        add("tcp.", counter.name, unit_of(counter), counter.meaning);
+    }
     for entry in CAPTURE {
         add("capture.", entry.name, entry.unit, entry.meaning);
     }
@@ -832,6 +854,7 @@ mod tests {
             "queues.0.sent_packets",
             "jain_phases.3",
             "capture.marked",
+            "tcp.delivered_ce",
         ] {
             assert_eq!(metric(name).name(), name);
         }

@@ -44,6 +44,9 @@ pub struct Run {
     pub losses: u64,
     pub retransmits: u64,
     pub timeouts: u64,
+    /// `xdc_tcpinfo::COUNTERS` by name, of all flows together.
+    #[serde(default)]
+    pub tcp: BTreeMap<String, u64>,
     /// Measured over configured base RTT, less 1, of the path that is furthest off.
     pub link_rtt_error: Option<f64>,
     pub network: Option<Network>,

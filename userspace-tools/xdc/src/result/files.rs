@@ -563,8 +563,7 @@ mod tests {
             received_bytes: 1,
             retransmits: 0,
             timeouts: 0,
-            delivered_ce: 0,
-            delivered: 1,
+            counters: Vec::new(),
             min_rtt_us: 1,
             mss_bytes: 1448,
         };

@@ -8,6 +8,7 @@ use xdc_proto::{
     FlowResult, FlowSample, MAX_OUTPUT_BYTES, Mark, Message, NetworkSize, Packet, Queue,
     QueueResult, QueueSample, RunPlan, Sample, Totals, TraceHead, WatchedQueue,
 };
+use xdc_tcpinfo::{COUNTERS, Of};
 
 use crate::error::{Error, Result};
 use crate::measure::size::SizeClasses;
@@ -312,6 +313,11 @@ impl Record {
             flow.late_ns = time(flow.late_ns);
             flow.end_ns = flow.end_ns.map(time);
             flow.min_rtt_us = time_us(flow.min_rtt_us);
+            for (counter, value) in COUNTERS.iter().zip(&mut flow.counters) {
+                if counter.of == Of::Us {
+                    *value = time(*value);
+                }
+            }
         }
         for check in &mut self.link_checks {
             check.configured_us /= scale as f64;
@@ -559,8 +565,13 @@ pub mod tests {
                     received_bytes: bytes,
                     retransmits: 0,
                     timeouts: 0,
-                    delivered_ce: 10,
-                    delivered: 725,
+                    counters: COUNTERS
+                        .iter()
+                        .map(|counter| match counter.of {
+                            Of::Us => 100 * u64::from(scale),
+                            _ => 10,
+                        })
+                        .collect(),
                     min_rtt_us: 130 * scale,
                     mss_bytes: 1448,
                 }))

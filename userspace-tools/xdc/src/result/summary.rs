@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use xdc_proto::ETHERNET_HEADER_BYTES;
+use xdc_tcpinfo::{COUNTERS, Counter};
 
 use crate::measure::run::{Fct, Group, Network, Queue, QueueBytes, Rtt, Run};
 use crate::result::fct::{completion, completions};
@@ -106,6 +107,7 @@ pub fn run(record: &Record, over: &Windows) -> Run {
         losses: totals.losses,
         retransmits: sum(record.flows.iter().map(|flow| flow.retransmits)),
         timeouts: sum(record.flows.iter().map(|flow| flow.timeouts)),
+        tcp: counters(record),
         link_rtt_error: record.link_rtt_error,
         network: network(record),
         capture: None,
@@ -140,6 +142,15 @@ fn load_mbps(record: &Record, flows: &[usize]) -> Option<(f64, f64)> {
     let us = span.1.checked_sub(span.0).filter(|us| *us > 0)?;
     let offered_bps = bytes.sum::<f64>() * 8e6 / us as f64;
     Some((offered_bps / 1e6, goodput_bps(record, flows, span) / 1e6))
+}
+
+/// Of TCP_INFO, by name.
+fn counters(record: &Record) -> BTreeMap<String, u64> {
+    let of = |(n, counter): (usize, &Counter)| {
+        let grew = record.flows.iter().filter_map(|flow| flow.counters.get(n));
+        (counter.name.to_owned(), sum(grew.copied()))
+    };
+    COUNTERS.iter().enumerate().map(of).collect()
 }
 
 /// Of counters that a guest tells, which may be anything.
