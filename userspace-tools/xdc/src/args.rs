@@ -1,9 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What several commands' words have in common.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
+
+/// Of commands that run many guests.
+#[derive(clap::Args)]
+pub struct Guests {
+    /// Guests at a time [default: one per CPU].
+    #[arg(long, value_name = "N", default_value_t = cpus(), hide_default_value = true)]
+    pub jobs: usize,
+    /// Give up on a guest that is silent for so long.
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds())]
+    pub timeout: Duration,
+}
+
+/// Of commands that come to a judgement.
+#[derive(clap::Args)]
+pub struct Outcome {
+    /// Where runs and what they came to go [default: results/ and the command's name].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print the outcome as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Outcome {
+    pub fn dir(&self, command: &str) -> PathBuf {
+        let default = || Path::new("results").join(command);
+        self.out.clone().unwrap_or_else(default)
+    }
+}
 
 /// How long to wait for a guest that is silent.
 pub fn seconds() -> impl TypedValueParser<Value = Duration> {

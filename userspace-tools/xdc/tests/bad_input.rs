@@ -189,8 +189,17 @@ fn malformed_scenarios() {
             "ccs = []",
             &["no congestion control is named"],
         ),
-        ("dst = \"r\"", "dst = \"x\"", &["'x'"]),
-        ("queue_ab = \"port\"", "queue_ab = \"prot\"", &["'prot'"]),
+        ("dst = \"r\"", "dst = \"x\"", &["line ", "'x'"]),
+        (
+            "to = \"r\"",
+            "to = \"rr\"",
+            &["line ", "'rr', which is not a node", "try: 'r'"],
+        ),
+        (
+            "queue_ab = \"port\"",
+            "queue_ab = \"prot\"",
+            &["line ", "'prot'"],
+        ),
         (
             "\"near\", \"far\"",
             "\"near\", \"near\", \"far\"",
@@ -211,6 +220,10 @@ fn mistakes_in_set() {
         ("topology.mut=1", &["topology.mut=1", "mut"][..]),
         ("nonsense", &["no '='"]),
         ("flows.9.bytes=1mb", &["'9'"]),
+        (
+            "host.naer.initcwnd=40",
+            &["--set host.naer.initcwnd=40", "not a node", "try: 'near'"],
+        ),
         ("queues.port.limit=big", &["'big' is not a size"]),
         ("scale=0", &["'scale' must be at least 1"]),
         (
@@ -220,6 +233,14 @@ fn mistakes_in_set() {
         (
             "net.unocc.nonsense=1",
             &["no such sysctl", "line_rate_mbps"],
+        ),
+        (
+            "net.unocc.ai_pmm=1",
+            &[
+                "--set net.unocc.ai_pmm=1",
+                "no such sysctl",
+                "try: 'ai_ppm'",
+            ],
         ),
         ("topology.mtu=20", &["an mtu of 20"]),
         (
@@ -261,6 +282,13 @@ fn a_strangers_sysctls_are_refused_on_the_host() {
     ];
     let args = [&["run", "links", "--engine", "host"], &set[..]].concat();
     Caller::new().refused(USAGE, &args, &["/etc/crontab is not a sysctl"]);
+}
+
+/// Also by root, and before anything of the host is looked at.
+#[test]
+fn a_scenarios_commands_are_refused_on_the_host() {
+    let words = ["runs commands of its own", "--allow-commands"];
+    Caller::new().refused(USAGE, &["run", "open-doors", "--engine", "host"], &words);
 }
 
 #[test]

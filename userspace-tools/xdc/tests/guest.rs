@@ -337,8 +337,8 @@ fn a_persistent_connection_goes_on_with_its_window() {
     assert!(persistent[19] < 0.5 * fresh[19], "{persistent:?}");
 }
 
-/// Packets of a capture: EtherType and the byte with DSCP and ECN.
-fn packets(pcap: &Path) -> Vec<(u16, u8)> {
+/// Packets of a capture: EtherType, the byte with DSCP and ECN, and length.
+fn packets(pcap: &Path) -> Vec<(u16, u8, u32)> {
     const FILE_HEADER: usize = 24;
     let bytes = fs::read(pcap).unwrap();
     assert_eq!(bytes[..4], [0x4d, 0x3c, 0xb2, 0xa1], "nanoseconds");
@@ -352,7 +352,8 @@ fn packets(pcap: &Path) -> Vec<(u16, u8)> {
             0x86dd => frame[14] << 4 | frame[15] >> 4,
             _ => frame[15],
         };
-        packets.push((ethertype, traffic_class));
+        let length = u32::from_le_bytes([rest[12], rest[13], rest[14], rest[15]]);
+        packets.push((ethertype, traffic_class, length));
         rest = &rest[16 + kept..];
     }
     packets
@@ -409,6 +410,35 @@ fn a_capture_shows_the_dscp_of_each_kind_of_flow() {
         kept.contains("file = \"files/traces/open-doors.csv\""),
         "{kept}"
     );
+}
+
+/// As hosts have it; without it every packet is one of the wire.
+#[test]
+fn with_offload_tcp_hands_on_bundles() {
+    let results = tempfile::tempdir().unwrap();
+    let longest = |name: &str, offload: &str| {
+        let set = format!("topology.offload={offload}");
+        let short = ["--set", "duration=300ms", "--set", "expect=[]"];
+        let words = [
+            &["--pcap=near", "--results", name, "--set", &set],
+            &short[..],
+        ]
+        .concat();
+        let output = Command::new(env!("CARGO_BIN_EXE_xdc"))
+            .args(["run", "links", "--engine", "uml"])
+            .args(words)
+            .current_dir(results.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        let dir = results.path().join(name).join("links/1");
+        let packets = packets(&dir.join("pcap/cubic/near.pcap"));
+        packets.iter().map(|packet| packet.2).max()
+    };
+    assert_eq!(longest("without", "false"), Some(1514));
+    let bundle = longest("with", "true");
+    assert!(bundle.is_some_and(|bytes| bytes > 20_000), "{bundle:?}");
 }
 
 #[test]

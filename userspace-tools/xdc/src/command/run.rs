@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
 
 use xdc_proto::Job;
 
@@ -92,12 +91,8 @@ pub struct Request {
     /// Where results go: DIR/SCENARIO/N.
     #[arg(long, value_name = "DIR", default_value = "results")]
     results: PathBuf,
-    /// Guests at a time [default: one per CPU].
-    #[arg(long, value_name = "N", default_value_t = args::cpus(), hide_default_value = true)]
-    jobs: usize,
-    /// Give up on a guest that is silent for so long.
-    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = args::seconds())]
-    timeout: Duration,
+    #[command(flatten)]
+    guests: args::Guests,
 }
 
 /// Whether every run was sound and every expectation held.
@@ -135,7 +130,7 @@ pub fn command(request: &Request) -> Result<bool> {
     // Once before anything starts, so that a mistake costs nothing.
     for cc in &loaded.scenario.ccs {
         let plan = plan::plan(&loaded.scenario, cc, seed, 1)
-            .map_err(|err| err.about(&loaded.name).or_hint(SEE_EXAMPLE))?;
+            .map_err(|err| loaded.placed(err).about(&loaded.name).or_hint(SEE_EXAMPLE))?;
         if kind == Kind::Host {
             host::check(&plan)?;
         }
@@ -169,7 +164,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let runner = Runner {
         home: lab.as_ref().map_or(&home, Lab::home),
         engine,
-        timeout: request.timeout,
+        timeout: request.guests.timeout,
         trace: &request.trace,
         pcap: &request.pcap,
         progress: &progress,
@@ -177,7 +172,11 @@ pub fn command(request: &Request) -> Result<bool> {
     let pending = Pending::new(&request.results, &loaded.name)?;
     let scale = runner.scale(&loaded, seed)?;
     // In real time two runs at once would be one another's load.
-    let jobs = if kind == Kind::Host { 1 } else { request.jobs };
+    let jobs = if kind == Kind::Host {
+        1
+    } else {
+        request.guests.jobs
+    };
     let made_of = || made_of(runner.home, engine);
     let run_all = || runner.run_all(&loaded, seed, scale, jobs, &pending);
     // It reads large files: a second of load, which real time would show.

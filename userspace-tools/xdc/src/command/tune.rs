@@ -6,8 +6,7 @@
 //! the best so far. Default and winner are then run on set B: other rows, seeds, RTTs and rates.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
 use serde::Serialize;
 use serde_json::json;
@@ -69,23 +68,10 @@ pub struct Request {
     /// Of the search.
     #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = args::seed())]
     seed: u64,
-    /// Where runs go [default: results/tune].
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "results/tune",
-        hide_default_value = true
-    )]
-    out: PathBuf,
-    /// Print the outcome as JSON.
-    #[arg(long)]
-    json: bool,
-    /// Guests at a time [default: one per CPU].
-    #[arg(long, value_name = "N", default_value_t = args::cpus(), hide_default_value = true)]
-    jobs: usize,
-    /// Give up on a guest that is silent for so long.
-    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = args::seconds())]
-    timeout: Duration,
+    #[command(flatten)]
+    to: args::Outcome,
+    #[command(flatten)]
+    guests: args::Guests,
 }
 
 /// Something that may be set.
@@ -200,7 +186,7 @@ impl Bench<'_> {
             of: &[],
             used: BTreeMap::new(),
         };
-        let jobs = self.request.jobs;
+        let jobs = self.request.guests.jobs;
         let runner = Runner {
             home: self.runner.home,
             engine: self.runner.engine,
@@ -214,7 +200,7 @@ impl Bench<'_> {
             &form,
             (runner, self.lab, jobs),
             &mut known,
-            &self.request.out,
+            &self.request.to.dir("tune"),
         )
     }
 
@@ -259,7 +245,7 @@ pub fn command(request: &Request) -> Result<bool> {
         runner: Runner {
             home: lab.home(),
             engine: Engine::Uml,
-            timeout: request.timeout,
+            timeout: request.guests.timeout,
             trace: &[],
             pcap: &[],
             progress: &progress,
@@ -324,7 +310,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let complete = before.failed + after.failed + before.suspect + after.suspect == 0;
     interrupt::end_on_closed_pipe()?;
     let settings = knobs.iter().zip(&default).zip(&best);
-    if request.json {
+    if request.to.json {
         let knobs: Vec<_> = settings
             .map(|((knob, default), best)| json!({"knob": knob.name, "default": default, "tuned": best}))
             .collect();

@@ -8,7 +8,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -47,12 +46,8 @@ pub struct Request {
     /// As JSON.
     #[arg(long)]
     json: bool,
-    /// Guests at a time [default: one per CPU].
-    #[arg(long, value_name = "N", default_value_t = args::cpus(), hide_default_value = true)]
-    jobs: usize,
-    /// Give up on a guest that is silent for so long.
-    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = args::seconds())]
-    timeout: Duration,
+    #[command(flatten)]
+    guests: args::Guests,
 }
 
 /// Where the scenarios are that are meant for this.
@@ -87,7 +82,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let runner = Runner {
         home: &home,
         engine: Engine::new(&home, Kind::Uml, Flavour::Uml, Clock::Measuring)?,
-        timeout: request.timeout,
+        timeout: request.guests.timeout,
         trace: &[],
         pcap: &[],
         progress: &progress,
@@ -95,7 +90,9 @@ pub fn command(request: &Request) -> Result<bool> {
     if let Some(dir) = &request.pcap {
         fs::create_dir_all(dir).map_err(|err| Error::io(dir.display(), &err))?;
     }
-    let outcomes = pool::run_all(&cases, request.jobs, |case| run(&runner, case, request))?;
+    let outcomes = pool::run_all(&cases, request.guests.jobs, |case| {
+        run(&runner, case, request)
+    })?;
     let failed = outcomes.iter().filter(|o| !o.failures.is_empty()).count();
     interrupt::end_on_closed_pipe()?;
     if request.json {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! From a file, what it extends and each `--set` to a [`Scenario`].
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::error::{Error, Result};
@@ -12,7 +14,7 @@ use crate::home::Home;
 use crate::measure::metric::SEE_TABLE;
 use crate::scenario::limits::{self, MAX_FILE_BYTES};
 use crate::scenario::traffic::{Cdf, FlowFile};
-use crate::scenario::{Scenario, beside};
+use crate::scenario::{QueueSpec, Scenario, beside, ports};
 use crate::text::{is_control, nearest};
 use crate::units::{Size, Time};
 
@@ -24,6 +26,21 @@ pub struct Loaded {
     pub toml: Table,
     /// Of its file, and of the one that it extends.
     pub text_bytes: usize,
+    /// Of its file, and what was set: where a mistake is that a plan finds.
+    text: String,
+    sets: Vec<String>,
+}
+
+impl Loaded {
+    /// An error of its plan, with the line or the `--set` that has the word which it is about.
+    pub fn placed(&self, err: Error) -> Error {
+        let said = err.to_string();
+        let set = word_of(&said).and_then(|word| self.sets.iter().find(|set| has_word(set, word)));
+        match set {
+            Some(set) => err.about(format!("--set {set}")),
+            None => placed(&self.text, err),
+        }
+    }
 }
 
 /// For mistakes in a scenario that say what is wrong but not how it should be.
@@ -53,6 +70,8 @@ pub fn load(home: Option<&Home>, name_or_path: &str, sets: &[String]) -> Result<
         }),
     };
     let mut loaded = loaded.map_err(|err| err.about(path.display()).or_hint(SEE_EXAMPLE))?;
+    loaded.text = text;
+    loaded.sets = sets.to_vec();
     let beside = home
         .map(Home::scenarios)
         .or(path.parent().map(Path::to_path_buf));
@@ -116,8 +135,9 @@ fn extends(text: &str) -> Option<String> {
     Some(table.get("extends")?.as_str()?.to_owned())
 }
 
-/// The base with what `text` changes: tables by key, arrays as a whole or, given a table, by
-/// number. What the base expects of its results is not inherited. With how long the base is.
+/// The base without what `text` unsets, and with what it changes: tables by key, arrays as a whole
+/// or, given a table, by number. What the base expects of its results is not inherited. With how
+/// long the base is.
 fn extended(home: Option<&Home>, base: &str, text: &str) -> Result<(Table, usize)> {
     let path = locate(home, base)?;
     let base_text = read(&path)?;
@@ -131,11 +151,179 @@ fn extended(home: Option<&Home>, base: &str, text: &str) -> Result<(Table, usize
     for key in ["expect", "agree", "description", "source"] {
         table.remove(key);
     }
+    let mixed: std::result::Result<Ports, _> = toml::from_str(text);
+    mixed.map_err(|err| malformed(text, &err))?;
     own.remove("extends");
+    for key in unset_keys(own.remove("unset"))? {
+        unset(&mut table, &key).map_err(|err| placed(text, err))?;
+    }
+    replace_ports(&mut table, &own, Layer::File)?;
     for (key, value) in own {
-        merge(table.entry(key).or_insert(Value::Boolean(false)), value).map_err(Error::usage)?;
+        let place = table.entry(key).or_insert(Value::Boolean(false));
+        merge(place, value).map_err(|why| placed(text, Error::usage(why)))?;
     }
     Ok((table, base_text.len()))
+}
+
+/// Of a variant, whatever else it has: read for its mistakes, which have a line here.
+#[derive(Deserialize)]
+struct Ports {
+    #[serde(default, rename = "queues", deserialize_with = "ports")]
+    _queues: BTreeMap<String, QueueSpec>,
+    #[serde(default, rename = "cc")]
+    _ccs: BTreeMap<String, Self>,
+}
+
+/// What changes a scenario that is there.
+#[derive(Clone, Copy, PartialEq)]
+enum Layer {
+    /// A file that extends it.
+    File,
+    /// `--set`, one key at a time.
+    Set,
+}
+
+/// A queue is `tc` or the other keys, so what `change` says of one replaces what `table` says in
+/// the other way. A `tc` of `[queues.NAME]` replaces what is said per congestion control, too.
+fn replace_ports(table: &mut Table, change: &Table, layer: Layer) -> Result<()> {
+    let none = Table::new();
+    let ports = |of: &Table| of.get("queues").and_then(Value::as_table).cloned();
+    for (name, port) in ports(change).unwrap_or_default() {
+        if port.get(TC).is_some() {
+            for (_, cc) in tables_mut(table, "cc") {
+                if let Some(ports) = cc.get_mut("queues").and_then(Value::as_table_mut) {
+                    ports.remove(&name);
+                }
+            }
+        }
+    }
+    replace_ports_of(table, change, "", layer)?;
+    let changed = change.get("cc").and_then(Value::as_table).unwrap_or(&none);
+    for (name, cc) in tables_mut(table, "cc") {
+        if let Some(change) = changed.get(name).and_then(Value::as_table) {
+            replace_ports_of(cc, change, &format!("cc.{name}."), layer)?;
+        }
+    }
+    Ok(())
+}
+
+/// The same for `[queues]` of a scenario or of a congestion control.
+fn replace_ports_of(of: &mut Table, change: &Table, above: &str, layer: Layer) -> Result<()> {
+    let changed = change.get("queues").and_then(Value::as_table);
+    for (name, port) in tables_mut(of, "queues") {
+        let Some(change) = changed.and_then(|changed| changed.get(name)?.as_table()) else {
+            continue;
+        };
+        let other = change.keys().find(|key| *key != TC);
+        match (change.contains_key(TC), other) {
+            (true, None) => port.clear(),
+            (false, Some(key)) if port.contains_key(TC) => {
+                if layer == Layer::Set {
+                    let sentence = format!("the queue has '{TC}', so it has no '{key}'");
+                    let first = format!("--set unset={above}queues.{name}.{TC} before it");
+                    return Err(Error::usage(sentence).hint(first));
+                }
+                port.remove(TC);
+            }
+            _ => (),
+        }
+    }
+    Ok(())
+}
+
+const TC: &str = "tc";
+
+fn tables_mut<'a>(
+    of: &'a mut Table,
+    key: &str,
+) -> impl Iterator<Item = (&'a String, &'a mut Table)> {
+    let inner = of.get_mut(key).and_then(Value::as_table_mut);
+    let all = inner.into_iter().flatten();
+    all.filter_map(|(name, value)| Some((name, value.as_table_mut()?)))
+}
+
+/// `unset = ["queues.port.drain"]`, or one of them.
+fn unset_keys(value: Option<Value>) -> Result<Vec<String>> {
+    let wrong = || {
+        Error::usage("'unset' is a list of keys of the scenario that this one extends")
+            .hint("unset = [\"queues.port.drain\"]")
+    };
+    let keys: Option<Vec<String>> = match value {
+        None => Some(Vec::new()),
+        Some(Value::String(key)) => Some(vec![key]),
+        Some(Value::Array(keys)) => keys
+            .iter()
+            .map(|key| key.as_str().map(str::to_owned))
+            .collect(),
+        Some(_) => None,
+    };
+    keys.ok_or_else(wrong)
+}
+
+/// Takes a key, as [`apply`] reads it, out of what there is.
+fn unset(table: &mut Table, key: &str) -> Result<()> {
+    let keys = match key.starts_with("net.") {
+        true => sysctl_keys(table, key),
+        false => vec![key.to_owned()],
+    };
+    let mut root = Value::Table(std::mem::take(table));
+    let taken: Vec<_> = keys
+        .iter()
+        .map(|key| take_out(&mut root, &path_of(key)?))
+        .collect();
+    if let Value::Table(rest) = root {
+        *table = rest;
+    }
+    match taken.iter().any(Result::is_ok) {
+        true => Ok(()),
+        false => taken.into_iter().collect(),
+    }
+}
+
+/// The steps of a dotted TOML key.
+fn path_of(key: &str) -> Result<Vec<String>> {
+    let mut rest: Table = toml::from_str(&format!("{key} = 0"))
+        .map_err(|_| Error::usage(format!("'{key}' is not a dotted TOML key")))?;
+    let mut path = Vec::new();
+    while let Some((step, value)) = std::mem::take(&mut rest).into_iter().next() {
+        path.push(step);
+        if let Value::Table(inner) = value {
+            rest = inner;
+        }
+    }
+    Ok(path)
+}
+
+fn take_out(place: &mut Value, path: &[String]) -> Result<()> {
+    let Some((step, rest)) = path.split_first() else {
+        return Ok(());
+    };
+    let known: Vec<String> = match &*place {
+        Value::Table(table) => table.keys().cloned().collect(),
+        Value::Array(array) => (0..array.len()).map(|n| n.to_string()).collect(),
+        _ => Vec::new(),
+    };
+    if !known.contains(step) {
+        let known: Vec<_> = known.iter().map(String::as_str).collect();
+        let err = Error::usage(format!("there is no '{step}' to unset"));
+        return Err(match nearest(step, &known) {
+            Some(near) => err.hint(format!("'{near}'")),
+            None => err.hint(known.join(", ")),
+        });
+    }
+    match (place, step.parse()) {
+        (Value::Table(table), _) if rest.is_empty() => drop(table.remove(step)),
+        (Value::Array(array), Ok(n)) if rest.is_empty() => drop(array.remove(n)),
+        (Value::Table(table), _) => {
+            return table.get_mut(step).map_or(Ok(()), |it| take_out(it, rest));
+        }
+        (Value::Array(array), Ok(n)) => {
+            let element: Option<&mut Value> = array.get_mut::<usize>(n);
+            return element.map_or(Ok(()), |it| take_out(it, rest));
+        }
+        _ => (),
+    }
+    Ok(())
 }
 
 pub fn parse(name: &str, text: &str, sets: &[String]) -> Result<Loaded> {
@@ -176,6 +364,8 @@ fn finish(name: &str, mut table: Table, sets: &[String]) -> Result<Loaded> {
         scenario,
         toml: table,
         text_bytes: 0,
+        text: String::new(),
+        sets: Vec::new(),
     })
 }
 
@@ -380,12 +570,35 @@ fn advised(place: String, sentence: &str) -> Error {
 /// Of a variant, whose table knows no lines: the line that has the word which the error quotes.
 fn placed(text: &str, err: Error) -> Error {
     let said = err.to_string();
-    let word = said.split('\'').nth(1).filter(|word| !word.is_empty());
-    let at = word.and_then(|word| text.lines().position(|line| line.contains(word)));
+    if said.starts_with("--set ") {
+        return err;
+    }
+    let at = word_of(&said).and_then(|word| {
+        let is_there = |line: &str| !line.trim_start().starts_with('#') && has_word(line, word);
+        text.lines().position(is_there)
+    });
     match at {
         Some(at) => err.about(format!("line {}", at + 1)),
         None => err,
     }
+}
+
+/// Whole, and no part of a longer name.
+fn has_word(line: &str, word: &str) -> bool {
+    let is_of_name = |c: char| c.is_alphanumeric() || "_-".contains(c);
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
+        ![before, after].into_iter().flatten().any(is_of_name)
+    })
+}
+
+/// What an error quotes, or the sysctl that it begins with.
+fn word_of(said: &str) -> Option<&str> {
+    let sysctl = said.split_once(" = ").map(|(name, _)| name);
+    let sysctl = sysctl.filter(|name| name.starts_with("net."));
+    let quoted = || said.split('\'').nth(1);
+    sysctl.or_else(quoted).filter(|word| !word.is_empty())
 }
 
 /// What the value of a `--set` is taken for.
@@ -399,10 +612,14 @@ enum Reading {
 /// `KEY=VALUE`, KEY as TOML writes dotted keys, with numbers for places in arrays. A value that
 /// is no TOML, or a number where a text is wanted, is a string; `net.x=1` is short for
 /// `sysctl."net.x"=1`, and for the same under each congestion control that has its own.
+/// `unset=KEY` takes a key away.
 fn apply(table: &mut Table, set: &str, reading: Reading) -> Result<()> {
     let usage = |why: &str| Error::usage(format!("--set {set}: {why}")).hint("--set KEY=VALUE");
     let (key, value) = set.split_once('=').ok_or_else(|| usage("no '='"))?;
     let (key, value) = (key.trim(), value.trim());
+    if key == "unset" {
+        return unset(table, value).map_err(|err| err.about(format!("--set {set}")));
+    }
     let keys = if key.starts_with("net.") {
         sysctl_keys(table, key)
     } else {
@@ -415,6 +632,8 @@ fn apply(table: &mut Table, set: &str, reading: Reading) -> Result<()> {
             Reading::Text => text(),
         }
         .map_err(|_| usage("the key is not a dotted TOML key"))?;
+        replace_ports(table, &change, Layer::Set)
+            .map_err(|err| err.about(format!("--set {set}")))?;
         for (key, value) in change {
             let place = table.entry(key).or_insert(Value::Boolean(false));
             merge(place, value).map_err(|why| usage(&why))?;

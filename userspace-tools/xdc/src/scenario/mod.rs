@@ -22,13 +22,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use xdc_netlink::deserialize_text;
 use xdc_proto::Mark;
 
 pub use self::ccs::{Cc, Ecn};
 pub use self::load::{Loaded, SEE_EXAMPLE, check_seed, load, malformed, name_of, parse};
-pub use self::names::{expand, expand_all, pairs};
+pub use self::names::{expand, expand_all, no_node, pairs};
 use crate::error::{Error, Result};
 use crate::measure::bound::Bound;
 use crate::measure::metric::{Asks, Metric};
@@ -67,7 +68,7 @@ pub struct Scenario {
     #[serde(default)]
     pub phases: Vec<Time>,
     pub topology: TopologySpec,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "ports")]
     pub queues: BTreeMap<String, QueueSpec>,
     /// The first one is the bottleneck: utilisation is measured against its link.
     pub watch: Vec<WatchSpec>,
@@ -389,9 +390,10 @@ pub struct QueueSpec {
 }
 
 impl QueueSpec {
-    /// `self` where it says something, else `base`. A `tc` stands for all of it.
+    /// `self` where it says something, else `base`. A `tc` and the other keys exclude one another,
+    /// so either of them in `self` replaces the other one in `base`.
     pub fn over(&self, base: &Self) -> Self {
-        if self.tc.is_some() {
+        if self.tc.is_some() || (base.tc.is_some() && self.has_keys()) {
             return self.clone();
         }
         Self {
@@ -408,8 +410,8 @@ impl QueueSpec {
         }
     }
 
-    /// It says something of a phantom port.
-    pub fn has_keys(&self) -> bool {
+    /// It has another key than `tc`.
+    fn has_keys(&self) -> bool {
         let sizes = [self.limit, self.phantom];
         let fractions = [self.drain, self.pmin, self.pmax];
         sizes.iter().any(Option::is_some)
@@ -434,6 +436,27 @@ impl QueueSpec {
     pub fn has_bdps(&self) -> bool {
         self.amounts().any(Amount::is_bdp)
     }
+}
+
+/// Each of them is either `tc` or the other keys. Said where they are read, so that it has a line.
+pub(crate) fn ports<'de, D: Deserializer<'de>>(
+    from: D,
+) -> std::result::Result<BTreeMap<String, QueueSpec>, D::Error> {
+    struct Port(QueueSpec);
+    impl<'de> Deserialize<'de> for Port {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+            let spec = QueueSpec::deserialize(from)?;
+            match spec.tc.is_some() && spec.has_keys() {
+                true => Err(D::Error::custom("'tc' excludes all other keys of a queue")),
+                false => Ok(Self(spec)),
+            }
+        }
+    }
+    let ports = BTreeMap::<String, Port>::deserialize(from)?;
+    Ok(ports
+        .into_iter()
+        .map(|(name, port)| (name, port.0))
+        .collect())
 }
 
 text_schema!(
@@ -557,7 +580,7 @@ pub struct CcSpec {
     pub mark: Option<Mark>,
     #[serde(default)]
     pub sysctl: BTreeMap<String, Scalar>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "ports")]
     pub queues: BTreeMap<String, QueueSpec>,
 }
 
@@ -741,25 +764,157 @@ source = "test"
         assert!(said.contains("no link has the queue 'prot'"), "{said}");
     }
 
+    /// A file that extends another one.
+    fn variant(base: &str, text: &str, sets: &[&str]) -> Result<Loaded> {
+        let dir = tempfile::tempdir().unwrap();
+        let base_path = dir.path().join("base.toml");
+        std::fs::write(&base_path, base).unwrap();
+        let own = dir.path().join("own.toml");
+        let text = format!("extends = \"{}\"\n{text}", base_path.display());
+        std::fs::write(&own, text).unwrap();
+        let sets: Vec<_> = sets.iter().map(|&set| set.to_owned()).collect();
+        load(None, &own.to_string_lossy(), &sets)
+    }
+
+    fn said(refused: Result<Loaded>) -> String {
+        refused.unwrap_err().lines().join(" ")
+    }
+
     #[test]
     fn a_variant_names_its_line() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = dir.path().join("base.toml");
-        std::fs::write(&base, SMALL).unwrap();
-        let own = dir.path().join("own.toml");
-        let text = format!(
-            "extends = \"{}\"\n\n[topology]\nmtuu = 9000\n",
-            base.display()
-        );
-        std::fs::write(&own, text).unwrap();
-        let said = load(None, &own.to_string_lossy(), &[])
-            .unwrap_err()
-            .lines()
-            .join(" ");
+        let said = said(variant(SMALL, "\n[topology]\nmtuu = 9000\n", &[]));
         assert!(
             said.contains("line 4: what is 'mtuu'?") && said.contains("'mtu'"),
             "{said}"
         );
+        let said = self::said(variant(SMALL, "[topology.links.9]\nmtu = 9000\n", &[]));
+        assert!(said.contains("line 2: there is no element '9'"), "{said}");
+    }
+
+    #[test]
+    fn a_later_tc_replaces_the_other_keys() {
+        let of_cc = format!("{SMALL}[cc.cubic.queues.port]\npmin = \"5%\"\n");
+        for loaded in [
+            variant(&of_cc, "[queues.port]\ntc = \"fq_codel ecn\"\n", &[]),
+            parse("small", &of_cc, &["queues.port.tc=fq_codel ecn".to_owned()]),
+            // Of several --set the last one.
+            variant(
+                &of_cc,
+                "",
+                &["queues.port.limit=2MB", "queues.port.tc=fq_codel ecn"],
+            ),
+        ] {
+            let scenario = loaded.unwrap().scenario;
+            let port = &scenario.queues["port"];
+            assert_eq!(port.tc.as_deref(), Some("fq_codel ecn"));
+            assert!(!port.has_keys(), "{port:?}");
+            assert!(scenario.cc.values().all(|cc| cc.queues.is_empty()));
+            for cc in ["unocc", "cubic"] {
+                let plan = plan::plan(&scenario, cc, 1, 1).unwrap();
+                assert!(format!("{plan:?}").contains("fq_codel"), "{cc}");
+            }
+        }
+        // For one congestion control only, and the other one keeps its own.
+        let scenario = variant(
+            &of_cc,
+            "[cc.cubic.queues.port]\ntc = \"red limit 1mb\"\n",
+            &[],
+        )
+        .unwrap()
+        .scenario;
+        assert!(scenario.queues["port"].has_keys());
+        assert!(!scenario.cc["cubic"].queues["port"].has_keys());
+    }
+
+    #[test]
+    fn other_keys_replace_a_tc() {
+        let of_tc = SMALL.replace(
+            "limit = \"100kb\"\nmin = \"25kb\"\nmax = \"75%\"",
+            "tc = \"fq_codel\"",
+        );
+        assert_ne!(of_tc, SMALL);
+        let phantom = "[queues.port]\nlimit = \"1MB\"\n";
+        let port = |loaded: Result<Loaded>| loaded.unwrap().scenario.queues["port"].clone();
+        let of_file = port(variant(&of_tc, phantom, &[]));
+        assert!(
+            of_file.tc.is_none() && of_file.limit.is_some(),
+            "{of_file:?}"
+        );
+        // Whoever sets one key means the queue that is there.
+        let said = said(variant(&of_tc, "", &["queues.port.limit=1MB"]));
+        assert!(!said.contains("line "), "{said}");
+        assert!(
+            said.contains("so it has no 'limit'")
+                && said.contains("try: --set unset=queues.port.tc before it"),
+            "{said}"
+        );
+        let sets = ["unset=queues.port.tc", "queues.port.limit=1MB"];
+        let of_set = port(variant(&of_tc, "", &sets));
+        assert!(of_set.tc.is_none() && of_set.limit.is_some(), "{of_set:?}");
+        // For one congestion control.
+        let one = format!("{of_tc}[cc.cubic.queues.port]\nlimit = \"1MB\"\n");
+        let scenario = parse("small", &one, &[]).unwrap().scenario;
+        let port = scenario.cc["cubic"].queues["port"].over(&scenario.queues["port"]);
+        assert!(port.tc.is_none() && port.limit.is_some(), "{port:?}");
+    }
+
+    #[test]
+    fn both_at_once_are_refused_with_their_line() {
+        let both = "[queues.port]\ntc = \"fq_codel\"\nlimit = \"1MB\"\n";
+        let sentence = "'tc' excludes all other keys of a queue";
+        let own = SMALL.replace("[queues.port]", "[queues.port]\ntc = \"fq_codel\"");
+        let text = said(parse("small", &own, &[]));
+        assert!(
+            text.contains("line 20: ") && text.contains(sentence),
+            "{text}"
+        );
+        let text = said(variant(SMALL, &format!("\n{both}"), &[]));
+        assert!(
+            text.contains("line 3: ") && text.contains(sentence),
+            "{text}"
+        );
+        let of_cc = both.replace("queues", "cc.cubic.queues");
+        let text = said(variant(SMALL, &of_cc, &[]));
+        assert!(
+            text.contains("line 2: ") && text.contains(sentence),
+            "{text}"
+        );
+        let set = "queues.port={tc=\"fq_codel\", limit=\"1MB\"}";
+        let text = said(with(&[set]));
+        assert!(text.contains(set) && text.contains(sentence), "{text}");
+    }
+
+    #[test]
+    fn what_is_inherited_can_be_unset() {
+        let sysctl = "cc.unocc.sysctl.\"net.unocc.intra_rtt_us\"";
+        let text =
+            format!("unset = [\"queues.port.max\", '{sysctl}', \"topology.links.0.delay_ba\"]\n");
+        let sets = [
+            "unset=queues.port.max",
+            "unset=net.unocc.intra_rtt_us",
+            "unset=topology.links.0.delay_ba",
+        ];
+        for loaded in [variant(SMALL, &text, &[]), with(&sets)] {
+            let scenario = loaded.unwrap().scenario;
+            let port = &scenario.queues["port"];
+            assert!(port.max.is_none() && port.min.is_some());
+            assert_eq!(scenario.cc["unocc"].sysctl.len(), 1);
+            assert!(scenario.topology.links[0].delay_ba.is_none());
+        }
+        let text = said(variant(SMALL, "unset = [\"queues.port.mex\"]\n", &[]));
+        assert!(
+            text.contains("line 2: there is no 'mex' to unset") && text.contains("try: 'max'"),
+            "{text}"
+        );
+        let text = said(with(&["unset=queues.prot.max"]));
+        assert!(
+            text.contains("--set unset=queues.prot.max") && text.contains("try: 'port'"),
+            "{text}"
+        );
+        let text = said(variant(SMALL, "unset = 5\n", &[]));
+        assert!(text.contains("'unset' is a list of keys"), "{text}");
+        assert!(with(&["unset=topology"]).is_err());
+        assert!(with(&["unset=topology.links.7"]).is_err());
     }
 
     #[test]

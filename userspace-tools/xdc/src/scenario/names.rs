@@ -3,6 +3,22 @@
 
 use crate::error::{Error, Result};
 use crate::scenario::limits::MAX_NAMES;
+use crate::text::nearest;
+
+/// An error about a name that is no node's, with the one that was probably meant.
+pub fn no_node<'a>(
+    sentence: String,
+    name: &str,
+    nodes: impl IntoIterator<Item = &'a str>,
+) -> Error {
+    let mut nodes: Vec<_> = nodes.into_iter().collect();
+    nodes.sort_unstable();
+    let err = Error::usage(format!("{sentence}'{name}', which is not a node"));
+    match nearest(name, &nodes) {
+        Some(near) => err.hint(format!("'{near}', or add it to 'hosts' or 'routers'")),
+        None => err.hint("add it to 'hosts' or 'routers'"),
+    }
+}
 
 /// `a[1-3]` to a1, a2, a3; a name without brackets to itself.
 pub fn expand(pattern: &str) -> Result<Vec<String>> {

@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use xdc_proto::{Direction, Link, Topology};
 
 use crate::error::{Error, Result};
+use crate::scenario::no_node;
 
 /// Longest name of a network device.
 const DEVICE_NAME_BYTES: usize = 15;
@@ -78,7 +79,11 @@ impl<'a> Paths<'a> {
 
     fn node(&self, name: &str) -> Result<usize> {
         self.by_name.get(name).copied().ok_or_else(|| {
-            Error::usage(format!("'{name}' is not a node")).hint("add it to 'hosts' or 'routers'")
+            no_node(
+                "a flow is of ".to_owned(),
+                name,
+                self.by_name.keys().copied(),
+            )
         })
     }
 

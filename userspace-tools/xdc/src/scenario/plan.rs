@@ -29,7 +29,8 @@ use crate::scenario::programs::{check_command, programs};
 use crate::scenario::sysctl;
 use crate::scenario::traffic::{self, Classes};
 use crate::scenario::{
-    Cc, CcSpec, LinkSpec, QueueSpec, Scalar, Scenario, Threshold, expand, expand_all, pairs,
+    Cc, CcSpec, LinkSpec, QueueSpec, Scalar, Scenario, Threshold, expand, expand_all, no_node,
+    pairs,
 };
 use crate::text::nearest;
 use crate::units::{Amount, Fraction, PPM, Rate, Size, Time};
@@ -251,11 +252,13 @@ fn topology(scenario: &Scenario, cc: &Cc, seed: u64, scale: u32) -> Result<Topol
             .hint("[sysctl] for what all hosts have"));
         }
         for name in names {
-            let node = by_name.get_mut(&name).ok_or_else(|| {
-                Error::usage(format!(
-                    "[host.{pattern}] is about '{name}', which is not a node"
-                ))
-            })?;
+            if !by_name.contains_key(&name) {
+                let nodes = by_name.keys().map(String::as_str);
+                return Err(no_node(format!("[host.{pattern}] is about "), &name, nodes));
+            }
+            let Some(node) = by_name.get_mut(&name) else {
+                continue;
+            };
             for (name, value) in &spec.sysctl {
                 let value = scaled(name, value, scale);
                 sysctl::check(name, &value)?;
@@ -274,10 +277,8 @@ fn topology(scenario: &Scenario, cc: &Cc, seed: u64, scale: u32) -> Result<Topol
         for (a, b) in pairs(&link.a, &link.b)? {
             for name in [&a, &b] {
                 if !by_name.contains_key(name) {
-                    return Err(Error::usage(format!(
-                        "a link names '{name}', which is not a node"
-                    ))
-                    .hint("add it to 'hosts' or 'routers'"));
+                    let nodes = by_name.keys().map(String::as_str);
+                    return Err(no_node("a link names ".to_owned(), name, nodes));
                 }
             }
             if links.len() == MAX_LINKS {
@@ -529,17 +530,13 @@ const MAX_LIMIT: Size = Size(u32::MAX as u64);
 /// `bdp_bytes` is the product of the port's rate and RTT.
 fn queue(spec: &QueueSpec, mark: Mark, bdp_bytes: u64) -> Result<Queue> {
     match &spec.tc {
-        Some(text) => tc(spec, text, mark).map(Queue::Tc),
+        Some(text) => tc(text, mark).map(Queue::Tc),
         None => phantom(spec, mark, bdp_bytes).map(Queue::Phantom),
     }
 }
 
 /// A queue in the words of tc. Phantom's are read here, so that a mistake costs no run.
-fn tc(spec: &QueueSpec, text: &str, mark: Mark) -> Result<TcQueue> {
-    if spec.has_keys() {
-        return Err(Error::usage("'tc' excludes all other keys of a queue")
-            .hint("the same in the words of tc"));
-    }
+fn tc(text: &str, mark: Mark) -> Result<TcQueue> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "_-+.,:%".contains(c);
     let mut words = Vec::new();
     for word in text.split_whitespace() {
@@ -804,9 +801,19 @@ fn watch(scenario: &Scenario, topology: &Topology) -> Result<Vec<WatchedQueue>> 
     let mut watch = Vec::new();
     for spec in &scenario.watch {
         for (from, to) in pairs(&spec.from, &spec.to)? {
-            let direction = find_direction(topology, &from, &to).ok_or_else(|| {
-                Error::usage(format!("'{from}' has no link to '{to}' to be watched"))
-            })?;
+            let Some(direction) = find_direction(topology, &from, &to) else {
+                let nodes = || topology.nodes.iter().map(|node| node.name.as_str());
+                let strange = [&from, &to]
+                    .into_iter()
+                    .find(|name| !nodes().any(|it| it == *name));
+                return Err(match strange {
+                    // A parallel link's end has its number behind the node's name.
+                    Some(name) if !name.contains('.') => {
+                        no_node(format!("[[watch]] '{}' names ", spec.name), name, nodes())
+                    }
+                    _ => Error::usage(format!("'{from}' has no link to '{to}' to be watched")),
+                });
+            };
             if direction.queue.is_none() {
                 return Err(Error::usage(format!(
                     "the link from '{from}' to '{to}' has no queue to be watched"

@@ -7,7 +7,7 @@ use xdc_proto::{Program, Topology};
 
 use crate::error::{Error, Result};
 use crate::scenario::limits::{MAX_COMMAND_BYTES, MAX_PROGRAMS};
-use crate::scenario::{Scenario, expand};
+use crate::scenario::{Scenario, expand, no_node};
 
 impl Scenario {
     /// It runs commands of its author's.
@@ -23,9 +23,8 @@ pub fn programs(scenario: &Scenario, topology: &Topology, scale: u32) -> Result<
         check_command(&spec.command)?;
         for node in expand(&spec.on)? {
             if !topology.nodes.iter().any(|known| known.name == node) {
-                return Err(Error::usage(format!(
-                    "[[run]] is on '{node}', which is not a node"
-                )));
+                let nodes = topology.nodes.iter().map(|known| known.name.as_str());
+                return Err(no_node("[[run]] is on ".to_owned(), &node, nodes));
             }
             programs.push(Program {
                 node,

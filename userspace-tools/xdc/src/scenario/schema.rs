@@ -44,6 +44,14 @@ pub fn schema() -> Result<Value> {
             "type": "string"
         }),
     );
+    keys.insert(
+        "unset".to_owned(),
+        json!({
+            "description": "Keys of that scenario which this one takes away: queues.port.drain.",
+            "type": "array",
+            "items": { "type": "string" }
+        }),
+    );
     Ok(json!({
         "$schema": draft,
         "$comment": "SPDX-License-Identifier: GPL-2.0",

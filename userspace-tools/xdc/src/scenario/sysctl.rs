@@ -7,6 +7,7 @@ use xdc_algo::params::ParamInfo;
 use xdc_algo::tlt;
 
 use crate::error::{Error, Result};
+use crate::text::nearest;
 
 /// Refuse what is not a sysctl of a network namespace, and of ours what the kernel would refuse;
 /// other people's are for the kernel to judge.
@@ -61,8 +62,11 @@ fn check_param(algorithm: &Entry, key: &str, value: &str) -> Result<()> {
 
 fn check_row(params: &[ParamInfo], key: &str, value: &str) -> Result<()> {
     let Some(param) = params.iter().find(|param| param.name() == key) else {
-        let all = params.iter().map(ParamInfo::name);
-        return check_that(false, "no such sysctl", || names(all));
+        let all: Vec<_> = params.iter().map(ParamInfo::name).collect();
+        return check_that(false, "no such sysctl", || match nearest(key, &all) {
+            Some(near) => format!("'{near}'"),
+            None => all.join(", "),
+        });
     };
     let is_in_range = value
         .parse::<u32>()

@@ -6,7 +6,6 @@ mod page;
 mod spec;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -65,12 +64,8 @@ pub struct Request {
     /// Print claims and verdicts as JSON.
     #[arg(long)]
     json: bool,
-    /// Guests at a time [default: one per CPU].
-    #[arg(long, value_name = "N", default_value_t = args::cpus(), hide_default_value = true)]
-    jobs: usize,
-    /// Give up on a guest that is silent for so long.
-    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = args::seconds())]
-    timeout: Duration,
+    #[command(flatten)]
+    guests: args::Guests,
 }
 
 /// A figure that was run.
@@ -230,7 +225,7 @@ impl With<'_> {
         let runner = Runner {
             home: lab.home(),
             engine: *engine,
-            timeout: self.request.timeout,
+            timeout: self.request.guests.timeout,
             trace: &[],
             pcap: &[],
             progress: self.progress,
@@ -242,7 +237,7 @@ impl With<'_> {
     /// Computes what is missing of a figure.
     fn measure<'a>(&'a self, figure: &'a Figure, grid: &'a Expanded) -> Result<Done<'a>> {
         let sweep = self.sweep(figure, grid)?;
-        let (cells, errors) = sweep.rows(sweep.run(self.request.jobs)?);
+        let (cells, errors) = sweep.rows(sweep.run(self.request.guests.jobs)?);
         Ok(Done {
             figure,
             grid,

@@ -11,7 +11,6 @@ pub mod text;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use toml::{Table, Value};
 
@@ -70,23 +69,10 @@ pub struct Request {
     /// Write what they came to into the checkout: scenarios/score/references/.
     #[arg(long, requires = "references", conflicts_with_all = ["refs", "sets", "define", "rows", "seeds"])]
     update: bool,
-    /// Where runs, page and JSON go [default: results/score].
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "results/score",
-        hide_default_value = true
-    )]
-    out: PathBuf,
-    /// Print the scorecard as JSON.
-    #[arg(long)]
-    json: bool,
-    /// Guests at a time [default: one per CPU].
-    #[arg(long, value_name = "N", default_value_t = args::cpus(), hide_default_value = true)]
-    jobs: usize,
-    /// Give up on a guest that is silent for so long.
-    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = args::seconds())]
-    timeout: Duration,
+    #[command(flatten)]
+    to: args::Outcome,
+    #[command(flatten)]
+    guests: args::Guests,
 }
 
 /// Whether everything was measured, and nothing is worse than in the older card.
@@ -116,7 +102,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let runner = Runner {
         home: lab.home(),
         engine: Engine::Uml,
-        timeout: request.timeout,
+        timeout: request.guests.timeout,
         trace: &[],
         pcap: &[],
         progress: &progress,
@@ -132,14 +118,12 @@ pub fn command(request: &Request) -> Result<bool> {
     if !request.references && bundle.len() == 0 && bundle_path.is_file() {
         progress.note("the bundle of references is of other sources: what is missing is run here");
     }
-    fs::create_dir_all(&request.out).map_err(|err| {
-        Error::io(format!("cannot make {}", request.out.display()), &err)
+    let out = request.to.dir("score");
+    fs::create_dir_all(&out).map_err(|err| {
+        Error::io(format!("cannot make {}", out.display()), &err)
             .hint("--out DIR, where you may write")
     })?;
-    let mut here = Store::open(
-        &request.out.join("references.json"),
-        store::lab_here(lab.home())?,
-    );
+    let mut here = Store::open(&out.join("references.json"), store::lab_here(lab.home())?);
     let kernels: Vec<String> = REFERENCES
         .iter()
         .filter(|name| ccs.iter().any(|cc| cc == *name))
@@ -154,9 +138,9 @@ pub fn command(request: &Request) -> Result<bool> {
     let runs = run::run(
         &rows,
         &form,
-        (runner, &lab, request.jobs),
+        (runner, &lab, request.guests.jobs),
         &mut known,
-        &request.out,
+        &out,
     )?;
     let used = std::mem::take(&mut known.used);
     here.save()?;
@@ -179,7 +163,7 @@ pub fn command(request: &Request) -> Result<bool> {
         return Ok(complete);
     };
     let card = card_of(cc, &references, request.quick, &rows, &runs);
-    let dir = request.out.join(match request.quick {
+    let dir = out.join(match request.quick {
         true => format!("{cc}-quick"),
         false => cc.clone(),
     });
@@ -194,7 +178,7 @@ pub fn command(request: &Request) -> Result<bool> {
     write("score.json", &format!("{json}\n"))?;
     write("report.html", &page::html(&card, &rows, &runs, &sets))?;
     interrupt::end_on_closed_pipe()?;
-    if request.json {
+    if request.to.json {
         println!("{json}");
     } else {
         print!("{}", text::table(&card, &rows));

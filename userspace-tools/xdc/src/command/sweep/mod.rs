@@ -12,7 +12,7 @@ pub mod table;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::json;
 
@@ -76,12 +76,8 @@ pub struct Request {
     /// Print every cell as JSON instead of the table.
     #[arg(long)]
     json: bool,
-    /// Guests at a time [default: one per CPU].
-    #[arg(long, value_name = "N", default_value_t = args::cpus(), hide_default_value = true)]
-    jobs: usize,
-    /// Give up on a guest that is silent for so long.
-    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = args::seconds())]
-    timeout: Duration,
+    #[command(flatten)]
+    guests: args::Guests,
 }
 
 /// Who runs the guests.
@@ -131,7 +127,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let runner = Runner {
         home: lab.home(),
         engine,
-        timeout: request.timeout,
+        timeout: request.guests.timeout,
         trace: &[],
         pcap: &[],
         progress: &progress,
@@ -151,7 +147,7 @@ pub fn command(request: &Request) -> Result<bool> {
         sweep.forget_suspect()?;
     }
     let outcomes = match request.backend {
-        Backend::Local => sweep.run(request.jobs)?,
+        Backend::Local => sweep.run(request.guests.jobs)?,
         Backend::Slurm => slurm::run(&sweep, &dir, request)?,
     };
     report(request, &name, &dir, &sweep, outcomes, plot)

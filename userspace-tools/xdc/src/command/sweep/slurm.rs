@@ -41,7 +41,7 @@ pub fn run(sweep: &Sweep<'_>, dir: &Path, request: &Request) -> Result<Outcomes>
             sweep.lab.check_unchanged()?;
             let now = sweep.missing();
             for _ in now.len()..left.len() {
-                total.step(request.jobs);
+                total.step(request.guests.jobs);
             }
             left = now;
             if left.is_empty() || !running {
@@ -80,7 +80,7 @@ impl Job {
             .arg(format!(
                 "--array={}%{}",
                 list.join(","),
-                request.jobs.max(1)
+                request.guests.jobs.max(1)
             ))
             .arg("--requeue")
             .arg("--cpus-per-task=1")

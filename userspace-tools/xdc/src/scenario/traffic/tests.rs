@@ -276,7 +276,10 @@ fn a_file_lists_flows() {
     ];
     assert_eq!(told, want);
     for (row, words) in [
-        ("1,a1,zz,1,", "x.csv: line 2: 'zz' is not a node"),
+        (
+            "1,a1,zz,1,",
+            "x.csv: line 2: a flow is of 'zz', which is not a node",
+        ),
         ("1,a1,a1,1,", "line 2: 'a1' sends to itself"),
         (
             "1,a1,a2,1,=1",
