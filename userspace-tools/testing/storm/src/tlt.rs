@@ -163,7 +163,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
 
 fn awaited(storm: &Storm) -> Result<()> {
     let pair = lossy_pair()?;
-    for _ in 0..4 {
+    for _ in 0..if storm.debug { 1 } else { 4 } {
         serve(storm, &pair, 12, 200_000)?;
     }
     let [sender, receiver] = &pair.hosts;
@@ -300,7 +300,7 @@ fn syn_flood(storm: &Storm) -> Result<()> {
     let mut rng = fastrand::Rng::with_seed(storm.seed);
     let traffic = Traffic::new(&pair, "cubic")?;
     let raw = raw_socket(&pair.hosts[0])?;
-    for _ in 0..3_000 {
+    for _ in 0..if storm.debug { 300 } else { 3_000 } {
         let bytes = packet(DATA, (rng.u16(1_024..), 5_000), rng.u32(..), None, &[]);
         raw.send_to(&bytes, &to(v4(1)))?;
     }
