@@ -22,7 +22,7 @@
 use super::algo::{
     controller::{Controller, Watch},
     entry::Entry,
-    params::{ParamInfo, Values},
+    params::ParamInfo,
     Ack, Output,
 };
 use super::kernel_api::{
@@ -35,6 +35,11 @@ use super::kernel_api::{
 use super::tcp_diag::{self, Numbered, XdcBlock};
 use core::marker::PhantomData;
 use kernel::prelude::*;
+
+#[path = "live.rs"]
+mod live;
+
+use live::Live;
 
 /// An algorithm as a module offers it.
 pub(crate) trait Algorithm: Send + Sync + 'static {
@@ -409,30 +414,10 @@ const fn sysctls(rows: &'static [ParamInfo]) -> [Param; MAX_PARAMS] {
     let mut files = [NONE; MAX_PARAMS];
     let mut i = 0;
     while i < rows.len() {
-        files[i] = sysctl(&rows[i]);
+        files[i] = live::file(&rows[i]);
         i += 1;
     }
     files
-}
-
-/// The sysctl of one row of a parameter table.
-const fn sysctl(row: &'static ParamInfo) -> Param {
-    Param {
-        name: row.name,
-        min: row.min,
-        max: row.max,
-        defaults: row.defaults,
-    }
-}
-
-/// The rows of a parameter table as the sysctls have them now.
-struct Live<'a>(&'a sysctl::Values);
-
-impl Values for Live<'_> {
-    #[inline(always)]
-    fn value(&self, row: usize) -> u32 {
-        self.0.get(row)
-    }
 }
 
 /// Declares the module of an [`Algorithm`], with the words of `module!`, of which `type` is the

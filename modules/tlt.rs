@@ -31,11 +31,10 @@
 mod algo;
 #[path = "kernel/mod.rs"]
 mod kernel_api;
+#[path = "live.rs"]
+mod live;
 
-use algo::{
-    params::{ParamInfo, Values},
-    tlt::{self, Action, Incoming, Kind, Mark, Outgoing, Path, Rows, Seen, Socket},
-};
+use algo::tlt::{self, Action, Incoming, Kind, Mark, Outgoing, Path, Rows, Seen, Socket};
 use kernel::prelude::*;
 use kernel_api::{
     conn::{Conn, Found, Locked},
@@ -45,6 +44,7 @@ use kernel_api::{
     netfilter::{Hooks, Packet, Registration, Segment, Verdict},
     sysctl::{self, Net, Param},
 };
+use live::Live;
 
 module! {
     type: Module,
@@ -146,18 +146,10 @@ struct Sysctls;
 
 impl Sysctls {
     const FILES: [Param; tlt::PARAMS.len()] = {
-        const fn file(row: &'static ParamInfo) -> Param {
-            Param {
-                name: row.name,
-                min: row.min,
-                max: row.max,
-                defaults: row.defaults,
-            }
-        }
-        let mut files = [file(&tlt::PARAMS[0]); tlt::PARAMS.len()];
+        let mut files = [live::file(&tlt::PARAMS[0]); tlt::PARAMS.len()];
         let mut i = 1;
         while i < files.len() {
-            files[i] = file(&tlt::PARAMS[i]);
+            files[i] = live::file(&tlt::PARAMS[i]);
             i += 1;
         }
         files
@@ -169,16 +161,6 @@ impl sysctl::Params for Sysctls {
     const PARAMS: &'static [Param] = &Self::FILES;
     const PROFILES: &'static [&'static CStr] = &[c"default"];
     const PROFILE: usize = 0;
-}
-
-/// The parameters of a namespace, as they are now.
-struct Live<'a>(&'a sysctl::Values);
-
-impl Values for Live<'_> {
-    #[inline(always)]
-    fn value(&self, row: usize) -> u32 {
-        self.0.get(row)
-    }
 }
 
 /// What everything here shares.
@@ -224,7 +206,8 @@ impl FlowOps for Shared {
             self.count(net, Count::OwnedRetry);
             return params.retry_us();
         };
-        if !conn.is_open() {
+        // TCP_REPAIR may have come since its last packet.
+        if !conn.is_open() || conn.is_excluded() {
             return 0;
         }
         let mut was_refused = false;
@@ -556,7 +539,9 @@ impl Tlt {
         let params = self.params(net);
         if !segment.is_ack() {
             if let Some(flow) = self.flows.find(net, segment) {
-                if Found::new(net, segment).is_none() {
+                // In TIME_WAIT the addresses are free for another connection.
+                let found = Found::new(net, segment);
+                if found.as_ref().and_then(Found::conn).is_none() {
                     flow.remove();
                 }
             }

@@ -45,7 +45,7 @@ params! {
     burst_tail: "0 or 1",             0,   1,          [1];
     /// What is sent where nothing may leave: 0 = a lost segment if there is one, else a byte; 1 = always a byte; 2 = always a segment.
     clock_mode: "0 to 2",             0,   2,          [0];
-    /// A socket that is in use is looked at again after this time.
+    /// A socket that is in use is looked at again after this time; after twice that the next time, up to 1 ms.
     retry_us: "us",                   1,   1_000,      [10];
     /// Flows of the namespace; further ones are left alone.
     max_flows: "flows",               0,   1 << 24,    [65_536];

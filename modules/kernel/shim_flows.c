@@ -18,6 +18,9 @@
 
 #include "shim.h"
 
+/* The longest time until somebody else's socket is looked at again. */
+#define XDC_FLOW_MAX_RETRY_US 1000U
+
 struct xdc_flow {
 	struct hlist_node node;
 	struct xdc_flows *flows;
@@ -32,6 +35,8 @@ struct xdc_flow {
 	/* Whose list it is in, if in any; changes under the bucket's lock and the list's. */
 	struct xdc_flow_cpu *cpu;
 	struct list_head due;
+	/* How often in a row the socket was in use. Under the bucket's lock. */
+	u8 retries;
 	/* TCP has yet to see a packet there that it is in the list for. Under the bucket's lock. */
 	bool pending;
 	struct hrtimer timer;
@@ -240,12 +245,29 @@ static void xdc_flow_enqueue(struct xdc_flow *flow)
 	queue_work_on(id, system_bh_wq, &cpu->work);
 }
 
+/* With the bucket's lock. A reference goes with it. */
+static void xdc_flow_start_timer(struct xdc_flow *flow, u32 us)
+{
+	if (hrtimer_is_queued(&flow->timer))
+		return;
+	refcount_inc(&flow->refs);
+	hrtimer_start(&flow->timer, us_to_ktime(us), HRTIMER_MODE_REL_SOFT);
+}
+
 /*
  * With the bucket's lock, in a hook: there will be work when TCP has seen the packet. If
  * there was already, on another processor, it waits for that, too.
  */
 void xdc_flow_queue(struct xdc_flow *flow)
 {
+	/*
+	 * A process lets the packet go that it had from NFQUEUE. Softirqs are off for our lock
+	 * alone, so the work would be done when that is given back, before TCP has the packet.
+	 */
+	if (softirq_count() == SOFTIRQ_DISABLE_OFFSET) {
+		xdc_flow_start_timer(flow, XDC_FLOW_MAX_RETRY_US);
+		return;
+	}
 	xdc_flow_enqueue(flow);
 	flow->pending = true;
 }
@@ -293,9 +315,15 @@ static void xdc_flow_run(struct xdc_flow *flow, struct xdc_flow_cpu *cpu)
 	if (sk)
 		sock_gen_put(sk);
 	spin_lock_bh(&flow->bucket->lock);
-	if (retry_us && !flow->dead && !hrtimer_is_queued(&flow->timer)) {
-		refcount_inc(&flow->refs);
-		hrtimer_start(&flow->timer, us_to_ktime(retry_us), HRTIMER_MODE_REL_SOFT);
+	if (!retry_us) {
+		flow->retries = 0;
+	} else if (!flow->dead) {
+		/* Where interrupts cost more than that, whoever uses the socket would get nowhere. */
+		if (retry_us << flow->retries < XDC_FLOW_MAX_RETRY_US)
+			retry_us <<= flow->retries++;
+		else
+			retry_us = max(retry_us, XDC_FLOW_MAX_RETRY_US);
+		xdc_flow_start_timer(flow, retry_us);
 	}
 	spin_unlock_bh(&flow->bucket->lock);
 	rcu_read_unlock();

@@ -68,12 +68,33 @@ void xdc_nf_unregister(void)
 	xdc_nf_exit = NULL;
 }
 
+/*
+ * A connection's name is its socket's. What leaves may have other addresses by now, as
+ * NAT gives them; what comes has them back.
+ */
+static void xdc_key_of_sock(struct xdc_flow_key *key, const struct sock *sk)
+{
+#if IS_ENABLED(CONFIG_IPV6)
+	if (key->ipv6) {
+		key->local = sk->sk_v6_rcv_saddr;
+		key->remote = sk->sk_v6_daddr;
+	}
+#endif
+	if (!key->ipv6) {
+		ipv6_addr_set_v4mapped(sk->sk_rcv_saddr, &key->local);
+		ipv6_addr_set_v4mapped(sk->sk_daddr, &key->remote);
+	}
+	key->local_port = htons(sk->sk_num);
+	key->remote_port = sk->sk_dport;
+}
+
 /* The TCP segment in @skb, whose data begin with the IP header, if it is one and whole. */
 bool xdc_nf_segment(struct sk_buff *skb, const struct nf_hook_state *state,
 		    struct xdc_segment *segment)
 {
 	bool in = state->hook == NF_INET_LOCAL_IN;
 	const struct in6_addr *saddr, *daddr;
+	const struct sock *sender = NULL;
 	struct in6_addr v4[2];
 	struct tcphdr *tcp, tcp_copy;
 	unsigned int offset, len;
@@ -111,6 +132,10 @@ bool xdc_nf_segment(struct sk_buff *skb, const struct nf_hook_state *state,
 	segment->key.remote = in ? *saddr : *daddr;
 	segment->key.local_port = in ? tcp->dest : tcp->source;
 	segment->key.remote_port = in ? tcp->source : tcp->dest;
+	if (!in)
+		sender = xdc_nf_full_sock(skb, state);
+	if (sender)
+		xdc_key_of_sock(&segment->key, sender);
 	if (in && segment->key.ipv6) {
 		segment->dif = inet6_iif(skb);
 		segment->sdif = inet6_sdif(skb);
@@ -155,6 +180,31 @@ bool xdc_nf_set_dscp(struct sk_buff *skb, u8 dscp)
 }
 
 /*
+ * Sends on what a hook has made, past the hooks that come after it: those of the same
+ * priority, as conntrack's, too.
+ */
+static void xdc_nf_continue(struct sk_buff *skb, const struct nf_hook_state *state)
+{
+	struct nf_hook_state copy = *state;
+	const struct nf_hook_entries *hooks;
+	unsigned int i;
+
+	if (state->pf == NFPROTO_IPV4)
+		hooks = rcu_dereference(state->net->nf.hooks_ipv4[state->hook]);
+	else
+		hooks = rcu_dereference(state->net->nf.hooks_ipv6[state->hook]);
+	for (i = 0; hooks && i < hooks->num_hook_entries; i++) {
+		if (hooks->hooks[i].priv != xdc_nf_ops[0].priv ||
+		    hooks->hooks[i].hook != xdc_nf_ops[1].hook)
+			continue;
+		if (nf_hook_slow(skb, &copy, hooks, i + 1) != 1)
+			return;
+		break;
+	}
+	state->okfn(state->net, state->sk, skb);
+}
+
+/*
  * Sends a burst of segments in two packets: all but the last one, and that, of
  * another DSCP. Returns false if nothing has happened to @skb.
  *
@@ -184,6 +234,7 @@ bool xdc_nf_split_last(struct sk_buff *skb, const struct nf_hook_state *state,
 		shinfo->gso_segs = 2;
 		segs = __skb_gso_segment(skb, NETIF_F_SG | NETIF_F_HW_CSUM, true);
 		if (IS_ERR_OR_NULL(segs)) {
+			shinfo = skb_shinfo(skb);
 			shinfo->gso_size = size;
 			shinfo->gso_segs = n;
 		}
@@ -200,7 +251,7 @@ bool xdc_nf_split_last(struct sk_buff *skb, const struct nf_hook_state *state,
 	skb_list_walk_safe(segs, skb, last) {
 		skb_mark_not_on_list(skb);
 		xdc_change_dscp(skb, last ? dscp : last_dscp);
-		state->okfn(state->net, state->sk, skb);
+		xdc_nf_continue(skb, state);
 	}
 	return true;
 }
@@ -273,6 +324,7 @@ bool xdc_nf_cut_dsack(struct sk_buff *skb, const struct xdc_segment *segment, u3
 	u8 *option;
 
 	if (skb->ip_summed != CHECKSUM_PARTIAL ||
+	    skb_transport_offset(skb) != segment->tcp_offset ||
 	    !pskb_may_pull(skb, segment->tcp_offset + sizeof(*tcp)))
 		return false;
 	tcp = (void *)(skb->data + segment->tcp_offset);
@@ -322,7 +374,7 @@ bool xdc_nf_make_clock(struct sk_buff *skb, const struct xdc_segment *segment, s
 		return false;
 	head = tcp_rtx_queue_head(sk);
 	if (!head || segment->len || skb->ip_summed != CHECKSUM_PARTIAL || skb_cloned(skb) ||
-	    skb_is_nonlinear(skb))
+	    skb_is_nonlinear(skb) || skb_transport_offset(skb) != segment->tcp_offset)
 		return false;
 	offset = tp->snd_una - TCP_SKB_CB(head)->seq;
 	if (offset >= head->len || !skb_frags_readable(head) ||

@@ -2,4 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml x86
 # TLT under attack, on two processors where there are two. See docs/storm.md.
+# It keeps the kernel from loading modules by itself.
+modprobe -a nf_tables nft_queue nfnetlink_queue tls ctr gcm aes || exit 1
 exec xdc-storm tlt

@@ -13,6 +13,7 @@ mod live;
 mod marks;
 mod modules;
 mod net;
+mod netfilter;
 mod netlink;
 mod raw;
 mod soak;
@@ -172,7 +173,7 @@ fn main() -> ExitCode {
         Attack::Marks => marks::attack(&mut storm, count([60, 20_000, 60, 2_000])),
         Attack::Soak => soak::hour(&mut storm, count([60, 600, 60, 600])),
         Attack::RoundTrips => soak::round_trips(&mut storm),
-        Attack::Tlt => tlt::attack(&mut storm, count([4_096, 4_096, 4_096, 4_096])),
+        Attack::Tlt => tlt::attack(&mut storm, count([4_096, 4_096, 256, 4_096])),
         Attack::Leaks => leaks::attack(&mut storm),
         Attack::Alarms => alarms::attack(&mut storm),
     };

@@ -107,6 +107,15 @@ impl Pair {
     /// Hosts that are up, with both families and fixed neighbours, so that what a port gets is
     /// what IP gave it.
     pub fn new() -> Result<Self> {
+        Self::with(false)
+    }
+
+    /// As [`Self::new`], but TCP hands bursts of segments to the devices.
+    pub fn bursty() -> Result<Self> {
+        Self::with(true)
+    }
+
+    fn with(offload: bool) -> Result<Self> {
         let hosts = [Netns::create()?, Netns::create()?];
         let ends = [0, 1].map(|host| VethEnd {
             name: "eth0".to_string(),
@@ -115,7 +124,7 @@ impl Pair {
             netns: (host == 1).then_some(hosts[1].0.as_raw_fd()),
         });
         hosts[0].run(|| {
-            Connection::open()?.request(link::add_veth(&ends[0], &ends[1], 1500, false))?;
+            Connection::open()?.request(link::add_veth(&ends[0], &ends[1], 1500, offload))?;
             Ok(())
         })?;
         for (host, netns) in hosts.iter().enumerate() {

@@ -18,7 +18,8 @@ use crate::{
     flow::{Family, Spec, Traffic},
     modules,
     net::{Netns, Pair, counter, v4},
-    sys::set_bytes,
+    netfilter::{self, Hook, Queue, Verdict},
+    sys::{set_bytes, set_option},
 };
 
 const MODULE: &str = "tlt";
@@ -29,6 +30,7 @@ const DATA: u8 = 10;
 const ECHO: u8 = 12;
 const CLOCK: u8 = 18;
 const CLOCK_ECHO: u8 = 20;
+const UNIMPORTANT: u8 = 8;
 
 /// A counter of a host.
 fn tlt(host: &Netns, name: &str) -> Result<u64> {
@@ -100,7 +102,7 @@ fn serve(storm: &Storm, pair: &Pair, count: u32, bytes: u64) -> Result<()> {
 pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     let _no_autoload = modules::NoAutoload::new()?;
     type Case = fn(&Storm) -> Result<()>;
-    let cases: [(&str, Case); 9] = [
+    let cases: [(&str, Case); 17] = [
         (
             "no echo is one that nobody awaits, whatever processor it comes on",
             awaited,
@@ -111,6 +113,28 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
         ("a flood of SYNs takes no memory", syn_flood),
         ("a peer that clears marks is given up", deaf),
         ("flows beyond max_flows are left alone", too_many),
+        (
+            "a plain peer whose application sends the echo's DSCP is served",
+            accidental,
+        ),
+        ("a peer that reflects DSCP is left alone", reflecting),
+        (
+            "what follows a connection on its ports is one of its own",
+            reused,
+        ),
+        ("kTLS arrives", ktls),
+        ("flows arrive where nftables drops packets", dropped),
+        ("flows arrive through NFQUEUE, in and out", |storm| {
+            queued(storm, &[Hook::Input, Hook::PostRouting])
+        }),
+        (
+            "a connection whose addresses are translated takes part",
+            translated,
+        ),
+        (
+            "hooks of others behind the module's see each packet",
+            behind,
+        ),
         ("namespaces go with flows", namespaces),
         ("tlt comes and goes under traffic", reloads),
     ];
@@ -139,7 +163,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
 
 fn awaited(storm: &Storm) -> Result<()> {
     let pair = lossy_pair()?;
-    for _ in 0..4 {
+    for _ in 0..if storm.debug { 1 } else { 4 } {
         serve(storm, &pair, 12, 200_000)?;
     }
     let [sender, receiver] = &pair.hosts;
@@ -276,7 +300,7 @@ fn syn_flood(storm: &Storm) -> Result<()> {
     let mut rng = fastrand::Rng::with_seed(storm.seed);
     let traffic = Traffic::new(&pair, "cubic")?;
     let raw = raw_socket(&pair.hosts[0])?;
-    for _ in 0..3_000 {
+    for _ in 0..if storm.debug { 300 } else { 3_000 } {
         let bytes = packet(DATA, (rng.u16(1_024..), 5_000), rng.u32(..), None, &[]);
         raw.send_to(&bytes, &to(v4(1)))?;
     }
@@ -341,18 +365,314 @@ fn too_many(storm: &Storm) -> Result<()> {
     traffic.verdict()
 }
 
+/// A dozen connections of IPv4 alone, from beginning to end.
+fn serve_v4(storm: &Storm, pair: &Pair) -> Result<()> {
+    let bytes = if storm.debug { 30_000 } else { 100_000 };
+    let mut traffic = Traffic::new(pair, "cubic")?;
+    let ccs = storm.ccs();
+    for i in 0..12 {
+        traffic.open(Spec::new(&ccs[i % ccs.len()], bytes, Family::V4))?;
+    }
+    traffic.drain(PATIENCE)?;
+    traffic.verdict()
+}
+
+/// A listener and a connection to it, of IPv4, with that DSCP of the listener's packets.
+fn connection(pair: &Pair, port: u16, dscp: u8) -> Result<[Socket; 2]> {
+    let address: SockAddr = std::net::SocketAddr::from((v4(1), port)).into();
+    let listener = pair.hosts[1].run(|| {
+        let listener = Socket::new(Domain::IPV4, Type::STREAM.cloexec(), Some(Protocol::TCP))?;
+        listener.set_reuse_address(true)?;
+        set_option(
+            &listener,
+            libc::IPPROTO_IP,
+            libc::IP_TOS,
+            i32::from(dscp) << 2,
+        )?;
+        listener.bind(&address)?;
+        listener.listen(8)?;
+        Ok(listener)
+    })?;
+    let tx = pair.hosts[0].run(|| {
+        let tx = Socket::new(Domain::IPV4, Type::STREAM.cloexec(), Some(Protocol::TCP))?;
+        tx.set_reuse_address(true)?;
+        tx.bind(&std::net::SocketAddr::from((v4(0), 20_000)).into())?;
+        tx.connect(&address)?;
+        Ok(tx)
+    })?;
+    let (rx, _) = listener.accept()?;
+    for socket in [&tx, &rx] {
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+    }
+    Ok([tx, rx])
+}
+
+/// `bytes` in that direction, and its end.
+fn carry(mut tx: &Socket, mut rx: &Socket, bytes: usize) -> Result<()> {
+    let sent: Vec<u8> = (0..bytes).map(|i| (i * 7 + i / 251) as u8).collect();
+    let mut received: Vec<u8> = Vec::new();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| tx.write_all(&sent));
+        let mut buffer = vec![0; 65_536];
+        while received.len() < bytes {
+            match rx.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n) => received.extend(&buffer[..n]),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e).context("read"),
+            }
+        }
+        match writer.join() {
+            Ok(written) => written.context("write"),
+            Err(_) => bail!("the writer panicked"),
+        }
+    })?;
+    ensure!(
+        received == sent,
+        "{} of {bytes} bytes arrived",
+        received.len()
+    );
+    Ok(())
+}
+
+/// AF12 is somebody's own DSCP, and its number is the echo's.
+fn accidental(_: &Storm) -> Result<()> {
+    let pair = Pair::new()?;
+    pair.port(0, &lossy_port())?;
+    pair.hosts[0].sysctl("net/tlt/enabled", "1")?;
+    let [tx, rx] = connection(&pair, 7_100, ECHO)?;
+    carry(&tx, &rx, 400_000)?;
+    ensure!(tlt(&pair.hosts[0], "RxEcho")? > 1, "no flow took part");
+    let sent = tlt(&pair.hosts[0], "TxClockData")? + tlt(&pair.hosts[0], "TxData")?;
+    let packets = tlt(&pair.hosts[0], "TxUnimportant")? + sent;
+    ensure!(packets < 280 * 8, "{packets} packets for 280");
+    Ok(())
+}
+
+fn reflecting(_: &Storm) -> Result<()> {
+    let pair = Pair::new()?;
+    pair.port(0, &lossy_port())?;
+    pair.hosts[0].sysctl("net/tlt/enabled", "1")?;
+    pair.hosts[1].sysctl("net/ipv4/tcp_reflect_tos", "1")?;
+    let [tx, rx] = connection(&pair, 7_100, 0)?;
+    carry(&tx, &rx, 200_000)?;
+    carry(&rx, &tx, 200_000)?;
+    let (plain, flows) = (
+        tlt(&pair.hosts[0], "PeerPlain")?,
+        tlt(&pair.hosts[0], "Flows")?,
+    );
+    ensure!(
+        (plain, flows) == (1, 0),
+        "{plain} were plain, {flows} flows"
+    );
+    Ok(())
+}
+
+/// The server closes first, so that its side waits in TIME_WAIT; then the client comes again, plain.
+fn reused(_: &Storm) -> Result<()> {
+    let pair = Pair::new()?;
+    enable(&pair)?;
+    for round in 0..5 {
+        pair.hosts[0].sysctl("net/tlt/enabled", "1")?;
+        let [tx, rx] = connection(&pair, 7_200 + round, 0)?;
+        carry(&rx, &tx, 50_000)?;
+        drop(rx);
+        ensure!((&tx).read(&mut [0])? == 0, "no end");
+        drop(tx);
+        // Nobody asks any more. Another initial sequence number, too: else the SYN is taken for an old one.
+        pair.hosts[0].sysctl("net/tlt/enabled", "0")?;
+        std::thread::sleep(Duration::from_millis(5));
+        let [tx, rx] = connection(&pair, 7_200 + round, 0)?;
+        let before = tlt(&pair.hosts[1], "TxUnimportant")? + tlt(&pair.hosts[1], "TxData")?;
+        carry(&rx, &tx, 50_000)?;
+        let marks = tlt(&pair.hosts[1], "TxUnimportant")? + tlt(&pair.hosts[1], "TxData")?;
+        ensure!(
+            marks == before,
+            "round {round}: {} packets to a peer that did not ask have marks",
+            marks - before
+        );
+        // Both ends by RST, so that the ports are free.
+        for socket in [tx, rx] {
+            socket.set_linger(Some(Duration::ZERO))?;
+        }
+    }
+    Ok(())
+}
+
+/// The kernel's own encryption of the two directions, in software.
+fn ktls(_: &Storm) -> Result<()> {
+    const TCP_ULP: i32 = 31;
+    const SOL_TLS: i32 = 282;
+    const TLS_TX: i32 = 1;
+    const TLS_RX: i32 = 2;
+    let pair = lossy_pair()?;
+    let [tx, rx] = connection(&pair, 7_100, 0)?;
+    // TLS 1.2, AES-GCM-128; any key, as long as both have it.
+    let mut info = vec![3, 3, 51, 0];
+    info.extend([7; 36]);
+    for (socket, direction) in [(&tx, TLS_TX), (&rx, TLS_RX)] {
+        set_bytes(socket, libc::IPPROTO_TCP, TCP_ULP, b"tls\0").context("TCP_ULP tls")?;
+        set_bytes(socket, SOL_TLS, direction, &info).context("a key of kTLS")?;
+    }
+    carry(&tx, &rx, 600_000)?;
+    // In software TCP has the ciphertext, which is as good to repeat as any.
+    ensure!(tlt(&pair.hosts[0], "TxUnimportant")? > 0, "it took no part");
+    ensure!(tlt(&pair.hosts[0], "RxEcho")? > 0, "no echo came");
+    for host in &pair.hosts {
+        let errors = host.run(|| tls_counter("TlsDecryptError"))?;
+        ensure!(errors == 0, "{errors} records could not be read");
+    }
+    Ok(())
+}
+
+/// A counter of `/proc/net/tls_stat`.
+fn tls_counter(name: &str) -> Result<u64> {
+    let text = fs::read_to_string("/proc/net/tls_stat")?;
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
+    let value = lines.next().context("no such counter of kTLS")?;
+    Ok(value.trim().parse()?)
+}
+
+const TCP: [u8; 1] = [6];
+/// Offsets in an IPv4 header.
+const IP_DSFIELD: u32 = 1;
+const IP_ID_LOW: u32 = 5;
+const IP_PROTOCOL: u32 = 9;
+const IP_SOURCE: u32 = 12;
+const IP_DESTINATION: u32 = 16;
+
+/// One packet of sixteen goes nowhere, before the module sees it or after.
+fn dropped(storm: &Storm) -> Result<()> {
+    for (host, hook, priority) in [
+        (0, Hook::PostRouting, 0),
+        (1, Hook::PostRouting, 0),
+        (1, Hook::Input, 0),
+        (0, Hook::Input, 0),
+    ] {
+        let pair = lossy_pair()?;
+        let mut steps = Vec::from(netfilter::if_ip(IP_PROTOCOL, &TCP));
+        // Not 0, which a SYN-ACK always has; and never two in a row.
+        steps.extend(netfilter::if_ip_bits(IP_ID_LOW, 15, 5));
+        steps.push(netfilter::drop_it());
+        netfilter::rule(&pair.hosts[host], hook, priority, steps)?;
+        serve_v4(storm, &pair).with_context(|| format!("{hook:?} of host {host}"))?;
+        ensure!(tlt(&pair.hosts[0], "RxEcho")? > 0, "no echo came");
+    }
+    Ok(())
+}
+
+/// User space has each packet for a while, of both hosts.
+fn queued(storm: &Storm, hooks: &[Hook]) -> Result<()> {
+    for hook in hooks {
+        let pair = Pair::bursty()?;
+        enable(&pair)?;
+        let mut queues = Vec::new();
+        for host in &pair.hosts {
+            queues.push(Queue::new(host, Verdict::Accept)?);
+            let mut steps = Vec::from(netfilter::if_ip(IP_PROTOCOL, &TCP));
+            steps.push(netfilter::queue_it());
+            netfilter::rule(host, *hook, 0, steps)?;
+        }
+        serve_v4(storm, &pair).with_context(|| format!("{hook:?}"))?;
+        // Those of the handshakes. On the way out an ACK comes back too late to be the echo.
+        let handshakes = 12;
+        let echoes = tlt(&pair.hosts[0], "RxEcho")?;
+        let is_late = matches!(hook, Hook::PostRouting);
+        ensure!(is_late || echoes > handshakes, "{hook:?}: no echo came");
+        let gone = tlt(&pair.hosts[0], "Fallback")?;
+        ensure!(gone == 0, "{hook:?}: {gone} flows were given up");
+        for queue in queues {
+            ensure!(queue.packets() > 100, "{} packets", queue.packets());
+            queue.end()?;
+        }
+    }
+    Ok(())
+}
+
+/// The client knows the server by an address that is translated on the way out, and back on the way in.
+fn translated(_: &Storm) -> Result<()> {
+    let pair = lossy_pair()?;
+    let host = &pair.hosts[0];
+    let (known, real) = ([10, 9, 0, 77], v4(1).octets());
+    let mut out = Vec::from(netfilter::if_ip(IP_DESTINATION, &known));
+    out.extend(netfilter::set_address(IP_DESTINATION, real));
+    netfilter::rule(host, Hook::PostRouting, 100, out)?;
+    let mut back = Vec::from(netfilter::if_ip(IP_SOURCE, &real));
+    back.extend(netfilter::set_address(IP_SOURCE, known));
+    netfilter::rule(host, Hook::Input, 100, back)?;
+    host.run(|| {
+        use crate::net::{DEVICE, mac};
+        use xdc_netlink::{Connection, link};
+        let known = Ipv4Addr::from(known);
+        Connection::open()?.batch([
+            link::add_neighbour(DEVICE, known, mac(1)),
+            link::add_host_route(known, DEVICE, v4(0), &link::RouteMetrics::default()),
+        ])?;
+        Ok(())
+    })?;
+    let listener = pair.hosts[1].run(|| Ok(std::net::TcpListener::bind((v4(1), 7_300))?))?;
+    let tx = pair.hosts[0].run(|| {
+        let address = std::net::SocketAddr::from((Ipv4Addr::from(known), 7_300));
+        Ok(std::net::TcpStream::connect_timeout(&address, PATIENCE)?)
+    })?;
+    let (rx, _) = listener.accept()?;
+    let [tx, rx] = [Socket::from(tx), Socket::from(rx)];
+    for socket in [&tx, &rx] {
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+    }
+    carry(&tx, &rx, 200_000)?;
+    let (data, echoes) = (tlt(host, "TxUnimportant")?, tlt(host, "RxEcho")?);
+    // One echo is the SYN-ACK.
+    ensure!(
+        data > 0 && echoes > 1,
+        "{data} data packets, {echoes} echoes"
+    );
+    Ok(())
+}
+
+/// A chain that comes after the module's hooks, at the same priority, takes what is unimportant. What
+/// leaves in two parts does not get around it.
+fn behind(_: &Storm) -> Result<()> {
+    modules::unload(MODULE)?;
+    let pair = Pair::bursty()?;
+    let host = &pair.hosts[0];
+    let queue = Queue::new(host, Verdict::Drop)?;
+    let mut steps = Vec::from(netfilter::if_ip(IP_PROTOCOL, &TCP));
+    steps.extend(netfilter::if_ip(IP_DSFIELD, &[UNIMPORTANT << 2]));
+    steps.push(netfilter::queue_it());
+    netfilter::rule(host, Hook::PostRouting, i32::MAX, steps)?;
+    // Of the same priority who comes last is called first.
+    modules::load(MODULE)?;
+    enable(&pair)?;
+    let [tx, rx] = connection(&pair, 7_400, 0)?;
+    carry(&tx, &rx, 30_000)?;
+    let (split, taken) = (tlt(host, "GsoSplit")?, queue.packets());
+    ensure!(split > 0, "no burst left in two parts");
+    ensure!(taken > 0, "the chain saw nothing");
+    let passed = tlt(&pair.hosts[1], "RxUnimportant")?;
+    ensure!(passed == 0, "{passed} packets got around the chain");
+    queue.end()
+}
+
 fn namespaces(storm: &Storm) -> Result<()> {
-    for round in 0..if storm.debug { 2 } else { 4 } {
+    // A step of the traffic takes all that arrives meanwhile, and the debug kernel is slower than the port:
+    // 64 flows would come to their end there, 90,000 packets a round, before anything goes.
+    let (rounds, flows) = if storm.debug { (2, 8) } else { (4, 64) };
+    for round in 0..rounds {
         storm.ktap.note(&format!("round {round}"));
         let pair = lossy_pair()?;
         let mut traffic = Traffic::new(&pair, "cubic")?;
-        open_all(storm, &mut traffic, 64, 1_000_000)?;
+        open_all(storm, &mut traffic, flows, 1_000_000)?;
         traffic.resume_all()?;
         for _ in 0..20 {
             traffic.step(Duration::from_millis(5))?;
         }
         ensure!(tlt(&pair.hosts[0], "Flows")? > 0, "no flow takes part");
+        storm.ktap.note("flows run; they go");
         traffic.abandon();
+        storm.ktap.note("hosts go");
     }
     storm.ktap.note("the module goes");
     modules::unload(MODULE)?;
@@ -364,8 +684,10 @@ fn reloads(storm: &Storm) -> Result<()> {
     let pair = lossy_pair()?;
     let mut traffic = Traffic::new(&pair, "cubic")?;
     let ccs = storm.ccs();
-    for round in 0..10 {
-        while traffic.open_flows() < 32 {
+    // As for `namespaces`.
+    let (rounds, flows) = if storm.debug { (4, 8) } else { (10, 32) };
+    for round in 0..rounds {
+        while traffic.open_flows() < flows {
             let i = traffic.tally.opened as usize;
             traffic.open(Spec::new(&ccs[i % ccs.len()], 100_000, Family::ALL[i % 3]))?;
         }

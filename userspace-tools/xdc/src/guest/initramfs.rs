@@ -77,7 +77,8 @@ pub fn write(
             || needs_tc(plan)
             || !plan.modules.iter().all(has);
         let of_kernel = home.kernel_modules(flavour).unwrap_or_default();
-        let is_wanted = |path: &PathBuf| foreign || needed(path);
+        let tests = matches!(plan.job, Job::Selftest { .. });
+        let is_wanted = |path: &PathBuf| foreign || needed(path) || tests && tested_with(path);
         modules.extend(of_kernel.into_iter().filter(is_wanted));
         add_modules(&mut cpio, home, flavour, &modules, scratch)?;
     }
@@ -346,6 +347,14 @@ fn compiled_in<'a>(program: &'a [u8], end: &str) -> Option<&'a str> {
 fn needed(module: &Path) -> bool {
     let name = module.file_stem().unwrap_or_default();
     name == "udp_tunnel" || name == "ip6_udp_tunnel"
+}
+
+/// The kernel's own modules that selftests set beside ours: nftables, a queue to user space, kTLS.
+fn tested_with(module: &Path) -> bool {
+    let folder = module.parent().and_then(Path::file_name);
+    ["netfilter", "tls", "crypto"]
+        .iter()
+        .any(|name| folder == Some(name.as_ref()))
 }
 
 /// The host's shell: busybox's would run its own applets before any program of that name. For a

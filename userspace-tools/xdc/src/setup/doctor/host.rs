@@ -70,6 +70,7 @@ pub fn findings(kernel: &Kernel) -> Vec<Finding> {
     }
     findings.push(ecn(kernel));
     findings.push(pacing(kernel));
+    findings.push(tlt(kernel));
     findings.extend(devices(kernel));
     findings.push(plugin(kernel));
     findings
@@ -248,6 +249,46 @@ fn pacing(kernel: &Kernel) -> Finding {
             ),
         ),
         None => Finding::ok("pacing", "by TCP's own timers"),
+    }
+}
+
+/// What `tlt` needs that the other modules do not. The first thing that is missing.
+fn tlt(kernel: &Kernel) -> Finding {
+    const WHAT: &str = "TLT";
+    let sysctl = |name: &str| kernel.read(&format!("proc/sys/net/{name}"));
+    if let Some((path, config)) = &kernel.config
+        && !config.is_on("NETFILTER")
+    {
+        return Finding::warn(
+            WHAT,
+            format!(
+                "tlt cannot be loaded: no CONFIG_NETFILTER=y by {}",
+                path.display()
+            ),
+            "a kernel that has it; the other modules do without",
+        );
+    }
+    if sysctl("ipv4/tcp_sack").as_deref() == Some("0") {
+        return Finding::warn(
+            WHAT,
+            "net.ipv4.tcp_sack is 0: no connection takes part",
+            "sysctl -w net.ipv4.tcp_sack=1",
+        );
+    }
+    match sysctl("tlt/enabled").as_deref() {
+        None => Finding::ok(WHAT, "can be loaded: modprobe tlt"),
+        Some("1") => match sysctl("ipv4/tcp_reordering").as_deref() {
+            Some("1") => Finding::ok(WHAT, "on"),
+            other => Finding::warn(
+                WHAT,
+                format!(
+                    "on, but TCP waits for {} duplicate ACKs before it repairs",
+                    other.unwrap_or("several")
+                ),
+                "sysctl -w net.ipv4.tcp_reordering=1",
+            ),
+        },
+        Some(_) => Finding::ok(WHAT, "loaded and off: sysctl -w net.tlt.enabled=1"),
     }
 }
 
@@ -445,6 +486,29 @@ mod tests {
             assert_eq!(of(value).verdict, Verdict::Warn, "{value}");
         }
         assert!(of("2").fix.unwrap().ends_with("tcp_ecn=3"));
+    }
+
+    #[test]
+    fn what_tlt_lacks_is_named() {
+        let of = |root: &Root| tlt(&root.kernel());
+        let config = "boot/config-7.3.4-x";
+        let lacking = of(&Root::new().with(config, "CONFIG_MODULES=y\n"));
+        assert!(lacking.verdict == Verdict::Warn && lacking.detail.contains("CONFIG_NETFILTER=y"));
+        let root = Root::new().with(config, "CONFIG_NETFILTER=y\n");
+        assert_eq!(of(&root).verdict, Verdict::Ok);
+        let root = root.with("proc/sys/net/ipv4/tcp_sack", "0\n");
+        assert!(of(&root).fix.unwrap().ends_with("tcp_sack=1"));
+        let root = root
+            .with("proc/sys/net/ipv4/tcp_sack", "1\n")
+            .with("proc/sys/net/ipv4/tcp_reordering", "3\n")
+            .with("proc/sys/net/tlt/enabled", "0\n");
+        assert_eq!(of(&root).verdict, Verdict::Ok);
+        let root = root.with("proc/sys/net/tlt/enabled", "1\n");
+        let waits = of(&root);
+        assert!(waits.detail.contains("3 duplicate ACKs"));
+        assert!(waits.fix.unwrap().ends_with("tcp_reordering=1"));
+        let root = root.with("proc/sys/net/ipv4/tcp_reordering", "1\n");
+        assert_eq!(of(&root).detail, "on");
     }
 
     #[test]
