@@ -37,7 +37,7 @@ use crate::{
     programs::Running,
     trace::Trace,
     transfer::{Received, SEND_BYTES, Sockets, Transfer},
-    watch::{self, Suspects, Watch},
+    watch::{self, Counters, Watch},
 };
 
 /// A connection is made so long before its flow starts, beyond a few RTTs: from the first when it
@@ -121,7 +121,8 @@ struct Traffic<'a> {
     watches: Vec<Watch>,
     captures: Vec<Capture>,
     trace: Option<Trace>,
-    suspects: Suspects,
+    /// When the traffic began.
+    counters: Counters,
     payload: Arc<File>,
     epoll: Epoll,
     timer: TimerFd,
@@ -179,7 +180,7 @@ impl<'a> Traffic<'a> {
 
         let watches = run.watch.iter().map(|watched| Watch::new(network, watched));
         let watches = watches.collect::<Result<_>>()?;
-        let suspects = Suspects::read(network, endpoints(network, run)?)?;
+        let counters = Counters::read(network, endpoints(network, run)?)?;
         let taps = run.taps.iter();
         let captures = taps.map(|tap| Capture::start(network, tap, run.taps.len()));
         let captures = captures.collect::<Result<_>>()?;
@@ -220,7 +221,7 @@ impl<'a> Traffic<'a> {
             watches,
             captures,
             trace,
-            suspects,
+            counters,
             payload: Arc::new(open_payload()?),
             epoll,
             timer,
@@ -543,12 +544,10 @@ impl<'a> Traffic<'a> {
             channel.send(&Message::Queue(watch.result(queue)?))?;
         }
         channel.send(&Message::Totals(watch::totals(self.network)?))?;
-        let after = Suspects::read(self.network, endpoints(self.network, self.run)?)?;
-        for (counter, delta) in after.since(&self.suspects) {
-            channel.send(&Message::Suspect {
-                counter: counter.to_string(),
-                delta,
-            })?;
+        let after = Counters::read(self.network, endpoints(self.network, self.run)?)?;
+        channel.send(&Message::Counters(after.told_since(&self.counters)))?;
+        for (counter, delta) in after.suspects_since(&self.counters) {
+            channel.send(&Message::Suspect { counter, delta })?;
         }
         Ok(self.us_since_start(now))
     }

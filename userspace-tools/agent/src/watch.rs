@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What is watched beside the flows: queues, and counters that should stand still.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, io::ErrorKind};
 
 use anyhow::{Context, Result};
 use xdc_netlink::{
@@ -12,13 +12,20 @@ use xdc_proto::{Direction, Queue, QueueResult, QueueSample, Totals, WatchedQueue
 
 use crate::{layout::Port, network::Network};
 
-/// Counters of /proc/net/netstat that say that memory, not the network, made a result.
+/// Counters that say that memory, not the network, made a result.
 const SUSPECTS: &[&str] = &[
-    "TCPMemoryPressures",
-    "PruneCalled",
-    "RcvPruned",
-    "TCPRcvQDrop",
+    "TcpExtTCPMemoryPressures",
+    "TcpExtPruneCalled",
+    "TcpExtRcvPruned",
+    "TcpExtTCPRcvQDrop",
 ];
+
+/// The counters of results: of TCP as a whole, and each that a module of ours has (`Tlt...`).
+const TOLD: &[&str] = &["TcpExtTCPTimeouts"];
+const TOLD_BY_MODULES: &str = "Tlt";
+
+/// Where counters are, below a namespace's /proc/net, in pairs of lines. A module's is there if it is loaded.
+const FILES: &[(&str, bool)] = &[("netstat", true), ("tlt_stat", false)];
 
 /// What a link without a queue is.
 const WIRE: &str = "netem";
@@ -109,12 +116,25 @@ pub fn totals(network: &Network) -> Result<Totals> {
             if queue.is_some() && state.kind == kind_of(queue) {
                 totals.drops += state.drops;
                 totals.marks += marks(&state);
+                if let Some(xstats) = phantom::Xstats::of(&state) {
+                    add_port(&mut totals, &xstats);
+                }
             } else if state.kind == WIRE || state.kind == INGRESS {
                 totals.losses += state.drops;
             }
         }
     }
     Ok(totals)
+}
+
+/// What only phantom ports tell.
+fn add_port(totals: &mut Totals, port: &phantom::Xstats) {
+    totals.drops_green += port.drops_green;
+    let accepted = [port.bytes_green, port.bytes_yellow, port.bytes_red];
+    for (sum, bytes) in totals.accepted_bytes.iter_mut().zip(accepted) {
+        *sum += bytes;
+    }
+    totals.backlog_max_bytes = totals.backlog_max_bytes.max(port.backlog_max_bytes);
 }
 
 fn marks(state: &QdiscState) -> u64 {
@@ -124,40 +144,62 @@ fn marks(state: &QdiscState) -> u64 {
     }
 }
 
-/// [`SUSPECTS`] summed over nodes.
+/// Counters of the kernel by their names in nstat, summed over nodes.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Suspects(BTreeMap<&'static str, u64>);
+pub struct Counters(BTreeMap<String, u64>);
 
-impl Suspects {
+impl Counters {
     /// Reads them in the namespaces of `nodes`.
     pub fn read(network: &Network, nodes: impl IntoIterator<Item = usize>) -> Result<Self> {
         let mut sum = Self::default();
         for node in nodes {
-            let text = network.inside(node, || {
-                fs::read_to_string("/proc/self/net/netstat").context("/proc/net/netstat")
+            network.inside(node, || {
+                for &(file, always) in FILES {
+                    match fs::read_to_string(format!("/proc/self/net/{file}")) {
+                        Ok(text) => sum.add(&text),
+                        Err(missing) if !always && missing.kind() == ErrorKind::NotFound => {}
+                        Err(error) => return Err(error).context(format!("/proc/net/{file}")),
+                    }
+                }
+                Ok(())
             })?;
-            sum.add(&text);
         }
         Ok(sum)
     }
 
-    /// By how much each has grown since `before`; those that stood still are left out.
-    pub fn since(&self, before: &Self) -> Vec<(&'static str, u64)> {
-        self.0
-            .iter()
-            .map(|(name, now)| (*name, now - before.0.get(name).unwrap_or(&0).min(now)))
-            .filter(|(_, delta)| *delta > 0)
-            .collect()
+    /// Those that have grown since `before` and should have stood still, and by how much.
+    pub fn suspects_since(&self, before: &Self) -> Vec<(String, u64)> {
+        let suspect = |(name, delta): &(String, u64)| SUSPECTS.contains(&&**name) && *delta > 0;
+        self.since(before).filter(suspect).collect()
     }
 
-    /// Adds one netstat file: pairs of lines, names above values.
-    fn add(&mut self, netstat: &str) {
-        let lines: Vec<&str> = netstat.lines().collect();
+    /// By how much each of those has grown that belong to a result.
+    pub fn told_since(&self, before: &Self) -> BTreeMap<String, u64> {
+        let told = |(name, _): &(String, u64)| {
+            TOLD.contains(&&**name) || name.starts_with(TOLD_BY_MODULES)
+        };
+        self.since(before).filter(told).collect()
+    }
+
+    fn since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = (String, u64)> + 'a {
+        self.0.iter().map(|(name, now)| {
+            let before = before.0.get(name).unwrap_or(&0);
+            (name.clone(), now.saturating_sub(*before))
+        })
+    }
+
+    /// Adds a file: pairs of lines, names above values.
+    fn add(&mut self, text: &str) {
+        let lines: Vec<&str> = text.lines().collect();
         for pair in lines.chunks_exact(2) {
-            let values = pair[1].split_whitespace();
-            for (name, value) in pair[0].split_whitespace().zip(values) {
-                if let Some(suspect) = SUSPECTS.iter().find(|suspect| **suspect == name) {
-                    *self.0.entry(suspect).or_default() += value.parse().unwrap_or(0);
+            let Some((family, names)) = pair[0].split_once(':') else {
+                continue;
+            };
+            // The second line begins with the family, too.
+            let values = pair[1].split_whitespace().skip(1);
+            for (name, value) in names.split_whitespace().zip(values) {
+                if let Ok(value) = value.parse::<u64>() {
+                    *self.0.entry(format!("{family}{name}")).or_default() += value;
                 }
             }
         }
@@ -176,9 +218,14 @@ mod tests {
                  IpExt: InNoRoutes\nIpExt: 9\n"
             )
         };
-        let (mut before, mut after) = (Suspects::default(), Suspects::default());
+        let (mut before, mut after) = (Counters::default(), Counters::default());
         before.add(&text(1));
         after.add(&text(4));
-        assert_eq!(after.since(&before), [("PruneCalled", 3)]);
+        let suspects = after.suspects_since(&before);
+        assert_eq!(suspects, [("TcpExtPruneCalled".to_owned(), 3)]);
+        after.add("TcpExt: TCPTimeouts\nTcpExt: 5\nTlt: TxData\nTlt: 7\n");
+        let told = after.told_since(&before);
+        let told: Vec<_> = told.iter().map(|(name, n)| (&**name, *n)).collect();
+        assert_eq!(told, [("TcpExtTCPTimeouts", 5), ("TltTxData", 7)]);
     }
 }

@@ -12,6 +12,7 @@
 pub mod alarm;
 pub mod rng;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -634,10 +635,13 @@ pub enum Message {
     },
     /// Of all queues of the network, at the end.
     Totals(Totals),
+    /// By how much counters of the guest's kernel have grown, all hosts together, by their names in nstat:
+    /// `TcpExtTCPTimeouts`, and those of modules (`Tlt...`).
+    Counters(BTreeMap<String, u64>),
     /// A counter of the guest's kernel that moved during the run and should not have
-    /// (`TCPMemoryPressures`, `PruneCalled`, `RcvPruned`, `TCPRcvQDrop`).
+    /// (memory pressure, pruned or full receive queues).
     Suspect {
-        /// Name as in /proc/net/netstat.
+        /// Its name in nstat.
         counter: String,
         /// By how much.
         delta: u64,
@@ -686,6 +690,15 @@ pub struct Totals {
     pub marks: u64,
     /// Packets that a link lost, as the topology or an event asked it to.
     pub losses: u64,
+    /// Green packets that a phantom port dropped, whatever the reason.
+    #[serde(default)]
+    pub drops_green: u64,
+    /// Bytes that phantom ports accepted: green, yellow, red.
+    #[serde(default)]
+    pub accepted_bytes: [u64; 3],
+    /// The highest backlog of any phantom port, bytes.
+    #[serde(default)]
+    pub backlog_max_bytes: u64,
 }
 
 /// A recording of tracepoints.

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 use xdc_tcpinfo::{COUNTERS, Counter, Of};
 
-use crate::measure::run::{Completion, Content, Group, Network, Queue, Run};
+use crate::measure::run::{Completion, Content, Group, Network, Queue, Run, Tlt};
 use crate::measure::size::SizeClass;
 use crate::text::nearest;
 use crate::units::text_schema;
@@ -260,7 +260,67 @@ const RUN: &[Entry<Run>] = &[
         "timeouts",
         Unit::Events,
         |run| count(run.timeouts),
-        "retransmission timeouts of TCP",
+        "retransmission timeouts of the flows",
+    ),
+    entry(
+        "kernel_timeouts",
+        Unit::Events,
+        |run| run.kernel_timeouts.and_then(count),
+        "the same by the kernel's counter (TCPTimeouts) of all hosts: handshakes and programs, too",
+    ),
+    entry(
+        "drops_green",
+        Unit::Packets,
+        |run| count(run.drops_green),
+        "of `drops`: packets of color green at phantom ports; with `tlt` the important ones",
+    ),
+    entry(
+        "green_share",
+        Unit::Ratio,
+        |run| run.green_share,
+        "of the bytes that phantom ports accepted: those of color green",
+    ),
+    entry(
+        "ports_max_bytes",
+        Unit::Bytes,
+        |run| run.ports_max_bytes.and_then(count),
+        "the highest backlog of any phantom port",
+    ),
+    entry(
+        "tlt.important_share",
+        Unit::Ratio,
+        |run| of_tlt(run, Tlt::important_share),
+        "of the data packets that hosts with `tlt` sent: the important ones",
+    ),
+    entry(
+        "tlt.clock_packets",
+        Unit::Packets,
+        |run| of_tlt(run, |tlt| tlt.clock_packets as f64),
+        "of one byte, where nothing else was allowed to leave",
+    ),
+    entry(
+        "tlt.forced_retransmits",
+        Unit::Packets,
+        |run| of_tlt(run, |tlt| tlt.forced_retransmits as f64),
+        "lost segments that were sent beyond the window",
+    ),
+    entry(
+        "tlt.clock_bytes",
+        Unit::Bytes,
+        |run| of_tlt(run, |tlt| tlt.clock_bytes as f64),
+        "payload of both: a byte, or a full segment, each",
+    ),
+    entry(
+        "tlt.fallbacks",
+        Unit::Events,
+        |run| of_tlt(run, |tlt| tlt.fallbacks as f64),
+        "connections given up because the peer never echoed",
+    ),
+    entry(
+        "tlt.bad_marks",
+        Unit::Packets,
+        |run| of_tlt(run, |tlt| tlt.bad_marks as f64),
+        "received with a mark that cannot be what it says",
     ),
     entry(
         "link_rtt_error",
@@ -325,6 +385,10 @@ fn of_network(run: &Run, value: fn(&Network) -> f64) -> Option<f64> {
     run.network.as_ref().map(value)
 }
 
+fn of_tlt(run: &Run, value: fn(&Tlt) -> f64) -> Option<f64> {
+    run.tlt.as_ref().map(value)
+}
+
 const COMPLETION: &[Entry<Completion>] = &[
     entry(
         "flows",
@@ -339,6 +403,18 @@ const COMPLETION: &[Entry<Completion>] = &[
         "with a size, but cut off by the run's end; they are in no mean",
     ),
     entry(
+        "timed_out",
+        Unit::Flows,
+        |of| count(of.timed_out as u64),
+        "that met a retransmission timeout",
+    ),
+    entry(
+        "timeouts_per_1000_flows",
+        Unit::Events,
+        |of| of.timeouts_per_1000_flows,
+        "retransmission timeouts; a flow may meet several",
+    ),
+    entry(
         "fct_us.mean",
         Unit::Us,
         |of| of.fct_us.mean,
@@ -347,6 +423,7 @@ const COMPLETION: &[Entry<Completion>] = &[
     entry("fct_us.p50", Unit::Us, |of| of.fct_us.p50, SAME),
     entry("fct_us.p95", Unit::Us, |of| of.fct_us.p95, SAME),
     entry("fct_us.p99", Unit::Us, |of| of.fct_us.p99, SAME),
+    entry("fct_us.p999", Unit::Us, |of| of.fct_us.p999, SAME),
     entry("fct_us.max", Unit::Us, |of| of.fct_us.max, SAME),
     entry(
         "slowdown.mean",
@@ -357,6 +434,7 @@ const COMPLETION: &[Entry<Completion>] = &[
     entry("slowdown.p50", Unit::Ratio, |of| of.slowdown.p50, SAME),
     entry("slowdown.p95", Unit::Ratio, |of| of.slowdown.p95, SAME),
     entry("slowdown.p99", Unit::Ratio, |of| of.slowdown.p99, SAME),
+    entry("slowdown.p999", Unit::Ratio, |of| of.slowdown.p999, SAME),
     entry("slowdown.max", Unit::Ratio, |of| of.slowdown.max, SAME),
 ];
 
@@ -703,6 +781,7 @@ impl Metric {
         };
         let (what, statistic) = name.split_once('.')?;
         let needed = match (what, statistic) {
+            ("fct_us" | "slowdown", "p999") => 10_000,
             ("fct_us" | "fct_ms" | "slowdown", "p99") => 1000,
             ("fct_us" | "fct_ms" | "slowdown", "mean" | "p50" | "p95") => 100,
             _ => return None,

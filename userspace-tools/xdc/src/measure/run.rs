@@ -43,10 +43,26 @@ pub struct Run {
     /// By links, as the scenario asked.
     pub losses: u64,
     pub retransmits: u64,
+    /// Of the run's flows.
     pub timeouts: u64,
     /// `xdc_tcpinfo::COUNTERS` by name, of all flows together.
     #[serde(default)]
     pub tcp: BTreeMap<String, u64>,
+    /// TCPTimeouts of all hosts.
+    #[serde(default)]
+    pub kernel_timeouts: Option<u64>,
+    /// Green packets that phantom ports dropped.
+    #[serde(default)]
+    pub drops_green: u64,
+    /// The highest backlog of any phantom port; null without one.
+    #[serde(default)]
+    pub ports_max_bytes: Option<u64>,
+    /// Of what phantom ports accepted.
+    #[serde(default)]
+    pub green_share: Option<f64>,
+    /// What tlt counted at all hosts, where it is loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tlt: Option<Tlt>,
     /// Measured over configured base RTT, less 1, of the path that is furthest off.
     pub link_rtt_error: Option<f64>,
     pub network: Option<Network>,
@@ -88,6 +104,20 @@ pub struct Rtt {
     pub p99: Option<f64>,
 }
 
+/// What tlt did at all hosts: packets by mark, and what it took to keep one important packet in
+/// flight.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tlt {
+    pub important_packets: u64,
+    pub clock_packets: u64,
+    pub unimportant_packets: u64,
+    pub forced_retransmits: u64,
+    pub fallbacks: u64,
+    pub bad_marks: u64,
+    /// Of the clock: a byte of each packet, and a segment of each retransmission.
+    pub clock_bytes: u64,
+}
+
 /// Backlog of the bottleneck, or of one queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QueueBytes {
@@ -126,6 +156,11 @@ pub struct Completion {
     pub flows: usize,
     /// The run's end cut them off. They are in no other figure.
     pub unfinished: usize,
+    /// Flows that met a retransmission timeout, and how many timeouts there were.
+    #[serde(default)]
+    pub timed_out: usize,
+    #[serde(default)]
+    pub timeouts_per_1000_flows: Option<f64>,
     pub fct_us: Spread,
     /// FCT over the ideal of the path.
     pub slowdown: Spread,
@@ -137,6 +172,8 @@ pub struct Spread {
     pub p50: Option<f64>,
     pub p95: Option<f64>,
     pub p99: Option<f64>,
+    #[serde(default)]
+    pub p999: Option<f64>,
     pub max: Option<f64>,
 }
 
@@ -160,6 +197,14 @@ pub struct Content {
     pub accecn_flows: u64,
     pub rfc3168_flows: u64,
     pub plain_flows: u64,
+}
+
+impl Tlt {
+    /// Of data packets.
+    pub fn important_share(&self) -> f64 {
+        let important = (self.important_packets + self.clock_packets) as f64;
+        important / (important + self.unimportant_packets as f64).max(1.0)
+    }
 }
 
 impl fmt::Display for Content {

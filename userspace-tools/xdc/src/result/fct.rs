@@ -17,6 +17,7 @@ fn spread(mut values: Vec<f64>) -> Spread {
         p50: percentile(&values, 50.0),
         p95: percentile(&values, 95.0),
         p99: percentile(&values, 99.0),
+        p999: percentile(&values, 99.9),
         max: values.last().copied(),
     }
 }
@@ -29,9 +30,13 @@ pub fn completion(record: &Record, flows: &[usize]) -> Completion {
             .map(|&i| (&record.flows[i], &record.plan.flows[i]))
     };
     let open = |&(result, flow): &(&FlowResult, &Flow)| flow.bytes > 0 && result.end_ns.is_none();
+    let timeouts = || pairs().map(|(result, _)| result.timeouts);
+    let all = timeouts().fold(0, u64::saturating_add) as f64;
     Completion {
         flows: flows.len(),
         unfinished: pairs().filter(open).count(),
+        timed_out: timeouts().filter(|&n| n > 0).count(),
+        timeouts_per_1000_flows: (!flows.is_empty()).then(|| all * 1e3 / flows.len() as f64),
         fct_us: spread(pairs().filter_map(|(r, f)| fct_us(r, f)).collect()),
         slowdown: spread(pairs().filter_map(|(r, f)| slowdown(r, f)).collect()),
     }
@@ -83,6 +88,16 @@ mod tests {
         );
         assert_eq!(both.fct_us.p50, Some(16_000.0));
         assert_eq!(both.unfinished, 0);
+        assert_eq!(
+            (both.timed_out, both.timeouts_per_1000_flows),
+            (0, Some(0.0))
+        );
+        record.flows[0].timeouts = 3;
+        let late = completion(&record, &[0, 1]);
+        assert_eq!(
+            (late.timed_out, late.timeouts_per_1000_flows),
+            (1, Some(1500.0))
+        );
         record.flows[1].end_ns = None;
         let one = completion(&record, &[0, 1]);
         assert_eq!((one.flows, one.unfinished), (2, 1));

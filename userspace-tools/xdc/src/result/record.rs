@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What one guest said in one run, and questions about it.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use xdc_netlink::phantom;
@@ -30,6 +31,8 @@ pub struct Record {
     pub queues: Vec<QueueResult>,
     /// Of all ports of the network.
     pub totals: Option<Totals>,
+    /// Of the guest's kernel, all hosts together: by how much they have grown.
+    pub counters: BTreeMap<String, u64>,
     /// Of each program of the plan.
     pub outputs: Vec<Output>,
     /// Of each tap of the plan.
@@ -118,6 +121,7 @@ impl Record {
             flows: Vec::new(),
             queues: Vec::new(),
             totals: None,
+            counters: BTreeMap::new(),
             trace: None,
             trace_bytes: 0,
             link_rtt_error: None,
@@ -206,6 +210,7 @@ impl Record {
                 self.queues.push(queue);
             }
             Message::Totals(totals) => self.totals = Some(totals),
+            Message::Counters(counters) => self.counters = counters,
             Message::Doubt { what } => {
                 limited(&self.told)?;
                 self.told.push(what);

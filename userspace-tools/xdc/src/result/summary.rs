@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use xdc_proto::ETHERNET_HEADER_BYTES;
+use xdc_proto::{ETHERNET_HEADER_BYTES, Totals};
 use xdc_tcpinfo::{COUNTERS, Counter};
 
-use crate::measure::run::{Fct, Group, Network, Queue, QueueBytes, Rtt, Run};
+use crate::measure::run::{Fct, Group, Network, Queue, QueueBytes, Rtt, Run, Tlt};
 use crate::result::fct::{completion, completions};
 use crate::result::provenance::Provenance;
 use crate::result::record::Record;
@@ -108,6 +108,11 @@ pub fn run(record: &Record, over: &Windows) -> Run {
         retransmits: sum(record.flows.iter().map(|flow| flow.retransmits)),
         timeouts: sum(record.flows.iter().map(|flow| flow.timeouts)),
         tcp: counters(record),
+        kernel_timeouts: record.counters.get("TcpExtTCPTimeouts").copied(),
+        drops_green: totals.drops_green,
+        ports_max_bytes: Some(totals.backlog_max_bytes).filter(|&bytes| bytes > 0),
+        green_share: green_share(&totals),
+        tlt: tlt(record),
         link_rtt_error: record.link_rtt_error,
         network: network(record),
         capture: None,
@@ -151,6 +156,30 @@ fn counters(record: &Record) -> BTreeMap<String, u64> {
         (counter.name.to_owned(), sum(grew.copied()))
     };
     COUNTERS.iter().enumerate().map(of).collect()
+}
+
+fn green_share(totals: &Totals) -> Option<f64> {
+    let [green, yellow, red] = totals.accepted_bytes.map(|bytes| bytes as f64);
+    let all = green + yellow + red;
+    (all > 0.0).then(|| green / all)
+}
+
+/// None where the module is not loaded.
+fn tlt(record: &Record) -> Option<Tlt> {
+    let count = |name: &str| record.counters.get(&format!("Tlt{name}")).copied();
+    let clock_packets = count("TxClockData")?;
+    let forced_retransmits = count("ForcedRetrans")?;
+    let mss = record.flows.iter().map(|flow| flow.mss_bytes).max();
+    let segments = forced_retransmits.saturating_mul(mss.unwrap_or(0).into());
+    Some(Tlt {
+        important_packets: count("TxData")?,
+        clock_packets,
+        unimportant_packets: count("TxUnimportant")?,
+        forced_retransmits,
+        fallbacks: count("Fallback")?,
+        bad_marks: count("BadMark")?,
+        clock_bytes: clock_packets.saturating_add(segments),
+    })
 }
 
 /// Of counters that a guest tells, which may be anything.
