@@ -742,8 +742,14 @@ mod tests {
         assert_eq!(of("foreign tdc"), Some("old\n"));
         assert_eq!(of("foreign extensions"), None);
         let net = of("foreign net").unwrap();
-        assert!(net.starts_with("### net, fast form\n\n1 cases on kernel uml, "), "{net}");
-        assert!(net.contains("; 2026-11-24, xdc of commit 0123aaaaaaaa-dirty.\n"), "{net}");
+        assert!(
+            net.starts_with("### net, fast form\n\n1 cases on kernel uml, "),
+            "{net}"
+        );
+        assert!(
+            net.contains("; 2026-11-24, xdc of commit 0123aaaaaaaa-dirty.\n"),
+            "{net}"
+        );
         assert!(net.contains("\n| unocc | 1 | 0 | 0 |\n"), "{net}");
         assert!(!net.contains("old"));
     }
