@@ -26,6 +26,7 @@ use core::{
     marker::PhantomData,
     mem::{size_of, MaybeUninit},
     ptr::{self, addr_of, addr_of_mut, NonNull},
+    sync::atomic::{compiler_fence, Ordering},
 };
 use kernel::{error::to_result, prelude::*, types::Opaque, ModuleMetadata};
 use netdev::{Device, Event};
@@ -190,6 +191,23 @@ pub(crate) trait Qdisc: Sized + Send + Sync + 'static {
     fn enqueue<'a>(&self, state: &mut Self::State, queue: Queue<'a>, packet: Packet<'a>)
         -> Verdict;
 
+    /// Whether [`enqueue_plain`](Self::enqueue_plain) can take a packet of this length that is one segment.
+    /// Locked.
+    fn is_plain_enqueue(_state: &Self::State, _len_bytes: u32) -> bool {
+        false
+    }
+
+    /// [`enqueue`](Self::enqueue) of what nearly every packet is. It is compiled by itself, so that it
+    /// pays for nothing that only others need. Locked.
+    fn enqueue_plain<'a>(
+        &self,
+        state: &mut Self::State,
+        queue: Queue<'a>,
+        packet: Packet<'a>,
+    ) -> Verdict {
+        self.enqueue(state, queue, packet)
+    }
+
     /// A packet was to be split and cannot be: it has to be dropped. Locked.
     fn drop_whole<'a>(
         &self,
@@ -206,6 +224,17 @@ pub(crate) trait Qdisc: Sized + Send + Sync + 'static {
     /// `hfsc` would forget their other classes until the next packet comes, and `qfq` would follow a null
     /// pointer. (`codel` keeps to the same rule.)
     fn dequeue<'a>(&self, state: &mut Self::State, queue: Queue<'a>) -> Option<Packet<'a>>;
+
+    /// Whether [`dequeue_plain`](Self::dequeue_plain) can be called. Locked.
+    fn is_plain_dequeue(_state: &Self::State) -> bool {
+        false
+    }
+
+    /// [`dequeue`](Self::dequeue), with the rule there, of what nearly every queue is. It is compiled by
+    /// itself, as [`enqueue_plain`](Self::enqueue_plain). Locked.
+    fn dequeue_plain<'a>(&self, state: &mut Self::State, queue: Queue<'a>) -> Option<Packet<'a>> {
+        self.dequeue(state, queue)
+    }
 
     /// The queue has been emptied and the watchdog stopped. Locked.
     fn reset(&self, state: &mut Self::State);
@@ -384,28 +413,68 @@ impl<T: Qdisc> VTable<T> {
         let queue = unsafe { Queue::new(sch, to_free) };
         // SAFETY: By the safety requirements C gives up a packet.
         let packet = unsafe { Packet::from_raw_unchecked(skb) };
+        if packet.has_segments() || !T::is_plain_enqueue(state, packet.len_bytes()) {
+            // SAFETY: By the safety requirements. Nothing of ours is used any more.
+            return unsafe { Self::enqueue_any(packet.into_raw(), sch, to_free) };
+        }
+        // What was read is read again behind this. So no register is saved for it before the jump
+        // to the other function.
+        compiler_fence(Ordering::SeqCst);
+        Self::account_enqueue(queue, packet, |packet| {
+            shared.enqueue_plain(state, queue, packet)
+        })
+    }
+
+    /// [`Self::enqueue`] of any packet.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::enqueue`].
+    #[inline(never)]
+    unsafe fn enqueue_any(
+        skb: *mut bindings::sk_buff,
+        sch: *mut bindings::Qdisc,
+        to_free: *mut *mut bindings::sk_buff,
+    ) -> c_int {
+        // SAFETY: By the safety requirements.
+        let shared = unsafe { Private::<T>::shared(sch) };
+        // SAFETY: By the safety requirements.
+        let state = unsafe { Private::<T>::state(sch) };
+        // SAFETY: By the safety requirements; `sch` is not null.
+        let queue = unsafe { Queue::new(sch, to_free) };
+        // SAFETY: By the safety requirements C gives up a packet.
+        let packet = unsafe { Packet::from_raw_unchecked(skb) };
         if packet.has_segments() && T::splits_segments(state) {
             return Self::enqueue_segments(shared, state, queue, packet);
         }
+        Self::account_enqueue(queue, packet, |packet| shared.enqueue(state, queue, packet))
+    }
+
+    /// Calls `enqueue` with a packet that the parents are about to count as one, and compares the
+    /// queue with what it was.
+    #[inline(always)]
+    fn account_enqueue<'a>(
+        queue: Queue<'a>,
+        packet: Packet<'a>,
+        enqueue: impl FnOnce(Packet<'a>) -> Verdict,
+    ) -> c_int {
         let (before, len_bytes) = (queue.backlog(), packet.len_bytes());
-        let verdict = shared.enqueue(state, queue, packet);
+        let verdict = enqueue(packet);
+        let more = queue.backlog().packets.wrapping_sub(before.packets);
         // One more, and that can only be the one that came: nothing else is missing.
-        if queue.backlog().packets == before.packets.wrapping_add(1) {
+        if more == 1 {
             return verdict.to_raw(true);
         }
-        Self::settle_enqueue(queue, before, len_bytes, 1, verdict)
+        // The result is used, so this is no tail call. With one the compiler would save registers
+        // for a packet that goes to `enqueue_any`, too.
+        verdict.to_raw(Self::settle_enqueue(queue, before, len_bytes, 1))
     }
 
     /// Ends an enqueue that did not just put a packet into the queue. The parents are about to
-    /// count one packet of `len_bytes`, which the discipline got as `given` packets.
+    /// count one packet of `len_bytes`, which the discipline got as `given` packets, if there are
+    /// more than `before`. Returns whether there are.
     #[cold]
-    fn settle_enqueue(
-        queue: Queue<'_>,
-        before: Backlog,
-        len_bytes: u32,
-        given: u32,
-        verdict: Verdict,
-    ) -> c_int {
+    fn settle_enqueue(queue: Queue<'_>, before: Backlog, len_bytes: u32, given: u32) -> bool {
         let more = queue.backlog().packets.wrapping_sub(before.packets);
         let queued = more as i32 > 0;
         let expected = if queued {
@@ -414,7 +483,7 @@ impl<T: Qdisc> VTable<T> {
             before
         };
         queue.settle(expected, given.wrapping_sub(more));
-        verdict.to_raw(queued)
+        queued
     }
 
     /// Enqueues the segments of a packet one by one.
@@ -428,13 +497,13 @@ impl<T: Qdisc> VTable<T> {
         let (before, len_bytes) = (queue.backlog(), packet.len_bytes());
         if !packet.is_gso() {
             let verdict = shared.enqueue(state, queue, packet);
-            return Self::settle_enqueue(queue, before, len_bytes, 1, verdict);
+            return verdict.to_raw(Self::settle_enqueue(queue, before, len_bytes, 1));
         }
         // SAFETY: We own the packet.
         let mut list = unsafe { bindings::xdc_skb_segments(packet.skb.as_ptr()) };
         if list.is_null() {
             let verdict = shared.drop_whole(state, queue, packet);
-            return Self::settle_enqueue(queue, before, len_bytes, 1, verdict);
+            return verdict.to_raw(Self::settle_enqueue(queue, before, len_bytes, 1));
         }
         packet.consume();
         let mut given = 0u32;
@@ -446,7 +515,7 @@ impl<T: Qdisc> VTable<T> {
             last = Some(shared.enqueue(state, queue, segment));
         }
         match last {
-            Some(verdict) => Self::settle_enqueue(queue, before, len_bytes, given, verdict),
+            Some(verdict) => verdict.to_raw(Self::settle_enqueue(queue, before, len_bytes, given)),
             // A list that is not null has a segment.
             None => bindings::NET_XMIT_DROP as c_int,
         }
@@ -462,9 +531,38 @@ impl<T: Qdisc> VTable<T> {
         let state = unsafe { Private::<T>::state(sch) };
         // SAFETY: By the safety requirements; `sch` is not null.
         let queue = unsafe { Queue::new(sch, ptr::null_mut()) };
+        if !T::is_plain_dequeue(state) {
+            // SAFETY: By the safety requirements. Nothing of ours is used any more.
+            return unsafe { Self::dequeue_any(sch) };
+        }
+        Self::account_dequeue(queue, || shared.dequeue_plain(state, queue))
+    }
+
+    /// [`Self::dequeue`] of any queue.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::dequeue`].
+    // With C's argument, so that the caller has nothing to keep for it.
+    #[inline(never)]
+    unsafe fn dequeue_any(sch: *mut bindings::Qdisc) -> *mut bindings::sk_buff {
+        // SAFETY: By the safety requirements.
+        let shared = unsafe { Private::<T>::shared(sch) };
+        // SAFETY: By the safety requirements.
+        let state = unsafe { Private::<T>::state(sch) };
+        // SAFETY: By the safety requirements; `sch` is not null.
+        let queue = unsafe { Queue::new(sch, ptr::null_mut()) };
+        Self::account_dequeue(queue, || shared.dequeue(state, queue))
+    }
+
+    /// Calls `dequeue`, and compares the queue with what it was.
+    #[inline(always)]
+    fn account_dequeue<'a>(
+        queue: Queue<'a>,
+        dequeue: impl FnOnce() -> Option<Packet<'a>>,
+    ) -> *mut bindings::sk_buff {
         let before = queue.backlog();
-        let packet = shared.dequeue(state, queue);
-        let Some(packet) = packet else {
+        let Some(packet) = dequeue() else {
             if queue.backlog().packets != before.packets {
                 Self::settle_dequeue(queue, before, None);
             }

@@ -16,7 +16,8 @@ import struct
 
 import ktap
 
-VARIANTS = ["cubic", "dctcp", "unocc", "gemini"]
+# Ours first, so that a run that is cut off says something of them.
+VARIANTS = ["gemini", "unocc", "cubic", "dctcp"]
 OURS = ["unocc", "gemini"]
 MEASURE = "cubic"
 HOME = "/kselftest/tools/testing/selftests/net"

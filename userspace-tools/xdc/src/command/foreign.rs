@@ -28,6 +28,7 @@ use crate::interrupt;
 use crate::marked;
 use crate::owned;
 use crate::progress::Progress;
+use crate::result::provenance::Provenance;
 use crate::scenario::engine::Kind;
 use crate::text::{printable, printable_lines};
 
@@ -39,7 +40,7 @@ const MACHINE: Machine = Machine {
 
 /// Below selftests/guest/, and among the results.
 const FOLDER: &str = "foreign";
-/// Of the part of the page that is written here.
+/// Of the part of the page that is written here. Each suite's part has marks of its own in it.
 const MARK: &str = "foreign";
 /// Lines that are kept of what a failing case said.
 const NOTE_LINES: usize = 12;
@@ -57,7 +58,7 @@ pub struct Request {
     /// Print the outcome of each case instead of what the suites say.
     #[arg(long)]
     json: bool,
-    /// Write the tables of docs/foreign-suites.md, of this run and of those before.
+    /// Write the tables of docs/foreign-suites.md; of a suite without a result the page keeps its own.
     #[arg(long)]
     update_docs: bool,
     /// Where results are kept, one file a suite in foreign/.
@@ -169,6 +170,12 @@ struct Report {
     kernels_own: Vec<String>,
     ours: Vec<String>,
     cases: BTreeMap<String, Case>,
+    /// UTC, as RFC 3339 has it, when it began.
+    #[serde(default)]
+    date: String,
+    /// Of the sources of xdc and the modules; none where nobody knew it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    commit: Option<String>,
     /// Why the suite did not come to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     died: Option<String>,
@@ -194,7 +201,7 @@ enum Verdict {
 }
 
 impl Report {
-    fn new(suite: &Suite, kernel: Flavour, long: bool) -> Self {
+    fn new(suite: &Suite, kernel: Flavour, long: bool, made: Provenance) -> Self {
         Self {
             suite: suite.name.clone(),
             title: suite.title.clone(),
@@ -203,6 +210,8 @@ impl Report {
             kernels_own: suite.kernels_own.clone(),
             ours: suite.ours.clone(),
             cases: BTreeMap::new(),
+            date: made.date,
+            commit: made.xdc_commit,
             died: None,
             seconds: 0,
             last: None,
@@ -321,7 +330,9 @@ impl Report {
 /// Whether every suite holds.
 pub fn command(request: &Request) -> Result<bool> {
     let home = Home::find()?;
-    let suites = choose(suites(&home)?, request)?;
+    let all = suites(&home)?;
+    let names: Vec<_> = all.iter().map(|suite| suite.name.clone()).collect();
+    let suites = choose(all, request)?;
     let folder = request.results.join(FOLDER);
     fs::create_dir_all(&folder).map_err(|err| Error::io(folder.display(), &err))?;
     let mut reports = Vec::new();
@@ -341,8 +352,10 @@ pub fn command(request: &Request) -> Result<bool> {
         print!("{}", printable_lines(&told(&reports)));
     }
     if request.update_docs {
-        let page = tables(&stored(&folder)?);
-        marked::update(&home.foreign_page(), MARK, &page)?;
+        let path = home.foreign_page();
+        let page = fs::read_to_string(&path).map_err(|err| Error::io(path.display(), &err))?;
+        let part = sections(&names, &stored(&folder)?, &page);
+        marked::update(&path, MARK, &part)?;
     }
     Ok(!reports.is_empty() && reports.iter().all(Report::holds))
 }
@@ -439,7 +452,7 @@ fn run(home: &Home, suite: &Suite, root: &Path, request: &Request) -> Result<Rep
         suite.title,
         kernel.name()
     ));
-    let mut report = Report::new(suite, kernel, request.long);
+    let mut report = Report::new(suite, kernel, request.long, Provenance::now()?);
     let outcome = guest.run(&plan, &watch, |message| {
         if let Message::Ktap { line } = message {
             if !request.json {
@@ -524,71 +537,100 @@ fn stored(folder: &Path) -> Result<Vec<Report>> {
     paths.iter().map(read).collect()
 }
 
-/// The part of the page.
-fn tables(reports: &[Report]) -> String {
-    let mut page = String::from(
-        "\n| suite | kernel | cases | variant | passed | failed | skipped | real time |\n\
-         |---|---|---:|---|---:|---:|---:|---:|\n",
-    );
-    for report in reports {
-        for (i, variant) in report.variants().enumerate() {
-            let first = |text: String| if i == 0 { text } else { String::new() };
-            let _ = writeln!(
-                page,
-                "| {} | {} | {} | {variant} | {} | {} | {} | {} |",
-                first(format!(
-                    "{}{}",
-                    report.suite,
-                    if report.long { "" } else { ", fast form" }
-                )),
-                first(report.kernel.clone()),
-                first(report.cases.len().to_string()),
-                report.count(variant, Outcome::Passed),
-                report.count(variant, Outcome::Failed),
-                report.count(variant, Outcome::Skipped),
-                first(format!("{} s", report.seconds)),
-            );
-        }
+/// The part of the page: of each suite what its result says, or else what the page says already.
+fn sections(names: &[String], reports: &[Report], page: &str) -> String {
+    let mut part = String::from("\n");
+    for name in names {
+        let mark = format!("{MARK} {name}");
+        let section = match reports.iter().find(|report| report.suite == *name) {
+            Some(report) => section(report),
+            None => match marked::split(page, &mark) {
+                Some((_, section, _)) => section.to_owned(),
+                None => continue,
+            },
+        };
+        let _ = write!(
+            part,
+            "<!-- {mark}: begin -->\n{section}<!-- {mark}: end -->\n\n"
+        );
     }
+    part
+}
+
+/// A commit with 12 digits of its hash, and what follows that.
+fn shortened(commit: &str) -> String {
+    match (commit.get(..12), commit.get(40..)) {
+        (Some(hash), Some(rest)) => format!("{hash}{rest}"),
+        _ => commit.to_owned(),
+    }
+}
+
+/// What the page says of a suite.
+fn section(report: &Report) -> String {
+    let form = if report.long { "" } else { ", fast form" };
+    let mut page = format!("### {}{form}\n\n", report.suite);
+    let _ = writeln!(
+        page,
+        "{} cases on kernel {}, {} s of real time; {}, xdc of commit {}.\n",
+        report.cases.len(),
+        report.kernel,
+        report.seconds,
+        report.date.split('T').next().unwrap_or_default(),
+        shortened(report.commit.as_deref().unwrap_or("unknown")),
+    );
+    if let Some(why) = &report.died {
+        let _ = writeln!(page, "It did not come to its end: {why}.\n");
+    }
+    page.push_str("| variant | passed | failed | skipped |\n|---|---:|---:|---:|\n");
+    for variant in report.variants() {
+        let count = |outcome| report.count(variant, outcome);
+        let _ = writeln!(
+            page,
+            "| {variant} | {} | {} | {} |",
+            count(Outcome::Passed),
+            count(Outcome::Failed),
+            count(Outcome::Skipped),
+        );
+    }
+    page.push('\n');
     for (verdict, title) in [
         (
             Verdict::Ours,
-            "Fails with ours, passes with the kernel's own",
+            "Fails with ours, passes with the kernel's own:",
         ),
-        (Verdict::Both, "Fails with both"),
-        (Verdict::KernelsOwn, "Fails with the kernel's own alone"),
+        (Verdict::Both, "Fails with both:"),
+        (
+            Verdict::KernelsOwn,
+            "Fails with one of the kernel's own, not with ours:",
+        ),
     ] {
-        let _ = writeln!(page, "\n### {title}\n");
-        let mut any = false;
-        for report in reports {
-            for (name, case) in report.with(verdict) {
-                any = true;
-                let outcomes: Vec<_> = report
-                    .variants()
-                    .filter_map(|variant| {
-                        let outcome = case.outcomes.get(variant)?;
-                        Some(format!("{variant} {}", outcome.name()))
-                    })
-                    .collect();
-                let _ = writeln!(page, "- {}: {name}: {}", report.suite, outcomes.join(", "));
-            }
+        let mut cases = report.with(verdict).peekable();
+        if cases.peek().is_none() {
+            continue;
         }
-        if !any {
-            page.push_str("None.\n");
+        let _ = writeln!(page, "{title}\n");
+        for (name, case) in cases {
+            let outcome = |variant| {
+                let outcome = case.outcomes.get(variant)?;
+                Some(format!("{variant} {}", outcome.name()))
+            };
+            let outcomes: Vec<_> = report.variants().filter_map(outcome).collect();
+            let _ = writeln!(page, "- {name}: {}", outcomes.join(", "));
         }
+        page.push('\n');
     }
-    let _ = writeln!(page, "\n### Skipped with all\n");
-    for report in reports {
-        let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
-        for (_, case) in report.with(Verdict::Skipped) {
-            let why = case.notes.values().flatten().next();
-            *reasons.entry(why.map_or("", String::as_str)).or_default() += 1;
-        }
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for (_, case) in report.with(Verdict::Skipped) {
+        let why = case.notes.values().flatten().next();
+        *reasons.entry(why.map_or("", String::as_str)).or_default() += 1;
+    }
+    if !reasons.is_empty() {
+        let _ = writeln!(page, "Skipped with all:\n");
         for (why, count) in reasons {
-            let _ = writeln!(page, "- {}: {count}: {why}", report.suite);
+            let _ = writeln!(page, "- {count}: {why}");
         }
+        page.push('\n');
     }
-    page.push('\n');
     page
 }
 
@@ -601,7 +643,7 @@ mod tests {
 
     fn report(lines: &[&str]) -> Report {
         let suite = Suite::parse("net.sh", HEAD).unwrap();
-        let mut report = Report::new(&suite, Flavour::Uml, false);
+        let mut report = Report::new(&suite, Flavour::Uml, false, Provenance::default());
         lines.iter().for_each(|line| report.hear(line));
         report
     }
@@ -682,8 +724,33 @@ mod tests {
         ]);
         assert_eq!(report.cases["a"].notes["unocc"], ["want 1, got 2"]);
         assert_eq!(report.cases["b"].notes["unocc"], ["no device"]);
-        let page = tables(&[report]);
-        assert!(page.contains("- net: a: cubic passed, unocc failed"));
-        assert!(page.contains("- net: 1: no device"));
+        let page = section(&report);
+        assert!(page.contains("\n- a: cubic passed, unocc failed\n"));
+        assert!(page.contains("\n- 1: no device\n"));
+    }
+
+    #[test]
+    fn the_page_keeps_what_this_run_has_no_result_of() {
+        let names = ["extensions", "net", "tdc"].map(str::to_owned);
+        let mut report = report(&["  ok 1 cubic a", "  ok 2 unocc a"]);
+        report.date = "2026-11-24T03:00:00Z".to_owned();
+        report.commit = Some(format!("{:a<40}-dirty", "0123"));
+        let page = "<!-- foreign tdc: begin -->\nold\n<!-- foreign tdc: end -->\n\
+                    <!-- foreign net: begin -->\nold\n<!-- foreign net: end -->\n";
+        let part = sections(&names, &[report], page);
+        let of = |name| marked::split(&part, name).map(|(_, section, _)| section);
+        assert_eq!(of("foreign tdc"), Some("old\n"));
+        assert_eq!(of("foreign extensions"), None);
+        let net = of("foreign net").unwrap();
+        assert!(
+            net.starts_with("### net, fast form\n\n1 cases on kernel uml, "),
+            "{net}"
+        );
+        assert!(
+            net.contains("; 2026-11-24, xdc of commit 0123aaaaaaaa-dirty.\n"),
+            "{net}"
+        );
+        assert!(net.contains("\n| unocc | 1 | 0 | 0 |\n"), "{net}");
+        assert!(!net.contains("old"));
     }
 }
