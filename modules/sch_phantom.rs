@@ -139,9 +139,7 @@ struct Config {
     pool_alpha_ppm: u32,
 
     /// No colours, no pool, and each packet enters a phantom queue of the port's own.
-    uncoloured: bool,
-    /// As that, and marks nothing at enqueue.
-    plain_enqueue: bool,
+    plain: bool,
     /// Neither shaped, nor with a phantom queue that it shares.
     plain_dequeue: bool,
 }
@@ -194,9 +192,6 @@ impl Config {
             _ => Source::None,
         };
         let count_acks = on(TCA_PHANTOM_COUNT_ACKS);
-        let mark_at_enqueue = number(TCA_PHANTOM_MARK_AT) as u32 == TC_PHANTOM_MARK_AT_ENQUEUE;
-        let uncoloured =
-            matches!(source, Source::None) && count_acks && !options.has_pool() && !shares_phantom;
         Self {
             limit_bytes,
             rate_bytes_per_s,
@@ -209,11 +204,13 @@ impl Config {
             phantom_red,
             physical_red,
             both: number(TCA_PHANTOM_MARK) as u32 == TC_PHANTOM_MARK_BOTH,
-            mark_at_enqueue,
+            mark_at_enqueue: number(TCA_PHANTOM_MARK_AT) as u32 == TC_PHANTOM_MARK_AT_ENQUEUE,
             ecn_drop: on(TCA_PHANTOM_ECN_DROP),
             lacks_line_rate: by_phantom && !has_phantom,
-            uncoloured,
-            plain_enqueue: uncoloured && !mark_at_enqueue,
+            plain: matches!(source, Source::None)
+                && count_acks
+                && !options.has_pool()
+                && !shares_phantom,
             plain_dequeue: rate_bytes_per_s == 0 && !shares_phantom,
             source,
             limits: Limits {
@@ -1121,10 +1118,11 @@ impl Qdisc for Port {
         state.config.split
     }
 
+    // What nearly every packet is, in front, so that it pays for nothing else.
     #[inline(always)]
     fn enqueue<'a>(&self, state: &mut State, queue: Queue<'a>, mut packet: Packet<'a>) -> Verdict {
         let len_bytes = u64::from(packet.len_bytes());
-        if !state.config.uncoloured || !state.has_room(len_bytes) {
+        if !state.config.plain || !state.has_room(len_bytes) {
             return self.enqueue_any(state, queue, packet);
         }
         let mut clock = Clock::default();
@@ -1140,41 +1138,14 @@ impl Qdisc for Port {
     }
 
     #[inline(always)]
-    fn is_plain_enqueue(state: &State, len_bytes: u32) -> bool {
-        state.config.plain_enqueue && state.has_room(u64::from(len_bytes))
-    }
-
-    #[inline(always)]
-    fn enqueue_plain<'a>(
-        &self,
-        state: &mut State,
-        queue: Queue<'a>,
-        packet: Packet<'a>,
-    ) -> Verdict {
-        let (mut clock, len_bytes) = (Clock::default(), u64::from(packet.len_bytes()));
-        self.count_load::<false>(state, &mut clock, len_bytes);
-        self.accept(state, &mut clock, queue, packet, Color::Green, len_bytes)
-    }
-
-    #[inline(always)]
     fn dequeue<'a>(&self, state: &mut State, queue: Queue<'a>) -> Option<Packet<'a>> {
         if queue.is_empty() {
             None
         } else if state.config.plain_dequeue {
-            self.dequeue_plain(state, queue)
+            self.take_and_judge::<false>(state, &mut Clock::default(), queue)
         } else {
             self.dequeue_shaped(state, queue)
         }
-    }
-
-    #[inline(always)]
-    fn is_plain_dequeue(state: &State) -> bool {
-        state.config.plain_dequeue
-    }
-
-    #[inline(always)]
-    fn dequeue_plain<'a>(&self, state: &mut State, queue: Queue<'a>) -> Option<Packet<'a>> {
-        self.take_and_judge::<false>(state, &mut Clock::default(), queue)
     }
 
     #[cold]

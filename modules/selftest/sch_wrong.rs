@@ -67,8 +67,6 @@ struct State {
     dropped: Option<Verdict>,
     /// The packet at the head was held once.
     held: bool,
-    /// The next packet takes the way of plain ones, and so does each other one.
-    plain: bool,
 }
 
 /// Empties the queue, every other packet with a reason.
@@ -100,7 +98,6 @@ impl Qdisc for Wrong {
             queued: None,
             dropped: None,
             held: false,
-            plain: false,
         };
         Ok((Wrong, (), state))
     }
@@ -122,12 +119,7 @@ impl Qdisc for Wrong {
         true
     }
 
-    fn is_plain_enqueue(state: &State, _len_bytes: u32) -> bool {
-        state.plain
-    }
-
     fn enqueue<'a>(&self, state: &mut State, queue: Queue<'a>, packet: Packet<'a>) -> Verdict {
-        state.plain = !state.plain;
         let wish = packet.priority();
         // Nothing to lie with yet.
         let (Some(queued), Some(dropped)) = (state.queued, state.dropped) else {
@@ -175,12 +167,7 @@ impl Qdisc for Wrong {
         }
     }
 
-    fn is_plain_dequeue(state: &State) -> bool {
-        state.plain
-    }
-
     fn dequeue<'a>(&self, state: &mut State, queue: Queue<'a>) -> Option<Packet<'a>> {
-        state.plain = !state.plain;
         let packet = queue.pop()?;
         match packet.priority() {
             dequeue::LOSE => {

@@ -26,7 +26,6 @@ use core::{
     marker::PhantomData,
     mem::{size_of, MaybeUninit},
     ptr::{self, addr_of, addr_of_mut, NonNull},
-    sync::atomic::{compiler_fence, Ordering},
 };
 use kernel::{error::to_result, prelude::*, types::Opaque, ModuleMetadata};
 use netdev::{Device, Event};
@@ -191,23 +190,6 @@ pub(crate) trait Qdisc: Sized + Send + Sync + 'static {
     fn enqueue<'a>(&self, state: &mut Self::State, queue: Queue<'a>, packet: Packet<'a>)
         -> Verdict;
 
-    /// Whether [`enqueue_plain`](Self::enqueue_plain) can take a packet of this length that is one segment.
-    /// Locked.
-    fn is_plain_enqueue(_state: &Self::State, _len_bytes: u32) -> bool {
-        false
-    }
-
-    /// [`enqueue`](Self::enqueue) of what nearly every packet is. It is compiled by itself, so that it
-    /// pays for nothing that only others need. Locked.
-    fn enqueue_plain<'a>(
-        &self,
-        state: &mut Self::State,
-        queue: Queue<'a>,
-        packet: Packet<'a>,
-    ) -> Verdict {
-        self.enqueue(state, queue, packet)
-    }
-
     /// A packet was to be split and cannot be: it has to be dropped. Locked.
     fn drop_whole<'a>(
         &self,
@@ -224,17 +206,6 @@ pub(crate) trait Qdisc: Sized + Send + Sync + 'static {
     /// `hfsc` would forget their other classes until the next packet comes, and `qfq` would follow a null
     /// pointer. (`codel` keeps to the same rule.)
     fn dequeue<'a>(&self, state: &mut Self::State, queue: Queue<'a>) -> Option<Packet<'a>>;
-
-    /// Whether [`dequeue_plain`](Self::dequeue_plain) can be called. Locked.
-    fn is_plain_dequeue(_state: &Self::State) -> bool {
-        false
-    }
-
-    /// [`dequeue`](Self::dequeue), with the rule there, of what nearly every queue is. It is compiled by
-    /// itself, as [`enqueue_plain`](Self::enqueue_plain). Locked.
-    fn dequeue_plain<'a>(&self, state: &mut Self::State, queue: Queue<'a>) -> Option<Packet<'a>> {
-        self.dequeue(state, queue)
-    }
 
     /// The queue has been emptied and the watchdog stopped. Locked.
     fn reset(&self, state: &mut Self::State);
@@ -413,60 +384,16 @@ impl<T: Qdisc> VTable<T> {
         let queue = unsafe { Queue::new(sch, to_free) };
         // SAFETY: By the safety requirements C gives up a packet.
         let packet = unsafe { Packet::from_raw_unchecked(skb) };
-        if packet.has_segments() || !T::is_plain_enqueue(state, packet.len_bytes()) {
-            // SAFETY: By the safety requirements. Nothing of ours is used any more.
-            return unsafe { Self::enqueue_any(packet.into_raw(), sch, to_free) };
-        }
-        // What was read is read again behind this. So no register is saved for it before the jump
-        // to the other function.
-        compiler_fence(Ordering::SeqCst);
-        Self::account_enqueue(queue, packet, |packet| {
-            shared.enqueue_plain(state, queue, packet)
-        })
-    }
-
-    /// [`Self::enqueue`] of any packet.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::enqueue`].
-    #[inline(never)]
-    unsafe fn enqueue_any(
-        skb: *mut bindings::sk_buff,
-        sch: *mut bindings::Qdisc,
-        to_free: *mut *mut bindings::sk_buff,
-    ) -> c_int {
-        // SAFETY: By the safety requirements.
-        let shared = unsafe { Private::<T>::shared(sch) };
-        // SAFETY: By the safety requirements.
-        let state = unsafe { Private::<T>::state(sch) };
-        // SAFETY: By the safety requirements; `sch` is not null.
-        let queue = unsafe { Queue::new(sch, to_free) };
-        // SAFETY: By the safety requirements C gives up a packet.
-        let packet = unsafe { Packet::from_raw_unchecked(skb) };
         if packet.has_segments() && T::splits_segments(state) {
             return Self::enqueue_segments(shared, state, queue, packet);
         }
-        Self::account_enqueue(queue, packet, |packet| shared.enqueue(state, queue, packet))
-    }
-
-    /// Calls `enqueue` with a packet that the parents are about to count as one, and compares the
-    /// queue with what it was.
-    #[inline(always)]
-    fn account_enqueue<'a>(
-        queue: Queue<'a>,
-        packet: Packet<'a>,
-        enqueue: impl FnOnce(Packet<'a>) -> Verdict,
-    ) -> c_int {
         let (before, len_bytes) = (queue.backlog(), packet.len_bytes());
-        let verdict = enqueue(packet);
-        let more = queue.backlog().packets.wrapping_sub(before.packets);
+        let verdict = shared.enqueue(state, queue, packet);
         // One more, and that can only be the one that came: nothing else is missing.
-        if more == 1 {
+        if queue.backlog().packets == before.packets.wrapping_add(1) {
             return verdict.to_raw(true);
         }
-        // The result is used, so this is no tail call. With one the compiler would save registers
-        // for a packet that goes to `enqueue_any`, too.
+        // The result is used: a tail call would save registers for every packet, not for these only.
         verdict.to_raw(Self::settle_enqueue(queue, before, len_bytes, 1))
     }
 
@@ -531,38 +458,9 @@ impl<T: Qdisc> VTable<T> {
         let state = unsafe { Private::<T>::state(sch) };
         // SAFETY: By the safety requirements; `sch` is not null.
         let queue = unsafe { Queue::new(sch, ptr::null_mut()) };
-        if !T::is_plain_dequeue(state) {
-            // SAFETY: By the safety requirements. Nothing of ours is used any more.
-            return unsafe { Self::dequeue_any(sch) };
-        }
-        Self::account_dequeue(queue, || shared.dequeue_plain(state, queue))
-    }
-
-    /// [`Self::dequeue`] of any queue.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::dequeue`].
-    // With C's argument, so that the caller has nothing to keep for it.
-    #[inline(never)]
-    unsafe fn dequeue_any(sch: *mut bindings::Qdisc) -> *mut bindings::sk_buff {
-        // SAFETY: By the safety requirements.
-        let shared = unsafe { Private::<T>::shared(sch) };
-        // SAFETY: By the safety requirements.
-        let state = unsafe { Private::<T>::state(sch) };
-        // SAFETY: By the safety requirements; `sch` is not null.
-        let queue = unsafe { Queue::new(sch, ptr::null_mut()) };
-        Self::account_dequeue(queue, || shared.dequeue(state, queue))
-    }
-
-    /// Calls `dequeue`, and compares the queue with what it was.
-    #[inline(always)]
-    fn account_dequeue<'a>(
-        queue: Queue<'a>,
-        dequeue: impl FnOnce() -> Option<Packet<'a>>,
-    ) -> *mut bindings::sk_buff {
         let before = queue.backlog();
-        let Some(packet) = dequeue() else {
+        let packet = shared.dequeue(state, queue);
+        let Some(packet) = packet else {
             if queue.backlog().packets != before.packets {
                 Self::settle_dequeue(queue, before, None);
             }
