@@ -830,8 +830,8 @@ impl Port {
         clock: &mut Clock,
         queue: Queue<'a>,
     ) -> Option<Packet<'a>> {
-        let (mut packet, len_bytes) = queue.pop_sized()?;
-        let len_bytes = u64::from(len_bytes);
+        let mut packet = queue.pop()?;
+        let len_bytes = u64::from(packet.len_bytes());
         if *packet.cb() == Color::Green as u8 && state.pool.is_none() {
             state.queued.remove(Color::Green, len_bytes);
         } else {

@@ -393,15 +393,19 @@ impl<T: Qdisc> VTable<T> {
         if queue.backlog().packets == before.packets.wrapping_add(1) {
             return verdict.to_raw(true);
         }
-        // The result is used: a tail call would save registers for every packet, not for these only.
-        verdict.to_raw(Self::settle_enqueue(queue, before, len_bytes, 1))
+        Self::settle_enqueue(queue, before, len_bytes, 1, verdict)
     }
 
     /// Ends an enqueue that did not just put a packet into the queue. The parents are about to
-    /// count one packet of `len_bytes`, which the discipline got as `given` packets, if there are
-    /// more than `before`. Returns whether there are.
+    /// count one packet of `len_bytes`, which the discipline got as `given` packets.
     #[cold]
-    fn settle_enqueue(queue: Queue<'_>, before: Backlog, len_bytes: u32, given: u32) -> bool {
+    fn settle_enqueue(
+        queue: Queue<'_>,
+        before: Backlog,
+        len_bytes: u32,
+        given: u32,
+        verdict: Verdict,
+    ) -> c_int {
         let more = queue.backlog().packets.wrapping_sub(before.packets);
         let queued = more as i32 > 0;
         let expected = if queued {
@@ -410,7 +414,7 @@ impl<T: Qdisc> VTable<T> {
             before
         };
         queue.settle(expected, given.wrapping_sub(more));
-        queued
+        verdict.to_raw(queued)
     }
 
     /// Enqueues the segments of a packet one by one.
@@ -424,13 +428,13 @@ impl<T: Qdisc> VTable<T> {
         let (before, len_bytes) = (queue.backlog(), packet.len_bytes());
         if !packet.is_gso() {
             let verdict = shared.enqueue(state, queue, packet);
-            return verdict.to_raw(Self::settle_enqueue(queue, before, len_bytes, 1));
+            return Self::settle_enqueue(queue, before, len_bytes, 1, verdict);
         }
         // SAFETY: We own the packet.
         let mut list = unsafe { bindings::xdc_skb_segments(packet.skb.as_ptr()) };
         if list.is_null() {
             let verdict = shared.drop_whole(state, queue, packet);
-            return verdict.to_raw(Self::settle_enqueue(queue, before, len_bytes, 1));
+            return Self::settle_enqueue(queue, before, len_bytes, 1, verdict);
         }
         packet.consume();
         let mut given = 0u32;
@@ -442,7 +446,7 @@ impl<T: Qdisc> VTable<T> {
             last = Some(shared.enqueue(state, queue, segment));
         }
         match last {
-            Some(verdict) => verdict.to_raw(Self::settle_enqueue(queue, before, len_bytes, given)),
+            Some(verdict) => Self::settle_enqueue(queue, before, len_bytes, given, verdict),
             // A list that is not null has a segment.
             None => bindings::NET_XMIT_DROP as c_int,
         }

@@ -177,18 +177,11 @@ impl<'a> Queue<'a> {
     /// Takes the packet at the head of the queue: `__qdisc_dequeue_head()`.
     #[inline]
     pub(crate) fn pop(self) -> Option<Packet<'a>> {
-        Some(self.pop_sized()?.0)
-    }
-
-    /// The same, with the packet's length, which [`Packet::len_bytes`] would read once more.
-    #[inline]
-    pub(crate) fn pop_sized(self) -> Option<(Packet<'a>, u32)> {
         let sch = self.sch.as_ptr();
         // SAFETY: By the type invariants; the queue gives the packet up.
         unsafe {
             let list = addr_of_mut!((*sch).q);
             let packet = Packet::from_raw((*list).head)?;
-            let len_bytes = packet.len_bytes();
             let next = next_of(packet.skb.as_ptr());
             (*list).head = *next;
             if (*list).head.is_null() {
@@ -197,9 +190,9 @@ impl<'a> Queue<'a> {
             *next = ptr::null_mut();
             update(addr_of_mut!((*list).qlen), |n| n.wrapping_sub(1));
             update(addr_of_mut!((*sch).qstats.backlog), |n| {
-                n.wrapping_sub(len_bytes)
+                n.wrapping_sub(packet.len_bytes())
             });
-            Some((packet, len_bytes))
+            Some(packet)
         }
     }
 
