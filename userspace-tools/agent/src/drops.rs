@@ -9,9 +9,9 @@ use anyhow::Result;
 use xdc_netlink::{Request, qdisc};
 use xdc_proto::rng::Rng;
 
-use crate::bpf::{
-    add, and, array, call, copy, exit, load, load_classifier, map, set, skip_if, skip_unless_equal,
-    store, store_word, update,
+use xdc_bpf::{
+    Kind, add, and, array, call, copy, exit, load, load_double, map, set, skip_if,
+    skip_unless_equal, store, store_word, update,
 };
 
 /// Packets of a block.
@@ -48,11 +48,11 @@ impl Drops {
             skip_if(0, 0, 24),
             copy(7, 0),
             // r8 = this packet's number, from 1.
-            load(8, 7, 0),
+            load_double(8, 7, 0),
             add(8, 1),
             store(7, 0, 8),
             // The next place.
-            load(9, 7, 8),
+            load_double(9, 7, 8),
             and(9, PLACES as i32 - 1),
             store_word(10, -4, 9),
             copy(2, 10),
@@ -61,9 +61,9 @@ impl Drops {
             places_b,
             call(MAP_LOOKUP),
             skip_if(0, 0, 11),
-            load(1, 0, 0),
+            load_double(1, 0, 0),
             skip_unless_equal(1, 8, 9),
-            load(9, 7, 8),
+            load_double(9, 7, 8),
             add(9, 1),
             and(9, PLACES as i32 - 1),
             store(7, 8, 9),
@@ -76,7 +76,7 @@ impl Drops {
             set(0, TC_ACT_UNSPEC),
             exit(),
         ];
-        let program = load_classifier(&program)?;
+        let program = load(Kind::Classifier, &program)?;
         Ok(Self {
             program,
             state,

@@ -6,7 +6,6 @@
 //! an experiment, so everything here wakes rarely, and nothing ever polls for time to pass.
 
 mod boot;
-mod bpf;
 mod capture;
 mod channel;
 mod clock;

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use anyhow::Result;
 use xdc_netlink::{Request, qdisc};
 
-use crate::bpf::{Instruction, call, copy, exit, load_classifier, set};
+use xdc_bpf::{Instruction, Kind, call, copy, exit, load, set};
 
 /// Helpers by their number.
 const GET_PRANDOM_U32: i32 = 7;
@@ -32,7 +32,7 @@ pub struct Spray(OwnedFd);
 impl Spray {
     /// Loads it.
     pub fn load() -> Result<Self> {
-        load_classifier(&PROGRAM).map(Self)
+        load(Kind::Classifier, &PROGRAM).map(Self)
     }
 
     /// Attaches it to what arrives at a device.

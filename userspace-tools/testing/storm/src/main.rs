@@ -17,6 +17,7 @@ mod netfilter;
 mod netlink;
 mod raw;
 mod soak;
+mod sock_ops;
 mod sockets;
 mod sys;
 mod sysctl;
@@ -53,6 +54,8 @@ enum Attack {
     Modules,
     /// Congestion controls change on live sockets.
     Switch,
+    /// A BPF program changes them while they send.
+    SockOps,
     /// Namespaces go under traffic.
     Namespaces,
     /// Allocations fail.
@@ -165,6 +168,7 @@ fn main() -> ExitCode {
         Attack::Sysctl => sysctl::attack(&mut storm, count([100_000, 1_000_000, 3_000, 100_000])),
         Attack::Modules => modules::attack(&mut storm, count([10, 1_000, 10, 1_000])),
         Attack::Switch => live::switch(&mut storm, count([2_000, 200_000, 200, 20_000])),
+        Attack::SockOps => sock_ops::attack(&mut storm, count([200, 20_000, 60, 2_000])),
         Attack::Namespaces => live::namespaces(&mut storm, count([6, 500, 4, 20])),
         Attack::Alloc => alloc::attack(&mut storm, count([25, u32::MAX, 8, u32::MAX])),
         Attack::Many => sockets::many(&mut storm, count([4_096, 4_096, 4_096, 4_096])),

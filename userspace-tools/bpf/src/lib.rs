@@ -2,9 +2,10 @@
 //! BPF programs that are assembled here: a few instructions need no compiler for eBPF.
 
 use std::{
+    fs::File,
     io,
     mem::size_of,
-    os::fd::{FromRawFd, OwnedFd},
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
 };
 
 use anyhow::{Context, Result};
@@ -12,7 +13,9 @@ use anyhow::{Context, Result};
 const BPF_MAP_CREATE: libc::c_long = 0;
 const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
 const BPF_PROG_LOAD: libc::c_long = 5;
-const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
+const BPF_PROG_ATTACH: libc::c_long = 8;
+const BPF_PROG_DETACH: libc::c_long = 9;
+const BPF_CGROUP_SOCK_OPS: u32 = 3;
 const BPF_MAP_TYPE_ARRAY: u32 = 2;
 
 /// `struct bpf_insn`.
@@ -56,8 +59,13 @@ pub const fn and(destination: u8, immediate: i32) -> Instruction {
 }
 
 /// `destination = *(u64 *)(source + offset)`
-pub const fn load(destination: u8, source: u8, offset: i16) -> Instruction {
+pub const fn load_double(destination: u8, source: u8, offset: i16) -> Instruction {
     full(0x79, destination, source, offset, 0)
+}
+
+/// `destination = *(u32 *)(source + offset)`
+pub const fn load_word(destination: u8, source: u8, offset: i16) -> Instruction {
+    full(0x61, destination, source, offset, 0)
 }
 
 /// `*(u64 *)(destination + offset) = source`
@@ -78,6 +86,11 @@ pub const fn skip_if(register: u8, immediate: i32, instructions: i16) -> Instruc
 /// `if (a != b) skip so many instructions`
 pub const fn skip_unless_equal(a: u8, b: u8, instructions: i16) -> Instruction {
     full(0x5d, a, b, instructions, 0)
+}
+
+/// `skip so many instructions`
+pub const fn skip(instructions: i16) -> Instruction {
+    full(0x05, 0, 0, instructions, 0)
 }
 
 /// A helper by its number.
@@ -128,6 +141,14 @@ struct UpdateAttributes {
     flags: u64,
 }
 
+#[repr(C)]
+struct AttachAttributes {
+    target_fd: u32,
+    attach_bpf_fd: u32,
+    attach_type: u32,
+    attach_flags: u32,
+}
+
 /// # Safety
 ///
 /// `attributes` are those of the command, and what they point to is there for it.
@@ -140,10 +161,20 @@ unsafe fn bpf<T>(command: libc::c_long, attributes: &T) -> io::Result<i32> {
     }
 }
 
-/// Loads a program that tc can attach.
-pub fn load_classifier(program: &[Instruction]) -> Result<OwnedFd> {
+/// What a program is for: its BPF_PROG_TYPE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// tc attaches it.
+    Classifier = 3,
+    /// Of the TCP sockets of a cgroup.
+    SockOps = 13,
+}
+
+/// Loads a program.
+pub fn load(kind: Kind, program: &[Instruction]) -> Result<OwnedFd> {
     let attributes = LoadAttributes {
-        prog_type: BPF_PROG_TYPE_SCHED_CLS,
+        prog_type: kind as u32,
         insn_cnt: program.len() as u32,
         insns: program.as_ptr() as u64,
         license: c"GPL".as_ptr() as u64,
@@ -183,4 +214,40 @@ pub fn update<const WORDS: usize>(array: i32, index: u32, value: &[u64; WORDS]) 
     // SAFETY: Key and value are as large as the map's, and outlive the call.
     unsafe { bpf(BPF_MAP_UPDATE_ELEM, &attributes) }.context("cannot set an element of a map")?;
     Ok(())
+}
+
+/// A program that sees the TCP sockets of a cgroup, as long as this lives.
+#[derive(Debug)]
+pub struct Attached {
+    program: OwnedFd,
+    cgroup: File,
+}
+
+impl Attached {
+    /// Attaches a program of [`Kind::SockOps`] to the cgroup whose folder this is.
+    pub fn new(program: OwnedFd, cgroup: File) -> Result<Self> {
+        let attached = Self { program, cgroup };
+        attached
+            .call(BPF_PROG_ATTACH)
+            .context("cannot attach a BPF program to a cgroup")?;
+        Ok(attached)
+    }
+
+    fn call(&self, command: libc::c_long) -> io::Result<i32> {
+        let attributes = AttachAttributes {
+            target_fd: self.cgroup.as_raw_fd() as u32,
+            attach_bpf_fd: self.program.as_raw_fd() as u32,
+            attach_type: BPF_CGROUP_SOCK_OPS,
+            attach_flags: 0,
+        };
+        // SAFETY: The attributes point to nothing.
+        unsafe { bpf(command, &attributes) }
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // It cannot fail for what is attached.
+        let _ = self.call(BPF_PROG_DETACH);
+    }
 }

@@ -1,0 +1,6 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# kernels: debug x86
+# A BPF program gives sockets another congestion control while they send. See docs/storm.md.
+# Not in UML, whose kernel has no BPF programs of cgroups.
+exec xdc-storm sock-ops
