@@ -279,7 +279,8 @@ fn read_plan(path: &Path) -> Result<Plan> {
     parse_plan(&text)
 }
 
-fn loaded_modules() -> BTreeSet<String> {
+/// Names, with `_`.
+pub fn loaded_modules() -> BTreeSet<String> {
     // A kernel without modules has no such file.
     let text = fs::read_to_string("/proc/modules").unwrap_or_default();
     module_names(&text)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What is watched beside the flows: queues, and counters that should stand still.
 
-use std::{collections::BTreeMap, fs, io::ErrorKind};
+use std::{collections::BTreeMap, fs};
 
 use anyhow::{Context, Result};
 use xdc_netlink::{
@@ -10,7 +10,7 @@ use xdc_netlink::{
 };
 use xdc_proto::{Direction, Queue, QueueResult, QueueSample, Totals, WatchedQueue};
 
-use crate::{layout::Port, network::Network};
+use crate::{host::loaded_modules, layout::Port, network::Network};
 
 /// Counters that say that memory, not the network, made a result.
 const SUSPECTS: &[&str] = &[
@@ -24,8 +24,9 @@ const SUSPECTS: &[&str] = &[
 const TOLD: &[&str] = &["TcpExtTCPTimeouts"];
 const TOLD_BY_MODULES: &str = "Tlt";
 
-/// Where counters are, below a namespace's /proc/net, in pairs of lines. A module's is there if it is loaded.
-const FILES: &[(&str, bool)] = &[("netstat", true), ("tlt_stat", false)];
+/// Where counters are, below a namespace's /proc/net, in pairs of lines: the kernel's, and a module's.
+const KERNEL_FILE: &str = "netstat";
+const MODULE_FILES: &[(&str, &str)] = &[("tlt", "tlt_stat")];
 
 /// What a link without a queue is.
 const WIRE: &str = "netem";
@@ -152,14 +153,16 @@ impl Counters {
     /// Reads them in the namespaces of `nodes`.
     pub fn read(network: &Network, nodes: impl IntoIterator<Item = usize>) -> Result<Self> {
         let mut sum = Self::default();
+        // Not by trying: a system call that fails costs time in UML.
+        let loaded = loaded_modules();
+        let of_modules = MODULE_FILES.iter();
+        let of_modules = of_modules.filter(|(module, _)| loaded.contains(*module));
+        let files: Vec<_> = of_modules.map(|&(_, file)| file).collect();
         for node in nodes {
             network.inside(node, || {
-                for &(file, always) in FILES {
-                    match fs::read_to_string(format!("/proc/self/net/{file}")) {
-                        Ok(text) => sum.add(&text),
-                        Err(missing) if !always && missing.kind() == ErrorKind::NotFound => {}
-                        Err(error) => return Err(error).context(format!("/proc/net/{file}")),
-                    }
+                for file in files.iter().copied().chain([KERNEL_FILE]) {
+                    let text = fs::read_to_string(format!("/proc/self/net/{file}"));
+                    sum.add(&text.with_context(|| format!("/proc/net/{file}"))?);
                 }
                 Ok(())
             })?;
