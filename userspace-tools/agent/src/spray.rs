@@ -7,10 +7,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use anyhow::Result;
 use xdc_netlink::{Request, qdisc};
 
-use xdc_bpf::{Instruction, Kind, call, copy, exit, load, set};
+use xdc_bpf::{GET_PRANDOM_U32, Instruction, Kind, call, copy, exit, load, set};
 
 /// Helpers by their number.
-const GET_PRANDOM_U32: i32 = 7;
 const SET_HASH: i32 = 48;
 
 const TC_ACT_OK: i32 = 0;

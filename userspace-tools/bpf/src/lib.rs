@@ -18,6 +18,9 @@ const BPF_PROG_DETACH: libc::c_long = 9;
 const BPF_CGROUP_SOCK_OPS: u32 = 3;
 const BPF_MAP_TYPE_ARRAY: u32 = 2;
 
+/// The number of a helper: a random number of 32 bits.
+pub const GET_PRANDOM_U32: i32 = 7;
+
 /// `struct bpf_insn`.
 #[repr(C)]
 #[derive(Clone, Copy)]

@@ -5,13 +5,14 @@
 use std::{
     fs::{self, File},
     path::Path,
+    time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use xdc_bpf::{
-    Attached, Instruction, Kind, add, and, call, copy, exit, load, load_word, set, skip, skip_if,
-    store_word,
+    Attached, GET_PRANDOM_U32, Instruction, Kind, add, and, call, copy, exit, load, load_word, set,
+    skip, skip_if, store_word,
 };
 use xdc_netlink::phantom::{Mark, Options};
 
@@ -24,7 +25,6 @@ use crate::{
 };
 
 // include/uapi/linux/bpf.h
-const GET_PRANDOM_U32: i32 = 7;
 const SETSOCKOPT: i32 = 49;
 const SOCK_OPS_CB_FLAGS_SET: i32 = 59;
 const ACTIVE_ESTABLISHED_CB: i32 = 4;
@@ -114,12 +114,13 @@ impl Drop for Cgroups {
     }
 }
 
-/// A port that marks one packet in four, at random.
+/// A port that marks the second and third packet of a burst at random, and further ones always: the debug kernel
+/// sends little more.
 fn marking() -> Options {
     Options {
         limit_bytes: Some(100_000),
-        rate_bytes_per_s: Some(12_500_000),
-        phantom_limit_bytes: Some(100_000),
+        rate_bytes_per_s: Some(2_000_000),
+        phantom_limit_bytes: Some(8_000),
         mark: Some(Mark::Either),
         pmin_ppm: Some(250_000),
         pmax_ppm: Some(250_000),
@@ -131,7 +132,7 @@ fn marking() -> Options {
 fn narrow() -> Options {
     Options {
         limit_bytes: Some(400),
-        rate_bytes_per_s: Some(400_000),
+        rate_bytes_per_s: Some(50_000),
         mark: Some(Mark::Physical),
         ..Default::default()
     }
@@ -148,22 +149,24 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
         pair.port(0, &marking())?;
         pair.port(1, &narrow())?;
         let start = Books::read(&pair.hosts[0])?;
+        let start_of_acks = Books::read(&pair.hosts[1])?;
         let mut traffic = Traffic::new(&pair, cc)?;
         let (mut opened, mut switched) = (0, 0);
         let outcome = (|| {
+            let deadline = Instant::now() + PATIENCE;
             while opened < count || traffic.open_flows() > 0 {
+                ensure!(Instant::now() < deadline, "the flows do not end");
                 while opened < count && traffic.open_flows() < 8 {
                     traffic.open(Spec::new(cc, 60_000, Family::ALL[opened as usize % 3]))?;
                     opened += 1;
                 }
-                traffic.step(PATIENCE / 1000)?;
+                traffic.step(Duration::from_millis(100))?;
                 let receivers = traffic.flows().filter_map(|flow| flow.rx.as_ref());
                 for receiver in receivers {
                     let name = receiver.tcp_congestion()?;
                     switched += u32::from(!name.starts_with(cc.as_bytes()));
                 }
             }
-            traffic.drain(PATIENCE)?;
             traffic.verdict()?;
             ensure!(switched > 0, "no receiver was ever seen with another one");
             Ok(())
@@ -175,7 +178,19 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
         let tally = traffic.tally;
         storm.flows_case("these flows", traffic.verdict().map(|()| tally));
         drop(traffic);
-        storm.balance_case("their port", settled(&pair, &start));
+        let port = settled(&pair, &start)?;
+        let acks = Books::read(&pair.hosts[1])?.balance(&start_of_acks)?;
+        storm.ktap.case(
+            &format!(
+                "{} packets were marked, {} ACKs dropped",
+                port.marked, acks.dropped
+            ),
+            match port.marked > 0 && acks.dropped > 0 {
+                true => Ok(()),
+                false => Err(anyhow!("no ACK was echoed, or none was dropped")),
+            },
+        );
+        storm.balance_case("their port", Ok(port));
     }
     Ok(())
 }

@@ -202,7 +202,7 @@ pub struct Content {
 impl Tlt {
     /// Of data packets.
     pub fn important_share(&self) -> f64 {
-        let important = (self.important_packets + self.clock_packets) as f64;
+        let important = self.important_packets as f64 + self.clock_packets as f64;
         important / (important + self.unimportant_packets as f64).max(1.0)
     }
 }
