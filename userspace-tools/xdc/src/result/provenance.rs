@@ -3,13 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
+use crate::{home, owned};
 
 /// Hashes are SHA-256 of files, in hexadecimal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,8 +66,51 @@ pub fn hex(hash: &[u8]) -> String {
 }
 
 fn sha256_of_file(path: &Path) -> Result<String> {
-    let bytes = fs::read(path).map_err(|err| Error::io(path.display(), &err))?;
-    Ok(sha256(&bytes))
+    sha256_known(path, home::cache().map(|dir| dir.join("hashes")).as_deref())
+}
+
+/// A file changed this lately may change again without another time stamp.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// Kernel, agent and xdc are some 80 MB, whose hashing takes longer than a small run. So the
+/// cache remembers the hash of a file for as long as its inode and its time stamps are the same.
+fn sha256_known(path: &Path, cache: Option<&Path>) -> Result<String> {
+    let failed = |err| Error::io(path.display(), &err);
+    let path = fs::canonicalize(path).map_err(failed)?;
+    let meta = fs::metadata(&path).map_err(failed)?;
+    let key = format!(
+        "{} {} {} {}.{:09} {}.{:09}",
+        meta.dev(),
+        meta.ino(),
+        meta.size(),
+        meta.mtime(),
+        meta.mtime_nsec(),
+        meta.ctime(),
+        meta.ctime_nsec()
+    );
+    let entry = cache.map(|dir| dir.join(&sha256(path.as_os_str().as_encoded_bytes())[..16]));
+    let known = entry.as_ref().and_then(|entry| {
+        let text = fs::read_to_string(entry).ok()?;
+        let hash = text.trim_end().strip_prefix(&key)?.strip_prefix(' ')?;
+        let valid = hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit());
+        valid.then(|| hash.to_owned())
+    });
+    if let Some(hash) = known {
+        return Ok(hash);
+    }
+    let hash = sha256(&fs::read(&path).map_err(failed)?);
+    let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(meta.ctime().max(0) as u64);
+    let settled = SystemTime::now()
+        .duration_since(changed)
+        .is_ok_and(|age| age > SETTLED);
+    if let Some(entry) = entry
+        && settled
+    {
+        // Without the cache the file is only read again.
+        let _ = entry.parent().map(fs::create_dir_all);
+        let _ = owned::replace(&entry, format!("{key} {hash}\n"));
+    }
+    Ok(hash)
 }
 
 #[cfg(test)]
@@ -87,5 +132,54 @@ mod tests {
         assert_eq!(of.kernel_sha256.as_deref(), Some(abc));
         assert_eq!((of.date.len(), of.date.ends_with('Z')), (20, true));
         assert_eq!(of.xdc_sha256.len(), 64);
+    }
+
+    #[test]
+    fn a_known_hash_is_that_of_the_file_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = dir.path().join("hashes");
+        let entries = || fs::read_dir(&cache).map_or(0, Iterator::count);
+        // Linked long ago, and never written to since.
+        let old = fs::canonicalize("/proc/self/exe").unwrap();
+        let age = || {
+            let changed = fs::metadata(&old).unwrap().ctime();
+            SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap()
+                .as_secs() as i64
+                - changed
+        };
+        while age() <= SETTLED.as_secs() as i64 {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let first = sha256_known(&old, Some(&cache)).unwrap();
+        assert_eq!(first, sha256(&fs::read(&old).unwrap()));
+        assert_eq!(entries(), 1);
+        // What the cache says is taken where the key is the file's.
+        let entry = fs::read_dir(&cache)
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap()
+            .path();
+        let forged = fs::read_to_string(&entry)
+            .unwrap()
+            .replace(&first, &"0".repeat(64));
+        fs::write(&entry, &forged).unwrap();
+        assert_eq!(sha256_known(&old, Some(&cache)).unwrap(), "0".repeat(64));
+        // Where it is another file's, or no hash, it is not.
+        for text in [
+            format!("1 {forged}"),
+            forged.replace("000", "xyz"),
+            String::new(),
+        ] {
+            fs::write(&entry, text).unwrap();
+            assert_eq!(sha256_known(&old, Some(&cache)).unwrap(), first);
+        }
+        // A file that was just written to may be written to again in the same instant.
+        let new = dir.path().join("new");
+        fs::write(&new, "abc").unwrap();
+        sha256_known(&new, Some(&cache)).unwrap();
+        assert_eq!(entries(), 1);
     }
 }
