@@ -9,9 +9,9 @@ flavour=${1:?usage: kernel.sh x86|uml|debug}
 arch=$(flavour_arch "$flavour")
 config=$XDC_TOP/qemu-images/config
 case $flavour in
-x86) fragments="$config/common.config $config/x86.config $config/fast.config" steps=2340 ;;
-debug) fragments="$config/common.config $config/x86.config $config/debug.config" steps=2360 ;;
-uml) fragments="$config/common.config $config/uml.config" steps=1480 ;;
+x86) fragments="$config/common.config $config/x86.config $config/fast.config" steps=2720 ;;
+debug) fragments="$config/common.config $config/x86.config $config/debug.config" steps=2740 ;;
+uml) fragments="$config/common.config $config/uml.config" steps=1820 ;;
 esac
 
 src=$("$XDC_TOP/qemu-images/source.sh" "$flavour")
