@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # While a task loads the module of a congestion control, other tasks wait: a
 # route holds RTNL, which a new namespace takes; a sysctl is in use, for which the end of
-# its namespace waits. Nobody waits for the other for ever.
+# its namespace waits. None waits for ever.
 . /selftests/lib.sh
 
 ip link add d0 type dummy

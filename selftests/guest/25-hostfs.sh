@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml
-# A guest of User Mode Linux looks for a way to the host's files: hostfs obeys a
-# `..`, so what keeps it in its folder is how its kernel's process is confined.
+# A guest of User Mode Linux looks for a way to the host's files: hostfs follows
+# `..`, so only the confinement of its kernel's process keeps it in its folder.
 . "$(dirname "$0")/lib.sh"
 
 reasons="denied|not permitted|No such file|Read-only"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: x86 uml
-# examples/: what docs/writing.md tells people to begin with does what it says.
+# examples/: the examples of docs/writing.md build, load and work.
 . "$(dirname "$0")/lib.sh"
 
 check "modprobe tcp_example" modprobe tcp_example

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: x86 uml
-# What people see of live flows: `xdc ss` says what must be true of unocc and
+# Live flows as users see them: `xdc ss` says what must be true of unocc and
 # gemini, picks the one flow that is asked for, keeps up with 1 kHz, and leaves
 # `ss -ti` as it was; `xdc watch` counts what the queue counts.
 . "$(dirname "$0")/lib.sh"

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # sch_phantom on a device that is busy at times, tells another speed and has
 # transmit queues that are not in use (modules/selftest/xdc_nic.c): requeued
-# packets are counted once, and every port hears of the speed. Then what ports below mq tell
-# one another, and packets that others have, too.
+# packets are counted once, and every port hears of the speed. Then the phantom
+# queue that ports below mq share, and packets that other code references.
 # kernels: uml debug
 . "$(dirname "$0")/lib.sh"
 

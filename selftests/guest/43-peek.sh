@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# A parent looks at phantom's last packet, which is to be dropped. If phantom had nothing left to show,
+# A parent peeks at phantom's last packet, which RED chose to drop. If phantom then returned none,
 # drr, ets and hfsc would forget their other classes, and qfq would follow a null pointer.
 # kernels: uml debug
 . /selftests/lib.sh

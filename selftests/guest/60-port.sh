@@ -6,8 +6,8 @@
 # kernels: x86 uml
 modprobe sch_phantom || exit
 
-# The debug kernel is there to find what a port does to memory and locks; what
-# numbers it comes to is shown sooner elsewhere.
+# The debug kernel checks memory and locks; the other kernels check the numbers
+# sooner.
 groups=
 if [ -z "$XDC_LONG" ] && zcat /proc/config.gz | grep -q '^CONFIG_KASAN=y'; then
 	groups="count color gso filter parent live tags"
