@@ -196,7 +196,7 @@ fn doubt(missing: &BTreeSet<u64>, of: &[Population]) -> Option<String> {
         return Some(format!("{} flows, {} needed", few.ended, few.needed));
     }
     let unfinished = of.iter().any(|of| of.unfinished > 0);
-    unfinished.then(|| "unfinished flows are in no FCT".to_owned())
+    unfinished.then(|| "unfinished flows have no FCT".to_owned())
 }
 
 /// The runs of a point, by seed; none for one that failed.

@@ -20,7 +20,6 @@ use crate::error::{Error, Result};
 use crate::guest::engine::{Clock, Engine};
 use crate::home::{Flavour, Home};
 use crate::interrupt;
-use crate::marked;
 use crate::owned;
 use crate::progress::Progress;
 use crate::result::expect::format_value;
@@ -29,7 +28,7 @@ use crate::scenario::engine::Kind;
 
 #[derive(clap::Args)]
 pub struct Request {
-    /// uno or gemini.
+    /// A file of scenarios/papers: uno, gemini or tlt.
     paper: String,
     /// Which [default: all].
     #[arg(long = "figure", value_delimiter = ',', value_name = "ID,...")]
@@ -55,7 +54,8 @@ pub struct Request {
     /// Judge what is there; run nothing.
     #[arg(long, conflicts_with_all = ["quick", "seeds", "ccs", "json"])]
     there: bool,
-    /// Write the verdicts into this page, between its marks: docs/papers.md.
+    /// Write the verdicts into this page, between its marks, and pictures into the folder of its
+    /// name: docs/papers.md, docs/papers/.
     #[arg(long, value_name = "FILE", conflicts_with = "figures")]
     page: Option<PathBuf>,
     /// Where cells, table and page go [default: results/papers/PAPER, with --quick PAPER-quick].
@@ -177,7 +177,7 @@ pub fn command(request: &Request) -> Result<bool> {
         .map(|(figure, grid)| with.measure(figure, grid));
     let done = done.collect::<Result<Vec<_>>>()?;
     if let Some(file) = &request.page {
-        marked::update(file, &request.paper, &page::markdown(&done))?;
+        page::update(file, &request.paper, &done)?;
     }
     let parts: Vec<_> = done.iter().map(Done::part).collect();
     let path = dir.join("table.csv");

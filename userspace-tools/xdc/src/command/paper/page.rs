@@ -3,16 +3,22 @@
 //! its claims with a verdict, and what was different.
 
 use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
 
 use super::Done;
 use super::judge::Judged;
 use super::spec::{Figure, Paper, Plot, Verdict};
 use crate::command::sweep::plots;
 use crate::command::sweep::table::{self, Row};
+use crate::draw::bars::Bars;
 use crate::draw::charts::NARROW;
 use crate::draw::plot::{self, Chart, Figure as _, RATE, TIME, escape};
 use crate::draw::report;
+use crate::error::{Error, Result};
+use crate::marked;
 use crate::measure::interval::Decision;
+use crate::owned;
 use crate::result::expect::format_value;
 
 pub fn html(paper: &Paper, done: &[Done<'_>], quick: bool, sets: &[String]) -> String {
@@ -49,13 +55,43 @@ pub fn html(paper: &Paper, done: &[Done<'_>], quick: bool, sets: &[String]) -> S
     page
 }
 
-/// All verdicts with their numbers, for docs/papers.md.
-pub fn markdown(done: &[Done<'_>]) -> String {
+/// Writes all verdicts with their numbers between a page's marks, and a picture of each figure into
+/// the folder beside it: docs/papers.md and docs/papers/uno-8.svg.
+pub fn update(page: &Path, paper: &str, done: &[Done<'_>]) -> Result<()> {
+    let folder = page.with_extension("");
+    fs::create_dir_all(&folder).map_err(|err| Error::io(folder.display(), &err))?;
+    let mut pictures = Vec::new();
+    for done in done {
+        let name = format!("{paper}-{}.svg", done.figure.id);
+        if let Some(svg) = picture(done) {
+            let path = folder.join(&name);
+            owned::replace(&path, svg).map_err(|err| Error::io(path.display(), &err))?;
+            let beside = folder.file_name().unwrap_or_default().to_string_lossy();
+            pictures.push(Some(format!("{beside}/{name}")));
+        } else {
+            pictures.push(None);
+        }
+    }
+    marked::update(page, paper, &markdown(done, &pictures))
+}
+
+/// What the report draws of a figure, as a file.
+fn picture(done: &Done<'_>) -> Option<String> {
+    let charts: Vec<_> = done.figure.plot.iter().map(|it| bars(done, it)).collect();
+    (!charts.is_empty() && !done.cells.is_empty()).then(|| plot::file(&charts, 2))
+}
+
+fn markdown(done: &[Done<'_>], pictures: &[Option<String>]) -> String {
     let mut text = format!(
         "{}.\n\n| figure | claim | verdict | here (95 %, seeds) | asked | paper |\n|---|---|---|---|---|---|\n",
         settings(done)
     );
-    for done in done {
+    for (done, picture) in done.iter().zip(pictures) {
+        let id = &done.figure.id;
+        let link = match picture {
+            Some(path) => format!("[{id}]({path})"),
+            None => id.clone(),
+        };
         for (case, verdict, rows) in done.claims() {
             let rows: Vec<_> = rows.iter().filter(|row| row.measured.is_some()).collect();
             let column = |cell: &dyn Fn(&Judged) -> String| {
@@ -68,8 +104,7 @@ pub fn markdown(done: &[Done<'_>]) -> String {
             };
             let _ = writeln!(
                 text,
-                "| {} | {} | {} | {} | {} | {} |",
-                done.figure.id,
+                "| {link} | {} | {} | {} | {} | {} |",
                 case.text(),
                 verdict.text(),
                 column(&here),
@@ -77,6 +112,45 @@ pub fn markdown(done: &[Done<'_>]) -> String {
                 column(&|row| row.row.paper.map_or_else(|| "-".to_owned(), format_value)),
             );
         }
+    }
+    text.push_str(&differences(done));
+    text
+}
+
+/// What is not as in the paper, each sentence once, with its figures.
+fn differences(done: &[Done<'_>]) -> String {
+    let mut found: Vec<(&str, Vec<&str>)> = Vec::new();
+    for figure in done.iter().map(|done| done.figure) {
+        for what in &figure.differs {
+            match found.iter_mut().find(|(known, _)| known == what) {
+                Some((_, figures)) => figures.push(&figure.id),
+                None => found.push((what, vec![&figure.id])),
+            }
+        }
+    }
+    let mut text = String::new();
+    if !found.is_empty() {
+        text.push_str("\nNot as in the paper:\n\n");
+    }
+    for (what, figures) in found {
+        let whose = match figures.as_slice() {
+            [one] => format!("Figure {one}"),
+            all if all.len() == done.len() => "All figures".to_owned(),
+            several => format!("Figures {}", several.join(", ")),
+        };
+        let _ = writeln!(text, "- {whose}: {what}");
+    }
+    let figures = done.iter().map(|done| done.figure);
+    let findings = figures.flat_map(|figure| figure.claim.iter().map(move |it| (figure, it)));
+    let mut findings = findings
+        .filter(|(_, claim)| !claim.finding.is_empty())
+        .peekable();
+    if findings.peek().is_some() {
+        text.push_str("\nWhat was found:\n\n");
+    }
+    for (figure, claim) in findings {
+        let words: Vec<_> = claim.finding.split_whitespace().collect();
+        let _ = writeln!(text, "- Figure {}: {}", figure.id, words.join(" "));
     }
     text
 }
@@ -156,7 +230,11 @@ fn figure(done: &Done<'_>) -> String {
             let _ = writeln!(html, "<p>{}</p>", prose(claim.finding.trim()));
         }
     }
-    let charts: String = figure.plot.iter().map(|plot| chart(done, plot)).collect();
+    let charts: String = figure
+        .plot
+        .iter()
+        .map(|plot| bars(done, plot).inline())
+        .collect();
     let _ = write!(
         html,
         "<div class=\"charts\" style=\"--least:340px\">\n{charts}</div>\n"
@@ -196,7 +274,7 @@ fn names(done: &Done<'_>) -> String {
         ("unocc-artifact", "UnoCC as in its authors' simulator"),
         (
             "unocc-linux",
-            "this project's default profile: derived from UnoCC, with deviations (docs/unocc.md), and not what the paper is about",
+            "this project's default profile: derived from UnoCC, with deviations (docs/unocc.md); not the paper's algorithm",
         ),
         ("bbr", "BBRv1, the kernel's"),
         (
@@ -262,11 +340,11 @@ fn evidence(rows: &[Judged]) -> String {
 }
 
 /// A metric's bars with the paper's numbers on them.
-fn chart(done: &Done<'_>, plot: &Plot) -> String {
+fn bars(done: &Done<'_>, plot: &Plot) -> Bars {
     let paper = |point: usize, cc: &str| plot.paper.get(cc)?.get(point).copied();
     let mut bars = plots::bars(done.grid, &done.cells, &plot.metric, paper);
     bars.title.clone_from(&plot.title);
-    bars.inline()
+    bars
 }
 
 /// Each flow's throughput, a chart per point and congestion control.
