@@ -104,6 +104,17 @@ for parent in htb prio; do
 	check "$parent: delete the parent with the child" tc -n h1 qdisc del dev eth0 root
 done
 
+# sfb writes into each packet in which bucket it has counted it, and phantom the colour.
+modprobe sch_sfb
+tc -n h1 qdisc add dev eth0 root handle 1: sfb
+check "below sfb: add" tc -n h1 qdisc add dev eth0 parent 1:1 handle 10: phantom color filter
+tc -n h1 filter add dev eth0 parent 10: matchall classid 10:3
+in_ns h1 ping -q -c 20 -i 0.01 10.9.0.2 >/dev/null
+below=$(tc -n h1 -s qdisc show dev eth0)
+matches "below sfb: packets are red" "bytes_red [1-9]" "$below"
+matches "below sfb: no bucket counts what has left" "maxqlen 0 " "$below"
+tc -n h1 qdisc del dev eth0 root
+
 # A device whose speed can be set. It tells its ports when its link goes up.
 if [ -c /dev/net/tun ] && ip -n h1 tuntap add tap0 mode tap 2>/dev/null; then
 	speed() {
