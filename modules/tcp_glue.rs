@@ -22,10 +22,14 @@
 use super::algo::{
     controller::{Controller, Watch},
     entry::Entry,
-    params::ParamInfo,
+    host,
+    params::{ParamInfo, Values},
+    rtt::BaseRtt,
     Ack, Output,
 };
 use super::kernel_api::{
+    once::Once,
+    speeds::{Speeds, Way},
     sysctl::{self, Param, MAX_PARAMS},
     tcp::{
         flags, without_softirqs, CongestionControl, EceEcho, EcnMode, Event, RateSample, Sock,
@@ -69,6 +73,45 @@ impl<A: Algorithm> Numbered for A {
 /// An [`Algorithm`] as TCP sees it.
 pub(crate) struct Adapter<A: Algorithm> {
     sysctls: sysctl::Registration<Sysctls<A>>,
+    speeds: Speeds,
+}
+
+/// The parameters of the socket's namespace, and what its host knows besides.
+struct HostOf<'a> {
+    live: Live<'a>,
+    speeds: &'a Speeds,
+    sk: &'a Sock<'a>,
+}
+
+impl Values for HostOf<'_> {
+    #[inline(always)]
+    fn value(&self, row: usize) -> u32 {
+        self.live.value(row)
+    }
+
+    fn way(&self) -> host::Way {
+        match self.speeds.way_of(self.sk) {
+            Way::Unknown => host::Way::Unknown,
+            Way::Loopback => host::Way::Loopback,
+            Way::Told(mbps) => host::Way::Told(mbps),
+            Way::Silent => host::Way::Silent,
+        }
+    }
+
+    #[inline(always)]
+    fn shortest_rtt_us(&self) -> u32 {
+        let [shortest_us, ..] = self.live.0.kept();
+        shortest_us.get()
+    }
+
+    fn note_base_rtt(&self, now_us: u64, rtt_us: u32) {
+        let kept = self.live.0.kept();
+        let mut shortest = BaseRtt::of_words(kept.each_ref().map(Once::get));
+        host::note_base_rtt(&mut shortest, now_us, rtt_us);
+        for (word, new) in kept.iter().zip(shortest.words()) {
+            word.set(new);
+        }
+    }
 }
 
 /// After each ACK: all of it only where a period has ended or a flag has changed.
@@ -185,13 +228,18 @@ impl<A: Algorithm> Adapter<A> {
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
             sysctls: sysctl::Registration::new()?,
+            speeds: Speeds::new()?,
         })
     }
 
     /// The parameters of the socket's namespace.
     #[inline(always)]
-    fn params<'a>(&'a self, sk: &'a Sock<'_>) -> Live<'a> {
-        Live(self.sysctls.of(sk.net()))
+    fn params<'a>(&'a self, sk: &'a Sock<'_>) -> HostOf<'a> {
+        HostOf {
+            live: Live(self.sysctls.of(sk.net())),
+            speeds: &self.speeds,
+            sk,
+        }
     }
 
     #[cold]
@@ -385,6 +433,7 @@ impl<A: Algorithm> sysctl::Params for Sysctls<A> {
         Err(_) => panic!("the name of an algorithm is too long"),
     };
     const PARAMS: &'static [Param] = Self::FILES.split_at(A::ENTRY.params.len()).0;
+    const KEPT_FILE: Option<&'static CStr> = Some(c"shortest_rtt_us");
     const PROFILES: &'static [&'static CStr] = A::ENTRY.profiles;
     const PROFILE: usize = A::ENTRY.profile;
 }

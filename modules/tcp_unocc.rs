@@ -6,8 +6,7 @@
 //! lists where they differ from the paper; tcp_glue.rs connects them to TCP and
 //! lists what that changes. Besides:
 //!
-//! 1. `line_rate_mbps` cannot ask the egress device: its speed is known under
-//!    RTNL, which cannot be taken where a connection is established.
+//! 1. Where `line_rate_mbps` or `intra_rtt_us` is 0 the host finds it out: algo/host.rs.
 
 #[path = "algo/mod.rs"]
 mod algo;

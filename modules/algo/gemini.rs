@@ -18,11 +18,12 @@
 //! 5. A loss takes at least half of the window.
 
 use crate::algo::controller::{Controller, Flag, Published, Watch, published};
-use crate::algo::entry::{Entry, Event, Line, Marks, State, Value};
+use crate::algo::entry::{Entry, Event, Line, Marks, Shown, State, Value};
 use crate::algo::fixed::{
     BYTE_BITS, FRACTION_ONE, RATIO_BITS, bdp_bytes, bytes_per_s, ewma, fraction, mul_div,
     mul_fraction, mul_ratio,
 };
+use crate::algo::host::{self, LineRate, Way};
 use crate::algo::params::{Values, params};
 use crate::algo::rtt::BaseRtt;
 use crate::algo::window::Window;
@@ -33,28 +34,35 @@ params! {
     profiles {
         /// As the paper states them.
         Paper = c"paper",
+        /// C, K and T follow from the host's link.
+        Linux = c"linux",
     }
 
-    //                              min  max          paper
+    //                              min  max          paper  linux
 
-    /// C, the rate of the host's link.
-    line_rate_mbps: "Mbit/s",       1,   1_000_000,   [1_000];
+    /// C, the rate of the host's link; 0 = what the route's device says, or else what is delivered.
+    line_rate_mbps: "Mbit/s",       0,   1_000_000,   [1_000, 0];
     /// K, the marking threshold of the datacenter's switches, per Gbit/s of line rate.
-    k_packets_per_gbps: "packets",  1,   100_000,     [50];
-    /// K in bytes; 0 = from k_packets_per_gbps.
-    k_bytes: "bytes",               0,   1 << 30,     [0];
-    /// T, the queueing delay from which the WAN counts as congested.
-    t_us: "us",                     0,   10_000_000,  [5_000];
+    k_packets_per_gbps: "packets",  1,   100_000,     [50, 50];
+    /// K in bytes; 0 = from k_bdp and k_packets_per_gbps.
+    k_bytes: "bytes",               0,   1 << 30,     [0, 0];
+    /// K relative to the BDP inside the datacenter, where k_bytes is 0: no less than 50 packets, and no
+    /// more than k_packets_per_gbps says; 0 = what k_packets_per_gbps says.
+    k_bdp: "1/1024",                0,   1 << 20,     [0, 2_048];
+    /// Base RTT inside a datacenter, for k_bdp; 0 = the shortest that flows here have had.
+    intra_rtt_us: "us",             0,   1_000_000,   [0, 0];
+    /// T, the queueing delay from which the WAN counts as congested; 0 = eight times what K delays.
+    t_us: "us",                     0,   10_000_000,  [5_000, 0];
     /// Part of the window that WAN congestion takes.
-    beta: "1/1024",                 0,   1_024,       [205];
+    beta: "1/1024",                 0,   1_024,       [205, 205];
     /// H of the increase h = H x C x RTT packets per RTT, C x RTT in bits.
-    h_scale: "1e-9",                0,   1_000_000,   [120];
+    h_scale: "1e-9",                0,   1_000_000,   [120, 120];
     /// Gain of alpha, the average of the marked fraction per RTT.
-    g: "1/1024",                    1,   1_024,       [64];
+    g: "1/1024",                    1,   1_024,       [64, 64];
     /// The base RTT is the minimum over this long.
-    rtt_base_window_ms: "ms",       100, 3_600_000,   [10_000];
+    rtt_base_window_ms: "ms",       100, 3_600_000,   [10_000, 10_000];
     /// Pacing rate relative to a window per smoothed RTT.
-    pacing_gain: "1/1024",          512, 4_096,       [1_229];
+    pacing_gain: "1/1024",          512, 4_096,       [1_229, 1_229];
 }
 
 /// h in packets, 2^-16: at least a tenth, at most five.
@@ -63,48 +71,90 @@ const H_MAX_SCALED: u64 = 5 << BYTE_BITS;
 /// The unit of [`Rows::h_scale`].
 const H_UNITS: u64 = 1_000_000_000;
 
+/// The least K that `k_bdp` gives: the paper's at 1 Gbit/s.
+const K_MIN_PACKETS: u64 = 50;
+/// T relative to what a queue of K delays: 5 ms and 0.6 ms in the paper.
+const T_OF_K: u64 = 8;
+
 /// Marks take at most this part of the window, and a loss at least.
 const HALF: u32 = FRACTION_ONE / 2;
 
 /// Pacing in slow start, relative to a window per smoothed RTT, in 1/1024.
 const SLOW_START_PACING: u32 = 2 << RATIO_BITS;
 
+/// The path of a flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    /// C.
+    rate_mbps: u32,
+    base_rtt_us: u32,
+    mss_bytes: u32,
+}
+
 /// What follows from the parameters.
 pub trait Derived: Rows {
     /// K in bytes.
-    fn threshold_bytes(&self, mss_bytes: u32) -> u64 {
+    fn threshold_bytes(&self, path: &Path) -> u64 {
         match self.k_bytes() {
             0 => {
+                let mss_bytes = u64::from(path.mss_bytes);
                 let packets_scaled = u64::from(self.k_packets_per_gbps())
-                    .wrapping_mul(u64::from(self.line_rate_mbps()));
-                mul_div(packets_scaled, u64::from(mss_bytes), 1_000)
+                    .wrapping_mul(u64::from(path.rate_mbps));
+                let most_bytes = mul_div(packets_scaled, mss_bytes, 1_000);
+                match self.k_bdp() {
+                    0 => most_bytes,
+                    k_bdp => {
+                        let intra_rtt_us = host::intra_rtt_us(
+                            self.intra_rtt_us(),
+                            self.shortest_rtt_us(),
+                            path.base_rtt_us,
+                        );
+                        mul_ratio(bdp_bytes(path.rate_mbps, intra_rtt_us), k_bdp)
+                            .max(K_MIN_PACKETS.wrapping_mul(mss_bytes))
+                            .min(most_bytes)
+                    }
+                }
             }
             k_bytes => u64::from(k_bytes),
         }
     }
 
+    /// The highest RTT at which the WAN is not congested.
+    fn uncongested_rtt_us(&self, path: &Path) -> u64 {
+        let t_us = match self.t_us() {
+            0 => {
+                let bits_scaled = self.threshold_bytes(path).saturating_mul(8 * T_OF_K);
+                bits_scaled
+                    .checked_div(u64::from(path.rate_mbps))
+                    .unwrap_or(u64::MAX)
+            }
+            t_us => u64::from(t_us),
+        };
+        u64::from(path.base_rtt_us).saturating_add(t_us)
+    }
+
     /// F / 4, as a fraction.
-    fn quarter_of_f(&self, srtt_us: u32, mss_bytes: u32) -> u32 {
-        let k_bytes = self.threshold_bytes(mss_bytes).max(1);
-        let in_flight_bytes = bdp_bytes(self.line_rate_mbps(), srtt_us).max(k_bytes);
+    fn quarter_of_f(&self, path: &Path, srtt_us: u32) -> u32 {
+        let k_bytes = self.threshold_bytes(path).max(1);
+        let in_flight_bytes = bdp_bytes(path.rate_mbps, srtt_us).max(k_bytes);
         fraction(k_bytes, in_flight_bytes)
     }
 
     /// alpha x F, as a fraction, at most a half.
-    fn dcn_cut(&self, alpha: u32, srtt_us: u32, mss_bytes: u32) -> u32 {
-        let quarter_of_f = self.quarter_of_f(srtt_us, mss_bytes);
+    fn dcn_cut(&self, path: &Path, alpha: u32, srtt_us: u32) -> u32 {
+        let quarter_of_f = self.quarter_of_f(path, srtt_us);
         let cut = mul_fraction(u64::from(alpha).wrapping_mul(4), quarter_of_f);
         cut.min(u64::from(HALF)) as u32
     }
 
     /// h in 2^-16 bytes.
-    fn increase_scaled(&self, srtt_us: u32, mss_bytes: u32) -> u64 {
+    fn increase_scaled(&self, path: &Path, srtt_us: u32) -> u64 {
         // 1 Mbit/s is one bit per microsecond: 2^20 x 2^32 at most.
-        let bits = u64::from(self.line_rate_mbps()).wrapping_mul(u64::from(srtt_us));
+        let bits = u64::from(path.rate_mbps).wrapping_mul(u64::from(srtt_us));
         let h_scale = u64::from(self.h_scale()) << BYTE_BITS;
         mul_div(bits, h_scale, H_UNITS)
             .clamp(H_MIN_SCALED, H_MAX_SCALED)
-            .saturating_mul(u64::from(mss_bytes))
+            .saturating_mul(u64::from(path.mss_bytes))
     }
 
     /// beta, as a fraction.
@@ -123,8 +173,9 @@ pub struct Flow {
     // The RTT that is being observed.
     /// An ACK for a packet sent at or after this ends it; 0 = before the first ACK.
     round_ends_us: u64,
-    round_acked_bytes: u64,
-    round_marked_bytes: u64,
+    /// Half of both where one does not fit: the part that was marked is what counts.
+    round_acked_bytes: u32,
+    round_marked_bytes: u32,
     /// Smallest RTT seen in it; 0 = none.
     round_min_rtt_us: u32,
 
@@ -132,6 +183,8 @@ pub struct Flow {
     /// alpha, the average of the marked fraction.
     alpha: u32,
     base_rtt: BaseRtt,
+    /// C, where it is not set by hand.
+    line_rate: LineRate,
     /// The smallest RTT of the last round exceeded the base RTT by more than T.
     wan_congested: Flag,
     /// RTTs that have ended, for people; wraps.
@@ -181,6 +234,7 @@ impl Controller for Flow {
             flow.base_rtt
                 .update(now_us, rtt_us, params.rtt_base_window_ms());
         }
+        flow.ask_host(params, now_us);
         flow
     }
 
@@ -239,11 +293,10 @@ impl Controller for Flow {
     // Inlined, so that only the parts that the caller uses are computed.
     #[inline(always)]
     fn published(&self) -> Published {
-        let saturate = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
         Published {
             marked_fraction: self.alpha,
-            acked_bytes: saturate(self.round_acked_bytes),
-            marked_bytes: saturate(self.round_marked_bytes),
+            acked_bytes: self.round_acked_bytes,
+            marked_bytes: self.round_marked_bytes,
             base_rtt_us: self.base_rtt.get().unwrap_or(0),
             periods: self.rounds,
             quick_adapts: 0,
@@ -259,6 +312,46 @@ impl Flow {
         self.base_rtt.get()
     }
 
+    /// Asks what the host knows that no parameter says, which changes rarely.
+    #[cold]
+    #[inline(never)]
+    fn ask_host(&mut self, params: &impl Values, now_us: u64) {
+        let way = params.way();
+        if let (Some(base_rtt_us), true) = (self.base_rtt.get(), way != Way::Loopback) {
+            params.note_base_rtt(now_us, base_rtt_us);
+        }
+        self.line_rate.ask(way);
+    }
+
+    /// The path as the flow knows it.
+    #[inline(always)]
+    fn path(&self, params: &impl Values, mss_bytes: u32, srtt_us: u32) -> Path {
+        let by_hand_or_learned = match params.line_rate_mbps() {
+            0 => self.line_rate.mbps(),
+            mbps => mbps,
+        };
+        Path {
+            rate_mbps: match by_hand_or_learned {
+                0 => host::window_mbps(self.window.bytes(), srtt_us),
+                mbps => mbps,
+            },
+            base_rtt_us: self.base_rtt.get().unwrap_or(u32::MAX),
+            mss_bytes,
+        }
+    }
+
+    #[inline(always)]
+    fn count(&mut self, ack: &Ack) {
+        let mut acked_bytes = ack.acked_bytes.saturating_add(self.round_acked_bytes.into());
+        let mut marked_bytes = ack.marked_bytes.saturating_add(self.round_marked_bytes.into());
+        while acked_bytes.max(marked_bytes) > u64::from(u32::MAX) {
+            acked_bytes >>= 1;
+            marked_bytes >>= 1;
+        }
+        self.round_acked_bytes = acked_bytes as u32;
+        self.round_marked_bytes = marked_bytes as u32;
+    }
+
     /// Line 1 of Algorithm 1: RTTs and, at the end of each RTT, alpha and the WAN's state.
     #[inline(always)]
     fn update_transport_state(
@@ -267,13 +360,16 @@ impl Flow {
         ack: &Ack,
         watch: &mut impl Watch<Round>,
     ) {
-        self.round_acked_bytes = self.round_acked_bytes.saturating_add(ack.acked_bytes);
-        self.round_marked_bytes = self.round_marked_bytes.saturating_add(ack.marked_bytes);
+        self.count(ack);
         let (Some(rtt_us), Some(sent_at_us)) = (ack.rtt_us, ack.sent_at_us()) else {
             return;
         };
-        self.base_rtt
-            .update(ack.now_us, rtt_us, params.rtt_base_window_ms());
+        if self
+            .base_rtt
+            .update(ack.now_us, rtt_us, params.rtt_base_window_ms())
+        {
+            self.ask_host(params, ack.now_us);
+        }
         self.round_min_rtt_us = match self.round_min_rtt_us {
             0 => rtt_us.max(1),
             min_us => min_us.min(rtt_us.max(1)),
@@ -293,21 +389,28 @@ impl Flow {
     #[inline(always)]
     fn end_round(&mut self, params: &impl Values, ack: &Ack, watch: &mut impl Watch<Round>) {
         if self.round_acked_bytes != 0 {
-            let marked = fraction(self.round_marked_bytes, self.round_acked_bytes);
+            let marked = fraction(
+                self.round_marked_bytes.into(),
+                self.round_acked_bytes.into(),
+            );
             self.alpha = ewma(self.alpha, marked, params.g());
         }
-        let limit_us = u64::from(self.base_rtt.get().unwrap_or(u32::MAX))
-            .saturating_add(u64::from(params.t_us()));
+        if ack.interval_us != 0 && !ack.app_limited {
+            let delivered_bytes = u32::try_from(ack.delivered_bytes).unwrap_or(u32::MAX);
+            self.line_rate.delivered(delivered_bytes, ack.interval_us);
+        }
+        let path = self.path(params, ack.mss_bytes, ack.srtt_us);
+        let limit_us = params.uncongested_rtt_us(&path);
         self.wan_congested = Flag::from(u64::from(self.round_min_rtt_us) > limit_us);
         watch.observe(|| Round {
             cwnd_bytes: self.window.bytes(),
-            acked_bytes: self.round_acked_bytes,
-            marked_bytes: self.round_marked_bytes,
-            increase_bytes: params.increase_scaled(ack.srtt_us, ack.mss_bytes) >> BYTE_BITS,
+            acked_bytes: self.round_acked_bytes.into(),
+            marked_bytes: self.round_marked_bytes.into(),
+            increase_bytes: params.increase_scaled(&path, ack.srtt_us) >> BYTE_BITS,
             min_rtt_us: self.round_min_rtt_us,
             base_rtt_us: self.base_rtt.get().unwrap_or(0),
             alpha: self.alpha,
-            dcn_cut: params.dcn_cut(self.alpha, ack.srtt_us, ack.mss_bytes),
+            dcn_cut: params.dcn_cut(&path, self.alpha, ack.srtt_us),
             wan_congested: self.wan_congested.is_set(),
             // What ended the round before may have reduced at once.
             reduced: self.cut_at_us != 0 && self.cut_at_us >= self.round_ends_us,
@@ -323,7 +426,8 @@ impl Flow {
     #[inline(always)]
     fn congestion_cut(&self, params: &impl Values, ack: &Ack) -> u32 {
         let dcn_cut = if ack.marked_bytes > 0 {
-            params.dcn_cut(self.alpha, ack.srtt_us, ack.mss_bytes)
+            let path = self.path(params, ack.mss_bytes, ack.srtt_us);
+            params.dcn_cut(&path, self.alpha, ack.srtt_us)
         } else {
             0
         };
@@ -344,10 +448,22 @@ impl Flow {
         if self.window.in_slow_start() {
             self.window.slow_start(ack.unmarked_bytes());
         } else {
-            let step_scaled = params.increase_scaled(ack.srtt_us, ack.mss_bytes);
+            let path = self.path(params, ack.mss_bytes, ack.srtt_us);
+            let step_scaled = params.increase_scaled(&path, ack.srtt_us);
             self.window.increase(step_scaled, ack.unmarked_bytes());
         }
     }
+}
+
+/// Of the path that a socket shows; None: C is not set by hand.
+fn shown_path(shown: &Shown<'_>) -> Option<Path> {
+    let rate_mbps = (&shown.params?).line_rate_mbps();
+    let path = Path {
+        rate_mbps,
+        base_rtt_us: shown.base_rtt_us?,
+        mss_bytes: shown.mss_bytes?,
+    };
+    (rate_mbps != 0).then_some(path)
 }
 
 /// What `xdc ss` shows of a socket.
@@ -372,7 +488,7 @@ pub const STATE: &[State] = &[
         unit: "",
         help: "4K / (C x RTT): a mark takes alpha x F of the window, at most a half",
         value: |shown| {
-            let quarter = (&shown.params?).quarter_of_f(shown.srtt_us?, shown.mss_bytes?);
+            let quarter = (&shown.params?).quarter_of_f(&shown_path(shown)?, shown.srtt_us?);
             Some(Value::Ratio {
                 part: u64::from(quarter).wrapping_mul(4),
                 of: FRACTION_ONE.into(),
@@ -385,9 +501,9 @@ pub const STATE: &[State] = &[
         unit: "packets/RTT",
         help: "the increase h = H x C x RTT",
         value: |shown| {
-            let mss_bytes = shown.mss_bytes?;
-            let step_scaled = (&shown.params?).increase_scaled(shown.srtt_us?, mss_bytes);
-            Some(Value::bytes(step_scaled, mss_bytes))
+            let path = shown_path(shown)?;
+            let step_scaled = (&shown.params?).increase_scaled(&path, shown.srtt_us?);
+            Some(Value::bytes(step_scaled, path.mss_bytes))
         },
     },
     State {
@@ -427,7 +543,7 @@ pub const ENTRY: Entry = Entry {
     marks: Marks::Physical,
     params: PARAMS,
     profiles: &Profile::NAMES,
-    profile: Profile::Paper as usize,
+    profile: Profile::Linux as usize,
     state: STATE,
     events: &[Event {
         name: "gemini_round",

@@ -16,6 +16,7 @@ pub mod dctcp;
 pub mod entry;
 pub mod fixed;
 pub mod gf256;
+pub mod host;
 pub mod params;
 pub mod paths;
 pub mod phantom;

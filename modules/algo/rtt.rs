@@ -22,8 +22,23 @@ impl BaseRtt {
         (self.min_us != 0).then_some(self.min_us)
     }
 
-    /// Takes a sample.
-    pub fn update(&mut self, now_us: u64, rtt_us: u32, window_ms: u32) {
+    /// As three words, for who keeps them apart.
+    pub fn words(&self) -> [u32; 3] {
+        [self.min_us, self.window_min_us, self.window_start_ms]
+    }
+
+    /// What [`words`](Self::words) gave.
+    pub fn of_words([min_us, window_min_us, window_start_ms]: [u32; 3]) -> Self {
+        BaseRtt {
+            min_us,
+            window_min_us,
+            window_start_ms,
+        }
+    }
+
+    /// Takes a sample. Returns whether it is the first, or less than all of its window, which it may
+    /// begin.
+    pub fn update(&mut self, now_us: u64, rtt_us: u32, window_ms: u32) -> bool {
         let rtt_us = rtt_us.max(1);
         let now_ms = (now_us / 1_000) as u32;
         if self.min_us == 0 {
@@ -32,18 +47,47 @@ impl BaseRtt {
                 window_min_us: rtt_us,
                 window_start_ms: now_ms,
             };
-            return;
+            return true;
         }
+        let mut is_new = false;
         if now_ms.wrapping_sub(self.window_start_ms) >= window_ms {
             self.min_us = self.window_min_us;
             self.window_min_us = rtt_us;
             self.window_start_ms = now_ms;
+            is_new = true;
         }
         // Nearly every sample is above both.
         if rtt_us < self.window_min_us {
             self.window_min_us = rtt_us;
             self.min_us = self.min_us.min(rtt_us);
+            is_new = true;
         }
+        is_new
+    }
+}
+
+/// A moment that others are compared with which lie less than half an hour before or behind it. All
+/// zeroes is "none".
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Moment(u32);
+
+impl Moment {
+    /// That moment.
+    #[inline(always)]
+    pub fn at(us: u64) -> Self {
+        Moment((us as u32).max(1))
+    }
+
+    /// None yet.
+    #[inline(always)]
+    pub fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// `us` is not before it.
+    #[inline(always)]
+    pub fn is_reached(self, us: u64) -> bool {
+        (us as u32).wrapping_sub(self.0) as i32 >= 0
     }
 }
 

@@ -27,8 +27,9 @@ use crate::algo::fixed::{
     BYTE_BITS, FRACTION_ONE, NS_PER_US, PPM, bdp_bytes, bytes_per_s, ewma, fraction, mul_div,
     mul_fraction, mul_ratio,
 };
+use crate::algo::host::{self, LineRate, Way};
 use crate::algo::params::{Values, params};
-use crate::algo::rtt::BaseRtt;
+use crate::algo::rtt::{BaseRtt, Moment};
 use crate::algo::window::Window;
 use crate::algo::{Ack, Output};
 
@@ -45,10 +46,10 @@ params! {
 
     //                                          min  max          paper    artifact linux
 
-    /// Rate of the host's link, for the BDP.
-    line_rate_mbps: "Mbit/s",                   1,   1_000_000,   [100_000, 100_000, 100_000];
-    /// Base RTT inside a datacenter: the length of an epoch.
-    intra_rtt_us: "us",                         1,   1_000_000,   [14, 14, 14];
+    /// Rate of the host's link, for the BDP; 0 = what the route's device says, or else what is delivered.
+    line_rate_mbps: "Mbit/s",                   0,   1_000_000,   [100_000, 100_000, 0];
+    /// Base RTT inside a datacenter: the length of an epoch; 0 = the shortest that flows here have had.
+    intra_rtt_us: "us",                         0,   1_000_000,   [14, 14, 0];
     /// Additive increase per RTT, as a part of the flow's own BDP.
     ai_ppm: "ppm",                              0,   1_000_000,   [1_000, 1_000, 6_000];
     /// K of the decrease E x 4K / (K + BDP); 0 = k_intra_bdp.
@@ -98,18 +99,30 @@ const E_ALWAYS_DECREASES: u32 = FRACTION_ONE / 10 * 9;
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
     base_rtt_us: u32,
+    /// C.
+    rate_mbps: u32,
+    /// C is no guess.
+    is_bound: bool,
     bdp_bytes: u64,
 }
 
 /// What follows from the parameters.
 pub trait Derived: Rows {
-    /// The path of a flow with that base RTT.
+    /// The path of a flow with that base RTT and link.
     #[inline(always)]
-    fn path(&self, base_rtt_us: u32) -> Path {
+    fn path(&self, base_rtt_us: u32, rate_mbps: u32, is_bound: bool) -> Path {
         Path {
             base_rtt_us,
-            bdp_bytes: bdp_bytes(self.line_rate_mbps(), base_rtt_us),
+            rate_mbps,
+            is_bound,
+            bdp_bytes: bdp_bytes(rate_mbps, base_rtt_us),
         }
+    }
+
+    /// The length of an epoch.
+    #[inline(always)]
+    fn epoch_us(&self, base_rtt_us: u32) -> u32 {
+        host::intra_rtt_us(self.intra_rtt_us(), self.shortest_rtt_us(), base_rtt_us)
     }
 
     /// Additive increase per RTT, in 2^-16 bytes.
@@ -122,7 +135,7 @@ pub trait Derived: Rows {
     fn decrease_gain(&self, path: &Path) -> u32 {
         let k_bytes = match self.k_bytes() {
             0 => {
-                let intra_bdp_bytes = bdp_bytes(self.line_rate_mbps(), self.intra_rtt_us());
+                let intra_bdp_bytes = bdp_bytes(path.rate_mbps, self.epoch_us(path.base_rtt_us));
                 mul_ratio(intra_bdp_bytes, self.k_intra_bdp())
             }
             k_bytes => u64::from(k_bytes),
@@ -144,7 +157,8 @@ pub trait Derived: Rows {
     fn ceiling_bytes(&self, path: &Path) -> u64 {
         match self.max_cwnd_bdp() {
             0 => u64::MAX,
-            ratio => mul_ratio(path.bdp_bytes, ratio),
+            ratio if path.is_bound => mul_ratio(path.bdp_bytes, ratio),
+            _ => u64::MAX,
         }
     }
 }
@@ -206,8 +220,10 @@ pub struct Flow {
     // Round trips: base RTT and Quick Adapt.
     /// The last rate that was not limited by the application.
     rate: Rate,
-    /// An ACK for a packet sent at or after this ends the round trip; 0 = before the first ACK.
-    round_ends_us: u64,
+    /// An ACK for a packet sent at or after this ends the round trip; none before the first ACK.
+    round_ends: Moment,
+    /// C, where it is not set by hand.
+    line_rate: LineRate,
     base_rtt: BaseRtt,
     /// Something was marked in this round trip.
     round_marked: Flag,
@@ -320,16 +336,16 @@ impl Controller for Flow {
         if let Some(rtt_us) = rtt_us {
             flow.base_rtt.update(now_us, rtt_us, BASE_RTT_WINDOW_MS);
         }
+        flow.ask_host(params, now_us);
         flow.start_at_bdp(params);
         flow
     }
 
     fn open(&mut self, params: &impl Values) {
-        let Some(base_rtt_us) = self.base_rtt.get() else {
+        let Some(path) = self.known_path(params) else {
             return;
         };
-        let bdp_bytes = params.path(base_rtt_us).bdp_bytes;
-        let initial_bytes = mul_ratio(bdp_bytes, params.initial_cwnd_bdp());
+        let initial_bytes = mul_ratio(path.bdp_bytes, params.initial_cwnd_bdp());
         if initial_bytes > self.window.bytes() && self.window.in_first_slow_start() {
             self.window.start(initial_bytes, true);
         }
@@ -346,10 +362,12 @@ impl Controller for Flow {
     #[inline(always)]
     fn adjust(&mut self, params: &impl Values, ack: &Ack, watch: &mut impl Watch<Event>) {
         if let Some(rtt_us) = ack.rtt_us {
-            self.base_rtt.update(ack.now_us, rtt_us, BASE_RTT_WINDOW_MS);
+            if self.base_rtt.update(ack.now_us, rtt_us, BASE_RTT_WINDOW_MS) {
+                self.ask_host(params, ack.now_us);
+            }
         }
-        match self.base_rtt.get() {
-            Some(base_rtt_us) => self.algorithm_1(params, ack, &params.path(base_rtt_us), watch),
+        match self.path(params) {
+            Some(path) => self.algorithm_1(params, ack, &path, watch),
             None => {
                 self.slow_start(ack, false);
                 self.window.clamp(ack.mss_bytes, u64::MAX);
@@ -381,7 +399,7 @@ impl Controller for Flow {
 
     fn reduced_at(&mut self, now_us: u64) {
         self.adapt = Adapt::REDUCED;
-        self.round_ends_us = now_us;
+        self.round_ends = Moment::at(now_us);
         self.withheld_bytes = 0;
     }
 
@@ -397,7 +415,7 @@ impl Controller for Flow {
         if self.epoch_ends_ns != 0 {
             let now_ns = now_us.saturating_mul(NS_PER_US);
             self.epoch_ends_ns = self.epoch_ends_ns.max(now_ns);
-            self.round_ends_us = self.round_ends_us.max(now_us);
+            self.round_ends = Moment::at(now_us);
         }
     }
 
@@ -434,14 +452,52 @@ impl Flow {
         self.rate.in_period_scaled(self.base_rtt.get().unwrap_or(0))
     }
 
+    /// Asks what the host knows that no parameter says, which changes rarely.
+    #[cold]
+    #[inline(never)]
+    fn ask_host(&mut self, params: &impl Values, now_us: u64) {
+        let way = params.way();
+        if let (Some(base_rtt_us), true) = (self.base_rtt.get(), way != Way::Loopback) {
+            params.note_base_rtt(now_us, base_rtt_us);
+        }
+        self.line_rate.ask(way);
+    }
+
+    /// C, and whether it is a bound; 0 = not known.
+    #[inline(always)]
+    fn rate_mbps(&self, params: &impl Values) -> (u32, bool) {
+        match params.line_rate_mbps() {
+            0 => (self.line_rate.mbps(), self.line_rate.is_told()),
+            by_hand_mbps => (by_hand_mbps, true),
+        }
+    }
+
+    /// The path, if the base RTT is known.
+    #[inline(always)]
+    fn path(&self, params: &impl Values) -> Option<Path> {
+        let base_rtt_us = self.base_rtt.get()?;
+        Some(match self.rate_mbps(params) {
+            (0, _) => {
+                let rate_mbps = host::window_mbps(self.window.bytes(), base_rtt_us);
+                params.path(base_rtt_us, rate_mbps, false)
+            }
+            (rate_mbps, is_bound) => params.path(base_rtt_us, rate_mbps, is_bound),
+        })
+    }
+
+    /// The path, if base RTT and C are known, and not by what was seen.
+    fn known_path(&self, params: &impl Values) -> Option<Path> {
+        self.path(params).filter(|path| path.is_bound)
+    }
+
     /// `start` = bdp: one BDP at once, as soon as the base RTT is known.
     #[inline(always)]
     fn start_at_bdp(&mut self, params: &impl Values) {
         if params.start() != START_BDP || !self.window.in_first_slow_start() {
             return;
         }
-        if let Some(base_rtt_us) = self.base_rtt.get() {
-            self.window.start(params.path(base_rtt_us).bdp_bytes, false);
+        if let Some(path) = self.known_path(params) {
+            self.window.start(path.bdp_bytes, false);
             self.adapt = Adapt::UNUSED;
         }
     }
@@ -495,16 +551,20 @@ impl Flow {
         if ack.marked_bytes > 0 {
             self.round_marked = Flag::SET;
         }
-        if self.round_ends_us == 0 {
-            self.round_ends_us = ack.now_us;
+        if self.round_ends.is_none() {
+            self.round_ends = Moment::at(ack.now_us);
         }
         let Some(sent_at_us) = ack.sent_at_us() else {
             return;
         };
-        if sent_at_us < self.round_ends_us {
+        if !self.round_ends.is_reached(sent_at_us) {
             return;
         }
-        self.round_ends_us = ack.now_us;
+        self.round_ends = Moment::at(ack.now_us);
+        if measured {
+            self.line_rate
+                .delivered(self.rate.bytes, self.rate.interval_us);
+        }
         match self.adapt {
             Adapt::REDUCED => self.adapt = Adapt::READY,
             Adapt::UNUSED => {
@@ -619,7 +679,7 @@ impl Flow {
         // The period is the packet's RTT, scaled down to an intra-datacenter flow's.
         let period_ns = mul_div(
             u64::from(rtt_us).saturating_mul(NS_PER_US),
-            u64::from(params.intra_rtt_us()),
+            u64::from(params.epoch_us(path.base_rtt_us)),
             u64::from(path.base_rtt_us),
         );
         let next_ns = self.epoch_ends_ns.saturating_add(period_ns);
@@ -714,10 +774,12 @@ impl Flow {
     }
 }
 
-/// Of the path that a socket shows, with the parameters of its namespace.
+/// Of the path that a socket shows, with the parameters of its namespace; None: C is not set by hand.
 fn shown_path<'a>(shown: &Shown<'a>) -> Option<(&'a dyn Values, Path)> {
     let params = shown.params?;
-    Some((params, (&params).path(shown.base_rtt_us?)))
+    let rate_mbps = (&params).line_rate_mbps();
+    let path = (&params).path(shown.base_rtt_us?, rate_mbps, true);
+    (rate_mbps != 0).then_some((params, path))
 }
 
 const STATE: &[State] = &[
@@ -727,6 +789,17 @@ const STATE: &[State] = &[
         unit: "us",
         help: "minimum over the last 10 to 20 s",
         value: |shown| Some(Value::Count(shown.base_rtt_us?.into())),
+    },
+    State {
+        key: "intra_rtt_us",
+        label: "intra RTT",
+        unit: "us",
+        help: "the length of an epoch: `intra_rtt_us`, or what stands for it where that is 0",
+        value: |shown| {
+            let params = shown.params?;
+            let epoch_us = (&params).epoch_us(shown.base_rtt_us?);
+            Some(Value::Count(epoch_us.into()))
+        },
     },
     State {
         key: "e",
@@ -742,7 +815,14 @@ const STATE: &[State] = &[
         help: "4K / (K + BDP): the end of a marked epoch takes E times that of the window, and \
                `md_gentle` of it where the RTT shows no queue",
         value: |shown| {
-            let (params, path) = shown_path(shown)?;
+            let params = shown.params?;
+            // It is a ratio of BDPs, unless `k_bytes` is set.
+            let rate_mbps = match (&params).line_rate_mbps() {
+                0 if (&params).k_bytes() == 0 => 100_000,
+                0 => return None,
+                rate_mbps => rate_mbps,
+            };
+            let path = (&params).path(shown.base_rtt_us?, rate_mbps, true);
             Some(Value::fraction((&params).decrease_gain(&path)))
         },
     },

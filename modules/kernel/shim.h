@@ -16,6 +16,7 @@
 #include <linux/rtnetlink.h>
 #include <linux/sysctl.h>
 #include <linux/workqueue.h>
+#include <linux/xarray.h>
 #include <net/net_namespace.h>
 #include <net/netlink.h>
 #include <net/pkt_sched.h>
@@ -57,6 +58,25 @@ void xdc_inet_ecn_dontxmit(struct sock *sk);
 void xdc_tcp_send_ack(struct sock *sk, u32 rcv_nxt);
 void xdc_local_bh_disable(void);
 void xdc_local_bh_enable(void);
+
+/* shim_speeds.c: devices that can send, and how fast they are. */
+struct xdc_speeds {
+	struct notifier_block block;
+	struct delayed_work work;
+	struct xarray mbps;
+};
+
+/* What xdc_speeds_of() returns beside Mbit/s. */
+enum xdc_speed {
+	XDC_SPEED_MAX = 1000000,
+	/* The socket has no route at this moment. */
+	XDC_SPEED_UNKNOWN,
+	XDC_SPEED_LOOPBACK,
+};
+
+int xdc_speeds_register(struct xdc_speeds *speeds);
+void xdc_speeds_unregister(struct xdc_speeds *speeds);
+u32 xdc_speeds_of(struct xdc_speeds *speeds, const struct sock *sk);
 
 /* shim_deferred.c: what C keeps of a registration that a worker makes. */
 struct xdc_deferred {

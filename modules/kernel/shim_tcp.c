@@ -6,6 +6,7 @@
 #include "shim.h"
 #include "shim_deferred.c"
 #include "shim_math.c"
+#include "shim_speeds.c"
 
 void *xdc_net_generic(const struct net *net, unsigned int id)
 {

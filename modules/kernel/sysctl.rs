@@ -71,6 +71,9 @@ pub(crate) trait Params: Send + Sync + 'static {
     /// but one, there is no file for it.
     const PROFILES: &'static [&'static CStr];
 
+    /// A file that shows the first of [`Values::kept`], to be read only.
+    const KEPT_FILE: Option<&'static CStr> = None;
+
     /// The set that a new namespace begins with, as an index into [`Self::PROFILES`].
     const PROFILE: usize;
 }
@@ -81,20 +84,32 @@ pub(crate) const MAX_PARAMS: usize = 32;
 /// Room for the name of a profile and a NUL.
 const PROFILE_BYTES: usize = 16;
 
+/// Words that a module keeps for each namespace, beside its parameters.
+pub(crate) const KEPT: usize = 3;
+
 /// The values of one namespace.
-#[repr(transparent)]
-pub(crate) struct Values([Once<u32>; MAX_PARAMS]);
+#[repr(C)]
+pub(crate) struct Values {
+    params: [Once<u32>; MAX_PARAMS],
+    kept: [Once<u32>; KEPT],
+}
 
 impl Values {
     /// The value of parameter `index`; 0 where there is none.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> u32 {
-        self.0.get(index).map_or(0, Once::get)
+        self.params.get(index).map_or(0, Once::get)
+    }
+
+    /// The module's own words; zeroes at first. The file [`Params::KEPT_FILE`] shows the first.
+    #[inline]
+    pub(crate) fn kept(&self) -> &[Once<u32>; KEPT] {
+        &self.kept
     }
 
     /// Sets every parameter to what the profile gives it.
     fn set_profile<T: Params>(&self, profile: usize) {
-        for (value, param) in self.0.iter().zip(T::PARAMS) {
+        for (value, param) in self.params.iter().zip(T::PARAMS) {
             if let Some(default) = param.defaults.get(profile) {
                 value.set(*default);
             }
@@ -105,8 +120,8 @@ impl Values {
 /// What the kernel allocates for us in each namespace, zeroed.
 struct PerNet {
     header: *mut bindings::ctl_table_header,
-    /// The parameters, and the profile.
-    files: [bindings::ctl_table; MAX_PARAMS + 1],
+    /// The parameters, the profile, and what the module shows.
+    files: [bindings::ctl_table; MAX_PARAMS + 2],
     values: Values,
 }
 
@@ -196,7 +211,7 @@ unsafe extern "C" fn init_net<T: Params>(net: *mut bindings::net) -> c_int {
     let files = unsafe { &mut *addr_of_mut!((*area).files) };
 
     values.set_profile::<T>(T::PROFILE);
-    for ((param, file), value) in T::PARAMS.iter().zip(files.iter_mut()).zip(&values.0) {
+    for ((param, file), value) in T::PARAMS.iter().zip(files.iter_mut()).zip(&values.params) {
         file.procname = param.name.as_char_ptr();
         file.mode = 0o644;
         file.proc_handler = Some(bindings::proc_douintvec_minmax);
@@ -211,6 +226,14 @@ unsafe extern "C" fn init_net<T: Params>(net: *mut bindings::net) -> c_int {
         file.mode = 0o200;
         file.proc_handler = Some(set_profile::<T>);
         file.data = addr_of!(*values).cast_mut().cast();
+        count = count.wrapping_add(1);
+    }
+    if let (Some(name), Some(file), [shown, ..]) = (T::KEPT_FILE, files.get_mut(count), &values.kept) {
+        file.procname = name.as_char_ptr();
+        file.mode = 0o444;
+        file.proc_handler = Some(bindings::proc_douintvec_minmax);
+        file.data = addr_of!(*shown).cast_mut().cast();
+        file.maxlen = size_of::<u32>() as c_int;
         count = count.wrapping_add(1);
     }
     // SAFETY: `net` is alive. The first `count` files are complete, lie in the

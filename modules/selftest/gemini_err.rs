@@ -31,7 +31,7 @@ const MAX_ERROR_US: ParamInfo = ParamInfo {
     help: " Largest error of an RTT.",
     min: 0,
     max: 1_000_000,
-    defaults: &[0],
+    defaults: &[0, 0],
 };
 
 /// The row of [`MAX_ERROR_US`].

@@ -8,8 +8,9 @@ modprobe tcp_gemini
 
 # spec: NAME of each parameter that the specification lists
 unocc="line_rate_mbps intra_rtt_us ai_ppm k_bytes ewma md_gentle delay_tolerance_ppm delay_floor_us
-	skip_md_when_falling qa_beta qa_keep start max_cwnd_bdp profile"
-gemini="line_rate_mbps k_packets_per_gbps k_bytes t_us beta h_scale g rtt_base_window_ms"
+	skip_md_when_falling qa_beta qa_keep start max_cwnd_bdp profile shortest_rtt_us"
+gemini="line_rate_mbps k_packets_per_gbps k_bytes k_bdp intra_rtt_us t_us beta h_scale g rtt_base_window_ms
+	profile shortest_rtt_us"
 for p in $unocc; do check "net.unocc.$p exists" test -f /proc/sys/net/unocc/$p; done
 for p in $gemini; do check "net.gemini.$p exists" test -f /proc/sys/net/gemini/$p; done
 
@@ -24,11 +25,19 @@ for bad in -1 99999999999 18446744073709551616 nonsense 12x 1.5 ""; do
 done
 equal "a refused write leaves ai_ppm alone" 1234 "$(sysctl_get net.unocc.ai_ppm)"
 refuses "ewma refuses 1025 (more than 1)" "Invalid argument|I/O error" sysctl_set net.unocc.ewma 1025
-refuses "intra_rtt_us refuses 0" "Invalid argument|I/O error" sysctl_set net.unocc.intra_rtt_us 0
+refuses "intra_rtt_us refuses more than a second" "Invalid argument|I/O error" sysctl_set net.unocc.intra_rtt_us 1000001
 refuses "gemini beta refuses 1025" "Invalid argument|I/O error" sysctl_set net.gemini.beta 1025
-refuses "gemini line_rate_mbps refuses 0" "Invalid argument|I/O error" sysctl_set net.gemini.line_rate_mbps 0
+refuses "gemini line_rate_mbps refuses more than a terabit" "Invalid argument|I/O error" sysctl_set net.gemini.line_rate_mbps 1000001
 
 equal "the default is profile linux: md_gentle" 358 "$(sysctl_get net.unocc.md_gentle)"
+for cc in unocc gemini; do
+	equal "$cc: nothing is to be set" "0 0" "$(sysctl_get net.$cc.line_rate_mbps) $(sysctl_get net.$cc.intra_rtt_us)"
+	equal "$cc: what flows have had is to be read only" "-r--r--r--" \
+		"$(ls -l /proc/sys/net/$cc/shortest_rtt_us | cut -c1-10)"
+	equal "$cc: and no flow has had any" 0 "$(sysctl_get net.$cc.shortest_rtt_us)"
+done
+check "gemini has the paper's numbers, too" sysctl_set net.gemini.profile paper
+equal "gemini, profile paper: t_us" 5000 "$(sysctl_get net.gemini.t_us)"
 equal "the profile is an action, and is not read" "--w-------" "$(ls -l /proc/sys/net/unocc/profile | cut -c1-10)"
 check "profile paper" sysctl_set net.unocc.profile paper
 equal "profile paper: md_gentle is 0.3" 307 "$(sysctl_get net.unocc.md_gentle)"

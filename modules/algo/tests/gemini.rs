@@ -18,6 +18,15 @@ fn paper() -> Params {
     Params::of(Profile::Paper)
 }
 
+/// The path of a flow where C is set by hand.
+fn path(params: &Params, base_rtt_us: u32) -> Path {
+    Path {
+        rate_mbps: params.line_rate_mbps,
+        base_rtt_us,
+        mss_bytes: MSS,
+    }
+}
+
 /// A flow past slow start whose base RTT is known and whose alpha is one half.
 struct Sim {
     params: Params,
@@ -180,12 +189,12 @@ fn f_exceeds_one_inside_the_datacenter_but_marks_take_at_most_a_half() {
 
 #[test]
 fn k_in_bytes_overrides_k_in_packets() {
-    assert_eq!(paper().threshold_bytes(MSS), 75_000);
+    assert_eq!(paper().threshold_bytes(&path(&paper(), INTER_US)), 75_000);
     let params = Params {
         k_bytes: 24_576,
         ..paper()
     };
-    assert_eq!(params.threshold_bytes(MSS), 24_576);
+    assert_eq!(params.threshold_bytes(&path(&params, INTER_US)), 24_576);
 }
 
 #[test]
@@ -249,9 +258,10 @@ fn rates_are_equal_whatever_the_rtt_and_k() {
             ..paper()
         };
         let share = |base_us: u32| {
+            let path = path(&params, base_us);
             let srtt_us = base_us + k_packets_per_gbps * MSS * 8 / 1_000;
-            let h = params.increase_scaled(srtt_us, MSS) as f64;
-            let f = f64::from(params.dcn_cut(FRACTION_ONE / 64, srtt_us, MSS));
+            let h = params.increase_scaled(&path, srtt_us) as f64;
+            let f = f64::from(params.dcn_cut(&path, FRACTION_ONE / 64, srtt_us));
             h / f / f64::from(srtt_us).powi(2)
         };
         for ratio in [2, 4, 8, 16] {
@@ -264,8 +274,9 @@ fn rates_are_equal_whatever_the_rtt_and_k() {
 #[test]
 fn h_is_between_a_tenth_of_a_packet_and_five() {
     let mss = u64::from(MSS);
-    assert_eq!(paper().increase_scaled(10, MSS), BYTE_ONE / 10 * mss);
-    assert_eq!(paper().increase_scaled(100_000, MSS), 5 * BYTE_ONE * mss);
+    let path = path(&paper(), INTER_US);
+    assert_eq!(paper().increase_scaled(&path, 10), BYTE_ONE / 10 * mss);
+    assert_eq!(paper().increase_scaled(&path, 100_000), 5 * BYTE_ONE * mss);
 }
 
 #[test]
@@ -325,7 +336,7 @@ fn a_round_shows_what_it_counts() {
     sim.acked(1, 1_500, 0);
     assert_eq!(sim.flow.published().acked_bytes, 4_500);
     assert_eq!(sim.flow.published().marked_bytes, 1_500);
-    sim.flow.round_acked_bytes = u64::MAX;
+    sim.flow.round_acked_bytes = u32::MAX;
     assert_eq!(sim.flow.published().acked_bytes, u32::MAX);
 }
 
@@ -433,8 +444,9 @@ fn whatever_bytes_a_flow_is_made_of_nothing_panics() {
         let mut flow = Flow {
             window: Window::any(&mut rng),
             round_ends_us: rng.any(),
-            round_acked_bytes: rng.any(),
-            round_marked_bytes: rng.any(),
+            round_acked_bytes: rng.any() as u32,
+            round_marked_bytes: rng.any() as u32,
+            line_rate: LineRate::any(&mut rng),
             round_min_rtt_us: rng.any() as u32,
             alpha: rng.any() as u32,
             base_rtt: BaseRtt::any(&mut rng),
@@ -667,7 +679,7 @@ fn random_params(rng: &mut Rng) -> Params {
     if rng.percent(50) {
         params.k_packets_per_gbps = rng.within(1, 1_000) as u32;
         params.k_bytes = rng.pick(&[0, 10_000, 1_000_000]);
-        params.t_us = rng.within(0, 10_000) as u32;
+        params.t_us = rng.within(1, 10_000) as u32;
         params.beta = rng.within(0, 1_024) as u32;
         params.h_scale = rng.within(0, 10_000) as u32;
         params.g = rng.within(1, 1_024) as u32;
@@ -700,4 +712,33 @@ fn a_socket_shows_what_the_rules_make_of_it() {
     for key in ["base_rtt_us", "f", "h_packets_per_rtt"] {
         assert_eq!(state(&ENTRY, &Shown::default(), key), None, "{key}");
     }
+}
+
+/// The paper's testbed, and hosts of 10 and 100 Gbit/s: K in bytes and T in us.
+#[test]
+fn k_and_t_follow_from_the_link() {
+    for (rate_mbps, intra_rtt_us, k_bytes, t_us) in [
+        (100, 2_000, 7_500, 4_800),
+        (1_000, 200, 75_000, 4_800),
+        (10_000, 40, 100_000, 640),
+        (100_000, 14, 350_000, 224),
+    ] {
+        let params = Params {
+            line_rate_mbps: rate_mbps,
+            intra_rtt_us,
+            ..Params::of(Profile::Linux)
+        };
+        let path = path(&params, INTER_US);
+        assert_eq!(params.threshold_bytes(&path), k_bytes);
+        assert_eq!(params.uncongested_rtt_us(&path), u64::from(INTER_US + t_us));
+    }
+    let params = Params {
+        line_rate_mbps: 100_000,
+        k_bytes: 250_000,
+        t_us: 40,
+        ..Params::of(Profile::Linux)
+    };
+    let path = path(&params, INTER_US);
+    assert_eq!(params.threshold_bytes(&path), 250_000, "by hand");
+    assert_eq!(params.uncongested_rtt_us(&path), u64::from(INTER_US) + 40);
 }

@@ -77,6 +77,20 @@ fn paper() -> Params {
     Params::of(Profile::Paper)
 }
 
+/// With what a host finds out set by hand.
+fn linux() -> Params {
+    Params {
+        line_rate_mbps: 100_000,
+        intra_rtt_us: INTRA_US,
+        ..Params::of(Profile::Linux)
+    }
+}
+
+/// The path of a flow where C is set by hand.
+fn path(params: &Params, base_rtt_us: u32) -> Path {
+    params.path(base_rtt_us, params.line_rate_mbps, true)
+}
+
 fn artifact() -> Params {
     Params {
         start: 0,
@@ -205,7 +219,7 @@ fn a_restart_after_idling_begins_an_epoch() {
     sim.now_us += 1_000_000;
     sim.flow.on_idle_restart(sim.now_us);
     assert_eq!(sim.flow.epoch_ends_ns, sim.now_us * 1_000);
-    assert_eq!(sim.flow.round_ends_us, sim.now_us);
+    assert_eq!(sim.flow.round_ends, Moment::at(sim.now_us));
     sim.acked(u64::from(INTER_US) - 1, 4_000, 0);
     assert_ne!(sim.flow.published().acked_bytes, 0);
 }
@@ -566,7 +580,7 @@ fn balanced() -> Sim {
 /// The decrease that this E would have called for, had the flow left slow start; there is no delay.
 fn withheld_bytes(sim: &Sim) -> f64 {
     let gain =
-        f64::from(sim.params.decrease_gain(&sim.params.path(INTER_US))) / f64::from(FRACTION_ONE);
+        f64::from(sim.params.decrease_gain(&path(&sim.params, INTER_US))) / f64::from(FRACTION_ONE);
     let e = f64::from(sim.flow.ecn_fraction) / f64::from(FRACTION_ONE);
     let gentle = f64::from(sim.params.md_gentle) / 1_024.0;
     sim.flow.cwnd_bytes() as f64 * gain * e * gentle
@@ -640,7 +654,7 @@ fn slow_start_doubles_until_the_first_mark() {
 fn slow_start_stops_at_the_ceiling() {
     let params = Params {
         max_cwnd_bdp: 1_024,
-        ..Params::of(Profile::Linux)
+        ..linux()
     };
     let mut flow = Flow::new(&params, 0, 170_000, Some(INTRA_US));
     let ack = Ack {
@@ -686,7 +700,7 @@ fn slow_start_begins_with_a_part_of_the_bdp() {
         flow
     };
     let flow = opened(Some(INTER_US));
-    assert_eq!(flow.cwnd_bytes(), params.path(INTER_US).bdp_bytes / 16);
+    assert_eq!(flow.cwnd_bytes(), path(&params, INTER_US).bdp_bytes / 16);
     assert!(flow.window.in_first_slow_start());
     // A sixteenth of a short path's BDP is less than what every flow may send, ...
     assert_eq!(opened(Some(INTRA_US)).cwnd_bytes(), 40_000);
@@ -885,7 +899,7 @@ fn an_epoch_is_told_with_what_it_came_to() {
 
     // Delay: the whole decrease.
     sim.rtt_us = 2 * INTRA_US;
-    sim.flow.round_ends_us = u64::MAX;
+    sim.flow.round_ends = Moment::at(sim.now_us + 1_000_000);
     let epoch = sim.epoch(8_000, 8_000);
     assert_eq!(epoch.period_ns, 28_000);
     assert!(!epoch.verdict.gentle);
@@ -902,7 +916,7 @@ fn an_epoch_tells_what_it_did_instead_of_a_decrease() {
     let epoch = sim.epoch(80_000, 4_000);
     assert_eq!(epoch.verdict.action, Action::Increased);
 
-    let mut sim = Sim::new(Params::of(Profile::Linux), INTRA_US, 40_000);
+    let mut sim = Sim::new(linux(), INTRA_US, 40_000);
     sim.flow.window.start(40_000, true);
     sim.told(1, 4_000, 0);
     let epoch = sim.epoch(80_000, 80);
@@ -1033,7 +1047,8 @@ fn whatever_bytes_a_flow_is_made_of_nothing_panics() {
                 bytes: rng.any() as u32,
                 interval_us: rng.any() as u32,
             },
-            round_ends_us: rng.any(),
+            round_ends: Moment::at(rng.any()),
+            line_rate: LineRate::any(&mut rng),
             base_rtt: BaseRtt::any(&mut rng),
             round_marked: Flag::any(&mut rng),
             adapt: Adapt(rng.any() as u8),
@@ -1385,6 +1400,7 @@ fn random_params(rng: &mut Rng) -> Params {
     let profile = rng.pick(&Profile::ALL);
     let mut params = Params::of(profile);
     params.line_rate_mbps = rng.pick(&[1_000, 10_000, 100_000, 400_000]);
+    params.intra_rtt_us = INTRA_US;
     if rng.percent(50) {
         params.intra_rtt_us = rng.within(1, 500) as u32;
         params.ai_ppm = rng.within(0, 50_000) as u32;
@@ -1405,7 +1421,7 @@ fn random_params(rng: &mut Rng) -> Params {
 
 #[test]
 fn a_socket_shows_what_the_rules_make_of_it() {
-    let params = Params::of(Profile::Linux);
+    let params = linux();
     let shown = Shown {
         marked_fraction: FRACTION_ONE / 4,
         period_marked: 1 << 14,
@@ -1417,7 +1433,7 @@ fn a_socket_shows_what_the_rules_make_of_it() {
         ..Shown::default()
     };
     let of = |key| state(&ENTRY, &shown, key).unwrap();
-    assert_eq!(of("base_rtt_us"), 1_792.0);
+    assert_eq!((of("base_rtt_us"), of("intra_rtt_us")), (1_792.0, 14.0));
     assert_eq!((of("e"), of("epoch_marked")), (0.25, 0.5));
     assert_eq!((of("epochs"), of("quick_adapts")), (12_345.0, 2.0));
     assert_eq!((of("round_marked"), of("reduced")), (1.0, 0.0));
@@ -1429,4 +1445,136 @@ fn a_socket_shows_what_the_rules_make_of_it() {
     for key in ["base_rtt_us", "md_scale", "increase_bytes_per_rtt"] {
         assert_eq!(state(&ENTRY, &unknown, key), None, "{key}");
     }
+}
+
+// What the host finds out.
+
+/// Parameters of a host, and what it knows besides.
+struct Host {
+    params: Params,
+    way: Way,
+    shortest: std::cell::Cell<BaseRtt>,
+}
+
+impl Host {
+    /// With nothing set.
+    fn new(way: Way) -> Self {
+        Host {
+            params: Params::of(Profile::Linux),
+            way,
+            shortest: std::cell::Cell::default(),
+        }
+    }
+}
+
+impl Values for Host {
+    fn value(&self, row: usize) -> u32 {
+        self.params.value(row)
+    }
+
+    fn way(&self) -> Way {
+        self.way
+    }
+
+    fn shortest_rtt_us(&self) -> u32 {
+        self.shortest.get().words()[0]
+    }
+
+    fn note_base_rtt(&self, now_us: u64, rtt_us: u32) {
+        let mut shortest = self.shortest.get();
+        host::note_base_rtt(&mut shortest, now_us, rtt_us);
+        self.shortest.set(shortest);
+    }
+}
+
+#[test]
+fn with_nothing_set_a_flow_does_what_it_does_with_the_right_numbers() {
+    for_each_seed(|seed| {
+        let mut rng = Rng::new(seed);
+        let mut by_hand = linux();
+        by_hand.line_rate_mbps = rng.pick(&[1_000, 10_000, 25_000, 100_000, 400_000]);
+        let host = Host::new(Way::Told(by_hand.line_rate_mbps));
+        let base_us = rng.pick(&[14, 50, 1_792, 20_000]);
+        let mut now_us = rng.within(1, 1 << 40);
+        // Another flow of the host stays inside the datacenter.
+        Flow::new(&host, now_us, 40_000, Some(by_hand.intra_rtt_us));
+
+        let mut flow = Flow::new(&by_hand, now_us, 40_000, Some(base_us));
+        let mut found = Flow::new(&host, now_us, 40_000, Some(base_us));
+        flow.open(&by_hand);
+        found.open(&host);
+        for _ in 0..50 {
+            now_us += rng.within(0, u64::from(base_us) / 2 + 1);
+            let mut ack = rng.ack(now_us, base_us, MSS, flow.cwnd_bytes(), 20);
+            // No faster than the link, and no shorter than the path.
+            ack.delivered_bytes = ack
+                .delivered_bytes
+                .min(u64::from(by_hand.line_rate_mbps) * u64::from(ack.interval_us) / 8);
+            ack.rtt_us = ack.rtt_us.map(|rtt_us| rtt_us.max(base_us));
+            assert_eq!(flow.on_ack(&by_hand, &ack), found.on_ack(&host, &ack));
+        }
+        0
+    });
+}
+
+#[test]
+fn what_is_set_by_hand_wins_over_the_device() {
+    let mut host = Host::new(Way::Told(10_000));
+    host.params = linux();
+    let path = |host: &Host| Flow::new(host, 1, 40_000, Some(INTER_US)).path(host).unwrap();
+    assert_eq!(path(&host).bdp_bytes, INTER_BDP);
+    host.params.line_rate_mbps = 0;
+    assert_eq!(path(&host).bdp_bytes, INTER_BDP / 10);
+}
+
+#[test]
+fn where_the_device_is_silent_a_flow_takes_what_it_is_delivered() {
+    let host = Host::new(Way::Silent);
+    let mut flow = Flow::new(&host, 1, 40_000, Some(INTER_US));
+    flow.open(&host);
+    assert_eq!(flow.cwnd_bytes(), 40_000, "no part of a BDP that nobody knows");
+    let mut now_us = 1_000;
+    for _ in 0..12 {
+        let before_bytes = flow.cwnd_bytes();
+        let ack = Ack {
+            now_us,
+            rtt_us: Some(INTER_US),
+            srtt_us: INTER_US,
+            acked_bytes: before_bytes,
+            delivered_bytes: before_bytes,
+            interval_us: INTER_US,
+            cwnd_limited: true,
+            mss_bytes: MSS,
+            ..Ack::default()
+        };
+        flow.on_ack(&host, &ack).unwrap();
+        assert_eq!(flow.cwnd_bytes(), 2 * before_bytes, "slow start has no ceiling");
+        now_us += u64::from(INTER_US);
+    }
+    // The last round trip that has ended delivered half of what the window is now.
+    let path = flow.path(&host).unwrap();
+    let seen_bytes = path.bdp_bytes;
+    assert!(seen_bytes >= flow.cwnd_bytes() / 2 - 1_000, "{seen_bytes}");
+    assert_eq!(host.ceiling_bytes(&path), u64::MAX);
+    // A mark takes its part all the same.
+    assert!(host.decrease_gain(&path) > 0);
+}
+
+#[test]
+fn the_host_learns_its_datacenter_but_not_from_itself() {
+    let host = Host::new(Way::Told(100_000));
+    Flow::new(&host, 1, 40_000, Some(INTER_US));
+    assert_eq!(host.shortest_rtt_us(), INTER_US);
+    let mut flow = Flow::new(&host, 1, 40_000, None);
+    let ack = Ack {
+        now_us: 100,
+        rtt_us: Some(INTRA_US),
+        mss_bytes: MSS,
+        ..Ack::default()
+    };
+    flow.on_ack(&host, &ack);
+    assert_eq!(host.shortest_rtt_us(), INTRA_US);
+    let host = Host::new(Way::Loopback);
+    Flow::new(&host, 1, 40_000, Some(INTRA_US));
+    assert_eq!(host.shortest_rtt_us(), 0);
 }

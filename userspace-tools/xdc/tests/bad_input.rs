@@ -227,8 +227,8 @@ fn mistakes_in_set() {
         ("queues.port.limit=big", &["'big' is not a size"]),
         ("scale=0", &["'scale' must be at least 1"]),
         (
-            "net.unocc.intra_rtt_us=0",
-            &["net.unocc.intra_rtt_us = 0", "1 to 1000000 (us)"],
+            "net.unocc.intra_rtt_us=1000001",
+            &["net.unocc.intra_rtt_us = 1000001", "0 to 1000000 (us)"],
         ),
         (
             "net.unocc.nonsense=1",

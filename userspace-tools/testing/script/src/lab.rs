@@ -81,20 +81,10 @@ impl Lab {
         set("unocc", others)
     }
 
-    /// gemini's parameters: the defaults on the same path, and then some others.
+    /// gemini's parameters: the paper's on the same path, and then some others.
     pub fn gemini(&self, others: &[(&str, u32)]) -> Result<()> {
-        const DEFAULTS: [(&str, u32); 9] = [
-            ("line_rate_mbps", RATE_MBPS),
-            ("k_packets_per_gbps", 50),
-            ("k_bytes", 0),
-            ("t_us", 5_000),
-            ("beta", 205),
-            ("h_scale", 120),
-            ("g", 64),
-            ("rtt_base_window_ms", 10_000),
-            ("pacing_gain", 1_229),
-        ];
-        set("gemini", &DEFAULTS)?;
+        sysctl("gemini/profile", "paper")?;
+        sysctl("gemini/line_rate_mbps", &RATE_MBPS.to_string())?;
         set("gemini", others)
     }
 

@@ -126,6 +126,7 @@ mod tests {
     fn the_modules_tables_decide() {
         for (name, value) in [
             ("net.unocc.intra_rtt_us", "14"),
+            ("net.unocc.intra_rtt_us", "0"),
             ("net.unocc.profile", "paper"),
             ("net.gemini.k_bytes", "0"),
             ("net.tlt.enabled", "1"),
@@ -136,7 +137,6 @@ mod tests {
             assert!(check(name, value).is_ok(), "{name}");
         }
         for (name, value) in [
-            ("net.unocc.intra_rtt_us", "0"),
             ("net.unocc.intra_rtt_us", "-1"),
             ("net.unocc.intra_rtt_us", "fast"),
             ("/etc/crontab", "* * * * * root touch /tmp/owned"),
@@ -146,13 +146,13 @@ mod tests {
             ("net.ipv4./etc/x", "1"),
             ("net.unocc.intra_rtt", "14"),
             ("net.unocc.profile", "best"),
-            ("net.gemini.profile", "paper"),
+            ("net.gemini.profile", "artifact"),
             ("net.tlt.enabled", "2"),
             ("net.tlt.dscp", "8"),
             ("net.gemini.line_rate_mbps", "1000001"),
             ("net.gemini.max_error_us", "1"),
             ("net.gemini_err.max_error_us", "1000001"),
-            ("net.gemini_err.line_rate_mbps", "0"),
+            ("net.gemini_err.k_packets_per_gbps", "0"),
         ] {
             assert!(check(name, value).is_err(), "{name}");
         }

@@ -15,6 +15,8 @@ pub struct Params(Vec<(&'static Entry, Row)>);
 #[derive(Clone)]
 pub struct Row {
     values: Vec<u32>,
+    /// What flows of the namespace have had, for parameters that leave it open.
+    shortest_rtt_us: u32,
     /// The profile that most parameters are those of.
     profile: usize,
 }
@@ -22,6 +24,10 @@ pub struct Row {
 impl Values for Row {
     fn value(&self, row: usize) -> u32 {
         self.values.get(row).copied().unwrap_or_default()
+    }
+
+    fn shortest_rtt_us(&self) -> u32 {
+        self.shortest_rtt_us
     }
 }
 
@@ -33,7 +39,12 @@ impl Row {
         // Of two, the later one: the last is the default.
         let profiles = (0..algorithm.profiles.len()).rev();
         let profile = profiles.min_by_key(|profile| deviations(algorithm, &values, *profile))?;
-        Some(Self { values, profile })
+        let shortest_rtt_us = read("shortest_rtt_us").and_then(|us| us.parse().ok());
+        Some(Self {
+            values,
+            shortest_rtt_us: shortest_rtt_us.unwrap_or_default(),
+            profile,
+        })
     }
 
     pub fn profile_name(&self, algorithm: &Entry) -> &'static str {
@@ -108,12 +119,14 @@ mod tests {
         let linux = sysctl(unocc, unocc.profile);
         let read = Row::read(unocc, |name| match name {
             "line_rate_mbps" => Some("1000".to_owned()),
+            "shortest_rtt_us" => Some("14".to_owned()),
             name => linux(name),
         });
         let read = read.unwrap();
         assert!(read.is_modified(unocc));
         assert_eq!(read.profile_name(unocc), "linux");
         assert_eq!(read.value(0), 1000);
+        assert_eq!(read.shortest_rtt_us(), 14);
     }
 
     #[test]

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a host finds out by itself, where its parameters leave it open: the rate of its link, and the
+//! base RTT inside its datacenter.
+
+use super::fixed::US_PER_S;
+use super::rtt::BaseRtt;
+
+/// By what a flow sends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Way {
+    /// It cannot be told at this moment.
+    Unknown,
+    /// The peer is this host.
+    Loopback,
+    /// A device that says so many Mbit/s.
+    Told(u32),
+    /// A device that does not tell its speed.
+    Silent,
+}
+
+/// C, the rate of the host's link, as a flow finds it out: what the device says, or, if that is more
+/// or the device says nothing, the fastest that the flow was delivered. All zeroes is "not known".
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct LineRate(u32);
+
+/// The flow was delivered faster than its device says.
+const SHOWN: u32 = 1 << 31;
+/// The device says nothing, so that the link may be faster than what was seen.
+const SILENT: u32 = 1 << 30;
+
+/// No link is faster: the bound of `line_rate_mbps`.
+const MAX_MBPS: u32 = 1_000_000;
+
+impl LineRate {
+    /// In Mbit/s; 0 = not known.
+    #[inline(always)]
+    pub fn mbps(self) -> u32 {
+        self.0 & !(SHOWN | SILENT)
+    }
+
+    /// It is a bound: the device has told it.
+    #[inline(always)]
+    pub fn is_told(self) -> bool {
+        self.0 & SILENT == 0 && self.0 != 0
+    }
+
+    /// Asks for the device. What was seen counts an eighth less each time, so that a path that has
+    /// become slower is noticed.
+    pub fn ask(&mut self, way: Way) {
+        let (told, silent) = match way {
+            Way::Unknown => return,
+            Way::Told(mbps) => (mbps.min(MAX_MBPS), 0),
+            Way::Silent | Way::Loopback => (0, SILENT),
+        };
+        let seen = match self.0 & SHOWN {
+            0 => 0,
+            _ => self.mbps().saturating_sub(self.mbps() >> 3),
+        };
+        self.0 = silent | if seen > told { seen | SHOWN } else { told };
+    }
+
+    /// So many bytes were delivered in that time, limited by nothing but the path.
+    #[inline(always)]
+    pub fn delivered(&mut self, bytes: u32, interval_us: u32) {
+        // 1 Mbit/s is one bit per microsecond.
+        let bits = u64::from(bytes) << 3;
+        if bits > u64::from(self.mbps()).wrapping_mul(u64::from(interval_us)) {
+            self.show(bits, interval_us);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn show(&mut self, bits: u64, interval_us: u32) {
+        let mbps = bits.checked_div(u64::from(interval_us)).unwrap_or(0);
+        let mbps = mbps.min(u64::from(MAX_MBPS)) as u32;
+        if mbps > self.mbps() {
+            self.0 = (self.0 & SILENT) | SHOWN | mbps;
+        }
+    }
+}
+
+#[cfg(test)]
+impl LineRate {
+    /// Any bytes.
+    pub fn any(rng: &mut super::support::Rng) -> Self {
+        LineRate(rng.any() as u32)
+    }
+}
+
+/// What is shorter is no network, and what is longer no datacenter: bounds of what is found out.
+const INTRA_RTT_US: (u32, u32) = (10, 500);
+
+/// The base RTT inside the datacenter: by hand, or the shortest that flows of the host have lately
+/// had, or the flow's own; 0 = not that.
+#[inline(always)]
+pub fn intra_rtt_us(by_hand_us: u32, shortest_us: u32, own_us: u32) -> u32 {
+    let (least_us, most_us) = INTRA_RTT_US;
+    match (by_hand_us, shortest_us) {
+        (0, 0) => own_us.clamp(least_us, most_us),
+        (0, shortest_us) => shortest_us.clamp(least_us, most_us),
+        (by_hand_us, _) => by_hand_us,
+    }
+}
+
+/// A base RTT that no flow of the host had for this long is forgotten, as in [`BaseRtt`].
+pub const SHORTEST_RTT_WINDOW_MS: u32 = 60_000;
+
+/// A flow has that base RTT: what [`Values::note_base_rtt`](super::params::Values::note_base_rtt) does with what the host remembers.
+/// Several do it at once; what one of them overwrites the next one notes.
+pub fn note_base_rtt(shortest: &mut BaseRtt, now_us: u64, rtt_us: u32) {
+    shortest.update(now_us, rtt_us, SHORTEST_RTT_WINDOW_MS);
+}
+
+/// The rate of one byte per microsecond and less: what is sent in an RTT, where nothing else is known.
+#[cold]
+#[inline(never)]
+pub fn window_mbps(cwnd_bytes: u64, base_rtt_us: u32) -> u32 {
+    const BYTES_PER_S_OF_MBPS: u64 = US_PER_S / 8;
+    let bytes_per_s = super::fixed::bytes_per_s(cwnd_bytes, base_rtt_us);
+    (bytes_per_s / BYTES_PER_S_OF_MBPS).clamp(1, u64::from(MAX_MBPS)) as u32
+}
+
+#[cfg(test)]
+#[path = "tests/host.rs"]
+mod tests;
