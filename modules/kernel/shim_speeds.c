@@ -68,7 +68,7 @@ static int xdc_speeds_event(struct notifier_block *block, unsigned long event, v
 	case NETDEV_CHANGE:
 	case NETDEV_CHANGEUPPER:
 	case NETDEV_CHANGELOWERSTATE:
-		mod_delayed_work(system_wq, &speeds->work,
+		mod_delayed_work(system_dfl_wq, &speeds->work,
 				 msecs_to_jiffies(XDC_SPEEDS_DELAY_MS));
 		break;
 	case NETDEV_UNREGISTER:

@@ -103,7 +103,7 @@ refuses "a namespace that is not there" "no network namespace .nowhere." xdc ss 
 # A table for people, no escape sequence where nobody looks.
 table=$(xdc ss --netns h1 --dport 5001)
 matches "the table has a header" "^CC +LOCAL +PEER +CWND_PKT" "$table"
-matches "the table has the state" "profile linux\* +base RTT (19|20)[0-9]{3} us +E [01]\.[0-9]{4}" "$table"
+matches "the table has the state" "profile linux\* +base RTT (19|20)[0-9]{3} us +intra RTT [0-9]+ us +E [01]\.[0-9]{4}" "$table"
 equal "no escape sequence in a pipe" "" "$(echo "$table" | tr -dc '\033')"
 within "no line is longer than" 1 100 "$(echo "$table" | awk '{ if (length > n) n = length } END { print n }')"
 

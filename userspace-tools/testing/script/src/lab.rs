@@ -134,6 +134,12 @@ pub fn set(module: &str, values: &[(&str, u32)]) -> Result<()> {
         .try_for_each(|(name, value)| sysctl(&format!("{module}/{name}"), &value.to_string()))
 }
 
+/// The shortest base RTT that flows of the namespace have had.
+pub fn shortest_rtt_us(algorithm: &str) -> Result<u32> {
+    let path = format!("/proc/sys/net/{algorithm}/shortest_rtt_us");
+    Ok(fs::read_to_string(path)?.trim().parse()?)
+}
+
 /// Writes /proc/sys/net/NAME.
 pub fn sysctl(name: &str, value: &str) -> Result<()> {
     let path = Path::new("/proc/sys/net").join(name);

@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 
 use super::{BULK, Case, INFINITE_SSTHRESH, in_slow_start};
 use crate::flow::{Ecn, Flow, Mark, Setup, Step};
-use crate::lab::{BDP_BYTES, BDP_PACKETS, INTRA_US, Lab, RTT_US};
+use crate::lab::{BDP_BYTES, BDP_PACKETS, INTRA_US, Lab, RTT_US, shortest_rtt_us};
 use crate::witness::{
     Epochs, Rounds, averaged, delivery_rate, increased, md_gain, near, near_window,
 };
@@ -29,6 +29,14 @@ pub const CASES: &[Case] = &[
     Case {
         name: "unocc: fractions are carried, a packet is added after exactly so many ACKs",
         run: fractions_are_carried,
+    },
+    Case {
+        name: "unocc: with nothing set C is what the device says",
+        run: device_says_the_rate,
+    },
+    Case {
+        name: "unocc: with nothing set an epoch is the shortest RTT that flows have had",
+        run: epochs_of_the_host,
     },
     Case {
         name: "unocc: marked bytes add nothing",
@@ -264,6 +272,42 @@ fn fractions_are_carried(lab: &mut Lab) -> Result<()> {
     near("ACKs for a packet", f64::from(got), f64::from(wanted), 1.0)
 }
 
+fn device_says_the_rate(lab: &mut Lab) -> Result<()> {
+    // The device says 10 Gbit/s: 4,000 ppm of 2.5 MB are a tenth of the BDP of the other cases.
+    let mut flow = steady(lab, &[("line_rate_mbps", 0), ("ai_ppm", 4_000)])?;
+    let mut window = BDP_BYTES;
+    for _ in 0..300 {
+        let step = flow.ack_next(Mark::No)?;
+        window = increased(window, BDP_BYTES / 10.0, MSS);
+        near_window("window", step.cwnd(), window, MSS)?;
+    }
+    ensure!(window > 125e3);
+    Ok(())
+}
+
+fn epochs_of_the_host(lab: &mut Lab) -> Result<()> {
+    lab.unocc("paper", &[("start", 1), ("ai_ppm", 0)])?;
+    // A flow inside the datacenter, for the host to learn from.
+    let inside = Setup {
+        rtt_us: INTRA_US,
+        ..Setup::new("unocc")
+    };
+    Flow::open(lab, inside)?;
+    lab.unocc("paper", &[("start", 1), ("ai_ppm", 0), ("intra_rtt_us", 0)])?;
+    let mut flow = Flow::open(lab, Setup::new("unocc"))?;
+    flow.write(BULK)?;
+    flow.acks_of(BDP_PACKETS, Mark::No)?;
+    let shortest_us = shortest_rtt_us("unocc")?;
+    ensure!(
+        (1..=INTRA_US as u32).contains(&shortest_us),
+        "{shortest_us}"
+    );
+    let intra_us = f64::from(shortest_us.max(10));
+    let ended = follows_epochs_of(&mut flow, intra_us, RTT, 1_000)?;
+    ensure!(ended > 90, "{ended} epochs in ten RTTs");
+    Ok(())
+}
+
 fn marked_bytes_add_nothing(lab: &mut Lab) -> Result<()> {
     // Without delay and with nothing left of a gentle decrease, marks only keep from growing.
     let others = [("ai_ppm", 100_000), ("md_gentle", 0)];
@@ -327,9 +371,13 @@ fn slow_round(flow: &mut Flow<'_>) -> Result<Step> {
 
 // Epochs.
 
-/// Every ACK ends the epochs that the paper's clock ends, and counts in the others.
 fn follows_epochs(flow: &mut Flow<'_>, base_us: f64, acks: u32) -> Result<u32> {
-    let mut epochs = Epochs::new(&flow.steps[0], INTRA, base_us);
+    follows_epochs_of(flow, INTRA, base_us, acks)
+}
+
+/// Every ACK ends the epochs that the paper's clock ends, and counts in the others.
+fn follows_epochs_of(flow: &mut Flow<'_>, intra_us: f64, base_us: f64, acks: u32) -> Result<u32> {
+    let mut epochs = Epochs::new(&flow.steps[0], intra_us, base_us);
     let mut acked = flow.steps[0].bytes;
     for step in &flow.steps[1..] {
         acked = if epochs.ended_by(step) {

@@ -463,11 +463,18 @@ pub mod tests {
         }
     }
 
-    /// Those that namespaces begin with.
+    /// Those that namespaces begin with, and by hand what a host finds out: the papers' links.
     pub fn params() -> Params {
         Params::of(|algorithm, name| {
             let row = algorithm.params.iter().find(|row| row.name() == name)?;
-            Some(row.defaults[algorithm.profile].to_string())
+            let default = row.defaults[algorithm.profile];
+            let value = match (name, algorithm.name()) {
+                ("line_rate_mbps", "unocc") => 100_000,
+                ("line_rate_mbps", _) => 1_000,
+                ("intra_rtt_us", _) => 14,
+                _ => default,
+            };
+            Some(value.to_string())
         })
     }
 
@@ -537,7 +544,8 @@ pub mod tests {
         let unocc = flow("unocc", UNOCC);
         let number = |flow: &Flow, key: &str| state(flow, key).as_f64().unwrap();
         assert_eq!(state(&unocc, "profile"), "linux");
-        assert_eq!(state(&unocc, "profile_modified"), false);
+        assert_eq!(state(&unocc, "profile_modified"), true);
+        assert_eq!(state(&unocc, "intra_rtt_us"), 14);
         // K = a quarter of 100 Gbit/s x 14 us, BDP = 100 Gbit/s x 1,792 us: 4 x 3.5 / (3.5 + 1792).
         assert!((number(&unocc, "md_scale") - 14.0 / 1_795.5).abs() < 1e-5);
         // 6,000 ppm of that BDP.
@@ -654,6 +662,6 @@ pub mod tests {
     #[test]
     fn without_the_modules_parameters_their_numbers_are_missing() {
         let flow = Flow::new(&socket("unocc", UNOCC), None, &Params::default());
-        assert!(flow.rows()[1].contains("profile ?  base RTT 1792 us  E 0.2500  MD scale -"));
+        assert!(flow.rows()[1].contains("profile ?  base RTT 1792 us  intra RTT - us  E 0.2500"));
     }
 }
