@@ -519,7 +519,8 @@ mod tests {
             lines[2]
         );
         assert!(
-            lines[3].contains("    8.00     25.0 profile linux*  base RTT 1792 us  intra RTT 14 us"),
+            lines[3]
+                .contains("    8.00     25.0 profile linux*  base RTT 1792 us  intra RTT 14 us"),
             "{}",
             lines[3]
         );
