@@ -113,7 +113,7 @@ pub fn note_base_rtt(shortest: &mut BaseRtt, now_us: u64, rtt_us: u32) {
     shortest.update(now_us, rtt_us, SHORTEST_RTT_WINDOW_MS);
 }
 
-/// The rate of one byte per microsecond and less: what is sent in an RTT, where nothing else is known.
+/// The rate, at least 1, that sends a window in an RTT: for who knows nothing else.
 #[cold]
 #[inline(never)]
 pub fn window_mbps(cwnd_bytes: u64, base_rtt_us: u32) -> u32 {
