@@ -10,6 +10,8 @@ modprobe tcp_gemini
 ip tuntap add mode tun dev tun0
 # TCP hands over single packets; nothing is dropped for lack of room.
 ip link set dev tun0 gso_max_segs 1 txqueuelen 20000 up
+# The modules ask a device for its speed a tenth of a second after it comes up.
+sleep 0.2
 ip addr add 10.7.0.1/32 dev tun0
 ip -6 addr add fd07::1/128 dev tun0 nodad
 for packets in 10 32 100; do
