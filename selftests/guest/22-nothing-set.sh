@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kernels: x86 uml debug
+# kernels: uml
 # A host with nothing set finds out the rate of its link and the base RTT of its datacenter. The first
 # window tells what C is: initial_cwnd_bdp, a thirty-second, of C x 20 ms.
 . "$(dirname "$0")/lib.sh"
