@@ -618,7 +618,9 @@ pub mod tests {
             "{text}"
         );
         assert!(
-            text.contains("E 0.2500  MD scale 0.0078  epochs 12345  QA 2  [marked]"),
+            text.contains(
+                "intra RTT 14 us  E 0.2500  MD scale 0.0078  epochs 12345  QA 2\n  [marked]"
+            ),
             "{text}"
         );
         assert!(text.contains("[2001:db8:1111~6]:40000"), "{text}");
