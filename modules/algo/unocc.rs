@@ -361,10 +361,12 @@ impl Controller for Flow {
 
     #[inline(always)]
     fn adjust(&mut self, params: &impl Values, ack: &Ack, watch: &mut impl Watch<Event>) {
-        if let Some(rtt_us) = ack.rtt_us {
-            if self.base_rtt.update(ack.now_us, rtt_us, BASE_RTT_WINDOW_MS) {
-                self.ask_host(params, ack.now_us);
-            }
+        let base_rtt = &mut self.base_rtt;
+        let is_new = ack
+            .rtt_us
+            .is_some_and(|rtt_us| base_rtt.update(ack.now_us, rtt_us, BASE_RTT_WINDOW_MS));
+        if is_new {
+            self.ask_host(params, ack.now_us);
         }
         match self.path(params) {
             Some(path) => self.algorithm_1(params, ack, &path, watch),
