@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 #   make quick      from nothing to a first table, in virtual time: User Mode Linux alone
-#   make demo       two datacenters, five congestion controls, a table and a report
+#   make demo       the same in QEMU, compared with virtual time
 #   make test       every test, on the host and in guests
 #   make test-long  what takes hours: the soak, a thousand reloads, mutants
 #   make            set up, build the kernels, the modules and the tools
@@ -15,7 +15,9 @@
 #   make dkms       /usr/src/xdc-VERSION, for dkms to build them for each kernel
 #   make bundle     build/bundle/xdc-VERSION-x86_64.tar.zst: xdc, kernel, modules, scenarios, docs;
 #                   runs anywhere without root and without a compiler
-#   make test-debian  the modules in Debian's own kernel (docs/host.md)
+#   make selftests-7.2  the modules and their selftests in a UML kernel of Linux 7.2, which it builds
+#   make modules-7.2    the modules for it alone: what it takes to compile them
+#   make test-debian  the modules in Debian's own kernel (docs/host.md); XDC_KERNEL_SERIES=7.2: its 7.2
 #   make clean      forget what was built here (kernels and crates stay in the cache)
 #
 # KSRC=DIR   build the guests' kernels from your own source tree
@@ -41,7 +43,7 @@ $(error see above)
 endif
 endif
 
-.PHONY: all quick setup kernels modules agent tracing test-tools tools guests bundle demo test test-long test-debian install uninstall dkms clean
+.PHONY: all quick quick-plan setup kernels modules agent tracing test-tools tools guests bundle demo test test-long test-debian install uninstall dkms clean
 .NOTPARALLEL:
 
 all: guests tracing
@@ -71,6 +73,7 @@ modules-%: kernel-%
 # Static, because it is the first process of a guest that has no libraries.
 agent: setup
 	@mkdir -p build
+	@[ -e build/agent ] || echo "xdc: building the guests' agent"
 	@cd userspace-tools && $(STATIC) -p xdc-agent
 	@install -C -m 755 $(STATIC_OUT)/xdc-agent build/agent
 
@@ -86,6 +89,7 @@ test-tools: tracing
 	@install -C -m 755 -t build/guest-bin $(GUEST_BIN:%=$(STATIC_OUT)/%)
 
 tools: setup
+	@[ -e $(XDC) ] || echo "xdc: building $(XDC)"
 	@cd userspace-tools && cargo build --quiet --locked --release -p xdc -p xdc-tc-plugin -p xdc-ip-plugin
 	@mkdir -p build/tc build/ip
 	@install -s -m 644 userspace-tools/target/release/libq_phantom.so build/tc/q_phantom.so
@@ -94,15 +98,32 @@ tools: setup
 # Without QEMU, and without the modules that only tests load.
 quick: SETUP := quick
 quick: export XDC_SELFTEST :=
-quick: modules-uml agent tools
+quick: quick-plan modules-uml agent tools
+	@echo "quick: running two-dc-1g in virtual time (half a minute)"
 	@$(XDC) run two-dc-1g --engine uml
+
+quick-plan:
+	@[ -e build/uml/kernel ] || printf '%s\n' "quick: about 6 minutes on two idle cores, the first time:" \
+		"  packages and tools 1 min, kernel source (170 MB) and User Mode Linux 3.5 min, modules, agent and xdc 1 min, the run 0.5 min"
 
 bundle: modules-uml agent tools
 	@qemu-images/setup.sh bundle
 	@qemu-images/bundle.sh
 
 demo: guests
-	@$(XDC) run two-dc-1g
+	@echo "demo: two-dc-1g in QEMU (12 to 26 minutes without KVM), in virtual time (half a minute), and both compared"
+	@$(XDC) run two-dc-1g --engine qemu --results results/demo/qemu
+	@$(XDC) run two-dc-1g --engine uml --results results/demo/uml
+	@$(XDC) compare results/demo/uml/two-dc-1g results/demo/qemu/two-dc-1g
+
+# Another series of kernels, in a home of its own below build/.
+modules-7.%: setup
+	@XDC_KERNEL_SERIES=7.$* qemu-images/link-kernel.sh uml
+	@XDC_KERNEL_SERIES=7.$* qemu-images/modules.sh uml
+
+selftests-7.%: agent test-tools tools
+	@$(MAKE) modules-7.$*
+	@XDC_HOME=build/linux-7.$* $(XDC) selftest --engine uml
 
 test: guests test-tools modules-debug bundle
 	@selftests/host/all

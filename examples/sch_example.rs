@@ -42,7 +42,6 @@ impl Qdisc for Fifo {
     type State = State;
     type Rtnl = ();
     type Stats = ();
-    type Owner = Module;
 
     fn init(
         _module: &(),

@@ -114,7 +114,7 @@ struct Config {
     overhead_bytes: i64,
     mpu_bytes: i64,
 
-    // Phantom queue; it does not drain, and takes nothing, where nobody knows the line rate.
+    // Phantom queue; it neither drains nor takes packets while the line rate is unknown.
     phantom: phantom::Config,
     count_acks: bool,
 
@@ -128,7 +128,7 @@ struct Config {
     both: bool,
     mark_at_enqueue: bool,
     ecn_drop: bool,
-    /// The phantom queue is to mark, and nobody knows at which rate it drains.
+    /// The phantom queue should mark, but its drain rate is unknown.
     lacks_line_rate: bool,
 
     // Colours
@@ -145,7 +145,7 @@ struct Config {
 }
 
 impl Config {
-    /// `link_bytes_per_s`, 0 where nobody knows it, counts where no option gives a rate.
+    /// `link_bytes_per_s`, 0 if unknown, counts where no option gives a rate.
     fn new(options: &Options, link_bytes_per_s: u64, shares_phantom: bool) -> Self {
         let number = |id| options.unsigned(id);
         let ppm = |id| number(id) as u32;
@@ -992,7 +992,6 @@ impl Qdisc for Port {
     type State = State;
     type Rtnl = Rtnl;
     type Stats = tc_phantom_xstats;
-    type Owner = Module;
 
     fn init(
         common: &Common,

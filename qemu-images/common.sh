@@ -6,7 +6,13 @@ set -euo pipefail
 
 XDC_TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 XDC_CACHE=${XDC_CACHE:-${XDC_CACHE_HOME:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}}/xdc}
-XDC_KERNEL_SERIES=7.3
+# The kernels that the modules are for; the first is that of the guests, and XDC_KERNEL_SERIES names another.
+XDC_KNOWN_SERIES="7.3 7.2"
+XDC_KERNEL_SERIES=${XDC_KERNEL_SERIES:-${XDC_KNOWN_SERIES%% *}}
+# What is built for it. Another series has a home of its own, with the guests' agent and tools linked into it.
+XDC_HOME_OF_SERIES=$XDC_TOP
+[ "$XDC_KERNEL_SERIES" = "${XDC_KNOWN_SERIES%% *}" ] || XDC_HOME_OF_SERIES=$XDC_TOP/build/linux-$XDC_KERNEL_SERIES
+XDC_BUILD=$XDC_HOME_OF_SERIES/build
 # The kernel's compiler and its core library come from one Debian source
 # package; a rustup toolchain that is first on PATH has no rust-src. RUSTC names
 # another compiler, which has to have its sources (rustc --print sysroot, lib/rustlib/src).

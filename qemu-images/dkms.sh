@@ -24,7 +24,8 @@ for module in $(modules); do
 	built+="BUILT_MODULE_LOCATION[$n]=\"out\"\nDEST_MODULE_LOCATION[$n]=\"/updates/dkms\"\n"
 	n=$((n + 1))
 done
-sed "s|^@MODULES@\$|${built%\\n}|; s/@VERSION@/$version/; s/@SERIES@/${XDC_KERNEL_SERIES//./\\\\.}/" \
+series=${XDC_KNOWN_SERIES//./\\\\.}
+sed "s|^@MODULES@\$|${built%\\n}|; s/@VERSION@/$version/; s/@SERIES@/${series// /|}/" \
 	"$XDC_TOP/qemu-images/dkms.conf.in" >"$dest/dkms.conf"
 say "$dest is ready"
 say "next: sudo dkms install xdc/$version"

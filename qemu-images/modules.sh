@@ -31,10 +31,11 @@ if [ "$flavour" = kdir ]; then
 	fi
 else
 	export XDC_SELFTEST=${XDC_SELFTEST-1}
-	tree=$XDC_TOP/build/$flavour/tree
+	tree=$XDC_BUILD/$flavour/tree
 	arch=$(flavour_arch "$flavour")
 fi
-out=$(realpath -m "${2:-$XDC_TOP/build/$flavour/modules}")
+out=$(realpath -m "${2:-$XDC_BUILD/$flavour/modules}")
+[ -d "$out" ] || say "building the modules for $flavour"
 mkdir -p "$out"
 out=$(realpath "$out")
 log=$out.log

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # source.sh FLAVOUR: print the folder of the kernel source for x86, debug or
 # uml; fetch and unpack it first if the cache has none. UML's has the patches
-# of qemu-images/patches. KSRC=DIR names a user's own tree instead.
+# of qemu-images/patches. KSRC=DIR names a user's own tree instead, and
+# XDC_KERNEL_SERIES=7.2 another series.
 . "$(dirname "$0")/common.sh"
 
 flavour=${1:?usage: source.sh x86|uml|debug}
@@ -45,18 +46,21 @@ finish() {
 # must not rebuild every kernel of a machine.
 pristine() {
 	local tree
-	for tree in "$XDC_CACHE"/src/linux-*; do
+	for tree in "$sources"/linux-*; do
 		case $tree in *-um-*) continue ;; esac
 		[ -f "$tree/.xdc-complete" ] && echo "$tree" && return
 	done
 	return 1
 }
 
-mkdir -p "$XDC_CACHE/src"
-exec 9>"$XDC_CACHE/src/.lock"
+# Another series has a folder of its own, so that none is taken for another.
+sources=$XDC_CACHE/src
+[ "$XDC_KERNEL_SERIES" = "${XDC_KNOWN_SERIES%% *}" ] || sources=$sources/$XDC_KERNEL_SERIES
+mkdir -p "$sources"
+exec 9>"$sources/.lock"
 flock 9
 tree=$(pristine) && finish "$tree"
-work=$(mktemp -d "$XDC_CACHE/src/.fetch.XXXXXX")
+work=$(mktemp -d "$sources/.fetch.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 tarball=$work/linux.tar.xz
 
@@ -97,7 +101,7 @@ tar -C "$work/tree" --strip-components=1 -xf "$tarball" ||
 	die "unpacking the kernel source failed" "look for a full disk: df -h $XDC_CACHE"
 version=$(make -s -C "$work/tree" kernelversion)
 touch "$work/tree/.xdc-complete"
-tree=$XDC_CACHE/src/linux-$version
+tree=$sources/linux-$version
 rm -rf "$tree"
 mv "$work/tree" "$tree"
 finish "$tree"

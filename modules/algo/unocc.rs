@@ -814,8 +814,8 @@ const STATE: &[State] = &[
         key: "md_scale",
         label: "MD scale",
         unit: "",
-        help: "4K / (K + BDP): the end of a marked epoch takes E times that of the window, and \
-               `md_gentle` of it where the RTT shows no queue",
+        help: "4K / (K + BDP): the end of a marked epoch decreases the window by E times that, and by \
+               `md_gentle` of it while the RTT shows no queue",
         value: |shown| {
             let params = shown.params?;
             // It is a ratio of BDPs, unless `k_bytes` is set.

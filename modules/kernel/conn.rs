@@ -259,7 +259,7 @@ impl Found {
 }
 
 impl Drop for Found {
-    // Inline, so that a module without a use for it has none of it.
+    // Inline, so that modules that do not use it do not contain it.
     #[inline]
     fn drop(&mut self) {
         // SAFETY: By the type invariants.

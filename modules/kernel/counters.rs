@@ -55,7 +55,7 @@ impl<T: Counters> Registration<T> {
             },
             GFP_KERNEL,
         )?;
-        // SAFETY: Nobody else knows of it yet; `names` stays beside it.
+        // SAFETY: No other code knows it yet; `names` stays beside it.
         unsafe {
             *table.c.get() = bindings::xdc_counters {
                 file: T::FILE.as_char_ptr(),

@@ -89,7 +89,7 @@ impl<T: FlowOps> Flows<T> {
             },
             GFP_KERNEL,
         )?;
-        // SAFETY: Nobody else knows of it yet.
+        // SAFETY: No other code knows it yet.
         unsafe {
             (*table.c.get()).poll = Some(Self::poll);
             (*table.c.get()).removed = Some(Self::removed);
@@ -246,14 +246,14 @@ impl<S> Deref for Held<'_, S> {
     type Target = S;
 
     fn deref(&self) -> &S {
-        // SAFETY: By the type invariants nobody else reads or writes it.
+        // SAFETY: By the type invariants no other code reads or writes it.
         unsafe { &*self.state }
     }
 }
 
 impl<S> DerefMut for Held<'_, S> {
     fn deref_mut(&mut self) -> &mut S {
-        // SAFETY: By the type invariants nobody else reads or writes it.
+        // SAFETY: By the type invariants no other code reads or writes it.
         unsafe { &mut *self.state }
     }
 }

@@ -7,7 +7,7 @@
 // some module is checked by `make test` (selftests/host/all, used_somewhere).
 #![allow(dead_code)]
 
-// Modules use its structs; its functions are unsafe to call, and nobody does outside of this directory.
+// Modules use its structs; its functions are unsafe to call, and are called in this directory only.
 pub(crate) mod bindings;
 pub(crate) mod conn;
 pub(crate) mod counters;

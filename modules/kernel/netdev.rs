@@ -69,7 +69,7 @@ pub(crate) trait Notifier: Send + Sync + 'static {
     fn event(&self, device: &Device<'_>, event: Event);
 }
 
-/// C's part, and who is called.
+/// C's part, and the callee.
 #[repr(C)]
 struct Block<T> {
     block: Opaque<bindings::notifier_block>,

@@ -19,7 +19,7 @@ use kernel::{error::to_result, prelude::*};
 
 /// Hooks of a module.
 ///
-/// They run in a softirq or in the context of whoever sends, under RCU: they may not sleep.
+/// They run in a softirq or in the context of the sender, under RCU: they may not sleep.
 pub(crate) trait Hooks: Send + Sync + 'static {
     /// Where among the hooks of others: the lowest number comes first.
     const PRIORITY: i32;
@@ -125,7 +125,7 @@ impl Packet<'_> {
     /// It goes on, a burst of segments, as two packets: the last one has another DSCP than those
     /// before it. Without memory, the packet comes back.
     pub(crate) fn split_last(self, dscp: u8, last_dscp: u8) -> core::result::Result<Verdict, Self> {
-        // SAFETY: By the type invariants. If C returns true, the packet is C's, and nobody has it
+        // SAFETY: By the type invariants. If C returns true, the packet is C's, and no other code has it
         // any more: `self` ends here.
         match unsafe { bindings::xdc_nf_split_last(self.skb, self.state, dscp, last_dscp) } {
             true => Ok(Verdict(bindings::NF_STOLEN)),

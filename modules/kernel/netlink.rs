@@ -28,7 +28,7 @@ const TYPE_FLAGS: u16 = 0xc000;
 ///
 /// # Invariants
 ///
-/// `ptr` is valid for reads and writes for `'a`, and nobody else uses it
+/// `ptr` is valid for reads and writes for `'a`, and no other code uses it
 /// meanwhile. Its `bad_attr` is null or an attribute of the request.
 pub(crate) struct Extack<'a> {
     ptr: Option<NonNull<bindings::netlink_ext_ack>>,
@@ -317,7 +317,7 @@ impl<'a, const N: usize> Attrs<'a, N> {
 ///
 /// # Invariants
 ///
-/// `skb` is a netlink message under construction, which nobody else touches for `'a`.
+/// `skb` is a netlink message under construction, which no other code touches for `'a`.
 pub(crate) struct Message<'a> {
     skb: NonNull<bindings::sk_buff>,
     _answer: PhantomData<&'a mut ()>,
@@ -328,7 +328,7 @@ impl Message<'_> {
     ///
     /// # Safety
     ///
-    /// `skb` is null, or a netlink message under construction that nobody else touches.
+    /// `skb` is null, or a netlink message under construction that no other code touches.
     pub(super) unsafe fn nest(
         skb: *mut bindings::sk_buff,
         id: u32,

@@ -6,7 +6,7 @@
 
 use super::bindings;
 
-/// A number that nobody can foretell: get_random_u64().
+/// An unpredictable number: get_random_u64().
 pub(crate) fn random_u64() -> u64 {
     // SAFETY: Callable from any context.
     unsafe { bindings::xdc_random_u64() }

@@ -47,6 +47,9 @@ enum xdc_ecn {
 	XDC_ALREADY_CE,
 };
 
+/* shim_module.c */
+struct module *xdc_this_module(void);
+
 /* shim_math.c */
 u64 xdc_mul_u64_u64_div_u64(u64 a, u64 b, u64 divisor);
 

@@ -16,6 +16,7 @@
 
 #include "shim.h"
 #include "shim_math.c"
+#include "shim_module.c"
 #include "shim_notifier.c"
 #include "shim_random.c"
 
@@ -264,7 +265,7 @@ static bool xdc_skb_header_is_ours(const struct sk_buff *skb, unsigned int heade
 }
 
 /*
- * The first @end bytes of the packet, in one piece that nobody else has. Whoever
+ * The first @end bytes of the packet, in one piece that no other code has. Whoever
  * keeps a reference to the packet, as pktgen does, relies on where its bytes are.
  */
 static void *xdc_skb_make_ours(struct sk_buff *skb, unsigned int end)

@@ -7,6 +7,7 @@
 #include "shim_deferred.c"
 #include "shim_math.c"
 #include "shim_speeds.c"
+#include "shim_module.c"
 
 void *xdc_net_generic(const struct net *net, unsigned int id)
 {

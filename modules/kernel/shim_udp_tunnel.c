@@ -21,6 +21,7 @@
 #include <net/rtnetlink.h>
 #include <net/udp_tunnel.h>
 
+#include "compat.h"
 #include "shim.h"
 
 /* What is before a packet of ours: IP, UDP, ours. */
@@ -342,7 +343,7 @@ drop:
 	return 0;
 }
 
-/* What comes back for a packet of ours is nobody else's. */
+/* What comes back for a packet of ours is no other code's. */
 static int xdc_tunnel_err_lookup(struct sock *sk, struct sk_buff *skb)
 {
 	return 0;

@@ -207,7 +207,7 @@ unsafe extern "C" fn init_net<T: Params>(net: *mut bindings::net) -> c_int {
     // SAFETY: The area is allocated and zeroed, which is valid for `Values`,
     // and there is no mutable reference to them.
     let values = unsafe { &*addr_of!((*area).values) };
-    // SAFETY: As above, and nobody else knows of the area yet.
+    // SAFETY: As above, and no other code knows of the area yet.
     let files = unsafe { &mut *addr_of_mut!((*area).files) };
 
     values.set_profile::<T>(T::PROFILE);
@@ -238,8 +238,9 @@ unsafe extern "C" fn init_net<T: Params>(net: *mut bindings::net) -> c_int {
     }
     // SAFETY: `net` is alive. The first `count` files are complete, lie in the
     // area, which outlives their registration, and refer to it and to statics.
+    // They may be written to, as kernels before 7.3 want it.
     let header = unsafe {
-        bindings::register_net_sysctl_sz(net, T::DIR.as_char_ptr(), files.as_ptr(), count)
+        bindings::register_net_sysctl_sz(net, T::DIR.as_char_ptr(), files.as_mut_ptr(), count)
     };
     if header.is_null() {
         return ENOMEM.to_errno();

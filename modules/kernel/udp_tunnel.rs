@@ -104,7 +104,7 @@ impl Packet {
         let mut len = 0;
         // SAFETY: By the type invariants.
         let data = unsafe { bindings::xdc_tunnel_bytes(self.skb.as_ptr(), &mut len) };
-        // SAFETY: As in `bytes`, and nobody else has its bytes.
+        // SAFETY: As in `bytes`, and no other code has its bytes.
         unsafe { slice::from_raw_parts_mut(data, len as usize) }
     }
 
@@ -244,7 +244,7 @@ impl<T: Tunnel> Registration<T> {
             },
             GFP_KERNEL,
         )?;
-        // SAFETY: Nobody else knows of it yet; `counters` stays beside it.
+        // SAFETY: No other code knows it yet; `counters` stays beside it.
         unsafe {
             *table.c.get() = bindings::xdc_tunnel_ops {
                 kind: T::KIND.as_char_ptr(),
@@ -306,7 +306,7 @@ impl<T: Tunnel> Registration<T> {
         skb: *mut bindings::sk_buff,
         now_us: u64,
     ) -> u64 {
-        // SAFETY: By the safety requirements nobody else has it.
+        // SAFETY: By the safety requirements no other code has it.
         let state = unsafe { &mut *state.cast::<T>() };
         // INVARIANT: By the safety requirements.
         let mut decisions = Decisions {
@@ -330,7 +330,7 @@ impl<T: Tunnel> Registration<T> {
         is_marked: bool,
         now_us: u64,
     ) -> u64 {
-        // SAFETY: By the safety requirements nobody else has it.
+        // SAFETY: By the safety requirements no other code has it.
         let state = unsafe { &mut *state.cast::<T>() };
         // INVARIANT: By the safety requirements.
         let mut decisions = Decisions {
@@ -352,7 +352,7 @@ impl<T: Tunnel> Registration<T> {
         out: *mut bindings::xdc_tunnel_out,
         now_us: u64,
     ) -> u64 {
-        // SAFETY: By the safety requirements nobody else has it.
+        // SAFETY: By the safety requirements no other code has it.
         let state = unsafe { &mut *state.cast::<T>() };
         // INVARIANT: By the safety requirements.
         let mut decisions = Decisions {

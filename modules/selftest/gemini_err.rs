@@ -3,7 +3,7 @@
 //! GEMINI with errors in its RTTs, for Table V of its paper.
 //!
 //! To each RTT is added an error, uniform from 0 to `net.gemini_err.max_error_us`; all else is
-//! algo/gemini.rs, which stays without a parameter that nobody wants on a host. Besides:
+//! algo/gemini.rs, which has no parameter that hosts do not need. Besides:
 //! 1. algo/gemini.rs finds out from an ACK's RTT when its packet was sent, so a round of one RTT
 //!    ends later by the error, too.
 

@@ -2,7 +2,7 @@
 
 //! A FIFO that makes the mistakes that a qdisc can make: it drops packets
 //! without a word, holds them, and says something else than what it did. The
-//! parents' books have to be right all the same.
+//! parents' counts must be right all the same.
 //!
 //! What it does with a packet is the packet's priority.
 
@@ -86,7 +86,6 @@ impl Qdisc for Wrong {
     type State = State;
     type Rtnl = ();
     type Stats = ();
-    type Owner = Module;
 
     fn init(
         _module: &(),

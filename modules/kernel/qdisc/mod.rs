@@ -27,7 +27,7 @@ use core::{
     mem::{size_of, MaybeUninit},
     ptr::{self, addr_of, addr_of_mut, NonNull},
 };
-use kernel::{error::to_result, prelude::*, types::Opaque, ModuleMetadata};
+use kernel::{error::to_result, prelude::*, types::Opaque};
 use netdev::{Device, Event};
 
 /// A qdisc in a callback that may sleep and runs under RTNL.
@@ -148,9 +148,6 @@ pub(crate) trait Qdisc: Sized + Send + Sync + 'static {
 
     /// For `tc -s`.
     type Stats: Stats;
-
-    /// The module that it is part of.
-    type Owner: ModuleMetadata;
 
     /// Makes a qdisc from its options, which may be none. May sleep.
     fn init(
@@ -349,7 +346,7 @@ impl<T: Qdisc> VTable<T> {
     ///
     /// Called by C only, last of all, after an init() that may have failed.
     unsafe extern "C" fn destroy(sch: *mut bindings::Qdisc) {
-        // SAFETY: By the safety requirements nobody else has the qdisc, once
+        // SAFETY: By the safety requirements no other code has the qdisc, once
         // the watchdog is stopped.
         unsafe {
             bindings::xdc_qdisc_destroy(sch);
@@ -567,7 +564,7 @@ impl<T: Qdisc> VTable<T> {
 
     /// # Safety
     ///
-    /// Called by C only, under RTNL, for a qdisc of `T`; `link` is a [`Link`] that nobody else has.
+    /// Called by C only, under RTNL, for a qdisc of `T`; `link` is a [`Link`] that no other code has.
     unsafe extern "C" fn link_changed(sch: *mut bindings::Qdisc, link: *mut c_void) {
         // SAFETY: By the safety requirements; `live` changes only under RTNL.
         if unsafe { (*Private::<T>::of(sch)).live } {
@@ -590,7 +587,8 @@ impl<T: Qdisc> VTable<T> {
             *to = *from as c_char;
         }
         ops.priv_size = size_of::<Private<T>>() as c_int;
-        ops.owner = T::Owner::THIS_MODULE.as_ptr().cast();
+        // SAFETY: It reads a constant.
+        ops.owner = unsafe { bindings::xdc_this_module() };
         ops.cl_ops = addr_of!(bindings::xdc_qdisc_class_ops);
         ops.init = Some(Self::init);
         ops.change = Some(Self::change);
@@ -607,7 +605,7 @@ impl<T: Qdisc> VTable<T> {
     }
 }
 
-/// The link of a device, of which the driver is asked once for all qdiscs.
+/// The link of a device: one request to the driver for all qdiscs.
 pub(crate) struct Link<'a> {
     device: &'a Device<'a>,
     bytes_per_s: Option<Option<u64>>,

@@ -92,7 +92,7 @@ unsafe fn next_of(skb: *mut bindings::sk_buff) -> *mut *mut bindings::sk_buff {
 ///
 /// # Safety
 ///
-/// `counter` is valid, and nobody else writes to it meanwhile.
+/// `counter` is valid, and no other code writes to it meanwhile.
 #[inline]
 unsafe fn update<T: Copy>(counter: *mut T, f: impl FnOnce(T) -> T) {
     // SAFETY: By the safety requirements.
@@ -103,7 +103,7 @@ unsafe fn update<T: Copy>(counter: *mut T, f: impl FnOnce(T) -> T) {
 ///
 /// # Invariants
 ///
-/// `sch` is alive and its root's lock is held for `'a`, or nobody else has it
+/// `sch` is alive and its root's lock is held for `'a`, or no other code has it
 /// any more. Its private area begins with an initialised `struct xdc_qdisc`.
 /// `to_free` is null in dequeue and peek, else the list of enqueue's caller.
 #[derive(Clone, Copy)]
@@ -302,9 +302,9 @@ impl<'a> Queue<'a> {
     pub(super) fn backlog(self) -> Backlog {
         let sch = self.sch.as_ptr();
         Backlog {
-            // SAFETY: By the type invariants; nobody else writes to it.
+            // SAFETY: By the type invariants; no other code writes to it.
             packets: unsafe { (*sch).q.qlen },
-            // SAFETY: By the type invariants; nobody else writes to it.
+            // SAFETY: By the type invariants; no other code writes to it.
             bytes: unsafe { (*sch).qstats.backlog },
         }
     }
@@ -321,7 +321,7 @@ impl<'a> Queue<'a> {
         // SAFETY: As above.
         unsafe { (*self.c()).disposed = 0 };
         if missing > disposed {
-            // SAFETY: By the type invariants; under the lock nobody else writes to it.
+            // SAFETY: By the type invariants; under the lock no other code writes to it.
             unsafe {
                 update(addr_of_mut!((*sch).qstats.drops), |n| {
                     n.wrapping_add(missing.wrapping_sub(disposed))
@@ -354,7 +354,7 @@ impl<'a> Queue<'a> {
         unsafe { bindings::xdc_qdisc_peeked(self.sch.as_ptr()) }
     }
 
-    /// Keeps a packet that dequeue gave for the next one who asks; it is still queued.
+    /// Keeps a packet that dequeue returned for the next dequeue; it is still queued.
     pub(super) fn keep_peeked(self, packet: Packet<'a>) -> *mut bindings::sk_buff {
         let skb = packet.into_raw();
         // SAFETY: By the type invariants; we give up the packet.

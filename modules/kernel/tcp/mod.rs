@@ -26,7 +26,6 @@ use kernel::{
     error::{to_result, VTABLE_DEFAULT_ERROR},
     prelude::*,
     types::Opaque,
-    ModuleMetadata,
 };
 
 // Each module uses its part.
@@ -222,7 +221,7 @@ impl Sock<'_> {
         let reno = unsafe { addr_of!((*tables).reno) };
         write!(self, reno.cast(), inet_conn.icsk_ca_ops);
         // TCP does this only right behind init(). Without ECN it sends what the
-        // socket says, and nobody would tell it of marks.
+        // socket says, and it would not learn of marks.
         // SAFETY: The wrapper requires a valid, locked socket, which the type
         // invariants give. It writes to `tos` and `tclass` only.
         unsafe { bindings::xdc_inet_ecn_dontxmit(self.sk()) }
@@ -431,9 +430,8 @@ impl<T: CongestionControl> VTable<T> {
     fn ops() -> bindings::tcp_congestion_ops {
         // SAFETY: Null callbacks, an empty list and an empty name are valid.
         let mut ops: bindings::tcp_congestion_ops = unsafe { MaybeUninit::zeroed().assume_init() };
-        ops.owner = <T::OwnerModule as ModuleMetadata>::THIS_MODULE
-            .as_ptr()
-            .cast();
+        // SAFETY: It reads a constant.
+        ops.owner = unsafe { bindings::xdc_this_module() };
         ops.flags = T::FLAGS;
         ops.get_info = Some(Self::get_info);
         ops.init = Some(Self::init);
@@ -465,9 +463,8 @@ impl<T: CongestionControl> VTable<T> {
     fn reno_ops() -> bindings::tcp_congestion_ops {
         // SAFETY: Null callbacks, an empty list and an empty name are valid.
         let mut ops: bindings::tcp_congestion_ops = unsafe { MaybeUninit::zeroed().assume_init() };
-        ops.owner = <T::OwnerModule as ModuleMetadata>::THIS_MODULE
-            .as_ptr()
-            .cast();
+        // SAFETY: It reads a constant.
+        ops.owner = unsafe { bindings::xdc_this_module() };
         ops.get_info = Some(Self::get_info);
         ops.ssthresh = Some(bindings::tcp_reno_ssthresh);
         ops.undo_cwnd = Some(bindings::tcp_reno_undo_cwnd);
