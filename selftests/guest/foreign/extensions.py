@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-# suite: TCP-AO and MPTCP, of the kernel's selftests/net
+# suite: TCP-AO and options of MPTCP, of the kernel's selftests/net
 # kernels: debug
 # variants: cubic | unocc gemini
 # form: long
@@ -25,7 +25,8 @@ AUTHENTICATED = [
     "setsockopt-closed",
     "unsigned-md5",
 ]
-MULTIPATH = ["mptcp_sockopt.sh", "diag.sh", "mptcp_connect.sh -m sendfile", "simult_flows.sh"]
+# mptcp.py has the transfers.
+MULTIPATH = ["mptcp_sockopt.sh", "diag.sh"]
 PATIENCE_S = 900
 
 
