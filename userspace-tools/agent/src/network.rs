@@ -2,6 +2,7 @@
 //! The emulated network: a namespace a node, a veth pair a link, qdiscs for what a link does.
 
 use std::{
+    cell::RefCell,
     collections::BTreeSet,
     io::Write,
     net::IpAddr,
@@ -14,7 +15,7 @@ use xdc_netlink::{
     Connection, Request,
     link::{self, LOOPBACK_INDEX, NextHop, RouteMetrics, VethEnd},
     phantom,
-    qdisc::{self, Handle, Qdisc},
+    qdisc::{self, Handle, Qdisc, QdiscState},
 };
 use xdc_proto::{Direction, Faults, Mark, NetworkSize, PhantomQueue, Queue, TcQueue, Topology};
 
@@ -101,6 +102,8 @@ pub struct Network<'a> {
     /// What was built.
     pub layout: Layout<'a>,
     netns: Vec<Netns>,
+    /// One for each namespace. To open another later takes ten system calls, which are slow in UML.
+    connections: RefCell<Vec<Connection>>,
     initial: Netns,
     routes: usize,
     offload: bool,
@@ -184,6 +187,7 @@ impl<'a> Network<'a> {
         let mut network = Self {
             layout,
             netns,
+            connections: RefCell::default(),
             initial,
             routes: 0,
             offload: topology.offload,
@@ -249,6 +253,7 @@ impl<'a> Network<'a> {
             }
         }
         network.routes = routes.iter().map(Vec::len).sum();
+        network.connections = connections.into();
         Ok(network)
     }
 
@@ -350,6 +355,11 @@ impl<'a> Network<'a> {
         let result = work();
         self.initial.enter()?;
         result
+    }
+
+    /// The qdiscs of all devices of a node.
+    pub fn qdiscs(&self, node: usize) -> Result<Vec<QdiscState>> {
+        Ok(qdisc::dump(&mut self.connections.borrow_mut()[node], 0)?)
     }
 
     /// Inode and name of each node's namespace.

@@ -108,8 +108,7 @@ pub fn totals(network: &Network) -> Result<Totals> {
         if !node.ports.iter().any(of_port) {
             continue;
         }
-        let states = network.inside(i, || Ok(qdisc::dump(&mut Connection::open()?, 0)?))?;
-        for state in states {
+        for state in network.qdiscs(i)? {
             let port = node.ports.iter().find(|port| port.index == state.index);
             let Some(queue) = port.map(|port| port.egress.queue.as_ref()) else {
                 continue;

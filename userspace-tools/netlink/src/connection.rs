@@ -47,6 +47,9 @@ pub struct Request {
 /// Bytes of requests that go out in one system call: well below a socket's send buffer.
 const BATCH_BYTES: usize = 64 << 10;
 
+/// Twice what the kernel makes of a dump at most (netlink_recvmsg() in net/netlink/af_netlink.c).
+const DATAGRAM_BYTES: usize = 64 << 10;
+
 /// Each message starts at a multiple of this (NLMSG_ALIGNTO).
 const ALIGN_BYTES: usize = 4;
 
@@ -133,7 +136,7 @@ impl Connection {
         self.socket
             .send(&serialize(message, sequence, NLM_F_DUMP), 0)?;
         loop {
-            let (datagram, _) = self.socket.recv_from_full()?;
+            let datagram = receive(&self.socket)?;
             for answer in answers(&datagram) {
                 let answer = answer?;
                 if answer.message.header.sequence_number != sequence {
@@ -172,7 +175,7 @@ impl Connection {
             .wrapping_add(1);
         let mut failure = None;
         loop {
-            let (datagram, _) = self.socket.recv_from_full()?;
+            let datagram = receive(&self.socket)?;
             for answer in answers(&datagram) {
                 let answer = answer?;
                 let NetlinkPayload::Error(_) = answer.message.payload else {
@@ -190,6 +193,21 @@ impl Connection {
             }
         }
     }
+}
+
+/// The next datagram of a socket. The kernel makes those of a dump as long as the caller has room
+/// for, so this asks less often than a look at each one's length first would.
+pub(crate) fn receive(socket: &Socket) -> io::Result<Vec<u8>> {
+    let mut datagram = Vec::with_capacity(DATAGRAM_BYTES);
+    let len = socket.recv(&mut datagram, 0)?;
+    // One that fills the room may have been longer.
+    if len >= DATAGRAM_BYTES {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("an answer of {DATAGRAM_BYTES} bytes or more"),
+        ));
+    }
+    Ok(datagram)
 }
 
 /// Requests that have not been sent.

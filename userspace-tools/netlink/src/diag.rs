@@ -12,7 +12,7 @@ use xdc_tcpinfo::TcpInfo;
 
 use crate::{
     attributes,
-    connection::{Error, HEADER_BYTES, Result, messages, refused},
+    connection::{Error, HEADER_BYTES, Result, messages, receive, refused},
 };
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
@@ -288,7 +288,7 @@ impl Diag {
         self.sequence = self.sequence.wrapping_add(1);
         self.socket.send(&query.encode(family, self.sequence), 0)?;
         loop {
-            let (datagram, _) = self.socket.recv_from_full()?;
+            let datagram = receive(&self.socket)?;
             if take(&datagram, self.sequence, found)? {
                 return Ok(());
             }
