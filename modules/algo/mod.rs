@@ -10,6 +10,8 @@
 // Each kernel module includes all of it privately and uses a part.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod acceltor;
+pub mod acceltor_plan;
 pub mod color;
 pub mod controller;
 pub mod dctcp;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    bench, foreign, paper, run, score, selftest, shell, show, sweep, table, tune, twin,
+    acceltor, bench, foreign, paper, run, score, selftest, shell, show, sweep, table, tune, twin,
 };
 use crate::guest::tether;
 use crate::live::observe;
@@ -190,6 +190,9 @@ Examples:
   xdc bench --boots 2            does it repeat?
   xdc bench --update-docs        writes the tables of docs/performance.md")]
     Bench(bench::Request),
+    /// Plan AccelToR for a network: queues, round trips, timers, and what cannot work.
+    #[command(subcommand, after_help = "Example:\n  xdc acceltor plan --racks 8")]
+    Acceltor(AcceltorCommand),
     /// Compare congestion controls with their twins in Rust, packet by packet.
     #[command(after_help = "\
 Examples:
@@ -275,6 +278,19 @@ pub enum TraceCommand {
         #[arg(short, long, value_name = "FILE.svg")]
         output: PathBuf,
     },
+}
+
+#[derive(Subcommand)]
+pub enum AcceltorCommand {
+    /// Print the parameters of the qdisc and of the senders, with the reasons.
+    #[command(after_help = "\
+Examples:
+  xdc acceltor plan                        the network of the paper
+  xdc acceltor plan --racks 8 --packet-rate 10gbit
+  xdc acceltor plan --hz 250 --scale 5 --json
+
+Numbers in brackets are the paper's equations and sections; docs/acceltor.md.")]
+    Plan(acceltor::Request),
 }
 
 #[derive(Subcommand)]

@@ -38,10 +38,10 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use crate::cli::{Cli, Command, QdiscCommand, TraceCommand};
+use crate::cli::{AcceltorCommand, Cli, Command, QdiscCommand, TraceCommand};
 use crate::command::{
-    bench, compare, foreign, manual, new, paper, run, score, selftest, shell, show, sweep, table,
-    tune, twin,
+    acceltor, bench, compare, foreign, manual, new, paper, run, score, selftest, shell, show,
+    sweep, table, tune, twin,
 };
 use crate::error::Result;
 use crate::guest::tether;
@@ -106,6 +106,7 @@ fn dispatch(command: Command) -> Result<bool> {
         Command::Selftest(request) => selftest::command(&request),
         Command::Foreign(request) => foreign::command(&request),
         Command::Bench(request) => bench::command(&request),
+        Command::Acceltor(AcceltorCommand::Plan(request)) => acceltor::command(&request),
         Command::Twin(request) => twin::command(&request),
         Command::Trace { command, request } => match command {
             Some(TraceCommand::Plot { file, output }) => trace::plot::command(&file, &output),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What a person types, a file or a folder a command.
 
+pub mod acceltor;
 pub mod bench;
 pub mod compare;
 pub mod foreign;
