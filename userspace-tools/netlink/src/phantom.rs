@@ -5,114 +5,13 @@
 
 pub mod words;
 
-use std::{fmt, str::FromStr};
-
 use crate::{
-    attributes::{self, Attributes},
-    connection::{Error, Result},
+    codec::{named_values, options, xstats},
     qdisc::QdiscState,
 };
 
 /// TCA_KIND.
 pub const KIND: &str = "phantom";
-
-/// A value of an attribute.
-trait Value: Sized {
-    /// Its type in a YNL specification.
-    #[cfg(test)]
-    const YNL: &'static str;
-    fn encode(&self) -> Vec<u8>;
-    fn decode(bytes: &[u8]) -> Option<Self>;
-}
-
-macro_rules! integer_values {
-    ($($type:ty),*) => { $(
-        impl Value for $type {
-            #[cfg(test)]
-            const YNL: &'static str = match stringify!($type).as_bytes() {
-                b"i32" => "s32",
-                _ => stringify!($type),
-            };
-            fn encode(&self) -> Vec<u8> {
-                self.to_ne_bytes().to_vec()
-            }
-            fn decode(bytes: &[u8]) -> Option<Self> {
-                Some(Self::from_ne_bytes(bytes.try_into().ok()?))
-            }
-        }
-    )* };
-}
-integer_values!(u8, u32, i32, u64);
-
-impl Value for bool {
-    #[cfg(test)]
-    const YNL: &'static str = u8::YNL;
-    fn encode(&self) -> Vec<u8> {
-        vec![u8::from(*self)]
-    }
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        u8::decode(bytes).map(|value| value != 0)
-    }
-}
-
-impl Value for String {
-    #[cfg(test)]
-    const YNL: &'static str = "string";
-    fn encode(&self) -> Vec<u8> {
-        [self.as_bytes(), &[0]].concat()
-    }
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let text = bytes.split(|byte| *byte == 0).next()?;
-        // The kernel takes any bytes but NUL for a name; a dump with such a one is to be shown, too.
-        Some(String::from_utf8_lossy(text).into_owned())
-    }
-}
-
-/// Enums of one byte, with the names that `tc` and `xdc qdisc` print and read.
-macro_rules! named_values {
-    ($($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)* })*) => { $(
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[repr(u8)]
-        pub enum $name {
-            $($(#[$variant_meta])* $variant,)*
-        }
-
-        impl $name {
-            /// Every value, in the order of its number.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
-            /// The names, in the same order.
-            pub const NAMES: &'static [&'static str] = &[$($text),*];
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(Self::NAMES[*self as usize])
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = String;
-            fn from_str(text: &str) -> Result<Self, String> {
-                let index = Self::NAMES.iter().position(|name| *name == text);
-                index.map(|index| Self::ALL[index]).ok_or_else(|| {
-                    format!("`{text}` is none of {}", Self::NAMES.join(", "))
-                })
-            }
-        }
-
-        impl Value for $name {
-            #[cfg(test)]
-            const YNL: &'static str = u8::YNL;
-            fn encode(&self) -> Vec<u8> {
-                vec![*self as u8]
-            }
-            fn decode(bytes: &[u8]) -> Option<Self> {
-                Self::ALL.get(usize::from(u8::decode(bytes)?)).copied()
-            }
-        }
-    )* };
-}
 
 named_values! {
     /// Which queue's occupancy chooses packets to mark.
@@ -164,49 +63,6 @@ named_values! {
         /// Counted as one packet.
         Whole = "whole",
     }
-}
-
-/// Declares [`Options`]: a field for each attribute, its id and its name in the header.
-macro_rules! options {
-    ($($(#[$meta:meta])* $field:ident: $type:ty = $id:literal $name:literal,)*) => {
-        /// TCA_OPTIONS. What is None is left to the kernel: its default, or as it was.
-        #[derive(Debug, Clone, Default, PartialEq, Eq)]
-        pub struct Options {
-            $($(#[$meta])* pub $field: Option<$type>,)*
-        }
-
-        impl Options {
-            /// The attributes that are set.
-            pub fn encode(&self) -> Vec<u8> {
-                let mut attributes = Attributes::default();
-                $(if let Some(value) = &self.$field {
-                    attributes.push($id, &value.encode());
-                })*
-                attributes.into_bytes()
-            }
-
-            /// Reads a dump. Attributes of a newer kernel are passed over.
-            pub fn decode(bytes: &[u8]) -> Result<Self> {
-                let mut options = Self::default();
-                for attribute in attributes::parse(bytes) {
-                    let (id, value) = attribute?;
-                    match id {
-                        $($id => options.$field = Some(
-                            <$type>::decode(&value).ok_or_else(|| malformed($name))?
-                        ),)*
-                        _ => {}
-                    }
-                }
-                Ok(options)
-            }
-        }
-
-        /// Every attribute: its name in the header, and its id.
-        pub const IDS: &[(&str, u16)] = &[$(($name, $id)),*];
-
-        #[cfg(test)]
-        const YNL_TYPES: &[&str] = &[$(<$type as Value>::YNL),*];
-    };
 }
 
 options! {
@@ -265,34 +121,6 @@ options! {
     seed: u64 = 27 "TCA_PHANTOM_SEED",
 }
 
-/// Declares [`Xstats`]: the u64 fields of struct tc_phantom_xstats in their order.
-macro_rules! xstats {
-    ($($(#[$meta:meta])* $field:ident,)*) => {
-        /// TCA_STATS_APP. Counters start when the qdisc is created.
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-        pub struct Xstats {
-            $($(#[$meta])* pub $field: u64,)*
-        }
-
-        impl Xstats {
-            /// Names of the fields, in order.
-            pub const FIELDS: &'static [&'static str] = &[$(stringify!($field)),*];
-
-            /// Reads the struct. It only grows: what an older kernel lacks is 0, and what a
-            /// newer one adds is passed over.
-            pub fn decode(bytes: &[u8]) -> Self {
-                let mut words = bytes.chunks_exact(8).map(|word| u64::decode(word).unwrap_or(0));
-                Self { $($field: words.next().unwrap_or(0),)* }
-            }
-
-            /// The values, in the order of [`Self::FIELDS`].
-            pub fn values(&self) -> impl Iterator<Item = u64> {
-                [$(self.$field),*].into_iter()
-            }
-        }
-    };
-}
-
 xstats! {
     /// Phantom occupancy now.
     phantom_bytes,
@@ -348,27 +176,18 @@ impl Xstats {
     }
 }
 
-fn malformed(attribute: &str) -> Error {
-    Error::Malformed(format!("{attribute} has an unexpected length or value"))
-}
-
 #[cfg(test)]
 mod tests {
     use saphyr::{LoadableYamlNode as _, Yaml};
 
     use super::*;
+    use crate::attributes::Attributes;
+    use crate::codec::tests::{members_of, of, text};
 
     const HEADER: &str = include_str!("../../../modules/uapi/pkt_phantom.h");
 
-    /// The members of the enum or struct that is opened by `declaration`.
     fn members(declaration: &str) -> Vec<&'static str> {
-        let body = HEADER.split_once(declaration).expect("in the header").1;
-        let body = body.split_once("};").expect("closed").0;
-        body.lines()
-            .map(|line| line.trim().trim_start_matches("__u64 "))
-            .filter_map(|line| line.split([',', ';']).next())
-            .filter(|word| !word.is_empty() && !word.contains([' ', '*', '/']))
-            .collect()
+        members_of(HEADER, declaration)
     }
 
     #[test]
@@ -408,18 +227,6 @@ mod tests {
             ColorSource::NAMES,
         );
         check("enum tc_phantom_gso {", "TC_PHANTOM_GSO_", Gso::NAMES);
-    }
-
-    /// The list `key` of the member called `name` of `list`.
-    fn of<'a>(list: &'a Yaml<'a>, name: &str, key: &str) -> Vec<&'a Yaml<'a>> {
-        let mut members = list.as_sequence().expect("a list").iter();
-        let member = members.find(|member| text(member, "name") == Some(name));
-        let found = &member.unwrap_or_else(|| panic!("no {name}"))[key];
-        found.as_sequence().expect("a list").iter().collect()
-    }
-
-    fn text<'a>(member: &'a Yaml<'a>, key: &str) -> Option<&'a str> {
-        member.as_mapping_get(key)?.as_str()
     }
 
     #[test]

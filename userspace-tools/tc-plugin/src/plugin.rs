@@ -13,10 +13,10 @@ use std::{
 };
 
 use serde_json::Value;
-use xdc_netlink::phantom::{Options, Xstats};
 
 use crate::{
     host::{self, Functions, JsonWriter},
+    kind::{AccelTor, Kind, Phantom},
     layout, text,
 };
 
@@ -26,8 +26,8 @@ const FAILED: c_int = -1;
 const TCA_OPTIONS: c_int = 2;
 const NLA_F_NESTED: c_int = 1 << 15;
 
-/// What our options may make of a request; tc's buffer has 16 times as much.
-const REQUEST_BYTES: c_int = 4096;
+/// What our options may make of a request; tc's buffer has 4 times as much.
+const REQUEST_BYTES: c_int = 16384;
 
 /// Words behind those we know, for a tc that knows more.
 const SPARE: usize = 8;
@@ -43,14 +43,37 @@ pub struct QdiscUtil {
     functions: [Word; layout::WORDS - 2 + SPARE],
 }
 
-/// Refuses, until `on_load` has found that tc is as we know it.
-#[allow(non_upper_case_globals, reason = "the name that tc looks for")]
-#[unsafe(no_mangle)]
-pub static phantom_qdisc_util: QdiscUtil = QdiscUtil {
-    next: Word::new(ptr::null_mut()),
-    id: Word::new(c"phantom".as_ptr() as *mut c_void),
-    functions: [const { Word::new(refuse as *mut c_void) }; layout::WORDS - 2 + SPARE],
-};
+impl QdiscUtil {
+    /// Puts the functions of a kind into their places.
+    fn fill<K: Kind>(&self) {
+        let ours = [
+            parse_qopt::<K> as *mut c_void,
+            print_qopt::<K> as *mut c_void,
+            print_xstats::<K> as *mut c_void,
+        ];
+        for (i, word) in self.functions.iter().enumerate() {
+            // No classes and no blocks of filters: tc asks whether these are there.
+            let function = ours.get(i).copied().unwrap_or(ptr::null_mut());
+            word.store(function, Relaxed);
+        }
+    }
+}
+
+/// The table of a kind, which refuses until `on_load` has found that tc is as we know it.
+macro_rules! table {
+    ($name:ident, $id:literal, $kind:ty) => {
+        #[allow(non_upper_case_globals, reason = "the name that tc looks for")]
+        #[unsafe(no_mangle)]
+        pub static $name: QdiscUtil = QdiscUtil {
+            next: Word::new(ptr::null_mut()),
+            id: Word::new($id.as_ptr() as *mut c_void),
+            functions: [const { Word::new(refuse::<$kind> as *mut c_void) };
+                layout::WORDS - 2 + SPARE],
+        };
+    };
+}
+table!(phantom_qdisc_util, c"phantom", Phantom);
+table!(acceltor_qdisc_util, c"acceltor", AccelTor);
 
 /// The dynamic linker runs it before dlopen returns to tc.
 #[used]
@@ -62,23 +85,15 @@ extern "C" fn on_load() {
         if host::functions().is_err() {
             return FAILED;
         }
-        let ours = [
-            parse_qopt as *mut c_void,
-            print_qopt as *mut c_void,
-            print_xstats as *mut c_void,
-        ];
-        for (i, word) in phantom_qdisc_util.functions.iter().enumerate() {
-            // No classes and no blocks of filters: tc asks whether these are there.
-            let function = ours.get(i).copied().unwrap_or(ptr::null_mut());
-            word.store(function, Relaxed);
-        }
+        phantom_qdisc_util.fill::<Phantom>();
+        acceltor_qdisc_util.fill::<AccelTor>();
         OK
     });
 }
 
 /// Takes the place of every function of a table that we do not know: what it is given, it does
 /// not look at. In the C calling conventions of Linux the caller removes the arguments.
-extern "C" fn refuse() -> c_int {
+extern "C" fn refuse<K: Kind>() -> c_int {
     static ONCE: Once = Once::new();
     guarded(|| {
         let why = match host::functions() {
@@ -87,15 +102,16 @@ extern "C" fn refuse() -> c_int {
         };
         ONCE.call_once(|| {
             say(&format!(
-                "q_phantom.so: this tc is not of a version that it knows ({why}); \
-                 use 'xdc qdisc', which has the same syntax\n"
+                "q_{}.so: this tc is not of a version that it knows ({why}); \
+                 use 'xdc qdisc', which has the same syntax\n",
+                K::NAME
             ));
         });
         FAILED
     })
 }
 
-extern "C" fn parse_qopt(
+extern "C" fn parse_qopt<K: Kind>(
     _util: *mut QdiscUtil,
     argc: c_int,
     argv: *const *const c_char,
@@ -107,13 +123,13 @@ extern "C" fn parse_qopt(
         let words = unsafe { arguments(argc, argv) };
         // Where the name of an option is expected; a pool may have that name.
         if words.iter().step_by(2).any(|word| word == "help") {
-            say(&text::help());
+            say(&text::help::<K>());
             return FAILED;
         }
-        let options = match Options::from_words(&words) {
-            Ok(options) => options.encode(),
+        let options = match K::encode(&words) {
+            Ok(options) => options,
             Err(mistake) => {
-                say(&text::mistake(&mistake));
+                say(&text::mistake::<K>(&mistake));
                 return FAILED;
             }
         };
@@ -137,45 +153,45 @@ extern "C" fn parse_qopt(
     })
 }
 
-extern "C" fn print_qopt(
+extern "C" fn print_qopt<K: Kind>(
     _util: *mut QdiscUtil,
     file: *mut libc::FILE,
     attribute: *const c_void,
 ) -> c_int {
     guarded_print(attribute, |tc, bytes| {
-        let options = match Options::decode(bytes) {
-            Ok(options) => options,
-            Err(error) => {
-                say(&format!("q_phantom.so: {error}\n"));
-                return FAILED;
-            }
+        let printed = match Json::of(tc) {
+            Some(json) => K::json(bytes).map(|options| {
+                let options = options.iter();
+                options.for_each(|(key, value)| json.put(key, value));
+            }),
+            None => K::words(bytes).map(|words| {
+                let words = words.iter();
+                words.for_each(|(name, value)| print(file, &format!("{name} {value} ")));
+            }),
         };
-        match Json::of(tc) {
-            Some(json) => options
-                .to_json()
-                .for_each(|(key, value)| json.put(key, &value)),
-            None => options
-                .to_words()
-                .for_each(|(name, value)| print(file, &format!("{name} {value} "))),
+        match printed {
+            Ok(()) => OK,
+            Err(error) => {
+                say(&format!("q_{}.so: {error}\n", K::NAME));
+                FAILED
+            }
         }
-        OK
     })
 }
 
-extern "C" fn print_xstats(
+extern "C" fn print_xstats<K: Kind>(
     _util: *mut QdiscUtil,
     file: *mut libc::FILE,
     attribute: *const c_void,
 ) -> c_int {
     guarded_print(attribute, |tc, bytes| {
-        let xstats = Xstats::decode(bytes);
         if let Some(json) = Json::of(tc) {
-            for (name, value) in Xstats::FIELDS.iter().zip(xstats.values()) {
+            for (name, value) in K::xstats(bytes) {
                 json.put(name, &Value::from(value));
             }
             return OK;
         }
-        for (i, line) in text::statistics(&xstats).iter().enumerate() {
+        for (i, line) in text::statistics::<K>(bytes).iter().enumerate() {
             if i > 0 {
                 // SAFETY: no arguments. It ends a line as `tc -oneline` wants it.
                 unsafe { (tc.print_nl)() };
@@ -349,12 +365,14 @@ mod tests {
 
     #[test]
     fn this_process_is_no_tc_so_everything_refuses() {
-        let words = phantom_qdisc_util.functions.iter();
-        assert!(
-            words
-                .clone()
-                .all(|word| word.load(Relaxed) == refuse as *mut c_void)
-        );
-        assert_eq!(refuse(), FAILED);
+        let tables = [
+            (&phantom_qdisc_util, refuse::<Phantom> as *mut c_void),
+            (&acceltor_qdisc_util, refuse::<AccelTor> as *mut c_void),
+        ];
+        for (table, refuse) in tables {
+            let mut words = table.functions.iter();
+            assert!(words.all(|word| word.load(Relaxed) == refuse));
+        }
+        assert_eq!(refuse::<Phantom>(), FAILED);
     }
 }

@@ -1,28 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What is said: help, mistakes in tc's manner, statistics in lines.
 
-use xdc_netlink::{
-    phantom::{
-        KIND, Xstats,
-        words::{Mistake, OPTIONS_HELP},
-    },
-    units::Rate,
-};
+use xdc_netlink::{units::Rate, words::Mistake};
 
-/// `tc qdisc add dev DEV root phantom help`.
-pub fn help() -> String {
+use crate::kind::Kind;
+
+/// `tc qdisc add dev DEV root KIND help`.
+pub fn help<K: Kind>() -> String {
     format!(
-        "Usage: ... {KIND} [ OPTION VALUE ]...\n\
-         {OPTIONS_HELP}\n\
+        "Usage: ... {} [ OPTION VALUE ]...\n\
+         {}\n\
          What is not given has the module's default, or stays as it is; \
-         'tc qdisc show' prints every value.\n"
+         'tc qdisc show' prints every value.\n",
+        K::NAME,
+        K::HELP
     )
 }
 
 /// In the sentences of tc's own parsers.
-pub fn mistake(mistake: &Mistake) -> String {
+pub fn mistake<K: Kind>(mistake: &Mistake) -> String {
     match mistake {
-        Mistake::Unknown(word) => format!("What is \"{word}\"?\n{}", help()),
+        Mistake::Unknown(word) => format!("What is \"{word}\"?\n{}", help::<K>()),
         Mistake::NoValue(name) => {
             format!("Command line is not complete: \"{name}\" has no value. Try option \"help\".\n")
         }
@@ -32,14 +30,10 @@ pub fn mistake(mistake: &Mistake) -> String {
     }
 }
 
-/// Of the statistics, how many stand in a line: queues, marks, drops, drops by colour, bytes by
-/// colour, the rest.
-const LINES: &[usize] = &[3, 4, 3, 4, 3, 3];
-
 /// The statistics, in lines without their ends.
-pub fn statistics(xstats: &Xstats) -> Vec<String> {
-    let mut values = Xstats::FIELDS.iter().zip(xstats.values()).peekable();
-    let mut lines = LINES.iter();
+pub fn statistics<K: Kind>(bytes: &[u8]) -> Vec<String> {
+    let mut values = K::xstats(bytes).into_iter().peekable();
+    let mut lines = K::LINES.iter();
     let mut text = Vec::new();
     while values.peek().is_some() {
         // What is added later has a line of its own.
@@ -61,33 +55,45 @@ pub fn statistics(xstats: &Xstats) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kind::{AccelTor, Phantom};
 
-    #[test]
-    fn every_counter_is_in_a_line() {
-        assert_eq!(LINES.iter().sum::<usize>(), Xstats::FIELDS.len());
-        let lines = statistics(&Xstats {
-            drops_pool: 7,
-            phantom_drain_bytes_per_s: 1_125_000,
-            ..Default::default()
-        });
-        assert_eq!(lines.len(), LINES.len());
-        assert_eq!(lines[2], "  drops_limit 0 drops_pool 7 drops_ecn 0");
+    fn every_counter_is_in_a_line<K: Kind>() -> Vec<String> {
+        let count = K::xstats(&[]).len();
+        assert_eq!(K::LINES.iter().sum::<usize>(), count);
+        let bytes: Vec<u8> = (1..=count as u64).flat_map(u64::to_ne_bytes).collect();
+        let lines = statistics::<K>(&bytes);
+        assert_eq!(lines.len(), K::LINES.len());
         let words: Vec<_> = lines
             .iter()
             .flat_map(|l| l.split_whitespace())
             .step_by(2)
             .collect();
-        let names = Xstats::FIELDS
+        let values = K::xstats(&[]);
+        let names = values
             .iter()
-            .map(|name| name.trim_end_matches("_bytes_per_s"));
+            .map(|(name, _)| name.trim_end_matches("_bytes_per_s"));
         assert!(words.into_iter().eq(names));
-        assert!(lines[5].contains(" phantom_drain 9mbit "), "{}", lines[5]);
+        lines
+    }
+
+    #[test]
+    fn every_counter_of_phantom_is_in_a_line() {
+        let lines = every_counter_is_in_a_line::<Phantom>();
+        assert_eq!(lines[2], "  drops_limit 8 drops_pool 9 drops_ecn 10");
+        assert!(lines[5].contains(" phantom_drain 152bit "), "{}", lines[5]);
+    }
+
+    #[test]
+    fn every_counter_of_acceltor_is_in_a_line() {
+        let lines = every_counter_is_in_a_line::<AccelTor>();
+        assert_eq!(lines[0], "  packets_in 1 bytes_in 2");
     }
 
     #[test]
     fn help_fits_a_screen() {
-        let help = help();
-        assert!(help.lines().count() <= 30);
-        assert!(help.lines().all(|line| line.len() <= 100));
+        for help in [help::<Phantom>(), help::<AccelTor>()] {
+            assert!(help.lines().count() <= 30);
+            assert!(help.lines().all(|line| line.len() <= 100));
+        }
     }
 }

@@ -2,12 +2,15 @@
 //! The options in the words and units of tc's command line: what `xdc qdisc` and the plugin of
 //! tc read, print and explain.
 
-use std::{fmt, str::FromStr};
-
 use serde_json::{Map, Value, json};
 
 use super::{Color, ColorSource, Options};
-use crate::units::{Fraction, PPM, Rate, Size};
+use crate::{
+    units::{Fraction, Rate},
+    words::{self, Bytes, Count, Factor, Name, Named, Plain, Switch, Textual, Word, word},
+};
+
+pub use crate::words::Mistake;
 
 /// Every option, a line each.
 pub const OPTIONS_HELP: &str = "\
@@ -36,56 +39,27 @@ Options (SIZE 22400kb with k = 1024, RATE 10gbit, FRACTION 2% or 0.02):
   pool-alpha FACTOR      this port may hold FACTOR x what is free
   seed NUMBER            where the random numbers of RED start; random unless given";
 
-/// A word of the syntax: how its value is read into the options, printed, and put into JSON.
-pub struct Word {
-    /// As it is typed and printed.
-    pub name: &'static str,
-    set: fn(&mut Options, &str) -> Result<(), String>,
-    /// The value as it can be typed back; None if the options have none.
-    pub get: fn(&Options) -> Option<String>,
-    /// Key, with its unit, and value.
-    pub json: fn(&Options) -> Option<(&'static str, Value)>,
-}
-
-/// A field of the options as it is on the wire, and as a person reads and writes it.
-macro_rules! word {
-    ($name:literal, $field:ident, $($text:tt)+) => {
-        Word {
-            name: $name,
-            set: |options, text| {
-                options.$field = Some(<$($text)+ as Textual<_>>::read(text)?);
-                Ok(())
-            },
-            get: |options| Some(<$($text)+ as Textual<_>>::print(options.$field.as_ref()?)),
-            json: |options| Some((
-                stringify!($field),
-                <$($text)+ as Textual<_>>::json(options.$field.as_ref()?),
-            )),
-        }
-    };
-}
-
 /// In the order of printing.
-pub const WORDS: &[Word] = &[
-    word!("limit", limit_bytes, Bytes),
-    word!("rate", rate_bytes_per_s, Rate),
-    word!("overhead", overhead_bytes, Plain),
-    word!("mpu", mpu_bytes, Plain),
-    word!("line-rate", line_rate_bytes_per_s, Rate),
-    word!("phantom", phantom_limit_bytes, Bytes),
-    word!("drain", drain_ppm, Fraction),
-    word!("pmin", pmin_ppm, Fraction),
-    word!("pmax", pmax_ppm, Fraction),
-    word!("mark", mark, Named),
-    word!("at", mark_at, Named),
-    word!("min", min_ppm, Fraction),
-    word!("max", max_ppm, Fraction),
-    word!("ecn-drop", ecn_drop, Switch),
-    word!("count-acks", count_acks, Switch),
-    word!("red-limit", red_limit_bytes, Bytes),
-    word!("yellow-limit", yellow_limit_bytes, Bytes),
-    word!("color-total", color_total, Switch),
-    word!("color", color_source, Named),
+pub const WORDS: &[Word<Options>] = &[
+    word!(Options, "limit", limit_bytes, Bytes),
+    word!(Options, "rate", rate_bytes_per_s, Rate),
+    word!(Options, "overhead", overhead_bytes, Plain),
+    word!(Options, "mpu", mpu_bytes, Plain),
+    word!(Options, "line-rate", line_rate_bytes_per_s, Rate),
+    word!(Options, "phantom", phantom_limit_bytes, Bytes),
+    word!(Options, "drain", drain_ppm, Fraction),
+    word!(Options, "pmin", pmin_ppm, Fraction),
+    word!(Options, "pmax", pmax_ppm, Fraction),
+    word!(Options, "mark", mark, Named),
+    word!(Options, "at", mark_at, Named),
+    word!(Options, "min", min_ppm, Fraction),
+    word!(Options, "max", max_ppm, Fraction),
+    word!(Options, "ecn-drop", ecn_drop, Switch),
+    word!(Options, "count-acks", count_acks, Switch),
+    word!(Options, "red-limit", red_limit_bytes, Bytes),
+    word!(Options, "yellow-limit", yellow_limit_bytes, Bytes),
+    word!(Options, "color-total", color_total, Switch),
+    word!(Options, "color", color_source, Named),
     // One word for two bitmaps.
     Word {
         name: "dscp-color",
@@ -103,174 +77,12 @@ pub const WORDS: &[Word] = &[
             Some(("dscp_color", colors.into()))
         },
     },
-    word!("gso", gso, Named),
-    word!("pool", pool, Name),
-    word!("pool-limit", pool_limit_bytes, Bytes),
-    word!("pool-alpha", pool_alpha_ppm, Factor),
-    word!("seed", seed, Count),
+    word!(Options, "gso", gso, Named),
+    word!(Options, "pool", pool, Name),
+    word!(Options, "pool-limit", pool_limit_bytes, Bytes),
+    word!(Options, "pool-alpha", pool_alpha_ppm, Factor),
+    word!(Options, "seed", seed, Count),
 ];
-
-/// How a wire value of type `T` is written.
-trait Textual<T> {
-    fn read(text: &str) -> Result<T, String>;
-    fn print(value: &T) -> String;
-    fn json(value: &T) -> Value;
-}
-
-struct Bytes;
-struct Plain;
-struct Named;
-struct Switch;
-struct Name;
-struct Factor;
-struct Count;
-
-impl Textual<u64> for Bytes {
-    fn read(text: &str) -> Result<u64, String> {
-        Ok(text.parse::<Size>()?.0)
-    }
-    fn print(value: &u64) -> String {
-        Size(*value).to_string()
-    }
-    fn json(value: &u64) -> Value {
-        json!(value)
-    }
-}
-
-impl Textual<u32> for Bytes {
-    fn read(text: &str) -> Result<u32, String> {
-        let bytes = text.parse::<Size>()?.0;
-        u32::try_from(bytes).map_err(|_| format!("'{text}' is above {}", Size(u32::MAX.into())))
-    }
-    fn print(value: &u32) -> String {
-        Size((*value).into()).to_string()
-    }
-    fn json(value: &u32) -> Value {
-        json!(value)
-    }
-}
-
-/// The kernel counts bytes per second, tc bits.
-impl Textual<u64> for Rate {
-    fn read(text: &str) -> Result<u64, String> {
-        match text.parse::<Rate>()?.0 {
-            // 0 would mean something else.
-            1..8 => Err(format!(
-                "'{text}' is less than a byte per second, {}",
-                Rate(8)
-            )),
-            bits => Ok(bits / 8),
-        }
-    }
-    fn print(value: &u64) -> String {
-        Rate(value.saturating_mul(8)).to_string()
-    }
-    fn json(value: &u64) -> Value {
-        json!(value)
-    }
-}
-
-impl Textual<u32> for Fraction {
-    fn read(text: &str) -> Result<u32, String> {
-        Ok(text.parse::<Fraction>()?.0)
-    }
-    fn print(value: &u32) -> String {
-        Fraction(*value).to_string()
-    }
-    fn json(value: &u32) -> Value {
-        json!(value)
-    }
-}
-
-impl Textual<u32> for Factor {
-    fn read(text: &str) -> Result<u32, String> {
-        let bad = || format!("'{text}' is not a factor (example: 0.5)");
-        let ppm = text.parse::<f64>().map_err(|_| bad())? * f64::from(PPM);
-        if (0.0..=f64::from(u32::MAX)).contains(&ppm) {
-            Ok(ppm.round() as u32)
-        } else {
-            Err(bad())
-        }
-    }
-    fn print(value: &u32) -> String {
-        (f64::from(*value) / f64::from(PPM)).to_string()
-    }
-    fn json(value: &u32) -> Value {
-        json!(value)
-    }
-}
-
-impl<T: FromStr + ToString + Copy + Into<i64>> Textual<T> for Plain {
-    fn read(text: &str) -> Result<T, String> {
-        text.parse()
-            .map_err(|_| format!("'{text}' is not a number of bytes"))
-    }
-    fn print(value: &T) -> String {
-        value.to_string()
-    }
-    fn json(value: &T) -> Value {
-        json!(Into::<i64>::into(*value))
-    }
-}
-
-impl<T: FromStr<Err = String> + ToString> Textual<T> for Named {
-    fn read(text: &str) -> Result<T, String> {
-        text.parse()
-    }
-    fn print(value: &T) -> String {
-        value.to_string()
-    }
-    fn json(value: &T) -> Value {
-        json!(value.to_string())
-    }
-}
-
-impl Textual<bool> for Switch {
-    fn read(text: &str) -> Result<bool, String> {
-        match text {
-            "on" => Ok(true),
-            "off" => Ok(false),
-            _ => Err(format!("'{text}' is neither on nor off")),
-        }
-    }
-    fn print(value: &bool) -> String {
-        if *value { "on" } else { "off" }.to_owned()
-    }
-    fn json(value: &bool) -> Value {
-        json!(value)
-    }
-}
-
-/// `none` is how no pool is written, so no pool can have that name.
-impl Textual<String> for Name {
-    fn read(text: &str) -> Result<String, String> {
-        Ok(match text {
-            "none" => String::new(),
-            // The kernel says how long a name may be; no attribute holds one of any length.
-            name if name.len() > 255 => return Err("the name is too long".to_owned()),
-            name => name.to_owned(),
-        })
-    }
-    fn print(value: &String) -> String {
-        if value.is_empty() { "none" } else { value }.to_owned()
-    }
-    fn json(value: &String) -> Value {
-        json!(value)
-    }
-}
-
-impl Textual<u64> for Count {
-    fn read(text: &str) -> Result<u64, String> {
-        text.parse()
-            .map_err(|_| format!("'{text}' is not a number of 64 bits"))
-    }
-    fn print(value: &u64) -> String {
-        value.to_string()
-    }
-    fn json(value: &u64) -> Value {
-        json!(value)
-    }
-}
 
 /// Reads DSCP:COLOR,... into the bitmaps of the red and of the yellow ones.
 fn read_colors(text: &str) -> Result<(u64, u64), String> {
@@ -317,43 +129,10 @@ fn print_colors(colors: &[(u32, Color)]) -> String {
     }
 }
 
-/// What is wrong with a list of words.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mistake {
-    /// No option has that name.
-    Unknown(String),
-    /// The last word is an option.
-    NoValue(String),
-    /// The option does not take that value, and why.
-    Value(&'static str, String, String),
-}
-
-impl fmt::Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown(word) => write!(f, "what is '{word}'?"),
-            Self::NoValue(name) => write!(f, "'{name}' has no value"),
-            Self::Value(name, _, why) => write!(f, "{name}: {why}"),
-        }
-    }
-}
-
 impl Options {
     /// Reads NAME VALUE NAME VALUE...
     pub fn from_words<S: AsRef<str>>(words: &[S]) -> Result<Self, Mistake> {
-        let mut options = Self::default();
-        for pair in words.chunks(2) {
-            let name = pair[0].as_ref();
-            let word = WORDS
-                .iter()
-                .find(|word| word.name == name)
-                .ok_or_else(|| Mistake::Unknown(name.to_owned()))?;
-            let [_, value] = pair else {
-                return Err(Mistake::NoValue(name.to_owned()));
-            };
-            (word.set)(&mut options, value.as_ref())
-                .map_err(|why| Mistake::Value(word.name, value.as_ref().to_owned(), why))?;
-        }
+        let mut options: Self = words::read(WORDS, words)?;
         // A table that nobody looks into would be a trap.
         if options.dscp_red.is_some() && options.color_source.is_none() {
             options.color_source = Some(ColorSource::Dscp);
@@ -363,14 +142,12 @@ impl Options {
 
     /// The words of every option that has a value, in the order of printing.
     pub fn to_words(&self) -> impl Iterator<Item = (&'static str, String)> {
-        WORDS
-            .iter()
-            .filter_map(|word| Some((word.name, (word.get)(self)?)))
+        words::to_words(WORDS, self)
     }
 
     /// The same as keys with their units and JSON's values.
     pub fn to_json(&self) -> impl Iterator<Item = (&'static str, Value)> {
-        WORDS.iter().filter_map(|word| (word.json)(self))
+        words::to_json(WORDS, self)
     }
 }
 

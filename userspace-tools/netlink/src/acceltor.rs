@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Options and statistics of the qdisc `acceltor`: `modules/uapi/pkt_acceltor.h` in Rust.
+//!
+//! The header is the home of the ids; the tests below read it and compare.
+
+pub mod words;
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use crate::{
+    codec::{self, named_values, options, xstats},
+    qdisc::QdiscState,
+};
+
+/// TCA_KIND.
+pub const KIND: &str = "acceltor";
+
+named_values! {
+    /// Which clock the schedule is told in.
+    ClockId {
+        /// Since the machine runs.
+        Monotonic = "monotonic",
+        /// Of the day, without leap seconds.
+        Tai = "tai",
+    }
+    /// What happens to a packet whose queue of the calendar is full.
+    Overflow {
+        /// It is dropped.
+        Drop = "drop",
+        /// Before its day it is accelerated.
+        Lp = "lp",
+    }
+    /// What elephants do while they have no circuit.
+    Policy {
+        /// They are accelerated before their day.
+        AccelTor = "acceltor",
+        /// They wait in a queue of their rack.
+        Blocking = "blocking",
+        /// They go by the packet network, as mice do.
+        Unblocking = "unblocking",
+        /// They never have one.
+        Packet = "packet",
+    }
+    /// Which flows are elephants.
+    Detect {
+        /// The largest, by a count-min sketch.
+        Sketch = "sketch",
+        /// Those of some DSCPs.
+        Dscp = "dscp",
+        /// What a tc filter or the priority says.
+        Filter = "filter",
+    }
+}
+
+/// Addresses of a rack: struct tc_acceltor_prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefix {
+    /// Of the network.
+    pub addr: IpAddr,
+    /// Of the network's part, as people write it.
+    pub bits: u8,
+    /// Whose it is.
+    pub rack: u16,
+}
+
+/// Bits that an IPv4 address has more as IPv6 has it.
+const MAPPED_BITS: u8 = 96;
+
+/// What the kernel has of one.
+const PREFIX_BYTES: usize = 20;
+
+impl codec::Value for Vec<Prefix> {
+    #[cfg(test)]
+    const YNL: &'static str = "binary";
+    fn encode(&self) -> Vec<u8> {
+        let bytes = self.iter().flat_map(|prefix| {
+            let (addr, bits) = match prefix.addr {
+                IpAddr::V4(addr) => (addr.to_ipv6_mapped(), prefix.bits + MAPPED_BITS),
+                IpAddr::V6(addr) => (addr, prefix.bits),
+            };
+            let [low, high] = prefix.rack.to_ne_bytes();
+            [&addr.octets()[..], &[bits, 0, low, high]].concat()
+        });
+        bytes.collect()
+    }
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let chunks = bytes.chunks_exact(PREFIX_BYTES);
+        if !chunks.remainder().is_empty() {
+            return None;
+        }
+        chunks
+            .map(|bytes| {
+                let (addr, rest) = bytes.split_first_chunk::<16>()?;
+                let &[bits, _, low, high] = rest else {
+                    return None;
+                };
+                let addr = Ipv6Addr::from(*addr);
+                let (addr, bits) = match (addr.to_ipv4_mapped(), bits.checked_sub(MAPPED_BITS)) {
+                    (Some(addr), Some(bits)) => (addr.into(), bits),
+                    _ => (addr.into(), bits),
+                };
+                let rack = u16::from_ne_bytes([low, high]);
+                Some(Prefix { addr, bits, rack })
+            })
+            .collect()
+    }
+}
+
+/// The rack of each day of the week.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Peers(pub Vec<u16>);
+
+impl codec::Value for Peers {
+    #[cfg(test)]
+    const YNL: &'static str = "binary";
+    fn encode(&self) -> Vec<u8> {
+        self.0.iter().flat_map(|rack| rack.to_ne_bytes()).collect()
+    }
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let chunks = bytes.chunks_exact(2);
+        let whole = chunks.remainder().is_empty();
+        let racks = chunks.map(|two| u16::from_ne_bytes([two[0], two[1]]));
+        whole.then(|| Self(racks.collect()))
+    }
+}
+
+options! {
+    /// N.
+    racks: u32 = 2 "TCA_ACCELTOR_RACKS",
+    /// Which of them, from 0, is this one.
+    rack: u32 = 3 "TCA_ACCELTOR_RACK",
+    /// How long a circuit lasts.
+    day_ns: u64 = 4 "TCA_ACCELTOR_DAY",
+    /// Until the next circuit.
+    night_ns: u64 = 5 "TCA_ACCELTOR_NIGHT",
+    /// Day 0 starts, on the clock.
+    base_time_ns: i64 = 6 "TCA_ACCELTOR_BASE_TIME",
+    /// Which clock.
+    clockid: ClockId = 7 "TCA_ACCELTOR_CLOCKID",
+    /// Of a circuit.
+    circuit_bytes_per_s: u64 = 8 "TCA_ACCELTOR_CIRCUIT_RATE64",
+    /// Of the port to the packet network; 0 = not shaped.
+    packet_bytes_per_s: u64 = 9 "TCA_ACCELTOR_PACKET_RATE64",
+    /// Round trip of the packet network.
+    rtt_ns: u64 = 10 "TCA_ACCELTOR_RTT",
+    /// K: queues of the calendar.
+    k: u32 = 11 "TCA_ACCELTOR_QUEUES",
+    /// Room for mice.
+    high_limit_bytes: u32 = 12 "TCA_ACCELTOR_HIGH_LIMIT",
+    /// Room for accelerated elephants.
+    low_limit_bytes: u32 = 13 "TCA_ACCELTOR_LOW_LIMIT",
+    /// Room of a queue of the calendar.
+    limit_bytes: u32 = 14 "TCA_ACCELTOR_LIMIT",
+    /// Elephants of a pair of racks at most.
+    elephants: u32 = 15 "TCA_ACCELTOR_ELEPHANTS",
+    /// One that sends nothing for so long is none; 0 = 2 weeks.
+    idle_ns: u64 = 16 "TCA_ACCELTOR_IDLE",
+    /// From so many on a flow is one.
+    sketch_bytes: u32 = 17 "TCA_ACCELTOR_SKETCH_BYTES",
+    /// What a full queue does.
+    overflow: Overflow = 18 "TCA_ACCELTOR_OVERFLOW",
+    /// What comes too early may be accelerated.
+    rescue: bool = 19 "TCA_ACCELTOR_RESCUE",
+    /// Nothing is sent so late in a day.
+    guard_ns: u64 = 20 "TCA_ACCELTOR_GUARD",
+    /// How much earlier a packet is sent than it is at the circuit switch.
+    lead_ns: u64 = 21 "TCA_ACCELTOR_LEAD",
+    /// Backlog of the packet network's queues from which on packets are marked; 0 = never.
+    ecn_bytes: u32 = 22 "TCA_ACCELTOR_ECN",
+    /// What elephants do without a circuit.
+    policy: Policy = 23 "TCA_ACCELTOR_POLICY",
+    /// Which flows are elephants.
+    detect: Detect = 24 "TCA_ACCELTOR_DETECT",
+    /// DSCPs whose packets are elephants: bit n is DSCP n.
+    dscp: u64 = 25 "TCA_ACCELTOR_DSCP",
+    /// Where racks are.
+    prefixes: Vec<Prefix> = 26 "TCA_ACCELTOR_PREFIXES",
+    /// The rack of each day.
+    peers: Peers = 27 "TCA_ACCELTOR_PEERS",
+}
+
+xstats! {
+    /// Packets that came.
+    packets_in,
+    /// Their bytes.
+    bytes_in,
+    /// Sent to the packet network: mice.
+    packets_high,
+    /// Their bytes.
+    bytes_high,
+    /// Sent to the packet network: accelerated.
+    packets_low,
+    /// Their bytes.
+    bytes_low,
+    /// Sent to the circuit switch.
+    packets_circuit,
+    /// Their bytes.
+    bytes_circuit,
+    /// Queued now.
+    packets_queued,
+    /// Bytes of mice queued now.
+    backlog_high,
+    /// Bytes of accelerated elephants queued now.
+    backlog_low,
+    /// Bytes queued now for the day that lasts or is next.
+    backlog_today,
+    /// Bytes queued now for days after it.
+    backlog_later,
+    /// Drops: mice, no room.
+    drops_high,
+    /// Drops: accelerated, no room.
+    drops_low,
+    /// Drops: the day's queue has no room.
+    drops_queue,
+    /// Drops: K days or more before their day.
+    drops_blocked,
+    /// Drops: the day was over.
+    drops_stale,
+    /// Drops: schedule or clock changed.
+    drops_reschedule,
+    /// Drops: the device was taken down.
+    drops_reset,
+    /// Drops: by a filter, or what cannot be split.
+    drops_filter,
+    /// Days that have begun.
+    days,
+    /// Days with something queued and nothing sent.
+    missed_days,
+    /// From a day's start to the first packet that waited for it.
+    late_max_ns,
+    /// Elephants now.
+    elephants,
+    /// Flows that became elephants.
+    promoted,
+    /// Those that are none any more.
+    evicted,
+    /// Packets that came too early and were accelerated.
+    rescued,
+    /// The clock was set back.
+    clock_jumps,
+    /// Packets turned CE.
+    marked,
+}
+
+impl Xstats {
+    /// Of a dumped qdisc; None if it is of another kind.
+    pub fn of(state: &QdiscState) -> Option<Self> {
+        (state.kind == KIND).then(|| Self::decode(&state.xstats))
+    }
+
+    /// Packets that are not accounted for; 0 unless the kernel is wrong.
+    pub fn unaccounted(&self) -> i64 {
+        let out = self.packets_high + self.packets_low + self.packets_circuit + self.packets_queued;
+        let drops = self.drops_high
+            + self.drops_low
+            + self.drops_queue
+            + self.drops_blocked
+            + self.drops_stale
+            + self.drops_reschedule
+            + self.drops_reset
+            + self.drops_filter;
+        self.packets_in as i64 - out as i64 - drops as i64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use saphyr::{LoadableYamlNode as _, Yaml};
+
+    use super::*;
+    use crate::codec::tests::{members_of, of, text};
+
+    const HEADER: &str = include_str!("../../../modules/uapi/pkt_acceltor.h");
+
+    #[test]
+    fn ids_are_those_of_the_header() {
+        let mut ids = members_of(HEADER, "enum {").into_iter().enumerate().skip(2);
+        for (name, id) in IDS {
+            assert_eq!(ids.next(), Some((usize::from(*id), *name)));
+        }
+        assert_eq!(ids.next().map(|(_, name)| name), Some("__TCA_ACCELTOR_MAX"));
+    }
+
+    #[test]
+    fn xstats_are_those_of_the_header() {
+        let members = members_of(HEADER, "struct tc_acceltor_xstats {");
+        assert_eq!(members, Xstats::FIELDS);
+    }
+
+    #[test]
+    fn enums_are_those_of_the_header() {
+        for (name, names) in [
+            ("clockid", ClockId::NAMES),
+            ("overflow", Overflow::NAMES),
+            ("policy", Policy::NAMES),
+            ("detect", Detect::NAMES),
+        ] {
+            let prefix = format!("TC_ACCELTOR_{}_", name.to_uppercase());
+            let expected = names
+                .iter()
+                .map(|name| format!("{prefix}{}", name.to_uppercase()));
+            let found = members_of(HEADER, &format!("enum tc_acceltor_{name} {{"));
+            assert!(found.into_iter().eq(expected), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_ynl_specification_describes_the_same() {
+        const SPECIFICATION: &str = include_str!("../../../modules/uapi/acceltor.yaml");
+        let documents = Yaml::load_from_str(SPECIFICATION).unwrap();
+        let specification = &documents[0];
+        let sets = &specification["attribute-sets"];
+        let attributes = of(sets, "acceltor-attrs", "attributes");
+        assert_eq!(text(attributes[0], "name"), Some("pad"));
+        assert_eq!(attributes.len(), IDS.len() + 1);
+        for (((name, _), ynl_type), described) in IDS.iter().zip(YNL_TYPES).zip(&attributes[1..]) {
+            let described_as = text(described, "name").unwrap().to_uppercase();
+            assert_eq!(
+                format!("TCA_ACCELTOR_{}", described_as.replace('-', "_")),
+                *name
+            );
+            assert_eq!(text(described, "type"), Some(*ynl_type), "{name}");
+        }
+        let definitions = &specification["definitions"];
+        for (name, names) in [
+            ("acceltor-clockid", ClockId::NAMES),
+            ("acceltor-overflow", Overflow::NAMES),
+            ("acceltor-policy", Policy::NAMES),
+            ("acceltor-detect", Detect::NAMES),
+        ] {
+            let entries: Vec<_> = of(definitions, name, "entries")
+                .into_iter()
+                .filter_map(|entry| entry.as_str())
+                .collect();
+            assert_eq!(entries, names, "{name}");
+        }
+        let fields: Vec<_> = of(definitions, "tc-acceltor-xstats", "members")
+            .into_iter()
+            .map(|field| {
+                assert_eq!(text(field, "type"), Some("u64"));
+                text(field, "name").unwrap().replace('-', "_")
+            })
+            .collect();
+        assert_eq!(fields, Xstats::FIELDS);
+    }
+
+    #[test]
+    fn a_packet_is_somewhere() {
+        let xstats = Xstats {
+            packets_in: 10,
+            packets_circuit: 3,
+            packets_queued: 2,
+            drops_stale: 4,
+            ..Default::default()
+        };
+        assert_eq!(xstats.unaccounted(), 1);
+    }
+
+    #[test]
+    fn lists_of_another_length_are_refused() {
+        assert!(<Vec<Prefix> as codec::Value>::decode(&[0; 21]).is_none());
+        assert!(<Peers as codec::Value>::decode(&[0; 3]).is_none());
+    }
+}

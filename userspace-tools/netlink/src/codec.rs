@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What the codecs of qdiscs are made of: values of attributes, and the macros that declare options, enums
+//! and statistics. A header is the home of the ids; tests of the codecs read it and compare.
+
+use crate::connection::Error;
+
+/// A value of an attribute.
+pub(crate) trait Value: Sized {
+    /// Its type in a YNL specification.
+    #[cfg(test)]
+    const YNL: &'static str;
+    fn encode(&self) -> Vec<u8>;
+    fn decode(bytes: &[u8]) -> Option<Self>;
+}
+
+macro_rules! integer_values {
+    ($($type:ty),*) => { $(
+        impl Value for $type {
+            #[cfg(test)]
+            const YNL: &'static str = match stringify!($type).as_bytes() {
+                b"i32" => "s32",
+                b"i64" => "s64",
+                _ => stringify!($type),
+            };
+            fn encode(&self) -> Vec<u8> {
+                self.to_ne_bytes().to_vec()
+            }
+            fn decode(bytes: &[u8]) -> Option<Self> {
+                Some(Self::from_ne_bytes(bytes.try_into().ok()?))
+            }
+        }
+    )* };
+}
+integer_values!(u8, u32, i32, u64, i64);
+
+impl Value for bool {
+    #[cfg(test)]
+    const YNL: &'static str = u8::YNL;
+    fn encode(&self) -> Vec<u8> {
+        vec![u8::from(*self)]
+    }
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        u8::decode(bytes).map(|value| value != 0)
+    }
+}
+
+impl Value for String {
+    #[cfg(test)]
+    const YNL: &'static str = "string";
+    fn encode(&self) -> Vec<u8> {
+        [self.as_bytes(), &[0]].concat()
+    }
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let text = bytes.split(|byte| *byte == 0).next()?;
+        // The kernel takes any bytes but NUL for a name; a dump with such a one is to be shown, too.
+        Some(String::from_utf8_lossy(text).into_owned())
+    }
+}
+
+/// Enums of one byte, with the names that `tc` and `xdc qdisc` print and read.
+macro_rules! named_values {
+    ($($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)* })*) => { $(
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum $name {
+            $($(#[$variant_meta])* $variant,)*
+        }
+
+        impl $name {
+            /// Every value, in the order of its number.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+            /// The names, in the same order.
+            pub const NAMES: &'static [&'static str] = &[$($text),*];
+        }
+
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.pad(Self::NAMES[*self as usize])
+            }
+        }
+
+        impl ::std::str::FromStr for $name {
+            type Err = String;
+            fn from_str(text: &str) -> ::std::result::Result<Self, String> {
+                let index = Self::NAMES.iter().position(|name| *name == text);
+                index.map(|index| Self::ALL[index]).ok_or_else(|| {
+                    format!("`{text}` is none of {}", Self::NAMES.join(", "))
+                })
+            }
+        }
+
+        impl $crate::codec::Value for $name {
+            #[cfg(test)]
+            const YNL: &'static str = <u8 as $crate::codec::Value>::YNL;
+            fn encode(&self) -> Vec<u8> {
+                vec![*self as u8]
+            }
+            fn decode(bytes: &[u8]) -> Option<Self> {
+                let number = <u8 as $crate::codec::Value>::decode(bytes)?;
+                Self::ALL.get(usize::from(number)).copied()
+            }
+        }
+    )* };
+}
+pub(crate) use named_values;
+
+/// Declares [`Options`]: a field for each attribute, its id and its name in the header.
+macro_rules! options {
+    ($($(#[$meta:meta])* $field:ident: $type:ty = $id:literal $name:literal,)*) => {
+        /// TCA_OPTIONS. What is None is left to the kernel: its default, or as it was.
+        #[derive(Debug, Clone, Default, PartialEq, Eq)]
+        pub struct Options {
+            $($(#[$meta])* pub $field: Option<$type>,)*
+        }
+
+        impl Options {
+            /// The attributes that are set.
+            pub fn encode(&self) -> Vec<u8> {
+                let mut attributes = $crate::attributes::Attributes::default();
+                $(if let Some(value) = &self.$field {
+                    attributes.push($id, &$crate::codec::Value::encode(value));
+                })*
+                attributes.into_bytes()
+            }
+
+            /// Reads a dump. Attributes of a newer kernel are passed over.
+            pub fn decode(bytes: &[u8]) -> $crate::Result<Self> {
+                let mut options = Self::default();
+                for attribute in $crate::attributes::parse(bytes) {
+                    let (id, value) = attribute?;
+                    match id {
+                        $($id => options.$field = Some(
+                            <$type as $crate::codec::Value>::decode(&value)
+                                .ok_or_else(|| $crate::codec::malformed($name))?
+                        ),)*
+                        _ => {}
+                    }
+                }
+                Ok(options)
+            }
+        }
+
+        /// Every attribute: its name in the header, and its id.
+        pub const IDS: &[(&str, u16)] = &[$(($name, $id)),*];
+
+        #[cfg(test)]
+        const YNL_TYPES: &[&str] = &[$(<$type as $crate::codec::Value>::YNL),*];
+    };
+}
+pub(crate) use options;
+
+/// Declares [`Xstats`]: the u64 fields of a qdisc's statistics in their order.
+macro_rules! xstats {
+    ($($(#[$meta:meta])* $field:ident,)*) => {
+        /// TCA_STATS_APP. Counters start when the qdisc is created.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct Xstats {
+            $($(#[$meta])* pub $field: u64,)*
+        }
+
+        impl Xstats {
+            /// Names of the fields, in order.
+            pub const FIELDS: &'static [&'static str] = &[$(stringify!($field)),*];
+
+            /// Reads the struct. It only grows: what an older kernel lacks is 0, and what a
+            /// newer one adds is passed over.
+            pub fn decode(bytes: &[u8]) -> Self {
+                let mut words = bytes.chunks_exact(8).map(|word| <u64 as $crate::codec::Value>::decode(word).unwrap_or(0));
+                Self { $($field: words.next().unwrap_or(0),)* }
+            }
+
+            /// The values, in the order of [`Self::FIELDS`].
+            pub fn values(&self) -> impl Iterator<Item = u64> {
+                [$(self.$field),*].into_iter()
+            }
+        }
+    };
+}
+pub(crate) use xstats;
+
+/// An attribute has a value that it cannot have.
+pub(crate) fn malformed(attribute: &str) -> Error {
+    Error::Malformed(format!("{attribute} has an unexpected length or value"))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use saphyr::Yaml;
+
+    /// The members of the enum or struct that is opened by `declaration`.
+    pub(crate) fn members_of<'a>(header: &'a str, declaration: &str) -> Vec<&'a str> {
+        let body = header.split_once(declaration).expect("in the header").1;
+        let body = body.split_once("};").expect("closed").0;
+        body.lines()
+            .map(|line| line.trim().trim_start_matches("__u64 "))
+            .filter_map(|line| line.split([',', ';']).next())
+            .filter(|word| !word.is_empty() && !word.contains([' ', '*', '/']))
+            .collect()
+    }
+
+    /// The list `key` of the member called `name` of `list`.
+    pub(crate) fn of<'a>(list: &'a Yaml<'a>, name: &str, key: &str) -> Vec<&'a Yaml<'a>> {
+        let mut members = list.as_sequence().expect("a list").iter();
+        let member = members.find(|member| text(member, "name") == Some(name));
+        let found = &member.unwrap_or_else(|| panic!("no {name}"))[key];
+        found.as_sequence().expect("a list").iter().collect()
+    }
+
+    pub(crate) fn text<'a>(member: &'a Yaml<'a>, key: &str) -> Option<&'a str> {
+        member.as_mapping_get(key)?.as_str()
+    }
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Options in the words and units of tc's command line, for any qdisc: NAME VALUE NAME VALUE...
+
+use std::{fmt, str::FromStr};
+
+use serde_json::{Value, json};
+
+use crate::units::{Fraction, PPM, Rate, Size};
+
+/// A word of the syntax: how its value is read into the options, printed, and put into JSON.
+pub struct Word<O> {
+    /// As it is typed and printed.
+    pub name: &'static str,
+    pub(crate) set: fn(&mut O, &str) -> Result<(), String>,
+    /// The value as it can be typed back; None if the options have none.
+    pub get: fn(&O) -> Option<String>,
+    /// Key, with its unit, and value.
+    pub json: fn(&O) -> Option<(&'static str, Value)>,
+}
+
+/// A field of the options as it is on the wire, and as a person reads and writes it.
+macro_rules! word {
+    ($options:ty, $name:literal, $field:ident, $($text:tt)+) => {
+        Word {
+            name: $name,
+            set: |options: &mut $options, text| {
+                options.$field = Some(<$($text)+ as Textual<_>>::read(text)?);
+                Ok(())
+            },
+            get: |options: &$options| Some(<$($text)+ as Textual<_>>::print(options.$field.as_ref()?)),
+            json: |options: &$options| Some((
+                stringify!($field),
+                <$($text)+ as Textual<_>>::json(options.$field.as_ref()?),
+            )),
+        }
+    };
+}
+pub(crate) use word;
+
+/// How a wire value of type `T` is written.
+pub(crate) trait Textual<T> {
+    fn read(text: &str) -> Result<T, String>;
+    fn print(value: &T) -> String;
+    fn json(value: &T) -> Value;
+}
+
+pub(crate) struct Bytes;
+pub(crate) struct Plain;
+pub(crate) struct Named;
+pub(crate) struct Switch;
+pub(crate) struct Name;
+pub(crate) struct Factor;
+pub(crate) struct Count;
+
+impl Textual<u64> for Bytes {
+    fn read(text: &str) -> Result<u64, String> {
+        Ok(text.parse::<Size>()?.0)
+    }
+    fn print(value: &u64) -> String {
+        Size(*value).to_string()
+    }
+    fn json(value: &u64) -> Value {
+        json!(value)
+    }
+}
+
+impl Textual<u32> for Bytes {
+    fn read(text: &str) -> Result<u32, String> {
+        let bytes = text.parse::<Size>()?.0;
+        u32::try_from(bytes).map_err(|_| format!("'{text}' is above {}", Size(u32::MAX.into())))
+    }
+    fn print(value: &u32) -> String {
+        Size((*value).into()).to_string()
+    }
+    fn json(value: &u32) -> Value {
+        json!(value)
+    }
+}
+
+/// The kernel counts bytes per second, tc bits.
+impl Textual<u64> for Rate {
+    fn read(text: &str) -> Result<u64, String> {
+        match text.parse::<Rate>()?.0 {
+            // 0 would mean something else.
+            1..8 => Err(format!(
+                "'{text}' is less than a byte per second, {}",
+                Rate(8)
+            )),
+            bits => Ok(bits / 8),
+        }
+    }
+    fn print(value: &u64) -> String {
+        Rate(value.saturating_mul(8)).to_string()
+    }
+    fn json(value: &u64) -> Value {
+        json!(value)
+    }
+}
+
+impl Textual<u32> for Fraction {
+    fn read(text: &str) -> Result<u32, String> {
+        Ok(text.parse::<Fraction>()?.0)
+    }
+    fn print(value: &u32) -> String {
+        Fraction(*value).to_string()
+    }
+    fn json(value: &u32) -> Value {
+        json!(value)
+    }
+}
+
+impl Textual<u32> for Factor {
+    fn read(text: &str) -> Result<u32, String> {
+        let bad = || format!("'{text}' is not a factor (example: 0.5)");
+        let ppm = text.parse::<f64>().map_err(|_| bad())? * f64::from(PPM);
+        if (0.0..=f64::from(u32::MAX)).contains(&ppm) {
+            Ok(ppm.round() as u32)
+        } else {
+            Err(bad())
+        }
+    }
+    fn print(value: &u32) -> String {
+        (f64::from(*value) / f64::from(PPM)).to_string()
+    }
+    fn json(value: &u32) -> Value {
+        json!(value)
+    }
+}
+
+impl<T: FromStr + ToString + Copy + Into<i64>> Textual<T> for Plain {
+    fn read(text: &str) -> Result<T, String> {
+        text.parse()
+            .map_err(|_| format!("'{text}' is not a number of bytes"))
+    }
+    fn print(value: &T) -> String {
+        value.to_string()
+    }
+    fn json(value: &T) -> Value {
+        json!(Into::<i64>::into(*value))
+    }
+}
+
+impl<T: FromStr<Err = String> + ToString> Textual<T> for Named {
+    fn read(text: &str) -> Result<T, String> {
+        text.parse()
+    }
+    fn print(value: &T) -> String {
+        value.to_string()
+    }
+    fn json(value: &T) -> Value {
+        json!(value.to_string())
+    }
+}
+
+impl Textual<bool> for Switch {
+    fn read(text: &str) -> Result<bool, String> {
+        match text {
+            "on" => Ok(true),
+            "off" => Ok(false),
+            _ => Err(format!("'{text}' is neither on nor off")),
+        }
+    }
+    fn print(value: &bool) -> String {
+        if *value { "on" } else { "off" }.to_owned()
+    }
+    fn json(value: &bool) -> Value {
+        json!(value)
+    }
+}
+
+/// `none` is how no pool is written, so no pool can have that name.
+impl Textual<String> for Name {
+    fn read(text: &str) -> Result<String, String> {
+        Ok(match text {
+            "none" => String::new(),
+            // The kernel says how long a name may be; no attribute holds one of any length.
+            name if name.len() > 255 => return Err("the name is too long".to_owned()),
+            name => name.to_owned(),
+        })
+    }
+    fn print(value: &String) -> String {
+        if value.is_empty() { "none" } else { value }.to_owned()
+    }
+    fn json(value: &String) -> Value {
+        json!(value)
+    }
+}
+
+impl Textual<u64> for Count {
+    fn read(text: &str) -> Result<u64, String> {
+        text.parse()
+            .map_err(|_| format!("'{text}' is not a number of 64 bits"))
+    }
+    fn print(value: &u64) -> String {
+        value.to_string()
+    }
+    fn json(value: &u64) -> Value {
+        json!(value)
+    }
+}
+
+/// What is wrong with a list of words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mistake {
+    /// No option has that name.
+    Unknown(String),
+    /// The last word is an option.
+    NoValue(String),
+    /// The option does not take that value, and why.
+    Value(&'static str, String, String),
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(word) => write!(f, "what is '{word}'?"),
+            Self::NoValue(name) => write!(f, "'{name}' has no value"),
+            Self::Value(name, _, why) => write!(f, "{name}: {why}"),
+        }
+    }
+}
+
+/// Reads NAME VALUE NAME VALUE...
+pub(crate) fn read<O: Default, S: AsRef<str>>(
+    known: &[Word<O>],
+    words: &[S],
+) -> Result<O, Mistake> {
+    let mut options = O::default();
+    for pair in words.chunks(2) {
+        let name = pair[0].as_ref();
+        let word = known
+            .iter()
+            .find(|word| word.name == name)
+            .ok_or_else(|| Mistake::Unknown(name.to_owned()))?;
+        let [_, value] = pair else {
+            return Err(Mistake::NoValue(name.to_owned()));
+        };
+        (word.set)(&mut options, value.as_ref())
+            .map_err(|why| Mistake::Value(word.name, value.as_ref().to_owned(), why))?;
+    }
+    Ok(options)
+}
+
+/// The words of every option that has a value, in the order of printing.
+pub(crate) fn to_words<O>(
+    known: &'static [Word<O>],
+    options: &O,
+) -> impl Iterator<Item = (&'static str, String)> {
+    known
+        .iter()
+        .filter_map(move |word| Some((word.name, (word.get)(options)?)))
+}
+
+/// The same as keys with their units and JSON's values.
+pub(crate) fn to_json<O>(
+    known: &'static [Word<O>],
+    options: &O,
+) -> impl Iterator<Item = (&'static str, Value)> {
+    known.iter().filter_map(move |word| (word.json)(options))
+}
