@@ -7,7 +7,7 @@
 #   make            set up, build the kernels, the modules and the tools
 #   make modules    the kernel modules; KDIR=DIR for a kernel of your own
 #   make tracing    what `xdc trace` records with (make has it, make demo does not)
-#   make tools      userspace-tools/target/release/xdc, and tc's plugin in build/tc
+#   make tools      userspace-tools/target/release/xdc, and tc's plugins in build/tc
 #   make install    what make tools modules KDIR=DIR has built: modules into /lib/modules of the
 #                   kernel in KDIR, xdc, man pages and completions into PREFIX, the plugin to
 #                   where tc looks for it. Builds nothing, so it is all that needs root
@@ -93,6 +93,7 @@ tools: setup
 	@cd userspace-tools && cargo build --quiet --locked --release -p xdc -p xdc-tc-plugin -p xdc-ip-plugin
 	@mkdir -p build/tc build/ip
 	@install -s -m 644 userspace-tools/target/release/libq_phantom.so build/tc/q_phantom.so
+	@ln -sf q_phantom.so build/tc/q_acceltor.so
 	@install -s -m 644 userspace-tools/target/release/liblink_unorc.so build/ip/link_unorc.so
 
 # Without QEMU, and without the modules that only tests load.

@@ -99,7 +99,7 @@ impl Qdisc for Fifo {
         Ok(())
     }
 
-    fn stats(&self, _rtnl: &()) {}
+    fn stats(&self, _rtnl: &(), _qdisc: &mut RtnlQdisc<'_, Self>) {}
 }
 
 struct Module {

@@ -8,50 +8,13 @@ use kernel::prelude::*;
 use super::{
     algo::color::DscpTable,
     kernel_api::{
-        netlink::{Attr, Attrs, Extack, Message, Nest, Number, Policy, Range},
+        netlink::{Attr, Attrs, Extack, Message, Nest, Policy, Range},
         once::Once,
         random::random_u64,
         uapi::*,
     },
+    settings::{self, bytes, policy, ranges, rate, setting, Bounds, Kind, Setting},
 };
-
-/// An option that is one number.
-struct Setting {
-    id: u32,
-    /// As tc has it.
-    name: &'static str,
-    kind: Kind,
-    default: i64,
-}
-
-/// How a number is carried, and what it may be.
-#[derive(Clone, Copy)]
-enum Kind {
-    /// One of the values of an enum from 0 to this.
-    Enum(u32),
-    /// 0 or 1.
-    Bool,
-    U32(Bounds),
-    S32(Bounds),
-    U64(Bounds),
-    /// Any 64 bits, which an i64 holds as they are.
-    Bits64,
-}
-
-#[derive(Clone, Copy)]
-struct Bounds {
-    min: i64,
-    max: i64,
-    unit: &'static str,
-}
-
-const fn bytes(min: i64, max: i64) -> Bounds {
-    Bounds {
-        min,
-        max,
-        unit: "bytes",
-    }
-}
 
 const fn ppm(min: i64, max: i64) -> Bounds {
     Bounds {
@@ -61,35 +24,19 @@ const fn ppm(min: i64, max: i64) -> Bounds {
     }
 }
 
-/// 8 Pbit/s: more would be a mistake of units.
-const RATE: Bounds = Bounds {
-    min: 0,
-    max: 1_000_000_000_000_000,
-    unit: "bytes per second",
-};
-
 /// The kernel counts a backlog in 32 bits.
 const MAX_LIMIT_BYTES: i64 = u32::MAX as i64;
 
 const MAX_PPM: i64 = 1_000_000;
 
-const fn setting(id: u32, name: &'static str, kind: Kind, default: i64) -> Setting {
-    Setting {
-        id,
-        name,
-        kind,
-        default,
-    }
-}
-
 /// The one home of bounds and defaults: the policy and the error texts come from here.
 #[rustfmt::skip]
 static SETTINGS: [Setting; 25] = [
     setting(TCA_PHANTOM_LIMIT, "limit", Kind::U32(bytes(1, MAX_LIMIT_BYTES)), 1_000_000),
-    setting(TCA_PHANTOM_RATE64, "rate", Kind::U64(RATE), 0),
+    setting(TCA_PHANTOM_RATE64, "rate", Kind::U64(rate(0)), 0),
     setting(TCA_PHANTOM_OVERHEAD, "overhead", Kind::S32(bytes(-64, 256)), 0),
     setting(TCA_PHANTOM_MPU, "mpu", Kind::U32(bytes(0, 256)), 0),
-    setting(TCA_PHANTOM_LINE_RATE64, "line-rate", Kind::U64(RATE), 0),
+    setting(TCA_PHANTOM_LINE_RATE64, "line-rate", Kind::U64(rate(0)), 0),
     setting(TCA_PHANTOM_PQ_LIMIT, "phantom", Kind::U64(bytes(1, i64::MAX)), 22_400_000),
     setting(TCA_PHANTOM_PQ_DRAIN_PPM, "drain", Kind::U32(ppm(1, MAX_PPM)), 900_000),
     setting(TCA_PHANTOM_PQ_MIN_PPM, "pmin", Kind::U32(ppm(0, MAX_PPM)), 20_000),
@@ -118,62 +65,13 @@ static SETTINGS: [Setting; 25] = [
     setting(TCA_PHANTOM_SEED, "seed", Kind::Bits64, 0),
 ];
 
-impl Kind {
-    /// The bounds, if not any value is valid.
-    const fn bounds(self) -> Option<Bounds> {
-        match self {
-            Self::Enum(max) => Some(Bounds {
-                min: 0,
-                max: max as i64,
-                unit: "",
-            }),
-            Self::Bool => Some(Bounds {
-                min: 0,
-                max: 1,
-                unit: "",
-            }),
-            Self::U32(bounds) | Self::S32(bounds) | Self::U64(bounds) => Some(bounds),
-            Self::Bits64 => None,
-        }
-    }
-}
+static RANGES: [Range; SETTINGS.len()] = ranges(&SETTINGS);
 
-/// The bounds of [`SETTINGS`] as the policy refers to them.
-static RANGES: [Range; SETTINGS.len()] = {
-    let mut ranges = [Range { min: 0, max: 0 }; SETTINGS.len()];
-    let mut i = 0;
-    while i < SETTINGS.len() {
-        if let Some(bounds) = SETTINGS[i].kind.bounds() {
-            // Those of an s32 are not used.
-            ranges[i] = Range {
-                min: bounds.min as u64,
-                max: bounds.max as u64,
-            };
-        }
-        i += 1;
-    }
-    ranges
-};
-
-static POLICY: Policy<IDS> = {
-    let mut policy = Policy::new().string(TCA_PHANTOM_POOL, MAX_NAME_BYTES as u16);
-    let mut i = 0;
-    while i < SETTINGS.len() {
-        let id = SETTINGS[i].id;
-        policy = match SETTINGS[i].kind {
-            Kind::Enum(_) | Kind::Bool => policy.range(id, Number::U8, &RANGES[i]),
-            Kind::U32(_) => policy.range(id, Number::U32, &RANGES[i]),
-            Kind::U64(_) => policy.range(id, Number::U64, &RANGES[i]),
-            Kind::S32(bounds) => {
-                assert!(bounds.min >= i16::MIN as i64 && bounds.max <= i16::MAX as i64);
-                policy.small_range(id, Number::S32, bounds.min as i16, bounds.max as i16)
-            }
-            Kind::Bits64 => policy.any(id, Number::U64),
-        };
-        i += 1;
-    }
-    policy
-};
+static POLICY: Policy<IDS> = policy(
+    Policy::new().string(TCA_PHANTOM_POOL, MAX_NAME_BYTES as u16),
+    &SETTINGS,
+    &RANGES,
+);
 
 /// Number of attribute ids, 0 included.
 const IDS: usize = __TCA_PHANTOM_MAX as usize;
@@ -196,24 +94,14 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The policy says "integer out of range" of any number. Says which, and what its range is.
+/// What the policy refuses, in sentences.
 fn explain(error: Error, extack: &Extack<'_>) {
-    let Some(id) = extack.bad_attr() else {
-        return;
-    };
-    if id == TCA_PHANTOM_POOL {
+    if extack.bad_attr() == Some(TCA_PHANTOM_POOL) {
         extack.explain(fmt!(
             "pool must be a name of at most {MAX_NAME_BYTES} bytes"
         ));
     }
-    let setting = SETTINGS.iter().find(|setting| setting.id == id);
-    if let (true, Some(setting)) = (error == ERANGE, setting) {
-        if let Some(Bounds { min, max, unit }) = setting.kind.bounds() {
-            let space = if unit.is_empty() { "" } else { " " };
-            let name = setting.name;
-            extack.explain(fmt!("{name} must be between {min} and {max}{space}{unit}"));
-        }
-    }
+    settings::explain(&SETTINGS, error, extack);
 }
 
 /// All options of one port. Nothing but words, so that it can be shown without
@@ -361,35 +249,9 @@ impl Options {
 
     pub(crate) fn write(&self, message: &mut Message<'_>) -> Result {
         for setting in &SETTINGS {
-            setting.write(message, self.number(setting.id))?;
+            setting.write(message, self.number(setting.id), TCA_PHANTOM_PAD)?;
         }
         message.put_str(TCA_PHANTOM_POOL as u16, &self.pool_name())
-    }
-}
-
-impl Kind {
-    /// The value of an attribute that the policy has let in.
-    fn read(self, attr: &Attr<'_>) -> Option<i64> {
-        Some(match self {
-            Self::Enum(_) | Self::Bool => attr.u8()?.into(),
-            Self::U32(_) => attr.u32()?.into(),
-            Self::S32(_) => attr.i32()?.into(),
-            Self::U64(_) | Self::Bits64 => attr.u64()? as i64,
-        })
-    }
-}
-
-impl Setting {
-    fn write(&self, message: &mut Message<'_>, value: i64) -> Result {
-        let id = self.id as u16;
-        match self.kind {
-            Kind::Enum(_) | Kind::Bool => message.put(id, &(value as u8).to_ne_bytes()),
-            Kind::U32(_) => message.put(id, &(value as u32).to_ne_bytes()),
-            Kind::S32(_) => message.put(id, &(value as i32).to_ne_bytes()),
-            Kind::U64(_) | Kind::Bits64 => {
-                message.put_u64(id, value as u64, TCA_PHANTOM_PAD as u16)
-            }
-        }
     }
 }
 

@@ -41,6 +41,8 @@ mod phantom_options;
 mod phantom_pool;
 #[path = "phantom_shared.rs"]
 mod phantom_shared;
+#[path = "settings.rs"]
+mod settings;
 
 use algo::{
     color::{Color, DscpTable, Limits, Occupancy},
@@ -1182,7 +1184,7 @@ impl Qdisc for Port {
         options.write(message)
     }
 
-    fn stats(&self, rtnl: &Rtnl) -> tc_phantom_xstats {
+    fn stats(&self, rtnl: &Rtnl, _qdisc: &mut RtnlQdisc<'_, Self>) -> tc_phantom_xstats {
         let counters = &self.counters;
         let now_ns = now_ns();
         let [drops_green, drops_yellow, drops_red] = &counters.drops;

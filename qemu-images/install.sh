@@ -57,7 +57,7 @@ if [ -n "$uninstall" ]; then
 	rm -f "$root$prefix/bin/xdc" "$root$prefix/lib/xdc/xdc-trace.o" "${completions[@]/#/$root}" \
 		"$root$man"/man1/xdc{,-*}.1 "$root$man/man8/tc-phantom.8"
 	rmdir "$root$prefix/lib/xdc" 2>/dev/null || true
-	[ -z "$tc_lib" ] || rm -f "$root$tc_lib/q_phantom.so"
+	[ -z "$tc_lib" ] || rm -f "$root$tc_lib"/q_{phantom,acceltor}.so
 	say "removed:${gone:- no modules} and $root$prefix/bin/xdc"
 	if [ -z "$root" ]; then
 		for module in "${modules[@]}"; do
@@ -126,8 +126,9 @@ for shell in "${!completions[@]}"; do
 	"$xdc" completions "$shell" >"$root${completions[$shell]}"
 done
 [ -z "$tc_lib" ] || install -D -m 644 -t "$root$tc_lib" "$plugin"
+[ -z "$tc_lib" ] || ln -sf q_phantom.so "$root$tc_lib/q_acceltor.so"
 index "$release"
 say "installed ${modules[*]} for $release$signed, and $root$prefix/bin/xdc"
-[ -n "$tc_lib" ] && say "installed $tc_lib/q_phantom.so" ||
+[ -n "$tc_lib" ] && say "installed $tc_lib/q_phantom.so and q_acceltor.so" ||
 	say "no tc here, so no plugin for it (apt-get install iproute2)"
 [ -n "$root" ] || [ "$release" != "$(uname -r)" ] || say "next: sudo modprobe tcp_unocc"

@@ -155,6 +155,13 @@ impl<const N: usize> Policy<N> {
         self
     }
 
+    /// Takes any bytes, at most so many.
+    pub(crate) const fn binary(mut self, id: u32, max_bytes: u16) -> Self {
+        self.0[id as usize].type_ = bindings::NLA_BINARY as u8;
+        self.0[id as usize].len = max_bytes;
+        self
+    }
+
     /// Takes a string of at most `max_bytes` and a NUL.
     pub(crate) const fn string(mut self, id: u32, max_bytes: u16) -> Self {
         self.0[id as usize].type_ = bindings::NLA_NUL_STRING as u8;
@@ -177,7 +184,7 @@ pub(crate) struct Attr<'a> {
 
 impl<'a> Attr<'a> {
     /// What it carries: nla_data(), nla_len().
-    fn bytes(&self) -> &'a [u8] {
+    pub(crate) fn bytes(&self) -> &'a [u8] {
         // SAFETY: The header is valid for reads by the type invariants.
         let len = usize::from(unsafe { (*self.ptr.as_ptr()).nla_len });
         // SAFETY: By the type invariants `nla_len` bytes are there, from the

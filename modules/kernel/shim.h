@@ -24,6 +24,7 @@
 #include <net/tcp.h>
 #include <net/tcp_ecn.h>
 
+#include "../uapi/pkt_acceltor.h"
 #include "../uapi/pkt_phantom.h"
 #include "../uapi/unorc.h"
 #include "../uapi/xdc_diag.h"
@@ -121,6 +122,10 @@ void xdc_qdisc_keep_peeked(struct Qdisc *sch, struct sk_buff *skb);
 struct net *xdc_qdisc_net(struct Qdisc *sch);
 struct net_device *xdc_qdisc_dev(struct Qdisc *sch);
 bool xdc_qdisc_is_below_mq(struct Qdisc *sch);
+bool xdc_qdisc_is_root(const struct Qdisc *sch);
+unsigned int xdc_qdisc_tx_queues(const struct Qdisc *sch);
+void xdc_qdisc_use_tai(struct Qdisc *sch);
+u64 xdc_ktime_get_tai(void);
 void xdc_qdisc_for_each(struct net_device *dev, const struct Qdisc_ops *ops,
 			void (*f)(struct Qdisc *sch, void *data), void *data);
 u64 xdc_random_u64(void);
@@ -142,6 +147,18 @@ u32 xdc_skb_priority(const struct sk_buff *skb);
 int xdc_skb_dsfield(const struct sk_buff *skb);
 enum xdc_ecn xdc_skb_set_ce(struct sk_buff *skb);
 bool xdc_skb_is_pure_ack(const struct sk_buff *skb);
+void xdc_skb_set_queue_mapping(struct sk_buff *skb, u16 queue);
+
+/* A packet as one of a flow. */
+struct xdc_skb_flow {
+	/* Of addresses and ports; never 0. */
+	u64 key;
+	/* An IPv4 address as IPv6 has it. */
+	u8 daddr[16];
+	/* TCP with payload and without SYN. */
+	u32 is_data;
+};
+bool xdc_skb_flow(const struct sk_buff *skb, u64 seed, struct xdc_skb_flow *flow);
 
 struct nlattr *xdc_nla_nest_start(struct sk_buff *skb, int attrtype);
 void xdc_nla_nest_end(struct sk_buff *skb, struct nlattr *start);

@@ -7,9 +7,11 @@
 #include <linux/netdevice.h>
 #include <linux/random.h>
 #include <linux/rtnetlink.h>
+#include <linux/siphash.h>
 #include <linux/skbuff.h>
 #include <linux/tcp.h>
 #include <net/gso.h>
+#include <net/ipv6.h>
 #include <net/inet_ecn.h>
 #include <net/netlink.h>
 #include <net/pkt_cls.h>
@@ -106,6 +108,29 @@ bool xdc_qdisc_is_below_mq(struct Qdisc *sch)
 		if (parent->handle == handle)
 			return false;
 	return true;
+}
+
+bool xdc_qdisc_is_root(const struct Qdisc *sch)
+{
+	return sch->parent == TC_H_ROOT;
+}
+
+unsigned int xdc_qdisc_tx_queues(const struct Qdisc *sch)
+{
+	return qdisc_dev(sch)->real_num_tx_queues;
+}
+
+/* The watchdog's times are those of CLOCK_TAI from now on. Nothing has started it yet. */
+void xdc_qdisc_use_tai(struct Qdisc *sch)
+{
+	struct xdc_qdisc *q = qdisc_priv(sch);
+
+	qdisc_watchdog_init_clockid(&q->watchdog, sch, CLOCK_TAI);
+}
+
+u64 xdc_ktime_get_tai(void)
+{
+	return max_t(s64, ktime_get_clocktai(), 0);
 }
 
 /*
@@ -314,43 +339,88 @@ enum xdc_ecn xdc_skb_set_ce(struct sk_buff *skb)
 	return xdc_skb_set_ce_slowly(skb);
 }
 
-/* TCP, no payload, and nothing that must not be lost: SYN, FIN or RST. */
-bool xdc_skb_is_pure_ack(const struct sk_buff *skb)
-{
+/* The TCP header of a packet that is no fragment. */
+struct xdc_skb_tcp {
 	const struct tcphdr *tcp;
 	struct tcphdr tcp_copy;
+	/* NULL: the packet is of the other family. */
+	const struct iphdr *ip;
+	const struct ipv6hdr *ip6;
+	struct ipv6hdr ip_copy;
+	/* Behind the header: what is there of payload. */
+	int payload;
+};
+
+static bool xdc_skb_tcp(const struct sk_buff *skb, struct xdc_skb_tcp *it)
+{
 	__be16 protocol;
 	int offset, end;
 
-	if (skb_is_gso(skb))
-		return false;
-
 	protocol = xdc_skb_network(skb, &offset);
+	it->ip = NULL;
+	it->ip6 = NULL;
 	if (protocol == htons(ETH_P_IP)) {
-		struct iphdr ip_copy;
-		const struct iphdr *ip;
-
-		ip = skb_header_pointer(skb, offset, sizeof(ip_copy), &ip_copy);
-		if (!ip || ip->protocol != IPPROTO_TCP || ip_is_fragment(ip))
+		it->ip = skb_header_pointer(skb, offset, sizeof(*it->ip), &it->ip_copy);
+		if (!it->ip || it->ip->protocol != IPPROTO_TCP || ip_is_fragment(it->ip))
 			return false;
-		end = offset + ntohs(ip->tot_len);
-		offset += ip->ihl * 4;
+		end = offset + ntohs(it->ip->tot_len);
+		offset += it->ip->ihl * 4;
 	} else if (protocol == htons(ETH_P_IPV6)) {
-		struct ipv6hdr ip_copy;
-		const struct ipv6hdr *ip;
-
-		ip = skb_header_pointer(skb, offset, sizeof(ip_copy), &ip_copy);
-		if (!ip || ip->nexthdr != IPPROTO_TCP)
+		it->ip6 = skb_header_pointer(skb, offset, sizeof(*it->ip6), &it->ip_copy);
+		if (!it->ip6 || it->ip6->nexthdr != IPPROTO_TCP)
 			return false;
-		end = offset + sizeof(*ip) + ntohs(ip->payload_len);
-		offset += sizeof(*ip);
+		end = offset + sizeof(*it->ip6) + ntohs(it->ip6->payload_len);
+		offset += sizeof(*it->ip6);
 	} else {
 		return false;
 	}
+	it->tcp = skb_header_pointer(skb, offset, sizeof(it->tcp_copy), &it->tcp_copy);
+	if (!it->tcp)
+		return false;
+	it->payload = end - offset - it->tcp->doff * 4;
+	return true;
+}
 
-	tcp = skb_header_pointer(skb, offset, sizeof(tcp_copy), &tcp_copy);
-	return tcp && offset + tcp->doff * 4 == end &&
-	       !tcp->syn && !tcp->fin && !tcp->rst;
+/* TCP, no payload, and nothing that must not be lost: SYN, FIN or RST. */
+bool xdc_skb_is_pure_ack(const struct sk_buff *skb)
+{
+	struct xdc_skb_tcp it;
+
+	return !skb_is_gso(skb) && xdc_skb_tcp(skb, &it) && !it.payload &&
+	       !it.tcp->syn && !it.tcp->fin && !it.tcp->rst;
+}
+
+void xdc_skb_set_queue_mapping(struct sk_buff *skb, u16 queue)
+{
+	skb_set_queue_mapping(skb, queue);
+}
+
+/* Whether the packet is TCP; the flow is filled in then. */
+bool xdc_skb_flow(const struct sk_buff *skb, u64 seed, struct xdc_skb_flow *flow)
+{
+	const siphash_key_t key = { .key = { seed, ~seed } };
+	struct {
+		struct in6_addr saddr, daddr;
+		__be16 sport, dport;
+		u32 zero;
+	} __aligned(SIPHASH_ALIGNMENT) of = {};
+	struct xdc_skb_tcp it;
+
+	if (!xdc_skb_tcp(skb, &it))
+		return false;
+	if (it.ip) {
+		ipv6_addr_set_v4mapped(it.ip->saddr, &of.saddr);
+		ipv6_addr_set_v4mapped(it.ip->daddr, &of.daddr);
+	} else {
+		of.saddr = it.ip6->saddr;
+		of.daddr = it.ip6->daddr;
+	}
+	of.sport = it.tcp->source;
+	of.dport = it.tcp->dest;
+	flow->key = siphash(&of, sizeof(of), &key) ?: 1;
+	memcpy(flow->daddr, &of.daddr, sizeof(flow->daddr));
+	flow->is_data = it.payload > 0 && !it.tcp->syn;
+	return true;
 }
 
 /* Netlink */

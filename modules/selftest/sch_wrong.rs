@@ -209,7 +209,7 @@ impl Qdisc for Wrong {
         Ok(())
     }
 
-    fn stats(&self, _rtnl: &()) {}
+    fn stats(&self, _rtnl: &(), _qdisc: &mut RtnlQdisc<'_, Self>) {}
 }
 
 struct Module {

@@ -79,6 +79,30 @@ impl<T: Qdisc> RtnlQdisc<'_, T> {
         below.then_some(parent >> 16)
     }
 
+    /// It is the device's root, whose packets leave as soon as they are given.
+    pub(crate) fn is_root(&self) -> bool {
+        // SAFETY: By the type invariants; it is set before init.
+        unsafe { bindings::xdc_qdisc_is_root(self.sch.as_ptr()) }
+    }
+
+    /// Transmit queues of the device that are in use.
+    pub(crate) fn tx_queues(&self) -> u32 {
+        // SAFETY: By the type invariants, under RTNL.
+        unsafe { bindings::xdc_qdisc_tx_queues(self.sch.as_ptr()) }
+    }
+
+    /// [`Queue::schedule_watchdog`] takes times of this clock. In [`Qdisc::init`] only.
+    pub(crate) fn use_clock(&mut self, clock: Clock) {
+        // SAFETY: By the type invariants.
+        let private = unsafe { Private::<T>::of(self.sch.as_ptr()) };
+        // SAFETY: As above; `live` changes only under RTNL. Before, nothing has started the watchdog.
+        unsafe {
+            if clock == Clock::Tai && !(*private).live {
+                bindings::xdc_qdisc_use_tai(self.sch.as_ptr());
+            }
+        }
+    }
+
     /// Has dequeue called at once.
     pub(crate) fn schedule_watchdog_now(&mut self) {
         // SAFETY: By the type invariants; the private area begins with C's
@@ -114,6 +138,27 @@ impl<T: Qdisc> RtnlQdisc<'_, T> {
 pub(crate) fn now_ns() -> u64 {
     // SAFETY: Callable from any context. The clock starts at 0.
     unsafe { bindings::ktime_get() as u64 }
+}
+
+/// A clock of the kernel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clock {
+    /// Runs while the machine does.
+    Monotonic,
+    /// Of the day, without leap seconds; somebody may set it.
+    Tai,
+}
+
+impl Clock {
+    /// Its time; 0 before 1970.
+    #[inline]
+    pub(crate) fn now_ns(self) -> u64 {
+        match self {
+            Self::Monotonic => now_ns(),
+            // SAFETY: Callable from any context.
+            Self::Tai => unsafe { bindings::xdc_ktime_get_tai() },
+        }
+    }
 }
 
 /// Statistics as userspace gets them, from a C header.
@@ -204,14 +249,14 @@ pub(crate) trait Qdisc: Sized + Send + Sync + 'static {
     /// pointer. (`codel` keeps to the same rule.)
     fn dequeue<'a>(&self, state: &mut Self::State, queue: Queue<'a>) -> Option<Packet<'a>>;
 
-    /// The queue has been emptied and the watchdog stopped. Locked.
+    /// The queue has been emptied and the watchdog stopped; a [`PacketList`] is to be purged. Locked.
     fn reset(&self, state: &mut Self::State);
 
     /// Writes the options that [`init`](Self::init) takes. Not locked; may sleep.
     fn dump(&self, rtnl: &Self::Rtnl, message: &mut Message<'_>) -> Result;
 
     /// Returns the statistics. Not locked; may sleep.
-    fn stats(&self, rtnl: &Self::Rtnl) -> Self::Stats;
+    fn stats(&self, rtnl: &Self::Rtnl, qdisc: &mut RtnlQdisc<'_, Self>) -> Self::Stats;
 }
 
 /// The private area of a qdisc.
@@ -551,7 +596,9 @@ impl<T: Qdisc> VTable<T> {
         dump: *mut bindings::gnet_dump,
     ) -> c_int {
         // SAFETY: By the safety requirements.
-        let mut stats = unsafe { Private::<T>::shared(sch).stats(Private::<T>::rtnl(sch)) };
+        let mut stats = unsafe {
+            Private::<T>::shared(sch).stats(Private::<T>::rtnl(sch), &mut RtnlQdisc::new(sch))
+        };
         // SAFETY: As above; C copies the statistics, which have no padding.
         unsafe {
             bindings::gnet_stats_copy_app(

@@ -32,6 +32,10 @@ impl DropReason {
     }
 }
 
+/// What says of which flow a packet is: `key` of addresses and ports, never 0; `daddr`, where IPv4 is as
+/// IPv6 has it; `is_data`, not 0 for payload without SYN.
+pub(crate) use bindings::xdc_skb_flow as Flow;
+
 /// The outcome of setting CE.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ce {
@@ -159,6 +163,21 @@ impl Packet<'_> {
     pub(super) fn is_gso(&self) -> bool {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_skb_is_gso(self.skb.as_ptr()) }
+    }
+
+    /// The transmit queue of the device that it leaves by; a bond has a slave for it.
+    #[inline]
+    pub(crate) fn set_queue_mapping(&mut self, queue: u16) {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_skb_set_queue_mapping(self.skb.as_ptr(), queue) }
+    }
+
+    /// The TCP flow that it is of; `seed` makes keys that nobody else knows.
+    #[inline]
+    pub(crate) fn flow(&self, seed: u64) -> Option<Flow> {
+        let mut flow = Flow::default();
+        // SAFETY: By the type invariants; C writes to `flow`, which is ours.
+        unsafe { bindings::xdc_skb_flow(self.skb.as_ptr(), seed, &mut flow) }.then_some(flow)
     }
 
     /// A TCP ACK without payload.

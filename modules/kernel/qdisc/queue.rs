@@ -99,6 +99,105 @@ unsafe fn update<T: Copy>(counter: *mut T, f: impl FnOnce(T) -> T) {
     unsafe { counter.write_volatile(f(*counter)) }
 }
 
+/// Packets of one qdisc in an order of its own, which [`Qdisc::State`](super::Qdisc::State) keeps beside the
+/// queue. They count as queued like those in it.
+///
+/// # Invariants
+///
+/// The packets from `head` to `tail` are linked, and ours; both are null where there is none. They were given
+/// to callbacks of `owner`.
+pub(crate) struct PacketList {
+    head: *mut bindings::sk_buff,
+    tail: *mut bindings::sk_buff,
+    owner: *mut bindings::Qdisc,
+    packets: u32,
+    bytes: u64,
+}
+
+// SAFETY: Packets have no thread of their own, and `owner` is compared only.
+unsafe impl Send for PacketList {}
+
+impl Default for PacketList {
+    fn default() -> Self {
+        // INVARIANT: Without packets.
+        Self {
+            head: ptr::null_mut(),
+            tail: ptr::null_mut(),
+            owner: ptr::null_mut(),
+            packets: 0,
+            bytes: 0,
+        }
+    }
+}
+
+impl PacketList {
+    /// What is in it, as [`Packet::len_bytes`] counts.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How many are in it.
+    #[inline]
+    pub(crate) fn packets(&self) -> u32 {
+        self.packets
+    }
+
+    /// Length of the first packet.
+    #[inline]
+    pub(crate) fn first_len_bytes(&self) -> Option<u32> {
+        let skb = NonNull::new(self.head)?.as_ptr();
+        // SAFETY: By the type invariants; the control block of a packet in a qdisc begins with a
+        // `qdisc_skb_cb`.
+        Some(unsafe { (*addr_of_mut!((*skb).cb).cast::<bindings::qdisc_skb_cb>()).pkt_len })
+    }
+
+    fn append(&mut self, skb: *mut bindings::sk_buff, len_bytes: u32) {
+        // SAFETY: By the type invariants; `skb` is a packet that the caller gives up.
+        unsafe {
+            *next_of(skb) = ptr::null_mut();
+            match NonNull::new(self.tail) {
+                Some(last) => *next_of(last.as_ptr()) = skb,
+                None => self.head = skb,
+            }
+        }
+        self.tail = skb;
+        self.packets = self.packets.wrapping_add(1);
+        self.bytes = self.bytes.wrapping_add(len_bytes.into());
+    }
+
+    fn take(&mut self) -> Option<*mut bindings::sk_buff> {
+        let skb = NonNull::new(self.head)?.as_ptr();
+        // SAFETY: By the type invariants.
+        unsafe {
+            let next = next_of(skb);
+            self.head = *next;
+            *next = ptr::null_mut();
+        }
+        if self.head.is_null() {
+            self.tail = ptr::null_mut();
+        }
+        Some(skb)
+    }
+
+    /// Frees what is in it, in [`Qdisc::reset`](super::Qdisc::reset) or later, when nothing counts it any
+    /// more; returns how many there were.
+    pub(crate) fn purge(&mut self) -> u32 {
+        while let Some(skb) = self.take() {
+            // SAFETY: By the type invariants the packet was ours, and nobody else has it now.
+            drop(unsafe { Packet::from_raw(skb) });
+        }
+        self.bytes = 0;
+        core::mem::take(&mut self.packets)
+    }
+}
+
+impl Drop for PacketList {
+    fn drop(&mut self) {
+        self.purge();
+    }
+}
+
 /// A qdisc whose queue the caller has locked, for the time of a callback.
 ///
 /// # Invariants
@@ -194,6 +293,52 @@ impl<'a> Queue<'a> {
             });
             Some(packet)
         }
+    }
+
+    /// Puts a packet at the end of a list, which is this qdisc's.
+    #[inline]
+    pub(crate) fn push_to(self, list: &mut PacketList, packet: Packet<'a>) -> Verdict {
+        let bytes = packet.len_bytes();
+        let sch = self.sch.as_ptr();
+        // A list has the packets of one qdisc: another one's count would be wrong.
+        if list.head.is_null() {
+            list.owner = sch;
+        } else if list.owner != sch {
+            return self.drop_packet(packet, DropReason::Other);
+        }
+        // INVARIANT: The packet was given to a callback of `owner`.
+        list.append(packet.into_raw(), bytes);
+        // SAFETY: By the type invariants; only callbacks under the lock write to these.
+        unsafe {
+            update(addr_of_mut!((*sch).q.qlen), |n| n.wrapping_add(1));
+            update(addr_of_mut!((*sch).qstats.backlog), |n| {
+                n.wrapping_add(bytes)
+            });
+        }
+        Verdict::QUEUED
+    }
+
+    /// Takes the first packet of a list, which is this qdisc's.
+    #[inline]
+    pub(crate) fn pop_from(self, list: &mut PacketList) -> Option<Packet<'a>> {
+        let sch = self.sch.as_ptr();
+        if list.owner != sch {
+            return None;
+        }
+        let skb = list.take()?;
+        // SAFETY: By the invariants of the list the packet is ours, and of this qdisc.
+        let packet = unsafe { Packet::from_raw_unchecked(skb) };
+        let bytes = packet.len_bytes();
+        list.packets = list.packets.wrapping_sub(1);
+        list.bytes = list.bytes.wrapping_sub(bytes.into());
+        // SAFETY: By the type invariants; only callbacks under the lock write to these.
+        unsafe {
+            update(addr_of_mut!((*sch).q.qlen), |n| n.wrapping_sub(1));
+            update(addr_of_mut!((*sch).qstats.backlog), |n| {
+                n.wrapping_sub(bytes)
+            });
+        }
+        Some(packet)
     }
 
     /// Nothing is queued.

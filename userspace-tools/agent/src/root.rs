@@ -125,12 +125,13 @@ fn plugins(initramfs: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
         let mut folders = places.iter().map(|place| root.join(place));
         folders.find(|folder| folder.join(file).exists())
     };
-    const PLUGIN: &str = "q_phantom.so";
-    let Some(from) = folder(initramfs, PLUGIN) else {
+    const PLUGINS: [&str; 2] = ["q_phantom.so", "q_acceltor.so"];
+    let Some(from) = folder(initramfs, PLUGINS[0]) else {
         return Ok(Vec::new());
     };
     let Some(to) = folder(Path::new("/"), "normal.dist") else {
         bail!("the tc of the root that the host lends has no folder of plugins");
     };
-    Ok(vec![(from.join(PLUGIN), to.join(PLUGIN))])
+    let plugins = PLUGINS.iter();
+    Ok(plugins.map(|it| (from.join(it), to.join(it))).collect())
 }

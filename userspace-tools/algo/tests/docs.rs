@@ -230,6 +230,11 @@ fn phantom_page_is_what_the_code_says() {
 }
 
 #[test]
+fn acceltor_page_is_what_the_code_says() {
+    holds("acceltor.md", "decisions", &numbered("sch_acceltor.rs"));
+}
+
+#[test]
 fn tlt_page_is_what_the_code_says() {
     holds("tlt.md", "parameters", &table(&["default"], tlt::PARAMS));
     holds("tlt.md", "deviations", &numbered("tlt.rs"));

@@ -11,12 +11,25 @@ use std::{
 use anyhow::{Context, Result};
 
 const BPF_MAP_CREATE: libc::c_long = 0;
+const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
 const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
 const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_PROG_ATTACH: libc::c_long = 8;
 const BPF_PROG_DETACH: libc::c_long = 9;
 const BPF_CGROUP_SOCK_OPS: u32 = 3;
 const BPF_MAP_TYPE_ARRAY: u32 = 2;
+
+/// The numbers of helpers: a pointer to an element of a map; the clocks; bytes of a packet; to send it
+/// elsewhere.
+pub const MAP_LOOKUP: i32 = 1;
+/// CLOCK_MONOTONIC.
+pub const KTIME_GET_NS: i32 = 5;
+/// CLOCK_TAI.
+pub const KTIME_GET_TAI_NS: i32 = 208;
+/// Copies bytes of a packet.
+pub const SKB_LOAD_BYTES: i32 = 26;
+/// Sends a packet by another device.
+pub const REDIRECT: i32 = 23;
 
 /// The number of a helper: a random number of 32 bits.
 pub const GET_PRANDOM_U32: i32 = 7;
@@ -94,6 +107,69 @@ pub const fn skip_unless_equal(a: u8, b: u8, instructions: i16) -> Instruction {
 /// `skip so many instructions`
 pub const fn skip(instructions: i16) -> Instruction {
     full(0x05, 0, 0, instructions, 0)
+}
+
+/// `destination = constant`: two instructions.
+pub const fn set_double(destination: u8, constant: u64) -> [Instruction; 2] {
+    [
+        full(0x18, destination, 0, 0, constant as i32),
+        full(0, 0, 0, 0, (constant >> 32) as i32),
+    ]
+}
+
+/// `destination -= source`
+pub const fn subtract_register(destination: u8, source: u8) -> Instruction {
+    full(0x1f, destination, source, 0, 0)
+}
+
+/// `destination += source`
+pub const fn add_register(destination: u8, source: u8) -> Instruction {
+    full(0x0f, destination, source, 0, 0)
+}
+
+/// `destination *= immediate`
+pub const fn multiply(destination: u8, immediate: i32) -> Instruction {
+    full(0x27, destination, 0, 0, immediate)
+}
+
+/// `destination /= immediate`, without signs.
+pub const fn divide(destination: u8, immediate: i32) -> Instruction {
+    full(0x37, destination, 0, 0, immediate)
+}
+
+/// `destination /= source`, without signs.
+pub const fn divide_register(destination: u8, source: u8) -> Instruction {
+    full(0x3f, destination, source, 0, 0)
+}
+
+/// `destination %= immediate`, without signs.
+pub const fn remainder(destination: u8, immediate: i32) -> Instruction {
+    full(0x97, destination, 0, 0, immediate)
+}
+
+/// `destination = *(u8 *)(source + offset)`
+pub const fn load_byte(destination: u8, source: u8, offset: i16) -> Instruction {
+    full(0x71, destination, source, offset, 0)
+}
+
+/// `*(u64 *)(destination + offset) += source`, at once.
+pub const fn add_to(destination: u8, offset: i16, source: u8) -> Instruction {
+    full(0xdb, destination, source, offset, 0)
+}
+
+/// `if (register >= immediate) skip so many instructions`, without signs.
+pub const fn skip_from(register: u8, immediate: i32, instructions: i16) -> Instruction {
+    full(0x35, register, 0, instructions, immediate)
+}
+
+/// `if (register > immediate) skip so many instructions`, without signs.
+pub const fn skip_above(register: u8, immediate: i32, instructions: i16) -> Instruction {
+    full(0x25, register, 0, instructions, immediate)
+}
+
+/// `if (register < immediate) skip so many instructions`, with signs.
+pub const fn skip_below_signed(register: u8, immediate: i32, instructions: i16) -> Instruction {
+    full(0xc5, register, 0, instructions, immediate)
 }
 
 /// A helper by its number.
@@ -217,6 +293,21 @@ pub fn update<const WORDS: usize>(array: i32, index: u32, value: &[u64; WORDS]) 
     // SAFETY: Key and value are as large as the map's, and outlive the call.
     unsafe { bpf(BPF_MAP_UPDATE_ELEM, &attributes) }.context("cannot set an element of a map")?;
     Ok(())
+}
+
+/// Reads an element of an array of such values.
+pub fn look_up<const WORDS: usize>(array: i32, index: u32) -> Result<[u64; WORDS]> {
+    let mut value = [0; WORDS];
+    let attributes = UpdateAttributes {
+        map_fd: array as u32,
+        _pad: 0,
+        key: &raw const index as u64,
+        value: value.as_mut_ptr() as u64,
+        flags: 0,
+    };
+    // SAFETY: Key and value are as large as the map's, and outlive the call, which writes to the value.
+    unsafe { bpf(BPF_MAP_LOOKUP_ELEM, &attributes) }.context("cannot read an element of a map")?;
+    Ok(value)
 }
 
 /// A program that sees the TCP sockets of a cgroup, as long as this lives.

@@ -262,7 +262,7 @@ impl Home {
         self.artifact("agent".to_owned())
     }
 
-    /// What makes tc know phantom, where `make tools` has built it.
+    /// What makes tc know phantom and acceltor, where `make tools` has built it.
     pub fn tc_plugin(&self) -> Option<PathBuf> {
         self.artifact("tc/q_phantom.so".to_owned()).ok()
     }

@@ -110,6 +110,9 @@ impl NoAutoload {
     }
 }
 
+/// The qdisc that is used here; acceltor wants a device with more queues than a veth has.
+const PORT: &str = "sch_phantom";
+
 const MODPROBE: &str = "/proc/sys/kernel/modprobe";
 
 impl Drop for NoAutoload {
@@ -144,7 +147,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             let (pair, stop, uses) = (pair.clone(), stop.clone(), uses.clone());
             let seed = storm.seed;
             thread::spawn(move || match (module.kind, module.algorithm) {
-                (Kind::qdisc, _) => use_qdisc(&pair, &stop, &uses),
+                _ if module.name == PORT => use_qdisc(&pair, &stop, &uses),
                 (_, Some(cc)) => use_sockets(&pair, cc.name(), seed, &stop, &uses),
                 _ => Ok(()),
             })
@@ -156,7 +159,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
                 ensure!(load(name)?, "{name} was loaded already");
                 // Every other time somebody uses it before it is to go.
                 let deadline = Instant::now() + PATIENCE;
-                let has_users = module.kind == Kind::qdisc || module.algorithm.is_some();
+                let has_users = module.name == PORT || module.algorithm.is_some();
                 while has_users && cycles % 2 == 0 && uses.served.load(Ordering::Relaxed) == served
                 {
                     ensure!(Instant::now() < deadline, "nobody can use {name}");

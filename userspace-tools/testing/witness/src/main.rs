@@ -7,13 +7,17 @@
 //!     xdc-witness raw add|change dev DEV (root | parent MAJ:MIN) phantom NAME=TYPE:VALUE...
 //!                                    options that `xdc qdisc` would refuse, as the kernel does
 //!     xdc-witness raw dump           what the kernel says of every qdisc, in hexadecimal
+//!     xdc-witness circuits ...       an optical circuit switch that counts what it loses
+//!     xdc-witness send|sink ...      TCP flows that send whatever the network takes
 //!     xdc-witness json POINTER...    of the JSON on standard input, the value at each RFC 6901
 //!                                    pointer, a line each; a failure if it is not JSON
 
 mod cases;
+mod circuits;
 mod eye;
 mod json;
 mod lab;
+mod load;
 mod raw;
 #[path = "../../../ebpf/src/record.rs"]
 mod record;
@@ -49,6 +53,8 @@ fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     match args.first().map(String::as_str) {
         Some("raw") => raw::command(&args[1..]),
+        Some("circuits") => circuits::command(&args[1..]),
+        Some("send" | "sink") => load::command(&args),
         Some("json") => json::command(&args[1..]),
         Some("tdc") => {
             let mut ktap = Ktap::new();

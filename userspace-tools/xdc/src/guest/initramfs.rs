@@ -306,14 +306,16 @@ fn add_tools(cpio: &mut Cpio, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What makes tc know phantom, where the host's tc looks for it.
+/// What makes tc know phantom and acceltor, where the host's tc looks for it.
 fn add_tc_plugin(cpio: &mut Cpio, home: &Home) -> Result<()> {
     let (Some(plugin), Some(tc)) = (home.tc_plugin(), find_program("tc")) else {
         return Ok(());
     };
     let program = fs::read(&tc).map_err(|err| Error::io(tc.display(), &err))?;
     match plugin_dir(&program) {
-        Some(dir) => add_program(cpio, &format!("{dir}q_phantom.so"), &plugin),
+        Some(dir) => ["phantom", "acceltor"]
+            .iter()
+            .try_for_each(|kind| add_program(cpio, &format!("{dir}q_{kind}.so"), &plugin)),
         None => Ok(()),
     }
 }
@@ -349,11 +351,11 @@ fn needed(module: &Path) -> bool {
     name == "udp_tunnel" || name == "ip6_udp_tunnel"
 }
 
-/// The kernel's own modules that selftests set beside ours: nftables, a queue to user space, kTLS, and
-/// a qdisc that writes into the packets of its child.
+/// The kernel's own modules that selftests set beside ours: nftables, a queue to user space, kTLS, bonds,
+/// and a qdisc that writes into the packets of its child.
 fn tested_with(module: &Path) -> bool {
     let folder = module.parent().and_then(Path::file_name);
-    let in_folder = ["netfilter", "tls", "crypto"]
+    let in_folder = ["netfilter", "tls", "crypto", "bonding"]
         .iter()
         .any(|name| folder == Some(name.as_ref()));
     in_folder || module.file_stem() == Some("sch_sfb".as_ref())

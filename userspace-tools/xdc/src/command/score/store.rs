@@ -40,6 +40,7 @@ const SOURCES: &[&str] = &[
     "modules/kernel",
     "modules/sch_phantom.rs",
     "modules/phantom_options.rs",
+    "modules/settings.rs",
     "modules/phantom_pool.rs",
     "modules/phantom_shared.rs",
     "qemu-images",

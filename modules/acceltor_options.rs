@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The options of sch_acceltor: their bounds, netlink form, and what has to hold between them. The attributes
+//! are those of uapi/pkt_acceltor.h. Only RTNL's callbacks have them.
+
+use kernel::prelude::*;
+
+use super::{
+    algo::acceltor::{days_of_racks, Policy as Elephants, Schedule},
+    kernel_api::{
+        netlink::{Attr, Attrs, Extack, Message, Nest, Policy, Range},
+        qdisc::Clock,
+        uapi::*,
+    },
+    settings::{self, bytes, policy, ranges, rate, setting, Bounds, Kind, Setting},
+};
+
+const fn count(min: i64, max: i64) -> Bounds {
+    Bounds { min, max, unit: "" }
+}
+
+const fn ns(min: i64, max: i64) -> Bounds {
+    Bounds {
+        min,
+        max,
+        unit: "ns",
+    }
+}
+
+const NS_PER_US: i64 = 1_000;
+const NS_PER_S: i64 = 1_000_000_000;
+
+/// Of the days of the longest week.
+const MAX_RACKS: usize = 1_024;
+/// A dump has no room for more.
+const MAX_PREFIXES: usize = 256;
+/// 20 MB of them.
+const MAX_ELEPHANTS: u64 = 1 << 18;
+/// A queue has room for a packet, and the kernel counts a backlog in 32 bits.
+const LIMIT: Bounds = bytes(2_000, 1_000_000_000);
+
+/// The one home of bounds and defaults: the policy and the error texts come from here.
+#[rustfmt::skip]
+static SETTINGS: [Setting; 24] = [
+    setting(TCA_ACCELTOR_RACKS, "racks", Kind::U32(count(2, MAX_RACKS as i64)), 2),
+    setting(TCA_ACCELTOR_RACK, "rack", Kind::U32(count(0, MAX_RACKS as i64 - 1)), 0),
+    setting(TCA_ACCELTOR_DAY, "day", Kind::U64(ns(NS_PER_US, NS_PER_S)), 240_000),
+    setting(TCA_ACCELTOR_NIGHT, "night", Kind::U64(ns(0, NS_PER_S)), 20_000),
+    setting(TCA_ACCELTOR_BASE_TIME, "base-time", Kind::Bits64, 0),
+    setting(TCA_ACCELTOR_CLOCKID, "clockid", Kind::Enum(TC_ACCELTOR_CLOCKID_TAI),
+        TC_ACCELTOR_CLOCKID_TAI as i64),
+    setting(TCA_ACCELTOR_CIRCUIT_RATE64, "ocs-rate", Kind::U64(rate(1)), 10_000_000_000),
+    setting(TCA_ACCELTOR_PACKET_RATE64, "eps-rate", Kind::U64(rate(0)), 0),
+    setting(TCA_ACCELTOR_RTT, "rtt", Kind::U64(ns(NS_PER_US, NS_PER_S)), 60_000),
+    setting(TCA_ACCELTOR_QUEUES, "k", Kind::U32(count(1, 64)), 3),
+    setting(TCA_ACCELTOR_HIGH_LIMIT, "hp", Kind::U32(LIMIT), 150_000),
+    setting(TCA_ACCELTOR_LOW_LIMIT, "lp", Kind::U32(LIMIT), 150_000),
+    setting(TCA_ACCELTOR_LIMIT, "limit", Kind::U32(LIMIT), 500_000),
+    setting(TCA_ACCELTOR_ELEPHANTS, "elephants", Kind::U32(count(0, 4_096)), 80),
+    setting(TCA_ACCELTOR_IDLE, "idle", Kind::U64(ns(0, 3_600 * NS_PER_S)), 0),
+    setting(TCA_ACCELTOR_SKETCH_BYTES, "sketch-bytes", Kind::U32(bytes(1, u32::MAX as i64)), 225_000),
+    setting(TCA_ACCELTOR_OVERFLOW, "overflow", Kind::Enum(TC_ACCELTOR_OVERFLOW_LP),
+        TC_ACCELTOR_OVERFLOW_DROP as i64),
+    setting(TCA_ACCELTOR_RESCUE, "rescue", Kind::Bool, 0),
+    setting(TCA_ACCELTOR_GUARD, "guard", Kind::U64(ns(0, NS_PER_S)), 0),
+    setting(TCA_ACCELTOR_LEAD, "lead", Kind::U64(ns(0, NS_PER_S)), 0),
+    setting(TCA_ACCELTOR_ECN, "ecn", Kind::U32(bytes(0, u32::MAX as i64)), 0),
+    setting(TCA_ACCELTOR_POLICY, "policy", Kind::Enum(TC_ACCELTOR_POLICY_PACKET),
+        TC_ACCELTOR_POLICY_ACCELTOR as i64),
+    setting(TCA_ACCELTOR_DETECT, "detect", Kind::Enum(TC_ACCELTOR_DETECT_FILTER),
+        TC_ACCELTOR_DETECT_SKETCH as i64),
+    setting(TCA_ACCELTOR_DSCP, "dscp", Kind::Bits64, 0),
+];
+
+static RANGES: [Range; SETTINGS.len()] = ranges(&SETTINGS);
+
+/// Number of attribute ids, 0 included.
+const IDS: usize = __TCA_ACCELTOR_MAX as usize;
+
+const PREFIX_BYTES: usize = size_of::<tc_acceltor_prefix>();
+const PEER_BYTES: usize = size_of::<u16>();
+
+static POLICY: Policy<IDS> = policy(
+    Policy::new()
+        .binary(TCA_ACCELTOR_PREFIXES, (MAX_PREFIXES * PREFIX_BYTES) as u16)
+        .binary(TCA_ACCELTOR_PEERS, (MAX_RACKS * PEER_BYTES) as u16),
+    &SETTINGS,
+    &RANGES,
+);
+
+/// What a user asks for.
+pub(crate) struct Request<'a>(Attrs<'a, IDS>);
+
+impl<'a> Request<'a> {
+    pub(crate) fn parse(options: Nest<'a>, extack: &Extack<'_>) -> Result<Self> {
+        let attrs = options.parse(&POLICY, extack).inspect_err(|error| {
+            settings::explain(&SETTINGS, *error, extack);
+            match extack.bad_attr() {
+                Some(TCA_ACCELTOR_PREFIXES) => {
+                    extack.explain(fmt!("prefix must name at most {MAX_PREFIXES} of them"))
+                }
+                Some(TCA_ACCELTOR_PEERS) => {
+                    extack.explain(fmt!("peers must name at most {MAX_RACKS} racks"))
+                }
+                _ => {}
+            }
+        })?;
+        attrs.refuse_twice(extack)?;
+        Ok(Self(attrs))
+    }
+
+    /// The attribute, if it is given.
+    pub(crate) fn get(&self, id: u32) -> Option<Attr<'a>> {
+        self.0.get(id)
+    }
+
+    /// It changes which day a packet is queued for.
+    pub(crate) fn moves_days(&self) -> bool {
+        const MOVE: [u32; 8] = [
+            TCA_ACCELTOR_RACKS,
+            TCA_ACCELTOR_RACK,
+            TCA_ACCELTOR_DAY,
+            TCA_ACCELTOR_NIGHT,
+            TCA_ACCELTOR_BASE_TIME,
+            TCA_ACCELTOR_QUEUES,
+            TCA_ACCELTOR_POLICY,
+            TCA_ACCELTOR_PEERS,
+        ];
+        MOVE.iter().any(|id| self.get(*id).is_some())
+    }
+}
+
+/// Addresses of a rack, from the first to the last.
+#[derive(Clone, Copy)]
+pub(crate) struct Prefix {
+    pub(crate) first: u128,
+    pub(crate) last: u128,
+    pub(crate) rack: u16,
+    bits: u8,
+}
+
+impl Prefix {
+    /// None where a bit behind the prefix is set.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (addr, rest) = bytes.split_first_chunk::<16>()?;
+        let [bits, _pad, rack @ ..] = rest else {
+            return None;
+        };
+        let host_bits = 128_u32.checked_sub(u32::from(*bits))?;
+        let hosts = 1_u128
+            .checked_shl(host_bits)
+            .map_or(u128::MAX, |size| size.wrapping_sub(1));
+        let first = u128::from_be_bytes(*addr);
+        (first & hosts == 0).then_some(Self {
+            first,
+            last: first | hosts,
+            rack: u16::from_ne_bytes(*rack.first_chunk()?),
+            bits: *bits,
+        })
+    }
+
+    fn to_bytes(self) -> [u8; PREFIX_BYTES] {
+        let [high, low] = self.rack.to_ne_bytes();
+        let mut bytes = [0; PREFIX_BYTES];
+        if let Some((addr, rest)) = bytes.split_first_chunk_mut::<16>() {
+            *addr = self.first.to_be_bytes();
+            for (to, from) in rest.iter_mut().zip([self.bits, 0, high, low]) {
+                *to = from;
+            }
+        }
+        bytes
+    }
+}
+
+/// All options of one port.
+pub(crate) struct Options {
+    /// Those in [`SETTINGS`], by id.
+    numbers: [i64; IDS],
+    /// In the order of addresses; they do not overlap.
+    pub(crate) prefixes: KVVec<Prefix>,
+    /// The rack of each day; empty = (rack + 1 + day) mod N.
+    peers: KVVec<u16>,
+}
+
+impl Options {
+    /// The defaults.
+    pub(crate) fn new() -> Self {
+        let mut options = Self {
+            numbers: [0; IDS],
+            prefixes: KVVec::new(),
+            peers: KVVec::new(),
+        };
+        for setting in &SETTINGS {
+            options.set(setting.id, setting.default);
+        }
+        options
+    }
+
+    /// The same once more.
+    pub(crate) fn copy(&self) -> Result<Self> {
+        Ok(Self {
+            numbers: self.numbers,
+            prefixes: copy(&self.prefixes)?,
+            peers: copy(&self.peers)?,
+        })
+    }
+
+    pub(crate) fn number(&self, id: u32) -> i64 {
+        self.numbers.get(id as usize).copied().unwrap_or(0)
+    }
+
+    /// A number that is not negative.
+    pub(crate) fn unsigned(&self, id: u32) -> u64 {
+        self.number(id).max(0) as u64
+    }
+
+    /// One of an enum, or a bool.
+    pub(crate) fn choice(&self, id: u32) -> u32 {
+        self.number(id) as u32
+    }
+
+    fn set(&mut self, id: u32, value: i64) {
+        if let Some(number) = self.numbers.get_mut(id as usize) {
+            *number = value;
+        }
+    }
+
+    pub(crate) fn racks(&self) -> u16 {
+        self.number(TCA_ACCELTOR_RACKS) as u16
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        match self.choice(TCA_ACCELTOR_CLOCKID) {
+            TC_ACCELTOR_CLOCKID_MONOTONIC => Clock::Monotonic,
+            _ => Clock::Tai,
+        }
+    }
+
+    pub(crate) fn policy(&self) -> Elephants {
+        match self.choice(TCA_ACCELTOR_POLICY) {
+            TC_ACCELTOR_POLICY_BLOCKING => Elephants::Blocking,
+            TC_ACCELTOR_POLICY_UNBLOCKING => Elephants::Unblocking,
+            TC_ACCELTOR_POLICY_PACKET => Elephants::Packet,
+            _ => Elephants::AccelTor,
+        }
+    }
+
+    pub(crate) fn schedule(&self) -> Schedule {
+        Schedule {
+            base_ns: self.number(TCA_ACCELTOR_BASE_TIME),
+            day_ns: self.unsigned(TCA_ACCELTOR_DAY),
+            night_ns: self.unsigned(TCA_ACCELTOR_NIGHT),
+            lead_ns: self.unsigned(TCA_ACCELTOR_LEAD),
+            racks: self.racks(),
+        }
+    }
+
+    /// Which day of the week each rack has.
+    pub(crate) fn day_of_rack(&self) -> Result<KVVec<u16>> {
+        let mut days = KVVec::from_elem(0, usize::from(self.racks()), GFP_KERNEL)?;
+        let rack = self.number(TCA_ACCELTOR_RACK) as u16;
+        match days_of_racks(rack, &self.peers, &mut days) {
+            true => Ok(days),
+            false => Err(EINVAL),
+        }
+    }
+
+    /// How many flows can be elephants at a time.
+    pub(crate) fn most_elephants(&self) -> usize {
+        let days = u64::from(self.racks()).saturating_sub(1);
+        let most = self.unsigned(TCA_ACCELTOR_ELEPHANTS).saturating_mul(days);
+        most.min(MAX_ELEPHANTS) as usize
+    }
+
+    /// Takes over what a request names.
+    pub(crate) fn read(&mut self, request: &Request<'_>, extack: &Extack<'_>) -> Result {
+        for setting in &SETTINGS {
+            if let Some(attr) = request.get(setting.id) {
+                self.set(setting.id, setting.kind.read(&attr).ok_or(EINVAL)?);
+            }
+        }
+        if let Some(attr) = request.get(TCA_ACCELTOR_PREFIXES) {
+            self.read_prefixes(&attr, extack)?;
+        }
+        if let Some(attr) = request.get(TCA_ACCELTOR_PEERS) {
+            let chunks = attr.bytes().chunks_exact(PEER_BYTES);
+            if !chunks.remainder().is_empty() {
+                return Err(extack.invalid_attr(&attr, c"peers must be numbers of 16 bits"));
+            }
+            self.peers.clear();
+            for peer in chunks.filter_map(|bytes| bytes.first_chunk()) {
+                self.peers.push(u16::from_ne_bytes(*peer), GFP_KERNEL)?;
+            }
+        }
+        self.check(extack)
+    }
+
+    fn read_prefixes(&mut self, attr: &Attr<'_>, extack: &Extack<'_>) -> Result {
+        let chunks = attr.bytes().chunks_exact(PREFIX_BYTES);
+        if !chunks.remainder().is_empty() {
+            return Err(extack.invalid_attr(attr, c"prefix must be whole tc_acceltor_prefix"));
+        }
+        self.prefixes.clear();
+        for bytes in chunks {
+            let prefix = Prefix::read(bytes).ok_or_else(|| {
+                extack.invalid_attr(
+                    attr,
+                    c"prefix must have no bit behind its length, at most 128",
+                )
+            })?;
+            self.prefixes.push(prefix, GFP_KERNEL)?;
+        }
+        self.prefixes.sort_unstable_by_key(|prefix| prefix.first);
+        let mut after = None;
+        for prefix in &self.prefixes {
+            if after.is_some_and(|last| prefix.first <= last) {
+                return Err(extack.invalid_attr(attr, c"prefixes must not overlap"));
+            }
+            after = Some(prefix.last);
+        }
+        Ok(())
+    }
+
+    /// What has to hold between options.
+    fn check(&self, extack: &Extack<'_>) -> Result {
+        let number = |id| self.number(id);
+        let racks = number(TCA_ACCELTOR_RACKS);
+        if number(TCA_ACCELTOR_RACK) >= racks {
+            return Err(extack.invalid(c"rack must be less than racks"));
+        }
+        let half_day = number(TCA_ACCELTOR_DAY) / 2;
+        if number(TCA_ACCELTOR_GUARD) > half_day {
+            return Err(extack.invalid(c"guard must be at most half of a day"));
+        }
+        if number(TCA_ACCELTOR_LEAD) > half_day {
+            return Err(extack.invalid(c"lead must be at most half of a day"));
+        }
+        let days = (racks as u64).saturating_sub(1);
+        let elephants = self.unsigned(TCA_ACCELTOR_ELEPHANTS);
+        if elephants.saturating_mul(days) > MAX_ELEPHANTS {
+            return Err(extack.invalid(c"elephants of all racks must be at most 262144"));
+        }
+        if self.prefixes.iter().any(|it| i64::from(it.rack) >= racks) {
+            return Err(extack.invalid(c"prefix must be of a rack less than racks"));
+        }
+        self.day_of_rack()
+            .map(drop)
+            .map_err(|error| match error == EINVAL {
+                true => extack.invalid(c"peers must name each other rack once, or none"),
+                false => error,
+            })
+    }
+
+    pub(crate) fn write(&self, message: &mut Message<'_>) -> Result {
+        for setting in &SETTINGS {
+            setting.write(message, self.number(setting.id), TCA_ACCELTOR_PAD)?;
+        }
+        let mut bytes =
+            KVVec::with_capacity(self.prefixes.len().saturating_mul(PREFIX_BYTES), GFP_KERNEL)?;
+        for prefix in &self.prefixes {
+            bytes.extend_from_slice(&prefix.to_bytes(), GFP_KERNEL)?;
+        }
+        message.put(TCA_ACCELTOR_PREFIXES as u16, &bytes)?;
+        bytes.clear();
+        for peer in &self.peers {
+            bytes.extend_from_slice(&peer.to_ne_bytes(), GFP_KERNEL)?;
+        }
+        message.put(TCA_ACCELTOR_PEERS as u16, &bytes)
+    }
+}
+
+/// A copy of a vector, which kernels have no other way for.
+fn copy<T: Copy>(from: &KVVec<T>) -> Result<KVVec<T>> {
+    let mut to = KVVec::with_capacity(from.len(), GFP_KERNEL)?;
+    to.extend_from_slice(from, GFP_KERNEL)?;
+    Ok(to)
+}

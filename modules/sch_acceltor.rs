@@ -1,0 +1,940 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! AccelToR: the port of a rack with two uplinks, one to a packet network and one to an optical circuit
+//! switch whose circuits change by a timetable.
+//!
+//! Mice go by the packet network. Elephants wait for the day of their rack in a calendar of K queues, of which
+//! only today's sends; a few round trips before it they are accelerated, that is, they go by the packet network behind
+//! the mice. Source: "AccelToR: Accelerating TCP for Circuit/Packet Hybrid Data Centers with Packet Scheduling",
+//! sections III-B, III-C and III-G, Algorithm 1. The netlink interface is uapi/pkt_acceltor.h; the rules are in
+//! algo/acceltor.rs. A packet's queue mapping says which uplink it takes: a bond has a slave for each.
+//!
+//! What is decided here, where the paper says nothing or something else:
+//!
+//! 1. What today's queue holds when its night starts is dropped: it would reach another rack. Not with blocking, whose
+//!    queues are their rack's, nor with unblocking, where it goes by the packet network.
+//! 2. A packet is sent to the circuit switch only if it has left, with `guard`, before the day is over. `lead`
+//!    is how much earlier it is sent than it is there.
+//! 3. Pure ACKs, SYNs, FINs and RSTs without payload and what is no TCP are mice, whatever flow they are of.
+//! 4. By night, too, an elephant's place depends on the time until its day; Algorithm 1 says the same while the
+//!    night is shorter than a round trip of the packet network.
+//! 5. A queue that is full drops; with `overflow lp` elephants before their day are accelerated instead, as in the
+//!    paper's code.
+//! 6. With `rescue on`, an elephant that comes K days too early is accelerated if it has not had a day yet,
+//!    or if its first packet was dropped two days ago or more: a retransmission, of a timer that is early. The paper's
+//!    code has a rule of this kind, its text has not.
+//! 7. A flow becomes an elephant by night, by its bytes in a count-min sketch that forgets half in 8 weeks, if
+//!    its rack has fewer than `elephants`; it is none any more when it was idle for 2 weeks. Pure ACKs are not counted.
+//! 8. The calendar follows the clock whenever a packet comes or goes; no timer moves it. Where the clock was set
+//!    back, or the schedule is changed, what has another day than before is dropped.
+//! 9. Before the base time there is no circuit: elephants go by the packet network, behind the mice.
+//! 10. Timers that are late are caught up within a day, so that a day carries what it can.
+//! 11. Bursts are split into their segments: a burst would not end with the day.
+
+use kernel::prelude::*;
+
+#[path = "acceltor_options.rs"]
+mod acceltor_options;
+#[path = "algo/mod.rs"]
+mod algo;
+#[path = "kernel/mod.rs"]
+mod kernel_api;
+#[path = "settings.rs"]
+mod settings;
+
+use acceltor_options::{Options, Prefix, Request};
+use algo::{
+    acceltor::{
+        label_of_queue, next_label, place, Elephant, Elephants, Moment, Place, Policy, Schedule,
+        Sketch, NO_DAY,
+    },
+    fixed::{mul_div, NS_PER_S},
+    shaper::Shaper,
+};
+use core::{mem, num::NonZeroU64};
+use kernel_api::{
+    netlink::{Extack, Message, Nest},
+    qdisc::{
+        Ce, Classified, Clock, DropReason, Packet, PacketList, Qdisc, Queue, Registration,
+        RtnlQdisc, Verdict,
+    },
+    random::random_u64,
+    uapi::*,
+};
+
+module! {
+    type: Module,
+    name: "sch_acceltor",
+    authors: ["xdc developers"],
+    description: "AccelToR: priority and calendar queues of a rack with a circuit switch",
+    license: "GPL v2",
+    alias: ["net-sch-acceltor"],
+}
+
+struct Module {
+    _registration: Registration<Port>,
+}
+
+impl kernel::Module for Module {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        Ok(Self {
+            _registration: Registration::new(())?,
+        })
+    }
+}
+
+/// Transmit queue, and queue_id of a bond's slave, that leads to the packet network.
+const PACKET_QUEUE: u16 = 1;
+/// The same for the circuit switch.
+const CIRCUIT_QUEUE: u16 = 2;
+
+/// Weeks in which the sketch forgets half.
+const FORGET_WEEKS: u64 = 8;
+/// Weeks after which a silent elephant is none, unless `idle` says another time.
+const IDLE_WEEKS: u64 = 2;
+/// Slots after its first drop from which on a flow may be rescued.
+const RESCUE_SLOTS: u64 = 2;
+/// Queues of the calendar that there are always.
+const QUEUES: usize = 64;
+
+/// [`Options`] in the form in which packets need them.
+#[derive(Clone, Copy)]
+struct Config {
+    schedule: Schedule,
+    clock: Clock,
+    policy: Policy,
+    /// K; with blocking, one for each rack.
+    queues: NonZeroU64,
+    days_per_week: NonZeroU64,
+    rtt_ns: u64,
+    guard_ns: u64,
+    circuit_bytes_per_s: u64,
+    /// 0 = not shaped.
+    packet_bytes_per_s: u64,
+    high_limit_bytes: u64,
+    low_limit_bytes: u64,
+    limit_bytes: u64,
+    ecn_bytes: u64,
+    accelerate_overflow: bool,
+    rescue: bool,
+    detect: u32,
+    dscp: u64,
+    most_of_rack: u16,
+    sketch_bytes: u32,
+    idle_ns: u64,
+    /// In so many days the sketch forgets half.
+    forget_days: NonZeroU64,
+}
+
+impl Config {
+    fn new(options: &Options) -> Self {
+        let number = |id| options.unsigned(id);
+        let schedule = options.schedule();
+        let days_per_week = schedule.days_per_week();
+        let policy = options.policy();
+        let queues = match policy {
+            Policy::Blocking => days_per_week.get(),
+            _ => number(TCA_ACCELTOR_QUEUES),
+        };
+        let ecn_bytes = match number(TCA_ACCELTOR_ECN) {
+            0 => u64::MAX,
+            bytes => bytes,
+        };
+        let idle_ns = match number(TCA_ACCELTOR_IDLE) {
+            0 => schedule.week_ns().saturating_mul(IDLE_WEEKS),
+            ns => ns,
+        };
+        Self {
+            schedule,
+            clock: options.clock(),
+            policy,
+            queues: NonZeroU64::new(queues).unwrap_or(NonZeroU64::MIN),
+            days_per_week,
+            rtt_ns: number(TCA_ACCELTOR_RTT),
+            guard_ns: number(TCA_ACCELTOR_GUARD),
+            circuit_bytes_per_s: number(TCA_ACCELTOR_CIRCUIT_RATE64),
+            packet_bytes_per_s: number(TCA_ACCELTOR_PACKET_RATE64),
+            high_limit_bytes: number(TCA_ACCELTOR_HIGH_LIMIT),
+            low_limit_bytes: number(TCA_ACCELTOR_LOW_LIMIT),
+            limit_bytes: number(TCA_ACCELTOR_LIMIT),
+            ecn_bytes,
+            accelerate_overflow: options.choice(TCA_ACCELTOR_OVERFLOW) == TC_ACCELTOR_OVERFLOW_LP,
+            rescue: options.choice(TCA_ACCELTOR_RESCUE) != 0,
+            detect: options.choice(TCA_ACCELTOR_DETECT),
+            dscp: options.number(TCA_ACCELTOR_DSCP) as u64,
+            most_of_rack: number(TCA_ACCELTOR_ELEPHANTS) as u16,
+            sketch_bytes: number(TCA_ACCELTOR_SKETCH_BYTES) as u32,
+            idle_ns,
+            forget_days: days_per_week
+                .saturating_mul(NonZeroU64::new(FORGET_WEEKS).unwrap_or(NonZeroU64::MIN)),
+        }
+    }
+
+    /// How long a circuit takes for a packet, rounded up.
+    fn circuit_ns(&self, len_bytes: u32) -> u64 {
+        mul_div(len_bytes.into(), NS_PER_S, self.circuit_bytes_per_s).saturating_add(1)
+    }
+}
+
+/// What is as large as options say, and is made before the queue is locked.
+struct Tables {
+    day_of_rack: KVVec<u16>,
+    prefixes: KVVec<Prefix>,
+    flows: KVVec<Elephant>,
+    flows_of_rack: KVVec<u16>,
+    sketch: KVVec<u32>,
+}
+
+impl Tables {
+    fn new(options: &Options) -> Result<Self> {
+        let flows = Elephants::slots_for(options.most_elephants());
+        Ok(Self {
+            day_of_rack: options.day_of_rack()?,
+            prefixes: options.copy()?.prefixes,
+            flows: KVVec::from_elem(Elephant::default(), flows, GFP_KERNEL)?,
+            flows_of_rack: KVVec::from_elem(0, usize::from(options.racks()), GFP_KERNEL)?,
+            sketch: KVVec::from_elem(0, Sketch::CELLS, GFP_KERNEL)?,
+        })
+    }
+
+    fn elephants(&mut self) -> Elephants<'_> {
+        Elephants {
+            slots: &mut self.flows,
+            counts: &mut self.flows_of_rack,
+        }
+    }
+
+    /// The rack of an address, and its day of the week; not of this rack itself.
+    fn rack_of(&self, addr: u128) -> Option<(u16, u16)> {
+        let after = self.prefixes.partition_point(|it| it.first <= addr);
+        let prefix = self.prefixes.get(after.checked_sub(1)?)?;
+        let day = *self.day_of_rack.get(usize::from(prefix.rack))?;
+        (addr <= prefix.last && day != NO_DAY).then_some((prefix.rack, day))
+    }
+}
+
+/// A queue of the calendar.
+#[derive(Default)]
+struct Later {
+    list: PacketList,
+    /// The day that it waits for.
+    label: u64,
+    /// Something was sent in its day.
+    served: bool,
+}
+
+/// So many queues.
+fn calendar(queues: u64) -> Result<KVVec<Later>> {
+    let queues = (queues as usize).max(QUEUES);
+    let mut calendar = KVVec::with_capacity(queues, GFP_KERNEL)?;
+    for _ in 0..queues {
+        calendar.push(Later::default(), GFP_KERNEL)?;
+    }
+    Ok(calendar)
+}
+
+/// Why packets are dropped.
+#[derive(Clone, Copy)]
+enum Cause {
+    High,
+    Low,
+    Queue,
+    Blocked,
+    Stale,
+    Reschedule,
+    Filter,
+}
+
+/// State of the queue, under its lock.
+struct State {
+    config: Config,
+    tables: Tables,
+    seed: u64,
+
+    high: PacketList,
+    low: PacketList,
+    calendar: KVVec<Later>,
+    /// In the calendar.
+    later_packets: u32,
+    later_bytes: u64,
+    /// The calendar's first label; None before the base time, and while the schedule is a new one.
+    label: Option<u64>,
+    /// What is in the calendar is of another schedule.
+    restart: bool,
+    /// Today's queue waited for its day.
+    waits_for_dawn: bool,
+    last_ns: u64,
+
+    circuit: Shaper,
+    packet: Shaper,
+    stats: tc_acceltor_xstats,
+}
+
+/// What a packet is.
+enum Kind {
+    Mouse,
+    /// Of the flow with that key, to the rack with that day of the week.
+    Elephant(u64, u16, u16),
+}
+
+impl State {
+    fn index_of(&self, label: u64) -> usize {
+        (label % self.config.queues) as usize
+    }
+
+    fn is_empty(&self) -> bool {
+        self.later_packets == 0 && self.high.packets() == 0 && self.low.packets() == 0
+    }
+
+    /// Drops what a queue of the calendar holds, or has it go by the packet network.
+    #[cold]
+    fn empty(&mut self, queue: Queue<'_>, index: usize, cause: Cause) {
+        let Some(later) = self.calendar.get_mut(index) else {
+            return;
+        };
+        let mut list = mem::take(&mut later.list);
+        if matches!(cause, Cause::Stale) && !later.served {
+            self.stats.missed_days = self.stats.missed_days.wrapping_add(1);
+        }
+        let moves = self.config.policy == Policy::Unblocking && matches!(cause, Cause::Stale);
+        while let Some(packet) = queue.pop_from(&mut list) {
+            self.count_taken(&packet);
+            if moves {
+                queue.push_to(&mut self.high, packet);
+            } else {
+                self.drop_packet(queue, packet, cause);
+            }
+        }
+    }
+
+    /// A packet has left the calendar.
+    fn count_taken(&mut self, packet: &Packet<'_>) {
+        self.later_packets = self.later_packets.wrapping_sub(1);
+        self.later_bytes = self.later_bytes.wrapping_sub(packet.len_bytes().into());
+    }
+
+    fn drop_packet<'a>(&mut self, queue: Queue<'a>, packet: Packet<'a>, cause: Cause) -> Verdict {
+        let stats = &mut self.stats;
+        let (counter, reason) = match cause {
+            Cause::High => (&mut stats.drops_high, DropReason::Overlimit),
+            Cause::Low => (&mut stats.drops_low, DropReason::Overlimit),
+            Cause::Queue => (&mut stats.drops_queue, DropReason::Overlimit),
+            Cause::Blocked => (&mut stats.drops_blocked, DropReason::Other),
+            Cause::Stale => (&mut stats.drops_stale, DropReason::Other),
+            Cause::Reschedule => (&mut stats.drops_reschedule, DropReason::Other),
+            Cause::Filter => (&mut stats.drops_filter, DropReason::Other),
+        };
+        *counter = counter.wrapping_add(1);
+        queue.drop_packet(packet, reason)
+    }
+
+    /// The calendar follows the clock. Returns the moment, or how long it is until the base time.
+    #[inline]
+    fn advance(&mut self, queue: Queue<'_>, now_ns: u64) -> Result<Moment, u64> {
+        let moment = self.config.schedule.at(now_ns);
+        let label = moment.as_ref().ok().map(|moment| moment.label);
+        if label != self.label || self.restart || now_ns < self.last_ns {
+            self.turn(queue, now_ns, label);
+        }
+        self.last_ns = now_ns;
+        if let Ok(moment) = &moment {
+            if !moment.is_day && self.config.policy != Policy::Packet {
+                let index = self.index_of(moment.label);
+                let today = self.calendar.get(index);
+                self.waits_for_dawn |= today.is_some_and(|today| today.list.packets() != 0);
+            }
+        }
+        moment
+    }
+
+    /// Another day, or another clock or schedule.
+    #[cold]
+    fn turn(&mut self, queue: Queue<'_>, now_ns: u64, label: Option<u64>) {
+        if now_ns < self.last_ns {
+            self.stats.clock_jumps = self.stats.clock_jumps.wrapping_add(1);
+            // The ports would be busy until the clock is where it was.
+            (self.circuit, self.packet) = (Shaper::default(), Shaper::default());
+            self.circuit.start(now_ns);
+            self.packet.start(now_ns);
+        }
+        let before = self.label.filter(|_| !self.restart);
+        let cause = match (before, label) {
+            (Some(before), Some(label)) if label >= before => Cause::Stale,
+            _ => Cause::Reschedule,
+        };
+        let last = label.map(|label| label.saturating_add(self.config.queues.get()));
+        for index in 0..self.calendar.len() {
+            let Some(later) = self.calendar.get(index) else {
+                break;
+            };
+            let stays = match (label, last) {
+                (Some(first), Some(last)) => {
+                    before.is_some() && (first..last).contains(&later.label)
+                }
+                _ => false,
+            };
+            // With blocking a queue is its rack's, and its next day is a week later.
+            let is_of_rack =
+                self.config.policy == Policy::Blocking && matches!(cause, Cause::Stale);
+            if later.list.packets() != 0 && !stays && !is_of_rack {
+                self.empty(queue, index, cause);
+            }
+            let of_queue = label_of_queue(index as u64, label.unwrap_or(0), self.config.queues);
+            if let Some(later) = self.calendar.get_mut(index) {
+                if later.label != of_queue {
+                    later.label = of_queue;
+                    later.served = false;
+                }
+            }
+        }
+        self.restart = false;
+        self.label = label;
+        if let Some(label) = label {
+            let days = before.map_or(0, |before| label.saturating_sub(before));
+            self.stats.days = self.stats.days.wrapping_add(days);
+            if before != Some(label) {
+                self.waits_for_dawn = false;
+                self.night_work(now_ns, label, days);
+            }
+        }
+    }
+
+    /// What is done once for each day that passes.
+    fn night_work(&mut self, now_ns: u64, label: u64, days: u64) {
+        let config = &self.config;
+        if config.detect == TC_ACCELTOR_DETECT_SKETCH {
+            Sketch::forget(&mut self.tables.sketch, label, days, config.forget_days);
+        }
+        // More than a week would be the same ones again.
+        let first = label.saturating_sub(days.min(config.days_per_week.get()));
+        let mut evicted = 0_u64;
+        for day in first..label {
+            evicted = evicted.wrapping_add(self.tables.elephants().sweep(
+                day,
+                config.days_per_week,
+                now_ns,
+                config.idle_ns,
+            ));
+        }
+        self.stats.evicted = self.stats.evicted.wrapping_add(evicted);
+        self.stats.elephants = self.stats.elephants.wrapping_sub(evicted);
+    }
+
+    /// What a packet is, by DSCP or by the sketch; `named` is what a filter says.
+    #[inline]
+    fn kind(
+        &mut self,
+        packet: &Packet<'_>,
+        now_ns: u64,
+        may_change: bool,
+        named: Option<bool>,
+    ) -> Kind {
+        let config = &self.config;
+        let chosen = match config.detect {
+            TC_ACCELTOR_DETECT_DSCP => packet
+                .dsfield()
+                .is_some_and(|dsfield| config.dscp >> (dsfield >> 2) & 1 != 0),
+            TC_ACCELTOR_DETECT_FILTER => named.unwrap_or(false),
+            _ => true,
+        };
+        if !chosen {
+            return Kind::Mouse;
+        }
+        let Some(flow) = packet.flow(self.seed).filter(|flow| flow.is_data != 0) else {
+            return Kind::Mouse;
+        };
+        let Some((rack, day)) = self.tables.rack_of(u128::from_be_bytes(flow.daddr)) else {
+            return Kind::Mouse;
+        };
+        let len_bytes = packet.len_bytes();
+        let is_sketch = config.detect == TC_ACCELTOR_DETECT_SKETCH;
+        // Who is told of need not be remembered, but for what is to be rescued.
+        if !is_sketch && !config.rescue {
+            return Kind::Elephant(flow.key, rack, day);
+        }
+        if let Some(known) = self.tables.elephants().get(flow.key) {
+            known.last_ns = now_ns;
+            known.bytes = known.bytes.wrapping_add(len_bytes.into());
+            return Kind::Elephant(flow.key, rack, day);
+        }
+        let is_large = !is_sketch
+            || Sketch::add(&mut self.tables.sketch, flow.key, len_bytes) >= config.sketch_bytes;
+        let most = config.most_of_rack;
+        if is_large && (may_change || !is_sketch) {
+            let mut elephants = self.tables.elephants();
+            if elephants.insert(flow.key, rack, most, now_ns).is_some() {
+                self.stats.promoted = self.stats.promoted.wrapping_add(1);
+                self.stats.elephants = self.stats.elephants.wrapping_add(1);
+                return Kind::Elephant(flow.key, rack, day);
+            }
+        }
+        match is_sketch {
+            true => Kind::Mouse,
+            false => Kind::Elephant(flow.key, rack, day),
+        }
+    }
+
+    /// Whether an elephant that comes too early may go all the same.
+    #[cold]
+    fn is_rescued(&mut self, key: u64, now_ns: u64) -> bool {
+        let slot_ns = self
+            .config
+            .schedule
+            .day_ns
+            .saturating_add(self.config.schedule.night_ns);
+        let mut elephants = self.tables.elephants();
+        let Some(flow) = elephants.get(key) else {
+            return false;
+        };
+        if !flow.had_day {
+            return true;
+        }
+        if flow.dropped_ns == 0 {
+            flow.dropped_ns = now_ns.max(1);
+            return false;
+        }
+        now_ns.saturating_sub(flow.dropped_ns) >= slot_ns.saturating_mul(RESCUE_SLOTS)
+    }
+
+    /// Everything that is queued.
+    fn total_bytes(&self) -> u64 {
+        self.high
+            .bytes()
+            .saturating_add(self.low.bytes())
+            .saturating_add(self.later_bytes)
+    }
+
+    /// What a packet for the calendar's queue `index` finds there, as its limit counts it.
+    fn later_bytes(&self, index: usize) -> u64 {
+        match self.config.policy {
+            Policy::Blocking => self.later_bytes,
+            Policy::Unblocking => self.total_bytes(),
+            _ => self.calendar.get(index).map_or(0, |it| it.list.bytes()),
+        }
+    }
+
+    fn mark(&mut self, packet: &mut Packet<'_>, backlog_bytes: u64) {
+        if backlog_bytes >= self.config.ecn_bytes && packet.set_ce() == Ce::Marked {
+            self.stats.marked = self.stats.marked.wrapping_add(1);
+        }
+    }
+
+    fn push_high<'a>(&mut self, queue: Queue<'a>, mut packet: Packet<'a>) -> Verdict {
+        let len_bytes = u64::from(packet.len_bytes());
+        let (backlog, limit) = match self.config.policy {
+            Policy::Unblocking => (self.total_bytes(), self.config.limit_bytes),
+            _ => (self.high.bytes(), self.config.high_limit_bytes),
+        };
+        if backlog.saturating_add(len_bytes) > limit {
+            return self.drop_packet(queue, packet, Cause::High);
+        }
+        self.mark(&mut packet, self.high.bytes());
+        queue.push_to(&mut self.high, packet)
+    }
+
+    fn push_low<'a>(&mut self, queue: Queue<'a>, mut packet: Packet<'a>) -> Verdict {
+        let len_bytes = u64::from(packet.len_bytes());
+        if self.low.bytes().saturating_add(len_bytes) > self.config.low_limit_bytes {
+            return self.drop_packet(queue, packet, Cause::Low);
+        }
+        self.mark(&mut packet, self.low.bytes());
+        queue.push_to(&mut self.low, packet)
+    }
+
+    fn push_later<'a>(
+        &mut self,
+        queue: Queue<'a>,
+        packet: Packet<'a>,
+        label: u64,
+        may_accelerate: bool,
+    ) -> Verdict {
+        let len_bytes = u64::from(packet.len_bytes());
+        let index = self.index_of(label);
+        if self.later_bytes(index).saturating_add(len_bytes) > self.config.limit_bytes {
+            if may_accelerate && self.config.accelerate_overflow {
+                return self.push_low(queue, packet);
+            }
+            return self.drop_packet(queue, packet, Cause::Queue);
+        }
+        let Some(later) = self.calendar.get_mut(index) else {
+            return self.drop_packet(queue, packet, Cause::Queue);
+        };
+        self.later_packets = self.later_packets.wrapping_add(1);
+        self.later_bytes = self.later_bytes.wrapping_add(len_bytes);
+        queue.push_to(&mut later.list, packet)
+    }
+
+    fn push_elephant<'a>(
+        &mut self,
+        queue: Queue<'a>,
+        packet: Packet<'a>,
+        (key, day): (u64, u16),
+        now_ns: u64,
+        moment: Result<Moment, u64>,
+    ) -> Verdict {
+        let config = &self.config;
+        let Ok(moment) = moment else {
+            return match config.policy {
+                Policy::AccelTor | Policy::Blocking => self.push_low(queue, packet),
+                Policy::Unblocking | Policy::Packet => self.push_high(queue, packet),
+            };
+        };
+        let label = next_label(moment.label, day, config.days_per_week);
+        let queues = config.queues.get();
+        match place(config.policy, &moment, label, queues, config.rtt_ns) {
+            Place::High => self.push_high(queue, packet),
+            Place::Low => self.push_low(queue, packet),
+            Place::Queue(label) => {
+                if config.rescue {
+                    if let Some(flow) = self.tables.elephants().get(key) {
+                        (flow.had_day, flow.dropped_ns) = (true, 0);
+                    }
+                }
+                let is_before = moment.until_start_ns(label) != 0;
+                let index = self.index_of(label);
+                let is_idle = |it: &Later| it.list.packets() == 0;
+                if !is_before && self.calendar.get(index).is_some_and(is_idle) {
+                    self.circuit.start(now_ns);
+                }
+                self.push_later(queue, packet, label, is_before)
+            }
+            Place::Blocked if config.rescue && self.is_rescued(key, now_ns) => {
+                self.stats.rescued = self.stats.rescued.wrapping_add(1);
+                self.push_low(queue, packet)
+            }
+            Place::Blocked => self.drop_packet(queue, packet, Cause::Blocked),
+        }
+    }
+
+    /// The next packet for the circuit switch, or when to ask again.
+    fn next_of_circuit<'a>(
+        &mut self,
+        queue: Queue<'a>,
+        now_ns: u64,
+        moment: &Moment,
+    ) -> Result<Packet<'a>, Option<u64>> {
+        let index = self.index_of(moment.label);
+        let edge_ns = now_ns.saturating_add(moment.until_edge_ns);
+        let wakes = (self.later_packets != 0).then_some(edge_ns);
+        let config = &self.config;
+        let Some(today) = self.calendar.get_mut(index) else {
+            return Err(wakes);
+        };
+        let Some(len_bytes) = today.list.first_len_bytes() else {
+            return Err(wakes);
+        };
+        let takes_ns = config.circuit_ns(len_bytes).saturating_add(config.guard_ns);
+        if !moment.ends_by_day(takes_ns) {
+            return Err(wakes);
+        }
+        // What a late timer costs is caught up, but no day sends for the one before it.
+        let since_ns = moment.since_start_ns();
+        self.circuit.start(now_ns.saturating_sub(since_ns));
+        if now_ns < self.circuit.next_ns() {
+            return Err(Some(self.circuit.next_ns().min(edge_ns)));
+        }
+        let Some(packet) = queue.pop_from(&mut today.list) else {
+            return Err(wakes);
+        };
+        today.served = true;
+        if self.waits_for_dawn {
+            self.waits_for_dawn = false;
+            self.stats.late_max_ns = self.stats.late_max_ns.max(since_ns);
+        }
+        let rate = config.circuit_bytes_per_s;
+        self.circuit.charge(now_ns, len_bytes.into(), rate);
+        self.count_taken(&packet);
+        self.stats.packets_circuit = self.stats.packets_circuit.wrapping_add(1);
+        self.stats.bytes_circuit = self.stats.bytes_circuit.wrapping_add(len_bytes.into());
+        Ok(packet)
+    }
+
+    /// The next packet for the packet network, or when to ask again.
+    fn next_of_packet<'a>(
+        &mut self,
+        queue: Queue<'a>,
+        now_ns: u64,
+    ) -> Result<Packet<'a>, Option<u64>> {
+        let is_shaped = self.config.packet_bytes_per_s != 0;
+        if self.high.packets() == 0 && self.low.packets() == 0 {
+            return Err(None);
+        }
+        if is_shaped && now_ns < self.packet.next_ns() {
+            return Err(Some(self.packet.next_ns()));
+        }
+        let (packet, is_high) = match queue.pop_from(&mut self.high) {
+            Some(packet) => (packet, true),
+            None => (queue.pop_from(&mut self.low).ok_or(None)?, false),
+        };
+        let len_bytes = u64::from(packet.len_bytes());
+        if is_shaped {
+            let rate = self.config.packet_bytes_per_s;
+            self.packet.charge(now_ns, len_bytes, rate);
+        }
+        let stats = &mut self.stats;
+        let (packets, bytes) = match is_high {
+            true => (&mut stats.packets_high, &mut stats.bytes_high),
+            false => (&mut stats.packets_low, &mut stats.bytes_low),
+        };
+        *packets = packets.wrapping_add(1);
+        *bytes = bytes.wrapping_add(len_bytes);
+        Ok(packet)
+    }
+}
+
+/// What is used under RTNL only.
+struct Rtnl {
+    options: Options,
+}
+
+/// Readers of a port lock it: there is nothing beside the state.
+struct Port;
+
+/// What a filter, or the priority, says of a packet.
+enum Named<'a> {
+    Packet(Packet<'a>, Option<bool>),
+    Done(Verdict),
+}
+
+/// The minor number of a class id; the rest is the major one.
+const MINOR: u32 = 0xffff;
+const ELEPHANT_MINOR: u32 = 2;
+
+fn named<'a>(state: &mut State, queue: Queue<'a>, packet: Packet<'a>) -> Named<'a> {
+    if state.config.detect != TC_ACCELTOR_DETECT_FILTER {
+        return Named::Packet(packet, None);
+    }
+    match queue.classify(packet) {
+        Classified::Class(packet, class) => {
+            Named::Packet(packet, Some(class & MINOR == ELEPHANT_MINOR))
+        }
+        Classified::No(packet) => {
+            let priority = packet.priority();
+            let is_ours = priority & !MINOR == queue.handle();
+            Named::Packet(packet, Some(is_ours && priority & MINOR == ELEPHANT_MINOR))
+        }
+        Classified::Drop(packet) => {
+            state.stats.drops_filter = state.stats.drops_filter.wrapping_add(1);
+            Named::Done(queue.drop_filtered(packet))
+        }
+        Classified::Stolen(verdict) => {
+            state.stats.drops_filter = state.stats.drops_filter.wrapping_add(1);
+            Named::Done(verdict)
+        }
+    }
+}
+
+impl Qdisc for Port {
+    const NAME: &'static CStr = c"acceltor";
+
+    type Module = ();
+    type State = State;
+    type Rtnl = Rtnl;
+    type Stats = tc_acceltor_xstats;
+    type Owner = Module;
+
+    fn init(
+        _module: &(),
+        qdisc: &mut RtnlQdisc<'_, Self>,
+        nest: Nest<'_>,
+        extack: &Extack<'_>,
+    ) -> Result<(Self, Rtnl, State)> {
+        let request = Request::parse(nest, extack)?;
+        if !qdisc.is_root() {
+            return Err(extack.invalid(c"acceltor must be the root: a parent would send at night"));
+        }
+        if qdisc.tx_queues() <= CIRCUIT_QUEUE.into() {
+            return Err(extack.invalid(c"the device must have 3 transmit queues, as a bond has"));
+        }
+        if request.get(TCA_ACCELTOR_RACKS).is_none() {
+            return Err(extack.invalid(c"racks must be given"));
+        }
+        let mut options = Options::new();
+        options.read(&request, extack)?;
+        qdisc.use_clock(options.clock());
+        let config = Config::new(&options);
+        let state = State {
+            tables: Tables::new(&options)?,
+            seed: random_u64(),
+            high: PacketList::default(),
+            low: PacketList::default(),
+            calendar: calendar(config.queues.get())?,
+            later_packets: 0,
+            later_bytes: 0,
+            label: None,
+            restart: true,
+            waits_for_dawn: false,
+            last_ns: 0,
+            circuit: Shaper::default(),
+            packet: Shaper::default(),
+            stats: tc_acceltor_xstats::default(),
+            config,
+        };
+        Ok((Self, Rtnl { options }, state))
+    }
+
+    fn change(
+        &self,
+        _module: &(),
+        rtnl: &mut Rtnl,
+        qdisc: &mut RtnlQdisc<'_, Self>,
+        nest: Nest<'_>,
+        extack: &Extack<'_>,
+    ) -> Result {
+        let request = Request::parse(nest, extack)?;
+        let mut options = rtnl.options.copy()?;
+        options.read(&request, extack)?;
+        if options.clock() != rtnl.options.clock() {
+            return Err(extack.invalid(c"clockid cannot be changed: replace the qdisc"));
+        }
+        let mut config = Config::new(&options);
+        let mut tables = Tables::new(&options)?;
+        let mut queues = calendar(config.queues.get())?;
+        let same_flows = options.racks() == rtnl.options.racks()
+            && options.most_elephants() == rtnl.options.most_elephants();
+        qdisc.lock(|state| {
+            if same_flows {
+                mem::swap(&mut state.tables.flows, &mut tables.flows);
+                mem::swap(&mut state.tables.flows_of_rack, &mut tables.flows_of_rack);
+            } else {
+                state.stats.evicted = state.stats.evicted.wrapping_add(state.stats.elephants);
+                state.stats.elephants = 0;
+            }
+            mem::swap(&mut state.tables.sketch, &mut tables.sketch);
+            mem::swap(&mut state.tables, &mut tables);
+            if queues.len() > state.calendar.len() {
+                for (to, from) in queues.iter_mut().zip(state.calendar.iter_mut()) {
+                    mem::swap(to, from);
+                }
+                mem::swap(&mut state.calendar, &mut queues);
+            }
+            if request.moves_days() {
+                // Dropped by the callback that the watchdog makes: only there they can be.
+                state.restart = true;
+            }
+            let rates = [
+                (
+                    &mut state.circuit,
+                    state.config.circuit_bytes_per_s,
+                    config.circuit_bytes_per_s,
+                ),
+                (
+                    &mut state.packet,
+                    state.config.packet_bytes_per_s,
+                    config.packet_bytes_per_s,
+                ),
+            ];
+            for (port, old, new) in rates {
+                if old != 0 {
+                    port.change_rate(state.last_ns, old, new);
+                }
+            }
+            mem::swap(&mut state.config, &mut config);
+        });
+        rtnl.options = options;
+        qdisc.schedule_watchdog_now();
+        Ok(())
+    }
+
+    fn destroy(&self, _module: &(), _rtnl: &mut Rtnl, _state: &mut State) {}
+
+    fn splits_segments(_state: &State) -> bool {
+        true
+    }
+
+    fn enqueue<'a>(&self, state: &mut State, queue: Queue<'a>, packet: Packet<'a>) -> Verdict {
+        let now_ns = state.config.clock.now_ns();
+        let moment = state.advance(queue, now_ns);
+        state.stats.packets_in = state.stats.packets_in.wrapping_add(1);
+        state.stats.bytes_in = state.stats.bytes_in.wrapping_add(packet.len_bytes().into());
+        if state.high.packets() == 0 && state.low.packets() == 0 {
+            // An idle time is no credit.
+            state.packet.start(now_ns);
+        }
+        let (packet, named) = match named(state, queue, packet) {
+            Named::Packet(packet, named) => (packet, named),
+            Named::Done(verdict) => return verdict,
+        };
+        let by_night = moment.as_ref().is_ok_and(|moment| !moment.is_day);
+        let may_change = by_night || state.config.schedule.night_ns == 0;
+        match state.kind(&packet, now_ns, may_change, named) {
+            Kind::Mouse => state.push_high(queue, packet),
+            Kind::Elephant(key, _rack, day) => {
+                state.push_elephant(queue, packet, (key, day), now_ns, moment)
+            }
+        }
+    }
+
+    #[cold]
+    fn drop_whole<'a>(&self, state: &mut State, queue: Queue<'a>, packet: Packet<'a>) -> Verdict {
+        state.stats.packets_in = state.stats.packets_in.wrapping_add(1);
+        state.stats.bytes_in = state.stats.bytes_in.wrapping_add(packet.len_bytes().into());
+        state.drop_packet(queue, packet, Cause::Filter)
+    }
+
+    fn dequeue<'a>(&self, state: &mut State, queue: Queue<'a>) -> Option<Packet<'a>> {
+        if state.is_empty() {
+            return None;
+        }
+        let now_ns = state.config.clock.now_ns();
+        let circuit_wakes = match state.advance(queue, now_ns) {
+            Ok(moment) => match state.next_of_circuit(queue, now_ns, &moment) {
+                Ok(mut packet) => {
+                    packet.set_queue_mapping(CIRCUIT_QUEUE);
+                    return Some(packet);
+                }
+                Err(wakes) => wakes,
+            },
+            Err(until_ns) => (state.later_packets != 0).then_some(now_ns.saturating_add(until_ns)),
+        };
+        let packet_wakes = match state.next_of_packet(queue, now_ns) {
+            Ok(mut packet) => {
+                packet.set_queue_mapping(PACKET_QUEUE);
+                return Some(packet);
+            }
+            Err(wakes) => wakes,
+        };
+        let wakes = [circuit_wakes, packet_wakes];
+        if let Some(at_ns) = wakes.into_iter().flatten().min() {
+            queue.count_overlimit();
+            queue.schedule_watchdog(at_ns);
+        }
+        None
+    }
+
+    fn reset(&self, state: &mut State) {
+        let mut dropped = state.high.purge().wrapping_add(state.low.purge());
+        for later in &mut state.calendar {
+            dropped = dropped.wrapping_add(later.list.purge());
+        }
+        state.stats.drops_reset = state.stats.drops_reset.wrapping_add(dropped.into());
+        state.later_packets = 0;
+        state.later_bytes = 0;
+        state.circuit = Shaper::default();
+        state.packet = Shaper::default();
+    }
+
+    fn dump(&self, rtnl: &Rtnl, message: &mut Message<'_>) -> Result {
+        rtnl.options.write(message)
+    }
+
+    fn stats(&self, _rtnl: &Rtnl, qdisc: &mut RtnlQdisc<'_, Self>) -> tc_acceltor_xstats {
+        let stats = qdisc.lock(|state| {
+            let first = state.index_of(state.label.unwrap_or(0));
+            let today = state.calendar.get(first).map_or(0, |it| it.list.bytes());
+            let queued = state
+                .later_packets
+                .wrapping_add(state.high.packets())
+                .wrapping_add(state.low.packets());
+            tc_acceltor_xstats {
+                packets_queued: queued.into(),
+                backlog_high: state.high.bytes(),
+                backlog_low: state.low.bytes(),
+                backlog_today: today,
+                backlog_later: state.later_bytes.wrapping_sub(today),
+                ..state.stats
+            }
+        });
+        stats.unwrap_or_default()
+    }
+}

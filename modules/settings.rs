@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Options of a qdisc that are one number each: their bounds, netlink form and errors. A qdisc has a table
+//! of them, which is the one home of bounds and defaults: the policy and the error texts come from there.
+
+use kernel::prelude::*;
+
+use super::kernel_api::netlink::{Attr, Extack, Message, Number, Policy, Range};
+
+/// An option that is one number.
+pub(crate) struct Setting {
+    pub(crate) id: u32,
+    /// As tc has it.
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) default: i64,
+}
+
+/// How a number is carried, and what it may be.
+// Each qdisc uses its part.
+#[allow(dead_code)]
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    /// One of the values of an enum from 0 to this.
+    Enum(u32),
+    /// 0 or 1.
+    Bool,
+    U32(Bounds),
+    S32(Bounds),
+    U64(Bounds),
+    /// Any 64 bits, which an i64 holds as they are.
+    Bits64,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) min: i64,
+    pub(crate) max: i64,
+    pub(crate) unit: &'static str,
+}
+
+pub(crate) const fn bytes(min: i64, max: i64) -> Bounds {
+    Bounds {
+        min,
+        max,
+        unit: "bytes",
+    }
+}
+
+/// 8 Pbit/s: more would be a mistake of units.
+pub(crate) const fn rate(min: i64) -> Bounds {
+    Bounds {
+        min,
+        max: 1_000_000_000_000_000,
+        unit: "bytes per second",
+    }
+}
+
+pub(crate) const fn setting(id: u32, name: &'static str, kind: Kind, default: i64) -> Setting {
+    Setting {
+        id,
+        name,
+        kind,
+        default,
+    }
+}
+
+impl Kind {
+    /// The bounds, if not any value is valid.
+    const fn bounds(self) -> Option<Bounds> {
+        match self {
+            Self::Enum(max) => Some(Bounds {
+                min: 0,
+                max: max as i64,
+                unit: "",
+            }),
+            Self::Bool => Some(Bounds {
+                min: 0,
+                max: 1,
+                unit: "",
+            }),
+            Self::U32(bounds) | Self::S32(bounds) | Self::U64(bounds) => Some(bounds),
+            Self::Bits64 => None,
+        }
+    }
+
+    /// The value of an attribute that the policy has let in.
+    pub(crate) fn read(self, attr: &Attr<'_>) -> Option<i64> {
+        Some(match self {
+            Self::Enum(_) | Self::Bool => attr.u8()?.into(),
+            Self::U32(_) => attr.u32()?.into(),
+            Self::S32(_) => attr.i32()?.into(),
+            Self::U64(_) | Self::Bits64 => attr.u64()? as i64,
+        })
+    }
+}
+
+impl Setting {
+    /// `pad` is the attribute that aligns others.
+    pub(crate) fn write(&self, message: &mut Message<'_>, value: i64, pad: u32) -> Result {
+        let id = self.id as u16;
+        match self.kind {
+            Kind::Enum(_) | Kind::Bool => message.put(id, &(value as u8).to_ne_bytes()),
+            Kind::U32(_) => message.put(id, &(value as u32).to_ne_bytes()),
+            Kind::S32(_) => message.put(id, &(value as i32).to_ne_bytes()),
+            Kind::U64(_) | Kind::Bits64 => message.put_u64(id, value as u64, pad as u16),
+        }
+    }
+}
+
+/// The bounds of a table as [`policy`] refers to them.
+pub(crate) const fn ranges<const N: usize>(settings: &[Setting; N]) -> [Range; N] {
+    let mut ranges = [Range { min: 0, max: 0 }; N];
+    let mut i = 0;
+    while i < N {
+        if let Some(bounds) = settings[i].kind.bounds() {
+            // Those of an s32 are not used.
+            ranges[i] = Range {
+                min: bounds.min as u64,
+                max: bounds.max as u64,
+            };
+        }
+        i += 1;
+    }
+    ranges
+}
+
+/// Adds the options of a table to a policy.
+pub(crate) const fn policy<const IDS: usize, const N: usize>(
+    mut policy: Policy<IDS>,
+    settings: &[Setting; N],
+    ranges: &'static [Range; N],
+) -> Policy<IDS> {
+    let mut i = 0;
+    while i < N {
+        let id = settings[i].id;
+        policy = match settings[i].kind {
+            Kind::Enum(_) | Kind::Bool => policy.range(id, Number::U8, &ranges[i]),
+            Kind::U32(_) => policy.range(id, Number::U32, &ranges[i]),
+            Kind::U64(_) => policy.range(id, Number::U64, &ranges[i]),
+            Kind::S32(bounds) => {
+                assert!(bounds.min >= i16::MIN as i64 && bounds.max <= i16::MAX as i64);
+                policy.small_range(id, Number::S32, bounds.min as i16, bounds.max as i16)
+            }
+            Kind::Bits64 => policy.any(id, Number::U64),
+        };
+        i += 1;
+    }
+    policy
+}
+
+/// The policy says "integer out of range" of any number. Says which, and what its range is.
+pub(crate) fn explain(settings: &[Setting], error: Error, extack: &Extack<'_>) {
+    let Some(id) = extack.bad_attr() else {
+        return;
+    };
+    let setting = settings.iter().find(|setting| setting.id == id);
+    if let (true, Some(setting)) = (error == ERANGE, setting) {
+        if let Some(Bounds { min, max, unit }) = setting.kind.bounds() {
+            let space = if unit.is_empty() { "" } else { " " };
+            let name = setting.name;
+            extack.explain(fmt!("{name} must be between {min} and {max}{space}{unit}"));
+        }
+    }
+}

@@ -1,0 +1,213 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# kernels: uml
+# sch_acceltor on a bond of two uplinks: options, refusals with their reasons, what happens under traffic, and
+# each packet accounted for at any time. docs/acceltor.md
+. "$(dirname "$0")/lib.sh"
+
+modprobe bonding max_bonds=0
+modprobe sch_acceltor
+
+# Options
+
+ip link add bond0 type bond mode balance-rr
+ip link add d0 type dummy
+
+# acceltor OPTIONS...: puts one on the bond.
+acceltor() { tc qdisc add dev bond0 root handle 1: acceltor "$@"; }
+del() { tc qdisc del dev bond0 root; }
+# The options as tc prints them.
+options() { tc qdisc show dev bond0 | sed -n 's/^qdisc acceltor [^ ]* root refcnt [0-9]* //p'; }
+
+check "add with what has no default" acceltor racks 8
+matches "every default is printed with its unit" \
+	"^racks 8 rack 0 prefix none day 240us night 20us base-time 0 clockid tai peers auto ocs-rate 80gbit .* ecn 0b $" \
+	"$(options)"
+del
+full="racks 8 rack 3 prefix 10.0.1.0/24=1,fd00:2::/32=2 day 24ms night 2ms base-time -5 clockid monotonic \
+peers 4,5,6,7,0,1,2 ocs-rate 200mbit eps-rate 125mbit rtt 6ms k 4 hp 40kb lp 41kb limit 122kb policy blocking \
+detect dscp dscp 8,46 elephants 37 idle 1s sketch-bytes 225000b overflow lp rescue on guard 1us lead 500ns ecn 97500b"
+check "add with every option" acceltor $full
+# shellcheck disable=SC2046
+equal "show prints each of them, in the order of the help" "$full" "$(echo $(options))"
+# shellcheck disable=SC2046
+for verb in replace change add; do
+	typed=$(options)
+	[ $verb != add ] || del
+	check "$verb with what show printed" tc qdisc $verb dev bond0 root acceltor $typed
+	equal "and show prints it again" "$typed" "$(options)"
+done
+check "-j is JSON" eval 'tc -j -s qdisc show dev bond0 | xdc-witness json /0/options/circuit_bytes_per_s /0/packets_in'
+
+before=$(options)
+refused() {
+	why=$1
+	shift
+	refuses "refuses $*" "$why" tc qdisc change dev bond0 root acceltor "$@"
+}
+refused '^Error: racks must be between 2 and 1024' racks 1
+refused '^Error: rack must be less than racks' rack 8
+refused '^Error: day must be between 1000 and 1000000000 ns' day 2s
+refused '^Error: k must be between 1 and 64' k 65
+refused '^Error: limit must be between 2000 and 1000000000 bytes' limit 1999b
+refused '^Error: ocs-rate must be between 1 ' ocs-rate 0bit
+refused '^Error: rtt must be between 1000 ' rtt 999ns
+refused '^Error: elephants must be between 0 and 4096' elephants 4097
+refused '^Error: guard must be at most half of a day' guard 13ms
+refused '^Error: lead must be at most half of a day' lead 12001us
+refused '^Error: clockid cannot be changed' clockid tai
+refused '^Error: peers must name each other rack once' peers 1,2
+refused '^Error: peers must name each other rack once' peers 4,5,6,7,0,1,3
+refused '^Error: prefix must be of a rack less than racks' prefix 10.0.0.0/8=8
+refused '^Error: prefixes must not overlap' prefix 10.0.0.0/8=1,10.1.0.0/16=2
+refused '^Error: prefix must have no bit behind its length' prefix 10.0.0.1/8=1
+refused 'none of acceltor, blocking, unblocking, packet' policy sometimes
+equal "refusals changed nothing" "$before" "$(options)"
+del
+refuses "one without racks is refused" "^Error: racks must be given" tc qdisc add dev bond0 root acceltor
+refuses "1024 racks with 4096 elephants each are refused" "^Error: elephants of all racks must be at most" \
+	acceltor racks 1024 elephants 4096
+refuses "a device with one transmit queue is refused" "3 transmit queues" tc qdisc add dev d0 root acceltor racks 8
+tc qdisc add dev bond0 root handle 1: prio
+refuses "a parent is refused" "must be the root" tc qdisc add dev bond0 parent 1:1 acceltor racks 8
+del
+for racks in 2 3 72 128 1024; do
+	check "$racks racks" acceltor racks $racks elephants 80
+	del
+done
+ip link del bond0
+ip link del d0
+
+# Traffic: h1 has the bond, and h2 is all other racks.
+
+ip netns add h1 && ip netns add h2
+ip -n h1 link add bond0 type bond mode balance-rr
+for way in eps ocs; do
+	ip link add $way netns h1 type veth peer name $way netns h2
+	ip -n h2 link set $way address 02:00:00:00:00:02 up
+	ip -n h1 link set $way master bond0
+	for host in h1 h2; do
+		in_ns $host ethtool -K $way tso off gso off gro off >/dev/null
+		in_ns $host sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.$way.rp_filter=0
+	done
+done
+in_ns h1 sh -c 'echo eps:1 >/sys/class/net/bond0/bonding/queue_id; echo ocs:2 >/sys/class/net/bond0/bonding/queue_id'
+ip -n h1 addr add 10.9.0.1/16 dev bond0
+ip -n h1 link set bond0 up
+mac=$(in_ns h1 cat /sys/class/net/bond0/address)
+ip -n h2 neigh add 10.9.0.1 lladdr "$mac" dev eps
+ip -n h2 addr add 10.9.255.2/16 dev eps
+for rack in 1 2 3; do
+	ip -n h2 addr add 10.9.$rack.2/32 dev lo
+	ip -n h1 neigh add 10.9.$rack.2 lladdr 02:00:00:00:00:02 dev bond0
+done
+ip -n h2 link set lo up
+
+# 26 ms a slot, four racks: a week of 78 ms.
+slow="racks 4 rack 0 prefix 10.9.1.0/24=1,10.9.2.0/24=2,10.9.3.0/24=3 day 24ms night 2ms ocs-rate 80mbit eps-rate 40mbit \
+rtt 6ms k 2 hp 150kb lp 150kb limit 60kb detect filter"
+check "the bond has one" tc -n h1 qdisc add dev bond0 root handle 1: acceltor $slow clockid tai
+tc -n h1 filter add dev bond0 parent 1: protocol ip u32 match ip dst 10.9.1.2/32 classid 1:2
+
+# stat NAME
+stat() {
+	tc -n h1 -s qdisc show dev bond0 | awk -v name="$1" '
+		/^  [a-z_]+ [0-9]/ { for (i = 1; i < NF; i += 2) if ($i == name) print $(i + 1) }'
+}
+# Packets that are neither sent, nor queued, nor dropped.
+unaccounted() {
+	tc -n h1 -s qdisc show dev bond0 | awk '
+		/^  [a-z_]+ [0-9]/ { for (i = 1; i < NF; i += 2) v[$i] = $(i + 1) }
+		END {
+			for (name in v) if (name ~ /^(packets_|drops_)/ && name != "packets_in") out += v[name]
+			print v["packets_in"] - out
+		}'
+}
+# accounted DESCRIPTION: at any time, so it is asked often.
+accounted() {
+	odd=0
+	for _ in 1 2 3 4 5 6; do
+		[ "$(unaccounted)" = 0 ] || odd=$((odd + 1))
+		sleep 0.013
+	done
+	equal "$1: each packet is accounted for" 0 $odd
+}
+has_more() { [ "$(stat "$1")" -gt "$2" ]; }
+# moves COUNTER: it grows.
+moves() { eventually has_more "$1" "$(stat "$1")"; }
+
+dd if=/dev/urandom of=/tmp/piece bs=1000 count=200 2>/dev/null
+# flow RACK PAUSE: traffic to it, 200 kB after each pause, while /tmp/busy is there. Mice come first: ones that pause
+# for no time leave nothing for the acceleration.
+touch /tmp/busy
+senders=
+flow() {
+	ip netns exec h2 nc -l -p 500$1 <&9 >/dev/null &
+	senders="$senders $!"
+	eventually listens h2 500$1
+	while [ -e /tmp/busy ]; do sleep $2; cat /tmp/piece; done | in_ns h1 nc 10.9.$1.2 500$1 &
+	senders="$senders $!"
+}
+in_ns h1 sysctl -qw net.ipv4.tcp_frto=0 net.ipv4.tcp_early_retrans=0
+flow 1 0
+flow 2 0.2
+check "an elephant takes the circuit" moves packets_circuit
+check "and is accelerated before" moves packets_low
+check "a mouse takes the packet network" moves packets_high
+check "what comes too early is dropped" moves drops_blocked
+accounted "with an elephant and a mouse"
+left=$(in_ns h1 cat /sys/class/net/ocs/statistics/tx_packets)
+sent=$(stat packets_circuit)
+within "the slave to the circuit switch has what was sent there" "$left" "$((left + 60))" "$sent"
+
+change() { tc -n h1 qdisc change dev bond0 root acceltor "$@"; }
+for new in "k 1" "k 3" "limit 30kb" "day 10ms" "night 1ms" "base-time 12345" "peers 3,2,1" "peers auto" "rack 3" "rack 0" \
+	"policy blocking" "policy unblocking" "policy packet" "policy acceltor" "rescue on" "overflow lp" "ecn 20kb" \
+	"eps-rate 0bit" "ocs-rate 40mbit" "racks 8" "elephants 5" "detect sketch" "detect filter" "lead 1ms" "guard 1ms"; do
+	# shellcheck disable=SC2086
+	check "change under traffic: $new" change $new
+	accounted "$new"
+done
+change $slow clockid tai
+check "afterwards the elephant still takes the circuit" moves packets_circuit
+
+# The clock is set, both ways.
+# shellcheck disable=SC2034
+for by in 1 -1 3600 -3600 31536000 -31536000; do
+	jumps=$(stat clock_jumps)
+	date -s "@$(($(date +%s) + by))" >/dev/null
+	check "the clock is set by $by s: the elephant goes on" moves packets_circuit
+	[ $by -gt 0 ] || within "and it is noticed" $((jumps + 1)) $((jumps + 1000)) "$(stat clock_jumps)"
+	accounted "the clock is set by $by s"
+done
+
+# A slave that is down: the bond takes the other one.
+ip -n h1 link set ocs down
+accounted "the slave to the circuit switch is down"
+check "the elephant goes on by the other one" moves packets_circuit
+ip -n h1 link set ocs up
+
+# Down and up again: what was queued is dropped, and counted.
+ip -n h1 link set bond0 down
+equal "down: each packet is accounted for" 0 "$(unaccounted)"
+equal "and nothing is queued" 0 "$(stat packets_queued)"
+ip -n h1 link set bond0 up
+for rack in 1 2 3; do ip -n h1 neigh replace 10.9.$rack.2 lladdr 02:00:00:00:00:02 dev bond0; done
+check "up again: the mouse goes on" moves packets_high
+check "del under traffic" tc -n h1 qdisc del dev bond0 root
+for racks in 4 128; do
+	# shellcheck disable=SC2086
+	check "$racks racks under traffic" tc -n h1 qdisc replace dev bond0 root handle 1: acceltor $slow racks $racks detect sketch \
+		sketch-bytes 20kb
+	check "packets pass" moves packets_high
+	accounted "$racks racks"
+done
+check "the sketch finds an elephant" eventually has_more promoted 0
+rm -f /tmp/busy
+# shellcheck disable=SC2086
+kill $senders 2>/dev/null
+wait $senders 2>/dev/null
+ip netns del h1
+ip netns del h2
+check "rmmod" eventually rmmod sch_acceltor
+finish
