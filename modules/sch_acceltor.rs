@@ -731,7 +731,6 @@ impl Qdisc for Port {
     type State = State;
     type Rtnl = Rtnl;
     type Stats = tc_acceltor_xstats;
-    type Owner = Module;
 
     fn init(
         _module: &(),
