@@ -139,6 +139,23 @@ pub(crate) struct Prefix {
     bits: u8,
 }
 
+/// By the first address. objtool takes the library's sort for code that runs into the next function.
+fn sort(prefixes: &mut [Prefix]) {
+    for end in 1..prefixes.len() {
+        let mut unsorted = prefixes.get_mut(..=end).unwrap_or_default();
+        while let [.., before, last] = unsorted {
+            if before.first <= last.first {
+                break;
+            }
+            core::mem::swap(before, last);
+            unsorted = match core::mem::take(&mut unsorted).split_last_mut() {
+                Some((_, shorter)) => shorter,
+                None => break,
+            };
+        }
+    }
+}
+
 impl Prefix {
     /// None where a bit behind the prefix is set.
     fn read(bytes: &[u8]) -> Option<Self> {
@@ -310,7 +327,7 @@ impl Options {
             })?;
             self.prefixes.push(prefix, GFP_KERNEL)?;
         }
-        self.prefixes.sort_unstable_by_key(|prefix| prefix.first);
+        sort(&mut self.prefixes);
         let mut after = None;
         for prefix in &self.prefixes {
             if after.is_some_and(|last| prefix.first <= last) {

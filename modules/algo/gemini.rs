@@ -98,8 +98,8 @@ pub trait Derived: Rows {
         match self.k_bytes() {
             0 => {
                 let mss_bytes = u64::from(path.mss_bytes);
-                let packets_scaled = u64::from(self.k_packets_per_gbps())
-                    .wrapping_mul(u64::from(path.rate_mbps));
+                let packets_scaled =
+                    u64::from(self.k_packets_per_gbps()).wrapping_mul(u64::from(path.rate_mbps));
                 let most_bytes = mul_div(packets_scaled, mss_bytes, 1_000);
                 match self.k_bdp() {
                     0 => most_bytes,
@@ -342,8 +342,12 @@ impl Flow {
 
     #[inline(always)]
     fn count(&mut self, ack: &Ack) {
-        let mut acked_bytes = ack.acked_bytes.saturating_add(self.round_acked_bytes.into());
-        let mut marked_bytes = ack.marked_bytes.saturating_add(self.round_marked_bytes.into());
+        let mut acked_bytes = ack
+            .acked_bytes
+            .saturating_add(self.round_acked_bytes.into());
+        let mut marked_bytes = ack
+            .marked_bytes
+            .saturating_add(self.round_marked_bytes.into());
         while acked_bytes.max(marked_bytes) > u64::from(u32::MAX) {
             acked_bytes >>= 1;
             marked_bytes >>= 1;

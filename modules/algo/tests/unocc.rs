@@ -1521,7 +1521,11 @@ fn with_nothing_set_a_flow_does_what_it_does_with_the_right_numbers() {
 fn what_is_set_by_hand_wins_over_the_device() {
     let mut host = Host::new(Way::Told(10_000));
     host.params = linux();
-    let path = |host: &Host| Flow::new(host, 1, 40_000, Some(INTER_US)).path(host).unwrap();
+    let path = |host: &Host| {
+        Flow::new(host, 1, 40_000, Some(INTER_US))
+            .path(host)
+            .unwrap()
+    };
     assert_eq!(path(&host).bdp_bytes, INTER_BDP);
     host.params.line_rate_mbps = 0;
     assert_eq!(path(&host).bdp_bytes, INTER_BDP / 10);
@@ -1532,7 +1536,11 @@ fn where_the_device_is_silent_a_flow_takes_what_it_is_delivered() {
     let host = Host::new(Way::Silent);
     let mut flow = Flow::new(&host, 1, 40_000, Some(INTER_US));
     flow.open(&host);
-    assert_eq!(flow.cwnd_bytes(), 40_000, "no part of a BDP that nobody knows");
+    assert_eq!(
+        flow.cwnd_bytes(),
+        40_000,
+        "no part of a BDP that nobody knows"
+    );
     let mut now_us = 1_000;
     for _ in 0..12 {
         let before_bytes = flow.cwnd_bytes();
@@ -1548,7 +1556,11 @@ fn where_the_device_is_silent_a_flow_takes_what_it_is_delivered() {
             ..Ack::default()
         };
         flow.on_ack(&host, &ack).unwrap();
-        assert_eq!(flow.cwnd_bytes(), 2 * before_bytes, "slow start has no ceiling");
+        assert_eq!(
+            flow.cwnd_bytes(),
+            2 * before_bytes,
+            "slow start has no ceiling"
+        );
         now_us += u64::from(INTER_US);
     }
     // The last round trip that has ended delivered half of what the window is now.
