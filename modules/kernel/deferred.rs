@@ -70,7 +70,9 @@ impl<T: Send> Deferred<T> {
                 return Err(*error);
             }
         } else {
-            pr_warn!("usable a little later: the loading process holds a lock that registration needs\n");
+            pr_warn!(
+                "usable a little later: the loading process holds a lock that registration needs\n"
+            );
         }
         Ok(this)
     }

@@ -228,7 +228,9 @@ unsafe extern "C" fn init_net<T: Params>(net: *mut bindings::net) -> c_int {
         file.data = addr_of!(*values).cast_mut().cast();
         count = count.wrapping_add(1);
     }
-    if let (Some(name), Some(file), [shown, ..]) = (T::KEPT_FILE, files.get_mut(count), &values.kept) {
+    if let (Some(name), Some(file), [shown, ..]) =
+        (T::KEPT_FILE, files.get_mut(count), &values.kept)
+    {
         file.procname = name.as_char_ptr();
         file.mode = 0o444;
         file.proc_handler = Some(bindings::proc_douintvec_minmax);
