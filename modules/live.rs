@@ -4,7 +4,7 @@
 //! `kernel_api`.
 
 use crate::algo::params::{ParamInfo, Values};
-use crate::kernel_api::sysctl::{self, Param};
+use crate::kernel_api::sysctl::{self, Param, MAX_PARAMS};
 
 /// The rows of a parameter table as the sysctls have them now.
 pub(crate) struct Live<'a>(pub(crate) &'a sysctl::Values);
@@ -16,12 +16,25 @@ impl Values for Live<'_> {
     }
 }
 
-/// The file of one row.
-pub(crate) const fn file(row: &'static ParamInfo) -> Param {
-    Param {
-        name: row.name,
-        min: row.min,
-        max: row.max,
-        defaults: row.defaults,
+/// The files of a parameter table, and then empty ones.
+pub(crate) const fn files(rows: &'static [ParamInfo]) -> [Param; MAX_PARAMS] {
+    const NONE: Param = Param {
+        name: c"",
+        min: 0,
+        max: 0,
+        defaults: &[],
+    };
+    let mut files = [NONE; MAX_PARAMS];
+    let mut i = 0;
+    while i < rows.len() {
+        let row = &rows[i];
+        files[i] = Param {
+            name: row.name,
+            min: row.min,
+            max: row.max,
+            defaults: row.defaults,
+        };
+        i += 1;
     }
+    files
 }

@@ -410,6 +410,9 @@ struct Counters {
     // Physical queue
     backlog_max_bytes: Once<u64>,
     accepted_bytes: [Once<u64>; COLORS],
+    /// Only while colours have a source: others need not pay for it.
+    accepted_packets: [Once<u64>; COLORS],
+    red_max_bytes: Once<u64>,
     busy_ns: Once<u64>,
     /// 0 = idle.
     busy_since_ns: Once<u64>,
@@ -439,6 +442,8 @@ impl Counters {
             phantom_drain_bytes_per_s: Once::new(0),
             backlog_max_bytes: Once::new(0),
             accepted_bytes: [const { Once::new(0) }; COLORS],
+            accepted_packets: [const { Once::new(0) }; COLORS],
+            red_max_bytes: Once::new(0),
             busy_ns: Once::new(0),
             busy_since_ns: Once::new(0),
             marked_phantom: Once::new(0),
@@ -450,6 +455,17 @@ impl Counters {
             drops_ecn: Once::new(0),
             drops_color: Once::new(0),
             drops: [const { Once::new(0) }; COLORS],
+        }
+    }
+
+    /// A packet of that colour is accepted, and so many red bytes are in the queue then.
+    #[inline(always)]
+    fn count_color(&self, color: Color, red_bytes: u64) {
+        if let Some(packets) = self.accepted_packets.get(color as usize) {
+            packets.add(1);
+        }
+        if red_bytes > self.red_max_bytes.get() {
+            self.red_max_bytes.set(red_bytes);
         }
     }
 
@@ -821,6 +837,14 @@ impl Port {
         if state.config.count_acks || !packet.is_pure_ack() {
             self.count_load::<true>(state, &mut clock, len_bytes);
         }
+        if !matches!(state.config.source, Source::None) {
+            let red_bytes = match color {
+                // Two numbers of 32 bits.
+                Color::Red => state.queued.of(Color::Red).wrapping_add(len_bytes),
+                Color::Green | Color::Yellow => 0,
+            };
+            self.counters.count_color(color, red_bytes);
+        }
         self.accept(state, &mut clock, queue, packet, color, len_bytes)
     }
 
@@ -1189,6 +1213,7 @@ impl Qdisc for Port {
         let now_ns = now_ns();
         let [drops_green, drops_yellow, drops_red] = &counters.drops;
         let [bytes_green, bytes_yellow, bytes_red] = &counters.accepted_bytes;
+        let [packets_green, packets_yellow, packets_red] = &counters.accepted_packets;
         tc_phantom_xstats {
             phantom_bytes: match &rtnl.shared_phantom {
                 Some(shared) => shared.bytes(now_ns),
@@ -1216,6 +1241,10 @@ impl Qdisc for Port {
                 None => counters.phantom_drain_bytes_per_s.get(),
             },
             pool_used_bytes: rtnl.pool.as_ref().map_or(0, |pool| pool.used_bytes()),
+            packets_green: packets_green.get(),
+            packets_yellow: packets_yellow.get(),
+            packets_red: packets_red.get(),
+            red_max_bytes: counters.red_max_bytes.get(),
         }
     }
 }

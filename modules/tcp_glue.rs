@@ -423,7 +423,7 @@ fn apply(sk: &mut Sock<'_>, output: &Output, mss_bytes: u32, in_recovery: bool) 
 struct Sysctls<A>(PhantomData<A>);
 
 impl<A: Algorithm> Sysctls<A> {
-    const FILES: &'static [Param; MAX_PARAMS] = &sysctls(A::ENTRY.params);
+    const FILES: &'static [Param; MAX_PARAMS] = &live::files(A::ENTRY.params);
     const DIR_BYTES: &'static [u8; DIR_BYTES] = &sysctl_dir(A::ENTRY.name);
 }
 
@@ -450,23 +450,6 @@ const fn sysctl_dir(name: &CStr) -> [u8; DIR_BYTES] {
     let name = name.to_bytes_with_nul();
     below.split_at_mut(name.len()).0.copy_from_slice(name);
     dir
-}
-
-/// The files of a parameter table, and then empty ones.
-const fn sysctls(rows: &'static [ParamInfo]) -> [Param; MAX_PARAMS] {
-    const NONE: Param = Param {
-        name: c"",
-        min: 0,
-        max: 0,
-        defaults: &[],
-    };
-    let mut files = [NONE; MAX_PARAMS];
-    let mut i = 0;
-    while i < rows.len() {
-        files[i] = live::file(&rows[i]);
-        i += 1;
-    }
-    files
 }
 
 /// Declares the module of an [`Algorithm`], with the words of `module!`, of which `type` is the

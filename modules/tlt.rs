@@ -25,7 +25,6 @@
 //! 8. Timeouts before the first data, those of the handshake, are not held against a peer
 //!    that has not echoed.
 //! 9. A sender that cannot write yet when its ACK is handled sends a byte, not data.
-//! 10. DSCPs that are the same are not refused: of two marks the first is meant.
 
 #[path = "algo/mod.rs"]
 mod algo;
@@ -34,15 +33,22 @@ mod kernel_api;
 #[path = "live.rs"]
 mod live;
 
-use algo::tlt::{self, Action, Incoming, Kind, Mark, Outgoing, Path, Rows, Seen, Socket};
+use algo::tlt::{self, Action, Incoming, Kind, Mark, Outgoing, Path, Phase, Rows, Seen, Socket};
 use kernel::prelude::*;
 use kernel_api::{
+    bindings::{
+        xdc_tlt_clock, xdc_tlt_echo, xdc_tlt_phase, xdc_tlt_send, xdc_tlt_state, XDC_TLT_AWAITED,
+        XDC_TLT_BAD, XDC_TLT_CLOCK, XDC_TLT_DATA, XDC_TLT_FIRST, XDC_TLT_LATE, XDC_TLT_NONE,
+        XDC_TLT_PENDING,
+    },
     conn::{Conn, Found, Locked},
     counters,
     deferred::Deferred,
-    flows::{Errand, Flow, FlowOps, Flows, Held},
+    flows::{Errand, Flow, FlowOps, Flows, Held, Line},
     netfilter::{Hooks, Packet, Registration, Segment, Verdict},
-    sysctl::{self, Net, Param},
+    qdisc::now_ns,
+    sysctl::{self, Net, Param, MAX_PARAMS},
+    trace::{tracepoint, Tracepoint},
 };
 use live::Live;
 
@@ -145,22 +151,19 @@ counters! {
 struct Sysctls;
 
 impl Sysctls {
-    const FILES: [Param; tlt::PARAMS.len()] = {
-        let mut files = [live::file(&tlt::PARAMS[0]); tlt::PARAMS.len()];
-        let mut i = 1;
-        while i < files.len() {
-            files[i] = live::file(&tlt::PARAMS[i]);
-            i += 1;
-        }
-        files
-    };
+    const FILES: &'static [Param; MAX_PARAMS] = &live::files(tlt::PARAMS);
 }
 
 impl sysctl::Params for Sysctls {
     const DIR: &'static CStr = c"net/tlt";
-    const PARAMS: &'static [Param] = &Self::FILES;
+    const PARAMS: &'static [Param] = Self::FILES.split_at(tlt::PARAMS.len()).0;
     const PROFILES: &'static [&'static CStr] = &[c"default"];
     const PROFILE: usize = 0;
+
+    /// Of a DSCP there is one mark.
+    fn is_distinct(name: &CStr) -> bool {
+        name.to_bytes().starts_with(b"dscp_")
+    }
 }
 
 /// What everything here shares.
@@ -196,6 +199,17 @@ const MAX_ACTIONS: usize = 5;
 
 impl FlowOps for Shared {
     type State = tlt::Flow;
+
+    const FILE: &'static CStr = c"tlt";
+    const COLUMNS: &'static CStr = c"sender age_us owes echoes replaced";
+
+    fn show(flow: &tlt::Flow, now_us: u64, line: &mut Line<'_>) {
+        line.text(flow.phase().name());
+        line.number(flow.age_us(now_us).unwrap_or(0));
+        line.text(flow.owes());
+        line.number(flow.echoes());
+        line.number(flow.replaced());
+    }
 
     fn poll(&self, net: &Net, flow: &Flow<'_, tlt::Flow>, conn: Option<Locked<'_>>) -> u32 {
         let params = self.params(net);
@@ -249,11 +263,13 @@ impl FlowOps for Shared {
                     }
                 }
                 Action::Retransmit => {
+                    trace_clock(&conn, true);
                     self.count(net, Count::ForcedRetrans);
                     conn.retransmit();
                     was_refused = true;
                 }
                 Action::SendClock => {
+                    trace_clock(&conn, false);
                     conn.send_ack(Errand::Clock);
                     break;
                 }
@@ -362,7 +378,9 @@ impl Tlt {
             return Some(flow);
         };
         self.count(net, why);
+        let from = flow.phase();
         flow.remove();
+        trace_state(&conn, Some(from), None);
         None
     }
 
@@ -410,7 +428,12 @@ impl Tlt {
                 return packet.accept();
             };
             if is_clock {
-                flow.on_clock(conn.departure_us(), conn.snd_una(), conn.timeouts())
+                let from = flow.phase();
+                let mark = flow.on_clock(conn.departure_us(), conn.snd_una(), conn.timeouts());
+                let to = flow.phase();
+                drop(flow);
+                trace_state(&conn, Some(from), Some(to));
+                mark
             } else if segment.is_fin() || segment.is_rst() {
                 Mark::Control
             } else {
@@ -430,7 +453,14 @@ impl Tlt {
             let Some(mut flow) = self.flows.find(net, segment) else {
                 return packet.accept();
             };
-            flow.on_data(&params, &outgoing(&conn, segment))
+            let packet = outgoing(&conn, segment);
+            let from = flow.phase();
+            let mark = flow.on_data(&params, &packet);
+            let to = flow.phase();
+            drop(flow);
+            trace_send(&conn, &packet, segment.segs(), mark);
+            trace_state(&conn, Some(from), Some(to));
+            mark
         };
         if mark == Mark::Unimportant || segment.segs() < 2 {
             return self.mark_all(net, packet, mark, segment.segs());
@@ -516,11 +546,20 @@ impl Tlt {
         let Some(mut flow) = self.flows.find(net, &segment) else {
             return;
         };
-        match flow.on_ack_in(echo, &incoming) {
-            Seen::Poll => flow.poll_later(),
+        let from = flow.phase();
+        let sent_ago_us = TltEcho::is_on().then(|| flow.age_us(now_ns() / 1_000));
+        let seen = flow.on_ack_in(echo, &incoming);
+        if seen == Seen::Poll {
+            flow.poll_later();
+        }
+        let to = flow.phase();
+        drop(flow);
+        trace_echo(&conn, echo, seen, segment.ack(), sent_ago_us.flatten());
+        trace_state(&conn, Some(from), Some(to));
+        match seen {
             Seen::Bad => self.count(net, Count::BadMark),
             Seen::Late => self.count(net, Count::LateEcho),
-            Seen::Nothing => {}
+            Seen::Poll | Seen::Nothing => {}
         }
     }
 
@@ -562,7 +601,9 @@ impl Tlt {
         if conn.is_excluded() {
             return self.count(net, Count::Excluded);
         }
-        self.take_part(net, segment);
+        if self.take_part(net, segment) {
+            trace_state(&conn, None, Some(Phase::First));
+        }
     }
 
     /// The end of a handshake that we agreed to take part in.
@@ -582,19 +623,113 @@ impl Tlt {
         }
     }
 
-    fn take_part(&self, net: &Net, segment: &Segment) {
+    /// Whether it does.
+    fn take_part(&self, net: &Net, segment: &Segment) -> bool {
         let flows = &self.shared().counters;
         let max_flows = i64::from(self.params(net).max_flows());
         if flows.add(net, Count::Flows as usize, 1) > max_flows {
             flows.add(net, Count::Flows as usize, -1);
-            return self.count(net, Count::TooMany);
+            self.count(net, Count::TooMany);
+            return false;
         }
         if let Err(error) = self.flows.add(net, segment, tlt::Flow::default()) {
             flows.add(net, Count::Flows as usize, -1);
             if error == ENOMEM {
                 self.count(net, Count::NoMem);
             }
+            return false;
         }
+        true
+    }
+}
+
+tracepoint! {
+    /// `xdc:tlt_send`.
+    TltSend, tlt_send, xdc_tlt_send, conn
+}
+tracepoint! {
+    /// `xdc:tlt_echo`.
+    TltEcho, tlt_echo, xdc_tlt_echo, conn
+}
+tracepoint! {
+    /// `xdc:tlt_clock`.
+    TltClock, tlt_clock, xdc_tlt_clock, conn
+}
+tracepoint! {
+    /// `xdc:tlt_state`.
+    TltState, tlt_state, xdc_tlt_state, conn
+}
+
+/// Data leave.
+#[inline(always)]
+fn trace_send(conn: &Conn<'_>, packet: &Outgoing, segs: u32, mark: Mark) {
+    if TltSend::is_on() {
+        let info = xdc_tlt_send {
+            end_seq: packet.end_seq,
+            segs,
+            important: mark != Mark::Unimportant,
+            again: packet.is_again,
+        };
+        TltSend::emit(conn, &info);
+    }
+}
+
+/// An ACK came, so long after the important packet left.
+#[inline(always)]
+fn trace_echo(conn: &Conn<'_>, mark: Option<Mark>, seen: Seen, ack: u32, sent_ago_us: Option<u64>) {
+    if TltEcho::is_on() {
+        let seen = match (mark, seen) {
+            (Some(Mark::Echo | Mark::ClockEcho), Seen::Poll) => XDC_TLT_AWAITED,
+            (_, Seen::Late) => XDC_TLT_LATE,
+            (_, Seen::Bad) => XDC_TLT_BAD,
+            _ => return,
+        };
+        let info = xdc_tlt_echo {
+            ack,
+            echo_us: match seen {
+                XDC_TLT_AWAITED => {
+                    sent_ago_us.map_or(0, |us| u32::try_from(us).unwrap_or(u32::MAX))
+                }
+                _ => 0,
+            },
+            clock: mark == Some(Mark::ClockEcho),
+            seen,
+        };
+        TltEcho::emit(conn, &info);
+    }
+}
+
+/// A packet leaves where none may.
+#[inline(always)]
+fn trace_clock(conn: &Conn<'_>, segment: bool) {
+    if TltClock::is_on() {
+        let info = xdc_tlt_clock {
+            una: conn.snd_una(),
+            segment,
+        };
+        TltClock::emit(conn, &info);
+    }
+}
+
+/// None is a connection that does not take part.
+#[inline(always)]
+fn trace_state(conn: &Conn<'_>, from: Option<Phase>, to: Option<Phase>) {
+    if TltState::is_on() && from != to {
+        let info = xdc_tlt_state {
+            from: phase_number(from),
+            to: phase_number(to),
+        };
+        TltState::emit(conn, &info);
+    }
+}
+
+fn phase_number(phase: Option<Phase>) -> xdc_tlt_phase {
+    match phase {
+        None => XDC_TLT_NONE,
+        Some(Phase::First) => XDC_TLT_FIRST,
+        Some(Phase::Data) => XDC_TLT_DATA,
+        Some(Phase::Clock) => XDC_TLT_CLOCK,
+        Some(Phase::Pending) => XDC_TLT_PENDING,
     }
 }
 

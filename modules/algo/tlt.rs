@@ -12,6 +12,8 @@
 //! (ClockData). Each echo proves lost what was sent before the packet that it echoes and is not
 //! acknowledged. The receiver echoes at once.
 
+use core::ffi::CStr;
+
 use super::params::params;
 
 params! {
@@ -120,6 +122,31 @@ pub enum Kind {
     Data,
     /// A byte.
     Clock,
+}
+
+/// What a sender's state is called.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Phase {
+    /// A first window is being sent.
+    First,
+    /// A data packet waits for its echo.
+    Data,
+    /// A byte does.
+    Clock,
+    /// The next data packet is important.
+    Pending,
+}
+
+impl Phase {
+    /// As people see it.
+    pub fn name(self) -> &'static CStr {
+        match self {
+            Phase::First => c"first",
+            Phase::Data => c"data",
+            Phase::Clock => c"clock",
+            Phase::Pending => c"pending",
+        }
+    }
 }
 
 /// Something that is known to have arrived, and so what was sent before it and has not is lost.
@@ -487,18 +514,45 @@ impl Flow {
         self.is_started && self.echoes == 0 && met >= DEAF_AFTER_RTOS
     }
 
-    /// What people see of it: first, data, clock or pending.
-    pub fn shown(&self) -> &'static core::ffi::CStr {
+    /// Where the sender is.
+    pub fn phase(&self) -> Phase {
         match self.sender {
-            Sender::First => c"first",
+            Sender::First => Phase::First,
             Sender::InFlight {
                 kind: Kind::Data, ..
-            } => c"data",
+            } => Phase::Data,
             Sender::InFlight {
                 kind: Kind::Clock, ..
-            } => c"clock",
-            Sender::Pending => c"pending",
+            } => Phase::Clock,
+            Sender::Pending => Phase::Pending,
         }
+    }
+
+    /// For how long the important packet has been in flight, if one is.
+    pub fn age_us(&self, now_us: u64) -> Option<u64> {
+        match self.sender {
+            Sender::InFlight { sent_us, .. } => Some(now_us.saturating_sub(sent_us)),
+            Sender::First | Sender::Pending => None,
+        }
+    }
+
+    /// What the receiver owes an echo of.
+    pub fn owes(&self) -> &'static CStr {
+        match self.receiver {
+            Receiver::Idle => c"none",
+            Receiver::Data { .. } => c"data",
+            Receiver::Clock { .. } => c"clock",
+        }
+    }
+
+    /// Echoes that came; saturates.
+    pub fn echoes(&self) -> u16 {
+        self.echoes
+    }
+
+    /// Important packets that were replaced, of which an echo may still come; saturates.
+    pub fn replaced(&self) -> u8 {
+        self.replaced
     }
 }
 

@@ -40,6 +40,11 @@ impl Conn<'_> {
         }
     }
 
+    /// For C that looks at it.
+    pub(super) fn as_ptr(&self) -> *const bindings::sock {
+        self.sk
+    }
+
     /// First byte that is not acknowledged.
     pub(crate) fn snd_una(&self) -> u32 {
         read!(self, snd_una)

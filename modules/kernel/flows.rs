@@ -10,6 +10,7 @@
 
 use super::{bindings, conn::Locked, netfilter::Segment, sysctl::Net};
 use core::{
+    ffi::c_void,
     marker::PhantomData,
     mem::{align_of, size_of},
     ops::{Deref, DerefMut},
@@ -47,12 +48,40 @@ pub(crate) trait FlowOps: Send + Sync + 'static {
     /// Of one connection. `Copy`, because it goes without a last call.
     type State: Copy + Default + Send;
 
+    /// In /proc/net: a line for each connection.
+    const FILE: &'static CStr;
+    /// The names of what [`Self::show`] tells, with spaces between.
+    const COLUMNS: &'static CStr;
+
     /// What it was asked for, in a softirq. `conn` is None while somebody uses the socket. Returns
     /// after how many microseconds it shall be called again; 0: not.
     fn poll(&self, net: &Net, flow: &Flow<'_, Self::State>, conn: Option<Locked<'_>>) -> u32;
 
     /// One was removed.
     fn removed(&self, net: &Net);
+
+    /// What its line says behind the addresses.
+    fn show(state: &Self::State, now_us: u64, line: &mut Line<'_>);
+}
+
+/// A line of [`FlowOps::FILE`] that is being written.
+pub(crate) struct Line<'a> {
+    seq: *mut bindings::seq_file,
+    _life: PhantomData<&'a mut ()>,
+}
+
+impl Line<'_> {
+    /// The next column.
+    pub(crate) fn text(&mut self, text: &CStr) {
+        // SAFETY: C made us with the file that it writes to, for the time of its call.
+        unsafe { bindings::xdc_flow_show_text(self.seq, text.as_char_ptr()) }
+    }
+
+    /// As [`Self::text`].
+    pub(crate) fn number(&mut self, number: impl Into<u64>) {
+        // SAFETY: As above.
+        unsafe { bindings::xdc_flow_show_number(self.seq, number.into()) }
+    }
 }
 
 /// C's table, and whose it is.
@@ -93,6 +122,9 @@ impl<T: FlowOps> Flows<T> {
         unsafe {
             (*table.c.get()).poll = Some(Self::poll);
             (*table.c.get()).removed = Some(Self::removed);
+            (*table.c.get()).file = T::FILE.as_char_ptr();
+            (*table.c.get()).columns = T::COLUMNS.as_char_ptr();
+            (*table.c.get()).show = Some(Self::show);
         }
         // SAFETY: It stays where it is until `drop` has destroyed it.
         to_result(unsafe { bindings::xdc_flows_init(table.c.get()) })?;
@@ -174,6 +206,18 @@ impl<T: FlowOps> Flows<T> {
         let ops = unsafe { &(*flows.cast::<Table<T>>()).ops };
         // SAFETY: Entries of a namespace go before it does.
         ops.removed(unsafe { Net::from_raw(net) });
+    }
+
+    /// # Safety
+    ///
+    /// Called by C only, with the state of an entry, which is locked, and the file that it writes to.
+    unsafe extern "C" fn show(state: *const c_void, now_us: u64, seq: *mut bindings::seq_file) {
+        let mut line = Line {
+            seq,
+            _life: PhantomData,
+        };
+        // SAFETY: By the safety requirements; `new` looked at size and alignment.
+        T::show(unsafe { &*state.cast::<T::State>() }, now_us, &mut line);
     }
 }
 

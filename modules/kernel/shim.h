@@ -129,6 +129,8 @@ u64 xdc_ktime_get_tai(void);
 void xdc_qdisc_for_each(struct net_device *dev, const struct Qdisc_ops *ops,
 			void (*f)(struct Qdisc *sch, void *data), void *data);
 u64 xdc_random_u64(void);
+void xdc_sysctl_lock(void);
+void xdc_sysctl_unlock(void);
 
 void xdc_qdisc_overlimit(struct Qdisc *sch);
 void xdc_qdisc_drop(struct sk_buff *skb, struct Qdisc *sch,
@@ -236,6 +238,10 @@ struct xdc_flows {
 	u32 (*poll)(struct xdc_flows *flows, struct xdc_flow *flow, struct sock *sk, bool busy);
 	/* Under the lock of the flow that is being removed. */
 	void (*removed)(struct xdc_flows *flows, struct net *net);
+	/* In /proc/net: its name, what its first line says behind the addresses, and how others go on. */
+	const char *file;
+	const char *columns;
+	void (*show)(const void *state, u64 now_us, struct seq_file *line);
 	struct delayed_work collect;
 	atomic_t count;
 	u32 seed;
@@ -251,6 +257,8 @@ void *xdc_flow_state(struct xdc_flow *flow);
 void xdc_flow_queue(struct xdc_flow *flow);
 bool xdc_flow_is_pending(const struct xdc_flow *flow);
 void xdc_flow_remove(struct xdc_flow *flow);
+void xdc_flow_show_text(struct seq_file *line, const char *text);
+void xdc_flow_show_number(struct seq_file *line, u64 number);
 int xdc_flow_add(struct xdc_flows *flows, struct net *net, const struct xdc_segment *segment,
 		 const void *state, unsigned int size);
 

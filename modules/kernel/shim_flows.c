@@ -11,6 +11,8 @@
 
 #include <linux/hrtimer.h>
 #include <linux/jhash.h>
+#include <linux/proc_fs.h>
+#include <linux/seq_file.h>
 #include <linux/wait_bit.h>
 #include <linux/workqueue.h>
 #include <net/inet6_hashtables.h>
@@ -162,11 +164,106 @@ static void xdc_flows_collect(struct work_struct *work)
 		schedule_delayed_work(&flows->collect, HZ);
 }
 
+/* One for each module: a namespace that comes knows of nothing else. */
+static struct xdc_flows *xdc_flows_shown;
+
+/* Position 0 is the line of names, others are buckets. */
+static void *xdc_flows_at(loff_t *pos)
+{
+	while (*pos > 0 && *pos <= XDC_FLOW_BUCKETS &&
+	       hlist_empty(&xdc_flows_shown->buckets[*pos - 1].head))
+		++*pos;
+	if (*pos > XDC_FLOW_BUCKETS)
+		return NULL;
+	return *pos ? &xdc_flows_shown->buckets[*pos - 1] : SEQ_START_TOKEN;
+}
+
+static void *xdc_flows_seq_start(struct seq_file *seq, loff_t *pos)
+{
+	return xdc_flows_at(pos);
+}
+
+static void *xdc_flows_seq_next(struct seq_file *seq, void *v, loff_t *pos)
+{
+	++*pos;
+	return xdc_flows_at(pos);
+}
+
+static void xdc_flows_seq_stop(struct seq_file *seq, void *v)
+{
+}
+
+static int xdc_flows_seq_show(struct seq_file *seq, void *v)
+{
+	struct xdc_flow_bucket *bucket = v;
+	const struct xdc_flow *flow;
+	u64 now_us;
+
+	if (v == SEQ_START_TOKEN) {
+		seq_printf(seq, "local remote %s\n", xdc_flows_shown->columns);
+		return 0;
+	}
+	spin_lock_bh(&bucket->lock);
+	now_us = div_u64(tcp_clock_ns(), NSEC_PER_USEC);
+	hlist_for_each_entry(flow, &bucket->head, node) {
+		const struct xdc_flow_key *key = &flow->key;
+
+		if (flow->net != seq_file_net(seq))
+			continue;
+		if (key->ipv6)
+			seq_printf(seq, "[%pI6c]:%u [%pI6c]:%u",
+				   &key->local, ntohs(key->local_port),
+				   &key->remote, ntohs(key->remote_port));
+		else
+			seq_printf(seq, "%pI4:%u %pI4:%u",
+				   &key->local.s6_addr32[3], ntohs(key->local_port),
+				   &key->remote.s6_addr32[3], ntohs(key->remote_port));
+		xdc_flows_shown->show(flow->state, now_us, seq);
+		seq_putc(seq, '\n');
+	}
+	spin_unlock_bh(&bucket->lock);
+	return 0;
+}
+
+void xdc_flow_show_text(struct seq_file *line, const char *text)
+{
+	seq_printf(line, " %s", text);
+}
+
+void xdc_flow_show_number(struct seq_file *line, u64 number)
+{
+	seq_printf(line, " %llu", number);
+}
+
+static const struct seq_operations xdc_flows_seq_ops = {
+	.start	= xdc_flows_seq_start,
+	.next	= xdc_flows_seq_next,
+	.stop	= xdc_flows_seq_stop,
+	.show	= xdc_flows_seq_show,
+};
+
+static int __net_init xdc_flows_net_init(struct net *net)
+{
+	return proc_create_net(xdc_flows_shown->file, 0444, net->proc_net,
+			       &xdc_flows_seq_ops, sizeof(struct seq_net_private)) ? 0 : -ENOMEM;
+}
+
+/* Returns when nobody reads it any more. */
+static void __net_exit xdc_flows_net_exit(struct net *net)
+{
+	remove_proc_entry(xdc_flows_shown->file, net->proc_net);
+}
+
+static struct pernet_operations xdc_flows_net_ops = {
+	.init	= xdc_flows_net_init,
+	.exit	= xdc_flows_net_exit,
+};
+
 static void xdc_flow_work(struct work_struct *work);
 
 int xdc_flows_init(struct xdc_flows *flows)
 {
-	int i;
+	int i, ret;
 
 	flows->cpus = alloc_percpu(struct xdc_flow_cpu);
 	if (!flows->cpus)
@@ -188,7 +285,13 @@ int xdc_flows_init(struct xdc_flows *flows)
 	flows->seed = get_random_u32();
 	atomic_set(&flows->count, 0);
 	INIT_DELAYED_WORK(&flows->collect, xdc_flows_collect);
-	return 0;
+	xdc_flows_shown = flows;
+	ret = register_pernet_subsys(&xdc_flows_net_ops);
+	if (ret) {
+		kvfree(flows->buckets);
+		free_percpu(flows->cpus);
+	}
+	return ret;
 }
 
 /* The flows of @net, or all; afterwards nothing of them runs. Nobody adds any meanwhile. */
@@ -205,6 +308,7 @@ void xdc_flows_destroy(struct xdc_flows *flows)
 {
 	int i;
 
+	unregister_pernet_subsys(&xdc_flows_net_ops);
 	xdc_flows_flush(flows, NULL);
 	cancel_delayed_work_sync(&flows->collect);
 	wait_var_event(&flows->count, !atomic_read(&flows->count));

@@ -14,6 +14,7 @@
 
 use super::{
     bindings,
+    conn::Conn,
     qdisc::{Packet, Queue},
     tcp::Sock,
 };
@@ -56,6 +57,15 @@ impl Subject for &Sock<'_> {
     }
 }
 
+impl Subject for &Conn<'_> {
+    type Pointers = (*const bindings::sock,);
+
+    #[inline(always)]
+    fn pointers(self) -> Self::Pointers {
+        (self.as_ptr(),)
+    }
+}
+
 impl Subject for (&Queue<'_>, &Packet<'_>) {
     type Pointers = (*const bindings::Qdisc, *const bindings::sk_buff);
 
@@ -66,12 +76,19 @@ impl Subject for (&Queue<'_>, &Packet<'_>) {
 }
 
 /// Defines a [`Tracepoint`]: its type, its name in a header trace_*.h that Kbuild finds, and the
-/// struct that it is handed there. It is about a socket, or about a packet in a queue.
+/// struct that it is handed there. It is about a socket of a congestion control's, about a packet in
+/// a queue, or about a connection.
 macro_rules! tracepoint {
     ($(#[$attr:meta])* $type:ident, $name:ident, $info:ident) => {
         $crate::kernel_api::trace::tracepoint! {
             @define $(#[$attr])* $type, $name, $info,
             &'a $crate::kernel_api::tcp::Sock<'a>, (sk)
+        }
+    };
+    ($(#[$attr:meta])* $type:ident, $name:ident, $info:ident, conn) => {
+        $crate::kernel_api::trace::tracepoint! {
+            @define $(#[$attr])* $type, $name, $info,
+            &'a $crate::kernel_api::conn::Conn<'a>, (sk)
         }
     };
     ($(#[$attr:meta])* $type:ident, $name:ident, $info:ident, packet) => {

@@ -102,6 +102,10 @@ struct tc_phantom_xstats {
 	__u64 busy_ns;			/* time with a packet in the queue */
 	__u64 phantom_drain_bytes_per_s;	/* effective; 0 = line rate unknown */
 	__u64 pool_used_bytes;		/* shared buffer now, all ports */
+	__u64 packets_green;		/* accepted into the queue, by colour; not counted */
+	__u64 packets_yellow;		/* while the colours' source is none */
+	__u64 packets_red;
+	__u64 red_max_bytes;		/* most red bytes in the queue */
 };
 
 #endif /* _UAPI_XDC_PKT_PHANTOM_H */

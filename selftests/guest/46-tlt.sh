@@ -70,6 +70,13 @@ for param in enabled negotiate dscp_data dscp_echo dscp_clock dscp_clock_echo ds
 	check "net.tlt.$param exists" in_ns h1 test -f /proc/sys/net/tlt/$param
 done
 refuses "dscp_data refuses 64" "Invalid argument" in_ns h1 sysctl -w net.tlt.dscp_data=64
+refuses "dscp_data refuses what dscp_echo has" "Invalid argument" in_ns h1 sysctl -w net.tlt.dscp_data=12
+equal "and stays what it is" 10 "$(in_ns h1 cat /proc/sys/net/tlt/dscp_data)"
+check "it takes a DSCP that is free" in_ns h1 sysctl -qw net.tlt.dscp_data=14
+check "and its own" in_ns h1 sysctl -qw net.tlt.dscp_data=14
+check "which others may have then" in_ns h1 sysctl -qw net.tlt.dscp_echo=10
+refuses "not both" "Invalid argument" in_ns h1 sysctl -w net.tlt.dscp_data=10
+in_ns h1 sysctl -qw net.tlt.dscp_echo=12 net.tlt.dscp_data=10
 equal "the counters have the form of netstat" "Tlt: Tlt:" "$(in_ns h1 cut -d ' ' -f 1 /proc/net/tlt_stat | tr '\n' ' ' | sed 's/ $//')"
 equal "with a number for each name" 1 "$(in_ns h1 awk '{ print NF }' /proc/net/tlt_stat | sort -u | wc -l)"
 
@@ -154,6 +161,40 @@ before=$(sum h2 RxData RxClockData)
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=300 2>/dev/null
 check "by IPv6 data arrive" eventually transfer fd02::1
 within "and are marked" $((before + 1)) 100000 "$(sum h2 RxData RxClockData)"
+
+# /proc/net/tlt, and `xdc ss`, which joins it with the sockets. The data are held up until they were seen.
+rm -f /tmp/go
+started() { [ -e /tmp/go ]; }
+paused() {
+	receive h2 /tmp/received
+	{ head -c 1000 /tmp/sent; eventually started; tail -c +1001 /tmp/sent; } | in_ns h1 nc "$1" 5001 &
+	sender=$!
+	eventually shows "$2" "$3"
+}
+# line_of LOCAL REMOTE: of h1.
+line_of() { in_ns h1 cat /proc/net/tlt | grep -E "^$1 $2 "; }
+shows() { line_of "$1" "$2" >/dev/null; }
+paused 10.2.0.1 "10\\.1\\.0\\.1:[0-9]+" "10\\.2\\.0\\.1:5001"
+equal "/proc/net/tlt names its columns" "local remote sender age_us owes echoes replaced" \
+	"$(in_ns h1 head -n 1 /proc/net/tlt)"
+matches "a connection that pauses waits to send" "^10.1.0.1:[0-9]+ 10.2.0.1:5001 pending 0 none 1 0$" \
+	"$(line_of 10.1.0.1:[0-9]+ 10.2.0.1:5001)"
+matches "the receiver owes nothing" "^10.2.0.1:5001 10.1.0.1:[0-9]+ first 0 none 0 0$" \
+	"$(in_ns h2 cat /proc/net/tlt | grep '^10.2.0.1:5001 ')"
+equal "no other namespace sees it" 1 "$(in_ns r cat /proc/net/tlt | wc -l)"
+ss=$(in_ns h1 xdc ss --dport 5001 --json)
+matches "xdc ss has it with the socket" '"tlt":\{"sender":"pending","age_us":0,"owes":"none","echoes":1,"replaced":0\}' "$ss"
+matches "and for people" "TLT pending, 1 echoes" "$(in_ns h1 xdc ss --dport 5001)"
+matches "of a namespace by its name, too" '"netns":"h1".*"tlt":' "$(xdc ss --netns h1 --dport 5001 --json)"
+touch /tmp/go
+wait $sender $receiver
+check "what was held up arrives" cmp /tmp/sent /tmp/received
+rm -f /tmp/go
+paused fd02::1 "\\[fd01::1\\]:[0-9]+" "\\[fd02::1\\]:5001"
+matches "xdc ss has it by IPv6, too" '"tlt":' "$(in_ns h1 xdc ss --dport 5001 --json)"
+touch /tmp/go
+wait $sender $receiver
+check "which arrives" cmp /tmp/sent /tmp/received
 
 equal "no connection is left alone for want of memory" 0 "$(($(tlt h1 NoMem) + $(tlt h2 NoMem)))"
 

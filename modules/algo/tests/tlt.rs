@@ -534,7 +534,15 @@ fn any_input_is_survived() {
                     },
                 )),
             }
-            let _ = (flow.shown(), flow.is_deaf(path.rtos), flow.clock_seq());
+            let _ = (flow.is_deaf(path.rtos), flow.clock_seq(), flow.owes());
+            // An important packet is in flight, or its state says that none is.
+            let in_flight = matches!(flow.phase(), Phase::Data | Phase::Clock);
+            assert_eq!(
+                flow.age_us(u64::MAX).is_some(),
+                in_flight,
+                "{:?}",
+                flow.phase()
+            );
         }
         flow.echoes.into()
     });

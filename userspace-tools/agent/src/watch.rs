@@ -134,7 +134,12 @@ fn add_port(totals: &mut Totals, port: &phantom::Xstats) {
     for (sum, bytes) in totals.accepted_bytes.iter_mut().zip(accepted) {
         *sum += bytes;
     }
+    let accepted = [port.packets_green, port.packets_yellow, port.packets_red];
+    for (sum, packets) in totals.accepted_packets.iter_mut().zip(accepted) {
+        *sum += packets;
+    }
     totals.backlog_max_bytes = totals.backlog_max_bytes.max(port.backlog_max_bytes);
+    totals.red_max_bytes = totals.red_max_bytes.max(port.red_max_bytes);
 }
 
 fn marks(state: &QdiscState) -> u64 {

@@ -162,6 +162,14 @@ xstats! {
     phantom_drain_bytes_per_s,
     /// Shared buffer now, all ports.
     pool_used_bytes,
+    /// Accepted, green; not counted while the colours' source is none, as the next two.
+    packets_green,
+    /// Accepted, yellow.
+    packets_yellow,
+    /// Accepted, red.
+    packets_red,
+    /// Most red bytes in the queue.
+    red_max_bytes,
 }
 
 impl Xstats {
@@ -311,9 +319,10 @@ mod tests {
 
     #[test]
     fn xstats_may_grow_and_shrink() {
-        let bytes: Vec<u8> = (1..=30u64).flat_map(u64::to_ne_bytes).collect();
+        let bytes: Vec<u8> = (1..=40u64).flat_map(u64::to_ne_bytes).collect();
         assert_eq!(Xstats::decode(&bytes).pool_used_bytes, 20);
         assert_eq!(Xstats::decode(&bytes[..8]).phantom_bytes, 1);
+        assert_eq!(Xstats::decode(&bytes).red_max_bytes, 24);
         assert_eq!(Xstats::decode(&bytes[..8]).pool_used_bytes, 0);
     }
 

@@ -696,9 +696,15 @@ pub struct Totals {
     /// Bytes that phantom ports accepted: green, yellow, red.
     #[serde(default)]
     pub accepted_bytes: [u64; 3],
+    /// Packets that phantom ports accepted whose colours have a source: green, yellow, red.
+    #[serde(default)]
+    pub accepted_packets: [u64; 3],
     /// The highest backlog of any phantom port, bytes.
     #[serde(default)]
     pub backlog_max_bytes: u64,
+    /// Most red bytes in the queue of any phantom port.
+    #[serde(default)]
+    pub red_max_bytes: u64,
 }
 
 /// A recording of tracepoints.

@@ -50,10 +50,10 @@ macro_rules! kind {
 }
 
 kind!(
-    /// Queues, marks, drops, drops by colour, bytes by colour, the rest.
+    /// Queues, marks, drops, drops by colour, bytes by colour, the port, packets by colour.
     Phantom,
     phantom,
-    &[3, 4, 3, 4, 3, 3]
+    &[3, 4, 3, 4, 3, 3, 4]
 );
 kind!(
     /// What came, what was sent, what is queued, drops, days, elephants.

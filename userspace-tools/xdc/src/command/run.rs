@@ -343,6 +343,9 @@ fn tell(request: &Request, loaded: &Loaded, summary: &Summary, dir: &Path) -> Re
         println!("{}: {}", loaded.name, printable(&report::setting(summary)));
         print!("{}", table::table(summary));
         print!("{}", table::completion_table(summary));
+        for note in table::notes(summary) {
+            println!("{}", printable(&note));
+        }
         for row in &checked {
             println!("{}", row.line());
         }

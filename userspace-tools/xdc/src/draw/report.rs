@@ -149,6 +149,9 @@ fn totals(summary: &Summary) -> String {
         "<p class=\"dim\">{}. A dash: does not apply.</p>",
         escape(&table::legend().join("; "))
     );
+    for note in table::notes(summary) {
+        let _ = writeln!(html, "<p>{}</p>", escape(&note));
+    }
     for run in &summary.runs {
         for doubt in &run.suspect {
             let _ = writeln!(

@@ -281,6 +281,18 @@ const RUN: &[Entry<Run>] = &[
         "of the bytes that phantom ports accepted: those of color green",
     ),
     entry(
+        "green_packet_share",
+        Unit::Ratio,
+        |run| run.green_packet_share,
+        "of the packets that phantom ports with colours accepted: those of color green",
+    ),
+    entry(
+        "red_max_bytes",
+        Unit::Bytes,
+        |run| run.red_max_bytes.and_then(count),
+        "the most bytes of color red in any phantom port",
+    ),
+    entry(
         "ports_max_bytes",
         Unit::Bytes,
         |run| run.ports_max_bytes.and_then(count),
@@ -309,6 +321,12 @@ const RUN: &[Entry<Run>] = &[
         Unit::Bytes,
         |run| of_tlt(run, |tlt| tlt.clock_bytes as f64),
         "payload of both: a byte, or a full segment, each",
+    ),
+    entry(
+        "tlt.extra_packet_share",
+        Unit::Ratio,
+        |run| of_tlt(run, Tlt::extra_packet_share),
+        "of all packets of connections with `tlt`: those that TCP would not have sent, or not yet",
     ),
     entry(
         "tlt.fallbacks",

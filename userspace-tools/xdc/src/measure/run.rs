@@ -57,9 +57,15 @@ pub struct Run {
     /// The highest backlog of any phantom port; null without one.
     #[serde(default)]
     pub ports_max_bytes: Option<u64>,
-    /// Of what phantom ports accepted.
+    /// Most red bytes in any phantom port; null without any.
+    #[serde(default)]
+    pub red_max_bytes: Option<u64>,
+    /// Of the bytes that phantom ports accepted.
     #[serde(default)]
     pub green_share: Option<f64>,
+    /// Of the packets that phantom ports with colours accepted.
+    #[serde(default)]
+    pub green_packet_share: Option<f64>,
     /// What tlt counted at all hosts, where it is loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tlt: Option<Tlt>,
@@ -116,6 +122,12 @@ pub struct Tlt {
     pub bad_marks: u64,
     /// Of the clock: a byte of each packet, and a segment of each retransmission.
     pub clock_bytes: u64,
+    /// All that the connections sent, and of that what TCP would not have sent, or not yet: bytes, and
+    /// ACKs.
+    #[serde(default)]
+    pub packets: u64,
+    #[serde(default)]
+    pub extra_packets: u64,
 }
 
 /// Backlog of the bottleneck, or of one queue.
@@ -204,6 +216,11 @@ impl Tlt {
     pub fn important_share(&self) -> f64 {
         let important = self.important_packets as f64 + self.clock_packets as f64;
         important / (important + self.unimportant_packets as f64).max(1.0)
+    }
+
+    /// Of all packets.
+    pub fn extra_packet_share(&self) -> f64 {
+        self.extra_packets as f64 / (self.packets as f64).max(1.0)
     }
 }
 

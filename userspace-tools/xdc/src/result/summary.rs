@@ -111,7 +111,9 @@ pub fn run(record: &Record, over: &Windows) -> Run {
         kernel_timeouts: record.counters.get("TcpExtTCPTimeouts").copied(),
         drops_green: totals.drops_green,
         ports_max_bytes: Some(totals.backlog_max_bytes).filter(|&bytes| bytes > 0),
-        green_share: green_share(&totals),
+        red_max_bytes: Some(totals.red_max_bytes).filter(|&bytes| bytes > 0),
+        green_share: green_share(totals.accepted_bytes),
+        green_packet_share: green_share(totals.accepted_packets),
         tlt: tlt(record),
         link_rtt_error: record.link_rtt_error,
         network: network(record),
@@ -158,11 +160,22 @@ fn counters(record: &Record) -> BTreeMap<String, u64> {
     COUNTERS.iter().enumerate().map(of).collect()
 }
 
-fn green_share(totals: &Totals) -> Option<f64> {
-    let [green, yellow, red] = totals.accepted_bytes.map(|bytes| bytes as f64);
+/// Of what was accepted: green, yellow, red.
+fn green_share(accepted: [u64; 3]) -> Option<f64> {
+    let [green, yellow, red] = accepted.map(|n| n as f64);
     let all = green + yellow + red;
     (all > 0.0).then(|| green / all)
 }
+
+/// Packets that tlt counts, by their marks.
+const SENT: [&str; 6] = [
+    "TxData",
+    "TxEcho",
+    "TxClockData",
+    "TxClockEcho",
+    "TxControl",
+    "TxUnimportant",
+];
 
 /// None where the module is not loaded.
 fn tlt(record: &Record) -> Option<Tlt> {
@@ -179,6 +192,8 @@ fn tlt(record: &Record) -> Option<Tlt> {
         fallbacks: count("Fallback")?,
         bad_marks: count("BadMark")?,
         clock_bytes: clock_packets.saturating_add(segments),
+        packets: sum(SENT.iter().filter_map(|mark| count(mark))),
+        extra_packets: clock_packets.saturating_add(count("WorkerEcho").unwrap_or(0)),
     })
 }
 

@@ -95,6 +95,26 @@ pub fn table(summary: &Summary) -> String {
     aligned(COLUMNS, summary.runs.iter().map(row))
 }
 
+/// Of each run with TLT, whether an important packet was lost, and what TLT added.
+pub fn notes(summary: &Summary) -> Vec<String> {
+    let of_run = |run: &Run| {
+        let tlt = run.tlt.as_ref().filter(|tlt| tlt.packets > 0)?;
+        let lost = match run.drops_green {
+            0 => "no green packet was dropped".to_owned(),
+            1 => "1 green packet was dropped".to_owned(),
+            lost => format!("{lost} green packets were dropped"),
+        };
+        let percent = |share: f64| number(Some(share * 100.0), 2);
+        Some(format!(
+            "{}: {lost}; {} % of data packets were important, {} % of all packets are TLT's own",
+            run.cc,
+            percent(tlt.important_share()),
+            percent(tlt.extra_packet_share())
+        ))
+    };
+    summary.runs.iter().filter_map(of_run).collect()
+}
+
 /// Of a run with more flows than this, a table says how each group did.
 const FEW_FLOWS: usize = 16;
 
@@ -184,6 +204,27 @@ pub fn align(rows: &[Vec<String>]) -> String {
 mod tests {
     use super::*;
     use crate::result::record::tests::recorded;
+
+    #[test]
+    fn a_run_with_tlt_says_what_was_dropped() {
+        let windows = crate::result::summary::Windows::every_us(1000);
+        let mut run = crate::result::summary::run(&recorded(), &windows);
+        let said = |run: &Run| notes(&Summary::of_runs(vec![run.clone()]));
+        assert!(said(&run).is_empty());
+        run.tlt = Some(crate::measure::run::Tlt {
+            important_packets: 1,
+            unimportant_packets: 3,
+            packets: 8,
+            extra_packets: 1,
+            ..Default::default()
+        });
+        run.drops_green = 0;
+        assert!(said(&run)[0].ends_with(
+            ": no green packet was dropped; 25.00 % of data packets were important, 12.50 % of all packets are TLT's own"
+        ));
+        run.drops_green = 2;
+        assert!(said(&run)[0].contains(": 2 green packets were dropped;"));
+    }
 
     #[test]
     fn the_table_has_units_under_its_titles() {

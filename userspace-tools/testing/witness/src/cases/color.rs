@@ -205,6 +205,7 @@ fn precedence(lab: &mut Lab) -> Result<()> {
     }
     steps(lab, &options, &all)?;
     let x = lab.look()?.x;
+    equal("most red bytes", x.red_max_bytes, 30_000)?;
     equal("drops of red", x.drops_red, 80)?;
     equal("drops of yellow", x.drops_yellow, 50)?;
     equal("drops of green", x.drops_green, 10)?;
@@ -238,7 +239,13 @@ fn source_none(lab: &mut Lab) -> Result<()> {
     let all = [(RED, 10_000, Taken), (YELLOW, 10_000, Taken)];
     steps(lab, &options, &all)?;
     // And the plug.
-    equal("bytes_green", lab.look()?.x.bytes_green, 21_000)
+    let x = lab.look()?.x;
+    equal("bytes_green", x.bytes_green, 21_000)?;
+    equal(
+        "packets by colour, which nobody asked for",
+        [x.packets_green, x.packets_yellow, x.packets_red],
+        [0; 3],
+    )
 }
 
 fn source_priority(lab: &mut Lab) -> Result<()> {

@@ -48,10 +48,15 @@ fn color(record: &Record) -> Color {
 /// Packets and bytes by colour, as the witness has them, are those of the port.
 fn compare_colors(account: &Account, port: &Port) -> Result<()> {
     let x = &port.x;
-    for (of, accepted, drops) in [
-        (Color::Green, x.bytes_green, x.drops_green),
-        (Color::Yellow, x.bytes_yellow, x.drops_yellow),
-        (Color::Red, x.bytes_red, x.drops_red),
+    for (of, packets, accepted, drops) in [
+        (Color::Green, x.packets_green, x.bytes_green, x.drops_green),
+        (
+            Color::Yellow,
+            x.packets_yellow,
+            x.bytes_yellow,
+            x.drops_yellow,
+        ),
+        (Color::Red, x.packets_red, x.bytes_red, x.drops_red),
     ] {
         let bytes = |records: &[Record]| -> u64 {
             let colored = records.iter().filter(|r| color(r) == of);
@@ -61,6 +66,8 @@ fn compare_colors(account: &Account, port: &Port) -> Result<()> {
         equal(&format!("drops_{of}"), drops, missing as u64)?;
         let taken = bytes(&account.sent) - bytes(&account.missing);
         equal(&format!("bytes_{of}"), accepted, taken)?;
+        let sent = account.sent.iter().filter(|r| color(r) == of).count();
+        equal(&format!("packets_{of}"), packets, (sent - missing) as u64)?;
         ensure!(drops > 0, "no {of} packet was dropped: nothing is shown");
     }
     Ok(())

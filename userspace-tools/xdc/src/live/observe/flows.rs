@@ -13,6 +13,7 @@ use xdc_algo::params::Values;
 use xdc_netlink::diag::{Query, State, TcpSocket};
 
 use super::params::Params;
+use super::tlt::{Connections, Tlt};
 use super::{View, refused, rounded, short};
 use crate::error::Result;
 
@@ -129,6 +130,9 @@ pub struct Flow {
     pub tcp: Option<Tcp>,
     #[serde(flatten)]
     pub own: Option<Own>,
+    /// Of a connection that takes part in TLT.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tlt: Option<Tlt>,
 }
 
 /// Of every TCP.
@@ -168,16 +172,18 @@ pub struct Own {
 /// The sockets of a namespace that `filter` lets through.
 pub fn sample(view: &mut View, filter: &Filter) -> Result<Vec<Flow>> {
     let params = view.params();
+    let tlt = view.tlt();
     let found = view.diag.sockets(&filter.query()).map_err(refused)?;
     Ok(found
         .iter()
         .filter(|socket| filter.wants(socket))
-        .map(|socket| Flow::new(socket, view.name.as_deref(), &params))
+        .map(|socket| Flow::new(socket, view.name.as_deref(), &params, &tlt))
         .collect())
 }
 
 impl Flow {
-    fn new(socket: &TcpSocket, netns: Option<&str>, params: &Params) -> Self {
+    fn new(socket: &TcpSocket, netns: Option<&str>, params: &Params, tlt: &Connections) -> Self {
+        let of_tlt = tlt.get(socket.local, socket.peer).cloned();
         let tcp = socket.info.map(Tcp::of);
         let slow_start = tcp.as_ref().is_some_and(|tcp| {
             tcp.ssthresh_packets
@@ -193,6 +199,7 @@ impl Flow {
             cookie: socket.cookie,
             cc: socket.cc.clone(),
             own: Own::new(socket, slow_start, tcp.as_ref(), params),
+            tlt: of_tlt,
             tcp,
         }
     }
@@ -419,6 +426,7 @@ impl Flow {
         let mut words: Vec<_> = netns.into_iter().collect();
         words.extend(state.filter(|_| self.state != "established"));
         words.extend(self.own.iter().flat_map(Own::words));
+        words.extend(self.tlt.as_ref().map(Tlt::words));
         words
     }
 }
@@ -479,7 +487,12 @@ pub mod tests {
     }
 
     pub fn flow(cc: &str, algorithm: Option<u8>) -> Flow {
-        Flow::new(&socket(cc, algorithm), None, &params())
+        Flow::new(
+            &socket(cc, algorithm),
+            None,
+            &params(),
+            &Connections::default(),
+        )
     }
 
     fn state(flow: &Flow, key: &str) -> Json {
@@ -589,7 +602,7 @@ pub mod tests {
         let xdc = of_unocc.xdc.as_mut().unwrap();
         (xdc.base_rtt_us, xdc.periods, xdc.flags) = (Some(u32::MAX), u32::MAX, 3);
         of_unocc.info.as_mut().unwrap().snd_ssthresh = u32::MAX;
-        let mut long = Flow::new(&of_unocc, None, &params());
+        let mut long = Flow::new(&of_unocc, None, &params(), &Connections::default());
         long.src = "2001:db8:1111:2222:3333:4444:5555:6666".parse().unwrap();
         long.netns = Some("a-long-name".to_owned());
         let tcp = long.tcp.as_mut().unwrap();
@@ -650,7 +663,8 @@ pub mod tests {
         let mut bare = socket("unocc", None);
         (bare.cc, bare.info) = (None, None);
         bare.state = State::by_name("time-wait").unwrap();
-        let flow = Flow::new(&bare, Some("h1"), &Params::default());
+        let none = Connections::default();
+        let flow = Flow::new(&bare, Some("h1"), &Params::default(), &none);
         let rows = flow.rows();
         assert!(
             rows[0].starts_with("-           10.9.0.1:40000"),
@@ -662,8 +676,26 @@ pub mod tests {
     }
 
     #[test]
+    fn a_connection_of_tlt_says_so() {
+        let connections = crate::live::observe::tlt::tests::connections();
+        let flow = Flow::new(&socket("cubic", None), None, &params(), &connections);
+        assert_eq!(flow.rows()[1], "  TLT data for 12 us, 7 echoes");
+        let text = serde_json::to_string(&flow).unwrap();
+        assert!(
+            text.contains("\"tlt\":{\"sender\":\"data\",\"age_us\":12,"),
+            "{text}"
+        );
+        assert!(
+            !serde_json::to_string(&self::flow("cubic", None))
+                .unwrap()
+                .contains("tlt")
+        );
+    }
+
+    #[test]
     fn without_the_modules_parameters_their_numbers_are_missing() {
-        let flow = Flow::new(&socket("unocc", UNOCC), None, &Params::default());
+        let none = Connections::default();
+        let flow = Flow::new(&socket("unocc", UNOCC), None, &Params::default(), &none);
         assert!(flow.rows()[1].contains("profile ?  base RTT 1792 us  intra RTT - us  E 0.2500"));
     }
 }

@@ -8,6 +8,7 @@ mod params;
 mod queues;
 mod screen;
 pub mod ss;
+mod tlt;
 pub mod top;
 pub mod watch;
 
@@ -172,6 +173,16 @@ impl View {
                 self.params = Some((params.clone(), Instant::now()));
                 params
             }
+        }
+    }
+
+    /// What tlt knows of this namespace's connections.
+    fn tlt(&self) -> tlt::Connections {
+        // As with the parameters.
+        if enter(&self.netns).is_ok() || self.name.is_none() {
+            tlt::Connections::read()
+        } else {
+            tlt::Connections::default()
         }
     }
 

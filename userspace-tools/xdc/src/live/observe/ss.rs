@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc ss`: TCP sockets with the whole state of unocc and gemini, once or up to 1,000 times a
+//! `xdc ss`: TCP sockets with the whole state of unocc, gemini and tlt, once or up to 1,000 times a
 //! second.
 
 use std::io::{self, BufWriter, Write};

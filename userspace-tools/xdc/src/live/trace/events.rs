@@ -5,11 +5,18 @@ use xdc_algo::ALGORITHMS;
 
 use super::record::PROGRAMS;
 
-/// Of sch_phantom, which is no congestion control.
-const OF_QUEUES: [&str; 2] = ["phantom_mark", "phantom_drop"];
+/// Of modules that are no congestion control.
+const OF_OTHERS: [&str; 6] = [
+    "phantom_mark",
+    "phantom_drop",
+    "tlt_send",
+    "tlt_echo",
+    "tlt_clock",
+    "tlt_state",
+];
 
 const COUNT: usize = {
-    let (mut count, mut i) = (OF_QUEUES.len(), 0);
+    let (mut count, mut i) = (OF_OTHERS.len(), 0);
     while i < ALGORITHMS.len() {
         count += ALGORITHMS[i].events.len();
         i += 1;
@@ -17,7 +24,7 @@ const COUNT: usize = {
     count
 };
 
-/// Their names: those of the algorithms, in the order of modules/list.rs, then those of queues.
+/// Their names: those of the algorithms, in the order of modules/list.rs, then the others'.
 pub const EVENTS: [&str; COUNT] = {
     let mut events = [""; COUNT];
     let (mut at, mut i) = (0, 0);
@@ -31,7 +38,7 @@ pub const EVENTS: [&str; COUNT] = {
     }
     let mut j = 0;
     while at < COUNT {
-        events[at] = OF_QUEUES[j];
+        events[at] = OF_OTHERS[j];
         (at, j) = (at + 1, j + 1);
     }
     events
