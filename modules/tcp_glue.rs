@@ -23,7 +23,7 @@ use super::algo::{
     controller::{Controller, Watch},
     entry::Entry,
     host,
-    params::{ParamInfo, Values},
+    params::Values,
     rtt::BaseRtt,
     Ack, Output,
 };

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use xdc_proto::{ETHERNET_HEADER_BYTES, Totals};
+use xdc_proto::ETHERNET_HEADER_BYTES;
 use xdc_tcpinfo::{COUNTERS, Counter};
 
 use crate::measure::run::{Fct, Group, Network, Queue, QueueBytes, Rtt, Run, Tlt};
