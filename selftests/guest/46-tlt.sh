@@ -166,6 +166,10 @@ within "and are marked" $((before + 1)) 100000 "$(sum h2 RxData RxClockData)"
 rm -f /tmp/go
 started() { [ -e /tmp/go ]; }
 paused() {
+	rm -f /tmp/received
+	# Connections of before are forgotten.
+	eventually alone h1
+	eventually alone h2
 	receive h2 /tmp/received
 	{ head -c 1000 /tmp/sent; eventually started; tail -c +1001 /tmp/sent; } | in_ns h1 nc "$1" 5001 &
 	sender=$!
@@ -173,7 +177,8 @@ paused() {
 }
 # line_of LOCAL REMOTE: of h1.
 line_of() { in_ns h1 cat /proc/net/tlt | grep -E "^$1 $2 "; }
-shows() { line_of "$1" "$2" >/dev/null; }
+shows() { line_of "$1" "$2" | grep -q ' pending '; }
+alone() { [ "$(in_ns "$1" cat /proc/net/tlt | wc -l)" = 1 ]; }
 paused 10.2.0.1 "10\\.1\\.0\\.1:[0-9]+" "10\\.2\\.0\\.1:5001"
 equal "/proc/net/tlt names its columns" "local remote sender age_us owes echoes replaced" \
 	"$(in_ns h1 head -n 1 /proc/net/tlt)"
