@@ -25,6 +25,7 @@
 //! 8. Timeouts before the first data, those of the handshake, are not held against a peer
 //!    that has not echoed.
 //! 9. A sender that cannot write yet when its ACK is handled sends a byte, not data.
+//! 10. DSCPs that are the same are not refused: of two marks the first is meant.
 
 #[path = "algo/mod.rs"]
 mod algo;
@@ -159,11 +160,6 @@ impl sysctl::Params for Sysctls {
     const PARAMS: &'static [Param] = Self::FILES.split_at(tlt::PARAMS.len()).0;
     const PROFILES: &'static [&'static CStr] = &[c"default"];
     const PROFILE: usize = 0;
-
-    /// Of a DSCP there is one mark.
-    fn is_distinct(name: &CStr) -> bool {
-        name.to_bytes().starts_with(b"dscp_")
-    }
 }
 
 /// What everything here shares.

@@ -8,19 +8,6 @@
 
 #include __stringify(XDC_SHIM)
 
-/* For parameters that depend on one another. */
-static DEFINE_SPINLOCK(xdc_sysctls);
-
-void xdc_sysctl_lock(void)
-{
-	spin_lock(&xdc_sysctls);
-}
-
-void xdc_sysctl_unlock(void)
-{
-	spin_unlock(&xdc_sysctls);
-}
-
 #ifdef XDC_TRACE
 #define CREATE_TRACE_POINTS
 #define CREATE_RUST_TRACE_POINTS

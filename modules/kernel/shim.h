@@ -129,8 +129,6 @@ u64 xdc_ktime_get_tai(void);
 void xdc_qdisc_for_each(struct net_device *dev, const struct Qdisc_ops *ops,
 			void (*f)(struct Qdisc *sch, void *data), void *data);
 u64 xdc_random_u64(void);
-void xdc_sysctl_lock(void);
-void xdc_sysctl_unlock(void);
 
 void xdc_qdisc_overlimit(struct Qdisc *sch);
 void xdc_qdisc_drop(struct sk_buff *skb, struct Qdisc *sch,

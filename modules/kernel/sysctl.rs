@@ -76,12 +76,6 @@ pub(crate) trait Params: Send + Sync + 'static {
 
     /// The set that a new namespace begins with, as an index into [`Self::PROFILES`].
     const PROFILE: usize;
-
-    /// Whether the parameter of that name differs from each other for which this is so: what one of
-    /// them has the others refuse.
-    fn is_distinct(_name: &CStr) -> bool {
-        false
-    }
 }
 
 /// How many parameters a module can have.
@@ -225,10 +219,6 @@ unsafe extern "C" fn init_net<T: Params>(net: *mut bindings::net) -> c_int {
         file.maxlen = size_of::<u32>() as c_int;
         file.extra1 = addr_of!(param.min).cast_mut().cast();
         file.extra2 = addr_of!(param.max).cast_mut().cast();
-        if T::is_distinct(param.name) {
-            file.proc_handler = Some(access_distinct::<T>);
-            file.data = addr_of!(*values).cast_mut().cast();
-        }
     }
     let mut count = T::PARAMS.len();
     if let (true, Some(file)) = (T::PROFILES.len() > 1, files.get_mut(count)) {
@@ -271,58 +261,6 @@ unsafe extern "C" fn exit_net(net: *mut bindings::net) {
     // SAFETY: `init_net` has succeeded, so the header is that of a registered
     // table. This waits for those who read and write its files.
     unsafe { bindings::unregister_net_sysctl_table((*area).header) }
-}
-
-/// Reads a parameter, or sets it to what no other one has of those that are distinct.
-///
-/// # Safety
-///
-/// Called by proc only, for a file that [`init_net`] made of such a parameter.
-unsafe extern "C" fn access_distinct<T: Params>(
-    file: *const bindings::ctl_table,
-    write: c_int,
-    buffer: *mut c_void,
-    len: *mut usize,
-    pos: *mut bindings::loff_t,
-) -> c_int {
-    // SAFETY: `init_net` has set `data` to the values, which outlive the file.
-    let values = unsafe { &*(*file).data.cast::<Values>() };
-    // SAFETY: `init_net` has set the name, a string that is static.
-    let name = unsafe { CStr::from_char_ptr((*file).procname) };
-    let distinct = || {
-        let all = T::PARAMS.iter().zip(&values.0);
-        all.filter(|(param, _)| T::is_distinct(param.name))
-    };
-    let Some((_, own)) = distinct().find(|(param, _)| param.name == name) else {
-        return EINVAL.to_errno();
-    };
-    let mut number = own.get();
-    // SAFETY: `file` is a whole table entry, which C may read.
-    let bounds = unsafe { ((*file).extra1, (*file).extra2) };
-    let copy = bindings::ctl_table {
-        data: addr_of_mut!(number).cast(),
-        maxlen: size_of::<u32>() as c_int,
-        extra1: bounds.0,
-        extra2: bounds.1,
-        ..Default::default()
-    };
-    // SAFETY: `buffer`, `len` and `pos` are proc's. `copy` refers to `number` and to statics.
-    let ret = unsafe { bindings::proc_douintvec_minmax(&copy, write, buffer, len, pos) };
-    if ret != 0 || write == 0 {
-        return ret;
-    }
-    // SAFETY: It is unlocked below, and nothing in between sleeps or returns.
-    unsafe { bindings::xdc_sysctl_lock() };
-    let is_taken = distinct().any(|(param, other)| param.name != name && other.get() == number);
-    if !is_taken {
-        own.set(number);
-    }
-    // SAFETY: We have it.
-    unsafe { bindings::xdc_sysctl_unlock() };
-    match is_taken {
-        true => EINVAL.to_errno(),
-        false => 0,
-    }
 }
 
 /// Sets all parameters, as proc_tcp_congestion_control() reads the name that it is given.

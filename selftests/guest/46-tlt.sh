@@ -70,13 +70,6 @@ for param in enabled negotiate dscp_data dscp_echo dscp_clock dscp_clock_echo ds
 	check "net.tlt.$param exists" in_ns h1 test -f /proc/sys/net/tlt/$param
 done
 refuses "dscp_data refuses 64" "Invalid argument" in_ns h1 sysctl -w net.tlt.dscp_data=64
-refuses "dscp_data refuses what dscp_echo has" "Invalid argument" in_ns h1 sysctl -w net.tlt.dscp_data=12
-equal "and stays what it is" 10 "$(in_ns h1 cat /proc/sys/net/tlt/dscp_data)"
-check "it takes a DSCP that is free" in_ns h1 sysctl -qw net.tlt.dscp_data=14
-check "and its own" in_ns h1 sysctl -qw net.tlt.dscp_data=14
-check "which others may have then" in_ns h1 sysctl -qw net.tlt.dscp_echo=10
-refuses "not both" "Invalid argument" in_ns h1 sysctl -w net.tlt.dscp_data=10
-in_ns h1 sysctl -qw net.tlt.dscp_echo=12 net.tlt.dscp_data=10
 equal "the counters have the form of netstat" "Tlt: Tlt:" "$(in_ns h1 cut -d ' ' -f 1 /proc/net/tlt_stat | tr '\n' ' ' | sed 's/ $//')"
 equal "with a number for each name" 1 "$(in_ns h1 awk '{ print NF }' /proc/net/tlt_stat | sort -u | wc -l)"
 

@@ -176,27 +176,18 @@ fn awaited(storm: &Storm) -> Result<()> {
 
 fn all_green(storm: &Storm) -> Result<()> {
     let pair = lossy_pair()?;
-    forge(&pair, 0, "unimportant", "data", DATA)?;
+    pair.hosts[0].sysctl("net/tlt/dscp_unimportant", &DATA.to_string())?;
     serve(storm, &pair, 12, 100_000)?;
     let seen = tlt(&pair.hosts[1], "RxData")?;
     ensure!(seen > 12 * 60, "{seen} important packets came");
     Ok(())
 }
 
-/// Has a host give one mark another's DSCP, which that one has to lose first: no two are the same. The
-/// SYN and its answer, which may be the one, agree on nothing then.
-fn forge(pair: &Pair, host: usize, mark: &str, owner: &str, dscp: u8) -> Result<()> {
-    pair.sysctl("net/tlt/negotiate", "0")?;
-    pair.hosts[host].sysctl(&format!("net/tlt/dscp_{owner}"), "60")?;
-    pair.hosts[host].sysctl(&format!("net/tlt/dscp_{mark}"), &dscp.to_string())
-}
-
 fn echo_flood(storm: &Storm) -> Result<()> {
     for forged in [ECHO, CLOCK_ECHO] {
         let pair = lossy_pair()?;
         // Each ACK of the receiver says so.
-        let owner = if forged == ECHO { "echo" } else { "clock_echo" };
-        forge(&pair, 1, "control", owner, forged)?;
+        pair.hosts[1].sysctl("net/tlt/dscp_control", &forged.to_string())?;
         serve(storm, &pair, 12, 100_000)?;
         let sent = tlt(&pair.hosts[0], "TxClockData")? + tlt(&pair.hosts[0], "TxData")?;
         let packets = tlt(&pair.hosts[0], "TxUnimportant")? + sent;
