@@ -11,7 +11,7 @@ xdc_events=$tracefs/events/xdc
 events="unocc_epoch unocc_qa gemini_round phantom_mark phantom_drop"
 
 # Other tests may have left them loaded, and a socket of theirs goes after a while.
-for module in tcp_unocc tcp_gemini sch_phantom; do
+for module in tcp_unocc tcp_gemini sch_phantom tlt; do
 	grep -q "^$module " /proc/modules && eventually rmmod $module
 done
 refuses "without the modules there is nothing to record" "module" xdc trace --seconds 1
@@ -210,6 +210,46 @@ within "ecn-drop: packets are dropped" 1 1000000 "$(drops)"
 equal "ecn-drop: as many phantom_drop as the port counts" "$(drops)" "$(by_tracefs phantom_drop)"
 equal "ecn-drop: the reason" "ecn " "$(distinct phantom_drop reason)"
 equal "ecn-drop: nothing is marked" "0 0" "$(marks) $(by_xdc phantom_mark)"
+
+# TLT. What it counts is what its tracepoints tell.
+modprobe tlt
+events="$events tlt_send tlt_echo tlt_clock tlt_state"
+equal "tlt_send: fields" "$sock end_seq:4 segs:4 important:1 again:1 " "$(fields tlt_send)"
+equal "tlt_echo: fields" "$sock ack:4 echo_us:4 clock:1 seen:1 " "$(fields tlt_echo)"
+equal "tlt_clock: fields" "$sock una:4 segment:1 " "$(fields tlt_clock)"
+equal "tlt_state: fields" "$sock from:1 to:1 " "$(fields tlt_state)"
+# of_tlt NAME COUNTER...: their sum.
+of_tlt() {
+	ns=$1 total=0
+	shift
+	for counter in "$@"; do
+		total=$((total + $(in_ns $ns cat /proc/net/tlt_stat | awk -v name="$counter" '
+			!column { for (i = 2; i <= NF; i++) if ($i == name) column = i; next }
+			{ print $column; exit }')))
+	done
+	echo $total
+}
+for ns in h1 h2; do in_ns $ns sysctl -qw net.tlt.enabled=1 net.ipv4.tcp_reordering=1; done
+# Drops what is not important, so that lost segments leave beyond the window.
+port mark none red-limit 20kb dscp-color 8:red gso split
+begin
+check "tlt: every byte arrives" transfer_by cubic 0
+end
+agree "tlt"
+# The SYN has a mark, too, and is no data.
+equal "tlt_send: each data packet, at both ends" \
+	"$(($(of_tlt h1 TxData TxUnimportant) + $(of_tlt h2 TxData TxUnimportant) - 1))" \
+	"$(values tlt_send segs | awk '{ n += $1 } END { print n }')"
+equal "tlt_send: the important ones, at both ends" "$(($(of_tlt h1 TxData) + $(of_tlt h2 TxData) - 1))" \
+	"$(grep -c '"event":"tlt_send".*"important":1' $recording)"
+check "tlt_send: some data leave again" grep -q '"event":"tlt_send".*"again":1' $recording
+check "tlt_echo: awaited ones tell how long they took" rule tlt_echo \
+	'f["seen"] == "awaited" || f["echo_us"] == 0'
+within "tlt_echo: in the time of the path" 500 100000 "$(highest tlt_echo echo_us)"
+equal "tlt_clock: each segment that was asked for, at both ends" \
+	"$(($(of_tlt h1 ForcedRetrans) + $(of_tlt h2 ForcedRetrans)))" "$(grep -c '"event":"tlt_clock".*"segment":1' $recording)"
+check "tlt_state: it changes" rule tlt_state 'f["from"] != f["to"]'
+check "tlt_state: it begins" grep -q '"event":"tlt_state".*"from":"none","to":"first"' $recording
 
 # The picture, and the command
 check "xdc trace plot" xdc trace plot $recording -o /tmp/trace.svg
