@@ -30,7 +30,7 @@ mod kernel_api;
 use algo::{
     paths::{Freeze, Kind},
     resequence::{Held, HeldBlock},
-    tunnel::{Channel, Endpoint, Lent, CHANNELS},
+    tunnel::{Channel, Endpoint, Lent},
     unorc::{self, Config, Count, Ecn, Header, Io, Sent, SentBlock},
 };
 use kernel::prelude::*;
@@ -118,8 +118,7 @@ struct Memory {
     held_blocks: KVVec<HeldBlock>,
 }
 
-fn some<T: Default>(each: usize) -> Result<KVVec<T>> {
-    let all = each.checked_mul(CHANNELS).ok_or(EINVAL)?;
+fn some<T: Default>(all: usize) -> Result<KVVec<T>> {
     let mut memory = KVVec::with_capacity(all, GFP_KERNEL)?;
     for _ in 0..all {
         memory.push(T::default(), GFP_KERNEL)?;
@@ -129,12 +128,14 @@ fn some<T: Default>(each: usize) -> Result<KVVec<T>> {
 
 impl Memory {
     fn new(config: &Config) -> Result<Self> {
+        let channels = usize::from(config.channels);
+        let of_all = |each: usize| each.checked_mul(channels).ok_or(EINVAL);
         Ok(Self {
-            channels: some(1)?,
-            sent: some(config.sent_slots())?,
-            sent_blocks: some(config.blocks())?,
-            held: some(config.held_slots())?,
-            held_blocks: some(config.blocks())?,
+            channels: some(channels)?,
+            sent: some(of_all(config.sent_slots())?)?,
+            sent_blocks: some(of_all(config.blocks())?)?,
+            held: some(of_all(config.held_slots())?)?,
+            held_blocks: some(of_all(config.blocks())?)?,
         })
     }
 
@@ -159,10 +160,15 @@ fn config(settings: &Settings) -> Result<Config, &'static CStr> {
         paths: Kind::of(settings.paths).ok_or(c"there is no such chooser of paths")?,
         freeze: Freeze::of(settings.freeze).ok_or(c"freeze is loss, timeout or off")?,
         mtu: settings.mtu,
+        channels: settings.channels,
+        window: settings.window,
     };
-    match config.is_sound() {
+    if !config.is_sound() {
+        return Err(c"fec is 1 to 28 data packets and 1 to 3 parities, or off");
+    }
+    match config.has_sound_channels() {
         true => Ok(config),
-        false => Err(c"fec is 1 to 28 data packets and 1 to 3 parities, or off"),
+        false => Err(c"channels are 1, 2, 4 or 8, and a window is a power of two from 64 to 8192"),
     }
 }
 
@@ -183,6 +189,12 @@ impl Tunnel for Unorc {
             memory: Memory::new(&config)?,
         };
         Ok(KBox::new(unorc, GFP_KERNEL)?)
+    }
+
+    fn change(&mut self, settings: &Settings) {
+        if let Ok(config) = config(settings) {
+            self.endpoint.change(&mut self.memory.lent(), config);
+        }
     }
 
     fn transmit(&mut self, decisions: &mut Decisions<'_>, packet: Packet, now_us: u64) -> u64 {

@@ -3,9 +3,9 @@
 # install.sh PREFIX: put the modules that `make modules KDIR=DIR` has built into
 # /lib/modules of the kernel in KDIR (default: the running one's build tree),
 # signed if SIGN_KEY and SIGN_CERT name a key and its certificate; xdc, man
-# pages and completions into PREFIX, and the plugin of tc to where tc looks for
-# it (TC_LIB_DIR, else what is compiled into it). Builds nothing: this is what
-# needs root, and compilers and build scripts do not.
+# pages and completions into PREFIX, and the plugins of tc and ip to where they
+# look for them (TC_LIB_DIR and IP_LIB_DIR, else what is compiled in). Builds
+# nothing: this is what needs root, and compilers and build scripts do not.
 # install.sh --uninstall PREFIX: take all of that away again.
 # Both below DESTDIR, if it is set; nothing outside it is touched then.
 . "$(dirname "$0")/common.sh"
@@ -26,6 +26,7 @@ declare -A completions=(
 )
 tc_lib=${TC_LIB_DIR:-$(grep -aoE '/[[:alnum:]_./-]+/tc/' "$(command -v tc || echo /usr/sbin/tc)" 2>/dev/null | sed -n 1p || true)}
 tc_lib=${tc_lib%/}
+ip_lib=${IP_LIB_DIR:-$(grep -aoE '/usr/[[:alnum:]_./-]+/ip' "$(command -v ip || echo /usr/sbin/ip)" 2>/dev/null | sed -n 1p || true)}
 
 [ -n "$root" ] || [ "$(id -u)" -eq 0 ] || die "/lib/modules and $prefix are root's" \
 	"sudo make install, or DESTDIR=DIR for a package"
@@ -58,6 +59,7 @@ if [ -n "$uninstall" ]; then
 		"$root$man"/man1/xdc{,-*}.1 "$root$man/man8/tc-phantom.8"
 	rmdir "$root$prefix/lib/xdc" 2>/dev/null || true
 	[ -z "$tc_lib" ] || rm -f "$root$tc_lib"/q_{phantom,acceltor}.so
+	[ -z "$ip_lib" ] || rm -f "$root$ip_lib/link_unorc.so"
 	say "removed:${gone:- no modules} and $root$prefix/bin/xdc"
 	if [ -z "$root" ]; then
 		for module in "${modules[@]}"; do
@@ -93,6 +95,8 @@ xdc=$XDC_TOP/userspace-tools/target/release/xdc
 [ -x "$xdc" ] || die "xdc is not built yet" "as yourself: make tools"
 plugin=$XDC_TOP/build/tc/q_phantom.so
 [ -z "$tc_lib" ] || [ -f "$plugin" ] || die "the plugin of tc is not built yet" "as yourself: make tools"
+ip_plugin=$XDC_TOP/build/ip/link_unorc.so
+[ -z "$ip_lib" ] || [ -f "$ip_plugin" ] || die "the plugin of ip is not built yet" "as yourself: make tools"
 
 # Signed first: what stands in /lib/modules is whole at any moment.
 work=$(mktemp -d)
@@ -127,8 +131,11 @@ for shell in "${!completions[@]}"; do
 done
 [ -z "$tc_lib" ] || install -D -m 644 -t "$root$tc_lib" "$plugin"
 [ -z "$tc_lib" ] || ln -sf q_phantom.so "$root$tc_lib/q_acceltor.so"
+[ -z "$ip_lib" ] || install -D -m 644 -t "$root$ip_lib" "$ip_plugin"
 index "$release"
 say "installed ${modules[*]} for $release$signed, and $root$prefix/bin/xdc"
 [ -n "$tc_lib" ] && say "installed $tc_lib/q_phantom.so and q_acceltor.so" ||
 	say "no tc here, so no plugin for it (apt-get install iproute2)"
+[ -n "$ip_lib" ] && say "installed $ip_lib/link_unorc.so" ||
+	say "no ip here, so no plugin for it (apt-get install iproute2)"
 [ -n "$root" ] || [ "$release" != "$(uname -r)" ] || say "next: sudo modprobe tcp_unocc"

@@ -17,6 +17,8 @@ use super::{
 const FEEDBACK_PACKETS: u8 = 4;
 /// ...or this time.
 const FEEDBACK_US: u32 = 20;
+/// Times that a block is reported while nothing comes of it: what is sent again can be lost, too.
+const MAX_NACKS: u8 = 3;
 /// In how many feedbacks a report is.
 const REPEATS: u8 = 3;
 /// Bytes that a channel holds at most.
@@ -53,6 +55,7 @@ pub struct HeldBlock {
     /// When it will be reported; 0: it was.
     deadline_us: u64,
     nacked_us: u64,
+    nacks: u8,
 }
 
 /// The memory of a channel's receiver.
@@ -599,11 +602,12 @@ impl Receiver {
 
     /// Looks at the deadlines of all blocks.
     fn look<I: Io>(&mut self, cx: &mut Context<'_, I>, lent: &mut Lent<'_, I::Packet>) {
-        let hold_us = cx
+        // What is sent again is here by then, and is reported once more if it is not.
+        let again_us = cx
             .min_rtt_us()
-            .saturating_add(cx.min_rtt_us() >> 1)
             .saturating_add(cx.config.timer_us)
             .saturating_add(cx.config.flush_us);
+        let hold_us = again_us.saturating_add(cx.min_rtt_us() >> 1);
         // Rule D6.
         while self.next != self.end {
             let is_over = lent.block(self.next).is_some_and(|block| {
@@ -625,7 +629,11 @@ impl Receiver {
             };
             if !block.is_done {
                 if block.deadline_us != 0 && block.deadline_us <= cx.now_us {
-                    block.deadline_us = 0;
+                    block.nacks = block.nacks.saturating_add(1);
+                    block.deadline_us = match block.nacks {
+                        MAX_NACKS.. => 0,
+                        _ => cx.after(again_us),
+                    };
                     block.nacked_us = cx.now_us;
                     let report = Report {
                         block: id,

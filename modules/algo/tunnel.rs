@@ -19,8 +19,6 @@ use super::{
     },
 };
 
-/// Channels, which never wait for each other.
-pub const CHANNELS: usize = 8;
 /// Packets that wait for a session.
 const MAX_WAITING: usize = 64;
 /// A session that does not come in this time will not.
@@ -50,7 +48,7 @@ impl<P> Default for Channel<P> {
 
 /// The memory of all channels.
 pub struct Lent<'a, P> {
-    /// [`CHANNELS`].
+    /// [`Config::channels`].
     pub channels: &'a mut [Channel<P>],
     /// [`Config::sent_slots`] for each.
     pub sent: &'a mut [Sent<P>],
@@ -69,29 +67,22 @@ struct Parts<'a, P> {
     held: resequence::Lent<'a, P>,
 }
 
+/// The part of a channel in memory of all, of which each has `each`.
+fn part<T>(all: &mut [T], each: usize, number: usize) -> Option<&mut [T]> {
+    all.chunks_exact_mut(each).nth(number)
+}
+
 impl<P> Lent<'_, P> {
     fn parts(&mut self, config: &Config, number: usize) -> Option<Parts<'_, P>> {
         Some(Parts {
             channel: self.channels.get_mut(number)?,
             sent: unorc::Lent {
-                slots: self
-                    .sent
-                    .chunks_exact_mut(config.sent_slots())
-                    .nth(number)?,
-                blocks: self
-                    .sent_blocks
-                    .chunks_exact_mut(config.blocks())
-                    .nth(number)?,
+                slots: part(self.sent, config.sent_slots(), number)?,
+                blocks: part(self.sent_blocks, config.blocks(), number)?,
             },
             held: resequence::Lent {
-                slots: self
-                    .held
-                    .chunks_exact_mut(config.held_slots())
-                    .nth(number)?,
-                blocks: self
-                    .held_blocks
-                    .chunks_exact_mut(config.blocks())
-                    .nth(number)?,
+                slots: part(self.held, config.held_slots(), number)?,
+                blocks: part(self.held_blocks, config.blocks(), number)?,
             },
         })
     }
@@ -241,6 +232,24 @@ impl<P: Packet> Endpoint<P> {
         &self.config
     }
 
+    /// Goes on with other paths and times, in the same session. What both ends agreed on stays: the code,
+    /// the channels, their window, and the longest packet.
+    pub fn change(&mut self, lent: &mut Lent<'_, P>, to: Config) {
+        let is_other = (to.paths, to.freeze) != (self.config.paths, self.config.freeze);
+        self.config = Config {
+            paths: to.paths,
+            freeze: to.freeze,
+            timer_us: to.timer_us,
+            flush_us: to.flush_us,
+            ..self.config
+        };
+        if is_other {
+            for channel in lent.channels.iter_mut() {
+                channel.sender.paths.begin(to.paths, to.freeze);
+            }
+        }
+    }
+
     /// Whether there is a session.
     pub fn is_up(&self) -> bool {
         matches!(self.session, Session::Up { .. })
@@ -300,8 +309,8 @@ impl<P: Packet> Endpoint<P> {
         }
         let inner = Inner::of(packet.bytes());
         let hash = keyed(self.secret, &inner.flow);
-        let number = (hash as usize) & CHANNELS.saturating_sub(1);
         let config = self.config;
+        let number = (hash as usize) & usize::from(config.channels).saturating_sub(1);
         let Some(mut parts) = lent.parts(&config, number) else {
             return;
         };
@@ -414,7 +423,7 @@ impl<P: Packet> Endpoint<P> {
         let mut due_us = self.poll_session(io, now_us);
         let config = self.config;
         let (mut reroutes, mut freezes) = (0u64, 0u64);
-        for number in 0..CHANNELS {
+        for number in 0..usize::from(config.channels) {
             let is_up = self.is_up();
             let Some(mut parts) = lent.parts(&config, number) else {
                 break;
@@ -505,18 +514,26 @@ impl<P: Packet> Endpoint<P> {
         cx.io.send(&header, packet, Ecn::Not);
     }
 
+    /// As its logarithm.
+    fn window(&self) -> u8 {
+        self.config.window.trailing_zeros() as u8
+    }
+
     fn hello_body(&self, tag: u32) -> [u8; HELLO_BYTES] {
         let [a, b, c, d] = tag.to_be_bytes();
-        [a, b, c, d, self.config.x, self.config.y, 0, 0]
+        let Config { x, y, channels, .. } = self.config;
+        [a, b, c, d, x, y, channels, self.window()]
     }
 
     /// The tag of a HELLO or its answer, if the peer works as we do.
     fn offered<I: Io<Packet = P>>(&self, io: &mut I, body: &[u8]) -> Option<u32> {
-        let Ok(&[a, b, c, d, x, y, _, _]) = <&[u8; HELLO_BYTES]>::try_from(body) else {
+        let Ok(&[a, b, c, d, x, y, channels, window]) = <&[u8; HELLO_BYTES]>::try_from(body) else {
             io.count(Count::Malformed, 1);
             return None;
         };
-        if (x, y) != (self.config.x, self.config.y) {
+        if (x, y) != (self.config.x, self.config.y)
+            || (channels, window) != (self.config.channels, self.window())
+        {
             io.count(Count::Mismatch, 1);
             return None;
         }
@@ -653,7 +670,7 @@ impl<P: Packet> Endpoint<P> {
     fn begin<I: Io<Packet = P>>(&mut self, io: &mut I, lent: &mut Lent<'_, P>, now_us: u64) {
         io.count(Count::Session, 1);
         let config = self.config;
-        for number in 0..CHANNELS {
+        for number in 0..usize::from(config.channels) {
             if let Some(mut parts) = lent.parts(&config, number) {
                 parts
                     .channel

@@ -15,8 +15,12 @@ use super::{
 
 /// Bytes of [`Header`].
 pub const HEADER_BYTES: usize = 16;
-/// Data packets that a channel has under way at most.
-pub const WINDOW: usize = 8_192;
+/// The most channels of a tunnel, which never wait for each other.
+pub const MAX_CHANNELS: u8 = 8;
+/// Data packets that a channel has under way: no less,
+pub const MIN_WINDOW: u16 = 64;
+/// no more.
+pub const MAX_WINDOW: u16 = 8_192;
 /// Ids of the first block of a session.
 pub const FIRST_BLOCK: u32 = 1;
 
@@ -165,6 +169,10 @@ pub struct Config {
     pub freeze: Freeze,
     /// The longest packet.
     pub mtu: u16,
+    /// Channels, a power of two.
+    pub channels: u8,
+    /// Data packets that a channel has under way at most, a power of two.
+    pub window: u16,
 }
 
 impl Config {
@@ -174,9 +182,18 @@ impl Config {
         (1..=MAX_DATA).contains(&x) && y <= MAX_PARITY && (y > 0 || x == 1)
     }
 
+    /// Whether there can be so many channels of such a window.
+    pub fn has_sound_channels(&self) -> bool {
+        self.channels.is_power_of_two()
+            && self.channels <= MAX_CHANNELS
+            && self.window.is_power_of_two()
+            && (MIN_WINDOW..=MAX_WINDOW).contains(&self.window)
+    }
+
     /// Blocks that a channel remembers, a power of two.
     pub fn blocks(&self) -> usize {
-        let fit = WINDOW.checked_div(usize::from(self.x)).unwrap_or(1).max(1);
+        let window = usize::from(self.window);
+        let fit = window.checked_div(usize::from(self.x)).unwrap_or(1).max(1);
         1usize.checked_shl(fit.ilog2()).unwrap_or(1)
     }
 

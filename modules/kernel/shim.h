@@ -294,6 +294,8 @@ struct xdc_tunnel_config {
 	u16 mtu;
 	u8 data, parity, paths, freeze;
 	u32 timer_us, flush_us;
+	u8 channels;
+	u16 window;
 };
 
 /*
@@ -308,6 +310,8 @@ struct xdc_tunnel_ops {
 	const char *(*check)(const struct xdc_tunnel_config *config);
 	void *(*open)(const struct xdc_tunnel_config *config);
 	void (*close)(void *state);
+	/* What check() has let through; "state" is locked. */
+	void (*change)(void *state, const struct xdc_tunnel_config *config);
 	u64 (*transmit)(void *state, struct xdc_tunnel_out *out, struct sk_buff *skb, u64 now_us);
 	u64 (*receive)(void *state, struct xdc_tunnel_out *out, struct sk_buff *skb, bool is_marked,
 		       u64 now_us);

@@ -453,13 +453,17 @@ static void xdc_tunnel_strings(struct net_device *dev, u32 set, u8 *data)
 		ethtool_puts(&data, xdc_tunnel_ops->counters[i]);
 }
 
+/* To an address that need not be a multiple of 8. */
+static void xdc_tunnel_read_counters(struct xdc_tunnel *tunnel, void *data)
+{
+	spin_lock_bh(&tunnel->lock);
+	memcpy(data, tunnel->counters, xdc_tunnel_ops->counter_count * sizeof(u64));
+	spin_unlock_bh(&tunnel->lock);
+}
+
 static void xdc_tunnel_stats(struct net_device *dev, struct ethtool_stats *stats, u64 *data)
 {
-	struct xdc_tunnel *tunnel = netdev_priv(dev);
-
-	spin_lock_bh(&tunnel->lock);
-	memcpy(data, tunnel->counters, xdc_tunnel_ops->counter_count * sizeof(*data));
-	spin_unlock_bh(&tunnel->lock);
+	xdc_tunnel_read_counters(netdev_priv(dev), data);
 }
 
 static void xdc_tunnel_drvinfo(struct net_device *dev, struct ethtool_drvinfo *info)
@@ -504,36 +508,85 @@ static const struct nla_policy xdc_tunnel_policy[IFLA_UNORC_MAX + 1] = {
 	[IFLA_UNORC_FREEZE]	= { .type = NLA_U8 },
 	[IFLA_UNORC_TIMER]	= NLA_POLICY_RANGE(NLA_U32, 1, 30000),
 	[IFLA_UNORC_FLUSH]	= NLA_POLICY_RANGE(NLA_U32, 1, 30000),
+	[IFLA_UNORC_CHANNELS]	= { .type = NLA_U8 },
+	[IFLA_UNORC_WINDOW]	= { .type = NLA_U16 },
 };
 
-static int xdc_tunnel_validate(struct nlattr *tb[], struct nlattr *data[],
-			       struct netlink_ext_ack *extack)
-{
-	if (!data || !data[IFLA_UNORC_LOCAL] || !data[IFLA_UNORC_REMOTE]) {
-		NL_SET_ERR_MSG(extack, "local and remote are needed");
-		return -EINVAL;
-	}
-	return 0;
-}
+static const struct xdc_tunnel_config xdc_tunnel_defaults = {
+	.port = htons(UNORC_PORT),
+	.data = 8,
+	.parity = 2,
+	.paths = 4,
+	.timer_us = 640,
+	.flush_us = 50,
+	.channels = 8,
+	.window = 8192,
+};
 
+/* What is not said stays as it is. */
 static void xdc_tunnel_parse(struct xdc_tunnel_config *config, struct nlattr *data[])
 {
-	*config = (struct xdc_tunnel_config) {
-		.local = nla_get_in_addr(data[IFLA_UNORC_LOCAL]),
-		.remote = nla_get_in_addr(data[IFLA_UNORC_REMOTE]),
-		.port = nla_get_be16_default(data[IFLA_UNORC_PORT], htons(UNORC_PORT)),
-		.data = nla_get_u8_default(data[IFLA_UNORC_DATA], 8),
-		.parity = nla_get_u8_default(data[IFLA_UNORC_PARITY], 2),
-		.paths = nla_get_u8_default(data[IFLA_UNORC_PATHS], 4),
-		.freeze = nla_get_u8_default(data[IFLA_UNORC_FREEZE], 0),
-		.timer_us = nla_get_u32_default(data[IFLA_UNORC_TIMER], 640),
-		.flush_us = nla_get_u32_default(data[IFLA_UNORC_FLUSH], 50),
-	};
+	if (data[IFLA_UNORC_LOCAL])
+		config->local = nla_get_in_addr(data[IFLA_UNORC_LOCAL]);
+	if (data[IFLA_UNORC_REMOTE])
+		config->remote = nla_get_in_addr(data[IFLA_UNORC_REMOTE]);
+	config->port = nla_get_be16_default(data[IFLA_UNORC_PORT], config->port);
+	config->data = nla_get_u8_default(data[IFLA_UNORC_DATA], config->data);
+	config->parity = nla_get_u8_default(data[IFLA_UNORC_PARITY], config->parity);
+	config->paths = nla_get_u8_default(data[IFLA_UNORC_PATHS], config->paths);
+	config->freeze = nla_get_u8_default(data[IFLA_UNORC_FREEZE], config->freeze);
+	config->timer_us = nla_get_u32_default(data[IFLA_UNORC_TIMER], config->timer_us);
+	config->flush_us = nla_get_u32_default(data[IFLA_UNORC_FLUSH], config->flush_us);
+	config->channels = nla_get_u8_default(data[IFLA_UNORC_CHANNELS], config->channels);
+	config->window = nla_get_u16_default(data[IFLA_UNORC_WINDOW], config->window);
 }
 
 static bool xdc_tunnel_is_host(__be32 address)
 {
 	return address && !ipv4_is_multicast(address) && !ipv4_is_lbcast(address);
+}
+
+static int xdc_tunnel_check(const struct xdc_tunnel_config *config, struct netlink_ext_ack *extack)
+{
+	const char *why = xdc_tunnel_ops->check(config);
+
+	if (!why)
+		return 0;
+	/* Whoever reads it may do so when the module is gone. */
+	NL_SET_ERR_MSG_FMT(extack, "%s", why);
+	return -EINVAL;
+}
+
+/* Paths and times may change; what the peer knows of may not. */
+static int xdc_tunnel_changelink(struct net_device *dev, struct nlattr *tb[],
+				 struct nlattr *data[], struct netlink_ext_ack *extack)
+{
+	struct xdc_tunnel *tunnel = netdev_priv(dev);
+	struct xdc_tunnel_config new = tunnel->config;
+	int err;
+
+	if (!data)
+		return 0;
+	xdc_tunnel_parse(&new, data);
+	if (new.local != tunnel->config.local || new.remote != tunnel->config.remote ||
+	    new.port != tunnel->config.port || new.data != tunnel->config.data ||
+	    new.parity != tunnel->config.parity || new.channels != tunnel->config.channels ||
+	    new.window != tunnel->config.window) {
+		NL_SET_ERR_MSG(extack, "only paths, freeze, timer and flush can change");
+		return -EOPNOTSUPP;
+	}
+	err = xdc_tunnel_check(&new, extack);
+	if (err)
+		return err;
+	spin_lock_bh(&tunnel->lock);
+	tunnel->config.paths = new.paths;
+	tunnel->config.freeze = new.freeze;
+	tunnel->config.timer_us = new.timer_us;
+	tunnel->config.flush_us = new.flush_us;
+	if (tunnel->state)
+		xdc_tunnel_ops->change(tunnel->state, &tunnel->config);
+	spin_unlock_bh(&tunnel->lock);
+	return 0;
 }
 
 static int xdc_tunnel_newlink(struct net_device *dev, struct rtnl_newlink_params *params,
@@ -542,22 +595,24 @@ static int xdc_tunnel_newlink(struct net_device *dev, struct rtnl_newlink_params
 	struct net *net = rtnl_newlink_link_net(params);
 	struct xdc_tunnel_net *own = net_generic(net, xdc_tunnel_net_id);
 	struct xdc_tunnel *tunnel = netdev_priv(dev);
-	const char *why;
+	struct nlattr **data = params->data;
 	int err;
 
-	xdc_tunnel_parse(&tunnel->config, params->data);
+	if (!data || !data[IFLA_UNORC_LOCAL] || !data[IFLA_UNORC_REMOTE]) {
+		NL_SET_ERR_MSG(extack, "local and remote are needed");
+		return -EINVAL;
+	}
+	tunnel->config = xdc_tunnel_defaults;
+	xdc_tunnel_parse(&tunnel->config, data);
 	if (!xdc_tunnel_is_host(tunnel->config.local) ||
 	    !xdc_tunnel_is_host(tunnel->config.remote) ||
 	    tunnel->config.local == tunnel->config.remote || !tunnel->config.port) {
 		NL_SET_ERR_MSG(extack, "local and remote are two hosts, and the port is not 0");
 		return -EINVAL;
 	}
-	why = xdc_tunnel_ops->check(&tunnel->config);
-	if (why) {
-		/* Whoever reads it may do so when the module is gone. */
-		NL_SET_ERR_MSG_FMT(extack, "%s", why);
-		return -EINVAL;
-	}
+	err = xdc_tunnel_check(&tunnel->config, extack);
+	if (err)
+		return err;
 	tunnel->dev = dev;
 	tunnel->net = net;
 	spin_lock_init(&tunnel->lock);
@@ -586,8 +641,8 @@ static void xdc_tunnel_dellink(struct net_device *dev, struct list_head *head)
 
 static size_t xdc_tunnel_get_size(const struct net_device *dev)
 {
-	return 2 * nla_total_size(sizeof(__be32)) + nla_total_size(sizeof(__be16)) +
-	       4 * nla_total_size(sizeof(u8)) + 2 * nla_total_size(sizeof(u32));
+	return 2 * nla_total_size(sizeof(__be32)) + 2 * nla_total_size(sizeof(u16)) +
+	       5 * nla_total_size(sizeof(u8)) + 2 * nla_total_size(sizeof(u32));
 }
 
 static int xdc_tunnel_fill_info(struct sk_buff *skb, const struct net_device *dev)
@@ -603,8 +658,27 @@ static int xdc_tunnel_fill_info(struct sk_buff *skb, const struct net_device *de
 	    nla_put_u8(skb, IFLA_UNORC_PATHS, config->paths) ||
 	    nla_put_u8(skb, IFLA_UNORC_FREEZE, config->freeze) ||
 	    nla_put_u32(skb, IFLA_UNORC_TIMER, config->timer_us) ||
-	    nla_put_u32(skb, IFLA_UNORC_FLUSH, config->flush_us))
+	    nla_put_u32(skb, IFLA_UNORC_FLUSH, config->flush_us) ||
+	    nla_put_u8(skb, IFLA_UNORC_CHANNELS, config->channels) ||
+	    nla_put_u16(skb, IFLA_UNORC_WINDOW, config->window))
 		return -EMSGSIZE;
+	return 0;
+}
+
+/* "ip -s -d link": a struct unorc_xstats. */
+static size_t xdc_tunnel_get_xstats_size(const struct net_device *dev)
+{
+	return xdc_tunnel_ops->counter_count * sizeof(u64);
+}
+
+static int xdc_tunnel_fill_xstats(struct sk_buff *skb, const struct net_device *dev)
+{
+	struct xdc_tunnel *tunnel = netdev_priv(dev);
+	struct nlattr *attr = nla_reserve(skb, IFLA_INFO_XSTATS, xdc_tunnel_get_xstats_size(dev));
+
+	if (!attr)
+		return -EMSGSIZE;
+	xdc_tunnel_read_counters(tunnel, nla_data(attr));
 	return 0;
 }
 
@@ -620,11 +694,13 @@ static struct rtnl_link_ops xdc_tunnel_link_ops = {
 	.policy		= xdc_tunnel_policy,
 	.priv_size	= sizeof(struct xdc_tunnel),
 	.setup		= xdc_tunnel_setup,
-	.validate	= xdc_tunnel_validate,
 	.newlink	= xdc_tunnel_newlink,
+	.changelink	= xdc_tunnel_changelink,
 	.dellink	= xdc_tunnel_dellink,
 	.get_size	= xdc_tunnel_get_size,
 	.fill_info	= xdc_tunnel_fill_info,
+	.get_xstats_size	= xdc_tunnel_get_xstats_size,
+	.fill_xstats	= xdc_tunnel_fill_xstats,
 	.get_link_net	= xdc_tunnel_link_net,
 };
 

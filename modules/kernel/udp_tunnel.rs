@@ -35,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) freeze: u8,
     pub(crate) timer_us: u32,
     pub(crate) flush_us: u32,
+    pub(crate) channels: u8,
+    pub(crate) window: u16,
 }
 
 impl Settings {
@@ -54,6 +56,8 @@ impl Settings {
             freeze: config.freeze,
             timer_us: config.timer_us,
             flush_us: config.flush_us,
+            channels: config.channels,
+            window: config.window,
         }
     }
 }
@@ -135,7 +139,18 @@ pub(crate) struct Decisions<'a> {
     _callback: PhantomData<&'a ()>,
 }
 
-impl Decisions<'_> {
+impl<'a> Decisions<'a> {
+    /// # Safety
+    ///
+    /// As the type invariants say.
+    unsafe fn from_raw(out: *mut bindings::xdc_tunnel_out) -> Self {
+        // INVARIANT: By the safety requirements.
+        Self {
+            out,
+            _callback: PhantomData,
+        }
+    }
+
     /// A packet of zeros.
     pub(crate) fn make(&mut self, len: usize) -> Option<Packet> {
         let len = u16::try_from(len).ok()?;
@@ -195,6 +210,8 @@ pub(crate) trait Tunnel: Sized + Send + 'static {
     fn check(settings: &Settings) -> Result<(), &'static CStr>;
     /// A device goes up. May sleep.
     fn open(settings: &Settings) -> Result<KBox<Self>>;
+    /// Paths and times change.
+    fn change(&mut self, settings: &Settings);
     /// A packet is to be sent.
     fn transmit(&mut self, decisions: &mut Decisions<'_>, packet: Packet, now_us: u64) -> u64;
     /// A packet came from the peer.
@@ -253,6 +270,7 @@ impl<T: Tunnel> Registration<T> {
                 check: Some(Self::check),
                 open: Some(Self::open),
                 close: Some(Self::close),
+                change: Some(Self::change),
                 transmit: Some(Self::transmit),
                 receive: Some(Self::receive),
                 poll: Some(Self::poll),
@@ -299,6 +317,16 @@ impl<T: Tunnel> Registration<T> {
 
     /// # Safety
     ///
+    /// Called by C only, with what `open` returned, locked, and a config.
+    unsafe extern "C" fn change(state: *mut c_void, config: *const bindings::xdc_tunnel_config) {
+        // SAFETY: By the safety requirements nobody else has it.
+        let state = unsafe { &mut *state.cast::<T>() };
+        // SAFETY: By the safety requirements.
+        state.change(unsafe { &Settings::read(config) });
+    }
+
+    /// # Safety
+    ///
     /// Called by C only, with what `open` returned, locked; `skb` is linear and the callee's.
     unsafe extern "C" fn transmit(
         state: *mut c_void,
@@ -308,11 +336,8 @@ impl<T: Tunnel> Registration<T> {
     ) -> u64 {
         // SAFETY: By the safety requirements no other code has it.
         let state = unsafe { &mut *state.cast::<T>() };
-        // INVARIANT: By the safety requirements.
-        let mut decisions = Decisions {
-            out,
-            _callback: PhantomData,
-        };
+        // SAFETY: By the safety requirements `out` is for this callback.
+        let mut decisions = unsafe { Decisions::from_raw(out) };
         // SAFETY: By the safety requirements.
         match unsafe { Packet::from_raw(skb) } {
             Some(packet) => state.transmit(&mut decisions, packet, now_us),
@@ -332,11 +357,8 @@ impl<T: Tunnel> Registration<T> {
     ) -> u64 {
         // SAFETY: By the safety requirements no other code has it.
         let state = unsafe { &mut *state.cast::<T>() };
-        // INVARIANT: By the safety requirements.
-        let mut decisions = Decisions {
-            out,
-            _callback: PhantomData,
-        };
+        // SAFETY: By the safety requirements `out` is for this callback.
+        let mut decisions = unsafe { Decisions::from_raw(out) };
         // SAFETY: By the safety requirements.
         match unsafe { Packet::from_raw(skb) } {
             Some(packet) => state.receive(&mut decisions, packet, is_marked, now_us),
@@ -354,11 +376,8 @@ impl<T: Tunnel> Registration<T> {
     ) -> u64 {
         // SAFETY: By the safety requirements no other code has it.
         let state = unsafe { &mut *state.cast::<T>() };
-        // INVARIANT: By the safety requirements.
-        let mut decisions = Decisions {
-            out,
-            _callback: PhantomData,
-        };
+        // SAFETY: By the safety requirements `out` is for this callback.
+        let mut decisions = unsafe { Decisions::from_raw(out) };
         state.poll(&mut decisions, now_us)
     }
 }

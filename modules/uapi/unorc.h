@@ -3,6 +3,8 @@
 #ifndef _UAPI_UNORC_H
 #define _UAPI_UNORC_H
 
+#include <linux/types.h>
+
 /* Default of IFLA_UNORC_PORT. */
 #define UNORC_PORT 4796
 
@@ -17,8 +19,41 @@ enum {
 	IFLA_UNORC_FREEZE,	/* u8: when reps freezes, in the order loss timeout off */
 	IFLA_UNORC_TIMER,	/* u32, us: time from a block's first packet to its last */
 	IFLA_UNORC_FLUSH,	/* u32, us: a block that is not full is closed then */
+	IFLA_UNORC_CHANNELS,	/* u8: which never wait for each other; 1, 2, 4 or 8 */
+	IFLA_UNORC_WINDOW,	/* u16: data packets that a channel has under way; a power of two, 64 to 8192 */
 	__IFLA_UNORC_MAX
 };
 #define IFLA_UNORC_MAX (__IFLA_UNORC_MAX - 1)
+
+/* IFLA_INFO_XSTATS: what docs/unorc.md says of each. */
+struct unorc_xstats {
+	__u64 tx_data;
+	__u64 tx_parity;
+	__u64 tx_raw;
+	__u64 tx_resent;
+	__u64 tx_feedback;
+	__u64 rx_data;
+	__u64 rx_parity;
+	__u64 rx_raw;
+	__u64 rx_feedback;
+	__u64 recovered;
+	__u64 nack_sent;
+	__u64 nack_received;
+	__u64 timeout;
+	__u64 abandoned;
+	__u64 given_up;
+	__u64 duplicate;
+	__u64 old;
+	__u64 far;
+	__u64 bad_decode;
+	__u64 bad_tag;
+	__u64 malformed;
+	__u64 session;
+	__u64 mismatch;
+	__u64 unreachable;
+	__u64 no_mem;
+	__u64 reroute;
+	__u64 freeze;
+};
 
 #endif

@@ -43,8 +43,13 @@ refuses "none is of one packet alone" "1 to 28" \
 refuses "a timer is a time" "out of range|Invalid|range" \
 	ip -n h1 link add u0 type unorc local 10.9.0.1 remote 10.9.0.2 timer 0
 
+refuses "channels are a power of two" "1, 2, 4 or 8" \
+	ip -n h1 link add u0 type unorc local 10.9.0.1 remote 10.9.0.2 channels 3
+refuses "and so is a window" "64 to 8192" \
+	ip -n h1 link add u0 type unorc local 10.9.0.1 remote 10.9.0.2 window 100
+
 check "a tunnel of 8+2" tunnels
-shown="unorc local 10.9.0.1 remote 10.9.0.2 port 4796 fec 8+2 paths unolb freeze loss timer 640 flush 50"
+shown="unorc local 10.9.0.1 remote 10.9.0.2 port 4796 fec 8+2 paths unolb freeze loss timer 640 flush 50 channels 8 window 8192"
 matches "ip shows all of it, as it is typed" "$(echo "$shown" | sed s/+/./)" "$(ip -n h1 -d link show u0)"
 check "what it shows can be typed" ip -n h2 link add u1 type $(echo "$shown" | sed 's/4796/4797/')
 check "and taken away" ip -n h2 link del u1
@@ -56,6 +61,15 @@ equal "without anything sent again, by TCP" 0 "$(retransmitted h1)"
 equal "or by us" 0 "$(counter h1 tx_resent)"
 within "eight data packets have two parities" 20 35 \
 	$(($(counter h1 tx_parity) * 100 / $(counter h1 tx_data)))
+matches "ip has the counters, too" "session 1 " "$(ip -n h1 -s -d link show u0)"
+matches "in JSON, as numbers" '"session": ?1,' "$(ip -n h1 -s -d -j link show u0)"
+check "paths and times change while it is up" \
+	ip -n h1 link change u0 type unorc paths reps freeze timeout timer 100 flush 20
+matches "ip shows it" "paths reps freeze timeout timer 100 flush 20 " "$(ip -n h1 -d link show u0)"
+check "20 MB arrive by other paths" transfer 10.50.0.2
+equal "in the same session" "1 1" "$(counter h1 session) $(counter h2 session)"
+refuses "what both ends agreed on stays" "only paths" ip -n h1 link change u0 type unorc fec off
+refuses "and so does the peer" "only paths" ip -n h1 link change u0 type unorc remote 10.9.0.3
 refuses "its MTU stays while it is up" "busy" ip -n h1 link set u0 mtu 1000
 untunnel
 
@@ -80,12 +94,12 @@ for paths in ecmp rps ops plb unolb reps reps-paper bitmap; do
 	untunnel
 done
 
-for what in "loss 5%" "reorder 30% 50%" "duplicate 5%" "corrupt 2%" "loss 3% duplicate 3% reorder 10%"; do
+for harm in "loss 5%" "reorder 30% 50%" "duplicate 5%" "corrupt 2%" "loss 3% duplicate 3% reorder 10%"; do
 	for fec in 8+2 off 28+3 1+1; do
 		tunnels fec $fec
 		# shellcheck disable=SC2086
-		lossy delay 500us $what
-		check "20 MB with fec $fec through $what" transfer 10.50.0.2
+		lossy delay 500us $harm
+		check "20 MB with fec $fec through $harm" transfer 10.50.0.2
 		lossy delay 0
 		untunnel
 	done

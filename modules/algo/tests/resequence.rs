@@ -187,6 +187,14 @@ fn a_block_of_which_nothing_came_is_missed_when_a_later_one_comes() {
             .iter()
             .all(|report| !report.is_done && report.have == 0)
     );
+    // What is sent again can be lost, too: it is missed two more times, an RTT + F + T later.
+    for nacks in [4, 6] {
+        let due_us = poll(&mut alone);
+        assert_eq!(due_us, alone.now_us + 690 + 100);
+        alone.now_us = due_us;
+        poll(&mut alone);
+        assert_eq!(alone.io.counted(Count::NackSent), nacks);
+    }
     // One that does not come is given up: F + T + 1.5 RTT later.
     let due_us = poll(&mut alone);
     assert_eq!(due_us, alone.now_us + 690 + 150);

@@ -165,6 +165,39 @@ fn all_comes_in_order_whatever_the_chooser() {
 }
 
 #[test]
+fn paths_and_times_change_under_way() {
+    let mut net = Net::new(config(8, 2), 3);
+    talk(&mut net, 12);
+    all_in_order(&mut net, 12);
+    for paths in Chooser::ALL {
+        let to = Config {
+            paths,
+            timer_us: 100,
+            x: 1,
+            y: 0,
+            channels: 1,
+            window: 64,
+            ..config(8, 2)
+        };
+        let End {
+            endpoint, memory, ..
+        } = &mut net.ends[0];
+        endpoint.change(&mut memory.all(), to);
+        let kept = Config {
+            paths,
+            timer_us: 100,
+            ..config(8, 2)
+        };
+        assert_eq!(*endpoint.config(), kept);
+        talk(&mut net, 12);
+        all_in_order(&mut net, 12);
+    }
+    for end in &net.ends {
+        assert_eq!(end.io.counted(Count::Session), 1);
+    }
+}
+
+#[test]
 fn all_comes_in_order_through_loss_duplicates_reordering_and_noise() {
     let mut recovered = 0;
     let mut resent = 0;

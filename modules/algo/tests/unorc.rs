@@ -309,9 +309,34 @@ fn sizes_are_sound() {
             assert_eq!(config.is_sound(), fits);
             if fits {
                 assert!(config.blocks().is_power_of_two());
-                assert!(config.sent_slots() <= WINDOW && config.sent_slots() * 2 + 54 > WINDOW);
+                let window = usize::from(config.window);
+                assert!(config.sent_slots() <= window && config.sent_slots() * 2 + 54 > window);
+                let small = Config {
+                    window: MIN_WINDOW,
+                    ..config
+                };
+                assert!(small.blocks() >= 2 && small.sent_slots() <= MIN_WINDOW.into());
             }
         }
+    }
+}
+
+#[test]
+fn channels_and_windows_are_powers_of_two() {
+    for channels in 0..=u8::MAX {
+        let of = Config {
+            channels,
+            ..config(8, 2)
+        };
+        assert_eq!(of.has_sound_channels(), [1, 2, 4, 8].contains(&channels));
+    }
+    for window in 0..=u16::MAX {
+        let of = Config {
+            window,
+            ..config(8, 2)
+        };
+        let sound = (6..=13).any(|bits| window == 1 << bits);
+        assert_eq!(of.has_sound_channels(), sound);
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
     random::Random,
     resequence::{self, Held, HeldBlock},
     rtt::BaseRtt,
-    tunnel::{self, CHANNELS, Channel, Endpoint},
+    tunnel::{self, Channel, Endpoint},
     unorc::{self, Config, Context, Count, Ecn, HEADER_BYTES, Header, Io, Packet, Sent, SentBlock},
 };
 
@@ -35,6 +35,8 @@ pub fn config(x: u8, y: u8) -> Config {
         paths: Chooser::Unolb,
         freeze: Freeze::Loss,
         mtu: 1_000,
+        channels: 8,
+        window: 8_192,
     }
 }
 
@@ -153,7 +155,7 @@ impl End {
     pub fn new(config: Config, is_lower: bool, secret: u64) -> Self {
         End {
             endpoint: Endpoint::new(config, is_lower, (secret, !secret)),
-            memory: Memory::new(&config, CHANNELS),
+            memory: Memory::new(&config, config.channels.into()),
             io: Caller::default(),
         }
     }
@@ -215,31 +217,28 @@ impl<T: Default> Half<T> {
         &mut self,
         f: impl FnOnce(&mut T, &mut Context<'_, Caller>, &mut unorc::Lent<'_, Vec<u8>>) -> R,
     ) -> R {
+        let (half, mut cx, memory) = self.parts();
         let mut lent = unorc::Lent {
-            slots: &mut self.memory.sent,
-            blocks: &mut self.memory.sent_blocks,
+            slots: &mut memory.sent,
+            blocks: &mut memory.sent_blocks,
         };
-        let mut cx = Context {
-            io: &mut self.io,
-            config: &self.config,
-            rng: &mut self.rng,
-            now_us: self.now_us,
-            tag: 7,
-            channel: 0,
-            rtt: &mut self.rtt,
-        };
-        f(&mut self.half, &mut cx, &mut lent)
+        f(half, &mut cx, &mut lent)
     }
 
     pub fn receiver<R>(
         &mut self,
         f: impl FnOnce(&mut T, &mut Context<'_, Caller>, &mut resequence::Lent<'_, Vec<u8>>) -> R,
     ) -> R {
+        let (half, mut cx, memory) = self.parts();
         let mut lent = resequence::Lent {
-            slots: &mut self.memory.held,
-            blocks: &mut self.memory.held_blocks,
+            slots: &mut memory.held,
+            blocks: &mut memory.held_blocks,
         };
-        let mut cx = Context {
+        f(half, &mut cx, &mut lent)
+    }
+
+    fn parts(&mut self) -> (&mut T, Context<'_, Caller>, &mut Memory) {
+        let cx = Context {
             io: &mut self.io,
             config: &self.config,
             rng: &mut self.rng,
@@ -248,6 +247,6 @@ impl<T: Default> Half<T> {
             channel: 0,
             rtt: &mut self.rtt,
         };
-        f(&mut self.half, &mut cx, &mut lent)
+        (&mut self.half, cx, &mut self.memory)
     }
 }

@@ -10,12 +10,14 @@ use anyhow::{Context, Result, bail};
 use xdc_proto::{Direction, Topology};
 
 /// First interface index that we hand out; 1 is `lo`.
-const FIRST_INDEX: u32 = 2;
+pub const FIRST_INDEX: u32 = 2;
 
 /// A node has one address: host `i` this plus `i`, so that hosts that are neighbours in the
 /// topology share prefixes; and router `i` the other one plus `i`. Links have none.
 const FIRST_HOST: u32 = u32::from_be_bytes([10, 1, 0, 0]);
 const FIRST_ROUTER: u32 = u32::from_be_bytes([10, 2, 0, 0]);
+/// What a host has in tunnels is this plus its number.
+const FIRST_TUNNEL: u32 = u32::from_be_bytes([10, 3, 0, 0]);
 const MAX_NODES: usize = 1 << 16;
 
 /// What an address has in front of the same 32 bits in IPv6.
@@ -77,6 +79,11 @@ pub struct NodeLayout<'a> {
 }
 
 impl NodeLayout<'_> {
+    /// A host's address in tunnels.
+    pub fn tunnel_address(&self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.own_address.to_bits() + FIRST_TUNNEL - FIRST_HOST)
+    }
+
     /// The address that others know the node by.
     pub fn address(&self) -> Result<Ipv4Addr> {
         if self.ports.is_empty() {

@@ -16,13 +16,16 @@ use xdc_netlink::{
     link::{self, LOOPBACK_INDEX, NextHop, RouteMetrics, VethEnd},
     phantom,
     qdisc::{self, Handle, Qdisc, QdiscState},
+    unorc,
 };
-use xdc_proto::{Direction, Faults, Mark, NetworkSize, PhantomQueue, Queue, TcQueue, Topology};
+use xdc_proto::{
+    Direction, Faults, Mark, NetworkSize, PhantomQueue, Queue, TUNNEL_MTU_LESS, TcQueue, Topology,
+};
 
 use crate::{
-    layout::{Layout, Port},
+    ethtool,
+    layout::{FIRST_INDEX, Layout, NodeLayout, Port},
     netns::Netns,
-    offload,
     routes::{self, Route},
     spray::Spray,
     sysctl,
@@ -107,6 +110,8 @@ pub struct Network<'a> {
     initial: Netns,
     routes: usize,
     offload: bool,
+    /// Node and name of each device of a tunnel.
+    tunnels: Vec<(usize, String)>,
 }
 
 impl<'a> Network<'a> {
@@ -191,14 +196,15 @@ impl<'a> Network<'a> {
             initial,
             routes: 0,
             offload: topology.offload,
+            tunnels: Vec::new(),
         };
-        let metrics = |node: usize, route: &Route| {
+        let metrics = |node: usize, across: bool| {
             let congctl = topology.congctl.as_ref();
             let congctl = congctl.filter(|_| !topology.nodes[node].router);
             RouteMetrics {
                 tcp_usec_ts: topology.tcp_usec_ts,
                 quickack: topology.quickack,
-                congestion_control: congctl.map(|by| by.of(route.across).to_owned()),
+                congestion_control: congctl.map(|by| by.of(across).to_owned()),
                 initcwnd: topology.nodes[node].initcwnd,
                 initrwnd: topology.nodes[node].initrwnd,
             }
@@ -217,7 +223,7 @@ impl<'a> Network<'a> {
                 let receive = || {
                     ports
                         .iter()
-                        .try_for_each(|port| offload::receive(&port.name))
+                        .try_for_each(|port| ethtool::join_received(&port.name))
                 };
                 network.inside(i, receive).context(network.name(i))?;
             }
@@ -243,7 +249,7 @@ impl<'a> Network<'a> {
         for (i, connection) in connections.iter_mut().enumerate() {
             let routes = routes[i]
                 .iter()
-                .map(|route| network.route(i, route, &metrics(i, route)));
+                .map(|route| network.route(i, route, &metrics(i, route.across)));
             connection.batch(routes).context(network.name(i))?;
             for ports in network.layout.nodes[i].ports.chunks(SETTLED_AT_ONCE) {
                 let queries = ports
@@ -253,8 +259,60 @@ impl<'a> Network<'a> {
             }
         }
         network.routes = routes.iter().map(Vec::len).sum();
+        network.tunnels(topology, &mut connections, &metrics)?;
         network.connections = connections.into();
         Ok(network)
+    }
+
+    /// Makes the tunnels: a device at each end, with a route to the other end's address in tunnels.
+    fn tunnels(
+        &mut self,
+        topology: &Topology,
+        connections: &mut [Connection],
+        metrics: &impl Fn(usize, bool) -> RouteMetrics,
+    ) -> Result<()> {
+        if topology.tunnels.is_empty() {
+            return Ok(());
+        }
+        let mut requests: Vec<Vec<Request>> = connections.iter().map(|_| Vec::new()).collect();
+        let mut known = vec![0; requests.len()];
+        for tunnel in &topology.tunnels {
+            let ends = (self.layout.node(&tunnel.a)?, self.layout.node(&tunnel.b)?);
+            let words: Vec<&str> = tunnel.options.iter().map(String::as_str).collect();
+            let options =
+                unorc::Options::parse(&words).map_err(|err| anyhow!("a tunnel: {err}"))?;
+            for (here, there) in [ends, (ends.1, ends.0)] {
+                let (node, peer) = (&self.layout.nodes[here], &self.layout.nodes[there]);
+                let mtu = |node: &NodeLayout| node.ports.first().map_or(0, |port| port.mtu);
+                let mtu = mtu(node).min(mtu(peer)).saturating_sub(TUNNEL_MTU_LESS);
+                let options = options.clone();
+                let options = options.between(node.address()?, peer.address()?, tunnel.port);
+                let name = format!("u{}", known[here]);
+                let index = FIRST_INDEX + node.ports.len() as u32 + known[here];
+                let own = node.tunnel_address();
+                let requests = &mut requests[here];
+                if known[here] == 0 {
+                    requests.push(link::add_address(LOOPBACK_INDEX, own, 32));
+                }
+                let metrics = metrics(here, node.site != peer.site);
+                requests.extend([
+                    link::add_unorc(&name, index, mtu, &options, self.offload),
+                    link::set_up(&name, index),
+                    link::add_device_route(peer.tunnel_address(), index, own, &metrics),
+                ]);
+                known[here] += 1;
+                self.tunnels.push((here, name));
+            }
+        }
+        for (i, (connection, requests)) in connections.iter_mut().zip(requests).enumerate() {
+            connection.batch(requests).context(self.name(i))?;
+        }
+        Ok(())
+    }
+
+    /// Node and name of each device of a tunnel.
+    pub fn tunnel_devices(&self) -> &[(usize, String)] {
+        &self.tunnels
     }
 
     /// How large it is. What it takes, only the caller can know.
@@ -368,6 +426,14 @@ impl<'a> Network<'a> {
         nodes
             .map(|(netns, node)| Ok((netns.inode()?, node.name.to_owned())))
             .collect()
+    }
+
+    /// Address of a node for a flow, which may go through a tunnel.
+    pub fn flow_address(&self, node: usize, tunnel: bool) -> Result<IpAddr> {
+        match tunnel {
+            true => Ok(self.layout.nodes[node].tunnel_address().into()),
+            false => self.address(node),
+        }
     }
 
     /// Address of a node.

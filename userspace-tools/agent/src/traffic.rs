@@ -316,12 +316,16 @@ impl<'a> Traffic<'a> {
                 .idle
                 .get_mut(&(plan.src.as_str(), plan.dst.as_str(), plan.dscp));
             let idle = idle.filter(|_| plan.persistent).and_then(Vec::pop);
+            let is_new = idle.is_none();
             let transfer = &mut self.transfers[flow];
             let connected = match idle {
                 Some(sockets) => transfer.take_over(sockets),
                 None => transfer.connect(self.network, self.run),
             };
             connected.with_context(|| transfer.name())?;
+            if plan.window_known && is_new {
+                self.watch_listener(flow)?;
+            }
         }
         Ok(())
     }
@@ -346,10 +350,9 @@ impl<'a> Traffic<'a> {
     fn start(&mut self, flow: usize, at: u64) -> Result<()> {
         self.active += 1;
         self.active_short += usize::from(self.is_short(flow));
-        if !self.accept(flow)? {
-            let listener = self.transfers[flow].listener()?;
-            let source = Source::Listener(flow);
-            watch_events(&self.epoll, listener, source, EpollFlags::EPOLLIN)?;
+        // Where the window was to be told, the listener is watched already.
+        if !self.accept(flow)? && !self.run.flows[flow].window_known {
+            self.watch_listener(flow)?;
         }
         let sending = {
             // Other starts, and the receiver above, may have taken time.
@@ -364,10 +367,19 @@ impl<'a> Traffic<'a> {
         Ok(())
     }
 
+    fn watch_listener(&mut self, flow: usize) -> Result<()> {
+        let listener = self.transfers[flow].listener()?;
+        let source = Source::Listener(flow);
+        watch_events(&self.epoll, listener, source, EpollFlags::EPOLLIN)
+    }
+
     fn handle(&mut self, source: Source) -> Result<()> {
         match source {
             Source::Timer => Ok(()),
-            Source::Listener(flow) => self.accept(flow).map(drop),
+            Source::Listener(flow) => match self.transfers[flow].is_started() {
+                true => self.accept(flow).map(drop),
+                false => self.transfers[flow].tell_window(),
+            },
             Source::Sender(flow) => self.transfers[flow].sender_failed(),
             Source::Receiver(flow) => self.receive(flow),
             Source::Program(program) => self.program_ended(program),

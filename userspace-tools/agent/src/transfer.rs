@@ -114,7 +114,7 @@ impl<'a> Transfer<'a> {
                 sndbuf_bytes: plan.sndbuf_bytes,
                 rcvbuf_bytes: plan.rcvbuf_bytes,
                 dscp: plan.dscp,
-                local: SocketAddr::new(network.address(node)?, port),
+                local: SocketAddr::new(network.flow_address(node, plan.tunnel)?, port),
             };
             anyhow::Ok((node, options))
         };
@@ -189,6 +189,20 @@ impl<'a> Transfer<'a> {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(e) => Err(e).context("cannot accept"),
         }
+    }
+
+    /// Has the receiver tell of its window, if hands are shaken.
+    pub fn tell_window(&mut self) -> Result<()> {
+        if let Some(receiver) = self.accept()? {
+            let sent = receiver.send(&[0]).context("cannot tell of the window")?;
+            ensure!(sent == 1, "the window's byte was not taken");
+        }
+        Ok(())
+    }
+
+    /// Whether it has begun.
+    pub fn is_started(&self) -> bool {
+        self.start_ns.is_some()
     }
 
     /// Where a late handshake shows.

@@ -10,7 +10,7 @@ use xdc_netlink::{
 };
 use xdc_proto::{Direction, Queue, QueueResult, QueueSample, Totals, WatchedQueue};
 
-use crate::{host::loaded_modules, layout::Port, network::Network};
+use crate::{ethtool::Ethtool, host::loaded_modules, layout::Port, network::Network};
 
 /// Counters that say that memory, not the network, made a result.
 const SUSPECTS: &[&str] = &[
@@ -20,9 +20,17 @@ const SUSPECTS: &[&str] = &[
     "TcpExtTCPRcvQDrop",
 ];
 
-/// The counters of results: of TCP as a whole, and each that a module of ours has (`Tlt...`).
+/// The counters of results: of TCP as a whole, and each that a module of ours has.
 const TOLD: &[&str] = &["TcpExtTCPTimeouts"];
-const TOLD_BY_MODULES: &str = "Tlt";
+const TOLD_BY_MODULES: &[&str] = &["Tlt", UNORC];
+
+/// Of tunnels: all devices together.
+const UNORC: &str = "Unorc";
+/// Devices that have sent more than a handshake, and those of them that were told of a block that could
+/// not be read.
+const SENDING: &str = "sending_devices";
+const NACKED: &str = "nacked_devices";
+const HANDSHAKE_PACKETS: u64 = 16;
 
 /// Where counters are, below a namespace's /proc/net, in pairs of lines: the kernel's, and a module's.
 const KERNEL_FILE: &str = "netstat";
@@ -171,7 +179,34 @@ impl Counters {
                 Ok(())
             })?;
         }
+        sum.add_tunnels(network)?;
         Ok(sum)
+    }
+
+    /// What the devices of tunnels count.
+    fn add_tunnels(&mut self, network: &Network) -> Result<()> {
+        let mut names = Vec::new();
+        for (node, device) in network.tunnel_devices() {
+            let values = network.inside(*node, || {
+                let ethtool = Ethtool::open()?;
+                if names.is_empty() {
+                    names = ethtool.names(device)?;
+                }
+                ethtool.counters(device, names.len())
+            })?;
+            let value = |name: &str| {
+                let at = names.iter().position(|known| known == name);
+                at.and_then(|at| values.get(at)).copied().unwrap_or(0)
+            };
+            let sends = value("tx_data") > HANDSHAKE_PACKETS;
+            let is_nacked = sends && value("nack_received") > 0;
+            let own = [(SENDING, u64::from(sends)), (NACKED, u64::from(is_nacked))];
+            let counted = names.iter().map(String::as_str).zip(values.iter().copied());
+            for (name, value) in counted.chain(own) {
+                *self.0.entry(format!("{UNORC}.{name}")).or_default() += value;
+            }
+        }
+        Ok(())
     }
 
     /// Those that have grown since `before` and should have stood still, and by how much.
@@ -183,7 +218,8 @@ impl Counters {
     /// By how much each of those has grown that belong to a result.
     pub fn told_since(&self, before: &Self) -> BTreeMap<String, u64> {
         let told = |(name, _): &(String, u64)| {
-            TOLD.contains(&&**name) || name.starts_with(TOLD_BY_MODULES)
+            let of_module = |prefix: &&str| name.starts_with(prefix);
+            TOLD.contains(&&**name) || TOLD_BY_MODULES.iter().any(of_module)
         };
         self.since(before).filter(told).collect()
     }

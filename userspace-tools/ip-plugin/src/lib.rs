@@ -4,7 +4,4 @@
 //! ip loads `link_KIND.so` from its plugin directory and reads the table `KIND_link_util` there, whose
 //! fields are those of iproute2's `struct link_util`, the same since 5.10.
 
-mod options;
 mod plugin;
-
-pub use options::{Options, USAGE};

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The table that ip reads, and its functions.
 
-use crate::options::{MAX_ATTRIBUTE, Options, USAGE};
 use libc::{FILE, c_char, c_int, c_uint, c_void, nlmsghdr};
 use std::{
     ffi::{CStr, CString},
     ptr, slice,
 };
+use xdc_netlink::unorc::{MAX_ATTRIBUTE, Options, USAGE, counters};
 
 /// iproute2's `struct rtattr`.
 #[repr(C)]
@@ -28,7 +28,7 @@ pub struct LinkUtil {
     max_attribute: c_int,
     parse: unsafe extern "C" fn(*mut LinkUtil, c_int, *const *const c_char, *mut nlmsghdr) -> c_int,
     print: unsafe extern "C" fn(*mut LinkUtil, *mut FILE, *const *const Attribute),
-    print_xstats: *const c_void,
+    print_xstats: unsafe extern "C" fn(*mut LinkUtil, *mut FILE, *const Attribute),
     help: unsafe extern "C" fn(*mut LinkUtil, c_int, *const *const c_char, *mut FILE),
     parse_xstats: *const c_void,
     print_ifla_xstats: *const c_void,
@@ -46,7 +46,7 @@ pub static mut unorc_link_util: LinkUtil = LinkUtil {
     max_attribute: MAX_ATTRIBUTE,
     parse,
     print,
-    print_xstats: ptr::null(),
+    print_xstats,
     help,
     parse_xstats: ptr::null(),
     print_ifla_xstats: ptr::null(),
@@ -121,6 +121,9 @@ unsafe fn append(request: *mut nlmsghdr, number: u16, bytes: &[u8]) -> bool {
 type PrintString =
     unsafe extern "C" fn(c_uint, c_uint, *const c_char, *const c_char, *const c_char) -> c_int;
 
+/// The same, of a number.
+type PrintNumber = unsafe extern "C" fn(c_uint, c_uint, *const c_char, *const c_char, u64) -> c_int;
+
 /// `PRINT_ANY` and `COLOR_NONE` of iproute2.
 const ANY: c_uint = 4;
 const NO_COLOR: c_uint = 6;
@@ -146,11 +149,7 @@ unsafe extern "C" fn print(_util: *mut LinkUtil, _file: *mut FILE, table: *const
             if attribute.is_null() {
                 return None;
             }
-            let len = usize::from((*attribute).len).checked_sub(HEADER)?;
-            Some(slice::from_raw_parts(
-                attribute.cast::<u8>().add(HEADER),
-                len,
-            ))
+            value(attribute)
         }
     });
     for (name, word) in options.words() {
@@ -159,6 +158,43 @@ unsafe extern "C" fn print(_util: *mut LinkUtil, _file: *mut FILE, table: *const
         let word = CString::new(word).unwrap_or_default();
         // SAFETY: All are strings, and the format has one %s.
         unsafe { print_string(ANY, NO_COLOR, name.as_ptr(), format.as_ptr(), word.as_ptr()) };
+    }
+}
+
+/// # Safety
+///
+/// `attribute` is one of the length that it says, which stays where it is.
+unsafe fn value<'a>(attribute: *const Attribute) -> Option<&'a [u8]> {
+    // SAFETY: By the safety requirements.
+    unsafe {
+        let len = usize::from((*attribute).len).checked_sub(HEADER)?;
+        let bytes = attribute.cast::<u8>().add(HEADER);
+        Some(slice::from_raw_parts(bytes, len))
+    }
+}
+
+/// # Safety
+///
+/// Called by ip for `ip -s -d link`, with the attribute of the counters, or NULL.
+unsafe extern "C" fn print_xstats(
+    _util: *mut LinkUtil,
+    _file: *mut FILE,
+    attribute: *const Attribute,
+) {
+    // SAFETY: The name is a string. ip exports it, and its plugins call it.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"print_color_u64".as_ptr()) };
+    if found.is_null() || attribute.is_null() {
+        return;
+    }
+    // SAFETY: That is what iproute2 declares it to be.
+    let print_number = unsafe { std::mem::transmute::<*mut c_void, PrintNumber>(found) };
+    // SAFETY: By the safety requirements.
+    let bytes = unsafe { value(attribute) }.unwrap_or_default();
+    for (name, n) in counters(bytes) {
+        let format = CString::new(format!("{name} %llu ")).unwrap_or_default();
+        let name = CString::new(name).unwrap_or_default();
+        // SAFETY: All are strings, and the format has one number.
+        unsafe { print_number(ANY, NO_COLOR, name.as_ptr(), format.as_ptr(), n) };
     }
 }
 

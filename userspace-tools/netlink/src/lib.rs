@@ -8,6 +8,7 @@
 //! - [`link`]: veth pairs, addresses, routes, neighbours.
 //! - [`qdisc`]: qdiscs with their options as bytes, and their statistics.
 //! - [`phantom`]: the attributes of `modules/uapi/pkt_phantom.h`, and their words in tc's syntax.
+//! - [`unorc`]: the attributes of `modules/uapi/unorc.h`, and their words in ip's syntax.
 //! - [`units`]: quantities as `tc` writes them.
 //! - [`words`]: options as tc's words, of any qdisc.
 //!
@@ -24,5 +25,6 @@ pub mod phantom;
 pub mod qdisc;
 pub mod units;
 pub mod words;
+pub mod unorc;
 
 pub use connection::{Connection, Error, Request, Result};

@@ -18,7 +18,7 @@ use netlink_packet_route::{
     },
 };
 
-use crate::connection::Request;
+use crate::{attributes::Attributes, connection::Request, unorc};
 
 /// Index of `lo` in every namespace.
 pub const LOOPBACK_INDEX: u32 = 1;
@@ -73,6 +73,40 @@ fn veth_end(end: &VethEnd, mtu_bytes: u32, offload: bool) -> LinkMessage {
         .attributes
         .extend(end.netns.map(LinkAttribute::NetNsFd));
     message
+}
+
+/// Creates a tunnel of kind unorc; its packets are single ones, as in [`add_veth`].
+pub fn add_unorc(
+    name: &str,
+    index: u32,
+    mtu_bytes: u32,
+    options: &unorc::Options,
+    offload: bool,
+) -> Request {
+    let mut data = Attributes::default();
+    for (number, bytes) in options.attributes() {
+        data.push(number, &bytes);
+    }
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message.attributes = vec![
+        LinkAttribute::IfName(name.to_owned()),
+        LinkAttribute::Mtu(mtu_bytes),
+        LinkAttribute::NumTxQueues(1),
+        LinkAttribute::NumRxQueues(1),
+        LinkAttribute::LinkInfo(vec![
+            LinkInfo::Kind(InfoKind::Other(unorc::KIND.to_owned())),
+            LinkInfo::Data(InfoData::Other(data.into_bytes())),
+        ]),
+    ];
+    if !offload {
+        message.attributes.push(LinkAttribute::GsoMaxSegs(1));
+    }
+    Request {
+        what: format!("create the tunnel {name}"),
+        message: RouteNetlinkMessage::NewLink(message),
+        flags: NLM_F_CREATE | NLM_F_EXCL,
+    }
 }
 
 /// Sets a device up. `name` is for the error only.
@@ -194,6 +228,24 @@ pub fn add_host_route(
         index,
     };
     add_route(host.into(), 32, &[next], source.into(), metrics)
+}
+
+/// Adds a route to a host by a device that leads nowhere else.
+pub fn add_device_route(
+    host: Ipv4Addr,
+    index: u32,
+    source: Ipv4Addr,
+    metrics: &RouteMetrics,
+) -> Request {
+    let mut request = add_host_route(host, index, source, metrics);
+    if let RouteNetlinkMessage::NewRoute(message) = &mut request.message {
+        message.header.scope = RouteScope::Link;
+        message.header.flags = RouteFlags::empty();
+        message
+            .attributes
+            .retain(|attribute| !matches!(attribute, RouteAttribute::Gateway(_)));
+    }
+    request
 }
 
 /// Adds a route to `network`/`prefix_len`; over several next hops at once where there are

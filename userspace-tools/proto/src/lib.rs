@@ -181,7 +181,29 @@ pub struct Topology {
     /// Routes choose the congestion control, instead of [`RunPlan::cc`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congctl: Option<Congctl>,
+    /// Between hosts; flows that say so go through them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tunnels: Vec<Tunnel>,
 }
+
+/// A device of kind unorc at each of two hosts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tunnel {
+    /// One host.
+    pub a: String,
+    /// The other.
+    pub b: String,
+    /// UDP port of both.
+    pub port: u16,
+    /// The rest, in the words of ip: `paths reps fec off`.
+    pub options: Vec<String>,
+}
+
+/// Bytes before a packet in a tunnel: IPv4, UDP, and unorc's header.
+pub const TUNNEL_HEADER_BYTES: u32 = 20 + 8 + 16;
+
+/// Bytes by which a tunnel's MTU is less than its path's: a parity is two longer than the longest packet.
+pub const TUNNEL_MTU_LESS: u32 = TUNNEL_HEADER_BYTES + 2;
 
 impl Topology {
     /// A pure ACK with timestamps, bytes of IP: the answer of a link check, and of a base RTT.
@@ -435,6 +457,13 @@ pub struct Flow {
     /// DSCP of its packets, both ways.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dscp: u8,
+    /// The receiver tells of its window before the flow starts, by a byte: a SYN-ACK cannot tell of
+    /// more than 64 kB.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub window_known: bool,
+    /// It goes through the tunnel between its hosts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tunnel: bool,
     /// SO_SNDBUF, bytes; 0 = leave it to autotuning.
     pub sndbuf_bytes: u64,
     /// SO_RCVBUF, bytes; 0 = leave it to autotuning.
@@ -636,7 +665,7 @@ pub enum Message {
     /// Of all queues of the network, at the end.
     Totals(Totals),
     /// By how much counters of the guest's kernel have grown, all hosts together, by their names in nstat:
-    /// `TcpExtTCPTimeouts`, and those of modules (`Tlt...`).
+    /// `TcpExtTCPTimeouts`, and those of modules (`Tlt...`, `Unorc...`).
     Counters(BTreeMap<String, u64>),
     /// A counter of the guest's kernel that moved during the run and should not have
     /// (memory pressure, pruned or full receive queues).

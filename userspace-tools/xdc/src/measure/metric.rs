@@ -341,6 +341,72 @@ const RUN: &[Entry<Run>] = &[
         "received with a mark that cannot be what it says",
     ),
     entry(
+        "unorc.data_packets",
+        Unit::Packets,
+        |run| of_unorc(run, "tx_data"),
+        "that tunnels sent, without those sent again",
+    ),
+    entry(
+        "unorc.parity_packets",
+        Unit::Packets,
+        |run| of_unorc(run, "tx_parity"),
+        "that tunnels sent",
+    ),
+    entry(
+        "unorc.feedback_packets",
+        Unit::Packets,
+        |run| of_unorc(run, "tx_feedback"),
+        "of receivers to senders",
+    ),
+    entry(
+        "unorc.resent",
+        Unit::Packets,
+        |run| of_unorc(run, "tx_resent"),
+        "sent again by tunnels",
+    ),
+    entry(
+        "unorc.recovered",
+        Unit::Packets,
+        |run| of_unorc(run, "recovered"),
+        "lost, and decoded from others",
+    ),
+    entry(
+        "unorc.nacks",
+        Unit::Events,
+        |run| of_unorc(run, "nack_received"),
+        "blocks that could not be read, each time that their sender was told",
+    ),
+    entry(
+        "unorc.timeouts",
+        Unit::Events,
+        |run| of_unorc(run, "timeout"),
+        "blocks that a sender heard nothing of",
+    ),
+    entry(
+        "unorc.given_up",
+        Unit::Events,
+        |run| of_unorc(run, "given_up"),
+        "blocks that a receiver waits for no longer: TCP sends again what is missing",
+    ),
+    entry(
+        "unorc.reroutes",
+        Unit::Events,
+        |run| of_unorc(run, "reroute"),
+        "paths that a chooser replaced",
+    ),
+    entry(
+        "unorc.freezes",
+        Unit::Events,
+        |run| of_unorc(run, "freeze"),
+        "times that `reps` froze",
+    ),
+    entry(
+        "unorc.clean_share",
+        Unit::Ratio,
+        clean_share,
+        "of the tunnels' directions that carried data: those without a NACK",
+    ),
+    entry(
         "link_rtt_error",
         Unit::Ratio,
         |run| run.link_rtt_error,
@@ -405,6 +471,15 @@ fn of_network(run: &Run, value: fn(&Network) -> f64) -> Option<f64> {
 
 fn of_tlt(run: &Run, value: fn(&Tlt) -> f64) -> Option<f64> {
     run.tlt.as_ref().map(value)
+}
+
+fn of_unorc(run: &Run, name: &str) -> Option<f64> {
+    run.unorc.as_ref()?.get(name).map(|&n| n as f64)
+}
+
+fn clean_share(run: &Run) -> Option<f64> {
+    let sending = of_unorc(run, "sending_devices").filter(|&n| n > 0.0)?;
+    Some(1.0 - of_unorc(run, "nacked_devices")? / sending)
 }
 
 const COMPLETION: &[Entry<Completion>] = &[

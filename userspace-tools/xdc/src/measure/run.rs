@@ -66,6 +66,10 @@ pub struct Run {
     /// Of the packets that phantom ports with colours accepted.
     #[serde(default)]
     pub green_packet_share: Option<f64>,
+    /// What the devices of tunnels counted, by the names of `ethtool -S`; with how many have sent data
+    /// and how many of these were told of a block that could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unorc: Option<BTreeMap<String, u64>>,
     /// What tlt counted at all hosts, where it is loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tlt: Option<Tlt>,

@@ -115,6 +115,7 @@ pub fn run(record: &Record, over: &Windows) -> Run {
         green_share: green_share(totals.accepted_bytes),
         green_packet_share: green_share(totals.accepted_packets),
         tlt: tlt(record),
+        unorc: unorc(record),
         link_rtt_error: record.link_rtt_error,
         network: network(record),
         capture: None,
@@ -195,6 +196,14 @@ fn tlt(record: &Record) -> Option<Tlt> {
         packets: sum(SENT.iter().filter_map(|mark| count(mark))),
         extra_packets: clock_packets.saturating_add(count("WorkerEcho").unwrap_or(0)),
     })
+}
+
+/// None without tunnels.
+fn unorc(record: &Record) -> Option<BTreeMap<String, u64>> {
+    let own = record.counters.iter();
+    let own = own.filter_map(|(name, n)| Some((name.strip_prefix("Unorc.")?.to_owned(), *n)));
+    let own: BTreeMap<_, _> = own.collect();
+    (!own.is_empty()).then_some(own)
 }
 
 /// Of counters that a guest tells, which may be anything.

@@ -17,6 +17,7 @@ pub mod schema;
 pub mod shape;
 pub mod sysctl;
 pub mod traffic;
+pub mod tunnel;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -38,6 +39,7 @@ use crate::scenario::dscp::Dscp;
 use crate::scenario::engine::Kind;
 use crate::scenario::fabric::FabricSpec;
 use crate::scenario::traffic::{Cdf, FlowFile, TrafficSpec};
+use crate::scenario::tunnel::TunnelSpec;
 use crate::text::nearest;
 use crate::units::{Amount, Fraction, Rate, Size, Time, text_schema};
 
@@ -74,6 +76,8 @@ pub struct Scenario {
     pub watch: Vec<WatchSpec>,
     #[serde(default)]
     pub flows: Vec<FlowSpec>,
+    /// Between the hosts of each flow.
+    pub tunnel: Option<TunnelSpec>,
     /// Flows that are drawn from the seed.
     #[serde(default)]
     pub traffic: Vec<TrafficSpec>,
@@ -536,6 +540,9 @@ pub struct FlowSpec {
     pub sndbuf: Size,
     #[serde(default)]
     pub rcvbuf: Size,
+    /// The receiver tells of its window before the flow starts.
+    #[serde(default)]
+    pub window_known: bool,
 }
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]

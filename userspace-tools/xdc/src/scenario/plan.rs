@@ -28,6 +28,7 @@ use crate::scenario::paths::{Paths, find_direction};
 use crate::scenario::programs::{check_command, programs};
 use crate::scenario::sysctl;
 use crate::scenario::traffic::{self, Classes};
+use crate::scenario::tunnel::tunnels;
 use crate::scenario::{
     Cc, CcSpec, LinkSpec, QueueSpec, Scalar, Scenario, Threshold, expand, expand_all, no_node,
     pairs,
@@ -60,7 +61,8 @@ pub fn plan(scenario: &Scenario, cc: &str, seed: u64, scale: u32) -> Result<Plan
     let mut topology = topology(scenario, known, seed, scale)?;
     let events = events(scenario, &mut topology, seed, scale)?;
     let programs = programs(scenario, &topology, scale)?;
-    let flows = flows(scenario, known, &topology, seed, scale)?;
+    let mut flows = flows(scenario, known, &topology, seed, scale)?;
+    topology.tunnels = tunnels(scenario, &topology, &mut flows, scale)?;
     if let Some(across) = known.inter_cc {
         by_route(scenario, &mut topology, &flows, &known.cc, across, scale)?;
     }
@@ -143,6 +145,9 @@ fn modules(
         .any(|queue| queue.as_ref().is_some_and(Queue::is_phantom));
     if phantom {
         modules.push("sch_phantom".to_owned());
+    }
+    if !topology.tunnels.is_empty() {
+        modules.push(xdc_netlink::unorc::KIND.to_owned());
     }
     for host in scenario.host.values() {
         for module in &host.modules {
@@ -330,6 +335,7 @@ fn topology(scenario: &Scenario, cc: &Cc, seed: u64, scale: u32) -> Result<Topol
         ipv6: spec.ip == 6,
         ecmp: spec.ecmp(),
         congctl: None,
+        tunnels: Vec::new(),
     };
     size_by_bdp(&mut topology, &named, scale)?;
     Ok(topology)
@@ -686,7 +692,7 @@ fn flows(
         }
         for (src, dst) in pairs(&spec.src, &spec.dst)? {
             let base_rtt_us = paths.base_rtt_us(&src, &dst)?;
-            let ideal_ns = traffic::ideal_ns(&paths, &src, &dst, spec.bytes.0)?;
+            let ideal_ns = traffic::ideal_ns(&paths, &src, &dst, spec.bytes.0, false)?;
             let dscp = spec.dscp.or(dscps.get(&src).copied()).unwrap_or_default().0;
             let flow = Flow {
                 src,
@@ -702,6 +708,8 @@ fn flows(
                 period_us: scaled_us(spec.period),
                 persistent: false,
                 dscp,
+                window_known: spec.window_known,
+                tunnel: false,
                 sndbuf_bytes: spec.sndbuf.0,
                 rcvbuf_bytes: spec.rcvbuf.0,
                 base_rtt_us,

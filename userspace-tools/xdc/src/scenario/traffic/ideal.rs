@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What an idle path would do: base RTT classes, and the completion time that slowdown is against.
 
-use xdc_proto::{ETHERNET_HEADER_BYTES, Topology};
+use xdc_proto::{ETHERNET_HEADER_BYTES, TUNNEL_HEADER_BYTES, TUNNEL_MTU_LESS, Topology};
 
 use crate::error::Result;
 use crate::scenario::paths::Paths;
@@ -62,8 +62,9 @@ fn widest_gap(mut rtts_us: Vec<f64>) -> f64 {
 }
 
 /// Time from first send to last byte received of a sender that never waits, on an idle path, ns:
-/// what the first packet takes, then the rest at the rate of the slowest link. 0 without an end.
-pub fn ideal_ns(paths: &Paths<'_>, src: &str, dst: &str, bytes: u64) -> Result<u64> {
+/// what the first packet takes, then the rest at the rate of the slowest link. 0 without an end. In a tunnel
+/// its packets have one more header; parities are not counted.
+pub fn ideal_ns(paths: &Paths<'_>, src: &str, dst: &str, bytes: u64, tunnel: bool) -> Result<u64> {
     let walk = paths.walk(src, dst)?;
     let mtu = walk.iter().map(|(link, _)| link.mtu).min().unwrap_or(0);
     let ack = paths.topology().ack_bytes();
@@ -71,7 +72,12 @@ pub fn ideal_ns(paths: &Paths<'_>, src: &str, dst: &str, bytes: u64) -> Result<u
         true => ack - TIMESTAMP_BYTES,
         false => ack,
     };
+    let (outer, mtu) = match tunnel {
+        true => (TUNNEL_HEADER_BYTES, mtu.saturating_sub(TUNNEL_MTU_LESS)),
+        false => (0, mtu),
+    };
     let payload = u64::from(mtu.saturating_sub(headers)).max(1);
+    let headers = headers + outer;
     if bytes == 0 {
         return Ok(0);
     }
@@ -127,7 +133,7 @@ mod tests {
             panic!("no run");
         };
         let paths = Paths::new(&run.topology).unwrap();
-        let ideal = |bytes| ideal_ns(&paths, "a1", "r", bytes).unwrap();
+        let ideal = |bytes| ideal_ns(&paths, "a1", "r", bytes, false).unwrap();
         // 1 Gbit/s: 8 ns a byte; the port with a queue sends the first packet at once.
         assert_eq!(ideal(1000), (1000 + 52 + 14) * 8);
         assert_eq!(ideal(1448), 1514 * 8);

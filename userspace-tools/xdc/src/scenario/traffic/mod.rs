@@ -107,6 +107,9 @@ pub struct TrafficSpec {
     pub sndbuf: Size,
     #[serde(default)]
     pub rcvbuf: Size,
+    /// Their receivers tell of their windows before the flows start.
+    #[serde(default)]
+    pub window_known: bool,
 }
 
 impl TrafficSpec {
@@ -297,7 +300,7 @@ impl Block<'_> {
         let dscp = spec.dscp.or(self.dscps.get(&src).copied());
         let dscp = dscp.unwrap_or_default().0;
         Ok(Flow {
-            ideal_ns: ideal_ns(self.paths, &src, &dst, bytes)?,
+            ideal_ns: ideal_ns(self.paths, &src, &dst, bytes, false)?,
             src,
             dst,
             group: group.unwrap_or_else(|| spec.group.as_deref().unwrap_or(class).to_owned()),
@@ -311,6 +314,8 @@ impl Block<'_> {
             period_us: 0,
             persistent: spec.persistent,
             dscp,
+            window_known: spec.window_known,
+            tunnel: false,
             sndbuf_bytes: spec.sndbuf.0,
             rcvbuf_bytes: spec.rcvbuf.0,
             base_rtt_us,

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a link of kind unorc can be told, as words and as netlink attributes (modules/uapi/unorc.h).
+//! What a link of kind unorc can be told, as words and as netlink attributes (modules/uapi/unorc.h):
+//! for the plugin of ip, and for devices that xdc makes.
 
 use std::net::Ipv4Addr;
-use xdc_algo::paths::{Freeze, Kind};
+use xdc_algo::{
+    paths::{Freeze, Kind},
+    unorc::Count,
+};
+
+/// Name of the kind.
+pub const KIND: &str = "unorc";
 
 /// How it is used.
 pub const USAGE: &str = "\
 Usage: ip link add NAME type unorc local ADDR remote ADDR [ port PORT ]
                    [ fec { DATA+PARITY | off } ] [ paths CHOOSER ] [ freeze { loss | timeout | off } ]
-                   [ timer USEC ] [ flush USEC ]
+                   [ timer USEC ] [ flush USEC ] [ channels N ] [ window PACKETS ]
 CHOOSER := { ecmp | rps | ops | plb | unolb | reps | reps-paper | bitmap }
 ";
 
@@ -26,10 +33,12 @@ enum Attribute {
     Freeze,
     Timer,
     Flush,
+    Channels,
+    Window,
 }
 
 /// The highest number of an attribute.
-pub const MAX_ATTRIBUTE: i32 = Attribute::Flush as i32;
+pub const MAX_ATTRIBUTE: i32 = Attribute::Window as i32;
 
 /// What was said; what was not is the kernel's to choose.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -42,6 +51,8 @@ pub struct Options {
     freeze: Option<u8>,
     timer_us: Option<u32>,
     flush_us: Option<u32>,
+    channels: Option<u8>,
+    window: Option<u16>,
 }
 
 fn number<T: std::str::FromStr>(name: &str, word: &str) -> Result<T, String> {
@@ -71,6 +82,16 @@ fn code(word: &str) -> Result<(u8, u8), String> {
 }
 
 impl Options {
+    /// The same, of a tunnel between these two.
+    pub fn between(self, local: Ipv4Addr, remote: Ipv4Addr, port: u16) -> Self {
+        Self {
+            local: Some(local),
+            remote: Some(remote),
+            port: Some(port),
+            ..self
+        }
+    }
+
     /// From the words of a command line.
     pub fn parse(words: &[&str]) -> Result<Self, String> {
         let mut options = Options::default();
@@ -98,6 +119,8 @@ impl Options {
                 }
                 "timer" => options.timer_us.replace(number(name, value()?)?).is_none(),
                 "flush" => options.flush_us.replace(number(name, value()?)?).is_none(),
+                "channels" => options.channels.replace(number(name, value()?)?).is_none(),
+                "window" => options.window.replace(number(name, value()?)?).is_none(),
                 _ => return Err(format!("what is \"{name}\"?")),
             };
             if !is_new {
@@ -129,6 +152,14 @@ impl Options {
         let us = |us: Option<u32>| us.map(|us| us.to_ne_bytes().to_vec());
         put(Attribute::Timer, us(self.timer_us));
         put(Attribute::Flush, us(self.flush_us));
+        put(
+            Attribute::Channels,
+            self.channels.map(|channels| vec![channels]),
+        );
+        put(
+            Attribute::Window,
+            self.window.map(|window| window.to_ne_bytes().to_vec()),
+        );
         all
     }
 
@@ -148,6 +179,9 @@ impl Options {
             freeze: byte(Attribute::Freeze),
             timer_us: us(Attribute::Timer),
             flush_us: us(Attribute::Flush),
+            channels: byte(Attribute::Channels),
+            window: get(Attribute::Window)
+                .and_then(|window| Some(u16::from_ne_bytes(window.try_into().ok()?))),
         }
     }
 
@@ -176,8 +210,18 @@ impl Options {
         );
         put("timer", self.timer_us.map(|us| us.to_string()));
         put("flush", self.flush_us.map(|us| us.to_string()));
+        put("channels", self.channels.map(|n| n.to_string()));
+        put("window", self.window.map(|n| n.to_string()));
         all
     }
+}
+
+/// What a device has counted, by name: the bytes are those of `struct unorc_xstats`, or of an older one.
+pub fn counters(xstats: &[u8]) -> impl Iterator<Item = (&'static str, u64)> {
+    let (values, _) = xstats.as_chunks();
+    let values = values.iter().map(|&value| u64::from_ne_bytes(value));
+    let names = Count::NAMES.iter().filter_map(|name| name.to_str().ok());
+    names.zip(values)
 }
 
 #[cfg(test)]
@@ -189,7 +233,7 @@ mod tests {
         for kind in Kind::ALL {
             for (freeze, fec) in FREEZES.iter().zip(["8+2", "off", "28+3"]) {
                 let line = format!(
-                    "local 10.0.0.1 remote 10.0.0.2 port 5000 fec {fec} paths {} freeze {freeze} timer 640 flush 50",
+                    "local 10.0.0.1 remote 10.0.0.2 port 5000 fec {fec} paths {} freeze {freeze} timer 640 flush 50 channels 8 window 8192",
                     kind.name()
                 );
                 let words: Vec<_> = line.split(' ').collect();
@@ -232,6 +276,22 @@ mod tests {
     }
 
     #[test]
+    fn counters_are_those_of_the_header() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../modules/uapi/unorc.h");
+        let header = std::fs::read_to_string(path).unwrap();
+        let names = header.lines().filter_map(|line| {
+            let name = line.trim().strip_prefix("__u64 ")?;
+            Some(name.strip_suffix(';')?.to_owned())
+        });
+        let bytes: Vec<u8> = (0..Count::NAMES.len() as u64 + 1)
+            .flat_map(u64::to_ne_bytes)
+            .collect();
+        assert!(names.eq(counters(&bytes).map(|(name, _)| name.to_owned())));
+        assert_eq!(counters(&bytes).nth(3), Some(("tx_resent", 3)));
+        assert_eq!(counters(&bytes[..20]).count(), 2);
+    }
+
+    #[test]
     fn attributes_are_those_of_the_header() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../modules/uapi/unorc.h");
         let header = std::fs::read_to_string(path).unwrap();
@@ -241,7 +301,7 @@ mod tests {
         });
         let wanted = [
             "UNSPEC", "LOCAL", "REMOTE", "PORT", "DATA", "PARITY", "PATHS", "FREEZE", "TIMER",
-            "FLUSH",
+            "FLUSH", "CHANNELS", "WINDOW",
         ];
         assert!(names.eq(wanted.map(str::to_owned)));
         assert_eq!(MAX_ATTRIBUTE as usize, wanted.len() - 1);
