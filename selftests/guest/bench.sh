@@ -3,13 +3,15 @@
 # kernels: none
 # What `xdc bench` runs, on a clock that counts instructions. The lines that it
 # reads: "# callback CC ACKS CALLBACK CALLS INSTRUCTIONS" and "# qdisc NAME MARKS
-# PACKETS ENQUEUE-INSTRUCTIONS DEQUEUE-INSTRUCTIONS MARKED DROPPED".
+# PACKETS ENQUEUE-INSTRUCTIONS DEQUEUE-INSTRUCTIONS MARKED DROPPED". Called with
+# "ROW CC ECN MODULES SYSCTL=VALUE..." (MODULES by commas, or -), each in one
+# argument, it counts a flow of each of those, and nothing else.
 . "$(dirname "$0")/lib.sh"
 
 debug=/sys/kernel/debug/xdc_bench
 mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug
 modprobe xdc_bench
-for module in $(ours cc) tcp_dctcp_rs sch_phantom; do modprobe $module; done
+modprobe sch_phantom
 
 # Congestion controls: one flow from h1 to h2 through the marking port of r.
 routed
@@ -17,14 +19,14 @@ in_ns r xdc qdisc add dev eth2 root phantom limit 1mb rate 200mbit \
 	phantom 300kb drain 0.95 pmin 5% pmax 60% seed 1
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=4000 2>/dev/null
 
-# row CC [ROW]: a flow of it, counted as ROW.
+# row CC [ROW [ECN]]: a flow of it, counted as ROW.
 row() {
-	cc=$1 row=${2:-$1}
+	cc=$1 row=${2:-$1} ecn=${3:-3}
 	check "$row: counted as b_$row" sh -c "echo $cc $row >$debug/wrap"
 	allow $cc b_$row
-	choose h1 b_$row 3
+	choose h1 b_$row $ecn
 	# The receiver's callbacks are not of interest.
-	choose h2 $cc 3
+	choose h2 $cc $ecn
 	receive h2 /tmp/received
 	in_ns h1 nc 10.2.0.1 5001 </tmp/sent
 	wait $receiver
@@ -32,11 +34,30 @@ row() {
 	choose h1 cubic 0
 	choose h2 cubic 0
 }
+counted() { sed 's/^/# callback /' $debug/callbacks; }
+if [ $# -gt 0 ]; then
+	for asked; do
+		set -- $asked
+		row=$1 cc=$2 ecn=$3 modules=$4
+		shift 4
+		for module in $(echo "$modules" | tr , ' '); do
+			[ "$module" = - ] || modprobe "$module"
+		done
+		allow $cc
+		for sysctl; do
+			for ns in h1 h2; do check "$row: $sysctl" in_ns $ns sysctl -qw "$sysctl"; done
+		done
+		row $cc $row $ecn
+	done
+	counted
+	finish
+fi
+for module in $(ours cc) tcp_dctcp_rs; do modprobe $module; done
 for cc in reno cubic bbr dctcp dctcp_rs $(our_ccs); do row $cc; done
 # As inside a datacenter of that rate and RTT: an epoch is a round trip.
 check "unocc: told of the path" in_ns h1 sysctl -qw net.unocc.line_rate_mbps=200 net.unocc.intra_rtt_us=1000
 row unocc unocc_rtt
-sed 's/^/# callback /' $debug/callbacks
+counted
 for ns in h1 r h2; do ip netns del $ns; done
 
 # Qdiscs: a held backlog, at which they mark no packet, some, or every one.

@@ -104,11 +104,16 @@ fn work(channel: &mut Channel) -> Result<()> {
             shell::run(&network, &run)?;
             0
         }
-        Job::Selftest { tests, long, root } => {
+        Job::Selftest {
+            tests,
+            long,
+            arguments,
+            root,
+        } => {
             if root.is_some() {
                 root::enter()?;
             }
-            selftest::run(&tests, long, channel)?;
+            selftest::run(&tests, (long, &arguments), channel)?;
             0
         }
         Job::Probe => 0,

@@ -44,7 +44,11 @@ const QUIET: Duration = Duration::from_millis(200);
 const SKIPPED: i32 = 4;
 
 /// Runs the tests in order, each in a network namespace of its own.
-pub fn run(tests: &[String], long: bool, channel: &mut Channel) -> Result<()> {
+pub fn run(
+    tests: &[String],
+    (long, arguments): (bool, &[String]),
+    channel: &mut Channel,
+) -> Result<()> {
     let mut say = |line: String| channel.send(&Message::Ktap { line });
     say("KTAP version 1".to_string())?;
     say(format!("1..{}", tests.len()))?;
@@ -53,7 +57,7 @@ pub fn run(tests: &[String], long: bool, channel: &mut Channel) -> Result<()> {
     for (i, test) in tests.iter().enumerate() {
         let _own = Netns::create()?;
         Connection::open()?.request(link::set_up("lo", LOOPBACK_INDEX))?;
-        let verdict = run_one(test, long, &mut say)?;
+        let verdict = run_one(test, (long, arguments), &mut say)?;
         initial.enter()?;
         reap();
         say(verdict.line(i + 1, test))?;
@@ -100,8 +104,13 @@ impl Verdict {
     }
 }
 
-fn run_one(test: &str, long: bool, say: &mut impl FnMut(String) -> Result<()>) -> Result<Verdict> {
+fn run_one(
+    test: &str,
+    (long, arguments): (bool, &[String]),
+    say: &mut impl FnMut(String) -> Result<()>,
+) -> Result<Verdict> {
     let mut child = Command::new(Path::new(DIRECTORY).join(test))
+        .args(arguments)
         .current_dir(DIRECTORY)
         .env("PATH", boot::PATH)
         .envs(long.then_some(("XDC_LONG", "1")))

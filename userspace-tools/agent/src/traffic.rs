@@ -15,8 +15,6 @@ use std::{
     fs::File,
     os::unix::fs::OpenOptionsExt,
     sync::Arc,
-    thread,
-    time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};
@@ -380,7 +378,14 @@ impl<'a> Traffic<'a> {
                 true => self.accept(flow).map(drop),
                 false => self.transfers[flow].tell_window(),
             },
-            Source::Sender(flow) => self.transfers[flow].sender_failed(),
+            Source::Sender(flow) => {
+                let now = now_ns()?.saturating_sub(self.origin_ns);
+                let transfer = &mut self.transfers[flow];
+                match transfer.is_complete() {
+                    true => transfer.look_for_acks(now),
+                    false => transfer.sender_failed(),
+                }
+            }
             Source::Receiver(flow) => self.receive(flow),
             Source::Program(program) => self.program_ended(program),
         }
@@ -437,10 +442,17 @@ impl<'a> Traffic<'a> {
         }
         let now = now_ns()?;
         transfer.end(now - self.origin_ns);
-        // The end of the stream is news to both of them.
-        if let Some(sender) = transfer.threaded_sender()? {
-            self.epoll.delete(sender).context("epoll")?;
+        // The end of the stream is news to both of them. Of the sender only the ACK of it is
+        // wanted, which is told on the edge: its state changes, and nothing else does.
+        let acked = Source::Sender(flow).token();
+        let mut acked = EpollEvent::new(EpollFlags::EPOLLOUT | EpollFlags::EPOLLET, acked);
+        match (transfer.sender()?, persistent) {
+            ((sender, true), true) => self.epoll.delete(sender),
+            ((sender, true), false) => self.epoll.modify(sender, &mut acked),
+            ((sender, false), false) => self.epoll.add(sender, acked),
+            ((_, false), true) => Ok(()),
         }
+        .context("epoll")?;
         if let Some(receiver) = transfer.receiver()?.filter(|_| !whole || persistent) {
             self.epoll.delete(receiver).context("epoll")?;
         }
@@ -529,7 +541,7 @@ impl<'a> Traffic<'a> {
         channel.send(&Message::Sample(last))?;
         if self.unfinished == 0 {
             // The senders' counters are complete when the last ACKs have come home.
-            thread::sleep(Duration::from_nanos(2 * slowest_rtt_ns(self.run)));
+            self.settle(now + 2 * slowest_rtt_ns(self.run))?;
         }
         for flow in std::mem::take(&mut self.ended) {
             self.finish(flow, channel)?;
@@ -562,6 +574,19 @@ impl<'a> Traffic<'a> {
             channel.send(&Message::Suspect { counter, delta })?;
         }
         Ok(self.us_since_start(now))
+    }
+
+    /// Hears what flows have to tell until a time.
+    fn settle(&mut self, until_ns: u64) -> Result<()> {
+        let mut events = vec![EpollEvent::empty(); 256];
+        while now_ns()? < until_ns {
+            self.set_timer(until_ns)?;
+            let woken = self.epoll.wait(&mut events, EpollTimeout::NONE);
+            for event in &events[..woken.or_else(ignore_interrupt)?] {
+                self.handle(Source::of(event.data()))?;
+            }
+        }
+        Ok(())
     }
 
     /// Has the timer fire at a time, once.

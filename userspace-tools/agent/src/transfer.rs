@@ -42,6 +42,9 @@ const AUTOTUNED_WAKE_BYTES: u64 = 64 << 10;
 /// What an autotuned send buffer takes at once, however it was set up.
 const AUTOTUNED_SEND_BYTES: u64 = 1 << 20;
 
+/// Of TCP_INFO: the peer has acknowledged everything, the end of the stream too.
+const TCP_FIN_WAIT2: u8 = 5;
+
 /// Time after the end in which the last ACKs come home, beyond two RTTs.
 const SETTLE_NS: u64 = 1_000_000;
 
@@ -55,6 +58,7 @@ pub struct Transfer<'a> {
     /// How much later it was.
     late_ns: u64,
     end_ns: Option<u64>,
+    acked_ns: Option<u64>,
     /// Payload that the receiver has read.
     taken_bytes: u64,
     last: FlowSample,
@@ -89,6 +93,7 @@ impl<'a> Transfer<'a> {
             start_ns: None,
             late_ns: 0,
             end_ns: None,
+            acked_ns: None,
             taken_bytes: 0,
             last: FlowSample::default(),
         }
@@ -329,10 +334,18 @@ impl<'a> Transfer<'a> {
         self.end_ns.is_some()
     }
 
-    /// The end that a thread has written to.
-    pub fn threaded_sender(&mut self) -> Result<Option<&Socket>> {
+    /// The sender's end, and whether a thread has written to it.
+    pub fn sender(&mut self) -> Result<(&Socket, bool)> {
         let sockets = self.sockets()?;
-        Ok(sockets.sending.is_some().then_some(&sockets.sender))
+        Ok((&sockets.sender, sockets.sending.is_some()))
+    }
+
+    /// Something has changed at the sender since the flow ended: is all of it acknowledged?
+    pub fn look_for_acks(&mut self, now_ns: u64) -> Result<()> {
+        if self.acked_ns.is_none() && tcp_info(&self.sockets()?.sender)?.state == TCP_FIN_WAIT2 {
+            self.acked_ns = Some(now_ns);
+        }
+        Ok(())
     }
 
     /// When the sender's counters are complete, ns after the start of the traffic.
@@ -404,6 +417,7 @@ impl<'a> Transfer<'a> {
             start_ns: self.start_ns.unwrap_or(0),
             late_ns: self.late_ns,
             end_ns: self.end_ns,
+            acked_ns: self.acked_ns,
             received_bytes,
             retransmits: (info.total_retrans - before.total_retrans).into(),
             timeouts: (info.total_rto - before.total_rto).into(),

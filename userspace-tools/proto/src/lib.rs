@@ -87,6 +87,9 @@ pub enum Job {
         tests: Vec<String>,
         /// Take the long form of each (`XDC_LONG=1` in its environment).
         long: bool,
+        /// Of each of them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        arguments: Vec<String>,
         /// A folder of the host that is their root, read-only; what they write stays in the
         /// guest's memory.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -475,6 +478,9 @@ pub struct Flow {
     /// sender never waits, ns. 0 for a flow without end.
     #[serde(default)]
     pub ideal_ns: u64,
+    /// What an ACK takes back on the idle path, ns.
+    #[serde(default)]
+    pub ack_ns: u64,
 }
 
 /// TCP_CONGESTION on an open socket.
@@ -824,6 +830,10 @@ pub struct FlowResult {
     pub late_ns: u64,
     /// Last byte received, ns after the traffic's start; None if the run stopped first.
     pub end_ns: Option<u64>,
+    /// Its ACK at the sender, ns after the traffic's start; None of a connection that stays open,
+    /// and of an ACK that came after the flow was let go.
+    #[serde(default)]
+    pub acked_ns: Option<u64>,
     /// Payload received, bytes.
     pub received_bytes: u64,
     /// Packets sent again.
@@ -853,6 +863,11 @@ impl FlowResult {
     /// First send to last byte received, ns.
     pub fn fct_ns(&self) -> Option<u64> {
         self.end_ns.map(|ns| ns.saturating_sub(self.start_ns))
+    }
+
+    /// First send to the last byte's ACK, ns.
+    pub fn fct_acked_ns(&self) -> Option<u64> {
+        self.acked_ns.map(|ns| ns.saturating_sub(self.start_ns))
     }
 }
 

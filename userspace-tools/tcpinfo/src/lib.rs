@@ -8,7 +8,8 @@ use std::{io, mem, os::fd::AsRawFd};
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TcpInfo {
-    state: u8,
+    /// TCP_ESTABLISHED 1, TCP_FIN_WAIT2 5, ...
+    pub state: u8,
     /// Of loss recovery: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
     pub ca_state: u8,
     retransmits: u8,

@@ -291,8 +291,9 @@ fn interfaces_have_no_ipv6_address_of_their_own() {
     assert!(!said.contains("inet6 fe80"), "{said}");
 }
 
-/// FCTs of twenty messages of 256 kB between the datacenters, 50 ms apart, us.
-fn messages(persistent: bool) -> Vec<f64> {
+/// FCTs of twenty messages of 256 kB between the datacenters, 50 ms apart, us: to the last byte, and
+/// to its ACK where there is one.
+fn messages(persistent: bool) -> (Vec<f64>, Vec<f64>) {
     let dir = tempfile::tempdir().unwrap();
     let scenario = dir.path().join("messages.toml");
     let text = format!(
@@ -315,20 +316,32 @@ fn messages(persistent: bool) -> Vec<f64> {
         .lines()
         .map(|line| line.split(',').collect::<Vec<_>>());
     let names = lines.next().unwrap();
-    let column = names.iter().position(|name| *name == "fct_us").unwrap();
-    lines.map(|line| line[column].parse().unwrap()).collect()
+    let rows: Vec<_> = lines.collect();
+    let of = |wanted: &str| -> Vec<f64> {
+        let column = names.iter().position(|name| *name == wanted).unwrap();
+        let values = rows.iter().map(|row| row[column]);
+        let measured = values.filter(|value| !value.is_empty());
+        measured.map(|value| value.parse().unwrap()).collect()
+    };
+    (of("fct_us"), of("fct_acked_us"))
 }
 
 #[test]
 fn a_persistent_connection_goes_on_with_its_window() {
-    let fresh = messages(false);
-    assert_eq!(fresh.len(), 20);
+    let (fresh, acked) = messages(false);
+    assert_eq!((fresh.len(), acked.len()), (20, 20));
+    // The ACK of the last byte takes the same way back each time: propagation, and next to no bytes.
+    let back: Vec<_> = fresh.iter().zip(&acked).map(|(a, b)| b - a).collect();
+    assert!(
+        back.iter().all(|us| (us - back[0]).abs() < 1.0 && *us > 100.0),
+        "{back:?}"
+    );
     assert!(
         fresh.iter().all(|fct_us| *fct_us > 0.9 * fresh[0]),
         "{fresh:?}"
     );
-    let persistent = messages(true);
-    assert_eq!(persistent.len(), 20);
+    let (persistent, acked) = messages(true);
+    assert_eq!((persistent.len(), acked.len()), (20, 0));
     // The first has 62 packets to send, and begins with ten.
     assert!(
         (persistent[0] / fresh[0] - 1.0).abs() < 0.1,

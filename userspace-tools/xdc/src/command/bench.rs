@@ -86,34 +86,93 @@ pub fn command(request: &Request) -> Result<bool> {
 fn count(home: &Home, timeout: Duration, report: &mut impl FnMut(&str)) -> Result<Costs> {
     let mut costs = Costs::default();
     for (test, cpus) in TESTS {
-        let plan = Plan::of(Job::Selftest {
-            tests: vec![test.to_owned()],
-            long: false,
-            root: None,
-        });
-        let guest = Guest {
-            home,
-            engine: Engine::new(home, Kind::Qemu, Flavour::X86, Clock::Icount)?,
-            machine: Machine {
-                cpus,
-                memory_mb: 1024,
-                spins: false,
-            },
-        };
-        let watch = Watch {
-            stall: timeout,
-            total: None,
-            console: None,
-        };
-        guest.run(&plan, &watch, |message| {
-            if let Message::Ktap { line } = message {
-                costs.read(&line)?;
-                report(&line);
-            }
+        boot(home, timeout, (test, cpus, &[]), &mut |line| {
+            costs.read(line)?;
+            report(line);
             Ok(())
         })?;
     }
     Ok(costs)
+}
+
+/// A flow whose callbacks are counted.
+pub struct Counted {
+    /// Kernel's name.
+    pub cc: String,
+    /// net.ipv4.tcp_ecn of its sender.
+    pub ecn: String,
+    pub modules: Vec<String>,
+    /// `net.unocc.line_rate_mbps=1000`
+    pub sysctls: Vec<String>,
+}
+
+/// Instructions per ACK of each, in one boot; none of one whose flow failed.
+pub fn per_ack(home: &Home, timeout: Duration, flows: &[Counted]) -> Result<Vec<Option<f64>>> {
+    let row = |n: usize| format!("row{n}");
+    let asked = flows.iter().enumerate().map(|(n, flow)| {
+        let modules = match flow.modules.is_empty() {
+            true => "-".to_owned(),
+            false => flow.modules.join(","),
+        };
+        let mut words = vec![row(n), flow.cc.clone(), flow.ecn.clone(), modules];
+        words.extend(flow.sysctls.iter().cloned());
+        words.join(" ")
+    });
+    let mut costs = Costs::default();
+    let mut failed = Vec::new();
+    let (test, cpus) = TESTS[0];
+    boot(
+        home,
+        timeout,
+        (test, cpus, &asked.collect::<Vec<_>>()),
+        &mut |line| {
+            costs.read(line)?;
+            if let Some((_, case)) = line.split_once("not ok ") {
+                failed.push(case.to_owned());
+            }
+            Ok(())
+        },
+    )?;
+    let rows = (0..flows.len()).map(|n| {
+        let of_it = format!(" {}:", row(n));
+        let passed = !failed.iter().any(|case| case.contains(&of_it));
+        costs.per_ack(&row(n)).filter(|_| passed)
+    });
+    Ok(rows.collect())
+}
+
+/// One boot on a clock that counts instructions.
+fn boot(
+    home: &Home,
+    timeout: Duration,
+    (test, cpus, arguments): (&str, u32, &[String]),
+    read: &mut impl FnMut(&str) -> Result<()>,
+) -> Result<()> {
+    let plan = Plan::of(Job::Selftest {
+        tests: vec![test.to_owned()],
+        long: false,
+        arguments: arguments.to_vec(),
+        root: None,
+    });
+    let guest = Guest {
+        home,
+        engine: Engine::new(home, Kind::Qemu, Flavour::X86, Clock::Icount)?,
+        machine: Machine {
+            cpus,
+            memory_mb: 1024,
+            spins: false,
+        },
+    };
+    let watch = Watch {
+        stall: timeout,
+        total: None,
+        console: None,
+    };
+    guest.run(&plan, &watch, |message| match message {
+        Message::Ktap { line } => read(&line),
+        _ => Ok(()),
+    })?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -430,6 +430,7 @@ fn run(home: &Home, suite: &Suite, root: &Path, request: &Request) -> Result<Rep
     let plan = Plan::of(Job::Selftest {
         tests: vec![format!("{FOLDER}/{}", suite.file)],
         long: request.long,
+        arguments: Vec::new(),
         root: Some(root.to_path_buf()),
     });
     let guest = Guest {

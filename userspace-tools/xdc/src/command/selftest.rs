@@ -106,6 +106,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let plan = Plan::of(Job::Selftest {
         tests: choose(&home, &request.names, flavour)?,
         long: request.long,
+        arguments: Vec::new(),
         root: None,
     });
     let guest = Guest {

@@ -6,10 +6,11 @@
 //! the best so far. Default and winner are then run on set B: other rows, seeds, RTTs and rates.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 use xdc_algo::ALGORITHMS;
 use xdc_proto::rng::Rng;
 
@@ -24,6 +25,8 @@ use crate::error::{Error, Result};
 use crate::guest::engine::Engine;
 use crate::home::Home;
 use crate::interrupt;
+use crate::marked;
+use crate::owned;
 use crate::progress::Progress;
 use crate::result::runner::Runner;
 
@@ -68,6 +71,9 @@ pub struct Request {
     /// Of the search.
     #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = args::seed())]
     seed: u64,
+    /// Write what came of every congestion control in --out into this page: docs/score.md.
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
     #[command(flatten)]
     to: args::Outcome,
     #[command(flatten)]
@@ -156,7 +162,41 @@ struct Bench<'a> {
     knobs: &'a [Knob],
 }
 
-#[derive(Debug, Serialize)]
+/// What came of it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Tuned {
+    schema: u32,
+    cc: String,
+    budget: u32,
+    on: Vec<String>,
+    hold_out: Vec<String>,
+    knobs: Vec<Chosen>,
+    a: OnA,
+    b: Vec<HeldOut>,
+    factor_of_two: Vec<Cost>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Chosen {
+    knob: String,
+    default: f64,
+    tuned: f64,
+}
+
+/// The mean of log2 to the ideal on set A.
+#[derive(Debug, Serialize, Deserialize)]
+struct OnA {
+    default_log2: f64,
+    tuned_log2: f64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct HeldOut {
+    cell: String,
+    tuned_over_default_log2: Option<Log2>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
 struct Cost {
     knob: String,
     factor: f64,
@@ -185,20 +225,13 @@ impl Bench<'_> {
             here: &mut here,
             of: &[],
             used: BTreeMap::new(),
+            bundle_agrees: false,
         };
         let jobs = self.request.guests.jobs;
-        let runner = Runner {
-            home: self.runner.home,
-            engine: self.runner.engine,
-            timeout: self.runner.timeout,
-            trace: &[],
-            pcap: &[],
-            progress: self.runner.progress,
-        };
         run::run(
             rows,
             &form,
-            (runner, self.lab, jobs),
+            (self.runner, self.lab, jobs),
             &mut known,
             &self.request.to.dir("tune"),
         )
@@ -234,6 +267,9 @@ pub fn command(request: &Request) -> Result<bool> {
     let all = Row::load_all(&home)?;
     let rows_a = choose(all.clone(), &request.on)?;
     let rows_b = choose(all, &request.hold_out)?;
+    if rows_a.iter().any(|row| row.bench) {
+        return Err(Error::usage("instructions are not tuned for").hint("--on S1,S4"));
+    }
     if let Some(row) = rows_b.iter().find(|row| row.scenario != "base") {
         return Err(Error::usage(format!("{} has a network of its own", row.id))
             .hint("a row on the scorecard's base network: S3, S6"));
@@ -301,57 +337,149 @@ pub fn command(request: &Request) -> Result<bool> {
                 )
             };
             let (was, is) = (of(&before), of(&after));
-            held_out.push((
-                is.name(),
-                card::of_versions((&request.cc, &was), (&request.cc, &is)),
-            ));
+            held_out.push(HeldOut {
+                cell: is.name(),
+                tuned_over_default_log2: card::of_versions((&request.cc, &was), (&request.cc, &is)),
+            });
         }
     }
     let complete = before.failed + after.failed + before.suspect + after.suspect == 0;
-    interrupt::end_on_closed_pipe()?;
     let settings = knobs.iter().zip(&default).zip(&best);
-    if request.to.json {
-        let knobs: Vec<_> = settings
-            .map(|((knob, default), best)| json!({"knob": knob.name, "default": default, "tuned": best}))
-            .collect();
-        let held_out: Vec<_> = held_out
-            .iter()
-            .map(|(cell, log2)| json!({"cell": cell, "tuned_over_default_log2": log2}))
-            .collect();
-        let outcome = json!({
-            "schema": 1, "cc": request.cc, "budget": request.budget, "on": request.on,
-            "hold_out": request.hold_out, "knobs": knobs,
-            "a": {"default_log2": at_default, "tuned_log2": at_best},
-            "b": held_out, "factor_of_two": costs,
-        });
-        println!("{outcome:#}");
-    } else {
-        println!(
-            "{}, {} settings on {}",
-            request.cc,
-            request.budget,
-            request.on.join(", ")
-        );
-        println!("mean log2 to the ideal there: default {at_default:+.3}, tuned {at_best:+.3}");
-        for ((knob, default), best) in settings {
-            println!("  {:28} {default:>10} -> {best}", knob.name);
-        }
-        println!("a factor in one knob, from the tuned setting, costs there");
-        for cost in &costs {
-            println!(
-                "  {:28} x {:<8.3} {:+.3}",
-                cost.knob, cost.factor, cost.log2
-            );
-        }
-        println!(
-            "tuned over default on {}, elsewhere, log2",
-            request.hold_out.join(", ")
-        );
-        for (cell, log2) in &held_out {
-            println!("  {cell}: {} {}", text::log2(*log2), verdict(*log2));
-        }
+    let tuned = Tuned {
+        schema: SCHEMA,
+        cc: request.cc.clone(),
+        budget: request.budget,
+        on: request.on.clone(),
+        hold_out: request.hold_out.clone(),
+        knobs: settings
+            .map(|((knob, &default), &tuned)| Chosen {
+                knob: knob.name.clone(),
+                default,
+                tuned,
+            })
+            .collect(),
+        a: OnA {
+            default_log2: at_default,
+            tuned_log2: at_best,
+        },
+        b: held_out,
+        factor_of_two: costs,
+    };
+    let dir = request.to.dir("tune");
+    let json = serde_json::to_string_pretty(&tuned)
+        .map_err(|err| Error::failure(format!("the outcome cannot be written: {err}")))?;
+    let path = dir.join(format!("{}.json", request.cc));
+    owned::replace(&path, format!("{json}\n")).map_err(|err| Error::io(path.display(), &err))?;
+    if let Some(page) = &request.page {
+        marked::update(page, MARK, &table(&all_in(&dir)?))?;
+    }
+    interrupt::end_on_closed_pipe()?;
+    match request.to.json {
+        true => println!("{json}"),
+        false => print!("{}", tuned.text()),
     }
     Ok(complete)
+}
+
+/// Of the page's part.
+const MARK: &str = "tune";
+
+/// Of the JSON's keys.
+const SCHEMA: u32 = 1;
+
+/// What is there of every congestion control.
+fn all_in(dir: &Path) -> Result<Vec<Tuned>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(dir).map_err(|err| Error::io(dir.display(), &err))? {
+        let path = entry.map_err(|err| Error::io(dir.display(), &err))?.path();
+        if path.extension().is_some_and(|it| it == "json") {
+            let text = fs::read(&path).map_err(|err| Error::io(path.display(), &err))?;
+            all.extend(serde_json::from_slice::<Tuned>(&text).ok());
+        }
+    }
+    all.sort_by(|a, b| a.cc.cmp(&b.cc));
+    Ok(all)
+}
+
+/// As Markdown.
+fn table(all: &[Tuned]) -> String {
+    let mut table = "| | settings | set A, mean log2 to the ideal: default | tuned | set B, tuned over default: better | equal | worse | undecided | what was changed | dearest factor of two, log2 on A |\n\
+                     |---|---:|---:|---:|---:|---:|---:|---:|---|---|\n"
+        .to_owned();
+    for it in all {
+        let count = |verdict| {
+            let of = |held: &&HeldOut| card::Verdict::of(held.tuned_over_default_log2) == verdict;
+            it.b.iter().filter(of).count()
+        };
+        let changed: Vec<_> = it
+            .knobs
+            .iter()
+            .filter(|knob| knob.tuned != knob.default)
+            .map(|knob| format!("`{}` {} to {}", knob.knob, knob.default, knob.tuned))
+            .collect();
+        let costs = it.factor_of_two.iter();
+        let dearest = costs
+            .min_by(|a, b| a.log2.total_cmp(&b.log2))
+            .map(|cost| format!("`{}` x {:.2}: {:+.2}", cost.knob, cost.factor, cost.log2));
+        let _ = writeln!(
+            table,
+            "| {} | {} | {:+.2} | {:+.2} | {} | {} | {} | {} | {} | {} |",
+            it.cc,
+            it.budget,
+            it.a.default_log2,
+            it.a.tuned_log2,
+            count(card::Verdict::Win),
+            count(card::Verdict::Tie),
+            count(card::Verdict::Loss),
+            count(card::Verdict::Undecided),
+            match changed.is_empty() {
+                true => "nothing".to_owned(),
+                false => changed.join(", "),
+            },
+            dearest.unwrap_or_default()
+        );
+    }
+    table
+}
+
+impl Tuned {
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{}, {} settings on {}\nmean log2 to the ideal there: default {:+.3}, tuned {:+.3}\n",
+            self.cc,
+            self.budget,
+            self.on.join(", "),
+            self.a.default_log2,
+            self.a.tuned_log2
+        );
+        for it in &self.knobs {
+            let _ = writeln!(text, "  {:28} {:>10} -> {}", it.knob, it.default, it.tuned);
+        }
+        text += "a factor in one knob, from the tuned setting, costs there\n";
+        for it in &self.factor_of_two {
+            let _ = writeln!(
+                text,
+                "  {:28} x {:<8.3} {:+.3}",
+                it.knob, it.factor, it.log2
+            );
+        }
+        let _ = writeln!(
+            text,
+            "tuned over default on {}, elsewhere, log2",
+            self.hold_out.join(", ")
+        );
+        for held in &self.b {
+            let log2 = held.tuned_over_default_log2;
+            let _ = writeln!(
+                text,
+                "  {}: {} {}",
+                held.cell,
+                text::log2(log2),
+                verdict(log2)
+            );
+        }
+        text
+    }
 }
 
 fn verdict(log2: Option<Log2>) -> &'static str {
@@ -377,6 +505,52 @@ fn propose(rng: &mut Rng, knobs: &[Knob], best: &Setting, anywhere: bool) -> Set
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_table_says_what_came_of_it() {
+        let log2 = |mean: f64| {
+            let (low, high) = (mean - 0.01, mean + 0.01);
+            Some(Log2 {
+                low,
+                mean,
+                high,
+                n: 5,
+            })
+        };
+        let held = |cell: &str, mean| HeldOut {
+            cell: cell.to_owned(),
+            tuned_over_default_log2: log2(mean),
+        };
+        let tuned = Tuned {
+            schema: SCHEMA,
+            cc: "mine".to_owned(),
+            budget: 7,
+            on: vec!["S1".to_owned()],
+            hold_out: vec!["S3".to_owned()],
+            knobs: vec![Chosen {
+                knob: "gain".to_owned(),
+                default: 4.0,
+                tuned: 8.0,
+            }],
+            a: OnA {
+                default_log2: -2.0,
+                tuned_log2: -1.5,
+            },
+            b: vec![held("one", 0.5), held("two", 0.0), held("three", -0.5)],
+            factor_of_two: vec![Cost {
+                knob: "gain".to_owned(),
+                factor: 0.5,
+                log2: -0.25,
+            }],
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let json = serde_json::to_string(&tuned).unwrap();
+        fs::write(dir.path().join("mine.json"), json).unwrap();
+        let table = table(&all_in(dir.path()).unwrap());
+        let row =
+            "| mine | 7 | -2.00 | -1.50 | 1 | 1 | 1 | 0 | `gain` 4 to 8 | `gain` x 0.50: -0.25 |";
+        assert!(table.contains(row), "{table}");
+    }
 
     #[test]
     fn settings_are_valid_and_near_the_best_at_the_end() {

@@ -462,6 +462,15 @@ const RUN: &[Entry<Run>] = &[
     ),
 ];
 
+/// Metrics that have a value of each flow.
+const FLOW_TIMES: [&str; 5] = [
+    "fct_us",
+    "fct_ms",
+    "slowdown",
+    "fct_acked_us",
+    "slowdown_acked",
+];
+
 /// Of a line that the one above explains.
 const SAME: &str = "";
 
@@ -488,6 +497,12 @@ const COMPLETION: &[Entry<Completion>] = &[
         Unit::Flows,
         |of| count(of.flows as u64),
         "all of them",
+    ),
+    entry(
+        "warmup",
+        Unit::Flows,
+        |of| count(of.warmup as u64),
+        "planned to start before the scenario's `warmup`; they are in none of the figures below",
     ),
     entry(
         "unfinished",
@@ -529,6 +544,58 @@ const COMPLETION: &[Entry<Completion>] = &[
     entry("slowdown.p99", Unit::Ratio, |of| of.slowdown.p99, SAME),
     entry("slowdown.p999", Unit::Ratio, |of| of.slowdown.p999, SAME),
     entry("slowdown.max", Unit::Ratio, |of| of.slowdown.max, SAME),
+    entry(
+        "fct_acked_us.mean",
+        Unit::Us,
+        |of| of.fct_acked_us.mean,
+        "first send to the last byte's ACK at the sender; none of persistent connections",
+    ),
+    entry("fct_acked_us.p50", Unit::Us, |of| of.fct_acked_us.p50, SAME),
+    entry("fct_acked_us.p95", Unit::Us, |of| of.fct_acked_us.p95, SAME),
+    entry("fct_acked_us.p99", Unit::Us, |of| of.fct_acked_us.p99, SAME),
+    entry(
+        "fct_acked_us.p999",
+        Unit::Us,
+        |of| of.fct_acked_us.p999,
+        SAME,
+    ),
+    entry("fct_acked_us.max", Unit::Us, |of| of.fct_acked_us.max, SAME),
+    entry(
+        "slowdown_acked.mean",
+        Unit::Ratio,
+        |of| of.slowdown_acked.mean,
+        "that over the ideal of the path and its ACK",
+    ),
+    entry(
+        "slowdown_acked.p50",
+        Unit::Ratio,
+        |of| of.slowdown_acked.p50,
+        SAME,
+    ),
+    entry(
+        "slowdown_acked.p95",
+        Unit::Ratio,
+        |of| of.slowdown_acked.p95,
+        SAME,
+    ),
+    entry(
+        "slowdown_acked.p99",
+        Unit::Ratio,
+        |of| of.slowdown_acked.p99,
+        SAME,
+    ),
+    entry(
+        "slowdown_acked.p999",
+        Unit::Ratio,
+        |of| of.slowdown_acked.p999,
+        SAME,
+    ),
+    entry(
+        "slowdown_acked.max",
+        Unit::Ratio,
+        |of| of.slowdown_acked.max,
+        SAME,
+    ),
 ];
 
 const GROUP: &[Entry<Group>] = &[
@@ -873,14 +940,18 @@ impl Metric {
             Place::Queue(..) | Place::Phase(_) | Place::Capture(_) | Place::Tcp(_) => return None,
         };
         let (what, statistic) = name.split_once('.')?;
-        let needed = match (what, statistic) {
-            ("fct_us" | "slowdown", "p999") => 10_000,
-            ("fct_us" | "fct_ms" | "slowdown", "p99") => 1000,
-            ("fct_us" | "fct_ms" | "slowdown", "mean" | "p50" | "p95") => 100,
+        if !FLOW_TIMES.contains(&what) {
+            return None;
+        }
+        let needed = match statistic {
+            "p999" => 10_000,
+            "p99" => 1000,
+            "mean" | "p50" | "p95" => 100,
             _ => return None,
         };
+        let counted = of.flows.saturating_sub(of.warmup);
         Some(Population {
-            ended: of.flows - of.unfinished.min(of.flows),
+            ended: counted.saturating_sub(of.unfinished),
             unfinished: of.unfinished,
             needed,
         })

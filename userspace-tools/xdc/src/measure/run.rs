@@ -170,6 +170,9 @@ pub struct Queue {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Completion {
     pub flows: usize,
+    /// Planned to start in the warm-up: they are in no other figure.
+    #[serde(default)]
+    pub warmup: usize,
     /// The run's end cut them off. They are in no other figure.
     pub unfinished: usize,
     /// Flows that met a retransmission timeout, and how many timeouts there were.
@@ -180,6 +183,11 @@ pub struct Completion {
     pub fct_us: Spread,
     /// FCT over the ideal of the path.
     pub slowdown: Spread,
+    /// The same to the last byte's ACK at the sender.
+    #[serde(default)]
+    pub fct_acked_us: Spread,
+    #[serde(default)]
+    pub slowdown_acked: Spread,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

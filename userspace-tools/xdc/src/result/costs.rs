@@ -167,7 +167,8 @@ impl Costs {
             .find(|row| row.cc == cc && row.callback == callback && row.acks > 0 && row.calls > 0)
     }
 
-    fn per_ack(&self, cc: &str) -> Option<f64> {
+    /// All that an ACK causes in a congestion control, on average.
+    pub fn per_ack(&self, cc: &str) -> Option<f64> {
         CALLBACKS
             .iter()
             .filter_map(|name| self.callback(cc, name))

@@ -24,8 +24,9 @@ fn spread(mut values: Vec<f64>) -> Spread {
 
 /// Of flows by their indices.
 pub fn completion(record: &Record, flows: &[usize]) -> Completion {
+    let (counted, warmup) = record.counted(flows);
     let pairs = || {
-        flows
+        counted
             .iter()
             .map(|&i| (&record.flows[i], &record.plan.flows[i]))
     };
@@ -34,11 +35,14 @@ pub fn completion(record: &Record, flows: &[usize]) -> Completion {
     let all = timeouts().fold(0, u64::saturating_add) as f64;
     Completion {
         flows: flows.len(),
+        warmup,
         unfinished: pairs().filter(open).count(),
         timed_out: timeouts().filter(|&n| n > 0).count(),
-        timeouts_per_1000_flows: (!flows.is_empty()).then(|| all * 1e3 / flows.len() as f64),
+        timeouts_per_1000_flows: (!counted.is_empty()).then(|| all * 1e3 / counted.len() as f64),
         fct_us: spread(pairs().filter_map(|(r, f)| fct_us(r, f)).collect()),
         slowdown: spread(pairs().filter_map(|(r, f)| slowdown(r, f)).collect()),
+        fct_acked_us: spread(pairs().filter_map(|(r, f)| fct_acked_us(r, f)).collect()),
+        slowdown_acked: spread(pairs().filter_map(|(r, f)| slowdown_acked(r, f)).collect()),
     }
 }
 
@@ -63,6 +67,17 @@ pub fn completions(record: &Record, flows: &[usize]) -> BTreeMap<SizeClass, Comp
 fn fct_us(result: &FlowResult, flow: &Flow) -> Option<f64> {
     let fct_ns = result.fct_ns().filter(|_| flow.bytes > 0)?;
     Some(fct_ns as f64 / 1e3)
+}
+
+fn fct_acked_us(result: &FlowResult, flow: &Flow) -> Option<f64> {
+    let fct_ns = result.fct_acked_ns().filter(|_| flow.bytes > 0)?;
+    Some(fct_ns as f64 / 1e3)
+}
+
+/// To the last ACK, over the ideal of it.
+fn slowdown_acked(result: &FlowResult, flow: &Flow) -> Option<f64> {
+    let ideal_us = flow.ideal_ns.saturating_add(flow.ack_ns) as f64 / 1e3;
+    (flow.ideal_ns > 0).then_some(fct_acked_us(result, flow)? / ideal_us)
 }
 
 /// FCT over the ideal.
@@ -92,6 +107,10 @@ mod tests {
             (both.timed_out, both.timeouts_per_1000_flows),
             (0, Some(0.0))
         );
+        record.plan.flows[0].ack_ns = 50_000;
+        let acked = completion(&record, &[0]);
+        let times = (acked.fct_acked_us.mean, acked.slowdown_acked.mean);
+        assert_eq!(times, (Some(16_050.0), Some(16_050.0 / 8_050.0)));
         record.flows[0].timeouts = 3;
         let late = completion(&record, &[0, 1]);
         assert_eq!(
@@ -102,6 +121,13 @@ mod tests {
         let one = completion(&record, &[0, 1]);
         assert_eq!((one.flows, one.unfinished), (2, 1));
         assert_eq!(one.fct_us.max, Some(16_000.0));
+        record.flows[0].start_ns = 1_000_000;
+        record.warmup_us = 1000;
+        let late = completion(&record, &[0, 1]);
+        assert_eq!((late.flows, late.warmup, late.unfinished), (2, 1, 0));
+        assert_eq!(late.fct_us.mean, Some(15_000.0));
+        record.warmup_us = 1001;
+        assert_eq!(completion(&record, &[0, 1]).fct_us.mean, None);
         let classes = completions(&record, &[0, 1]);
         assert_eq!(
             classes.keys().copied().collect::<Vec<_>>(),

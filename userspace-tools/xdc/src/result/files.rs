@@ -154,6 +154,7 @@ struct FlowRow<'a> {
     retransmits: u64,
     ideal_us: String,
     base_rtt_us: String,
+    fct_acked_us: Option<String>,
 }
 
 impl Row for FlowRow<'_> {
@@ -186,6 +187,11 @@ impl Row for FlowRow<'_> {
             "us",
             "RTT of a full packet and its ACK on the idle path",
         ),
+        (
+            "fct_acked_us",
+            "us",
+            "planned start to the last byte's ACK at the sender; empty for a persistent connection",
+        ),
     ];
 }
 
@@ -206,6 +212,7 @@ pub fn flows_csv(out: &mut dyn Write, records: &[Record]) -> Result<()> {
             retransmits: result.retransmits,
             ideal_us: us(flow.ideal_ns),
             base_rtt_us: format!("{:.3}", flow.base_rtt_us),
+            fct_acked_us: result.fct_acked_ns().map(us),
         })
     });
     write_rows(out, rows)
@@ -392,11 +399,11 @@ mod tests {
         assert_eq!(rows.len(), 3);
         assert_eq!(
             rows[0],
-            "cc,flow,group,src,dst,start_us,end_us,bytes,fct_us,retransmits,ideal_us,base_rtt_us"
+            "cc,flow,group,src,dst,start_us,end_us,bytes,fct_us,retransmits,ideal_us,base_rtt_us,fct_acked_us"
         );
         assert_eq!(
             rows[1],
-            "unocc,0,all,a1,r,0.000,16000.000,1048576,16000.000,0,8771.408,113.168"
+            "unocc,0,all,a1,r,0.000,16000.000,1048576,16000.000,0,8771.408,113.168,16050.000"
         );
     }
 
@@ -448,6 +455,7 @@ mod tests {
             retransmits: 0,
             ideal_us: us(0),
             base_rtt_us: String::new(),
+            fct_acked_us: None,
         };
         let (shown, wanted) = (names(&flow), fields(flow));
         assert_eq!(shown, wanted);
@@ -560,6 +568,7 @@ mod tests {
             start_ns: 0,
             late_ns: 0,
             end_ns: (flow % 2 == 0).then_some(1),
+            acked_ns: None,
             received_bytes: 1,
             retransmits: 0,
             timeouts: 0,

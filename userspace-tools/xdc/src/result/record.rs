@@ -22,6 +22,8 @@ pub struct Record {
     pub cc: String,
     pub plan: RunPlan,
     pub sizes: SizeClasses,
+    /// Flows that start earlier are in no figure of completion.
+    pub warmup_us: u64,
     /// Of the plan that the guest got.
     pub plan_sha256: String,
     pub kernel: String,
@@ -114,6 +116,7 @@ impl Record {
                 small_below_bytes: 100_000,
                 large_above_bytes: 1_000_000,
             },
+            warmup_us: 0,
             plan,
             plan_sha256: String::new(),
             kernel: String::new(),
@@ -174,7 +177,8 @@ impl Record {
                 self.samples.push(sample);
             }
             Message::Flow(flow) => {
-                let end_us = flow.end_us().unwrap_or(0);
+                let end_ns = flow.end_ns.max(flow.acked_ns);
+                let end_us = end_ns.unwrap_or(0) / 1000;
                 if self.flows.len() == self.plan.flows.len()
                     || flow.flow >= self.plan.flows.len()
                     || flow.start_us().max(end_us) > MAX_US
@@ -317,6 +321,7 @@ impl Record {
             flow.start_ns = time(flow.start_ns);
             flow.late_ns = time(flow.late_ns);
             flow.end_ns = flow.end_ns.map(time);
+            flow.acked_ns = flow.acked_ns.map(time);
             flow.min_rtt_us = time_us(flow.min_rtt_us);
             for (counter, value) in COUNTERS.iter().zip(&mut flow.counters) {
                 if counter.of == Of::Us {
@@ -385,6 +390,14 @@ impl Record {
             false => f64::from(t_us >= end),
         };
         result.received_bytes as f64 * share.min(1.0)
+    }
+
+    /// Those of them that figures of completion are about, and how many others there are.
+    pub fn counted(&self, flows: &[usize]) -> (Vec<usize>, usize) {
+        let is_counted = |flow: &usize| self.flows[*flow].start_us() >= self.warmup_us;
+        let counted: Vec<_> = flows.iter().copied().filter(is_counted).collect();
+        let others = flows.len() - counted.len();
+        (counted, others)
     }
 
     /// When the first flow ended, or else the traffic.
@@ -567,6 +580,7 @@ pub mod tests {
                     start_ns: 0,
                     late_ns: 0,
                     end_ns: Some(end_us * 1000 * factor),
+                    acked_ns: Some((end_us + 50) * 1000 * factor),
                     received_bytes: bytes,
                     retransmits: 0,
                     timeouts: 0,

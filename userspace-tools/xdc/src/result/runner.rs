@@ -12,6 +12,7 @@ use crate::home::Home;
 use crate::progress::{Progress, Task};
 use crate::result::files::Pending;
 use crate::result::record::Record;
+use crate::result::summary::Windows;
 use crate::result::{probe, provenance, summary};
 use crate::scenario::{self, Loaded, Scenario, plan};
 use crate::{interrupt, pool};
@@ -32,6 +33,7 @@ fn plan_sha256(plan: &Plan) -> Result<String> {
 const LARGE_NODES: usize = 64;
 
 /// Where runs happen.
+#[derive(Clone, Copy)]
 pub struct Runner<'a> {
     pub home: &'a Home,
     pub engine: Engine,
@@ -93,6 +95,7 @@ impl Runner<'_> {
         let mut record = self.run_one(name, plan, consoles)?;
         cc.clone_into(&mut record.cc);
         record.sizes = scenario.sizes();
+        record.warmup_us = Windows::of(scenario).warmup_us;
         record.plan_sha256 = hash;
         if scale == 1 {
             return Ok(record);

@@ -48,6 +48,8 @@ pub struct Windows {
     pub jain_us: u64,
     /// Ends of all phases but the last.
     pub phases_us: Vec<u64>,
+    /// Flows that start before it are in no figure of completion.
+    pub warmup_us: u64,
 }
 
 impl Windows {
@@ -56,6 +58,7 @@ impl Windows {
         Self {
             jain_us: us(scenario.jain_window),
             phases_us: scenario.phases.iter().copied().map(us).collect(),
+            warmup_us: us(scenario.warmup),
         }
     }
 
@@ -64,6 +67,7 @@ impl Windows {
         Self {
             jain_us,
             phases_us: Vec::new(),
+            warmup_us: 0,
         }
     }
 }
@@ -310,7 +314,9 @@ fn converged_us(windows: &[(u64, f64)], window_us: u64, first_end_us: u64) -> Op
 
 /// Sorted.
 pub fn fcts_ms(record: &Record, flows: &[usize]) -> Vec<f64> {
-    let mut fcts: Vec<_> = flows
+    let mut fcts: Vec<_> = record
+        .counted(flows)
+        .0
         .iter()
         .map(|&flow| &record.flows[flow])
         .filter(|flow| record.plan.flows[flow.flow].bytes > 0)

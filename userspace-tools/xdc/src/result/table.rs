@@ -136,6 +136,7 @@ pub const COMPLETION_COLUMNS: &[(&str, &str)] = &[
     ("group", ""),
     ("size", ""),
     ("flows", ""),
+    ("warm-up", ""),
     ("unfinished", ""),
     ("FCT mean", "us"),
     ("p50", "us"),
@@ -150,7 +151,7 @@ pub const COMPLETION_COLUMNS: &[(&str, &str)] = &[
 pub fn completion_rows(summary: &Summary) -> Vec<Vec<String>> {
     let row = |cc: &str, group: &str, size: &str, of: &Completion| {
         let mut row = [cc, group, size].map(str::to_owned).to_vec();
-        row.extend([of.flows.to_string(), of.unfinished.to_string()]);
+        row.extend([of.flows, of.warmup, of.unfinished].map(|n| n.to_string()));
         let (fct, slowdown) = (&of.fct_us, &of.slowdown);
         row.extend([fct.mean, fct.p50, fct.p99, fct.max].map(|us| number(us, 1)));
         let slowdown = [slowdown.mean, slowdown.p50, slowdown.p99, slowdown.max];

@@ -62,6 +62,14 @@ const fn classic_ecn(name: &'static str, cc: &'static str) -> KnownCc {
     }
 }
 
+const fn vegas(name: &'static str, parameters: &'static [(&'static str, &'static str)]) -> KnownCc {
+    KnownCc {
+        cc: "vegas",
+        parameters,
+        ..drop_tail(name)
+    }
+}
+
 /// Besides those of [`xdc_algo::ALGORITHMS`].
 const KERNELS: &[KnownCc] = &[
     classic_ecn("dctcp", "dctcp"),
@@ -76,12 +84,23 @@ const KERNELS: &[KnownCc] = &[
     drop_tail("bbr"),
     drop_tail("reno"),
     drop_tail("vegas"),
-    // GEMINI's Vegas-10: thresholds ten times as large.
-    KnownCc {
-        cc: "vegas",
-        parameters: &[("tcp_vegas.alpha", "20"), ("tcp_vegas.beta", "40")],
-        ..drop_tail("vegas-10")
-    },
+    // GEMINI's Vegas-N: thresholds N times as large.
+    vegas(
+        "vegas-5",
+        &[("tcp_vegas.alpha", "10"), ("tcp_vegas.beta", "20")],
+    ),
+    vegas(
+        "vegas-10",
+        &[("tcp_vegas.alpha", "20"), ("tcp_vegas.beta", "40")],
+    ),
+    vegas(
+        "vegas-15",
+        &[("tcp_vegas.alpha", "30"), ("tcp_vegas.beta", "60")],
+    ),
+    vegas(
+        "vegas-20",
+        &[("tcp_vegas.alpha", "40"), ("tcp_vegas.beta", "80")],
+    ),
     // The kernel's own in Rust, for `xdc twin`.
     KnownCc {
         module: Some("tcp_dctcp_rs"),

@@ -105,6 +105,7 @@ pub fn check(scenario: &Scenario) -> Result<()> {
             }
         }
     }
+    within("warmup", scenario.warmup, times.clone())?;
     within("phases", scenario.phases.len(), 0..=MAX_PHASES)?;
     for phase in &scenario.phases {
         within("phases", *phase, times.clone())?;

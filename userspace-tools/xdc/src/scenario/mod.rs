@@ -63,6 +63,9 @@ pub struct Scenario {
     /// Without it the run ends when every flow has ended.
     pub duration: Option<Time>,
     pub sample: Time,
+    /// Flows that are planned to start before it are in no figure of completion.
+    #[serde(default)]
+    pub warmup: Time,
     /// Fairness is computed over windows of this length.
     #[serde(default = "ten_ms")]
     pub jain_window: Time,

@@ -89,15 +89,21 @@ impl<'a> Paths<'a> {
 
     /// RTT of an otherwise empty path for a full packet and its ACK, as the topology has it.
     pub fn base_rtt_us(&self, src: &str, dst: &str) -> Result<f64> {
-        let idle_ns = |from, to, bytes: Option<u32>| -> Result<u64> {
-            let walk = self.walk(from, to)?.into_iter();
-            Ok(walk
-                .map(|(link, direction)| direction.idle_ns(bytes.unwrap_or(link.mtu)))
-                .fold(0, u64::saturating_add))
-        };
-        let there_ns = idle_ns(src, dst, None)?;
-        let rtt_ns = there_ns.saturating_add(idle_ns(dst, src, Some(self.topology.ack_bytes()))?);
-        Ok(rtt_ns as f64 / 1e3)
+        let there_ns = self.idle_ns(src, dst, None)?;
+        Ok(there_ns.saturating_add(self.ack_ns(src, dst)?) as f64 / 1e3)
+    }
+
+    /// What an ACK takes back over that path, ns.
+    pub fn ack_ns(&self, src: &str, dst: &str) -> Result<u64> {
+        self.idle_ns(dst, src, Some(self.topology.ack_bytes()))
+    }
+
+    /// Of a packet of so many bytes, or a full one.
+    fn idle_ns(&self, from: &str, to: &str, bytes: Option<u32>) -> Result<u64> {
+        let walk = self.walk(from, to)?.into_iter();
+        Ok(walk
+            .map(|(link, direction)| direction.idle_ns(bytes.unwrap_or(link.mtu)))
+            .fold(0, u64::saturating_add))
     }
 
     /// The links from one node to another, the last one first, and the direction of each.

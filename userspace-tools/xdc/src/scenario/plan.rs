@@ -693,6 +693,7 @@ fn flows(
         for (src, dst) in pairs(&spec.src, &spec.dst)? {
             let base_rtt_us = paths.base_rtt_us(&src, &dst)?;
             let ideal_ns = traffic::ideal_ns(&paths, &src, &dst, spec.bytes.0, false)?;
+            let ack_ns = paths.ack_ns(&src, &dst)?;
             let dscp = spec.dscp.or(dscps.get(&src).copied()).unwrap_or_default().0;
             let flow = Flow {
                 src,
@@ -714,6 +715,7 @@ fn flows(
                 rcvbuf_bytes: spec.rcvbuf.0,
                 base_rtt_us,
                 ideal_ns,
+                ack_ns,
             };
             if flows.len() + spec.count > MAX_FLOWS {
                 return Err(too_many(flows.len() + spec.count));

@@ -5,6 +5,7 @@ mod judge;
 mod page;
 mod spec;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -45,6 +46,9 @@ pub struct Request {
     /// Congestion controls [default: each figure's own].
     #[arg(long = "cc", value_delimiter = ',', value_name = "CC,...")]
     ccs: Vec<String>,
+    /// Only points with this label of an axis; labels of one axis are alternatives.
+    #[arg(long = "at", value_name = "AXIS=LABEL", conflicts_with_all = ["check", "there"])]
+    points: Vec<String>,
     /// Change the scenario in all cells, as for `run`.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
@@ -106,11 +110,17 @@ pub fn command(request: &Request) -> Result<bool> {
     let home = Home::find()?;
     let paper = Paper::load(&home, &request.paper)?;
     let chosen = choose(&paper, request)?;
+    let points = points(&chosen, &request.points)?;
     let mut grids = Vec::new();
     for figure in &chosen {
         let Some(mut grid) = figure.grid(request.quick) else {
             continue;
         };
+        for axis in &mut grid.axis {
+            if let Some(labels) = points.get(axis.name.as_str()) {
+                axis.retain(labels);
+            }
+        }
         if !request.ccs.is_empty() {
             grid.ccs.clone_from(&request.ccs);
         }
@@ -293,6 +303,27 @@ fn choose<'a>(paper: &'a Paper, request: &Request) -> Result<Vec<&'a Figure>> {
     let chosen =
         |figure: &&Figure| request.figures.is_empty() || request.figures.contains(&figure.id);
     Ok(paper.figure.iter().filter(chosen).collect())
+}
+
+/// Labels by axis, of words `AXIS=LABEL`.
+fn points<'a>(figures: &[&Figure], words: &'a [String]) -> Result<BTreeMap<&'a str, Vec<String>>> {
+    let mut points: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for word in words {
+        let axes = || figures.iter().flat_map(|figure| &figure.grid.axis);
+        let has = |(axis, label): &(&str, &str)| {
+            let mut axes = axes();
+            axes.any(|it| it.name == *axis && it.labels().any(|known| known == *label))
+        };
+        let Some((axis, label)) = word.split_once('=').filter(has) else {
+            let known =
+                axes().flat_map(|it| it.labels().map(|label| format!("{}={label}", it.name)));
+            let known: BTreeSet<_> = known.collect();
+            let hint = known.into_iter().collect::<Vec<_>>().join("; ");
+            return Err(Error::usage(format!("no figure has '{word}'")).hint(hint));
+        };
+        points.entry(axis).or_default().push(label.to_owned());
+    }
+    Ok(points)
 }
 
 /// A line a claim, and one for each of its rows.

@@ -28,6 +28,23 @@ pub struct Card {
     pub turns: Vec<Turn>,
 }
 
+impl Card {
+    pub fn add(&mut self, cell: Cell) {
+        self.cells.push(cell);
+        self.count();
+    }
+
+    pub fn count(&mut self) {
+        let of = |verdict| {
+            self.cells
+                .iter()
+                .filter(|cell| cell.verdict == verdict)
+                .count()
+        };
+        self.counts = Verdict::ALL.map(|verdict| (verdict, of(verdict))).into();
+    }
+}
+
 /// A metric at a point of a row.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Cell {
@@ -160,52 +177,80 @@ pub fn of_versions(was: (&str, &Cell), is: (&str, &Cell)) -> Option<Log2> {
 }
 
 pub fn cell(row: &Row, at: &[String], measure: &Measure, cc: &str, samples: &Samples) -> Cell {
-    let mut values: BTreeMap<String, BTreeMap<u64, f64>> = BTreeMap::new();
-    let (mut flows, mut unfinished, mut left_out) = (0, 0, 0);
-    for ((name, seed), sample) in samples {
-        let value = Some(sample).filter(|sample| !sample.suspect);
-        let value = value.and_then(|sample| measure.of(&sample.raw));
-        let of_it = values.entry(name.clone()).or_default();
-        match value {
-            Some(value) => {
-                of_it.insert(*seed, value);
-            }
-            None => left_out += 1,
-        }
-        if name == cc {
-            flows += sample.flows;
-            unfinished += sample.unfinished;
-        }
-    }
-    let ideal = measure.ideal(at);
-    let own = values.get(cc).cloned().unwrap_or_default();
-    let best = values
-        .iter()
-        .filter(|(name, theirs)| *name != cc && !theirs.is_empty())
-        .map(|(name, theirs)| (name, theirs, geometric(theirs)))
-        .reduce(|a, b| match measure.better {
-            Better::Higher if b.2 > a.2 => b,
-            Better::Lower if b.2 < a.2 => b,
-            _ => a,
-        });
-    let best = best.map(|(name, theirs, _)| Best {
-        cc: name.clone(),
-        log2: log2(measure.better, &paired(&own, theirs)),
-    });
-    let with_ideal: Vec<_> = own.values().map(|&value| (value, ideal)).collect();
-    Cell {
-        row: row.id.clone(),
-        at: at.to_vec(),
-        metric: measure.name.clone(),
+    let asked = Asked {
+        row: &row.id,
+        at,
+        metric: &measure.name,
         better: measure.better,
-        ideal,
-        verdict: Verdict::of(best.as_ref().and_then(|best| best.log2)),
-        best,
-        to_ideal: log2(measure.better, &with_ideal),
-        values,
-        flows,
-        unfinished,
-        left_out,
+        ideal: measure.ideal(at),
+    };
+    asked.of(cc, samples, |raw| measure.of(raw))
+}
+
+/// What a cell is about.
+pub struct Asked<'a> {
+    pub row: &'a str,
+    pub at: &'a [String],
+    pub metric: &'a str,
+    pub better: Better,
+    pub ideal: f64,
+}
+
+impl Asked<'_> {
+    /// `read` finds the number in what is kept of a run.
+    pub fn of(
+        &self,
+        cc: &str,
+        samples: &Samples,
+        read: impl Fn(&BTreeMap<String, f64>) -> Option<f64>,
+    ) -> Cell {
+        let &Asked { better, ideal, .. } = self;
+        let mut values: BTreeMap<String, BTreeMap<u64, f64>> = BTreeMap::new();
+        let (mut flows, mut unfinished, mut left_out) = (0, 0, 0);
+        for ((name, seed), sample) in samples {
+            let value = Some(sample).filter(|sample| !sample.suspect);
+            let value = value.and_then(|sample| read(&sample.raw));
+            let of_it = values.entry(name.clone()).or_default();
+            match value {
+                Some(value) => {
+                    of_it.insert(*seed, value);
+                }
+                None => left_out += 1,
+            }
+            if name == cc {
+                flows += sample.flows;
+                unfinished += sample.unfinished;
+            }
+        }
+        let own = values.get(cc).cloned().unwrap_or_default();
+        let best = values
+            .iter()
+            .filter(|(name, theirs)| *name != cc && !theirs.is_empty())
+            .map(|(name, theirs)| (name, theirs, geometric(theirs)))
+            .reduce(|a, b| match better {
+                Better::Higher if b.2 > a.2 => b,
+                Better::Lower if b.2 < a.2 => b,
+                _ => a,
+            });
+        let best = best.map(|(name, theirs, _)| Best {
+            cc: name.clone(),
+            log2: log2(better, &paired(&own, theirs)),
+        });
+        let with_ideal: Vec<_> = own.values().map(|&value| (value, ideal)).collect();
+        Cell {
+            row: self.row.to_owned(),
+            at: self.at.to_vec(),
+            metric: self.metric.to_owned(),
+            better,
+            ideal,
+            verdict: Verdict::of(best.as_ref().and_then(|best| best.log2)),
+            best,
+            to_ideal: log2(better, &with_ideal),
+            values,
+            flows,
+            unfinished,
+            left_out,
+        }
     }
 }
 

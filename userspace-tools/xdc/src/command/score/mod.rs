@@ -2,6 +2,7 @@
 //! `xdc score`: a congestion control against references, over the rows of scenarios/score/.
 
 pub mod card;
+pub mod instructions;
 mod page;
 pub mod row;
 pub mod run;
@@ -23,8 +24,9 @@ use crate::command::sweep::grid;
 use crate::command::sweep::lab::Lab;
 use crate::error::{Error, Result};
 use crate::guest::engine::Engine;
-use crate::home::Home;
+use crate::home::{Flavour, Home};
 use crate::interrupt;
+use crate::marked;
 use crate::owned;
 use crate::progress::Progress;
 use crate::result::runner::Runner;
@@ -69,6 +71,9 @@ pub struct Request {
     /// Write what they came to into the checkout: scenarios/score/references/.
     #[arg(long, requires = "references", conflicts_with_all = ["refs", "sets", "define", "rows", "seeds"])]
     update: bool,
+    /// Write the counts of every scorecard in --out into this page: docs/score.md.
+    #[arg(long, value_name = "FILE", conflicts_with = "references")]
+    page: Option<PathBuf>,
     #[command(flatten)]
     to: args::Outcome,
     #[command(flatten)]
@@ -108,16 +113,12 @@ pub fn command(request: &Request) -> Result<bool> {
         progress: &progress,
     };
     let bundle_path = bundle_path(&home, request.quick);
-    let sources = store::lab_of_sources(&home)?;
-    let none = Path::new("/dev/null");
+    let release = home.release(Flavour::Uml)?;
     let bundle = match request.references {
         // What is to be shipped is measured, not read.
-        true => Store::open(none, sources.clone()),
-        false => Store::open(&bundle_path, sources.clone()),
+        true => Store::open(Path::new("/dev/null"), release.clone()),
+        false => Store::open(&bundle_path, release.clone()),
     };
-    if !request.references && bundle.len() == 0 && bundle_path.is_file() {
-        progress.note("the bundle of references is of other sources: what is missing is run here");
-    }
     let out = request.to.dir("score");
     fs::create_dir_all(&out).map_err(|err| {
         Error::io(format!("cannot make {}", out.display()), &err)
@@ -134,6 +135,7 @@ pub fn command(request: &Request) -> Result<bool> {
         here: &mut here,
         of: &kernels,
         used: BTreeMap::new(),
+        bundle_agrees: false,
     };
     let runs = run::run(
         &rows,
@@ -151,7 +153,7 @@ pub fn command(request: &Request) -> Result<bool> {
     ));
     let Some(cc) = &request.cc else {
         if request.update && complete {
-            let mut bundle = Store::open(&bundle_path, sources);
+            let mut bundle = Store::open(&bundle_path, release);
             bundle.replace(used);
             bundle.save()?;
             println!(
@@ -162,7 +164,19 @@ pub fn command(request: &Request) -> Result<bool> {
         }
         return Ok(complete);
     };
-    let card = card_of(cc, &references, request.quick, &rows, &runs);
+    let mut card = card_of(cc, &references, request.quick, &rows, &runs);
+    if let Some(row) = rows.iter().find(|row| row.bench) {
+        let base = row::network(&home, "base");
+        let scenario = scenario::load(Some(&home), &base.to_string_lossy(), &sets)?.scenario;
+        let asked = (cc.as_str(), references.as_slice());
+        match instructions::cell(&home, &row.id, asked, &scenario, request.guests.timeout) {
+            Ok(cell) => card.add(cell),
+            Err(err) => {
+                progress.note(&format!("{} is not measured: {err}", row.id));
+                card.add(instructions::none(&row.id, cc));
+            }
+        }
+    }
     let dir = out.join(match request.quick {
         true => format!("{cc}-quick"),
         false => cc.clone(),
@@ -177,6 +191,9 @@ pub fn command(request: &Request) -> Result<bool> {
     };
     write("score.json", &format!("{json}\n"))?;
     write("report.html", &page::html(&card, &rows, &runs, &sets))?;
+    if let Some(page) = &request.page {
+        marked::update(page, MARK, &text::overview(&all_in(&out)?))?;
+    }
     interrupt::end_on_closed_pipe()?;
     if request.to.json {
         println!("{json}");
@@ -187,6 +204,23 @@ pub fn command(request: &Request) -> Result<bool> {
     }
     let is_no_worse = old.is_none_or(|old| compare(&old, &card));
     Ok(complete && is_no_worse)
+}
+
+/// Of the page's part.
+const MARK: &str = "scores";
+
+/// Every scorecard that is there.
+fn all_in(out: &Path) -> Result<Vec<Card>> {
+    let mut cards = Vec::new();
+    for entry in fs::read_dir(out).map_err(|err| Error::io(out.display(), &err))? {
+        let path = entry.map_err(|err| Error::io(out.display(), &err))?.path();
+        let card = path.join("score.json");
+        if card.is_file() {
+            cards.push(read_card(&card)?);
+        }
+    }
+    cards.sort_by_key(|card| (card.quick, card.cc.clone()));
+    Ok(cards)
 }
 
 /// Prints what is clearly different from the older card.
@@ -288,21 +322,22 @@ fn card_of(cc: &str, references: &[String], quick: bool, rows: &[Row], runs: &Ru
             cells.extend(measures.map(|it| card::cell(row, labels, it, cc, samples)));
         }
     }
-    let count = |verdict| cells.iter().filter(|cell| cell.verdict == verdict).count();
-    Card {
+    let mut card = Card {
         schema: card::SCHEMA,
         cc: cc.to_owned(),
         quick,
         references: references.to_vec(),
         kernel: runs.kernel.clone(),
         xdc_version: env!("CARGO_PKG_VERSION").to_owned(),
-        counts: Verdict::ALL.map(|verdict| (verdict, count(verdict))).into(),
+        counts: BTreeMap::new(),
         turns: rows
             .iter()
             .flat_map(|row| card::turns(row, &cells))
             .collect(),
         cells,
-    }
+    };
+    card.count();
+    card
 }
 
 #[cfg(test)]

@@ -63,8 +63,8 @@ fn section(card: &Card, row: &Row) -> String {
         escape(&row.title),
         escape(&row.asks)
     );
-    for measure in &row.metric {
-        let _ = write!(html, "<th>{}</th>", escape(&measure.name));
+    for column in row.columns() {
+        let _ = write!(html, "<th>{}</th>", escape(column));
     }
     html.push_str("<th>seeds x flows</th></tr>\n");
     let cells = || card.cells.iter().filter(|cell| cell.row == row.id);

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::instructions;
 use crate::command::sweep::grid::{Axis, Expanded, Grid};
 use crate::error::{Error, Result};
 use crate::home::Home;
@@ -23,7 +25,11 @@ pub struct Row {
     /// What it asks, in a sentence.
     pub asks: String,
     /// Of scenarios/score/net/.
+    #[serde(default)]
     pub scenario: String,
+    /// Instructions per ACK, by `xdc bench`'s guest: instead of a scenario and metrics.
+    #[serde(default)]
+    pub bench: bool,
     #[serde(default)]
     pub set: Vec<String>,
     #[serde(default)]
@@ -31,6 +37,7 @@ pub struct Row {
     /// What of it is in the quick form.
     #[serde(default)]
     pub quick: Quick,
+    #[serde(default)]
     pub metric: Vec<Measure>,
     /// Delay and throughput, of the first point of the quick form.
     pub plot: Option<Plot>,
@@ -150,6 +157,11 @@ impl Row {
 
     fn check(&self) -> Result<()> {
         let knows = |name: &String| self.axis.iter().any(|axis| axis.name == *name);
+        if self.bench != self.scenario.is_empty() || self.bench != self.metric.is_empty() {
+            return Err(Error::usage(
+                "a row has 'bench', or 'scenario' and [[metric]]",
+            ));
+        }
         let named = self.quick.only.keys().chain(&self.ladder);
         match named.into_iter().find(|name| !knows(name)) {
             Some(name) => Err(Error::usage(format!("there is no axis '{name}'"))),
@@ -159,9 +171,7 @@ impl Row {
 
     /// Its runs, for these congestion controls and seeds.
     pub fn expand(&self, home: &Home, form: &Form<'_>) -> Result<Expanded> {
-        let net = home.scenarios().join("score/net");
-        let net = net.join(format!("{}.toml", self.scenario));
-        let mut grid = Grid::of(&net.to_string_lossy());
+        let mut grid = Grid::of(&network(home, &self.scenario).to_string_lossy());
         grid.axis.clone_from(&self.axis);
         grid.set.clone_from(&self.set);
         if form.quick {
@@ -183,6 +193,14 @@ impl Row {
         Ok(grid)
     }
 
+    /// What is measured, in words.
+    pub fn columns(&self) -> Vec<&str> {
+        let names = self.metric.iter().map(|it| it.name.as_str());
+        names
+            .chain(self.bench.then_some(instructions::METRIC))
+            .collect()
+    }
+
     /// Everything that is kept of a run.
     pub fn metrics(&self) -> impl Iterator<Item = &Metric> {
         let measures = self.metric.iter();
@@ -190,6 +208,13 @@ impl Row {
         let of_plot = self.plot.iter().flat_map(|plot| [&plot.x, &plot.y]);
         of_measures.flatten().chain(of_plot)
     }
+}
+
+/// The file of a network that rows share.
+pub fn network(home: &Home, name: &str) -> PathBuf {
+    home.scenarios()
+        .join("score/net")
+        .join(format!("{name}.toml"))
 }
 
 /// How a row is run.
@@ -209,9 +234,9 @@ mod tests {
     fn every_row_of_the_tree_can_be_run() {
         let home = Home::find().unwrap();
         let rows = Row::load_all(&home).unwrap();
-        assert!(rows.len() >= 13, "{}", rows.len());
+        assert!(rows.len() >= 14, "{}", rows.len());
         let ccs = ["unocc", "gemini", "dctcp", "cubic", "bbr", "reno"].map(str::to_owned);
-        for row in &rows {
+        for row in rows.iter().filter(|row| !row.bench) {
             for quick in [true, false] {
                 let form = Form {
                     quick,
@@ -248,13 +273,12 @@ mod tests {
                 only.map_or(axis.values.len(), Vec::len)
             };
             let quick: usize = row.axis.iter().map(kept).product();
-            let measured: Vec<_> = row.metric.iter().map(|it| it.name.as_str()).collect();
             table += &format!(
                 "| {} {} | {} | {all} | {quick} | {} |\n",
                 row.id,
                 row.title,
                 row.asks,
-                measured.join("; ")
+                row.columns().join("; ")
             );
         }
         crate::marked::tests::holds("score.md", "rows", &table);

@@ -36,6 +36,15 @@ pub struct Known<'a> {
     pub of: &'a [String],
     /// Everything that is kept of those, by its key.
     pub used: BTreeMap<String, Sample>,
+    /// Some of the bundle's runs came out the same here.
+    pub bundle_agrees: bool,
+}
+
+impl Known<'_> {
+    fn get(&self, key: &str) -> Option<&Sample> {
+        let bundled = self.bundle.get(key).filter(|_| self.bundle_agrees);
+        bundled.or_else(|| self.here.get(key))
+    }
 }
 
 pub fn run(
@@ -45,6 +54,7 @@ pub fn run(
     known: &mut Known<'_>,
     dir: &Path,
 ) -> Result<Runs> {
+    let progress = runner.progress;
     let mut all = Expanded {
         axes: Vec::new(),
         points: Vec::new(),
@@ -59,12 +69,12 @@ pub fn run(
         ran: 0,
         known: 0,
     };
-    let mut keys = Vec::new();
     let metrics: Vec<BTreeSet<String>> = rows
         .iter()
         .map(|row| row.metrics().map(ToString::to_string).collect())
         .collect();
-    for (n, row) in rows.iter().enumerate() {
+    let mut wanted = Vec::new();
+    for (n, row) in rows.iter().enumerate().filter(|(_, row)| !row.bench) {
         let grid = row.expand(lab.home(), form)?;
         let first = all.points.len();
         for Point { labels, loaded } in grid.points {
@@ -98,51 +108,135 @@ pub fn run(
                 }
                 false => None,
             };
-            let sample = key.as_ref().and_then(|key| {
-                let bundled = known.bundle.get(key);
-                bundled.or_else(|| known.here.get(key)).cloned()
-            });
-            match sample {
-                Some(sample) => {
-                    if let Some(key) = key {
-                        known.used.insert(key, sample.clone());
-                    }
-                    runs.known += 1;
-                    runs.samples[cell.point].insert((cell.cc, cell.seed), sample);
-                }
-                None => {
-                    keys.push(key);
-                    all.cells.push(cell);
-                }
-            }
+            wanted.push((cell, key));
         }
     }
-    if all.cells.is_empty() {
-        return Ok(runs);
-    }
-    let sweep = Sweep::new(runner, lab, &all, dir)?;
-    let outcomes = sweep.run(jobs)?;
-    for ((cell, key), outcome) in all.cells.iter().zip(keys).zip(outcomes) {
-        let outcome = match outcome {
-            Ok(outcome) => outcome,
-            Err(err) => {
-                err.report();
-                runs.failed += 1;
-                continue;
-            }
-        };
-        runs.ran += 1;
-        let row = runs.points[cell.point].0;
-        let sample = Sample::of(&outcome.run, &metrics[row])?;
-        if sample.suspect {
-            runs.suspect += 1;
-            let why = outcome.run.suspect.join("; ");
-            eprintln!("xdc: left out: {}: {why}", sweep.name(cell));
-        } else if let Some(key) = key {
-            known.here.put(key.clone(), sample.clone());
-            known.used.insert(key, sample.clone());
+    let mut lab_runs = LabRuns {
+        runner,
+        lab,
+        jobs,
+        dir,
+        metrics: &metrics,
+        all: &mut all,
+    };
+    if !known.bundle.is_empty() {
+        let probes = probes(known, &wanted, &runs.points);
+        known.bundle_agrees = lab_runs.agree(known, &probes, &mut runs)?;
+        if !known.bundle_agrees {
+            progress
+                .note("the bundle of references has other numbers than this lab: it is not used");
         }
-        runs.samples[cell.point].insert((cell.cc.clone(), cell.seed), sample);
+    }
+    let mut missing = Vec::new();
+    for (cell, key) in wanted {
+        match key.as_deref().and_then(|key| known.get(key)).cloned() {
+            Some(sample) => {
+                known.used.extend(key.map(|key| (key, sample.clone())));
+                runs.known += 1;
+                runs.samples[cell.point].insert((cell.cc, cell.seed), sample);
+            }
+            None => missing.push((cell, key)),
+        }
+    }
+    let samples = lab_runs.make(known, &missing, &mut runs)?;
+    for ((cell, _), sample) in missing.into_iter().zip(samples) {
+        if let Some(sample) = sample {
+            runs.samples[cell.point].insert((cell.cc, cell.seed), sample);
+        }
     }
     Ok(runs)
+}
+
+/// Of each row one run that the bundle has, the references in turn.
+fn probes(known: &Known<'_>, wanted: &[Wanted], points: &[(usize, Vec<String>)]) -> Vec<Wanted> {
+    let mut of_row: BTreeMap<usize, Vec<&Wanted>> = BTreeMap::new();
+    for one in wanted {
+        if one
+            .1
+            .as_deref()
+            .is_some_and(|key| known.bundle.get(key).is_some())
+        {
+            of_row.entry(points[one.0.point].0).or_default().push(one);
+        }
+    }
+    let turns = of_row.values().enumerate();
+    let of_turn = turns.map(|(n, all)| {
+        let whose = &known.of[n % known.of.len()];
+        let own = all.iter().find(|(cell, _)| cell.cc == *whose);
+        (*own.unwrap_or(&all[0])).clone()
+    });
+    of_turn.collect()
+}
+
+/// A run, and its key if it is kept.
+type Wanted = (Cell, Option<String>);
+
+/// Guests of this lab.
+struct LabRuns<'a> {
+    runner: Runner<'a>,
+    lab: &'a Lab,
+    jobs: usize,
+    dir: &'a Path,
+    /// By row.
+    metrics: &'a [BTreeSet<String>],
+    /// All points, and the cells of the time.
+    all: &'a mut Expanded,
+}
+
+impl LabRuns<'_> {
+    /// What came of each; none of what failed.
+    fn make(
+        &mut self,
+        known: &mut Known<'_>,
+        wanted: &[Wanted],
+        runs: &mut Runs,
+    ) -> Result<Vec<Option<Sample>>> {
+        if wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.all.cells = wanted.iter().map(|(cell, _)| cell.clone()).collect();
+        let sweep = Sweep::new(self.runner, self.lab, self.all, self.dir)?;
+        let mut samples = Vec::new();
+        for ((cell, key), outcome) in wanted.iter().zip(sweep.run(self.jobs)?) {
+            let outcome = match outcome {
+                Ok(outcome) => outcome,
+                Err(err) => {
+                    err.report();
+                    runs.failed += 1;
+                    samples.push(None);
+                    continue;
+                }
+            };
+            runs.ran += 1;
+            let row = runs.points[cell.point].0;
+            let sample = Sample::of(&outcome.run, &self.metrics[row])?;
+            if sample.suspect {
+                runs.suspect += 1;
+                let why = outcome.run.suspect.join("; ");
+                eprintln!("xdc: left out: {}: {why}", sweep.name(cell));
+            } else if let Some(key) = key {
+                known.here.put(key.clone(), sample.clone());
+                known.used.insert(key.clone(), sample.clone());
+            }
+            samples.push(Some(sample));
+        }
+        Ok(samples)
+    }
+
+    /// Whether this lab makes of these runs what the bundle has of them.
+    fn agree(&mut self, known: &mut Known<'_>, probes: &[Wanted], runs: &mut Runs) -> Result<bool> {
+        let unknown = |(_, key): &&Wanted| {
+            key.as_deref()
+                .is_some_and(|key| known.here.get(key).is_none())
+        };
+        let unknown: Vec<_> = probes.iter().filter(unknown).cloned().collect();
+        self.make(known, &unknown, runs)?;
+        let mut keys = probes.iter().filter_map(|(_, key)| key.as_deref());
+        Ok(
+            keys.all(|key| match (known.bundle.get(key), known.here.get(key)) {
+                (Some(theirs), Some(ours)) => theirs.is_like(ours),
+                _ => false,
+            }),
+        )
+    }
 }

@@ -34,6 +34,37 @@ pub fn counts(card: &Card) -> String {
     words.join(", ")
 }
 
+/// Counts of verdicts of several cards, as Markdown; and where they are clearest.
+pub fn overview(cards: &[Card]) -> String {
+    let mut text = "| | form | against | win | tie | loss | undecided | missing | clearest win | clearest loss |\n\
+                    |---|---|---|---:|---:|---:|---:|---:|---|---|\n"
+        .to_owned();
+    for card in cards {
+        let form = if card.quick { "quick" } else { "whole" };
+        let counts = Verdict::ALL.map(|verdict| {
+            let count = card.counts.get(&verdict).copied();
+            count.unwrap_or(0).to_string()
+        });
+        let clearest = |verdict: Verdict| {
+            let cells = card.cells.iter().filter(|cell| cell.verdict == verdict);
+            let sized = cells.filter_map(|cell| Some((cell.best.as_ref()?.log2?.mean, cell)));
+            let most = sized.max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));
+            most.map_or_else(String::new, |(mean, cell)| {
+                format!("{} ({mean:+.1})", cell.name())
+            })
+        };
+        text += &format!(
+            "| {} | {form} | {} | {} | {} | {} |\n",
+            card.cc,
+            card.references.join(", "),
+            counts.join(" | "),
+            clearest(Verdict::Win),
+            clearest(Verdict::Loss)
+        );
+    }
+    text
+}
+
 pub fn table(card: &Card, rows: &[Row]) -> String {
     const HEAD: [&str; 6] = [
         "",

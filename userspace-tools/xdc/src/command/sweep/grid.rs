@@ -83,6 +83,10 @@ impl Axis {
         })
     }
 
+    pub fn labels(&self) -> impl Iterator<Item = String> {
+        self.values.iter().map(AxisValue::label)
+    }
+
     /// Only the values of these labels.
     pub fn retain(&mut self, labels: &[String]) {
         self.values.retain(|value| labels.contains(&value.label()));

@@ -301,6 +301,7 @@ impl Block<'_> {
         let dscp = dscp.unwrap_or_default().0;
         Ok(Flow {
             ideal_ns: ideal_ns(self.paths, &src, &dst, bytes, false)?,
+            ack_ns: self.paths.ack_ns(&src, &dst)?,
             src,
             dst,
             group: group.unwrap_or_else(|| spec.group.as_deref().unwrap_or(class).to_owned()),

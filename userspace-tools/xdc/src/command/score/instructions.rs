@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The row of the scorecard that no scenario has: instructions per ACK, counted by `xdc bench`'s
+//! guest in emulated boots, of the scored congestion control and of each reference.
+
+use std::time::Duration;
+
+use xdc_proto::Job;
+
+use super::card::{Asked, Cell, Samples};
+use super::row::Better;
+use super::store::Sample;
+use crate::command::bench::{self, Counted};
+use crate::error::{Error, Result};
+use crate::home::Home;
+use crate::scenario::Scenario;
+use crate::scenario::plan;
+
+/// What it measures.
+pub const METRIC: &str = "instructions per ACK";
+
+/// Each in a boot of its own: they differ by less than a hundredth.
+const BOOTS: u64 = 2;
+
+/// The row's one cell. `scenario` says what each congestion control is, and is told.
+pub fn cell(
+    home: &Home,
+    row: &str,
+    (cc, references): (&str, &[String]),
+    scenario: &Scenario,
+    timeout: Duration,
+) -> Result<Cell> {
+    let names: Vec<&str> = [cc]
+        .into_iter()
+        .chain(references.iter().map(String::as_str))
+        .collect();
+    let flows: Vec<Counted> = names
+        .iter()
+        .map(|name| counted(scenario, name))
+        .collect::<Result<_>>()?;
+    let mut samples = Samples::new();
+    for boot in 1..=BOOTS {
+        let counts = bench::per_ack(home, timeout, &flows)?;
+        for (name, count) in names.iter().zip(counts) {
+            let sample = Sample {
+                raw: count
+                    .map(|count| (METRIC.to_owned(), count))
+                    .into_iter()
+                    .collect(),
+                flows: 1,
+                unfinished: 0,
+                suspect: false,
+            };
+            samples.insert(((*name).to_owned(), boot), sample);
+        }
+    }
+    Ok(judged(row, cc, &samples))
+}
+
+/// Of a machine that cannot count.
+pub fn none(row: &str, cc: &str) -> Cell {
+    judged(row, cc, &Samples::new())
+}
+
+fn judged(row: &str, cc: &str, samples: &Samples) -> Cell {
+    let asked = Asked {
+        row,
+        at: &[],
+        metric: METRIC,
+        better: Better::Lower,
+        ideal: 1.0,
+    };
+    asked.of(cc, samples, |raw| raw.get(METRIC).copied())
+}
+
+/// What a guest needs to know of a congestion control, as a run of the scenario would.
+fn counted(scenario: &Scenario, name: &str) -> Result<Counted> {
+    let plan = plan::plan(scenario, name, 1, 1)?;
+    let refused =
+        |why: &str| Error::usage(format!("instructions of '{name}' cannot be counted: {why}"));
+    let Job::Run(run) = plan.job else {
+        return Err(refused("it is no run"));
+    };
+    if run.topology.congctl.is_some() {
+        return Err(refused("it is two congestion controls"));
+    }
+    if !plan.bpf.is_empty() {
+        return Err(refused("it is one of BPF"));
+    }
+    let mut ecn = "0".to_owned();
+    let mut sysctls = Vec::new();
+    for (name, value) in run.topology.sysctls {
+        match name.as_str() {
+            "net.ipv4.tcp_ecn" => ecn = value,
+            _ if is_own(&name) => sysctls.push(format!("{name}={value}")),
+            _ => {}
+        }
+    }
+    Ok(Counted {
+        cc: run.cc,
+        ecn,
+        modules: plan
+            .modules
+            .into_iter()
+            .filter(|module| module.starts_with("tcp_"))
+            .collect(),
+        sysctls,
+    })
+}
+
+/// Of a congestion control, not of the kernel.
+fn is_own(sysctl: &str) -> bool {
+    let of_kernel = ["net.ipv4.", "net.ipv6.", "net.core."];
+    !of_kernel.iter().any(|prefix| sysctl.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::score::card::Verdict;
+    use crate::scenario;
+
+    #[test]
+    fn a_guest_is_told_of_module_and_sysctls() {
+        let home = Home::find().unwrap();
+        let net = home.scenarios().join("score/net/base.toml");
+        let scenario = scenario::load(None, &net.to_string_lossy(), &[])
+            .unwrap()
+            .scenario;
+        let told = counted(&scenario, "unocc-paper").unwrap();
+        assert_eq!((told.cc.as_str(), told.ecn.as_str()), ("unocc", "3"));
+        assert_eq!(told.modules, ["tcp_unocc"]);
+        let set = |what: &str| told.sysctls.iter().any(|sysctl| sysctl == what);
+        assert!(set("net.unocc.profile=paper") && set("net.unocc.line_rate_mbps=1000"));
+        let cubic = counted(&scenario, "cubic").unwrap();
+        assert_eq!((cubic.cc.as_str(), cubic.sysctls.len()), ("cubic", 0));
+        assert!(counted(&scenario, "bbr-dctcp").is_err());
+    }
+
+    #[test]
+    fn a_cell_without_counts_is_missing() {
+        assert_eq!(none("S14", "mine").verdict, Verdict::Missing);
+    }
+}
