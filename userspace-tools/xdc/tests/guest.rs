@@ -333,7 +333,8 @@ fn a_persistent_connection_goes_on_with_its_window() {
     // The ACK of the last byte takes the same way back each time: propagation, and next to no bytes.
     let back: Vec<_> = fresh.iter().zip(&acked).map(|(a, b)| b - a).collect();
     assert!(
-        back.iter().all(|us| (us - back[0]).abs() < 1.0 && *us > 100.0),
+        back.iter()
+            .all(|us| (us - back[0]).abs() < 1.0 && *us > 100.0),
         "{back:?}"
     );
     assert!(

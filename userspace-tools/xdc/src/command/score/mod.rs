@@ -69,7 +69,7 @@ pub struct Request {
     #[arg(long, conflicts_with_all = ["cc", "against"])]
     references: bool,
     /// Write what they came to into the checkout: scenarios/score/references/.
-    #[arg(long, requires = "references", conflicts_with_all = ["refs", "sets", "define", "rows", "seeds"])]
+    #[arg(long, requires = "references", conflicts_with_all = ["refs", "sets", "define", "rows"])]
     update: bool,
     /// Write the counts of every scorecard in --out into this page: docs/score.md.
     #[arg(long, value_name = "FILE", conflicts_with = "references")]
@@ -125,9 +125,10 @@ pub fn command(request: &Request) -> Result<bool> {
             .hint("--out DIR, where you may write")
     })?;
     let mut here = Store::open(&out.join("references.json"), store::lab_here(lab.home())?);
+    // Who is scored is measured, also where it is a reference of others.
     let kernels: Vec<String> = REFERENCES
         .iter()
-        .filter(|name| ccs.iter().any(|cc| cc == *name))
+        .filter(|name| references.iter().any(|cc| cc == *name))
         .map(|name| (*name).to_owned())
         .collect();
     let mut known = Known {
