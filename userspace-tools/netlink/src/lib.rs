@@ -24,7 +24,7 @@ pub mod link;
 pub mod phantom;
 pub mod qdisc;
 pub mod units;
-pub mod words;
 pub mod unorc;
+pub mod words;
 
 pub use connection::{Connection, Error, Request, Result};
