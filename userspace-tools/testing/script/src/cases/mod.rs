@@ -97,6 +97,7 @@ mod tests {
     const TLT: &str = include_str!("../../../../../selftests/guest/46-tlt.sh");
     const STORM_TLT: &str = include_str!("../../../storm/src/tlt.rs");
     const UNORC: &str = include_str!("../../../../../selftests/guest/47-unorc.sh");
+    const ROTOR: &str = include_str!("../../../../../selftests/guest/49-rotor.sh");
 
     #[test]
     fn names_are_unique_and_on_the_page() {
@@ -117,11 +118,12 @@ mod tests {
         for flip in flips {
             let mut fields = flip.split('\t');
             let name = fields.next().unwrap_or_default();
-            // TLT's and UnoRC's are of tests of their own.
+            // Those of TLT, UnoRC and AccelToR are of tests of their own.
             let known = match name.split_once(": ") {
                 Some(("tlt", case)) => TLT.contains(&format!("\"{case}")),
                 Some(("storm tlt", case)) => STORM_TLT.contains(&format!("\"{case}")),
                 Some(("unorc", case)) => UNORC.contains(&format!("\"{case}")),
+                Some(("acceltor", case)) => ROTOR.contains(&format!("\"{case}")),
                 _ => names.contains(name),
             };
             assert!(known, "no case '{name}'");
