@@ -357,5 +357,12 @@ pub unsafe fn xdc_local_bh_disable() {}
 /// None here.
 pub unsafe fn xdc_local_bh_enable() {}
 
+/// # Safety
+///
+/// None here.
+pub unsafe fn xdc_this_module() -> *mut u8 {
+    core::ptr::null_mut()
+}
+
 // The area is where C has it: aligned to 8.
 const _: () = assert!(offset_of!(inet_connection_sock, icsk_ca_priv) % 8 == 0);
