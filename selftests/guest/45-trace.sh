@@ -40,6 +40,7 @@ equal "phantom_drop: fields" "$packet reason:1 " "$(fields phantom_drop)"
 # The port is at r.
 routed
 allow unocc gemini
+check "unocc: told of link and datacenter" in_ns h1 sysctl -qw net.unocc.line_rate_mbps=100000 net.unocc.intra_rtt_us=14
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=3000 2>/dev/null
 
 # port WORDS...: a new port at r, whose counters are 0.
