@@ -163,7 +163,7 @@ within "the slave to the circuit switch has what was sent there" "$left" "$((lef
 change() { tc -n h1 qdisc change dev bond0 root acceltor "$@"; }
 for new in "k 1" "k 3" "limit 30kb" "day 10ms" "night 1ms" "base-time 12345" "peers 3,2,1" "peers auto" "rack 3" "rack 0" \
 	"policy blocking" "policy unblocking" "policy packet" "policy acceltor" "rescue on" "overflow lp" "ecn 20kb" \
-	"eps-rate 0bit" "ocs-rate 40mbit" "racks 8" "elephants 5" "detect sketch" "detect filter" "lead 1ms" "guard 1ms"; do
+	"eps-rate 0bit" "eps-rate 20mbit" "ocs-rate 40mbit" "racks 8" "elephants 5" "detect sketch" "detect filter" "lead 1ms" "guard 1ms"; do
 	# shellcheck disable=SC2086
 	check "change under traffic: $new" change $new
 	accounted "$new"
