@@ -28,7 +28,7 @@ about = result["provenance"]
 ccs = [run["cc"] for run in metrics]
 check("each congestion control has flows", {row["cc"] for row in flows} == set(ccs))
 check("and a series", {row["cc"] for row in series} == set(ccs))
-check("every row has every column", all(None not in row and len(row) == 12 for row in flows))
+check("every row has every column", all(None not in row and len(row) == 13 for row in flows))
 check("a series, too", all(None not in row and len(row) == 13 for row in series))
 check("starts are numbers", numbers(flows, "start_us"))
 check("times are numbers", numbers(series, "t_us"))

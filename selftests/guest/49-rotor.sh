@@ -143,4 +143,7 @@ within "a wrong clock sends at night" 1 1000000 "$(lost night)"
 within "and to others" 1 1000000 "$(lost misdirected)"
 
 kill $(jobs -p) 2>/dev/null
+ip netns list | while read -r ns _; do ip netns del "$ns"; done
+check "rmmod" eventually rmmod sch_acceltor
+rmmod bonding
 finish
