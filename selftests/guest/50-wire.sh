@@ -39,6 +39,14 @@ counter() { port | sed -n "s/^ *$1 //p"; }
 passed() { port | sed -n 's/^ *Sent [0-9]* bytes \([0-9]*\) pkt.*/\1/p'; }
 dropped() { port | sed -n 's/.*(dropped \([0-9]*\),.*/\1/p'; }
 
+# nc has ended before the last ACKs and copies of FINs have crossed.
+seen() { echo "$(snmp r Ip InReceives) $(snmp h1 Ip InReceives) $(snmp h2 Ip InReceives)"; }
+still() {
+	before=$(seen)
+	sleep 1
+	[ "$(seen)" = "$before" ] && port | grep -q "backlog 0b 0p"
+}
+
 # Two flows at a time fill the queue; arguments are the port's options.
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=400 2>/dev/null
 run() {
@@ -55,6 +63,7 @@ run() {
 	for flow in 1 2; do
 		check "$case: flow $flow arrived whole" cmp /tmp/sent /tmp/received$flow
 	done
+	check "$case: nothing is under way" eventually still
 	offered=$(($(forwarded) - offered))
 	arrived=$(($(snmp h2 Ip InReceives) - arrived))
 	ce=$(($(snmp h2 IpExt InCEPkts) - ce))
