@@ -93,24 +93,31 @@ impl LineRate {
 const INTRA_RTT_US: (u32, u32) = (10, 500);
 
 /// The base RTT inside the datacenter: by hand, or the shortest that flows of the host have lately
-/// had, or the flow's own; 0 = not that.
+/// had ([`note_base_rtt`]), or the flow's own; 0 = not that.
 #[inline(always)]
 pub fn intra_rtt_us(by_hand_us: u32, shortest_us: u32, own_us: u32) -> u32 {
-    let (least_us, most_us) = INTRA_RTT_US;
     match (by_hand_us, shortest_us) {
-        (0, 0) => own_us.clamp(least_us, most_us),
-        (0, shortest_us) => shortest_us.clamp(least_us, most_us),
+        (0, 0) => bounded_us(own_us),
+        (0, shortest_us) => shortest_us,
         (by_hand_us, _) => by_hand_us,
     }
+}
+
+#[cold]
+#[inline(never)]
+fn bounded_us(rtt_us: u32) -> u32 {
+    let (least_us, most_us) = INTRA_RTT_US;
+    rtt_us.clamp(least_us, most_us)
 }
 
 /// A base RTT that no flow of the host had for this long is forgotten, as in [`BaseRtt`].
 pub const SHORTEST_RTT_WINDOW_MS: u32 = 60_000;
 
-/// A flow has that base RTT: what [`Values::note_base_rtt`](super::params::Values::note_base_rtt) does with what the host remembers.
-/// Several do it at once; what one of them overwrites the next one notes.
+/// A flow has that base RTT: what [`Values::note_base_rtt`](super::params::Values::note_base_rtt) does with what the host remembers,
+/// which is within the bounds of a datacenter. Several do it at once; what one of them overwrites
+/// the next one notes.
 pub fn note_base_rtt(shortest: &mut BaseRtt, now_us: u64, rtt_us: u32) {
-    shortest.update(now_us, rtt_us, SHORTEST_RTT_WINDOW_MS);
+    shortest.update(now_us, bounded_us(rtt_us), SHORTEST_RTT_WINDOW_MS);
 }
 
 /// The rate, at least 1, that sends a window in an RTT: for who knows nothing else.

@@ -12,9 +12,12 @@ pub struct BaseRtt {
     min_us: u32,
     /// Minimum of this window; 0 = none.
     window_min_us: u32,
-    /// Start of this window. Wraps after 49 days, which compares right nevertheless.
-    window_start_ms: u32,
+    /// Start of this window, in ticks. Wraps after 50 days, which compares right nevertheless.
+    window_start_ticks: u32,
 }
+
+/// A tick of the windows' clock: 1,024 us, so that no ACK divides.
+const TICK_BITS: u32 = 10;
 
 impl BaseRtt {
     /// The base RTT, if there is a sample; never 0.
@@ -24,15 +27,15 @@ impl BaseRtt {
 
     /// As three words, for who keeps them apart.
     pub fn words(&self) -> [u32; 3] {
-        [self.min_us, self.window_min_us, self.window_start_ms]
+        [self.min_us, self.window_min_us, self.window_start_ticks]
     }
 
     /// What [`words`](Self::words) gave.
-    pub fn of_words([min_us, window_min_us, window_start_ms]: [u32; 3]) -> Self {
+    pub fn of_words([min_us, window_min_us, window_start_ticks]: [u32; 3]) -> Self {
         BaseRtt {
             min_us,
             window_min_us,
-            window_start_ms,
+            window_start_ticks,
         }
     }
 
@@ -40,20 +43,21 @@ impl BaseRtt {
     /// begin.
     pub fn update(&mut self, now_us: u64, rtt_us: u32, window_ms: u32) -> bool {
         let rtt_us = rtt_us.max(1);
-        let now_ms = (now_us / 1_000) as u32;
+        let now_ticks = (now_us >> TICK_BITS) as u32;
+        let window_ticks = (u64::from(window_ms).wrapping_mul(1_000) >> TICK_BITS) as u32;
         if self.min_us == 0 {
             *self = BaseRtt {
                 min_us: rtt_us,
                 window_min_us: rtt_us,
-                window_start_ms: now_ms,
+                window_start_ticks: now_ticks,
             };
             return true;
         }
         let mut is_new = false;
-        if now_ms.wrapping_sub(self.window_start_ms) >= window_ms {
+        if now_ticks.wrapping_sub(self.window_start_ticks) >= window_ticks {
             self.min_us = self.window_min_us;
             self.window_min_us = rtt_us;
-            self.window_start_ms = now_ms;
+            self.window_start_ticks = now_ticks;
             is_new = true;
         }
         // Nearly every sample is above both.

@@ -101,8 +101,6 @@ pub struct Path {
     base_rtt_us: u32,
     /// C.
     rate_mbps: u32,
-    /// C is no guess.
-    is_bound: bool,
     bdp_bytes: u64,
 }
 
@@ -110,11 +108,10 @@ pub struct Path {
 pub trait Derived: Rows {
     /// The path of a flow with that base RTT and link.
     #[inline(always)]
-    fn path(&self, base_rtt_us: u32, rate_mbps: u32, is_bound: bool) -> Path {
+    fn path(&self, base_rtt_us: u32, rate_mbps: u32) -> Path {
         Path {
             base_rtt_us,
             rate_mbps,
-            is_bound,
             bdp_bytes: bdp_bytes(rate_mbps, base_rtt_us),
         }
     }
@@ -151,15 +148,6 @@ pub trait Derived: Rows {
         let tolerated_ppm = PPM.saturating_add(u64::from(self.delay_tolerance_ppm()));
         mul_div(u64::from(base_rtt_us), tolerated_ppm, PPM)
             .saturating_add(u64::from(self.delay_floor_us()))
-    }
-
-    /// The ceiling of the window.
-    fn ceiling_bytes(&self, path: &Path) -> u64 {
-        match self.max_cwnd_bdp() {
-            0 => u64::MAX,
-            ratio if path.is_bound => mul_ratio(path.bdp_bytes, ratio),
-            _ => u64::MAX,
-        }
     }
 }
 
@@ -342,10 +330,10 @@ impl Controller for Flow {
     }
 
     fn open(&mut self, params: &impl Values) {
-        let Some(path) = self.known_path(params) else {
+        let Some(bdp_bytes) = self.known_bdp_bytes(params) else {
             return;
         };
-        let initial_bytes = mul_ratio(path.bdp_bytes, params.initial_cwnd_bdp());
+        let initial_bytes = mul_ratio(bdp_bytes, params.initial_cwnd_bdp());
         if initial_bytes > self.window.bytes() && self.window.in_first_slow_start() {
             self.window.start(initial_bytes, true);
         }
@@ -465,43 +453,50 @@ impl Flow {
         self.line_rate.ask(way);
     }
 
-    /// C, and whether it is a bound; 0 = not known.
-    #[inline(always)]
-    fn rate_mbps(&self, params: &impl Values) -> (u32, bool) {
-        match params.line_rate_mbps() {
-            0 => (self.line_rate.mbps(), self.line_rate.is_told()),
-            by_hand_mbps => (by_hand_mbps, true),
-        }
-    }
-
-    /// The path, if the base RTT is known.
+    /// The path, if the base RTT is known. Where C is not, it is what the window shows.
     #[inline(always)]
     fn path(&self, params: &impl Values) -> Option<Path> {
         let base_rtt_us = self.base_rtt.get()?;
-        Some(match self.rate_mbps(params) {
-            (0, _) => {
-                let rate_mbps = host::window_mbps(self.window.bytes(), base_rtt_us);
-                params.path(base_rtt_us, rate_mbps, false)
-            }
-            (rate_mbps, is_bound) => params.path(base_rtt_us, rate_mbps, is_bound),
-        })
+        let rate_mbps = match (params.line_rate_mbps(), self.line_rate.mbps()) {
+            (0, 0) => host::window_mbps(self.window.bytes(), base_rtt_us),
+            (0, found_mbps) => found_mbps,
+            (by_hand_mbps, _) => by_hand_mbps,
+        };
+        Some(params.path(base_rtt_us, rate_mbps))
     }
 
-    /// The path, if base RTT and C are known, and not by what was seen.
-    fn known_path(&self, params: &impl Values) -> Option<Path> {
-        self.path(params).filter(|path| path.is_bound)
+    /// C is no guess.
+    fn is_rate_told(&self, params: &impl Values) -> bool {
+        params.line_rate_mbps() != 0 || self.line_rate.is_told()
+    }
+
+    /// The BDP, if base RTT and C are known, and not by what was seen.
+    fn known_bdp_bytes(&self, params: &impl Values) -> Option<u64> {
+        let path = self.path(params)?;
+        self.is_rate_told(params).then_some(path.bdp_bytes)
     }
 
     /// `start` = bdp: one BDP at once, as soon as the base RTT is known.
-    #[inline(always)]
     fn start_at_bdp(&mut self, params: &impl Values) {
         if params.start() != START_BDP || !self.window.in_first_slow_start() {
             return;
         }
-        if let Some(path) = self.known_path(params) {
-            self.window.start(path.bdp_bytes, false);
+        if let Some(bdp_bytes) = self.known_bdp_bytes(params) {
+            self.window.start(bdp_bytes, false);
             self.adapt = Adapt::UNUSED;
         }
+    }
+
+    /// Keeps a window between the floor and the ceiling of this flow.
+    // Nearly no ACK finds a window above the ceiling, so that what lifts it is asked for last.
+    #[inline(always)]
+    fn clamp(&self, window: &mut Window, params: &impl Values, mss_bytes: u32, path: &Path) {
+        let ceiling_bytes = mul_ratio(path.bdp_bytes, params.max_cwnd_bdp());
+        if window.bytes() > ceiling_bytes && params.max_cwnd_bdp() != 0 && self.is_rate_told(params)
+        {
+            window.lower_to(ceiling_bytes);
+        }
+        window.clamp(mss_bytes, u64::MAX);
     }
 
     /// Algorithm 1, on a path whose base RTT is known.
@@ -513,18 +508,22 @@ impl Flow {
         path: &Path,
         watch: &mut impl Watch<Event>,
     ) {
-        self.start_at_bdp(params);
+        if self.window.in_slow_start() {
+            self.start_at_bdp(params);
+        }
         if self.window.in_slow_start() {
             self.slow_start(ack, params.balanced_exit() != 0);
         } else if ack.cwnd_limited {
             let step_scaled = params.increase_scaled(path);
             self.window.increase(step_scaled, ack.unmarked_bytes());
         }
-        self.end_round(params, ack, path, watch);
-        self.end_epoch(params, ack, path, watch);
+        let sent_at_us = ack.sent_at_us();
+        self.end_round(params, ack, sent_at_us, path, watch);
+        self.end_epoch(params, ack, sent_at_us, path, watch);
 
-        let ceiling_bytes = params.ceiling_bytes(path);
-        self.window.clamp(ack.mss_bytes, ceiling_bytes);
+        let mut window = self.window;
+        self.clamp(&mut window, params, ack.mss_bytes, path);
+        self.window = window;
     }
 
     /// Slow start; the first mark ends it, unless the end of an epoch is to judge.
@@ -543,6 +542,7 @@ impl Flow {
         &mut self,
         params: &impl Values,
         ack: &Ack,
+        sent_at_us: Option<u64>,
         path: &Path,
         watch: &mut impl Watch<Event>,
     ) {
@@ -556,7 +556,7 @@ impl Flow {
         if self.round_ends.is_none() {
             self.round_ends = Moment::at(ack.now_us);
         }
-        let Some(sent_at_us) = ack.sent_at_us() else {
+        let Some(sent_at_us) = sent_at_us else {
             return;
         };
         if !self.round_ends.is_reached(sent_at_us) {
@@ -643,7 +643,7 @@ impl Flow {
     /// The window as the end of this ACK is going to leave it, if nothing else moves it.
     fn clamped_bytes(&self, params: &impl Values, mss_bytes: u32, path: &Path) -> u64 {
         let mut window = self.window;
-        window.clamp(mss_bytes, params.ceiling_bytes(path));
+        self.clamp(&mut window, params, mss_bytes, path);
         window.bytes()
     }
 
@@ -653,6 +653,7 @@ impl Flow {
         &mut self,
         params: &impl Values,
         ack: &Ack,
+        sent_at_us: Option<u64>,
         path: &Path,
         watch: &mut impl Watch<Event>,
     ) {
@@ -664,12 +665,12 @@ impl Flow {
             self.epoch_marked_bytes = saturating_sum(self.epoch_marked_bytes, ack.marked_bytes);
         }
 
-        let (Some(rtt_us), Some(sent_at_us)) = (ack.rtt_us, ack.sent_at_us()) else {
+        let (Some(rtt_us), Some(sent_at_us)) = (ack.rtt_us, sent_at_us) else {
             return;
         };
-        let sent_at_ns = sent_at_us.saturating_mul(NS_PER_US);
+        let sent_at_ns = sent_at_us.wrapping_mul(NS_PER_US);
         if self.epoch_ends_ns == 0 {
-            self.epoch_ends_ns = ack.now_us.saturating_mul(NS_PER_US);
+            self.epoch_ends_ns = ack.now_us.wrapping_mul(NS_PER_US);
         }
         if sent_at_ns < self.epoch_ends_ns {
             return;
@@ -738,17 +739,18 @@ impl Flow {
             verdict.gentle = true;
         }
         verdict.cut = cut as u32;
-        let step_scaled = params.increase_scaled(path);
         if self.window.in_slow_start() {
-            verdict.action = self.withhold(cut, step_scaled);
+            verdict.action = self.withhold(cut, params.increase_scaled(path));
             return verdict;
         }
 
         let falling =
             before != 0 && self.ecn_fraction < before && self.ecn_fraction <= E_ALWAYS_DECREASES;
         if params.skip_md_when_falling() != 0 && falling {
-            self.window
-                .increase(step_scaled, u64::from(self.epoch_acked_bytes));
+            self.window.increase(
+                params.increase_scaled(path),
+                u64::from(self.epoch_acked_bytes),
+            );
             verdict.action = Action::Increased;
             return verdict;
         }
@@ -780,7 +782,7 @@ impl Flow {
 fn shown_path<'a>(shown: &Shown<'a>) -> Option<(&'a dyn Values, Path)> {
     let params = shown.params?;
     let rate_mbps = (&params).line_rate_mbps();
-    let path = (&params).path(shown.base_rtt_us?, rate_mbps, true);
+    let path = (&params).path(shown.base_rtt_us?, rate_mbps);
     (rate_mbps != 0).then_some((params, path))
 }
 
@@ -824,7 +826,7 @@ const STATE: &[State] = &[
                 0 => return None,
                 rate_mbps => rate_mbps,
             };
-            let path = (&params).path(shown.base_rtt_us?, rate_mbps, true);
+            let path = (&params).path(shown.base_rtt_us?, rate_mbps);
             Some(Value::fraction((&params).decrease_gain(&path)))
         },
     },

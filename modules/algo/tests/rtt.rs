@@ -11,7 +11,7 @@ impl BaseRtt {
         BaseRtt {
             min_us: rng.any() as u32,
             window_min_us: rng.any() as u32,
-            window_start_ms: rng.any() as u32,
+            window_start_ticks: rng.any() as u32,
         }
     }
 }

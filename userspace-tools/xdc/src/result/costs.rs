@@ -215,8 +215,8 @@ impl Costs {
         };
         let acks = [
             ack("dctcp_rs", "dctcp", 1.05, 1.2),
-            ack("unocc", "bbr", 1.0, 1.12),
-            ack("unocc_rtt", "bbr", 1.0, 1.07),
+            ack("unocc", "bbr", 1.0, 1.02),
+            ack("unocc_rtt", "bbr", 1.0, 1.02),
             ack("gemini", "bbr", 1.0, 1.0),
         ];
         let packets = [
