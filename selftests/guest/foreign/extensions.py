@@ -27,6 +27,9 @@ AUTHENTICATED = [
 ]
 # mptcp.py has the transfers.
 MULTIPATH = ["mptcp_sockopt.sh", "diag.sh"]
+# Cases of diag.sh that start 100 or 200 programs and look at them after a time that does not depend on the machine. On an
+# emulated one two to seven fail with each congestion control, cubic included, whichever comes first.
+TIMED = r"\bmany\b"
 PATIENCE_S = 900
 
 
@@ -40,7 +43,7 @@ def main():
                 program = f"./{name}_{family}"
                 ktap.program(report, cc, f"tcp_ao {name} {family}", program, f"{HOME}/tcp_ao", PATIENCE_S)
         for command in MULTIPATH:
-            ktap.program(report, cc, f"mptcp {command}", f"./{command}", f"{HOME}/mptcp", PATIENCE_S)
+            ktap.program(report, cc, f"mptcp {command}", f"./{command}", f"{HOME}/mptcp", PATIENCE_S, TIMED)
     report.finish()
 
 
