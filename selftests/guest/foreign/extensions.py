@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-# suite: TCP-AO and options of MPTCP, of the kernel's selftests/net
+# suite: TCP-AO, of the kernel's selftests/net
 # kernels: debug
 # variants: cubic | unocc gemini
 # form: long
-"""As net.py; only the debug kernel has TCP-AO and MPTCP."""
+"""As net.py; only the debug kernel has TCP-AO."""
 
 
 import ktap
@@ -25,11 +25,6 @@ AUTHENTICATED = [
     "setsockopt-closed",
     "unsigned-md5",
 ]
-# mptcp.py has the transfers.
-MULTIPATH = ["mptcp_sockopt.sh", "diag.sh"]
-# Cases of diag.sh that start 100 or 200 programs and look at them after a time that does not depend on the machine. On an
-# emulated one two to seven fail with each congestion control, cubic included, whichever comes first.
-TIMED = r"\bmany\b"
 PATIENCE_S = 900
 
 
@@ -42,8 +37,6 @@ def main():
             for family in ("ipv4", "ipv6"):
                 program = f"./{name}_{family}"
                 ktap.program(report, cc, f"tcp_ao {name} {family}", program, f"{HOME}/tcp_ao", PATIENCE_S)
-        for command in MULTIPATH:
-            ktap.program(report, cc, f"mptcp {command}", f"./{command}", f"{HOME}/mptcp", PATIENCE_S, TIMED)
     report.finish()
 
 
