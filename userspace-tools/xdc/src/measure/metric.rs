@@ -11,7 +11,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 use xdc_tcpinfo::{COUNTERS, Counter, Of};
 
-use crate::measure::run::{Completion, Content, Group, Network, Queue, Run, Tlt};
+use crate::measure::run::{Completion, Content, Group, Network, Queue, Run, Settled, Tlt};
 use crate::measure::size::SizeClass;
 use crate::text::nearest;
 use crate::units::text_schema;
@@ -231,6 +231,30 @@ const RUN: &[Entry<Run>] = &[
         Unit::Bytes,
         |run| run.queue_bytes.max,
         "the highest that the qdisc itself saw",
+    ),
+    entry(
+        "settled.drops_before",
+        Unit::Packets,
+        |run| of_settled(run, |settled| count(settled.drops_before)),
+        "that the first watched port dropped before the scenario's `warmup`",
+    ),
+    entry(
+        "settled.drops",
+        Unit::Packets,
+        |run| of_settled(run, |settled| count(settled.drops)),
+        "that it dropped from then on",
+    ),
+    entry(
+        "settled.queue_bytes.mean",
+        Unit::Bytes,
+        |run| of_settled(run, |settled| settled.queue_bytes.mean),
+        "its backlog from then on",
+    ),
+    entry(
+        "settled.queue_bytes.p99",
+        Unit::Bytes,
+        |run| of_settled(run, |settled| settled.queue_bytes.p99),
+        SAME,
     ),
     entry(
         "drops",
@@ -476,6 +500,10 @@ const SAME: &str = "";
 
 fn of_network(run: &Run, value: fn(&Network) -> f64) -> Option<f64> {
     run.network.as_ref().map(value)
+}
+
+fn of_settled(run: &Run, value: fn(&Settled) -> Option<f64>) -> Option<f64> {
+    run.settled.as_ref().and_then(value)
 }
 
 fn of_tlt(run: &Run, value: fn(&Tlt) -> f64) -> Option<f64> {

@@ -37,6 +37,9 @@ pub struct Run {
     pub fct_spread: Option<f64>,
     pub rtt_us: Rtt,
     pub queue_bytes: QueueBytes,
+    /// None without a `warmup`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled: Option<Settled>,
     /// By all queues of the network; `queues` has those of the watched ones.
     pub drops: u64,
     pub marks: u64,
@@ -140,6 +143,14 @@ pub struct QueueBytes {
     pub mean: Option<f64>,
     pub p99: Option<f64>,
     pub max: Option<f64>,
+}
+
+/// Of the first watched port, what came after the scenario's `warmup` and what before.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settled {
+    pub drops_before: u64,
+    pub drops: u64,
+    pub queue_bytes: QueueBytes,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

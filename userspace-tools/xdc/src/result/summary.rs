@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use xdc_proto::ETHERNET_HEADER_BYTES;
 use xdc_tcpinfo::{COUNTERS, Counter};
 
-use crate::measure::run::{Fct, Group, Network, Queue, QueueBytes, Rtt, Run, Tlt};
+use crate::measure::run::{Fct, Group, Network, Queue, QueueBytes, Rtt, Run, Settled, Tlt};
 use crate::result::fct::{completion, completions};
 use crate::result::provenance::Provenance;
 use crate::result::record::Record;
@@ -105,7 +105,8 @@ pub fn run(record: &Record, over: &Windows) -> Run {
         fct_spread: spread,
         fct_ms: fct,
         rtt_us: rtt(record, &all),
-        queue_bytes: queue_bytes(record, 0),
+        queue_bytes: queue_bytes(record, 0, 0),
+        settled: settled(record),
         drops: totals.drops,
         marks: totals.marks,
         losses: totals.losses,
@@ -350,22 +351,42 @@ fn rtt(record: &Record, flows: &[usize]) -> Rtt {
     }
 }
 
-/// Up to the end of the traffic: later samples show only how the queue empties.
-fn queue_bytes(record: &Record, queue: usize) -> QueueBytes {
+/// From then on, up to the end of the traffic: later samples show only how the queue empties.
+fn queue_bytes(record: &Record, queue: usize, from_us: u64) -> QueueBytes {
     let mut backlogs: Vec<_> = record
         .queue_series(queue)
-        .filter(|&(t_us, _)| t_us <= record.end_us())
+        .filter(|&(t_us, _)| (from_us..=record.end_us()).contains(&t_us))
         .map(|(_, sample)| sample.backlog_bytes as f64)
         .collect();
     backlogs.sort_by(f64::total_cmp);
     let kept = record.queues[queue]
         .backlog_max_bytes
+        .filter(|_| from_us == 0)
         .map(|bytes| bytes as f64);
     QueueBytes {
         mean: mean(&backlogs),
         p99: percentile(&backlogs, 99.0),
         max: kept.or(backlogs.last().copied()),
     }
+}
+
+/// None without a warm-up, or without a sample after it.
+fn settled(record: &Record) -> Option<Settled> {
+    let from_us = record.warmup_us;
+    if from_us == 0 {
+        return None;
+    }
+    let dropped = |is_wanted: &dyn Fn(u64) -> bool| {
+        let series = record.queue_series(0);
+        series.filter(|&(t_us, _)| is_wanted(t_us)).last()
+    };
+    let (_, last) = dropped(&|t_us| t_us >= from_us)?;
+    let before = dropped(&|t_us| t_us < from_us).map_or(0, |(_, sample)| sample.drops);
+    Some(Settled {
+        drops_before: before,
+        drops: last.drops.saturating_sub(before),
+        queue_bytes: queue_bytes(record, 0, from_us),
+    })
 }
 
 /// None where the guest did not tell.
@@ -386,7 +407,7 @@ fn queue(record: &Record, index: usize) -> Queue {
     let result = &record.queues[index];
     Queue {
         name: record.plan.watch[index].name.clone(),
-        queue_bytes: queue_bytes(record, index),
+        queue_bytes: queue_bytes(record, index, 0),
         phantom_max_bytes: result.phantom_max_bytes,
         sent_packets: result.sent_packets,
         drops: result.drops,
@@ -499,6 +520,24 @@ mod tests {
         assert_eq!(run.queue_bytes.max, Some(5000.0));
         assert_eq!((run.drops, run.marks), (0, 20));
         assert!(run.suspect.is_empty());
+    }
+
+    #[test]
+    fn what_came_before_the_warm_up_is_told_apart() {
+        let mut record = recorded();
+        let run = |record: &Record| run(record, &Windows::every_us(1000));
+        assert_eq!(run(&record).settled, None);
+        for sample in &mut record.samples {
+            sample.queues[0].drops = sample.t_us / 1000;
+            sample.queues[0].backlog_bytes = sample.t_us;
+        }
+        let last_us = record.samples.last().unwrap().t_us;
+        record.warmup_us = 5000;
+        let settled = run(&record).settled.unwrap();
+        assert_eq!(settled.drops_before, 4);
+        assert_eq!(settled.drops, last_us / 1000 - 4);
+        let mean = settled.queue_bytes.mean.unwrap();
+        assert!(mean > run(&record).queue_bytes.mean.unwrap(), "{mean}");
     }
 
     /// A guest's agent may be anybody's.
