@@ -96,7 +96,7 @@ fn section(card: &Card, row: &Row) -> String {
     for turn in card.turns.iter().filter(|turn| turn.row == row.id) {
         let to = match (&turn.at, turn.to) {
             (Some(at), Some(to)) => format!("turns to {} at {at}", to.text()),
-            _ => "stays".to_owned(),
+            _ => "no other verdict at any".to_owned(),
         };
         let _ = writeln!(
             html,
