@@ -499,7 +499,7 @@ impl Tlt {
         let params = self.params(net);
         let mark = Mark::of(segment.dscp(), &params);
         if segment.is_syn() {
-            self.receive_syn(net, &segment, mark);
+            self.receive_syn(net, packet, &segment, mark);
             return;
         }
         if segment.is_rst() {
@@ -570,7 +570,7 @@ impl Tlt {
     }
 
     /// The answer to our offer, or an offer, which forgets what the addresses stood for before.
-    fn receive_syn(&self, net: &Net, segment: &Segment, mark: Option<Mark>) {
+    fn receive_syn(&self, net: &Net, packet: &Packet<'_>, segment: &Segment, mark: Option<Mark>) {
         let params = self.params(net);
         if !segment.is_ack() {
             if let Some(flow) = self.flows.find(net, segment) {
@@ -590,6 +590,12 @@ impl Tlt {
         };
         if conn.is_open() || (params.fwmark() != 0 && conn.mark() != params.fwmark()) {
             return;
+        }
+        // What TCP will not take answers nothing. It may come before connect() has moved snd_nxt.
+        let is_answer = tlt::is_after(segment.ack(), conn.snd_una())
+            && !tlt::is_after(segment.ack(), conn.write_seq());
+        if !is_answer || !packet.is_intact(segment) {
+            return self.count(net, Count::BadMark);
         }
         if params.negotiate() != 0 && mark != Some(Mark::Echo) {
             return self.count(net, Count::PeerPlain);

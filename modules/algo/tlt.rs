@@ -402,10 +402,13 @@ impl Flow {
         Mark::ClockData
     }
 
-    /// What a packet of that mark means depends on more than its mark.
+    /// What a packet of that mark means depends on more than its mark. Where no data have left, an ACK
+    /// ends no first window.
     pub fn is_listening(&self, mark: Option<Mark>) -> bool {
         match mark {
-            None | Some(Mark::Control | Mark::Unimportant) => self.sender == Sender::First,
+            None | Some(Mark::Control | Mark::Unimportant) => {
+                self.is_started && self.sender == Sender::First
+            }
             Some(_) => true,
         }
     }

@@ -55,6 +55,11 @@ impl Conn<'_> {
         read!(self, snd_nxt)
     }
 
+    /// Behind the last byte that was written, or the SYN.
+    pub(crate) fn write_seq(&self) -> u32 {
+        read!(self, write_seq)
+    }
+
     /// The largest window that the peer ever offered.
     pub(crate) fn max_window(&self) -> u32 {
         read!(self, max_window)

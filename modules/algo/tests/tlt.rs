@@ -128,6 +128,24 @@ fn an_ack_ends_a_first_window_that_does_not_fill() {
     );
 }
 
+/// Rule 4 again: what has no mark of weight is looked at while a first window lasts, not before and not after.
+#[test]
+fn plain_packets_matter_in_a_first_window_alone() {
+    let plain = [None, Some(Mark::Control), Some(Mark::Unimportant)];
+    let heavy = [Mark::Data, Mark::Echo, Mark::ClockData, Mark::ClockEcho];
+    let mut flow = Flow::default();
+    let hears_all = |flow: &Flow| heavy.iter().all(|mark| flow.is_listening(Some(*mark)));
+    let hears_plain = |flow: &Flow| plain.map(|mark| flow.is_listening(mark));
+    assert_eq!(hears_plain(&flow), [false; 3]);
+    assert!(hears_all(&flow));
+    flow.on_data(&params(), &data(1_000, 1_000));
+    assert_eq!(hears_plain(&flow), [true; 3]);
+    assert!(hears_all(&flow));
+    flow.on_data(&params(), &last(1_000, 2_000));
+    assert_eq!(hears_plain(&flow), [false; 3]);
+    assert!(hears_all(&flow));
+}
+
 /// Rule 5.
 #[test]
 fn the_first_ack_that_covers_the_important_packet_echoes_it() {

@@ -102,7 +102,7 @@ fn serve(storm: &Storm, pair: &Pair, count: u32, bytes: u64) -> Result<()> {
 pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     let _no_autoload = modules::NoAutoload::new()?;
     type Case = fn(&Storm) -> Result<()>;
-    let cases: [(&str, Case); 17] = [
+    let cases: [(&str, Case); 18] = [
         (
             "no echo is one that nobody awaits, whatever processor it comes on",
             awaited,
@@ -110,6 +110,10 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
         ("a sender of important packets alone is served", all_green),
         ("forged echoes make nobody send more", echo_flood),
         ("marks from outside the windows are bad ones", forged),
+        (
+            "answers to a SYN that TCP refuses agree to nothing",
+            answered,
+        ),
         ("a flood of SYNs takes no memory", syn_flood),
         ("a peer that clears marks is given up", deaf),
         ("flows beyond max_flows are left alone", too_many),
@@ -200,20 +204,33 @@ fn echo_flood(storm: &Storm) -> Result<()> {
     Ok(())
 }
 
-/// A TCP packet of the first host to the second.
+/// A TCP packet of the first host to the second: a SYN, or with `ack` none.
 fn packet(dscp: u8, ports: (u16, u16), seq: u32, ack: Option<u32>, payload: &[u8]) -> Vec<u8> {
-    let (from, to) = (v4(0), v4(1));
+    let flags = if ack.is_some() { ACK } else { SYN };
+    packet_of((v4(0), v4(1)), flags, dscp, ports, seq, ack, payload)
+}
+
+const SYN: u8 = 2;
+const ACK: u8 = 16;
+
+fn packet_of(
+    (from, to): (Ipv4Addr, Ipv4Addr),
+    flags: u8,
+    dscp: u8,
+    ports: (u16, u16),
+    seq: u32,
+    ack: Option<u32>,
+    payload: &[u8],
+) -> Vec<u8> {
+    let is_syn = flags & SYN != 0;
     let mut tcp = Vec::new();
     tcp.extend(ports.0.to_be_bytes());
     tcp.extend(ports.1.to_be_bytes());
     tcp.extend(seq.to_be_bytes());
     tcp.extend(ack.unwrap_or(0).to_be_bytes());
-    tcp.extend(match ack {
-        Some(_) => [0x50, 0x10],
-        None => [0x60, 0x02],
-    });
+    tcp.extend([if is_syn { 0x60 } else { 0x50 }, flags]);
     tcp.extend([0xff, 0xff, 0, 0, 0, 0]);
-    if ack.is_none() {
+    if is_syn {
         // SACK is permitted: without, nobody takes part.
         tcp.extend([4, 2, 1, 1]);
     }
@@ -292,6 +309,47 @@ fn forged(storm: &Storm) -> Result<()> {
     traffic.verdict()?;
     ensure!(bad * 2 > FORGED, "{bad} of {FORGED} were bad");
     ensure!(timeouts(&pair.hosts[0])? == 0, "there were timeouts");
+    Ok(())
+}
+
+/// Somebody who does not see the SYN, and so does not know its number, answers in the peer's name.
+fn answered(storm: &Storm) -> Result<()> {
+    const FORGED: u64 = 200;
+    let pair = Pair::new()?;
+    pair.hosts[0].sysctl("net/tlt/enabled", "1")?;
+    let mut steps = Vec::from(netfilter::if_ip(IP_PROTOCOL, &TCP));
+    steps.push(netfilter::drop_it());
+    // The peer itself stays silent.
+    netfilter::rule(&pair.hosts[1], Hook::Input, 0, steps)?;
+    let tx = pair.hosts[0].run(|| {
+        let tx = Socket::new(Domain::IPV4, Type::STREAM.cloexec(), Some(Protocol::TCP))?;
+        tx.set_nonblocking(true)?;
+        tx.bind(&std::net::SocketAddr::from((v4(0), 20_000)).into())?;
+        match tx.connect(&std::net::SocketAddr::from((v4(1), 7_500)).into()) {
+            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(tx),
+            other => bail!("connect: {other:?}"),
+        }
+    })?;
+    let mut rng = fastrand::Rng::with_seed(storm.seed);
+    let raw = raw_socket(&pair.hosts[1])?;
+    for i in 0..FORGED {
+        // TCP sends its SYN again at once, which forgets what there was; but once only.
+        if i == 1 {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let (seq, ack) = (rng.u32(..), Some(rng.u32(..)));
+        let ends = (v4(1), v4(0));
+        let bytes = packet_of(ends, SYN | ACK, ECHO, (7_500, 20_000), seq, ack, &[]);
+        raw.send_to(&bytes, &to(v4(0)))?;
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    let (flows, bad) = (
+        tlt(&pair.hosts[0], "Flows")?,
+        tlt(&pair.hosts[0], "BadMark")?,
+    );
+    ensure!(bad > 0, "no answer came");
+    ensure!(flows == 0, "{flows} flows, by answers that TCP refuses");
+    drop(tx);
     Ok(())
 }
 
@@ -665,17 +723,17 @@ fn behind(_: &Storm) -> Result<()> {
 fn namespaces(storm: &Storm) -> Result<()> {
     // A step of the traffic takes all that arrives meanwhile, and the debug kernel is slower than the port:
     // 64 flows would come to their end there, 90,000 packets a round, before anything goes.
-    let (rounds, flows) = if storm.debug { (2, 8) } else { (4, 64) };
+    let (rounds, flows, steps) = if storm.debug { (2, 8, 1) } else { (4, 64, 20) };
     for round in 0..rounds {
         storm.ktap.note(&format!("round {round}"));
         let pair = lossy_pair()?;
         let mut traffic = Traffic::new(&pair, "cubic")?;
         open_all(storm, &mut traffic, flows, 1_000_000)?;
+        ensure!(tlt(&pair.hosts[0], "Flows")? > 0, "no flow takes part");
         traffic.resume_all()?;
-        for _ in 0..20 {
+        for _ in 0..steps {
             traffic.step(Duration::from_millis(5))?;
         }
-        ensure!(tlt(&pair.hosts[0], "Flows")? > 0, "no flow takes part");
         storm.ktap.note("flows run; they go");
         traffic.abandon();
         storm.ktap.note("hosts go");
@@ -746,13 +804,48 @@ fn starved(storm: &Storm) -> Result<()> {
     ] {
         set(name, value)?;
     }
-    let outcome = serve(storm, &pair, 24, 50_000);
+    let outcome = begin_starved(storm, &pair);
     set("probability", "0")?;
     set("times", "1")?;
-    outcome?;
+    let mut traffic = outcome?;
+    traffic.resume_all()?;
+    traffic.drain(PATIENCE)?;
+    traffic.verdict()?;
     let missing = tlt(&pair.hosts[0], "NoMem")? + tlt(&pair.hosts[1], "NoMem")?;
     ensure!(missing > 0, "nothing of TLT's failed");
     serve(storm, &pair, 12, 50_000)
+}
+
+/// Flows of which most has arrived; they wait with the rest, since TCP forgets a FIN for which there is no memory.
+fn begin_starved<'a>(storm: &Storm, pair: &'a Pair) -> Result<Traffic<'a>> {
+    const FLOWS: usize = 24;
+    const FIRST: usize = 48_000;
+    const ATTEMPTS: u32 = 100;
+    let mut traffic = Traffic::new(pair, "cubic")?;
+    let ccs = storm.ccs();
+    for i in 0..FLOWS {
+        // The first SYN is made without sleeping, too, and connect() says where that failed.
+        let mut attempts = 0..ATTEMPTS;
+        loop {
+            let mut spec = Spec::new(&ccs[i % ccs.len()], 50_000, Family::ALL[i % 3]);
+            spec.burst = Some((FIRST as u64, Duration::from_secs(3_600)));
+            let outcome = traffic.open(spec);
+            let cause = outcome.as_ref().err().map(|error| error.root_cause());
+            let code =
+                cause.and_then(|cause| cause.downcast_ref::<std::io::Error>()?.raw_os_error());
+            match code {
+                Some(libc::ENOBUFS | libc::ENOMEM) if attempts.next().is_some() => {}
+                _ => break outcome?,
+            }
+        }
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while (traffic.tally.bytes as usize) < FLOWS * FIRST {
+        let bytes = traffic.tally.bytes;
+        ensure!(Instant::now() < deadline, "{bytes} bytes arrived");
+        traffic.step(Duration::from_millis(100))?;
+    }
+    Ok(traffic)
 }
 
 const MPTCP: i32 = 262;
