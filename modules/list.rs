@@ -41,7 +41,7 @@ modules! {
     // A network device with what others in a guest lack, for 42-nic.sh.
     netdev  xdc_nic         "selftest/xdc_nic.c";
     // Counts instructions for `xdc bench`.
-    test    xdc_bench       "selftest/bench_main.c" "selftest/bench_tcp.c" "selftest/bench_qdisc.c";
+    test    xdc_bench       "selftest/bench_main.c" "selftest/bench_tcp.c" "selftest/bench_qdisc.c" "selftest/bench_hook.c";
     // Mistakes on purpose, for the tests of the tests.
     test    xdc_alarm       "selftest/xdc_alarm.c";
 }

@@ -40,5 +40,7 @@ extern u64 bench_overhead;
 void bench_tcp_init(struct dentry *dir);
 void bench_tcp_exit(void);
 void bench_qdisc_init(struct dentry *dir);
+void bench_hook_init(struct dentry *dir);
+void bench_hook_exit(void);
 
 #endif /* _XDC_BENCH_H */

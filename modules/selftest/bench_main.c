@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Instructions per ACK of congestion controls and per packet of qdiscs, for
+ * Instructions per ACK of congestion controls, and per packet of qdiscs and hooks, for
  * selftests/guest/bench.sh; the files are in /sys/kernel/debug/xdc_bench.
  */
 #include <linux/module.h>
@@ -31,6 +31,7 @@ static int __init bench_init(void)
 	bench_dir = debugfs_create_dir("xdc_bench", NULL);
 	bench_tcp_init(bench_dir);
 	bench_qdisc_init(bench_dir);
+	bench_hook_init(bench_dir);
 	return 0;
 }
 
@@ -38,6 +39,7 @@ static void __exit bench_exit(void)
 {
 	debugfs_remove(bench_dir);
 	bench_tcp_exit();
+	bench_hook_exit();
 }
 
 module_init(bench_init);

@@ -3,9 +3,10 @@
 # kernels: none
 # What `xdc bench` runs, on a clock that counts instructions. The lines that it
 # reads: "# callback CC ACKS CALLBACK CALLS INSTRUCTIONS" and "# qdisc NAME MARKS
-# PACKETS ENQUEUE-INSTRUCTIONS DEQUEUE-INSTRUCTIONS MARKED DROPPED". Called with
-# "ROW CC ECN MODULES SYSCTL=VALUE..." (MODULES by commas, or -), each in one
-# argument, it counts a flow of each of those, and nothing else.
+# PACKETS ENQUEUE-INSTRUCTIONS DEQUEUE-INSTRUCTIONS MARKED DROPPED", "# hook ROW PACKET
+# CALLS INSTRUCTIONS" and "# busy ROW INSTRUCTIONS". Called with "ROW CC ECN MODULES
+# SYSCTL=VALUE..." (MODULES by commas, or -), each in one argument, it counts a flow of
+# each of those, and nothing else.
 . "$(dirname "$0")/lib.sh"
 
 debug=/sys/kernel/debug/xdc_bench
@@ -58,6 +59,35 @@ for cc in reno cubic bbr dctcp dctcp_rs $(our_ccs); do row $cc; done
 check "unocc: told of the path" in_ns h1 sysctl -qw net.unocc.line_rate_mbps=200 net.unocc.intra_rtt_us=1000
 row unocc unocc_rtt
 counted
+
+# TLT: what its hooks cost a packet, the work behind them, and the host's CPU for a whole flow, without the module
+# and with it. Bursts are cut to single segments: the hook that splits one sends them, too.
+ip -n h1 link set eth0 gso_max_segs 1
+# busy ROW: a flow of cubic, and all instructions of the guest but those of waiting.
+busy() {
+	before=$(cat $debug/busy)
+	check "$1: every byte arrives" transfer 10.2.0.1
+	echo "# busy $1 $(($(cat $debug/busy) - before))"
+}
+# hooked ROW ENABLED: the same, whose packets are counted as ROW.
+hooked() {
+	for ns in h1 h2; do
+		in_ns $ns sysctl -qw net.tlt.enabled="$2"
+		# A namespace has a /sys of its own.
+		check "$1: hooks of $ns are counted" in_ns $ns sh -c "echo $1 >/proc/1/root$debug/hooks"
+	done
+	check "$1: every byte arrives" transfer 10.2.0.1
+}
+# Caches fill once.
+transfer 10.2.0.1
+busy tlt-none
+modprobe tlt
+busy tlt-off
+for ns in h1 h2; do in_ns $ns sysctl -qw net.tlt.enabled=1; done
+busy tlt-on
+hooked tlt-off 0
+hooked tlt-on 1
+sed 's/^/# hook /' $debug/hooks
 for ns in h1 r h2; do ip netns del $ns; done
 
 # Qdiscs: a held backlog, at which they mark no packet, some, or every one.

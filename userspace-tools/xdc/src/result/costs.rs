@@ -15,6 +15,27 @@ pub struct Costs {
     callbacks: Vec<Callback>,
     qdiscs: Vec<Qdisc>,
     queues: Vec<Queues>,
+    hooks: Vec<Hook>,
+    busy: Vec<Busy>,
+}
+
+/// All that a guest did for a flow, with tlt or without.
+#[derive(Debug, PartialEq, Serialize)]
+struct Busy {
+    /// One of [`BUSY`].
+    row: String,
+    instructions: u64,
+}
+
+/// What the hooks of tlt cost a kind of packet, or its work does, over a flow.
+#[derive(Debug, PartialEq, Serialize)]
+struct Hook {
+    /// One of [`HOOKED`].
+    row: String,
+    /// One of [`PACKETS`].
+    packet: String,
+    calls: u64,
+    instructions: u64,
 }
 
 /// A qdisc below each of some transmit queues, which as many processors use at once.
@@ -96,6 +117,15 @@ const MARKS: [&str; 3] = ["none", "some", "all"];
 const BELOW_MQ: [&str; 3] = ["pfifo", "red", "phantom"];
 const QUEUES: [u32; 3] = [1, 2, 4];
 
+/// Without the module, with it and off, and on.
+const BUSY: [&str; 3] = ["tlt-none", "tlt-off", "tlt-on"];
+/// The last two.
+const HOOKED: [&str; 2] = ["tlt-off", "tlt-on"];
+/// What a host sends and receives, and what it does when TCP has seen it.
+const PACKETS: [&str; 5] = ["data-out", "ack-in", "data-in", "ack-out", "work"];
+/// A hook of a module that is off is a call, the look-up of a namespace's parameters, and a test of one.
+const OFF_AT_MOST: f64 = 40.0;
+
 /// What one thing may cost, as a share of another.
 struct Target {
     what: String,
@@ -124,6 +154,20 @@ impl Costs {
                     acks: number(acks)?,
                     callback: callback.to_owned(),
                     calls: number(calls)?,
+                    instructions: number(instructions)?,
+                });
+            }
+            ["#", "hook", row, packet, calls, instructions] => {
+                self.hooks.push(Hook {
+                    row: row.to_owned(),
+                    packet: packet.to_owned(),
+                    calls: number(calls)?,
+                    instructions: number(instructions)?,
+                });
+            }
+            ["#", "busy", row, instructions] => {
+                self.busy.push(Busy {
+                    row: row.to_owned(),
                     instructions: number(instructions)?,
                 });
             }
@@ -194,6 +238,22 @@ impl Costs {
             .map(|row| row.instructions as f64 / row.packets as f64)
     }
 
+    fn hook(&self, row: &str, packet: &str) -> Option<&Hook> {
+        let mut all = self.hooks.iter();
+        all.find(|hook| hook.row == row && hook.packet == packet && hook.calls > 0)
+    }
+
+    /// Of all packets that the hooks saw: a call each.
+    fn per_hook(&self, row: &str, packet: &str) -> Option<f64> {
+        let hook = self.hook(row, packet)?;
+        Some(hook.instructions as f64 / hook.calls as f64)
+    }
+
+    fn busy(&self, row: &str) -> Option<f64> {
+        let busy = self.busy.iter().find(|busy| busy.row == row)?;
+        Some(busy.instructions as f64)
+    }
+
     fn targets(&self) -> Vec<Target> {
         let ack = |what: &str, than: &str, wanted, at_most| Target {
             what: format!("an ACK of {what}"),
@@ -248,19 +308,30 @@ impl Costs {
 
     /// KTAP's results of all targets.
     pub fn judge(&self) -> Vec<String> {
-        self.targets()
-            .iter()
-            .map(|target| {
-                let verdict = if target.holds() { "ok" } else { "not ok" };
-                format!(
-                    "{verdict} - {} costs at most {} of {}: {}",
-                    target.what,
-                    target.at_most,
-                    target.than,
-                    show(target.measured, 2),
-                )
-            })
-            .collect()
+        let targets = self.targets();
+        let of_targets = targets.iter().map(|target| {
+            let verdict = if target.holds() { "ok" } else { "not ok" };
+            format!(
+                "{verdict} - {} costs at most {} of {}: {}",
+                target.what,
+                target.at_most,
+                target.than,
+                show(target.measured, 2),
+            )
+        });
+        let hooks = PACKETS.iter().filter(|packet| **packet != "work");
+        let of_hooks = hooks.map(|packet| {
+            let each = self.per_hook(HOOKED[0], packet);
+            let verdict = match each.is_some_and(|each| each <= OFF_AT_MOST) {
+                true => "ok",
+                false => "not ok",
+            };
+            format!(
+                "{verdict} - tlt while it is off costs {packet} at most {OFF_AT_MOST}: {}",
+                show(each, 1)
+            )
+        });
+        of_targets.chain(of_hooks).collect()
     }
 
     /// The largest relative difference between two boots, of qdiscs that mark no packet or all.
@@ -290,6 +361,7 @@ impl Costs {
             self.acks_table(),
             self.packets_table(),
             self.queues_table(),
+            self.hooks_table(),
             self.targets_table(),
         ]
         .join("\n")
@@ -351,6 +423,33 @@ impl Costs {
             let cells =
                 QUEUES.map(|queues| format!(" {} |", show(self.by_queues(qdisc, queues), 0)));
             let _ = writeln!(out, "| {qdisc} |{}", cells.concat());
+        }
+        out
+    }
+
+    fn hooks_table(&self) -> String {
+        let mut out = format!("| instructions x number | {} |\n", PACKETS.join(" | "));
+        out += &format!("|---|{}\n", "---:|".repeat(PACKETS.len()));
+        for row in HOOKED {
+            let cells = PACKETS.map(|packet| {
+                let calls = self.hook(row, packet).map_or(0, |hook| hook.calls);
+                let each = self.per_hook(row, packet);
+                match each {
+                    Some(_) => format!(" {} x {calls} |", show(each, 0)),
+                    // Nothing is queued by a module that is off.
+                    None if packet == "work" && row == HOOKED[0] => " - |".to_owned(),
+                    None => " ? |".to_owned(),
+                }
+            });
+            let _ = writeln!(out, "| {row} |{}", cells.concat());
+        }
+        out += "\n| | instructions of the guest | more than without tlt |\n|---|---:|---:|\n";
+        let without = self.busy(BUSY[0]);
+        for row in BUSY {
+            let all = self.busy(row);
+            let more = all.zip(without).map(|(all, without)| all / without - 1.0);
+            let more = more.map_or("?".to_owned(), |more| format!("{:.1} %", more * 100.0));
+            let _ = writeln!(out, "| {row} | {} | {more} |", show(all, 0));
         }
         out
     }
@@ -423,6 +522,31 @@ mod tests {
         };
         assert!(verdict(2_060_000).starts_with("ok - "));
         assert!(verdict(2_061_000).starts_with("not ok - "));
+    }
+
+    #[test]
+    fn a_hook_that_is_off_costs_next_to_nothing() {
+        let verdict = |instructions: u32| {
+            let counted = costs(&[
+                &format!("  # hook tlt-off data-out 100 {instructions}"),
+                "  # hook tlt-on data-out 100 50000",
+                "  # hook tlt-off work 0 0",
+            ]);
+            assert!(counted.tables().contains("| tlt-on | 500 x 100 | ?"));
+            let mut judged = counted.judge().into_iter();
+            judged.find(|line| line.contains("data-out")).unwrap()
+        };
+        let most = 100 * OFF_AT_MOST as u32;
+        assert!(verdict(most).starts_with("ok - "));
+        assert!(verdict(most + 1).starts_with("not ok - "));
+        assert_eq!(
+            Costs::default()
+                .judge()
+                .iter()
+                .filter(|line| line.contains("ack-in"))
+                .count(),
+            1
+        );
     }
 
     #[test]

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The last hooks in the path of IPv4 packets, counted packet by packet, and the
+ * work that they queue. Writing a row to `hooks` counts those of the namespace from
+ * there on, and what is counted belongs to that row; reading tells.
+ *
+ * It wraps what is registered, for good: the module that it counts stays.
+ *
+ * `busy` tells what the processor, of which there is one, has done since it was read
+ * first: all instructions but those of waiting.
+ */
+#include <linux/module.h>
+#include <linux/netfilter.h>
+#include <linux/nsproxy.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/tcp.h>
+#include <linux/tracepoint.h>
+#include <linux/uaccess.h>
+#include <linux/workqueue.h>
+#include <trace/events/power.h>
+#include <net/ip.h>
+#include <net/net_namespace.h>
+
+#include "bench.h"
+
+#define ROW_BYTES	24
+#define ROWS		8
+/* The work of modules/kernel/shim_flows.c. */
+#define WORK		"xdc_flow_work"
+
+enum bench_packet {
+	DATA_OUT,
+	ACK_OUT,
+	DATA_IN,
+	ACK_IN,
+	WORKED,
+	PACKETS,
+};
+
+static const char * const bench_packets[PACKETS] = {
+	[DATA_OUT]	= "data-out",
+	[ACK_OUT]	= "ack-out",
+	[DATA_IN]	= "data-in",
+	[ACK_IN]	= "ack-in",
+	[WORKED]	= "work",
+};
+
+struct bench_row {
+	char name[ROW_BYTES];
+	struct bench_count counts[PACKETS];
+};
+
+struct bench_hook {
+	nf_hookfn *hook;
+	void *priv;
+};
+
+static struct bench_row bench_rows[ROWS];
+static unsigned int bench_row_count;
+static struct bench_row *bench_row = bench_rows;
+static DEFINE_MUTEX(bench_hook_lock);
+
+static enum bench_packet bench_kind(const struct sk_buff *skb, const struct nf_hook_state *state)
+{
+	const struct iphdr *ip = ip_hdr(skb);
+	struct tcphdr *tcp, copy;
+	unsigned int header;
+	bool out = state->hook == NF_INET_POST_ROUTING;
+
+	tcp = skb_header_pointer(skb, ip_hdrlen(skb), sizeof(copy), &copy);
+	if (ip->protocol != IPPROTO_TCP || !tcp || tcp->syn || tcp->fin || tcp->rst)
+		return PACKETS;
+	header = ip_hdrlen(skb) + tcp->doff * 4;
+	if (skb->len > header)
+		return out ? DATA_OUT : DATA_IN;
+	return out ? ACK_OUT : ACK_IN;
+}
+
+static unsigned int bench_hooked(void *priv, struct sk_buff *skb,
+				 const struct nf_hook_state *state)
+{
+	const struct bench_hook *counted = priv;
+	enum bench_packet kind = bench_kind(skb, state);
+	struct bench_count other = {};
+	unsigned int verdict;
+
+	/* Interrupts are off meanwhile: what the hook queues runs afterwards. */
+	local_bh_disable();
+	BENCH(kind == PACKETS ? &other : &bench_row->counts[kind],
+	      verdict = counted->hook(counted->priv, skb, state));
+	local_bh_enable();
+	return verdict;
+}
+
+/* The last of @entries, if it is not one of ours already. */
+static int bench_wrap_last(struct nf_hook_entries __rcu *entries)
+{
+	struct nf_hook_entries *all = rcu_dereference_protected(entries, true);
+	struct bench_hook *counted;
+	struct nf_hook_entry *last;
+
+	if (!all || !all->num_hook_entries)
+		return -ENOENT;
+	last = &all->hooks[all->num_hook_entries - 1];
+	if (last->hook == bench_hooked)
+		return 0;
+	counted = kzalloc_obj(*counted);
+	if (!counted)
+		return -ENOMEM;
+	counted->hook = last->hook;
+	counted->priv = last->priv;
+	/* One processor, and no packet in between. */
+	local_bh_disable();
+	last->priv = counted;
+	last->hook = bench_hooked;
+	local_bh_enable();
+	/* Its code is where a hook points to. */
+	__module_get(THIS_MODULE);
+	return 0;
+}
+
+#ifdef CONFIG_TRACEPOINTS
+static struct tracepoint *bench_start, *bench_end, *bench_idle;
+static u64 bench_began, bench_waited, bench_waits_since;
+
+static void bench_find_tracepoint(struct tracepoint *tp, void *priv)
+{
+	if (!strcmp(tp->name, "workqueue_execute_start"))
+		bench_start = tp;
+	if (!strcmp(tp->name, "workqueue_execute_end"))
+		bench_end = tp;
+	if (!strcmp(tp->name, "cpu_idle"))
+		bench_idle = tp;
+}
+
+static bool bench_is_counted(const void *function)
+{
+	char name[KSYM_SYMBOL_LEN];
+
+	snprintf(name, sizeof(name), "%ps", function);
+	return !strncmp(name, WORK, strlen(WORK));
+}
+
+static void bench_work_start(void *data, struct work_struct *work)
+{
+	bench_began = bench_is_counted(work->func) ? get_cycles() : 0;
+}
+
+static void bench_work_end(void *data, struct work_struct *work, work_func_t function)
+{
+	u64 now = get_cycles();
+
+	if (!bench_began || !bench_is_counted(function))
+		return;
+	bench_row->counts[WORKED].calls++;
+	bench_row->counts[WORKED].instructions += now - bench_began;
+}
+
+static void bench_waits(void *data, unsigned int state, unsigned int cpu)
+{
+	u64 now = get_cycles();
+
+	if (state != PWR_EVENT_EXIT)
+		bench_waits_since = now;
+	else if (bench_waits_since)
+		bench_waited += now - bench_waits_since;
+}
+
+static bool bench_watches_work, bench_watches_idle;
+
+static int bench_watch_idle(void)
+{
+	if (bench_watches_idle)
+		return 0;
+	for_each_kernel_tracepoint(bench_find_tracepoint, NULL);
+	if (!bench_idle)
+		return -ENOENT;
+	bench_watches_idle = true;
+	return tracepoint_probe_register(bench_idle, bench_waits, NULL);
+}
+
+static u64 bench_busy(void)
+{
+	return get_cycles() - bench_waited;
+}
+
+static int bench_watch_work(void)
+{
+	int ret;
+
+	if (bench_watches_work)
+		return 0;
+	for_each_kernel_tracepoint(bench_find_tracepoint, NULL);
+	if (!bench_start || !bench_end)
+		return -ENOENT;
+	bench_watches_work = true;
+	ret = tracepoint_probe_register(bench_start, bench_work_start, NULL);
+	return ret ?: tracepoint_probe_register(bench_end, bench_work_end, NULL);
+}
+
+static void bench_forget(void)
+{
+	if (bench_watches_work) {
+		tracepoint_probe_unregister(bench_start, bench_work_start, NULL);
+		tracepoint_probe_unregister(bench_end, bench_work_end, NULL);
+	}
+	if (bench_watches_idle)
+		tracepoint_probe_unregister(bench_idle, bench_waits, NULL);
+	tracepoint_synchronize_unregister();
+}
+#else
+static int bench_watch_idle(void)
+{
+	return -EOPNOTSUPP;
+}
+
+static u64 bench_busy(void)
+{
+	return 0;
+}
+
+static int bench_watch_work(void)
+{
+	return -EOPNOTSUPP;
+}
+
+static void bench_forget(void)
+{
+}
+#endif
+
+static int bench_hooks(const char *name)
+{
+	struct netns_nf *nf = &current->nsproxy->net_ns->nf;
+	int ret;
+
+	if (bench_row_count && !strcmp(bench_row->name, name)) {
+		/* The same row, of another namespace. */
+	} else if (bench_row_count == ROWS) {
+		return -ENOSPC;
+	} else {
+		bench_row = &bench_rows[bench_row_count++];
+		strscpy(bench_row->name, name);
+	}
+	ret = bench_wrap_last(nf->hooks_ipv4[NF_INET_LOCAL_IN]);
+	ret = ret ?: bench_wrap_last(nf->hooks_ipv4[NF_INET_POST_ROUTING]);
+	return ret ?: bench_watch_work();
+}
+
+static ssize_t bench_hooks_write(struct file *file, const char __user *from,
+				 size_t count, loff_t *pos)
+{
+	char text[ROW_BYTES];
+	int ret;
+
+	if (count >= sizeof(text))
+		return -EINVAL;
+	if (copy_from_user(text, from, count))
+		return -EFAULT;
+	text[count] = 0;
+	mutex_lock(&bench_hook_lock);
+	ret = bench_hooks(strim(text));
+	mutex_unlock(&bench_hook_lock);
+	return ret ? ret : count;
+}
+
+/* ROW PACKET CALLS INSTRUCTIONS */
+static int bench_hooks_show(struct seq_file *file, void *data)
+{
+	int i, j;
+
+	mutex_lock(&bench_hook_lock);
+	for (i = 0; i < bench_row_count; i++)
+		for (j = 0; j < PACKETS; j++)
+			seq_printf(file, "%s %s %llu %llu\n", bench_rows[i].name,
+				   bench_packets[j], bench_rows[i].counts[j].calls,
+				   bench_rows[i].counts[j].instructions);
+	mutex_unlock(&bench_hook_lock);
+	return 0;
+}
+
+static int bench_hooks_open(struct inode *inode, struct file *file)
+{
+	return single_open(file, bench_hooks_show, NULL);
+}
+
+static const struct file_operations bench_hooks_fops = {
+	.owner = THIS_MODULE,
+	.open = bench_hooks_open,
+	.read = seq_read,
+	.write = bench_hooks_write,
+	.llseek = seq_lseek,
+	.release = single_release,
+};
+
+static int bench_busy_show(struct seq_file *file, void *data)
+{
+	int ret;
+
+	mutex_lock(&bench_hook_lock);
+	ret = bench_watch_idle();
+	mutex_unlock(&bench_hook_lock);
+	if (!ret)
+		seq_printf(file, "%llu\n", bench_busy());
+	return ret;
+}
+DEFINE_SHOW_ATTRIBUTE(bench_busy);
+
+void bench_hook_init(struct dentry *dir)
+{
+	debugfs_create_file("busy", 0400, dir, NULL, &bench_busy_fops);
+	debugfs_create_file("hooks", 0600, dir, NULL, &bench_hooks_fops);
+}
+
+void bench_hook_exit(void)
+{
+	bench_forget();
+}
