@@ -252,6 +252,24 @@ fn pacing(kernel: &Kernel) -> Finding {
     }
 }
 
+/// Two of net.tlt.dscp_* that are the same, in the order in which a mark is looked for.
+fn equal_dscps(
+    sysctl: &impl Fn(&str) -> Option<String>,
+) -> Option<(&'static str, &'static str, String)> {
+    const NAMES: [&str; 6] = [
+        "dscp_data",
+        "dscp_echo",
+        "dscp_clock",
+        "dscp_clock_echo",
+        "dscp_control",
+        "dscp_unimportant",
+    ];
+    let dscps = NAMES.map(|name| sysctl(&format!("tlt/{name}")));
+    let mut pairs = (0..NAMES.len()).flat_map(|i| (i + 1..NAMES.len()).map(move |j| (i, j)));
+    let (i, j) = pairs.find(|&(i, j)| dscps[i].is_some() && dscps[i] == dscps[j])?;
+    Some((NAMES[i], NAMES[j], dscps[i].clone()?))
+}
+
 /// What `tlt` needs that the other modules do not. The first thing that is missing.
 fn tlt(kernel: &Kernel) -> Finding {
     const WHAT: &str = "TLT";
@@ -275,7 +293,17 @@ fn tlt(kernel: &Kernel) -> Finding {
             "sysctl -w net.ipv4.tcp_sack=1",
         );
     }
-    match sysctl("tlt/enabled").as_deref() {
+    let enabled = sysctl("tlt/enabled");
+    if enabled.as_deref() == Some("1")
+        && let Some((first, second, dscp)) = equal_dscps(&sysctl)
+    {
+        return Finding::warn(
+            WHAT,
+            format!("on, but {first} and {second} are both {dscp}: a mark means the first of them"),
+            format!("sysctl -w net.tlt.{second}=N, at both ends"),
+        );
+    }
+    match enabled.as_deref() {
         None => Finding::ok(WHAT, "can be loaded: modprobe tlt"),
         Some("1") => match sysctl("ipv4/tcp_reordering").as_deref() {
             Some("1") => Finding::ok(WHAT, "on"),
@@ -509,6 +537,16 @@ mod tests {
         assert!(waits.fix.unwrap().ends_with("tcp_reordering=1"));
         let root = root.with("proc/sys/net/ipv4/tcp_reordering", "1\n");
         assert_eq!(of(&root).detail, "on");
+        let root = root
+            .with("proc/sys/net/tlt/dscp_echo", "12\n")
+            .with("proc/sys/net/tlt/dscp_control", "26\n");
+        assert_eq!(of(&root).detail, "on");
+        let root = root.with("proc/sys/net/tlt/dscp_control", "12\n");
+        assert!(
+            of(&root)
+                .detail
+                .contains("dscp_echo and dscp_control are both 12")
+        );
     }
 
     #[test]
