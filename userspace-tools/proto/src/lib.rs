@@ -504,6 +504,9 @@ pub struct Program {
     /// The run does not wait for its end.
     #[serde(default)]
     pub daemon: bool,
+    /// Lines of its output that are numbers are samples of that name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<String>,
 }
 
 /// What a program may have written that is kept, bytes.

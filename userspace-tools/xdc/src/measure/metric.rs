@@ -11,7 +11,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 use xdc_tcpinfo::{COUNTERS, Counter, Of};
 
-use crate::measure::run::{Completion, Content, Group, Network, Queue, Run, Settled, Tlt};
+use crate::measure::run::{Completion, Content, Group, Network, Queue, Run, Samples, Settled, Tlt};
 use crate::measure::size::SizeClass;
 use crate::text::nearest;
 use crate::units::text_schema;
@@ -38,6 +38,7 @@ enum Place {
     Completion(Flows, &'static Entry<Completion>),
     Group(String, &'static Entry<Group>),
     Queue(String, &'static Entry<Queue>),
+    Samples(String, &'static Entry<Samples>),
     /// By its number, from 1 on.
     Phase(String),
     Capture(&'static Entry<Content>),
@@ -704,6 +705,25 @@ const QUEUE: &[Entry<Queue>] = &[
     entry("marks", Unit::Packets, |of| count(of.marks), ""),
 ];
 
+const SAMPLES: &[Entry<Samples>] = &[
+    entry(
+        "n",
+        Unit::Items,
+        |of| count(of.n as u64),
+        "numbers that programs with `samples = \"NAME\"` wrote",
+    ),
+    entry(
+        "mean",
+        Unit::Items,
+        |of| of.mean,
+        "of them, in the program's unit, as the guest saw it",
+    ),
+    entry("p50", Unit::Items, |of| of.p50, SAME),
+    entry("p99", Unit::Items, |of| of.p99, SAME),
+    entry("p999", Unit::Items, |of| of.p999, SAME),
+    entry("max", Unit::Items, |of| of.max, SAME),
+];
+
 const CAPTURE: &[Entry<Content>] = &[
     entry(
         "packets",
@@ -872,6 +892,10 @@ fn place(name: &str) -> Option<Place> {
             let (queue, entry) = ends_with(QUEUE, rest)?;
             Some(Place::Queue(queue.to_owned(), entry))
         }
+        "samples" => {
+            let (name, entry) = ends_with(SAMPLES, rest)?;
+            Some(Place::Samples(name.to_owned(), entry))
+        }
         "capture" => find(CAPTURE, rest).map(Place::Capture),
         "tcp" => {
             let mut all = COUNTERS.iter();
@@ -910,6 +934,8 @@ fn names_like(name: &str) -> Vec<String> {
         }
         let queue = format!("queues.{own}.");
         known.extend(of(&queue, &mut QUEUE.iter().map(|entry| entry.name)));
+        let samples = format!("samples.{own}.");
+        known.extend(of(&samples, &mut SAMPLES.iter().map(|entry| entry.name)));
     }
     known
 }
@@ -925,6 +951,7 @@ impl Metric {
             Place::Completion(_, entry) => entry.unit,
             Place::Group(_, entry) => entry.unit,
             Place::Queue(_, entry) => entry.unit,
+            Place::Samples(_, entry) => entry.unit,
             Place::Phase(_) => Unit::Ratio,
             Place::Capture(entry) => entry.unit,
             Place::Tcp(counter) => unit_of(counter),
@@ -938,6 +965,7 @@ impl Metric {
             Place::Completion(_, entry) => entry.meaning,
             Place::Group(_, entry) => entry.meaning,
             Place::Queue(_, entry) => entry.meaning,
+            Place::Samples(_, entry) => entry.meaning,
             Place::Phase(_) => PHASE,
             Place::Capture(entry) => entry.meaning,
             Place::Tcp(counter) => counter.meaning,
@@ -951,6 +979,7 @@ impl Metric {
             Place::Completion(flows, entry) => flows.of(run).and_then(entry.get),
             Place::Group(group, entry) => run.groups.get(group).and_then(entry.get),
             Place::Queue(queue, entry) => queue_of(run, queue).and_then(entry.get),
+            Place::Samples(name, entry) => run.samples.get(name).and_then(entry.get),
             Place::Phase(number) => run.jain_phases.get(number).copied().flatten(),
             Place::Capture(entry) => run.capture.as_ref().and_then(entry.get),
             Place::Tcp(counter) => run.tcp.get(counter.name).and_then(|n| count(*n)),
@@ -965,18 +994,20 @@ impl Metric {
             Place::Run(entry) => (&run.completion, entry.name),
             Place::Group(group, entry) => (&run.groups.get(group)?.completion, entry.name),
             Place::Completion(flows, entry) => (flows.of(run)?, entry.name),
+            Place::Samples(name, entry) => {
+                return Some(Population {
+                    ended: run.samples.get(name)?.n,
+                    unfinished: 0,
+                    needed: needed(entry.name)?,
+                });
+            }
             Place::Queue(..) | Place::Phase(_) | Place::Capture(_) | Place::Tcp(_) => return None,
         };
         let (what, statistic) = name.split_once('.')?;
         if !FLOW_TIMES.contains(&what) {
             return None;
         }
-        let needed = match statistic {
-            "p999" => 10_000,
-            "p99" => 1000,
-            "mean" | "p50" | "p95" => 100,
-            _ => return None,
-        };
+        let needed = needed(statistic)?;
         let counted = of.flows.saturating_sub(of.warmup);
         Some(Population {
             ended: counted.saturating_sub(of.unfinished),
@@ -985,7 +1016,7 @@ impl Metric {
         })
     }
 
-    /// What it asks of a scenario: a group of flows, a watched port, a phase.
+    /// What it asks of a scenario: a group of flows, a watched port, samples of that name, a phase.
     pub fn asks(&self) -> Asks<'_> {
         match &self.place {
             Place::Completion(flows, _) => {
@@ -993,6 +1024,7 @@ impl Metric {
             }
             Place::Group(group, _) => Asks::Group(group),
             Place::Queue(queue, _) => Asks::Queue(queue),
+            Place::Samples(name, _) => Asks::Samples(name),
             Place::Phase(number) => Asks::Phase(number.parse().unwrap_or(usize::MAX)),
             Place::Run(_) | Place::Capture(_) | Place::Tcp(_) => Asks::Nothing,
         }
@@ -1016,7 +1048,18 @@ pub enum Asks<'a> {
     Group(&'a str),
     /// A name, or a number in the order of the scenario.
     Queue(&'a str),
+    Samples(&'a str),
     Phase(usize),
+}
+
+/// With fewer a statistic says nothing.
+fn needed(statistic: &str) -> Option<usize> {
+    match statistic {
+        "p999" => Some(10_000),
+        "p99" => Some(1000),
+        "mean" | "p50" | "p95" => Some(100),
+        _ => None,
+    }
 }
 
 impl Flows {
@@ -1095,6 +1138,9 @@ fn table() -> String {
     }
     for entry in QUEUE {
         add("queues.NAME.", entry.name, entry.unit, entry.meaning);
+    }
+    for entry in SAMPLES {
+        add("samples.NAME.", entry.name, entry.unit, entry.meaning);
     }
     for counter in COUNTERS {
         add("tcp.", counter.name, unit_of(counter), counter.meaning);

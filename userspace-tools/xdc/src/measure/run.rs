@@ -76,6 +76,9 @@ pub struct Run {
     /// What tlt counted at all hosts, where it is loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tlt: Option<Tlt>,
+    /// Of numbers that programs wrote, by the name that the scenario gives them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub samples: BTreeMap<String, Samples>,
     /// Measured over configured base RTT, less 1, of the path that is furthest off.
     pub link_rtt_error: Option<f64>,
     pub network: Option<Network>,
@@ -108,6 +111,17 @@ pub struct Fct {
     pub mean: Option<f64>,
     pub p50: Option<f64>,
     pub p99: Option<f64>,
+    pub max: Option<f64>,
+}
+
+/// In the unit in which the program wrote them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Samples {
+    pub n: usize,
+    pub mean: Option<f64>,
+    pub p50: Option<f64>,
+    pub p99: Option<f64>,
+    pub p999: Option<f64>,
     pub max: Option<f64>,
 }
 

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use xdc_proto::ETHERNET_HEADER_BYTES;
 use xdc_tcpinfo::{COUNTERS, Counter};
 
-use crate::measure::run::{Fct, Group, Network, Queue, QueueBytes, Rtt, Run, Settled, Tlt};
+use crate::measure::run::{
+    Fct, Group, Network, Queue, QueueBytes, Rtt, Run, Samples, Settled, Tlt,
+};
 use crate::result::fct::{completion, completions};
 use crate::result::provenance::Provenance;
 use crate::result::record::Record;
@@ -120,6 +122,7 @@ pub fn run(record: &Record, over: &Windows) -> Run {
         green_share: green_share(totals.accepted_bytes),
         green_packet_share: green_share(totals.accepted_packets),
         tlt: tlt(record),
+        samples: samples(record),
         unorc: unorc(record),
         link_rtt_error: record.link_rtt_error,
         network: network(record),
@@ -201,6 +204,34 @@ fn tlt(record: &Record) -> Option<Tlt> {
         packets: sum(SENT.iter().filter_map(|mark| count(mark))),
         extra_packets: clock_packets.saturating_add(count("WorkerEcho").unwrap_or(0)),
     })
+}
+
+/// Of a name, what all programs wrote that have it. A guest may have written anything.
+fn samples(record: &Record) -> BTreeMap<String, Samples> {
+    let mut all: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for (program, output) in record.plan.programs.iter().zip(&record.outputs) {
+        if let Some(name) = &program.samples {
+            let numbers = output
+                .text
+                .lines()
+                .filter_map(|line| line.trim().parse().ok());
+            let numbers = numbers.filter(|number: &f64| number.is_finite());
+            all.entry(name).or_default().extend(numbers);
+        }
+    }
+    let of = |(name, mut numbers): (&str, Vec<f64>)| {
+        numbers.sort_by(f64::total_cmp);
+        let samples = Samples {
+            n: numbers.len(),
+            mean: mean(&numbers),
+            p50: percentile(&numbers, 50.0),
+            p99: percentile(&numbers, 99.0),
+            p999: percentile(&numbers, 99.9),
+            max: numbers.last().copied(),
+        };
+        (name.to_owned(), samples)
+    };
+    all.into_iter().map(of).collect()
 }
 
 /// None without tunnels.

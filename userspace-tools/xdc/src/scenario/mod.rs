@@ -148,6 +148,13 @@ impl Scenario {
                 }
                 ("watched port", name, names.collect())
             }
+            Asks::Samples(name) => {
+                let names = self
+                    .programs
+                    .iter()
+                    .filter_map(|run| run.samples.as_deref());
+                ("[[run]] with samples", name, names.collect())
+            }
             Asks::Phase(number) => {
                 if !self.phases.is_empty() && number <= self.phases.len() + 1 {
                     return Ok(());
@@ -336,6 +343,8 @@ pub struct ProgramSpec {
     pub daemon: bool,
     /// The file among the results that has its standard output.
     pub output: Option<String>,
+    /// Each line of its standard output that is a number is a sample of this name: `samples.NAME.p99`.
+    pub samples: Option<String>,
 }
 
 /// A change of links while the traffic runs.

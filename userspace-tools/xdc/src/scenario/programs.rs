@@ -31,6 +31,7 @@ pub fn programs(scenario: &Scenario, topology: &Topology, scale: u32) -> Result<
                 command: spec.command.clone(),
                 start_us: spec.start.0 * u64::from(scale) / 1000,
                 daemon: spec.daemon,
+                samples: spec.samples.clone(),
             });
             if programs.len() > MAX_PROGRAMS {
                 return Err(Error::usage(format!("more than {MAX_PROGRAMS} programs")));
@@ -94,10 +95,14 @@ fn check_file(name: &str) -> Result<()> {
 }
 
 /// The programs that a command calls, as far as its words tell: what stands where a shell looks
-/// for one.
+/// for one. What is between single quotes is another program's.
 pub fn called(command: &str) -> BTreeSet<String> {
     let mut called = BTreeSet::new();
-    for part in command.split(['|', '&', ';', '\n', '(', ')', '{', '}', '`']) {
+    let unquoted: Vec<_> = command.split('\'').step_by(2).collect();
+    for part in unquoted
+        .join("\'")
+        .split(['|', '&', ';', '\n', '(', ')', '{', '}', '`'])
+    {
         let mut words = part.split_whitespace();
         let word = words.find(|word| {
             let assigns = word.split_once('=').is_some_and(|(name, _)| {
@@ -137,6 +142,7 @@ mod tests {
         );
         assert_eq!(names("while true; do ping -c 1 $r; done"), "done ping true");
         assert_eq!(names("$x"), "");
+        assert_eq!(names("awk '{ print; x = $1 | cut }' f | sort"), "awk sort");
     }
 
     #[test]
