@@ -193,7 +193,7 @@ pub fn load_modules(names: &[String]) -> Result<()> {
 pub fn set_parameters(parameters: &[(String, String)]) -> Result<()> {
     for (name, value) in parameters {
         let Some((module, parameter)) = name.split_once('.') else {
-            bail!("{name} is no MODULE.PARAMETER");
+            bail!("{name} is not MODULE.PARAMETER");
         };
         let path = format!("/sys/module/{module}/parameters/{parameter}");
         fs::write(&path, value).with_context(|| format!("cannot write {value} to {path}"))?;

@@ -237,8 +237,7 @@ fn supervise(request: &Request) -> Result<ExitCode> {
         // The figures are there, and nobody may throw them away for that.
         Channel::append_to(&request.messages)?.send(&Message::Doubt {
             what: format!(
-                "the host is not as it was before: somebody else uses by now what was loaded for \
-                 the run: {}",
+                "modules that were loaded for the run stay loaded, because somebody else uses them: {}",
                 stuck.join(" ")
             ),
         })?;
@@ -396,8 +395,8 @@ fn shared_sysctls(run: &RunPlan) -> Result<BTreeSet<String>> {
         }
         ensure!(
             (name.as_str(), value.as_str()) == TCP_MEM,
-            "the sysctl {name} is the whole machine's, and a run on the host changes none of \
-             those: --engine uml or qemu for this scenario"
+            "the sysctl {name} belongs to the whole machine, and a run on the host does not \
+             change it: --engine uml or qemu for this scenario"
         );
         shared.insert(name.clone());
     }

@@ -98,7 +98,7 @@ const TIME_UNITS: &[Unit] = &[
 /// Reads a number and one of `units`, which is in any case; `what` it should be is for errors.
 pub fn parse(text: &str, units: &[Unit], what: &str, example: &str) -> Result<u64, String> {
     if text.starts_with('-') {
-        return Err(format!("'{text}' is below 0, and no {what} is"));
+        return Err(format!("'{text}' is below 0, which a {what} cannot be"));
     }
     let bad = || format!("'{text}' is not a {what} (example: {example})");
     let digits = text

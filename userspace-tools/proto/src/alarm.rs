@@ -80,7 +80,7 @@ impl Listener {
             self.announced = known.map(|(kind, report)| (kind, report, false));
             return nested.or_else(|| match self.announced {
                 Some(_) => None,
-                None => Some(format!("a mistake that nobody knows: {}", line.trim())),
+                None => Some(format!("unknown kind of mistake: {}", line.trim())),
             });
         }
         if line.contains(MADE) {

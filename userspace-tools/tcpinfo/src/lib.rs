@@ -179,19 +179,19 @@ pub const COUNTERS: &[Counter] = &[
         "delivered_ce",
         Of::Packets,
         |info| info.delivered_ce.into(),
-        "of these with CE, as the receiver told",
+        "of these with CE, as the receiver reported",
     ),
     counter(
         "dsack_dups",
         Of::Packets,
         |info| info.dsack_dups.into(),
-        "that arrived twice: sent again in vain",
+        "that arrived twice: retransmitted needlessly",
     ),
     counter(
         "reord_seen",
         Of::Events,
         |info| info.reord_seen.into(),
-        "packets that were found to have come in another order",
+        "packets that arrived out of order",
     ),
     counter(
         "bytes_retrans",

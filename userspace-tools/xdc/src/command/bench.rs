@@ -32,7 +32,7 @@ pub struct Request {
     /// Write the tables of docs/performance.md.
     #[arg(long)]
     update_docs: bool,
-    /// Times to count, to be compared; the figures are the first one's.
+    /// Count so often and compare; the tables are of the first count.
     #[arg(long, value_name = "N", default_value_t = 1)]
     boots: u32,
     /// Give up on a guest that is silent for so long.

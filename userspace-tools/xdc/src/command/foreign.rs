@@ -55,7 +55,7 @@ pub struct Request {
     /// Every suite, and the long form of each.
     #[arg(long)]
     long: bool,
-    /// Print the outcome of each case instead of what the suites say.
+    /// Print the outcome of each case instead of the suites' output.
     #[arg(long)]
     json: bool,
     /// Write the tables of docs/foreign-suites.md; of a suite without a result the page keeps its own.

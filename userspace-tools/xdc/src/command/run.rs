@@ -35,7 +35,7 @@ use crate::text::printable;
 pub struct Request {
     /// A name that `xdc list` shows, or a TOML file.
     scenario: String,
-    /// qemu, or uml: virtual time [default: the scenario's].
+    /// qemu, uml (virtual time) or host [default: the scenario's].
     #[arg(long, value_name = "ENGINE", hide_possible_values = true)]
     engine: Option<Kind>,
     /// Congestion controls [default: the scenario's].
@@ -49,7 +49,7 @@ pub struct Request {
     seed: Option<u64>,
     /// QEMU: emulate with a clock that counts instructions, so that this machine's load does
     /// not get into the figures; `off`: KVM or emulation by this machine's clock, which is
-    /// sooner done [default: off where KVM works, else on].
+    /// faster [default: off where KVM works, else on].
     #[arg(
         long,
         value_name = "on|off",

@@ -80,7 +80,7 @@ pub struct Request {
     /// Which kernel [default: the engine's plain one].
     #[arg(long)]
     kernel: Option<Flavour>,
-    /// Their long form, hours of it.
+    /// Their long form, which takes hours.
     #[arg(long)]
     long: bool,
     /// Give up on a guest that is silent for so long.

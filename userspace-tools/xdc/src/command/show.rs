@@ -26,7 +26,7 @@ pub struct Request {
     /// Draw the topology into a file.
     #[arg(long, value_name = "FILE.svg")]
     pub svg: Option<PathBuf>,
-    /// Show the way of a packet between two hosts instead.
+    /// Show the path of a packet between two hosts instead.
     #[arg(long, num_args = 2, value_names = ["FROM", "TO"])]
     pub path: Option<Vec<String>>,
 }

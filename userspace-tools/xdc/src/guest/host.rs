@@ -197,7 +197,7 @@ impl Kernel {
                 || loadable(&part.module);
             if !there {
                 return Err(Error::failure(format!(
-                    "this kernel ({}) lacks {}, which this scenario's links are made of",
+                    "this kernel ({}) lacks {}, which this scenario's links need",
                     self.release, part.what
                 ))
                 .hint(mend(&part.module)));

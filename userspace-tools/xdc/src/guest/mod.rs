@@ -109,7 +109,7 @@ impl Tail {
         let Some(end) = end else {
             return match self.partial.len() > MAX_LINE_BYTES {
                 true => Err(Error::failure(format!(
-                    "the guest says {} MB without an end",
+                    "the guest sent {} MB without the end of a line",
                     MAX_LINE_BYTES >> 20
                 ))),
                 false => Ok(Vec::new()),
@@ -283,7 +283,7 @@ impl Guest<'_> {
             let all_read = messages.bytes == before && !console.grew;
             if messages.bytes > MAX_MESSAGE_BYTES {
                 return Err(Error::failure(format!(
-                    "the guest says more than {} GB",
+                    "the guest sent more than {} GB of messages",
                     MAX_MESSAGE_BYTES >> 30
                 ))
                 .hint("a longer 'sample', or fewer flows"));
@@ -446,7 +446,7 @@ fn check_folder(files: &Files<'_>) -> Result<()> {
             Err(err) if err.kind() == ErrorKind::NotFound => continue,
             Err(err) => {
                 return Err(Error::failure(format!(
-                    "the guest has made a folder on the host that cannot be looked into: {err}"
+                    "the guest has made a folder on the host that cannot be read: {err}"
                 )));
             }
         };

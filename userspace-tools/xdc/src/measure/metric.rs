@@ -231,7 +231,7 @@ const RUN: &[Entry<Run>] = &[
         "queue_bytes.max",
         Unit::Bytes,
         |run| run.queue_bytes.max,
-        "the highest that the qdisc itself saw",
+        "the highest, by the qdisc's own counter",
     ),
     entry(
         "settled.drops_before",
@@ -537,7 +537,7 @@ const COMPLETION: &[Entry<Completion>] = &[
         "unfinished",
         Unit::Flows,
         |of| count(of.unfinished as u64),
-        "with a size, but cut off by the run's end; they are in no mean",
+        "with a size, but not ended when the run ended; means leave them out",
     ),
     entry(
         "timed_out",
@@ -650,7 +650,7 @@ const GROUP: &[Entry<Group>] = &[
         "carried_mbps",
         Unit::Mbps,
         |of| of.carried_mbps,
-        "what of it arrived in that time; of a flow without a series evenly over its own time",
+        "what of it arrived in that time; a flow without a series is spread evenly over its own time",
     ),
     entry(
         "fct_ms.mean",

@@ -31,7 +31,7 @@ impl Stored {
             let meta = fs::metadata(&path).map_err(|err| failed(&err))?;
             if !meta.is_file() || meta.len() > MAX_BYTES {
                 return Err(Error::failure(format!(
-                    "{} is none that xdc run has written",
+                    "{} was not written by xdc run",
                     path.display()
                 )));
             }

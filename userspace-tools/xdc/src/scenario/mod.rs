@@ -93,8 +93,8 @@ pub struct Scenario {
     /// Objects of BPF that `[cc.NAME]` names a file of; read from beside the scenario.
     #[serde(skip)]
     pub objects: BTreeMap<String, Vec<u8>>,
-    /// A path with at least this base RTT leads to another datacenter. Without it, the widest gap
-    /// among the base RTTs decides.
+    /// A path with at least this base RTT leads to another datacenter. Without it, base
+    /// RTTs are split at the largest ratio of two neighbours, if that is above 2.5.
     pub inter_rtt: Option<Time>,
     /// Record each flow over time; without it, if there are few.
     pub flow_series: Option<bool>,

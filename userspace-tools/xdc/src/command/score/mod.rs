@@ -251,7 +251,7 @@ fn compare(old: &Card, new: &Card) -> bool {
 fn read_card(path: &Path) -> Result<Card> {
     let text = fs::read_to_string(path).map_err(|err| Error::io(path.display(), &err))?;
     let no_card = |why: String| {
-        Error::usage(format!("{} is no scorecard: {why}", path.display()))
+        Error::usage(format!("{} is not a scorecard: {why}", path.display()))
             .hint("score.json of a former `xdc score`")
     };
     let card: Card = serde_json::from_str(&text).map_err(|err| no_card(err.to_string()))?;

@@ -72,7 +72,7 @@ pub const COLUMNS: &[Column] = &[
     (
         "scale",
         "",
-        "how many times slower the guest was; all numbers are as if it had not been",
+        "how many times slower the guest was; all numbers are corrected for it",
     ),
     ("kernel", "", "of the guest"),
     (

@@ -23,7 +23,7 @@ pub struct Args {
     filter: Filter,
     #[command(flatten)]
     place: Place,
-    /// Again and again, 1ms or more apart [default: once].
+    /// Repeat at this interval, 1ms or more [default: once].
     #[arg(long, value_name = "TIME", value_parser = interval)]
     interval: Option<Duration>,
     #[command(flatten)]

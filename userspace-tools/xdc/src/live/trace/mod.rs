@@ -164,7 +164,7 @@ fn choose(names: &[String]) -> Result<Vec<usize>> {
         .collect();
     if there.is_empty() {
         return Err(Error::failure(
-            "no module with tracepoints xdc:* is loaded, or not for you to see",
+            "no module with tracepoints xdc:* is loaded, or you may not see it",
         )
         .hint("as root: modprobe tcp_unocc"));
     }

@@ -409,7 +409,7 @@ impl Block<'_> {
             }
         }
         Err(Error::usage(
-            "no permutation of these hosts leaves nobody with itself",
+            "every permutation of these hosts sends a host to itself",
         ))
     }
 

@@ -12,8 +12,9 @@ use crate::setup::kconfig::{self, Config};
 
 use super::{Finding, under};
 
-/// What the modules are written for.
-const SERIES: &str = "7.3";
+/// What the modules build for, as `XDC_KNOWN_SERIES` of qemu-images/common.sh. They are tested
+/// with the first.
+const SERIES: [&str; 2] = ["7.3", "7.2"];
 /// Where iproute2 looks for plugins, by distribution.
 const TC_DIRS: [&str; 4] = [
     "usr/lib/tc",
@@ -78,25 +79,39 @@ pub fn findings(kernel: &Kernel) -> Vec<Finding> {
 
 fn version(kernel: &Kernel) -> Finding {
     let release = &kernel.release;
-    if release
-        .strip_prefix(SERIES)
-        .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
-    {
-        Finding::ok("kernel", release.clone())
-    } else {
-        Finding::fail(
-            "kernel",
-            format!("{release}: the modules are written for Linux {SERIES}"),
-            format!("boot a kernel of {SERIES}, such as Debian's (trixie-backports)"),
-        )
+    let is_of = |series: &&str| {
+        let rest = release.strip_prefix(*series);
+        rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    if is_of(&SERIES[0]) {
+        return Finding::ok("kernel", release.clone());
     }
+    if SERIES.iter().any(is_of) {
+        return Finding::warn(
+            "kernel",
+            format!(
+                "{release}: the modules build for it; they are tested with Linux {}",
+                SERIES[0]
+            ),
+            "their selftests in a guest: make selftests-7.2",
+        );
+    }
+    let known = SERIES.join(" and ");
+    Finding::fail(
+        "kernel",
+        format!("{release} is unknown: the modules build for Linux {known} only"),
+        format!(
+            "boot Linux {}, such as Debian's (trixie-backports)",
+            SERIES[0]
+        ),
+    )
 }
 
 fn options(kernel: &Kernel) -> Finding {
     let Some((path, config)) = &kernel.config else {
         return Finding::warn(
             "kernel options",
-            "this kernel's configuration is not to be found",
+            "this kernel's configuration was not found",
             "xdc doctor --kdir DIR, its build tree",
         );
     };
@@ -131,7 +146,7 @@ fn metadata(kernel: &Kernel) -> Finding {
     if !kernel.kdir.join("rust/libkernel.rmeta").exists() {
         return Finding::fail(
             "Rust metadata",
-            format!("{kdir} has none, as most header packages"),
+            format!("{kdir} has none, like most header packages"),
             format!("xdc kdir --headers {kdir}"),
         );
     }
@@ -221,13 +236,13 @@ fn ecn(kernel: &Kernel) -> Finding {
         Some("1") => Finding::warn(
             "ECN",
             format!(
-                "one bit a round trip (RFC 3168), which gives gemini and unocc less to go by; {OTHER}"
+                "one bit a round trip (RFC 3168), so gemini and unocc know less about congestion; {OTHER}"
             ),
             fix,
         ),
         Some("2") => Finding::warn(
             "ECN",
-            format!("answered but never asked for: no packet is marked; {OTHER}"),
+            format!("accepted but not requested: no packet is marked; {OTHER}"),
             fix,
         ),
         Some("0") => Finding::warn("ECN", format!("off: no packet is marked; {OTHER}"), fix),
@@ -386,13 +401,10 @@ fn offloads(name: &str, features: &str) -> Finding {
     Finding::warn(
         &what,
         format!(
-            "{} on: right for a sender; a qdisc of this host that is to be a switch's port marks 64 kB at once",
+            "{} on: right for a sender, but a qdisc of this host that stands for a switch's port marks 64 kB at once",
             large.join(", ")
         ),
-        format!(
-            "where phantom is to mark: ethtool -K {name} {}",
-            words.join(" ")
-        ),
+        format!("where phantom marks: ethtool -K {name} {}", words.join(" ")),
     )
 }
 
@@ -439,10 +451,15 @@ mod tests {
     #[test]
     fn a_kernel_is_judged_by_its_series_and_options() {
         let root = Root::new();
-        assert_eq!(version(&root.kernel()).verdict, Verdict::Ok);
-        for other in ["6.18.0", "7.30.1"] {
+        for (known, verdict) in SERIES.into_iter().zip([Verdict::Ok, Verdict::Warn]) {
+            let kernel = Kernel::at(root.0.path(), &format!("{known}.4-x"), None);
+            assert_eq!(version(&kernel).verdict, verdict, "{known}");
+        }
+        for other in ["6.18.0", "7.30.1", "7.1.9", "8.0.0"] {
             let kernel = Kernel::at(root.0.path(), other, None);
-            assert_eq!(version(&kernel).verdict, Verdict::Fail, "{other}");
+            let finding = version(&kernel);
+            assert_eq!(finding.verdict, Verdict::Fail, "{other}");
+            assert!(finding.detail.contains("unknown"), "{}", finding.detail);
         }
         assert_eq!(options(&root.kernel()).verdict, Verdict::Warn);
         let root = root.with(
@@ -451,6 +468,14 @@ mod tests {
         );
         let lacks = options(&root.kernel());
         assert!(lacks.verdict == Verdict::Fail && lacks.detail.contains("CONFIG_RUST=y"));
+    }
+
+    #[test]
+    fn the_known_kernels_are_those_of_the_build() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../qemu-images/common.sh");
+        let text = fs::read_to_string(path).unwrap();
+        let line = format!("XDC_KNOWN_SERIES=\"{}\"", SERIES.join(" "));
+        assert!(text.lines().any(|it| it == line), "{line}");
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub struct Request {
     /// A folder with the distribution's compilers [default: this machine's].
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// The kernel's own modules, which say what it demands of one [default:
+    /// The kernel's own modules, which a new one must match [default:
     /// /lib/modules/RELEASE].
     #[arg(long, value_name = "DIR")]
     modules: Option<PathBuf>,
