@@ -90,7 +90,7 @@ const CIRCUIT_QUEUE: u16 = 2;
 
 /// Weeks in which the sketch forgets half.
 const FORGET_WEEKS: u64 = 8;
-/// Weeks after which a silent elephant is none, unless `idle` says another time.
+/// Weeks after which a silent flow is no longer an elephant, unless `idle` sets another time.
 const IDLE_WEEKS: u64 = 2;
 /// Slots after its first drop from which on a flow may be rescued.
 const RESCUE_SLOTS: u64 = 2;
@@ -474,7 +474,7 @@ impl State {
         }
     }
 
-    /// Whether an elephant that comes too early may go all the same.
+    /// Whether an elephant that comes too early may be sent anyway.
     #[cold]
     fn is_rescued(&mut self, key: u64, now_ns: u64) -> bool {
         let slot_ns = self

@@ -150,7 +150,7 @@ impl Memory {
     }
 }
 
-/// The algorithm's settings, or why there are none.
+/// The algorithm's settings, or why they are invalid.
 fn config(settings: &Settings) -> Result<Config, &'static CStr> {
     let config = Config {
         x: settings.data,

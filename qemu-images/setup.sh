@@ -62,6 +62,13 @@ elif missing=$(missing_packages) && [ -n "$missing" ]; then
 		{ tail -20 "$log" >&2; die "installing packages failed" "as root: apt-get install $(echo $missing)"; }
 fi
 
+# What xdc itself needs. Debian 12 without its security updates has an older one.
+wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$XDC_TOP/userspace-tools/Cargo.toml")
+found=$(cargo --version 2>/dev/null | cut -d' ' -f2 || true)
+[ "$(printf '%s\n' "$wanted" "$found" | sort -V | head -1)" = "$wanted" ] ||
+	die "cargo here is ${found:-missing}, and xdc needs $wanted" \
+		"Debian 12: add bookworm-security to apt's sources, then apt-get update && apt-get install cargo-web rustc-web rust-web-src"
+
 # cargo_tool PROGRAM CRATE@VERSION ARGS...: the program of a crate, into the cache.
 cargo_tool() {
 	local program=$1 crate=$2 log

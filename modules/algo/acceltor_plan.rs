@@ -281,7 +281,7 @@ pub struct Timers {
     pub scale: u64,
 }
 
-/// What [`Plan`]'s (6) comes to with Linux's timers.
+/// The result of [`Plan`]'s (6) with Linux's timers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HostPlan {
     /// A jiffy in the network's time, rounded up.

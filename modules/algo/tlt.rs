@@ -304,7 +304,7 @@ pub struct Socket {
     pub has_lost: bool,
     /// A timer of TCP will send what there is.
     pub is_held: bool,
-    /// A segment was asked for in vain.
+    /// TCP was asked for a segment and sent none.
     pub was_refused: bool,
 }
 

@@ -109,7 +109,7 @@ enum Session {
     },
 }
 
-/// A hash that nobody without the key can tell.
+/// A hash that cannot be predicted without the key.
 #[allow(deprecated)]
 fn keyed(secret: (u64, u64), what: &[u64]) -> u64 {
     let mut hasher = SipHasher::new_with_keys(secret.0, secret.1);

@@ -112,7 +112,7 @@ impl Header {
         ]
     }
 
-    /// The header before a packet. None: it is none. Rule W5.
+    /// The header before a packet, or None if it is invalid. Rule W5.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
         let &[
@@ -302,7 +302,7 @@ pub trait Io {
     type Packet: Packet;
     /// A packet of zeros.
     fn make(&mut self, len: usize) -> Option<Self::Packet>;
-    /// A packet of the same bytes, which nobody writes to any more.
+    /// A packet of the same bytes, which are not written to any more.
     fn copy(&mut self, packet: &Self::Packet) -> Option<Self::Packet>;
     /// Sends it to the peer.
     fn send(&mut self, header: &Header, packet: Self::Packet, ecn: Ecn);
@@ -317,7 +317,7 @@ pub fn is_before(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) > u32::MAX >> 1
 }
 
-/// The earlier of two times, of which 0 is none.
+/// The earlier of two times; 0 means no time.
 pub fn earlier(a: u64, b: u64) -> u64 {
     match (a, b) {
         (0, time) | (time, 0) => time,
@@ -585,7 +585,7 @@ pub struct Sender<P> {
     next: u32,
     /// The first that is not done.
     oldest: u32,
-    /// Packets of the open block; 0: there is none.
+    /// Packets of the open block; 0 if no block is open.
     open: u8,
     open_us: u64,
     /// Bytes of the parities that are not zero.

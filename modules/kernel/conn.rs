@@ -31,9 +31,9 @@ macro_rules! read {
 impl Conn<'_> {
     /// # Safety
     ///
-    /// As the type invariants say.
+    /// `sk` has to fulfil the type's invariants.
     pub(super) unsafe fn from_raw(sk: *mut bindings::sock) -> Self {
-        // INVARIANT: By the safety requirements.
+        // INVARIANT: The caller passes a socket for which they hold.
         Self {
             sk,
             _life: PhantomData,
@@ -133,8 +133,8 @@ impl Conn<'_> {
 ///
 /// # Invariants
 ///
-/// As those of [`Conn`]; besides, the socket's spinlock is held in a softirq for all of `'a`, nobody
-/// owns it, and its backlog is empty.
+/// Those of [`Conn`]. In addition, the socket's spinlock is held in a softirq for all of `'a`, no
+/// process owns the socket, and its backlog is empty.
 pub(crate) struct Locked<'a>(Conn<'a>);
 
 impl<'a> Deref for Locked<'a> {
@@ -148,10 +148,10 @@ impl<'a> Deref for Locked<'a> {
 impl Locked<'_> {
     /// # Safety
     ///
-    /// As the type invariants say.
+    /// `sk` has to fulfil the type's invariants.
     pub(super) unsafe fn from_raw(sk: *mut bindings::sock) -> Self {
-        // INVARIANT: By the safety requirements.
-        // SAFETY: By the safety requirements.
+        // INVARIANT: The caller passes a socket for which this type's invariants hold.
+        // SAFETY: They include those of `Conn`.
         Self(unsafe { Conn::from_raw(sk) })
     }
 
@@ -201,9 +201,9 @@ pub(crate) struct Request<'a> {
 impl Request<'_> {
     /// # Safety
     ///
-    /// As the type invariants say.
+    /// `sk` has to fulfil the type's invariants.
     pub(super) unsafe fn from_raw(sk: *mut bindings::sock) -> Self {
-        // INVARIANT: By the safety requirements.
+        // INVARIANT: The caller passes a socket for which they hold.
         Self {
             sk,
             _life: PhantomData,
@@ -239,7 +239,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Looks a connection up, as TCP will; listeners are none.
+    /// Looks a connection up, as TCP will. Listeners are not returned.
     pub(crate) fn new(net: &Net, segment: &Segment) -> Option<Self> {
         // SAFETY: The namespace is alive.
         let sk = unsafe { bindings::xdc_conn_find(net.as_ptr(), segment.raw()) };

@@ -108,7 +108,8 @@ impl<T: Send> Deferred<T> {
     /// Called by the worker only, once, with the `c` of an `Inner<T>`.
     unsafe extern "C" fn run(c: *mut bindings::xdc_deferred) {
         let inner = c.cast::<Inner<T>>();
-        // SAFETY: By the safety requirements; it was set before the start.
+        // SAFETY: `c` is that of an `Inner<T>`. Its `make` was set before the start and only the
+        // worker reads it.
         let made = unsafe { ((*inner).make)() };
         if let Err(error) = &made {
             pr_err!(

@@ -243,7 +243,7 @@ impl<'a> Nest<'a> {
         }))
     }
 
-    /// There is none.
+    /// Whether it does not exist.
     pub(crate) fn is_none(&self) -> bool {
         self.0.is_none()
     }

@@ -20,7 +20,7 @@
 
 #include "shim.h"
 
-/* The longest time until somebody else's socket is looked at again. */
+/* The longest time until a socket that a process owns is looked at again. */
 #define XDC_FLOW_MAX_RETRY_US 1000U
 
 struct xdc_flow {
@@ -248,7 +248,7 @@ static int __net_init xdc_flows_net_init(struct net *net)
 			       &xdc_flows_seq_ops, sizeof(struct seq_net_private)) ? 0 : -ENOMEM;
 }
 
-/* Returns when nobody reads it any more. */
+/* Returns when no reader is left. */
 static void __net_exit xdc_flows_net_exit(struct net *net)
 {
 	remove_proc_entry(xdc_flows_shown->file, net->proc_net);
@@ -422,7 +422,7 @@ static void xdc_flow_run(struct xdc_flow *flow, struct xdc_flow_cpu *cpu)
 	if (!retry_us) {
 		flow->retries = 0;
 	} else if (!flow->dead) {
-		/* Where interrupts cost more than that, whoever uses the socket would get nowhere. */
+		/* If interrupts cost more than that, the user of the socket would make no progress. */
 		if (retry_us << flow->retries < XDC_FLOW_MAX_RETRY_US)
 			retry_us <<= flow->retries++;
 		else

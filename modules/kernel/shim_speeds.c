@@ -85,7 +85,7 @@ int xdc_speeds_register(struct xdc_speeds *speeds)
 	xa_init(&speeds->mbps);
 	INIT_DELAYED_WORK(&speeds->work, xdc_speeds_work);
 	speeds->block.notifier_call = xdc_speeds_event;
-	/* It comes to know those that are up. */
+	/* The worker learns of those that are up. */
 	ret = register_netdevice_notifier(&speeds->block);
 	if (ret) {
 		cancel_delayed_work_sync(&speeds->work);

@@ -407,14 +407,14 @@ static int xdc_tunnel_stop(struct net_device *dev)
 	void *state;
 
 	RCU_INIT_POINTER(tunnel->sk, NULL);
-	/* Who has the socket still may send by it. */
+	/* Holders of the socket may still send with it. */
 	synchronize_net();
 	udp_tunnel_sock_release(sk);
 	spin_lock_bh(&tunnel->lock);
 	state = tunnel->state;
 	tunnel->state = NULL;
 	spin_unlock_bh(&tunnel->lock);
-	/* Without a state nobody starts it. */
+	/* Without a state it is not started. */
 	hrtimer_cancel(&tunnel->timer);
 	xdc_tunnel_ops->close(state);
 	return 0;

@@ -95,7 +95,7 @@ pub(crate) struct Values {
 }
 
 impl Values {
-    /// The value of parameter `index`; 0 where there is none.
+    /// The value of parameter `index`; 0 if there is no such parameter.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> u32 {
         self.params.get(index).map_or(0, Once::get)

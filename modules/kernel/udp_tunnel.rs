@@ -309,7 +309,7 @@ impl<T: Tunnel> Registration<T> {
 
     /// # Safety
     ///
-    /// Called by C only, once, with what `open` returned, which nobody has any more.
+    /// Called by C only, once, with what `open` returned, when it is not used any more.
     unsafe extern "C" fn close(state: *mut c_void) {
         // SAFETY: By the safety requirements it came from `KBox::into_raw`.
         drop(unsafe { KBox::from_raw(state.cast::<T>()) });

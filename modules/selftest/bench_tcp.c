@@ -290,7 +290,7 @@ void bench_tcp_init(struct dentry *dir)
 	debugfs_create_file("callbacks", 0400, dir, NULL, &bench_callbacks_fops);
 }
 
-/* Sockets have references to the module, so there is none any more. */
+/* Sockets hold references to the module, so no socket is left. */
 void bench_tcp_exit(void)
 {
 	struct bench_cc *cc, *next;

@@ -2,7 +2,7 @@
 
 //! A FIFO that makes the mistakes that a qdisc can make: it drops packets
 //! without a word, holds them, and says something else than what it did. The
-//! parents' counts must be right all the same.
+//! parents' counts must nevertheless be right.
 //!
 //! What it does with a packet is the packet's priority.
 

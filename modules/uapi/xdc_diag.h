@@ -24,7 +24,7 @@
 #define XDC_DIAG_ATTR		0x1dc
 #define XDC_DIAG_VERSION	1
 
-/* struct xdc_diag_info, algorithm; from 128 on those that are nobody else's */
+/* struct xdc_diag_info, algorithm; numbers from 128 on are for private use */
 #define XDC_DIAG_UNOCC		1
 #define XDC_DIAG_GEMINI		2
 

@@ -145,7 +145,7 @@ impl Packet<'_> {
         }
     }
 
-    /// Frees a packet that was not lost: somebody else has what was in it.
+    /// Frees a packet that is not lost, because its content is held elsewhere.
     pub(super) fn consume(self) {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_skb_consume(self.into_raw()) }
@@ -172,7 +172,7 @@ impl Packet<'_> {
         unsafe { bindings::xdc_skb_set_queue_mapping(self.skb.as_ptr(), queue) }
     }
 
-    /// The TCP flow that it is of; `seed` makes keys that nobody else knows.
+    /// The packet's TCP flow; `seed` makes the keys unpredictable.
     #[inline]
     pub(crate) fn flow(&self, seed: u64) -> Option<Flow> {
         let mut flow = Flow::default();

@@ -16,7 +16,7 @@ use kernel::prelude::*;
 
 /// What tc filters say of a packet.
 pub(crate) enum Classified<'a> {
-    /// None matches, or there is none.
+    /// No filter matches, or none is attached.
     No(Packet<'a>),
     /// This class id.
     Class(Packet<'a>, u32),
@@ -104,7 +104,7 @@ unsafe fn update<T: Copy>(counter: *mut T, f: impl FnOnce(T) -> T) {
 ///
 /// # Invariants
 ///
-/// The packets from `head` to `tail` are linked, and ours; both are null where there is none. They were given
+/// The packets from `head` to `tail` are linked, and ours; both are null if the queue is empty. They were given
 /// to callbacks of `owner`.
 pub(crate) struct PacketList {
     head: *mut bindings::sk_buff,

@@ -41,7 +41,7 @@ struct Marks {
 }
 
 impl Sock<'_> {
-    /// What was negotiated about ECN. While a SYN is not answered it is none.
+    /// The negotiated kind of ECN: none before the SYN is answered.
     pub(crate) fn ecn_mode(&self) -> EcnMode {
         let flags = u32::from(read!(self, ecn_flags));
         match flags & (bindings::XDC_TCP_ECN_MODE_RFC3168 | bindings::XDC_TCP_ECN_MODE_ACCECN) {

@@ -187,7 +187,7 @@ pub(crate) trait CongestionControl: Sized + Send + Sync + 'static {
 #[repr(C)]
 struct Tables {
     main: Opaque<bindings::tcp_congestion_ops>,
-    /// For a socket that has fallen back. Never registered, so that nobody can
+    /// For a socket that has fallen back. It is not registered, so that nothing can
     /// ask for it by name.
     reno: Opaque<bindings::tcp_congestion_ops>,
 }

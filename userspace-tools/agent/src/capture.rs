@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Every packet at a port, both directions, into a ring that is read with each sample.
 //!
-//! So a capture wakes nobody, and it holds no packet back: the kernel copies the headers as the
+//! So a capture wakes no process and delays no packet: the kernel copies the headers as the
 //! packet passes. A ring that was too small leaves a doubt.
 
 use std::{

@@ -26,7 +26,7 @@ use crate::{channel::Channel, network::Network, socket};
 /// Probes of one path; the smallest RTT counts.
 const PROBES: u32 = 20;
 
-/// Paths to probe: thousands of flows over one network are no better checked by more.
+/// The most paths to probe: more would not check thousands of flows over one network any better.
 const MAX_PATHS: usize = 32;
 
 /// Of UDP, bytes.

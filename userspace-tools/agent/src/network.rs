@@ -60,7 +60,7 @@ const fn class_of(qdisc: Handle) -> Handle {
 }
 
 /// What every namespace gets before the topology's own sysctls: no filter on asymmetric paths, no
-/// IPv6 chatter: without a link-local address nobody solicits. (addrconf_init_net() lets that be
+/// IPv6 traffic: without a link-local address no node solicits. (addrconf_init_net() lets that be
 /// inherited, and disable_ipv6 not.) They are written once, and inherited: each write of a file of
 /// /proc/sys walks over that file in every namespace that has touched it (proc_sys_compare), so
 /// that writes for each of N namespaces cost N squared.

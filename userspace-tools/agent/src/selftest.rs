@@ -37,7 +37,7 @@ const LONG_PATIENCE: Duration = Duration::from_secs(7_200);
 /// In virtual time days pass in seconds; that a guest hangs is for the host to notice.
 const VIRTUAL_PATIENCE: Duration = Duration::from_secs(30 * 86_400);
 
-/// A test that has ended and says nothing for so long has said everything.
+/// The output of an ended test is complete when it has been silent for this long.
 const QUIET: Duration = Duration::from_millis(200);
 
 /// Exit code by which a kernel selftest says that it was skipped.
@@ -149,7 +149,7 @@ fn run_one(
     })
 }
 
-/// A failed result line, at any depth; what is marked SKIP or TODO is none.
+/// A failed result line, at any depth. Lines with SKIP or TODO do not count.
 fn is_failure(line: &str) -> bool {
     let line = line.trim_start();
     line.starts_with("not ok") && !line.contains("# SKIP") && !line.contains("# TODO")

@@ -169,7 +169,7 @@ fn answer(network: &Network, run: &RunPlan) -> Result<()> {
     Ok(())
 }
 
-/// A line on the shell's terminal; if that cannot be, nobody is there to read it.
+/// Writes a line to the shell's terminal. An error means that the terminal is gone, and is ignored.
 fn say(text: &str) {
     if let Ok(mut terminal) = terminal() {
         let _ = terminal.write_all(format!("{text}\n").as_bytes());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Events of our tracepoints during a run, into a tracefs instance of its own that nobody reads
-//! before the end. So a recording wakes nobody; what a full buffer has no room for is counted.
+//! Events of our tracepoints during a run, into a tracefs instance of its own that is not read
+//! before the end. So a recording wakes no process. Events that a full buffer has no room for are counted.
 
 use std::{
     fs::{self, File},
@@ -111,7 +111,7 @@ impl Drop for Trace {
     }
 }
 
-/// On a machine that others use, a name that nobody else has; in a guest there is nobody else.
+/// On a shared machine a name that is unique; a guest has no other user.
 static INSTANCE: OnceLock<String> = OnceLock::new();
 
 /// Says where [`Trace::start`] records, once.

@@ -39,7 +39,7 @@ use crate::{
 };
 
 /// A connection is made so long before its flow starts, beyond a few RTTs: from the first when it
-/// disturbs nobody, at the second whatever it disturbs. Those of a moment are made together.
+/// disturbs no flow, at the second in any case. Those of one moment are made together.
 const CONNECT_FIRST_NS: u64 = 10_000_000;
 const CONNECT_LAST_NS: u64 = 5_000_000;
 const CONNECT_TOGETHER_NS: u64 = 1_000_000;
@@ -643,7 +643,7 @@ fn allow_descriptors(count: u64) -> Result<()> {
         .with_context(|| format!("cannot have {count} open files"))
 }
 
-/// A file of nothing but a hole. TCP sends its pages, which are all the same one, without a copy:
+/// A file that is one hole. TCP sends its pages, which are all the same page, without a copy:
 /// payload is never written, read or allocated.
 fn open_payload() -> Result<File> {
     // Without a name: on a host /tmp is everybody's.

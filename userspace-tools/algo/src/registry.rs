@@ -104,7 +104,7 @@ macro_rules! modules {
         /// Every algorithm that has a file of its own, in the order of modules/list.rs.
         pub const ALGORITHMS: &[&entry::Entry] = &[$($(&$algorithm::ENTRY,)?)+];
 
-        /// Does that with the flows of the algorithm of that name; false if there is none.
+        /// Does that with the flows of the algorithm of that name; false if no algorithm has the name.
         pub fn visit(name: &str, visitor: impl Visitor) -> bool {
             $($(
                 if name == stringify!($algorithm) {

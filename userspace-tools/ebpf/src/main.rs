@@ -95,7 +95,7 @@ struct Seen {
     bytes: u32,
 }
 
-/// What cannot be read is no IP, and is seen all the same.
+/// A packet that cannot be read counts as not IP, and is still recorded.
 fn see(ctx: &TcContext) -> Seen {
     // SAFETY: The kernel gives a program the buffer that it is called for.
     let skb = unsafe { &*ctx.skb.skb };
@@ -179,7 +179,7 @@ fn adds_up(header: &[u8; 20]) -> bool {
 }
 
 /// `counts` is of a map whose values are one processor's own, and a classifier runs with
-/// softirqs off, so nobody else writes it.
+/// softirqs off, so nothing else writes it.
 fn count(counts: *mut Counts, seen: &Seen) {
     // SAFETY: The map's entry outlives the program's run.
     let counts = unsafe { &mut *counts };

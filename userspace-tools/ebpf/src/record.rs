@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What passes between the witness in the kernel and its reader. Included by both.
 
-/// Who a packet belongs to. Addresses of IPv4 fill the first four bytes.
+/// The flow of a packet. IPv4 addresses fill the first four bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Flow {
@@ -33,7 +33,7 @@ pub struct Counts {
     pub bytes: u64,
     /// Packets by ECN codepoint: Not-ECT, ECT(1), ECT(0), CE.
     pub ecn: [u64; 4],
-    /// Packets that are no IP.
+    /// Packets that are not IP.
     pub no_ip: u64,
 }
 

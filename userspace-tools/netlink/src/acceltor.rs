@@ -153,7 +153,7 @@ options! {
     limit_bytes: u32 = 14 "TCA_ACCELTOR_LIMIT",
     /// Elephants of a pair of racks at most.
     elephants: u32 = 15 "TCA_ACCELTOR_ELEPHANTS",
-    /// One that sends nothing for so long is none; 0 = 2 weeks.
+    /// A flow that sends nothing for this long is no longer an elephant; 0 = 2 weeks.
     idle_ns: u64 = 16 "TCA_ACCELTOR_IDLE",
     /// From so many on a flow is one.
     sketch_bytes: u32 = 17 "TCA_ACCELTOR_SKETCH_BYTES",
@@ -232,7 +232,7 @@ xstats! {
     elephants,
     /// Flows that became elephants.
     promoted,
-    /// Those that are none any more.
+    /// Flows that are no longer elephants.
     evicted,
     /// Packets that came too early and were accelerated.
     rescued,

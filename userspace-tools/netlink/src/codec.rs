@@ -85,7 +85,7 @@ macro_rules! named_values {
             fn from_str(text: &str) -> ::std::result::Result<Self, String> {
                 let index = Self::NAMES.iter().position(|name| *name == text);
                 index.map(|index| Self::ALL[index]).ok_or_else(|| {
-                    format!("`{text}` is none of {}", Self::NAMES.join(", "))
+                    format!("`{text}` is not one of {}", Self::NAMES.join(", "))
                 })
             }
         }

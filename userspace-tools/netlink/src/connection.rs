@@ -237,7 +237,7 @@ pub struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    /// The error, if it is a refusal of `what`; an acknowledgement is none.
+    /// The error, if the answer refuses `what`; None for an acknowledgement.
     pub fn refusal(&self, what: &str) -> Option<Error> {
         match &self.message.payload {
             NetlinkPayload::Error(error) if error.raw_code() != 0 => {

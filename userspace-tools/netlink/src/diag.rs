@@ -203,7 +203,7 @@ fn address(family: u8, bytes: [u8; 16]) -> Result<IpAddr> {
 /// `struct xdc_diag_info`, in the kernel's own numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XdcInfo {
-    /// Who wrote it: the number that its entry has in the registry of `xdc-algo`.
+    /// The algorithm that wrote it: its entry's number in the registry of `xdc-algo`.
     pub algorithm: u8,
     /// XDC_DIAG_F_*.
     pub flags: u16,

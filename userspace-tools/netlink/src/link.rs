@@ -31,7 +31,7 @@ const FEATURE_TCP_USEC_TS: u32 = 1 << 4;
 pub struct VethEnd {
     /// Device name, at most 15 characters.
     pub name: String,
-    /// Interface index, chosen by the caller so that nobody has to ask for it.
+    /// Interface index, chosen by the caller so that it need not be queried.
     pub index: u32,
     /// Ethernet address.
     pub mac: [u8; 6],
@@ -249,7 +249,7 @@ pub fn add_device_route(
 }
 
 /// Adds a route to `network`/`prefix_len`; over several next hops at once where there are
-/// several, and a refusal (`unreachable`) where there is none.
+/// several, and a refusal (`unreachable`) if there is no next hop.
 pub fn add_route(
     network: IpAddr,
     prefix_len: u8,
@@ -315,7 +315,7 @@ fn family(address: IpAddr) -> AddressFamily {
     }
 }
 
-/// Adds a permanent neighbour, so that nobody ever asks for its address.
+/// Adds a permanent neighbour, so that its address is never requested.
 pub fn add_neighbour(index: u32, address: impl Into<IpAddr>, mac: [u8; 6]) -> Request {
     let address = address.into();
     let mut message = NeighbourMessage::default();

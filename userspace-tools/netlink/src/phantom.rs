@@ -162,7 +162,7 @@ xstats! {
     phantom_drain_bytes_per_s,
     /// Shared buffer now, all ports.
     pool_used_bytes,
-    /// Accepted, green; not counted while the colours' source is none, as the next two.
+    /// Accepted green packets. Like the next two, not counted while colours have no source.
     packets_green,
     /// Accepted, yellow.
     packets_yellow,

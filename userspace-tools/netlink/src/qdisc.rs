@@ -414,7 +414,7 @@ pub fn htb_class(rate_bps: u64, burst_ns: u64) -> Vec<u8> {
     const TCA_HTB_PARMS: u16 = 1;
     const TCA_HTB_RATE64: u16 = 6;
     const TCA_HTB_CEIL64: u16 = 7;
-    /// One class has nobody to share with; htb only asks that the quantum be sane.
+    /// A single class shares with no other; htb only wants a plausible quantum.
     const QUANTUM_BYTES: u32 = 60_000;
 
     let bytes_per_s = rate_bps / 8;

@@ -64,7 +64,7 @@ pub fn is_alarm(line: &str) -> bool {
 /// Messages of a level below this one reach the console of a guest (`loglevel=`).
 pub const CONSOLE_LEVEL: u32 = 5;
 
-/// Who listens to a kernel's log.
+/// Listens to a kernel's log.
 #[derive(Debug, Default)]
 pub struct Listener {
     /// A mistake that was announced, and whether its report has come.

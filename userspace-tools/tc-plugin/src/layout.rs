@@ -45,7 +45,7 @@ pub struct Table {
 
 /// What can be learned of the program that we are in.
 pub trait Program {
-    /// Its table of a kind, or why there is none to be read.
+    /// Its table of a kind, or why it cannot be read.
     fn table(&self, kind: &str) -> Result<Table, String>;
     /// Where a function of its is.
     fn function(&self, name: &str) -> Option<usize>;
@@ -62,7 +62,9 @@ pub fn check(program: &impl Program) -> Result<(), String> {
             ));
         }
         if table.id != *kind {
-            return Err(format!("the second word of {kind}_qdisc_util is no name"));
+            return Err(format!(
+                "the second word of {kind}_qdisc_util is not a name"
+            ));
         }
         for (at, word) in table.words.iter().enumerate().skip(2) {
             if (*word != 0) != used.contains(&at) {

@@ -207,7 +207,7 @@ fn guarded(body: impl FnOnce() -> c_int + UnwindSafe) -> c_int {
     panic::catch_unwind(body).unwrap_or(FAILED)
 }
 
-/// The same for what prints the attribute that tc hands over; nothing where there is none.
+/// The same for what prints the attribute that tc hands over; nothing without an attribute.
 fn guarded_print(
     attribute: *const c_void,
     body: impl FnOnce(&Functions, &[u8]) -> c_int + UnwindSafe,
@@ -224,7 +224,7 @@ fn guarded_print(
     })
 }
 
-/// To standard error. Where that is closed, nobody listens.
+/// Writes to standard error, and ignores that it may be closed.
 fn say(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
@@ -267,7 +267,7 @@ unsafe fn arguments(argc: c_int, argv: *const *const c_char) -> Vec<String> {
 /// # Safety
 ///
 /// `attribute` is NULL, or a `struct rtattr` whose length counts bytes that can be read, and
-/// that nobody writes to while they are borrowed.
+/// that are not written to while they are borrowed.
 unsafe fn payload<'a>(attribute: *const c_void) -> Option<&'a [u8]> {
     /// `struct rtattr`: length with the header, type.
     const HEADER_BYTES: usize = 4;

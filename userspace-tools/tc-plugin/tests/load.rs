@@ -65,7 +65,7 @@ fn this_machines_tc_gets_a_sentence_for_each_mistake() {
         (&["drain", "1.5"], "is not a fraction from 0 to 1"),
         (
             &["mark", "maybe"],
-            "`maybe` is none of none, phantom, physical, either, both",
+            "`maybe` is not one of none, phantom, physical, either, both",
         ),
         (&["dscp-color", "64:red"], "'64' is not a DSCP from 0 to 63"),
         (

@@ -12,7 +12,7 @@ pub struct Guests {
     /// Guests at a time [default: one per CPU].
     #[arg(long, value_name = "N", default_value_t = cpus(), hide_default_value = true)]
     pub jobs: usize,
-    /// Give up on a guest that is silent for so long.
+    /// Give up on a guest that is silent for this long.
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds())]
     pub timeout: Duration,
 }
@@ -20,7 +20,7 @@ pub struct Guests {
 /// Of commands that come to a judgement.
 #[derive(clap::Args)]
 pub struct Outcome {
-    /// Where runs and what they came to go [default: results/ and the command's name].
+    /// Where runs and their results go [default: results/ and the command's name].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print the outcome as JSON.

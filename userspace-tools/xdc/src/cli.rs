@@ -127,7 +127,7 @@ Examples:
     Check {
         /// A directory that `xdc run` made, or a scenario's name.
         result: PathBuf,
-        /// Where the results of a scenario that is only named are.
+        /// Where to look for the results of a scenario that is given by name.
         #[arg(long, value_name = "DIR", default_value = "results")]
         results: PathBuf,
         /// As JSON.
@@ -239,7 +239,7 @@ Examples:
   xdc doctor
   xdc doctor --kdir /lib/modules/7.3.4/build     can modules be built for it and loaded?")]
     Doctor {
-        /// The build tree of a kernel to build modules for; what it lacks then is a failure.
+        /// Check this kernel build tree for building modules; what it lacks is then a failure.
         #[arg(long, value_name = "DIR")]
         kdir: Option<PathBuf>,
         /// As JSON.

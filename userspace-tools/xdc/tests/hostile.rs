@@ -176,7 +176,7 @@ int main(void) {
     let hostile = Hostile::new(program);
     let output = hostile.run();
     let text = said(&output);
-    assert!(text.contains("without an end"), "{text}");
+    assert!(text.contains("without the end of a line"), "{text}");
     assert_eq!(output.status.code(), Some(1), "{text}");
     // Neither its files nor its result stay, and --timeout was not what ended it.
     assert_eq!(fs::read_dir(hostile.temp.path()).unwrap().count(), 0);

@@ -20,7 +20,7 @@ use crate::{
 /// How long flows may take to end when nothing disturbs them any more, on the slowest guest.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A rest for who works in a loop. In virtual time what never sleeps lets nobody else go on.
+/// A pause in a loop of work. In virtual time a thread that never sleeps stops all others.
 pub fn breathe() {
     thread::sleep(Duration::from_micros(1));
 }

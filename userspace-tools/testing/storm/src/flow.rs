@@ -444,7 +444,7 @@ impl<'a> Traffic<'a> {
 /// What a flow's end wants after it did what it could.
 enum Next {
     Continue,
-    /// The sender rests, for so long or for good.
+    /// The sender pauses for this long, or for good.
     Pause(Option<Duration>),
     Abort,
     End,

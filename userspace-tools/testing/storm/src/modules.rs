@@ -51,7 +51,7 @@ pub fn ccs() -> impl Iterator<Item = &'static Entry> {
     under_test().filter_map(|module| module.algorithm)
 }
 
-/// How long a module may stay in use when nobody uses it any more. A socket that was closed with data
+/// How long a module may stay in use after its last user. A socket that was closed with data
 /// on its way to a host that is gone gives up after some 100 s (`tcp_orphan_retries`).
 const PATIENCE: Duration = Duration::from_secs(180);
 
@@ -81,7 +81,7 @@ pub fn is_loaded(name: &str) -> bool {
     })
 }
 
-/// Unloads it as soon as nobody uses it; how often it was still in use.
+/// Unloads it as soon as it is unused. Returns how often it was still in use.
 pub fn unload(name: &str) -> Result<u64> {
     let c_name = std::ffi::CString::new(name)?;
     let deadline = Instant::now() + PATIENCE;

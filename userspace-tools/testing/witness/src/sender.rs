@@ -253,7 +253,7 @@ pub enum Fate {
 pub struct Sender {
     socket: OwnedFd,
     to: LinkAddr,
-    /// Of nobody: hosts see the packets pass and let them fall.
+    /// The address of no host: hosts see the packets and discard them.
     destination: [u8; 6],
     number: u32,
     priority: u32,

@@ -32,10 +32,10 @@ pub struct Request {
     /// Write the tables of docs/performance.md.
     #[arg(long)]
     update_docs: bool,
-    /// Count so often and compare; the tables are of the first count.
+    /// Count N times and compare; the tables show the first count.
     #[arg(long, value_name = "N", default_value_t = 1)]
     boots: u32,
-    /// Give up on a guest that is silent for so long.
+    /// Give up on a guest that is silent for this long.
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = args::seconds())]
     timeout: Duration,
 }

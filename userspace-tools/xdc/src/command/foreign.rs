@@ -47,9 +47,9 @@ const NOTE_LINES: usize = 12;
 
 #[derive(clap::Args)]
 pub struct Request {
-    /// Which [default: the fast selection, with --long all].
+    /// Suites [default: the fast ones, with --long all].
     names: Vec<String>,
-    /// Which kernel [default: the suite's own].
+    /// The kernel [default: the suite's own].
     #[arg(long)]
     kernel: Option<Flavour>,
     /// Every suite, and the long form of each.
@@ -64,7 +64,7 @@ pub struct Request {
     /// Where results are kept, one file a suite in foreign/.
     #[arg(long, value_name = "DIR", default_value = "results")]
     results: PathBuf,
-    /// Give up on a guest that is silent for so long.
+    /// Give up on a guest that is silent for this long.
     #[arg(long, value_name = "SECONDS", default_value = "330", value_parser = args::seconds())]
     timeout: Duration,
 }
@@ -173,7 +173,7 @@ struct Report {
     /// UTC, as RFC 3339 has it, when it began.
     #[serde(default)]
     date: String,
-    /// Of the sources of xdc and the modules; none where nobody knew it.
+    /// The commit of xdc and the modules; None if it was not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     commit: Option<String>,
     /// Why the suite did not come to its end.

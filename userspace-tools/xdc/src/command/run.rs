@@ -41,7 +41,7 @@ pub struct Request {
     /// Congestion controls [default: the scenario's].
     #[arg(long = "cc", value_delimiter = ',', value_name = "CC,...")]
     ccs: Vec<String>,
-    /// Change the scenario: a dotted key, numbers for places in arrays.
+    /// Change the scenario: a dotted key, with numbers as indices of arrays.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
     /// Seed of everything random in the guest [default: the scenario's].

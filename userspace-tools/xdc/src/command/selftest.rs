@@ -67,7 +67,7 @@ impl Tally {
 
 #[derive(clap::Args)]
 pub struct Request {
-    /// Which [default: all that are meant for the kernel].
+    /// Scripts [default: all for this kernel].
     names: Vec<String>,
     /// qemu, or uml: virtual time.
     #[arg(
@@ -77,13 +77,13 @@ pub struct Request {
         hide_possible_values = true
     )]
     engine: Kind,
-    /// Which kernel [default: the engine's plain one].
+    /// The kernel [default: the engine's plain one].
     #[arg(long)]
     kernel: Option<Flavour>,
     /// Their long form, which takes hours.
     #[arg(long)]
     long: bool,
-    /// Give up on a guest that is silent for so long.
+    /// Give up on a guest that is silent for this long.
     #[arg(long, value_name = "SECONDS", default_value = "330", value_parser = args::seconds())]
     timeout: Duration,
 }

@@ -36,7 +36,7 @@ pub struct Request {
     /// Change a key of the scenario, as for `xdc run`.
     #[arg(long = "set", value_name = "KEY=VALUE", requires = "scenario")]
     sets: Vec<String>,
-    /// qemu, or uml, which starts sooner and has no tracepoints. Both live in real time.
+    /// qemu, or uml, which starts sooner and has no tracepoints. Both run in real time.
     #[arg(
         long,
         value_name = "ENGINE",

@@ -32,7 +32,7 @@ pub struct Request {
     /// Copy the result's overview plot.
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,
-    /// Where the results of a scenario that is only named are.
+    /// Where to look for the results of a scenario that is given by name.
     #[arg(long, value_name = "DIR", default_value = "results")]
     pub results: PathBuf,
 }

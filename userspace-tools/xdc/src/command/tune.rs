@@ -47,7 +47,7 @@ const SEEDS_B: [u64; 5] = [201, 202, 203, 204, 205];
 
 #[derive(clap::Args)]
 pub struct Request {
-    /// One that xdc knows.
+    /// The congestion control.
     cc: String,
     /// Set A: rows of the scorecard, in their quick form.
     #[arg(
@@ -68,10 +68,10 @@ pub struct Request {
     /// Settings to try on set A, the default among them.
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     budget: u32,
-    /// Of the search.
+    /// Seed of the search.
     #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = args::seed())]
     seed: u64,
-    /// Write what came of every congestion control in --out into this page: docs/score.md.
+    /// Write the outcome of every congestion control in --out into this page: docs/score.md.
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
     #[command(flatten)]

@@ -614,7 +614,7 @@ mod tests {
                 Err(err) => break err.to_string(),
             }
         };
-        assert!(said.contains("without an end"), "{said}");
+        assert!(said.contains("without the end of a line"), "{said}");
         assert!(tail.partial.len() <= MAX_LINE_BYTES + READ_BYTES);
     }
 

@@ -531,7 +531,7 @@ const COMPLETION: &[Entry<Completion>] = &[
         "warmup",
         Unit::Flows,
         |of| count(of.warmup as u64),
-        "planned to start before the scenario's `warmup`; they are in none of the figures below",
+        "planned to start before the scenario's `warmup`; the metrics below leave them out",
     ),
     entry(
         "unfinished",
@@ -577,7 +577,7 @@ const COMPLETION: &[Entry<Completion>] = &[
         "fct_acked_us.mean",
         Unit::Us,
         |of| of.fct_acked_us.mean,
-        "first send to the last byte's ACK at the sender; none of persistent connections",
+        "first send to the last byte's ACK at the sender; not for persistent connections",
     ),
     entry("fct_acked_us.p50", Unit::Us, |of| of.fct_acked_us.p50, SAME),
     entry("fct_acked_us.p95", Unit::Us, |of| of.fct_acked_us.p95, SAME),

@@ -28,7 +28,7 @@ pub struct Summary {
     /// kvm, tcg or icount; null in virtual time.
     pub accel: Option<String>,
     pub seed: u64,
-    /// How many times slower the guest was; what is measured is as if it had not been.
+    /// How many times slower the guest was; all measured values are corrected for it.
     pub scale: u32,
     pub kernel: String,
     pub provenance: Provenance,

@@ -242,7 +242,7 @@ pub fn group_name(name: &str) -> Result<()> {
             "'{name}' is not a valid name of a group or a queue"
         ))
         .hint(format!(
-            "1 to {MAX_NAME} letters, on one line, the first none of = + - @"
+            "1 to {MAX_NAME} characters on one line that does not begin with =, +, - or @"
         )));
     }
     Ok(())

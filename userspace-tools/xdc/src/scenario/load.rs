@@ -548,7 +548,7 @@ fn sentence_of(err: &toml::de::Error) -> String {
     err.message().lines().collect::<Vec<_>>().join(" ")
 }
 
-/// An error with what was probably meant, where it is about a word that nobody knows.
+/// Adds what was probably meant to an error about an unknown word.
 fn advised(place: String, sentence: &str) -> Error {
     // "unknown field `mut`, expected one of `mtu`, `hosts`": what is quoted.
     let mut quoted = sentence.split('`').skip(1).step_by(2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who may enter: thresholds to the byte, and who is refused first. In a held port, so that
+//! Which packets may enter: thresholds to the byte, and which are refused first. In a held port, so that
 //! nothing leaves between two packets.
 
 use anyhow::Result;

@@ -31,13 +31,13 @@ use crate::scenario::engine::Kind;
 pub struct Request {
     /// A file of scenarios/papers: uno, gemini, tlt, reps, review or defaults.
     paper: String,
-    /// Which [default: all].
+    /// Figures [default: all].
     #[arg(long = "figure", value_delimiter = ',', value_name = "ID,...")]
     figures: Vec<String>,
     /// Minutes instead of hours: shorter runs and fewer points.
     #[arg(long)]
     quick: bool,
-    /// Seeds, and no others [default: 1 to 5, then more where an interval is wide; with --quick 1].
+    /// Only these seeds [default: 1 to 5, then more where an interval is wide; with --quick 1].
     #[arg(long, value_name = "1-5,9")]
     seeds: Option<String>,
     /// Seeds at most.
@@ -52,10 +52,10 @@ pub struct Request {
     /// Change the scenario in all cells, as for `run`.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
-    /// Fail if a claim holds less than the paper's file says that it did.
+    /// Fail if a verdict is worse than the one in the paper's file.
     #[arg(long, conflicts_with_all = ["ccs", "sets", "seeds"])]
     check: bool,
-    /// Judge what is there; run nothing.
+    /// Judge the finished cells without running others.
     #[arg(long, conflicts_with_all = ["quick", "seeds", "ccs", "json"])]
     there: bool,
     /// Write the verdicts into this page, between its marks, and pictures into the folder of its

@@ -78,7 +78,7 @@ fn counted(scenario: &Scenario, name: &str) -> Result<Counted> {
     let refused =
         |why: &str| Error::usage(format!("instructions of '{name}' cannot be counted: {why}"));
     let Job::Run(run) = plan.job else {
-        return Err(refused("it is no run"));
+        return Err(refused("it is not a run"));
     };
     if run.topology.congctl.is_some() {
         return Err(refused("it is two congestion controls"));

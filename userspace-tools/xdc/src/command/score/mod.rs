@@ -41,22 +41,22 @@ const SEEDS: &str = "1-10";
 
 #[derive(clap::Args)]
 pub struct Request {
-    /// One that xdc knows, or that a [cc.NAME] of --define or --set defines.
+    /// The congestion control, as for `run`, or as [cc.NAME] of --define or --set defines it.
     #[arg(required_unless_present = "references")]
     cc: Option<String>,
-    /// Minutes: the points that each row names for it, five seeds.
+    /// Take minutes: only the quick points of each row, with five seeds.
     #[arg(long)]
     quick: bool,
     /// Only these rows.
     #[arg(long, value_delimiter = ',', value_name = "S1,...")]
     rows: Vec<String>,
-    /// Whom to compare with [default: cubic,cubic-ecn,dctcp,bbr,reno].
+    /// References to compare with [default: cubic,cubic-ecn,dctcp,bbr,reno].
     #[arg(long, value_delimiter = ',', value_name = "CC,...")]
     refs: Vec<String>,
     /// Seeds [default: 1-10, with --quick 1-5].
     #[arg(long, value_name = "1-5,9")]
     seeds: Option<String>,
-    /// A TOML file whose [cc.NAME] tables hold in all runs.
+    /// A TOML file whose [cc.NAME] tables apply to all runs.
     #[arg(long, value_name = "FILE.toml")]
     define: Option<PathBuf>,
     /// Change the scenario in all runs, as for `run`.
@@ -68,7 +68,7 @@ pub struct Request {
     /// Run the references alone.
     #[arg(long, conflicts_with_all = ["cc", "against"])]
     references: bool,
-    /// Write what they came to into the checkout: scenarios/score/references/.
+    /// Write their results into the checkout: scenarios/score/references/.
     #[arg(long, requires = "references", conflicts_with_all = ["refs", "sets", "define", "rows"])]
     update: bool,
     /// Write the counts of every scorecard in --out into this page: docs/score.md.

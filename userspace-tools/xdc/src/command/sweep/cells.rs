@@ -104,7 +104,7 @@ impl Cells {
         self.dir.join(format!("{key}.{what}"))
     }
 
-    /// None if there is none, or none that can be believed: it is then computed again.
+    /// None if it is missing or damaged: it is then computed again.
     pub fn load(&self, key: &str) -> Option<Outcome> {
         let text = fs::read(self.path(key, "json")).ok()?;
         let file: File = serde_json::from_slice(&text).ok()?;

@@ -55,7 +55,7 @@ pub struct Request {
     /// qemu, or uml: virtual time [default: the scenario's].
     #[arg(long, value_name = "ENGINE", hide_possible_values = true)]
     engine: Option<Kind>,
-    /// What to tabulate and plot: names of metrics, see docs/scenarios.md.
+    /// Metrics to tabulate and plot; docs/scenarios.md lists them.
     #[arg(long, value_delimiter = ',', value_name = "METRIC,...")]
     plot: Vec<String>,
     /// Where cells, table and plots go [default: results/sweeps/NAME].
@@ -64,10 +64,10 @@ pub struct Request {
     /// local, or slurm: a job array; the checkout and --out are on a shared file system.
     #[arg(long, default_value = "local", hide_possible_values = true)]
     backend: Backend,
-    /// A word for sbatch.
+    /// An option for sbatch.
     #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
     sbatch: Vec<String>,
-    /// Compute again cells that are there: suspect.
+    /// Compute these finished cells again: suspect.
     #[arg(long, value_name = "WHICH", hide_possible_values = true)]
     again: Option<Again>,
     /// Compute one cell only.

@@ -49,7 +49,7 @@ pub struct Place {
 /// How often to look.
 #[derive(clap::Args)]
 pub struct Pace {
-    /// End after so many samples.
+    /// End after N samples.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 }

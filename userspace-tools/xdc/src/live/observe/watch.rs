@@ -21,7 +21,7 @@ Examples:
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// `dev DEV`, and `handle N:` where it has several.
+    /// `dev DEV`, and `handle N:` if the device has several.
     #[arg(required = true)]
     words: Vec<String>,
     #[command(flatten)]

@@ -44,7 +44,7 @@ Examples:
 Events: ";
 
 const REST: &str = "\
-Their fields and units are in docs/tracing.md. Exit code 1 also where events were missed, or the
+Their fields and units are in docs/tracing.md. The exit code is also 1 if events were missed or the
 command failed.";
 
 /// Of the version of what is written.
@@ -58,11 +58,11 @@ const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(clap::Args)]
 pub struct Request {
-    /// Which [default: those of the modules that are loaded].
+    /// Events [default: those of all loaded modules].
     #[arg(long, value_delimiter = ',', value_name = "EVENT,...",
           value_parser = clap::builder::PossibleValuesParser::new(EVENTS))]
     event: Vec<String>,
-    /// End after so long [default: at Ctrl-C, or with the command].
+    /// End after N seconds [default: at Ctrl-C, or with the command].
     #[arg(long, value_name = "N", value_parser = seconds)]
     seconds: Option<Duration>,
     /// Write JSON lines to this file instead of text to the terminal.
@@ -71,7 +71,7 @@ pub struct Request {
     /// Print JSON lines.
     #[arg(long, conflicts_with = "output")]
     json: bool,
-    /// Record while this runs; it starts once every event is being listened to.
+    /// A command to record; it starts when recording has begun.
     #[arg(last = true, value_name = "COMMAND")]
     words: Vec<String>,
 }

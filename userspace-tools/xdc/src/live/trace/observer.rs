@@ -186,7 +186,7 @@ mod tests {
         assert_eq!((seen.at_ns, seen.event, seen.cpu), (5_000_000_001, 3, 1));
         assert_eq!(seen.fields, [7; EVENT_BYTES]);
         assert!(Seen::parse(&record[1..]).is_none());
-        // An event that nobody knows.
+        // An unknown event.
         record[8] = EVENTS.len() as u8;
         assert!(Seen::parse(&record).is_none());
     }

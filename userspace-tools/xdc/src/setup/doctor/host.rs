@@ -12,8 +12,8 @@ use crate::setup::kconfig::{self, Config};
 
 use super::{Finding, under};
 
-/// What the modules build for, as `XDC_KNOWN_SERIES` of qemu-images/common.sh. They are tested
-/// with the first.
+/// What the modules are for, as `XDC_KNOWN_SERIES` of qemu-images/common.sh. All tests are with
+/// the first; with the others those of User Mode Linux.
 const SERIES: [&str; 2] = ["7.3", "7.2"];
 /// Where iproute2 looks for plugins, by distribution.
 const TC_DIRS: [&str; 4] = [
@@ -90,10 +90,11 @@ fn version(kernel: &Kernel) -> Finding {
         return Finding::warn(
             "kernel",
             format!(
-                "{release}: the modules build for it; they are tested with Linux {}",
+                "{release}: the modules build, load and pass their selftests in virtual time; most \
+                 tests are with Linux {} only",
                 SERIES[0]
             ),
-            "their selftests in a guest: make selftests-7.2",
+            "the selftests in a guest: make selftests-7.2",
         );
     }
     let known = SERIES.join(" and ");
