@@ -46,8 +46,9 @@ pub fn html(
 ) -> String {
     let scenario = &loaded.scenario;
     let mut page = head(&scenario.title);
+    let description: Vec<_> = scenario.description.split_whitespace().collect();
     for (class, text) in [
-        ("", scenario.description.trim()),
+        ("", &description.join(" ")),
         ("dim", &scenario.source),
         ("dim", &setting(summary)),
     ] {
@@ -147,7 +148,7 @@ fn totals(summary: &Summary) -> String {
     let _ = writeln!(
         html,
         "<p class=\"dim\">{}. A dash: does not apply.</p>",
-        escape(&table::legend().join("; "))
+        escape(&table::legend().join("; ").replace('`', ""))
     );
     for note in table::notes(summary) {
         let _ = writeln!(html, "<p>{}</p>", escape(&note));
@@ -304,7 +305,8 @@ mod tests {
     #[test]
     fn the_page_is_whole_and_alone() {
         let record = recorded();
-        let loaded = parse("small", SMALL, &[]).unwrap();
+        let mut loaded = parse("small", SMALL, &[]).unwrap();
+        loaded.scenario.description = "One line,\nand another.".to_owned();
         let windows = summary::Windows::every_us(1000);
         let summary = Summary::of_runs(vec![summary::run(&record, &windows)]);
         let checked = expect::check(&loaded.scenario.expect, "uml", &summary.runs);
@@ -322,6 +324,7 @@ mod tests {
         // Throughput, Jain's index, FCT; window, RTT, queues, phantom queues.
         assert_eq!(page.matches("<svg").count(), 3 + 4);
         assert!(page.contains("prefers-color-scheme:dark"));
+        assert!(page.contains("<p class=\"\">One line, and another.</p>"));
         assert!(page.contains("a1 - r"));
         assert!(page.contains("class=\"pass\""));
         for outside in ["src=", "href=\"http", "<script"] {
