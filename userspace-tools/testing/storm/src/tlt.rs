@@ -790,6 +790,8 @@ fn leaves_under(storm: &Storm, count: u32) -> Result<()> {
 /// Allocations that may not sleep fail now and then, the kernel's own and ours.
 fn starved(storm: &Storm) -> Result<()> {
     let pair = lossy_pair()?;
+    // Its listeners find no port where there is no memory.
+    let mut traffic = Traffic::new(&pair, "cubic")?;
     let set = |name: &str, value: &str| {
         let path = format!("/sys/kernel/debug/failslab/{name}");
         fs::write(&path, value).context(path)
@@ -804,10 +806,10 @@ fn starved(storm: &Storm) -> Result<()> {
     ] {
         set(name, value)?;
     }
-    let outcome = begin_starved(storm, &pair);
+    let outcome = begin_starved(storm, &mut traffic);
     set("probability", "0")?;
     set("times", "1")?;
-    let mut traffic = outcome?;
+    outcome?;
     traffic.resume_all()?;
     traffic.drain(PATIENCE)?;
     traffic.verdict()?;
@@ -817,11 +819,10 @@ fn starved(storm: &Storm) -> Result<()> {
 }
 
 /// Flows of which most has arrived; they wait with the rest, since TCP forgets a FIN for which there is no memory.
-fn begin_starved<'a>(storm: &Storm, pair: &'a Pair) -> Result<Traffic<'a>> {
+fn begin_starved(storm: &Storm, traffic: &mut Traffic<'_>) -> Result<()> {
     const FLOWS: usize = 24;
     const FIRST: usize = 48_000;
     const ATTEMPTS: u32 = 100;
-    let mut traffic = Traffic::new(pair, "cubic")?;
     let ccs = storm.ccs();
     for i in 0..FLOWS {
         // The first SYN is made without sleeping, too, and connect() says where that failed.
@@ -845,7 +846,7 @@ fn begin_starved<'a>(storm: &Storm, pair: &'a Pair) -> Result<Traffic<'a>> {
         ensure!(Instant::now() < deadline, "{bytes} bytes arrived");
         traffic.step(Duration::from_millis(100))?;
     }
-    Ok(traffic)
+    Ok(())
 }
 
 const MPTCP: i32 = 262;
