@@ -27,7 +27,7 @@
 //! 9. A sender that cannot write yet when its ACK is handled sends a byte, not data.
 //! 10. DSCPs that are the same are not refused: of two marks the first is meant.
 //! 11. The paper's clock of whole segments (its Figure 17) is not there: where nothing is
-//!     lost TCP has no segment to send again, and a byte goes. `clock_mode` = 2 is as 0.
+//!     lost TCP has no segment to send again, and a byte goes.
 
 #[path = "algo/mod.rs"]
 mod algo;

@@ -45,8 +45,8 @@ params! {
     fwmark: "mark",                   0,   u32::MAX,   [0];
     /// 1 = a write after a pause is a first window of its own: its last packet is marked, not its first.
     burst_tail: "0 or 1",             0,   1,          [1];
-    /// What is sent where nothing may leave: 0 = a lost segment if there is one, else a byte; 1 = always a byte; 2 = as 0.
-    clock_mode: "0 to 2",             0,   2,          [0];
+    /// What is sent where nothing may leave: 0 = a lost segment if there is one, else a byte; 1 = always a byte.
+    clock_mode: "0 or 1",             0,   1,          [0];
     /// A socket that is in use is looked at again after this time; after twice that the next time, up to 1 ms.
     retry_us: "us",                   1,   1_000,      [10];
     /// Flows of the namespace; further ones are left alone.
