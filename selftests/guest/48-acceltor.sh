@@ -61,7 +61,7 @@ refused '^Error: peers must name each other rack once' peers 4,5,6,7,0,1,3
 refused '^Error: prefix must be of a rack less than racks' prefix 10.0.0.0/8=8
 refused '^Error: prefixes must not overlap' prefix 10.0.0.0/8=1,10.1.0.0/16=2
 refused '^Error: prefix must have no bit behind its length' prefix 10.0.0.1/8=1
-refused 'none of acceltor, blocking, unblocking, packet' policy sometimes
+refused 'not one of acceltor, blocking, unblocking, packet' policy sometimes
 equal "refusals changed nothing" "$before" "$(options)"
 del
 refuses "one without racks is refused" "^Error: racks must be given" tc qdisc add dev bond0 root acceltor

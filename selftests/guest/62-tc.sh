@@ -112,7 +112,7 @@ says '^Error: argument "big" is wrong: limit: .big. is not a size' limit big
 says '^Error: argument "1.5" is wrong: drain: .1.5. is not a fraction' drain 1.5
 says '^Command line is not complete: "rate" has no value' rate
 says '^What is "speed"\?$' speed 1gbit
-says 'none of none, phantom, physical, either, both' mark sometimes
+says 'not one of none, phantom, physical, either, both' mark sometimes
 says '^Error: pmin must not exceed pmax\.$' rate 1gbit pmin 70% pmax 60%
 says '^Error: pool must be a name of at most 15 bytes\.$' rate 1gbit pool abcdefghijklmnop pool-limit 1mb
 equal "refusals attached nothing" "" "$(options)"
