@@ -104,8 +104,8 @@ quick: quick-plan modules-uml agent tools
 	@$(XDC) run two-dc-1g --engine uml
 
 quick-plan:
-	@[ -e build/uml/kernel ] || printf '%s\n' "quick: about 6 minutes on two idle cores, the first time:" \
-		"  packages and tools 1 min, kernel source (170 MB) and User Mode Linux 3.5 min, modules, agent and xdc 1 min, the run 0.5 min"
+	@[ -e build/uml/kernel ] || printf '%s\n' "quick: 10 to 12 minutes on two idle cores, the first time:" \
+		"  packages and tools 2.5 min, kernel source (170 MB) and User Mode Linux 5 min, modules, agent and xdc 3.5 min, the run 0.5 min"
 
 bundle: modules-uml agent tools
 	@qemu-images/setup.sh bundle
