@@ -13,7 +13,7 @@ VARIANTS = ["cubic", "unocc", "gemini"]
 HOME = "/kselftest/tools/testing/selftests/net/mptcp"
 # Small files by IPv4: emulated, the debug kernel would need most of an hour for each variant. simult_flows.sh judges by the time
 # that transfers take.
-COMMANDS = ["mptcp_sockopt.sh", "diag.sh", "mptcp_connect.sh -4 -m sendfile -f 262144"]
+COMMANDS = ["mptcp_sockopt.sh", "diag.sh", "mptcp_connect.sh -4 -m sendfile -f 65536"]
 # Cases of diag.sh that start 100 or 200 programs and look at them after a time that does not depend on the machine: an
 # emulated one fails two with each congestion control.
 TIMED = r"\bmany\b"
