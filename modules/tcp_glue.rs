@@ -89,6 +89,7 @@ impl Values for HostOf<'_> {
         self.live.value(row)
     }
 
+    #[inline(always)]
     fn way(&self) -> host::Way {
         match self.speeds.way_of(self.sk) {
             Way::Unknown => host::Way::Unknown,
@@ -104,6 +105,7 @@ impl Values for HostOf<'_> {
         shortest_us.get()
     }
 
+    #[inline(always)]
     fn note_base_rtt(&self, now_us: u64, rtt_us: u32) {
         let kept = self.live.0.kept();
         let mut shortest = BaseRtt::of_words(kept.each_ref().map(Once::get));

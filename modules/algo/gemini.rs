@@ -23,7 +23,7 @@ use crate::algo::fixed::{
     BYTE_BITS, FRACTION_ONE, RATIO_BITS, bdp_bytes, bytes_per_s, ewma, fraction, mul_div,
     mul_fraction, mul_ratio,
 };
-use crate::algo::host::{self, LineRate, Way};
+use crate::algo::host::{self, LineRate};
 use crate::algo::params::{Values, params};
 use crate::algo::rtt::BaseRtt;
 use crate::algo::window::Window;
@@ -234,7 +234,7 @@ impl Controller for Flow {
             flow.base_rtt
                 .update(now_us, rtt_us, params.rtt_base_window_ms());
         }
-        flow.ask_host(params, now_us);
+        flow.line_rate.ask_host(params, now_us, &flow.base_rtt);
         flow
     }
 
@@ -312,17 +312,6 @@ impl Flow {
         self.base_rtt.get()
     }
 
-    /// Asks what the host knows that no parameter says, which changes rarely.
-    #[cold]
-    #[inline(never)]
-    fn ask_host(&mut self, params: &impl Values, now_us: u64) {
-        let way = params.way();
-        if let (Some(base_rtt_us), true) = (self.base_rtt.get(), way != Way::Loopback) {
-            params.note_base_rtt(now_us, base_rtt_us);
-        }
-        self.line_rate.ask(way);
-    }
-
     /// The path as the flow knows it.
     #[inline(always)]
     fn path(&self, params: &impl Values, mss_bytes: u32, srtt_us: u32) -> Path {
@@ -372,7 +361,7 @@ impl Flow {
             .base_rtt
             .update(ack.now_us, rtt_us, params.rtt_base_window_ms())
         {
-            self.ask_host(params, ack.now_us);
+            self.line_rate.ask_host(params, ack.now_us, &self.base_rtt);
         }
         self.round_min_rtt_us = match self.round_min_rtt_us {
             0 => rtt_us.max(1),

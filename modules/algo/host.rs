@@ -4,6 +4,7 @@
 //! base RTT inside its datacenter.
 
 use super::fixed::US_PER_S;
+use super::params::Values;
 use super::rtt::BaseRtt;
 
 /// By what a flow sends.
@@ -58,6 +59,17 @@ impl LineRate {
             _ => self.mbps().saturating_sub(self.mbps() >> 3),
         };
         self.0 = silent | if seen > told { seen | SHOWN } else { told };
+    }
+
+    /// Asks the host for what no parameter says, which changes rarely, and tells it the flow's base RTT.
+    // Inlined, so that the parameters need not be in memory for it.
+    #[inline(always)]
+    pub fn ask_host(&mut self, params: &impl Values, now_us: u64, base_rtt: &BaseRtt) {
+        let way = params.way();
+        if let (Some(base_rtt_us), true) = (base_rtt.get(), way != Way::Loopback) {
+            params.note_base_rtt(now_us, base_rtt_us);
+        }
+        self.ask(way);
     }
 
     /// So many bytes were delivered in that time, limited by nothing but the path.

@@ -27,7 +27,7 @@ use crate::algo::fixed::{
     BYTE_BITS, FRACTION_ONE, NS_PER_US, PPM, bdp_bytes, bytes_per_s, ewma, fraction, mul_div,
     mul_fraction, mul_ratio,
 };
-use crate::algo::host::{self, LineRate, Way};
+use crate::algo::host::{self, LineRate};
 use crate::algo::params::{Values, params};
 use crate::algo::rtt::{BaseRtt, Moment};
 use crate::algo::window::Window;
@@ -324,7 +324,7 @@ impl Controller for Flow {
         if let Some(rtt_us) = rtt_us {
             flow.base_rtt.update(now_us, rtt_us, BASE_RTT_WINDOW_MS);
         }
-        flow.ask_host(params, now_us);
+        flow.line_rate.ask_host(params, now_us, &flow.base_rtt);
         flow.start_at_bdp(params);
         flow
     }
@@ -354,7 +354,7 @@ impl Controller for Flow {
             .rtt_us
             .is_some_and(|rtt_us| base_rtt.update(ack.now_us, rtt_us, BASE_RTT_WINDOW_MS));
         if is_new {
-            self.ask_host(params, ack.now_us);
+            self.line_rate.ask_host(params, ack.now_us, &self.base_rtt);
         }
         match self.path(params) {
             Some(path) => self.algorithm_1(params, ack, &path, watch),
@@ -442,17 +442,6 @@ impl Flow {
         self.rate.in_period_scaled(self.base_rtt.get().unwrap_or(0))
     }
 
-    /// Asks what the host knows that no parameter says, which changes rarely.
-    #[cold]
-    #[inline(never)]
-    fn ask_host(&mut self, params: &impl Values, now_us: u64) {
-        let way = params.way();
-        if let (Some(base_rtt_us), true) = (self.base_rtt.get(), way != Way::Loopback) {
-            params.note_base_rtt(now_us, base_rtt_us);
-        }
-        self.line_rate.ask(way);
-    }
-
     /// The path, if the base RTT is known. Where C is not, it is what the window shows.
     #[inline(always)]
     fn path(&self, params: &impl Values) -> Option<Path> {
@@ -487,16 +476,19 @@ impl Flow {
         }
     }
 
-    /// Keeps a window between the floor and the ceiling of this flow.
-    // Nearly no ACK finds a window above the ceiling, so that what lifts it is asked for last.
+    /// The window between the floor and the ceiling of this flow: as the end of this ACK is going to
+    /// leave it, if nothing else moves it.
+    // Few ACKs find the window above the ceiling, so what takes the ceiling away is read last.
     #[inline(always)]
-    fn clamp(&self, window: &mut Window, params: &impl Values, mss_bytes: u32, path: &Path) {
+    fn clamped(&self, params: &impl Values, mss_bytes: u32, path: &Path) -> Window {
+        let mut window = self.window;
         let ceiling_bytes = mul_ratio(path.bdp_bytes, params.max_cwnd_bdp());
         if window.bytes() > ceiling_bytes && params.max_cwnd_bdp() != 0 && self.is_rate_told(params)
         {
             window.lower_to(ceiling_bytes);
         }
         window.clamp(mss_bytes, u64::MAX);
+        window
     }
 
     /// Algorithm 1, on a path whose base RTT is known.
@@ -521,9 +513,7 @@ impl Flow {
         self.end_round(params, ack, sent_at_us, path, watch);
         self.end_epoch(params, ack, sent_at_us, path, watch);
 
-        let mut window = self.window;
-        self.clamp(&mut window, params, ack.mss_bytes, path);
-        self.window = window;
+        self.window = self.clamped(params, ack.mss_bytes, path);
     }
 
     /// Slow start; the first mark ends it, unless the end of an epoch is to judge.
@@ -604,7 +594,8 @@ impl Flow {
     }
 
     /// Quick Adapt: much less was delivered than the window promises.
-    // Without the `Ack`, which then need not be in memory: not each ACK comes here.
+    // Without the `Ack`, and inlined, so that neither it nor the parameters need be in memory.
+    #[inline(always)]
     fn quick_adapt(
         &mut self,
         params: &impl Values,
@@ -631,20 +622,13 @@ impl Flow {
         watch.observe(|| {
             Event::QuickAdapt(QuickAdapt {
                 cwnd_before_bytes: before.bytes(),
-                cwnd_bytes: self.clamped_bytes(params, mss_bytes, path),
+                cwnd_bytes: self.clamped(params, mss_bytes, path).bytes(),
                 delivered_bytes: delivered_scaled >> BYTE_BITS,
                 promised_bytes: promised_scaled >> BYTE_BITS,
                 base_rtt_us: path.base_rtt_us,
                 adapted: self.was_reduced(),
             })
         });
-    }
-
-    /// The window as the end of this ACK is going to leave it, if nothing else moves it.
-    fn clamped_bytes(&self, params: &impl Values, mss_bytes: u32, path: &Path) -> u64 {
-        let mut window = self.window;
-        self.clamp(&mut window, params, mss_bytes, path);
-        window.bytes()
     }
 
     /// Counts the ACK, and ends the epoch if its packet was sent at or after T_epoch.
@@ -694,7 +678,7 @@ impl Flow {
         watch.observe(|| {
             Event::Epoch(Epoch {
                 cwnd_before_bytes: before.bytes(),
-                cwnd_bytes: self.clamped_bytes(params, ack.mss_bytes, path),
+                cwnd_bytes: self.clamped(params, ack.mss_bytes, path).bytes(),
                 period_ns,
                 rtt_us,
                 base_rtt_us: path.base_rtt_us,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::algo::fixed::US_PER_S;
+use crate::algo::host::Way;
 use crate::algo::support::{
     Rng, SEQUENCES, any_calls, for_each_seed, state, watched_and_unwatched_are_one,
 };
