@@ -279,20 +279,7 @@ static int bench_hooks_show(struct seq_file *file, void *data)
 	mutex_unlock(&bench_hook_lock);
 	return 0;
 }
-
-static int bench_hooks_open(struct inode *inode, struct file *file)
-{
-	return single_open(file, bench_hooks_show, NULL);
-}
-
-static const struct file_operations bench_hooks_fops = {
-	.owner = THIS_MODULE,
-	.open = bench_hooks_open,
-	.read = seq_read,
-	.write = bench_hooks_write,
-	.llseek = seq_lseek,
-	.release = single_release,
-};
+DEFINE_SHOW_STORE_ATTRIBUTE(bench_hooks);
 
 static int bench_busy_show(struct seq_file *file, void *data)
 {

@@ -241,20 +241,7 @@ static int bench_qdisc_show(struct seq_file *file, void *data)
 	rtnl_unlock();
 	return 0;
 }
-
-static int bench_qdisc_open(struct inode *inode, struct file *file)
-{
-	return single_open(file, bench_qdisc_show, NULL);
-}
-
-static const struct file_operations bench_qdisc_fops = {
-	.owner = THIS_MODULE,
-	.open = bench_qdisc_open,
-	.read = seq_read,
-	.write = bench_qdisc_write,
-	.llseek = seq_lseek,
-	.release = single_release,
-};
+DEFINE_SHOW_STORE_ATTRIBUTE(bench_qdisc);
 
 void bench_qdisc_init(struct dentry *dir)
 {
