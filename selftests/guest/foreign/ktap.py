@@ -101,7 +101,7 @@ def said(command, folder, patience_s):
 def program(report, variant, name, command, folder, patience_s, timed=None):
     """A shell command of the kernel's tests: its own cases, if it has some, else it is one. Whether none failed.
 
-    `timed` matches cases that a slow machine fails: there they are skipped, and not counted as passed."""
+    `timed` matches cases that fail where the machine is slow. Such a failure is reported as skipped."""
     code, lines = said(command, folder, patience_s)
     own = harness(lines)
     late = [case for case, outcome, _ in own if timed and outcome == "failed" and re.search(timed, case)]

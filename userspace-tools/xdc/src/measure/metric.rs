@@ -715,13 +715,13 @@ const SAMPLES: &[Entry<Samples>] = &[
     entry(
         "mean",
         Unit::Items,
-        |of| of.mean,
+        |of| of.spread.mean,
         "of them, in the program's unit, as the guest saw it",
     ),
-    entry("p50", Unit::Items, |of| of.p50, SAME),
-    entry("p99", Unit::Items, |of| of.p99, SAME),
-    entry("p999", Unit::Items, |of| of.p999, SAME),
-    entry("max", Unit::Items, |of| of.max, SAME),
+    entry("p50", Unit::Items, |of| of.spread.p50, SAME),
+    entry("p99", Unit::Items, |of| of.spread.p99, SAME),
+    entry("p999", Unit::Items, |of| of.spread.p999, SAME),
+    entry("max", Unit::Items, |of| of.spread.max, SAME),
 ];
 
 const CAPTURE: &[Entry<Content>] = &[

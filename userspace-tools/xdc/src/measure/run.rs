@@ -118,11 +118,8 @@ pub struct Fct {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Samples {
     pub n: usize,
-    pub mean: Option<f64>,
-    pub p50: Option<f64>,
-    pub p99: Option<f64>,
-    pub p999: Option<f64>,
-    pub max: Option<f64>,
+    #[serde(flatten)]
+    pub spread: Spread,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -10,7 +10,8 @@ use crate::measure::size::SizeClass;
 use crate::result::record::Record;
 use crate::result::summary::{mean, percentile};
 
-fn spread(mut values: Vec<f64>) -> Spread {
+/// Of values in any order.
+pub fn spread(mut values: Vec<f64>) -> Spread {
     values.sort_by(f64::total_cmp);
     Spread {
         mean: mean(&values),

@@ -11,7 +11,7 @@ use xdc_tcpinfo::{COUNTERS, Counter};
 use crate::measure::run::{
     Fct, Group, Network, Queue, QueueBytes, Rtt, Run, Samples, Settled, Tlt,
 };
-use crate::result::fct::{completion, completions};
+use crate::result::fct::{completion, completions, spread};
 use crate::result::provenance::Provenance;
 use crate::result::record::Record;
 use crate::scenario::Scenario;
@@ -219,15 +219,10 @@ fn samples(record: &Record) -> BTreeMap<String, Samples> {
             all.entry(name).or_default().extend(numbers);
         }
     }
-    let of = |(name, mut numbers): (&str, Vec<f64>)| {
-        numbers.sort_by(f64::total_cmp);
+    let of = |(name, numbers): (&str, Vec<f64>)| {
         let samples = Samples {
             n: numbers.len(),
-            mean: mean(&numbers),
-            p50: percentile(&numbers, 50.0),
-            p99: percentile(&numbers, 99.0),
-            p999: percentile(&numbers, 99.9),
-            max: numbers.last().copied(),
+            spread: spread(numbers),
         };
         (name.to_owned(), samples)
     };
@@ -407,15 +402,17 @@ fn settled(record: &Record) -> Option<Settled> {
     if from_us == 0 {
         return None;
     }
-    let dropped = |is_wanted: &dyn Fn(u64) -> bool| {
-        let series = record.queue_series(0);
-        series.filter(|&(t_us, _)| is_wanted(t_us)).last()
-    };
-    let (_, last) = dropped(&|t_us| t_us >= from_us)?;
-    let before = dropped(&|t_us| t_us < from_us).map_or(0, |(_, sample)| sample.drops);
+    let (mut before, mut last) = (0, None);
+    for (t_us, sample) in record.queue_series(0) {
+        if t_us < from_us {
+            before = sample.drops;
+        } else {
+            last = Some(sample.drops);
+        }
+    }
     Some(Settled {
         drops_before: before,
-        drops: last.drops.saturating_sub(before),
+        drops: last?.saturating_sub(before),
         queue_bytes: queue_bytes(record, 0, from_us),
     })
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use xdc_algo::MODULES;
+use xdc_algo::params::ParamInfo;
 
 use crate::guest::initramfs::find_program;
 use crate::setup::kconfig::{self, Config};
@@ -272,18 +273,15 @@ fn pacing(kernel: &Kernel) -> Finding {
 fn equal_dscps(
     sysctl: &impl Fn(&str) -> Option<String>,
 ) -> Option<(&'static str, &'static str, String)> {
-    const NAMES: [&str; 6] = [
-        "dscp_data",
-        "dscp_echo",
-        "dscp_clock",
-        "dscp_clock_echo",
-        "dscp_control",
-        "dscp_unimportant",
-    ];
-    let dscps = NAMES.map(|name| sysctl(&format!("tlt/{name}")));
-    let mut pairs = (0..NAMES.len()).flat_map(|i| (i + 1..NAMES.len()).map(move |j| (i, j)));
+    let names = xdc_algo::tlt::PARAMS.iter().map(ParamInfo::name);
+    let names: Vec<_> = names.filter(|name| name.starts_with("dscp_")).collect();
+    let dscps: Vec<_> = names
+        .iter()
+        .map(|name| sysctl(&format!("tlt/{name}")))
+        .collect();
+    let mut pairs = (0..names.len()).flat_map(|i| (i + 1..names.len()).map(move |j| (i, j)));
     let (i, j) = pairs.find(|&(i, j)| dscps[i].is_some() && dscps[i] == dscps[j])?;
-    Some((NAMES[i], NAMES[j], dscps[i].clone()?))
+    Some((names[i], names[j], dscps[i].clone()?))
 }
 
 /// What `tlt` needs that the other modules do not. The first thing that is missing.
