@@ -34,6 +34,12 @@ const SILENT: u32 = 1 << 30;
 const MAX_MBPS: u32 = 1_000_000;
 
 impl LineRate {
+    /// So many Mbit/s, without a doubt.
+    #[inline(always)]
+    pub fn told(mbps: u32) -> Self {
+        LineRate(mbps & !(SHOWN | SILENT))
+    }
+
     /// In Mbit/s; 0 = not known.
     #[inline(always)]
     pub fn mbps(self) -> u32 {

@@ -101,6 +101,8 @@ pub struct Path {
     base_rtt_us: u32,
     /// C.
     rate_mbps: u32,
+    /// What C is by.
+    line_rate: LineRate,
     bdp_bytes: u64,
 }
 
@@ -108,10 +110,11 @@ pub struct Path {
 pub trait Derived: Rows {
     /// The path of a flow with that base RTT and link.
     #[inline(always)]
-    fn path(&self, base_rtt_us: u32, rate_mbps: u32) -> Path {
+    fn path(&self, base_rtt_us: u32, rate_mbps: u32, line_rate: LineRate) -> Path {
         Path {
             base_rtt_us,
             rate_mbps,
+            line_rate,
             bdp_bytes: bdp_bytes(rate_mbps, base_rtt_us),
         }
     }
@@ -330,10 +333,10 @@ impl Controller for Flow {
     }
 
     fn open(&mut self, params: &impl Values) {
-        let Some(bdp_bytes) = self.known_bdp_bytes(params) else {
+        let Some(path) = self.known_path(params) else {
             return;
         };
-        let initial_bytes = mul_ratio(bdp_bytes, params.initial_cwnd_bdp());
+        let initial_bytes = mul_ratio(path.bdp_bytes, params.initial_cwnd_bdp());
         if initial_bytes > self.window.bytes() && self.window.in_first_slow_start() {
             self.window.start(initial_bytes, true);
         }
@@ -446,23 +449,20 @@ impl Flow {
     #[inline(always)]
     fn path(&self, params: &impl Values) -> Option<Path> {
         let base_rtt_us = self.base_rtt.get()?;
-        let rate_mbps = match (params.line_rate_mbps(), self.line_rate.mbps()) {
-            (0, 0) => host::window_mbps(self.window.bytes(), base_rtt_us),
-            (0, found_mbps) => found_mbps,
-            (by_hand_mbps, _) => by_hand_mbps,
+        let line_rate = match params.line_rate_mbps() {
+            0 => self.line_rate,
+            by_hand_mbps => LineRate::told(by_hand_mbps),
         };
-        Some(params.path(base_rtt_us, rate_mbps))
+        let rate_mbps = match line_rate.mbps() {
+            0 => host::window_mbps(self.window.bytes(), base_rtt_us),
+            mbps => mbps,
+        };
+        Some(params.path(base_rtt_us, rate_mbps, line_rate))
     }
 
-    /// C is no guess.
-    fn is_rate_told(&self, params: &impl Values) -> bool {
-        params.line_rate_mbps() != 0 || self.line_rate.is_told()
-    }
-
-    /// The BDP, if base RTT and C are known, and not by what was seen.
-    fn known_bdp_bytes(&self, params: &impl Values) -> Option<u64> {
-        let path = self.path(params)?;
-        self.is_rate_told(params).then_some(path.bdp_bytes)
+    /// The path, if base RTT and C are known, and not by what was seen.
+    fn known_path(&self, params: &impl Values) -> Option<Path> {
+        self.path(params).filter(|path| path.line_rate.is_told())
     }
 
     /// `start` = bdp: one BDP at once, as soon as the base RTT is known.
@@ -470,21 +470,22 @@ impl Flow {
         if params.start() != START_BDP || !self.window.in_first_slow_start() {
             return;
         }
-        if let Some(bdp_bytes) = self.known_bdp_bytes(params) {
-            self.window.start(bdp_bytes, false);
+        if let Some(path) = self.known_path(params) {
+            self.window.start(path.bdp_bytes, false);
             self.adapt = Adapt::UNUSED;
         }
     }
 
     /// The window between the floor and the ceiling of this flow: as the end of this ACK is going to
     /// leave it, if nothing else moves it.
-    // Few ACKs find the window above the ceiling, so what takes the ceiling away is read last.
+    // Few ACKs find the window above the ceiling, so what takes the ceiling away is asked last.
     #[inline(always)]
     fn clamped(&self, params: &impl Values, mss_bytes: u32, path: &Path) -> Window {
         let mut window = self.window;
-        let ceiling_bytes = mul_ratio(path.bdp_bytes, params.max_cwnd_bdp());
-        if window.bytes() > ceiling_bytes && params.max_cwnd_bdp() != 0 && self.is_rate_told(params)
-        {
+        // Read once: it may change at any time, and 0 is no ceiling.
+        let ratio = params.max_cwnd_bdp();
+        let ceiling_bytes = mul_ratio(path.bdp_bytes, ratio);
+        if window.bytes() > ceiling_bytes && ratio != 0 && path.line_rate.is_told() {
             window.lower_to(ceiling_bytes);
         }
         window.clamp(mss_bytes, u64::MAX);
@@ -766,7 +767,7 @@ impl Flow {
 fn shown_path<'a>(shown: &Shown<'a>) -> Option<(&'a dyn Values, Path)> {
     let params = shown.params?;
     let rate_mbps = (&params).line_rate_mbps();
-    let path = (&params).path(shown.base_rtt_us?, rate_mbps);
+    let path = (&params).path(shown.base_rtt_us?, rate_mbps, LineRate::told(rate_mbps));
     (rate_mbps != 0).then_some((params, path))
 }
 
@@ -810,7 +811,7 @@ const STATE: &[State] = &[
                 0 => return None,
                 rate_mbps => rate_mbps,
             };
-            let path = (&params).path(shown.base_rtt_us?, rate_mbps);
+            let path = (&params).path(shown.base_rtt_us?, rate_mbps, LineRate::told(rate_mbps));
             Some(Value::fraction((&params).decrease_gain(&path)))
         },
     },

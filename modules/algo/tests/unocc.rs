@@ -89,7 +89,8 @@ fn linux() -> Params {
 
 /// The path of a flow where C is set by hand.
 fn path(params: &Params, base_rtt_us: u32) -> Path {
-    params.path(base_rtt_us, params.line_rate_mbps)
+    let rate_mbps = params.line_rate_mbps;
+    params.path(base_rtt_us, rate_mbps, LineRate::told(rate_mbps))
 }
 
 fn artifact() -> Params {
@@ -1568,9 +1569,68 @@ fn where_the_device_is_silent_a_flow_takes_what_it_is_delivered() {
     let path = flow.path(&host).unwrap();
     let seen_bytes = path.bdp_bytes;
     assert!(seen_bytes >= flow.cwnd_bytes() / 2 - 1_000, "{seen_bytes}");
-    assert_eq!(flow.known_bdp_bytes(&host), None, "so no ceiling either");
+    assert!(!path.line_rate.is_told(), "so there is no ceiling either");
     // A mark takes its part all the same.
     assert!(host.decrease_gain(&path) > 0);
+}
+
+/// Somebody sets a parameter, from 0, after it was read so many times.
+struct Turned<'a> {
+    host: &'a Host,
+    row: usize,
+    reads_of_0: std::cell::Cell<u32>,
+}
+
+impl Values for Turned<'_> {
+    fn value(&self, row: usize) -> u32 {
+        match self.reads_of_0.get() {
+            n if row == self.row && n > 0 => {
+                self.reads_of_0.set(n - 1);
+                0
+            }
+            _ => self.host.value(row),
+        }
+    }
+
+    fn way(&self) -> Way {
+        self.host.way()
+    }
+}
+
+#[test]
+fn a_parameter_that_is_set_meanwhile_takes_no_window_away() {
+    // What a flow on a silent device makes of an ACK in slow start, when that row is set after that many reads.
+    let after = |row: Row, way: Way, reads| {
+        let mut host = Host::new(way);
+        host.params.max_cwnd_bdp = 1_024;
+        host.params.line_rate_mbps = 100_000 * u32::from(way == Way::Silent);
+        let host = Turned {
+            host: &host,
+            row: row as usize,
+            reads_of_0: std::cell::Cell::new(u32::MAX),
+        };
+        let mut flow = Flow::new(&host, 1, 40_000, Some(INTER_US));
+        host.reads_of_0.set(reads);
+        let ack = Ack {
+            now_us: 2_000,
+            rtt_us: Some(INTER_US),
+            acked_bytes: u64::from(MSS),
+            cwnd_limited: true,
+            mss_bytes: MSS,
+            ..Ack::default()
+        };
+        flow.on_ack(&host, &ack);
+        (flow.cwnd_bytes(), flow.window.in_first_slow_start())
+    };
+    for reads in 0..4 {
+        for (row, way) in [
+            (Row::max_cwnd_bdp, Way::Told(100_000)),
+            (Row::line_rate_mbps, Way::Silent),
+        ] {
+            let grown = (40_000 + u64::from(MSS), true);
+            assert_eq!(after(row, way, reads), grown, "{reads}");
+        }
+    }
 }
 
 #[test]
