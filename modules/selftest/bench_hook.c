@@ -7,7 +7,8 @@
  * It wraps what is registered, for good: the module that it counts stays.
  *
  * `busy` tells what the processor, of which there is one, has done since it was read
- * first: all instructions but those of waiting.
+ * first: all instructions but those of waiting. Of the interrupt that ends the
+ * waiting only the softirqs count.
  */
 #include <linux/module.h>
 #include <linux/netfilter.h>
@@ -120,19 +121,7 @@ static int bench_wrap_last(struct nf_hook_entries __rcu *entries)
 	return 0;
 }
 
-#ifdef CONFIG_TRACEPOINTS
-static struct tracepoint *bench_start, *bench_end, *bench_idle;
-static u64 bench_began, bench_waited, bench_waits_since;
-
-static void bench_find_tracepoint(struct tracepoint *tp, void *priv)
-{
-	if (!strcmp(tp->name, "workqueue_execute_start"))
-		bench_start = tp;
-	if (!strcmp(tp->name, "workqueue_execute_end"))
-		bench_end = tp;
-	if (!strcmp(tp->name, "cpu_idle"))
-		bench_idle = tp;
-}
+static u64 bench_began, bench_waited, bench_waits_since, bench_served_since;
 
 static bool bench_is_counted(const void *function)
 {
@@ -161,71 +150,89 @@ static void bench_waits(void *data, unsigned int state, unsigned int cpu)
 {
 	u64 now = get_cycles();
 
-	if (state != PWR_EVENT_EXIT)
+	if (state != PWR_EVENT_EXIT) {
 		bench_waits_since = now;
-	else if (bench_waits_since)
+	} else if (bench_waits_since) {
 		bench_waited += now - bench_waits_since;
+		bench_waits_since = 0;
+	}
 }
 
-static bool bench_watches_work, bench_watches_idle;
-
-static int bench_watch_idle(void)
+/* The interrupt that ends the waiting, and its softirqs, come before PWR_EVENT_EXIT. */
+static void bench_serves(void *data, unsigned int vector)
 {
-	if (bench_watches_idle)
-		return 0;
-	for_each_kernel_tracepoint(bench_find_tracepoint, NULL);
-	if (!bench_idle)
-		return -ENOENT;
-	bench_watches_idle = true;
-	return tracepoint_probe_register(bench_idle, bench_waits, NULL);
+	bench_served_since = bench_waits_since ? get_cycles() : 0;
 }
 
-static u64 bench_busy(void)
+static void bench_served(void *data, unsigned int vector)
 {
-	return get_cycles() - bench_waited;
+	if (bench_served_since)
+		bench_waited -= get_cycles() - bench_served_since;
+	bench_served_since = 0;
 }
 
-static int bench_watch_work(void)
+struct bench_probe {
+	const char *name;
+	void *function;
+	struct tracepoint *at;
+	bool is_on;
+};
+
+static struct bench_probe bench_work[] = {
+	{ "workqueue_execute_start", bench_work_start },
+	{ "workqueue_execute_end", bench_work_end },
+};
+
+static struct bench_probe bench_idle[] = {
+	{ "cpu_idle", bench_waits },
+	{ "softirq_entry", bench_serves },
+	{ "softirq_exit", bench_served },
+};
+
+#ifdef CONFIG_TRACEPOINTS
+static void bench_find(struct tracepoint *tp, void *priv)
 {
+	struct bench_probe *probe = priv;
+
+	if (!strcmp(tp->name, probe->name))
+		probe->at = tp;
+}
+
+static int bench_watch(struct bench_probe *probes, unsigned int count)
+{
+	unsigned int i;
 	int ret;
 
-	if (bench_watches_work)
-		return 0;
-	for_each_kernel_tracepoint(bench_find_tracepoint, NULL);
-	if (!bench_start || !bench_end)
-		return -ENOENT;
-	bench_watches_work = true;
-	ret = tracepoint_probe_register(bench_start, bench_work_start, NULL);
-	return ret ?: tracepoint_probe_register(bench_end, bench_work_end, NULL);
-}
-
-static void bench_forget(void)
-{
-	if (bench_watches_work) {
-		tracepoint_probe_unregister(bench_start, bench_work_start, NULL);
-		tracepoint_probe_unregister(bench_end, bench_work_end, NULL);
+	for (i = 0; i < count; i++) {
+		if (probes[i].is_on)
+			continue;
+		for_each_kernel_tracepoint(bench_find, &probes[i]);
+		if (!probes[i].at)
+			return -ENOENT;
+		ret = tracepoint_probe_register(probes[i].at, probes[i].function, NULL);
+		if (ret)
+			return ret;
+		probes[i].is_on = true;
 	}
-	if (bench_watches_idle)
-		tracepoint_probe_unregister(bench_idle, bench_waits, NULL);
-	tracepoint_synchronize_unregister();
-}
-#else
-static int bench_watch_idle(void)
-{
-	return -EOPNOTSUPP;
-}
-
-static u64 bench_busy(void)
-{
 	return 0;
 }
 
-static int bench_watch_work(void)
+static void bench_forget(struct bench_probe *probes, unsigned int count)
+{
+	unsigned int i;
+
+	for (i = 0; i < count; i++)
+		if (probes[i].is_on)
+			tracepoint_probe_unregister(probes[i].at, probes[i].function, NULL);
+	tracepoint_synchronize_unregister();
+}
+#else
+static int bench_watch(struct bench_probe *probes, unsigned int count)
 {
 	return -EOPNOTSUPP;
 }
 
-static void bench_forget(void)
+static void bench_forget(struct bench_probe *probes, unsigned int count)
 {
 }
 #endif
@@ -245,7 +252,7 @@ static int bench_hooks(const char *name)
 	}
 	ret = bench_wrap_last(nf->hooks_ipv4[NF_INET_LOCAL_IN]);
 	ret = ret ?: bench_wrap_last(nf->hooks_ipv4[NF_INET_POST_ROUTING]);
-	return ret ?: bench_watch_work();
+	return ret ?: bench_watch(bench_work, ARRAY_SIZE(bench_work));
 }
 
 static ssize_t bench_hooks_write(struct file *file, const char __user *from,
@@ -286,10 +293,10 @@ static int bench_busy_show(struct seq_file *file, void *data)
 	int ret;
 
 	mutex_lock(&bench_hook_lock);
-	ret = bench_watch_idle();
+	ret = bench_watch(bench_idle, ARRAY_SIZE(bench_idle));
 	mutex_unlock(&bench_hook_lock);
 	if (!ret)
-		seq_printf(file, "%llu\n", bench_busy());
+		seq_printf(file, "%llu\n", get_cycles() - bench_waited);
 	return ret;
 }
 DEFINE_SHOW_ATTRIBUTE(bench_busy);
@@ -302,5 +309,6 @@ void bench_hook_init(struct dentry *dir)
 
 void bench_hook_exit(void)
 {
-	bench_forget();
+	bench_forget(bench_work, ARRAY_SIZE(bench_work));
+	bench_forget(bench_idle, ARRAY_SIZE(bench_idle));
 }
