@@ -500,11 +500,12 @@ impl Tlt {
         };
         let params = self.params(net);
         let mark = Mark::of(segment.dscp(), &params);
-        if segment.is_syn() {
-            self.receive_syn(net, packet, &segment, mark);
+        // A SYN, too, that resets is no answer and no offer.
+        if segment.is_rst() {
             return;
         }
-        if segment.is_rst() {
+        if segment.is_syn() {
+            self.receive_syn(net, packet, &segment, mark);
             return;
         }
         let Some(flow) = self.flows.find(net, &segment) else {
