@@ -138,6 +138,18 @@ fn narrow() -> Options {
     }
 }
 
+/// The receiver's own port while connections open. The kernel forgets a request for one when a SYN-ACK that it sends
+/// again is dropped by the host's own port (reqsk_timer_handler), and then resets whom an earlier SYN-ACK has reached.
+fn wide() -> Options {
+    Options {
+        limit_bytes: Some(100_000),
+        ..narrow()
+    }
+}
+
+/// Flows that are open at the same time.
+const AT_ONCE: usize = 8;
+
 /// `count` flows.
 pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     let cgroups = Cgroups::mount()?;
@@ -147,7 +159,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
         let pair = Pair::new()?;
         pair.sysctl("net/ipv4/tcp_ecn", "1")?;
         pair.port(0, &marking())?;
-        pair.port(1, &narrow())?;
+        pair.port(1, &wide())?;
         let start = Books::read(&pair.hosts[0])?;
         let start_of_acks = Books::read(&pair.hosts[1])?;
         let mut traffic = Traffic::new(&pair, cc)?;
@@ -156,11 +168,18 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             let deadline = Instant::now() + PATIENCE;
             while opened < count || traffic.open_flows() > 0 {
                 ensure!(Instant::now() < deadline, "the flows do not end");
-                while opened < count && traffic.open_flows() < 8 {
+                while opened < count && traffic.open_flows() < AT_ONCE {
+                    if traffic.waiting() == 0 {
+                        pair.port(1, &wide())?;
+                    }
                     traffic.open(Spec::new(cc, 60_000, Family::ALL[opened as usize % 3]))?;
                     opened += 1;
                 }
+                let opening = traffic.waiting() > 0;
                 traffic.step(Duration::from_millis(100))?;
+                if opening && traffic.waiting() == 0 {
+                    pair.port(1, &narrow())?;
+                }
                 let receivers = traffic.flows().filter_map(|flow| flow.rx.as_ref());
                 for receiver in receivers {
                     let name = receiver.tcp_congestion()?;
