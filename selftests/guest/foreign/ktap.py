@@ -67,6 +67,8 @@ def choose_congestion_control(name):
 
 # What a kernel selftest exits with to say that it was skipped.
 SKIPPED = 4
+# Who waits for the guest gives up on one that is silent for longer.
+SIGN_OF_LIFE_S = 60
 # A program that says nothing else is told by its last lines.
 LAST_LINES = 8
 
@@ -83,10 +85,15 @@ def said(command, folder, patience_s):
         errors="replace",
         start_new_session=True,
     ) as process:
-        try:
-            text, _ = process.communicate(timeout=patience_s)
-            code = process.returncode
-        except subprocess.TimeoutExpired:
+        text = None
+        for waited_s in range(0, patience_s, SIGN_OF_LIFE_S):
+            try:
+                text, _ = process.communicate(timeout=min(SIGN_OF_LIFE_S, patience_s - waited_s))
+                break
+            except subprocess.TimeoutExpired:
+                print(f"  # {command}: still running", flush=True)
+        code = process.returncode
+        if text is None:
             os.killpg(process.pid, signal.SIGKILL)
             text, _ = process.communicate()
             code = None
