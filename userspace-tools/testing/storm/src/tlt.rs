@@ -102,7 +102,7 @@ fn serve(storm: &Storm, pair: &Pair, count: u32, bytes: u64) -> Result<()> {
 pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     let _no_autoload = modules::NoAutoload::new()?;
     type Case = fn(&Storm) -> Result<()>;
-    let cases: [(&str, Case); 18] = [
+    let cases: [(&str, Case); 19] = [
         (
             "no echo is one that nobody awaits, whatever processor it comes on",
             awaited,
@@ -114,6 +114,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             "answers to a SYN that TCP refuses agree to nothing",
             answered,
         ),
+        ("a SYN that resets is no answer", reset),
         ("a flood of SYNs takes no memory", syn_flood),
         ("a peer that clears marks is given up", deaf),
         ("flows beyond max_flows are left alone", too_many),
@@ -211,6 +212,7 @@ fn packet(dscp: u8, ports: (u16, u16), seq: u32, ack: Option<u32>, payload: &[u8
 }
 
 const SYN: u8 = 2;
+const RST: u8 = 4;
 const ACK: u8 = 16;
 
 fn packet_of(
@@ -312,24 +314,43 @@ fn forged(storm: &Storm) -> Result<()> {
     Ok(())
 }
 
-/// Somebody who does not see the SYN, and so does not know its number, answers in the peer's name.
-fn answered(storm: &Storm) -> Result<()> {
-    const FORGED: u64 = 200;
+/// Two hosts of which one asks for TLT, and the other stays silent.
+fn silent_pair() -> Result<Pair> {
     let pair = Pair::new()?;
     pair.hosts[0].sysctl("net/tlt/enabled", "1")?;
     let mut steps = Vec::from(netfilter::if_ip(IP_PROTOCOL, &TCP));
     steps.push(netfilter::drop_it());
-    // The peer itself stays silent.
     netfilter::rule(&pair.hosts[1], Hook::Input, 0, steps)?;
-    let tx = pair.hosts[0].run(|| {
+    Ok(pair)
+}
+
+/// Ports of [`connect`].
+const PORTS: (u16, u16) = (20_000, 7_500);
+
+/// The first host sends a SYN to the second.
+fn connect(pair: &Pair) -> Result<Socket> {
+    pair.hosts[0].run(|| {
         let tx = Socket::new(Domain::IPV4, Type::STREAM.cloexec(), Some(Protocol::TCP))?;
         tx.set_nonblocking(true)?;
-        tx.bind(&std::net::SocketAddr::from((v4(0), 20_000)).into())?;
-        match tx.connect(&std::net::SocketAddr::from((v4(1), 7_500)).into()) {
+        tx.bind(&std::net::SocketAddr::from((v4(0), PORTS.0)).into())?;
+        match tx.connect(&std::net::SocketAddr::from((v4(1), PORTS.1)).into()) {
             Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(tx),
             other => bail!("connect: {other:?}"),
         }
-    })?;
+    })
+}
+
+/// What the second host says to that SYN.
+fn answer(flags: u8, dscp: u8, seq: u32, ack: u32) -> Vec<u8> {
+    let ports = (PORTS.1, PORTS.0);
+    packet_of((v4(1), v4(0)), flags, dscp, ports, seq, Some(ack), &[])
+}
+
+/// Somebody who does not see the SYN, and so does not know its number, answers in the peer's name.
+fn answered(storm: &Storm) -> Result<()> {
+    const FORGED: u64 = 200;
+    let pair = silent_pair()?;
+    let tx = connect(&pair)?;
     let mut rng = fastrand::Rng::with_seed(storm.seed);
     let raw = raw_socket(&pair.hosts[1])?;
     for i in 0..FORGED {
@@ -337,9 +358,7 @@ fn answered(storm: &Storm) -> Result<()> {
         if i == 1 {
             std::thread::sleep(Duration::from_millis(100));
         }
-        let (seq, ack) = (rng.u32(..), Some(rng.u32(..)));
-        let ends = (v4(1), v4(0));
-        let bytes = packet_of(ends, SYN | ACK, ECHO, (7_500, 20_000), seq, ack, &[]);
+        let bytes = answer(SYN | ACK, ECHO, rng.u32(..), rng.u32(..));
         raw.send_to(&bytes, &to(v4(0)))?;
     }
     std::thread::sleep(Duration::from_millis(100));
@@ -350,6 +369,31 @@ fn answered(storm: &Storm) -> Result<()> {
     ensure!(bad > 0, "no answer came");
     ensure!(flows == 0, "{flows} flows, by answers that TCP refuses");
     drop(tx);
+    Ok(())
+}
+
+/// TCP refuses the connection for it, so it says nothing of the peer.
+fn reset(_: &Storm) -> Result<()> {
+    let pair = silent_pair()?;
+    let raw = raw_socket(&pair.hosts[1])?;
+    let mut seen = pair.hosts[1].run(|| {
+        let ipv4 = Some(Protocol::from(i32::from((libc::ETH_P_IP as u16).to_be())));
+        Socket::new(Domain::PACKET, Type::DGRAM.cloexec(), ipv4)
+            .context("cannot open a packet socket")
+    })?;
+    seen.set_read_timeout(Some(PATIENCE))?;
+    let tx = connect(&pair)?;
+    let mut syn = [0; 128];
+    let length = seen.read(&mut syn).context("no SYN comes")?;
+    ensure!(length >= 40 && syn[9..10] == TCP, "another packet comes");
+    let number = u32::from_be_bytes(syn[24..28].try_into()?);
+    let bytes = answer(SYN | RST | ACK, 0, 1, number.wrapping_add(1));
+    raw.send_to(&bytes, &to(v4(0)))?;
+    std::thread::sleep(Duration::from_millis(100));
+    let error = tx.take_error()?.and_then(|error| error.raw_os_error());
+    ensure!(error == Some(libc::ECONNREFUSED), "TCP says {error:?}");
+    let plain = tlt(&pair.hosts[0], "PeerPlain")?;
+    ensure!(plain == 0, "the peer is called plain");
     Ok(())
 }
 
