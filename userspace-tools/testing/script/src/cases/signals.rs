@@ -69,6 +69,9 @@ fn path_mtu(lab: &mut Lab, cc: &'static str) -> Result<()> {
             ssthresh >= before.snd_cwnd,
             "slow start ended at {ssthresh}"
         );
+        // The window of TCP_INFO is that of the repair; the algorithm's own shows in the pace.
+        let (pace, had) = (step.tcp.pacing_rate, before.pacing_rate);
+        ensure!(pace * 20 >= had * 19, "paced at {pace} bytes/s of {had}");
         if step.tcp.ca_state == 0 {
             let kept = u64::from(step.cwnd()) * 860;
             let had = u64::from(before.snd_cwnd) * 1_000;
@@ -227,6 +230,8 @@ fn marked_acks_per_packet(lab: &mut Lab, cc: &'static str) -> Result<()> {
 fn answering(lab: &mut Lab, cc: &'static str, marked: bool) -> Result<Vec<u32>> {
     parameters(lab, cc)?;
     let mut flow = Flow::open(lab, Setup::new(cc))?;
+    // The first mark ends slow start.
+    flow.unocc(&[("balanced_exit", 0)])?;
     let mut windows = Vec::new();
     let mut acks = 0;
     for _ in 0..100 {
