@@ -94,7 +94,9 @@ impl LineRate {
         let mbps = bits.checked_div(u64::from(interval_us)).unwrap_or(0);
         let mbps = mbps.min(u64::from(MAX_MBPS)) as u32;
         if mbps > self.mbps() {
-            self.0 = (self.0 & SILENT) | SHOWN | mbps;
+            // Where no device was found yet, what was seen is no bound.
+            let silent = if self.0 == 0 { SILENT } else { self.0 & SILENT };
+            self.0 = silent | SHOWN | mbps;
         }
     }
 }

@@ -16,7 +16,7 @@ pub struct BaseRtt {
     window_start_ticks: u32,
 }
 
-/// A tick of the windows' clock: 1,024 us, so that no ACK divides. A window is shorter by less than a tick.
+/// A tick of the windows' clock: 1,024 us, so that no ACK divides. A window is shorter by less than two ticks.
 const TICK_BITS: u32 = 10;
 
 impl BaseRtt {

@@ -10,6 +10,7 @@
  * first: all instructions but those of waiting. Of the interrupt that ends the
  * waiting only the softirqs count.
  */
+#include <linux/cpumask.h>
 #include <linux/module.h>
 #include <linux/netfilter.h>
 #include <linux/nsproxy.h>
@@ -292,6 +293,9 @@ static int bench_busy_show(struct seq_file *file, void *data)
 {
 	int ret;
 
+	/* Two would write into each other's sums. */
+	if (num_online_cpus() > 1)
+		return -EOPNOTSUPP;
 	mutex_lock(&bench_hook_lock);
 	ret = bench_watch(bench_idle, ARRAY_SIZE(bench_idle));
 	mutex_unlock(&bench_hook_lock);

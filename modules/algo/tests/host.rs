@@ -38,6 +38,18 @@ fn a_device_that_is_silent_leaves_what_is_delivered() {
 }
 
 #[test]
+fn what_is_seen_before_a_device_is_found_is_no_bound() {
+    let mut rate = LineRate::default();
+    rate.ask(Way::Unknown);
+    rate.delivered(125_000, 1_000);
+    assert_eq!((rate.mbps(), rate.is_told()), (1_000, false));
+    rate.ask(Way::Unknown);
+    assert!(!rate.is_told());
+    rate.ask(Way::Told(10_000));
+    assert_eq!((rate.mbps(), rate.is_told()), (10_000, true));
+}
+
+#[test]
 fn a_device_that_says_too_little_is_not_believed() {
     let mut rate = LineRate::default();
     rate.ask(Way::Told(10_000));

@@ -1534,10 +1534,16 @@ fn what_is_set_by_hand_wins_over_the_device() {
 }
 
 #[test]
-fn where_the_device_is_silent_a_flow_takes_what_it_is_delivered() {
-    let host = Host::new(Way::Silent);
-    let mut flow = Flow::new(&host, 1, 40_000, Some(INTER_US));
-    flow.open(&host);
+fn where_no_device_tells_a_flow_takes_what_it_is_delivered() {
+    // Unknown: who sets IP_TOS takes the route from a socket until it sends again.
+    for way in [Way::Silent, Way::Unknown] {
+        takes_what_it_is_delivered(&Host::new(way));
+    }
+}
+
+fn takes_what_it_is_delivered(host: &Host) {
+    let mut flow = Flow::new(host, 1, 40_000, Some(INTER_US));
+    flow.open(host);
     assert_eq!(
         flow.cwnd_bytes(),
         40_000,
@@ -1557,7 +1563,7 @@ fn where_the_device_is_silent_a_flow_takes_what_it_is_delivered() {
             mss_bytes: MSS,
             ..Ack::default()
         };
-        flow.on_ack(&host, &ack).unwrap();
+        flow.on_ack(host, &ack).unwrap();
         assert_eq!(
             flow.cwnd_bytes(),
             2 * before_bytes,
@@ -1566,7 +1572,7 @@ fn where_the_device_is_silent_a_flow_takes_what_it_is_delivered() {
         now_us += u64::from(INTER_US);
     }
     // The last round trip that has ended delivered half of what the window is now.
-    let path = flow.path(&host).unwrap();
+    let path = flow.path(host).unwrap();
     let seen_bytes = path.bdp_bytes;
     assert!(seen_bytes >= flow.cwnd_bytes() / 2 - 1_000, "{seen_bytes}");
     assert!(!path.line_rate.is_told(), "so there is no ceiling either");
