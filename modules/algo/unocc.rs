@@ -51,7 +51,7 @@ params! {
     /// Base RTT inside a datacenter: the length of an epoch; 0 = the shortest that flows here have had.
     intra_rtt_us: "us",                         0,   1_000_000,   [14, 14, 0];
     /// Additive increase per RTT, as a part of the flow's own BDP.
-    ai_ppm: "ppm",                              0,   1_000_000,   [1_000, 1_000, 6_000];
+    ai_ppm: "ppm",                              0,   1_000_000,   [1_000, 1_000, 4_000];
     /// K of the decrease E x 4K / (K + BDP); 0 = k_intra_bdp.
     k_bytes: "bytes",                           0,   1 << 30,     [0, 24_576, 0];
     /// K relative to the intra-datacenter BDP, where k_bytes is 0.
@@ -59,7 +59,7 @@ params! {
     /// Gain of E, the average of the marked fraction per epoch.
     ewma: "1/1024",                             1,   1_024,       [512, 666, 666];
     /// Factor of a decrease while only phantom queues are congested.
-    md_gentle: "1/1024",                        0,   1_024,       [307, 358, 358];
+    md_gentle: "1/1024",                        0,   1_024,       [307, 358, 1_024];
     /// RTT above the base, relative to it, that still counts as no delay.
     delay_tolerance_ppm: "ppm",                 0,   1_000_000,   [0, 55_000, 55_000];
     /// RTT above the base that still counts as no delay, beside the tolerance.

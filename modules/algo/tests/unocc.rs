@@ -1441,8 +1441,8 @@ fn a_socket_shows_what_the_rules_make_of_it() {
     assert_eq!((of("round_marked"), of("reduced")), (1.0, 0.0));
     // K = a quarter of 100 Gbit/s x 14 us, BDP = 100 Gbit/s x 1,792 us: 4 x 3.5 / (3.5 + 1792).
     assert!((of("md_scale") - 14.0 / 1_795.5).abs() < 1e-5);
-    // 6,000 ppm of that BDP.
-    assert!((of("increase_bytes_per_rtt") - 134_400.0).abs() < 0.1);
+    // 4,000 ppm of that BDP of 22.4 MB.
+    assert!((of("increase_bytes_per_rtt") - 89_600.0).abs() < 0.1);
     let unknown = Shown::default();
     for key in ["base_rtt_us", "md_scale", "increase_bytes_per_rtt"] {
         assert_eq!(state(&ENTRY, &unknown, key), None, "{key}");

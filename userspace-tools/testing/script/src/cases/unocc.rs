@@ -1160,7 +1160,7 @@ fn base_rtt_expires(lab: &mut Lab) -> Result<()> {
 }
 
 fn profiles(lab: &mut Lab) -> Result<()> {
-    for (profile, beta, start) in [("paper", 307, 0), ("artifact", 358, 1), ("linux", 358, 0)] {
+    for (profile, beta, start) in [("paper", 307, 0), ("artifact", 358, 1), ("linux", 1_024, 0)] {
         lab.unocc(profile, &[])?;
         for (name, want) in [("md_gentle", beta), ("start", start)] {
             let got = std::fs::read_to_string(format!("/proc/sys/net/unocc/{name}"))?;
