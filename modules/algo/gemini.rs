@@ -25,7 +25,7 @@ use crate::algo::fixed::{
 };
 use crate::algo::host::{self, LineRate};
 use crate::algo::params::{Values, params};
-use crate::algo::rtt::BaseRtt;
+use crate::algo::rtt::{BaseRtt, Sample};
 use crate::algo::window::Window;
 use crate::algo::{Ack, Output};
 
@@ -234,7 +234,8 @@ impl Controller for Flow {
             flow.base_rtt
                 .update(now_us, rtt_us, params.rtt_base_window_ms());
         }
-        flow.line_rate.ask_host(params, now_us, &flow.base_rtt);
+        flow.line_rate
+            .ask_host(params, now_us, &flow.base_rtt, Sample::Least);
         flow
     }
 
@@ -357,11 +358,12 @@ impl Flow {
         let (Some(rtt_us), Some(sent_at_us)) = (ack.rtt_us, ack.sent_at_us()) else {
             return;
         };
-        if self
+        let sample = self
             .base_rtt
-            .update(ack.now_us, rtt_us, params.rtt_base_window_ms())
-        {
-            self.line_rate.ask_host(params, ack.now_us, &self.base_rtt);
+            .update(ack.now_us, rtt_us, params.rtt_base_window_ms());
+        if sample != Sample::Ordinary {
+            self.line_rate
+                .ask_host(params, ack.now_us, &self.base_rtt, sample);
         }
         self.round_min_rtt_us = match self.round_min_rtt_us {
             0 => rtt_us.max(1),

@@ -5,7 +5,7 @@
 
 use super::fixed::US_PER_S;
 use super::params::Values;
-use super::rtt::BaseRtt;
+use super::rtt::{BaseRtt, Sample};
 
 /// By what a flow sends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -52,17 +52,18 @@ impl LineRate {
         self.0 & SILENT == 0 && self.0 != 0
     }
 
-    /// Asks for the device. What was seen counts an eighth less each time, so that a path that has
-    /// become slower is noticed.
-    pub fn ask(&mut self, way: Way) {
+    /// Asks for the device. What was seen counts an eighth less in each window of the base RTT, so that a path that
+    /// has become slower is noticed.
+    pub fn ask(&mut self, way: Way, sample: Sample) {
         let (told, silent) = match way {
             Way::Unknown => return,
             Way::Told(mbps) => (mbps.min(MAX_MBPS), 0),
             Way::Silent | Way::Loopback => (0, SILENT),
         };
-        let seen = match self.0 & SHOWN {
-            0 => 0,
-            _ => self.mbps().saturating_sub(self.mbps() >> 3),
+        let seen = match (self.0 & SHOWN, sample) {
+            (0, _) => 0,
+            (_, Sample::OfNewWindow) => self.mbps().saturating_sub(self.mbps() >> 3),
+            _ => self.mbps(),
         };
         self.0 = silent | if seen > told { seen | SHOWN } else { told };
     }
@@ -70,12 +71,19 @@ impl LineRate {
     /// Asks the host for what no parameter says, which changes rarely, and tells it the flow's base RTT.
     // Inlined, so that the parameters need not be in memory for it.
     #[inline(always)]
-    pub fn ask_host(&mut self, params: &impl Values, now_us: u64, base_rtt: &BaseRtt) {
+    pub fn ask_host(
+        &mut self,
+        params: &impl Values,
+        now_us: u64,
+        base_rtt: &BaseRtt,
+        sample: Sample,
+    ) {
         let way = params.way();
-        if let (Some(base_rtt_us), true) = (base_rtt.get(), way != Way::Loopback) {
+        // One that cannot be told may be the host itself.
+        if let (Some(base_rtt_us), Way::Told(_) | Way::Silent) = (base_rtt.get(), way) {
             params.note_base_rtt(now_us, base_rtt_us);
         }
-        self.ask(way);
+        self.ask(way, sample);
     }
 
     /// So many bytes were delivered in that time, limited by nothing but the path.

@@ -19,6 +19,17 @@ pub struct BaseRtt {
 /// A tick of the windows' clock: 1,024 us, so that no ACK divides. A window is shorter by less than two ticks.
 const TICK_BITS: u32 = 10;
 
+/// What a sample is to a [`BaseRtt`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Sample {
+    /// Neither of these.
+    Ordinary,
+    /// The first of all, or less than the others of its window.
+    Least,
+    /// The first of a window.
+    OfNewWindow,
+}
+
 impl BaseRtt {
     /// The base RTT, if there is a sample; never 0.
     pub fn get(&self) -> Option<u32> {
@@ -39,9 +50,8 @@ impl BaseRtt {
         }
     }
 
-    /// Takes a sample. Returns whether it is the first, or less than all of its window, which it may
-    /// begin.
-    pub fn update(&mut self, now_us: u64, rtt_us: u32, window_ms: u32) -> bool {
+    /// Takes a sample.
+    pub fn update(&mut self, now_us: u64, rtt_us: u32, window_ms: u32) -> Sample {
         let rtt_us = rtt_us.max(1);
         let now_ticks = (now_us >> TICK_BITS) as u32;
         let window_ticks = (u64::from(window_ms).wrapping_mul(1_000) >> TICK_BITS) as u32;
@@ -51,22 +61,22 @@ impl BaseRtt {
                 window_min_us: rtt_us,
                 window_start_ticks: now_ticks,
             };
-            return true;
+            return Sample::Least;
         }
-        let mut is_new = false;
+        let mut sample = Sample::Ordinary;
         if now_ticks.wrapping_sub(self.window_start_ticks) >= window_ticks {
             self.min_us = self.window_min_us;
             self.window_min_us = rtt_us;
             self.window_start_ticks = now_ticks;
-            is_new = true;
+            sample = Sample::OfNewWindow;
         }
         // Nearly every sample is above both.
         if rtt_us < self.window_min_us {
             self.window_min_us = rtt_us;
             self.min_us = self.min_us.min(rtt_us);
-            is_new = true;
+            sample = Sample::Least;
         }
-        is_new
+        sample
     }
 }
 

@@ -29,7 +29,7 @@ use crate::algo::fixed::{
 };
 use crate::algo::host::{self, LineRate};
 use crate::algo::params::{Values, params};
-use crate::algo::rtt::{BaseRtt, Moment};
+use crate::algo::rtt::{BaseRtt, Moment, Sample};
 use crate::algo::window::Window;
 use crate::algo::{Ack, Output};
 
@@ -327,7 +327,8 @@ impl Controller for Flow {
         if let Some(rtt_us) = rtt_us {
             flow.base_rtt.update(now_us, rtt_us, BASE_RTT_WINDOW_MS);
         }
-        flow.line_rate.ask_host(params, now_us, &flow.base_rtt);
+        flow.line_rate
+            .ask_host(params, now_us, &flow.base_rtt, Sample::Least);
         flow.start_at_bdp(params);
         flow
     }
@@ -353,11 +354,12 @@ impl Controller for Flow {
     #[inline(always)]
     fn adjust(&mut self, params: &impl Values, ack: &Ack, watch: &mut impl Watch<Event>) {
         let base_rtt = &mut self.base_rtt;
-        let is_new = ack
-            .rtt_us
-            .is_some_and(|rtt_us| base_rtt.update(ack.now_us, rtt_us, BASE_RTT_WINDOW_MS));
-        if is_new {
-            self.line_rate.ask_host(params, ack.now_us, &self.base_rtt);
+        let sample = ack.rtt_us.map_or(Sample::Ordinary, |rtt_us| {
+            base_rtt.update(ack.now_us, rtt_us, BASE_RTT_WINDOW_MS)
+        });
+        if sample != Sample::Ordinary {
+            self.line_rate
+                .ask_host(params, ack.now_us, &self.base_rtt, sample);
         }
         match self.path(params) {
             Some(path) => self.algorithm_1(params, ack, &path, watch),

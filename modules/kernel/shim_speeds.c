@@ -117,7 +117,8 @@ u32 xdc_speeds_of(struct xdc_speeds *speeds, const struct sock *sk)
 	dst = rcu_dereference(sk->sk_dst_cache);
 	if (dst) {
 		dev = dst_dev_rcu(dst);
-		if (dev->flags & IFF_LOOPBACK) {
+		/* A VRF stands in for the loopback of its addresses. */
+		if (dev->flags & IFF_LOOPBACK || netif_is_l3_master(dev)) {
 			ret = XDC_SPEED_LOOPBACK;
 		} else {
 			void *entry = xa_load(&speeds->mbps, xdc_speeds_index(dev));

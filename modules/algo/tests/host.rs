@@ -8,14 +8,14 @@ fn the_device_says_the_rate() {
     let mut rate = LineRate::default();
     assert_eq!((rate.mbps(), rate.is_told()), (0, false));
     for mbps in [10, 1_000, 400_000, 1_000_000] {
-        rate.ask(Way::Told(mbps));
+        rate.ask(Way::Told(mbps), Sample::OfNewWindow);
         assert_eq!((rate.mbps(), rate.is_told()), (mbps, true));
     }
-    rate.ask(Way::Unknown);
+    rate.ask(Way::Unknown, Sample::OfNewWindow);
     assert_eq!(rate.mbps(), 1_000_000, "what it said last");
-    rate.ask(Way::Told(u32::MAX));
+    rate.ask(Way::Told(u32::MAX), Sample::OfNewWindow);
     assert_eq!(rate.mbps(), 1_000_000);
-    rate.ask(Way::Told(25_000));
+    rate.ask(Way::Told(25_000), Sample::OfNewWindow);
     assert_eq!(rate.mbps(), 25_000, "another route, or another speed");
 }
 
@@ -23,16 +23,18 @@ fn the_device_says_the_rate() {
 fn a_device_that_is_silent_leaves_what_is_delivered() {
     for way in [Way::Silent, Way::Loopback] {
         let mut rate = LineRate::default();
-        rate.ask(way);
+        rate.ask(way, Sample::OfNewWindow);
         assert_eq!((rate.mbps(), rate.is_told()), (0, false));
         // 125 kB in a millisecond.
         rate.delivered(125_000, 1_000);
         assert_eq!((rate.mbps(), rate.is_told()), (1_000, false));
         rate.delivered(62_500, 1_000);
         assert_eq!(rate.mbps(), 1_000, "the fastest counts");
-        rate.ask(way);
+        rate.ask(way, Sample::Least);
+        assert_eq!(rate.mbps(), 1_000, "within a window");
+        rate.ask(way, Sample::OfNewWindow);
         assert_eq!(rate.mbps(), 875, "and ages");
-        rate.ask(Way::Told(10_000));
+        rate.ask(Way::Told(10_000), Sample::OfNewWindow);
         assert_eq!((rate.mbps(), rate.is_told()), (10_000, true));
     }
 }
@@ -40,25 +42,25 @@ fn a_device_that_is_silent_leaves_what_is_delivered() {
 #[test]
 fn what_is_seen_before_a_device_is_found_is_no_bound() {
     let mut rate = LineRate::default();
-    rate.ask(Way::Unknown);
+    rate.ask(Way::Unknown, Sample::OfNewWindow);
     rate.delivered(125_000, 1_000);
     assert_eq!((rate.mbps(), rate.is_told()), (1_000, false));
-    rate.ask(Way::Unknown);
+    rate.ask(Way::Unknown, Sample::OfNewWindow);
     assert!(!rate.is_told());
-    rate.ask(Way::Told(10_000));
+    rate.ask(Way::Told(10_000), Sample::OfNewWindow);
     assert_eq!((rate.mbps(), rate.is_told()), (10_000, true));
 }
 
 #[test]
 fn a_device_that_says_too_little_is_not_believed() {
     let mut rate = LineRate::default();
-    rate.ask(Way::Told(10_000));
+    rate.ask(Way::Told(10_000), Sample::OfNewWindow);
     rate.delivered(125_000, 100);
     assert_eq!(rate.mbps(), 10_000);
     rate.delivered(1_250_000, 100);
     assert_eq!((rate.mbps(), rate.is_told()), (100_000, true));
     for _ in 0..200 {
-        rate.ask(Way::Told(10_000));
+        rate.ask(Way::Told(10_000), Sample::OfNewWindow);
     }
     assert_eq!(rate.mbps(), 10_000, "what was seen once is forgotten");
 }
@@ -72,11 +74,14 @@ fn the_rate_is_the_devices_or_one_that_was_seen() {
         for _ in 0..50 {
             if rng.percent(20) {
                 told = rng.pick(&[0, 1, 1_000, 25_000, 1_000_000, u32::MAX]);
-                rate.ask(if told == 0 {
-                    Way::Silent
-                } else {
-                    Way::Told(told)
-                });
+                rate.ask(
+                    if told == 0 {
+                        Way::Silent
+                    } else {
+                        Way::Told(told)
+                    },
+                    Sample::OfNewWindow,
+                );
                 told = told.min(1_000_000);
             } else {
                 let bytes = rng.within(0, u64::from(u32::MAX)) as u32 >> rng.within(0, 31);

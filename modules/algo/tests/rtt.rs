@@ -35,6 +35,17 @@ fn it_is_the_minimum() {
 }
 
 #[test]
+fn a_window_begins_once() {
+    let mut base = BaseRtt::default();
+    let mut sample = |now_ms: u64, rtt_us| base.update(now_ms * 1_000, rtt_us, WINDOW_MS);
+    assert_eq!(sample(1, 20), Sample::Least);
+    assert_eq!(sample(2, 20), Sample::Ordinary);
+    assert_eq!(sample(10_500, 40), Sample::OfNewWindow);
+    assert_eq!(sample(10_501, 30), Sample::Least);
+    assert_eq!(sample(10_502, 31), Sample::Ordinary);
+}
+
+#[test]
 fn a_minimum_outlives_its_window_once() {
     assert_eq!(after(&[(1, 14), (9_000, 20), (10_500, 30)]), Some(14));
     assert_eq!(after(&[(1, 14), (10_500, 30), (20_600, 40)]), Some(30));

@@ -467,6 +467,12 @@ impl<'a> Flow<'a> {
         )
     }
 
+    /// Another IP_TOS: the socket has no route until it sends again.
+    pub fn forget_route(&self) -> Result<()> {
+        const LOW_DELAY: libc::c_int = 0x10;
+        set_option(&self.socket, libc::IPPROTO_IP, libc::IP_TOS, &LOW_DELAY)
+    }
+
     pub fn switch_to(&mut self, cc: &str) -> Result<()> {
         self.socket
             .set_tcp_congestion(cc.as_bytes())

@@ -35,6 +35,10 @@ pub const CASES: &[Case] = &[
         run: device_says_the_rate,
     },
     Case {
+        name: "unocc: with nothing set a socket that had no route at first grows all the same",
+        run: no_route_at_first,
+    },
+    Case {
         name: "unocc: with nothing set an epoch is the shortest RTT that flows have had",
         run: epochs_of_the_host,
     },
@@ -282,6 +286,31 @@ fn device_says_the_rate(lab: &mut Lab) -> Result<()> {
         near_window("window", step.cwnd(), window, MSS)?;
     }
     ensure!(window > 125e3);
+    Ok(())
+}
+
+fn no_route_at_first(lab: &mut Lab) -> Result<()> {
+    lab.unocc("linux", &[("line_rate_mbps", 0)])?;
+    // An RTT of a millisecond in the handshake might be a timestamp's tick, and is no sample.
+    let setup = Setup {
+        rtt_us: 2 * RTT_US,
+        ..Setup::new("unocc")
+    };
+    let mut flow = Flow::open(lab, setup)?;
+    flow.switch_to("cubic")?;
+    flow.forget_route()?;
+    flow.switch_to("unocc")?;
+    // A shorter RTT than before would make it ask for the device again.
+    flow.rtt_us += 100;
+    flow.write(BULK)?;
+    // What the first round trips deliver is known after some window's worth of ACKs.
+    let first = flow.tcp()?.snd_cwnd;
+    let step = flow.acks_of(4 * first, Mark::No)?;
+    ensure!(
+        step.tcp.snd_ssthresh == INFINITE_SSTHRESH,
+        "slow start ended"
+    );
+    ensure!(step.cwnd() == 5 * first, "{} after {first}", step.cwnd());
     Ok(())
 }
 
