@@ -561,8 +561,8 @@ pub mod tests {
         assert_eq!(state(&unocc, "intra_rtt_us"), 14);
         // K = a quarter of 100 Gbit/s x 14 us, BDP = 100 Gbit/s x 1,792 us: 4 x 3.5 / (3.5 + 1792).
         assert!((number(&unocc, "md_scale") - 14.0 / 1_795.5).abs() < 1e-5);
-        // 6,000 ppm of that BDP.
-        assert!((number(&unocc, "increase_bytes_per_rtt") - 134_400.0).abs() < 0.1);
+        // 4,000 ppm of that BDP.
+        assert!((number(&unocc, "increase_bytes_per_rtt") - 89_600.0).abs() < 0.1);
         assert_eq!(state(&unocc, "slow_start"), false);
         assert_eq!(state(&unocc, "round_marked"), true);
         assert_eq!(state(&unocc, "epoch_marked"), 0.5);
