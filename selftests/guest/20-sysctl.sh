@@ -29,7 +29,7 @@ refuses "intra_rtt_us refuses more than a second" "Invalid argument|I/O error" s
 refuses "gemini beta refuses 1025" "Invalid argument|I/O error" sysctl_set net.gemini.beta 1025
 refuses "gemini line_rate_mbps refuses more than a terabit" "Invalid argument|I/O error" sysctl_set net.gemini.line_rate_mbps 1000001
 
-equal "the default is profile linux: md_gentle" 358 "$(sysctl_get net.unocc.md_gentle)"
+equal "the default is profile linux: md_gentle" 1024 "$(sysctl_get net.unocc.md_gentle)"
 for cc in unocc gemini; do
 	equal "$cc: nothing is to be set" "0 0" "$(sysctl_get net.$cc.line_rate_mbps) $(sysctl_get net.$cc.intra_rtt_us)"
 	equal "$cc: what flows have had is to be read only" "-r--r--r--" \
@@ -54,7 +54,7 @@ done
 equal "is refused without effect" 400 "$(sysctl_get net.unocc.md_gentle)"
 
 ip netns add other
-equal "a new namespace has its own defaults" 6000 "$(in_ns other cat /proc/sys/net/unocc/ai_ppm)"
+equal "a new namespace has its own defaults" 4000 "$(in_ns other cat /proc/sys/net/unocc/ai_ppm)"
 in_ns other sysctl -qw net.unocc.ai_ppm=77 net.gemini.t_us=777
 equal "and its own values" 77 "$(in_ns other cat /proc/sys/net/unocc/ai_ppm)"
 equal "that stay out of the others" 1000 "$([ "$(sysctl_get net.unocc.ai_ppm)" = 77 ] && echo 77 || echo 1000)"
