@@ -67,7 +67,7 @@ for port in 5001 5003; do
 	within "unocc, port $port: E in millionths" 0 1000000 "$(scaled e "$one" 1000000)"
 	within "unocc, port $port: base RTT within 5 %" 19000 21000 "$(value base_rtt_us "$one")"
 	within "unocc, port $port: MD scale in millionths" 1 1000000 "$(scaled md_scale "$one" 1000000)"
-	# 6,000 ppm of 20 Mbit/s x 20 ms.
+	# 4,000 ppm of 20 Mbit/s x 20 ms.
 	within "unocc, port $port: increase per RTT in bytes" 190 210 \
 		"$(scaled increase_bytes_per_rtt "$one" 1)"
 	sleep 0.5
