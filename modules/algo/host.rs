@@ -27,45 +27,45 @@ pub struct LineRate(u32);
 
 /// The flow was delivered faster than its device says.
 const SHOWN: u32 = 1 << 31;
-/// The device says nothing, so that the link may be faster than what was seen.
-const SILENT: u32 = 1 << 30;
+/// A device has told it. Without, the link may be faster than what was seen.
+const TOLD: u32 = 1 << 30;
 
 /// No link is faster: the bound of `line_rate_mbps`.
 const MAX_MBPS: u32 = 1_000_000;
 
 impl LineRate {
-    /// So many Mbit/s, without a doubt.
+    /// So many Mbit/s, without a doubt; not 0.
     #[inline(always)]
     pub fn told(mbps: u32) -> Self {
-        LineRate(mbps & !(SHOWN | SILENT))
+        LineRate(TOLD | mbps & !(SHOWN | TOLD))
     }
 
     /// In Mbit/s; 0 = not known.
     #[inline(always)]
     pub fn mbps(self) -> u32 {
-        self.0 & !(SHOWN | SILENT)
+        self.0 & !(SHOWN | TOLD)
     }
 
     /// It is a bound: the device has told it.
     #[inline(always)]
     pub fn is_told(self) -> bool {
-        self.0 & SILENT == 0 && self.0 != 0
+        self.0 & TOLD != 0
     }
 
     /// Asks for the device. What was seen counts an eighth less in each window of the base RTT, so that a path that
     /// has become slower is noticed.
     pub fn ask(&mut self, way: Way, sample: Sample) {
-        let (told, silent) = match way {
+        let (told, is_told) = match way {
             Way::Unknown => return,
-            Way::Told(mbps) => (mbps.min(MAX_MBPS), 0),
-            Way::Silent | Way::Loopback => (0, SILENT),
+            Way::Silent | Way::Loopback | Way::Told(0) => (0, 0),
+            Way::Told(mbps) => (mbps.min(MAX_MBPS), TOLD),
         };
         let seen = match (self.0 & SHOWN, sample) {
             (0, _) => 0,
             (_, Sample::OfNewWindow) => self.mbps().saturating_sub(self.mbps() >> 3),
             _ => self.mbps(),
         };
-        self.0 = silent | if seen > told { seen | SHOWN } else { told };
+        self.0 = is_told | if seen > told { seen | SHOWN } else { told };
     }
 
     /// Asks the host for what no parameter says, which changes rarely, and tells it the flow's base RTT.
@@ -102,9 +102,7 @@ impl LineRate {
         let mbps = bits.checked_div(u64::from(interval_us)).unwrap_or(0);
         let mbps = mbps.min(u64::from(MAX_MBPS)) as u32;
         if mbps > self.mbps() {
-            // Where no device was found yet, what was seen is no bound.
-            let silent = if self.0 == 0 { SILENT } else { self.0 & SILENT };
-            self.0 = silent | SHOWN | mbps;
+            self.0 = (self.0 & TOLD) | SHOWN | mbps;
         }
     }
 }

@@ -21,7 +21,7 @@ fn the_device_says_the_rate() {
 
 #[test]
 fn a_device_that_is_silent_leaves_what_is_delivered() {
-    for way in [Way::Silent, Way::Loopback] {
+    for way in [Way::Silent, Way::Loopback, Way::Told(0)] {
         let mut rate = LineRate::default();
         rate.ask(way, Sample::OfNewWindow);
         assert_eq!((rate.mbps(), rate.is_told()), (0, false));
