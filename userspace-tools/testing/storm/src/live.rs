@@ -111,17 +111,17 @@ pub fn switch(storm: &mut Storm, count: u32) -> Result<()> {
         traffic.verdict().map(|()| tally),
     );
     drop(traffic);
-    let balance = settled(&pair, &start);
+    let balance = settled(&pair.hosts[0], &start);
     storm.balance_case("their port", balance);
     Ok(())
 }
 
-/// The books of a port, when nothing moves any more.
-pub fn settled(pair: &Pair, start: &Books) -> Result<crate::net::Balance> {
+/// The books of a host's port, when nothing moves any more.
+pub fn settled(host: &Netns, start: &Books) -> Result<crate::net::Balance> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         // Counters are read one after the other, and sockets that were closed talk on.
-        match Books::read(&pair.hosts[0])?.balance(start) {
+        match Books::read(host)?.balance(start) {
             Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(500)),
             other => return other,
         }

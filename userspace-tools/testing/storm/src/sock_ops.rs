@@ -197,8 +197,8 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
         let tally = traffic.tally;
         storm.flows_case("these flows", traffic.verdict().map(|()| tally));
         drop(traffic);
-        let port = settled(&pair, &start)?;
-        let acks = Books::read(&pair.hosts[1])?.balance(&start_of_acks)?;
+        let port = settled(&pair.hosts[0], &start)?;
+        let acks = settled(&pair.hosts[1], &start_of_acks)?;
         storm.ktap.case(
             &format!(
                 "{} packets were marked, {} ACKs dropped",

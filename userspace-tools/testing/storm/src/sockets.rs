@@ -92,7 +92,7 @@ pub fn many(storm: &mut Storm, count: u32) -> Result<()> {
     let tally = traffic.tally;
     storm.flows_case("of them", traffic.verdict().map(|()| tally));
     drop(traffic);
-    let balance = settled(&pair, &start);
+    let balance = settled(&pair.hosts[0], &start);
     storm.balance_case("their port", balance);
     Ok(())
 }
@@ -142,7 +142,7 @@ pub fn clamps(storm: &mut Storm, count: u32) -> Result<()> {
         total.completed += traffic.tally.completed;
         total.bytes += traffic.tally.bytes;
         drop(traffic);
-        settled(&pair, &start).map(|_| ())
+        settled(&pair.hosts[0], &start).map(|_| ())
     });
     storm
         .ktap
