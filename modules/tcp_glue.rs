@@ -29,6 +29,7 @@ use super::algo::{
 };
 use super::kernel_api::{
     once::Once,
+    qdisc::now_ns,
     speeds::{Speeds, Way},
     sysctl::{self, Param, MAX_PARAMS},
     tcp::{
@@ -145,7 +146,8 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
         }
         let mut flow = A::Flow::new(
             &self.params(sk),
-            sk.mstamp_us(),
+            // The socket's own time is that of its last packet.
+            now_ns() / 1_000,
             bytes(sk, sk.snd_cwnd()),
             handshake_rtt_us(sk),
         );

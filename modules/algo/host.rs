@@ -21,7 +21,8 @@ pub enum Way {
 }
 
 /// C, the rate of the host's link, as a flow finds it out: what the device says, or, if that is more
-/// or the device says nothing, the fastest that the flow was delivered. All zeroes is "not known".
+/// or the device says nothing, the fastest that the flow was delivered; and since when nothing has
+/// said that this is all. All zeroes is "not known".
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct LineRate(u32);
 
@@ -33,23 +34,46 @@ const TOLD: u32 = 1 << 30;
 /// No link is faster: the bound of `line_rate_mbps`.
 const MAX_MBPS: u32 = 1_000_000;
 
+/// Its bits.
+const MBPS: u32 = (1 << 20) - 1;
+const _: () = assert!(MAX_MBPS <= MBPS);
+
+/// The other ten bits are the time of the last congestion, in 2^20 us: it wraps after 18 minutes.
+const CONGESTED: u32 = !(MBPS | SHOWN | TOLD);
+const CONGESTED_SHIFT: u32 = MBPS.count_ones();
+const SECOND_BITS: u32 = 20;
+
 impl LineRate {
     /// So many Mbit/s, without a doubt; not 0.
     #[inline(always)]
     pub fn told(mbps: u32) -> Self {
-        LineRate(TOLD | mbps & !(SHOWN | TOLD))
+        LineRate(TOLD | mbps & MBPS)
     }
 
     /// In Mbit/s; 0 = not known.
     #[inline(always)]
     pub fn mbps(self) -> u32 {
-        self.0 & !(SHOWN | TOLD)
+        self.0 & MBPS
     }
 
     /// It is a bound: the device has told it.
     #[inline(always)]
     pub fn is_told(self) -> bool {
         self.0 & TOLD != 0
+    }
+
+    /// There was congestion: more than what was seen is not to be had now.
+    #[inline(always)]
+    pub fn congested_at(&mut self, now_us: u64) {
+        let second = (now_us >> SECOND_BITS) as u32;
+        self.0 = (self.0 & !CONGESTED) | (second << CONGESTED_SHIFT & CONGESTED);
+    }
+
+    /// Whole seconds, of 2^20 us, since the last congestion; one too few where it began in the middle of one.
+    pub fn calm_s(self, now_us: u64) -> u32 {
+        let second = (now_us >> SECOND_BITS) as u32;
+        let since = second.wrapping_sub((self.0 & CONGESTED) >> CONGESTED_SHIFT);
+        (since & (CONGESTED >> CONGESTED_SHIFT)).saturating_sub(1)
     }
 
     /// Asks for the device. What was seen counts an eighth less in each window of the base RTT, so that a path that
@@ -65,7 +89,8 @@ impl LineRate {
             (_, Sample::OfNewWindow) => self.mbps().saturating_sub(self.mbps() >> 3),
             _ => self.mbps(),
         };
-        self.0 = is_told | if seen > told { seen | SHOWN } else { told };
+        let congested = self.0 & CONGESTED;
+        self.0 = congested | is_told | if seen > told { seen | SHOWN } else { told };
     }
 
     /// Asks the host for what no parameter says, which changes rarely, and tells it the flow's base RTT.
@@ -102,7 +127,7 @@ impl LineRate {
         let mbps = bits.checked_div(u64::from(interval_us)).unwrap_or(0);
         let mbps = mbps.min(u64::from(MAX_MBPS)) as u32;
         if mbps > self.mbps() {
-            self.0 = (self.0 & TOLD) | SHOWN | mbps;
+            self.0 = (self.0 & (CONGESTED | TOLD)) | SHOWN | mbps;
         }
     }
 }

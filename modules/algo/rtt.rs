@@ -19,6 +19,9 @@ pub struct BaseRtt {
 /// A tick of the windows' clock: 1,024 us, so that no ACK divides. A window is shorter by less than two ticks.
 const TICK_BITS: u32 = 10;
 
+/// From here on, elapsed ticks are a time up to 18 minutes before the window's start.
+const LATE_TICKS: u32 = u32::MAX - (1 << 20);
+
 /// What a sample is to a [`BaseRtt`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sample {
@@ -64,8 +67,10 @@ impl BaseRtt {
             return Sample::Least;
         }
         let mut sample = Sample::Ordinary;
-        if now_ticks.wrapping_sub(self.window_start_ticks) >= window_ticks {
-            self.min_us = self.window_min_us;
+        // What several share may be told a time before the window began.
+        let elapsed_ticks = now_ticks.wrapping_sub(self.window_start_ticks);
+        if (window_ticks..LATE_TICKS).contains(&elapsed_ticks) {
+            self.min_us = self.window_min_us.min(rtt_us);
             self.window_min_us = rtt_us;
             self.window_start_ticks = now_ticks;
             sample = Sample::OfNewWindow;

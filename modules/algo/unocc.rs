@@ -20,6 +20,9 @@
 //! 6. Slow start can begin with a part of the BDP (`initial_cwnd_bdp`), paced over an RTT.
 //! 7. A loss lowers the window to what Quick Adapt would leave, but to no less than half: of a
 //!    window that has just grown the last round trip says too little.
+//! 8. Where neither a device nor the administrator tells C, what was seen of it is too little after an
+//!    early loss, and the increase with it. There the increase grows with the seconds without
+//!    congestion, and is at least a packet.
 
 use crate::algo::controller::{Controller, Flag, Published, Watch, published};
 use crate::algo::entry::{Entry, Event as Tracepoint, Line, Marks, Shown, State, Unit, Value};
@@ -91,6 +94,9 @@ const START_BDP: u32 = 1;
 
 /// A base RTT that no sample confirmed for this long is forgotten.
 const BASE_RTT_WINDOW_MS: u32 = 10_000;
+
+/// With C not told, so many seconds without congestion count, at most ([`Flow::probing_step_scaled`]).
+const MAX_CALM_S: u32 = 31;
 
 /// E above this decreases the window even while it falls (`skip_md_when_falling`): 0.9.
 const E_ALWAYS_DECREASES: u32 = FRACTION_ONE / 10 * 9;
@@ -329,6 +335,7 @@ impl Controller for Flow {
         }
         flow.line_rate
             .ask_host(params, now_us, &flow.base_rtt, Sample::Least);
+        flow.line_rate.congested_at(now_us);
         flow.start_at_bdp(params);
         flow
     }
@@ -395,6 +402,7 @@ impl Controller for Flow {
     fn reduced_at(&mut self, now_us: u64) {
         self.adapt = Adapt::REDUCED;
         self.round_ends = Moment::at(now_us);
+        self.line_rate.congested_at(now_us);
         self.withheld_bytes = 0;
     }
 
@@ -509,7 +517,10 @@ impl Flow {
         if self.window.in_slow_start() {
             self.slow_start(ack, params.balanced_exit() != 0);
         } else if ack.cwnd_limited {
-            let step_scaled = params.increase_scaled(path);
+            let step_scaled = match path.line_rate.is_told() {
+                true => params.increase_scaled(path),
+                false => self.probing_step_scaled(params, ack, path),
+            };
             self.window.increase(step_scaled, ack.unmarked_bytes());
         }
         let sent_at_us = ack.sent_at_us();
@@ -517,6 +528,20 @@ impl Flow {
         self.end_epoch(params, ack, sent_at_us, path, watch);
 
         self.window = self.clamped(params, ack.mss_bytes, path);
+    }
+
+    /// The increase where C is not told. The first second after congestion has the usual one, so that
+    /// flows that find marks are as others are.
+    #[cold]
+    #[inline(never)]
+    fn probing_step_scaled(&self, params: &impl Values, ack: &Ack, path: &Path) -> u64 {
+        let step_scaled = params.increase_scaled(path);
+        match self.line_rate.calm_s(ack.now_us).min(MAX_CALM_S) {
+            0 => step_scaled,
+            calm_s => step_scaled
+                .saturating_mul(u64::from(calm_s).saturating_add(1))
+                .max(u64::from(ack.mss_bytes) << BYTE_BITS),
+        }
     }
 
     /// Slow start; the first mark ends it, unless the end of an epoch is to judge.
@@ -545,6 +570,7 @@ impl Flow {
         }
         if ack.marked_bytes > 0 {
             self.round_marked = Flag::SET;
+            self.line_rate.congested_at(ack.now_us);
         }
         if self.round_ends.is_none() {
             self.round_ends = Moment::at(ack.now_us);

@@ -52,6 +52,27 @@ fn a_minimum_outlives_its_window_once() {
 }
 
 #[test]
+fn the_first_sample_of_a_window_may_be_the_least() {
+    assert_eq!(after(&[(1, 2_000), (10_500, 50), (10_501, 51)]), Some(50));
+}
+
+#[test]
+fn a_time_before_the_window_begins_no_other() {
+    let samples = [
+        (1_000_000, 50),
+        (999_000, 500),
+        (999_990, 500),
+        (1_000_001, 500),
+    ];
+    assert_eq!(after(&samples), Some(50));
+    // Idle for any other time ends windows.
+    for idle_ms in [10_001, 1 << 31, 4_000_000_000] {
+        let samples = [(1, 50), (1 + idle_ms, 500), (11_000 + idle_ms, 500)];
+        assert_eq!(after(&samples), Some(500), "{idle_ms}");
+    }
+}
+
+#[test]
 fn a_longer_route_is_noticed_within_two_windows() {
     let mut samples = vec![(0, 14)];
     samples.extend((1..=210).map(|i| (i * 100, 2_000)));

@@ -1580,6 +1580,54 @@ fn takes_what_it_is_delivered(host: &Host) {
     assert!(host.decrease_gain(&path) > 0);
 }
 
+/// The window of a flow that an early loss has left with ten packets on a path of 1 Gbit/s and 100 ms, after
+/// so many seconds in which one ACK a round trip says that all of it was delivered, and, with `marks`,
+/// one in five of a packet that was marked.
+fn after_an_early_loss(host: &Host, seconds: u64, marks: bool) -> u64 {
+    const RTT_US: u32 = 100_000;
+    let mut now_us = 1_000_000;
+    let mut flow = Flow::new(host, now_us, 20 * u64::from(MSS), Some(RTT_US));
+    flow.on_loss(host, now_us, MSS);
+    for round in 1..=10 * seconds {
+        now_us += u64::from(RTT_US);
+        let bytes = flow.cwnd_bytes();
+        let ack = Ack {
+            now_us,
+            rtt_us: Some(RTT_US),
+            srtt_us: RTT_US,
+            acked_bytes: bytes,
+            marked_bytes: u64::from(marks && round % 5 == 0).min(bytes),
+            delivered_bytes: bytes,
+            interval_us: RTT_US,
+            prior_in_flight: (bytes / u64::from(MSS)) as u32,
+            in_flight_bytes: bytes,
+            cwnd_limited: true,
+            mss_bytes: MSS,
+            ..Ack::default()
+        };
+        flow.on_ack(host, &ack).unwrap();
+    }
+    flow.cwnd_bytes()
+}
+
+#[test]
+fn where_no_device_tells_a_flow_recovers_from_an_early_loss() {
+    const BDP: u64 = 12_500_000;
+    for way in [Way::Silent, Way::Unknown] {
+        let host = Host::new(way);
+        // cubic needs 17 s: the cube root of 3,125 packets / 0.4.
+        let window = after_an_early_loss(&host, 17, false);
+        assert!(window >= BDP, "{window}");
+        // Marks, two in a second, say that there is no more: the usual increase.
+        let marked = after_an_early_loss(&host, 17, true);
+        assert!(marked < BDP / 100, "{marked}");
+    }
+    // Who knows C goes on as before: 0.4 % of it per round trip.
+    let told = after_an_early_loss(&Host::new(Way::Told(1_000)), 17, false);
+    let expected = 10 * u64::from(MSS) + 170 * BDP / 250;
+    assert!(told.abs_diff(expected) < BDP / 50, "{told}, {expected}");
+}
+
 /// Somebody sets a parameter, from 0, after it was read so many times.
 struct Turned<'a> {
     host: &'a Host,

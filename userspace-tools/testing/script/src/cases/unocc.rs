@@ -39,6 +39,10 @@ pub const CASES: &[Case] = &[
         run: no_route_at_first,
     },
     Case {
+        name: "unocc: where no device tells C the increase grows with the seconds without congestion",
+        run: calm_seconds,
+    },
+    Case {
         name: "unocc: with nothing set an epoch is the shortest RTT that flows have had",
         run: epochs_of_the_host,
     },
@@ -311,6 +315,41 @@ fn no_route_at_first(lab: &mut Lab) -> Result<()> {
         "slow start ended"
     );
     ensure!(step.cwnd() == 5 * first, "{} after {first}", step.cwnd());
+    Ok(())
+}
+
+fn calm_seconds(lab: &mut Lab) -> Result<()> {
+    const SECOND_US: u64 = 1_000_000;
+    let values = [
+        ("line_rate_mbps", 0),
+        ("initial_cwnd_bdp", 0),
+        ("balanced_exit", 0),
+    ];
+    lab.unocc("linux", &values)?;
+    let setup = Setup {
+        rtt_us: SECOND_US / 10,
+        ..Setup::new("unocc")
+    };
+    let mut flow = Flow::open(lab, setup)?;
+    // It finds no device, and no shorter RTT makes it ask again.
+    flow.switch_to("cubic")?;
+    flow.forget_route()?;
+    flow.switch_to("unocc")?;
+    flow.rtt_us += 100;
+    flow.write(BULK)?;
+    let marked = flow.ack_next(Mark::Ce)?.cwnd();
+    // Ten round trips of 0.4 %, then a packet each, and in the fourth second 1.6 % where that is more.
+    let first = flow.acks_for_us(SECOND_US, Mark::No)?.cwnd();
+    ensure!(first <= marked + 1, "{first} after {marked}");
+    let last = flow.acks_for_us(4 * SECOND_US, Mark::No)?.cwnd();
+    ensure!(
+        (first + 20..first + 45).contains(&last),
+        "{last} after {first}"
+    );
+    // Congestion begins the count again.
+    let marked = flow.acks_of(2, Mark::Ce)?.cwnd();
+    let after = flow.acks_for_us(SECOND_US, Mark::No)?.cwnd();
+    ensure!(after <= marked + 2, "{after} after {marked}");
     Ok(())
 }
 
