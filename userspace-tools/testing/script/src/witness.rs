@@ -50,7 +50,8 @@ pub fn delivery_rate(steps: &[Step], i: usize) -> Option<f64> {
 /// unocc's clock of epochs.
 #[derive(Debug, Clone, Copy)]
 pub struct Epochs {
-    ends_us: f64,
+    /// In whole ns, which add up without an error.
+    ends_ns: f64,
     intra_us: f64,
     base_us: f64,
 }
@@ -59,7 +60,7 @@ impl Epochs {
     /// The first ACK starts it.
     pub fn new(first: &Step, intra_us: f64, base_us: f64) -> Self {
         Epochs {
-            ends_us: first.at_us as f64,
+            ends_ns: first.at_us as f64 * 1e3,
             intra_us,
             base_us,
         }
@@ -67,15 +68,15 @@ impl Epochs {
 
     /// Whether this ACK ends an epoch.
     pub fn ended_by(&mut self, step: &Step) -> bool {
-        let sent_us = step.sent_us as f64;
-        if sent_us < self.ends_us {
+        let sent_ns = step.sent_us as f64 * 1e3;
+        if sent_ns < self.ends_ns {
             return false;
         }
-        let rtt_us = (step.at_us - step.sent_us) as f64;
-        let period_us = rtt_us * self.intra_us / self.base_us;
-        self.ends_us += period_us;
-        if self.ends_us <= sent_us {
-            self.ends_us = sent_us + period_us;
+        let rtt_ns = (step.at_us - step.sent_us) as f64 * 1e3;
+        let period_ns = (rtt_ns * self.intra_us / self.base_us).floor();
+        self.ends_ns += period_ns;
+        if self.ends_ns <= sent_ns {
+            self.ends_ns = sent_ns + period_ns;
         }
         true
     }
