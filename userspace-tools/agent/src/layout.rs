@@ -24,6 +24,10 @@ const MAX_NODES: usize = 1 << 16;
 const PREFIX: [u16; 6] = [0xfd00, 0, 0, 0, 0, 0];
 const PREFIX_BITS: u8 = 96;
 
+/// What leads into a rack, by the packet network or by a circuit, has one address: one neighbour is right
+/// for both.
+const FABRIC: [u8; 6] = [2, 1, 0, 0, 0, 1];
+
 /// Longest device name (IFNAMSIZ less its NUL).
 const NAME_BYTES: usize = 15;
 
@@ -46,6 +50,8 @@ pub struct Port<'a> {
     pub mtu: u32,
     /// What a packet that leaves here goes through.
     pub egress: &'a Direction,
+    /// It is a bond of this rack's two uplinks, the one of this link and one to the circuit switch.
+    pub rack: Option<usize>,
 }
 
 impl Port<'_> {
@@ -142,6 +148,10 @@ impl<'a> Layout<'a> {
                 ports: Vec::new(),
             });
         }
+        let rotor = topology.rotor.as_ref();
+        let racks = rotor.into_iter().flat_map(|rotor| &rotor.racks);
+        let racks = racks.enumerate().map(|(n, it)| (it.switch.as_str(), n));
+        let racks: HashMap<&str, usize> = racks.collect();
         for (i, link) in topology.links.iter().enumerate() {
             let (a, b) = (layout.node(&link.a)?, layout.node(&link.b)?);
             if a == b {
@@ -150,6 +160,16 @@ impl<'a> Layout<'a> {
             let ports = (layout.nodes[a].ports.len(), layout.nodes[b].ports.len());
             layout.add_port(a, b, ports.1, 2 * i as u32, link.mtu, &link.ab)?;
             layout.add_port(b, a, ports.0, 2 * i as u32 + 1, link.mtu, &link.ba)?;
+            if rotor.is_some_and(|rotor| rotor.packet == link.b)
+                && let Some(&rack) = racks.get(link.a.as_str())
+            {
+                for node in [a, b] {
+                    if let Some(port) = layout.nodes[node].ports.last_mut() {
+                        port.mac = FABRIC;
+                        port.rack = (node == a).then_some(rack);
+                    }
+                }
+            }
         }
         Ok(layout)
     }
@@ -184,6 +204,7 @@ impl<'a> Layout<'a> {
             peer_port,
             mtu,
             egress,
+            rack: None,
         };
         self.nodes[node].ports.push(port);
         Ok(())
@@ -308,6 +329,38 @@ pub mod tests {
         assert_eq!(ends[0].to_string(), "fe80::1:0");
         let different: std::collections::BTreeSet<_> = ends.iter().collect();
         assert_eq!(different.len(), 4);
+    }
+
+    #[test]
+    fn what_leads_into_racks_has_one_address() {
+        let nodes = [
+            ("h", false),
+            ("t0", true),
+            ("t1", true),
+            ("e", true),
+            ("o", true),
+        ];
+        let mut topology = topology(&nodes, &[("h", "t0"), ("t0", "e"), ("t1", "e")]);
+        let rack = |switch: &str| xdc_proto::Rack {
+            switch: switch.to_owned(),
+            ..Default::default()
+        };
+        topology.rotor = Some(xdc_proto::Rotor {
+            packet: "e".to_owned(),
+            racks: vec![rack("t0"), rack("t1")],
+            ..Default::default()
+        });
+        let layout = Layout::new(&topology).unwrap();
+        let racks = |node: usize| {
+            let ports = layout.nodes[node].ports.iter();
+            ports.map(|port| port.rack).collect::<Vec<_>>()
+        };
+        assert_eq!(racks(1), [None, Some(0)]);
+        assert_eq!(racks(2), [Some(1)]);
+        assert_eq!(racks(3), [None, None]);
+        let ports = layout.nodes.iter().flat_map(|node| &node.ports);
+        let fabric = ports.filter(|port| port.mac == FABRIC).count();
+        assert_eq!(fabric, 4);
     }
 
     #[test]

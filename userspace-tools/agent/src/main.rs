@@ -19,6 +19,7 @@ mod netns;
 mod network;
 mod programs;
 mod root;
+mod rotor;
 mod routes;
 mod selftest;
 mod shell;

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use xdc_netlink::{
-    Connection, Request,
+    Connection, Request, acceltor,
     link::{self, LOOPBACK_INDEX, NextHop, RouteMetrics, VethEnd},
     phantom,
     qdisc::{self, Handle, Qdisc, QdiscState},
@@ -26,6 +26,7 @@ use crate::{
     ethtool,
     layout::{FIRST_INDEX, Layout, NodeLayout, Port},
     netns::Netns,
+    rotor::{self, Circuits},
     routes::{self, Route},
     spray::Spray,
     sysctl,
@@ -46,7 +47,7 @@ const HTB_BURST_MAX_NS: u64 = 1_000_000;
 const SETTLED_AT_ONCE: usize = 32;
 
 /// Handles of the qdiscs of a port: the propagation, the shaper below it, what htb shapes.
-const ROOT: Handle = handle(1);
+pub const ROOT: Handle = handle(1);
 const CHILD: Handle = handle(2);
 const LEAF: Handle = handle(3);
 
@@ -112,6 +113,8 @@ pub struct Network<'a> {
     offload: bool,
     /// Node and name of each device of a tunnel.
     tunnels: Vec<(usize, String)>,
+    /// The circuit switch, where there is one.
+    circuits: Option<Circuits>,
 }
 
 impl<'a> Network<'a> {
@@ -197,6 +200,7 @@ impl<'a> Network<'a> {
             routes: 0,
             offload: topology.offload,
             tunnels: Vec::new(),
+            circuits: None,
         };
         let metrics = |node: usize, across: bool| {
             let congctl = topology.congctl.as_ref();
@@ -214,6 +218,10 @@ impl<'a> Network<'a> {
             connection
                 .batch(network.links(i))
                 .context(network.name(i))?;
+        }
+        if let Some(rotor) = &topology.rotor {
+            let circuits = Circuits::build(rotor, &network, &mut connections);
+            network.circuits = Some(circuits.context("the circuit switch")?);
         }
         for (i, connection) in connections.iter_mut().enumerate() {
             let ports = network.ports(i).with_context(|| network.name(i))?;
@@ -313,6 +321,21 @@ impl<'a> Network<'a> {
     /// Node and name of each device of a tunnel.
     pub fn tunnel_devices(&self) -> &[(usize, String)] {
         &self.tunnels
+    }
+
+    /// The circuit switch, where there is one.
+    pub fn circuits(&self) -> Option<&Circuits> {
+        self.circuits.as_ref()
+    }
+
+    /// The namespace of a node.
+    pub fn netns(&self, node: usize) -> &Netns {
+        &self.netns[node]
+    }
+
+    /// TSO, GSO and GRO are on.
+    pub fn offload(&self) -> bool {
+        self.offload
     }
 
     /// How large it is. What it takes, only the caller can know.
@@ -460,7 +483,11 @@ impl<'a> Network<'a> {
             .map(|port| {
                 let remote = self.layout.remote(port);
                 let peer = end(remote, Some(&self.netns[port.peer]));
-                link::add_veth(&end(port, None), &peer, port.mtu, self.offload)
+                let mut own = end(port, None);
+                if port.rack.is_some() {
+                    (own.name, own.index) = rotor::PACKET_UPLINK.named();
+                }
+                link::add_veth(&own, &peer, port.mtu, self.offload)
             })
             .collect()
     }
@@ -476,7 +503,10 @@ impl<'a> Network<'a> {
         }
         for port in &node.ports {
             let gateway = self.gateway(port);
-            requests.extend(egress(port.index, port.egress)?);
+            match &self.circuits {
+                Some(circuits) if port.rack.is_some() => requests.push(circuits.qdisc(port)?),
+                _ => requests.extend(egress(port.index, port.egress)?),
+            }
             requests.push(link::set_up(&port.name, port.index));
             if self.layout.ipv6 {
                 requests.push(link::add_address(port.index, port.link_local(), 64));
@@ -550,7 +580,7 @@ fn tc_line(device: &str, direction: &Direction) -> Option<String> {
     let Some(Queue::Tc(TcQueue { kind, words, .. })) = &direction.queue else {
         return None;
     };
-    if kind == phantom::KIND {
+    if kind == phantom::KIND || kind == acceltor::KIND {
         return None;
     }
     let parent = match direction {

@@ -188,6 +188,10 @@ impl<'a> Traffic<'a> {
 
         let lead_ns = CONNECT_FIRST_NS + 4 * slowest_rtt_ns(run);
         let origin_ns = now_ns()? + lead_ns + CONNECT_TOGETHER_NS;
+        let origin_ns = match network.circuits() {
+            Some(circuits) => circuits.day_start_ns(origin_ns),
+            None => origin_ns,
+        };
         let mut rng = Rng::new(run.seed);
         let mut agenda = Vec::new();
         let mut connects = Vec::new();
@@ -566,6 +570,10 @@ impl<'a> Traffic<'a> {
         }
         for (queue, watch) in self.watches.iter_mut().enumerate() {
             channel.send(&Message::Queue(watch.result(queue)?))?;
+        }
+        if let Some(circuits) = self.network.circuits() {
+            let counted = circuits.counted(self.network, self.origin_ns)?;
+            channel.send(&Message::Circuits(counted))?;
         }
         channel.send(&Message::Totals(watch::totals(self.network)?))?;
         let after = Counters::read(self.network, endpoints(self.network, self.run)?)?;

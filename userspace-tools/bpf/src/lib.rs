@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! BPF programs that are assembled here: a few instructions need no compiler for eBPF.
 
+pub mod circuits;
+
 use std::{
     fs::File,
     io,
@@ -147,9 +149,19 @@ pub const fn remainder(destination: u8, immediate: i32) -> Instruction {
     full(0x97, destination, 0, 0, immediate)
 }
 
-/// `destination = *(u8 *)(source + offset)`
-pub const fn load_byte(destination: u8, source: u8, offset: i16) -> Instruction {
-    full(0x71, destination, source, offset, 0)
+/// `destination = *(u16 *)(source + offset)`
+pub const fn load_half(destination: u8, source: u8, offset: i16) -> Instruction {
+    full(0x69, destination, source, offset, 0)
+}
+
+/// `*(u16 *)(destination + offset) = source`
+pub const fn store_half(destination: u8, offset: i16, source: u8) -> Instruction {
+    full(0x6b, destination, source, offset, 0)
+}
+
+/// `destination = be16toh(destination)`, or of so many bits.
+pub const fn to_host_order(destination: u8, bits: i32) -> Instruction {
+    full(0xdc, destination, 0, 0, bits)
 }
 
 /// `*(u64 *)(destination + offset) += source`, at once.

@@ -10,7 +10,10 @@ use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
     address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage},
-    link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
+    link::{
+        BondMode, InfoBond, InfoBondPort, InfoData, InfoKind, InfoPortData, InfoPortKind, InfoVeth,
+        LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    },
     neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState},
     route::{
         RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric, RouteNextHop,
@@ -107,6 +110,51 @@ pub fn add_unorc(
         message: RouteNetlinkMessage::NewLink(message),
         flags: NLM_F_CREATE | NLM_F_EXCL,
     }
+}
+
+/// Creates a bond (balance-rr) whose packets go where their queue mapping says: see [`join_bond`].
+pub fn add_bond(name: &str, index: u32, mac: [u8; 6], mtu_bytes: u32) -> Request {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message.attributes = vec![
+        LinkAttribute::IfName(name.to_owned()),
+        LinkAttribute::Address(mac.to_vec()),
+        LinkAttribute::Mtu(mtu_bytes),
+        LinkAttribute::LinkInfo(vec![
+            LinkInfo::Kind(InfoKind::Bond),
+            LinkInfo::Data(InfoData::Bond(vec![InfoBond::Mode(BondMode::BalanceRr)])),
+        ]),
+    ];
+    Request {
+        what: format!("create the bond {name}"),
+        message: RouteNetlinkMessage::NewLink(message),
+        flags: NLM_F_CREATE | NLM_F_EXCL,
+    }
+}
+
+/// Makes a device that is down one of a bond's, and has it take the packets of a queue mapping. The second
+/// can be said only of one that is the bond's already.
+pub fn join_bond(name: &str, index: u32, bond: u32, queue_mapping: u16) -> [Request; 2] {
+    let change = |attribute, what| {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.attributes = vec![attribute];
+        Request {
+            what: format!("{what} {name}"),
+            message: RouteNetlinkMessage::NewLink(message),
+            flags: 0,
+        }
+    };
+    let queue = LinkAttribute::LinkInfo(vec![
+        LinkInfo::PortKind(InfoPortKind::Bond),
+        LinkInfo::PortData(InfoPortData::BondPort(vec![InfoBondPort::QueueId(
+            queue_mapping,
+        )])),
+    ]);
+    [
+        change(LinkAttribute::Controller(bond), "add to a bond"),
+        change(queue, "set the queue of"),
+    ]
 }
 
 /// Sets a device up. `name` is for the error only.

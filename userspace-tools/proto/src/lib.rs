@@ -187,7 +187,80 @@ pub struct Topology {
     /// Between hosts; flows that say so go through them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tunnels: Vec<Tunnel>,
+    /// A circuit switch beside the packet network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotor: Option<Rotor>,
 }
+
+/// An optical circuit switch that joins racks in pairs by a timetable. A rack's switch has a bond of two
+/// uplinks in the place of its link to the packet network's router: that link, and one to the circuit switch.
+/// The queue of that link is the bond's qdisc, `acceltor`; what a [`Rotor`] says need not be among its words.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rotor {
+    /// The circuit switch: a node without links.
+    pub switch: String,
+    /// The router of the packet network.
+    pub packet: String,
+    /// The racks, from 0 on.
+    pub racks: Vec<Rack>,
+    /// How long a circuit lasts, ns.
+    pub day_ns: u64,
+    /// Until the next one, ns.
+    pub night_ns: u64,
+    /// Of a circuit.
+    pub rate_bps: u64,
+    /// Weeks that the circuit switch counts one by one; what comes later is in the last.
+    pub weeks: u32,
+}
+
+impl Rotor {
+    /// A day and its night, ns.
+    pub fn slot_ns(&self) -> u64 {
+        self.day_ns + self.night_ns
+    }
+
+    /// Until each pair of racks has had its day, ns.
+    pub fn week_ns(&self) -> u64 {
+        self.slot_ns() * self.racks.len().saturating_sub(1) as u64
+    }
+
+    /// What a circuit carries in a day, bytes.
+    pub fn day_bytes(&self) -> f64 {
+        self.rate_bps as f64 * self.day_ns as f64 / 8e9
+    }
+}
+
+/// Hosts and their switch.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rack {
+    /// The switch.
+    pub switch: String,
+    /// Its hosts are neighbours in the order of all: the first one's number, and how many there are.
+    pub first_host: u32,
+    /// See `first_host`.
+    pub hosts: u32,
+}
+
+impl Rack {
+    /// Numbers of hosts as the fewest blocks: the first of each, and by how many bits the others differ.
+    pub fn blocks(&self) -> Vec<(u32, u8)> {
+        let mut blocks = Vec::new();
+        let (mut first, mut left) = (self.first_host, self.hosts);
+        while left > 0 {
+            let bits = first.trailing_zeros().min(left.ilog2());
+            blocks.push((first, bits as u8));
+            first += 1 << bits;
+            left -= 1 << bits;
+        }
+        blocks
+    }
+}
+
+/// The qdisc of a rack's bond.
+pub const ACCELTOR: &str = "acceltor";
+
+/// Prefixes that a qdisc acceltor takes.
+pub const MAX_PREFIXES: usize = 256;
 
 /// A device of kind unorc at each of two hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -353,6 +426,12 @@ impl Queue {
             Self::Phantom(_) => true,
             Self::Tc(queue) => queue.kind == "phantom",
         }
+    }
+
+    /// The agent makes it by itself, without tc.
+    pub fn is_made_by_agent(&self) -> bool {
+        let is_bond = matches!(self, Self::Tc(queue) if queue.kind == ACCELTOR);
+        self.is_phantom() || is_bond
     }
 }
 
@@ -655,6 +734,8 @@ pub enum Message {
     },
     /// Totals of one watched queue at the end.
     Queue(QueueResult),
+    /// Of the circuit switch and the racks' qdiscs at the end, where there is a [`Rotor`].
+    Circuits(Circuits),
     /// Packets at a tap, both directions, in the order they passed.
     Packets {
         /// Index in the plan.
@@ -893,6 +974,27 @@ pub struct QueueResult {
     pub phantom_max_bytes: Option<u64>,
 }
 
+/// What the circuit switch and the racks' qdiscs counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Circuits {
+    /// The start of week 0, ns after the traffic's start.
+    pub base_ns: i64,
+    /// Of each rack, what the circuit switch sent on for it: bytes of each week, trailing zeroes left out.
+    pub week_bytes: Vec<Vec<u64>>,
+    /// Packets that the circuit switch sent on.
+    pub packets: u64,
+    /// Packets that it lost since they came at night.
+    pub night: u64,
+    /// Since their day ended before their last bit came.
+    pub cut: u64,
+    /// Since they were for another rack than the circuit's.
+    pub misdirected: u64,
+    /// Of the qdiscs of all racks together, by their names in `tc -s`; of `late_max_ns` the largest.
+    pub qdiscs: BTreeMap<String, u64>,
+    /// Packets that a qdisc cannot account for, the worst of all.
+    pub unaccounted: i64,
+}
+
 /// Room for any window of an experiment. It is the whole machine's, so a run on the host leaves it.
 pub const TCP_MEM: (&str, &str) = ("net.ipv4.tcp_mem", "2000000 3000000 4000000");
 
@@ -921,6 +1023,22 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_hosts_of_a_rack_are_few_blocks() {
+        let blocks = |first_host, hosts| {
+            let rack = Rack {
+                first_host,
+                hosts,
+                ..Default::default()
+            };
+            rack.blocks()
+        };
+        assert_eq!(blocks(0, 8), [(0, 3)]);
+        assert_eq!(blocks(8, 1), [(8, 0)]);
+        assert_eq!(blocks(1, 6), [(1, 0), (2, 1), (4, 1), (6, 0)]);
+        assert_eq!(blocks(3, 0), []);
+    }
 
     #[test]
     fn a_sysctl_leads_to_no_file_outside_its_folder() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use xdc_proto::{Flow, Job, RunPlan};
+use xdc_proto::{Direction, Flow, Job, Link, Queue, RunPlan};
 
 use crate::draw::topology;
 use crate::error::{Error, Result};
@@ -15,6 +15,7 @@ use crate::scenario::plan::plan;
 use crate::scenario::shape::Shape;
 use crate::scenario::{self, Scenario};
 use crate::text::printable;
+use crate::units::Size;
 
 #[derive(clap::Args)]
 pub struct Request {
@@ -53,7 +54,8 @@ pub fn command(request: &Request) -> Result<bool> {
             (topology::path(&title, from, &hops), words)
         }
         _ => {
-            let shape = shape(&run);
+            let drawn = with_circuits(&run);
+            let shape = shape(&drawn);
             let watched = |from: usize, to: usize| {
                 let has = |group: usize, name: &str| shape.groups[group].names.contains(&name);
                 let mut ports = run.watch.iter();
@@ -78,6 +80,30 @@ pub fn command(request: &Request) -> Result<bool> {
 /// The node that `NODE.1`, the second of parallel links, leads to.
 fn neighbour(peer: &str) -> &str {
     peer.split_once('.').map_or(peer, |(node, _)| node)
+}
+
+/// With the links to a circuit switch, which are no links to a route.
+fn with_circuits(run: &RunPlan) -> RunPlan {
+    let mut run = run.clone();
+    let links = &mut run.topology.links;
+    if let (Some(rotor), Some(mtu)) = (&run.topology.rotor, links.first().map(|link| link.mtu)) {
+        links.extend(rotor.racks.iter().map(|rack| {
+            let way = Direction {
+                rate_bps: rotor.rate_bps,
+                delay_ns: 0,
+                queue: None,
+                faults: None,
+            };
+            Link {
+                a: rack.switch.clone(),
+                b: rotor.switch.clone(),
+                mtu,
+                ab: way.clone(),
+                ba: way,
+            }
+        }));
+    }
+    run
 }
 
 fn shape(run: &RunPlan) -> Shape<'_> {
@@ -115,6 +141,21 @@ fn words(scenario: &Scenario, run: &RunPlan, paths: &Paths, shape: &Shape) -> Re
             topology::time(cable.ab.delay_ns),
             topology::time(cable.ba.delay_ns),
         );
+    }
+    if let Some(rotor) = &run.topology.rotor {
+        text += &format!(
+            "\ncircuits\n  {} racks: a day of {}, a night of {}, a week of {}; {} in a day\n",
+            rotor.racks.len(),
+            topology::time(rotor.day_ns),
+            topology::time(rotor.night_ns),
+            topology::time(rotor.week_ns()),
+            Size(rotor.day_bytes() as u64),
+        );
+        let uplinks = run.topology.links.iter();
+        let mut queues = uplinks.filter_map(|link| link.ab.queue.as_ref());
+        if let Some(Queue::Tc(queue)) = queues.find(|queue| queue.is_made_by_agent()) {
+            text += &format!("  {} {}\n", queue.kind, queue.words.join(" "));
+        }
     }
     text += "\nflows\n";
     let mut groups: BTreeMap<&str, Vec<&Flow>> = BTreeMap::new();

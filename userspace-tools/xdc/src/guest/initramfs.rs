@@ -145,7 +145,7 @@ fn needs_tc(plan: &Plan) -> bool {
     let mut queues = links
         .flat_map(|link| [&link.ab.queue, &link.ba.queue])
         .flatten();
-    queues.any(|queue| !queue.is_phantom())
+    queues.any(|queue| !queue.is_made_by_agent())
 }
 
 /// What the scenario's author has the guest run.

@@ -11,7 +11,9 @@ use std::str::FromStr;
 use serde::Deserialize;
 use xdc_tcpinfo::{COUNTERS, Counter, Of};
 
-use crate::measure::run::{Completion, Content, Group, Network, Queue, Run, Samples, Settled, Tlt};
+use crate::measure::run::{
+    Circuits, Completion, Content, Group, Network, Queue, Run, Samples, Settled, Tlt,
+};
 use crate::measure::size::SizeClass;
 use crate::text::nearest;
 use crate::units::text_schema;
@@ -432,6 +434,179 @@ const RUN: &[Entry<Run>] = &[
         "of the tunnels' directions that carried data: those without a NACK",
     ),
     entry(
+        "circuits.used",
+        Unit::Ratio,
+        |run| of_circuits(run, |of| of.used),
+        "of a rotor: bytes that the circuit switch sent on over what its circuits carry by day, of the racks that used any; in whole weeks after `warmup`",
+    ),
+    entry(
+        "circuits.used_first",
+        Unit::Ratio,
+        |run| of_circuits(run, |of| of.used_first),
+        "the same in the first ten of these weeks",
+    ),
+    entry(
+        "circuits.used_last",
+        Unit::Ratio,
+        |run| of_circuits(run, |of| of.used_last),
+        "in the last ten",
+    ),
+    entry(
+        "circuits.used_least",
+        Unit::Ratio,
+        |run| of_circuits(run, |of| of.used_least),
+        "in the week with the least",
+    ),
+    entry(
+        "circuits.weeks",
+        Unit::Items,
+        |run| of_circuits(run, |of| Some(of.weeks as f64)),
+        "that were counted",
+    ),
+    entry(
+        "circuits.packets",
+        Unit::Packets,
+        |run| of_circuits(run, |of| count(of.packets)),
+        "that the circuit switch sent on, in the whole run",
+    ),
+    entry(
+        "circuits.night",
+        Unit::Packets,
+        |run| of_circuits(run, |of| count(of.night)),
+        "that it lost since they came at night",
+    ),
+    entry(
+        "circuits.cut",
+        Unit::Packets,
+        |run| of_circuits(run, |of| count(of.cut)),
+        "since their day ended before their last bit came",
+    ),
+    entry(
+        "circuits.misdirected",
+        Unit::Packets,
+        |run| of_circuits(run, |of| count(of.misdirected)),
+        "since they were for another rack than their circuit's",
+    ),
+    entry(
+        "circuits.window_packets.mean",
+        Unit::Packets,
+        |run| of_circuits(run, |of| Some(of.window_packets?.mean)),
+        "congestion windows of endless flows as the day of their racks begins; with a series of flows, and `sample` a day and a night",
+    ),
+    entry(
+        "circuits.window_packets.p10",
+        Unit::Packets,
+        |run| of_circuits(run, |of| Some(of.window_packets?.p10)),
+        SAME,
+    ),
+    entry(
+        "circuits.window_packets.p50",
+        Unit::Packets,
+        |run| of_circuits(run, |of| Some(of.window_packets?.p50)),
+        SAME,
+    ),
+    entry(
+        "circuits.window_packets.p90",
+        Unit::Packets,
+        |run| of_circuits(run, |of| Some(of.window_packets?.p90)),
+        SAME,
+    ),
+    entry(
+        "circuits.flow_week_mbps.p10",
+        Unit::Mbps,
+        |run| of_circuits(run, |of| Some(of.flow_week_mbps?.p10)),
+        "what each endless flow received in each week; with a series of flows",
+    ),
+    entry(
+        "circuits.flow_week_mbps.p50",
+        Unit::Mbps,
+        |run| of_circuits(run, |of| Some(of.flow_week_mbps?.p50)),
+        SAME,
+    ),
+    entry(
+        "circuits.flow_week_mbps.p90",
+        Unit::Mbps,
+        |run| of_circuits(run, |of| Some(of.flow_week_mbps?.p90)),
+        SAME,
+    ),
+    entry(
+        "circuits.flow_week_spread",
+        Unit::Ratio,
+        |run| {
+            of_circuits(run, |of| {
+                let of = of.flow_week_mbps.filter(|of| of.p50 > 0.0)?;
+                Some((of.p90 - of.p10) / of.p50)
+            })
+        },
+        "(p90 - p10) / p50 of that",
+    ),
+    entry(
+        "acceltor.unaccounted",
+        Unit::Packets,
+        |run| of_circuits(run, |of| Some(of.unaccounted as f64)),
+        "of the racks' qdiscs: that came and were neither sent nor dropped and are not queued, the worst of all; 0 unless the kernel is wrong",
+    ),
+    entry(
+        "acceltor.high_packets",
+        Unit::Packets,
+        |run| of_qdiscs(run, "packets_high"),
+        "sent to the packet network: mice",
+    ),
+    entry(
+        "acceltor.low_packets",
+        Unit::Packets,
+        |run| of_qdiscs(run, "packets_low"),
+        "sent there: accelerated elephants",
+    ),
+    entry(
+        "acceltor.circuit_packets",
+        Unit::Packets,
+        |run| of_qdiscs(run, "packets_circuit"),
+        "sent to the circuit switch",
+    ),
+    entry(
+        "acceltor.drops_high",
+        Unit::Packets,
+        |run| of_qdiscs(run, "drops_high"),
+        "mice that there was no room for",
+    ),
+    entry(
+        "acceltor.drops_low",
+        Unit::Packets,
+        |run| of_qdiscs(run, "drops_low"),
+        "accelerated elephants that there was no room for",
+    ),
+    entry(
+        "acceltor.drops_queue",
+        Unit::Packets,
+        |run| of_qdiscs(run, "drops_queue"),
+        "that a day's queue had no room for",
+    ),
+    entry(
+        "acceltor.drops_blocked",
+        Unit::Packets,
+        |run| of_qdiscs(run, "drops_blocked"),
+        "of elephants K days or more before their day",
+    ),
+    entry(
+        "acceltor.drops_stale",
+        Unit::Packets,
+        |run| of_qdiscs(run, "drops_stale"),
+        "whose day was over",
+    ),
+    entry(
+        "acceltor.rescued",
+        Unit::Packets,
+        |run| of_qdiscs(run, "rescued"),
+        "that came too early and were accelerated",
+    ),
+    entry(
+        "acceltor.missed_days",
+        Unit::Events,
+        |run| of_qdiscs(run, "missed_days"),
+        "days with something queued and nothing sent",
+    ),
+    entry(
         "link_rtt_error",
         Unit::Ratio,
         |run| run.link_rtt_error,
@@ -513,6 +688,14 @@ fn of_tlt(run: &Run, value: fn(&Tlt) -> f64) -> Option<f64> {
 
 fn of_unorc(run: &Run, name: &str) -> Option<f64> {
     run.unorc.as_ref()?.get(name).map(|&n| n as f64)
+}
+
+fn of_circuits(run: &Run, value: fn(&Circuits) -> Option<f64>) -> Option<f64> {
+    run.circuits.as_ref().and_then(value)
+}
+
+fn of_qdiscs(run: &Run, name: &str) -> Option<f64> {
+    run.circuits.as_ref()?.qdiscs.get(name).map(|&n| n as f64)
 }
 
 fn clean_share(run: &Run) -> Option<f64> {

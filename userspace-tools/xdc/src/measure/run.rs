@@ -73,6 +73,9 @@ pub struct Run {
     /// and how many of these were told of a block that could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unorc: Option<BTreeMap<String, u64>>,
+    /// Of a rotor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub circuits: Option<Circuits>,
     /// What tlt counted at all hosts, where it is loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tlt: Option<Tlt>,
@@ -112,6 +115,39 @@ pub struct Fct {
     pub p50: Option<f64>,
     pub p99: Option<f64>,
     pub max: Option<f64>,
+}
+
+/// How circuits were used, in whole weeks after the warm-up; the rest is of the whole run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Circuits {
+    pub weeks: usize,
+    /// Bytes that the circuit switch sent on over what the circuits carry, of the racks that used any.
+    pub used: Option<f64>,
+    /// The same of the first and of the last ten weeks, and of the week with the least.
+    pub used_first: Option<f64>,
+    pub used_last: Option<f64>,
+    pub used_least: Option<f64>,
+    pub packets: u64,
+    /// Lost by the circuit switch.
+    pub night: u64,
+    pub cut: u64,
+    pub misdirected: u64,
+    /// Packets that a rack's qdisc cannot account for.
+    pub unaccounted: i64,
+    /// Congestion windows of endless flows as their day begins; with a sample at each start of a day.
+    pub window_packets: Option<Shares>,
+    /// What endless flows received in a week each; with a series of flows.
+    pub flow_week_mbps: Option<Shares>,
+    /// Counters of all racks' qdiscs.
+    pub qdiscs: BTreeMap<String, u64>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Shares {
+    pub mean: f64,
+    pub p10: f64,
+    pub p50: f64,
+    pub p90: f64,
 }
 
 /// In the unit in which the program wrote them.

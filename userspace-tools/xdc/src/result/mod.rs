@@ -3,6 +3,7 @@
 //! claims that are checked against them.
 
 pub mod capture;
+mod circuits;
 pub mod costs;
 pub mod expect;
 pub mod fct;

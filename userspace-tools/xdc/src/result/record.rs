@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use xdc_netlink::phantom;
+use xdc_netlink::{acceltor, phantom};
 use xdc_proto::{
-    FlowResult, FlowSample, MAX_OUTPUT_BYTES, Mark, Message, NetworkSize, Packet, Queue,
+    Circuits, FlowResult, FlowSample, MAX_OUTPUT_BYTES, Mark, Message, NetworkSize, Packet, Queue,
     QueueResult, QueueSample, RunPlan, Sample, Totals, TraceHead, WatchedQueue,
 };
 use xdc_tcpinfo::{COUNTERS, Of};
@@ -35,6 +35,8 @@ pub struct Record {
     pub totals: Option<Totals>,
     /// Of the guest's kernel, all hosts together: by how much they have grown.
     pub counters: BTreeMap<String, u64>,
+    /// Of the circuit switch, where the plan has one.
+    pub circuits: Option<Circuits>,
     /// Of each program of the plan.
     pub outputs: Vec<Output>,
     /// Of each tap of the plan.
@@ -125,6 +127,7 @@ impl Record {
             queues: Vec::new(),
             totals: None,
             counters: BTreeMap::new(),
+            circuits: None,
             trace: None,
             trace_bytes: 0,
             link_rtt_error: None,
@@ -212,6 +215,21 @@ impl Record {
                     ));
                 }
                 self.queues.push(queue);
+            }
+            Message::Circuits(circuits) => {
+                let rotor = self.plan.topology.rotor.as_ref();
+                let fits = rotor.is_some_and(|rotor| {
+                    let weeks = |of: &Vec<u64>| of.len() <= rotor.weeks as usize;
+                    circuits.week_bytes.len() == rotor.racks.len()
+                        && circuits.week_bytes.iter().all(weeks)
+                        && circuits.qdiscs.len() <= acceltor::Xstats::FIELDS.len()
+                });
+                if !fits || self.circuits.is_some() {
+                    return Err(Error::failure(
+                        "what the guest says of circuits does not fit the plan",
+                    ));
+                }
+                self.circuits = Some(circuits);
             }
             Message::Totals(totals) => self.totals = Some(totals),
             Message::Counters(counters) => self.counters = counters,
@@ -327,6 +345,12 @@ impl Record {
                 if counter.of == Of::Us {
                     *value = time(*value);
                 }
+            }
+        }
+        if let Some(circuits) = &mut self.circuits {
+            circuits.base_ns /= scale as i64;
+            if let Some(late_ns) = circuits.qdiscs.get_mut("late_max_ns") {
+                *late_ns = time(*late_ns);
             }
         }
         for check in &mut self.link_checks {

@@ -11,6 +11,7 @@ use xdc_tcpinfo::{COUNTERS, Counter};
 use crate::measure::run::{
     Fct, Group, Network, Queue, QueueBytes, Rtt, Run, Samples, Settled, Tlt,
 };
+use crate::result::circuits::circuits;
 use crate::result::fct::{completion, completions, spread};
 use crate::result::provenance::Provenance;
 use crate::result::record::Record;
@@ -124,6 +125,7 @@ pub fn run(record: &Record, over: &Windows) -> Run {
         tlt: tlt(record),
         samples: samples(record),
         unorc: unorc(record),
+        circuits: circuits(record),
         link_rtt_error: record.link_rtt_error,
         network: network(record),
         capture: None,

@@ -43,6 +43,16 @@ pub fn events(
         }
         for (link, forward, _) in &ends {
             let link = &mut topology.links[*link];
+            let uplink = topology
+                .rotor
+                .as_ref()
+                .is_some_and(|it| it.packet == link.b);
+            if uplink && *forward {
+                return Err(about(
+                    Error::usage(format!("the uplink of {} cannot change", link.a))
+                        .hint(format!("from = \"{}\"", link.b)),
+                ));
+            }
             let direction = match forward {
                 true => &mut link.ab,
                 false => &mut link.ba,

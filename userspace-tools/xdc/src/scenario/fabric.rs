@@ -4,14 +4,18 @@
 //! The first letter of a name is the datacenter, `a` or `b`. A number alone after it is a host
 //! (`a0`, `a1`, ...; those of a rack are neighbours); `e`, `a`, `c` are the edge, aggregation and
 //! core switches of a fat-tree, `l` and `s` the leaves and spines of a leaf-spine, `x` the border
-//! router, or the only switch of one side of a dumbbell.
+//! router, or the only switch of one side of a dumbbell. Of a rotor, `t` are the switches of racks, `ae` is
+//! the router of the packet network and `ao` the circuit switch.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use xdc_algo::acceltor_plan::Network;
+use xdc_proto::Rack;
 
 use crate::error::{Error, Result};
 use crate::scenario::LinkSpec;
 use crate::scenario::limits::MAX_LINKS;
+use crate::scenario::rotor::AcceltorSpec;
 use crate::units::{Fraction, Rate, Time};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -20,6 +24,7 @@ pub enum Shape {
     FatTree,
     LeafSpine,
     Dumbbell,
+    Rotor,
 }
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -33,8 +38,12 @@ pub struct FabricSpec {
     /// Of a leaf-spine. Without spines the leaves join the border router.
     pub leaves: Option<u32>,
     pub spines: Option<u32>,
-    /// Per leaf; per side of a dumbbell.
+    /// Per leaf; per side of a dumbbell; per rack of a rotor.
     pub hosts: Option<u32>,
+    /// Of a rotor, from 2 to 128.
+    pub racks: Option<u32>,
+    /// Of its rack 0; without it as many as of the others.
+    pub sender_hosts: Option<u32>,
     /// The default of layers without a value of their own.
     pub rate: Option<Rate>,
     pub delay: Option<Time>,
@@ -55,6 +64,23 @@ pub struct FabricSpec {
     /// Between the datacenters.
     #[serde(default)]
     pub wan: LayerSpec,
+    /// The packet network of a rotor: a rack's port to it, and its port to a rack. The delay is that of both
+    /// together.
+    #[serde(default)]
+    pub eps: LayerSpec,
+    /// The circuits of a rotor.
+    pub ocs: Option<OcsSpec>,
+}
+
+/// An optical circuit switch.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OcsSpec {
+    pub rate: Rate,
+    /// How long a circuit lasts.
+    pub day: Time,
+    /// Until the next one.
+    pub night: Time,
 }
 
 /// The links between two layers.
@@ -70,6 +96,9 @@ pub struct LayerSpec {
     pub queue: Option<String>,
     /// Parallel links where one is meant [default: 1].
     pub links: Option<u32>,
+    /// Of a host's link: packets lost at random on the way to it.
+    #[serde(default)]
+    pub loss_down: Fraction,
 }
 
 /// Names, and links between them.
@@ -78,6 +107,40 @@ pub struct Fabric {
     pub hosts: Vec<String>,
     pub routers: Vec<String>,
     pub links: Vec<LinkSpec>,
+    pub rotor: Option<RotorShape>,
+}
+
+/// What a rotor has beside its packet network.
+#[derive(Debug, Clone)]
+pub struct RotorShape {
+    /// The circuit switch, and the packet network's router.
+    pub switch: String,
+    pub packet: String,
+    pub racks: Vec<Rack>,
+    pub ocs: OcsSpec,
+    eps_rate: Rate,
+    /// Without serialisation.
+    packet_rtt: Time,
+    circuit_rtt: Time,
+}
+
+impl RotorShape {
+    /// As the planner of AccelToR has it.
+    pub fn network(&self, spec: &AcceltorSpec) -> Network {
+        let paper = Network::PAPER;
+        let bytes = |size: Option<crate::units::Size>, other| size.map_or(other, |size| size.0);
+        Network {
+            day_ns: self.ocs.day.0,
+            night_ns: self.ocs.night.0,
+            racks: self.racks.len() as u64,
+            packet_rtt_ns: self.packet_rtt.0,
+            circuit_rtt_ns: self.circuit_rtt.0,
+            packet_bytes_per_s: self.eps_rate.0 / 8,
+            circuit_bytes_per_s: self.ocs.rate.0 / 8,
+            queue_bytes: bytes(spec.limit, paper.queue_bytes),
+            ..paper
+        }
+    }
 }
 
 /// More than a guest has been tried with.
@@ -89,23 +152,38 @@ const AGGREGATION: char = 'a';
 const CORE: char = 'c';
 const LEAF: char = 'l';
 const SPINE: char = 's';
+const RACK: char = 't';
+
+/// Of a rotor.
+const RACKS: std::ops::RangeInclusive<u32> = 2..=128;
+const PACKET: &str = "ae";
+const CIRCUITS: &str = "ao";
 
 impl FabricSpec {
-    fn layers(&self) -> [&LayerSpec; 5] {
-        [&self.host, &self.edge, &self.core, &self.border, &self.wan]
+    fn layers(&self) -> [&LayerSpec; 6] {
+        [
+            &self.host,
+            &self.edge,
+            &self.core,
+            &self.border,
+            &self.wan,
+            &self.eps,
+        ]
     }
 
     /// All that it names.
     pub fn rates(&self) -> impl Iterator<Item = Rate> {
         let layers = self.layers().into_iter().map(|layer| layer.rate);
-        layers.chain([self.rate]).flatten()
+        let circuits = self.ocs.map(|ocs| ocs.rate);
+        layers.chain([self.rate, circuits]).flatten()
     }
 
     /// All that it names.
     pub fn delays(&self) -> impl Iterator<Item = Time> {
         let layers = self.layers().into_iter();
         let delays = layers.flat_map(|layer| [layer.delay, layer.delay_up, layer.delay_down]);
-        delays.chain([self.delay]).flatten()
+        let days = self.ocs.into_iter().flat_map(|ocs| [ocs.day, ocs.night]);
+        delays.chain([self.delay]).flatten().chain(days)
     }
 
     /// All that it names.
@@ -124,6 +202,7 @@ impl FabricSpec {
                 Shape::FatTree => self.fat_tree(dc, &mut fabric)?,
                 Shape::LeafSpine => self.leaf_spine(dc, &mut fabric)?,
                 Shape::Dumbbell => Vec::new(),
+                Shape::Rotor => self.rotor(&mut fabric)?,
             };
             if sides == 1 {
                 continue;
@@ -150,6 +229,7 @@ impl FabricSpec {
         match (self.kind, self.datacenters) {
             (Shape::Dumbbell, None | Some(2)) => Ok(2),
             (Shape::Dumbbell, Some(_)) => Err(Error::usage("a dumbbell has two sides")),
+            (Shape::Rotor, Some(n)) if n != 1 => Err(Error::usage("a rotor is one datacenter")),
             (_, None) => Ok(1),
             (_, Some(n @ 1..=2)) => Ok(n),
             (_, Some(n)) => Err(Error::usage(format!("{n} datacenters are not 1 or 2"))),
@@ -159,8 +239,13 @@ impl FabricSpec {
     /// What would be without effect is a mistake.
     fn refuse_unused(&self, sides: u32) -> Result<()> {
         let tree = self.kind == Shape::FatTree;
-        let flat = self.kind == Shape::Dumbbell;
+        let rotor = self.kind == Shape::Rotor;
+        let flat = self.kind == Shape::Dumbbell || rotor;
         let unused = [
+            ("racks", self.racks.is_some() && !rotor),
+            ("sender_hosts", self.sender_hosts.is_some() && !rotor),
+            ("eps", self.eps.is_set() && !rotor),
+            ("ocs", self.ocs.is_some() && !rotor),
             ("k", self.k.is_some() && !tree),
             ("leaves", self.leaves.is_some() && (tree || flat)),
             ("spines", self.spines.is_some() && (tree || flat)),
@@ -236,6 +321,73 @@ impl FabricSpec {
         Ok(if spines.is_empty() { names } else { spines })
     }
 
+    /// Racks of hosts around a router, and a circuit switch without links.
+    fn rotor(&self, fabric: &mut Fabric) -> Result<Vec<String>> {
+        let racks = self.racks.filter(|racks| RACKS.contains(racks));
+        let racks = racks.ok_or_else(|| {
+            Error::usage(format!(
+                "a rotor needs 'racks', from {} to {}",
+                RACKS.start(),
+                RACKS.end()
+            ))
+        })?;
+        let ocs = self.ocs.ok_or_else(|| {
+            Error::usage("a rotor needs 'ocs'")
+                .hint("ocs = { rate = \"80gbit\", day = \"240us\", night = \"20us\" }")
+        })?;
+        if self.eps.links.is_some_and(|links| links != 1) {
+            return Err(Error::usage("a rack has one link to the packet network"));
+        }
+        let hosts = self.count("hosts", self.hosts)?;
+        let senders = self.count("sender_hosts", self.sender_hosts.or(self.hosts))?;
+        let mut shape = Vec::new();
+        let mut first_host = 0;
+        for rack in 0..racks {
+            let hosts = if rack == 0 { senders } else { hosts };
+            let name = switch('a', RACK, rack);
+            for host in first_host..first_host + hosts {
+                self.host('a', host, &name, fabric)?;
+            }
+            self.join("eps", &self.eps, &name, PACKET, fabric)?;
+            if let Some(link) = fabric.links.last_mut() {
+                link.queue_ba = link.queue.take();
+                // Of both ports together, at the second one.
+                let both = |own: Option<Time>| own.or(self.eps.delay).or(self.delay);
+                let back = both(self.eps.delay_down).unwrap_or_default();
+                (link.delay_ab, link.delay_ba) = (self.eps.delay_up, Some(back));
+                link.delay_ab.get_or_insert_default();
+            }
+            shape.push(Rack {
+                switch: name.clone(),
+                first_host,
+                hosts,
+            });
+            fabric.routers.push(name);
+            first_host += hosts;
+        }
+        fabric.routers.extend([PACKET, CIRCUITS].map(str::to_owned));
+        let of = |link: Option<&LinkSpec>| {
+            let delays = link.map(|link| {
+                let way = |own: Option<Time>| own.unwrap_or(link.delay).0;
+                (way(link.delay_ab), way(link.delay_ba), link.rate)
+            });
+            delays.unwrap_or_default()
+        };
+        let (out, back, _) = of(fabric.links.first());
+        let (up, down, eps_rate) = of(fabric.links.iter().rfind(|link| link.b == PACKET));
+        let by_packets = out + up + down + back;
+        fabric.rotor = Some(RotorShape {
+            switch: CIRCUITS.to_owned(),
+            packet: PACKET.to_owned(),
+            racks: shape,
+            ocs,
+            eps_rate,
+            packet_rtt: Time(2 * by_packets),
+            circuit_rtt: Time(out + back + by_packets),
+        });
+        Ok(Vec::new())
+    }
+
     fn count(&self, key: &str, value: Option<u32>) -> Result<u32> {
         value
             .filter(|n| (1..=MAX_HOSTS).contains(n))
@@ -256,6 +408,7 @@ impl FabricSpec {
         let mut link = self.link("host", &self.host, &name, switch)?;
         // A host's own link is its NIC, which never drops.
         link.queue_ba = link.queue.take();
+        link.loss_ba = self.host.loss_down;
         fabric.links.push(link);
         fabric.hosts.push(name);
         Ok(())
@@ -311,6 +464,7 @@ impl LayerSpec {
             || self.delay.or(self.delay_up).or(self.delay_down).is_some()
             || self.queue.is_some()
             || self.links.is_some()
+            || self.loss_down != Fraction::default()
     }
 }
 

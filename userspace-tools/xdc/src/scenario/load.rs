@@ -12,6 +12,7 @@ use toml::{Table, Value};
 use crate::error::{Error, Result};
 use crate::home::Home;
 use crate::measure::metric::SEE_TABLE;
+use crate::scenario::fabric::Shape;
 use crate::scenario::limits::{self, MAX_FILE_BYTES};
 use crate::scenario::traffic::{Cdf, FlowFile};
 use crate::scenario::{QueueSpec, Scenario, beside, ports};
@@ -450,6 +451,7 @@ fn validate(scenario: &Scenario) -> Result<()> {
         return Err(Error::usage("'large_above' is below 'small_below'"));
     }
     queues_are_used(scenario)?;
+    racks_are_there(scenario)?;
     rtts_are_used(scenario)?;
     for traffic in &scenario.traffic {
         traffic.validate()?;
@@ -461,6 +463,18 @@ fn validate(scenario: &Scenario) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// What racks do needs racks.
+fn racks_are_there(scenario: &Scenario) -> Result<()> {
+    let fabric = scenario.topology.fabric.as_ref();
+    let there = fabric.is_some_and(|fabric| fabric.kind == Shape::Rotor);
+    let mut own = scenario.cc.values().map(|cc| &cc.acceltor);
+    match !there && (scenario.acceltor.is_some() || own.any(Option::is_some)) {
+        false => Ok(()),
+        true => Err(Error::usage("[acceltor] has no racks to be about")
+            .hint("kind = \"rotor\" in [topology.fabric]")),
+    }
 }
 
 /// A queue that no link has is a mistake of somebody who thinks that one has it.

@@ -13,6 +13,7 @@ mod names;
 pub mod paths;
 pub mod plan;
 pub mod programs;
+pub mod rotor;
 pub mod schema;
 pub mod shape;
 pub mod sysctl;
@@ -38,6 +39,7 @@ use crate::measure::size::SizeClasses;
 use crate::scenario::dscp::Dscp;
 use crate::scenario::engine::Kind;
 use crate::scenario::fabric::FabricSpec;
+use crate::scenario::rotor::AcceltorSpec;
 use crate::scenario::traffic::{Cdf, FlowFile, TrafficSpec};
 use crate::scenario::tunnel::TunnelSpec;
 use crate::text::nearest;
@@ -81,6 +83,8 @@ pub struct Scenario {
     pub flows: Vec<FlowSpec>,
     /// Between the hosts of each flow.
     pub tunnel: Option<TunnelSpec>,
+    /// Of a fabric of kind rotor.
+    pub acceltor: Option<AcceltorSpec>,
     /// Flows that are drawn from the seed.
     #[serde(default)]
     pub traffic: Vec<TrafficSpec>,
@@ -601,6 +605,8 @@ pub struct CcSpec {
     pub sysctl: BTreeMap<String, Scalar>,
     #[serde(default, deserialize_with = "ports")]
     pub queues: BTreeMap<String, QueueSpec>,
+    /// What the racks of a rotor do differently.
+    pub acceltor: Option<AcceltorSpec>,
 }
 
 /// A claim about one figure of the summary.

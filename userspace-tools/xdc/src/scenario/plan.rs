@@ -26,6 +26,7 @@ use crate::scenario::limits::{
 };
 use crate::scenario::paths::{Paths, find_direction};
 use crate::scenario::programs::{check_command, programs};
+use crate::scenario::rotor;
 use crate::scenario::sysctl;
 use crate::scenario::traffic::{self, Classes};
 use crate::scenario::tunnel::tunnels;
@@ -44,6 +45,9 @@ const SYSCTLS: &[(&str, &str)] = &[
     ("net.ipv4.tcp_wmem", "4096 4194304 536870912"),
     TCP_MEM,
 ];
+
+/// Of a rotor: its racks' bonds, and their qdisc.
+const ROTOR_MODULES: [&str; 2] = ["bonding", "sch_acceltor"];
 
 /// So many flows are recorded over time, unless the scenario says otherwise.
 const MAX_SERIES: usize = 64;
@@ -145,6 +149,9 @@ fn modules(
         .any(|queue| queue.as_ref().is_some_and(Queue::is_phantom));
     if phantom {
         modules.push("sch_phantom".to_owned());
+    }
+    if topology.rotor.is_some() {
+        modules.extend(ROTOR_MODULES.map(str::to_owned));
     }
     if !topology.tunnels.is_empty() {
         modules.push(xdc_netlink::unorc::KIND.to_owned());
@@ -336,7 +343,16 @@ fn topology(scenario: &Scenario, cc: &Cc, seed: u64, scale: u32) -> Result<Topol
         ecmp: spec.ecmp(),
         congctl: None,
         tunnels: Vec::new(),
+        rotor: None,
     };
+    if let Some(shape) = &fabric.rotor {
+        let base = scenario.acceltor.clone().unwrap_or_default();
+        let own = of_cc(scenario, cc)
+            .into_iter()
+            .filter_map(|(_, own)| own.acceltor.as_ref());
+        let spec = own.fold(base, |base, own| own.over(&base));
+        rotor::place(scenario, &spec, shape, &mut topology, scale)?;
+    }
     size_by_bdp(&mut topology, &named, scale)?;
     Ok(topology)
 }

@@ -181,7 +181,14 @@ pub mod tests {
 
     pub fn published() -> BTreeMap<String, Cdf> {
         let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/cdf");
-        ["web-search", "alibaba-wan", "alibaba-storage", "google-rpc"]
+        let names = [
+            "web-search",
+            "web-search-mice",
+            "alibaba-wan",
+            "alibaba-storage",
+            "google-rpc",
+        ];
+        names
             .into_iter()
             .map(|name| {
                 let text = fs::read_to_string(format!("{dir}/{name}.txt")).unwrap();
@@ -195,6 +202,7 @@ pub mod tests {
         let cdfs = published();
         for (name, mean, median, max) in [
             ("web-search", 1.711e6, 73e3, 30e6),
+            ("web-search-mice", 123.2e3, 40e3, 1e6),
             ("alibaba-wan", 64.0e6, 50.3e6, 300e6),
             ("alibaba-storage", 40.9e3, 6.3e3, 2e6),
             ("google-rpc", 2.9e3, 257.0, 15_158_197.0),
