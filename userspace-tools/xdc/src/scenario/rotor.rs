@@ -488,7 +488,7 @@ limit = "1.5MB"
         assert!(said(&["topology.ip=6"], 5).contains("no IPv6"));
         assert!(said(&["topology.fabric.ocs.day=100us"], 5).contains("fewer than two round trips"));
         assert!(said(&["acceltor.k=65"], 5).contains("1 to 64"));
-        assert!(said(&["acceltor.policy=wait"], 5).contains("unknown variant"));
+        assert!(said(&["acceltor.policy=wait"], 5).contains("'blocking'"));
         assert!(said(&["topology.fabric.leaves=2"], 5).contains("no use for 'leaves'"));
         assert!(said(&["unset=topology.fabric.ocs"], 5).contains("needs 'ocs'"));
         let event = "event=[{at=\"1ms\", link=\"at0-ae\", down=true}]";
@@ -497,14 +497,22 @@ limit = "1.5MB"
 
     #[test]
     fn the_network_that_a_guest_stands_for_is_that_guests() {
-        let mut scenario = parse("rotor", &text(), &["scale=5".to_owned()]).unwrap().scenario;
+        let mut scenario = parse("rotor", &text(), &["scale=5".to_owned()])
+            .unwrap()
+            .scenario;
         let Job::Run(run) = plan(&scenario, "reno", 7, 1).unwrap().job else {
             panic!("no run");
         };
         let guest = of(&[], "reno", 5).unwrap();
         let k = |run: &RunPlan| {
             let words = words_of(run);
-            words.split_once(" k ").unwrap().1.split(' ').next().map(str::to_owned)
+            words
+                .split_once(" k ")
+                .unwrap()
+                .1
+                .split(' ')
+                .next()
+                .map(str::to_owned)
         };
         assert_eq!(k(&run), k(&guest));
         let us = |run: &RunPlan| rto_min(run).unwrap().parse::<u64>().unwrap();

@@ -29,7 +29,7 @@ use crate::scenario::engine::Kind;
 
 #[derive(clap::Args)]
 pub struct Request {
-    /// A file of scenarios/papers: uno, gemini, tlt, reps, review or defaults.
+    /// A file of scenarios/papers: uno, gemini, tlt, reps, acceltor, review or defaults.
     paper: String,
     /// Figures [default: all].
     #[arg(long = "figure", value_delimiter = ',', value_name = "ID,...")]
