@@ -44,7 +44,7 @@ const HTB_BURST_BYTES: u64 = 64 << 10;
 const HTB_BURST_MAX_NS: u64 = 1_000_000;
 
 /// Devices to query in one batch: the answers have to fit into a socket's receive buffer.
-const SETTLED_AT_ONCE: usize = 32;
+pub const SETTLED_AT_ONCE: usize = 32;
 
 /// Handles of the qdiscs of a port: the propagation, the shaper below it, what htb shapes.
 pub const ROOT: Handle = handle(1);
@@ -265,6 +265,10 @@ impl<'a> Network<'a> {
                     .map(|port| link::settle(&port.name, port.index));
                 connection.batch(queries).context(network.name(i))?;
             }
+        }
+        if let Some(circuits) = &network.circuits {
+            let settled = circuits.settle(&network, &mut connections);
+            settled.context("the circuit switch")?;
         }
         network.routes = routes.iter().map(Vec::len).sum();
         network.tunnels(topology, &mut connections, &metrics)?;

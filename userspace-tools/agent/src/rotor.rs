@@ -22,7 +22,7 @@ use xdc_proto::{Circuits as Counted, Queue, Rotor};
 use crate::{
     clock::now_ns,
     layout::{FIRST_INDEX, Port},
-    network::{Network, ROOT},
+    network::{Network, ROOT, SETTLED_AT_ONCE},
 };
 
 /// A device of a rack's bond.
@@ -62,6 +62,8 @@ pub struct Circuits {
     /// What all racks' qdiscs have in common.
     options: acceltor::Options,
     slot_ns: u64,
+    /// The node that is the circuit switch.
+    center: usize,
     /// Nodes, in the order of the racks.
     racks: Vec<usize>,
     weeks: u32,
@@ -158,9 +160,29 @@ impl Circuits {
             base_ns,
             options,
             slot_ns: rotor.slot_ns(),
+            center,
             racks,
             weeks: rotor.weeks,
         })
+    }
+
+    /// Makes the kernel act on the carriers of all its links now: see [`link::settle`].
+    pub fn settle(&self, network: &Network, connections: &mut [Connection]) -> Result<()> {
+        for &node in &self.racks {
+            let uplinks = [PACKET_UPLINK, CIRCUIT_UPLINK].map(|uplink| uplink.named());
+            let queries = uplinks.map(|(name, index)| link::settle(&name, index));
+            connections[node].batch(queries)?;
+        }
+        let names = self
+            .racks
+            .iter()
+            .map(|&node| network.layout.nodes[node].name);
+        let far: Vec<_> = (FIRST_INDEX..).zip(names).collect();
+        for ports in far.chunks(SETTLED_AT_ONCE) {
+            let queries = ports.iter().map(|(index, name)| link::settle(name, *index));
+            connections[self.center].batch(queries)?;
+        }
+        Ok(())
     }
 
     /// The qdisc of a rack's bond.

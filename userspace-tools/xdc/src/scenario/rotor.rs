@@ -488,7 +488,7 @@ limit = "1.5MB"
         assert!(said(&["topology.ip=6"], 5).contains("no IPv6"));
         assert!(said(&["topology.fabric.ocs.day=100us"], 5).contains("fewer than two round trips"));
         assert!(said(&["acceltor.k=65"], 5).contains("1 to 64"));
-        assert!(said(&["acceltor.policy=wait"], 5).contains("'blocking'"));
+        assert!(said(&["acceltor.policy=wait"], 5).contains("what is 'wait'"));
         assert!(said(&["topology.fabric.leaves=2"], 5).contains("no use for 'leaves'"));
         assert!(said(&["unset=topology.fabric.ocs"], 5).contains("needs 'ocs'"));
         let event = "event=[{at=\"1ms\", link=\"at0-ae\", down=true}]";
