@@ -22,7 +22,7 @@
 //!    window that has just grown the last round trip says too little.
 //! 8. Where neither a device nor the administrator tells C, what was seen of it is too little after an
 //!    early loss, and the increase with it. There the increase grows with the seconds without
-//!    congestion, and is at least a packet.
+//!    congestion, and is at least a packet, while the RTT shows no queue.
 
 use crate::algo::controller::{Controller, Flag, Published, Watch, published};
 use crate::algo::entry::{Entry, Event as Tracepoint, Line, Marks, Shown, State, Unit, Value};
@@ -530,13 +530,17 @@ impl Flow {
         self.window = self.clamped(params, ack.mss_bytes, path);
     }
 
-    /// The increase where C is not told. The first second after congestion has the usual one, so that
-    /// flows that find marks are as others are.
+    /// The increase where C is not told. The first second after congestion has the usual one, and so has
+    /// a flow that sees a queue: others that find marks, or fill a buffer, are beside it.
     #[cold]
     #[inline(never)]
     fn probing_step_scaled(&self, params: &impl Values, ack: &Ack, path: &Path) -> u64 {
         let step_scaled = params.increase_scaled(path);
+        let is_delayed = ack
+            .rtt_us
+            .is_none_or(|rtt_us| u64::from(rtt_us) > params.undelayed_rtt_us(path.base_rtt_us));
         match self.line_rate.calm_s(ack.now_us).min(MAX_CALM_S) {
+            _ if is_delayed => step_scaled,
             0 => step_scaled,
             calm_s => step_scaled
                 .saturating_mul(u64::from(calm_s).saturating_add(1))

@@ -1582,8 +1582,8 @@ fn takes_what_it_is_delivered(host: &Host) {
 
 /// The window of a flow that an early loss has left with ten packets on a path of 1 Gbit/s and 100 ms, after
 /// so many seconds in which one ACK a round trip says that all of it was delivered, and, with `marks`,
-/// one in five of a packet that was marked.
-fn after_an_early_loss(host: &Host, seconds: u64, marks: bool) -> u64 {
+/// one in five of a packet that was marked. A queue delays them by `queue_us`.
+fn after_an_early_loss(host: &Host, seconds: u64, marks: bool, queue_us: u32) -> u64 {
     const RTT_US: u32 = 100_000;
     let mut now_us = 1_000_000;
     let mut flow = Flow::new(host, now_us, 20 * u64::from(MSS), Some(RTT_US));
@@ -1593,7 +1593,7 @@ fn after_an_early_loss(host: &Host, seconds: u64, marks: bool) -> u64 {
         let bytes = flow.cwnd_bytes();
         let ack = Ack {
             now_us,
-            rtt_us: Some(RTT_US),
+            rtt_us: Some(RTT_US + queue_us),
             srtt_us: RTT_US,
             acked_bytes: bytes,
             marked_bytes: u64::from(marks && round % 5 == 0).min(bytes),
@@ -1616,14 +1616,17 @@ fn where_no_device_tells_a_flow_recovers_from_an_early_loss() {
     for way in [Way::Silent, Way::Unknown] {
         let host = Host::new(way);
         // cubic needs 17 s: the cube root of 3,125 packets / 0.4.
-        let window = after_an_early_loss(&host, 17, false);
+        let window = after_an_early_loss(&host, 17, false, 0);
         assert!(window >= BDP, "{window}");
         // Marks, two in a second, say that there is no more: the usual increase.
-        let marked = after_an_early_loss(&host, 17, true);
+        let marked = after_an_early_loss(&host, 17, true, 0);
         assert!(marked < BDP / 100, "{marked}");
+        // So does a queue.
+        let delayed = after_an_early_loss(&host, 17, false, 6_000);
+        assert!(delayed < BDP / 100, "{delayed}");
     }
     // Who knows C goes on as before: 0.4 % of it per round trip.
-    let told = after_an_early_loss(&Host::new(Way::Told(1_000)), 17, false);
+    let told = after_an_early_loss(&Host::new(Way::Told(1_000)), 17, false, 0);
     let expected = 10 * u64::from(MSS) + 170 * BDP / 250;
     assert!(told.abs_diff(expected) < BDP / 50, "{told}, {expected}");
 }
