@@ -47,9 +47,10 @@ use kernel_api::{
     conn::{Conn, Found, Locked},
     counters,
     deferred::Deferred,
-    flows::{Errand, Flow, FlowOps, Flows, Held, Line},
+    flows::{Errand, Flow, FlowOps, Flows, Held},
     netfilter::{Hooks, Packet, Registration, Segment, Verdict},
     qdisc::now_ns,
+    seq::Line,
     sysctl::{self, Net, Param, MAX_PARAMS},
     trace::{tracepoint, Tracepoint},
 };

@@ -31,11 +31,18 @@ use algo::{
     paths::{Freeze, Kind},
     resequence::{Held, HeldBlock},
     tunnel::{Channel, Endpoint, Lent},
-    unorc::{self, Config, Count, Ecn, Header, Io, Sent, SentBlock},
+    unorc::{self, Cause, Config, Count, Ecn, Happened, Header, Io, Sent, SentBlock, Standing},
 };
 use kernel::prelude::*;
 use kernel_api::{
+    bindings::{
+        xdc_unorc_cause, xdc_unorc_decoded, xdc_unorc_freeze, xdc_unorc_nack, xdc_unorc_reroute,
+        xdc_unorc_session, xdc_unorc_standing, XDC_UNORC_ASKED, XDC_UNORC_DOWN, XDC_UNORC_LOSS,
+        XDC_UNORC_MARK, XDC_UNORC_NACK, XDC_UNORC_TIMEOUT, XDC_UNORC_UP,
+    },
     random::random_u64,
+    seq::Line,
+    trace::{tracepoint, Tracepoint},
     udp_tunnel::{self, Decisions, Packet, Settings, Tunnel, HEADER_BYTES},
 };
 
@@ -59,9 +66,6 @@ impl kernel::Module for Module {
         })
     }
 }
-
-/// Entropy picks one of the ports from here on.
-const FIRST_PORT: u16 = 49_152;
 
 impl unorc::Packet for Packet {
     fn bytes(&self) -> &[u8] {
@@ -90,7 +94,7 @@ impl Io for Decisions<'_> {
 
     fn send(&mut self, header: &Header, packet: Packet, ecn: Ecn) {
         let bytes: [u8; HEADER_BYTES] = header.to_bytes();
-        let port = FIRST_PORT.saturating_add(header.ev);
+        let port = unorc::FIRST_PORT.saturating_add(header.ev);
         self.send(packet, &bytes, port, ecn == Ecn::Capable);
     }
 
@@ -100,6 +104,112 @@ impl Io for Decisions<'_> {
 
     fn count(&mut self, count: Count, n: u64) {
         self.count(count as usize, n);
+    }
+
+    fn trace(&mut self, channel: u16, what: &Happened) {
+        match *what {
+            Happened::Decoded { block, k, have } => {
+                if UnorcDecoded::is_on() {
+                    let info = xdc_unorc_decoded {
+                        channel,
+                        block,
+                        have,
+                        k,
+                    };
+                    UnorcDecoded::emit(self, &info);
+                }
+            }
+            Happened::Nack {
+                block,
+                have,
+                times,
+                is_sent,
+            } => {
+                if UnorcNack::is_on() {
+                    let info = xdc_unorc_nack {
+                        channel,
+                        block,
+                        have,
+                        times,
+                        sent: is_sent,
+                    };
+                    UnorcNack::emit(self, &info);
+                }
+            }
+            Happened::Reroute { ev, paths, cause } => {
+                if UnorcReroute::is_on() {
+                    let info = xdc_unorc_reroute {
+                        channel,
+                        entropy: ev,
+                        paths,
+                        cause: cause_number(cause),
+                    };
+                    UnorcReroute::emit(self, &info);
+                }
+            }
+            Happened::Freeze {
+                ev,
+                until_us,
+                cause,
+            } => {
+                if UnorcFreeze::is_on() {
+                    let info = xdc_unorc_freeze {
+                        channel,
+                        entropy: ev,
+                        until_us,
+                        cause: cause_number(cause),
+                    };
+                    UnorcFreeze::emit(self, &info);
+                }
+            }
+            Happened::Session { from, to } => {
+                if UnorcSession::is_on() {
+                    let info = xdc_unorc_session {
+                        from: standing_number(from),
+                        to: standing_number(to),
+                    };
+                    UnorcSession::emit(self, &info);
+                }
+            }
+        }
+    }
+}
+
+tracepoint! {
+    /// `xdc:unorc_decoded`.
+    UnorcDecoded, unorc_decoded, xdc_unorc_decoded, tunnel
+}
+tracepoint! {
+    /// `xdc:unorc_nack`.
+    UnorcNack, unorc_nack, xdc_unorc_nack, tunnel
+}
+tracepoint! {
+    /// `xdc:unorc_reroute`.
+    UnorcReroute, unorc_reroute, xdc_unorc_reroute, tunnel
+}
+tracepoint! {
+    /// `xdc:unorc_freeze`.
+    UnorcFreeze, unorc_freeze, xdc_unorc_freeze, tunnel
+}
+tracepoint! {
+    /// `xdc:unorc_session`.
+    UnorcSession, unorc_session, xdc_unorc_session, tunnel
+}
+
+fn cause_number(cause: Cause) -> xdc_unorc_cause {
+    match cause {
+        Cause::Mark => XDC_UNORC_MARK,
+        Cause::Loss => XDC_UNORC_LOSS,
+        Cause::Nack => XDC_UNORC_NACK,
+        Cause::Timeout => XDC_UNORC_TIMEOUT,
+    }
+}
+
+fn standing_number(standing: Standing) -> xdc_unorc_standing {
+    match standing {
+        Standing::Down => XDC_UNORC_DOWN,
+        Standing::Asked => XDC_UNORC_ASKED,
+        Standing::Up => XDC_UNORC_UP,
     }
 }
 
@@ -221,4 +331,56 @@ impl Tunnel for Unorc {
         self.endpoint.poll(decisions, lent, now_us);
         self.endpoint.due_us()
     }
+
+    // No tags: who knows them can speak in the peer's name.
+    fn show(&self, part: usize, now_us: u64, line: &mut Line<'_>) {
+        let Some(number) = part.checked_sub(1) else {
+            return self.show_session(now_us, line);
+        };
+        if let Some(channel) = self.memory.channels.get(number) {
+            show_channel(channel, now_us, line);
+        }
+    }
+}
+
+impl Unorc {
+    fn show_session(&self, now_us: u64, line: &mut Line<'_>) {
+        let (session, since_us) = self.endpoint.session();
+        line.text("paths");
+        line.text(self.endpoint.config().paths.name());
+        line.text("session");
+        line.text(session.name());
+        if let Some(since_us) = since_us {
+            line.pair("age_us", now_us.saturating_sub(since_us));
+        }
+        line.pair("min_rtt_us", self.endpoint.min_rtt_us());
+        line.pair("waiting", self.endpoint.waiting() as u64);
+    }
+}
+
+fn show_channel(channel: &Channel<Packet>, now_us: u64, line: &mut Line<'_>) {
+    let (sender, receiver) = (channel.sender(), channel.receiver());
+    line.pair("blocks_sent", sender.blocks_under_way());
+    line.pair("blocks_received", receiver.blocks_under_way());
+    line.pair("held_bytes", receiver.held_bytes() as u64);
+    line.pair("srtt_us", sender.srtt_us());
+    line.pair("reroutes", sender.paths.reroutes());
+    line.pair("freezes", sender.paths.freezes());
+    if let Some(until_us) = sender.paths.frozen_until_us() {
+        line.pair("frozen_us", until_us.saturating_sub(now_us));
+    }
+    sender.paths.known(|path| {
+        line.begin("path");
+        line.number(path.ev);
+        line.text("state");
+        line.text(path.state.name());
+        for (name, then_us) in [("sent_ago_us", path.sent_us), ("heard_ago_us", path.heard_us)] {
+            if then_us != 0 {
+                line.pair(name, now_us.saturating_sub(then_us));
+            }
+        }
+        if path.penalty != 0 {
+            line.pair("penalty", path.penalty);
+        }
+    });
 }

@@ -8,8 +8,8 @@
 use super::{
     gf256::{self, LENGTH_BYTES, MAX_DATA, MAX_PARITY, Solution},
     unorc::{
-        Config, Context, Count, Ecn, FIRST_PARITY, Feedback, Header, Io, Kind, MAX_REPORTS, Packet,
-        Report, earlier, is_before,
+        Config, Context, Count, Ecn, FIRST_PARITY, Feedback, Happened, Header, Io, Kind,
+        MAX_REPORTS, Packet, Report, earlier, is_before,
     },
 };
 
@@ -120,6 +120,11 @@ impl Receiver {
             end: first,
             ..Self::default()
         };
+    }
+
+    /// Blocks of which something came and not all went up.
+    pub fn blocks_under_way(&self) -> u32 {
+        self.end.wrapping_sub(self.next)
     }
 
     /// Bytes of the packets that are kept.
@@ -293,6 +298,11 @@ impl Receiver {
                 return;
             }
             cx.io.count(Count::Recovered, lost.count_ones().into());
+            cx.trace(&Happened::Decoded {
+                block: id,
+                k: k as u8,
+                have,
+            });
             self.add_report(
                 cx,
                 Report {
@@ -640,7 +650,14 @@ impl Receiver {
                         is_done: false,
                         have: block.have,
                     };
+                    let times = block.nacks;
                     cx.io.count(Count::NackSent, 1);
+                    cx.trace(&Happened::Nack {
+                        block: id,
+                        have: report.have,
+                        times,
+                        is_sent: true,
+                    });
                     self.add_report(cx, report);
                 }
                 if let Some(block) = lent.block(id) {

@@ -12,8 +12,6 @@
 //! (ClockData). Each echo proves lost what was sent before the packet that it echoes and is not
 //! acknowledged. The receiver echoes at once.
 
-use core::ffi::CStr;
-
 use super::params::params;
 
 params! {
@@ -139,12 +137,12 @@ pub enum Phase {
 
 impl Phase {
     /// As people see it.
-    pub fn name(self) -> &'static CStr {
+    pub fn name(self) -> &'static str {
         match self {
-            Phase::First => c"first",
-            Phase::Data => c"data",
-            Phase::Clock => c"clock",
-            Phase::Pending => c"pending",
+            Phase::First => "first",
+            Phase::Data => "data",
+            Phase::Clock => "clock",
+            Phase::Pending => "pending",
         }
     }
 }
@@ -540,11 +538,11 @@ impl Flow {
     }
 
     /// What the receiver owes an echo of.
-    pub fn owes(&self) -> &'static CStr {
+    pub fn owes(&self) -> &'static str {
         match self.receiver {
-            Receiver::Idle => c"none",
-            Receiver::Data { .. } => c"data",
-            Receiver::Clock { .. } => c"clock",
+            Receiver::Idle => "none",
+            Receiver::Data { .. } => "data",
+            Receiver::Clock { .. } => "clock",
         }
     }
 

@@ -14,8 +14,8 @@ use super::{
     resequence::{self, Held, HeldBlock, Receiver},
     rtt::BaseRtt,
     unorc::{
-        self, Config, Context, Count, Ecn, FIRST_BLOCK, Feedback, HEADER_BYTES, Header, Io, Kind,
-        Packet, Sender, Sent, SentBlock, earlier,
+        self, Config, Context, Count, Ecn, FIRST_BLOCK, Feedback, HEADER_BYTES, Happened, Header,
+        Io, Kind, Packet, Sender, Sent, SentBlock, Standing, earlier,
     },
 };
 
@@ -35,6 +35,18 @@ const HELLO_BYTES: usize = 8;
 pub struct Channel<P> {
     sender: Sender<P>,
     receiver: Receiver,
+}
+
+impl<P> Channel<P> {
+    /// What it sends.
+    pub fn sender(&self) -> &Sender<P> {
+        &self.sender
+    }
+
+    /// What it receives.
+    pub fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
 }
 
 impl<P> Default for Channel<P> {
@@ -104,9 +116,20 @@ enum Session {
     Up {
         mine: u32,
         theirs: u32,
+        since_us: u64,
         confirms: u8,
         next_us: u64,
     },
+}
+
+impl Session {
+    fn standing(&self) -> Standing {
+        match self {
+            Session::Down => Standing::Down,
+            Session::Asked { .. } => Standing::Asked,
+            Session::Up { .. } => Standing::Up,
+        }
+    }
 }
 
 /// A hash that cannot be predicted without the key.
@@ -204,8 +227,6 @@ pub struct Endpoint<P> {
     stale_us: u64,
     /// When anything is due; 0: nothing.
     due_us: u64,
-    reroutes: u64,
-    freezes: u64,
 }
 
 impl<P: Packet> Endpoint<P> {
@@ -222,8 +243,6 @@ impl<P: Packet> Endpoint<P> {
             rtt: BaseRtt::default(),
             stale_us: 0,
             due_us: 0,
-            reroutes: 0,
-            freezes: 0,
         }
     }
 
@@ -253,6 +272,20 @@ impl<P: Packet> Endpoint<P> {
     /// Whether there is a session.
     pub fn is_up(&self) -> bool {
         matches!(self.session, Session::Up { .. })
+    }
+
+    /// Whether there is a session, and since when it is so, if that is known.
+    pub fn session(&self) -> (Standing, Option<u64>) {
+        let since_us = match self.session {
+            Session::Down => None,
+            Session::Asked { since_us, .. } | Session::Up { since_us, .. } => Some(since_us),
+        };
+        (self.session.standing(), since_us)
+    }
+
+    /// Packets that wait for a session.
+    pub fn waiting(&self) -> usize {
+        self.waiting.iter().flatten().count()
     }
 
     /// The shortest RTT; 0: none was measured.
@@ -422,7 +455,6 @@ impl<P: Packet> Endpoint<P> {
     pub fn poll<I: Io<Packet = P>>(&mut self, io: &mut I, lent: &mut Lent<'_, P>, now_us: u64) {
         let mut due_us = self.poll_session(io, now_us);
         let config = self.config;
-        let (mut reroutes, mut freezes) = (0u64, 0u64);
         for number in 0..usize::from(config.channels) {
             let is_up = self.is_up();
             let Some(mut parts) = lent.parts(&config, number) else {
@@ -434,13 +466,7 @@ impl<P: Packet> Endpoint<P> {
                 due_us = earlier(due_us, receiver.poll(&mut cx, &mut parts.held));
                 due_us = earlier(due_us, sender.poll(&mut cx, &mut parts.sent));
             }
-            reroutes = reroutes.wrapping_add(sender.paths.reroutes());
-            freezes = freezes.wrapping_add(sender.paths.freezes());
         }
-        io.count(Count::Reroute, reroutes.wrapping_sub(self.reroutes));
-        io.count(Count::Freeze, freezes.wrapping_sub(self.freezes));
-        self.reroutes = reroutes;
-        self.freezes = freezes;
         self.due_us = due_us;
     }
 
@@ -455,7 +481,7 @@ impl<P: Packet> Endpoint<P> {
             } => {
                 if now_us.saturating_sub(*since_us) >= PATIENCE_US {
                     // Rule W3.
-                    self.session = Session::Down;
+                    self.become_now(io, Session::Down);
                     let lost = self.waiting.iter_mut().filter_map(Option::take).count();
                     io.count(Count::Unreachable, lost as u64);
                     return 0;
@@ -475,6 +501,7 @@ impl<P: Packet> Endpoint<P> {
                 theirs,
                 confirms,
                 next_us,
+                ..
             } => {
                 if *next_us > now_us {
                     return *next_us;
@@ -545,17 +572,28 @@ impl<P: Packet> Endpoint<P> {
         self.control(io, now_us, Kind::Hello, 0, &body);
     }
 
+    /// The session is another one.
+    fn become_now<I: Io<Packet = P>>(&mut self, io: &mut I, session: Session) {
+        let what = Happened::Session {
+            from: self.session.standing(),
+            to: session.standing(),
+        };
+        self.session = session;
+        io.trace(0, &what);
+    }
+
     /// Asks for a session.
     fn ask<I: Io<Packet = P>>(&mut self, io: &mut I, now_us: u64) {
         self.tags = self.tags.wrapping_add(1);
         let tag = keyed(self.secret, &[self.tags, now_us]) as u32;
         let next_us = now_us.saturating_add(RETRY_US);
-        self.session = Session::Asked {
+        let asked = Session::Asked {
             tag,
             since_us: now_us,
             retry_us: RETRY_US,
             next_us,
         };
+        self.become_now(io, asked);
         self.due_us = earlier(self.due_us, next_us);
         self.send_hello(io, now_us, tag);
     }
@@ -598,12 +636,14 @@ impl<P: Packet> Endpoint<P> {
         };
         let next_us = now_us.saturating_add(RETRY_US);
         self.due_us = earlier(self.due_us, next_us);
-        self.session = Session::Up {
+        let up = Session::Up {
             mine: tag,
             theirs,
+            since_us: now_us,
             confirms: MAX_CONFIRMS,
             next_us,
         };
+        self.become_now(io, up);
         self.control(io, now_us, Kind::Confirm, theirs, &tag.to_be_bytes());
         self.begin(io, lent, now_us);
     }
@@ -630,12 +670,14 @@ impl<P: Packet> Endpoint<P> {
                 io.count(Count::BadTag, 1);
                 return;
             }
-            self.session = Session::Up {
+            let up = Session::Up {
                 mine: to,
                 theirs,
+                since_us: now_us,
                 confirms: 0,
                 next_us: 0,
             };
+            self.become_now(io, up);
             self.begin(io, lent, now_us);
         }
         // The peer repeats it until it hears of us.

@@ -15,6 +15,8 @@ use super::{
 
 /// Bytes of [`Header`].
 pub const HEADER_BYTES: usize = 16;
+/// Entropy picks one of the UDP source ports from here on.
+pub const FIRST_PORT: u16 = 49_152;
 /// The most channels of a tunnel, which never wait for each other.
 pub const MAX_CHANNELS: u8 = 8;
 /// Data packets that a channel has under way: no less,
@@ -296,6 +298,91 @@ impl Count {
     ];
 }
 
+/// What made a chooser act.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Cause {
+    /// Marks.
+    Mark,
+    /// A hole in a block that could be read.
+    Loss,
+    /// A block that could not be read.
+    Nack,
+    /// Silence.
+    Timeout,
+}
+
+/// A state of the session.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Standing {
+    /// There is none.
+    Down,
+    /// The peer was asked.
+    Asked,
+    /// There is one.
+    Up,
+}
+
+impl Standing {
+    /// In `/proc/net/unorc`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Standing::Down => "down",
+            Standing::Asked => "asked",
+            Standing::Up => "up",
+        }
+    }
+}
+
+/// What happened, for whoever traces.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Happened {
+    /// What a block of `k` lacked was decoded.
+    Decoded {
+        /// Which block.
+        block: u32,
+        /// Its data packets.
+        k: u8,
+        /// What of it came, by index.
+        have: u32,
+    },
+    /// A block could not be read in time.
+    Nack {
+        /// Which.
+        block: u32,
+        /// What of it came, by index.
+        have: u32,
+        /// How often this end has said, or done, something about it.
+        times: u8,
+        /// The receiver says so; else the sender hears it.
+        is_sent: bool,
+    },
+    /// Paths were given up.
+    Reroute {
+        /// That of the packet that told.
+        ev: u16,
+        /// How many.
+        paths: u32,
+        /// Why.
+        cause: Cause,
+    },
+    /// `reps` uses only what it has.
+    Freeze {
+        /// That of the packet that told.
+        ev: u16,
+        /// Until then.
+        until_us: u64,
+        /// Why.
+        cause: Cause,
+    },
+    /// The session is another one.
+    Session {
+        /// It was so.
+        from: Standing,
+        /// It is so.
+        to: Standing,
+    },
+}
+
 /// What the caller does.
 pub trait Io {
     /// Its packets.
@@ -310,6 +397,8 @@ pub trait Io {
     fn deliver(&mut self, packet: Self::Packet, is_marked: bool);
     /// Counts.
     fn count(&mut self, count: Count, n: u64);
+    /// Tells whoever traces.
+    fn trace(&mut self, channel: u16, what: &Happened);
 }
 
 /// Whether `a` is before `b`, of numbers that wrap.
@@ -357,6 +446,11 @@ impl<I: Io> Context<'_, I> {
     /// Time after `us`.
     pub fn after(&self, us: u32) -> u64 {
         self.now_us.saturating_add(us.into())
+    }
+
+    /// Tells whoever traces of this channel.
+    pub fn trace(&mut self, what: &Happened) {
+        self.io.trace(self.channel, what);
     }
 
     fn time(&self) -> Time {
@@ -638,6 +732,17 @@ impl<P: Packet> Sender<P> {
         };
     }
 
+    /// Blocks that are not done, the open one among them.
+    pub fn blocks_under_way(&self) -> u32 {
+        let is_open = u32::from(self.open > 0);
+        self.next.wrapping_sub(self.oldest).saturating_add(is_open)
+    }
+
+    /// The smoothed RTT; 0: none was measured in this session.
+    pub fn srtt_us(&self) -> u32 {
+        self.srtt_us
+    }
+
     /// Sends a data packet.
     pub fn push<I: Io<Packet = P>>(
         &mut self,
@@ -831,7 +936,7 @@ impl<P: Packet> Sender<P> {
                 true => Event::Marked(*ev),
                 false => Event::Good(*ev),
             };
-            self.paths.event(&cx.time(), cx.rng, event);
+            self.tell(cx, event);
         }
         while self.oldest != self.next && is_before(self.oldest, next) {
             self.backoff = 0;
@@ -889,8 +994,15 @@ impl<P: Packet> Sender<P> {
             self.judge(cx, lent, report, false);
             return;
         }
+        let nack = |times| Happened::Nack {
+            block: id,
+            have: report.have,
+            times,
+            is_sent: false,
+        };
         if is_before(id, self.oldest) {
             cx.io.count(Count::NackReceived, 1);
+            cx.trace(&nack(0));
             self.floor(cx);
             return;
         }
@@ -910,13 +1022,44 @@ impl<P: Packet> Sender<P> {
             return;
         }
         block.nacked_us = now_us;
-        let is_enough = block.resends >= MAX_RESENDS;
+        let resends = block.resends;
+        let is_enough = resends >= MAX_RESENDS;
         cx.io.count(Count::NackReceived, 1);
+        cx.trace(&nack(resends));
         self.judge(cx, lent, report, true);
         if is_enough {
             self.abandon(cx, lent, id);
         } else {
             self.resend(cx, lent, id, report.have);
+        }
+    }
+
+    /// Tells the chooser, and what it makes of it.
+    fn tell<I: Io<Packet = P>>(&mut self, cx: &mut Context<'_, I>, event: Event) {
+        let (reroutes, freezes) = (self.paths.reroutes(), self.paths.freezes());
+        self.paths.event(&cx.time(), cx.rng, event);
+        let (ev, cause) = match event {
+            Event::Good(ev) | Event::Marked(ev) => (ev, Cause::Mark),
+            Event::Lost { ev, is_nack: false } => (ev, Cause::Loss),
+            Event::Lost { ev, is_nack: true } => (ev, Cause::Nack),
+            Event::Timeout(ev) => (ev, Cause::Timeout),
+        };
+        let paths = self.paths.reroutes().wrapping_sub(reroutes);
+        if paths != 0 {
+            cx.io.count(Count::Reroute, paths);
+            cx.trace(&Happened::Reroute {
+                ev,
+                paths: paths as u32,
+                cause,
+            });
+        }
+        if self.paths.freezes() != freezes {
+            cx.io.count(Count::Freeze, 1);
+            cx.trace(&Happened::Freeze {
+                ev,
+                until_us: self.paths.frozen_until_us().unwrap_or(0),
+                cause,
+            });
         }
     }
 
@@ -934,18 +1077,17 @@ impl<P: Packet> Sender<P> {
         // One that could not be read is reported again.
         block.is_judged = !is_nack;
         let (k, parity_evs) = (block.k, block.parity_evs);
-        let time = cx.time();
-        let mut lost = |ev| self.paths.event(&time, cx.rng, Event::Lost { ev, is_nack });
+        let lost = |ev| Event::Lost { ev, is_nack };
         let packets = lent.packets(cx.config, report.block).iter().take(k.into());
         for (index, slot) in packets.enumerate() {
             if report.have >> index & 1 == 0 {
-                lost(slot.ev);
+                self.tell(cx, lost(slot.ev));
             }
         }
         for (r, ev) in parity_evs.iter().enumerate().take(cx.config.y.into()) {
             let index = usize::from(FIRST_PARITY).saturating_add(r);
             if report.have >> index & 1 == 0 {
-                lost(*ev);
+                self.tell(cx, lost(*ev));
             }
         }
     }
@@ -1029,8 +1171,7 @@ impl<P: Packet> Sender<P> {
         let k = usize::from(block.k);
         cx.io.count(Count::Timeout, 1);
         for slot in lent.packets(cx.config, id).iter().take(k) {
-            self.paths
-                .event(&cx.time(), cx.rng, Event::Timeout(slot.ev));
+            self.tell(cx, Event::Timeout(slot.ev));
         }
         self.backoff = self.backoff.saturating_add(1).min(MAX_BACKOFF);
         if is_enough {

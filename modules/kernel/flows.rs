@@ -8,7 +8,7 @@
 //! this one has gone through TCP. Nothing points to a socket, so nothing has to be told when it goes:
 //! a state without a connection is forgotten within seconds.
 
-use super::{bindings, conn::Locked, netfilter::Segment, sysctl::Net};
+use super::{bindings, conn::Locked, netfilter::Segment, seq::Line, sysctl::Net};
 use core::{
     ffi::c_void,
     marker::PhantomData,
@@ -62,26 +62,6 @@ pub(crate) trait FlowOps: Send + Sync + 'static {
 
     /// What its line says behind the addresses.
     fn show(state: &Self::State, now_us: u64, line: &mut Line<'_>);
-}
-
-/// A line of [`FlowOps::FILE`] that is being written.
-pub(crate) struct Line<'a> {
-    seq: *mut bindings::seq_file,
-    _life: PhantomData<&'a mut ()>,
-}
-
-impl Line<'_> {
-    /// The next column.
-    pub(crate) fn text(&mut self, text: &CStr) {
-        // SAFETY: C made us with the file that it writes to, for the time of its call.
-        unsafe { bindings::xdc_flow_show_text(self.seq, text.as_char_ptr()) }
-    }
-
-    /// As [`Self::text`].
-    pub(crate) fn number(&mut self, number: impl Into<u64>) {
-        // SAFETY: As above.
-        unsafe { bindings::xdc_flow_show_number(self.seq, number.into()) }
-    }
 }
 
 /// C's table, and whose it is.
@@ -212,10 +192,8 @@ impl<T: FlowOps> Flows<T> {
     ///
     /// Called by C only, with the state of an entry, which is locked, and the file that it writes to.
     unsafe extern "C" fn show(state: *const c_void, now_us: u64, seq: *mut bindings::seq_file) {
-        let mut line = Line {
-            seq,
-            _life: PhantomData,
-        };
+        // SAFETY: By the safety requirements.
+        let mut line = unsafe { Line::from_raw(seq) };
         // SAFETY: By the safety requirements; `new` looked at size and alignment.
         T::show(unsafe { &*state.cast::<T::State>() }, now_us, &mut line);
     }

@@ -20,6 +20,7 @@ pub(crate) mod netlink;
 pub(crate) mod once;
 pub(crate) mod qdisc;
 pub(crate) mod random;
+pub(crate) mod seq;
 pub(crate) mod speeds;
 pub(crate) mod sysctl;
 pub(crate) mod tcp;

@@ -255,8 +255,6 @@ void *xdc_flow_state(struct xdc_flow *flow);
 void xdc_flow_queue(struct xdc_flow *flow);
 bool xdc_flow_is_pending(const struct xdc_flow *flow);
 void xdc_flow_remove(struct xdc_flow *flow);
-void xdc_flow_show_text(struct seq_file *line, const char *text);
-void xdc_flow_show_number(struct seq_file *line, u64 number);
 int xdc_flow_add(struct xdc_flows *flows, struct net *net, const struct xdc_segment *segment,
 		 const void *state, unsigned int size);
 
@@ -280,6 +278,11 @@ struct sock *xdc_conn_find(struct net *net, const struct xdc_segment *segment);
 void xdc_conn_put(struct sock *sk);
 bool xdc_conn_is_full(const struct sock *sk);
 bool xdc_request_is_answered(const struct sock *sk, const struct xdc_segment *segment);
+
+/* shim_seq.c: "show" of a file in /proc. Words have a space before them. */
+struct seq_file;
+void xdc_seq_text(struct seq_file *seq, const u8 *text, unsigned int len);
+void xdc_seq_number(struct seq_file *seq, u64 number);
 
 /* shim_udp_tunnel.c: a network device whose packets go to one peer over UDP. */
 #define XDC_TUNNEL_COUNTERS 32
@@ -316,6 +319,11 @@ struct xdc_tunnel_ops {
 	u64 (*receive)(void *state, struct xdc_tunnel_out *out, struct sk_buff *skb, bool is_marked,
 		       u64 now_us);
 	u64 (*poll)(void *state, struct xdc_tunnel_out *out, u64 now_us);
+	/*
+	 * Writes what there is of the session (part 0) or of channel "part" - 1, each line but the first
+	 * with its begin; "state" is locked.
+	 */
+	void (*show)(const void *state, unsigned int part, u64 now_us, struct seq_file *seq);
 };
 
 int xdc_tunnel_register(const struct xdc_tunnel_ops *ops);
@@ -325,6 +333,7 @@ struct sk_buff *xdc_tunnel_copy(struct sk_buff *skb);
 void xdc_tunnel_send(struct xdc_tunnel_out *out, struct sk_buff *skb, const u8 *header, u16 port,
 		     bool is_capable);
 void xdc_tunnel_deliver(struct xdc_tunnel_out *out, struct sk_buff *skb, bool is_marked);
+struct net_device *xdc_tunnel_device(const struct xdc_tunnel_out *out);
 void xdc_tunnel_count(struct xdc_tunnel_out *out, unsigned int counter, u64 n);
 void xdc_tunnel_free(struct sk_buff *skb);
 u8 *xdc_tunnel_bytes(struct sk_buff *skb, unsigned int *len);

@@ -225,16 +225,6 @@ static int xdc_flows_seq_show(struct seq_file *seq, void *v)
 	return 0;
 }
 
-void xdc_flow_show_text(struct seq_file *line, const char *text)
-{
-	seq_printf(line, " %s", text);
-}
-
-void xdc_flow_show_number(struct seq_file *line, u64 number)
-{
-	seq_printf(line, " %llu", number);
-}
-
 static const struct seq_operations xdc_flows_seq_ops = {
 	.start	= xdc_flows_seq_start,
 	.next	= xdc_flows_seq_next,

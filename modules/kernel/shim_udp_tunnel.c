@@ -11,6 +11,8 @@
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/netdevice.h>
+#include <linux/proc_fs.h>
+#include <linux/seq_file.h>
 #include <linux/skbuff.h>
 #include <net/gro_cells.h>
 #include <net/inet_ecn.h>
@@ -112,6 +114,12 @@ void xdc_tunnel_deliver(struct xdc_tunnel_out *out, struct sk_buff *skb, bool is
 {
 	xdc_tunnel_cb(skb)->is_marked = is_marked;
 	__skb_queue_tail(&out->up, skb);
+}
+
+/* Of the callback. */
+struct net_device *xdc_tunnel_device(const struct xdc_tunnel_out *out)
+{
+	return out->tunnel->dev;
 }
 
 void xdc_tunnel_count(struct xdc_tunnel_out *out, unsigned int counter, u64 n)
@@ -704,12 +712,96 @@ static struct rtnl_link_ops xdc_tunnel_link_ops = {
 	.get_link_net	= xdc_tunnel_link_net,
 };
 
+/*
+ * /proc/net/KIND: of each device of the namespace its session, and if it is up its channels. A position
+ * is the device's index and a part of it. One part is written under one hold of the device's lock, so
+ * that a reader of whatever many devices holds none for long.
+ */
+#define XDC_TUNNEL_PART_BITS 4
+#define XDC_TUNNEL_PART(pos) ((unsigned int)((pos) & ((1 << XDC_TUNNEL_PART_BITS) - 1)))
+
+static void *xdc_tunnel_seq_at(struct seq_file *seq, loff_t *pos)
+{
+	unsigned long index = *pos >> XDC_TUNNEL_PART_BITS;
+	const struct xdc_tunnel *tunnel;
+	struct net_device *dev;
+
+	for_each_netdev_dump(seq_file_net(seq), dev, index) {
+		if (dev->rtnl_link_ops != &xdc_tunnel_link_ops)
+			continue;
+		tunnel = netdev_priv(dev);
+		if (index != *pos >> XDC_TUNNEL_PART_BITS)
+			*pos = (loff_t)index << XDC_TUNNEL_PART_BITS;
+		if (XDC_TUNNEL_PART(*pos) <= tunnel->config.channels)
+			return dev;
+	}
+	return NULL;
+}
+
+static void *xdc_tunnel_seq_start(struct seq_file *seq, loff_t *pos)
+	__acquires(RCU)
+{
+	rcu_read_lock();
+	return xdc_tunnel_seq_at(seq, pos);
+}
+
+static void *xdc_tunnel_seq_next(struct seq_file *seq, void *v, loff_t *pos)
+{
+	++*pos;
+	return xdc_tunnel_seq_at(seq, pos);
+}
+
+static void xdc_tunnel_seq_stop(struct seq_file *seq, void *v)
+	__releases(RCU)
+{
+	rcu_read_unlock();
+}
+
+static int xdc_tunnel_seq_show(struct seq_file *seq, void *v)
+{
+	struct net_device *dev = v;
+	struct xdc_tunnel *tunnel = netdev_priv(dev);
+	unsigned int part = XDC_TUNNEL_PART(seq->index);
+
+	spin_lock_bh(&tunnel->lock);
+	if (part && !tunnel->state)
+		goto unlock;
+	if (part)
+		seq_printf(seq, "channel %u", part - 1);
+	else
+		seq_printf(seq, "device %s local %pI4 remote %pI4 port %u", dev->name,
+			   &tunnel->config.local, &tunnel->config.remote,
+			   ntohs(tunnel->config.port));
+	if (tunnel->state)
+		xdc_tunnel_ops->show(tunnel->state, part, xdc_tunnel_now_us(), seq);
+	else
+		seq_puts(seq, " session closed");
+	seq_putc(seq, '\n');
+unlock:
+	spin_unlock_bh(&tunnel->lock);
+	return 0;
+}
+
+static const struct seq_operations xdc_tunnel_seq_ops = {
+	.start	= xdc_tunnel_seq_start,
+	.next	= xdc_tunnel_seq_next,
+	.stop	= xdc_tunnel_seq_stop,
+	.show	= xdc_tunnel_seq_show,
+};
+
 static int __net_init xdc_tunnel_net_init(struct net *net)
 {
 	struct xdc_tunnel_net *own = net_generic(net, xdc_tunnel_net_id);
 
 	INIT_LIST_HEAD(&own->tunnels);
-	return 0;
+	return proc_create_net(xdc_tunnel_ops->kind, 0444, net->proc_net, &xdc_tunnel_seq_ops,
+			       sizeof(struct seq_net_private)) ? 0 : -ENOMEM;
+}
+
+/* Returns when no reader is left. */
+static void __net_exit xdc_tunnel_net_gone(struct net *net)
+{
+	remove_proc_entry(xdc_tunnel_ops->kind, net->proc_net);
 }
 
 /* Without its socket's namespace a device goes, wherever it is. */
@@ -729,6 +821,7 @@ static void __net_exit xdc_tunnel_net_exit(struct net *net, struct list_head *he
 static struct pernet_operations xdc_tunnel_net_ops = {
 	.init		= xdc_tunnel_net_init,
 	.exit_rtnl	= xdc_tunnel_net_exit,
+	.exit		= xdc_tunnel_net_gone,
 	.id		= &xdc_tunnel_net_id,
 	.size		= sizeof(struct xdc_tunnel_net),
 };

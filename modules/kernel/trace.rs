@@ -17,6 +17,7 @@ use super::{
     conn::Conn,
     qdisc::{Packet, Queue},
     tcp::Sock,
+    udp_tunnel::Decisions,
 };
 
 pub(crate) use super::bindings::{
@@ -66,6 +67,15 @@ impl Subject for &Conn<'_> {
     }
 }
 
+impl Subject for &Decisions<'_> {
+    type Pointers = (*const bindings::net_device,);
+
+    #[inline(always)]
+    fn pointers(self) -> Self::Pointers {
+        (self.device(),)
+    }
+}
+
 impl Subject for (&Queue<'_>, &Packet<'_>) {
     type Pointers = (*const bindings::Qdisc, *const bindings::sk_buff);
 
@@ -77,7 +87,7 @@ impl Subject for (&Queue<'_>, &Packet<'_>) {
 
 /// Defines a [`Tracepoint`]: its type, its name in a header trace_*.h that Kbuild finds, and the
 /// struct that it is handed there. It is about a socket of a congestion control's, about a packet in
-/// a queue, or about a connection.
+/// a queue, about a connection, or about a tunnel.
 macro_rules! tracepoint {
     ($(#[$attr:meta])* $type:ident, $name:ident, $info:ident) => {
         $crate::kernel_api::trace::tracepoint! {
@@ -96,6 +106,12 @@ macro_rules! tracepoint {
             @define $(#[$attr])* $type, $name, $info,
             (&'a $crate::kernel_api::qdisc::Queue<'a>, &'a $crate::kernel_api::qdisc::Packet<'a>),
             (queue, packet)
+        }
+    };
+    ($(#[$attr:meta])* $type:ident, $name:ident, $info:ident, tunnel) => {
+        $crate::kernel_api::trace::tracepoint! {
+            @define $(#[$attr])* $type, $name, $info,
+            &'a $crate::kernel_api::udp_tunnel::Decisions<'a>, (device)
         }
     };
     (

@@ -8,7 +8,7 @@
 //!
 //! C headers: `include/net/udp_tunnel.h`, `include/net/rtnetlink.h`
 
-use super::bindings;
+use super::{bindings, seq::Line};
 use core::{
     ffi::c_void,
     marker::PhantomData,
@@ -151,6 +151,13 @@ impl<'a> Decisions<'a> {
         }
     }
 
+    /// What tracepoints look at.
+    #[inline(always)]
+    pub(super) fn device(&self) -> *const bindings::net_device {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_tunnel_device(self.out) }
+    }
+
     /// A packet of zeros.
     pub(crate) fn make(&mut self, len: usize) -> Option<Packet> {
         let len = u16::try_from(len).ok()?;
@@ -224,6 +231,9 @@ pub(crate) trait Tunnel: Sized + Send + 'static {
     ) -> u64;
     /// The time has come.
     fn poll(&mut self, decisions: &mut Decisions<'_>, now_us: u64) -> u64;
+    /// Writes what there is of the session (part 0) or of a channel (counted from part 1), as the
+    /// rest of a line and lines that follow.
+    fn show(&self, part: usize, now_us: u64, line: &mut Line<'_>);
 }
 
 /// What C keeps, and the pointers that it follows.
@@ -274,6 +284,7 @@ impl<T: Tunnel> Registration<T> {
                 transmit: Some(Self::transmit),
                 receive: Some(Self::receive),
                 poll: Some(Self::poll),
+                show: Some(Self::show),
             };
         }
         // SAFETY: `table` is complete, and stays where it is until `drop` has unregistered it.
@@ -379,6 +390,22 @@ impl<T: Tunnel> Registration<T> {
         // SAFETY: By the safety requirements `out` is for this callback.
         let mut decisions = unsafe { Decisions::from_raw(out) };
         state.poll(&mut decisions, now_us)
+    }
+
+    /// # Safety
+    ///
+    /// Called by C only, with what `open` returned, locked, and the file that it writes to.
+    unsafe extern "C" fn show(
+        state: *const c_void,
+        part: c_uint,
+        now_us: u64,
+        seq: *mut bindings::seq_file,
+    ) {
+        // SAFETY: By the safety requirements no other code changes it.
+        let state = unsafe { &*state.cast::<T>() };
+        // SAFETY: By the safety requirements.
+        let mut line = unsafe { Line::from_raw(seq) };
+        state.show(part as usize, now_us, &mut line);
     }
 }
 

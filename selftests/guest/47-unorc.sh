@@ -68,6 +68,24 @@ check "paths and times change while it is up" \
 matches "ip shows it" "paths reps freeze timeout timer 100 flush 20 " "$(ip -n h1 -d link show u0)"
 check "20 MB arrive by other paths" transfer 10.50.0.2
 equal "in the same session" "1 1" "$(counter h1 session) $(counter h2 session)"
+# /proc/net/unorc and `xdc paths`.
+ago=$(in_ns h1 cat /proc/net/unorc)
+matches "the module tells of the session" \
+	"^device u0 local 10.9.0.1 remote 10.9.0.2 port 4796 paths reps session up age_us [1-9][0-9]* min_rtt_us [1-9]" "$ago"
+equal "and of each channel" 8 "$(echo "$ago" | grep -c '^channel [0-7] blocks_sent 0 ')"
+matches "of the paths that came back" '^path [0-9]+ state (fresh|used)$' "$ago"
+equal "of nobody else's namespace" "" "$(cat /proc/net/unorc)"
+matches "xdc paths has it for people" "^u0 +10.9.0.2:4796 +reps +up +" "$(in_ns h1 xdc paths)"
+matches "with units" "^  channel [0-7]  RTT [1-9][0-9]* us  blocks 0 sent 0 received" "$(xdc paths u0 --netns h1)"
+matches "in JSON" '"netns":"h1","device":"u0".*"session":"up","age_us":[1-9].*"known":\[\{"entropy":[0-9]+,"udp_port":' \
+	"$(xdc paths u0 --netns h1 --json)"
+equal "again and again" 3 "$(in_ns h1 xdc paths --interval 10ms --count 3 --json | wc -l)"
+refuses "of a device that is there" "there is no tunnel 'u7'" in_ns h1 xdc paths u7
+ip -n h1 link set u0 down
+equal "a device that is down has no session" \
+	"device u0 local 10.9.0.1 remote 10.9.0.2 port 4796 session closed" "$(in_ns h1 cat /proc/net/unorc)"
+ip -n h1 link set u0 up
+check "and has one again" eventually pings 1
 refuses "what both ends agreed on stays" "only paths" ip -n h1 link change u0 type unorc fec off
 refuses "and so does the peer" "only paths" ip -n h1 link change u0 type unorc remote 10.9.0.3
 refuses "its MTU stays while it is up" "busy" ip -n h1 link set u0 mtu 1000
@@ -113,11 +131,13 @@ check "marks do not break what is decoded" transfer 10.50.0.2
 lossy delay 0
 in_ns h1 sysctl -qw net.ipv4.tcp_ecn=2
 
-# Either end begins anew.
+# Either end begins anew, and has nothing to say: the other hears of it when it speaks itself.
 for i in 1 2; do
+	in_ns h$i sysctl -qw net.ipv6.conf.u0.disable_ipv6=1
 	ip -n h$i link set u0 down
 	ip -n h$i link set u0 up
-	check "an end that began anew is known again" eventually pings 1
+	check "an end that began anew is known again" \
+		eventually in_ns h$((3 - i)) ping -c 1 -W 5 10.50.0.$i
 	check "20 MB arrive" transfer 10.50.0.2
 done
 

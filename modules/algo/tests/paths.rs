@@ -353,3 +353,71 @@ fn reps_recycles_the_oldest_and_frozen_uses_what_it_has() {
     let found: Vec<_> = (0..16).map(|_| paths.next(&time, &mut rng)).collect();
     assert_ne!(found[..6], [3, 5, 7, 3, 5, 7]);
 }
+
+/// Entropy, state, when sent, when heard, penalty: of all that is known.
+fn known(paths: &Paths) -> Vec<(u16, State, u64, u64, u8)> {
+    let mut all = Vec::new();
+    paths.known(|path| {
+        let Known { ev, state, .. } = *path;
+        all.push((ev, state, path.sent_us, path.heard_us, path.penalty));
+    });
+    all
+}
+
+#[test]
+fn what_is_known_of_paths_is_told() {
+    for kind in Kind::ALL {
+        let (paths, ..) = of(kind);
+        assert_eq!(known(&paths), []);
+        assert_eq!((paths.kind(), paths.frozen_until_us()), (kind, None));
+    }
+    for kind in [Kind::Ecmp, Kind::Plb] {
+        let (mut paths, mut rng, time) = of(kind);
+        let ev = paths.next(&time, &mut rng);
+        assert_eq!(known(&paths), [(ev, State::InUse, 0, 0, 0)]);
+    }
+    let (mut paths, mut rng, mut time) = of(Kind::Unolb);
+    let first = paths.next(&time, &mut rng);
+    time.now_us += 5;
+    paths.event(&time, &mut rng, Event::Marked(first));
+    let all = known(&paths);
+    assert_eq!(all.len(), 10);
+    assert_eq!(all[0], (first, State::InUse, 1_000, 1_005, 0));
+    assert!(all[1..].iter().all(|path| path.2 == 0 && path.3 == 0));
+
+    let (mut paths, mut rng, time) = of(Kind::Reps);
+    for ev in [3, 5, 7] {
+        paths.event(&time, &mut rng, Event::Good(ev));
+    }
+    paths.next(&time, &mut rng);
+    paths.event(&time, &mut rng, Event::Timeout(9));
+    let states = [(3, State::Used), (5, State::Fresh), (7, State::Fresh)];
+    assert!(
+        known(&paths)
+            .into_iter()
+            .eq(states.map(|(ev, state)| (ev, state, 0, 0, 0)))
+    );
+    assert_eq!(paths.frozen_until_us(), Some(1_000 + FROZEN_US));
+
+    let (mut paths, mut rng, time) = of(Kind::RepsPaper);
+    for _ in 0..SPRAYED {
+        paths.next(&time, &mut rng);
+    }
+    // More than are kept.
+    for ev in 0..300 {
+        paths.event(&time, &mut rng, Event::Good(ev));
+    }
+    paths.next(&time, &mut rng);
+    let left = known(&paths);
+    // One was used.
+    assert_eq!((left.len(), left[0].0), (SPRAYED - 1, 1));
+
+    let (mut paths, mut rng, time) = of(Kind::Bitmap);
+    paths.event(&time, &mut rng, Event::Marked(4));
+    paths.event(&time, &mut rng, Event::Timeout(200));
+    let penalties = [
+        (4, State::Avoided, 0, 0, 1),
+        (200, State::Avoided, 0, 0, 15),
+    ];
+    assert_eq!(known(&paths), penalties);
+}

@@ -2,6 +2,7 @@
 
 use super::super::paths::Kind as Chooser;
 use super::super::support::Rng;
+use super::super::unorc::Cause;
 use super::super::unorc_support::{End, config, flow_and_number, ip, wire};
 use super::*;
 use std::collections::BTreeMap;
@@ -442,4 +443,126 @@ fn packets_are_told_apart() {
     six[6] = 17;
     assert_eq!(Inner::of(&six).ecn, Ecn::Capable);
     assert!(!Inner::of(&six).is_raw);
+}
+
+#[test]
+fn what_there_is_of_a_session_is_told() {
+    let mut net = Net::new(config(8, 2), 1);
+    assert_eq!(net.ends[0].endpoint.session(), (Standing::Down, None));
+    net.loss = 100;
+    net.send(0, ip(1, 0, 100));
+    net.run(2_000);
+    let (session, since_us) = net.ends[0].endpoint.session();
+    assert_eq!(
+        (session, net.ends[0].endpoint.waiting()),
+        (Standing::Asked, 1)
+    );
+    assert!(since_us.is_some_and(|us| net.now_us - us >= 2_000));
+    net.loss = 0;
+    net.run(10_000);
+    for end in &net.ends {
+        let (session, since_us) = end.endpoint.session();
+        assert_eq!((session, end.endpoint.waiting()), (Standing::Up, 0));
+        assert!(since_us.is_some_and(|us| net.now_us - us < 10_000));
+    }
+    let under_way = |net: &mut Net| {
+        let mut all = [0, 0];
+        for (count, end) in all.iter_mut().zip(&mut net.ends) {
+            let channels = end.memory.all().channels.iter();
+            *count = channels
+                .map(|c| c.sender().blocks_under_way() + c.receiver().blocks_under_way())
+                .sum();
+        }
+        all
+    };
+    assert_eq!(under_way(&mut net), [0, 0]);
+    net.send(0, ip(1, 1, 100));
+    assert_eq!(under_way(&mut net), [1, 0]);
+    net.run(10_000);
+    assert_eq!(under_way(&mut net), [0, 0]);
+    let channels = net.ends[0].memory.all().channels.iter();
+    assert!(channels.map(|c| c.sender().srtt_us()).any(|us| us > 0));
+}
+
+#[test]
+fn what_is_counted_is_traced() {
+    let mut reroutes = 0;
+    let mut freezes = 0;
+    for (seed, paths) in (0..).zip(Chooser::ALL) {
+        let config = Config {
+            paths,
+            ..config(8, 2)
+        };
+        let mut net = Net::new(config, seed);
+        net.loss = 8;
+        net.burst = 4;
+        net.jitter_us = 50;
+        talk(&mut net, 400);
+        for end in &net.ends {
+            let io = &end.io;
+            let traced = |f: &dyn Fn(&Happened) -> Option<u32>| -> u64 {
+                let all = io.traced.iter().filter_map(|(_, what)| f(what));
+                all.map(u64::from).sum()
+            };
+            let decoded = traced(&|what| match *what {
+                Happened::Decoded { k, have, .. } => Some((!have & ((1 << k) - 1)).count_ones()),
+                _ => None,
+            });
+            assert_eq!(decoded, io.counted(Count::Recovered));
+            for (wanted, count) in [(true, Count::NackSent), (false, Count::NackReceived)] {
+                let nacks = traced(&|what| match *what {
+                    Happened::Nack { is_sent, .. } => Some((is_sent == wanted).into()),
+                    _ => None,
+                });
+                assert!(nacks > 0, "{count:?}");
+                assert_eq!(nacks, io.counted(count));
+            }
+            let rerouted = traced(&|what| match *what {
+                Happened::Reroute { paths, .. } => Some(paths),
+                _ => None,
+            });
+            assert_eq!(rerouted, io.counted(Count::Reroute));
+            reroutes += rerouted;
+            let frozen = traced(&|what| match *what {
+                Happened::Freeze { cause, .. } => Some((cause != Cause::Mark).into()),
+                _ => None,
+            });
+            assert_eq!(frozen, io.counted(Count::Freeze));
+            freezes += frozen;
+            let begun = traced(&|what| match *what {
+                Happened::Session { to, .. } => Some((to == Standing::Up).into()),
+                _ => None,
+            });
+            assert_eq!(begun, io.counted(Count::Session));
+            let channels = io.traced.iter().map(|(channel, _)| *channel);
+            assert!(
+                channels
+                    .max()
+                    .is_some_and(|channel| (1..8).contains(&channel))
+            );
+        }
+    }
+    assert!(reroutes > 10 && freezes > 10, "{reroutes} {freezes}");
+}
+
+#[test]
+fn a_session_goes_from_one_state_to_the_next() {
+    let mut net = Net::new(config(8, 2), 1);
+    net.send(0, ip(1, 0, 100));
+    net.run(10_000);
+    // The peer begins anew, and this end hears of it when it speaks.
+    net.ends[1] = End::new(config(8, 2), false, 5);
+    net.send(0, ip(1, 1, 100));
+    net.run(10_000_000);
+    let states = net.ends[0]
+        .io
+        .traced
+        .iter()
+        .filter_map(|(_, what)| match *what {
+            Happened::Session { from, to } => Some((from, to)),
+            _ => None,
+        });
+    use Standing::*;
+    let wanted = [(Down, Asked), (Asked, Up), (Up, Asked), (Asked, Up)];
+    assert_eq!(states.collect::<Vec<_>>(), wanted);
 }

@@ -8,7 +8,10 @@ use super::{
     resequence::{self, Held, HeldBlock},
     rtt::BaseRtt,
     tunnel::{self, Channel, Endpoint},
-    unorc::{self, Config, Context, Count, Ecn, HEADER_BYTES, Header, Io, Packet, Sent, SentBlock},
+    unorc::{
+        self, Config, Context, Count, Ecn, HEADER_BYTES, Happened, Header, Io, Packet, Sent,
+        SentBlock,
+    },
 };
 
 impl Packet for Vec<u8> {
@@ -69,6 +72,8 @@ pub struct Caller {
     pub sent: Vec<(Header, Vec<u8>, Ecn)>,
     pub up: Vec<(Vec<u8>, bool)>,
     pub counts: [u64; Count::NAMES.len()],
+    /// By channel.
+    pub traced: Vec<(u16, Happened)>,
     /// One in so many allocations fails; 0: none.
     pub fails: u32,
     asked: u32,
@@ -106,6 +111,10 @@ impl Io for Caller {
 
     fn count(&mut self, count: Count, n: u64) {
         self.counts[count as usize] += n;
+    }
+
+    fn trace(&mut self, channel: u16, what: &Happened) {
+        self.traced.push((channel, *what));
     }
 }
 

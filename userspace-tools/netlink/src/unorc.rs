@@ -226,7 +226,10 @@ pub fn counters(xstats: &[u8]) -> impl Iterator<Item = (&'static str, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use saphyr::{LoadableYamlNode as _, Yaml};
+
     use super::*;
+    use crate::codec::tests::{members_of, of, text};
 
     #[test]
     fn what_is_shown_can_be_typed() {
@@ -289,6 +292,48 @@ mod tests {
         assert!(names.eq(counters(&bytes).map(|(name, _)| name.to_owned())));
         assert_eq!(counters(&bytes).nth(3), Some(("tx_resent", 3)));
         assert_eq!(counters(&bytes[..20]).count(), 2);
+    }
+
+    #[test]
+    fn the_ynl_specification_describes_the_same() {
+        const SPECIFICATION: &str = include_str!("../../../modules/uapi/unorc.yaml");
+        const HEADER: &str = include_str!("../../../modules/uapi/unorc.h");
+        let documents = Yaml::load_from_str(SPECIFICATION).unwrap();
+        let specification = &documents[0];
+        let sets = &specification["attribute-sets"];
+        let attributes = of(sets, "unorc-attrs", "attributes");
+        let names = attributes.iter().map(|described| {
+            let name = text(described, "name").unwrap().to_uppercase();
+            format!("IFLA_UNORC_{}", name.replace('-', "_"))
+        });
+        let header = members_of(HEADER, "enum {");
+        assert!(names.eq(header[1..=MAX_ATTRIBUTE as usize].iter().copied()));
+        // As long as what is written.
+        let words = "local 10.0.0.1 remote 10.0.0.2 port 1 fec 8+2 paths ops freeze off \
+                     timer 1 flush 1 channels 8 window 64";
+        let words: Vec<_> = words.split_whitespace().collect();
+        let written = Options::parse(&words).unwrap().attributes();
+        assert_eq!(written.len(), attributes.len());
+        for (described, (_, bytes)) in attributes.iter().zip(&written) {
+            let bits = text(described, "type").unwrap().strip_prefix('u').unwrap();
+            assert_eq!(bits.parse(), Ok(8 * bytes.len()), "{described:?}");
+        }
+        let definitions = &specification["definitions"];
+        let entries = |name: &str| {
+            let entries = of(definitions, name, "entries").into_iter();
+            entries
+                .filter_map(|e| Some(e.as_str()?.to_owned()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(entries("unorc-paths"), Kind::ALL.map(Kind::name));
+        assert_eq!(entries("unorc-freeze"), FREEZES);
+        let fields = of(definitions, "unorc-xstats", "members");
+        let fields = fields.into_iter().map(|field| {
+            assert_eq!(text(field, "type"), Some("u64"));
+            text(field, "name").unwrap().replace('-', "_")
+        });
+        let names = Count::NAMES.iter().map(|name| name.to_str().unwrap());
+        assert!(fields.eq(names));
     }
 
     #[test]

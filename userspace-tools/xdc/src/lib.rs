@@ -79,6 +79,7 @@ fn dispatch(command: Command) -> Result<bool> {
     | Command::Check { .. }
     | Command::Qdisc(_)
     | Command::Ss(_)
+    | Command::Paths(_)
     | Command::Watch(_)
     | Command::Trace { .. }
     | Command::Doctor { .. } = command
@@ -128,6 +129,7 @@ fn dispatch(command: Command) -> Result<bool> {
         }
         Command::Kdir(request) => kdir::command(&request),
         Command::Ss(args) => observe::ss::command(&args),
+        Command::Paths(args) => observe::paths::command(&args),
         Command::Watch(args) => observe::watch::command(&args),
         Command::Top(args) => observe::top::command(&args),
         Command::Doctor { kdir, json } => doctor::command(kdir.as_deref(), json),

@@ -47,6 +47,28 @@ fn prepare() -> Result<()> {
     Ok(())
 }
 
+/// Of a hundred allocations that may not sleep so many fail, whoever's they are, until `f` has ended.
+pub fn failing<T>(percent: u32, f: impl FnOnce() -> Result<T>) -> Result<T> {
+    let set = |name: &str, value: &str| {
+        let path = format!("{DEBUGFS}/failslab/{name}");
+        fs::write(&path, value).with_context(|| path)
+    };
+    for (name, value) in [
+        ("ignore-gfp-wait", "Y"),
+        ("verbose", "0"),
+        ("task-filter", "N"),
+        ("interval", "1"),
+        ("times", "-1"),
+        ("probability", &percent.to_string()),
+    ] {
+        set(name, value)?;
+    }
+    let outcome = f();
+    set("probability", "0")?;
+    set("times", "1")?;
+    outcome
+}
+
 /// Allocations that were still to come. Reading and opening allocate nothing that counts: the
 /// file is open, and what it needs for this is the reader's stack.
 fn left(file: &fs::File) -> Result<u32> {

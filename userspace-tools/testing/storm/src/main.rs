@@ -22,6 +22,7 @@ mod sockets;
 mod sys;
 mod sysctl;
 mod tlt;
+mod unorc;
 
 use std::{env, path::Path, process::ExitCode};
 
@@ -74,6 +75,8 @@ enum Attack {
     RoundTrips,
     /// TLT: forged marks, lying peers, and going under its flows.
     Tlt,
+    /// unorc: ends that begin anew, move and go under flows, and forged packets.
+    Unorc,
     /// What kmemleak finds.
     Leaks,
     /// Mistakes on purpose, which have to raise the alarm.
@@ -178,6 +181,7 @@ fn main() -> ExitCode {
         Attack::Soak => soak::hour(&mut storm, count([60, 600, 60, 600])),
         Attack::RoundTrips => soak::round_trips(&mut storm),
         Attack::Tlt => tlt::attack(&mut storm, count([4_096, 4_096, 256, 4_096])),
+        Attack::Unorc => unorc::attack(&mut storm, count([24, 1_000, 6, 100])),
         Attack::Leaks => leaks::attack(&mut storm),
         Attack::Alarms => alarms::attack(&mut storm),
     };

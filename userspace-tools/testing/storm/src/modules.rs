@@ -33,8 +33,8 @@ use crate::{
     net::{self, DEVICE, Pair},
 };
 
-/// The modules under test: what is installed. Not devices: they need modules of the kernel's, and a storm of
-/// their own, which is not there yet (docs/unorc.md).
+/// The modules under test: what is installed. Not devices: they need modules of the kernel's, and have a storm of
+/// their own (unorc.rs).
 fn under_test() -> impl Iterator<Item = &'static Module> {
     MODULES
         .iter()

@@ -14,6 +14,7 @@ use xdc_netlink::phantom::{ColorSource, Mark, Options};
 
 use crate::{
     Storm,
+    alloc::failing,
     background::PATIENCE,
     flow::{Family, Spec, Traffic},
     modules,
@@ -838,24 +839,7 @@ fn starved(storm: &Storm) -> Result<()> {
     let pair = lossy_pair()?;
     // Its listeners find no port where there is no memory.
     let mut traffic = Traffic::new(&pair, "cubic")?;
-    let set = |name: &str, value: &str| {
-        let path = format!("/sys/kernel/debug/failslab/{name}");
-        fs::write(&path, value).context(path)
-    };
-    for (name, value) in [
-        ("ignore-gfp-wait", "Y"),
-        ("verbose", "0"),
-        ("task-filter", "N"),
-        ("interval", "1"),
-        ("times", "-1"),
-        ("probability", "5"),
-    ] {
-        set(name, value)?;
-    }
-    let outcome = begin_starved(storm, &mut traffic);
-    set("probability", "0")?;
-    set("times", "1")?;
-    outcome?;
+    failing(5, || begin_starved(storm, &mut traffic))?;
     traffic.resume_all()?;
     traffic.drain(PATIENCE)?;
     traffic.verdict()?;

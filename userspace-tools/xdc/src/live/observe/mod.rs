@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Live views of this host or of network namespaces: `xdc ss`, `xdc watch`, `xdc top`.
+//! Live views of this host or of network namespaces: `xdc ss`, `xdc paths`, `xdc watch`, `xdc top`.
 //!
 //! A sample is a netlink dump of each family; no process is started for it.
 
 mod flows;
 mod params;
+pub mod paths;
 mod queues;
 mod screen;
 pub mod ss;
@@ -162,28 +163,26 @@ impl View {
         match self.params {
             Some((ref params, read_at)) if read_at.elapsed() < PARAMS_LIFETIME => params.clone(),
             _ => {
-                // /proc/sys/net is that of the thread's namespace. The caller's own may be entered
-                // by who may do so only, and need not be where no other was.
-                let entered = enter(&self.netns).is_ok() || self.name.is_none();
-                let params = if entered {
-                    Params::read()
-                } else {
-                    Params::default()
-                };
+                let params = self.within(Params::read);
                 self.params = Some((params.clone(), Instant::now()));
                 params
             }
         }
     }
 
+    /// What `read` finds in /proc/sys/net and /proc/thread-self/net, which are those of the thread's namespace.
+    fn within<T: Default>(&self, read: impl FnOnce() -> T) -> T {
+        // The caller's own may be entered by who may do so only, and need not be where no other was.
+        if enter(&self.netns).is_ok() || self.name.is_none() {
+            read()
+        } else {
+            T::default()
+        }
+    }
+
     /// What tlt knows of this namespace's connections.
     fn tlt(&self) -> tlt::Connections {
-        // As with the parameters.
-        if enter(&self.netns).is_ok() || self.name.is_none() {
-            tlt::Connections::read()
-        } else {
-            tlt::Connections::default()
-        }
+        self.within(tlt::Connections::read)
     }
 
     fn qdiscs(&mut self, index: u32) -> Result<Vec<QdiscState>> {

@@ -6,13 +6,18 @@ use xdc_algo::ALGORITHMS;
 use super::record::PROGRAMS;
 
 /// Of modules that are no congestion control.
-const OF_OTHERS: [&str; 6] = [
+const OF_OTHERS: [&str; 11] = [
     "phantom_mark",
     "phantom_drop",
     "tlt_send",
     "tlt_echo",
     "tlt_clock",
     "tlt_state",
+    "unorc_decoded",
+    "unorc_nack",
+    "unorc_reroute",
+    "unorc_freeze",
+    "unorc_session",
 ];
 
 const COUNT: usize = {

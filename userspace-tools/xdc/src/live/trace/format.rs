@@ -73,6 +73,7 @@ pub fn read(event: &str) -> Result<Format> {
     let text = fs::read_to_string(&path).map_err(|err| {
         let module = match event.split_once('_') {
             Some(("phantom", _)) => "sch_phantom".to_owned(),
+            Some((module @ ("tlt" | "unorc"), _)) => module.to_owned(),
             Some((cc, _)) => format!("tcp_{cc}"),
             None => event.to_owned(),
         };

@@ -1,0 +1,555 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The tunnel device unorc under attack: ends that begin anew, move, lose what is below them, get forged packets
+//! and no memory, and go while flows live.
+
+use std::{
+    fs,
+    io::Read,
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    os::fd::AsRawFd,
+    process::Command,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use netlink_packet_route::{
+    RouteNetlinkMessage,
+    link::{InfoData, InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
+};
+use socket2::{Domain, Protocol, Socket, Type};
+use xdc_netlink::{
+    Connection, Request,
+    attributes::Attributes,
+    link::{self, RouteMetrics},
+    unorc::{KIND, Options},
+};
+
+use crate::{
+    Storm,
+    alloc::failing,
+    background::PATIENCE,
+    flow::{Family, Spec, Traffic},
+    modules,
+    net::{DEVICE, Netns, Pair, mac, v4},
+};
+
+const MODULE: &str = "unorc";
+/// Index and name of the tunnel of each host.
+const TUNNEL: u32 = 7;
+const NAME: &str = "u0";
+const PORT: u16 = 4796;
+const MTU: u32 = 1454;
+
+/// The address that a tunnel's packets come from.
+fn outer(host: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 8, 0, 1 + host as u8)
+}
+
+/// Two hosts whose IPv4 goes through a tunnel between them.
+fn tunnels(words: &str) -> Result<Pair> {
+    let pair = Pair::new()?;
+    // Where orphans do not end, their namespace does not.
+    pair.sysctl("net/ipv4/tcp_orphan_retries", "1")?;
+    for host in 0..2 {
+        below(&pair, host)?;
+        make(&pair, host, words)?;
+    }
+    Ok(pair)
+}
+
+/// What a tunnel goes over.
+fn below(pair: &Pair, host: usize) -> Result<()> {
+    let (own, other) = (outer(host), outer(1 - host));
+    pair.hosts[host].run(|| {
+        Connection::open()?.batch([
+            link::set_up("eth0", DEVICE),
+            link::add_address(DEVICE, own, 32),
+            link::add_neighbour(DEVICE, other, mac(1 - host)),
+            link::add_host_route(other, DEVICE, own, &RouteMetrics::default()),
+        ])?;
+        Ok(())
+    })
+}
+
+fn options(host: usize, port: u16, words: &str) -> Result<Options> {
+    let words: Vec<_> = words.split_whitespace().collect();
+    let options = Options::parse(&words).map_err(|why| anyhow!(why))?;
+    Ok(options.between(outer(host), outer(1 - host), port))
+}
+
+/// Makes the tunnel of a host, which is up then.
+fn make(pair: &Pair, host: usize, words: &str) -> Result<()> {
+    let options = options(host, PORT, words)?;
+    pair.hosts[host].run(|| {
+        Connection::open()?.request(link::add_unorc(NAME, TUNNEL, MTU, &options, false))?;
+        begin(host)
+    })
+}
+
+/// Sets up the tunnel of the host whose namespace the thread is in, and has IPv4 go through it.
+fn begin(host: usize) -> Result<()> {
+    let (own, other) = (v4(host), v4(1 - host));
+    Connection::open()?.batch([
+        link::set_up(NAME, TUNNEL),
+        link::add_device_route(other, TUNNEL, own, &RouteMetrics::default()),
+    ])?;
+    Ok(())
+}
+
+/// A change of a device: its flags, or attributes.
+fn change(index: u32, is_up: Option<bool>, attributes: Vec<LinkAttribute>) -> Request {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    if let Some(is_up) = is_up {
+        message.header.change_mask = LinkFlags::Up;
+        message.header.flags.set(LinkFlags::Up, is_up);
+    }
+    message.attributes = attributes;
+    Request {
+        what: format!("change device {index}"),
+        message: RouteNetlinkMessage::NewLink(message),
+        flags: 0,
+    }
+}
+
+/// `ip link change` by words.
+fn changed(words: &str) -> Result<Request> {
+    let words: Vec<_> = words.split_whitespace().collect();
+    let mut data = Attributes::default();
+    let options = Options::parse(&words).map_err(|why| anyhow!(why))?;
+    for (number, bytes) in options.attributes() {
+        data.push(number, &bytes);
+    }
+    let info = LinkAttribute::LinkInfo(vec![
+        LinkInfo::Kind(InfoKind::Other(KIND.to_owned())),
+        LinkInfo::Data(InfoData::Other(data.into_bytes())),
+    ]);
+    Ok(change(TUNNEL, None, vec![info]))
+}
+
+/// One request in a host.
+fn request(host: &Netns, request: Request) -> Result<()> {
+    host.run(|| Ok(Connection::open()?.request(request)?))
+}
+
+/// A counter of a host's tunnel, as `ethtool -S` has it.
+fn counted(host: &Netns, name: &str) -> Result<u64> {
+    host.run(|| {
+        let output = Command::new("ethtool").args(["-S", NAME]).output()?;
+        let text = String::from_utf8(output.stdout)?;
+        let mut values = text.lines().filter_map(|line| {
+            let value = line.trim().strip_prefix(name)?.strip_prefix(": ")?;
+            value.parse().ok()
+        });
+        values.next().with_context(|| format!("no {name}"))
+    })
+}
+
+/// Packets that the tunnel of a host could not send.
+fn unsent(host: &Netns) -> Result<u64> {
+    const TX_ERRORS: usize = 10;
+    host.run(|| {
+        let text = fs::read_to_string("/proc/thread-self/net/dev")?;
+        let mut tunnels = text.lines().filter_map(|line| {
+            let values = line.trim().strip_prefix(NAME)?.strip_prefix(':')?;
+            values.split_whitespace().nth(TX_ERRORS)?.parse().ok()
+        });
+        tunnels.next().context("no tunnel")
+    })
+}
+
+/// Flows of IPv4 are kept open while something is done to their hosts.
+struct Load<'a> {
+    storm: &'a Storm,
+    traffic: Traffic<'a>,
+}
+
+impl<'a> Load<'a> {
+    fn new(storm: &'a Storm, pair: &'a Pair) -> Result<Self> {
+        let traffic = Traffic::new(pair, "cubic")?;
+        Ok(Self { storm, traffic })
+    }
+
+    /// As many flows as there should be, and their packets. The route exists.
+    fn refill(&mut self) -> Result<()> {
+        const FLOWS: usize = 6;
+        let bytes = if self.storm.debug { 60_000 } else { 400_000 };
+        while self.traffic.open_flows() < FLOWS {
+            let family = [Family::V4, Family::Mapped][self.traffic.tally.opened as usize % 2];
+            self.traffic.open(Spec::new("cubic", bytes, family))?;
+        }
+        self.step()
+    }
+
+    fn step(&mut self) -> Result<()> {
+        for _ in 0..3 {
+            self.traffic.step(Duration::from_millis(2))?;
+        }
+        Ok(())
+    }
+
+    /// Every byte arrives.
+    fn end(mut self) -> Result<()> {
+        self.traffic.drain(PATIENCE)?;
+        self.traffic.verdict()?;
+        ensure!(self.traffic.tally.completed > 0, "no flow arrived");
+        Ok(())
+    }
+}
+
+/// Reads /proc/net/unorc of a host all the time until `f` has ended.
+fn watched<T>(host: &Netns, f: impl FnOnce() -> Result<T>) -> Result<T> {
+    let (stop, lines) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            host.run(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    // Not there while the module is not.
+                    let text = fs::read_to_string("/proc/thread-self/net/unorc");
+                    let found = text.map_or(0, |text| text.lines().count());
+                    lines.fetch_add(found as u64, Ordering::Relaxed);
+                    thread::sleep(Duration::from_micros(100));
+                }
+                Ok(())
+            })
+        });
+        let outcome = f();
+        stop.store(true, Ordering::Relaxed);
+        let read = reader.join().map_err(|_| anyhow!("the reader panicked"))?;
+        let outcome = outcome?;
+        read?;
+        ensure!(lines.load(Ordering::Relaxed) > 0, "nothing was read");
+        Ok(outcome)
+    })
+}
+
+/// The attack; `rounds` of each kind of trouble.
+pub fn attack(storm: &mut Storm, rounds: u32) -> Result<()> {
+    modules::load(MODULE)?;
+    let _no_autoload = modules::NoAutoload::new()?;
+    type Case = fn(&Storm, u32) -> Result<()>;
+    let cases: [(&str, Case); 10] = [
+        ("either end is made again under flows", restarts),
+        ("a tunnel moves to another namespace and back", moves),
+        ("its MTU changes", mtus),
+        ("the device below goes down and up", below_down),
+        ("and away", below_gone),
+        ("forged, stale and broken packets change nothing", forged),
+        ("each option changes under flows", changes),
+        ("there are 200 of them", many),
+        ("hosts go with their tunnels", namespaces),
+        ("the module goes under flows and comes back", reloads),
+    ];
+    for (what, case) in cases {
+        let outcome = case(storm, rounds);
+        storm.ktap.case(what, outcome);
+    }
+    // What only the debug kernel has.
+    if storm.debug {
+        let outcome = starved(storm);
+        storm
+            .ktap
+            .case("flows arrive where allocations fail", outcome);
+    }
+    modules::unload(MODULE)?;
+    Ok(())
+}
+
+fn restarts(storm: &Storm, rounds: u32) -> Result<()> {
+    let pair = tunnels("paths reps")?;
+    let mut load = Load::new(storm, &pair)?;
+    watched(&pair.hosts[0], || {
+        for round in 0..rounds {
+            let host = round as usize % 2;
+            load.refill()?;
+            request(&pair.hosts[host], link::delete(TUNNEL))?;
+            load.step()?;
+            make(&pair, host, "paths reps")?;
+        }
+        Ok(())
+    })?;
+    load.end()
+}
+
+fn moves(storm: &Storm, rounds: u32) -> Result<()> {
+    let pair = tunnels("")?;
+    let elsewhere = Netns::create()?;
+    let mut load = Load::new(storm, &pair)?;
+    let to = |host: &Netns| change(TUNNEL, None, vec![LinkAttribute::NetNsFd(host.as_raw_fd())]);
+    for round in 0..rounds {
+        let host = round as usize % 2;
+        load.refill()?;
+        request(&pair.hosts[host], to(&elsewhere))?;
+        // It still has its socket where it was.
+        request(&elsewhere, link::set_up(NAME, TUNNEL))?;
+        load.step()?;
+        request(&elsewhere, to(&pair.hosts[host]))?;
+        pair.hosts[host].run(|| begin(host))?;
+    }
+    load.end()
+}
+
+fn mtus(storm: &Storm, rounds: u32) -> Result<()> {
+    let pair = tunnels("paths bitmap")?;
+    let mut rng = fastrand::Rng::with_seed(storm.seed);
+    let mut load = Load::new(storm, &pair)?;
+    for round in 0..rounds {
+        let host = round as usize % 2;
+        load.refill()?;
+        let mtu = || LinkAttribute::Mtu(1_000);
+        let busy = request(&pair.hosts[host], change(TUNNEL, None, vec![mtu()]));
+        ensure!(busy.is_err(), "it changes while it is up");
+        // Not below what the peer has: what is larger than its memory goes without code.
+        let mtu = LinkAttribute::Mtu(rng.u32(600..=MTU));
+        request(&pair.hosts[host], change(TUNNEL, Some(false), vec![]))?;
+        request(&pair.hosts[host], change(TUNNEL, None, vec![mtu]))?;
+        load.step()?;
+        pair.hosts[host].run(|| begin(host))?;
+    }
+    load.end()
+}
+
+fn below_down(storm: &Storm, rounds: u32) -> Result<()> {
+    let pair = tunnels("paths plb")?;
+    let mut load = Load::new(storm, &pair)?;
+    for round in 0..rounds {
+        let host = round as usize % 2;
+        load.refill()?;
+        request(&pair.hosts[host], change(DEVICE, Some(false), vec![]))?;
+        load.step()?;
+        below(&pair, host)?;
+        // Only when the kernel has seen the carrier does it send.
+        for netns in &pair.hosts {
+            request(netns, link::settle("eth0", DEVICE))?;
+        }
+        // The routes by the other's device stay, but for the neighbours.
+        below(&pair, 1 - host)?;
+    }
+    load.end()
+}
+
+fn below_gone(storm: &Storm, _rounds: u32) -> Result<()> {
+    for host in 0..2 {
+        let pair = tunnels("paths ops")?;
+        let mut load = Load::new(storm, &pair)?;
+        load.refill()?;
+        request(&pair.hosts[host], link::delete(DEVICE))?;
+        load.step()?;
+        ensure!(unsent(&pair.hosts[0])? > 0, "nothing was sent to nowhere");
+        load.traffic.abandon();
+        request(&pair.hosts[host], link::delete(TUNNEL))?;
+    }
+    Ok(())
+}
+
+/// What goes to the tunnel of the second host from now on.
+fn listen(pair: &Pair) -> Result<Socket> {
+    let seen = pair.hosts[1].run(|| {
+        let ipv4 = Some(Protocol::from(i32::from((libc::ETH_P_IP as u16).to_be())));
+        Socket::new(Domain::PACKET, Type::DGRAM.cloexec(), ipv4)
+            .context("cannot open a packet socket")
+    })?;
+    seen.set_nonblocking(true)?;
+    Ok(seen)
+}
+
+/// Adds the tunnel's packets that were seen, without the headers of IP and UDP.
+fn collect(mut seen: &Socket, packets: &mut Vec<Vec<u8>>) {
+    const MOST: usize = 512;
+    const HEADERS: usize = 28;
+    let mut buffer = [0; 2048];
+    while let Ok(length) = seen.read(&mut buffer) {
+        let packet = &buffer[..length];
+        let is_ours = length > HEADERS
+            && packet[9] == 17
+            && packet[12..16] == outer(0).octets()
+            && packet[22..24] == PORT.to_be_bytes();
+        if is_ours && packets.len() < MOST {
+            packets.push(packet[HEADERS..].to_vec());
+        }
+    }
+}
+
+/// By who can see the path and speak in the peer's name, so that tags are right, too.
+fn forged(storm: &Storm, rounds: u32) -> Result<()> {
+    let pair = tunnels("paths unolb")?;
+    let mut rng = fastrand::Rng::with_seed(storm.seed);
+    let mut load = Load::new(storm, &pair)?;
+    let seen = listen(&pair)?;
+    let forger = pair.hosts[0].run(|| Ok(UdpSocket::bind((outer(0), 0))?))?;
+    let to = SocketAddr::from((outer(1), PORT));
+    let mut known = Vec::new();
+    let mut dropped = [("bad_tag", 0), ("malformed", 0)];
+    let in_a_round = if storm.debug { 40 } else { 200 };
+    for round in 0..rounds {
+        load.refill()?;
+        collect(&seen, &mut known);
+        for _ in 0..in_a_round {
+            let any = rng.usize(..known.len().max(1));
+            let mut packet = known.get(any).cloned().unwrap_or_default();
+            match rng.u8(..5) {
+                // Anything.
+                0 => packet = (0..rng.usize(..200)).map(|_| rng.u8(..)).collect(),
+                // Stale, if the session is over.
+                1 => {}
+                // Of another session.
+                2 if packet.len() > 8 => packet[4..8].fill_with(|| rng.u8(..)),
+                3 => packet.truncate(rng.usize(..=packet.len())),
+                // One bit of it.
+                _ => {
+                    let at = rng.usize(..packet.len().max(1));
+                    if let Some(byte) = packet.get_mut(at) {
+                        *byte ^= 1 << rng.u8(..8);
+                    }
+                }
+            }
+            forger.send_to(&packet, to)?;
+        }
+        load.step()?;
+        for (name, n) in &mut dropped {
+            *n = counted(&pair.hosts[1], name)?.max(*n);
+        }
+        // What was collected is of an old session then.
+        if round % 8 == 7 {
+            request(&pair.hosts[1], link::delete(TUNNEL))?;
+            make(&pair, 1, "paths unolb")?;
+        }
+    }
+    ensure!(known.len() > 50, "{} packets were seen", known.len());
+    for (name, n) in dropped {
+        ensure!(n > 0, "none is {name}");
+    }
+    load.end()
+}
+
+fn changes(storm: &Storm, rounds: u32) -> Result<()> {
+    const PATHS: [&str; 8] = [
+        "ecmp",
+        "rps",
+        "ops",
+        "plb",
+        "unolb",
+        "reps",
+        "reps-paper",
+        "bitmap",
+    ];
+    let pair = tunnels("")?;
+    let mut rng = fastrand::Rng::with_seed(storm.seed);
+    let mut load = Load::new(storm, &pair)?;
+    watched(&pair.hosts[0], || {
+        for round in 0..rounds * 4 {
+            load.refill()?;
+            let words = match round % 4 {
+                0 => format!("paths {}", PATHS[rng.usize(..8)]),
+                1 => format!("freeze {}", ["loss", "timeout", "off"][rng.usize(..3)]),
+                2 => format!("timer {}", rng.u32(1..=30_000)),
+                _ => format!("flush {}", rng.u32(1..=2_000)),
+            };
+            let host = &pair.hosts[rng.usize(..2)];
+            request(host, changed(&words)?)?;
+            for words in ["fec 4+2", "channels 4", "window 64", "port 1", "timer 0"] {
+                let refused = request(host, changed(words)?);
+                ensure!(refused.is_err(), "{words} is taken");
+            }
+        }
+        Ok(())
+    })?;
+    load.end()
+}
+
+fn many(storm: &Storm, _rounds: u32) -> Result<()> {
+    const ALL: u32 = 200;
+    let pair = tunnels("")?;
+    let mut load = Load::new(storm, &pair)?;
+    watched(&pair.hosts[0], || {
+        for i in 0..ALL {
+            load.refill()?;
+            for (host, netns) in pair.hosts.iter().enumerate() {
+                let words = "channels 2 window 64";
+                let options = options(host, 10_000 + i as u16, words)?;
+                let (name, index) = (format!("m{i}"), 100 + i);
+                netns.run(|| {
+                    Connection::open()?.batch([
+                        link::add_unorc(&name, index, MTU, &options, false),
+                        link::set_up(&name, index),
+                    ])?;
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(())
+    })?;
+    let text = pair.hosts[0].run(|| Ok(fs::read_to_string("/proc/thread-self/net/unorc")?))?;
+    let of = |word: &str| text.lines().filter(|line| line.starts_with(word)).count();
+    let (devices, channels) = (of("device "), of("channel "));
+    ensure!(devices == ALL as usize + 1, "{devices} devices are told of");
+    ensure!(channels == 2 * ALL as usize + 8, "{channels} channels are");
+    load.end()
+}
+
+fn namespaces(storm: &Storm, rounds: u32) -> Result<()> {
+    for _ in 0..rounds.min(4) {
+        let pair = tunnels("paths reps-paper")?;
+        let mut load = Load::new(storm, &pair)?;
+        load.refill()?;
+        load.traffic.abandon();
+    }
+    modules::unload(MODULE)?;
+    modules::load(MODULE)?;
+    Ok(())
+}
+
+fn reloads(storm: &Storm, rounds: u32) -> Result<()> {
+    let pair = tunnels("")?;
+    let mut load = Load::new(storm, &pair)?;
+    watched(&pair.hosts[1], || {
+        for _ in 0..rounds.min(10) {
+            load.refill()?;
+            modules::unload(MODULE)?;
+            load.step()?;
+            modules::load(MODULE)?;
+            for host in 0..2 {
+                make(&pair, host, "")?;
+            }
+        }
+        Ok(())
+    })?;
+    load.end()
+}
+
+/// Allocations fail now and then, the kernel's own and ours, where flows have begun.
+fn starved(storm: &Storm) -> Result<()> {
+    const FLOWS: u64 = 6;
+    const FIRST: u64 = 40_000;
+    let pair = tunnels("paths reps")?;
+    let mut traffic = Traffic::new(&pair, "cubic")?;
+    for _ in 0..FLOWS {
+        let mut spec = Spec::new("cubic", 80_000, Family::V4);
+        spec.burst = Some((FIRST, Duration::from_secs(3_600)));
+        traffic.open(spec)?;
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while traffic.tally.bytes < FLOWS * FIRST {
+        let bytes = traffic.tally.bytes;
+        ensure!(Instant::now() < deadline, "{bytes} bytes arrived");
+        traffic.step(Duration::from_millis(100))?;
+    }
+    failing(5, || {
+        traffic.resume_all()?;
+        for _ in 0..100 {
+            traffic.step(Duration::from_millis(20))?;
+        }
+        Ok(())
+    })?;
+    traffic.drain(PATIENCE)?;
+    traffic.verdict()?;
+    let no_memory = |name| -> Result<u64> {
+        Ok(counted(&pair.hosts[0], name)? + counted(&pair.hosts[1], name)?)
+    };
+    let missing = no_memory("no_mem")?;
+    ensure!(missing > 0, "nothing of unorc's failed");
+    drop(traffic);
+    Ok(())
+}
