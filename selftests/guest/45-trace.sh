@@ -11,7 +11,7 @@ xdc_events=$tracefs/events/xdc
 events="unocc_epoch unocc_qa gemini_round phantom_mark phantom_drop"
 
 # Other tests may have left them loaded, and a socket of theirs goes after a while.
-for module in tcp_unocc tcp_gemini sch_phantom tlt; do
+for module in tcp_unocc tcp_gemini sch_phantom tlt unorc; do
 	grep -q "^$module " /proc/modules && eventually rmmod $module
 done
 refuses "without the modules there is nothing to record" "module" xdc trace --seconds 1
@@ -251,6 +251,54 @@ equal "tlt_clock: each segment that was asked for, at both ends" \
 	"$(($(of_tlt h1 ForcedRetrans) + $(of_tlt h2 ForcedRetrans)))" "$(grep -c '"event":"tlt_clock".*"segment":1' $recording)"
 check "tlt_state: it changes" rule tlt_state 'f["from"] != f["to"]'
 check "tlt_state: it begins" grep -q '"event":"tlt_state".*"from":"none","to":"first"' $recording
+
+# unorc. As for TLT; the port drops what it has no room for.
+for ns in h1 h2; do in_ns $ns sysctl -qw net.tlt.enabled=0; done
+modprobe unorc
+events="$events unorc_decoded unorc_nack unorc_reroute unorc_freeze unorc_session"
+tunnel="dev:16 ifindex:4 netns:4"
+equal "unorc_decoded: fields" "$tunnel channel:2 block:4 have:4 k:1 " "$(fields unorc_decoded)"
+equal "unorc_nack: fields" "$tunnel channel:2 block:4 have:4 times:1 sent:1 " "$(fields unorc_nack)"
+equal "unorc_reroute: fields" "$tunnel channel:2 entropy:2 paths:4 cause:1 " "$(fields unorc_reroute)"
+equal "unorc_freeze: fields" "$tunnel channel:2 entropy:2 until_us:8 cause:1 " "$(fields unorc_freeze)"
+equal "unorc_session: fields" "$tunnel from:1 to:1 " "$(fields unorc_session)"
+# of_tunnels COUNTER: the sum of both ends.
+of_tunnels() {
+	for ns in h1 h2; do in_ns $ns ethtool -S u0; done | awk -v name="$1:" '$1 == name { n += $2 } END { print n + 0 }'
+}
+# events_of EVENT PATTERN
+events_of() { grep "\"event\":\"$1\"" $recording | grep -c -- "$2"; }
+for paths in unolb reps; do
+	port limit 20kb mark none
+	begin
+	for i in 1 2; do
+		ip -n h$i link add u0 type unorc local 10.$i.0.1 remote 10.$((3 - i)).0.1 paths $paths
+		ip -n h$i addr add 10.50.0.$i/24 dev u0
+		ip -n h$i link set u0 up
+	done
+	check "$paths: every byte arrives" transfer 10.50.0.2
+	# What is still under way is counted by one and not by the other.
+	for i in 1 2; do ip -n h$i link set u0 down; done
+	end
+	agree "$paths"
+	equal "unorc_decoded: each packet that was recovered" "$(of_tunnels recovered)" "$(
+		sed -n '/"event":"unorc_decoded"/s/.*"have":\([0-9]*\),"k":\([0-9]*\).*/\1 \2/p' $recording |
+			awk '{ for (i = 0; i < $2; i++) if (int($1 / 2 ^ i) % 2 == 0) n++ } END { print n + 0 }')"
+	equal "unorc_nack: each that was sent" "$(of_tunnels nack_sent)" "$(events_of unorc_nack '"sent":1')"
+	equal "unorc_nack: each that came" "$(of_tunnels nack_received)" "$(events_of unorc_nack '"sent":0')"
+	equal "unorc_reroute: each path that was given up" "$(of_tunnels reroute)" \
+		"$(values unorc_reroute paths | awk '{ n += $1 } END { print n + 0 }')"
+	equal "unorc_freeze: each" "$(of_tunnels freeze)" "$(by_xdc unorc_freeze)"
+	equal "unorc_session: each that began" "$(of_tunnels session)" "$(events_of unorc_session '"to":"up"')"
+	check "unorc_session: somebody asks first" grep -q '"event":"unorc_session".*"from":"down","to":"asked"' $recording
+	equal "unorc_session: the device" "u0 " "$(distinct unorc_session dev)"
+	case $paths in
+	unolb) within "unorc_reroute: some" 1 100000 "$(by_xdc unorc_reroute)" ;;
+	reps) within "unorc_freeze: some" 1 100000 "$(by_xdc unorc_freeze)" ;;
+	esac
+	within "unorc_decoded: some" 1 100000 "$(by_xdc unorc_decoded)"
+	for i in 1 2; do ip -n h$i link del u0; done
+done
 
 # The picture, and the command
 check "xdc trace plot" xdc trace plot $recording -o /tmp/trace.svg

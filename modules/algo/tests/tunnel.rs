@@ -488,6 +488,7 @@ fn what_there_is_of_a_session_is_told() {
 fn what_is_counted_is_traced() {
     let mut reroutes = 0;
     let mut freezes = 0;
+    let mut all_nacks = 0;
     for (seed, paths) in (0..).zip(Chooser::ALL) {
         let config = Config {
             paths,
@@ -514,8 +515,8 @@ fn what_is_counted_is_traced() {
                     Happened::Nack { is_sent, .. } => Some((is_sent == wanted).into()),
                     _ => None,
                 });
-                assert!(nacks > 0, "{count:?}");
                 assert_eq!(nacks, io.counted(count));
+                all_nacks += nacks;
             }
             let rerouted = traced(&|what| match *what {
                 Happened::Reroute { paths, .. } => Some(paths),
@@ -542,7 +543,8 @@ fn what_is_counted_is_traced() {
             );
         }
     }
-    assert!(reroutes > 10 && freezes > 10, "{reroutes} {freezes}");
+    assert!(reroutes > 10 && freezes > 3, "{reroutes} {freezes}");
+    assert!(all_nacks > 100, "{all_nacks}");
 }
 
 #[test]

@@ -248,7 +248,7 @@ pub fn attack(storm: &mut Storm, rounds: u32) -> Result<()> {
     }
     // What only the debug kernel has.
     if storm.debug {
-        let outcome = starved(storm);
+        let outcome = starved();
         storm
             .ktap
             .case("flows arrive where allocations fail", outcome);
@@ -298,10 +298,10 @@ fn mtus(storm: &Storm, rounds: u32) -> Result<()> {
     for round in 0..rounds {
         let host = round as usize % 2;
         load.refill()?;
-        let mtu = || LinkAttribute::Mtu(1_000);
-        let busy = request(&pair.hosts[host], change(TUNNEL, None, vec![mtu()]));
+        // Another one than it has.
+        let mtu = LinkAttribute::Mtu(599);
+        let busy = request(&pair.hosts[host], change(TUNNEL, None, vec![mtu]));
         ensure!(busy.is_err(), "it changes while it is up");
-        // Not below what the peer has: what is larger than its memory goes without code.
         let mtu = LinkAttribute::Mtu(rng.u32(600..=MTU));
         request(&pair.hosts[host], change(TUNNEL, Some(false), vec![]))?;
         request(&pair.hosts[host], change(TUNNEL, None, vec![mtu]))?;
@@ -520,7 +520,7 @@ fn reloads(storm: &Storm, rounds: u32) -> Result<()> {
 }
 
 /// Allocations fail now and then, the kernel's own and ours, where flows have begun.
-fn starved(storm: &Storm) -> Result<()> {
+fn starved() -> Result<()> {
     const FLOWS: u64 = 6;
     const FIRST: u64 = 40_000;
     let pair = tunnels("paths reps")?;
