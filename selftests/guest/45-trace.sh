@@ -283,7 +283,7 @@ for paths in unolb reps; do
 	agree "$paths"
 	equal "unorc_decoded: each packet that was recovered" "$(of_tunnels recovered)" "$(
 		sed -n '/"event":"unorc_decoded"/s/.*"have":\([0-9]*\),"k":\([0-9]*\).*/\1 \2/p' $recording |
-			awk '{ for (i = 0; i < $2; i++) if (int($1 / 2 ^ i) % 2 == 0) n++ } END { print n + 0 }')"
+			awk '{ for (i = 0; i < $2; i++) { n += ($1 + 1) % 2; $1 = int($1 / 2) } } END { print n + 0 }')"
 	equal "unorc_nack: each that was sent" "$(of_tunnels nack_sent)" "$(events_of unorc_nack '"sent":1')"
 	equal "unorc_nack: each that came" "$(of_tunnels nack_received)" "$(events_of unorc_nack '"sent":0')"
 	equal "unorc_reroute: each path that was given up" "$(of_tunnels reroute)" \
