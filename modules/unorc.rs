@@ -374,7 +374,10 @@ fn show_channel(channel: &Channel<Packet>, now_us: u64, line: &mut Line<'_>) {
         line.number(path.ev);
         line.text("state");
         line.text(path.state.name());
-        for (name, then_us) in [("sent_ago_us", path.sent_us), ("heard_ago_us", path.heard_us)] {
+        for (name, then_us) in [
+            ("sent_ago_us", path.sent_us),
+            ("heard_ago_us", path.heard_us),
+        ] {
             if then_us != 0 {
                 line.pair(name, now_us.saturating_sub(then_us));
             }
