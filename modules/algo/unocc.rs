@@ -22,9 +22,9 @@
 //!    window that has just grown the last round trip says too little.
 //! 8. Where neither a device nor the administrator tells C, what was seen of it is too little after an
 //!    early loss, and the increase with it. There the increase grows with the seconds without
-//!    congestion, and is at least a packet, while the RTT shows no queue.
+//!    congestion, and is at least a packet, while a round trip has an RTT without a queue.
 
-use crate::algo::controller::{Controller, Flag, Published, Watch, published};
+use crate::algo::controller::{Controller, Published, Watch, published};
 use crate::algo::entry::{Entry, Event as Tracepoint, Line, Marks, Shown, State, Unit, Value};
 use crate::algo::fixed::{
     BYTE_BITS, FRACTION_ONE, NS_PER_US, PPM, bdp_bytes, bytes_per_s, ewma, fraction, mul_div,
@@ -222,8 +222,8 @@ pub struct Flow {
     /// C, where it is not set by hand.
     line_rate: LineRate,
     base_rtt: BaseRtt,
-    /// Something was marked in this round trip.
-    round_marked: Flag,
+    /// What this round trip has shown.
+    signs: Signs,
     /// Whether Quick Adapt may act.
     adapt: Adapt,
     /// How often Quick Adapt acted, for people; wraps.
@@ -245,6 +245,35 @@ impl Adapt {
     const REDUCED: Adapt = Adapt(1);
     /// The flow began with a BDP at once, and has not had that much in use yet.
     const UNUSED: Adapt = Adapt(2);
+}
+
+/// What a round trip has shown.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+struct Signs(u8);
+
+impl Signs {
+    /// Something was marked, so Quick Adapt may act.
+    const MARKED: Signs = Signs(1);
+    /// An RTT showed no queue; noted only where C is not told.
+    const UNDELAYED: Signs = Signs(2);
+    /// One of the round trip before did.
+    const WAS_UNDELAYED: Signs = Signs(4);
+
+    #[inline(always)]
+    fn has(self, sign: Signs) -> bool {
+        self.0 & sign.0 != 0
+    }
+
+    #[inline(always)]
+    fn note(&mut self, sign: Signs) {
+        self.0 |= sign.0;
+    }
+
+    /// What is left of them in the next round trip.
+    #[inline(always)]
+    fn next(self) -> Self {
+        Signs((self.0 & Signs::UNDELAYED.0) << 1)
+    }
 }
 
 /// What a [`Watch`] observes.
@@ -432,7 +461,7 @@ impl Controller for Flow {
             base_rtt_us: self.base_rtt.get().unwrap_or(0),
             periods: self.epochs,
             quick_adapts: self.quick_adapts,
-            flags: published::flag(self.round_marked.is_set(), published::MARKED)
+            flags: published::flag(self.signs.has(Signs::MARKED), published::MARKED)
                 | published::flag(self.was_reduced(), published::REDUCED),
         }
     }
@@ -531,14 +560,17 @@ impl Flow {
     }
 
     /// The increase where C is not told. The first second after congestion has the usual one, and so has
-    /// a flow that sees a queue: others that find marks, or fill a buffer, are beside it.
+    /// a flow that sees a queue: others that find marks, or fill a buffer, are beside it. A queue delays all
+    /// packets of a round trip, jitter does not.
     #[cold]
     #[inline(never)]
-    fn probing_step_scaled(&self, params: &impl Values, ack: &Ack, path: &Path) -> u64 {
+    fn probing_step_scaled(&mut self, params: &impl Values, ack: &Ack, path: &Path) -> u64 {
         let step_scaled = params.increase_scaled(path);
-        let is_delayed = ack
-            .rtt_us
-            .is_none_or(|rtt_us| u64::from(rtt_us) > params.undelayed_rtt_us(path.base_rtt_us));
+        let undelayed_rtt_us = params.undelayed_rtt_us(path.base_rtt_us);
+        if ack.rtt_us.is_some_and(|rtt_us| u64::from(rtt_us) <= undelayed_rtt_us) {
+            self.signs.note(Signs::UNDELAYED);
+        }
+        let is_delayed = !self.signs.has(Signs::UNDELAYED) && !self.signs.has(Signs::WAS_UNDELAYED);
         match self.line_rate.calm_s(ack.now_us).min(MAX_CALM_S) {
             _ if is_delayed => step_scaled,
             0 => step_scaled,
@@ -573,7 +605,7 @@ impl Flow {
             self.rate = Rate::of(ack);
         }
         if ack.marked_bytes > 0 {
-            self.round_marked = Flag::SET;
+            self.signs.note(Signs::MARKED);
             self.line_rate.congested_at(ack.now_us);
         }
         if self.round_ends.is_none() {
@@ -604,7 +636,7 @@ impl Flow {
             }
         }
         self.withheld_bytes = 0;
-        self.round_marked = Flag::CLEAR;
+        self.signs = self.signs.next();
     }
 
     /// Another reduction may follow in this round trip.
@@ -616,7 +648,7 @@ impl Flow {
 
     /// Whether this round trip says something of the network, and the network of the window.
     fn may_adapt(&self, params: &impl Values, ack: &Ack) -> bool {
-        let is_known = self.round_marked.is_set() || params.qa_needs_mark() == 0;
+        let is_known = self.signs.has(Signs::MARKED) || params.qa_needs_mark() == 0;
         is_known && !ack.in_recovery
     }
 

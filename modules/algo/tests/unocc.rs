@@ -1052,7 +1052,7 @@ fn whatever_bytes_a_flow_is_made_of_nothing_panics() {
             round_ends: Moment::at(rng.any()),
             line_rate: LineRate::any(&mut rng),
             base_rtt: BaseRtt::any(&mut rng),
-            round_marked: Flag::any(&mut rng),
+            signs: Signs(rng.any() as u8),
             adapt: Adapt(rng.any() as u8),
             quick_adapts: rng.any() as u8,
             epochs: rng.any() as u8,
@@ -1582,8 +1582,14 @@ fn takes_what_it_is_delivered(host: &Host) {
 
 /// The window of a flow that an early loss has left with ten packets on a path of 1 Gbit/s and 100 ms, after
 /// so many seconds in which one ACK a round trip says that all of it was delivered, and, with `marks`,
-/// one in five of a packet that was marked. A queue delays them by `queue_us`.
-fn after_an_early_loss(host: &Host, seconds: u64, marks: bool, queue_us: u32) -> u64 {
+/// one in five of a packet that was marked. They are delayed by `queue_us`, but for one in so many.
+fn after_an_early_loss(
+    host: &Host,
+    seconds: u64,
+    marks: bool,
+    queue_us: u32,
+    one_in: u64,
+) -> u64 {
     const RTT_US: u32 = 100_000;
     let mut now_us = 1_000_000;
     let mut flow = Flow::new(host, now_us, 20 * u64::from(MSS), Some(RTT_US));
@@ -1593,7 +1599,7 @@ fn after_an_early_loss(host: &Host, seconds: u64, marks: bool, queue_us: u32) ->
         let bytes = flow.cwnd_bytes();
         let ack = Ack {
             now_us,
-            rtt_us: Some(RTT_US + queue_us),
+            rtt_us: Some(RTT_US + queue_us * u32::from(round % one_in != 0)),
             srtt_us: RTT_US,
             acked_bytes: bytes,
             marked_bytes: u64::from(marks && round % 5 == 0).min(bytes),
@@ -1616,17 +1622,20 @@ fn where_no_device_tells_a_flow_recovers_from_an_early_loss() {
     for way in [Way::Silent, Way::Unknown] {
         let host = Host::new(way);
         // cubic needs 17 s: the cube root of 3,125 packets / 0.4.
-        let window = after_an_early_loss(&host, 17, false, 0);
+        let window = after_an_early_loss(&host, 17, false, 0, 1);
         assert!(window >= BDP, "{window}");
         // Marks, two in a second, say that there is no more: the usual increase.
-        let marked = after_an_early_loss(&host, 17, true, 0);
+        let marked = after_an_early_loss(&host, 17, true, 0, 1);
         assert!(marked < BDP / 100, "{marked}");
         // So does a queue.
-        let delayed = after_an_early_loss(&host, 17, false, 6_000);
+        let delayed = after_an_early_loss(&host, 17, false, 6_000, u64::MAX);
         assert!(delayed < BDP / 100, "{delayed}");
+        // Jitter does not delay all of two round trips.
+        let jitter = after_an_early_loss(&host, 17, false, 6_000, 2);
+        assert!(jitter >= BDP, "{jitter}");
     }
     // Who knows C goes on as before: 0.4 % of it per round trip.
-    let told = after_an_early_loss(&Host::new(Way::Told(1_000)), 17, false, 0);
+    let told = after_an_early_loss(&Host::new(Way::Told(1_000)), 17, false, 0, 1);
     let expected = 10 * u64::from(MSS) + 170 * BDP / 250;
     assert!(told.abs_diff(expected) < BDP / 50, "{told}, {expected}");
 }
