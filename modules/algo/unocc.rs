@@ -95,7 +95,7 @@ const START_BDP: u32 = 1;
 /// A base RTT that no sample confirmed for this long is forgotten.
 const BASE_RTT_WINDOW_MS: u32 = 10_000;
 
-/// With C not told, so many seconds without congestion count, at most ([`Flow::probing_step_scaled`]).
+/// With C not told, so many seconds without congestion count, at most ([`probing_step_scaled`]).
 const MAX_CALM_S: u32 = 31;
 
 /// E above this decreases the window even while it falls (`skip_md_when_falling`): 0.9.
@@ -546,10 +546,11 @@ impl Flow {
         if self.window.in_slow_start() {
             self.slow_start(ack, params.balanced_exit() != 0);
         } else if ack.cwnd_limited {
-            let step_scaled = match path.line_rate.is_told() {
-                true => params.increase_scaled(path),
-                false => self.probing_step_scaled(params, ack, path),
-            };
+            let mut step_scaled = params.increase_scaled(path);
+            if !path.line_rate.is_told() && !self.sees_queue(params, ack, path) {
+                let calm_s = self.line_rate.calm_s(ack.now_us);
+                step_scaled = probing_step_scaled(step_scaled, calm_s, ack.mss_bytes);
+            }
             self.window.increase(step_scaled, ack.unmarked_bytes());
         }
         let sent_at_us = ack.sent_at_us();
@@ -559,25 +560,18 @@ impl Flow {
         self.window = self.clamped(params, ack.mss_bytes, path);
     }
 
-    /// The increase where C is not told. The first second after congestion has the usual one, and so has
-    /// a flow that sees a queue: others that find marks, or fill a buffer, are beside it. A queue delays all
-    /// packets of a round trip, jitter does not.
-    #[cold]
-    #[inline(never)]
-    fn probing_step_scaled(&mut self, params: &impl Values, ack: &Ack, path: &Path) -> u64 {
-        let step_scaled = params.increase_scaled(path);
+    /// Notes whether this ACK's RTT showed no queue, and whether there is one now. A queue delays all packets of a
+    /// round trip, jitter does not.
+    #[inline(always)]
+    fn sees_queue(&mut self, params: &impl Values, ack: &Ack, path: &Path) -> bool {
         let undelayed_rtt_us = params.undelayed_rtt_us(path.base_rtt_us);
-        if ack.rtt_us.is_some_and(|rtt_us| u64::from(rtt_us) <= undelayed_rtt_us) {
+        if ack
+            .rtt_us
+            .is_some_and(|rtt_us| u64::from(rtt_us) <= undelayed_rtt_us)
+        {
             self.signs.note(Signs::UNDELAYED);
         }
-        let is_delayed = !self.signs.has(Signs::UNDELAYED) && !self.signs.has(Signs::WAS_UNDELAYED);
-        match self.line_rate.calm_s(ack.now_us).min(MAX_CALM_S) {
-            _ if is_delayed => step_scaled,
-            0 => step_scaled,
-            calm_s => step_scaled
-                .saturating_mul(u64::from(calm_s).saturating_add(1))
-                .max(u64::from(ack.mss_bytes) << BYTE_BITS),
-        }
+        !self.signs.has(Signs::UNDELAYED) && !self.signs.has(Signs::WAS_UNDELAYED)
     }
 
     /// Slow start; the first mark ends it, unless the end of an epoch is to judge.
@@ -824,6 +818,19 @@ impl Flow {
             return Action::EndedSlowStart;
         }
         Action::Withheld
+    }
+}
+
+/// The increase where C is not told and no queue is seen: larger by itself with each second. The first one after
+/// congestion has the usual one, so that flows that find marks are as others are.
+#[cold]
+#[inline(never)]
+fn probing_step_scaled(step_scaled: u64, calm_s: u32, mss_bytes: u32) -> u64 {
+    match calm_s.min(MAX_CALM_S) {
+        0 => step_scaled,
+        calm_s => step_scaled
+            .saturating_mul(u64::from(calm_s).saturating_add(1))
+            .max(u64::from(mss_bytes) << BYTE_BITS),
     }
 }
 
