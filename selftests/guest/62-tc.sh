@@ -71,12 +71,17 @@ tc qdisc del dev d0 root
 pair
 check "a port with traffic" tc -n h1 qdisc add dev eth0 root phantom limit 20kb rate 10mbit
 in_ns h1 ping -q -c 40 -i 0.01 -s 1400 10.9.0.2 >/dev/null
-text=$(tc -n h1 -s qdisc show dev eth0)
+# The hosts may still look for neighbours: of one moment is what is the same before and after.
+for try in 1 2 3 4 5 6 7 8 9 10; do
+	text=$(tc -n h1 -s qdisc show dev eth0)
+	json=$(tc -n h1 -s -j qdisc show dev eth0)
+	ours=$(in_ns h1 xdc qdisc show -s dev eth0 --json)
+	[ "$text" != "$(tc -n h1 -s qdisc show dev eth0)" ] || break
+	sleep "0.$try"
+done
 matches "-s has tc's own counters" "Sent [1-9][0-9]* bytes [1-9][0-9]* pkt" "$text"
 matches "-s has ours, a line for each group" "^  drops_limit 0 drops_pool 0 drops_ecn 0$" "$text"
 matches "-s counts bytes by colour" "bytes_green [1-9][0-9]+ bytes_yellow 0 bytes_red 0" "$text"
-json=$(tc -n h1 -s -j qdisc show dev eth0)
-ours=$(in_ns h1 xdc qdisc show -s dev eth0 --json)
 for name in bytes_green busy_ns backlog_max_bytes; do
 	want=$(echo "$ours" | xdc-witness json /0/xstats/$name)
 	matches "$name is not 0" "^[1-9]" "$want"

@@ -175,7 +175,10 @@ fn short(event: &Value) -> Option<String> {
     let node = event["node"].as_str();
     if let Some(dev) = event["dev"].as_str() {
         let node = node.map(|node| format!("{node} ")).unwrap_or_default();
-        return Some(format!("{node}{dev} {}", event["handle"].as_str()?));
+        // A qdisc has a handle, a tunnel has none.
+        let handle = event["handle"].as_str();
+        let handle = handle.map(|handle| format!(" {handle}"));
+        return Some(format!("{node}{dev}{}", handle.unwrap_or_default()));
     }
     let place = node.or(event["saddr"].as_str())?;
     Some(endpoint(place, event["sport"].as_u64()?))
