@@ -293,6 +293,16 @@ fn device_says_the_rate(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
+/// unocc begins on a socket without a route, so that no device tells it C.
+fn begin_without_route(flow: &mut Flow<'_>) -> Result<()> {
+    flow.switch_to("cubic")?;
+    flow.forget_route()?;
+    flow.switch_to("unocc")?;
+    // A shorter RTT than before would make it ask for the device again.
+    flow.rtt_us += 100;
+    flow.write(BULK)
+}
+
 fn no_route_at_first(lab: &mut Lab) -> Result<()> {
     lab.unocc("linux", &[("line_rate_mbps", 0)])?;
     // An RTT of a millisecond in the handshake might be a timestamp's tick, and is no sample.
@@ -301,12 +311,7 @@ fn no_route_at_first(lab: &mut Lab) -> Result<()> {
         ..Setup::new("unocc")
     };
     let mut flow = Flow::open(lab, setup)?;
-    flow.switch_to("cubic")?;
-    flow.forget_route()?;
-    flow.switch_to("unocc")?;
-    // A shorter RTT than before would make it ask for the device again.
-    flow.rtt_us += 100;
-    flow.write(BULK)?;
+    begin_without_route(&mut flow)?;
     // What the first round trips deliver is known after some window's worth of ACKs.
     let first = flow.tcp()?.snd_cwnd;
     let step = flow.acks_of(4 * first, Mark::No)?;
@@ -331,12 +336,7 @@ fn calm_seconds(lab: &mut Lab) -> Result<()> {
         ..Setup::new("unocc")
     };
     let mut flow = Flow::open(lab, setup)?;
-    // It finds no device, and no shorter RTT makes it ask again.
-    flow.switch_to("cubic")?;
-    flow.forget_route()?;
-    flow.switch_to("unocc")?;
-    flow.rtt_us += 100;
-    flow.write(BULK)?;
+    begin_without_route(&mut flow)?;
     let marked = flow.ack_next(Mark::Ce)?.cwnd();
     // Ten round trips of 0.4 %, then a packet each, and in the fourth second 1.6 % where that is more.
     let first = flow.acks_for_us(SECOND_US, Mark::No)?.cwnd();
