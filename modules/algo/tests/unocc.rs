@@ -1583,13 +1583,7 @@ fn takes_what_it_is_delivered(host: &Host) {
 /// The window of a flow that an early loss has left with ten packets on a path of 1 Gbit/s and 100 ms, after
 /// so many seconds in which one ACK a round trip says that all of it was delivered, and, with `marks`,
 /// one in five of a packet that was marked. They are delayed by `queue_us`, but for one in so many.
-fn after_an_early_loss(
-    host: &Host,
-    seconds: u64,
-    marks: bool,
-    queue_us: u32,
-    one_in: u64,
-) -> u64 {
+fn after_an_early_loss(host: &Host, seconds: u64, marks: bool, queue_us: u32, one_in: u64) -> u64 {
     const RTT_US: u32 = 100_000;
     let mut now_us = 1_000_000;
     let mut flow = Flow::new(host, now_us, 20 * u64::from(MSS), Some(RTT_US));
