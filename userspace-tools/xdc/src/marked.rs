@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The part of a page that a command writes, between two comments.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -22,6 +23,24 @@ pub fn split<'a>(page: &'a str, name: &str) -> Option<(&'a str, &'a str, &'a str
     let from = page.find(&begin)? + begin.len();
     let to = from + page[from..].find(&end)?;
     Some((&page[..from], &page[from..to], &page[to..]))
+}
+
+/// Sections of a part, each between marks of its own: the new ones, and of the others what the page
+/// has already.
+pub fn sections(new: impl IntoIterator<Item = (String, Option<String>)>, page: &str) -> String {
+    let mut part = String::from("\n");
+    for (mark, section) in new {
+        let kept = || split(page, &mark).map(|(_, section, _)| section.to_owned());
+        let Some(section) = section.or_else(kept) else {
+            continue;
+        };
+        // Writing to a String cannot fail.
+        let _ = write!(
+            part,
+            "<!-- {mark}: begin -->\n{section}<!-- {mark}: end -->\n\n"
+        );
+    }
+    part
 }
 
 #[cfg(test)]
@@ -53,5 +72,20 @@ pub mod tests {
         assert_eq!(part, "b\n");
         assert_eq!(format!("{before}{part}{after}"), page);
         assert_eq!(split(page, "u"), None);
+    }
+
+    #[test]
+    fn a_section_without_a_new_text_stays() {
+        let page = sections([("t 1", "one\n"), ("t 10", "ten\n")].map(new), "");
+        let next = [("t 1", None), ("t 10", Some("TEN\n")), ("t 2", None)];
+        let next = next.map(|(mark, text)| (mark.to_owned(), text.map(str::to_owned)));
+        let page = sections(next, &page);
+        assert_eq!(split(&page, "t 1").unwrap().1, "one\n");
+        assert_eq!(split(&page, "t 10").unwrap().1, "TEN\n");
+        assert_eq!(split(&page, "t 2"), None);
+    }
+
+    fn new((mark, text): (&str, &str)) -> (String, Option<String>) {
+        (mark.to_owned(), Some(text.to_owned()))
     }
 }

@@ -540,22 +540,11 @@ fn stored(folder: &Path) -> Result<Vec<Report>> {
 
 /// The part of the page: of each suite what its result says, or else what the page says already.
 fn sections(names: &[String], reports: &[Report], page: &str) -> String {
-    let mut part = String::from("\n");
-    for name in names {
-        let mark = format!("{MARK} {name}");
-        let section = match reports.iter().find(|report| report.suite == *name) {
-            Some(report) => section(report),
-            None => match marked::split(page, &mark) {
-                Some((_, section, _)) => section.to_owned(),
-                None => continue,
-            },
-        };
-        let _ = write!(
-            part,
-            "<!-- {mark}: begin -->\n{section}<!-- {mark}: end -->\n\n"
-        );
-    }
-    part
+    let new = names.iter().map(|name| {
+        let report = reports.iter().find(|report| report.suite == *name);
+        (format!("{MARK} {name}"), report.map(section))
+    });
+    marked::sections(new, page)
 }
 
 /// A commit with 12 digits of its hash, and what follows that.

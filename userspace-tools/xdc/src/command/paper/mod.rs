@@ -59,8 +59,8 @@ pub struct Request {
     #[arg(long, conflicts_with_all = ["quick", "seeds", "ccs", "json"])]
     there: bool,
     /// Write the verdicts into this page, between its marks, and pictures into the folder of its
-    /// name: docs/papers.md, docs/papers/.
-    #[arg(long, value_name = "FILE", conflicts_with = "figures")]
+    /// name: docs/papers.md, docs/papers/. Of figures that are not run the page keeps what it has.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ccs", "points", "sets"])]
     page: Option<PathBuf>,
     /// Where cells, table and page go [default: results/papers/PAPER, with --quick PAPER-quick].
     #[arg(long, value_name = "DIR")]
@@ -187,7 +187,7 @@ pub fn command(request: &Request) -> Result<bool> {
         .map(|(figure, grid)| with.measure(figure, grid));
     let done = done.collect::<Result<Vec<_>>>()?;
     if let Some(file) = &request.page {
-        page::update(file, &request.paper, &done)?;
+        page::update(file, &request.paper, &paper, &done, request.quick)?;
     }
     let parts: Vec<_> = done.iter().map(Done::part).collect();
     let path = dir.join("table.csv");

@@ -55,102 +55,120 @@ pub fn html(paper: &Paper, done: &[Done<'_>], quick: bool, sets: &[String]) -> S
     page
 }
 
-/// Writes all verdicts with their numbers between a page's marks, and a picture of each figure into
-/// the folder beside it: docs/papers.md and docs/papers/uno-8.svg.
-pub fn update(page: &Path, paper: &str, done: &[Done<'_>]) -> Result<()> {
+/// Writes the verdicts of each figure that was run, with their numbers, between a page's marks, and
+/// a picture of it into the folder beside it: docs/papers.md and docs/papers/uno-8.svg. Of other
+/// figures the page keeps what it has.
+pub fn update(
+    page: &Path,
+    name: &str,
+    paper: &Paper,
+    done: &[Done<'_>],
+    quick: bool,
+) -> Result<()> {
     let folder = page.with_extension("");
     fs::create_dir_all(&folder).map_err(|err| Error::io(folder.display(), &err))?;
-    let mut pictures = Vec::new();
-    for done in done {
-        let name = format!("{paper}-{}.svg", done.figure.id);
-        if let Some(svg) = picture(done) {
-            let path = folder.join(&name);
-            owned::replace(&path, svg).map_err(|err| Error::io(path.display(), &err))?;
-            let beside = folder.file_name().unwrap_or_default().to_string_lossy();
-            pictures.push(Some(format!("{beside}/{name}")));
-        } else {
-            pictures.push(None);
-        }
+    let beside = folder.file_name().unwrap_or_default().to_string_lossy();
+    let common = common(paper);
+    let mut sections = Vec::new();
+    for figure in &paper.figure {
+        let id = &figure.id;
+        let mut run = done.iter().filter(|done| !done.cells.is_empty());
+        let section = match run.find(|done| done.figure.id == *id) {
+            Some(done) => {
+                let file = format!("{name}-{id}.svg");
+                let picture = picture(done);
+                if let Some(svg) = &picture {
+                    let path = folder.join(&file);
+                    owned::replace(&path, svg).map_err(|err| Error::io(path.display(), &err))?;
+                }
+                let link = picture.map(|_| format!("{beside}/{file}"));
+                Some(markdown(done, link.as_deref(), &common, quick))
+            }
+            None => None,
+        };
+        sections.push((format!("{name} {id}"), section));
     }
-    marked::update(page, paper, &markdown(done, &pictures))
+    let text = fs::read_to_string(page).map_err(|err| Error::io(page.display(), &err))?;
+    let mut part = String::new();
+    if !common.is_empty() {
+        part.push_str("Not as in the paper, in all figures:\n\n");
+    }
+    for what in &common {
+        let _ = writeln!(part, "- {what}");
+    }
+    part.push_str(&marked::sections(sections, &text));
+    marked::update(page, name, &part)
+}
+
+/// What is not as in the paper in any of its figures.
+fn common(paper: &Paper) -> Vec<&str> {
+    let Some((first, others)) = paper.figure.split_first() else {
+        return Vec::new();
+    };
+    let differs = first.differs.iter().map(String::as_str);
+    let everywhere = |what: &&str| {
+        others
+            .iter()
+            .all(|other| other.differs.iter().any(|it| it == what))
+    };
+    differs.filter(everywhere).collect()
 }
 
 /// What the report draws of a figure, as a file.
 fn picture(done: &Done<'_>) -> Option<String> {
     let charts: Vec<_> = done.figure.plot.iter().map(|it| bars(done, it)).collect();
-    (!charts.is_empty() && !done.cells.is_empty()).then(|| plot::file(&charts, 2))
+    (!charts.is_empty()).then(|| plot::file(&charts, 2))
 }
 
-fn markdown(done: &[Done<'_>], pictures: &[Option<String>]) -> String {
+fn markdown(done: &Done<'_>, picture: Option<&str>, common: &[&str], quick: bool) -> String {
+    let figure = done.figure;
+    let name = match picture {
+        Some(path) => format!("[{}]({path})", figure.name()),
+        None => figure.name(),
+    };
     let mut text = format!(
-        "{}.\n\n| figure | claim | verdict | here (95 %, seeds) | asked | paper |\n|---|---|---|---|---|---|\n",
-        settings(done)
+        "#### {name}: {}\n\n{}{}.\n\n| claim | verdict | here (95 %, seeds) | asked | paper |\n|---|---|---|---|---|\n",
+        figure.title,
+        if quick { "Quick form. " } else { "" },
+        settings(std::slice::from_ref(done))
     );
-    for (done, picture) in done.iter().zip(pictures) {
-        let id = &done.figure.id;
-        let link = match picture {
-            Some(path) => format!("[{id}]({path})"),
-            None => id.clone(),
+    for (case, verdict, rows) in done.claims() {
+        let rows: Vec<_> = rows.iter().filter(|row| row.measured.is_some()).collect();
+        let column = |cell: &dyn Fn(&Judged) -> String| {
+            let cells: Vec<_> = rows.iter().map(|row| cell(row)).collect();
+            cells.join("<br>")
         };
-        for (case, verdict, rows) in done.claims() {
-            let rows: Vec<_> = rows.iter().filter(|row| row.measured.is_some()).collect();
-            let column = |cell: &dyn Fn(&Judged) -> String| {
-                let cells: Vec<_> = rows.iter().map(|row| cell(row)).collect();
-                cells.join("<br>")
-            };
-            let here = |row: &Judged| {
-                let measured = row.measured.map(format_value).unwrap_or_default();
-                format!("{}: {measured} ({})", row.what(), row.sureness())
-            };
-            let _ = writeln!(
-                text,
-                "| {link} | {} | {} | {} | {} | {} |",
-                case.text(),
-                verdict.text(),
-                column(&here),
-                column(&|row| row.row.bound().to_string()),
-                column(&|row| row.row.paper.map_or_else(|| "-".to_owned(), format_value)),
-            );
-        }
-    }
-    text.push_str(&differences(done));
-    text
-}
-
-/// What is not as in the paper, each sentence once, with its figures.
-fn differences(done: &[Done<'_>]) -> String {
-    let mut found: Vec<(&str, Vec<&str>)> = Vec::new();
-    for figure in done.iter().map(|done| done.figure) {
-        for what in &figure.differs {
-            match found.iter_mut().find(|(known, _)| known == what) {
-                Some((_, figures)) => figures.push(&figure.id),
-                None => found.push((what, vec![&figure.id])),
-            }
-        }
-    }
-    let mut text = String::new();
-    if !found.is_empty() {
-        text.push_str("\nNot as in the paper:\n\n");
-    }
-    for (what, figures) in found {
-        let whose = match figures.as_slice() {
-            [one] => format!("Figure {one}"),
-            all if all.len() == done.len() => "All figures".to_owned(),
-            several => format!("Figures {}", several.join(", ")),
+        let here = |row: &Judged| {
+            let measured = row.measured.map(format_value).unwrap_or_default();
+            format!("{}: {measured} ({})", row.what(), row.sureness())
         };
-        let _ = writeln!(text, "- {whose}: {what}");
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} |",
+            case.text(),
+            verdict.text(),
+            column(&here),
+            column(&|row| row.row.bound().to_string()),
+            column(&|row| row.row.paper.map_or_else(|| "-".to_owned(), format_value)),
+        );
     }
-    let figures = done.iter().map(|done| done.figure);
-    let findings = figures.flat_map(|figure| figure.claim.iter().map(move |it| (figure, it)));
-    let mut findings = findings
-        .filter(|(_, claim)| !claim.finding.is_empty())
-        .peekable();
-    if findings.peek().is_some() {
-        text.push_str("\nWhat was found:\n\n");
-    }
-    for (figure, claim) in findings {
-        let words: Vec<_> = claim.finding.split_whitespace().collect();
-        let _ = writeln!(text, "- Figure {}: {}", figure.id, words.join(" "));
+    let findings = figure.claim.iter().map(|claim| &claim.finding);
+    let findings = findings.filter(|finding| !finding.is_empty());
+    let differs = figure
+        .differs
+        .iter()
+        .filter(|what| !common.contains(&what.as_str()));
+    for (head, list) in [
+        ("Not as in the paper", differs.collect::<Vec<_>>()),
+        ("Found", findings.collect()),
+    ] {
+        if !list.is_empty() {
+            let _ = writeln!(text, "\n{head}:\n");
+        }
+        for what in list {
+            let words: Vec<_> = what.split_whitespace().collect();
+            let _ = writeln!(text, "- {}", words.join(" "));
+        }
     }
     text
 }

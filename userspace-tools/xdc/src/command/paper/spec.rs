@@ -291,11 +291,14 @@ impl Figure {
 
     /// `Figure 8`; a Roman number is that of a table.
     pub fn name(&self) -> String {
-        let kind = match self.id.starts_with(|c: char| c.is_ascii_digit()) {
-            true => "Figure",
-            false => "Table",
-        };
-        format!("{kind} {}", self.id)
+        let id = &self.id;
+        if id.starts_with(|c: char| c.is_ascii_digit()) {
+            format!("Figure {id}")
+        } else if id.chars().all(|c| "IVX".contains(c)) {
+            format!("Table {id}")
+        } else {
+            id.clone()
+        }
     }
 
     /// The grid to run; none if `quick` leaves the figure out. It has one seed: what a claim is
