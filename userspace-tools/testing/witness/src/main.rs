@@ -4,8 +4,8 @@
 //!     xdc-witness [GROUP...]         the port against the witnesses
 //!     xdc-witness parents            the port below each qdisc that has children
 //!     xdc-witness tdc FILE           cases in the format of the kernel's tc-testing
-//!     xdc-witness raw add|change dev DEV (root | parent MAJ:MIN) phantom NAME=TYPE:VALUE...
-//!                                    options that `xdc qdisc` would refuse, as the kernel does
+//!     xdc-witness raw add|change dev DEV (root | parent MAJ:MIN) KIND NAME=TYPE:VALUE...
+//!                                    options that `xdc qdisc` or tc's plugin would refuse, as the kernel does
 //!     xdc-witness raw dump           what the kernel says of every qdisc, in hexadecimal
 //!     xdc-witness circuits ...       an optical circuit switch that counts what it loses
 //!     xdc-witness send|sink ...      TCP flows that send whatever the network takes

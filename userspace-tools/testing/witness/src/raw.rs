@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc-witness raw`: options of the qdisc as they are on the wire, valid or not, so that it is
+//! `xdc-witness raw`: options of a qdisc of ours as they are on the wire, valid or not, so that it is
 //! the kernel that judges them and not `xdc qdisc`. Exit codes are tc's: 1 for a command line
 //! that is none, 2 for a refusal. And the other way: what the kernel says, as it says it, for a
 //! reader that is not ours.
@@ -11,11 +11,28 @@ use netlink_packet_core::{DefaultNla, Nla as _};
 use netlink_packet_route::{RouteNetlinkMessage, tc::TcAttribute};
 use nix::net::if_::if_nametoindex;
 use xdc_netlink::{
-    Connection, Error, Request,
+    Connection, Error, Request, acceltor,
     attributes::Attributes,
     phantom,
     qdisc::{self, Handle, Qdisc},
 };
+
+/// A qdisc whose options have names.
+struct Kind {
+    name: &'static str,
+    ids: &'static [(&'static str, u16)],
+}
+
+const KINDS: [Kind; 2] = [
+    Kind {
+        name: phantom::KIND,
+        ids: phantom::IDS,
+    },
+    Kind {
+        name: acceltor::KIND,
+        ids: acceltor::IDS,
+    },
+];
 
 const TCA_OPTIONS: u16 = 2;
 
@@ -55,13 +72,15 @@ fn dump() -> Result<()> {
 fn send(words: &[String]) -> Result<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let [verb, "dev", device, rest @ ..] = words.as_slice() else {
-        bail!("add|change dev DEV (root | parent MAJ:MIN) phantom [flat] NAME=TYPE:VALUE...");
+        bail!("add|change dev DEV (root | parent MAJ:MIN) KIND [flat] NAME=TYPE:VALUE...");
     };
-    let (parent, mut options) = match rest {
-        ["root", phantom::KIND, options @ ..] => (Handle::ROOT, options),
-        ["parent", id, phantom::KIND, options @ ..] => (handle(id)?, options),
-        _ => bail!("'root' or 'parent MAJ:MIN', then '{}'", phantom::KIND),
+    let (parent, kind, mut options) = match rest {
+        ["root", kind, options @ ..] => (Handle::ROOT, kind, options),
+        ["parent", id, kind, options @ ..] => (handle(id)?, kind, options),
+        _ => bail!("'root' or 'parent MAJ:MIN', then a kind"),
     };
+    let kind = KINDS.iter().find(|known| known.name == *kind);
+    let kind = kind.context("neither phantom nor acceltor")?;
     let is_flat = options.first() == Some(&"flat");
     if is_flat {
         options = &options[1..];
@@ -70,8 +89,8 @@ fn send(words: &[String]) -> Result<()> {
         index: if_nametoindex(*device).with_context(|| format!("no device {device}"))?,
         parent,
         handle: Handle::UNSPEC,
-        kind: phantom::KIND,
-        options: encode(options)?,
+        kind: kind.name,
+        options: encode(kind, options)?,
     };
     let mut request = match *verb {
         "add" => qdisc.add(),
@@ -107,7 +126,7 @@ fn handle(text: &str) -> Result<Handle> {
 }
 
 /// `NAME=TYPE:VALUE`; `cut=hex:...` is put behind the others as it is.
-fn encode(options: &[&str]) -> Result<Vec<u8>> {
+fn encode(kind: &Kind, options: &[&str]) -> Result<Vec<u8>> {
     let mut attributes = Attributes::default();
     let mut tail = Vec::new();
     for option in options {
@@ -117,18 +136,19 @@ fn encode(options: &[&str]) -> Result<Vec<u8>> {
             tail = value;
             continue;
         }
-        attributes.push(id(name)?, &value);
+        attributes.push(id(kind, name)?, &value);
     }
     Ok([attributes.into_bytes(), tail].concat())
 }
 
-/// By the name that it has in phantom.yaml, or by number.
-fn id(name: &str) -> Result<u16> {
+/// By the name that it has in the qdisc's yaml file, or by number.
+fn id(kind: &Kind, name: &str) -> Result<u16> {
     if let Ok(id) = name.parse() {
         return Ok(id);
     }
-    let wanted = format!("TCA_PHANTOM_{}", name.to_uppercase().replace('-', "_"));
-    phantom::IDS
+    let wanted = format!("TCA_{}_{name}", kind.name).replace('-', "_");
+    let wanted = wanted.to_uppercase();
+    kind.ids
         .iter()
         .find(|(known, _)| *known == wanted)
         .map(|(_, id)| *id)
@@ -168,13 +188,26 @@ mod tests {
 
     #[test]
     fn options_are_written_as_they_are_on_the_wire() {
+        let [phantom, acceltor] = &KINDS;
         assert_eq!(
-            encode(&["pq-drain-ppm=u32:5", "mark=u8:9", "cut=hex:0c00"]).unwrap(),
+            encode(
+                phantom,
+                &["pq-drain-ppm=u32:5", "mark=u8:9", "cut=hex:0c00"]
+            )
+            .unwrap(),
             [8, 0, 8, 0, 5, 0, 0, 0, 5, 0, 13, 0, 9, 0, 0, 0, 0x0c, 0]
         );
-        assert_eq!(encode(&["99=fill:2x7"]).unwrap(), [6, 0, 99, 0, 7, 7, 0, 0]);
-        assert!(encode(&["nonsense=u8:1"]).is_err());
-        assert!(encode(&["mark=u8:256"]).is_err());
-        assert!(encode(&["cut=hex:0g"]).is_err());
+        assert_eq!(
+            encode(phantom, &["99=fill:2x7"]).unwrap(),
+            [6, 0, 99, 0, 7, 7, 0, 0]
+        );
+        assert_eq!(
+            encode(acceltor, &["queues=u32:3"]).unwrap(),
+            [8, 0, 11, 0, 3, 0, 0, 0]
+        );
+        assert!(encode(acceltor, &["mark=u8:1"]).is_err());
+        assert!(encode(phantom, &["nonsense=u8:1"]).is_err());
+        assert!(encode(phantom, &["mark=u8:256"]).is_err());
+        assert!(encode(phantom, &["cut=hex:0g"]).is_err());
     }
 }

@@ -148,71 +148,103 @@ mod tests {
 
     use super::*;
 
-    const CASES: &str = include_str!("../../../../selftests/guest/tdc/phantom.json");
-    const YAML: &str = include_str!("../../../../modules/uapi/phantom.yaml");
-
-    fn cases() -> Vec<Case> {
-        serde_json::from_str(CASES).expect("as tdc has it")
+    /// A qdisc and its cases.
+    struct Tested {
+        kind: &'static str,
+        cases: &'static str,
+        yaml: &'static str,
+        /// How many options there are.
+        options: usize,
+        /// An option of the yaml file, and tc's word for it where that is another.
+        words: &'static [(&'static str, &'static str)],
     }
 
-    /// The options in phantom.yaml, but for padding.
-    fn options() -> BTreeSet<&'static str> {
-        let set = YAML.split_once("name: phantom-attrs").expect("there").1;
-        let set = set.split_once("\nsub-messages:").expect("there").0;
-        let names = set.lines().filter_map(|l| l.trim().strip_prefix("name: "));
-        names.filter(|name| *name != "pad").collect()
-    }
+    const TESTED: [Tested; 2] = [
+        Tested {
+            kind: "phantom",
+            cases: include_str!("../../../../selftests/guest/tdc/phantom.json"),
+            yaml: include_str!("../../../../modules/uapi/phantom.yaml"),
+            options: xdc_netlink::phantom::IDS.len(),
+            words: &[
+                ("rate64", "rate"),
+                ("line-rate64", "line-rate"),
+                ("pq-limit", "phantom"),
+                ("pq-drain-ppm", "drain"),
+                ("pq-min-ppm", "pmin"),
+                ("pq-max-ppm", "pmax"),
+                ("backlog-min-ppm", "min"),
+                ("backlog-max-ppm", "max"),
+                ("mark-at", "at"),
+                ("color-limit-red", "red-limit"),
+                ("color-limit-yellow", "yellow-limit"),
+                ("color-source", "color"),
+                ("color-dscp-red", "dscp-color"),
+                ("color-dscp-yellow", "dscp-color"),
+                ("pool-alpha-ppm", "pool-alpha"),
+            ],
+        },
+        Tested {
+            kind: "acceltor",
+            cases: include_str!("../../../../selftests/guest/tdc/acceltor.json"),
+            yaml: include_str!("../../../../modules/uapi/acceltor.yaml"),
+            options: xdc_netlink::acceltor::IDS.len(),
+            words: &[
+                ("circuit-rate64", "ocs-rate"),
+                ("packet-rate64", "eps-rate"),
+                ("queues", "k"),
+                ("high-limit", "hp"),
+                ("low-limit", "lp"),
+                ("prefixes", "prefix"),
+            ],
+        },
+    ];
 
-    /// Options that a command gives a value, by their names in phantom.yaml.
-    fn named(command: &str) -> BTreeSet<String> {
-        let Some((_, words)) = command.split_once(" phantom ") else {
-            return BTreeSet::new();
-        };
-        let words = words.split_whitespace();
-        if command.starts_with("$RAW") {
-            let names = words.filter_map(|word| word.split_once('='));
-            return names.map(|(name, _)| name.to_string()).collect();
+    impl Tested {
+        fn cases(&self) -> Vec<Case> {
+            serde_json::from_str(self.cases).expect("as tdc has it")
         }
-        let words: BTreeSet<_> = words.collect();
-        let options = options().into_iter();
-        options
-            .filter(|option| words.contains(word(option)))
-            .map(str::to_string)
-            .collect()
-    }
 
-    /// tc's word of an option of phantom.yaml.
-    fn word(option: &str) -> &str {
-        match option {
-            "rate64" => "rate",
-            "line-rate64" => "line-rate",
-            "pq-limit" => "phantom",
-            "pq-drain-ppm" => "drain",
-            "pq-min-ppm" => "pmin",
-            "pq-max-ppm" => "pmax",
-            "backlog-min-ppm" => "min",
-            "backlog-max-ppm" => "max",
-            "mark-at" => "at",
-            "color-limit-red" => "red-limit",
-            "color-limit-yellow" => "yellow-limit",
-            "color-source" => "color",
-            "color-dscp-red" | "color-dscp-yellow" => "dscp-color",
-            "pool-alpha-ppm" => "pool-alpha",
-            other => other,
+        /// The options in the yaml file, but for padding.
+        fn options(&self) -> BTreeSet<&'static str> {
+            let begin = format!("name: {}-attrs", self.kind);
+            let set = self.yaml.split_once(&begin).expect("there").1;
+            let set = set.split_once("\nsub-messages:").expect("there").0;
+            let names = set.lines().filter_map(|l| l.trim().strip_prefix("name: "));
+            names.filter(|name| *name != "pad").collect()
         }
-    }
 
-    #[test]
-    fn every_option_has_a_case_that_is_taken_and_one_that_is_refused() {
-        let cases = cases();
-        let options = options();
-        assert_eq!(options.len(), xdc_netlink::phantom::IDS.len());
-        for option in options {
-            let is_about = |case: &&Case| named(&case.cmd_under_test).contains(option);
+        /// tc's word of an option.
+        fn word(&self, option: &'static str) -> &'static str {
+            let other = self.words.iter().find(|(name, _)| *name == option);
+            other.map_or(option, |(_, word)| word)
+        }
+
+        /// Options that a command gives a value, by their names in the yaml file.
+        fn named(&self, command: &str) -> BTreeSet<String> {
+            let Some((_, words)) = command.split_once(&format!(" {} ", self.kind)) else {
+                return BTreeSet::new();
+            };
+            let words = words.split_whitespace();
+            if command.starts_with("$RAW") {
+                let names = words.filter_map(|word| word.split_once('='));
+                return names.map(|(name, _)| name.to_string()).collect();
+            }
+            let words: BTreeSet<_> = words.collect();
+            let options = self.options().into_iter();
+            options
+                .filter(|option| words.contains(self.word(option)))
+                .map(str::to_string)
+                .collect()
+        }
+
+        fn has_a_case_taken_and_one_refused(&self, option: &'static str) {
+            let word = self.word(option);
+            let cases = self.cases();
+            let is_about = |case: &&Case| self.named(&case.cmd_under_test).contains(option);
             // Whose name begins with the option, so that it is not there by the way.
             let own: Vec<&Case> = cases
                 .iter()
-                .filter(|case| case.name.split(':').next() == Some(word(option)))
+                .filter(|case| case.name.split(':').next() == Some(word))
                 .filter(is_about)
                 .collect();
             let taken = own.iter().filter(|case| case.exp_exit_code == "0");
@@ -228,15 +260,29 @@ mod tests {
     }
 
     #[test]
+    fn every_option_has_a_case_that_is_taken_and_one_that_is_refused() {
+        for tested in &TESTED {
+            let options = tested.options();
+            assert_eq!(options.len(), tested.options, "{}", tested.kind);
+            for option in options {
+                tested.has_a_case_taken_and_one_refused(option);
+            }
+        }
+    }
+
+    #[test]
     fn ids_and_names_are_unique_and_patterns_compile() {
-        let cases = cases();
-        let ids: BTreeSet<_> = cases.iter().map(|case| &case.id).collect();
-        let names: BTreeSet<_> = cases.iter().map(|case| &case.name).collect();
-        assert_eq!((ids.len(), names.len()), (cases.len(), cases.len()));
-        for case in &cases {
-            RegexBuilder::new(&case.match_pattern)
-                .build()
-                .expect("a pattern");
+        let mut ids = BTreeSet::new();
+        for tested in &TESTED {
+            let cases = tested.cases();
+            let names: BTreeSet<_> = cases.iter().map(|case| &case.name).collect();
+            assert_eq!(names.len(), cases.len());
+            for case in &cases {
+                RegexBuilder::new(&case.match_pattern)
+                    .build()
+                    .expect("a pattern");
+                assert!(ids.insert(case.id.clone()), "{} is there twice", case.id);
+            }
         }
     }
 
