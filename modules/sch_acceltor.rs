@@ -909,6 +909,7 @@ impl Qdisc for Port {
         state.stats.drops_reset = state.stats.drops_reset.wrapping_add(dropped.into());
         state.later_packets = 0;
         state.later_bytes = 0;
+        state.waits_for_dawn = false;
         state.circuit = Shaper::default();
         state.packet = Shaper::default();
     }

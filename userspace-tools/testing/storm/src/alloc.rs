@@ -30,7 +30,7 @@ const DEBUGFS: &str = "/sys/kernel/debug";
 const NEVER: u32 = 1_000_000;
 
 /// Sets up what fails: allocations that may sleep, too, and in silence.
-fn prepare() -> Result<()> {
+pub fn prepare() -> Result<()> {
     ensure!(
         Path::new(FAIL_NTH).exists(),
         "this kernel cannot make allocations fail (CONFIG_FAULT_INJECTION)"
@@ -190,15 +190,8 @@ pub fn attack(storm: &mut Storm, most: u32) -> Result<()> {
     let _no_autoload = modules::NoAutoload::new()?;
     let pair = Pair::new()?;
     let mut rng = fastrand::Rng::with_seed(storm.seed);
+    ports(storm, &pair, &PHANTOM, most)?;
     let mut operations: Vec<(String, Box<dyn Operation + '_>)> = vec![
-        (
-            "a phantom is added".into(),
-            Box::new(Port::new(&pair, Verb::Add)?),
-        ),
-        (
-            "a phantom is changed".into(),
-            Box::new(Port::new(&pair, Verb::Change)?),
-        ),
         ("qdiscs are dumped".into(), Box::new(Dump(&pair))),
         ("a parameter is written".into(), Box::new(Parameter(&pair))),
         ("a network namespace is made".into(), Box::new(Namespace)),
@@ -244,6 +237,35 @@ pub fn attack(storm: &mut Storm, most: u32) -> Result<()> {
     Ok(())
 }
 
+/// A qdisc of ours that is added and changed.
+pub struct Kind {
+    /// TCA_KIND.
+    pub name: &'static str,
+    /// Options, whose limit is another one in each round.
+    pub options: fn(u64) -> Vec<u8>,
+    /// The limit in such ones.
+    pub limit: fn(&[u8]) -> xdc_netlink::Result<Option<u32>>,
+}
+
+const PHANTOM: Kind = Kind {
+    name: "phantom",
+    options: |round| port_options(round).encode(),
+    limit: |options| Ok(Options::decode(options)?.limit_bytes),
+};
+
+/// The cases of a qdisc at the root of the first host's device.
+pub fn ports(storm: &mut Storm, pair: &Pair, kind: &'static Kind, most: u32) -> Result<()> {
+    let mut rng = fastrand::Rng::with_seed(storm.seed);
+    for (verb, what) in [(Verb::Add, "is added"), (Verb::Change, "is changed")] {
+        let mut tally = Tally::default();
+        let mut port = Port::new(pair, kind, verb)?;
+        let outcome = sweep(&mut port, most, &mut rng, &mut tally);
+        let what = format!("a qdisc {} {what}", kind.name);
+        storm.ktap.case(&tally.text(&what), outcome);
+    }
+    Ok(())
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum Verb {
     Add,
@@ -253,10 +275,12 @@ enum Verb {
 /// A qdisc that is added or changed.
 struct Port<'a> {
     pair: &'a Pair,
+    kind: &'static Kind,
     verb: Verb,
     netlink: Netlink,
     round: u64,
-    before: Option<Options>,
+    /// Options.
+    before: Option<Vec<u8>>,
 }
 
 fn port_options(round: u64) -> Options {
@@ -272,9 +296,10 @@ fn port_options(round: u64) -> Options {
 }
 
 impl<'a> Port<'a> {
-    fn new(pair: &'a Pair, verb: Verb) -> Result<Self> {
+    fn new(pair: &'a Pair, kind: &'static Kind, verb: Verb) -> Result<Self> {
         Ok(Self {
             pair,
+            kind,
             verb,
             netlink: pair.hosts[0].run(|| Netlink::open(libc::NETLINK_ROUTE))?,
             round: 1,
@@ -294,16 +319,20 @@ impl<'a> Port<'a> {
         if self.verb == Verb::Add {
             self.delete()?;
         } else {
-            self.pair.port(0, &port_options(self.round))?;
+            let port = net::root_of(self.kind.name, (self.kind.options)(self.round));
+            self.pair.hosts[0].request(port.replace())?;
         }
         self.before = self.options()?;
         Ok(())
     }
 
-    fn options(&self) -> Result<Option<Options>> {
+    fn options(&self) -> Result<Option<Vec<u8>>> {
         let state = self.pair.hosts[0].run(|| net::root_state(DEVICE))?;
-        let options = (state.kind == "phantom").then(|| Options::decode(&state.options));
-        Ok(options.transpose()?)
+        Ok((state.kind == self.kind.name).then_some(state.options))
+    }
+
+    fn limit(&self, options: Option<&[u8]>) -> Result<Option<u32>> {
+        Ok(options.map(self.kind.limit).transpose()?.flatten())
     }
 }
 
@@ -331,10 +360,10 @@ impl Operation for Port<'_> {
             body.extend_from_slice(&word.to_ne_bytes());
         }
         let mut attributes = xdc_netlink::attributes::Attributes::after(body);
-        attributes.push(1, b"phantom\0");
+        attributes.push(1, format!("{}\0", self.kind.name).as_bytes());
         attributes.push(
             TCA_OPTIONS | NLA_F_NESTED,
-            &port_options(self.round + 1).encode(),
+            &(self.kind.options)(self.round + 1),
         );
         let mut message = Vec::new();
         raw::push_message(
@@ -356,17 +385,14 @@ impl Operation for Port<'_> {
 
     fn settle(&mut self, done: bool) -> Result<()> {
         let now = self.options()?;
-        let limit = |options: &Option<Options>| options.as_ref().and_then(|o| o.limit_bytes);
-        let changed = limit(&now) != limit(&self.before);
+        let limit = self.limit(now.as_deref())?;
+        let wanted = self.limit(Some(&(self.kind.options)(self.round + 1)))?;
+        let changed = limit != self.limit(self.before.as_deref())?;
         // Without an answer it may have been done all the same; a half-done one is neither.
         if done {
-            let wanted = port_options(self.round + 1).limit_bytes;
-            ensure!(limit(&now) == wanted, "accepted, and not done: {now:?}");
+            ensure!(limit == wanted, "accepted, and not done: {now:?}");
         } else if changed {
-            ensure!(
-                limit(&now) == port_options(self.round + 1).limit_bytes,
-                "refused, and half done: {now:?}"
-            );
+            ensure!(limit == wanted, "refused, and half done: {now:?}");
         } else {
             ensure!(now == self.before, "refused, and now {now:?}");
         }

@@ -10,11 +10,11 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 
 use crate::{
     flow::{Family, Spec, Tally, Traffic},
-    net::Pair,
+    net::{Netns, Pair},
 };
 
 /// How long flows may take to end when nothing disturbs them any more, on the slowest guest.
@@ -23,6 +23,34 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 /// A pause in a loop of work. In virtual time a thread that never sleeps stops all others.
 pub fn breathe() {
     thread::sleep(Duration::from_micros(1));
+}
+
+/// Has a thread in a host look again and again until `f` has ended. Each look says how much it saw, of which there
+/// has to be something.
+pub fn beside<T>(
+    host: &Netns,
+    look: impl Fn() -> Result<usize> + Sync,
+    f: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let (stop, seen) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let looker = scope.spawn(|| {
+            host.run(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    seen.fetch_add(look()? as u64, Ordering::Relaxed);
+                    thread::sleep(Duration::from_micros(100));
+                }
+                Ok(())
+            })
+        });
+        let outcome = f();
+        stop.store(true, Ordering::Relaxed);
+        let looked = looker.join().map_err(|_| anyhow!("the looker panicked"))?;
+        let outcome = outcome?;
+        looked?;
+        ensure!(seen.load(Ordering::Relaxed) > 0, "nothing was seen");
+        Ok(outcome)
+    })
 }
 
 /// Between two dumps of all sockets, where something else is under attack.

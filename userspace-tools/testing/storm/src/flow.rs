@@ -18,7 +18,11 @@ use crc32fast::Hasher;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::net::{Pair, v4, v6};
+use crate::{
+    Storm,
+    background::PATIENCE,
+    net::{Pair, v4, v6},
+};
 
 /// Which addresses a flow has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -438,6 +442,52 @@ impl<'a> Traffic<'a> {
             self.waiting.retain(|_, waiting| *waiting != id);
         }
         Some(flow)
+    }
+}
+
+/// Flows that are kept open while something is done to their hosts.
+pub struct Load<'a> {
+    debug: bool,
+    families: &'static [Family],
+    /// They.
+    pub traffic: Traffic<'a>,
+}
+
+impl<'a> Load<'a> {
+    /// None yet.
+    pub fn new(storm: &Storm, pair: &'a Pair, families: &'static [Family]) -> Result<Self> {
+        Ok(Self {
+            debug: storm.debug,
+            families,
+            traffic: Traffic::new(pair, "cubic")?,
+        })
+    }
+
+    /// As many flows as there should be, and their packets. The route exists.
+    pub fn refill(&mut self) -> Result<()> {
+        const FLOWS: usize = 6;
+        let bytes = if self.debug { 60_000 } else { 400_000 };
+        while self.traffic.open_flows() < FLOWS {
+            let family = self.families[self.traffic.tally.opened as usize % self.families.len()];
+            self.traffic.open(Spec::new("cubic", bytes, family))?;
+        }
+        self.step()
+    }
+
+    /// Some of their packets.
+    pub fn step(&mut self) -> Result<()> {
+        for _ in 0..3 {
+            self.traffic.step(Duration::from_millis(2))?;
+        }
+        Ok(())
+    }
+
+    /// Every byte arrives.
+    pub fn end(mut self) -> Result<()> {
+        self.traffic.drain(PATIENCE)?;
+        self.traffic.verdict()?;
+        ensure!(self.traffic.tally.completed > 0, "no flow arrived");
+        Ok(())
     }
 }
 

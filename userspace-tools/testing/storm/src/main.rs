@@ -3,6 +3,7 @@
 //! marks. Runs as root in a guest; the guest's console is watched by `xdc`, which fails the run
 //! if the kernel complains of anything.
 
+mod acceltor;
 mod alarms;
 mod alloc;
 mod background;
@@ -77,6 +78,8 @@ enum Attack {
     Tlt,
     /// unorc: ends that begin anew, move and go under flows, and forged packets.
     Unorc,
+    /// acceltor: schedules, clocks, uplinks and bonds that change under flows, and random requests.
+    Acceltor,
     /// What kmemleak finds.
     Leaks,
     /// Mistakes on purpose, which have to raise the alarm.
@@ -182,6 +185,7 @@ fn main() -> ExitCode {
         Attack::RoundTrips => soak::round_trips(&mut storm),
         Attack::Tlt => tlt::attack(&mut storm, count([4_096, 4_096, 256, 4_096])),
         Attack::Unorc => unorc::attack(&mut storm, count([24, 1_000, 6, 100])),
+        Attack::Acceltor => acceltor::attack(&mut storm, count([24, 1_000, 6, 100])),
         Attack::Leaks => leaks::attack(&mut storm),
         Attack::Alarms => alarms::attack(&mut storm),
     };

@@ -14,6 +14,7 @@ use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
     address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage},
+    link::{LinkAttribute, LinkFlags, LinkMessage},
     tc::TcHandle,
 };
 use nix::sched::{CloneFlags, setns, unshare};
@@ -59,6 +60,11 @@ impl Netns {
         let result = f();
         home.enter()?;
         result
+    }
+
+    /// One request in it.
+    pub fn request(&self, request: Request) -> Result<()> {
+        self.run(|| Ok(Connection::open()?.request(request)?))
     }
 
     /// Writes a sysctl of it, `net/ipv4/tcp_ecn`.
@@ -146,7 +152,7 @@ impl Pair {
 
     /// Makes `options` the port of a host: a new phantom at the root of its device.
     pub fn port(&self, host: usize, options: &Options) -> Result<()> {
-        self.hosts[host].run(|| Ok(Connection::open()?.request(root(options.encode()).replace())?))
+        self.hosts[host].request(root(options.encode()).replace())
     }
 }
 
@@ -186,12 +192,33 @@ fn add_address_v6(index: u32, address: Ipv6Addr) -> Request {
 
 /// A phantom at the root of [`DEVICE`].
 pub fn root(options: Vec<u8>) -> Qdisc {
+    root_of(phantom::KIND, options)
+}
+
+/// A qdisc at the root of [`DEVICE`].
+pub fn root_of(kind: &'static str, options: Vec<u8>) -> Qdisc {
     Qdisc {
         index: DEVICE,
         parent: TcHandle::ROOT,
         handle: TcHandle::from(1 << 16),
-        kind: phantom::KIND,
+        kind,
         options,
+    }
+}
+
+/// A change of a device: its flags, or attributes.
+pub fn change(index: u32, is_up: Option<bool>, attributes: Vec<LinkAttribute>) -> Request {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    if let Some(is_up) = is_up {
+        message.header.change_mask = LinkFlags::Up;
+        message.header.flags.set(LinkFlags::Up, is_up);
+    }
+    message.attributes = attributes;
+    Request {
+        what: format!("change device {index}"),
+        message: RouteNetlinkMessage::NewLink(message),
+        flags: 0,
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Random requests to the qdisc, on a port that carries traffic and on one that is idle.
+//! Random requests to a qdisc, on a port that carries traffic and on one that is idle.
 //!
 //! Each request asks for an acknowledgement and has to get exactly one. The ids and widths of
 //! the options come from a full set of valid ones.
@@ -14,7 +14,7 @@ use xdc_netlink::{
     attributes::{self, Attributes},
     link::{self, VethEnd},
     phantom::{self, ColorSource, Gso, Mark, MarkAt, Options, Xstats},
-    qdisc,
+    qdisc::{self, QdiscState},
 };
 
 use crate::{
@@ -40,7 +40,7 @@ const TCA_RATE: u16 = 5;
 const TCA_STAB: u16 = 8;
 
 /// A device without traffic, which is down: qdiscs come and go on it without waiting for RCU.
-const IDLE: u32 = 3;
+pub const IDLE: u32 = 3;
 
 /// Messages in one system call, and between two looks at the port.
 const BATCH: u32 = 50;
@@ -48,6 +48,27 @@ const ROUND: u32 = 2_000;
 
 /// Between two batches, for the flows: in virtual time requests take none.
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// A qdisc that gets them.
+pub trait Target {
+    /// TCA_KIND.
+    fn kind(&self) -> &'static str;
+
+    /// Its options as the port is put right after each round.
+    fn sane(&self) -> Vec<u8>;
+
+    /// Every option.
+    fn full(&self) -> Vec<u8>;
+
+    /// A few options with values that are in range, though not always for each other.
+    fn valid(&self, rng: &mut fastrand::Rng) -> Vec<u8>;
+
+    /// What a dump says of it is within bounds, whatever was asked for.
+    fn check(&self, state: &QdiscState) -> Result<()>;
+}
+
+/// sch_phantom.
+struct Phantom;
 
 /// The port as it is put right after each round.
 fn sane() -> Options {
@@ -91,10 +112,91 @@ fn full() -> Options {
     }
 }
 
+impl Target for Phantom {
+    fn kind(&self) -> &'static str {
+        phantom::KIND
+    }
+
+    fn sane(&self) -> Vec<u8> {
+        sane().encode()
+    }
+
+    fn full(&self) -> Vec<u8> {
+        full().encode()
+    }
+
+    fn valid(&self, rng: &mut fastrand::Rng) -> Vec<u8> {
+        let some = |rng: &mut fastrand::Rng| rng.u8(..10) < 3;
+        let ppm =
+            |rng: &mut fastrand::Rng| [0, 1, rng.u32(..=1_000_000), 1_000_000][rng.usize(..4)];
+        let bytes =
+            |rng: &mut fastrand::Rng| [1, 1_514, rng.u32(1..3_000_000), u32::MAX][rng.usize(..4)];
+        let rate = |rng: &mut fastrand::Rng| {
+            [0, 1, rng.u64(..=125_000_000_000), 1_000_000_000_000_000][rng.usize(..4)]
+        };
+        macro_rules! maybe {
+            ($value:expr) => {
+                some(rng).then(|| $value)
+            };
+        }
+        let red = rng.u64(..);
+        let pool = maybe!(["", "a", "b", "fifteen letters"][rng.usize(..4)].to_string());
+        // A port that is in none has no size of one.
+        let pooled = pool.as_ref().is_some_and(|name| !name.is_empty());
+        let (a, b) = (ppm(rng), ppm(rng));
+        let options = Options {
+            limit_bytes: maybe!(bytes(rng)),
+            rate_bytes_per_s: maybe!(rate(rng)),
+            overhead_bytes: maybe!(rng.i32(-64..=256)),
+            mpu_bytes: maybe!(rng.u32(..=256)),
+            line_rate_bytes_per_s: maybe!(rate(rng)),
+            phantom_limit_bytes: maybe!(match rng.u8(..4) {
+                0 => i64::MAX as u64,
+                _ => bytes(rng).into(),
+            }),
+            drain_ppm: maybe!(ppm(rng).max(1)),
+            pmin_ppm: maybe!(a.min(b)),
+            pmax_ppm: maybe!(a.max(b)),
+            min_ppm: maybe!(a.min(b)),
+            max_ppm: maybe!(a.max(b)),
+            mark: maybe!(Mark::ALL[rng.usize(..Mark::ALL.len())]),
+            mark_at: maybe!(MarkAt::ALL[rng.usize(..2)]),
+            ecn_drop: maybe!(rng.bool()),
+            count_acks: maybe!(rng.bool()),
+            red_limit_bytes: maybe!(bytes(rng)),
+            yellow_limit_bytes: maybe!(bytes(rng)),
+            color_total: maybe!(rng.bool()),
+            color_source: maybe!(ColorSource::ALL[rng.usize(..4)]),
+            dscp_red: maybe!(red),
+            dscp_yellow: maybe!(!red & rng.u64(..)),
+            gso: maybe!(Gso::ALL[rng.usize(..3)]),
+            pool,
+            pool_limit_bytes: (pooled || rng.u8(..50) == 0).then(|| bytes(rng)),
+            pool_alpha_ppm: maybe!(rng.u32(1..)),
+            seed: maybe!(rng.u64(..)),
+        };
+        options.encode()
+    }
+
+    fn check(&self, state: &QdiscState) -> Result<()> {
+        check_options(&Options::decode(&state.options)?)?;
+        let xstats = Xstats::of(state).context("no statistics")?;
+        let marked = xstats.marked();
+        ensure!(xstats.would_mark >= marked, "more marked than chosen");
+        Ok(())
+    }
+}
+
 /// Runs `count` messages.
 pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
-    let pair = Arc::new(Pair::new()?);
+    let pair = Pair::new()?;
     pair.hosts[0].run(idle_device)?;
+    against(storm, count, pair, &Phantom)
+}
+
+/// Runs `count` messages. The first host has [`IDLE`], too.
+pub fn against(storm: &mut Storm, count: u32, pair: Pair, target: &dyn Target) -> Result<()> {
+    let pair = Arc::new(pair);
     // A port may pass next to nothing for as long as a slow guest takes for a round; a flow has
     // to outlive that, also at the receiver while the last step of the handshake is under way,
     // and to go on soon.
@@ -106,7 +208,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     ] {
         pair.sysctl(&format!("net/ipv4/{name}"), value)?;
     }
-    pair.port(0, &sane())?;
+    pair.hosts[0].request(net::root_of(target.kind(), target.sane()).replace())?;
     let background = Background::start(
         &pair,
         Mix {
@@ -118,7 +220,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
         },
     );
     let diag = Diag::start(&pair, Some("unocc"), DIAG_PAUSE);
-    let mut fuzzer = Fuzzer::new(&pair, storm.seed, storm.debug)?;
+    let mut fuzzer = Fuzzer::new(target, &pair, storm.seed, storm.debug)?;
     let mut outcome = Ok(());
     let mut sent = 0;
     while sent < count && outcome.is_ok() {
@@ -166,7 +268,8 @@ fn idle_device() -> Result<()> {
     Ok(Connection::open()?.request(link::add_veth(&a, &b, 1500, false))?)
 }
 
-struct Fuzzer {
+struct Fuzzer<'a> {
+    target: &'a dyn Target,
     rng: fastrand::Rng,
     netlink: Netlink,
     /// Of 1,000 requests that may make or destroy a qdisc on the idle device, how many do.
@@ -180,13 +283,14 @@ struct Fuzzer {
     refused: HashMap<i32, u64>,
 }
 
-impl Fuzzer {
-    fn new(pair: &Pair, seed: u64, debug: bool) -> Result<Self> {
+impl<'a> Fuzzer<'a> {
+    fn new(target: &'a dyn Target, pair: &Pair, seed: u64, debug: bool) -> Result<Self> {
         let rng = fastrand::Rng::with_seed(seed);
-        let known = attributes::parse(&full().encode())
+        let known = attributes::parse(&target.full())
             .map(|attribute| attribute.map(|(id, value)| (id, value.len())))
             .collect::<xdc_netlink::Result<_>>()?;
         Ok(Self {
+            target,
             rng,
             // Lockdep waits for RCU whenever a qdisc goes, and forgets its locks one by one.
             new_in_1000: if debug { 20 } else { 1_000 },
@@ -340,22 +444,23 @@ impl Fuzzer {
 
     fn attributes(&mut self, body: &mut Vec<u8>, kind: u16) {
         let options = self.options();
+        let ours = self.target.kind();
         let rng = &mut self.rng;
         let mut attributes = Attributes::after(std::mem::take(body));
-        let name: &[u8] = match rng.u8(..100) {
-            0..94 if kind < RTM_NEWTFILTER => b"phantom\0",
+        let name = match rng.u8(..100) {
+            0..94 if kind < RTM_NEWTFILTER => format!("{ours}\0"),
             0..97 if kind >= RTM_NEWTFILTER => {
-                [&b"u32\0"[..], b"matchall\0", b"flower\0"][rng.usize(..3)]
+                ["u32\0", "matchall\0", "flower\0"][rng.usize(..3)].to_string()
             }
-            94 => b"pfifo\0",
-            95 => b"phantom",
-            96 => b"phantom-of-the-opera\0",
-            97 => b"\0",
-            98 => b"%n%s%p\0",
-            _ => b"",
+            94 => "pfifo\0".to_string(),
+            95 => ours.to_string(),
+            96 => format!("{ours}-of-the-opera\0"),
+            97 => "\0".to_string(),
+            98 => "%n%s%p\0".to_string(),
+            _ => String::new(),
         };
         if !name.is_empty() {
-            attributes.push(TCA_KIND, name);
+            attributes.push(TCA_KIND, name.as_bytes());
         }
         if rng.u8(..100) < 96 {
             let flag = if rng.u8(..10) == 0 { 0 } else { 0x8000 };
@@ -372,9 +477,9 @@ impl Fuzzer {
     /// TCA_OPTIONS.
     fn options(&mut self) -> Vec<u8> {
         match self.rng.u8(..100) {
-            0..35 => self.valid(),
+            0..35 => self.target.valid(&mut self.rng),
             35..65 => {
-                let mut bytes = self.valid();
+                let mut bytes = self.target.valid(&mut self.rng);
                 for _ in 0..self.rng.u8(1..4) {
                     self.mutate(&mut bytes);
                 }
@@ -387,61 +492,6 @@ impl Fuzzer {
             }
             _ => vec![self.rng.u8(..); self.rng.usize(8_000..30_000)],
         }
-    }
-
-    /// A few options with values that are in range, though not always for each other.
-    fn valid(&mut self) -> Vec<u8> {
-        let rng = &mut self.rng;
-        let some = |rng: &mut fastrand::Rng| rng.u8(..10) < 3;
-        let ppm =
-            |rng: &mut fastrand::Rng| [0, 1, rng.u32(..=1_000_000), 1_000_000][rng.usize(..4)];
-        let bytes =
-            |rng: &mut fastrand::Rng| [1, 1_514, rng.u32(1..3_000_000), u32::MAX][rng.usize(..4)];
-        let rate = |rng: &mut fastrand::Rng| {
-            [0, 1, rng.u64(..=125_000_000_000), 1_000_000_000_000_000][rng.usize(..4)]
-        };
-        macro_rules! maybe {
-            ($value:expr) => {
-                some(rng).then(|| $value)
-            };
-        }
-        let red = rng.u64(..);
-        let pool = maybe!(["", "a", "b", "fifteen letters"][rng.usize(..4)].to_string());
-        // A port that is in none has no size of one.
-        let pooled = pool.as_ref().is_some_and(|name| !name.is_empty());
-        let (a, b) = (ppm(rng), ppm(rng));
-        let options = Options {
-            limit_bytes: maybe!(bytes(rng)),
-            rate_bytes_per_s: maybe!(rate(rng)),
-            overhead_bytes: maybe!(rng.i32(-64..=256)),
-            mpu_bytes: maybe!(rng.u32(..=256)),
-            line_rate_bytes_per_s: maybe!(rate(rng)),
-            phantom_limit_bytes: maybe!(match rng.u8(..4) {
-                0 => i64::MAX as u64,
-                _ => bytes(rng).into(),
-            }),
-            drain_ppm: maybe!(ppm(rng).max(1)),
-            pmin_ppm: maybe!(a.min(b)),
-            pmax_ppm: maybe!(a.max(b)),
-            min_ppm: maybe!(a.min(b)),
-            max_ppm: maybe!(a.max(b)),
-            mark: maybe!(Mark::ALL[rng.usize(..Mark::ALL.len())]),
-            mark_at: maybe!(MarkAt::ALL[rng.usize(..2)]),
-            ecn_drop: maybe!(rng.bool()),
-            count_acks: maybe!(rng.bool()),
-            red_limit_bytes: maybe!(bytes(rng)),
-            yellow_limit_bytes: maybe!(bytes(rng)),
-            color_total: maybe!(rng.bool()),
-            color_source: maybe!(ColorSource::ALL[rng.usize(..4)]),
-            dscp_red: maybe!(red),
-            dscp_yellow: maybe!(!red & rng.u64(..)),
-            gso: maybe!(Gso::ALL[rng.usize(..3)]),
-            pool,
-            pool_limit_bytes: (pooled || rng.u8(..50) == 0).then(|| bytes(rng)),
-            pool_alpha_ppm: maybe!(rng.u32(1..)),
-            seed: maybe!(rng.u64(..)),
-        };
-        options.encode()
     }
 
     /// Attributes that are well-formed, with ids, widths and values that may be wrong.
@@ -540,15 +590,13 @@ impl Fuzzer {
         pair.hosts[0].run(|| {
             let mut connection = Connection::open()?;
             for state in qdisc::dump(&mut connection, 0)? {
-                if let Some(xstats) = Xstats::of(&state) {
-                    check_options(&Options::decode(&state.options)?)?;
-                    let marked = xstats.marked();
-                    ensure!(xstats.would_mark >= marked, "more marked than chosen");
+                if state.kind == self.target.kind() {
+                    self.target.check(&state)?;
                 }
             }
             // The fuzzer may have put something else there; a filter goes with the qdisc.
             let _ = connection.request(qdisc::delete(DEVICE, TcHandle::ROOT));
-            connection.request(net::root(sane().encode()).add())?;
+            connection.request(net::root_of(self.target.kind(), self.target.sane()).add())?;
             Ok(())
         })?;
         let mut traffic = Traffic::new_at(pair, "gemini", [5001, 6001])?;
@@ -578,12 +626,12 @@ fn check_options(options: &Options) -> Result<()> {
         !pooled || options.pool_limit_bytes > Some(0),
         "a pool without a size"
     );
-    let all = options.encode();
-    let expected = full().encode();
-    ensure!(
-        attributes::parse(&all).count() == attributes::parse(&expected).count(),
-        "{} lacks an option",
-        phantom::KIND
-    );
+    check_count(&options.encode(), &full().encode())
+}
+
+/// A dump has every option.
+pub fn check_count(dumped: &[u8], full: &[u8]) -> Result<()> {
+    let [dumped, full] = [dumped, full].map(|bytes| attributes::parse(bytes).count());
+    ensure!(dumped == full, "{dumped} options of {full}");
     Ok(())
 }

@@ -207,7 +207,7 @@ fn echo_flood(storm: &Storm) -> Result<()> {
 }
 
 /// A TCP packet of the first host to the second: a SYN, or with `ack` none.
-fn packet(dscp: u8, ports: (u16, u16), seq: u32, ack: Option<u32>, payload: &[u8]) -> Vec<u8> {
+pub fn packet(dscp: u8, ports: (u16, u16), seq: u32, ack: Option<u32>, payload: &[u8]) -> Vec<u8> {
     let flags = if ack.is_some() { ACK } else { SYN };
     packet_of((v4(0), v4(1)), flags, dscp, ports, seq, ack, payload)
 }
@@ -265,14 +265,16 @@ fn packet_of(
     ip
 }
 
-fn raw_socket(host: &Netns) -> Result<Socket> {
+/// Packets of IPv4 as they are.
+pub fn raw_socket(host: &Netns) -> Result<Socket> {
     host.run(|| {
         let raw = Some(Protocol::from(libc::IPPROTO_RAW));
         Socket::new(Domain::IPV4, Type::RAW.cloexec(), raw).context("cannot open a raw socket")
     })
 }
 
-fn to(address: Ipv4Addr) -> SockAddr {
+/// Where such a packet goes.
+pub fn to(address: Ipv4Addr) -> SockAddr {
     std::net::SocketAddr::from((address, 0)).into()
 }
 

@@ -8,16 +8,11 @@ use std::{
     net::{Ipv4Addr, SocketAddr, UdpSocket},
     os::fd::AsRawFd,
     process::Command,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
-    thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
-use netlink_packet_route::{
-    RouteNetlinkMessage,
-    link::{InfoData, InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
-};
+use netlink_packet_route::link::{InfoData, InfoKind, LinkAttribute, LinkInfo};
 use socket2::{Domain, Protocol, Socket, Type};
 use xdc_netlink::{
     Connection, Request,
@@ -29,10 +24,10 @@ use xdc_netlink::{
 use crate::{
     Storm,
     alloc::failing,
-    background::PATIENCE,
-    flow::{Family, Spec, Traffic},
+    background::{PATIENCE, beside},
+    flow::{Family, Load, Spec, Traffic},
     modules,
-    net::{DEVICE, Netns, Pair, mac, v4},
+    net::{DEVICE, Netns, Pair, change, mac, v4},
 };
 
 const MODULE: &str = "unorc";
@@ -98,22 +93,6 @@ fn begin(host: usize) -> Result<()> {
     Ok(())
 }
 
-/// A change of a device: its flags, or attributes.
-fn change(index: u32, is_up: Option<bool>, attributes: Vec<LinkAttribute>) -> Request {
-    let mut message = LinkMessage::default();
-    message.header.index = index;
-    if let Some(is_up) = is_up {
-        message.header.change_mask = LinkFlags::Up;
-        message.header.flags.set(LinkFlags::Up, is_up);
-    }
-    message.attributes = attributes;
-    Request {
-        what: format!("change device {index}"),
-        message: RouteNetlinkMessage::NewLink(message),
-        flags: 0,
-    }
-}
-
 /// `ip link change` by words.
 fn changed(words: &str) -> Result<Request> {
     let words: Vec<_> = words.split_whitespace().collect();
@@ -127,11 +106,6 @@ fn changed(words: &str) -> Result<Request> {
         LinkInfo::Data(InfoData::Other(data.into_bytes())),
     ]);
     Ok(change(TUNNEL, None, vec![info]))
-}
-
-/// One request in a host.
-fn request(host: &Netns, request: Request) -> Result<()> {
-    host.run(|| Ok(Connection::open()?.request(request)?))
 }
 
 /// A counter of a host's tunnel, as `ethtool -S` has it.
@@ -160,69 +134,19 @@ fn unsent(host: &Netns) -> Result<u64> {
     })
 }
 
-/// Flows of IPv4 are kept open while something is done to their hosts.
-struct Load<'a> {
-    storm: &'a Storm,
-    traffic: Traffic<'a>,
-}
-
-impl<'a> Load<'a> {
-    fn new(storm: &'a Storm, pair: &'a Pair) -> Result<Self> {
-        let traffic = Traffic::new(pair, "cubic")?;
-        Ok(Self { storm, traffic })
-    }
-
-    /// As many flows as there should be, and their packets. The route exists.
-    fn refill(&mut self) -> Result<()> {
-        const FLOWS: usize = 6;
-        let bytes = if self.storm.debug { 60_000 } else { 400_000 };
-        while self.traffic.open_flows() < FLOWS {
-            let family = [Family::V4, Family::Mapped][self.traffic.tally.opened as usize % 2];
-            self.traffic.open(Spec::new("cubic", bytes, family))?;
-        }
-        self.step()
-    }
-
-    fn step(&mut self) -> Result<()> {
-        for _ in 0..3 {
-            self.traffic.step(Duration::from_millis(2))?;
-        }
-        Ok(())
-    }
-
-    /// Every byte arrives.
-    fn end(mut self) -> Result<()> {
-        self.traffic.drain(PATIENCE)?;
-        self.traffic.verdict()?;
-        ensure!(self.traffic.tally.completed > 0, "no flow arrived");
-        Ok(())
-    }
+/// Flows of IPv4, which is what goes through a tunnel.
+fn load<'a>(storm: &'a Storm, pair: &'a Pair) -> Result<Load<'a>> {
+    Load::new(storm, pair, &[Family::V4, Family::Mapped])
 }
 
 /// Reads /proc/net/unorc of a host all the time until `f` has ended.
 fn watched<T>(host: &Netns, f: impl FnOnce() -> Result<T>) -> Result<T> {
-    let (stop, lines) = (AtomicBool::new(false), AtomicU64::new(0));
-    thread::scope(|scope| {
-        let reader = scope.spawn(|| {
-            host.run(|| {
-                while !stop.load(Ordering::Relaxed) {
-                    // Not there while the module is not.
-                    let text = fs::read_to_string("/proc/thread-self/net/unorc");
-                    let found = text.map_or(0, |text| text.lines().count());
-                    lines.fetch_add(found as u64, Ordering::Relaxed);
-                    thread::sleep(Duration::from_micros(100));
-                }
-                Ok(())
-            })
-        });
-        let outcome = f();
-        stop.store(true, Ordering::Relaxed);
-        let read = reader.join().map_err(|_| anyhow!("the reader panicked"))?;
-        let outcome = outcome?;
-        read?;
-        ensure!(lines.load(Ordering::Relaxed) > 0, "nothing was read");
-        Ok(outcome)
-    })
+    let lines = || {
+        // Not there while the module is not.
+        let text = fs::read_to_string("/proc/thread-self/net/unorc");
+        Ok(text.map_or(0, |text| text.lines().count()))
+    };
+    beside(host, lines, f)
 }
 
 /// The attack; `rounds` of each kind of trouble.
@@ -259,12 +183,12 @@ pub fn attack(storm: &mut Storm, rounds: u32) -> Result<()> {
 
 fn restarts(storm: &Storm, rounds: u32) -> Result<()> {
     let pair = tunnels("paths reps")?;
-    let mut load = Load::new(storm, &pair)?;
+    let mut load = load(storm, &pair)?;
     watched(&pair.hosts[0], || {
         for round in 0..rounds {
             let host = round as usize % 2;
             load.refill()?;
-            request(&pair.hosts[host], link::delete(TUNNEL))?;
+            pair.hosts[host].request(link::delete(TUNNEL))?;
             load.step()?;
             make(&pair, host, "paths reps")?;
         }
@@ -276,16 +200,16 @@ fn restarts(storm: &Storm, rounds: u32) -> Result<()> {
 fn moves(storm: &Storm, rounds: u32) -> Result<()> {
     let pair = tunnels("")?;
     let elsewhere = Netns::create()?;
-    let mut load = Load::new(storm, &pair)?;
+    let mut load = load(storm, &pair)?;
     let to = |host: &Netns| change(TUNNEL, None, vec![LinkAttribute::NetNsFd(host.as_raw_fd())]);
     for round in 0..rounds {
         let host = round as usize % 2;
         load.refill()?;
-        request(&pair.hosts[host], to(&elsewhere))?;
+        pair.hosts[host].request(to(&elsewhere))?;
         // It still has its socket where it was.
-        request(&elsewhere, link::set_up(NAME, TUNNEL))?;
+        elsewhere.request(link::set_up(NAME, TUNNEL))?;
         load.step()?;
-        request(&elsewhere, to(&pair.hosts[host]))?;
+        elsewhere.request(to(&pair.hosts[host]))?;
         pair.hosts[host].run(|| begin(host))?;
     }
     load.end()
@@ -294,17 +218,17 @@ fn moves(storm: &Storm, rounds: u32) -> Result<()> {
 fn mtus(storm: &Storm, rounds: u32) -> Result<()> {
     let pair = tunnels("paths bitmap")?;
     let mut rng = fastrand::Rng::with_seed(storm.seed);
-    let mut load = Load::new(storm, &pair)?;
+    let mut load = load(storm, &pair)?;
     for round in 0..rounds {
         let host = round as usize % 2;
         load.refill()?;
         // Another one than it has.
         let mtu = LinkAttribute::Mtu(599);
-        let busy = request(&pair.hosts[host], change(TUNNEL, None, vec![mtu]));
+        let busy = pair.hosts[host].request(change(TUNNEL, None, vec![mtu]));
         ensure!(busy.is_err(), "it changes while it is up");
         let mtu = LinkAttribute::Mtu(rng.u32(600..=MTU));
-        request(&pair.hosts[host], change(TUNNEL, Some(false), vec![]))?;
-        request(&pair.hosts[host], change(TUNNEL, None, vec![mtu]))?;
+        pair.hosts[host].request(change(TUNNEL, Some(false), vec![]))?;
+        pair.hosts[host].request(change(TUNNEL, None, vec![mtu]))?;
         load.step()?;
         pair.hosts[host].run(|| begin(host))?;
     }
@@ -313,16 +237,16 @@ fn mtus(storm: &Storm, rounds: u32) -> Result<()> {
 
 fn below_down(storm: &Storm, rounds: u32) -> Result<()> {
     let pair = tunnels("paths plb")?;
-    let mut load = Load::new(storm, &pair)?;
+    let mut load = load(storm, &pair)?;
     for round in 0..rounds {
         let host = round as usize % 2;
         load.refill()?;
-        request(&pair.hosts[host], change(DEVICE, Some(false), vec![]))?;
+        pair.hosts[host].request(change(DEVICE, Some(false), vec![]))?;
         load.step()?;
         below(&pair, host)?;
         // Only when the kernel has seen the carrier does it send.
         for netns in &pair.hosts {
-            request(netns, link::settle("eth0", DEVICE))?;
+            netns.request(link::settle("eth0", DEVICE))?;
         }
         // The routes by the other's device stay, but for the neighbours.
         below(&pair, 1 - host)?;
@@ -333,9 +257,9 @@ fn below_down(storm: &Storm, rounds: u32) -> Result<()> {
 fn below_gone(storm: &Storm, _rounds: u32) -> Result<()> {
     for host in 0..2 {
         let pair = tunnels("paths ops")?;
-        let mut load = Load::new(storm, &pair)?;
+        let mut load = load(storm, &pair)?;
         load.refill()?;
-        request(&pair.hosts[host], link::delete(DEVICE))?;
+        pair.hosts[host].request(link::delete(DEVICE))?;
         let deadline = Instant::now() + PATIENCE;
         while unsent(&pair.hosts[0])? == 0 {
             ensure!(Instant::now() < deadline, "nothing is sent to nowhere");
@@ -343,7 +267,7 @@ fn below_gone(storm: &Storm, _rounds: u32) -> Result<()> {
             let _ = load.refill();
         }
         load.traffic.abandon();
-        request(&pair.hosts[host], link::delete(TUNNEL))?;
+        pair.hosts[host].request(link::delete(TUNNEL))?;
     }
     Ok(())
 }
@@ -380,7 +304,7 @@ fn collect(mut seen: &Socket, packets: &mut Vec<Vec<u8>>) {
 fn forged(storm: &Storm, rounds: u32) -> Result<()> {
     let pair = tunnels("paths unolb")?;
     let mut rng = fastrand::Rng::with_seed(storm.seed);
-    let mut load = Load::new(storm, &pair)?;
+    let mut load = load(storm, &pair)?;
     let seen = listen(&pair)?;
     let forger = pair.hosts[0].run(|| Ok(UdpSocket::bind((outer(0), 0))?))?;
     let to = SocketAddr::from((outer(1), PORT));
@@ -417,7 +341,7 @@ fn forged(storm: &Storm, rounds: u32) -> Result<()> {
         }
         // What was collected is of an old session then.
         if round % 8 == 7 {
-            request(&pair.hosts[1], link::delete(TUNNEL))?;
+            pair.hosts[1].request(link::delete(TUNNEL))?;
             make(&pair, 1, "paths unolb")?;
         }
     }
@@ -441,7 +365,7 @@ fn changes(storm: &Storm, rounds: u32) -> Result<()> {
     ];
     let pair = tunnels("")?;
     let mut rng = fastrand::Rng::with_seed(storm.seed);
-    let mut load = Load::new(storm, &pair)?;
+    let mut load = load(storm, &pair)?;
     watched(&pair.hosts[0], || {
         for round in 0..rounds * 4 {
             load.refill()?;
@@ -452,9 +376,9 @@ fn changes(storm: &Storm, rounds: u32) -> Result<()> {
                 _ => format!("flush {}", rng.u32(1..=2_000)),
             };
             let host = &pair.hosts[rng.usize(..2)];
-            request(host, changed(&words)?)?;
+            host.request(changed(&words)?)?;
             for words in ["fec 4+2", "channels 4", "window 64", "port 1", "timer 0"] {
-                let refused = request(host, changed(words)?);
+                let refused = host.request(changed(words)?);
                 ensure!(refused.is_err(), "{words} is taken");
             }
         }
@@ -466,7 +390,7 @@ fn changes(storm: &Storm, rounds: u32) -> Result<()> {
 fn many(storm: &Storm, _rounds: u32) -> Result<()> {
     const ALL: u32 = 200;
     let pair = tunnels("")?;
-    let mut load = Load::new(storm, &pair)?;
+    let mut load = load(storm, &pair)?;
     watched(&pair.hosts[0], || {
         for i in 0..ALL {
             load.refill()?;
@@ -496,7 +420,7 @@ fn many(storm: &Storm, _rounds: u32) -> Result<()> {
 fn namespaces(storm: &Storm, rounds: u32) -> Result<()> {
     for _ in 0..rounds.min(4) {
         let pair = tunnels("paths reps-paper")?;
-        let mut load = Load::new(storm, &pair)?;
+        let mut load = load(storm, &pair)?;
         load.refill()?;
         load.traffic.abandon();
     }
@@ -507,7 +431,7 @@ fn namespaces(storm: &Storm, rounds: u32) -> Result<()> {
 
 fn reloads(storm: &Storm, rounds: u32) -> Result<()> {
     let pair = tunnels("")?;
-    let mut load = Load::new(storm, &pair)?;
+    let mut load = load(storm, &pair)?;
     watched(&pair.hosts[1], || {
         for _ in 0..rounds.min(10) {
             load.refill()?;

@@ -1,0 +1,7 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# kernels: uml x86
+# The qdisc acceltor under attack, on two processors where there are two. See docs/storm.md.
+# It keeps the kernel from loading modules by itself.
+modprobe bonding max_bonds=0 || exit 1
+exec xdc-storm acceltor
