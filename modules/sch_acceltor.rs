@@ -53,12 +53,20 @@ use algo::{
 };
 use core::{mem, num::NonZeroU64};
 use kernel_api::{
+    bindings::{
+        xdc_acceltor_accelerate, xdc_acceltor_cause, xdc_acceltor_day, xdc_acceltor_drop,
+        xdc_acceltor_elephant, xdc_acceltor_reason, XDC_ACCELTOR_BASE, XDC_ACCELTOR_DROP_BLOCKED,
+        XDC_ACCELTOR_DROP_FILTER, XDC_ACCELTOR_DROP_HIGH, XDC_ACCELTOR_DROP_LOW,
+        XDC_ACCELTOR_DROP_QUEUE, XDC_ACCELTOR_DROP_RESCHEDULE, XDC_ACCELTOR_DROP_STALE,
+        XDC_ACCELTOR_EARLY, XDC_ACCELTOR_FULL, XDC_ACCELTOR_RESCUE,
+    },
     netlink::{Extack, Message, Nest},
     qdisc::{
         Ce, Classified, Clock, DropReason, Packet, PacketList, Qdisc, Queue, Registration,
         RtnlQdisc, Verdict,
     },
     random::random_u64,
+    trace::{tracepoint, Tracepoint},
     uapi::*,
 };
 
@@ -245,6 +253,47 @@ enum Cause {
     Filter,
 }
 
+impl Cause {
+    fn number(self) -> xdc_acceltor_reason {
+        match self {
+            Self::High => XDC_ACCELTOR_DROP_HIGH,
+            Self::Low => XDC_ACCELTOR_DROP_LOW,
+            Self::Queue => XDC_ACCELTOR_DROP_QUEUE,
+            Self::Blocked => XDC_ACCELTOR_DROP_BLOCKED,
+            Self::Stale => XDC_ACCELTOR_DROP_STALE,
+            Self::Reschedule => XDC_ACCELTOR_DROP_RESCHEDULE,
+            Self::Filter => XDC_ACCELTOR_DROP_FILTER,
+        }
+    }
+}
+
+/// Why an elephant's packet is accelerated.
+#[derive(Clone, Copy)]
+struct Accelerated {
+    cause: xdc_acceltor_cause,
+    /// Its day.
+    label: u64,
+    /// Until that starts; before the base time, until then.
+    left_ns: u64,
+}
+
+tracepoint! {
+    /// `xdc:acceltor_day`.
+    TraceDay, acceltor_day, xdc_acceltor_day, queue
+}
+tracepoint! {
+    /// `xdc:acceltor_accelerate`.
+    TraceAccelerate, acceltor_accelerate, xdc_acceltor_accelerate, packet
+}
+tracepoint! {
+    /// `xdc:acceltor_elephant`.
+    TraceElephant, acceltor_elephant, xdc_acceltor_elephant, packet
+}
+tracepoint! {
+    /// `xdc:acceltor_drop`.
+    TraceDrop, acceltor_drop, xdc_acceltor_drop, packet
+}
+
 /// State of the queue, under its lock.
 struct State {
     config: Config,
@@ -261,6 +310,10 @@ struct State {
     label: Option<u64>,
     /// What is in the calendar is of another schedule.
     restart: bool,
+    /// The day of that label lasts.
+    is_day: bool,
+    /// What had been sent to the circuit switch as it began.
+    bytes_before: u64,
     /// Today's queue waited for its day.
     waits_for_dawn: bool,
     last_ns: u64,
@@ -325,7 +378,39 @@ impl State {
             Cause::Filter => (&mut stats.drops_filter, DropReason::Other),
         };
         *counter = counter.wrapping_add(1);
+        self.trace_drop(queue, &packet, cause);
         queue.drop_packet(packet, reason)
+    }
+
+    fn trace_drop(&self, queue: Queue<'_>, packet: &Packet<'_>, cause: Cause) {
+        if TraceDrop::is_on() {
+            let info = xdc_acceltor_drop {
+                label: self.label.unwrap_or(0),
+                high_bytes: self.high.bytes(),
+                low_bytes: self.low.bytes(),
+                later_bytes: self.later_bytes,
+                len_bytes: packet.len_bytes(),
+                reason: cause.number(),
+            };
+            TraceDrop::emit((&queue, packet), &info);
+        }
+    }
+
+    /// The day of that label begins, or is over.
+    fn trace_day(&self, queue: Queue<'_>, label: u64, since_ns: u64, begins: bool) {
+        if TraceDay::is_on() {
+            let mut all = self.calendar.iter();
+            let info = xdc_acceltor_day {
+                label,
+                queued_bytes: all
+                    .find(|it| it.label == label)
+                    .map_or(0, |it| it.list.bytes()),
+                sent_bytes: self.stats.bytes_circuit.wrapping_sub(self.bytes_before),
+                since_ns,
+                begins,
+            };
+            TraceDay::emit(&queue, &info);
+        }
     }
 
     /// The calendar follows the clock. Returns the moment, or how long it is until the base time.
@@ -334,10 +419,13 @@ impl State {
         let moment = self.config.schedule.at(now_ns);
         let label = moment.as_ref().ok().map(|moment| moment.label);
         if label != self.label || self.restart || now_ns < self.last_ns {
-            self.turn(queue, now_ns, label);
+            self.turn(queue, now_ns, &moment);
         }
         self.last_ns = now_ns;
         if let Ok(moment) = &moment {
+            if moment.is_day && !self.is_day {
+                self.dawn(queue, moment);
+            }
             if !moment.is_day && self.config.policy != Policy::Packet {
                 let index = self.index_of(moment.label);
                 let today = self.calendar.get(index);
@@ -347,9 +435,31 @@ impl State {
         moment
     }
 
+    /// The day begins.
+    #[cold]
+    fn dawn(&mut self, queue: Queue<'_>, moment: &Moment) {
+        self.is_day = true;
+        self.bytes_before = self.stats.bytes_circuit;
+        self.trace_day(
+            queue,
+            moment.label,
+            moment.since_start_ns(moment.label),
+            true,
+        );
+    }
+
     /// Another day, or another clock or schedule.
     #[cold]
-    fn turn(&mut self, queue: Queue<'_>, now_ns: u64, label: Option<u64>) {
+    fn turn(&mut self, queue: Queue<'_>, now_ns: u64, moment: &Result<Moment, u64>) {
+        let moment = moment.as_ref().ok();
+        let label = moment.map(|moment| moment.label);
+        if let (true, Some(ended)) = (mem::take(&mut self.is_day), self.label) {
+            let is_same_time = !self.restart && now_ns >= self.last_ns;
+            let since_ns = moment
+                .filter(|_| is_same_time)
+                .map_or(0, |moment| moment.since_start_ns(ended));
+            self.trace_day(queue, ended, since_ns, false);
+        }
         if now_ns < self.last_ns {
             self.stats.clock_jumps = self.stats.clock_jumps.wrapping_add(1);
             // The ports would be busy until the clock is where it was.
@@ -424,6 +534,7 @@ impl State {
     #[inline]
     fn kind(
         &mut self,
+        queue: Queue<'_>,
         packet: &Packet<'_>,
         now_ns: u64,
         may_change: bool,
@@ -457,14 +568,25 @@ impl State {
             known.bytes = known.bytes.wrapping_add(len_bytes.into());
             return Kind::Elephant(flow.key, rack, day);
         }
-        let is_large = !is_sketch
-            || Sketch::add(&mut self.tables.sketch, flow.key, len_bytes) >= config.sketch_bytes;
+        let sent_bytes = match is_sketch {
+            true => Sketch::add(&mut self.tables.sketch, flow.key, len_bytes),
+            false => len_bytes,
+        };
+        let is_large = !is_sketch || sent_bytes >= config.sketch_bytes;
         let most = config.most_of_rack;
         if is_large && (may_change || !is_sketch) {
             let mut elephants = self.tables.elephants();
             if elephants.insert(flow.key, rack, most, now_ns).is_some() {
                 self.stats.promoted = self.stats.promoted.wrapping_add(1);
                 self.stats.elephants = self.stats.elephants.wrapping_add(1);
+                if TraceElephant::is_on() {
+                    let info = xdc_acceltor_elephant {
+                        sent_bytes: sent_bytes.into(),
+                        elephants: self.stats.elephants,
+                        rack,
+                    };
+                    TraceElephant::emit((&queue, packet), &info);
+                }
                 return Kind::Elephant(flow.key, rack, day);
             }
         }
@@ -532,10 +654,25 @@ impl State {
         queue.push_to(&mut self.high, packet)
     }
 
-    fn push_low<'a>(&mut self, queue: Queue<'a>, mut packet: Packet<'a>) -> Verdict {
+    fn push_low<'a>(
+        &mut self,
+        queue: Queue<'a>,
+        mut packet: Packet<'a>,
+        why: Accelerated,
+    ) -> Verdict {
         let len_bytes = u64::from(packet.len_bytes());
         if self.low.bytes().saturating_add(len_bytes) > self.config.low_limit_bytes {
             return self.drop_packet(queue, packet, Cause::Low);
+        }
+        if TraceAccelerate::is_on() {
+            let info = xdc_acceltor_accelerate {
+                label: why.label,
+                left_ns: why.left_ns,
+                queue_bytes: self.low.bytes(),
+                len_bytes: packet.len_bytes(),
+                cause: why.cause,
+            };
+            TraceAccelerate::emit((&queue, &packet), &info);
         }
         self.mark(&mut packet, self.low.bytes());
         queue.push_to(&mut self.low, packet)
@@ -546,13 +683,18 @@ impl State {
         queue: Queue<'a>,
         packet: Packet<'a>,
         label: u64,
-        may_accelerate: bool,
+        left_ns: u64,
     ) -> Verdict {
         let len_bytes = u64::from(packet.len_bytes());
         let index = self.index_of(label);
         if self.later_bytes(index).saturating_add(len_bytes) > self.config.limit_bytes {
-            if may_accelerate && self.config.accelerate_overflow {
-                return self.push_low(queue, packet);
+            if left_ns != 0 && self.config.accelerate_overflow {
+                let why = Accelerated {
+                    cause: XDC_ACCELTOR_FULL,
+                    label,
+                    left_ns,
+                };
+                return self.push_low(queue, packet, why);
             }
             return self.drop_packet(queue, packet, Cause::Queue);
         }
@@ -573,34 +715,44 @@ impl State {
         moment: Result<Moment, u64>,
     ) -> Verdict {
         let config = &self.config;
-        let Ok(moment) = moment else {
-            return match config.policy {
-                Policy::AccelTor | Policy::Blocking => self.push_low(queue, packet),
-                Policy::Unblocking | Policy::Packet => self.push_high(queue, packet),
-            };
+        let why = |cause, label, left_ns| Accelerated {
+            cause,
+            label,
+            left_ns,
+        };
+        let moment = match moment {
+            Ok(moment) => moment,
+            Err(until_ns) => {
+                return match config.policy {
+                    Policy::AccelTor | Policy::Blocking => {
+                        self.push_low(queue, packet, why(XDC_ACCELTOR_BASE, 0, until_ns))
+                    }
+                    Policy::Unblocking | Policy::Packet => self.push_high(queue, packet),
+                };
+            }
         };
         let label = next_label(moment.label, day, config.days_per_week);
+        let left_ns = moment.until_start_ns(label);
         let queues = config.queues.get();
         match place(config.policy, &moment, label, queues, config.rtt_ns) {
             Place::High => self.push_high(queue, packet),
-            Place::Low => self.push_low(queue, packet),
+            Place::Low => self.push_low(queue, packet, why(XDC_ACCELTOR_EARLY, label, left_ns)),
             Place::Queue(label) => {
                 if config.rescue {
                     if let Some(flow) = self.tables.elephants().get(key) {
                         (flow.had_day, flow.dropped_ns) = (true, 0);
                     }
                 }
-                let is_before = moment.until_start_ns(label) != 0;
                 let index = self.index_of(label);
                 let is_idle = |it: &Later| it.list.packets() == 0;
-                if !is_before && self.calendar.get(index).is_some_and(is_idle) {
+                if left_ns == 0 && self.calendar.get(index).is_some_and(is_idle) {
                     self.circuit.start(now_ns);
                 }
-                self.push_later(queue, packet, label, is_before)
+                self.push_later(queue, packet, label, left_ns)
             }
             Place::Blocked if config.rescue && self.is_rescued(key, now_ns) => {
                 self.stats.rescued = self.stats.rescued.wrapping_add(1);
-                self.push_low(queue, packet)
+                self.push_low(queue, packet, why(XDC_ACCELTOR_RESCUE, label, left_ns))
             }
             Place::Blocked => self.drop_packet(queue, packet, Cause::Blocked),
         }
@@ -628,7 +780,7 @@ impl State {
             return Err(wakes);
         }
         // What a late timer costs is caught up, but no day sends for the one before it.
-        let since_ns = moment.since_start_ns();
+        let since_ns = moment.since_start_ns(moment.label);
         self.circuit.start(now_ns.saturating_sub(since_ns));
         if now_ns < self.circuit.next_ns() {
             return Err(Some(self.circuit.next_ns().min(edge_ns)));
@@ -715,6 +867,7 @@ fn named<'a>(state: &mut State, queue: Queue<'a>, packet: Packet<'a>) -> Named<'
         }
         Classified::Drop(packet) => {
             state.stats.drops_filter = state.stats.drops_filter.wrapping_add(1);
+            state.trace_drop(queue, &packet, Cause::Filter);
             Named::Done(queue.drop_filtered(packet))
         }
         Classified::Stolen(verdict) => {
@@ -762,6 +915,8 @@ impl Qdisc for Port {
             later_bytes: 0,
             label: None,
             restart: true,
+            is_day: false,
+            bytes_before: 0,
             waits_for_dawn: false,
             last_ns: 0,
             circuit: Shaper::default(),
@@ -856,7 +1011,7 @@ impl Qdisc for Port {
         };
         let by_night = moment.as_ref().is_ok_and(|moment| !moment.is_day);
         let may_change = by_night || state.config.schedule.night_ns == 0;
-        match state.kind(&packet, now_ns, may_change, named) {
+        match state.kind(queue, &packet, now_ns, may_change, named) {
             Kind::Mouse => state.push_high(queue, packet),
             Kind::Elephant(key, _rack, day) => {
                 state.push_elephant(queue, packet, (key, day), now_ns, moment)

@@ -90,9 +90,9 @@ impl Moment {
         starts_ns.saturating_sub(self.elapsed_ns)
     }
 
-    /// Since the day that lasts has started.
-    pub fn since_start_ns(&self) -> u64 {
-        let starts_ns = self.label.saturating_mul(self.slot_ns);
+    /// Since the day of that label has started; 0 if it has not.
+    pub fn since_start_ns(&self, label: u64) -> u64 {
+        let starts_ns = label.saturating_mul(self.slot_ns);
         self.elapsed_ns.saturating_sub(starts_ns)
     }
 

@@ -85,9 +85,18 @@ impl Subject for (&Queue<'_>, &Packet<'_>) {
     }
 }
 
+impl Subject for &Queue<'_> {
+    type Pointers = (*const bindings::Qdisc,);
+
+    #[inline(always)]
+    fn pointers(self) -> Self::Pointers {
+        (self.as_ptr(),)
+    }
+}
+
 /// Defines a [`Tracepoint`]: its type, its name in a header trace_*.h that Kbuild finds, and the
 /// struct that it is handed there. It is about a socket of a congestion control's, about a packet in
-/// a queue, about a connection, or about a tunnel.
+/// a queue, about a queue, about a connection, or about a tunnel.
 macro_rules! tracepoint {
     ($(#[$attr:meta])* $type:ident, $name:ident, $info:ident) => {
         $crate::kernel_api::trace::tracepoint! {
@@ -106,6 +115,12 @@ macro_rules! tracepoint {
             @define $(#[$attr])* $type, $name, $info,
             (&'a $crate::kernel_api::qdisc::Queue<'a>, &'a $crate::kernel_api::qdisc::Packet<'a>),
             (queue, packet)
+        }
+    };
+    ($(#[$attr:meta])* $type:ident, $name:ident, $info:ident, queue) => {
+        $crate::kernel_api::trace::tracepoint! {
+            @define $(#[$attr])* $type, $name, $info,
+            &'a $crate::kernel_api::qdisc::Queue<'a>, (queue)
         }
     };
     ($(#[$attr:meta])* $type:ident, $name:ident, $info:ident, tunnel) => {

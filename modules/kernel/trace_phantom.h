@@ -40,10 +40,7 @@ struct xdc_phantom_packet {
 #if !defined(_XDC_TRACE_PHANTOM_H) || defined(TRACE_HEADER_MULTI_READ)
 #define _XDC_TRACE_PHANTOM_H
 
-#include <linux/netdevice.h>
-#include <linux/skbuff.h>
-#include <linux/tracepoint.h>
-#include <net/sch_generic.h>
+#include "trace_qdisc.h"
 
 TRACE_DEFINE_ENUM(XDC_MARK_PHANTOM);
 TRACE_DEFINE_ENUM(XDC_MARK_PHYSICAL);
@@ -57,10 +54,7 @@ TRACE_DEFINE_ENUM(XDC_DROP_SPLIT);
 
 #define XDC_TP_PACKET_ENTRY						\
 		__field(const void *, skbaddr)				\
-		__array(char, dev, IFNAMSIZ)				\
-		__field(__u32, ifindex)					\
-		__field(__u32, netns)					\
-		__field(__u32, handle)					\
+		XDC_TP_QDISC_ENTRY					\
 		__field(__u32, parent)					\
 		__field(__u64, queue_bytes)				\
 		__field(__u64, phantom_bytes)				\
@@ -72,13 +66,8 @@ TRACE_DEFINE_ENUM(XDC_DROP_SPLIT);
 
 #define XDC_TP_PACKET_ASSIGN(sch, skb, packet)				\
 	do {								\
-		const struct net_device *dev = qdisc_dev(sch);		\
-									\
 		__entry->skbaddr = skb;					\
-		strscpy_pad(__entry->dev, dev->name, IFNAMSIZ);		\
-		__entry->ifindex = dev->ifindex;			\
-		__entry->netns = dev_net(dev)->ns.inum;			\
-		__entry->handle = (sch)->handle;			\
+		XDC_TP_QDISC_ASSIGN(sch);				\
 		__entry->parent = (sch)->parent;			\
 		__entry->queue_bytes = (packet)->queue_bytes;		\
 		__entry->phantom_bytes = (packet)->phantom_bytes;	\
@@ -90,11 +79,10 @@ TRACE_DEFINE_ENUM(XDC_DROP_SPLIT);
 	} while (0)
 
 #define XDC_TP_PACKET_FORMAT						\
-	"dev=%s ifindex=%u netns=%u handle=%x:%x parent=%x:%x queue_bytes=%llu phantom_bytes=%llu len_bytes=%u protocol=0x%04x dscp=%u ecn=%s color=%s "
+	XDC_TP_QDISC_FORMAT "parent=%x:%x queue_bytes=%llu phantom_bytes=%llu len_bytes=%u protocol=0x%04x dscp=%u ecn=%s color=%s "
 
 #define XDC_TP_PACKET_ARGS						\
-	__entry->dev, __entry->ifindex, __entry->netns,			\
-	__entry->handle >> 16, __entry->handle & 0xffff,		\
+	XDC_TP_QDISC_ARGS,						\
 	__entry->parent >> 16, __entry->parent & 0xffff,		\
 	__entry->queue_bytes, __entry->phantom_bytes,			\
 	__entry->len_bytes, __entry->protocol, __entry->dscp,		\

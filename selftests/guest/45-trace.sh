@@ -11,7 +11,7 @@ xdc_events=$tracefs/events/xdc
 events="unocc_epoch unocc_qa gemini_round phantom_mark phantom_drop"
 
 # Other tests may have left them loaded, and a socket of theirs goes after a while.
-for module in tcp_unocc tcp_gemini sch_phantom tlt unorc; do
+for module in tcp_unocc tcp_gemini sch_phantom sch_acceltor tlt unorc; do
 	grep -q "^$module " /proc/modules && eventually rmmod $module
 done
 refuses "without the modules there is nothing to record" "module" xdc trace --seconds 1
@@ -62,11 +62,13 @@ transfer_by() {
 
 # Two listeners: tracefs, and `xdc trace` into a file.
 recording=/tmp/trace.jsonl
+# Options of the latter.
+listen=
 echo 16384 >$tracefs/buffer_size_kb
 begin() {
 	echo >$tracefs/trace
 	for event in $events; do echo 1 >$xdc_events/$event/enable; done
-	xdc trace -o $recording 2>/tmp/trace.log &
+	xdc trace $listen -o $recording 2>/tmp/trace.log &
 	tracer=$!
 	eventually grep -q "listening to" /tmp/trace.log
 }
@@ -300,6 +302,77 @@ for paths in unolb reps; do
 	for i in 1 2; do ip -n h$i link del u0; done
 done
 
+for ns in h1 r h2; do ip netns del $ns; done
+
+# acceltor, whose counters are what its tracepoints tell, too. A week of 78 ms.
+modprobe bonding max_bonds=0
+modprobe sch_acceltor
+racks
+of_ports=$recording recording=/tmp/racks.jsonl
+events="acceltor_day acceltor_accelerate acceltor_elephant acceltor_drop"
+# To end the listening to each event of each module takes an emulated processor longer than a signal waits.
+listen="--event $(echo $events | tr ' ' ,)"
+queue="dev:16 ifindex:4 netns:4 handle:4"
+equal "acceltor_day: fields" "$queue label:8 queued_bytes:8 sent_bytes:8 since_ns:8 begins:1 " "$(fields acceltor_day)"
+equal "acceltor_accelerate: fields" "skbaddr:8 $queue label:8 left_ns:8 queue_bytes:8 len_bytes:4 cause:1 " \
+	"$(fields acceltor_accelerate)"
+equal "acceltor_elephant: fields" "skbaddr:8 $queue sent_bytes:8 elephants:8 rack:2 " "$(fields acceltor_elephant)"
+equal "acceltor_drop: fields" "skbaddr:8 $queue label:8 high_bytes:8 low_bytes:8 later_bytes:8 len_bytes:4 reason:1 " \
+	"$(fields acceltor_drop)"
+idle() { [ "$(rack_stat packets_queued)" = 0 ]; }
+in_ns h1 sysctl -qw net.ipv4.tcp_frto=0 net.ipv4.tcp_early_retrans=0
+# Packets of IPv6 come by themselves, and each may see another day.
+in_ns h1 sysctl -qw net.ipv6.conf.all.disable_ipv6=1
+# rack_transfer OPTION VALUE...: a flow to rack 1 through a new qdisc, and something behind its last day.
+rack_transfer() {
+	tc -n h1 qdisc del dev bond0 root 2>/dev/null
+	tc -n h1 qdisc add dev bond0 root handle 1: acceltor racks 4 rack 0 prefix 10.9.1.0/24=1 day 24ms night 2ms \
+		ocs-rate 80mbit eps-rate 40mbit rtt 6ms k 2 hp 150kb lp 150kb limit 60kb
+	check "$*" tc -n h1 qdisc change dev bond0 root acceltor "$@"
+	begin
+	check "$*: every byte arrives" transfer 10.9.1.2
+	eventually idle
+	sleep 0.1
+	in_ns h1 ping -c 1 10.9.2.2 >/dev/null
+	end
+	agree "$*"
+	equal "acceltor_accelerate: each that was accelerated" "$(rack_stat packets_low)" "$(by_xdc acceltor_accelerate)"
+	equal "acceltor_accelerate: those that were rescued" "$(rack_stat rescued)" \
+		"$(events_of acceltor_accelerate '"cause":"rescue"')"
+	equal "acceltor_elephant: each that became one" "$(rack_stat promoted)" "$(by_xdc acceltor_elephant)"
+	equal "acceltor_drop: as tc counts" "$(tc -n h1 -s qdisc show dev bond0 | sed -n 's/.*(dropped \([0-9]*\),.*/\1/p')" \
+		"$(by_xdc acceltor_drop)"
+	for reason in high low queue blocked stale reschedule filter; do
+		equal "acceltor_drop: $reason" "$(rack_stat drops_$reason)" "$(events_of acceltor_drop "\"reason\":\"$reason\"")"
+	done
+	equal "acceltor_day: all that was sent to the circuit switch, by days" "$(rack_stat bytes_circuit)" \
+		"$(values acceltor_day sent_bytes | awk '{ n += $1 } END { print n + 0 }')"
+	equal "acceltor_day: each day begins once" "$(events_of acceltor_day '"begins":1')" \
+		"$(grep '"event":"acceltor_day".*"begins":1' $recording | sed 's/.*"label":\([0-9]*\),.*/\1/' | sort -u | wc -l)"
+	[ "$(by_xdc acceltor_day)" != 0 ] || return 0
+	check "acceltor_day: it is over after 24 ms" rule acceltor_day 'f["begins"] == 1 || f["since_ns"] >= 24000000'
+	check "acceltor_day: as it begins, nothing is sent" rule acceltor_day 'f["begins"] == 0 || f["sent_bytes"] == 0'
+	equal "acceltor_day: the qdisc" "bond0 1: " "$(distinct acceltor_day dev)$(distinct acceltor_day handle)"
+}
+rack_transfer detect sketch sketch-bytes 20kb
+within "acceltor_elephant: one" 1 10 "$(by_xdc acceltor_elephant)"
+equal "acceltor_elephant: to rack 1" "1 " "$(distinct acceltor_elephant rack)"
+check "acceltor_elephant: which has sent so much" rule acceltor_elephant 'f["sent_bytes"] >= 20480 && f["elephants"] >= 1'
+equal "acceltor_accelerate: before its day" "early " "$(distinct acceltor_accelerate cause)"
+check "acceltor_accelerate: a round trip at least, and two days at most" rule acceltor_accelerate \
+	'f["left_ns"] >= 6000000 && f["left_ns"] <= 54000000'
+within "acceltor_day: some" 2 100000 "$(by_xdc acceltor_day)"
+rack_transfer detect dscp dscp 0 overflow lp limit 20kb
+check "acceltor_accelerate: some find no room" grep -q '"event":"acceltor_accelerate".*"cause":"full"' $recording
+# The day of rack 1 was the first one, and two minutes pass until the next.
+rack_transfer detect dscp dscp 0 rescue on racks 64 k 1 day 1s night 1s base-time $((($(date +%s) - 3) * 1000000000))
+equal "acceltor_accelerate: a flow that had no day is rescued" "rescue " "$(distinct acceltor_accelerate cause)"
+rack_transfer detect dscp dscp 0 base-time 9000000000000000000
+equal "acceltor_accelerate: before the base time" "base " "$(distinct acceltor_accelerate cause)"
+equal "acceltor_day: there is none" 0 "$(by_xdc acceltor_day)"
+for ns in h1 h2; do ip netns del $ns; done
+recording=$of_ports
+
 # The picture, and the command
 check "xdc trace plot" xdc trace plot $recording -o /tmp/trace.svg
 check "the picture has the drops" grep -q "eth2 10: dropped" /tmp/trace.svg
@@ -308,5 +381,4 @@ check "xdc trace -- COMMAND ends with it" xdc trace --event phantom_drop -o $rec
 refuses "and fails with it" "" xdc trace --event phantom_drop -o $recording -- false
 equal "nothing is left listening" "0" "$(cat $xdc_events/enable)"
 check "the modules can go" modprobe -r tcp_gemini
-for ns in h1 r h2; do ip netns del $ns; done
 finish

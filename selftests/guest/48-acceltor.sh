@@ -80,28 +80,7 @@ ip link del d0
 
 # Traffic: h1 has the bond, and h2 is all other racks.
 
-ip netns add h1 && ip netns add h2
-ip -n h1 link add bond0 type bond mode balance-rr
-for way in eps ocs; do
-	ip link add $way netns h1 type veth peer name $way netns h2
-	ip -n h2 link set $way address 02:00:00:00:00:02 up
-	ip -n h1 link set $way master bond0
-	for host in h1 h2; do
-		in_ns $host ethtool -K $way tso off gso off gro off >/dev/null
-		in_ns $host sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.$way.rp_filter=0
-	done
-done
-in_ns h1 sh -c 'echo eps:1 >/sys/class/net/bond0/bonding/queue_id; echo ocs:2 >/sys/class/net/bond0/bonding/queue_id'
-ip -n h1 addr add 10.9.0.1/16 dev bond0
-ip -n h1 link set bond0 up
-mac=$(in_ns h1 cat /sys/class/net/bond0/address)
-ip -n h2 neigh add 10.9.0.1 lladdr "$mac" dev eps
-ip -n h2 addr add 10.9.255.2/16 dev eps
-for rack in 1 2 3; do
-	ip -n h2 addr add 10.9.$rack.2/32 dev lo
-	ip -n h1 neigh add 10.9.$rack.2 lladdr 02:00:00:00:00:02 dev bond0
-done
-ip -n h2 link set lo up
+racks
 
 # 26 ms a slot, four racks: a week of 78 ms.
 slow="racks 4 rack 0 prefix 10.9.1.0/24=1,10.9.2.0/24=2,10.9.3.0/24=3 day 24ms night 2ms ocs-rate 80mbit eps-rate 40mbit \
@@ -109,11 +88,6 @@ rtt 6ms k 2 hp 150kb lp 150kb limit 60kb detect filter"
 check "the bond has one" tc -n h1 qdisc add dev bond0 root handle 1: acceltor $slow clockid tai
 tc -n h1 filter add dev bond0 parent 1: protocol ip u32 match ip dst 10.9.1.2/32 classid 1:2
 
-# stat NAME
-stat() {
-	tc -n h1 -s qdisc show dev bond0 | awk -v name="$1" '
-		/^  [a-z_]+ [0-9]/ { for (i = 1; i < NF; i += 2) if ($i == name) print $(i + 1) }'
-}
 # Packets that are neither sent, nor queued, nor dropped.
 unaccounted() {
 	tc -n h1 -s qdisc show dev bond0 | awk '
@@ -132,9 +106,9 @@ accounted() {
 	done
 	equal "$1: each packet is accounted for" 0 $odd
 }
-has_more() { [ "$(stat "$1")" -gt "$2" ]; }
+has_more() { [ "$(rack_stat "$1")" -gt "$2" ]; }
 # moves COUNTER: it grows.
-moves() { eventually has_more "$1" "$(stat "$1")"; }
+moves() { eventually has_more "$1" "$(rack_stat "$1")"; }
 
 dd if=/dev/urandom of=/tmp/piece bs=1000 count=200 2>/dev/null
 # flow RACK PAUSE: traffic to it, 200 kB after each pause, while /tmp/busy is there. Mice come first: ones that pause
@@ -157,7 +131,7 @@ check "a mouse takes the packet network" moves packets_high
 check "what comes too early is dropped" moves drops_blocked
 accounted "with an elephant and a mouse"
 left=$(in_ns h1 cat /sys/class/net/ocs/statistics/tx_packets)
-sent=$(stat packets_circuit)
+sent=$(rack_stat packets_circuit)
 within "the slave to the circuit switch has what was sent there" "$left" "$((left + 60))" "$sent"
 
 change() { tc -n h1 qdisc change dev bond0 root acceltor "$@"; }
@@ -174,10 +148,10 @@ check "afterwards the elephant still takes the circuit" moves packets_circuit
 # The clock is set, both ways.
 # shellcheck disable=SC2034
 for by in 1 -1 3600 -3600 31536000 -31536000; do
-	jumps=$(stat clock_jumps)
+	jumps=$(rack_stat clock_jumps)
 	date -s "@$(($(date +%s) + by))" >/dev/null
 	check "the clock is set by $by s: the elephant goes on" moves packets_circuit
-	[ $by -gt 0 ] || within "and it is noticed" $((jumps + 1)) $((jumps + 1000)) "$(stat clock_jumps)"
+	[ $by -gt 0 ] || within "and it is noticed" $((jumps + 1)) $((jumps + 1000)) "$(rack_stat clock_jumps)"
 	accounted "the clock is set by $by s"
 done
 
@@ -190,7 +164,7 @@ ip -n h1 link set ocs up
 # Down and up again: what was queued is dropped, and counted.
 ip -n h1 link set bond0 down
 equal "down: each packet is accounted for" 0 "$(unaccounted)"
-equal "and nothing is queued" 0 "$(stat packets_queued)"
+equal "and nothing is queued" 0 "$(rack_stat packets_queued)"
 ip -n h1 link set bond0 up
 for rack in 1 2 3; do ip -n h1 neigh replace 10.9.$rack.2 lladdr 02:00:00:00:00:02 dev bond0; done
 check "up again: the mouse goes on" moves packets_high

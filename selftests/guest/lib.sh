@@ -107,6 +107,37 @@ pair() {
 
 unpair() { ip netns del h1; ip netns del h2; }
 
+# racks: h1 with bond0 of two uplinks, eps and ocs, as a rack's switch has it; h2 is all other racks, 10.9.RACK.2.
+racks() {
+	ip netns add h1 && ip netns add h2
+	ip -n h1 link add bond0 type bond mode balance-rr
+	for way in eps ocs; do
+		ip link add $way netns h1 type veth peer name $way netns h2
+		ip -n h2 link set $way address 02:00:00:00:00:02 up
+		ip -n h1 link set $way master bond0
+		for host in h1 h2; do
+			in_ns $host ethtool -K $way tso off gso off gro off >/dev/null
+			in_ns $host sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.$way.rp_filter=0
+		done
+	done
+	in_ns h1 sh -c 'echo eps:1 >/sys/class/net/bond0/bonding/queue_id; echo ocs:2 >/sys/class/net/bond0/bonding/queue_id'
+	ip -n h1 addr add 10.9.0.1/16 dev bond0
+	ip -n h1 link set bond0 up
+	mac=$(in_ns h1 cat /sys/class/net/bond0/address)
+	ip -n h2 neigh add 10.9.0.1 lladdr "$mac" dev eps
+	ip -n h2 addr add 10.9.255.2/16 dev eps
+	for rack in 1 2 3; do
+		ip -n h2 addr add 10.9.$rack.2/32 dev lo
+		ip -n h1 neigh add 10.9.$rack.2 lladdr 02:00:00:00:00:02 dev bond0
+	done
+	ip -n h2 link set lo up
+}
+# rack_stat NAME: a counter of the acceltor of bond0.
+rack_stat() {
+	tc -n h1 -s qdisc show dev bond0 | awk -v name="$1" '
+		/^  [a-z_]+ [0-9]/ { for (i = 1; i < NF; i += 2) if ($i == name) print $(i + 1) }'
+}
+
 # routed: h1 (10.1.0.1) and h2 (10.2.0.1), and between them r, whose eth1 and
 # eth2 lead there. To h1 it takes 1 ms.
 routed() {

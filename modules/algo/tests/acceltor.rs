@@ -36,7 +36,8 @@ fn the_calendar_rotates_as_the_night_starts() {
     assert_eq!(told(260 * US - 1), (1, false, 1));
     assert_eq!(told(260 * US), (1, true, 240 * US));
     assert_eq!(at(241 * US).until_start_ns(1), 19 * US);
-    assert_eq!(at(261 * US).since_start_ns(), US);
+    let since = [0, 1, 2].map(|label| at(261 * US).since_start_ns(label));
+    assert_eq!(since, [261 * US, US, 0]);
 }
 
 #[test]

@@ -6,9 +6,13 @@ use xdc_algo::ALGORITHMS;
 use super::record::PROGRAMS;
 
 /// Of modules that are no congestion control.
-const OF_OTHERS: [&str; 11] = [
+const OF_OTHERS: [&str; 15] = [
     "phantom_mark",
     "phantom_drop",
+    "acceltor_day",
+    "acceltor_accelerate",
+    "acceltor_elephant",
+    "acceltor_drop",
     "tlt_send",
     "tlt_echo",
     "tlt_clock",
