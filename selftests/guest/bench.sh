@@ -166,4 +166,30 @@ by_physical phantom-physical-enqueue mark physical at enqueue
 by_physical phantom-either mark either line-rate 1mbit phantom 4gb pmin 100% pmax 100%
 
 ip link del d0
+
+# A rack's switch, beside what else has queues by priority or by time. These want transmit queues, and taprio a device
+# that tells its speed.
+modprobe sch_acceltor
+ip link add d0 numtxqueues 4 type veth peer name d1
+for device in d0 d1; do
+	sysctl_set net.ipv6.conf.$device.disable_ipv6 1
+	ip link set $device up
+done
+q root ets strict 3 && count ets none
+q root taprio num_tc 2 map 0 1 queues 1@0 1@1 base-time 0 sched-entry S 03 1000000000 clockid CLOCK_TAI &&
+	count taprio none
+# rack NAME OPTION VALUE...: the day of rack 1, which has begun, and lasts for longer than what is counted; then that of
+# rack 2.
+rack() {
+	name=$1
+	shift
+	read -r seconds _ </proc/uptime
+	base_ns=$(($(echo "$seconds" | tr -d .) * 10000000 - 100000000))
+	q root acceltor racks 3 day 1s night 0ns clockid monotonic base-time $base_ns ocs-rate 8000tbit "$@" && count "$name" none
+}
+rack acceltor-mouse prefix 10.9.0.2/32=1 sketch-bytes 4294967295b
+rack acceltor-accelerated prefix 10.9.0.2/32=2 sketch-bytes 1b
+rack acceltor-circuit prefix 10.9.0.2/32=1 sketch-bytes 1b
+
+ip link del d0
 finish

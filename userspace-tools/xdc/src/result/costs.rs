@@ -97,7 +97,7 @@ const CALLBACKS: [&str; 8] = [
     "undo_cwnd",
 ];
 
-const QDISCS: [&str; 11] = [
+const QDISCS: [&str; 16] = [
     "pfifo",
     "fq",
     "red",
@@ -109,6 +109,11 @@ const QDISCS: [&str; 11] = [
     "phantom-either",
     "tbf+red",
     "phantom-shaped",
+    "ets",
+    "taprio",
+    "acceltor-mouse",
+    "acceltor-accelerated",
+    "acceltor-circuit",
 ];
 
 const MARKS: [&str; 3] = ["none", "some", "all"];
