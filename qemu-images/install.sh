@@ -56,7 +56,7 @@ if [ -n "$uninstall" ]; then
 		gone="$gone $release"
 	done
 	rm -f "$root$prefix/bin/xdc" "$root$prefix/lib/xdc/xdc-trace.o" "${completions[@]/#/$root}" \
-		"$root$man"/man1/xdc{,-*}.1 "$root$man/man8/tc-phantom.8"
+		"$root$man"/man1/xdc{,-*}.1 "$root$man"/man8/tc-{phantom,acceltor}.8
 	rmdir "$root$prefix/lib/xdc" 2>/dev/null || true
 	[ -z "$tc_lib" ] || rm -f "$root$tc_lib"/q_{phantom,acceltor}.so
 	[ -z "$ip_lib" ] || rm -f "$root$ip_lib/link_unorc.so"
@@ -124,7 +124,7 @@ else
 	say "without the eBPF of xdc trace: make tracing, and install again, brings it"
 fi
 "$xdc" man "$root$man/man1"
-install -D -m 644 -t "$root$man/man8" "$XDC_TOP/docs/man/tc-phantom.8"
+install -D -m 644 -t "$root$man/man8" "$XDC_TOP"/docs/man/tc-{phantom,acceltor}.8
 for shell in "${!completions[@]}"; do
 	install -d "$root$(dirname "${completions[$shell]}")"
 	"$xdc" completions "$shell" >"$root${completions[$shell]}"

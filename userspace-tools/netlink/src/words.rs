@@ -258,3 +258,16 @@ pub(crate) fn to_json<O>(
 ) -> impl Iterator<Item = (&'static str, Value)> {
     known.iter().filter_map(move |word| (word.json)(options))
 }
+
+/// The synopsis of a manual page has each word.
+#[cfg(test)]
+pub(crate) fn check_synopsis<O>(known: &[Word<O>], page: &str) {
+    let synopsis = page.split(".SH ").find(|it| it.starts_with("SYNOPSIS"));
+    let synopsis = synopsis.expect("in the page");
+    for word in known {
+        let optional = format!(".RB \"[ \" {}", word.name);
+        let must_be_given = format!(".BI {} ", word.name);
+        let is_of_it = |line: &str| line == optional || line.starts_with(&must_be_given);
+        assert!(synopsis.lines().any(is_of_it), "{}", word.name);
+    }
+}

@@ -230,6 +230,7 @@ mod tests {
             assert!(OPTIONS_HELP.contains(word.name), "{}", word.name);
             assert_eq!(WORDS.iter().filter(|w| w.name == word.name).count(), 1);
         }
+        words::check_synopsis(WORDS, include_str!("../../../../docs/man/tc-acceltor.8"));
     }
 
     const EVERY: &str = "racks 8 rack 3 prefix 10.0.1.0/24=1,fd00:2::/32=2 day 240us night 20us \

@@ -164,6 +164,7 @@ mod tests {
             assert!(OPTIONS_HELP.contains(word.name), "{}", word.name);
             assert_eq!(WORDS.iter().filter(|w| w.name == word.name).count(), 1);
         }
+        words::check_synopsis(WORDS, include_str!("../../../../docs/man/tc-phantom.8"));
     }
 
     /// A value for each word, none of them what it is printed like without being read.
