@@ -96,6 +96,7 @@ mod tests {
     const PAGE: &str = include_str!("../../../../../docs/rules.md");
     const TLT: &str = include_str!("../../../../../selftests/guest/46-tlt.sh");
     const STORM_TLT: &str = include_str!("../../../storm/src/tlt.rs");
+    const STORM_ACCELTOR: &str = include_str!("../../../storm/src/acceltor.rs");
     const UNORC: &str = include_str!("../../../../../selftests/guest/47-unorc.sh");
     const ROTOR: &str = include_str!("../../../../../selftests/guest/49-rotor.sh");
 
@@ -123,6 +124,7 @@ mod tests {
                 Some(("tlt", case)) => TLT.contains(&format!("\"{case}")),
                 Some(("storm tlt", case)) => STORM_TLT.contains(&format!("\"{case}")),
                 Some(("unorc", case)) => UNORC.contains(&format!("\"{case}")),
+                Some(("storm acceltor", case)) => STORM_ACCELTOR.contains(&format!("\"{case}")),
                 Some(("acceltor", case)) => ROTOR.contains(&format!("\"{case}")),
                 _ => names.contains(name),
             };
