@@ -32,8 +32,11 @@ const NS_PER_S: i64 = 1_000_000_000;
 
 /// Of the days of the longest week.
 const MAX_RACKS: usize = 1_024;
-/// A dump has no room for more.
-const MAX_PREFIXES: usize = 256;
+/// A dump has no room for more: the kernel begins it with what is left of a page, and a qdisc that does not fit into
+/// that hides all others from whoever has asked for nothing before.
+const MAX_PREFIXES: usize = 140;
+/// Of prefixes and peers, for the same reason.
+const MAX_LIST_BYTES: usize = MAX_PREFIXES * PREFIX_BYTES;
 /// 20 MB of them.
 const MAX_ELEPHANTS: u64 = 1 << 18;
 /// A queue has room for a packet, and the kernel counts a backlog in 32 bits.
@@ -76,6 +79,8 @@ static RANGES: [Range; SETTINGS.len()] = ranges(&SETTINGS);
 
 /// Number of attribute ids, 0 included.
 const IDS: usize = __TCA_ACCELTOR_MAX as usize;
+// What the error says.
+const _: () = assert!(MAX_LIST_BYTES == 2_800);
 
 const PREFIX_BYTES: usize = size_of::<tc_acceltor_prefix>();
 const PEER_BYTES: usize = size_of::<u16>();
@@ -359,6 +364,13 @@ impl Options {
         }
         if self.prefixes.iter().any(|it| i64::from(it.rack) >= racks) {
             return Err(extack.invalid(c"prefix must be of a rack less than racks"));
+        }
+        let prefixes = self.prefixes.len().saturating_mul(PREFIX_BYTES);
+        let peers = self.peers.len().saturating_mul(PEER_BYTES);
+        if prefixes.saturating_add(peers) > MAX_LIST_BYTES {
+            return Err(extack.invalid(
+                c"prefix and peers must be at most 2800 bytes: 20 for a prefix, 2 for a peer",
+            ));
         }
         self.day_of_rack()
             .map(drop)

@@ -260,7 +260,7 @@ impl Rack {
 pub const ACCELTOR: &str = "acceltor";
 
 /// Prefixes that a qdisc acceltor takes.
-pub const MAX_PREFIXES: usize = 256;
+pub const MAX_PREFIXES: usize = 140;
 
 /// A device of kind unorc at each of two hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
