@@ -3,7 +3,7 @@
 //! What a host finds out by itself, where its parameters leave it open: the rate of its link, and the
 //! base RTT inside its datacenter.
 
-use super::fixed::US_PER_S;
+use super::fixed::{BYTE_BITS, US_PER_S};
 use super::params::Values;
 use super::rtt::{BaseRtt, Sample};
 
@@ -30,6 +30,9 @@ pub struct LineRate(u32);
 const SHOWN: u32 = 1 << 31;
 /// A device has told it. Without, the link may be faster than what was seen.
 const TOLD: u32 = 1 << 30;
+
+/// So many seconds without congestion count, at most ([`LineRate::probing_step_scaled`]).
+const MAX_CALM_S: u32 = 31;
 
 /// No link is faster: the bound of `line_rate_mbps`.
 const MAX_MBPS: u32 = 1_000_000;
@@ -74,6 +77,20 @@ impl LineRate {
         let second = (now_us >> SECOND_BITS) as u32;
         let since = second.wrapping_sub((self.0 & CONGESTED) >> CONGESTED_SHIFT);
         (since & (CONGESTED >> CONGESTED_SHIFT)).saturating_sub(1)
+    }
+
+    /// An increase where C is not told and no queue is seen: larger by itself with each second. The first one after
+    /// congestion has the usual one, so that flows that find marks are as others are.
+    // A function of three numbers: by reference what an ACK needs would have to be in memory.
+    #[cold]
+    #[inline(never)]
+    pub fn probing_step_scaled(self, step_scaled: u64, now_us: u64, mss_bytes: u32) -> u64 {
+        match self.calm_s(now_us).min(MAX_CALM_S) {
+            0 => step_scaled,
+            calm_s => step_scaled
+                .saturating_mul(u64::from(calm_s).saturating_add(1))
+                .max(u64::from(mss_bytes) << BYTE_BITS),
+        }
     }
 
     /// Asks for the device. What was seen counts an eighth less in each window of the base RTT, so that a path that

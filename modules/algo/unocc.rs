@@ -95,9 +95,6 @@ const START_BDP: u32 = 1;
 /// A base RTT that no sample confirmed for this long is forgotten.
 const BASE_RTT_WINDOW_MS: u32 = 10_000;
 
-/// With C not told, so many seconds without congestion count, at most ([`probing_step_scaled`]).
-const MAX_CALM_S: u32 = 31;
-
 /// E above this decreases the window even while it falls (`skip_md_when_falling`): 0.9.
 const E_ALWAYS_DECREASES: u32 = FRACTION_ONE / 10 * 9;
 
@@ -548,8 +545,9 @@ impl Flow {
         } else if ack.cwnd_limited {
             let mut step_scaled = params.increase_scaled(path);
             if !path.line_rate.is_told() && !self.sees_queue(params, ack, path) {
-                let calm_s = self.line_rate.calm_s(ack.now_us);
-                step_scaled = probing_step_scaled(step_scaled, calm_s, ack.mss_bytes);
+                step_scaled =
+                    self.line_rate
+                        .probing_step_scaled(step_scaled, ack.now_us, ack.mss_bytes);
             }
             self.window.increase(step_scaled, ack.unmarked_bytes());
         }
@@ -818,19 +816,6 @@ impl Flow {
             return Action::EndedSlowStart;
         }
         Action::Withheld
-    }
-}
-
-/// The increase where C is not told and no queue is seen: larger by itself with each second. The first one after
-/// congestion has the usual one, so that flows that find marks are as others are.
-#[cold]
-#[inline(never)]
-fn probing_step_scaled(step_scaled: u64, calm_s: u32, mss_bytes: u32) -> u64 {
-    match calm_s.min(MAX_CALM_S) {
-        0 => step_scaled,
-        calm_s => step_scaled
-            .saturating_mul(u64::from(calm_s).saturating_add(1))
-            .max(u64::from(mss_bytes) << BYTE_BITS),
     }
 }
 

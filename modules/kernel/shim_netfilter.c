@@ -100,6 +100,9 @@ bool xdc_nf_segment(struct sk_buff *skb, const struct nf_hook_state *state,
 	unsigned int offset, len;
 	u8 dsfield;
 
+	/* Through a VRF a packet comes twice, and leaves with the second time. */
+	if (!in && netif_is_l3_master(state->out))
+		return false;
 	if (state->pf == NFPROTO_IPV4) {
 		const struct iphdr *ip = ip_hdr(skb);
 
@@ -371,6 +374,9 @@ bool xdc_nf_make_clock(struct sk_buff *skb, const struct xdc_segment *segment, s
 
 	/* Only then it is locked for certain. */
 	if (!xdc_nf_errand(sk))
+		return false;
+	/* The byte may be the urgent one, and could not say so. */
+	if (tp->snd_una != tp->snd_up)
 		return false;
 	head = tcp_rtx_queue_head(sk);
 	if (!head || segment->len || skb->ip_summed != CHECKSUM_PARTIAL || skb_cloned(skb) ||

@@ -68,8 +68,9 @@ static int xdc_speeds_event(struct notifier_block *block, unsigned long event, v
 	case NETDEV_CHANGE:
 	case NETDEV_CHANGEUPPER:
 	case NETDEV_CHANGELOWERSTATE:
-		mod_delayed_work(system_dfl_wq, &speeds->work,
-				 msecs_to_jiffies(XDC_SPEEDS_DELAY_MS));
+		/* One that is due stays so: events without an end are no reason to wait for it. */
+		queue_delayed_work(system_dfl_wq, &speeds->work,
+				   msecs_to_jiffies(XDC_SPEEDS_DELAY_MS));
 		break;
 	case NETDEV_UNREGISTER:
 		xa_erase(&speeds->mbps, xdc_speeds_index(dev));

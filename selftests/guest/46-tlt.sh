@@ -126,6 +126,32 @@ check "where DSCPs are the same data arrive" transfer 10.2.0.1
 equal "and the connection is left alone" $((plain + 1)) "$(tlt h1 PeerPlain)"
 set_both net.tlt.dscp_echo=12
 
+# In a VRF each packet comes to the hook twice: for the VRF's device, and for the one that it leaves by. The
+# listener, which is in none, sends.
+check "modprobe vrf" modprobe vrf
+ip -n h1 link add red type vrf table 10
+ip -n h1 link set red up
+ip -n h1 link set eth0 master red
+ip -n h1 route add default via 10.1.0.2 table 10
+in_ns h1 sysctl -qw net.ipv4.tcp_l3mdev_accept=1
+count_marks r eth1
+count_marks r eth2
+ip netns exec h1 nc -l -p 5003 </tmp/sent >/dev/null &
+listener=$!
+eventually listens h1 5003
+in_ns h2 nc 10.1.0.1 5003 <&9 >/tmp/received &
+reader=$!
+same() { cmp -s /tmp/sent /tmp/received; }
+check "data of a host in a VRF arrive" eventually same
+kill $reader $listener 2>/dev/null
+wait $reader $listener 2>/dev/null
+within "with important packets and bytes among them" 2 1000 $(($(marked r eth1 10) + $(marked r eth1 18)))
+within "each of which is echoed" $(($(marked r eth1 10) - 1)) $(($(marked r eth1 10) + 1)) "$(marked r eth2 12)"
+in_ns h1 sysctl -qw net.ipv4.tcp_l3mdev_accept=0
+ip -n h1 link set eth0 nomaster
+ip -n h1 link del red
+ip -n h1 route add default via 10.1.0.2
+
 # Each packet that may be lost is lost: what arrives are important packets, one each round trip.
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=60 2>/dev/null
 drop_marked r eth1 8

@@ -3,8 +3,10 @@
 use super::*;
 use crate::algo::entry::Shown;
 use crate::algo::fixed::{BYTE_ONE, US_PER_S};
+use crate::algo::host::Way;
 use crate::algo::support::{
-    Rng, SEQUENCES, any_calls, for_each_seed, state, watched_and_unwatched_are_one,
+    Rng, SEQUENCES, after_an_early_loss, any_calls, for_each_seed, state,
+    watched_and_unwatched_are_one,
 };
 
 const MSS: u32 = 1_500;
@@ -22,6 +24,7 @@ fn paper() -> Params {
 fn path(params: &Params, base_rtt_us: u32) -> Path {
     Path {
         rate_mbps: params.line_rate_mbps,
+        is_told: true,
         base_rtt_us,
         mss_bytes: MSS,
     }
@@ -451,6 +454,7 @@ fn whatever_bytes_a_flow_is_made_of_nothing_panics() {
             alpha: rng.any() as u32,
             base_rtt: BaseRtt::any(&mut rng),
             wan_congested: Flag::any(&mut rng),
+            was_undelayed: Flag::any(&mut rng),
             rounds: rng.any() as u8,
             was_cut: Flag::any(&mut rng),
             cut_at_us: rng.any(),
@@ -741,4 +745,41 @@ fn k_and_t_follow_from_the_link() {
     let path = path(&params, INTER_US);
     assert_eq!(params.threshold_bytes(&path), 250_000, "by hand");
     assert_eq!(params.uncongested_rtt_us(&path), u64::from(INTER_US) + 40);
+}
+
+/// A host with nothing set.
+struct Host(Params, Way);
+
+impl Values for Host {
+    fn value(&self, row: usize) -> u32 {
+        self.0.value(row)
+    }
+
+    fn way(&self) -> Way {
+        self.1
+    }
+}
+
+#[test]
+fn where_no_device_tells_a_flow_recovers_from_an_early_loss() {
+    const BDP: u64 = 12_500_000;
+    let after = |way, marks, queue_us, one_in| {
+        let host = Host(Params::of(Profile::Linux), way);
+        after_an_early_loss::<Flow>(&host, 20, marks, queue_us, one_in)
+    };
+    for way in [Way::Silent, Way::Unknown] {
+        let window = after(way, false, 0, 1);
+        assert!(window >= BDP, "{window}");
+        // Marks, two in a second, say that there is no more: the usual increase.
+        let marked = after(way, true, 0, 1);
+        assert!(marked < BDP / 20, "{marked}");
+        // So does a queue, but jitter does not delay all of two round trips.
+        let delayed = after(way, false, 7_000, u64::MAX);
+        assert!(delayed < BDP / 20, "{delayed}");
+        let jitter = after(way, false, 7_000, 2);
+        assert!(jitter >= BDP, "{jitter}");
+    }
+    // Who knows C goes on as before.
+    let told = after(Way::Told(100), false, 0, 1);
+    assert!(told < BDP / 10, "{told}");
 }

@@ -4,7 +4,8 @@ use super::*;
 use crate::algo::fixed::US_PER_S;
 use crate::algo::host::Way;
 use crate::algo::support::{
-    Rng, SEQUENCES, any_calls, for_each_seed, state, watched_and_unwatched_are_one,
+    Rng, SEQUENCES, after_an_early_loss, any_calls, for_each_seed, state,
+    watched_and_unwatched_are_one,
 };
 use std::mem;
 
@@ -1580,56 +1581,26 @@ fn takes_what_it_is_delivered(host: &Host) {
     assert!(host.decrease_gain(&path) > 0);
 }
 
-/// The window of a flow that an early loss has left with ten packets on a path of 1 Gbit/s and 100 ms, after
-/// so many seconds in which one ACK a round trip says that all of it was delivered, and, with `marks`,
-/// one in five of a packet that was marked. They are delayed by `queue_us`, but for one in so many.
-fn after_an_early_loss(host: &Host, seconds: u64, marks: bool, queue_us: u32, one_in: u64) -> u64 {
-    const RTT_US: u32 = 100_000;
-    let mut now_us = 1_000_000;
-    let mut flow = Flow::new(host, now_us, 20 * u64::from(MSS), Some(RTT_US));
-    flow.on_loss(host, now_us, MSS);
-    for round in 1..=10 * seconds {
-        now_us += u64::from(RTT_US);
-        let bytes = flow.cwnd_bytes();
-        let ack = Ack {
-            now_us,
-            rtt_us: Some(RTT_US + queue_us * u32::from(round % one_in != 0)),
-            srtt_us: RTT_US,
-            acked_bytes: bytes,
-            marked_bytes: u64::from(marks && round % 5 == 0).min(bytes),
-            delivered_bytes: bytes,
-            interval_us: RTT_US,
-            prior_in_flight: (bytes / u64::from(MSS)) as u32,
-            in_flight_bytes: bytes,
-            cwnd_limited: true,
-            mss_bytes: MSS,
-            ..Ack::default()
-        };
-        flow.on_ack(host, &ack).unwrap();
-    }
-    flow.cwnd_bytes()
-}
-
 #[test]
 fn where_no_device_tells_a_flow_recovers_from_an_early_loss() {
     const BDP: u64 = 12_500_000;
     for way in [Way::Silent, Way::Unknown] {
         let host = Host::new(way);
         // cubic needs 17 s: the cube root of 3,125 packets / 0.4.
-        let window = after_an_early_loss(&host, 17, false, 0, 1);
+        let window = after_an_early_loss::<Flow>(&host, 17, false, 0, 1);
         assert!(window >= BDP, "{window}");
         // Marks, two in a second, say that there is no more: the usual increase.
-        let marked = after_an_early_loss(&host, 17, true, 0, 1);
+        let marked = after_an_early_loss::<Flow>(&host, 17, true, 0, 1);
         assert!(marked < BDP / 100, "{marked}");
         // So does a queue.
-        let delayed = after_an_early_loss(&host, 17, false, 6_000, u64::MAX);
+        let delayed = after_an_early_loss::<Flow>(&host, 17, false, 6_000, u64::MAX);
         assert!(delayed < BDP / 100, "{delayed}");
         // Jitter does not delay all of two round trips.
-        let jitter = after_an_early_loss(&host, 17, false, 6_000, 2);
+        let jitter = after_an_early_loss::<Flow>(&host, 17, false, 6_000, 2);
         assert!(jitter >= BDP, "{jitter}");
     }
     // Who knows C goes on as before: 0.4 % of it per round trip.
-    let told = after_an_early_loss(&Host::new(Way::Told(1_000)), 17, false, 0, 1);
+    let told = after_an_early_loss::<Flow>(&Host::new(Way::Told(1_000)), 17, false, 0, 1);
     let expected = 10 * u64::from(MSS) + 170 * BDP / 250;
     assert!(told.abs_diff(expected) < BDP / 50, "{told}, {expected}");
 }

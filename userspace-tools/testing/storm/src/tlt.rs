@@ -103,7 +103,7 @@ fn serve(storm: &Storm, pair: &Pair, count: u32, bytes: u64) -> Result<()> {
 pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     let _no_autoload = modules::NoAutoload::new()?;
     type Case = fn(&Storm) -> Result<()>;
-    let cases: [(&str, Case); 19] = [
+    let cases: [(&str, Case); 20] = [
         (
             "no echo is one that nobody awaits, whatever processor it comes on",
             awaited,
@@ -128,6 +128,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             "what follows a connection on its ports is one of its own",
             reused,
         ),
+        ("urgent data stay urgent where their packet is lost", urgent),
         ("kTLS arrives", ktls),
         ("flows arrive where nftables drops packets", dropped),
         ("flows arrive through NFQUEUE, in and out", |storm| {
@@ -215,6 +216,7 @@ pub fn packet(dscp: u8, ports: (u16, u16), seq: u32, ack: Option<u32>, payload: 
 const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
+const URG: u8 = 32;
 
 fn packet_of(
     (from, to): (Ipv4Addr, Ipv4Addr),
@@ -646,8 +648,53 @@ const IP_ID_LOW: u32 = 5;
 const IP_PROTOCOL: u32 = 9;
 const IP_SOURCE: u32 = 12;
 const IP_DESTINATION: u32 = 16;
+/// Behind an IP header without options.
+const TCP_FLAGS: u32 = 33;
 
 /// One packet of sixteen goes nowhere, before the module sees it or after.
+/// A byte that TLT sends from the beginning of what is not acknowledged cannot say that it is urgent.
+fn urgent(_: &Storm) -> Result<()> {
+    let pair = Pair::new()?;
+    enable(&pair)?;
+    // A tail loss probe would repair it.
+    pair.hosts[0].sysctl("net/ipv4/tcp_early_retrans", "0")?;
+    // The echo of the first packet waits for the SYN-ACK, and the urgent byte is written meanwhile.
+    let slow = Options {
+        limit_bytes: Some(100_000),
+        rate_bytes_per_s: Some(5_000),
+        mark: Some(Mark::None),
+        ..Default::default()
+    };
+    pair.port(1, &slow)?;
+    let [mut tx, mut rx] = connection(&pair, 7_300, 0)?;
+    tx.set_tcp_nodelay(true)?;
+    // The urgent byte, the first time.
+    let mut steps = Vec::from(netfilter::if_ip(IP_PROTOCOL, &TCP));
+    steps.extend(netfilter::if_ip_bits(TCP_FLAGS, URG, URG));
+    steps.extend(netfilter::if_ip_bits(IP_DSFIELD, 0xfc, UNIMPORTANT << 2));
+    steps.push(netfilter::drop_it());
+    netfilter::rule(&pair.hosts[1], Hook::Input, 0, steps)?;
+    tx.write_all(&[b'a'; 1_000])?;
+    tx.send_out_of_band(b"X")?;
+    std::thread::sleep(Duration::from_secs(1));
+    tx.write_all(&[b'z'; 100])?;
+    let mut stream = [0; 1_100];
+    rx.read_exact(&mut stream[..1_000])?;
+    let mut byte = [std::mem::MaybeUninit::uninit()];
+    let length = rx.recv_out_of_band(&mut byte);
+    ensure!(
+        length.is_ok_and(|length| length == 1),
+        "nothing urgent came"
+    );
+    rx.read_exact(&mut stream[1_000..])?;
+    let expected = [vec![b'a'; 1_000], vec![b'z'; 100]].concat();
+    ensure!(stream[..] == expected[..], "another stream came");
+    ensure!(tlt(&pair.hosts[0], "RxEcho")? > 1, "no flow took part");
+    let repaired = pair.hosts[0].run(|| counter("/proc/net/snmp", "Tcp:", "RetransSegs"))?;
+    ensure!(repaired > 0, "nothing was lost");
+    Ok(())
+}
+
 fn dropped(storm: &Storm) -> Result<()> {
     for (host, hook, priority) in [
         (0, Hook::PostRouting, 0),

@@ -351,14 +351,17 @@ fn needed(module: &Path) -> bool {
     name == "udp_tunnel" || name == "ip6_udp_tunnel"
 }
 
-/// The kernel's own modules that selftests set beside ours: nftables, a queue to user space, kTLS, bonds,
+/// The kernel's own modules that selftests set beside ours: nftables, a queue to user space, kTLS, bonds, VRFs,
 /// and a qdisc that writes into the packets of its child.
 fn tested_with(module: &Path) -> bool {
     let folder = module.parent().and_then(Path::file_name);
     let in_folder = ["netfilter", "tls", "crypto", "bonding"]
         .iter()
         .any(|name| folder == Some(name.as_ref()));
-    in_folder || module.file_stem() == Some("sch_sfb".as_ref())
+    let named = ["sch_sfb", "vrf"]
+        .iter()
+        .any(|name| module.file_stem() == Some(name.as_ref()));
+    in_folder || named
 }
 
 /// The host's shell: busybox's would run its own applets before any program of that name. For a

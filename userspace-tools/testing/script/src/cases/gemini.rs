@@ -3,7 +3,7 @@
 
 use anyhow::{Result, bail, ensure};
 
-use super::{BULK, Case, INFINITE_SSTHRESH, in_slow_start};
+use super::{BULK, Case, INFINITE_SSTHRESH, grows_by_calm_seconds, in_slow_start};
 use crate::flow::{Flow, Mark, Setup, Step};
 use crate::lab::{BDP_BYTES, BDP_PACKETS, Lab, RATE_MBPS, RTT_US};
 use crate::witness::{Rounds, averaged, increased, near, near_window};
@@ -54,6 +54,10 @@ pub const CASES: &[Case] = &[
     Case {
         name: "gemini: h is at least a tenth of a packet and at most five",
         run: h_bounds,
+    },
+    Case {
+        name: "gemini: where no device tells C h grows with the seconds without congestion",
+        run: calm_seconds,
     },
     Case {
         name: "gemini: marked bytes add nothing",
@@ -314,6 +318,11 @@ fn h_bounds(lab: &mut Lab) -> Result<()> {
         grows_by_h(&mut flow, window, h)?;
     }
     Ok(())
+}
+
+fn calm_seconds(lab: &mut Lab) -> Result<()> {
+    lab.gemini(&[("line_rate_mbps", 0)])?;
+    grows_by_calm_seconds(lab, "gemini")
 }
 
 fn marked_bytes_add_nothing(lab: &mut Lab) -> Result<()> {

@@ -73,6 +73,41 @@ fn in_slow_start(flow: &mut Flow<'_>) -> Result<u32> {
     Ok(window)
 }
 
+/// `cc` begins on a socket without a route, so that no device tells it C.
+fn begin_without_route(flow: &mut Flow<'_>, cc: &str) -> Result<()> {
+    flow.switch_to("cubic")?;
+    flow.forget_route()?;
+    flow.switch_to(cc)?;
+    // A shorter RTT than before would make it ask for the device again.
+    flow.rtt_us += 100;
+    flow.write(BULK)
+}
+
+/// A flow whose device tells nothing: the first second after a mark, and those that follow.
+fn grows_by_calm_seconds(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    const SECOND_US: u64 = 1_000_000;
+    let setup = Setup {
+        rtt_us: SECOND_US / 10,
+        ..Setup::new(cc)
+    };
+    let mut flow = Flow::open(lab, setup)?;
+    begin_without_route(&mut flow, cc)?;
+    let marked = flow.ack_next(Mark::Ce)?.cwnd();
+    // Ten round trips of less than a packet, then a packet each, and in the fourth second more where that is more.
+    let first = flow.acks_for_us(SECOND_US, Mark::No)?.cwnd();
+    ensure!(first <= marked + 1, "{first} after {marked}");
+    let last = flow.acks_for_us(4 * SECOND_US, Mark::No)?.cwnd();
+    ensure!(
+        (first + 20..first + 45).contains(&last),
+        "{last} after {first}"
+    );
+    // Congestion begins the count again.
+    let marked = flow.acks_of(2, Mark::Ce)?.cwnd();
+    let after = flow.acks_for_us(SECOND_US, Mark::No)?.cwnd();
+    ensure!(after <= marked + 2, "{after} after {marked}");
+    Ok(())
+}
+
 /// Every case.
 pub fn all() -> impl Iterator<Item = &'static Case> {
     [

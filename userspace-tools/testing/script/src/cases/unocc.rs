@@ -3,7 +3,9 @@
 
 use anyhow::{Result, ensure};
 
-use super::{BULK, Case, INFINITE_SSTHRESH, in_slow_start};
+use super::{
+    BULK, Case, INFINITE_SSTHRESH, begin_without_route, grows_by_calm_seconds, in_slow_start,
+};
 use crate::flow::{Ecn, Flow, Mark, Setup, Step};
 use crate::lab::{BDP_BYTES, BDP_PACKETS, INTRA_US, Lab, RTT_US, shortest_rtt_us};
 use crate::witness::{
@@ -293,16 +295,6 @@ fn device_says_the_rate(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// unocc begins on a socket without a route, so that no device tells it C.
-fn begin_without_route(flow: &mut Flow<'_>) -> Result<()> {
-    flow.switch_to("cubic")?;
-    flow.forget_route()?;
-    flow.switch_to("unocc")?;
-    // A shorter RTT than before would make it ask for the device again.
-    flow.rtt_us += 100;
-    flow.write(BULK)
-}
-
 fn no_route_at_first(lab: &mut Lab) -> Result<()> {
     lab.unocc("linux", &[("line_rate_mbps", 0)])?;
     // An RTT of a millisecond in the handshake might be a timestamp's tick, and is no sample.
@@ -311,7 +303,7 @@ fn no_route_at_first(lab: &mut Lab) -> Result<()> {
         ..Setup::new("unocc")
     };
     let mut flow = Flow::open(lab, setup)?;
-    begin_without_route(&mut flow)?;
+    begin_without_route(&mut flow, "unocc")?;
     // What the first round trips deliver is known after some window's worth of ACKs.
     let first = flow.tcp()?.snd_cwnd;
     let step = flow.acks_of(4 * first, Mark::No)?;
@@ -324,33 +316,13 @@ fn no_route_at_first(lab: &mut Lab) -> Result<()> {
 }
 
 fn calm_seconds(lab: &mut Lab) -> Result<()> {
-    const SECOND_US: u64 = 1_000_000;
     let values = [
         ("line_rate_mbps", 0),
         ("initial_cwnd_bdp", 0),
         ("balanced_exit", 0),
     ];
     lab.unocc("linux", &values)?;
-    let setup = Setup {
-        rtt_us: SECOND_US / 10,
-        ..Setup::new("unocc")
-    };
-    let mut flow = Flow::open(lab, setup)?;
-    begin_without_route(&mut flow)?;
-    let marked = flow.ack_next(Mark::Ce)?.cwnd();
-    // Ten round trips of 0.4 %, then a packet each, and in the fourth second 1.6 % where that is more.
-    let first = flow.acks_for_us(SECOND_US, Mark::No)?.cwnd();
-    ensure!(first <= marked + 1, "{first} after {marked}");
-    let last = flow.acks_for_us(4 * SECOND_US, Mark::No)?.cwnd();
-    ensure!(
-        (first + 20..first + 45).contains(&last),
-        "{last} after {first}"
-    );
-    // Congestion begins the count again.
-    let marked = flow.acks_of(2, Mark::Ce)?.cwnd();
-    let after = flow.acks_for_us(SECOND_US, Mark::No)?.cwnd();
-    ensure!(after <= marked + 2, "{after} after {marked}");
-    Ok(())
+    grows_by_calm_seconds(lab, "unocc")
 }
 
 fn epochs_of_the_host(lab: &mut Lab) -> Result<()> {
