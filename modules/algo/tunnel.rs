@@ -81,20 +81,23 @@ struct Parts<'a, P> {
 
 /// The part of a channel in memory of all, of which each has `each`.
 fn part<T>(all: &mut [T], each: usize, number: usize) -> Option<&mut [T]> {
-    all.chunks_exact_mut(each).nth(number)
+    let from = each.checked_mul(number)?;
+    all.get_mut(from..from.checked_add(each)?)
 }
 
 impl<P> Lent<'_, P> {
     fn parts(&mut self, config: &Config, number: usize) -> Option<Parts<'_, P>> {
+        // Of each packet that comes, for all channels: worth reckoning once.
+        let blocks = config.blocks();
         Some(Parts {
             channel: self.channels.get_mut(number)?,
             sent: unorc::Lent {
-                slots: part(self.sent, config.sent_slots(), number)?,
-                blocks: part(self.sent_blocks, config.blocks(), number)?,
+                slots: part(self.sent, config.slots_sent(blocks), number)?,
+                blocks: part(self.sent_blocks, blocks, number)?,
             },
             held: resequence::Lent {
-                slots: part(self.held, config.held_slots(), number)?,
-                blocks: part(self.held_blocks, config.blocks(), number)?,
+                slots: part(self.held, config.slots_held(blocks), number)?,
+                blocks: part(self.held_blocks, blocks, number)?,
             },
         })
     }

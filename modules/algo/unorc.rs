@@ -201,13 +201,21 @@ impl Config {
 
     /// How many [`Sent`] a channel needs.
     pub fn sent_slots(&self) -> usize {
-        self.blocks().saturating_mul(usize::from(self.x))
+        self.slots_sent(self.blocks())
     }
 
     /// How many [`super::resequence::Held`] a channel needs.
     pub fn held_slots(&self) -> usize {
+        self.slots_held(self.blocks())
+    }
+
+    pub(super) fn slots_sent(&self, blocks: usize) -> usize {
+        blocks.saturating_mul(usize::from(self.x))
+    }
+
+    pub(super) fn slots_held(&self, blocks: usize) -> usize {
         let in_block = usize::from(self.x).saturating_add(usize::from(self.y));
-        self.blocks().saturating_mul(in_block)
+        blocks.saturating_mul(in_block)
     }
 }
 

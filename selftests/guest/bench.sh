@@ -4,7 +4,7 @@
 # What `xdc bench` runs, on a clock that counts instructions. The lines that it
 # reads: "# callback CC ACKS CALLBACK CALLS INSTRUCTIONS" and "# qdisc NAME MARKS
 # PACKETS ENQUEUE-INSTRUCTIONS DEQUEUE-INSTRUCTIONS MARKED DROPPED", "# hook ROW PACKET
-# CALLS INSTRUCTIONS" and "# busy ROW INSTRUCTIONS". Called with "ROW CC ECN MODULES
+# CALLS INSTRUCTIONS", "# busy ROW INSTRUCTIONS" and "# tunnel ROW PACKETS INSTRUCTIONS". Called with "ROW CC ECN MODULES
 # SYSCTL=VALUE..." (MODULES by commas, or -), each in one argument, it counts a flow of
 # each of those, and nothing else.
 . "$(dirname "$0")/lib.sh"
@@ -15,9 +15,12 @@ modprobe xdc_bench
 modprobe sch_phantom
 
 # Congestion controls: one flow from h1 to h2 through the marking port of r.
-routed
-in_ns r xdc qdisc add dev eth2 root phantom limit 1mb rate 200mbit \
-	phantom 300kb drain 0.95 pmin 5% pmax 60% seed 1
+bottleneck() {
+	routed
+	in_ns r xdc qdisc add dev eth2 root phantom limit 1mb rate 200mbit \
+		phantom 300kb drain 0.95 pmin 5% pmax 60% seed 1
+}
+bottleneck
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=4000 2>/dev/null
 
 # row CC [ROW [ECN]]: a flow of it, counted as ROW.
@@ -63,11 +66,15 @@ counted
 # TLT: what its hooks cost a packet, the work behind them, and the host's CPU for a whole flow, without the module
 # and with it. Bursts are cut to single segments: the hook that splits one sends them, too.
 ip -n h1 link set eth0 gso_max_segs 1
-# busy ROW: a flow of cubic, and all instructions of the guest but those of waiting.
-busy() {
+# counting NAME ADDRESS: a flow of cubic to there, and $spent: all instructions of the guest but those of waiting.
+counting() {
 	before=$(cat $debug/busy)
-	check "$1: every byte arrives" transfer 10.2.0.1
-	echo "# busy $1 $(($(cat $debug/busy) - before))"
+	check "$1: every byte arrives" transfer "$2"
+	spent=$(($(cat $debug/busy) - before))
+}
+busy() {
+	counting "$1" 10.2.0.1
+	echo "# busy $1 $spent"
 }
 # hooked ROW ENABLED: the same, whose packets are counted as ROW.
 hooked() {
@@ -89,6 +96,46 @@ hooked tlt-off 0
 hooked tlt-on 1
 sed 's/^/# hook /' $debug/hooks
 for ns in h1 r h2; do ip netns del $ns; done
+modprobe -r tlt
+
+# Tunnels: the same flow without one, and through one of each kind, by single segments that fit into each.
+bottleneck
+# tunneled NAME KIND OPTION...: u0 of both hosts; without a kind, the hosts' own devices.
+tunneled() {
+	name=$1
+	shift
+	address=10.2.0.1
+	if [ $# -gt 0 ]; then
+		address=10.50.0.2
+		for i in 1 2; do
+			check "$name: h$i" ip -n h$i link add u0 mtu 1400 type "$@" local 10.$i.0.1 remote 10.$((3 - i)).0.1
+			ip -n h$i addr add 10.50.0.$i/24 dev u0
+			in_ns h$i ethtool -K u0 tso off gso off gro off >/dev/null
+			ip -n h$i link set u0 up
+		done
+		check "$name: a path" eventually in_ns h1 ping -c 1 -W 2 10.50.0.2
+	else
+		for i in 1 2; do ip -n h$i link set eth0 mtu 1400; done
+	fi
+	packets=$(snmp h1 Tcp OutSegs)
+	counting "$name" $address
+	echo "# tunnel $name $(($(snmp h1 Tcp OutSegs) - packets)) $spent"
+	if [ $address = 10.50.0.2 ]; then
+		for i in 1 2; do ip -n h$i link del u0; done
+	else
+		for i in 1 2; do ip -n h$i link set eth0 mtu 1500; done
+	fi
+}
+modprobe vxlan
+modprobe unorc
+# Caches fill once.
+transfer 10.2.0.1
+tunneled none
+tunneled vxlan vxlan id 1 dstport 4789
+tunneled unorc unorc fec off paths ecmp
+tunneled unorc-8+2 unorc fec 8+2 paths unolb
+for ns in h1 r h2; do ip netns del $ns; done
+modprobe -r unorc
 
 # Qdiscs: a held backlog, at which they mark no packet, some, or every one.
 packets=4096

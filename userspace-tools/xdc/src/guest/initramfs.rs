@@ -352,13 +352,13 @@ fn needed(module: &Path) -> bool {
 }
 
 /// The kernel's own modules that selftests set beside ours: nftables, a queue to user space, kTLS, bonds, VRFs,
-/// and a qdisc that writes into the packets of its child.
+/// VXLAN, and a qdisc that writes into the packets of its child.
 fn tested_with(module: &Path) -> bool {
     let folder = module.parent().and_then(Path::file_name);
     let in_folder = ["netfilter", "tls", "crypto", "bonding"]
         .iter()
         .any(|name| folder == Some(name.as_ref()));
-    let named = ["sch_sfb", "vrf"]
+    let named = ["sch_sfb", "vrf", "vxlan"]
         .iter()
         .any(|name| module.file_stem() == Some(name.as_ref()));
     in_folder || named

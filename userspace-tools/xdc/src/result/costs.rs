@@ -17,6 +17,17 @@ pub struct Costs {
     queues: Vec<Queues>,
     hooks: Vec<Hook>,
     busy: Vec<Busy>,
+    tunnels: Vec<Tunnel>,
+}
+
+/// All that a guest did for a flow through a tunnel of some kind, or through none.
+#[derive(Debug, PartialEq, Serialize)]
+struct Tunnel {
+    /// One of [`TUNNELS`].
+    row: String,
+    /// The sender's.
+    packets: u64,
+    instructions: u64,
 }
 
 /// All that a guest did for a flow, with tlt or without.
@@ -128,6 +139,8 @@ const BUSY: [&str; 3] = ["tlt-none", "tlt-off", "tlt-on"];
 const HOOKED: [&str; 2] = ["tlt-off", "tlt-on"];
 /// What a host sends and receives, and what it does when TCP has seen it.
 const PACKETS: [&str; 5] = ["data-out", "ack-in", "data-in", "ack-out", "work"];
+/// The flow without a tunnel, and through one of each kind.
+const TUNNELS: [&str; 4] = ["none", "vxlan", "unorc", "unorc-8+2"];
 /// A hook of a module that is off is a call, the look-up of a namespace's parameters, and a test of one.
 const OFF_AT_MOST: f64 = 40.0;
 
@@ -173,6 +186,13 @@ impl Costs {
             ["#", "busy", row, instructions] => {
                 self.busy.push(Busy {
                     row: row.to_owned(),
+                    instructions: number(instructions)?,
+                });
+            }
+            ["#", "tunnel", row, packets, instructions] => {
+                self.tunnels.push(Tunnel {
+                    row: row.to_owned(),
+                    packets: number(packets)?,
                     instructions: number(instructions)?,
                 });
             }
@@ -259,6 +279,18 @@ impl Costs {
         Some(busy.instructions as f64)
     }
 
+    fn tunnel(&self, row: &str) -> Option<&Tunnel> {
+        let mut all = self.tunnels.iter();
+        all.find(|tunnel| tunnel.row == row && tunnel.packets > 0)
+    }
+
+    /// What each packet of the flow costs more than without a tunnel, at both ends and with the ACKs.
+    fn per_tunneled(&self, row: &str) -> Option<f64> {
+        let (tunnel, without) = (self.tunnel(row)?, self.tunnel(TUNNELS[0])?);
+        let each = |tunnel: &Tunnel| tunnel.instructions as f64 / tunnel.packets as f64;
+        Some(each(tunnel) - each(without))
+    }
+
     fn targets(&self) -> Vec<Target> {
         let ack = |what: &str, than: &str, wanted, at_most| Target {
             what: format!("an ACK of {what}"),
@@ -305,9 +337,16 @@ impl Costs {
                 self.by_queues("phantom", 1),
             ),
         };
+        let tunnel = Target {
+            what: "what unorc without code adds to a packet".to_owned(),
+            than: "what vxlan adds".to_owned(),
+            wanted: 2.0,
+            at_most: 3.3,
+            measured: ratio(self.per_tunneled("unorc"), self.per_tunneled("vxlan")),
+        };
         acks.into_iter()
             .chain(packets.into_iter().flatten())
-            .chain([queues])
+            .chain([queues, tunnel])
             .collect()
     }
 
@@ -367,6 +406,7 @@ impl Costs {
             self.packets_table(),
             self.queues_table(),
             self.hooks_table(),
+            self.tunnels_table(),
             self.targets_table(),
         ]
         .join("\n")
@@ -455,6 +495,22 @@ impl Costs {
             let more = all.zip(without).map(|(all, without)| all / without - 1.0);
             let more = more.map_or("?".to_owned(), |more| format!("{:.1} %", more * 100.0));
             let _ = writeln!(out, "| {row} | {} | {more} |", show(all, 0));
+        }
+        out
+    }
+
+    fn tunnels_table(&self) -> String {
+        let mut out = "| tunnel | packets sent | instructions of the guest | more for each packet |\n".to_owned();
+        out += "|---|---:|---:|---:|\n";
+        for row in TUNNELS {
+            let tunnel = self.tunnel(row);
+            let _ = writeln!(
+                out,
+                "| {row} | {} | {} | {} |",
+                show(tunnel.map(|tunnel| tunnel.packets as f64), 0),
+                show(tunnel.map(|tunnel| tunnel.instructions as f64), 0),
+                show(self.per_tunneled(row), 0),
+            );
         }
         out
     }
@@ -552,6 +608,21 @@ mod tests {
                 .count(),
             1
         );
+    }
+
+    #[test]
+    fn a_tunnel_costs_what_it_adds_to_each_packet() {
+        let costs = costs(&[
+            "  # tunnel none 100 1000000",
+            "  # tunnel vxlan 110 1210000",
+            "  # tunnel unorc 100 1340000",
+        ]);
+        assert_eq!(costs.per_tunneled("vxlan"), Some(1000.0));
+        assert_eq!(costs.per_tunneled("unorc"), Some(3400.0));
+        assert_eq!(costs.per_tunneled("unorc-8+2"), None);
+        let mut judged = costs.judge().into_iter();
+        let line = judged.find(|line| line.contains("what vxlan adds")).unwrap();
+        assert!(line.starts_with("not ok - ") && line.ends_with(": 3.40"));
     }
 
     #[test]
