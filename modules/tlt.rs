@@ -395,10 +395,15 @@ impl Tlt {
         let mark = if let Some(request) = packet.request() {
             let agrees = params.negotiate() == 0 || u32::from(request.dscp()) == params.dscp_data();
             let is_ours = (wants == 0 || request.mark() == wants) && !request.is_excluded();
+            // Who agrees has to echo: a hint only, [`Tlt::take_part`] counts.
+            let has_room = self.shared().counters.get(net, Count::Flows as usize)
+                < i64::from(params.max_flows());
             if !agrees {
                 self.count(net, Count::PeerPlain);
+            } else if is_ours && !has_room {
+                self.count(net, Count::TooMany);
             }
-            (agrees && is_ours && segment.is_ack()).then_some(Mark::Echo)
+            (agrees && is_ours && has_room && segment.is_ack()).then_some(Mark::Echo)
         } else if let Some(conn) = packet.sender() {
             let is_ours = (wants == 0 || conn.mark() == wants) && !conn.is_excluded();
             (is_ours && !segment.is_ack()).then_some(Mark::Data)

@@ -16,9 +16,8 @@
 //!    lost for the increase once the reduction of this RTT is done.
 //! 4. One ACK adds at most h, however much it acknowledges.
 //! 5. A loss takes at least half of the window.
-//! 6. Where no device tells C, the increase grows with the seconds without congestion, while round
-//!    trips have an RTT without a queue. C is then what was delivered, and h with it: a flow that lost
-//!    packets at its beginning would take minutes to find a free link.
+//! 6. Where no device tells C, h is that of the paper's 1 Gbit/s, if what the flow was delivered is less.
+//!    By C = what was delivered, who has little would grow by little, and never have more.
 
 use crate::algo::controller::{Controller, Flag, Published, Watch, published};
 use crate::algo::entry::{Entry, Event, Line, Marks, Shown, State, Value};
@@ -79,8 +78,8 @@ const K_MIN_PACKETS: u64 = 50;
 /// T relative to what a queue of K delays: 5 ms and 0.6 ms in the paper.
 const T_OF_K: u64 = 8;
 
-/// A sixteenth of the base RTT is jitter, not a queue.
-const JITTER_SHIFT: u32 = 4;
+/// What h takes for C at least, where nothing but deliveries say what it is.
+const UNTOLD_MBPS: u32 = 1_000;
 
 /// Marks take at most this part of the window, and a loss at least.
 const HALF: u32 = FRACTION_ONE / 2;
@@ -93,8 +92,8 @@ const SLOW_START_PACING: u32 = 2 << RATIO_BITS;
 pub struct Path {
     /// C.
     rate_mbps: u32,
-    /// A device or a parameter says so.
-    is_told: bool,
+    /// C, as h has it.
+    growth_mbps: u32,
     base_rtt_us: u32,
     mss_bytes: u32,
 }
@@ -158,7 +157,7 @@ pub trait Derived: Rows {
     /// h in 2^-16 bytes.
     fn increase_scaled(&self, path: &Path, srtt_us: u32) -> u64 {
         // 1 Mbit/s is one bit per microsecond: 2^20 x 2^32 at most.
-        let bits = u64::from(path.rate_mbps).wrapping_mul(u64::from(srtt_us));
+        let bits = u64::from(path.growth_mbps).wrapping_mul(u64::from(srtt_us));
         let h_scale = u64::from(self.h_scale()) << BYTE_BITS;
         mul_div(bits, h_scale, H_UNITS)
             .clamp(H_MIN_SCALED, H_MAX_SCALED)
@@ -195,8 +194,6 @@ pub struct Flow {
     line_rate: LineRate,
     /// The smallest RTT of the last round exceeded the base RTT by more than T.
     wan_congested: Flag,
-    /// It was the base RTT, but for jitter.
-    was_undelayed: Flag,
     /// RTTs that have ended, for people; wraps.
     rounds: u8,
 
@@ -246,7 +243,6 @@ impl Controller for Flow {
         }
         flow.line_rate
             .ask_host(params, now_us, &flow.base_rtt, Sample::Least);
-        flow.line_rate.congested_at(now_us);
         flow
     }
 
@@ -300,7 +296,6 @@ impl Controller for Flow {
     fn reduced_at(&mut self, now_us: u64) {
         self.was_cut = Flag::SET;
         self.cut_at_us = now_us;
-        self.line_rate.congested_at(now_us);
     }
 
     // Inlined, so that only the parts that the caller uses are computed.
@@ -328,17 +323,21 @@ impl Flow {
     /// The path as the flow knows it.
     #[inline(always)]
     fn path(&self, params: &impl Values, mss_bytes: u32, srtt_us: u32) -> Path {
-        let by_hand_or_learned = match params.line_rate_mbps() {
-            0 => self.line_rate.mbps(),
+        let line_rate = match params.line_rate_mbps() {
+            0 => self.line_rate,
+            by_hand_mbps => LineRate::told(by_hand_mbps),
+        };
+        let rate_mbps = match line_rate.mbps() {
+            0 => host::window_mbps(self.window.bytes(), srtt_us),
             mbps => mbps,
         };
         Path {
-            rate_mbps: match by_hand_or_learned {
-                0 => host::window_mbps(self.window.bytes(), srtt_us),
-                mbps => mbps,
+            rate_mbps,
+            growth_mbps: match line_rate.is_told() {
+                true => rate_mbps,
+                false => rate_mbps.max(UNTOLD_MBPS),
             },
             base_rtt_us: self.base_rtt.get().unwrap_or(u32::MAX),
-            is_told: params.line_rate_mbps() != 0 || self.line_rate.is_told(),
             mss_bytes,
         }
     }
@@ -407,10 +406,6 @@ impl Flow {
             let delivered_bytes = u32::try_from(ack.delivered_bytes).unwrap_or(u32::MAX);
             self.line_rate.delivered(delivered_bytes, ack.interval_us);
         }
-        if self.round_marked_bytes != 0 {
-            self.line_rate.congested_at(ack.now_us);
-        }
-        self.was_undelayed = Flag::from(self.is_undelayed());
         let path = self.path(params, ack.mss_bytes, ack.srtt_us);
         let limit_us = params.uncongested_rtt_us(&path);
         self.wan_congested = Flag::from(u64::from(self.round_min_rtt_us) > limit_us);
@@ -432,14 +427,6 @@ impl Flow {
         self.round_marked_bytes = 0;
         self.round_min_rtt_us = 0;
         self.rounds = self.rounds.wrapping_add(1);
-    }
-
-    /// The smallest RTT of this round trip is the base RTT, but for jitter: a queue delays all its packets.
-    #[inline(always)]
-    fn is_undelayed(&self) -> bool {
-        let base_rtt_us = self.base_rtt.get().unwrap_or(0);
-        let most_us = base_rtt_us.saturating_add(base_rtt_us >> JITTER_SHIFT);
-        self.round_min_rtt_us != 0 && self.round_min_rtt_us <= most_us
     }
 
     /// Lines 6 to 9 of Algorithm 1: the part of the window to give up.
@@ -469,12 +456,7 @@ impl Flow {
             self.window.slow_start(ack.unmarked_bytes());
         } else {
             let path = self.path(params, ack.mss_bytes, ack.srtt_us);
-            let mut step_scaled = params.increase_scaled(&path, ack.srtt_us);
-            if !path.is_told && (self.was_undelayed.is_set() || self.is_undelayed()) {
-                step_scaled =
-                    self.line_rate
-                        .probing_step_scaled(step_scaled, ack.now_us, ack.mss_bytes);
-            }
+            let step_scaled = params.increase_scaled(&path, ack.srtt_us);
             self.window.increase(step_scaled, ack.unmarked_bytes());
         }
     }
@@ -485,7 +467,7 @@ fn shown_path(shown: &Shown<'_>) -> Option<Path> {
     let rate_mbps = (&shown.params?).line_rate_mbps();
     let path = Path {
         rate_mbps,
-        is_told: true,
+        growth_mbps: rate_mbps,
         base_rtt_us: shown.base_rtt_us?,
         mss_bytes: shown.mss_bytes?,
     };

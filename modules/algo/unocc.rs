@@ -21,8 +21,9 @@
 //! 7. A loss lowers the window to what Quick Adapt would leave, but to no less than half: of a
 //!    window that has just grown the last round trip says too little.
 //! 8. Where neither a device nor the administrator tells C, what was seen of it is too little after an
-//!    early loss, and the increase with it. There the increase grows with the seconds without
-//!    congestion, and is at least a packet, while a round trip has an RTT without a queue.
+//!    early loss, and the increase with it. There the increase grows with the seconds since the last
+//!    loss, and is at least a packet, until something is marked, while a round trip has an RTT
+//!    without a queue.
 
 use crate::algo::controller::{Controller, Published, Watch, published};
 use crate::algo::entry::{Entry, Event as Tracepoint, Line, Marks, Shown, State, Unit, Value};
@@ -255,6 +256,8 @@ impl Signs {
     const UNDELAYED: Signs = Signs(2);
     /// One of the round trip before did.
     const WAS_UNDELAYED: Signs = Signs(4);
+    /// Something was marked since the last loss: a port tells when there is no more, so nothing is probed.
+    const TELLING: Signs = Signs(8);
 
     #[inline(always)]
     fn has(self, sign: Signs) -> bool {
@@ -266,10 +269,15 @@ impl Signs {
         self.0 |= sign.0;
     }
 
+    #[inline(always)]
+    fn forget(&mut self, sign: Signs) {
+        self.0 &= !sign.0;
+    }
+
     /// What is left of them in the next round trip.
     #[inline(always)]
     fn next(self) -> Self {
-        Signs((self.0 & Signs::UNDELAYED.0) << 1)
+        Signs((self.0 & Signs::UNDELAYED.0) << 1 | self.0 & Signs::TELLING.0)
     }
 }
 
@@ -426,10 +434,8 @@ impl Controller for Flow {
     }
 
     fn reduced_at(&mut self, now_us: u64) {
-        self.adapt = Adapt::REDUCED;
-        self.round_ends = Moment::at(now_us);
-        self.line_rate.congested_at(now_us);
-        self.withheld_bytes = 0;
+        self.end_round_reduced(now_us);
+        self.signs.forget(Signs::TELLING);
     }
 
     fn undo(&mut self, prior_bytes: u64, ssthresh_bytes: u64) {
@@ -544,7 +550,7 @@ impl Flow {
             self.slow_start(ack, params.balanced_exit() != 0);
         } else if ack.cwnd_limited {
             let mut step_scaled = params.increase_scaled(path);
-            if !path.line_rate.is_told() && !self.sees_queue(params, ack, path) {
+            if !path.line_rate.is_told() && self.may_probe(params, ack, path) {
                 step_scaled =
                     self.line_rate
                         .probing_step_scaled(step_scaled, ack.now_us, ack.mss_bytes);
@@ -558,10 +564,10 @@ impl Flow {
         self.window = self.clamped(params, ack.mss_bytes, path);
     }
 
-    /// Notes whether this ACK's RTT showed no queue, and whether there is one now. A queue delays all packets of a
-    /// round trip, jitter does not.
+    /// Notes whether this ACK's RTT showed no queue. Whether nothing tells of a rival or a full port now: neither marks
+    /// nor a queue, which delays all packets of a round trip, as jitter does not.
     #[inline(always)]
-    fn sees_queue(&mut self, params: &impl Values, ack: &Ack, path: &Path) -> bool {
+    fn may_probe(&mut self, params: &impl Values, ack: &Ack, path: &Path) -> bool {
         let undelayed_rtt_us = params.undelayed_rtt_us(path.base_rtt_us);
         if ack
             .rtt_us
@@ -569,7 +575,9 @@ impl Flow {
         {
             self.signs.note(Signs::UNDELAYED);
         }
-        !self.signs.has(Signs::UNDELAYED) && !self.signs.has(Signs::WAS_UNDELAYED)
+        let sees_queue =
+            !self.signs.has(Signs::UNDELAYED) && !self.signs.has(Signs::WAS_UNDELAYED);
+        !sees_queue && !self.signs.has(Signs::TELLING)
     }
 
     /// Slow start; the first mark ends it, unless the end of an epoch is to judge.
@@ -598,7 +606,7 @@ impl Flow {
         }
         if ack.marked_bytes > 0 {
             self.signs.note(Signs::MARKED);
-            self.line_rate.congested_at(ack.now_us);
+            self.signs.note(Signs::TELLING);
         }
         if self.round_ends.is_none() {
             self.round_ends = Moment::at(ack.now_us);
@@ -629,6 +637,14 @@ impl Flow {
         }
         self.withheld_bytes = 0;
         self.signs = self.signs.next();
+    }
+
+    /// Another round trip begins, with a window that is lower now.
+    fn end_round_reduced(&mut self, now_us: u64) {
+        self.adapt = Adapt::REDUCED;
+        self.round_ends = Moment::at(now_us);
+        self.line_rate.congested_at(now_us);
+        self.withheld_bytes = 0;
     }
 
     /// Another reduction may follow in this round trip.
@@ -673,7 +689,7 @@ impl Flow {
         if delivered_scaled < promised_scaled {
             let left_scaled = mul_ratio(delivered_scaled, params.qa_keep());
             self.window.lower_to_scaled(left_scaled);
-            self.reduced_at(now_us);
+            self.end_round_reduced(now_us);
             self.quick_adapts = self.quick_adapts.wrapping_add(1);
         }
         watch.observe(|| {

@@ -79,6 +79,12 @@ impl<T: Counters> Registration<T> {
         // SAFETY: The namespace is alive and has the counters, by the invariants.
         unsafe { bindings::xdc_counter_add(net.as_ptr(), counter as c_uint, n) }
     }
+
+    /// What a counter is.
+    #[inline]
+    pub(crate) fn get(&self, net: &Net, counter: usize) -> i64 {
+        self.add(net, counter, 0)
+    }
 }
 
 impl<T: Counters> Drop for Registration<T> {

@@ -8,6 +8,7 @@
 #include <net/gso.h>
 #include <net/ip.h>
 #include <net/ip6_checksum.h>
+#include <net/ip6_route.h>
 #include <net/ipv6.h>
 #include <net/tcp.h>
 
@@ -100,8 +101,13 @@ bool xdc_nf_segment(struct sk_buff *skb, const struct nf_hook_state *state,
 	unsigned int offset, len;
 	u8 dsfield;
 
-	/* Through a VRF a packet comes twice, and leaves with the second time. */
-	if (!in && netif_is_l3_master(state->out))
+	/*
+	 * Through a VRF a packet comes twice. The first time is for the VRF's device, with the
+	 * socket locked; a qdisc there may hold it, and orphan it, until the second time. What
+	 * is for the link alone does not go by the VRF's device.
+	 */
+	if (!in && netif_is_l3_slave(state->out) &&
+	    (state->pf == NFPROTO_IPV4 || !rt6_need_strict(&ipv6_hdr(skb)->daddr)))
 		return false;
 	if (state->pf == NFPROTO_IPV4) {
 		const struct iphdr *ip = ip_hdr(skb);
@@ -290,7 +296,9 @@ struct sock *xdc_nf_request(const struct sk_buff *skb, const struct nf_hook_stat
 {
 	struct sock *sk = skb->sk;
 
-	return sk && sk->sk_state == TCP_NEW_SYN_RECV ? sk : NULL;
+	/* ipvlan sends what is of another namespace. */
+	return sk && sk->sk_state == TCP_NEW_SYN_RECV && net_eq(sock_net(sk), state->net) ?
+		sk : NULL;
 }
 
 /*

@@ -130,8 +130,9 @@ equal "no two are the same sample" 1000 \
 	"$(sed 's/.*"sample":\([0-9]*\).*/\1/' /tmp/samples | sort -u | wc -l)"
 sed 's/.*"epochs":\([0-9]*\).*/\1/' /tmp/samples >/tmp/epochs
 check "epochs never fall" sort -nc /tmp/epochs
-within "epochs that passed" 1 1000000 \
-	$(($(tail -n 1 /tmp/epochs) - $(head -n 1 /tmp/epochs)))
+# On a slow host not always within the samples.
+passed() { [ "$(value epochs "$(seen --dport 5001)")" -gt "$(head -n 1 /tmp/epochs)" ]; }
+check "and epochs pass" eventually passed
 
 # Stock ss asks for what it always did, and gets that.
 stock=$(in_ns h1 ss -tiH dport = :5001)

@@ -362,8 +362,13 @@ equal "acceltor_accelerate: before its day" "early " "$(distinct acceltor_accele
 check "acceltor_accelerate: a round trip at least, and two days at most" rule acceltor_accelerate \
 	'f["left_ns"] >= 6000000 && f["left_ns"] <= 54000000'
 within "acceltor_day: some" 2 100000 "$(by_xdc acceltor_day)"
-rack_transfer detect dscp dscp 0 overflow lp limit 20kb
-check "acceltor_accelerate: some find no room" grep -q '"event":"acceltor_accelerate".*"cause":"full"' $recording
+# Whether a queue is full depends on how many packets come at once, and so on the host.
+no_room() { grep -q '"event":"acceltor_accelerate".*"cause":"full"' $recording; }
+for _ in 1 2 3 4 5; do
+	rack_transfer detect dscp dscp 0 overflow lp limit 20kb
+	no_room && break
+done
+check "acceltor_accelerate: some find no room" no_room
 # The day of rack 1 was the first one, and two minutes pass until the next.
 rack_transfer detect dscp dscp 0 rescue on racks 64 k 1 day 1s night 1s base-time $((($(date +%s) - 3) * 1000000000))
 equal "acceltor_accelerate: a flow that had no day is rescued" "rescue " "$(distinct acceltor_accelerate cause)"

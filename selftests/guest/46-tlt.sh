@@ -126,27 +126,42 @@ check "where DSCPs are the same data arrive" transfer 10.2.0.1
 equal "and the connection is left alone" $((plain + 1)) "$(tlt h1 PeerPlain)"
 set_both net.tlt.dscp_echo=12
 
-# In a VRF each packet comes to the hook twice: for the VRF's device, and for the one that it leaves by. The
-# listener, which is in none, sends.
+# Who agrees has to echo, so a host that has no room does not agree.
+plain=$(tlt h1 PeerPlain) refused=$(tlt h2 TooMany)
+in_ns h2 sysctl -qw net.tlt.max_flows=0
+drop_marked r eth1 8
+before=$(timeouts h1)
+check "to a host that has no room data arrive" transfer 10.2.0.1
+tc -n r filter del dev eth1 ingress
+in_time equal "which has not agreed" "$before" "$(timeouts h1)"
+equal "so that the peer is plain" $((plain + 1)) "$(tlt h1 PeerPlain)"
+equal "as the host counts" $((refused + 1)) "$(tlt h2 TooMany)"
+in_ns h2 sysctl -qw net.tlt.max_flows=65536
+
+# In a VRF each packet comes to the hook twice: for the VRF's device, whose queue may hold it, and for the one that it
+# leaves by. The listener, which is in none, sends.
 check "modprobe vrf" modprobe vrf
 ip -n h1 link add red type vrf table 10
 ip -n h1 link set red up
 ip -n h1 link set eth0 master red
 ip -n h1 route add default via 10.1.0.2 table 10
 in_ns h1 sysctl -qw net.ipv4.tcp_l3mdev_accept=1
-count_marks r eth1
-count_marks r eth2
-ip netns exec h1 nc -l -p 5003 </tmp/sent >/dev/null &
-listener=$!
-eventually listens h1 5003
-in_ns h2 nc 10.1.0.1 5003 <&9 >/tmp/received &
-reader=$!
 same() { cmp -s /tmp/sent /tmp/received; }
-check "data of a host in a VRF arrive" eventually same
-kill $reader $listener 2>/dev/null
-wait $reader $listener 2>/dev/null
-within "with important packets and bytes among them" 2 1000 $(($(marked r eth1 10) + $(marked r eth1 18)))
-within "each of which is echoed" $(($(marked r eth1 10) - 1)) $(($(marked r eth1 10) + 1)) "$(marked r eth2 12)"
+for queue in noqueue netem; do
+	[ $queue = noqueue ] || check "a queue of the VRF's device" tc -n h1 qdisc add dev red root $queue limit 1000
+	count_marks r eth1
+	count_marks r eth2
+	ip netns exec h1 nc -l -p 5003 </tmp/sent >/dev/null &
+	listener=$!
+	eventually listens h1 5003
+	in_ns h2 nc 10.1.0.1 5003 <&9 >/tmp/received &
+	reader=$!
+	check "$queue: data of a host in a VRF arrive" eventually same
+	kill $reader $listener 2>/dev/null
+	wait $reader $listener 2>/dev/null
+	within "$queue: with important packets and bytes among them" 2 1000 $(($(marked r eth1 10) + $(marked r eth1 18)))
+	within "$queue: each of which is echoed" $(($(marked r eth1 10) - 1)) $(($(marked r eth1 10) + 1)) "$(marked r eth2 12)"
+done
 in_ns h1 sysctl -qw net.ipv4.tcp_l3mdev_accept=0
 ip -n h1 link set eth0 nomaster
 ip -n h1 link del red

@@ -24,7 +24,7 @@ fn paper() -> Params {
 fn path(params: &Params, base_rtt_us: u32) -> Path {
     Path {
         rate_mbps: params.line_rate_mbps,
-        is_told: true,
+        growth_mbps: params.line_rate_mbps,
         base_rtt_us,
         mss_bytes: MSS,
     }
@@ -454,7 +454,6 @@ fn whatever_bytes_a_flow_is_made_of_nothing_panics() {
             alpha: rng.any() as u32,
             base_rtt: BaseRtt::any(&mut rng),
             wan_congested: Flag::any(&mut rng),
-            was_undelayed: Flag::any(&mut rng),
             rounds: rng.any() as u8,
             was_cut: Flag::any(&mut rng),
             cut_at_us: rng.any(),
@@ -761,25 +760,19 @@ impl Values for Host {
 }
 
 #[test]
-fn where_no_device_tells_a_flow_recovers_from_an_early_loss() {
-    const BDP: u64 = 12_500_000;
-    let after = |way, marks, queue_us, one_in| {
+fn where_no_device_tells_a_flow_grows_as_one_of_a_gigabit() {
+    let after = |way| {
         let host = Host(Params::of(Profile::Linux), way);
-        after_an_early_loss::<Flow>(&host, 20, marks, queue_us, one_in)
+        after_an_early_loss::<Flow>(&host, 20, false, 0, 1)
     };
+    let gigabit = after(Way::Told(1_000));
+    assert!(gigabit > 3_000_000, "five packets each round trip: {gigabit}");
     for way in [Way::Silent, Way::Unknown] {
-        let window = after(way, false, 0, 1);
-        assert!(window >= BDP, "{window}");
-        // Marks, two in a second, say that there is no more: the usual increase.
-        let marked = after(way, true, 0, 1);
-        assert!(marked < BDP / 20, "{marked}");
-        // So does a queue, but jitter does not delay all of two round trips.
-        let delayed = after(way, false, 7_000, u64::MAX);
-        assert!(delayed < BDP / 20, "{delayed}");
-        let jitter = after(way, false, 7_000, 2);
-        assert!(jitter >= BDP, "{jitter}");
+        assert_eq!(after(way), gigabit);
     }
-    // Who knows C goes on as before.
-    let told = after(Way::Told(100), false, 0, 1);
-    assert!(told < BDP / 10, "{told}");
+    // Who knows C goes on by it.
+    let told = after(Way::Told(100));
+    assert!(told < gigabit / 3, "{told}");
+    let told = after(Way::Told(10_000));
+    assert_eq!(told, gigabit, "h is five packets at most");
 }

@@ -1589,7 +1589,7 @@ fn where_no_device_tells_a_flow_recovers_from_an_early_loss() {
         // cubic needs 17 s: the cube root of 3,125 packets / 0.4.
         let window = after_an_early_loss::<Flow>(&host, 17, false, 0, 1);
         assert!(window >= BDP, "{window}");
-        // Marks, two in a second, say that there is no more: the usual increase.
+        // Marks say that there is no more: the usual increase.
         let marked = after_an_early_loss::<Flow>(&host, 17, true, 0, 1);
         assert!(marked < BDP / 100, "{marked}");
         // So does a queue.

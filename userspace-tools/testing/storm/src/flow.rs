@@ -507,8 +507,11 @@ impl Flow {
     }
 
     fn write(&mut self) -> io::Result<Next> {
-        // Also how a connection that was refused says so.
-        if let Some(error) = self.tx.take_error()? {
+        // How a connection that was refused says so. Of one that has sent, SO_ERROR also tells that a route was missing for
+        // a moment (sk_err_soft), which ends nothing.
+        if self.sent == 0
+            && let Some(error) = self.tx.take_error()?
+        {
             return Err(error);
         }
         loop {

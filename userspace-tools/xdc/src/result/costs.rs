@@ -500,7 +500,9 @@ impl Costs {
     }
 
     fn tunnels_table(&self) -> String {
-        let mut out = "| tunnel | packets sent | instructions of the guest | more for each packet |\n".to_owned();
+        let mut out =
+            "| tunnel | packets sent | instructions of the guest | more for each packet |\n"
+                .to_owned();
         out += "|---|---:|---:|---:|\n";
         for row in TUNNELS {
             let tunnel = self.tunnel(row);
@@ -621,7 +623,9 @@ mod tests {
         assert_eq!(costs.per_tunneled("unorc"), Some(3400.0));
         assert_eq!(costs.per_tunneled("unorc-8+2"), None);
         let mut judged = costs.judge().into_iter();
-        let line = judged.find(|line| line.contains("what vxlan adds")).unwrap();
+        let line = judged
+            .find(|line| line.contains("what vxlan adds"))
+            .unwrap();
         assert!(line.starts_with("not ok - ") && line.ends_with(": 3.40"));
     }
 

@@ -3,7 +3,9 @@
 
 use anyhow::{Result, bail, ensure};
 
-use super::{BULK, Case, INFINITE_SSTHRESH, grows_by_calm_seconds, in_slow_start};
+use super::{
+    BULK, Case, INFINITE_SSTHRESH, begin_without_route, in_slow_start, lose_one, repaired,
+};
 use crate::flow::{Flow, Mark, Setup, Step};
 use crate::lab::{BDP_BYTES, BDP_PACKETS, Lab, RATE_MBPS, RTT_US};
 use crate::witness::{Rounds, averaged, increased, near, near_window};
@@ -56,8 +58,8 @@ pub const CASES: &[Case] = &[
         run: h_bounds,
     },
     Case {
-        name: "gemini: where no device tells C h grows with the seconds without congestion",
-        run: calm_seconds,
+        name: "gemini: where no device tells C h is that of 1 Gbit/s at least",
+        run: untold_rate,
     },
     Case {
         name: "gemini: marked bytes add nothing",
@@ -320,9 +322,14 @@ fn h_bounds(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-fn calm_seconds(lab: &mut Lab) -> Result<()> {
-    lab.gemini(&[("line_rate_mbps", 0)])?;
-    grows_by_calm_seconds(lab, "gemini")
+fn untold_rate(lab: &mut Lab) -> Result<()> {
+    // By which h is two packets at 1 Gbit/s over 2 ms, and less than its least at what this flow is delivered.
+    lab.gemini(&[("line_rate_mbps", 0), ("h_scale", 1_000)])?;
+    let mut flow = Flow::open(lab, Setup::new("gemini"))?;
+    begin_without_route(&mut flow, "gemini")?;
+    let window = flow.ack_next(Mark::Ce)?.cwnd();
+    let h = 2.0 * flow.rtt_us as f64 / RTT_US as f64;
+    grows_by_h(&mut flow, f64::from(window) * MSS, h)
 }
 
 fn marked_bytes_add_nothing(lab: &mut Lab) -> Result<()> {
@@ -518,28 +525,6 @@ fn pacing(lab: &mut Lab) -> Result<()> {
 }
 
 /// Loses one packet: the step in which the kernel begins to repair it.
-fn lose_one(flow: &mut Flow<'_>) -> Result<Step> {
-    flow.lose_next()?;
-    for _ in 0..100 {
-        let step = flow.ack_next(Mark::No)?;
-        if step.tcp.ca_state == 3 {
-            return Ok(step);
-        }
-    }
-    bail!("no fast retransmit")
-}
-
-/// Acknowledges without marks until the loss is repaired.
-fn repaired(flow: &mut Flow<'_>) -> Result<Step> {
-    for _ in 0..2_000 {
-        let step = flow.ack_next(Mark::No)?;
-        if step.tcp.ca_state < 2 {
-            return Ok(step);
-        }
-    }
-    bail!("the loss is never repaired")
-}
-
 fn loss_takes_half(lab: &mut Lab) -> Result<()> {
     let (mut flow, _) = past_slow_start(lab, &[])?;
     flow.acks_of(BDP_PACKETS, Mark::No)?;

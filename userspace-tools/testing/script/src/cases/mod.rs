@@ -83,29 +83,27 @@ fn begin_without_route(flow: &mut Flow<'_>, cc: &str) -> Result<()> {
     flow.write(BULK)
 }
 
-/// A flow whose device tells nothing: the first second after a mark, and those that follow.
-fn grows_by_calm_seconds(lab: &mut Lab, cc: &'static str) -> Result<()> {
-    const SECOND_US: u64 = 1_000_000;
-    let setup = Setup {
-        rtt_us: SECOND_US / 10,
-        ..Setup::new(cc)
-    };
-    let mut flow = Flow::open(lab, setup)?;
-    begin_without_route(&mut flow, cc)?;
-    let marked = flow.ack_next(Mark::Ce)?.cwnd();
-    // Ten round trips of less than a packet, then a packet each, and in the fourth second more where that is more.
-    let first = flow.acks_for_us(SECOND_US, Mark::No)?.cwnd();
-    ensure!(first <= marked + 1, "{first} after {marked}");
-    let last = flow.acks_for_us(4 * SECOND_US, Mark::No)?.cwnd();
-    ensure!(
-        (first + 20..first + 45).contains(&last),
-        "{last} after {first}"
-    );
-    // Congestion begins the count again.
-    let marked = flow.acks_of(2, Mark::Ce)?.cwnd();
-    let after = flow.acks_for_us(SECOND_US, Mark::No)?.cwnd();
-    ensure!(after <= marked + 2, "{after} after {marked}");
-    Ok(())
+/// A packet is lost, and found so by those behind it.
+fn lose_one(flow: &mut Flow<'_>) -> Result<Step> {
+    flow.lose_next()?;
+    for _ in 0..100 {
+        let step = flow.ack_next(Mark::No)?;
+        if step.tcp.ca_state == 3 {
+            return Ok(step);
+        }
+    }
+    anyhow::bail!("no fast retransmit")
+}
+
+/// Acknowledges without marks until the loss is repaired.
+fn repaired(flow: &mut Flow<'_>) -> Result<Step> {
+    for _ in 0..2_000 {
+        let step = flow.ack_next(Mark::No)?;
+        if step.tcp.ca_state < 2 {
+            return Ok(step);
+        }
+    }
+    anyhow::bail!("the loss is never repaired")
 }
 
 /// Every case.
