@@ -9,7 +9,7 @@ mod wire;
 
 use anyhow::{Result, ensure};
 
-use crate::flow::{Flow, Mark, Setup};
+use crate::flow::{Flow, Mark, Setup, Step};
 use crate::lab::Lab;
 
 /// One case.

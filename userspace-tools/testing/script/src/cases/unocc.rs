@@ -339,10 +339,10 @@ fn calm_seconds(lab: &mut Lab) -> Result<()> {
         (first + 20..first + 45).contains(&last),
         "{last} after {first}"
     );
-    // A mark ends it.
+    // A mark ends it: 0.4 % of what was seen in each of forty round trips.
     let marked = flow.acks_of(2, Mark::Ce)?.cwnd();
     let after = flow.acks_for_us(4 * SECOND_US, Mark::No)?.cwnd();
-    ensure!(after <= marked + 4, "{after} after {marked}");
+    ensure!(after <= marked + 10, "{after} after {marked}");
     Ok(())
 }
 
