@@ -121,7 +121,7 @@ impl<'a> Request<'a> {
 
     /// It changes which day a packet is queued for.
     pub(crate) fn moves_days(&self) -> bool {
-        const MOVE: [u32; 8] = [
+        const MOVE: [u32; 9] = [
             TCA_ACCELTOR_RACKS,
             TCA_ACCELTOR_RACK,
             TCA_ACCELTOR_DAY,
@@ -130,6 +130,7 @@ impl<'a> Request<'a> {
             TCA_ACCELTOR_QUEUES,
             TCA_ACCELTOR_POLICY,
             TCA_ACCELTOR_PEERS,
+            TCA_ACCELTOR_PREFIXES,
         ];
         MOVE.iter().any(|id| self.get(*id).is_some())
     }

@@ -62,8 +62,8 @@ use kernel_api::{
     },
     netlink::{Extack, Message, Nest},
     qdisc::{
-        Ce, Classified, Clock, DropReason, Packet, PacketList, Qdisc, Queue, Registration,
-        RtnlQdisc, Verdict,
+        now_ns as monotonic_ns, Ce, Classified, Clock, DropReason, Packet, PacketList, Qdisc,
+        Queue, Registration, RtnlQdisc, Verdict,
     },
     random::random_u64,
     trace::{tracepoint, Tracepoint},
@@ -317,6 +317,8 @@ struct State {
     /// Today's queue waited for its day.
     waits_for_dawn: bool,
     last_ns: u64,
+    /// The last packet went to the circuit switch: it is the packet network's turn.
+    packet_turn: bool,
 
     circuit: Shaper,
     packet: Shaper,
@@ -341,7 +343,7 @@ impl State {
 
     /// Drops what a queue of the calendar holds, or has it go by the packet network.
     #[cold]
-    fn empty(&mut self, queue: Queue<'_>, index: usize, cause: Cause) {
+    fn empty(&mut self, queue: Queue<'_>, index: usize, now_ns: u64, cause: Cause) {
         let Some(later) = self.calendar.get_mut(index) else {
             return;
         };
@@ -349,14 +351,28 @@ impl State {
         if matches!(cause, Cause::Stale) && !later.served {
             self.stats.missed_days = self.stats.missed_days.wrapping_add(1);
         }
-        let moves = self.config.policy == Policy::Unblocking && matches!(cause, Cause::Stale);
         while let Some(packet) = queue.pop_from(&mut list) {
-            self.count_taken(&packet);
-            if moves {
-                queue.push_to(&mut self.high, packet);
-            } else {
-                self.drop_packet(queue, packet, cause);
-            }
+            self.put_out(queue, packet, now_ns, cause);
+        }
+    }
+
+    /// A packet that was in the calendar has no day there.
+    #[cold]
+    fn put_out<'a>(&mut self, queue: Queue<'a>, packet: Packet<'a>, now_ns: u64, cause: Cause) {
+        self.count_taken(&packet);
+        if self.config.policy == Policy::Unblocking && matches!(cause, Cause::Stale) {
+            self.start_packet(now_ns);
+            queue.push_to(&mut self.high, packet);
+        } else {
+            self.drop_packet(queue, packet, cause);
+        }
+    }
+
+    /// A packet comes that may go to the packet network: its port's idle time is no credit.
+    #[inline]
+    fn start_packet(&mut self, now_ns: u64) {
+        if self.high.packets() == 0 && self.low.packets() == 0 {
+            self.packet.start(now_ns);
         }
     }
 
@@ -487,11 +503,14 @@ impl State {
             let is_of_rack =
                 self.config.policy == Policy::Blocking && matches!(cause, Cause::Stale);
             if later.list.packets() != 0 && !stays && !is_of_rack {
-                self.empty(queue, index, cause);
+                self.empty(queue, index, now_ns, cause);
             }
             let of_queue = label_of_queue(index as u64, label.unwrap_or(0), self.config.queues);
             if let Some(later) = self.calendar.get_mut(index) {
                 if later.label != of_queue {
+                    if is_of_rack && later.list.packets() != 0 && !later.served {
+                        self.stats.missed_days = self.stats.missed_days.wrapping_add(1);
+                    }
                     later.label = of_queue;
                     later.served = false;
                 }
@@ -611,7 +630,8 @@ impl State {
         if !flow.had_day {
             return true;
         }
-        if flow.dropped_ns == 0 {
+        if flow.dropped_ns == 0 || flow.dropped_ns > now_ns {
+            // The first one, or the clock was set back since.
             flow.dropped_ns = now_ns.max(1);
             return false;
         }
@@ -758,6 +778,22 @@ impl State {
         }
     }
 
+    /// Length of a queue's first packet, and how long a circuit has to be there for it.
+    fn first_of(&mut self, queue: Queue<'_>, index: usize, now_ns: u64) -> Option<(u32, u64)> {
+        loop {
+            let today = self.calendar.get_mut(index)?;
+            let len_bytes = today.list.first_len_bytes()?;
+            let config = &self.config;
+            let takes_ns = config.circuit_ns(len_bytes).saturating_add(config.guard_ns);
+            if takes_ns <= config.schedule.day_ns {
+                return Some((len_bytes, takes_ns));
+            }
+            // No day is long enough for it: with blocking it would stand before the others for ever.
+            let packet = queue.pop_from(&mut today.list)?;
+            self.put_out(queue, packet, now_ns, Cause::Stale);
+        }
+    }
+
     /// The next packet for the circuit switch, or when to ask again.
     fn next_of_circuit<'a>(
         &mut self,
@@ -768,14 +804,9 @@ impl State {
         let index = self.index_of(moment.label);
         let edge_ns = now_ns.saturating_add(moment.until_edge_ns);
         let wakes = (self.later_packets != 0).then_some(edge_ns);
-        let config = &self.config;
-        let Some(today) = self.calendar.get_mut(index) else {
+        let Some((len_bytes, takes_ns)) = self.first_of(queue, index, now_ns) else {
             return Err(wakes);
         };
-        let Some(len_bytes) = today.list.first_len_bytes() else {
-            return Err(wakes);
-        };
-        let takes_ns = config.circuit_ns(len_bytes).saturating_add(config.guard_ns);
         if !moment.ends_by_day(takes_ns) {
             return Err(wakes);
         }
@@ -785,6 +816,9 @@ impl State {
         if now_ns < self.circuit.next_ns() {
             return Err(Some(self.circuit.next_ns().min(edge_ns)));
         }
+        let Some(today) = self.calendar.get_mut(index) else {
+            return Err(wakes);
+        };
         let Some(packet) = queue.pop_from(&mut today.list) else {
             return Err(wakes);
         };
@@ -793,7 +827,7 @@ impl State {
             self.waits_for_dawn = false;
             self.stats.late_max_ns = self.stats.late_max_ns.max(since_ns);
         }
-        let rate = config.circuit_bytes_per_s;
+        let rate = self.config.circuit_bytes_per_s;
         self.circuit.charge(now_ns, len_bytes.into(), rate);
         self.count_taken(&packet);
         self.stats.packets_circuit = self.stats.packets_circuit.wrapping_add(1);
@@ -903,7 +937,6 @@ impl Qdisc for Port {
         }
         let mut options = Options::new();
         options.read(&request, extack)?;
-        qdisc.use_clock(options.clock());
         let config = Config::new(&options);
         let state = State {
             tables: Tables::new(&options)?,
@@ -919,6 +952,7 @@ impl Qdisc for Port {
             bytes_before: 0,
             waits_for_dawn: false,
             last_ns: 0,
+            packet_turn: false,
             circuit: Shaper::default(),
             packet: Shaper::default(),
             stats: tc_acceltor_xstats::default(),
@@ -966,6 +1000,7 @@ impl Qdisc for Port {
                 // Dropped by the callback that the watchdog makes: only there they can be.
                 state.restart = true;
             }
+            let now_ns = config.clock.now_ns().max(state.last_ns);
             let rates = [
                 (
                     &mut state.circuit,
@@ -980,7 +1015,7 @@ impl Qdisc for Port {
             ];
             for (port, old, new) in rates {
                 if old != 0 {
-                    port.change_rate(state.last_ns, old, new);
+                    port.change_rate(now_ns, old, new);
                 }
             }
             mem::swap(&mut state.config, &mut config);
@@ -1001,10 +1036,7 @@ impl Qdisc for Port {
         let moment = state.advance(queue, now_ns);
         state.stats.packets_in = state.stats.packets_in.wrapping_add(1);
         state.stats.bytes_in = state.stats.bytes_in.wrapping_add(packet.len_bytes().into());
-        if state.high.packets() == 0 && state.low.packets() == 0 {
-            // An idle time is no credit.
-            state.packet.start(now_ns);
-        }
+        state.start_packet(now_ns);
         let (packet, named) = match named(state, queue, packet) {
             Named::Packet(packet, named) => (packet, named),
             Named::Done(verdict) => return verdict,
@@ -1031,9 +1063,18 @@ impl Qdisc for Port {
             return None;
         }
         let now_ns = state.config.clock.now_ns();
-        let circuit_wakes = match state.advance(queue, now_ns) {
+        let moment = state.advance(queue, now_ns);
+        // A NIC asks whenever it has room: where its circuit is slower than ocs-rate, mice would wait all day.
+        if mem::take(&mut state.packet_turn) {
+            if let Ok(mut packet) = state.next_of_packet(queue, now_ns) {
+                packet.set_queue_mapping(PACKET_QUEUE);
+                return Some(packet);
+            }
+        }
+        let circuit_wakes = match moment {
             Ok(moment) => match state.next_of_circuit(queue, now_ns, &moment) {
                 Ok(mut packet) => {
+                    state.packet_turn = true;
                     packet.set_queue_mapping(CIRCUIT_QUEUE);
                     return Some(packet);
                 }
@@ -1051,7 +1092,9 @@ impl Qdisc for Port {
         let wakes = [circuit_wakes, packet_wakes];
         if let Some(at_ns) = wakes.into_iter().flatten().min() {
             queue.count_overlimit();
-            queue.schedule_watchdog(at_ns);
+            // A time from now on: the schedule's clock may be set back meanwhile.
+            let left_ns = at_ns.saturating_sub(now_ns);
+            queue.schedule_watchdog(monotonic_ns().saturating_add(left_ns));
         }
         None
     }
@@ -1065,6 +1108,7 @@ impl Qdisc for Port {
         state.later_packets = 0;
         state.later_bytes = 0;
         state.waits_for_dawn = false;
+        state.packet_turn = false;
         state.circuit = Shaper::default();
         state.packet = Shaper::default();
     }

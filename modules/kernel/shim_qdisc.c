@@ -120,14 +120,6 @@ unsigned int xdc_qdisc_tx_queues(const struct Qdisc *sch)
 	return qdisc_dev(sch)->real_num_tx_queues;
 }
 
-/* The watchdog's times are those of CLOCK_TAI from now on. Nothing has started it yet. */
-void xdc_qdisc_use_tai(struct Qdisc *sch)
-{
-	struct xdc_qdisc *q = qdisc_priv(sch);
-
-	qdisc_watchdog_init_clockid(&q->watchdog, sch, CLOCK_TAI);
-}
-
 u64 xdc_ktime_get_tai(void)
 {
 	return max_t(s64, ktime_get_clocktai(), 0);
@@ -392,7 +384,9 @@ bool xdc_skb_is_pure_ack(const struct sk_buff *skb)
 
 void xdc_skb_set_queue_mapping(struct sk_buff *skb, u16 queue)
 {
-	skb_set_queue_mapping(skb, queue);
+	/* As act_skbedit: the device may have fewer queues than it had. */
+	if (queue < READ_ONCE(skb->dev->real_num_tx_queues))
+		skb_set_queue_mapping(skb, queue);
 }
 
 /* Whether the packet is TCP; the flow is filled in then. */

@@ -2,13 +2,15 @@
 /*
  * A network device that sends its packets nowhere, for what no device of a
  * guest does: it has several transmit queues of which some may be unused, has
- * the speed that it is told, is busy at times, and wants its own lock held. It
- * also sends what no socket does, and from several processors at once.
+ * the speed that it is told, is busy at times or slow, and wants its own lock
+ * held. It also sends what no socket does, and from several processors at once.
+ * A packet for a queue that is not in use is dropped.
  *
  *	ip link add nic0 numtxqueues 4 type xdc_nic
  */
 #include <linux/ethtool.h>
 #include <linux/etherdevice.h>
+#include <linux/hrtimer.h>
 #include <linux/ip.h>
 #include <linux/kthread.h>
 #include <linux/module.h>
@@ -24,6 +26,68 @@ MODULE_PARM_DESC(speed, "Mbit/s; 0: the device does not tell");
 static uint busy;
 module_param(busy, uint, 0644);
 MODULE_PARM_DESC(busy, "of so many packets one comes back; 0: none");
+
+static uint slow_us;
+module_param(slow_us, uint, 0644);
+MODULE_PARM_DESC(slow_us, "so long a transmit queue takes for a packet; 0: no time");
+
+/* Wakes a transmit queue of a slow device. */
+struct xdc_nic_wake {
+	struct hrtimer timer;
+	struct netdev_queue *txq;
+};
+
+/* Private area of a device. */
+struct xdc_nic {
+	/* One for each transmit queue. */
+	struct xdc_nic_wake *wakes;
+};
+
+static enum hrtimer_restart xdc_nic_wake_queue(struct hrtimer *timer)
+{
+	netif_tx_wake_queue(container_of(timer, struct xdc_nic_wake, timer)->txq);
+	return HRTIMER_NORESTART;
+}
+
+static int xdc_nic_init_dev(struct net_device *dev)
+{
+	struct xdc_nic *nic = netdev_priv(dev);
+	uint i;
+
+	nic->wakes = kcalloc(dev->num_tx_queues, sizeof(*nic->wakes), GFP_KERNEL);
+	if (!nic->wakes)
+		return -ENOMEM;
+	for (i = 0; i < dev->num_tx_queues; i++) {
+		nic->wakes[i].txq = netdev_get_tx_queue(dev, i);
+		hrtimer_setup(&nic->wakes[i].timer, xdc_nic_wake_queue, CLOCK_MONOTONIC,
+			      HRTIMER_MODE_REL_SOFT);
+	}
+	return 0;
+}
+
+static void xdc_nic_uninit_dev(struct net_device *dev)
+{
+	struct xdc_nic *nic = netdev_priv(dev);
+
+	kfree(nic->wakes);
+}
+
+static int xdc_nic_open(struct net_device *dev)
+{
+	netif_tx_start_all_queues(dev);
+	return 0;
+}
+
+static int xdc_nic_stop(struct net_device *dev)
+{
+	struct xdc_nic *nic = netdev_priv(dev);
+	uint i;
+
+	/* The kernel has stopped to send. */
+	for (i = 0; i < dev->num_tx_queues; i++)
+		hrtimer_cancel(&nic->wakes[i].timer);
+	return 0;
+}
 
 /* An IP packet without content, ECT(0). */
 static struct sk_buff *xdc_nic_packet(struct net_device *dev)
@@ -174,12 +238,25 @@ static u16 xdc_nic_select_queue(struct net_device *dev, struct sk_buff *skb,
 static netdev_tx_t xdc_nic_xmit(struct sk_buff *skb, struct net_device *dev)
 {
 	struct netdev_queue *txq = skb_get_tx_queue(dev, skb);
+	uint queue = skb_get_queue_mapping(skb);
+	struct xdc_nic *nic = netdev_priv(dev);
+	uint takes_us = READ_ONCE(slow_us);
 	static atomic_t tries = ATOMIC_INIT(0);
 	uint period = READ_ONCE(busy);
 	uint len = skb->len;
 
 	if (period && atomic_inc_return(&tries) % period == 0)
 		return NETDEV_TX_BUSY;
+	if (queue >= dev->real_num_tx_queues) {
+		dev_core_stats_tx_dropped_inc(dev);
+		dev_kfree_skb_any(skb);
+		return NETDEV_TX_OK;
+	}
+	if (takes_us) {
+		netif_tx_stop_queue(txq);
+		hrtimer_start(&nic->wakes[queue].timer, us_to_ktime(takes_us),
+			      HRTIMER_MODE_REL_SOFT);
+	}
 	dev_sw_netstats_tx_add(dev, 1, len);
 	/* All is sent at once; so the qdisc may give several at a time. */
 	netdev_tx_sent_queue(txq, len);
@@ -221,6 +298,10 @@ static const struct ethtool_ops xdc_nic_ethtool_ops = {
 };
 
 static const struct net_device_ops xdc_nic_ops = {
+	.ndo_init		= xdc_nic_init_dev,
+	.ndo_uninit		= xdc_nic_uninit_dev,
+	.ndo_open		= xdc_nic_open,
+	.ndo_stop		= xdc_nic_stop,
 	.ndo_start_xmit		= xdc_nic_xmit,
 	.ndo_select_queue	= xdc_nic_select_queue,
 	.ndo_set_mac_address	= eth_mac_addr,
@@ -239,8 +320,9 @@ static void xdc_nic_setup(struct net_device *dev)
 }
 
 static struct rtnl_link_ops xdc_nic_link_ops = {
-	.kind	= "xdc_nic",
-	.setup	= xdc_nic_setup,
+	.kind		= "xdc_nic",
+	.priv_size	= sizeof(struct xdc_nic),
+	.setup		= xdc_nic_setup,
 };
 
 static int __init xdc_nic_init(void)

@@ -88,15 +88,16 @@ rtt 6ms k 2 hp 150kb lp 150kb limit 60kb detect filter"
 check "the bond has one" tc -n h1 qdisc add dev bond0 root handle 1: acceltor $slow clockid tai
 tc -n h1 filter add dev bond0 parent 1: protocol ip u32 match ip dst 10.9.1.2/32 classid 1:2
 
-# Packets that are neither sent, nor queued, nor dropped.
-unaccounted() {
-	tc -n h1 -s qdisc show dev bond0 | awk '
+# Packets that are neither sent, nor queued, nor dropped. What tc -s shows is on standard input.
+missing() {
+	awk '
 		/^  [a-z_]+ [0-9]/ { for (i = 1; i < NF; i += 2) v[$i] = $(i + 1) }
 		END {
 			for (name in v) if (name ~ /^(packets_|drops_)/ && name != "packets_in") out += v[name]
 			print v["packets_in"] - out
 		}'
 }
+unaccounted() { tc -n h1 -s qdisc show dev bond0 | missing; }
 # accounted DESCRIPTION: at any time, so it is asked often.
 accounted() {
 	odd=0
@@ -183,5 +184,119 @@ kill $senders 2>/dev/null
 wait $senders 2>/dev/null
 ip netns del h1
 ip netns del h2
+
+# On a device that sends nowhere, packets of no connection: which leave, when, and which do not.
+
+modprobe xdc_nic
+nic() { echo "$2" >"/sys/module/xdc_nic/parameters/$1"; }
+sysctl -qw net.ipv6.conf.default.disable_ipv6=1
+ip link add nic0 numtxqueues 4 type xdc_nic
+ip addr add 10.9.0.1/16 dev nic0
+ip link set nic0 up
+for rack in 1 2; do ip neigh replace 10.9.$rack.2 lladdr 02:00:00:00:00:02 dev nic0; done
+# port OPTIONS...: a new one, of three racks.
+port() {
+	tc qdisc del dev nic0 root 2>/dev/null
+	tc qdisc add dev nic0 root handle 1: acceltor racks 3 prefix 10.9.1.0/24=1,10.9.2.0/24=2 clockid monotonic detect dscp dscp 0 \
+		limit 500kb "$@"
+}
+change() { tc qdisc change dev nic0 root acceltor "$@"; }
+nic_stat() { tc -s qdisc show dev nic0 | counter "$1"; }
+# elephants|mice COUNT [BYTES [INTERVAL_US]]: packets for rack 1, with so many bytes behind 54 of headers.
+elephants() { xdc-witness packets tcp 10.9.1.2 "${2:-960}" "$1" "${3:-0}"; }
+mice() { xdc-witness packets udp 10.9.1.2 "${2:-960}" "$1" "${3:-0}"; }
+# at WEEK PHASE: waits until so many ms of a week of so many have passed.
+at() { until awk -v week="$1" -v phase="$2" '{ left = $1 * 1000 % week - phase; exit !(left >= 0 && left < 25) }' /proc/uptime; do sleep 0.005; done; }
+
+# The clock of the schedule is set back by an hour, and no packet comes any more.
+port day 24ms night 2ms eps-rate 800kbit clockid tai
+mice 20
+within "mice wait for their port" 15 20 "$(nic_stat packets_queued)"
+date -s "@$(($(date +%s) - 3600))" >/dev/null
+sleep 1
+equal "the clock is set back: they leave nevertheless" "0 20" "$(nic_stat packets_queued) $(nic_stat packets_high)"
+date -s "@$(($(date +%s) + 3600))" >/dev/null
+port day 240ms night 20ms rtt 1s k 4 ocs-rate 80kbit clockid tai
+elephants 10
+within "elephants wait for their day" 5 10 "$(nic_stat packets_queued)"
+date -s "@$(($(date +%s) - 3600))" >/dev/null
+sleep 2
+equal "the clock is set back: what had another day goes" 0 "$(nic_stat packets_queued)"
+date -s "@$(($(date +%s) + 3600))" >/dev/null
+
+# 1 ms a packet of 1000 bytes.
+port racks 2 prefix 10.9.1.0/24=1 day 1ms night 0ns ocs-rate 8mbit policy blocking
+elephants 1 1300
+elephants 20 60
+sleep 1
+equal "blocking: what is longer than a day does not stand before others" "20 1 0" \
+	"$(nic_stat packets_circuit) $(nic_stat drops_stale) $(nic_stat packets_queued)"
+# 135 ms and 11 ms a packet, in a day of 100 ms.
+port racks 2 prefix 10.9.1.0/24=1 day 100ms night 0ns ocs-rate 80kbit policy unblocking
+at 100 0
+elephants 1 1300
+elephants 3 60
+sleep 1
+equal "unblocking: it goes by the packet network" "3 1 0" \
+	"$(nic_stat packets_circuit) $(nic_stat packets_high) $(nic_stat drops_stale)"
+
+# 200 ms a packet, in a day of 300 ms.
+port racks 2 prefix 10.9.1.0/24=1 day 300ms night 300ms ocs-rate 40560bit policy blocking
+at 600 150
+elephants 1
+at 600 550
+equal "blocking: a day in which what waited was not sent is counted" "1 0" "$(nic_stat missed_days) $(nic_stat packets_circuit)"
+at 600 250
+equal "and the next one is not" "1 1" "$(nic_stat missed_days) $(nic_stat packets_circuit)"
+
+# 100 ms a packet on the circuit, 1 ms on the packet network.
+port racks 2 prefix 10.9.1.0/24=1 day 300ms night 300ms ocs-rate 81120bit eps-rate 8112kbit policy unblocking
+at 600 0
+elephants 60
+at 600 320
+within "unblocking: what missed its day leaves at the rate of the packet network" 15 50 "$(nic_stat packets_high)"
+at 600 450
+equal "all of it" 60 $(($(nic_stat packets_high) + $(nic_stat packets_circuit)))
+
+# Each transmit queue of the device takes 1 ms for a packet, and ocs-rate says that it takes 100 ns.
+port racks 2 prefix 10.9.1.0/24=1 day 1s night 0ns ocs-rate 80gbit
+nic slow_us 1000
+at 1000 0
+elephants 200
+mice 50 960 5000
+within "a circuit that is slower than ocs-rate: mice do not wait for its queue" 45 50 "$(nic_stat packets_high)"
+within "and elephants leave meanwhile" 150 200 "$(nic_stat packets_circuit)"
+nic slow_us 0
+equal "each packet is accounted for" 0 "$(tc -s qdisc show dev nic0 | missing)"
+
+# Another rack's now.
+port day 200ms night 100ms rtt 1s k 2
+at 600 420
+elephants 5
+equal "elephants wait for the day of their rack" 5 "$(nic_stat packets_queued)"
+change prefix 10.9.1.0/24=2,10.9.2.0/24=1
+sleep 0.3
+equal "prefixes change: they do not have the other rack's" "0 5" "$(nic_stat packets_circuit) $(nic_stat drops_reschedule)"
+
+# The last packet has left long ago, and owes nothing.
+port day 24ms night 2ms eps-rate 8gbit
+mice 1
+sleep 5
+change eps-rate 800bit
+mice 1 1
+equal "a new rate is not for what has left" 0 "$(nic_stat packets_queued)"
+
+# The device has fewer queues than when the qdisc was added.
+port day 24ms night 2ms
+ethtool -L nic0 tx 1
+lost() { ip -s link show nic0 | awk '/TX:/ { getline; print $4; exit }'; }
+before=$(lost)
+elephants 5
+mice 5
+sleep 0.2
+equal "one transmit queue is left: packets leave by it" "0 10" \
+	"$(($(lost) - before)) $(($(nic_stat packets_high) + $(nic_stat packets_circuit) + $(nic_stat packets_low) + $(nic_stat drops_blocked)))"
+ip link del nic0
+rmmod xdc_nic
 check "rmmod" eventually rmmod sch_acceltor
 finish

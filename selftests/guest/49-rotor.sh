@@ -85,10 +85,7 @@ options="racks $racks rack 0 prefix $prefixes day ${day_ns}ns night ${night_ns}n
 eps-rate 125mbit rtt 6ms k $k hp 37500b lp 37500b limit 125000b detect dscp dscp 8"
 
 # stat NAME
-stat() {
-	tc -n t0 -s qdisc show dev bond0 | awk -v name="$1" '
-		/^  [a-z_]+ [0-9]/ { for (i = 1; i < NF; i += 2) if ($i == name) print $(i + 1) }'
-}
+stat() { tc -n t0 -s qdisc show dev bond0 | counter "$1"; }
 # lost COUNTER: of what the witness lost, over all ports.
 lost() { awk -v name="$1" '{ for (i = 1; i < NF; i++) if ($i == name) s += $(i + 1) } END { print s + 0 }' /tmp/witness; }
 

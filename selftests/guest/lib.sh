@@ -132,11 +132,12 @@ racks() {
 	done
 	ip -n h2 link set lo up
 }
-# rack_stat NAME: a counter of the acceltor of bond0.
-rack_stat() {
-	tc -n h1 -s qdisc show dev bond0 | awk -v name="$1" '
-		/^  [a-z_]+ [0-9]/ { for (i = 1; i < NF; i += 2) if ($i == name) print $(i + 1) }'
+# counter NAME: that of the acceltor which tc -s shows on standard input.
+counter() {
+	awk -v name="$1" '/^  [a-z_]+ [0-9]/ { for (i = 1; i < NF; i += 2) if ($i == name) print $(i + 1) }'
 }
+# rack_stat NAME: a counter of the acceltor of bond0.
+rack_stat() { tc -n h1 -s qdisc show dev bond0 | counter "$1"; }
 
 # routed: h1 (10.1.0.1) and h2 (10.2.0.1), and between them r, whose eth1 and
 # eth2 lead there. To h1 it takes 1 ms.

@@ -91,18 +91,6 @@ impl<T: Qdisc> RtnlQdisc<'_, T> {
         unsafe { bindings::xdc_qdisc_tx_queues(self.sch.as_ptr()) }
     }
 
-    /// [`Queue::schedule_watchdog`] takes times of this clock. In [`Qdisc::init`] only.
-    pub(crate) fn use_clock(&mut self, clock: Clock) {
-        // SAFETY: By the type invariants.
-        let private = unsafe { Private::<T>::of(self.sch.as_ptr()) };
-        // SAFETY: As above; `live` changes only under RTNL. Before, nothing has started the watchdog.
-        unsafe {
-            if clock == Clock::Tai && !(*private).live {
-                bindings::xdc_qdisc_use_tai(self.sch.as_ptr());
-            }
-        }
-    }
-
     /// Has dequeue called at once.
     pub(crate) fn schedule_watchdog_now(&mut self) {
         // SAFETY: By the type invariants; the private area begins with C's

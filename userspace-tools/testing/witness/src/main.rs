@@ -9,6 +9,7 @@
 //!     xdc-witness raw dump           what the kernel says of every qdisc, in hexadecimal
 //!     xdc-witness circuits ...       an optical circuit switch that counts what it loses
 //!     xdc-witness send|sink ...      TCP flows that send whatever the network takes
+//!     xdc-witness packets ...        packets of no connection
 //!     xdc-witness json POINTER...    of the JSON on standard input, the value at each RFC 6901
 //!                                    pointer, a line each; a failure if it is not JSON
 
@@ -18,6 +19,7 @@ mod eye;
 mod json;
 mod lab;
 mod load;
+mod packets;
 mod raw;
 #[path = "../../../ebpf/src/record.rs"]
 mod record;
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Some("raw") => raw::command(&args[1..]),
         Some("circuits") => circuits::command(&args[1..]),
         Some("send" | "sink") => load::command(&args),
+        Some("packets") => packets::command(&args[1..]),
         Some("json") => json::command(&args[1..]),
         Some("tdc") => {
             let mut ktap = Ktap::new();
