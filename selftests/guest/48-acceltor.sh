@@ -262,10 +262,14 @@ equal "all of it" 60 $(($(nic_stat packets_high) + $(nic_stat packets_circuit)))
 port racks 2 prefix 10.9.1.0/24=1 day 1s night 0ns ocs-rate 80gbit
 nic slow_us 1000
 at 1000 0
-elephants 200
+elephants 400 &
+senders=$!
+sleep 0.05
 mice 50 960 5000
 within "a circuit that is slower than ocs-rate: mice do not wait for its queue" 45 50 "$(nic_stat packets_high)"
-within "and elephants leave meanwhile" 150 200 "$(nic_stat packets_circuit)"
+within "and elephants leave meanwhile" 150 320 "$(nic_stat packets_circuit)"
+matches "and wait" "^[1-9]" "$(nic_stat backlog_today)"
+wait $senders
 nic slow_us 0
 equal "each packet is accounted for" 0 "$(tc -s qdisc show dev nic0 | missing)"
 

@@ -3,7 +3,9 @@
 //! there.
 
 use serde_json::{Value, json};
-use xdc_algo::acceltor_plan::{HostPlan, Impossible, Network, Plan, Timers};
+use xdc_algo::acceltor_plan::{
+    HostPlan, Impossible, MAX_QUEUES, MAX_RTO_US, Network, Plan, Timers,
+};
 
 use crate::error::{Error, Result};
 use crate::units::{Fraction, Rate, Size, Time};
@@ -136,6 +138,9 @@ fn problems(network: &Network, plan: &Plan, hosts: &[(u64, Option<HostPlan>)]) -
             plan.queues
         ));
     }
+    if plan.queues > MAX_QUEUES {
+        found.push(too_many_queues("", plan.queues));
+    }
     if network.night_ns >= network.packet_rtt_ns {
         found.push(
             "the night is not shorter than Rp: elephants of the next day are accelerated in it"
@@ -166,7 +171,7 @@ fn problems(network: &Network, plan: &Plan, hosts: &[(u64, Option<HostPlan>)]) -
             plan.most_elephants
         ));
     }
-    if plan.offered_bytes < network.day_bytes() {
+    if plan.offered_bytes < network.day_bytes().into() {
         found.push(format!(
             "{} elephants offer {} to a day that carries {}",
             network.elephants,
@@ -188,6 +193,15 @@ fn problems(network: &Network, plan: &Plan, hosts: &[(u64, Option<HostPlan>)]) -
             ));
             continue;
         };
+        if host.queues > MAX_QUEUES {
+            found.push(too_many_queues(&format!("at scale {scale} "), host.queues));
+        }
+        if host.rto_min_us > MAX_RTO_US {
+            found.push(format!(
+                "at scale {scale} tcp_rto_min_us is {}, and no RTO of Linux is above {MAX_RTO_US}",
+                host.rto_min_us
+            ));
+        }
         if host.most_elephants < network.elephants {
             found.push(format!(
                 "at scale {scale} timers fire up to {} early, and flows that grow meanwhile \
@@ -201,6 +215,10 @@ fn problems(network: &Network, plan: &Plan, hosts: &[(u64, Option<HostPlan>)]) -
     found
 }
 
+fn too_many_queues(at: &str, queues: u64) -> String {
+    format!("{at}K is {queues}, and the qdisc has at most {MAX_QUEUES} queues")
+}
+
 fn us(ns: u64) -> String {
     match ns {
         1_000_000.. => format!("{} ms", trimmed(ns as f64 / 1e6)),
@@ -212,8 +230,8 @@ fn rate(bytes_per_s: u64) -> String {
     format!("{} Gbit/s", trimmed(bytes_per_s as f64 * 8.0 / 1e9))
 }
 
-fn size(bytes: u64) -> String {
-    format!("{} kB", trimmed(bytes as f64 / 1e3))
+fn size(bytes: impl Into<u128>) -> String {
+    format!("{} kB", trimmed(bytes.into() as f64 / 1e3))
 }
 
 /// Two places at most.
@@ -336,6 +354,11 @@ fn table(
     text
 }
 
+/// A number of JSON; beyond 64 bits a rounded one.
+fn number(value: u128) -> Value {
+    u64::try_from(value).map_or_else(|_| json!(value as f64), |value| json!(value))
+}
+
 fn to_json(
     network: &Network,
     plan: &Plan,
@@ -369,7 +392,7 @@ fn to_json(
         "day_segments": plan.day_segments,
         "day_segments_unaccelerated": plan.day_segments_unaccelerated,
         "day_bytes": network.day_bytes(),
-        "offered_bytes": plan.offered_bytes,
+        "offered_bytes": number(plan.offered_bytes),
         "most_elephants": plan.most_elephants,
         "buffer_bytes": plan.buffer_bytes,
         "accelerated_bytes_per_s": plan.accelerated_bytes_per_s,
@@ -447,6 +470,10 @@ mod tests {
             "offer 1980 kB to a day that carries 2400 kB",
         );
         says("", "leave room for 37 elephants");
+        says(
+            "--packet-rtt 1ms --night 10us --day 56us --circuit-rtt 14us --racks 100",
+            "K is 48",
+        );
     }
 
     #[test]
