@@ -6,7 +6,7 @@
 use kernel::prelude::*;
 
 use super::{
-    algo::acceltor::{days_of_racks, Policy as Elephants, Schedule},
+    algo::acceltor::{days_of_racks, Policy as Elephants, Schedule, MAX_QUEUES},
     kernel_api::{
         netlink::{Attr, Attrs, Extack, Message, Nest, Policy, Range},
         qdisc::Clock,
@@ -55,7 +55,7 @@ static SETTINGS: [Setting; 24] = [
     setting(TCA_ACCELTOR_CIRCUIT_RATE64, "ocs-rate", Kind::U64(rate(1)), 10_000_000_000),
     setting(TCA_ACCELTOR_PACKET_RATE64, "eps-rate", Kind::U64(rate(0)), 0),
     setting(TCA_ACCELTOR_RTT, "rtt", Kind::U64(ns(NS_PER_US, NS_PER_S)), 60_000),
-    setting(TCA_ACCELTOR_QUEUES, "k", Kind::U32(count(1, 64)), 3),
+    setting(TCA_ACCELTOR_QUEUES, "k", Kind::U32(count(1, MAX_QUEUES as i64)), 3),
     setting(TCA_ACCELTOR_HIGH_LIMIT, "hp", Kind::U32(LIMIT), 150_000),
     setting(TCA_ACCELTOR_LOW_LIMIT, "lp", Kind::U32(LIMIT), 150_000),
     setting(TCA_ACCELTOR_LIMIT, "limit", Kind::U32(LIMIT), 500_000),

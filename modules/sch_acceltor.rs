@@ -14,7 +14,8 @@
 //! 1. What today's queue holds when its night starts is dropped: it would reach another rack. Not with blocking, whose
 //!    queues are their rack's, nor with unblocking, where it goes by the packet network.
 //! 2. A packet is sent to the circuit switch only if it has left, with `guard`, before the day is over. `lead`
-//!    is how much earlier it is sent than it is there.
+//!    is how much earlier it is sent than it is there. What takes longer than a day is dropped, or with unblocking
+//!    goes by the packet network.
 //! 3. Pure ACKs, SYNs, FINs and RSTs without payload and what is no TCP are mice, whatever flow they are of.
 //! 4. By night, too, an elephant's place depends on the time until its day; Algorithm 1 says the same while the
 //!    night is shorter than a round trip of the packet network.
@@ -30,6 +31,8 @@
 //! 9. Before the base time there is no circuit: elephants go by the packet network, behind the mice.
 //! 10. Timers that are late are caught up within a day, so that a day carries what it can.
 //! 11. Bursts are split into their segments: a burst would not end with the day.
+//! 12. After a packet for the circuit switch the packet network has its turn: a device asks for a packet whenever it
+//!     has room, and where its circuit is slower than `ocs-rate` mice would wait for the end of the day.
 
 use kernel::prelude::*;
 
@@ -46,7 +49,7 @@ use acceltor_options::{Options, Prefix, Request};
 use algo::{
     acceltor::{
         label_of_queue, next_label, place, Elephant, Elephants, Moment, Place, Policy, Schedule,
-        Sketch, NO_DAY,
+        Sketch, MAX_QUEUES, NO_DAY,
     },
     fixed::{mul_div, NS_PER_S},
     shaper::Shaper,
@@ -102,8 +105,6 @@ const FORGET_WEEKS: u64 = 8;
 const IDLE_WEEKS: u64 = 2;
 /// Slots after its first drop from which on a flow may be rescued.
 const RESCUE_SLOTS: u64 = 2;
-/// Queues of the calendar that there are always.
-const QUEUES: usize = 64;
 
 /// [`Options`] in the form in which packets need them.
 #[derive(Clone, Copy)]
@@ -231,9 +232,9 @@ struct Later {
     served: bool,
 }
 
-/// So many queues.
+/// So many queues; those for any K there are always.
 fn calendar(queues: u64) -> Result<KVVec<Later>> {
-    let queues = (queues as usize).max(QUEUES);
+    let queues = queues.max(MAX_QUEUES) as usize;
     let mut calendar = KVVec::with_capacity(queues, GFP_KERNEL)?;
     for _ in 0..queues {
         calendar.push(Later::default(), GFP_KERNEL)?;
@@ -788,7 +789,7 @@ impl State {
             if takes_ns <= config.schedule.day_ns {
                 return Some((len_bytes, takes_ns));
             }
-            // No day is long enough for it: with blocking it would stand before the others for ever.
+            // It would stand before the others, with blocking for ever.
             let packet = queue.pop_from(&mut today.list)?;
             self.put_out(queue, packet, now_ns, Cause::Stale);
         }
@@ -1064,7 +1065,7 @@ impl Qdisc for Port {
         }
         let now_ns = state.config.clock.now_ns();
         let moment = state.advance(queue, now_ns);
-        // A NIC asks whenever it has room: where its circuit is slower than ocs-rate, mice would wait all day.
+        // Decision 12.
         if mem::take(&mut state.packet_turn) {
             if let Ok(mut packet) = state.next_of_packet(queue, now_ns) {
                 packet.set_queue_mapping(PACKET_QUEUE);

@@ -3,9 +3,8 @@
 //! there.
 
 use serde_json::{Value, json};
-use xdc_algo::acceltor_plan::{
-    HostPlan, Impossible, MAX_QUEUES, MAX_RTO_US, Network, Plan, Timers,
-};
+use xdc_algo::acceltor::MAX_QUEUES;
+use xdc_algo::acceltor_plan::{HostPlan, Impossible, MAX_RTO_US, Network, Plan, Timers};
 
 use crate::error::{Error, Result};
 use crate::units::{Fraction, Rate, Size, Time};
@@ -470,10 +469,16 @@ mod tests {
             "offer 1980 kB to a day that carries 2400 kB",
         );
         says("", "leave room for 37 elephants");
-        says(
-            "--packet-rtt 1ms --night 10us --day 56us --circuit-rtt 14us --racks 100",
-            "K is 48",
-        );
+        // (2 + 1) x 2 ms are 91 slots of 66 us.
+        let slow = "--packet-rtt 2ms --night 10us --day 56us --circuit-rtt 14us --racks 1024";
+        says(slow, "K is 93, and the qdisc has at most 64 queues");
+        says(slow, "at scale 5 K is ");
+        says("--racks 1024 --day 1s", "at scale 5 tcp_rto_min_us is ");
+        let largest = "--racks 3 --day 1s --night 0us --packet-rtt 1us --circuit-rtt 1us \
+                       --elephants 4096 --mss 65535";
+        let (text, json) = planned(largest);
+        assert!(text.contains("415686227527680000 kB"), "{text}");
+        assert_eq!(json["offered_bytes"], 415_686_227_527_680_000_000.0);
     }
 
     #[test]
