@@ -200,7 +200,7 @@ port() {
 	tc qdisc add dev nic0 root handle 1: acceltor racks 3 prefix 10.9.1.0/24=1,10.9.2.0/24=2 clockid monotonic detect dscp dscp 0 \
 		limit 500kb "$@"
 }
-change() { tc qdisc change dev nic0 root acceltor "$@"; }
+port_change() { tc qdisc change dev nic0 root acceltor "$@"; }
 nic_stat() { tc -s qdisc show dev nic0 | counter "$1"; }
 # elephants|mice COUNT [BYTES [INTERVAL_US]]: packets for rack 1, with so many bytes behind 54 of headers.
 elephants() { xdc-witness packets tcp 10.9.1.2 "${2:-960}" "$1" "${3:-0}"; }
@@ -278,7 +278,7 @@ port day 200ms night 100ms rtt 1s k 2
 at 600 420
 elephants 5
 equal "elephants wait for the day of their rack" 5 "$(nic_stat packets_queued)"
-change prefix 10.9.1.0/24=2,10.9.2.0/24=1
+port_change prefix 10.9.1.0/24=2,10.9.2.0/24=1
 sleep 0.3
 equal "prefixes change: they do not have the other rack's" "0 5" "$(nic_stat packets_circuit) $(nic_stat drops_reschedule)"
 
@@ -286,7 +286,7 @@ equal "prefixes change: they do not have the other rack's" "0 5" "$(nic_stat pac
 port day 24ms night 2ms eps-rate 8gbit
 mice 1
 sleep 5
-change eps-rate 800bit
+port_change eps-rate 800bit
 mice 1 1
 equal "a new rate is not for what has left" 0 "$(nic_stat packets_queued)"
 
