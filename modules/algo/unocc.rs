@@ -575,8 +575,7 @@ impl Flow {
         {
             self.signs.note(Signs::UNDELAYED);
         }
-        let sees_queue =
-            !self.signs.has(Signs::UNDELAYED) && !self.signs.has(Signs::WAS_UNDELAYED);
+        let sees_queue = !self.signs.has(Signs::UNDELAYED) && !self.signs.has(Signs::WAS_UNDELAYED);
         !sees_queue && !self.signs.has(Signs::TELLING)
     }
 

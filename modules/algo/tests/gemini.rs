@@ -766,7 +766,10 @@ fn where_no_device_tells_a_flow_grows_as_one_of_a_gigabit() {
         after_an_early_loss::<Flow>(&host, 20, false, 0, 1)
     };
     let gigabit = after(Way::Told(1_000));
-    assert!(gigabit > 3_000_000, "five packets each round trip: {gigabit}");
+    assert!(
+        gigabit > 3_000_000,
+        "five packets each round trip: {gigabit}"
+    );
     for way in [Way::Silent, Way::Unknown] {
         assert_eq!(after(way), gigabit);
     }

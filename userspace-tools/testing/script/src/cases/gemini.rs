@@ -524,7 +524,6 @@ fn pacing(lab: &mut Lab) -> Result<()> {
     )
 }
 
-/// Loses one packet: the step in which the kernel begins to repair it.
 fn loss_takes_half(lab: &mut Lab) -> Result<()> {
     let (mut flow, _) = past_slow_start(lab, &[])?;
     flow.acks_of(BDP_PACKETS, Mark::No)?;

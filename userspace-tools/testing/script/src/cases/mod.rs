@@ -83,7 +83,7 @@ fn begin_without_route(flow: &mut Flow<'_>, cc: &str) -> Result<()> {
     flow.write(BULK)
 }
 
-/// A packet is lost, and found so by those behind it.
+/// Loses one packet, and goes on until the kernel repairs it: the step in which it begins to.
 fn lose_one(flow: &mut Flow<'_>) -> Result<Step> {
     flow.lose_next()?;
     for _ in 0..100 {

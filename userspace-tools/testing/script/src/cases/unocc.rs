@@ -960,7 +960,6 @@ fn balanced_exit(lab: &mut Lab) -> Result<()> {
 
 // Loss.
 
-/// Loses one packet, and goes on until the kernel repairs it: the step in which it begins to.
 fn loss_leaves_delivered(lab: &mut Lab) -> Result<()> {
     // An ACK per 28 us delivers 75 % of the window: no Quick Adapt.
     let mut flow = steady(lab, &[])?;
