@@ -31,7 +31,7 @@ const SHOWN: u32 = 1 << 31;
 /// A device has told it. Without, the link may be faster than what was seen.
 const TOLD: u32 = 1 << 30;
 
-/// So many seconds without congestion count, at most ([`LineRate::probing_step_scaled`]).
+/// So many seconds since congestion count, at most ([`LineRate::probing_step_scaled`]).
 const MAX_CALM_S: u32 = 31;
 
 /// No link is faster: the bound of `line_rate_mbps`.
@@ -65,7 +65,7 @@ impl LineRate {
         self.0 & TOLD != 0
     }
 
-    /// There was congestion: more than what was seen is not to be had now.
+    /// There was congestion: a loss, or a window that was not delivered.
     #[inline(always)]
     pub fn congested_at(&mut self, now_us: u64) {
         let second = (now_us >> SECOND_BITS) as u32;
@@ -79,8 +79,8 @@ impl LineRate {
         (since & (CONGESTED >> CONGESTED_SHIFT)).saturating_sub(1)
     }
 
-    /// An increase where C is not told and no queue is seen: larger by itself with each second. The first one after
-    /// congestion has the usual one, so that flows that find marks are as others are.
+    /// An increase where C is not told and nothing tells of a full path: larger by itself with each second. The first one
+    /// after congestion has the usual one.
     // A function of three numbers: by reference what an ACK needs would have to be in memory.
     #[cold]
     #[inline(never)]
