@@ -501,8 +501,12 @@ impl Receiver {
             return;
         }
         if block.wrapping_sub(self.next) as usize > lent.blocks.len() {
-            cx.io.count(Count::Far, 1);
-            return;
+            // All that is known of is below it. To drop a floor would be for ever: all that comes then is too far.
+            while self.next != self.end {
+                self.give_up(cx, lent);
+            }
+            self.next = block;
+            self.end = block;
         }
         if block != self.next {
             self.extend(cx, lent, block.wrapping_sub(1));

@@ -38,6 +38,8 @@ const RTT_WINDOW_MS: u32 = 10_000;
 /// Before anything was measured.
 const UNKNOWN_RTT_US: u32 = 10_000;
 const MAX_BACKOFF: u8 = 10;
+/// Bytes that a channel keeps at most, to be sent again: a window of packets of 1500 bytes fits.
+pub const MAX_KEPT_BYTES: usize = 16 << 20;
 
 /// What a packet between two ends is.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -697,6 +699,8 @@ pub struct Sender<P> {
     backoff: u8,
     /// Smoothed RTT of this session; 0: none.
     srtt_us: u32,
+    /// Of the packets that are kept.
+    kept_bytes: usize,
 }
 
 impl<P> Default for Sender<P> {
@@ -712,6 +716,7 @@ impl<P> Default for Sender<P> {
             ecn: Ecn::Not,
             backoff: 0,
             srtt_us: 0,
+            kept_bytes: 0,
         }
     }
 }
@@ -720,7 +725,7 @@ impl<P: Packet> Sender<P> {
     /// A session begins: forgets all, and numbers blocks from `first` on.
     pub fn begin(&mut self, config: &Config, lent: &mut Lent<'_, P>, first: u32) {
         for slot in lent.slots.iter_mut() {
-            slot.packet = None;
+            *slot = Sent::default();
         }
         for block in lent.blocks.iter_mut() {
             // Of no id that comes soon.
@@ -764,6 +769,11 @@ impl<P: Packet> Sender<P> {
             self.raw(cx, packet, ecn);
             return;
         };
+        // Rule D7.
+        self.kept_bytes = self.kept_bytes.saturating_add(kept.bytes().len());
+        while self.kept_bytes > MAX_KEPT_BYTES && self.oldest != self.next {
+            self.abandon(cx, lent, self.oldest);
+        }
         if self.open == 0 {
             self.open(cx, lent);
         }
@@ -878,7 +888,9 @@ impl<P: Packet> Sender<P> {
         if let Some(block) = lent.block(id) {
             block.is_done = true;
             for slot in lent.packets(cx.config, id) {
-                slot.packet = None;
+                let kept = slot.packet.take();
+                let bytes = kept.map_or(0, |packet| packet.bytes().len());
+                self.kept_bytes = self.kept_bytes.saturating_sub(bytes);
             }
         }
         while self.oldest != self.next {
@@ -936,7 +948,22 @@ impl<P: Packet> Sender<P> {
         let (newest, index) = feedback.newest;
         if is_before(limit, next) {
             cx.io.count(Count::Malformed, 1);
+            // Somebody spoke to it in our name. It drops all below as old, so go on where it is.
+            if self.open > 0 {
+                self.close(cx, lent);
+            }
+            while self.oldest != self.next {
+                self.finish(cx, lent, self.oldest);
+            }
+            self.next = next;
+            self.oldest = next;
             return;
+        }
+        if is_before(next, self.oldest)
+            && self.next.wrapping_sub(next) as usize >= lent.blocks.len()
+        {
+            // Each floor was lost, and all that is sent now is too far for it.
+            self.floor(cx);
         }
         self.measure(cx, lent, newest, index, feedback.age_us);
         for (ev, is_marked) in feedback.echoes.iter().take(feedback.echo_count.into()) {
@@ -979,7 +1006,10 @@ impl<P: Packet> Sender<P> {
             return;
         };
         let took_us = cx.now_us.saturating_sub(slot.sent_us);
-        if !slot.is_again && slot.sent_us != 0 {
+        // Of what was sent again it is the most that the RTT can be. That is better than none: where it is above
+        // UNKNOWN_RTT_US all is sent again before it is heard of.
+        let is_of_use = !slot.is_again || cx.rtt.get().is_none();
+        if is_of_use && slot.sent_us != 0 {
             let rtt_us = u32::try_from(took_us.saturating_sub(age_us.into())).unwrap_or(u32::MAX);
             cx.rtt.update(cx.now_us, rtt_us, RTT_WINDOW_MS);
             self.srtt_us = match self.srtt_us {

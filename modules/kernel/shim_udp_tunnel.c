@@ -14,7 +14,6 @@
 #include <linux/proc_fs.h>
 #include <linux/seq_file.h>
 #include <linux/skbuff.h>
-#include <net/gro_cells.h>
 #include <net/inet_ecn.h>
 #include <net/ip.h>
 #include <net/ip_tunnels.h>
@@ -47,10 +46,12 @@ struct xdc_tunnel {
 	struct list_head node;
 	struct xdc_tunnel_config config;
 	struct sock __rcu *sk;
-	struct gro_cells cells;
+	/* Hands up in order, whatever CPU decided. */
+	struct napi_struct napi;
 	struct hrtimer timer;
 	/* Of what follows. */
 	spinlock_t lock;
+	struct sk_buff_head up;
 	/* The module's; NULL: the device is down. */
 	void *state;
 	u64 due_us;
@@ -61,8 +62,14 @@ struct xdc_tunnel {
 struct xdc_tunnel_out {
 	struct xdc_tunnel *tunnel;
 	struct sk_buff_head down;
-	struct sk_buff_head up;
 };
+
+/* Those whose packets this CPU is sending now, innermost first: one that comes twice is a loop. */
+struct xdc_tunnel_sending {
+	const struct xdc_tunnel *tunnel;
+	struct xdc_tunnel_sending *outer;
+};
+static DEFINE_PER_CPU(struct xdc_tunnel_sending *, xdc_tunnel_sending);
 
 struct xdc_tunnel_cb {
 	u8 header[XDC_TUNNEL_HEADER];
@@ -112,8 +119,15 @@ void xdc_tunnel_send(struct xdc_tunnel_out *out, struct sk_buff *skb, const u8 *
 
 void xdc_tunnel_deliver(struct xdc_tunnel_out *out, struct sk_buff *skb, bool is_marked)
 {
+	struct xdc_tunnel *tunnel = out->tunnel;
+
+	if (skb_queue_len(&tunnel->up) >= tunnel->config.channels * tunnel->config.window) {
+		dev_core_stats_rx_dropped_inc(tunnel->dev);
+		kfree_skb(skb);
+		return;
+	}
 	xdc_tunnel_cb(skb)->is_marked = is_marked;
-	__skb_queue_tail(&out->up, skb);
+	__skb_queue_tail(&tunnel->up, skb);
 }
 
 /* Of the callback. */
@@ -192,6 +206,9 @@ static void xdc_tunnel_send_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 	skb_set_inner_network_header(skb, 0);
 	skb_set_inner_protocol(skb, skb->protocol);
 	memcpy(__skb_push(skb, sizeof(cb.header)), cb.header, sizeof(cb.header));
+	/* What has no bytes of its own would be counted as dropped. */
+	if (skb->len == sizeof(cb.header))
+		skb_set_inner_network_header(skb, 0);
 	udp_tunnel_xmit_skb(rt, sk, skb, from, tunnel->config.remote,
 			    cb.is_capable ? INET_ECN_ECT_0 : INET_ECN_NOT_ECT,
 			    ip4_dst_hoplimit(&rt->dst), htons(IP_DF), port, tunnel->config.port,
@@ -228,12 +245,37 @@ static void xdc_tunnel_deliver_one(struct xdc_tunnel *tunnel, struct sk_buff *sk
 	}
 	memset(skb->cb, 0, sizeof(skb->cb));
 	len = skb->len;
-	if (gro_cells_receive(&tunnel->cells, skb) == NET_RX_SUCCESS)
-		dev_dstats_rx_add(dev, len);
+	skb_unset_transport_header(skb);
+	dev_dstats_rx_add(dev, len);
+	/* Clones cannot be joined, and others must not wait while these pass. */
+	if (tunnel->config.parity)
+		netif_receive_skb(skb);
+	else
+		napi_gro_receive(&tunnel->napi, skb);
 	return;
 bad:
 	DEV_STATS_INC(dev, rx_errors);
 	kfree_skb(skb);
+}
+
+static int xdc_tunnel_hand_up(struct napi_struct *napi, int budget)
+{
+	struct xdc_tunnel *tunnel = container_of(napi, struct xdc_tunnel, napi);
+	struct sk_buff *skb;
+	int done = 0;
+
+	while (done < budget) {
+		spin_lock_bh(&tunnel->lock);
+		skb = __skb_dequeue(&tunnel->up);
+		spin_unlock_bh(&tunnel->lock);
+		if (!skb)
+			break;
+		xdc_tunnel_deliver_one(tunnel, skb);
+		done++;
+	}
+	if (done < budget)
+		napi_complete_done(napi, done);
+	return done;
 }
 
 static u64 xdc_tunnel_now_us(void)
@@ -246,7 +288,6 @@ static bool xdc_tunnel_begin(struct xdc_tunnel *tunnel, struct xdc_tunnel_out *o
 {
 	out->tunnel = tunnel;
 	__skb_queue_head_init(&out->down);
-	__skb_queue_head_init(&out->up);
 	spin_lock(&tunnel->lock);
 	if (tunnel->state)
 		return true;
@@ -257,6 +298,8 @@ static bool xdc_tunnel_begin(struct xdc_tunnel *tunnel, struct xdc_tunnel_out *o
 /* Frees the lock, and does what was decided. With BH off and in an RCU section. */
 static void xdc_tunnel_end(struct xdc_tunnel *tunnel, struct xdc_tunnel_out *out, u64 due_us)
 {
+	struct xdc_tunnel_sending sending = { tunnel, this_cpu_read(xdc_tunnel_sending) };
+	bool is_up = !skb_queue_empty(&tunnel->up);
 	struct sk_buff *skb;
 
 	if (due_us && (due_us < tunnel->due_us || !tunnel->due_us)) {
@@ -265,10 +308,12 @@ static void xdc_tunnel_end(struct xdc_tunnel *tunnel, struct xdc_tunnel_out *out
 			      HRTIMER_MODE_ABS_SOFT);
 	}
 	spin_unlock(&tunnel->lock);
+	this_cpu_write(xdc_tunnel_sending, &sending);
 	while ((skb = __skb_dequeue(&out->down)))
 		xdc_tunnel_send_one(tunnel, skb);
-	while ((skb = __skb_dequeue(&out->up)))
-		xdc_tunnel_deliver_one(tunnel, skb);
+	this_cpu_write(xdc_tunnel_sending, sending.outer);
+	if (is_up)
+		napi_schedule(&tunnel->napi);
 }
 
 static enum hrtimer_restart xdc_tunnel_timer(struct hrtimer *timer)
@@ -295,10 +340,17 @@ static netdev_tx_t xdc_tunnel_xmit(struct sk_buff *skb, struct net_device *dev)
 {
 	struct xdc_tunnel *tunnel = netdev_priv(dev);
 	u64 now_us = xdc_tunnel_now_us();
+	struct xdc_tunnel_sending *sending;
 	struct xdc_tunnel_out out;
 
 	if (skb->protocol != htons(ETH_P_IP) && skb->protocol != htons(ETH_P_IPV6))
 		goto drop;
+	/* Each round would make parities and what is sent again, for ever. */
+	for (sending = this_cpu_read(xdc_tunnel_sending); sending; sending = sending->outer)
+		if (sending->tunnel == tunnel) {
+			net_crit_ratelimited("%s: its packets come back to it\n", dev->name);
+			goto drop;
+		}
 	__skb_pull(skb, skb_network_offset(skb));
 	/* The code is over the packet as it will arrive. */
 	if (skb_linearize(skb) ||
@@ -361,14 +413,20 @@ static int xdc_tunnel_init(struct net_device *dev)
 {
 	struct xdc_tunnel *tunnel = netdev_priv(dev);
 
-	return gro_cells_init(&tunnel->cells, dev);
+	__skb_queue_head_init(&tunnel->up);
+	set_bit(NAPI_STATE_NO_BUSY_POLL, &tunnel->napi.state);
+	netif_napi_add(dev, &tunnel->napi, xdc_tunnel_hand_up);
+	napi_enable(&tunnel->napi);
+	return 0;
 }
 
 static void xdc_tunnel_uninit(struct net_device *dev)
 {
 	struct xdc_tunnel *tunnel = netdev_priv(dev);
 
-	gro_cells_destroy(&tunnel->cells);
+	napi_disable(&tunnel->napi);
+	netif_napi_del(&tunnel->napi);
+	__skb_queue_purge(&tunnel->up);
 }
 
 static int xdc_tunnel_open(struct net_device *dev)
@@ -421,6 +479,7 @@ static int xdc_tunnel_stop(struct net_device *dev)
 	spin_lock_bh(&tunnel->lock);
 	state = tunnel->state;
 	tunnel->state = NULL;
+	__skb_queue_purge(&tunnel->up);
 	spin_unlock_bh(&tunnel->lock);
 	/* Without a state it is not started. */
 	hrtimer_cancel(&tunnel->timer);

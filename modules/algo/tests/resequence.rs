@@ -220,8 +220,24 @@ fn below_the_floor_nothing_is_waited_for() {
     // Of block 2 two data packets were lost, and it has two parities.
     assert!(up(&mut alone).into_iter().eq(8..24));
     assert_eq!(alone.half.held_bytes(), 0);
+}
+
+#[test]
+fn a_floor_is_never_too_far() {
+    let mut alone = alone(config(8, 2), 1);
+    for packet in blocks(config(8, 2), 1, &[50; 24]).iter().skip(12) {
+        give(&mut alone, packet);
+    }
+    assert!(up(&mut alone).is_empty());
     alone.receiver(|receiver, cx, lent| receiver.floor(cx, lent, 1_000_000));
-    assert_eq!(alone.io.counted(Count::Far), 1);
+    assert!(up(&mut alone).into_iter().eq(8..24));
+    assert_eq!(alone.half.held_bytes(), 0);
+    assert_eq!(alone.half.blocks_under_way(), 0);
+    for packet in &blocks(config(8, 2), 1_000_000, &[50; 16]) {
+        give(&mut alone, packet);
+    }
+    assert!(up(&mut alone).into_iter().eq(0..16));
+    assert_eq!(alone.io.counted(Count::Far), 0);
 }
 
 #[test]

@@ -568,3 +568,51 @@ fn a_session_goes_from_one_state_to_the_next() {
     let wanted = [(Down, Asked), (Asked, Up), (Up, Asked), (Asked, Up)];
     assert_eq!(states.collect::<Vec<_>>(), wanted);
 }
+
+/// One flow, of which `each` packets are sent some time apart. How many came.
+fn talk_of_one(net: &mut Net, from: u32, each: u32, pause_us: u64) -> usize {
+    for number in from..from + each {
+        net.send(0, ip(1, number, 100));
+        net.run(pause_us);
+    }
+    net.up(1).values().map(Vec::len).sum()
+}
+
+#[test]
+fn a_channel_lives_after_an_outage() {
+    for (x, y) in [(8, 2), (1, 0)] {
+        let small = Config {
+            window: 64,
+            ..config(x, y)
+        };
+        let mut net = Net::new(small, 3);
+        assert_eq!(talk_of_one(&mut net, 0, 3, 10_000), 3);
+        net.loss = 100;
+        // More blocks than are remembered.
+        assert_eq!(talk_of_one(&mut net, 3, 100, 10_000), 0);
+        net.loss = 0;
+        // The first of them brings the floor.
+        assert!(talk_of_one(&mut net, 103, 50, 10_000) >= 49);
+    }
+}
+
+#[test]
+fn a_packet_in_our_name_silences_no_channel() {
+    let mut net = Net::new(config(8, 2), 3);
+    assert_eq!(talk_of_one(&mut net, 0, 1, 1_000_000), 1);
+    net.send(0, ip(1, 1, 100));
+    net.carry();
+    let mut forged = net
+        .flying
+        .values()
+        .map(|(_, packet, _)| packet.clone())
+        .find(|packet| packet[0] & 15 == Kind::Data as u8)
+        .unwrap();
+    net.run(1_000_000);
+    // Its number, by 512.
+    forged[10] ^= 2;
+    net.ends[1].receive(net.now_us, forged, false);
+    net.run(1_000_000);
+    net.up(1);
+    assert!(talk_of_one(&mut net, 2, 50, 20_000) >= 48);
+}

@@ -226,10 +226,82 @@ fn what_is_done_needs_no_memory() {
     };
     hear(&mut alone, 3, &feedback);
     assert_eq!(kept(&mut alone), 16);
-    // Nobody has got what was not sent.
+}
+
+#[test]
+fn where_the_receiver_is_ahead_the_sender_follows() {
+    let mut alone = alone(config(8, 2));
+    push(&mut alone, 0..12);
+    sent(&mut alone.io);
+    // Nobody has got what was not sent: somebody else has sent it.
     hear(&mut alone, 9, &Feedback::default());
-    assert_eq!(kept(&mut alone), 16);
     assert_eq!(alone.io.counted(Count::Malformed), 1);
+    assert_eq!(alone.half.blocks_under_way(), 0);
+    sent(&mut alone.io);
+    push(&mut alone, 12..13);
+    assert_eq!(sent(&mut alone.io), [(Kind::Data, 9, 0, 0)]);
+    // What is asked for of before is over.
+    hear(&mut alone, 1, &nack(1, 0));
+    assert_eq!(sent(&mut alone.io), [(Kind::Floor, 9, 0, 0)]);
+}
+
+#[test]
+fn a_floor_that_was_lost_is_sent_again() {
+    let mut alone = alone(Config {
+        window: 64,
+        ..config(8, 2)
+    });
+    push(&mut alone, 0..8 * 9);
+    assert_eq!(alone.io.counted(Count::Abandoned), 1);
+    // All that was sent is too far for a receiver that is at 1: what it hears of is block 9, but no more.
+    let too_far = alone.config.blocks() as u32;
+    sent(&mut alone.io);
+    hear(&mut alone, 1, &Feedback::default());
+    assert_eq!(sent(&mut alone.io), [(Kind::Floor, 2, 0, 0)]);
+    // One that is where the sender's oldest block is needs none.
+    hear(&mut alone, 2, &Feedback::default());
+    assert_eq!(sent(&mut alone.io), []);
+    assert_eq!(alone.half.blocks_under_way(), too_far);
+}
+
+#[test]
+fn what_is_kept_is_bounded_in_bytes() {
+    let mut alone = alone(Config {
+        mtu: u16::MAX,
+        ..config(8, 2)
+    });
+    let kept = |alone: &mut Alone| -> usize {
+        alone.sender(|_, _, lent| {
+            lent.slots
+                .iter()
+                .flat_map(|slot| &slot.packet)
+                .map(Vec::len)
+                .sum()
+        })
+    };
+    for number in 0..1_000 {
+        alone.sender(|sender, cx, lent| {
+            sender.push(cx, lent, ip(1, number, 60_000), Ecn::Capable);
+        });
+        alone.io.sent.clear();
+        assert!(kept(&mut alone) <= MAX_KEPT_BYTES);
+        assert_eq!(kept(&mut alone), alone.half.kept_bytes);
+    }
+    assert!(alone.io.counted(Count::Abandoned) > 0);
+    // It is counted down, too.
+    let next = alone.half.next;
+    hear(&mut alone, next, &Feedback::default());
+    assert_eq!((kept(&mut alone), alone.half.kept_bytes), (0, 0));
+    // A window of the usual packets fits.
+    let fits = alone.config.sent_slots() as u32;
+    let abandoned = alone.io.counted(Count::Abandoned);
+    for number in 0..fits {
+        alone.sender(|sender, cx, lent| {
+            sender.push(cx, lent, ip(1, number, 1_500), Ecn::Capable);
+        });
+        alone.io.sent.clear();
+    }
+    assert_eq!(alone.io.counted(Count::Abandoned), abandoned);
 }
 
 #[test]
@@ -266,6 +338,40 @@ fn the_rtt_is_of_packets_sent_once_and_without_the_time_at_the_receiver() {
     };
     hear(&mut alone, 3, &newest);
     assert_eq!(alone.rtt.get(), Some(40));
+}
+
+#[test]
+fn an_rtt_longer_than_the_guess_is_measured() {
+    let mut alone = alone(config(1, 0));
+    alone.rtt = BaseRtt::default();
+    let mut resent = [0, 0];
+    for (number, resent) in (0..).zip(&mut resent) {
+        push(&mut alone, number..number + 1);
+        sent(&mut alone.io);
+        for _ in 0..20 {
+            alone.now_us += 1_000;
+            poll(&mut alone);
+        }
+        *resent = sent(&mut alone.io).len();
+        let newest = Feedback {
+            newest: (number + 1, 0),
+            ..Feedback::default()
+        };
+        hear(&mut alone, number + 2, &newest);
+        assert_eq!(alone.rtt.get(), Some(20_000));
+    }
+    assert_eq!(resent, [1, 0]);
+}
+
+#[test]
+fn a_session_has_no_times_of_the_one_before() {
+    let mut alone = alone(config(1, 0));
+    alone.rtt = BaseRtt::default();
+    push(&mut alone, 0..1);
+    alone.sender(|sender, cx, lent| sender.begin(cx.config, lent, FIRST_BLOCK));
+    // A receiver that has got nothing tells of no packet.
+    hear(&mut alone, FIRST_BLOCK, &Feedback::default());
+    assert_eq!(alone.rtt.get(), None);
 }
 
 #[test]
