@@ -33,7 +33,7 @@ use algo::{
     tunnel::{Channel, Endpoint, Lent},
     unorc::{self, Cause, Config, Count, Ecn, Happened, Header, Io, Sent, SentBlock, Standing},
 };
-use kernel::prelude::*;
+use kernel::{alloc::flags::GFP_KERNEL_ACCOUNT, prelude::*};
 use kernel_api::{
     bindings::{
         xdc_unorc_cause, xdc_unorc_decoded, xdc_unorc_freeze, xdc_unorc_nack, xdc_unorc_reroute,
@@ -228,10 +228,11 @@ struct Memory {
     held_blocks: KVVec<HeldBlock>,
 }
 
+/// Charged to whoever makes the device: a user namespace may.
 fn some<T: Default>(all: usize) -> Result<KVVec<T>> {
-    let mut memory = KVVec::with_capacity(all, GFP_KERNEL)?;
+    let mut memory = KVVec::with_capacity(all, GFP_KERNEL_ACCOUNT)?;
     for _ in 0..all {
-        memory.push(T::default(), GFP_KERNEL)?;
+        memory.push(T::default(), GFP_KERNEL_ACCOUNT)?;
     }
     Ok(memory)
 }
@@ -298,7 +299,7 @@ impl Tunnel for Unorc {
             endpoint: Endpoint::new(config, is_lower, secret),
             memory: Memory::new(&config)?,
         };
-        Ok(KBox::new(unorc, GFP_KERNEL)?)
+        Ok(KBox::new(unorc, GFP_KERNEL_ACCOUNT)?)
     }
 
     fn change(&mut self, settings: &Settings) {

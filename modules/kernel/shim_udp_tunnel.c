@@ -3,7 +3,7 @@
  * Included by the C file of a module that is a tunnel over UDP.
  *
  * The module decides under the device's lock, and what it decides is done when the lock is free again:
- * what is sent or handed up may come back to the device.
+ * what is sent or handed up may come back to the device. What goes up does so from a NAPI, in order.
  */
 
 #include <linux/ethtool.h>
@@ -46,7 +46,7 @@ struct xdc_tunnel {
 	struct list_head node;
 	struct xdc_tunnel_config config;
 	struct sock __rcu *sk;
-	/* Hands up in order, whatever CPU decided. */
+	/* Hands up what is in "up": one alone, or packets of one flow would overtake each other. */
 	struct napi_struct napi;
 	struct hrtimer timer;
 	/* Of what follows. */
@@ -64,12 +64,24 @@ struct xdc_tunnel_out {
 	struct sk_buff_head down;
 };
 
-/* Those whose packets this CPU is sending now, innermost first: one that comes twice is a loop. */
+/*
+ * Tunnels whose packets this CPU is sending now, innermost first. With BH off nobody else changes the
+ * chain, so its ends, which are on the stack, are there. Under PREEMPT_RT others may, so there is none.
+ */
 struct xdc_tunnel_sending {
 	const struct xdc_tunnel *tunnel;
 	struct xdc_tunnel_sending *outer;
 };
 static DEFINE_PER_CPU(struct xdc_tunnel_sending *, xdc_tunnel_sending);
+
+static bool xdc_tunnel_is_sending(const struct xdc_tunnel *tunnel)
+{
+	const struct xdc_tunnel_sending *sending = this_cpu_read(xdc_tunnel_sending);
+
+	while (sending && sending->tunnel != tunnel)
+		sending = sending->outer;
+	return sending;
+}
 
 struct xdc_tunnel_cb {
 	u8 header[XDC_TUNNEL_HEADER];
@@ -121,6 +133,7 @@ void xdc_tunnel_deliver(struct xdc_tunnel_out *out, struct sk_buff *skb, bool is
 {
 	struct xdc_tunnel *tunnel = out->tunnel;
 
+	/* All that can have waited for one packet has room. */
 	if (skb_queue_len(&tunnel->up) >= tunnel->config.channels * tunnel->config.window) {
 		dev_core_stats_rx_dropped_inc(tunnel->dev);
 		kfree_skb(skb);
@@ -142,9 +155,10 @@ void xdc_tunnel_count(struct xdc_tunnel_out *out, unsigned int counter, u64 n)
 		out->tunnel->counters[counter] += n;
 }
 
+/* Most are copies that are not needed any more, no drops; the module counts what it drops. */
 void xdc_tunnel_free(struct sk_buff *skb)
 {
-	kfree_skb(skb);
+	consume_skb(skb);
 }
 
 /* All its bytes: whoever handed it to the module has made it linear. */
@@ -206,7 +220,7 @@ static void xdc_tunnel_send_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 	skb_set_inner_network_header(skb, 0);
 	skb_set_inner_protocol(skb, skb->protocol);
 	memcpy(__skb_push(skb, sizeof(cb.header)), cb.header, sizeof(cb.header));
-	/* What has no bytes of its own would be counted as dropped. */
+	/* Without bytes behind the inner header it would be counted as dropped. */
 	if (skb->len == sizeof(cb.header))
 		skb_set_inner_network_header(skb, 0);
 	udp_tunnel_xmit_skb(rt, sk, skb, from, tunnel->config.remote,
@@ -245,9 +259,10 @@ static void xdc_tunnel_deliver_one(struct xdc_tunnel *tunnel, struct sk_buff *sk
 	}
 	memset(skb->cb, 0, sizeof(skb->cb));
 	len = skb->len;
+	/* It was the outer one. */
 	skb_unset_transport_header(skb);
 	dev_dstats_rx_add(dev, len);
-	/* Clones cannot be joined, and others must not wait while these pass. */
+	/* Of what is kept for decoding clones go up. GRO does not join them, and they would pass those that it holds. */
 	if (tunnel->config.parity)
 		netif_receive_skb(skb);
 	else
@@ -261,18 +276,19 @@ bad:
 static int xdc_tunnel_hand_up(struct napi_struct *napi, int budget)
 {
 	struct xdc_tunnel *tunnel = container_of(napi, struct xdc_tunnel, napi);
+	struct sk_buff_head taken;
 	struct sk_buff *skb;
 	int done = 0;
 
-	while (done < budget) {
-		spin_lock_bh(&tunnel->lock);
-		skb = __skb_dequeue(&tunnel->up);
-		spin_unlock_bh(&tunnel->lock);
-		if (!skb)
-			break;
-		xdc_tunnel_deliver_one(tunnel, skb);
+	__skb_queue_head_init(&taken);
+	spin_lock_bh(&tunnel->lock);
+	while (done < budget && (skb = __skb_dequeue(&tunnel->up))) {
+		__skb_queue_tail(&taken, skb);
 		done++;
 	}
+	spin_unlock_bh(&tunnel->lock);
+	while ((skb = __skb_dequeue(&taken)))
+		xdc_tunnel_deliver_one(tunnel, skb);
 	if (done < budget)
 		napi_complete_done(napi, done);
 	return done;
@@ -308,10 +324,12 @@ static void xdc_tunnel_end(struct xdc_tunnel *tunnel, struct xdc_tunnel_out *out
 			      HRTIMER_MODE_ABS_SOFT);
 	}
 	spin_unlock(&tunnel->lock);
-	this_cpu_write(xdc_tunnel_sending, &sending);
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		this_cpu_write(xdc_tunnel_sending, &sending);
 	while ((skb = __skb_dequeue(&out->down)))
 		xdc_tunnel_send_one(tunnel, skb);
-	this_cpu_write(xdc_tunnel_sending, sending.outer);
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		this_cpu_write(xdc_tunnel_sending, sending.outer);
 	if (is_up)
 		napi_schedule(&tunnel->napi);
 }
@@ -340,17 +358,15 @@ static netdev_tx_t xdc_tunnel_xmit(struct sk_buff *skb, struct net_device *dev)
 {
 	struct xdc_tunnel *tunnel = netdev_priv(dev);
 	u64 now_us = xdc_tunnel_now_us();
-	struct xdc_tunnel_sending *sending;
 	struct xdc_tunnel_out out;
 
 	if (skb->protocol != htons(ETH_P_IP) && skb->protocol != htons(ETH_P_IPV6))
 		goto drop;
-	/* Each round would make parities and what is sent again, for ever. */
-	for (sending = this_cpu_read(xdc_tunnel_sending); sending; sending = sending->outer)
-		if (sending->tunnel == tunnel) {
-			net_crit_ratelimited("%s: its packets come back to it\n", dev->name);
-			goto drop;
-		}
+	/* A loop of routes. Each round would make parities, and send again, so it would feed itself. */
+	if (xdc_tunnel_is_sending(tunnel)) {
+		net_crit_ratelimited("%s: what it sends comes back to it\n", dev->name);
+		goto drop;
+	}
 	__skb_pull(skb, skb_network_offset(skb));
 	/* The code is over the packet as it will arrive. */
 	if (skb_linearize(skb) ||
@@ -414,6 +430,7 @@ static int xdc_tunnel_init(struct net_device *dev)
 	struct xdc_tunnel *tunnel = netdev_priv(dev);
 
 	__skb_queue_head_init(&tunnel->up);
+	/* As with others that are no queue of a device. */
 	set_bit(NAPI_STATE_NO_BUSY_POLL, &tunnel->napi.state);
 	netif_napi_add(dev, &tunnel->napi, xdc_tunnel_hand_up);
 	napi_enable(&tunnel->napi);
