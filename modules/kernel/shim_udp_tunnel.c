@@ -236,7 +236,6 @@ drop:
 static void xdc_tunnel_deliver_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 {
 	struct net_device *dev = tunnel->dev;
-	unsigned int len;
 
 	if (!skb->len || !pskb_may_pull(skb, 1))
 		goto bad;
@@ -258,11 +257,18 @@ static void xdc_tunnel_deliver_one(struct xdc_tunnel *tunnel, struct sk_buff *sk
 		}
 	}
 	memset(skb->cb, 0, sizeof(skb->cb));
-	len = skb->len;
 	/* It was the outer one. */
 	skb_unset_transport_header(skb);
-	dev_dstats_rx_add(dev, len);
-	/* Of what is kept for decoding clones go up. GRO does not join them, and they would pass those that it holds. */
+	/*
+	 * Of what is kept for decoding clones go up. GRO must not get clones, whose bytes are not its own,
+	 * and they would pass those that it holds. Without decoding only others' are left, as of a capture.
+	 */
+	if (!tunnel->config.parity && skb_unclone(skb, GFP_ATOMIC | __GFP_NOWARN)) {
+		dev_dstats_rx_dropped(dev);
+		kfree_skb(skb);
+		return;
+	}
+	dev_dstats_rx_add(dev, skb->len);
 	if (tunnel->config.parity)
 		netif_receive_skb(skb);
 	else

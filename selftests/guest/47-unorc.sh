@@ -123,6 +123,78 @@ for harm in "loss 5%" "reorder 30% 50%" "duplicate 5%" "corrupt 2%" "loss 3% dup
 	done
 done
 
+# An outage in which more blocks are sent than a channel remembers.
+tunnels window 64
+check "a tunnel of a small window" pings 3
+lossy loss 100%
+refuses "nothing goes through an outage" "100% packet loss" pings 40
+lossy delay 0
+check "a channel lives after it" pings 20
+within "its floors, which have no body," 1 1000 "$(counter h1 abandoned)"
+equal "are no dropped packets" 0 "$(in_ns h1 cat /sys/class/net/u0/statistics/tx_dropped)"
+untunnel
+
+# Order, where packets come as fast as they can.
+for i in 1 2; do tc -n h$i qdisc del dev eth0 root; done
+tunnels
+check "a tunnel over a wire without a rate" pings 3
+before=$(snmp h2 TcpExt TCPOFOQueue)
+check "20 MB arrive" transfer 10.50.0.2
+equal "in order" "$before" "$(snmp h2 TcpExt TCPOFOQueue)"
+untunnel
+
+# What waits for one packet is 5 MB here, more packets than a CPU's backlog takes at once.
+for i in 1 2; do
+	in_ns h$i sysctl -qw net.ipv4.tcp_rmem="4096 60000000 60000000" net.ipv4.tcp_wmem="4096 60000000 60000000"
+done
+in_first_ns sysctl -qw net.core.rmem_max=60000000 net.core.wmem_max=60000000
+tunnels
+tc -n h1 qdisc replace dev eth0 root netem limit 100000 delay 50ms rate 1gbit loss 3%
+tc -n h2 qdisc replace dev eth0 root netem limit 100000 delay 50ms
+check "pings over 100 ms" pings 3
+check "20 MB through a loss of 3 % over 100 ms" transfer 10.50.0.2
+equal "of which none that had come is dropped" 0 "$(in_ns h2 cat /sys/class/net/u0/statistics/rx_dropped)"
+untunnel
+for i in 1 2; do
+	in_ns h$i sysctl -qw net.ipv4.tcp_rmem="4096 131072 6291456" net.ipv4.tcp_wmem="4096 16384 4194304"
+done
+
+# An RTT longer than what is guessed.
+rtt() { in_ns "$1" sed -n 's/.* min_rtt_us \([0-9]*\) .*/\1/p' /proc/net/unorc; }
+tunnels channels 1 window 64
+lossy delay 10ms
+check "pings over 20 ms" in_ns h1 ping -c 100 -i 0.05 -W 5 10.50.0.2
+within "the RTT is known" 20000 25000 "$(rtt h1)"
+within "and next to nothing is sent again" 0 5 "$(counter h1 tx_resent)"
+# The places of all blocks were used.
+in_ns h2 sysctl -qw net.ipv6.conf.u0.disable_ipv6=1
+ip -n h2 link set u0 down
+ip -n h2 link set u0 up
+check "an end that began anew is heard of" in_ns h1 ping -c 20 -i 0.2 -W 1 10.50.0.2
+within "the RTT is as it was" 20000 25000 "$(rtt h1)"
+equal "and what ends a session is no dropped packet" 0 "$(in_ns h2 cat /sys/class/net/u0/statistics/tx_dropped)"
+untunnel
+lossy delay 0
+
+# A tunnel in a tunnel, and routes by which each is in the other.
+tunnels
+for i in 1 2; do
+	ip -n h$i link add u1 mtu 1400 type unorc local 10.50.0.$i remote 10.50.0.$((3 - i)) port 5000
+	ip -n h$i addr add 10.51.0.$i/24 dev u1
+	ip -n h$i link set u1 up
+done
+check "a tunnel in a tunnel" in_ns h1 ping -c 3 -i 0.05 -W 2 10.51.0.2
+check "each is in the other" in_ns h1 ip route add 10.9.0.2/32 dev u1
+refuses "nothing arrives" "100% packet loss" in_ns h1 ping -c 10 -i 0.01 -W 1 10.51.0.2
+sleep 5
+before=$(counter h1 tx_data)
+sleep 5
+within "and a loop does not feed itself" 0 5000 $(($(counter h1 tx_data) - before))
+in_ns h1 ip route del 10.9.0.2/32 dev u1
+check "they go on when it is over" eventually in_ns h1 ping -c 1 -W 1 10.51.0.2
+for i in 1 2; do ip -n h$i link del u1; done
+untunnel
+
 # ECN.
 tunnels
 in_ns h1 sysctl -qw net.ipv4.tcp_ecn=1

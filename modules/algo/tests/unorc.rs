@@ -365,9 +365,13 @@ fn an_rtt_longer_than_the_guess_is_measured() {
 
 #[test]
 fn a_session_has_no_times_of_the_one_before() {
-    let mut alone = alone(config(1, 0));
+    let mut alone = alone(Config {
+        window: 64,
+        ..config(1, 0)
+    });
     alone.rtt = BaseRtt::default();
-    push(&mut alone, 0..1);
+    // As many as there are places.
+    push(&mut alone, 0..64);
     alone.sender(|sender, cx, lent| sender.begin(cx.config, lent, FIRST_BLOCK));
     // A receiver that has got nothing tells of no packet.
     hear(&mut alone, FIRST_BLOCK, &Feedback::default());
