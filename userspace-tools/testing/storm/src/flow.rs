@@ -230,9 +230,17 @@ impl<'a> Traffic<'a> {
 
     /// Ends all pauses, those to come too.
     pub fn resume_all(&mut self) -> Result<()> {
+        for flow in self.flows.values_mut() {
+            flow.spec.burst = None;
+        }
+        self.next_burst()
+    }
+
+    /// Ends all pauses but those to come.
+    pub fn next_burst(&mut self) -> Result<()> {
         self.pauses.clear();
         for (id, flow) in &mut self.flows {
-            flow.spec.burst = None;
+            flow.in_burst = 0;
             let mut event = EpollEvent::new(EpollFlags::EPOLLOUT, token(*id, Side::Tx));
             self.epoll.modify(&flow.tx, &mut event)?;
         }

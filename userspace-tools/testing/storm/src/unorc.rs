@@ -447,30 +447,32 @@ fn reloads(storm: &Storm, rounds: u32) -> Result<()> {
     load.end()
 }
 
-/// Allocations fail now and then, the kernel's own and ours, where flows have begun.
+/// Allocations fail now and then, the kernel's own and ours, where flows have begun and do not end yet: TCP forgets a FIN
+/// for which there is no memory.
 fn starved() -> Result<()> {
     const FLOWS: u64 = 6;
-    const FIRST: u64 = 40_000;
+    const BURST: u64 = 40_000;
     let pair = tunnels("paths reps")?;
     let mut traffic = Traffic::new(&pair, "cubic")?;
     for _ in 0..FLOWS {
-        let mut spec = Spec::new("cubic", 80_000, Family::V4);
-        spec.burst = Some((FIRST, Duration::from_secs(3_600)));
+        let mut spec = Spec::new("cubic", 3 * BURST, Family::V4);
+        spec.burst = Some((BURST, Duration::from_secs(3_600)));
         traffic.open(spec)?;
     }
     let deadline = Instant::now() + PATIENCE;
-    while traffic.tally.bytes < FLOWS * FIRST {
+    while traffic.tally.bytes < FLOWS * BURST {
         let bytes = traffic.tally.bytes;
         ensure!(Instant::now() < deadline, "{bytes} bytes arrived");
         traffic.step(Duration::from_millis(100))?;
     }
     failing(5, || {
-        traffic.resume_all()?;
+        traffic.next_burst()?;
         for _ in 0..100 {
             traffic.step(Duration::from_millis(20))?;
         }
         Ok(())
     })?;
+    traffic.resume_all()?;
     traffic.drain(PATIENCE)?;
     traffic.verdict()?;
     let no_memory = |name| -> Result<u64> {
