@@ -277,6 +277,11 @@ impl<P: Packet> Endpoint<P> {
         matches!(self.session, Session::Up { .. })
     }
 
+    /// Whether this end asked for the session, and the other may not know of it.
+    fn is_unheard(&self) -> bool {
+        matches!(self.session, Session::Up { confirms: 1.., .. })
+    }
+
     /// Whether there is a session, and since when it is so, if that is known.
     pub fn session(&self) -> (Standing, Option<u64>) {
         let since_us = match self.session {
@@ -610,8 +615,8 @@ impl<P: Packet> Endpoint<P> {
         let Some(tag) = self.offered(io, body) else {
             return;
         };
-        // Rule W1: of two that ask at once the lower goes on.
-        if self.is_lower && matches!(self.session, Session::Asked { .. }) {
+        // Rule W1: of two that ask at once the lower goes on, and keeps what came of it until it has heard the other.
+        if self.is_lower && (self.is_unheard() || matches!(self.session, Session::Asked { .. })) {
             return;
         }
         let minute = now_us.checked_div(MINUTE_US).unwrap_or(0);
@@ -667,6 +672,10 @@ impl<P: Packet> Endpoint<P> {
         let is_known = matches!(self.session, Session::Up { mine, theirs: known, .. }
             if (mine, known) == (to, theirs));
         if !is_known {
+            // Rule W1, of an answer that it gave before it asked.
+            if self.is_lower && self.is_unheard() {
+                return;
+            }
             let minute = now_us.checked_div(MINUTE_US).unwrap_or(0);
             let last = minute.saturating_sub(1);
             if to != self.answer(theirs, minute) && to != self.answer(theirs, last) {
@@ -696,6 +705,7 @@ impl<P: Packet> Endpoint<P> {
             theirs,
             mine,
             confirms,
+            since_us,
             ..
         } = self.session
         else {
@@ -704,9 +714,10 @@ impl<P: Packet> Endpoint<P> {
         if tag != theirs {
             return;
         }
+        // Of a new one it may not have heard yet when it said so. If it knows of none it says so once more.
+        let is_new = now_us.saturating_sub(since_us) < STALE_EVERY_US;
         match confirms {
-            0 => self.ask(io, now_us),
-            // It may only not have heard of it yet.
+            0 if !is_new => self.ask(io, now_us),
             _ => self.control(io, now_us, Kind::Confirm, theirs, &mine.to_be_bytes()),
         }
     }
