@@ -286,6 +286,9 @@ static int xdc_tunnel_hand_up(struct napi_struct *napi, int budget)
 	struct sk_buff *skb;
 	int done = 0;
 
+	/* Netpoll's, which has interrupts off. */
+	if (!budget)
+		return 0;
 	__skb_queue_head_init(&taken);
 	spin_lock_bh(&tunnel->lock);
 	while (done < budget && (skb = __skb_dequeue(&tunnel->up))) {
