@@ -395,7 +395,7 @@ impl Tlt {
         let mark = if let Some(request) = packet.request() {
             let agrees = params.negotiate() == 0 || u32::from(request.dscp()) == params.dscp_data();
             let is_ours = (wants == 0 || request.mark() == wants) && !request.is_excluded();
-            // Who agrees has to echo: a hint only, [`Tlt::take_part`] counts.
+            // Who agrees has to echo: what is under way is not counted yet.
             let has_room = self.shared().counters.get(net, Count::Flows as usize)
                 < i64::from(params.max_flows());
             if !agrees {
@@ -612,7 +612,7 @@ impl Tlt {
         if conn.is_excluded() {
             return self.count(net, Count::Excluded);
         }
-        if self.take_part(net, segment) {
+        if self.take_part(net, segment, false) {
             trace_state(&conn, None, Some(Phase::First));
         }
     }
@@ -629,16 +629,17 @@ impl Tlt {
         let agrees = params.negotiate() == 0 || u32::from(request.dscp()) == params.dscp_data();
         let is_ours = params.fwmark() == 0 || request.mark() == params.fwmark();
         if agrees && is_ours && !request.is_excluded() && packet.is_intact(segment) {
-            self.take_part(net, segment);
+            // The SYN-ACK has promised it, unless each connection takes part.
+            self.take_part(net, segment, params.negotiate() != 0);
             self.receive_data(net, segment, mark);
         }
     }
 
-    /// Whether it does.
-    fn take_part(&self, net: &Net, segment: &Segment) -> bool {
+    /// Whether it does. What was promised to a peer is kept beyond `max_flows`, too.
+    fn take_part(&self, net: &Net, segment: &Segment, is_promised: bool) -> bool {
         let flows = &self.shared().counters;
         let max_flows = i64::from(self.params(net).max_flows());
-        if flows.add(net, Count::Flows as usize, 1) > max_flows {
+        if flows.add(net, Count::Flows as usize, 1) > max_flows && !is_promised {
             flows.add(net, Count::Flows as usize, -1);
             self.count(net, Count::TooMany);
             return false;

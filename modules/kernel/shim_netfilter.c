@@ -8,7 +8,6 @@
 #include <net/gso.h>
 #include <net/ip.h>
 #include <net/ip6_checksum.h>
-#include <net/ip6_route.h>
 #include <net/ipv6.h>
 #include <net/tcp.h>
 
@@ -103,11 +102,10 @@ bool xdc_nf_segment(struct sk_buff *skb, const struct nf_hook_state *state,
 
 	/*
 	 * Through a VRF a packet comes twice. The first time is for the VRF's device, with the
-	 * socket locked; a qdisc there may hold it, and orphan it, until the second time. What
-	 * is for the link alone does not go by the VRF's device.
+	 * socket locked; a qdisc there may hold it, and orphan it, until the second time, when it
+	 * comes from that device. What goes by the slave alone comes from none.
 	 */
-	if (!in && netif_is_l3_slave(state->out) &&
-	    (state->pf == NFPROTO_IPV4 || !rt6_need_strict(&ipv6_hdr(skb)->daddr)))
+	if (!in && state->in && netif_is_l3_master(state->in))
 		return false;
 	if (state->pf == NFPROTO_IPV4) {
 		const struct iphdr *ip = ip_hdr(skb);

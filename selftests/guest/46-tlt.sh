@@ -132,10 +132,29 @@ in_ns h2 sysctl -qw net.tlt.max_flows=0
 drop_marked r eth1 8
 before=$(timeouts h1)
 check "to a host that has no room data arrive" transfer 10.2.0.1
-tc -n r filter del dev eth1 ingress
 in_time equal "which has not agreed" "$before" "$(timeouts h1)"
 equal "so that the peer is plain" $((plain + 1)) "$(tlt h1 PeerPlain)"
 equal "as the host counts" $((refused + 1)) "$(tlt h2 TooMany)"
+# Those that come together all find room, and what they were promised is kept.
+in_ns h2 sysctl -qw net.tlt.max_flows=1
+given_up=$(tlt h1 Fallback)
+receivers='' senders=''
+for port in 5101 5102 5103 5104 5105 5106; do
+	receive h2 /tmp/received.$port $port
+	receivers="$receivers $receiver"
+done
+for port in 5101 5102 5103 5104 5105 5106; do
+	ip netns exec h1 nc 10.2.0.1 $port </tmp/sent >/dev/null &
+	senders="$senders $!"
+done
+# shellcheck disable=SC2086
+wait $senders $receivers
+for port in 5101 5102 5103 5104 5105 5106; do
+	check "port $port of six at once: data arrive" cmp /tmp/sent /tmp/received.$port
+done
+in_time equal "without a timeout" "$before" "$(timeouts h1)"
+in_time equal "and nobody gives up TLT" "$given_up" "$(tlt h1 Fallback)"
+tc -n r filter del dev eth1 ingress
 in_ns h2 sysctl -qw net.tlt.max_flows=65536
 
 # In a VRF each packet comes to the hook twice: for the VRF's device, whose queue may hold it, and for the one that it
