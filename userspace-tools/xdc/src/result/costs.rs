@@ -314,7 +314,7 @@ impl Costs {
             ack("dctcp_rs", "dctcp", 1.05, 1.2),
             ack("unocc", "bbr", 1.0, 1.02),
             ack("unocc_rtt", "bbr", 1.0, 1.02),
-            ack("gemini", "bbr", 1.0, 1.0),
+            ack("gemini", "bbr", 1.0, 1.02),
         ];
         let packets = [
             packet("phantom-physical", "red", 1.2, 1.27),
