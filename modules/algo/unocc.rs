@@ -21,9 +21,12 @@
 //! 7. A loss lowers the window to what Quick Adapt would leave, but to no less than half: of a
 //!    window that has just grown the last round trip says too little.
 //! 8. Where neither a device nor the administrator tells C, what was seen of it is too little after an
-//!    early loss, and the increase with it. There the increase grows with the seconds since the last
-//!    loss, and is at least a packet, until something is marked, while a round trip has an RTT
-//!    without a queue.
+//!    early loss, and the increase with it. There the increase is at least that of 100 Mbit/s. It grows
+//!    with the seconds since the last loss, and is at least a packet, until something is marked, while a
+//!    round trip has an RTT without a queue.
+//! 9. A path of more than 5 ms leaves the region, and its slowest link may be far slower than the host's.
+//!    There a flow does not begin with a part of the BDP that the device's speed makes, and the first loss
+//!    or Quick Adapt makes C what is delivered, as where no device tells it.
 
 use crate::algo::controller::{Controller, Published, Watch, published};
 use crate::algo::entry::{Entry, Event as Tracepoint, Line, Marks, Shown, State, Unit, Value};
@@ -99,6 +102,9 @@ const BASE_RTT_WINDOW_MS: u32 = 10_000;
 /// E above this decreases the window even while it falls (`skip_md_when_falling`): 0.9.
 const E_ALWAYS_DECREASES: u32 = FRACTION_ONE / 10 * 9;
 
+/// The increase is that of at least this rate where C is not told.
+const UNTOLD_LEAST_MBPS: u32 = 100;
+
 /// The path of a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
@@ -108,6 +114,15 @@ pub struct Path {
     /// What C is by.
     line_rate: LineRate,
     bdp_bytes: u64,
+}
+
+impl Path {
+    /// The BDP that the increase is a part of where C is only what was seen: an early loss leaves too little of it.
+    #[cold]
+    #[inline(never)]
+    fn untold_bdp_bytes(&self) -> u64 {
+        bdp_bytes(self.rate_mbps.max(UNTOLD_LEAST_MBPS), self.base_rtt_us)
+    }
 }
 
 /// What follows from the parameters.
@@ -132,7 +147,16 @@ pub trait Derived: Rows {
     /// Additive increase per RTT, in 2^-16 bytes.
     #[inline(always)]
     fn increase_scaled(&self, path: &Path) -> u64 {
-        mul_div(path.bdp_bytes << BYTE_BITS, u64::from(self.ai_ppm()), PPM)
+        self.increase_of_scaled(match path.line_rate.is_told() {
+            true => path.bdp_bytes,
+            false => path.untold_bdp_bytes(),
+        })
+    }
+
+    /// The part of a BDP that is the increase, in 2^-16 bytes.
+    #[inline(always)]
+    fn increase_of_scaled(&self, bdp_bytes: u64) -> u64 {
+        mul_div(bdp_bytes << BYTE_BITS, u64::from(self.ai_ppm()), PPM)
     }
 
     /// 4K / (K + BDP) as a fraction, at most 1.
@@ -502,9 +526,12 @@ impl Flow {
         Some(params.path(base_rtt_us, rate_mbps, line_rate))
     }
 
-    /// The path, if base RTT and C are known, and not by what was seen.
+    /// The path, if base RTT and C are known before anything is sent: by hand, or by the device within the region.
     fn known_path(&self, params: &impl Values) -> Option<Path> {
-        self.path(params).filter(|path| path.line_rate.is_told())
+        self.path(params).filter(|path| {
+            let is_by_hand = params.line_rate_mbps() != 0;
+            path.line_rate.is_told() && (is_by_hand || host::is_in_region(path.base_rtt_us))
+        })
     }
 
     /// `start` = bdp: one BDP at once, as soon as the base RTT is known.
@@ -551,9 +578,12 @@ impl Flow {
         } else if ack.cwnd_limited {
             let mut step_scaled = params.increase_scaled(path);
             if !path.line_rate.is_told() && self.may_probe(params, ack, path) {
-                step_scaled =
-                    self.line_rate
-                        .probing_step_scaled(step_scaled, ack.now_us, ack.mss_bytes);
+                let seen_scaled = params.increase_of_scaled(path.bdp_bytes);
+                step_scaled = step_scaled.max(self.line_rate.probing_step_scaled(
+                    seen_scaled,
+                    ack.now_us,
+                    ack.mss_bytes,
+                ));
             }
             self.window.increase(step_scaled, ack.unmarked_bytes());
         }
@@ -643,6 +673,9 @@ impl Flow {
         self.adapt = Adapt::REDUCED;
         self.round_ends = Moment::at(now_us);
         self.line_rate.congested_at(now_us);
+        let base_rtt_us = self.base_rtt.get().unwrap_or(0);
+        self.line_rate
+            .doubt(base_rtt_us, self.rate.bytes, self.rate.interval_us);
         self.withheld_bytes = 0;
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 use super::*;
+use crate::algo::controller::Unwatched;
 use crate::algo::fixed::US_PER_S;
 use crate::algo::host::Way;
 use crate::algo::support::{
@@ -1497,7 +1498,7 @@ fn with_nothing_set_a_flow_does_what_it_does_with_the_right_numbers() {
         let mut by_hand = linux();
         by_hand.line_rate_mbps = rng.pick(&[1_000, 10_000, 25_000, 100_000, 400_000]);
         let host = Host::new(Way::Told(by_hand.line_rate_mbps));
-        let base_us = rng.pick(&[14, 50, 1_792, 20_000]);
+        let base_us = rng.pick(&[14, 50, 1_792, 5_000]);
         let mut now_us = rng.within(1, 1 << 40);
         // Another flow of the host stays inside the datacenter.
         Flow::new(&host, now_us, 40_000, Some(by_hand.intra_rtt_us));
@@ -1589,20 +1590,87 @@ fn where_no_device_tells_a_flow_recovers_from_an_early_loss() {
         // cubic needs 17 s: the cube root of 3,125 packets / 0.4.
         let window = after_an_early_loss::<Flow>(&host, 17, false, 0, 1);
         assert!(window >= BDP, "{window}");
-        // Marks say that there is no more: the usual increase.
+        // Marks say that there is no more, and so does a queue: the increase of 100 Mbit/s.
+        let usual = 10 * u64::from(MSS) + 170 * 5_000;
         let marked = after_an_early_loss::<Flow>(&host, 17, true, 0, 1);
-        assert!(marked < BDP / 100, "{marked}");
-        // So does a queue.
+        assert!(marked.abs_diff(usual) < 1_000, "{marked}");
         let delayed = after_an_early_loss::<Flow>(&host, 17, false, 6_000, u64::MAX);
-        assert!(delayed < BDP / 100, "{delayed}");
+        assert!(delayed.abs_diff(usual) < 1_000, "{delayed}");
         // Jitter does not delay all of two round trips.
         let jitter = after_an_early_loss::<Flow>(&host, 17, false, 6_000, 2);
         assert!(jitter >= BDP, "{jitter}");
     }
-    // Who knows C goes on as before: 0.4 % of it per round trip.
-    let told = after_an_early_loss::<Flow>(&Host::new(Way::Told(1_000)), 17, false, 0, 1);
+    // Who has set C goes on as before: 0.4 % of it per round trip.
+    let mut by_hand = Host::new(Way::Told(100_000));
+    by_hand.params.line_rate_mbps = 1_000;
+    let set = after_an_early_loss::<Flow>(&by_hand, 17, true, 0, 1);
     let expected = 10 * u64::from(MSS) + 170 * BDP / 250;
-    assert!(told.abs_diff(expected) < BDP / 50, "{told}, {expected}");
+    assert!(set.abs_diff(expected) < BDP / 50, "{set}, {expected}");
+    // Out of the region a device's word is worth no more than none.
+    let far = |way| after_an_early_loss::<Flow>(&Host::new(way), 17, true, 0, 1);
+    assert_eq!(far(Way::Told(100_000)), far(Way::Silent));
+}
+
+/// A flow over that base RTT whose device says 10 Gbit/s, and whose window is a BDP of 100 Mbit/s.
+fn on_a_slow_path(host: &Host, rtt_us: u32) -> Flow {
+    let mut flow = Flow::new(host, 1, 40_000, Some(rtt_us));
+    flow.open(host);
+    flow.window.start(bdp_bytes(100, rtt_us), false);
+    flow.rate = Rate {
+        bytes: bdp_bytes(100, rtt_us) as u32,
+        interval_us: rtt_us,
+    };
+    flow
+}
+
+#[test]
+fn out_of_the_region_the_first_congestion_makes_c_what_is_delivered() {
+    let host = Host::new(Way::Told(10_000));
+    let rate_after = |rtt_us, event: &dyn Fn(&mut Flow)| {
+        let mut flow = on_a_slow_path(&host, rtt_us);
+        event(&mut flow);
+        let path = flow.path(&host).unwrap();
+        (path.rate_mbps, path.line_rate.is_told())
+    };
+    let loss = |flow: &mut Flow| flow.on_loss(&host, 1_000_000, MSS);
+    let timeout = |flow: &mut Flow| flow.on_timeout(&host, 1_000_000, 0, MSS);
+    let adapt = |flow: &mut Flow| {
+        flow.window.start(10 * flow.cwnd_bytes(), false);
+        let path = flow.path(&host).unwrap();
+        flow.quick_adapt(&host, 1_000_000, MSS, &path, &mut Unwatched);
+        assert!(flow.was_reduced());
+    };
+    let nothing = |_: &mut Flow| {};
+    assert_eq!(rate_after(100_000, &nothing), (10_000, true));
+    for event in [&loss as &dyn Fn(&mut Flow), &timeout, &adapt] {
+        assert_eq!(rate_after(100_000, event), (100, false));
+        assert_eq!(rate_after(INTER_US, event), (10_000, true), "in the region");
+    }
+    // Set by hand, it stays.
+    let mut by_hand = Host::new(Way::Told(10_000));
+    by_hand.params.line_rate_mbps = 1_000;
+    let mut flow = on_a_slow_path(&by_hand, 100_000);
+    flow.on_loss(&by_hand, 1_000_000, MSS);
+    let path = flow.path(&by_hand).unwrap();
+    assert_eq!((path.rate_mbps, path.line_rate.is_told()), (1_000, true));
+}
+
+#[test]
+fn out_of_the_region_no_flow_begins_with_a_part_of_the_devices_bdp() {
+    let begins_with = |rtt_us, by_hand_mbps| {
+        let mut host = Host::new(Way::Told(10_000));
+        host.params.line_rate_mbps = by_hand_mbps;
+        let mut flow = Flow::new(&host, 1, 40_000, Some(rtt_us));
+        flow.open(&host);
+        flow.cwnd_bytes()
+    };
+    assert_eq!(begins_with(5_000, 0), bdp_bytes(10_000, 5_000) / 32);
+    assert_eq!(begins_with(5_001, 0), 40_000);
+    assert_eq!(
+        begins_with(100_000, 1_000),
+        bdp_bytes(1_000, 100_000) / 32,
+        "who sets C knows it"
+    );
 }
 
 /// Somebody sets a parameter, from 0, after it was read so many times.

@@ -51,9 +51,11 @@ pub fn ccs() -> impl Iterator<Item = &'static Entry> {
     under_test().filter_map(|module| module.algorithm)
 }
 
-/// How long a module may stay in use after its last user. A socket that was closed with data
-/// on its way to a host that is gone gives up after some 100 s (`tcp_orphan_retries`).
-const PATIENCE: Duration = Duration::from_secs(180);
+/// How long a module may stay in use after its last user. A socket that was closed with data on its way to a host
+/// that is gone gives up at the first timeout beyond 102 s (`tcp_orphan_retries`, `retransmits_timed_out`); the
+/// timeouts double, so this may be after 205 s, and on a slow host, where the RTO reaches its bound, after 310 s. A
+/// guest that is silent for longer than 330 s is given up.
+const PATIENCE: Duration = Duration::from_secs(315);
 
 /// The module's file.
 pub fn path(name: &str) -> Result<PathBuf> {
@@ -93,9 +95,22 @@ pub fn unload(name: &str) -> Result<u64> {
                 busy += 1;
                 thread::sleep(Duration::from_millis(1));
             }
-            Err(e) => return Err(e).with_context(|| format!("cannot unload {name}")),
+            Err(e) => {
+                return Err(e).with_context(|| format!("cannot unload {name}; {}", users(name)));
+            }
         }
     }
+}
+
+/// Who keeps the module: its count of references, and how many sockets live on without a program.
+fn users(name: &str) -> String {
+    let line = |path: &str, start: &str| -> String {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let found = text.lines().find(|line| line.starts_with(start));
+        found.unwrap_or_default().to_string()
+    };
+    let module = line("/proc/modules", &format!("{name} "));
+    format!("{module}; {}", line("/proc/net/sockstat", "TCP:"))
 }
 
 /// Keeps the kernel from loading modules by itself, which would be a second loader.
