@@ -331,7 +331,7 @@ fn after_an_early_loss(lab: &mut Lab, ai_ppm: u32, has_route: bool) -> Result<Fl
         ("line_rate_mbps", 0),
         ("initial_cwnd_bdp", 0),
         ("balanced_exit", 0),
-        ("ai_ppm", ai_ppm.into()),
+        ("ai_ppm", ai_ppm),
     ];
     lab.unocc("linux", &values)?;
     let setup = Setup {
