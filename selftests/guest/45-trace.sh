@@ -136,7 +136,6 @@ equal "unocc_epoch: the namespace" "$inode " "$(distinct unocc_epoch netns)"
 within "unocc_epoch: E" 1 1000000 "$(highest unocc_epoch e_ppm)"
 within "unocc_epoch: base RTT, above the delay of 1 ms" 1000 20000 "$(highest unocc_epoch base_rtt_us)"
 within "unocc_epoch: windows are of two packets at least" 2000 10000000 "$(lowest unocc_epoch cwnd_bytes)"
-check "unocc_epoch: some epochs decrease" grep -q '"action":"decreased"' $recording
 
 # rule EVENT EXPRESSION: awk's, true of each event; fields are in f.
 rule() {
@@ -161,8 +160,8 @@ check "unocc_epoch: nothing marked, nothing done" rule unocc_epoch 'f["action"] 
 check "unocc_epoch: no RTT is below the base" rule unocc_epoch 'f["rtt_us"] >= f["base_rtt_us"]'
 check "unocc_epoch: the period is the RTT scaled down to 14 us" rule unocc_epoch \
 	'f["period_ns"] >= 14000 && f["period_ns"] - f["rtt_us"] * 14000 / f["base_rtt_us"] < 2'
-# On a slow machine no round trip of this transfer may be one that Quick Adapt looks at.
-grep '"event":"unocc_qa"' $recording >/tmp/marked.jsonl
+# On a slow machine no epoch of this transfer may decrease, and no round trip be one that Quick Adapt looks at.
+grep -E '"event":"unocc_qa"|"action":"decreased"' $recording >/tmp/marked.jsonl
 
 # Quick Adapt: the rate falls to a twentieth.
 port $marking
@@ -175,6 +174,7 @@ end
 agree "slower"
 check "unocc_qa: it acted" grep -q '"event":"unocc_qa".*"adapted":1' $recording
 cat /tmp/marked.jsonl >>$recording
+check "unocc_epoch: some epochs decrease" grep -q '"action":"decreased"' $recording
 check "unocc_qa: it acts where too little is delivered" rule unocc_qa \
 	'(f["adapted"] == 1) == (f["delivered_bytes"] < f["promised_bytes"])'
 check "unocc_qa: it lowers the window" rule unocc_qa 'f["adapted"] == 0 || f["cwnd_bytes"] < f["cwnd_before_bytes"]'
@@ -323,8 +323,6 @@ idle() { [ "$(rack_stat packets_queued)" = 0 ]; }
 in_ns h1 sysctl -qw net.ipv4.tcp_frto=0 net.ipv4.tcp_early_retrans=0
 # Packets of IPv6 come by themselves, and each may see another day.
 in_ns h1 sysctl -qw net.ipv6.conf.all.disable_ipv6=1
-# What comes behind the flow of rack_transfer.
-then=
 # rack_transfer OPTION VALUE...: a flow to rack 1 through a new qdisc, and something behind its last day.
 rack_transfer() {
 	tc -n h1 qdisc del dev bond0 root 2>/dev/null
@@ -336,8 +334,6 @@ rack_transfer() {
 	eventually idle
 	sleep 0.1
 	in_ns h1 ping -c 1 10.9.2.2 >/dev/null
-	$then
-	eventually idle
 	end
 	agree "$*"
 	equal "acceltor_accelerate: each that was accelerated" "$(rack_stat packets_low)" "$(by_xdc acceltor_accelerate)"
@@ -359,22 +355,16 @@ rack_transfer() {
 	equal "acceltor_day: the qdisc" "bond0 1: " "$(distinct acceltor_day dev)$(distinct acceltor_day handle)"
 }
 rack_transfer detect sketch sketch-bytes 20kb
-within "acceltor_elephant: one" 1 10 "$(by_xdc acceltor_elephant)"
+# On a slow host it is forgotten meanwhile, and becomes one again.
+within "acceltor_elephant: one" 1 100 "$(by_xdc acceltor_elephant)"
 equal "acceltor_elephant: to rack 1" "1 " "$(distinct acceltor_elephant rack)"
 check "acceltor_elephant: which has sent so much" rule acceltor_elephant 'f["sent_bytes"] >= 20480 && f["elephants"] >= 1'
 equal "acceltor_accelerate: before its day" "early " "$(distinct acceltor_accelerate cause)"
 check "acceltor_accelerate: a round trip at least, and two days at most" rule acceltor_accelerate \
 	'f["left_ns"] >= 6000000 && f["left_ns"] <= 54000000'
 within "acceltor_day: some" 2 100000 "$(by_xdc acceltor_day)"
-# More packets at once than the queue has room for, however fast the host is. Those of the day of rack 1 are sent.
-bursts() {
-	for _ in 1 2 3 4 5 6 7 8; do
-		in_ns h1 ping -q -l 60 -c 60 -s 1400 -W 1 10.9.1.2 >/dev/null || :
-	done
-}
-then=bursts
-rack_transfer detect dscp dscp 0 overflow lp limit 20kb
-then=
+# With this rtt all of the day before that of rack 1 is queued for it, which is more than the limit on a slow host, too.
+rack_transfer detect dscp dscp 0 overflow lp limit 5kb rtt 26ms k 3
 check "acceltor_accelerate: some find no room" grep -q '"event":"acceltor_accelerate".*"cause":"full"' $recording
 # The day of rack 1 was the first one, and two minutes pass until the next.
 rack_transfer detect dscp dscp 0 rescue on racks 64 k 1 day 1s night 1s base-time $((($(date +%s) - 3) * 1000000000))
