@@ -30,9 +30,6 @@ pub struct LineRate(u32);
 const SHOWN: u32 = 1 << 31;
 /// A device has told it. Without, the link may be faster than what was seen.
 const TOLD: u32 = 1 << 30;
-/// What the device says is not believed any more ([`LineRate::doubt`]).
-const DOUBTED: u32 = 1 << 29;
-
 /// A path with a longer base RTT leads out of the region, by links that may be far slower than the host's.
 const REGION_RTT_US: u32 = 5_000;
 
@@ -52,8 +49,8 @@ const MAX_MBPS: u32 = 1_000_000;
 const MBPS: u32 = (1 << 20) - 1;
 const _: () = assert!(MAX_MBPS <= MBPS);
 
-/// The other nine bits are the time of the last congestion, in 2^20 us: it wraps after 9 minutes.
-const CONGESTED: u32 = !(MBPS | SHOWN | TOLD | DOUBTED);
+/// The other ten bits are the time of the last congestion, in 2^20 us: it wraps after 18 minutes.
+const CONGESTED: u32 = !(MBPS | SHOWN | TOLD);
 const CONGESTED_SHIFT: u32 = MBPS.count_ones();
 const SECOND_BITS: u32 = 20;
 
@@ -104,23 +101,12 @@ impl LineRate {
         }
     }
 
-    /// There was congestion on a path with that base RTT, which was delivering so many bytes in that time. Out of the
-    /// region C is what is seen from now on, whatever the device says.
-    #[inline(always)]
-    pub fn doubt(&mut self, base_rtt_us: u32, bytes: u32, interval_us: u32) {
-        if !is_in_region(base_rtt_us) && self.is_told() {
-            self.0 = self.0 & CONGESTED | DOUBTED;
-            self.delivered(bytes, interval_us);
-        }
-    }
-
     /// Asks for the device. What was seen counts an eighth less in each window of the base RTT, so that a path that
     /// has become slower is noticed.
     pub fn ask(&mut self, way: Way, sample: Sample) {
         let (told, is_told) = match way {
             Way::Unknown => return,
             Way::Silent | Way::Loopback | Way::Told(0) => (0, 0),
-            Way::Told(_) if self.0 & DOUBTED != 0 => (0, 0),
             Way::Told(mbps) => (mbps.min(MAX_MBPS), TOLD),
         };
         let seen = match (self.0 & SHOWN, sample) {
@@ -128,8 +114,8 @@ impl LineRate {
             (_, Sample::OfNewWindow) => self.mbps().saturating_sub(self.mbps() >> 3),
             _ => self.mbps(),
         };
-        let kept = self.0 & (CONGESTED | DOUBTED);
-        self.0 = kept | is_told | if seen > told { seen | SHOWN } else { told };
+        let congested = self.0 & CONGESTED;
+        self.0 = congested | is_told | if seen > told { seen | SHOWN } else { told };
     }
 
     /// Asks the host for what no parameter says, which changes rarely, and tells it the flow's base RTT.
@@ -166,7 +152,7 @@ impl LineRate {
         let mbps = bits.checked_div(u64::from(interval_us)).unwrap_or(0);
         let mbps = mbps.min(u64::from(MAX_MBPS)) as u32;
         if mbps > self.mbps() {
-            self.0 = (self.0 & (CONGESTED | TOLD | DOUBTED)) | SHOWN | mbps;
+            self.0 = (self.0 & (CONGESTED | TOLD)) | SHOWN | mbps;
         }
     }
 }

@@ -25,8 +25,7 @@
 //!    with the seconds since the last loss, and is at least a packet, until something is marked, while a
 //!    round trip has an RTT without a queue.
 //! 9. A path of more than 5 ms leaves the region, and its slowest link may be far slower than the host's.
-//!    There a flow does not begin with a part of the BDP that the device's speed makes, and the first loss
-//!    or Quick Adapt makes C what is delivered, as where no device tells it.
+//!    There a flow does not begin with a part of the BDP that the device's speed makes.
 
 use crate::algo::controller::{Controller, Published, Watch, published};
 use crate::algo::entry::{Entry, Event as Tracepoint, Line, Marks, Shown, State, Unit, Value};
@@ -514,8 +513,14 @@ impl Flow {
     /// The path, if the base RTT is known. Where C is not, it is what the window shows.
     #[inline(always)]
     fn path(&self, params: &impl Values) -> Option<Path> {
+        self.path_by_hand(params, params.line_rate_mbps())
+    }
+
+    /// The path with that `line_rate_mbps`.
+    #[inline(always)]
+    fn path_by_hand(&self, params: &impl Values, by_hand_mbps: u32) -> Option<Path> {
         let base_rtt_us = self.base_rtt.get()?;
-        let line_rate = match params.line_rate_mbps() {
+        let line_rate = match by_hand_mbps {
             0 => self.line_rate,
             by_hand_mbps => LineRate::told(by_hand_mbps),
         };
@@ -528,9 +533,10 @@ impl Flow {
 
     /// The path, if base RTT and C are known before anything is sent: by hand, or by the device within the region.
     fn known_path(&self, params: &impl Values) -> Option<Path> {
-        self.path(params).filter(|path| {
-            let is_by_hand = params.line_rate_mbps() != 0;
-            path.line_rate.is_told() && (is_by_hand || host::is_in_region(path.base_rtt_us))
+        // Read once: it may change at any time.
+        let by_hand_mbps = params.line_rate_mbps();
+        self.path_by_hand(params, by_hand_mbps).filter(|path| {
+            path.line_rate.is_told() && (by_hand_mbps != 0 || host::is_in_region(path.base_rtt_us))
         })
     }
 
@@ -673,9 +679,6 @@ impl Flow {
         self.adapt = Adapt::REDUCED;
         self.round_ends = Moment::at(now_us);
         self.line_rate.congested_at(now_us);
-        let base_rtt_us = self.base_rtt.get().unwrap_or(0);
-        self.line_rate
-            .doubt(base_rtt_us, self.rate.bytes, self.rate.interval_us);
         self.withheld_bytes = 0;
     }
 

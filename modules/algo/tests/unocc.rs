@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
 use super::*;
-use crate::algo::controller::Unwatched;
 use crate::algo::fixed::US_PER_S;
 use crate::algo::host::Way;
 use crate::algo::support::{
@@ -1606,53 +1605,6 @@ fn where_no_device_tells_a_flow_recovers_from_an_early_loss() {
     let set = after_an_early_loss::<Flow>(&by_hand, 17, true, 0, 1);
     let expected = 10 * u64::from(MSS) + 170 * BDP / 250;
     assert!(set.abs_diff(expected) < BDP / 50, "{set}, {expected}");
-    // Out of the region a device's word is worth no more than none.
-    let far = |way| after_an_early_loss::<Flow>(&Host::new(way), 17, true, 0, 1);
-    assert_eq!(far(Way::Told(100_000)), far(Way::Silent));
-}
-
-/// A flow over that base RTT whose device says 10 Gbit/s, and whose window is a BDP of 100 Mbit/s.
-fn on_a_slow_path(host: &Host, rtt_us: u32) -> Flow {
-    let mut flow = Flow::new(host, 1, 40_000, Some(rtt_us));
-    flow.open(host);
-    flow.window.start(bdp_bytes(100, rtt_us), false);
-    flow.rate = Rate {
-        bytes: bdp_bytes(100, rtt_us) as u32,
-        interval_us: rtt_us,
-    };
-    flow
-}
-
-#[test]
-fn out_of_the_region_the_first_congestion_makes_c_what_is_delivered() {
-    let host = Host::new(Way::Told(10_000));
-    let rate_after = |rtt_us, event: &dyn Fn(&mut Flow)| {
-        let mut flow = on_a_slow_path(&host, rtt_us);
-        event(&mut flow);
-        let path = flow.path(&host).unwrap();
-        (path.rate_mbps, path.line_rate.is_told())
-    };
-    let loss = |flow: &mut Flow| flow.on_loss(&host, 1_000_000, MSS);
-    let timeout = |flow: &mut Flow| flow.on_timeout(&host, 1_000_000, 0, MSS);
-    let adapt = |flow: &mut Flow| {
-        flow.window.start(10 * flow.cwnd_bytes(), false);
-        let path = flow.path(&host).unwrap();
-        flow.quick_adapt(&host, 1_000_000, MSS, &path, &mut Unwatched);
-        assert!(flow.was_reduced());
-    };
-    let nothing = |_: &mut Flow| {};
-    assert_eq!(rate_after(100_000, &nothing), (10_000, true));
-    for event in [&loss as &dyn Fn(&mut Flow), &timeout, &adapt] {
-        assert_eq!(rate_after(100_000, event), (100, false));
-        assert_eq!(rate_after(INTER_US, event), (10_000, true), "in the region");
-    }
-    // Set by hand, it stays.
-    let mut by_hand = Host::new(Way::Told(10_000));
-    by_hand.params.line_rate_mbps = 1_000;
-    let mut flow = on_a_slow_path(&by_hand, 100_000);
-    flow.on_loss(&by_hand, 1_000_000, MSS);
-    let path = flow.path(&by_hand).unwrap();
-    assert_eq!((path.rate_mbps, path.line_rate.is_told()), (1_000, true));
 }
 
 #[test]
