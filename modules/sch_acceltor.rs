@@ -523,7 +523,8 @@ impl State {
             let days = before.map_or(0, |before| label.saturating_sub(before));
             self.stats.days = self.stats.days.wrapping_add(days);
             if before != Some(label) {
-                self.waits_for_dawn = false;
+                let today = self.calendar.get(self.index_of(label));
+                self.waits_for_dawn = today.is_some_and(|today| today.list.packets() != 0);
                 self.night_work(now_ns, label, days);
             }
         }
@@ -817,6 +818,9 @@ impl State {
         if now_ns < self.circuit.next_ns() {
             return Err(Some(self.circuit.next_ns().min(edge_ns)));
         }
+        if !queue.can_send(CIRCUIT_QUEUE) {
+            return Err(wakes);
+        }
         let Some(today) = self.calendar.get_mut(index) else {
             return Err(wakes);
         };
@@ -848,6 +852,9 @@ impl State {
         }
         if is_shaped && now_ns < self.packet.next_ns() {
             return Err(Some(self.packet.next_ns()));
+        }
+        if !queue.can_send(PACKET_QUEUE) {
+            return Err(None);
         }
         let (packet, is_high) = match queue.pop_from(&mut self.high) {
             Some(packet) => (packet, true),

@@ -226,7 +226,7 @@ impl FlowOps for Shared {
         let mut was_refused = false;
         for _ in 0..MAX_ACTIONS {
             let socket = Socket {
-                has_unacked: conn.packets_out() != 0,
+                has_unacked: conn.has_payload(),
                 has_lost: conn.has_lost(),
                 is_held: conn.is_held(),
                 was_refused,
@@ -387,7 +387,7 @@ impl Tlt {
     fn send_syn(&self, net: &Net, packet: Packet<'_>, segment: &Segment) -> Verdict {
         let params = self.params(net);
         if let Some(flow) = self.flows.find(net, segment) {
-            if !segment.is_ack() {
+            if !segment.is_ack() && packet.sender().is_some() {
                 flow.remove();
             }
         }

@@ -155,6 +155,12 @@ impl Locked<'_> {
         Self(unsafe { Conn::from_raw(sk) })
     }
 
+    /// Payload is unacknowledged, not a FIN alone.
+    pub(crate) fn has_payload(&self) -> bool {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_conn_has_payload(self.0.sk) }
+    }
+
     /// A lost segment is not sent again yet.
     pub(crate) fn has_lost(&self) -> bool {
         // SAFETY: By the type invariants.

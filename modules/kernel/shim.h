@@ -130,6 +130,7 @@ void xdc_qdisc_for_each(struct net_device *dev, const struct Qdisc_ops *ops,
 u64 xdc_random_u64(void);
 
 void xdc_qdisc_overlimit(struct Qdisc *sch);
+bool xdc_qdisc_can_send(const struct Qdisc *sch, u16 queue);
 void xdc_qdisc_drop(struct sk_buff *skb, struct Qdisc *sch,
 		    struct sk_buff **to_free, enum qdisc_drop_reason reason);
 void xdc_qdisc_dequeue_drop(struct sk_buff *skb, struct Qdisc *sch,
@@ -263,6 +264,7 @@ u64 xdc_conn_departure_us(const struct sock *sk);
 void xdc_conn_detect(struct sock *sk, u64 mstamp_us, u32 end_seq);
 void xdc_conn_retransmit(struct sock *sk);
 bool xdc_conn_is_open(const struct sock *sk);
+bool xdc_conn_has_payload(struct sock *sk);
 bool xdc_conn_has_lost(const struct sock *sk);
 bool xdc_conn_is_held(struct sock *sk);
 bool xdc_conn_is_last(const struct sock *sk, u32 end_seq, u32 segs);

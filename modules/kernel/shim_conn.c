@@ -119,6 +119,14 @@ bool xdc_conn_is_open(const struct sock *sk)
 				      TCPF_CLOSING | TCPF_CLOSE_WAIT | TCPF_LAST_ACK);
 }
 
+/* Payload is unacknowledged, not a FIN alone. */
+bool xdc_conn_has_payload(struct sock *sk)
+{
+	const struct sk_buff *head = tcp_rtx_queue_head(sk);
+
+	return head && tcp_sk(sk)->snd_una - TCP_SKB_CB(head)->seq < head->len;
+}
+
 bool xdc_conn_has_lost(const struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);

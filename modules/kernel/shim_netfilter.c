@@ -253,6 +253,13 @@ bool xdc_nf_split_last(struct sk_buff *skb, const struct nf_hook_state *state,
 		shinfo->gso_type = type;
 		shinfo->gso_size = size;
 		shinfo->gso_segs = n - 1;
+		/* What was cut as one packet has the numbers of n - 1. */
+		if (state->pf == NFPROTO_IPV4 && segs->next && !segs->next->next) {
+			struct iphdr *ip = ip_hdr(segs->next);
+
+			ip->id = htons(ntohs(ip_hdr(segs)->id) + n - 1);
+			ip_send_check(ip);
+		}
 	}
 	consume_skb(skb);
 	skb_list_walk_safe(segs, skb, last) {
@@ -383,6 +390,9 @@ bool xdc_nf_make_clock(struct sk_buff *skb, const struct xdc_segment *segment, s
 		return false;
 	/* The byte may be the urgent one, and could not say so. */
 	if (tp->snd_una != tp->snd_up)
+		return false;
+	/* Somebody has changed the numbers, as conntrack for a helper: ours would be wrong. */
+	if (segment->seq != tp->snd_nxt && segment->seq != tcp_wnd_end(tp))
 		return false;
 	head = tcp_rtx_queue_head(sk);
 	if (!head || segment->len || skb->ip_summed != CHECKSUM_PARTIAL || skb_cloned(skb) ||
