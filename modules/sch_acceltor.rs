@@ -818,9 +818,6 @@ impl State {
         if now_ns < self.circuit.next_ns() {
             return Err(Some(self.circuit.next_ns().min(edge_ns)));
         }
-        if !queue.can_send(CIRCUIT_QUEUE) {
-            return Err(wakes);
-        }
         let Some(today) = self.calendar.get_mut(index) else {
             return Err(wakes);
         };
@@ -852,9 +849,6 @@ impl State {
         }
         if is_shaped && now_ns < self.packet.next_ns() {
             return Err(Some(self.packet.next_ns()));
-        }
-        if !queue.can_send(PACKET_QUEUE) {
-            return Err(None);
         }
         let (packet, is_high) = match queue.pop_from(&mut self.high) {
             Some(packet) => (packet, true),

@@ -323,6 +323,8 @@ idle() { [ "$(rack_stat packets_queued)" = 0 ]; }
 in_ns h1 sysctl -qw net.ipv4.tcp_frto=0 net.ipv4.tcp_early_retrans=0
 # Packets of IPv6 come by themselves, and each may see another day.
 in_ns h1 sysctl -qw net.ipv6.conf.all.disable_ipv6=1
+# What comes behind the flow of rack_transfer.
+then=
 # rack_transfer OPTION VALUE...: a flow to rack 1 through a new qdisc, and something behind its last day.
 rack_transfer() {
 	tc -n h1 qdisc del dev bond0 root 2>/dev/null
@@ -331,6 +333,7 @@ rack_transfer() {
 	check "$*" tc -n h1 qdisc change dev bond0 root acceltor "$@"
 	begin
 	check "$*: every byte arrives" transfer 10.9.1.2
+	$then
 	eventually idle
 	sleep 0.1
 	in_ns h1 ping -c 1 10.9.2.2 >/dev/null
@@ -363,8 +366,17 @@ equal "acceltor_accelerate: before its day" "early " "$(distinct acceltor_accele
 check "acceltor_accelerate: a round trip at least, and two days at most" rule acceltor_accelerate \
 	'f["left_ns"] >= 6000000 && f["left_ns"] <= 54000000'
 within "acceltor_day: some" 2 100000 "$(by_xdc acceltor_day)"
-# With this rtt all of the day before that of rack 1 is queued for it, which is more than the limit on a slow host, too.
+# With this rtt what comes in the day before that of rack 1 is queued for it, and sixty packets at once are more than the
+# limit, however slow the host is.
+bursts() {
+	for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do
+		in_ns h1 xdc-witness packets tcp 10.9.1.2 960 60 0
+		sleep 0.03
+	done
+}
+then=bursts
 rack_transfer detect dscp dscp 0 overflow lp limit 5kb rtt 26ms k 3
+then=
 check "acceltor_accelerate: some find no room" grep -q '"event":"acceltor_accelerate".*"cause":"full"' $recording
 # The day of rack 1 was the first one, and two minutes pass until the next.
 rack_transfer detect dscp dscp 0 rescue on racks 64 k 1 day 1s night 1s base-time $((($(date +%s) - 3) * 1000000000))

@@ -273,26 +273,6 @@ wait $senders
 nic slow_us 0
 equal "each packet is accounted for" 0 "$(tc -s qdisc show dev nic0 | missing)"
 
-# A packet takes its transmit queue 400 ms.
-nic slow_us 400000
-port racks 2 prefix 10.9.1.0/24=1 day 1s night 0ns ocs-rate 80gbit
-mice 1
-sleep 0.65
-elephants 3
-sleep 0.05
-mice 1
-sleep 0.1
-equal "while the circuit's queue is busy mice leave" 2 "$(nic_stat packets_high)"
-sleep 2
-mice 3
-sleep 0.05
-before=$(nic_stat packets_circuit)
-elephants 1
-sleep 0.1
-equal "while the packet network's queue is busy elephants leave" $((before + 1)) "$(nic_stat packets_circuit)"
-nic slow_us 0
-sleep 2
-
 # Days follow each other.
 port day 100ms night 0ns rtt 1s k 2
 at 200 110

@@ -392,13 +392,6 @@ impl<'a> Queue<'a> {
         unsafe { bindings::xdc_qdisc_overlimit(self.sch.as_ptr()) }
     }
 
-    /// The transmit queue takes packets; when it does again, dequeue is called.
-    #[inline]
-    pub(crate) fn can_send(self, queue: u16) -> bool {
-        // SAFETY: By the type invariants.
-        unsafe { bindings::xdc_qdisc_can_send(self.sch.as_ptr(), queue) }
-    }
-
     /// Has dequeue called at `at_ns` of [`now_ns`](super::now_ns).
     #[inline]
     pub(crate) fn schedule_watchdog(self, at_ns: u64) {
