@@ -118,26 +118,10 @@ impl<'a> Request<'a> {
     pub(crate) fn get(&self, id: u32) -> Option<Attr<'a>> {
         self.0.get(id)
     }
-
-    /// It changes which day a packet is queued for.
-    pub(crate) fn moves_days(&self) -> bool {
-        const MOVE: [u32; 9] = [
-            TCA_ACCELTOR_RACKS,
-            TCA_ACCELTOR_RACK,
-            TCA_ACCELTOR_DAY,
-            TCA_ACCELTOR_NIGHT,
-            TCA_ACCELTOR_BASE_TIME,
-            TCA_ACCELTOR_QUEUES,
-            TCA_ACCELTOR_POLICY,
-            TCA_ACCELTOR_PEERS,
-            TCA_ACCELTOR_PREFIXES,
-        ];
-        MOVE.iter().any(|id| self.get(*id).is_some())
-    }
 }
 
 /// Addresses of a rack, from the first to the last.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Prefix {
     pub(crate) first: u128,
     pub(crate) last: u128,
@@ -226,6 +210,21 @@ impl Options {
             prefixes: copy(&self.prefixes)?,
             peers: copy(&self.peers)?,
         })
+    }
+
+    /// A packet may be queued for another day than with `others`.
+    pub(crate) fn moves_days(&self, others: &Self) -> bool {
+        const MOVE: [u32; 7] = [
+            TCA_ACCELTOR_RACKS,
+            TCA_ACCELTOR_RACK,
+            TCA_ACCELTOR_DAY,
+            TCA_ACCELTOR_NIGHT,
+            TCA_ACCELTOR_BASE_TIME,
+            TCA_ACCELTOR_QUEUES,
+            TCA_ACCELTOR_POLICY,
+        ];
+        let moves = |id: &u32| self.number(*id) != others.number(*id);
+        MOVE.iter().any(moves) || *self.peers != *others.peers || *self.prefixes != *others.prefixes
     }
 
     pub(crate) fn number(&self, id: u32) -> i64 {

@@ -396,7 +396,12 @@ impl State {
         };
         *counter = counter.wrapping_add(1);
         self.trace_drop(queue, &packet, cause);
-        queue.drop_packet(packet, reason)
+        let verdict = queue.drop_packet(packet, reason);
+        match cause {
+            // A sender on this machine would take it for a full queue, and wait for 500 ms.
+            Cause::Blocked => Verdict::LOST,
+            _ => verdict,
+        }
     }
 
     fn trace_drop(&self, queue: Queue<'_>, packet: &Packet<'_>, cause: Cause) {
@@ -818,6 +823,9 @@ impl State {
         if now_ns < self.circuit.next_ns() {
             return Err(Some(self.circuit.next_ns().min(edge_ns)));
         }
+        if !queue.can_send(CIRCUIT_QUEUE) {
+            return Err(wakes);
+        }
         let Some(today) = self.calendar.get_mut(index) else {
             return Err(wakes);
         };
@@ -849,6 +857,9 @@ impl State {
         }
         if is_shaped && now_ns < self.packet.next_ns() {
             return Err(Some(self.packet.next_ns()));
+        }
+        if !queue.can_send(PACKET_QUEUE) {
+            return Err(None);
         }
         let (packet, is_high) = match queue.pop_from(&mut self.high) {
             Some(packet) => (packet, true),
@@ -982,6 +993,7 @@ impl Qdisc for Port {
         let mut queues = calendar(config.queues.get())?;
         let same_flows = options.racks() == rtnl.options.racks()
             && options.most_elephants() == rtnl.options.most_elephants();
+        let moves_days = options.moves_days(&rtnl.options);
         qdisc.lock(|state| {
             if same_flows {
                 mem::swap(&mut state.tables.flows, &mut tables.flows);
@@ -998,7 +1010,7 @@ impl Qdisc for Port {
                 }
                 mem::swap(&mut state.calendar, &mut queues);
             }
-            if request.moves_days() {
+            if moves_days {
                 // Dropped by the callback that the watchdog makes: only there they can be.
                 state.restart = true;
             }

@@ -39,8 +39,8 @@ pub fn is_in_region(base_rtt_us: u32) -> bool {
     base_rtt_us <= REGION_RTT_US
 }
 
-/// So many seconds since congestion count, at most ([`LineRate::probing_step_scaled`]).
-const MAX_CALM_S: u32 = 31;
+/// So many seconds since congestion count, at most.
+pub const MAX_CALM_S: u32 = 31;
 
 /// No link is faster: the bound of `line_rate_mbps`.
 const MAX_MBPS: u32 = 1_000_000;

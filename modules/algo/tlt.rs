@@ -63,6 +63,9 @@ const STALE_MIN_US: u64 = 1_000;
 
 /// A flow that met so many timeouts without ever seeing an echo has a peer that sends none.
 const DEAF_AFTER_RTOS: u16 = 2;
+/// One that has echoed may have a path that is gone for a while: its flow is given more. The timeouts double, so an
+/// outage has to last 255 times the first of them.
+const SILENT_AFTER_RTOS: u16 = 8;
 
 /// What a packet is. All but [`Mark::Unimportant`] are green to a switch.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -221,10 +224,11 @@ pub struct Flow {
     /// Of an echo that came, until it was made use of.
     proof: Option<Proof>,
     receiver: Receiver,
-    /// Data have left: `born_rtos` is known.
+    /// Data have left: `heard_rtos` is known.
     is_started: bool,
-    /// Timeouts of the socket before its first data; those of the handshake are among them.
-    born_rtos: u16,
+    /// Timeouts of the socket before its first data (those of the handshake are among them), and then when the
+    /// last packet that was echoed had been sent.
+    heard_rtos: u16,
     /// Timeouts when the important packet was sent.
     rtos: u16,
     /// Echoes that came; saturates.
@@ -327,7 +331,7 @@ impl Flow {
     pub fn on_data(&mut self, params: &impl Rows, packet: &Outgoing) -> Mark {
         if !self.is_started {
             self.is_started = true;
-            self.born_rtos = packet.path.rtos;
+            self.heard_rtos = packet.path.rtos;
             self.rtos = packet.path.rtos;
             self.newest = packet.end_seq;
         }
@@ -455,12 +459,12 @@ impl Flow {
             } if kind == echoed => (kind, end_seq, sent_us),
             _ if self.replaced != 0 => {
                 self.replaced = self.replaced.wrapping_sub(1);
-                self.echoes = self.echoes.saturating_add(1);
+                self.hear();
                 return Seen::Late;
             }
             _ => return Seen::Bad,
         };
-        self.echoes = self.echoes.saturating_add(1);
+        self.hear();
         self.sender = Sender::Pending;
         self.proof = Some(Proof {
             sent_us,
@@ -468,6 +472,12 @@ impl Flow {
             kind,
         });
         Seen::Poll
+    }
+
+    /// The peer echoes.
+    fn hear(&mut self) {
+        self.echoes = self.echoes.saturating_add(1);
+        self.heard_rtos = self.rtos;
     }
 
     /// TCP has seen everything that came. Called again until there is nothing to do.
@@ -509,10 +519,14 @@ impl Flow {
         self.clock_seen.then_some(self.clock_seq)
     }
 
-    /// The peer never answers. Rule 17.
+    /// The peer never answers, or does not any more. Rule 17.
     pub fn is_deaf(&self, rtos: u16) -> bool {
-        let met = rtos.wrapping_sub(self.born_rtos);
-        self.is_started && self.echoes == 0 && met >= DEAF_AFTER_RTOS
+        let met = rtos.wrapping_sub(self.heard_rtos);
+        let patience = match self.echoes {
+            0 => DEAF_AFTER_RTOS,
+            _ => SILENT_AFTER_RTOS,
+        };
+        self.is_started && met >= patience
     }
 
     /// Where the sender is.

@@ -26,6 +26,9 @@
 //!    round trip has an RTT without a queue.
 //! 9. A path of more than 5 ms leaves the region, and its slowest link may be far slower than the host's.
 //!    There a flow does not begin with a part of the BDP that the device's speed makes.
+//! 10. On such a path, after the flow's first loss, or from its beginning where no device tells C, the increase
+//!     is a number of packets that follows from the seconds since the last loss: all flows that share the path grow
+//!     by the same then, whatever they have. It is at most what follows from the device's speed.
 
 use crate::algo::controller::{Controller, Published, Watch, published};
 use crate::algo::entry::{Entry, Event as Tracepoint, Line, Marks, Shown, State, Unit, Value};
@@ -104,6 +107,16 @@ const E_ALWAYS_DECREASES: u32 = FRACTION_ONE / 10 * 9;
 /// The increase is that of at least this rate where C is not told.
 const UNTOLD_LEAST_MBPS: u32 = 100;
 
+/// Packets that are added per RTT where the path may be far slower than C, so many seconds after the last loss: one more
+/// with each where a port marks, else twice as many.
+fn calm_packets(calm_s: u32, is_marked: bool) -> u32 {
+    match is_marked {
+        true => calm_s.min(host::MAX_CALM_S).saturating_add(1),
+        // 4,096 packets: what half a window takes on 10 Gbit/s and 100 ms, in ten RTTs.
+        false => 1 << calm_s.min(12),
+    }
+}
+
 /// The path of a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
@@ -113,6 +126,8 @@ pub struct Path {
     /// What C is by.
     line_rate: LineRate,
     bdp_bytes: u64,
+    /// The increase where the path may be far slower than C, in 2^-16 bytes; 0 = C is believed.
+    doubted_scaled: u64,
 }
 
 impl Path {
@@ -134,6 +149,7 @@ pub trait Derived: Rows {
             rate_mbps,
             line_rate,
             bdp_bytes: bdp_bytes(rate_mbps, base_rtt_us),
+            doubted_scaled: 0,
         }
     }
 
@@ -146,10 +162,12 @@ pub trait Derived: Rows {
     /// Additive increase per RTT, in 2^-16 bytes.
     #[inline(always)]
     fn increase_scaled(&self, path: &Path) -> u64 {
-        self.increase_of_scaled(match path.line_rate.is_told() {
-            true => path.bdp_bytes,
-            false => path.untold_bdp_bytes(),
-        })
+        match (path.line_rate.is_told(), path.doubted_scaled) {
+            (true, 0) => self.increase_of_scaled(path.bdp_bytes),
+            (true, most_scaled) => self.increase_of_scaled(path.bdp_bytes).min(most_scaled),
+            (false, 0) => self.increase_of_scaled(path.untold_bdp_bytes()),
+            (false, scaled) => scaled,
+        }
     }
 
     /// The part of a BDP that is the increase, in 2^-16 bytes.
@@ -163,7 +181,8 @@ pub trait Derived: Rows {
         let k_bytes = match self.k_bytes() {
             0 => {
                 let intra_bdp_bytes = bdp_bytes(path.rate_mbps, self.epoch_us(path.base_rtt_us));
-                mul_ratio(intra_bdp_bytes, self.k_intra_bdp())
+                // A byte at least: without, marks would decrease nothing at a few Mbit/s.
+                mul_ratio(intra_bdp_bytes, self.k_intra_bdp()).max(1)
             }
             k_bytes => u64::from(k_bytes),
         };
@@ -281,6 +300,10 @@ impl Signs {
     const WAS_UNDELAYED: Signs = Signs(4);
     /// Something was marked since the last loss: a port tells when there is no more, so nothing is probed.
     const TELLING: Signs = Signs(8);
+    /// There was a loss.
+    const LOST: Signs = Signs(16);
+    /// What stays from one round trip to the next.
+    const LASTING: u8 = Signs::TELLING.0 | Signs::LOST.0;
 
     #[inline(always)]
     fn has(self, sign: Signs) -> bool {
@@ -300,7 +323,7 @@ impl Signs {
     /// What is left of them in the next round trip.
     #[inline(always)]
     fn next(self) -> Self {
-        Signs((self.0 & Signs::UNDELAYED.0) << 1 | self.0 & Signs::TELLING.0)
+        Signs((self.0 & Signs::UNDELAYED.0) << 1 | self.0 & Signs::LASTING)
     }
 }
 
@@ -425,8 +448,16 @@ impl Controller for Flow {
             self.line_rate
                 .ask_host(params, ack.now_us, &self.base_rtt, sample);
         }
-        match self.path(params) {
-            Some(path) => self.algorithm_1(params, ack, &path, watch),
+        // Read once: it may change at any time.
+        let by_hand_mbps = params.line_rate_mbps();
+        match self.path(params, by_hand_mbps) {
+            Some(mut path) => {
+                if by_hand_mbps == 0 && !host::is_in_region(path.base_rtt_us) {
+                    path.doubted_scaled =
+                        self.doubted_scaled(path.line_rate.is_told(), ack.now_us, ack.mss_bytes);
+                }
+                self.algorithm_1(params, ack, &path, watch);
+            }
             None => {
                 self.slow_start(ack, false);
                 self.window.clamp(ack.mss_bytes, u64::MAX);
@@ -459,6 +490,7 @@ impl Controller for Flow {
     fn reduced_at(&mut self, now_us: u64) {
         self.end_round_reduced(now_us);
         self.signs.forget(Signs::TELLING);
+        self.signs.note(Signs::LOST);
     }
 
     fn undo(&mut self, prior_bytes: u64, ssthresh_bytes: u64) {
@@ -510,15 +542,9 @@ impl Flow {
         self.rate.in_period_scaled(self.base_rtt.get().unwrap_or(0))
     }
 
-    /// The path, if the base RTT is known. Where C is not, it is what the window shows.
+    /// The path with that `line_rate_mbps`, if the base RTT is known. Where C is not, it is what the window shows.
     #[inline(always)]
-    fn path(&self, params: &impl Values) -> Option<Path> {
-        self.path_by_hand(params, params.line_rate_mbps())
-    }
-
-    /// The path with that `line_rate_mbps`.
-    #[inline(always)]
-    fn path_by_hand(&self, params: &impl Values, by_hand_mbps: u32) -> Option<Path> {
+    fn path(&self, params: &impl Values, by_hand_mbps: u32) -> Option<Path> {
         let base_rtt_us = self.base_rtt.get()?;
         let line_rate = match by_hand_mbps {
             0 => self.line_rate,
@@ -531,11 +557,23 @@ impl Flow {
         Some(params.path(base_rtt_us, rate_mbps, line_rate))
     }
 
+    /// The increase beyond the region, in 2^-16 bytes; 0 = that of C.
+    #[cold]
+    #[inline(never)]
+    fn doubted_scaled(&self, is_told: bool, now_us: u64, mss_bytes: u32) -> u64 {
+        if is_told && !self.signs.has(Signs::LOST) {
+            return 0;
+        }
+        let calm_s = self.line_rate.calm_s(now_us);
+        let packets = calm_packets(calm_s, self.signs.has(Signs::TELLING));
+        u64::from(packets).saturating_mul(u64::from(mss_bytes) << BYTE_BITS)
+    }
+
     /// The path, if base RTT and C are known before anything is sent: by hand, or by the device within the region.
     fn known_path(&self, params: &impl Values) -> Option<Path> {
         // Read once: it may change at any time.
         let by_hand_mbps = params.line_rate_mbps();
-        self.path_by_hand(params, by_hand_mbps).filter(|path| {
+        self.path(params, by_hand_mbps).filter(|path| {
             path.line_rate.is_told() && (by_hand_mbps != 0 || host::is_in_region(path.base_rtt_us))
         })
     }
@@ -583,7 +621,8 @@ impl Flow {
             self.slow_start(ack, params.balanced_exit() != 0);
         } else if ack.cwnd_limited {
             let mut step_scaled = params.increase_scaled(path);
-            if !path.line_rate.is_told() && self.may_probe(params, ack, path) {
+            let is_seen = !path.line_rate.is_told() && path.doubted_scaled == 0;
+            if is_seen && self.may_probe(params, ack, path) {
                 let seen_scaled = params.increase_of_scaled(path.bdp_bytes);
                 step_scaled = step_scaled.max(self.line_rate.probing_step_scaled(
                     seen_scaled,

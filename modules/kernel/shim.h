@@ -130,6 +130,7 @@ void xdc_qdisc_for_each(struct net_device *dev, const struct Qdisc_ops *ops,
 u64 xdc_random_u64(void);
 
 void xdc_qdisc_overlimit(struct Qdisc *sch);
+bool xdc_qdisc_can_send(const struct Qdisc *sch, u16 queue);
 void xdc_qdisc_drop(struct sk_buff *skb, struct Qdisc *sch,
 		    struct sk_buff **to_free, enum qdisc_drop_reason reason);
 void xdc_qdisc_dequeue_drop(struct sk_buff *skb, struct Qdisc *sch,

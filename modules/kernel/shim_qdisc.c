@@ -149,6 +149,15 @@ void xdc_qdisc_for_each(struct net_device *dev, const struct Qdisc_ops *ops,
 
 /* A queue: under the root's lock */
 
+/* As multiq: a packet for a transmit queue that is stopped would stand before those for others. */
+bool xdc_qdisc_can_send(const struct Qdisc *sch, u16 queue)
+{
+	struct net_device *dev = qdisc_dev(sch);
+
+	return queue >= READ_ONCE(dev->real_num_tx_queues) ||
+	       !netif_xmit_stopped(netdev_get_tx_queue(dev, queue));
+}
+
 void xdc_qdisc_overlimit(struct Qdisc *sch)
 {
 	qdisc_qstats_overlimit(sch);

@@ -4,6 +4,7 @@
  * change: each packet is put in, and the one at the head taken out. Writing
  * "DEV BACKLOG PACKETS ECN" to `qdisc` does it; reading tells.
  */
+#include <linux/delay.h>
 #include <linux/etherdevice.h>
 #include <linux/ip.h>
 #include <linux/netdevice.h>
@@ -176,12 +177,45 @@ static int bench_drive(struct bench_run *run, u32 packets)
 	return 0;
 }
 
+/*
+ * Nobody but us takes packets out: the qdisc counts as one that is being run.
+ * Stopped transmit queues would do that too, but a qdisc may look at them.
+ */
+static int bench_claim(struct Qdisc *sch)
+{
+	bool claimed = false;
+	int i;
+
+	/* Without a lock of its device it has no such state. */
+	if (sch->flags & TCQ_F_NOLOCK)
+		return -EOPNOTSUPP;
+	for (i = 0; i < 1000 && !claimed; i++) {
+		if (i)
+			usleep_range(100, 1000);
+		spin_lock_bh(qdisc_lock(sch));
+		claimed = qdisc_run_begin(sch);
+		spin_unlock_bh(qdisc_lock(sch));
+	}
+	return claimed ? 0 : -EBUSY;
+}
+
+static void bench_release(struct Qdisc *sch)
+{
+	struct sk_buff *dropped;
+
+	spin_lock_bh(qdisc_lock(sch));
+	qdisc_reset(sch);
+	dropped = qdisc_run_end(sch);
+	spin_unlock_bh(qdisc_lock(sch));
+	kfree_skb_list(dropped);
+}
+
 static int bench_qdisc(struct bench_run *run)
 {
-	int ret;
+	int ret = bench_claim(run->sch);
 
-	/* Nobody but us takes packets out. */
-	netif_tx_disable(run->dev);
+	if (ret)
+		return ret;
 	ret = bench_drive(run, run->backlog);
 	/* What averages finds its level. */
 	ret = ret ?: bench_drive(run, run->packets);
@@ -192,11 +226,7 @@ static int bench_qdisc(struct bench_run *run)
 		bench_last.marked = run->marked;
 		bench_last.dropped = run->dropped;
 	}
-
-	spin_lock_bh(qdisc_lock(run->sch));
-	qdisc_reset(run->sch);
-	spin_unlock_bh(qdisc_lock(run->sch));
-	netif_tx_wake_all_queues(run->dev);
+	bench_release(run->sch);
 	return ret;
 }
 

@@ -264,6 +264,20 @@ touch /tmp/go
 wait $sender $receiver
 check "which arrives" cmp /tmp/sent /tmp/received
 
+# A peer that stops echoing: what may be lost is lost again and again, until its sender gives TLT up.
+rm -f /tmp/go
+paused 10.2.0.1 "10\\.1\\.0\\.1:[0-9]+" "10\\.2\\.0\\.1:5001"
+in_ns h2 sysctl -qw net.tlt.enabled=0
+drop_marked r eth1 8
+before=$(timeouts h1) given_up=$(tlt h1 Fallback)
+touch /tmp/go
+wait $sender $receiver
+check "data for a peer that stops echoing arrive" cmp /tmp/sent /tmp/received
+equal "it is given up" $((given_up + 1)) "$(tlt h1 Fallback)"
+in_time within "after eight timeouts" $((before + 8)) $((before + 9)) "$(timeouts h1)"
+tc -n r filter del dev eth1 ingress
+in_ns h2 sysctl -qw net.tlt.enabled=1
+
 equal "no connection is left alone for want of memory" 0 "$(($(tlt h1 NoMem) + $(tlt h2 NoMem)))"
 
 # start_flows N: so many connections with data under way.

@@ -273,6 +273,26 @@ wait $senders
 nic slow_us 0
 equal "each packet is accounted for" 0 "$(tc -s qdisc show dev nic0 | missing)"
 
+# A packet takes its transmit queue 400 ms.
+nic slow_us 400000
+port racks 2 prefix 10.9.1.0/24=1 day 1s night 0ns ocs-rate 80gbit
+mice 1
+sleep 0.65
+elephants 3
+sleep 0.05
+mice 1
+sleep 0.1
+equal "while the circuit's queue is busy mice leave" 2 "$(nic_stat packets_high)"
+sleep 2
+mice 3
+sleep 0.05
+before=$(nic_stat packets_circuit)
+elephants 1
+sleep 0.1
+equal "while the packet network's queue is busy elephants leave" $((before + 1)) "$(nic_stat packets_circuit)"
+nic slow_us 0
+sleep 2
+
 # Days follow each other.
 port day 100ms night 0ns rtt 1s k 2
 at 200 110
@@ -285,6 +305,8 @@ port day 200ms night 100ms rtt 1s k 2
 at 600 420
 elephants 5
 equal "elephants wait for the day of their rack" 5 "$(nic_stat packets_queued)"
+port_change racks 3 day 200ms night 100ms k 2 prefix 10.9.1.0/24=1,10.9.2.0/24=2
+equal "the options that are in force change nothing" "5 0" "$(nic_stat packets_queued) $(nic_stat drops_reschedule)"
 port_change prefix 10.9.1.0/24=2,10.9.2.0/24=1
 sleep 0.3
 equal "prefixes change: they do not have the other rack's" "0 5" "$(nic_stat packets_circuit) $(nic_stat drops_reschedule)"

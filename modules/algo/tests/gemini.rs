@@ -763,7 +763,7 @@ impl Values for Host {
 fn where_no_device_tells_a_flow_grows_as_one_of_a_gigabit() {
     let after = |way| {
         let host = Host(Params::of(Profile::Linux), way);
-        after_an_early_loss::<Flow>(&host, 20, false, 0, 1)
+        after_an_early_loss::<Flow>(&host, (20, 100_000), false, 0, 1)
     };
     let gigabit = after(Way::Told(1_000));
     assert!(

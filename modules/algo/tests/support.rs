@@ -206,27 +206,26 @@ pub fn state(entry: &Entry, shown: &Shown<'_>, key: &str) -> Option<f64> {
 /// one in five of a packet that was marked. They are delayed by `queue_us`, but for one in so many.
 pub fn after_an_early_loss<F: Controller>(
     host: &impl Values,
-    seconds: u64,
+    (seconds, rtt_us): (u64, u32),
     marks: bool,
     queue_us: u32,
     one_in: u64,
 ) -> u64 {
-    const RTT_US: u32 = 100_000;
     const MSS: u32 = 4_000;
     let mut now_us = 1_000_000;
-    let mut flow = F::new(host, now_us, 20 * u64::from(MSS), Some(RTT_US));
+    let mut flow = F::new(host, now_us, 20 * u64::from(MSS), Some(rtt_us));
     flow.on_loss(host, now_us, MSS);
-    for round in 1..=10 * seconds {
-        now_us += u64::from(RTT_US);
+    for round in 1..=seconds * 1_000_000 / u64::from(rtt_us) {
+        now_us += u64::from(rtt_us);
         let bytes = flow.cwnd_bytes();
         let ack = Ack {
             now_us,
-            rtt_us: Some(RTT_US + queue_us * u32::from(round % one_in != 0)),
-            srtt_us: RTT_US,
+            rtt_us: Some(rtt_us + queue_us * u32::from(round % one_in != 0)),
+            srtt_us: rtt_us,
             acked_bytes: bytes,
             marked_bytes: u64::from(marks && round % 5 == 0).min(bytes),
             delivered_bytes: bytes,
-            interval_us: RTT_US,
+            interval_us: rtt_us,
             prior_in_flight: (bytes / u64::from(MSS)) as u32,
             in_flight_bytes: bytes,
             cwnd_limited: true,

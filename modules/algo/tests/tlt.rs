@@ -381,6 +381,21 @@ fn a_peer_that_never_echoes_is_left_after_two_timeouts() {
     assert!(flow.is_deaf(1));
 }
 
+/// Rule 17.
+#[test]
+fn a_peer_that_stops_echoing_is_left_after_eight_timeouts() {
+    assert!(!pending().is_deaf(7));
+    assert!(pending().is_deaf(8));
+    // The timeouts before an echo do not count.
+    let mut flow = pending();
+    let mut packet = last(2_000, 2_000);
+    packet.path.rtos = 5;
+    assert_eq!(flow.on_data(&params(), &packet), Mark::Data);
+    assert_eq!(flow.on_ack_in(Some(Mark::Echo), &ack(2_000)), Seen::Poll);
+    assert!(!flow.is_deaf(12));
+    assert!(flow.is_deaf(13));
+}
+
 /// `dscp_*` are told apart.
 #[test]
 fn marks_are_found_by_their_dscp() {

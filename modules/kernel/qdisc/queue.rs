@@ -38,6 +38,8 @@ impl Verdict {
     const QUEUED: Self = Self(bindings::NET_XMIT_SUCCESS);
     const DROPPED: Self = Self(bindings::NET_XMIT_DROP);
     const CONGESTED: Self = Self(bindings::NET_XMIT_CN);
+    /// Dropped as a network drops, which says nothing to a sender on this machine: netem's.
+    pub(crate) const LOST: Self = Self(bindings::NET_XMIT_SUCCESS | bindings::__NET_XMIT_BYPASS);
     const STOLEN: Self = Self(bindings::NET_XMIT_SUCCESS | bindings::__NET_XMIT_STOLEN);
 
     /// For the parents, which count a packet if they get NET_XMIT_SUCCESS and only then.
@@ -390,6 +392,13 @@ impl<'a> Queue<'a> {
     pub(crate) fn count_overlimit(self) {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_qdisc_overlimit(self.sch.as_ptr()) }
+    }
+
+    /// The transmit queue takes packets; when it does again, dequeue is called.
+    #[inline]
+    pub(crate) fn can_send(self, queue: u16) -> bool {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_qdisc_can_send(self.sch.as_ptr(), queue) }
     }
 
     /// Has dequeue called at `at_ns` of [`now_ns`](super::now_ns).

@@ -23,6 +23,7 @@ mod rotor;
 mod routes;
 mod selftest;
 mod shell;
+mod silence;
 mod socket;
 mod spray;
 mod sysctl;

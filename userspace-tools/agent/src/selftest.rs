@@ -26,7 +26,7 @@ use xdc_netlink::{
 };
 use xdc_proto::Message;
 
-use crate::{boot, channel::Channel, netns::Netns};
+use crate::{boot, channel::Channel, netns::Netns, silence};
 
 const DIRECTORY: &str = "/selftests";
 
@@ -36,6 +36,10 @@ const LONG_PATIENCE: Duration = Duration::from_secs(7_200);
 
 /// In virtual time days pass in seconds; that a guest hangs is for the host to notice.
 const VIRTUAL_PATIENCE: Duration = Duration::from_secs(30 * 86_400);
+
+/// A test that has been silent for so long is asked what it waits for, and again each time. Shorter than the silence
+/// after which the host gives a guest up: that is for a guest whose kernel hangs.
+const SILENCE: Duration = Duration::from_secs(120);
 
 /// The output of an ended test is complete when it has been silent for this long.
 const QUIET: Duration = Duration::from_millis(200);
@@ -120,12 +124,14 @@ fn run_one(
         .spawn()
         .with_context(|| format!("cannot run the selftest {test}"))?;
     let lines = read_lines(child.stdout.take().context("no pipe")?);
-    let patience = match boot::has_virtual_time()? {
+    let has_virtual_time = boot::has_virtual_time()?;
+    let patience = match has_virtual_time {
         true => VIRTUAL_PATIENCE,
         false if long => LONG_PATIENCE,
         false => PATIENCE,
     };
     let deadline = Instant::now() + patience;
+    let mut heard = Instant::now();
     let mut saw_not_ok = false;
     let timed_out = loop {
         if Instant::now() >= deadline {
@@ -133,12 +139,20 @@ fn run_one(
         }
         match lines.recv_timeout(QUIET) {
             Ok(line) => {
+                heard = Instant::now();
                 saw_not_ok |= is_failure(&line);
                 say(format!("  {line}"))?;
             }
             Err(RecvTimeoutError::Disconnected) => break false,
             // Who holds the pipe when the test itself has ended is a leftover of it.
             Err(RecvTimeoutError::Timeout) if child.try_wait()?.is_some() => break false,
+            Err(RecvTimeoutError::Timeout) if !has_virtual_time && heard.elapsed() >= SILENCE => {
+                heard = Instant::now();
+                say(format!("  # silent for {} s", SILENCE.as_secs()))?;
+                for line in silence::report(Pid::from_raw(child.id() as i32)) {
+                    say(format!("  # {line}"))?;
+                }
+            }
             Err(RecvTimeoutError::Timeout) => {}
         }
     };
