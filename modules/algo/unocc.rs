@@ -107,6 +107,26 @@ const E_ALWAYS_DECREASES: u32 = FRACTION_ONE / 10 * 9;
 /// The increase is that of at least this rate where C is not told.
 const UNTOLD_LEAST_MBPS: u32 = 100;
 
+/// The increase beyond the region, of which C allows `step_scaled`.
+// Of numbers: by reference what an ACK needs would have to be in memory.
+#[cold]
+#[inline(never)]
+fn far_step_scaled(
+    step_scaled: u64,
+    line_rate: LineRate,
+    signs: Signs,
+    now_us: u64,
+    mss_bytes: u32,
+) -> u64 {
+    let packets = calm_packets(line_rate.calm_s(now_us), signs.has(Signs::TELLING));
+    let calm_scaled = u64::from(packets).saturating_mul(u64::from(mss_bytes) << BYTE_BITS);
+    match (line_rate.is_told(), signs.has(Signs::LOST)) {
+        (true, false) => step_scaled,
+        (true, true) => step_scaled.min(calm_scaled),
+        (false, _) => calm_scaled,
+    }
+}
+
 /// Packets that are added per RTT where the path may be far slower than C, so many seconds after the last loss: one more
 /// with each where a port marks, else twice as many.
 fn calm_packets(calm_s: u32, is_marked: bool) -> u32 {
@@ -126,8 +146,6 @@ pub struct Path {
     /// What C is by.
     line_rate: LineRate,
     bdp_bytes: u64,
-    /// The increase where the path may be far slower than C, in 2^-16 bytes; 0 = C is believed.
-    doubted_scaled: u64,
 }
 
 impl Path {
@@ -149,7 +167,6 @@ pub trait Derived: Rows {
             rate_mbps,
             line_rate,
             bdp_bytes: bdp_bytes(rate_mbps, base_rtt_us),
-            doubted_scaled: 0,
         }
     }
 
@@ -162,12 +179,10 @@ pub trait Derived: Rows {
     /// Additive increase per RTT, in 2^-16 bytes.
     #[inline(always)]
     fn increase_scaled(&self, path: &Path) -> u64 {
-        match (path.line_rate.is_told(), path.doubted_scaled) {
-            (true, 0) => self.increase_of_scaled(path.bdp_bytes),
-            (true, most_scaled) => self.increase_of_scaled(path.bdp_bytes).min(most_scaled),
-            (false, 0) => self.increase_of_scaled(path.untold_bdp_bytes()),
-            (false, scaled) => scaled,
-        }
+        self.increase_of_scaled(match path.line_rate.is_told() {
+            true => path.bdp_bytes,
+            false => path.untold_bdp_bytes(),
+        })
     }
 
     /// The part of a BDP that is the increase, in 2^-16 bytes.
@@ -448,16 +463,8 @@ impl Controller for Flow {
             self.line_rate
                 .ask_host(params, ack.now_us, &self.base_rtt, sample);
         }
-        // Read once: it may change at any time.
-        let by_hand_mbps = params.line_rate_mbps();
-        match self.path(params, by_hand_mbps) {
-            Some(mut path) => {
-                if by_hand_mbps == 0 && !host::is_in_region(path.base_rtt_us) {
-                    path.doubted_scaled =
-                        self.doubted_scaled(path.line_rate.is_told(), ack.now_us, ack.mss_bytes);
-                }
-                self.algorithm_1(params, ack, &path, watch);
-            }
+        match self.path(params, params.line_rate_mbps()) {
+            Some(path) => self.algorithm_1(params, ack, &path, watch),
             None => {
                 self.slow_start(ack, false);
                 self.window.clamp(ack.mss_bytes, u64::MAX);
@@ -557,16 +564,14 @@ impl Flow {
         Some(params.path(base_rtt_us, rate_mbps, line_rate))
     }
 
-    /// The increase beyond the region, in 2^-16 bytes; 0 = that of C.
-    #[cold]
-    #[inline(never)]
-    fn doubted_scaled(&self, is_told: bool, now_us: u64, mss_bytes: u32) -> u64 {
-        if is_told && !self.signs.has(Signs::LOST) {
-            return 0;
+    /// Additive increase per RTT, in 2^-16 bytes.
+    #[inline(always)]
+    fn step_scaled(&self, params: &impl Values, path: &Path, now_us: u64, mss_bytes: u32) -> u64 {
+        let step_scaled = params.increase_scaled(path);
+        if host::is_in_region(path.base_rtt_us) || params.line_rate_mbps() != 0 {
+            return step_scaled;
         }
-        let calm_s = self.line_rate.calm_s(now_us);
-        let packets = calm_packets(calm_s, self.signs.has(Signs::TELLING));
-        u64::from(packets).saturating_mul(u64::from(mss_bytes) << BYTE_BITS)
+        far_step_scaled(step_scaled, self.line_rate, self.signs, now_us, mss_bytes)
     }
 
     /// The path, if base RTT and C are known before anything is sent: by hand, or by the device within the region.
@@ -620,8 +625,8 @@ impl Flow {
         if self.window.in_slow_start() {
             self.slow_start(ack, params.balanced_exit() != 0);
         } else if ack.cwnd_limited {
-            let mut step_scaled = params.increase_scaled(path);
-            let is_seen = !path.line_rate.is_told() && path.doubted_scaled == 0;
+            let mut step_scaled = self.step_scaled(params, path, ack.now_us, ack.mss_bytes);
+            let is_seen = !path.line_rate.is_told() && host::is_in_region(path.base_rtt_us);
             if is_seen && self.may_probe(params, ack, path) {
                 let seen_scaled = params.increase_of_scaled(path.bdp_bytes);
                 step_scaled = step_scaled.max(self.line_rate.probing_step_scaled(
@@ -807,7 +812,7 @@ impl Flow {
             return;
         }
         let before = self.window;
-        let verdict = self.judge_epoch(params, rtt_us, path);
+        let verdict = self.judge_epoch(params, ack, rtt_us, path);
         self.epochs = self.epochs.wrapping_add(1);
 
         // The period is the packet's RTT, scaled down to an intra-datacenter flow's.
@@ -841,7 +846,13 @@ impl Flow {
 
     /// The epoch is over: E, and the decrease if anything was marked.
     #[inline(always)]
-    fn judge_epoch(&mut self, params: &impl Values, rtt_us: u32, path: &Path) -> Verdict {
+    fn judge_epoch(
+        &mut self,
+        params: &impl Values,
+        ack: &Ack,
+        rtt_us: u32,
+        path: &Path,
+    ) -> Verdict {
         let mut verdict = Verdict {
             action: Action::None,
             cut: 0,
@@ -871,17 +882,17 @@ impl Flow {
         }
         verdict.cut = cut as u32;
         if self.window.in_slow_start() {
-            verdict.action = self.withhold(cut, params.increase_scaled(path));
+            let step_scaled = self.step_scaled(params, path, ack.now_us, ack.mss_bytes);
+            verdict.action = self.withhold(cut, step_scaled);
             return verdict;
         }
 
         let falling =
             before != 0 && self.ecn_fraction < before && self.ecn_fraction <= E_ALWAYS_DECREASES;
         if params.skip_md_when_falling() != 0 && falling {
-            self.window.increase(
-                params.increase_scaled(path),
-                u64::from(self.epoch_acked_bytes),
-            );
+            let step_scaled = self.step_scaled(params, path, ack.now_us, ack.mss_bytes);
+            self.window
+                .increase(step_scaled, u64::from(self.epoch_acked_bytes));
             verdict.action = Action::Increased;
             return verdict;
         }
