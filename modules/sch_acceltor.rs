@@ -396,12 +396,7 @@ impl State {
         };
         *counter = counter.wrapping_add(1);
         self.trace_drop(queue, &packet, cause);
-        let verdict = queue.drop_packet(packet, reason);
-        match cause {
-            // A sender on this machine would take it for a full queue, and wait for 500 ms.
-            Cause::Blocked => Verdict::LOST,
-            _ => verdict,
-        }
+        queue.drop_packet(packet, reason)
     }
 
     fn trace_drop(&self, queue: Queue<'_>, packet: &Packet<'_>, cause: Cause) {

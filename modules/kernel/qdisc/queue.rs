@@ -38,8 +38,6 @@ impl Verdict {
     const QUEUED: Self = Self(bindings::NET_XMIT_SUCCESS);
     const DROPPED: Self = Self(bindings::NET_XMIT_DROP);
     const CONGESTED: Self = Self(bindings::NET_XMIT_CN);
-    /// Dropped as a network drops, which says nothing to a sender on this machine: netem's.
-    pub(crate) const LOST: Self = Self(bindings::NET_XMIT_SUCCESS | bindings::__NET_XMIT_BYPASS);
     const STOLEN: Self = Self(bindings::NET_XMIT_SUCCESS | bindings::__NET_XMIT_STOLEN);
 
     /// For the parents, which count a packet if they get NET_XMIT_SUCCESS and only then.
