@@ -39,8 +39,8 @@ pub fn is_in_region(base_rtt_us: u32) -> bool {
     base_rtt_us <= REGION_RTT_US
 }
 
-/// So many seconds since congestion count, at most.
-pub const MAX_CALM_S: u32 = 31;
+/// So many seconds since congestion count, at most ([`LineRate::calm_step_scaled`]).
+const MAX_CALM_S: u32 = 31;
 
 /// No link is faster: the bound of `line_rate_mbps`.
 const MAX_MBPS: u32 = 1_000_000;
@@ -87,12 +87,12 @@ impl LineRate {
         (since & (CONGESTED >> CONGESTED_SHIFT)).saturating_sub(1)
     }
 
-    /// An increase where C is not told and nothing tells of a full path: larger by itself with each second. The first one
-    /// after congestion has the usual one.
+    /// An increase where C is not known: larger by itself with each second. The first one after congestion has the usual
+    /// one.
     // A function of three numbers: by reference what an ACK needs would have to be in memory.
     #[cold]
     #[inline(never)]
-    pub fn probing_step_scaled(self, step_scaled: u64, now_us: u64, mss_bytes: u32) -> u64 {
+    pub fn calm_step_scaled(self, step_scaled: u64, now_us: u64, mss_bytes: u32) -> u64 {
         match self.calm_s(now_us).min(MAX_CALM_S) {
             0 => step_scaled,
             calm_s => step_scaled

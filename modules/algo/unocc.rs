@@ -26,9 +26,10 @@
 //!    round trip has an RTT without a queue.
 //! 9. A path of more than 5 ms leaves the region, and its slowest link may be far slower than the host's.
 //!    There a flow does not begin with a part of the BDP that the device's speed makes.
-//! 10. On such a path, after the flow's first loss, or from its beginning where no device tells C, the increase
-//!     is a number of packets that follows from the seconds since the last loss: all flows that share the path grow
-//!     by the same then, whatever they have. It is at most what follows from the device's speed.
+//! 10. On such a path the increase is a number of packets that follows from the seconds since the last loss or Quick
+//!     Adapt, so that flows which share the path grow alike. This begins with the flow's first loss. Until then, and
+//!     as an upper bound from then on, the device's speed gives the increase. Where no device tells C there is no such
+//!     bound, and this begins with the flow.
 
 use crate::algo::controller::{Controller, Published, Watch, published};
 use crate::algo::entry::{Entry, Event as Tracepoint, Line, Marks, Shown, State, Unit, Value};
@@ -107,7 +108,11 @@ const E_ALWAYS_DECREASES: u32 = FRACTION_ONE / 10 * 9;
 /// The increase is that of at least this rate where C is not told.
 const UNTOLD_LEAST_MBPS: u32 = 100;
 
-/// The increase beyond the region, of which C allows `step_scaled`.
+/// 4,096 packets: in ten RTTs half a window of 10 Gbit/s and 100 ms.
+const MAX_DOUBLINGS: u32 = 12;
+
+/// The increase beyond the region, where C gives `step_scaled`: a packet, and one more for each second since the last
+/// congestion if the port marks, else twice as much with each.
 // Of numbers: by reference what an ACK needs would have to be in memory.
 #[cold]
 #[inline(never)]
@@ -118,22 +123,15 @@ fn far_step_scaled(
     now_us: u64,
     mss_bytes: u32,
 ) -> u64 {
-    let packets = calm_packets(line_rate.calm_s(now_us), signs.has(Signs::TELLING));
-    let calm_scaled = u64::from(packets).saturating_mul(u64::from(mss_bytes) << BYTE_BITS);
+    let mss_scaled = u64::from(mss_bytes) << BYTE_BITS;
+    let calm_scaled = match signs.has(Signs::TELLING) {
+        true => line_rate.calm_step_scaled(mss_scaled, now_us, mss_bytes),
+        false => mss_scaled << line_rate.calm_s(now_us).min(MAX_DOUBLINGS),
+    };
     match (line_rate.is_told(), signs.has(Signs::LOST)) {
         (true, false) => step_scaled,
         (true, true) => step_scaled.min(calm_scaled),
         (false, _) => calm_scaled,
-    }
-}
-
-/// Packets that are added per RTT where the path may be far slower than C, so many seconds after the last loss: one more
-/// with each where a port marks, else twice as many.
-fn calm_packets(calm_s: u32, is_marked: bool) -> u32 {
-    match is_marked {
-        true => calm_s.min(host::MAX_CALM_S).saturating_add(1),
-        // 4,096 packets: what half a window takes on 10 Gbit/s and 100 ms, in ten RTTs.
-        false => 1 << calm_s.min(12),
     }
 }
 
@@ -629,7 +627,7 @@ impl Flow {
             let is_seen = !path.line_rate.is_told() && host::is_in_region(path.base_rtt_us);
             if is_seen && self.may_probe(params, ack, path) {
                 let seen_scaled = params.increase_of_scaled(path.bdp_bytes);
-                step_scaled = step_scaled.max(self.line_rate.probing_step_scaled(
+                step_scaled = step_scaled.max(self.line_rate.calm_step_scaled(
                     seen_scaled,
                     ack.now_us,
                     ack.mss_bytes,

@@ -1596,7 +1596,7 @@ fn where_no_device_tells_a_flow_recovers_from_an_early_loss() {
         assert!(window > 3 * usual, "{window}, {usual}");
         // Marks say that there is no more, and so does a queue.
         let marked = after_an_early_loss::<Flow>(&host, REGION, true, 0, 1);
-        assert!(marked.abs_diff(usual) < usual / 20, "{marked}, {usual}");
+        assert!(marked.abs_diff(usual) < usual / 50, "{marked}, {usual}");
         let delayed = after_an_early_loss::<Flow>(&host, REGION, false, 6_000, u64::MAX);
         assert!(delayed.abs_diff(usual) < usual / 20, "{delayed}, {usual}");
         // Jitter does not delay all of two round trips.
@@ -1634,6 +1634,10 @@ fn out_of_the_region_the_increase_after_a_loss_follows_from_the_seconds_since() 
         let host = Host::new(way);
         let unmarked = after_an_early_loss::<Flow>(&host, FAR, false, 0, 1);
         let marked = after_an_early_loss::<Flow>(&host, FAR, true, 0, 1);
+        if !matches!(way, Way::Told(_)) {
+            // 1 Gbit/s: cubic needs 17 s, the cube root of 3,125 packets / 0.4.
+            assert!(unmarked >= bdp_bytes(1_000, FAR.1), "{way:?}: {unmarked}");
+        }
         for (window, packets) in [
             (unmarked, double as fn(u32) -> u64),
             (marked, linear as fn(u32) -> u64),

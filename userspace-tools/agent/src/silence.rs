@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a silent test waits for: its tasks, whoever sleeps without listening, and the modules in use.
+//! What a silent test waits for: where its tasks are in the kernel, tasks in uninterruptible sleep, and modules in use.
 
 use std::{fs, path::Path};
 
@@ -57,7 +57,7 @@ fn place(task: i32) -> String {
     }
     match fs::read_to_string(format!("/proc/{task}/wchan")) {
         Ok(function) if function != "0" => function,
-        _ => "no sleep".to_string(),
+        _ => "no wait".to_string(),
     }
 }
 
