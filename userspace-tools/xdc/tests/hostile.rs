@@ -64,7 +64,7 @@ impl Hostile {
     }
 
     fn args(&self) -> Vec<OsString> {
-        let words = "run links --engine uml --cc cubic --timeout 20 --results";
+        let words = "run links --engine uml --cc cubic --timeout 60 --results";
         let words = words.split(' ').map(OsString::from);
         words
             .chain([self.home.path().join("results").into()])

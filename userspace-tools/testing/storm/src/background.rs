@@ -56,6 +56,10 @@ pub fn beside<T>(
 /// Between two dumps of all sockets, where something else is under attack.
 pub const DIAG_PAUSE: Duration = Duration::from_millis(20);
 
+/// Between the openings of two flows. Where nothing limits the rate of a port, flows that follow one another at once
+/// leave others no processor time.
+const OPENING_PAUSE: Duration = Duration::from_millis(5);
+
 /// Flows that are opened one after another.
 #[derive(Debug, Clone)]
 pub struct Mix {
@@ -93,6 +97,7 @@ impl Background {
             while !stopped.load(Ordering::Relaxed) {
                 while traffic.open_flows() < mix.flows {
                     traffic.open(any_spec(&mut rng, &mix))?;
+                    thread::sleep(OPENING_PAUSE);
                 }
                 traffic.step(Duration::from_millis(100))?;
                 counter.store(traffic.tally.completed, Ordering::Relaxed);

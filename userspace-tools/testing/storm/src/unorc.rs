@@ -24,7 +24,7 @@ use xdc_netlink::{
 use crate::{
     Storm,
     alloc::failing,
-    background::{PATIENCE, beside},
+    background::{PATIENCE, beside, breathe},
     flow::{Family, Load, Spec, Traffic},
     modules,
     net::{DEVICE, Netns, Pair, change, mac, v4},
@@ -257,6 +257,8 @@ fn below_down(storm: &Storm, rounds: u32) -> Result<()> {
 fn below_gone(storm: &Storm, _rounds: u32) -> Result<()> {
     for host in 0..2 {
         let pair = tunnels("paths ops")?;
+        // The address stays, so that TCP goes on.
+        pair.hosts[0].request(link::add_address(TUNNEL, v4(0), 32))?;
         let mut load = load(storm, &pair)?;
         load.refill()?;
         pair.hosts[host].request(link::delete(DEVICE))?;
@@ -265,6 +267,7 @@ fn below_gone(storm: &Storm, _rounds: u32) -> Result<()> {
             ensure!(Instant::now() < deadline, "nothing is sent to nowhere");
             // They cannot end, but those of before may have. A new one may find no route.
             let _ = load.refill();
+            breathe();
         }
         load.traffic.abandon();
         pair.hosts[host].request(link::delete(TUNNEL))?;

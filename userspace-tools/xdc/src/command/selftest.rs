@@ -33,6 +33,8 @@ pub struct Tally {
     /// Of the test that is running: whether it has cases of its own.
     nested: bool,
     nested_failed: bool,
+    /// Tests that have ended.
+    ended: usize,
 }
 
 impl Tally {
@@ -49,6 +51,7 @@ impl Tally {
             self.nested = true;
             self.nested_failed |= !ok;
         } else {
+            self.ended += 1;
             let nested = std::mem::take(&mut self.nested);
             let nested_failed = std::mem::take(&mut self.nested_failed);
             if nested && (ok || nested_failed) {
@@ -103,8 +106,9 @@ pub fn command(request: &Request) -> Result<bool> {
         }
     };
     let home = Home::find()?;
+    let tests = choose(&home, &request.names, flavour)?;
     let plan = Plan::of(Job::Selftest {
-        tests: choose(&home, &request.names, flavour)?,
+        tests: tests.clone(),
         long: request.long,
         arguments: Vec::new(),
         root: None,
@@ -129,7 +133,9 @@ pub fn command(request: &Request) -> Result<bool> {
     });
     if outcome.as_ref().is_err_and(|err| !err.is_interrupted()) {
         // A guest that dies takes the running test with it.
-        tally.failed += 1;
+        let line = interrupted(&tests, tally.ended);
+        println!("{line}");
+        tally.add(&line);
     }
     println!(
         "# xdc selftest: {} passed, {} failed, {} skipped",
@@ -137,6 +143,14 @@ pub fn command(request: &Request) -> Result<bool> {
     );
     outcome?;
     Ok(tally.failed == 0 && tally.passed > 0)
+}
+
+/// The result of the test that was running when the guest ended, after so many others.
+fn interrupted(tests: &[String], ended: usize) -> String {
+    let name = tests
+        .get(ended)
+        .map_or("after the last test", String::as_str);
+    format!("not ok {} {name} # the guest ended", ended + 1)
 }
 
 /// Cases that time packets want a clock that the host's load does not move; what races is looked
@@ -217,6 +231,29 @@ mod tests {
         assert_eq!(tally(&nested), (2, 1, 0));
         let died = ["  ok 1 a", "not ok 1 file # timeout"];
         assert_eq!(tally(&died), (1, 1, 0));
+    }
+
+    #[test]
+    fn a_guest_that_dies_fails_the_test_that_runs() {
+        let tests = ["a.sh", "b.sh"].map(String::from);
+        let mut tally = Tally::default();
+        for line in [
+            "KTAP version 1",
+            "1..2",
+            "  ok 1 x",
+            "ok 1 a.sh",
+            "  ok 1 y",
+        ] {
+            tally.add(line);
+        }
+        let line = interrupted(&tests, tally.ended);
+        assert_eq!(line, "not ok 2 b.sh # the guest ended");
+        tally.add(&line);
+        assert_eq!((tally.passed, tally.failed), (2, 1));
+        assert_eq!(
+            interrupted(&tests, tally.ended),
+            "not ok 3 after the last test # the guest ended"
+        );
     }
 
     #[test]

@@ -58,9 +58,9 @@ impl Tools {
         };
         let cc = tools.find_one("C compiler", &[name.to_owned()], compiler)?;
         tools.variables = vec![format!("RUSTC={rustc}"), format!("BINDGEN={bindgen}")];
-        tools.variables.push(match config.is_on("CC_IS_CLANG") {
-            true => "LLVM=1".to_owned(),
-            false => format!("CC={cc} HOSTCC={cc}"),
+        tools.variables.extend(match config.is_on("CC_IS_CLANG") {
+            true => vec!["LLVM=1".to_owned()],
+            false => vec![format!("CC={cc}"), format!("HOSTCC={cc}")],
         });
         Ok(tools)
     }
@@ -187,9 +187,7 @@ pub fn metadata(
             log_path.display()
         );
         let mut make = tools.command("make", &[source, out])?;
-        for variable in &tools.variables {
-            make.args(variable.split(' '));
-        }
+        make.args(&tools.variables);
         let output = |log: &File| log.try_clone().map_err(|err| Error::io("the log", &err));
         let mut make = make
             .arg("-C")
@@ -308,6 +306,16 @@ mod tests {
         let tools = Tools::find(&config, None).unwrap();
         assert!(tools.checks.len() == 3 && tools.checks.iter().all(|check| !check.same));
         assert!(tools.checks[2].detail.contains("there is no no-such-gcc"));
+        // Each is an argument of make, and finish() refuses one that has a space in it.
+        assert_eq!(
+            tools.variables,
+            [
+                "RUSTC=rustc",
+                "BINDGEN=bindgen",
+                "CC=no-such-gcc",
+                "HOSTCC=no-such-gcc"
+            ]
+        );
         let silent = Tools::find(&Config::parse("CONFIG_RUST=y\n"), None);
         assert!(silent.is_err());
     }
