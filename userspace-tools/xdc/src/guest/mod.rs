@@ -559,9 +559,19 @@ impl Console {
         }
         let _ = self.read();
         let (start, why) = self.alarm.take().unwrap_or_default();
-        // A trace's first line is a ruler; the lines before tell what led to it.
-        let from = start.saturating_sub(2);
-        let report = self.lines.iter().skip(from).take(REPORT_LINES).cloned();
+        // A trace's first line is a ruler; the lines before tell what led to it. Who is killed for memory stands behind
+        // what uses it.
+        let before = match why.contains("Out of memory") {
+            true => 2 * REPORT_LINES,
+            false => 2,
+        };
+        let from = start.saturating_sub(before);
+        let report = self
+            .lines
+            .iter()
+            .take(start + REPORT_LINES - 2)
+            .skip(from)
+            .cloned();
         Error::failure(why).details(report.collect())
     }
 
