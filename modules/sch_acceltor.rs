@@ -536,6 +536,9 @@ impl State {
         if config.detect == TC_ACCELTOR_DETECT_SKETCH {
             Sketch::forget(&mut self.tables.sketch, label, days, config.forget_days);
         }
+        if self.stats.elephants == 0 {
+            return;
+        }
         // More than a week would be the same ones again.
         let first = label.saturating_sub(days.min(config.days_per_week.get()));
         let mut evicted = 0_u64;

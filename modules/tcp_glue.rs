@@ -445,14 +445,19 @@ impl<A: Algorithm> sysctl::Params for Sysctls<A> {
 /// Room for the name of a folder of sysctls and a NUL.
 const DIR_BYTES: usize = 32;
 
-/// `net/NAME`, and zeroes.
+/// `net/NAME`, and zeroes. Byte by byte: copy_from_slice() is no const fn before Rust 1.87, and Linux takes 1.85.
 const fn sysctl_dir(name: &CStr) -> [u8; DIR_BYTES] {
     const ABOVE: &[u8] = b"net/";
+    let name = name.to_bytes();
     let mut dir = [0; DIR_BYTES];
-    let (above, below) = dir.split_at_mut(ABOVE.len());
-    above.copy_from_slice(ABOVE);
-    let name = name.to_bytes_with_nul();
-    below.split_at_mut(name.len()).0.copy_from_slice(name);
+    let mut at = 0;
+    while at < ABOVE.len() + name.len() {
+        dir[at] = match at < ABOVE.len() {
+            true => ABOVE[at],
+            false => name[at - ABOVE.len()],
+        };
+        at += 1;
+    }
     dir
 }
 

@@ -346,7 +346,7 @@ impl Tlt {
         let Some(flow) = self.flows.find(net, &segment) else {
             return packet.accept();
         };
-        let Some(flow) = self.still_taking_part(net, &packet, flow) else {
+        let Some(flow) = self.still_taking_part(net, &packet, &segment, flow) else {
             return packet.accept();
         };
         let clock_seq = flow.clock_seq();
@@ -366,9 +366,13 @@ impl Tlt {
         &self,
         net: &Net,
         packet: &Packet<'_>,
-        flow: Held<'a, tlt::Flow>,
+        segment: &Segment,
+        mut flow: Held<'a, tlt::Flow>,
     ) -> Option<Held<'a, tlt::Flow>> {
         let conn = packet.sender()?;
+        if flow.is_mute() && !conn.is_excluded() {
+            return (segment.len() == 0).then_some(flow);
+        }
         let why = if conn.is_excluded() {
             Count::Excluded
         } else if self.params(net).negotiate() != 0 && flow.is_deaf(conn.timeouts()) {
@@ -378,7 +382,13 @@ impl Tlt {
         };
         self.count(net, why);
         let from = flow.phase();
-        flow.remove();
+        match why {
+            Count::Fallback => {
+                flow.give_up();
+                drop(flow);
+            }
+            _ => flow.remove(),
+        }
         trace_state(&conn, Some(from), None);
         None
     }
@@ -540,16 +550,19 @@ impl Tlt {
         if segment.len() != 0 {
             self.receive_data(net, &segment, mark);
         }
+        // What carries data carries no echo, but it acknowledges.
+        let echo = mark.filter(|_| segment.len() == 0);
+        let Some(mut flow) = self.flows.find(net, &segment) else {
+            return;
+        };
         let incoming = Incoming {
             ack: segment.ack(),
             una: conn.snd_una(),
             nxt: conn.snd_nxt(),
             max_window: conn.max_window(),
-        };
-        // What carries data carries no echo, but it acknowledges.
-        let echo = mark.filter(|_| segment.len() == 0);
-        let Some(mut flow) = self.flows.find(net, &segment) else {
-            return;
+            reports: flow
+                .awaited()
+                .is_some_and(|end| packet.reports(&segment, end)),
         };
         let from = flow.phase();
         let sent_ago_us = TltEcho::is_on().then(|| flow.age_us(now_ns() / 1_000));

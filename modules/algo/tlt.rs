@@ -241,6 +241,8 @@ pub struct Flow {
     /// The last byte that came: a D-SACK of it says nothing of the network.
     clock_seq: u32,
     clock_seen: bool,
+    /// The peer does not echo; we still do.
+    is_mute: bool,
 }
 
 /// What TCP knows of the path and of itself.
@@ -282,6 +284,8 @@ pub struct Incoming {
     pub nxt: u32,
     /// The largest window that the peer ever offered.
     pub max_window: u32,
+    /// It says that the important packet has arrived.
+    pub reports: bool,
 }
 
 /// What came of a packet that came.
@@ -431,6 +435,9 @@ impl Flow {
 
     /// An ACK of that mark came. With [`None`], one that has none.
     pub fn on_ack_in(&mut self, mark: Option<Mark>, ack: &Incoming) -> Seen {
+        if self.is_mute {
+            return Seen::Nothing;
+        }
         let echoed = match mark {
             Some(Mark::Echo) => Kind::Data,
             Some(Mark::ClockEcho) => Kind::Clock,
@@ -456,7 +463,9 @@ impl Flow {
                 kind,
                 end_seq,
                 sent_us,
-            } if kind == echoed => (kind, end_seq, sent_us),
+            } if kind == echoed && (kind == Kind::Clock || self.replaced == 0 || ack.reports) => {
+                (kind, end_seq, sent_us)
+            }
             _ if self.replaced != 0 => {
                 self.replaced = self.replaced.wrapping_sub(1);
                 self.hear();
@@ -527,6 +536,27 @@ impl Flow {
             _ => SILENT_AFTER_RTOS,
         };
         self.is_started && met >= patience
+    }
+
+    /// The peer does not echo: the sender's half ends.
+    pub fn give_up(&mut self) {
+        self.is_mute = true;
+        self.is_started = false;
+        self.sender = Sender::First;
+        self.proof = None;
+    }
+
+    /// Whether it did.
+    pub fn is_mute(&self) -> bool {
+        self.is_mute
+    }
+
+    /// Where the important packet ends.
+    pub fn awaited(&self) -> Option<u32> {
+        match self.sender {
+            Sender::InFlight { end_seq, .. } => Some(end_seq),
+            Sender::First | Sender::Pending => None,
+        }
     }
 
     /// Where the sender is.

@@ -29,7 +29,8 @@
 //! 10. On such a path the increase is a number of packets that follows from the seconds since the last loss or Quick
 //!     Adapt, so that flows which share the path grow alike. This begins with the flow's first loss. Until then, and
 //!     as an upper bound from then on, the device's speed gives the increase. Where no device tells C there is no such
-//!     bound, and this begins with the flow.
+//!     bound, and this begins with the flow. It is half of the window at most, since seconds also pass while nothing is
+//!     sent.
 
 use crate::algo::controller::{Controller, Published, Watch, published};
 use crate::algo::entry::{Entry, Event as Tracepoint, Line, Marks, Shown, State, Unit, Value};
@@ -112,7 +113,7 @@ const UNTOLD_LEAST_MBPS: u32 = 100;
 const MAX_DOUBLINGS: u32 = 12;
 
 /// The increase beyond the region, where C gives `step_scaled`: a packet, and one more for each second since the last
-/// congestion if the port marks, else twice as much with each.
+/// congestion if the port marks, else twice as much with each, but half of the window at most.
 // Of numbers: by reference what an ACK needs would have to be in memory.
 #[cold]
 #[inline(never)]
@@ -122,12 +123,14 @@ fn far_step_scaled(
     signs: Signs,
     now_us: u64,
     mss_bytes: u32,
+    window_scaled: u64,
 ) -> u64 {
     let mss_scaled = u64::from(mss_bytes) << BYTE_BITS;
     let calm_scaled = match signs.has(Signs::TELLING) {
         true => line_rate.calm_step_scaled(mss_scaled, now_us, mss_bytes),
         false => mss_scaled << line_rate.calm_s(now_us).min(MAX_DOUBLINGS),
     };
+    let calm_scaled = calm_scaled.min((window_scaled >> 1).max(mss_scaled));
     match (line_rate.is_told(), signs.has(Signs::LOST)) {
         (true, false) => step_scaled,
         (true, true) => step_scaled.min(calm_scaled),
@@ -315,8 +318,11 @@ impl Signs {
     const TELLING: Signs = Signs(8);
     /// There was a loss.
     const LOST: Signs = Signs(16);
+    /// The last reduction was that of the first loss, and the port had told before it: what an undo gives back.
+    const FIRST_LOSS: Signs = Signs(32);
+    const HAD_TOLD: Signs = Signs(64);
     /// What stays from one round trip to the next.
-    const LASTING: u8 = Signs::TELLING.0 | Signs::LOST.0;
+    const LASTING: u8 = Signs::TELLING.0 | Signs::LOST.0 | Signs::FIRST_LOSS.0 | Signs::HAD_TOLD.0;
 
     #[inline(always)]
     fn has(self, sign: Signs) -> bool {
@@ -331,6 +337,33 @@ impl Signs {
     #[inline(always)]
     fn forget(&mut self, sign: Signs) {
         self.0 &= !sign.0;
+    }
+
+    /// There was a loss: what ports told before is over.
+    fn lose(&mut self) {
+        let (had_lost, had_told) = (self.has(Signs::LOST), self.has(Signs::TELLING));
+        self.forget(Signs::FIRST_LOSS);
+        self.forget(Signs::HAD_TOLD);
+        self.forget(Signs::TELLING);
+        self.note(Signs::LOST);
+        if !had_lost {
+            self.note(Signs::FIRST_LOSS);
+        }
+        if had_told {
+            self.note(Signs::HAD_TOLD);
+        }
+    }
+
+    /// There was none.
+    fn undo(&mut self) {
+        if self.has(Signs::FIRST_LOSS) {
+            self.forget(Signs::FIRST_LOSS);
+            self.forget(Signs::LOST);
+        }
+        if self.has(Signs::HAD_TOLD) {
+            self.forget(Signs::HAD_TOLD);
+            self.note(Signs::TELLING);
+        }
     }
 
     /// What is left of them in the next round trip.
@@ -494,11 +527,15 @@ impl Controller for Flow {
 
     fn reduced_at(&mut self, now_us: u64) {
         self.end_round_reduced(now_us);
-        self.signs.forget(Signs::TELLING);
+        self.signs.lose();
+    }
+
+    fn lost_again(&mut self) {
         self.signs.note(Signs::LOST);
     }
 
     fn undo(&mut self, prior_bytes: u64, ssthresh_bytes: u64) {
+        self.signs.undo();
         if self.window.is_started() {
             self.window.undo(prior_bytes, ssthresh_bytes);
             self.end_reduction();
@@ -565,8 +602,16 @@ impl Flow {
     /// Additive increase per RTT, in 2^-16 bytes.
     #[inline(always)]
     fn step_scaled(&self, params: &impl Values, path: &Path, now_us: u64, mss_bytes: u32) -> u64 {
+        let window_scaled = self.window.scaled();
         let far_scaled = |step_scaled| {
-            far_step_scaled(step_scaled, self.line_rate, self.signs, now_us, mss_bytes)
+            far_step_scaled(
+                step_scaled,
+                self.line_rate,
+                self.signs,
+                now_us,
+                mss_bytes,
+                window_scaled,
+            )
         };
         let in_region = host::is_in_region(path.base_rtt_us);
         let step_scaled = params.increase_scaled(path);

@@ -82,7 +82,8 @@ impl Conn<'_> {
 
     /// A tail loss probe is out.
     pub(crate) fn is_probing(&self) -> bool {
-        read!(self, tlp_high_seq) != 0
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_conn_is_probing(self.sk) }
     }
 
     /// SO_MARK.

@@ -96,6 +96,12 @@ impl Packet<'_> {
         unsafe { bindings::xdc_nf_is_intact(self.skb, self.state, &segment.0) }
     }
 
+    /// It acknowledges what ends at `end_seq`, by its number or by a block.
+    pub(crate) fn reports(&self, segment: &Segment, end_seq: u32) -> bool {
+        // SAFETY: By the type invariants; C looks for the header at `segment`'s offset.
+        unsafe { bindings::xdc_nf_reports(self.skb, &segment.0, end_seq) }
+    }
+
     /// Sets its DSCP. False: there is no memory.
     pub(crate) fn set_dscp(&mut self, dscp: u8) -> bool {
         // SAFETY: By the type invariants.

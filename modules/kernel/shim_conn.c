@@ -39,6 +39,13 @@ void xdc_conn_send_ack(struct sock *sk, u32 errand)
 	slot->sk = NULL;
 }
 
+/* What it sends now is the tail loss probe. */
+bool xdc_conn_is_probing(const struct sock *sk)
+{
+	return READ_ONCE(inet_csk(sk)->icsk_pending) == ICSK_TIME_LOSS_PROBE &&
+	       !time_after(tcp_timeout_expires((struct sock *)sk), jiffies);
+}
+
 /* When what the socket sends now leaves, by its pacing rate. */
 u64 xdc_conn_departure_us(const struct sock *sk)
 {
@@ -84,7 +91,9 @@ static void xdc_conn_restore_order(struct sock *sk)
 void xdc_conn_detect(struct sock *sk, u64 mstamp_us, u32 end_seq)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	u32 rtt_us = tp->rack.rtt_us;
+	u32 rtt_us = tp->rack.rtt_us, lost = tp->lost;
+	u8 pending = inet_csk(sk)->icsk_pending;
+	unsigned long expires = tcp_timeout_expires(sk);
 
 	if (mstamp_us && (mstamp_us > tp->rack.mstamp ||
 			  (mstamp_us == tp->rack.mstamp && after(end_seq, tp->rack.end_seq)))) {
@@ -97,6 +106,12 @@ void xdc_conn_detect(struct sock *sk, u64 mstamp_us, u32 end_seq)
 	inet_csk_reset_xmit_timer(sk, ICSK_TIME_REO_TIMEOUT, 0, tcp_rto_max(sk));
 	xdc_conn_release(sk, TCP_WRITE_TIMER_DEFERRED);
 	tp->rack.rtt_us = rtt_us;
+	/* Where nothing was lost the timer goes on that was there. */
+	if (tp->lost == lost && tp->packets_out &&
+	    (pending == ICSK_TIME_LOSS_PROBE || pending == ICSK_TIME_REO_TIMEOUT))
+		inet_csk_reset_xmit_timer(sk, pending,
+					  time_after(expires, jiffies) ? expires - jiffies : 1,
+					  tcp_rto_max(sk));
 }
 
 /* Sends one lost segment again, whatever the window, unless the pacing rate forbids it. */
@@ -134,6 +149,24 @@ bool xdc_conn_has_lost(const struct sock *sk)
 	return tp->lost_out > tp->retrans_out;
 }
 
+/* There are data that neither the window nor Nagle keeps. */
+static bool xdc_conn_can_send(struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	const struct sk_buff *skb = tcp_send_head(sk);
+	u32 len;
+
+	if (!skb)
+		return false;
+	len = min_t(u32, skb->len, tp->mss_cache);
+	if (after(TCP_SKB_CB(skb)->seq + len, tcp_wnd_end(tp)))
+		return false;
+	return len == tp->mss_cache || !tcp_skb_is_last(sk, skb) ||
+	       !((tp->nonagle & TCP_NAGLE_CORK) ||
+		 (!tp->nonagle && after(tp->snd_sml, tp->snd_una) &&
+		  !after(tp->snd_sml, tp->snd_nxt)));
+}
+
 /*
  * What there is to be sent waits for a timer of TCP's own: that of the pacing rate,
  * or the one that fires when the device has sent something.
@@ -144,7 +177,7 @@ bool xdc_conn_is_held(struct sock *sk)
 
 	if (tcp_packets_in_flight(tp) >= tcp_snd_cwnd(tp))
 		return false;
-	if (!tcp_send_head(sk) && tp->lost_out <= tp->retrans_out)
+	if (tp->lost_out <= tp->retrans_out && !xdc_conn_can_send(sk))
 		return false;
 	return hrtimer_is_queued(&tp->pacing_timer) ||
 	       test_bit(TSQ_THROTTLED, &sk->sk_tsq_flags);
@@ -163,6 +196,10 @@ bool xdc_conn_is_last(const struct sock *sk, u32 end_seq, u32 segs)
 	if ((s32)left <= 0)
 		return true;
 	if (tcp_packets_in_flight(tp) + segs >= tcp_snd_cwnd(tp))
+		return true;
+	/* TCP's own pacing: nothing follows until its timer fires. */
+	if (READ_ONCE(sk->sk_pacing_status) == SK_PACING_NEEDED && tp->data_segs_out >= 10 &&
+	    READ_ONCE(sk->sk_pacing_rate) != ~0UL)
 		return true;
 	if (after(end_seq + min(left, mss), tcp_wnd_end(tp)))
 		return true;

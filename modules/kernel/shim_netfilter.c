@@ -360,6 +360,39 @@ bool xdc_nf_cut_dsack(struct sk_buff *skb, const struct xdc_segment *segment, u3
 	return true;
 }
 
+/* Whether @skb acknowledges what ends at @end_seq, by its number or by a block. */
+bool xdc_nf_reports(struct sk_buff *skb, const struct xdc_segment *segment, u32 end_seq)
+{
+	u8 buffer[60];
+	const struct tcphdr *tcp;
+	const u8 *option, *end, *block;
+	unsigned int len;
+
+	if (!after(end_seq, segment->ack))
+		return true;
+	tcp = skb_header_pointer(skb, segment->tcp_offset, sizeof(*tcp), buffer);
+	len = tcp ? tcp->doff * 4 : 0;
+	tcp = len ? skb_header_pointer(skb, segment->tcp_offset, len, buffer) : NULL;
+	if (!tcp)
+		return false;
+	option = (const u8 *)(tcp + 1);
+	end = (const u8 *)tcp + len;
+	while (option < end && *option != TCPOPT_EOL) {
+		if (*option == TCPOPT_NOP) {
+			option++;
+			continue;
+		}
+		if (option + 1 >= end || option[1] < 2 || option + option[1] > end)
+			return false;
+		for (block = option + 2; *option == TCPOPT_SACK && block + 8 <= option + option[1]; block += 8)
+			if (before(get_unaligned_be32(block), end_seq) &&
+			    !after(end_seq, get_unaligned_be32(block + 4)))
+				return true;
+		option += option[1];
+	}
+	return false;
+}
+
 /* See xdc_conn_send_ack(). */
 struct xdc_errand {
 	const struct sock *sk;

@@ -35,6 +35,7 @@ fn ack(ack: u32) -> Incoming {
         una: 0,
         nxt: u32::MAX >> 2,
         max_window: 65_535,
+        reports: true,
     }
 }
 
@@ -359,10 +360,30 @@ fn the_echo_of_what_was_replaced_is_late() {
     let mut flow = in_flight();
     let later = data(1_000 + STALE_MIN_US + 1, 2_000);
     assert_eq!(flow.on_data(&params(), &later), Mark::Data);
-    let seen = |flow: &mut Flow| flow.on_ack_in(Some(Mark::Echo), &ack(1_000));
-    assert_eq!(seen(&mut flow), Seen::Poll);
-    assert_eq!(seen(&mut flow), Seen::Late);
-    assert_eq!(seen(&mut flow), Seen::Bad);
+    let seen = |flow: &mut Flow, reports| {
+        let echo = Incoming {
+            reports,
+            ..ack(1_000)
+        };
+        flow.on_ack_in(Some(Mark::Echo), &echo)
+    };
+    // It ends no wait: else two important packets would be in flight from now on.
+    assert_eq!(seen(&mut flow, false), Seen::Late);
+    assert_eq!(flow.awaited(), Some(2_000));
+    assert_eq!(seen(&mut flow, true), Seen::Poll);
+    assert_eq!(seen(&mut flow, true), Seen::Bad);
+}
+
+/// Rule 17: the sender's half ends, not the receiver's.
+#[test]
+fn who_gives_a_peer_up_still_echoes() {
+    let mut flow = in_flight();
+    assert_eq!(flow.on_data_in(Mark::Data, 0, 500), Seen::Poll);
+    flow.give_up();
+    assert!(flow.is_mute());
+    assert_eq!(flow.on_ack_in(Some(Mark::Echo), &ack(1_000)), Seen::Nothing);
+    assert_eq!(flow.on_ack(Errand::None, |_| true), Mark::Echo);
+    assert!(!flow.is_deaf(u16::MAX));
 }
 
 /// Rule 17.
@@ -548,6 +569,7 @@ fn any_input_is_survived() {
                 una: rng.any() as u32,
                 nxt: rng.any() as u32,
                 max_window: rng.any() as u32,
+                reports: rng.percent(50),
             };
             let mark = Mark::of(rng.within(0, 70) as u8, &params);
             let errand = rng.pick(&[Errand::None, Errand::ClockEcho, Errand::ClockData]);

@@ -1614,13 +1614,13 @@ fn where_no_device_tells_a_flow_recovers_from_an_early_loss() {
 #[test]
 fn out_of_the_region_the_increase_after_a_loss_follows_from_the_seconds_since() {
     const FAR: (u64, u32) = (17, 100_000);
-    // The sum over 170 round trips of so many packets, at most what C allows.
+    // After 170 round trips of so many packets, at most what C allows and half of the window.
     let sum = |packets: fn(u32) -> u64, most_bytes: u64| -> u64 {
-        let step = |round: u64| {
+        (1..=170).fold(10 * u64::from(MSS), |window, round: u64| {
             let calm_s = ((1_000_000 + round * 100_000) >> 20).saturating_sub(1) as u32;
-            (packets(calm_s) * u64::from(MSS)).min(most_bytes)
-        };
-        10 * u64::from(MSS) + (1..=170).map(step).sum::<u64>()
+            let step = packets(calm_s) * u64::from(MSS);
+            window + step.min(window / 2).min(most_bytes)
+        })
     };
     let linear = |calm_s| u64::from(calm_s) + 1;
     let double = |calm_s: u32| 1_u64 << calm_s.min(12);
@@ -1670,6 +1670,96 @@ fn out_of_the_region_a_flow_without_a_loss_goes_by_its_device() {
     };
     flow.on_ack(&host, &ack).unwrap();
     assert_eq!(flow.cwnd_bytes(), 40_000 + 500_000);
+}
+
+/// Beyond the region: what a flow of `packets` adds in the next round trip, in bytes, without marks.
+fn added_in_a_round(flow: &mut Flow, host: &Host, now_us: u64, packets: u64) -> u64 {
+    flow.window.start(packets * u64::from(MSS), false);
+    let path = flow.path(host, host.line_rate_mbps()).unwrap();
+    flow.step_scaled(host, &path, now_us, MSS) >> BYTE_BITS
+}
+
+#[test]
+fn out_of_the_region_marks_bound_the_increase_of_a_flow_that_has_lost() {
+    const SECOND: u64 = 1 << 20;
+    let host = Host::new(Way::Told(10_000));
+    let mut flow = Flow::new(&host, SECOND, 40_000, Some(100_000));
+    flow.on_loss(&host, SECOND, MSS);
+    let at = |s: u64| (s + 2) * SECOND;
+    let added = |flow: &mut Flow, s| added_in_a_round(flow, &host, at(s), 1_000_000);
+    assert_eq!(added(&mut flow, 0), u64::from(MSS));
+    flow.signs.note(Signs::TELLING);
+    assert_eq!(added(&mut flow, 30), 31 * u64::from(MSS));
+    assert_eq!(added(&mut flow, 31), 32 * u64::from(MSS));
+    assert_eq!(added(&mut flow, 60), 32 * u64::from(MSS));
+    // Where nothing is marked, it doubles.
+    flow.signs.forget(Signs::TELLING);
+    assert_eq!(added(&mut flow, 3), 8 * u64::from(MSS));
+}
+
+#[test]
+fn out_of_the_region_a_window_grows_by_half_at_most() {
+    const SECOND: u64 = 1 << 20;
+    for way in [Way::Silent, Way::Told(10_000)] {
+        let host = Host::new(way);
+        let mut flow = Flow::new(&host, SECOND, 40_000, Some(100_000));
+        flow.on_loss(&host, SECOND, MSS);
+        let half = added_in_a_round(&mut flow, &host, 22 * SECOND, 20);
+        assert_eq!(half, 10 * u64::from(MSS), "{way:?}");
+        assert_eq!(
+            added_in_a_round(&mut flow, &host, 22 * SECOND, 1),
+            u64::from(MSS)
+        );
+    }
+}
+
+#[test]
+fn a_loss_in_a_round_trip_that_was_reduced_is_one() {
+    let host = Host::new(Way::Told(10_000));
+    let mut flow = Flow::new(&host, 1, 400_000, Some(100_000));
+    flow.end_round_reduced(1);
+    let window = flow.cwnd_bytes();
+    assert!(!flow.signs.has(Signs::LOST));
+    flow.on_loss(&host, 1, MSS);
+    assert!(flow.signs.has(Signs::LOST));
+    assert_eq!(flow.cwnd_bytes(), window);
+}
+
+#[test]
+fn a_loss_that_was_none_leaves_no_sign() {
+    let host = Host::new(Way::Told(10_000));
+    for had_told in [false, true] {
+        let mut flow = Flow::new(&host, 1, 400_000, Some(100_000));
+        if had_told {
+            flow.signs.note(Signs::TELLING);
+        }
+        let before = flow.signs;
+        flow.on_loss(&host, 1, MSS);
+        assert!(flow.signs.has(Signs::LOST) && !flow.signs.has(Signs::TELLING));
+        flow.undo(400_000, 400_000);
+        assert_eq!(flow.signs, before);
+        // The second one goes back to the first.
+        flow.on_loss(&host, 1, MSS);
+        flow.end_reduction();
+        flow.on_loss(&host, 300_001, MSS);
+        flow.undo(400_000, 400_000);
+        assert!(flow.signs.has(Signs::LOST));
+    }
+}
+
+#[test]
+fn what_is_long_ago_stays_so() {
+    const SECOND: u64 = 1 << 20;
+    let mut rate = LineRate::told(100);
+    rate.congested_at(5 * SECOND);
+    assert_eq!(rate.calm_s(5 * SECOND - 1), 0);
+    let host = Host::new(Way::Silent);
+    let rtt = BaseRtt::default();
+    for s in (6..4_000).step_by(10) {
+        rate.ask_host(&host, s * SECOND, &rtt, Sample::Least);
+        let expected = (s - 5).saturating_sub(1).min(64);
+        assert_eq!(rate.calm_s(s * SECOND).min(64), expected as u32, "{s} s");
+    }
 }
 
 #[test]
