@@ -49,15 +49,10 @@ const MAX_MBPS: u32 = 1_000_000;
 const MBPS: u32 = (1 << 20) - 1;
 const _: () = assert!(MAX_MBPS <= MBPS);
 
-/// A congestion that is longer ago is kept as so long ago: its time wraps. More than any rule asks for.
-const LONG_AGO_S: u32 = 64;
-
 /// The other ten bits are the time of the last congestion, in 2^20 us: it wraps after 18 minutes.
 const CONGESTED: u32 = !(MBPS | SHOWN | TOLD);
 const CONGESTED_SHIFT: u32 = MBPS.count_ones();
 const SECOND_BITS: u32 = 20;
-/// -1 second.
-const CONGESTED_BEFORE: u32 = CONGESTED >> CONGESTED_SHIFT;
 
 impl LineRate {
     /// So many Mbit/s, without a doubt; not 0.
@@ -89,19 +84,7 @@ impl LineRate {
     pub fn calm_s(self, now_us: u64) -> u32 {
         let second = (now_us >> SECOND_BITS) as u32;
         let since = second.wrapping_sub((self.0 & CONGESTED) >> CONGESTED_SHIFT);
-        match since & (CONGESTED >> CONGESTED_SHIFT) {
-            // The next second: two clocks of one ACK can differ by so much.
-            CONGESTED_BEFORE => 0,
-            since => since.saturating_sub(1),
-        }
-    }
-
-    /// What is long ago stays so when its time wraps.
-    fn age(&mut self, now_us: u64) {
-        if self.calm_s(now_us) > LONG_AGO_S {
-            let ago_us = u64::from(LONG_AGO_S).saturating_add(1) << SECOND_BITS;
-            self.congested_at(now_us.saturating_sub(ago_us));
-        }
+        (since & (CONGESTED >> CONGESTED_SHIFT)).saturating_sub(1)
     }
 
     /// An increase where C is not known: larger by itself with each second. The first one after congestion has the usual
@@ -151,7 +134,6 @@ impl LineRate {
             params.note_base_rtt(now_us, base_rtt_us);
         }
         self.ask(way, sample);
-        self.age(now_us);
     }
 
     /// So many bytes were delivered in that time, limited by nothing but the path.

@@ -29,8 +29,7 @@
 //! 10. On such a path the increase is a number of packets that follows from the seconds since the last loss or Quick
 //!     Adapt, so that flows which share the path grow alike. This begins with the flow's first loss. Until then, and
 //!     as an upper bound from then on, the device's speed gives the increase. Where no device tells C there is no such
-//!     bound, and this begins with the flow. It is half of the window at most, since seconds also pass while nothing is
-//!     sent.
+//!     bound, and this begins with the flow.
 
 use crate::algo::controller::{Controller, Published, Watch, published};
 use crate::algo::entry::{Entry, Event as Tracepoint, Line, Marks, Shown, State, Unit, Value};
@@ -113,7 +112,7 @@ const UNTOLD_LEAST_MBPS: u32 = 100;
 const MAX_DOUBLINGS: u32 = 12;
 
 /// The increase beyond the region, where C gives `step_scaled`: a packet, and one more for each second since the last
-/// congestion if the port marks, else twice as much with each, but half of the window at most.
+/// congestion if the port marks, else twice as much with each.
 // Of numbers: by reference what an ACK needs would have to be in memory.
 #[cold]
 #[inline(never)]
@@ -123,14 +122,12 @@ fn far_step_scaled(
     signs: Signs,
     now_us: u64,
     mss_bytes: u32,
-    window_scaled: u64,
 ) -> u64 {
     let mss_scaled = u64::from(mss_bytes) << BYTE_BITS;
     let calm_scaled = match signs.has(Signs::TELLING) {
         true => line_rate.calm_step_scaled(mss_scaled, now_us, mss_bytes),
         false => mss_scaled << line_rate.calm_s(now_us).min(MAX_DOUBLINGS),
     };
-    let calm_scaled = calm_scaled.min((window_scaled >> 1).max(mss_scaled));
     match (line_rate.is_told(), signs.has(Signs::LOST)) {
         (true, false) => step_scaled,
         (true, true) => step_scaled.min(calm_scaled),
@@ -602,16 +599,8 @@ impl Flow {
     /// Additive increase per RTT, in 2^-16 bytes.
     #[inline(always)]
     fn step_scaled(&self, params: &impl Values, path: &Path, now_us: u64, mss_bytes: u32) -> u64 {
-        let window_scaled = self.window.scaled();
         let far_scaled = |step_scaled| {
-            far_step_scaled(
-                step_scaled,
-                self.line_rate,
-                self.signs,
-                now_us,
-                mss_bytes,
-                window_scaled,
-            )
+            far_step_scaled(step_scaled, self.line_rate, self.signs, now_us, mss_bytes)
         };
         let in_region = host::is_in_region(path.base_rtt_us);
         let step_scaled = params.increase_scaled(path);
