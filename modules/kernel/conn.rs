@@ -80,7 +80,7 @@ impl Conn<'_> {
         read!(self, total_rto)
     }
 
-    /// A tail loss probe is out.
+    /// What it sends now is a tail loss probe.
     pub(crate) fn is_probing(&self) -> bool {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_conn_is_probing(self.sk) }

@@ -1614,13 +1614,13 @@ fn where_no_device_tells_a_flow_recovers_from_an_early_loss() {
 #[test]
 fn out_of_the_region_the_increase_after_a_loss_follows_from_the_seconds_since() {
     const FAR: (u64, u32) = (17, 100_000);
-    // After 170 round trips of so many packets, at most what C allows.
+    // The sum over 170 round trips of so many packets, at most what C allows.
     let sum = |packets: fn(u32) -> u64, most_bytes: u64| -> u64 {
-        (1..=170).fold(10 * u64::from(MSS), |window, round: u64| {
+        let step = |round: u64| {
             let calm_s = ((1_000_000 + round * 100_000) >> 20).saturating_sub(1) as u32;
-            let step = packets(calm_s) * u64::from(MSS);
-            window + step.min(most_bytes)
-        })
+            (packets(calm_s) * u64::from(MSS)).min(most_bytes)
+        };
+        10 * u64::from(MSS) + (1..=170).map(step).sum::<u64>()
     };
     let linear = |calm_s| u64::from(calm_s) + 1;
     let double = |calm_s: u32| 1_u64 << calm_s.min(12);
@@ -1672,29 +1672,25 @@ fn out_of_the_region_a_flow_without_a_loss_goes_by_its_device() {
     assert_eq!(flow.cwnd_bytes(), 40_000 + 500_000);
 }
 
-/// Beyond the region: what a flow of `packets` adds in the next round trip, in bytes, without marks.
-fn added_in_a_round(flow: &mut Flow, host: &Host, now_us: u64, packets: u64) -> u64 {
-    flow.window.start(packets * u64::from(MSS), false);
-    let path = flow.path(host, host.line_rate_mbps()).unwrap();
-    flow.step_scaled(host, &path, now_us, MSS) >> BYTE_BITS
-}
-
 #[test]
 fn out_of_the_region_marks_bound_the_increase_of_a_flow_that_has_lost() {
     const SECOND: u64 = 1 << 20;
     let host = Host::new(Way::Told(10_000));
     let mut flow = Flow::new(&host, SECOND, 40_000, Some(100_000));
     flow.on_loss(&host, SECOND, MSS);
-    let at = |s: u64| (s + 2) * SECOND;
-    let added = |flow: &mut Flow, s| added_in_a_round(flow, &host, at(s), 1_000_000);
-    assert_eq!(added(&mut flow, 0), u64::from(MSS));
+    // In a round trip, so many seconds after the loss.
+    let added_bytes = |flow: &Flow, seconds: u64| {
+        let path = flow.path(&host, host.line_rate_mbps()).unwrap();
+        flow.step_scaled(&host, &path, (seconds + 2) * SECOND, MSS) >> BYTE_BITS
+    };
+    assert_eq!(added_bytes(&flow, 0), u64::from(MSS));
     flow.signs.note(Signs::TELLING);
-    assert_eq!(added(&mut flow, 30), 31 * u64::from(MSS));
-    assert_eq!(added(&mut flow, 31), 32 * u64::from(MSS));
-    assert_eq!(added(&mut flow, 60), 32 * u64::from(MSS));
+    assert_eq!(added_bytes(&flow, 30), 31 * u64::from(MSS));
+    assert_eq!(added_bytes(&flow, 31), 32 * u64::from(MSS));
+    assert_eq!(added_bytes(&flow, 60), 32 * u64::from(MSS));
     // Where nothing is marked, it doubles.
     flow.signs.forget(Signs::TELLING);
-    assert_eq!(added(&mut flow, 3), 8 * u64::from(MSS));
+    assert_eq!(added_bytes(&flow, 3), 8 * u64::from(MSS));
 }
 
 #[test]
