@@ -149,7 +149,15 @@ bool xdc_conn_has_lost(const struct sock *sk)
 	return tp->lost_out > tp->retrans_out;
 }
 
-/* There are data that neither the window nor Nagle keeps. */
+/* Cork or Nagle keeps what is less than a segment. */
+static bool xdc_conn_keeps_small(const struct tcp_sock *tp)
+{
+	return (tp->nonagle & TCP_NAGLE_CORK) ||
+	       (!tp->nonagle && after(tp->snd_sml, tp->snd_una) &&
+		!after(tp->snd_sml, tp->snd_nxt));
+}
+
+/* There are data that neither the window, cork nor Nagle keeps. */
 static bool xdc_conn_can_send(struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -162,9 +170,7 @@ static bool xdc_conn_can_send(struct sock *sk)
 	if (after(TCP_SKB_CB(skb)->seq + len, tcp_wnd_end(tp)))
 		return false;
 	return len == tp->mss_cache || !tcp_skb_is_last(sk, skb) ||
-	       !((tp->nonagle & TCP_NAGLE_CORK) ||
-		 (!tp->nonagle && after(tp->snd_sml, tp->snd_una) &&
-		  !after(tp->snd_sml, tp->snd_nxt)));
+	       !xdc_conn_keeps_small(tp);
 }
 
 /*
@@ -203,10 +209,7 @@ bool xdc_conn_is_last(const struct sock *sk, u32 end_seq, u32 segs)
 		return true;
 	if (after(end_seq + min(left, mss), tcp_wnd_end(tp)))
 		return true;
-	return left < mss &&
-	       ((tp->nonagle & TCP_NAGLE_CORK) ||
-		(!tp->nonagle && after(tp->snd_sml, tp->snd_una) &&
-		 !after(tp->snd_sml, tp->snd_nxt)));
+	return left < mss && xdc_conn_keeps_small(tp);
 }
 
 /* @end_seq is acknowledged, or in a block that the next ACK reports. */

@@ -306,6 +306,23 @@ struct sock *xdc_nf_request(const struct sk_buff *skb, const struct nf_hook_stat
 		sk : NULL;
 }
 
+/* The first SACK option from @option on, of those that end at @end, or NULL. */
+static const u8 *xdc_next_sack(const u8 *option, const u8 *end)
+{
+	while (option < end && *option != TCPOPT_EOL) {
+		if (*option == TCPOPT_NOP) {
+			option++;
+			continue;
+		}
+		if (option + 1 >= end || option[1] < 2 || option + option[1] > end)
+			return NULL;
+		if (*option == TCPOPT_SACK)
+			return option;
+		option += option[1];
+	}
+	return NULL;
+}
+
 /*
  * Where the SACK option lies that begins with @seq as a D-SACK, or 0. Of what was
  * received twice TCP tells first.
@@ -315,19 +332,12 @@ static unsigned int xdc_find_dsack(const struct sk_buff *skb, unsigned int tcp_o
 	const struct tcphdr *tcp = (void *)(skb->data + tcp_offset);
 	const u8 *option = (void *)(tcp + 1), *end = (u8 *)tcp + tcp->doff * 4;
 
-	while (option < end && *option != TCPOPT_EOL) {
-		if (*option == TCPOPT_NOP) {
-			option++;
-			continue;
-		}
-		if (option + 1 >= end || option[1] < 2 || option + option[1] > end)
-			return 0;
-		if (*option == TCPOPT_SACK && option[1] >= TCPOLEN_SACK_BASE + TCPOLEN_SACK_PERBLOCK &&
+	for (; (option = xdc_next_sack(option, end)); option += option[1]) {
+		if (option[1] >= TCPOLEN_SACK_BASE + TCPOLEN_SACK_PERBLOCK &&
 		    get_unaligned_be32(option + 2) == seq &&
 		    get_unaligned_be32(option + 6) == seq + 1 &&
 		    !after(seq + 1, ntohl(tcp->ack_seq)))
 			return option - skb->data;
-		option += option[1];
 	}
 	return 0;
 }
@@ -377,18 +387,12 @@ bool xdc_nf_reports(struct sk_buff *skb, const struct xdc_segment *segment, u32 
 		return false;
 	option = (const u8 *)(tcp + 1);
 	end = (const u8 *)tcp + len;
-	while (option < end && *option != TCPOPT_EOL) {
-		if (*option == TCPOPT_NOP) {
-			option++;
-			continue;
-		}
-		if (option + 1 >= end || option[1] < 2 || option + option[1] > end)
-			return false;
-		for (block = option + 2; *option == TCPOPT_SACK && block + 8 <= option + option[1]; block += 8)
+	for (; (option = xdc_next_sack(option, end)); option += option[1]) {
+		for (block = option + TCPOLEN_SACK_BASE;
+		     block + TCPOLEN_SACK_PERBLOCK <= option + option[1]; block += TCPOLEN_SACK_PERBLOCK)
 			if (before(get_unaligned_be32(block), end_seq) &&
 			    !after(end_seq, get_unaligned_be32(block + 4)))
 				return true;
-		option += option[1];
 	}
 	return false;
 }
