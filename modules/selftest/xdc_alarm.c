@@ -7,6 +7,7 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/delay.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/slab.h>
@@ -59,6 +60,9 @@ static void sleep_under_lock(void)
 	spin_unlock(&lock);
 }
 
+/* In which a console prints a line. */
+#define CONSOLE_MS 200
+
 #define LEAK_BYTES 4096
 #define LEAKS 32
 
@@ -88,8 +92,11 @@ static void leak_elsewhere(void)
 /* Not __init, whose text is gone when a report asks for its name. */
 static int xdc_alarm_init(void)
 {
-	if (announce)
+	if (announce) {
 		pr_alert("on purpose: %s\n", kind);
+		/* A report takes the console over, even within a line. */
+		msleep(CONSOLE_MS);
+	}
 	if (!strcmp(kind, "warn"))
 		WARN(1, "on purpose\n");
 	else if (!strcmp(kind, "kasan"))

@@ -55,6 +55,10 @@ pub const MISTAKES: [(&str, &str); 4] = [
 const ANNOUNCED: &str = "xdc_alarm: on purpose: ";
 const MADE: &str = "xdc_alarm: made: ";
 
+/// A report took the console over while it printed a line, which comes again, whole
+/// (kernel/printk/printk.c, console_prepend_replay).
+const REPLAY: &str = "** replaying previous printk message **";
+
 /// Whether this line of the kernel's log reports a mistake.
 pub fn is_alarm(line: &str) -> bool {
     let has = |texts: &[&str]| texts.iter().any(|text| line.contains(text));
@@ -69,12 +73,22 @@ pub const CONSOLE_LEVEL: u32 = 5;
 pub struct Listener {
     /// A mistake that was announced, and whether its report has come.
     announced: Option<(&'static str, &'static str, bool)>,
+    /// The next line comes for the second time.
+    replays: bool,
 }
 
 impl Listener {
     /// Why a run has to end at this line, if it has to.
     pub fn hear(&mut self, line: &str) -> Option<String> {
+        let replayed = std::mem::replace(&mut self.replays, line.contains(REPLAY));
         if let Some((_, kind)) = line.split_once(ANNOUNCED) {
+            if replayed
+                && self
+                    .announced
+                    .is_some_and(|(known, ..)| known == kind.trim())
+            {
+                return None;
+            }
             let nested = self.end();
             let known = MISTAKES.into_iter().find(|known| known.0 == kind.trim());
             self.announced = known.map(|(kind, report)| (kind, report, false));
@@ -163,6 +177,9 @@ mod tests {
         assert_eq!(reasons(&[start, end]), [silent]);
         assert_eq!(reasons(&[start]), [silent]);
         assert_eq!(reasons(&[start, start, report, end]), [silent]);
+        assert_eq!(reasons(&[start, REPLAY, start, report, end]), [""; 0]);
+        assert_eq!(reasons(&[start, REPLAY, start, end]), [silent]);
+        assert_eq!(reasons(&[start, REPLAY, "other", start, end]).len(), 2);
         for unexpected in [
             &[report][..],
             &[start, report, report, end],
