@@ -373,6 +373,7 @@ impl Tlt {
         if flow.is_mute() && !conn.is_excluded() {
             return (segment.len() == 0).then_some(flow);
         }
+        flow.watch(conn.timeouts());
         let why = if conn.is_excluded() {
             Count::Excluded
         } else if self.params(net).negotiate() != 0 && flow.is_deaf(conn.timeouts()) {
@@ -410,6 +411,8 @@ impl Tlt {
                 < i64::from(params.max_flows());
             if !agrees {
                 self.count(net, Count::PeerPlain);
+            } else if request.is_excluded() {
+                self.count(net, Count::Excluded);
             } else if is_ours && !has_room {
                 self.count(net, Count::TooMany);
             }
@@ -451,7 +454,7 @@ impl Tlt {
             } else if segment.is_fin() || segment.is_rst() {
                 Mark::Control
             } else {
-                flow.on_ack(errand, |end_seq| conn.covers(end_seq))
+                flow.on_ack(errand, |end_seq| packet.reports(segment, end_seq))
             }
         };
         self.mark(net, packet, mark)
@@ -544,7 +547,7 @@ impl Tlt {
         let Some(conn) = found.conn() else {
             return self.receive_data(net, &segment, mark);
         };
-        if !packet.is_intact(&segment) || !conn.is_in_window(&segment) {
+        if !packet.is_intact(&segment) || !conn.is_meant(&segment) {
             return self.count(net, Count::BadMark);
         }
         if segment.len() != 0 {
@@ -619,11 +622,11 @@ impl Tlt {
         if !is_answer || !packet.is_intact(segment) {
             return self.count(net, Count::BadMark);
         }
-        if params.negotiate() != 0 && mark != Some(Mark::Echo) {
-            return self.count(net, Count::PeerPlain);
-        }
         if conn.is_excluded() {
             return self.count(net, Count::Excluded);
+        }
+        if params.negotiate() != 0 && mark != Some(Mark::Echo) {
+            return self.count(net, Count::PeerPlain);
         }
         if self.take_part(net, segment, false) {
             trace_state(&conn, None, Some(Phase::First));

@@ -231,6 +231,8 @@ pub struct Flow {
     heard_rtos: u16,
     /// Timeouts when the important packet was sent.
     rtos: u16,
+    /// Timeouts when the last packet left.
+    seen_rtos: u16,
     /// Echoes that came; saturates.
     echoes: u16,
     /// Important packets that were replaced, of which an echo may still come; saturates.
@@ -526,6 +528,15 @@ impl Flow {
     /// Where the byte is that came last.
     pub fn clock_seq(&self) -> Option<u32> {
         self.clock_seen.then_some(self.clock_seq)
+    }
+
+    /// A packet is about to leave. Each timeout sends one, so those of which none was seen came while TLT
+    /// was off, and say nothing of the peer.
+    pub fn watch(&mut self, rtos: u16) {
+        let unseen = rtos.wrapping_sub(self.seen_rtos).saturating_sub(1);
+        self.heard_rtos = self.heard_rtos.wrapping_add(unseen);
+        self.rtos = self.rtos.wrapping_add(unseen);
+        self.seen_rtos = rtos;
     }
 
     /// The peer never answers, or does not any more. Rule 17.

@@ -116,17 +116,10 @@ impl Conn<'_> {
         unsafe { bindings::xdc_conn_is_last(self.sk, end_seq, segs) }
     }
 
-    /// What ends at `end_seq` has arrived, and the next ACK says so.
-    pub(crate) fn covers(&self, end_seq: u32) -> bool {
-        // SAFETY: By the type invariants.
-        unsafe { bindings::xdc_conn_covers(self.sk, end_seq) }
-    }
-
-    /// The segment's data can be meant for it.
-    pub(crate) fn is_in_window(&self, segment: &Segment) -> bool {
-        let end_seq = segment.seq().wrapping_add(segment.len());
-        // SAFETY: By the type invariants.
-        unsafe { bindings::xdc_conn_is_in_window(self.sk, segment.seq(), end_seq) }
+    /// The segment's data can be meant for it, and it has not come from too far away (`IP_MINTTL`).
+    pub(crate) fn is_meant(&self, segment: &Segment) -> bool {
+        // SAFETY: By the type invariants; C only reads the segment.
+        unsafe { bindings::xdc_conn_is_meant(self.sk, segment.raw()) }
     }
 }
 

@@ -188,7 +188,7 @@ struct xdc_segment {
 	/* Bytes of payload, in so many packets of the network. */
 	u32 len, segs;
 	u32 tcp_offset;
-	u8 dscp;
+	u8 dscp, ttl;
 	bool syn, ack_flag, fin, rst;
 };
 
@@ -270,8 +270,7 @@ bool xdc_conn_has_payload(struct sock *sk);
 bool xdc_conn_has_lost(const struct sock *sk);
 bool xdc_conn_is_held(struct sock *sk);
 bool xdc_conn_is_last(const struct sock *sk, u32 end_seq, u32 segs);
-bool xdc_conn_covers(const struct sock *sk, u32 end_seq);
-bool xdc_conn_is_in_window(const struct sock *sk, u32 seq, u32 end_seq);
+bool xdc_conn_is_meant(const struct sock *sk, const struct xdc_segment *segment);
 bool xdc_conn_is_excluded(const struct sock *sk);
 u32 xdc_conn_mark(const struct sock *sk);
 u8 xdc_request_dscp(const struct sock *sk);

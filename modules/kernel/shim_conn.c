@@ -212,29 +212,17 @@ bool xdc_conn_is_last(const struct sock *sk, u32 end_seq, u32 segs)
 	return left < mss && xdc_conn_keeps_small(tp);
 }
 
-/* @end_seq is acknowledged, or in a block that the next ACK reports. */
-bool xdc_conn_covers(const struct sock *sk, u32 end_seq)
-{
-	const struct tcp_sock *tp = tcp_sk(sk);
-	const struct tcp_sack_block *sack = tp->selective_acks;
-	int i;
-
-	if (!after(end_seq, tp->rcv_nxt))
-		return true;
-	for (i = 0; i < min_t(int, tp->rx_opt.num_sacks, 3); i++) {
-		if (before(sack[i].start_seq, end_seq) && !after(end_seq, sack[i].end_seq))
-			return true;
-	}
-	return false;
-}
-
-/* A segment from @seq to @end_seq can be meant for the connection. */
-bool xdc_conn_is_in_window(const struct sock *sk, u32 seq, u32 end_seq)
+/* @segment can be meant for the connection, as TCP will ask, too (tcp_v4_rcv(), tcp_sequence()). */
+bool xdc_conn_is_meant(const struct sock *sk, const struct xdc_segment *segment)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	u32 window = tcp_receive_window(tp), behind = max(tp->rcv_wnd, tp->window_clamp);
+	u32 end_seq = segment->seq + segment->len;
 
-	return !after(seq, tp->rcv_nxt + window) && !before(end_seq, tp->rcv_nxt - behind);
+	if (segment->ttl < (segment->key.ipv6 ? READ_ONCE(inet6_sk(sk)->min_hopcount) :
+			    READ_ONCE(inet_sk(sk)->min_ttl)))
+		return false;
+	return !after(segment->seq, tp->rcv_nxt + window) && !before(end_seq, tp->rcv_nxt - behind);
 }
 
 /* Sockets whose payload is not theirs to repeat, or which cannot tell which loss is which. */

@@ -98,7 +98,7 @@ bool xdc_nf_segment(struct sk_buff *skb, const struct nf_hook_state *state,
 	struct in6_addr v4[2];
 	struct tcphdr *tcp, tcp_copy;
 	unsigned int offset, len;
-	u8 dsfield;
+	u8 dsfield, ttl;
 
 	/*
 	 * Through a VRF a packet comes twice. The first time is for the VRF's device, with the
@@ -114,6 +114,7 @@ bool xdc_nf_segment(struct sk_buff *skb, const struct nf_hook_state *state,
 			return false;
 		offset = ip_hdrlen(skb);
 		dsfield = ipv4_get_dsfield(ip);
+		ttl = ip->ttl;
 		ipv6_addr_set_v4mapped(ip->saddr, &v4[0]);
 		ipv6_addr_set_v4mapped(ip->daddr, &v4[1]);
 		saddr = &v4[0];
@@ -125,6 +126,7 @@ bool xdc_nf_segment(struct sk_buff *skb, const struct nf_hook_state *state,
 			return false;
 		offset = sizeof(*ip);
 		dsfield = ipv6_get_dsfield(ip);
+		ttl = ip->hop_limit;
 		saddr = &ip->saddr;
 		daddr = &ip->daddr;
 	}
@@ -151,6 +153,7 @@ bool xdc_nf_segment(struct sk_buff *skb, const struct nf_hook_state *state,
 		segment->sdif = inet_sdif(skb);
 	}
 	segment->dscp = dsfield >> 2;
+	segment->ttl = ttl;
 	segment->syn = tcp->syn;
 	segment->ack_flag = tcp->ack;
 	segment->fin = tcp->fin;

@@ -119,6 +119,14 @@ in_time equal "no D-SACK of a byte reaches the sender" 0 "$(snmp h1 TcpExt TCPDS
 in_time equal "nothing was repaired" 0 "$(snmp h1 Tcp RetransSegs)"
 in_time equal "no mark is out of place" 0 "$(($(sum h1 BadMark LateEcho) + $(sum h2 BadMark LateEcho)))"
 
+# Which loss is which, a sender without SACK cannot tell.
+excluded=$(tlt h2 Excluded) plain=$(tlt h1 PeerPlain)
+in_ns h1 sysctl -qw net.ipv4.tcp_sack=0
+check "without SACK data arrive" transfer 10.2.0.1
+equal "the host that was asked left the connection alone" $((excluded + 1)) "$(tlt h2 Excluded)"
+equal "and looks plain" $((plain + 1)) "$(tlt h1 PeerPlain)"
+in_ns h1 sysctl -qw net.ipv4.tcp_sack=1
+
 # Of two marks with one DSCP the first is meant, so these are no answers.
 plain=$(tlt h1 PeerPlain)
 set_both net.tlt.dscp_echo=10

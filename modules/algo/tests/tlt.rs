@@ -404,6 +404,27 @@ fn a_peer_that_never_echoes_is_left_after_two_timeouts() {
 
 /// Rule 17.
 #[test]
+fn timeouts_that_nobody_watched_say_nothing_of_the_peer() {
+    let mut flow = pending();
+    flow.watch(1);
+    assert!(!flow.is_deaf(1));
+    // Off for 39 timeouts; the packet of the next is seen, and so are those of six more.
+    for rtos in 41..=46 {
+        flow.watch(rtos);
+        assert!(!flow.is_deaf(rtos), "{rtos}");
+    }
+    flow.watch(47);
+    assert!(flow.is_deaf(47));
+    // Off while an important packet is in flight, which is still too old.
+    let mut flow = in_flight();
+    flow.watch(9);
+    let mut packet = last(2_000, 2_000);
+    packet.path.rtos = 9;
+    assert_eq!(flow.on_data(&params(), &packet), Mark::Data);
+}
+
+/// Rule 17.
+#[test]
 fn a_peer_that_stops_echoing_is_left_after_eight_timeouts() {
     assert!(!pending().is_deaf(7));
     assert!(pending().is_deaf(8));
@@ -589,6 +610,7 @@ fn any_input_is_survived() {
                     },
                 )),
             }
+            flow.watch(path.rtos);
             let _ = (flow.is_deaf(path.rtos), flow.clock_seq(), flow.owes());
             // An important packet is in flight, or its state says that none is.
             let in_flight = matches!(flow.phase(), Phase::Data | Phase::Clock);

@@ -76,6 +76,8 @@ enum Attack {
     RoundTrips,
     /// TLT: forged marks, lying peers, and going under its flows.
     Tlt,
+    /// TLT beside pacing, probes, cork and Nagle; wants virtual time.
+    TltTails,
     /// unorc: ends that begin anew, move and go under flows, and forged packets.
     Unorc,
     /// acceltor: schedules, clocks, uplinks and bonds that change under flows, and random requests.
@@ -184,6 +186,7 @@ fn main() -> ExitCode {
         Attack::Soak => soak::hour(&mut storm, count([60, 600, 60, 600])),
         Attack::RoundTrips => soak::round_trips(&mut storm),
         Attack::Tlt => tlt::attack(&mut storm, count([4_096, 4_096, 256, 4_096])),
+        Attack::TltTails => tlt::tails::attack(&mut storm),
         Attack::Unorc => unorc::attack(&mut storm, count([24, 1_000, 6, 100])),
         Attack::Acceltor => acceltor::attack(&mut storm, count([24, 1_000, 6, 100])),
         Attack::Leaks => leaks::attack(&mut storm),

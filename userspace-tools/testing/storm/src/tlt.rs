@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! TLT under attack: forged marks, lying peers, failing memory, floods, and going while flows live.
 
+pub mod tails;
+
 use std::{
     fs,
     io::{ErrorKind, Read, Write},
@@ -103,7 +105,7 @@ fn serve(storm: &Storm, pair: &Pair, count: u32, bytes: u64) -> Result<()> {
 pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     let _no_autoload = modules::NoAutoload::new()?;
     type Case = fn(&Storm) -> Result<()>;
-    let cases: [(&str, Case); 20] = [
+    let cases: [(&str, Case); 21] = [
         (
             "no echo is one that nobody awaits, whatever processor it comes on",
             awaited,
@@ -111,6 +113,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
         ("a sender of important packets alone is served", all_green),
         ("forged echoes make nobody send more", echo_flood),
         ("marks from outside the windows are bad ones", forged),
+        ("marks from too far away are bad ones", too_far),
         (
             "answers to a SYN that TCP refuses agree to nothing",
             answered,
@@ -317,6 +320,32 @@ fn forged(storm: &Storm) -> Result<()> {
     ensure!(bad * 2 > FORGED, "{bad} of {FORGED} were bad");
     ensure!(timeouts(&pair.hosts[0])? == 0, "there were timeouts");
     Ok(())
+}
+
+/// TCP drops them without a word (`IP_MINTTL`, RFC 5082).
+fn too_far(_: &Storm) -> Result<()> {
+    let pair = Pair::new()?;
+    enable(&pair)?;
+    let [mut tx, mut rx] = connection(&pair, 7_600, 0)?;
+    carry_some(&tx, &rx)?;
+    let receiver = &pair.hosts[1];
+    let counts = || Ok::<_, anyhow::Error>((tlt(receiver, "BadMark")?, tlt(receiver, "TxEcho")?));
+    set_option(&rx, libc::IPPROTO_IP, libc::IP_MINTTL, 255)?;
+    let before = counts()?;
+    tx.write_all(&[1; 100])?;
+    std::thread::sleep(Duration::from_millis(100));
+    let after = counts()?;
+    set_option(&rx, libc::IPPROTO_IP, libc::IP_MINTTL, 0)?;
+    rx.read_exact(&mut [0; 100])?;
+    ensure!(after.0 > before.0, "no mark was bad");
+    ensure!(after.1 == before.1, "a packet that TCP drops was echoed");
+    Ok(())
+}
+
+/// A few bytes, which are there before it goes on.
+fn carry_some(mut tx: &Socket, mut rx: &Socket) -> Result<()> {
+    tx.write_all(&[1; 100])?;
+    Ok(rx.read_exact(&mut [0; 100])?)
 }
 
 /// Two hosts of which one asks for TLT, and the other stays silent.
@@ -982,6 +1011,8 @@ fn excluded(protocol: i32, prepare: fn(&Socket) -> Result<()>) -> Result<()> {
         Ok(received)
     })?;
     ensure!(received == BYTES, "{received} of {BYTES} bytes arrived");
+    let counted = tlt(&pair.hosts[0], "Excluded")?;
+    ensure!(counted > 0, "the host does not count it");
     for host in &pair.hosts {
         for name in ["Flows", "TxData", "TxUnimportant", "TxClockData"] {
             let n = tlt(host, name)?;

@@ -1,0 +1,6 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# kernels: uml
+# TLT beside pacing, tail loss probes, RACK's timer, cork and Nagle, in virtual time. See docs/storm.md.
+modprobe -a nf_tables || exit 1
+exec xdc-storm tlt-tails
