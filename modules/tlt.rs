@@ -203,7 +203,10 @@ impl FlowOps for Shared {
     const COLUMNS: &'static CStr = c"sender age_us owes echoes replaced";
 
     fn show(flow: &tlt::Flow, now_us: u64, line: &mut Line<'_>) {
-        line.text(flow.phase().name());
+        line.text(match flow.is_mute() {
+            true => "mute",
+            false => flow.phase().name(),
+        });
         line.number(flow.age_us(now_us).unwrap_or(0));
         line.text(flow.owes());
         line.number(flow.echoes());
@@ -349,7 +352,7 @@ impl Tlt {
         let Some(flow) = self.still_taking_part(net, &packet, &segment, flow) else {
             return packet.accept();
         };
-        let clock_seq = flow.clock_seq();
+        let (clock_seq, is_mute) = (flow.clock_seq(), flow.is_mute());
         drop(flow);
         let mut packet = packet;
         if clock_seq.is_some_and(|seq| packet.cut_dsack(&segment, seq)) {
@@ -357,6 +360,7 @@ impl Tlt {
         }
         match segment.len() {
             0 => self.send_ack(net, packet, &segment),
+            _ if is_mute => packet.accept(),
             _ => self.send_data(net, packet, &segment),
         }
     }
@@ -370,13 +374,14 @@ impl Tlt {
         mut flow: Held<'a, tlt::Flow>,
     ) -> Option<Held<'a, tlt::Flow>> {
         let conn = packet.sender()?;
-        if flow.is_mute() && !conn.is_excluded() {
-            return (segment.len() == 0).then_some(flow);
+        // What a timeout sends has data. One that could send nothing says nothing of the peer.
+        let is_data = segment.len() != 0;
+        if is_data {
+            flow.watch(conn.timeouts());
         }
-        flow.watch(conn.timeouts());
         let why = if conn.is_excluded() {
             Count::Excluded
-        } else if self.params(net).negotiate() != 0 && flow.is_deaf(conn.timeouts()) {
+        } else if is_data && self.params(net).negotiate() != 0 && flow.is_deaf(conn.timeouts()) {
             Count::Fallback
         } else {
             return Some(flow);
@@ -405,18 +410,20 @@ impl Tlt {
         let wants = params.fwmark();
         let mark = if let Some(request) = packet.request() {
             let agrees = params.negotiate() == 0 || u32::from(request.dscp()) == params.dscp_data();
-            let is_ours = (wants == 0 || request.mark() == wants) && !request.is_excluded();
+            let is_ours = wants == 0 || request.mark() == wants;
+            let is_excluded = request.is_excluded();
             // Who agrees has to echo: what is under way is not counted yet.
             let has_room = self.shared().counters.get(net, Count::Flows as usize)
                 < i64::from(params.max_flows());
             if !agrees {
                 self.count(net, Count::PeerPlain);
-            } else if request.is_excluded() {
+            } else if is_ours && is_excluded {
                 self.count(net, Count::Excluded);
             } else if is_ours && !has_room {
                 self.count(net, Count::TooMany);
             }
-            (agrees && is_ours && has_room && segment.is_ack()).then_some(Mark::Echo)
+            let takes_part = agrees && is_ours && !is_excluded && has_room;
+            (takes_part && segment.is_ack()).then_some(Mark::Echo)
         } else if let Some(conn) = packet.sender() {
             let is_ours = (wants == 0 || conn.mark() == wants) && !conn.is_excluded();
             (is_ours && !segment.is_ack()).then_some(Mark::Data)
@@ -431,6 +438,8 @@ impl Tlt {
 
     /// What carries no data leaves.
     fn send_ack(&self, net: &Net, mut packet: Packet<'_>, segment: &Segment) -> Verdict {
+        // Sent just now, so it says all that the socket has, even where its blocks have no room.
+        let is_own = packet.errand() == Errand::Ack;
         let errand = match packet.errand() {
             Errand::Echo => tlt::Errand::ClockEcho,
             Errand::Clock => tlt::Errand::ClockData,
@@ -454,7 +463,9 @@ impl Tlt {
             } else if segment.is_fin() || segment.is_rst() {
                 Mark::Control
             } else {
-                flow.on_ack(errand, |end_seq| packet.reports(segment, end_seq))
+                flow.on_ack(errand, |end_seq| {
+                    packet.reports(segment, end_seq) || (is_own && conn.has(end_seq))
+                })
             }
         };
         self.mark(net, packet, mark)
@@ -547,7 +558,8 @@ impl Tlt {
         let Some(conn) = found.conn() else {
             return self.receive_data(net, &segment, mark);
         };
-        if !packet.is_intact(&segment) || !conn.is_meant(&segment) {
+        let is_meant = conn.is_near(&segment) && conn.is_in_window(&segment);
+        if !packet.is_intact(&segment) || !is_meant {
             return self.count(net, Count::BadMark);
         }
         if segment.len() != 0 {
@@ -619,7 +631,7 @@ impl Tlt {
         // What TCP will not take answers nothing. It may come before connect() has moved snd_nxt.
         let is_answer = tlt::is_after(segment.ack(), conn.snd_una())
             && !tlt::is_after(segment.ack(), conn.write_seq());
-        if !is_answer || !packet.is_intact(segment) {
+        if !is_answer || !conn.is_near(segment) || !packet.is_intact(segment) {
             return self.count(net, Count::BadMark);
         }
         if conn.is_excluded() {

@@ -56,7 +56,9 @@ fetch() {
 	work=
 }
 
-[ -f "$base/kernel/release" ] && [ -x "$base/tools/usr/bin/rustc" ] || fetch
+# What is there may be of another flavour.
+flavour_there=$(sed 's/.*+deb[0-9]*-//' "$base/kernel/release" 2>/dev/null || true)
+[ "$flavour_there" = "$flavour" ] && [ -x "$base/tools/usr/bin/rustc" ] || fetch
 release=$(cat "$base/kernel/release")
 headers=$base/kernel/usr/src/linux-headers-$release
 modules=$base/kernel/usr/lib/modules/$release

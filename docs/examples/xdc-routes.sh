@@ -9,6 +9,14 @@ gateway=${GATEWAY:-10.1.0.1}
 # This datacenter and the other one.
 nets=${NETS:-10.1.0.0/16 10.2.0.0/16}
 
+# `replace` would take the route of the host's own link away, and with it the gateway's.
+for net in $nets; do
+	if [ "$action" = add ] && ip route show exact "$net" dev "$dev" scope link | grep -q .; then
+		echo "xdc-routes.sh: $dev is itself in $net: leave it out of NETS (ip route change $net dev $dev congctl unocc features ecn)" >&2
+		exit 1
+	fi
+done
+
 for net in $nets; do
 	case $action in
 	add)

@@ -235,7 +235,8 @@ pub struct Flow {
     seen_rtos: u16,
     /// Echoes that came; saturates.
     echoes: u16,
-    /// Important packets that were replaced, of which an echo may still come; saturates.
+    /// Important packets that were replaced, or are no longer waited for, of which an echo may still come;
+    /// saturates.
     replaced: u8,
     /// Behind the newest data that have left. TCP itself knows of them a moment later, when its ACK
     /// may have come on another processor.
@@ -466,6 +467,10 @@ impl Flow {
                 end_seq,
                 sent_us,
             } if kind == echoed && (kind == Kind::Clock || self.replaced == 0 || ack.reports) => {
+                // A copy of an old one, or its block had no room: then its own may still come.
+                if kind == Kind::Data && !ack.reports {
+                    self.replaced = self.replaced.saturating_add(1);
+                }
                 (kind, end_seq, sent_us)
             }
             _ if self.replaced != 0 => {

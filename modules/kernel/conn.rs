@@ -116,10 +116,22 @@ impl Conn<'_> {
         unsafe { bindings::xdc_conn_is_last(self.sk, end_seq, segs) }
     }
 
-    /// The segment's data can be meant for it, and it has not come from too far away (`IP_MINTTL`).
-    pub(crate) fn is_meant(&self, segment: &Segment) -> bool {
+    /// What ends at `end_seq` has arrived.
+    pub(crate) fn has(&self, end_seq: u32) -> bool {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_conn_has(self.sk, end_seq) }
+    }
+
+    /// The segment has not come from too far away (`IP_MINTTL`).
+    pub(crate) fn is_near(&self, segment: &Segment) -> bool {
         // SAFETY: By the type invariants; C only reads the segment.
-        unsafe { bindings::xdc_conn_is_meant(self.sk, segment.raw()) }
+        unsafe { bindings::xdc_conn_is_near(self.sk, segment.raw()) }
+    }
+
+    /// The segment's data can be meant for it.
+    pub(crate) fn is_in_window(&self, segment: &Segment) -> bool {
+        // SAFETY: As above.
+        unsafe { bindings::xdc_conn_is_in_window(self.sk, segment.raw()) }
     }
 }
 

@@ -108,7 +108,8 @@ void xdc_conn_detect(struct sock *sk, u64 mstamp_us, u32 end_seq)
 	tp->rack.rtt_us = rtt_us;
 	/* Where nothing was lost the timer goes on that was there. */
 	if (tp->lost == lost && tp->packets_out &&
-	    (pending == ICSK_TIME_LOSS_PROBE || pending == ICSK_TIME_REO_TIMEOUT))
+	    (pending == ICSK_TIME_LOSS_PROBE || pending == ICSK_TIME_REO_TIMEOUT ||
+	     pending == ICSK_TIME_RETRANS))
 		inet_csk_reset_xmit_timer(sk, pending,
 					  time_after(expires, jiffies) ? expires - jiffies : 1,
 					  tcp_rto_max(sk));
@@ -157,7 +158,29 @@ static bool xdc_conn_keeps_small(const struct tcp_sock *tp)
 		!after(tp->snd_sml, tp->snd_nxt));
 }
 
-/* There are data that neither the window, cork nor Nagle keeps. */
+/* Whether @skb, of several segments, may wait for an ACK that lets more go at once (tcp_tso_should_defer()). */
+static bool xdc_conn_defers(const struct sock *sk, const struct sk_buff *skb)
+{
+	const struct net *net = sock_net(sk);
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u32 mss = tp->mss_cache, cwnd = tcp_snd_cwnd(tp), in_flight = tcp_packets_in_flight(tp);
+	u32 burst, divisor = READ_ONCE(net->ipv4.sysctl_tcp_tso_win_divisor);
+	u32 rtt = tcp_min_rtt(tp) >> READ_ONCE(net->ipv4.sysctl_tcp_tso_rtt_log);
+	unsigned long bytes = READ_ONCE(sk->sk_pacing_rate) >> READ_ONCE(sk->sk_pacing_shift);
+	u64 room;
+
+	if (skb->len <= mss || inet_csk(sk)->icsk_ca_state >= TCP_CA_Recovery || cwnd <= in_flight)
+		return false;
+	if (rtt < BITS_PER_TYPE(sk->sk_gso_max_size))
+		bytes += sk->sk_gso_max_size >> rtt;
+	burst = min_t(unsigned long, bytes, sk->sk_gso_max_size) / mss;
+	burst = max_t(u32, burst, READ_ONCE(net->ipv4.sysctl_tcp_min_tso_segs));
+	room = min_t(u64, tcp_wnd_end(tp) - TCP_SKB_CB(skb)->seq, (u64)(cwnd - in_flight) * mss);
+	return room < (u64)burst * mss &&
+	       (!divisor || room < min_t(u64, tp->snd_wnd, (u64)cwnd * mss) / divisor);
+}
+
+/* There are data that neither the window, cork, Nagle nor the hope for more keeps. */
 static bool xdc_conn_can_send(struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -168,6 +191,8 @@ static bool xdc_conn_can_send(struct sock *sk)
 		return false;
 	len = min_t(u32, skb->len, tp->mss_cache);
 	if (after(TCP_SKB_CB(skb)->seq + len, tcp_wnd_end(tp)))
+		return false;
+	if (xdc_conn_defers(sk, skb))
 		return false;
 	return len == tp->mss_cache || !tcp_skb_is_last(sk, skb) ||
 	       !xdc_conn_keeps_small(tp);
@@ -198,30 +223,51 @@ bool xdc_conn_is_last(const struct sock *sk, u32 end_seq, u32 segs)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	u32 mss = tp->mss_cache, left = READ_ONCE(tp->write_seq) - end_seq;
+	unsigned long rate = READ_ONCE(sk->sk_pacing_rate);
 
 	if ((s32)left <= 0)
 		return true;
 	if (tcp_packets_in_flight(tp) + segs >= tcp_snd_cwnd(tp))
 		return true;
-	/* TCP's own pacing: nothing follows until its timer fires. */
+	/* TCP's own pacing: nothing follows until its timer fires (tcp_update_skb_after_send()). */
 	if (READ_ONCE(sk->sk_pacing_status) == SK_PACING_NEEDED && tp->data_segs_out >= 10 &&
-	    READ_ONCE(sk->sk_pacing_rate) != ~0UL)
+	    rate && rate != ~0UL)
 		return true;
 	if (after(end_seq + min(left, mss), tcp_wnd_end(tp)))
 		return true;
 	return left < mss && xdc_conn_keeps_small(tp);
 }
 
-/* @segment can be meant for the connection, as TCP will ask, too (tcp_v4_rcv(), tcp_sequence()). */
-bool xdc_conn_is_meant(const struct sock *sk, const struct xdc_segment *segment)
+/* What ends at @end_seq has arrived, be there room in an ACK to say so or not. */
+bool xdc_conn_has(const struct sock *sk, u32 end_seq)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	const struct tcp_sack_block *sack = tp->selective_acks;
+	int i;
+
+	for (i = 0; i < min_t(int, tp->rx_opt.num_sacks, ARRAY_SIZE(tp->selective_acks)); i++) {
+		if (before(sack[i].start_seq, end_seq) && !after(end_seq, sack[i].end_seq))
+			return true;
+	}
+	return !after(end_seq, tp->rcv_nxt);
+}
+
+/* @segment has not come from farther away than the socket allows (tcp_v4_rcv(), RFC 5082). */
+bool xdc_conn_is_near(const struct sock *sk, const struct xdc_segment *segment)
+{
+	u8 least = segment->key.ipv6 ? READ_ONCE(inet6_sk(sk)->min_hopcount) :
+				       READ_ONCE(inet_sk(sk)->min_ttl);
+
+	return segment->ttl >= least;
+}
+
+/* @segment can be meant for the connection (tcp_sequence()). */
+bool xdc_conn_is_in_window(const struct sock *sk, const struct xdc_segment *segment)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	u32 window = tcp_receive_window(tp), behind = max(tp->rcv_wnd, tp->window_clamp);
 	u32 end_seq = segment->seq + segment->len;
 
-	if (segment->ttl < (segment->key.ipv6 ? READ_ONCE(inet6_sk(sk)->min_hopcount) :
-			    READ_ONCE(inet_sk(sk)->min_ttl)))
-		return false;
 	return !after(segment->seq, tp->rcv_nxt + window) && !before(end_seq, tp->rcv_nxt - behind);
 }
 

@@ -374,6 +374,28 @@ fn the_echo_of_what_was_replaced_is_late() {
     assert_eq!(seen(&mut flow, true), Seen::Bad);
 }
 
+/// Rule 16: the path doubles an echo, and the copy ends the wait for the next packet. The echo of that is late then, and
+/// ends no other wait.
+#[test]
+fn a_doubled_echo_leaves_one_important_packet_in_flight() {
+    let mut flow = in_flight();
+    let seen = |flow: &mut Flow, acks: u32, reports: bool| {
+        let echo = Incoming {
+            reports,
+            ..ack(acks)
+        };
+        flow.on_ack_in(Some(Mark::Echo), &echo)
+    };
+    assert_eq!(seen(&mut flow, 1_000, true), Seen::Poll);
+    assert_eq!(flow.on_data(&params(), &last(1_500, 2_000)), Mark::Data);
+    assert_eq!(seen(&mut flow, 1_000, false), Seen::Poll);
+    assert_eq!(flow.on_data(&params(), &last(1_600, 3_000)), Mark::Data);
+    assert_eq!(seen(&mut flow, 2_000, false), Seen::Late);
+    assert_eq!(flow.awaited(), Some(3_000));
+    assert_eq!(seen(&mut flow, 3_000, true), Seen::Poll);
+    assert_eq!(flow.replaced(), 0);
+}
+
 /// Rule 17: the sender's half ends, not the receiver's.
 #[test]
 fn who_gives_a_peer_up_still_echoes() {
@@ -504,7 +526,11 @@ fn proof_of(flow: &mut Flow) -> Proof {
         Kind::Data => Mark::Echo,
         Kind::Clock => Mark::ClockEcho,
     };
-    assert_eq!(flow.on_ack_in(Some(mark), &Incoming::default()), Seen::Poll);
+    let echo = Incoming {
+        reports: true,
+        ..Incoming::default()
+    };
+    assert_eq!(flow.on_ack_in(Some(mark), &echo), Seen::Poll);
     flow.proof.unwrap()
 }
 

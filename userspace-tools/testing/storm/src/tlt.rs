@@ -339,6 +339,29 @@ fn too_far(_: &Storm) -> Result<()> {
     rx.read_exact(&mut [0; 100])?;
     ensure!(after.0 > before.0, "no mark was bad");
     ensure!(after.1 == before.1, "a packet that TCP drops was echoed");
+
+    // Nor does such a SYN-ACK agree.
+    let pair = Pair::new()?;
+    enable(&pair)?;
+    let socket = || Socket::new(Domain::IPV4, Type::STREAM.cloexec(), Some(Protocol::TCP));
+    let address: SockAddr = std::net::SocketAddr::from((v4(1), 7_700)).into();
+    let _listener = pair.hosts[1].run(|| {
+        let listener = socket()?;
+        set_option(&listener, libc::IPPROTO_IP, libc::IP_TTL, 5)?;
+        listener.bind(&address)?;
+        listener.listen(1)?;
+        Ok(listener)
+    })?;
+    let tx = pair.hosts[0].run(|| Ok(socket()?))?;
+    tx.set_nonblocking(true)?;
+    set_option(&tx, libc::IPPROTO_IP, libc::IP_MINTTL, 30)?;
+    let _ = tx.connect(&address);
+    std::thread::sleep(Duration::from_millis(100));
+    let (bad, flows) = (
+        tlt(&pair.hosts[0], "BadMark")?,
+        tlt(&pair.hosts[0], "Flows")?,
+    );
+    ensure!(bad > 0 && flows == 0, "{bad} bad marks, {flows} flows");
     Ok(())
 }
 

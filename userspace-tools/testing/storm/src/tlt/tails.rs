@@ -33,13 +33,21 @@ const fn ms(ms: u64) -> Duration {
 /// The cases.
 pub fn attack(storm: &mut Storm) -> Result<()> {
     type Case = fn() -> Result<()>;
-    let cases: [(&str, Case); 6] = [
+    let cases: [(&str, Case); 8] = [
         ("each burst of a paced flow has an important packet", paced),
         ("a tail loss probe is important", probe),
         ("what follows a tail loss probe is not", behind_probe),
         (
             "an echo leaves the tail loss probe of what was sent after",
             probe_kept,
+        ),
+        (
+            "an echo leaves the timer of the retransmission as it was",
+            timer_kept,
+        ),
+        (
+            "a timeout that sends nothing says nothing of the peer",
+            unsent,
         ),
         ("data that cork holds are not waited for", corked),
         ("data that Nagle holds are not waited for", nagled),
@@ -218,6 +226,56 @@ fn probe_kept() -> Result<()> {
     read(&rx, MSS + 100)?;
     let (probed, met) = (probes(sender)? - before.0, timeouts(sender)? - before.1);
     ensure!(probed > 0 && met == 0, "{probed} probes and {met} timeouts");
+    Ok(())
+}
+
+/// A path that becomes longer by less than the timer has left costs no timeout.
+fn timer_kept() -> Result<()> {
+    let pair = far_pair(Pair::new()?, ms(400))?;
+    let sender = &pair.hosts[0];
+    let [tx, rx] = connection(&pair, 7_500, 0)?;
+    tx.set_tcp_nodelay(true)?;
+    // Until the variation of the RTT is the least that there is.
+    for _ in 0..60 {
+        write(&tx, 1_000)?;
+        sleep(ms(420));
+    }
+    let before = timeouts(sender)?;
+    write(&tx, 1_000)?;
+    sleep(ms(30));
+    // This is for the echo of the second.
+    set_delay(&pair, ms(700))?;
+    sleep(ms(20));
+    write(&tx, 1_000)?;
+    read(&rx, 62_000)?;
+    sleep(ms(2_000));
+    let met = timeouts(sender)? - before;
+    ensure!(met == 0, "{met} timeouts");
+    Ok(())
+}
+
+/// While the first copy is in the host's own queue TCP sends no second one, and ACKs that leave meanwhile are no answer
+/// to a timeout.
+fn unsent() -> Result<()> {
+    let pair = far_pair(Pair::new()?, ms(1))?;
+    let sender = &pair.hosts[0];
+    let [tx, rx] = connection(&pair, 7_500, 0)?;
+    rx.set_tcp_nodelay(true)?;
+    let slow = Netem {
+        delay_ns: 2_000_000_000,
+        limit_packets: 10_000,
+        ..Netem::default()
+    };
+    sender.request(root_of("netem", slow.encode()).replace())?;
+    write(&tx, 5)?;
+    for _ in 0..18 {
+        write(&rx, 100)?;
+        sleep(ms(100));
+    }
+    read(&rx, 5)?;
+    let (met, given_up) = (timeouts(sender)?, tlt(sender, "Fallback")?);
+    ensure!(met >= 2, "{met} timeouts");
+    ensure!(given_up == 0, "the peer is given up");
     Ok(())
 }
 

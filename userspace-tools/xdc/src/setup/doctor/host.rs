@@ -231,7 +231,7 @@ fn ours() -> impl Iterator<Item = &'static str> {
 /// Both ends have to agree; this one can only speak for itself.
 fn ecn(kernel: &Kernel) -> Finding {
     const OTHER: &str =
-        "the other end: `sysctl net.ipv4.tcp_ecn` there, `ss -ti` shows 'ecn' or 'accecn' here";
+        "the other end: `sysctl net.ipv4.tcp_ecn` there, `ss -tio` shows 'ecn' here";
     let fix = "sysctl -w net.ipv4.tcp_ecn=3";
     match kernel.read("proc/sys/net/ipv4/tcp_ecn").as_deref() {
         Some("3" | "4" | "5") => Finding::ok("ECN", format!("AccECN is negotiated; {OTHER}")),
@@ -400,10 +400,13 @@ fn offloads(name: &str, features: &str) -> Finding {
     Finding::warn(
         &what,
         format!(
-            "{} on: right for a sender, but a qdisc of this host that stands for a switch's port marks 64 kB at once",
+            "{} on: right for a sender, and phantom splits what it marks (gso auto); another qdisc, such as red, marks 64 kB at once",
             large.join(", ")
         ),
-        format!("where phantom marks: ethtool -K {name} {}", words.join(" ")),
+        format!(
+            "where another qdisc than phantom marks: ethtool -K {name} {}",
+            words.join(" ")
+        ),
     )
 }
 

@@ -121,13 +121,19 @@ fn print(finding: &Finding) {
 
 /// The one command: what mends the first thing that fails, else what can be done now.
 fn next(guests: &[Finding], host: &[Finding], kdir: Option<&Path>) -> String {
+    // Who names a build tree asks of that kernel, and needs no guest for it.
     let failed = guests
         .iter()
+        .filter(|_| kdir.is_none())
         .chain(host)
         .find(|finding| finding.verdict == Verdict::Fail);
     match (failed.and_then(|finding| finding.fix.clone()), kdir) {
         (Some(fix), _) => fix,
         (None, Some(kdir)) => format!("sudo make install KDIR={}", kdir.display()),
+        // Installed: no scenario is here.
+        (None, None) if guests.iter().any(|finding| finding.what == "checkout") => {
+            "sudo modprobe tcp_unocc".to_owned()
+        }
         (None, None) => "xdc run two-dc-1g --engine uml".to_owned(),
     }
 }
@@ -156,6 +162,12 @@ mod tests {
             next(&ok(), &ok(), Some(Path::new("k"))),
             "sudo make install KDIR=k"
         );
+        assert_eq!(
+            next(&bad, &ok(), Some(Path::new("k"))),
+            "sudo make install KDIR=k"
+        );
+        let installed = vec![Finding::warn("checkout", "x", "XDC_HOME=DIR")];
+        assert_eq!(next(&installed, &ok(), None), "sudo modprobe tcp_unocc");
         let soft: Vec<_> = bad.into_iter().map(Finding::softened).collect();
         assert!(soft.iter().all(|finding| finding.verdict == Verdict::Warn));
     }
