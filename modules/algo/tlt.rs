@@ -407,6 +407,7 @@ impl Flow {
 
     /// A byte leaves, of the payload at `una`.
     pub fn on_clock(&mut self, now_us: u64, una: u32, rtos: u16) -> Mark {
+        self.watch(rtos);
         self.in_flight(Kind::Clock, una, now_us, rtos);
         Mark::ClockData
     }
@@ -535,8 +536,8 @@ impl Flow {
         self.clock_seen.then_some(self.clock_seq)
     }
 
-    /// A packet is about to leave. Each timeout sends one, so those of which none was seen came while TLT
-    /// was off, and say nothing of the peer.
+    /// Data are about to leave. Each timeout that could send has sent some, so those of which nothing was seen came
+    /// while TLT was off, and say nothing of the peer.
     pub fn watch(&mut self, rtos: u16) {
         let unseen = rtos.wrapping_sub(self.seen_rtos).saturating_sub(1);
         self.heard_rtos = self.heard_rtos.wrapping_add(unseen);

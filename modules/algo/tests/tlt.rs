@@ -447,6 +447,27 @@ fn timeouts_that_nobody_watched_say_nothing_of_the_peer() {
 
 /// Rule 17.
 #[test]
+fn a_byte_after_such_timeouts_gives_nobody_up() {
+    for unwatched in 0..20 {
+        let mut flow = pending();
+        flow.on_clock(5_000, 1_000, unwatched);
+        assert_eq!(
+            flow.on_ack_in(Some(Mark::ClockEcho), &ack(1_000)),
+            Seen::Poll
+        );
+        flow.watch(unwatched);
+        assert!(!flow.is_deaf(unwatched), "{unwatched}");
+        for met in 1..8 {
+            flow.watch(unwatched + met);
+            assert!(!flow.is_deaf(unwatched + met), "{unwatched} + {met}");
+        }
+        flow.watch(unwatched + 8);
+        assert!(flow.is_deaf(unwatched + 8), "{unwatched}");
+    }
+}
+
+/// Rule 17.
+#[test]
 fn a_peer_that_stops_echoing_is_left_after_eight_timeouts() {
     assert!(!pending().is_deaf(7));
     assert!(pending().is_deaf(8));
