@@ -376,12 +376,13 @@ impl Tlt {
         let conn = packet.sender()?;
         // What a timeout sends has data. One that could send nothing says nothing of the peer.
         let is_data = segment.len() != 0;
+        let rtos = conn.timeouts();
         if is_data {
-            flow.watch(conn.timeouts());
+            flow.watch(rtos);
         }
         let why = if conn.is_excluded() {
             Count::Excluded
-        } else if is_data && self.params(net).negotiate() != 0 && flow.is_deaf(conn.timeouts()) {
+        } else if is_data && self.params(net).negotiate() != 0 && flow.is_deaf(rtos) {
             Count::Fallback
         } else {
             return Some(flow);

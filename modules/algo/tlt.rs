@@ -336,6 +336,7 @@ impl Flow {
     /// A data packet leaves. Returns its mark; of a burst of segments, that of the last one, of which
     /// the others are unimportant.
     pub fn on_data(&mut self, params: &impl Rows, packet: &Outgoing) -> Mark {
+        self.watch(packet.path.rtos);
         if !self.is_started {
             self.is_started = true;
             self.heard_rtos = packet.path.rtos;

@@ -445,6 +445,19 @@ fn timeouts_that_nobody_watched_say_nothing_of_the_peer() {
     assert_eq!(flow.on_data(&params(), &packet), Mark::Data);
 }
 
+/// Rule 17: where NFQUEUE lets a packet go, timeouts may come between two looks at their number.
+#[test]
+fn timeouts_between_two_looks_give_nobody_up() {
+    let mut flow = pending();
+    flow.watch(0);
+    let mut packet = last(2_000, 2_000);
+    packet.path.rtos = 2;
+    assert_eq!(flow.on_data(&params(), &packet), Mark::Data);
+    assert_eq!(flow.on_ack_in(Some(Mark::Echo), &ack(2_000)), Seen::Poll);
+    flow.watch(2);
+    assert!(!flow.is_deaf(2));
+}
+
 /// Rule 17.
 #[test]
 fn a_byte_after_such_timeouts_gives_nobody_up() {
