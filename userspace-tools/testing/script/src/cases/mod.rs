@@ -129,6 +129,7 @@ mod tests {
     const PAGE: &str = include_str!("../../../../../docs/rules.md");
     const TLT: &str = include_str!("../../../../../selftests/guest/46-tlt.sh");
     const STORM_TLT: &str = include_str!("../../../storm/src/tlt.rs");
+    const TLT_TAILS: &str = include_str!("../../../storm/src/tlt/tails.rs");
     const STORM_ACCELTOR: &str = include_str!("../../../storm/src/acceltor.rs");
     const UNORC: &str = include_str!("../../../../../selftests/guest/47-unorc.sh");
     const ROTOR: &str = include_str!("../../../../../selftests/guest/49-rotor.sh");
@@ -156,6 +157,7 @@ mod tests {
             let known = match name.split_once(": ") {
                 Some(("tlt", case)) => TLT.contains(&format!("\"{case}")),
                 Some(("storm tlt", case)) => STORM_TLT.contains(&format!("\"{case}")),
+                Some(("tlt tails", case)) => TLT_TAILS.contains(&format!("\"{case}")),
                 Some(("unorc", case)) => UNORC.contains(&format!("\"{case}")),
                 Some(("storm acceltor", case)) => STORM_ACCELTOR.contains(&format!("\"{case}")),
                 Some(("acceltor", case)) => ROTOR.contains(&format!("\"{case}")),
