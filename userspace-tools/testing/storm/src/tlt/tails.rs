@@ -62,11 +62,11 @@ pub fn attack(storm: &mut Storm) -> Result<()> {
 /// Has TLT on both, and the first so far from the second; there all is lost that is unimportant.
 fn far_pair(pair: Pair, delay: Duration) -> Result<Pair> {
     enable(&pair)?;
-    set_delay(&pair, delay)?;
+    set_delay(&pair.hosts[1], delay)?;
     let sender = &pair.hosts[0];
     sender.sysctl("net/ipv4/tcp_early_retrans", "0")?;
     sender.sysctl("net/ipv4/tcp_congestion_control", "cubic")?;
-    sender.sysctl("net/tlt/dscp_unimportant", &SAFE.to_string())?;
+    lose_nothing(sender)?;
     let mut steps = Vec::from(netfilter::if_ip(IP_PROTOCOL, &TCP));
     steps.extend(netfilter::if_ip_bits(IP_DSFIELD, 0xfc, UNIMPORTANT << 2));
     steps.push(netfilter::drop_it());
@@ -74,14 +74,14 @@ fn far_pair(pair: Pair, delay: Duration) -> Result<Pair> {
     Ok(pair)
 }
 
-/// The way back of the second host takes so long.
-fn set_delay(pair: &Pair, delay: Duration) -> Result<()> {
+/// What the host sends takes so long.
+fn set_delay(host: &Netns, delay: Duration) -> Result<()> {
     let wire = Netem {
         delay_ns: delay.as_nanos() as u64,
         limit_packets: 10_000,
         ..Netem::default()
     };
-    pair.hosts[1].request(root_of("netem", wire.encode()).replace())
+    host.request(root_of("netem", wire.encode()).replace())
 }
 
 /// A connection past its slow start's first windows.
@@ -103,7 +103,7 @@ fn read(mut rx: &Socket, bytes: usize) -> Result<()> {
     Ok(rx.read_exact(&mut vec![0; bytes])?)
 }
 
-/// From now on these are lost.
+/// From now on what is unimportant is lost, and with `data` all data.
 fn lose(sender: &Netns, data: bool) -> Result<()> {
     sender.sysctl("net/tlt/dscp_unimportant", &UNIMPORTANT.to_string())?;
     let (important, clock) = match data {
@@ -112,6 +112,11 @@ fn lose(sender: &Netns, data: bool) -> Result<()> {
     };
     sender.sysctl("net/tlt/dscp_data", &important.to_string())?;
     sender.sysctl("net/tlt/dscp_clock", &clock.to_string())
+}
+
+/// From now on what is unimportant arrives again.
+fn lose_nothing(sender: &Netns) -> Result<()> {
+    sender.sysctl("net/tlt/dscp_unimportant", &SAFE.to_string())
 }
 
 fn pace(tx: &Socket, bytes_per_s: u64) -> Result<()> {
@@ -145,7 +150,7 @@ fn paced() -> Result<()> {
         for _ in 0..4 {
             lose(sender, false)?;
             sleep(ms(20));
-            sender.sysctl("net/tlt/dscp_unimportant", &SAFE.to_string())?;
+            lose_nothing(sender)?;
             sleep(ms(50));
         }
         for thread in [writer, reader] {
@@ -192,7 +197,7 @@ fn behind_probe() -> Result<()> {
     sender.sysctl("net/ipv4/tcp_early_retrans", "3")?;
     let [tx, rx] = warm(&pair)?;
     tx.set_tcp_nodelay(true)?;
-    set_delay(&pair, ms(150))?;
+    set_delay(&pair.hosts[1], ms(150))?;
     let (probed, important) = (probes(sender)?, tlt(sender, "TxData")?);
     write(&tx, 3_000)?;
     sleep(ms(60));
@@ -222,7 +227,7 @@ fn probe_kept() -> Result<()> {
     tx.send_out_of_band(b"X")?;
     write(&tx, 100)?;
     sleep(ms(5));
-    sender.sysctl("net/tlt/dscp_unimportant", &SAFE.to_string())?;
+    lose_nothing(sender)?;
     read(&rx, MSS + 100)?;
     let (probed, met) = (probes(sender)? - before.0, timeouts(sender)? - before.1);
     ensure!(probed > 0 && met == 0, "{probed} probes and {met} timeouts");
@@ -244,7 +249,7 @@ fn timer_kept() -> Result<()> {
     write(&tx, 1_000)?;
     sleep(ms(30));
     // This is for the echo of the second.
-    set_delay(&pair, ms(700))?;
+    set_delay(&pair.hosts[1], ms(700))?;
     sleep(ms(20));
     write(&tx, 1_000)?;
     read(&rx, 62_000)?;
@@ -261,12 +266,7 @@ fn unsent() -> Result<()> {
     let sender = &pair.hosts[0];
     let [tx, rx] = connection(&pair, 7_500, 0)?;
     rx.set_tcp_nodelay(true)?;
-    let slow = Netem {
-        delay_ns: 2_000_000_000,
-        limit_packets: 10_000,
-        ..Netem::default()
-    };
-    sender.request(root_of("netem", slow.encode()).replace())?;
+    set_delay(sender, ms(2_000))?;
     write(&tx, 5)?;
     for _ in 0..18 {
         write(&rx, 100)?;
@@ -298,7 +298,7 @@ fn held(cork: bool, rtt_ms: u64, rate: u64, second: usize, third: usize) -> Resu
     write(&tx, third)?;
     // The echo of the first has come.
     sleep(ms(rtt_ms));
-    sender.sysctl("net/tlt/dscp_unimportant", &SAFE.to_string())?;
+    lose_nothing(sender)?;
     read(&rx, MSS + second)?;
     let met = timeouts(sender)? - before;
     ensure!(met == 0, "{met} timeouts");
