@@ -713,7 +713,7 @@ fn urgent(_: &Storm) -> Result<()> {
     // The echo of the first packet waits for the SYN-ACK, and the urgent byte is written meanwhile.
     let slow = Options {
         limit_bytes: Some(100_000),
-        rate_bytes_per_s: Some(5_000),
+        rate_bytes_per_s: Some(1_000),
         mark: Some(Mark::None),
         ..Default::default()
     };
@@ -953,7 +953,7 @@ fn starved(storm: &Storm) -> Result<()> {
 
 /// Flows of which most has arrived; they wait with the rest, since TCP forgets a FIN for which there is no memory.
 fn begin_starved(storm: &Storm, traffic: &mut Traffic<'_>) -> Result<()> {
-    const FLOWS: usize = 24;
+    const FLOWS: usize = 64;
     const FIRST: usize = 48_000;
     const ATTEMPTS: u32 = 100;
     let ccs = storm.ccs();
