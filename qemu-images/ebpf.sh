@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# Build the eBPF programs of xdc-witness and of `xdc trace` into build/guest-bin,
-# where these look for them.
+# Build the eBPF programs of xdc-witness, `xdc trace` and `xdc acceltor elephants` into
+# build/guest-bin, where these look for them.
 #
 # Its core library is compiled with it (-Z build-std), from the sources of the
 # compiler that also compiles the kernel; of a stable release that takes
@@ -17,4 +17,6 @@ env -u RUSTUP_TOOLCHAIN -u CARGO_TARGET_DIR -u CARGO_BUILD_BUILD_DIR -C "$crate"
 mkdir -p "$XDC_TOP/build/guest-bin"
 built=$target/bpfel-unknown-none/release
 install -C -m 644 "$built/xdc-witness-ebpf" "$XDC_TOP/build/guest-bin/xdc-witness.o"
-install -C -m 644 "$built/xdc-trace" "$XDC_TOP/build/guest-bin/xdc-trace.o"
+for program in xdc-trace xdc-elephants; do
+	install -C -m 644 "$built/$program" "$XDC_TOP/build/guest-bin/$program.o"
+done

@@ -55,7 +55,7 @@ if [ -n "$uninstall" ]; then
 		index "$release"
 		gone="$gone $release"
 	done
-	rm -f "$root$prefix/bin/xdc" "$root$prefix/lib/xdc/xdc-trace.o" "${completions[@]/#/$root}" \
+	rm -f "$root$prefix/bin/xdc" "$root$prefix"/lib/xdc/xdc-{trace,elephants}.o "${completions[@]/#/$root}" \
 		"$root$man"/man1/xdc{,-*}.1 "$root$man"/man8/tc-{phantom,acceltor}.8
 	rmdir "$root$prefix/lib/xdc" 2>/dev/null || true
 	[ -z "$tc_lib" ] || rm -f "$root$tc_lib"/q_{phantom,acceltor}.so
@@ -117,11 +117,11 @@ install -d "$dest" "$root$prefix/bin"
 install -m 644 -t "$dest" "$work"/*.ko
 install -m 755 "$xdc" "$root$prefix/bin/xdc"
 # Only `make tracing` has the compiler for it.
-trace=$XDC_TOP/build/guest-bin/xdc-trace.o
-if [ -f "$trace" ]; then
-	install -D -m 644 -t "$root$prefix/lib/xdc" "$trace"
+ebpf=("$XDC_TOP"/build/guest-bin/xdc-{trace,elephants}.o)
+if [ -f "${ebpf[0]}" ] && [ -f "${ebpf[1]}" ]; then
+	install -D -m 644 -t "$root$prefix/lib/xdc" "${ebpf[@]}"
 else
-	say "without the eBPF of xdc trace: make tracing, and install again, brings it"
+	say "without the eBPF of xdc trace and xdc acceltor elephants: make tracing, and install again, brings it"
 fi
 "$xdc" man "$root$man/man1"
 install -D -m 644 -t "$root$man/man8" "$XDC_TOP"/docs/man/tc-{phantom,acceltor}.8

@@ -10,6 +10,7 @@ use crate::command::{
     acceltor, bench, foreign, paper, run, score, selftest, shell, show, sweep, table, tune, twin,
 };
 use crate::guest::tether;
+use crate::live::elephants;
 use crate::live::observe;
 use crate::live::qdisc;
 use crate::live::trace;
@@ -190,8 +191,14 @@ Examples:
   xdc bench --boots 2            does it repeat?
   xdc bench --update-docs        writes the tables of docs/performance.md")]
     Bench(bench::Request),
-    /// Plan AccelToR for a network: queues, round trips, timers, and what cannot work.
-    #[command(subcommand, after_help = "Example:\n  xdc acceltor plan --racks 8")]
+    /// Plan AccelToR for a network: queues, round trips, timers. Or find its elephants.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  xdc acceltor plan --racks 8
+  sudo xdc acceltor elephants bond0"
+    )]
     Acceltor(AcceltorCommand),
     /// Compare congestion controls with their twins in Rust, packet by packet.
     #[command(after_help = "\
@@ -294,6 +301,15 @@ Examples:
 
 Numbers in brackets are the paper's equations and sections; docs/acceltor.md.")]
     Plan(acceltor::Request),
+    /// Say from outside who is an elephant: the largest flows, counted by a classifier in eBPF.
+    #[command(after_help = "\
+Examples:
+  sudo xdc acceltor elephants bond0                      until Ctrl-C
+  sudo xdc acceltor elephants bond0 --bytes 1MB --top 80 --json
+
+The classifier is the filter of a qdisc with `detect filter`: it counts the payload of each TCP flow, and
+says what this program tells it. It is taken away at the end. After a kill -9: tc filter del dev DEV.")]
+    Elephants(elephants::Request),
 }
 
 #[derive(Subcommand)]

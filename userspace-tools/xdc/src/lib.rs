@@ -46,7 +46,7 @@ use crate::command::{
 use crate::error::Result;
 use crate::guest::tether;
 use crate::home::Home;
-use crate::live::{observe, qdisc, trace};
+use crate::live::{elephants, observe, qdisc, trace};
 use crate::result::expect;
 use crate::setup::{doctor, kdir};
 
@@ -108,6 +108,7 @@ fn dispatch(command: Command) -> Result<bool> {
         Command::Foreign(request) => foreign::command(&request),
         Command::Bench(request) => bench::command(&request),
         Command::Acceltor(AcceltorCommand::Plan(request)) => acceltor::command(&request),
+        Command::Acceltor(AcceltorCommand::Elephants(request)) => elephants::command(&request),
         Command::Twin(request) => twin::command(&request),
         Command::Trace { command, request } => match command {
             Some(TraceCommand::Plot { file, output }) => trace::plot::command(&file, &output),

@@ -200,7 +200,7 @@ fn send(request: Request) -> Result<()> {
         .map_err(refused)
 }
 
-fn refused(err: xdc_netlink::Error) -> Error {
+pub(super) fn refused(err: xdc_netlink::Error) -> Error {
     const EPERM: i32 = 1;
     const ENOENT: i32 = 2;
     const EEXIST: i32 = 17;
@@ -215,7 +215,7 @@ fn refused(err: xdc_netlink::Error) -> Error {
     }
 }
 
-fn index_of(device: &str) -> Result<u32> {
+pub(super) fn index_of(device: &str) -> Result<u32> {
     any_socket()
         .and_then(|fd| netdevice::name_to_index(fd, device))
         .map_err(|_| Error::failure(format!("there is no device '{device}'")).hint("ip link"))

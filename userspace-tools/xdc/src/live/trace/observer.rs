@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The eBPF programs of ebpf/src/bin/xdc-trace.rs: loading them, and what they hand on.
 
-use std::env;
-use std::error::Error as _;
 use std::fmt::Display;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use aya::Ebpf;
 use aya::maps::{MapData, PerCpuArray, RingBuf};
 use aya::programs::TracePoint;
-use aya::{Ebpf, EbpfError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::events::EVENTS;
 use super::record::{EVENT_BYTES, Record};
 use crate::error::{Error, Result};
-use crate::home::Home;
+use crate::live::ebpf;
 
 /// The programs, attached. They end with this.
 pub struct Observer {
@@ -39,26 +36,24 @@ pub struct Seen<'a> {
 impl Observer {
     /// Attaches to the tracepoints with these indices of [`EVENTS`].
     pub fn open(events: &[usize]) -> Result<Self> {
-        let path = object()?;
-        let object = fs::read(&path).map_err(|err| Error::io(path.display(), &err))?;
-        let mut ebpf = Ebpf::load(&object).map_err(|err| refused("loading the observer", &err))?;
+        let (path, mut ebpf) = ebpf::load(OBJECT, NEEDS)?;
         for &event in events {
             let (name, number) = (EVENTS[event], format!("event_{event}"));
             let program: &mut TracePoint = ebpf
                 .program_mut(&number)
                 .and_then(|program| program.try_into().ok())
-                .ok_or_else(|| stale(&path, &number))?;
+                .ok_or_else(|| ebpf::stale(&path, &number))?;
             let doing = format!("attaching the observer to xdc:{name}");
             program
                 .load()
                 .and_then(|()| program.attach("xdc", name))
-                .map_err(|err| refused(&doing, &EbpfError::from(err)))?;
+                .map_err(|err| ebpf::refused(&doing, &err, NEEDS))?;
         }
         let ring = ebpf.take_map("RECORDS").and_then(|map| map.try_into().ok());
         let missed = ebpf.take_map("MISSED").and_then(|map| map.try_into().ok());
         Ok(Self {
-            ring: ring.ok_or_else(|| stale(&path, "RECORDS"))?,
-            missed: missed.ok_or_else(|| stale(&path, "MISSED"))?,
+            ring: ring.ok_or_else(|| ebpf::stale(&path, "RECORDS"))?,
+            missed: missed.ok_or_else(|| ebpf::stale(&path, "MISSED"))?,
             ebpf,
         })
     }
@@ -132,37 +127,8 @@ fn recursion_misses(fdinfo: &str) -> Option<u64> {
 /// The eBPF programs.
 pub const OBJECT: &str = "xdc-trace.o";
 
-/// Beside this program, in the library of its PREFIX, or where the checkout builds it.
-fn object() -> Result<PathBuf> {
-    let own = env::current_exe().map_err(|err| Error::io("finding xdc itself", &err))?;
-    let beside = own.with_file_name(OBJECT);
-    let library = own.with_file_name("../lib/xdc").join(OBJECT);
-    let built = Home::find().ok().map(|home| home.guest_program(OBJECT));
-    [Some(beside), Some(library), built]
-        .into_iter()
-        .flatten()
-        .find(|path| path.is_file())
-        .ok_or_else(|| {
-            Error::failure(format!("{OBJECT}, the observer's eBPF, is not beside xdc"))
-                .hint("make tracing, or put it into the folder of xdc")
-        })
-}
-
-fn stale(path: &Path, what: &str) -> Error {
-    Error::failure(format!("{} has no {what}", path.display())).hint("make tracing")
-}
-
-/// With the causes, of which the last one is the kernel's.
-fn refused(doing: &str, err: &EbpfError) -> Error {
-    let mut causes = vec![err.to_string()];
-    let mut cause = err.source();
-    while let Some(err) = cause {
-        causes.push(err.to_string());
-        cause = err.source();
-    }
-    Error::failure(format!("{doing}: {}", causes.join(": ")))
-        .hint("as root, on a kernel with CONFIG_BPF_EVENTS")
-}
+/// What they take.
+const NEEDS: &str = "as root, on a kernel with CONFIG_BPF_EVENTS";
 
 #[cfg(test)]
 mod tests {

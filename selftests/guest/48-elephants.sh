@@ -1,0 +1,94 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# `xdc acceltor elephants`: a classifier in eBPF finds the elephants of sch_acceltor from outside. docs/acceltor.md
+. "$(dirname "$0")/lib.sh"
+
+modprobe bonding max_bonds=0
+modprobe sch_acceltor
+ip link add d0 type dummy
+refuses "a device without an acceltor" "d0 has no acceltor" xdc acceltor elephants d0
+refuses "a device that is not there" "no device" xdc acceltor elephants d9
+ip link del d0
+
+racks
+# 26 ms a slot, four racks: a week of 78 ms.
+acceltor="acceltor racks 4 rack 0 prefix 10.9.1.0/24=1,10.9.2.0/24=2,10.9.3.0/24=3 day 24ms night 2ms \
+ocs-rate 80mbit eps-rate 40mbit rtt 6ms k 2 hp 150kb lp 150kb limit 60kb"
+# shellcheck disable=SC2086
+tc -n h1 qdisc add dev bond0 root handle 1: $acceltor
+refuses "an acceltor that asks no filter" "asks no filter" in_ns h1 xdc acceltor elephants bond0
+matches "and it says what to do" "detect filter" "$(in_ns h1 xdc acceltor elephants bond0 2>&1)"
+refuses "no time between two looks" "between 1ms and 10s" in_ns h1 xdc acceltor elephants bond0 --every 0ms
+tc -n h1 qdisc change dev bond0 root acceltor detect filter
+
+dd if=/dev/urandom of=/tmp/piece bs=1000 count=100 2>/dev/null
+touch /tmp/busy
+started=
+# flow RACK BYTES PAUSE: so many bytes to it after each pause, while /tmp/busy is there.
+flow() {
+	ip netns exec h2 nc -l -p 500$1 <&9 >/dev/null &
+	started="$started $!"
+	eventually listens h2 500$1
+	while [ -e /tmp/busy ]; do sleep "$3"; head -c "$2" /tmp/piece; done | in_ns h1 nc 10.9.$1.2 500$1 &
+	started="$started $!"
+}
+# find_elephants OPTION...: in the background. What it says is in /tmp/said.
+find_elephants() {
+	ip netns exec h1 xdc acceltor elephants bond0 --every 20ms "$@" >/tmp/said 2>/tmp/errors &
+	finder=$!
+	eventually grep -q elephants /tmp/errors
+}
+# said EVENT ADDRESS: that it said so of a flow to there.
+said() { grep "\"destination\":\"$2:" /tmp/said | grep -q "\"event\":\"$1\""; }
+has_more() { [ "$(rack_stat "$1")" -gt "$2" ]; }
+moves() { eventually has_more "$1" "$(rack_stat "$1")"; }
+# ends DESCRIPTION: when it is told to, and its filter with it. A shell has its jobs ignore Ctrl-C.
+ends() {
+	kill $finder
+	wait $finder
+	equal "$1: it ends when it is told to" 0 $?
+	equal "$1: and its filter" "" "$(tc -n h1 filter show dev bond0 parent 1:)"
+}
+
+in_ns h1 sysctl -qw net.ipv4.tcp_frto=0 net.ipv4.tcp_early_retrans=0
+find_elephants --json --bytes 300kB --idle 150ms
+matches "it says what it does" "flows of 300kB or more are elephants on bond0" "$(cat /tmp/errors)"
+flow 1 100000 0.001
+flow 2 10000 0.3
+check "a flow that goes on becomes an elephant" eventually said elephant 10.9.1.2
+check "and takes the circuit" moves packets_circuit
+check "and is accelerated before" moves packets_low
+mice=$(rack_stat packets_high)
+sleep 10
+equal "400 kB with pauses are none" no "$(said elephant 10.9.2.2 && echo yes || echo no)"
+within "and go by the packet network" $((mice + 100)) 100000 "$(rack_stat packets_high)"
+matches "each line is JSON with its units" '^[0-9]+$' "$(grep '"elephant"' /tmp/said | head -n 1 | xdc-witness json /bytes)"
+ends "two flows"
+
+# Without it nothing is an elephant any more, after what waits.
+sleep 1
+circuit=$(rack_stat packets_circuit)
+sleep 1
+equal "without it none takes the circuit" "$circuit" "$(rack_stat packets_circuit)"
+
+find_elephants --json --bytes 50kB --top 1 --idle 1s
+flow 3 2000 0.05
+check "with --top 1 one of two becomes an elephant" eventually said elephant 10.9.1.2
+sleep 2
+equal "and the smaller one none" no "$(said elephant 10.9.3.2 && echo yes || echo no)"
+rm /tmp/busy
+check "an elephant that has ended is idle" eventually said idle 10.9.1.2
+# shellcheck disable=SC2086
+tc -n h1 qdisc del dev bond0 root
+wait $finder
+equal "where the qdisc goes it ends" 1 $?
+matches "and says why" "bond0 has no acceltor" "$(cat /tmp/errors)"
+
+# shellcheck disable=SC2086
+kill $started 2>/dev/null
+# shellcheck disable=SC2086
+wait $started 2>/dev/null
+ip netns del h1
+ip netns del h2
+rmmod sch_acceltor
+finish

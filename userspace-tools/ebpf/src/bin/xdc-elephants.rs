@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A tc classifier for `sch_acceltor` with `detect filter`. It counts the payload of each TCP flow, and says that
+//! a flow is an elephant if `xdc acceltor elephants`, which reads the counts, has put it into a map.
+
+#![no_std]
+#![no_main]
+
+#[path = "../elephant_key.rs"]
+mod elephant_key;
+
+use aya_ebpf::{
+    bindings::{BPF_NOEXIST, TC_ACT_OK},
+    macros::{classifier, map},
+    maps::{HashMap, LruHashMap},
+    programs::TcContext,
+};
+use elephant_key::{DESTINATION, Key, MAX_ELEPHANTS, MAX_FLOWS, PORTS, SOURCE, VERSION};
+
+/// Payload of each flow in bytes.
+#[map]
+static PAYLOAD: LruHashMap<Key, u64> = LruHashMap::with_max_entries(MAX_FLOWS, 0);
+
+/// Those that are elephants.
+#[map]
+static ELEPHANTS: HashMap<Key, u8> = HashMap::with_max_entries(MAX_ELEPHANTS, 0);
+
+/// Minor numbers of the classes, as in modules/uapi/pkt_acceltor.h.
+const MOUSE: u32 = 1;
+const ELEPHANT: u32 = 2;
+
+const ETHERNET_BYTES: usize = 14;
+const ETHERTYPE_AT: usize = 12;
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+const TCP: u8 = 6;
+/// More fragments, and where this one begins.
+const FRAGMENT: u16 = 0x3fff;
+
+#[classifier]
+pub fn elephants(ctx: TcContext) -> i32 {
+    let class = class(&ctx).unwrap_or(MOUSE);
+    // SAFETY: The kernel gives a program the buffer that it is called for.
+    unsafe { (*ctx.skb.skb).tc_classid = class };
+    TC_ACT_OK
+}
+
+/// That of a TCP packet with payload.
+fn class(ctx: &TcContext) -> Option<u32> {
+    let mut key: Key = [0; 40];
+    let tcp_at = read_ip(ctx, &mut key)?;
+    let ports: [u8; 4] = ctx.load(tcp_at).ok()?;
+    key[PORTS..PORTS + 4].copy_from_slice(&ports);
+    let offset: u8 = ctx.load(tcp_at + 12).ok()?;
+    let payload_at = tcp_at + usize::from(offset >> 4) * 4;
+    // Padding comes later, from the device. The length in a burst's IP header may be 0.
+    let payload = (ctx.len() as usize).checked_sub(payload_at)? as u64;
+    if payload == 0 {
+        return None;
+    }
+    match PAYLOAD.get_ptr_mut(&key) {
+        // SAFETY: The entry outlives the program's run, and a root qdisc has its lock while it asks its
+        // filters, so nothing else counts.
+        Some(count) => unsafe { *count += payload },
+        None => {
+            let _ = PAYLOAD.insert(&key, &payload, BPF_NOEXIST.into());
+        }
+    }
+    let is_elephant = ELEPHANTS.get_ptr(&key).is_some();
+    Some(if is_elephant { ELEPHANT } else { MOUSE })
+}
+
+/// Where the header of TCP is. Fragments, extension headers and tags of a VLAN are mice.
+fn read_ip(ctx: &TcContext, key: &mut Key) -> Option<usize> {
+    let ethertype = u16::from_be(ctx.load(ETHERTYPE_AT).ok()?);
+    match ethertype {
+        IPV4 => {
+            let header: [u8; 20] = ctx.load(ETHERNET_BYTES).ok()?;
+            let fragment = u16::from_be_bytes([header[6], header[7]]) & FRAGMENT;
+            if header[9] != TCP || fragment != 0 {
+                return None;
+            }
+            key[SOURCE..SOURCE + 4].copy_from_slice(&header[12..16]);
+            key[DESTINATION..DESTINATION + 4].copy_from_slice(&header[16..]);
+            key[VERSION] = 4;
+            Some(ETHERNET_BYTES + usize::from(header[0] & 0xf) * 4)
+        }
+        IPV6 => {
+            let header: [u8; 40] = ctx.load(ETHERNET_BYTES).ok()?;
+            if header[6] != TCP {
+                return None;
+            }
+            key[SOURCE..SOURCE + 16].copy_from_slice(&header[8..24]);
+            key[DESTINATION..DESTINATION + 16].copy_from_slice(&header[24..]);
+            key[VERSION] = 6;
+            Some(ETHERNET_BYTES + header.len())
+        }
+        _ => None,
+    }
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}
+
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 4] = *b"GPL\0";

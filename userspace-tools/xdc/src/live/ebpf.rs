@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The objects that qemu-images/ebpf.sh builds: where they are, and loading them.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use aya::Ebpf;
+use aya::programs::ProgramError;
+
+use crate::error::{Error, Result};
+use crate::home::Home;
+
+/// An object's programs and maps, and where it was found. `needs` is a hint: what the kernel has to have.
+pub fn load(object: &str, needs: &str) -> Result<(PathBuf, Ebpf)> {
+    let path = find(object)?;
+    let bytes = fs::read(&path).map_err(|err| Error::io(path.display(), &err))?;
+    let ebpf = Ebpf::load(&bytes)
+        .map_err(|err| refusal(&format!("loading {object}"), &err).hint(needs))?;
+    Ok((path, ebpf))
+}
+
+/// Beside this program, in the library of its PREFIX, or where the checkout builds it.
+fn find(object: &str) -> Result<PathBuf> {
+    let own = env::current_exe().map_err(|err| Error::io("finding xdc itself", &err))?;
+    let beside = own.with_file_name(object);
+    let library = own.with_file_name("../lib/xdc").join(object);
+    let built = Home::find().ok().map(|home| home.guest_program(object));
+    [Some(beside), Some(library), built]
+        .into_iter()
+        .flatten()
+        .find(|path| path.is_file())
+        .ok_or_else(|| {
+            Error::failure(format!(
+                "{object}, the eBPF of this command, is not beside xdc"
+            ))
+            .hint("make tracing, or put it into the folder of xdc")
+        })
+}
+
+/// The object is of another version than this program.
+pub fn stale(path: &Path, what: &str) -> Error {
+    Error::failure(format!("{} has no {what}", path.display())).hint("make tracing")
+}
+
+/// The kernel did not take a program.
+pub fn refused(doing: &str, err: &ProgramError, needs: &str) -> Error {
+    refusal(doing, err).hint(needs)
+}
+
+/// With the causes, of which the last one is the kernel's.
+fn refusal(doing: &str, err: &dyn std::error::Error) -> Error {
+    let mut causes = vec![err.to_string()];
+    let mut cause = err.source();
+    while let Some(err) = cause {
+        causes.push(err.to_string());
+        cause = err.source();
+    }
+    Error::failure(format!("{doing}: {}", causes.join(": ")))
+}
