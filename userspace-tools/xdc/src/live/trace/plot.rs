@@ -41,6 +41,8 @@ enum Field {
     Number(&'static str),
     /// In millionths.
     Ppm(&'static str),
+    /// As it is, of events that are the end of a day.
+    AtEnd(&'static str),
     /// How many events so far.
     Count,
 }
@@ -53,7 +55,69 @@ const fn series(event: &'static str, field: Field, label: &'static str) -> Serie
     }
 }
 
-/// What the algorithms ask for, a chart for each title, and the queues'.
+/// Of modules that are no congestion control.
+type OfOthers = (
+    &'static str,
+    &'static [Unit],
+    &'static [(&'static str, Field, &'static str)],
+);
+
+const OF_OTHERS: &[OfOthers] = &[
+    (
+        "Queues as marked packets found them",
+        BYTES,
+        &[
+            ("phantom_mark", Field::Number("queue_bytes"), ""),
+            ("phantom_mark", Field::Number("phantom_bytes"), " phantom"),
+        ],
+    ),
+    (
+        "Packets marked and dropped so far",
+        RATIO,
+        &[
+            ("phantom_mark", Field::Count, " marked"),
+            ("phantom_drop", Field::Count, " dropped"),
+        ],
+    ),
+    (
+        "AccelToR: sent in a day, and left at its end",
+        BYTES,
+        &[
+            ("acceltor_day", Field::AtEnd("sent_bytes"), " sent"),
+            ("acceltor_day", Field::AtEnd("queued_bytes"), " left"),
+        ],
+    ),
+    (
+        "AccelToR: queue of accelerated packets as one more came",
+        BYTES,
+        &[("acceltor_accelerate", Field::Number("queue_bytes"), "")],
+    ),
+    (
+        "AccelToR: packets accelerated and dropped, and elephants, so far",
+        RATIO,
+        &[
+            ("acceltor_accelerate", Field::Count, " accelerated"),
+            ("acceltor_drop", Field::Count, " dropped"),
+            ("acceltor_elephant", Field::Count, " elephants"),
+        ],
+    ),
+    (
+        "TLT: packets of the clock so far",
+        RATIO,
+        &[("tlt_clock", Field::Count, "")],
+    ),
+    (
+        "UnoRC: blocks decoded, NACKs and reroutes so far",
+        RATIO,
+        &[
+            ("unorc_decoded", Field::Count, " decoded"),
+            ("unorc_nack", Field::Count, " NACKs"),
+            ("unorc_reroute", Field::Count, " reroutes"),
+        ],
+    ),
+];
+
+/// What the algorithms ask for, a chart for each title, and the other modules'.
 fn views() -> Vec<View> {
     let mut views: Vec<View> = Vec::new();
     for event in ALGORITHMS.iter().flat_map(|algorithm| algorithm.events) {
@@ -74,22 +138,16 @@ fn views() -> Vec<View> {
             }
         }
     }
-    views.push(View {
-        title: "Queues as marked packets found them",
-        unit: BYTES,
-        series: vec![
-            series("phantom_mark", Field::Number("queue_bytes"), ""),
-            series("phantom_mark", Field::Number("phantom_bytes"), " phantom"),
-        ],
-    });
-    views.push(View {
-        title: "Packets marked and dropped so far",
-        unit: RATIO,
-        series: vec![
-            series("phantom_mark", Field::Count, " marked"),
-            series("phantom_drop", Field::Count, " dropped"),
-        ],
-    });
+    for (title, unit, lines) in OF_OTHERS {
+        let lines = lines.iter();
+        views.push(View {
+            title,
+            unit,
+            series: lines
+                .map(|(event, field, label)| series(event, *field, label))
+                .collect(),
+        });
+    }
     views
 }
 
@@ -244,6 +302,9 @@ fn points(told: &Told, field: Field, begin_ns: u64) -> Vec<(f64, f64)> {
     let value = |index: usize, event: &Value| match field {
         Field::Number(name) => event[name].as_f64(),
         Field::Ppm(name) => event[name].as_f64().map(|ppm| ppm / 1e6),
+        Field::AtEnd(name) => (event["begins"] == 0)
+            .then(|| event[name].as_f64())
+            .flatten(),
         Field::Count => Some((index + 1) as f64),
     };
     let step = told.len().div_ceil(MAX_POINTS).max(1);
@@ -283,6 +344,24 @@ mod tests {
         let counts = &charts[4].lines;
         assert_eq!(counts.len(), 1, "nothing was dropped");
         assert_eq!(counts[0].points, [(1.0, 1.0)]);
+    }
+
+    #[test]
+    fn a_day_is_what_was_sent_until_its_end() {
+        let recording = r#"{"event":"acceltor_day","at_ns":0,"dev":"bond0","handle":"1:","queued_bytes":9000,"sent_bytes":0,"begins":1}
+{"event":"acceltor_day","at_ns":240000,"dev":"bond0","handle":"1:","queued_bytes":0,"sent_bytes":9000,"begins":0}
+{"event":"acceltor_drop","at_ns":300000,"dev":"bond0","handle":"1:","reason":"blocked"}
+"#;
+        let charts = charts(&read(recording.as_bytes()).unwrap());
+        let titles: Vec<_> = charts.iter().map(|chart| chart.title.as_str()).collect();
+        assert!(titles.iter().all(|title| title.starts_with("AccelToR")));
+        let [sent, left] = &charts[0].lines[..] else {
+            panic!("{titles:?}")
+        };
+        assert_eq!(sent.name, "bond0 1: sent");
+        assert_eq!(sent.points, [(240.0, 9000.0)]);
+        assert_eq!(left.points, [(240.0, 0.0)]);
+        assert_eq!(charts[1].lines[0].points, [(300.0, 1.0)]);
     }
 
     #[test]
