@@ -99,6 +99,9 @@ pub struct LayerSpec {
     /// Of a host's link: packets lost at random on the way to it.
     #[serde(default)]
     pub loss_down: Fraction,
+    /// Of a host's link: extra delay of what it sends, uniform from 0; order is kept.
+    #[serde(default)]
+    pub jitter_up: Time,
 }
 
 /// Names, and links between them.
@@ -409,6 +412,7 @@ impl FabricSpec {
         // A host's own link is its NIC, which never drops.
         link.queue_ba = link.queue.take();
         link.loss_ba = self.host.loss_down;
+        link.jitter_ab = self.host.jitter_up;
         fabric.links.push(link);
         fabric.hosts.push(name);
         Ok(())
@@ -465,6 +469,7 @@ impl LayerSpec {
             || self.queue.is_some()
             || self.links.is_some()
             || self.loss_down != Fraction::default()
+            || self.jitter_up != Time::default()
     }
 }
 
