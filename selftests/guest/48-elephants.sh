@@ -20,6 +20,7 @@ refuses "an acceltor that asks no filter" "asks no filter" in_ns h1 xdc acceltor
 matches "and it says what to do" "detect filter" "$(in_ns h1 xdc acceltor elephants bond0 2>&1)"
 refuses "no time between two looks" "between 1ms and 10s" in_ns h1 xdc acceltor elephants bond0 --every 0ms
 tc -n h1 qdisc change dev bond0 root acceltor detect filter
+refuses "idle after one look" "three looks at least" in_ns h1 xdc acceltor elephants bond0 --idle 100ms
 
 dd if=/dev/urandom of=/tmp/piece bs=1000 count=100 2>/dev/null
 touch /tmp/busy
@@ -47,14 +48,17 @@ ends() {
 	kill $finder
 	wait $finder
 	equal "$1: it ends when it is told to" 0 $?
-	equal "$1: and its filter" "" "$(tc -n h1 filter show dev bond0 parent 1:)"
+	equal "$1: and its filter" "" "$(filter)"
 }
 
 in_ns h1 sysctl -qw net.ipv4.tcp_frto=0 net.ipv4.tcp_early_retrans=0
-find_elephants --json --bytes 300kB --idle 150ms
+find_elephants --json --bytes 300kB
+refuses "another one is refused" "another xdc acceltor elephants" in_ns h1 xdc acceltor elephants bond0
 matches "it says what it does" "flows of 300kB or more are elephants on bond0" "$(cat /tmp/errors)"
 flow 1 100000 0.001
 flow 2 10000 0.3
+filter() { tc -n h1 filter show dev bond0 parent 1:; }
+matches "its filter has its name, and is the last" "pref 65535 bpf .*xdc-elephants" "$(filter | tr '\n' ' ')"
 check "a flow that goes on becomes an elephant" eventually said elephant 10.9.1.2
 check "and takes the circuit" moves packets_circuit
 check "and is accelerated before" moves packets_low
@@ -70,6 +74,37 @@ sleep 1
 circuit=$(rack_stat packets_circuit)
 sleep 1
 equal "without it none takes the circuit" "$circuit" "$(rack_stat packets_circuit)"
+
+# Who is killed cannot take its filter away, which then says nothing.
+find_elephants --json --bytes 300kB
+check "an elephant again" eventually said elephant 10.9.1.2
+kill -KILL $finder
+wait $finder
+matches "killed: its filter is still there" xdc-elephants "$(filter)"
+sleep 30
+circuit=$(rack_stat packets_circuit)
+sleep 1
+equal "killed: and finds no elephants" "$circuit" "$(rack_stat packets_circuit)"
+tc -n h1 filter del dev bond0 parent 1:
+
+# Who reads nothing of what it says does not stop it.
+mkfifo /tmp/unread
+exec 3<>/tmp/unread
+ip netns exec h1 xdc acceltor elephants bond0 --every 20ms --bytes 300kB >/tmp/unread 2>/tmp/errors &
+finder=$!
+check "told to nobody: an elephant takes the circuit" moves packets_circuit
+ends "told to nobody"
+exec 3<&-
+
+# Somebody takes its filter away, and puts another one there.
+find_elephants --json --bytes 300kB
+tc -n h1 filter del dev bond0 parent 1:
+tc -n h1 filter add dev bond0 parent 1: handle 1 pref 65535 protocol all bpf bytecode '1,6 0 0 0,'
+wait $finder
+equal "another filter in its place: it ends" 1 $?
+matches "and says why" "the classifier is gone" "$(cat /tmp/errors)"
+matches "the other one stays" bytecode "$(filter)"
+tc -n h1 filter del dev bond0 parent 1:
 
 find_elephants --json --bytes 50kB --top 1 --idle 1s
 flow 3 2000 0.05

@@ -6,7 +6,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use anyhow::Result;
-use xdc_netlink::{Request, qdisc};
+use xdc_netlink::{Request, filter::Place, qdisc};
 use xdc_proto::rng::Rng;
 
 use xdc_bpf::{
@@ -88,7 +88,7 @@ impl Drops {
     pub fn attach(&self, index: u32) -> [Request; 2] {
         [
             qdisc::clsact(index),
-            qdisc::ingress_program(index, "drops", self.program.as_raw_fd()),
+            Place::ingress(index).add("drops", self.program.as_raw_fd()),
         ]
     }
 

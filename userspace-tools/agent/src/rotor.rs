@@ -14,6 +14,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use xdc_bpf::circuits::{Half, Switch, Timetable};
 use xdc_netlink::{
     Connection, Request, acceltor,
+    filter::Place,
     link::{self, VethEnd},
     qdisc::{self, Handle, Qdisc},
 };
@@ -142,7 +143,7 @@ impl Circuits {
             connections[center].batch([
                 link::set_up(&own.switch, index),
                 qdisc::clsact(index),
-                qdisc::ingress_program(index, "circuits", program.as_raw_fd()),
+                Place::ingress(index).add("circuits", program.as_raw_fd()),
             ])?;
         }
         let options = acceltor::Options {

@@ -5,7 +5,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use anyhow::Result;
-use xdc_netlink::{Request, qdisc};
+use xdc_netlink::{Request, filter::Place, qdisc};
 
 use xdc_bpf::{GET_PRANDOM_U32, Instruction, Kind, call, copy, exit, load, set};
 
@@ -38,7 +38,7 @@ impl Spray {
     pub fn attach(&self, index: u32) -> [Request; 2] {
         [
             qdisc::clsact(index),
-            qdisc::ingress_program(index, "spray", self.0.as_raw_fd()),
+            Place::ingress(index).add("spray", self.0.as_raw_fd()),
         ]
     }
 }

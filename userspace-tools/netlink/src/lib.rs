@@ -5,6 +5,7 @@
 //! - [`attributes`]: options as bytes, written and read.
 //! - [`connection`]: requests in batches, dumps, errors with the kernel's own sentence.
 //! - [`diag`]: TCP sockets, and the block of `modules/uapi/xdc_diag.h`.
+//! - [`filter`]: programs of BPF as filters.
 //! - [`link`]: veth pairs, addresses, routes, neighbours.
 //! - [`qdisc`]: qdiscs with their options as bytes, and their statistics.
 //! - [`phantom`]: the attributes of `modules/uapi/pkt_phantom.h`, and their words in tc's syntax.
@@ -20,6 +21,7 @@ pub mod attributes;
 mod codec;
 pub mod connection;
 pub mod diag;
+pub mod filter;
 pub mod link;
 pub mod phantom;
 pub mod qdisc;

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Queue disciplines: attach, change, remove, and read their statistics.
 
-use std::os::fd::RawFd;
-
 use netlink_packet_core::{DefaultNla, Emitable, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, Nla};
 use netlink_packet_route::{
     RouteNetlinkMessage,
-    tc::{TcAttribute, TcBpfFlags, TcFilterBpfOption, TcHeader, TcMessage, TcOption, TcStats2},
+    tc::{TcAttribute, TcHeader, TcMessage, TcOption, TcStats2},
 };
 
 use crate::{
@@ -117,37 +115,6 @@ pub fn clsact(index: u32) -> Request {
         options: Vec::new(),
     }
     .add()
-}
-
-/// `tc filter add dev ... ingress bpf direct-action`, with a loaded program.
-pub fn ingress_program(index: u32, name: &str, program: RawFd) -> Request {
-    /// Priority 1 and ETH_P_ALL.
-    const INFO: u32 = 1 << 16 | (3u16.to_be() as u32);
-
-    let options = vec![
-        TcFilterBpfOption::ProgFd(program as u32),
-        TcFilterBpfOption::ProgName(name.to_string()),
-        TcFilterBpfOption::Flags(TcBpfFlags::DirectAction),
-    ];
-    Request {
-        what: format!("attach the program {name}"),
-        message: RouteNetlinkMessage::NewTrafficFilter(TcMessage::from_parts(
-            TcHeader {
-                index: index as i32,
-                parent: Handle {
-                    major: 0xffff,
-                    minor: Handle::MIN_INGRESS,
-                },
-                info: INFO,
-                ..Default::default()
-            },
-            vec![
-                TcAttribute::Kind("bpf".to_string()),
-                TcAttribute::Options(options.into_iter().map(TcOption::Bpf).collect()),
-            ],
-        )),
-        flags: NLM_F_CREATE | NLM_F_EXCL,
-    }
 }
 
 /// `tc qdisc del`.

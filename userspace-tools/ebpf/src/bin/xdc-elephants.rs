@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A tc classifier for `sch_acceltor` with `detect filter`. It counts the payload of each TCP flow, and says that
-//! a flow is an elephant if `xdc acceltor elephants`, which reads the counts, has put it into a map.
+//! a flow is an elephant if `xdc acceltor elephants`, which reads the counts, has put it into a map. Of others it
+//! says nothing: the next filter is asked, or the packet's priority.
 
 #![no_std]
 #![no_main]
@@ -9,9 +10,10 @@
 mod elephant_key;
 
 use aya_ebpf::{
-    bindings::{BPF_NOEXIST, TC_ACT_OK},
+    bindings::{BPF_NOEXIST, TC_ACT_OK, TC_ACT_UNSPEC},
+    helpers::bpf_ktime_get_ns,
     macros::{classifier, map},
-    maps::{HashMap, LruHashMap},
+    maps::{Array, HashMap, LruHashMap},
     programs::TcContext,
 };
 use elephant_key::{DESTINATION, Key, MAX_ELEPHANTS, MAX_FLOWS, PORTS, SOURCE, VERSION};
@@ -24,8 +26,18 @@ static PAYLOAD: LruHashMap<Key, u64> = LruHashMap::with_max_entries(MAX_FLOWS, 0
 #[map]
 static ELEPHANTS: HashMap<Key, u8> = HashMap::with_max_entries(MAX_ELEPHANTS, 0);
 
-/// Minor numbers of the classes, as in modules/uapi/pkt_acceltor.h.
-const MOUSE: u32 = 1;
+/// One entry: what the reader of the counts changes at each look.
+#[map]
+static BEAT: Array<u64> = Array::with_max_entries(1, 0);
+
+/// One entry: that number as the last packet found it, and when it was new, CLOCK_MONOTONIC in ns.
+#[map]
+static HEARD: Array<[u64; 2]> = Array::with_max_entries(1, 0);
+
+/// Longer than two looks.
+const PATIENCE_NS: u64 = 25_000_000_000;
+
+/// Minor number of the class, as in modules/uapi/pkt_acceltor.h.
 const ELEPHANT: u32 = 2;
 
 const ETHERNET_BYTES: usize = 14;
@@ -38,22 +50,41 @@ const FRAGMENT: u16 = 0x3fff;
 
 #[classifier]
 pub fn elephants(ctx: TcContext) -> i32 {
-    let class = class(&ctx).unwrap_or(MOUSE);
-    // SAFETY: The kernel gives a program the buffer that it is called for.
-    unsafe { (*ctx.skb.skb).tc_classid = class };
-    TC_ACT_OK
+    if !has_reader().unwrap_or(false) {
+        return TC_ACT_UNSPEC;
+    }
+    match is_elephant(&ctx) {
+        Some(true) => {
+            // SAFETY: The kernel gives a program the buffer that it is called for.
+            unsafe { (*ctx.skb.skb).tc_classid = ELEPHANT };
+            TC_ACT_OK
+        }
+        _ => TC_ACT_UNSPEC,
+    }
 }
 
-/// That of a TCP packet with payload.
-fn class(ctx: &TcContext) -> Option<u32> {
+fn has_reader() -> Option<bool> {
+    let beat = *BEAT.get(0)?;
+    let heard = HEARD.get_ptr_mut(0)?;
+    // SAFETY: Callable from any program.
+    let now_ns = unsafe { bpf_ktime_get_ns() };
+    // SAFETY: As in `is_elephant`.
+    let [last, at_ns] = unsafe { &mut *heard };
+    if *last != beat {
+        (*last, *at_ns) = (beat, now_ns);
+    }
+    Some(now_ns.wrapping_sub(*at_ns) < PATIENCE_NS)
+}
+
+/// None of what is no TCP packet with payload.
+fn is_elephant(ctx: &TcContext) -> Option<bool> {
     let mut key: Key = [0; 40];
-    let tcp_at = read_ip(ctx, &mut key)?;
+    let (tcp_at, end) = read_ip(ctx, &mut key)?;
     let ports: [u8; 4] = ctx.load(tcp_at).ok()?;
     key[PORTS..PORTS + 4].copy_from_slice(&ports);
     let offset: u8 = ctx.load(tcp_at + 12).ok()?;
     let payload_at = tcp_at + usize::from(offset >> 4) * 4;
-    // Padding comes later, from the device. The length in a burst's IP header may be 0.
-    let payload = (ctx.len() as usize).checked_sub(payload_at)? as u64;
+    let payload = end.checked_sub(payload_at)? as u64;
     if payload == 0 {
         return None;
     }
@@ -65,12 +96,12 @@ fn class(ctx: &TcContext) -> Option<u32> {
             let _ = PAYLOAD.insert(&key, &payload, BPF_NOEXIST.into());
         }
     }
-    let is_elephant = ELEPHANTS.get_ptr(&key).is_some();
-    Some(if is_elephant { ELEPHANT } else { MOUSE })
+    Some(ELEPHANTS.get_ptr(&key).is_some())
 }
 
-/// Where the header of TCP is. Fragments, extension headers and tags of a VLAN are mice.
-fn read_ip(ctx: &TcContext, key: &mut Key) -> Option<usize> {
+/// Where the header of TCP is, and where the IP packet ends: a frame may be padded, and bursts come in single
+/// segments. Fragments, extension headers and tags of a VLAN are mice.
+fn read_ip(ctx: &TcContext, key: &mut Key) -> Option<(usize, usize)> {
     let ethertype = u16::from_be(ctx.load(ETHERTYPE_AT).ok()?);
     match ethertype {
         IPV4 => {
@@ -82,7 +113,9 @@ fn read_ip(ctx: &TcContext, key: &mut Key) -> Option<usize> {
             key[SOURCE..SOURCE + 4].copy_from_slice(&header[12..16]);
             key[DESTINATION..DESTINATION + 4].copy_from_slice(&header[16..]);
             key[VERSION] = 4;
-            Some(ETHERNET_BYTES + usize::from(header[0] & 0xf) * 4)
+            let bytes = u16::from_be_bytes([header[2], header[3]]);
+            let tcp_at = ETHERNET_BYTES + usize::from(header[0] & 0xf) * 4;
+            Some((tcp_at, ETHERNET_BYTES + usize::from(bytes)))
         }
         IPV6 => {
             let header: [u8; 40] = ctx.load(ETHERNET_BYTES).ok()?;
@@ -92,7 +125,9 @@ fn read_ip(ctx: &TcContext, key: &mut Key) -> Option<usize> {
             key[SOURCE..SOURCE + 16].copy_from_slice(&header[8..24]);
             key[DESTINATION..DESTINATION + 16].copy_from_slice(&header[24..]);
             key[VERSION] = 6;
-            Some(ETHERNET_BYTES + header.len())
+            let bytes = u16::from_be_bytes([header[4], header[5]]);
+            let tcp_at = ETHERNET_BYTES + header.len();
+            Some((tcp_at, tcp_at + usize::from(bytes)))
         }
         _ => None,
     }

@@ -6,7 +6,7 @@ use std::{io::Read, os::fd::AsRawFd, process::ExitCode};
 use anyhow::{Context, Result, bail, ensure};
 use nix::net::if_::if_nametoindex;
 use xdc_bpf::circuits::{COUNTERS, Half, Switch, Timetable};
-use xdc_netlink::{Connection, qdisc};
+use xdc_netlink::{Connection, filter::Place, qdisc};
 
 /// The upper half of 10.RACK.0.0.
 const FIRST: u16 = 10 << 8;
@@ -47,7 +47,7 @@ fn run(words: &[String]) -> Result<()> {
         let program = switch.program(rack)?;
         connection.batch([
             qdisc::clsact(*device),
-            qdisc::ingress_program(*device, "circuits", program.as_raw_fd()),
+            Place::ingress(*device).add("circuits", program.as_raw_fd()),
         ])?;
         programs.push(program);
     }

@@ -6,7 +6,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use aya::Ebpf;
-use aya::programs::ProgramError;
 
 use crate::error::{Error, Result};
 use crate::home::Home;
@@ -43,8 +42,8 @@ pub fn stale(path: &Path, what: &str) -> Error {
     Error::failure(format!("{} has no {what}", path.display())).hint("make tracing")
 }
 
-/// The kernel did not take a program.
-pub fn refused(doing: &str, err: &ProgramError, needs: &str) -> Error {
+/// The kernel did not do it.
+pub fn refused(doing: &str, err: &dyn std::error::Error, needs: &str) -> Error {
     refusal(doing, err).hint(needs)
 }
 

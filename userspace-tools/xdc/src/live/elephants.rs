@@ -5,18 +5,20 @@
 #[path = "../../../ebpf/src/elephant_key.rs"]
 mod key;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
 use aya::Ebpf;
-use aya::maps::{HashMap as EbpfMap, MapData, MapError};
-use aya::programs::tc::{NlOptions, TcAttachOptions};
-use aya::programs::{SchedClassifier, TcAttachType};
+use aya::maps::{Array, HashMap as EbpfMap, Map, MapData, MapError};
+use aya::programs::SchedClassifier;
 use serde_json::{Value, json};
 use xdc_netlink::Connection;
-use xdc_netlink::acceltor::{self, Detect, Options};
+use xdc_netlink::acceltor::{self, Detect, Options, Prefix};
+use xdc_netlink::filter::Place;
 use xdc_netlink::qdisc::{self, Handle};
 
 use crate::error::{Error, Result};
@@ -24,10 +26,19 @@ use crate::interrupt;
 use crate::live::ebpf;
 use crate::live::qdisc::{index_of, refused};
 use crate::units::{Size, Time};
-use key::{DESTINATION, Key, MAX_ELEPHANTS, PORTS, SOURCE, VERSION};
+use key::{BEAT, DESTINATION, Key, MAX_ELEPHANTS, MAX_FLOWS, PORTS, SOURCE, VERSION};
 
 const OBJECT: &str = "xdc-elephants.o";
 const NEEDS: &str = "as root, on a kernel with CONFIG_NET_CLS_BPF";
+
+/// As `tc filter` shows it.
+const NAME: &str = "xdc-elephants";
+
+/// Other filters of the qdisc are asked before.
+const LAST: u16 = u16::MAX;
+
+/// Lines that wait for a reader who is slow; more are lost.
+const LINES: usize = 10_000;
 
 #[derive(clap::Args)]
 pub struct Request {
@@ -39,7 +50,8 @@ pub struct Request {
     /// At most so many flows, the largest [default: the qdisc's elephants for each other rack].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ELEPHANTS)))]
     top: Option<u32>,
-    /// A flow that sends nothing for so long begins anew [default: the qdisc's idle].
+    /// A flow that sends nothing for so long begins anew; what it has sent counts half after four such times
+    /// [default: the qdisc's idle, and three looks at least].
     #[arg(long, value_name = "TIME")]
     idle: Option<Time>,
     /// Between two looks at the counts.
@@ -59,13 +71,10 @@ fn every(text: &str) -> std::result::Result<Time, String> {
 }
 
 pub fn command(request: &Request) -> Result<bool> {
-    let port = Port::find(&request.device)?;
-    let mut table = Table::new(Policy {
-        bytes: request.bytes.map_or(port.bytes, |size| size.0),
-        top: request.top.unwrap_or(port.top) as usize,
-        idle: Duration::from_nanos(request.idle.map_or(port.idle_ns, |time| time.0)),
-    });
-    let mut classifier = Classifier::attach(&request.device, port.handle)?;
+    let index = index_of(&request.device)?;
+    let port = Port::find(&request.device, index)?;
+    let table = &mut Table::new(port.policy(request)?);
+    let mut classifier = Classifier::attach(index, port.handle)?;
     eprintln!(
         "xdc: the {} largest flows of {} or more are elephants on {}",
         table.policy.top,
@@ -73,40 +82,39 @@ pub fn command(request: &Request) -> Result<bool> {
         request.device
     );
     let start = Instant::now();
-    let mut out = io::stdout();
-    while interrupt::sleep(Duration::from_nanos(request.every.0)).is_ok() {
-        if Port::find(&request.device)?.handle != port.handle {
-            return Err(Error::failure(
-                "another acceltor has taken the place of this one",
-            ));
-        }
+    let pause = Duration::from_nanos(request.every.0);
+    let mut took = Duration::ZERO;
+    let lines = Lines::begin();
+    // A look at many flows takes time: no more than a fifth of a processor.
+    while interrupt::sleep(pause.max(took * 4)).is_ok() && lines.has_reader() {
         let now = Instant::now();
-        let changes = table.look(now, classifier.counts()?);
+        let port = Port::find(&request.device, index)?;
+        classifier.check(port.handle)?;
+        let Some(counts) = classifier.counts(&port)? else {
+            break;
+        };
+        let changes = table.look(now, counts);
         classifier.apply(&changes)?;
         for (flow, change) in &changes {
-            let Some(line) = line(request.json, now - start, flow, *change) else {
-                continue;
-            };
-            match writeln!(out, "{line}").and_then(|()| out.flush()) {
-                Err(err) if err.kind() == io::ErrorKind::BrokenPipe => return Ok(true),
-                outcome => outcome.map_err(|err| Error::io("writing", &err))?,
+            if let Some(line) = line(request.json, now - start, flow, *change) {
+                lines.tell(line);
             }
         }
+        took = now.elapsed();
     }
+    drop(classifier);
+    lines.end();
     Ok(true)
 }
 
 /// What the qdisc says of itself.
 struct Port {
     handle: Handle,
-    bytes: u64,
-    top: u32,
-    idle_ns: u64,
+    options: Options,
 }
 
 impl Port {
-    fn find(device: &str) -> Result<Self> {
-        let index = index_of(device)?;
+    fn find(device: &str, index: u32) -> Result<Self> {
         let found = Connection::open()
             .and_then(|mut connection| qdisc::dump(&mut connection, index))
             .map_err(refused)?;
@@ -126,55 +134,183 @@ impl Port {
                 )),
             );
         }
-        let others = options.racks.unwrap_or(2).saturating_sub(1);
-        let top = options.elephants.unwrap_or(0).saturating_mul(others);
         Ok(Self {
             handle: state.handle,
-            bytes: options.sketch_bytes.unwrap_or(0).into(),
-            top: top.clamp(1, MAX_ELEPHANTS),
-            idle_ns: options.idle_ns.unwrap_or(0),
+            options,
         })
+    }
+
+    /// What is asked for, else what the qdisc does by itself.
+    fn policy(&self, request: &Request) -> Result<Policy> {
+        let others = self.options.racks.unwrap_or(2).saturating_sub(1);
+        let top = self
+            .options
+            .elephants
+            .unwrap_or(0)
+            .saturating_mul(others)
+            .min(MAX_ELEPHANTS);
+        if request.top.is_none() && top == 0 {
+            return Err(Error::failure("the acceltor has 'elephants 0'").hint("--top N"));
+        }
+        let least_ns = request.every.0.saturating_mul(3);
+        if request.idle.is_some_and(|idle| idle.0 < least_ns) {
+            return Err(Error::usage(format!(
+                "--idle must be three looks at least, {}",
+                Time(least_ns)
+            )));
+        }
+        let idle_ns = request.idle.map_or(self.idle_ns(), |idle| idle.0);
+        Ok(Policy {
+            bytes: request
+                .bytes
+                .map_or(self.options.sketch_bytes.unwrap_or(0).into(), |it| it.0),
+            top: request.top.unwrap_or(top) as usize,
+            idle: Duration::from_nanos(idle_ns.max(least_ns)),
+        })
+    }
+
+    /// 0 is two weeks.
+    fn idle_ns(&self) -> u64 {
+        let options = &self.options;
+        let slot_ns = options.day_ns.unwrap_or(0) + options.night_ns.unwrap_or(0);
+        let week_ns = slot_ns * u64::from(options.racks.unwrap_or(2).saturating_sub(1));
+        match options.idle_ns {
+            None | Some(0) => 2 * week_ns,
+            Some(idle_ns) => idle_ns,
+        }
+    }
+
+    /// Of another rack.
+    fn is_ours(&self, flow: &Key) -> bool {
+        let [_, to] = ends(flow);
+        let own = self.options.rack.unwrap_or(0);
+        let mut prefixes = self.options.prefixes.iter().flatten();
+        prefixes.any(|prefix| u32::from(prefix.rack) != own && contains(prefix, to.ip()))
     }
 }
 
-/// The program at the qdisc. It is taken off with this.
+fn contains(prefix: &Prefix, address: IpAddr) -> bool {
+    match (prefix.addr, address) {
+        (IpAddr::V4(network), IpAddr::V4(address)) => {
+            let differ = network.to_bits() ^ address.to_bits();
+            differ.leading_zeros() >= prefix.bits.into()
+        }
+        (IpAddr::V6(network), IpAddr::V6(address)) => {
+            let differ = network.to_bits() ^ address.to_bits();
+            differ.leading_zeros() >= prefix.bits.into()
+        }
+        _ => false,
+    }
+}
+
+/// The program as a filter. It is taken off with this, also if the process is ended.
 struct Classifier {
     payload: EbpfMap<MapData, Key, u64>,
     elephants: EbpfMap<MapData, Key, u8>,
+    beat: Array<MapData, u64>,
+    beats: u64,
+    filter: Filter,
+    _on_end: interrupt::OnEnd,
     /// Holds the program.
     _ebpf: Ebpf,
 }
 
+/// Our filter, which somebody may take away, and put another one in its place.
+#[derive(Clone, Copy)]
+struct Filter {
+    place: Place,
+    program: u32,
+}
+
+impl Filter {
+    fn is_there(&self) -> Result<bool> {
+        let found = Connection::open()
+            .and_then(|mut connection| self.place.program(&mut connection))
+            .map_err(refused)?;
+        Ok(found == Some(self.program))
+    }
+
+    fn remove(&self) {
+        // It may have gone with its qdisc.
+        if self.is_there().unwrap_or(false) {
+            let _ = Connection::open()
+                .and_then(|mut connection| connection.request(self.place.delete()));
+        }
+    }
+}
+
+impl Drop for Classifier {
+    fn drop(&mut self) {
+        self.filter.remove();
+    }
+}
+
 impl Classifier {
-    fn attach(device: &str, parent: Handle) -> Result<Self> {
+    fn attach(index: u32, handle: Handle) -> Result<Self> {
         let (path, mut ebpf) = ebpf::load(OBJECT, NEEDS)?;
         let program: &mut SchedClassifier = ebpf
             .program_mut("elephants")
             .and_then(|program| program.try_into().ok())
             .ok_or_else(|| ebpf::stale(&path, "program"))?;
-        let parent = u32::from(parent.major) << 16;
-        let options = TcAttachOptions::Netlink(NlOptions::default());
-        program
-            .load()
-            .and_then(|()| {
-                program.attach_with_options(device, TcAttachType::Custom(parent), options)
-            })
-            .map_err(|err| ebpf::refused("attaching the classifier", &err, NEEDS))?;
-        let payload = ebpf.take_map("PAYLOAD").and_then(|map| map.try_into().ok());
-        let elephants = ebpf
-            .take_map("ELEPHANTS")
-            .and_then(|map| map.try_into().ok());
+        let loading = |err| ebpf::refused("loading the classifier", &err, NEEDS);
+        program.load().map_err(loading)?;
+        let fd = program.fd().map_err(loading)?.as_fd().as_raw_fd();
+        let filter = Filter {
+            place: Place {
+                index,
+                parent: handle,
+                priority: LAST,
+            },
+            program: program.info().map_err(loading)?.id(),
+        };
+        Connection::open()
+            .and_then(|mut connection| connection.request(filter.place.add(NAME, fd)))
+            .map_err(|err| match err {
+                xdc_netlink::Error::Refused { errno: EEXIST, .. } => {
+                    Error::failure("another xdc acceltor elephants is there, or was killed").hint(
+                        format!("tc filter del dev DEV parent {}: pref {LAST}", handle.major),
+                    )
+                }
+                _ => refused(err).hint(NEEDS),
+            })?;
+        let on_end = interrupt::on_end(move || filter.remove());
+        let mut map = |name: &str| ebpf.take_map(name).ok_or_else(|| ebpf::stale(&path, name));
+        let stale = |name| move |_: MapError| Error::failure(format!("{name} is another map"));
         Ok(Self {
-            payload: payload.ok_or_else(|| ebpf::stale(&path, "PAYLOAD"))?,
-            elephants: elephants.ok_or_else(|| ebpf::stale(&path, "ELEPHANTS"))?,
+            payload: map("PAYLOAD")?.try_into().map_err(stale("PAYLOAD"))?,
+            elephants: map("ELEPHANTS")?.try_into().map_err(stale("ELEPHANTS"))?,
+            beat: Map::try_into(map(BEAT)?).map_err(stale(BEAT))?,
+            beats: 0,
+            filter,
+            _on_end: on_end,
             _ebpf: ebpf,
         })
     }
 
-    /// Payload of each flow. One that comes or is forgotten meanwhile may be missing.
-    fn counts(&self) -> Result<Vec<(Key, u64)>> {
-        let counts: Vec<_> = self.payload.iter().filter_map(|entry| entry.ok()).collect();
-        Ok(counts)
+    /// That it is still asked, by the qdisc of this handle.
+    fn check(&self, handle: Handle) -> Result<()> {
+        if handle == self.filter.place.parent && self.filter.is_there()? {
+            return Ok(());
+        }
+        Err(Error::failure(
+            "the classifier is gone: the qdisc is another one, or somebody has deleted its filter",
+        ))
+    }
+
+    /// Payload of each flow to another rack; None when the process is to end. The kernel begins again where
+    /// what it was asked for has gone meanwhile, so that flows may come twice, or not.
+    fn counts(&self, port: &Port) -> Result<Option<HashMap<Key, u64>>> {
+        let mut counts = HashMap::new();
+        for entry in self.payload.iter().take(2 * MAX_FLOWS as usize) {
+            if interrupt::check().is_err() {
+                return Ok(None);
+            }
+            let (flow, bytes) = entry.map_err(|err| map_failed("reading the counts", err))?;
+            if port.is_ours(&flow) {
+                counts.insert(flow, bytes);
+            }
+        }
+        Ok(Some(counts))
     }
 
     fn apply(&mut self, changes: &[(Key, Change)]) -> Result<()> {
@@ -193,12 +329,17 @@ impl Classifier {
             if let Change::Elephant(_) = change {
                 self.elephants
                     .insert(flow, 1, 0)
-                    .map_err(|err| Error::failure(format!("naming an elephant: {err}")))?;
+                    .map_err(|err| map_failed("naming an elephant", err))?;
             }
         }
-        Ok(())
+        self.beats += 1;
+        self.beat
+            .set(0, self.beats, 0)
+            .map_err(|err| map_failed("going on", err))
     }
 }
+
+const EEXIST: i32 = 17;
 
 /// Unless the kernel has forgotten it before.
 fn remove<V: aya::Pod>(map: &mut EbpfMap<MapData, Key, V>, flow: &Key) -> Result<()> {
@@ -207,7 +348,57 @@ fn remove<V: aya::Pod>(map: &mut EbpfMap<MapData, Key, V>, flow: &Key) -> Result
         Err(MapError::SyscallError(err)) if err.io_error.kind() == io::ErrorKind::NotFound => {
             Ok(())
         }
-        Err(err) => Err(Error::failure(format!("forgetting a flow: {err}"))),
+        Err(err) => Err(map_failed("forgetting a flow", err)),
+    }
+}
+
+fn map_failed(doing: &str, err: MapError) -> Error {
+    ebpf::refused(doing, &err, NEEDS)
+}
+
+/// Standard output, written by a thread of its own: whoever reads it may be slow, and looks go on.
+struct Lines {
+    to: SyncSender<String>,
+    done: Receiver<()>,
+    is_lost: std::cell::Cell<bool>,
+}
+
+impl Lines {
+    fn begin() -> Self {
+        let (to, lines) = sync_channel::<String>(LINES);
+        let (writer, done) = sync_channel::<()>(1);
+        std::thread::spawn(move || {
+            let mut out = io::stdout();
+            for line in lines {
+                if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+                    break;
+                }
+            }
+            drop(writer);
+        });
+        Self {
+            to,
+            done,
+            is_lost: false.into(),
+        }
+    }
+
+    fn tell(&self, line: String) {
+        if let Err(TrySendError::Full(_)) = self.to.try_send(line)
+            && !self.is_lost.replace(true)
+        {
+            eprintln!("xdc: lines are lost, since nobody reads them");
+        }
+    }
+
+    fn has_reader(&self) -> bool {
+        self.done.try_recv() != Err(std::sync::mpsc::TryRecvError::Disconnected)
+    }
+
+    /// What was told is written, if somebody reads it.
+    fn end(self) {
+        drop(self.to);
+        let _ = self.done.recv_timeout(Duration::from_millis(200));
     }
 }
 
@@ -234,35 +425,56 @@ enum Change {
 struct Table {
     policy: Policy,
     flows: HashMap<Key, Flow>,
+    looked: Option<Instant>,
 }
 
 struct Flow {
-    bytes: u64,
-    /// At the first look that saw these bytes.
+    /// As the kernel counts.
+    counted: u64,
+    /// Of which what is old counts less.
+    bytes: f64,
+    /// At the first look that saw this count.
     moved: Instant,
     is_elephant: bool,
 }
+
+/// In so many times `idle` what was sent counts half: 8 weeks, where `idle` is two.
+const HALF_LIFE: f64 = 4.0;
 
 impl Table {
     fn new(policy: Policy) -> Self {
         Self {
             policy,
             flows: HashMap::new(),
+            looked: None,
         }
     }
 
     /// `counts` is the payload of each flow. One that is not among them has been forgotten by the kernel.
-    fn look(&mut self, now: Instant, counts: Vec<(Key, u64)>) -> Vec<(Key, Change)> {
+    fn look(&mut self, now: Instant, counts: HashMap<Key, u64>) -> Vec<(Key, Change)> {
+        let since = self.looked.map_or(Duration::ZERO, |looked| now - looked);
+        self.looked = Some(now);
+        let half_life = HALF_LIFE * self.policy.idle.as_secs_f64();
+        let less = (-since.as_secs_f64() / half_life).exp2();
         let mut before = std::mem::take(&mut self.flows);
         let mut changes = Vec::new();
-        for (key, bytes) in counts {
-            let seen = before.remove(&key);
-            let flow = match seen {
-                Some(flow) if flow.bytes == bytes => flow,
-                seen => Flow {
-                    bytes,
+        for (key, counted) in counts {
+            let flow = match before.remove(&key) {
+                Some(mut flow) => {
+                    // A count that is less was begun anew.
+                    let more = counted.checked_sub(flow.counted).unwrap_or(counted);
+                    if counted != flow.counted {
+                        flow.moved = now;
+                    }
+                    flow.counted = counted;
+                    flow.bytes = flow.bytes * less + more as f64;
+                    flow
+                }
+                None => Flow {
+                    counted,
+                    bytes: counted as f64,
                     moved: now,
-                    is_elephant: seen.is_some_and(|flow| flow.is_elephant),
+                    is_elephant: false,
                 },
             };
             if now - flow.moved >= self.policy.idle {
@@ -272,25 +484,26 @@ impl Table {
             }
         }
         changes.extend(before.iter().map(|(key, flow)| (*key, forgotten(flow))));
+        let least = self.policy.bytes as f64;
         let mut largest: Vec<_> = self
             .flows
             .iter()
-            .filter(|(_, flow)| flow.bytes >= self.policy.bytes)
+            // What was large enough once is so until it is half of that.
+            .filter(|(_, flow)| flow.bytes >= if flow.is_elephant { least / 2.0 } else { least })
             .map(|(key, flow)| (flow.bytes, *key))
             .collect();
-        largest.sort_unstable_by(|a, b| b.cmp(a));
-        for (place, (bytes, key)) in largest.into_iter().enumerate() {
-            let Some(flow) = self.flows.get_mut(&key) else {
-                continue;
-            };
-            let is_elephant = place < self.policy.top;
+        largest.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
+        largest.truncate(self.policy.top);
+        let largest: HashSet<Key> = largest.into_iter().map(|(_, key)| key).collect();
+        for (key, flow) in &mut self.flows {
+            let is_elephant = largest.contains(key);
             if is_elephant != flow.is_elephant {
                 flow.is_elephant = is_elephant;
                 let change = match is_elephant {
-                    true => Change::Elephant(bytes),
+                    true => Change::Elephant(flow.bytes as u64),
                     false => Change::Mouse,
                 };
-                changes.push((key, change));
+                changes.push((*key, change));
             }
         }
         changes
@@ -366,48 +579,113 @@ mod tests {
         })
     }
 
+    fn look(table: &mut Table, now: Instant, counts: &[(u8, u64)]) -> Vec<(Key, Change)> {
+        let counts = counts.iter().map(|(n, bytes)| (flow(*n), *bytes));
+        let mut changes = table.look(now, counts.collect());
+        changes.sort_by_key(|(key, _)| *key);
+        changes
+    }
+
     #[test]
     fn the_largest_are_elephants() {
         let (mut table, now) = (table(2), Instant::now());
-        let small = vec![(flow(1), 99), (flow(2), 100), (flow(3), 50)];
-        assert_eq!(table.look(now, small), [(flow(2), Change::Elephant(100))]);
-        let grown = vec![(flow(1), 300), (flow(2), 110), (flow(3), 200)];
         assert_eq!(
-            table.look(now, grown),
+            look(&mut table, now, &[(1, 99), (2, 100), (3, 50)]),
+            [(flow(2), Change::Elephant(100))]
+        );
+        let grown = [(1, 300), (2, 110), (3, 200)];
+        assert_eq!(
+            look(&mut table, now, &grown),
             [
                 (flow(1), Change::Elephant(300)),
-                (flow(3), Change::Elephant(200)),
                 (flow(2), Change::Mouse),
+                (flow(3), Change::Elephant(200)),
             ]
         );
-        let same = vec![(flow(1), 300), (flow(2), 110), (flow(3), 200)];
-        assert_eq!(table.look(now, same), []);
+        assert_eq!(look(&mut table, now, &grown), []);
     }
 
     #[test]
     fn who_is_idle_is_forgotten() {
         let (mut table, now) = (table(2), Instant::now());
         let at = |ms| now + Duration::from_millis(ms);
-        table.look(at(0), vec![(flow(1), 200), (flow(2), 10)]);
-        assert_eq!(table.look(at(29), vec![(flow(1), 200), (flow(2), 11)]), []);
+        look(&mut table, at(0), &[(1, 200), (2, 10)]);
+        assert_eq!(look(&mut table, at(29), &[(1, 200), (2, 11)]), []);
         assert_eq!(
-            table.look(at(30), vec![(flow(1), 200), (flow(2), 11)]),
+            look(&mut table, at(30), &[(1, 200), (2, 11)]),
             [(flow(1), Change::Idle)]
         );
         assert_eq!(
-            table.look(at(59), vec![(flow(2), 11)]),
+            look(&mut table, at(59), &[(2, 11)]),
             [(flow(2), Change::Forgotten)]
         );
         // It is counted from zero.
-        assert_eq!(table.look(at(60), vec![(flow(1), 99)]), []);
+        assert_eq!(look(&mut table, at(60), &[(1, 99)]), []);
     }
 
     #[test]
     fn whom_the_kernel_forgets_is_none() {
         let (mut table, now) = (table(2), Instant::now());
-        table.look(now, vec![(flow(1), 200)]);
-        assert_eq!(table.look(now, vec![]), [(flow(1), Change::Idle)]);
+        look(&mut table, now, &[(1, 200)]);
+        assert_eq!(look(&mut table, now, &[]), [(flow(1), Change::Idle)]);
         assert!(table.flows.is_empty());
+    }
+
+    #[test]
+    fn a_count_that_began_anew_adds_to_what_was() {
+        let (mut table, now) = (table(1), Instant::now());
+        look(&mut table, now, &[(1, 200)]);
+        assert_eq!(look(&mut table, now, &[(1, 5)]), []);
+        assert_eq!(table.flows[&flow(1)].bytes, 205.0);
+    }
+
+    #[test]
+    fn old_bytes_count_less() {
+        let (mut table, now) = (table(1), Instant::now());
+        // A byte each 20 ms never makes 100.
+        for n in 1..1_000_u64 {
+            let now = now + Duration::from_millis(20 * n);
+            assert_eq!(look(&mut table, now, &[(1, n)]), []);
+        }
+        let now = now + Duration::from_secs(20);
+        let mut at = 0;
+        let mut told = Vec::new();
+        look(&mut table, now, &[(2, 10_000)]);
+        for n in 1..100 {
+            at += 20;
+            let now = now + Duration::from_millis(at);
+            told.extend(look(&mut table, now, &[(2, 10_000 + n), (3, 1_000 * n)]));
+        }
+        // Who trickles gives way to who sends.
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told.contains(&(flow(2), Change::Mouse)));
+    }
+
+    #[test]
+    fn flows_of_other_racks_only() {
+        let prefix = |addr: &str, bits, rack| Prefix {
+            addr: addr.parse().unwrap(),
+            bits,
+            rack,
+        };
+        let port = |prefixes| Port {
+            handle: Handle::ROOT,
+            options: Options {
+                rack: Some(1),
+                racks: Some(4),
+                day_ns: Some(240_000),
+                night_ns: Some(20_000),
+                idle_ns: Some(0),
+                prefixes: Some(prefixes),
+                ..Options::default()
+            },
+        };
+        assert!(port(vec![prefix("10.9.1.0", 24, 2)]).is_ours(&flow(7)));
+        assert!(port(vec![prefix("0.0.0.0", 0, 2)]).is_ours(&flow(7)));
+        assert!(!port(vec![prefix("10.9.1.0", 24, 1)]).is_ours(&flow(7)));
+        assert!(!port(vec![prefix("10.9.1.8", 30, 2)]).is_ours(&flow(7)));
+        assert!(!port(vec![prefix("::", 0, 2)]).is_ours(&flow(7)));
+        assert_eq!(port(vec![]).idle_ns(), 2 * 3 * 260_000);
     }
 
     #[test]

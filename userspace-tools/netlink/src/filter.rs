@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Programs of BPF as filters of a qdisc, in direct action: include/uapi/linux/pkt_cls.h.
+
+use std::os::fd::RawFd;
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::{
+    RouteNetlinkMessage,
+    tc::{TcAttribute, TcBpfFlags, TcFilterBpfOption, TcHeader, TcMessage, TcOption},
+};
+
+use crate::{Connection, Request, Result, qdisc::Handle};
+
+/// Where a filter is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Device.
+    pub index: u32,
+    /// Qdisc that asks it.
+    pub parent: Handle,
+    /// Those with lower numbers are asked before.
+    pub priority: u16,
+}
+
+/// ETH_P_ALL as it is on the wire.
+const ALL: u16 = 3u16.to_be();
+
+/// The only one of its priority, unless somebody else adds more.
+const HANDLE: u32 = 1;
+
+impl Place {
+    /// The first at a device's ingress.
+    pub fn ingress(index: u32) -> Self {
+        Self {
+            index,
+            parent: Handle {
+                major: 0xffff,
+                minor: Handle::MIN_INGRESS,
+            },
+            priority: 1,
+        }
+    }
+
+    fn message(&self, handle: u32, attributes: Vec<TcAttribute>) -> TcMessage {
+        TcMessage::from_parts(
+            TcHeader {
+                index: self.index as i32,
+                parent: self.parent,
+                handle: Handle::from(handle),
+                info: u32::from(self.priority) << 16 | u32::from(ALL),
+                ..Default::default()
+            },
+            attributes,
+        )
+    }
+
+    /// `tc filter add dev ... bpf direct-action`, with a loaded program. Refused where there is one.
+    pub fn add(&self, name: &str, program: RawFd) -> Request {
+        let options = vec![
+            TcFilterBpfOption::ProgFd(program as u32),
+            TcFilterBpfOption::ProgName(name.to_string()),
+            TcFilterBpfOption::Flags(TcBpfFlags::DirectAction),
+        ];
+        Request {
+            what: format!("attach the program {name}"),
+            message: RouteNetlinkMessage::NewTrafficFilter(self.message(
+                HANDLE,
+                vec![
+                    TcAttribute::Kind("bpf".to_string()),
+                    TcAttribute::Options(options.into_iter().map(TcOption::Bpf).collect()),
+                ],
+            )),
+            flags: NLM_F_CREATE | NLM_F_EXCL,
+        }
+    }
+
+    /// `tc filter del`, of what [`Place::add`] has added.
+    pub fn delete(&self) -> Request {
+        Request {
+            what: "take the program off".to_string(),
+            message: RouteNetlinkMessage::DelTrafficFilter(
+                self.message(HANDLE, vec![TcAttribute::Kind("bpf".to_string())]),
+            ),
+            flags: 0,
+        }
+    }
+
+    /// The number of the program that [`Place::add`] has put there, if one is there.
+    pub fn program(&self, connection: &mut Connection) -> Result<Option<u32>> {
+        let message = TcMessage::from_parts(
+            TcHeader {
+                index: self.index as i32,
+                parent: self.parent,
+                ..Default::default()
+            },
+            Vec::new(),
+        );
+        let found = connection.dump(
+            "list the filters",
+            RouteNetlinkMessage::GetTrafficFilter(message),
+        )?;
+        Ok(found.into_iter().find_map(|message| match message {
+            RouteNetlinkMessage::NewTrafficFilter(message)
+                if message.header.index as u32 == self.index
+                    && u32::from(message.header.handle) == HANDLE
+                    && message.header.info >> 16 == u32::from(self.priority) =>
+            {
+                number(&message)
+            }
+            _ => None,
+        }))
+    }
+}
+
+fn number(message: &TcMessage) -> Option<u32> {
+    let options = message.attributes.iter().find_map(|it| match it {
+        TcAttribute::Options(options) => Some(options),
+        _ => None,
+    })?;
+    options.iter().find_map(|option| match option {
+        TcOption::Bpf(TcFilterBpfOption::ProgId(id)) => Some(*id),
+        _ => None,
+    })
+}
