@@ -197,6 +197,7 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
                 sk.set_snd_cwnd(cwnd);
             }
             State::Cwr => sk.note_cwr(),
+            State::Open | State::Disorder if sk.ca_state() == State::Cwr => sk.note_cwr_end(),
             State::Loss if sk.is_timeout() => {
                 // TCP takes the mark for the reduction of this window and sends no event.
                 if sk.ca_state() == State::Cwr {

@@ -106,6 +106,19 @@ impl Sock<'_> {
         let head = self.head();
         if self.delivered_ce() == head.marks_seen.get() {
             head.set_note(CWR_BY_LOSS);
+            head.set_segment(self.segs_in());
+        }
+    }
+
+    /// State CWR ends: for set_state(). Before the packets are acknowledged for which it began, it does
+    /// so only where it began for a loss that a tail loss probe repaired, maybe behind a mark.
+    pub(crate) fn note_cwr_end(&mut self) {
+        let high_seq = read!(self, high_seq);
+        if self.snd_una().wrapping_sub(high_seq) as i32 <= 0 {
+            let head = self.head();
+            head.set_note(CWR_BY_LOSS);
+            // Nothing that this segment says takes it back.
+            head.set_segment(self.segs_in().wrapping_sub(1));
         }
     }
 
@@ -205,7 +218,8 @@ impl Sock<'_> {
 fn take_notes(mut sk: Sock<'_>, mut reported: u32, acked: u32) -> Marks {
     if acked == 0 {
         // A mark may have made the note, but not with AccECN, where only an ACK that delivers tells of one.
-        if sk.ecn_mode() != EcnMode::AccEcn {
+        // Nor does what came before this segment.
+        if sk.ecn_mode() != EcnMode::AccEcn && sk.head().is_segment(sk.segs_in()) {
             sk.head().clear_notes(CWR_BY_LOSS);
         }
         return Marks::default();

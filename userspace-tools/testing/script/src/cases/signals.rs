@@ -14,7 +14,9 @@ use crate::witness::near;
 pub const CASES: &[Case] = both! {
     "a smaller path MTU is no congestion": path_mtu,
     "a loss that a tail loss probe repairs is congestion": tail_loss,
+    "a loss that a tail loss probe repairs is congestion, also where a mark is told of with it": tail_loss_and_mark,
     "a drop by the local queue is congestion": local_drop,
+    "a drop by the local queue is congestion, also where data of the peer come before the next ACK": local_drop_then_data,
     "a timeout that F-RTO finds spurious is undone": spurious_timeout,
     "marks of its ACKs do not count for the data that follows": marked_acks_then_data,
     "marks of its ACKs do not count for short answers": marked_acks_and_answers,
@@ -115,6 +117,62 @@ fn tail_loss_with_probes(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let half = f64::from(before.snd_cwnd) / 2.0;
     near("ssthresh", f64::from(step.tcp.snd_ssthresh), half, 2.0)?;
     near("window", f64::from(step.cwnd()), half, 2.0)
+}
+
+fn tail_loss_and_mark(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    sysctl("ipv4/tcp_early_retrans", "3")?;
+    let result = [Ecn::Accurate, Ecn::PerPacket]
+        .into_iter()
+        .try_for_each(|ecn| tail_loss_and_mark_with(lab, cc, ecn));
+    sysctl("ipv4/tcp_early_retrans", "0")?;
+    result
+}
+
+fn tail_loss_and_mark_with(lab: &mut Lab, cc: &'static str, ecn: Ecn) -> Result<()> {
+    parameters(lab, cc)?;
+    let setup = Setup {
+        initial_window: 100,
+        ecn,
+        ..Setup::new(cc)
+    };
+    let mut flow = Flow::open(lab, setup)?;
+    // In slow start a mark alone costs more.
+    flow.write(400_000)?;
+    flow.acks_of(50, Mark::No)?;
+    flow.ack_next(Mark::Ce)?;
+    flow.acks_of(349, Mark::No)?;
+    flow.wait_us(RTT_US * 3)?;
+    flow.write(100_000)?;
+    flow.acks_of(99, Mark::No)?;
+    let before = flow.tcp()?.snd_cwnd;
+    flow.lose_next()?;
+    let probe = flow.next_arrival()?;
+    let step = flow.deliver(&probe, Mark::No)?;
+    ensure!(step.tcp.total_retrans == 1, "{}", step.tcp.total_retrans);
+    flow.write(BULK)?;
+    let step = flow.ack_next(Mark::Ce)?;
+    near("window", f64::from(step.cwnd()), f64::from(before / 2), 2.0)
+}
+
+fn local_drop_then_data(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    for ecn in [Ecn::Accurate, Ecn::PerPacket] {
+        let mut flow = growing(
+            lab,
+            Setup {
+                ecn,
+                ..Setup::new(cc)
+            },
+        )?;
+        let before = flow.tcp()?.snd_cwnd;
+        flow.drop_at_egress(true)?;
+        let during = flow.ack_next(Mark::No);
+        flow.drop_at_egress(false)?;
+        during?;
+        flow.send_data(500, Codepoint::Ect0, false)?;
+        let step = flow.ack_next(Mark::No)?;
+        near("window", f64::from(step.cwnd()), f64::from(before / 2), 2.0)?;
+    }
+    Ok(())
 }
 
 fn local_drop(lab: &mut Lab, cc: &'static str) -> Result<()> {
