@@ -18,8 +18,8 @@
 //! 7. The bitmap chooser counts a packet that was lost as a NACK, and each of a block that
 //!    timed out as a timeout.
 //! 8. `reps-paper` takes the bandwidth-delay product for larger than its 256 values.
-//! 9. Silence is min_rtt + `timer` and what the smoothed RTT is above min_rtt: a queue of the
-//!    sending host is no loss. The code's RTO is min_rtt + `timer`.
+//! 9. Silence is min_rtt + `flush` + `timer` and what the smoothed RTT is above min_rtt: a queue of the
+//!    sending host is no loss, and a NACK may come first. The code's RTO is min_rtt + `timer`.
 //! 10. What comes late of a block that was given up is dropped: TCP has sent it again.
 
 #[path = "algo/mod.rs"]

@@ -461,8 +461,12 @@ impl<P: Packet> Endpoint<P> {
 
     /// Does what is due.
     pub fn poll<I: Io<Packet = P>>(&mut self, io: &mut I, lent: &mut Lent<'_, P>, now_us: u64) {
+        let was_asked = matches!(self.session, Session::Asked { .. });
         let mut due_us = self.poll_session(io, now_us);
         let config = self.config;
+        if was_asked && self.session == Session::Down {
+            self.forget(lent);
+        }
         for number in 0..usize::from(config.channels) {
             let is_up = self.is_up();
             let Some(mut parts) = lent.parts(&config, number) else {
@@ -476,6 +480,19 @@ impl<P: Packet> Endpoint<P> {
             }
         }
         self.due_us = due_us;
+    }
+
+    /// Nobody will ask for what is kept.
+    fn forget(&mut self, lent: &mut Lent<'_, P>) {
+        let config = self.config;
+        for number in 0..usize::from(config.channels) {
+            let Some(mut parts) = lent.parts(&config, number) else {
+                break;
+            };
+            let Channel { sender, receiver } = parts.channel;
+            sender.begin(&config, &mut parts.sent, FIRST_BLOCK);
+            receiver.begin(&mut parts.held, FIRST_BLOCK);
+        }
     }
 
     fn poll_session<I: Io<Packet = P>>(&mut self, io: &mut I, now_us: u64) -> u64 {

@@ -38,6 +38,11 @@ const RTT_WINDOW_MS: u32 = 10_000;
 /// Before anything was measured.
 const UNKNOWN_RTT_US: u32 = 10_000;
 const MAX_BACKOFF: u8 = 10;
+/// What was first sent longer ago is not sent again: TCP has done so, and no packet may be as old as a segment of
+/// its is at most.
+const MAX_AGE_US: u64 = 3_000_000;
+/// A receiver's report waits this long for others, at most.
+const FEEDBACK_US: u32 = 20;
 /// Bytes that a channel keeps at most, to be sent again: a window of packets of 1500 bytes fits.
 pub const MAX_KEPT_BYTES: usize = 16 << 20;
 
@@ -448,9 +453,12 @@ impl<I: Io> Context<'_, I> {
         self.rtt.get().unwrap_or(UNKNOWN_RTT_US)
     }
 
-    /// Rule D5.
+    /// Rule D5: until then a NACK can have come, of a block whose packets all left at once.
     fn rto_us(&self) -> u32 {
-        self.min_rtt_us().saturating_add(self.config.timer_us)
+        self.min_rtt_us()
+            .saturating_add(self.config.flush_us)
+            .saturating_add(self.config.timer_us)
+            .saturating_add(FEEDBACK_US)
     }
 
     /// Time after `us`.
@@ -1061,7 +1069,7 @@ impl<P: Packet> Sender<P> {
         }
         block.nacked_us = now_us;
         let resends = block.resends;
-        let is_enough = resends >= MAX_RESENDS;
+        let is_enough = resends >= MAX_RESENDS || is_old(cx, lent, id);
         cx.io.count(Count::NackReceived, 1);
         cx.trace(&nack(resends));
         self.judge(cx, lent, report, true);
@@ -1207,6 +1215,15 @@ impl<P: Packet> Sender<P> {
         }
         let is_enough = block.resends >= MAX_RESENDS;
         let k = usize::from(block.k);
+        if is_old(cx, lent, id) {
+            // Without a FLOOR: whoever waits for them sends a NACK, which brings one.
+            while self.oldest != self.next && is_old(cx, lent, self.oldest) {
+                cx.io.count(Count::Timeout, 1);
+                cx.io.count(Count::Abandoned, 1);
+                self.finish(cx, lent, self.oldest);
+            }
+            return earlier(due_us, cx.after(1));
+        }
         cx.io.count(Count::Timeout, 1);
         for slot in lent.packets(cx.config, id).iter().take(k) {
             self.tell(cx, Event::Timeout(slot.ev));
@@ -1220,6 +1237,12 @@ impl<P: Packet> Sender<P> {
         // At once again: what is oldest now may be silent, too.
         earlier(due_us, cx.after(1))
     }
+}
+
+fn is_old<P>(cx: &Context<'_, impl Io<Packet = P>>, lent: &mut Lent<'_, P>, id: u32) -> bool {
+    let first = lent.packets(cx.config, id).first();
+    let first_us = first.map_or(0, |slot| slot.sent_us);
+    cx.now_us.saturating_sub(first_us) > MAX_AGE_US
 }
 
 #[cfg(test)]

@@ -181,6 +181,10 @@ impl Locked<'_> {
 
     /// Sends an ACK, which a hook knows by its errand.
     pub(crate) fn send_ack(&mut self, errand: Errand) {
+        if matches!(errand, Errand::Clock) {
+            // SAFETY: By the type invariants.
+            unsafe { bindings::xdc_conn_ack_fin(self.0.sk) }
+        }
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_conn_send_ack(self.0.sk, errand as u32) }
     }

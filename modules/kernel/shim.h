@@ -259,6 +259,7 @@ int xdc_flow_add(struct xdc_flows *flows, struct net *net, const struct xdc_segm
 		 const void *state, unsigned int size);
 
 /* shim_conn.c: what can be asked of a connection, and what it can be made to do. */
+void xdc_conn_ack_fin(struct sock *sk);
 void xdc_conn_send_ack(struct sock *sk, u32 errand);
 bool xdc_conn_is_probing(const struct sock *sk);
 bool xdc_nf_reports(struct sk_buff *skb, const struct xdc_segment *segment, u32 end_seq);

@@ -24,6 +24,19 @@ static void xdc_conn_refresh(struct tcp_sock *tp)
 }
 
 /*
+ * The ACK that TCP owes for the peer's FIN. The next one that is sent for something else clears it, and if that is a byte
+ * which the peer has, the peer drops it as old with the ACK in it. Data of the peer would be acknowledged by their own
+ * echo; a FIN has none.
+ */
+void xdc_conn_ack_fin(struct sock *sk)
+{
+	if (!(sk->sk_shutdown & RCV_SHUTDOWN) || !inet_csk_ack_scheduled(sk))
+		return;
+	xdc_conn_refresh(tcp_sk(sk));
+	__tcp_send_ack(sk, tcp_sk(sk)->rcv_nxt, 0);
+}
+
+/*
  * What for an ACK is sent that TCP did not think of. The hook that it comes by runs on
  * the same processor below, where nothing else can: softirqs are off. No other packet
  * of the socket can be taken for it.

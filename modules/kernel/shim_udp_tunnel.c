@@ -115,7 +115,14 @@ struct sk_buff *xdc_tunnel_make(struct xdc_tunnel_out *out, unsigned int len)
 /* A packet with the same bytes. */
 struct sk_buff *xdc_tunnel_copy(struct sk_buff *skb)
 {
-	return skb_clone(skb, GFP_ATOMIC | __GFP_NOWARN);
+	struct sk_buff *copy = skb_clone(skb, GFP_ATOMIC | __GFP_NOWARN);
+
+	if (copy) {
+		/* It may be kept for seconds, and those end with what they are of. */
+		nf_reset_ct(copy);
+		skb_ext_reset(copy);
+	}
+	return copy;
 }
 
 void xdc_tunnel_send(struct xdc_tunnel_out *out, struct sk_buff *skb, const u8 *header, u16 port,
@@ -211,6 +218,8 @@ static void xdc_tunnel_send_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 		goto drop;
 	}
 	skb_scrub_packet(skb, !net_eq(tunnel->net, dev_net(tunnel->dev)));
+	/* Of the flow inside, which a router behind a veth would take for that of the ports. */
+	skb_clear_hash(skb);
 	if (skb_cow_head(skb, LL_RESERVED_SPACE(rt->dst.dev) + rt->dst.header_len +
 			 XDC_TUNNEL_OVERHEAD) ||
 	    udp_tunnel_handle_offloads(skb, true)) {
@@ -256,7 +265,15 @@ static void xdc_tunnel_deliver_one(struct xdc_tunnel *tunnel, struct sk_buff *sk
 			goto bad;
 		}
 	}
+	/* A decapsulator above marks what is inside of it, also in a clone. */
+	if (skb_cloned(skb) &&
+	    INET_ECN_is_ce(skb->protocol == htons(ETH_P_IP) ? ip_hdr(skb)->tos :
+			   ipv6_get_dsfield(ipv6_hdr(skb))) &&
+	    skb_unclone(skb, GFP_ATOMIC | __GFP_NOWARN))
+		goto bad;
 	memset(skb->cb, 0, sizeof(skb->cb));
+	/* Of the packet outside, whose port is another one each time. */
+	skb_clear_hash(skb);
 	/* It was the outer one. */
 	skb_unset_transport_header(skb);
 	/*

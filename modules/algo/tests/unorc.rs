@@ -201,10 +201,33 @@ fn silence_has_all_sent_again_each_time_later() {
             times.push(alone.now_us);
         }
     }
-    // min_rtt + T = 740, and twice that, and four times.
-    assert_eq!(times, [740, 740 * 3, 740 * 7].map(|after| begin_us + after));
+    // min_rtt + flush + T + a report's delay = 810, and twice that, and four times.
+    assert_eq!(times, [810, 810 * 3, 810 * 7].map(|after| begin_us + after));
     assert_eq!(sent(&mut alone.io), [(Kind::Floor, 2, 0, 0)]);
     assert_eq!(alone.io.counted(Count::Timeout), 4);
+}
+
+#[test]
+fn what_is_old_is_not_sent_again() {
+    let mut alone = alone(config(8, 2));
+    push(&mut alone, 0..16);
+    sent(&mut alone.io);
+    alone.now_us += MAX_AGE_US + 1;
+    poll(&mut alone);
+    assert_eq!(sent(&mut alone.io), []);
+    assert_eq!(alone.io.counted(Count::Abandoned), 2);
+    // Who waits for them is told where to go on.
+    let mut feedback = Feedback {
+        report_count: 1,
+        ..Feedback::default()
+    };
+    feedback.reports[0] = Report {
+        block: 1,
+        is_done: false,
+        have: 1,
+    };
+    hear(&mut alone, 1, &feedback);
+    assert_eq!(sent(&mut alone.io), [(Kind::Floor, 3, 0, 0)]);
 }
 
 #[test]

@@ -33,7 +33,7 @@ const fn ms(ms: u64) -> Duration {
 /// The cases.
 pub fn attack(storm: &mut Storm) -> Result<()> {
     type Case = fn() -> Result<()>;
-    let cases: [(&str, Case); 8] = [
+    let cases: [(&str, Case); 9] = [
         ("each burst of a paced flow has an important packet", paced),
         ("a tail loss probe is important", probe),
         ("what follows a tail loss probe is not", behind_probe),
@@ -51,6 +51,7 @@ pub fn attack(storm: &mut Storm) -> Result<()> {
         ),
         ("data that cork holds are not waited for", corked),
         ("data that Nagle holds are not waited for", nagled),
+        ("the ACK of a FIN is not lost with a byte", fin),
     ];
     for (what, case) in cases {
         let outcome = case();
@@ -313,4 +314,33 @@ fn corked() -> Result<()> {
 /// Of less than a segment only one may be unacknowledged.
 fn nagled() -> Result<()> {
     held(false, 100, 10_000, 1_000, 100)
+}
+
+/// The peer ends its half while data are under way to it. It has them when a byte for their first comes, and does not look
+/// at the ACK in that.
+fn fin() -> Result<()> {
+    let pair = far_pair(Pair::new()?, ms(10))?;
+    let peer = &pair.hosts[1];
+    peer.sysctl("net/ipv4/tcp_early_retrans", "0")?;
+    let [tx, rx] = warm(&pair)?;
+    tx.set_tcp_nodelay(true)?;
+    // TCP delays no ACK of the first data that come.
+    for _ in 0..3 {
+        write(&rx, 500)?;
+        read(&tx, 500)?;
+        sleep(ms(20));
+    }
+    let again = || peer.run(|| counter("/proc/net/snmp", "Tcp:", "RetransSegs"));
+    let (before, bytes) = (again()?, tlt(&pair.hosts[0], "TxClockData")?);
+    rx.shutdown(std::net::Shutdown::Write)?;
+    sleep(ms(5));
+    write(&tx, 1_000)?;
+    sleep(ms(3));
+    write(&tx, 3_000)?;
+    sleep(ms(600));
+    read(&rx, 4_000)?;
+    let again = again()? - before;
+    ensure!(tlt(&pair.hosts[0], "TxClockData")? > bytes, "no byte was sent");
+    ensure!(again == 0, "the FIN was sent again");
+    Ok(())
 }
