@@ -340,7 +340,10 @@ fn fin() -> Result<()> {
     sleep(ms(600));
     read(&rx, 4_000)?;
     let again = again()? - before;
-    ensure!(tlt(&pair.hosts[0], "TxClockData")? > bytes, "no byte was sent");
+    ensure!(
+        tlt(&pair.hosts[0], "TxClockData")? > bytes,
+        "no byte was sent"
+    );
     ensure!(again == 0, "the FIN was sent again");
     Ok(())
 }
