@@ -475,7 +475,7 @@ impl<I: Io> Context<'_, I> {
         Time {
             now_us: self.now_us,
             min_rtt_us: self.min_rtt_us(),
-            rto_us: self.rto_us(),
+            rto_us: self.min_rtt_us().saturating_add(self.config.timer_us),
             // No rate is known here: as if it were large.
             bdp_packets: u32::MAX,
         }
@@ -700,6 +700,8 @@ pub struct Sender<P> {
     /// Packets of the open block; 0 if no block is open.
     open: u8,
     open_us: u64,
+    /// Blocks were given up that the receiver may wait for.
+    owes_floor: bool,
     /// Bytes of the parities that are not zero.
     used: usize,
     parities: [Option<P>; MAX_PARITY],
@@ -719,6 +721,7 @@ impl<P> Default for Sender<P> {
             oldest: 0,
             open: 0,
             open_us: 0,
+            owes_floor: false,
             used: 0,
             parities: [None, None, None],
             ecn: Ecn::Not,
@@ -860,6 +863,9 @@ impl<P: Packet> Sender<P> {
         self.open_us = cx.now_us;
         self.used = 0;
         self.ecn = Ecn::Capable;
+        if self.owes_floor {
+            self.floor(cx);
+        }
     }
 
     /// Rule B6: the parities follow.
@@ -965,8 +971,10 @@ impl<P: Packet> Sender<P> {
             }
             self.next = next;
             self.oldest = next;
+            self.owes_floor = false;
             return;
         }
+        self.owes_floor &= is_before(next, self.oldest);
         if is_before(next, self.oldest)
             && self.next.wrapping_sub(next) as usize >= lent.blocks.len()
         {
@@ -1216,7 +1224,8 @@ impl<P: Packet> Sender<P> {
         let is_enough = block.resends >= MAX_RESENDS;
         let k = usize::from(block.k);
         if is_old(cx, lent, id) {
-            // Without a FLOOR: whoever waits for them sends a NACK, which brings one.
+            // The next block is after a FLOOR, or whoever waits would ask for each of these.
+            self.owes_floor = true;
             while self.oldest != self.next && is_old(cx, lent, self.oldest) {
                 cx.io.count(Count::Timeout, 1);
                 cx.io.count(Count::Abandoned, 1);

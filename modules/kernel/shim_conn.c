@@ -25,8 +25,8 @@ static void xdc_conn_refresh(struct tcp_sock *tp)
 
 /*
  * The ACK that TCP owes for the peer's FIN. The next one that is sent for something else clears it, and if that is a byte
- * which the peer has, the peer drops it as old with the ACK in it. Data of the peer would be acknowledged by their own
- * echo; a FIN has none.
+ * which the peer has, the peer drops it as old with the ACK in it. Data of a peer that takes part are acknowledged by their
+ * own echo; a FIN has none.
  */
 void xdc_conn_ack_fin(struct sock *sk)
 {

@@ -265,26 +265,21 @@ static void xdc_tunnel_deliver_one(struct xdc_tunnel *tunnel, struct sk_buff *sk
 			goto bad;
 		}
 	}
-	/* A decapsulator above marks what is inside of it, also in a clone. */
-	if (skb_cloned(skb) &&
-	    INET_ECN_is_ce(skb->protocol == htons(ETH_P_IP) ? ip_hdr(skb)->tos :
-			   ipv6_get_dsfield(ipv6_hdr(skb))) &&
-	    skb_unclone(skb, GFP_ATOMIC | __GFP_NOWARN))
-		goto bad;
+	/*
+	 * A copy may be kept for decoding, and neither who decapsulates what is inside, nor a qdisc that marks, nor GRO copies
+	 * a clone before it writes to it.
+	 */
+	if (skb_unclone(skb, GFP_ATOMIC | __GFP_NOWARN)) {
+		dev_dstats_rx_dropped(dev);
+		kfree_skb(skb);
+		return;
+	}
 	memset(skb->cb, 0, sizeof(skb->cb));
 	/* Of the packet outside, whose port is another one each time. */
 	skb_clear_hash(skb);
 	/* It was the outer one. */
 	skb_unset_transport_header(skb);
-	/*
-	 * Of what is kept for decoding clones go up. GRO must not get clones, whose bytes are not its own,
-	 * and they would pass those that it holds. Without decoding only others' are left, as of a capture.
-	 */
-	if (!tunnel->config.parity && skb_unclone(skb, GFP_ATOMIC | __GFP_NOWARN)) {
-		dev_dstats_rx_dropped(dev);
-		kfree_skb(skb);
-		return;
-	}
+	/* With decoding others must not pass those that GRO holds. */
 	dev_dstats_rx_add(dev, skb->len);
 	if (tunnel->config.parity)
 		netif_receive_skb(skb);

@@ -94,9 +94,8 @@ impl Packet {
         let mut len = 0;
         // SAFETY: By the type invariants.
         let data = unsafe { bindings::xdc_tunnel_bytes(self.skb.as_ptr(), &mut len) };
-        // SAFETY: The packet is linear, so that many bytes are there; they stay while `self` is borrowed. Who
-        // has a clone and wants to write makes a copy first. Tunnels do not, which mark what is inside of what is
-        // marked: deliver_one() hands up none of these as a clone.
+        // SAFETY: The packet is linear, so that many bytes are there; they stay while `self` is borrowed. Nobody
+        // writes to them: TCP's own copies are not written to, and deliver_one() hands up none of ours.
         unsafe { slice::from_raw_parts(data, len as usize) }
     }
 

@@ -216,7 +216,11 @@ fn what_is_old_is_not_sent_again() {
     poll(&mut alone);
     assert_eq!(sent(&mut alone.io), []);
     assert_eq!(alone.io.counted(Count::Abandoned), 2);
-    // Who waits for them is told where to go on.
+    // Before what comes next the peer is told where to go on.
+    push(&mut alone, 16..17);
+    let kinds: Vec<_> = sent(&mut alone.io).iter().map(|sent| sent.0).collect();
+    assert_eq!(kinds, [Kind::Floor, Kind::Data]);
+    // So is who waits for them all the same.
     let mut feedback = Feedback {
         report_count: 1,
         ..Feedback::default()

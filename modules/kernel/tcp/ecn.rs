@@ -4,7 +4,7 @@
 
 use super::{
     bindings,
-    info::notes::{CWR_BY_LOSS, HANDSHAKE, MARKS_OF_ACKS},
+    info::notes::{CWR_BY_LOSS, HANDSHAKE, MARKS_OF_ACKS, UNSURE},
     Sock,
 };
 
@@ -104,9 +104,8 @@ impl Sock<'_> {
     /// nothing; then [`Sock::take_marks`] is called with 0 before anything else happens.
     pub(crate) fn note_cwr(&mut self) {
         let head = self.head();
-        if self.delivered_ce() == head.marks_seen.get() {
-            head.set_note(CWR_BY_LOSS);
-            head.set_segment(self.segs_in());
+        if self.delivered_ce() == head.marks_seen.get() && head.notes() & CWR_BY_LOSS == 0 {
+            head.set_note(CWR_BY_LOSS | UNSURE);
         }
     }
 
@@ -117,8 +116,16 @@ impl Sock<'_> {
         if self.snd_una().wrapping_sub(high_seq) as i32 <= 0 {
             let head = self.head();
             head.set_note(CWR_BY_LOSS);
-            // Nothing that this segment says takes it back.
-            head.set_segment(self.segs_in().wrapping_sub(1));
+            head.clear_notes(UNSURE);
+        }
+    }
+
+    /// Whether the ACK that cong_control() is about has ECE. Without, no mark has made a note.
+    #[inline(always)]
+    pub(super) fn note_ece(&mut self, has_ece: bool) {
+        let head = self.head();
+        if !has_ece && head.has_notes() {
+            head.clear_notes(UNSURE);
         }
     }
 
@@ -218,10 +225,10 @@ impl Sock<'_> {
 fn take_notes(mut sk: Sock<'_>, mut reported: u32, acked: u32) -> Marks {
     if acked == 0 {
         // A mark may have made the note, but not with AccECN, where only an ACK that delivers tells of one.
-        // Nor does what came before this segment.
-        if sk.ecn_mode() != EcnMode::AccEcn && sk.head().is_segment(sk.segs_in()) {
+        if sk.ecn_mode() != EcnMode::AccEcn && sk.head().notes() & UNSURE != 0 {
             sk.head().clear_notes(CWR_BY_LOSS);
         }
+        sk.head().clear_notes(UNSURE);
         return Marks::default();
     }
     let mut notes = sk.head().notes();

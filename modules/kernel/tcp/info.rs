@@ -110,11 +110,10 @@ pub(super) mod notes {
     /// The last ACK of the handshake was not looked at when init() was called.
     pub(crate) const HANDSHAKE: u32 = 1 << 27;
 
-    /// Which segment had come last when [`CWR_BY_LOSS`] was noted: three bits of their number.
-    pub(crate) const SEGMENT_SHIFT: u32 = 24;
-    pub(crate) const SEGMENT: u32 = 7 << SEGMENT_SHIFT;
+    /// [`CWR_BY_LOSS`] may be of a mark: until the next ACK is looked at.
+    pub(crate) const UNSURE: u32 = 1 << 26;
 
-    pub(super) const ALL: u32 = MARKS_OF_ACKS | CWR_BY_LOSS | HANDSHAKE;
+    pub(super) const ALL: u32 = MARKS_OF_ACKS | CWR_BY_LOSS | HANDSHAKE | UNSURE;
 }
 
 impl Head {
@@ -167,16 +166,6 @@ impl Head {
 
     pub(super) fn set_note(&self, note: u32) {
         self.status.set(self.status.get() | note);
-    }
-
-    pub(super) fn set_segment(&self, segs_in: u32) {
-        let others = self.status.get() & !notes::SEGMENT;
-        self.status
-            .set(others | (segs_in << notes::SEGMENT_SHIFT & notes::SEGMENT));
-    }
-
-    pub(super) fn is_segment(&self, segs_in: u32) -> bool {
-        self.status.get() & notes::SEGMENT == segs_in << notes::SEGMENT_SHIFT & notes::SEGMENT
     }
 
     pub(super) fn clear_notes(&self, notes: u32) {

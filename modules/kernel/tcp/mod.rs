@@ -382,14 +382,19 @@ impl<T: CongestionControl> VTable<T> {
     unsafe extern "C" fn cong_control(
         sk: *mut bindings::sock,
         _ack: u32,
-        _flag: c_int,
+        flag: c_int,
         rs: *const bindings::rate_sample,
     ) {
         // SAFETY: `rs` is valid by the safety requirements, nobody writes to
         // it during the call, and `RateSample` is transparent.
         let rs = unsafe { &*rs.cast::<RateSample>() };
+        let has_ece = flag & FLAG_ECE != 0;
+        let call = |cc: &T, sk: &mut Sock<'_>, data: &mut T::Data| {
+            sk.note_ece(has_ece);
+            cc.cong_control(sk, data, rs)
+        };
         // SAFETY: As for `ssthresh`.
-        unsafe { Self::with(sk, |_| (), |cc, sk, data| cc.cong_control(sk, data, rs)) }
+        unsafe { Self::with(sk, |_| (), call) }
     }
 
     /// # Safety
@@ -476,6 +481,9 @@ impl<T: CongestionControl> VTable<T> {
 
 /// Name of the ops that `init` falls back to: "<name>-reno".
 const RENO_SUFFIX: &[u8] = b"-reno";
+
+/// In what cong_control() is told of an ACK: private to net/ipv4/tcp_input.c.
+const FLAG_ECE: c_int = 0x40;
 
 fn set_name(ops: &mut bindings::tcp_congestion_ops, name: &CStr, suffix: &[u8]) {
     let name = Iterator::chain(name.to_bytes().iter(), suffix);

@@ -220,11 +220,6 @@ impl Sock<'_> {
         read!(self, data_segs_out)
     }
 
-    /// Segments received since the connection began.
-    pub(super) fn segs_in(&self) -> u32 {
-        read!(self, segs_in)
-    }
-
     /// Segments without data sent since the connection began: ACKs, but for SYN and FIN.
     pub(super) fn acks_out(&self) -> u32 {
         read!(self, segs_out).wrapping_sub(self.data_segs_out())

@@ -146,7 +146,6 @@ pub struct tcp_sock {
     pub rcv_nxt: u32,
     pub segs_out: u32,
     pub data_segs_out: u32,
-    pub segs_in: u32,
     pub high_seq: u32,
     pub ecn_flags: u8,
     pub accecn_fail_mode: u8,

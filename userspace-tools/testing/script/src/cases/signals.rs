@@ -168,7 +168,11 @@ fn local_drop_then_data(lab: &mut Lab, cc: &'static str) -> Result<()> {
         let during = flow.ack_next(Mark::No);
         flow.drop_at_egress(false)?;
         during?;
-        flow.send_data(500, Codepoint::Ect0, false)?;
+        for _ in 0..9 {
+            // TCP calls no congestion control for what it has predicted.
+            flow.window -= 1;
+            flow.send_data(500, Codepoint::Ect0, false)?;
+        }
         let step = flow.ack_next(Mark::No)?;
         near("window", f64::from(step.cwnd()), f64::from(before / 2), 2.0)?;
     }
