@@ -169,11 +169,11 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
         Some(flow)
     }
 
-    fn cong_control(&self, sk: &mut Sock<'_>, flow: &mut A::Flow, rs: &RateSample) {
+    fn cong_control(&self, sk: &mut Sock<'_>, flow: &mut A::Flow, rs: &RateSample, has_ece: bool) {
         if A::is_traced() {
-            return self.control_traced(sk.reborrow(), flow, rs);
+            return self.control_traced(sk.reborrow(), flow, rs, has_ece);
         }
-        let ack = self.ack(sk, flow, rs);
+        let ack = self.ack(sk, flow, rs, has_ece);
         let output = flow.on_ack(&self.params(sk), &ack);
         if let Some(output) = output {
             if apply(sk, &output, ack.mss_bytes, ack.in_recovery) {
@@ -255,9 +255,9 @@ impl<A: Algorithm> Adapter<A> {
 
     /// What the algorithm is told of an ACK.
     #[inline(always)]
-    fn ack(&self, sk: &mut Sock<'_>, flow: &mut A::Flow, rs: &RateSample) -> Ack {
+    fn ack(&self, sk: &mut Sock<'_>, flow: &mut A::Flow, rs: &RateSample, has_ece: bool) -> Ack {
         let acked = rs.acked_sacked();
-        let marked = sk.take_marks(acked, |sk| self.lost(sk.reborrow(), flow));
+        let marked = sk.take_marks(acked, has_ece, |sk| self.lost(sk.reborrow(), flow));
         ack(sk, rs, marked)
     }
 
@@ -265,9 +265,15 @@ impl<A: Algorithm> Adapter<A> {
     /// own, so that the common path saves no registers for it.
     #[cold]
     #[inline(never)]
-    fn control_traced(&self, mut sk: Sock<'_>, flow: &mut A::Flow, rs: &RateSample) {
+    fn control_traced(
+        &self,
+        mut sk: Sock<'_>,
+        flow: &mut A::Flow,
+        rs: &RateSample,
+        has_ece: bool,
+    ) {
         let sk = &mut sk;
-        let ack = self.ack(sk, flow, rs);
+        let ack = self.ack(sk, flow, rs, has_ece);
         let output = {
             let params = self.params(sk);
             let mut trace = Trace::<A>(sk, PhantomData);

@@ -120,15 +120,6 @@ impl Sock<'_> {
         }
     }
 
-    /// Whether the ACK that cong_control() is about has ECE. Without, no mark has made a note.
-    #[inline(always)]
-    pub(super) fn note_ece(&mut self, has_ece: bool) {
-        let head = self.head();
-        if !has_ece && head.has_notes() {
-            head.clear_notes(UNSURE);
-        }
-    }
-
     /// How many of the `acked` packets that an ACK delivers were marked. An ACK reports the marks of
     /// these; what it reports beyond them are marks of pure ACKs or of packets that arrived twice.
     /// `on_loss` is called if a tail loss probe repaired a loss, or the local queue dropped a packet.
@@ -136,13 +127,18 @@ impl Sock<'_> {
     /// Falls back to Reno if AccECN has failed since init(): a server of Fast Open has the last ACK
     /// of the handshake behind its first data.
     #[inline(always)]
-    pub(crate) fn take_marks(&mut self, acked: u32, on_loss: impl FnOnce(&mut Self)) -> u32 {
+    pub(crate) fn take_marks(
+        &mut self,
+        acked: u32,
+        has_ece: bool,
+        on_loss: impl FnOnce(&mut Self),
+    ) -> u32 {
         let head = self.head();
         let delivered_ce = self.delivered_ce();
         let reported = delivered_ce.wrapping_sub(head.marks_seen.get());
         head.marks_seen.set(delivered_ce);
         if head.has_notes() {
-            let Marks { marked, lost } = take_notes(self.reborrow(), reported, acked);
+            let Marks { marked, lost } = take_notes(self.reborrow(), reported, acked, has_ece);
             if lost {
                 on_loss(self);
             }
@@ -222,10 +218,11 @@ impl Sock<'_> {
 /// [`Sock::take_marks`], with what callbacks since the last ACK have left.
 #[cold]
 #[inline(never)]
-fn take_notes(mut sk: Sock<'_>, mut reported: u32, acked: u32) -> Marks {
+fn take_notes(mut sk: Sock<'_>, mut reported: u32, acked: u32, has_ece: bool) -> Marks {
     if acked == 0 {
         // A mark may have made the note, but not with AccECN, where only an ACK that delivers tells of one.
-        if sk.ecn_mode() != EcnMode::AccEcn && sk.head().notes() & UNSURE != 0 {
+        // Without ECE none has.
+        if has_ece && sk.ecn_mode() != EcnMode::AccEcn && sk.head().notes() & UNSURE != 0 {
             sk.head().clear_notes(CWR_BY_LOSS);
         }
         sk.head().clear_notes(UNSURE);

@@ -158,7 +158,14 @@ pub(crate) trait CongestionControl: Sized + Send + Sync + 'static {
 
     /// An ACK was processed: sets the window and the pacing rate, in every
     /// state. The kernel then does neither by itself, not even in recovery.
-    fn cong_control(&self, _sk: &mut Sock<'_>, _data: &mut Self::Data, _rs: &RateSample) {
+    /// `has_ece`: the ACK reports congestion.
+    fn cong_control(
+        &self,
+        _sk: &mut Sock<'_>,
+        _data: &mut Self::Data,
+        _rs: &RateSample,
+        _has_ece: bool,
+    ) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
@@ -389,10 +396,8 @@ impl<T: CongestionControl> VTable<T> {
         // it during the call, and `RateSample` is transparent.
         let rs = unsafe { &*rs.cast::<RateSample>() };
         let has_ece = flag & FLAG_ECE != 0;
-        let call = |cc: &T, sk: &mut Sock<'_>, data: &mut T::Data| {
-            sk.note_ece(has_ece);
-            cc.cong_control(sk, data, rs)
-        };
+        let call =
+            |cc: &T, sk: &mut Sock<'_>, data: &mut T::Data| cc.cong_control(sk, data, rs, has_ece);
         // SAFETY: As for `ssthresh`.
         unsafe { Self::with(sk, |_| (), call) }
     }
