@@ -33,8 +33,8 @@ use super::kernel_api::{
     speeds::{Speeds, Way},
     sysctl::{self, Param, MAX_PARAMS},
     tcp::{
-        flags, without_softirqs, CongestionControl, EceEcho, EcnMode, Event, RateSample, Sock,
-        State,
+        flags, without_softirqs, AckFlags, CongestionControl, EceEcho, EcnMode, Event, RateSample,
+        Sock, State,
     },
 };
 use super::tcp_diag::{self, Numbered, XdcBlock};
@@ -169,11 +169,17 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
         Some(flow)
     }
 
-    fn cong_control(&self, sk: &mut Sock<'_>, flow: &mut A::Flow, rs: &RateSample, has_ece: bool) {
+    fn cong_control(
+        &self,
+        sk: &mut Sock<'_>,
+        flow: &mut A::Flow,
+        rs: &RateSample,
+        flags: AckFlags,
+    ) {
         if A::is_traced() {
-            return self.control_traced(sk.reborrow(), flow, rs, has_ece);
+            return self.control_traced(sk.reborrow(), flow, rs, flags);
         }
-        let ack = self.ack(sk, flow, rs, has_ece);
+        let ack = self.ack(sk, flow, rs, flags);
         let output = flow.on_ack(&self.params(sk), &ack);
         if let Some(output) = output {
             if apply(sk, &output, ack.mss_bytes, ack.in_recovery) {
@@ -255,9 +261,9 @@ impl<A: Algorithm> Adapter<A> {
 
     /// What the algorithm is told of an ACK.
     #[inline(always)]
-    fn ack(&self, sk: &mut Sock<'_>, flow: &mut A::Flow, rs: &RateSample, has_ece: bool) -> Ack {
+    fn ack(&self, sk: &mut Sock<'_>, flow: &mut A::Flow, rs: &RateSample, flags: AckFlags) -> Ack {
         let acked = rs.acked_sacked();
-        let marked = sk.take_marks(acked, has_ece, |sk| self.lost(sk.reborrow(), flow));
+        let marked = sk.take_marks(acked, flags, |sk| self.lost(sk.reborrow(), flow));
         ack(sk, rs, marked)
     }
 
@@ -270,10 +276,10 @@ impl<A: Algorithm> Adapter<A> {
         mut sk: Sock<'_>,
         flow: &mut A::Flow,
         rs: &RateSample,
-        has_ece: bool,
+        flags: AckFlags,
     ) {
         let sk = &mut sk;
-        let ack = self.ack(sk, flow, rs, has_ece);
+        let ack = self.ack(sk, flow, rs, flags);
         let output = {
             let params = self.params(sk);
             let mut trace = Trace::<A>(sk, PhantomData);

@@ -5,7 +5,7 @@
 use super::{
     bindings,
     info::notes::{CWR_BY_LOSS, HANDSHAKE, MARKS_OF_ACKS, UNSURE},
-    Sock,
+    AckFlags, Sock,
 };
 
 /// How the two ends of a connection talk of ECN.
@@ -130,7 +130,7 @@ impl Sock<'_> {
     pub(crate) fn take_marks(
         &mut self,
         acked: u32,
-        has_ece: bool,
+        flags: AckFlags,
         on_loss: impl FnOnce(&mut Self),
     ) -> u32 {
         let head = self.head();
@@ -138,7 +138,7 @@ impl Sock<'_> {
         let reported = delivered_ce.wrapping_sub(head.marks_seen.get());
         head.marks_seen.set(delivered_ce);
         if head.has_notes() {
-            let Marks { marked, lost } = take_notes(self.reborrow(), reported, acked, has_ece);
+            let Marks { marked, lost } = take_notes(self.reborrow(), reported, acked, flags);
             if lost {
                 on_loss(self);
             }
@@ -218,11 +218,11 @@ impl Sock<'_> {
 /// [`Sock::take_marks`], with what callbacks since the last ACK have left.
 #[cold]
 #[inline(never)]
-fn take_notes(mut sk: Sock<'_>, mut reported: u32, acked: u32, has_ece: bool) -> Marks {
+fn take_notes(mut sk: Sock<'_>, mut reported: u32, acked: u32, flags: AckFlags) -> Marks {
     if acked == 0 {
         // A mark may have made the note, but not with AccECN, where only an ACK that delivers tells of one.
         // Without ECE none has.
-        if has_ece && sk.ecn_mode() != EcnMode::AccEcn && sk.head().notes() & UNSURE != 0 {
+        if flags.has_ece() && sk.ecn_mode() != EcnMode::AccEcn && sk.head().notes() & UNSURE != 0 {
             sk.head().clear_notes(CWR_BY_LOSS);
         }
         sk.head().clear_notes(UNSURE);

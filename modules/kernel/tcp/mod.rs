@@ -158,13 +158,12 @@ pub(crate) trait CongestionControl: Sized + Send + Sync + 'static {
 
     /// An ACK was processed: sets the window and the pacing rate, in every
     /// state. The kernel then does neither by itself, not even in recovery.
-    /// `has_ece`: the ACK reports congestion.
     fn cong_control(
         &self,
         _sk: &mut Sock<'_>,
         _data: &mut Self::Data,
         _rs: &RateSample,
-        _has_ece: bool,
+        _flags: AckFlags,
     ) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
@@ -395,11 +394,15 @@ impl<T: CongestionControl> VTable<T> {
         // SAFETY: `rs` is valid by the safety requirements, nobody writes to
         // it during the call, and `RateSample` is transparent.
         let rs = unsafe { &*rs.cast::<RateSample>() };
-        let has_ece = flag & FLAG_ECE != 0;
-        let call =
-            |cc: &T, sk: &mut Sock<'_>, data: &mut T::Data| cc.cong_control(sk, data, rs, has_ece);
+        let flags = AckFlags(flag);
         // SAFETY: As for `ssthresh`.
-        unsafe { Self::with(sk, |_| (), call) }
+        unsafe {
+            Self::with(
+                sk,
+                |_| (),
+                |cc, sk, data| cc.cong_control(sk, data, rs, flags),
+            )
+        }
     }
 
     /// # Safety
@@ -487,8 +490,19 @@ impl<T: CongestionControl> VTable<T> {
 /// Name of the ops that `init` falls back to: "<name>-reno".
 const RENO_SUFFIX: &[u8] = b"-reno";
 
-/// In what cong_control() is told of an ACK: private to net/ipv4/tcp_input.c.
-const FLAG_ECE: c_int = 0x40;
+/// What cong_control() is told of an ACK.
+#[derive(Clone, Copy)]
+pub(crate) struct AckFlags(c_int);
+
+impl AckFlags {
+    /// Private to net/ipv4/tcp_input.c.
+    const ECE: c_int = 0x40;
+
+    /// It reports congestion.
+    fn has_ece(self) -> bool {
+        self.0 & Self::ECE != 0
+    }
+}
 
 fn set_name(ops: &mut bindings::tcp_congestion_ops, name: &CStr, suffix: &[u8]) {
     let name = Iterator::chain(name.to_bytes().iter(), suffix);

@@ -16,7 +16,7 @@ use crate::kernel_api::{
         XDC_TCP_ECN_MODE_RFC3168,
     },
     tcp::{
-        flags, CongestionControl, EceEcho, EcnMode, Event, Info, NoDiagBlock, RateSample,
+        flags, AckFlags, CongestionControl, EceEcho, EcnMode, Event, Info, NoDiagBlock, RateSample,
         Registration, Sock, State,
     },
 };
@@ -61,10 +61,10 @@ impl CongestionControl for Model {
         sk.reno_undo_cwnd()
     }
 
-    fn cong_control(&self, sk: &mut Sock<'_>, data: &mut Data, rs: &RateSample, has_ece: bool) {
+    fn cong_control(&self, sk: &mut Sock<'_>, data: &mut Data, rs: &RateSample, flags: AckFlags) {
         data.acks += 1;
         let mut lost = false;
-        let marked = sk.take_marks(rs.acked_sacked(), has_ece, |_| lost = true);
+        let marked = sk.take_marks(rs.acked_sacked(), flags, |_| lost = true);
         // All that a callback may do with the socket, between two uses of the data.
         let _ = (
             sk.ca_state() == State::Cwr,
