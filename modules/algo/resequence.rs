@@ -16,7 +16,7 @@ use super::{
 /// Feedback is sent after so many packets...
 const FEEDBACK_PACKETS: u8 = 4;
 /// ...or this time.
-const FEEDBACK_US: u32 = 20;
+pub const FEEDBACK_US: u32 = 20;
 /// Times that a block is reported while nothing comes of it: what is sent again can be lost, too.
 const MAX_NACKS: u8 = 3;
 /// In how many feedbacks a report is.

@@ -465,6 +465,7 @@ impl<P: Packet> Endpoint<P> {
         let mut due_us = self.poll_session(io, now_us);
         let config = self.config;
         if was_asked && self.session == Session::Down {
+            // Nobody will ask for what is kept.
             self.forget(lent);
         }
         for number in 0..usize::from(config.channels) {
@@ -482,7 +483,7 @@ impl<P: Packet> Endpoint<P> {
         self.due_us = due_us;
     }
 
-    /// Nobody will ask for what is kept.
+    /// Every channel is as at the beginning.
     fn forget(&mut self, lent: &mut Lent<'_, P>) {
         let config = self.config;
         for number in 0..usize::from(config.channels) {
@@ -742,16 +743,7 @@ impl<P: Packet> Endpoint<P> {
     /// A session begins: all that was before is forgotten, but what waits is sent.
     fn begin<I: Io<Packet = P>>(&mut self, io: &mut I, lent: &mut Lent<'_, P>, now_us: u64) {
         io.count(Count::Session, 1);
-        let config = self.config;
-        for number in 0..usize::from(config.channels) {
-            if let Some(mut parts) = lent.parts(&config, number) {
-                parts
-                    .channel
-                    .sender
-                    .begin(&config, &mut parts.sent, FIRST_BLOCK);
-                parts.channel.receiver.begin(&mut parts.held, FIRST_BLOCK);
-            }
-        }
+        self.forget(lent);
         for place in 0..MAX_WAITING {
             let waiting = self.waiting.get_mut(place).and_then(Option::take);
             if let Some(packet) = waiting {

@@ -10,6 +10,7 @@ use super::{
     gf256::{self, LENGTH_BYTES, MAX_DATA, MAX_PARITY},
     paths::{Event, Freeze, Kind as Chooser, Paths, Time, VALUES, any_value},
     random::Random,
+    resequence::FEEDBACK_US,
     rtt::BaseRtt,
 };
 
@@ -38,11 +39,9 @@ const RTT_WINDOW_MS: u32 = 10_000;
 /// Before anything was measured.
 const UNKNOWN_RTT_US: u32 = 10_000;
 const MAX_BACKOFF: u8 = 10;
-/// What was first sent longer ago is not sent again: TCP has done so, and no packet may be as old as a segment of
-/// its is at most.
+/// What was first sent longer ago is not sent again. TCP has sent it again itself, and relies on no segment arriving after
+/// two minutes.
 const MAX_AGE_US: u64 = 3_000_000;
-/// A receiver's report waits this long for others, at most.
-const FEEDBACK_US: u32 = 20;
 /// Bytes that a channel keeps at most, to be sent again: a window of packets of 1500 bytes fits.
 pub const MAX_KEPT_BYTES: usize = 16 << 20;
 
@@ -453,11 +452,14 @@ impl<I: Io> Context<'_, I> {
         self.rtt.get().unwrap_or(UNKNOWN_RTT_US)
     }
 
-    /// Rule D5: until then a NACK can have come, of a block whose packets all left at once.
     fn rto_us(&self) -> u32 {
-        self.min_rtt_us()
+        self.min_rtt_us().saturating_add(self.config.timer_us)
+    }
+
+    /// Rule D5: until then a NACK can have come, of a block whose packets all left at once.
+    fn silence_us(&self) -> u32 {
+        self.rto_us()
             .saturating_add(self.config.flush_us)
-            .saturating_add(self.config.timer_us)
             .saturating_add(FEEDBACK_US)
     }
 
@@ -475,7 +477,7 @@ impl<I: Io> Context<'_, I> {
         Time {
             now_us: self.now_us,
             min_rtt_us: self.min_rtt_us(),
-            rto_us: self.min_rtt_us().saturating_add(self.config.timer_us),
+            rto_us: self.rto_us(),
             // No rate is known here: as if it were large.
             bdp_packets: u32::MAX,
         }
@@ -1212,19 +1214,19 @@ impl<P: Packet> Sender<P> {
         let id = self.oldest;
         // A queue at home can be longer than any of the network's.
         let queued_us = self.srtt_us.saturating_sub(cx.min_rtt_us());
-        let rto_us = cx.rto_us().saturating_add(queued_us);
-        let rto_us = u64::from(rto_us).checked_shl(self.backoff.into());
+        let silence_us = cx.silence_us().saturating_add(queued_us);
+        let silence_us = u64::from(silence_us).checked_shl(self.backoff.into());
         let Some(block) = lent.block(id) else {
             return due_us;
         };
-        let silent_us = block.last_us.saturating_add(rto_us.unwrap_or(u64::MAX));
+        let silent_us = block.last_us.saturating_add(silence_us.unwrap_or(u64::MAX));
         if silent_us > cx.now_us {
             return earlier(due_us, silent_us);
         }
         let is_enough = block.resends >= MAX_RESENDS;
         let k = usize::from(block.k);
         if is_old(cx, lent, id) {
-            // The next block is after a FLOOR, or whoever waits would ask for each of these.
+            // A FLOOR goes before the next block. Without, the receiver would ask for each of these.
             self.owes_floor = true;
             while self.oldest != self.next && is_old(cx, lent, self.oldest) {
                 cx.io.count(Count::Timeout, 1);

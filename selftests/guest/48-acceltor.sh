@@ -107,25 +107,14 @@ accounted() {
 	done
 	equal "$1: each packet is accounted for" 0 $odd
 }
-has_more() { [ "$(rack_stat "$1")" -gt "$2" ]; }
-# moves COUNTER: it grows.
-moves() { eventually has_more "$1" "$(rack_stat "$1")"; }
 
 dd if=/dev/urandom of=/tmp/piece bs=1000 count=200 2>/dev/null
-# flow RACK PAUSE: traffic to it, 200 kB after each pause, while /tmp/busy is there. Mice come first: ones that pause
-# for no time leave nothing for the acceleration. Without a pause virtual time stands still where no rate is limited.
 touch /tmp/busy
 senders=
-flow() {
-	ip netns exec h2 nc -l -p 500$1 <&9 >/dev/null &
-	senders="$senders $!"
-	eventually listens h2 500$1
-	while [ -e /tmp/busy ]; do sleep $2; cat /tmp/piece; done | in_ns h1 nc 10.9.$1.2 500$1 &
-	senders="$senders $!"
-}
 in_ns h1 sysctl -qw net.ipv4.tcp_frto=0 net.ipv4.tcp_early_retrans=0
-flow 1 0.001
-flow 2 0.2
+# Mice come first: ones that pause for no time leave nothing for the acceleration.
+flow_to 1 0.001 200000
+flow_to 2 0.2 200000
 check "an elephant takes the circuit" moves packets_circuit
 check "and is accelerated before" moves packets_low
 check "a mouse takes the packet network" moves packets_high

@@ -24,15 +24,7 @@ refuses "idle after one look" "three looks at least" in_ns h1 xdc acceltor eleph
 
 dd if=/dev/urandom of=/tmp/piece bs=1000 count=100 2>/dev/null
 touch /tmp/busy
-started=
-# flow RACK BYTES PAUSE: so many bytes to it after each pause, while /tmp/busy is there.
-flow() {
-	ip netns exec h2 nc -l -p 500$1 <&9 >/dev/null &
-	started="$started $!"
-	eventually listens h2 500$1
-	while [ -e /tmp/busy ]; do sleep "$3"; head -c "$2" /tmp/piece; done | in_ns h1 nc 10.9.$1.2 500$1 &
-	started="$started $!"
-}
+senders=
 # find_elephants OPTION...: in the background. What it says is in /tmp/said.
 find_elephants() {
 	ip netns exec h1 xdc acceltor elephants bond0 --every 20ms "$@" >/tmp/said 2>/tmp/errors &
@@ -41,8 +33,7 @@ find_elephants() {
 }
 # said EVENT ADDRESS: that it said so of a flow to there.
 said() { grep "\"destination\":\"$2:" /tmp/said | grep -q "\"event\":\"$1\""; }
-has_more() { [ "$(rack_stat "$1")" -gt "$2" ]; }
-moves() { eventually has_more "$1" "$(rack_stat "$1")"; }
+filter() { tc -n h1 filter show dev bond0 parent 1:; }
 # ends DESCRIPTION: when it is told to, and its filter with it. A shell has its jobs ignore Ctrl-C.
 ends() {
 	kill $finder
@@ -55,9 +46,8 @@ in_ns h1 sysctl -qw net.ipv4.tcp_frto=0 net.ipv4.tcp_early_retrans=0
 find_elephants --json --bytes 300kB
 refuses "another one is refused" "another xdc acceltor elephants" in_ns h1 xdc acceltor elephants bond0
 matches "it says what it does" "flows of 300kB or more are elephants on bond0" "$(cat /tmp/errors)"
-flow 1 100000 0.001
-flow 2 10000 0.3
-filter() { tc -n h1 filter show dev bond0 parent 1:; }
+flow_to 1 0.001 100000
+flow_to 2 0.3 10000
 matches "its filter has its name, and is the last" "pref 65535 bpf .*xdc-elephants" "$(filter | tr '\n' ' ')"
 check "a flow that goes on becomes an elephant" eventually said elephant 10.9.1.2
 check "and takes the circuit" moves packets_circuit
@@ -107,7 +97,7 @@ matches "the other one stays" bytecode "$(filter)"
 tc -n h1 filter del dev bond0 parent 1:
 
 find_elephants --json --bytes 50kB --top 1 --idle 1s
-flow 3 2000 0.05
+flow_to 3 0.05 2000
 check "with --top 1 one of two becomes an elephant" eventually said elephant 10.9.1.2
 sleep 2
 equal "and the smaller one none" no "$(said elephant 10.9.3.2 && echo yes || echo no)"
@@ -120,9 +110,9 @@ equal "where the qdisc goes it ends" 1 $?
 matches "and says why" "bond0 has no acceltor" "$(cat /tmp/errors)"
 
 # shellcheck disable=SC2086
-kill $started 2>/dev/null
+kill $senders 2>/dev/null
 # shellcheck disable=SC2086
-wait $started 2>/dev/null
+wait $senders 2>/dev/null
 ip netns del h1
 ip netns del h2
 rmmod sch_acceltor

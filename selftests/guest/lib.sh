@@ -138,6 +138,18 @@ counter() {
 }
 # rack_stat NAME: a counter of the acceltor of bond0.
 rack_stat() { tc -n h1 -s qdisc show dev bond0 | counter "$1"; }
+has_more() { [ "$(rack_stat "$1")" -gt "$2" ]; }
+# moves COUNTER: it grows.
+moves() { eventually has_more "$1" "$(rack_stat "$1")"; }
+# flow_to RACK PAUSE BYTES: so much of /tmp/piece to it after each pause, while /tmp/busy is there. Its processes are added to
+# $senders. Without a pause virtual time stands still where no rate is limited.
+flow_to() {
+	ip netns exec h2 nc -l -p 500$1 <&9 >/dev/null &
+	senders="$senders $!"
+	eventually listens h2 500$1
+	while [ -e /tmp/busy ]; do sleep "$2"; head -c "$3" /tmp/piece; done | in_ns h1 nc 10.9.$1.2 500$1 &
+	senders="$senders $!"
+}
 
 # routed: h1 (10.1.0.1) and h2 (10.2.0.1), and between them r, whose eth1 and
 # eth2 lead there. To h1 it takes 1 ms.

@@ -13,13 +13,12 @@ pub const PORTS: usize = 32;
 pub const VERSION: usize = 36;
 
 /// Flows that are counted. When there are more, those that were not seen for longest are forgotten.
-#[allow(dead_code)]
 pub const MAX_FLOWS: u32 = 16_384;
 
 /// sch_acceltor has at most as many of a pair of racks.
 pub const MAX_ELEPHANTS: u32 = 4_096;
 
-/// A number that the reader of the counts changes at each look. While it does not change for longer than the
-/// classifier is patient, that does nothing: it was left behind.
+/// The map of a number that `xdc acceltor elephants` changes at each look. If the number stays the same for too long,
+/// the classifier was left behind, and does nothing.
 #[allow(dead_code)]
 pub const BEAT: &str = "BEAT";

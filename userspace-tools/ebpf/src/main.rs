@@ -5,6 +5,8 @@
 #![no_std]
 #![no_main]
 
+mod ethernet;
+mod program;
 mod record;
 
 use aya_ebpf::{
@@ -14,6 +16,7 @@ use aya_ebpf::{
     maps::{PerCpuArray, PerCpuHashMap, RingBuf},
     programs::TcContext,
 };
+use ethernet::{ETHERNET_BYTES, ETHERTYPE_AT, IPV4, IPV6, TCP};
 use record::{Counts, Flow, Record};
 
 #[map]
@@ -32,18 +35,13 @@ static MISSED: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
 #[map]
 static RECORDS: RingBuf = RingBuf::with_byte_size(8 << 20, 0);
 
-const ETHERNET_BYTES: usize = 14;
-const ETHERTYPE_AT: usize = 12;
 const VLAN_BYTES: usize = 4;
 const UDP_BYTES: u32 = 8;
 
 /// First byte of an IPv4 header without options.
 const PLAIN_IPV4: u8 = 0x45;
 
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
 const VLAN: u16 = 0x8100;
-const TCP: u8 = 6;
 const UDP: u8 = 17;
 
 #[classifier]
@@ -199,12 +197,3 @@ fn miss() {
         unsafe { *missed += 1 }
     }
 }
-
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    loop {}
-}
-
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 4] = *b"GPL\0";

@@ -8,6 +8,10 @@
 
 #[path = "../elephant_key.rs"]
 mod elephant_key;
+#[path = "../ethernet.rs"]
+mod ethernet;
+#[path = "../program.rs"]
+mod program;
 
 use aya_ebpf::{
     bindings::{BPF_NOEXIST, TC_ACT_OK, TC_ACT_UNSPEC},
@@ -17,6 +21,7 @@ use aya_ebpf::{
     programs::TcContext,
 };
 use elephant_key::{DESTINATION, Key, MAX_ELEPHANTS, MAX_FLOWS, PORTS, SOURCE, VERSION};
+use ethernet::{ETHERNET_BYTES, ETHERTYPE_AT, IPV4, IPV6, TCP};
 
 /// Payload of each flow in bytes.
 #[map]
@@ -34,17 +39,12 @@ static BEAT: Array<u64> = Array::with_max_entries(1, 0);
 #[map]
 static HEARD: Array<[u64; 2]> = Array::with_max_entries(1, 0);
 
-/// Longer than two looks.
+/// Longer than two pauses of `--every 10s`.
 const PATIENCE_NS: u64 = 25_000_000_000;
 
 /// Minor number of the class, as in modules/uapi/pkt_acceltor.h.
 const ELEPHANT: u32 = 2;
 
-const ETHERNET_BYTES: usize = 14;
-const ETHERTYPE_AT: usize = 12;
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
-const TCP: u8 = 6;
 /// More fragments, and where this one begins.
 const FRAGMENT: u16 = 0x3fff;
 
@@ -132,12 +132,3 @@ fn read_ip(ctx: &TcContext, key: &mut Key) -> Option<(usize, usize)> {
         _ => None,
     }
 }
-
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    loop {}
-}
-
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 4] = *b"GPL\0";

@@ -5,6 +5,8 @@
 #![no_std]
 #![no_main]
 
+#[path = "../program.rs"]
+mod program;
 #[path = "../trace_record.rs"]
 mod trace_record;
 
@@ -75,12 +77,3 @@ fn hand_on(ctx: &TracePointContext, event: u32) -> u32 {
     entry.submit(0);
     0
 }
-
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    loop {}
-}
-
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 4] = *b"GPL\0";

@@ -74,7 +74,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let index = index_of(&request.device)?;
     let port = Port::find(&request.device, index)?;
     let table = &mut Table::new(port.policy(request)?);
-    let mut classifier = Classifier::attach(index, port.handle)?;
+    let mut classifier = Classifier::attach(&request.device, index, port.handle)?;
     eprintln!(
         "xdc: the {} largest flows of {} or more are elephants on {}",
         table.policy.top,
@@ -122,8 +122,9 @@ impl Port {
             .into_iter()
             .find(|state| state.kind == acceltor::KIND)
             .ok_or_else(|| {
-                Error::failure(format!("{device} has no acceltor"))
-                    .hint("tc qdisc add dev DEV root handle 1: acceltor racks N detect filter ...")
+                Error::failure(format!("{device} has no acceltor")).hint(format!(
+                    "tc qdisc add dev {device} root handle 1: acceltor racks N detect filter ..."
+                ))
             })?;
         let options = Options::decode(&state.options)
             .map_err(|err| Error::failure(format!("the options of {device}'s acceltor: {err}")))?;
@@ -246,7 +247,7 @@ impl Drop for Classifier {
 }
 
 impl Classifier {
-    fn attach(index: u32, handle: Handle) -> Result<Self> {
+    fn attach(device: &str, index: u32, handle: Handle) -> Result<Self> {
         let (path, mut ebpf) = ebpf::load(OBJECT, NEEDS)?;
         let program: &mut SchedClassifier = ebpf
             .program_mut("elephants")
@@ -266,11 +267,13 @@ impl Classifier {
         Connection::open()
             .and_then(|mut connection| connection.request(filter.place.add(NAME, fd)))
             .map_err(|err| match err {
-                xdc_netlink::Error::Refused { errno: EEXIST, .. } => {
-                    Error::failure("another xdc acceltor elephants is there, or was killed").hint(
-                        format!("tc filter del dev DEV parent {}: pref {LAST}", handle.major),
-                    )
-                }
+                xdc_netlink::Error::Refused { errno: EEXIST, .. } => Error::failure(
+                    "another xdc acceltor elephants is there, or was killed",
+                )
+                .hint(format!(
+                    "tc filter del dev {device} parent {:x}: pref {LAST}",
+                    handle.major
+                )),
                 _ => refused(err).hint(NEEDS),
             })?;
         let on_end = interrupt::on_end(move || filter.remove());

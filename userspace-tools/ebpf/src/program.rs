@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What each object has. Included by all.
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}
+
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 4] = *b"GPL\0";
