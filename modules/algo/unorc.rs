@@ -1004,8 +1004,12 @@ impl<P: Packet> Sender<P> {
                 self.finish(cx, lent, id);
             }
         }
+        let mut is_behind = false;
         for report in feedback.reports.iter().take(feedback.report_count.into()) {
-            self.report(cx, lent, report);
+            is_behind |= self.report(cx, lent, report);
+        }
+        if is_behind {
+            self.floor(cx);
         }
     }
 
@@ -1039,16 +1043,17 @@ impl<P: Packet> Sender<P> {
         }
     }
 
+    /// Returns whether the receiver waits for a block that was given up.
     fn report<I: Io<Packet = P>>(
         &mut self,
         cx: &mut Context<'_, I>,
         lent: &mut Lent<'_, P>,
         report: &Report,
-    ) {
+    ) -> bool {
         let id = report.block;
         if report.is_done {
             self.judge(cx, lent, report, false);
-            return;
+            return false;
         }
         let nack = |times| Happened::Nack {
             block: id,
@@ -1059,23 +1064,22 @@ impl<P: Packet> Sender<P> {
         if is_before(id, self.oldest) {
             cx.io.count(Count::NackReceived, 1);
             cx.trace(&nack(0));
-            self.floor(cx);
-            return;
+            return true;
         }
         if id == self.next && self.open > 0 {
             self.close(cx, lent);
         }
         let (now_us, min_rtt_us) = (cx.now_us, cx.min_rtt_us());
         if !self.is_under_way(id) {
-            return;
+            return false;
         }
         let Some(block) = lent.block(id).filter(|block| !block.is_done) else {
-            return;
+            return false;
         };
         let is_repeated =
             block.nacked_us != 0 && now_us.saturating_sub(block.nacked_us) < min_rtt_us.into();
         if is_repeated {
-            return;
+            return false;
         }
         block.nacked_us = now_us;
         let resends = block.resends;
@@ -1088,6 +1092,7 @@ impl<P: Packet> Sender<P> {
         } else {
             self.resend(cx, lent, id, report.have);
         }
+        false
     }
 
     /// Tells the chooser, and what it makes of it.
@@ -1243,6 +1248,9 @@ impl<P: Packet> Sender<P> {
         if is_enough {
             self.abandon(cx, lent, id);
         } else {
+            if self.owes_floor {
+                self.floor(cx);
+            }
             self.resend(cx, lent, id, 0);
         }
         // At once again: what is oldest now may be silent, too.

@@ -85,8 +85,8 @@ impl Place {
         }
     }
 
-    /// The number of the program that [`Place::add`] has put there, if one is there.
-    pub fn program(&self, connection: &mut Connection) -> Result<Option<u32>> {
+    /// Numbers of the programs there, of each chain one.
+    pub fn programs(&self, connection: &mut Connection) -> Result<Vec<u32>> {
         let message = TcMessage::from_parts(
             TcHeader {
                 index: self.index as i32,
@@ -99,7 +99,7 @@ impl Place {
             "list the filters",
             RouteNetlinkMessage::GetTrafficFilter(message),
         )?;
-        Ok(found.into_iter().find_map(|message| match message {
+        let numbers = found.into_iter().filter_map(|message| match message {
             RouteNetlinkMessage::NewTrafficFilter(message)
                 if message.header.index as u32 == self.index
                     && u32::from(message.header.handle) == HANDLE
@@ -108,7 +108,8 @@ impl Place {
                 number(&message)
             }
             _ => None,
-        }))
+        });
+        Ok(numbers.collect())
     }
 }
 

@@ -226,9 +226,9 @@ struct Filter {
 impl Filter {
     fn is_there(&self) -> Result<bool> {
         let found = Connection::open()
-            .and_then(|mut connection| self.place.program(&mut connection))
+            .and_then(|mut connection| self.place.programs(&mut connection))
             .map_err(refused)?;
-        Ok(found == Some(self.program))
+        Ok(found.contains(&self.program))
     }
 
     fn remove(&self) {
@@ -249,6 +249,11 @@ impl Drop for Classifier {
 impl Classifier {
     fn attach(device: &str, index: u32, handle: Handle) -> Result<Self> {
         let (path, mut ebpf) = ebpf::load(OBJECT, NEEDS)?;
+        let mut map = |name: &str| ebpf.take_map(name).ok_or_else(|| ebpf::stale(&path, name));
+        let stale = |name| move |_: MapError| Error::failure(format!("{name} is another map"));
+        let payload = map("PAYLOAD")?.try_into().map_err(stale("PAYLOAD"))?;
+        let elephants = map("ELEPHANTS")?.try_into().map_err(stale("ELEPHANTS"))?;
+        let beat = Map::try_into(map(BEAT)?).map_err(stale(BEAT))?;
         let program: &mut SchedClassifier = ebpf
             .program_mut("elephants")
             .and_then(|program| program.try_into().ok())
@@ -276,16 +281,14 @@ impl Classifier {
                 )),
                 _ => refused(err).hint(NEEDS),
             })?;
-        let on_end = interrupt::on_end(move || filter.remove());
-        let mut map = |name: &str| ebpf.take_map(name).ok_or_else(|| ebpf::stale(&path, name));
-        let stale = |name| move |_: MapError| Error::failure(format!("{name} is another map"));
+        // From here on nothing may fail: whoever drops this takes the filter away.
         Ok(Self {
-            payload: map("PAYLOAD")?.try_into().map_err(stale("PAYLOAD"))?,
-            elephants: map("ELEPHANTS")?.try_into().map_err(stale("ELEPHANTS"))?,
-            beat: Map::try_into(map(BEAT)?).map_err(stale(BEAT))?,
+            payload,
+            elephants,
+            beat,
             beats: 0,
             filter,
-            _on_end: on_end,
+            _on_end: interrupt::on_end(move || filter.remove()),
             _ebpf: ebpf,
         })
     }
