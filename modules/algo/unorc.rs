@@ -1248,9 +1248,6 @@ impl<P: Packet> Sender<P> {
         if is_enough {
             self.abandon(cx, lent, id);
         } else {
-            if self.owes_floor {
-                self.floor(cx);
-            }
             self.resend(cx, lent, id, 0);
         }
         // At once again: what is oldest now may be silent, too.

@@ -235,22 +235,6 @@ fn what_is_old_is_not_sent_again() {
 }
 
 #[test]
-fn what_is_sent_again_after_old_blocks_is_after_a_floor() {
-    let mut alone = alone(config(8, 2));
-    push(&mut alone, 0..16);
-    alone.now_us += MAX_AGE_US / 2;
-    push(&mut alone, 16..17);
-    alone.now_us += MAX_AGE_US / 2 + 1;
-    poll(&mut alone);
-    assert_eq!(alone.io.counted(Count::Abandoned), 2);
-    sent(&mut alone.io);
-    alone.now_us += 10_000;
-    poll(&mut alone);
-    let kinds: Vec<_> = sent(&mut alone.io).iter().map(|sent| sent.0).collect();
-    assert_eq!(kinds, [Kind::Floor, Kind::Data]);
-}
-
-#[test]
 fn reports_of_one_feedback_have_one_floor() {
     let mut alone = alone(config(8, 2));
     push(&mut alone, 0..24);
