@@ -82,11 +82,12 @@ tracing: setup
 	@qemu-images/setup.sh tracing
 	@qemu-images/ebpf.sh
 
-# What only the tests' guests have; static, too.
+# What only the tests' guests have; static, too, but for xdc-code, since Debian has ISA-L as a shared library.
 test-tools: tracing
 	@qemu-images/setup.sh tests
 	@cd userspace-tools && $(STATIC) $(GUEST_BIN:%=-p %)
-	@install -C -m 755 -t build/guest-bin $(GUEST_BIN:%=$(STATIC_OUT)/%)
+	@cd userspace-tools && cargo build --quiet --locked --release -p xdc-code
+	@install -C -m 755 -t build/guest-bin $(GUEST_BIN:%=$(STATIC_OUT)/%) userspace-tools/target/release/xdc-code
 
 tools: setup
 	@[ -e $(XDC) ] || echo "xdc: building $(XDC)"

@@ -40,6 +40,8 @@ modules! {
     qdisc   sch_wrong       "selftest/sch_wrong.rs";
     // A network device with what others in a guest lack, for 42-nic.sh.
     netdev  xdc_nic         "selftest/xdc_nic.c";
+    // Compares the ways to compute parities, and counts their instructions, for 44-code.sh and `xdc bench`.
+    test    xdc_code        "selftest/xdc_code.rs";
     // Counts instructions for `xdc bench`.
     test    xdc_bench       "selftest/bench_main.c" "selftest/bench_tcp.c" "selftest/bench_qdisc.c" "selftest/bench_hook.c";
     // Mistakes on purpose, for the tests of the tests.

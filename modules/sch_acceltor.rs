@@ -776,8 +776,13 @@ impl State {
                 self.push_later(queue, packet, label, left_ns)
             }
             Place::Blocked if config.rescue && self.is_rescued(key, now_ns) => {
-                self.stats.rescued = self.stats.rescued.wrapping_add(1);
-                self.push_low(queue, packet, why(XDC_ACCELTOR_RESCUE, label, left_ns))
+                let drops = self.stats.drops_low;
+                let verdict =
+                    self.push_low(queue, packet, why(XDC_ACCELTOR_RESCUE, label, left_ns));
+                if self.stats.drops_low == drops {
+                    self.stats.rescued = self.stats.rescued.wrapping_add(1);
+                }
+                verdict
             }
             Place::Blocked => self.drop_packet(queue, packet, Cause::Blocked),
         }

@@ -379,6 +379,7 @@ fn ack(sk: &Sock<'_>, rs: &RateSample, marked: u32) -> Ack {
     Ack {
         now_us: sk.mstamp_us(),
         rtt_us: rs.rtt_us().filter(|_| rtt_is_true),
+        is_rtt_of_host: rs.is_ack_delayed(),
         srtt_us: sk.srtt_us(),
         acked_bytes: bytes_of(acked, mss_bytes),
         marked_bytes: bytes_of(marked, mss_bytes),

@@ -36,7 +36,9 @@ mod kernel_api;
 #[path = "live.rs"]
 mod live;
 
-use algo::tlt::{self, Action, Incoming, Kind, Mark, Outgoing, Path, Phase, Rows, Seen, Socket};
+use algo::tlt::{
+    self, Action, Incoming, Kind, Mark, Order, Outgoing, Path, Phase, Rows, Seen, Socket,
+};
 use kernel::prelude::*;
 use kernel_api::{
     bindings::{
@@ -261,7 +263,12 @@ impl FlowOps for Shared {
                     self.count(net, Count::Detect);
                     match proof.kind {
                         Kind::Data => conn.detect(0, 0),
-                        Kind::Clock => conn.detect(proof.sent_us, proof.end_seq),
+                        Kind::Clock => {
+                            // By its timestamp the byte looks like a packet that others have overtaken.
+                            let order = flow.lock().order;
+                            conn.set_order((order.reordering, order.seen));
+                            conn.detect(proof.sent_us, proof.end_seq);
+                        }
                     }
                 }
                 Action::Retransmit => {
@@ -272,6 +279,8 @@ impl FlowOps for Shared {
                 }
                 Action::SendClock => {
                     trace_clock(&conn, false);
+                    let (reordering, seen) = conn.order();
+                    flow.lock().order = Order { reordering, seen };
                     conn.send_ack(Errand::Clock);
                     break;
                 }
@@ -296,8 +305,8 @@ impl Hooks for Tlt {
 
     #[inline]
     fn local_in(&self, net: &Net, packet: Packet<'_>) -> Verdict {
-        if self.params(net).enabled() != 0 {
-            self.receive(net, &packet);
+        if self.params(net).enabled() != 0 && !self.receive(net, &packet) {
+            return packet.discard();
         }
         packet.accept()
     }
@@ -524,26 +533,26 @@ impl Tlt {
         packet.accept()
     }
 
-    /// A packet came.
-    fn receive(&self, net: &Net, packet: &Packet<'_>) {
+    /// A packet came. Returns whether TCP is to see it.
+    fn receive(&self, net: &Net, packet: &Packet<'_>) -> bool {
         let Some(segment) = packet.segment() else {
-            return;
+            return true;
         };
         let params = self.params(net);
         let mark = Mark::of(segment.dscp(), &params);
         // A SYN, too, that resets is no answer and no offer.
         if segment.is_rst() {
-            return;
+            return true;
         }
         if segment.is_syn() {
             self.receive_syn(net, packet, &segment, mark);
-            return;
+            return true;
         }
         let Some(flow) = self.flows.find(net, &segment) else {
             if mark.is_some() || params.negotiate() == 0 {
                 self.receive_first(net, packet, &segment, mark);
             }
-            return;
+            return true;
         };
         let is_listening = flow.is_listening(mark);
         drop(flow);
@@ -551,17 +560,24 @@ impl Tlt {
             self.shared().count_rx(net, mark);
         }
         if !is_listening {
-            return;
+            return true;
         }
         let Some(found) = Found::new(net, &segment) else {
-            return;
+            return true;
         };
         let Some(conn) = found.conn() else {
-            return self.receive_data(net, &segment, mark);
+            // TIME_WAIT would answer the byte, and who has sent it, and closed, the answer by a RST, which ends
+            // TIME_WAIT (RFC 1337).
+            if mark == Some(Mark::ClockData) && found.is_time_wait() {
+                return false;
+            }
+            self.receive_data(net, &segment, mark);
+            return true;
         };
         let is_meant = conn.is_near(&segment) && conn.is_in_window(&segment);
         if !packet.is_intact(&segment) || !is_meant {
-            return self.count(net, Count::BadMark);
+            self.count(net, Count::BadMark);
+            return true;
         }
         if segment.len() != 0 {
             self.receive_data(net, &segment, mark);
@@ -569,7 +585,7 @@ impl Tlt {
         // What carries data carries no echo, but it acknowledges.
         let echo = mark.filter(|_| segment.len() == 0);
         let Some(mut flow) = self.flows.find(net, &segment) else {
-            return;
+            return true;
         };
         let incoming = Incoming {
             ack: segment.ack(),
@@ -595,6 +611,7 @@ impl Tlt {
             Seen::Late => self.count(net, Count::LateEcho),
             Seen::Poll | Seen::Nothing => {}
         }
+        true
     }
 
     fn receive_data(&self, net: &Net, segment: &Segment, mark: Option<Mark>) {

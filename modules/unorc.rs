@@ -26,6 +26,7 @@
 mod algo;
 #[path = "kernel/mod.rs"]
 mod kernel_api;
+mod vector_code;
 
 use algo::{
     paths::{Freeze, Kind},
@@ -44,6 +45,7 @@ use kernel_api::{
     seq::Line,
     trace::{tracepoint, Tracepoint},
     udp_tunnel::{self, Decisions, Packet, Settings, Tunnel, HEADER_BYTES},
+    vectors::Vectors,
 };
 
 module! {
@@ -83,6 +85,11 @@ impl unorc::Packet for Packet {
 
 impl Io for Decisions<'_> {
     type Packet = Packet;
+    type Vectors = Vectors;
+
+    fn vectors(&mut self) -> Option<Vectors> {
+        Vectors::begin()
+    }
 
     fn make(&mut self, len: usize) -> Option<Packet> {
         self.make(len)

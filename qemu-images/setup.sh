@@ -17,7 +17,7 @@ more_packages() {
 	case $part in
 	tracing) echo "g++ llvm-$(rust_llvm)-dev" ;;
 	bundle) echo "zstd git" ;;
-	tests) echo "openssl shellcheck bpftool python3-yaml python3-jsonschema" ;;
+	tests) echo "libisal-dev openssl shellcheck bpftool python3-yaml python3-jsonschema" ;;
 	esac
 }
 

@@ -71,7 +71,28 @@ const fn double_word(word: u64) -> u64 {
 
 const WORD: usize = size_of::<u64>();
 
-/// `row` x 2^`doublings` + `data`, over the length of both.
+/// Registers of more than a word, of a caller who has such.
+pub trait Vectors {
+    /// `row` x 2^`doublings` + `data`, over as many of the first bytes of both as it returns.
+    fn step(&mut self, row: &mut [u8], doublings: usize, data: &[u8]) -> usize;
+    /// `row` x 2^`doublings`, over as many of its first bytes as it returns.
+    fn scale(&mut self, row: &mut [u8], doublings: usize) -> usize;
+}
+
+/// Those of a caller who has none.
+pub enum NoVectors {}
+
+impl Vectors for NoVectors {
+    fn step(&mut self, _row: &mut [u8], _doublings: usize, _data: &[u8]) -> usize {
+        match *self {}
+    }
+
+    fn scale(&mut self, _row: &mut [u8], _doublings: usize) -> usize {
+        match *self {}
+    }
+}
+
+/// `row` x 2^`doublings` + `data`, over the length of both, by words.
 #[inline(always)]
 fn step(row: &mut [u8], doublings: usize, data: &[u8]) {
     let mut words = row.chunks_exact_mut(WORD);
@@ -92,7 +113,7 @@ fn step(row: &mut [u8], doublings: usize, data: &[u8]) {
     }
 }
 
-/// `row` x 2^`doublings`.
+/// `row` x 2^`doublings`, by words.
 fn scale(row: &mut [u8], doublings: usize) {
     let mut words = row.chunks_exact_mut(WORD);
     for word in &mut words {
@@ -109,9 +130,16 @@ fn scale(row: &mut [u8], doublings: usize) {
     }
 }
 
-/// The next packet of a block enters parity `r`, of which the first `used` bytes are not zero yet.
+/// The next packet of a block enters parity `r`, of which the first `used` bytes are not zero yet; by
+/// `vectors` as far as these go, and by words.
 /// Returns false, and does nothing, if the packet does not fit.
-pub fn absorb(row: &mut [u8], r: usize, used: usize, packet: &[u8]) -> bool {
+pub fn absorb(
+    vectors: Option<&mut impl Vectors>,
+    row: &mut [u8],
+    r: usize,
+    used: usize,
+    packet: &[u8],
+) -> bool {
     let Ok(length) = u16::try_from(packet.len()) else {
         return false;
     };
@@ -122,19 +150,27 @@ pub fn absorb(row: &mut [u8], r: usize, used: usize, packet: &[u8]) -> bool {
         return false;
     };
     step(first, r, &length.to_be_bytes());
+    let left = used.saturating_sub(packet.len().saturating_add(LENGTH_BYTES));
+    let left = if r == 0 { 0 } else { left.min(tail.len()) };
+    let Some((tail, _)) = tail.split_at_mut_checked(left) else {
+        return false;
+    };
+    let (done, scaled) = match vectors {
+        Some(vectors) => (vectors.step(body, r, packet), vectors.scale(tail, r)),
+        None => (0, 0),
+    };
+    let (body, packet) = (rest_of_mut(body, done), packet.get(done..).unwrap_or(&[]));
     match r {
         0 => step(body, 0, packet),
         1 => step(body, 1, packet),
         _ => step(body, 2, packet),
     }
-    let left = used.saturating_sub(packet.len().saturating_add(LENGTH_BYTES));
-    if r != 0 {
-        let left = left.min(tail.len());
-        if let Some((tail, _)) = tail.split_at_mut_checked(left) {
-            scale(tail, r);
-        }
-    }
+    scale(rest_of_mut(tail, scaled), r);
     true
+}
+
+fn rest_of_mut(bytes: &mut [u8], done: usize) -> &mut [u8] {
+    bytes.get_mut(done..).unwrap_or(&mut [])
 }
 
 /// How each lost packet is a sum of those that came.

@@ -2,6 +2,8 @@
 
 //! The base RTT of a path: the minimum over a sliding stretch of time.
 
+use super::Ack;
+
 /// A minimum that forgets.
 ///
 /// A sample counts for at least one window and at most two, so a route that became longer is
@@ -55,6 +57,20 @@ impl BaseRtt {
 
     /// Takes a sample.
     pub fn update(&mut self, now_us: u64, rtt_us: u32, window_ms: u32) -> Sample {
+        let ack = Ack {
+            now_us,
+            ..Ack::default()
+        };
+        self.update_by(&ack, rtt_us, window_ms)
+    }
+
+    /// Takes the sample of an ACK. No window begins with what the receiving host may have made longer: a
+    /// connection that has nothing else would take that for its path's.
+    ///
+    /// Source: `tcp_update_rtt_min()`, which leaves such samples out.
+    #[inline(always)]
+    pub fn update_by(&mut self, ack: &Ack, rtt_us: u32, window_ms: u32) -> Sample {
+        let now_us = ack.now_us;
         let rtt_us = rtt_us.max(1);
         let now_ticks = (now_us >> TICK_BITS) as u32;
         let window_ticks = (u64::from(window_ms).wrapping_mul(1_000) >> TICK_BITS) as u32;
@@ -69,7 +85,8 @@ impl BaseRtt {
         let mut sample = Sample::Ordinary;
         // What several share may be told a time before the window began.
         let elapsed_ticks = now_ticks.wrapping_sub(self.window_start_ticks);
-        if (window_ticks..LATE_TICKS).contains(&elapsed_ticks) {
+        let is_over = (window_ticks..LATE_TICKS).contains(&elapsed_ticks);
+        if is_over && !(ack.is_rtt_of_host && rtt_us > self.min_us) {
             self.min_us = self.window_min_us.min(rtt_us);
             self.window_min_us = rtt_us;
             self.window_start_ticks = now_ticks;

@@ -42,6 +42,8 @@ const MAX_BACKOFF: u8 = 10;
 /// What was first sent longer ago is not sent again. TCP has sent it again itself, and relies on no segment arriving after
 /// two minutes.
 const MAX_AGE_US: u64 = 3_000_000;
+/// Below that the registers' begin and end cost more than they save.
+const WORTH_VECTORS_BYTES: usize = 512;
 /// Bytes that a channel keeps at most, to be sent again: a window of packets of 1500 bytes fits.
 pub const MAX_KEPT_BYTES: usize = 16 << 20;
 
@@ -401,6 +403,8 @@ pub enum Happened {
 pub trait Io {
     /// Its packets.
     type Packet: Packet;
+    /// Its registers; [`gf256::NoVectors`]: none.
+    type Vectors: gf256::Vectors;
     /// A packet of zeros.
     fn make(&mut self, len: usize) -> Option<Self::Packet>;
     /// A packet of the same bytes, which are not written to any more.
@@ -409,6 +413,8 @@ pub trait Io {
     fn send(&mut self, header: &Header, packet: Self::Packet, ecn: Ecn);
     /// Hands it up; `is_marked`: it came with a mark.
     fn deliver(&mut self, packet: Self::Packet, is_marked: bool);
+    /// To compute parities; None: by words. Nothing else is asked of it until they are dropped.
+    fn vectors(&mut self) -> Option<Self::Vectors>;
     /// Counts.
     fn count(&mut self, count: Count, n: u64);
     /// Tells whoever traces.
@@ -794,13 +800,21 @@ impl<P: Packet> Sender<P> {
         self.open = index.saturating_add(1);
         let is_last = self.open >= cx.config.x;
         let y = usize::from(cx.config.y);
+        let bytes = packet.bytes();
+        let vector = bytes.len().saturating_add(LENGTH_BYTES);
+        let mut registers = if self.used.max(vector) >= WORTH_VECTORS_BYTES {
+            cx.io.vectors()
+        } else {
+            None
+        };
         for (r, parity) in self.parities.iter_mut().enumerate().take(y) {
-            let fits = |row: &mut P| gf256::absorb(row.bytes_mut(), r, self.used, packet.bytes());
-            if !parity.as_mut().is_some_and(fits) {
+            let row = parity.as_mut().map(P::bytes_mut);
+            let fits = |row| gf256::absorb(registers.as_mut(), row, r, self.used, bytes);
+            if !row.is_some_and(fits) {
                 *parity = None;
             }
         }
-        let vector = packet.bytes().len().saturating_add(LENGTH_BYTES);
+        drop(registers);
         self.used = self.used.max(vector);
         if ecn == Ecn::Not {
             self.ecn = Ecn::Not;
@@ -992,7 +1006,6 @@ impl<P: Packet> Sender<P> {
             self.tell(cx, event);
         }
         while self.oldest != self.next && is_before(self.oldest, next) {
-            self.backoff = 0;
             self.finish(cx, lent, self.oldest);
         }
         let mut map = feedback.map;
@@ -1000,7 +1013,6 @@ impl<P: Packet> Sender<P> {
             let id = next.wrapping_add(1).wrapping_add(map.trailing_zeros());
             map &= map.wrapping_sub(1);
             if self.is_under_way(id) && lent.block(id).is_some_and(|block| !block.is_done) {
-                self.backoff = 0;
                 self.finish(cx, lent, id);
             }
         }
@@ -1032,6 +1044,8 @@ impl<P: Packet> Sender<P> {
         // UNKNOWN_RTT_US all is sent again before it is heard of.
         let is_of_use = !slot.is_again || cx.rtt.get().is_none();
         if is_of_use && slot.sent_us != 0 {
+            // Karn's rule: what was sent again does not tell how long to wait.
+            self.backoff = 0;
             let rtt_us = u32::try_from(took_us.saturating_sub(age_us.into())).unwrap_or(u32::MAX);
             cx.rtt.update(cx.now_us, rtt_us, RTT_WINDOW_MS);
             self.srtt_us = match self.srtt_us {

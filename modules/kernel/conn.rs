@@ -197,6 +197,20 @@ impl Locked<'_> {
         unsafe { bindings::xdc_conn_detect(self.0.sk, sent_us, end_seq) }
     }
 
+    /// `reordering` and `reord_seen` of TCP.
+    pub(crate) fn order(&self) -> (u32, u32) {
+        // SAFETY: By the type invariants.
+        let order = unsafe { bindings::xdc_conn_order(self.0.sk) };
+        (order.reordering, order.seen)
+    }
+
+    /// Sets both.
+    pub(crate) fn set_order(&mut self, (reordering, seen): (u32, u32)) {
+        let order = bindings::xdc_conn_order { reordering, seen };
+        // SAFETY: By the type invariants the socket is locked.
+        unsafe { bindings::xdc_conn_set_order(self.0.sk, order) }
+    }
+
     /// Sends one lost segment, whatever the window.
     pub(crate) fn retransmit(&mut self) {
         // SAFETY: By the type invariants.
@@ -271,6 +285,12 @@ impl Found {
         }
         // SAFETY: A full socket, which the reference keeps alive; only TCP's are in that table.
         Some(unsafe { Conn::from_raw(self.sk) })
+    }
+
+    /// It is what is left of a connection that has ended: TIME_WAIT.
+    pub(crate) fn is_time_wait(&self) -> bool {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_conn_is_time_wait(self.sk) }
     }
 
     /// The request, if it is one whose handshake the segment ends.

@@ -11,6 +11,7 @@
 pub(crate) mod bindings;
 pub(crate) mod conn;
 pub(crate) mod counters;
+pub(crate) mod cycles;
 pub(crate) mod deferred;
 pub(crate) mod flows;
 pub(crate) mod math;
@@ -27,3 +28,4 @@ pub(crate) mod tcp;
 pub(crate) mod trace;
 pub(crate) mod uapi;
 pub(crate) mod udp_tunnel;
+pub(crate) mod vectors;

@@ -128,6 +128,11 @@ impl Packet<'_> {
         Verdict(bindings::NF_ACCEPT)
     }
 
+    /// It ends here.
+    pub(crate) fn discard(self) -> Verdict {
+        Verdict(bindings::NF_DROP)
+    }
+
     /// It goes on, a burst of segments, as two packets: the last one has another DSCP than those
     /// before it. Without memory, the packet comes back.
     pub(crate) fn split_last(self, dscp: u8, last_dscp: u8) -> core::result::Result<Verdict, Self> {

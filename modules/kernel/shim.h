@@ -260,6 +260,13 @@ int xdc_flow_add(struct xdc_flows *flows, struct net *net, const struct xdc_segm
 
 /* shim_conn.c: what can be asked of a connection, and what it can be made to do. */
 void xdc_conn_ack_fin(struct sock *sk);
+struct xdc_conn_order {
+	u32 reordering;
+	u32 seen;
+};
+struct xdc_conn_order xdc_conn_order(const struct sock *sk);
+void xdc_conn_set_order(struct sock *sk, struct xdc_conn_order order);
+bool xdc_conn_is_time_wait(const struct sock *sk);
 void xdc_conn_send_ack(struct sock *sk, u32 errand);
 bool xdc_conn_is_probing(const struct sock *sk);
 bool xdc_nf_reports(struct sk_buff *skb, const struct xdc_segment *segment, u32 end_seq);
@@ -344,5 +351,16 @@ void xdc_tunnel_free(struct sk_buff *skb);
 u8 *xdc_tunnel_bytes(struct sk_buff *skb, unsigned int *len);
 bool xdc_tunnel_is_shared(const struct sk_buff *skb);
 void xdc_tunnel_cut(struct sk_buff *skb, unsigned int start, unsigned int len);
+
+/* shim_test.c */
+
+u64 xdc_cycles(void);
+
+/* shim_vectors.c: arithmetic of GF(256) with vector registers. */
+
+bool xdc_vectors_begin(void);
+void xdc_vectors_end(void);
+size_t xdc_vectors_step(u8 *row, unsigned int doublings, const u8 *data, size_t bytes);
+size_t xdc_vectors_scale(u8 *row, unsigned int doublings, size_t bytes);
 
 #endif /* _XDC_SHIM_H */

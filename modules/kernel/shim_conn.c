@@ -52,6 +52,22 @@ void xdc_conn_send_ack(struct sock *sk, u32 errand)
 	slot->sk = NULL;
 }
 
+struct xdc_conn_order xdc_conn_order(const struct sock *sk)
+{
+	return (struct xdc_conn_order) { .reordering = tcp_sk(sk)->reordering, .seen = tcp_sk(sk)->reord_seen };
+}
+
+void xdc_conn_set_order(struct sock *sk, struct xdc_conn_order order)
+{
+	tcp_sk(sk)->reordering = order.reordering;
+	tcp_sk(sk)->reord_seen = order.seen;
+}
+
+bool xdc_conn_is_time_wait(const struct sock *sk)
+{
+	return sk->sk_state == TCP_TIME_WAIT;
+}
+
 /* What it sends now is the tail loss probe. */
 bool xdc_conn_is_probing(const struct sock *sk)
 {

@@ -6,3 +6,4 @@
 #include "shim_random.c"
 #include "shim_seq.c"
 #include "shim_udp_tunnel.c"
+#include "shim_vectors.c"

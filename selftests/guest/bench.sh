@@ -4,7 +4,8 @@
 # What `xdc bench` runs, on a clock that counts instructions. The lines that it
 # reads: "# callback CC ACKS CALLBACK CALLS INSTRUCTIONS" and "# qdisc NAME MARKS
 # PACKETS ENQUEUE-INSTRUCTIONS DEQUEUE-INSTRUCTIONS MARKED DROPPED", "# hook ROW PACKET
-# CALLS INSTRUCTIONS", "# busy ROW INSTRUCTIONS" and "# tunnel ROW PACKETS INSTRUCTIONS". Called with "ROW CC ECN MODULES
+# CALLS INSTRUCTIONS", "# busy ROW INSTRUCTIONS", "# tunnel ROW PACKETS INSTRUCTIONS" and "# code ROW BYTES
+# INSTRUCTIONS". Called with "ROW CC ECN MODULES
 # SYSCTL=VALUE..." (MODULES by commas, or -), each in one argument, it counts a flow of
 # each of those, and nothing else.
 . "$(dirname "$0")/lib.sh"
@@ -136,6 +137,12 @@ tunneled unorc unorc fec off paths ecmp
 tunneled unorc-8+2 unorc fec 8+2 paths unolb
 for ns in h1 r h2; do ip netns del $ns; done
 modprobe -r unorc
+
+# The code of `unorc`: its module counts, and a program does with what others have.
+check "code: parities are counted" modprobe xdc_code
+dmesg | sed -nE 's/^.*xdc_code: (words|vectors|vectors-lent) ([0-9]+ [0-9]+)$/# code \1 \2/p'
+check "code: others' parities are counted" xdc-code
+xdc-code | grep '^# code'
 
 # Qdiscs: a held backlog, at which they mark no packet, some, or every one.
 packets=4096

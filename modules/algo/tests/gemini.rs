@@ -384,6 +384,33 @@ fn a_timeout_restarts_slow_start_and_an_undo_brings_the_window_back() {
     assert_eq!(sim.flow.cwnd_bytes(), 1_000_000);
 }
 
+#[test]
+fn after_an_undo_the_same_rtt_can_have_a_reduction() {
+    let mut sim = Sim::new(INTER_US, 1_000_000);
+    sim.flow.on_loss(&sim.params, sim.now_us, MSS);
+    sim.flow.undo(1_000_000, u64::MAX);
+    assert_eq!(sim.flow.cwnd_bytes(), 1_000_000);
+    sim.flow.on_loss(&sim.params, sim.now_us, MSS);
+    assert!(sim.flow.cwnd_bytes() <= 500_000);
+}
+
+#[test]
+fn what_the_receiving_host_waits_is_no_congestion() {
+    let mut sim = Sim::new(INTER_US, 1_000_000);
+    for is_rtt_of_host in [true, false] {
+        for _ in 0..3 {
+            let ack = Ack {
+                rtt_us: Some(INTER_US + 40_000),
+                is_rtt_of_host,
+                cwnd_limited: false,
+                ..sim.ack(u64::from(INTER_US) + 40_000, 300, 0)
+            };
+            sim.flow.on_ack(&sim.params, &ack);
+        }
+        assert_eq!(sim.flow.cwnd_bytes() == 1_000_000, is_rtt_of_host);
+    }
+}
+
 // Robustness.
 
 #[test]
@@ -580,6 +607,7 @@ impl Reference {
 
     fn undo(&mut self, prior_bytes: u64, ssthresh_bytes: u64) {
         self.cwnd = self.cwnd.max(prior_bytes as f64);
+        self.was_cut = false;
         let ssthresh = match ssthresh_bytes {
             u64::MAX => f64::INFINITY,
             bytes => bytes as f64,

@@ -51,7 +51,7 @@ fn encoded(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
     for (r, row) in rows.iter_mut().enumerate() {
         let mut used = 0;
         for packet in packets {
-            assert!(absorb(row, r, used, packet));
+            assert!(absorb(None::<&mut NoVectors>, row, r, used, packet));
             used = used.max(packet.len() + LENGTH_BYTES);
         }
         assert_eq!(row.split_off(longest), [0; 5]);
@@ -158,13 +158,53 @@ fn every_size_of_block_and_mixed_lengths() {
     }
 }
 
+/// Whole vectors of 32 bytes, as the kernel's.
+struct Wide;
+
+impl Vectors for Wide {
+    fn step(&mut self, row: &mut [u8], doublings: usize, data: &[u8]) -> usize {
+        let bytes = row.len().min(data.len()) / 32 * 32;
+        step(&mut row[..bytes], doublings, &data[..bytes]);
+        bytes
+    }
+
+    fn scale(&mut self, row: &mut [u8], doublings: usize) -> usize {
+        let bytes = row.len() / 32 * 32;
+        scale(&mut row[..bytes], doublings);
+        bytes
+    }
+}
+
+#[test]
+fn vectors_and_words_give_the_same() {
+    let mut rng = Rng::new(4);
+    for _ in 0..2_000 {
+        let r = rng.within(0, MAX_PARITY as u64 - 1) as usize;
+        let mut bytes = |most| -> Vec<u8> {
+            let n = rng.within(0, most);
+            (0..n).map(|_| rng.next() as u8).collect()
+        };
+        let (mut row, packet) = (bytes(300), bytes(300));
+        let used = row.len();
+        row.resize(400, 0);
+        let mut by_words = row.clone();
+        assert!(absorb(Some(&mut Wide), &mut row, r, used, &packet));
+        let none = None::<&mut NoVectors>;
+        assert!(absorb(none, &mut by_words, r, used, &packet));
+        assert_eq!(row, by_words);
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
+    let none = None::<&mut NoVectors>;
     let mut row = [7; 10];
-    assert!(!absorb(&mut row, 1, 10, &[1; 9]));
+    assert!(!absorb(none, &mut row, 1, 10, &[1; 9]));
     assert_eq!(row, [7; 10]);
-    assert!(!absorb(&mut row[..1], 0, 0, &[]));
-    assert!(!absorb(&mut vec![0; 70_002], 0, 0, &[0; 70_000]));
+    let none = None::<&mut NoVectors>;
+    assert!(!absorb(none, &mut row[..1], 0, 0, &[]));
+    let none = None::<&mut NoVectors>;
+    assert!(!absorb(none, &mut vec![0; 70_002], 0, 0, &[0; 70_000]));
     assert!(Solution::new(0, 0, 0).is_none());
     assert!(Solution::new(29, 1, 1).is_none());
     assert!(Solution::new(8, 1 << 8, 1).is_none());

@@ -89,3 +89,24 @@ fn the_window_clock_may_wrap() {
     let wrap_ms = u64::from(u32::MAX);
     assert_eq!(after(&[(wrap_ms - 10, 14), (wrap_ms + 10, 20)]), Some(14));
 }
+
+#[test]
+fn a_new_window_does_not_begin_with_what_the_host_made_longer() {
+    let mut base = BaseRtt::default();
+    let mut update = |now_us, rtt_us, is_rtt_of_host| {
+        let ack = Ack {
+            now_us,
+            is_rtt_of_host,
+            ..Ack::default()
+        };
+        base.update_by(&ack, rtt_us, 1_000);
+        base.get()
+    };
+    assert_eq!(update(1_000, 200, false), Some(200));
+    for seconds in 2..9 {
+        assert_eq!(update(seconds * 1_000_000, 40_000, true), Some(200));
+    }
+    assert_eq!(update(9_000_000, 199, true), Some(199));
+    update(11_000_000, 300, false);
+    assert_eq!(update(13_000_000, 300, false), Some(300));
+}

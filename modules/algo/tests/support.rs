@@ -57,6 +57,7 @@ impl Rng {
         Ack {
             now_us: self.any(),
             rtt_us: self.percent(80).then_some(rtt_us),
+            is_rtt_of_host: self.percent(20),
             srtt_us: self.any() as u32,
             acked_bytes: self.any(),
             marked_bytes: self.any(),

@@ -3,6 +3,7 @@
 //! A caller of UnoRC: packets are vectors, and what is sent is kept.
 
 use super::{
+    gf256::NoVectors,
     paths::{Freeze, Kind as Chooser},
     random::Random,
     resequence::{self, Held, HeldBlock},
@@ -92,6 +93,11 @@ impl Caller {
 
 impl Io for Caller {
     type Packet = Vec<u8>;
+    type Vectors = NoVectors;
+
+    fn vectors(&mut self) -> Option<NoVectors> {
+        None
+    }
 
     fn make(&mut self, len: usize) -> Option<Vec<u8>> {
         self.has_memory().then(|| vec![0; len])

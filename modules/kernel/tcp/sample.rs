@@ -41,6 +41,11 @@ impl RateSample {
         self.0.is_app_limited
     }
 
+    /// The receiver may have delayed the ACK: it is of one packet that is not full.
+    pub(crate) fn is_ack_delayed(&self) -> bool {
+        self.0.is_ack_delayed
+    }
+
     /// The sample's packet was retransmitted.
     pub(crate) fn is_retransmitted(&self) -> bool {
         self.0.is_retrans

@@ -85,16 +85,10 @@ impl Place {
         }
     }
 
-    /// Numbers of the programs there, of each chain one.
+    /// Numbers of the programs there, of each chain one. The kernel lists this priority only: a filter of somebody
+    /// else may be one that cannot be read.
     pub fn programs(&self, connection: &mut Connection) -> Result<Vec<u32>> {
-        let message = TcMessage::from_parts(
-            TcHeader {
-                index: self.index as i32,
-                parent: self.parent,
-                ..Default::default()
-            },
-            Vec::new(),
-        );
+        let message = self.message(0, Vec::new());
         let found = connection.dump(
             "list the filters",
             RouteNetlinkMessage::GetTrafficFilter(message),

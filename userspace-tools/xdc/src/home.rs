@@ -277,7 +277,7 @@ impl Home {
         self.root.join("build/guest-bin").join(name)
     }
 
-    /// Static programs for a guest's tests, where `make test-tools` has made them.
+    /// Programs for a guest's tests, where `make test-tools` has made them.
     pub fn guest_programs(&self) -> Result<Vec<PathBuf>> {
         let dir = self.root.join("build/guest-bin");
         if !dir.exists() {

@@ -84,7 +84,8 @@ fn is_elephant(ctx: &TcContext) -> Option<bool> {
     key[PORTS..PORTS + 4].copy_from_slice(&ports);
     let offset: u8 = ctx.load(tcp_at + 12).ok()?;
     let payload_at = tcp_at + usize::from(offset >> 4) * 4;
-    let payload = end.checked_sub(payload_at)? as u64;
+    // What the sender writes into a header may be more than the packet has.
+    let payload = end.min(ctx.len() as usize).checked_sub(payload_at)? as u64;
     if payload == 0 {
         return None;
     }

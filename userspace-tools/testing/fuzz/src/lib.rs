@@ -151,6 +151,7 @@ impl Life {
                     let ack = Ack {
                         now_us,
                         rtt_us,
+                        is_rtt_of_host: app_limited,
                         srtt_us,
                         acked_bytes,
                         marked_bytes: acked_bytes * u64::from(marked) / 255,

@@ -119,7 +119,7 @@ pub fn write(
             add_program(&mut cpio, "/bin/xdc", &own)?;
             for program in home.guest_programs()? {
                 let name = program.file_name().unwrap_or_default().to_string_lossy();
-                copy(&mut cpio, &format!("/bin/{name}"), &program, 0o755)?;
+                add_program(&mut cpio, &format!("/bin/{name}"), &program)?;
             }
             add_busybox(&mut cpio, home)?;
         }

@@ -9,7 +9,9 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
 use aya::Ebpf;
@@ -39,6 +41,10 @@ const LAST: u16 = u16::MAX;
 
 /// Lines that wait for a reader who is slow; more are lost.
 const LINES: usize = 10_000;
+
+/// The longest pause that a look makes necessary by itself. One during which the process was stopped seems long,
+/// and the classifier waits for 25 s only.
+const LONGEST_REST: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args)]
 pub struct Request {
@@ -86,7 +92,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let mut took = Duration::ZERO;
     let lines = Lines::begin();
     // A look at many flows takes time: no more than a fifth of a processor.
-    while interrupt::sleep(pause.max(took * 4)).is_ok() && lines.has_reader() {
+    while interrupt::sleep(pause.max(LONGEST_REST.min(took * 4))).is_ok() && lines.has_reader()? {
         let now = Instant::now();
         let port = Port::find(&request.device, index)?;
         classifier.check(port.handle)?;
@@ -103,7 +109,7 @@ pub fn command(request: &Request) -> Result<bool> {
         took = now.elapsed();
     }
     drop(classifier);
-    lines.end();
+    lines.end()?;
     Ok(true)
 }
 
@@ -190,17 +196,17 @@ impl Port {
     }
 }
 
+/// As the kernel compares: an IPv4 address is one of IPv6, so that `::/0` has it, too.
 fn contains(prefix: &Prefix, address: IpAddr) -> bool {
-    match (prefix.addr, address) {
-        (IpAddr::V4(network), IpAddr::V4(address)) => {
-            let differ = network.to_bits() ^ address.to_bits();
-            differ.leading_zeros() >= prefix.bits.into()
-        }
-        (IpAddr::V6(network), IpAddr::V6(address)) => {
-            let differ = network.to_bits() ^ address.to_bits();
-            differ.leading_zeros() >= prefix.bits.into()
-        }
-        _ => false,
+    let bits = u32::from(prefix.bits) + if prefix.addr.is_ipv4() { 96 } else { 0 };
+    let differ = mapped(prefix.addr) ^ mapped(address);
+    differ.leading_zeros() >= bits
+}
+
+fn mapped(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => address.to_bits(),
     }
 }
 
@@ -365,46 +371,68 @@ fn map_failed(doing: &str, err: MapError) -> Error {
 /// Standard output, written by a thread of its own: whoever reads it may be slow, and looks go on.
 struct Lines {
     to: SyncSender<String>,
-    done: Receiver<()>,
-    is_lost: std::cell::Cell<bool>,
+    /// Why the writer has ended early.
+    failed: Receiver<io::Error>,
+    is_lost: Arc<AtomicBool>,
 }
 
 impl Lines {
     fn begin() -> Self {
         let (to, lines) = sync_channel::<String>(LINES);
-        let (writer, done) = sync_channel::<()>(1);
+        let (failure, failed) = sync_channel(1);
+        let is_lost = Arc::new(AtomicBool::new(false));
+        let has_lost = Arc::clone(&is_lost);
         std::thread::spawn(move || {
             let mut out = io::stdout();
+            let mut has_said = false;
             for line in lines {
-                if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+                if let Err(err) = writeln!(out, "{line}").and_then(|()| out.flush()) {
+                    let _ = failure.send(err);
                     break;
                 }
+                // Not said where looks are: standard error may be what nobody reads, too.
+                if !has_said && has_lost.load(Ordering::Relaxed) {
+                    has_said = true;
+                    eprintln!("xdc: lines were lost, since nobody read them");
+                }
             }
-            drop(writer);
         });
         Self {
             to,
-            done,
-            is_lost: false.into(),
+            failed,
+            is_lost,
         }
     }
 
     fn tell(&self, line: String) {
-        if let Err(TrySendError::Full(_)) = self.to.try_send(line)
-            && !self.is_lost.replace(true)
-        {
-            eprintln!("xdc: lines are lost, since nobody reads them");
+        if let Err(TrySendError::Full(_)) = self.to.try_send(line) {
+            self.is_lost.store(true, Ordering::Relaxed);
         }
     }
 
-    fn has_reader(&self) -> bool {
-        self.done.try_recv() != Err(std::sync::mpsc::TryRecvError::Disconnected)
+    fn has_reader(&self) -> Result<bool> {
+        match self.failed.try_recv() {
+            Ok(err) => unwritten(&err).map(|()| false),
+            Err(TryRecvError::Empty) => Ok(true),
+            Err(TryRecvError::Disconnected) => Ok(false),
+        }
     }
 
     /// What was told is written, if somebody reads it.
-    fn end(self) {
+    fn end(self) -> Result<()> {
         drop(self.to);
-        let _ = self.done.recv_timeout(Duration::from_millis(200));
+        match self.failed.recv_timeout(Duration::from_millis(200)) {
+            Ok(err) => unwritten(&err),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+/// A reader who goes, as `head` does, is no error.
+fn unwritten(err: &io::Error) -> Result<()> {
+    match err.kind() {
+        io::ErrorKind::BrokenPipe => Ok(()),
+        _ => Err(Error::io("writing to standard output", err)),
     }
 }
 
@@ -690,7 +718,15 @@ mod tests {
         assert!(port(vec![prefix("0.0.0.0", 0, 2)]).is_ours(&flow(7)));
         assert!(!port(vec![prefix("10.9.1.0", 24, 1)]).is_ours(&flow(7)));
         assert!(!port(vec![prefix("10.9.1.8", 30, 2)]).is_ours(&flow(7)));
-        assert!(!port(vec![prefix("::", 0, 2)]).is_ours(&flow(7)));
+        // An IPv4 address is one of IPv6, as the kernel has it.
+        assert!(port(vec![prefix("::", 0, 2)]).is_ours(&flow(7)));
+        assert!(port(vec![prefix("::fffe:0:0", 95, 2)]).is_ours(&flow(7)));
+        assert!(!port(vec![prefix("::", 96, 2)]).is_ours(&flow(7)));
+        assert!(!port(vec![prefix("fd00::", 8, 2)]).is_ours(&flow(7)));
+        let mut six = flow(7);
+        six[VERSION] = 6;
+        assert!(port(vec![prefix("::", 0, 2)]).is_ours(&six));
+        assert!(!port(vec![prefix("0.0.0.0", 0, 2)]).is_ours(&six));
         assert_eq!(port(vec![]).idle_ns(), 2 * 3 * 260_000);
     }
 

@@ -18,6 +18,17 @@ pub struct Costs {
     hooks: Vec<Hook>,
     busy: Vec<Busy>,
     tunnels: Vec<Tunnel>,
+    codes: Vec<Code>,
+}
+
+/// What two parities of a block cost in some way.
+#[derive(Debug, PartialEq, Serialize)]
+struct Code {
+    /// One of [`CODES`].
+    row: String,
+    /// Of the block's data.
+    bytes: u64,
+    instructions: u64,
 }
 
 /// All that a guest did for a flow through a tunnel of some kind, or through none.
@@ -141,6 +152,15 @@ const HOOKED: [&str; 2] = ["tlt-off", "tlt-on"];
 const PACKETS: [&str; 5] = ["data-out", "ack-in", "data-in", "ack-out", "work"];
 /// The flow without a tunnel, and through one of each kind.
 const TUNNELS: [&str; 4] = ["none", "vxlan", "unorc", "unorc-8+2"];
+/// How parities are computed: as `unorc` does without vector registers, with them, and with what it takes to lend them;
+/// and by other libraries.
+const CODES: [&str; 5] = [
+    "words",
+    "vectors",
+    "vectors-lent",
+    "isa-l",
+    "reed-solomon-simd",
+];
 /// A hook of a module that is off is a call, the look-up of a namespace's parameters, and a test of one.
 const OFF_AT_MOST: f64 = 40.0;
 
@@ -193,6 +213,13 @@ impl Costs {
                 self.tunnels.push(Tunnel {
                     row: row.to_owned(),
                     packets: number(packets)?,
+                    instructions: number(instructions)?,
+                });
+            }
+            ["#", "code", row, bytes, instructions] => {
+                self.codes.push(Code {
+                    row: row.to_owned(),
+                    bytes: number(bytes)?,
                     instructions: number(instructions)?,
                 });
             }
@@ -291,6 +318,12 @@ impl Costs {
         Some(each(tunnel) - each(without))
     }
 
+    fn per_coded_byte(&self, row: &str) -> Option<f64> {
+        let mut all = self.codes.iter();
+        let code = all.find(|code| code.row == row && code.bytes > 0)?;
+        Some(code.instructions as f64 / code.bytes as f64)
+    }
+
     fn targets(&self) -> Vec<Target> {
         let ack = |what: &str, than: &str, wanted, at_most| Target {
             what: format!("an ACK of {what}"),
@@ -344,9 +377,35 @@ impl Costs {
             at_most: 4.5,
             measured: ratio(self.per_tunneled("unorc"), self.per_tunneled("vxlan")),
         };
+        let code = |row: &str, than: &str, wanted, at_most, one| Target {
+            what: format!("two parities by {row}, a byte"),
+            than: than.to_owned(),
+            wanted,
+            at_most,
+            measured: ratio(self.per_coded_byte(row), one),
+        };
+        let codes = [
+            code("words", "an instruction", 2.2, 2.4, Some(1.0)),
+            code("vectors", "an instruction", 0.4, 0.75, Some(1.0)),
+            code(
+                "vectors-lent",
+                "ISA-L's",
+                2.0,
+                2.0,
+                self.per_coded_byte("isa-l"),
+            ),
+            code(
+                "vectors-lent",
+                "reed-solomon-simd's",
+                1.0,
+                1.0,
+                self.per_coded_byte("reed-solomon-simd"),
+            ),
+        ];
         acks.into_iter()
             .chain(packets.into_iter().flatten())
             .chain([queues, tunnel])
+            .chain(codes)
             .collect()
     }
 
@@ -407,6 +466,7 @@ impl Costs {
             self.queues_table(),
             self.hooks_table(),
             self.tunnels_table(),
+            self.codes_table(),
             self.targets_table(),
         ]
         .join("\n")
@@ -512,6 +572,22 @@ impl Costs {
                 show(tunnel.map(|tunnel| tunnel.packets as f64), 0),
                 show(tunnel.map(|tunnel| tunnel.instructions as f64), 0),
                 show(self.per_tunneled(row), 0),
+            );
+        }
+        out
+    }
+
+    fn codes_table(&self) -> String {
+        let mut out = "| two parities by | bytes | instructions | a byte |\n".to_owned();
+        out += "|---|---:|---:|---:|\n";
+        for row in CODES {
+            let code = self.codes.iter().find(|code| code.row == row);
+            let _ = writeln!(
+                out,
+                "| {row} | {} | {} | {} |",
+                show(code.map(|code| code.bytes as f64), 0),
+                show(code.map(|code| code.instructions as f64), 0),
+                show(self.per_coded_byte(row), 3),
             );
         }
         out

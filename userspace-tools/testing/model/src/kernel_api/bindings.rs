@@ -188,6 +188,7 @@ pub struct rate_sample {
     pub prior_in_flight: u32,
     pub is_app_limited: bool,
     pub is_retrans: bool,
+    pub is_ack_delayed: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Arithmetic of GF(256) with the processor's vector registers.
+//!
+//! They are those of whatever runs in userspace. [`Vectors`] has them between `kernel_fpu_begin()` and
+//! `kernel_fpu_end()`, with preemption off: whoever has one must not sleep, as with a spinlock.
+//!
+//! C header: `arch/x86/include/asm/fpu/api.h`
+
+use super::bindings;
+use kernel::types::NotThreadSafe;
+
+/// The registers. They are given back with it.
+///
+/// # Invariants
+///
+/// `xdc_vectors_begin()` has returned true on this processor, and `xdc_vectors_end()` was not called since.
+pub(crate) struct Vectors {
+    _on_this_processor: NotThreadSafe,
+}
+
+impl Vectors {
+    /// None if the processor has no AVX2, or if what was interrupted is using its registers in the kernel.
+    #[inline]
+    pub(crate) fn begin() -> Option<Self> {
+        // SAFETY: Callable from everywhere but an NMI, in which no module of ours runs. If it returns true,
+        // `drop` calls the other half, on the same processor: preemption is off, and `Vectors` is not `Send`.
+        let is_ours = unsafe { bindings::xdc_vectors_begin() };
+        // INVARIANT: It returned true.
+        is_ours.then(|| Self {
+            _on_this_processor: NotThreadSafe,
+        })
+    }
+
+    /// `row` x 2^`doublings` + `data` in GF(256), polynomial 0x11d, over as many of their first bytes as
+    /// it returns: whole vectors, and 0 if `doublings` is above 2.
+    #[inline]
+    pub(crate) fn step(&mut self, row: &mut [u8], doublings: usize, data: &[u8]) -> usize {
+        let bytes = row.len().min(data.len());
+        let doublings = u32::try_from(doublings).unwrap_or(u32::MAX);
+        // SAFETY: The registers are ours, by the type invariants. Both slices have as many bytes, and a slice
+        // that is written overlaps with no other. No alignment is asked for.
+        unsafe { bindings::xdc_vectors_step(row.as_mut_ptr(), doublings, data.as_ptr(), bytes) }
+    }
+
+    /// `row` x 2^`doublings`, as [`Self::step`].
+    #[inline]
+    pub(crate) fn scale(&mut self, row: &mut [u8], doublings: usize) -> usize {
+        let doublings = u32::try_from(doublings).unwrap_or(u32::MAX);
+        // SAFETY: The registers are ours, by the type invariants. The slice has as many bytes.
+        unsafe { bindings::xdc_vectors_scale(row.as_mut_ptr(), doublings, row.len()) }
+    }
+}
+
+impl Drop for Vectors {
+    // Otherwise each module would have it, and want its C.
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants; it is called once, here.
+        unsafe { bindings::xdc_vectors_end() }
+    }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! When it is loaded, this module compares parities that are computed by vector registers with those by
+//! words, and counts the instructions of both. What it finds is in the kernel's log. It is not loaded if they differ.
+
+use kernel::prelude::*;
+
+#[path = "../algo/mod.rs"]
+mod algo;
+#[path = "../kernel/mod.rs"]
+mod kernel_api;
+#[path = "../vector_code.rs"]
+mod vector_code;
+
+use algo::{
+    gf256::{absorb, NoVectors, MAX_PARITY},
+    random::Random,
+};
+use kernel_api::{cycles::cycles, vectors::Vectors};
+
+module! {
+    type: Module,
+    name: "xdc_code",
+    authors: ["xdc developers"],
+    description: "Parities by vector registers and by words, compared",
+    license: "GPL v2",
+}
+
+const ROW_BYTES: usize = 2_048;
+const COMPARISONS: u32 = 20_000;
+/// What is counted: a block of that many packets of so many bytes.
+const PACKETS: usize = 8;
+const PACKET_BYTES: usize = 1_400;
+/// An interrupt may fall into some.
+const TIMES: u32 = 64;
+
+struct Module;
+
+/// When the kernel lends its registers.
+#[derive(Clone, Copy)]
+enum Lent {
+    /// Not counted.
+    Before,
+    /// As `unorc` has them.
+    ForEachPacket,
+}
+
+struct Buffers {
+    row: KVec<u8>,
+    other: KVec<u8>,
+    packet: KVec<u8>,
+}
+
+fn random_bytes(rng: &mut Random, bytes: &mut [u8]) {
+    for byte in bytes {
+        *byte = rng.next_u32() as u8;
+    }
+}
+
+/// A number below `end`.
+fn below(rng: &mut Random, end: usize) -> usize {
+    (rng.next_u32() as usize).checked_rem(end).unwrap_or(0)
+}
+
+impl Buffers {
+    fn new() -> Result<Self> {
+        let zeros = || KVec::from_elem(0, ROW_BYTES, GFP_KERNEL);
+        Ok(Self {
+            row: zeros()?,
+            other: zeros()?,
+            packet: zeros()?,
+        })
+    }
+
+    /// Any parity, packet, length and place in memory. None: there are no vector registers.
+    fn are_the_same(&mut self, rng: &mut Random) -> Option<bool> {
+        random_bytes(rng, &mut self.row);
+        self.other.copy_from_slice(&self.row);
+        random_bytes(rng, &mut self.packet);
+        let start = below(rng, 64);
+        let row = self.row.get_mut(start..)?;
+        let other = self.other.get_mut(start..)?;
+        let packet = self.packet.get(below(rng, 64)..)?;
+        let packet = packet.get(..below(rng, packet.len()))?;
+        let (r, used) = (below(rng, MAX_PARITY), below(rng, ROW_BYTES));
+        let fits = {
+            let mut registers = Vectors::begin()?;
+            absorb(Some(&mut registers), row, r, used, packet)
+        };
+        let also = absorb(None::<&mut NoVectors>, other, r, used, packet);
+        Some(fits == also && *self.row == *self.other)
+    }
+
+    /// The instructions of P and Q of a block; None: by words.
+    fn count(&mut self, lent: Option<Lent>) -> u64 {
+        let packet = self.packet.get(..PACKET_BYTES).unwrap_or(&[]);
+        let mut least = u64::MAX;
+        for _ in 0..TIMES {
+            let mut registers = None;
+            if matches!(lent, Some(Lent::Before)) {
+                registers = Vectors::begin();
+            }
+            let before = cycles();
+            for _ in 0..PACKETS {
+                if matches!(lent, Some(Lent::ForEachPacket)) {
+                    registers = Vectors::begin();
+                }
+                for (r, row) in [&mut self.row, &mut self.other].into_iter().enumerate() {
+                    absorb(registers.as_mut(), row, r, PACKET_BYTES, packet);
+                }
+                if matches!(lent, Some(Lent::ForEachPacket)) {
+                    registers = None;
+                }
+            }
+            least = least.min(cycles().wrapping_sub(before));
+        }
+        least
+    }
+}
+
+impl kernel::Module for Module {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let mut rng = Random::new(1);
+        let mut buffers = Buffers::new()?;
+        let bytes = PACKETS.saturating_mul(PACKET_BYTES);
+        pr_info!("words {} {}\n", bytes, buffers.count(None));
+        for _ in 0..COMPARISONS {
+            match buffers.are_the_same(&mut rng) {
+                Some(true) => {}
+                Some(false) => {
+                    pr_err!("vectors and words differ\n");
+                    return Err(EINVAL);
+                }
+                None => {
+                    pr_info!("no vector registers\n");
+                    return Ok(Self);
+                }
+            }
+        }
+        pr_info!("{} comparisons\n", COMPARISONS);
+        let alone = buffers.count(Some(Lent::Before));
+        pr_info!("vectors {} {}\n", bytes, alone);
+        let with_lending = buffers.count(Some(Lent::ForEachPacket));
+        pr_info!("vectors-lent {} {}\n", bytes, with_lending);
+        Ok(Self)
+    }
+}

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Links ISA-L, from Debian's package libisal-dev.
+
+fn main() {
+    println!("cargo:rustc-link-lib=isal");
+    println!("cargo:rerun-if-changed=build.rs");
+}
