@@ -149,12 +149,12 @@ pub fn absorb(
     let Some((body, tail)) = rest.split_at_mut_checked(packet.len()) else {
         return false;
     };
-    step(first, r, &length.to_be_bytes());
     let left = used.saturating_sub(packet.len().saturating_add(LENGTH_BYTES));
     let left = if r == 0 { 0 } else { left.min(tail.len()) };
     let Some((tail, _)) = tail.split_at_mut_checked(left) else {
         return false;
     };
+    step(first, r, &length.to_be_bytes());
     let (done, scaled) = match vectors {
         Some(vectors) => (vectors.step(body, r, packet), vectors.scale(tail, r)),
         None => (0, 0),

@@ -49,7 +49,7 @@ pub struct Ack {
     /// RTT of the newest segment acknowledged, if that segment was sent exactly once and its RTT
     /// was measured in microseconds.
     pub rtt_us: Option<u32>,
-    /// The receiving host may have waited before it sent the ACK: the path has no longer RTT than this.
+    /// The receiving host may have waited before it sent the ACK, so the path's RTT may be shorter.
     pub is_rtt_of_host: bool,
     /// Smoothed RTT; 0 = none yet.
     pub srtt_us: u32,
