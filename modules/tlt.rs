@@ -28,6 +28,10 @@
 //! 10. DSCPs that are the same are not refused: of two marks the first is meant.
 //! 11. The paper's clock of whole segments (its Figure 17) is not there: where nothing is
 //!     lost TCP has no segment to send again, and a byte goes.
+//! 12. The ACK of a byte may look to TCP, by its timestamp, as if the network reordered. TCP's
+//!     measure of that is set back to what it was when the byte was sent.
+//! 13. A byte that reaches a connection in TIME_WAIT is dropped: its answer would be answered by
+//!     a RST, which ends TIME_WAIT (RFC 1337).
 
 #[path = "algo/mod.rs"]
 mod algo;
