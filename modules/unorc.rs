@@ -300,10 +300,9 @@ impl Tunnel for Unorc {
 
     fn open(settings: &Settings) -> Result<KBox<Self>> {
         let config = config(settings).map_err(|_| EINVAL)?;
-        let is_lower = settings.local < settings.remote;
         let secret = (random_u64(), random_u64());
         let unorc = Unorc {
-            endpoint: Endpoint::new(config, is_lower, secret),
+            endpoint: Endpoint::new(config, secret),
             memory: Memory::new(&config)?,
         };
         Ok(KBox::new(unorc, GFP_KERNEL_ACCOUNT)?)

@@ -9,7 +9,7 @@ use super::{
     gf256::{self, LENGTH_BYTES, MAX_DATA, MAX_PARITY, Solution},
     unorc::{
         Config, Context, Count, Ecn, FIRST_PARITY, Feedback, Happened, Header, Io, Kind,
-        MAX_REPORTS, Packet, Report, earlier, is_before,
+        MAX_AGE_US, MAX_REPORTS, Packet, Report, earlier, is_before,
     },
 };
 
@@ -104,6 +104,8 @@ pub struct Receiver {
     /// In how many more feedbacks each report is.
     repeats: [u8; MAX_REPORTS],
     newest_us: u64,
+    /// How long what a NACK asked for took; 0: not known.
+    again_us: u32,
 }
 
 impl Receiver {
@@ -158,6 +160,9 @@ impl Receiver {
             }
         };
         self.echo(cx, header, is_marked);
+        if header.is_again {
+            self.learn(cx.now_us, lent, header.block);
+        }
         if is_before(header.block, self.next) {
             cx.io.count(Count::Old, 1);
             return;
@@ -241,6 +246,22 @@ impl Receiver {
             is_marked,
             is_up: is_next,
         };
+    }
+
+    /// Something of that block was sent again. An end that sends nothing in blocks measures no RTT but this, and
+    /// what comes after its block was given up shows that the RTT is longer than it knows.
+    fn learn<P>(&mut self, now_us: u64, lent: &mut Lent<'_, P>, id: u32) {
+        // A block that was given up is remembered until a later one takes its place.
+        let back = self.end.wrapping_sub(id) as usize;
+        if back == 0 || back > lent.blocks.len() {
+            return;
+        }
+        let Some(block) = lent.block(id).filter(|block| block.nacked_us != 0) else {
+            return;
+        };
+        let took_us = now_us.saturating_sub(block.nacked_us).min(MAX_AGE_US) as u32;
+        let before_us = self.again_us.saturating_sub(self.again_us >> 3);
+        self.again_us = took_us.max(before_us);
     }
 
     fn echo<I: Io>(&mut self, cx: &mut Context<'_, I>, header: &Header, is_marked: bool) {
@@ -616,12 +637,12 @@ impl Receiver {
 
     /// Looks at the deadlines of all blocks.
     fn look<I: Io>(&mut self, cx: &mut Context<'_, I>, lent: &mut Lent<'_, I::Packet>) {
+        let rtt_us = cx.min_rtt_us().max(self.again_us);
         // What is sent again is here by then, and is reported once more if it is not.
-        let again_us = cx
-            .min_rtt_us()
+        let again_us = rtt_us
             .saturating_add(cx.config.timer_us)
             .saturating_add(cx.config.flush_us);
-        let hold_us = again_us.saturating_add(cx.min_rtt_us() >> 1);
+        let hold_us = again_us.saturating_add(rtt_us >> 1);
         // Rule D6.
         while self.next != self.end {
             let is_over = lent.block(self.next).is_some_and(|block| {

@@ -25,6 +25,8 @@ const MAX_WAITING: usize = 64;
 const PATIENCE_US: u64 = 3_000_000;
 const RETRY_US: u64 = 1_000;
 const MAX_RETRY_US: u64 = 1_000_000;
+/// How long an end waits for the session of the peer, which has asked, too. For as long it repeats a session's begin.
+const YIELD_US: u64 = 500_000;
 const STALE_EVERY_US: u64 = 1_000_000;
 /// Times that the end of a handshake is sent again.
 const MAX_CONFIRMS: u8 = 8;
@@ -114,6 +116,8 @@ enum Session {
         since_us: u64,
         retry_us: u64,
         next_us: u64,
+        /// Until then the peer's session is waited for.
+        yields_us: u64,
     },
     /// There is one. `confirms`: times that its begin is still to be repeated, for the peer has not spoken.
     Up {
@@ -219,8 +223,6 @@ fn is_pure_ack(packet: &[u8], header: usize) -> Option<bool> {
 /// One end.
 pub struct Endpoint<P> {
     config: Config,
-    /// Of two that ask at once this one goes on.
-    is_lower: bool,
     secret: (u64, u64),
     session: Session,
     tags: u64,
@@ -234,10 +236,9 @@ pub struct Endpoint<P> {
 
 impl<P: Packet> Endpoint<P> {
     /// With a secret of 128 random bits.
-    pub fn new(config: Config, is_lower: bool, secret: (u64, u64)) -> Self {
+    pub fn new(config: Config, secret: (u64, u64)) -> Self {
         Self {
             config,
-            is_lower,
             secret,
             session: Session::Down,
             tags: 0,
@@ -275,11 +276,6 @@ impl<P: Packet> Endpoint<P> {
     /// Whether there is a session.
     pub fn is_up(&self) -> bool {
         matches!(self.session, Session::Up { .. })
-    }
-
-    /// Whether this end asked for the session, and the other may not know of it.
-    fn is_unheard(&self) -> bool {
-        matches!(self.session, Session::Up { confirms: 1.., .. })
     }
 
     /// Whether there is a session, and since when it is so, if that is known.
@@ -504,6 +500,7 @@ impl<P: Packet> Endpoint<P> {
                 retry_us,
                 next_us,
                 tag,
+                ..
             } => {
                 if now_us.saturating_sub(*since_us) >= PATIENCE_US {
                     // Rule W3.
@@ -618,6 +615,7 @@ impl<P: Packet> Endpoint<P> {
             since_us: now_us,
             retry_us: RETRY_US,
             next_us,
+            yields_us: 0,
         };
         self.become_now(io, asked);
         self.due_us = earlier(self.due_us, next_us);
@@ -633,9 +631,14 @@ impl<P: Packet> Endpoint<P> {
         let Some(tag) = self.offered(io, body) else {
             return;
         };
-        // Rule W1: of two that ask at once the lower goes on, and keeps what came of it until it has heard the other.
-        if self.is_lower && (self.is_unheard() || matches!(self.session, Session::Asked { .. })) {
-            return;
+        // Rule W1: of two that ask at once the one with the lower tag goes on, and the other waits for it. Tags do not
+        // change on the way, as addresses may. Its own that comes back gets no answer.
+        match &mut self.session {
+            Session::Asked { tag: mine, .. } if *mine <= tag => return,
+            Session::Asked { yields_us, .. } => *yields_us = now_us.saturating_add(YIELD_US),
+            // The peer asked before it heard of the session that it has answered.
+            Session::Up { confirms: 1.., .. } => return,
+            _ => {}
         }
         let minute = now_us.checked_div(MINUTE_US).unwrap_or(0);
         let body = self.hello_body(self.answer(tag, minute));
@@ -650,11 +653,14 @@ impl<P: Packet> Endpoint<P> {
         to: u32,
         body: &[u8],
     ) {
-        let Session::Asked { tag, .. } = self.session else {
+        let Session::Asked { tag, yields_us, .. } = self.session else {
             return;
         };
         if tag != to {
             io.count(Count::BadTag, 1);
+            return;
+        }
+        if now_us < yields_us {
             return;
         }
         let Some(theirs) = self.offered(io, body) else {
@@ -691,7 +697,7 @@ impl<P: Packet> Endpoint<P> {
             if (mine, known) == (to, theirs));
         if !is_known {
             // Rule W1, of an answer that it gave before it asked.
-            if self.is_lower && self.is_unheard() {
+            if matches!(self.session, Session::Up { mine, confirms: 1.., .. } if mine <= theirs) {
                 return;
             }
             let minute = now_us.checked_div(MINUTE_US).unwrap_or(0);

@@ -41,7 +41,7 @@ const UNKNOWN_RTT_US: u32 = 10_000;
 const MAX_BACKOFF: u8 = 10;
 /// What was first sent longer ago is not sent again. TCP has sent it again itself, and relies on no segment arriving after
 /// two minutes.
-const MAX_AGE_US: u64 = 3_000_000;
+pub const MAX_AGE_US: u64 = 3_000_000;
 /// Below that the registers' begin and end cost more than they save.
 const WORTH_VECTORS_BYTES: usize = 512;
 /// Bytes that a channel keeps at most, to be sent again: a window of packets of 1500 bytes fits.
@@ -1234,11 +1234,12 @@ impl<P: Packet> Sender<P> {
         // A queue at home can be longer than any of the network's.
         let queued_us = self.srtt_us.saturating_sub(cx.min_rtt_us());
         let silence_us = cx.silence_us().saturating_add(queued_us);
-        let silence_us = u64::from(silence_us).checked_shl(self.backoff.into());
+        // In none longer than this is anything kept that will not be sent again.
+        let silence_us = (u64::from(silence_us) << self.backoff.min(MAX_BACKOFF)).min(MAX_AGE_US);
         let Some(block) = lent.block(id) else {
             return due_us;
         };
-        let silent_us = block.last_us.saturating_add(silence_us.unwrap_or(u64::MAX));
+        let silent_us = block.last_us.saturating_add(silence_us);
         if silent_us > cx.now_us {
             return earlier(due_us, silent_us);
         }

@@ -176,6 +176,18 @@ equal "and what ends a session is no dropped packet" 0 "$(in_ns h2 cat /sys/clas
 untunnel
 lossy delay 0
 
+# An end that sends nothing but ACKs, which are in no block, when the RTT becomes longer.
+tunnels fec off
+lossy delay 0
+check "an end knows a short RTT" in_ns h2 ping -c 3 -i 0.01 -W 5 10.50.0.1
+tc -n h1 qdisc replace dev eth0 root netem limit 100000 rate 1gbit delay 20ms loss 2%
+tc -n h2 qdisc replace dev eth0 root netem limit 100000 rate 1gbit delay 20ms
+check "20 MB when it is 40 ms, with a loss of 2 %" transfer 10.50.0.2
+within "it knows the short one still" 1 20000 "$(rtt h2)"
+within "but gives up no more than a few blocks" 0 15 "$(counter h2 given_up)"
+untunnel
+lossy delay 0
+
 # A tunnel in a tunnel, and routes by which each is in the other.
 tunnels
 for i in 1 2; do

@@ -19,6 +19,7 @@ struct Net {
     loss: u64,
     duplicates: u64,
     noise: u64,
+    delay_us: u64,
     jitter_us: u64,
     /// Packets that were lost in a row are no more than this.
     burst: u64,
@@ -27,10 +28,7 @@ struct Net {
 impl Net {
     fn new(config: Config, seed: u64) -> Self {
         Net {
-            ends: [
-                End::new(config, true, seed),
-                End::new(config, false, seed + 1_000),
-            ],
+            ends: [End::new(config, seed), End::new(config, seed + 1_000)],
             flying: BTreeMap::new(),
             number: 0,
             now_us: 1_000_000,
@@ -38,6 +36,7 @@ impl Net {
             loss: 0,
             duplicates: 0,
             noise: 0,
+            delay_us: 50,
             jitter_us: 0,
             burst: 1,
         }
@@ -58,7 +57,7 @@ impl Net {
                         };
                         packet = wire(&other, &body);
                     }
-                    let at = self.now_us + 50 + self.rng.within(0, self.jitter_us);
+                    let at = self.now_us + self.delay_us + self.rng.within(0, self.jitter_us);
                     let is_marked = self.rng.percent(5);
                     self.flying
                         .insert((at, self.number), (1 - from, packet, is_marked));
@@ -277,7 +276,7 @@ fn either_end_may_begin_anew() {
                 net.send(0, ip(1, 0, 100));
                 net.run(age_us);
                 assert_eq!(net.up(1)[&1], [0]);
-                net.ends[restarted] = End::new(config(8, 2), restarted == 0, 77);
+                net.ends[restarted] = End::new(config(8, 2), 77);
                 for number in 1..50 {
                     net.send(speaker, ip(1, number, 100));
                     net.run(100_000);
@@ -329,7 +328,7 @@ fn without_a_peer_what_waits_is_dropped_after_three_seconds() {
 #[test]
 fn ends_of_other_codes_have_no_session() {
     let mut net = Net::new(config(8, 2), 1);
-    net.ends[1] = End::new(config(8, 1), false, 5);
+    net.ends[1] = End::new(config(8, 1), 5);
     net.send(0, ip(1, 0, 100));
     net.run(5_000_000);
     assert!(net.ends[1].io.counted(Count::Mismatch) > 1);
@@ -556,7 +555,7 @@ fn a_session_goes_from_one_state_to_the_next() {
     net.send(0, ip(1, 0, 100));
     net.run(1_100_000);
     // The peer begins anew, and this end hears of it when it speaks.
-    net.ends[1] = End::new(config(8, 2), false, 5);
+    net.ends[1] = End::new(config(8, 2), 5);
     net.send(0, ip(1, 1, 100));
     net.run(10_000_000);
     let states = net.ends[0]
@@ -600,6 +599,38 @@ fn a_channel_lives_after_an_outage() {
 }
 
 #[test]
+fn after_an_outage_little_time_passes_until_nothing_is_kept() {
+    let mut net = Net::new(config(8, 2), 3);
+    net.delay_us = 500_000;
+    assert_eq!(talk_of_one(&mut net, 0, 5, 1_500_000), 5);
+    net.loss = 100;
+    net.send(0, ip(1, 5, 100));
+    net.run(8_000_000);
+    for channel in net.ends[0].memory.all().channels {
+        assert_eq!(channel.sender().blocks_under_way(), 0);
+    }
+}
+
+#[test]
+fn who_sends_only_acks_learns_that_the_rtt_is_longer() {
+    for (x, y) in [(8, 2), (1, 0)] {
+        let mut net = Net::new(config(x, y), 3);
+        net.send(1, ip(1, 0, 100));
+        assert_eq!(talk_of_one(&mut net, 0, 5, 10_000), 5);
+        net.delay_us = 20_000;
+        talk_of_one(&mut net, 5, 50, 1_000);
+        net.run(1_000_000);
+        net.up(1);
+        let known_us = net.ends[1].endpoint.min_rtt_us();
+        assert!(known_us < 1_000, "{known_us}");
+        net.loss = 5;
+        talk_of_one(&mut net, 55, 2_000, 500);
+        let given_up = net.ends[1].io.counted(Count::GivenUp);
+        assert!(given_up < 10, "{x}+{y}: {given_up}");
+    }
+}
+
+#[test]
 fn a_packet_in_our_name_silences_no_channel() {
     let mut net = Net::new(config(8, 2), 3);
     assert_eq!(talk_of_one(&mut net, 0, 1, 1_000_000), 1);
@@ -622,18 +653,17 @@ fn a_packet_in_our_name_silences_no_channel() {
 
 #[test]
 fn two_that_meet_at_once_have_one_session() {
-    for seed in 0..400 {
+    for seed in 0..600 {
         let mut net = Net::new(config(8, 2), seed);
-        net.jitter_us = 100;
+        net.jitter_us = [0, 100, 2_000][seed as usize % 3];
+        let first = (seed / 3 % 2) as usize;
         let pause_us = 1 + seed % 150;
-        for number in 0..10 {
-            net.send(0, ip(1, number, 100));
+        for (at, for_us) in [(first, pause_us), (1 - first, 3_000_000)] {
+            for number in 0..10 {
+                net.send(at, ip(1, number, 100));
+            }
+            net.run(for_us);
         }
-        net.run(pause_us);
-        for number in 0..10 {
-            net.send(1, ip(1, number, 100));
-        }
-        net.run(3_000_000);
         for at in 0..2 {
             assert_eq!(net.ends[at].io.counted(Count::Session), 1, "seed {seed}");
             assert_eq!(net.up(at)[&1].len(), 10, "seed {seed}");

@@ -167,9 +167,9 @@ pub struct End {
 }
 
 impl End {
-    pub fn new(config: Config, is_lower: bool, secret: u64) -> Self {
+    pub fn new(config: Config, secret: u64) -> Self {
         End {
-            endpoint: Endpoint::new(config, is_lower, (secret, !secret)),
+            endpoint: Endpoint::new(config, (secret, !secret)),
             memory: Memory::new(&config, config.channels.into()),
             io: Caller::default(),
         }
