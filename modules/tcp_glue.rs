@@ -32,10 +32,7 @@ use super::kernel_api::{
     qdisc::now_ns,
     speeds::{Speeds, Way},
     sysctl::{self, Param, MAX_PARAMS},
-    tcp::{
-        flags, without_softirqs, AckFlags, CongestionControl, EceEcho, EcnMode, Event, RateSample,
-        Sock, State,
-    },
+    tcp::{flags, AckFlags, CongestionControl, EceEcho, EcnMode, Event, RateSample, Sock, State},
 };
 use super::tcp_diag::{self, Numbered, XdcBlock};
 use core::marker::PhantomData;
@@ -283,9 +280,7 @@ impl<A: Algorithm> Adapter<A> {
         let output = {
             let params = self.params(sk);
             let mut trace = Trace::<A>(sk, PhantomData);
-            // The kernel runs no BPF program of a tracepoint while another runs on this processor
-            // (`bpf_prog_active`): a softirq that interrupts this one would lose its events.
-            without_softirqs(|| flow.on_ack_watched(&params, &ack, &mut trace))
+            flow.on_ack_watched(&params, &ack, &mut trace)
         };
         if let Some(output) = output {
             if apply(sk, &output, ack.mss_bytes, ack.in_recovery) {

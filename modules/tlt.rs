@@ -572,7 +572,11 @@ impl Tlt {
         let Some(conn) = found.conn() else {
             // TIME_WAIT would answer the byte, and who has sent it, and closed, the answer by a RST, which ends
             // TIME_WAIT (RFC 1337).
-            if mark == Some(Mark::ClockData) && found.is_time_wait() {
+            if mark == Some(Mark::ClockData)
+                && segment.len() != 0
+                && !segment.is_fin()
+                && found.is_time_wait()
+            {
                 return false;
             }
             self.receive_data(net, &segment, mark);

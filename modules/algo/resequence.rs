@@ -9,7 +9,7 @@ use super::{
     gf256::{self, LENGTH_BYTES, MAX_DATA, MAX_PARITY, Solution},
     unorc::{
         Config, Context, Count, Ecn, FIRST_PARITY, Feedback, Happened, Header, Io, Kind,
-        MAX_AGE_US, MAX_REPORTS, Packet, Report, earlier, is_before,
+        MAX_REPORTS, Packet, Report, earlier, is_before,
     },
 };
 
@@ -19,6 +19,8 @@ const FEEDBACK_PACKETS: u8 = 4;
 pub const FEEDBACK_US: u32 = 20;
 /// Times that a block is reported while nothing comes of it: what is sent again can be lost, too.
 const MAX_NACKS: u8 = 3;
+/// What took longer was an outage, and no RTT.
+const MAX_AGAIN_US: u64 = 1_000_000;
 /// In how many feedbacks a report is.
 const REPEATS: u8 = 3;
 /// Bytes that a channel holds at most.
@@ -259,7 +261,7 @@ impl Receiver {
         let Some(block) = lent.block(id).filter(|block| block.nacked_us != 0) else {
             return;
         };
-        let took_us = now_us.saturating_sub(block.nacked_us).min(MAX_AGE_US) as u32;
+        let took_us = now_us.saturating_sub(block.nacked_us).min(MAX_AGAIN_US) as u32;
         let before_us = self.again_us.saturating_sub(self.again_us >> 3);
         self.again_us = took_us.max(before_us);
     }

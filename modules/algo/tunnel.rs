@@ -635,7 +635,12 @@ impl<P: Packet> Endpoint<P> {
         // change on the way, as addresses may. Its own that comes back gets no answer.
         match &mut self.session {
             Session::Asked { tag: mine, .. } if *mine <= tag => return,
-            Session::Asked { yields_us, .. } => *yields_us = now_us.saturating_add(YIELD_US),
+            Session::Asked {
+                yields_us: yields_us @ 0,
+                ..
+            } => {
+                *yields_us = now_us.saturating_add(YIELD_US);
+            }
             // The peer asked before it heard of the session that it has answered.
             Session::Up { confirms: 1.., .. } => return,
             _ => {}

@@ -41,7 +41,7 @@ const UNKNOWN_RTT_US: u32 = 10_000;
 const MAX_BACKOFF: u8 = 10;
 /// What was first sent longer ago is not sent again. TCP has sent it again itself, and relies on no segment arriving after
 /// two minutes.
-pub const MAX_AGE_US: u64 = 3_000_000;
+const MAX_AGE_US: u64 = 3_000_000;
 /// Below that the registers' begin and end cost more than they save.
 const WORTH_VECTORS_BYTES: usize = 512;
 /// Bytes that a channel keeps at most, to be sent again: a window of packets of 1500 bytes fits.
@@ -715,6 +715,8 @@ pub struct Sender<P> {
     parities: [Option<P>; MAX_PARITY],
     ecn: Ecn,
     backoff: u8,
+    /// When it was raised last.
+    raised_us: u64,
     /// Smoothed RTT of this session; 0: none.
     srtt_us: u32,
     /// Of the packets that are kept.
@@ -734,6 +736,7 @@ impl<P> Default for Sender<P> {
             parities: [None, None, None],
             ecn: Ecn::Not,
             backoff: 0,
+            raised_us: 0,
             srtt_us: 0,
             kept_bytes: 0,
         }
@@ -802,7 +805,7 @@ impl<P: Packet> Sender<P> {
         let y = usize::from(cx.config.y);
         let bytes = packet.bytes();
         let vector = bytes.len().saturating_add(LENGTH_BYTES);
-        let mut registers = if self.used.max(vector) >= WORTH_VECTORS_BYTES {
+        let mut registers = if y > 0 && self.used.max(vector) >= WORTH_VECTORS_BYTES {
             cx.io.vectors()
         } else {
             None
@@ -1044,12 +1047,15 @@ impl<P: Packet> Sender<P> {
         // UNKNOWN_RTT_US all is sent again before it is heard of.
         let is_of_use = !slot.is_again || cx.rtt.get().is_none();
         if is_of_use && slot.sent_us != 0 {
+            let was_silent = self.backoff > 0;
             // Karn's rule: what was sent again does not tell how long to wait.
             self.backoff = 0;
             let rtt_us = u32::try_from(took_us.saturating_sub(age_us.into())).unwrap_or(u32::MAX);
             cx.rtt.update(cx.now_us, rtt_us, RTT_WINDOW_MS);
             self.srtt_us = match self.srtt_us {
                 0 => rtt_us,
+                // Silence was shorter than the RTT has become.
+                srtt_us if was_silent && rtt_us > srtt_us => rtt_us,
                 srtt_us => srtt_us
                     .saturating_sub(srtt_us >> 3)
                     .saturating_add(rtt_us >> 3),
@@ -1244,6 +1250,7 @@ impl<P: Packet> Sender<P> {
             return earlier(due_us, silent_us);
         }
         let is_enough = block.resends >= MAX_RESENDS;
+        let last_us = block.last_us;
         let k = usize::from(block.k);
         if is_old(cx, lent, id) {
             // A FLOOR goes before the next block. Without, the receiver would ask for each of these.
@@ -1259,7 +1266,11 @@ impl<P: Packet> Sender<P> {
         for slot in lent.packets(cx.config, id).iter().take(k) {
             self.tell(cx, Event::Timeout(slot.ev));
         }
-        self.backoff = self.backoff.saturating_add(1).min(MAX_BACKOFF);
+        // Of blocks that are silent at once, one tells how long to wait; the others are due at once.
+        if last_us >= self.raised_us {
+            self.backoff = self.backoff.saturating_add(1).min(MAX_BACKOFF);
+            self.raised_us = cx.now_us;
+        }
         if is_enough {
             self.abandon(cx, lent, id);
         } else {

@@ -60,6 +60,8 @@ bool xdc_tcp_is_cwnd_limited(const struct sock *sk);
 void xdc_tcp_need_pacing(struct sock *sk);
 void xdc_inet_ecn_dontxmit(struct sock *sk);
 void xdc_tcp_send_ack(struct sock *sk, u32 rcv_nxt);
+
+/* shim_softirq.c */
 void xdc_local_bh_disable(void);
 void xdc_local_bh_enable(void);
 

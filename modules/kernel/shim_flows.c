@@ -34,6 +34,8 @@ struct xdc_flow {
 	refcount_t refs;
 	/* Out of the table. Under the bucket's lock. */
 	bool dead;
+	/* Its connection was found to be gone. Under the bucket's lock. */
+	bool closed;
 	/* Whose list it is in, if in any; changes under the bucket's lock and the list's. */
 	struct xdc_flow_cpu *cpu;
 	struct list_head due;
@@ -147,7 +149,11 @@ static bool xdc_flows_drop(struct xdc_flows *flows, bool (*goes)(struct xdc_flow
 
 static bool xdc_flow_is_closed(struct xdc_flow *flow, const void *arg)
 {
-	return !xdc_flow_is_open(flow);
+	bool was_closed = flow->closed;
+
+	/* What is under way to TIME_WAIT is still known by it: one more round. */
+	flow->closed = !xdc_flow_is_open(flow);
+	return flow->closed && was_closed;
 }
 
 static bool xdc_flow_is_of_net(struct xdc_flow *flow, const void *net)

@@ -9,6 +9,7 @@
 #include "shim_netfilter.c"
 #include "shim_counters.c"
 #include "shim_seq.c"
+#include "shim_softirq.c"
 #include "shim_flows.c"
 #include "shim_conn.c"
 

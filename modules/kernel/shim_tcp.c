@@ -8,6 +8,7 @@
 #include "shim_math.c"
 #include "shim_speeds.c"
 #include "shim_module.c"
+#include "shim_softirq.c"
 
 void *xdc_net_generic(const struct net *net, unsigned int id)
 {
@@ -41,14 +42,4 @@ void xdc_tcp_send_ack(struct sock *sk, u32 rcv_nxt)
 	__module_get(owner);
 	__tcp_send_ack(sk, rcv_nxt, 0);
 	module_put(owner);
-}
-
-void xdc_local_bh_disable(void)
-{
-	local_bh_disable();
-}
-
-void xdc_local_bh_enable(void)
-{
-	local_bh_enable();
 }

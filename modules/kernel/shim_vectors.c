@@ -22,7 +22,9 @@ static const struct xdc_vector xdc_x1d __aligned(32) = { { [0 ... 31] = 0x1d } }
 
 bool xdc_vectors_begin(void)
 {
-	if (!boot_cpu_has(X86_FEATURE_AVX2) || !boot_cpu_has(X86_FEATURE_AVX) || !irq_fpu_usable())
+	/* A processor may tell of instructions for whose registers the kernel has no state. */
+	if (!boot_cpu_has(X86_FEATURE_AVX2) || !boot_cpu_has(X86_FEATURE_AVX) ||
+	    !cpu_has_xfeatures(XFEATURE_MASK_SSE | XFEATURE_MASK_YMM, NULL) || !irq_fpu_usable())
 		return false;
 	kernel_fpu_begin();
 	asm volatile("vmovdqa %0, %%ymm14" : : "m" (xdc_x1d));

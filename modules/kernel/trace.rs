@@ -47,10 +47,34 @@ pub(crate) trait Subject {
     type Pointers;
 
     fn pointers(self) -> Self::Pointers;
+
+    /// Emits, with softirqs disabled if they may not be.
+    #[inline(always)]
+    fn undisturbed(emit: impl FnOnce()) {
+        emit();
+    }
+}
+
+/// TCP sends, and works off what a process's socket has received meanwhile, with softirqs enabled. The kernel runs no
+/// eBPF program of a tracepoint while another one runs on this processor (`bpf_prog_active`), so a softirq that
+/// interrupts one would lose its events.
+#[inline]
+fn without_softirqs(emit: impl FnOnce()) {
+    // SAFETY: What TCP calls runs with interrupts enabled, as `local_bh_enable` requires of the end of this
+    // section, and kernel code does not unwind, so that the end is reached. The sections may be nested.
+    unsafe { bindings::xdc_local_bh_disable() };
+    emit();
+    // SAFETY: Disabled above.
+    unsafe { bindings::xdc_local_bh_enable() };
 }
 
 impl Subject for &Sock<'_> {
     type Pointers = (*const bindings::sock,);
+
+    #[inline(always)]
+    fn undisturbed(emit: impl FnOnce()) {
+        without_softirqs(emit);
+    }
 
     #[inline(always)]
     fn pointers(self) -> Self::Pointers {
@@ -60,6 +84,11 @@ impl Subject for &Sock<'_> {
 
 impl Subject for &Conn<'_> {
     type Pointers = (*const bindings::sock,);
+
+    #[inline(always)]
+    fn undisturbed(emit: impl FnOnce()) {
+        without_softirqs(emit);
+    }
 
     #[inline(always)]
     fn pointers(self) -> Self::Pointers {
@@ -168,10 +197,12 @@ macro_rules! tracepoint {
             fn emit<'a>(subject: $subject, info: &Self::Info) {
                 let ($($pointer,)+) = $crate::kernel_api::trace::Subject::pointers(subject);
                 #[cfg(CONFIG_TRACEPOINTS)]
-                // SAFETY: By the types' invariants C can look at what these point to.
-                unsafe {
-                    $crate::kernel_api::bindings::[<rust_do_trace_ $name>]($($pointer,)+ info)
-                }
+                <$subject as $crate::kernel_api::trace::Subject>::undisturbed(|| {
+                    // SAFETY: By the types' invariants C can look at what these point to.
+                    unsafe {
+                        $crate::kernel_api::bindings::[<rust_do_trace_ $name>]($($pointer,)+ info)
+                    }
+                });
                 #[cfg(not(CONFIG_TRACEPOINTS))]
                 let _ = ($($pointer,)+ info);
             }

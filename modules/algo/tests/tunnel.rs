@@ -631,6 +631,39 @@ fn who_sends_only_acks_learns_that_the_rtt_is_longer() {
 }
 
 #[test]
+fn a_tail_of_many_blocks_that_is_lost_whole_is_sent_again_at_once() {
+    let mut net = Net::new(config(8, 2), 3);
+    net.delay_us = 20_000;
+    assert_eq!(talk_of_one(&mut net, 0, 8, 100_000), 8);
+    net.loss = 100;
+    for number in 8..208 {
+        net.send(0, ip(1, number, 100));
+    }
+    net.run(1_000);
+    net.loss = 0;
+    net.run(1_200_000);
+    assert_eq!(net.up(1)[&1].len(), 200);
+}
+
+#[test]
+fn whoever_asks_in_the_peers_name_keeps_no_session_from_beginning() {
+    let mut net = Net::new(config(8, 2), 3);
+    net.delay_us = 20_000;
+    let hello = Header {
+        kind: Kind::Hello,
+        tag: 0,
+        ..Header::default()
+    };
+    let body = net.ends[1].endpoint.hello_body(0);
+    for number in 0..100 {
+        net.send(0, ip(1, number, 100));
+        net.ends[0].receive(net.now_us, wire(&hello, &body), false);
+        net.run(10_000);
+    }
+    assert!(net.ends[0].endpoint.is_up());
+}
+
+#[test]
 fn a_packet_in_our_name_silences_no_channel() {
     let mut net = Net::new(config(8, 2), 3);
     assert_eq!(talk_of_one(&mut net, 0, 1, 1_000_000), 1);

@@ -34,7 +34,7 @@ pub(crate) use self::{
     ecn::{EceEcho, EcnMode},
     info::{DiagBlock, Info, NoDiagBlock, OwnInfo, Unpadded},
     sample::RateSample,
-    sock::{without_softirqs, Sock},
+    sock::Sock,
 };
 
 /// Flags of a congestion control, the kernel's `TCP_CONG_*`.

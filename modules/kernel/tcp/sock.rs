@@ -322,16 +322,3 @@ impl Sock<'_> {
         unsafe { bindings::tcp_reno_undo_cwnd(self.sk()) }
     }
 }
-
-/// Runs `f` with softirqs disabled on this CPU. TCP works off what a process's socket has received
-/// meanwhile with softirqs enabled, so a callback may run in either way.
-pub(crate) fn without_softirqs<R>(f: impl FnOnce() -> R) -> R {
-    // SAFETY: Callbacks run with interrupts enabled, as `local_bh_enable`
-    // requires of the end of this section, and kernel code does not unwind, so
-    // that the end is reached. The sections may be nested.
-    unsafe { bindings::xdc_local_bh_disable() };
-    let ret = f();
-    // SAFETY: Disabled above.
-    unsafe { bindings::xdc_local_bh_enable() };
-    ret
-}

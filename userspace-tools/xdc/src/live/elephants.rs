@@ -87,10 +87,26 @@ pub fn command(request: &Request) -> Result<bool> {
         Size(table.policy.bytes),
         request.device
     );
+    let lines = Lines::begin();
+    let outcome = watch(request, index, table, &mut classifier, &lines);
+    drop(classifier);
+    // What was told is written, however it ended.
+    let written = lines.end();
+    outcome.and(written)?;
+    Ok(true)
+}
+
+/// Names elephants until it is interrupted, nobody reads what it tells, or somebody takes its filter away.
+fn watch(
+    request: &Request,
+    index: u32,
+    table: &mut Table,
+    classifier: &mut Classifier,
+    lines: &Lines,
+) -> Result<()> {
     let start = Instant::now();
     let pause = Duration::from_nanos(request.every.0);
     let mut took = Duration::ZERO;
-    let lines = Lines::begin();
     // A look at many flows takes time: no more than a fifth of a processor.
     while interrupt::sleep(pause.max(LONGEST_REST.min(took * 4))).is_ok() && lines.has_reader()? {
         let now = Instant::now();
@@ -108,9 +124,7 @@ pub fn command(request: &Request) -> Result<bool> {
         }
         took = now.elapsed();
     }
-    drop(classifier);
-    lines.end()?;
-    Ok(true)
+    Ok(())
 }
 
 /// What the qdisc says of itself.

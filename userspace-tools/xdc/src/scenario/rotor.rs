@@ -194,6 +194,8 @@ const NS_PER_US: u64 = 1_000;
 const NS_PER_MS: u64 = 1_000_000;
 /// RTO_min of flows that always have a way, before scaling.
 const UNBLOCKING_RTO_MIN_US: u64 = 1_000;
+/// The longest RTO of TCP.
+const MAX_RTO_MIN_NS: u64 = 120_000_000_000;
 /// Elephants are what this says, without `dscp`: CS1.
 const ELEPHANT_DSCP: Dscp = Dscp(8);
 /// The day and the night of a guest: the qdisc's bounds.
@@ -265,6 +267,9 @@ pub fn place(
     let k = k.clamp(1, 64);
     let rto_min_us = match spec.rto_min.unwrap_or_default() {
         RtoMin::Kernel => None,
+        RtoMin::Of(time) if time.0 > MAX_RTO_MIN_NS => {
+            return Err(Error::usage("'rto_min' in [acceltor] is at most 120 s"));
+        }
         RtoMin::Of(time) => Some(time.0 * u64::from(guest) / NS_PER_US),
         RtoMin::Auto => Some(match spec.policy() {
             Policy::Acceltor => needed()?.rto_min_us,
@@ -349,7 +354,8 @@ fn refusal(why: Impossible, network: &Network) -> Error {
 }
 
 fn words(spec: &AcceltorSpec, k: u64, rtt_ns: u64, scale: u32) -> Vec<String> {
-    let slow = |ns: u64| ns * u64::from(scale);
+    // What is beyond an option's bounds is refused by them.
+    let slow = |ns: u64| ns.saturating_mul(u64::from(scale));
     let detect = match spec.detect {
         Some(Detect::Sketch) => acceltor::Detect::Sketch,
         Some(Detect::Filter) => acceltor::Detect::Filter,

@@ -352,16 +352,6 @@ pub unsafe fn xdc_tcp_send_ack(sk: *mut sock, _rcv_nxt: u32) {
 /// # Safety
 ///
 /// None here.
-pub unsafe fn xdc_local_bh_disable() {}
-
-/// # Safety
-///
-/// None here.
-pub unsafe fn xdc_local_bh_enable() {}
-
-/// # Safety
-///
-/// None here.
 pub unsafe fn xdc_this_module() -> *mut u8 {
     core::ptr::null_mut()
 }
