@@ -19,7 +19,7 @@ const FEEDBACK_PACKETS: u8 = 4;
 pub const FEEDBACK_US: u32 = 20;
 /// Times that a block is reported while nothing comes of it: what is sent again can be lost, too.
 const MAX_NACKS: u8 = 3;
-/// What took longer was an outage, and no RTT.
+/// The longest time that is taken for an RTT; anything longer was an outage.
 const MAX_AGAIN_US: u64 = 1_000_000;
 /// In how many feedbacks a report is.
 const REPEATS: u8 = 3;
@@ -106,7 +106,7 @@ pub struct Receiver {
     /// In how many more feedbacks each report is.
     repeats: [u8; MAX_REPORTS],
     newest_us: u64,
-    /// How long what a NACK asked for took; 0: not known.
+    /// Time from a NACK to what it asked for: a maximum that decays by an eighth with each copy. 0: not known.
     again_us: u32,
 }
 

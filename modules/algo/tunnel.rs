@@ -25,7 +25,7 @@ const MAX_WAITING: usize = 64;
 const PATIENCE_US: u64 = 3_000_000;
 const RETRY_US: u64 = 1_000;
 const MAX_RETRY_US: u64 = 1_000_000;
-/// How long an end waits for the session of the peer, which has asked, too. For as long it repeats a session's begin.
+/// How long an end waits for the session of a peer that asked at the same time. MAX_CONFIRMS repetitions take as long.
 const YIELD_US: u64 = 500_000;
 const STALE_EVERY_US: u64 = 1_000_000;
 /// Times that the end of a handshake is sent again.
@@ -116,7 +116,7 @@ enum Session {
         since_us: u64,
         retry_us: u64,
         next_us: u64,
-        /// Until then the peer's session is waited for.
+        /// Until then answers are ignored, and the peer's session is awaited. 0: it has not given way to the peer.
         yields_us: u64,
     },
     /// There is one. `confirms`: times that its begin is still to be repeated, for the peer has not spoken.

@@ -48,14 +48,14 @@ pub(crate) trait Subject {
 
     fn pointers(self) -> Self::Pointers;
 
-    /// Emits, with softirqs disabled if they may not be.
+    /// Calls `emit`, with softirqs disabled if the caller may have them enabled.
     #[inline(always)]
     fn undisturbed(emit: impl FnOnce()) {
         emit();
     }
 }
 
-/// TCP sends, and works off what a process's socket has received meanwhile, with softirqs enabled. The kernel runs no
+/// Calls `emit` with softirqs disabled. TCP sends, and handles a process's backlog, with softirqs enabled. The kernel runs no
 /// eBPF program of a tracepoint while another one runs on this processor (`bpf_prog_active`), so a softirq that
 /// interrupts one would lose its events.
 #[inline]

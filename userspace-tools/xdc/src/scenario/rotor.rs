@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use xdc_algo::acceltor_plan::{HostPlan, Impossible, Network, Plan, Timers};
+use xdc_algo::acceltor_plan::{HostPlan, Impossible, MAX_RTO_US, Network, Plan, Timers};
 use xdc_netlink::{acceltor, deserialize_text};
 use xdc_proto::{ACCELTOR, MAX_PREFIXES, Queue, Rotor, TcQueue, Topology};
 
@@ -194,8 +194,6 @@ const NS_PER_US: u64 = 1_000;
 const NS_PER_MS: u64 = 1_000_000;
 /// RTO_min of flows that always have a way, before scaling.
 const UNBLOCKING_RTO_MIN_US: u64 = 1_000;
-/// The longest RTO of TCP.
-const MAX_RTO_MIN_NS: u64 = 120_000_000_000;
 /// Elephants are what this says, without `dscp`: CS1.
 const ELEPHANT_DSCP: Dscp = Dscp(8);
 /// The day and the night of a guest: the qdisc's bounds.
@@ -267,7 +265,7 @@ pub fn place(
     let k = k.clamp(1, 64);
     let rto_min_us = match spec.rto_min.unwrap_or_default() {
         RtoMin::Kernel => None,
-        RtoMin::Of(time) if time.0 > MAX_RTO_MIN_NS => {
+        RtoMin::Of(time) if time.0 > MAX_RTO_US * NS_PER_US => {
             return Err(Error::usage("'rto_min' in [acceltor] is at most 120 s"));
         }
         RtoMin::Of(time) => Some(time.0 * u64::from(guest) / NS_PER_US),
@@ -354,7 +352,7 @@ fn refusal(why: Impossible, network: &Network) -> Error {
 }
 
 fn words(spec: &AcceltorSpec, k: u64, rtt_ns: u64, scale: u32) -> Vec<String> {
-    // What is beyond an option's bounds is refused by them.
+    // A product that saturates is above every option's bound, and is refused by that.
     let slow = |ns: u64| ns.saturating_mul(u64::from(scale));
     let detect = match spec.detect {
         Some(Detect::Sketch) => acceltor::Detect::Sketch,
