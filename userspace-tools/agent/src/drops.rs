@@ -11,20 +11,23 @@ use xdc_proto::rng::Rng;
 
 use xdc_bpf::{
     Kind, add, and, array, call, copy, exit, load, load_double, map, set, skip_if,
-    skip_unless_equal, store, store_word, update,
+    skip_unless_equal, store, store_word, update, update_first,
 };
 
 /// Packets of a block.
 const BLOCK: u64 = 10;
 
-/// Places that are drawn; then they come again, counted from there on. A power of two.
+/// Places that are drawn at most; then they come again, counted from there on. A power of two.
 const PLACES: u32 = 1 << 16;
+
+/// Blocks whose places are drawn at most, so that rare losses do not take long to draw.
+const BLOCKS: u64 = 1 << 20;
 
 const MAP_LOOKUP: i32 = 1;
 const TC_ACT_UNSPEC: i32 = -1;
 const TC_ACT_SHOT: i32 = 2;
 
-/// The program and its two maps: packets seen and places used; the places.
+/// The program and its two maps: packets seen, places used and how many there are; the places.
 pub struct Drops {
     program: OwnedFd,
     state: OwnedFd,
@@ -34,7 +37,7 @@ pub struct Drops {
 impl Drops {
     /// Loads it; it drops nothing yet.
     pub fn load() -> Result<Self> {
-        let (state, places) = (array(16, 1)?, array(8, PLACES)?);
+        let (state, places) = (array(24, 1)?, array(8, PLACES)?);
         let [state_a, state_b] = map(1, state.as_raw_fd());
         let [places_a, places_b] = map(1, places.as_raw_fd());
         let program = [
@@ -45,7 +48,7 @@ impl Drops {
             state_a,
             state_b,
             call(MAP_LOOKUP),
-            skip_if(0, 0, 24),
+            skip_if(0, 0, 26),
             copy(7, 0),
             // r8 = this packet's number, from 1.
             load_double(8, 7, 0),
@@ -60,12 +63,14 @@ impl Drops {
             places_a,
             places_b,
             call(MAP_LOOKUP),
-            skip_if(0, 0, 11),
+            skip_if(0, 0, 13),
             load_double(1, 0, 0),
-            skip_unless_equal(1, 8, 9),
+            skip_unless_equal(1, 8, 11),
             load_double(9, 7, 8),
             add(9, 1),
-            and(9, PLACES as i32 - 1),
+            load_double(1, 7, 16),
+            skip_unless_equal(9, 1, 1),
+            set(9, 0),
             store(7, 8, 9),
             // After the last place packets are counted anew.
             set(1, 0),
@@ -95,21 +100,20 @@ impl Drops {
     /// Draws the places anew: one, two and three of ten packets are lost in so many blocks of a
     /// million.
     pub fn set(&self, ppm: [u32; 3], seed: u64) -> Result<()> {
-        for (i, place) in (0..).zip(places(ppm, seed)) {
-            update(self.places.as_raw_fd(), i, &[place])?;
-        }
-        update(self.state.as_raw_fd(), 0, &[0, 0])
+        let places = places(ppm, seed);
+        update_first(self.places.as_raw_fd(), &places)?;
+        update(self.state.as_raw_fd(), 0, &[0, 0, places.len() as u64])
     }
 }
 
-/// The numbers of the packets that are lost, the first one being 1, in order; as many as there is
-/// room for. No packet has the number 0.
+/// The numbers of the packets that are lost, the first one being 1, in order: those of [`BLOCKS`],
+/// or as many as there is room for. Where none is lost, the number 0, which no packet has.
 fn places(ppm: [u32; 3], seed: u64) -> Vec<u64> {
     let mut rng = Rng::new(seed);
     let mut places = Vec::new();
     let bounds = [ppm[0], ppm[0] + ppm[1], ppm[0] + ppm[1] + ppm[2]].map(u64::from);
     let mut block = 0;
-    while bounds[2] > 0 && places.len() < PLACES as usize {
+    while bounds[2] > 0 && places.len() < PLACES as usize && (block < BLOCKS || places.is_empty()) {
         let draw = rng.up_to(999_999);
         let lost = match draw {
             _ if draw < bounds[0] => 1,
@@ -127,7 +131,10 @@ fn places(ppm: [u32; 3], seed: u64) -> Vec<u64> {
         }
         block += 1;
     }
-    places.resize(PLACES as usize, 0);
+    places.truncate(PLACES as usize);
+    if places.is_empty() {
+        places.push(0);
+    }
     places
 }
 
@@ -170,6 +177,19 @@ mod tests {
 
     #[test]
     fn without_a_probability_nothing_is_lost() {
-        assert!(places([0; 3], 1).iter().all(|&n| n == 0));
+        assert_eq!(places([0; 3], 1), [0]);
+    }
+
+    #[test]
+    fn rare_losses_are_drawn_in_a_bounded_time() {
+        let rare = places([300, 75, 16], 1);
+        let wanted = 391.0 * BLOCKS as f64 / 1e6;
+        assert!(
+            (rare.len() as f64 - 1.25 * wanted).abs() < 6.0 * wanted.sqrt(),
+            "{}",
+            rare.len()
+        );
+        assert!(rare.last().is_some_and(|&n| n <= BLOCKS * BLOCK));
+        assert!(!places([0, 0, 1], 1).is_empty());
     }
 }

@@ -4,6 +4,7 @@
 pub mod circuits;
 
 use std::{
+    cell::Cell,
     fs::File,
     io,
     mem::size_of,
@@ -18,6 +19,7 @@ const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
 const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_PROG_ATTACH: libc::c_long = 8;
 const BPF_PROG_DETACH: libc::c_long = 9;
+const BPF_MAP_UPDATE_BATCH: libc::c_long = 26;
 const BPF_CGROUP_SOCK_OPS: u32 = 3;
 const BPF_MAP_TYPE_ARRAY: u32 = 2;
 
@@ -233,6 +235,19 @@ struct UpdateAttributes {
 }
 
 #[repr(C)]
+struct BatchAttributes {
+    in_batch: u64,
+    out_batch: u64,
+    keys: u64,
+    values: u64,
+    /// The kernel writes here how many it has set.
+    count: Cell<u32>,
+    map_fd: u32,
+    elem_flags: u64,
+    flags: u64,
+}
+
+#[repr(C)]
 struct AttachAttributes {
     target_fd: u32,
     attach_bpf_fd: u32,
@@ -304,6 +319,25 @@ pub fn update<const WORDS: usize>(array: i32, index: u32, value: &[u64; WORDS]) 
     };
     // SAFETY: Key and value are as large as the map's, and outlive the call.
     unsafe { bpf(BPF_MAP_UPDATE_ELEM, &attributes) }.context("cannot set an element of a map")?;
+    Ok(())
+}
+
+/// Sets the first elements of an array of 8 bytes each, in one call.
+pub fn update_first(array: i32, values: &[u64]) -> Result<()> {
+    let keys: Vec<u32> = (0..).take(values.len()).collect();
+    let attributes = BatchAttributes {
+        in_batch: 0,
+        out_batch: 0,
+        keys: keys.as_ptr() as u64,
+        values: values.as_ptr() as u64,
+        count: Cell::new(values.len().try_into()?),
+        map_fd: array as u32,
+        elem_flags: 0,
+        flags: 0,
+    };
+    // SAFETY: There are as many keys and values as it says, as large as the map's; they outlive the
+    // call, which writes to the count alone.
+    unsafe { bpf(BPF_MAP_UPDATE_BATCH, &attributes) }.context("cannot set elements of a map")?;
     Ok(())
 }
 
