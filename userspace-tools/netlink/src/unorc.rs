@@ -130,6 +130,16 @@ impl Options {
         Ok(options)
     }
 
+    /// What a device that is up takes, packets not included. Measured: 3 MB with the defaults,
+    /// 10 MB with `fec off`.
+    pub fn memory_bytes(&self) -> u64 {
+        const DEVICE_BYTES: u64 = 64 << 10;
+        let packets =
+            u64::from(self.channels.unwrap_or(8)) * u64::from(self.window.unwrap_or(8192));
+        let packet_bytes = if self.fec == Some((1, 0)) { 160 } else { 48 };
+        DEVICE_BYTES + packets * packet_bytes
+    }
+
     /// As attributes: their numbers and bytes.
     pub fn attributes(&self) -> Vec<(u16, Vec<u8>)> {
         let mut all = Vec::new();

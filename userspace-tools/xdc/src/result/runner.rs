@@ -14,7 +14,7 @@ use crate::result::files::Pending;
 use crate::result::record::Record;
 use crate::result::summary::Windows;
 use crate::result::{probe, provenance, summary};
-use crate::scenario::{self, Loaded, Scenario, plan};
+use crate::scenario::{self, Loaded, Scenario, plan, tunnel};
 use crate::{interrupt, pool};
 
 /// For `--pcap` without names.
@@ -236,7 +236,8 @@ fn machine(engine: Engine, run: &RunPlan) -> Machine {
         .sum::<u64>()
         .min(MOST_MB);
     let (nodes, links) = (run.topology.nodes.len(), run.topology.links.len());
-    let network = (nodes as u64 * NODE_KB + links as u64 * LINK_KB) >> 10;
+    let tunnels = tunnel::memory_bytes(&run.topology.tunnels) >> 20;
+    let network = ((nodes as u64 * NODE_KB + links as u64 * LINK_KB) >> 10) + tunnels;
     let trace = if run.trace.is_empty() { 0 } else { TRACE_MB };
     let taps = run.taps.len() * tap_frames(run.taps.len()) * FRAME_BYTES;
     let taps = taps as u64 >> 20;

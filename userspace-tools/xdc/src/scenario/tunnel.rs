@@ -156,6 +156,18 @@ pub fn tunnels(
     Ok(tunnels)
 }
 
+/// What the devices at both ends of these tunnels take.
+pub fn memory_bytes(tunnels: &[Tunnel]) -> u64 {
+    let of_one = |tunnel: &Tunnel| {
+        let words: Vec<_> = tunnel.options.iter().map(String::as_str).collect();
+        // Options that do not parse are refused before.
+        2 * unorc::Options::parse(&words)
+            .unwrap_or_default()
+            .memory_bytes()
+    };
+    tunnels.iter().map(of_one).sum()
+}
+
 /// Packets that may be under way between two hosts.
 fn window(paths: &Paths<'_>, a: &str, b: &str, rtt_us: f64) -> Result<u64> {
     let walk = paths.walk(a, b)?;
@@ -205,6 +217,17 @@ mod tests {
                 .join(" ")
                 .contains("channels 1")
         );
+    }
+
+    #[test]
+    fn a_guest_has_memory_for_both_ends() {
+        let mb = |text: &str| {
+            let run =
+                planned(&format!("[tunnel]\nchannels = 8\nwindow = 8192\n{text}"), 1).unwrap();
+            let tunnels = run.topology.tunnels;
+            memory_bytes(&tunnels) / tunnels.len() as u64 / 2 >> 20
+        };
+        assert_eq!((mb(""), mb("fec = \"off\"\n")), (3, 10));
     }
 
     #[test]
