@@ -143,6 +143,17 @@ check "20 MB arrive" transfer 10.50.0.2
 equal "in order" "$before" "$(snmp h2 TcpExt TCPOFOQueue)"
 untunnel
 
+# fq below a tunnel paces the packets of a block by the flow inside; where fq is on the tunnel, too, they come paced.
+tc -n h1 qdisc replace dev eth0 root fq
+tc -n h2 qdisc replace dev eth0 root netem limit 100000 delay 10ms
+tunnels
+tc -n h1 qdisc replace dev u0 root fq
+check "a tunnel with fq on it and below" pings 20
+check "20 MB arrive" transfer 10.50.0.2
+equal "with nothing sent again" 0 "$(counter h1 tx_resent)"
+untunnel
+for i in 1 2; do tc -n h$i qdisc del dev eth0 root; done
+
 # What waits for one packet is 5 MB here, more packets than a CPU's backlog takes at once.
 for i in 1 2; do
 	in_ns h$i sysctl -qw net.ipv4.tcp_rmem="4096 60000000 60000000" net.ipv4.tcp_wmem="4096 60000000 60000000"
