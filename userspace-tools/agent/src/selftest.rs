@@ -31,7 +31,7 @@ use crate::{boot, channel::Channel, netns::Netns, silence};
 const DIRECTORY: &str = "/selftests";
 
 /// A test that takes longer has failed; a debug kernel on a busy machine takes its time.
-const PATIENCE: Duration = Duration::from_secs(900);
+const PATIENCE: Duration = Duration::from_secs(1_800);
 const LONG_PATIENCE: Duration = Duration::from_secs(7_200);
 
 /// In virtual time days pass in seconds; that a guest hangs is for the host to notice.
