@@ -573,7 +573,7 @@ impl Tlt {
             // TIME_WAIT would answer the byte, and who has sent it, and closed, the answer by a RST, which ends
             // TIME_WAIT (RFC 1337).
             if mark == Some(Mark::ClockData)
-                && segment.len() != 0
+                && segment.len() == 1
                 && !segment.is_fin()
                 && found.is_time_wait()
             {

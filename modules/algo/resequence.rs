@@ -262,7 +262,11 @@ impl Receiver {
             return;
         };
         let took_us = now_us.saturating_sub(block.nacked_us).min(MAX_AGAIN_US) as u32;
-        let before_us = self.again_us.saturating_sub(self.again_us >> 3);
+        // Which of several NACKs brought it is not known.
+        let before_us = match block.nacks > 1 {
+            true => self.again_us,
+            false => self.again_us.saturating_sub(self.again_us >> 3),
+        };
         self.again_us = took_us.max(before_us);
     }
 

@@ -126,6 +126,8 @@ enum Session {
         since_us: u64,
         confirms: u8,
         next_us: u64,
+        /// Until then the peer may not have heard of it.
+        new_until_us: u64,
     },
 }
 
@@ -658,7 +660,13 @@ impl<P: Packet> Endpoint<P> {
         to: u32,
         body: &[u8],
     ) {
-        let Session::Asked { tag, yields_us, .. } = self.session else {
+        let Session::Asked {
+            tag,
+            yields_us,
+            since_us,
+            ..
+        } = self.session
+        else {
             return;
         };
         if tag != to {
@@ -673,12 +681,16 @@ impl<P: Packet> Endpoint<P> {
         };
         let next_us = now_us.saturating_add(RETRY_US);
         self.due_us = earlier(self.due_us, next_us);
+        // What it says before it hears of us comes within an RTT, and this answer took one.
+        let rtt_us = now_us.saturating_sub(since_us);
+        let new_us = rtt_us.saturating_mul(2).max(STALE_EVERY_US);
         let up = Session::Up {
             mine: tag,
             theirs,
             since_us: now_us,
             confirms: MAX_CONFIRMS,
             next_us,
+            new_until_us: now_us.saturating_add(new_us),
         };
         self.become_now(io, up);
         self.control(io, now_us, Kind::Confirm, theirs, &tag.to_be_bytes());
@@ -717,6 +729,7 @@ impl<P: Packet> Endpoint<P> {
                 since_us: now_us,
                 confirms: 0,
                 next_us: 0,
+                new_until_us: now_us.saturating_add(STALE_EVERY_US),
             };
             self.become_now(io, up);
             self.begin(io, lent, now_us);
@@ -734,7 +747,7 @@ impl<P: Packet> Endpoint<P> {
             theirs,
             mine,
             confirms,
-            since_us,
+            new_until_us,
             ..
         } = self.session
         else {
@@ -744,7 +757,7 @@ impl<P: Packet> Endpoint<P> {
             return;
         }
         // Of a new one it may not have heard yet when it said so. If it knows of none it says so once more.
-        let is_new = now_us.saturating_sub(since_us) < STALE_EVERY_US;
+        let is_new = now_us < new_until_us;
         match confirms {
             0 if !is_new => self.ask(io, now_us),
             _ => self.control(io, now_us, Kind::Confirm, theirs, &mine.to_be_bytes()),

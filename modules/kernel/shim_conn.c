@@ -65,7 +65,8 @@ void xdc_conn_set_order(struct sock *sk, struct xdc_conn_order order)
 
 bool xdc_conn_is_time_wait(const struct sock *sk)
 {
-	return sk->sk_state == TCP_TIME_WAIT;
+	return sk->sk_state == TCP_TIME_WAIT &&
+	       READ_ONCE(inet_twsk(sk)->tw_substate) == TCP_TIME_WAIT;
 }
 
 /* What it sends now is the tail loss probe. */

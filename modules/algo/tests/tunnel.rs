@@ -631,6 +631,20 @@ fn who_sends_only_acks_learns_that_the_rtt_is_longer() {
 }
 
 #[test]
+fn what_was_asked_for_twice_does_not_shorten_the_rtt_that_is_known() {
+    let mut net = Net::new(config(1, 0), 3);
+    assert_eq!(talk_of_one(&mut net, 0, 5, 10_000), 5);
+    net.delay_us = 20_000;
+    talk_of_one(&mut net, 5, 2_000, 100);
+    net.run(1_000_000);
+    net.loss = 5;
+    talk_of_one(&mut net, 2_005, 20_000, 100);
+    // Those of the first RTT, of which nothing was known.
+    let given_up = net.ends[1].io.counted(Count::GivenUp);
+    assert!(given_up < 30, "{given_up}");
+}
+
+#[test]
 fn a_tail_of_many_blocks_that_is_lost_whole_is_sent_again_at_once() {
     let mut net = Net::new(config(8, 2), 3);
     net.delay_us = 20_000;
@@ -700,6 +714,26 @@ fn two_that_meet_at_once_have_one_session() {
         for at in 0..2 {
             assert_eq!(net.ends[at].io.counted(Count::Session), 1, "seed {seed}");
             assert_eq!(net.up(at)[&1].len(), 10, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_session_over_an_rtt_of_two_seconds_lives_through_reordering() {
+    for seed in 0..100 {
+        let mut net = Net::new(config(8, 2), seed);
+        net.delay_us = 900_000;
+        net.jitter_us = 20_000;
+        for number in 0..200 {
+            for at in 0..2 {
+                net.send(at, ip(1, number, 100));
+            }
+            net.run(50_000);
+        }
+        net.run(4_000_000);
+        for at in 0..2 {
+            let sessions = net.ends[at].io.counted(Count::Session);
+            assert_eq!(sessions, 1, "seed {seed}");
         }
     }
 }
