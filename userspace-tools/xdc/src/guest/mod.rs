@@ -42,8 +42,9 @@ const MAX_FILES: usize = 10_000;
 const REPORT_LINES: usize = 40;
 /// For the rest of a report to reach the console.
 const REPORT_TIME: Duration = Duration::from_millis(700);
-/// For a guest that is done to power off, and for a host to get its modules unloaded.
-const EXIT_TIME: Duration = Duration::from_secs(30);
+/// For a guest that is done to power off, and for a host to get its modules unloaded. One that has used
+/// 10 GB of a disk took more than 30 s.
+const EXIT_TIME: Duration = Duration::from_secs(120);
 /// For whoever runs on the host to tidy up when told to stop.
 const TIDY_TIME: Duration = Duration::from_secs(30);
 
