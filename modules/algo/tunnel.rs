@@ -400,7 +400,16 @@ impl<P: Packet> Endpoint<P> {
         is_marked: bool,
     ) {
         match &mut self.session {
-            Session::Up { mine, confirms, .. } if *mine == header.tag => *confirms = 0,
+            Session::Up {
+                mine,
+                confirms,
+                new_until_us,
+                ..
+            } if *mine == header.tag => {
+                *confirms = 0;
+                // It has heard of us; what it said before is at most a little behind.
+                *new_until_us = (*new_until_us).min(now_us.saturating_add(STALE_EVERY_US));
+            }
             // Rule W2.
             _ => {
                 io.count(Count::BadTag, 1);

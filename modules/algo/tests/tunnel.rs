@@ -737,3 +737,28 @@ fn a_session_over_an_rtt_of_two_seconds_lives_through_reordering() {
         }
     }
 }
+
+#[test]
+fn a_peer_that_came_late_and_restarts_is_found_within_two_seconds() {
+    let mut net = Net::new(config(8, 2), 3);
+    net.delay_us = 1_000;
+    net.loss = 100;
+    for number in 0..60 {
+        net.send(0, ip(1, number, 100));
+        net.run(20_000);
+    }
+    // Both speak once the peer is there.
+    net.loss = 0;
+    for number in 60..120 {
+        net.send(0, ip(1, number, 100));
+        net.send(1, ip(1, number, 100));
+        net.run(20_000);
+    }
+    assert!(net.ends[0].endpoint.is_up());
+    net.ends[1] = End::new(config(8, 2), 4);
+    for number in 120..220 {
+        net.send(0, ip(1, number, 100));
+        net.run(20_000);
+    }
+    assert!(!net.up(1).is_empty());
+}
