@@ -225,7 +225,7 @@ mod tests {
             let run =
                 planned(&format!("[tunnel]\nchannels = 8\nwindow = 8192\n{text}"), 1).unwrap();
             let tunnels = run.topology.tunnels;
-            memory_bytes(&tunnels) / tunnels.len() as u64 / 2 >> 20
+            (memory_bytes(&tunnels) / tunnels.len() as u64 / 2) >> 20
         };
         assert_eq!((mb(""), mb("fec = \"off\"\n")), (3, 10));
     }
