@@ -106,7 +106,8 @@ pub struct Receiver {
     /// In how many more feedbacks each report is.
     repeats: [u8; MAX_REPORTS],
     newest_us: u64,
-    /// Time from a NACK to what it asked for: a maximum that decays by an eighth with each copy. 0: not known.
+    /// Time from a NACK to what it asked for: a maximum that decays by an eighth with each copy that was asked for once.
+    /// 0: not known.
     again_us: u32,
 }
 
@@ -262,7 +263,7 @@ impl Receiver {
             return;
         };
         let took_us = now_us.saturating_sub(block.nacked_us).min(MAX_AGAIN_US) as u32;
-        // Which of several NACKs brought it is not known.
+        // Karn's rule: which of several NACKs brought it is not known, so a short time proves nothing.
         let before_us = match block.nacks > 1 {
             true => self.again_us,
             false => self.again_us.saturating_sub(self.again_us >> 3),

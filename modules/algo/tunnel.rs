@@ -407,7 +407,7 @@ impl<P: Packet> Endpoint<P> {
                 ..
             } if *mine == header.tag => {
                 *confirms = 0;
-                // It has heard of us; what it said before is at most a little behind.
+                // The peer knows this session now. A STALE that it sent before is not far behind.
                 *new_until_us = (*new_until_us).min(now_us.saturating_add(STALE_EVERY_US));
             }
             // Rule W2.
@@ -690,9 +690,10 @@ impl<P: Packet> Endpoint<P> {
         };
         let next_us = now_us.saturating_add(RETRY_US);
         self.due_us = earlier(self.due_us, next_us);
-        // What it says before it hears of us comes within an RTT, and this answer took one.
-        let rtt_us = now_us.saturating_sub(since_us);
-        let new_us = rtt_us.saturating_mul(2).max(STALE_EVERY_US);
+        // A STALE that the peer sends before it hears CONFIRM comes an RTT later. The handshake took one, and the time that
+        // the peer was not there.
+        let handshake_us = now_us.saturating_sub(since_us);
+        let new_us = handshake_us.saturating_mul(2).max(STALE_EVERY_US);
         let up = Session::Up {
             mine: tag,
             theirs,

@@ -63,6 +63,7 @@ void xdc_conn_set_order(struct sock *sk, struct xdc_conn_order order)
 	tcp_sk(sk)->reord_seen = order.seen;
 }
 
+/* What stands for an orphan in FIN_WAIT2 has the same sk_state. */
 bool xdc_conn_is_time_wait(const struct sock *sk)
 {
 	return sk->sk_state == TCP_TIME_WAIT &&

@@ -10,20 +10,19 @@ use xdc_netlink::{Request, filter::Place, qdisc};
 use xdc_proto::rng::Rng;
 
 use xdc_bpf::{
-    Kind, add, and, array, call, copy, exit, load, load_double, map, set, skip_if,
+    Kind, MAP_LOOKUP, add, and, array, call, copy, exit, load, load_double, map, set, skip_if,
     skip_unless_equal, store, store_word, update, update_first,
 };
 
 /// Packets of a block.
 const BLOCK: u64 = 10;
 
-/// Places that are drawn at most; then they come again, counted from there on. A power of two.
+/// Places that are drawn at most; after the last one they come again, counted from there. A power of two.
 const PLACES: u32 = 1 << 16;
 
 /// Blocks whose places are drawn at most, so that rare losses do not take long to draw.
 const BLOCKS: u64 = 1 << 20;
 
-const MAP_LOOKUP: i32 = 1;
 const TC_ACT_UNSPEC: i32 = -1;
 const TC_ACT_SHOT: i32 = 2;
 
