@@ -111,7 +111,13 @@ fn watch(
     while interrupt::sleep(pause.max(LONGEST_REST.min(took * 4))).is_ok() && lines.has_reader()? {
         let now = Instant::now();
         let port = Port::find(&request.device, index)?;
-        classifier.check(port.handle)?;
+        if !classifier.is_asked_by(port.handle)? {
+            // The whole qdisc may have gone since it was looked at.
+            Port::find(&request.device, index)?;
+            return Err(Error::failure(
+                "the classifier is gone: the qdisc is another one, or somebody has deleted its filter",
+            ));
+        }
         let Some(counts) = classifier.counts(&port)? else {
             break;
         };
@@ -313,14 +319,8 @@ impl Classifier {
         })
     }
 
-    /// That it is still asked, by the qdisc of this handle.
-    fn check(&self, handle: Handle) -> Result<()> {
-        if handle == self.filter.place.parent && self.filter.is_there()? {
-            return Ok(());
-        }
-        Err(Error::failure(
-            "the classifier is gone: the qdisc is another one, or somebody has deleted its filter",
-        ))
+    fn is_asked_by(&self, handle: Handle) -> Result<bool> {
+        Ok(handle == self.filter.place.parent && self.filter.is_there()?)
     }
 
     /// Payload of each flow to another rack; None when the process is to end. The kernel begins again where
