@@ -9,7 +9,7 @@ default_cc() { in_first_ns sysctl -qw net.ipv4.tcp_congestion_control="$1"; }
 check "the list has congestion controls" test -n "$(our_ccs)"
 for cc in $(our_ccs); do
 	check "modprobe tcp_$cc" modprobe tcp_$cc
-	matches "$cc is available" "(^| )$cc( |$)" "$(available)"
+	check "$cc is available" eventually is_available $cc
 	check "rmmod tcp_$cc" rmmod tcp_$cc
 	equal "$cc is gone" "" "$(available | tr ' ' '\n' | grep -x $cc)"
 	equal "net.$cc is gone" "no" "$([ -e /proc/sys/net/$cc ] && echo yes || echo no)"
@@ -36,7 +36,7 @@ connected() { in_ns h1 ss -tinH state established | grep -qw $cc; }
 
 pair
 for cc in $(our_ccs); do
-	modprobe tcp_$cc
+	load $cc
 	allow $cc
 	choose h1 $cc 3
 	choose h2 $cc 3

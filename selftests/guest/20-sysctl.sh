@@ -3,8 +3,7 @@
 # Parameters: one set per network namespace, range-checked, live.
 . "$(dirname "$0")/lib.sh"
 
-modprobe tcp_unocc
-modprobe tcp_gemini
+load unocc gemini
 
 # spec: NAME of each parameter that the specification lists
 unocc="line_rate_mbps intra_rtt_us ai_ppm k_bytes ewma md_gentle delay_tolerance_ppm delay_floor_us

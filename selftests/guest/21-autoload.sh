@@ -33,7 +33,7 @@ for cc in unocc gemini; do
 	check "$cc: and parameters" eventually test -d /proc/sys/net/$cc
 	ip netns del meanwhile
 done
-check "rmmod" eventually rmmod tcp_unocc tcp_gemini
+unload tcp_unocc tcp_gemini
 
 # The file is open, which keeps no namespace; it ends while the file is written to.
 cat >/tmp/modprobe <<END
@@ -62,5 +62,5 @@ for cc in unocc gemini; do
 done
 echo "$modprobe" >/proc/sys/kernel/modprobe
 ip link del d0
-check "rmmod again" eventually rmmod tcp_unocc tcp_gemini
+unload tcp_unocc tcp_gemini
 finish

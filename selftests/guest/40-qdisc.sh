@@ -52,6 +52,7 @@ has_queue() { [ "$(queued)" -gt 0 ]; }
 has_sent_more_than() { [ "$(left)" -gt "$1" ]; }
 moves() { eventually has_sent_more_than "$(left)"; }
 
+has_dropped() { x show -s dev eth0 | grep -q "drops_limit [1-9]"; }
 # busy WHERE...: traffic through a slow phantom there, until `arrived`.
 busy() {
 	check "$*: a slow port" x add dev eth0 "$@" phantom limit 60kb rate 5mbit mark none
@@ -73,6 +74,8 @@ for limit in 3kb 200kb 60kb; do
 	check "change limit to $limit under traffic" x change dev eth0 root phantom limit $limit
 	matches "limit is $limit" " limit $limit (.* )?rate 5mbit " "$(x show dev eth0)"
 	check "and packets pass" moves
+	# The flow goes on until it is too much for the smallest.
+	[ $limit != 3kb ] || check "and some do not" eventually has_dropped
 done
 arrived root
 stats=$(x show -s dev eth0)

@@ -13,10 +13,16 @@ ip addr add 10.8.0.1/16 dev d0
 ip link set d0 up
 for i in 1 2; do ip neigh replace 10.8.1.$i lladdr 02:00:00:00:00:02 dev d0 nud permanent; done
 
+# Packets that have come: those that left, and those that are queued.
+came() {
+	tc -s qdisc show dev d0 root | awk '/^ *Sent/ { n += $4 } /^ *backlog/ { n += $3 } END { print n + 0 }'
+}
+have_come() { [ "$(came)" -ge "$1" ]; }
 # A frame of 1042 bytes, to class 1 or 2.
 one() {
+	next=$(($(came) + 1))
 	ping -q -c 1 -W 1 -s 1000 10.8.1.$1 >/dev/null 2>&1 &
-	sleep 0.2
+	eventually have_come $next
 }
 idle() { ! tc -s qdisc show dev d0 | grep -q 'backlog [1-9]'; }
 sent() { tc -s qdisc show dev d0 root | sed -nE 's/^ *Sent [0-9]+ bytes ([0-9]+) pkt.*/\1/p'; }

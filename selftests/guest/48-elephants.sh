@@ -22,11 +22,13 @@ refuses "no time between two looks" "between 1ms and 10s" in_ns h1 xdc acceltor 
 tc -n h1 qdisc change dev bond0 root acceltor detect filter
 refuses "idle after one look" "three looks at least" in_ns h1 xdc acceltor elephants bond0 --idle 100ms
 
-dd if=/dev/urandom of=/tmp/piece bs=1000 count=100 2>/dev/null
+# A piece is an elephant by itself: between two of them a slow guest takes longer than a flow may be idle.
+dd if=/dev/urandom of=/tmp/piece bs=1000 count=1000 2>/dev/null
 touch /tmp/busy
 senders=
 # find_elephants OPTION...: in the background. What it says is in /tmp/said.
 find_elephants() {
+	rm -f /tmp/said /tmp/errors
 	ip netns exec h1 xdc acceltor elephants bond0 --every 20ms "$@" >/tmp/said 2>/tmp/errors &
 	finder=$!
 	eventually grep -q elephants /tmp/errors
@@ -38,7 +40,8 @@ filter() { tc -n h1 filter show dev bond0 parent 1:; }
 ends() {
 	kill $finder
 	wait $finder
-	equal "$1: it ends when it is told to" 0 $?
+	# If tidying up takes more than 0.8 s, another thread of xdc does it, and ends with the signal's code.
+	matches "$1: it ends when it is told to" '^(0|143)$' $?
 	equal "$1: and its filter" "" "$(filter)"
 }
 
@@ -46,7 +49,7 @@ in_ns h1 sysctl -qw net.ipv4.tcp_frto=0 net.ipv4.tcp_early_retrans=0
 find_elephants --json --bytes 300kB
 refuses "another one is refused" "another xdc acceltor elephants" in_ns h1 xdc acceltor elephants bond0
 matches "it says what it does" "flows of 300kB or more are elephants on bond0" "$(cat /tmp/errors)"
-flow_to 1 0.001 100000
+flow_to 1 0.001 1000000
 flow_to 2 0.3 10000
 matches "its filter has its name, and is the last" "pref 65535 bpf .*xdc-elephants" "$(filter | tr '\n' ' ')"
 check "a flow that goes on becomes an elephant" eventually said elephant 10.9.1.2
@@ -55,15 +58,17 @@ check "and is accelerated before" moves packets_low
 mice=$(rack_stat packets_high)
 sleep 10
 equal "400 kB with pauses are none" no "$(said elephant 10.9.2.2 && echo yes || echo no)"
-within "and go by the packet network" $((mice + 100)) 100000 "$(rack_stat packets_high)"
+check "and go by the packet network" eventually has_more packets_high $((mice + 99))
 matches "each line is JSON with its units" '^[0-9]+$' "$(grep '"elephant"' /tmp/said | head -n 1 | xdc-witness json /bytes)"
 ends "two flows"
 
 # Without it nothing is an elephant any more, after what waits.
-sleep 1
-circuit=$(rack_stat packets_circuit)
-sleep 1
-equal "without it none takes the circuit" "$circuit" "$(rack_stat packets_circuit)"
+rests() {
+	circuit=$(rack_stat packets_circuit)
+	sleep 2
+	[ "$(rack_stat packets_circuit)" = "$circuit" ]
+}
+check "without it none takes the circuit" eventually rests
 
 # Who is killed cannot take its filter away, which then says nothing.
 find_elephants --json --bytes 300kB
@@ -96,7 +101,7 @@ matches "and says why" "the classifier is gone" "$(cat /tmp/errors)"
 matches "the other one stays" bytecode "$(filter)"
 tc -n h1 filter del dev bond0 parent 1:
 
-find_elephants --json --bytes 50kB --top 1 --idle 1s
+find_elephants --json --bytes 50kB --top 1 --idle 5s
 flow_to 3 0.05 2000
 check "with --top 1 one of two becomes an elephant" eventually said elephant 10.9.1.2
 sleep 2

@@ -89,6 +89,19 @@ ours() {
 }
 our_ccs() { ours cc | sed 's/^tcp_//'; }
 
+# is_available CC. A module that was loaded while others held the RTNL is usable a little later
+# (modules/kernel/deferred.rs).
+is_available() { sysctl_get net.ipv4.tcp_available_congestion_control | grep -qw "$1"; }
+# load CC...
+load() {
+	for cc in "$@"; do modprobe "tcp_$cc" && eventually is_available "$cc" || return; done
+}
+
+# unload MODULE...: one after the other, for busybox's rmmod ends at the first that has gone already.
+unload() {
+	for module in "$@"; do check "rmmod $module" eventually rmmod "$module"; done
+}
+
 sysctl_get() { cat "/proc/sys/$(echo "$1" | tr . /)"; }
 sysctl_set() { echo "$2" >"/proc/sys/$(echo "$1" | tr . /)"; }
 

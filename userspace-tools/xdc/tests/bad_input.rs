@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -369,6 +370,21 @@ src = "a[1-16000]"
 dst = "b[1-16000]"
 "#;
 
+/// Until the process has a handler for the signal.
+fn wait_until_caught(pid: u32, signal: i32) {
+    let is_caught = || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let mut lines = status.lines();
+        let mask = lines.find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal - 1) & 1 == 1
+    };
+    let start = Instant::now();
+    while !is_caught() {
+        assert!(start.elapsed() < Duration::from_secs(60), "no handler");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn signals_end_a_phase_that_waits_for_nothing() {
     use rustix::process::{Pid, Signal, kill_process};
@@ -384,7 +400,9 @@ fn signals_end_a_phase_that_waits_for_nothing() {
             .current_dir(caller.dir.path())
             .spawn()
             .unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(700));
+        wait_until_caught(xdc.id(), signal.as_raw());
+        // It may have read the scenario by then, or not.
+        std::thread::sleep(Duration::from_millis(300));
         kill_process(Pid::from_child(&xdc), signal).unwrap();
         assert_eq!(xdc.wait().unwrap().code(), Some(code));
         assert!(!caller.dir.path().join("results").exists());

@@ -108,11 +108,12 @@ impl Diag {
             let mut seen = Seen::default();
             let mut half_open = cc.map(|cc| HalfOpen::new(&pair, cc)).transpose()?;
             let mut more = MORE;
-            while !stopped.load(Ordering::Relaxed)
-                || half_open.is_some() && !seen.has_half_open() && more > 0
-            {
+            // The last one begins when all is over: then TIME_WAIT lasts for a minute.
+            let mut is_last = false;
+            while !is_last {
                 if stopped.load(Ordering::Relaxed) {
-                    more -= 1;
+                    is_last = half_open.is_none() || seen.has_half_open() || more == 0;
+                    more = more.saturating_sub(1);
                 }
                 if let Some(half_open) = &mut half_open
                     && seen.dumps.is_multiple_of(RENEWAL)
@@ -126,7 +127,9 @@ impl Diag {
                     }
                 }
                 // At most a tenth of a slow guest's CPU.
-                thread::sleep(pause.max((cpu_time()? - start) * 10));
+                if !is_last {
+                    thread::sleep(pause.max((cpu_time()? - start) * 10));
+                }
             }
             Ok(seen)
         });

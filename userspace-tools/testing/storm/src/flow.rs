@@ -143,6 +143,36 @@ const LISTENERS: u64 = 2;
 /// Of IPv4 and IPv6.
 const PORTS: [u16; 2] = [5000, 6000];
 
+/// Gives up on flows of which none has moved for a while.
+pub struct Watch {
+    patience: Duration,
+    deadline: Instant,
+    /// Bytes that have arrived, and flows that are open.
+    last: (u64, usize),
+}
+
+impl Watch {
+    pub fn new(patience: Duration) -> Self {
+        Self {
+            patience,
+            deadline: Instant::now() + patience,
+            last: (0, 0),
+        }
+    }
+
+    /// Ok if one has moved lately.
+    pub fn check(&mut self, traffic: &Traffic) -> Result<()> {
+        let now = (traffic.tally.bytes, traffic.flows.len());
+        if now != self.last {
+            self.last = now;
+            self.deadline = Instant::now() + self.patience;
+        } else if Instant::now() >= self.deadline {
+            bail!("{} flows do not end: {}", now.1, traffic.stuck());
+        }
+        Ok(())
+    }
+}
+
 impl<'a> Traffic<'a> {
     /// Listens at host 1.
     pub fn new(pair: &'a Pair, receiver_cc: &str) -> Result<Self> {
@@ -328,18 +358,10 @@ impl<'a> Traffic<'a> {
 
     /// Steps until no flow is open; an error if for so long no byte arrives and no flow ends.
     pub fn drain(&mut self, patience: Duration) -> Result<()> {
-        let mut last = (self.tally.bytes, self.flows.len());
-        let mut deadline = Instant::now() + patience;
+        let mut watch = Watch::new(patience);
         while !self.flows.is_empty() {
-            if Instant::now() >= deadline {
-                bail!("{} flows do not end: {}", self.flows.len(), self.stuck());
-            }
             self.step(Duration::from_millis(500))?;
-            let now = (self.tally.bytes, self.flows.len());
-            if now != last {
-                last = now;
-                deadline = Instant::now() + patience;
-            }
+            watch.check(self)?;
         }
         Ok(())
     }

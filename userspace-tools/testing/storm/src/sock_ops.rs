@@ -5,7 +5,7 @@
 use std::{
     fs::{self, File},
     path::Path,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -19,7 +19,7 @@ use xdc_netlink::phantom::{Mark, Options};
 use crate::{
     Storm,
     background::PATIENCE,
-    flow::{Family, Spec, Traffic},
+    flow::{Family, Spec, Traffic, Watch},
     live::settled,
     net::{Books, Pair},
 };
@@ -166,9 +166,9 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
         let mut traffic = Traffic::new(&pair, cc)?;
         let (mut opened, mut switched) = (0, 0);
         let outcome = (|| {
-            let deadline = Instant::now() + PATIENCE;
+            let mut watch = Watch::new(PATIENCE);
             while opened < count || traffic.open_flows() > 0 {
-                ensure!(Instant::now() < deadline, "the flows do not end");
+                watch.check(&traffic)?;
                 while opened < count && traffic.open_flows() < AT_ONCE {
                     if traffic.waiting() == 0 {
                         pair.port(1, &wide())?;

@@ -25,7 +25,7 @@ use crate::{
     Storm,
     background::PATIENCE,
     diag::Diag,
-    flow::{Family, Spec, Tally, Traffic, tcp_socket},
+    flow::{Family, Spec, Tally, Traffic, Watch, tcp_socket},
     live::settled,
     modules,
     net::{Books, DEVICE, Pair, v4},
@@ -121,12 +121,11 @@ pub fn clamps(storm: &mut Storm, count: u32) -> Result<()> {
                 ..Spec::new(cc, 60_000, [Family::V4, Family::Mapped][rng.usize(..2)])
             })?;
         }
-        let deadline = Instant::now() + PATIENCE;
+        let mut watch = Watch::new(PATIENCE);
         while traffic.open_flows() > 0 {
-            ensure!(
-                Instant::now() < deadline,
-                "flows under a clamp of {clamp} do not end"
-            );
+            watch
+                .check(&traffic)
+                .with_context(|| format!("under a clamp of {clamp}"))?;
             traffic.step(Duration::from_millis(20))?;
             for flow in traffic.flows().filter(|flow| flow.rx.is_some()) {
                 let cwnd = snd_cwnd(&flow.tx)?;

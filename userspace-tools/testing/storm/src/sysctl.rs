@@ -21,7 +21,7 @@ use xdc_algo::entry::Entry;
 
 use crate::{
     Storm,
-    background::{Background, DIAG_PAUSE, Mix, breathe},
+    background::{Background, DIAG_PAUSE, Mix, PATIENCE, breathe},
     diag::Diag,
     modules,
     net::Pair,
@@ -380,7 +380,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             outcome = loose.iter().try_for_each(Directory::look_at_bounds);
         }
         // Whatever the parameters are now, flows go on.
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + PATIENCE;
         while background.completed() == flows && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
         }

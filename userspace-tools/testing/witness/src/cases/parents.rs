@@ -258,6 +258,9 @@ fn put(lab: &mut Lab, verb: &str, place: Handle, number: u16, child: &Child) -> 
     }
 }
 
+/// What is queued leaves in time even so.
+const LEAST_RATE_BYTES_PER_S: u64 = 10_000;
+
 /// The trees, each of which lets through `rate_bytes_per_s`.
 struct Trees {
     rate_bytes_per_s: u64,
@@ -497,6 +500,17 @@ fn books(
             break;
         }
         load.send(lab)?;
+    }
+    // It is slower now than when the rate was measured.
+    if !trees.exact
+        && trees.rate_bytes_per_s > LEAST_RATE_BYTES_PER_S
+        && Tree(lab.qdiscs()?).drops() == 0
+    {
+        let slower = Trees {
+            rate_bytes_per_s: trees.rate_bytes_per_s / 4,
+            ..*trees
+        };
+        return books(&slower, lab, parent, child, Load { sent: 0, ..load });
     }
     let busy = Tree::read(lab)?;
     let sent_bytes = busy.root()?.sent_bytes;

@@ -7,7 +7,7 @@ use std::{
     os::fd::AsRawFd,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use nix::net::if_::if_nametoindex;
 use xdc_ktap::Ktap;
 use xdc_netlink::{
@@ -17,7 +17,7 @@ use xdc_netlink::{
 };
 
 use crate::{
-    lab::{equal, run, set_of_the_first_namespace},
+    lab::{equal, now_ns, run, set_of_the_first_namespace},
     sender::{Frame, Sender},
 };
 
@@ -146,10 +146,15 @@ pub fn attach(device: &str, flags: libc::c_int) -> Result<File> {
 }
 
 /// 100 kB, of many flows. They lie on the phantom queue of a device of 1 Mbit/s for a second.
+const FLOWS: u16 = 100;
+const FRAME_BYTES: usize = 1_000;
+const TRAFFIC_BYTES: u64 = FLOWS as u64 * FRAME_BYTES as u64;
+
+/// A frame of each flow.
 fn traffic() -> Result<()> {
     let mut sender = Sender::open(DEVICE)?;
-    for flow in 0..100 {
-        sender.send(&Frame::new(1_000).port(flow))?;
+    for flow in 0..FLOWS {
+        sender.send(&Frame::new(FRAME_BYTES).port(flow))?;
     }
     Ok(())
 }
@@ -163,17 +168,29 @@ fn used(ports: &[Port]) -> Result<()> {
 
 /// Ports of the mq that the kernel makes have a phantom queue each: it has no handle.
 fn default_mq() -> Result<()> {
-    let mut tap = Tap::new(1)?;
-    traffic()?;
-    let ports = tap.ports()?;
-    equal("ports", ports.len(), QUEUES)?;
-    used(&ports)?;
-    let bytes: Vec<_> = ports.iter().map(|p| p.x.phantom_bytes).collect();
-    let most = *bytes.iter().max().context("no port")?;
-    for one in &bytes {
-        ensure!(*one > 10_000 && most - *one < 10_000, "{bytes:?}");
+    for _ in 0..30 {
+        let mut tap = Tap::new(1)?;
+        let start_ns = now_ns()?;
+        traffic()?;
+        let ports = tap.ports()?;
+        let drained_bytes = DRAIN_PER_MBIT * (now_ns()? - start_ns) / 1_000_000_000;
+        equal("ports", ports.len(), QUEUES)?;
+        used(&ports)?;
+        equal("drain", tap.drain()?, DRAIN_PER_MBIT)?;
+        let bytes: Vec<_> = ports.iter().map(|p| p.x.phantom_bytes).collect();
+        // The machine was busy with something else meanwhile.
+        if drained_bytes > TRAFFIC_BYTES / 2 {
+            continue;
+        }
+        ensure!(
+            bytes
+                .iter()
+                .all(|one| *one + drained_bytes >= TRAFFIC_BYTES),
+            "{bytes:?}, and {drained_bytes} that drained"
+        );
+        return Ok(());
     }
-    equal("drain", tap.drain()?, DRAIN_PER_MBIT)
+    bail!("the machine is too slow")
 }
 
 fn drain_ppm(ppm: u32) -> Options {
