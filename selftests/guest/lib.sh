@@ -118,7 +118,12 @@ pair() {
 	done
 }
 
-unpair() { ip netns del h1; ip netns del h2; }
+unpair() {
+	# What is in flight would keep its socket, and that the module, for an RTO.
+	for ns in h1 h2; do in_ns $ns ss -KatnH >/dev/null; done
+	ip netns del h1
+	ip netns del h2
+}
 
 # racks: h1 with bond0 of two uplinks, eps and ocs, as a rack's switch has it; h2 is all other racks, 10.9.RACK.2.
 racks() {
