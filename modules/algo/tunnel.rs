@@ -232,6 +232,8 @@ pub struct Endpoint<P> {
     rng: Random,
     rtt: BaseRtt,
     stale_us: u64,
+    /// The peer's tags of the sessions that its CONFIRMs began, the newest first: none begins twice.
+    confirmed: [Option<u32>; 4],
     /// When anything is due; 0: nothing.
     due_us: u64,
 }
@@ -248,6 +250,7 @@ impl<P: Packet> Endpoint<P> {
             rng: Random::new(keyed(secret, &[])),
             rtt: BaseRtt::default(),
             stale_us: 0,
+            confirmed: [None; 4],
             due_us: 0,
         }
     }
@@ -400,19 +403,15 @@ impl<P: Packet> Endpoint<P> {
         is_marked: bool,
     ) {
         match &mut self.session {
-            Session::Up {
-                mine,
-                confirms,
-                new_until_us,
-                ..
-            } if *mine == header.tag => {
-                *confirms = 0;
-                // The peer knows this session now. A STALE that it sent before is not far behind.
-                *new_until_us = (*new_until_us).min(now_us.saturating_add(STALE_EVERY_US));
-            }
+            Session::Up { mine, confirms, .. } if *mine == header.tag => *confirms = 0,
             // Rule W2.
             _ => {
                 io.count(Count::BadTag, 1);
+                if self.session == Session::Down {
+                    // The peer is in a session from before. Told so, it may take its session for new.
+                    self.ask(io, now_us);
+                    return;
+                }
                 if self.stale_us == 0 || now_us.saturating_sub(self.stale_us) >= STALE_EVERY_US {
                     self.stale_us = now_us.max(1);
                     self.control(io, now_us, Kind::Stale, header.tag, &[]);
@@ -729,7 +728,8 @@ impl<P: Packet> Endpoint<P> {
             }
             let minute = now_us.checked_div(MINUTE_US).unwrap_or(0);
             let last = minute.saturating_sub(1);
-            if to != self.answer(theirs, minute) && to != self.answer(theirs, last) {
+            let is_ours = to == self.answer(theirs, minute) || to == self.answer(theirs, last);
+            if !is_ours || self.confirmed.contains(&Some(theirs)) {
                 io.count(Count::BadTag, 1);
                 return;
             }
@@ -741,6 +741,10 @@ impl<P: Packet> Endpoint<P> {
                 next_us: 0,
                 new_until_us: now_us.saturating_add(STALE_EVERY_US),
             };
+            self.confirmed.rotate_right(1);
+            if let Some(newest) = self.confirmed.first_mut() {
+                *newest = Some(theirs);
+            }
             self.become_now(io, up);
             self.begin(io, lent, now_us);
         }

@@ -762,3 +762,52 @@ fn a_peer_that_came_late_and_restarts_is_found_within_two_seconds() {
     }
     assert!(!net.up(1).is_empty());
 }
+
+#[test]
+fn a_peer_that_restarts_before_it_hears_of_a_session_is_found() {
+    let mut net = Net::new(config(8, 2), 3);
+    net.delay_us = 10_000;
+    net.loss = 100;
+    let mut number = 0;
+    let mut speak_until = |net: &mut Net, is_enough: &dyn Fn(&Net) -> bool| {
+        while !is_enough(net) {
+            net.send(0, ip(1, number, 100));
+            net.run(1_000);
+            number += 1;
+        }
+    };
+    // The handshake's time is that in which the peer was not there.
+    speak_until(&mut net, &|net| net.now_us >= 3_000_000);
+    net.loss = 0;
+    speak_until(&mut net, &|net| net.ends[0].endpoint.is_up());
+    net.ends[1] = End::new(config(8, 2), 4);
+    let restart_us = net.now_us;
+    speak_until(&mut net, &|net| !net.ends[1].io.up.is_empty());
+    assert!(net.now_us - restart_us < 500_000);
+}
+
+#[test]
+fn a_confirm_that_is_late_begins_no_session_again() {
+    let mut net = Net::new(config(8, 2), 1);
+    let mut confirms = Vec::new();
+    for secret in 5..12 {
+        net.send(0, ip(1, 0, 100));
+        net.run(1_100_000);
+        let Session::Up { mine, theirs, .. } = net.ends[0].endpoint.session else {
+            panic!("no session");
+        };
+        let header = Header {
+            kind: Kind::Confirm,
+            tag: theirs,
+            ..Header::default()
+        };
+        confirms.push(wire(&header, &mine.to_be_bytes()));
+        // All that it has said in this session, and in those before.
+        let before = net.ends[1].endpoint.session;
+        for confirm in confirms.iter().rev().take(4) {
+            net.ends[1].receive(net.now_us, confirm.clone(), false);
+            assert_eq!(net.ends[1].endpoint.session, before);
+        }
+        net.ends[0] = End::new(config(8, 2), secret);
+    }
+}
