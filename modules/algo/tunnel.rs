@@ -141,6 +141,26 @@ impl Session {
     }
 }
 
+/// The last tags of a kind, the newest first.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tags([Option<u32>; 16]);
+
+impl Tags {
+    fn has(&self, tag: u32) -> bool {
+        self.0.contains(&Some(tag))
+    }
+
+    fn add(&mut self, tag: u32) {
+        if self.has(tag) {
+            return;
+        }
+        self.0.rotate_right(1);
+        if let Some(newest) = self.0.first_mut() {
+            *newest = Some(tag);
+        }
+    }
+}
+
 /// A hash that cannot be predicted without the key.
 #[allow(deprecated)]
 fn keyed(secret: (u64, u64), what: &[u64]) -> u64 {
@@ -232,8 +252,11 @@ pub struct Endpoint<P> {
     rng: Random,
     rtt: BaseRtt,
     stale_us: u64,
-    /// The peer's tags of the sessions that its CONFIRMs began, the newest first: none begins twice.
-    confirmed: [Option<u32>; 4],
+    /// Tags of the peer's that were answered, and when the last one was.
+    answered: Tags,
+    answered_us: u64,
+    /// Those whose session has begun, or was given up before: none begins again.
+    passed: Tags,
     /// When anything is due; 0: nothing.
     due_us: u64,
 }
@@ -250,7 +273,9 @@ impl<P: Packet> Endpoint<P> {
             rng: Random::new(keyed(secret, &[])),
             rtt: BaseRtt::default(),
             stale_us: 0,
-            confirmed: [None; 4],
+            answered: Tags::default(),
+            answered_us: 0,
+            passed: Tags::default(),
             due_us: 0,
         }
     }
@@ -407,7 +432,9 @@ impl<P: Packet> Endpoint<P> {
             // Rule W2.
             _ => {
                 io.count(Count::BadTag, 1);
-                if self.session == Session::Down {
+                let since_us = now_us.saturating_sub(self.answered_us);
+                let is_awaited = self.answered_us != 0 && since_us < YIELD_US;
+                if self.session == Session::Down && !is_awaited {
                     // The peer is in a session from before. Told so, it may take its session for new.
                     self.ask(io, now_us);
                     return;
@@ -657,6 +684,8 @@ impl<P: Packet> Endpoint<P> {
         }
         let minute = now_us.checked_div(MINUTE_US).unwrap_or(0);
         let body = self.hello_body(self.answer(tag, minute));
+        self.answered.add(tag);
+        self.answered_us = now_us.max(1);
         self.control(io, now_us, Kind::HelloAck, tag, &body);
     }
 
@@ -729,7 +758,7 @@ impl<P: Packet> Endpoint<P> {
             let minute = now_us.checked_div(MINUTE_US).unwrap_or(0);
             let last = minute.saturating_sub(1);
             let is_ours = to == self.answer(theirs, minute) || to == self.answer(theirs, last);
-            if !is_ours || self.confirmed.contains(&Some(theirs)) {
+            if !is_ours || self.passed.has(theirs) {
                 io.count(Count::BadTag, 1);
                 return;
             }
@@ -741,10 +770,16 @@ impl<P: Packet> Endpoint<P> {
                 next_us: 0,
                 new_until_us: now_us.saturating_add(STALE_EVERY_US),
             };
-            self.confirmed.rotate_right(1);
-            if let Some(newest) = self.confirmed.first_mut() {
-                *newest = Some(theirs);
+            // What the peer asked before it has given up.
+            let from_theirs = self
+                .answered
+                .0
+                .iter()
+                .skip_while(|tag| **tag != Some(theirs));
+            for tag in from_theirs.flatten() {
+                self.passed.add(*tag);
             }
+            self.passed.add(theirs);
             self.become_now(io, up);
             self.begin(io, lent, now_us);
         }

@@ -804,10 +804,52 @@ fn a_confirm_that_is_late_begins_no_session_again() {
         confirms.push(wire(&header, &mine.to_be_bytes()));
         // All that it has said in this session, and in those before.
         let before = net.ends[1].endpoint.session;
-        for confirm in confirms.iter().rev().take(4) {
+        for confirm in &confirms {
             net.ends[1].receive(net.now_us, confirm.clone(), false);
             assert_eq!(net.ends[1].endpoint.session, before);
         }
         net.ends[0] = End::new(config(8, 2), secret);
     }
+}
+
+/// End 0 asks, and end 1 answers. The CONFIRM, which has not gone yet, and a packet of that session.
+fn answered(net: &mut Net) -> (Vec<u8>, Vec<u8>) {
+    net.send(0, ip(1, 0, 100));
+    let (hello, body, _) = net.ends[0].io.sent.pop().unwrap();
+    net.ends[1].receive(net.now_us, wire(&hello, &body), false);
+    let (answer, body, _) = net.ends[1].io.sent.pop().unwrap();
+    let of = |kind| Header {
+        kind,
+        tag: u32::from_be_bytes(*body.first_chunk().unwrap()),
+        ..Header::default()
+    };
+    let confirm = wire(&of(Kind::Confirm), &answer.tag.to_be_bytes());
+    (confirm, wire(&of(Kind::Data), &ip(1, 0, 100)))
+}
+
+#[test]
+fn a_confirm_of_what_was_given_up_begins_no_session() {
+    let mut net = Net::new(config(8, 2), 1);
+    let (late, _) = answered(&mut net);
+    net.ends[0] = End::new(config(8, 2), 5);
+    net.send(0, ip(1, 0, 100));
+    net.run(10_000);
+    assert!(net.ends[0].endpoint.is_up() && net.ends[1].endpoint.is_up());
+    let before = net.ends[1].endpoint.session;
+    net.ends[1].receive(net.now_us, late, false);
+    assert_eq!(net.ends[1].endpoint.session, before);
+}
+
+#[test]
+fn an_end_that_has_just_answered_asks_nothing() {
+    let mut net = Net::new(config(8, 2), 1);
+    let (_, data) = answered(&mut net);
+    let kinds = |net: &mut Net, data: &[u8]| {
+        net.ends[1].receive(net.now_us, data.to_vec(), false);
+        let sent = net.ends[1].io.sent.drain(..);
+        sent.map(|(header, ..)| header.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(&mut net, &data), [Kind::Stale]);
+    net.now_us += YIELD_US;
+    assert_eq!(kinds(&mut net, &data), [Kind::Hello]);
 }
