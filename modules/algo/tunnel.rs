@@ -25,7 +25,7 @@ const MAX_WAITING: usize = 64;
 const PATIENCE_US: u64 = 3_000_000;
 const RETRY_US: u64 = 1_000;
 const MAX_RETRY_US: u64 = 1_000_000;
-/// How long an end waits for the session of a peer that asked at the same time. MAX_CONFIRMS repetitions take half of it.
+/// How long an end waits for the session of a peer that asked at the same time, or that it has answered. MAX_CONFIRMS repetitions take half of it.
 const YIELD_US: u64 = 500_000;
 const STALE_EVERY_US: u64 = 1_000_000;
 /// Times that the end of a handshake is sent again.

@@ -145,11 +145,11 @@ pub fn attach(device: &str, flags: libc::c_int) -> Result<File> {
     Ok(file)
 }
 
-/// 100 kB, of many flows. They lie on the phantom queue of a device of 1 Mbit/s for a second.
 const FLOWS: u16 = 100;
 const FRAME_BYTES: usize = 1_000;
+/// They lie on the phantom queue of a device of 1 Mbit/s for nearly a second.
 const TRAFFIC_BYTES: u64 = FLOWS as u64 * FRAME_BYTES as u64;
-/// Of what drains, here and in each port.
+/// What drains is rounded here and in each port.
 const ROUNDING_BYTES: u64 = 10;
 
 /// A frame of each flow.
