@@ -12,4 +12,8 @@ impl gf256::Vectors for Vectors {
     fn scale(&mut self, row: &mut [u8], doublings: usize) -> usize {
         self.scale(row, doublings)
     }
+
+    fn pair(&mut self, p: &mut [u8], q: &mut [u8], data: &[u8]) -> usize {
+        self.pair(p, q, data)
+    }
 }

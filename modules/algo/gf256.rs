@@ -77,6 +77,8 @@ pub trait Vectors {
     fn step(&mut self, row: &mut [u8], doublings: usize, data: &[u8]) -> usize;
     /// `row` x 2^`doublings`, over as many of its first bytes as it returns.
     fn scale(&mut self, row: &mut [u8], doublings: usize) -> usize;
+    /// `p` + `data` and 2 `q` + `data`, over as many of the first bytes of all three as it returns.
+    fn pair(&mut self, p: &mut [u8], q: &mut [u8], data: &[u8]) -> usize;
 }
 
 /// Those of a caller who has none.
@@ -90,11 +92,20 @@ impl Vectors for NoVectors {
     fn scale(&mut self, _row: &mut [u8], _doublings: usize) -> usize {
         match *self {}
     }
+
+    fn pair(&mut self, _p: &mut [u8], _q: &mut [u8], _data: &[u8]) -> usize {
+        match *self {}
+    }
 }
 
 /// `row` x 2^`doublings` + `data`, over the length of both, by words.
 #[inline(always)]
 fn step(row: &mut [u8], doublings: usize, data: &[u8]) {
+    // Equal lengths, which the compiler then knows.
+    let bytes = row.len().min(data.len());
+    let (Some(row), Some(data)) = (row.get_mut(..bytes), data.get(..bytes)) else {
+        return;
+    };
     let mut words = row.chunks_exact_mut(WORD);
     let mut sources = data.chunks_exact(WORD);
     for (word, source) in (&mut words).zip(&mut sources) {
@@ -130,11 +141,41 @@ fn scale(row: &mut [u8], doublings: usize) {
     }
 }
 
-/// The next packet of a block enters parity `r`, of which the first `used` bytes are not zero yet; by
+/// What a packet of some length enters in a parity.
+struct Parts<'a> {
+    length: &'a mut [u8; LENGTH_BYTES],
+    body: &'a mut [u8],
+    /// What is not zero behind the packet.
+    tail: &'a mut [u8],
+}
+
+impl<'a> Parts<'a> {
+    /// Of `row`, whose first `used` bytes may not be zero. None if the packet does not fit.
+    #[inline(always)]
+    fn of(row: &'a mut [u8], used: usize, packet_bytes: usize) -> Option<Self> {
+        let (length, rest) = row.split_first_chunk_mut()?;
+        let (body, tail) = rest.split_at_mut_checked(packet_bytes)?;
+        let left = used.saturating_sub(packet_bytes.saturating_add(LENGTH_BYTES));
+        let tail = tail.split_at_mut_checked(left.min(tail.len()))?.0;
+        Some(Self { length, body, tail })
+    }
+
+    #[inline(always)]
+    fn add_length(&mut self, r: usize, length: u16) {
+        let mut value = u64::from(u16::from_ne_bytes(*self.length));
+        for _ in 0..r {
+            value = double_word(value);
+        }
+        // Bytes do not carry into each other.
+        *self.length = (value as u16 ^ length.to_be()).to_ne_bytes();
+    }
+}
+
+/// The next packet of a block enters parity `r`, of which all but the first `used` bytes are zero; by
 /// `vectors` as far as these go, and by words.
 /// Returns false, and does nothing, if the packet does not fit.
 pub fn absorb(
-    vectors: Option<&mut impl Vectors>,
+    mut vectors: Option<&mut impl Vectors>,
     row: &mut [u8],
     r: usize,
     used: usize,
@@ -143,30 +184,72 @@ pub fn absorb(
     let Ok(length) = u16::try_from(packet.len()) else {
         return false;
     };
-    let Some((first, rest)) = row.split_at_mut_checked(LENGTH_BYTES) else {
+    let Some(mut parts) = Parts::of(row, used, packet.len()) else {
         return false;
     };
-    let Some((body, tail)) = rest.split_at_mut_checked(packet.len()) else {
-        return false;
-    };
-    let left = used.saturating_sub(packet.len().saturating_add(LENGTH_BYTES));
-    let left = if r == 0 { 0 } else { left.min(tail.len()) };
-    let Some((tail, _)) = tail.split_at_mut_checked(left) else {
-        return false;
-    };
-    step(first, r, &length.to_be_bytes());
-    let (done, scaled) = match vectors {
-        Some(vectors) => (vectors.step(body, r, packet), vectors.scale(tail, r)),
-        None => (0, 0),
-    };
-    let (body, packet) = (rest_of_mut(body, done), packet.get(done..).unwrap_or(&[]));
+    parts.add_length(r, length);
+    let done = vectors
+        .as_mut()
+        .map_or(0, |vectors| vectors.step(parts.body, r, packet));
+    let body = rest_of_mut(parts.body, done);
+    let packet = rest_of(packet, done);
     match r {
         0 => step(body, 0, packet),
         1 => step(body, 1, packet),
         _ => step(body, 2, packet),
     }
-    scale(rest_of_mut(tail, scaled), r);
+    if r != 0 && !parts.tail.is_empty() {
+        scale_all(vectors, parts.tail, r);
+    }
     true
+}
+
+/// [`absorb`] for parities 0 and 1 at once.
+pub fn absorb_pair(
+    mut vectors: Option<&mut impl Vectors>,
+    p: &mut [u8],
+    q: &mut [u8],
+    used: usize,
+    packet: &[u8],
+) -> bool {
+    let Ok(length) = u16::try_from(packet.len()) else {
+        return false;
+    };
+    let parts = |row| Parts::of(row, used, packet.len());
+    let (Some(mut p), Some(mut q)) = (parts(p), parts(q)) else {
+        return false;
+    };
+    p.add_length(0, length);
+    q.add_length(1, length);
+    let done = vectors
+        .as_mut()
+        .map_or(0, |vectors| vectors.pair(p.body, q.body, packet));
+    if done < packet.len() {
+        pair(p.body, q.body, packet, done);
+    }
+    if !q.tail.is_empty() {
+        scale_all(vectors, q.tail, 1);
+    }
+    true
+}
+
+/// `p` + `data` and 2 `q` + `data` behind the first `done` bytes, by words.
+// Where vectors take all, its registers would be saved for nothing.
+#[inline(never)]
+fn pair(p: &mut [u8], q: &mut [u8], data: &[u8], done: usize) {
+    let data = rest_of(data, done);
+    step(rest_of_mut(p, done), 0, data);
+    step(rest_of_mut(q, done), 1, data);
+}
+
+#[inline(never)]
+fn scale_all(vectors: Option<&mut impl Vectors>, row: &mut [u8], doublings: usize) {
+    let done = vectors.map_or(0, |vectors| vectors.scale(row, doublings));
+    scale(rest_of_mut(row, done), doublings);
+}
+
+fn rest_of(bytes: &[u8], done: usize) -> &[u8] {
+    bytes.get(done..).unwrap_or(&[])
 }
 
 fn rest_of_mut(bytes: &mut [u8], done: usize) -> &mut [u8] {

@@ -810,7 +810,14 @@ impl<P: Packet> Sender<P> {
         } else {
             None
         };
-        for (r, parity) in self.parities.iter_mut().enumerate().take(y) {
+        let mut done = 0;
+        if let [Some(p), Some(q), ..] = self.parities.as_mut_slice() {
+            let (p, q) = (p.bytes_mut(), q.bytes_mut());
+            if y > 1 && gf256::absorb_pair(registers.as_mut(), p, q, self.used, bytes) {
+                done = 2;
+            }
+        }
+        for (r, parity) in self.parities.iter_mut().enumerate().take(y).skip(done) {
             let row = parity.as_mut().map(P::bytes_mut);
             let fits = |row| gf256::absorb(registers.as_mut(), row, r, self.used, bytes);
             if !row.is_some_and(fits) {

@@ -17,6 +17,10 @@ struct xdc_vector {
 	u8 bytes[32];
 };
 
+struct xdc_half {
+	u8 bytes[16];
+};
+
 /* x^8 in GF(256) of polynomial 0x11d. */
 static const struct xdc_vector xdc_x1d __aligned(32) = { { [0 ... 31] = 0x1d } };
 
@@ -38,21 +42,21 @@ void xdc_vectors_end(void)
 	kernel_fpu_end();
 }
 
-/* Register n times 2, by register t: 0x1d is added where the highest bit was set. */
-#define XDC_DOUBLE(n, t) do {							\
-	asm volatile("vpcmpgtb %ymm" #n ", %ymm15, %ymm" #t);			\
-	asm volatile("vpaddb %ymm" #n ", %ymm" #n ", %ymm" #n);			\
-	asm volatile("vpand %ymm14, %ymm" #t ", %ymm" #t);			\
-	asm volatile("vpxor %ymm" #t ", %ymm" #n ", %ymm" #n);			\
+/* Register n times 2, by register t: 0x1d is added where the highest bit was set. "r" is xmm or ymm. */
+#define XDC_DOUBLE(r, n, t) do {						\
+	asm volatile("vpcmpgtb %" #r #n ", %" #r "15, %" #r #t);		\
+	asm volatile("vpaddb %" #r #n ", %" #r #n ", %" #r #n);			\
+	asm volatile("vpand %" #r "14, %" #r #t ", %" #r #t);			\
+	asm volatile("vpxor %" #r #t ", %" #r #n ", %" #r #n);			\
 } while (0)
 
 /* Vector n at "to", by registers n and t. */
 #define XDC_STEP(n, t) do {							\
 	asm volatile("vmovdqu %0, %%ymm" #n : : "m" (to[n]));			\
 	if (doublings > 0)							\
-		XDC_DOUBLE(n, t);						\
+		XDC_DOUBLE(ymm, n, t);						\
 	if (doublings > 1)							\
-		XDC_DOUBLE(n, t);						\
+		XDC_DOUBLE(ymm, n, t);						\
 	if (with_data)								\
 		asm volatile("vpxor %0, %%ymm" #n ", %%ymm" #n : : "m" (from[n]));\
 	asm volatile("vmovdqu %%ymm" #n ", %0" : "=m" (to[n]));			\
@@ -117,6 +121,73 @@ size_t xdc_vectors_scale(u8 *row, unsigned int doublings, size_t bytes)
 	}
 }
 
+/* What both parities have at "at", by registers n, t and d. */
+#define XDC_PAIR(r, type, at, n, t, d) do {					\
+	asm volatile("vmovdqu %0, %%" #r #d : : "m" (*(const type *)(data + (at))));\
+	asm volatile("vpxor %0, %%" #r #d ", %%" #r #t : : "m" (*(const type *)(p + (at))));\
+	asm volatile("vmovdqu %%" #r #t ", %0" : "=m" (*(type *)(p + (at))));	\
+	asm volatile("vmovdqu %0, %%" #r #n : : "m" (*(const type *)(q + (at))));\
+	XDC_DOUBLE(r, n, t);							\
+	asm volatile("vpxor %" #r #d ", %" #r #n ", %" #r #n);			\
+	asm volatile("vmovdqu %%" #r #n ", %0" : "=m" (*(type *)(q + (at))));	\
+} while (0)
+
+/* The same of eight bytes. */
+#define XDC_PAIR_8(at) do {							\
+	asm volatile("vmovq %0, %%xmm2" : : "m" (*(const u64 *)(data + (at))));	\
+	asm volatile("vmovq %0, %%xmm1" : : "m" (*(const u64 *)(p + (at))));	\
+	asm volatile("vpxor %xmm2, %xmm1, %xmm1");				\
+	asm volatile("vmovq %%xmm1, %0" : "=m" (*(u64 *)(p + (at))));		\
+	asm volatile("vmovq %0, %%xmm0" : : "m" (*(const u64 *)(q + (at))));	\
+	XDC_DOUBLE(xmm, 0, 1);							\
+	asm volatile("vpxor %xmm2, %xmm0, %xmm0");				\
+	asm volatile("vmovq %%xmm0, %0" : "=m" (*(u64 *)(q + (at))));		\
+} while (0)
+
+#define XDC_PAIRS_2(at) do {							\
+	XDC_PAIR(ymm, struct xdc_vector, (at), 0, 1, 2);			\
+	XDC_PAIR(ymm, struct xdc_vector, (at) + 32, 3, 4, 5);			\
+} while (0)
+
+#define XDC_PAIRS_4(at) do {							\
+	XDC_PAIRS_2(at);							\
+	XDC_PAIR(ymm, struct xdc_vector, (at) + 64, 6, 7, 8);			\
+	XDC_PAIR(ymm, struct xdc_vector, (at) + 96, 9, 10, 11);			\
+} while (0)
+
+/* "p" + "data" and 2 "q" + "data", over all whole eights of "bytes"; how many bytes these are. */
+size_t xdc_vectors_pair(u8 *p, u8 *q, const u8 *data, size_t bytes)
+{
+	const size_t in_loop = bytes & ~(size_t)255;
+	size_t at;
+
+	for (at = 0; at < in_loop; at += 256) {
+		XDC_PAIRS_4(at);
+		XDC_PAIRS_4(at + 128);
+	}
+	if (bytes & 128) {
+		XDC_PAIRS_4(at);
+		at += 128;
+	}
+	if (bytes & 64) {
+		XDC_PAIRS_2(at);
+		at += 64;
+	}
+	if (bytes & 32) {
+		XDC_PAIR(ymm, struct xdc_vector, at, 0, 1, 2);
+		at += 32;
+	}
+	if (bytes & 16) {
+		XDC_PAIR(xmm, struct xdc_half, at, 0, 1, 2);
+		at += 16;
+	}
+	if (bytes & 8) {
+		XDC_PAIR_8(at);
+		at += 8;
+	}
+	return at;
+}
+
 #else
 
 bool xdc_vectors_begin(void)
@@ -134,6 +205,11 @@ size_t xdc_vectors_step(u8 *row, unsigned int doublings, const u8 *data, size_t 
 }
 
 size_t xdc_vectors_scale(u8 *row, unsigned int doublings, size_t bytes)
+{
+	return 0;
+}
+
+size_t xdc_vectors_pair(u8 *p, u8 *q, const u8 *data, size_t bytes)
 {
 	return 0;
 }

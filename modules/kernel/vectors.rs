@@ -50,6 +50,15 @@ impl Vectors {
         // SAFETY: The registers are ours, by the type invariants. The slice has as many bytes.
         unsafe { bindings::xdc_vectors_scale(row.as_mut_ptr(), doublings, row.len()) }
     }
+
+    /// `p` + `data` and 2 `q` + `data`, over as many of the first bytes of all three as it returns: all
+    /// but at most 7.
+    #[inline]
+    pub(crate) fn pair(&mut self, p: &mut [u8], q: &mut [u8], data: &[u8]) -> usize {
+        let bytes = p.len().min(q.len()).min(data.len());
+        // SAFETY: As in `step`. Of the three slices the two that are written overlap with no other.
+        unsafe { bindings::xdc_vectors_pair(p.as_mut_ptr(), q.as_mut_ptr(), data.as_ptr(), bytes) }
+    }
 }
 
 impl Drop for Vectors {

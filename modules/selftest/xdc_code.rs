@@ -13,7 +13,7 @@ mod kernel_api;
 mod vector_code;
 
 use algo::{
-    gf256::{absorb, NoVectors, MAX_PARITY},
+    gf256::{absorb, absorb_pair, NoVectors, MAX_PARITY},
     random::Random,
 };
 use kernel_api::{cycles::cycles, vectors::Vectors};
@@ -48,6 +48,8 @@ enum Lent {
 struct Buffers {
     row: KVec<u8>,
     other: KVec<u8>,
+    /// Both again, for words.
+    by_words: [KVec<u8>; 2],
     packet: KVec<u8>,
 }
 
@@ -68,27 +70,44 @@ impl Buffers {
         Ok(Self {
             row: zeros()?,
             other: zeros()?,
+            by_words: [zeros()?, zeros()?],
             packet: zeros()?,
         })
     }
 
-    /// Any parity, packet, length and place in memory. None: there are no vector registers.
+    /// Any parity, or the first two at once, any packet, length and place in memory. None: there are no
+    /// vector registers.
     fn are_the_same(&mut self, rng: &mut Random) -> Option<bool> {
         random_bytes(rng, &mut self.row);
-        self.other.copy_from_slice(&self.row);
+        random_bytes(rng, &mut self.other);
         random_bytes(rng, &mut self.packet);
-        let start = below(rng, 64);
+        let [row_by_words, other_by_words] = &mut self.by_words;
+        row_by_words.copy_from_slice(&self.row);
+        other_by_words.copy_from_slice(&self.other);
+        let (start, other_start) = (below(rng, 64), below(rng, 64));
         let row = self.row.get_mut(start..)?;
-        let other = self.other.get_mut(start..)?;
+        let other = self.other.get_mut(other_start..)?;
+        let row_by_words = row_by_words.get_mut(start..)?;
         let packet = self.packet.get(below(rng, 64)..)?;
         let packet = packet.get(..below(rng, packet.len()))?;
-        let (r, used) = (below(rng, MAX_PARITY), below(rng, ROW_BYTES));
-        let fits = {
-            let mut registers = Vectors::begin()?;
+        let (r, used) = (below(rng, MAX_PARITY + 1), below(rng, ROW_BYTES));
+        let mut registers = Vectors::begin()?;
+        let fits = if r == MAX_PARITY {
+            absorb_pair(Some(&mut registers), row, other, used, packet)
+        } else {
             absorb(Some(&mut registers), row, r, used, packet)
         };
-        let also = absorb(None::<&mut NoVectors>, other, r, used, packet);
-        Some(fits == also && *self.row == *self.other)
+        drop(registers);
+        let none = None::<&mut NoVectors>;
+        let also = if r == MAX_PARITY {
+            let other_by_words = other_by_words.get_mut(other_start..)?;
+            absorb_pair(none, row_by_words, other_by_words, used, packet)
+        } else {
+            absorb(none, row_by_words, r, used, packet)
+        };
+        let [row_by_words, other_by_words] = &self.by_words;
+        let are_equal = *self.row == **row_by_words && *self.other == **other_by_words;
+        Some(fits == also && are_equal)
     }
 
     /// The instructions of P and Q of a block; None: by words.
@@ -105,9 +124,8 @@ impl Buffers {
                 if matches!(lent, Some(Lent::ForEachPacket)) {
                     registers = Vectors::begin();
                 }
-                for (r, row) in [&mut self.row, &mut self.other].into_iter().enumerate() {
-                    absorb(registers.as_mut(), row, r, PACKET_BYTES, packet);
-                }
+                let (p, q) = (&mut self.row, &mut self.other);
+                absorb_pair(registers.as_mut(), p, q, PACKET_BYTES, packet);
                 if matches!(lent, Some(Lent::ForEachPacket)) {
                     registers = None;
                 }

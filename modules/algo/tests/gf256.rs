@@ -173,6 +173,13 @@ impl Vectors for Wide {
         scale(&mut row[..bytes], doublings);
         bytes
     }
+
+    fn pair(&mut self, p: &mut [u8], q: &mut [u8], data: &[u8]) -> usize {
+        let bytes = data.len() / 16 * 16;
+        step(&mut p[..bytes], 0, &data[..bytes]);
+        step(&mut q[..bytes], 1, &data[..bytes]);
+        bytes
+    }
 }
 
 #[test]
@@ -196,6 +203,34 @@ fn vectors_and_words_give_the_same() {
 }
 
 #[test]
+fn a_pair_is_both_parities() {
+    let mut rng = Rng::new(5);
+    for round in 0..2_000 {
+        let mut bytes = |most| -> Vec<u8> {
+            let n = rng.within(0, most);
+            (0..n).map(|_| rng.next() as u8).collect()
+        };
+        let (mut p, packet) = (bytes(300), bytes(300));
+        let used = p.len();
+        let mut q: Vec<u8> = p.iter().map(|byte| byte.rotate_left(3)).collect();
+        p.resize(400, 0);
+        q.resize(350, 0);
+        let (mut alone_p, mut alone_q) = (p.clone(), q.clone());
+        let none = None::<&mut NoVectors>;
+        assert!(absorb(none, &mut alone_p, 0, used, &packet));
+        let none = None::<&mut NoVectors>;
+        assert!(absorb(none, &mut alone_q, 1, used, &packet));
+        let fits = if round % 2 == 0 {
+            absorb_pair(Some(&mut Wide), &mut p, &mut q, used, &packet)
+        } else {
+            absorb_pair(None::<&mut NoVectors>, &mut p, &mut q, used, &packet)
+        };
+        assert!(fits);
+        assert_eq!((p, q), (alone_p, alone_q));
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_refused() {
     let none = None::<&mut NoVectors>;
     let mut row = [7; 10];
@@ -205,6 +240,12 @@ fn what_does_not_fit_is_refused() {
     assert!(!absorb(none, &mut row[..1], 0, 0, &[]));
     let none = None::<&mut NoVectors>;
     assert!(!absorb(none, &mut vec![0; 70_002], 0, 0, &[0; 70_000]));
+    let (mut p, mut q) = ([7; 12], [7; 10]);
+    let none = None::<&mut NoVectors>;
+    assert!(!absorb_pair(none, &mut p, &mut q, 10, &[1; 9]));
+    let none = None::<&mut NoVectors>;
+    assert!(!absorb_pair(none, &mut q, &mut p, 10, &[1; 9]));
+    assert_eq!((p, q), ([7; 12], [7; 10]));
     assert!(Solution::new(0, 0, 0).is_none());
     assert!(Solution::new(29, 1, 1).is_none());
     assert!(Solution::new(8, 1 << 8, 1).is_none());

@@ -103,11 +103,11 @@ impl Isal {
 
 /// P and Q, as `unorc` computes them.
 fn ours(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let mut rows = vec![vec![0; PACKET_BYTES + LENGTH_BYTES]; PARITIES];
+    let row = vec![0; PACKET_BYTES + LENGTH_BYTES];
+    let mut rows: [_; PARITIES] = [row.clone(), row];
+    let [p, q] = &mut rows;
     for packet in packets {
-        for (r, row) in rows.iter_mut().enumerate() {
-            gf256::absorb(None::<&mut NoVectors>, row, r, PACKET_BYTES, packet);
-        }
+        gf256::absorb_pair(None::<&mut NoVectors>, p, q, PACKET_BYTES, packet);
     }
     rows.into_iter()
         .map(|mut row| row.split_off(LENGTH_BYTES))

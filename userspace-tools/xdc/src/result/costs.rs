@@ -387,12 +387,12 @@ impl Costs {
         };
         let codes = [
             code("words", "an instruction", 2.2, 2.4, Some(1.0)),
-            code("vectors", "an instruction", 0.4, 0.75, Some(1.0)),
+            code("vectors", "an instruction", 0.4, 0.45, Some(1.0)),
             code(
                 "vectors-lent",
                 "ISA-L's",
                 2.0,
-                2.0,
+                1.0,
                 self.per_coded_byte("isa-l"),
             ),
             code(
