@@ -4,7 +4,8 @@
 //!
 //! A session is two tags; each end has chosen one, and every packet has the tag of the end that it goes
 //! to. An end that answers keeps nothing until the peer has shown that it gets the answer: its tag is a
-//! keyed hash of the peer's, so it need not be remembered. docs/unorc.md has the rules.
+//! keyed hash of the peer's and of the time, which the peer gives back, so neither need be remembered.
+//! docs/unorc.md has the rules.
 
 #[allow(deprecated)]
 use core::hash::{Hasher, SipHasher};
@@ -30,8 +31,11 @@ const YIELD_US: u64 = 500_000;
 const STALE_EVERY_US: u64 = 1_000_000;
 /// Times that the end of a handshake is sent again.
 const MAX_CONFIRMS: u8 = 8;
+/// An answer that is older begins no session.
 const MINUTE_US: u64 = 60_000_000;
 const HELLO_BYTES: usize = 8;
+/// The time of an answer, in the answer and in CONFIRM.
+const WHEN_BYTES: usize = 8;
 
 /// A channel.
 pub struct Channel<P> {
@@ -126,6 +130,10 @@ enum Session {
         since_us: u64,
         confirms: u8,
         next_us: u64,
+        /// When the peer answered, by its clock; 0: we answered.
+        when_us: u64,
+        /// The peer is in it, too.
+        is_heard: bool,
         /// Until then the peer may not have heard of it.
         new_until_us: u64,
     },
@@ -137,26 +145,6 @@ impl Session {
             Session::Down => Standing::Down,
             Session::Asked { .. } => Standing::Asked,
             Session::Up { .. } => Standing::Up,
-        }
-    }
-}
-
-/// The last tags of a kind, the newest first.
-#[derive(Clone, Copy, Debug, Default)]
-struct Tags([Option<u32>; 16]);
-
-impl Tags {
-    fn has(&self, tag: u32) -> bool {
-        self.0.contains(&Some(tag))
-    }
-
-    fn add(&mut self, tag: u32) {
-        if self.has(tag) {
-            return;
-        }
-        self.0.rotate_right(1);
-        if let Some(newest) = self.0.first_mut() {
-            *newest = Some(tag);
         }
     }
 }
@@ -252,11 +240,12 @@ pub struct Endpoint<P> {
     rng: Random,
     rtt: BaseRtt,
     stale_us: u64,
-    /// Tags of the peer's that were answered, and when the last one was.
-    answered: Tags,
+    /// When the peer was last answered. No two answers have the same time.
     answered_us: u64,
-    /// Those whose session has begun, or was given up before: none begins again.
-    passed: Tags,
+    /// Since when the session of a peer that was answered is awaited; 0: never.
+    awaited_us: u64,
+    /// No answer that was given up to then begins a session any more.
+    begun_us: u64,
     /// When anything is due; 0: nothing.
     due_us: u64,
 }
@@ -273,9 +262,9 @@ impl<P: Packet> Endpoint<P> {
             rng: Random::new(keyed(secret, &[])),
             rtt: BaseRtt::default(),
             stale_us: 0,
-            answered: Tags::default(),
             answered_us: 0,
-            passed: Tags::default(),
+            awaited_us: 0,
+            begun_us: 0,
             due_us: 0,
         }
     }
@@ -428,12 +417,25 @@ impl<P: Packet> Endpoint<P> {
         is_marked: bool,
     ) {
         match &mut self.session {
-            Session::Up { mine, confirms, .. } if *mine == header.tag => *confirms = 0,
+            Session::Up {
+                mine,
+                confirms,
+                is_heard,
+                since_us,
+                ..
+            } if *mine == header.tag => {
+                *confirms = 0;
+                if !*is_heard {
+                    *is_heard = true;
+                    // The peer has given up what it asked before.
+                    self.begun_us = self.begun_us.max(*since_us);
+                }
+            }
             // Rule W2.
             _ => {
                 io.count(Count::BadTag, 1);
-                let since_us = now_us.saturating_sub(self.answered_us);
-                let is_awaited = self.answered_us != 0 && since_us < YIELD_US;
+                let since_us = now_us.saturating_sub(self.awaited_us);
+                let is_awaited = self.awaited_us != 0 && since_us < YIELD_US;
                 if self.session == Session::Down && !is_awaited {
                     // The peer is in a session from before. Told so, it may take its session for new.
                     self.ask(io, now_us);
@@ -561,6 +563,7 @@ impl<P: Packet> Endpoint<P> {
                 theirs,
                 confirms,
                 next_us,
+                when_us,
                 ..
             } => {
                 if *next_us > now_us {
@@ -570,8 +573,8 @@ impl<P: Packet> Endpoint<P> {
                 let tries = MAX_CONFIRMS.saturating_sub(*confirms);
                 let pause_us = RETRY_US.checked_shl(tries.into()).unwrap_or(MAX_RETRY_US);
                 *next_us = now_us.saturating_add(pause_us);
-                let (mine, theirs, next_us) = (*mine, *theirs, *next_us);
-                self.control(io, now_us, Kind::Confirm, theirs, &mine.to_be_bytes());
+                let (mine, theirs, next_us, when_us) = (*mine, *theirs, *next_us, *when_us);
+                self.send_confirm(io, now_us, theirs, mine, when_us);
                 next_us
             }
         }
@@ -627,6 +630,19 @@ impl<P: Packet> Endpoint<P> {
         Some(u32::from_be_bytes([a, b, c, d]))
     }
 
+    fn send_confirm<I: Io<Packet = P>>(
+        &mut self,
+        io: &mut I,
+        now_us: u64,
+        theirs: u32,
+        mine: u32,
+        when_us: u64,
+    ) {
+        let body = u128::from(mine) << 64 | u128::from(when_us);
+        let [_, _, _, _, body @ ..] = body.to_be_bytes();
+        self.control(io, now_us, Kind::Confirm, theirs, &body);
+    }
+
     fn send_hello<I: Io<Packet = P>>(&mut self, io: &mut I, now_us: u64, tag: u32) {
         let body = self.hello_body(tag);
         self.control(io, now_us, Kind::Hello, 0, &body);
@@ -659,9 +675,9 @@ impl<P: Packet> Endpoint<P> {
         self.send_hello(io, now_us, tag);
     }
 
-    /// The tag that answers a peer's, in that minute.
-    fn answer(&self, tag: u32, minute: u64) -> u32 {
-        keyed(self.secret, &[tag.into(), minute, 1]) as u32
+    /// The tag by which a peer's is answered at that time.
+    fn answer(&self, tag: u32, when_us: u64) -> u32 {
+        keyed(self.secret, &[tag.into(), when_us, 1]) as u32
     }
 
     fn hello<I: Io<Packet = P>>(&mut self, io: &mut I, now_us: u64, body: &[u8]) {
@@ -682,11 +698,16 @@ impl<P: Packet> Endpoint<P> {
             Session::Up { confirms: 1.., .. } => return,
             _ => {}
         }
-        let minute = now_us.checked_div(MINUTE_US).unwrap_or(0);
-        let body = self.hello_body(self.answer(tag, minute));
-        self.answered.add(tag);
-        self.answered_us = now_us.max(1);
-        self.control(io, now_us, Kind::HelloAck, tag, &body);
+        // Only half of the time, however often it asks: else forged HELLOs would keep this end from asking.
+        let every_us = YIELD_US.saturating_mul(2);
+        if self.awaited_us == 0 || now_us.saturating_sub(self.awaited_us) >= every_us {
+            self.awaited_us = now_us.max(1);
+        }
+        let when_us = now_us.max(self.answered_us.saturating_add(1));
+        self.answered_us = when_us;
+        let hello = self.hello_body(self.answer(tag, when_us));
+        let body = u128::from(u64::from_be_bytes(hello)) << 64 | u128::from(when_us);
+        self.control(io, now_us, Kind::HelloAck, tag, &body.to_be_bytes());
     }
 
     fn hello_ack<I: Io<Packet = P>>(
@@ -713,9 +734,14 @@ impl<P: Packet> Endpoint<P> {
         if now_us < yields_us {
             return;
         }
+        let Some((body, when)) = body.split_last_chunk::<WHEN_BYTES>() else {
+            io.count(Count::Malformed, 1);
+            return;
+        };
         let Some(theirs) = self.offered(io, body) else {
             return;
         };
+        let when_us = u64::from_be_bytes(*when);
         let next_us = now_us.saturating_add(RETRY_US);
         self.due_us = earlier(self.due_us, next_us);
         // A STALE that the peer sends before it hears CONFIRM comes an RTT later. The handshake took one, and the time that
@@ -728,10 +754,12 @@ impl<P: Packet> Endpoint<P> {
             since_us: now_us,
             confirms: MAX_CONFIRMS,
             next_us,
+            when_us,
+            is_heard: false,
             new_until_us: now_us.saturating_add(new_us),
         };
         self.become_now(io, up);
-        self.control(io, now_us, Kind::Confirm, theirs, &tag.to_be_bytes());
+        self.send_confirm(io, now_us, theirs, tag, when_us);
         self.begin(io, lent, now_us);
     }
 
@@ -743,43 +771,39 @@ impl<P: Packet> Endpoint<P> {
         to: u32,
         body: &[u8],
     ) {
-        let Ok(theirs) = <[u8; 4]>::try_from(body) else {
+        let Ok(&[a, b, c, d, ref when @ ..]) = <&[u8; 4 + WHEN_BYTES]>::try_from(body) else {
             io.count(Count::Malformed, 1);
             return;
         };
-        let theirs = u32::from_be_bytes(theirs);
+        let theirs = u32::from_be_bytes([a, b, c, d]);
+        let when_us = u64::from_be_bytes(*when);
         let is_known = matches!(self.session, Session::Up { mine, theirs: known, .. }
             if (mine, known) == (to, theirs));
         if !is_known {
-            // Rule W1, of an answer that it gave before it asked.
-            if matches!(self.session, Session::Up { mine, confirms: 1.., .. } if mine <= theirs) {
-                return;
-            }
-            let minute = now_us.checked_div(MINUTE_US).unwrap_or(0);
-            let last = minute.saturating_sub(1);
-            let is_ours = to == self.answer(theirs, minute) || to == self.answer(theirs, last);
-            if !is_ours || self.passed.has(theirs) {
+            let is_recent =
+                when_us <= self.answered_us && now_us.saturating_sub(when_us) < MINUTE_US;
+            let is_spent = when_us <= self.begun_us;
+            if !is_recent || is_spent || to != self.answer(theirs, when_us) {
                 io.count(Count::BadTag, 1);
                 return;
             }
+            // Rule W1, of two sessions that cross: we answered before ours began, and have not heard the peer in ours.
+            if matches!(self.session, Session::Up { mine, is_heard: false, since_us, .. }
+                if mine <= theirs && when_us <= since_us)
+            {
+                return;
+            }
+            self.begun_us = when_us;
             let up = Session::Up {
                 mine: to,
                 theirs,
                 since_us: now_us,
                 confirms: 0,
                 next_us: 0,
+                when_us: 0,
+                is_heard: true,
                 new_until_us: now_us.saturating_add(STALE_EVERY_US),
             };
-            // What the peer asked before it has given up.
-            let from_theirs = self
-                .answered
-                .0
-                .iter()
-                .skip_while(|tag| **tag != Some(theirs));
-            for tag in from_theirs.flatten() {
-                self.passed.add(*tag);
-            }
-            self.passed.add(theirs);
             self.become_now(io, up);
             self.begin(io, lent, now_us);
         }
@@ -797,6 +821,7 @@ impl<P: Packet> Endpoint<P> {
             mine,
             confirms,
             new_until_us,
+            when_us,
             ..
         } = self.session
         else {
@@ -809,7 +834,7 @@ impl<P: Packet> Endpoint<P> {
         let is_new = now_us < new_until_us;
         match confirms {
             0 if !is_new => self.ask(io, now_us),
-            _ => self.control(io, now_us, Kind::Confirm, theirs, &mine.to_be_bytes()),
+            _ => self.send_confirm(io, now_us, theirs, mine, when_us),
         }
     }
 

@@ -793,7 +793,13 @@ fn a_confirm_that_is_late_begins_no_session_again() {
     for secret in 5..12 {
         net.send(0, ip(1, 0, 100));
         net.run(1_100_000);
-        let Session::Up { mine, theirs, .. } = net.ends[0].endpoint.session else {
+        let Session::Up {
+            mine,
+            theirs,
+            when_us,
+            ..
+        } = net.ends[0].endpoint.session
+        else {
             panic!("no session");
         };
         let header = Header {
@@ -801,7 +807,8 @@ fn a_confirm_that_is_late_begins_no_session_again() {
             tag: theirs,
             ..Header::default()
         };
-        confirms.push(wire(&header, &mine.to_be_bytes()));
+        let body = [&mine.to_be_bytes()[..], &when_us.to_be_bytes()].concat();
+        confirms.push(wire(&header, &body));
         // All that it has said in this session, and in those before.
         let before = net.ends[1].endpoint.session;
         for confirm in &confirms {
@@ -823,21 +830,187 @@ fn answered(net: &mut Net) -> (Vec<u8>, Vec<u8>) {
         tag: u32::from_be_bytes(*body.first_chunk().unwrap()),
         ..Header::default()
     };
-    let confirm = wire(&of(Kind::Confirm), &answer.tag.to_be_bytes());
+    let confirm = [&answer.tag.to_be_bytes()[..], &body[HELLO_BYTES..]].concat();
+    let confirm = wire(&of(Kind::Confirm), &confirm);
     (confirm, wire(&of(Kind::Data), &ip(1, 0, 100)))
 }
 
 #[test]
 fn a_confirm_of_what_was_given_up_begins_no_session() {
+    // The session that is there was asked for by either end.
+    for asker in 0..2 {
+        let mut net = Net::new(config(8, 2), 1);
+        let (late, _) = answered(&mut net);
+        net.ends[0] = End::new(config(8, 2), 5);
+        net.run(1_000);
+        net.send(asker, ip(1, 0, 100));
+        net.run(10_000);
+        assert!(net.ends[0].endpoint.is_up() && net.ends[1].endpoint.is_up());
+        let before = net.ends[1].endpoint.session;
+        net.ends[1].receive(net.now_us, late, false);
+        assert_eq!(net.ends[1].endpoint.session, before, "asker {asker}");
+    }
+}
+
+/// A request in the name of the peer of end 1.
+fn forge_hello(net: &mut Net) {
+    let header = Header {
+        kind: Kind::Hello,
+        ..Header::default()
+    };
+    let tag = net.rng.any() as u32;
+    let body = net.ends[0].endpoint.hello_body(tag);
+    net.ends[1].receive(net.now_us, wire(&header, &body), false);
+}
+
+#[test]
+fn a_confirm_is_not_forgotten_for_forged_requests() {
+    for forged in [0, 15, 16, 200] {
+        let mut net = Net::new(config(8, 2), 1);
+        let (confirm, _) = answered(&mut net);
+        net.ends[1].receive(net.now_us, confirm.clone(), false);
+        assert!(net.ends[1].endpoint.is_up());
+        (0..forged).for_each(|_| forge_hello(&mut net));
+        net.ends[1].io.sent.clear();
+        net.ends[0] = End::new(config(8, 2), 5);
+        net.send(0, ip(1, 0, 100));
+        net.run(10_000);
+        let before = net.ends[1].endpoint.session;
+        net.ends[1].receive(net.now_us, confirm, false);
+        assert_eq!(net.ends[1].endpoint.session, before, "{forged} forged");
+        assert_eq!(net.ends[1].io.counted(Count::Session), 2);
+    }
+}
+
+#[test]
+fn two_answers_at_once_have_times_of_their_own() {
     let mut net = Net::new(config(8, 2), 1);
-    let (late, _) = answered(&mut net);
+    let (first, _) = answered(&mut net);
     net.ends[0] = End::new(config(8, 2), 5);
-    net.send(0, ip(1, 0, 100));
-    net.run(10_000);
-    assert!(net.ends[0].endpoint.is_up() && net.ends[1].endpoint.is_up());
-    let before = net.ends[1].endpoint.session;
-    net.ends[1].receive(net.now_us, late, false);
-    assert_eq!(net.ends[1].endpoint.session, before);
+    let (second, _) = answered(&mut net);
+    for confirm in [first, second] {
+        net.ends[1].receive(net.now_us, confirm, false);
+    }
+    assert_eq!(net.ends[1].io.counted(Count::Session), 2);
+}
+
+#[test]
+fn what_is_odd_in_a_handshake_is_refused() {
+    let mut net = Net::new(config(8, 2), 1);
+    let (confirm, _) = answered(&mut net);
+    let end = &mut net.ends[1];
+    let when_us = end.endpoint.answered_us;
+    let asked = u32::from_be_bytes(*confirm[HEADER_BYTES..].first_chunk().unwrap());
+    let of = |tag, when_us: u64| {
+        let header = Header {
+            kind: Kind::Confirm,
+            tag,
+            ..Header::default()
+        };
+        wire(
+            &header,
+            &[&asked.to_be_bytes()[..], &when_us.to_be_bytes()].concat(),
+        )
+    };
+    let own = end.endpoint.answer(asked, when_us);
+    let ahead = end.endpoint.answer(asked, when_us + 1);
+    assert_eq!(of(own, when_us), confirm);
+    // Of another time, of a time that is not yet, and after a minute.
+    for (packet, late_us) in [
+        (of(own, when_us - 1), 0),
+        (of(ahead, when_us + 1), 0),
+        (confirm.clone(), MINUTE_US),
+    ] {
+        let before = end.io.counted(Count::BadTag);
+        end.receive(net.now_us + late_us, packet, false);
+        assert_eq!(end.io.counted(Count::BadTag), before + 1);
+    }
+    // Of another length.
+    let longer = [&confirm[..], &[0]].concat();
+    for packet in [&confirm[..HEADER_BYTES + 4], &confirm[..27], &longer] {
+        let before = end.io.counted(Count::Malformed);
+        end.receive(net.now_us, packet.to_vec(), false);
+        assert_eq!(end.io.counted(Count::Malformed), before + 1);
+    }
+    assert!(!end.endpoint.is_up());
+    let Session::Asked { tag, .. } = net.ends[0].endpoint.session else {
+        panic!("not asked");
+    };
+    let header = Header {
+        kind: Kind::HelloAck,
+        tag,
+        ..Header::default()
+    };
+    let hello = net.ends[0].endpoint.hello_body(7);
+    let end = &mut net.ends[0];
+    for times in [&[][..], &[0; 7], &[0; 9]] {
+        let before = end.io.counted(Count::Malformed);
+        let packet = wire(&header, &[&hello[..], times].concat());
+        end.receive(net.now_us, packet, false);
+        assert_eq!(end.io.counted(Count::Malformed), before + 1);
+    }
+    assert!(!end.endpoint.is_up());
+}
+
+#[test]
+fn of_two_sessions_that_cross_one_stays() {
+    for seed in 0..20 {
+        let mut net = Net::new(config(8, 2), seed);
+        net.delay_us = 300_000;
+        // What an end says first, and nothing else.
+        let said = |net: &mut Net, at: usize| {
+            let (header, body, _) = net.ends[at].io.sent.remove(0);
+            net.ends[at].io.sent.clear();
+            wire(&header, &body)
+        };
+        net.send(0, ip(1, 0, 100));
+        let hello = said(&mut net, 0);
+        net.ends[1].receive(net.now_us, hello, false);
+        let answers = [said(&mut net, 1), {
+            net.send(1, ip(1, 0, 100));
+            let hello = said(&mut net, 1);
+            net.ends[0].receive(net.now_us, hello, false);
+            match net.ends[0].io.sent.len() {
+                // It goes on with its own.
+                0 => continue,
+                _ => said(&mut net, 0),
+            }
+        }];
+        // Both answers are so late that neither end waits for the other's session.
+        net.now_us += YIELD_US;
+        for (at, answer) in answers.into_iter().enumerate() {
+            net.ends[at].receive(net.now_us, answer, false);
+        }
+        net.run(1_000_000);
+        let of = |at: usize| match net.ends[at].endpoint.session {
+            Session::Up { mine, theirs, .. } => (mine, theirs),
+            _ => panic!("no session"),
+        };
+        let (mine, theirs) = of(0);
+        assert_eq!(of(1), (theirs, mine), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_silent_peer_that_restarts_is_found_among_forged_packets() {
+    let mut net = Net::new(config(8, 2), 3);
+    talk_of_one(&mut net, 0, 150, 10_000);
+    net.ends[1] = End::new(config(8, 2), 4);
+    let restart_us = net.now_us;
+    for number in 0.. {
+        if number % 40 == 0 {
+            forge_hello(&mut net);
+        }
+        let header = Header {
+            tag: net.rng.any() as u32,
+            ..Header::default()
+        };
+        net.ends[1].receive(net.now_us, wire(&header, &ip(1, 1, 60)), false);
+        if talk_of_one(&mut net, 150 + number, 1, 10_000) > 0 {
+            break;
+        }
+        assert!(net.now_us - restart_us < 5_000_000);
+    }
 }
 
 #[test]
