@@ -325,6 +325,13 @@ in_ns h1 sysctl -qw net.ipv4.tcp_frto=0 net.ipv4.tcp_early_retrans=0
 in_ns h1 sysctl -qw net.ipv6.conf.all.disable_ipv6=1
 # What comes behind the flow of rack_transfer.
 then=
+# Sixty packets at once, often enough to meet each part of the week: a flow's packets may all leave in days of their rack.
+bursts() {
+	for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do
+		in_ns h1 xdc-witness packets tcp 10.9.1.2 960 60 0
+		sleep 0.03
+	done
+}
 # rack_transfer OPTION VALUE...: a flow to rack 1 through a new qdisc, and something behind its last day.
 rack_transfer() {
 	tc -n h1 qdisc del dev bond0 root 2>/dev/null
@@ -357,6 +364,7 @@ rack_transfer() {
 	check "acceltor_day: as it begins, nothing is sent" rule acceltor_day 'f["begins"] == 0 || f["sent_bytes"] == 0'
 	equal "acceltor_day: the qdisc" "bond0 1: " "$(distinct acceltor_day dev)$(distinct acceltor_day handle)"
 }
+then=bursts
 rack_transfer detect sketch sketch-bytes 20kb
 # On a slow host it is forgotten meanwhile, and becomes one again.
 within "acceltor_elephant: one" 1 100 "$(by_xdc acceltor_elephant)"
@@ -366,14 +374,8 @@ equal "acceltor_accelerate: before its day" "early " "$(distinct acceltor_accele
 check "acceltor_accelerate: a round trip at least, and two days at most" rule acceltor_accelerate \
 	'f["left_ns"] >= 6000000 && f["left_ns"] <= 54000000'
 within "acceltor_day: some" 2 100000 "$(by_xdc acceltor_day)"
-# With this rtt what comes in the day before that of rack 1 is queued for it, and sixty packets at once are more than the
-# limit, however slow the host is.
-bursts() {
-	for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do
-		in_ns h1 xdc-witness packets tcp 10.9.1.2 960 60 0
-		sleep 0.03
-	done
-}
+# With this rtt what comes in the day before that of rack 1 is queued for it, and a burst is more than the limit, however
+# slow the host is.
 then=bursts
 rack_transfer detect dscp dscp 0 overflow lp limit 5kb rtt 26ms k 3
 then=
