@@ -26,6 +26,8 @@ const MAX_WAITING: usize = 64;
 const PATIENCE_US: u64 = 3_000_000;
 const RETRY_US: u64 = 1_000;
 const MAX_RETRY_US: u64 = 1_000_000;
+/// An end whose peer asks, too, does not wait longer until it asks again.
+const SOON_US: u64 = 64_000;
 /// How long an end waits for the session of a peer that asked at the same time, or that it has answered. MAX_CONFIRMS repetitions take half of it.
 const YIELD_US: u64 = 500_000;
 const STALE_EVERY_US: u64 = 1_000_000;
@@ -428,7 +430,7 @@ impl<P: Packet> Endpoint<P> {
                 if !*is_heard {
                     *is_heard = true;
                     // The peer has given up what it asked before.
-                    self.begun_us = self.begun_us.max(*since_us);
+                    self.begun_us = self.begun_us.max(*since_us).max(self.answered_us);
                 }
             }
             // Rule W2.
@@ -687,7 +689,20 @@ impl<P: Packet> Endpoint<P> {
         // Rule W1: of two that ask at once the one with the lower tag goes on, and the other waits for it. Tags do not
         // change on the way, as addresses may. Its own that comes back gets no answer.
         match &mut self.session {
-            Session::Asked { tag: mine, .. } if *mine <= tag => return,
+            Session::Asked {
+                tag: mine,
+                retry_us,
+                next_us,
+                ..
+            } if *mine <= tag => {
+                // The peer is there now, and waits for us.
+                if *mine != tag && *retry_us > SOON_US {
+                    *retry_us = SOON_US / 2;
+                    *next_us = now_us;
+                    self.due_us = earlier(self.due_us, now_us.max(1));
+                }
+                return;
+            }
             Session::Asked {
                 yields_us: yields_us @ 0,
                 ..
@@ -703,7 +718,7 @@ impl<P: Packet> Endpoint<P> {
         if self.awaited_us == 0 || now_us.saturating_sub(self.awaited_us) >= every_us {
             self.awaited_us = now_us.max(1);
         }
-        let when_us = now_us.max(self.answered_us.saturating_add(1));
+        let when_us = now_us.max(self.answered_us.max(self.begun_us).saturating_add(1));
         self.answered_us = when_us;
         let hello = self.hello_body(self.answer(tag, when_us));
         let body = u128::from(u64::from_be_bytes(hello)) << 64 | u128::from(when_us);
@@ -822,6 +837,8 @@ impl<P: Packet> Endpoint<P> {
             confirms,
             new_until_us,
             when_us,
+            is_heard,
+            since_us,
             ..
         } = self.session
         else {
@@ -830,8 +847,12 @@ impl<P: Packet> Endpoint<P> {
         if tag != theirs {
             return;
         }
-        // Of a new one it may not have heard yet when it said so. If it knows of none it says so once more.
         let is_new = now_us < new_until_us;
+        // It has been answered since: were it told of ours now, each end would take the other's session.
+        if is_new && !is_heard && self.answered_us > since_us {
+            return;
+        }
+        // Of a new one it may not have heard yet when it said so. If it knows of none it says so once more.
         match confirms {
             0 if !is_new => self.ask(io, now_us),
             _ => self.send_confirm(io, now_us, theirs, mine, when_us),

@@ -1026,3 +1026,70 @@ fn an_end_that_has_just_answered_asks_nothing() {
     net.now_us += YIELD_US;
     assert_eq!(kinds(&mut net, &data), [Kind::Hello]);
 }
+
+/// What an end has said last of that kind, as it goes on the wire.
+fn last_said(net: &mut Net, at: usize, kind: Kind) -> Option<Vec<u8>> {
+    let sent = std::mem::take(&mut net.ends[at].io.sent);
+    let of_kind = sent
+        .into_iter()
+        .rev()
+        .find(|(header, _, _)| header.kind == kind);
+    of_kind.map(|(header, body, _)| wire(&header, &body))
+}
+
+/// End 0 has a session that end 1 never hears of: its CONFIRMs are late or lost. Then end 1 asks, too, and is answered. The
+/// CONFIRM of end 0, and the answer that it gives.
+fn answered_within_a_session(net: &mut Net) -> (Vec<u8>, Vec<u8>) {
+    net.send(0, ip(1, 0, 100));
+    let hello = last_said(net, 0, Kind::Hello).unwrap();
+    net.ends[1].receive(net.now_us, hello, false);
+    let answer = last_said(net, 1, Kind::HelloAck).unwrap();
+    net.ends[0].receive(net.now_us, answer, false);
+    let confirm = last_said(net, 0, Kind::Confirm).unwrap();
+    for _ in 0..600 {
+        net.now_us += 500;
+        net.ends[0].poll(net.now_us);
+    }
+    net.ends[0].io.sent.clear();
+    net.send(1, ip(1, 0, 100));
+    let hello = last_said(net, 1, Kind::Hello).unwrap();
+    net.ends[0].receive(net.now_us, hello, false);
+    (confirm, last_said(net, 0, Kind::HelloAck).unwrap())
+}
+
+#[test]
+fn a_session_that_is_no_news_is_not_told_to_whoever_was_answered_since() {
+    let mut net = Net::new(config(8, 2), 1);
+    answered_within_a_session(&mut net);
+    // The peer does not know the session, and says so.
+    net.send(0, ip(1, 0, 100));
+    let data = last_said(&mut net, 0, Kind::Data).unwrap();
+    net.ends[1].receive(net.now_us, data, false);
+    let stale = last_said(&mut net, 1, Kind::Stale).unwrap();
+    net.ends[0].receive(net.now_us, stale, false);
+    assert_eq!(last_said(&mut net, 0, Kind::Confirm), None);
+}
+
+#[test]
+fn what_was_answered_before_the_peer_was_heard_begins_no_session() {
+    let mut in_the_first = 0;
+    for seed in 0..20 {
+        let mut net = Net::new(config(8, 2), seed);
+        let (confirm, answer) = answered_within_a_session(&mut net);
+        net.ends[1].receive(net.now_us, answer, false);
+        let late = last_said(&mut net, 1, Kind::Confirm).unwrap();
+        net.ends[1].receive(net.now_us, confirm, false);
+        net.ends[1].io.sent.clear();
+        let tags = |net: &Net| match net.ends[0].endpoint.session {
+            Session::Up { mine, theirs, .. } => (mine, theirs),
+            _ => panic!("no session"),
+        };
+        let before = tags(&net);
+        talk(&mut net, 3);
+        let is_good = tags(&net) == before && !net.up(0).is_empty();
+        in_the_first += u32::from(is_good);
+        net.ends[0].receive(net.now_us, late, false);
+        assert!(!is_good || tags(&net) == before, "seed {seed}");
+    }
+    assert!(in_the_first > 3, "{in_the_first}");
+}
