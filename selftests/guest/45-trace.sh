@@ -376,7 +376,6 @@ check "acceltor_accelerate: a round trip at least, and two days at most" rule ac
 within "acceltor_day: some" 2 100000 "$(by_xdc acceltor_day)"
 # With this rtt what comes in the day before that of rack 1 is queued for it, and a burst is more than the limit, however
 # slow the host is.
-then=bursts
 rack_transfer detect dscp dscp 0 overflow lp limit 5kb rtt 26ms k 3
 then=
 check "acceltor_accelerate: some find no room" grep -q '"event":"acceltor_accelerate".*"cause":"full"' $recording
