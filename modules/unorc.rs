@@ -92,11 +92,19 @@ impl Io for Decisions<'_> {
     }
 
     fn make(&mut self, len: usize) -> Option<Packet> {
-        self.make(len)
+        let made = self.make(len);
+        if made.is_none() {
+            self.count(Count::NoMem as usize, 1);
+        }
+        made
     }
 
     fn copy(&mut self, packet: &Packet) -> Option<Packet> {
-        self.copy(packet)
+        let copied = self.copy(packet);
+        if copied.is_none() {
+            self.count(Count::NoMem as usize, 1);
+        }
+        copied
     }
 
     fn send(&mut self, header: &Header, packet: Packet, ecn: Ecn) {

@@ -30,7 +30,8 @@ const MAX_RETRY_US: u64 = 1_000_000;
 const SOON_US: u64 = 64_000;
 /// How long an end waits for the session of a peer that asked at the same time, or that it has answered. MAX_CONFIRMS repetitions take half of it.
 const YIELD_US: u64 = 500_000;
-const STALE_EVERY_US: u64 = 1_000_000;
+const NEW_US: u64 = 1_000_000;
+const STALE_EVERY_US: u64 = 10_000;
 /// Times that the end of a handshake is sent again.
 const MAX_CONFIRMS: u8 = 8;
 /// An answer that is older begins no session.
@@ -445,6 +446,7 @@ impl<P: Packet> Endpoint<P> {
                 }
                 if self.stale_us == 0 || now_us.saturating_sub(self.stale_us) >= STALE_EVERY_US {
                     self.stale_us = now_us.max(1);
+                    self.remind(io, now_us);
                     self.control(io, now_us, Kind::Stale, header.tag, &[]);
                 }
                 return;
@@ -597,7 +599,6 @@ impl<P: Packet> Endpoint<P> {
             ..cx.header(kind)
         };
         let Some(mut packet) = cx.io.make(body.len()) else {
-            cx.io.count(Count::NoMem, 1);
             return;
         };
         for (cell, byte) in packet.bytes_mut().iter_mut().zip(body) {
@@ -643,6 +644,24 @@ impl<P: Packet> Endpoint<P> {
         let body = u128::from(mine) << 64 | u128::from(when_us);
         let [_, _, _, _, body @ ..] = body.to_be_bytes();
         self.control(io, now_us, Kind::Confirm, theirs, &body);
+    }
+
+    /// The peer speaks, but not in our session: all that told it of that was lost.
+    fn remind<I: Io<Packet = P>>(&mut self, io: &mut I, now_us: u64) {
+        match self.session {
+            Session::Up {
+                mine,
+                theirs,
+                since_us,
+                confirms: 0,
+                when_us,
+                is_heard: false,
+                ..
+            } if self.answered_us <= since_us => {
+                self.send_confirm(io, now_us, theirs, mine, when_us);
+            }
+            _ => {}
+        }
     }
 
     fn send_hello<I: Io<Packet = P>>(&mut self, io: &mut I, now_us: u64, tag: u32) {
@@ -762,7 +781,7 @@ impl<P: Packet> Endpoint<P> {
         // A STALE that the peer sends before it hears CONFIRM comes an RTT later. The handshake took one, and the time that
         // the peer was not there.
         let handshake_us = now_us.saturating_sub(since_us);
-        let new_us = handshake_us.saturating_mul(2).max(STALE_EVERY_US);
+        let new_us = handshake_us.saturating_mul(2).max(NEW_US);
         let up = Session::Up {
             mine: tag,
             theirs,
@@ -817,7 +836,7 @@ impl<P: Packet> Endpoint<P> {
                 next_us: 0,
                 when_us: 0,
                 is_heard: true,
-                new_until_us: now_us.saturating_add(STALE_EVERY_US),
+                new_until_us: now_us.saturating_add(NEW_US),
             };
             self.become_now(io, up);
             self.begin(io, lent, now_us);

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Parities by the processor's vector registers are those by words: the module that is loaded compares them.
+# Parities by the processor's vector registers are those by words: the module that is loaded compares them. And a tunnel
+# whose parities they compute gives back what is lost.
 # kernels: x86 debug
 . "$(dirname "$0")/lib.sh"
 
@@ -9,4 +10,25 @@ check "parities by vectors and by words are the same" modprobe xdc_code
 log=$(dmesg | sed -n 's/^.*xdc_code: //p' | tail -4)
 matches "all that was to be compared was compared" "20000 comparisons" "$log"
 check "the module goes" rmmod xdc_code
+
+counter() {
+	in_ns "$1" ethtool -S u0 | awk -v name="$2:" '$1 == name { print $2 }'
+}
+
+check "unorc" modprobe unorc
+pair
+for i in 1 2; do
+	ip -n h$i link add u0 type unorc local 10.9.0.$i remote 10.9.0.$((3 - i)) fec 8+3 timer 30000
+	ip -n h$i addr add 10.50.0.$i/24 dev u0
+	ip -n h$i link set u0 up
+	tc -n h$i qdisc replace dev eth0 root netem limit 100000 rate 100mbit loss 2%
+done
+dd if=/dev/urandom of=/tmp/sent bs=10000 count=300 2>/dev/null
+check "pings" in_ns h1 ping -c 3 -i 0.1 -W 5 10.50.0.2
+check "3 MB arrive, equal to the byte" transfer 10.50.0.2
+recovered=$(counter h2 recovered)
+check "lost packets were decoded: $recovered" test "$recovered" -gt 10
+equal "nothing was decoded wrong" 0 "$(counter h2 bad_decode)"
+unpair
+check "unorc goes" rmmod unorc
 finish

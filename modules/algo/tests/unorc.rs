@@ -452,6 +452,15 @@ fn a_long_queue_is_no_silence() {
 }
 
 #[test]
+fn parities_that_could_not_be_made_are_counted() {
+    let mut alone = alone(config(8, 2));
+    alone.io.fails = 2;
+    push(&mut alone, 0..1);
+    // A copy, and of two parities the first is not there.
+    assert_eq!(alone.io.counted(Count::NoMem), 1);
+}
+
+#[test]
 fn without_memory_packets_go_raw() {
     let mut alone = alone(config(8, 2));
     alone.io.fails = 1;

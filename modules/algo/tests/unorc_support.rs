@@ -87,7 +87,9 @@ impl Caller {
 
     fn has_memory(&mut self) -> bool {
         self.asked += 1;
-        self.fails == 0 || !self.asked.is_multiple_of(self.fails)
+        let has_memory = self.fails == 0 || !self.asked.is_multiple_of(self.fails);
+        self.counts[Count::NoMem as usize] += u64::from(!has_memory);
+        has_memory
     }
 }
 
