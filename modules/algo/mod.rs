@@ -12,6 +12,7 @@
 
 pub mod acceltor;
 pub mod acceltor_plan;
+pub mod balance;
 pub mod color;
 pub mod controller;
 pub mod dctcp;

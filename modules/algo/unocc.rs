@@ -30,12 +30,17 @@
 //!     Adapt, so that flows which share the path grow alike. This begins with the flow's first loss. Until then, and
 //!     as an upper bound from then on, the device's speed gives the increase. Where no device tells C there is no such
 //!     bound, and this begins with the flow.
+//! 11. Within the region, where C is told, the increase of a window below a part of the BDP (1024 / `step_windows`) is in
+//!     proportion to it, and its decreases likewise, while both are near their balance (`balance.rs`). A host's noise counts
+//!     as part of the RTT there.
+//! 12. Quick Adapt acts where E is a quarter and more: on a host with noise few packets are marked.
 
+use crate::algo::balance::{Balance, Change, REGROWTH_BITS};
 use crate::algo::controller::{Controller, Published, Watch, published};
 use crate::algo::entry::{Entry, Event as Tracepoint, Line, Marks, Shown, State, Unit, Value};
 use crate::algo::fixed::{
-    BYTE_BITS, FRACTION_ONE, NS_PER_US, PPM, bdp_bytes, bytes_per_s, ewma, fraction, mul_div,
-    mul_fraction, mul_ratio,
+    BYTE_BITS, FRACTION_BITS, FRACTION_ONE, NS_PER_US, PPM, RATIO_BITS, RATIO_ONE, bdp_bytes,
+    bytes_per_s, ewma, fraction, mul_div, mul_fraction, mul_ratio,
 };
 use crate::algo::host::{self, LineRate};
 use crate::algo::params::{Values, params};
@@ -62,12 +67,15 @@ params! {
     intra_rtt_us: "us",                         0,   1_000_000,   [14, 14, 0];
     /// Additive increase per RTT, as a part of the flow's own BDP.
     ai_ppm: "ppm",                              0,   1_000_000,   [1_000, 1_000, 4_000];
+    /// Near its balance the increase is a part of so many windows, if that is less than the BDP, and decreases are
+    /// less in proportion; 0 = always of the BDP.
+    step_windows: "1/1024",                     0,   1 << 20,     [0, 0, 2_560];
     /// K of the decrease E x 4K / (K + BDP); 0 = k_intra_bdp.
     k_bytes: "bytes",                           0,   1 << 30,     [0, 24_576, 0];
     /// K relative to the intra-datacenter BDP, where k_bytes is 0.
-    k_intra_bdp: "1/1024",                      1,   16_384,      [146, 146, 256];
+    k_intra_bdp: "1/1024",                      1,   16_384,      [146, 146, 200];
     /// Gain of E, the average of the marked fraction per epoch.
-    ewma: "1/1024",                             1,   1_024,       [512, 666, 666];
+    ewma: "1/1024",                             1,   1_024,       [512, 666, 333];
     /// Factor of a decrease while only phantom queues are congested.
     md_gentle: "1/1024",                        0,   1_024,       [307, 358, 1_024];
     /// RTT above the base, relative to it, that still counts as no delay.
@@ -85,6 +93,8 @@ params! {
     /// 1 = Quick Adapt acts only where the round trip also saw a mark: a host that is slow for a
     /// moment is no congestion.
     qa_needs_mark: "0 or 1",                    0,   1,           [0, 0, 1];
+    /// Quick Adapt acts only where E is at least this: of a host's noise few packets are marked.
+    qa_least_e: "1/1024",                       0,   1_024,       [0, 0, 256];
     /// How a flow begins: 0 = slow start until the first congestion, 1 = one BDP at once.
     start: "0 or 1",                            0,   1,           [0, 1, 0];
     /// Slow start begins with this part of the BDP, if that is more than the kernel's initial window.
@@ -107,6 +117,10 @@ const E_ALWAYS_DECREASES: u32 = FRACTION_ONE / 10 * 9;
 
 /// The increase is that of at least this rate where C is not told.
 const UNTOLD_LEAST_MBPS: u32 = 100;
+
+/// A host's noise counts as part of the RTT, up to so much and so many base RTTs.
+const NOISE_US: u32 = 50;
+const NOISE_BASE_RTTS: u32 = 4;
 
 /// 4,096 packets: in ten RTTs half a window of 10 Gbit/s and 100 ms.
 const MAX_DOUBLINGS: u32 = 12;
@@ -144,9 +158,31 @@ pub struct Path {
     /// What C is by.
     line_rate: LineRate,
     bdp_bytes: u64,
+    /// What C carries in the RTT of the ACK, of which a host's noise is a part.
+    noisy_bdp_bytes: u64,
 }
 
 impl Path {
+    /// As that ACK sees it.
+    #[inline(always)]
+    fn seen_by(self, ack: &Ack) -> Self {
+        let base_rtt_us = self.base_rtt_us;
+        let most_us = base_rtt_us
+            .saturating_mul(NOISE_BASE_RTTS)
+            .min(base_rtt_us.saturating_add(NOISE_US));
+        let rtt_us = ack.rtt_us.unwrap_or(0).min(most_us).max(base_rtt_us);
+        Self {
+            noisy_bdp_bytes: bdp_bytes(self.rate_mbps, rtt_us),
+            ..self
+        }
+    }
+
+    /// Whether increase and decrease are in proportion to the window near their balance.
+    #[inline(always)]
+    fn is_proportional(&self) -> bool {
+        self.line_rate.is_told() && host::is_in_region(self.base_rtt_us)
+    }
+
     /// The BDP that the increase is a part of where C is only what was seen: an early loss leaves too little of it.
     #[cold]
     #[inline(never)]
@@ -165,6 +201,7 @@ pub trait Derived: Rows {
             rate_mbps,
             line_rate,
             bdp_bytes: bdp_bytes(rate_mbps, base_rtt_us),
+            noisy_bdp_bytes: bdp_bytes(rate_mbps, base_rtt_us),
         }
     }
 
@@ -283,8 +320,8 @@ pub struct Flow {
     quick_adapts: u8,
     /// Epochs that have ended, for people; wraps.
     epochs: u8,
-    /// Decreases that slow start withheld in this round trip, bytes.
-    withheld_bytes: u32,
+    /// Decreases that slow start withheld; later how they compare with the increases.
+    balance: Balance,
 }
 
 /// Whether Quick Adapt may act.
@@ -413,6 +450,16 @@ pub struct Verdict {
     pub gentle: bool,
 }
 
+/// What the end of an epoch came to, and what the balance needs besides.
+#[derive(Clone, Copy, Debug)]
+struct Judged {
+    verdict: Verdict,
+    /// The decrease before it is made less in proportion, as a fraction.
+    whole_cut: u32,
+    /// The part of the epoch's bytes that were marked, as a fraction.
+    marked: u32,
+}
+
 /// What the end of an epoch did to the window.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Action {
@@ -492,7 +539,7 @@ impl Controller for Flow {
                 .ask_host(params, ack.now_us, &self.base_rtt, sample);
         }
         match self.path(params, params.line_rate_mbps()) {
-            Some(path) => self.algorithm_1(params, ack, &path, watch),
+            Some(path) => self.algorithm_1(params, ack, &path.seen_by(ack), watch),
             None => {
                 self.slow_start(ack, false);
                 self.window.clamp(ack.mss_bytes, u64::MAX);
@@ -603,19 +650,75 @@ impl Flow {
             far_step_scaled(step_scaled, self.line_rate, self.signs, now_us, mss_bytes)
         };
         let in_region = host::is_in_region(path.base_rtt_us);
-        let step_scaled = params.increase_scaled(path);
-        // Two copies, so that the compiler joins each with that half of increase_scaled(): five instructions less an ACK.
+        // A copy each, so that the compiler joins it with its half of increase_scaled(): five instructions less an ACK.
         if path.line_rate.is_told() {
-            match in_region || params.line_rate_mbps() != 0 {
-                true => step_scaled,
-                false => far_scaled(step_scaled),
+            match (in_region, params.line_rate_mbps()) {
+                (true, _) => params.increase_of_scaled(self.share_bytes(params, path)),
+                (false, 0) => far_scaled(params.increase_scaled(path)),
+                (false, _) => params.increase_scaled(path),
             }
         } else {
             match in_region {
-                true => step_scaled,
-                false => far_scaled(step_scaled),
+                true => params.increase_scaled(path),
+                false => far_scaled(params.increase_scaled(path)),
             }
         }
+    }
+
+    /// The part of the BDP that the increase is a part of, on a [proportional](Path::is_proportional) path.
+    #[inline(always)]
+    fn share_bytes(&self, params: &impl Values, path: &Path) -> u64 {
+        match params.step_windows() {
+            0 => path.bdp_bytes,
+            windows => self.balance.share_bytes(
+                mul_ratio(self.window.bytes(), windows),
+                path.noisy_bdp_bytes,
+            ),
+        }
+    }
+
+    /// As much less of a decrease as there is of the increase: where both are in balance does not depend on the window.
+    fn in_proportion(&self, params: &impl Values, path: &Path, cut: u64) -> u64 {
+        if !path.is_proportional() || params.step_windows() == 0 {
+            return cut;
+        }
+        mul_div(
+            cut,
+            self.share_bytes(params, path),
+            path.noisy_bdp_bytes.max(1),
+        )
+    }
+
+    /// What an epoch of `period_us`, which ended `elapsed_us` after the one before, did to the balance.
+    fn end_balance(
+        &mut self,
+        params: &impl Values,
+        path: &Path,
+        period_us: u64,
+        elapsed_us: u64,
+        judged: &Judged,
+    ) {
+        if self.window.in_slow_start() || !path.is_proportional() {
+            return;
+        }
+        // In bits per microsecond, x 10^6: it adds a part of what C carries in an RTT in each RTT.
+        let slope_ppm = u64::from(params.ai_ppm()).wrapping_mul(path.rate_mbps.into());
+        let cut_bytes = mul_fraction(self.window.bytes(), judged.whole_cut);
+        let regrowth_scaled = match judged.verdict.action {
+            Action::Decreased => mul_div(cut_bytes, (8 << REGROWTH_BITS) * PPM, slope_ppm.max(1)),
+            _ => 0,
+        };
+        let twice_us = match judged.verdict.action {
+            Action::Increased => period_us,
+            _ => 0,
+        };
+        let change = Change {
+            elapsed_us,
+            marked: judged.marked,
+            twice_us,
+            regrowth_scaled,
+        };
+        self.balance.end_epoch(path.base_rtt_us, &change);
     }
 
     /// The path, if base RTT and C are known before anything is sent: by hand, or by the device within the region.
@@ -758,7 +861,7 @@ impl Flow {
                 }
             }
         }
-        self.withheld_bytes = 0;
+        self.balance.end_round();
         self.signs = self.signs.next();
     }
 
@@ -767,7 +870,7 @@ impl Flow {
         self.adapt = Adapt::REDUCED;
         self.round_ends = Moment::at(now_us);
         self.line_rate.congested_at(now_us);
-        self.withheld_bytes = 0;
+        self.balance.end_round();
     }
 
     /// Another reduction may follow in this round trip.
@@ -780,7 +883,8 @@ impl Flow {
     /// Whether this round trip says something of the network, and the network of the window.
     fn may_adapt(&self, params: &impl Values, ack: &Ack) -> bool {
         let is_known = self.signs.has(Signs::MARKED) || params.qa_needs_mark() == 0;
-        is_known && !ack.in_recovery
+        let least_e = params.qa_least_e().min(RATIO_ONE) << (FRACTION_BITS - RATIO_BITS);
+        is_known && self.ecn_fraction >= least_e && !ack.in_recovery
     }
 
     /// Whether as much is in flight as Quick Adapt would expect to be delivered.
@@ -856,7 +960,7 @@ impl Flow {
             return;
         }
         let before = self.window;
-        let verdict = self.judge_epoch(params, ack, rtt_us, path);
+        let judged = self.judge_epoch(params, ack, rtt_us, path);
         self.epochs = self.epochs.wrapping_add(1);
 
         // The period is the packet's RTT, scaled down to an intra-datacenter flow's.
@@ -865,12 +969,15 @@ impl Flow {
             u64::from(params.epoch_us(path.base_rtt_us)),
             u64::from(path.base_rtt_us),
         );
-        let next_ns = self.epoch_ends_ns.saturating_add(period_ns);
+        let ended_ns = self.epoch_ends_ns;
+        let next_ns = ended_ns.saturating_add(period_ns);
         self.epoch_ends_ns = if next_ns > sent_at_ns {
             next_ns
         } else {
             sent_at_ns.saturating_add(period_ns)
         };
+        let elapsed_us = self.epoch_ends_ns.saturating_sub(ended_ns) / NS_PER_US;
+        self.end_balance(params, path, period_ns / NS_PER_US, elapsed_us, &judged);
         watch.observe(|| {
             Event::Epoch(Epoch {
                 cwnd_before_bytes: before.bytes(),
@@ -881,7 +988,7 @@ impl Flow {
                 acked_bytes: self.epoch_acked_bytes,
                 marked_bytes: self.epoch_marked_bytes,
                 ecn_fraction: self.ecn_fraction,
-                verdict,
+                verdict: judged.verdict,
             })
         });
         self.epoch_acked_bytes = 0;
@@ -890,20 +997,18 @@ impl Flow {
 
     /// The epoch is over: E, and the decrease if anything was marked.
     #[inline(always)]
-    fn judge_epoch(
-        &mut self,
-        params: &impl Values,
-        ack: &Ack,
-        rtt_us: u32,
-        path: &Path,
-    ) -> Verdict {
+    fn judge_epoch(&mut self, params: &impl Values, ack: &Ack, rtt_us: u32, path: &Path) -> Judged {
         let mut verdict = Verdict {
             action: Action::None,
             cut: 0,
             gentle: false,
         };
         if self.epoch_acked_bytes == 0 {
-            return verdict;
+            return Judged {
+                verdict,
+                whole_cut: 0,
+                marked: 0,
+            };
         }
         let before = self.ecn_fraction;
         let marked = fraction(
@@ -911,11 +1016,16 @@ impl Flow {
             u64::from(self.epoch_acked_bytes),
         );
         self.ecn_fraction = ewma(before, marked, params.ewma());
+        let of = |verdict, whole_cut| Judged {
+            verdict,
+            whole_cut,
+            marked,
+        };
         if self.epoch_marked_bytes == 0 || self.was_reduced() {
             if self.epoch_marked_bytes != 0 {
                 verdict.action = Action::Rested;
             }
-            return verdict;
+            return of(verdict, 0);
         }
 
         let gain = u64::from(params.decrease_gain(path));
@@ -924,11 +1034,13 @@ impl Flow {
             cut = mul_ratio(cut, params.md_gentle());
             verdict.gentle = true;
         }
+        let whole_cut = cut as u32;
+        cut = self.in_proportion(params, path, cut);
         verdict.cut = cut as u32;
         if self.window.in_slow_start() {
             let step_scaled = self.step_scaled(params, path, ack.now_us, ack.mss_bytes);
             verdict.action = self.withhold(cut, step_scaled);
-            return verdict;
+            return of(verdict, whole_cut);
         }
 
         let falling =
@@ -938,21 +1050,18 @@ impl Flow {
             self.window
                 .increase(step_scaled, u64::from(self.epoch_acked_bytes));
             verdict.action = Action::Increased;
-            return verdict;
+            return of(verdict, whole_cut);
         }
         self.window.decrease(cut as u32);
         verdict.action = Action::Decreased;
-        verdict
+        of(verdict, whole_cut)
     }
 
     /// In slow start a decrease is only counted. The flow is where AIMD would hold it, and slow
     /// start ends, when the decreases of a round trip reach its additive increase.
     fn withhold(&mut self, cut: u64, step_scaled: u64) -> Action {
         let cut_bytes = mul_fraction(self.window.bytes(), cut as u32);
-        self.withheld_bytes = self
-            .withheld_bytes
-            .saturating_add(u32::try_from(cut_bytes).unwrap_or(u32::MAX));
-        if u64::from(self.withheld_bytes) >= step_scaled >> BYTE_BITS {
+        if self.balance.withhold(cut_bytes) >= step_scaled >> BYTE_BITS {
             // The marks are about what was sent a round trip ago, and that much is being delivered.
             match self.delivered_scaled() {
                 0 => self.window.leave_slow_start(),

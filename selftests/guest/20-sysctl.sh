@@ -6,7 +6,7 @@
 load unocc gemini
 
 # spec: NAME of each parameter that the specification lists
-unocc="line_rate_mbps intra_rtt_us ai_ppm k_bytes ewma md_gentle delay_tolerance_ppm delay_floor_us
+unocc="line_rate_mbps intra_rtt_us ai_ppm step_windows k_bytes ewma md_gentle delay_tolerance_ppm delay_floor_us
 	skip_md_when_falling qa_beta qa_keep start max_cwnd_bdp profile shortest_rtt_us"
 gemini="line_rate_mbps k_packets_per_gbps k_bytes k_bdp intra_rtt_us t_us beta h_scale g rtt_base_window_ms
 	profile shortest_rtt_us"

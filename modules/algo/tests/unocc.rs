@@ -530,6 +530,103 @@ fn quick_adapt_ignores_a_slow_host_where_asked() {
 }
 
 #[test]
+fn quick_adapt_ignores_few_marks_where_asked() {
+    let params = Params {
+        qa_least_e: 256,
+        ..paper()
+    };
+    for (e, adapts) in [(255, 0), (257, 1)] {
+        let mut sim = Sim::new(params, INTRA_US, 100_000);
+        sim.acked(1, 4_000, 0);
+        sim.flow.ecn_fraction = e << (FRACTION_BITS - RATIO_BITS);
+        let ack = sim.ack(u64::from(INTRA_US), 4_000, 0);
+        sim.on(Ack {
+            delivered_bytes: 40_000,
+            ..ack
+        });
+        assert_eq!(sim.flow.quick_adapts(), adapts, "{e}");
+    }
+}
+
+/// Of a flow in balance: steps are small.
+fn in_balance(base_rtt_us: u32) -> Balance {
+    let mut balance = Balance::default();
+    let change = Change {
+        elapsed_us: 1 << 20,
+        marked: 0,
+        twice_us: 0,
+        regrowth_scaled: 0,
+    };
+    balance.end_epoch(base_rtt_us, &change);
+    balance
+}
+
+#[test]
+fn a_small_window_in_balance_adds_and_gives_in_proportion() {
+    for (step_windows, share) in [(0, 1.0), (2_560, 0.25)] {
+        let params = Params {
+            step_windows,
+            ..linux()
+        };
+        let mut sim = Sim::new(params, INTER_US, INTER_BDP / 10);
+        sim.acked(1, 4_000, 0);
+        sim.flow.balance = in_balance(INTER_US);
+        let before = sim.flow.cwnd_bytes();
+        sim.quiet_rtt(128);
+        let added = (sim.flow.cwnd_bytes() - before) as f64;
+        let wanted = 0.004 * INTER_BDP as f64 * share;
+        assert!((added / wanted - 1.0).abs() < 0.02, "{added} of {wanted}");
+
+        sim.flow.ecn_fraction = FRACTION_ONE / 2;
+        sim.flow.balance = in_balance(INTER_US);
+        let before = sim.flow.cwnd_bytes();
+        sim.acked(14, 4_000, 4_000);
+        let taken = before - sim.flow.cwnd_bytes();
+        let e = 0.5 * (1.0 + 333.0 / 1_024.0);
+        let k = 200.0 / 1_024.0 * INTRA_BDP as f64;
+        let wanted = e * 4.0 * k / (k + INTER_BDP as f64) * before as f64 * share;
+        assert!(
+            (taken as f64 / wanted - 1.0).abs() < 0.03,
+            "{taken} of {wanted}"
+        );
+    }
+}
+
+#[test]
+fn beyond_the_region_steps_are_whole() {
+    for rtt_us in [5_001, 100_000] {
+        let params = linux();
+        let bdp = path(&params, rtt_us).bdp_bytes;
+        let mut sim = Sim::new(params, rtt_us, bdp / 10);
+        sim.acked(1, 4_000, 0);
+        sim.flow.balance = in_balance(rtt_us);
+        let before = sim.flow.cwnd_bytes();
+        sim.quiet_rtt(16);
+        let added = (sim.flow.cwnd_bytes() - before) as f64;
+        let wanted = 0.004 * bdp as f64;
+        assert!((added / wanted - 1.0).abs() < 0.02, "{added} of {wanted}");
+    }
+}
+
+#[test]
+fn a_hosts_noise_is_part_of_the_rtt() {
+    // Up to four base RTTs, and 50 us.
+    for (base_us, rtt_us, counts_us) in [
+        (14, 10, 14),
+        (14, 24, 24),
+        (14, 90, 56),
+        (200, 240, 240),
+        (200, 400, 250),
+    ] {
+        let seen = path(&linux(), base_us).seen_by(&Ack {
+            rtt_us: Some(rtt_us),
+            ..Ack::default()
+        });
+        assert_eq!(seen.noisy_bdp_bytes, bdp_bytes(100_000, counts_us));
+    }
+}
+
+#[test]
 fn after_quick_adapt_one_rtt_passes_without_any_decrease() {
     let mut sim = round_with(paper(), 40_000, false);
     let adapted = sim.flow.cwnd_bytes();
@@ -609,7 +706,7 @@ fn slow_start_goes_on_through_marks_that_the_increase_outweighs() {
     let mut sim = balanced();
     let before = sim.flow.cwnd_bytes();
     sim.acked(14, 8_000, 4_000);
-    assert_ne!(sim.flow.withheld_bytes, 0);
+    assert_ne!(sim.flow.balance, Balance::default());
     assert!(sim.flow.window.in_first_slow_start());
     assert_eq!(sim.flow.cwnd_bytes(), before + 4_000);
 }
@@ -619,7 +716,7 @@ fn what_was_withheld_is_forgotten_after_a_round_trip() {
     let mut sim = balanced();
     sim.acked(14, 8_000, 4_000);
     sim.acked(u64::from(INTER_US), 4_000, 0);
-    assert_eq!(sim.flow.withheld_bytes, 0);
+    assert_eq!(sim.flow.balance, Balance::default());
     assert!(sim.flow.window.in_first_slow_start());
 }
 
@@ -1057,7 +1154,7 @@ fn whatever_bytes_a_flow_is_made_of_nothing_panics() {
             adapt: Adapt(rng.any() as u8),
             quick_adapts: rng.any() as u8,
             epochs: rng.any() as u8,
-            withheld_bytes: rng.any() as u32,
+            balance: Balance::any(&mut rng),
         };
         any_calls(&mut flow, &Params::of(Profile::Linux), &mut rng);
         0
@@ -1088,6 +1185,11 @@ struct Reference {
     withheld: f64,
     /// The BDP that the flow started with was never made use of.
     unused: bool,
+    /// Of this ACK; 0: it has none.
+    ack_rtt: f64,
+    /// Time since slow start, while that counts; then decreases by increases.
+    young: Option<f64>,
+    balance: f64,
     /// A comparison was closer than the fixed point resolves: from here on both are right.
     tie: bool,
 }
@@ -1104,8 +1206,50 @@ impl Reference {
         self.rate * 1.05 * self.rtt_base
     }
 
+    /// What C carries in the RTT of the ACK.
+    fn noisy_bdp(&self) -> f64 {
+        let most = (4.0 * self.rtt_base).min(self.rtt_base + 50.0);
+        self.line_rate * self.ack_rtt.min(most).max(self.rtt_base)
+    }
+
+    fn is_proportional(&self) -> bool {
+        self.params.step_windows != 0 && self.rtt_base <= 5_000.0
+    }
+
+    /// The part of the whole increase, and of the whole decrease.
+    fn share(&self) -> f64 {
+        if !self.is_proportional() || self.cwnd < self.ssthresh || self.young.is_some() {
+            return 1.0;
+        }
+        let windows = f64::from(self.params.step_windows) / 1024.0;
+        let lift = (2.0 * (self.balance - 1.0).abs() - 1.0).clamp(0.0, 1.0);
+        (self.cwnd * windows * (1.0 + 8.0 * lift) / self.noisy_bdp()).min(1.0)
+    }
+
+    fn span(&self) -> f64 {
+        let rtt = self.rtt_base.log2().ceil().exp2();
+        (16.0 * rtt).max(32_768.0)
+    }
+
+    fn end_balance(&mut self, elapsed: f64, added: f64, regrowth: f64) {
+        if let Some(age) = &mut self.young {
+            *age += elapsed;
+            if *age >= self.span() {
+                self.young = None;
+                self.balance = 1.0;
+            }
+            return;
+        }
+        let kept = 1.0 - elapsed.min(self.span()) * added / self.span();
+        self.balance = (self.balance * kept + regrowth / self.span()).clamp(0.0, 4.0);
+    }
+
     fn alpha(&self) -> f64 {
-        f64::from(self.params.ai_ppm) / 1e6 * self.bdp()
+        let of = match self.is_proportional() {
+            false => self.bdp(),
+            true => self.noisy_bdp() * self.share(),
+        };
+        f64::from(self.params.ai_ppm) / 1e6 * of
     }
 
     fn less(&mut self, a: f64, b: f64, resolution: f64) -> bool {
@@ -1136,6 +1280,7 @@ impl Reference {
         if let Some(rtt) = ack.rtt_us {
             self.rtt_base = self.rtt_base.min(f64::from(rtt));
         }
+        self.ack_rtt = ack.rtt_us.map_or(0.0, f64::from);
         if self.rtt_base.is_infinite() {
             self.slow_start(ack, false);
             self.cwnd = self.cwnd.max(2.0 * self.mss);
@@ -1166,7 +1311,9 @@ impl Reference {
             self.withheld = 0.0;
             let marked = mem::take(&mut self.round_marked);
             let rests = self.unused || ack.in_recovery;
-            let may_adapt = !rests && (marked || self.params.qa_needs_mark == 0);
+            let least_e = f64::from(self.params.qa_least_e) / 1024.0;
+            let is_e_enough = least_e == 0.0 || !self.less(self.e, least_e, 1e-6);
+            let may_adapt = !rests && (marked || self.params.qa_needs_mark == 0) && is_e_enough;
             if self.skipping {
                 self.skipping = false;
             } else if measured && may_adapt && self.cwnd >= self.ssthresh {
@@ -1195,12 +1342,25 @@ impl Reference {
             }
             let sent_ns = (now - rtt) * 1e3;
             if sent_ns >= self.t_epoch_ns {
-                self.on_epoch(rtt);
+                let regrowth = self.on_epoch(rtt);
                 // T_epoch counts whole nanoseconds.
                 let period_ns = (rtt * 1e3 * self.intra_rtt / self.rtt_base).floor();
+                let ended_ns = self.t_epoch_ns;
                 self.t_epoch_ns += period_ns;
                 if self.t_epoch_ns <= sent_ns {
                     self.t_epoch_ns = sent_ns + period_ns;
+                }
+                if self.cwnd >= self.ssthresh {
+                    let added = match self.bytes_acked == 0.0 {
+                        true => 1.0,
+                        false => 1.0 - self.bytes_marked / self.bytes_acked,
+                    };
+                    let regrowth = match regrowth {
+                        Some(us) => us,
+                        // It added twice.
+                        None => -period_ns / 1e3,
+                    };
+                    self.end_balance((self.t_epoch_ns - ended_ns) / 1e3, added, regrowth);
                 }
                 self.bytes_acked = 0.0;
                 self.bytes_marked = 0.0;
@@ -1217,15 +1377,16 @@ impl Reference {
         self.cwnd = self.cwnd.max(2.0 * self.mss);
     }
 
-    fn on_epoch(&mut self, rtt: f64) {
+    /// How long whole increases take to add what it took; None: it added once more.
+    fn on_epoch(&mut self, rtt: f64) -> Option<f64> {
         if self.bytes_acked == 0.0 {
-            return;
+            return Some(0.0);
         }
         let before = self.e;
         let g = f64::from(self.params.ewma) / 1024.0;
         self.e = (1.0 - g) * self.e + g * self.bytes_marked / self.bytes_acked;
         if self.bytes_marked == 0.0 || self.skipping {
-            return;
+            return Some(0.0);
         }
         let k = match self.params.k_bytes {
             // K counts whole bytes.
@@ -1239,9 +1400,11 @@ impl Reference {
         if rtt <= undelayed + 1e-6 {
             md *= f64::from(self.params.md_gentle) / 1024.0;
         }
+        let whole = md;
+        md *= self.share();
         if self.cwnd < self.ssthresh {
             self.withhold(md);
-            return;
+            return Some(0.0);
         }
         if self.params.skip_md_when_falling != 0
             && before != 0.0
@@ -1249,10 +1412,12 @@ impl Reference {
             && self.less(self.e, 0.9, 1e-7)
         {
             self.increase(self.bytes_acked);
-            return;
+            return None;
         }
         self.cwnd *= 1.0 - md;
         self.ssthresh = self.ssthresh.min(self.cwnd);
+        let slope = f64::from(self.params.ai_ppm) / 1e6 * self.line_rate;
+        Some(self.cwnd * whole / slope.max(1e-9))
     }
 
     fn slow_start(&mut self, ack: &Ack, judged: bool) {
@@ -1265,6 +1430,8 @@ impl Reference {
     }
 
     fn withhold(&mut self, md: f64) {
+        // Whatever follows slow start is young.
+        self.young = Some(0.0);
         self.withheld += self.cwnd * md;
         // The fixed point loses less than a byte per epoch.
         if !self.less(self.withheld, self.alpha(), 50.0) {
@@ -1345,6 +1512,9 @@ fn follows_reference(seed: u64) -> bool {
         skipping: false,
         withheld: 0.0,
         unused: false,
+        ack_rtt: 0.0,
+        young: Some(0.0),
+        balance: 1.0,
         tie: false,
     };
     if known_rtt.is_some() {
@@ -1407,6 +1577,7 @@ fn random_params(rng: &mut Rng) -> Params {
     if rng.percent(50) {
         params.intra_rtt_us = rng.within(1, 500) as u32;
         params.ai_ppm = rng.within(0, 50_000) as u32;
+        params.step_windows = rng.pick(&[0, 1_024, 2_560, 20_000]);
         params.k_bytes = rng.pick(&[0, 10_000, 1_000_000]);
         params.k_intra_bdp = rng.within(1, 1_024) as u32;
         params.ewma = rng.within(1, 1_024) as u32;
@@ -1415,6 +1586,7 @@ fn random_params(rng: &mut Rng) -> Params {
         params.delay_floor_us = rng.within(0, 10) as u32;
         params.qa_beta = rng.within(0, 1_024) as u32;
         params.qa_needs_mark = rng.within(0, 1) as u32;
+        params.qa_least_e = rng.pick(&[0, 256, 1_024]);
         params.balanced_exit = rng.within(0, 1) as u32;
         params.qa_slack_packets = rng.within(0, 4) as u32;
         params.max_cwnd_bdp = rng.pick(&[0, 512, 1_024, 2_048]);
@@ -1440,8 +1612,8 @@ fn a_socket_shows_what_the_rules_make_of_it() {
     assert_eq!((of("e"), of("epoch_marked")), (0.25, 0.5));
     assert_eq!((of("epochs"), of("quick_adapts")), (12_345.0, 2.0));
     assert_eq!((of("round_marked"), of("reduced")), (1.0, 0.0));
-    // K = a quarter of 100 Gbit/s x 14 us, BDP = 100 Gbit/s x 1,792 us: 4 x 3.5 / (3.5 + 1792).
-    assert!((of("md_scale") - 14.0 / 1_795.5).abs() < 1e-5);
+    // K = 200 / 1024 of 100 Gbit/s x 14 us, BDP = 100 Gbit/s x 1,792 us: 4 x 2.734 / (2.734 + 1792).
+    assert!((of("md_scale") - 10.937_5 / 1_794.734).abs() < 1e-5);
     // 4,000 ppm of that BDP of 22.4 MB.
     assert!((of("increase_bytes_per_rtt") - 89_600.0).abs() < 0.1);
     let unknown = Shown::default();

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How far a flow is from the balance between its increases and its decreases.
+//!
+//! Flows that share a port overrun it together if each adds a fixed part of its BDP per round trip: N of them add N parts
+//! before a mark can come back. Near the balance they need not: there small steps do, in proportion to the window, of which
+//! all windows together have a given amount. Far from it large steps lead back. docs/unocc.md has the model.
+
+use super::fixed::{FRACTION_ONE, mul_fraction};
+
+/// In a [`Balance`]: the flow has left slow start.
+const SETTLED: u32 = 1 << 31;
+/// In place of the lift: the flow left slow start a span ago at most, and the ratio counts that time.
+const YOUNG: u32 = 0xff;
+const LIFT_BITS: u32 = 8;
+const MAX_RATIO: u32 = (SETTLED >> LIFT_BITS) - 1;
+/// A ratio of one: what is taken away grows again in the same time. Ratios end below four.
+const RATIO_ONE: u32 = 1 << 21;
+/// A span is 2^15 us at least, and sixteen base RTTs.
+const SPAN_BITS: u32 = 15;
+const SPAN_RTT_BITS: u32 = 4;
+/// Bits of the fraction of a microsecond in which regrowth is counted.
+pub const REGROWTH_BITS: u32 = RATIO_ONE.ilog2() - SPAN_BITS;
+/// A whole lift adds this many times the smallest step, in 1/255.
+const LIFT_SHIFT: u32 = 5;
+
+/// In slow start the decreases that were withheld in this round trip, in bytes. Later the ratio of decreases to increases,
+/// averaged over a span, and the lift that follows from it. All zeroes is "nothing withheld".
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Balance(u32);
+
+/// What an epoch, which is over, did to the balance.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    /// Since the end of the one before.
+    pub elapsed_us: u64,
+    /// The part of its bytes that were marked, and added nothing.
+    pub marked: u32,
+    /// The time for which it added twice.
+    pub twice_us: u64,
+    /// How long whole steps take to add what it took away, in 2^-[`REGROWTH_BITS`] us.
+    pub regrowth_scaled: u64,
+}
+
+impl Balance {
+    #[inline(always)]
+    fn is_settled(self) -> bool {
+        self.0 & SETTLED != 0
+    }
+
+    /// Adds a decrease that slow start withholds; returns all of this round trip, in bytes.
+    pub fn withhold(&mut self, bytes: u64) -> u64 {
+        let sum = if self.is_settled() { 0 } else { self.0 };
+        let sum = u64::from(sum)
+            .saturating_add(bytes)
+            .min(u64::from(SETTLED - 1));
+        self.0 = sum as u32;
+        sum
+    }
+
+    /// A round trip ends: slow start withholds anew.
+    #[inline(always)]
+    pub fn end_round(&mut self) {
+        if !self.is_settled() {
+            self.0 = 0;
+        }
+    }
+
+    /// An epoch beyond slow start ends.
+    pub fn end_epoch(&mut self, base_rtt_us: u32, change: &Change) {
+        let span_bits = span_bits(base_rtt_us);
+        let span_us = 1 << span_bits;
+        if !self.is_settled() {
+            self.0 = SETTLED | YOUNG;
+        }
+        let ratio = u64::from((self.0 & !SETTLED) >> LIFT_BITS);
+        if self.0 & YOUNG == YOUNG {
+            let age_us = ratio.saturating_add(change.elapsed_us);
+            self.0 = match age_us < span_us {
+                true => SETTLED | (age_us as u32) << LIFT_BITS | YOUNG,
+                false => SETTLED | RATIO_ONE << LIFT_BITS,
+            };
+            return;
+        }
+        // 2^23 x 2^17 at most.
+        let grown_us = mul_fraction(
+            change.elapsed_us.min(span_us),
+            FRACTION_ONE.saturating_sub(change.marked),
+        );
+        let forgotten = ratio.wrapping_mul(grown_us) >> span_bits;
+        let fraction_bits = RATIO_ONE.ilog2().saturating_sub(span_bits);
+        let ratio = ratio
+            .saturating_sub(forgotten)
+            .saturating_add(change.regrowth_scaled >> REGROWTH_BITS.saturating_sub(fraction_bits))
+            .min(MAX_RATIO.into())
+            .saturating_sub(change.twice_us.min(span_us) << fraction_bits)
+            as u32;
+        self.0 = SETTLED | ratio << LIFT_BITS | lift(ratio);
+    }
+
+    /// The part of a BDP that the increase of this window is a part of, and that a decrease is likewise in proportion to: so
+    /// many bytes, which the lift makes up to nine times as many, and at most the BDP. All of it in slow start and soon after.
+    #[inline(always)]
+    pub fn share_bytes(self, least_bytes: u64, bdp_bytes: u64) -> u64 {
+        let lift = self.0 & YOUNG;
+        if lift == YOUNG || !self.is_settled() {
+            return bdp_bytes;
+        }
+        // 2^40 bytes x 2^10 windows x 2^9.
+        let times = u64::from(lift).wrapping_add(1 << LIFT_SHIFT);
+        (least_bytes.wrapping_mul(times) >> LIFT_SHIFT).min(bdp_bytes)
+    }
+
+    /// Any state.
+    #[cfg(test)]
+    pub fn any(rng: &mut super::support::Rng) -> Self {
+        Balance(rng.any() as u32)
+    }
+}
+
+/// None while the ratio is within 0.5 and 1.5, and whole at 0 and at 2.
+fn lift(ratio: u32) -> u32 {
+    let off = ratio.abs_diff(RATIO_ONE);
+    let beyond = off.wrapping_mul(2).saturating_sub(RATIO_ONE);
+    (beyond >> (RATIO_ONE.ilog2() - LIFT_BITS)).min(YOUNG - 1)
+}
+
+/// Up to the 5 ms of a region these are 15 to 17.
+fn span_bits(base_rtt_us: u32) -> u32 {
+    let rtt_bits = u32::BITS.saturating_sub(base_rtt_us.saturating_sub(1).leading_zeros());
+    rtt_bits
+        .saturating_add(SPAN_RTT_BITS)
+        .clamp(SPAN_BITS, SPAN_BITS + 2)
+}
+
+#[cfg(test)]
+#[path = "tests/balance.rs"]
+mod tests;
