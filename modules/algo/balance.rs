@@ -6,13 +6,14 @@
 //! before a mark can come back. Near the balance they need not: there small steps do, in proportion to the window, of which
 //! all windows together have a given amount. Far from it large steps lead back. docs/unocc.md has the model.
 
-use super::fixed::{FRACTION_ONE, mul_fraction};
+use super::fixed::{FRACTION_ONE, RATIO_BITS, mul_fraction};
 
-/// In a [`Balance`]: the flow has left slow start.
+/// In a [`Balance`]: the flow is past its youth.
 const SETTLED: u32 = 1 << 31;
-/// In place of the lift: the flow left slow start a span ago at most, and the ratio counts that time.
-const YOUNG: u32 = 0xff;
+/// It left slow start a span ago at most; the rest is its age in microseconds.
+const YOUNG: u32 = 1 << 30;
 const LIFT_BITS: u32 = 8;
+const MAX_LIFT: u32 = (1 << LIFT_BITS) - 1;
 const MAX_RATIO: u32 = (SETTLED >> LIFT_BITS) - 1;
 /// A ratio of one: what is taken away grows again in the same time. Ratios end below four.
 const RATIO_ONE: u32 = 1 << 21;
@@ -21,11 +22,11 @@ const SPAN_BITS: u32 = 15;
 const SPAN_RTT_BITS: u32 = 4;
 /// Bits of the fraction of a microsecond in which regrowth is counted.
 pub const REGROWTH_BITS: u32 = RATIO_ONE.ilog2() - SPAN_BITS;
-/// A whole lift adds this many times the smallest step, in 1/255.
+/// The smallest step is 2^5, and a whole lift adds 255.
 const LIFT_SHIFT: u32 = 5;
 
-/// In slow start the decreases that were withheld in this round trip, in bytes. Later the ratio of decreases to increases,
-/// averaged over a span, and the lift that follows from it. All zeroes is "nothing withheld".
+/// In slow start the decreases that were withheld in this round trip, in bytes; then the flow's age; then the ratio of decreases
+/// to increases, averaged over a span, and the lift that follows from it. All zeroes is "nothing withheld".
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Balance(u32);
 
@@ -43,17 +44,12 @@ pub struct Change {
 }
 
 impl Balance {
-    #[inline(always)]
-    fn is_settled(self) -> bool {
-        self.0 & SETTLED != 0
-    }
-
     /// Adds a decrease that slow start withholds; returns all of this round trip, in bytes.
     pub fn withhold(&mut self, bytes: u64) -> u64 {
-        let sum = if self.is_settled() { 0 } else { self.0 };
+        let sum = if self.0 < YOUNG { self.0 } else { 0 };
         let sum = u64::from(sum)
             .saturating_add(bytes)
-            .min(u64::from(SETTLED - 1));
+            .min(u64::from(YOUNG - 1));
         self.0 = sum as u32;
         sum
     }
@@ -61,32 +57,35 @@ impl Balance {
     /// A round trip ends: slow start withholds anew.
     #[inline(always)]
     pub fn end_round(&mut self) {
-        if !self.is_settled() {
+        if self.0 < YOUNG {
             self.0 = 0;
         }
     }
 
     /// An epoch beyond slow start ends.
+    #[inline(never)]
     pub fn end_epoch(&mut self, base_rtt_us: u32, change: &Change) {
         let span_bits = span_bits(base_rtt_us);
         let span_us = 1 << span_bits;
-        if !self.is_settled() {
-            self.0 = SETTLED | YOUNG;
-        }
-        let ratio = u64::from((self.0 & !SETTLED) >> LIFT_BITS);
-        if self.0 & YOUNG == YOUNG {
-            let age_us = ratio.saturating_add(change.elapsed_us);
+        if self.0 & SETTLED == 0 {
+            let age_us = if self.0 < YOUNG {
+                0
+            } else {
+                self.0 & (YOUNG - 1)
+            };
+            let age_us = u64::from(age_us).saturating_add(change.elapsed_us);
             self.0 = match age_us < span_us {
-                true => SETTLED | (age_us as u32) << LIFT_BITS | YOUNG,
+                true => YOUNG | age_us as u32,
                 false => SETTLED | RATIO_ONE << LIFT_BITS,
             };
             return;
         }
-        // 2^23 x 2^17 at most.
+        let ratio = u64::from((self.0 & !SETTLED) >> LIFT_BITS);
         let grown_us = mul_fraction(
             change.elapsed_us.min(span_us),
             FRACTION_ONE.saturating_sub(change.marked),
         );
+        // 2^23 x 2^17 at most.
         let forgotten = ratio.wrapping_mul(grown_us) >> span_bits;
         let fraction_bits = RATIO_ONE.ilog2().saturating_sub(span_bits);
         let ratio = ratio
@@ -98,16 +97,16 @@ impl Balance {
         self.0 = SETTLED | ratio << LIFT_BITS | lift(ratio);
     }
 
-    /// The part of a BDP that the increase of this window is a part of, and that a decrease is likewise in proportion to: so
-    /// many bytes, which the lift makes up to nine times as many, and at most the BDP. All of it in slow start and soon after.
+    /// The part of a BDP that the increase of a window is a part of, and that a decrease is likewise in proportion to: so many
+    /// windows (a ratio), which the lift makes up to nine times as many, and at most the BDP. All of it in slow start and soon after.
     #[inline(always)]
-    pub fn share_bytes(self, least_bytes: u64, bdp_bytes: u64) -> u64 {
-        let lift = self.0 & YOUNG;
-        if lift == YOUNG || !self.is_settled() {
+    pub fn share_bytes(self, window_bytes: u64, windows: u32, bdp_bytes: u64) -> u64 {
+        if self.0 & SETTLED == 0 {
             return bdp_bytes;
         }
-        // 2^40 bytes x 2^10 windows x 2^9.
-        let times = u64::from(lift).wrapping_add(1 << LIFT_SHIFT);
+        let times = u64::from(self.0 & MAX_LIFT).wrapping_add(1 << LIFT_SHIFT);
+        // 2^40 bytes x 2^20 are 2^50 of whole windows; the lift has nine bits.
+        let least_bytes = window_bytes.wrapping_mul(windows.into()) >> RATIO_BITS;
         (least_bytes.wrapping_mul(times) >> LIFT_SHIFT).min(bdp_bytes)
     }
 
@@ -122,7 +121,7 @@ impl Balance {
 fn lift(ratio: u32) -> u32 {
     let off = ratio.abs_diff(RATIO_ONE);
     let beyond = off.wrapping_mul(2).saturating_sub(RATIO_ONE);
-    (beyond >> (RATIO_ONE.ilog2() - LIFT_BITS)).min(YOUNG - 1)
+    (beyond >> (RATIO_ONE.ilog2() - LIFT_BITS)).min(MAX_LIFT)
 }
 
 /// Up to the 5 ms of a region these are 15 to 17.

@@ -32,6 +32,8 @@ const SOON_US: u64 = 64_000;
 const YIELD_US: u64 = 500_000;
 const NEW_US: u64 = 1_000_000;
 const STALE_EVERY_US: u64 = 10_000;
+/// How long CONFIRM is said instead of STALE: more than paths differ by.
+const TELL_US: u64 = 100_000;
 /// Times that the end of a handshake is sent again.
 const MAX_CONFIRMS: u8 = 8;
 /// An answer that is older begins no session.
@@ -243,6 +245,8 @@ pub struct Endpoint<P> {
     rng: Random,
     rtt: BaseRtt,
     stale_us: u64,
+    /// Since when CONFIRM is said instead; 0: it is not.
+    told_us: u64,
     /// When the peer was last answered. No two answers have the same time.
     answered_us: u64,
     /// Since when the session of a peer that was answered is awaited; 0: never.
@@ -265,6 +269,7 @@ impl<P: Packet> Endpoint<P> {
             rng: Random::new(keyed(secret, &[])),
             rtt: BaseRtt::default(),
             stale_us: 0,
+            told_us: 0,
             answered_us: 0,
             awaited_us: 0,
             begun_us: 0,
@@ -439,14 +444,25 @@ impl<P: Packet> Endpoint<P> {
                 io.count(Count::BadTag, 1);
                 let since_us = now_us.saturating_sub(self.awaited_us);
                 let is_awaited = self.awaited_us != 0 && since_us < YIELD_US;
-                if self.session == Session::Down && !is_awaited {
+                // Its CONFIRM is too old to begin it.
+                let is_void = matches!(self.session, Session::Up { is_heard: false, since_us, .. }
+                    if now_us.saturating_sub(since_us) >= MINUTE_US);
+                if is_void || self.session == Session::Down && !is_awaited {
                     // The peer is in a session from before. Told so, it may take its session for new.
                     self.ask(io, now_us);
                     return;
                 }
                 if self.stale_us == 0 || now_us.saturating_sub(self.stale_us) >= STALE_EVERY_US {
                     self.stale_us = now_us.max(1);
-                    self.remind(io, now_us);
+                    // Not both: on another path STALE may overtake CONFIRM, and then each end takes the other's session.
+                    let told_us = now_us.saturating_sub(self.told_us);
+                    if (self.told_us == 0 || told_us < TELL_US) && self.remind(io, now_us) {
+                        if self.told_us == 0 {
+                            self.told_us = now_us.max(1);
+                        }
+                        return;
+                    }
+                    self.told_us = 0;
                     self.control(io, now_us, Kind::Stale, header.tag, &[]);
                 }
                 return;
@@ -647,7 +663,7 @@ impl<P: Packet> Endpoint<P> {
     }
 
     /// The peer speaks, but not in our session: all that told it of that was lost.
-    fn remind<I: Io<Packet = P>>(&mut self, io: &mut I, now_us: u64) {
+    fn remind<I: Io<Packet = P>>(&mut self, io: &mut I, now_us: u64) -> bool {
         match self.session {
             Session::Up {
                 mine,
@@ -659,8 +675,9 @@ impl<P: Packet> Endpoint<P> {
                 ..
             } if self.answered_us <= since_us => {
                 self.send_confirm(io, now_us, theirs, mine, when_us);
+                true
             }
-            _ => {}
+            _ => false,
         }
     }
 

@@ -158,23 +158,17 @@ pub struct Path {
     /// What C is by.
     line_rate: LineRate,
     bdp_bytes: u64,
-    /// What C carries in the RTT of the ACK, of which a host's noise is a part.
-    noisy_bdp_bytes: u64,
 }
 
 impl Path {
-    /// As that ACK sees it.
+    /// This RTT between the base RTT and what a host's noise may make of it.
     #[inline(always)]
-    fn seen_by(self, ack: &Ack) -> Self {
+    fn noisy_rtt_us(&self, rtt_us: u32) -> u32 {
         let base_rtt_us = self.base_rtt_us;
         let most_us = base_rtt_us
             .saturating_mul(NOISE_BASE_RTTS)
             .min(base_rtt_us.saturating_add(NOISE_US));
-        let rtt_us = ack.rtt_us.unwrap_or(0).min(most_us).max(base_rtt_us);
-        Self {
-            noisy_bdp_bytes: bdp_bytes(self.rate_mbps, rtt_us),
-            ..self
-        }
+        rtt_us.min(most_us).max(base_rtt_us)
     }
 
     /// Whether increase and decrease are in proportion to the window near their balance.
@@ -201,7 +195,6 @@ pub trait Derived: Rows {
             rate_mbps,
             line_rate,
             bdp_bytes: bdp_bytes(rate_mbps, base_rtt_us),
-            noisy_bdp_bytes: bdp_bytes(rate_mbps, base_rtt_us),
         }
     }
 
@@ -539,7 +532,7 @@ impl Controller for Flow {
                 .ask_host(params, ack.now_us, &self.base_rtt, sample);
         }
         match self.path(params, params.line_rate_mbps()) {
-            Some(path) => self.algorithm_1(params, ack, &path.seen_by(ack), watch),
+            Some(path) => self.algorithm_1(params, ack, &path, watch),
             None => {
                 self.slow_start(ack, false);
                 self.window.clamp(ack.mss_bytes, u64::MAX);
@@ -670,26 +663,28 @@ impl Flow {
     fn share_bytes(&self, params: &impl Values, path: &Path) -> u64 {
         match params.step_windows() {
             0 => path.bdp_bytes,
-            windows => self.balance.share_bytes(
-                mul_ratio(self.window.bytes(), windows),
-                path.noisy_bdp_bytes,
-            ),
+            windows => {
+                let window_bytes = self.window.bytes();
+                self.balance
+                    .share_bytes(window_bytes, windows, path.bdp_bytes)
+            }
         }
     }
 
-    /// As much less of a decrease as there is of the increase: where both are in balance does not depend on the window.
-    fn in_proportion(&self, params: &impl Values, path: &Path, cut: u64) -> u64 {
+    /// As much less of a decrease as there is of the increase: where both are in balance does not depend on the window. And
+    /// less by what a host's noise adds to the RTT: the increase per second is less by that, too.
+    #[inline(always)]
+    fn in_proportion(&self, params: &impl Values, path: &Path, rtt_us: u32, cut: u64) -> u64 {
         if !path.is_proportional() || params.step_windows() == 0 {
             return cut;
         }
-        mul_div(
-            cut,
-            self.share_bytes(params, path),
-            path.noisy_bdp_bytes.max(1),
-        )
+        let noisy_bdp_bytes = bdp_bytes(path.rate_mbps, path.noisy_rtt_us(rtt_us));
+        mul_div(cut, self.share_bytes(params, path), noisy_bdp_bytes.max(1)).min(cut)
     }
 
     /// What an epoch of `period_us`, which ended `elapsed_us` after the one before, did to the balance.
+    // Inlined as all that has the parameters: else they would have to be in memory.
+    #[inline(always)]
     fn end_balance(
         &mut self,
         params: &impl Values,
@@ -698,7 +693,8 @@ impl Flow {
         elapsed_us: u64,
         judged: &Judged,
     ) {
-        if self.window.in_slow_start() || !path.is_proportional() {
+        let is_needed = path.is_proportional() && params.step_windows() != 0;
+        if self.window.in_slow_start() || !is_needed {
             return;
         }
         // In bits per microsecond, x 10^6: it adds a part of what C carries in an RTT in each RTT.
@@ -749,7 +745,8 @@ impl Flow {
         let mut window = self.window;
         // Read once: it may change at any time, and 0 is no ceiling.
         let ratio = params.max_cwnd_bdp();
-        let ceiling_bytes = mul_ratio(path.bdp_bytes, ratio);
+        // A BDP has 2^40 bytes at most.
+        let ceiling_bytes = path.bdp_bytes.wrapping_mul(ratio.into()) >> RATIO_BITS;
         if window.bytes() > ceiling_bytes && ratio != 0 && path.line_rate.is_told() {
             window.lower_to(ceiling_bytes);
         }
@@ -1035,7 +1032,7 @@ impl Flow {
             verdict.gentle = true;
         }
         let whole_cut = cut as u32;
-        cut = self.in_proportion(params, path, cut);
+        cut = self.in_proportion(params, path, rtt_us, cut);
         verdict.cut = cut as u32;
         if self.window.in_slow_start() {
             let step_scaled = self.step_scaled(params, path, ack.now_us, ack.mss_bytes);

@@ -1148,3 +1148,60 @@ fn forged_packets_keep_no_two_ends_in_two_sessions() {
     }
     assert!((1..20).contains(&stale), "{stale}");
 }
+
+#[test]
+fn forged_packets_keep_no_two_ends_in_two_sessions_for_want_of_a_young_answer() {
+    let mut net = Net::new(config(8, 2), 1);
+    let (_, answer) = answered_within_a_session(&mut net);
+    net.ends[1].receive(net.now_us, answer, false);
+    // All that end 1 says in its session is lost for more than a minute.
+    for _ in 0..130_000 {
+        net.now_us += 500;
+        net.ends[1].poll(net.now_us);
+    }
+    net.ends[1].io.sent.clear();
+    net.ends[0].io.sent.clear();
+    // What it says where a forged packet comes gets through. End 0 says nothing.
+    let header = Header {
+        kind: Kind::Data,
+        tag: 7,
+        ..Header::default()
+    };
+    net.ends[1].receive(net.now_us, wire(&header, &ip(1, 1, 60)), false);
+    for _ in 0..3 {
+        hand_over(&mut net, 1);
+        hand_over(&mut net, 0);
+    }
+    let tags = |at: usize| match net.ends[at].endpoint.session {
+        Session::Up { mine, theirs, .. } => (mine, theirs),
+        _ => panic!("no session"),
+    };
+    let (mine, theirs) = tags(1);
+    assert_eq!(tags(0), (theirs, mine));
+}
+
+#[test]
+fn confirm_is_not_said_beside_stale() {
+    let mut net = Net::new(config(8, 2), 1);
+    let (_, answer) = answered_within_a_session(&mut net);
+    net.ends[1].receive(net.now_us, answer, false);
+    for _ in 0..600 {
+        net.now_us += 500;
+        net.ends[1].poll(net.now_us);
+    }
+    net.ends[1].io.sent.clear();
+    let mut said = Vec::new();
+    for _ in 0..30 {
+        net.now_us += 10_000;
+        let header = Header {
+            kind: Kind::Data,
+            tag: 7,
+            ..Header::default()
+        };
+        net.ends[1].receive(net.now_us, wire(&header, &ip(1, 1, 60)), false);
+        said.extend(net.ends[1].io.sent.drain(..).map(|(header, ..)| header.kind));
+    }
+    assert_eq!(said.len(), 30);
+    let stale: Vec<usize> = (0..30).filter(|at| said[*at] == Kind::Stale).collect();
+    assert_eq!(stale, [10, 21]);
+}

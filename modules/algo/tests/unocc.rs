@@ -618,11 +618,8 @@ fn a_hosts_noise_is_part_of_the_rtt() {
         (200, 240, 240),
         (200, 400, 250),
     ] {
-        let seen = path(&linux(), base_us).seen_by(&Ack {
-            rtt_us: Some(rtt_us),
-            ..Ack::default()
-        });
-        assert_eq!(seen.noisy_bdp_bytes, bdp_bytes(100_000, counts_us));
+        let path = path(&linux(), base_us);
+        assert_eq!(path.noisy_rtt_us(rtt_us), counts_us);
     }
 }
 
@@ -1206,10 +1203,10 @@ impl Reference {
         self.rate * 1.05 * self.rtt_base
     }
 
-    /// What C carries in the RTT of the ACK.
-    fn noisy_bdp(&self) -> f64 {
+    /// The base RTT by that of the ACK, as far as that is a host's noise.
+    fn less_by_noise(&self) -> f64 {
         let most = (4.0 * self.rtt_base).min(self.rtt_base + 50.0);
-        self.line_rate * self.ack_rtt.min(most).max(self.rtt_base)
+        self.rtt_base / self.ack_rtt.min(most).max(self.rtt_base)
     }
 
     fn is_proportional(&self) -> bool {
@@ -1223,7 +1220,7 @@ impl Reference {
         }
         let windows = f64::from(self.params.step_windows) / 1024.0;
         let lift = (2.0 * (self.balance - 1.0).abs() - 1.0).clamp(0.0, 1.0);
-        (self.cwnd * windows * (1.0 + 8.0 * lift) / self.noisy_bdp()).min(1.0)
+        (self.cwnd * windows * (1.0 + 8.0 * lift) / self.bdp()).min(1.0)
     }
 
     fn span(&self) -> f64 {
@@ -1245,11 +1242,7 @@ impl Reference {
     }
 
     fn alpha(&self) -> f64 {
-        let of = match self.is_proportional() {
-            false => self.bdp(),
-            true => self.noisy_bdp() * self.share(),
-        };
-        f64::from(self.params.ai_ppm) / 1e6 * of
+        f64::from(self.params.ai_ppm) / 1e6 * self.bdp() * self.share()
     }
 
     fn less(&mut self, a: f64, b: f64, resolution: f64) -> bool {
@@ -1401,7 +1394,9 @@ impl Reference {
             md *= f64::from(self.params.md_gentle) / 1024.0;
         }
         let whole = md;
-        md *= self.share();
+        if self.is_proportional() {
+            md *= self.share() * self.less_by_noise();
+        }
         if self.cwnd < self.ssthresh {
             self.withhold(md);
             return Some(0.0);
