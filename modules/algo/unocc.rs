@@ -638,7 +638,14 @@ impl Flow {
 
     /// Additive increase per RTT, in 2^-16 bytes.
     #[inline(always)]
-    fn step_scaled(&self, params: &impl Values, path: &Path, now_us: u64, mss_bytes: u32) -> u64 {
+    fn step_scaled(
+        &self,
+        params: &impl Values,
+        path: &Path,
+        rtt_us: Option<u32>,
+        now_us: u64,
+        mss_bytes: u32,
+    ) -> u64 {
         let far_scaled = |step_scaled| {
             far_step_scaled(step_scaled, self.line_rate, self.signs, now_us, mss_bytes)
         };
@@ -646,7 +653,10 @@ impl Flow {
         // A copy each, so that the compiler joins it with its half of increase_scaled(): five instructions less an ACK.
         if path.line_rate.is_told() {
             match (in_region, params.line_rate_mbps()) {
-                (true, _) => params.increase_of_scaled(self.share_bytes(params, path)),
+                (true, _) => {
+                    let (_, share_bytes) = self.share_bytes(params, path, rtt_us.unwrap_or(0));
+                    params.increase_of_scaled(share_bytes)
+                }
                 (false, 0) => far_scaled(params.increase_scaled(path)),
                 (false, _) => params.increase_scaled(path),
             }
@@ -658,28 +668,20 @@ impl Flow {
         }
     }
 
-    /// The part of the BDP that the increase is a part of, on a [proportional](Path::is_proportional) path.
+    /// What C carries in this RTT, of which a host's noise is a part, and how much of it the increase is a part of. Without
+    /// `step_windows` both are the BDP.
     #[inline(always)]
-    fn share_bytes(&self, params: &impl Values, path: &Path) -> u64 {
-        match params.step_windows() {
-            0 => path.bdp_bytes,
-            windows => {
-                let window_bytes = self.window.bytes();
-                self.balance
-                    .share_bytes(window_bytes, windows, path.bdp_bytes)
-            }
-        }
-    }
-
-    /// As much less of a decrease as there is of the increase: where both are in balance does not depend on the window. And
-    /// less by what a host's noise adds to the RTT: the increase per second is less by that, too.
-    #[inline(always)]
-    fn in_proportion(&self, params: &impl Values, path: &Path, rtt_us: u32, cut: u64) -> u64 {
-        if !path.is_proportional() || params.step_windows() == 0 {
-            return cut;
+    fn share_bytes(&self, params: &impl Values, path: &Path, rtt_us: u32) -> (u64, u64) {
+        let windows = params.step_windows();
+        if windows == 0 {
+            return (path.bdp_bytes, path.bdp_bytes);
         }
         let noisy_bdp_bytes = bdp_bytes(path.rate_mbps, path.noisy_rtt_us(rtt_us));
-        mul_div(cut, self.share_bytes(params, path), noisy_bdp_bytes.max(1)).min(cut)
+        let window_bytes = self.window.bytes();
+        let share_bytes = self
+            .balance
+            .share_bytes(window_bytes, windows, noisy_bdp_bytes);
+        (noisy_bdp_bytes, share_bytes)
     }
 
     /// What an epoch of `period_us`, which ended `elapsed_us` after the one before, did to the balance.
@@ -769,7 +771,8 @@ impl Flow {
         if self.window.in_slow_start() {
             self.slow_start(ack, params.balanced_exit() != 0);
         } else if ack.cwnd_limited {
-            let mut step_scaled = self.step_scaled(params, path, ack.now_us, ack.mss_bytes);
+            let mut step_scaled =
+                self.step_scaled(params, path, ack.rtt_us, ack.now_us, ack.mss_bytes);
             let is_seen = !path.line_rate.is_told() && host::is_in_region(path.base_rtt_us);
             if is_seen && self.may_probe(params, ack, path) {
                 let seen_scaled = params.increase_of_scaled(path.bdp_bytes);
@@ -1032,10 +1035,16 @@ impl Flow {
             verdict.gentle = true;
         }
         let whole_cut = cut as u32;
-        cut = self.in_proportion(params, path, rtt_us, cut);
+        // Less in proportion: where increase and decrease are in balance does not depend on the window.
+        if path.is_proportional() {
+            let (noisy_bdp_bytes, share_bytes) = self.share_bytes(params, path, rtt_us);
+            if share_bytes < noisy_bdp_bytes {
+                cut = mul_div(cut, share_bytes, noisy_bdp_bytes);
+            }
+        }
         verdict.cut = cut as u32;
         if self.window.in_slow_start() {
-            let step_scaled = self.step_scaled(params, path, ack.now_us, ack.mss_bytes);
+            let step_scaled = self.step_scaled(params, path, ack.rtt_us, ack.now_us, ack.mss_bytes);
             verdict.action = self.withhold(cut, step_scaled);
             return of(verdict, whole_cut);
         }
@@ -1043,7 +1052,7 @@ impl Flow {
         let falling =
             before != 0 && self.ecn_fraction < before && self.ecn_fraction <= E_ALWAYS_DECREASES;
         if params.skip_md_when_falling() != 0 && falling {
-            let step_scaled = self.step_scaled(params, path, ack.now_us, ack.mss_bytes);
+            let step_scaled = self.step_scaled(params, path, ack.rtt_us, ack.now_us, ack.mss_bytes);
             self.window
                 .increase(step_scaled, u64::from(self.epoch_acked_bytes));
             verdict.action = Action::Increased;

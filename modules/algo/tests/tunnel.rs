@@ -1199,7 +1199,13 @@ fn confirm_is_not_said_beside_stale() {
             ..Header::default()
         };
         net.ends[1].receive(net.now_us, wire(&header, &ip(1, 1, 60)), false);
-        said.extend(net.ends[1].io.sent.drain(..).map(|(header, ..)| header.kind));
+        said.extend(
+            net.ends[1]
+                .io
+                .sent
+                .drain(..)
+                .map(|(header, ..)| header.kind),
+        );
     }
     assert_eq!(said.len(), 30);
     let stale: Vec<usize> = (0..30).filter(|at| said[*at] == Kind::Stale).collect();

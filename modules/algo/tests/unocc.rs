@@ -1203,24 +1203,24 @@ impl Reference {
         self.rate * 1.05 * self.rtt_base
     }
 
-    /// The base RTT by that of the ACK, as far as that is a host's noise.
-    fn less_by_noise(&self) -> f64 {
+    /// With what a host's noise adds to the RTT.
+    fn noisy_bdp(&self) -> f64 {
         let most = (4.0 * self.rtt_base).min(self.rtt_base + 50.0);
-        self.rtt_base / self.ack_rtt.min(most).max(self.rtt_base)
+        self.line_rate * self.ack_rtt.min(most).max(self.rtt_base)
     }
 
     fn is_proportional(&self) -> bool {
         self.params.step_windows != 0 && self.rtt_base <= 5_000.0
     }
 
-    /// The part of the whole increase, and of the whole decrease.
-    fn share(&self) -> f64 {
+    /// What the increase is a part of, where C carries so much in an RTT.
+    fn share(&self, bdp: f64) -> f64 {
         if !self.is_proportional() || self.cwnd < self.ssthresh || self.young.is_some() {
-            return 1.0;
+            return bdp;
         }
         let windows = f64::from(self.params.step_windows) / 1024.0;
         let lift = (2.0 * (self.balance - 1.0).abs() - 1.0).clamp(0.0, 1.0);
-        (self.cwnd * windows * (1.0 + 8.0 * lift) / self.bdp()).min(1.0)
+        (self.cwnd * windows * (1.0 + 8.0 * lift)).min(bdp)
     }
 
     fn span(&self) -> f64 {
@@ -1242,7 +1242,11 @@ impl Reference {
     }
 
     fn alpha(&self) -> f64 {
-        f64::from(self.params.ai_ppm) / 1e6 * self.bdp() * self.share()
+        let bdp = match self.is_proportional() {
+            true => self.noisy_bdp(),
+            false => self.bdp(),
+        };
+        f64::from(self.params.ai_ppm) / 1e6 * self.share(bdp)
     }
 
     fn less(&mut self, a: f64, b: f64, resolution: f64) -> bool {
@@ -1395,7 +1399,7 @@ impl Reference {
         }
         let whole = md;
         if self.is_proportional() {
-            md *= self.share() * self.less_by_noise();
+            md *= self.share(self.noisy_bdp()) / self.noisy_bdp();
         }
         if self.cwnd < self.ssthresh {
             self.withhold(md);
@@ -1848,7 +1852,7 @@ fn out_of_the_region_marks_bound_the_increase_of_a_flow_that_has_lost() {
     // In a round trip, so many seconds after the loss.
     let added_bytes = |flow: &Flow, seconds: u64| {
         let path = flow.path(&host, host.line_rate_mbps()).unwrap();
-        flow.step_scaled(&host, &path, (seconds + 2) * SECOND, MSS) >> BYTE_BITS
+        flow.step_scaled(&host, &path, None, (seconds + 2) * SECOND, MSS) >> BYTE_BITS
     };
     assert_eq!(added_bytes(&flow, 0), u64::from(MSS));
     flow.signs.note(Signs::TELLING);
