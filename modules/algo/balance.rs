@@ -22,6 +22,7 @@ const SPAN_BITS: u32 = 15;
 const SPAN_RTT_BITS: u32 = 4;
 /// Bits of the fraction of a microsecond in which regrowth is counted.
 pub const REGROWTH_BITS: u32 = RATIO_ONE.ilog2() - SPAN_BITS;
+const BEYOND_SHIFT: u32 = RATIO_ONE.ilog2() - LIFT_BITS;
 /// The smallest step is 2^5, and a whole lift adds 255.
 const LIFT_SHIFT: u32 = 5;
 
@@ -121,7 +122,7 @@ impl Balance {
 fn lift(ratio: u32) -> u32 {
     let off = ratio.abs_diff(RATIO_ONE);
     let beyond = off.wrapping_mul(2).saturating_sub(RATIO_ONE);
-    (beyond >> (RATIO_ONE.ilog2() - LIFT_BITS)).min(MAX_LIFT)
+    (beyond >> BEYOND_SHIFT).min(MAX_LIFT)
 }
 
 /// Up to the 5 ms of a region these are 15 to 17.
