@@ -29,6 +29,22 @@ pub const CASES: &[Case] = &[
         run: additive_increase,
     },
     Case {
+        name: "unocc: for 33 ms after slow start steps are whole",
+        run: whole_steps_at_first,
+    },
+    Case {
+        name: "unocc: near its balance a window adds in proportion",
+        run: proportional_increase,
+    },
+    Case {
+        name: "unocc: near its balance a mark takes in proportion",
+        run: proportional_decrease,
+    },
+    Case {
+        name: "unocc: far from its balance a window adds up to nine times as much",
+        run: lifted_increase,
+    },
+    Case {
         name: "unocc: fractions are carried, a packet is added after exactly so many ACKs",
         run: fractions_are_carried,
     },
@@ -147,6 +163,10 @@ pub const CASES: &[Case] = &[
     Case {
         name: "unocc: qa_needs_mark asks for a mark in the round trip",
         run: quick_adapt_needs_mark,
+    },
+    Case {
+        name: "unocc: Quick Adapt asks for E of qa_least_e",
+        run: quick_adapt_least_e,
     },
     Case {
         name: "unocc: qa_slack_packets forgives so much",
@@ -278,6 +298,73 @@ fn additive_increase(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
+/// Steps of a quarter of the window at least.
+const STEP_WINDOWS: u32 = 256;
+
+/// A flow that has done nothing for so many ACKs, 20 us each, but get older.
+fn aged<'a>(lab: &'a mut Lab, acks: u32, others: &[(&str, u32)]) -> Result<Flow<'a>> {
+    let mut flow = steady(lab, &[("step_windows", STEP_WINDOWS)])?;
+    for _ in 0..acks {
+        flow.ack_next(Mark::No)?;
+    }
+    flow.unocc(others)?;
+    Ok(flow)
+}
+
+fn whole_steps_at_first(lab: &mut Lab) -> Result<()> {
+    // The flow is 26 ms old, and then 32.
+    let mut flow = aged(lab, 1_000, &[("ai_ppm", 100_000)])?;
+    let mut window = BDP_BYTES;
+    for _ in 0..300 {
+        let step = flow.ack_next(Mark::No)?;
+        window = increased(window, BDP_BYTES / 10.0, MSS);
+        near_window("window", step.cwnd(), window, MSS)?;
+    }
+    ensure!(window > 125e3);
+    Ok(())
+}
+
+fn proportional_increase(lab: &mut Lab) -> Result<()> {
+    // Without a mark the ratio falls from 1 to 0.5 in 23 ms.
+    let mut flow = aged(lab, 1_700, &[("ai_ppm", 100_000)])?;
+    let mut window = BDP_BYTES;
+    for _ in 0..300 {
+        let step = flow.ack_next(Mark::No)?;
+        window = increased(window, window / 40.0, MSS);
+        near_window("window", step.cwnd(), window, MSS)?;
+    }
+    ensure!(window > 105e3 && window < 110e3, "{window}");
+    Ok(())
+}
+
+fn proportional_decrease(lab: &mut Lab) -> Result<()> {
+    // An increase so large that what is taken grows again at once, which keeps the ratio at 1.
+    let mut flow = aged(lab, 1_700, &[("ai_ppm", 100_000)])?;
+    flow.rtt_us = DELAYED_US;
+    // Of the 100 us that the RTT is longer, 50 count as a host's noise.
+    let noisy_bdp_bytes = BDP_BYTES * (RTT + 50.0) / RTT;
+    let gain = |window: f64| md_gain(k(), BDP_BYTES) * window / 4.0 / noisy_bdp_bytes;
+    let window = follows_decreases_of(&mut flow, gain, 150, |_| true)?;
+    ensure!(
+        window > 75e3 && window < 90e3,
+        "the case decides nothing at {window}"
+    );
+    Ok(())
+}
+
+fn lifted_increase(lab: &mut Lab) -> Result<()> {
+    // Four spans without a mark: more than eight times a quarter of the window are more than the BDP.
+    let mut flow = aged(lab, 5_000, &[("ai_ppm", 100_000)])?;
+    let mut window = BDP_BYTES;
+    for _ in 0..200 {
+        let step = flow.ack_next(Mark::No)?;
+        window = increased(window, BDP_BYTES / 10.0, MSS);
+        near_window("window", step.cwnd(), window, MSS)?;
+    }
+    ensure!(window > 115e3);
+    Ok(())
+}
+
 fn fractions_are_carried(lab: &mut Lab) -> Result<()> {
     // 1000 bytes per window of 100 packets: ten bytes per ACK.
     let mut flow = steady(lab, &[("ai_ppm", 10_000)])?;
@@ -359,6 +446,8 @@ fn calm_seconds(lab: &mut Lab) -> Result<()> {
     const STEP_US: u64 = SECOND_US / 10;
     // A packet in a second, until each of 22 round trips of a step adds one.
     let mut flow = after_an_early_loss(lab, 100)?;
+    // How long that takes depends on when in a second the loss came.
+    flow.write(BULK)?;
     let mut last = flow.tcp()?.snd_cwnd;
     let mut steps = 0;
     loop {
@@ -614,6 +703,16 @@ fn follows_decreases(
     acks: u32,
     is_marked: impl Fn(u32) -> bool,
 ) -> Result<f64> {
+    follows_decreases_of(flow, |_| gain, acks, is_marked)
+}
+
+/// The same where the gain depends on the window.
+fn follows_decreases_of(
+    flow: &mut Flow<'_>,
+    gain: impl Fn(f64) -> f64,
+    acks: u32,
+    is_marked: impl Fn(u32) -> bool,
+) -> Result<f64> {
     let mut epochs = Epochs::new(&flow.steps[0], INTRA, RTT);
     for step in &flow.steps[1..] {
         epochs.ended_by(step);
@@ -635,7 +734,7 @@ fn follows_decreases(
         if epochs.ended_by(&step) {
             e = averaged(e, f64::from(marked) / f64::from(acked), EWMA);
             if marked > 0 {
-                window *= 1.0 - e * gain;
+                window *= 1.0 - e * gain(window);
                 decreases += 1;
             }
             (acked, marked) = (0, 0);
@@ -925,6 +1024,18 @@ fn quick_adapt_needs_mark(lab: &mut Lab) -> Result<()> {
         ensure!(!rounds.ended_by(&step), "not at the end of that round trip");
     }
     anyhow::bail!("no round trip ended")
+}
+
+fn quick_adapt_least_e(lab: &mut Lab) -> Result<()> {
+    let mut flow = steady(lab, &[("qa_least_e", 256)])?;
+    flow.gap_us = 80;
+    for _ in 0..300 {
+        let step = flow.ack_next(Mark::No)?;
+        ensure!(step.cwnd() == BDP_PACKETS, "fell to {}", step.cwnd());
+    }
+    flow.unocc(&[("qa_least_e", 0)])?;
+    until_quick_adapt(&mut flow, 80, Mark::No)?;
+    Ok(())
 }
 
 fn quick_adapt_slack(lab: &mut Lab) -> Result<()> {
