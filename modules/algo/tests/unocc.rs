@@ -1229,6 +1229,11 @@ impl Reference {
     }
 
     fn end_balance(&mut self, elapsed: f64, added: f64, regrowth: f64) {
+        if !self.is_proportional() {
+            return;
+        }
+        // Should the end of slow start be undone, it withholds anew.
+        self.withheld = 0.0;
         if let Some(age) = &mut self.young {
             *age += elapsed;
             if *age >= self.span() {

@@ -559,8 +559,8 @@ pub mod tests {
         assert_eq!(state(&unocc, "profile"), "linux");
         assert_eq!(state(&unocc, "profile_modified"), true);
         assert_eq!(state(&unocc, "intra_rtt_us"), 14);
-        // K = a quarter of 100 Gbit/s x 14 us, BDP = 100 Gbit/s x 1,792 us: 4 x 3.5 / (3.5 + 1792).
-        assert!((number(&unocc, "md_scale") - 14.0 / 1_795.5).abs() < 1e-5);
+        // K = 200 / 1024 of 100 Gbit/s x 14 us, BDP = 100 Gbit/s x 1,792 us: 4 x 2.734 / (2.734 + 1792).
+        assert!((number(&unocc, "md_scale") - 10.937_5 / 1_794.734).abs() < 1e-5);
         // 4,000 ppm of that BDP.
         assert!((number(&unocc, "increase_bytes_per_rtt") - 89_600.0).abs() < 0.1);
         assert_eq!(state(&unocc, "slow_start"), false);
@@ -632,7 +632,7 @@ pub mod tests {
         );
         assert!(
             text.contains(
-                "intra RTT 14 us  E 0.2500  MD scale 0.0078  epochs 12345  QA 2\n  [marked]"
+                "intra RTT 14 us  E 0.2500  MD scale 0.0061  epochs 12345  QA 2\n  [marked]"
             ),
             "{text}"
         );
