@@ -30,9 +30,11 @@ const MAX_RETRY_US: u64 = 1_000_000;
 const SOON_US: u64 = 64_000;
 /// How long an end waits for the session of a peer that asked at the same time, or that it has answered. MAX_CONFIRMS repetitions take half of it.
 const YIELD_US: u64 = 500_000;
+/// A session is new for so long at least: the peer may not have heard of it.
 const NEW_US: u64 = 1_000_000;
+/// Forged packets draw no more answers than one in this time.
 const STALE_EVERY_US: u64 = 10_000;
-/// How long CONFIRM is said instead of STALE: more than paths differ by.
+/// How long CONFIRM is sent instead of STALE: longer than the delays of two paths usually differ.
 const TELL_US: u64 = 100_000;
 /// Times that the end of a handshake is sent again.
 const MAX_CONFIRMS: u8 = 8;
@@ -245,7 +247,7 @@ pub struct Endpoint<P> {
     rng: Random,
     rtt: BaseRtt,
     stale_us: u64,
-    /// Since when CONFIRM is said instead; 0: it is not.
+    /// Since when CONFIRM is sent instead of STALE; 0: it is not.
     told_us: u64,
     /// When the peer was last answered. No two answers have the same time.
     answered_us: u64,

@@ -1156,7 +1156,7 @@ const STATE: &[State] = &[
         key: "increase_bytes_per_rtt",
         label: "",
         unit: "",
-        help: "additive increase",
+        help: "additive increase of a whole step",
         value: |shown| {
             let (params, path) = shown_path(shown)?;
             Some(Value::bytes((&params).increase_scaled(&path), 1))

@@ -11,10 +11,6 @@ log=$(dmesg | sed -n 's/^.*xdc_code: //p' | tail -4)
 matches "all that was to be compared was compared" "20000 comparisons" "$log"
 check "the module goes" rmmod xdc_code
 
-counter() {
-	in_ns "$1" ethtool -S u0 | awk -v name="$2:" '$1 == name { print $2 }'
-}
-
 check "unorc" modprobe unorc
 pair
 for i in 1 2; do
@@ -26,9 +22,9 @@ done
 dd if=/dev/urandom of=/tmp/sent bs=10000 count=300 2>/dev/null
 check "pings" in_ns h1 ping -c 3 -i 0.1 -W 5 10.50.0.2
 check "3 MB arrive, equal to the byte" transfer 10.50.0.2
-recovered=$(counter h2 recovered)
+recovered=$(tunnel_counter h2 recovered)
 check "lost packets were decoded: $recovered" test "$recovered" -gt 10
-equal "nothing was decoded wrong" 0 "$(counter h2 bad_decode)"
+equal "nothing was decoded wrong" 0 "$(tunnel_counter h2 bad_decode)"
 unpair
 check "unorc goes" rmmod unorc
 finish

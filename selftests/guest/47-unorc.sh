@@ -5,9 +5,6 @@
 # virtual time: elsewhere deadlines of 640 us pass because a host is slow, too.
 . "$(dirname "$0")/lib.sh"
 
-# counter NAME COUNTER: of u0.
-counter() { in_ns "$1" ethtool -S u0 | awk -v name="$2:" '$1 == name { print $2 }'; }
-
 retransmitted() { snmp "$1" Tcp RetransSegs; }
 
 # tunnel I OPTION...: u0 of host I, 10.50.0.I, over eth0.
@@ -55,19 +52,19 @@ check "what it shows can be typed" ip -n h2 link add u1 type $(echo "$shown" | s
 check "and taken away" ip -n h2 link del u1
 matches "in JSON, too" '"paths": ?"unolb"' "$(ip -n h1 -d -j link show u0)"
 check "pings go through" pings 3
-equal "one session" "1 1" "$(counter h1 session) $(counter h2 session)"
+equal "one session" "1 1" "$(tunnel_counter h1 session) $(tunnel_counter h2 session)"
 check "20 MB arrive" transfer 10.50.0.2
 equal "without anything sent again, by TCP" 0 "$(retransmitted h1)"
-equal "or by us" 0 "$(counter h1 tx_resent)"
+equal "or by us" 0 "$(tunnel_counter h1 tx_resent)"
 within "eight data packets have two parities" 20 35 \
-	$(($(counter h1 tx_parity) * 100 / $(counter h1 tx_data)))
+	$(($(tunnel_counter h1 tx_parity) * 100 / $(tunnel_counter h1 tx_data)))
 matches "ip has the counters, too" "session 1 " "$(ip -n h1 -s -d link show u0)"
 matches "in JSON, as numbers" '"session": ?1,' "$(ip -n h1 -s -d -j link show u0)"
 check "paths and times change while it is up" \
 	ip -n h1 link change u0 type unorc paths reps freeze timeout timer 100 flush 20
 matches "ip shows it" "paths reps freeze timeout timer 100 flush 20 " "$(ip -n h1 -d link show u0)"
 check "20 MB arrive by other paths" transfer 10.50.0.2
-equal "in the same session" "1 1" "$(counter h1 session) $(counter h2 session)"
+equal "in the same session" "1 1" "$(tunnel_counter h1 session) $(tunnel_counter h2 session)"
 # /proc/net/unorc and `xdc paths`.
 ago=$(in_ns h1 cat /proc/net/unorc)
 matches "the module tells of the session" \
@@ -101,11 +98,11 @@ for paths in ecmp rps ops plb unolb reps reps-paper bitmap; do
 	# again comes too late. That is TCP's to mend, so what TCP sends again is asked of a transfer without one.
 	for _ in 1 2 3; do
 		before=$(retransmitted h1)
-		given_up=$(counter h2 given_up)
+		given_up=$(tunnel_counter h2 given_up)
 		check "20 MB by $paths through a loss of 1 %" transfer 10.50.0.2
-		[ "$(counter h2 given_up)" != "$given_up" ] || break
+		[ "$(tunnel_counter h2 given_up)" != "$given_up" ] || break
 	done
-	within "of which most is decoded" 1 1000000 "$(counter h2 recovered)"
+	within "of which most is decoded" 1 1000000 "$(tunnel_counter h2 recovered)"
 	# ACKs and SYNs have no code.
 	within "and TCP sends next to nothing again" 0 5 $(($(retransmitted h1) - before))
 	lossy delay 0
@@ -130,7 +127,7 @@ lossy loss 100%
 refuses "nothing goes through an outage" "100% packet loss" pings 40
 lossy delay 0
 check "a channel lives after it" pings 20
-within "its floors, which have no body," 1 1000 "$(counter h1 abandoned)"
+within "its floors, which have no body," 1 1000 "$(tunnel_counter h1 abandoned)"
 equal "are no dropped packets" 0 "$(in_ns h1 cat /sys/class/net/u0/statistics/tx_dropped)"
 untunnel
 
@@ -150,7 +147,7 @@ tunnels
 tc -n h1 qdisc replace dev u0 root fq
 check "a tunnel with fq on it and below" pings 20
 check "20 MB arrive" transfer 10.50.0.2
-equal "with nothing sent again" 0 "$(counter h1 tx_resent)"
+equal "with nothing sent again" 0 "$(tunnel_counter h1 tx_resent)"
 untunnel
 for i in 1 2; do tc -n h$i qdisc del dev eth0 root; done
 
@@ -176,7 +173,7 @@ tunnels channels 1 window 64
 lossy delay 10ms
 check "pings over 20 ms" in_ns h1 ping -c 100 -i 0.05 -W 5 10.50.0.2
 within "the RTT is known" 20000 25000 "$(rtt h1)"
-within "and next to nothing is sent again" 0 5 "$(counter h1 tx_resent)"
+within "and next to nothing is sent again" 0 5 "$(tunnel_counter h1 tx_resent)"
 # The places of all blocks were used.
 in_ns h2 sysctl -qw net.ipv6.conf.u0.disable_ipv6=1
 ip -n h2 link set u0 down
@@ -195,7 +192,7 @@ tc -n h1 qdisc replace dev eth0 root netem limit 100000 rate 1gbit delay 20ms lo
 tc -n h2 qdisc replace dev eth0 root netem limit 100000 rate 1gbit delay 20ms
 check "20 MB when it is 40 ms, with a loss of 2 %" transfer 10.50.0.2
 within "it knows the short one still" 1 20000 "$(rtt h2)"
-within "but gives up no more than a few blocks" 0 15 "$(counter h2 given_up)"
+within "but gives up no more than a few blocks" 0 15 "$(tunnel_counter h2 given_up)"
 untunnel
 lossy delay 0
 
@@ -210,10 +207,10 @@ check "a tunnel in a tunnel" in_ns h1 ping -c 3 -i 0.05 -W 2 10.51.0.2
 check "each is in the other" in_ns h1 ip route add 10.9.0.2/32 dev u1
 refuses "nothing arrives" "100% packet loss" in_ns h1 ping -c 10 -i 0.01 -W 1 10.51.0.2
 sleep 5
-before=$(counter h1 tx_data)
+before=$(tunnel_counter h1 tx_data)
 sleep 5
 # 1,700 to 9,000 in five seconds: what each sends again is new to the other. One that feeds itself sends millions.
-within "and a loop does not feed itself" 0 50000 $(($(counter h1 tx_data) - before))
+within "and a loop does not feed itself" 0 50000 $(($(tunnel_counter h1 tx_data) - before))
 in_ns h1 ip route del 10.9.0.2/32 dev u1
 check "they go on when it is over" eventually in_ns h1 ping -c 1 -W 1 10.51.0.2
 for i in 1 2; do ip -n h$i link del u1; done
@@ -239,7 +236,7 @@ for i in 1 2; do
 done
 
 # Not from the peer.
-before=$(counter h1 session)
+before=$(tunnel_counter h1 session)
 ip -n h2 addr add 10.9.0.3/24 dev eth0
 check "another host asks" ip -n h2 link add u1 type unorc local 10.9.0.3 remote 10.9.0.1
 ip -n h2 addr add 10.51.0.3/24 dev u1
@@ -248,13 +245,13 @@ refuses "and gets no answer" "100% packet loss" in_ns h2 ping -c 2 -i 0.01 -W 1 
 errors=$(in_ns h1 cat /sys/class/net/u0/statistics/rx_errors)
 within "what it sent is counted" 1 100 "$errors"
 check "the tunnel goes on" pings 3
-equal "in the same session" "$before" "$(counter h1 session)"
+equal "in the same session" "$before" "$(tunnel_counter h1 session)"
 ip -n h2 link del u1
 # Of another code.
 ip -n h2 link del u0
 check "an end of another code" tunnel 2 fec 4+1
 refuses "has no session" "100% packet loss" in_ns h1 ping -c 2 -i 0.01 -W 1 10.50.0.2
-within "and is counted" 1 100 "$(($(counter h1 mismatch) + $(counter h2 mismatch)))"
+within "and is counted" 1 100 "$(($(tunnel_counter h1 mismatch) + $(tunnel_counter h2 mismatch)))"
 ip -n h2 link del u0
 check "an end of the same code" tunnel 2
 check "has one" eventually pings 1

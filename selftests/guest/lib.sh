@@ -154,6 +154,10 @@ racks() {
 counter() {
 	awk -v name="$1" '/^  [a-z_]+ [0-9]/ { for (i = 1; i < NF; i += 2) if ($i == name) print $(i + 1) }'
 }
+# tunnel_counter NS NAME: a counter of that end's tunnel.
+tunnel_counter() {
+	in_ns "$1" ethtool -S u0 | awk -v name="$2:" '$1 == name { print $2 }'
+}
 # rack_stat NAME: a counter of the acceltor of bond0.
 rack_stat() { tc -n h1 -s qdisc show dev bond0 | counter "$1"; }
 has_more() { [ "$(rack_stat "$1")" -gt "$2" ]; }

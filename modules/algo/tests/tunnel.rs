@@ -1027,6 +1027,33 @@ fn an_end_that_has_just_answered_asks_nothing() {
     assert_eq!(kinds(&mut net, &data), [Kind::Hello]);
 }
 
+/// The tags of an end's session: its own, and the peer's.
+fn tags(net: &Net, at: usize) -> (u32, u32) {
+    match net.ends[at].endpoint.session {
+        Session::Up { mine, theirs, .. } => (mine, theirs),
+        _ => panic!("no session"),
+    }
+}
+
+/// All that an end says for so long is lost.
+fn speaks_in_vain(net: &mut Net, at: usize, us: u64) {
+    for _ in 0..us / 500 {
+        net.now_us += 500;
+        net.ends[at].poll(net.now_us);
+    }
+    net.ends[at].io.sent.clear();
+}
+
+/// A data packet of that tag.
+fn forged(tag: u32) -> Vec<u8> {
+    let header = Header {
+        kind: Kind::Data,
+        tag,
+        ..Header::default()
+    };
+    wire(&header, &ip(1, 1, 60))
+}
+
 /// What an end has said last of that kind, as it goes on the wire.
 fn last_said(net: &mut Net, at: usize, kind: Kind) -> Option<Vec<u8>> {
     let sent = std::mem::take(&mut net.ends[at].io.sent);
@@ -1046,11 +1073,7 @@ fn answered_within_a_session(net: &mut Net) -> (Vec<u8>, Vec<u8>) {
     let answer = last_said(net, 1, Kind::HelloAck).unwrap();
     net.ends[0].receive(net.now_us, answer, false);
     let confirm = last_said(net, 0, Kind::Confirm).unwrap();
-    for _ in 0..600 {
-        net.now_us += 500;
-        net.ends[0].poll(net.now_us);
-    }
-    net.ends[0].io.sent.clear();
+    speaks_in_vain(net, 0, 300_000);
     net.send(1, ip(1, 0, 100));
     let hello = last_said(net, 1, Kind::Hello).unwrap();
     net.ends[0].receive(net.now_us, hello, false);
@@ -1080,16 +1103,12 @@ fn what_was_answered_before_the_peer_was_heard_begins_no_session() {
         let late = last_said(&mut net, 1, Kind::Confirm).unwrap();
         net.ends[1].receive(net.now_us, confirm, false);
         net.ends[1].io.sent.clear();
-        let tags = |net: &Net| match net.ends[0].endpoint.session {
-            Session::Up { mine, theirs, .. } => (mine, theirs),
-            _ => panic!("no session"),
-        };
-        let before = tags(&net);
+        let before = tags(&net, 0);
         talk(&mut net, 3);
-        let is_good = tags(&net) == before && !net.up(0).is_empty();
+        let is_good = tags(&net, 0) == before && !net.up(0).is_empty();
         in_the_first += u32::from(is_good);
         net.ends[0].receive(net.now_us, late, false);
-        assert!(!is_good || tags(&net) == before, "seed {seed}");
+        assert!(!is_good || tags(&net, 0) == before, "seed {seed}");
     }
     assert!(in_the_first > 3, "{in_the_first}");
 }
@@ -1108,21 +1127,13 @@ fn who_speaks_in_another_session_is_told_of_ours_again() {
     let (_, answer) = answered_within_a_session(&mut net);
     net.ends[1].receive(net.now_us, answer, false);
     // All that end 1 says in its session is lost.
-    for _ in 0..600 {
-        net.now_us += 500;
-        net.ends[1].poll(net.now_us);
-    }
-    net.ends[1].io.sent.clear();
+    speaks_in_vain(&mut net, 1, 300_000);
     net.ends[0].io.sent.clear();
     net.send(0, ip(1, 0, 100));
     hand_over(&mut net, 0);
     hand_over(&mut net, 1);
-    let tags = |at: usize| match net.ends[at].endpoint.session {
-        Session::Up { mine, theirs, .. } => (mine, theirs),
-        _ => panic!("no session"),
-    };
-    let (mine, theirs) = tags(1);
-    assert_eq!(tags(0), (theirs, mine));
+    let (mine, theirs) = tags(&net, 1);
+    assert_eq!(tags(&net, 0), (theirs, mine));
 }
 
 #[test]
@@ -1134,12 +1145,8 @@ fn forged_packets_keep_no_two_ends_in_two_sessions() {
     for _ in 0..2_000 {
         net.now_us += 1_000;
         for tag in [7, 8, 9, 10, 11] {
-            let header = Header {
-                kind: Kind::Data,
-                tag: if net.rng.percent(2) { 12 } else { tag },
-                ..Header::default()
-            };
-            net.ends[0].receive(net.now_us, wire(&header, &ip(1, 1, 60)), false);
+            let tag = if net.rng.percent(2) { 12 } else { tag };
+            net.ends[0].receive(net.now_us, forged(tag), false);
         }
         let sent = net.ends[0].io.sent.drain(..);
         stale += sent
@@ -1155,29 +1162,16 @@ fn forged_packets_keep_no_two_ends_in_two_sessions_for_want_of_a_young_answer() 
     let (_, answer) = answered_within_a_session(&mut net);
     net.ends[1].receive(net.now_us, answer, false);
     // All that end 1 says in its session is lost for more than a minute.
-    for _ in 0..130_000 {
-        net.now_us += 500;
-        net.ends[1].poll(net.now_us);
-    }
-    net.ends[1].io.sent.clear();
+    speaks_in_vain(&mut net, 1, 65_000_000);
     net.ends[0].io.sent.clear();
     // What it says where a forged packet comes gets through. End 0 says nothing.
-    let header = Header {
-        kind: Kind::Data,
-        tag: 7,
-        ..Header::default()
-    };
-    net.ends[1].receive(net.now_us, wire(&header, &ip(1, 1, 60)), false);
+    net.ends[1].receive(net.now_us, forged(7), false);
     for _ in 0..3 {
         hand_over(&mut net, 1);
         hand_over(&mut net, 0);
     }
-    let tags = |at: usize| match net.ends[at].endpoint.session {
-        Session::Up { mine, theirs, .. } => (mine, theirs),
-        _ => panic!("no session"),
-    };
-    let (mine, theirs) = tags(1);
-    assert_eq!(tags(0), (theirs, mine));
+    let (mine, theirs) = tags(&net, 1);
+    assert_eq!(tags(&net, 0), (theirs, mine));
 }
 
 #[test]
@@ -1185,20 +1179,11 @@ fn confirm_is_not_said_beside_stale() {
     let mut net = Net::new(config(8, 2), 1);
     let (_, answer) = answered_within_a_session(&mut net);
     net.ends[1].receive(net.now_us, answer, false);
-    for _ in 0..600 {
-        net.now_us += 500;
-        net.ends[1].poll(net.now_us);
-    }
-    net.ends[1].io.sent.clear();
+    speaks_in_vain(&mut net, 1, 300_000);
     let mut said = Vec::new();
     for _ in 0..30 {
         net.now_us += 10_000;
-        let header = Header {
-            kind: Kind::Data,
-            tag: 7,
-            ..Header::default()
-        };
-        net.ends[1].receive(net.now_us, wire(&header, &ip(1, 1, 60)), false);
+        net.ends[1].receive(net.now_us, forged(7), false);
         said.extend(
             net.ends[1]
                 .io

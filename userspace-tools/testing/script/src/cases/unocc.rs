@@ -286,14 +286,24 @@ fn k() -> f64 {
 
 // Additive increase.
 
-fn additive_increase(lab: &mut Lab) -> Result<()> {
-    let mut flow = steady(lab, &[("ai_ppm", 100_000)])?;
+/// From a window of a BDP on, so many ACKs add that step per window. Returns the window.
+fn follows_increases(
+    flow: &mut Flow<'_>,
+    step_bytes: impl Fn(f64) -> f64,
+    acks: u32,
+) -> Result<f64> {
     let mut window = BDP_BYTES;
-    for _ in 0..300 {
+    for _ in 0..acks {
         let step = flow.ack_next(Mark::No)?;
-        window = increased(window, BDP_BYTES / 10.0, MSS);
+        window = increased(window, step_bytes(window), MSS);
         near_window("window", step.cwnd(), window, MSS)?;
     }
+    Ok(window)
+}
+
+fn additive_increase(lab: &mut Lab) -> Result<()> {
+    let mut flow = steady(lab, &[("ai_ppm", 100_000)])?;
+    let window = follows_increases(&mut flow, |_| BDP_BYTES / 10.0, 300)?;
     ensure!(window > 125e3);
     Ok(())
 }
@@ -304,9 +314,7 @@ const STEP_WINDOWS: u32 = 256;
 /// A flow that has done nothing for so many ACKs, 20 us each, but get older.
 fn aged<'a>(lab: &'a mut Lab, acks: u32, others: &[(&str, u32)]) -> Result<Flow<'a>> {
     let mut flow = steady(lab, &[("step_windows", STEP_WINDOWS)])?;
-    for _ in 0..acks {
-        flow.ack_next(Mark::No)?;
-    }
+    flow.acks_of(acks, Mark::No)?;
     flow.unocc(others)?;
     Ok(flow)
 }
@@ -314,12 +322,7 @@ fn aged<'a>(lab: &'a mut Lab, acks: u32, others: &[(&str, u32)]) -> Result<Flow<
 fn whole_steps_at_first(lab: &mut Lab) -> Result<()> {
     // The flow is 26 ms old, and then 32.
     let mut flow = aged(lab, 1_000, &[("ai_ppm", 100_000)])?;
-    let mut window = BDP_BYTES;
-    for _ in 0..300 {
-        let step = flow.ack_next(Mark::No)?;
-        window = increased(window, BDP_BYTES / 10.0, MSS);
-        near_window("window", step.cwnd(), window, MSS)?;
-    }
+    let window = follows_increases(&mut flow, |_| BDP_BYTES / 10.0, 300)?;
     ensure!(window > 125e3);
     Ok(())
 }
@@ -327,12 +330,7 @@ fn whole_steps_at_first(lab: &mut Lab) -> Result<()> {
 fn proportional_increase(lab: &mut Lab) -> Result<()> {
     // Without a mark the ratio falls from 1 to 0.5 in 23 ms.
     let mut flow = aged(lab, 1_700, &[("ai_ppm", 100_000)])?;
-    let mut window = BDP_BYTES;
-    for _ in 0..300 {
-        let step = flow.ack_next(Mark::No)?;
-        window = increased(window, window / 40.0, MSS);
-        near_window("window", step.cwnd(), window, MSS)?;
-    }
+    let window = follows_increases(&mut flow, |window| window / 40.0, 300)?;
     ensure!(window > 105e3 && window < 110e3, "{window}");
     Ok(())
 }
@@ -355,12 +353,7 @@ fn proportional_decrease(lab: &mut Lab) -> Result<()> {
 fn lifted_increase(lab: &mut Lab) -> Result<()> {
     // Four spans without a mark: more than eight times a quarter of the window are more than the BDP.
     let mut flow = aged(lab, 5_000, &[("ai_ppm", 100_000)])?;
-    let mut window = BDP_BYTES;
-    for _ in 0..200 {
-        let step = flow.ack_next(Mark::No)?;
-        window = increased(window, BDP_BYTES / 10.0, MSS);
-        near_window("window", step.cwnd(), window, MSS)?;
-    }
+    let window = follows_increases(&mut flow, |_| BDP_BYTES / 10.0, 200)?;
     ensure!(window > 115e3);
     Ok(())
 }
@@ -384,12 +377,7 @@ fn fractions_are_carried(lab: &mut Lab) -> Result<()> {
 fn device_says_the_rate(lab: &mut Lab) -> Result<()> {
     // The device says 10 Gbit/s: 4,000 ppm of 2.5 MB are a tenth of the BDP of the other cases.
     let mut flow = steady(lab, &[("line_rate_mbps", 0), ("ai_ppm", 4_000)])?;
-    let mut window = BDP_BYTES;
-    for _ in 0..300 {
-        let step = flow.ack_next(Mark::No)?;
-        window = increased(window, BDP_BYTES / 10.0, MSS);
-        near_window("window", step.cwnd(), window, MSS)?;
-    }
+    let window = follows_increases(&mut flow, |_| BDP_BYTES / 10.0, 300)?;
     ensure!(window > 125e3);
     Ok(())
 }
