@@ -12,6 +12,8 @@ use super::fixed::{FRACTION_ONE, RATIO_BITS, mul_fraction};
 const SETTLED: u32 = 1 << 31;
 /// It left slow start a span ago at most; the rest is its age in microseconds.
 const YOUNG: u32 = 1 << 30;
+/// Slow start counts up to so many bytes.
+pub const MOST_WITHHELD: u64 = YOUNG as u64 - 1;
 const LIFT_BITS: u32 = 8;
 const MAX_LIFT: u32 = (1 << LIFT_BITS) - 1;
 const MAX_RATIO: u32 = (SETTLED >> LIFT_BITS) - 1;
@@ -36,8 +38,8 @@ pub struct Balance(u32);
 pub struct Change {
     /// Since the end of the one before.
     pub elapsed_us: u64,
-    /// The part of its bytes that were marked, and added nothing.
-    pub marked: u32,
+    /// The part of it that added: marked bytes do not.
+    pub added: u32,
     /// The time for which it added twice.
     pub twice_us: u64,
     /// How long whole steps take to add what it took away, in 2^-[`REGROWTH_BITS`] us.
@@ -45,12 +47,18 @@ pub struct Change {
 }
 
 impl Balance {
+    /// An epoch of slow start ends: what comes after it is young.
+    #[inline(always)]
+    pub fn renew(&mut self) {
+        if self.0 >= YOUNG {
+            self.0 = 0;
+        }
+    }
+
     /// Adds a decrease that slow start withholds; returns all of this round trip, in bytes.
     pub fn withhold(&mut self, bytes: u64) -> u64 {
         let sum = if self.0 < YOUNG { self.0 } else { 0 };
-        let sum = u64::from(sum)
-            .saturating_add(bytes)
-            .min(u64::from(YOUNG - 1));
+        let sum = u64::from(sum).saturating_add(bytes).min(MOST_WITHHELD);
         self.0 = sum as u32;
         sum
     }
@@ -84,7 +92,7 @@ impl Balance {
         let ratio = u64::from((self.0 & !SETTLED) >> LIFT_BITS);
         let grown_us = mul_fraction(
             change.elapsed_us.min(span_us),
-            FRACTION_ONE.saturating_sub(change.marked),
+            change.added.min(FRACTION_ONE),
         );
         // 2^23 x 2^17 at most.
         let forgotten = ratio.wrapping_mul(grown_us) >> span_bits;
@@ -109,6 +117,20 @@ impl Balance {
         // 2^40 bytes x 2^20 are 2^50 of whole windows; the lift has nine bits.
         let least_bytes = window_bytes.wrapping_mul(windows.into()) >> RATIO_BITS;
         (least_bytes.wrapping_mul(times) >> LIFT_SHIFT).min(bdp_bytes)
+    }
+
+    /// Past its youth, with that ratio in 2^-21.
+    #[cfg(test)]
+    pub fn of_ratio(ratio: u32) -> Self {
+        let ratio = ratio.min(MAX_RATIO);
+        Balance(SETTLED | ratio << LIFT_BITS | lift(ratio))
+    }
+
+    /// The ratio, if it is past its youth.
+    #[cfg(test)]
+    pub fn ratio(self) -> Option<f64> {
+        let ratio = (self.0 & !SETTLED) >> LIFT_BITS;
+        (self.0 & SETTLED != 0).then(|| f64::from(ratio) / f64::from(RATIO_ONE))
     }
 
     /// Any state.

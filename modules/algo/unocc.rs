@@ -35,7 +35,7 @@
 //!     as part of the RTT there.
 //! 12. Quick Adapt acts where E is a quarter and more: on a host with noise few packets are marked.
 
-use crate::algo::balance::{Balance, Change, REGROWTH_BITS};
+use crate::algo::balance::{Balance, Change, MOST_WITHHELD, REGROWTH_BITS};
 use crate::algo::controller::{Controller, Published, Watch, published};
 use crate::algo::entry::{Entry, Event as Tracepoint, Line, Marks, Shown, State, Unit, Value};
 use crate::algo::fixed::{
@@ -684,15 +684,17 @@ impl Flow {
         (noisy_bdp_bytes, share_bytes)
     }
 
-    /// What an epoch of `period_us`, which ended `elapsed_us` after the one before, did to the balance.
+    /// What an epoch, which ended `elapsed_us` after the one before with a packet of that RTT, did to the balance. The
+    /// window before it was judged had so many bytes.
     // Inlined as all that has the parameters: else they would have to be in memory.
     #[inline(always)]
     fn end_balance(
         &mut self,
         params: &impl Values,
         path: &Path,
-        period_us: u64,
+        rtt_us: u32,
         elapsed_us: u64,
+        before_bytes: u64,
         judged: &Judged,
     ) {
         let is_needed = path.is_proportional() && params.step_windows() != 0;
@@ -701,19 +703,27 @@ impl Flow {
         }
         // In bits per microsecond, x 10^6: it adds a part of what C carries in an RTT in each RTT.
         let slope_ppm = u64::from(params.ai_ppm()).wrapping_mul(path.rate_mbps.into());
-        let cut_bytes = mul_fraction(self.window.bytes(), judged.whole_cut);
+        let cut_bytes = mul_fraction(before_bytes, judged.whole_cut);
         let regrowth_scaled = match judged.verdict.action {
             Action::Decreased => mul_div(cut_bytes, (8 << REGROWTH_BITS) * PPM, slope_ppm.max(1)),
             _ => 0,
         };
+        // What was acknowledged since then, and no more than an RTT's: it may have been longer than a period, or shorter.
         let twice_us = match judged.verdict.action {
-            Action::Increased => period_us,
+            Action::Increased => elapsed_us.min(rtt_us.into()),
             _ => 0,
         };
+        // A queue makes the RTT longer than what adds in it.
+        let noisy_rtt_us = path.noisy_rtt_us(rtt_us);
+        let part = match rtt_us > noisy_rtt_us {
+            true => fraction(noisy_rtt_us.into(), rtt_us.into()),
+            false => FRACTION_ONE,
+        };
+        let unmarked = FRACTION_ONE.saturating_sub(judged.marked);
         let change = Change {
             elapsed_us,
-            marked: judged.marked,
-            twice_us,
+            added: mul_fraction(unmarked.into(), part) as u32,
+            twice_us: mul_fraction(twice_us, part),
             regrowth_scaled,
         };
         self.balance.end_epoch(path.base_rtt_us, &change);
@@ -977,7 +987,7 @@ impl Flow {
             sent_at_ns.saturating_add(period_ns)
         };
         let elapsed_us = self.epoch_ends_ns.saturating_sub(ended_ns) / NS_PER_US;
-        self.end_balance(params, path, period_ns / NS_PER_US, elapsed_us, &judged);
+        self.end_balance(params, path, rtt_us, elapsed_us, before.bytes(), &judged);
         watch.observe(|| {
             Event::Epoch(Epoch {
                 cwnd_before_bytes: before.bytes(),
@@ -1003,6 +1013,9 @@ impl Flow {
             cut: 0,
             gentle: false,
         };
+        if self.window.in_slow_start() {
+            self.balance.renew();
+        }
         if self.epoch_acked_bytes == 0 {
             return Judged {
                 verdict,
@@ -1067,7 +1080,8 @@ impl Flow {
     /// start ends, when the decreases of a round trip reach its additive increase.
     fn withhold(&mut self, cut: u64, step_scaled: u64) -> Action {
         let cut_bytes = mul_fraction(self.window.bytes(), cut as u32);
-        if self.balance.withhold(cut_bytes) >= step_scaled >> BYTE_BITS {
+        let step_bytes = (step_scaled >> BYTE_BITS).min(MOST_WITHHELD);
+        if self.balance.withhold(cut_bytes) >= step_bytes {
             // The marks are about what was sent a round trip ago, and that much is being delivered.
             match self.delivered_scaled() {
                 0 => self.window.leave_slow_start(),

@@ -11,7 +11,7 @@ fn epochs(balance: &mut Balance, us: u64, taken: u64, marked: u32) {
     for _ in 0..us / 14 {
         let change = Change {
             elapsed_us: 14,
-            marked,
+            added: FRACTION_ONE - marked,
             twice_us: 0,
             regrowth_scaled: (14 << REGROWTH_BITS) * taken / 256,
         };
@@ -101,7 +101,7 @@ fn what_was_added_twice_is_taken_away_twice() {
     for n in 0..20_000 {
         let change = Change {
             elapsed_us: 14,
-            marked: 0,
+            added: FRACTION_ONE,
             twice_us: if n % 2 == 0 { 14 } else { 0 },
             regrowth_scaled: if n % 2 == 0 {
                 0
@@ -137,7 +137,7 @@ fn any_state_and_any_epoch_is_borne() {
         for _ in 0..20 {
             let change = Change {
                 elapsed_us: rng.any(),
-                marked: rng.any() as u32,
+                added: rng.any() as u32,
                 twice_us: rng.any(),
                 regrowth_scaled: rng.any(),
             };
