@@ -34,6 +34,8 @@
 //!     proportion to it, and its decreases likewise, while both are near their balance (`balance.rs`). A host's noise counts
 //!     as part of the RTT there.
 //! 12. Quick Adapt acts where E is a quarter and more: on a host with noise few packets are marked.
+//! 13. Where ACKs cover more than an epoch, as with TSO and GRO, a decrease is as many times as large as epochs have
+//!     passed, those of an RTT at most, and up to half of the window. Else such a flow would decrease more rarely than others.
 
 use crate::algo::balance::{Balance, Change, MOST_WITHHELD, REGROWTH_BITS};
 use crate::algo::controller::{Controller, Published, Watch, published};
@@ -84,6 +86,8 @@ params! {
     delay_floor_us: "us",                       0,   1_000_000,   [0, 0, 10];
     /// 1 = increase, not decrease, at the end of a marked epoch in which E fell.
     skip_md_when_falling: "0 or 1",             0,   1,           [0, 1, 1];
+    /// 1 = where ACKs cover more than an epoch, one decrease stands for those of all epochs that passed.
+    md_elapsed: "0 or 1",                       0,   1,           [0, 0, 1];
     /// Quick Adapt acts when less than this part of the window was delivered in an RTT.
     qa_beta: "1/1024",                          0,   1_024,       [512, 512, 512];
     /// The part of the delivered bytes that Quick Adapt leaves as the window.
@@ -441,6 +445,24 @@ pub struct Verdict {
     pub cut: u32,
     /// Only phantom queues are congested: `md_gentle` is part of the cut.
     pub gentle: bool,
+}
+
+/// How long an epoch was, up to an RTT, and should have been.
+#[derive(Clone, Copy, Debug)]
+struct Passed {
+    ns: u64,
+    period_ns: u64,
+}
+
+/// A decrease for all of the time that passed, up to half of the window if one epoch's is not more.
+#[inline(always)]
+fn times_passed(params: &impl Values, cut: u64, passed: Passed) -> u64 {
+    if passed.ns <= passed.period_ns || params.md_elapsed() == 0 {
+        return cut;
+    }
+    mul_div(cut, passed.ns, passed.period_ns.max(1))
+        .min(u64::from(FRACTION_ONE / 2))
+        .max(cut)
 }
 
 /// What the end of an epoch came to, and what the balance needs besides.
@@ -969,13 +991,10 @@ impl Flow {
         if sent_at_ns < self.epoch_ends_ns {
             return;
         }
-        let before = self.window;
-        let judged = self.judge_epoch(params, ack, rtt_us, path);
-        self.epochs = self.epochs.wrapping_add(1);
-
         // The period is the packet's RTT, scaled down to an intra-datacenter flow's.
+        let rtt_ns = u64::from(rtt_us).saturating_mul(NS_PER_US);
         let period_ns = mul_div(
-            u64::from(rtt_us).saturating_mul(NS_PER_US),
+            rtt_ns,
             u64::from(params.epoch_us(path.base_rtt_us)),
             u64::from(path.base_rtt_us),
         );
@@ -986,7 +1005,17 @@ impl Flow {
         } else {
             sent_at_ns.saturating_add(period_ns)
         };
-        let elapsed_us = self.epoch_ends_ns.saturating_sub(ended_ns) / NS_PER_US;
+        let elapsed_ns = self.epoch_ends_ns.saturating_sub(ended_ns);
+        let elapsed_us = elapsed_ns / NS_PER_US;
+
+        let before = self.window;
+        let passed = Passed {
+            ns: elapsed_ns.min(rtt_ns),
+            period_ns,
+        };
+        let judged = self.judge_epoch(params, ack, rtt_us, path, passed);
+        self.epochs = self.epochs.wrapping_add(1);
+
         self.end_balance(params, path, rtt_us, elapsed_us, before.bytes(), &judged);
         watch.observe(|| {
             Event::Epoch(Epoch {
@@ -1007,7 +1036,14 @@ impl Flow {
 
     /// The epoch is over: E, and the decrease if anything was marked.
     #[inline(always)]
-    fn judge_epoch(&mut self, params: &impl Values, ack: &Ack, rtt_us: u32, path: &Path) -> Judged {
+    fn judge_epoch(
+        &mut self,
+        params: &impl Values,
+        ack: &Ack,
+        rtt_us: u32,
+        path: &Path,
+        passed: Passed,
+    ) -> Judged {
         let mut verdict = Verdict {
             action: Action::None,
             cut: 0,
@@ -1047,7 +1083,8 @@ impl Flow {
             cut = mul_ratio(cut, params.md_gentle());
             verdict.gentle = true;
         }
-        let whole_cut = cut as u32;
+        let times = |cut| times_passed(params, cut, passed);
+        let whole_cut = times(cut) as u32;
         // Less in proportion: where increase and decrease are in balance does not depend on the window.
         if path.is_proportional() {
             let (noisy_bdp_bytes, share_bytes) = self.share_bytes(params, path, rtt_us);
@@ -1055,6 +1092,7 @@ impl Flow {
                 cut = mul_div(cut, share_bytes, noisy_bdp_bytes);
             }
         }
+        cut = times(cut);
         verdict.cut = cut as u32;
         if self.window.in_slow_start() {
             let step_scaled = self.step_scaled(params, path, ack.rtt_us, ack.now_us, ack.mss_bytes);

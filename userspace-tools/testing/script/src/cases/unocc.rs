@@ -33,6 +33,10 @@ pub const CASES: &[Case] = &[
         run: whole_steps_at_first,
     },
     Case {
+        name: "unocc: an epoch that ends late decreases for all of its time",
+        run: late_epochs,
+    },
+    Case {
         name: "unocc: near its balance a window adds in proportion",
         run: proportional_increase,
     },
@@ -763,6 +767,32 @@ fn delay_tolerance(lab: &mut Lab) -> Result<()> {
         flow.rtt_us = rtt_us;
         follows_decreases(&mut flow, gain, 150, |_| true)?;
     }
+    Ok(())
+}
+
+fn late_epochs(lab: &mut Lab) -> Result<()> {
+    // An ACK for what is sent in three epochs.
+    let mut flow = steady(lab, &[("md_elapsed", 1)])?;
+    flow.rtt_us = DELAYED_US;
+    let mut epochs = Epochs::new(&flow.steps[0], INTRA, RTT);
+    for step in &flow.steps[1..] {
+        epochs.ended_by(step);
+    }
+    // The first one ends an epoch of unmarked packets, too.
+    let mut before = flow.ack_many(30, Mark::No)?;
+    ensure!(epochs.ended_by(&before), "it covers less than an epoch");
+    let (mut late, mut e) = (0, before.alpha());
+    for _ in 0..6 {
+        let step = flow.ack_many(30, Mark::Ce)?;
+        ensure!(epochs.ended_by(&step), "it covers less than an epoch");
+        e = averaged(e, 1.0, EWMA);
+        let cut = e * md_gain(k(), BDP_BYTES) * epochs.passed;
+        let window = f64::from(before.cwnd()) * MSS * (1.0 - cut.min(0.5));
+        near_window("window", step.cwnd(), window, 2.0 * MSS)?;
+        late += u32::from(epochs.passed > 1.5);
+        before = step;
+    }
+    ensure!(late >= 3, "only {late} epochs were late");
     Ok(())
 }
 
