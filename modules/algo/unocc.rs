@@ -455,12 +455,11 @@ struct Passed {
 }
 
 /// A decrease for all of the time that passed, up to half of the window if one epoch's is not more.
-#[inline(always)]
-fn times_passed(params: &impl Values, cut: u64, passed: Passed) -> u64 {
-    if passed.ns <= passed.period_ns || params.md_elapsed() == 0 {
-        return cut;
-    }
-    mul_div(cut, passed.ns, passed.period_ns.max(1))
+// Few epochs end late, and of numbers: by reference what an ACK needs would have to be in memory.
+#[cold]
+#[inline(never)]
+fn times_passed(cut: u64, ns: u64, period_ns: u64) -> u64 {
+    mul_div(cut, ns, period_ns.max(1))
         .min(u64::from(FRACTION_ONE / 2))
         .max(cut)
 }
@@ -1083,7 +1082,11 @@ impl Flow {
             cut = mul_ratio(cut, params.md_gentle());
             verdict.gentle = true;
         }
-        let times = |cut| times_passed(params, cut, passed);
+        let is_late = passed.ns > passed.period_ns && params.md_elapsed() != 0;
+        let times = |cut| match is_late {
+            true => times_passed(cut, passed.ns, passed.period_ns),
+            false => cut,
+        };
         let whole_cut = times(cut) as u32;
         // Less in proportion: where increase and decrease are in balance does not depend on the window.
         if path.is_proportional() {
