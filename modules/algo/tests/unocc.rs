@@ -1240,6 +1240,11 @@ impl Reference {
         self.params.step_windows != 0 && self.rtt_base <= 5_000.0
     }
 
+    /// Whether the ratio counts, and with it the lift, which may be a 32nd off.
+    fn is_settled(&self) -> bool {
+        self.is_proportional() && self.young.is_none()
+    }
+
     /// What the increase is a part of, where C carries so much in an RTT.
     fn share(&self, bdp: f64) -> f64 {
         if !self.is_proportional() || self.cwnd < self.ssthresh || self.young.is_some() {
@@ -1353,8 +1358,7 @@ impl Reference {
                 let slack = f64::from(self.params.qa_slack_packets) * self.mss;
                 let beta = f64::from(self.params.qa_beta) / 1024.0;
                 let promised = (self.cwnd * beta - slack).max(0.0);
-                // Settled, the lift may have been a 32nd off.
-                let part = if self.young.is_none() { 50.0 } else { 1e4 };
+                let part = if self.is_settled() { 50.0 } else { 1e4 };
                 if self.less(self.qa_bytes(), promised, 4.0 + promised / part) {
                     self.lower_to(self.qa_bytes() * f64::from(self.params.qa_keep) / 1024.0);
                     self.skipping = true;
@@ -1621,18 +1625,13 @@ fn follows_reference(seed: u64) -> bool {
             return false;
         }
         let (fixed, float) = (flow.cwnd_bytes() as f64, reference.cwnd);
-        // Settled, the lift may have been a 32nd off.
-        let part = if reference.young.is_none() {
-            50.0
-        } else {
-            1_000.0
-        };
+        let is_settled = reference.is_settled();
+        let part = if is_settled { 50.0 } else { 1_000.0 };
         let tolerance = f64::from(mss_bytes).max(float / part);
         assert!(
             (fixed - float).abs() <= tolerance,
             "seed {seed}, step {step}: {fixed} is not {float}"
         );
-        let is_settled = reference.is_proportional() && reference.young.is_none();
         let float = is_settled.then_some(reference.balance);
         if let (Some(fixed), Some(float), false) = (
             flow.balance.ratio(),

@@ -688,6 +688,15 @@ fn idle_epochs(lab: &mut Lab) -> Result<()> {
 
 // The decrease.
 
+/// The epochs of what has been acknowledged.
+fn epochs_so_far(flow: &Flow<'_>) -> Epochs {
+    let mut epochs = Epochs::new(&flow.steps[0], INTRA, RTT);
+    for step in &flow.steps[1..] {
+        epochs.ended_by(step);
+    }
+    epochs
+}
+
 /// Follows E and the window through marked epochs, each ACK; returns what is left.
 fn follows_decreases(
     flow: &mut Flow<'_>,
@@ -705,10 +714,7 @@ fn follows_decreases_of(
     acks: u32,
     is_marked: impl Fn(u32) -> bool,
 ) -> Result<f64> {
-    let mut epochs = Epochs::new(&flow.steps[0], INTRA, RTT);
-    for step in &flow.steps[1..] {
-        epochs.ended_by(step);
-    }
+    let mut epochs = epochs_so_far(flow);
     // From the beginning of an epoch on.
     loop {
         let step = flow.ack_next(Mark::No)?;
@@ -774,10 +780,7 @@ fn late_epochs(lab: &mut Lab) -> Result<()> {
     // An ACK for what is sent in three epochs.
     let mut flow = steady(lab, &[("md_elapsed", 1)])?;
     flow.rtt_us = DELAYED_US;
-    let mut epochs = Epochs::new(&flow.steps[0], INTRA, RTT);
-    for step in &flow.steps[1..] {
-        epochs.ended_by(step);
-    }
+    let mut epochs = epochs_so_far(&flow);
     // The first one ends an epoch of unmarked packets, too.
     let mut before = flow.ack_many(30, Mark::No)?;
     ensure!(epochs.ended_by(&before), "it covers less than an epoch");
@@ -816,10 +819,7 @@ fn e_decays(lab: &mut Lab) -> Result<()> {
     let mut flow = steady(lab, &[])?;
     flow.acks_of(2 * BDP_PACKETS, Mark::Ce)?;
     flow.acks_of(30, Mark::No)?;
-    let mut epochs = Epochs::new(&flow.steps[0], INTRA, RTT);
-    for step in &flow.steps[1..] {
-        epochs.ended_by(step);
-    }
+    let mut epochs = epochs_so_far(&flow);
     let last = flow.steps[flow.steps.len() - 1];
     let (mut e, window) = (last.alpha(), last.cwnd());
     ensure!(e > 0.05, "E is {e} to begin with");
