@@ -32,10 +32,12 @@ row() {
 	choose h1 b_$row $ecn
 	# The receiver's callbacks are not of interest.
 	choose h2 $cc $ecn
-	receive h2 /tmp/received
-	in_ns h1 nc 10.2.0.1 5001 </tmp/sent
-	wait $receiver
-	check "$row: every byte arrived" cmp /tmp/sent /tmp/received
+	for flow in $(seq 4); do
+		receive h2 /tmp/received
+		in_ns h1 nc 10.2.0.1 5001 </tmp/sent
+		wait $receiver
+		check "$row: every byte of flow $flow arrived" cmp /tmp/sent /tmp/received
+	done
 	choose h1 cubic 0
 	choose h2 cubic 0
 }
