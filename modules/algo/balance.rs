@@ -6,7 +6,7 @@
 //! before a mark can come back. Near the balance they need not: there small steps do, in proportion to the window, of which
 //! all windows together have a given amount. Far from it large steps lead back. docs/unocc.md has the model.
 
-use super::fixed::{FRACTION_ONE, RATIO_BITS, mul_fraction};
+use super::fixed::RATIO_BITS;
 
 /// In a [`Balance`]: the flow is past its youth.
 const SETTLED: u32 = 1 << 31;
@@ -38,10 +38,10 @@ pub struct Balance(u32);
 pub struct Change {
     /// Since the end of the one before.
     pub elapsed_us: u64,
-    /// The part of it that added: marked bytes do not.
-    pub added: u32,
-    /// The time for which it added twice.
-    pub twice_us: u64,
+    /// The time in which whole steps add what its unmarked bytes did, in 2^-[`REGROWTH_BITS`] us.
+    pub grown_scaled: u64,
+    /// The same of what it added once more.
+    pub twice_scaled: u64,
     /// How long whole steps take to add what it took away, in 2^-[`REGROWTH_BITS`] us.
     pub regrowth_scaled: u64,
 }
@@ -90,18 +90,16 @@ impl Balance {
             return;
         }
         let ratio = u64::from((self.0 & !SETTLED) >> LIFT_BITS);
-        let grown_us = mul_fraction(
-            change.elapsed_us.min(span_us),
-            change.added.min(FRACTION_ONE),
-        );
-        // 2^23 x 2^17 at most.
-        let forgotten = ratio.wrapping_mul(grown_us) >> span_bits;
-        let fraction_bits = RATIO_ONE.ilog2().saturating_sub(span_bits);
+        let most_scaled = span_us << REGROWTH_BITS;
+        // 2^23 x 2^23 at most.
+        let forgotten = ratio.wrapping_mul(change.grown_scaled.min(most_scaled))
+            >> span_bits.saturating_add(REGROWTH_BITS);
+        let coarser_bits = REGROWTH_BITS.saturating_sub(RATIO_ONE.ilog2().saturating_sub(span_bits));
         let ratio = ratio
             .saturating_sub(forgotten)
-            .saturating_add(change.regrowth_scaled >> REGROWTH_BITS.saturating_sub(fraction_bits))
+            .saturating_add(change.regrowth_scaled >> coarser_bits)
             .min(MAX_RATIO.into())
-            .saturating_sub(change.twice_us.min(span_us) << fraction_bits)
+            .saturating_sub(change.twice_scaled.min(most_scaled) >> coarser_bits)
             as u32;
         self.0 = SETTLED | ratio << LIFT_BITS | lift(ratio);
     }

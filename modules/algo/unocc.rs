@@ -470,8 +470,6 @@ struct Judged {
     verdict: Verdict,
     /// The decrease before it is made less in proportion, as a fraction.
     whole_cut: u32,
-    /// The part of the epoch's bytes that were marked, as a fraction.
-    marked: u32,
 }
 
 /// What the end of an epoch did to the window.
@@ -585,6 +583,10 @@ impl Controller for Flow {
 
     fn reduced_at(&mut self, now_us: u64) {
         self.end_round_reduced(now_us);
+        // Without marks there is no balance, but what losses make of it.
+        if !self.signs.has(Signs::TELLING) {
+            self.balance.renew();
+        }
         self.signs.lose();
     }
 
@@ -729,22 +731,19 @@ impl Flow {
             Action::Decreased => mul_div(cut_bytes, (8 << REGROWTH_BITS) * PPM, slope_ppm.max(1)),
             _ => 0,
         };
-        // What was acknowledged since then, and no more than an RTT's: it may have been longer than a period, or shorter.
-        let twice_us = match judged.verdict.action {
-            Action::Increased => elapsed_us.min(rtt_us.into()),
-            _ => 0,
-        };
-        // A queue makes the RTT longer than what adds in it.
-        let noisy_rtt_us = path.noisy_rtt_us(rtt_us);
-        let part = match rtt_us > noisy_rtt_us {
-            true => fraction(noisy_rtt_us.into(), rtt_us.into()),
-            false => FRACTION_ONE,
-        };
-        let unmarked = FRACTION_ONE.saturating_sub(judged.marked);
+        // A window acknowledged adds what C carries in its RTT, but in a queue's part of that nothing.
+        let noisy_rtt_scaled = u64::from(path.noisy_rtt_us(rtt_us)) << REGROWTH_BITS;
+        let grown_scaled = |bytes: u32| mul_div(noisy_rtt_scaled, bytes.into(), before_bytes.max(1));
+        let unmarked_bytes = self
+            .epoch_acked_bytes
+            .saturating_sub(self.epoch_marked_bytes);
         let change = Change {
             elapsed_us,
-            added: mul_fraction(unmarked.into(), part) as u32,
-            twice_us: mul_fraction(twice_us, part),
+            grown_scaled: grown_scaled(unmarked_bytes),
+            twice_scaled: match judged.verdict.action {
+                Action::Increased => grown_scaled(self.epoch_acked_bytes),
+                _ => 0,
+            },
             regrowth_scaled,
         };
         self.balance.end_epoch(path.base_rtt_us, &change);
@@ -948,6 +947,7 @@ impl Flow {
             let left_scaled = mul_ratio(delivered_scaled, params.qa_keep());
             self.window.lower_to_scaled(left_scaled);
             self.end_round_reduced(now_us);
+            self.balance.renew();
             self.quick_adapts = self.quick_adapts.wrapping_add(1);
         }
         watch.observe(|| {
@@ -1055,7 +1055,6 @@ impl Flow {
             return Judged {
                 verdict,
                 whole_cut: 0,
-                marked: 0,
             };
         }
         let before = self.ecn_fraction;
@@ -1064,11 +1063,7 @@ impl Flow {
             u64::from(self.epoch_acked_bytes),
         );
         self.ecn_fraction = ewma(before, marked, params.ewma());
-        let of = |verdict, whole_cut| Judged {
-            verdict,
-            whole_cut,
-            marked,
-        };
+        let of = |verdict, whole_cut| Judged { verdict, whole_cut };
         if self.epoch_marked_bytes == 0 || self.was_reduced() {
             if self.epoch_marked_bytes != 0 {
                 verdict.action = Action::Rested;

@@ -6,13 +6,13 @@ const RTT_US: u32 = 1_792;
 const SPAN_US: u64 = 1 << SPAN_BITS;
 const BDP: u64 = 1_000_000;
 
-/// Epochs of 14 us in which so much of what was added is taken away, in 1/256.
+/// Epochs of 14 us in which so much of what was added is taken away, and so much of it marked, in 1/256.
 fn epochs(balance: &mut Balance, us: u64, taken: u64, marked: u32) {
     for _ in 0..us / 14 {
         let change = Change {
             elapsed_us: 14,
-            added: FRACTION_ONE - marked,
-            twice_us: 0,
+            grown_scaled: (14 << REGROWTH_BITS) * u64::from(256 - marked) / 256,
+            twice_scaled: 0,
             regrowth_scaled: (14 << REGROWTH_BITS) * taken / 256,
         };
         balance.end_epoch(RTT_US, &change);
@@ -89,9 +89,9 @@ fn far_from_it_steps_are_up_to_nine_times_as_large() {
 fn marked_bytes_take_no_part_in_the_time_that_adds() {
     // Half of it adds nothing: half as much taken away is the balance.
     let mut balance = settled();
-    epochs(&mut balance, 10 * SPAN_US, 128, FRACTION_ONE / 2);
+    epochs(&mut balance, 10 * SPAN_US, 128, 128);
     assert_eq!(share(balance), 1_000);
-    epochs(&mut balance, 10 * SPAN_US, 256, FRACTION_ONE / 2);
+    epochs(&mut balance, 10 * SPAN_US, 256, 128);
     assert!(share(balance) > 8_500, "{}", share(balance));
 }
 
@@ -101,8 +101,8 @@ fn what_was_added_twice_is_taken_away_twice() {
     for n in 0..20_000 {
         let change = Change {
             elapsed_us: 14,
-            added: FRACTION_ONE,
-            twice_us: if n % 2 == 0 { 14 } else { 0 },
+            grown_scaled: 14 << REGROWTH_BITS,
+            twice_scaled: if n % 2 == 0 { 14 << REGROWTH_BITS } else { 0 },
             regrowth_scaled: if n % 2 == 0 {
                 0
             } else {
@@ -137,8 +137,8 @@ fn any_state_and_any_epoch_is_borne() {
         for _ in 0..20 {
             let change = Change {
                 elapsed_us: rng.any(),
-                added: rng.any() as u32,
-                twice_us: rng.any(),
+                grown_scaled: rng.any(),
+                twice_scaled: rng.any(),
                 regrowth_scaled: rng.any(),
             };
             balance.end_epoch(rng.any() as u32, &change);

@@ -580,8 +580,8 @@ fn in_balance(base_rtt_us: u32) -> Balance {
     let mut balance = Balance::default();
     let change = Change {
         elapsed_us: 1 << 20,
-        added: FRACTION_ONE,
-        twice_us: 0,
+        grown_scaled: 0,
+        twice_scaled: 0,
         regrowth_scaled: 0,
     };
     balance.end_epoch(base_rtt_us, &change);
@@ -1214,6 +1214,9 @@ struct Reference {
     /// Time since slow start, while that counts; then decreases by increases.
     young: Option<f64>,
     balance: f64,
+    /// Something was marked since the last loss; before it.
+    telling: bool,
+    had_told: bool,
     /// A comparison was closer than the fixed point resolves: from here on both are right.
     tie: bool,
 }
@@ -1262,7 +1265,7 @@ impl Reference {
         (16.0 * rtt).max(32_768.0)
     }
 
-    fn end_balance(&mut self, elapsed: f64, added: f64, regrowth: f64) {
+    fn end_balance(&mut self, elapsed: f64, grown: f64, regrowth: f64) {
         if !self.is_proportional() {
             return;
         }
@@ -1276,9 +1279,7 @@ impl Reference {
             }
             return;
         }
-        // Whole microseconds.
-        let grown = (elapsed.min(self.span()).floor() * added).floor();
-        let kept = 1.0 - grown / self.span();
+        let kept = 1.0 - grown.min(self.span()) / self.span();
         self.balance = (self.balance * kept + regrowth / self.span()).clamp(0.0, 4.0);
     }
 
@@ -1339,6 +1340,7 @@ impl Reference {
             self.rate = ack.delivered_bytes as f64 / f64::from(ack.interval_us);
         }
         self.round_marked |= ack.marked_bytes > 0;
+        self.telling |= ack.marked_bytes > 0;
         if self.t_round == 0.0 {
             self.t_round = now;
         }
@@ -1361,6 +1363,7 @@ impl Reference {
                 let part = if self.is_settled() { 50.0 } else { 1e4 };
                 if self.less(self.qa_bytes(), promised, 4.0 + promised / part) {
                     self.lower_to(self.qa_bytes() * f64::from(self.params.qa_keep) / 1024.0);
+                    self.young = Some(0.0);
                     self.skipping = true;
                 }
             }
@@ -1381,6 +1384,7 @@ impl Reference {
             }
             let sent_ns = (now - rtt) * 1e3;
             if sent_ns >= self.t_epoch_ns {
+                let cwnd = self.cwnd;
                 // T_epoch counts whole nanoseconds.
                 let period_ns = (rtt * 1e3 * self.intra_rtt / self.rtt_base).floor();
                 let ended_ns = self.t_epoch_ns;
@@ -1391,19 +1395,14 @@ impl Reference {
                 let passed_ns = (self.t_epoch_ns - ended_ns).min(rtt * 1e3);
                 let regrowth = self.on_epoch(rtt, passed_ns / period_ns);
                 if self.cwnd >= self.ssthresh {
-                    let added = match self.bytes_acked == 0.0 {
-                        true => 1.0,
-                        false => 1.0 - self.bytes_marked / self.bytes_acked,
-                    };
-                    // An RTT's growth is that of its noise at most.
-                    let part = (self.noisy_bdp() / self.line_rate / rtt).min(1.0);
-                    let added = added * part;
+                    let of_noise = self.noisy_bdp() / self.line_rate / cwnd;
+                    let grown = of_noise * (self.bytes_acked - self.bytes_marked);
                     let regrowth = match regrowth {
                         Some(us) => us,
                         // It added twice.
-                        None => -((self.t_epoch_ns - ended_ns) / 1e3).min(rtt) * part,
+                        None => -(of_noise * self.bytes_acked).min(self.span()),
                     };
-                    self.end_balance((self.t_epoch_ns - ended_ns) / 1e3, added, regrowth);
+                    self.end_balance((self.t_epoch_ns - ended_ns) / 1e3, grown, regrowth);
                 }
                 self.bytes_acked = 0.0;
                 self.bytes_marked = 0.0;
@@ -1503,6 +1502,10 @@ impl Reference {
         self.lower_to(adapted.max(self.cwnd / 2.0).max(2.0 * self.mss));
         // Should the loss be undone, slow start withholds anew.
         self.withheld = 0.0;
+        if !self.telling {
+            self.young = Some(0.0);
+        }
+        self.had_told = mem::take(&mut self.telling);
         self.skipping = true;
         self.unused = false;
         self.t_round = now_us as f64;
@@ -1526,6 +1529,7 @@ impl Reference {
             bytes => bytes as f64,
         };
         self.ssthresh = self.ssthresh.min(self.cwnd).max(ssthresh);
+        self.telling |= mem::take(&mut self.had_told);
         self.skipping = false;
     }
 }
@@ -1569,6 +1573,8 @@ fn follows_reference(seed: u64) -> bool {
         ack_rtt: 0.0,
         young: Some(0.0),
         balance: 1.0,
+        telling: false,
+        had_told: false,
         tie: false,
     };
     if known_rtt.is_some() {
