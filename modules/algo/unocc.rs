@@ -1063,12 +1063,14 @@ impl Flow {
             u64::from(self.epoch_acked_bytes),
         );
         self.ecn_fraction = ewma(before, marked, params.ewma());
-        let of = |verdict, whole_cut| Judged { verdict, whole_cut };
         if self.epoch_marked_bytes == 0 || self.was_reduced() {
             if self.epoch_marked_bytes != 0 {
                 verdict.action = Action::Rested;
             }
-            return of(verdict, 0);
+            return Judged {
+                verdict,
+                whole_cut: 0,
+            };
         }
 
         let gain = u64::from(params.decrease_gain(path));
@@ -1095,7 +1097,7 @@ impl Flow {
         if self.window.in_slow_start() {
             let step_scaled = self.step_scaled(params, path, ack.rtt_us, ack.now_us, ack.mss_bytes);
             verdict.action = self.withhold(cut, step_scaled);
-            return of(verdict, whole_cut);
+            return Judged { verdict, whole_cut };
         }
 
         let falling =
@@ -1105,11 +1107,11 @@ impl Flow {
             self.window
                 .increase(step_scaled, u64::from(self.epoch_acked_bytes));
             verdict.action = Action::Increased;
-            return of(verdict, whole_cut);
+            return Judged { verdict, whole_cut };
         }
         self.window.decrease(cut as u32);
         verdict.action = Action::Decreased;
-        of(verdict, whole_cut)
+        Judged { verdict, whole_cut }
     }
 
     /// In slow start a decrease is only counted. The flow is where AIMD would hold it, and slow
