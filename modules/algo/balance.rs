@@ -94,7 +94,8 @@ impl Balance {
         // 2^23 x 2^23 at most.
         let forgotten = ratio.wrapping_mul(change.grown_scaled.min(most_scaled))
             >> span_bits.saturating_add(REGROWTH_BITS);
-        let coarser_bits = REGROWTH_BITS.saturating_sub(RATIO_ONE.ilog2().saturating_sub(span_bits));
+        let coarser_bits =
+            REGROWTH_BITS.saturating_sub(RATIO_ONE.ilog2().saturating_sub(span_bits));
         let ratio = ratio
             .saturating_sub(forgotten)
             .saturating_add(change.regrowth_scaled >> coarser_bits)
