@@ -733,7 +733,8 @@ impl Flow {
         };
         // A window acknowledged adds what C carries in its RTT, but in a queue's part of that nothing.
         let noisy_rtt_scaled = u64::from(path.noisy_rtt_us(rtt_us)) << REGROWTH_BITS;
-        let grown_scaled = |bytes: u32| mul_div(noisy_rtt_scaled, bytes.into(), before_bytes.max(1));
+        let grown_scaled =
+            |bytes: u32| mul_div(noisy_rtt_scaled, bytes.into(), before_bytes.max(1));
         let unmarked_bytes = self
             .epoch_acked_bytes
             .saturating_sub(self.epoch_marked_bytes);
