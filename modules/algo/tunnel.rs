@@ -695,6 +695,7 @@ impl<P: Packet> Endpoint<P> {
             to: session.standing(),
         };
         self.session = session;
+        self.told_us = 0;
         io.trace(0, &what);
     }
 
