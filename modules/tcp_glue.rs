@@ -7,7 +7,8 @@
 //!
 //! 1. The fraction of marked bytes comes from AccECN's counters where both
 //!    ends have them, else from an ECE per packet as DCTCP's receiver sends
-//!    it; such a receiver is here, too. Without ECN the flow is Reno's.
+//!    it; such a receiver is here, too. While a receiver of RFC 3168 repeats ECE, packets are
+//!    taken for marked as often as before (algo/echo.rs). Without ECN the flow is Reno's.
 //! 2. `cong_control` sets window and rate for each ACK, because the kernel's
 //!    own reaction to ECE would cut the window a second time.
 //! 3. ssthresh() only answers; the window changes when Recovery or Loss
@@ -21,6 +22,7 @@
 
 use super::algo::{
     controller::{Controller, Watch},
+    echo::Gap,
     entry::Entry,
     host,
     params::Values,
@@ -32,7 +34,10 @@ use super::kernel_api::{
     qdisc::now_ns,
     speeds::{Speeds, Way},
     sysctl::{self, Param, MAX_PARAMS},
-    tcp::{flags, AckFlags, CongestionControl, EceEcho, EcnMode, Event, RateSample, Sock, State},
+    tcp::{
+        flags, AckFlags, CongestionControl, EceEcho, Echo, EcnMode, Event, Marks, RateSample, Sock,
+        State,
+    },
 };
 use super::tcp_diag::{self, Numbered, XdcBlock};
 use core::marker::PhantomData;
@@ -161,6 +166,7 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
         }
         let output = flow.output(&self.params(sk), sk.srtt_us());
         apply(sk, &output, mss_bytes(sk), in_recovery(sk));
+        sk.watch_repeats();
         sk.restart_marks();
         publish_all(sk.reborrow(), &flow);
         Some(flow)
@@ -260,7 +266,11 @@ impl<A: Algorithm> Adapter<A> {
     #[inline(always)]
     fn ack(&self, sk: &mut Sock<'_>, flow: &mut A::Flow, rs: &RateSample, flags: AckFlags) -> Ack {
         let acked = rs.acked_sacked();
-        let marked = sk.take_marks(acked, flags, |sk| self.lost(sk.reborrow(), flow));
+        let marks = sk.take_marks(acked, flags, |sk| self.lost(sk.reborrow(), flow));
+        let marked = match marks {
+            Marks::Told(marked) => marked,
+            Marks::Echo(echo) => echoed(sk, flow.window().in_slow_start(), echo, acked),
+        };
         ack(sk, rs, marked)
     }
 
@@ -356,6 +366,31 @@ fn handshake_rtt_us(sk: &Sock<'_>) -> Option<u32> {
 
     sk.min_rtt_us()
         .filter(|&rtt_us| sk.has_usec_timestamps() || rtt_us != TIMESTAMP_TICK_US)
+}
+
+/// Of the packets that such an ACK delivers, those that were marked or are taken for it. In slow start all of a repeated ECE:
+/// there marks become more within a round trip.
+#[cold]
+#[inline(never)]
+fn echoed(sk: &mut Sock<'_>, in_slow_start: bool, echo: Echo, acked: u32) -> u32 {
+    let seed = sk.mstamp_us() as u32;
+    let mut gap = Gap::of_bits(sk.kept());
+    let marked = match echo {
+        Echo::Clear => {
+            if !in_slow_start {
+                gap.pass(acked, seed);
+            }
+            0
+        }
+        Echo::First => {
+            gap.end();
+            if in_slow_start { acked } else { acked.min(1) }
+        }
+        Echo::Repeated if in_slow_start => acked,
+        Echo::Repeated => gap.hidden(acked, seed),
+    };
+    sk.keep(gap.bits());
+    marked
 }
 
 /// An ACK of which `marked` packets were marked.

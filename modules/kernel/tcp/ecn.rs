@@ -4,8 +4,8 @@
 
 use super::{
     bindings,
-    info::notes::{CWR_BY_LOSS, HANDSHAKE, MARKS_OF_ACKS, UNSURE},
-    AckFlags, Sock,
+    info::notes::{CWR_BEGAN, CWR_BY_LOSS, HANDSHAKE, MARKS_OF_ACKS, REPEATS, UNSURE},
+    AckFlags, Sock, State,
 };
 
 /// How the two ends of a connection talk of ECN.
@@ -31,13 +31,62 @@ pub(crate) enum EceEcho {
     Always,
 }
 
-/// What an ACK says of congestion.
-#[derive(Clone, Copy, Default)]
-struct Marks {
-    /// Of the packets that it delivers, those that carried CE.
-    marked: u32,
-    /// A tail loss probe repaired a loss, or the local queue dropped a packet.
-    lost: bool,
+/// What an ACK says of marks.
+#[derive(Clone, Copy)]
+pub(crate) enum Marks {
+    /// Of the packets that it delivers, so many carried CE.
+    Told(u32),
+    /// All that a receiver of RFC 3168 tells, see [`Sock::watch_repeats`].
+    Echo(Echo),
+}
+
+/// What an ACK of a receiver that may repeat ECE says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Echo {
+    /// No packet was marked.
+    Clear,
+    /// The first mark since the receiver saw CWR.
+    First,
+    /// ECE repeated: the receiver has not seen CWR, and does not tell of other marks.
+    Repeated,
+}
+
+/// What is known of a receiver that may repeat ECE, above the lower bits of [`Sock::delivered_ce`].
+#[derive(Clone, Copy)]
+pub(super) struct Repeats(u32);
+
+impl Repeats {
+    /// Of `delivered_ce`; an ACK delivers fewer packets.
+    const COUNT: u32 = (1 << 22) - 1;
+    /// ECE has ended before CWR can have arrived, so often in a row.
+    const EARLY: u32 = 1 << 22;
+    const MOST_EARLY: u32 = 3;
+    /// The present state CWR began with ECE.
+    const BY_ECE: u32 = 1 << 24;
+    /// Seven bits of the caller.
+    const KEPT_SHIFT: u32 = 25;
+
+    fn early(self) -> u32 {
+        self.0 / Self::EARLY & Self::MOST_EARLY
+    }
+
+    fn with_early(self, early: u32) -> Self {
+        let others = self.0 & !(Self::MOST_EARLY * Self::EARLY);
+        Repeats(others | early.min(Self::MOST_EARLY) * Self::EARLY)
+    }
+
+    fn is_by_ece(self) -> bool {
+        self.0 & Self::BY_ECE != 0
+    }
+
+    fn with_by_ece(self, by_ece: bool) -> Self {
+        let others = self.0 & !Self::BY_ECE;
+        Repeats(others | if by_ece { Self::BY_ECE } else { 0 })
+    }
+
+    fn with_count(self, delivered_ce: u32) -> Self {
+        Repeats(self.0 & !Self::COUNT | delivered_ce & Self::COUNT)
+    }
 }
 
 impl Sock<'_> {
@@ -90,11 +139,57 @@ impl Sock<'_> {
     ///
     /// Not with [`EceEcho::Always`], which needs the same word of the private area.
     pub(crate) fn restart_marks(&mut self) {
+        self.set_marks_seen();
         let head = self.head();
-        head.marks_seen.set(self.delivered_ce());
         if self.ecn_mode() == EcnMode::AccEcn && head.seen.get() != self.acks_out() {
             head.set_note(MARKS_OF_ACKS);
         }
+    }
+
+    /// From now on a receiver of RFC 3168 is taken for one that repeats ECE until CWR, until it shows that it does not. For
+    /// init(), before [`Sock::restart_marks`].
+    pub(crate) fn watch_repeats(&mut self) {
+        if self.ecn_mode() == EcnMode::Rfc3168 {
+            self.head().set_note(REPEATS);
+        }
+    }
+
+    /// Seven bits of the caller's, while [`Marks::Echo`] comes; 0 at first.
+    pub(crate) fn kept(&self) -> u8 {
+        (self.head().marks_seen.get() >> Repeats::KEPT_SHIFT) as u8
+    }
+
+    /// For [`Sock::kept`].
+    pub(crate) fn keep(&mut self, bits: u8) {
+        let head = self.head();
+        if head.notes() & REPEATS != 0 {
+            let others = head.marks_seen.get() & ((1 << Repeats::KEPT_SHIFT) - 1);
+            head.marks_seen
+                .set(others | u32::from(bits) << Repeats::KEPT_SHIFT);
+        }
+    }
+
+    /// Marks of which the algorithm has not been told.
+    fn marks_unseen(&self) -> u32 {
+        let head = self.head();
+        let unseen = self.delivered_ce().wrapping_sub(head.marks_seen.get());
+        match head.notes() & REPEATS {
+            0 => unseen,
+            _ => unseen & Repeats::COUNT,
+        }
+    }
+
+    fn set_marks_seen(&mut self) {
+        let delivered_ce = self.delivered_ce();
+        let head = self.head();
+        head.marks_seen.set(match head.notes() & REPEATS {
+            0 => delivered_ce,
+            _ => {
+                Repeats(head.marks_seen.get())
+                    .with_count(delivered_ce)
+                    .0
+            }
+        });
     }
 
     /// The window is about to be reduced, in state CWR: for set_state().
@@ -103,9 +198,13 @@ impl Sock<'_> {
     /// the local queue. ECE raises the count of marks, unless it comes with an ACK that delivers
     /// nothing; then [`Sock::take_marks`] is called with 0 before anything else happens.
     pub(crate) fn note_cwr(&mut self) {
+        let is_told = self.marks_unseen() == 0;
         let head = self.head();
-        if self.delivered_ce() == head.marks_seen.get() && head.notes() & CWR_BY_LOSS == 0 {
+        if is_told && head.notes() & CWR_BY_LOSS == 0 {
             head.set_note(CWR_BY_LOSS | UNSURE);
+        }
+        if head.notes() & REPEATS != 0 {
+            head.set_note(CWR_BEGAN);
         }
     }
 
@@ -132,19 +231,19 @@ impl Sock<'_> {
         acked: u32,
         flags: AckFlags,
         on_loss: impl FnOnce(&mut Self),
-    ) -> u32 {
+    ) -> Marks {
         let head = self.head();
-        let delivered_ce = self.delivered_ce();
-        let reported = delivered_ce.wrapping_sub(head.marks_seen.get());
-        head.marks_seen.set(delivered_ce);
         if head.has_notes() {
-            let Marks { marked, lost } = take_notes(self.reborrow(), reported, acked, flags);
+            let (marks, lost) = take_notes(self.reborrow(), acked, flags);
             if lost {
                 on_loss(self);
             }
-            return marked;
+            return marks;
         }
-        reported.min(acked)
+        let delivered_ce = self.delivered_ce();
+        let reported = delivered_ce.wrapping_sub(head.marks_seen.get());
+        head.marks_seen.set(delivered_ce);
+        Marks::Told(reported.min(acked))
     }
 
     // The receiver.
@@ -215,10 +314,12 @@ impl Sock<'_> {
     }
 }
 
-/// [`Sock::take_marks`], with what callbacks since the last ACK have left.
+/// [`Sock::take_marks`], with what callbacks since the last ACK have left. Whether the window is reduced for a loss.
 #[cold]
 #[inline(never)]
-fn take_notes(mut sk: Sock<'_>, mut reported: u32, acked: u32, flags: AckFlags) -> Marks {
+fn take_notes(mut sk: Sock<'_>, acked: u32, flags: AckFlags) -> (Marks, bool) {
+    let mut reported = sk.marks_unseen();
+    sk.set_marks_seen();
     if acked == 0 {
         // A mark may have made the note, but not with AccECN, where only an ACK that delivers tells of one.
         // Without ECE none has.
@@ -226,7 +327,7 @@ fn take_notes(mut sk: Sock<'_>, mut reported: u32, acked: u32, flags: AckFlags) 
             sk.head().clear_notes(CWR_BY_LOSS);
         }
         sk.head().clear_notes(UNSURE);
-        return Marks::default();
+        return (Marks::Told(0), false);
     }
     let mut notes = sk.head().notes();
     if notes & HANDSHAKE != 0 {
@@ -236,7 +337,7 @@ fn take_notes(mut sk: Sock<'_>, mut reported: u32, acked: u32, flags: AckFlags) 
             sk.fall_back();
         }
     }
-    sk.head().clear_notes(notes);
+    sk.head().clear_notes(notes & !REPEATS);
     if notes & MARKS_OF_ACKS != 0 {
         let acks = sk.acks_out();
         let unreported = acks.wrapping_sub(sk.head().seen.get()) as i32;
@@ -244,8 +345,41 @@ fn take_notes(mut sk: Sock<'_>, mut reported: u32, acked: u32, flags: AckFlags) 
         // Data may have taken the place of the handshake's ACK.
         reported = reported.saturating_sub(unreported.max(0) as u32);
     }
-    Marks {
-        marked: reported.min(acked),
-        lost: notes & CWR_BY_LOSS != 0,
+    let marks = match notes & REPEATS {
+        0 => Marks::Told(reported.min(acked)),
+        _ => Marks::Echo(take_echo(&mut sk, notes, flags.has_ece())),
+    };
+    (marks, notes & CWR_BY_LOSS != 0)
+}
+
+/// What an ACK that delivers says, of a receiver that may repeat ECE.
+///
+/// One that tells of each packet ends ECE before it can have seen CWR, which is sent behind `high_seq`: while the state is CWR,
+/// nothing behind that has been acknowledged. A repeated ECE that the CWR of an earlier reduction ends may look like this, too,
+/// but hardly each time.
+fn take_echo(sk: &mut Sock<'_>, notes: u32, has_ece: bool) -> Echo {
+    let mut known = Repeats(sk.head().marks_seen.get());
+    let is_first = notes & (CWR_BEGAN | CWR_BY_LOSS) == CWR_BEGAN && has_ece;
+    if notes & CWR_BEGAN != 0 {
+        known = known.with_by_ece(is_first);
+    }
+    if !has_ece && known.is_by_ece() {
+        // Behind a hole CWR may have arrived.
+        let is_early = sk.ca_state() == State::Cwr && read!(sk, sacked_out) == 0;
+        known = known.with_early(match is_early {
+            true => known.early().saturating_add(1),
+            false => 0,
+        });
+        known = known.with_by_ece(false);
+    }
+    sk.head().marks_seen.set(known.0);
+    if known.early() == Repeats::MOST_EARLY {
+        sk.head().clear_notes(REPEATS);
+        sk.set_marks_seen();
+    }
+    match (is_first, has_ece) {
+        (true, _) => Echo::First,
+        (false, true) => Echo::Repeated,
+        (false, false) => Echo::Clear,
     }
 }

@@ -81,7 +81,8 @@ impl DiagBlock for NoDiagBlock {
 pub(super) struct Head {
     /// [`LIVE`], [`CE_STATE`], [`notes`]; `flags` and `count` of [`OwnInfo`].
     status: Once<u32>,
-    /// Sender: `delivered_ce` as far as the algorithm has been told of it.
+    /// Sender: `delivered_ce` as far as the algorithm has been told of it. With [`notes::REPEATS`] only its
+    /// lower bits, and [`Repeats`](super::ecn::Repeats) above them.
     pub(super) marks_seen: Once<u32>,
     /// Where CE is echoed: RCV.NXT when the last packet arrived. Else, with
     /// AccECN: how many ACKs were sent of which all marks have been reported.
@@ -113,7 +114,14 @@ pub(super) mod notes {
     /// [`CWR_BY_LOSS`] may be of a mark: until the next ACK is looked at.
     pub(crate) const UNSURE: u32 = 1 << 26;
 
-    pub(super) const ALL: u32 = MARKS_OF_ACKS | CWR_BY_LOSS | HANDSHAKE | UNSURE;
+    /// The receiver may repeat ECE until CWR: each ACK is looked at.
+    pub(crate) const REPEATS: u32 = 1 << 25;
+
+    /// State CWR was entered since the last ACK that delivers.
+    pub(crate) const CWR_BEGAN: u32 = 1 << 24;
+
+    pub(super) const ALL: u32 =
+        MARKS_OF_ACKS | CWR_BY_LOSS | HANDSHAKE | UNSURE | REPEATS | CWR_BEGAN;
 }
 
 impl Head {

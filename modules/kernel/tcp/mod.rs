@@ -31,7 +31,7 @@ use kernel::{
 // Each module uses its part.
 #[allow(unused_imports)]
 pub(crate) use self::{
-    ecn::{EceEcho, EcnMode},
+    ecn::{EceEcho, Echo, EcnMode, Marks},
     info::{DiagBlock, Info, NoDiagBlock, OwnInfo, Unpadded},
     sample::RateSample,
     sock::Sock,

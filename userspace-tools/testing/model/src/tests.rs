@@ -16,8 +16,8 @@ use crate::kernel_api::{
         XDC_TCP_ECN_MODE_RFC3168,
     },
     tcp::{
-        flags, AckFlags, CongestionControl, EceEcho, EcnMode, Event, Info, NoDiagBlock, RateSample,
-        Registration, Sock, State,
+        flags, AckFlags, CongestionControl, EceEcho, Echo, EcnMode, Event, Info, Marks,
+        NoDiagBlock, RateSample, Registration, Sock, State,
     },
 };
 
@@ -43,6 +43,7 @@ impl CongestionControl for Model {
     type Data = Data;
 
     fn init(&self, sk: &mut Sock<'_>) -> Option<Data> {
+        sk.watch_repeats();
         sk.restart_marks();
         (sk.ecn_mode() != EcnMode::None).then_some(Data {
             acks: 0,
@@ -64,7 +65,12 @@ impl CongestionControl for Model {
     fn cong_control(&self, sk: &mut Sock<'_>, data: &mut Data, rs: &RateSample, flags: AckFlags) {
         data.acks += 1;
         let mut lost = false;
-        let marked = sk.take_marks(rs.acked_sacked(), flags, |_| lost = true);
+        let marked = match sk.take_marks(rs.acked_sacked(), flags, |_| lost = true) {
+            Marks::Told(marked) => marked,
+            Marks::Echo(Echo::Clear) => 0,
+            Marks::Echo(_) => rs.acked_sacked(),
+        };
+        sk.keep(sk.kept().wrapping_add(1) & 0x7f);
         // All that a callback may do with the socket, between two uses of the data.
         let _ = (
             sk.ca_state() == State::Cwr,
