@@ -384,10 +384,13 @@ fn echoed(sk: &mut Sock<'_>, in_slow_start: bool, echo: Echo, acked: u32) -> u32
         }
         Echo::First => {
             gap.end();
-            if in_slow_start { acked } else { acked.min(1) }
+            1
         }
-        Echo::Repeated if in_slow_start => acked,
         Echo::Repeated => gap.hidden(acked, seed),
+    };
+    let marked = match echo {
+        Echo::First | Echo::Repeated if in_slow_start => acked,
+        _ => marked.min(acked),
     };
     sk.keep(gap.bits());
     marked

@@ -42,7 +42,9 @@ impl Gap {
 
     /// Packets that are not marked. `seed`: another one each time.
     pub fn pass(&mut self, packets: u32, seed: u32) {
-        let units = self.units().saturating_add(u64::from(packets).saturating_mul(PACKET));
+        let units = self
+            .units()
+            .saturating_add(u64::from(packets).saturating_mul(PACKET));
         let exponent = units.ilog2().saturating_sub(MANTISSA_BITS);
         let rest = units & (1u64 << exponent).wrapping_sub(1);
         let is_up = draw(seed, 1 << exponent) < rest;
@@ -65,7 +67,7 @@ impl Gap {
         let due = u64::from(packets)
             .saturating_mul(HIDDEN)
             .saturating_add(draw(seed, units));
-        (due / units.max(1)).min(packets.into()) as u32
+        due.checked_div(units).unwrap_or(0).min(packets.into()) as u32
     }
 }
 

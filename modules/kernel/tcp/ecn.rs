@@ -184,11 +184,7 @@ impl Sock<'_> {
         let head = self.head();
         head.marks_seen.set(match head.notes() & REPEATS {
             0 => delivered_ce,
-            _ => {
-                Repeats(head.marks_seen.get())
-                    .with_count(delivered_ce)
-                    .0
-            }
+            _ => Repeats(head.marks_seen.get()).with_count(delivered_ce).0,
         });
     }
 

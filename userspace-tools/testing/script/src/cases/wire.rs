@@ -18,6 +18,7 @@ pub const CASES: &[Case] = both! {
     "an ECE per packet: counts each mark": ece_per_packet,
     "RFC 3168's ECE until CWR: one CWR, and the window recovers": sticky_ece,
     "RFC 3168's ECE until CWR: the window leaves the floor when marks end": leaves_the_floor,
+    "RFC 3168's ECE until CWR: packets of a round trip with ECE are marked as often as before": hides_marks,
     "with timestamps: counts marks, repairs a loss": with_timestamps,
     "without SACK: counts marks, repairs a loss": without_sack,
     "without ECN: is Reno by name and by growth": fallback,
@@ -150,6 +151,28 @@ fn leaves_the_floor(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let after = step.tcp.delivered_ce - counted;
     ensure!(after <= 2, "{after} marks counted after the last");
     ensure!(step.cwnd() >= 10, "the window is {}", step.cwnd());
+    Ok(())
+}
+
+/// One packet in 50 is marked, and each is followed by a round trip with ECE: without an estimate of what is hidden, most
+/// ACKs would be of marked packets, and the average near one.
+fn hides_marks(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    let setup = Setup {
+        ecn: Ecn::Rfc3168,
+        initial_window: 32,
+        ..Setup::new(cc)
+    };
+    let mut flow = open(lab, setup)?;
+    let mut sum = 0.0;
+    for round in 0..100 {
+        flow.acks_of(49, Mark::No)?;
+        let step = flow.ack_next(Mark::Ce)?;
+        if round >= 50 {
+            sum += step.alpha();
+        }
+    }
+    let alpha = sum / 50.0;
+    ensure!(alpha < 0.1, "the average is {alpha}");
     Ok(())
 }
 
