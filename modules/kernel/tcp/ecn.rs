@@ -59,7 +59,7 @@ impl Repeats {
     /// Of `delivered_ce`; an ACK delivers fewer packets.
     const COUNT: u32 = (1 << 22) - 1;
     /// ECE has ended before CWR can have arrived, so often in a row.
-    const EARLY: u32 = 1 << 22;
+    const EARLY_SHIFT: u32 = 22;
     const MOST_EARLY: u32 = 3;
     /// The present state CWR began with ECE.
     const BY_ECE: u32 = 1 << 24;
@@ -67,12 +67,12 @@ impl Repeats {
     const KEPT_SHIFT: u32 = 25;
 
     fn early(self) -> u32 {
-        self.0 / Self::EARLY & Self::MOST_EARLY
+        (self.0 >> Self::EARLY_SHIFT) & Self::MOST_EARLY
     }
 
     fn with_early(self, early: u32) -> Self {
-        let others = self.0 & !(Self::MOST_EARLY * Self::EARLY);
-        Repeats(others | early.min(Self::MOST_EARLY) * Self::EARLY)
+        let others = self.0 & !(Self::MOST_EARLY << Self::EARLY_SHIFT);
+        Repeats(others | (early.min(Self::MOST_EARLY) << Self::EARLY_SHIFT))
     }
 
     fn is_by_ece(self) -> bool {
