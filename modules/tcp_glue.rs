@@ -386,10 +386,17 @@ fn echoed(sk: &mut Sock<'_>, in_slow_start: bool, echo: Echo, acked: u32) -> u32
             gap.end();
             1
         }
+        // Most packets are marked, it seems.
+        Echo::Again => {
+            for _ in 0..3 {
+                gap.end();
+            }
+            gap.hidden(acked, seed).max(1)
+        }
         Echo::Repeated => gap.hidden(acked, seed),
     };
     let marked = match echo {
-        Echo::First | Echo::Repeated if in_slow_start => acked,
+        Echo::First | Echo::Again | Echo::Repeated if in_slow_start => acked,
         _ => marked.min(acked),
     };
     sk.keep(gap.bits());

@@ -47,6 +47,8 @@ pub(crate) enum Echo {
     Clear,
     /// The first mark since the receiver saw CWR.
     First,
+    /// The same, and no ACK without ECE came since the one before.
+    Again,
     /// ECE repeated: the receiver has not seen CWR, and does not tell of other marks.
     Repeated,
 }
@@ -356,6 +358,7 @@ fn take_notes(mut sk: Sock<'_>, acked: u32, flags: AckFlags) -> (Marks, bool) {
 fn take_echo(sk: &mut Sock<'_>, notes: u32, has_ece: bool) -> Echo {
     let mut known = Repeats(sk.head().marks_seen.get());
     let is_first = notes & (CWR_BEGAN | CWR_BY_LOSS) == CWR_BEGAN && has_ece;
+    let is_again = known.is_by_ece();
     if notes & CWR_BEGAN != 0 {
         known = known.with_by_ece(is_first);
     }
@@ -374,6 +377,7 @@ fn take_echo(sk: &mut Sock<'_>, notes: u32, has_ece: bool) -> Echo {
         sk.set_marks_seen();
     }
     match (is_first, has_ece) {
+        (true, _) if is_again => Echo::Again,
         (true, _) => Echo::First,
         (false, true) => Echo::Repeated,
         (false, false) => Echo::Clear,
