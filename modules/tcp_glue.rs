@@ -368,8 +368,8 @@ fn handshake_rtt_us(sk: &Sock<'_>) -> Option<u32> {
         .filter(|&rtt_us| sk.has_usec_timestamps() || rtt_us != TIMESTAMP_TICK_US)
 }
 
-/// Of the packets that such an ACK delivers, those that were marked or are taken for it. In slow start all of a repeated ECE:
-/// there marks become more within a round trip.
+/// Of the packets that an ACK of such a receiver delivers, those that were marked or are taken for it. In slow start these are
+/// all that an ACK with ECE delivers: there the share of marks rises within a round trip.
 #[cold]
 #[inline(never)]
 fn echoed(sk: &mut Sock<'_>, in_slow_start: bool, echo: Echo, acked: u32) -> u32 {
@@ -386,21 +386,17 @@ fn echoed(sk: &mut Sock<'_>, in_slow_start: bool, echo: Echo, acked: u32) -> u32
             gap.end();
             1
         }
-        // Most packets are marked, it seems.
         Echo::Again => {
-            for _ in 0..3 {
-                gap.end();
-            }
+            gap.end_at_once();
             gap.hidden(acked, seed).max(1)
         }
         Echo::Repeated => gap.hidden(acked, seed),
     };
-    let marked = match echo {
-        Echo::First | Echo::Again | Echo::Repeated if in_slow_start => acked,
-        _ => marked.min(acked),
-    };
     sk.keep(gap.bits());
-    marked
+    match in_slow_start && echo != Echo::Clear {
+        true => acked,
+        false => marked.min(acked),
+    }
 }
 
 /// An ACK of which `marked` packets were marked.

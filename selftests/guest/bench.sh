@@ -6,8 +6,8 @@
 # PACKETS ENQUEUE-INSTRUCTIONS DEQUEUE-INSTRUCTIONS MARKED DROPPED", "# hook ROW PACKET
 # CALLS INSTRUCTIONS", "# busy ROW INSTRUCTIONS", "# tunnel ROW PACKETS INSTRUCTIONS" and "# code ROW BYTES
 # INSTRUCTIONS". Called with "ROW CC ECN MODULES
-# SYSCTL=VALUE..." (MODULES by commas, or -), each in one argument, it counts a flow of
-# each of those, and nothing else.
+# SYSCTL=VALUE..." (MODULES by commas, or -), each in one argument, it counts
+# four flows of each of those, and nothing else.
 . "$(dirname "$0")/lib.sh"
 
 debug=/sys/kernel/debug/xdc_bench
@@ -15,7 +15,7 @@ mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug
 modprobe xdc_bench
 modprobe sch_phantom
 
-# Congestion controls: one flow from h1 to h2 through the marking port of r.
+# Congestion controls: flows from h1 to h2 through the marking port of r.
 bottleneck() {
 	routed
 	in_ns r xdc qdisc add dev eth2 root phantom limit 1mb rate 200mbit \
@@ -24,7 +24,7 @@ bottleneck() {
 bottleneck
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=4000 2>/dev/null
 
-# row CC [ROW [ECN]]: a flow of it, counted as ROW.
+# row CC [ROW [ECN]]: four flows of it, counted as ROW. One alone may be 3 % off.
 row() {
 	cc=$1 row=${2:-$1} ecn=${3:-3}
 	check "$row: counted as b_$row" sh -c "echo $cc $row >$debug/wrap"

@@ -89,6 +89,15 @@ impl Repeats {
     fn with_count(self, delivered_ce: u32) -> Self {
         Repeats(self.0 & !Self::COUNT | delivered_ce & Self::COUNT)
     }
+
+    fn kept(self) -> u8 {
+        (self.0 >> Self::KEPT_SHIFT) as u8
+    }
+
+    fn with_kept(self, bits: u8) -> Self {
+        let others = self.0 & ((1 << Self::KEPT_SHIFT) - 1);
+        Repeats(others | u32::from(bits) << Self::KEPT_SHIFT)
+    }
 }
 
 impl Sock<'_> {
@@ -158,16 +167,15 @@ impl Sock<'_> {
 
     /// Seven bits of the caller's, while [`Marks::Echo`] comes; 0 at first.
     pub(crate) fn kept(&self) -> u8 {
-        (self.head().marks_seen.get() >> Repeats::KEPT_SHIFT) as u8
+        Repeats(self.head().marks_seen.get()).kept()
     }
 
     /// For [`Sock::kept`].
     pub(crate) fn keep(&mut self, bits: u8) {
         let head = self.head();
         if head.notes() & REPEATS != 0 {
-            let others = head.marks_seen.get() & ((1 << Repeats::KEPT_SHIFT) - 1);
-            head.marks_seen
-                .set(others | u32::from(bits) << Repeats::KEPT_SHIFT);
+            let known = Repeats(head.marks_seen.get()).with_kept(bits);
+            head.marks_seen.set(known.0);
         }
     }
 
@@ -312,7 +320,7 @@ impl Sock<'_> {
     }
 }
 
-/// [`Sock::take_marks`], with what callbacks since the last ACK have left. Whether the window is reduced for a loss.
+/// [`Sock::take_marks`], with what callbacks since the last ACK have left; and whether there was a loss.
 #[cold]
 #[inline(never)]
 fn take_notes(mut sk: Sock<'_>, acked: u32, flags: AckFlags) -> (Marks, bool) {

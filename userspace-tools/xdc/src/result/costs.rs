@@ -345,7 +345,7 @@ impl Costs {
         };
         let acks = [
             ack("dctcp_rs", "dctcp", 1.05, 1.2),
-            // bbr's own count varies from 377 to 390 between boots. unocc: docs/decisions.md, steps in proportion.
+            // bbr's own count varies from 377 to 438 between boots. unocc: docs/decisions.md, steps in proportion.
             ack("unocc", "bbr", 1.0, 1.2),
             ack("unocc_rtt", "bbr", 1.0, 1.2),
             ack("gemini", "bbr", 1.0, 1.04),
