@@ -678,6 +678,28 @@ fn whoever_asks_in_the_peers_name_keeps_no_session_from_beginning() {
 }
 
 #[test]
+fn an_end_that_gave_way_for_nothing_asks_again_when_it_takes_answers() {
+    for at_us in (0..2_300_000).step_by(50_000) {
+        let mut net = Net::new(config(8, 2), 3);
+        // Nobody hears it until it gives way.
+        net.loss = 100;
+        net.send(0, ip(1, 0, 100));
+        net.run(at_us);
+        net.loss = 0;
+        let hello = Header {
+            kind: Kind::Hello,
+            tag: 0,
+            ..Header::default()
+        };
+        let body = net.ends[1].endpoint.hello_body(0);
+        net.ends[0].receive(net.now_us, wire(&hello, &body), false);
+        net.run(YIELD_US + 2 * SOON_US);
+        assert!(net.ends[0].endpoint.is_up(), "at {at_us}");
+        assert_eq!(net.up(1)[&1], [0], "at {at_us}");
+    }
+}
+
+#[test]
 fn a_packet_in_our_name_silences_no_channel() {
     let mut net = Net::new(config(8, 2), 3);
     assert_eq!(talk_of_one(&mut net, 0, 1, 1_000_000), 1);
