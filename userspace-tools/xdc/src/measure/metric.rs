@@ -190,6 +190,12 @@ const RUN: &[Entry<Run>] = &[
         "from then on the index is 0.95 or more in every window until the first flow ends",
     ),
     entry(
+        "longest_stall_us",
+        Unit::Us,
+        |run| run.longest_stall_us,
+        "the longest time between samples in which some flow received nothing, in that second half",
+    ),
+    entry(
         "fct_ms.mean",
         Unit::Ms,
         |run| run.fct_ms.mean,

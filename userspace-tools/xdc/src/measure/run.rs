@@ -31,6 +31,9 @@ pub struct Run {
     pub jain_phases: BTreeMap<String, Option<f64>>,
     /// From then on the index is 0.95 or more in every window until the first flow ends.
     pub jain_converged_ms: Option<f64>,
+    /// The longest time without a byte for a flow, in the steady half.
+    #[serde(default)]
+    pub longest_stall_us: Option<f64>,
     pub fct_ms: Fct,
     pub last_fct_ms: Option<f64>,
     /// (max - min) / mean.

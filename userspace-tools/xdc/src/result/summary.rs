@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use xdc_proto::ETHERNET_HEADER_BYTES;
+use xdc_proto::{ETHERNET_HEADER_BYTES, Sample};
 use xdc_tcpinfo::{COUNTERS, Counter};
 
 use crate::measure::run::{
@@ -104,6 +104,7 @@ pub fn run(record: &Record, over: &Windows) -> Run {
         jain_phases: jain_phases(&windows, over),
         jain_converged_ms: converged_us(&windows, over.jain_us, record.first_end_us())
             .map(|us| us as f64 / 1e3),
+        longest_stall_us: steady.and_then(|steady| longest_stall_us(record, steady)),
         last_fct_ms: fct.max,
         fct_spread: spread,
         fct_ms: fct,
@@ -255,6 +256,25 @@ fn received(record: &Record, flows: &[usize], (from, to): (u64, u64)) -> Vec<f64
         .iter()
         .map(|&flow| record.received_at(flow, to) - record.received_at(flow, from))
         .collect()
+}
+
+/// The longest time between samples in which one of the flows received nothing.
+fn longest_stall_us(record: &Record, (from, to): (u64, u64)) -> Option<f64> {
+    let samples: Vec<_> = record
+        .samples
+        .iter()
+        .filter(|sample| (from..=to).contains(&sample.t_us))
+        .collect();
+    let of = |flow: usize| {
+        let same =
+            |a: &&Sample, b: &&Sample| a.flows[flow].received_bytes == b.flows[flow].received_bytes;
+        samples
+            .chunk_by(same)
+            .filter_map(|still| Some(still.last()?.t_us.saturating_sub(still.first()?.t_us)))
+            .max()
+    };
+    let longest = (0..record.flows.len()).filter_map(of).max();
+    longest.map(|us| us as f64)
 }
 
 fn goodput_bps(record: &Record, flows: &[usize], span: (u64, u64)) -> f64 {
@@ -550,6 +570,18 @@ mod tests {
         assert_eq!(run.queue_bytes.max, Some(5000.0));
         assert_eq!((run.drops, run.marks), (0, 20));
         assert!(run.suspect.is_empty());
+    }
+
+    #[test]
+    fn a_flow_that_receives_nothing_for_a_time_has_stalled() {
+        let mut record = recorded();
+        let stall = |record: &Record| run(record, &Windows::every_us(1000)).longest_stall_us;
+        assert_eq!(stall(&record), Some(0.0));
+        // The first flow ends at 16 ms, so the second half begins at 8.
+        for ms in [3, 4, 10, 11, 12] {
+            record.samples[ms].flows[1].received_bytes = 7;
+        }
+        assert_eq!(stall(&record), Some(2_000.0));
     }
 
     #[test]
