@@ -131,6 +131,9 @@ pub struct RunPlan {
     /// Samples have every flow's state. With thousands of flows they had better not.
     #[serde(default = "yes")]
     pub flow_series: bool,
+    /// Processors of an emulated machine; 0 = one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cpus: u32,
 }
 
 impl RunPlan {

@@ -287,6 +287,7 @@ mod tests {
             programs: Vec::new(),
             events: Vec::new(),
             flow_series: false,
+            cpus: 0,
         }
     }
 

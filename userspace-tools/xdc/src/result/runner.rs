@@ -124,6 +124,11 @@ impl Runner<'_> {
         let Job::Run(run) = &mut plan.job else {
             return Err(Error::failure("internal error: the plan is not a run"));
         };
+        if let (2.., Engine::Uml | Engine::Host) = (run.cpus, self.engine) {
+            let what =
+                "'cpus' is for an emulated machine: user-mode Linux has one, and a host its own";
+            return Err(Error::usage(what).hint("--engine qemu"));
+        }
         run.trace = self.trace.to_vec();
         run.taps.extend(uplinks(&run.topology, self.pcap)?);
         let mut record = Record::new(&run.cc, run.clone());
@@ -219,7 +224,7 @@ fn follow(task: &mut Task, message: &Message) {
     }
 }
 
-/// A CPU, so that two guests may share this machine, and memory for what flows may buffer.
+/// A CPU, if the scenario asks for no more, so that two guests may share this machine, and memory for what flows may buffer.
 fn machine(engine: Engine, run: &RunPlan) -> Machine {
     const BASE_MB: u64 = 1024;
     /// Measured: 403 kB a node with its links in fabric-two-dc; and as much again for packets.
@@ -249,7 +254,7 @@ fn machine(engine: Engine, run: &RunPlan) -> Machine {
         Engine::Host => 0,
     };
     Machine {
-        cpus: 1,
+        cpus: run.cpus.max(1),
         memory_mb,
         spins: false,
     }

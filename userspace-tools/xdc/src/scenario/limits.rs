@@ -34,6 +34,8 @@ pub const MAX_CELLS: usize = 100_000;
 /// scenario in memory is some ten times its text.
 pub const MAX_GRID_BYTES: usize = 512 << 20;
 pub const MAX_SCALE: u32 = 10_000;
+/// Of an emulated machine.
+pub const MAX_CPUS: u32 = 64;
 /// After it has been scaled: less is no rate to a qdisc, which counts bytes.
 pub const MIN_SCALED_BPS: u64 = 1_000;
 
@@ -89,6 +91,9 @@ pub fn check(scenario: &Scenario) -> Result<()> {
             return Err(Error::usage("'scale' must be at least 1").hint("--set scale=1"));
         }
         within("scale", scale, 1..=MAX_SCALE)?;
+    }
+    if let Some(cpus) = scenario.cpus {
+        within("cpus", cpus, 1..=MAX_CPUS)?;
     }
     if let Some(duration) = scenario.duration {
         within("duration", duration, SHORTEST..=LONGEST)?;
@@ -290,6 +295,7 @@ mod tests {
             ("duration=18446744073s", "'duration' is"),
             ("scale=4000000000", "'scale' is 4000000000"),
             ("scale=0", "at least 1"),
+            ("cpus=65", "1 to 64"),
             ("phases=[\"18446744073s\"]", "'phases' is"),
             ("topology.links.0.rate=1bit", "'rate' is 1bit"),
             ("topology.links.0.rate=18446744tbit", "'rate' is"),

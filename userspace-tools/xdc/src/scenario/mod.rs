@@ -62,6 +62,8 @@ pub struct Scenario {
     pub seed: u64,
     /// Rates are divided and times multiplied by this. Without it: 1 in virtual time, probed else.
     pub scale: Option<u32>,
+    /// Processors of an emulated machine; without it one.
+    pub cpus: Option<u32>,
     /// Without it the run ends when every flow has ended.
     pub duration: Option<Time>,
     pub sample: Time,

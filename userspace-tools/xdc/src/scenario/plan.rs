@@ -90,6 +90,8 @@ pub fn plan(scenario: &Scenario, cc: &str, seed: u64, scale: u32) -> Result<Plan
             events,
             taps: Vec::new(),
             trace: Vec::new(),
+            // Without the key nothing is written: an old plan has the same hash.
+            cpus: scenario.cpus.unwrap_or(0),
         }),
     })
 }
