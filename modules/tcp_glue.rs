@@ -207,6 +207,7 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
             }
             State::Cwr => sk.note_cwr(),
             State::Open | State::Disorder if sk.ca_state() == State::Cwr => sk.note_cwr_end(),
+            State::Open | State::Disorder if in_recovery(sk) => sk.note_repaired(),
             State::Loss if sk.is_timeout() => {
                 // TCP takes the mark for the reduction of this window and sends no event.
                 if sk.ca_state() == State::Cwr {
@@ -373,7 +374,7 @@ fn handshake_rtt_us(sk: &Sock<'_>) -> Option<u32> {
 #[cold]
 #[inline(never)]
 fn echoed(sk: &mut Sock<'_>, in_slow_start: bool, echo: Echo, acked: u32) -> u32 {
-    let seed = sk.mstamp_us() as u32;
+    let seed = Gap::seed(sk.mstamp_us(), sk.delivered());
     let mut gap = Gap::of_bits(sk.kept());
     let marked = match echo {
         Echo::Clear => {

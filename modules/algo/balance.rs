@@ -36,8 +36,8 @@ pub struct Balance(u32);
 /// What an epoch, which is over, did to the balance.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
-    /// Since the end of the one before.
-    pub elapsed_us: u64,
+    /// Since the end of the one before, an RTT at most.
+    pub passed_us: u64,
     /// The time in which whole steps add what its unmarked bytes did, in 2^-[`REGROWTH_BITS`] us.
     pub grown_scaled: u64,
     /// The same of what it added once more.
@@ -82,7 +82,7 @@ impl Balance {
             } else {
                 self.0 & (YOUNG - 1)
             };
-            let age_us = u64::from(age_us).saturating_add(change.elapsed_us);
+            let age_us = u64::from(age_us).saturating_add(change.passed_us);
             self.0 = match age_us < span_us {
                 true => YOUNG | age_us as u32,
                 false => SETTLED | RATIO_ONE << LIFT_BITS,

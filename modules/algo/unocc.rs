@@ -707,8 +707,8 @@ impl Flow {
         (noisy_bdp_bytes, share_bytes)
     }
 
-    /// What an epoch, which ended `elapsed_us` after the one before with a packet of that RTT, did to the balance. The
-    /// window before it was judged had so many bytes.
+    /// What an epoch, which ends with a packet of that RTT, did to the balance. `passed_us`: since the one before ended, an RTT
+    /// at most. The window before it was judged had so many bytes.
     // Inlined as all that has the parameters: else they would have to be in memory.
     #[inline(always)]
     fn end_balance(
@@ -716,7 +716,7 @@ impl Flow {
         params: &impl Values,
         path: &Path,
         rtt_us: u32,
-        elapsed_us: u64,
+        passed_us: u64,
         before_bytes: u64,
         judged: &Judged,
     ) {
@@ -739,7 +739,7 @@ impl Flow {
             .epoch_acked_bytes
             .saturating_sub(self.epoch_marked_bytes);
         let change = Change {
-            elapsed_us,
+            passed_us,
             grown_scaled: grown_scaled(unmarked_bytes),
             twice_scaled: match judged.verdict.action {
                 Action::Increased => grown_scaled(self.epoch_acked_bytes),
@@ -1006,17 +1006,18 @@ impl Flow {
             sent_at_ns.saturating_add(period_ns)
         };
         let elapsed_ns = self.epoch_ends_ns.saturating_sub(ended_ns);
-        let elapsed_us = elapsed_ns / NS_PER_US;
 
         let before = self.window;
         let passed = Passed {
             ns: elapsed_ns.min(rtt_ns),
             period_ns,
         };
+        // A silence makes no flow older.
+        let passed_us = passed.ns / NS_PER_US;
         let judged = self.judge_epoch(params, ack, rtt_us, path, passed);
         self.epochs = self.epochs.wrapping_add(1);
 
-        self.end_balance(params, path, rtt_us, elapsed_us, before.bytes(), &judged);
+        self.end_balance(params, path, rtt_us, passed_us, before.bytes(), &judged);
         watch.observe(|| {
             Event::Epoch(Epoch {
                 cwnd_before_bytes: before.bytes(),

@@ -10,7 +10,7 @@ const BDP: u64 = 1_000_000;
 fn epochs(balance: &mut Balance, us: u64, taken: u64, marked: u32) {
     for _ in 0..us / 14 {
         let change = Change {
-            elapsed_us: 14,
+            passed_us: 14,
             grown_scaled: (14 << REGROWTH_BITS) * u64::from(256 - marked) / 256,
             twice_scaled: 0,
             regrowth_scaled: (14 << REGROWTH_BITS) * taken / 256,
@@ -100,7 +100,7 @@ fn what_was_added_twice_is_taken_away_twice() {
     let mut balance = settled();
     for n in 0..20_000 {
         let change = Change {
-            elapsed_us: 14,
+            passed_us: 14,
             grown_scaled: 14 << REGROWTH_BITS,
             twice_scaled: if n % 2 == 0 { 14 << REGROWTH_BITS } else { 0 },
             regrowth_scaled: if n % 2 == 0 {
@@ -136,7 +136,7 @@ fn any_state_and_any_epoch_is_borne() {
         let mut balance = Balance::any(&mut rng);
         for _ in 0..20 {
             let change = Change {
-                elapsed_us: rng.any(),
+                passed_us: rng.any(),
                 grown_scaled: rng.any(),
                 twice_scaled: rng.any(),
                 regrowth_scaled: rng.any(),

@@ -3,21 +3,23 @@
 use super::super::support::Rng;
 use super::*;
 
-/// Marks that are taken for hidden, by packets, where one in `gap` is marked and each mark hides the next `round` packets.
+/// Marks that are taken for hidden, over those that are, where one packet in `gap` is marked and each mark hides the next
+/// `round` packets. As the kernel's side has it: an ACK with a mark is one whose packets are all before or after the gap.
 fn share(gap: u64, round: u32, packets_per_ack: u32) -> f64 {
     let mut rng = Rng::new(gap);
     let mut kept = Gap::default();
-    let (mut hidden, mut packets) = (0u64, 0u64);
+    let (mut hidden, mut packets, mut again) = (0u64, 0u64, 0);
     for n in 0..20_000 {
-        let mut left = 0;
-        while rng.within(1, gap) != 1 {
-            left += 1;
-            if left == packets_per_ack {
-                kept.pass(left, rng.next() as u32);
-                left = 0;
-            }
+        let mut clear = 0;
+        while (0..packets_per_ack).all(|_| rng.within(1, gap) != 1) {
+            clear += 1;
+            kept.pass(packets_per_ack, rng.next() as u32);
         }
-        kept.end();
+        again = if clear == 0 { again + 1 } else { 0 };
+        match again {
+            0 | 1 => kept.end(),
+            _ => kept.end_at_once(),
+        }
         if n > 100 {
             let mut rest = round;
             while rest > 0 {
@@ -28,17 +30,42 @@ fn share(gap: u64, round: u32, packets_per_ack: u32) -> f64 {
             }
         }
     }
-    hidden as f64 / packets as f64
+    hidden as f64 / packets as f64 * gap as f64
 }
 
 #[test]
 fn hidden_marks_are_as_many_as_those_that_are_seen() {
-    for gap in [2, 10, 30, 100, 1_000] {
-        for packets_per_ack in [1, 2] {
-            let times = share(gap, 100, packets_per_ack) * gap as f64;
-            // Few packets between marks are taken for fewer.
-            let most = if gap < 30 { 1.7 } else { 1.1 };
-            assert!((0.85..most).contains(&times), "1 in {gap}: {times}");
+    for (packets_per_ack, wanted) in [
+        (
+            1,
+            [(2, 1.8), (10, 1.25), (30, 1.1), (100, 1.1), (1_000, 1.1)],
+        ),
+        (
+            2,
+            [(2, 1.9), (10, 1.6), (30, 1.25), (100, 1.1), (1_000, 1.1)],
+        ),
+    ] {
+        for (gap, most) in wanted {
+            let times = share(gap, 100, packets_per_ack);
+            assert!(
+                (0.8..most).contains(&times),
+                "1 in {gap}, {packets_per_ack} an ACK: {times}"
+            );
+        }
+    }
+}
+
+#[test]
+fn acks_at_regular_times_are_not_all_rounded_alike() {
+    for step in [1u32, 5, 120, 200, 1_200] {
+        for start in 0..20u32 {
+            let mut gap = Gap::default();
+            for packet in 0..1_000u32 {
+                let time = start * 10_007 + packet * step;
+                gap.pass(1, Gap::seed(time.into(), packet));
+            }
+            let packets = gap.units() / PACKET;
+            assert!((400..2_100).contains(&packets), "{step} us: {packets}");
         }
     }
 }

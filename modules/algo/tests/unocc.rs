@@ -579,7 +579,7 @@ fn quick_adapt_ignores_few_marks_where_asked() {
 fn in_balance(base_rtt_us: u32) -> Balance {
     let mut balance = Balance::default();
     let change = Change {
-        elapsed_us: 1 << 20,
+        passed_us: 1 << 20,
         grown_scaled: 0,
         twice_scaled: 0,
         regrowth_scaled: 0,
@@ -1402,7 +1402,7 @@ impl Reference {
                         // It added twice.
                         None => -(of_noise * self.bytes_acked).min(self.span()),
                     };
-                    self.end_balance((self.t_epoch_ns - ended_ns) / 1e3, grown, regrowth);
+                    self.end_balance(passed_ns / 1e3, grown, regrowth);
                 }
                 self.bytes_acked = 0.0;
                 self.bytes_marked = 0.0;

@@ -47,7 +47,7 @@ pub(crate) enum Echo {
     Clear,
     /// The first mark since the receiver saw CWR.
     First,
-    /// The same, and no ACK without ECE came since the one before.
+    /// The same, and for the second time in a row no ACK without ECE came since the one before.
     Again,
     /// ECE repeated: the receiver has not seen CWR, and does not tell of other marks.
     Repeated,
@@ -59,7 +59,9 @@ pub(super) struct Repeats(u32);
 
 impl Repeats {
     /// Of `delivered_ce`; an ACK delivers fewer packets.
-    const COUNT: u32 = (1 << 22) - 1;
+    const COUNT: u32 = (1 << 21) - 1;
+    /// The last mark came without an ACK without ECE before it.
+    const AGAIN: u32 = 1 << 21;
     /// ECE has ended before CWR can have arrived, so often in a row.
     const EARLY_SHIFT: u32 = 22;
     const MOST_EARLY: u32 = 3;
@@ -84,6 +86,15 @@ impl Repeats {
     fn with_by_ece(self, by_ece: bool) -> Self {
         let others = self.0 & !Self::BY_ECE;
         Repeats(others | if by_ece { Self::BY_ECE } else { 0 })
+    }
+
+    fn is_again(self) -> bool {
+        self.0 & Self::AGAIN != 0
+    }
+
+    fn with_again(self, again: bool) -> Self {
+        let others = self.0 & !Self::AGAIN;
+        Repeats(others | if again { Self::AGAIN } else { 0 })
     }
 
     fn with_count(self, delivered_ce: u32) -> Self {
@@ -222,6 +233,17 @@ impl Sock<'_> {
             let head = self.head();
             head.set_note(CWR_BY_LOSS);
             head.clear_notes(UNSURE);
+            self.note_repaired();
+        }
+    }
+
+    /// A loss is repaired: for set_state(). The CWR that was sent for it may end the ECE of a mark that came meanwhile, which
+    /// then says nothing of the receiver.
+    pub(crate) fn note_repaired(&mut self) {
+        let head = self.head();
+        if head.notes() & REPEATS != 0 {
+            let known = Repeats(head.marks_seen.get()).with_early(0);
+            head.marks_seen.set(known.0);
         }
     }
 
@@ -361,12 +383,15 @@ fn take_notes(mut sk: Sock<'_>, acked: u32, flags: AckFlags) -> (Marks, bool) {
 /// What an ACK that delivers says, of a receiver that may repeat ECE.
 ///
 /// One that tells of each packet ends ECE before it can have seen CWR, which is sent behind `high_seq`: while the state is CWR,
-/// nothing behind that has been acknowledged. A repeated ECE that the CWR of an earlier reduction ends may look like this, too,
-/// but hardly each time.
+/// nothing behind that has been acknowledged. The CWR of a loss ends ECE as early; [`Sock::note_repaired`] forgets that.
 fn take_echo(sk: &mut Sock<'_>, notes: u32, has_ece: bool) -> Echo {
     let mut known = Repeats(sk.head().marks_seen.get());
     let is_first = notes & (CWR_BEGAN | CWR_BY_LOSS) == CWR_BEGAN && has_ece;
-    let is_again = known.is_by_ece();
+    let is_again = is_first && known.is_by_ece();
+    let is_twice = is_again && known.is_again();
+    if is_first || !has_ece {
+        known = known.with_again(is_again);
+    }
     if notes & CWR_BEGAN != 0 {
         known = known.with_by_ece(is_first);
     }
@@ -385,7 +410,7 @@ fn take_echo(sk: &mut Sock<'_>, notes: u32, has_ece: bool) -> Echo {
         sk.set_marks_seen();
     }
     match (is_first, has_ece) {
-        (true, _) if is_again => Echo::Again,
+        (true, _) if is_twice => Echo::Again,
         (true, _) => Echo::First,
         (false, true) => Echo::Repeated,
         (false, false) => Echo::Clear,

@@ -19,6 +19,7 @@ pub const CASES: &[Case] = both! {
     "RFC 3168's ECE until CWR: one CWR, and the window recovers": sticky_ece,
     "RFC 3168's ECE until CWR: the window leaves the floor when marks end": leaves_the_floor,
     "RFC 3168's ECE until CWR: packets of a round trip with ECE are marked as often as before": hides_marks,
+    "RFC 3168's ECE until CWR: a mark in the round trip of a loss says nothing of the receiver": hides_marks_after_losses,
     "with timestamps: counts marks, repairs a loss": with_timestamps,
     "without SACK: counts marks, repairs a loss": without_sack,
     "without ECN: is Reno by name and by growth": fallback,
@@ -154,15 +155,19 @@ fn leaves_the_floor(lab: &mut Lab, cc: &'static str) -> Result<()> {
     Ok(())
 }
 
-/// One packet in 50 is marked, and a round trip with ECE follows each. If all packets of it counted, the average would be 0.26
-/// and more.
-fn hides_marks(lab: &mut Lab, cc: &'static str) -> Result<()> {
+/// A receiver that repeats ECE, at a window of some tens of packets.
+fn open_repeating<'a>(lab: &'a mut Lab, cc: &'static str) -> Result<Flow<'a>> {
     let setup = Setup {
         ecn: Ecn::Rfc3168,
         initial_window: 32,
         ..Setup::new(cc)
     };
-    let mut flow = open(lab, setup)?;
+    open(lab, setup)
+}
+
+/// One packet in 50 is marked, and a round trip with ECE follows each. If all packets of it counted, the average would be 0.26
+/// and more.
+fn one_in_fifty(flow: &mut Flow<'_>) -> Result<()> {
     let mut sum = 0.0;
     for round in 0..100 {
         flow.acks_of(49, Mark::No)?;
@@ -174,6 +179,24 @@ fn hides_marks(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let alpha = sum / 50.0;
     ensure!(alpha < 0.1, "the average is {alpha}");
     Ok(())
+}
+
+fn hides_marks(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    one_in_fifty(&mut open_repeating(lab, cc)?)
+}
+
+/// The CWR of a loss ends the ECE of a mark that comes while the loss is repaired: as soon as a receiver would that tells of
+/// each packet.
+fn hides_marks_after_losses(lab: &mut Lab, cc: &'static str) -> Result<()> {
+    let mut flow = open_repeating(lab, cc)?;
+    for _ in 0..4 {
+        flow.acks_of(60, Mark::No)?;
+        flow.lose_next()?;
+        flow.acks_of(4, Mark::No)?;
+        flow.ack_next(Mark::Ce)?;
+        flow.acks_of(150, Mark::No)?;
+    }
+    one_in_fifty(&mut flow)
 }
 
 /// One packet is lost and sent again; all that follow are SACKed or duplicate ACKs.
