@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use crate::draw::plot::{
-    AXIS_TITLE, Axis, BOTTOM, BYTES, COLORS, Figure, HEIGHT, LEFT, RATE, RATIO, RIGHT, TIME, Unit,
-    escape, frame, legend,
+    AXIS_TITLE, Axis, BOTTOM, BYTES, CHARACTER, COLORS, Figure, HEIGHT, LEFT, RATE, RATIO, RIGHT,
+    TIME, Unit, escape, frame, legend,
 };
 use crate::measure::metric;
 
@@ -87,35 +87,63 @@ impl Figure for Bars {
         let mut svg = frame(&self.title, &y, width, legend.top, bottom);
         svg.push_str(&legend.svg);
         let step = width / self.groups.len().max(1) as f64;
+        let is_numbered = overlap(&self.groups, step);
         for (index, group) in self.groups.iter().enumerate() {
             let left = LEFT + step * (index as f64 + (1.0 - GROUP_SHARE) / 2.0);
             let each = step * GROUP_SHARE / group.bars.len().max(1) as f64;
             for (place, bar) in group.bars.iter().enumerate() {
                 let (x, wide) = (left + each * place as f64, each * BAR_SHARE);
-                svg.push_str(&column(bar, x, wide, &y, &at_y));
+                let name = match is_numbered {
+                    true => format!("{}, {}", group.label, bar.name),
+                    false => bar.name.clone(),
+                };
+                svg.push_str(&column(bar, &name, x, wide, &y, &at_y));
             }
+            let label = match is_numbered {
+                true => (index + 1).to_string(),
+                false => group.label.clone(),
+            };
             // Writing to a String cannot fail.
             let _ = write!(
                 svg,
                 "<text class=\"label\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
                 LEFT + step * (index as f64 + 0.5),
                 HEIGHT - bottom + BOTTOM - 8.0,
-                escape(&group.label)
+                escape(&label)
             );
         }
+        let x_title = match is_numbered {
+            true => format!("{}, numbered in their order", self.x_title),
+            false => self.x_title.clone(),
+        };
         let _ = write!(
             svg,
             "<text class=\"label\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             LEFT + width / 2.0,
             HEIGHT - 6.0,
-            escape(&self.x_title)
+            escape(&x_title)
         );
         svg
     }
 }
 
+/// Whether labels that are `step` apart run into each other.
+fn overlap(groups: &[Group], step: f64) -> bool {
+    let wide = |group: &Group| CHARACTER * group.label.chars().count() as f64;
+    groups
+        .windows(2)
+        .any(|two| two.iter().map(wide).sum::<f64>() / 2.0 > step)
+}
+
 /// A bar, its interval, and a line where the paper has it.
-fn column(bar: &Bar, x: f64, wide: f64, y: &Axis, at_y: &impl Fn(f64) -> f64) -> String {
+fn column(
+    bar: &Bar,
+    name: &str,
+    x: f64,
+    wide: f64,
+    y: &Axis,
+    at_y: &impl Fn(f64) -> f64,
+) -> String {
     let mut svg = String::new();
     let color = bar.color % COLORS;
     let text = |value: f64| format!("{:.4} {}", value / y.unit.size(), y.unit.name);
@@ -129,7 +157,7 @@ fn column(bar: &Bar, x: f64, wide: f64, y: &Axis, at_y: &impl Fn(f64) -> f64) ->
             svg,
             "<path class=\"c{color} bar f{color}\" d=\"M{x:.1} {foot:.1}V{top:.1}h{wide:.1}V{foot:.1}\">\
              <title>{}: {}{}{}</title></path>",
-            escape(&bar.name),
+            escape(name),
             text(value),
             ci95.unwrap_or_default(),
             paper.unwrap_or_default()
@@ -150,7 +178,7 @@ fn column(bar: &Bar, x: f64, wide: f64, y: &Axis, at_y: &impl Fn(f64) -> f64) ->
             x - 1.5,
             at_y(paper),
             wide + 3.0,
-            escape(&bar.name),
+            escape(name),
             text(paper)
         );
     }
@@ -191,5 +219,39 @@ mod tests {
             svg.contains("1.0000 ms +- 0.1000 ms, paper: 1.9000 ms"),
             "{svg}"
         );
+    }
+
+    #[test]
+    fn labels_that_do_not_fit_are_numbered() {
+        let bars = |labels: &[&str]| Bars {
+            title: "t".to_owned(),
+            x_title: "hosts".to_owned(),
+            width: 400.0,
+            unit: TIME,
+            groups: labels
+                .iter()
+                .map(|&label| Group {
+                    label: label.to_owned(),
+                    bars: vec![Bar {
+                        name: "unocc".to_owned(),
+                        color: 0,
+                        value: Some(1e3),
+                        ci95: None,
+                        paper: None,
+                    }],
+                })
+                .collect(),
+        };
+        let short = bars(&["ideal", "late"]).inline();
+        assert!(short.contains(">ideal</text>") && short.contains(">hosts</text>"));
+        let long = bars(&[
+            "ideal",
+            "offloads and delayed ACKs of all hosts, some slow",
+            "late",
+        ])
+        .inline();
+        assert!(long.contains(">2</text>") && !long.contains(">ideal</text>"));
+        assert!(long.contains("hosts, numbered in their order"), "{long}");
+        assert!(long.contains("<title>ideal, unocc: 1.0000 ms"), "{long}");
     }
 }

@@ -18,7 +18,7 @@ const GAP: f64 = 12.0;
 /// What an axis' title takes below its labels.
 pub const AXIS_TITLE: f64 = 16.0;
 /// Roughly, of the legend's font: nothing here knows fonts.
-const CHARACTER: f64 = 6.4;
+pub const CHARACTER: f64 = 6.4;
 const MAX_TICKS: f64 = 5.0;
 /// More points than pixels show nothing more.
 pub const MAX_POINTS: usize = 400;
