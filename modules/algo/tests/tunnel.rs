@@ -659,19 +659,23 @@ fn a_tail_of_many_blocks_that_is_lost_whole_is_sent_again_at_once() {
     assert_eq!(net.up(1)[&1].len(), 200);
 }
 
+/// A request in the name of the peer of end 0, to which any end gives way.
+fn lowest_hello(net: &Net) -> Vec<u8> {
+    let header = Header {
+        kind: Kind::Hello,
+        ..Header::default()
+    };
+    wire(&header, &net.ends[1].endpoint.hello_body(0))
+}
+
 #[test]
 fn whoever_asks_in_the_peers_name_keeps_no_session_from_beginning() {
     let mut net = Net::new(config(8, 2), 3);
     net.delay_us = 20_000;
-    let hello = Header {
-        kind: Kind::Hello,
-        tag: 0,
-        ..Header::default()
-    };
-    let body = net.ends[1].endpoint.hello_body(0);
+    let hello = lowest_hello(&net);
     for number in 0..100 {
         net.send(0, ip(1, number, 100));
-        net.ends[0].receive(net.now_us, wire(&hello, &body), false);
+        net.ends[0].receive(net.now_us, hello.clone(), false);
         net.run(10_000);
     }
     assert!(net.ends[0].endpoint.is_up());
@@ -686,13 +690,8 @@ fn an_end_that_gave_way_for_nothing_asks_again_when_it_takes_answers() {
         net.send(0, ip(1, 0, 100));
         net.run(at_us);
         net.loss = 0;
-        let hello = Header {
-            kind: Kind::Hello,
-            tag: 0,
-            ..Header::default()
-        };
-        let body = net.ends[1].endpoint.hello_body(0);
-        net.ends[0].receive(net.now_us, wire(&hello, &body), false);
+        let hello = lowest_hello(&net);
+        net.ends[0].receive(net.now_us, hello, false);
         net.run(YIELD_US + 2 * SOON_US);
         assert!(net.ends[0].endpoint.is_up(), "at {at_us}");
         assert_eq!(net.up(1)[&1], [0], "at {at_us}");
