@@ -708,7 +708,7 @@ impl Flow {
     }
 
     /// What an epoch, which ends with a packet of that RTT, did to the balance. `passed_us`: since the one before ended, an RTT
-    /// at most. The window before it was judged had so many bytes.
+    /// or its period at most. The window before it was judged had so many bytes.
     // Inlined as all that has the parameters: else they would have to be in memory.
     #[inline(always)]
     fn end_balance(
@@ -1012,8 +1012,8 @@ impl Flow {
             ns: elapsed_ns.min(rtt_ns),
             period_ns,
         };
-        // A silence makes no flow older.
-        let passed_us = passed.ns / NS_PER_US;
+        // A silence makes no flow older; an epoch that is set longer than an RTT does.
+        let passed_us = elapsed_ns.min(rtt_ns.max(period_ns)) / NS_PER_US;
         let judged = self.judge_epoch(params, ack, rtt_us, path, passed);
         self.epochs = self.epochs.wrapping_add(1);
 

@@ -1392,7 +1392,8 @@ impl Reference {
                 if self.t_epoch_ns <= sent_ns {
                     self.t_epoch_ns = sent_ns + period_ns;
                 }
-                let passed_ns = (self.t_epoch_ns - ended_ns).min(rtt * 1e3);
+                let elapsed_ns = self.t_epoch_ns - ended_ns;
+                let passed_ns = elapsed_ns.min(rtt * 1e3);
                 let regrowth = self.on_epoch(rtt, passed_ns / period_ns);
                 if self.cwnd >= self.ssthresh {
                     let of_noise = self.noisy_bdp() / self.line_rate / cwnd;
@@ -1402,7 +1403,8 @@ impl Reference {
                         // It added twice.
                         None => -(of_noise * self.bytes_acked).min(self.span()),
                     };
-                    self.end_balance(passed_ns / 1e3, grown, regrowth);
+                    let aged_ns = elapsed_ns.min(period_ns.max(rtt * 1e3));
+                    self.end_balance(aged_ns / 1e3, grown, regrowth);
                 }
                 self.bytes_acked = 0.0;
                 self.bytes_marked = 0.0;
