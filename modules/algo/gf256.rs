@@ -77,8 +77,13 @@ pub trait Vectors {
     fn step(&mut self, row: &mut [u8], doublings: usize, data: &[u8]) -> usize;
     /// `row` x 2^`doublings`, over as many of its first bytes as it returns.
     fn scale(&mut self, row: &mut [u8], doublings: usize) -> usize;
-    /// `p` + `data` and 2 `q` + `data`, over as many of the first bytes of all three as it returns.
-    fn pair(&mut self, p: &mut [u8], q: &mut [u8], data: &[u8]) -> usize;
+    /// `p` + `data` and 2 `q` + `data`, over all of their bytes but the last [`rest_bytes`].
+    fn pair(&mut self, p: &mut [u8], q: &mut [u8], data: &[u8]);
+}
+
+/// How many bytes are behind the whole words of so many.
+pub fn rest_bytes(bytes: usize) -> usize {
+    bytes & (WORD - 1)
 }
 
 /// Those of a caller who has none.
@@ -93,7 +98,7 @@ impl Vectors for NoVectors {
         match *self {}
     }
 
-    fn pair(&mut self, _p: &mut [u8], _q: &mut [u8], _data: &[u8]) -> usize {
+    fn pair(&mut self, _p: &mut [u8], _q: &mut [u8], _data: &[u8]) {
         match *self {}
     }
 }
@@ -145,19 +150,17 @@ fn scale(row: &mut [u8], doublings: usize) {
 struct Parts<'a> {
     length: &'a mut [u8; LENGTH_BYTES],
     body: &'a mut [u8],
-    /// What is not zero behind the packet.
-    tail: &'a mut [u8],
+    /// Behind the packet.
+    rest: &'a mut [u8],
 }
 
 impl<'a> Parts<'a> {
-    /// Of `row`, whose first `used` bytes may not be zero. None if the packet does not fit.
+    /// Of `row`. None if the packet does not fit.
     #[inline(always)]
-    fn of(row: &'a mut [u8], used: usize, packet_bytes: usize) -> Option<Self> {
+    fn of(row: &'a mut [u8], packet_bytes: usize) -> Option<Self> {
         let (length, rest) = row.split_first_chunk_mut()?;
-        let (body, tail) = rest.split_at_mut_checked(packet_bytes)?;
-        let left = used.saturating_sub(packet_bytes.saturating_add(LENGTH_BYTES));
-        let tail = tail.split_at_mut_checked(left.min(tail.len()))?.0;
-        Some(Self { length, body, tail })
+        let (body, rest) = rest.split_at_mut_checked(packet_bytes)?;
+        Some(Self { length, body, rest })
     }
 
     #[inline(always)]
@@ -184,10 +187,11 @@ pub fn absorb(
     let Ok(length) = u16::try_from(packet.len()) else {
         return false;
     };
-    let Some(mut parts) = Parts::of(row, used, packet.len()) else {
+    let Some(mut parts) = Parts::of(row, packet.len()) else {
         return false;
     };
     parts.add_length(r, length);
+    let tail_bytes = tail_bytes(used, packet);
     let done = vectors
         .as_mut()
         .map_or(0, |vectors| vectors.step(parts.body, r, packet));
@@ -198,15 +202,15 @@ pub fn absorb(
         1 => step(body, 1, packet),
         _ => step(body, 2, packet),
     }
-    if r != 0 && !parts.tail.is_empty() {
-        scale_all(vectors, parts.tail, r);
+    if r != 0 && tail_bytes != 0 {
+        scale_tail(vectors, parts.rest, tail_bytes, r);
     }
     true
 }
 
 /// [`absorb`] for parities 0 and 1 at once.
 pub fn absorb_pair(
-    mut vectors: Option<&mut impl Vectors>,
+    vectors: Option<&mut impl Vectors>,
     p: &mut [u8],
     q: &mut [u8],
     used: usize,
@@ -215,37 +219,64 @@ pub fn absorb_pair(
     let Ok(length) = u16::try_from(packet.len()) else {
         return false;
     };
-    let parts = |row| Parts::of(row, used, packet.len());
+    let parts = |row| Parts::of(row, packet.len());
     let (Some(mut p), Some(mut q)) = (parts(p), parts(q)) else {
         return false;
     };
     p.add_length(0, length);
     q.add_length(1, length);
-    let done = vectors
-        .as_mut()
-        .map_or(0, |vectors| vectors.pair(p.body, q.body, packet));
-    if done < packet.len() {
-        pair(p.body, q.body, packet, done);
-    }
-    if !q.tail.is_empty() {
-        scale_all(vectors, q.tail, 1);
+    let tail_bytes = tail_bytes(used, packet);
+    match vectors {
+        Some(vectors) if tail_bytes == 0 && rest_bytes(packet.len()) == 0 => {
+            vectors.pair(p.body, q.body, packet);
+        }
+        vectors => pair(vectors, p.body, q.body, packet, q.rest, tail_bytes),
     }
     true
 }
 
-/// `p` + `data` and 2 `q` + `data` behind the first `done` bytes, by words.
+/// `p` + `data` and 2 `q` + `data`, and twice the first `tail_bytes` of `rest`.
 // Where vectors take all, its registers would be saved for nothing.
 #[inline(never)]
-fn pair(p: &mut [u8], q: &mut [u8], data: &[u8], done: usize) {
+fn pair(
+    mut vectors: Option<&mut impl Vectors>,
+    p: &mut [u8],
+    q: &mut [u8],
+    data: &[u8],
+    rest: &mut [u8],
+    tail_bytes: usize,
+) {
+    let mut done = 0;
+    if let Some(vectors) = &mut vectors {
+        vectors.pair(p, q, data);
+        done = data.len().saturating_sub(rest_bytes(data.len()));
+    }
     let data = rest_of(data, done);
     step(rest_of_mut(p, done), 0, data);
     step(rest_of_mut(q, done), 1, data);
+    if tail_bytes != 0 {
+        scale_tail(vectors, rest, tail_bytes, 1);
+    }
 }
 
+/// How much of a row that is not zero is behind a packet.
+#[inline(always)]
+fn tail_bytes(used: usize, packet: &[u8]) -> usize {
+    used.saturating_sub(packet.len().saturating_add(LENGTH_BYTES))
+}
+
+/// The first `tail_bytes` of `rest` x 2^`doublings`.
 #[inline(never)]
-fn scale_all(vectors: Option<&mut impl Vectors>, row: &mut [u8], doublings: usize) {
-    let done = vectors.map_or(0, |vectors| vectors.scale(row, doublings));
-    scale(rest_of_mut(row, done), doublings);
+fn scale_tail(
+    vectors: Option<&mut impl Vectors>,
+    rest: &mut [u8],
+    tail_bytes: usize,
+    doublings: usize,
+) {
+    let tail_bytes = tail_bytes.min(rest.len());
+    let tail = rest.get_mut(..tail_bytes).unwrap_or(&mut []);
+    let done = vectors.map_or(0, |vectors| vectors.scale(tail, doublings));
+    scale(rest_of_mut(tail, done), doublings);
 }
 
 fn rest_of(bytes: &[u8], done: usize) -> &[u8] {

@@ -364,6 +364,6 @@ bool xdc_vectors_begin(void);
 void xdc_vectors_end(void);
 size_t xdc_vectors_step(u8 *row, unsigned int doublings, const u8 *data, size_t bytes);
 size_t xdc_vectors_scale(u8 *row, unsigned int doublings, size_t bytes);
-size_t xdc_vectors_pair(u8 *p, u8 *q, const u8 *data, size_t bytes);
+void xdc_vectors_pair(u8 *p, u8 *q, const u8 *data, size_t bytes);
 
 #endif /* _XDC_SHIM_H */

@@ -155,15 +155,24 @@ size_t xdc_vectors_scale(u8 *row, unsigned int doublings, size_t bytes)
 	XDC_PAIR(ymm, struct xdc_vector, (at) + 96, 9, 10, 11);			\
 } while (0)
 
-/* "p" + "data" and 2 "q" + "data", over all whole eights of "bytes"; how many bytes these are. */
-size_t xdc_vectors_pair(u8 *p, u8 *q, const u8 *data, size_t bytes)
+#define XDC_PAIRS_8(at) do {							\
+	XDC_PAIRS_4(at);							\
+	XDC_PAIRS_4((at) + 128);						\
+} while (0)
+
+/* "p" + "data" and 2 "q" + "data", over all whole eights of "bytes". */
+void xdc_vectors_pair(u8 *p, u8 *q, const u8 *data, size_t bytes)
 {
-	const size_t in_loop = bytes & ~(size_t)255;
+	const size_t in_loop = bytes & ~(size_t)511;
 	size_t at;
 
-	for (at = 0; at < in_loop; at += 256) {
-		XDC_PAIRS_4(at);
-		XDC_PAIRS_4(at + 128);
+	for (at = 0; at < in_loop; at += 512) {
+		XDC_PAIRS_8(at);
+		XDC_PAIRS_8(at + 256);
+	}
+	if (bytes & 256) {
+		XDC_PAIRS_8(at);
+		at += 256;
 	}
 	if (bytes & 128) {
 		XDC_PAIRS_4(at);
@@ -181,11 +190,8 @@ size_t xdc_vectors_pair(u8 *p, u8 *q, const u8 *data, size_t bytes)
 		XDC_PAIR(xmm, struct xdc_half, at, 0, 1, 2);
 		at += 16;
 	}
-	if (bytes & 8) {
+	if (bytes & 8)
 		XDC_PAIR_8(at);
-		at += 8;
-	}
-	return at;
 }
 
 #else
@@ -209,9 +215,8 @@ size_t xdc_vectors_scale(u8 *row, unsigned int doublings, size_t bytes)
 	return 0;
 }
 
-size_t xdc_vectors_pair(u8 *p, u8 *q, const u8 *data, size_t bytes)
+void xdc_vectors_pair(u8 *p, u8 *q, const u8 *data, size_t bytes)
 {
-	return 0;
 }
 
 #endif

@@ -51,10 +51,9 @@ impl Vectors {
         unsafe { bindings::xdc_vectors_scale(row.as_mut_ptr(), doublings, row.len()) }
     }
 
-    /// `p` + `data` and 2 `q` + `data`, over as many of the first bytes of all three as it returns: all
-    /// but at most 7.
+    /// `p` + `data` and 2 `q` + `data`, over the whole eights of their bytes.
     #[inline]
-    pub(crate) fn pair(&mut self, p: &mut [u8], q: &mut [u8], data: &[u8]) -> usize {
+    pub(crate) fn pair(&mut self, p: &mut [u8], q: &mut [u8], data: &[u8]) {
         let bytes = p.len().min(q.len()).min(data.len());
         // SAFETY: As in `step`. Of the three slices the two that are written overlap with no other.
         unsafe { bindings::xdc_vectors_pair(p.as_mut_ptr(), q.as_mut_ptr(), data.as_ptr(), bytes) }

@@ -125,7 +125,9 @@ impl Buffers {
                     registers = Vectors::begin();
                 }
                 let (p, q) = (&mut self.row, &mut self.other);
-                absorb_pair(registers.as_mut(), p, q, PACKET_BYTES, packet);
+                if !absorb_pair(registers.as_mut(), p, q, PACKET_BYTES, packet) {
+                    return u64::MAX;
+                }
                 if matches!(lent, Some(Lent::ForEachPacket)) {
                     registers = None;
                 }

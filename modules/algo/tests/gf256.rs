@@ -174,11 +174,10 @@ impl Vectors for Wide {
         bytes
     }
 
-    fn pair(&mut self, p: &mut [u8], q: &mut [u8], data: &[u8]) -> usize {
-        let bytes = data.len() / 16 * 16;
+    fn pair(&mut self, p: &mut [u8], q: &mut [u8], data: &[u8]) {
+        let bytes = data.len() - rest_bytes(data.len());
         step(&mut p[..bytes], 0, &data[..bytes]);
         step(&mut q[..bytes], 1, &data[..bytes]);
-        bytes
     }
 }
 
