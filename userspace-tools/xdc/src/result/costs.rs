@@ -387,7 +387,7 @@ impl Costs {
         };
         let codes = [
             code("words", "an instruction", 2.2, 2.4, Some(1.0)),
-            code("vectors", "an instruction", 0.4, 0.45, Some(1.0)),
+            code("vectors", "an instruction", 0.4, 0.41, Some(1.0)),
             code(
                 "vectors-lent",
                 "ISA-L's",
