@@ -110,7 +110,7 @@ impl Buffers {
         Some(fits == also && are_equal)
     }
 
-    /// The instructions of P and Q of a block; None: by words.
+    /// The instructions of P and Q of a block; None: by words. `u64::MAX`: a packet does not fit.
     fn count(&mut self, lent: Option<Lent>) -> u64 {
         let packet = self.packet.get(..PACKET_BYTES).unwrap_or(&[]);
         let mut least = u64::MAX;
