@@ -15,7 +15,8 @@
 //!    period: with delayed ACKs and a window of few packets the count jumps by whole packets. It
 //!    rests while a loss is repaired, and after a start with a whole BDP until `qa_beta` of that has
 //!    been in flight: the receiver's window opens later.
-//! 4. Nothing grows and Quick Adapt rests while the application, not the network, is slow.
+//! 4. Nothing grows and Quick Adapt rests while the application, not the network, is slow; but at the end of a marked epoch
+//!    in which E fell the window grows all the same.
 //! 5. One ACK adds at most the increase of one RTT, however much it acknowledges.
 //! 6. Slow start can begin with a part of the BDP (`initial_cwnd_bdp`), paced over an RTT.
 //! 7. A loss lowers the window to what Quick Adapt would leave, but to no less than half: of a
@@ -36,6 +37,9 @@
 //! 12. Quick Adapt acts where E is a quarter and more: on a host with noise few packets are marked.
 //! 13. Where ACKs cover more than an epoch, as with TSO and GRO, a decrease is as many times as large as epochs have
 //!     passed, those of an RTT at most, and up to half of the window. Else such a flow would decrease more rarely than others.
+//! 14. The ceiling of the window is a BDP by the shortest RTT, which hosts that gather packets or are late with ACKs, and a
+//!     path that has become longer, exceed. Past slow start a window may pass it, up to `max_cwnd_unfilled` times as high,
+//!     while the link is not full and E is less than a thousandth. Once the link is full it shrinks as fast as it grew.
 
 use crate::algo::balance::{Balance, Change, MOST_WITHHELD, REGROWTH_BITS};
 use crate::algo::controller::{Controller, Published, Watch, published};
@@ -108,6 +112,9 @@ params! {
     balanced_exit: "0 or 1",                    0,   1,           [0, 0, 1];
     /// Ceiling of the window, relative to the flow's BDP; 0 = none.
     max_cwnd_bdp: "1/1024",                     0,   16_384,      [0, 1_024, 1_280];
+    /// Past slow start the ceiling is so many times as high where nothing is marked and less than 29/32 of C is delivered, up to
+    /// a base RTT of 5 ms; 1 = it never is.
+    max_cwnd_unfilled: "times",                 1,   64,          [1, 1, 4];
 }
 
 /// [`Rows::start`]: one BDP at once.
@@ -151,6 +158,45 @@ fn far_step_scaled(
         (true, true) => step_scaled.min(calm_scaled),
         (false, _) => calm_scaled,
     }
+}
+
+/// What a window above its ceiling may do.
+#[derive(Clone, Copy, Debug)]
+enum Above {
+    /// Nothing shows that it is too large.
+    Grow,
+    /// Packets are marked, so decreases decide.
+    Stay,
+    /// The link is full.
+    Shrink,
+}
+
+/// A window above its ceiling, which an ACK found at `before_scaled`. Past slow start it may be `times` as high.
+// Few windows are above their ceiling, and of numbers: by reference what an ACK needs would have to be in memory.
+#[cold]
+#[inline(never)]
+fn above_ceiling(
+    mut window: Window,
+    ceiling_bytes: u64,
+    times: u32,
+    before_scaled: u64,
+    may: Above,
+) -> Window {
+    if window.in_slow_start() || times <= 1 {
+        window.lower_to(ceiling_bytes);
+        return window;
+    }
+    let added_scaled = window.scaled().saturating_sub(before_scaled);
+    let left_scaled = match may {
+        Above::Grow => window.scaled(),
+        Above::Stay => before_scaled,
+        Above::Shrink => before_scaled.saturating_sub(added_scaled),
+    };
+    // 2^60 at most.
+    let ceiling_scaled = ceiling_bytes << BYTE_BITS;
+    let most_scaled = ceiling_scaled.saturating_mul(times.into());
+    window.lower_to_scaled(left_scaled.max(ceiling_scaled).min(most_scaled));
+    window
 }
 
 /// The path of a flow.
@@ -271,6 +317,15 @@ impl Rate {
             bytes: bytes as u32,
             interval_us: interval_us.max(1),
         }
+    }
+
+    /// Whether it fills a link of that rate, which 29/32 of it do: frames and headers take some, and a phantom queue leaves a
+    /// twentieth free. Without a sample it counts as full.
+    fn is_full(self, rate_mbps: u32) -> bool {
+        let bits = u64::from(self.bytes) << 3;
+        // 2^52 at most, as a rate has 20 bits.
+        let carried_bits = u64::from(self.interval_us).wrapping_mul(rate_mbps.into());
+        bits << 5 >= carried_bits.wrapping_mul(29)
     }
 
     /// What it delivers in one Quick Adapt period, 1.05 base RTTs, in 2^-16 bytes; 0 = no sample.
@@ -770,21 +825,41 @@ impl Flow {
         }
     }
 
-    /// The window between the floor and the ceiling of this flow: as the end of this ACK is going to
-    /// leave it, if nothing else moves it.
+    /// The window between the floor and the ceiling of this flow: as the end of this ACK, which found it at `before_scaled`, is
+    /// going to leave it, if nothing else moves it.
     // Few ACKs find the window above the ceiling, so what takes the ceiling away is asked last.
     #[inline(always)]
-    fn clamped(&self, params: &impl Values, mss_bytes: u32, path: &Path) -> Window {
+    fn clamped(
+        &self,
+        params: &impl Values,
+        mss_bytes: u32,
+        path: &Path,
+        before_scaled: u64,
+    ) -> Window {
         let mut window = self.window;
         // Read once: it may change at any time, and 0 is no ceiling.
         let ratio = params.max_cwnd_bdp();
         // A BDP has 2^40 bytes at most.
         let ceiling_bytes = path.bdp_bytes.wrapping_mul(ratio.into()) >> RATIO_BITS;
         if window.bytes() > ceiling_bytes && ratio != 0 && path.line_rate.is_told() {
-            window.lower_to(ceiling_bytes);
+            let times = match host::is_in_region(path.base_rtt_us) {
+                true => params.max_cwnd_unfilled(),
+                false => 1,
+            };
+            let may = match (self.is_marked(), self.rate.is_full(path.rate_mbps)) {
+                (true, _) => Above::Stay,
+                (false, true) => Above::Shrink,
+                (false, false) => Above::Grow,
+            };
+            window = above_ceiling(window, ceiling_bytes, times, before_scaled, may);
         }
         window.clamp(mss_bytes, u64::MAX);
         window
+    }
+
+    /// Whether E is a thousandth and more.
+    fn is_marked(&self) -> bool {
+        self.ecn_fraction >> (FRACTION_BITS - RATIO_BITS) != 0
     }
 
     /// Algorithm 1, on a path whose base RTT is known.
@@ -799,6 +874,7 @@ impl Flow {
         if self.window.in_slow_start() {
             self.start_at_bdp(params);
         }
+        let before_scaled = self.window.scaled();
         if self.window.in_slow_start() {
             self.slow_start(ack, params.balanced_exit() != 0);
         } else if ack.cwnd_limited {
@@ -816,10 +892,10 @@ impl Flow {
             self.window.increase(step_scaled, ack.unmarked_bytes());
         }
         let sent_at_us = ack.sent_at_us();
-        self.end_round(params, ack, sent_at_us, path, watch);
-        self.end_epoch(params, ack, sent_at_us, path, watch);
+        self.end_round(params, ack, sent_at_us, path, before_scaled, watch);
+        self.end_epoch(params, ack, sent_at_us, path, before_scaled, watch);
 
-        self.window = self.clamped(params, ack.mss_bytes, path);
+        self.window = self.clamped(params, ack.mss_bytes, path, before_scaled);
     }
 
     /// Notes whether this ACK's RTT showed no queue. Whether nothing tells of a rival or a full port now: neither marks
@@ -855,6 +931,7 @@ impl Flow {
         ack: &Ack,
         sent_at_us: Option<u64>,
         path: &Path,
+        before_scaled: u64,
         watch: &mut impl Watch<Event>,
     ) {
         let measured = ack.interval_us != 0 && !ack.app_limited;
@@ -888,7 +965,14 @@ impl Flow {
             }
             _ => {
                 if measured && self.may_adapt(params, ack) {
-                    self.quick_adapt(params, ack.now_us, ack.mss_bytes, path, watch);
+                    self.quick_adapt(
+                        params,
+                        ack.now_us,
+                        ack.mss_bytes,
+                        path,
+                        before_scaled,
+                        watch,
+                    );
                 }
             }
         }
@@ -933,6 +1017,7 @@ impl Flow {
         now_us: u64,
         mss_bytes: u32,
         path: &Path,
+        before_scaled: u64,
         watch: &mut impl Watch<Event>,
     ) {
         // A window that doubled within the round trip promises twice what it can have delivered.
@@ -954,7 +1039,7 @@ impl Flow {
         watch.observe(|| {
             Event::QuickAdapt(QuickAdapt {
                 cwnd_before_bytes: before.bytes(),
-                cwnd_bytes: self.clamped(params, mss_bytes, path).bytes(),
+                cwnd_bytes: self.clamped(params, mss_bytes, path, before_scaled).bytes(),
                 delivered_bytes: delivered_scaled >> BYTE_BITS,
                 promised_bytes: promised_scaled >> BYTE_BITS,
                 base_rtt_us: path.base_rtt_us,
@@ -971,6 +1056,7 @@ impl Flow {
         ack: &Ack,
         sent_at_us: Option<u64>,
         path: &Path,
+        before_scaled: u64,
         watch: &mut impl Watch<Event>,
     ) {
         let saturating_sum =
@@ -1021,7 +1107,9 @@ impl Flow {
         watch.observe(|| {
             Event::Epoch(Epoch {
                 cwnd_before_bytes: before.bytes(),
-                cwnd_bytes: self.clamped(params, ack.mss_bytes, path).bytes(),
+                cwnd_bytes: self
+                    .clamped(params, ack.mss_bytes, path, before_scaled)
+                    .bytes(),
                 period_ns,
                 rtt_us,
                 base_rtt_us: path.base_rtt_us,

@@ -395,6 +395,87 @@ fn the_ceiling_is_one_bdp_where_asked() {
     assert!(sim.flow.cwnd_bytes() > INTRA_BDP);
 }
 
+/// One flow alone over `intra_us` and 10 Gbit/s, which its ACKs make `late_us` longer, after so many round trips: its window
+/// and what is delivered of the link.
+fn alone(params: Params, late_us: u64, round_trips: u32) -> (u64, f64) {
+    let base_us = 14;
+    let mut flow = Flow::new(&params, 1, 10 * u64::from(MSS), Some(base_us));
+    let (mut now_us, mut part) = (100, 0.0);
+    for _ in 0..round_trips {
+        let window_bytes = flow.cwnd_bytes();
+        let line_us = window_bytes * 8 / 10_000;
+        let rtt_us = line_us.max(u64::from(base_us) + late_us);
+        now_us += rtt_us;
+        part = line_us as f64 / rtt_us as f64;
+        flow.on_ack(
+            &params,
+            &Ack {
+                now_us,
+                rtt_us: Some(rtt_us as u32),
+                srtt_us: rtt_us as u32,
+                acked_bytes: window_bytes,
+                delivered_bytes: window_bytes,
+                interval_us: rtt_us as u32,
+                cwnd_limited: true,
+                mss_bytes: MSS,
+                ..Ack::default()
+            },
+        );
+    }
+    (flow.cwnd_bytes(), part)
+}
+
+#[test]
+fn a_window_passes_the_ceiling_until_the_link_is_full() {
+    let linux = Params {
+        line_rate_mbps: 10_000,
+        ..linux()
+    };
+    let ceiling_bytes = 14 * 1_250 * 5 / 4;
+    // Hosts that gather packets make an RTT of 14 us one of 30.
+    let (window_bytes, part) = alone(linux, 16, 4_000);
+    assert!((0.88..0.93).contains(&part), "{part}");
+    assert!(window_bytes > ceiling_bytes * 3 / 2, "{window_bytes}");
+    // With 1 it stays where it was.
+    let held = Params {
+        max_cwnd_unfilled: 1,
+        ..linux
+    };
+    assert_eq!(alone(held, 16, 4_000).0, ceiling_bytes);
+    // A path that fills at the ceiling needs no more, and one that never does gets four times that.
+    assert!(alone(linux, 0, 4_000).0 <= ceiling_bytes);
+    assert_eq!(alone(linux, 200, 20_000).0, ceiling_bytes * 4);
+}
+
+#[test]
+fn a_window_above_the_ceiling_of_a_full_link_goes_back() {
+    let linux = Params {
+        line_rate_mbps: 10_000,
+        ..linux()
+    };
+    let mut flow = Flow::new(&linux, 1, 10 * u64::from(MSS), Some(14));
+    flow.resume(60_000, 60_000);
+    let mut now_us = 100;
+    for _ in 0..4_000 {
+        now_us += 48;
+        flow.on_ack(
+            &linux,
+            &Ack {
+                now_us,
+                rtt_us: Some(48),
+                srtt_us: 48,
+                acked_bytes: flow.cwnd_bytes(),
+                delivered_bytes: 60_000,
+                interval_us: 48,
+                cwnd_limited: true,
+                mss_bytes: MSS,
+                ..Ack::default()
+            },
+        );
+    }
+    assert_eq!(flow.cwnd_bytes(), 14 * 1_250 * 5 / 4);
+}
+
 // Quick Adapt (4.1.2, Algorithm 1, ONQA).
 
 #[test]
@@ -1328,6 +1409,7 @@ impl Reference {
         self.start_at_bdp();
 
         // ONACK
+        let before = self.cwnd;
         if self.cwnd < self.ssthresh {
             self.slow_start(ack, self.params.balanced_exit != 0);
         } else if ack.cwnd_limited {
@@ -1415,7 +1497,21 @@ impl Reference {
         if self.params.max_cwnd_bdp != 0 {
             let ceiling = self.bdp() * f64::from(self.params.max_cwnd_bdp) / 1024.0;
             if self.cwnd > ceiling {
-                self.lower_to(ceiling);
+                let in_slow_start = self.cwnd < self.ssthresh;
+                let times = match in_slow_start || self.rtt_base > 5_000.0 {
+                    true => 1.0,
+                    false => f64::from(self.params.max_cwnd_unfilled),
+                };
+                let full = self.line_rate * 29.0 / 32.0;
+                if times > 1.0 && !self.less(self.e, 1.0 / 1024.0, 1e-7) {
+                    self.lower_to(before.max(ceiling));
+                } else if times > 1.0
+                    && (self.rate == 0.0 || !self.less(self.rate, full, full / 1e6))
+                {
+                    let added = (self.cwnd - before).max(0.0);
+                    self.lower_to((before - added).max(ceiling));
+                }
+                self.lower_to(ceiling * times);
             }
         }
         self.cwnd = self.cwnd.max(2.0 * self.mss);
@@ -1677,6 +1773,7 @@ fn random_params(rng: &mut Rng) -> Params {
         params.balanced_exit = rng.within(0, 1) as u32;
         params.qa_slack_packets = rng.within(0, 4) as u32;
         params.max_cwnd_bdp = rng.pick(&[0, 512, 1_024, 2_048]);
+        params.max_cwnd_unfilled = rng.pick(&[1, 2, 4]);
     }
     params
 }

@@ -185,6 +185,10 @@ pub const CASES: &[Case] = &[
         run: ceiling,
     },
     Case {
+        name: "unocc: past slow start the ceiling is higher while the link is not full",
+        run: ceiling_unfilled,
+    },
+    Case {
         name: "unocc: start = bdp begins with one BDP, past slow start",
         run: start_bdp,
     },
@@ -1088,6 +1092,26 @@ fn ceiling(lab: &mut Lab) -> Result<()> {
     for (ratio, packets) in [(1_024, 100), (1_280, 125)] {
         let mut flow = steady(lab, &[("max_cwnd_bdp", ratio), ("ai_ppm", 200_000)])?;
         let step = flow.acks_of(600, Mark::No)?;
+        ensure!(step.cwnd() == packets, "the window is {}", step.cwnd());
+    }
+    Ok(())
+}
+
+fn ceiling_unfilled(lab: &mut Lab) -> Result<()> {
+    // At two and a half times the base RTT two BDP are four fifths of what C carries. It rises so slowly that no probe is sent.
+    for (most_halves, packets) in [(2, BDP_PACKETS), (5, 2 * BDP_PACKETS)] {
+        let others = [
+            ("max_cwnd_bdp", 1_024),
+            ("max_cwnd_unfilled", 2),
+            ("ai_ppm", 200_000),
+            ("qa_beta", 0),
+        ];
+        let mut flow = steady(lab, &others)?;
+        for halves in 2..=most_halves {
+            flow.rtt_us = halves * RTT_US / 2;
+            flow.acks_of(300, Mark::No)?;
+        }
+        let step = flow.acks_of(900, Mark::No)?;
         ensure!(step.cwnd() == packets, "the window is {}", step.cwnd());
     }
     Ok(())
