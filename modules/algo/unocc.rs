@@ -113,7 +113,7 @@ params! {
     /// Ceiling of the window, relative to the flow's BDP; 0 = none.
     max_cwnd_bdp: "1/1024",                     0,   16_384,      [0, 1_024, 1_280];
     /// Past slow start the ceiling is so many times as high where nothing is marked and less than 29/32 of C is delivered, up to
-    /// a base RTT of 5 ms; 1 = it never is.
+    /// a base RTT of 5 ms; 1 = never higher.
     max_cwnd_unfilled: "times",                 1,   64,          [1, 1, 4];
 }
 
@@ -319,8 +319,8 @@ impl Rate {
         }
     }
 
-    /// Whether it fills a link of that rate, which 29/32 of it do: frames and headers take some, and a phantom queue leaves a
-    /// twentieth free. Without a sample it counts as full.
+    /// Whether it is at least 29/32 of that rate. Of the rest of a link frames and headers take a part, and a phantom queue
+    /// leaves a twentieth free. Without a sample the link counts as full.
     fn is_full(self, rate_mbps: u32) -> bool {
         let bits = u64::from(self.bytes) << 3;
         // 2^52 at most, as a rate has 20 bits.

@@ -1098,7 +1098,8 @@ fn ceiling(lab: &mut Lab) -> Result<()> {
 }
 
 fn ceiling_unfilled(lab: &mut Lab) -> Result<()> {
-    // At two and a half times the base RTT two BDP are four fifths of what C carries. It rises so slowly that no probe is sent.
+    // At two and a half times the base RTT two BDP are four fifths of what C carries. The RTT rises in steps, so that no tail
+    // loss probe is sent.
     for (most_halves, packets) in [(2, BDP_PACKETS), (5, 2 * BDP_PACKETS)] {
         let others = [
             ("max_cwnd_bdp", 1_024),
