@@ -39,7 +39,8 @@
 //!     passed, those of an RTT at most, and up to half of the window. Else such a flow would decrease more rarely than others.
 //! 14. The ceiling of the window is a BDP by the shortest RTT, which hosts that gather packets or are late with ACKs, and a
 //!     path that has become longer, exceed. Past slow start a window may pass it, up to `max_cwnd_unfilled` times as high,
-//!     while the link is not full and E is less than a thousandth. Once the link is full it shrinks as fast as it grew.
+//!     while the link is not full and E is less than a thousandth. What it may have above the ceiling goes by the square of
+//!     its part of the link, so that flows which fill a link together hardly pass theirs. Else it shrinks as fast as it grew.
 
 use crate::algo::balance::{Balance, Change, MOST_WITHHELD, REGROWTH_BITS};
 use crate::algo::controller::{Controller, Published, Watch, published};
@@ -112,8 +113,8 @@ params! {
     balanced_exit: "0 or 1",                    0,   1,           [0, 0, 1];
     /// Ceiling of the window, relative to the flow's BDP; 0 = none.
     max_cwnd_bdp: "1/1024",                     0,   16_384,      [0, 1_024, 1_280];
-    /// Past slow start the ceiling is so many times as high where nothing is marked and less than 29/32 of C is delivered, up to
-    /// a base RTT of 5 ms; 1 = never higher.
+    /// Past slow start a flow may pass the ceiling where nothing is marked and less than 29/32 of C is delivered, up to a base RTT
+    /// of 5 ms: up to so many times as high, less one by the square of the part of C that it delivers; 1 = never.
     max_cwnd_unfilled: "times",                 1,   64,          [1, 1, 4];
 }
 
@@ -160,18 +161,12 @@ fn far_step_scaled(
     }
 }
 
-/// What a window above its ceiling may do.
-#[derive(Clone, Copy, Debug)]
-enum Above {
-    /// Nothing shows that it is too large.
-    Grow,
-    /// Packets are marked, so decreases decide.
-    Stay,
-    /// The link is full.
-    Shrink,
-}
+/// The part of C, in 1/1024, from which on the link counts as full: 29/32. Of the rest frames and headers take a part, and a
+/// phantom queue leaves a twentieth free.
+const FULL: u32 = 928;
 
-/// A window above its ceiling, which an ACK found at `before_scaled`. Past slow start it may be `times` as high.
+/// A window above its ceiling, which an ACK found at `before_scaled`. Past slow start one may be `times` as high. This flow
+/// delivers `part` of C, in 1/1024; none: packets are marked, so decreases decide.
 // Few windows are above their ceiling, and of numbers: by reference what an ACK needs would have to be in memory.
 #[cold]
 #[inline(never)]
@@ -180,20 +175,29 @@ fn above_ceiling(
     ceiling_bytes: u64,
     times: u32,
     before_scaled: u64,
-    may: Above,
+    part: Option<u32>,
 ) -> Window {
     if window.in_slow_start() || times <= 1 {
         window.lower_to(ceiling_bytes);
         return window;
     }
     let added_scaled = window.scaled().saturating_sub(before_scaled);
-    let left_scaled = match may {
-        Above::Grow => window.scaled(),
-        Above::Stay => before_scaled,
-        Above::Shrink => before_scaled.saturating_sub(added_scaled),
-    };
     // 2^60 at most.
     let ceiling_scaled = ceiling_bytes << BYTE_BITS;
+    let more = u64::from(times).saturating_sub(1);
+    let left_scaled = match part {
+        None => before_scaled,
+        Some(part) => {
+            // By the square: N flows that fill a link pass their ceilings by an Nth of what one may, all together.
+            let squared_scaled = mul_ratio(mul_ratio(ceiling_scaled, part), part);
+            let room_scaled = ceiling_scaled.saturating_add(squared_scaled.saturating_mul(more));
+            let has_room = window.scaled() <= room_scaled;
+            match part < FULL && has_room {
+                true => window.scaled(),
+                false => before_scaled.saturating_sub(added_scaled),
+            }
+        }
+    };
     let most_scaled = ceiling_scaled.saturating_mul(times.into());
     window.lower_to_scaled(left_scaled.max(ceiling_scaled).min(most_scaled));
     window
@@ -319,13 +323,14 @@ impl Rate {
         }
     }
 
-    /// Whether it is at least 29/32 of that rate. Of the rest of a link frames and headers take a part, and a phantom queue
-    /// leaves a twentieth free. Without a sample the link counts as full.
-    fn is_full(self, rate_mbps: u32) -> bool {
+    /// The part of that rate that it is, in 1/1024. Without a sample all of it.
+    fn part_of(self, rate_mbps: u32) -> u32 {
         let bits = u64::from(self.bytes) << 3;
         // 2^52 at most, as a rate has 20 bits.
         let carried_bits = u64::from(self.interval_us).wrapping_mul(rate_mbps.into());
-        bits << 5 >= carried_bits.wrapping_mul(29)
+        (bits << RATIO_BITS)
+            .checked_div(carried_bits)
+            .map_or(RATIO_ONE, |part| part.min(RATIO_ONE.into()) as u32)
     }
 
     /// What it delivers in one Quick Adapt period, 1.05 base RTTs, in 2^-16 bytes; 0 = no sample.
@@ -846,12 +851,11 @@ impl Flow {
                 true => params.max_cwnd_unfilled(),
                 false => 1,
             };
-            let may = match (self.is_marked(), self.rate.is_full(path.rate_mbps)) {
-                (true, _) => Above::Stay,
-                (false, true) => Above::Shrink,
-                (false, false) => Above::Grow,
+            let part = match self.is_marked() {
+                true => None,
+                false => Some(self.rate.part_of(path.rate_mbps)),
             };
-            window = above_ceiling(window, ceiling_bytes, times, before_scaled, may);
+            window = above_ceiling(window, ceiling_bytes, times, before_scaled, part);
         }
         window.clamp(mss_bytes, u64::MAX);
         window

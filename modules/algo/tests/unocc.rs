@@ -442,9 +442,14 @@ fn a_window_passes_the_ceiling_until_the_link_is_full() {
         ..linux
     };
     assert_eq!(alone(held, 16, 4_000).0, ceiling_bytes);
-    // A path that fills at the ceiling needs no more, and one that never does gets four times that.
+    // A path that fills at the ceiling needs no more.
     assert!(alone(linux, 0, 4_000).0 <= ceiling_bytes);
-    assert_eq!(alone(linux, 200, 20_000).0, ceiling_bytes * 4);
+    // A path that is five times as long: of three more ceilings a flow has the square of its part of the link, 0.3.
+    let (window_bytes, part) = alone(linux, 60, 20_000);
+    assert!((0.27..0.31).contains(&part), "{part}");
+    let most_bytes = ceiling_bytes as f64 * (1.0 + 3.0 * part * part);
+    let of_most = window_bytes as f64 / most_bytes;
+    assert!((0.95..1.05).contains(&of_most), "{of_most}");
 }
 
 #[test]
@@ -1282,8 +1287,9 @@ struct Reference {
     bytes_acked: f64,
     bytes_marked: f64,
     e: f64,
-    /// Bytes per microsecond.
+    /// Bytes per microsecond, and what it is of: bytes and microseconds.
     rate: f64,
+    sample: (u64, u32),
     t_round: f64,
     round_marked: bool,
     skipping: bool,
@@ -1305,6 +1311,16 @@ struct Reference {
 impl Reference {
     fn bdp(&self) -> f64 {
         self.line_rate * self.rtt_base
+    }
+
+    /// What is delivered of the link, in whole 1/1024.
+    fn part(&self) -> f64 {
+        let (bytes, interval_us) = self.sample;
+        let carried_bits = u64::from(interval_us) * u64::from(self.params.line_rate_mbps);
+        match carried_bits {
+            0 => 1024.0,
+            _ => (bytes * 8 * 1024 / carried_bits).min(1024) as f64,
+        }
     }
 
     fn qa_bytes(&self) -> f64 {
@@ -1420,6 +1436,7 @@ impl Reference {
         let measured = ack.interval_us != 0 && !ack.app_limited;
         if measured {
             self.rate = ack.delivered_bytes as f64 / f64::from(ack.interval_us);
+            self.sample = (ack.delivered_bytes, ack.interval_us);
         }
         self.round_marked |= ack.marked_bytes > 0;
         self.telling |= ack.marked_bytes > 0;
@@ -1502,14 +1519,15 @@ impl Reference {
                     true => 1.0,
                     false => f64::from(self.params.max_cwnd_unfilled),
                 };
-                let full = self.line_rate * 29.0 / 32.0;
                 if times > 1.0 && !self.less(self.e, 1.0 / 1024.0, 1e-7) {
                     self.lower_to(before.max(ceiling));
-                } else if times > 1.0
-                    && (self.rate == 0.0 || !self.less(self.rate, full, full / 1e6))
-                {
-                    let added = (self.cwnd - before).max(0.0);
-                    self.lower_to((before - added).max(ceiling));
+                } else if times > 1.0 {
+                    let part = self.part();
+                    let most = ceiling * (1.0 + (times - 1.0) * (part / 1024.0).powi(2));
+                    if part >= 928.0 || self.less(most, self.cwnd, times + 1.0) {
+                        let added = (self.cwnd - before).max(0.0);
+                        self.lower_to((before - added).max(ceiling));
+                    }
                 }
                 self.lower_to(ceiling * times);
             }
@@ -1663,6 +1681,7 @@ fn follows_reference(seed: u64) -> bool {
         bytes_marked: 0.0,
         e: 0.0,
         rate: 0.0,
+        sample: (0, 0),
         t_round: 0.0,
         round_marked: false,
         skipping: false,
