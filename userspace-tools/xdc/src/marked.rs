@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The part of a page that a command writes, between two comments.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -14,6 +15,32 @@ pub fn update(page: &Path, name: &str, part: &str) -> Result<()> {
     let (before, _, after) = split(&text, name)
         .ok_or_else(|| Error::failure(format!("{} does not mark its tables", page.display())))?;
     fs::write(page, format!("{before}{part}{after}")).map_err(failed)
+}
+
+/// Replace the table there. Rows are named by their first `keys` columns; those of which there is no new one stay.
+pub fn update_rows(page: &Path, name: &str, table: &str, keys: usize) -> Result<()> {
+    let text = fs::read_to_string(page).map_err(|err| Error::io(page.display(), &err))?;
+    let there = split(&text, name).map_or("", |(_, part, _)| part);
+    update(page, name, &rows(table, there, keys))
+}
+
+fn rows(table: &str, there: &str, keys: usize) -> String {
+    // The first two lines are the header.
+    let all = [there, table].into_iter().flat_map(|it| it.lines().skip(2));
+    let key = |row: &str| {
+        row.split('|')
+            .skip(1)
+            .take(keys)
+            .map(str::to_owned)
+            .collect()
+    };
+    let rows: BTreeMap<Vec<_>, _> = all.map(|row| (key(row), row)).collect();
+    table
+        .lines()
+        .take(2)
+        .chain(rows.into_values())
+        .flat_map(|line| [line, "\n"])
+        .collect()
 }
 
 /// A page before, in and after the part; the comments do not belong to it.
@@ -83,6 +110,16 @@ pub mod tests {
         assert_eq!(split(&page, "t 1").unwrap().1, "one\n");
         assert_eq!(split(&page, "t 10").unwrap().1, "TEN\n");
         assert_eq!(split(&page, "t 2"), None);
+    }
+
+    #[test]
+    fn a_row_without_a_new_one_stays() {
+        let head = "| | form | wins |\n|---|---|---|\n";
+        let there = format!("{head}| a | quick | 1 |\n| c | quick | 1 |\n| c | whole | 1 |\n");
+        let table = format!("{head}| b | quick | 2 |\n| c | quick | 2 |\n");
+        let wanted = "| a | quick | 1 |\n| b | quick | 2 |\n| c | quick | 2 |\n| c | whole | 1 |\n";
+        assert_eq!(rows(&table, &there, 2), format!("{head}{wanted}"));
+        assert_eq!(rows(&table, "", 2), table);
     }
 
     fn new((mark, text): (&str, &str)) -> (String, Option<String>) {

@@ -71,7 +71,8 @@ pub struct Request {
     /// Seed of the search.
     #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = args::seed())]
     seed: u64,
-    /// Write the outcome of every congestion control in --out into this page: docs/score.md.
+    /// Write the outcome of every congestion control in --out into this page, which keeps its other rows:
+    /// docs/score.md.
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
     #[command(flatten)]
@@ -371,7 +372,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let path = dir.join(format!("{}.json", request.cc));
     owned::replace(&path, format!("{json}\n")).map_err(|err| Error::io(path.display(), &err))?;
     if let Some(page) = &request.page {
-        marked::update(page, MARK, &table(&all_in(&dir)?))?;
+        marked::update_rows(page, MARK, &table(&all_in(&dir)?), 1)?;
     }
     interrupt::end_on_closed_pipe()?;
     match request.to.json {

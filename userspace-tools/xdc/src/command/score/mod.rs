@@ -71,7 +71,7 @@ pub struct Request {
     /// Write their results into the checkout: scenarios/score/references/.
     #[arg(long, requires = "references", conflicts_with_all = ["refs", "sets", "define", "rows"])]
     update: bool,
-    /// Write the counts of every scorecard in --out into this page: docs/score.md.
+    /// Write the counts of every scorecard in --out into this page, which keeps its other rows: docs/score.md.
     #[arg(long, value_name = "FILE", conflicts_with = "references")]
     page: Option<PathBuf>,
     #[command(flatten)]
@@ -193,7 +193,7 @@ pub fn command(request: &Request) -> Result<bool> {
     write("score.json", &format!("{json}\n"))?;
     write("report.html", &page::html(&card, &rows, &runs, &sets))?;
     if let Some(page) = &request.page {
-        marked::update(page, MARK, &text::overview(&all_in(&out)?))?;
+        marked::update_rows(page, MARK, &text::overview(&all_in(&out)?), 2)?;
     }
     interrupt::end_on_closed_pipe()?;
     if request.to.json {
