@@ -39,8 +39,9 @@
 //!     passed, those of an RTT at most, and up to half of the window. Else such a flow would decrease more rarely than others.
 //! 14. The ceiling of the window is a BDP by the shortest RTT, which hosts that gather packets or are late with ACKs, and a
 //!     path that has become longer, exceed. Past slow start a window may pass it, up to `max_cwnd_unfilled` times as high,
-//!     while the link is not full and E is less than a thousandth. What it may have above the ceiling goes by the square of
-//!     its part of the link, so that flows which fill a link together hardly pass theirs. Else it shrinks as fast as it grew.
+//!     while the link is not full, E is less than a thousandth, and RTTs are hardly longer than they were at the ceiling. What
+//!     it may have above the ceiling goes by the fourth power of its part of the link, so that flows which fill a link together
+//!     hardly pass theirs. Else it shrinks as fast as it grew.
 
 use crate::algo::balance::{Balance, Change, MOST_WITHHELD, REGROWTH_BITS};
 use crate::algo::controller::{Controller, Published, Watch, published};
@@ -113,9 +114,9 @@ params! {
     balanced_exit: "0 or 1",                    0,   1,           [0, 0, 1];
     /// Ceiling of the window, relative to the flow's BDP; 0 = none.
     max_cwnd_bdp: "1/1024",                     0,   16_384,      [0, 1_024, 1_280];
-    /// Past slow start a flow may pass the ceiling where nothing is marked and less than 29/32 of C is delivered, up to a base RTT
-    /// of 5 ms: up to so many times as high, less one by the square of the part of C that it delivers; 1 = never.
-    max_cwnd_unfilled: "times",                 1,   64,          [1, 1, 4];
+    /// Past slow start a flow may pass the ceiling where nothing is marked, less than 29/32 of C is delivered and RTTs stay as they
+    /// are, up to a base RTT of 5 ms: up to so many times as high, less one by the fourth power of the part of C that it delivers; 1 = never.
+    max_cwnd_unfilled: "times",                 1,   64,          [1, 1, 6];
 }
 
 /// [`Rows::start`]: one BDP at once.
@@ -166,7 +167,7 @@ fn far_step_scaled(
 const FULL: u32 = 928;
 
 /// A window above its ceiling, which an ACK found at `before_scaled`. Past slow start one may be `times` as high. This flow
-/// delivers `part` of C, in 1/1024; none: packets are marked, so decreases decide.
+/// delivers `part` of C, in 1/1024, and all of it where RTTs show a queue; none: packets are marked, so decreases decide.
 // Few windows are above their ceiling, and of numbers: by reference what an ACK needs would have to be in memory.
 #[cold]
 #[inline(never)]
@@ -188,9 +189,11 @@ fn above_ceiling(
     let left_scaled = match part {
         None => before_scaled,
         Some(part) => {
-            // By the square: N flows that fill a link pass their ceilings by an Nth of what one may, all together.
-            let squared_scaled = mul_ratio(mul_ratio(ceiling_scaled, part), part);
-            let room_scaled = ceiling_scaled.saturating_add(squared_scaled.saturating_mul(more));
+            // N flows that fill a link pass their ceilings by N^-3 of what one may, all together. The part is 1024 at most.
+            let squared = part.wrapping_mul(part) >> RATIO_BITS;
+            let fourth = squared.wrapping_mul(squared) >> RATIO_BITS;
+            let more_scaled = mul_ratio(ceiling_scaled, fourth).saturating_mul(more);
+            let room_scaled = ceiling_scaled.saturating_add(more_scaled);
             let has_room = window.scaled() <= room_scaled;
             match part < FULL && has_room {
                 true => window.scaled(),
@@ -223,6 +226,12 @@ impl Path {
             .saturating_mul(NOISE_BASE_RTTS)
             .min(base_rtt_us.saturating_add(NOISE_US));
         rtt_us.min(most_us).max(base_rtt_us)
+    }
+
+    /// The ceiling of that ratio, in 1/1024 of the BDP, which has 2^40 bytes at most.
+    #[inline(always)]
+    fn ceiling_bytes(&self, ratio: u32) -> u64 {
+        self.bdp_bytes.wrapping_mul(ratio.into()) >> RATIO_BITS
     }
 
     /// Whether increase and decrease are in proportion to the window near their balance.
@@ -381,17 +390,44 @@ pub struct Flow {
     balance: Balance,
 }
 
-/// Whether Quick Adapt may act.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+/// Whether Quick Adapt may act, in the two lowest bits, and in the others the RTT at the ceiling, as so many times the base RTT:
+/// two bits of an exponent, and four of a fraction.
+#[derive(Clone, Copy, Debug, Default)]
 struct Adapt(u8);
 
 impl Adapt {
     /// At the end of this round trip, if the round trip says something.
-    const READY: Adapt = Adapt(0);
+    const READY: u8 = 0;
     /// Quick Adapt or a loss has just lowered the window: no other decrease in this round trip.
-    const REDUCED: Adapt = Adapt(1);
+    const REDUCED: u8 = 1;
     /// The flow began with a BDP at once, and has not had that much in use yet.
-    const UNUSED: Adapt = Adapt(2);
+    const UNUSED: u8 = 2;
+
+    #[inline(always)]
+    fn state(self) -> u8 {
+        self.0 & 3
+    }
+
+    #[inline(always)]
+    fn set(&mut self, state: u8) {
+        self.0 = self.0 & !3 | state;
+    }
+
+    /// The RTT at the ceiling; the base RTT, if that was not seen.
+    fn rtt_at_ceiling_us(self, base_rtt_us: u32) -> u64 {
+        let (exponent, part) = (self.0 >> 6, self.0 >> 2 & 15);
+        u64::from(base_rtt_us).wrapping_mul(u64::from(16 + part) << exponent) >> 4
+    }
+
+    /// Between 1 and 15.5 base RTTs, and by a sixteenth too long at most.
+    fn note_rtt_at_ceiling(&mut self, rtt_us: u32, base_rtt_us: u32) {
+        let sixteenths = (u64::from(rtt_us) << 4)
+            .div_ceil(u64::from(base_rtt_us.max(1)))
+            .clamp(16, 248);
+        let exponent = sixteenths.ilog2() - 4;
+        let code = u64::from(exponent << 4) + (sixteenths.div_ceil(1 << exponent) - 16);
+        self.0 = (code as u8) << 2 | self.state();
+    }
 }
 
 /// What a round trip has shown.
@@ -401,7 +437,7 @@ struct Signs(u8);
 impl Signs {
     /// Something was marked, so Quick Adapt may act.
     const MARKED: Signs = Signs(1);
-    /// An RTT showed no queue; noted only where C is not told.
+    /// An RTT showed no queue; where C is told, none that a window above its ceiling made.
     const UNDELAYED: Signs = Signs(2);
     /// One of the round trip before did.
     const WAS_UNDELAYED: Signs = Signs(4);
@@ -638,7 +674,7 @@ impl Controller for Flow {
     }
 
     fn was_reduced(&self) -> bool {
-        self.adapt == Adapt::REDUCED
+        self.adapt.state() == Adapt::REDUCED
     }
 
     fn reduced_at(&mut self, now_us: u64) {
@@ -826,7 +862,7 @@ impl Flow {
         }
         if let Some(path) = self.known_path(params) {
             self.window.start(path.bdp_bytes, false);
-            self.adapt = Adapt::UNUSED;
+            self.adapt.set(Adapt::UNUSED);
         }
     }
 
@@ -844,16 +880,16 @@ impl Flow {
         let mut window = self.window;
         // Read once: it may change at any time, and 0 is no ceiling.
         let ratio = params.max_cwnd_bdp();
-        // A BDP has 2^40 bytes at most.
-        let ceiling_bytes = path.bdp_bytes.wrapping_mul(ratio.into()) >> RATIO_BITS;
+        let ceiling_bytes = path.ceiling_bytes(ratio);
         if window.bytes() > ceiling_bytes && ratio != 0 && path.line_rate.is_told() {
             let times = match host::is_in_region(path.base_rtt_us) {
                 true => params.max_cwnd_unfilled(),
                 false => 1,
             };
-            let part = match self.is_marked() {
-                true => None,
-                false => Some(self.rate.part_of(path.rate_mbps)),
+            let part = match (self.is_marked(), self.sees_queue()) {
+                (true, _) => None,
+                (false, true) => Some(RATIO_ONE),
+                (false, false) => Some(self.rate.part_of(path.rate_mbps)),
             };
             window = above_ceiling(window, ceiling_bytes, times, before_scaled, part);
         }
@@ -899,6 +935,10 @@ impl Flow {
         self.end_round(params, ack, sent_at_us, path, before_scaled, watch);
         self.end_epoch(params, ack, sent_at_us, path, before_scaled, watch);
 
+        let is_above = self.window.bytes() > path.ceiling_bytes(params.max_cwnd_bdp());
+        if let (true, true, Some(rtt_us)) = (is_above, path.line_rate.is_told(), ack.rtt_us) {
+            self.note_delay(rtt_us, ack.acked_bytes, path.base_rtt_us, path.rate_mbps);
+        }
         self.window = self.clamped(params, ack.mss_bytes, path, before_scaled);
     }
 
@@ -913,8 +953,27 @@ impl Flow {
         {
             self.signs.note(Signs::UNDELAYED);
         }
-        let sees_queue = !self.signs.has(Signs::UNDELAYED) && !self.signs.has(Signs::WAS_UNDELAYED);
-        !sees_queue && !self.signs.has(Signs::TELLING)
+        !self.sees_queue() && !self.signs.has(Signs::TELLING)
+    }
+
+    /// Whether all RTTs of two round trips showed a queue.
+    #[inline(always)]
+    fn sees_queue(&self) -> bool {
+        !self.signs.has(Signs::UNDELAYED) && !self.signs.has(Signs::WAS_UNDELAYED)
+    }
+
+    /// Notes of a window above its ceiling whether this ACK's RTT, without what a bundle takes, is hardly longer than the RTTs at
+    /// the ceiling: what a larger window adds to a queue delays all packets of a round trip.
+    #[cold]
+    #[inline(never)]
+    fn note_delay(&mut self, rtt_us: u32, acked_bytes: u64, base_rtt_us: u32, rate_mbps: u32) {
+        let bundle_us = (acked_bytes << 3) / u64::from(rate_mbps.max(1));
+        let at_ceiling_us = self.adapt.rtt_at_ceiling_us(base_rtt_us);
+        if u64::from(rtt_us).saturating_sub(bundle_us)
+            <= at_ceiling_us.saturating_add(at_ceiling_us >> 3)
+        {
+            self.signs.note(Signs::UNDELAYED);
+        }
     }
 
     /// Slow start; the first mark ends it, unless the end of an epoch is to judge.
@@ -956,15 +1015,22 @@ impl Flow {
             return;
         }
         self.round_ends = Moment::at(ack.now_us);
+        // Up to an eighth above it, so that each window which passes it is seen there.
+        let ceiling_bytes = path.ceiling_bytes(params.max_cwnd_bdp());
+        let about_bytes = ceiling_bytes..=ceiling_bytes.saturating_add(ceiling_bytes >> 3);
+        if about_bytes.contains(&self.window.bytes()) && !self.window.in_slow_start() {
+            self.adapt
+                .note_rtt_at_ceiling(ack.srtt_us, path.base_rtt_us);
+        }
         if measured {
             self.line_rate
                 .delivered(self.rate.bytes, self.rate.interval_us);
         }
-        match self.adapt {
-            Adapt::REDUCED => self.adapt = Adapt::READY,
+        match self.adapt.state() {
+            Adapt::REDUCED => self.adapt.set(Adapt::READY),
             Adapt::UNUSED => {
                 if self.is_in_use(params, ack) {
-                    self.adapt = Adapt::READY;
+                    self.adapt.set(Adapt::READY);
                 }
             }
             _ => {
@@ -986,7 +1052,7 @@ impl Flow {
 
     /// Another round trip begins, with a window that is lower now.
     fn end_round_reduced(&mut self, now_us: u64) {
-        self.adapt = Adapt::REDUCED;
+        self.adapt.set(Adapt::REDUCED);
         self.round_ends = Moment::at(now_us);
         self.line_rate.congested_at(now_us);
         self.balance.end_round();
@@ -995,7 +1061,7 @@ impl Flow {
     /// Another reduction may follow in this round trip.
     fn end_reduction(&mut self) {
         if self.was_reduced() {
-            self.adapt = Adapt::READY;
+            self.adapt.set(Adapt::READY);
         }
     }
 

@@ -444,12 +444,47 @@ fn a_window_passes_the_ceiling_until_the_link_is_full() {
     assert_eq!(alone(held, 16, 4_000).0, ceiling_bytes);
     // A path that fills at the ceiling needs no more.
     assert!(alone(linux, 0, 4_000).0 <= ceiling_bytes);
-    // A path that is five times as long: of three more ceilings a flow has the square of its part of the link, 0.3.
-    let (window_bytes, part) = alone(linux, 60, 20_000);
-    assert!((0.27..0.31).contains(&part), "{part}");
-    let most_bytes = ceiling_bytes as f64 * (1.0 + 3.0 * part * part);
+    // A path that is four times as long: of five more ceilings a flow has the fourth power of its part of the link.
+    let (window_bytes, part) = alone(linux, 42, 20_000);
+    assert!((0.30..0.36).contains(&part), "{part}");
+    let most_bytes = ceiling_bytes as f64 * (1.0 + 5.0 * part.powi(4));
     let of_most = window_bytes as f64 / most_bytes;
     assert!((0.95..1.05).contains(&of_most), "{of_most}");
+}
+
+#[test]
+fn a_window_hardly_passes_the_ceiling_where_more_of_it_only_queues() {
+    let linux = Params {
+        line_rate_mbps: 10_000,
+        ..linux()
+    };
+    let ceiling_bytes = 50 * 1_250 * 5 / 4;
+    let mut flow = Flow::new(&linux, 1, 10 * u64::from(MSS), Some(50));
+    let mut now_us = 100;
+    for _ in 0..20_000 {
+        // Eight tenths of the link, whatever the window.
+        let window_bytes = flow.cwnd_bytes();
+        let rtt_us = (window_bytes / 1_000).max(50);
+        now_us += rtt_us;
+        flow.on_ack(
+            &linux,
+            &Ack {
+                now_us,
+                rtt_us: Some(rtt_us as u32),
+                srtt_us: rtt_us as u32,
+                // One packet at a time, as of a bundle its own time does not count.
+                acked_bytes: MSS.into(),
+                delivered_bytes: window_bytes,
+                interval_us: rtt_us as u32,
+                cwnd_limited: true,
+                mss_bytes: MSS,
+                ..Ack::default()
+            },
+        );
+    }
+    let window_bytes = flow.cwnd_bytes();
+    assert!(window_bytes >= ceiling_bytes, "{window_bytes}");
+    assert!(window_bytes < ceiling_bytes * 27 / 20, "{window_bytes}");
 }
 
 #[test]
@@ -603,9 +638,9 @@ fn quick_adapt_rests_while_a_loss_is_repaired() {
 fn after_a_loss_a_first_bdp_counts_as_used() {
     let params = Params::of(Profile::Artifact);
     let mut sim = Sim::new(params, INTER_US, INTER_BDP);
-    assert_eq!(sim.flow.adapt, Adapt::UNUSED);
+    assert_eq!(sim.flow.adapt.state(), Adapt::UNUSED);
     sim.flow.on_timeout(&params, sim.now_us, 0, MSS);
-    assert_eq!(sim.flow.adapt, Adapt::REDUCED);
+    assert_eq!(sim.flow.adapt.state(), Adapt::REDUCED);
 }
 
 #[test]
@@ -1114,7 +1149,7 @@ fn an_epoch_is_told_with_what_it_came_to() {
     assert_eq!(epoch.period_ns, 28_000);
     assert!(!epoch.verdict.gentle);
     // A round trip that has had its reduction.
-    sim.flow.adapt = Adapt::REDUCED;
+    sim.flow.adapt.set(Adapt::REDUCED);
     assert_eq!(sim.epoch(8_000, 8_000).verdict.action, Action::Rested);
 }
 
@@ -1301,6 +1336,11 @@ struct Reference {
     /// Time since slow start, while that counts; then decreases by increases.
     young: Option<f64>,
     balance: f64,
+    /// What the RTT was at the ceiling, in base RTTs / 16.
+    at_ceiling_sixteenths: u64,
+    /// An RTT of this round trip was hardly longer; one of the round trip before.
+    undelayed: bool,
+    was_undelayed: bool,
     /// Something was marked since the last loss; before it.
     telling: bool,
     had_told: bool,
@@ -1313,13 +1353,41 @@ impl Reference {
         self.line_rate * self.rtt_base
     }
 
+    fn ceiling(&self) -> f64 {
+        self.bdp() * f64::from(self.params.max_cwnd_bdp) / 1024.0
+    }
+
+    fn times_the_ceiling(&self) -> f64 {
+        match self.cwnd < self.ssthresh || self.rtt_base > 5_000.0 {
+            true => 1.0,
+            false => f64::from(self.params.max_cwnd_unfilled),
+        }
+    }
+
+    /// At the end of a round trip.
+    fn note_rtt_at_ceiling(&mut self, srtt_us: u32) {
+        let (cwnd, ceiling) = (self.cwnd, self.ceiling());
+        let is_known = self.times_the_ceiling() > 1.0 && ceiling > 0.0;
+        if !is_known || cwnd != ceiling && self.less(cwnd, ceiling, 1.0) {
+            return;
+        }
+        if self.less(ceiling * 9.0 / 8.0, cwnd, 2.0) {
+            return;
+        }
+        let base_us = self.rtt_base as u64;
+        let sixteenths = (u64::from(srtt_us) * 16).div_ceil(base_us).clamp(16, 248);
+        // 16 steps between powers of two.
+        let step = sixteenths.ilog2() - 4;
+        self.at_ceiling_sixteenths = sixteenths.next_multiple_of(1 << step);
+    }
+
     /// What is delivered of the link, in whole 1/1024.
-    fn part(&self) -> f64 {
+    fn part(&self) -> u64 {
         let (bytes, interval_us) = self.sample;
         let carried_bits = u64::from(interval_us) * u64::from(self.params.line_rate_mbps);
         match carried_bits {
-            0 => 1024.0,
-            _ => (bytes * 8 * 1024 / carried_bits).min(1024) as f64,
+            0 => 1024,
+            _ => (bytes * 8 * 1024 / carried_bits).min(1024),
         }
     }
 
@@ -1448,6 +1516,8 @@ impl Reference {
         {
             self.t_round = now;
             self.withheld = 0.0;
+            self.note_rtt_at_ceiling(ack.srtt_us);
+            self.was_undelayed = mem::take(&mut self.undelayed);
             let marked = mem::take(&mut self.round_marked);
             let rests = self.unused || ack.in_recovery;
             let least_e = f64::from(self.params.qa_least_e) / 1024.0;
@@ -1512,19 +1582,29 @@ impl Reference {
 
         // Bounds.
         if self.params.max_cwnd_bdp != 0 {
-            let ceiling = self.bdp() * f64::from(self.params.max_cwnd_bdp) / 1024.0;
+            let ceiling = self.ceiling();
+            let times = self.times_the_ceiling();
+            if let Some(rtt_us) = ack.rtt_us
+                && self.params.max_cwnd_unfilled > 1
+                && self.rtt_base <= 5_000.0
+                && self.cwnd != ceiling
+                && self.less(ceiling, self.cwnd, 1.0)
+            {
+                let bundle_us = ack.acked_bytes * 8 / u64::from(self.params.line_rate_mbps);
+                let at_ceiling_us = self.rtt_base as u64 * self.at_ceiling_sixteenths >> 4;
+                let most_us = at_ceiling_us + (at_ceiling_us >> 3);
+                self.undelayed |= u64::from(rtt_us).saturating_sub(bundle_us) <= most_us;
+            }
             if self.cwnd > ceiling {
-                let in_slow_start = self.cwnd < self.ssthresh;
-                let times = match in_slow_start || self.rtt_base > 5_000.0 {
-                    true => 1.0,
-                    false => f64::from(self.params.max_cwnd_unfilled),
-                };
                 if times > 1.0 && !self.less(self.e, 1.0 / 1024.0, 1e-7) {
                     self.lower_to(before.max(ceiling));
                 } else if times > 1.0 {
                     let part = self.part();
-                    let most = ceiling * (1.0 + (times - 1.0) * (part / 1024.0).powi(2));
-                    if part >= 928.0 || self.less(most, self.cwnd, times + 1.0) {
+                    let squared = part * part >> 10;
+                    let fourth = (squared * squared >> 10) as f64 / 1024.0;
+                    let most = ceiling * (1.0 + (times - 1.0) * fourth);
+                    let sees_queue = !self.undelayed && !self.was_undelayed;
+                    if sees_queue || part >= 928 || self.less(most, self.cwnd, times + 1.0) {
                         let added = (self.cwnd - before).max(0.0);
                         self.lower_to((before - added).max(ceiling));
                     }
@@ -1690,6 +1770,9 @@ fn follows_reference(seed: u64) -> bool {
         ack_rtt: 0.0,
         young: Some(0.0),
         balance: 1.0,
+        at_ceiling_sixteenths: 16,
+        undelayed: false,
+        was_undelayed: false,
         telling: false,
         had_told: false,
         tie: false,

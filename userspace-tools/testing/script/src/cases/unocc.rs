@@ -1098,27 +1098,35 @@ fn ceiling(lab: &mut Lab) -> Result<()> {
 }
 
 fn ceiling_unfilled(lab: &mut Lab) -> Result<()> {
-    // At the base RTT a BDP fills the link. At two and a half times that one and a quarter are half of what C carries, and the
-    // square of a half of one BDP more is what they may have. The RTT rises in steps, so that no tail loss probe is sent.
-    for (most_halves, packets) in [(2, BDP_PACKETS), (5, BDP_PACKETS * 5 / 4)] {
-        let others = [
+    let of = |unfilled, ai_ppm| {
+        [
             ("max_cwnd_bdp", 1_024),
-            ("max_cwnd_unfilled", 2),
-            ("ai_ppm", 200_000),
+            ("max_cwnd_unfilled", unfilled),
+            ("ai_ppm", ai_ppm),
             ("qa_beta", 0),
-        ];
-        let mut flow = steady(lab, &others)?;
+        ]
+    };
+    // At the base RTT a BDP, 100 packets, fills the link. At two and a half times that one and a quarter are half of what C
+    // carries, and the fourth power of a half of four BDP more is what they may have. The RTT rises in steps, so that no tail
+    // loss probe is sent.
+    for (most_halves, packets) in [(2, 99..=101), (5, 115..=126)] {
+        let mut flow = steady(lab, &of(5, 200_000))?;
         for halves in 2..=most_halves {
             flow.rtt_us = halves * RTT_US / 2;
             flow.acks_of(300, Mark::No)?;
         }
-        let step = flow.acks_of(900, Mark::No)?;
-        ensure!(
-            step.cwnd().abs_diff(packets) <= 1,
-            "the window is {}",
-            step.cwnd()
-        );
+        let step = flow.acks_of(1_500, Mark::No)?;
+        let window = step.cwnd();
+        ensure!(packets.contains(&window), "the window is {window}");
     }
+    // Eight tenths of the link, whatever the window: what is added only queues.
+    let mut flow = steady(lab, &of(64, 50_000))?;
+    let mut packets = BDP_PACKETS;
+    for _ in 0..20 {
+        flow.rtt_us = RTT_US * u64::from(packets * 10) / u64::from(BDP_PACKETS * 8);
+        packets = flow.acks_of(packets, Mark::No)?.cwnd();
+    }
+    ensure!(packets <= BDP_PACKETS * 3 / 2, "the window is {packets}");
     Ok(())
 }
 
