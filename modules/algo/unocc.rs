@@ -416,7 +416,7 @@ impl Adapt {
     /// The RTT at the ceiling; the base RTT, if that was not seen.
     fn rtt_at_ceiling_us(self, base_rtt_us: u32) -> u64 {
         let (exponent, part) = (self.0 >> 6, self.0 >> 2 & 15);
-        u64::from(base_rtt_us).wrapping_mul(u64::from(16 + part) << exponent) >> 4
+        u64::from(base_rtt_us).wrapping_mul(u64::from(16 | part) << exponent) >> 4
     }
 
     /// Between 1 and 15.5 base RTTs, and by a sixteenth too long at most.
@@ -424,8 +424,10 @@ impl Adapt {
         let sixteenths = (u64::from(rtt_us) << 4)
             .div_ceil(u64::from(base_rtt_us.max(1)))
             .clamp(16, 248);
-        let exponent = sixteenths.ilog2() - 4;
-        let code = u64::from(exponent << 4) + (sixteenths.div_ceil(1 << exponent) - 16);
+        let exponent = sixteenths.ilog2().saturating_sub(4);
+        let part = sixteenths.div_ceil(1 << exponent).saturating_sub(16);
+        // Rounded up, a part may be the next power of two.
+        let code = u64::from(exponent << 4).saturating_add(part);
         self.0 = (code as u8) << 2 | self.state();
     }
 }
@@ -967,7 +969,9 @@ impl Flow {
     #[cold]
     #[inline(never)]
     fn note_delay(&mut self, rtt_us: u32, acked_bytes: u64, base_rtt_us: u32, rate_mbps: u32) {
-        let bundle_us = (acked_bytes << 3) / u64::from(rate_mbps.max(1));
+        let bundle_us = (acked_bytes << 3)
+            .checked_div(rate_mbps.into())
+            .unwrap_or(0);
         let at_ceiling_us = self.adapt.rtt_at_ceiling_us(base_rtt_us);
         if u64::from(rtt_us).saturating_sub(bundle_us)
             <= at_ceiling_us.saturating_add(at_ceiling_us >> 3)

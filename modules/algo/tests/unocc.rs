@@ -1591,7 +1591,7 @@ impl Reference {
                 && self.less(ceiling, self.cwnd, 1.0)
             {
                 let bundle_us = ack.acked_bytes * 8 / u64::from(self.params.line_rate_mbps);
-                let at_ceiling_us = self.rtt_base as u64 * self.at_ceiling_sixteenths >> 4;
+                let at_ceiling_us = (self.rtt_base as u64 * self.at_ceiling_sixteenths) >> 4;
                 let most_us = at_ceiling_us + (at_ceiling_us >> 3);
                 self.undelayed |= u64::from(rtt_us).saturating_sub(bundle_us) <= most_us;
             }
@@ -1600,8 +1600,8 @@ impl Reference {
                     self.lower_to(before.max(ceiling));
                 } else if times > 1.0 {
                     let part = self.part();
-                    let squared = part * part >> 10;
-                    let fourth = (squared * squared >> 10) as f64 / 1024.0;
+                    let squared = (part * part) >> 10;
+                    let fourth = ((squared * squared) >> 10) as f64 / 1024.0;
                     let most = ceiling * (1.0 + (times - 1.0) * fourth);
                     let sees_queue = !self.undelayed && !self.was_undelayed;
                     if sees_queue || part >= 928 || self.less(most, self.cwnd, times + 1.0) {
