@@ -869,19 +869,18 @@ impl Flow {
     }
 
     /// The window between the floor and the ceiling of this flow: as the end of this ACK, which found it at `before_scaled`, is
-    /// going to leave it, if nothing else moves it.
+    /// going to leave it, if nothing else moves it. `ratio` is `max_cwnd_bdp`, as it was read; 0 is no ceiling.
     // Few ACKs find the window above the ceiling, so what takes the ceiling away is asked last.
     #[inline(always)]
     fn clamped(
         &self,
         params: &impl Values,
+        ratio: u32,
         mss_bytes: u32,
         path: &Path,
         before_scaled: u64,
     ) -> Window {
         let mut window = self.window;
-        // Read once: it may change at any time, and 0 is no ceiling.
-        let ratio = params.max_cwnd_bdp();
         let ceiling_bytes = path.ceiling_bytes(ratio);
         if window.bytes() > ceiling_bytes && ratio != 0 && path.line_rate.is_told() {
             let times = match host::is_in_region(path.base_rtt_us) {
@@ -937,11 +936,13 @@ impl Flow {
         self.end_round(params, ack, sent_at_us, path, before_scaled, watch);
         self.end_epoch(params, ack, sent_at_us, path, before_scaled, watch);
 
-        let is_above = self.window.bytes() > path.ceiling_bytes(params.max_cwnd_bdp());
+        // Read once: it may change at any time, and 0 is no ceiling.
+        let ratio = params.max_cwnd_bdp();
+        let is_above = self.window.bytes() > path.ceiling_bytes(ratio);
         if let (true, true, Some(rtt_us)) = (is_above, path.line_rate.is_told(), ack.rtt_us) {
             self.note_delay(rtt_us, ack.acked_bytes, path.base_rtt_us, path.rate_mbps);
         }
-        self.window = self.clamped(params, ack.mss_bytes, path, before_scaled);
+        self.window = self.clamped(params, ratio, ack.mss_bytes, path, before_scaled);
     }
 
     /// Notes whether this ACK's RTT showed no queue. Whether nothing tells of a rival or a full port now: neither marks
@@ -1113,7 +1114,15 @@ impl Flow {
         watch.observe(|| {
             Event::QuickAdapt(QuickAdapt {
                 cwnd_before_bytes: before.bytes(),
-                cwnd_bytes: self.clamped(params, mss_bytes, path, before_scaled).bytes(),
+                cwnd_bytes: self
+                    .clamped(
+                        params,
+                        params.max_cwnd_bdp(),
+                        mss_bytes,
+                        path,
+                        before_scaled,
+                    )
+                    .bytes(),
                 delivered_bytes: delivered_scaled >> BYTE_BITS,
                 promised_bytes: promised_scaled >> BYTE_BITS,
                 base_rtt_us: path.base_rtt_us,
@@ -1182,7 +1191,13 @@ impl Flow {
             Event::Epoch(Epoch {
                 cwnd_before_bytes: before.bytes(),
                 cwnd_bytes: self
-                    .clamped(params, ack.mss_bytes, path, before_scaled)
+                    .clamped(
+                        params,
+                        params.max_cwnd_bdp(),
+                        ack.mss_bytes,
+                        path,
+                        before_scaled,
+                    )
                     .bytes(),
                 period_ns,
                 rtt_us,
