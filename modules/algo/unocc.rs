@@ -114,8 +114,9 @@ params! {
     balanced_exit: "0 or 1",                    0,   1,           [0, 0, 1];
     /// Ceiling of the window, relative to the flow's BDP; 0 = none.
     max_cwnd_bdp: "1/1024",                     0,   16_384,      [0, 1_024, 1_280];
-    /// Past slow start a flow may pass the ceiling where nothing is marked, less than 29/32 of C is delivered and RTTs stay as they
-    /// are, up to a base RTT of 5 ms: up to so many times as high, less one by the fourth power of the part of C that it delivers; 1 = never.
+    /// Past slow start a flow may pass the ceiling where nothing is marked, less than 29/32 of C is delivered, and RTTs stay as they
+    /// are, up to a base RTT of 5 ms. What it may have above the ceiling is (times - 1) ceilings, multiplied by the fourth power of
+    /// the part of C that it delivers; 1 = never.
     max_cwnd_unfilled: "times",                 1,   64,          [1, 1, 6];
 }
 
