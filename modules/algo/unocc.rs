@@ -41,7 +41,7 @@
 //!     path that has become longer, exceed. Past slow start a window may pass it, up to `max_cwnd_unfilled` times as high,
 //!     while the link is not full, E is less than a thousandth, and RTTs are hardly longer than they were at the ceiling. What
 //!     it may have above the ceiling goes by the fourth power of its part of the link, so that flows which fill a link together
-//!     hardly pass theirs. Else it shrinks as fast as it grew.
+//!     hardly pass theirs. Else it shrinks as fast as it grew. Each end of a round trip judges.
 
 use crate::algo::balance::{Balance, Change, MOST_WITHHELD, REGROWTH_BITS};
 use crate::algo::controller::{Controller, Published, Watch, published};
@@ -167,44 +167,15 @@ fn far_step_scaled(
 /// phantom queue leaves a twentieth free.
 const FULL: u32 = 928;
 
-/// A window above its ceiling, which an ACK found at `before_scaled`. Past slow start one may be `times` as high. This flow
-/// delivers `part` of C, in 1/1024, and all of it where RTTs show a queue; none: packets are marked, so decreases decide.
-// Few windows are above their ceiling, and of numbers: by reference what an ACK needs would have to be in memory.
-#[cold]
-#[inline(never)]
-fn above_ceiling(
-    mut window: Window,
-    ceiling_bytes: u64,
-    times: u32,
-    before_scaled: u64,
-    part: Option<u32>,
-) -> Window {
-    if window.in_slow_start() || times <= 1 {
-        window.lower_to(ceiling_bytes);
-        return window;
-    }
-    let added_scaled = window.scaled().saturating_sub(before_scaled);
-    // 2^60 at most.
+/// How high a window past slow start may become that delivers `part` of C, in 1/1024, in 2^-16 bytes: N flows that fill a link
+/// pass their ceilings by N^-3 of what one may, all together.
+fn room_scaled(ceiling_bytes: u64, times: u32, part: u32) -> u64 {
+    // The part is 1024 at most, and the ceiling 2^60.
+    let squared = part.wrapping_mul(part) >> RATIO_BITS;
+    let fourth = squared.wrapping_mul(squared) >> RATIO_BITS;
     let ceiling_scaled = ceiling_bytes << BYTE_BITS;
     let more = u64::from(times).saturating_sub(1);
-    let left_scaled = match part {
-        None => before_scaled,
-        Some(part) => {
-            // N flows that fill a link pass their ceilings by N^-3 of what one may, all together. The part is 1024 at most.
-            let squared = part.wrapping_mul(part) >> RATIO_BITS;
-            let fourth = squared.wrapping_mul(squared) >> RATIO_BITS;
-            let more_scaled = mul_ratio(ceiling_scaled, fourth).saturating_mul(more);
-            let room_scaled = ceiling_scaled.saturating_add(more_scaled);
-            let has_room = window.scaled() <= room_scaled;
-            match part < FULL && has_room {
-                true => window.scaled(),
-                false => before_scaled.saturating_sub(added_scaled),
-            }
-        }
-    };
-    let most_scaled = ceiling_scaled.saturating_mul(times.into());
-    window.lower_to_scaled(left_scaled.max(ceiling_scaled).min(most_scaled));
-    window
+    ceiling_scaled.saturating_add(mul_ratio(ceiling_scaled, fourth).saturating_mul(more))
 }
 
 /// The path of a flow.
@@ -440,7 +411,7 @@ struct Signs(u8);
 impl Signs {
     /// Something was marked, so Quick Adapt may act.
     const MARKED: Signs = Signs(1);
-    /// An RTT showed no queue; where C is told, none that a window above its ceiling made.
+    /// An RTT showed no queue; where C is told, none that a window at its ceiling or above made.
     const UNDELAYED: Signs = Signs(2);
     /// One of the round trip before did.
     const WAS_UNDELAYED: Signs = Signs(4);
@@ -451,8 +422,14 @@ impl Signs {
     /// The last reduction was that of the first loss, and the port had told before it: what an undo gives back.
     const FIRST_LOSS: Signs = Signs(32);
     const HAD_TOLD: Signs = Signs(64);
+    /// The window may grow above its ceiling until the round trip ends.
+    const MAY_PASS: Signs = Signs(128);
     /// What stays from one round trip to the next.
-    const LASTING: u8 = Signs::TELLING.0 | Signs::LOST.0 | Signs::FIRST_LOSS.0 | Signs::HAD_TOLD.0;
+    const LASTING: u8 = Signs::TELLING.0
+        | Signs::LOST.0
+        | Signs::FIRST_LOSS.0
+        | Signs::HAD_TOLD.0
+        | Signs::MAY_PASS.0;
 
     #[inline(always)]
     fn has(self, sign: Signs) -> bool {
@@ -869,34 +846,67 @@ impl Flow {
         }
     }
 
-    /// The window between the floor and the ceiling of this flow: as the end of this ACK, which found it at `before_scaled`, is
-    /// going to leave it, if nothing else moves it. `ratio` is `max_cwnd_bdp`, as it was read; 0 is no ceiling.
-    // Few ACKs find the window above the ceiling, so what takes the ceiling away is asked last.
+    /// The ceiling of that ratio, if the window has reached it; 0 is no ceiling.
     #[inline(always)]
-    fn clamped(
+    fn reached_ceiling(&self, ratio: u32, path: &Path) -> Option<u64> {
+        let ceiling_bytes = path.ceiling_bytes(ratio);
+        let is_reached = self.window.bytes() >= ceiling_bytes;
+        // Few windows reach it, so what takes the ceiling away is asked last.
+        (is_reached && ratio != 0 && path.line_rate.is_told()).then_some(ceiling_bytes)
+    }
+
+    /// How many times as high as its ceiling a window past slow start may be.
+    #[inline(always)]
+    fn times_the_ceiling(params: &impl Values, path: &Path) -> u32 {
+        match host::is_in_region(path.base_rtt_us) {
+            true => params.max_cwnd_unfilled(),
+            false => 1,
+        }
+    }
+
+    /// The window as the end of this ACK, which found it at `before_scaled`, is going to leave it, if nothing else moves it:
+    /// not above its ceiling, which it has reached, but past slow start.
+    #[inline(always)]
+    fn held(
         &self,
         params: &impl Values,
-        ratio: u32,
-        mss_bytes: u32,
+        ceiling_bytes: u64,
         path: &Path,
         before_scaled: u64,
     ) -> Window {
         let mut window = self.window;
-        let ceiling_bytes = path.ceiling_bytes(ratio);
-        if window.bytes() > ceiling_bytes && ratio != 0 && path.line_rate.is_told() {
-            let times = match host::is_in_region(path.base_rtt_us) {
-                true => params.max_cwnd_unfilled(),
-                false => 1,
-            };
-            let part = match (self.is_marked(), self.sees_queue()) {
-                (true, _) => None,
-                (false, true) => Some(RATIO_ONE),
-                (false, false) => Some(self.rate.part_of(path.rate_mbps)),
-            };
-            window = above_ceiling(window, ceiling_bytes, times, before_scaled, part);
+        if window.in_slow_start() || Self::times_the_ceiling(params, path) <= 1 {
+            window.lower_to(ceiling_bytes);
+            return window;
+        }
+        let left_scaled = match (self.is_marked(), self.signs.has(Signs::MAY_PASS)) {
+            // Decreases decide.
+            (true, _) => before_scaled,
+            (false, true) => return window,
+            (false, false) => {
+                let added_scaled = window.scaled().saturating_sub(before_scaled);
+                before_scaled.saturating_sub(added_scaled)
+            }
+        };
+        window.lower_to_scaled(left_scaled.max(ceiling_bytes << BYTE_BITS));
+        window
+    }
+
+    /// [`Self::held`], and not below the floor, for who watches.
+    #[inline(always)]
+    fn shown_bytes(
+        &self,
+        params: &impl Values,
+        mss_bytes: u32,
+        path: &Path,
+        before_scaled: u64,
+    ) -> u64 {
+        let mut window = self.window;
+        if let Some(ceiling_bytes) = self.reached_ceiling(params.max_cwnd_bdp(), path) {
+            window = self.held(params, ceiling_bytes, path, before_scaled);
         }
         window.clamp(mss_bytes, u64::MAX);
-        window
+        window.bytes()
     }
 
     /// Whether E is a thousandth and more.
@@ -937,13 +947,17 @@ impl Flow {
         self.end_round(params, ack, sent_at_us, path, before_scaled, watch);
         self.end_epoch(params, ack, sent_at_us, path, before_scaled, watch);
 
-        // Read once: it may change at any time, and 0 is no ceiling.
-        let ratio = params.max_cwnd_bdp();
-        let is_above = self.window.bytes() > path.ceiling_bytes(ratio);
-        if let (true, true, Some(rtt_us)) = (is_above, path.line_rate.is_told(), ack.rtt_us) {
-            self.note_delay(rtt_us, ack.acked_bytes, path.base_rtt_us, path.rate_mbps);
+        if let Some(ceiling_bytes) = self.reached_ceiling(params.max_cwnd_bdp(), path) {
+            if let (false, false, Some(rtt_us)) = (
+                self.signs.has(Signs::UNDELAYED),
+                self.is_marked(),
+                ack.rtt_us,
+            ) {
+                self.note_delay(rtt_us, ack.acked_bytes, path.base_rtt_us, path.rate_mbps);
+            }
+            self.window = self.held(params, ceiling_bytes, path, before_scaled);
         }
-        self.window = self.clamped(params, ratio, ack.mss_bytes, path, before_scaled);
+        self.window.clamp(ack.mss_bytes, u64::MAX);
     }
 
     /// Notes whether this ACK's RTT showed no queue. Whether nothing tells of a rival or a full port now: neither marks
@@ -966,7 +980,7 @@ impl Flow {
         !self.signs.has(Signs::UNDELAYED) && !self.signs.has(Signs::WAS_UNDELAYED)
     }
 
-    /// Notes of a window above its ceiling whether this ACK's RTT, without what a bundle takes, is hardly longer than the RTTs at
+    /// Notes of a window at its ceiling or above whether this ACK's RTT, without what a bundle takes, is hardly longer than the RTTs at
     /// the ceiling: what a larger window adds to a queue delays all packets of a round trip.
     #[cold]
     #[inline(never)]
@@ -1021,12 +1035,13 @@ impl Flow {
             return;
         }
         self.round_ends = Moment::at(ack.now_us);
-        // Up to an eighth above it, so that each window which passes it is seen there.
-        let ceiling_bytes = path.ceiling_bytes(params.max_cwnd_bdp());
-        let about_bytes = ceiling_bytes..=ceiling_bytes.saturating_add(ceiling_bytes >> 3);
-        if about_bytes.contains(&self.window.bytes()) && !self.window.in_slow_start() {
-            self.adapt
-                .note_rtt_at_ceiling(ack.srtt_us, path.base_rtt_us);
+        self.signs.forget(Signs::MAY_PASS);
+        if let Some(ceiling_bytes) = self.reached_ceiling(params.max_cwnd_bdp(), path) {
+            let times = Self::times_the_ceiling(params, path);
+            if times > 1 && !self.window.in_slow_start() {
+                let (base_rtt_us, rate_mbps) = (path.base_rtt_us, path.rate_mbps);
+                self.judge_ceiling(ceiling_bytes, times, ack.srtt_us, base_rtt_us, rate_mbps);
+            }
         }
         if measured {
             self.line_rate
@@ -1054,6 +1069,31 @@ impl Flow {
         }
         self.balance.end_round();
         self.signs = self.signs.next();
+    }
+
+    /// A round trip with a window at its ceiling or above is over: whether it may grow there in the next. At or shortly above it
+    /// the RTT is noted, so that each window which passes it is seen there.
+    #[cold]
+    #[inline(never)]
+    fn judge_ceiling(
+        &mut self,
+        ceiling_bytes: u64,
+        times: u32,
+        srtt_us: u32,
+        base_rtt_us: u32,
+        rate_mbps: u32,
+    ) {
+        if self.window.bytes() <= ceiling_bytes.saturating_add(ceiling_bytes >> 3) {
+            self.adapt.note_rtt_at_ceiling(srtt_us, base_rtt_us);
+        }
+        let part = self.rate.part_of(rate_mbps);
+        let room_scaled = room_scaled(ceiling_bytes, times, part);
+        if part < FULL && !self.sees_queue() && self.window.scaled() <= room_scaled {
+            self.signs.note(Signs::MAY_PASS);
+        }
+        // The BDP may be less than it was.
+        self.window
+            .lower_to_scaled((ceiling_bytes << BYTE_BITS).saturating_mul(times.into()));
     }
 
     /// Another round trip begins, with a window that is lower now.
@@ -1115,15 +1155,7 @@ impl Flow {
         watch.observe(|| {
             Event::QuickAdapt(QuickAdapt {
                 cwnd_before_bytes: before.bytes(),
-                cwnd_bytes: self
-                    .clamped(
-                        params,
-                        params.max_cwnd_bdp(),
-                        mss_bytes,
-                        path,
-                        before_scaled,
-                    )
-                    .bytes(),
+                cwnd_bytes: self.shown_bytes(params, mss_bytes, path, before_scaled),
                 delivered_bytes: delivered_scaled >> BYTE_BITS,
                 promised_bytes: promised_scaled >> BYTE_BITS,
                 base_rtt_us: path.base_rtt_us,
@@ -1191,15 +1223,7 @@ impl Flow {
         watch.observe(|| {
             Event::Epoch(Epoch {
                 cwnd_before_bytes: before.bytes(),
-                cwnd_bytes: self
-                    .clamped(
-                        params,
-                        params.max_cwnd_bdp(),
-                        ack.mss_bytes,
-                        path,
-                        before_scaled,
-                    )
-                    .bytes(),
+                cwnd_bytes: self.shown_bytes(params, ack.mss_bytes, path, before_scaled),
                 period_ns,
                 rtt_us,
                 base_rtt_us: path.base_rtt_us,

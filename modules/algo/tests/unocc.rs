@@ -1341,6 +1341,8 @@ struct Reference {
     /// An RTT of this round trip was hardly longer; one of the round trip before.
     undelayed: bool,
     was_undelayed: bool,
+    /// The window may grow above its ceiling in this round trip.
+    may_pass: bool,
     /// Something was marked since the last loss; before it.
     telling: bool,
     had_told: bool,
@@ -1364,21 +1366,34 @@ impl Reference {
         }
     }
 
+    /// Whether the window, in whole bytes, is at its ceiling or above. This ACK found it at `before`.
+    fn has_reached(&mut self, ceiling: f64, before: f64) -> bool {
+        // Only who comes from below may be there a bit earlier or later.
+        ceiling > 0.0 && (before.min(self.cwnd) >= ceiling || !self.less(self.cwnd, ceiling, 1.0))
+    }
+
     /// At the end of a round trip.
-    fn note_rtt_at_ceiling(&mut self, srtt_us: u32) {
-        let (cwnd, ceiling) = (self.cwnd, self.ceiling());
-        let is_known = self.times_the_ceiling() > 1.0 && ceiling > 0.0;
-        if !is_known || cwnd != ceiling && self.less(cwnd, ceiling, 1.0) {
+    fn judge_ceiling(&mut self, srtt_us: u32, before: f64) {
+        self.may_pass = false;
+        let ceiling = self.ceiling();
+        if self.times_the_ceiling() == 1.0 || !self.has_reached(ceiling, before) {
             return;
         }
-        if self.less(ceiling * 9.0 / 8.0, cwnd, 2.0) {
-            return;
+        if !self.less(ceiling * 9.0 / 8.0, self.cwnd, 2.0) {
+            let base_us = self.rtt_base as u64;
+            let sixteenths = (u64::from(srtt_us) * 16).div_ceil(base_us).clamp(16, 248);
+            // 16 steps between powers of two.
+            let step = sixteenths.ilog2() - 4;
+            self.at_ceiling_sixteenths = sixteenths.next_multiple_of(1 << step);
         }
-        let base_us = self.rtt_base as u64;
-        let sixteenths = (u64::from(srtt_us) * 16).div_ceil(base_us).clamp(16, 248);
-        // 16 steps between powers of two.
-        let step = sixteenths.ilog2() - 4;
-        self.at_ceiling_sixteenths = sixteenths.next_multiple_of(1 << step);
+        let times = self.times_the_ceiling();
+        let part = self.part();
+        let squared = (part * part) >> 10;
+        let fourth = ((squared * squared) >> 10) as f64 / 1024.0;
+        let most = ceiling * (1.0 + (times - 1.0) * fourth);
+        let is_unqueued = self.undelayed || self.was_undelayed;
+        self.may_pass = part < 928 && is_unqueued && !self.less(most, self.cwnd, times + 1.0);
+        self.lower_to(ceiling * times);
     }
 
     /// What is delivered of the link, in whole 1/1024.
@@ -1516,7 +1531,7 @@ impl Reference {
         {
             self.t_round = now;
             self.withheld = 0.0;
-            self.note_rtt_at_ceiling(ack.srtt_us);
+            self.judge_ceiling(ack.srtt_us, before);
             self.was_undelayed = mem::take(&mut self.undelayed);
             let marked = mem::take(&mut self.round_marked);
             let rests = self.unused || ack.in_recovery;
@@ -1583,33 +1598,22 @@ impl Reference {
         // Bounds.
         if self.params.max_cwnd_bdp != 0 {
             let ceiling = self.ceiling();
-            let times = self.times_the_ceiling();
-            if let Some(rtt_us) = ack.rtt_us
-                && self.params.max_cwnd_unfilled > 1
-                && self.rtt_base <= 5_000.0
-                && self.cwnd != ceiling
-                && self.less(ceiling, self.cwnd, 1.0)
-            {
-                let bundle_us = ack.acked_bytes * 8 / u64::from(self.params.line_rate_mbps);
-                let at_ceiling_us = (self.rtt_base as u64 * self.at_ceiling_sixteenths) >> 4;
-                let most_us = at_ceiling_us + (at_ceiling_us >> 3);
-                self.undelayed |= u64::from(rtt_us).saturating_sub(bundle_us) <= most_us;
-            }
-            if self.cwnd > ceiling {
-                if times > 1.0 && !self.less(self.e, 1.0 / 1024.0, 1e-7) {
-                    self.lower_to(before.max(ceiling));
-                } else if times > 1.0 {
-                    let part = self.part();
-                    let squared = (part * part) >> 10;
-                    let fourth = ((squared * squared) >> 10) as f64 / 1024.0;
-                    let most = ceiling * (1.0 + (times - 1.0) * fourth);
-                    let sees_queue = !self.undelayed && !self.was_undelayed;
-                    if sees_queue || part >= 928 || self.less(most, self.cwnd, times + 1.0) {
-                        let added = (self.cwnd - before).max(0.0);
-                        self.lower_to((before - added).max(ceiling));
-                    }
+            if self.has_reached(ceiling, before) {
+                let is_marked = !self.less(self.e, 1.0 / 1024.0, 1e-7);
+                if let (false, Some(rtt_us)) = (is_marked, ack.rtt_us) {
+                    let bundle_us = ack.acked_bytes * 8 / u64::from(self.params.line_rate_mbps);
+                    let at_ceiling_us = (self.rtt_base as u64 * self.at_ceiling_sixteenths) >> 4;
+                    let most_us = at_ceiling_us + (at_ceiling_us >> 3);
+                    self.undelayed |= u64::from(rtt_us).saturating_sub(bundle_us) <= most_us;
                 }
-                self.lower_to(ceiling * times);
+                let added = (self.cwnd - before).max(0.0);
+                if self.times_the_ceiling() == 1.0 {
+                    self.lower_to(ceiling);
+                } else if is_marked {
+                    self.lower_to(before.max(ceiling));
+                } else if !self.may_pass {
+                    self.lower_to((before - added).max(ceiling));
+                }
             }
         }
         self.cwnd = self.cwnd.max(2.0 * self.mss);
@@ -1773,6 +1777,7 @@ fn follows_reference(seed: u64) -> bool {
         at_ceiling_sixteenths: 16,
         undelayed: false,
         was_undelayed: false,
+        may_pass: false,
         telling: false,
         had_told: false,
         tie: false,
