@@ -41,7 +41,7 @@
 //!     path that has become longer, exceed. Past slow start a window may pass it, up to `max_cwnd_unfilled` times as high,
 //!     while the link is not full, E is less than a thousandth, and RTTs are hardly longer than they were at the ceiling. What
 //!     it may have above the ceiling goes by the fourth power of its part of the link, so that flows which fill a link together
-//!     hardly pass theirs. Else it shrinks as fast as it grew. Each end of a round trip judges.
+//!     hardly pass theirs. Else it shrinks as fast as it grew.
 
 use crate::algo::balance::{Balance, Change, MOST_WITHHELD, REGROWTH_BITS};
 use crate::algo::controller::{Controller, Published, Watch, published};
@@ -167,15 +167,26 @@ fn far_step_scaled(
 /// phantom queue leaves a twentieth free.
 const FULL: u32 = 928;
 
-/// How high a window past slow start may become that delivers `part` of C, in 1/1024, in 2^-16 bytes: N flows that fill a link
-/// pass their ceilings by N^-3 of what one may, all together.
-fn room_scaled(ceiling_bytes: u64, times: u32, part: u32) -> u64 {
-    // The part is 1024 at most, and the ceiling 2^60.
+/// Whether a window past slow start, of so many 2^-16 bytes, may be above its ceiling, of which it may have so many times.
+// Few windows are above their ceiling, and of numbers: by reference what an ACK needs would have to be in memory.
+#[cold]
+#[inline(never)]
+fn may_pass(
+    window_scaled: u64,
+    ceiling_bytes: u64,
+    times: u32,
+    delivered: Rate,
+    rate_mbps: u32,
+) -> bool {
+    // 1024 at most, and the ceiling 2^60.
+    let part = delivered.part_of(rate_mbps);
+    // N flows that fill a link pass their ceilings by N^-3 of what one may, all together.
     let squared = part.wrapping_mul(part) >> RATIO_BITS;
     let fourth = squared.wrapping_mul(squared) >> RATIO_BITS;
     let ceiling_scaled = ceiling_bytes << BYTE_BITS;
     let more = u64::from(times).saturating_sub(1);
-    ceiling_scaled.saturating_add(mul_ratio(ceiling_scaled, fourth).saturating_mul(more))
+    let more_scaled = mul_ratio(ceiling_scaled, fourth).saturating_mul(more);
+    part < FULL && window_scaled <= ceiling_scaled.saturating_add(more_scaled)
 }
 
 /// The path of a flow.
@@ -422,14 +433,8 @@ impl Signs {
     /// The last reduction was that of the first loss, and the port had told before it: what an undo gives back.
     const FIRST_LOSS: Signs = Signs(32);
     const HAD_TOLD: Signs = Signs(64);
-    /// The window may grow above its ceiling until the round trip ends.
-    const MAY_PASS: Signs = Signs(128);
     /// What stays from one round trip to the next.
-    const LASTING: u8 = Signs::TELLING.0
-        | Signs::LOST.0
-        | Signs::FIRST_LOSS.0
-        | Signs::HAD_TOLD.0
-        | Signs::MAY_PASS.0;
+    const LASTING: u8 = Signs::TELLING.0 | Signs::LOST.0 | Signs::FIRST_LOSS.0 | Signs::HAD_TOLD.0;
 
     #[inline(always)]
     fn has(self, sign: Signs) -> bool {
@@ -875,20 +880,25 @@ impl Flow {
         before_scaled: u64,
     ) -> Window {
         let mut window = self.window;
-        if window.in_slow_start() || Self::times_the_ceiling(params, path) <= 1 {
+        let times = Self::times_the_ceiling(params, path);
+        if window.in_slow_start() || times <= 1 {
             window.lower_to(ceiling_bytes);
             return window;
         }
-        let left_scaled = match (self.is_marked(), self.signs.has(Signs::MAY_PASS)) {
+        let (window_scaled, rate_mbps) = (window.scaled(), path.rate_mbps);
+        let ceiling_scaled = ceiling_bytes << BYTE_BITS;
+        let left_scaled = if self.is_marked() {
             // Decreases decide.
-            (true, _) => before_scaled,
-            (false, true) => return window,
-            (false, false) => {
-                let added_scaled = window.scaled().saturating_sub(before_scaled);
-                before_scaled.saturating_sub(added_scaled)
-            }
+            before_scaled
+        } else if !self.sees_queue()
+            && may_pass(window_scaled, ceiling_bytes, times, self.rate, rate_mbps)
+        {
+            window_scaled
+        } else {
+            before_scaled.saturating_sub(window_scaled.saturating_sub(before_scaled))
         };
-        window.lower_to_scaled(left_scaled.max(ceiling_bytes << BYTE_BITS));
+        let most_scaled = ceiling_scaled.saturating_mul(times.into());
+        window.lower_to_scaled(left_scaled.max(ceiling_scaled).min(most_scaled));
         window
     }
 
@@ -980,8 +990,8 @@ impl Flow {
         !self.signs.has(Signs::UNDELAYED) && !self.signs.has(Signs::WAS_UNDELAYED)
     }
 
-    /// Notes of a window at its ceiling or above whether this ACK's RTT, without what a bundle takes, is hardly longer than the RTTs at
-    /// the ceiling: what a larger window adds to a queue delays all packets of a round trip.
+    /// Notes of a window at its ceiling or above whether this ACK's RTT, without what a bundle takes, is hardly longer than the
+    /// RTTs at the ceiling: what a larger window adds to a queue delays all packets of a round trip.
     #[cold]
     #[inline(never)]
     fn note_delay(&mut self, rtt_us: u32, acked_bytes: u64, base_rtt_us: u32, rate_mbps: u32) {
@@ -1035,12 +1045,12 @@ impl Flow {
             return;
         }
         self.round_ends = Moment::at(ack.now_us);
-        self.signs.forget(Signs::MAY_PASS);
+        // Up to an eighth above it, so that each window which passes it is seen there.
         if let Some(ceiling_bytes) = self.reached_ceiling(params.max_cwnd_bdp(), path) {
-            let times = Self::times_the_ceiling(params, path);
-            if times > 1 && !self.window.in_slow_start() {
-                let (base_rtt_us, rate_mbps) = (path.base_rtt_us, path.rate_mbps);
-                self.judge_ceiling(ceiling_bytes, times, ack.srtt_us, base_rtt_us, rate_mbps);
+            let most_bytes = ceiling_bytes.saturating_add(ceiling_bytes >> 3);
+            if self.window.bytes() <= most_bytes && !self.window.in_slow_start() {
+                self.adapt
+                    .note_rtt_at_ceiling(ack.srtt_us, path.base_rtt_us);
             }
         }
         if measured {
@@ -1069,31 +1079,6 @@ impl Flow {
         }
         self.balance.end_round();
         self.signs = self.signs.next();
-    }
-
-    /// A round trip with a window at its ceiling or above is over: whether it may grow there in the next. At or shortly above it
-    /// the RTT is noted, so that each window which passes it is seen there.
-    #[cold]
-    #[inline(never)]
-    fn judge_ceiling(
-        &mut self,
-        ceiling_bytes: u64,
-        times: u32,
-        srtt_us: u32,
-        base_rtt_us: u32,
-        rate_mbps: u32,
-    ) {
-        if self.window.bytes() <= ceiling_bytes.saturating_add(ceiling_bytes >> 3) {
-            self.adapt.note_rtt_at_ceiling(srtt_us, base_rtt_us);
-        }
-        let part = self.rate.part_of(rate_mbps);
-        let room_scaled = room_scaled(ceiling_bytes, times, part);
-        if part < FULL && !self.sees_queue() && self.window.scaled() <= room_scaled {
-            self.signs.note(Signs::MAY_PASS);
-        }
-        // The BDP may be less than it was.
-        self.window
-            .lower_to_scaled((ceiling_bytes << BYTE_BITS).saturating_mul(times.into()));
     }
 
     /// Another round trip begins, with a window that is lower now.

@@ -1341,8 +1341,6 @@ struct Reference {
     /// An RTT of this round trip was hardly longer; one of the round trip before.
     undelayed: bool,
     was_undelayed: bool,
-    /// The window may grow above its ceiling in this round trip.
-    may_pass: bool,
     /// Something was marked since the last loss; before it.
     telling: bool,
     had_told: bool,
@@ -1373,27 +1371,19 @@ impl Reference {
     }
 
     /// At the end of a round trip.
-    fn judge_ceiling(&mut self, srtt_us: u32, before: f64) {
-        self.may_pass = false;
+    fn note_rtt_at_ceiling(&mut self, srtt_us: u32, before: f64) {
         let ceiling = self.ceiling();
         if self.times_the_ceiling() == 1.0 || !self.has_reached(ceiling, before) {
             return;
         }
-        if !self.less(ceiling * 9.0 / 8.0, self.cwnd, 2.0) {
-            let base_us = self.rtt_base as u64;
-            let sixteenths = (u64::from(srtt_us) * 16).div_ceil(base_us).clamp(16, 248);
-            // 16 steps between powers of two.
-            let step = sixteenths.ilog2() - 4;
-            self.at_ceiling_sixteenths = sixteenths.next_multiple_of(1 << step);
+        if self.less(ceiling * 9.0 / 8.0, self.cwnd, 2.0) {
+            return;
         }
-        let times = self.times_the_ceiling();
-        let part = self.part();
-        let squared = (part * part) >> 10;
-        let fourth = ((squared * squared) >> 10) as f64 / 1024.0;
-        let most = ceiling * (1.0 + (times - 1.0) * fourth);
-        let is_unqueued = self.undelayed || self.was_undelayed;
-        self.may_pass = part < 928 && is_unqueued && !self.less(most, self.cwnd, times + 1.0);
-        self.lower_to(ceiling * times);
+        let base_us = self.rtt_base as u64;
+        let sixteenths = (u64::from(srtt_us) * 16).div_ceil(base_us).clamp(16, 248);
+        // 16 steps between powers of two.
+        let step = sixteenths.ilog2() - 4;
+        self.at_ceiling_sixteenths = sixteenths.next_multiple_of(1 << step);
     }
 
     /// What is delivered of the link, in whole 1/1024.
@@ -1531,7 +1521,7 @@ impl Reference {
         {
             self.t_round = now;
             self.withheld = 0.0;
-            self.judge_ceiling(ack.srtt_us, before);
+            self.note_rtt_at_ceiling(ack.srtt_us, before);
             self.was_undelayed = mem::take(&mut self.undelayed);
             let marked = mem::take(&mut self.round_marked);
             let rests = self.unused || ack.in_recovery;
@@ -1598,6 +1588,7 @@ impl Reference {
         // Bounds.
         if self.params.max_cwnd_bdp != 0 {
             let ceiling = self.ceiling();
+            let times = self.times_the_ceiling();
             if self.has_reached(ceiling, before) {
                 let is_marked = !self.less(self.e, 1.0 / 1024.0, 1e-7);
                 if let (false, Some(rtt_us)) = (is_marked, ack.rtt_us) {
@@ -1606,14 +1597,20 @@ impl Reference {
                     let most_us = at_ceiling_us + (at_ceiling_us >> 3);
                     self.undelayed |= u64::from(rtt_us).saturating_sub(bundle_us) <= most_us;
                 }
-                let added = (self.cwnd - before).max(0.0);
-                if self.times_the_ceiling() == 1.0 {
-                    self.lower_to(ceiling);
-                } else if is_marked {
+                if times > 1.0 && is_marked {
                     self.lower_to(before.max(ceiling));
-                } else if !self.may_pass {
-                    self.lower_to((before - added).max(ceiling));
+                } else if times > 1.0 {
+                    let part = self.part();
+                    let squared = (part * part) >> 10;
+                    let fourth = ((squared * squared) >> 10) as f64 / 1024.0;
+                    let most = ceiling * (1.0 + (times - 1.0) * fourth);
+                    let sees_queue = !self.undelayed && !self.was_undelayed;
+                    if sees_queue || part >= 928 || self.less(most, self.cwnd, times + 1.0) {
+                        let added = (self.cwnd - before).max(0.0);
+                        self.lower_to((before - added).max(ceiling));
+                    }
                 }
+                self.lower_to(ceiling * times);
             }
         }
         self.cwnd = self.cwnd.max(2.0 * self.mss);
@@ -1777,7 +1774,6 @@ fn follows_reference(seed: u64) -> bool {
         at_ceiling_sixteenths: 16,
         undelayed: false,
         was_undelayed: false,
-        may_pass: false,
         telling: false,
         had_told: false,
         tie: false,
