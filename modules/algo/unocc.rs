@@ -41,7 +41,7 @@
 //!     path that has become longer, exceed. Past slow start a window may pass it, up to `max_cwnd_unfilled` times as high,
 //!     while the link is not full, E is less than a thousandth, and RTTs are hardly longer than they were at the ceiling. What
 //!     it may have above the ceiling goes by the fourth power of its part of the link, so that flows which fill a link together
-//!     hardly pass theirs. Else it shrinks as fast as it grew.
+//!     hardly pass theirs. Else it shrinks as fast as it grew, and sixteen times as fast where RTTs are twice as long and more.
 
 use crate::algo::balance::{Balance, Change, MOST_WITHHELD, REGROWTH_BITS};
 use crate::algo::controller::{Controller, Published, Watch, published};
@@ -167,6 +167,9 @@ fn far_step_scaled(
 /// phantom queue leaves a twentieth free.
 const FULL: u32 = 928;
 
+/// A window above its ceiling that makes RTTs twice as long and more shrinks so many times as fast as it would grow.
+const QUEUED_SHRINKS: u64 = 16;
+
 /// Whether a window past slow start, of so many 2^-16 bytes, may be above its ceiling, of which it may have so many times.
 // Few windows are above their ceiling, and of numbers: by reference what an ACK needs would have to be in memory.
 #[cold]
@@ -215,6 +218,13 @@ impl Path {
     #[inline(always)]
     fn ceiling_bytes(&self, ratio: u32) -> u64 {
         self.bdp_bytes.wrapping_mul(ratio.into()) >> RATIO_BITS
+    }
+
+    /// How long C takes for what one ACK covers.
+    #[inline(always)]
+    fn bundle_us(&self, acked_bytes: u64) -> u32 {
+        let bits = acked_bytes.min(u32::MAX.into()) << 3;
+        bits.checked_div(self.rate_mbps.into()).unwrap_or(0) as u32
     }
 
     /// Whether increase and decrease are in proportion to the window near their balance.
@@ -433,6 +443,8 @@ impl Signs {
     /// The last reduction was that of the first loss, and the port had told before it: what an undo gives back.
     const FIRST_LOSS: Signs = Signs(32);
     const HAD_TOLD: Signs = Signs(64);
+    /// A window above its ceiling has RTTs more than twice as long as those at the ceiling.
+    const QUEUED: Signs = Signs(128);
     /// What stays from one round trip to the next.
     const LASTING: u8 = Signs::TELLING.0 | Signs::LOST.0 | Signs::FIRST_LOSS.0 | Signs::HAD_TOLD.0;
 
@@ -895,7 +907,12 @@ impl Flow {
         {
             window_scaled
         } else {
-            before_scaled.saturating_sub(window_scaled.saturating_sub(before_scaled))
+            let added_scaled = window_scaled.saturating_sub(before_scaled);
+            let shrinks = match self.signs.has(Signs::QUEUED) {
+                true => QUEUED_SHRINKS,
+                false => 1,
+            };
+            before_scaled.saturating_sub(added_scaled.saturating_mul(shrinks))
         };
         let most_scaled = ceiling_scaled.saturating_mul(times.into());
         window.lower_to_scaled(left_scaled.max(ceiling_scaled).min(most_scaled));
@@ -963,7 +980,8 @@ impl Flow {
                 self.is_marked(),
                 ack.rtt_us,
             ) {
-                self.note_delay(rtt_us, ack.acked_bytes, path.base_rtt_us, path.rate_mbps);
+                let rtt_us = rtt_us.saturating_sub(path.bundle_us(ack.acked_bytes));
+                self.note_delay(rtt_us, path.base_rtt_us);
             }
             self.window = self.held(params, ceiling_bytes, path, before_scaled);
         }
@@ -991,18 +1009,17 @@ impl Flow {
     }
 
     /// Notes of a window at its ceiling or above whether this ACK's RTT, without what a bundle takes, is hardly longer than the
-    /// RTTs at the ceiling: what a larger window adds to a queue delays all packets of a round trip.
+    /// RTTs at the ceiling, or far longer: what a larger window adds to a queue delays all packets of a round trip.
     #[cold]
     #[inline(never)]
-    fn note_delay(&mut self, rtt_us: u32, acked_bytes: u64, base_rtt_us: u32, rate_mbps: u32) {
-        let bundle_us = (acked_bytes << 3)
-            .checked_div(rate_mbps.into())
-            .unwrap_or(0);
+    fn note_delay(&mut self, rtt_us: u32, base_rtt_us: u32) {
         let at_ceiling_us = self.adapt.rtt_at_ceiling_us(base_rtt_us);
-        if u64::from(rtt_us).saturating_sub(bundle_us)
-            <= at_ceiling_us.saturating_add(at_ceiling_us >> 3)
-        {
+        let rtt_us = u64::from(rtt_us);
+        self.signs.forget(Signs::QUEUED);
+        if rtt_us <= at_ceiling_us.saturating_add(at_ceiling_us >> 3) {
             self.signs.note(Signs::UNDELAYED);
+        } else if rtt_us > at_ceiling_us << 1 {
+            self.signs.note(Signs::QUEUED);
         }
     }
 
@@ -1049,8 +1066,8 @@ impl Flow {
         if let Some(ceiling_bytes) = self.reached_ceiling(params.max_cwnd_bdp(), path) {
             let most_bytes = ceiling_bytes.saturating_add(ceiling_bytes >> 3);
             if self.window.bytes() <= most_bytes && !self.window.in_slow_start() {
-                self.adapt
-                    .note_rtt_at_ceiling(ack.srtt_us, path.base_rtt_us);
+                let rtt_us = ack.srtt_us.saturating_sub(path.bundle_us(ack.acked_bytes));
+                self.adapt.note_rtt_at_ceiling(rtt_us, path.base_rtt_us);
             }
         }
         if measured {

@@ -1341,6 +1341,8 @@ struct Reference {
     /// An RTT of this round trip was hardly longer; one of the round trip before.
     undelayed: bool,
     was_undelayed: bool,
+    /// The last RTT that was looked at was more than twice as long.
+    queued: bool,
     /// Something was marked since the last loss; before it.
     telling: bool,
     had_told: bool,
@@ -1364,6 +1366,11 @@ impl Reference {
         }
     }
 
+    /// How long the link takes for what an ACK covers.
+    fn bundle_us(&self, ack: &Ack) -> u64 {
+        ack.acked_bytes * 8 / u64::from(self.params.line_rate_mbps)
+    }
+
     /// Whether the window, in whole bytes, is at its ceiling or above. This ACK found it at `before`.
     fn has_reached(&mut self, ceiling: f64, before: f64) -> bool {
         // Only who comes from below may be there a bit earlier or later.
@@ -1371,7 +1378,7 @@ impl Reference {
     }
 
     /// At the end of a round trip.
-    fn note_rtt_at_ceiling(&mut self, srtt_us: u32, before: f64) {
+    fn note_rtt_at_ceiling(&mut self, ack: &Ack, before: f64) {
         let ceiling = self.ceiling();
         if self.times_the_ceiling() == 1.0 || !self.has_reached(ceiling, before) {
             return;
@@ -1380,7 +1387,8 @@ impl Reference {
             return;
         }
         let base_us = self.rtt_base as u64;
-        let sixteenths = (u64::from(srtt_us) * 16).div_ceil(base_us).clamp(16, 248);
+        let rtt_us = u64::from(ack.srtt_us).saturating_sub(self.bundle_us(ack));
+        let sixteenths = (rtt_us * 16).div_ceil(base_us).clamp(16, 248);
         // 16 steps between powers of two.
         let step = sixteenths.ilog2() - 4;
         self.at_ceiling_sixteenths = sixteenths.next_multiple_of(1 << step);
@@ -1521,8 +1529,9 @@ impl Reference {
         {
             self.t_round = now;
             self.withheld = 0.0;
-            self.note_rtt_at_ceiling(ack.srtt_us, before);
+            self.note_rtt_at_ceiling(ack, before);
             self.was_undelayed = mem::take(&mut self.undelayed);
+            self.queued = false;
             let marked = mem::take(&mut self.round_marked);
             let rests = self.unused || ack.in_recovery;
             let least_e = f64::from(self.params.qa_least_e) / 1024.0;
@@ -1591,11 +1600,12 @@ impl Reference {
             let times = self.times_the_ceiling();
             if self.has_reached(ceiling, before) {
                 let is_marked = !self.less(self.e, 1.0 / 1024.0, 1e-7);
-                if let (false, Some(rtt_us)) = (is_marked, ack.rtt_us) {
-                    let bundle_us = ack.acked_bytes * 8 / u64::from(self.params.line_rate_mbps);
+                if let (false, false, Some(rtt_us)) = (is_marked, self.undelayed, ack.rtt_us) {
+                    let rtt_us = u64::from(rtt_us).saturating_sub(self.bundle_us(ack));
                     let at_ceiling_us = (self.rtt_base as u64 * self.at_ceiling_sixteenths) >> 4;
                     let most_us = at_ceiling_us + (at_ceiling_us >> 3);
-                    self.undelayed |= u64::from(rtt_us).saturating_sub(bundle_us) <= most_us;
+                    self.undelayed = rtt_us <= most_us;
+                    self.queued = rtt_us > 2 * at_ceiling_us;
                 }
                 if times > 1.0 && is_marked {
                     self.lower_to(before.max(ceiling));
@@ -1607,7 +1617,8 @@ impl Reference {
                     let sees_queue = !self.undelayed && !self.was_undelayed;
                     if sees_queue || part >= 928 || self.less(most, self.cwnd, times + 1.0) {
                         let added = (self.cwnd - before).max(0.0);
-                        self.lower_to((before - added).max(ceiling));
+                        let times = if self.queued { 16.0 } else { 1.0 };
+                        self.lower_to((before - times * added).max(ceiling));
                     }
                 }
                 self.lower_to(ceiling * times);
@@ -1774,6 +1785,7 @@ fn follows_reference(seed: u64) -> bool {
         at_ceiling_sixteenths: 16,
         undelayed: false,
         was_undelayed: false,
+        queued: false,
         telling: false,
         had_told: false,
         tie: false,

@@ -1127,6 +1127,20 @@ fn ceiling_unfilled(lab: &mut Lab) -> Result<()> {
         packets = flow.acks_of(packets, Mark::No)?.cwnd();
     }
     ensure!(packets <= BDP_PACKETS * 3 / 2, "the window is {packets}");
+    drop(flow);
+    // A window that nothing held, with RTTs three times as long, is back near its ceiling within some round trips. There the
+    // RTT is noted.
+    let none = [("max_cwnd_bdp", 0), ("ai_ppm", 200_000), ("qa_beta", 0)];
+    let mut flow = steady(lab, &none)?;
+    let mut window = 0;
+    for halves in 2..=6 {
+        flow.rtt_us = halves * RTT_US / 2;
+        window = flow.acks_of(300, Mark::No)?.cwnd();
+    }
+    ensure!(window >= BDP_PACKETS * 2, "the window is {window}");
+    flow.unocc(&of(5, 20_000))?;
+    let window = flow.acks_of(1_200, Mark::No)?.cwnd();
+    ensure!(window <= BDP_PACKETS * 9 / 8 + 3, "the window is {window}");
     Ok(())
 }
 
