@@ -171,9 +171,6 @@ const FULL: u32 = 928;
 const QUEUED_SHRINKS: u64 = 16;
 
 /// Whether a window past slow start, of so many 2^-16 bytes, may be above its ceiling, of which it may have so many times.
-// Few windows are above their ceiling, and of numbers: by reference what an ACK needs would have to be in memory.
-#[cold]
-#[inline(never)]
 fn may_pass(
     window_scaled: u64,
     ceiling_bytes: u64,
@@ -883,21 +880,16 @@ impl Flow {
 
     /// The window as the end of this ACK, which found it at `before_scaled`, is going to leave it, if nothing else moves it:
     /// not above its ceiling, which it has reached, but past slow start.
-    #[inline(always)]
-    fn held(
-        &self,
-        params: &impl Values,
-        ceiling_bytes: u64,
-        path: &Path,
-        before_scaled: u64,
-    ) -> Window {
+    // Few ACKs find a window there, and of numbers: by reference what an ACK needs would have to be in memory.
+    #[cold]
+    #[inline(never)]
+    fn held(&self, ceiling_bytes: u64, times: u32, before_scaled: u64, rate_mbps: u32) -> Window {
         let mut window = self.window;
-        let times = Self::times_the_ceiling(params, path);
         if window.in_slow_start() || times <= 1 {
             window.lower_to(ceiling_bytes);
             return window;
         }
-        let (window_scaled, rate_mbps) = (window.scaled(), path.rate_mbps);
+        let window_scaled = window.scaled();
         let ceiling_scaled = ceiling_bytes << BYTE_BITS;
         let left_scaled = if self.is_marked() {
             // Decreases decide.
@@ -930,7 +922,8 @@ impl Flow {
     ) -> u64 {
         let mut window = self.window;
         if let Some(ceiling_bytes) = self.reached_ceiling(params.max_cwnd_bdp(), path) {
-            window = self.held(params, ceiling_bytes, path, before_scaled);
+            let times = Self::times_the_ceiling(params, path);
+            window = self.held(ceiling_bytes, times, before_scaled, path.rate_mbps);
         }
         window.clamp(mss_bytes, u64::MAX);
         window.bytes()
@@ -983,7 +976,8 @@ impl Flow {
                 let rtt_us = rtt_us.saturating_sub(path.bundle_us(ack.acked_bytes));
                 self.note_delay(rtt_us, path.base_rtt_us);
             }
-            self.window = self.held(params, ceiling_bytes, path, before_scaled);
+            let times = Self::times_the_ceiling(params, path);
+            self.window = self.held(ceiling_bytes, times, before_scaled, path.rate_mbps);
         }
         self.window.clamp(ack.mss_bytes, u64::MAX);
     }
