@@ -24,6 +24,12 @@ const TICK_BITS: u32 = 10;
 /// From here on, elapsed ticks are a time up to 18 minutes before the window's start.
 const LATE_TICKS: u32 = u32::MAX - (1 << 20);
 
+/// Windows of all flows of a host begin together, so that their windows which fall for it drain a queue together.
+#[cold]
+fn start_ticks(now_ticks: u32, window_ticks: u32) -> u32 {
+    now_ticks.wrapping_sub(now_ticks.checked_rem(window_ticks).unwrap_or(0))
+}
+
 /// What a sample is to a [`BaseRtt`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sample {
@@ -33,6 +39,8 @@ pub enum Sample {
     Least,
     /// The first of a window.
     OfNewWindow,
+    /// The first of a window, with which the base RTT became longer by more than an eighth.
+    Longer,
 }
 
 impl BaseRtt {
@@ -78,7 +86,7 @@ impl BaseRtt {
             *self = BaseRtt {
                 min_us: rtt_us,
                 window_min_us: rtt_us,
-                window_start_ticks: now_ticks,
+                window_start_ticks: start_ticks(now_ticks, window_ticks),
             };
             return Sample::Least;
         }
@@ -87,10 +95,14 @@ impl BaseRtt {
         let elapsed_ticks = now_ticks.wrapping_sub(self.window_start_ticks);
         let is_over = (window_ticks..LATE_TICKS).contains(&elapsed_ticks);
         if is_over && !(ack.is_rtt_of_host && rtt_us > self.min_us) {
+            let before_us = self.min_us;
             self.min_us = self.window_min_us.min(rtt_us);
             self.window_min_us = rtt_us;
-            self.window_start_ticks = now_ticks;
-            sample = Sample::OfNewWindow;
+            self.window_start_ticks = start_ticks(now_ticks, window_ticks);
+            sample = match self.min_us > before_us.saturating_add(before_us >> 3) {
+                true => Sample::Longer,
+                false => Sample::OfNewWindow,
+            };
         }
         // Nearly every sample is above both.
         if rtt_us < self.window_min_us {

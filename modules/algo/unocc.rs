@@ -118,6 +118,9 @@ params! {
     /// are, up to a base RTT of 5 ms. What it may have above the ceiling is (times - 1) ceilings, multiplied by the fourth power of
     /// the part of C that it delivers; 1 = never.
     max_cwnd_unfilled: "times",                 1,   64,          [1, 1, 6];
+    /// Every 10 s a window at its ceiling falls to this part of it for a round trip, where RTTs show a queue and nothing is marked, so
+    /// that the base RTT is seen without its own queue; 0 = never.
+    probe_rtt: "1/1024",                        0,   1_024,       [0, 0, 16];
 }
 
 /// [`Rows::start`]: one BDP at once.
@@ -169,6 +172,10 @@ const FULL: u32 = 928;
 
 /// A window above its ceiling that makes RTTs twice as long and more shrinks so many times as fast as it would grow.
 const QUEUED_SHRINKS: u64 = 16;
+
+/// Beyond the region a window keeps so many times more of its ceiling while it looks for the base RTT: three round trips later it is
+/// back, as six would cost several per cent of 10 s.
+const FAR_PROBES: u32 = 8;
 
 /// Whether a window past slow start, of so many 2^-16 bytes, may be above its ceiling, of which it may have so many times.
 fn may_pass(
@@ -392,6 +399,8 @@ impl Adapt {
     const REDUCED: u8 = 1;
     /// The flow began with a BDP at once, and has not had that much in use yet.
     const UNUSED: u8 = 2;
+    /// The window fell to see the base RTT, and stays there until a packet that was sent since is acknowledged.
+    const PROBING: u8 = 3;
 
     #[inline(always)]
     fn state(self) -> u8 {
@@ -407,6 +416,11 @@ impl Adapt {
     fn rtt_at_ceiling_us(self, base_rtt_us: u32) -> u64 {
         let (exponent, part) = (self.0 >> 6, self.0 >> 2 & 15);
         u64::from(base_rtt_us).wrapping_mul(u64::from(16 | part) << exponent) >> 4
+    }
+
+    /// It is as old as the base RTT may be: what delayed ACKs then may be over, so it is to be seen again.
+    fn forget_rtt_at_ceiling(&mut self) {
+        self.0 = self.state();
     }
 
     /// Between 1 and 15.5 base RTTs, and by a sixteenth too long at most.
@@ -639,6 +653,10 @@ impl Controller for Flow {
         if sample != Sample::Ordinary {
             self.line_rate
                 .ask_host(params, ack.now_us, &self.base_rtt, sample);
+            if sample != Sample::Least {
+                self.adapt.forget_rtt_at_ceiling();
+                self.probe_rtt(params, ack, sample == Sample::Longer);
+            }
         }
         match self.path(params, params.line_rate_mbps()) {
             Some(path) => self.algorithm_1(params, ack, &path, watch),
@@ -668,7 +686,7 @@ impl Controller for Flow {
     }
 
     fn was_reduced(&self) -> bool {
-        self.adapt.state() == Adapt::REDUCED
+        matches!(self.adapt.state(), Adapt::REDUCED | Adapt::PROBING)
     }
 
     fn reduced_at(&mut self, now_us: u64) {
@@ -929,6 +947,35 @@ impl Flow {
         window.bytes()
     }
 
+    /// Where nothing is marked a window at its ceiling falls to a part of it, from where slow start leads back, if RTTs show a
+    /// queue: that may be its own, and would be a part of the base RTT to come. So does any if it has become one.
+    #[inline(always)]
+    fn probe_rtt(&mut self, params: &impl Values, ack: &Ack, is_longer: bool) {
+        let Some(path) = self.path(params, params.line_rate_mbps()) else {
+            return;
+        };
+        let (ratio, part) = (params.max_cwnd_bdp(), params.probe_rtt());
+        let undelayed_us = path.base_rtt_us.saturating_add(path.base_rtt_us >> 3);
+        let is_needed = is_longer
+            || self.reached_ceiling(ratio, &path).is_some()
+                && ack.rtt_us.is_some_and(|rtt_us| rtt_us > undelayed_us);
+        let is_held = ratio != 0 && path.line_rate.is_told() && part != 0;
+        // Who begins, or was idle, or repairs a loss, makes no queue that stands.
+        let is_steady =
+            self.is_in_use(params, ack) && !ack.in_recovery && !self.window.in_slow_start();
+        if is_needed && is_held && is_steady && !self.is_marked() {
+            let ceiling_bytes = path.ceiling_bytes(ratio);
+            let part = match host::is_in_region(path.base_rtt_us) {
+                true => part,
+                false => part.saturating_mul(FAR_PROBES),
+            };
+            self.window.lower_to(ceiling_bytes);
+            self.window.restart(mul_ratio(ceiling_bytes, part));
+            self.adapt.set(Adapt::PROBING);
+            self.round_ends = Moment::at(ack.now_us);
+        }
+    }
+
     /// Whether E is a thousandth and more.
     fn is_marked(&self) -> bool {
         self.ecn_fraction >> (FRACTION_BITS - RATIO_BITS) != 0
@@ -1022,7 +1069,7 @@ impl Flow {
     fn slow_start(&mut self, ack: &Ack, judged: bool) {
         if ack.marked_bytes > 0 && !judged {
             self.window.leave_slow_start();
-        } else if ack.cwnd_limited {
+        } else if ack.cwnd_limited && self.adapt.state() != Adapt::PROBING {
             self.window.slow_start(ack.unmarked_bytes());
         }
     }
@@ -1069,7 +1116,7 @@ impl Flow {
                 .delivered(self.rate.bytes, self.rate.interval_us);
         }
         match self.adapt.state() {
-            Adapt::REDUCED => self.adapt.set(Adapt::READY),
+            Adapt::REDUCED | Adapt::PROBING => self.adapt.set(Adapt::READY),
             Adapt::UNUSED => {
                 if self.is_in_use(params, ack) {
                     self.adapt.set(Adapt::READY);

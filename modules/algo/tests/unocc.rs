@@ -516,6 +516,70 @@ fn a_window_above_the_ceiling_of_a_full_link_goes_back() {
     assert_eq!(flow.cwnd_bytes(), 14 * 1_250 * 5 / 4);
 }
 
+/// A flow alone for so many seconds from 1 s on, over 1 ms and 9.2 of 10 Gbit/s, where a queue without end takes the rest: the
+/// windows, with when they began.
+fn alone_for(params: Params, seconds: u64) -> Vec<(u64, u64)> {
+    let mut flow = Flow::new(&params, 1_000_000, 10 * u64::from(MSS), Some(1_000));
+    let mut now_us = 1_001_000;
+    let mut windows = Vec::new();
+    while now_us < seconds * 1_000_000 {
+        let window_bytes = flow.cwnd_bytes();
+        let rtt_us = (window_bytes / 1_150).max(1_000);
+        windows.push((now_us, window_bytes));
+        now_us += rtt_us;
+        flow.on_ack(
+            &params,
+            &Ack {
+                now_us,
+                rtt_us: Some(rtt_us as u32),
+                srtt_us: rtt_us as u32,
+                acked_bytes: window_bytes,
+                delivered_bytes: window_bytes,
+                interval_us: rtt_us as u32,
+                prior_in_flight: (window_bytes / u64::from(MSS)) as u32,
+                cwnd_limited: true,
+                mss_bytes: MSS,
+                ..Ack::default()
+            },
+        );
+    }
+    windows
+}
+
+#[test]
+fn the_base_rtt_is_looked_for_with_a_small_window() {
+    let linux = Params {
+        line_rate_mbps: 10_000,
+        ..linux()
+    };
+    let ceiling_bytes = 1_250_000 * 5 / 4;
+    let windows = alone_for(linux, 65);
+    let (_, last_bytes) = windows[windows.len() - 1];
+    assert!(last_bytes <= ceiling_bytes * 9 / 8, "{last_bytes}");
+    // Each falls for a round trip, and is back after six more.
+    let fallen: Vec<_> = (0..windows.len())
+        .filter(|&i| windows[i].0 > 2_000_000 && windows[i].1 < ceiling_bytes / 32)
+        .collect();
+    let begun_s: Vec<_> = fallen.iter().map(|&i| windows[i].0 / 1_000_000).collect();
+    assert_eq!(fallen.len(), 12, "{begun_s:?}");
+    for pair in fallen.chunks(2) {
+        assert_eq!(pair[0] + 1, pair[1]);
+        assert!(windows[pair[1] + 7].1 >= ceiling_bytes * 15 / 16);
+    }
+    // Without, the base RTT is soon that of the queue.
+    let never = Params {
+        probe_rtt: 0,
+        ..linux
+    };
+    let windows = alone_for(never, 65);
+    assert!(windows[windows.len() - 1].1 > ceiling_bytes * 3 / 2);
+    assert!(
+        windows
+            .iter()
+            .all(|&(begun_us, bytes)| begun_us < 2_000_000 || bytes >= ceiling_bytes * 7 / 8)
+    );
+}
+
 // Quick Adapt (4.1.2, Algorithm 1, ONQA).
 
 #[test]
@@ -1318,6 +1382,10 @@ struct Reference {
     cwnd: f64,
     ssthresh: f64,
     rtt_base: f64,
+    /// Least of this window of the host's clock.
+    rtt_window: f64,
+    window: u64,
+    probing: bool,
     t_epoch_ns: f64,
     bytes_acked: f64,
     bytes_marked: f64,
@@ -1373,8 +1441,9 @@ impl Reference {
 
     /// Whether the window, in whole bytes, is at its ceiling or above. This ACK found it at `before`.
     fn has_reached(&mut self, ceiling: f64, before: f64) -> bool {
-        // Only who comes from below may be there a bit earlier or later.
-        ceiling > 0.0 && (before.min(self.cwnd) >= ceiling || !self.less(self.cwnd, ceiling, 1.0))
+        // Only who comes from below, but not by slow start that ends there, may be there a bit earlier or later.
+        let is_there = before.min(self.cwnd) >= ceiling || self.cwnd == ceiling;
+        ceiling > 0.0 && (is_there || !self.less(self.cwnd, ceiling, 1.0))
     }
 
     /// At the end of a round trip.
@@ -1491,11 +1560,50 @@ impl Reference {
         }
     }
 
+    /// A base RTT counts in its window and in the next.
+    fn see_rtt(&mut self, rtt: f64, ack: &Ack) {
+        let window = window_of(ack.now_us);
+        if window != mem::replace(&mut self.window, window) && self.rtt_base.is_finite() {
+            let before = self.rtt_base;
+            self.rtt_base = mem::replace(&mut self.rtt_window, rtt).min(rtt);
+            self.at_ceiling_sixteenths = 16;
+            self.probe_rtt(rtt, before, ack);
+        }
+        self.rtt_window = self.rtt_window.min(rtt);
+        self.rtt_base = self.rtt_base.min(rtt);
+    }
+
+    fn probe_rtt(&mut self, rtt: f64, before: f64, ack: &Ack) {
+        let ceiling = self.ceiling();
+        let kept = f64::from(self.params.probe_rtt) / 1024.0;
+        if ceiling * kept == 0.0 || ack.in_recovery || self.cwnd < self.ssthresh {
+            return;
+        }
+        let longer = |rtt: f64| rtt + (rtt / 8.0).floor();
+        if self.rtt_base <= longer(before)
+            && (rtt <= longer(self.rtt_base) || !self.has_reached(ceiling, self.cwnd))
+        {
+            return;
+        }
+        let in_flight = f64::from(ack.prior_in_flight) * self.mss;
+        let expected = self.cwnd * f64::from(self.params.qa_beta) / 1024.0;
+        if self.less(in_flight, expected, 4.0) || !self.less(self.e, 1.0 / 1024.0, 1e-7) {
+            return;
+        }
+        self.lower_to(ceiling);
+        let target = self.cwnd;
+        let kept = if self.rtt_base > 5_000.0 { 8.0 * kept } else { kept };
+        self.cwnd = target.min(ceiling * kept);
+        self.ssthresh = target;
+        (self.probing, self.skipping, self.unused) = (true, true, false);
+        self.t_round = ack.now_us as f64;
+    }
+
     fn on_ack(&mut self, ack: &Ack) {
         let (now, acked) = (ack.now_us as f64, ack.acked_bytes as f64);
         let marked = ack.marked_bytes as f64;
         if let Some(rtt) = ack.rtt_us {
-            self.rtt_base = self.rtt_base.min(f64::from(rtt));
+            self.see_rtt(f64::from(rtt), ack);
         }
         self.ack_rtt = ack.rtt_us.map_or(0.0, f64::from);
         if self.rtt_base.is_infinite() {
@@ -1538,7 +1646,7 @@ impl Reference {
             let is_e_enough = least_e == 0.0 || !self.less(self.e, least_e, 1e-6);
             let may_adapt = !rests && (marked || self.params.qa_needs_mark == 0) && is_e_enough;
             if self.skipping {
-                self.skipping = false;
+                (self.skipping, self.probing) = (false, false);
             } else if measured && may_adapt && self.cwnd >= self.ssthresh {
                 let slack = f64::from(self.params.qa_slack_packets) * self.mss;
                 let beta = f64::from(self.params.qa_beta) / 1024.0;
@@ -1686,7 +1794,7 @@ impl Reference {
     fn slow_start(&mut self, ack: &Ack, judged: bool) {
         if ack.marked_bytes > 0 && !judged {
             self.ssthresh = self.ssthresh.min(self.cwnd);
-        } else if ack.cwnd_limited {
+        } else if ack.cwnd_limited && !self.probing {
             let unmarked = ack.acked_bytes - ack.marked_bytes;
             self.cwnd = (self.cwnd + unmarked as f64).min(self.ssthresh);
         }
@@ -1738,8 +1846,13 @@ impl Reference {
         };
         self.ssthresh = self.ssthresh.min(self.cwnd).max(ssthresh);
         self.telling |= mem::take(&mut self.had_told);
-        self.skipping = false;
+        (self.skipping, self.probing) = (false, false);
     }
+}
+
+/// Windows of the base RTT have 10 s, in whole ticks.
+fn window_of(now_us: u64) -> u64 {
+    now_us / 1_024 / 9_765
 }
 
 #[test]
@@ -1756,6 +1869,10 @@ fn follows_reference(seed: u64) -> bool {
     let mss_bytes = rng.pick(&[536, 1_448, 4_032, 8_948]);
     let mss = u64::from(mss_bytes);
     let mut now_us = rng.within(1, 1 << 40);
+    if rng.percent(20) {
+        // A window of the base RTT ends soon.
+        now_us = (window_of(now_us) + 1) * 1_024 * 9_765 - rng.within(0, 10 * u64::from(base_us));
+    }
     let cwnd_bytes = mss * rng.within(2, 1_000);
     let known_rtt = Some(base_us).filter(|_| rng.percent(50));
 
@@ -1768,6 +1885,9 @@ fn follows_reference(seed: u64) -> bool {
         cwnd: cwnd_bytes as f64,
         ssthresh: f64::INFINITY,
         rtt_base: known_rtt.map_or(f64::INFINITY, f64::from),
+        rtt_window: known_rtt.map_or(f64::INFINITY, f64::from),
+        window: window_of(now_us),
+        probing: false,
         t_epoch_ns: 0.0,
         bytes_acked: 0.0,
         bytes_marked: 0.0,
@@ -1889,6 +2009,7 @@ fn random_params(rng: &mut Rng) -> Params {
         params.qa_slack_packets = rng.within(0, 4) as u32;
         params.max_cwnd_bdp = rng.pick(&[0, 512, 1_024, 2_048]);
         params.max_cwnd_unfilled = rng.pick(&[1, 2, 4]);
+        params.probe_rtt = rng.pick(&[0, 16, 512]);
     }
     params
 }

@@ -253,6 +253,10 @@ pub const CASES: &[Case] = &[
         run: base_rtt_expires,
     },
     Case {
+        name: "unocc: a window at its ceiling falls once in 10 s to see the base RTT",
+        run: rtt_probe,
+    },
+    Case {
         name: "unocc: profile sets every parameter",
         run: profiles,
     },
@@ -1471,6 +1475,47 @@ fn base_rtt_expires(lab: &mut Lab) -> Result<()> {
     while flow.ack_next(Mark::No)?.at_us < begun + 22_000_000 {}
     let base_us = base_rtt_us(&flow)?;
     ensure!(base_us > 1.9 * RTT, "after 22 s it is still {base_us}");
+    Ok(())
+}
+
+/// The windows of 400 ACKs of a flow that was idle for a window of the base RTT, with 100 packets, its ceiling, in flight: the
+/// least of them, how many ACKs had that, and the last.
+fn probed(lab: &mut Lab, part: u32, rtt_us: u64, mark: Mark) -> Result<(u32, usize, u32)> {
+    let others = [
+        ("max_cwnd_bdp", 1_024),
+        ("probe_rtt", part),
+        ("k_bytes", 1),
+        ("qa_beta", 512),
+    ];
+    let mut flow = at_bdp(lab, 2 * BDP_BYTES as usize, &others)?;
+    flow.acks_of(BDP_PACKETS, mark)?;
+    flow.wait_us(10_100_000)?;
+    flow.rtt_us = rtt_us;
+    flow.write(BULK)?;
+    let mut windows = Vec::new();
+    for _ in 0..400 {
+        windows.push(flow.ack_next(Mark::No)?.cwnd());
+    }
+    let least = windows.iter().copied().min().unwrap_or(0);
+    let acks = windows.iter().filter(|&&window| window == least).count();
+    Ok((least, acks, windows[windows.len() - 1]))
+}
+
+fn rtt_probe(lab: &mut Lab) -> Result<()> {
+    // A sixteenth of 100 packets, until one is acknowledged that was sent then.
+    let (least, acks, last) = probed(lab, 64, RTT_US * 3 / 2, Mark::No)?;
+    ensure!((6..=7).contains(&least), "fell to {least}");
+    ensure!((95..=105).contains(&acks), "for {acks} ACKs");
+    ensure!(last == BDP_PACKETS, "and is {last} at last");
+    // Neither where RTTs show no queue, nor where a port marks, nor if it is turned off.
+    for (part, rtt_us, mark) in [
+        (64, RTT_US, Mark::No),
+        (64, RTT_US * 3 / 2, Mark::Ce),
+        (0, RTT_US * 3 / 2, Mark::No),
+    ] {
+        let (least, ..) = probed(lab, part, rtt_us, mark)?;
+        ensure!(least >= BDP_PACKETS * 9 / 10, "fell to {least}");
+    }
     Ok(())
 }
 
