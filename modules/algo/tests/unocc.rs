@@ -1592,7 +1592,8 @@ impl Reference {
         }
         self.lower_to(ceiling);
         let target = self.cwnd;
-        let kept = if self.rtt_base > 5_000.0 { 8.0 * kept } else { kept };
+        let is_far = self.rtt_base > 5_000.0;
+        let kept = if is_far { 8.0 * kept } else { kept };
         self.cwnd = target.min(ceiling * kept);
         self.ssthresh = target;
         (self.probing, self.skipping, self.unused) = (true, true, false);
