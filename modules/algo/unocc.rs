@@ -947,27 +947,30 @@ impl Flow {
         window.bytes()
     }
 
-    /// Where nothing is marked a window at its ceiling falls to a part of it, from where slow start leads back, if RTTs show a
-    /// queue: that may be its own, and would be a part of the base RTT to come. So does any if it has become one.
+    /// Where nothing is marked and RTTs show a queue the window falls to a part of its ceiling, from where slow start leads back:
+    /// the queue may be its own, and would be a part of the base RTT to come. So it does if the queue has become one.
     #[inline(always)]
     fn probe_rtt(&mut self, params: &impl Values, ack: &Ack, is_longer: bool) {
         let Some(path) = self.path(params, params.line_rate_mbps()) else {
             return;
         };
         let (ratio, part) = (params.max_cwnd_bdp(), params.probe_rtt());
-        let undelayed_us = path.base_rtt_us.saturating_add(path.base_rtt_us >> 3);
-        let is_needed = is_longer
-            || self.reached_ceiling(ratio, &path).is_some()
-                && ack.rtt_us.is_some_and(|rtt_us| rtt_us > undelayed_us);
-        let is_held = ratio != 0 && path.line_rate.is_told() && part != 0;
+        if ratio == 0 || part == 0 || !path.line_rate.is_told() {
+            return;
+        }
         // Who begins, or was idle, or repairs a loss, makes no queue that stands.
         let is_steady =
             self.is_in_use(params, ack) && !ack.in_recovery && !self.window.in_slow_start();
-        if is_needed && is_held && is_steady && !self.is_marked() {
+        let undelayed_us = path.base_rtt_us.saturating_add(path.base_rtt_us >> 3);
+        let is_delayed = ack.rtt_us.is_some_and(|rtt_us| rtt_us > undelayed_us);
+        let is_near = host::is_in_region(path.base_rtt_us);
+        let is_full = is_near || self.reached_ceiling(ratio, &path).is_some();
+        if is_steady && (is_longer || is_delayed && is_full) && !self.is_marked() {
             let ceiling_bytes = path.ceiling_bytes(ratio);
-            let part = match host::is_in_region(path.base_rtt_us) {
-                true => part,
-                false => part.saturating_mul(FAR_PROBES),
+            let part = if is_near {
+                part
+            } else {
+                part.saturating_mul(FAR_PROBES)
             };
             self.window.lower_to(ceiling_bytes);
             self.window.restart(mul_ratio(ceiling_bytes, part));
@@ -1069,7 +1072,7 @@ impl Flow {
     fn slow_start(&mut self, ack: &Ack, judged: bool) {
         if ack.marked_bytes > 0 && !judged {
             self.window.leave_slow_start();
-        } else if ack.cwnd_limited && self.adapt.state() != Adapt::PROBING {
+        } else if ack.cwnd_limited && (ack.in_recovery || self.adapt.state() != Adapt::PROBING) {
             self.window.slow_start(ack.unmarked_bytes());
         }
     }

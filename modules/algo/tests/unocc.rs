@@ -1579,9 +1579,11 @@ impl Reference {
         if ceiling * kept == 0.0 || ack.in_recovery || self.cwnd < self.ssthresh {
             return;
         }
+        let is_far = self.rtt_base > 5_000.0;
         let longer = |rtt: f64| rtt + (rtt / 8.0).floor();
+        let is_delayed = rtt > longer(self.rtt_base);
         if self.rtt_base <= longer(before)
-            && (rtt <= longer(self.rtt_base) || !self.has_reached(ceiling, self.cwnd))
+            && (!is_delayed || is_far && !self.has_reached(ceiling, self.cwnd))
         {
             return;
         }
@@ -1592,7 +1594,6 @@ impl Reference {
         }
         self.lower_to(ceiling);
         let target = self.cwnd;
-        let is_far = self.rtt_base > 5_000.0;
         let kept = if is_far { 8.0 * kept } else { kept };
         self.cwnd = target.min(ceiling * kept);
         self.ssthresh = target;
@@ -1795,7 +1796,7 @@ impl Reference {
     fn slow_start(&mut self, ack: &Ack, judged: bool) {
         if ack.marked_bytes > 0 && !judged {
             self.ssthresh = self.ssthresh.min(self.cwnd);
-        } else if ack.cwnd_limited && !self.probing {
+        } else if ack.cwnd_limited && (ack.in_recovery || !self.probing) {
             let unmarked = ack.acked_bytes - ack.marked_bytes;
             self.cwnd = (self.cwnd + unmarked as f64).min(self.ssthresh);
         }
