@@ -42,6 +42,9 @@
 //!     while the link is not full, E is less than a thousandth, and RTTs are hardly longer than they were at the ceiling. What
 //!     it may have above the ceiling goes by the fourth power of its part of the link, so that flows which fill a link together
 //!     hardly pass theirs. Else it shrinks as fast as it grew, and sixteen times as fast where RTTs are twice as long and more.
+//! 15. Where nothing is marked, the queue of the flow, or of those beside it, would become its base RTT, and its ceiling would grow
+//!     with it. Every 10 s, together with all flows of the host, a flow whose RTTs show a queue falls to a part of its ceiling
+//!     (`probe_rtt`), from where slow start leads back. Beyond 5 ms it keeps eight times as much, and does so only at its ceiling.
 
 use crate::algo::balance::{Balance, Change, MOST_WITHHELD, REGROWTH_BITS};
 use crate::algo::controller::{Controller, Published, Watch, published};
@@ -118,8 +121,8 @@ params! {
     /// are, up to a base RTT of 5 ms. What it may have above the ceiling is (times - 1) ceilings, multiplied by the fourth power of
     /// the part of C that it delivers; 1 = never.
     max_cwnd_unfilled: "times",                 1,   64,          [1, 1, 6];
-    /// Every 10 s a window at its ceiling falls to this part of it for a round trip, where RTTs show a queue and nothing is marked, so
-    /// that the base RTT is seen without its own queue; 0 = never.
+    /// Every 10 s a window falls to this part of its ceiling for a round trip, where RTTs show a queue and nothing is marked, so that the
+    /// base RTT is seen without the queue; beyond a base RTT of 5 ms eight times as much, and only at the ceiling. 0 = never.
     probe_rtt: "1/1024",                        0,   1_024,       [0, 0, 16];
 }
 
