@@ -24,7 +24,8 @@ const TICK_BITS: u32 = 10;
 /// From here on, elapsed ticks are a time up to 18 minutes before the window's start.
 const LATE_TICKS: u32 = u32::MAX - (1 << 20);
 
-/// Windows of all flows of a host begin together, so that their windows which fall for it drain a queue together.
+/// The window that began last for all flows of a host: those that send less to see the base RTT do so together, so that their queue
+/// is empty for a moment.
 #[cold]
 fn start_ticks(now_ticks: u32, window_ticks: u32) -> u32 {
     now_ticks.wrapping_sub(now_ticks.checked_rem(window_ticks).unwrap_or(0))
