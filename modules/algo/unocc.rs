@@ -421,7 +421,7 @@ impl Adapt {
         u64::from(base_rtt_us).wrapping_mul(u64::from(16 | part) << exponent) >> 4
     }
 
-    /// It is as old as the base RTT may be: what delayed ACKs then may be over, so it is to be seen again.
+    /// What delayed ACKs then may be over, so it is to be seen again.
     fn forget_rtt_at_ceiling(&mut self) {
         self.0 = self.state();
     }
@@ -657,7 +657,6 @@ impl Controller for Flow {
             self.line_rate
                 .ask_host(params, ack.now_us, &self.base_rtt, sample);
             if sample != Sample::Least {
-                self.adapt.forget_rtt_at_ceiling();
                 self.probe_rtt(params, ack, sample == Sample::Longer);
             }
         }
@@ -961,9 +960,8 @@ impl Flow {
         if ratio == 0 || part == 0 || !path.line_rate.is_told() {
             return;
         }
-        // Who begins, or was idle, or repairs a loss, makes no queue that stands.
-        let is_steady =
-            self.is_in_use(params, ack) && !ack.in_recovery && !self.window.in_slow_start();
+        // Who begins, or pauses, or repairs a loss, makes no queue that stands.
+        let is_steady = !ack.app_limited && !ack.in_recovery && !self.window.in_slow_start();
         let undelayed_us = path.base_rtt_us.saturating_add(path.base_rtt_us >> 3);
         let is_delayed = ack.rtt_us.is_some_and(|rtt_us| rtt_us > undelayed_us);
         let is_near = host::is_in_region(path.base_rtt_us);
@@ -977,6 +975,7 @@ impl Flow {
             };
             self.window.lower_to(ceiling_bytes);
             self.window.restart(mul_ratio(ceiling_bytes, part));
+            self.adapt.forget_rtt_at_ceiling();
             self.adapt.set(Adapt::PROBING);
             self.round_ends = Moment::at(ack.now_us);
         }

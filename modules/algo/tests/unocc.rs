@@ -1566,7 +1566,6 @@ impl Reference {
         if window != mem::replace(&mut self.window, window) && self.rtt_base.is_finite() {
             let before = self.rtt_base;
             self.rtt_base = mem::replace(&mut self.rtt_window, rtt).min(rtt);
-            self.at_ceiling_sixteenths = 16;
             self.probe_rtt(rtt, before, ack);
         }
         self.rtt_window = self.rtt_window.min(rtt);
@@ -1587,9 +1586,7 @@ impl Reference {
         {
             return;
         }
-        let in_flight = f64::from(ack.prior_in_flight) * self.mss;
-        let expected = self.cwnd * f64::from(self.params.qa_beta) / 1024.0;
-        if self.less(in_flight, expected, 4.0) || !self.less(self.e, 1.0 / 1024.0, 1e-7) {
+        if ack.app_limited || !self.less(self.e, 1.0 / 1024.0, 1e-7) {
             return;
         }
         self.lower_to(ceiling);
@@ -1598,6 +1595,7 @@ impl Reference {
         self.cwnd = target.min(ceiling * kept);
         self.ssthresh = target;
         (self.probing, self.skipping, self.unused) = (true, true, false);
+        self.at_ceiling_sixteenths = 16;
         self.t_round = ack.now_us as f64;
     }
 

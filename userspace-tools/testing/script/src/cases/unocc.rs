@@ -1478,22 +1478,22 @@ fn base_rtt_expires(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// The windows of 400 ACKs of a flow that was idle for a window of the base RTT, with 97 packets, its ceiling, in flight: the
-/// least of them, how many ACKs had that, and the last.
-fn probed(lab: &mut Lab, part: u32, rtt_us: u64) -> Result<(u32, usize, u32)> {
-    let others = [
-        ("max_cwnd_bdp", 1_000),
-        ("probe_rtt", part),
-        ("qa_beta", 512),
-    ];
-    let mut flow = at_bdp(lab, 2 * BDP_BYTES as usize, &others)?;
-    flow.acks_of(BDP_PACKETS, Mark::No)?;
-    flow.wait_us(10_100_000)?;
-    flow.rtt_us = rtt_us;
-    flow.write(BULK)?;
+/// A flow with a ceiling of 100 packets, from 1 s on for 12 s: the least window, how many ACKs had that, and the last.
+fn probed(lab: &mut Lab, part: u32) -> Result<(u32, usize, u32)> {
+    let ceiling = [("max_cwnd_bdp", 1_024), ("probe_rtt", part), ("qa_beta", 0)];
+    let mut flow = steady(lab, &ceiling)?;
+    // An ACK per 10 ms with a window in flight: RTTs of a second.
+    flow.gap_us = 10_000;
+    let begun = flow.steps[flow.steps.len() - 1].at_us;
     let mut windows = Vec::new();
-    for _ in 0..400 {
-        windows.push(flow.ack_next(Mark::No)?.cwnd());
+    loop {
+        let step = flow.ack_next(Mark::No)?;
+        if step.at_us > begun + 13_000_000 {
+            break;
+        }
+        if step.at_us > begun + 1_000_000 {
+            windows.push(step.cwnd());
+        }
     }
     let least = windows.iter().copied().min().unwrap_or(0);
     let acks = windows.iter().filter(|&&window| window == least).count();
@@ -1501,16 +1501,13 @@ fn probed(lab: &mut Lab, part: u32, rtt_us: u64) -> Result<(u32, usize, u32)> {
 }
 
 fn rtt_probe(lab: &mut Lab) -> Result<()> {
-    // A sixteenth of 97 packets, until one is acknowledged that was sent then.
-    let (least, acks, last) = probed(lab, 64, RTT_US * 3 / 2)?;
+    // A sixteenth of 100 packets, until one is acknowledged that was sent then.
+    let (least, acks, last) = probed(lab, 64)?;
     ensure!((6..=7).contains(&least), "fell to {least}");
-    ensure!((95..=105).contains(&acks), "for {acks} ACKs");
-    ensure!(last >= 97, "and is {last} at last");
-    // Neither where RTTs show no queue, nor if it is turned off.
-    for (part, rtt_us) in [(64, RTT_US), (0, RTT_US * 3 / 2)] {
-        let (least, ..) = probed(lab, part, rtt_us)?;
-        ensure!(least >= BDP_PACKETS * 9 / 10, "fell to {least}");
-    }
+    ensure!((90..=110).contains(&acks), "for {acks} ACKs");
+    ensure!(last > least, "and is {last} at last");
+    let (least, ..) = probed(lab, 0)?;
+    ensure!(least >= BDP_PACKETS - 1, "fell to {least} without it");
     Ok(())
 }
 
