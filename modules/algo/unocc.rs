@@ -960,8 +960,9 @@ impl Flow {
         if ratio == 0 || part == 0 || !path.line_rate.is_told() {
             return;
         }
-        // Who begins, or pauses, or repairs a loss, makes no queue that stands.
-        let is_steady = !ack.app_limited && !ack.in_recovery && !self.window.in_slow_start();
+        // Who begins, or pauses, or repairs a loss, makes no queue that stands. A receiver's window may stop slow start for good.
+        let begins = self.window.in_slow_start() && ack.cwnd_limited;
+        let is_steady = !ack.app_limited && !ack.in_recovery && !begins;
         let undelayed_us = path.base_rtt_us.saturating_add(path.base_rtt_us >> 3);
         let is_delayed = ack.rtt_us.is_some_and(|rtt_us| rtt_us > undelayed_us);
         let is_near = host::is_in_region(path.base_rtt_us);

@@ -1575,7 +1575,8 @@ impl Reference {
     fn probe_rtt(&mut self, rtt: f64, before: f64, ack: &Ack) {
         let ceiling = self.ceiling();
         let kept = f64::from(self.params.probe_rtt) / 1024.0;
-        if ceiling * kept == 0.0 || ack.in_recovery || self.cwnd < self.ssthresh {
+        let begins = self.cwnd < self.ssthresh && ack.cwnd_limited;
+        if ceiling * kept == 0.0 || ack.in_recovery || begins {
             return;
         }
         let is_far = self.rtt_base > 5_000.0;

@@ -1478,7 +1478,7 @@ fn base_rtt_expires(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// A flow with a ceiling of 100 packets, from 1 s on for 12 s: the least window, how many ACKs had that, and the last.
+/// A flow with a ceiling of 100 packets, for 13 s: the least window, how many ACKs had that, and the last.
 fn probed(lab: &mut Lab, part: u32) -> Result<(u32, usize, u32)> {
     let ceiling = [("max_cwnd_bdp", 1_024), ("probe_rtt", part), ("qa_beta", 0)];
     let mut flow = steady(lab, &ceiling)?;
@@ -1491,9 +1491,7 @@ fn probed(lab: &mut Lab, part: u32) -> Result<(u32, usize, u32)> {
         if step.at_us > begun + 13_000_000 {
             break;
         }
-        if step.at_us > begun + 1_000_000 {
-            windows.push(step.cwnd());
-        }
+        windows.push(step.cwnd());
     }
     let least = windows.iter().copied().min().unwrap_or(0);
     let acks = windows.iter().filter(|&&window| window == least).count();
