@@ -24,11 +24,9 @@ const TICK_BITS: u32 = 10;
 /// From here on, elapsed ticks are a time up to 18 minutes before the window's start.
 const LATE_TICKS: u32 = u32::MAX - (1 << 20);
 
-/// The window that began last for all flows of a host: those that send less to see the base RTT do so together, so that their queue
-/// is empty for a moment.
-#[cold]
-fn start_ticks(now_ticks: u32, window_ticks: u32) -> u32 {
-    now_ticks.wrapping_sub(now_ticks.checked_rem(window_ticks).unwrap_or(0))
+#[inline(always)]
+fn window_ticks(window_ms: u32) -> u32 {
+    (u64::from(window_ms).wrapping_mul(1_000) >> TICK_BITS) as u32
 }
 
 /// What a sample is to a [`BaseRtt`].
@@ -64,6 +62,15 @@ impl BaseRtt {
         }
     }
 
+    /// Lets the present window have begun together with those of all flows of the host: those that send less to see the base RTT
+    /// do so together, so that their queue is empty for a moment.
+    pub fn align(&mut self, window_ms: u32) {
+        let late_ticks = self.window_start_ticks.checked_rem(window_ticks(window_ms));
+        self.window_start_ticks = self
+            .window_start_ticks
+            .wrapping_sub(late_ticks.unwrap_or(0));
+    }
+
     /// Takes a sample.
     pub fn update(&mut self, now_us: u64, rtt_us: u32, window_ms: u32) -> Sample {
         let ack = Ack {
@@ -82,12 +89,12 @@ impl BaseRtt {
         let now_us = ack.now_us;
         let rtt_us = rtt_us.max(1);
         let now_ticks = (now_us >> TICK_BITS) as u32;
-        let window_ticks = (u64::from(window_ms).wrapping_mul(1_000) >> TICK_BITS) as u32;
+        let window_ticks = window_ticks(window_ms);
         if self.min_us == 0 {
             *self = BaseRtt {
                 min_us: rtt_us,
                 window_min_us: rtt_us,
-                window_start_ticks: start_ticks(now_ticks, window_ticks),
+                window_start_ticks: now_ticks,
             };
             return Sample::Least;
         }
@@ -99,7 +106,7 @@ impl BaseRtt {
             let before_us = self.min_us;
             self.min_us = self.window_min_us.min(rtt_us);
             self.window_min_us = rtt_us;
-            self.window_start_ticks = start_ticks(now_ticks, window_ticks);
+            self.window_start_ticks = now_ticks;
             sample = match self.min_us > before_us.saturating_add(before_us >> 3) {
                 true => Sample::Longer,
                 false => Sample::OfNewWindow,

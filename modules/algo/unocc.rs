@@ -621,6 +621,7 @@ impl Controller for Flow {
         flow.window.start(cwnd_bytes, true);
         if let Some(rtt_us) = rtt_us {
             flow.base_rtt.update(now_us, rtt_us, BASE_RTT_WINDOW_MS);
+            flow.base_rtt.align(BASE_RTT_WINDOW_MS);
         }
         flow.line_rate
             .ask_host(params, now_us, &flow.base_rtt, Sample::Least);
@@ -654,6 +655,7 @@ impl Controller for Flow {
             base_rtt.update(ack.now_us, rtt_us, BASE_RTT_WINDOW_MS)
         });
         if sample != Sample::Ordinary {
+            self.base_rtt.align(BASE_RTT_WINDOW_MS);
             self.line_rate
                 .ask_host(params, ack.now_us, &self.base_rtt, sample);
             if sample != Sample::Least {
@@ -967,15 +969,19 @@ impl Flow {
         let is_delayed = ack.rtt_us.is_some_and(|rtt_us| rtt_us > undelayed_us);
         let is_near = host::is_in_region(path.base_rtt_us);
         let is_full = is_near || self.reached_ceiling(ratio, &path).is_some();
-        if is_steady && (is_longer || is_delayed && is_full) && !self.is_marked() {
-            let ceiling_bytes = path.ceiling_bytes(ratio);
-            let part = if is_near {
-                part
-            } else {
-                part.saturating_mul(FAR_PROBES)
-            };
-            self.window.lower_to(ceiling_bytes);
-            self.window.restart(mul_ratio(ceiling_bytes, part));
+        let ceiling_bytes = path.ceiling_bytes(ratio);
+        let part = match is_near {
+            true => part,
+            false => part.saturating_mul(FAR_PROBES),
+        };
+        let kept_bytes = mul_ratio(ceiling_bytes, part);
+        let is_needed = (is_longer || is_delayed && is_full) && self.window.bytes() > kept_bytes;
+        if is_steady && is_needed && !self.is_marked() {
+            // A slow start that a receiver stopped goes on once the receiver is faster.
+            if !self.window.in_slow_start() {
+                self.window.lower_to(ceiling_bytes);
+            }
+            self.window.restart(kept_bytes);
             self.adapt.forget_rtt_at_ceiling();
             self.adapt.set(Adapt::PROBING);
             self.round_ends = Moment::at(ack.now_us);

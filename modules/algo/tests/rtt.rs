@@ -44,8 +44,8 @@ fn a_window_begins_once() {
     assert_eq!(sample(10_501, 30), Sample::Least);
     assert_eq!(sample(10_502, 31), Sample::Ordinary);
     // From 20 to 30.
-    assert_eq!(sample(20_500, 33), Sample::Longer);
-    assert_eq!(sample(30_500, 50), Sample::OfNewWindow);
+    assert_eq!(sample(20_600, 33), Sample::Longer);
+    assert_eq!(sample(30_700, 50), Sample::OfNewWindow);
 }
 
 #[test]
@@ -53,8 +53,10 @@ fn windows_of_all_flows_begin_together() {
     let begun_ms = |first_ms: u64| {
         let mut base = BaseRtt::default();
         base.update(first_ms * 1_000, 14, WINDOW_MS);
+        base.align(WINDOW_MS);
         let is_new = |now_ms: &u64| {
             let sample = base.update(now_ms * 1_000, 20, WINDOW_MS);
+            base.align(WINDOW_MS);
             matches!(sample, Sample::OfNewWindow | Sample::Longer)
         };
         (first_ms + 1..60_000).filter(is_new).collect::<Vec<_>>()

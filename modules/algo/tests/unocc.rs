@@ -1590,10 +1590,16 @@ impl Reference {
         if ack.app_limited || !self.less(self.e, 1.0 / 1024.0, 1e-7) {
             return;
         }
-        self.lower_to(ceiling);
-        let target = self.cwnd;
-        let kept = if is_far { 8.0 * kept } else { kept };
-        self.cwnd = target.min(ceiling * kept);
+        let kept = if is_far { 8.0 * kept } else { kept } * ceiling;
+        if !self.less(kept, self.cwnd, 2.0) {
+            return;
+        }
+        let mut target = self.ssthresh;
+        if self.cwnd >= self.ssthresh {
+            self.lower_to(ceiling);
+            target = self.cwnd;
+        }
+        self.cwnd = self.cwnd.min(kept);
         self.ssthresh = target;
         (self.probing, self.skipping, self.unused) = (true, true, false);
         self.at_ceiling_sixteenths = 16;
