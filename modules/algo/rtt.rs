@@ -18,8 +18,8 @@ pub struct BaseRtt {
     window_start_ticks: u32,
 }
 
-/// A tick of the windows' clock: 1,024 us, so that no ACK divides. A window is shorter by less than two ticks, and an aligned one that begins late by
-/// as much as it is late.
+/// A tick of the windows' clock: 1,024 us, so that no ACK divides. A window is shorter by less than two ticks, and an
+/// aligned one by as much as it begins late.
 const TICK_BITS: u32 = 10;
 
 /// From here on, elapsed ticks are a time up to 18 minutes before the window's start.
