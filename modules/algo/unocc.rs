@@ -421,7 +421,7 @@ impl Adapt {
         u64::from(base_rtt_us).wrapping_mul(u64::from(16 | part) << exponent) >> 4
     }
 
-    /// What delayed ACKs then may be over, so it is to be seen again.
+    /// The RTT at the ceiling is noted again when the window is there. What made it long may have ended.
     fn forget_rtt_at_ceiling(&mut self) {
         self.0 = self.state();
     }
@@ -951,8 +951,8 @@ impl Flow {
         window.bytes()
     }
 
-    /// Where nothing is marked and RTTs show a queue the window falls to a part of its ceiling, from where slow start leads back:
-    /// the queue may be its own, and would be a part of the base RTT to come. So it does if the queue has become one.
+    /// Lowers the window to a part of its ceiling, from where slow start leads back, where nothing is marked and RTTs show a queue.
+    /// The flow may have made that queue, which would become a part of its base RTT. `is_longer`: it has just become one.
     #[inline(always)]
     fn probe_rtt(&mut self, params: &impl Values, ack: &Ack, is_longer: bool) {
         let Some(path) = self.path(params, params.line_rate_mbps()) else {
@@ -962,7 +962,8 @@ impl Flow {
         if ratio == 0 || part == 0 || !path.line_rate.is_told() {
             return;
         }
-        // Who begins, or pauses, or repairs a loss, makes no queue that stands. A receiver's window may stop slow start for good.
+        // A flow that begins, pauses, or repairs a loss makes no standing queue. But a slow start that does not grow may be one
+        // that the receiver's window has stopped for good.
         let begins = self.window.in_slow_start() && ack.cwnd_limited;
         let is_steady = !ack.app_limited && !ack.in_recovery && !begins;
         let undelayed_us = path.base_rtt_us.saturating_add(path.base_rtt_us >> 3);
