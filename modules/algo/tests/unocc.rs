@@ -395,6 +395,21 @@ fn the_ceiling_is_one_bdp_where_asked() {
     assert!(sim.flow.cwnd_bytes() > INTRA_BDP);
 }
 
+/// An ACK for a whole window, at the end of its round trip.
+fn ack_of_window(now_us: u64, rtt_us: u64, window_bytes: u64) -> Ack {
+    Ack {
+        now_us,
+        rtt_us: Some(rtt_us as u32),
+        srtt_us: rtt_us as u32,
+        acked_bytes: window_bytes,
+        delivered_bytes: window_bytes,
+        interval_us: rtt_us as u32,
+        cwnd_limited: true,
+        mss_bytes: MSS,
+        ..Ack::default()
+    }
+}
+
 /// One flow alone over `intra_us` and 10 Gbit/s, which its ACKs make `late_us` longer, after so many round trips: its window
 /// and what is delivered of the link.
 fn alone(params: Params, late_us: u64, round_trips: u32) -> (u64, f64) {
@@ -407,20 +422,7 @@ fn alone(params: Params, late_us: u64, round_trips: u32) -> (u64, f64) {
         let rtt_us = line_us.max(u64::from(base_us) + late_us);
         now_us += rtt_us;
         part = line_us as f64 / rtt_us as f64;
-        flow.on_ack(
-            &params,
-            &Ack {
-                now_us,
-                rtt_us: Some(rtt_us as u32),
-                srtt_us: rtt_us as u32,
-                acked_bytes: window_bytes,
-                delivered_bytes: window_bytes,
-                interval_us: rtt_us as u32,
-                cwnd_limited: true,
-                mss_bytes: MSS,
-                ..Ack::default()
-            },
-        );
+        flow.on_ack(&params, &ack_of_window(now_us, rtt_us, window_bytes));
     }
     (flow.cwnd_bytes(), part)
 }
@@ -469,16 +471,9 @@ fn a_window_hardly_passes_the_ceiling_where_more_of_it_only_queues() {
         flow.on_ack(
             &linux,
             &Ack {
-                now_us,
-                rtt_us: Some(rtt_us as u32),
-                srtt_us: rtt_us as u32,
                 // One packet at a time, as of a bundle its own time does not count.
                 acked_bytes: MSS.into(),
-                delivered_bytes: window_bytes,
-                interval_us: rtt_us as u32,
-                cwnd_limited: true,
-                mss_bytes: MSS,
-                ..Ack::default()
+                ..ack_of_window(now_us, rtt_us, window_bytes)
             },
         );
     }
@@ -527,21 +522,7 @@ fn alone_for(params: Params, seconds: u64) -> Vec<(u64, u64)> {
         let rtt_us = (window_bytes / 1_150).max(1_000);
         windows.push((now_us, window_bytes));
         now_us += rtt_us;
-        flow.on_ack(
-            &params,
-            &Ack {
-                now_us,
-                rtt_us: Some(rtt_us as u32),
-                srtt_us: rtt_us as u32,
-                acked_bytes: window_bytes,
-                delivered_bytes: window_bytes,
-                interval_us: rtt_us as u32,
-                prior_in_flight: (window_bytes / u64::from(MSS)) as u32,
-                cwnd_limited: true,
-                mss_bytes: MSS,
-                ..Ack::default()
-            },
-        );
+        flow.on_ack(&params, &ack_of_window(now_us, rtt_us, window_bytes));
     }
     windows
 }
