@@ -13,7 +13,7 @@ use crate::draw::scatter::{Dot, Scatter};
 
 const STYLE: &str = "<style>
 .win{background:#17703a33}.loss{background:#b3261e33}.tie{background:#8888882e}.undecided,.missing{color:var(--dim)}
-.card td:nth-child(1){white-space:normal;min-width:9rem}.key span{padding:.1rem .5rem;margin-right:.4rem}
+body{max-width:1420px}.card th{white-space:normal}.card td:nth-child(1){white-space:normal;min-width:9rem}.key span{padding:.1rem .5rem;margin-right:.4rem}
 </style>\n";
 
 pub fn html(card: &Card, rows: &[Row], runs: &Runs, sets: &[String]) -> String {
