@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use crate::draw::plot::{
-    AXIS_TITLE, Axis, BOTTOM, BYTES, CHARACTER, COLORS, Figure, HEIGHT, LEFT, RATE, RATIO, RIGHT,
-    TIME, Unit, escape, frame, legend,
+    AXIS_TITLE, Axis, BOTTOM, BYTES, CHARACTER, Figure, HEIGHT, LEFT, RATE, RATIO, RIGHT, TIME,
+    Unit, class, escape, frame, legend,
 };
 use crate::measure::metric;
 
@@ -145,7 +145,6 @@ fn column(
     at_y: &impl Fn(f64) -> f64,
 ) -> String {
     let mut svg = String::new();
-    let color = bar.color % COLORS;
     let text = |value: f64| format!("{:.4} {}", value / y.unit.size(), y.unit.name);
     let middle = x + wide / 2.0;
     // Writing to a String cannot fail.
@@ -155,8 +154,10 @@ fn column(
         let (foot, top) = (at_y(0.0), at_y(value));
         let _ = write!(
             svg,
-            "<path class=\"c{color} bar f{color}\" d=\"M{x:.1} {foot:.1}V{top:.1}h{wide:.1}V{foot:.1}\">\
+            "<path class=\"{} bar {}\" d=\"M{x:.1} {foot:.1}V{top:.1}h{wide:.1}V{foot:.1}\">\
              <title>{}: {}{}{}</title></path>",
+            class('c', bar.color),
+            class('f', bar.color),
             escape(name),
             text(value),
             ci95.unwrap_or_default(),

@@ -61,6 +61,16 @@ const MOST: f64 = 1e30;
 /// green alike, come first.
 pub const COLORS: usize = 8;
 
+/// The class of a colour that begins with `kind`, `c` for strokes and `f` for areas; past the
+/// last one colours come again, dashed and paler.
+pub fn class(kind: char, color: usize) -> String {
+    let again = match (color / COLORS).is_multiple_of(2) {
+        true => "",
+        false => " again",
+    };
+    format!("{kind}{}{again}", color % COLORS)
+}
+
 /// Colours and fonts of every chart, by the reader's theme.
 pub const STYLE: &str = "
 :root{--bg:#fff;--fg:#1b1f24;--dim:#5b6470;--line:#d9dde2;--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#aa3377;--c4:#997700;--c5:#2f9fd8;--c6:#666;--c7:#b2567a}
@@ -68,7 +78,7 @@ pub const STYLE: &str = "
 .chart{font:12px system-ui,sans-serif}.chart text{fill:var(--fg)}.chart .title{font-weight:600;font-size:13px}.chart .label{fill:var(--dim);font-size:11px}
 .chart path{fill:none;stroke-width:1.4;stroke-linejoin:round}.chart .grid{stroke:var(--line);stroke-width:1}
 .chart .ci{stroke:var(--fg);stroke-width:1.2}.chart .paper{stroke:var(--fg);stroke-width:2;stroke-dasharray:3 2}
-.chart .bar{fill-opacity:.55}.chart .band{fill-opacity:.18}.f0{fill:var(--c0)!important}.f1{fill:var(--c1)!important}.f2{fill:var(--c2)!important}.f3{fill:var(--c3)!important}.f4{fill:var(--c4)!important}.f5{fill:var(--c5)!important}.f6{fill:var(--c6)!important}.f7{fill:var(--c7)!important}
+.chart .again{stroke-dasharray:4 2;fill-opacity:.2}.chart .bar{fill-opacity:.55}.chart .bar.again{fill-opacity:.1}.chart .band{fill-opacity:.18}.f0{fill:var(--c0)!important}.f1{fill:var(--c1)!important}.f2{fill:var(--c2)!important}.f3{fill:var(--c3)!important}.f4{fill:var(--c4)!important}.f5{fill:var(--c5)!important}.f6{fill:var(--c6)!important}.f7{fill:var(--c7)!important}
 .c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}.c4{stroke:var(--c4)}.c5{stroke:var(--c5)}.c6{stroke:var(--c6)}.c7{stroke:var(--c7)}
 ";
 
@@ -234,18 +244,19 @@ impl Figure for Chart {
             path
         };
         for line in self.lines.iter().filter(|line| !line.points.is_empty()) {
-            let color = line.color % COLORS;
             if !line.band.is_empty() {
                 // Along the upper edge, and back along the lower one, which the axis cuts off.
                 let edges = || line.points.iter().zip(&line.band);
                 let upper = edges().map(|(point, band)| (point.0, band.1));
                 let lower = edges().map(|(point, band)| (point.0, band.0.max(0.0)));
                 let around = path(&mut upper.chain(lower.rev()));
-                let _ = write!(svg, "<path class=\"band f{color}\" d=\"{around}Z\"/>");
+                let class = class('f', line.color);
+                let _ = write!(svg, "<path class=\"band {class}\" d=\"{around}Z\"/>");
             }
             let _ = write!(
                 svg,
-                "<path class=\"c{color}\" d=\"{}\"><title>{}</title></path>",
+                "<path class=\"{}\" d=\"{}\"><title>{}</title></path>",
+                class('c', line.color),
                 path(&mut line.points.iter().copied()),
                 escape(&line.detail)
             );
@@ -288,10 +299,10 @@ pub struct Legend {
     pub top: f64,
 }
 
-/// One entry per name, under the title; for those that two rows of `width` have no room for, how
+/// One entry per name, under the title; for those that four rows of `width` have no room for, how
 /// many they are.
 pub fn legend<'a>(entries: impl Iterator<Item = (&'a str, usize)>, width: f64) -> Legend {
-    const ROWS: usize = 2;
+    const ROWS: usize = 4;
     const ROW: f64 = 15.0;
     const MARK: f64 = 19.0;
     const GAP: f64 = 16.0;
@@ -327,9 +338,9 @@ pub fn legend<'a>(entries: impl Iterator<Item = (&'a str, usize)>, width: f64) -
         let y = 31.0 + ROW * row as f64;
         let _ = write!(
             svg,
-            "<path class=\"c{}\" style=\"stroke-width:3\" d=\"M{x:.1} {y}h14\"/>\
+            "<path class=\"{}\" style=\"stroke-width:3\" d=\"M{x:.1} {y}h14\"/>\
              <text class=\"label\" x=\"{:.1}\" y=\"{}\">{}</text>",
-            color % COLORS,
+            class('c', color),
             x + MARK,
             y + 4.0,
             escape(name)
@@ -497,14 +508,16 @@ mod tests {
     }
 
     #[test]
-    fn a_legend_has_two_rows_at_most() {
+    fn a_legend_has_four_rows_at_most() {
         let of = |names: &[&str]| legend(names.iter().map(|name| (*name, 0)), 200.0);
         let long = "a-name-of-some-length";
         assert_eq!(of(&["a", "b"]).top, TOP);
-        let two = of(&["a", long, "b"]);
-        assert!(two.top > TOP && !two.svg.contains("+"));
-        let many = of(&["a", long, &format!("{long}2"), &format!("{long}3")]);
-        assert_eq!(many.top, two.top);
+        let names: Vec<_> = (0..5).map(|n| format!("{long}{n}")).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        let four = of(&names[..4]);
+        assert!(four.top > of(&["a", long, "b"]).top && !four.svg.contains("+"));
+        let many = of(&names);
+        assert_eq!(many.top, four.top);
         assert!(many.svg.contains("+1<"), "{}", many.svg);
     }
 
@@ -530,7 +543,7 @@ mod tests {
         let svg = chart.inline();
         assert_eq!(svg.matches(">intra<").count(), 1);
         assert_eq!(svg.matches("<title>&lt;a&gt;</title>").count(), 3);
-        assert_eq!(svg.matches("class=\"c1\"").count(), 3 + 2);
+        assert_eq!(svg.matches("class=\"c1 again\"").count(), 3 + 2);
         // Half of y's range, all of x's.
         assert!(svg.contains("L538.0 126.0"), "{svg}");
         assert_eq!(file([&chart, &chart], 2).matches("<g ").count(), 2);

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::charts::NARROW;
-use super::plot::{Axis, COLORS, Figure, HEIGHT, LEFT, RATIO, RIGHT, escape, frame, legend};
+use super::plot::{Axis, Figure, HEIGHT, LEFT, RATIO, RIGHT, class, escape, frame, legend};
 
 /// Below the data: labels and the name of the x axis.
 const BOTTOM: f64 = 40.0;
@@ -70,8 +70,8 @@ impl Figure for Scatter {
         for dot in sorted.iter().rev() {
             let _ = write!(
                 svg,
-                "<circle class=\"f{}\" fill-opacity=\".6\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.5\"><title>{}</title></circle>",
-                dot.color % COLORS,
+                "<circle class=\"{}\" fill-opacity=\".6\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.5\"><title>{}</title></circle>",
+                class('f', dot.color),
                 at_x(dot.at.0),
                 legend.top + height - dot.at.1 / y.end * height,
                 escape(&dot.detail)

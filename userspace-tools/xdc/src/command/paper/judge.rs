@@ -191,7 +191,8 @@ fn doubt(missing: &BTreeSet<u64>, of: &[Population]) -> Option<String> {
         let seeds: Vec<_> = missing.iter().map(u64::to_string).collect();
         return Some(format!("no value with seed {}", seeds.join(", ")));
     }
-    let few = of.iter().find(|of| of.ended < of.needed);
+    let few = of.iter().filter(|of| of.ended < of.needed);
+    let few = few.min_by_key(|of| of.ended);
     if let Some(few) = few {
         return Some(format!("{} flows, {} needed", few.ended, few.needed));
     }
