@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What a sweep came to as charts: means over seeds, and how sure they are.
 
+use std::collections::BTreeSet;
+
 use super::grid::Expanded;
 use super::table::{Row, ccs, mean};
 use crate::draw::bars::{Bar, Bars, Group, unit_of};
@@ -136,8 +138,8 @@ fn curves(
     }
 }
 
-/// A metric over the first axis, means over seeds; `paper` is what a paper has at a point for a
-/// congestion control.
+/// A metric over the first axis, or over all if there were more bars to a group than colours:
+/// means over seeds. `paper` is what a paper has at a point for a congestion control.
 pub fn bars(
     grid: &Expanded,
     rows: &[Row<'_>],
@@ -147,11 +149,10 @@ pub fn bars(
     let (unit, factor) = unit_of(metric.unit());
     let mut groups: Vec<Group> = Vec::new();
     let mut names = Names::default();
+    let grouped = axes_of_groups(grid);
     for (index, point) in grid.points.iter().enumerate() {
-        let (label, others) = match point.labels.split_first() {
-            Some((first, others)) => (first.as_str(), others),
-            None => ("", &[][..]),
-        };
+        let (of_group, others) = point.labels.split_at(grouped);
+        let label = of_group.join(", ");
         let bars = ccs(grid).into_iter().map(|cc| {
             let (name, color) = names.of(cc, others);
             let estimate = mean(rows, index, cc, metric);
@@ -166,19 +167,26 @@ pub fn bars(
         let bars: Vec<_> = bars.collect();
         match groups.iter_mut().find(|group| group.label == label) {
             Some(group) => group.bars.extend(bars),
-            None => groups.push(Group {
-                label: label.to_owned(),
-                bars,
-            }),
+            None => groups.push(Group { label, bars }),
         }
     }
     Bars {
         title: metric.to_string(),
-        x_title: grid.axes.first().cloned().unwrap_or_default(),
+        x_title: grid.axes[..grouped].join(", "),
         width: NARROW
             .max(60.0 + 14.0 * groups.iter().map(|g| g.bars.len() + 1).sum::<usize>() as f64),
         unit,
         groups,
+    }
+}
+
+/// How many of the axes tell groups of bars apart; the others are in the names of bars.
+fn axes_of_groups(grid: &Expanded) -> usize {
+    let others: BTreeSet<_> = grid.points.iter().map(|it| it.labels.get(1..)).collect();
+    let ccs = ccs(grid).len();
+    match ccs > 1 && ccs * others.len() > plot::COLORS {
+        true => grid.axes.len(),
+        false => grid.axes.len().min(1),
     }
 }
 
