@@ -192,7 +192,29 @@ fn axes_of_groups(grid: &Expanded) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::grid::{Axis, Grid};
     use super::*;
+    use crate::home::Home;
+
+    #[test]
+    fn bars_of_many_congestion_controls_are_grouped_by_all_axes() {
+        let home = Home::find().unwrap();
+        let of = |ccs: &[&str]| {
+            let mut grid = Grid::of("two-dc-1g");
+            grid.ccs = ccs.iter().map(|&cc| cc.to_owned()).collect();
+            let axes = ["duration=1s,2s", "warmup=0s,100ms"];
+            grid.axis = axes.map(|axis| Axis::parse(axis).unwrap()).into();
+            let metric = "drops".parse().unwrap();
+            let bars = bars(&grid.expand(&home).unwrap(), &[], &metric, |_, _| None);
+            let sizes: Vec<_> = bars.groups.iter().map(|group| group.bars.len()).collect();
+            (bars.x_title, sizes)
+        };
+        let (few, sizes) = of(&["unocc", "cubic"]);
+        assert_eq!((few.as_str(), &sizes[..]), ("duration", &[4, 4][..]));
+        let (many, sizes) = of(&["unocc", "gemini", "dctcp", "cubic", "bbr"]);
+        let all = ("duration, warmup", &[5, 5, 5, 5][..]);
+        assert_eq!((many.as_str(), &sizes[..]), all);
+    }
 
     #[test]
     fn a_name_keeps_its_colour() {
