@@ -61,8 +61,8 @@ const MOST: f64 = 1e30;
 /// green alike, come first.
 pub const COLORS: usize = 8;
 
-/// The class of a colour that begins with `kind`, `c` for strokes and `f` for areas; past the
-/// last one colours come again, dashed and paler.
+/// The class of a colour in [`STYLE`]: `kind` is `c` for strokes and `f` for areas. Every second
+/// round through the colours is dashed and paler.
 pub fn class(kind: char, color: usize) -> String {
     let again = match (color / COLORS).is_multiple_of(2) {
         true => "",
