@@ -2,8 +2,9 @@
 #
 #   make quick      from nothing to a first table, in virtual time: User Mode Linux alone
 #   make demo       the same in QEMU, compared with virtual time
-#   make test       every test, on the host and in guests
-#   make test-long  what takes hours: the soak, a thousand reloads, mutants
+#   make check      two minutes: tests of the files that differ from the upstream branch (or BASE=COMMIT)
+#   make test       everything that protects a user, on the host and in guests
+#   make test-long  hours: debug kernels with several processors, storms, mutants, other machines
 #   make            set up, build the kernels, the modules and the tools
 #   make modules    the kernel modules; KDIR=DIR for a kernel of your own
 #   make tracing    what `xdc trace` records with (make has it, make demo does not)
@@ -33,7 +34,9 @@ TARGET := x86_64-unknown-linux-gnu
 GUEST_BIN := xdc-script xdc-storm xdc-witness
 STATIC := RUSTFLAGS="-C target-feature=+crt-static -C strip=debuginfo" cargo build --quiet --locked --release --target $(TARGET)
 STATIC_OUT := userspace-tools/target/$(TARGET)/release
-XDC := userspace-tools/target/release/xdc
+# `make check` takes dev, which compiles a change in a fraction of the time.
+PROFILE ?= release
+XDC := userspace-tools/target/$(PROFILE:dev=debug)/xdc
 export KSRC KDIR W CLIPPY DESTDIR SIGN_KEY SIGN_CERT
 # A new checkout finds the crates compiled. Cargo before 1.91 does not know of it and keeps them in target/.
 ifndef CARGO_BUILD_BUILD_DIR
@@ -43,14 +46,16 @@ $(error see above)
 endif
 endif
 
-.PHONY: all quick quick-plan setup kernels modules agent tracing test-tools tools guests bundle demo test test-long test-debian install uninstall dkms clean
+.PHONY: all quick quick-plan setup kernels modules agent tracing test-tools tools guests guests-uml bundle demo check test test-long test-debian install uninstall dkms clean
 .NOTPARALLEL:
 
 all: guests tracing
 	@echo "ready: make demo, make test, or $(XDC) --help"
 
 # What a guest needs on both engines.
-guests: kernels modules-x86 modules-uml agent tools
+guests: guests-uml kernel-x86 modules-x86
+
+guests-uml: kernel-uml modules-uml agent tools
 
 setup:
 	@qemu-images/setup.sh $(SETUP)
@@ -95,11 +100,11 @@ test-tools: tracing
 
 tools: setup
 	@[ -e $(XDC) ] || echo "xdc: building $(XDC)"
-	@cd userspace-tools && cargo build --quiet --locked --release -p xdc -p xdc-tc-plugin -p xdc-ip-plugin
+	@cd userspace-tools && cargo build --quiet --locked --profile $(PROFILE) -p xdc -p xdc-tc-plugin -p xdc-ip-plugin
 	@mkdir -p build/tc build/ip
-	@install -s -m 644 userspace-tools/target/release/libq_phantom.so build/tc/q_phantom.so
+	@install -s -m 644 $(dir $(XDC))libq_phantom.so build/tc/q_phantom.so
 	@ln -sf q_phantom.so build/tc/q_acceltor.so
-	@install -s -m 644 userspace-tools/target/release/liblink_unorc.so build/ip/link_unorc.so
+	@install -s -m 644 $(dir $(XDC))liblink_unorc.so build/ip/link_unorc.so
 
 # Without QEMU, and without the modules that only tests load.
 quick: SETUP := quick
@@ -131,11 +136,11 @@ selftests-7.%: agent test-tools tools
 	@$(MAKE) modules-7.$*
 	@XDC_HOME=build/linux-7.$* $(XDC) selftest --engine uml
 
-test: guests test-tools modules-debug bundle
-	@selftests/host/all
-
-test-long: guests test-tools modules-debug
-	@selftests/host/long
+# The suite builds what its stages need, and times it. FILTER=WORDS picks stages.
+check test test-long: setup
+	@qemu-images/setup.sh tests
+	@cd userspace-tools && cargo build --quiet --locked --release -p xdc-suite
+	@XDC_TOP="$(CURDIR)" userspace-tools/target/release/xdc-suite $(@:test-long=long) $(FILTER)
 
 install:
 	@qemu-images/install.sh "$(PREFIX)"

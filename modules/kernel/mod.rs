@@ -4,7 +4,7 @@
 //! interface. All `unsafe` of this project is in this directory.
 
 // Compiled into each module, which uses its part; that every item has a user in
-// some module is checked by `make test` (selftests/host/all, used_somewhere).
+// some module is checked by `make test` (selftests/host/sources).
 #![allow(dead_code)]
 
 // Modules use its structs; its functions are unsafe to call, and are called in this directory only.

@@ -2,7 +2,7 @@
 //! `xdc selftest`: the executables of selftests/guest/ in a guest; KTAP on stdout.
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use xdc_proto::{Job, Message, Plan};
 
@@ -124,10 +124,16 @@ pub fn command(request: &Request) -> Result<bool> {
         console: None,
     };
     let mut tally = Tally::default();
+    let mut start = Instant::now();
     let outcome = guest.run(&plan, &watch, |message| {
         if let Message::Ktap { line } = message {
             println!("{}", printable(&line));
+            let ended = tally.ended;
             tally.add(&line);
+            if let Some(name) = tests.get(ended).filter(|_| tally.ended > ended) {
+                println!("# seconds: {name} {:.1}", start.elapsed().as_secs_f64());
+                start = Instant::now();
+            }
         }
         Ok(())
     });
