@@ -55,6 +55,7 @@ impl Module {
         let words = |text: &[u8]| -> Vec<String> {
             let words = text.split(|byte| b", ".contains(byte));
             words
+                .filter(|word| !word.is_empty())
                 .map(|word| module_name(&String::from_utf8_lossy(word)))
                 .collect()
         };
@@ -333,7 +334,7 @@ pub mod tests {
             "udp_tunnel b"
         );
         assert_eq!(module("\0softdep=pre: a post: b\0x"), "pre: a post: b");
-        assert_eq!(module("\0depends=\0").trim(), "");
+        assert_eq!(module("\0depends=\0"), "");
     }
 
     /// Made-up ones, with more modules than a plan loads.
