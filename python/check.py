@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """check.py RESULT [SWEEP]: whether xdc.py reads what xdc has written, without pandas."""
 
-import pathlib
 import sys
 
 sys.dont_write_bytecode = True
@@ -46,7 +45,7 @@ check("and a date", about["provenance"]["date"].endswith("Z"))
 if len(sys.argv) > 2:
     sweep = xdc.load(sys.argv[2], use_pandas=False)
     for row in sweep["table"]:
-        flows = xdc.rows(pathlib.Path(sys.argv[2]) / "cells" / f"{row['cell']}.flows.csv")
+        flows = xdc.rows(xdc.cell_file(sys.argv[2], f"{row['cell']}.flows.csv"))
         check("a row's cell is that of its congestion control", {flow["cc"] for flow in flows} == {row["cc"]})
         check("and has as many flows", len(flows) == row["flows"])
 print(f"# python: {passed} passed, {failed} failed")

@@ -8,6 +8,7 @@ installed, else lists of dicts. docs/scenarios.md has all columns and metrics.
 
 import csv
 import json
+import os
 import pathlib
 import sys
 
@@ -43,8 +44,18 @@ def load(folder, use_pandas=True):
 
 def flows_of(folder, cell):
     """The flows of one cell of a sweep or a paper, by the column `cell` of its table."""
-    table = rows(pathlib.Path(folder) / "cells" / f"{cell}.flows.csv")
+    table = rows(cell_file(folder, f"{cell}.flows.csv"))
     return table if pandas is None else pandas.DataFrame(table)
+
+
+def cell_file(folder, name):
+    """A file of a cell: in the folder after a sweep on Slurm, else in xdc's cache."""
+    own = pathlib.Path(folder) / "cells" / name
+    if own.is_file():
+        return own
+    env = os.environ.get
+    base = env("XDC_CACHE_HOME") or env("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(env("XDC_CACHE") or pathlib.Path(base) / "xdc") / "cells" / name
 
 
 def rows(path):

@@ -5,8 +5,7 @@ use std::env;
 use std::process::Command;
 
 fn main() {
-    // Not with every commit: cells of sweeps are named after the program that reads them, and one
-    // that nothing was changed in is the same program.
+    // Not with every commit: a program that nothing was changed in is not linked again.
     println!("cargo::rerun-if-changed=src");
     println!("cargo::rerun-if-env-changed=XDC_COMMIT");
     // A packager's, who has no repository; else this one's, if there is one.

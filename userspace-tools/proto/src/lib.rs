@@ -195,6 +195,27 @@ pub struct Topology {
     pub rotor: Option<Rotor>,
 }
 
+impl Topology {
+    /// The direction of a link from one node to its neighbour; of parallel ones the first, or, for
+    /// `NEIGHBOUR.1` and so on, another.
+    pub fn direction(&self, from: &str, to: &str) -> Option<&Direction> {
+        let (to, nth) = match to.split_once('.') {
+            Some((to, nth)) => (to, nth.parse().ok().filter(|&n| n > 0)?),
+            None => (to, 0),
+        };
+        let mut directions = self.links.iter().filter_map(|link| {
+            if link.a == from && link.b == to {
+                Some(&link.ab)
+            } else if link.a == to && link.b == from {
+                Some(&link.ba)
+            } else {
+                None
+            }
+        });
+        directions.nth(nth)
+    }
+}
+
 /// An optical circuit switch that joins racks in pairs by a timetable. A rack's switch has a bond of two
 /// uplinks in the place of its link to the packet network's router: that link, and one to the circuit switch.
 /// The queue of that link is the bond's qdisc, `acceltor`; what a [`Rotor`] says need not be among its words.

@@ -17,6 +17,14 @@ pub struct Guests {
     pub timeout: Duration,
 }
 
+/// Finished cells that are computed again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Again {
+    /// Those whose run was suspect: on a machine that had other work to do, say.
+    Suspect,
+    All,
+}
+
 /// Of commands that come to a judgement.
 #[derive(clap::Args)]
 pub struct Outcome {

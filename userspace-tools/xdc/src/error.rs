@@ -5,6 +5,8 @@ use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 
+use xdc_measure::record::Refused;
+
 use crate::text::printable;
 
 /// Why a command ends early.
@@ -130,6 +132,15 @@ impl Error {
             // As a shell has it.
             Kind::Interrupted(signal) => 128 + signal,
         })
+    }
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        Self {
+            hint: refused.hint.map(str::to_owned),
+            ..Self::failure(refused.what)
+        }
     }
 }
 

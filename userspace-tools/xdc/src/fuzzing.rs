@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use xdc_proto::{Job, MAX_FLOWS, Message, TraceHead, sysctl_path};
 
-use crate::command::sweep::cells::Outcome;
 use crate::command::sweep::grid::{Axis, Grid, parse_seeds};
 use crate::command::sweep::table;
 use crate::draw::plot;
 use crate::live::trace;
 use crate::result::expect;
 use crate::result::files;
-use crate::result::record::{RawTrace, Record};
 use crate::result::stored;
-use crate::result::summary::{self, Windows};
 use crate::scenario;
 use crate::scenario::limits::{MAX_LINKS, MAX_NODES, MAX_WATCHED};
 use crate::scenario::plan;
 use crate::text::is_control;
+use xdc_measure::figures;
+use xdc_measure::outcome::Outcome;
+use xdc_measure::record::{RawTrace, Record};
 
 /// A scenario that [`set`] and [`messages`] start from.
 const SMALL: &str = include_str!("../../../scenarios/links.toml");
@@ -68,7 +68,7 @@ fn plans(loaded: &scenario::Loaded) {
         for direction in links {
             assert!(direction.rate_bps >= 8);
         }
-        assert!(Windows::of(&loaded.scenario).jain_us > 0);
+        assert!(loaded.scenario.windows().jain_us > 0);
     }
 }
 
@@ -144,8 +144,8 @@ pub fn messages(lines: &str) {
         }
     }
     if let Ok(record) = record.complete(Duration::ZERO) {
-        let windows = Windows::of(&loaded.scenario);
-        let _ = summary::run(&record, &windows);
+        let windows = loaded.scenario.windows();
+        let _ = figures::run(&record, &windows);
         let records = std::slice::from_ref(&record);
         let _ = files::flows_csv(&mut std::io::sink(), records);
         let _ = files::series_csv(&mut std::io::sink(), records);

@@ -3,6 +3,7 @@
 //! directories for files that live as long as a guest.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -317,10 +318,31 @@ pub fn running_release() -> Result<String> {
 
 /// Answers that are expensive to find twice; shared with the Makefile.
 pub fn cache() -> Option<PathBuf> {
-    let base = env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")))?;
-    Some(base.join("xdc"))
+    cache_by(|name| env::var_os(name))
+}
+
+/// By the variables of qemu-images/common.sh, in its order; an empty one counts for nothing.
+fn cache_by(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let set = |name| {
+        variable(name)
+            .filter(|it| !it.is_empty())
+            .map(PathBuf::from)
+    };
+    let base = || {
+        set("XDC_CACHE_HOME")
+            .or_else(|| set("XDG_CACHE_HOME"))
+            .or_else(|| Some(set("HOME")?.join(".cache")))
+    };
+    set("XDC_CACHE").or_else(|| Some(base()?.join("xdc")))
+}
+
+/// Makes a command's `--out`, where it is not there yet.
+pub fn make_out(dir: &Path) -> Result<()> {
+    fs::create_dir_all(dir).map_err(|err| {
+        Error::io(format!("cannot make {}", dir.display()), &err)
+            .hint("--out DIR, where you may write")
+    })?;
+    require_space(dir)
 }
 
 const MIN_FREE_BYTES: u64 = 256 << 20;
@@ -480,6 +502,25 @@ mod tests {
         assert!(hint(&dir).contains("this bundle has no build/x86/kernel"));
         fs::remove_file(dir.path().join("build/agent")).unwrap();
         assert!(!is_home(dir.path()));
+    }
+
+    #[test]
+    fn the_cache_is_where_the_scripts_have_it() {
+        let order = [
+            ("XDC_CACHE", "/a", "/a"),
+            ("XDC_CACHE_HOME", "/b", "/b/xdc"),
+            ("XDG_CACHE_HOME", "/c", "/c/xdc"),
+            ("HOME", "/d", "/d/.cache/xdc"),
+        ];
+        for n in 0..order.len() {
+            let value = |name: &str| {
+                let set = order.iter().position(|it| it.0 == name).unwrap();
+                let value = if set < n { "" } else { order[set].1 };
+                Some(OsString::from(value))
+            };
+            assert_eq!(cache_by(value), Some(PathBuf::from(order[n].2)));
+        }
+        assert_eq!(cache_by(|_| None), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! line or a scenario is wrong, 129, 130 and 143 ended by SIGHUP, Ctrl-C and SIGTERM.
 //!
 //! A folder is a wing. Wings are in the order that data takes, and use only those before them:
-//! `measure`, what a run is measured by; `scenario`, from TOML to a plan; `guest`, what is started
+//! `measure`, the names of figures; `scenario`, from TOML to a plan; `guest`, what is started
 //! to carry it out; `result`, from what a guest says to files; `draw`, pictures and pages of them;
 //! `live`, the running kernel; `setup`, this host; `command`, what a person types. The files beside
 //! them serve every wing and use none, but for `cli`, `fuzzing` and this one, which use all.

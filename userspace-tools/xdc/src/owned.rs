@@ -297,11 +297,16 @@ pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
 /// Removes what a killed [`replace`] has left in a directory; one that is under way takes less.
 pub fn reap_files(dir: &Path) {
     const DEAD_AFTER: Duration = Duration::from_secs(600);
+    remove_old(dir, NEW, DEAD_AFTER);
+}
+
+/// Removes files whose names begin with `prefix` and that nobody has written or touched for so long.
+pub fn remove_old(dir: &Path, prefix: &str, unused: Duration) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        let named = entry.file_name().to_string_lossy().starts_with(NEW);
+        let named = entry.file_name().to_string_lossy().starts_with(prefix);
         let written = entry.metadata().and_then(|meta| meta.modified());
         let age = written.ok().and_then(|written| written.elapsed().ok());
-        if named && age.is_some_and(|age| age > DEAD_AFTER) {
+        if named && age.is_some_and(|age| age > unused) {
             let _ = fs::remove_file(entry.path());
         }
     }

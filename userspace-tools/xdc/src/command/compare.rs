@@ -176,9 +176,9 @@ pub fn command(a: &Path, b: &Path, plot: Option<&Path>, json: bool) -> Result<bo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::run::{Rtt, Run};
-    use crate::result::record::tests::recorded;
-    use crate::result::summary::{self, Windows};
+    use crate::result::testing::recorded;
+    use xdc_measure::figures::{self, Windows};
+    use xdc_measure::run::{Rtt, Run};
 
     fn agree(metric: &str, within: f64, slack: f64) -> Agree {
         Agree {
@@ -199,7 +199,7 @@ mod tests {
                 p50: Some(1.0),
                 p99: None,
             },
-            ..summary::run(&recorded(), &Windows::every_us(1000))
+            ..figures::run(&recorded(), &Windows::every_us(1000))
         }
     }
 

@@ -21,15 +21,16 @@ use crate::progress::Progress;
 use crate::result::expect::{self, Verdict};
 use crate::result::files::Pending;
 use crate::result::provenance::Provenance;
-use crate::result::record::Record;
 use crate::result::runner::{self, ALL_HOSTS, Runner};
-use crate::result::summary::{self, SCHEMA, Summary, Windows};
+use crate::result::summary::{SCHEMA, Summary};
 use crate::result::{capture, files, table};
 use crate::scenario::engine::Kind;
 use crate::scenario::plan;
 use crate::scenario::programs::output_files;
 use crate::scenario::{self, Loaded, SEE_EXAMPLE};
 use crate::text::printable;
+use xdc_measure::figures;
+use xdc_measure::record::Record;
 
 #[derive(clap::Args)]
 pub struct Request {
@@ -189,7 +190,7 @@ pub fn command(request: &Request) -> Result<bool> {
             let provenance = provenance
                 .join()
                 .map_err(|_| Error::failure("cannot determine the provenance"))??;
-            Ok((provenance, outcomes))
+            Ok::<_, Error>((provenance, outcomes))
         })?
     };
 
@@ -247,7 +248,7 @@ fn write(
     records: &[Record],
     pending: &Pending,
 ) -> Result<Summary> {
-    let windows = Windows::of(&loaded.scenario);
+    let windows = loaded.scenario.windows();
     let summary = Summary {
         schema: SCHEMA,
         scenario: loaded.name.clone(),
@@ -262,7 +263,7 @@ fn write(
         provenance,
         runs: records
             .iter()
-            .map(|record| interrupt::check().map(|()| summary::run(record, &windows)))
+            .map(|record| interrupt::check().map(|()| figures::run(record, &windows)))
             .collect::<Result<_>>()?,
     };
     let checked = expect::check(&loaded.scenario.expect, &summary.engine, &summary.runs);

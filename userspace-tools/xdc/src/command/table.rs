@@ -97,9 +97,10 @@ fn markdown(stored: &Stored, metrics: &[Metric]) -> String {
 mod tests {
     use super::*;
     use crate::measure::metric;
-    use crate::result::record::tests::recorded;
-    use crate::result::summary::{self, Summary, Windows};
+    use crate::result::summary::Summary;
+    use crate::result::testing::recorded;
     use crate::scenario;
+    use xdc_measure::figures::{self, Windows};
 
     #[test]
     fn a_row_for_each_congestion_control() {
@@ -107,7 +108,7 @@ mod tests {
         let scenario = scenario::load(Some(&home), "two-dc-1g", &[])
             .unwrap()
             .scenario;
-        let run = summary::run(&recorded(), &Windows::every_us(1000));
+        let run = figures::run(&recorded(), &Windows::every_us(1000));
         let cc = run.cc.clone();
         let stored = Stored {
             dir: PathBuf::new(),

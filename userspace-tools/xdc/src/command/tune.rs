@@ -14,16 +14,17 @@ use serde::{Deserialize, Serialize};
 use xdc_algo::ALGORITHMS;
 use xdc_proto::rng::Rng;
 
-use crate::args;
+use crate::args::{self, Again};
 use crate::command::score::card::{self, Log2};
 use crate::command::score::row::{Form, Row};
 use crate::command::score::run::{self, Known, Runs};
 use crate::command::score::store::Store;
 use crate::command::score::{choose, text};
+use crate::command::sweep::cells::Cells;
 use crate::command::sweep::lab::Lab;
 use crate::error::{Error, Result};
 use crate::guest::engine::Engine;
-use crate::home::Home;
+use crate::home::{self, Home};
 use crate::interrupt;
 use crate::marked;
 use crate::owned;
@@ -75,6 +76,9 @@ pub struct Request {
     /// docs/score.md.
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
+    /// Compute these finished cells again: suspect, or all.
+    #[arg(long, value_name = "WHICH", hide_possible_values = true)]
+    again: Option<Again>,
     #[command(flatten)]
     to: args::Outcome,
     #[command(flatten)]
@@ -160,6 +164,7 @@ struct Bench<'a> {
     request: &'a Request,
     runner: Runner<'a>,
     lab: &'a Lab,
+    cells: Cells,
     knobs: &'a [Knob],
 }
 
@@ -220,10 +225,8 @@ impl Bench<'_> {
             sets: &sets,
         };
         let bundle = Store::open(Path::new("/dev/null"), String::new());
-        let mut here = Store::open(Path::new("/dev/null"), String::new());
         let mut known = Known {
             bundle: &bundle,
-            here: &mut here,
             of: &[],
             used: BTreeMap::new(),
             bundle_agrees: false,
@@ -234,7 +237,7 @@ impl Bench<'_> {
             &form,
             (self.runner, self.lab, jobs),
             &mut known,
-            &self.request.to.dir("tune"),
+            &self.cells,
         )
     }
 
@@ -275,6 +278,8 @@ pub fn command(request: &Request) -> Result<bool> {
         return Err(Error::usage(format!("{} has a network of its own", row.id))
             .hint("a row on the scorecard's base network: S3, S6"));
     }
+    let dir = request.to.dir("tune");
+    home::make_out(&dir)?;
     let progress = Progress::new();
     let lab = Lab::copy(&home, Engine::Uml)?;
     let bench = Bench {
@@ -288,6 +293,7 @@ pub fn command(request: &Request) -> Result<bool> {
             progress: &progress,
         },
         lab: &lab,
+        cells: Cells::open(&dir, request.again)?,
         knobs: &knobs,
     };
     let default: Setting = knobs.iter().map(|knob| knob.default).collect();
@@ -366,7 +372,6 @@ pub fn command(request: &Request) -> Result<bool> {
         b: held_out,
         factor_of_two: costs,
     };
-    let dir = request.to.dir("tune");
     let json = serde_json::to_string_pretty(&tuned)
         .map_err(|err| Error::failure(format!("the outcome cannot be written: {err}")))?;
     let path = dir.join(format!("{}.json", request.cc));

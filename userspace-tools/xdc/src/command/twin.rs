@@ -17,18 +17,18 @@ use crate::args;
 use crate::error::{Error, Result};
 use crate::guest::engine::{Clock, Engine};
 use crate::home::{Flavour, Home};
-use crate::measure::run::Content;
 use crate::progress::Progress;
 use crate::result::capture;
 use crate::result::expect::{self, Verdict};
-use crate::result::record::Record;
 use crate::result::runner::Runner;
-use crate::result::summary::{self, Windows};
 use crate::scenario::engine::Kind;
 use crate::scenario::plan;
 use crate::scenario::{self, Loaded};
 use crate::text::printable_lines;
 use crate::{interrupt, pool};
+use xdc_measure::figures;
+use xdc_measure::record::Record;
+use xdc_measure::run::Content;
 
 #[derive(clap::Args)]
 pub struct Request {
@@ -242,7 +242,7 @@ fn judge(case: &Case, first: &Record, second: &Record, outcome: &mut Outcome) ->
             .extend(doubts.map(|doubt| format!("suspect: {name}: {doubt}")));
     }
 
-    let mut run = summary::run(first, &Windows::of(&case.loaded.scenario));
+    let mut run = figures::run(first, &case.loaded.scenario.windows());
     outcome.drops = run.drops;
     outcome.timeouts = run.timeouts;
     outcome.virtual_ms = first.virtual_us as f64 / 1e3;

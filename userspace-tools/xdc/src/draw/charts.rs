@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Which charts a result has: all congestion controls side by side, then each one's details.
 
-use crate::draw::plot::{self, BYTES, Chart, Line, MAX_POINTS, RATE, RATIO, TIME};
-use crate::result::record::Record;
-use crate::result::summary;
+use xdc_measure::figures;
+use xdc_measure::record::Record;
+use xdc_measure::throughput::{Line, MAX_POINTS, per_flow, throughput};
+use xdc_netlink::phantom;
+use xdc_proto::{Mark, Queue, RunPlan};
+
+use crate::draw::plot::{self, BYTES, Chart, RATE, RATIO, TIME};
 
 /// Of charts that stand three in a row, and of those that stand two in a row.
 pub const NARROW: f64 = 400.0;
@@ -91,64 +95,12 @@ fn throughputs(records: &[Record], jain_window_us: u64) -> Vec<Chart> {
     charts
 }
 
-/// Averages over parts of the window that fairness is judged by.
-pub fn throughput(record: &Record, jain_window_us: u64) -> Vec<Line> {
-    const PARTS: u64 = 2;
-    let end_us = record.end_us();
-    let step_us = (jain_window_us / PARTS)
-        .max(2 * record.plan.sample_us)
-        .max(end_us / MAX_POINTS as u64)
-        .max(1);
-    // Above it is what had waited for a retransmission, and would dwarf what the link carried.
-    let link_bps = record.bottleneck().map_or(f64::MAX, |(_, bps)| bps as f64);
-    let rate = |flow, from: u64| {
-        let to = from + step_us;
-        let bytes = record.received_at(flow, to) - record.received_at(flow, from);
-        (to as f64, (bytes * 8e6 / step_us as f64).min(link_bps))
-    };
-    let of_flow = |flow: usize| {
-        let result = &record.flows[flow];
-        let (start, end) = (result.start_us(), result.end_us().unwrap_or(end_us));
-        // Whole steps only: the rate over a sliver says nothing.
-        (start / step_us..end / step_us)
-            .map(|step| step * step_us)
-            .map(|from| rate(flow, from))
-            .collect()
-    };
-    if !record.plan.flow_series {
-        return vec![total(record, step_us)];
-    }
-    per_flow(record, of_flow)
-}
-
-/// What all receivers have read together.
-fn total(record: &Record, step_us: u64) -> Line {
-    let mut points = Vec::new();
-    let mut last = (0, 0);
-    for sample in &record.samples {
-        let us = sample.t_us - last.0;
-        if us >= step_us {
-            // A guest may tell of less than before.
-            let bytes = sample.received_bytes.saturating_sub(last.1);
-            points.push((sample.t_us as f64, bytes as f64 * 8e6 / us as f64));
-            last = (sample.t_us, sample.received_bytes);
-        }
-    }
-    Line {
-        name: "all flows".to_owned(),
-        detail: "all flows".to_owned(),
-        color: 0,
-        points,
-        ..Line::default()
-    }
-}
-
 fn jain(record: &Record, index: usize, window_us: u64) -> Line {
     Line {
         name: record.cc.clone(),
         detail: record.cc.clone(),
         color: index,
-        points: summary::jain_windows(record, window_us)
+        points: figures::jain_windows(record, window_us)
             .into_iter()
             .map(|(from, jain)| ((from + window_us) as f64, jain))
             .collect(),
@@ -163,7 +115,7 @@ fn fct(records: &[Record]) -> Option<Chart> {
         .enumerate()
         .map(|(index, record)| {
             let all: Vec<_> = (0..record.flows.len()).collect();
-            let fcts_ms = summary::fcts_ms(record, &all);
+            let fcts_ms = figures::fcts_ms(record, &all);
             let fcts_us: Vec<_> = fcts_ms.iter().map(|ms| ms * 1e3).collect();
             Line {
                 name: record.cc.clone(),
@@ -244,7 +196,7 @@ fn details(record: &Record) -> Vec<Chart> {
             title: "Phantom queues".to_owned(),
             y_unit: BYTES,
             ..of_queues(|sample| sample.phantom_bytes, &|queue| {
-                record.marks_by_phantom(queue)
+                marks_by_phantom(&record.plan, queue)
             })
         },
     ];
@@ -256,27 +208,21 @@ fn details(record: &Record) -> Vec<Chart> {
     charts
 }
 
-/// A line per flow in the colour of its group.
-fn per_flow(record: &Record, points: impl Fn(usize) -> Vec<(f64, f64)>) -> Vec<Line> {
-    let mut groups: Vec<&str> = Vec::new();
-    let mut lines = Vec::new();
-    if !record.plan.flow_series {
-        return lines;
-    }
-    for (index, flow) in record.plan.flows.iter().enumerate() {
-        if !groups.contains(&flow.group.as_str()) {
-            groups.push(&flow.group);
+/// Whether a watched queue marks by its phantom counter; else the counter means nothing.
+fn marks_by_phantom(plan: &RunPlan, queue: usize) -> bool {
+    let watched = &plan.watch[queue];
+    let direction = plan.topology.direction(&watched.node, &watched.peer);
+    let mark = match direction.and_then(|d| d.queue.as_ref()) {
+        Some(Queue::Phantom(queue)) => queue.mark.map(Mark::name),
+        Some(Queue::Tc(queue)) if queue.kind == phantom::KIND => {
+            let mut words = queue.words.iter().map(String::as_str);
+            words
+                .find(|&word| word == "mark")
+                .and_then(|_| words.next())
         }
-        let color = groups.iter().position(|group| *group == flow.group);
-        lines.push(Line {
-            name: flow.group.clone(),
-            detail: format!("{} {} - {}", flow.group, flow.src, flow.dst),
-            color: color.unwrap_or_default(),
-            points: points(index),
-            ..Line::default()
-        });
-    }
-    lines
+        _ => None,
+    };
+    matches!(mark, Some("phantom" | "either" | "both"))
 }
 
 /// The highest point of each stretch: peaks are what a queue's plot is for.
@@ -291,7 +237,7 @@ pub fn peaks(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::record::tests::{recorded, unscaled};
+    use crate::result::testing::{recorded, unscaled};
 
     #[test]
     fn every_chart_has_what_it_shows() {
@@ -307,18 +253,6 @@ mod tests {
         assert_eq!(figures.details[0].len(), 4);
         let names: Vec<_> = figures.files(&records).into_iter().map(|f| f.0).collect();
         assert_eq!(names, ["overview.svg", "fct.svg", "unocc.svg", "unocc.svg"]);
-    }
-
-    #[test]
-    fn a_total_that_shrinks_is_no_reason_to_panic() {
-        let mut record = recorded();
-        record.plan.flow_series = false;
-        for (n, sample) in record.samples.iter_mut().enumerate() {
-            sample.received_bytes = 1_000_000 - n as u64;
-            sample.flows.clear();
-        }
-        let lines = throughput(&record, 1000);
-        assert!(lines[0].points.iter().all(|(_, bps)| *bps >= 0.0));
     }
 
     #[test]

@@ -8,9 +8,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::draw::charts::{NARROW, peaks, shares};
-use crate::draw::plot::{self, BYTES, Chart, Line, RATIO, TIME};
+use crate::draw::plot::{self, BYTES, Chart, RATIO, TIME};
 use crate::error::{Error, Result};
 use crate::text::printable;
+use xdc_measure::throughput::Line;
 
 /// A row of flows.csv, and one of series.csv, as far as they are drawn.
 #[derive(Deserialize)]
@@ -106,7 +107,7 @@ mod tests {
 
     use super::*;
     use crate::result::files;
-    use crate::result::record::tests::recorded;
+    use crate::result::testing::recorded;
 
     #[test]
     fn two_results_are_two_lines_of_a_chart() {

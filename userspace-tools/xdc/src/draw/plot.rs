@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use serde::{Deserialize, Serialize};
+use xdc_measure::throughput::Line;
 
 use crate::text::printable;
 
@@ -20,8 +20,6 @@ pub const AXIS_TITLE: f64 = 16.0;
 /// Roughly, of the legend's font: nothing here knows fonts.
 pub const CHARACTER: f64 = 6.4;
 const MAX_TICKS: f64 = 5.0;
-/// More points than pixels show nothing more.
-pub const MAX_POINTS: usize = 400;
 
 /// What an axis may be labelled in; `size` in terms of what the points are given in.
 #[derive(Debug, Clone, Copy)]
@@ -94,20 +92,6 @@ pub struct Chart {
     /// Where the axes end, at least: for charts that are to be compared.
     pub x_end: f64,
     pub y_end: f64,
-}
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Line {
-    /// Lines of one name share a colour and an entry of the legend.
-    pub name: String,
-    /// What hovering shows.
-    pub detail: String,
-    pub color: usize,
-    /// In the smallest units of the axes.
-    pub points: Vec<(f64, f64)>,
-    /// How sure the points are: between which two values each one lies. Empty, or one for each.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub band: Vec<(f64, f64)>,
 }
 
 impl Chart {

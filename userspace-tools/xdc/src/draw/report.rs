@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use crate::draw::charts::{Figures, NARROW, WIDE};
 use crate::draw::plot::{self, Chart, Figure, escape};
 use crate::result::expect::Checked;
-use crate::result::record::Record;
 use crate::result::summary::Summary;
 use crate::result::table;
 use crate::scenario::Loaded;
+use xdc_measure::record::Record;
 
 const STYLE: &str = "
 :root{color-scheme:light dark;--bad:#b3261e;--good:#17703a}
@@ -298,17 +298,17 @@ fn links(records: &[Record]) -> String {
 mod tests {
     use super::*;
     use crate::result::expect;
-    use crate::result::record::tests::recorded;
-    use crate::result::summary;
+    use crate::result::testing::recorded;
     use crate::scenario::{parse, tests::SMALL};
+    use xdc_measure::figures::{self, Windows};
 
     #[test]
     fn the_page_is_whole_and_alone() {
         let record = recorded();
         let mut loaded = parse("small", SMALL, &[]).unwrap();
         loaded.scenario.description = "One line,\nand another.".to_owned();
-        let windows = summary::Windows::every_us(1000);
-        let summary = Summary::of_runs(vec![summary::run(&record, &windows)]);
+        let windows = Windows::every_us(1000);
+        let summary = Summary::of_runs(vec![figures::run(&record, &windows)]);
         let checked = expect::check(&loaded.scenario.expect, "uml", &summary.runs);
         let records = [record];
         let figures = Figures::new(&records, 1000);

@@ -66,7 +66,7 @@ pub fn write(
         .map_err(|err| Error::failure(format!("the plan cannot be written: {err}")))?;
     cpio.file("/xdc/plan.json", 0o644, &json).map_err(writing)?;
     let runs = matches!(plan.job, Job::Run(_) | Job::Probe);
-    if !plan.modules.is_empty() || needs_tc(plan) || !runs {
+    if has_modules(plan) || !runs {
         let mut modules = home.modules(flavour)?;
         let has = |name: &String| {
             modules
@@ -135,6 +135,11 @@ pub fn write(
     cpio.finish().map_err(writing)
 }
 
+/// A guest that runs the plan has modules to load.
+pub fn has_modules(plan: &Plan) -> bool {
+    !plan.modules.is_empty() || needs_tc(plan)
+}
+
 /// A port has a queue that tc adds: a qdisc of the kernel's, which may be a module.
 fn needs_tc(plan: &Plan) -> bool {
     let topology = match &plan.job {
@@ -149,7 +154,7 @@ fn needs_tc(plan: &Plan) -> bool {
 }
 
 /// What the scenario's author has the guest run.
-fn commands(plan: &Plan) -> Vec<&str> {
+pub fn commands(plan: &Plan) -> Vec<&str> {
     let (Job::Run(run) | Job::Shell(run)) = &plan.job else {
         return Vec::new();
     };

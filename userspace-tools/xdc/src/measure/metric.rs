@@ -11,12 +11,12 @@ use std::str::FromStr;
 use serde::Deserialize;
 use xdc_tcpinfo::{COUNTERS, Counter, Of};
 
-use crate::measure::run::{
-    Circuits, Completion, Content, Group, Network, Queue, Run, Samples, Settled, Tlt,
-};
-use crate::measure::size::SizeClass;
 use crate::text::nearest;
 use crate::units::text_schema;
+use xdc_measure::run::{
+    Circuits, Completion, Content, Group, Network, Queue, Run, Samples, Settled, Tlt,
+};
+use xdc_measure::size::SizeClass;
 
 /// A number that every run has, or every run of some kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -1342,6 +1342,9 @@ fn table() -> String {
 
 #[cfg(test)]
 mod tests {
+    use xdc_measure::figures::{self, Windows};
+    use xdc_measure::testing::recorded;
+
     use super::*;
 
     fn metric(name: &str) -> Metric {
@@ -1380,6 +1383,16 @@ mod tests {
             assert_eq!(unknown.near.as_deref(), Some(near), "{name}");
         }
         assert_eq!("nothing_at_all".parse::<Metric>().unwrap_err().near, None);
+    }
+
+    #[test]
+    fn no_value_is_beyond_belief() {
+        let mut run = figures::run(&recorded(), &Windows::every_us(1000));
+        run.fct_ms.max = Some(1e308);
+        run.goodput_mbps = f64::NAN;
+        let of = |name: &str| name.parse::<Metric>().unwrap().of(&run);
+        assert_eq!(of("fct_ms.max"), None);
+        assert_eq!(of("goodput_mbps"), None);
     }
 
     /// `UPDATE_DOCS=1 cargo test -p xdc` writes it.

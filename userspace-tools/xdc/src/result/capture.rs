@@ -13,7 +13,7 @@ use etherparse::{Ipv4HeaderSlice, TcpHeaderSlice};
 use xdc_proto::{FIRST_PORT, Packet, from_hex, to_hex};
 
 use crate::error::{Error, Result};
-use crate::measure::run::Content;
+use xdc_measure::run::Content;
 
 const ETHERNET_BYTES: usize = 14;
 

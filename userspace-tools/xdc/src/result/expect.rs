@@ -6,10 +6,10 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::error::Result;
-use crate::measure::run::Run;
 use crate::result::stored::Stored;
 use crate::scenario::Expect;
 use crate::text::printable;
+use xdc_measure::run::Run;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -145,10 +145,10 @@ mod tests {
     use xdc_proto::Job;
 
     use super::*;
-    use crate::result::record::tests::{recorded, scaled};
-    use crate::result::summary::{self, Windows};
+    use crate::result::testing::{recorded, scaled};
     use crate::scenario::plan::plan;
     use crate::scenario::{parse, tests::SMALL};
+    use xdc_measure::figures::{self, Windows};
 
     fn expect(metric: &str, cc: &str, min: Option<f64>, max: Option<f64>) -> Expect {
         Expect {
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn rows_pass_fail_and_skip() {
         let run = |cc: &str, jain: f64, last_ms: f64| {
-            let mut run = summary::run(&recorded(), &Windows::every_us(1000));
+            let mut run = figures::run(&recorded(), &Windows::every_us(1000));
             run.cc = cc.to_owned();
             (run.jain_mean, run.fct_ms.max, run.rtt_us.p99) = (Some(jain), Some(last_ms), None);
             run
@@ -205,7 +205,7 @@ mod tests {
             _ => panic!("not a run"),
         };
         let record = scaled(10).unscaled(10, plan(1));
-        let runs = [summary::run(&record, &Windows::every_us(1000))];
+        let runs = [figures::run(&record, &Windows::every_us(1000))];
         let rows = [
             expect("jain_converged_ms", "unocc", None, Some(9.0)),
             expect("fct_us.max", "unocc", Some(20_000.0), Some(20_000.0)),

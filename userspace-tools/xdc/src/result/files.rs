@@ -6,11 +6,12 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use xdc_measure::flows::{self, FlowRow};
+use xdc_measure::record::Record;
 
 use crate::error::{Error, Result};
 use crate::home;
 use crate::owned::{self, OwnedDir};
-use crate::result::record::Record;
 
 /// What a result in the making is called.
 const RUNNING: &str = ".running-";
@@ -139,24 +140,6 @@ trait Row: Serialize {
     const COLUMNS: &'static [Column];
 }
 
-/// Empty fields for a flow that the run's end cut off.
-#[derive(Serialize)]
-struct FlowRow<'a> {
-    cc: &'a str,
-    flow: usize,
-    group: &'a str,
-    src: &'a str,
-    dst: &'a str,
-    start_us: String,
-    end_us: Option<String>,
-    bytes: u64,
-    fct_us: Option<String>,
-    retransmits: u64,
-    ideal_us: String,
-    base_rtt_us: String,
-    fct_acked_us: Option<String>,
-}
-
 impl Row for FlowRow<'_> {
     const COLUMNS: &'static [Column] = &[
         ("cc", "", "congestion control, as the scenario calls it"),
@@ -197,30 +180,7 @@ impl Row for FlowRow<'_> {
 
 /// flows.csv: one row a flow.
 pub fn flows_csv(out: &mut dyn Write, records: &[Record]) -> Result<()> {
-    let rows = records.iter().flat_map(|record| {
-        let flows = record.flows.iter().zip(&record.plan.flows);
-        flows.map(move |(result, flow)| FlowRow {
-            cc: &record.cc,
-            flow: result.flow,
-            group: &flow.group,
-            src: &flow.src,
-            dst: &flow.dst,
-            start_us: us(result.start_ns),
-            end_us: result.end_ns.map(us),
-            bytes: result.received_bytes,
-            fct_us: result.fct_ns().map(us),
-            retransmits: result.retransmits,
-            ideal_us: us(flow.ideal_ns),
-            base_rtt_us: format!("{:.3}", flow.base_rtt_us),
-            fct_acked_us: result.fct_acked_ns().map(us),
-        })
-    });
-    write_rows(out, rows)
-}
-
-/// Microseconds to the nanosecond.
-fn us(ns: u64) -> String {
-    format!("{}.{:03}", ns / 1000, ns % 1000)
+    write_rows(out, records.iter().flat_map(flows::rows))
 }
 
 #[derive(Default, Serialize)]
@@ -383,7 +343,7 @@ pub fn column_table(columns: &[Column]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::record::tests::recorded;
+    use crate::result::testing::recorded;
     use crate::scenario::{self, plan};
 
     fn text(written: Written, records: &[Record]) -> String {
@@ -442,21 +402,8 @@ mod tests {
             let names: Vec<_> = R::COLUMNS.iter().map(|column| column.0).collect();
             names.join(",")
         }
-        let flow = FlowRow {
-            cc: "",
-            flow: 0,
-            group: "",
-            src: "",
-            dst: "",
-            start_us: us(0),
-            end_us: None,
-            bytes: 0,
-            fct_us: None,
-            retransmits: 0,
-            ideal_us: us(0),
-            base_rtt_us: String::new(),
-            fct_acked_us: None,
-        };
+        let record = recorded();
+        let flow = flows::rows(&record).next().unwrap();
         let (shown, wanted) = (names(&flow), fields(flow));
         assert_eq!(shown, wanted);
         let sample = SeriesRow::default();

@@ -3,15 +3,14 @@
 //! claims that are checked against them.
 
 pub mod capture;
-mod circuits;
 pub mod costs;
 pub mod expect;
-pub mod fct;
 pub mod files;
 mod probe;
 pub mod provenance;
-pub mod record;
 pub mod runner;
 pub mod stored;
 pub mod summary;
 pub mod table;
+#[cfg(test)]
+pub mod testing;

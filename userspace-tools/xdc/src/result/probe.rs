@@ -10,10 +10,10 @@ use xdc_proto::{Flow, Job, Queue, RunPlan};
 
 use crate::error::{Error, Result};
 use crate::result::runner::Runner;
-use crate::result::summary::{self, Windows};
 use crate::scenario::Scenario;
 use crate::scenario::paths::Paths;
 use crate::scenario::plan;
+use xdc_measure::figures::{self, Windows};
 
 /// Of the measured rate, for the experiment.
 const RATE_SHARE: f64 = 0.5;
@@ -43,7 +43,7 @@ pub fn scale(runner: &Runner<'_>, scenario: &Scenario, seed: u64) -> Result<u32>
         .ok_or_else(|| Error::usage("no port is watched").hint("[[watch]] for the bottleneck"))?;
     let nominal_bps = (probed_bps / SPEED_UP) as f64;
     let measured_bps =
-        (summary::run(&record, &Windows::every_us(PROBE_US / 10)).goodput_mbps * 1e6).max(1.0);
+        (figures::run(&record, &Windows::every_us(PROBE_US / 10)).goodput_mbps * 1e6).max(1.0);
     let cpu_us = |flow: &Flow| {
         let check = record
             .link_checks

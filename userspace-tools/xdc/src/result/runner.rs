@@ -11,11 +11,11 @@ use crate::guest::{Guest, Watch};
 use crate::home::Home;
 use crate::progress::{Progress, Task};
 use crate::result::files::Pending;
-use crate::result::record::Record;
-use crate::result::summary::Windows;
-use crate::result::{probe, provenance, summary};
+use crate::result::{probe, provenance};
 use crate::scenario::{self, Loaded, Scenario, plan, tunnel};
 use crate::{interrupt, pool};
+use xdc_measure::figures;
+use xdc_measure::record::Record;
 
 /// For `--pcap` without names.
 pub const ALL_HOSTS: &str = "all";
@@ -95,7 +95,7 @@ impl Runner<'_> {
         let mut record = self.run_one(name, plan, consoles)?;
         cc.clone_into(&mut record.cc);
         record.sizes = scenario.sizes();
-        record.warmup_us = Windows::of(scenario).warmup_us;
+        record.warmup_us = scenario.windows().warmup_us;
         record.plan_sha256 = hash;
         if scale == 1 {
             return Ok(record);
@@ -148,11 +148,11 @@ impl Runner<'_> {
         task.set("starting", 0.0);
         let outcome = guest.run(&plan, &watch, |message| {
             follow(&mut task, &message);
-            record.add(message)
+            Ok(record.add(message)?)
         });
-        match outcome.and_then(|wall| record.complete(wall)) {
+        match outcome.and_then(|wall| Ok(record.complete(wall)?)) {
             Ok(record) => {
-                if let Some(network) = summary::network(&record).filter(|n| n.nodes >= LARGE_NODES)
+                if let Some(network) = figures::network(&record).filter(|n| n.nodes >= LARGE_NODES)
                 {
                     self.progress.note(&format!(
                         "{name}: {} nodes, {} links, {} routes up in {:.1} s, {:.0} kB a node",

@@ -102,12 +102,12 @@ fn find(named: &Path, results: &Path) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::record::tests::recorded;
-    use crate::result::summary::{self, Windows};
+    use crate::result::testing::recorded;
+    use xdc_measure::figures::{self, Windows};
 
     #[test]
     fn a_summary_is_read_as_it_was_written() {
-        let summary = Summary::of_runs(vec![summary::run(&recorded(), &Windows::every_us(1000))]);
+        let summary = Summary::of_runs(vec![figures::run(&recorded(), &Windows::every_us(1000))]);
         let value = serde_json::to_value(&summary).unwrap();
         let read = parse(&format!("{value:#}")).unwrap();
         assert_eq!(read.runs, summary.runs);

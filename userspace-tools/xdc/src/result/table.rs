@@ -4,10 +4,10 @@
 use std::fmt::Write as _;
 
 use crate::measure::metric::Metric;
-use crate::measure::run::Completion;
-use crate::measure::run::Run;
 use crate::result::summary::Summary;
 use crate::text;
+use xdc_measure::run::Completion;
+use xdc_measure::run::Run;
 
 /// Title and unit.
 pub const COLUMNS: &[(&str, &str)] = &[
@@ -204,15 +204,15 @@ pub fn align(rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::record::tests::recorded;
+    use crate::result::testing::recorded;
 
     #[test]
     fn a_run_with_tlt_says_what_was_dropped() {
-        let windows = crate::result::summary::Windows::every_us(1000);
-        let mut run = crate::result::summary::run(&recorded(), &windows);
+        let windows = xdc_measure::figures::Windows::every_us(1000);
+        let mut run = xdc_measure::figures::run(&recorded(), &windows);
         let said = |run: &Run| notes(&Summary::of_runs(vec![run.clone()]));
         assert!(said(&run).is_empty());
-        run.tlt = Some(crate::measure::run::Tlt {
+        run.tlt = Some(xdc_measure::run::Tlt {
             important_packets: 1,
             unimportant_packets: 3,
             packets: 8,
@@ -229,8 +229,8 @@ mod tests {
 
     #[test]
     fn the_table_has_units_under_its_titles() {
-        let windows = crate::result::summary::Windows::every_us(1000);
-        let run = crate::result::summary::run(&recorded(), &windows);
+        let windows = xdc_measure::figures::Windows::every_us(1000);
+        let run = xdc_measure::figures::run(&recorded(), &windows);
         let summary = Summary::of_runs(vec![run]);
         let text = table(&summary);
         let lines: Vec<_> = text.lines().collect();

@@ -5,6 +5,7 @@
 use std::ops::RangeInclusive;
 
 use toml::Value;
+use xdc_measure::record::MAX_SCALE;
 
 use crate::error::{Error, Result};
 use crate::scenario::traffic::TrafficSpec;
@@ -33,7 +34,6 @@ pub const MAX_CELLS: usize = 100_000;
 /// Of the texts of a sweep's scenarios, and of what is set in them, all points together. A
 /// scenario in memory is some ten times its text.
 pub const MAX_GRID_BYTES: usize = 512 << 20;
-pub const MAX_SCALE: u32 = 10_000;
 /// Of an emulated machine.
 pub const MAX_CPUS: u32 = 64;
 /// After it has been scaled: less is no rate to a qdisc, which counts bytes.

@@ -35,7 +35,6 @@ pub use self::names::{expand, expand_all, no_node, pairs};
 use crate::error::{Error, Result};
 use crate::measure::bound::Bound;
 use crate::measure::metric::{Asks, Metric};
-use crate::measure::size::SizeClasses;
 use crate::scenario::dscp::Dscp;
 use crate::scenario::engine::Kind;
 use crate::scenario::fabric::FabricSpec;
@@ -44,6 +43,8 @@ use crate::scenario::traffic::{Cdf, FlowFile, TrafficSpec};
 use crate::scenario::tunnel::TunnelSpec;
 use crate::text::nearest;
 use crate::units::{Amount, Fraction, Rate, Size, Time, text_schema};
+use xdc_measure::figures::Windows;
+use xdc_measure::size::SizeClasses;
 
 /// One experiment, for any number of congestion controls.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -209,6 +210,16 @@ impl Scenario {
         let expected = self.expect.iter().map(|expect| &expect.metric);
         let mut metrics = expected.chain(self.agree.iter().map(|agree| &agree.metric));
         metrics.try_for_each(|metric| self.check_metric(metric))
+    }
+
+    /// Over what fairness is computed, us.
+    pub fn windows(&self) -> Windows {
+        let us = |time: Time| time.0 / 1000;
+        Windows {
+            jain_us: us(self.jain_window),
+            phases_us: self.phases.iter().copied().map(us).collect(),
+            warmup_us: us(self.warmup),
+        }
     }
 
     /// Where small flows end and large ones begin.

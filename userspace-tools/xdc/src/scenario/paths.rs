@@ -201,25 +201,6 @@ fn device(peer: &str, nth: usize) -> String {
     }
 }
 
-/// The direction of a link from one node to its neighbour; of parallel ones the first, or, for
-/// `NEIGHBOUR.1` and so on, another.
-pub fn find_direction<'a>(topology: &'a Topology, from: &str, to: &str) -> Option<&'a Direction> {
-    let (to, nth) = match to.split_once('.') {
-        Some((to, nth)) => (to, nth.parse().ok().filter(|&n| n > 0)?),
-        None => (to, 0),
-    };
-    let directions = topology.links.iter().filter_map(|link| {
-        if link.a == from && link.b == to {
-            Some(&link.ab)
-        } else if link.a == to && link.b == from {
-            Some(&link.ba)
-        } else {
-            None
-        }
-    });
-    directions.into_iter().nth(nth)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,7 +252,7 @@ wan = { links = 8, delay = "900us" }
         let mut topology = topology_of(TREE);
         let mut wan = topology.links.iter_mut().filter(|link| link.a == "ax");
         wan.nth(3).unwrap().ba.delay_ns = 7;
-        let delay = |from, to| find_direction(&topology, from, to).map(|d| d.delay_ns);
+        let delay = |from, to| topology.direction(from, to).map(|d| d.delay_ns);
         assert_eq!(delay("bx", "ax"), Some(900_000));
         assert_eq!(delay("bx", "ax.3"), Some(7));
         assert_eq!(delay("ax", "bx.3"), Some(900_000));

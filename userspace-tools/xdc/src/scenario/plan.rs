@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use xdc_algo::{Kind, MODULES};
+use xdc_measure::record::MAX_SCALE;
 use xdc_netlink::phantom::{
     self,
     words::{Mistake, WORDS},
@@ -22,9 +23,9 @@ use crate::scenario::dscp;
 use crate::scenario::events::events;
 use crate::scenario::fabric::Fabric;
 use crate::scenario::limits::{
-    LONGEST, MAX_LINKS, MAX_NODES, MAX_SCALE, MAX_SYSCTLS, MAX_WATCHED, MIN_SCALED_BPS,
+    LONGEST, MAX_LINKS, MAX_NODES, MAX_SYSCTLS, MAX_WATCHED, MIN_SCALED_BPS,
 };
-use crate::scenario::paths::{Paths, find_direction};
+use crate::scenario::paths::Paths;
 use crate::scenario::programs::{check_command, programs};
 use crate::scenario::rotor;
 use crate::scenario::sysctl;
@@ -829,7 +830,7 @@ fn watch(scenario: &Scenario, topology: &Topology) -> Result<Vec<WatchedQueue>> 
     let mut watch = Vec::new();
     for spec in &scenario.watch {
         for (from, to) in pairs(&spec.from, &spec.to)? {
-            let Some(direction) = find_direction(topology, &from, &to) else {
+            let Some(direction) = topology.direction(&from, &to) else {
                 let nodes = || topology.nodes.iter().map(|node| node.name.as_str());
                 let strange = [&from, &to]
                     .into_iter()
@@ -891,7 +892,7 @@ pub mod tests {
     }
 
     fn port(run: &RunPlan) -> PhantomQueue {
-        match &find_direction(&run.topology, "s", "r").unwrap().queue {
+        match &run.topology.direction("s", "r").unwrap().queue {
             Some(Queue::Phantom(queue)) => queue.clone(),
             queue => panic!("{queue:?}"),
         }

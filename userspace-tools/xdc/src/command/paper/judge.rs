@@ -274,12 +274,12 @@ mod tests {
 
     use super::super::spec::Claim;
     use super::*;
-    use crate::command::sweep::cells::Outcome;
     use crate::command::sweep::grid::{self, Point};
-    use crate::measure::run::Run;
-    use crate::result::record::tests::recorded;
-    use crate::result::summary::{self, Windows};
+    use crate::result::testing::recorded;
     use crate::scenario::{parse, tests::SMALL};
+    use xdc_measure::figures::{self, Windows};
+    use xdc_measure::outcome::Outcome;
+    use xdc_measure::run::Run;
 
     #[test]
     fn a_claim_holds_as_far_as_its_rows_do() {
@@ -311,7 +311,7 @@ mod tests {
             run: Run {
                 goodput_mbps: goodput,
                 jain_mean: None,
-                ..summary::run(&recorded(), &Windows::every_us(1000))
+                ..figures::run(&recorded(), &Windows::every_us(1000))
             },
             throughput: Vec::new(),
         };

@@ -12,14 +12,15 @@ use serde_json::{Value, json};
 
 use self::judge::Judged;
 use self::spec::{Case, Figure, Paper, Verdict};
-use crate::args;
+use crate::args::{self, Again};
 use crate::command::sweep::Sweep;
+use crate::command::sweep::cells::Cells;
 use crate::command::sweep::grid::{self, Expanded};
 use crate::command::sweep::lab::Lab;
 use crate::command::sweep::table::{self, Part, Row};
 use crate::error::{Error, Result};
 use crate::guest::engine::{Clock, Engine};
-use crate::home::{Flavour, Home};
+use crate::home::{self, Flavour, Home};
 use crate::interrupt;
 use crate::owned;
 use crate::progress::Progress;
@@ -56,13 +57,16 @@ pub struct Request {
     #[arg(long, conflicts_with_all = ["ccs", "sets", "seeds"])]
     check: bool,
     /// Judge the finished cells without running others.
-    #[arg(long, conflicts_with_all = ["quick", "seeds", "ccs", "json"])]
+    #[arg(long, conflicts_with_all = ["quick", "seeds", "ccs", "json", "again"])]
     there: bool,
     /// Write the verdicts into this page, between its marks, and pictures into the folder of its
     /// name: docs/papers.md, docs/papers/. Of figures that are not run the page keeps what it has.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ccs", "points", "sets"])]
     page: Option<PathBuf>,
-    /// Where cells, table and page go [default: results/papers/PAPER, with --quick PAPER-quick].
+    /// Compute these finished cells again: suspect, or all.
+    #[arg(long, value_name = "WHICH", hide_possible_values = true)]
+    again: Option<Again>,
+    /// Where table and page go [default: results/papers/PAPER, with --quick PAPER-quick].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print claims and verdicts as JSON.
@@ -158,9 +162,10 @@ pub fn command(request: &Request) -> Result<bool> {
         .out
         .clone()
         .unwrap_or_else(|| Path::new("results/papers").join(name));
+    home::make_out(&dir)?;
     let with = With {
         labs: &labs,
-        dir: &dir,
+        cells: Cells::open(&dir, request.again)?,
         progress: &progress,
         request,
     };
@@ -222,7 +227,7 @@ pub fn command(request: &Request) -> Result<bool> {
 /// What figures are run with.
 struct With<'a> {
     labs: &'a [(Kind, Engine, Lab)],
-    dir: &'a Path,
+    cells: Cells,
     progress: &'a Progress,
     request: &'a Request,
 }
@@ -240,8 +245,7 @@ impl With<'_> {
             pcap: &[],
             progress: self.progress,
         };
-        let sweep = Sweep::new(runner, lab, grid, self.dir)?;
-        Ok(sweep)
+        Sweep::new(runner, lab, grid, &self.cells)
     }
 
     /// Computes what is missing of a figure.

@@ -19,12 +19,13 @@ use self::card::{Card, Verdict};
 use self::row::{Form, Row};
 use self::run::{Known, Runs};
 use self::store::Store;
-use crate::args;
+use crate::args::{self, Again};
+use crate::command::sweep::cells::Cells;
 use crate::command::sweep::grid;
 use crate::command::sweep::lab::Lab;
 use crate::error::{Error, Result};
 use crate::guest::engine::Engine;
-use crate::home::{Flavour, Home};
+use crate::home::{self, Flavour, Home};
 use crate::interrupt;
 use crate::marked;
 use crate::owned;
@@ -74,6 +75,9 @@ pub struct Request {
     /// Write the counts of every scorecard in --out into this page, which keeps its other rows: docs/score.md.
     #[arg(long, value_name = "FILE", conflicts_with = "references")]
     page: Option<PathBuf>,
+    /// Compute these finished cells again: suspect, or all.
+    #[arg(long, value_name = "WHICH", hide_possible_values = true)]
+    again: Option<Again>,
     #[command(flatten)]
     to: args::Outcome,
     #[command(flatten)]
@@ -120,11 +124,8 @@ pub fn command(request: &Request) -> Result<bool> {
         false => Store::open(&bundle_path, release.clone()),
     };
     let out = request.to.dir("score");
-    fs::create_dir_all(&out).map_err(|err| {
-        Error::io(format!("cannot make {}", out.display()), &err)
-            .hint("--out DIR, where you may write")
-    })?;
-    let mut here = Store::open(&out.join("references.json"), store::lab_here(lab.home())?);
+    home::make_out(&out)?;
+    let cells = Cells::open(&out, request.again)?;
     // Who is scored is measured, also where it is a reference of others.
     let kernels: Vec<String> = REFERENCES
         .iter()
@@ -133,7 +134,6 @@ pub fn command(request: &Request) -> Result<bool> {
         .collect();
     let mut known = Known {
         bundle: &bundle,
-        here: &mut here,
         of: &kernels,
         used: BTreeMap::new(),
         bundle_agrees: false,
@@ -143,10 +143,9 @@ pub fn command(request: &Request) -> Result<bool> {
         &form,
         (runner, &lab, request.guests.jobs),
         &mut known,
-        &out,
+        &cells,
     )?;
     let used = std::mem::take(&mut known.used);
-    here.save()?;
     let complete = runs.failed == 0 && runs.suspect == 0;
     progress.note(&format!(
         "{} runs of this lab, {} of references known before, {} failed, {} suspect",

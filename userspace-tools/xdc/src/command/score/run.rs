@@ -2,17 +2,16 @@
 //! Runs of a scorecard's rows: all rows are one sweep, without what is known of references.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use super::card::Samples;
 use super::row::{Form, Row};
 use super::store::{self, Sample, Store};
 use crate::command::sweep::Sweep;
+use crate::command::sweep::cells::Cells;
 use crate::command::sweep::grid::{Cell, Expanded, Point};
 use crate::command::sweep::lab::Lab;
 use crate::error::Result;
 use crate::result::runner::Runner;
-use crate::result::summary::Windows;
 use crate::scenario::plan;
 
 /// Points of all rows, and what was read at each.
@@ -23,15 +22,14 @@ pub struct Runs {
     pub failed: usize,
     pub suspect: usize,
     pub kernel: String,
-    /// Runs that were made here, or read from the sweep's cells; the others are of a store.
+    /// Runs that were made here, or read from cells; the others are of the bundle.
     pub ran: usize,
     pub known: usize,
 }
 
-/// What is known already, first the bundle.
+/// The bundle, and what comes of it.
 pub struct Known<'a> {
     pub bundle: &'a Store,
-    pub here: &'a mut Store,
     /// Congestion controls that are the kernel's alone.
     pub of: &'a [String],
     /// Everything that is kept of those, by its key.
@@ -42,8 +40,7 @@ pub struct Known<'a> {
 
 impl Known<'_> {
     fn get(&self, key: &str) -> Option<&Sample> {
-        let bundled = self.bundle.get(key).filter(|_| self.bundle_agrees);
-        bundled.or_else(|| self.here.get(key))
+        self.bundle.get(key).filter(|_| self.bundle_agrees)
     }
 }
 
@@ -52,7 +49,7 @@ pub fn run(
     form: &Form<'_>,
     (runner, lab, jobs): (Runner<'_>, &Lab, usize),
     known: &mut Known<'_>,
-    dir: &Path,
+    cells: &Cells,
 ) -> Result<Runs> {
     let progress = runner.progress;
     let mut all = Expanded {
@@ -102,7 +99,7 @@ pub fn run(
                     Some(store::key(
                         of,
                         &plan,
-                        &Windows::of(scenario),
+                        &scenario.windows(),
                         &scenario.sizes(),
                     )?)
                 }
@@ -115,7 +112,7 @@ pub fn run(
         runner,
         lab,
         jobs,
-        dir,
+        cells,
         metrics: &metrics,
         all: &mut all,
     };
@@ -123,6 +120,8 @@ pub fn run(
         let probes = probes(known, &wanted, &runs.points);
         known.bundle_agrees = lab_runs.agree(known, &probes, &mut runs)?;
         if !known.bundle_agrees {
+            // They are read from the cells, with all others.
+            (runs.ran, runs.failed, runs.suspect) = (0, 0, 0);
             progress
                 .note("the bundle of references has other numbers than this lab: it is not used");
         }
@@ -176,7 +175,7 @@ struct LabRuns<'a> {
     runner: Runner<'a>,
     lab: &'a Lab,
     jobs: usize,
-    dir: &'a Path,
+    cells: &'a Cells,
     /// By row.
     metrics: &'a [BTreeSet<String>],
     /// All points, and the cells of the time.
@@ -195,7 +194,7 @@ impl LabRuns<'_> {
             return Ok(Vec::new());
         }
         self.all.cells = wanted.iter().map(|(cell, _)| cell.clone()).collect();
-        let sweep = Sweep::new(self.runner, self.lab, self.all, self.dir)?;
+        let sweep = Sweep::new(self.runner, self.lab, self.all, self.cells)?;
         let mut samples = Vec::new();
         for ((cell, key), outcome) in wanted.iter().zip(sweep.run(self.jobs)?) {
             let outcome = match outcome {
@@ -215,7 +214,6 @@ impl LabRuns<'_> {
                 let why = outcome.run.suspect.join("; ");
                 eprintln!("xdc: left out: {}: {why}", sweep.name(cell));
             } else if let Some(key) = key {
-                known.here.put(key.clone(), sample.clone());
                 known.used.insert(key.clone(), sample.clone());
             }
             samples.push(Some(sample));
@@ -225,18 +223,10 @@ impl LabRuns<'_> {
 
     /// Whether this lab makes of these runs what the bundle has of them.
     fn agree(&mut self, known: &mut Known<'_>, probes: &[Wanted], runs: &mut Runs) -> Result<bool> {
-        let unknown = |(_, key): &&Wanted| {
-            key.as_deref()
-                .is_some_and(|key| known.here.get(key).is_none())
-        };
-        let unknown: Vec<_> = probes.iter().filter(unknown).cloned().collect();
-        self.make(known, &unknown, runs)?;
-        let mut keys = probes.iter().filter_map(|(_, key)| key.as_deref());
-        Ok(
-            keys.all(|key| match (known.bundle.get(key), known.here.get(key)) {
-                (Some(theirs), Some(ours)) => theirs.is_like(ours),
-                _ => false,
-            }),
-        )
+        let samples = self.make(known, probes, runs)?;
+        Ok(probes.iter().zip(&samples).all(|((_, key), ours)| {
+            let theirs = key.as_deref().and_then(|key| known.bundle.get(key));
+            matches!((theirs, ours), (Some(theirs), Some(ours)) if theirs.is_like(ours))
+        }))
     }
 }

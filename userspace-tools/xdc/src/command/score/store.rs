@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What was read of runs, by all that it depends on: so that references are computed once, and
-//! a bundle of them ships with the repository.
+//! The bundle of references that ships with the repository: figures of runs by all inputs of them.
 //!
-//! A sample's key is the hash of the plan that the guest got and of how its messages are read. A
-//! file of samples is of one lab: what guests are made of. That of this machine is told by the
-//! hashes of the files that run, but for the modules of congestion controls, which references do
-//! not have. No two machines link the same ones, so the bundle goes by the kernel's release, and
-//! is believed if some of its runs come out the same here.
+//! A sample's key is the hash of the plan that the guest got and of how its messages are read. No
+//! two machines link the same kernel, so a bundle goes by the kernel's release, and is believed if
+//! some of its runs come out the same here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,28 +11,17 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use xdc_proto::Plan;
 
 use crate::error::{Error, Result};
-use crate::home::{Flavour, Home};
-use crate::measure::run::Run;
-use crate::measure::size::SizeClasses;
 use crate::owned;
-use crate::result::provenance::{hex, sha256};
-use crate::result::summary::Windows;
+use crate::result::provenance::sha256;
+use xdc_measure::figures::Windows;
+use xdc_measure::run::Run;
+use xdc_measure::size::SizeClasses;
 
 /// Of the file's keys.
 const SCHEMA: u32 = 1;
-
-/// Code that makes figures of a guest's messages.
-const READERS: &[&str] = &[
-    include_str!("../../result/summary.rs"),
-    include_str!("../../result/record.rs"),
-    include_str!("../../result/fct.rs"),
-    include_str!("../../measure/run.rs"),
-    include_str!("../../measure/metric.rs"),
-];
 
 /// What is kept of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -120,7 +106,7 @@ fn strip(value: &mut Value) {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Store {
     schema: u32,
-    /// What the guests were made of.
+    /// The release of the guests' kernel.
     lab: String,
     samples: BTreeMap<String, Sample>,
     #[serde(skip)]
@@ -143,10 +129,6 @@ impl Store {
 
     pub fn get(&self, key: &str) -> Option<&Sample> {
         self.samples.get(key)
-    }
-
-    pub fn put(&mut self, key: String, sample: Sample) {
-        self.samples.insert(key, sample);
     }
 
     /// Only these.
@@ -182,30 +164,6 @@ impl Store {
     }
 }
 
-fn readers(hash: &mut Sha256) {
-    for text in READERS {
-        hash.update(Sha256::digest(text));
-    }
-}
-
-/// Of what runs on this machine.
-pub fn lab_here(home: &Home) -> Result<String> {
-    let mut hash = Sha256::new();
-    readers(&mut hash);
-    let modules = home.modules(Flavour::Uml)?;
-    let switch = modules
-        .into_iter()
-        .filter(|path| path.ends_with("sch_phantom.ko"));
-    for path in [home.kernel(Flavour::Uml)?, home.agent()?]
-        .into_iter()
-        .chain(switch)
-    {
-        let bytes = fs::read(&path).map_err(|err| Error::io(path.display(), &err))?;
-        hash.update(Sha256::digest(&bytes));
-    }
-    Ok(hex(&hash.finalize()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,9 +179,11 @@ mod tests {
             unfinished: 1,
             suspect: false,
         };
-        for key in ["a", "b"] {
-            store.put(key.to_owned(), sample.clone());
-        }
+        store.replace(
+            ["a", "b"]
+                .map(|key| (key.to_owned(), sample.clone()))
+                .into(),
+        );
         store.save().unwrap();
         let again = Store::open(&path, "one".to_owned());
         assert_eq!((again.len(), again.get("a")), (2, Some(&sample)));

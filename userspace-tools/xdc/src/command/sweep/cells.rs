@@ -1,58 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Finished cells on disk: what makes a sweep resumable, and lets several machines share one.
+//! Finished cells on disk: they make a sweep resumable, serve later commands, and let several
+//! machines share one sweep.
 //!
-//! A cell's file is named after everything that its figures depend on: the plan that the guest
-//! gets (parameters, congestion control, seed), how its messages are read (windows, phases, size
-//! classes, this program), the kernel, the modules and the agent. It appears by a rename, whole or
-//! not at all; whoever computes the same cell again replaces it by itself. It says of itself what
-//! it is a cell of and what its content's hash is: what is empty, cut short or damaged is none.
+//! A cell's file is named after all inputs of its figures ([`Inputs`]). It appears by a rename, whole
+//! or not at all; whoever computes the same cell again replaces it by itself. It holds its own name
+//! and the hash of its content: a file that is empty, cut short or damaged is no cell.
 
-use std::collections::BTreeMap;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
+use xdc_measure::figures::Windows;
+use xdc_measure::outcome::Outcome;
+use xdc_measure::size::SizeClasses;
 use xdc_proto::Plan;
 
-use crate::draw::plot::Line;
+use super::lab::Parts;
+use crate::args::Again;
 use crate::error::{Error, Result};
-use crate::measure::run::Run;
-use crate::measure::size::SizeClasses;
+use crate::home;
 use crate::owned;
 use crate::result::provenance::sha256;
-use crate::result::summary::Windows;
 
-/// Above it, curves per flow show nothing and take megabytes.
-pub const MAX_CURVES: usize = 32;
-
-/// What is kept of a run.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Outcome {
-    pub cc: String,
-    pub seed: u64,
-    pub scale: u32,
-    pub engine: String,
-    pub kernel: String,
-    /// The labels of the grid that it was computed for: one of the same plan in another grid may
-    /// have others, which that grid's table has.
-    pub axes: BTreeMap<String, String>,
-    /// As in summary.json.
-    pub run: Run,
-    /// Throughput of each flow over time, where they are few.
-    pub throughput: Vec<Line>,
-}
-
-impl Outcome {
-    /// The run itself says that it is not reliable.
-    pub fn is_suspect(&self) -> bool {
-        !self.run.suspect.is_empty()
-    }
-}
+/// A cell that nobody has read for so long leaves the cache.
+const UNUSED: Duration = Duration::from_secs(60 * 86_400);
 
 /// A cell's file.
 #[derive(Serialize, Deserialize)]
-struct File {
+struct Stored {
     key: String,
     /// Of `outcome`, as it is written.
     sha256: String,
@@ -64,124 +43,185 @@ struct File {
 /// A key has this many hexadecimal digits.
 const KEY_DIGITS: usize = 20;
 
-pub struct Cells {
-    dir: PathBuf,
-    /// Hash of what runs and of what reads it: [`super::lab`].
-    lab: String,
+/// All inputs of a cell's figures; the hash of them is its name. xdc itself is not among them, but
+/// for the measures: an edit of any other part computes no cell again.
+#[derive(Serialize)]
+pub struct Inputs<'a> {
+    measures: &'a str,
+    kernel: &'a str,
+    agent: &'a str,
+    emulator: Option<&'a str>,
+    engine: &'a str,
+    accel: Option<&'a str>,
+    /// The modules that the guest may load.
+    modules: BTreeMap<&'a str, &'a str>,
+    /// As the scenario calls it: two of its names may have one plan.
+    cc: &'a str,
+    /// A scaled network and one that is slow by itself have one plan.
+    scale: u32,
+    plan: Box<RawValue>,
+    /// The plan without a scale, where there is one: figures are of that network.
+    unscaled: Option<&'a Plan>,
+    windows: Windows,
+    sizes: SizeClasses,
 }
 
-impl Cells {
-    pub fn open(dir: &Path, lab: &str) -> Result<Self> {
-        fs::create_dir_all(dir).map_err(|err| {
-            Error::io(format!("cannot make {}", dir.display()), &err)
-                .hint("--out DIR, where you may write")
-        })?;
-        crate::home::require_space(dir)?;
-        owned::reap_files(dir);
+impl<'a> Inputs<'a> {
+    pub fn new(
+        parts: &'a Parts,
+        (cc, scale): (&'a str, u32),
+        (plan, unscaled): (&Plan, Option<&'a Plan>),
+        windows: Windows,
+        sizes: SizeClasses,
+    ) -> Result<Self> {
+        let text = to_raw_value(plan).map_err(not_written)?;
         Ok(Self {
-            dir: dir.to_path_buf(),
-            lab: lab.to_owned(),
+            measures: &parts.measures,
+            kernel: &parts.kernel,
+            agent: &parts.agent,
+            emulator: parts.emulator.as_deref(),
+            engine: parts.engine,
+            accel: parts.accel,
+            modules: parts.modules_of(plan, text.get()),
+            cc,
+            scale,
+            plan: text,
+            unscaled,
+            windows,
+            sizes,
         })
     }
 
-    /// The name of a plan's cell. Plans do not tell two names of one congestion control from each
-    /// other, nor a scaled network from one that is slow by itself; figures and their units do.
-    pub fn key(
-        &self,
-        (cc, scale): (&str, u32),
-        plan: &Plan,
-        windows: &Windows,
-        sizes: &SizeClasses,
-    ) -> Result<String> {
-        let all = serde_json::to_vec(&(&self.lab, cc, scale, plan, windows, sizes, MAX_CURVES))
-            .map_err(|err| Error::failure(format!("the plan cannot be written: {err}")))?;
-        let mut key = sha256(&all);
+    /// The name of the cell.
+    pub fn key(&self) -> Result<String> {
+        let mut key = sha256(&serde_json::to_vec(self).map_err(not_written)?);
         key.truncate(KEY_DIGITS);
         Ok(key)
+    }
+}
+
+fn not_written(err: serde_json::Error) -> Error {
+    Error::failure(format!("a cell or its plan cannot be written: {err}"))
+}
+
+/// The cells of one command.
+pub struct Cells {
+    dir: PathBuf,
+    again: Option<Again>,
+    /// Those of which the command knows whether it computes them again.
+    begun: Mutex<BTreeSet<String>>,
+}
+
+impl Cells {
+    /// In the cache; below `out` where there is no cache.
+    pub fn open(out: &Path, again: Option<Again>) -> Result<Self> {
+        let cached = home::cache().map(|cache| cache.join("cells"));
+        match cached.filter(|dir| fs::create_dir_all(dir).is_ok()) {
+            Some(dir) => {
+                owned::remove_old(&dir, "", UNUSED);
+                Self::open_in(dir, again)
+            }
+            None => Self::open_in(out.join("cells"), again),
+        }
+    }
+
+    /// In a folder that several machines may share.
+    pub fn open_in(dir: PathBuf, again: Option<Again>) -> Result<Self> {
+        home::make_out(&dir)?;
+        owned::reap_files(&dir);
+        Ok(Self {
+            dir,
+            again,
+            begun: Mutex::default(),
+        })
     }
 
     fn path(&self, key: &str, what: &str) -> PathBuf {
         self.dir.join(format!("{key}.{what}"))
     }
 
+    /// Removes a cell that is to be computed again, the first time that the command meets it.
+    pub fn begin(&self, key: &str) -> Result<()> {
+        let first = (self.begun.lock()).is_ok_and(|mut begun| begun.insert(key.to_owned()));
+        let again = first
+            && match self.again {
+                None => false,
+                Some(Again::All) => true,
+                Some(Again::Suspect) => self.load(key).is_some_and(|it| it.is_suspect()),
+            };
+        let path = self.path(key, "json");
+        if again && path.exists() {
+            fs::remove_file(&path).map_err(|err| Error::io(path.display(), &err))?;
+        }
+        Ok(())
+    }
+
     /// None if it is missing or damaged: it is then computed again.
     pub fn load(&self, key: &str) -> Option<Outcome> {
-        let text = fs::read(self.path(key, "json")).ok()?;
-        let file: File = serde_json::from_slice(&text).ok()?;
-        let flows = fs::read(self.path(key, "flows.csv")).ok()?;
-        let whole = file.key == key
-            && file.sha256 == sha256(file.outcome.get().as_bytes())
-            && file.flows_sha256 == sha256(&flows);
-        let outcome = whole.then_some(file.outcome)?;
+        let read = |what| {
+            let path = self.path(key, what);
+            let file = File::open(&path).ok()?;
+            // Somebody else's cell keeps its age.
+            let _ = file.set_modified(SystemTime::now());
+            fs::read(path).ok()
+        };
+        let stored: Stored = serde_json::from_slice(&read("json")?).ok()?;
+        let whole = stored.key == key
+            && stored.sha256 == sha256(stored.outcome.get().as_bytes())
+            && stored.flows_sha256 == sha256(&read("flows.csv")?);
+        let outcome = whole.then_some(stored.outcome)?;
         serde_json::from_str(outcome.get()).ok()
     }
 
-    /// Has it computed again.
-    pub fn forget(&self, key: &str) -> Result<()> {
-        let path = self.path(key, "json");
-        fs::remove_file(&path).map_err(|err| Error::io(path.display(), &err))
-    }
-
-    /// `flows_csv` goes beside it.
-    pub fn save(&self, key: &str, outcome: &Outcome, flows_csv: &[u8]) -> Result<()> {
-        let failed = |err| Error::failure(format!("a cell cannot be written: {err}"));
-        let outcome = to_raw_value(outcome).map_err(failed)?;
-        let file = File {
+    /// `flows_csv` goes beside it. Returns the cell as later commands read it.
+    pub fn save(&self, key: &str, outcome: &Outcome, flows_csv: &[u8]) -> Result<Outcome> {
+        let outcome = to_raw_value(outcome).map_err(not_written)?;
+        let read_back = serde_json::from_str(outcome.get()).map_err(not_written)?;
+        let stored = Stored {
             key: key.to_owned(),
             sha256: sha256(outcome.get().as_bytes()),
             flows_sha256: sha256(flows_csv),
             outcome,
         };
-        let json = serde_json::to_string(&file).map_err(failed)?;
+        let json = serde_json::to_string(&stored).map_err(not_written)?;
         // The cell last: once it is there, all of it is.
         for (what, text) in [("flows.csv", flows_csv), ("json", json.as_bytes())] {
             let path = self.path(key, what);
             owned::replace(&path, text).map_err(|err| Error::io(path.display(), &err))?;
         }
-        Ok(())
+        Ok(read_back)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::record::tests::recorded;
-    use crate::result::summary;
+    use crate::command::sweep::lab::tests::parts;
+    use crate::result::testing::recorded;
     use crate::scenario::plan::plan;
     use crate::scenario::{self, tests::SMALL};
 
-    fn cells(dir: &Path) -> Cells {
-        Cells {
-            dir: dir.to_path_buf(),
-            lab: "lab".to_owned(),
-        }
+    fn cells(dir: &Path, again: Option<Again>) -> Cells {
+        Cells::open_in(dir.to_path_buf(), again).unwrap()
     }
 
     fn outcome() -> Outcome {
-        Outcome {
-            cc: "unocc".to_owned(),
-            seed: 1,
-            scale: 1,
-            engine: "uml".to_owned(),
-            kernel: "7.3.4".to_owned(),
-            axes: BTreeMap::new(),
-            run: Run {
-                drops: 3,
-                // Printed and read, it is another one unless both are exact.
-                jain_mean: Some(0.912_345_678_901_234_5),
-                ..summary::run(&recorded(), &Windows::every_us(1000))
-            },
-            throughput: Vec::new(),
-        }
+        let by = ("uml", 1);
+        let mut outcome = Outcome::of(&recorded(), &Windows::every_us(1000), by, BTreeMap::new());
+        outcome.run.drops = 3;
+        // Printed and read, it is another one unless both are exact.
+        outcome.run.jain_mean = Some(0.912_345_678_901_234_5);
+        outcome
     }
 
     #[test]
     fn a_cell_is_there_whole_or_not_at_all() {
         let dir = tempfile::tempdir().unwrap();
-        let cells = cells(dir.path());
+        let cells = cells(dir.path(), None);
         assert!(cells.load("key").is_none());
-        cells.save("key", &outcome(), b"cc,flow\n").unwrap();
+        let saved = cells.save("key", &outcome(), b"cc,flow\n").unwrap();
         assert_eq!(cells.load("key").unwrap().run, outcome().run);
+        assert_eq!(saved.run, outcome().run);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
         let good = fs::read_to_string(cells.path("key", "json")).unwrap();
         for damaged in [
@@ -201,40 +241,152 @@ mod tests {
         assert!(cells.load("key").is_none());
     }
 
-    /// Of a scenario with these changes: what its cell is called.
-    fn key(sets: &[&str]) -> String {
+    #[test]
+    fn a_command_computes_a_cell_again_once() {
+        for (again, is_suspect, is_left) in [
+            (None, true, true),
+            (Some(Again::Suspect), false, true),
+            (Some(Again::Suspect), true, false),
+            (Some(Again::All), false, false),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let cells = cells(dir.path(), again);
+            let mut outcome = outcome();
+            outcome
+                .run
+                .suspect
+                .extend(is_suspect.then(|| "late".to_owned()));
+            cells.save("key", &outcome, b"").unwrap();
+            cells.begin("key").unwrap();
+            assert_eq!(
+                cells.load("key").is_some(),
+                is_left,
+                "{again:?} {is_suspect}"
+            );
+            cells.save("key", &outcome, b"").unwrap();
+            cells.begin("key").unwrap();
+            assert!(cells.load("key").is_some());
+        }
+    }
+
+    #[test]
+    fn a_cell_that_is_read_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let cells = cells(dir.path(), None);
+        for key in ["read", "unread"] {
+            cells.save(key, &outcome(), b"").unwrap();
+            for what in ["json", "flows.csv"] {
+                let file = File::open(cells.path(key, what)).unwrap();
+                file.set_modified(SystemTime::now() - 2 * UNUSED).unwrap();
+            }
+        }
+        cells.load("read").unwrap();
+        owned::remove_old(dir.path(), "", UNUSED);
+        assert!(cells.load("read").is_some());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+
+    /// The name of a cell of a scenario with these changes.
+    fn key(parts: &Parts, (cc, scale): (&str, u32), sets: &[&str]) -> String {
+        inputs(parts, (cc, scale), sets, |inputs| inputs.key().unwrap())
+    }
+
+    fn inputs<T>(
+        parts: &Parts,
+        of: (&str, u32),
+        sets: &[&str],
+        read: impl Fn(&Inputs<'_>) -> T,
+    ) -> T {
         let sets: Vec<_> = sets.iter().map(|&set| set.to_owned()).collect();
         let scenario = scenario::parse("small", SMALL, &sets).unwrap().scenario;
         let plan = plan(&scenario, "unocc", 1, 1).unwrap();
-        let windows = Windows::of(&scenario);
-        let cells = cells(Path::new("."));
-        let of = ("unocc", 1);
-        cells.key(of, &plan, &windows, &scenario.sizes()).unwrap()
+        let plans = (&plan, None);
+        let inputs = Inputs::new(parts, of, plans, scenario.windows(), scenario.sizes());
+        read(&inputs.unwrap())
+    }
+
+    /// What may enter a name; the hash of xdc's own file is no part of it.
+    #[test]
+    fn inputs_are_these() {
+        let json = inputs(&parts(), ("unocc", 1), &[], |inputs| {
+            serde_json::to_value(inputs).unwrap()
+        });
+        let names: Vec<_> = json.as_object().unwrap().keys().cloned().collect();
+        assert_eq!(
+            names.join(" "),
+            "accel agent cc emulator engine kernel measures modules plan scale sizes unscaled windows"
+        );
+        let own = fs::read("/proc/self/exe").unwrap();
+        assert!(!json.to_string().contains(&sha256(&own)));
+        assert_eq!(json["measures"], xdc_measure::CODE);
+        let modules = json["modules"].as_object().unwrap().keys().cloned();
+        assert_eq!(
+            modules.collect::<Vec<_>>(),
+            ["sch_phantom", "shared", "tcp_unocc"]
+        );
     }
 
     #[test]
-    fn two_names_of_one_plan_have_a_cell_each() {
-        let scenario = scenario::parse("small", SMALL, &[]).unwrap().scenario;
-        let plan = plan(&scenario, "unocc", 1, 1).unwrap();
-        let windows = Windows::of(&scenario);
-        let cells = cells(Path::new("."));
-        let key = |of| cells.key(of, &plan, &windows, &scenario.sizes()).unwrap();
-        assert_ne!(key(("unocc", 1)), key(("unocc-paper", 1)));
-        assert_ne!(key(("unocc", 1)), key(("unocc", 2)));
-    }
-
-    #[test]
-    fn what_figures_are_read_by_is_in_a_cells_name() {
-        let plain = key(&[]);
-        assert_eq!(plain, key(&["title=another"]));
-        for set in [
-            "jain_window=5ms",
-            "phases=[\"1ms\"]",
-            "small_below=200kb",
-            "large_above=2mb",
-            "flows.0.bytes=2mb",
-        ] {
-            assert_ne!(plain, key(&[set]), "{set}");
+    fn a_name_changes_with_what_figures_depend_on_and_with_nothing_else() {
+        let other = || "other".to_owned();
+        type Change<'a> = (&'a str, bool, &'a dyn Fn(&mut Parts));
+        let module = |name: &'static str| {
+            move |parts: &mut Parts| {
+                parts.modules.get_mut(name).unwrap().sha256 = "other".to_owned();
+            }
+        };
+        let changes: [Change<'_>; 11] = [
+            ("nothing", false, &|_| {}),
+            ("measures", true, &|parts| parts.measures = other()),
+            ("kernel", true, &|parts| parts.kernel = other()),
+            ("agent", true, &|parts| parts.agent = other()),
+            ("emulator", true, &|parts| parts.emulator = Some(other())),
+            ("engine", true, &|parts| parts.engine = "qemu"),
+            ("accel", true, &|parts| parts.accel = Some("kvm")),
+            ("its congestion control", true, &module("tcp_unocc")),
+            ("its qdisc", true, &module("sch_phantom")),
+            ("a module that these need", true, &module("shared")),
+            ("another module", false, &module("tcp_gemini")),
+        ];
+        let plain = key(&parts(), ("unocc", 1), &[]);
+        for (what, changes, change) in changes {
+            let mut parts = parts();
+            change(&mut parts);
+            assert_eq!(key(&parts, ("unocc", 1), &[]) != plain, changes, "{what}");
         }
+        for (set, changes) in [
+            ("title=another", false),
+            ("description=another", false),
+            ("expect.0.max=7", false),
+            ("jain_window=5ms", true),
+            ("phases=[\"1ms\"]", true),
+            ("warmup=1ms", true),
+            ("small_below=200kb", true),
+            ("large_above=2mb", true),
+            ("flows.0.bytes=2mb", true),
+        ] {
+            let key = key(&parts(), ("unocc", 1), &[set]);
+            assert_eq!(key != plain, changes, "{set}");
+        }
+        // Two names of one plan.
+        for of in [("unocc-paper", 1), ("unocc", 2)] {
+            assert_ne!(key(&parts(), of, &[]), plain);
+        }
+    }
+
+    #[test]
+    fn a_command_of_the_scenario_may_load_any_module() {
+        let sets = ["host.a1.setup=[\"modprobe x\"]"];
+        let modules = |sets: &[&str]| inputs(&parts(), ("unocc", 1), sets, |it| it.modules.len());
+        assert_eq!(modules(&sets), parts().modules.len());
+        // One that is named by another name, too.
+        assert_eq!(
+            modules(&["host.a1.modules=[\"alias\"]"]),
+            parts().modules.len()
+        );
+        let named = modules(&["host.a1.modules=[\"tcp-gemini\"]"]);
+        assert_eq!(named, modules(&[]) + 1);
+        let cc = modules(&["host.a1.sysctl.\"net.ipv4.tcp_congestion_control\"=gemini"]);
+        assert_eq!(cc, modules(&[]) + 1);
     }
 }

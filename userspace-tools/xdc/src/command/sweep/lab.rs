@@ -2,26 +2,114 @@
 //! What guests are made of, copied once: a `make` beside a sweep of hours changes neither what a
 //! guest is nor what its cell is called.
 
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
+use xdc_proto::Plan;
 
 use crate::error::{Error, Result};
 use crate::guest::engine::Engine;
-use crate::guest::initramfs::find_program;
+use crate::guest::initramfs::{commands, find_program, has_modules};
 use crate::home::{self, Home};
 use crate::interrupt;
 use crate::owned::OwnedDir;
-use crate::result::provenance::hex;
+use crate::result::provenance::{hex, sha256};
 use crate::scenario::engine::Kind;
 
 pub struct Lab {
     _dir: OwnedDir,
     home: Home,
-    hash: String,
+    parts: Parts,
     sources: Vec<Source>,
+}
+
+/// Hashes of all that makes figures of a plan.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parts {
+    /// The code from a guest's messages to figures.
+    pub measures: String,
+    /// The image, its release, and its lists of modules.
+    pub kernel: String,
+    pub agent: String,
+    /// None of a kernel that is a program itself.
+    pub emulator: Option<String>,
+    pub engine: &'static str,
+    pub accel: Option<&'static str>,
+    /// Ours and the kernel's own, by name.
+    pub modules: BTreeMap<String, Module>,
+}
+
+/// A kernel module.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Module {
+    pub sha256: String,
+    /// Names of others that it depends on.
+    needs: Vec<String>,
+}
+
+impl Module {
+    fn of(bytes: &[u8]) -> Self {
+        let words = |text: &[u8]| -> Vec<String> {
+            let words = text.split(|byte| b", ".contains(byte));
+            words
+                .filter(|word| !word.is_empty())
+                .map(|word| module_name(&String::from_utf8_lossy(word)))
+                .collect()
+        };
+        let needed = |text: &[u8]| {
+            let hard = text.strip_prefix(b"depends=");
+            hard.or_else(|| text.strip_prefix(b"softdep=")).map(words)
+        };
+        Self {
+            sha256: sha256(bytes),
+            needs: bytes
+                .split(|byte| *byte == 0)
+                .filter_map(needed)
+                .flatten()
+                .collect(),
+        }
+    }
+}
+
+/// A module is spelled with either sign.
+fn module_name(word: &str) -> String {
+    word.replace('-', "_")
+}
+
+impl Parts {
+    /// Hashes of the modules that a guest may load for a plan, whose JSON is `text`: those that it
+    /// names (as a module, a qdisc or a congestion control), and those that they depend on. A shell
+    /// command or an alias may load any.
+    pub fn modules_of(&self, plan: &Plan, text: &str) -> BTreeMap<&str, &str> {
+        if !has_modules(plan) {
+            return BTreeMap::new();
+        }
+        let known = |name: &String| self.modules.contains_key(&module_name(name));
+        let any = !commands(plan).is_empty() || !plan.modules.iter().all(known);
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let words: HashSet<_> = text.split(|c| !is_part(c)).map(module_name).collect();
+        let is_named = |name: &str| {
+            const KINDS: [&str; 5] = ["", "sch_", "tcp_", "cls_", "act_"];
+            let mut short = KINDS.iter().filter_map(|kind| name.strip_prefix(kind));
+            short.any(|short| words.contains(short))
+        };
+        let names = self.modules.keys().map(String::as_str);
+        let mut left: Vec<&str> = names.filter(|name| any || is_named(name)).collect();
+        let mut found = BTreeMap::new();
+        while let Some(name) = left.pop() {
+            if let Some((name, module)) = self.modules.get_key_value(name)
+                && found
+                    .insert(name.as_str(), module.sha256.as_str())
+                    .is_none()
+            {
+                left.extend(module.needs.iter().map(String::as_str));
+            }
+        }
+        found
+    }
 }
 
 /// A file that was copied.
@@ -53,8 +141,7 @@ impl Stamp {
 }
 
 impl Lab {
-    /// Copies what `engine` takes of `home`. The hash is that of the copies, of the emulator, and
-    /// of xdc itself: figures are what its code makes of a guest's messages.
+    /// Copies what `engine` takes of `home`.
     pub fn copy(home: &Home, engine: Engine) -> Result<Self> {
         let flavour = engine.guest_flavour()?;
         let dir = home::temp_dir()?;
@@ -83,37 +170,49 @@ impl Lab {
                 }
             }
         }
-        let mut hash = Sha256::new();
+        let (mut kernel, mut agent) = (Sha256::new(), String::new());
+        let mut modules = BTreeMap::new();
         let mut sources = Vec::new();
         for (path, to) in wanted {
             interrupt::check()?;
             let stamp = Stamp::of(&path)?;
             let bytes = fs::read(&path).map_err(|err| Error::io(path.display(), &err))?;
             put(&dir.path().join(&to), &bytes)?;
-            let content = Sha256::digest(&bytes).into();
-            hash.update(to.as_os_str().as_encoded_bytes());
-            hash.update([0]);
-            hash.update(content);
+            let name = to.file_stem().unwrap_or_default().to_string_lossy();
+            if to.extension().is_some_and(|it| it == "ko") {
+                modules.insert(module_name(&name), Module::of(&bytes));
+            } else if name == "agent" {
+                agent = sha256(&bytes);
+            } else {
+                kernel.update(sha256(to.as_os_str().as_encoded_bytes()));
+                kernel.update(sha256(&bytes));
+            }
             sources.push(Source {
                 path,
                 stamp,
-                content,
+                content: Sha256::digest(&bytes).into(),
             });
         }
-        let mut programs = vec![Path::new("/proc/self/exe").to_path_buf()];
-        if engine.kind() == Kind::Qemu {
-            programs.extend(find_program("qemu-system-x86_64"));
-        }
-        for program in programs {
-            let bytes = fs::read(&program).map_err(|err| Error::io(program.display(), &err))?;
-            hash.update(Sha256::digest(&bytes));
-        }
-        hash.update(engine.kind().name());
-        hash.update(engine.accel().unwrap_or_default());
+        let emulator = match engine.kind() {
+            Kind::Qemu => find_program("qemu-system-x86_64"),
+            _ => None,
+        };
+        let emulator = emulator.map(|path| {
+            let bytes = fs::read(&path).map_err(|err| Error::io(path.display(), &err))?;
+            Ok::<_, Error>(sha256(&bytes))
+        });
         let lab = Self {
             home: home.with_build(dir.path().to_path_buf()),
             _dir: dir,
-            hash: hex(&hash.finalize()),
+            parts: Parts {
+                measures: xdc_measure::CODE.to_owned(),
+                kernel: hex(&kernel.finalize()),
+                agent,
+                emulator: emulator.transpose()?,
+                engine: engine.kind().name(),
+                accel: engine.accel(),
+                modules,
+            },
             sources,
         };
         // Half of it may be from before a make that is under way.
@@ -126,8 +225,8 @@ impl Lab {
         &self.home
     }
 
-    pub fn hash(&self) -> &str {
-        &self.hash
+    pub fn parts(&self) -> &Parts {
+        &self.parts
     }
 
     /// An error once something of it has been built anew.
@@ -182,7 +281,7 @@ pub mod tests {
         let home = Home::for_tests(dir.path());
         let lab = Lab::copy(&home, Engine::Uml).unwrap();
         let again = Lab::copy(&home, Engine::Uml).unwrap();
-        assert_eq!(lab.hash(), again.hash());
+        assert_eq!(lab.parts(), again.parts());
         let agent = dir.path().join("build/agent");
         // By its like: what make does where nothing has changed.
         fs::remove_file(&agent).unwrap();
@@ -193,10 +292,74 @@ pub mod tests {
         assert!(said.contains("agent has changed"), "{said}");
         let copy = lab.home().agent().unwrap();
         assert_eq!(fs::read(copy).unwrap(), b"agent");
-        assert_ne!(Lab::copy(&home, Engine::Uml).unwrap().hash(), lab.hash());
+        assert_ne!(Lab::copy(&home, Engine::Uml).unwrap().parts(), lab.parts());
         // A kernel that is not there any more is no reason to go on, either.
         put(&agent, b"agent").unwrap();
         fs::remove_file(dir.path().join("build/uml/kernel")).unwrap();
         assert!(lab.check_unchanged().is_err());
+    }
+
+    /// The figures are those of this xdc's measures, and of no other part of it.
+    #[test]
+    fn parts_are_the_files_of_guests_and_the_measures() {
+        let dir = checkout();
+        let home = Home::for_tests(dir.path());
+        let lab = Lab::copy(&home, Engine::Uml).unwrap();
+        let mut kernel = Sha256::new();
+        for (name, content) in [("uml/kernel", "uml/kernel"), ("uml/release", "7.3.4\n")] {
+            kernel.update(sha256(name.as_bytes()));
+            kernel.update(sha256(content.as_bytes()));
+        }
+        let module = Module {
+            sha256: sha256(b"uml/modules/tcp_unocc.ko"),
+            needs: Vec::new(),
+        };
+        let parts = Parts {
+            measures: xdc_measure::CODE.to_owned(),
+            kernel: hex(&kernel.finalize()),
+            agent: sha256(b"agent"),
+            emulator: None,
+            engine: "uml",
+            accel: None,
+            modules: [("tcp_unocc".to_owned(), module)].into(),
+        };
+        assert_eq!(lab.parts(), &parts);
+    }
+
+    #[test]
+    fn modules_say_what_they_need() {
+        let module = |text: &str| Module::of(text.as_bytes()).needs.join(" ");
+        assert_eq!(
+            module("\0license=GPL\0depends=udp-tunnel,b\0"),
+            "udp_tunnel b"
+        );
+        assert_eq!(module("\0softdep=pre: a post: b\0x"), "pre: a post: b");
+        assert_eq!(module("\0depends=\0"), "");
+    }
+
+    /// Made-up ones, with more modules than a plan loads.
+    pub fn parts() -> Parts {
+        let module = |name: &str, needs: &[&str]| {
+            let module = Module {
+                sha256: sha256(name.as_bytes()),
+                needs: needs.iter().map(|&name| name.to_owned()).collect(),
+            };
+            (name.to_owned(), module)
+        };
+        Parts {
+            measures: xdc_measure::CODE.to_owned(),
+            kernel: "kernel".to_owned(),
+            agent: "agent".to_owned(),
+            emulator: None,
+            engine: "uml",
+            accel: None,
+            modules: BTreeMap::from([
+                module("tcp_unocc", &["shared"]),
+                module("sch_phantom", &[]),
+                module("shared", &["tcp_unocc"]),
+                module("tcp_gemini", &[]),
+                module("tlt", &[]),
+            ]),
+        }
     }
 }

@@ -15,22 +15,20 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use serde_json::json;
+use xdc_measure::outcome::Outcome;
 
-use self::cells::{Cells, MAX_CURVES, Outcome};
+use self::cells::{Cells, Inputs};
 use self::grid::{Axis, Cell, Expanded, Grid};
 use self::lab::Lab;
 use self::table::{Part, Row};
-use crate::args;
-use crate::draw::charts;
+use crate::args::{self, Again};
 use crate::error::{Error, Result};
 use crate::guest::engine::{Clock, Engine};
-use crate::home::{Flavour, Home};
+use crate::home::{self, Flavour, Home};
 use crate::measure::metric::{Metric, SEE_TABLE, Unknown};
 use crate::progress::{Progress, Task};
 use crate::result::files;
-use crate::result::record::Record;
 use crate::result::runner::Runner;
-use crate::result::summary::{self, Windows};
 use crate::scenario;
 use crate::scenario::engine::Kind;
 use crate::scenario::plan;
@@ -58,16 +56,16 @@ pub struct Request {
     /// Metrics to tabulate and plot; docs/scenarios.md lists them.
     #[arg(long, value_delimiter = ',', value_name = "METRIC,...")]
     plot: Vec<String>,
-    /// Where cells, table and plots go [default: results/sweeps/NAME].
+    /// Where table and plots go [default: results/sweeps/NAME].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// local, or slurm: a job array; the checkout and --out are on a shared file system.
+    /// local, or slurm: a job array; the checkout and --out, which has the cells, are on a shared file system.
     #[arg(long, default_value = "local", hide_possible_values = true)]
     backend: Backend,
     /// An option for sbatch.
     #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
     sbatch: Vec<String>,
-    /// Compute these finished cells again: suspect.
+    /// Compute these finished cells again: suspect, or all.
     #[arg(long, value_name = "WHICH", hide_possible_values = true)]
     again: Option<Again>,
     /// Compute one cell only.
@@ -89,18 +87,11 @@ pub enum Backend {
     Slurm,
 }
 
-/// Which finished cells are computed again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Again {
-    /// Those whose run was suspect: on a machine that had other work to do, say.
-    Suspect,
-}
-
 /// Cells and what became of them.
 pub struct Sweep<'a> {
     pub runner: Runner<'a>,
     pub grid: &'a Expanded,
-    pub cells: Cells,
+    cells: &'a Cells,
     lab: &'a Lab,
     /// Of each cell of the grid.
     keys: Vec<String>,
@@ -132,7 +123,14 @@ pub fn command(request: &Request) -> Result<bool> {
         pcap: &[],
         progress: &progress,
     };
-    let sweep = Sweep::new(runner, &lab, &grid, &dir)?;
+    home::make_out(&dir)?;
+    // A job that computes a cell leaves the others alone.
+    let again = request.again.filter(|_| request.cell.is_none());
+    let cells = match request.backend {
+        Backend::Local => Cells::open(&dir, again)?,
+        Backend::Slurm => Cells::open_in(dir.join("cells"), again)?,
+    };
+    let sweep = Sweep::new(runner, &lab, &grid, &cells)?;
     if let Some(cell) = request.cell {
         let cells = grid.cells.len();
         if cell >= cells {
@@ -142,9 +140,6 @@ pub fn command(request: &Request) -> Result<bool> {
         }
         sweep.compute(cell)?;
         return Ok(true);
-    }
-    if request.again == Some(Again::Suspect) {
-        sweep.forget_suspect()?;
     }
     let outcomes = match request.backend {
         Backend::Local => sweep.run(request.guests.jobs)?,
@@ -195,10 +190,15 @@ fn spec(request: &Request) -> Result<(String, Grid)> {
 pub type Outcomes = Vec<Result<Outcome>>;
 
 impl<'a> Sweep<'a> {
-    /// Plans every cell, so that a mistake costs no guest; cells are kept in `dir`.
-    pub fn new(runner: Runner<'a>, lab: &'a Lab, grid: &'a Expanded, dir: &Path) -> Result<Self> {
+    /// Plans every cell, so that a mistake costs no guest.
+    pub fn new(
+        runner: Runner<'a>,
+        lab: &'a Lab,
+        grid: &'a Expanded,
+        cells: &'a Cells,
+    ) -> Result<Self> {
         let mut sweep = Self {
-            cells: Cells::open(&dir.join("cells"), lab.hash())?,
+            cells,
             runner,
             lab,
             grid,
@@ -206,14 +206,28 @@ impl<'a> Sweep<'a> {
         };
         for cell in &grid.cells {
             interrupt::check()?;
-            let (plan, scale) = sweep.plan(cell)?;
-            let scenario = &grid.points[cell.point].loaded.scenario;
-            let windows = Windows::of(scenario);
-            let of = (cell.cc.as_str(), scale);
-            let key = sweep.cells.key(of, &plan, &windows, &scenario.sizes())?;
+            let key = sweep.key(cell)?;
+            cells.begin(&key)?;
             sweep.keys.push(key);
         }
         Ok(sweep)
+    }
+
+    fn key(&self, cell: &Cell) -> Result<String> {
+        let (plan, scale) = self.plan(cell)?;
+        let scenario = &self.grid.points[cell.point].loaded.scenario;
+        let unscaled = (scale != 1).then(|| plan::plan(scenario, &cell.cc, cell.seed, 1));
+        let unscaled = unscaled
+            .transpose()
+            .map_err(|err| err.about(self.name(cell)))?;
+        Inputs::new(
+            self.lab.parts(),
+            (&cell.cc, scale),
+            (&plan, unscaled.as_ref()),
+            scenario.windows(),
+            scenario.sizes(),
+        )?
+        .key()
     }
 
     /// A cell in words: what a progress line and an error call it.
@@ -256,15 +270,6 @@ impl<'a> Sweep<'a> {
         (outcome.cc == cell.cc && outcome.seed == cell.seed).then_some(outcome)
     }
 
-    fn forget_suspect(&self) -> Result<()> {
-        for (n, key) in self.keys.iter().enumerate() {
-            if self.load(n).is_some_and(|outcome| outcome.is_suspect()) {
-                self.cells.forget(key)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Runs the guest of the `n`-th cell and keeps what it says.
     pub fn compute(&self, n: usize) -> Result<Outcome> {
         let cell = &self.grid.cells[n];
@@ -274,34 +279,12 @@ impl<'a> Sweep<'a> {
             .runner
             .run_as(&self.name(cell), (scenario, &cell.cc, scale), plan, None)
             .map_err(|err| err.about(self.name(cell)))?;
-        let windows = Windows::of(scenario);
-        let outcome = self.outcome(cell, scale, &record, &windows);
+        let by = (self.runner.engine.kind().name(), scale);
+        let labels = table::labels(self.grid, cell);
+        let outcome = Outcome::of(&record, &scenario.windows(), by, labels);
         let mut flows_csv = Vec::new();
         files::flows_csv(&mut flows_csv, std::slice::from_ref(&record))?;
-        self.cells.save(&self.keys[n], &outcome, &flows_csv)?;
-        // As every later command reads it.
-        self.load(n).ok_or_else(|| {
-            Error::failure("the cell cannot be read back")
-                .about(self.name(cell))
-                .hint("look for a full or a failing disk")
-        })
-    }
-
-    fn outcome(&self, cell: &Cell, scale: u32, record: &Record, windows: &Windows) -> Outcome {
-        let throughput = match record.flows.len() {
-            0..=MAX_CURVES => charts::throughput(record, windows.jain_us),
-            _ => Vec::new(),
-        };
-        Outcome {
-            cc: cell.cc.clone(),
-            seed: cell.seed,
-            scale,
-            engine: self.runner.engine.kind().name().to_owned(),
-            kernel: record.kernel.clone(),
-            axes: table::labels(self.grid, cell),
-            run: summary::run(record, windows),
-            throughput,
-        }
+        self.cells.save(&self.keys[n], &outcome, &flows_csv)
     }
 
     /// What is finished, and how many cells are not: why, is told here.

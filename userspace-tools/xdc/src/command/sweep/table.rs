@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::cells::Outcome;
 use super::grid::{Cell, Expanded};
 use super::stats::{Estimate, estimate};
 use crate::error::{Error, Result};
 use crate::measure::metric::{self, Metric};
-use crate::measure::run::Run;
 use crate::result::expect::format_value;
 use crate::result::files;
 #[cfg(test)]
 use crate::result::files::Column;
+use xdc_measure::outcome::Outcome;
+use xdc_measure::run::Run;
 
 /// A finished cell.
 pub struct Row<'a> {
@@ -66,7 +66,7 @@ pub const COLUMNS: &[Column] = &[
     (
         "cell",
         "",
-        "its files are `cells/CELL.json` and `cells/CELL.flows.csv`",
+        "its files in the cache are `cells/CELL.json` and `cells/CELL.flows.csv`",
     ),
     ("engine", "", "`uml` or `qemu`"),
     (
@@ -255,10 +255,10 @@ pub fn text(grid: &Expanded, rows: &[Row<'_>], metrics: &[Metric]) -> String {
 mod tests {
     use super::*;
 
-    use crate::measure::run::{Content, Network};
-    use crate::result::record::tests::{recorded, scaled};
-    use crate::result::summary::{self, Windows};
+    use crate::result::testing::{recorded, scaled};
     use crate::scenario::{parse, tests::SMALL};
+    use xdc_measure::figures::{self, Windows};
+    use xdc_measure::run::{Content, Network};
 
     #[test]
     fn nested_values_become_columns() {
@@ -299,7 +299,7 @@ mod tests {
                     engine: "uml".to_owned(),
                     kernel: "7.3.4".to_owned(),
                     axes: BTreeMap::new(),
-                    run: summary::run(&recorded(), &Windows::every_us(1000)),
+                    run: figures::run(&recorded(), &Windows::every_us(1000)),
                     throughput: Vec::new(),
                 },
             }
@@ -344,7 +344,7 @@ mod tests {
     /// Every number of a run has a name in the table, and the table finds it.
     #[test]
     fn the_table_is_whole() {
-        let mut run = summary::run(&recorded(), &Windows::every_us(1000));
+        let mut run = figures::run(&recorded(), &Windows::every_us(1000));
         run.jain_phases.insert("1".to_owned(), Some(0.5));
         let content = Content {
             marked: 3,
@@ -376,8 +376,8 @@ mod tests {
     fn a_metric_scales_as_its_unit_says() {
         let windows = Windows::every_us(1000);
         let slow_windows = Windows::every_us(10_000);
-        let slow = summary::run(&scaled(10), &slow_windows);
-        let real = summary::run(&recorded(), &windows);
+        let slow = figures::run(&scaled(10), &slow_windows);
+        let real = figures::run(&recorded(), &windows);
         let mut seen = 0;
         for name in leaves(&real).unwrap().keys() {
             let Ok(metric) = name.parse::<Metric>() else {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use xdc_proto::{Flow, FlowResult};
 
-use crate::measure::run::{Completion, Spread};
-use crate::measure::size::SizeClass;
-use crate::result::record::Record;
-use crate::result::summary::{mean, percentile};
+use crate::figures::{mean, percentile};
+use crate::record::Record;
+use crate::run::{Completion, Spread};
+use crate::size::SizeClass;
 
 /// Of values in any order.
 pub fn spread(mut values: Vec<f64>) -> Spread {
@@ -90,7 +90,7 @@ pub fn slowdown(result: &FlowResult, flow: &Flow) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::record::tests::recorded;
+    use crate::testing::recorded;
 
     #[test]
     fn slowdown_is_against_the_ideal_and_the_unfinished_are_counted() {

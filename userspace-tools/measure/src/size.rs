@@ -9,14 +9,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SizeClass {
+    /// Below the lower bound.
     Small,
+    /// Between the bounds.
     Medium,
+    /// Above the upper bound.
     Large,
 }
 
 impl SizeClass {
+    /// In the order of size.
     pub const ALL: [Self; 3] = [Self::Small, Self::Medium, Self::Large];
 
+    /// As metrics have it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Small => "small",

@@ -3,9 +3,9 @@
 
 use xdc_proto::Rotor;
 
-use crate::measure::run::{Circuits, Shares};
-use crate::result::record::Record;
-use crate::result::summary::{mean, percentile};
+use crate::figures::{mean, percentile};
+use crate::record::Record;
+use crate::run::{Circuits, Shares};
 
 /// Weeks at either end that are looked at alone.
 const FEW_WEEKS: usize = 10;
@@ -159,7 +159,7 @@ fn shares(mut values: Vec<f64>) -> Option<Shares> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::record::tests::recorded;
+    use crate::testing::recorded;
     use xdc_proto::{Circuits as Told, Rack};
 
     fn with(week_bytes: Vec<Vec<u64>>) -> Record {

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A recorded run of a scenario for tests.
+
+use xdc_measure::record::Record;
+use xdc_measure::testing::told;
+use xdc_proto::{Job, RunPlan};
+
+use crate::scenario::plan::plan;
+use crate::scenario::{parse, tests::SMALL};
+
+/// [`told`] by a guest that is as fast as its network.
+pub fn recorded() -> Record {
+    scaled(1)
+}
+
+/// By one that is so many times slower.
+pub fn scaled(scale: u32) -> Record {
+    told(planned(scale), scale)
+}
+
+/// By a slower guest, freed of its scale.
+pub fn unscaled() -> Record {
+    scaled(10).unscaled(10, planned(1))
+}
+
+fn planned(scale: u32) -> RunPlan {
+    let scenario = parse("small", SMALL, &[]).unwrap().scenario;
+    match plan(&scenario, "unocc", 1, scale).unwrap().job {
+        Job::Run(run) => run,
+        _ => panic!("not a run"),
+    }
+}
