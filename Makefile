@@ -71,8 +71,8 @@ modules-%: kernel-%
 	@qemu-images/modules.sh $*
 
 # Nothing measures these, so what the selftests run is what is linted, and is compiled once.
-modules-debug: export W := 1
-modules-debug: export CLIPPY := 1
+modules-debug modules-uml-debug: export W := 1
+modules-debug modules-uml-debug: export CLIPPY := 1
 
 # Static, because it is the first process of a guest that has no libraries.
 agent: setup
@@ -131,10 +131,10 @@ selftests-7.%: agent test-tools tools
 	@$(MAKE) modules-7.$*
 	@XDC_HOME=build/linux-7.$* $(XDC) selftest --engine uml
 
-test: guests test-tools modules-debug bundle
+test: guests test-tools modules-uml-debug bundle
 	@selftests/host/all
 
-test-long: guests test-tools modules-debug
+test-long: guests test-tools modules-uml-debug modules-debug
 	@selftests/host/long
 
 install:

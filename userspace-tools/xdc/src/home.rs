@@ -29,6 +29,7 @@ pub enum Flavour {
     X86,
     Debug,
     Uml,
+    UmlDebug,
 }
 
 impl Flavour {
@@ -37,6 +38,7 @@ impl Flavour {
             Self::X86 => "x86",
             Self::Debug => "debug",
             Self::Uml => "uml",
+            Self::UmlDebug => "uml-debug",
         }
     }
 }
@@ -192,6 +194,7 @@ impl Home {
         self.artifact(format!("{}/kernel", flavour.name()))
             .map_err(|err| match flavour {
                 Flavour::Debug => err.hint("make kernel-debug modules-debug"),
+                Flavour::UmlDebug => err.hint("make kernel-uml-debug modules-uml-debug"),
                 Flavour::X86 | Flavour::Uml => err,
             })
     }

@@ -276,12 +276,12 @@ pub fn command(request: &Request) -> Result<bool> {
             .hint("a row on the scorecard's base network: S3, S6"));
     }
     let progress = Progress::new();
-    let lab = Lab::copy(&home, Engine::Uml)?;
+    let lab = Lab::copy(&home, Engine::UML)?;
     let bench = Bench {
         request,
         runner: Runner {
             home: lab.home(),
-            engine: Engine::Uml,
+            engine: Engine::UML,
             timeout: request.guests.timeout,
             trace: &[],
             pcap: &[],

@@ -180,8 +180,8 @@ pub mod tests {
     fn guests_are_made_of_copies() {
         let dir = checkout();
         let home = Home::for_tests(dir.path());
-        let lab = Lab::copy(&home, Engine::Uml).unwrap();
-        let again = Lab::copy(&home, Engine::Uml).unwrap();
+        let lab = Lab::copy(&home, Engine::UML).unwrap();
+        let again = Lab::copy(&home, Engine::UML).unwrap();
         assert_eq!(lab.hash(), again.hash());
         let agent = dir.path().join("build/agent");
         // By its like: what make does where nothing has changed.
@@ -193,7 +193,7 @@ pub mod tests {
         assert!(said.contains("agent has changed"), "{said}");
         let copy = lab.home().agent().unwrap();
         assert_eq!(fs::read(copy).unwrap(), b"agent");
-        assert_ne!(Lab::copy(&home, Engine::Uml).unwrap().hash(), lab.hash());
+        assert_ne!(Lab::copy(&home, Engine::UML).unwrap().hash(), lab.hash());
         // A kernel that is not there any more is no reason to go on, either.
         put(&agent, b"agent").unwrap();
         fs::remove_file(dir.path().join("build/uml/kernel")).unwrap();
