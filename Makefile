@@ -76,8 +76,8 @@ modules-%: kernel-%
 	@qemu-images/modules.sh $*
 
 # Nothing measures these, so what the selftests run is what is linted, and is compiled once.
-modules-debug: export W := 1
-modules-debug: export CLIPPY := 1
+modules-debug modules-uml-debug: export W := 1
+modules-debug modules-uml-debug: export CLIPPY := 1
 
 # Static, because it is the first process of a guest that has no libraries.
 agent: setup

@@ -141,12 +141,15 @@ kdir_tools() {
 # source_of TREE: where its source is.
 source_of() { sed -n 's/^include \(.*\)\/Makefile$/\1/p' "$1/Makefile" | tail -1; }
 
-# flavour_arch FLAVOUR: make's ARCH for one of our kernels.
+# Our kernels.
+XDC_FLAVOURS="x86|uml|debug|uml-debug"
+
+# flavour_arch FLAVOUR: make's ARCH for one of them.
 flavour_arch() {
 	case $1 in
 	x86 | debug) echo x86_64 ;;
-	uml) echo um ;;
-	*) die "no kernel flavour '$1'" "one of: x86 uml debug" ;;
+	uml | uml-debug) echo um ;;
+	*) die "no kernel flavour '$1'" "one of: $XDC_FLAVOURS" ;;
 	esac
 }
 

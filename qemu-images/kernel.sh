@@ -1,27 +1,27 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# kernel.sh FLAVOUR: print the build folder of one kernel (x86, uml or debug);
-# build it first unless the cache has it. Its key is the source version, the
-# config fragments and the compilers.
+# kernel.sh FLAVOUR: print the build folder of one kernel; build it first unless
+# the cache has it. Its key is the source version, the config fragments and the
+# compilers.
 . "$(dirname "$0")/common.sh"
 
-flavour=${1:?usage: kernel.sh x86|uml|debug}
+flavour=${1:?usage: kernel.sh $XDC_FLAVOURS}
 arch=$(flavour_arch "$flavour")
 config=$XDC_TOP/qemu-images/config
 case $flavour in
-x86) fragments="$config/common.config $config/x86.config $config/fast.config" steps=2720 ;;
-debug) fragments="$config/common.config $config/x86.config $config/debug.config" steps=2740 ;;
-uml) fragments="$config/common.config $config/uml.config" steps=1820 ;;
+x86) fragments=("$config"/{common,x86,fast}.config) steps=2720 ;;
+debug) fragments=("$config"/{common,x86,debug,debug-x86}.config) steps=2740 ;;
+uml) fragments=("$config"/{common,uml}.config) steps=1820 ;;
+uml-debug) fragments=("$config"/{common,uml,debug,debug-uml}.config) steps=1860 ;;
 esac
 
 src=$("$XDC_TOP/qemu-images/source.sh" "$flavour")
 command -v "$XDC_BINDGEN" >/dev/null || die "bindgen $XDC_BINDGEN_VERSION is missing" "make setup"
 llvm=$(llvm_suffix)
-# shellcheck disable=SC2086
 key=$({
 	echo "$src" "$arch" "$llvm" "$XDC_BINDGEN_VERSION" ${BINDGEN:+"$("$BINDGEN" --version)"}
 	"$XDC_RUSTC" -V
-	cat $fragments
+	cat "${fragments[@]}"
 } | sha256sum | cut -c1-12)
 build=$XDC_CACHE/build/$flavour-$key
 stamp=$build/.xdc-complete
@@ -47,8 +47,7 @@ kmake "$src" O="$build" ARCH="$arch" rustavailable >"$log" 2>&1 ||
 (
 	cd "$build"
 	kmake "$src" O="$build" ARCH="$arch" allnoconfig
-	# shellcheck disable=SC2086
-	KCONFIG_CONFIG=.config "$src/scripts/kconfig/merge_config.sh" -m .config $fragments
+	KCONFIG_CONFIG=.config "$src/scripts/kconfig/merge_config.sh" -m .config "${fragments[@]}"
 	kmake "$src" O="$build" ARCH="$arch" olddefconfig
 ) >"$log" 2>&1 || { tail -20 "$log" >&2 && die "configuring the $flavour kernel failed; log: $log"; }
 
@@ -62,8 +61,7 @@ while IFS= read -r line; do
 	esac
 done < <(
 	# the last word on an option counts
-	# shellcheck disable=SC2086
-	cat $fragments | awk -F= '/^CONFIG_/ { v[$1] = $0 } END { for (k in v) print v[k] }'
+	cat "${fragments[@]}" | awk -F= '/^CONFIG_/ { v[$1] = $0 } END { for (k in v) print v[k] }'
 )
 [ -z "$missing" ] || [ -n "${XDC_CONFIG_LOOSE:-}" ] ||
 	die "the $flavour kernel's configuration did not take:$missing"

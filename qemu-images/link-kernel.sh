@@ -6,10 +6,10 @@
 # lets xdc use it.
 . "$(dirname "$0")/common.sh"
 
-flavour=${1:?usage: link-kernel.sh x86|uml|debug}
+flavour=${1:?usage: link-kernel.sh $XDC_FLAVOURS}
 tree=$("$XDC_TOP/qemu-images/kernel.sh" "$flavour")
 case $flavour in
-uml) image=$tree/linux ;;
+uml*) image=$tree/linux ;;
 *) image=$tree/arch/x86/boot/bzImage ;;
 esac
 out=$XDC_BUILD/$flavour

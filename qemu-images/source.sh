@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# source.sh FLAVOUR: print the folder of the kernel source for x86, debug or
-# uml; fetch and unpack it first if the cache has none. UML's has the patches
-# of qemu-images/patches. KSRC=DIR names a user's own tree instead, and
+# source.sh FLAVOUR: print the folder of the kernel source for one of our
+# kernels; fetch and unpack it first if the cache has none. User Mode Linux's has
+# the patches of qemu-images/patches. KSRC=DIR names a user's own tree instead, and
 # XDC_KERNEL_SERIES=7.2 another series.
 . "$(dirname "$0")/common.sh"
 
-flavour=${1:?usage: source.sh x86|uml|debug}
+flavour=${1:?usage: source.sh $XDC_FLAVOURS}
+arch=$(flavour_arch "$flavour")
 patches=("$XDC_TOP"/qemu-images/patches/*.patch)
 
 if [ -n "${KSRC:-}" ]; then
 	[ -f "$KSRC/arch/um/Kconfig" ] || die "KSRC=$KSRC is no kernel source tree"
-	[ "$flavour" != uml ] || grep -q 'TIMER_MULTIPLIER 1$' "$KSRC/arch/um/include/linux/time-internal.h" ||
+	[ "$arch" != um ] || grep -q 'TIMER_MULTIPLIER 1$' "$KSRC/arch/um/include/linux/time-internal.h" ||
 		say "KSRC lacks qemu-images/patches: the clock of its UML kernel is coarse"
 	(cd "$KSRC" && pwd)
 	exit
@@ -38,7 +39,7 @@ patched() {
 
 # finish TREE: print what the caller asked for, made of the pristine TREE.
 finish() {
-	if [ "$flavour" = uml ]; then patched "$1"; else echo "$1"; fi
+	if [ "$arch" = um ]; then patched "$1"; else echo "$1"; fi
 	exit
 }
 

@@ -170,8 +170,9 @@ Examples:
     #[command(after_help = "\
 Examples:
   xdc selftest
-  xdc selftest 40-qdisc --kernel debug
-  xdc selftest --engine uml")]
+  xdc selftest --engine uml
+  xdc selftest 40-qdisc --engine uml --kernel uml-debug
+  xdc selftest 41-parents --kernel debug")]
     Selftest(selftest::Request),
     /// Run tests from elsewhere, with the kernel's modules and with ours.
     #[command(after_help = "\

@@ -30,6 +30,7 @@ pub enum Flavour {
     X86,
     Debug,
     Uml,
+    UmlDebug,
 }
 
 impl Flavour {
@@ -38,6 +39,7 @@ impl Flavour {
             Self::X86 => "x86",
             Self::Debug => "debug",
             Self::Uml => "uml",
+            Self::UmlDebug => "uml-debug",
         }
     }
 }
@@ -193,6 +195,7 @@ impl Home {
         self.artifact(format!("{}/kernel", flavour.name()))
             .map_err(|err| match flavour {
                 Flavour::Debug => err.hint("make kernel-debug modules-debug"),
+                Flavour::UmlDebug => err.hint("make kernel-uml-debug modules-uml-debug"),
                 Flavour::X86 | Flavour::Uml => err,
             })
     }

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use clap::ValueEnum;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use xdc_proto::{Job, Message, Plan};
@@ -103,8 +104,7 @@ impl Suite {
         let title = line("# suite:")?.trim().to_owned();
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
         let (kernels_own, ours) = line("# variants:")?.split_once('|')?;
-        let known = [Flavour::Uml, Flavour::X86, Flavour::Debug];
-        let named = |word: &str| known.into_iter().find(|kernel| kernel.name() == word);
+        let named = |word| Flavour::from_str(word, false).ok();
         Some(Self {
             name: file.split('.').next().unwrap_or(file).to_owned(),
             file: file.to_owned(),
@@ -424,7 +424,7 @@ fn root(home: &Home) -> Result<PathBuf> {
 fn run(home: &Home, suite: &Suite, root: &Path, request: &Request) -> Result<Report> {
     let kernel = suite.kernel(request.kernel)?;
     let kind = match kernel {
-        Flavour::Uml => Kind::Uml,
+        Flavour::Uml | Flavour::UmlDebug => Kind::Uml,
         Flavour::X86 | Flavour::Debug => Kind::Qemu,
     };
     let plan = Plan::of(Job::Selftest {

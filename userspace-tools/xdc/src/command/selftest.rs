@@ -97,11 +97,12 @@ pub fn command(request: &Request) -> Result<bool> {
     let flavour = match (kind, request.kernel) {
         (Kind::Qemu, None) => Flavour::X86,
         (Kind::Qemu, Some(flavour @ (Flavour::X86 | Flavour::Debug))) => flavour,
-        (Kind::Uml, None | Some(Flavour::Uml)) => Flavour::Uml,
-        (Kind::Qemu, Some(Flavour::Uml)) | (Kind::Uml, Some(_)) | (Kind::Host, _) => {
+        (Kind::Uml, None) => Flavour::Uml,
+        (Kind::Uml, Some(flavour @ (Flavour::Uml | Flavour::UmlDebug))) => flavour,
+        (Kind::Qemu | Kind::Uml, Some(_)) | (Kind::Host, _) => {
             return Err(
                 Error::usage(format!("the tests have no such kernel for {}", kind.name()))
-                    .hint("--kernel x86 or debug with qemu, --engine uml alone"),
+                    .hint("--kernel x86 or debug with --engine qemu, uml or uml-debug with --engine uml"),
             );
         }
     };
@@ -160,15 +161,15 @@ fn interrupted(tests: &[String], ended: usize) -> String {
 }
 
 /// Cases that time packets want a clock that the host's load does not move; what races is looked
-/// for on the debug kernel, where two emulated CPUs really run beside each other.
+/// for on QEMU's debug kernel, where two emulated CPUs really run beside each other.
 fn clock(flavour: Flavour) -> Clock {
     match flavour {
         Flavour::Debug => Clock::Wall,
-        Flavour::X86 | Flavour::Uml => Clock::Measuring,
+        Flavour::X86 | Flavour::Uml | Flavour::UmlDebug => Clock::Measuring,
     }
 }
 
-/// The line of a test that says where it runs by default, such as `# kernels: x86 debug`.
+/// The line of a test that says where it runs by default, such as `# kernels: uml x86`.
 pub const KERNELS: &str = "# kernels:";
 
 /// By name, with or without `.sh`; those meant for the kernel if none is named.
@@ -199,10 +200,10 @@ fn choose(home: &Home, names: &[String], flavour: Flavour) -> Result<Vec<String>
         .collect()
 }
 
-/// A test that does not say is for QEMU's two kernels.
+/// A test that does not say is for a plain kernel and for one that looks after itself.
 fn is_meant_for(text: &str, flavour: Flavour) -> bool {
     let line = text.lines().find_map(|line| line.strip_prefix(KERNELS));
-    line.unwrap_or("x86 debug")
+    line.unwrap_or("x86 uml-debug")
         .split_whitespace()
         .any(|kernel| kernel == flavour.name())
 }
@@ -266,7 +267,8 @@ mod tests {
     fn a_test_says_which_kernels_it_is_for() {
         assert!(is_meant_for("#!/bin/sh\n# kernels: uml\n", Flavour::Uml));
         assert!(!is_meant_for("#!/bin/sh\n# kernels: uml\n", Flavour::X86));
-        assert!(is_meant_for("#!/bin/sh\n", Flavour::Debug));
+        assert!(is_meant_for("#!/bin/sh\n", Flavour::UmlDebug));
+        assert!(!is_meant_for("#!/bin/sh\n", Flavour::Debug));
         assert!(!is_meant_for("#!/bin/sh\n", Flavour::Uml));
     }
 }

@@ -281,12 +281,12 @@ pub fn command(request: &Request) -> Result<bool> {
     let dir = request.to.dir("tune");
     home::make_out(&dir)?;
     let progress = Progress::new();
-    let lab = Lab::copy(&home, Engine::Uml)?;
+    let lab = Lab::copy(&home, Engine::UML)?;
     let bench = Bench {
         request,
         runner: Runner {
             home: lab.home(),
-            engine: Engine::Uml,
+            engine: Engine::UML,
             timeout: request.guests.timeout,
             trace: &[],
             pcap: &[],

@@ -29,7 +29,9 @@ pub enum Engine {
         accel: Accel,
         flavour: Flavour,
     },
-    Uml,
+    Uml {
+        flavour: Flavour,
+    },
     /// What a plan needs of the kernel is looked for by [`crate::guest::host`].
     Host,
 }
@@ -86,11 +88,15 @@ pub struct Files<'a> {
 }
 
 impl Engine {
+    /// User Mode Linux, whose kernel is the one that measures.
+    pub const UML: Self = Self::Uml {
+        flavour: Flavour::Uml,
+    };
+
     /// Of the guest's kernel.
     fn flavour(self) -> Option<Flavour> {
         match self {
-            Self::Qemu { flavour, .. } => Some(flavour),
-            Self::Uml => Some(Flavour::Uml),
+            Self::Qemu { flavour, .. } | Self::Uml { flavour } => Some(flavour),
             Self::Host => None,
         }
     }
@@ -104,7 +110,7 @@ impl Engine {
     /// Write what the agent finds its plan in: a guest's root, or the plan alone.
     pub fn write_root(self, home: &Home, plan: &Plan, files: &Files<'_>) -> Result<()> {
         if let Some(flavour) = self.flavour() {
-            if let (Self::Uml, Some(root)) = (self, files.root) {
+            if let (Self::Uml { .. }, Some(root)) = (self, files.root) {
                 // hostfs shows this directory alone.
                 let link = files.dir.join(ROOT_SHARE);
                 symlink(root, &link).map_err(|err| Error::io(link.display(), &err))?;
@@ -119,7 +125,7 @@ impl Engine {
     /// How to stop it: a guest has nothing to tidy up.
     pub fn stops_by(self) -> Signal {
         match self {
-            Self::Qemu { .. } | Self::Uml => Signal::KILL,
+            Self::Qemu { .. } | Self::Uml { .. } => Signal::KILL,
             Self::Host => Signal::TERM,
         }
     }
@@ -128,7 +134,7 @@ impl Engine {
     pub fn kind(self) -> Kind {
         match self {
             Self::Qemu { .. } => Kind::Qemu,
-            Self::Uml => Kind::Uml,
+            Self::Uml { .. } => Kind::Uml,
             Self::Host => Kind::Host,
         }
     }
@@ -137,7 +143,7 @@ impl Engine {
     pub fn is_real_time(self) -> bool {
         match self {
             Self::Qemu { accel, .. } => accel != Accel::Icount,
-            Self::Uml => false,
+            Self::Uml { .. } => false,
             Self::Host => true,
         }
     }
@@ -145,15 +151,15 @@ impl Engine {
     pub fn accel(self) -> Option<&'static str> {
         match self {
             Self::Qemu { accel, .. } => Some(accel.name()),
-            Self::Uml | Self::Host => None,
+            Self::Uml { .. } | Self::Host => None,
         }
     }
 
     /// Choose KVM only where it was seen to run a guest, else emulation by `clock`.
     pub fn new(home: &Home, kind: Kind, flavour: Flavour, clock: Clock) -> Result<Self> {
         let flavour = match kind {
-            Kind::Uml => Flavour::Uml,
-            Kind::Qemu => flavour,
+            Kind::Uml if flavour != Flavour::UmlDebug => Flavour::Uml,
+            Kind::Uml | Kind::Qemu => flavour,
             Kind::Host => {
                 return Err(Error::usage("--engine host is for `xdc run` alone")
                     .hint("--engine qemu or uml"));
@@ -165,7 +171,7 @@ impl Engine {
         home.modules(flavour)?;
         match kind {
             Kind::Host => Ok(Self::Host),
-            Kind::Uml if runs_uml() => Ok(Self::Uml),
+            Kind::Uml if runs_uml() => Ok(Self::Uml { flavour }),
             Kind::Uml => Err(Error::failure(
                 "this machine's processor has no XSAVE, which User Mode Linux needs",
             )
@@ -202,7 +208,10 @@ impl Engine {
                 let kernel = kernel(flavour)?;
                 qemu(accel, flavour, &kernel, machine, files, interactive)?
             }
-            Self::Uml => uml(&kernel(Flavour::Uml)?, machine, files, seed, interactive)?,
+            Self::Uml { flavour } => {
+                let kernel = kernel(flavour)?;
+                uml(flavour, &kernel, machine, files, seed, interactive)?
+            }
             // It tethers itself, more gently than we would: see agent/src/host.rs.
             Self::Host => {
                 let mut command = Command::new(home.agent()?);
@@ -295,12 +304,10 @@ fn qemu(
             "shift=0,sleep=off",
         ]),
     };
-    // So a wait for RCU takes milliseconds, not tens of them. And a dump of all sockets
-    // takes the lock of each bucket, which costs a second when there are 16,384. What is checked
-    // is the same.
+    // So a wait for RCU takes milliseconds, not tens of them. What is checked is the same.
     let patience = match flavour {
-        Flavour::Debug => " rcupdate.rcu_expedited=1 thash_entries=1024",
-        _ => "",
+        Flavour::Debug => format!(" rcupdate.rcu_expedited=1 {FEW_BUCKETS}"),
+        _ => String::new(),
     };
     command
         .args(["-nodefaults", "-no-user-config", "-display", "none"])
@@ -331,6 +338,10 @@ fn qemu(
         ));
     Ok(command)
 }
+
+/// For debug kernels: a dump of all sockets takes the lock of each bucket, which costs a second when
+/// there are 16,384.
+const FEW_BUCKETS: &str = "thash_entries=1024";
 
 /// Of what only an exploited emulator would do.
 const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
@@ -384,6 +395,7 @@ const VIRTUAL_START_S: u64 = 1_767_225_600;
 /// between two runs: names are relative to the guest's directory. (hostfs needs an absolute name,
 /// and obeys `..`: what it can reach of the host is [`reach`]'s business.)
 fn uml(
+    flavour: Flavour,
     kernel: &Path,
     machine: &Machine,
     files: &Files<'_>,
@@ -409,6 +421,7 @@ fn uml(
         .args(["con=null", "panic=-1"])
         .arg(with_name("xdc.out=hostfs:/", &name(files.messages)))
         .arg(loudness(interactive))
+        .args((flavour == Flavour::UmlDebug).then_some(FEW_BUCKETS))
         .env("TMPDIR", files.memory_dir);
     if interactive {
         // A person lives in real time.

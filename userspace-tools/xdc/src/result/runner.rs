@@ -50,7 +50,7 @@ impl Runner<'_> {
     pub fn scale(&self, loaded: &Loaded, seed: u64) -> Result<u32> {
         let scale = match (loaded.scenario.scale, self.engine) {
             (Some(scale), _) => scale,
-            (None, Engine::Uml) => 1,
+            (None, Engine::Uml { .. }) => 1,
             (None, Engine::Qemu { .. } | Engine::Host) => {
                 probe::scale(self, &loaded.scenario, seed)?
             }
@@ -114,7 +114,7 @@ impl Runner<'_> {
         mut plan: Plan,
         consoles: Option<&Pending>,
     ) -> Result<Record> {
-        if let (Some(object), Engine::Uml) = (plan.bpf.first(), self.engine) {
+        if let (Some(object), Engine::Uml { .. }) = (plan.bpf.first(), self.engine) {
             return Err(Error::usage(format!(
                 "{} is for a kernel that compiles BPF, which UML cannot",
                 object.name
@@ -124,7 +124,7 @@ impl Runner<'_> {
         let Job::Run(run) = &mut plan.job else {
             return Err(Error::failure("internal error: the plan is not a run"));
         };
-        if let (2.., Engine::Uml | Engine::Host) = (run.cpus, self.engine) {
+        if let (2.., Engine::Uml { .. } | Engine::Host) = (run.cpus, self.engine) {
             let what =
                 "'cpus' is for an emulated machine: user-mode Linux has one, and a host its own";
             return Err(Error::usage(what).hint("--engine qemu"));
@@ -249,7 +249,7 @@ fn machine(engine: Engine, run: &RunPlan) -> Machine {
     let memory_mb = match engine {
         Engine::Qemu { .. } => BASE_MB + network + buffers + trace + taps,
         // Only what the guest touches is taken.
-        Engine::Uml => 4 * BASE_MB + network + buffers + taps,
+        Engine::Uml { .. } => 4 * BASE_MB + network + buffers + taps,
         // Nobody reserves it.
         Engine::Host => 0,
     };

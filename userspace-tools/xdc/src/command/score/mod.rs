@@ -107,10 +107,10 @@ pub fn command(request: &Request) -> Result<bool> {
         sets: &sets,
     };
     let progress = Progress::new();
-    let lab = Lab::copy(&home, Engine::Uml)?;
+    let lab = Lab::copy(&home, Engine::UML)?;
     let runner = Runner {
         home: lab.home(),
-        engine: Engine::Uml,
+        engine: Engine::UML,
         timeout: request.guests.timeout,
         trace: &[],
         pcap: &[],

@@ -279,8 +279,8 @@ pub mod tests {
     fn guests_are_made_of_copies() {
         let dir = checkout();
         let home = Home::for_tests(dir.path());
-        let lab = Lab::copy(&home, Engine::Uml).unwrap();
-        let again = Lab::copy(&home, Engine::Uml).unwrap();
+        let lab = Lab::copy(&home, Engine::UML).unwrap();
+        let again = Lab::copy(&home, Engine::UML).unwrap();
         assert_eq!(lab.parts(), again.parts());
         let agent = dir.path().join("build/agent");
         // By its like: what make does where nothing has changed.
@@ -292,7 +292,7 @@ pub mod tests {
         assert!(said.contains("agent has changed"), "{said}");
         let copy = lab.home().agent().unwrap();
         assert_eq!(fs::read(copy).unwrap(), b"agent");
-        assert_ne!(Lab::copy(&home, Engine::Uml).unwrap().parts(), lab.parts());
+        assert_ne!(Lab::copy(&home, Engine::UML).unwrap().parts(), lab.parts());
         // A kernel that is not there any more is no reason to go on, either.
         put(&agent, b"agent").unwrap();
         fs::remove_file(dir.path().join("build/uml/kernel")).unwrap();
@@ -304,7 +304,7 @@ pub mod tests {
     fn parts_are_the_files_of_guests_and_the_measures() {
         let dir = checkout();
         let home = Home::for_tests(dir.path());
-        let lab = Lab::copy(&home, Engine::Uml).unwrap();
+        let lab = Lab::copy(&home, Engine::UML).unwrap();
         let mut kernel = Sha256::new();
         for (name, content) in [("uml/kernel", "uml/kernel"), ("uml/release", "7.3.4\n")] {
             kernel.update(sha256(name.as_bytes()));

@@ -243,7 +243,7 @@ impl<'a> Sweep<'a> {
         let loaded = &self.grid.points[cell.point].loaded;
         let scale = match (loaded.scenario.scale, self.runner.engine) {
             (Some(scale), _) => scale,
-            (None, Engine::Uml) => 1,
+            (None, Engine::Uml { .. }) => 1,
             // What a machine carries differs; cells are to be compared.
             (None, Engine::Qemu { .. } | Engine::Host) => {
                 return Err(

@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use clap::ValueEnum;
+
 use crate::error::Result;
 use crate::guest::engine;
 use crate::guest::initramfs::find_program;
@@ -15,8 +17,8 @@ const MEMORY_MB: u64 = 3072;
 
 pub fn findings(home: &Home) -> Result<Vec<Finding>> {
     let mut findings = programs();
-    for flavour in [Flavour::X86, Flavour::Uml, Flavour::Debug] {
-        findings.push(kernel(home, flavour));
+    for flavour in Flavour::value_variants() {
+        findings.push(kernel(home, *flavour));
     }
     findings.push(built("agent", home.agent().map(|_| "built".to_owned())));
     findings.push(kvm(home)?);
@@ -85,8 +87,9 @@ fn kernel(home: &Home, flavour: Flavour) -> Finding {
         });
     let what = format!("kernel {}", flavour.name());
     match (flavour, found) {
-        // Only the tests want it.
-        (Flavour::Debug, Err(err)) => Finding::warn(&what, err.to_string(), "make test"),
+        // Only the tests want them.
+        (Flavour::UmlDebug, Err(err)) => Finding::warn(&what, err.to_string(), "make test"),
+        (Flavour::Debug, Err(err)) => Finding::warn(&what, err.to_string(), "make test-long"),
         (_, found) => built(&what, found),
     }
 }
