@@ -1,5 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
+# kernels: uml-debug | x86 debug
+# covers: modules/kernel/deferred.rs modules/kernel/shim_deferred.c modules/kernel/speeds.rs
+# covers: modules/kernel/shim_speeds.c modules/live.rs
 # While a task loads the module of a congestion control, other tasks wait: a
 # route holds RTNL, which a new namespace takes; a sysctl is in use, for which the end of
 # its namespace waits. None waits for ever.

@@ -1,6 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml
+# covers: modules/algo/host.rs modules/algo/rtt.rs modules/live.rs modules/kernel/speeds.rs
+# covers: modules/kernel/shim_speeds.c modules/kernel/shim_host.c modules/kernel/shim_notifier.c
 # A host with nothing set finds out the rate of its link and the base RTT of its datacenter. The first
 # window tells what C is: initial_cwnd_bdp, a thirty-second, of C x 4 ms.
 . "$(dirname "$0")/lib.sh"

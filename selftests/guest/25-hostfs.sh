@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml
+# covers: userspace-tools/xdc/src/guest userspace-tools/agent qemu-images/config/uml.config
 # A guest of User Mode Linux looks for a way to the host's files: hostfs follows
 # `..`, so only the confinement of its kernel's process keeps it in its folder.
 . "$(dirname "$0")/lib.sh"

@@ -1,5 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
+# kernels: uml-debug x86 | debug
+# covers: modules/tcp_*.rs modules/kernel/tcp modules/kernel/shim_tcp.c modules/algo/echo.rs
+# covers: modules/algo/dctcp.rs
 # Real sockets: transfers arrive whole whatever the ends say of ECN, marks are
 # counted as the queue counted them, ss shows the state.
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kernels: x86 uml
+# kernels: uml | x86
+# covers: examples modules/algo/controller.rs modules/algo/mod.rs modules/kernel/mod.rs docs/writing.md
 # examples/: the examples of docs/writing.md build, load and work.
 . "$(dirname "$0")/lib.sh"
 

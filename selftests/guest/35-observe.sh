@@ -1,6 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kernels: x86 uml
+# kernels: uml | x86
+# covers: userspace-tools/xdc/src/live/observe userspace-tools/netlink userspace-tools/tcpinfo
+# covers: modules/tcp_diag.rs modules/uapi/xdc_diag.h
 # Live flows as users see them: `xdc ss` says what must be true of unocc and
 # gemini, picks the one flow that is asked for, keeps up with 1 kHz, and leaves
 # `ss -ti` as it was; `xdc watch` counts what the queue counts.

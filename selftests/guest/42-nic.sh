@@ -1,10 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
+# kernels: uml-debug | debug
+# covers: modules/selftest/xdc_nic.c modules/phantom_shared.rs modules/phantom_pool.rs
+# covers: modules/algo/shared_phantom.rs modules/kernel/speeds.rs
 # sch_phantom on a device that is busy at times, tells another speed and has
 # transmit queues that are not in use (modules/selftest/xdc_nic.c): requeued
 # packets are counted once, and every port hears of the speed. Then the phantom
 # queue that ports below mq share, and packets that other code references.
-# kernels: uml debug
 . "$(dirname "$0")/lib.sh"
 
 modprobe sch_phantom

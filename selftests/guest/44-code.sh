@@ -1,8 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
+# kernels: x86 | debug
+# covers: modules/vector_code.rs modules/kernel/vectors.rs modules/kernel/shim_vectors.c modules/algo/gf256.rs
+# covers: modules/selftest/xdc_code.rs userspace-tools/testing/code
 # Parities by the processor's vector registers are those by words: the module that is loaded compares them. And a tunnel
 # whose parities they compute gives back what is lost.
-# kernels: x86 debug
 . "$(dirname "$0")/lib.sh"
 
 rmmod xdc_code 2>/dev/null

@@ -1,8 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
+# kernels: x86
+# covers: modules/kernel/trace*.h modules/kernel/trace.rs userspace-tools/ebpf
+# covers: userspace-tools/xdc/src/live/trace
 # Tracepoints: their fields, that each fires where it must and nowhere else, as
 # often as the port counted, and that tracefs and `xdc trace` see the same.
-# kernels: x86
 . "$(dirname "$0")/lib.sh"
 
 tracefs=/sys/kernel/tracing

@@ -1,6 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kernels: uml
+# kernels: uml | debug
+# covers: modules/tlt.rs modules/algo/tlt.rs modules/kernel/netfilter.rs modules/kernel/shim_netfilter.c
+# covers: modules/kernel/conn.rs modules/kernel/shim_conn.c modules/kernel/flows.rs
+# covers: modules/kernel/shim_flows.c modules/algo/color.rs
 # TLT: what is on the wire, who takes part, losses without timeouts, and going while flows live.
 . "$(dirname "$0")/lib.sh"
 

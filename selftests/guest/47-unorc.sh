@@ -1,6 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml
+# covers: modules/unorc.rs modules/algo/unorc.rs modules/algo/tunnel.rs modules/algo/resequence.rs
+# covers: modules/algo/paths.rs modules/algo/gf256.rs modules/vector_code.rs modules/kernel/netdev.rs
+# covers: modules/kernel/shim_netdev.c modules/kernel/udp_tunnel.rs modules/kernel/shim_udp_tunnel.c
+# covers: modules/kernel/shim_softirq.c modules/uapi/unorc.* userspace-tools/ip-plugin
 # UnoRC, UnoLB, REPS: a tunnel whose losses TCP does not see, its choosers, and going while traffic flows. In
 # virtual time: elsewhere deadlines of 640 us pass because a host is slow, too.
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml
+# covers: modules/sch_acceltor.rs modules/acceltor_options.rs modules/algo/acceltor.rs modules/uapi/*acceltor*
+# covers: userspace-tools/tc-plugin
 # sch_acceltor on a bond of two uplinks: options, refusals with their reasons, what happens under traffic, and
 # each packet accounted for at any time. docs/acceltor.md
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml
+# covers: modules/sch_acceltor.rs modules/algo/acceltor.rs modules/algo/acceltor_plan.rs
 # Eight racks with AccelToR, a packet network and an optical circuit switch that is the witness: what it lost, and how
 # much of a circuit's day was used. The paper's network, 100 times slower, with a quarter of its rates and flows.
 # In virtual time: elsewhere the timers of a slow host are what is measured. docs/acceltor.md

@@ -1,5 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
+# kernels: uml-debug | x86 debug
+# covers: modules/sch_phantom.rs modules/kernel/qdisc modules/kernel/shim_qdisc.c modules/algo/phantom.rs
 # sch_phantom from outside, by the IP stack's own counters: no CE without ECT,
 # no packet unaccounted for, no packet overtaken.
 . "$(dirname "$0")/lib.sh"

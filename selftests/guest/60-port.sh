@@ -1,9 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
+# kernels: uml | x86
+# covers: modules/sch_phantom.rs modules/phantom_*.rs modules/kernel/qdisc modules/algo/phantom.rs
+# covers: modules/algo/shaper.rs modules/algo/color.rs modules/algo/random.rs modules/kernel/random.rs
+# covers: modules/kernel/shim_random.c userspace-tools/testing/witness
 # sch_phantom against two eBPF witnesses, before and after it: counts, marks,
 # colours, the shaper, the phantom counter, bundles, filters, parents, and what
 # is done to a port under traffic. docs/witness.md
-# kernels: x86 uml
 modprobe sch_phantom || exit
 
 # The debug kernel checks memory and locks; the other kernels check the numbers

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
+# kernels: x86
+# covers: userspace-tools/xdc/src/guest/host.rs userspace-tools/agent selftests/guest/two.toml
 # `xdc run --engine host`: this guest is the host. After a run, an interrupt
 # and a kill, everything is as it was.
-# kernels: x86
 . "$(dirname "$0")/lib.sh"
 
 # What xdc takes for a checkout, with the agent where make puts it.

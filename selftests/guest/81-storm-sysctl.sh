@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kernels: debug uml
+# kernels: uml-debug | debug
+# covers: modules/kernel/sysctl.rs modules/settings.rs userspace-tools/testing/storm/src
 # Random writes to the parameters. See docs/storm.md.
 exec xdc-storm sysctl

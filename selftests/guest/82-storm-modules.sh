@@ -1,5 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kernels: debug uml
+# kernels: uml-debug | debug
+# covers: modules/kernel/mod.rs modules/kernel/shim_module.c modules/kernel/tcp modules/kernel/deferred.rs
+# covers: modules/kernel/shim_deferred.c
 # Modules come and go under their users. See docs/storm.md.
 exec xdc-storm modules

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kernels: debug x86
+# kernels: x86 | debug
+# covers: modules/kernel/tcp modules/tcp_glue.rs
 # A BPF program gives sockets another congestion control while they send. See docs/storm.md.
 # Not in UML, whose kernel has no BPF programs of cgroups.
 exec xdc-storm sock-ops

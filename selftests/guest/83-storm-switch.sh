@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kernels: debug uml
+# kernels: uml-debug | debug
+# covers: modules/kernel/tcp modules/tcp_glue.rs
 # Congestion controls change on live sockets. See docs/storm.md.
 exec xdc-storm switch

@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kernels: uml
+# kernels: uml | debug
+# covers: modules/settings.rs modules/live.rs modules/kernel/sysctl.rs modules/kernel/shim_host.c
 # Namespaces go under traffic. See docs/storm.md.
 exec xdc-storm namespaces

@@ -1,5 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kernels: debug
+# kernels: uml-debug | debug
+# covers: modules/kernel/bindings.rs modules/kernel/conn.rs modules/kernel/shim.c modules/kernel/shim.h
+# covers: modules/kernel/compat.h
 # Allocations fail. See docs/storm.md.
 exec xdc-storm alloc

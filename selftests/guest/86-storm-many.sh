@@ -1,5 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kernels: uml
+# kernels: uml | debug
+# covers: modules/kernel/counters.rs modules/kernel/shim_counters.c modules/kernel/cycles.rs
+# covers: modules/kernel/once.rs
 # 4,096 flows at once. See docs/storm.md.
 exec xdc-storm many

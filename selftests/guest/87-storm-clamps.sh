@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kernels: debug uml
+# kernels: uml-debug | debug
+# covers: modules/tcp_glue.rs modules/algo/window.rs modules/kernel/math.rs modules/kernel/shim_math.c
 # Windows that something else bounds. See docs/storm.md.
 exec xdc-storm clamps

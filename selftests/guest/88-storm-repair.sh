@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kernels: debug uml
+# kernels: uml-debug | debug
+# covers: modules/kernel/tcp
 # Sockets are taken down and put up again. See docs/storm.md.
 exec xdc-storm repair

@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kernels: debug uml
+# kernels: uml-debug | debug
+# covers: modules/algo/echo.rs modules/kernel/tcp
 # A path that lies about ECN. See docs/storm.md.
 exec xdc-storm marks

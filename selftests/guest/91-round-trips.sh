@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml
+# covers: modules/algo/rtt.rs
 # Round trips from zero to minutes. See docs/storm.md.
 exec xdc-storm round-trips

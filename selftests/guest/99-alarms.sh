@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kernels: debug
+# kernels: uml-debug | debug
+# covers: modules/selftest/xdc_alarm.c modules/kernel/shim_test.c
 # Deliberate mistakes. Last, because the detectors stop after a report. See docs/storm.md.
 exec xdc-storm alarms

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: none
+# covers: modules/selftest/bench_qdisc.c
 # What `xdc bench` runs on four processors, on a clock that counts the instructions of all: packets by
 # one, two and four transmit queues at once, each of a processor of its own, with a qdisc below each. The
 # lines that it reads: "# queues QDISC QUEUES PACKETS NS".

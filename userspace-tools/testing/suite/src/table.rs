@@ -62,7 +62,7 @@ struct Table {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
     pub name: String,
-    /// Words of its line `# kernels:`.
+    /// Words of its line `# kernels:`, of which those behind `|` are for the long form.
     pub kernels: Vec<String>,
     /// Pathspecs of its line `# covers:`, and the script itself.
     pub covers: Vec<String>,
@@ -78,7 +78,10 @@ impl Script {
         let own = format!("{SCRIPTS}/{name}");
         Self {
             name: name.to_owned(),
-            kernels: words("# kernels:"),
+            kernels: words("# kernels:")
+                .into_iter()
+                .take_while(|word| word != "|")
+                .collect(),
             covers: [words("# covers:"), vec![own]].concat(),
         }
     }
@@ -119,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_script_names_its_kernels_and_paths() {
-        let text = "#!/bin/sh\n# kernels: uml x86\n# covers: modules/a.rs b\n# covers: c\n";
+        let text = "#!/bin/sh\n# kernels: uml x86 | debug\n# covers: modules/a.rs b\n# covers: c\n";
         let script = Script::parse("10-a.sh", text);
         assert_eq!(script.kernels, ["uml", "x86"]);
         let covers = ["modules/a.rs", "b", "c", "selftests/guest/10-a.sh"];

@@ -107,7 +107,7 @@ pub fn command(request: &Request) -> Result<bool> {
         }
     };
     let home = Home::find()?;
-    let tests = choose(&home, &request.names, flavour)?;
+    let tests = choose(&home, &request.names, flavour, request.long)?;
     let plan = Plan::of(Job::Selftest {
         tests: tests.clone(),
         long: request.long,
@@ -169,11 +169,11 @@ fn clock(flavour: Flavour) -> Clock {
     }
 }
 
-/// The line of a test that says where it runs by default, such as `# kernels: uml x86`.
+/// The line of a test with its kernels, such as `# kernels: uml | x86`.
 pub const KERNELS: &str = "# kernels:";
 
 /// By name, with or without `.sh`; those meant for the kernel if none is named.
-fn choose(home: &Home, names: &[String], flavour: Flavour) -> Result<Vec<String>> {
+fn choose(home: &Home, names: &[String], flavour: Flavour, long: bool) -> Result<Vec<String>> {
     let mut all = Vec::new();
     let mut meant = Vec::new();
     for (name, path) in selftest_files(home)? {
@@ -181,7 +181,7 @@ fn choose(home: &Home, names: &[String], flavour: Flavour) -> Result<Vec<String>
             continue;
         }
         let text = fs::read_to_string(&path).map_err(|err| Error::io(path.display(), &err))?;
-        if is_meant_for(&text, flavour) {
+        if is_meant_for(&text, flavour, long) {
             meant.push(name.clone());
         }
         all.push(name);
@@ -200,12 +200,12 @@ fn choose(home: &Home, names: &[String], flavour: Flavour) -> Result<Vec<String>
         .collect()
 }
 
-/// A test that does not say is for a plain kernel and for one that looks after itself.
-fn is_meant_for(text: &str, flavour: Flavour) -> bool {
+/// Whether the test's line names the kernel; behind `|` are the kernels of the long form.
+fn is_meant_for(text: &str, flavour: Flavour, long: bool) -> bool {
     let line = text.lines().find_map(|line| line.strip_prefix(KERNELS));
-    line.unwrap_or("x86 uml-debug")
-        .split_whitespace()
-        .any(|kernel| kernel == flavour.name())
+    let (short, more) = line.map_or(("", ""), |it| it.split_once('|').unwrap_or((it, "")));
+    let names = |words: &str| words.split_whitespace().any(|word| word == flavour.name());
+    names(short) || (long && names(more))
 }
 
 #[cfg(test)]
@@ -265,10 +265,11 @@ mod tests {
 
     #[test]
     fn a_test_says_which_kernels_it_is_for() {
-        assert!(is_meant_for("#!/bin/sh\n# kernels: uml\n", Flavour::Uml));
-        assert!(!is_meant_for("#!/bin/sh\n# kernels: uml\n", Flavour::X86));
-        assert!(is_meant_for("#!/bin/sh\n", Flavour::UmlDebug));
-        assert!(!is_meant_for("#!/bin/sh\n", Flavour::Debug));
-        assert!(!is_meant_for("#!/bin/sh\n", Flavour::Uml));
+        let text = "#!/bin/sh\n# kernels: uml | x86\n";
+        assert!(is_meant_for(text, Flavour::Uml, false));
+        assert!(!is_meant_for(text, Flavour::UmlDebug, true));
+        assert!(!is_meant_for(text, Flavour::X86, false));
+        assert!(is_meant_for(text, Flavour::X86, true));
+        assert!(!is_meant_for("#!/bin/sh\n", Flavour::Uml, true));
     }
 }
