@@ -2,7 +2,6 @@
 """Runs cases by the tdc.py of the kernel's tree."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
