@@ -4,6 +4,7 @@
 //! [`CODE`] names all code that a figure depends on, so this crate depends on as little as it can.
 
 mod circuits;
+pub mod fairness;
 mod fct;
 pub mod figures;
 pub mod flows;

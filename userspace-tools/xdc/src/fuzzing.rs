@@ -4,6 +4,9 @@
 
 use std::time::Duration;
 
+use xdc_measure::figures;
+use xdc_measure::outcome::Outcome;
+use xdc_measure::record::{RawTrace, Record};
 use xdc_proto::{Job, MAX_FLOWS, Message, TraceHead, sysctl_path};
 
 use crate::command::sweep::grid::{Axis, Grid, parse_seeds};
@@ -17,9 +20,6 @@ use crate::scenario;
 use crate::scenario::limits::{MAX_LINKS, MAX_NODES, MAX_WATCHED};
 use crate::scenario::plan;
 use crate::text::is_control;
-use xdc_measure::figures;
-use xdc_measure::outcome::Outcome;
-use xdc_measure::record::{RawTrace, Record};
 
 /// A scenario that [`set`] and [`messages`] start from.
 const SMALL: &str = include_str!("../../../scenarios/links.toml");

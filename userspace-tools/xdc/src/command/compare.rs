@@ -175,10 +175,11 @@ pub fn command(a: &Path, b: &Path, plot: Option<&Path>, json: bool) -> Result<bo
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::result::testing::recorded;
     use xdc_measure::figures::{self, Windows};
     use xdc_measure::run::{Rtt, Run};
+
+    use super::*;
+    use crate::result::testing::recorded;
 
     fn agree(metric: &str, within: f64, slack: f64) -> Agree {
         Agree {

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use xdc_measure::figures;
+use xdc_measure::record::Record;
 use xdc_proto::Job;
 
 use crate::args;
@@ -29,8 +31,6 @@ use crate::scenario::plan;
 use crate::scenario::programs::output_files;
 use crate::scenario::{self, Loaded, SEE_EXAMPLE};
 use crate::text::printable;
-use xdc_measure::figures;
-use xdc_measure::record::Record;
 
 #[derive(clap::Args)]
 pub struct Request {

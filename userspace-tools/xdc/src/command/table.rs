@@ -95,12 +95,13 @@ fn markdown(stored: &Stored, metrics: &[Metric]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use xdc_measure::figures::{self, Windows};
+
     use super::*;
     use crate::measure::metric;
     use crate::result::summary::Summary;
     use crate::result::testing::recorded;
     use crate::scenario;
-    use xdc_measure::figures::{self, Windows};
 
     #[test]
     fn a_row_for_each_congestion_control() {

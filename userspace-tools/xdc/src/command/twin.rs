@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use xdc_measure::figures;
+use xdc_measure::record::Record;
+use xdc_measure::run::Content;
 use xdc_proto::{Job, Plan, Tap, WatchedQueue};
 
 use crate::args;
@@ -26,9 +29,6 @@ use crate::scenario::plan;
 use crate::scenario::{self, Loaded};
 use crate::text::printable_lines;
 use crate::{interrupt, pool};
-use xdc_measure::figures;
-use xdc_measure::record::Record;
-use xdc_measure::run::Content;
 
 #[derive(clap::Args)]
 pub struct Request {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Which charts a result has: all congestion controls side by side, then each one's details.
 
-use xdc_measure::figures;
 use xdc_measure::record::Record;
 use xdc_measure::throughput::{Line, MAX_POINTS, per_flow, throughput};
+use xdc_measure::{fairness, figures};
 use xdc_netlink::phantom;
 use xdc_proto::{Mark, Queue, RunPlan};
 
@@ -100,7 +100,7 @@ fn jain(record: &Record, index: usize, window_us: u64) -> Line {
         name: record.cc.clone(),
         detail: record.cc.clone(),
         color: index,
-        points: figures::jain_windows(record, window_us)
+        points: fairness::jain_windows(record, window_us)
             .into_iter()
             .map(|(from, jain)| ((from + window_us) as f64, jain))
             .collect(),

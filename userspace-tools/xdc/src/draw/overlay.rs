@@ -6,12 +6,12 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use xdc_measure::throughput::Line;
 
 use crate::draw::charts::{NARROW, peaks, shares};
 use crate::draw::plot::{self, BYTES, Chart, RATIO, TIME};
 use crate::error::{Error, Result};
 use crate::text::printable;
-use xdc_measure::throughput::Line;
 
 /// A row of flows.csv, and one of series.csv, as far as they are drawn.
 #[derive(Deserialize)]

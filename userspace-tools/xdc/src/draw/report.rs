@@ -3,13 +3,14 @@
 
 use std::fmt::Write as _;
 
+use xdc_measure::record::Record;
+
 use crate::draw::charts::{Figures, NARROW, WIDE};
 use crate::draw::plot::{self, Chart, Figure, escape};
 use crate::result::expect::Checked;
 use crate::result::summary::Summary;
 use crate::result::table;
 use crate::scenario::Loaded;
-use xdc_measure::record::Record;
 
 const STYLE: &str = "
 :root{color-scheme:light dark;--bad:#b3261e;--good:#17703a}
@@ -296,11 +297,12 @@ fn links(records: &[Record]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use xdc_measure::figures::{self, Windows};
+
     use super::*;
     use crate::result::expect;
     use crate::result::testing::recorded;
     use crate::scenario::{parse, tests::SMALL};
-    use xdc_measure::figures::{self, Windows};
 
     #[test]
     fn the_page_is_whole_and_alone() {

@@ -9,14 +9,14 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::Deserialize;
-use xdc_tcpinfo::{COUNTERS, Counter, Of};
-
-use crate::text::nearest;
-use crate::units::text_schema;
 use xdc_measure::run::{
     Circuits, Completion, Content, Group, Network, Queue, Run, Samples, Settled, Tlt,
 };
 use xdc_measure::size::SizeClass;
+use xdc_tcpinfo::{COUNTERS, Counter, Of};
+
+use crate::text::nearest;
+use crate::units::text_schema;
 
 /// A number that every run has, or every run of some kind.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use etherparse::{Ipv4HeaderSlice, TcpHeaderSlice};
+use xdc_measure::run::Content;
 use xdc_proto::{FIRST_PORT, Packet, from_hex, to_hex};
 
 use crate::error::{Error, Result};
-use xdc_measure::run::Content;
 
 const ETHERNET_BYTES: usize = 14;
 

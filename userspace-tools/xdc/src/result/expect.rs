@@ -4,12 +4,12 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
+use xdc_measure::run::Run;
 
 use crate::error::Result;
 use crate::result::stored::Stored;
 use crate::scenario::Expect;
 use crate::text::printable;
-use xdc_measure::run::Run;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -142,13 +142,13 @@ pub fn command(result: &Path, results: &Path, json: bool) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use xdc_measure::figures::{self, Windows};
     use xdc_proto::Job;
 
     use super::*;
     use crate::result::testing::{recorded, scaled};
     use crate::scenario::plan::plan;
     use crate::scenario::{parse, tests::SMALL};
-    use xdc_measure::figures::{self, Windows};
 
     fn expect(metric: &str, cc: &str, min: Option<f64>, max: Option<f64>) -> Expect {
         Expect {

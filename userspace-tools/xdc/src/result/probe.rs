@@ -6,6 +6,7 @@
 //! so that packets and not the guest's CPU are what queues. And what an idle path takes then is
 //! the CPU's share of every RTT; the experiment's RTTs get so long that it is lost in them.
 
+use xdc_measure::figures::{self, Windows};
 use xdc_proto::{Flow, Job, Queue, RunPlan};
 
 use crate::error::{Error, Result};
@@ -13,7 +14,6 @@ use crate::result::runner::Runner;
 use crate::scenario::Scenario;
 use crate::scenario::paths::Paths;
 use crate::scenario::plan;
-use xdc_measure::figures::{self, Windows};
 
 /// Of the measured rate, for the experiment.
 const RATE_SHARE: f64 = 0.5;

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use xdc_measure::figures;
+use xdc_measure::record::Record;
 use xdc_proto::{FRAME_BYTES, Job, Message, Plan, RunPlan, Tap, Topology, tap_frames};
 
 use crate::error::{Error, Result};
@@ -14,8 +16,6 @@ use crate::result::files::Pending;
 use crate::result::{probe, provenance};
 use crate::scenario::{self, Loaded, Scenario, plan, tunnel};
 use crate::{interrupt, pool};
-use xdc_measure::figures;
-use xdc_measure::record::Record;
 
 /// For `--pcap` without names.
 pub const ALL_HOSTS: &str = "all";

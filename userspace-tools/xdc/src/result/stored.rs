@@ -101,9 +101,10 @@ fn find(named: &Path, results: &Path) -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use xdc_measure::figures::{self, Windows};
+
     use super::*;
     use crate::result::testing::recorded;
-    use xdc_measure::figures::{self, Windows};
 
     #[test]
     fn a_summary_is_read_as_it_was_written() {

@@ -3,11 +3,11 @@
 
 use std::fmt::Write as _;
 
+use xdc_measure::run::{Completion, Run};
+
 use crate::measure::metric::Metric;
 use crate::result::summary::Summary;
 use crate::text;
-use xdc_measure::run::Completion;
-use xdc_measure::run::Run;
 
 /// Title and unit.
 pub const COLUMNS: &[(&str, &str)] = &[

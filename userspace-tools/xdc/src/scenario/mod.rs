@@ -32,6 +32,9 @@ use xdc_proto::Mark;
 pub use self::ccs::{Cc, Ecn};
 pub use self::load::{Loaded, SEE_EXAMPLE, check_seed, load, malformed, name_of, parse};
 pub use self::names::{expand, expand_all, no_node, pairs};
+use xdc_measure::figures::Windows;
+use xdc_measure::size::SizeClasses;
+
 use crate::error::{Error, Result};
 use crate::measure::bound::Bound;
 use crate::measure::metric::{Asks, Metric};
@@ -43,8 +46,6 @@ use crate::scenario::traffic::{Cdf, FlowFile, TrafficSpec};
 use crate::scenario::tunnel::TunnelSpec;
 use crate::text::nearest;
 use crate::units::{Amount, Fraction, Rate, Size, Time, text_schema};
-use xdc_measure::figures::Windows;
-use xdc_measure::size::SizeClasses;
 
 /// One experiment, for any number of congestion controls.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]

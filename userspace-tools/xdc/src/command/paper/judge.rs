@@ -272,14 +272,15 @@ pub fn more(rows: &[Judged], grid: &Expanded, most_seeds: usize) -> Vec<Cell> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use xdc_measure::figures::{self, Windows};
+    use xdc_measure::outcome::Outcome;
+    use xdc_measure::run::Run;
+
     use super::super::spec::Claim;
     use super::*;
     use crate::command::sweep::grid::{self, Point};
     use crate::result::testing::recorded;
     use crate::scenario::{parse, tests::SMALL};
-    use xdc_measure::figures::{self, Windows};
-    use xdc_measure::outcome::Outcome;
-    use xdc_measure::run::Run;
 
     #[test]
     fn a_claim_holds_as_far_as_its_rows_do() {

@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use xdc_measure::figures::Windows;
+use xdc_measure::run::Run;
+use xdc_measure::size::SizeClasses;
 use xdc_proto::Plan;
 
 use crate::error::{Error, Result};
 use crate::owned;
 use crate::result::provenance::sha256;
-use xdc_measure::figures::Windows;
-use xdc_measure::run::Run;
-use xdc_measure::size::SizeClasses;
 
 /// Of the file's keys.
 const SCHEMA: u32 = 1;

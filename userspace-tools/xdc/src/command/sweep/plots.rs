@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use xdc_measure::throughput::Line;
+
 use super::grid::Expanded;
 use super::table::{Row, ccs, mean};
 use crate::draw::bars::{Bar, Bars, Group, unit_of};
@@ -11,7 +13,6 @@ use crate::draw::plot::{self, BYTES, Chart, PERCENT, RATE, RATIO, TIME, Unit};
 use crate::error::{Error, Result};
 use crate::measure::metric::Metric;
 use crate::units::{Rate, Size, Time};
-use xdc_measure::throughput::Line;
 
 /// One chart per metric: a line over the first axis where that has numbers, otherwise bars in
 /// groups. What the other axes have is another line, or bar.

@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
+use xdc_measure::outcome::Outcome;
+use xdc_measure::run::Run;
 
 use super::grid::{Cell, Expanded};
 use super::stats::{Estimate, estimate};
@@ -13,8 +15,6 @@ use crate::result::expect::format_value;
 use crate::result::files;
 #[cfg(test)]
 use crate::result::files::Column;
-use xdc_measure::outcome::Outcome;
-use xdc_measure::run::Run;
 
 /// A finished cell.
 pub struct Row<'a> {
@@ -255,10 +255,11 @@ pub fn text(grid: &Expanded, rows: &[Row<'_>], metrics: &[Metric]) -> String {
 mod tests {
     use super::*;
 
-    use crate::result::testing::{recorded, scaled};
-    use crate::scenario::{parse, tests::SMALL};
     use xdc_measure::figures::{self, Windows};
     use xdc_measure::run::{Content, Network};
+
+    use crate::result::testing::{recorded, scaled};
+    use crate::scenario::{parse, tests::SMALL};
 
     #[test]
     fn nested_values_become_columns() {

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
+use xdc_measure::record::RawTrace;
 
 use super::format::Format;
 use super::{Counts, EVENTS, begin_line, end_line, event_line, pages, plot};
 use crate::draw::report::Traced;
 use crate::error::{Error, Result};
-use xdc_measure::record::RawTrace;
 
 /// A recording in JSON lines, with what can be said of it.
 pub struct Recording {

@@ -9,11 +9,11 @@ use std::path::Path;
 
 use serde_json::Value;
 use xdc_algo::{ALGORITHMS, entry};
+use xdc_measure::throughput::{Line, MAX_POINTS};
 
 use super::events::EVENTS;
 use crate::draw::plot::{self, BYTES, Chart, RATIO, TIME, Unit};
 use crate::error::{Error, Result};
-use xdc_measure::throughput::{Line, MAX_POINTS};
 
 const WIDTH: f64 = 560.0;
 const COLUMNS: usize = 2;
