@@ -79,12 +79,14 @@ modules-%: kernel-%
 modules-debug modules-uml-debug: export W := 1
 modules-debug modules-uml-debug: export CLIPPY := 1
 
-# Static, because it is the first process of a guest that has no libraries.
+# Static, because it is the first process of a guest that has no libraries. Without symbols and build id
+# it is the same file in each checkout, and so are the names of cached results.
 agent: setup
 	@mkdir -p build
 	@[ -e build/agent ] || echo "xdc: building the guests' agent"
 	@cd userspace-tools && $(STATIC) -p xdc-agent
-	@install -C -m 755 $(STATIC_OUT)/xdc-agent build/agent
+	@objcopy -S -R .note.gnu.build-id $(STATIC_OUT)/xdc-agent $(STATIC_OUT)/agent
+	@install -C -m 755 $(STATIC_OUT)/agent build/agent
 
 # The eBPF programs of `xdc trace`.
 tracing: setup

@@ -21,6 +21,7 @@ fn lines(top: &Path, args: &[&str], paths: &[String]) -> Result<Vec<String>> {
 }
 
 /// Tracked files.
+#[cfg(test)]
 pub fn files(top: &Path, paths: &[String]) -> Result<Vec<String>> {
     lines(top, &["ls-files", "-z", "--"], paths)
 }
