@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kernels: x86 | debug
+# kernels: uml | x86 debug
 # covers: userspace-tools/xdc/src/live/elephants.rs userspace-tools/bpf userspace-tools/ebpf
 # `xdc acceltor elephants`: a classifier in eBPF finds the elephants of sch_acceltor from outside. docs/acceltor.md
 . "$(dirname "$0")/lib.sh"

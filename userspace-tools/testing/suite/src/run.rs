@@ -92,6 +92,7 @@ impl Bench {
             }
             let log = self.dir.path().join("logs").join(format!("make-{target}"));
             let command = format!("make {target} PROFILE={}", self.profile().0);
+            println!("{command}");
             let outcome = self.execute(&command, &log, &[])?;
             let ok = outcome.code == Some(0);
             if !ok {
