@@ -101,8 +101,9 @@ pub fn command(request: &Request) -> Result<bool> {
         (Kind::Uml, Some(flavour @ (Flavour::Uml | Flavour::UmlDebug))) => flavour,
         (Kind::Qemu | Kind::Uml, Some(_)) | (Kind::Host, _) => {
             return Err(
-                Error::usage(format!("the tests have no such kernel for {}", kind.name()))
-                    .hint("--kernel x86 or debug with --engine qemu, uml or uml-debug with --engine uml"),
+                Error::usage(format!("the tests have no such kernel for {}", kind.name())).hint(
+                    "--kernel x86 or debug with --engine qemu, uml or uml-debug with --engine uml",
+                ),
             );
         }
     };
