@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use rustix::process::{Pid, Signal, kill_process_group};
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tempfile::TempDir;
@@ -52,8 +52,16 @@ pub struct Bench {
     tier: Tier,
     dir: TempDir,
     rows: Mutex<Vec<Row>>,
-    /// Process groups that are running.
-    groups: Arc<Mutex<BTreeSet<i32>>>,
+    running: Arc<Mutex<Running>>,
+}
+
+/// The commands that run now.
+#[derive(Default)]
+struct Running {
+    /// Their process groups.
+    groups: BTreeSet<i32>,
+    /// A signal has come: no other command starts.
+    ended: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -66,14 +74,14 @@ impl Bench {
         for folder in ["tmp", "logs", "results"] {
             fs::create_dir(dir.path().join(folder))?;
         }
-        let groups = Arc::new(Mutex::new(BTreeSet::new()));
-        end_with_children(Arc::clone(&groups), dir.path().to_owned())?;
+        let running = Arc::default();
+        end_with_children(Arc::clone(&running), dir.path().to_owned())?;
         Ok(Self {
             top: top.to_owned(),
             tier,
             dir,
             rows: Mutex::default(),
-            groups,
+            running,
         })
     }
 
@@ -175,6 +183,10 @@ impl Bench {
     fn execute(&self, command: &str, log: &Path, env: &[(&str, &Path)]) -> Result<Outcome> {
         let start = Instant::now();
         let file = File::create(log).with_context(|| log.display().to_string())?;
+        let mut running = lock(&self.running);
+        if running.ended {
+            bail!("a signal has ended the suite");
+        }
         let mut child = Command::new("bash")
             .args(["-c", SHELL, "bash", command])
             .current_dir(&self.top)
@@ -192,9 +204,10 @@ impl Bench {
             .spawn()
             .context("cannot start bash")?;
         let group = i32::try_from(child.id())?;
-        lock(&self.groups).insert(group);
+        running.groups.insert(group);
+        drop(running);
         let status = child.wait()?;
-        lock(&self.groups).remove(&group);
+        lock(&self.running).groups.remove(&group);
         let text = String::from_utf8_lossy(&fs::read(log)?).into_owned();
         Ok(Outcome {
             code: status.code(),
@@ -322,25 +335,28 @@ fn tail(text: &str) -> String {
 }
 
 /// On SIGINT, SIGTERM and SIGHUP ends the stages, waits for them and removes their files.
-fn end_with_children(groups: Arc<Mutex<BTreeSet<i32>>>, dir: PathBuf) -> Result<()> {
+fn end_with_children(running: Arc<Mutex<Running>>, dir: PathBuf) -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            let running = || {
-                lock(&groups)
+            let groups: Vec<_> = {
+                let mut running = lock(&running);
+                running.ended = true;
+                running
+                    .groups
                     .iter()
                     .copied()
                     .filter_map(Pid::from_raw)
-                    .collect::<Vec<_>>()
+                    .collect()
             };
-            for group in running() {
+            for &group in &groups {
                 let _ = kill_process_group(group, Signal::TERM);
             }
             let deadline = Instant::now() + Duration::from_secs(10);
             while Instant::now() < deadline
-                && running()
-                    .into_iter()
-                    .any(|group| rustix::process::test_kill_process_group(group).is_ok())
+                && groups
+                    .iter()
+                    .any(|&group| test_kill_process_group(group).is_ok())
             {
                 std::thread::sleep(Duration::from_millis(50));
             }
