@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kernels: uml-debug | debug
+# kernels: uml | uml-debug debug
 # covers: modules/sch_phantom.rs modules/kernel/qdisc modules/kernel/shim_qdisc.c
 # covers: modules/selftest/sch_wrong.rs userspace-tools/testing/witness/src
 # sch_phantom, and a qdisc that makes mistakes, as the child of each qdisc of
