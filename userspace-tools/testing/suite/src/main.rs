@@ -119,8 +119,8 @@ fn select(top: &std::path::Path, tier: Tier) -> Result<Vec<Stage>> {
             continue;
         };
         let mut names = Vec::new();
-        // One boot: the kernel with detectors runs the scripts of the plain one, too.
-        let is_meant = |script: &&Script| script.kernels.iter().any(|it| kernel.starts_with(it));
+        // One boot: the plain kernel, which is the fast one, also runs the scripts of `uml-debug`.
+        let is_meant = |script: &&Script| script.kernels.iter().any(|it| it.starts_with(kernel));
         for script in scripts.iter().filter(is_meant) {
             if !git::changed(top, &base, &script.covers)?.is_empty() {
                 names.push(script.name.as_str());
