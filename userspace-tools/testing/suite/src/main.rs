@@ -55,7 +55,7 @@ fn suite() -> Result<bool> {
         bench.build(&mut stages)?;
     }
     let (last, first): (Vec<_>, Vec<_>) = stages.into_iter().partition(|stage| stage.last);
-    // A stage that builds or measures memory keeps a second one from finishing sooner.
+    // A guest keeps one CPU busy.
     args.test_threads = args.test_threads.or(Some(2));
     let mut failed = false;
     for stages in [first, last] {
