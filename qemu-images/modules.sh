@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 # modules.sh FLAVOUR [OUT]: build the modules for one of our kernels or, as
-# `kdir`, for the build tree that KDIR names; into build/FLAVOUR/modules or OUT. W= and CLIPPY= reach the kernel's build. Our
-# own kernels get those of modules/selftest/ and examples/, too, unless
-# XDC_SELFTEST is set to nothing.
+# `kdir`, for the build tree that KDIR names; into build/FLAVOUR/modules or OUT.
+# W= and CLIPPY= reach the kernel's build. Our own kernels get those of
+# modules/selftest/ and examples/, too, unless XDC_SELFTEST is set to nothing.
 . "$(dirname "$0")/common.sh"
 
 flavour=${1:?usage: modules.sh $XDC_FLAVOURS|kdir [OUT]}

@@ -300,7 +300,7 @@ pub fn reap_files(dir: &Path) {
     remove_old(dir, NEW, DEAD_AFTER);
 }
 
-/// Removes files whose names begin with `prefix` and that nobody has written or touched for so long.
+/// Removes files whose names begin with `prefix` and that were not written or touched for this long.
 pub fn remove_old(dir: &Path, prefix: &str, unused: Duration) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let named = entry.file_name().to_string_lossy().starts_with(prefix);

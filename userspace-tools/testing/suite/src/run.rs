@@ -175,7 +175,7 @@ impl Bench {
         }
     }
 
-    /// A case that CI skips is a case that nobody runs.
+    /// CI has to run each case.
     fn is_strict(&self) -> bool {
         std::env::var_os("CI").is_some() && self.tier == Tier::Test
     }

@@ -26,7 +26,7 @@ use crate::home;
 use crate::owned;
 use crate::result::provenance::sha256;
 
-/// A cell that nobody has read for so long leaves the cache.
+/// A cell that stays unread for this long leaves the cache.
 const UNUSED: Duration = Duration::from_secs(60 * 86_400);
 
 /// A cell's file.
