@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Links that change while the traffic runs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use anyhow::{Context, Result};
 use xdc_netlink::Connection;
@@ -85,9 +85,19 @@ impl Links {
             let faults = direction.faults.get_or_insert_with(Faults::default);
             faults.loss_ppm = ALL_PPM;
         }
-        state
+        Ok(state
             .connection
-            .request(network.wire_request(port, &direction))?;
-        Ok(())
+            .batch(network.wire_requests(port, &direction))?)
+    }
+
+    /// The devices whose arrivals an event has a program drop, by node.
+    pub fn lossy_arrivals(&self, network: &Network) -> Result<BTreeSet<(usize, u32)>> {
+        let lossy = self.now.iter().filter(|(_, state)| state.drops.is_some());
+        lossy
+            .map(|((node, port), _)| {
+                let port = network.layout.port(*node, port)?;
+                Ok((port.peer, network.layout.remote(port).index))
+            })
+            .collect()
     }
 }

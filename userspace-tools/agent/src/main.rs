@@ -5,6 +5,7 @@
 //! It is one thread and one static binary. In virtual time (UML) user space is the slow part of
 //! an experiment, so everything here wakes rarely, and nothing ever polls for time to pass.
 
+mod books;
 mod boot;
 mod capture;
 mod channel;

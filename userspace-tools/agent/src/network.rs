@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use xdc_netlink::{
     Connection, Request, acceltor,
-    link::{self, LOOPBACK_INDEX, NextHop, RouteMetrics, VethEnd},
+    link::{self, Device, LOOPBACK_INDEX, NextHop, RouteMetrics, VethEnd},
     phantom,
     qdisc::{self, Handle, Qdisc, QdiscState},
     unorc,
@@ -32,7 +32,8 @@ use crate::{
     sysctl,
 };
 
-/// With a rate netem keeps packets in order whatever their delay; at this one no packet notices.
+/// With a rate netem keeps packets in order whatever their delay, also when an event shortens it; at
+/// this rate a packet takes no time.
 const IN_ORDER_BPS: u64 = 100_000_000_000_000;
 
 /// Packets that a link's netem may hold, those in flight included: never reached.
@@ -46,10 +47,12 @@ const HTB_BURST_MAX_NS: u64 = 1_000_000;
 /// Devices to query in one batch: the answers have to fit into a socket's receive buffer.
 pub const SETTLED_AT_ONCE: usize = 32;
 
-/// Handles of the qdiscs of a port: the propagation, the shaper below it, what htb shapes.
+/// Handles of the qdiscs of a port: the propagation, the shaper below it, the queue that htb shapes;
+/// and below the propagation of a link that reorders, the part of it that keeps the order.
 pub const ROOT: Handle = handle(1);
-const CHILD: Handle = handle(2);
-const LEAF: Handle = handle(3);
+pub const CHILD: Handle = handle(2);
+pub const LEAF: Handle = handle(3);
+pub const ORDERED: Handle = handle(4);
 
 const fn handle(major: u16) -> Handle {
     Handle { major, minor: 0 }
@@ -388,8 +391,8 @@ impl<'a> Network<'a> {
                 if port.egress.faults.is_none() {
                     continue;
                 }
-                let damaged = self.wire_request(port, port.egress);
-                self.inside(i, || Ok(Connection::open()?.request(damaged)?))
+                let damaged = self.wire_requests(port, port.egress);
+                self.inside(i, || Ok(Connection::open()?.batch(damaged)?))
                     .with_context(|| self.name(i))?;
             }
         }
@@ -397,15 +400,9 @@ impl<'a> Network<'a> {
     }
 
     /// Makes a direction's netem what `direction` says.
-    pub fn wire_request(&self, port: &Port, direction: &Direction) -> Request {
-        Qdisc {
-            index: port.index,
-            parent: Handle::ROOT,
-            handle: ROOT,
-            kind: "netem",
-            options: netem(direction, direction.faults.as_ref()),
-        }
-        .change()
+    pub fn wire_requests(&self, port: &Port, direction: &Direction) -> Vec<Request> {
+        let wires = wires(port.index, direction, direction.faults.as_ref());
+        wires.iter().map(Qdisc::change).collect()
     }
 
     /// Makes the shaper of a direction's queue what `direction` says; None where netem has the
@@ -416,7 +413,11 @@ impl<'a> Network<'a> {
         };
         let shaper = |handle, kind, options| Qdisc {
             index: port.index,
-            parent: if kind == "htb" { CHILD } else { class_of(ROOT) },
+            parent: if kind == "htb" {
+                CHILD
+            } else {
+                below(&wires(port.index, direction, None))
+            },
             handle,
             kind,
             options,
@@ -445,6 +446,11 @@ impl<'a> Network<'a> {
     /// The qdiscs of all devices of a node.
     pub fn qdiscs(&self, node: usize) -> Result<Vec<QdiscState>> {
         Ok(qdisc::dump(&mut self.connections.borrow_mut()[node], 0)?)
+    }
+
+    /// All devices of a node.
+    pub fn devices(&self, node: usize) -> Result<Vec<Device>> {
+        Ok(link::dump(&mut self.connections.borrow_mut()[node])?)
     }
 
     /// Inode and name of each node's namespace.
@@ -535,25 +541,13 @@ fn egress(index: u32, direction: &Direction) -> Result<Vec<Request>> {
         }
         .add()
     };
-    let faulty = direction.faults.is_some();
+    // The damage begins when the links have been checked.
+    let wires = wires(index, direction, None);
+    let mut requests: Vec<_> = wires.iter().map(Qdisc::add).collect();
     let Some(queue) = &direction.queue else {
-        if direction.rate_bps == 0 && direction.delay_ns == 0 && !faulty {
-            return Ok(Vec::new());
-        }
-        return Ok(vec![add(
-            Handle::ROOT,
-            ROOT,
-            "netem",
-            netem(direction, None),
-        )]);
+        return Ok(requests);
     };
-
-    let mut requests = Vec::new();
-    let mut parent = Handle::ROOT;
-    if direction.delay_ns > 0 || faulty {
-        requests.push(add(parent, ROOT, "netem", netem(direction, None)));
-        parent = class_of(ROOT);
-    }
+    let parent = below(&wires);
     let options = match queue {
         Queue::Phantom(queue) => phantom_options(queue, direction.rate_bps),
         Queue::Tc(queue) if queue.kind == phantom::KIND => tc_phantom_options(queue, direction)?,
@@ -587,14 +581,13 @@ fn tc_line(device: &str, direction: &Direction) -> Option<String> {
     if kind == phantom::KIND || kind == acceltor::KIND {
         return None;
     }
-    let parent = match direction {
-        Direction { rate_bps: 1.., .. } => format!("parent {}", typed(class_of(CHILD))),
-        Direction {
-            delay_ns: 0,
-            faults: None,
-            ..
-        } => "root".to_owned(),
-        _ => format!("parent {}", typed(class_of(ROOT))),
+    let parent = match direction.rate_bps {
+        0 => below(&wires(0, direction, None)),
+        _ => class_of(CHILD),
+    };
+    let parent = match parent {
+        Handle::ROOT => "root".to_owned(),
+        parent => format!("parent {}", typed(parent)),
     };
     let words = words.join(" ");
     Some(format!(
@@ -633,23 +626,75 @@ fn tc(lines: &str) -> Result<()> {
     Ok(())
 }
 
-/// Options of the netem of a direction. A queue has the rate to itself.
-fn netem(direction: &Direction, faults: Option<&Faults>) -> Vec<u8> {
-    let jitter_ns = faults.map_or(0, |faults| faults.jitter_ns);
-    qdisc::Netem {
-        rate_bps: match direction.queue {
-            Some(_) if jitter_ns > 0 => IN_ORDER_BPS,
-            Some(_) => 0,
-            None => direction.rate_bps,
+/// The netems of a direction, from the root down; none if a packet passes untouched. A queue has the
+/// rate to itself. A rate and jitter keep the order, so a link that reorders has them one level below.
+fn wires(index: u32, direction: &Direction, damage: Option<&Faults>) -> Vec<Qdisc> {
+    let wire = |parent, handle, options: qdisc::Netem| Qdisc {
+        index,
+        parent,
+        handle,
+        kind: "netem",
+        options: options.encode(),
+    };
+    let shaped = direction.queue.is_some();
+    let faults = direction.faults.as_ref();
+    let is_rated = !shaped && direction.rate_bps > 0;
+    if direction.delay_ns == 0 && faults.is_none() && !is_rated {
+        return Vec::new();
+    }
+    let jitter_ns = damage.map_or(0, |damage| damage.jitter_ns);
+    let ordered = qdisc::Netem {
+        rate_bps: match is_rated {
+            true => direction.rate_bps,
+            false => IN_ORDER_BPS,
         },
-        delay_ns: direction.delay_ns + jitter_ns / 2,
+        delay_ns: jitter_ns / 2,
         jitter_ns: jitter_ns / 2,
         limit_packets: LINK_LIMIT_PACKETS,
-        loss_ppm: faults.map_or(0, |faults| faults.loss_ppm),
-        reorder_ppm: faults.map_or(0, |faults| faults.reorder_ppm),
-        seed: faults.map(|faults| faults.seed),
+        seed: damage.map(|damage| damage.seed),
+        ..Default::default()
+    };
+    let reorders = faults.is_some_and(|faults| faults.reorder_ppm > 0);
+    let mut first = qdisc::Netem {
+        delay_ns: direction.delay_ns,
+        loss_ppm: damage.map_or(0, |damage| damage.loss_ppm),
+        ..ordered
+    };
+    if !reorders {
+        first.delay_ns += ordered.delay_ns;
+        return vec![wire(Handle::ROOT, ROOT, first)];
     }
-    .encode()
+    first.rate_bps = 0;
+    first.jitter_ns = 0;
+    first.reorder_ppm = damage.map_or(0, |damage| damage.reorder_ppm);
+    let first = wire(Handle::ROOT, ROOT, first);
+    let has_jitter = faults.is_some_and(|faults| faults.jitter_ns > 0);
+    match is_rated || has_jitter {
+        true => vec![first, wire(class_of(ROOT), ORDERED, ordered)],
+        false => vec![first],
+    }
+}
+
+/// Where the queue of a direction is attached.
+fn below(wires: &[Qdisc]) -> Handle {
+    wires
+        .last()
+        .map_or(Handle::ROOT, |wire| class_of(wire.handle))
+}
+
+/// Whether a qdisc is a direction's own netem.
+pub fn is_wire(state: &QdiscState) -> bool {
+    state.kind == "netem" && [ROOT, ORDERED].contains(&state.handle)
+}
+
+/// Whether a qdisc is the queue of a direction.
+pub fn is_queue(state: &QdiscState, queue: &Queue) -> bool {
+    match queue {
+        Queue::Phantom(_) => state.handle == CHILD,
+        Queue::Tc(queue) if queue.kind == phantom::KIND => state.handle == CHILD,
+        Queue::Tc(queue) if queue.kind == acceltor::KIND => state.handle == ROOT,
+        Queue::Tc(_) => state.handle == LEAF,
+    }
 }
 
 fn htb_burst_ns(direction: &Direction) -> u64 {

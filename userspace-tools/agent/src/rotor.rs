@@ -225,6 +225,11 @@ impl Circuits {
         self.base_ns + days * self.slot_ns
     }
 
+    /// Whether a node is the circuit switch, or has an uplink to it.
+    pub fn is_at(&self, node: usize) -> bool {
+        node == self.center || self.racks.contains(&node)
+    }
+
     /// What was counted since the network was built.
     pub fn counted(&self, network: &Network, origin_ns: u64) -> Result<Counted> {
         let mut counted = Counted {

@@ -27,6 +27,7 @@ use socket2::Socket;
 use xdc_proto::{FlowSample, MAX_FLOWS, Message, RunPlan, Sample, rng::Rng};
 
 use crate::{
+    books::Books,
     capture::Capture,
     channel::Channel,
     clock::{NS_PER_US, now_ns, timespec},
@@ -575,12 +576,19 @@ impl<'a> Traffic<'a> {
             let counted = circuits.counted(self.network, self.origin_ns)?;
             channel.send(&Message::Circuits(counted))?;
         }
-        channel.send(&Message::Totals(watch::totals(self.network)?))?;
+        let books = Books::read(self.network, &self.links.lossy_arrivals(self.network)?)?;
+        let mut dropped = books.dropped(self.network);
+        channel.send(&Message::Totals(watch::totals(&books, &dropped)))?;
         let after = Counters::read(self.network, endpoints(self.network, self.run)?)?;
         channel.send(&Message::Counters(after.told_since(&self.counters)))?;
         for (counter, delta) in after.suspects_since(&self.counters) {
             channel.send(&Message::Suspect { counter, delta })?;
         }
+        let unbalanced = books.unbalanced(self.network, &mut dropped)?;
+        channel.send(&Message::Books {
+            dropped,
+            unbalanced,
+        })?;
         Ok(self.us_since_start(now))
     }
 

@@ -8,9 +8,14 @@ use xdc_netlink::{
     Connection, phantom,
     qdisc::{self, QdiscState},
 };
-use xdc_proto::{Direction, Queue, QueueResult, QueueSample, Totals, WatchedQueue};
+use xdc_proto::{Cause, Dropped, Queue, QueueResult, QueueSample, Totals, WatchedQueue};
 
-use crate::{ethtool::Ethtool, host::loaded_modules, layout::Port, network::Network};
+use crate::{
+    books::Books,
+    ethtool::Ethtool,
+    host::loaded_modules,
+    network::{Network, is_queue, is_wire},
+};
 
 /// Counters that say that memory, not the network, made a result.
 const SUSPECTS: &[&str] = &[
@@ -36,17 +41,13 @@ const HANDSHAKE_PACKETS: u64 = 16;
 const KERNEL_FILE: &str = "netstat";
 const MODULE_FILES: &[(&str, &str)] = &[("tlt", "tlt_stat")];
 
-/// What a link without a queue is.
-const WIRE: &str = "netem";
-/// Where the losses of [`crate::drops`] happen.
-const INGRESS: &str = "clsact";
-
 /// The egress of a port under observation.
 pub struct Watch {
     connection: Connection,
     name: String,
     index: u32,
-    kind: String,
+    /// Without one, what the link holds.
+    queue: Option<Queue>,
 }
 
 impl Watch {
@@ -59,14 +60,21 @@ impl Watch {
             connection: network.inside(node, || Ok(Connection::open()?))?,
             name: watched.name.clone(),
             index: port.index,
-            kind: kind_of(port.egress.queue.as_ref()).to_owned(),
+            queue: port.egress.queue.clone(),
         })
     }
 
     fn state(&mut self) -> Result<QdiscState> {
         let found = qdisc::dump(&mut self.connection, self.index)?;
-        let state = found.into_iter().find(|state| state.kind == self.kind);
-        state.with_context(|| format!("the watched queue {} has no {}", self.name, self.kind))
+        let state = match &self.queue {
+            Some(queue) => found.into_iter().find(|state| is_queue(state, queue)),
+            // What a link without a queue loses is no drop.
+            None => found
+                .into_iter()
+                .find(is_wire)
+                .map(|wire| QdiscState { drops: 0, ..wire }),
+        };
+        state.with_context(|| format!("the watched queue {} has no qdisc", self.name))
     }
 
     /// The queue now.
@@ -97,42 +105,24 @@ impl Watch {
     }
 }
 
-/// The kind of the queue of a port.
-fn kind_of(queue: Option<&Queue>) -> &str {
-    match queue {
-        Some(Queue::Phantom(_)) => phantom::KIND,
-        Some(Queue::Tc(queue)) => &queue.kind,
-        None => WIRE,
-    }
-}
-
-/// Counts what all ports dropped and marked.
-pub fn totals(network: &Network) -> Result<Totals> {
-    let mut totals = Totals::default();
-    for (i, node) in network.layout.nodes.iter().enumerate() {
-        let counts = |egress: &Direction| egress.queue.is_some() || egress.faults.is_some();
-        let of_port =
-            |port: &Port| counts(port.egress) || counts(network.layout.remote(port).egress);
-        if !node.ports.iter().any(of_port) {
-            continue;
-        }
-        for state in network.qdiscs(i)? {
-            let port = node.ports.iter().find(|port| port.index == state.index);
-            let Some(queue) = port.map(|port| port.egress.queue.as_ref()) else {
-                continue;
-            };
-            if queue.is_some() && state.kind == kind_of(queue) {
-                totals.drops += state.drops;
-                totals.marks += marks(&state);
-                if let Some(xstats) = phantom::Xstats::of(&state) {
-                    add_port(&mut totals, &xstats);
-                }
-            } else if state.kind == WIRE || state.kind == INGRESS {
-                totals.losses += state.drops;
-            }
+/// Of what all ports marked, dropped and lost.
+pub fn totals(books: &Books, dropped: &[Dropped]) -> Totals {
+    let packets = |causes: &[Cause]| {
+        let of = dropped.iter().filter(|it| causes.contains(&it.cause));
+        of.map(|it| it.packets).sum()
+    };
+    let mut totals = Totals {
+        drops: packets(&[Cause::Queue, Cause::HostQueue]),
+        losses: packets(&[Cause::Link]),
+        ..Default::default()
+    };
+    for state in books.nodes.iter().flat_map(|node| &node.qdiscs) {
+        totals.marks += marks(state);
+        if let Some(xstats) = phantom::Xstats::of(state) {
+            add_port(&mut totals, &xstats);
         }
     }
-    Ok(totals)
+    totals
 }
 
 /// What only phantom ports tell.
@@ -161,6 +151,18 @@ fn marks(state: &QdiscState) -> u64 {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Counters(BTreeMap<String, u64>);
 
+impl FromIterator<(String, u64)> for Counters {
+    fn from_iter<T: IntoIterator<Item = (String, u64)>>(counters: T) -> Self {
+        Self(counters.into_iter().collect())
+    }
+}
+
+impl Extend<(String, u64)> for Counters {
+    fn extend<T: IntoIterator<Item = (String, u64)>>(&mut self, counters: T) {
+        self.0.extend(counters);
+    }
+}
+
 impl Counters {
     /// Reads them in the namespaces of `nodes`.
     pub fn read(network: &Network, nodes: impl IntoIterator<Item = usize>) -> Result<Self> {
@@ -181,6 +183,29 @@ impl Counters {
         }
         sum.add_tunnels(network)?;
         Ok(sum)
+    }
+
+    /// Reads all of IP, TCP and UDP in the present namespace.
+    pub fn read_all() -> Result<Self> {
+        let read = |file: &str| {
+            let text = fs::read_to_string(format!("/proc/self/net/{file}"));
+            text.with_context(|| format!("/proc/net/{file}"))
+        };
+        let mut sum = Self::default();
+        for file in ["snmp", KERNEL_FILE] {
+            sum.add(&read(file)?);
+        }
+        let of_ipv6 = read("snmp6")?;
+        sum.extend(of_ipv6.lines().filter_map(|line| {
+            let (name, value) = line.split_once(char::is_whitespace)?;
+            Some((name.to_owned(), value.trim().parse().ok()?))
+        }));
+        Ok(sum)
+    }
+
+    /// A counter by its name; 0 if there is none.
+    pub fn get(&self, name: &str) -> u64 {
+        self.0.get(name).copied().unwrap_or_default()
     }
 
     /// What the devices of tunnels count.

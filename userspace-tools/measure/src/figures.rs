@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use xdc_proto::{ETHERNET_HEADER_BYTES, Sample};
+use xdc_proto::{Cause, Dropped, ETHERNET_HEADER_BYTES, Sample};
 use xdc_tcpinfo::{COUNTERS, Counter};
 
 use crate::circuits::circuits;
@@ -75,6 +75,8 @@ pub fn run(record: &Record, over: &Windows) -> Run {
         drops: totals.drops,
         marks: totals.marks,
         losses: totals.losses,
+        dropped: by_cause(&record.dropped),
+        dropped_at: record.dropped.clone(),
         retransmits: sum(record.flows.iter().map(|flow| flow.retransmits)),
         timeouts: sum(record.flows.iter().map(|flow| flow.timeouts)),
         tcp: counters(record),
@@ -98,6 +100,15 @@ pub fn run(record: &Record, over: &Windows) -> Run {
         wall_s: record.wall.as_secs_f64(),
         plan_sha256: record.plan_sha256.clone(),
     }
+}
+
+fn by_cause(dropped: &[Dropped]) -> BTreeMap<Cause, u64> {
+    let mut sums = BTreeMap::new();
+    for of in dropped {
+        let sum: &mut u64 = sums.entry(of.cause).or_default();
+        *sum = sum.saturating_add(of.packets);
+    }
+    sums
 }
 
 fn late_us(record: &Record) -> f64 {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use xdc_proto::{
-    Circuits, FlowResult, FlowSample, MAX_OUTPUT_BYTES, Message, NetworkSize, Packet, QueueResult,
-    QueueSample, RunPlan, Sample, Totals, TraceHead, WatchedQueue,
+    Circuits, Dropped, FlowResult, FlowSample, MAX_OUTPUT_BYTES, Message, NetworkSize, Packet,
+    QueueResult, QueueSample, RunPlan, Sample, Totals, TraceHead, Unbalanced, WatchedQueue,
 };
 use xdc_tcpinfo::{COUNTERS, Of};
 
@@ -35,6 +35,10 @@ pub struct Record {
     pub queues: Vec<QueueResult>,
     /// Of all ports of the network.
     pub totals: Option<Totals>,
+    /// Where packets were dropped.
+    pub dropped: Vec<Dropped>,
+    /// Where counters of the guest's kernel disagree.
+    pub unbalanced: Vec<Unbalanced>,
     /// Of the guest's kernel, all hosts together: by how much they have grown.
     pub counters: BTreeMap<String, u64>,
     /// Of the circuit switch, where the plan has one.
@@ -171,6 +175,8 @@ impl Record {
             flows: Vec::new(),
             queues: Vec::new(),
             totals: None,
+            dropped: Vec::new(),
+            unbalanced: Vec::new(),
             counters: BTreeMap::new(),
             circuits: None,
             trace: None,
@@ -278,6 +284,15 @@ impl Record {
                 self.circuits = Some(circuits);
             }
             Message::Totals(totals) => self.totals = Some(totals),
+            Message::Books {
+                dropped,
+                unbalanced,
+            } => {
+                if dropped.len().max(unbalanced.len()) > MAX_REMARKS {
+                    return Err(Refused::because("the guest lists too many places"));
+                }
+                (self.dropped, self.unbalanced) = (dropped, unbalanced);
+            }
             Message::Counters(counters) => self.counters = counters,
             Message::Doubt { what } => {
                 limited(&self.told)?;
@@ -544,12 +559,33 @@ impl Record {
             )
         });
         let told = self.told.iter().cloned();
+        let books = self.unbalanced.iter().map(unbalanced);
         counters
+            .chain(books)
             .chain(programs)
             .chain(links)
             .chain(trace)
             .chain(told)
             .collect()
+    }
+}
+
+fn unbalanced(of: &Unbalanced) -> String {
+    let place = match of.port.as_str() {
+        "" => of.node.clone(),
+        port => format!("{}, port to {port}", of.node),
+    };
+    let [from, to] = &of.between;
+    match of.packets {
+        missing @ 0.. => {
+            format!(
+                "{place}: {missing} packets vanished between {from} and {to}, and no counter has them"
+            )
+        }
+        more => format!(
+            "{place}: {to} counts {} packets more than {from}",
+            more.unsigned_abs()
+        ),
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use xdc_proto::{Cause, Dropped};
 
 use crate::size::SizeClass;
 
@@ -57,7 +58,13 @@ pub struct Run {
     pub marks: u64,
     /// By links, as the scenario asked.
     pub losses: u64,
-    /// Packets that all flows sent again.
+    /// Packets that were dropped anywhere, by cause.
+    #[serde(default)]
+    pub dropped: BTreeMap<Cause, u64>,
+    /// The same by place.
+    #[serde(default)]
+    pub dropped_at: Vec<Dropped>,
+    /// Packets that all flows retransmitted.
     pub retransmits: u64,
     /// Of the run's flows.
     pub timeouts: u64,

@@ -23,6 +23,7 @@ pub mod connection;
 pub mod diag;
 pub mod filter;
 pub mod link;
+pub mod netfilter;
 pub mod phantom;
 pub mod qdisc;
 pub mod units;

@@ -21,13 +21,69 @@ use netlink_packet_route::{
     },
 };
 
-use crate::{attributes::Attributes, connection::Request, unorc};
+use crate::{
+    attributes::Attributes,
+    connection::{Connection, Request, Result},
+    unorc,
+};
 
 /// Index of `lo` in every namespace.
 pub const LOOPBACK_INDEX: u32 = 1;
 
 /// RTAX_FEATURE_TCP_USEC_TS: TCP timestamps in microseconds.
 const FEATURE_TCP_USEC_TS: u32 = 1 << 4;
+
+/// A device, and what has passed it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Device {
+    /// Interface index.
+    pub index: u32,
+    /// `a1`
+    pub name: String,
+    /// A bond or a bridge has what it receives.
+    pub is_member: bool,
+    /// Received.
+    pub rx_packets: u64,
+    /// Sent.
+    pub tx_packets: u64,
+    /// Sent.
+    pub tx_bytes: u64,
+    /// Not taken by the device at the other end.
+    pub tx_dropped: u64,
+}
+
+/// The devices of the connection's namespace.
+pub fn dump(connection: &mut Connection) -> Result<Vec<Device>> {
+    let all = RouteNetlinkMessage::GetLink(LinkMessage::default());
+    let found = connection.dump("list the devices", all)?;
+    Ok(found.into_iter().filter_map(Device::of).collect())
+}
+
+impl Device {
+    fn of(message: RouteNetlinkMessage) -> Option<Self> {
+        let RouteNetlinkMessage::NewLink(message) = message else {
+            return None;
+        };
+        let mut device = Self {
+            index: message.header.index,
+            ..Default::default()
+        };
+        for attribute in message.attributes {
+            match attribute {
+                LinkAttribute::IfName(name) => device.name = name,
+                LinkAttribute::Controller(_) => device.is_member = true,
+                LinkAttribute::Stats64(stats) => {
+                    device.rx_packets = stats.rx_packets;
+                    device.tx_packets = stats.tx_packets;
+                    device.tx_bytes = stats.tx_bytes;
+                    device.tx_dropped = stats.tx_dropped;
+                }
+                _ => {}
+            }
+        }
+        Some(device)
+    }
+}
 
 /// One end of a veth pair that is to be.
 #[derive(Debug, Clone)]

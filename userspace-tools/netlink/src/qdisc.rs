@@ -296,13 +296,14 @@ pub struct Netem {
     /// Propagation delay.
     pub delay_ns: u64,
     /// How far a packet's delay may be from that, either way. Without a rate packets overtake
-    /// each other by it.
+    /// each other by it. Not together with `reorder_ppm`.
     pub jitter_ns: u64,
     /// Packets it holds, those in flight included.
     pub limit_packets: u32,
     /// Packets lost at random, ppm.
     pub loss_ppm: u32,
-    /// Packets sent without the delay, ppm, so that they overtake others.
+    /// Packets sent without the delay, ppm, so that they overtake others. Not together with a rate,
+    /// which keeps the order.
     pub reorder_ppm: u32,
     /// Of the random numbers.
     pub seed: Option<u64>,
@@ -311,25 +312,32 @@ pub struct Netem {
 impl Netem {
     /// TCA_OPTIONS.
     pub fn encode(&self) -> Vec<u8> {
-        const TCA_NETEM_REORDER: u16 = 3;
+        const TCA_NETEM_DELAY_DIST: u16 = 2;
         const TCA_NETEM_RATE: u16 = 6;
         const TCA_NETEM_RATE64: u16 = 8;
         const TCA_NETEM_LATENCY64: u16 = 10;
         const TCA_NETEM_JITTER64: u16 = 11;
         const TCA_NETEM_PRNG_SEED: u16 = 14;
 
-        // struct tc_netem_qopt: latency, limit, loss, gap, duplicate, jitter. With a gap of 1
-        // each packet may overtake, and the probability below decides.
-        let gap = u32::from(self.reorder_ppm > 0);
+        // struct tc_netem_qopt: latency, limit, loss, gap, duplicate, jitter.
         let loss = probability(self.loss_ppm);
         let mut qopt = Vec::new();
-        for field in [0, self.limit_packets, loss, gap, 0, 0] {
+        for field in [0, self.limit_packets, loss, 0, 0, 0] {
             qopt.extend_from_slice(&field.to_ne_bytes());
         }
         let mut options = Attributes::after(qopt);
         options.push(TCA_NETEM_LATENCY64, &self.delay_ns.to_ne_bytes());
-        if self.jitter_ns > 0 {
-            options.push(TCA_NETEM_JITTER64, &self.jitter_ns.to_ne_bytes());
+        // netem's own reordering puts a packet behind the child, which may be a shaper. A delay of
+        // two values has it overtake before the child.
+        let jitter_ns = match self.reorder_ppm {
+            0 => self.jitter_ns,
+            _ => self.delay_ns,
+        };
+        if jitter_ns > 0 {
+            options.push(TCA_NETEM_JITTER64, &jitter_ns.to_ne_bytes());
+        }
+        if self.reorder_ppm > 0 {
+            options.push(TCA_NETEM_DELAY_DIST, &two_delays(self.reorder_ppm));
         }
         if self.rate_bps > 0 {
             let bytes_per_s = self.rate_bps / 8;
@@ -341,17 +349,31 @@ impl Netem {
             options.push(TCA_NETEM_RATE64, &bytes_per_s.to_ne_bytes());
             options.push(TCA_NETEM_RATE, &rate);
         }
-        if self.reorder_ppm > 0 {
-            // struct tc_netem_reorder: probability, correlation.
-            let mut reorder = [0; 8];
-            reorder[..4].copy_from_slice(&probability(self.reorder_ppm).to_ne_bytes());
-            options.push(TCA_NETEM_REORDER, &reorder);
-        }
         if let Some(seed) = self.seed {
             options.push(TCA_NETEM_PRNG_SEED, &seed.to_ne_bytes());
         }
         options.into_bytes()
     }
+}
+
+/// Entries of a distribution at most (NETEM_DIST_MAX in net/sched/sch_netem.c).
+pub const DISTRIBUTION_MAX: u32 = 16_384;
+
+/// A distribution that takes the whole jitter off the delay with a probability, and is 0 otherwise:
+/// the shortest of those that are nearest to the probability.
+fn two_delays(ppm: u32) -> Vec<u8> {
+    /// One jitter (NETEM_DIST_SCALE in include/uapi/linux/pkt_sched.h).
+    const SCALE: i16 = 8192;
+    let early = |entries: u32| (u64::from(ppm) * u64::from(entries)).div_ceil(1_000_000) as u32;
+    let off = |entries: &u32| {
+        u64::from(early(*entries)) * 1_000_000 / u64::from(*entries) - u64::from(ppm)
+    };
+    let entries = (1..=DISTRIBUTION_MAX).min_by_key(off).unwrap_or(1);
+    let table = (0..entries).map(|entry| match entry < early(entries) {
+        true => -SCALE,
+        false => 0,
+    });
+    table.flat_map(i16::to_ne_bytes).collect()
 }
 
 /// netem's scale: all ones = always.

@@ -778,6 +778,13 @@ pub enum Message {
     },
     /// Of all queues of the network, at the end.
     Totals(Totals),
+    /// Where packets were dropped, and where counters disagree, at the end.
+    Books {
+        /// By place and cause.
+        dropped: Vec<Dropped>,
+        /// None if every packet is accounted for.
+        unbalanced: Vec<Unbalanced>,
+    },
     /// By how much counters of the guest's kernel have grown, all hosts together, by their names in nstat:
     /// `TcpExtTCPTimeouts`, and those of modules (`Tlt...`, `Unorc...`).
     Counters(BTreeMap<String, u64>),
@@ -822,6 +829,75 @@ pub struct NetworkSize {
     pub routes: usize,
     /// Memory that the guest's kernel and agent took for it, bytes.
     pub memory_bytes: u64,
+}
+
+/// Packets that were dropped at one place for one cause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dropped {
+    /// The node.
+    pub node: String,
+    /// Its device; empty = no device, but the node's IP or its sockets.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub port: String,
+    /// Why.
+    pub cause: Cause,
+    /// How many.
+    pub packets: u64,
+}
+
+/// Why a packet was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// The queue of a router's port.
+    Queue,
+    /// The queue of a host's own device.
+    HostQueue,
+    /// A link that loses packets because the scenario says so.
+    Link,
+    /// A policer, or another action or program of tc.
+    Action,
+    /// A firewall of the node.
+    Filter,
+    /// No room in a socket.
+    Socket,
+    /// A header or checksum that IP, TCP or UDP refuses, or a TTL that expired.
+    Malformed,
+    /// IP has no route, no address or no protocol for it, or it does not fit the MTU.
+    Route,
+    /// The device at the other end did not take it.
+    Device,
+}
+
+impl Cause {
+    /// In tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::HostQueue => "host queue",
+            Self::Link => "link",
+            Self::Action => "policer or tc action",
+            Self::Filter => "filter",
+            Self::Socket => "socket",
+            Self::Malformed => "malformed",
+            Self::Route => "route",
+            Self::Device => "device",
+        }
+    }
+}
+
+/// Two counters of a place that should agree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unbalanced {
+    /// The node.
+    pub node: String,
+    /// Its device; empty = the node as a whole.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub port: String,
+    /// Names of the counters, in the order in which a packet passes them.
+    pub between: [String; 2],
+    /// How many the first has more than the second.
+    pub packets: i64,
 }
 
 /// What happened to packets at all ports together.

@@ -4,6 +4,8 @@
 use std::fmt::Write as _;
 
 use xdc_measure::record::Record;
+use xdc_measure::run::Run;
+use xdc_proto::Dropped;
 
 use crate::draw::charts::{Figures, NARROW, WIDE};
 use crate::draw::plot::{self, Chart, Figure, escape};
@@ -66,6 +68,7 @@ pub fn html(
     page.push_str(&completions(summary));
     page.push_str(&groups(summary));
     page.push_str(&queues(summary));
+    page.push_str(&drops(summary));
     page.push_str(&links(records));
     for ((record, details), trace) in records.iter().zip(&figures.details).zip(traces) {
         let _ = writeln!(page, "<h2>{}</h2>", escape(&record.cc));
@@ -190,6 +193,19 @@ fn verdicts(checked: &[Checked<'_>]) -> String {
     }
     html.push_str("</table></div>\n");
     html
+}
+
+fn drops(summary: &Summary) -> String {
+    const COLUMNS: &[(&str, &str)] = &[("cc", ""), ("place", ""), ("cause", ""), ("packets", "")];
+    let of_run = |run: &Run| {
+        let row = |of: &Dropped| {
+            let (place, cause) = (table::place(of), of.cause.name().to_owned());
+            vec![run.cc.clone(), place, cause, of.packets.to_string()]
+        };
+        run.dropped_at.iter().map(row).collect::<Vec<_>>()
+    };
+    let rows = summary.runs.iter().flat_map(of_run);
+    folded("Dropped packets by place", &html_table(COLUMNS, rows))
 }
 
 fn completions(summary: &Summary) -> String {

@@ -13,6 +13,7 @@ use xdc_measure::run::{
     Circuits, Completion, Content, Group, Network, Queue, Run, Samples, Settled, Tlt,
 };
 use xdc_measure::size::SizeClass;
+use xdc_proto::Cause;
 use xdc_tcpinfo::{COUNTERS, Counter, Of};
 
 use crate::text::nearest;
@@ -284,10 +285,64 @@ const RUN: &[Entry<Run>] = &[
         "that links lost because the scenario says so",
     ),
     entry(
+        "dropped.queue",
+        Unit::Packets,
+        |run| dropped(run, Cause::Queue),
+        "that queues of routers dropped",
+    ),
+    entry(
+        "dropped.host_queue",
+        Unit::Packets,
+        |run| dropped(run, Cause::HostQueue),
+        "that queues of hosts dropped",
+    ),
+    entry(
+        "dropped.link",
+        Unit::Packets,
+        |run| dropped(run, Cause::Link),
+        "that links lost because the scenario says so",
+    ),
+    entry(
+        "dropped.action",
+        Unit::Packets,
+        |run| dropped(run, Cause::Action),
+        "that policers and other actions of tc dropped",
+    ),
+    entry(
+        "dropped.filter",
+        Unit::Packets,
+        |run| dropped(run, Cause::Filter),
+        "that firewalls dropped",
+    ),
+    entry(
+        "dropped.socket",
+        Unit::Packets,
+        |run| dropped(run, Cause::Socket),
+        "without room in a socket",
+    ),
+    entry(
+        "dropped.malformed",
+        Unit::Packets,
+        |run| dropped(run, Cause::Malformed),
+        "with a wrong header or checksum, or an expired TTL",
+    ),
+    entry(
+        "dropped.route",
+        Unit::Packets,
+        |run| dropped(run, Cause::Route),
+        "without a route, or longer than the MTU",
+    ),
+    entry(
+        "dropped.device",
+        Unit::Packets,
+        |run| dropped(run, Cause::Device),
+        "that the device at the other end did not take",
+    ),
+    entry(
         "retransmits",
         Unit::Packets,
         |run| count(run.retransmits),
-        "sent again by TCP",
+        "retransmitted by TCP",
     ),
     entry(
         "timeouts",
@@ -981,6 +1036,10 @@ const CAPTURE: &[Entry<Content>] = &[
         "to none",
     ),
 ];
+
+fn dropped(run: &Run, cause: Cause) -> Option<f64> {
+    count(run.dropped.get(&cause).copied().unwrap_or_default())
+}
 
 const PHASES: &str = "jain_phases";
 const PHASE: &str = "mean of Jain's index in the N-th phase, where the scenario has `phases`";

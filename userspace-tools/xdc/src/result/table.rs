@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use xdc_measure::run::{Completion, Run};
+use xdc_proto::{Cause, Dropped};
 
 use crate::measure::metric::Metric;
 use crate::result::summary::Summary;
@@ -95,8 +96,48 @@ pub fn table(summary: &Summary) -> String {
     aligned(COLUMNS, summary.runs.iter().map(row))
 }
 
-/// Of each run with TLT, whether an important packet was lost, and what TLT added.
+/// Of each run, packets that something other than a queue or a link dropped, and where.
+fn dropped(summary: &Summary) -> Vec<String> {
+    let shown = |cause: &Cause| !matches!(cause, Cause::Queue | Cause::Link);
+    let of_run = |run: &Run| {
+        let of_cause = |(cause, packets): (&Cause, &u64)| {
+            let at = run.dropped_at.iter().filter(|it| it.cause == *cause);
+            let mut at: Vec<_> = at.map(place).collect();
+            let more = at.len().saturating_sub(MAX_PLACES);
+            at.truncate(MAX_PLACES);
+            if more > 0 {
+                at.push(format!("{more} more"));
+            }
+            format!("{}: {packets} ({})", cause.name(), at.join(", "))
+        };
+        let causes = run.dropped.iter().filter(|(cause, _)| shown(cause));
+        let causes: Vec<_> = causes.map(of_cause).collect();
+        let line = format!("{}: dropped packets: {}", run.cc, causes.join("; "));
+        (!causes.is_empty()).then_some(line)
+    };
+    summary.runs.iter().filter_map(of_run).collect()
+}
+
+/// Places that a line names.
+const MAX_PLACES: usize = 4;
+
+/// A node, or a port after its two ends.
+pub fn place(of: &Dropped) -> String {
+    match of.port.as_str() {
+        "" => of.node.clone(),
+        port => format!("{}-{port}", of.node),
+    }
+}
+
+/// Lines under the table.
 pub fn notes(summary: &Summary) -> Vec<String> {
+    let mut notes = dropped(summary);
+    notes.extend(tlt(summary));
+    notes
+}
+
+/// Of each run with TLT, whether an important packet was lost, and what TLT added.
+fn tlt(summary: &Summary) -> Vec<String> {
     let of_run = |run: &Run| {
         let tlt = run.tlt.as_ref().filter(|tlt| tlt.packets > 0)?;
         let lost = match run.drops_green {

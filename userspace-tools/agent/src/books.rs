@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Where packets went: the counters of IP, devices and qdiscs, which have to agree at each node.
+//!
+//! A node takes what its devices received to IP, IP delivers or forwards it, and what IP sends
+//! comes to a qdisc or a device. A packet that one counter has and the next has not was dropped by
+//! something that a counter names, or the books of the node do not balance.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, thread,
+    time::Duration,
+};
+
+use anyhow::Result;
+use xdc_netlink::{
+    link::Device,
+    netfilter,
+    qdisc::{Handle, QdiscState},
+};
+use xdc_proto::{Cause, Dropped, Unbalanced};
+
+use crate::{
+    network::{CHILD, Network, is_wire},
+    watch::Counters,
+};
+
+/// Names of counters whose packets a cause explains, in /proc/net/snmp, snmp6 and netstat.
+const EXPLAINED: &[(Cause, &[&str])] = &[
+    (
+        Cause::Malformed,
+        &[
+            "IpInHdrErrors",
+            "Ip6InHdrErrors",
+            "IpExtInTruncatedPkts",
+            "Ip6InTruncatedPkts",
+            "TcpInErrs",
+            "UdpInCsumErrors",
+            "Udp6InCsumErrors",
+        ],
+    ),
+    (
+        Cause::Route,
+        &[
+            "IpInAddrErrors",
+            "Ip6InAddrErrors",
+            "IpExtInNoRoutes",
+            "Ip6InNoRoutes",
+            "IpOutNoRoutes",
+            "Ip6OutNoRoutes",
+            "IpInUnknownProtos",
+            "Ip6InUnknownProtos",
+            "IpInDiscards",
+            "Ip6InDiscards",
+            "IpFragFails",
+            "Ip6FragFails",
+            "TcpExtIPReversePathFilter",
+        ],
+    ),
+    (
+        Cause::Socket,
+        &[
+            "TcpExtTCPBacklogDrop",
+            "TcpExtTCPRcvQDrop",
+            "TcpExtRcvPruned",
+            "TcpExtOfoPruned",
+            "TcpExtTCPOFODrop",
+            "TcpExtTCPZeroWindowDrop",
+            "TcpExtListenDrops",
+            "TcpExtPFMemallocDrop",
+            "UdpRcvbufErrors",
+            "Udp6RcvbufErrors",
+        ],
+    ),
+];
+
+/// Packets that IP forwards, by the names of IPv4 and of IPv6.
+const FORWARDED: &[&str] = &["ForwDatagrams", "OutForwDatagrams"];
+
+/// Errors between its arrival and its delivery.
+const ARRIVAL_ERRORS: &[&str] = &[
+    "InHdrErrors",
+    "InAddrErrors",
+    "InDiscards",
+    "InUnknownProtos",
+    "InNoRoutes",
+    "InTruncatedPkts",
+    "ReasmReqds",
+];
+
+/// A packet that is on its way between two counters is counted by both soon.
+const PATIENCE: Duration = Duration::from_millis(1);
+const TRIES: usize = 10;
+
+/// The counters of one node.
+pub struct Node {
+    /// Devices that lead to other nodes.
+    ports: BTreeSet<u32>,
+    devices: Vec<Device>,
+    counters: Counters,
+    /// Of all its devices.
+    pub qdiscs: Vec<QdiscState>,
+}
+
+impl Node {
+    fn read(network: &Network, node: usize) -> Result<Self> {
+        let ports = network.layout.nodes[node].ports.iter();
+        Ok(Self {
+            ports: ports.map(|port| port.index).collect(),
+            devices: network.devices(node)?,
+            counters: network.inside(node, Counters::read_all)?,
+            qdiscs: network.qdiscs(node)?,
+        })
+    }
+
+    /// Of IPv4 and IPv6.
+    fn ip(&self, name: &str) -> i64 {
+        let of = |family: &str| self.counters.get(&format!("{family}{name}")) as i64;
+        ["Ip", "IpExt", "Ip6"].into_iter().map(of).sum()
+    }
+
+    fn sum(&self, names: &[&str]) -> i64 {
+        names.iter().map(|name| self.ip(name)).sum()
+    }
+
+    fn root(&self, device: u32) -> Option<&QdiscState> {
+        let mut qdiscs = self.qdiscs.iter();
+        qdiscs.find(|qdisc| qdisc.index == device && qdisc.parent == Handle::ROOT)
+    }
+
+    /// What programs and actions dropped at its devices, except where events lose packets.
+    fn actions<'a>(&'a self, lossy: &'a BTreeSet<u32>) -> impl Iterator<Item = (u32, u64)> + 'a {
+        let hooks = self.qdiscs.iter().filter(|qdisc| is_hook(qdisc));
+        let hooks = hooks.filter(|qdisc| !lossy.contains(&qdisc.index));
+        hooks.map(|qdisc| (qdisc.index, qdisc.drops))
+    }
+
+    /// Packets that IP received, less those that it delivered or forwarded or has an error for.
+    fn lost_in_ip(&self) -> i64 {
+        let filtered = self.counters.get("TcpExtIPReversePathFilter") as i64;
+        let errors = self.sum(ARRIVAL_ERRORS) - self.ip("ReasmOKs") + filtered;
+        let lost = self.ip("InReceives") - self.ip("InDelivers") - self.sum(FORWARDED) - errors;
+        // A multicast packet of a group that the node has not joined is dropped without a word.
+        lost - lost.clamp(0, self.ip("InMcastPkts"))
+    }
+
+    /// Packets that devices received, less those that came to IP; and packets that IP sent, less
+    /// those that came to a qdisc or a device. An action may take packets from one to the other.
+    fn lost_at_devices(&self) -> i64 {
+        // A bond has the packets of its members. A device that only swallows passes nothing on.
+        let counts = |device: &&Device| {
+            let is_dead_end = device.rx_packets == 0 && !self.ports.contains(&device.index);
+            !device.is_member && !is_dead_end
+        };
+        let devices = || self.devices.iter().filter(counts);
+        let received: u64 = devices().map(|device| device.rx_packets).sum();
+        let taken = |device: &Device| {
+            let root = self.root(device.index);
+            let held = root.map_or(0, |root| root.drops + root.backlog_packets);
+            device.tx_packets + device.tx_dropped + held
+        };
+        let taken: u64 = devices().map(taken).sum();
+        let sent = self.ip("OutRequests") + self.sum(FORWARDED);
+        let fragments = self.ip("FragCreates") - self.ip("FragOKs") - self.ip("FragFails");
+        let dropped: u64 = self
+            .qdiscs
+            .iter()
+            .filter(|it| is_hook(it))
+            .map(|it| it.drops)
+            .sum();
+        received as i64 - self.ip("InReceives") + sent + fragments - taken as i64 - dropped as i64
+    }
+
+    fn moved_since(&self, before: &[Device]) -> i64 {
+        let packets = |devices: &[Device]| -> u64 {
+            let of = |device: &Device| device.rx_packets + device.tx_packets;
+            devices.iter().map(of).sum()
+        };
+        packets(&self.devices).abs_diff(packets(before)) as i64
+    }
+}
+
+/// Where programs see what arrives at a device and what leaves it.
+fn is_hook(qdisc: &QdiscState) -> bool {
+    matches!(qdisc.kind.as_str(), "clsact" | "ingress")
+}
+
+/// The counters of all nodes at the end of a run.
+pub struct Books {
+    /// In the order of the topology.
+    pub nodes: Vec<Node>,
+    /// Devices whose arrivals events drop, by node.
+    lossy: BTreeMap<usize, BTreeSet<u32>>,
+}
+
+impl Books {
+    /// Reads them.
+    pub fn read(network: &Network, lossy: &BTreeSet<(usize, u32)>) -> Result<Self> {
+        let nodes = (0..network.layout.nodes.len()).map(|node| Node::read(network, node));
+        let mut by_node: BTreeMap<usize, BTreeSet<u32>> = BTreeMap::new();
+        for &(node, device) in lossy {
+            by_node.entry(node).or_default().insert(device);
+        }
+        Ok(Self {
+            nodes: nodes.collect::<Result<_>>()?,
+            lossy: by_node,
+        })
+    }
+
+    /// Packets that were dropped, by place and cause.
+    pub fn dropped(&self, network: &Network) -> Vec<Dropped> {
+        let mut all = Vec::new();
+        let none = BTreeSet::new();
+        for (i, node) in self.nodes.iter().enumerate() {
+            let of_plan = &network.layout.nodes[i];
+            let mut add = |port: &str, cause, packets: u64| {
+                if packets > 0 {
+                    all.push(Dropped {
+                        node: of_plan.name.to_owned(),
+                        port: port.to_owned(),
+                        cause,
+                        packets,
+                    });
+                }
+            };
+            let lossy = self.lossy.get(&i).unwrap_or(&none);
+            let mut actions: BTreeMap<u32, u64> = node.actions(lossy).collect();
+            let queue = match of_plan.router {
+                true => Cause::Queue,
+                false => Cause::HostQueue,
+            };
+            for device in &node.devices {
+                let (wire, shaper, rest) = node.shares(device.index);
+                add(&device.name, Cause::Link, wire);
+                add(&device.name, queue, rest);
+                let action = actions.remove(&device.index).unwrap_or_default();
+                add(&device.name, Cause::Action, shaper + action);
+                add(&device.name, Cause::Device, device.tx_dropped);
+                let hooks = node.qdiscs.iter().filter(|it| is_hook(it));
+                let lost = hooks.filter(|it| it.index == device.index);
+                if lossy.contains(&device.index) {
+                    add(&device.name, Cause::Link, lost.map(|it| it.drops).sum());
+                }
+            }
+            for (cause, names) in EXPLAINED {
+                let counted = names.iter().map(|name| node.counters.get(name));
+                add("", *cause, counted.sum());
+            }
+        }
+        all
+    }
+
+    /// The nodes whose counters do not agree. What a filter dropped is added to `dropped`.
+    pub fn unbalanced(
+        &self,
+        network: &Network,
+        dropped: &mut Vec<Dropped>,
+    ) -> Result<Vec<Unbalanced>> {
+        let mut all = Vec::new();
+        for (i, node) in self.nodes.iter().enumerate() {
+            let mut found = imbalances(network, i, node);
+            for _ in 0..TRIES {
+                if found.is_empty() {
+                    break;
+                }
+                thread::sleep(PATIENCE);
+                let before = network.devices(i)?;
+                let again = Node::read(network, i)?;
+                let moved = again.moved_since(&before);
+                found = imbalances(network, i, &again);
+                found.retain(|it| it.packets.abs() > moved);
+            }
+            if found.iter().any(|it| it.packets > 0) && has_filters(network, i)? {
+                found.retain(|it| it.packets < 0);
+                let missing = imbalances(network, i, node);
+                let missing = missing.iter().map(|it| it.packets.max(0) as u64);
+                dropped.push(Dropped {
+                    node: network.layout.nodes[i].name.to_owned(),
+                    port: String::new(),
+                    cause: Cause::Filter,
+                    packets: missing.sum(),
+                });
+            }
+            all.extend(found);
+        }
+        Ok(all)
+    }
+}
+
+impl Node {
+    /// Of what the qdiscs of a device dropped: its own netem's share, its shaper's, and the rest. A
+    /// parent counts what its children dropped, too.
+    fn shares(&self, device: u32) -> (u64, u64, u64) {
+        let qdiscs = || {
+            self.qdiscs
+                .iter()
+                .filter(|it| it.index == device && !is_hook(it))
+        };
+        let own = |qdisc: &QdiscState| {
+            let children = qdiscs().filter(|child| child.parent.major == qdisc.handle.major);
+            let children = children.filter(|child| child.parent != Handle::ROOT);
+            let below: u64 = children.map(|child| child.drops).sum();
+            qdisc.drops.saturating_sub(below)
+        };
+        let is_shaper = |qdisc: &&QdiscState| qdisc.kind == "htb" && qdisc.handle == CHILD;
+        let wire: u64 = qdiscs().filter(|it| is_wire(it)).map(own).sum();
+        let shaper: u64 = qdiscs().filter(is_shaper).map(own).sum();
+        let all = self.root(device).map_or(0, |root| root.drops);
+        (wire, shaper, all.saturating_sub(wire + shaper))
+    }
+}
+
+fn imbalances(network: &Network, i: usize, node: &Node) -> Vec<Unbalanced> {
+    // A circuit switch keeps books of its own.
+    if network.circuits().is_some_and(|circuits| circuits.is_at(i)) {
+        return Vec::new();
+    }
+    let name = || network.layout.nodes[i].name.to_owned();
+    let mut found = Vec::new();
+    let mut compare = |port: &str, from: &str, to: &str, packets: i64| {
+        if packets != 0 {
+            found.push(Unbalanced {
+                node: name(),
+                port: port.to_owned(),
+                between: [from.to_owned(), to.to_owned()],
+                packets,
+            });
+        }
+    };
+    compare(
+        "",
+        "the arrival at IP",
+        "delivery or forwarding",
+        node.lost_in_ip(),
+    );
+    // GRO makes one packet of many, and a qdisc counts each of a bundle.
+    if network.offload() {
+        return found;
+    }
+    // A tunnel counts packets that it makes as sent, and takes others to GRO.
+    if !network.tunnel_devices().iter().any(|(at, _)| *at == i) {
+        compare("", "the devices", "IP", node.lost_at_devices());
+    }
+    for device in &node.devices {
+        let Some(root) = node
+            .root(device.index)
+            .filter(|root| root.kind != "noqueue")
+        else {
+            continue;
+        };
+        let passed = device.tx_packets + device.tx_dropped;
+        let lost = root.sent_packets as i64 - passed as i64;
+        compare(&device.name, "the qdisc", "the device", lost);
+        if lost == 0 && device.tx_dropped == 0 && root.sent_bytes != device.tx_bytes {
+            let bytes = root.sent_bytes.abs_diff(device.tx_bytes);
+            compare(
+                &device.name,
+                "the bytes of the qdisc",
+                "those of the device",
+                bytes as i64,
+            );
+        }
+    }
+    found
+}
+
+/// Whether the node has a firewall that may drop packets, of which no counter tells.
+fn has_filters(network: &Network, node: usize) -> Result<bool> {
+    network.inside(node, || {
+        let tables = fs::read_to_string("/proc/self/net/ip_tables_names").unwrap_or_default();
+        // An error: the kernel has no nftables.
+        Ok(!tables.is_empty() || netfilter::has_tables().unwrap_or(false))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PORT: u32 = 2;
+
+    fn qdisc(kind: &str, major: u16, parent: Handle, counts: (u64, u64)) -> QdiscState {
+        QdiscState {
+            index: PORT,
+            kind: kind.to_owned(),
+            handle: Handle { major, minor: 0 },
+            parent,
+            drops: counts.0,
+            backlog_packets: counts.1,
+            ..Default::default()
+        }
+    }
+
+    /// A router that received 100 packets, delivered 10 and forwarded 90, of which its port sent 80.
+    fn router() -> Node {
+        let counters = [
+            ("IpInReceives", 100),
+            ("IpInDelivers", 10),
+            ("IpForwDatagrams", 90),
+        ];
+        let below = |major| Handle { major, minor: 1 };
+        Node {
+            ports: [PORT].into(),
+            devices: vec![Device {
+                index: PORT,
+                rx_packets: 100,
+                tx_packets: 80,
+                ..Default::default()
+            }],
+            counters: counters
+                .into_iter()
+                .map(|(name, n)| (name.to_owned(), n))
+                .collect(),
+            qdiscs: vec![
+                qdisc("netem", 1, Handle::ROOT, (9, 1)),
+                qdisc("htb", 2, below(1), (7, 0)),
+                qdisc("fq_codel", 3, below(2), (4, 0)),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_parent_counts_the_drops_of_its_children() {
+        assert_eq!(router().shares(PORT), (2, 3, 4));
+    }
+
+    #[test]
+    fn each_counter_that_lacks_a_packet_shows() {
+        let books = |change: &dyn Fn(&mut Node)| {
+            let mut node = router();
+            change(&mut node);
+            (node.lost_in_ip(), node.lost_at_devices())
+        };
+        let set = |name: &'static str, n: u64| {
+            move |node: &mut Node| {
+                let all = [(name.to_owned(), n)];
+                node.counters.extend(all);
+            }
+        };
+        assert_eq!(books(&|_| ()), (0, 0));
+        assert_eq!(books(&set("IpInReceives", 99)), (-1, 1));
+        assert_eq!(books(&set("IpInDelivers", 9)), (1, 0));
+        assert_eq!(books(&set("IpForwDatagrams", 89)), (1, -1));
+        assert_eq!(books(&|node| node.devices[0].tx_packets -= 1), (0, 1));
+        assert_eq!(books(&|node| node.qdiscs[0].drops -= 1), (0, 1));
+        assert_eq!(books(&|node| node.qdiscs[0].backlog_packets = 0), (0, 1));
+    }
+
+    #[test]
+    fn a_counter_of_errors_and_an_action_explain_a_packet() {
+        for name in [
+            "IpInHdrErrors",
+            "IpExtInNoRoutes",
+            "TcpExtIPReversePathFilter",
+        ] {
+            let mut node = router();
+            let changed = [("IpInDelivers".to_owned(), 9), (name.to_owned(), 1)];
+            node.counters.extend(changed);
+            assert_eq!(node.lost_in_ip(), 0, "{name}");
+        }
+        let mut node = router();
+        node.devices[0].rx_packets += 5;
+        node.qdiscs
+            .push(qdisc("clsact", 0xffff, Handle::CLSACT, (5, 0)));
+        assert_eq!(node.lost_at_devices(), 0);
+        assert_eq!(
+            node.actions(&BTreeSet::new()).collect::<Vec<_>>(),
+            [(PORT, 5)]
+        );
+        assert_eq!(node.actions(&[PORT].into()).count(), 0);
+    }
+
+    #[test]
+    fn a_device_that_only_swallows_takes_no_packet() {
+        let mut node = router();
+        node.devices[0].tx_packets -= 5;
+        let dummy = Device {
+            index: 9,
+            tx_packets: 5,
+            ..Default::default()
+        };
+        node.devices.push(dummy);
+        assert_eq!(node.lost_at_devices(), 5);
+    }
+}
