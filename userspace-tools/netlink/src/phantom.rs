@@ -3,7 +3,10 @@
 //!
 //! The header is the home of the ids; the tests below read it and compare.
 
+mod bounds;
 pub mod words;
+
+pub use bounds::Refusal;
 
 use crate::{
     codec::{named_values, options, xstats},
