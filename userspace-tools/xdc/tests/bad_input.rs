@@ -173,12 +173,12 @@ fn malformed_scenarios() {
     let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/links.toml");
     let good = fs::read_to_string(scenario).unwrap();
     for (from, to, words) in [
-        ("[topology]", "[topology", &["line "][..]),
-        ("mtu = 1500", "mut = 1500", &["line ", "mut", "mtu"]),
+        ("[topology]", "[topology", &["bad.toml:"][..]),
+        ("mtu = 1500", "mut = 1500", &["bad.toml:", "mut", "mtu"]),
         (
             "rate = \"1gbit\"",
             "rate = \"1giga\"",
-            &["line ", "1giga", "10gbit"],
+            &["bad.toml:", "1giga", "1gbit"],
         ),
         (
             "ccs = [\"cubic\"]",
@@ -190,16 +190,16 @@ fn malformed_scenarios() {
             "ccs = []",
             &["no congestion control is named"],
         ),
-        ("dst = \"r\"", "dst = \"x\"", &["line ", "'x'"]),
+        ("dst = \"r\"", "dst = \"x\"", &["bad.toml:", "'x'"]),
         (
             "to = \"r\"",
             "to = \"rr\"",
-            &["line ", "'rr', which is not a node", "try: 'r'"],
+            &["bad.toml:", "'rr', which is not a node", "try: 'r'"],
         ),
         (
             "queue_ab = \"port\"",
             "queue_ab = \"prot\"",
-            &["line ", "'prot'"],
+            &["bad.toml:", "'prot'"],
         ),
         (
             "\"near\", \"far\"",
@@ -461,7 +461,10 @@ fn metrics_that_are_none() {
         .lines()
         .position(|line| line.contains("link_rt_error"))
         .unwrap();
-    let at = format!("line {}: what is 'link_rt_error'?", line + 1);
+    let at = format!(
+        "typo.toml:{}: expect.0.metric: what is 'link_rt_error'?",
+        line + 1
+    );
     let run = ["run", "typo.toml"];
     caller.refused(USAGE, &run, &[&at, "try: 'link_rtt_error'"]);
     let sweep = |metric| ["sweep", "links", "--plot", metric];
