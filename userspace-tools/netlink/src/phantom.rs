@@ -6,8 +6,6 @@
 mod bounds;
 pub mod words;
 
-pub use bounds::Refusal;
-
 use crate::{
     codec::{named_values, options, xstats},
     qdisc::QdiscState,

@@ -16,7 +16,7 @@ pub struct Error {
     what: String,
     hint: Option<String>,
     /// Lines shown before the sentence: the guest's own words.
-    details: Vec<String>,
+    details: Box<[String]>,
     /// Key of a scenario that it is about.
     key: Option<Key>,
     /// Further mistakes of the same input.
@@ -45,7 +45,7 @@ impl Error {
             kind,
             what: what.into(),
             hint: None,
-            details: Vec::new(),
+            details: Box::default(),
             key: None,
             more: Vec::new(),
         }
@@ -116,7 +116,7 @@ impl Error {
     }
 
     pub fn details(mut self, lines: Vec<String>) -> Self {
-        self.details = lines;
+        self.details = lines.into();
         self
     }
 
@@ -146,7 +146,7 @@ impl Error {
     /// Everything there is to say.
     pub fn lines(&self) -> Vec<String> {
         let hint = self.hint.iter().map(|hint| format!("try: {hint}"));
-        let mut lines = self.details.clone();
+        let mut lines = self.details.to_vec();
         lines.push(self.what.clone());
         lines.extend(hint);
         lines.extend(self.more.iter().flat_map(Self::lines));

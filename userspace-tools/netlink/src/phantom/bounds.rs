@@ -3,21 +3,8 @@
 //! tests below read it and compare.
 
 use super::Options;
+use crate::bounds::{self, Bound, MOST_BYTES, PPM, Refusal};
 
-/// Why a value is refused, and the values that are not.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// The cause.
-    pub sentence: String,
-    /// Values that do.
-    pub range: String,
-}
-
-/// An option: its word, least value, greatest value, default.
-type Bound = (&'static str, i64, i64, i64);
-
-const PPM: i64 = 1_000_000;
-const MOST_BYTES: i64 = u32::MAX as i64;
 const BOUNDS: &[Bound] = &[
     ("limit", 1, MOST_BYTES, 1_000_000),
     ("overhead", -64, 256, 0),
@@ -56,21 +43,11 @@ impl Options {
 
     /// The option that the kernel would refuse, and why.
     pub fn check(&self) -> Result<(), (&'static str, Refusal)> {
-        for &(word, least, most, _) in BOUNDS {
-            if let Some(number) = self.number(word).filter(|n| !(least..=most).contains(n)) {
-                let shown = |number: i64| match most {
-                    PPM => percent(number),
-                    _ => number.to_string(),
-                };
-                return Err((
-                    word,
-                    Refusal {
-                        sentence: format!("'{word}' is {}", shown(number)),
-                        range: format!("{} to {}", shown(least), shown(most)),
-                    },
-                ));
-            }
-        }
+        let print = |bound: &Bound, number: i64| match bound.2 {
+            PPM => percent(number),
+            _ => number.to_string(),
+        };
+        bounds::check(BOUNDS, |word| self.number(word), print)?;
         for &(low, high) in ORDERED {
             let value = |word: &str| {
                 let default = BOUNDS.iter().find(|bound| bound.0 == word);
@@ -114,30 +91,15 @@ mod tests {
 
     const MODULE: &str = include_str!("../../../../modules/phantom_options.rs");
 
-    fn value(text: &str) -> i64 {
-        match text.trim() {
-            "MAX_LIMIT_BYTES" | "u32::MAX as i64" => u32::MAX.into(),
-            "MAX_PPM" => 1_000_000,
-            "i64::MAX" => i64::MAX,
-            number => number.replace('_', "").parse().expect("a number"),
-        }
-    }
-
-    /// `setting(ID, "name", Kind::U32(ppm(1, MAX_PPM)), 900_000)`
     #[test]
     fn the_modules_bounds_are_these() {
-        for &(word, least, most, default) in BOUNDS {
-            let start = MODULE.find(&format!("\"{word}\", Kind::")).expect(word);
-            let text = MODULE[start..].split("setting(").next().unwrap();
-            let (_, rest) = text.split_once('(').unwrap();
-            let (_, rest) = rest.split_once('(').unwrap();
-            let (bounds, rest) = rest.split_once(')').unwrap();
-            let (low, high) = bounds.split_once(',').unwrap();
-            assert_eq!((value(low), value(high)), (least, most), "{word}");
-            let rest = rest.trim_start_matches([')', ',']).trim();
-            let given = rest.split(')').next().unwrap();
-            assert_eq!(value(given), default, "{word}");
-        }
+        let constants = [
+            ("MAX_LIMIT_BYTES", MOST_BYTES),
+            ("u32::MAX as i64", MOST_BYTES),
+            ("MAX_PPM", PPM),
+            ("i64::MAX", i64::MAX),
+        ];
+        bounds::compare(BOUNDS, MODULE, &constants);
         for (low, high) in ORDERED {
             assert!(MODULE.contains(&format!("{low} must not exceed {high}")));
         }

@@ -426,6 +426,14 @@ fn resolved(loaded: &Loaded, summary: &Summary) -> Result<String> {
     table.insert("scale".to_owned(), number(summary.scale.into()));
     table.insert("engine".to_owned(), summary.engine.clone().into());
     table.insert("ccs".to_owned(), loaded.scenario.ccs.clone().into());
+    // Defaults that follow from other keys.
+    for (key, value) in [
+        ("title", loaded.scenario.title.clone()),
+        ("sample", loaded.scenario.sample().to_string()),
+        ("jain_window", loaded.scenario.jain_window().to_string()),
+    ] {
+        table.entry(key).or_insert(value.into());
+    }
     let traffic = table.get_mut("traffic").and_then(toml::Value::as_array_mut);
     for block in traffic.into_iter().flatten() {
         if let Some(toml::Value::String(name)) = block.get_mut("file") {

@@ -53,7 +53,7 @@ fn check_kernels(name: &str, value: &str) -> Result<()> {
         }
         None => {
             let group = name.rsplit_once('.').map_or("", |(group, _)| group);
-            let last = |name: &'static str| Some(name.strip_prefix(group)?.strip_prefix('.')?);
+            let last = |name: &'static str| name.strip_prefix(group)?.strip_prefix('.');
             let beside: Vec<_> = known.iter().filter_map(|(known, _)| last(known)).collect();
             let own = name
                 .strip_prefix(group)

@@ -15,6 +15,9 @@ use crate::error::{Error, Key};
 /// More mistakes than these are one: it is no scenario.
 const MOST: usize = 100;
 
+/// How serde begins.
+const MISSING: &str = "missing field `";
+
 /// Values that stand in for one that is missing or wrong, so that the rest is read too.
 fn fillers() -> Vec<Value> {
     let texts = ["x", "1mbit", "1ms", "1kB", "cubic", "incast", "drops"];
@@ -50,7 +53,7 @@ pub fn read(table: &Table) -> (Option<Scenario>, Vec<Error>) {
             filled.insert(at, next);
             continue;
         }
-        let is_missing = sentence.starts_with("missing field");
+        let is_missing = sentence.starts_with(MISSING);
         if wrong.insert(key.clone()) {
             if errors.len() == MOST {
                 break;
@@ -84,21 +87,27 @@ fn typed(root: &Value) -> Result<Scenario, (Key, String)> {
         let (_, sentence) = failed(&err);
         let mut key = err
             .span()
-            .map(|span| key_at(&value, &span))
+            .map(|span| key_at(&value, &span, sentence.starts_with(MISSING)))
             .unwrap_or_default();
-        let missing = sentence.strip_prefix("missing field `");
+        let missing = sentence.strip_prefix(MISSING);
         key.extend(missing.and_then(|rest| Some(rest.split_once('`')?.0.to_owned())));
         (key, sentence)
     })
 }
 
-/// The innermost key that covers a place of the text.
-fn key_at(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> Key {
+/// The innermost key that covers a place of the text; its value alone, if that is `of_a_table`.
+fn key_at(value: &Spanned<DeValue<'_>>, span: &Range<usize>, of_a_table: bool) -> Key {
     let covers = |range: Range<usize>| range.start <= span.start && span.end <= range.end;
     let inner: Vec<(String, bool, &Spanned<DeValue<'_>>)> = match value.get_ref() {
         DeValue::Table(table) => table
             .iter()
-            .map(|(name, value)| (name.get_ref().to_string(), covers(name.span()), value))
+            .map(|(name, value)| {
+                (
+                    name.get_ref().to_string(),
+                    !of_a_table && covers(name.span()),
+                    value,
+                )
+            })
             .collect(),
         DeValue::Array(array) => array
             .iter()
@@ -111,7 +120,7 @@ fn key_at(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> Key {
         if is_name {
             return vec![step];
         }
-        let below = key_at(value, span);
+        let below = key_at(value, span, of_a_table);
         if !below.is_empty() || covers(value.span()) {
             return [vec![step], below].concat();
         }

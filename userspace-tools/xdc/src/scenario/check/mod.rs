@@ -81,8 +81,8 @@ impl Mistakes {
         if range.contains(&value) {
             return;
         }
-        let names = key.iter().filter(|step| step.parse::<usize>().is_err());
-        let name = names.last().map_or("", String::as_str);
+        let mut names = key.iter().filter(|step| step.parse::<usize>().is_err());
+        let name = names.next_back().map_or("", String::as_str);
         let err = Error::usage(format!("'{name}' is {value}")).hint(format!(
             "{} to {}",
             range.start(),

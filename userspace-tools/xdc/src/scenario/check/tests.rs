@@ -276,9 +276,26 @@ fn all_mistakes_of_a_file_are_reported_in_the_order_of_their_lines() {
     let said = lines(&text);
     let places: Vec<_> = said
         .lines()
-        .filter_map(|line| Some(line.strip_prefix("small:")?.split(": ").next()?))
+        .filter_map(|line| line.strip_prefix("small:")?.split(": ").next())
         .collect();
     assert_eq!(places, ["5", "6", "15", "22", "32", "36", "40"], "{said}");
+}
+
+#[test]
+fn missing_keys_are_reported_together() {
+    let text = SMALL
+        .replace("ccs = [\"unocc\", \"cubic\"]\n", "")
+        .replace("rate = \"1gbit\"\ndelay_ba", "delay_ba")
+        .replace("to = \"r\"\n", "");
+    let said = lines(&text);
+    for key in [
+        "small: ccs: ",
+        "small:9: topology.links.0.rate: ",
+        "small:21: watch.0.to: ",
+    ] {
+        assert!(said.contains(&format!("{key}the key ")), "{key}: {said}");
+    }
+    assert_eq!(said.matches("small").count(), 3, "{said}");
 }
 
 #[test]

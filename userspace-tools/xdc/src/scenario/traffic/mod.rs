@@ -289,6 +289,10 @@ impl Block<'_> {
         let Draft {
             src, dst, group, ..
         } = draft;
+        if src == dst {
+            let err = Error::usage(format!("a flow leads from '{src}' to itself"));
+            return Err(err.hint("another receiver"));
+        }
         let spec = self.spec;
         let base_rtt_us = self.paths.base_rtt_us(&src, &dst)?;
         let inter = self.classes.is_inter(base_rtt_us);
