@@ -90,7 +90,7 @@ pub fn check(scenario: &Scenario, m: &mut Mistakes) {
         m.within(at!["duration"], duration, SHORTEST..=LONGEST);
         for (name, step) in steps {
             let count = duration.0 / step.0.max(1);
-            if count > MAX_STEPS && SHORTEST <= step {
+            if count > MAX_STEPS && SHORTEST <= step && duration <= LONGEST {
                 let sentence =
                     format!("'duration' has {count} times '{name}', and {MAX_STEPS} are the most");
                 m.add(

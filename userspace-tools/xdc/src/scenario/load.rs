@@ -358,10 +358,11 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// What an error quotes, or the sysctl that it begins with.
+/// The sysctl that an error names, or a word that it quotes.
 fn word_of(said: &str) -> Option<&str> {
-    let sysctl = said.split_once(" = ").map(|(name, _)| name);
-    let sysctl = sysctl.filter(|name| name.starts_with("net."));
+    let mut words = said.split_whitespace();
+    let sysctl = words.find(|word| word.starts_with("net."));
+    let sysctl = sysctl.map(|word| word.trim_end_matches([':', ',', ';']));
     let quoted = || said.split('\'').nth(1);
     sysctl.or_else(quoted).filter(|word| !word.is_empty())
 }

@@ -291,7 +291,7 @@ fn missing_keys_are_reported_together() {
     for key in [
         "small: ccs: ",
         "small:9: topology.links.0.rate: ",
-        "small:21: watch.0.to: ",
+        "small:22: watch.0.to: ",
     ] {
         assert!(said.contains(&format!("{key}the key ")), "{key}: {said}");
     }
