@@ -215,6 +215,28 @@ fn malformed_scenarios() {
     }
 }
 
+/// Also those that only tc knows.
+#[test]
+fn all_mistakes_of_a_file_at_once() {
+    let caller = Caller::new();
+    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/links.toml");
+    let text = fs::read_to_string(scenario).unwrap();
+    let text = text
+        .replacen("rate = \"1gbit\"", "rate = \"1Gbps\"", 1)
+        .replacen("dst = \"r\"", "dst = \"x\"", 1);
+    let (head, queue) = text.split_once("[queues.port]\n").unwrap();
+    let (_, rest) = queue.split_once("\n[").unwrap();
+    let words = "tc = \"fqcodel limit 10\"\n";
+    caller.write("bad.toml", &format!("{head}[queues.port]\n{words}[{rest}"));
+    let output = caller.xdc(&["run", "bad.toml"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(USAGE), "{said}");
+    for word in ["1Gbps", "'x', which is not a node", "no qdisc 'fqcodel'"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    assert_eq!(said.matches("xdc: error: bad.toml:").count(), 3, "{said}");
+}
+
 #[test]
 fn mistakes_in_set() {
     for (set, words) in [

@@ -81,7 +81,7 @@ pub fn load(home: Option<&Home>, name_or_path: &str, sets: &[String]) -> Result<
     };
     let text_bytes = files.iter().map(|(_, text)| text.len()).sum::<usize>();
     let sources = Sources::of(&files, sets);
-    let mut loaded = finish(&name, table, sources).map_err(|err| err.or_hint(SEE_EXAMPLE))?;
+    let mut loaded = finish(&name, table, sources, true).map_err(|err| err.or_hint(SEE_EXAMPLE))?;
     loaded.text_bytes = text_bytes;
     let beside = home
         .map(Home::scenarios)
@@ -181,7 +181,7 @@ fn inherited(file: &(String, String)) -> Result<Table> {
             .hint("extend what it extends"));
     }
     let sources = Sources::of(std::slice::from_ref(file), &[]);
-    let mut table = finish("base", table, sources)?.toml;
+    let mut table = finish("base", table, sources, false)?.toml;
     for key in ["expect", "agree", "description", "source"] {
         table.remove(key);
     }
@@ -191,7 +191,7 @@ fn inherited(file: &(String, String)) -> Result<Table> {
 pub fn parse(name: &str, text: &str, sets: &[String]) -> Result<Loaded> {
     let file = (name.to_owned(), text.to_owned());
     let table = syntax(&file)?;
-    let loaded = finish(name, table, Sources::of(&[file], sets))?;
+    let loaded = finish(name, table, Sources::of(&[file], sets), false)?;
     Ok(Loaded {
         text_bytes: text.len(),
         ..loaded
@@ -209,7 +209,8 @@ pub fn parse_stored(name: &str, text: &str) -> Result<(Scenario, Table)> {
     }
 }
 
-fn finish(name: &str, mut table: Table, sources: Sources) -> Result<Loaded> {
+/// With `asks_tc` this machine's tc reads the words for it, too.
+fn finish(name: &str, mut table: Table, sources: Sources, asks_tc: bool) -> Result<Loaded> {
     let mut read = typed::read(&table);
     let mut unset = Vec::new();
     for set in &sources.sets {
@@ -234,7 +235,7 @@ fn finish(name: &str, mut table: Table, sources: Sources) -> Result<Loaded> {
     let (scenario, mut errors) = read;
     if let Some(scenario) = &scenario {
         check::plain_texts(&table, &mut errors);
-        check::check(scenario, &mut errors);
+        check::check(scenario, asks_tc, &mut errors);
     }
     if let Some(err) = sources.all(errors) {
         unset.insert(0, err);

@@ -510,7 +510,10 @@ fn queues<'a>(scenario: &'a Scenario, cc: &Cc) -> Result<BTreeMap<&'a str, OwnQu
         .map(|(name, base)| {
             let own = of.iter().filter_map(|(_, own)| own.queues.get(name));
             let spec = own.fold(base.clone(), |base, spec| spec.over(&base));
-            let about = |err: Error| err.about(format!("[queues.{name}]"));
+            let about = |err: Error| {
+                let table = at!["queues", name];
+                err.about(format!("[queues.{name}]")).below(&table)
+            };
             let queue = match spec.has_bdps() && spec.tc.is_none() {
                 true => Queue::Phantom(PhantomQueue::default()),
                 false => queue(&spec, cc.mark, 0).map_err(about)?,
@@ -540,7 +543,10 @@ fn size_by_bdp(topology: &mut Topology, named: &[PortQueues<'_>], scale: u32) ->
             let Some((name, own)) = port.filter(|port| wanted(&Some(*port))) else {
                 continue;
             };
-            let about = |err: Error| err.about(format!("[queues.{name}]"));
+            let about = |err: Error| {
+                let table = at!["queues", name];
+                err.about(format!("[queues.{name}]")).below(&table)
+            };
             let stated_ns = own.spec.rtt.map(|rtt| rtt.0 * u64::from(scale));
             let rtt_ns = stated_ns.or(longest_ns.get(name).copied()).ok_or_else(|| {
                 about(

@@ -20,7 +20,7 @@ use crate::scenario::{Scenario, at, limits};
 use crate::text::is_control;
 
 /// Adds all mistakes of a scenario to those of its keys.
-pub fn check(scenario: &Scenario, errors: &mut Vec<Error>) {
+pub fn check(scenario: &Scenario, asks_tc: bool, errors: &mut Vec<Error>) {
     let keys = errors.iter().filter_map(|err| err.key().cloned());
     let mut m = Mistakes {
         unreadable: keys.collect(),
@@ -29,17 +29,19 @@ pub fn check(scenario: &Scenario, errors: &mut Vec<Error>) {
     limits::check(scenario, &mut m);
     general::check(scenario, &mut m);
     queues::check(scenario, &mut m);
+    if asks_tc {
+        tc::check(scenario, &mut m);
+    }
     if let Some(network) = network::check(scenario, &mut m) {
         traffic::check(scenario, &network, &mut m);
     }
     errors.append(&mut m.found);
 }
 
-/// Mistakes that only other programs find.
+/// Mistakes about groups of flows that files name.
 pub fn with_files(scenario: &Scenario) -> Vec<Error> {
     let mut m = Mistakes::default();
     general::metrics(scenario, &mut m);
-    tc::check(scenario, &mut m);
     m.found
 }
 
