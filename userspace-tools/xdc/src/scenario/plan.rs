@@ -627,7 +627,17 @@ pub fn phantom(spec: &QueueSpec, mark: Mark, bdp_bytes: u64) -> Result<PhantomQu
         .limit
         .map(bytes)
         .filter(|limit| limit.0 > 0)
-        .ok_or_else(|| Error::usage("a queue needs a 'limit' above 0").at(at!["limit"]))?;
+        .ok_or_else(|| {
+            let sentence =
+                spec.limit
+                    .map_or("a queue needs a 'limit' above 0".to_owned(), |limit| {
+                        format!(
+                            "a limit of {limit} is 0 bytes at a port whose bdp is {bdp_bytes} bytes"
+                        )
+                    });
+            let err = Error::usage(sentence).hint("limit = \"100kB\"");
+            err.at(at!["limit"])
+        })?;
     let of_limit = |name: &str, threshold: Option<Threshold>| -> Result<Option<u32>> {
         match threshold {
             None => Ok(None),
