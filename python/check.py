@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """check.py RESULT [SWEEP]: whether xdc.py reads what xdc has written, without pandas."""
 
+import pathlib
 import sys
 
 sys.dont_write_bytecode = True
@@ -38,10 +39,14 @@ for run in metrics:
     if run["fct_us.max"] is not None:
         check("the last FCT is the summary's", abs(max(ended) - run["fct_us.max"]) < 0.001)
     check("retransmissions add up", sum(row["retransmits"] for row in own) == run["retransmits"])
+    ids = {row["id"] for row in series if row["cc"] == run["cc"] and row["kind"] == "flow"}
+    check("a flow has the same number in every table", ids <= {row["flow"] for row in own})
     ports = {row["id"] for row in series if row["cc"] == run["cc"] and row["kind"] == "queue"}
     check("every port of the series is in the summary", all(f"queues.{port}.drops" in run for port in ports))
 check("hashes are there", all(len(value) == 64 for value in about["plan_sha256"].values()))
 check("and a date", about["provenance"]["date"].endswith("Z"))
+newest = xdc.load(pathlib.Path(sys.argv[1]).resolve().parent, use_pandas=False)
+check("the folder of a scenario is its newest result", newest["flows"] and newest["provenance"]["scenario"] == about["scenario"])
 if len(sys.argv) > 2:
     sweep = xdc.load(sys.argv[2], use_pandas=False)
     for row in sweep["table"]:

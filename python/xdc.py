@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Results of xdc for Python: load(folder) -> dict of tables.
 
-A folder is a result of `xdc run` (results/two-dc-1g/1), or what `xdc sweep` or `xdc paper` left
+A folder is a result of `xdc run` (results/two-dc-1g/1), the folder of a scenario's results, of
+which the newest is read (results/two-dc-1g), or what `xdc sweep` or `xdc paper` left
 (results/sweeps/NAME, results/papers/NAME). Tables are pandas DataFrames where pandas is
 installed, else lists of dicts. docs/scenarios.md has all columns and metrics.
 """
@@ -23,7 +24,7 @@ NAMES = {"cc", "group", "src", "dst", "kind", "id", "cell", "engine", "kernel", 
 
 def load(folder, use_pandas=True):
     """All tables of a folder: flows, series and metrics of a result; table of a sweep or a paper."""
-    folder = pathlib.Path(folder)
+    folder = newest(pathlib.Path(folder))
     tables = {name: rows(folder / f"{name}.csv") for name in ("flows", "series", "table")
               if (folder / f"{name}.csv").is_file()}
     if (folder / "summary.json").is_file():
@@ -40,6 +41,14 @@ def load(folder, use_pandas=True):
     if use_pandas and pandas is not None:
         tables = {name: pandas.DataFrame(table) for name, table in tables.items()}
     return {**tables, "provenance": provenance}
+
+
+def newest(folder):
+    """The folder itself, or the result in it that has the highest number."""
+    if any((folder / name).is_file() for name in ("summary.json", "table.csv")):
+        return folder
+    numbers = [int(path.parent.name) for path in folder.glob("*/summary.json") if path.parent.name.isdigit()]
+    return folder / str(max(numbers)) if numbers else folder
 
 
 def flows_of(folder, cell):
@@ -61,8 +70,13 @@ def cell_file(folder, name):
 def rows(path):
     """A CSV file as dicts: numbers where a column has them, None for an empty field."""
     with open(path, newline="", encoding="utf-8") as file:
-        return [{key: value if key in NAMES else number(value) for key, value in row.items()}
+        return [{key: value if is_name(key, row) else number(value) for key, value in row.items()}
                 for row in csv.DictReader(file, strict=True)]
+
+
+def is_name(key, row):
+    """The id of a port is a name even if it has only digits; the id of a flow is a number everywhere."""
+    return key in NAMES and (key != "id" or row.get("kind") == "queue")
 
 
 def number(text):

@@ -3,6 +3,7 @@
 //!
 //! The header is the home of the ids; the tests below read it and compare.
 
+mod bounds;
 pub mod words;
 
 use std::net::{IpAddr, Ipv6Addr};

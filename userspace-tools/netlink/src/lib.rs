@@ -18,6 +18,7 @@
 
 pub mod acceltor;
 pub mod attributes;
+mod bounds;
 mod codec;
 pub mod connection;
 pub mod diag;
@@ -30,4 +31,5 @@ pub mod units;
 pub mod unorc;
 pub mod words;
 
+pub use bounds::Refusal;
 pub use connection::{Connection, Error, Request, Result};

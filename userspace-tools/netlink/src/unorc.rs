@@ -4,8 +4,9 @@
 
 use std::net::Ipv4Addr;
 use xdc_algo::{
+    gf256::{MAX_DATA, MAX_PARITY},
     paths::{Freeze, Kind},
-    unorc::Count,
+    unorc::{Config, Count, MAX_CHANNELS, MAX_WINDOW, MIN_WINDOW},
 };
 
 /// Name of the kind.
@@ -128,6 +129,37 @@ impl Options {
             }
         }
         Ok(options)
+    }
+
+    /// What the kernel would refuse, by its own rules. Options that are not given are sound.
+    pub fn check(&self) -> Result<(), String> {
+        let (x, y) = self.fec.unwrap_or((8, 2));
+        let config = Config {
+            x,
+            y,
+            timer_us: 0,
+            flush_us: 0,
+            paths: Kind::Ecmp,
+            freeze: Freeze::Loss,
+            mtu: 0,
+            channels: self.channels.map_or(1, u8::next_power_of_two),
+            window: self.window.unwrap_or(MIN_WINDOW),
+        };
+        if !config.is_sound() {
+            let (x, y) = (MAX_DATA, MAX_PARITY);
+            return Err(format!(
+                "fec: 1 to {x} data packets and 1 to {y} parities, or off"
+            ));
+        }
+        if config.channels > MAX_CHANNELS {
+            return Err(format!("channels: at most {MAX_CHANNELS}"));
+        }
+        if !config.has_sound_channels() {
+            return Err(format!(
+                "window: a power of two from {MIN_WINDOW} to {MAX_WINDOW}"
+            ));
+        }
+        Ok(())
     }
 
     /// What a device that is up takes, packets not included. Measured: 3 MB with the defaults,
@@ -286,6 +318,27 @@ mod tests {
             assert!(Options::parse(&words).is_err(), "{line}");
         }
         assert_eq!(Options::parse(&[]), Ok(Options::default()));
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_is_refused_here() {
+        let check = |line: &str| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            Options::parse(&words).unwrap().check()
+        };
+        for line in ["", "fec off", "fec 28+3", "channels 3", "window 64"] {
+            assert_eq!(check(line), Ok(()), "{line}");
+        }
+        for line in [
+            "fec 0+2",
+            "fec 29+1",
+            "fec 8+4",
+            "fec 8+0",
+            "channels 9",
+            "window 100",
+        ] {
+            assert!(check(line).is_err(), "{line}");
+        }
     }
 
     #[test]

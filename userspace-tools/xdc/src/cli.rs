@@ -149,6 +149,9 @@ Examples:
         /// Draw the two over one another: completion times and queues.
         #[arg(long, value_name = "FILE.svg")]
         plot: Option<PathBuf>,
+        /// Accept results of two scenarios.
+        #[arg(long)]
+        different: bool,
         /// As JSON.
         #[arg(long)]
         json: bool,

@@ -16,8 +16,15 @@ pub struct Error {
     what: String,
     hint: Option<String>,
     /// Lines shown before the sentence: the guest's own words.
-    details: Vec<String>,
+    details: Box<[String]>,
+    /// Key of a scenario that it is about.
+    key: Option<Key>,
+    /// Further mistakes of the same input.
+    more: Vec<Error>,
 }
+
+/// Steps to a value of a scenario: names, and numbers of array elements.
+pub type Key = Vec<String>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -38,8 +45,35 @@ impl Error {
             kind,
             what: what.into(),
             hint: None,
-            details: Vec::new(),
+            details: Box::default(),
+            key: None,
+            more: Vec::new(),
         }
+    }
+
+    /// Reports all of them as one error; None without any.
+    pub fn all(errors: Vec<Self>) -> Option<Self> {
+        let mut errors = errors.into_iter();
+        let mut first = errors.next()?;
+        first.more.extend(errors);
+        Some(first)
+    }
+
+    /// Names the key, unless one is named already.
+    pub fn at(mut self, key: Key) -> Self {
+        self.key.get_or_insert(key);
+        self
+    }
+
+    /// Puts its key below a table.
+    pub fn below(mut self, table: &Key) -> Self {
+        let key = self.key.take().unwrap_or_default();
+        self.key = Some([table.clone(), key].concat());
+        self
+    }
+
+    pub fn key(&self) -> Option<&Key> {
+        self.key.as_ref()
     }
 
     pub fn usage(what: impl Into<String>) -> Self {
@@ -75,12 +109,14 @@ impl Error {
 
     /// A hint for those that have no better one.
     pub fn or_hint(mut self, hint: &str) -> Self {
-        self.hint.get_or_insert_with(|| hint.to_owned());
+        if self.more.is_empty() {
+            self.hint.get_or_insert_with(|| hint.to_owned());
+        }
         self
     }
 
     pub fn details(mut self, lines: Vec<String>) -> Self {
-        self.details = lines;
+        self.details = lines.into();
         self
     }
 
@@ -99,16 +135,21 @@ impl Error {
 
     /// Prefix the sentence with what it is about.
     pub fn about(mut self, subject: impl fmt::Display) -> Self {
-        self.what = format!("{subject}: {}", self.what);
+        for err in
+            std::iter::once(&mut self.what).chain(self.more.iter_mut().map(|it| &mut it.what))
+        {
+            *err = format!("{subject}: {err}");
+        }
         self
     }
 
     /// Everything there is to say.
     pub fn lines(&self) -> Vec<String> {
         let hint = self.hint.iter().map(|hint| format!("try: {hint}"));
-        let mut lines = self.details.clone();
+        let mut lines = self.details.to_vec();
         lines.push(self.what.clone());
         lines.extend(hint);
+        lines.extend(self.more.iter().flat_map(Self::lines));
         lines
     }
 
@@ -123,6 +164,7 @@ impl Error {
         }
         // Where nobody listens, the exit code has to do.
         let _ = std::io::stderr().write_all(text.as_bytes());
+        self.more.iter().for_each(Self::report);
     }
 
     pub fn exit_code(&self) -> ExitCode {

@@ -18,6 +18,13 @@ use crate::error::{Error, Result};
 
 /// For a phase to notice a signal and to clean up by itself.
 const GRACE: Duration = Duration::from_millis(800);
+/// To write the results of what is finished.
+const SAVING_GRACE: Duration = Duration::from_secs(60);
+
+/// Something is finished that is worth writing.
+static WORTH_SAVING: AtomicBool = AtomicBool::new(false);
+/// It is being written: [`check`] lets it.
+static SAVING: AtomicBool = AtomicBool::new(false);
 
 /// The signal that came first, 0 before.
 static CAUGHT: AtomicUsize = AtomicUsize::new(0);
@@ -48,6 +55,9 @@ pub fn install() -> Result<()> {
                 }
                 thread::spawn(move || {
                     thread::sleep(GRACE);
+                    if WORTH_SAVING.load(Ordering::Relaxed) {
+                        thread::sleep(SAVING_GRACE);
+                    }
                     end(code);
                 });
             }
@@ -111,10 +121,29 @@ pub fn end_on_closed_pipe() -> Result<()> {
         .map_err(|err| Error::io("catching signals", &err))
 }
 
+/// From now on a first signal leaves the time to [`save`].
+pub fn is_worth_saving() {
+    WORTH_SAVING.store(true, Ordering::Relaxed);
+}
+
+/// Does `work` in spite of a signal that has come. A second one ends the process.
+pub fn save<R>(work: impl FnOnce() -> R) -> R {
+    SAVING.store(true, Ordering::Relaxed);
+    let result = work();
+    SAVING.store(false, Ordering::Relaxed);
+    result
+}
+
+/// A signal has come.
+pub fn is_caught() -> bool {
+    CAUGHT.load(Ordering::Relaxed) != 0
+}
+
 /// An error once a signal has come.
 pub fn check() -> Result<()> {
     match CAUGHT.load(Ordering::Relaxed) {
         0 => Ok(()),
+        _ if SAVING.load(Ordering::Relaxed) => Ok(()),
         signal => Err(Error::interrupted(signal as u8)),
     }
 }

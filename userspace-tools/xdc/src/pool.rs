@@ -15,6 +15,17 @@ pub fn run_all<T: Sync, R: Send>(
     jobs: usize,
     work: impl Fn(&T) -> R + Sync,
 ) -> Result<Vec<R>> {
+    let outcomes = run_some(items, jobs, work);
+    interrupt::check()?;
+    Ok(outcomes)
+}
+
+/// The same as far as an interruption lets it.
+pub fn run_some<T: Sync, R: Send>(
+    items: &[T],
+    jobs: usize,
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
     let waiting: Mutex<VecDeque<usize>> = Mutex::new((0..items.len()).collect());
     let outcomes: Mutex<Vec<(usize, R)>> = Mutex::default();
     thread::scope(|scope| {
@@ -33,10 +44,9 @@ pub fn run_all<T: Sync, R: Send>(
             });
         }
     });
-    interrupt::check()?;
     let mut outcomes = outcomes.into_inner().unwrap_or_default();
     outcomes.sort_by_key(|(index, _)| *index);
-    Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
 #[cfg(test)]

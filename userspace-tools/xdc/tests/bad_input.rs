@@ -173,12 +173,12 @@ fn malformed_scenarios() {
     let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/links.toml");
     let good = fs::read_to_string(scenario).unwrap();
     for (from, to, words) in [
-        ("[topology]", "[topology", &["line "][..]),
-        ("mtu = 1500", "mut = 1500", &["line ", "mut", "mtu"]),
+        ("[topology]", "[topology", &["bad.toml:"][..]),
+        ("mtu = 1500", "mut = 1500", &["bad.toml:", "mut", "mtu"]),
         (
             "rate = \"1gbit\"",
             "rate = \"1giga\"",
-            &["line ", "1giga", "10gbit"],
+            &["bad.toml:", "1giga", "1gbit"],
         ),
         (
             "ccs = [\"cubic\"]",
@@ -190,16 +190,16 @@ fn malformed_scenarios() {
             "ccs = []",
             &["no congestion control is named"],
         ),
-        ("dst = \"r\"", "dst = \"x\"", &["line ", "'x'"]),
+        ("dst = \"r\"", "dst = \"x\"", &["bad.toml:", "'x'"]),
         (
             "to = \"r\"",
             "to = \"rr\"",
-            &["line ", "'rr', which is not a node", "try: 'r'"],
+            &["bad.toml:", "'rr', which is not a node", "try: 'r'"],
         ),
         (
             "queue_ab = \"port\"",
             "queue_ab = \"prot\"",
-            &["line ", "'prot'"],
+            &["bad.toml:", "'prot'"],
         ),
         (
             "\"near\", \"far\"",
@@ -213,6 +213,28 @@ fn malformed_scenarios() {
         let all = [words, &["bad"]].concat();
         caller.refused(USAGE, &["run", "bad.toml", "--engine", "uml"], &all);
     }
+}
+
+/// Also those that only tc knows.
+#[test]
+fn all_mistakes_of_a_file_at_once() {
+    let caller = Caller::new();
+    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/links.toml");
+    let text = fs::read_to_string(scenario).unwrap();
+    let text = text
+        .replacen("rate = \"1gbit\"", "rate = \"1Gbps\"", 1)
+        .replacen("dst = \"r\"", "dst = \"x\"", 1);
+    let (head, queue) = text.split_once("[queues.port]\n").unwrap();
+    let (_, rest) = queue.split_once("\n[").unwrap();
+    let words = "tc = \"fqcodel limit 10\"\n";
+    caller.write("bad.toml", &format!("{head}[queues.port]\n{words}[{rest}"));
+    let output = caller.xdc(&["run", "bad.toml"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(USAGE), "{said}");
+    for word in ["1Gbps", "'x', which is not a node", "no qdisc 'fqcodel'"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    assert_eq!(said.matches("xdc: error: bad.toml:").count(), 3, "{said}");
 }
 
 #[test]
@@ -461,7 +483,10 @@ fn metrics_that_are_none() {
         .lines()
         .position(|line| line.contains("link_rt_error"))
         .unwrap();
-    let at = format!("line {}: what is 'link_rt_error'?", line + 1);
+    let at = format!(
+        "typo.toml:{}: expect.0.metric: what is 'link_rt_error'?",
+        line + 1
+    );
     let run = ["run", "typo.toml"];
     caller.refused(USAGE, &run, &[&at, "try: 'link_rtt_error'"]);
     let sweep = |metric| ["sweep", "links", "--plot", metric];

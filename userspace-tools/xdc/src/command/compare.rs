@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Two results of one scenario side by side: do the engines agree?
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use toml::Table;
 
 use crate::draw::overlay;
 use crate::error::{Error, Result};
@@ -141,11 +143,73 @@ fn title(stored: &Stored) -> String {
     printable(&format!("{dir}: {engine}, scale {scale}, seed {seed}")).into_owned()
 }
 
+/// Keys in which two runs of a scenario may differ.
+const OF_A_RUN: &[&str] = &[
+    "ccs",
+    "description",
+    "engine",
+    "scale",
+    "seed",
+    "source",
+    "title",
+];
+
+/// Each key that the two scenarios give different values, and these.
+fn differences(a: &Table, b: &Table) -> Vec<String> {
+    let flat = |table: &Table| {
+        let mut keys = BTreeMap::new();
+        for (key, value) in table
+            .iter()
+            .filter(|(key, _)| !OF_A_RUN.contains(&key.as_str()))
+        {
+            flatten(key, value, &mut keys);
+        }
+        keys
+    };
+    let (a, b) = (flat(a), flat(b));
+    let keys: BTreeSet<_> = a.keys().chain(b.keys()).collect();
+    let text = |value: Option<&String>| value.map_or("-".to_owned(), String::clone);
+    keys.into_iter()
+        .filter(|key| a.get(*key) != b.get(*key))
+        .map(|key| format!("{key}: {}, {}", text(a.get(key)), text(b.get(key))))
+        .collect()
+}
+
+fn flatten(key: &str, value: &toml::Value, keys: &mut BTreeMap<String, String>) {
+    match value {
+        toml::Value::Table(table) => {
+            for (name, value) in table {
+                flatten(&format!("{key}.{name}"), value, keys);
+            }
+        }
+        toml::Value::Array(values) if values.iter().any(toml::Value::is_table) => {
+            for (n, value) in values.iter().enumerate() {
+                flatten(&format!("{key}.{n}"), value, keys);
+            }
+        }
+        value => drop(keys.insert(key.to_owned(), value.to_string())),
+    }
+}
+
 /// `xdc compare A B`; whether they agree on all that their scenario says they should. The two over
 /// one another are drawn into `plot`.
-pub fn command(a: &Path, b: &Path, plot: Option<&Path>, json: bool) -> Result<bool> {
+pub fn command(
+    a: &Path,
+    b: &Path,
+    plot: Option<&Path>,
+    (json, different): (bool, bool),
+) -> Result<bool> {
     let here = Path::new(".");
     let (a, b) = (Stored::open(a, here)?, Stored::open(b, here)?);
+    let names = (&a.summary.scenario, &b.summary.scenario);
+    if names.0 != names.1 && !different {
+        return Err(Error::usage(format!(
+            "the results are of two scenarios, '{}' and '{}'",
+            names.0, names.1
+        ))
+        .hint("two results of one scenario, or --different"));
+    }
+    let differences = differences(&a.toml, &b.toml);
     let shown = metric::of_names(METRICS);
     let rows = rows(&a.summary, &b.summary, &a.scenario.agree, &shown);
     if rows.is_empty() {
@@ -162,10 +226,16 @@ pub fn command(a: &Path, b: &Path, plot: Option<&Path>, json: bool) -> Result<bo
     }
     if json {
         let rows: Vec<_> = rows.iter().map(Row::json).collect();
-        println!("{:#}", json!({"a": a.dir, "b": b.dir, "rows": rows}));
+        println!(
+            "{:#}",
+            json!({"a": a.dir, "b": b.dir, "differences": differences, "rows": rows})
+        );
     } else {
         println!("a  {}", title(&a));
         println!("b  {}", title(&b));
+        for difference in &differences {
+            println!("differs  {}", printable(difference));
+        }
         for row in &rows {
             println!("{}", row.line());
         }
@@ -223,6 +293,22 @@ mod tests {
         // What neither has, nothing agrees on.
         assert_eq!(verdicts, [true, false, true, false]);
         assert!(rows.iter().all(|row| row.cc == "unocc"));
+    }
+
+    #[test]
+    fn keys_that_differ_are_named() {
+        let table = |text: &str| toml::from_str::<Table>(text).unwrap();
+        let a = table(
+            "seed = 1\nduration = \"1s\"\n[queues.port]\nlimit = 1\n[[flows]]\nsrc = \"a\"\n",
+        );
+        let b = table("seed = 2\n[queues.port]\nlimit = 2\n[[flows]]\nsrc = \"b\"\n");
+        let wanted = [
+            "duration: \"1s\", -",
+            "flows.0.src: \"a\", \"b\"",
+            "queues.port.limit: 1, 2",
+        ];
+        assert_eq!(differences(&a, &b), wanted);
+        assert!(differences(&a, &a).is_empty());
     }
 
     #[test]

@@ -131,7 +131,7 @@ pub fn command(request: &Request) -> Result<bool> {
     // Once before anything starts, so that a mistake costs nothing.
     for cc in &loaded.scenario.ccs {
         let plan = plan::plan(&loaded.scenario, cc, seed, 1)
-            .map_err(|err| loaded.placed(err).about(&loaded.name).or_hint(SEE_EXAMPLE))?;
+            .map_err(|err| loaded.placed(err).or_hint(SEE_EXAMPLE))?;
         if kind == Kind::Host {
             host::check(&plan)?;
         }
@@ -182,16 +182,14 @@ pub fn command(request: &Request) -> Result<bool> {
     let run_all = || runner.run_all(&loaded, seed, scale, jobs, &pending);
     // It reads large files: a second of load, which real time would show.
     let (provenance, outcomes) = if engine.is_real_time() {
-        (made_of()?, run_all()?)
+        (made_of(), run_all())
     } else {
         thread::scope(|scope| {
             let provenance = scope.spawn(made_of);
-            let outcomes = run_all()?;
-            let provenance = provenance
-                .join()
-                .map_err(|_| Error::failure("cannot determine the provenance"))??;
-            Ok::<_, Error>((provenance, outcomes))
-        })?
+            let outcomes = run_all();
+            let unknown = |_| Err(Error::failure("cannot determine the provenance"));
+            (provenance.join().unwrap_or_else(unknown), outcomes)
+        })
     };
 
     let mut records = Vec::new();
@@ -199,32 +197,57 @@ pub fn command(request: &Request) -> Result<bool> {
     for outcome in outcomes {
         match outcome {
             Ok(record) => records.push(record),
+            Err(err) if err.is_interrupted() => {}
             Err(err) => errors.push(err),
         }
     }
+    let interrupted = interrupt::check().err();
     if records.is_empty() {
+        if let Some(err) = interrupted {
+            return Err(err);
+        }
         let last = errors.pop();
         errors.iter().for_each(Error::report);
+        let consoles = pending
+            .has_console()
+            .then(|| pending.keep_failed())
+            .transpose()?;
+        if let Some(dir) = consoles {
+            eprintln!("xdc: what the guests said is in {}", dir.display());
+        }
         return last.map_or(Ok(false), Err);
     }
-    let made = (seed, scale, provenance);
-    let summary = match write(&loaded, made, &runner, &records, &pending) {
-        Ok(summary) => summary,
-        Err(err) if err.is_interrupted() => return Err(err),
-        Err(err) => {
-            let kept = pending.keep_failed();
-            let err = err.about("the result cannot be written");
-            return Err(match kept {
-                Ok(dir) => err.hint(format!("what there is of it is in {}", dir.display())),
-                Err(_) => err,
-            });
-        }
+    let done = || {
+        let provenance = match provenance {
+            Err(err) if err.is_interrupted() => made_of(),
+            other => other,
+        }?;
+        let made = (seed, scale, provenance);
+        let summary = match write(&loaded, made, &runner, &records, &pending) {
+            Ok(summary) => summary,
+            Err(err) if err.is_interrupted() => return Err(err),
+            Err(err) => {
+                let kept = pending.keep_failed();
+                let err = err.about("the result cannot be written");
+                return Err(match kept {
+                    Ok(dir) => err.hint(format!("what there is of it is in {}", dir.display())),
+                    Err(_) => err,
+                });
+            }
+        };
+        tell(request, &loaded, &summary, &pending.keep()?)
     };
-    let sound = tell(request, &loaded, &summary, &pending.keep()?)?;
+    let sound = match interrupted {
+        None => done()?,
+        Some(_) => interrupt::save(done)?,
+    };
     for err in &errors {
         err.report();
     }
-    Ok(sound && errors.is_empty())
+    match interrupted {
+        None => Ok(sound && errors.is_empty()),
+        Some(err) => Err(err),
+    }
 }
 
 fn made_of(home: &Home, engine: Engine) -> Result<Provenance> {
@@ -261,6 +284,16 @@ fn write(
             .map(|record| record.kernel.clone())
             .unwrap_or_default(),
         provenance,
+        interrupted: match interrupt::is_caught() {
+            false => Vec::new(),
+            true => loaded
+                .scenario
+                .ccs
+                .iter()
+                .filter(|cc| records.iter().all(|record| record.cc != **cc))
+                .cloned()
+                .collect(),
+        },
         runs: records
             .iter()
             .map(|record| interrupt::check().map(|()| figures::run(record, &windows)))
@@ -294,6 +327,11 @@ fn write(
     }
     for (name, file) in &loaded.scenario.files {
         pending.write(&kept_file(name), &file.text)?;
+    }
+    for (name, cdf) in &loaded.scenario.cdfs {
+        if let Some(text) = &cdf.own {
+            pending.write(name, text)?;
+        }
     }
     for (name, object) in &loaded.scenario.objects {
         pending.write(&kept_file(name), object)?;
@@ -344,6 +382,9 @@ fn tell(request: &Request, loaded: &Loaded, summary: &Summary, dir: &Path) -> Re
         println!("{}: {}", loaded.name, printable(&report::setting(summary)));
         print!("{}", table::table(summary));
         print!("{}", table::completion_table(summary));
+        if !summary.interrupted.is_empty() {
+            println!("interrupted: no run of {}", summary.interrupted.join(", "));
+        }
         for note in table::notes(summary) {
             println!("{}", printable(&note));
         }
@@ -385,6 +426,14 @@ fn resolved(loaded: &Loaded, summary: &Summary) -> Result<String> {
     table.insert("scale".to_owned(), number(summary.scale.into()));
     table.insert("engine".to_owned(), summary.engine.clone().into());
     table.insert("ccs".to_owned(), loaded.scenario.ccs.clone().into());
+    // Defaults that follow from other keys.
+    for (key, value) in [
+        ("title", loaded.scenario.title.clone()),
+        ("sample", loaded.scenario.sample().to_string()),
+        ("jain_window", loaded.scenario.jain_window().to_string()),
+    ] {
+        table.entry(key).or_insert(value.into());
+    }
     let traffic = table.get_mut("traffic").and_then(toml::Value::as_array_mut);
     for block in traffic.into_iter().flatten() {
         if let Some(toml::Value::String(name)) = block.get_mut("file") {

@@ -62,7 +62,11 @@ pub fn command(request: &Request) -> Result<bool> {
         None => None,
     };
     let scenario = loaded.as_ref().map(|loaded| &loaded.scenario);
-    let plan = plan::shell_plan(scenario, request.cc.as_deref())?;
+    let plan = plan::shell_plan(scenario, request.cc.as_deref());
+    let plan = plan.map_err(|err| match &loaded {
+        Some(loaded) => loaded.placed(err),
+        None => err,
+    })?;
     let guest = Guest {
         home: &home,
         engine: Engine::new(&home, request.engine, Flavour::X86, Clock::Wall)?,

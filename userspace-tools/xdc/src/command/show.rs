@@ -34,9 +34,13 @@ pub struct Request {
 
 pub fn command(request: &Request) -> Result<bool> {
     let home = Home::find().ok();
-    let scenario = scenario::load(home.as_ref(), &request.scenario, &request.sets)?.scenario;
+    let loaded = scenario::load(home.as_ref(), &request.scenario, &request.sets)?;
+    let scenario = &loaded.scenario;
     let cc = scenario.ccs.first().map_or("cubic", String::as_str);
-    let Job::Run(run) = plan(&scenario, cc, scenario.seed, 1)?.job else {
+    let Job::Run(run) = plan(scenario, cc, scenario.seed, 1)
+        .map_err(|err| loaded.placed(err))?
+        .job
+    else {
         return Err(Error::failure("internal error: the plan is not a run"));
     };
     let paths = Paths::new(&run.topology)?;
@@ -63,7 +67,7 @@ pub fn command(request: &Request) -> Result<bool> {
             };
             (
                 topology::network(&title, &shape, watched),
-                words(&scenario, &run, &paths, &shape)?,
+                words(scenario, &run, &paths, &shape)?,
             )
         }
     };

@@ -115,6 +115,7 @@ mod tests {
             dir: PathBuf::new(),
             summary: Summary::of_runs(vec![run]),
             scenario,
+            toml: toml::Table::new(),
         };
         let text = markdown(&stored, &metric::of_names(&["drops", "last_fct_ms"]));
         let lines: Vec<_> = text.lines().collect();

@@ -120,14 +120,18 @@ pub fn check<'a>(expects: &'a [Expect], engine: &str, runs: &[Run]) -> Vec<Check
         .collect()
 }
 
-/// `xdc check RESULT`; whether every row holds.
+/// `xdc check RESULT`; whether every row holds, and no run is missing.
 pub fn command(result: &Path, results: &Path, json: bool) -> Result<bool> {
     let stored = Stored::open(result, results)?;
     let summary = &stored.summary;
     let checked = check(&stored.scenario.expect, &summary.engine, &summary.runs);
     if json {
         let rows: Vec<_> = checked.iter().map(Checked::json).collect();
-        println!("{:#}", json!({"result": stored.dir, "rows": rows}));
+        let interrupted = &summary.interrupted;
+        println!(
+            "{:#}",
+            json!({"result": stored.dir, "interrupted": interrupted, "rows": rows})
+        );
     } else {
         println!("{}", stored.dir.display());
         if checked.is_empty() {
@@ -136,8 +140,11 @@ pub fn command(result: &Path, results: &Path, json: bool) -> Result<bool> {
         for row in &checked {
             println!("{}", row.line());
         }
+        if !summary.interrupted.is_empty() {
+            println!("interrupted: no run of {}", summary.interrupted.join(", "));
+        }
     }
-    Ok(checked.iter().all(|row| row.verdict != Verdict::Fail))
+    Ok(summary.interrupted.is_empty() && checked.iter().all(|row| row.verdict != Verdict::Fail))
 }
 
 #[cfg(test)]

@@ -85,6 +85,19 @@ impl Pending {
         Error::io(self.dir.path().join(name).display(), err)
     }
 
+    /// Some guest wrote to its console.
+    pub fn has_console(&self) -> bool {
+        let files = fs::read_dir(self.dir.path())
+            .into_iter()
+            .flatten()
+            .flatten();
+        let mut consoles = files.filter(|file| {
+            let name = file.file_name();
+            name.to_string_lossy().starts_with("console-")
+        });
+        consoles.any(|file| file.metadata().is_ok_and(|meta| meta.len() > 0))
+    }
+
     /// Under the next free number.
     pub fn keep(self) -> Result<PathBuf> {
         self.keep_as("")
@@ -539,7 +552,12 @@ mod tests {
     fn what_failed_is_kept_apart() {
         let dir = tempfile::tempdir().unwrap();
         let pending = Pending::new(dir.path(), "x").unwrap();
+        assert!(!pending.has_console());
+        pending.write("console-unocc.log", "").unwrap();
+        assert!(!pending.has_console());
         pending.write("summary.json", "{}").unwrap();
+        pending.write("console-cubic.log", "Kernel panic").unwrap();
+        assert!(pending.has_console());
         assert!(pending.keep_failed().unwrap().ends_with("x/failed-1"));
         assert!(dir.path().join("x/failed-1/summary.json").exists());
     }

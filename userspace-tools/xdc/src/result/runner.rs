@@ -63,7 +63,7 @@ impl Runner<'_> {
         Ok(scale)
     }
 
-    /// One outcome per congestion control, in their order; an error only for an interruption.
+    /// One outcome per congestion control, in their order; fewer after an interruption.
     pub fn run_all(
         &self,
         loaded: &Loaded,
@@ -71,14 +71,16 @@ impl Runner<'_> {
         scale: u32,
         jobs: usize,
         consoles: &Pending,
-    ) -> Result<Vec<Result<Record>>> {
-        pool::run_all(&loaded.scenario.ccs, jobs, |cc| {
-            plan::plan(&loaded.scenario, cc, seed, scale)
-                .and_then(|plan| {
-                    let as_what = (&loaded.scenario, cc.as_str(), scale);
-                    self.run_as(cc, as_what, plan, Some(consoles))
-                })
-                .map_err(|err| err.about(cc))
+    ) -> Vec<Result<Record>> {
+        pool::run_some(&loaded.scenario.ccs, jobs, |cc| {
+            let outcome = plan::plan(&loaded.scenario, cc, seed, scale).and_then(|plan| {
+                let as_what = (&loaded.scenario, cc.as_str(), scale);
+                self.run_as(cc, as_what, plan, Some(consoles))
+            });
+            if outcome.is_ok() {
+                interrupt::is_worth_saving();
+            }
+            outcome.map_err(|err| loaded.placed(err).about(cc))
         })
     }
 

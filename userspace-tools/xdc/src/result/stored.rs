@@ -18,6 +18,8 @@ pub struct Stored {
     pub dir: PathBuf,
     pub summary: Summary,
     pub scenario: Scenario,
+    /// As it was run.
+    pub toml: toml::Table,
 }
 
 impl Stored {
@@ -39,12 +41,13 @@ impl Stored {
         };
         let summary = parse(&read("summary.json")?)
             .map_err(|err| err.about(dir.join("summary.json").display()))?;
-        let loaded = scenario::parse("scenario", &read("scenario.toml")?, &[])
-            .map_err(|err| err.about(dir.join("scenario.toml").display()))?;
+        let name = dir.join("scenario.toml").display().to_string();
+        let (scenario, toml) = scenario::parse_stored(&name, &read("scenario.toml")?)?;
         Ok(Self {
             dir,
             summary,
-            scenario: loaded.scenario,
+            scenario,
+            toml,
         })
     }
 }

@@ -22,6 +22,9 @@ pub struct Summary {
     pub scale: u32,
     pub kernel: String,
     pub provenance: Provenance,
+    /// Congestion controls that an interruption left without a run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interrupted: Vec<String>,
     pub runs: Vec<Run>,
 }
 
@@ -45,6 +48,7 @@ impl Summary {
             scale: 1,
             kernel: "7.3.4".to_owned(),
             provenance: Provenance::default(),
+            interrupted: Vec::new(),
             runs,
         }
     }

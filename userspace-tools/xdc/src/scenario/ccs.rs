@@ -291,10 +291,11 @@ fn unknown(name: &str, own: &BTreeMap<String, CcSpec>) -> Error {
     let defined = defined.map(|(name, _)| name.as_str());
     let known = KNOWN.iter().map(|cc| cc.name.as_str());
     let names: Vec<_> = known.chain(defined).collect();
-    let nearest = nearest(name, &names).map_or(String::new(), |near| format!("; '{near}'?"));
-    Error::usage(format!("no congestion control '{name}'{nearest}")).hint(format!(
-        "{}, or [cc.{name}] kernel = \"NAME\" for one of the kernel's",
-        names.join(", ")
+    let near = nearest(name, &names);
+    let asked = near.map_or(String::new(), |near| format!("; '{near}'?"));
+    let known = near.map_or_else(|| names.join(", "), |near| format!("'{near}'"));
+    Error::usage(format!("no congestion control '{name}'{asked}")).hint(format!(
+        "{known}, or [cc.{name}] kernel = \"NAME\" for one of the kernel's"
     ))
 }
 

@@ -7,7 +7,7 @@ use xdc_proto::{Change, End, Event, Faults, Topology};
 
 use crate::error::{Error, Result};
 use crate::scenario::limits::{MAX_EVENTS, MIN_SCALED_BPS};
-use crate::scenario::{EventSpec, Scenario, expand};
+use crate::scenario::{EventSpec, Scenario, at, expand};
 use crate::text::nearest;
 
 /// A link by one of its two names.
@@ -33,7 +33,7 @@ pub fn events(
     let names = names(topology);
     let mut events = Vec::new();
     for (n, spec) in scenario.events.iter().enumerate() {
-        let about = |err: Error| err.about(format!("[[event]] {}", n + 1));
+        let about = |err: Error| err.at(at!["event", n]);
         let changes = changes(spec, seed.wrapping_add(n as u64), scale).map_err(about)?;
         let mut ends = Vec::new();
         for pattern in spec.link.names() {
@@ -95,10 +95,22 @@ fn names(topology: &Topology) -> HashMap<String, Named> {
     names
 }
 
-fn numbered(name: &str, nth: usize) -> String {
+/// A port or a link by its neighbor, and its number if it is not the first.
+pub fn numbered(name: &str, nth: usize) -> String {
     match nth {
         0 => name.to_owned(),
         n => format!("{name}.{n}"),
+    }
+}
+
+/// An error about a name that is no link's, with the one that was probably meant.
+pub fn no_link(name: &str, mut known: Vec<&str>) -> Error {
+    known.sort_unstable();
+    let near = nearest(name, &known).or(known.first().copied());
+    let err = Error::usage(format!("there is no link '{name}'"));
+    match near {
+        Some(near) => err.hint(format!("a link is called after its ends: '{near}'")),
+        None => err,
     }
 }
 
@@ -109,16 +121,8 @@ fn directions(
     name: &str,
     spec: &EventSpec,
 ) -> Result<Vec<(usize, bool, End)>> {
-    let named = names.get(name).ok_or_else(|| {
-        let mut known: Vec<_> = names.keys().map(String::as_str).collect();
-        known.sort_unstable();
-        let near = nearest(name, &known).or(known.first().copied());
-        let err = Error::usage(format!("there is no link '{name}'"));
-        match near {
-            Some(near) => err.hint(format!("a link is called after its ends: '{near}'")),
-            None => err,
-        }
-    })?;
+    let known = || names.keys().map(String::as_str).collect();
+    let named = names.get(name).ok_or_else(|| no_link(name, known()))?;
     let link = &topology.links[named.link];
     let mut both = Vec::new();
     for (forward, from, to) in [(true, &link.a, &link.b), (false, &link.b, &link.a)] {
@@ -144,13 +148,15 @@ fn directions(
     Ok(both)
 }
 
-fn changes(spec: &EventSpec, seed: u64, scale: u32) -> Result<Vec<Change>> {
+pub fn changes(spec: &EventSpec, seed: u64, scale: u32) -> Result<Vec<Change>> {
     let mut changes = Vec::new();
     match (spec.down, spec.up) {
         (None, None) => {}
         (Some(true), None) | (None, Some(false)) => changes.push(Change::Down),
         (None, Some(true)) | (Some(false), None) => changes.push(Change::Up),
-        (Some(_), Some(_)) => return Err(Error::usage("'down' and 'up' exclude each other")),
+        (Some(_), Some(_)) => {
+            return Err(Error::usage("'down' and 'up' exclude each other").hint("two events"));
+        }
     }
     if let Some(rate) = spec.rate {
         let bps = rate.0 / u64::from(scale);

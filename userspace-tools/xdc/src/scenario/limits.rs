@@ -4,12 +4,12 @@
 
 use std::ops::RangeInclusive;
 
-use toml::Value;
 use xdc_measure::record::MAX_SCALE;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Key, Result};
+use crate::scenario::check::Mistakes;
 use crate::scenario::traffic::TrafficSpec;
-use crate::scenario::{QueueSpec, Scenario};
+use crate::scenario::{QueueSpec, Scenario, at};
 use crate::text::is_control;
 use crate::units::{Amount, Rate, Size, Time};
 
@@ -65,178 +65,183 @@ const LARGEST_BUFFER: Size = Size(1 << 30);
 /// Packets of a first window.
 const MOST_INITIAL: u32 = 65_535;
 
-/// A word for an error: what it is about.
-fn within<T: PartialOrd + std::fmt::Display>(
-    what: &str,
-    value: T,
-    range: RangeInclusive<T>,
-) -> Result<()> {
-    if range.contains(&value) {
-        return Ok(());
-    }
-    Err(Error::usage(format!("'{what}' is {value}")).hint(format!(
-        "{} to {}",
-        range.start(),
-        range.end()
-    )))
-}
-
-/// Refuses what is out of range.
-pub fn check(scenario: &Scenario) -> Result<()> {
+/// Notes each number that is out of its range.
+pub fn check(scenario: &Scenario, m: &mut Mistakes) {
     let times = Time(0)..=LONGEST;
-    within("sample", scenario.sample, SHORTEST..=LONGEST)?;
-    within("jain_window", scenario.jain_window, SHORTEST..=LONGEST)?;
+    let steps = [
+        ("sample", scenario.sample()),
+        ("jain_window", scenario.jain_window()),
+    ];
+    for (name, step) in steps {
+        m.within(at![name], step, SHORTEST..=LONGEST);
+    }
     if let Some(scale) = scenario.scale {
         if scale == 0 {
-            return Err(Error::usage("'scale' must be at least 1").hint("--set scale=1"));
+            let err = Error::usage("'scale' must be at least 1").hint("--set scale=1");
+            m.add(at!["scale"], err);
+        } else {
+            m.within(at!["scale"], scale, 1..=MAX_SCALE);
         }
-        within("scale", scale, 1..=MAX_SCALE)?;
     }
     if let Some(cpus) = scenario.cpus {
-        within("cpus", cpus, 1..=MAX_CPUS)?;
+        m.within(at!["cpus"], cpus, 1..=MAX_CPUS);
     }
     if let Some(duration) = scenario.duration {
-        within("duration", duration, SHORTEST..=LONGEST)?;
-        for (what, step) in [
-            ("sample", scenario.sample),
-            ("jain_window", scenario.jain_window),
-        ] {
-            if duration.0 / step.0 > MAX_STEPS {
-                return Err(Error::usage(format!(
-                    "'duration' has {} times '{what}', and {MAX_STEPS} are the most",
-                    duration.0 / step.0
-                ))
-                .hint(format!("a longer '{what}'")));
+        m.within(at!["duration"], duration, SHORTEST..=LONGEST);
+        for (name, step) in steps {
+            let count = duration.0 / step.0.max(1);
+            if count > MAX_STEPS && SHORTEST <= step && duration <= LONGEST {
+                let sentence =
+                    format!("'duration' has {count} times '{name}', and {MAX_STEPS} are the most");
+                m.add(
+                    at![name],
+                    Error::usage(sentence).hint(format!("a longer '{name}'")),
+                );
             }
         }
     }
-    within("warmup", scenario.warmup, times.clone())?;
-    within("phases", scenario.phases.len(), 0..=MAX_PHASES)?;
-    for phase in &scenario.phases {
-        within("phases", *phase, times.clone())?;
+    m.within(at!["warmup"], scenario.warmup, times.clone());
+    m.within(at!["phases"], scenario.phases.len(), 0..=MAX_PHASES);
+    for (n, phase) in scenario.phases.iter().enumerate() {
+        m.within(at!["phases", n], *phase, times.clone());
     }
     if let Some(inter_rtt) = scenario.inter_rtt {
-        within("inter_rtt", inter_rtt, times.clone())?;
+        m.within(at!["inter_rtt"], inter_rtt, times.clone());
     }
-    names(scenario)?;
-    links(scenario)?;
-    for queue in scenario.queues.values() {
-        of_queue(queue)?;
+    names(scenario, m);
+    links(scenario, m);
+    for (name, queue) in &scenario.queues {
+        of_queue(queue, &at!["queues", name], m);
     }
-    for queue in scenario.cc.values().flat_map(|cc| cc.queues.values()) {
-        of_queue(queue)?;
+    for (cc, spec) in &scenario.cc {
+        for (name, queue) in &spec.queues {
+            of_queue(queue, &at!["cc", cc, "queues", name], m);
+        }
     }
-    for flow in &scenario.flows {
-        within("count", flow.count, 0..=xdc_proto::MAX_FLOWS)?;
-        within("switch", flow.switch.len(), 0..=MAX_SWITCHES)?;
-        within("bytes", flow.bytes, Size(0)..=MOST_BYTES)?;
-        within("burst", flow.burst, Size(0)..=MOST_BYTES)?;
-        within("start", flow.start, times.clone())?;
-        within("jitter", flow.jitter, times.clone())?;
+    for (n, flow) in scenario.flows.iter().enumerate() {
+        let key = |name: &str| at!["flows", n, name];
+        m.within(key("count"), flow.count, 0..=xdc_proto::MAX_FLOWS);
+        m.within(key("switch"), flow.switch.len(), 0..=MAX_SWITCHES);
+        m.within(key("bytes"), flow.bytes, Size(0)..=MOST_BYTES);
+        m.within(key("burst"), flow.burst, Size(0)..=MOST_BYTES);
+        m.within(key("start"), flow.start, times.clone());
+        m.within(key("jitter"), flow.jitter, times.clone());
         if flow.period > Time(0) {
-            within("period", flow.period, SHORTEST..=LONGEST)?;
+            m.within(key("period"), flow.period, SHORTEST..=LONGEST);
         }
-        for switch in &flow.switch {
-            within("at", switch.at, times.clone())?;
+        for (i, switch) in flow.switch.iter().enumerate() {
+            m.within(at!["flows", n, "switch", i, "at"], switch.at, times.clone());
         }
-        buffers(flow.sndbuf, flow.rcvbuf)?;
+        buffers(flow.sndbuf, flow.rcvbuf, &at!["flows", n], m);
     }
-    for event in &scenario.events {
-        within("at", event.at, times.clone())?;
+    for (n, event) in scenario.events.iter().enumerate() {
+        m.within(at!["event", n, "at"], event.at, times.clone());
         if let Some(rate) = event.rate {
-            within("rate", rate, RATES)?;
+            m.within(at!["event", n, "rate"], rate, RATES);
         }
-        within(
-            "delay",
-            event.delay.unwrap_or_default(),
-            Time(0)..=LONGEST_DELAY,
-        )?;
+        let delay = event.delay.unwrap_or_default();
+        m.within(at!["event", n, "delay"], delay, Time(0)..=LONGEST_DELAY);
     }
-    for host in scenario.host.values() {
+    for (name, host) in &scenario.host {
         for (what, window) in [("initcwnd", host.initcwnd), ("initrwnd", host.initrwnd)] {
             if let Some(packets) = window {
-                within(what, packets, 1..=MOST_INITIAL)?;
+                m.within(at!["host", name, what], packets, 1..=MOST_INITIAL);
             }
         }
     }
-    for program in &scenario.programs {
-        within("start", program.start, times.clone())?;
+    for (n, program) in scenario.programs.iter().enumerate() {
+        m.within(at!["run", n, "start"], program.start, times.clone());
     }
-    scenario.traffic.iter().try_for_each(of_traffic)
+    for (n, spec) in scenario.traffic.iter().enumerate() {
+        of_traffic(spec, &at!["traffic", n], m);
+    }
 }
 
-fn links(scenario: &Scenario) -> Result<()> {
+fn below(key: &Key, name: &str) -> Key {
+    [key.clone(), at![name]].concat()
+}
+
+fn links(scenario: &Scenario, m: &mut Mistakes) {
     let delays = Time(0)..=LONGEST_DELAY;
     let spec = &scenario.topology;
-    for link in &spec.links {
-        within("rate", link.rate, RATES)?;
-        let given = [link.delay_ab, link.delay_ba].into_iter().flatten();
-        for delay in given.chain([link.delay, link.jitter_ab, link.jitter_ba]) {
-            within("delay", delay, delays.clone())?;
+    for (n, link) in spec.links.iter().enumerate() {
+        let key = |name: &str| at!["topology", "links", n, name];
+        m.within(key("rate"), link.rate, RATES);
+        for (name, delay) in [
+            ("delay", Some(link.delay)),
+            ("delay_ab", link.delay_ab),
+            ("delay_ba", link.delay_ba),
+            ("jitter_ab", Some(link.jitter_ab)),
+            ("jitter_ba", Some(link.jitter_ba)),
+        ] {
+            m.within(key(name), delay.unwrap_or_default(), delays.clone());
         }
     }
     let Some(fabric) = &spec.fabric else {
-        return Ok(());
+        return;
     };
     for rate in fabric.rates() {
-        within("rate", rate, RATES)?;
+        m.within(at!["topology", "fabric", "rate"], rate, RATES);
     }
     for delay in fabric.delays() {
-        within("delay", delay, delays.clone())?;
+        m.within(at!["topology", "fabric", "delay"], delay, delays.clone());
     }
-    Ok(())
 }
 
-fn of_queue(queue: &QueueSpec) -> Result<()> {
-    for (what, size) in [("limit", queue.limit), ("phantom", queue.phantom)] {
+fn of_queue(queue: &QueueSpec, key: &Key, m: &mut Mistakes) {
+    for (name, size) in [("limit", queue.limit), ("phantom", queue.phantom)] {
         if let Some(Amount::Bytes(size)) = size {
-            within(what, size, Size(1)..=LARGEST_QUEUE)?;
+            m.within(below(key, name), size, Size(1)..=LARGEST_QUEUE);
         }
     }
-    match queue.rtt {
-        Some(rtt) => within("rtt", rtt, SHORTEST..=LONGEST),
-        None => Ok(()),
+    if let Some(rtt) = queue.rtt {
+        m.within(below(key, "rtt"), rtt, SHORTEST..=LONGEST);
     }
 }
 
-fn of_traffic(spec: &TrafficSpec) -> Result<()> {
+fn of_traffic(spec: &TrafficSpec, key: &Key, m: &mut Mistakes) {
     for size in spec.all_sizes() {
-        within("sizes", Size(size.most()), Size(1)..=MOST_BYTES)?;
+        m.within(below(key, "sizes"), Size(size.most()), Size(1)..=MOST_BYTES);
     }
-    for (what, time) in [("duration", spec.duration), ("period", spec.period)] {
+    for (name, time) in [("duration", spec.duration), ("period", spec.period)] {
         // Of 0, the kind says what it needs.
         if let Some(time) = time.filter(|&time| time > Time(0)) {
-            within(what, time, SHORTEST..=LONGEST)?;
+            m.within(below(key, name), time, SHORTEST..=LONGEST);
         }
     }
-    for (what, time) in [("start", spec.start), ("jitter", spec.jitter)] {
-        within(what, time, Time(0)..=LONGEST)?;
+    for (name, time) in [("start", spec.start), ("jitter", spec.jitter)] {
+        m.within(below(key, name), time, Time(0)..=LONGEST);
     }
-    buffers(spec.sndbuf, spec.rcvbuf)
+    buffers(spec.sndbuf, spec.rcvbuf, key, m);
 }
 
-fn buffers(sndbuf: Size, rcvbuf: Size) -> Result<()> {
-    for (what, size) in [("sndbuf", sndbuf), ("rcvbuf", rcvbuf)] {
-        within(what, size, Size(0)..=LARGEST_BUFFER)?;
+fn buffers(sndbuf: Size, rcvbuf: Size, key: &Key, m: &mut Mistakes) {
+    for (name, size) in [("sndbuf", sndbuf), ("rcvbuf", rcvbuf)] {
+        m.within(below(key, name), size, Size(0)..=LARGEST_BUFFER);
     }
-    Ok(())
 }
 
 /// What goes into tables, plots and pages: of a length that they have room for, and without what
 /// a spreadsheet would take for a formula.
-fn names(scenario: &Scenario) -> Result<()> {
-    within("title", scenario.title.len(), 0..=MAX_TITLE)?;
-    for (what, text) in [
+fn names(scenario: &Scenario, m: &mut Mistakes) {
+    m.within(at!["title"], scenario.title.len(), 0..=MAX_TITLE);
+    for (name, text) in [
         ("description", &scenario.description),
         ("source", &scenario.source),
     ] {
-        within(what, text.len(), 0..=MAX_TEXT)?;
+        m.within(at![name], text.len(), 0..=MAX_TEXT);
     }
-    let groups = scenario.flows.iter().map(|flow| flow.group.as_str());
-    let drawn = scenario.traffic.iter();
-    let drawn = drawn.filter_map(|spec| spec.group.as_deref());
-    let watched = scenario.watch.iter().map(|watch| watch.name.as_str());
-    groups.chain(drawn).chain(watched).try_for_each(group_name)
+    for (n, flow) in scenario.flows.iter().enumerate() {
+        m.note(at!["flows", n, "group"], group_name(&flow.group));
+    }
+    for (n, spec) in scenario.traffic.iter().enumerate() {
+        if let Some(group) = &spec.group {
+            m.note(at!["traffic", n, "group"], group_name(group));
+        }
+    }
+    for (n, watch) in scenario.watch.iter().enumerate() {
+        m.note(at!["watch", n, "name"], group_name(&watch.name));
+    }
 }
 
 /// Of a group or a queue.
@@ -251,27 +256,6 @@ pub fn group_name(name: &str) -> Result<()> {
         )));
     }
     Ok(())
-}
-
-/// Refuses control characters in any text of a scenario, which ends on terminals and in XML.
-pub fn plain_text(value: &Value) -> Result<()> {
-    let plain = |text: &str| match text.chars().find(|&c| is_control(c) && c != '\n') {
-        None => Ok(()),
-        Some(c) => Err(Error::usage(format!(
-            "a text has the control character {}",
-            c.escape_default()
-        ))
-        .hint("letters, spaces, tabs and newlines only")),
-    };
-    match value {
-        Value::String(text) => plain(text),
-        Value::Array(values) => values.iter().try_for_each(plain_text),
-        Value::Table(table) => table.iter().try_for_each(|(key, value)| {
-            plain(key)?;
-            plain_text(value)
-        }),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]
@@ -299,7 +283,7 @@ mod tests {
             ("phases=[\"18446744073s\"]", "'phases' is"),
             ("topology.links.0.rate=1bit", "'rate' is 1bit"),
             ("topology.links.0.rate=18446744tbit", "'rate' is"),
-            ("topology.links.0.delay_ba=18446744073s", "'delay' is"),
+            ("topology.links.0.delay_ba=18446744073s", "'delay_ba' is"),
             ("queues.port.limit=17179869183gb", "'limit' is"),
             ("queues.port.limit=0", "'limit' is 0"),
             ("flows.0.bytes=17179869183gb", "'bytes' is"),
@@ -311,10 +295,7 @@ mod tests {
             ("flows.0.src=a[1-4294967295]", "names"),
             ("topology.hosts=[\"h[1-4294967295]\"]", "names"),
             ("topology.hosts=[\"a[1-65000]\", \"r\"]", "nodes"),
-            (
-                "topology.hosts=[\"a[1-65000]\", \"b[1-65000]\"]",
-                "patterns that stand for",
-            ),
+            ("topology.hosts=[\"a[1-65000]\", \"b[1-65000]\"]", "nodes"),
         ] {
             refused(&[set], word);
         }
@@ -332,7 +313,10 @@ mod tests {
         let hosts = "topology.hosts=[\"a[1-2]\", \"r\", \"h[1-20000]\"]";
         let sysctls: Vec<_> = (0..100).map(|n| format!("\"net.x{n}\"=1")).collect();
         let sysctls = format!("host.\"h[1-20000]\".sysctl={{{}}}", sysctls.join(","));
-        refused(&[hosts, &sysctls], "sysctls, all hosts together");
+        let links = "topology.links=[{a=\"a[1-2]\",b=\"s\",rate=\"1gbit\"},\
+                     {a=\"s\",b=\"r\",rate=\"1gbit\",queue_ab=\"port\"},\
+                     {a=\"h[1-20000]\",b=\"s\",rate=\"1gbit\"}]";
+        refused(&[hosts, links, &sysctls], "sysctls, all hosts together");
         let rpc = "traffic=[{kind=\"rpc\", hosts=[\"a1\"], to=\"r\", period=\"86400s\", \
                    flows=40, sizes=\"1kb\"}]";
         refused(&[rpc], "more than two days");

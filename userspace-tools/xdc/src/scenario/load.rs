@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 //! From a file, what it extends and each `--set` to a [`Scenario`].
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use toml::de::DeTable;
 use toml::{Table, Value};
 
 use crate::error::{Error, Result};
 use crate::home::Home;
 use crate::measure::metric::SEE_TABLE;
-use crate::scenario::fabric::Shape;
-use crate::scenario::limits::{self, MAX_FILE_BYTES};
+use crate::scenario::limits::MAX_FILE_BYTES;
+use crate::scenario::merge::{self, Reading};
+use crate::scenario::place::{Sources, line_at};
 use crate::scenario::traffic::{Cdf, FlowFile};
-use crate::scenario::{QueueSpec, Scenario, beside, ports};
+use crate::scenario::{Scenario, at, beside, check, typed};
 use crate::text::{is_control, nearest};
-use crate::units::{Size, Time};
+
+pub use crate::scenario::merge::path_of;
 
 /// A scenario and the TOML it came from, overrides included.
 #[derive(Debug)]
@@ -27,31 +27,35 @@ pub struct Loaded {
     pub toml: Table,
     /// Of its file, and of the one that it extends.
     pub text_bytes: usize,
-    /// Of its file, and what was set: where a mistake is that a plan finds.
-    text: String,
-    sets: Vec<String>,
+    sources: Sources,
 }
 
 impl Loaded {
-    /// An error of its plan, with the line or the `--set` that has the word which it is about.
+    /// An error of its plan or its run, with the place that it is about: that of its key, else
+    /// the `--set` or the line that has the word which the error quotes.
     pub fn placed(&self, err: Error) -> Error {
-        let said = err.to_string();
-        let set = word_of(&said).and_then(|word| self.sets.iter().find(|set| has_word(set, word)));
-        match set {
-            Some(set) => err.about(format!("--set {set}")),
-            None => placed(&self.text, err),
+        if err.key().is_some() {
+            return self.sources.placed(err);
         }
+        let said = err.to_string();
+        let Some(word) = word_of(&said) else {
+            return err;
+        };
+        if let Some(set) = self.sources.sets.iter().find(|set| has_word(set, word)) {
+            return err.about(format!("--set {set}"));
+        }
+        let is_there = |line: &str| !line.trim_start().starts_with('#') && has_word(line, word);
+        for (file, text) in &self.sources.files {
+            if let Some(n) = text.lines().position(is_there) {
+                return err.about(format!("{file}:{}", n + 1));
+            }
+        }
+        err
     }
 }
 
 /// For mistakes in a scenario that say what is wrong but not how it should be.
 pub const SEE_EXAMPLE: &str = "scenarios/two-dc-1g.toml shows how";
-
-/// What a link can be told to carry; less than IPv4 asks for would serve nobody.
-const MTU_BYTES: RangeInclusive<u32> = 576..=65_535;
-
-/// What IPv6 asks of a link at least.
-const MTU6_BYTES: u32 = 1280;
 
 /// Load by name (from scenarios/) or by path, then apply each `--set`.
 pub fn load(home: Option<&Home>, name_or_path: &str, sets: &[String]) -> Result<Loaded> {
@@ -59,36 +63,52 @@ pub fn load(home: Option<&Home>, name_or_path: &str, sets: &[String]) -> Result<
     let text = read(&path)?;
     let name = name_of(&path)?;
     let mut dirs = vec![folder(&path)];
-    let loaded = match extends(&text) {
-        None => parse(&name, &text, sets),
-        Some(base) => extended(home, &base, &text).and_then(|(table, base_bytes)| {
-            dirs.push(folder(&locate(home, &base)?));
-            let loaded = finish(&name, table, sets).map_err(|err| placed(&text, err))?;
-            Ok(Loaded {
-                text_bytes: text.len() + base_bytes,
-                ..loaded
-            })
-        }),
+    let file = (path.display().to_string(), text);
+    let own = syntax(&file)?;
+    let mut files = vec![file];
+    let table = match own.get("extends").and_then(Value::as_str) {
+        None => own,
+        Some(base) => {
+            let base_path = locate(home, base)
+                .map_err(|err| Sources::of(&files, sets).placed(err.at(at!["extends"])))?;
+            let base = (base_path.display().to_string(), read(&base_path)?);
+            dirs.push(folder(&base_path));
+            let table = inherited(&base)?;
+            files.push(base);
+            merge::extend(table, own)
+                .map_err(|err| Sources::of(&files, sets).placed(err).or_hint(SEE_EXAMPLE))?
+        }
     };
-    let mut loaded = loaded.map_err(|err| err.about(path.display()).or_hint(SEE_EXAMPLE))?;
-    loaded.text = text;
-    loaded.sets = sets.to_vec();
+    let text_bytes = files.iter().map(|(_, text)| text.len()).sum::<usize>();
+    let sources = Sources::of(&files, sets);
+    let mut loaded = finish(&name, table, sources, true).map_err(|err| err.or_hint(SEE_EXAMPLE))?;
+    loaded.text_bytes = text_bytes;
     let beside = home
         .map(Home::scenarios)
         .or(path.parent().map(Path::to_path_buf));
-    let dir = beside.unwrap_or_default().join("cdf");
-    let traffic = &loaded.scenario.traffic;
-    let files = FlowFile::read_all(&dirs, traffic)?;
-    for name in loaded.scenario.cc.values().filter_map(|cc| cc.bpf.as_ref()) {
-        let (_, object) = beside::read(&dirs, name)?;
-        loaded.scenario.objects.insert(name.clone(), object);
+    let shipped = beside.unwrap_or_default().join("cdf");
+    read_beside(&mut loaded.scenario, &dirs, &shipped).map_err(|err| loaded.sources.placed(err))?;
+    let sizes = loaded.scenario.files.values();
+    loaded.text_bytes += sizes.map(|file| file.text.len()).sum::<usize>();
+    let mistakes = check::with_files(&loaded.scenario);
+    match loaded.sources.all(mistakes) {
+        None => Ok(loaded),
+        Some(err) => Err(err),
     }
-    loaded.text_bytes += files.values().map(|file| file.text.len()).sum::<usize>();
-    loaded.scenario.cdfs = Cdf::read_all(&dir, traffic)?;
-    loaded.scenario.files = files;
-    let checked = loaded.scenario.check_metrics();
-    checked.map_err(|err| err.about(path.display()))?;
-    Ok(loaded)
+}
+
+/// What the scenario names files of.
+fn read_beside(scenario: &mut Scenario, dirs: &[PathBuf], shipped: &Path) -> Result<()> {
+    let files = FlowFile::read_all(dirs, &scenario.traffic)?;
+    for (cc, spec) in &scenario.cc {
+        if let Some(name) = &spec.bpf {
+            let object = beside::read(dirs, name).map_err(|err| err.at(at!["cc", cc, "bpf"]))?;
+            scenario.objects.insert(name.clone(), object.1);
+        }
+    }
+    scenario.cdfs = Cdf::read_all(dirs, shipped, &scenario.traffic)?;
+    scenario.files = files;
+    Ok(())
 }
 
 fn folder(path: &Path) -> PathBuf {
@@ -130,390 +150,111 @@ pub fn check_seed(seed: u64) -> Result<()> {
     }
 }
 
-/// The scenario that a text says it is a variant of.
-fn extends(text: &str) -> Option<String> {
-    let table: Table = toml::from_str(text).ok()?;
-    Some(table.get("extends")?.as_str()?.to_owned())
+/// The table of a file, or everything that is no TOML in it.
+fn syntax((name, text): &(String, String)) -> Result<Table> {
+    let (_, errors) = DeTable::parse_recoverable(text);
+    // One slip of the pen may be several to a parser that goes on in the same line.
+    let mut lines: Vec<usize> = Vec::new();
+    let mut mistakes = Vec::new();
+    // A wrong header has the keys below it in the table before, which may have them too.
+    let follows = |err: &toml::de::Error| err.message().contains("duplicate key");
+    let all_follow = errors.iter().all(follows);
+    for err in errors.iter().filter(|err| all_follow || !follows(err)) {
+        let line = err.span().map_or(0, |span| line_at(text, span.start));
+        if !lines.contains(&line) {
+            lines.push(line);
+            let sentence = err.message().lines().collect::<Vec<_>>().join(" ");
+            mistakes.push(advised("", &sentence).about(format!("{name}:{line}")));
+        }
+    }
+    match Error::all(mistakes) {
+        Some(err) => Err(err.or_hint("values with units are texts: \"200ms\"")),
+        None => toml::from_str(text).map_err(|err| malformed(text, &err).about(name)),
+    }
 }
 
-/// The base without what `text` unsets, and with what it changes: tables by key, arrays as a whole
-/// or, given a table, by number. What the base expects of its results is not inherited. With how
-/// long the base is.
-fn extended(home: Option<&Home>, base: &str, text: &str) -> Result<(Table, usize)> {
-    let path = locate(home, base)?;
-    let base_text = read(&path)?;
-    if extends(&base_text).is_some() {
-        return Err(
-            Error::usage(format!("'{base}' is a variant itself")).hint("extend what it extends")
-        );
+/// A scenario that another one extends, less what is not inherited.
+fn inherited(file: &(String, String)) -> Result<Table> {
+    let table = syntax(file)?;
+    if table.contains_key("extends") {
+        return Err(Error::usage(format!("'{}' is a variant itself", file.0))
+            .hint("extend what it extends"));
     }
-    let mut own: Table = toml::from_str(text).map_err(|err| malformed(text, &err))?;
-    let mut table = parse(base, &base_text, &[])?.toml;
+    let sources = Sources::of(std::slice::from_ref(file), &[]);
+    let mut table = finish("base", table, sources, false)?.toml;
     for key in ["expect", "agree", "description", "source"] {
         table.remove(key);
     }
-    let mixed: std::result::Result<Ports, _> = toml::from_str(text);
-    mixed.map_err(|err| malformed(text, &err))?;
-    own.remove("extends");
-    for key in unset_keys(own.remove("unset"))? {
-        unset(&mut table, &key).map_err(|err| placed(text, err))?;
-    }
-    replace_ports(&mut table, &own, Layer::File)?;
-    for (key, value) in own {
-        let place = table.entry(key).or_insert(Value::Boolean(false));
-        merge(place, value).map_err(|why| placed(text, Error::usage(why)))?;
-    }
-    Ok((table, base_text.len()))
-}
-
-/// Of a variant, whatever else it has: read for its mistakes, which have a line here.
-#[derive(Deserialize)]
-struct Ports {
-    #[serde(default, rename = "queues", deserialize_with = "ports")]
-    _queues: BTreeMap<String, QueueSpec>,
-    #[serde(default, rename = "cc")]
-    _ccs: BTreeMap<String, Self>,
-}
-
-/// What changes a scenario that is there.
-#[derive(Clone, Copy, PartialEq)]
-enum Layer {
-    /// A file that extends it.
-    File,
-    /// `--set`, one key at a time.
-    Set,
-}
-
-/// A queue is `tc` or the other keys, so what `change` says of one replaces what `table` says in
-/// the other way. A `tc` of `[queues.NAME]` replaces what is said per congestion control, too.
-fn replace_ports(table: &mut Table, change: &Table, layer: Layer) -> Result<()> {
-    let none = Table::new();
-    let ports = |of: &Table| of.get("queues").and_then(Value::as_table).cloned();
-    for (name, port) in ports(change).unwrap_or_default() {
-        if port.get(TC).is_some() {
-            for (_, cc) in tables_mut(table, "cc") {
-                if let Some(ports) = cc.get_mut("queues").and_then(Value::as_table_mut) {
-                    ports.remove(&name);
-                }
-            }
-        }
-    }
-    replace_ports_of(table, change, "", layer)?;
-    let changed = change.get("cc").and_then(Value::as_table).unwrap_or(&none);
-    for (name, cc) in tables_mut(table, "cc") {
-        if let Some(change) = changed.get(name).and_then(Value::as_table) {
-            replace_ports_of(cc, change, &format!("cc.{name}."), layer)?;
-        }
-    }
-    Ok(())
-}
-
-/// The same for `[queues]` of a scenario or of a congestion control.
-fn replace_ports_of(of: &mut Table, change: &Table, above: &str, layer: Layer) -> Result<()> {
-    let changed = change.get("queues").and_then(Value::as_table);
-    for (name, port) in tables_mut(of, "queues") {
-        let Some(change) = changed.and_then(|changed| changed.get(name)?.as_table()) else {
-            continue;
-        };
-        let other = change.keys().find(|key| *key != TC);
-        match (change.contains_key(TC), other) {
-            (true, None) => port.clear(),
-            (false, Some(key)) if port.contains_key(TC) => {
-                if layer == Layer::Set {
-                    let sentence = format!("the queue has '{TC}', so it has no '{key}'");
-                    let first = format!("--set unset={above}queues.{name}.{TC} before it");
-                    return Err(Error::usage(sentence).hint(first));
-                }
-                port.remove(TC);
-            }
-            _ => (),
-        }
-    }
-    Ok(())
-}
-
-const TC: &str = "tc";
-
-fn tables_mut<'a>(
-    of: &'a mut Table,
-    key: &str,
-) -> impl Iterator<Item = (&'a String, &'a mut Table)> {
-    let inner = of.get_mut(key).and_then(Value::as_table_mut);
-    let all = inner.into_iter().flatten();
-    all.filter_map(|(name, value)| Some((name, value.as_table_mut()?)))
-}
-
-/// `unset = ["queues.port.drain"]`, or one of them.
-fn unset_keys(value: Option<Value>) -> Result<Vec<String>> {
-    let wrong = || {
-        Error::usage("'unset' is a list of keys of the scenario that this one extends")
-            .hint("unset = [\"queues.port.drain\"]")
-    };
-    let keys: Option<Vec<String>> = match value {
-        None => Some(Vec::new()),
-        Some(Value::String(key)) => Some(vec![key]),
-        Some(Value::Array(keys)) => keys
-            .iter()
-            .map(|key| key.as_str().map(str::to_owned))
-            .collect(),
-        Some(_) => None,
-    };
-    keys.ok_or_else(wrong)
-}
-
-/// Takes a key, as [`apply`] reads it, out of what there is.
-fn unset(table: &mut Table, key: &str) -> Result<()> {
-    let keys = match key.starts_with("net.") {
-        true => sysctl_keys(table, key),
-        false => vec![key.to_owned()],
-    };
-    let mut root = Value::Table(std::mem::take(table));
-    let taken: Vec<_> = keys
-        .iter()
-        .map(|key| take_out(&mut root, &path_of(key)?))
-        .collect();
-    if let Value::Table(rest) = root {
-        *table = rest;
-    }
-    match taken.iter().any(Result::is_ok) {
-        true => Ok(()),
-        false => taken.into_iter().collect(),
-    }
-}
-
-/// The steps of a dotted TOML key.
-fn path_of(key: &str) -> Result<Vec<String>> {
-    let mut rest: Table = toml::from_str(&format!("{key} = 0"))
-        .map_err(|_| Error::usage(format!("'{key}' is not a dotted TOML key")))?;
-    let mut path = Vec::new();
-    while let Some((step, value)) = std::mem::take(&mut rest).into_iter().next() {
-        path.push(step);
-        if let Value::Table(inner) = value {
-            rest = inner;
-        }
-    }
-    Ok(path)
-}
-
-fn take_out(place: &mut Value, path: &[String]) -> Result<()> {
-    let Some((step, rest)) = path.split_first() else {
-        return Ok(());
-    };
-    let known: Vec<String> = match &*place {
-        Value::Table(table) => table.keys().cloned().collect(),
-        Value::Array(array) => (0..array.len()).map(|n| n.to_string()).collect(),
-        _ => Vec::new(),
-    };
-    if !known.contains(step) {
-        let known: Vec<_> = known.iter().map(String::as_str).collect();
-        let err = Error::usage(format!("there is no '{step}' to unset"));
-        return Err(match nearest(step, &known) {
-            Some(near) => err.hint(format!("'{near}'")),
-            None => err.hint(known.join(", ")),
-        });
-    }
-    match (place, step.parse()) {
-        (Value::Table(table), _) if rest.is_empty() => drop(table.remove(step)),
-        (Value::Array(array), Ok(n)) if rest.is_empty() => drop(array.remove(n)),
-        (Value::Table(table), _) => {
-            return table.get_mut(step).map_or(Ok(()), |it| take_out(it, rest));
-        }
-        (Value::Array(array), Ok(n)) => {
-            let element: Option<&mut Value> = array.get_mut::<usize>(n);
-            return element.map_or(Ok(()), |it| take_out(it, rest));
-        }
-        _ => (),
-    }
-    Ok(())
+    Ok(table)
 }
 
 pub fn parse(name: &str, text: &str, sets: &[String]) -> Result<Loaded> {
-    // First alone, because only then do errors have a line.
-    let _: Scenario = toml::from_str(text).map_err(|err| malformed(text, &err))?;
-    let table: Table = toml::from_str(text).map_err(|err| malformed(text, &err))?;
-    let loaded = finish(name, table, sets)?;
+    let file = (name.to_owned(), text.to_owned());
+    let table = syntax(&file)?;
+    let loaded = finish(name, table, Sources::of(&[file], sets), false)?;
     Ok(Loaded {
         text_bytes: text.len(),
         ..loaded
     })
 }
 
-fn finish(name: &str, mut table: Table, sets: &[String]) -> Result<Loaded> {
-    let mut scenario = typed(&table).map_err(|sentence| advised(String::new(), &sentence))?;
-    for set in sets {
-        let before = table.clone();
-        apply(&mut table, set, Reading::Toml)?;
-        scenario = match typed(&table) {
-            Ok(scenario) => scenario,
-            Err(sentence) => {
-                // A number where a text is wanted: a fraction without quotes.
-                table = before;
-                apply(&mut table, set, Reading::Text)?;
-                typed(&table).map_err(|_| {
-                    advised(format!("--set {set}: "), &sentence).or_hint("--set KEY=VALUE")
-                })?
-            }
+/// A scenario that was run: an older xdc may have allowed more.
+pub fn parse_stored(name: &str, text: &str) -> Result<(Scenario, Table)> {
+    let file = (name.to_owned(), text.to_owned());
+    let table = syntax(&file)?;
+    let (scenario, errors) = typed::read(&table);
+    match (scenario, Sources::of(&[file], &[]).all(errors)) {
+        (Some(scenario), None) => Ok((scenario, table)),
+        (_, err) => Err(err.unwrap_or_else(|| Error::usage("it is not a scenario"))),
+    }
+}
+
+/// With `asks_tc` this machine's tc reads the words for it, too.
+fn finish(name: &str, mut table: Table, sources: Sources, asks_tc: bool) -> Result<Loaded> {
+    let mut read = typed::read(&table);
+    let mut unset = Vec::new();
+    for set in &sources.sets {
+        let applied = |reading| {
+            let mut table = table.clone();
+            merge::apply(&mut table, set, reading)?;
+            let read = typed::read(&table);
+            Ok((table, read))
         };
-    }
-    table.iter().try_for_each(|(key, value)| {
-        limits::plain_text(&Value::String(key.clone()))?;
-        limits::plain_text(value)
-    })?;
-    validate(&scenario)?;
-    Ok(Loaded {
-        name: name.to_owned(),
-        scenario,
-        toml: table,
-        text_bytes: 0,
-        text: String::new(),
-        sets: Vec::new(),
-    })
-}
-
-/// Or what is wrong, in a sentence.
-fn typed(table: &Table) -> std::result::Result<Scenario, String> {
-    Value::Table(table.clone())
-        .try_into()
-        .map_err(|err: toml::de::Error| sentence_of(&err))
-}
-
-/// Names, as far as they can be checked without building the plan.
-fn validate(scenario: &Scenario) -> Result<()> {
-    limits::check(scenario)?;
-    for cc in scenario.ccs.iter().chain(scenario.cc.keys()) {
-        scenario.known_cc(cc)?;
-    }
-    for (name, cc) in &scenario.cc {
-        if cc.bpf.is_some() && cc.kernel.is_none() {
-            return Err(
-                Error::usage(format!("[cc.{name}] has 'bpf' but no 'kernel'"))
-                    .hint("kernel = \"NAME\", as its struct tcp_congestion_ops has it"),
-            );
+        let before = read.1.len();
+        match applied(Reading::Toml) {
+            Ok((changed, now)) if now.1.len() <= before => (table, read) = (changed, now),
+            Ok(as_toml) => {
+                // A number where a text is wanted: a fraction without quotes.
+                let as_text = applied(Reading::Text).ok();
+                let fits = as_text.filter(|(_, now)| now.1.len() <= before);
+                (table, read) = fits.unwrap_or(as_toml);
+            }
+            Err(err) => unset.push(err),
         }
     }
-    for expect in &scenario.expect {
-        scenario.known_cc(&expect.cc)?;
-        if expect.bound().is_none() {
-            return Err(Error::usage(format!(
-                "the expectation on '{}' has no bound",
-                expect.metric
-            ))
-            .hint("min, max or less_than_cc"));
+    let (scenario, mut errors) = read;
+    if let Some(scenario) = &scenario {
+        check::plain_texts(&table, &mut errors);
+        check::check(scenario, asks_tc, &mut errors);
+    }
+    if let Some(err) = sources.all(errors) {
+        unset.insert(0, err);
+    }
+    match (scenario, Error::all(unset)) {
+        (Some(mut scenario), None) => {
+            if scenario.title.is_empty() {
+                name.clone_into(&mut scenario.title);
+            }
+            Ok(Loaded {
+                name: name.to_owned(),
+                scenario,
+                toml: table,
+                text_bytes: 0,
+                sources,
+            })
         }
+        (_, err) => Err(err.unwrap_or_else(|| Error::usage("it is not a scenario"))),
     }
-    for agree in &scenario.agree {
-        agree
-            .ccs
-            .iter()
-            .try_for_each(|cc| scenario.known_cc(cc).map(drop))?;
-    }
-    scenario.check_metrics()?;
-    if !MTU_BYTES.contains(&scenario.topology.mtu) {
-        return Err(Error::usage(format!(
-            "an mtu of {} is not from {} to {}",
-            scenario.topology.mtu,
-            MTU_BYTES.start(),
-            MTU_BYTES.end()
-        )));
-    }
-    if ![4, 6].contains(&scenario.topology.ip) {
-        return Err(Error::usage(format!(
-            "'ip' is {}, and there are two versions of it",
-            scenario.topology.ip
-        ))
-        .hint("ip = 4, or ip = 6"));
-    }
-    if scenario.topology.ip == 6 && scenario.topology.mtu < MTU6_BYTES {
-        return Err(Error::usage(format!(
-            "an mtu of {} is below IPv6's {MTU6_BYTES}",
-            scenario.topology.mtu
-        )));
-    }
-    if scenario.topology.spray && !scenario.topology.ecmp() {
-        return Err(Error::usage("'spray' needs all shortest paths").hint("ecmp = true"));
-    }
-    if scenario.watch.is_empty() {
-        return Err(Error::usage("no port is watched").hint("[[watch]] for the bottleneck"));
-    }
-    if scenario.sample.0 == 0 || scenario.jain_window < scenario.sample {
-        return Err(Error::usage(
-            "'sample' must be above 0 and at most 'jain_window'",
-        ));
-    }
-    for flow in &scenario.flows {
-        if (flow.burst == Size(0)) != (flow.period == Time(0)) {
-            return Err(Error::usage(
-                "a flow that writes in bursts needs both 'burst' and 'period'",
-            ));
-        }
-    }
-    if scenario.large_above < scenario.small_below {
-        return Err(Error::usage("'large_above' is below 'small_below'"));
-    }
-    queues_are_used(scenario)?;
-    racks_are_there(scenario)?;
-    rtts_are_used(scenario)?;
-    for traffic in &scenario.traffic {
-        traffic.validate()?;
-    }
-    let endless = scenario.flows.iter().any(|flow| flow.bytes == Size(0));
-    if endless && scenario.duration.is_none() {
-        return Err(Error::usage(
-            "a flow without 'bytes' never ends in a scenario without 'duration'",
-        ));
-    }
-    Ok(())
-}
-
-/// What racks do needs racks.
-fn racks_are_there(scenario: &Scenario) -> Result<()> {
-    let fabric = scenario.topology.fabric.as_ref();
-    let there = fabric.is_some_and(|fabric| fabric.kind == Shape::Rotor);
-    let mut own = scenario.cc.values().map(|cc| &cc.acceltor);
-    match !there && (scenario.acceltor.is_some() || own.any(Option::is_some)) {
-        false => Ok(()),
-        true => Err(Error::usage("[acceltor] has no racks to be about")
-            .hint("kind = \"rotor\" in [topology.fabric]")),
-    }
-}
-
-/// A queue that no link has is a mistake of somebody who thinks that one has it.
-fn queues_are_used(scenario: &Scenario) -> Result<()> {
-    let topology = &scenario.topology;
-    let links = topology.links.iter();
-    let named = links.flat_map(|link| [&link.queue, &link.queue_ab, &link.queue_ba]);
-    let mut used: Vec<&str> = named.flatten().map(String::as_str).collect();
-    if let Some(fabric) = &topology.fabric {
-        used.extend(fabric.queues());
-    }
-    // A link that names one which is not defined is a mistake of its own.
-    if used.iter().any(|name| !scenario.queues.contains_key(*name)) {
-        return Ok(());
-    }
-    let names = scenario.queues.keys().map(String::as_str);
-    match names.into_iter().find(|name| !used.contains(name)) {
-        None => Ok(()),
-        Some(name) => {
-            let err = Error::usage(format!("no link has the queue '{name}' of [queues.{name}]"));
-            Err(err.hint(format!("queue = \"{name}\" in a link")))
-        }
-    }
-}
-
-/// The `rtt` of a queue says what a `bdp` is, so one of its sizes has to be in that.
-fn rtts_are_used(scenario: &Scenario) -> Result<()> {
-    for (name, queue) in &scenario.queues {
-        let of_ccs = scenario.cc.values().filter_map(|cc| cc.queues.get(name));
-        let all: Vec<_> = of_ccs.chain([queue]).collect();
-        let states = all.iter().any(|queue| queue.rtt.is_some());
-        if states && !all.iter().any(|queue| queue.has_bdps()) {
-            return Err(Error::usage(format!(
-                "'rtt' in [queues.{name}] has no effect: no size of it is in bdp"
-            ))
-            .hint("phantom = \"1bdp\""));
-        }
-    }
-    Ok(())
 }
 
 fn locate(home: Option<&Home>, name: &str) -> Result<PathBuf> {
@@ -548,29 +289,26 @@ fn locate(home: Option<&Home>, name: &str) -> Result<PathBuf> {
 
 /// What is wrong in a TOML file, with its line and what was probably meant.
 pub fn malformed(text: &str, err: &toml::de::Error) -> Error {
-    let err_of = |sentence| advised(sentence, &sentence_of(err));
+    let sentence = err.message().lines().collect::<Vec<_>>().join(" ");
     match err.span() {
-        Some(span) => {
-            let line = text[..span.start].matches('\n').count() + 1;
-            err_of(format!("line {line}: "))
-        }
-        None => err_of(String::new()),
+        Some(span) => advised(&format!("line {}: ", line_at(text, span.start)), &sentence),
+        None => advised("", &sentence),
     }
 }
 
-fn sentence_of(err: &toml::de::Error) -> String {
-    err.message().lines().collect::<Vec<_>>().join(" ")
-}
-
 /// Adds what was probably meant to an error about an unknown word.
-fn advised(place: String, sentence: &str) -> Error {
+pub fn advised(place: &str, sentence: &str) -> Error {
     // "unknown field `mut`, expected one of `mtu`, `hosts`": what is quoted.
     let mut quoted = sentence.split('`').skip(1).step_by(2);
+    if let Some(name) = sentence.strip_prefix("missing field ") {
+        let name = name.replace('`', "'");
+        return Error::usage(format!("{place}the key {name} is missing"));
+    }
     let unknown = ["unknown field", "unknown variant", "unknown metric"]
         .iter()
         .any(|start| sentence.starts_with(start));
     let Some(word) = quoted.next().filter(|_| unknown) else {
-        return Error::usage(format!("{place}{sentence}"));
+        return of_value(place, sentence);
     };
     let known: Vec<_> = quoted.collect();
     let err = Error::usage(format!("{place}what is '{word}'?"));
@@ -581,20 +319,34 @@ fn advised(place: String, sentence: &str) -> Error {
     }
 }
 
-/// Of a variant, whose table knows no lines: the line that has the word which the error quotes.
-fn placed(text: &str, err: Error) -> Error {
-    let said = err.to_string();
-    if said.starts_with("--set ") {
-        return err;
+/// A value that does not fit, with an example of one that does.
+fn of_value(place: &str, sentence: &str) -> Error {
+    if let Some((found, wanted)) = sentence
+        .strip_prefix("invalid type: ")
+        .and_then(|rest| rest.split_once(", expected "))
+    {
+        let hint = match wanted {
+            "a string" => "one text in quotes",
+            "a sequence" => "a list such as [\"a\", \"b\"]",
+            "a boolean" => "true or false",
+            "u8" | "u16" | "u32" | "u64" | "usize" | "i64" => "a whole number without quotes",
+            "f64" => "a number without quotes",
+            other => other,
+        };
+        let found = found.replace('`', "");
+        return Error::usage(format!("{place}the value is of a wrong type: {found}")).hint(hint);
     }
-    let at = word_of(&said).and_then(|word| {
-        let is_there = |line: &str| !line.trim_start().starts_with('#') && has_word(line, word);
-        text.lines().position(is_there)
-    });
-    match at {
-        Some(at) => err.about(format!("line {}", at + 1)),
-        None => err,
+    for start in [" (example: ", " (examples: ", " (write: "] {
+        if let Some((why, example)) = sentence.split_once(start) {
+            let err = Error::usage(format!("{place}{why}"));
+            return err.hint(example.trim_end_matches(')'));
+        }
     }
+    if sentence.contains("untagged enum") {
+        let err = Error::usage(format!("{place}the value is of a wrong type"));
+        return err.hint("a text in quotes, a number, or a list of texts");
+    }
+    Error::usage(format!("{place}{sentence}"))
 }
 
 /// Whole, and no part of a longer name.
@@ -607,167 +359,11 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// What an error quotes, or the sysctl that it begins with.
+/// The sysctl that an error names, or a word that it quotes.
 fn word_of(said: &str) -> Option<&str> {
-    let sysctl = said.split_once(" = ").map(|(name, _)| name);
-    let sysctl = sysctl.filter(|name| name.starts_with("net."));
+    let mut words = said.split_whitespace();
+    let sysctl = words.find(|word| word.starts_with("net."));
+    let sysctl = sysctl.map(|word| word.trim_end_matches([':', ',', ';']));
     let quoted = || said.split('\'').nth(1);
     sysctl.or_else(quoted).filter(|word| !word.is_empty())
-}
-
-/// What the value of a `--set` is taken for.
-#[derive(Clone, Copy)]
-enum Reading {
-    /// TOML, or a text without its quotes.
-    Toml,
-    Text,
-}
-
-/// `KEY=VALUE`, KEY as TOML writes dotted keys, with numbers for places in arrays. A value that
-/// is no TOML, or a number where a text is wanted, is a string; `net.x=1` is short for
-/// `sysctl."net.x"=1`, and for the same under each congestion control that has its own.
-/// `unset=KEY` takes a key away.
-fn apply(table: &mut Table, set: &str, reading: Reading) -> Result<()> {
-    let usage = |why: &str| Error::usage(format!("--set {set}: {why}")).hint("--set KEY=VALUE");
-    let (key, value) = set.split_once('=').ok_or_else(|| usage("no '='"))?;
-    let (key, value) = (key.trim(), value.trim());
-    if key == "unset" {
-        return unset(table, value).map_err(|err| err.about(format!("--set {set}")));
-    }
-    let keys = if key.starts_with("net.") {
-        sysctl_keys(table, key)
-    } else {
-        vec![key.to_owned()]
-    };
-    for key in keys {
-        let text = || toml::from_str(&format!("{key} = {}", Value::String(value.to_owned())));
-        let change: Table = match reading {
-            Reading::Toml => toml::from_str(&format!("{key} = {value}")).or_else(|_| text()),
-            Reading::Text => text(),
-        }
-        .map_err(|_| usage("the key is not a dotted TOML key"))?;
-        replace_ports(table, &change, Layer::Set)
-            .map_err(|err| err.about(format!("--set {set}")))?;
-        for (key, value) in change {
-            let place = table.entry(key).or_insert(Value::Boolean(false));
-            merge(place, value).map_err(|why| usage(&why))?;
-        }
-    }
-    Ok(())
-}
-
-/// Where a scenario says what a sysctl is: what is set must not be overridden further down.
-fn sysctl_keys(table: &Table, name: &str) -> Vec<String> {
-    let ccs = table.get("cc").and_then(Value::as_table);
-    let own = ccs.into_iter().flatten().filter(|(_, cc)| {
-        let sysctls = cc.get("sysctl").and_then(Value::as_table);
-        sysctls.is_some_and(|sysctls| sysctls.contains_key(name))
-    });
-    let mut keys = vec![format!("sysctl.\"{name}\"")];
-    keys.extend(own.map(|(cc, _)| format!("cc.{cc}.sysctl.\"{name}\"")));
-    keys
-}
-
-fn merge(place: &mut Value, change: Value) -> std::result::Result<(), String> {
-    match (place, change) {
-        (Value::Table(table), Value::Table(change)) => {
-            for (key, value) in change {
-                merge(table.entry(key).or_insert(Value::Boolean(false)), value)?;
-            }
-        }
-        (Value::Array(array), Value::Table(change)) => {
-            for (key, value) in change {
-                let element = key
-                    .parse::<usize>()
-                    .ok()
-                    .and_then(|index| array.get_mut(index))
-                    .ok_or_else(|| format!("there is no element '{key}'"))?;
-                merge(element, value)?;
-            }
-        }
-        (place, change) => *place = change,
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::units::tests::seeded;
-
-    fn leaf() -> impl Strategy<Value = Value> {
-        prop_oneof![
-            any::<i64>().prop_map(Value::Integer),
-            any::<bool>().prop_map(Value::Boolean),
-            "[a-z]{0,3}".prop_map(Value::String),
-        ]
-    }
-
-    fn table_of(value: impl Strategy<Value = Value>) -> impl Strategy<Value = Value> {
-        prop::collection::btree_map("[a-d]", value, 0..4)
-            .prop_map(|map| Value::Table(map.into_iter().collect()))
-    }
-
-    /// Tables and arrays of one another, of few keys, so that two of them have some in common.
-    fn value() -> impl Strategy<Value = Value> {
-        leaf().prop_recursive(3, 24, 4, |inner| {
-            let array = prop::collection::vec(inner.clone(), 0..4).prop_map(Value::Array);
-            prop_oneof![array, table_of(inner)]
-        })
-    }
-
-    /// What stands at a path of keys and of places in arrays.
-    fn at<'a>(value: &'a Value, path: &[String]) -> Option<&'a Value> {
-        path.iter().try_fold(value, |value, key| match value {
-            Value::Array(array) => array.get(key.parse::<usize>().ok()?),
-            value => value.get(key),
-        })
-    }
-
-    proptest! {
-        #![proptest_config(seeded())]
-
-        /// As --set does it.
-        #[test]
-        fn what_is_set_is_there_and_the_rest_is_as_it_was(
-            before in table_of(value()),
-            path in prop::collection::vec("[a-d]|[0-3]", 1..4),
-            new in leaf(),
-            elsewhere in prop::collection::vec("[a-d]|[0-3]", 1..4),
-        ) {
-            let nest = |value, key: &String| Value::Table([(key.clone(), value)].into_iter().collect());
-            let change = path.iter().rev().fold(new.clone(), nest);
-            let mut after = before.clone();
-            if merge(&mut after, change).is_ok() {
-                prop_assert_eq!(at(&after, &path), Some(&new));
-                let common = path.iter().zip(&elsewhere).take_while(|(a, b)| a == b).count();
-                let is_apart = common < path.len() && common < elsewhere.len();
-                // A number or a text on the way became a table.
-                let is_replaced = (1..path.len())
-                    .any(|n| at(&before, &path[..n]).is_some_and(|it| !it.is_table() && !it.is_array()));
-                if is_apart && !is_replaced {
-                    prop_assert_eq!(at(&after, &elsewhere), at(&before, &elsewhere));
-                }
-            }
-        }
-
-        #[test]
-        fn a_change_twice_is_a_change_once(before in table_of(value()), change in table_of(value())) {
-            let mut once = before;
-            if merge(&mut once, change.clone()).is_ok() {
-                let mut twice = once.clone();
-                prop_assert_eq!(merge(&mut twice, change), Ok(()));
-                prop_assert_eq!(twice, once);
-            }
-        }
-
-        #[test]
-        fn nothing_changed_is_the_change(change in table_of(value())) {
-            let mut empty = Value::Table(Table::new());
-            prop_assert_eq!(merge(&mut empty, change.clone()), Ok(()));
-            prop_assert_eq!(empty, change);
-        }
-    }
 }

@@ -3,14 +3,18 @@
 
 mod beside;
 pub mod ccs;
+mod check;
+mod defaults;
 pub mod dscp;
 pub mod engine;
 mod events;
 pub mod fabric;
 pub mod limits;
 mod load;
+mod merge;
 mod names;
 pub mod paths;
+mod place;
 pub mod plan;
 pub mod programs;
 pub mod rotor;
@@ -19,6 +23,7 @@ pub mod shape;
 pub mod sysctl;
 pub mod traffic;
 pub mod tunnel;
+mod typed;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -30,7 +35,9 @@ use xdc_netlink::deserialize_text;
 use xdc_proto::Mark;
 
 pub use self::ccs::{Cc, Ecn};
-pub use self::load::{Loaded, SEE_EXAMPLE, check_seed, load, malformed, name_of, parse};
+pub use self::load::{
+    Loaded, SEE_EXAMPLE, check_seed, load, malformed, name_of, parse, parse_stored,
+};
 pub use self::names::{expand, expand_all, no_node, pairs};
 use xdc_measure::figures::Windows;
 use xdc_measure::size::SizeClasses;
@@ -47,16 +54,28 @@ use crate::scenario::tunnel::TunnelSpec;
 use crate::text::nearest;
 use crate::units::{Amount, Fraction, Rate, Size, Time, text_schema};
 
+/// A key of a scenario, of steps that can be printed.
+macro_rules! at {
+    ($($step:expr),+ $(,)?) => {
+        vec![$($step.to_string()),+]
+    };
+}
+pub(crate) use at;
+
 /// One experiment, for any number of congestion controls.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
+    /// Without it: the name of the file.
+    #[serde(default)]
     pub title: String,
     #[serde(default)]
     pub description: String,
     /// Where in which paper the experiment is.
     #[serde(default)]
     pub source: String,
+    /// Without it: `uml`.
+    #[serde(default = "uml")]
     pub engine: Kind,
     /// Congestion controls, in the order of tables.
     pub ccs: Vec<String>,
@@ -68,20 +87,23 @@ pub struct Scenario {
     pub cpus: Option<u32>,
     /// Without it the run ends when every flow has ended.
     pub duration: Option<Time>,
-    pub sample: Time,
+    /// Interval of the series. Without it: 1 ms or more, at least 500 samples of the duration.
+    pub sample: Option<Time>,
     /// Flows that are planned to start before it are in no figure of completion.
     #[serde(default)]
     pub warmup: Time,
-    /// Fairness is computed over windows of this length.
-    #[serde(default = "ten_ms")]
-    pub jain_window: Time,
+    /// Fairness is computed over windows of this length. Without it: 10 ms, or `sample` if that
+    /// is longer.
+    pub jain_window: Option<Time>,
     /// Times at which the traffic changes: fairness is also computed for each phase between two.
     #[serde(default)]
     pub phases: Vec<Time>,
     pub topology: TopologySpec,
     #[serde(default, deserialize_with = "ports")]
     pub queues: BTreeMap<String, QueueSpec>,
-    /// The first one is the bottleneck: utilisation is measured against its link.
+    /// The first one is the bottleneck: utilisation is measured against its link. Without any:
+    /// the slowest port on the flows' ways, as "bottleneck".
+    #[serde(default)]
     pub watch: Vec<WatchSpec>,
     #[serde(default)]
     pub flows: Vec<FlowSpec>,
@@ -154,7 +176,11 @@ impl Scenario {
                 {
                     return Ok(());
                 }
-                ("watched port", name, names.collect())
+                let mut names: Vec<_> = names.collect();
+                if names.is_empty() {
+                    names.push(defaults::BOTTLENECK);
+                }
+                ("watched port", name, names)
             }
             Asks::Samples(name) => {
                 let names = self
@@ -206,18 +232,11 @@ impl Scenario {
         named.any(|name| !self.files.contains_key(name))
     }
 
-    /// That what is expected, or compared, is of this scenario.
-    pub fn check_metrics(&self) -> Result<()> {
-        let expected = self.expect.iter().map(|expect| &expect.metric);
-        let mut metrics = expected.chain(self.agree.iter().map(|agree| &agree.metric));
-        metrics.try_for_each(|metric| self.check_metric(metric))
-    }
-
     /// Over what fairness is computed, us.
     pub fn windows(&self) -> Windows {
         let us = |time: Time| time.0 / 1000;
         Windows {
-            jain_us: us(self.jain_window),
+            jain_us: us(self.jain_window()),
             phases_us: self.phases.iter().copied().map(us).collect(),
             warmup_us: us(self.warmup),
         }
@@ -252,8 +271,26 @@ fn large_above() -> Size {
     Size(1_000_000)
 }
 
-fn ten_ms() -> Time {
-    Time(10_000_000)
+fn uml() -> Kind {
+    Kind::Uml
+}
+
+fn mtu() -> u32 {
+    1500
+}
+
+fn all() -> String {
+    "all".to_owned()
+}
+
+/// A number of bytes of a flow that ends.
+fn some_bytes<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Size, D::Error> {
+    match Size::deserialize(from)? {
+        Size(0) => Err(D::Error::custom(
+            "a flow has at least one byte; leave 'bytes' away for a flow without an end",
+        )),
+        size => Ok(size),
+    }
 }
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -266,6 +303,7 @@ pub struct TopologySpec {
     pub hosts: Vec<String>,
     #[serde(default)]
     pub routers: Vec<String>,
+    #[serde(default = "mtu")]
     pub mtu: u32,
     /// One ACK per packet.
     #[serde(default)]
@@ -538,6 +576,7 @@ pub struct WatchSpec {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlowSpec {
+    #[serde(default = "all")]
     pub group: String,
     pub src: String,
     pub dst: String,
@@ -545,7 +584,7 @@ pub struct FlowSpec {
     #[serde(default = "once")]
     pub count: usize,
     /// Without it a flow lasts until the run stops.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "some_bytes")]
     pub bytes: Size,
     #[serde(default)]
     pub start: Time,
@@ -741,12 +780,12 @@ source = "test"
     fn errors_name_the_line() {
         let text = SMALL.replace("limit = \"100kb\"", "limit = \"100kg\"");
         let err = parse("small", &text, &[]).unwrap_err().to_string();
-        assert!(err.starts_with("line 21: "), "{err}");
+        assert!(err.starts_with("small:21: queues.port.limit: "), "{err}");
         assert!(err.contains("100kg"), "{err}");
         let text = SMALL.replace("quickack", "quikack").replace("mtu", "mut");
         let err = parse("small", &text, &[]).unwrap_err().lines().join(" ");
         assert!(
-            err.contains("line 7") && err.contains("what is 'mut'? try: 'mtu'"),
+            err.contains("small:7: topology.mut: what is 'mut'? try: 'mtu'"),
             "{err}"
         );
     }
@@ -823,11 +862,14 @@ source = "test"
     fn a_variant_names_its_line() {
         let said = said(variant(SMALL, "\n[topology]\nmtuu = 9000\n", &[]));
         assert!(
-            said.contains("line 4: what is 'mtuu'?") && said.contains("'mtu'"),
+            said.contains("own.toml:4: topology.mtuu: what is 'mtuu'?") && said.contains("'mtu'"),
             "{said}"
         );
         let said = self::said(variant(SMALL, "[topology.links.9]\nmtu = 9000\n", &[]));
-        assert!(said.contains("line 2: there is no element '9'"), "{said}");
+        assert!(
+            said.contains(":2: topology.links.9: there is no element '9'"),
+            "{said}"
+        );
     }
 
     #[test]
@@ -856,7 +898,7 @@ source = "test"
         // For one congestion control only, and the other one keeps its own.
         let scenario = variant(
             &of_cc,
-            "[cc.cubic.queues.port]\ntc = \"red limit 1mb\"\n",
+            "[cc.cubic.queues.port]\ntc = \"bfifo limit 1mb\"\n",
             &[],
         )
         .unwrap()
@@ -904,18 +946,18 @@ source = "test"
         let own = SMALL.replace("[queues.port]", "[queues.port]\ntc = \"fq_codel\"");
         let text = said(parse("small", &own, &[]));
         assert!(
-            text.contains("line 20: ") && text.contains(sentence),
+            text.contains("small:20: queues.port: ") && text.contains(sentence),
             "{text}"
         );
         let text = said(variant(SMALL, &format!("\n{both}"), &[]));
         assert!(
-            text.contains("line 3: ") && text.contains(sentence),
+            text.contains("own.toml:3: ") && text.contains(sentence),
             "{text}"
         );
         let of_cc = both.replace("queues", "cc.cubic.queues");
         let text = said(variant(SMALL, &of_cc, &[]));
         assert!(
-            text.contains("line 2: ") && text.contains(sentence),
+            text.contains("own.toml:2: ") && text.contains(sentence),
             "{text}"
         );
         let set = "queues.port={tc=\"fq_codel\", limit=\"1MB\"}";
@@ -942,7 +984,7 @@ source = "test"
         }
         let text = said(variant(SMALL, "unset = [\"queues.port.mex\"]\n", &[]));
         assert!(
-            text.contains("line 2: there is no 'mex' to unset") && text.contains("try: 'max'"),
+            text.contains(":2: unset: there is no 'mex' to unset") && text.contains("try: 'max'"),
             "{text}"
         );
         let text = said(with(&["unset=queues.prot.max"]));

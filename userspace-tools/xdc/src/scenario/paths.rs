@@ -106,9 +106,14 @@ impl<'a> Paths<'a> {
             .fold(0, u64::saturating_add))
     }
 
+    /// Number of each link from one node to another, and whether it is crossed from a to b.
+    pub fn ports(&self, from: &str, to: &str) -> Result<Vec<(usize, bool)>> {
+        self.ports_between(self.node(from)?, self.node(to)?)
+    }
+
     /// The links from one node to another, the last one first, and the direction of each.
     pub fn walk(&self, from: &str, to: &str) -> Result<Vec<(&'a Link, &'a Direction)>> {
-        let ports = self.ports_between(self.node(from)?, self.node(to)?)?;
+        let ports = self.ports(from, to)?;
         let links = ports.into_iter().map(|(number, forward)| {
             let link = &self.topology.links[number];
             (link, if forward { &link.ab } else { &link.ba })

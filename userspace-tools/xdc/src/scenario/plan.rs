@@ -19,6 +19,8 @@ use xdc_proto::{
 };
 
 use crate::error::{Error, Result};
+use crate::scenario::check::one_packet;
+use crate::scenario::defaults;
 use crate::scenario::dscp;
 use crate::scenario::events::events;
 use crate::scenario::fabric::Fabric;
@@ -32,7 +34,7 @@ use crate::scenario::sysctl;
 use crate::scenario::traffic::{self, Classes};
 use crate::scenario::tunnel::tunnels;
 use crate::scenario::{
-    Cc, CcSpec, LinkSpec, QueueSpec, Scalar, Scenario, Threshold, expand, expand_all, no_node,
+    Cc, CcSpec, LinkSpec, QueueSpec, Scalar, Scenario, Threshold, at, expand, expand_all, no_node,
     pairs,
 };
 use crate::text::nearest;
@@ -66,12 +68,23 @@ pub fn plan(scenario: &Scenario, cc: &str, seed: u64, scale: u32) -> Result<Plan
     let mut topology = topology(scenario, known, seed, scale)?;
     let events = events(scenario, &mut topology, seed, scale)?;
     let programs = programs(scenario, &topology, scale)?;
-    let mut flows = flows(scenario, known, &topology, seed, scale)?;
+    let planned_flows = |topology: &Topology| flows(scenario, known, topology, seed, scale);
+    let mut flows = planned_flows(&topology)?;
+    let mut watch = watch(scenario, &topology)?;
+    if watch.is_empty() {
+        let (link, forward, watched) = defaults::bottleneck(&topology, &flows)?;
+        let link = &mut topology.links[link];
+        let direction = if forward { &mut link.ab } else { &mut link.ba };
+        if defaults::make_visible(direction) {
+            flows = planned_flows(&topology)?;
+        }
+        watch.push(watched);
+    }
+    have_room(&topology, &flows)?;
     topology.tunnels = tunnels(scenario, &topology, &mut flows, scale)?;
     if let Some(across) = known.inter_cc {
         by_route(scenario, &mut topology, &flows, &known.cc, across, scale)?;
     }
-    let watch = watch(scenario, &topology)?;
     let scaled_us = |time: Time| time.0 * u64::from(scale) / 1000;
     Ok(Plan {
         version: VERSION,
@@ -84,7 +97,7 @@ pub fn plan(scenario: &Scenario, cc: &str, seed: u64, scale: u32) -> Result<Plan
             flow_series: scenario.flow_series.unwrap_or(flows.len() <= MAX_SERIES),
             flows,
             watch,
-            sample_us: scaled_us(scenario.sample).max(1),
+            sample_us: scaled_us(scenario.sample()).max(1),
             stop_after_us: scenario.duration.map(scaled_us),
             seed,
             programs,
@@ -408,7 +421,7 @@ fn seed_queue(direction: &mut Direction, seed: u64) {
     }
 }
 
-fn check_name(name: &str) -> Result<()> {
+pub fn check_name(name: &str) -> Result<()> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
     if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(allowed) {
         return Err(
@@ -456,7 +469,7 @@ fn direction(
 }
 
 /// What the scenario says of a congestion control: of its kind, then of this variety of it.
-fn of_cc<'a>(scenario: &'a Scenario, cc: &'a Cc) -> Vec<(&'a str, &'a CcSpec)> {
+pub fn of_cc<'a>(scenario: &'a Scenario, cc: &'a Cc) -> Vec<(&'a str, &'a CcSpec)> {
     let variety = (cc.name != cc.cc).then_some(cc.name.as_str());
     [cc.cc.as_str()]
         .into_iter()
@@ -497,7 +510,10 @@ fn queues<'a>(scenario: &'a Scenario, cc: &Cc) -> Result<BTreeMap<&'a str, OwnQu
         .map(|(name, base)| {
             let own = of.iter().filter_map(|(_, own)| own.queues.get(name));
             let spec = own.fold(base.clone(), |base, spec| spec.over(&base));
-            let about = |err: Error| err.about(format!("[queues.{name}]"));
+            let about = |err: Error| {
+                let table = at!["queues", name];
+                err.about(format!("[queues.{name}]")).below(&table)
+            };
             let queue = match spec.has_bdps() && spec.tc.is_none() {
                 true => Queue::Phantom(PhantomQueue::default()),
                 false => queue(&spec, cc.mark, 0).map_err(about)?,
@@ -527,7 +543,10 @@ fn size_by_bdp(topology: &mut Topology, named: &[PortQueues<'_>], scale: u32) ->
             let Some((name, own)) = port.filter(|port| wanted(&Some(*port))) else {
                 continue;
             };
-            let about = |err: Error| err.about(format!("[queues.{name}]"));
+            let about = |err: Error| {
+                let table = at!["queues", name];
+                err.about(format!("[queues.{name}]")).below(&table)
+            };
             let stated_ns = own.spec.rtt.map(|rtt| rtt.0 * u64::from(scale));
             let rtt_ns = stated_ns.or(longest_ns.get(name).copied()).ok_or_else(|| {
                 about(
@@ -561,7 +580,7 @@ fn queue(spec: &QueueSpec, mark: Mark, bdp_bytes: u64) -> Result<Queue> {
 }
 
 /// A queue in the words of tc. Phantom's are read here, so that a mistake costs no run.
-fn tc(text: &str, mark: Mark) -> Result<TcQueue> {
+pub fn tc(text: &str, mark: Mark) -> Result<TcQueue> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "_-+.,:%".contains(c);
     let mut words = Vec::new();
     for word in text.split_whitespace() {
@@ -580,7 +599,7 @@ fn tc(text: &str, mark: Mark) -> Result<TcQueue> {
         if !words.iter().any(|word| word == "mark") {
             words.extend(["mark".to_owned(), mark.name().to_owned()]);
         }
-        phantom::Options::from_words(&words).map_err(|mistake| {
+        let options = phantom::Options::from_words(&words).map_err(|mistake| {
             let names: Vec<_> = WORDS.iter().map(|word| word.name).collect();
             let near = match &mistake {
                 Mistake::Unknown(word) => nearest(word, &names),
@@ -592,6 +611,8 @@ fn tc(text: &str, mark: Mark) -> Result<TcQueue> {
                 None => err.hint("xdc qdisc add --help lists the options"),
             }
         })?;
+        let checked = options.check();
+        checked.map_err(|(_, why)| Error::usage(why.sentence).hint(why.range))?;
     }
     Ok(TcQueue {
         kind,
@@ -600,30 +621,43 @@ fn tc(text: &str, mark: Mark) -> Result<TcQueue> {
     })
 }
 
-fn phantom(spec: &QueueSpec, mark: Mark, bdp_bytes: u64) -> Result<PhantomQueue> {
+pub fn phantom(spec: &QueueSpec, mark: Mark, bdp_bytes: u64) -> Result<PhantomQueue> {
     let bytes = |amount: Amount| amount.bytes(bdp_bytes);
     let limit = spec
         .limit
         .map(bytes)
         .filter(|limit| limit.0 > 0)
-        .ok_or_else(|| Error::usage("a queue needs a 'limit' above 0"))?;
-    let of_limit = |threshold: Option<Threshold>| -> Result<Option<u32>> {
+        .ok_or_else(|| {
+            let sentence =
+                spec.limit
+                    .map_or("a queue needs a 'limit' above 0".to_owned(), |limit| {
+                        format!(
+                            "a limit of {limit} is 0 bytes at a port whose bdp is {bdp_bytes} bytes"
+                        )
+                    });
+            let err = Error::usage(sentence).hint("limit = \"100kB\"");
+            err.at(at!["limit"])
+        })?;
+    let of_limit = |name: &str, threshold: Option<Threshold>| -> Result<Option<u32>> {
         match threshold {
             None => Ok(None),
             Some(Threshold::OfLimit(fraction)) => Ok(Some(fraction.0)),
-            Some(Threshold::Of(amount)) => ppm_of(bytes(amount), limit).map(Some),
+            Some(Threshold::Of(amount)) => ppm_of(bytes(amount), limit)
+                .map(Some)
+                .map_err(|err| err.at(at![name])),
         }
     };
     Ok(PhantomQueue {
-        limit_bytes: u32::try_from(limit.0)
-            .map_err(|_| Error::usage(format!("the limit {limit} is above {MAX_LIMIT}")))?,
+        limit_bytes: u32::try_from(limit.0).map_err(|_| {
+            Error::usage(format!("the limit {limit} is above {MAX_LIMIT}")).at(at!["limit"])
+        })?,
         seed: None,
         phantom_bytes: spec.phantom.map(|amount| bytes(amount).0),
         drain_ppm: spec.drain.map(|fraction| fraction.0),
         pmin_ppm: spec.pmin.map(|fraction| fraction.0),
         pmax_ppm: spec.pmax.map(|fraction| fraction.0),
-        min_ppm: of_limit(spec.min)?,
-        max_ppm: of_limit(spec.max)?,
+        min_ppm: of_limit("min", spec.min)?,
+        max_ppm: of_limit("max", spec.max)?,
         mark: Some(spec.mark.unwrap_or(mark)),
     })
 }
@@ -673,7 +707,7 @@ fn owned(pairs: &[(&str, &str)]) -> impl Iterator<Item = (String, String)> {
         .map(|&(name, value)| (name.to_owned(), value.to_owned()))
 }
 
-fn scaled(name: &str, value: &Scalar, scale: u32) -> String {
+pub fn scaled(name: &str, value: &Scalar, scale: u32) -> String {
     let scale = i64::from(scale);
     match (value, sysctl::unit(name)) {
         (Scalar::Integer(n), Some("us" | "ms")) => n.saturating_mul(scale).to_string(),
@@ -764,6 +798,34 @@ fn flows(
     Ok(flows)
 }
 
+/// That a full packet fits into each queue on the flows' ways, sizes in `bdp` included.
+fn have_room(topology: &Topology, flows: &[Flow]) -> Result<()> {
+    let is_small = |link: &Link, direction: &Direction| match &direction.queue {
+        Some(Queue::Phantom(queue)) => one_packet(queue.limit_bytes, link.mtu).is_err(),
+        _ => false,
+    };
+    let mut links = topology.links.iter();
+    if !links.any(|link| is_small(link, &link.ab) || is_small(link, &link.ba)) {
+        return Ok(());
+    }
+    let paths = Paths::new(topology)?;
+    let mut ends: Vec<_> = flows.iter().map(|flow| (&flow.src, &flow.dst)).collect();
+    ends.sort_unstable();
+    ends.dedup();
+    for (src, dst) in ends {
+        for (link, direction) in paths.walk(src, dst)? {
+            if let Some(Queue::Phantom(queue)) = &direction.queue {
+                let checked = one_packet(queue.limit_bytes, link.mtu);
+                checked.map_err(|err| {
+                    err.about(format!("between '{}' and '{}'", link.a, link.b))
+                        .at(at!["queues"])
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
 fn too_many(flows: usize) -> Error {
     Error::usage(format!(
         "{flows} flows are more than there are ports: at most {MAX_FLOWS}"
@@ -816,7 +878,7 @@ fn by_route(
 }
 
 /// A flow can have one of the kernel's, but not what a name here adds to it.
-fn single_cc(scenario: &Scenario, name: &str) -> Result<Cc> {
+pub fn single_cc(scenario: &Scenario, name: &str) -> Result<Cc> {
     let known = scenario.known_cc(name)?;
     if known.name != known.cc {
         return Err(Error::usage(format!(

@@ -283,8 +283,15 @@ pub fn place(
         topology.of_hosts.push(RTO_MIN.to_owned());
     }
     let words = words(spec, k, network.packet_rtt_ns, scale);
-    acceltor::Options::from_words(&words)
+    let options = acceltor::Options::from_words(&words)
         .map_err(|mistake| Error::usage(mistake.to_string()).about("[acceltor]"))?;
+    let timed = acceltor::Options {
+        day_ns: Some(day_ns),
+        ..options
+    };
+    timed
+        .check()
+        .map_err(|(_, why)| Error::usage(why.sentence).hint(why.range))?;
     for link in &mut topology.links {
         if link.b == shape.packet && shape.racks.iter().any(|rack| rack.switch == link.a) {
             link.ab.queue = Some(Queue::Tc(TcQueue {

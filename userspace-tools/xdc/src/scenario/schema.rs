@@ -196,13 +196,13 @@ mod tests {
         assert_eq!(mistake(SMALL), None);
         for (from, to, said) in [
             ("mtu = 1500", "mut = 1500", "/topology: "),
-            ("mtu = 1500", "", "/topology: without \"mtu\""),
+            ("to = \"r\"", "", "/watch/0: without \"to\""),
             (
                 "rate = \"1gbit\"",
                 "rate = 1000000000",
                 "/topology/links/0/rate",
             ),
-            ("sample = \"1ms\"", "sample = 1", "/sample: not of type"),
+            ("sample = \"1ms\"", "sample = 1", "/sample: "),
             ("engine = \"uml\"", "engine = \"vmware\"", "/engine: "),
         ] {
             let text = SMALL.replacen(from, to, 1);

@@ -26,9 +26,46 @@ pub fn check(name: &str, value: &str) -> Result<()> {
     } else if let Some(key) = name.strip_prefix(TLT) {
         check_row(tlt::PARAMS, key, value)
     } else {
-        Ok(())
+        check_kernels(name, value)
     };
     checked.map_err(|err| err.about(format!("{name} = {value}")))
+}
+
+/// Refuses a name that is almost one of the kernel's, and a text for a number; other names may be
+/// of a module or of another kernel.
+fn check_kernels(name: &str, value: &str) -> Result<()> {
+    let lines = include_str!("sysctls.txt").lines();
+    let lines = lines.filter(|line| line.starts_with("net."));
+    let known = lines.map(|line| {
+        line.strip_suffix(" -")
+            .map_or((line, false), |name| (name, true))
+    });
+    let known: Vec<(&str, bool)> = known.collect();
+    match known.iter().find(|(known, _)| *known == name) {
+        Some((_, true)) => Ok(()),
+        Some((_, false)) => {
+            let mut words = value.split_whitespace();
+            let is_number =
+                !value.trim().is_empty() && words.all(|word| word.parse::<i64>().is_ok());
+            check_that(is_number, "not a number", || {
+                "a number, or several".to_owned()
+            })
+        }
+        None => {
+            let group = name.rsplit_once('.').map_or("", |(group, _)| group);
+            let last = |name: &'static str| name.strip_prefix(group)?.strip_prefix('.');
+            let beside: Vec<_> = known.iter().filter_map(|(known, _)| last(known)).collect();
+            let own = name
+                .strip_prefix(group)
+                .unwrap_or(name)
+                .trim_start_matches('.');
+            let near =
+                nearest(own, &beside).filter(|near| strsim::damerau_levenshtein(near, own) <= 2);
+            check_that(near.is_none(), "no such sysctl", || {
+                format!("'{group}.{}'", near.unwrap_or_default())
+            })
+        }
+    }
 }
 
 /// The sysctls of a module that is no algorithm.
@@ -133,6 +170,9 @@ mod tests {
             ("net.gemini_err.k_bytes", "0"),
             ("net.gemini_err.max_error_us", "1000000"),
             ("net.ipv4.tcp_rmem", "4096 16777216 536870912"),
+            ("net.ipv4.tcp_congestion_control", "reno"),
+            ("net.ipv4.conf.all.rp_filter", "0"),
+            ("net.mine.tcp_sackk", "1"),
         ] {
             assert!(check(name, value).is_ok(), "{name}");
         }
@@ -146,6 +186,10 @@ mod tests {
             ("net.ipv4./etc/x", "1"),
             ("net.unocc.intra_rtt", "14"),
             ("net.unocc.profile", "best"),
+            ("net.ipv4.tcp_sackk", "1"),
+            ("net.ipv4.tcp_sack", "yes"),
+            ("net.ipv4.tcp_rmem", "4096 large 1"),
+            ("net.core.somaxcon", "1"),
             ("net.gemini.profile", "artifact"),
             ("net.tlt.enabled", "2"),
             ("net.tlt.dscp", "8"),

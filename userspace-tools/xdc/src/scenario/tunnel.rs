@@ -85,6 +85,25 @@ impl TunnelSpec {
     }
 }
 
+impl TunnelSpec {
+    /// In ip's words, what a pair of hosts decides included.
+    pub fn all_words(&self) -> Vec<String> {
+        let mut words = self.words(false);
+        let own = [
+            ("channels", self.channels.map(u16::from)),
+            ("window", self.window),
+        ];
+        for (name, value) in own {
+            words.extend(
+                value
+                    .into_iter()
+                    .flat_map(|n| [name.to_owned(), n.to_string()]),
+            );
+        }
+        words
+    }
+}
+
 /// Puts the flows that the scenario wants there into tunnels, one for each pair of hosts.
 pub fn tunnels(
     scenario: &Scenario,
@@ -106,9 +125,6 @@ pub fn tunnels(
             Error::usage("the times of a tunnel cannot be scaled").hint("--engine uml"),
         ));
     }
-    let words = spec.words(false);
-    let parsed = unorc::Options::parse(&words.iter().map(String::as_str).collect::<Vec<_>>());
-    parsed.map_err(|why| about(Error::usage(why)))?;
     let paths = Paths::new(topology)?;
     let classes = Classes::new(&paths, topology, scenario.inter_rtt, scale)?;
     let mut pairs: BTreeMap<(String, String), (usize, f64)> = BTreeMap::new();

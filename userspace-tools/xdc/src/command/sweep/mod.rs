@@ -253,7 +253,7 @@ impl<'a> Sweep<'a> {
             }
         };
         let plan = plan::plan(&loaded.scenario, &cell.cc, cell.seed, scale)
-            .map_err(|err| err.about(self.name(cell)))?;
+            .map_err(|err| loaded.placed(err).about(self.name(cell)))?;
         Ok((plan, scale))
     }
 
@@ -444,6 +444,9 @@ fn report(
         );
     } else {
         print!("{}", table::text(grid, &rows, &metrics));
+        if let Some(note) = table::seeds_note(grid, &rows) {
+            println!("{note}");
+        }
         println!("table: {}", dir.join("table.csv").display());
         println!("plots: {}", dir.join("plots.svg").display());
     }

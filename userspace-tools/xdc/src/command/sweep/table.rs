@@ -188,16 +188,52 @@ pub fn json(grid: &Expanded, row: &Row<'_>) -> Value {
     })
 }
 
-/// The mean over the seeds at one point.
+/// The mean over the seeds at one point; over one of them, if they are alike.
 pub fn mean(rows: &[Row<'_>], point: usize, cc: &str, metric: &Metric) -> Option<Estimate> {
-    let here = rows
-        .iter()
-        .filter(|row| row.cell.point == point && row.cell.cc == cc);
-    estimate(
-        &here
-            .filter_map(|row| metric.of(&row.outcome.run))
-            .collect::<Vec<_>>(),
-    )
+    let here = distinct(rows, point, cc).into_iter();
+    let values: Vec<_> = here.filter_map(|row| metric.of(&row.outcome.run)).collect();
+    estimate(&values)
+}
+
+/// The rows of a point and a congestion control; the first, if no figure of a run depends on the
+/// seed: equal values are no sample, and their interval no precision.
+fn distinct<'a, 'g>(rows: &'a [Row<'g>], point: usize, cc: &str) -> Vec<&'a Row<'g>> {
+    let is_here = |row: &&Row<'_>| row.cell.point == point && row.cell.cc == cc;
+    let mut here: Vec<_> = rows.iter().filter(is_here).collect();
+    if here.len() > 1 && here.windows(2).all(|pair| are_alike(pair[0], pair[1])) {
+        here.truncate(1);
+    }
+    here
+}
+
+fn are_alike(a: &Row<'_>, b: &Row<'_>) -> bool {
+    let figures = |row: &Row<'_>| {
+        let mut figures = leaves(&row.outcome.run).ok()?;
+        figures.retain(|key, _| !OF_THIS_MACHINE.contains(&key.as_str()));
+        Some(figures)
+    };
+    figures(a) == figures(b)
+}
+
+/// A line for a table in which seeds change nothing; None if they do, or there is one.
+pub fn seeds_note(grid: &Expanded, rows: &[Row<'_>]) -> Option<String> {
+    let (mut alike, mut all) = (0, 0);
+    for index in 0..grid.points.len() {
+        for cc in ccs(grid) {
+            let is_here = |row: &&Row<'_>| row.cell.point == index && row.cell.cc == cc;
+            let seeds = rows.iter().filter(is_here).count();
+            all += usize::from(seeds > 1);
+            alike += usize::from(seeds > 1 && distinct(rows, index, cc).len() == 1);
+        }
+    }
+    let of = match alike {
+        0 => return None,
+        alike if alike == all => String::new(),
+        alike => format!(" of {alike} of {all} rows"),
+    };
+    Some(format!(
+        "note: the seeds change nothing{of}: nothing there is random, so one run stands for all"
+    ))
 }
 
 /// In the order in which they come.
@@ -222,10 +258,7 @@ pub fn text(grid: &Expanded, rows: &[Row<'_>], metrics: &[Metric]) -> String {
     lines.push(head.chain(metrics.iter().map(Metric::to_string)).collect());
     for (index, point) in grid.points.iter().enumerate() {
         for cc in ccs(grid) {
-            let seeds = rows
-                .iter()
-                .filter(|row| row.cell.point == index && row.cell.cc == cc)
-                .count();
+            let seeds = distinct(rows, index, cc).len();
             if seeds == 0 {
                 continue;
             }
@@ -336,6 +369,63 @@ mod tests {
         assert_eq!(begin(1), ["10", "", "40%", "unocc", "7", "bbbb"]);
         assert!(head.iter().any(|name| name == "queues.port.marks"));
         assert!(!head.iter().any(|name| name == "wall_s"));
+    }
+
+    #[test]
+    fn seeds_that_change_nothing_are_one_run() {
+        let cell = |cc: &str, seed| Cell {
+            point: 0,
+            cc: cc.to_owned(),
+            seed,
+        };
+        let seeds = ["unocc", "cubic"].map(|cc| [1, 2, 3].map(|seed| cell(cc, seed)));
+        let grid = Expanded {
+            axes: Vec::new(),
+            points: vec![super::super::grid::Point {
+                labels: Vec::new(),
+                loaded: parse("small", SMALL, &[]).unwrap(),
+            }],
+            cells: seeds.concat(),
+        };
+        let row = |cell, goodput_mbps| {
+            let run = figures::run(&recorded(), &Windows::every_us(1000));
+            Row {
+                cell,
+                key: String::new(),
+                outcome: Outcome {
+                    cc: "unocc".to_owned(),
+                    seed: 1,
+                    scale: 1,
+                    engine: "uml".to_owned(),
+                    kernel: "7.3.4".to_owned(),
+                    axes: BTreeMap::new(),
+                    run: Run {
+                        goodput_mbps,
+                        ..run
+                    },
+                    throughput: Vec::new(),
+                },
+            }
+        };
+        let rows = |cubic: [f64; 3]| {
+            let goodputs = [[5.0; 3], cubic].concat();
+            let cells = grid.cells.iter().zip(goodputs);
+            cells
+                .map(|(cell, goodput)| row(cell, goodput))
+                .collect::<Vec<_>>()
+        };
+        let metrics = [named("goodput_mbps"), named("drops")];
+        let alike = rows([7.0; 3]);
+        assert!(!text(&grid, &alike, &metrics).contains("+-"));
+        let note = seeds_note(&grid, &alike).unwrap();
+        assert!(note.contains("the seeds change nothing: "), "{note}");
+        // A figure that is 0 in all runs is an estimate if other figures vary.
+        let cubic_varies = rows([7.0, 8.0, 9.0]);
+        let shown = text(&grid, &cubic_varies, &metrics);
+        assert_eq!(shown.matches("+-").count(), 2, "{shown}");
+        let note = seeds_note(&grid, &cubic_varies).unwrap();
+        assert!(note.contains("of 1 of 2 rows"), "{note}");
+        assert_eq!(seeds_note(&grid, &rows([1.0, 2.0, 3.0])[3..]), None);
     }
 
     fn named(name: &str) -> Metric {

@@ -8,8 +8,8 @@ use csv::{ReaderBuilder, StringRecord, Trim};
 
 use super::TrafficSpec;
 use crate::error::{Error, Result};
-use crate::scenario::beside;
 use crate::scenario::limits::{LONGEST, MOST_BYTES};
+use crate::scenario::{at, beside};
 use crate::text::nearest;
 use crate::units::{Size, Time};
 
@@ -51,16 +51,25 @@ impl FlowFile {
     /// Those that the traffic names, by name; each from the first of `dirs` that has it.
     pub fn read_all(dirs: &[PathBuf], traffic: &[TrafficSpec]) -> Result<BTreeMap<String, Self>> {
         let mut files = BTreeMap::new();
-        for name in traffic.iter().filter_map(|spec| spec.file.as_ref()) {
-            let (path, bytes) = beside::read(dirs, name)?;
-            let text = String::from_utf8(bytes)
-                .map_err(|_| Error::usage(format!("{} is not text in UTF-8", path.display())))?;
-            let rows = rows(&text).map_err(|err| err.about(path.display()))?;
-            files.insert(name.clone(), Self { text, rows });
+        for (n, spec) in traffic.iter().enumerate() {
+            let Some(name) = &spec.file else { continue };
+            let read = Self::read(dirs, name).map_err(|err| err.at(at!["traffic", n, "file"]));
+            files.insert(name.clone(), read?);
         }
         Ok(files)
     }
+
+    fn read(dirs: &[PathBuf], name: &str) -> Result<Self> {
+        let (path, bytes) = beside::read(dirs, name)?;
+        let about = |err: Error| err.about(path.display()).or_hint(SHAPE);
+        let text =
+            String::from_utf8(bytes).map_err(|_| about(Error::usage("it is not text in UTF-8")))?;
+        let rows = rows(text.strip_prefix('\u{feff}').unwrap_or(&text)).map_err(about)?;
+        Ok(Self { text, rows })
+    }
 }
+
+const SHAPE: &str = "lines of CSV: start_us,source,destination,bytes and then 0,a1,b1,1000000";
 
 /// Where each column is.
 struct Columns {
@@ -108,8 +117,10 @@ impl Columns {
         for (place, name) in header.iter().enumerate() {
             if !known.contains(&name) {
                 let err = Error::usage(format!("unknown column '{name}'"));
+                let splits = known.iter().any(|known| name.contains(known));
                 return Err(match nearest(name, &known) {
                     Some(near) => err.hint(format!("'{near}'")),
+                    None if splits => err.hint("commas between the columns"),
                     None => err.hint(known.join(", ")),
                 });
             }

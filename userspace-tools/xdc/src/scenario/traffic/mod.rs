@@ -22,7 +22,7 @@ pub use self::sizes::{Cdf, Sizes};
 use crate::error::{Error, Result};
 use crate::scenario::dscp::{self, Dscp};
 use crate::scenario::paths::Paths;
-use crate::scenario::{Scenario, expand_all, limits, names, pairs};
+use crate::scenario::{Scenario, at, expand_all, limits, names, pairs};
 use crate::units::{Fraction, PPM, Size, Time};
 
 /// Groups of flows by their path.
@@ -253,7 +253,7 @@ pub fn expand(
             scale: scale.into(),
         };
         let drafted = block.flows(&mut Rng::new(seed));
-        flows.extend(drafted.map_err(|err| err.about(format!("[[traffic]] {}", number + 1)))?);
+        flows.extend(drafted.map_err(|err| err.at(at!["traffic", number]))?);
     }
     Ok(flows)
 }
@@ -289,6 +289,10 @@ impl Block<'_> {
         let Draft {
             src, dst, group, ..
         } = draft;
+        if src == dst {
+            let err = Error::usage(format!("a flow leads from '{src}' to itself"));
+            return Err(err.hint("another receiver"));
+        }
         let spec = self.spec;
         let base_rtt_us = self.paths.base_rtt_us(&src, &dst)?;
         let inter = self.classes.is_inter(base_rtt_us);
@@ -554,7 +558,8 @@ impl Block<'_> {
             let about = |err: Error| err.about(format!("{name}: line {}", row.line));
             self.paths.base_rtt_us(src, dst).map_err(about)?;
             if src == dst {
-                return Err(about(Error::usage(format!("'{src}' sends to itself"))));
+                let err = Error::usage(format!("'{src}' sends to itself"));
+                return Err(about(err.hint("another destination")));
             }
             if let Some(group) = &row.group {
                 limits::group_name(group).map_err(about)?;

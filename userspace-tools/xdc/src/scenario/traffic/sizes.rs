@@ -2,8 +2,7 @@
 //! How long flows are: all alike, uniform, or as somebody measured them.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use xdc_netlink::deserialize_text;
@@ -11,9 +10,11 @@ use xdc_proto::rng::Rng;
 
 use super::TrafficSpec;
 use crate::error::{Error, Result};
+use crate::scenario::{at, beside};
 use crate::units::{Size, text_schema};
 
-/// As a scenario writes it: `1MB`, `4kB..16kB`, or the name of a file in scenarios/cdf/.
+/// As a scenario writes it: `1MB`, `4kB..16kB`, or the name of a file beside the scenario or in
+/// scenarios/cdf/.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sizes {
     Fixed(u64),
@@ -55,8 +56,8 @@ text_schema!(
     Sizes,
     "Sizes",
     ["string", "integer"],
-    "^([0-9].*|[a-zA-Z][a-zA-Z0-9_-]*)$",
-    "A size, such as 1MB, a range, such as 4kB..16kB, or a distribution in scenarios/cdf, such as web-search."
+    "^([0-9].*|[a-zA-Z][a-zA-Z0-9_./-]*)$",
+    "A size, such as 1MB, a range, such as 4kB..16kB, or a distribution in scenarios/cdf or in a file beside the scenario, such as web-search."
 );
 
 impl Sizes {
@@ -90,8 +91,9 @@ fn find<'a>(cdfs: &'a BTreeMap<String, Cdf>, name: &str) -> Result<&'a Cdf> {
 }
 
 fn unknown(name: &str) -> Error {
-    Error::usage(format!("no size distribution '{name}'"))
-        .hint("a file in scenarios/cdf/, a size (1MB), or a range (4kB..16kB)")
+    Error::usage(format!("no size distribution '{name}'")).hint(
+        "a file in scenarios/cdf/ or beside the scenario, a size (1MB), or a range (4kB..16kB)",
+    )
 }
 
 /// A distribution by points with straight lines between them.
@@ -99,30 +101,61 @@ fn unknown(name: &str) -> Error {
 pub struct Cdf {
     /// (bytes, cumulative share), both never falling, from 0 to 1.
     points: Vec<(f64, f64)>,
+    /// The text of a file beside the scenario, to be kept with the results.
+    pub own: Option<String>,
 }
 
+const SHAPE: &str =
+    "lines such as \"10000 15\": bytes, and the percentage of flows up to that size";
+
 impl Cdf {
-    /// Those that the traffic names.
-    pub fn read_all(dir: &Path, traffic: &[TrafficSpec]) -> Result<BTreeMap<String, Self>> {
+    /// Those that the traffic names: files beside the scenario, by their name or without its
+    /// `.txt`, or those that ship.
+    pub fn read_all(
+        beside_dirs: &[PathBuf],
+        shipped: &Path,
+        traffic: &[TrafficSpec],
+    ) -> Result<BTreeMap<String, Self>> {
         let mut cdfs = BTreeMap::new();
-        for sizes in traffic.iter().flat_map(TrafficSpec::all_sizes) {
-            let Sizes::Cdf(name) = sizes else {
-                continue;
-            };
-            // No way out of the folder.
-            let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-            let path = dir.join(format!("{name}.txt"));
-            if !name.chars().all(plain) || !path.is_file() {
-                return Err(unknown(name));
+        for (n, spec) in traffic.iter().enumerate() {
+            let keys = [
+                ("sizes", &spec.sizes),
+                ("intra_sizes", &spec.intra_sizes),
+                ("inter_sizes", &spec.inter_sizes),
+            ];
+            for (key, sizes) in keys {
+                if let Some(Sizes::Cdf(name)) = sizes {
+                    let cdf = Self::read(beside_dirs, shipped, name);
+                    let cdf = cdf.map_err(|err| err.at(at!["traffic", n, key]))?;
+                    cdfs.insert(name.clone(), cdf);
+                }
             }
-            let text = fs::read_to_string(&path).map_err(|err| Error::io(path.display(), &err))?;
-            let cdf = Self::parse(&text).map_err(|err| err.about(path.display()))?;
-            cdfs.insert(name.clone(), cdf);
         }
         Ok(cdfs)
     }
 
-    /// Lines of bytes and cumulative percent; `#` begins a comment.
+    fn read(beside_dirs: &[PathBuf], shipped: &Path, name: &str) -> Result<Self> {
+        let file = format!("{name}.txt");
+        let own = [name, &file]
+            .into_iter()
+            .find_map(|name| beside::read(beside_dirs, name).ok());
+        let is_own = own.is_some();
+        let shipped = [shipped.to_path_buf()];
+        let (path, bytes) = match own {
+            Some(own) => own,
+            None => beside::read(&shipped, &file).map_err(|_| unknown(name))?,
+        };
+        let about = |err: Error| err.about(path.display());
+        let text = String::from_utf8(bytes)
+            .map_err(|_| about(Error::usage("it is not text in UTF-8").hint(SHAPE)))?;
+        let cdf = Self::parse(&text).map_err(about)?;
+        Ok(Self {
+            own: is_own.then_some(text),
+            ..cdf
+        })
+    }
+
+    /// Lines of bytes and cumulative percent, or cumulative share; `#` begins a comment.
     fn parse(text: &str) -> Result<Self> {
         let mut points: Vec<(f64, f64)> = Vec::new();
         for (number, line) in text.lines().enumerate() {
@@ -131,7 +164,9 @@ impl Cdf {
             if words.is_empty() {
                 continue;
             }
-            let wrong = || Error::usage(format!("line {}: '{line}'", number + 1));
+            let wrong = |why: &str| {
+                Error::usage(format!("line {}: '{line}' {why}", number + 1)).hint(SHAPE)
+            };
             let number = |word: &str| {
                 let number = word.parse::<f64>().ok();
                 number.filter(|n| n.is_finite() && *n >= 0.0)
@@ -140,20 +175,28 @@ impl Cdf {
                 [bytes, percent] => number(bytes).zip(number(percent)),
                 _ => None,
             };
-            let (bytes, percent) = point.ok_or_else(wrong)?;
-            let point = (bytes, percent / 100.0);
+            let point = point.ok_or_else(|| wrong("is not a size and a percentage"))?;
             let risen = points
                 .last()
                 .is_none_or(|last| last.0 <= point.0 && last.1 <= point.1);
             if !risen {
-                return Err(wrong().hint("sizes and percents never fall"));
+                return Err(wrong(
+                    "is below the line before, and sizes and percentages never fall",
+                ));
             }
             points.push(point);
         }
-        match (points.first(), points.last()) {
-            (Some(first), Some(last)) if first.1 == 0.0 && last.1 == 1.0 => Ok(Self { points }),
-            _ => Err(Error::usage("the percents go from 0 to 100")),
-        }
+        let ends = points.first().zip(points.last());
+        let whole = match ends.map(|(first, last)| (first.1, last.1)) {
+            Some((0.0, 100.0)) => 100.0,
+            Some((0.0, 1.0)) => 1.0,
+            _ => {
+                let sentence = "the last column does not go from 0 to 100, or from 0 to 1";
+                return Err(Error::usage(sentence).hint(SHAPE));
+            }
+        };
+        points.iter_mut().for_each(|point| point.1 /= whole);
+        Ok(Self { points, own: None })
     }
 
     /// The size that a share of flows does not exceed.
@@ -191,7 +234,7 @@ pub mod tests {
         names
             .into_iter()
             .map(|name| {
-                let text = fs::read_to_string(format!("{dir}/{name}.txt")).unwrap();
+                let text = std::fs::read_to_string(format!("{dir}/{name}.txt")).unwrap();
                 (name.to_owned(), Cdf::parse(&text).unwrap())
             })
             .collect()
@@ -258,6 +301,26 @@ pub mod tests {
         ] {
             assert!(Cdf::parse(wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_distribution_may_lie_beside_the_scenario() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(
+            dir.path().join("dctcp.v1.txt"),
+            "0 0\n10000 0.15\n30000 1\n",
+        )
+        .unwrap();
+        let read = |name: &str| Cdf::read(&[dir.path().to_owned()], Path::new("/nowhere"), name);
+        for name in ["dctcp.v1.txt", "dctcp.v1"] {
+            let cdf = read(name).unwrap();
+            assert_eq!(cdf.quantile(0.15), 10_000.0);
+            assert!(cdf.own.is_some());
+        }
+        let said = read("dctcp").unwrap_err().to_string();
+        assert!(said.contains("no size distribution 'dctcp'"), "{said}");
+        let said = read("../x").unwrap_err().to_string();
+        assert!(said.contains("no size distribution"), "{said}");
     }
 
     #[test]

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What the qdisc refuses. modules/acceltor_options.rs is the home of bounds and defaults; the
+//! test below reads it and compares.
+
+use super::Options;
+use crate::bounds::{self, Bound, MOST_BYTES, Refusal};
+
+const NS_PER_S: i64 = 1_000_000_000;
+const LEAST_LIMIT: i64 = 2_000;
+const MOST_LIMIT: i64 = 1_000_000_000;
+
+const BOUNDS: &[Bound] = &[
+    ("rtt", 1_000, NS_PER_S, 60_000),
+    ("hp", LEAST_LIMIT, MOST_LIMIT, 150_000),
+    ("lp", LEAST_LIMIT, MOST_LIMIT, 150_000),
+    ("limit", LEAST_LIMIT, MOST_LIMIT, 500_000),
+    ("elephants", 0, 4_096, 80),
+    ("sketch-bytes", 1, MOST_BYTES, 225_000),
+    ("guard", 0, NS_PER_S, 0),
+    ("lead", 0, NS_PER_S, 0),
+];
+
+impl Options {
+    /// The option that the kernel would refuse, and why.
+    pub fn check(&self) -> Result<(), (&'static str, Refusal)> {
+        let small = |number: Option<u32>| number.map(i64::from);
+        let ns = |time: Option<u64>| time.map(|ns| i64::try_from(ns).unwrap_or(i64::MAX));
+        let number = |word: &str| match word {
+            "rtt" => ns(self.rtt_ns),
+            "hp" => small(self.high_limit_bytes),
+            "lp" => small(self.low_limit_bytes),
+            "limit" => small(self.limit_bytes),
+            "elephants" => small(self.elephants),
+            "sketch-bytes" => small(self.sketch_bytes),
+            "guard" => ns(self.guard_ns),
+            "lead" => ns(self.lead_ns),
+            _ => None,
+        };
+        bounds::check(BOUNDS, number, |_, number| number.to_string())?;
+        let Some(half_day_ns) = ns(self.day_ns).map(|day_ns| day_ns / 2) else {
+            return Ok(());
+        };
+        for (word, time_ns) in [("guard", ns(self.guard_ns)), ("lead", ns(self.lead_ns))] {
+            if time_ns.is_some_and(|time_ns| time_ns > half_day_ns) {
+                let refusal = Refusal {
+                    sentence: format!("'{word}' is longer than half of a day"),
+                    range: format!("at most {half_day_ns} ns"),
+                };
+                return Err((word, refusal));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_modules_bounds_are_these() {
+        let constants = [
+            ("NS_PER_US", 1_000),
+            ("NS_PER_S", NS_PER_S),
+            ("u32::MAX as i64", MOST_BYTES),
+            ("LIMIT_LEAST", LEAST_LIMIT),
+            ("LIMIT_MOST", MOST_LIMIT),
+        ];
+        let module = include_str!("../../../../modules/acceltor_options.rs");
+        assert!(module.contains("const LIMIT: Bounds = bytes(2_000, 1_000_000_000);"));
+        bounds::compare(BOUNDS, module, &constants);
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_is_refused_here() {
+        let check = |line: &str| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            Options::from_words(&words).unwrap().check()
+        };
+        for line in ["", "hp 2000b", "day 240us guard 120us", "guard 1s"] {
+            assert_eq!(check(line), Ok(()), "{line}");
+        }
+        for (line, word) in [
+            ("hp 1999b", "hp"),
+            ("limit 2gb", "limit"),
+            ("elephants 4097", "elephants"),
+            ("rtt 2s", "rtt"),
+            ("day 240us guard 121us", "guard"),
+            ("day 240us lead 121us", "lead"),
+        ] {
+            assert_eq!(check(line).unwrap_err().0, word, "{line}");
+        }
+    }
+}

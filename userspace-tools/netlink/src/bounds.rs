@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Bounds of options that are numbers, as the modules have them.
+
+/// Why a value is refused, and the values that are not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The cause.
+    pub sentence: String,
+    /// Values that do.
+    pub range: String,
+}
+
+/// Of an option: its word, least value, greatest value, default.
+pub(crate) type Bound = (&'static str, i64, i64, i64);
+
+pub(crate) const PPM: i64 = 1_000_000;
+pub(crate) const MOST_BYTES: i64 = u32::MAX as i64;
+
+/// The first option that is out of its bounds; `print` is for its values.
+pub(crate) fn check(
+    bounds: &[Bound],
+    number: impl Fn(&str) -> Option<i64>,
+    print: impl Fn(&Bound, i64) -> String,
+) -> Result<(), (&'static str, Refusal)> {
+    for bound in bounds {
+        let &(word, least, most, _) = bound;
+        if let Some(number) = number(word).filter(|n| !(least..=most).contains(n)) {
+            let refusal = Refusal {
+                sentence: format!("'{word}' is {}", print(bound, number)),
+                range: format!("{} to {}", print(bound, least), print(bound, most)),
+            };
+            return Err((word, refusal));
+        }
+    }
+    Ok(())
+}
+
+/// Compares a table with the source of a module: `setting(ID, "name", Kind::U32(ppm(1, MAX_PPM)),
+/// 900_000)`.
+#[cfg(test)]
+pub(crate) fn compare(bounds: &[Bound], module: &str, constants: &[(&str, i64)]) {
+    let value = |text: &str| match constants.iter().find(|(name, _)| *name == text.trim()) {
+        Some((_, value)) => *value,
+        None => text.trim().replace('_', "").parse().expect(text),
+    };
+    for &(word, least, most, default) in bounds {
+        let start = module.find(&format!("\"{word}\", Kind::")).expect(word);
+        let setting = module[start..].split("setting(").next().unwrap();
+        let (_, rest) = setting.split_once("Kind::").unwrap();
+        let (_, rest) = rest.split_once('(').unwrap();
+        let (bounds, default_text) = rest.split_once("),").unwrap();
+        let (low, high) = match bounds.split_once('(') {
+            Some((_, pair)) => pair.trim_end_matches(')').split_once(',').unwrap(),
+            None => ("LEAST", bounds),
+        };
+        let (low, high) = match high {
+            "LIMIT" => (value("LIMIT_LEAST"), value("LIMIT_MOST")),
+            high => (value(low), value(high)),
+        };
+        assert_eq!((low, high), (least, most), "{word}");
+        let default_text = default_text.split(')').next().unwrap();
+        assert_eq!(value(default_text), default, "{word}");
+    }
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Everything in a scenario that cannot be run, found on the host with the guest's own code.
+
+mod general;
+mod network;
+mod queues;
+mod tc;
+#[cfg(test)]
+mod tests;
+mod traffic;
+
+pub use self::queues::one_packet;
+
+use std::ops::RangeInclusive;
+
+use toml::{Table, Value};
+
+use crate::error::{Error, Key, Result};
+use crate::scenario::{Scenario, at, limits};
+use crate::text::is_control;
+
+/// Adds all mistakes of a scenario to those of its keys.
+pub fn check(scenario: &Scenario, asks_tc: bool, errors: &mut Vec<Error>) {
+    let keys = errors.iter().filter_map(|err| err.key().cloned());
+    let mut m = Mistakes {
+        unreadable: keys.collect(),
+        found: Vec::new(),
+    };
+    limits::check(scenario, &mut m);
+    general::check(scenario, &mut m);
+    queues::check(scenario, &mut m);
+    if asks_tc {
+        tc::check(scenario, &mut m);
+    }
+    if let Some(network) = network::check(scenario, &mut m) {
+        traffic::check(scenario, &network, &mut m);
+    }
+    errors.append(&mut m.found);
+}
+
+/// Mistakes about groups of flows that files name.
+pub fn with_files(scenario: &Scenario) -> Vec<Error> {
+    let mut m = Mistakes::default();
+    general::metrics(scenario, &mut m);
+    m.found
+}
+
+/// What was found so far.
+#[derive(Default)]
+pub struct Mistakes {
+    /// Keys that have no value which can be judged.
+    unreadable: Vec<Key>,
+    found: Vec<Error>,
+}
+
+impl Mistakes {
+    /// Keeps an error, unless it follows from a key beside or below that could not be read.
+    pub fn add(&mut self, key: Key, err: Error) {
+        let err = err.at(key);
+        let about = err.key().cloned().unwrap_or_default();
+        let follows = |other: &Key| {
+            let beside = other.split_last().map_or(&[][..], |(_, table)| table);
+            other.starts_with(&about)
+                || about.starts_with(other)
+                || (!beside.is_empty() && about.starts_with(beside))
+        };
+        if !self.unreadable.iter().any(follows) {
+            self.found.push(err);
+        }
+    }
+
+    /// The value, or None for a mistake.
+    pub fn note<T>(&mut self, key: Key, result: Result<T>) -> Option<T> {
+        result.map_err(|err| self.add(key, err)).ok()
+    }
+
+    pub fn within<T: PartialOrd + std::fmt::Display>(
+        &mut self,
+        key: Key,
+        value: T,
+        range: RangeInclusive<T>,
+    ) {
+        if range.contains(&value) {
+            return;
+        }
+        let mut names = key.iter().filter(|step| step.parse::<usize>().is_err());
+        let name = names.next_back().map_or("", String::as_str);
+        let err = Error::usage(format!("'{name}' is {value}")).hint(format!(
+            "{} to {}",
+            range.start(),
+            range.end()
+        ));
+        self.add(key, err);
+    }
+
+    /// No value stands, or was meant to stand, at this key.
+    fn reads(&self, key: &Key) -> bool {
+        let strange = |other: &Key| other == key || (key.len() == 1 && other.len() == 1);
+        !self.unreadable.iter().any(strange)
+    }
+
+    /// No key of this table is unreadable, and no mistake was found in it or below.
+    fn is_clean(&self, table: &[&str]) -> bool {
+        let below =
+            |key: &Key| key.iter().zip(table).all(|(a, b)| a == b) && key.len() >= table.len();
+        let misread = |key: &Key| below(key) && key.len() <= table.len() + 1;
+        let found = self.found.iter().filter_map(Error::key);
+        !self.unreadable.iter().any(misread) && !found.into_iter().any(below)
+    }
+}
+
+/// Notes control characters in any text: texts end on terminals and in XML.
+pub fn plain_texts(table: &Table, errors: &mut Vec<Error>) {
+    for (key, value) in table {
+        let texts = [&Value::String(key.clone()), value];
+        let wrong = texts.into_iter().find_map(|text| plain(text).err());
+        errors.extend(wrong.map(|err| err.at(at![key])));
+    }
+}
+
+fn plain(value: &Value) -> Result<()> {
+    let plain_text = |text: &str| match text.chars().find(|&c| is_control(c) && c != '\n') {
+        None => Ok(()),
+        Some(c) => Err(Error::usage(format!(
+            "a text has the control character {}",
+            c.escape_default()
+        ))
+        .hint("letters, spaces, tabs and newlines only")),
+    };
+    match value {
+        Value::String(text) => plain_text(text),
+        Value::Array(values) => values.iter().try_for_each(plain),
+        Value::Table(table) => table.iter().try_for_each(|(key, value)| {
+            plain_text(key)?;
+            plain(value)
+        }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The words of `tc` that this machine's tc reads: it does so before it looks for a device, and
+//! needs no privileges for that.
+
+use std::collections::HashMap;
+use std::process::{Command, Stdio};
+use std::sync::{LazyLock, Mutex};
+
+use xdc_netlink::{acceltor, phantom};
+
+use super::Mistakes;
+use crate::error::Error;
+use crate::scenario::{Scenario, at};
+use crate::text::nearest;
+
+/// No device can have this name.
+const NO_DEVICE: &str = "no device/";
+const SHAPE: &str = "what follows `tc qdisc add dev DEV root`, such as \"fq_codel limit 1000 ecn\"";
+/// As the guest gives it.
+const HANDLE: &str = "3:";
+
+pub fn check(scenario: &Scenario, m: &mut Mistakes) {
+    let own = scenario
+        .queues
+        .iter()
+        .map(|(name, queue)| (at!["queues", name, "tc"], queue));
+    let of_ccs = scenario.cc.iter().flat_map(|(cc, spec)| {
+        let queues = spec.queues.iter();
+        queues.map(move |(name, queue)| (at!["cc", cc, "queues", name, "tc"], queue))
+    });
+    for (key, queue) in own.chain(of_ccs) {
+        let Some(text) = queue.tc.as_deref() else {
+            continue;
+        };
+        let kind = text.split_whitespace().next().unwrap_or_default();
+        let near = nearest(kind, KINDS).filter(|near| *near != kind);
+        if let Some(near) = near {
+            let err = Error::usage(format!("there is no qdisc '{kind}'"));
+            m.add(key, err.hint(format!("'{near}'")));
+        } else if let Some(why) = refused(text) {
+            m.add(key, Error::usage(why).hint(SHAPE));
+        }
+    }
+}
+
+/// Qdiscs of Linux, for those who mistype one.
+const KINDS: &[&str] = &[
+    "acceltor",
+    "bfifo",
+    "cake",
+    "choke",
+    "codel",
+    "drr",
+    "dualpi2",
+    "fq",
+    "fq_codel",
+    "fq_pie",
+    "hhf",
+    "htb",
+    "netem",
+    "pfifo",
+    "pfifo_fast",
+    "phantom",
+    "pie",
+    "prio",
+    "qfq",
+    "red",
+    "sfb",
+    "sfq",
+    "tbf",
+];
+
+/// Why tc does not take the words; None if it takes them, or is not there.
+fn refused(text: &str) -> Option<String> {
+    static KNOWN: LazyLock<Mutex<HashMap<String, Option<String>>>> = LazyLock::new(Mutex::default);
+    let kind = text.split_whitespace().next()?;
+    if kind == phantom::KIND || kind == acceltor::KIND {
+        return None;
+    }
+    let mut known = KNOWN.lock().ok()?;
+    known
+        .entry(text.to_owned())
+        .or_insert_with(|| ask(text))
+        .clone()
+}
+
+fn ask(text: &str) -> Option<String> {
+    let output = Command::new("tc")
+        .args(["qdisc", "add", "dev", NO_DEVICE, "root", "handle", HANDLE])
+        .args(text.split_whitespace())
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    judged(text, &said)
+}
+
+/// What tc's words to its standard error mean.
+fn judged(text: &str, said: &str) -> Option<String> {
+    let lines: Vec<_> = said
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    if lines.iter().any(|line| line.contains("Cannot find device")) || lines.is_empty() {
+        return None;
+    }
+    // It goes on with how the qdisc is used.
+    let why: Vec<_> = lines
+        .iter()
+        .take_while(|line| !line.starts_with("Usage:"))
+        .map(|line| line.trim_end_matches('.'))
+        .take(2)
+        .collect();
+    Some(match why.is_empty() {
+        true => format!("tc does not take '{text}'"),
+        false => format!("tc does not take '{text}': {}", why.join("; ")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines of iproute2 6.15.
+    #[test]
+    fn words_are_judged_before_the_device() {
+        let no_device = "Cannot find device \"no device/\"\n";
+        assert_eq!(judged("fq_codel limit 100", no_device), None);
+        assert_eq!(judged("fq_codel", ""), None);
+        let usage = "What is \"limt\"?\nUsage: ... fq_codel\t[ limit PACKETS ]\n\t[ ecn ]\n";
+        let why = judged("fq_codel limt 100", usage).unwrap();
+        assert_eq!(
+            why,
+            "tc does not take 'fq_codel limt 100': What is \"limt\"?"
+        );
+        let why = judged(
+            "red limit 1",
+            "RED: Required parameter (limit, avpkt) is missing\n",
+        );
+        assert!(why.unwrap().contains("(limit, avpkt) is missing"));
+    }
+
+    #[test]
+    fn a_mistyped_qdisc_is_named() {
+        let said = |words: &str| {
+            let text = crate::scenario::tests::SMALL.replace(
+                "limit = \"100kb\"\nmin = \"25kb\"\nmax = \"75%\"",
+                &format!("tc = \"{words}\""),
+            );
+            let scenario = crate::scenario::parse("small", &text, &[])
+                .unwrap()
+                .scenario;
+            let mut m = Mistakes::default();
+            check(&scenario, &mut m);
+            m.found.first().map(|err| err.lines().join(" "))
+        };
+        let why = said("fqcodel limit 100").unwrap();
+        assert!(
+            why.contains("no qdisc 'fqcodel'") && why.contains("'fq_codel'"),
+            "{why}"
+        );
+        assert_eq!(said("fq_codel limit 100"), None);
+    }
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Where a key of a scenario is written: a line of its file, of the file that it extends, or a
+//! `--set`.
+
+use toml::de::{DeTable, DeValue};
+
+use super::load::path_of;
+use crate::error::{Error, Key};
+
+/// The texts that a scenario was read from.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    /// Names and contents; its own first, then the one that it extends.
+    pub files: Vec<(String, String)>,
+    /// Each `KEY=VALUE`, in the order of their use.
+    pub sets: Vec<String>,
+}
+
+impl Sources {
+    pub fn of(files: &[(String, String)], sets: &[String]) -> Self {
+        Self {
+            files: files.to_vec(),
+            sets: sets.to_vec(),
+        }
+    }
+
+    /// An error that names its file, its line and its key. An error without a key stays as it is.
+    pub fn placed(&self, err: Error) -> Error {
+        match err.key().cloned() {
+            None => err,
+            Some(key) => {
+                let at = self.place(&key);
+                match key.is_empty() {
+                    true => err.about(at),
+                    false => err.about(dotted(&key)).about(at),
+                }
+            }
+        }
+    }
+
+    /// Places all of them, in the order of their lines.
+    pub fn all(&self, mut errors: Vec<Error>) -> Option<Error> {
+        errors.sort_by_cached_key(|err| self.find(err.key().map_or(&[][..], |key| key)));
+        Error::all(errors.into_iter().map(|err| self.placed(err)).collect())
+    }
+
+    fn place(&self, key: &[String]) -> String {
+        let (file, line, depth) = self.find(key);
+        let path = |set: &String| {
+            let path = set.split_once('=').map_or(set.as_str(), |(path, _)| path);
+            path.trim().to_owned()
+        };
+        let makes = |set: &&String| {
+            let path = path(set);
+            if path.starts_with("net.") {
+                return key.last() == Some(&path);
+            }
+            // A table that no file has is the set's too.
+            path_of(&path).is_ok_and(|path| {
+                key.starts_with(&path) || (depth < key.len() && path.starts_with(key))
+            })
+        };
+        if let Some(set) = self.sets.iter().rev().find(makes) {
+            return format!("--set {set}");
+        }
+        let name = self.files.get(file).map_or("", |(name, _)| name);
+        match line {
+            0 => name.to_owned(),
+            line => format!("{name}:{line}"),
+        }
+    }
+
+    /// Number of the file that has most of the key's steps, the line there, from 1 on, and how
+    /// many steps these are.
+    fn find(&self, key: &[String]) -> (usize, usize, usize) {
+        let found = self.files.iter().map(|(_, text)| find(text, key));
+        let best = found.enumerate().rev().max_by_key(|(_, (depth, _))| *depth);
+        best.map_or((0, 0, 0), |(file, (depth, line))| (file, line, depth))
+    }
+}
+
+/// How many steps of the key a text has, and the line of the last of them.
+fn find(text: &str, key: &[String]) -> (usize, usize) {
+    let (table, _) = DeTable::parse_recoverable(text);
+    let root = DeValue::Table(table.into_inner());
+    let mut value = &root;
+    let (mut depth, mut line) = (0, 0);
+    for step in key {
+        let next = match value {
+            DeValue::Table(table) => table
+                .get_key_value(step.as_str())
+                .map(|(name, value)| (name.span().start, value)),
+            DeValue::Array(array) => {
+                let n = step.parse::<usize>().ok();
+                let element = n.and_then(|n| array.get(n));
+                element.map(|value| (value.span().start, value))
+            }
+            _ => None,
+        };
+        let Some((at, inner)) = next else { break };
+        value = inner.get_ref();
+        depth += 1;
+        line = line_at(text, at);
+    }
+    (depth, line)
+}
+
+/// The line of a place in a text, from 1 on.
+pub fn line_at(text: &str, at: usize) -> usize {
+    text.as_bytes()[..at.min(text.len())]
+        .iter()
+        .filter(|&&c| c == b'\n')
+        .count()
+        + 1
+}
+
+/// As `--set` takes it.
+pub fn dotted(key: &Key) -> String {
+    let bare = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+    let steps = key.iter().map(|step| match step.chars().all(bare) {
+        true => step.clone(),
+        false => format!("\"{step}\""),
+    });
+    steps.collect::<Vec<_>>().join(".")
+}

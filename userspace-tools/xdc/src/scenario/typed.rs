@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0
+//! From a TOML table to a [`Scenario`], with every key that does not fit.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use serde::Deserialize;
+use toml::de::{DeTable, DeValue, Error as TomlError, ValueDeserializer};
+use toml::{Spanned, Table, Value};
+
+use super::Scenario;
+use super::load::advised;
+use crate::error::{Error, Key};
+
+/// More mistakes than these are one: it is no scenario.
+const MOST: usize = 100;
+
+/// How serde begins.
+const MISSING: &str = "missing field `";
+
+/// Values that stand in for one that is missing or wrong, so that the rest is read too.
+fn fillers() -> Vec<Value> {
+    let texts = ["x", "1mbit", "1ms", "1kB", "cubic", "incast", "drops"];
+    let mut fillers: Vec<_> = texts.map(|text| Value::String(text.to_owned())).into();
+    fillers.extend([
+        Value::Integer(1),
+        Value::Boolean(true),
+        Value::Array(Vec::new()),
+        Value::Table(Table::new()),
+    ]);
+    fillers
+}
+
+/// The scenario, as far as it can be read, and each key that does not fit.
+pub fn read(table: &Table) -> (Option<Scenario>, Vec<Error>) {
+    let mut errors = Vec::new();
+    let mut wrong: BTreeSet<Key> = BTreeSet::new();
+    let mut filled: BTreeMap<Key, usize> = BTreeMap::new();
+    let mut root = Value::Table(table.clone());
+    for _ in 0..MOST * fillers().len() {
+        let (key, sentence) = match typed(&root) {
+            Ok(scenario) => return (Some(scenario), errors),
+            Err(mistake) => mistake,
+        };
+        let filler = (1..=key.len()).find_map(|n| filled.get_key_value(&key[..n]));
+        if let Some((at, &tried)) = filler {
+            let at = at.clone();
+            let next = tried + 1;
+            match fillers().get(next) {
+                Some(value) => put(&mut root, &at, Some(value.clone())),
+                None => put(&mut root, &at[..at.len() - 1], None),
+            }
+            filled.insert(at, next);
+            continue;
+        }
+        let is_missing = sentence.starts_with(MISSING);
+        if wrong.insert(key.clone()) {
+            if errors.len() == MOST {
+                break;
+            }
+            errors.push(advised("", &sentence).at(key.clone()));
+        }
+        let in_array = key.last().is_some_and(|step| step.parse::<usize>().is_ok());
+        match (is_missing || in_array, key.is_empty()) {
+            (_, true) => break,
+            (true, _) => {
+                put(&mut root, &key, fillers().first().cloned());
+                filled.insert(key, 0);
+            }
+            (false, _) => put(&mut root, &key, None),
+        }
+    }
+    (None, errors)
+}
+
+/// The first key that does not fit, and why.
+fn typed(root: &Value) -> Result<Scenario, (Key, String)> {
+    let text = toml::to_string(root).map_err(|err| (Key::new(), err.to_string()))?;
+    let failed = |err: &TomlError| {
+        let sentence = err.message().lines().collect::<Vec<_>>().join(" ");
+        (Key::new(), sentence)
+    };
+    let table = DeTable::parse(&text).map_err(|err| failed(&err))?;
+    let span = table.span();
+    let value = Spanned::new(span, DeValue::Table(table.into_inner()));
+    Scenario::deserialize(ValueDeserializer::from(value.clone())).map_err(|err| {
+        let (_, sentence) = failed(&err);
+        let mut key = err
+            .span()
+            .map(|span| key_at(&value, &span, sentence.starts_with(MISSING)))
+            .unwrap_or_default();
+        let missing = sentence.strip_prefix(MISSING);
+        key.extend(missing.and_then(|rest| Some(rest.split_once('`')?.0.to_owned())));
+        (key, sentence)
+    })
+}
+
+/// The innermost key that covers a place of the text; its value alone, if that is `of_a_table`.
+fn key_at(value: &Spanned<DeValue<'_>>, span: &Range<usize>, of_a_table: bool) -> Key {
+    let covers = |range: Range<usize>| range.start <= span.start && span.end <= range.end;
+    let inner: Vec<(String, bool, &Spanned<DeValue<'_>>)> = match value.get_ref() {
+        DeValue::Table(table) => table
+            .iter()
+            .map(|(name, value)| {
+                (
+                    name.get_ref().to_string(),
+                    !of_a_table && covers(name.span()),
+                    value,
+                )
+            })
+            .collect(),
+        DeValue::Array(array) => array
+            .iter()
+            .enumerate()
+            .map(|(n, value)| (n.to_string(), false, value))
+            .collect(),
+        _ => Vec::new(),
+    };
+    for (step, is_name, value) in inner {
+        if is_name {
+            return vec![step];
+        }
+        let below = key_at(value, span, of_a_table);
+        if !below.is_empty() || covers(value.span()) {
+            return [vec![step], below].concat();
+        }
+    }
+    Key::new()
+}
+
+/// Replaces a value, or takes it away.
+fn put(place: &mut Value, key: &[String], value: Option<Value>) {
+    let Some((step, rest)) = key.split_first() else {
+        return;
+    };
+    match (place, step.parse::<usize>()) {
+        (Value::Table(table), _) if rest.is_empty() => drop(match value {
+            Some(value) => table.insert(step.clone(), value),
+            None => table.remove(step),
+        }),
+        (Value::Table(table), _) => {
+            if let Some(inner) = table.get_mut(step) {
+                put(inner, rest, value);
+            }
+        }
+        (Value::Array(array), Ok(n)) if n < array.len() => match (rest.is_empty(), value) {
+            (true, Some(value)) => array[n] = value,
+            (true, None) => drop(array.remove(n)),
+            (false, value) => put(&mut array[n], rest, value),
+        },
+        _ => {}
+    }
+}
