@@ -141,8 +141,6 @@ fn packets_that_no_counter_has_make_a_run_suspect() {
         "ip link add sink type dummy; ip link set sink up; tc qdisc add dev a clsact; \
          tc filter add dev a ingress matchall action mirred egress redirect dev sink; \
          sleep 0.01; tc filter del dev a ingress",
-        // A queue that is emptied.
-        "tc qdisc replace dev r root netem delay 1ms limit 1000; ",
     ];
     for command in vanish {
         let run = run(&scenario(QUEUE, &at_the_router(command)));
