@@ -169,7 +169,12 @@ mod tests {
     fn every_scenario_that_ships_is_valid() {
         let schema = schema().unwrap();
         let mut count = 0;
-        for folder in ["scenarios", "scenarios/twin", "selftests/guest"] {
+        for folder in [
+            "scenarios",
+            "scenarios/physics",
+            "scenarios/twin",
+            "selftests/guest",
+        ] {
             for entry in fs::read_dir(repository().join(folder)).unwrap() {
                 let path = entry.unwrap().path();
                 if path.extension().is_none_or(|extension| extension != "toml") {
