@@ -94,27 +94,83 @@ fn check_file(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The programs that a command calls, as far as its words tell: what stands where a shell looks
-/// for one. What is between single quotes is another program's.
+/// The programs that a command calls, as far as its words tell: the words where a shell looks for
+/// one. Text between single quotes is another program's.
 pub fn called(command: &str) -> BTreeSet<String> {
-    let mut called = BTreeSet::new();
-    let unquoted: Vec<_> = command.split('\'').step_by(2).collect();
-    for part in unquoted
-        .join("\'")
-        .split(['|', '&', ';', '\n', '(', ')', '{', '}', '`'])
-    {
-        let mut words = part.split_whitespace();
-        let word = words.find(|word| {
-            let assigns = word.split_once('=').is_some_and(|(name, _)| {
-                name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-            });
-            !assigns && !KEYWORDS.contains(word)
-        });
-        if let Some(word) = word.filter(|word| word.chars().all(is_of_name)) {
-            called.insert(word.to_owned());
+    let mut words = Words::default();
+    let mut before = ' ';
+    let mut chars = command.chars().peekable();
+    while let Some(c) = chars.next() {
+        let next = chars.peek().copied().unwrap_or(' ');
+        match c {
+            '\'' if !words.quoted => {
+                words
+                    .word
+                    .extend(chars.by_ref().take_while(|&c| c != '\'').map(|_| '\''));
+            }
+            '"' => words.quoted = !words.quoted,
+            '(' if before == '$' => words.open(),
+            ')' if !words.quoted => words.close(),
+            '{' if before == '$' => words.word.extend(chars.by_ref().take_while(|&c| c != '}')),
+            _ if words.quoted => words.word.push('"'),
+            '&' if before == '>' || before == '<' || next == '>' => words.word.push(c),
+            '(' => words.open(),
+            '|' | '&' | ';' | '\n' | '{' | '}' | '`' => words.end_command(),
+            c if c.is_whitespace() => words.end(),
+            c => words.word.push(c),
+        }
+        before = c;
+    }
+    words.end();
+    words.called
+}
+
+/// Words of a command line up to a character.
+#[derive(Default)]
+struct Words {
+    called: BTreeSet<String>,
+    word: String,
+    /// The command has its program: further words are arguments.
+    found: bool,
+    /// Inside double quotes.
+    quoted: bool,
+    /// `found` and `quoted` of the commands around this one.
+    around: Vec<(bool, bool)>,
+}
+
+impl Words {
+    fn end(&mut self) {
+        let word = std::mem::take(&mut self.word);
+        let assigns = word
+            .split_once('=')
+            .is_some_and(|(name, _)| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'));
+        let redirects = word.contains(['<', '>']);
+        if self.found || word.is_empty() || assigns || redirects || KEYWORDS.contains(&&*word) {
+            return;
+        }
+        self.found = true;
+        if word.chars().all(is_of_name) {
+            self.called.insert(word);
         }
     }
-    called
+
+    fn end_command(&mut self) {
+        self.end();
+        self.found = false;
+    }
+
+    /// Of `(` and `$(`.
+    fn open(&mut self) {
+        self.end();
+        self.around.push((self.found, self.quoted));
+        (self.found, self.quoted) = (false, false);
+    }
+
+    /// Of `)`, also that of a `case`.
+    fn close(&mut self) {
+        self.end();
+        (self.found, self.quoted) = self.around.pop().unwrap_or_default();
+    }
 }
 
 /// Words of the shell before a command.
@@ -143,6 +199,19 @@ mod tests {
         assert_eq!(names("while true; do ping -c 1 $r; done"), "done ping true");
         assert_eq!(names("$x"), "");
         assert_eq!(names("awk '{ print; x = $1 | cut }' f | sort"), "awk sort");
+        // Arguments behind a substitution, redirections and quotes call nothing.
+        assert_eq!(names("ip route change $(ip -4 route) mtu 1400"), "ip");
+        assert_eq!(
+            names("x=$(seq 2) tee f; y=1 z=`cat f` wc"),
+            "cat seq tee wc"
+        );
+        assert_eq!(names("ping -c 1 ${r} >f 2>&1 && tail f >&2"), "ping tail");
+        assert_eq!(
+            names("echo \"a; b | $(date +\"%s\") c\" | wc"),
+            "date echo wc"
+        );
+        assert_eq!(names("(tc -s qdisc; sort f) | head"), "head sort tc");
+        assert_eq!(names("case $x in a) uptime;; esac"), "case esac uptime");
     }
 
     #[test]
