@@ -22,6 +22,7 @@ mod root;
 mod rotor;
 mod routes;
 mod selftest;
+mod sending;
 mod shell;
 mod silence;
 mod socket;
