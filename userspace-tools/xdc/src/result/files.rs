@@ -455,8 +455,6 @@ mod tests {
                 let start_us = |flow: &xdc_proto::Flow| flow.start_ns / 1000 + flow.start_jitter_us;
                 let all_start = run.flows.iter().all(|flow| start_us(flow) < stop_us);
                 assert!(all_start, "{}", path.display());
-                for note in xdc_measure::explain::of_plan(&run) {
-                }
                 read_back(&[made_up(cc, run)]);
                 seen += 1;
             }

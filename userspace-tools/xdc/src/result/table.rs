@@ -95,8 +95,16 @@ pub fn table(summary: &Summary) -> String {
     aligned(COLUMNS, summary.runs.iter().map(row))
 }
 
-/// Of each run with TLT, whether an important packet was lost, and what TLT added.
+/// Of each run: conditions that change the meaning of its row; with TLT, whether an important packet
+/// was lost, and what TLT added.
 pub fn notes(summary: &Summary) -> Vec<String> {
+    let noted = |run: &Run| {
+        let lines = run
+            .notes
+            .iter()
+            .map(|note| format!("{}: {}", run.cc, note.text));
+        lines.collect::<Vec<_>>()
+    };
     let of_run = |run: &Run| {
         let tlt = run.tlt.as_ref().filter(|tlt| tlt.packets > 0)?;
         let lost = match run.drops_green {
@@ -112,7 +120,10 @@ pub fn notes(summary: &Summary) -> Vec<String> {
             percent(tlt.extra_packet_share())
         ))
     };
-    summary.runs.iter().filter_map(of_run).collect()
+    let of_runs = summary.runs.iter();
+    of_runs
+        .flat_map(|run| noted(run).into_iter().chain(of_run(run)))
+        .collect()
 }
 
 /// Of a run with more flows than this, a table says how each group did.
@@ -225,6 +236,13 @@ mod tests {
         ));
         run.drops_green = 2;
         assert!(said(&run)[0].contains(": 2 green packets were dropped;"));
+        run.notes = vec![xdc_measure::run::Note {
+            kind: xdc_measure::run::NoteKind::Limited,
+            text: "the buffer limited 1 of 2 flows".to_owned(),
+            count: 1,
+        }];
+        assert_eq!(said(&run)[0], "unocc: the buffer limited 1 of 2 flows");
+        assert_eq!(said(&run).len(), 2);
     }
 
     #[test]
