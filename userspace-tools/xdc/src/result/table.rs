@@ -221,6 +221,7 @@ mod tests {
     fn a_run_with_tlt_says_what_was_dropped() {
         let windows = xdc_measure::figures::Windows::every_us(1000);
         let mut run = xdc_measure::figures::run(&recorded(), &windows);
+        run.notes.clear();
         let said = |run: &Run| notes(&Summary::of_runs(vec![run.clone()]));
         assert!(said(&run).is_empty());
         run.tlt = Some(xdc_measure::run::Tlt {
