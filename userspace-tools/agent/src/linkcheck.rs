@@ -6,6 +6,7 @@ use std::{
     io::IoSliceMut,
     net::{IpAddr, SocketAddr},
     os::fd::AsRawFd,
+    thread,
     time::Duration,
 };
 
@@ -19,7 +20,7 @@ use nix::{
     time::{ClockId, clock_gettime},
 };
 use socket2::Socket;
-use xdc_proto::{Flow, Message, RunPlan, Topology};
+use xdc_proto::{ETHERNET_HEADER_BYTES, Flow, Message, RunPlan, Topology};
 
 use crate::{channel::Channel, network::Network, socket};
 
@@ -37,12 +38,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Probes the paths that flows take and reports their RTTs.
 pub fn check(network: &Network, run: &RunPlan, channel: &mut Channel) -> Result<()> {
+    let busy_ns = busy_ns(&run.topology);
     for flow in sample(&run.flows) {
         let (src, dst) = (
             network.layout.node(&flow.src)?,
             network.layout.node(&flow.dst)?,
         );
-        let rtt_ns = probe(network, &run.topology, src, dst, flow.base_rtt_us)
+        let rtt_ns = probe(network, run, (src, dst), flow.base_rtt_us, busy_ns)
             .with_context(|| format!("the path from {} to {} is dead", flow.src, flow.dst))?;
         channel.send(&Message::LinkCheck {
             src: flow.src.clone(),
@@ -52,6 +54,18 @@ pub fn check(network: &Network, run: &RunPlan, channel: &mut Channel) -> Result<
         })?;
     }
     Ok(())
+}
+
+/// For how long a full packet occupies the slowest queue, ns. A queue lets it go at once and makes
+/// the next packet wait, so this is no part of an idle path's RTT.
+fn busy_ns(topology: &Topology) -> u64 {
+    let ports = topology.links.iter().flat_map(|link| {
+        let bits = u64::from(link.mtu + ETHERNET_HEADER_BYTES) * 8;
+        [&link.ab, &link.ba].map(|direction| (bits, direction))
+    });
+    let queues = ports.filter(|(_, port)| port.queue.is_some() && port.rate_bps > 0);
+    let busy = queues.map(|(bits, port)| (bits * 1_000_000_000).div_ceil(port.rate_bps));
+    busy.max().unwrap_or(0)
 }
 
 /// One flow of each path, if that is no more than [`MAX_PATHS`]; else one of each base RTT first,
@@ -85,10 +99,10 @@ fn sample(flows: &[Flow]) -> Vec<&Flow> {
 /// to wake up is no part of the path.
 fn probe(
     network: &Network,
-    topology: &Topology,
-    src: usize,
-    dst: usize,
+    run: &RunPlan,
+    (src, dst): (usize, usize),
     base_rtt_us: f64,
+    busy_ns: u64,
 ) -> Result<u64> {
     let patience = PATIENCE + Duration::from_nanos((base_rtt_us * 1e3) as u64);
     let open = |node| {
@@ -98,15 +112,18 @@ fn probe(
     };
     let (near, far) = (open(src)?, open(dst)?);
     let mtu = |node: usize| network.layout.nodes[node].ports[0].mtu;
-    let headers = topology.ip_header_bytes() + UDP_BYTES;
+    let headers = run.topology.ip_header_bytes() + UDP_BYTES;
     let full = vec![0; (mtu(src).min(mtu(dst)) - headers) as usize];
-    let answer = vec![0; (topology.ack_bytes() - headers) as usize];
+    let answer = vec![0; (run.topology.ack_bytes() - headers) as usize];
 
     let mut best_ns = u64::MAX;
     for _ in 0..PROBES {
         let there_ns = one_way(&near, &far, network.address(dst)?, &full)?;
         let back_ns = one_way(&far, &near, network.address(src)?, &answer)?;
-        best_ns = best_ns.min(there_ns + back_ns);
+        let rtt_ns = there_ns + back_ns;
+        best_ns = best_ns.min(rtt_ns);
+        // Until no queue is busy with this probe.
+        thread::sleep(Duration::from_nanos(busy_ns.saturating_sub(rtt_ns)));
     }
     Ok(best_ns)
 }
@@ -142,6 +159,8 @@ fn nanoseconds(time: TimeSpec) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use xdc_proto::{Direction, Link, Queue, TcQueue};
+
     use super::*;
 
     fn flow(src: usize, base_rtt_us: f64) -> Flow {
@@ -151,6 +170,33 @@ mod tests {
             base_rtt_us,
             ..Flow::default()
         }
+    }
+
+    #[test]
+    fn the_slowest_queue_sets_the_pace() {
+        let direction = |rate_bps, is_queue: bool| Direction {
+            rate_bps,
+            delay_ns: 0,
+            queue: is_queue.then(|| Queue::Tc(TcQueue::default())),
+            faults: None,
+        };
+        let link = |rate_bps, is_queue| Link {
+            a: "a".to_owned(),
+            b: "b".to_owned(),
+            mtu: 1486,
+            ab: direction(rate_bps, is_queue),
+            ba: direction(1_000_000_000, true),
+        };
+        let busy = |links| {
+            busy_ns(&Topology {
+                links,
+                ..Topology::default()
+            })
+        };
+        assert_eq!(busy(vec![link(100_000_000, true)]), 120_000);
+        // A wire without a queue has its serialisation in the RTT.
+        assert_eq!(busy(vec![link(100_000_000, false)]), 12_000);
+        assert_eq!(busy(vec![link(0, true)]), 12_000);
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod root;
 mod rotor;
 mod routes;
 mod selftest;
+mod sending;
 mod shell;
 mod silence;
 mod socket;

@@ -61,6 +61,13 @@ pub fn set_wake_bytes(socket: &Socket, bytes: u64) -> io::Result<()> {
     set_option(socket, libc::SO_RCVLOWAT, bytes)
 }
 
+/// SO_TIMESTAMPING: the ACK of the last byte of each write from now on wakes whoever polls the
+/// socket for errors. The ACK of data changes no state of the socket that a poll would report.
+pub fn report_acks(socket: &Socket) -> io::Result<()> {
+    let flags = libc::SOF_TIMESTAMPING_TX_ACK | libc::SOF_TIMESTAMPING_OPT_TSONLY;
+    set_option(socket, libc::SO_TIMESTAMPING, flags.into())
+}
+
 /// Closes a connection without a packet: the peer is closed in the same way (TCP_REPAIR).
 pub fn close_silently(socket: Socket) -> io::Result<()> {
     set_any_option(&socket, libc::IPPROTO_TCP, libc::TCP_REPAIR, 1)
@@ -122,6 +129,13 @@ pub fn set_congestion_control(socket: &Socket, name: &str) -> Result<()> {
     socket.set_tcp_congestion(name.as_bytes()).with_context(|| {
         format!("this kernel has no congestion control {name}: is its module in the plan?")
     })
+}
+
+/// Which one a socket has now, by the kernel's name.
+pub fn congestion_control(socket: &Socket) -> Result<String> {
+    let name = socket.tcp_congestion().context("TCP_CONGESTION")?;
+    let name = String::from_utf8_lossy(&name);
+    Ok(name.trim_end_matches('\0').to_owned())
 }
 
 /// A UDP socket in the current namespace whose packets carry the kernel's time of arrival.

@@ -34,8 +34,9 @@ use crate::{
     events::Links,
     network::Network,
     programs::Running,
+    sending::SEND_BYTES,
     trace::Trace,
-    transfer::{Received, SEND_BYTES, Sockets, Transfer},
+    transfer::{DELAYED_ACK_NS, Received, Sockets, Transfer},
     watch::{self, Counters, Watch},
 };
 
@@ -196,11 +197,13 @@ impl<'a> Traffic<'a> {
         let mut rng = Rng::new(run.seed);
         let mut agenda = Vec::new();
         let mut connects = Vec::new();
+        let mut transfers = Vec::new();
         for (i, flow) in run.flows.iter().enumerate() {
             let start_ns = flow.start_ns + rng.up_to(flow.start_jitter_us) * NS_PER_US;
             let together_ns = start_ns / CONNECT_TOGETHER_NS * CONNECT_TOGETHER_NS;
             connects.push((origin_ns + together_ns - lead_ns, i));
             agenda.push((origin_ns + start_ns, Action::Start, i));
+            transfers.push(Transfer::new(flow, i, start_ns));
             for (n, switch) in flow.switches.iter().enumerate() {
                 let at_ns = origin_ns + start_ns + switch.after_us * NS_PER_US;
                 agenda.push((at_ns, Action::Switch(n), i));
@@ -215,12 +218,11 @@ impl<'a> Traffic<'a> {
         agenda.sort_by_key(|entry| Reverse(*entry));
         connects.sort_by_key(|entry| Reverse(*entry));
 
-        let flows = run.flows.iter().enumerate();
         Ok(Self {
             network,
             run,
             unfinished: run.flows.len() + run.programs.iter().filter(|it| !it.daemon).count(),
-            transfers: flows.map(|(i, flow)| Transfer::new(flow, i)).collect(),
+            transfers,
             watches,
             captures,
             trace,
@@ -311,26 +313,33 @@ impl<'a> Traffic<'a> {
             }
             .with_context(|| self.transfers[flow].name())?;
         }
-        if self.next_connect_ns(now) <= now
-            && let Some((_, flow)) = self.connects.pop()
-        {
-            let plan = &self.run.flows[flow];
-            let idle = self
-                .idle
-                .get_mut(&(plan.src.as_str(), plan.dst.as_str(), plan.dscp));
-            let idle = idle.filter(|_| plan.persistent).and_then(Vec::pop);
-            let is_new = idle.is_none();
-            let transfer = &mut self.transfers[flow];
-            let connected = match idle {
-                Some(sockets) => transfer.take_over(sockets),
-                None => transfer.connect(self.network, self.run),
-            };
-            connected.with_context(|| transfer.name())?;
-            if plan.window_known && is_new {
-                self.watch_listener(flow)?;
-            }
+        match self.next_connect_ns(now) <= now {
+            true => self.connect_next().map(drop),
+            false => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Makes the next connection; false if there is none.
+    fn connect_next(&mut self) -> Result<bool> {
+        let Some((_, flow)) = self.connects.pop() else {
+            return Ok(false);
+        };
+        let plan = &self.run.flows[flow];
+        let idle = self
+            .idle
+            .get_mut(&(plan.src.as_str(), plan.dst.as_str(), plan.dscp));
+        let idle = idle.filter(|_| plan.persistent).and_then(Vec::pop);
+        let is_new = idle.is_none();
+        let transfer = &mut self.transfers[flow];
+        let connected = match idle {
+            Some(sockets) => transfer.take_over(sockets),
+            None => transfer.connect(self.network, self.run),
+        };
+        connected.with_context(|| transfer.name())?;
+        if plan.window_known && is_new {
+            self.watch_listener(flow)?;
+        }
+        Ok(true)
     }
 
     /// When the next connection is to be made, as things are.
@@ -351,6 +360,8 @@ impl<'a> Traffic<'a> {
     }
 
     fn start(&mut self, flow: usize, at: u64) -> Result<()> {
+        // Connecting took longer than planned: in real time a guest may be slow.
+        while !self.transfers[flow].is_connected() && self.connect_next()? {}
         self.active += 1;
         self.active_short += usize::from(self.is_short(flow));
         // Where the window was to be told, the listener is watched already.
@@ -360,12 +371,12 @@ impl<'a> Traffic<'a> {
         let sending = {
             // Other starts, and the receiver above, may have taken time.
             let late_ns = now_ns()?.saturating_sub(at);
-            self.transfers[flow].start((at - self.origin_ns, late_ns), &self.payload)?
+            self.transfers[flow].start(late_ns, &self.payload)?
         };
         if let Some(sender) = sending {
-            // Errors and hang-ups are always reported.
+            // Errors, hang-ups and the ACK of the last byte are always reported.
             let source = Source::Sender(flow);
-            watch_events(&self.epoll, sender, source, EpollFlags::empty())?;
+            watch_events(&self.epoll, sender, source, EpollFlags::EPOLLET)?;
         }
         Ok(())
     }
@@ -386,8 +397,8 @@ impl<'a> Traffic<'a> {
             Source::Sender(flow) => {
                 let now = now_ns()?.saturating_sub(self.origin_ns);
                 let transfer = &mut self.transfers[flow];
-                match transfer.is_complete() {
-                    true => transfer.look_for_acks(now),
+                match transfer.is_acked(now)? || transfer.is_complete() {
+                    true => Ok(()),
                     false => transfer.sender_failed(),
                 }
             }
@@ -447,8 +458,8 @@ impl<'a> Traffic<'a> {
         }
         let now = now_ns()?;
         transfer.end(now - self.origin_ns);
-        // The end of the stream is news to both of them. Of the sender only the ACK of it is
-        // wanted, which is told on the edge: its state changes, and nothing else does.
+        // The end of the stream is news to both of them. Of the sender only the ACK of the last byte
+        // is wanted, which is reported once, as an error is.
         let acked = Source::Sender(flow).token();
         let mut acked = EpollEvent::new(EpollFlags::EPOLLOUT | EpollFlags::EPOLLET, acked);
         match (transfer.sender()?, persistent) {
@@ -546,7 +557,11 @@ impl<'a> Traffic<'a> {
         channel.send(&Message::Sample(last))?;
         if self.unfinished == 0 {
             // The senders' counters are complete when the last ACKs have come home.
-            self.settle(now + 2 * slowest_rtt_ns(self.run))?;
+            let rtts_ns = 2 * slowest_rtt_ns(self.run);
+            self.settle(now + rtts_ns, |_| true)?;
+            self.settle(now + rtts_ns + DELAYED_ACK_NS, |it| {
+                it.ended.iter().any(|&flow| it.transfers[flow].awaits_ack())
+            })?;
         }
         for flow in std::mem::take(&mut self.ended) {
             self.finish(flow, channel)?;
@@ -592,10 +607,10 @@ impl<'a> Traffic<'a> {
         Ok(self.us_since_start(now))
     }
 
-    /// Hears what flows have to tell until a time.
-    fn settle(&mut self, until_ns: u64) -> Result<()> {
+    /// Hears what flows have to tell until a time, while a condition holds.
+    fn settle(&mut self, until_ns: u64, goes_on: impl Fn(&Self) -> bool) -> Result<()> {
         let mut events = vec![EpollEvent::empty(); 256];
-        while now_ns()? < until_ns {
+        while goes_on(self) && now_ns()? < until_ns {
             self.set_timer(until_ns)?;
             let woken = self.epoll.wait(&mut events, EpollTimeout::NONE);
             for event in &events[..woken.or_else(ignore_interrupt)?] {

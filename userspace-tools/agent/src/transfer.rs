@@ -8,27 +8,20 @@ use std::{
     fs::File,
     io,
     net::{Shutdown, SocketAddr},
-    os::fd::AsRawFd,
     sync::Arc,
     thread::{self, JoinHandle},
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use nix::{
-    sys::{sendfile::sendfile, socket::shutdown},
-    time::{ClockId, ClockNanosleepFlags, clock_nanosleep},
-};
 use socket2::Socket;
-use xdc_proto::{FIRST_PORT, Flow, FlowResult, FlowSample, RunPlan};
+use xdc_proto::{Ecn, FIRST_PORT, Flow, FlowResult, FlowSample, RunPlan};
 
 use crate::{
-    clock::{NS_PER_US, now_ns, timespec},
+    clock::now_ns,
     network::Network,
+    sending::{Application, LAST_BYTES, SEND_BYTES, send_at_once},
     socket::{self, COUNTERS, TcpInfo, TcpOptions, tcp_info},
 };
-
-/// Most payload in one system call: below what sendfile takes at most, 2 GiB less a page.
-pub const SEND_BYTES: u64 = 1 << 30;
 
 /// A receiver is woken for all of a flow, if that is a quarter of its buffer or less; else for
 /// such a quarter, up to this, so that the window stays open.
@@ -42,11 +35,17 @@ const AUTOTUNED_WAKE_BYTES: u64 = 64 << 10;
 /// What an autotuned send buffer takes at once, however it was set up.
 const AUTOTUNED_SEND_BYTES: u64 = 1 << 20;
 
-/// Of TCP_INFO: the peer has acknowledged everything, the end of the stream too.
-const TCP_FIN_WAIT2: u8 = 5;
+/// The SYN counts as an acknowledged byte.
+const SYN_BYTES: u64 = 1;
+
+/// Of TCP_INFO.
+const TCP_ESTABLISHED: u8 = 1;
 
 /// Time after the end in which the last ACKs come home, beyond two RTTs.
 const SETTLE_NS: u64 = 1_000_000;
+
+/// For how long a receiver delays an ACK at most (TCP_DELACK_MAX).
+pub const DELAYED_ACK_NS: u64 = 200_000_000;
 
 /// A flow of the plan, from before its sockets until after them.
 pub struct Transfer<'a> {
@@ -54,7 +53,8 @@ pub struct Transfer<'a> {
     number: usize,
     sockets: Option<Sockets>,
     /// As planned, ns after the start of the traffic.
-    start_ns: Option<u64>,
+    start_ns: u64,
+    started: bool,
     /// How much later it was.
     late_ns: u64,
     end_ns: Option<u64>,
@@ -62,6 +62,8 @@ pub struct Transfer<'a> {
     /// Payload that the receiver has read.
     taken_bytes: u64,
     last: FlowSample,
+    /// See [`FlowResult::writing`].
+    writing: (u32, u32),
 }
 
 /// A flow's connection, which another flow may have had before.
@@ -69,7 +71,7 @@ pub struct Sockets {
     sender: Socket,
     listener: Socket,
     receiver: Option<Socket>,
-    sending: Option<JoinHandle<nix::Result<()>>>,
+    sending: Option<JoinHandle<io::Result<()>>>,
     /// The sender's state when this flow got it, and what the receiver had received: of others.
     before: TcpInfo,
     received_before: u64,
@@ -84,18 +86,20 @@ pub enum Received {
 }
 
 impl<'a> Transfer<'a> {
-    /// Nothing yet; `number` is the flow's index in the plan.
-    pub fn new(plan: &'a Flow, number: usize) -> Self {
+    /// Nothing yet; `number` is the flow's index in the plan, and `start_ns` its planned start.
+    pub fn new(plan: &'a Flow, number: usize, start_ns: u64) -> Self {
         Self {
             plan,
             number,
             sockets: None,
-            start_ns: None,
+            start_ns,
+            started: false,
             late_ns: 0,
             end_ns: None,
             acked_ns: None,
             taken_bytes: 0,
             last: FlowSample::default(),
+            writing: (0, 0),
         }
     }
 
@@ -149,22 +153,25 @@ impl<'a> Transfer<'a> {
         if let Some(congctl) = &run.topology.congctl {
             let nodes = &network.layout.nodes;
             let expected = congctl.of(nodes[here].site != nodes[there].site);
-            let name = sender.tcp_congestion().context("TCP_CONGESTION")?;
-            let name = String::from_utf8_lossy(&name);
-            ensure!(
-                name.trim_end_matches('\0') == expected,
-                "the route gave it {name}, not {expected}"
-            );
+            let name = socket::congestion_control(&sender)?;
+            ensure!(name == expected, "the route gave it {name}, not {expected}");
         }
+        let mut before = TcpInfo::default();
+        before.bytes_acked = SYN_BYTES;
         self.sockets = Some(Sockets {
             sender,
             listener,
             receiver: None,
             sending: None,
-            before: TcpInfo::default(),
+            before,
             received_before: 0,
         });
         Ok(())
+    }
+
+    /// Whether it has a connection, or one on its way.
+    pub fn is_connected(&self) -> bool {
+        self.sockets.is_some()
     }
 
     /// Takes the connection of a flow that is over, instead of [`connect`](Self::connect).
@@ -207,7 +214,7 @@ impl<'a> Transfer<'a> {
 
     /// Whether it has begun.
     pub fn is_started(&self) -> bool {
-        self.start_ns.is_some()
+        self.started
     }
 
     /// Where a late handshake shows.
@@ -217,22 +224,22 @@ impl<'a> Transfer<'a> {
 
     /// Begins to send, `late_ns` after the plan's time for it. Returns the sender if a thread of
     /// its own is at work on it, for the main thread to hear of its failure.
-    pub fn start(
-        &mut self,
-        (start_ns, late_ns): (u64, u64),
-        payload: &Arc<File>,
-    ) -> Result<Option<&Socket>> {
-        (self.start_ns, self.late_ns) = (Some(start_ns), late_ns);
+    pub fn start(&mut self, late_ns: u64, payload: &Arc<File>) -> Result<Option<&Socket>> {
+        (self.started, self.late_ns) = (true, late_ns);
         let Flow {
             bytes, persistent, ..
         } = *self.plan;
         let mut sent = 0;
         if self.fits() {
             let sender = &self.sockets()?.sender;
-            match sendfile(sender, payload, Some(&mut 0), bytes as usize) {
-                Ok(at_once) => sent = at_once as u64,
-                Err(nix::Error::EAGAIN) => {}
-                Err(e) => return Err(e).context("cannot send"),
+            let last = match persistent {
+                true => 0,
+                false => bytes.min(LAST_BYTES),
+            };
+            sent = send_at_once(sender, payload, bytes - last)?;
+            if last > 0 && sent == bytes - last {
+                socket::report_acks(sender).context("SO_TIMESTAMPING")?;
+                sent += send_at_once(sender, payload, last)?;
             }
             if sent == bytes {
                 if !persistent {
@@ -299,6 +306,10 @@ impl<'a> Transfer<'a> {
         if let Some(error) = sockets.sender.take_error()? {
             return Err(error).context(name);
         }
+        // The ACK of a piece, and nothing is wrong.
+        if tcp_info(&sockets.sender)?.state == TCP_ESTABLISHED {
+            return Ok(());
+        }
         let sending = sockets.sending.take().map(JoinHandle::join);
         match sending {
             Some(Ok(Err(error))) => Err(error).context(name),
@@ -308,7 +319,8 @@ impl<'a> Transfer<'a> {
 
     /// Drops what has arrived. The end of the stream, or its last byte, completes the flow.
     pub fn receive(&mut self) -> Result<Received> {
-        let bytes = self.plan.bytes;
+        let (bytes, before_bytes) = (self.plan.bytes, self.taken_bytes);
+        let wake_bytes = wake_bytes(self.plan);
         let Some(receiver) = &self.sockets()?.receiver else {
             return Ok(Received::Some(0));
         };
@@ -318,8 +330,13 @@ impl<'a> Transfer<'a> {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => 0,
             Err(e) => return Err(e).with_context(|| self.name()),
         };
+        let left = bytes.saturating_sub(before_bytes + taken);
+        if (1..wake_bytes).contains(&left) {
+            // The last byte wakes it, not the end of the stream, which may come a round trip later.
+            socket::set_wake_bytes(receiver, left).context("SO_RCVLOWAT")?;
+        }
         self.taken_bytes += taken;
-        Ok(match bytes > 0 && self.taken_bytes >= bytes {
+        Ok(match bytes > 0 && left == 0 {
             true => Received::Rest(taken),
             false => Received::Some(taken),
         })
@@ -328,6 +345,8 @@ impl<'a> Transfer<'a> {
     /// The flow is complete.
     pub fn end(&mut self, now_ns: u64) {
         self.end_ns = Some(now_ns);
+        // Its ACK was read first, at the same time.
+        self.acked_ns = self.acked_ns.map(|acked_ns| acked_ns.max(now_ns));
     }
 
     pub fn is_complete(&self) -> bool {
@@ -340,18 +359,32 @@ impl<'a> Transfer<'a> {
         Ok((&sockets.sender, sockets.sending.is_some()))
     }
 
-    /// Something has changed at the sender since the flow ended: is all of it acknowledged?
-    pub fn look_for_acks(&mut self, now_ns: u64) -> Result<()> {
-        if self.acked_ns.is_none() && tcp_info(&self.sockets()?.sender)?.state == TCP_FIN_WAIT2 {
-            self.acked_ns = Some(now_ns);
+    /// Something has changed at the sender: is all of the payload acknowledged?
+    pub fn is_acked(&mut self, now_ns: u64) -> Result<bool> {
+        let bytes = self.plan.bytes;
+        if self.acked_ns.is_none() && bytes > 0 {
+            let sockets = self.sockets()?;
+            let acked_bytes = tcp_info(&sockets.sender)?.bytes_acked;
+            if acked_bytes.saturating_sub(sockets.before.bytes_acked) >= bytes {
+                self.acked_ns = Some(now_ns);
+            }
         }
-        Ok(())
+        Ok(self.acked_ns.is_some())
     }
 
     /// When the sender's counters are complete, ns after the start of the traffic.
     pub fn settled_ns(&self) -> Option<u64> {
         let rtts_ns = (2e3 * self.plan.base_rtt_us) as u64;
-        Some(self.end_ns? + rtts_ns + SETTLE_NS)
+        let beyond_ns = match self.awaits_ack() {
+            true => DELAYED_ACK_NS,
+            false => SETTLE_NS,
+        };
+        Some(self.end_ns? + rtts_ns + beyond_ns)
+    }
+
+    /// It is complete, and the ACK of its last byte has not come.
+    pub fn awaits_ack(&self) -> bool {
+        self.is_complete() && self.acked_ns.is_none() && !self.plan.persistent
     }
 
     /// Payload received so far. TCP counts the FIN, which is no payload.
@@ -374,10 +407,14 @@ impl<'a> Transfer<'a> {
         let Some(sockets) = &self.sockets else {
             return Ok(self.last);
         };
-        if self.start_ns.is_none() || over {
+        if !self.started || over {
             return Ok(self.last);
         }
         let info = tcp_info(&sockets.sender)?;
+        if sockets.sending.as_ref().is_some_and(|it| !it.is_finished()) {
+            self.writing.0 += 1;
+            self.writing.1 += u32::from(info.notsent_bytes < info.snd_mss);
+        }
         self.last = FlowSample {
             active: self.end_ns.is_none(),
             cwnd_packets: info.snd_cwnd,
@@ -402,6 +439,15 @@ impl<'a> Transfer<'a> {
             Some(sockets) => (tcp_info(&sockets.sender)?, sockets.before),
             None => Default::default(),
         };
+        let cc = sockets
+            .as_ref()
+            .map(|s| socket::congestion_control(&s.sender));
+        let receiver = sockets.as_ref().and_then(|s| s.receiver.as_ref());
+        let payload_bytes = match receiver {
+            Some(receiver) => tcp_info(receiver)?.rcv_mss,
+            None => 0,
+        };
+        let is_known = receiver.is_some();
         let mut left = None;
         if let Some(mut sockets) = sockets.filter(|_| self.end_ns.is_some()) {
             if self.plan.persistent {
@@ -414,7 +460,8 @@ impl<'a> Transfer<'a> {
         }
         let result = FlowResult {
             flow: self.number,
-            start_ns: self.start_ns.unwrap_or(0),
+            start_ns: self.start_ns,
+            started: self.started,
             late_ns: self.late_ns,
             end_ns: self.end_ns,
             acked_ns: self.acked_ns,
@@ -430,80 +477,23 @@ impl<'a> Transfer<'a> {
                 min_rtt_us => min_rtt_us,
             },
             mss_bytes: info.snd_mss,
+            payload_bytes,
+            cc: cc.transpose()?.unwrap_or_default(),
+            ecn: is_known.then(|| ecn(&info)),
+            writing: self.writing,
         };
         Ok((result, left))
     }
 }
 
-/// What a sender's application does: writes all of it at once, or a burst at a time.
-#[derive(Clone, Copy)]
-struct Application {
-    bytes: u64,
-    burst_bytes: u64,
-    period_ns: u64,
-    start_ns: u64,
-    /// Whether the stream ends with it.
-    ends: bool,
-}
-
-impl Application {
-    fn new(plan: &Flow, start_ns: u64) -> Self {
-        let or_all = |bytes| if bytes == 0 { u64::MAX } else { bytes };
-        Self {
-            bytes: or_all(plan.bytes),
-            burst_bytes: or_all(plan.burst_bytes),
-            period_ns: plan.period_us * NS_PER_US,
-            start_ns,
-            ends: !plan.persistent,
-        }
+/// ECN of a sender.
+fn ecn(info: &TcpInfo) -> Ecn {
+    match (info.has_ecn(), info.accecn_works()) {
+        (false, _) => Ecn::None,
+        (true, None) => Ecn::Rfc3168,
+        (true, Some(true)) => Ecn::Accurate,
+        (true, Some(false)) => Ecn::AccurateFailed,
     }
-
-    /// Writes the payload, and the end of the stream if that is here.
-    fn send(&self, socket: &Socket, payload: &File) -> nix::Result<()> {
-        let mut unsent = self.bytes;
-        let mut next_ns = self.start_ns;
-        while unsent > 0 {
-            let burst = unsent.min(self.burst_bytes);
-            send_payload(socket, payload, burst)?;
-            unsent -= burst;
-            next_ns += self.period_ns;
-            if unsent > 0 && self.period_ns > 0 {
-                sleep_until(next_ns)?;
-            }
-        }
-        if self.ends {
-            shutdown(socket.as_raw_fd(), nix::sys::socket::Shutdown::Write)?;
-        }
-        Ok(())
-    }
-}
-
-fn sleep_until(at_ns: u64) -> nix::Result<()> {
-    let at = timespec(at_ns);
-    loop {
-        match clock_nanosleep(
-            ClockId::CLOCK_MONOTONIC,
-            ClockNanosleepFlags::TIMER_ABSTIME,
-            &at,
-        ) {
-            Err(nix::Error::EINTR) => {}
-            other => return other.map(drop),
-        }
-    }
-}
-
-fn send_payload(socket: &Socket, payload: &File, bytes: u64) -> nix::Result<()> {
-    let mut unsent = bytes;
-    while unsent > 0 {
-        let sent = sendfile(
-            socket,
-            payload,
-            Some(&mut 0),
-            unsent.min(SEND_BYTES) as usize,
-        )?;
-        unsent -= sent as u64;
-    }
-    Ok(())
 }
 
 fn wake_bytes(plan: &Flow) -> u64 {
@@ -551,7 +541,7 @@ mod tests {
 
     #[test]
     fn what_fits_into_the_send_buffer_needs_no_thread() {
-        let fits = |flow: &Flow| Transfer::new(flow, 0).fits();
+        let fits = |flow: &Flow| Transfer::new(flow, 0, 0).fits();
         assert!(fits(&flow(AUTOTUNED_SEND_BYTES, 0)));
         assert!(!fits(&flow(AUTOTUNED_SEND_BYTES + 1, 0)));
         assert!(!fits(&flow(0, 0)));

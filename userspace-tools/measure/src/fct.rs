@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use xdc_proto::{Flow, FlowResult};
+use xdc_proto::{Ecn, Flow, FlowResult};
 
 use crate::figures::{mean, percentile};
 use crate::record::Record;
@@ -77,13 +77,36 @@ fn fct_acked_us(result: &FlowResult, flow: &Flow) -> Option<f64> {
 
 /// To the last ACK, over the ideal of it.
 fn slowdown_acked(result: &FlowResult, flow: &Flow) -> Option<f64> {
-    let ideal_us = flow.ideal_ns.saturating_add(flow.ack_ns) as f64 / 1e3;
+    let ideal_us = ideal_ns(result, flow).saturating_add(flow.ack_ns) as f64 / 1e3;
     (flow.ideal_ns > 0).then_some(fct_acked_us(result, flow)? / ideal_us)
+}
+
+/// Most bytes of TCP options.
+const MAX_OPTION_BYTES: u32 = 40;
+
+/// Payload of a full packet, bytes: less than the MSS if options other than timestamps are in each.
+pub fn packet_payload_bytes(result: &FlowResult) -> u32 {
+    let by_options = result.mss_bytes.saturating_sub(MAX_OPTION_BYTES);
+    match (by_options..result.mss_bytes).contains(&result.payload_bytes) {
+        true => result.payload_bytes,
+        false => result.mss_bytes,
+    }
+}
+
+/// The ideal with the options that the flow's packets had. A single packet says nothing of itself:
+/// with AccECN a flow's first packet has the option.
+pub fn ideal_ns(result: &FlowResult, flow: &Flow) -> u64 {
+    let is_single = flow.bytes <= u64::from(result.mss_bytes);
+    let has_option = is_single || packet_payload_bytes(result) < result.mss_bytes;
+    match flow.ideal_accecn_ns {
+        ns if ns > 0 && result.ecn == Some(Ecn::Accurate) && has_option => ns,
+        _ => flow.ideal_ns,
+    }
 }
 
 /// FCT over the ideal.
 pub fn slowdown(result: &FlowResult, flow: &Flow) -> Option<f64> {
-    let ideal_us = flow.ideal_ns as f64 / 1e3;
+    let ideal_us = ideal_ns(result, flow) as f64 / 1e3;
     (flow.ideal_ns > 0).then_some(fct_us(result, flow)? / ideal_us)
 }
 

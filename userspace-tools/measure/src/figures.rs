@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use xdc_proto::{Cause, Dropped, ETHERNET_HEADER_BYTES, Sample};
+use xdc_proto::{Cause, Dropped, Sample};
 use xdc_tcpinfo::{COUNTERS, Counter};
 
+use crate::bottleneck::{self, Use};
 use crate::circuits::circuits;
+use crate::explain;
 use crate::fairness::{converged_us, jain, jain_phases, jain_windows};
 use crate::fct::{completion, completions, spread};
 use crate::record::Record;
@@ -47,8 +49,9 @@ pub fn run(record: &Record, over: &Windows) -> Run {
         (Some(mean), Some(min), Some(max)) if mean > 0.0 => Some((max - min) / mean),
         _ => None,
     };
-    let capacity_bps = capacity_bps(record);
-    let share = |bps: f64| capacity_bps.map(|capacity| bps / capacity);
+    let used_by = Use::of(record);
+    let utilisation = |span| bottleneck::utilisation(record, &used_by, span);
+    let overfull = bottleneck::overfull(record, &used_by);
     let queues: Vec<_> = (0..record.queues.len()).map(|q| queue(record, q)).collect();
     let totals = record.totals.unwrap_or_default();
     Run {
@@ -57,9 +60,8 @@ pub fn run(record: &Record, over: &Windows) -> Run {
         sizes: completions(record, &all),
         goodput_mbps: goodput_bps / 1e6,
         start_late_us: late_us(record),
-        utilisation: share(goodput_bps),
-        utilisation_steady: steady
-            .and_then(|steady| share(self::goodput_bps(record, &all, steady))),
+        utilisation: utilisation((0, record.end_us())),
+        utilisation_steady: steady.and_then(utilisation),
         jain_mean: mean(&windows.iter().map(|&(_, index)| index).collect::<Vec<_>>()),
         jain_steady: steady.and_then(|steady| jain(&received(record, &all, steady))),
         jain_phases: jain_phases(&windows, over),
@@ -95,7 +97,8 @@ pub fn run(record: &Record, over: &Windows) -> Run {
         capture: None,
         groups: groups(record),
         queues,
-        suspect: record.doubts(),
+        suspect: record.doubts().into_iter().chain(overfull).collect(),
+        notes: explain::of_run(record, &used_by),
         virtual_s: record.virtual_us as f64 / 1e6,
         wall_s: record.wall.as_secs_f64(),
         plan_sha256: record.plan_sha256.clone(),
@@ -213,7 +216,7 @@ fn unorc(record: &Record) -> Option<BTreeMap<String, u64>> {
 }
 
 /// Of counters that a guest tells, which may be anything.
-fn sum(counters: impl Iterator<Item = u64>) -> u64 {
+pub(crate) fn sum(counters: impl Iterator<Item = u64>) -> u64 {
     counters.fold(0, u64::saturating_add)
 }
 
@@ -255,15 +258,6 @@ fn goodput_bps(record: &Record, flows: &[usize], span: (u64, u64)) -> f64 {
         0 => 0.0,
         us => bytes * 8e6 / us as f64,
     }
-}
-
-/// Payload per second that fits through the bottleneck.
-fn capacity_bps(record: &Record) -> Option<f64> {
-    let (_, rate_bps) = record.bottleneck()?;
-    let mss = record.flows.iter().map(|flow| flow.mss_bytes).max()?;
-    let mtu = record.plan.topology.links.first()?.mtu;
-    let packet = mtu + ETHERNET_HEADER_BYTES;
-    (rate_bps > 0 && mss > 0).then(|| rate_bps as f64 * f64::from(mss) / f64::from(packet))
 }
 
 /// Sorted.

@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 
+use crate::fct::ideal_ns;
 use crate::record::Record;
 
 /// A flow; its fields are the file's columns. Empty fields for one that the run's end cut off.
@@ -37,7 +38,7 @@ pub fn rows(record: &Record) -> impl Iterator<Item = FlowRow<'_>> {
         bytes: result.received_bytes,
         fct_us: result.fct_ns().map(us),
         retransmits: result.retransmits,
-        ideal_us: us(flow.ideal_ns),
+        ideal_us: us(ideal_ns(result, flow)),
         base_rtt_us: format!("{:.3}", flow.base_rtt_us),
         fct_acked_us: result.fct_acked_ns().map(us),
     })

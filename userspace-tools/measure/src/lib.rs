@@ -3,7 +3,9 @@
 //!
 //! [`CODE`] names all code that a figure depends on, so this crate depends on as little as it can.
 
+mod bottleneck;
 mod circuits;
+pub mod explain;
 pub mod fairness;
 mod fct;
 pub mod figures;
@@ -15,6 +17,7 @@ pub mod size;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod throughput;
+mod ways;
 
 /// SHA-256 of this crate's sources and of those of the crates of this repository that it uses, in
 /// hexadecimal.

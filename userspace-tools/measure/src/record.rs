@@ -10,6 +10,7 @@ use xdc_proto::{
 };
 use xdc_tcpinfo::{COUNTERS, Of};
 
+use crate::explain;
 use crate::size::SizeClasses;
 
 /// One run, as it was told.
@@ -552,6 +553,8 @@ impl Record {
                     check.src, check.dst, check.measured_us, check.configured_us
                 )
             });
+        let waiting = self.flows.iter().filter(|flow| !flow.started).count();
+        let waiting = (waiting > 0).then(|| format!("{} never started", explain::flows(waiting)));
         let missed = self.trace.as_ref().map_or(0, |trace| trace.head.missed);
         let trace = (missed > 0).then(|| {
             format!(
@@ -565,6 +568,7 @@ impl Record {
             .chain(programs)
             .chain(links)
             .chain(trace)
+            .chain(waiting)
             .chain(told)
             .collect()
     }

@@ -115,12 +115,50 @@ pub struct Run {
     pub queues: Vec<Queue>,
     /// Why the figures should not be believed; empty if they should.
     pub suspect: Vec<String>,
+    /// Conditions that change the meaning of the figures.
+    #[serde(default)]
+    pub notes: Vec<Note>,
     /// Duration of the run by the guest's clock, s.
     pub virtual_s: f64,
     /// Duration of the run by this machine's clock, s.
     pub wall_s: f64,
     /// Of what the guest was told to do.
     pub plan_sha256: String,
+}
+
+/// A condition that changes the meaning of a run's figures.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// Which condition.
+    pub kind: NoteKind,
+    /// One sentence: numbers, cause, consequence.
+    pub text: String,
+    /// Flows or ports that have the condition.
+    pub count: usize,
+}
+
+/// The conditions that a run explains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoteKind {
+    /// Flows ran the Reno that their congestion control falls back to.
+    FellBack,
+    /// Flows that ask for ECN ran without it.
+    WithoutEcn,
+    /// No port on the way of flows with ECN marks.
+    NeverMarks,
+    /// A phantom queue has the module's default size.
+    DefaultPhantom,
+    /// A phantom queue is too small for one flow.
+    SmallPhantom,
+    /// Flows that a window, a buffer or the application limited.
+    Limited,
+    /// Flows that the run's end came before.
+    NeverStarted,
+    /// Traffic that is not in the utilisation of the watched port.
+    Bypass,
+    /// A full packet carries less than the MSS.
+    Payload,
 }
 
 /// What the network is and what it took; `build_wall_s` is real time, as the host saw it.

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use xdc_proto::{
-    Direction, Flow, FlowResult, FlowSample, Link, Message, QueueResult, QueueSample, RunPlan,
-    Sample, Topology, Totals, WatchedQueue,
+    Direction, Ecn, Flow, FlowResult, FlowSample, Link, Message, Node, QueueResult, QueueSample,
+    RunPlan, Sample, Topology, Totals, WatchedQueue,
 };
 use xdc_tcpinfo::{COUNTERS, Of};
 
@@ -72,13 +72,19 @@ pub fn told(run: RunPlan, scale: u32) -> Record {
                 timeouts: 0,
                 counters: COUNTERS
                     .iter()
-                    .map(|counter| match counter.of {
-                        Of::Us => 100 * u64::from(scale),
+                    .map(|counter| match (counter.name, counter.of) {
+                        ("busy_us", _) => 15_000 * factor,
+                        (_, Of::Us) => 100 * factor,
                         _ => 10,
                     })
                     .collect(),
                 min_rtt_us: 130 * scale,
                 mss_bytes: 1448,
+                payload_bytes: 1448,
+                started: true,
+                cc: "unocc".to_owned(),
+                ecn: Some(Ecn::Accurate),
+                writing: (10, 0),
             }))
             .unwrap();
     }
@@ -86,7 +92,7 @@ pub fn told(run: RunPlan, scale: u32) -> Record {
         .add(Message::Queue(QueueResult {
             queue: 0,
             sent_packets: 1450,
-            sent_bytes: 2 << 20,
+            sent_bytes: 1450 * 1514,
             drops: 0,
             marks: 20,
             backlog_max_bytes: Some(5000),
@@ -113,6 +119,41 @@ pub fn unscaled() -> Record {
     told(planned(10), 10).unscaled(10, planned(1))
 }
 
+/// Of links of 1 Gbit/s between nodes of which `s` and `t` are routers.
+pub fn network(links: &[(&str, &str)]) -> Topology {
+    let direction = || Direction {
+        rate_bps: 1_000_000_000,
+        delay_ns: 0,
+        queue: None,
+        faults: None,
+    };
+    let link = |&(a, b): &(&str, &str)| Link {
+        a: a.to_owned(),
+        b: b.to_owned(),
+        mtu: 1500,
+        ab: direction(),
+        ba: direction(),
+    };
+    let mut names: Vec<_> = links.iter().flat_map(|&(a, b)| [a, b]).collect();
+    names.sort_unstable();
+    names.dedup();
+    let node = |name: &str| Node {
+        name: name.to_owned(),
+        router: ["s", "t"].contains(&name),
+        sysctls: Vec::new(),
+        setup: Vec::new(),
+        spray: false,
+        site: 0,
+        initcwnd: 0,
+        initrwnd: 0,
+    };
+    Topology {
+        nodes: names.into_iter().map(node).collect(),
+        links: links.iter().map(link).collect(),
+        ..Topology::default()
+    }
+}
+
 fn planned(scale: u32) -> RunPlan {
     let flow = |src: &str| Flow {
         src: src.to_owned(),
@@ -121,23 +162,13 @@ fn planned(scale: u32) -> RunPlan {
         bytes: 1 << 20,
         ..Flow::default()
     };
-    let direction = || Direction {
-        rate_bps: 1_000_000_000 / u64::from(scale),
-        delay_ns: 0,
-        queue: None,
-        faults: None,
-    };
+    let mut topology = network(&[("s", "r"), ("a1", "s"), ("a2", "s")]);
+    for link in &mut topology.links {
+        link.ab.rate_bps /= u64::from(scale);
+        link.ba.rate_bps /= u64::from(scale);
+    }
     RunPlan {
-        topology: Topology {
-            links: vec![Link {
-                a: "s".to_owned(),
-                b: "r".to_owned(),
-                mtu: 1500,
-                ab: direction(),
-                ba: direction(),
-            }],
-            ..Topology::default()
-        },
+        topology,
         flows: vec![flow("a1"), flow("a2")],
         watch: vec![WatchedQueue {
             name: "port".to_owned(),

@@ -10,6 +10,7 @@
 //! every Linux qdisc; preamble, FCS and gap do not.
 
 pub mod alarm;
+pub mod defaults;
 pub mod rng;
 
 use std::collections::BTreeMap;
@@ -584,6 +585,9 @@ pub struct Flow {
     /// What an ACK takes back on the idle path, ns.
     #[serde(default)]
     pub ack_ns: u64,
+    /// `ideal_ns` if each packet has AccECN's option; 0 if its hosts do not use the option.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ideal_accecn_ns: u64,
 }
 
 /// TCP_CONGESTION on an open socket.
@@ -1031,6 +1035,38 @@ pub struct FlowResult {
     pub min_rtt_us: u32,
     /// Maximum segment size of the sender, bytes.
     pub mss_bytes: u32,
+    /// Largest payload of a packet that the receiver got, bytes; 0 = unknown. It is below
+    /// `mss_bytes` if every packet had more options than timestamps.
+    #[serde(default)]
+    pub payload_bytes: u32,
+    /// The flow began before the run stopped.
+    #[serde(default = "yes")]
+    pub started: bool,
+    /// Congestion control of the sender at the end, by the kernel's name: `dctcp-reno` is the Reno
+    /// that dctcp falls back to. Empty = unknown.
+    #[serde(default)]
+    pub cc: String,
+    /// ECN at the end; None = unknown.
+    #[serde(default)]
+    pub ecn: Option<Ecn>,
+    /// Samples at which the application was writing, and those of them at which the send buffer
+    /// had no packet left to send.
+    #[serde(default)]
+    pub writing: (u32, u32),
+}
+
+/// ECN of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ecn {
+    /// The handshake agreed on none.
+    None,
+    /// RFC 3168: ECE until CWR.
+    Rfc3168,
+    /// The receiver counts marks.
+    Accurate,
+    /// AccECN was agreed on, and one end cannot read the counters of the other.
+    AccurateFailed,
 }
 
 impl FlowResult {

@@ -24,7 +24,8 @@ pub struct TcpInfo {
     ato: u32,
     /// Bytes.
     pub snd_mss: u32,
-    rcv_mss: u32,
+    /// Bytes of the largest segment that arrived.
+    pub rcv_mss: u32,
 
     /// Packets.
     pub unacked: u32,
@@ -67,7 +68,8 @@ pub struct TcpInfo {
     segs_out: u32,
     segs_in: u32,
 
-    notsent_bytes: u32,
+    /// In the send buffer.
+    pub notsent_bytes: u32,
     /// us; all ones = never measured.
     pub min_rtt: u32,
     data_segs_in: u32,
@@ -100,9 +102,32 @@ pub struct TcpInfo {
     pub total_rto: u16,
     total_rto_recoveries: u16,
     total_rto_time: u32,
+
+    received_ce: u32,
+    ecn_bytes: [u32; 6],
+    /// ECN mode, options of AccECN seen, failures of AccECN: 2, 2 and 4 bits.
+    ecn_bits: u32,
 }
 
+/// TCPI_OPT_ECN.
+const OPTION_ECN: u8 = 8;
+/// TCPI_ECN_MODE_ACCECN.
+const MODE_ACCECN: u32 = 2;
+/// TCP_ACCECN_ACE_FAIL_SEND and _RECV.
+const ACE_FAILED: u32 = 3;
+
 impl TcpInfo {
+    /// The handshake agreed on ECN.
+    pub fn has_ecn(&self) -> bool {
+        self.options & OPTION_ECN != 0
+    }
+
+    /// Of AccECN: whether both ends can read the counters. None for other kinds of ECN.
+    pub fn accecn_works(&self) -> Option<bool> {
+        let is_accurate = self.has_ecn() && self.ecn_bits & 3 == MODE_ACCECN;
+        is_accurate.then_some((self.ecn_bits >> 4) & ACE_FAILED == 0)
+    }
+
     /// Of INET_DIAG_INFO. A shorter answer leaves zeroes, and what a newer kernel adds is passed
     /// over.
     pub fn from_bytes(bytes: &[u8]) -> Self {
@@ -200,6 +225,12 @@ pub const COUNTERS: &[Counter] = &[
         "payload that was sent again",
     ),
     counter(
+        "busy_us",
+        Of::Us,
+        |info| info.busy_time,
+        "time in which senders had data to send or in flight",
+    ),
+    counter(
         "rwnd_limited_us",
         Of::Us,
         |info| info.rwnd_limited,
@@ -276,6 +307,7 @@ mod tests {
         assert_eq!(mem::offset_of!(TcpInfo, min_rtt), 148);
         assert_eq!(mem::offset_of!(TcpInfo, delivered), 192);
         assert_eq!(mem::offset_of!(TcpInfo, total_rto), 240);
+        assert_eq!(mem::offset_of!(TcpInfo, ecn_bits), 276);
         assert_eq!(mem::size_of::<DctcpInfo>(), 16);
     }
 

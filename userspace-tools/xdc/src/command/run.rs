@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use xdc_measure::figures;
 use xdc_measure::record::Record;
+use xdc_measure::{explain, figures};
 use xdc_proto::Job;
 
 use crate::args;
@@ -129,6 +129,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let seed = request.seed.unwrap_or(loaded.scenario.seed);
     scenario::check_seed(seed)?;
     // Once before anything starts, so that a mistake costs nothing.
+    let mut warnings = Vec::new();
     for cc in &loaded.scenario.ccs {
         let plan = plan::plan(&loaded.scenario, cc, seed, 1)
             .map_err(|err| loaded.placed(err).or_hint(SEE_EXAMPLE))?;
@@ -137,6 +138,8 @@ pub fn command(request: &Request) -> Result<bool> {
         }
         if let Job::Run(run) = &plan.job {
             runner::uplinks(&run.topology, &request.pcap)?;
+            let notes = explain::of_plan(run);
+            warnings.extend(notes.iter().map(|note| format!("{cc}: {}", note.text)));
         }
     }
     if loaded.scenario.ccs.is_empty() {
@@ -151,6 +154,9 @@ pub fn command(request: &Request) -> Result<bool> {
         None => Clock::Measuring,
     };
     let progress = Progress::new();
+    for line in &warnings {
+        progress.note(line);
+    }
     let engine = match kind {
         Kind::Host => host::engine(&home)?,
         _ => Engine::new(&home, kind, Flavour::X86, clock)?,

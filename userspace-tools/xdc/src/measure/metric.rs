@@ -164,7 +164,7 @@ const RUN: &[Entry<Run>] = &[
         "utilisation",
         Unit::Ratio,
         |run| run.utilisation,
-        "goodput over what the bottleneck's rate leaves for payload",
+        "payload through the first watched port over what its rate leaves for payload; null if traffic took other ways",
     ),
     entry(
         "utilisation_steady",

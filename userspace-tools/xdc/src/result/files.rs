@@ -176,7 +176,7 @@ impl Row for FlowRow<'_> {
         (
             "ideal_us",
             "us",
-            "FCT on an idle path if the sender never waits; 0 for a flow without a size",
+            "FCT on an idle path if the sender never waits, with the TCP options that its packets had; 0 for a flow without a size",
         ),
         (
             "base_rtt_us",
@@ -463,6 +463,11 @@ mod tests {
                 let xdc_proto::Job::Run(run) = plan.job else {
                     panic!("not a run");
                 };
+                // A run with flows that never start is suspect.
+                let stop_us = run.stop_after_us.unwrap_or(u64::MAX);
+                let start_us = |flow: &xdc_proto::Flow| flow.start_ns / 1000 + flow.start_jitter_us;
+                let all_start = run.flows.iter().all(|flow| start_us(flow) < stop_us);
+                assert!(all_start, "{}", path.display());
                 read_back(&[made_up(cc, run)]);
                 seen += 1;
             }
@@ -535,6 +540,11 @@ mod tests {
             counters: Vec::new(),
             min_rtt_us: 1,
             mss_bytes: 1448,
+            payload_bytes: 1448,
+            started: true,
+            cc: String::new(),
+            ecn: None,
+            writing: (0, 0),
         };
         record.flows = (0..flows).map(of_flow).collect();
         let series = if record.plan.flow_series { flows } else { 0 };

@@ -2,11 +2,13 @@
 //! How fast an experiment may be on an engine whose guest takes time to compute.
 //!
 //! The scenario's own topology and flows run for a moment at rates far above what any emulation
-//! carries, without delays. What arrives is what this machine can do; the experiment gets less,
+//! carries, without delays; of flows between the same hosts one stands for all. What arrives is what this machine can do; the experiment gets less,
 //! so that packets and not the guest's CPU are what queues. And what an idle path takes then is
 //! the CPU's share of every RTT; the experiment's RTTs get so long that it is lost in them.
 
+use std::collections::BTreeSet;
 use xdc_measure::figures::{self, Windows};
+
 use xdc_proto::{Flow, Job, Queue, RunPlan};
 
 use crate::error::{Error, Result};
@@ -32,8 +34,7 @@ pub fn scale(runner: &Runner<'_>, scenario: &Scenario, seed: u64) -> Result<u32>
     let Job::Run(run) = &mut plan.job else {
         return Err(Error::failure("internal error: the plan is not a run"));
     };
-    let base_rtts_us: Vec<_> = run.flows.iter().map(|flow| flow.base_rtt_us).collect();
-    make_fast(run)?;
+    let base_rtts_us = make_fast(run)?;
     let record = runner
         .run_one("probe", plan, None)
         .map_err(|err| err.about("probing the emulation's speed"))?;
@@ -72,24 +73,65 @@ pub fn scale(runner: &Runner<'_>, scenario: &Scenario, seed: u64) -> Result<u32>
     Ok(by_rate.max(by_rtt).ceil() as u32)
 }
 
-/// No delays, rates and queues beyond reach, flows without end.
-fn make_fast(run: &mut RunPlan) -> Result<()> {
+/// No delays, rates and queues beyond reach, flows without end, nothing that changes a link.
+/// Returns the base RTTs that the flows had.
+fn make_fast(run: &mut RunPlan) -> Result<Vec<f64>> {
     run.stop_after_us = Some(PROBE_US);
     run.sample_us = PROBE_US / 20;
+    run.events.clear();
     for link in &mut run.topology.links {
         for direction in [&mut link.ab, &mut link.ba] {
             direction.delay_ns = 0;
+            direction.faults = None;
             direction.rate_bps *= SPEED_UP;
             if let Some(Queue::Phantom(queue)) = &mut direction.queue {
                 queue.limit_bytes = queue.limit_bytes.saturating_mul(SPEED_UP as u32);
             }
         }
     }
+    let mut pairs = BTreeSet::new();
+    run.flows
+        .retain(|flow| pairs.insert((flow.src.clone(), flow.dst.clone())));
+    let base_rtts_us = run.flows.iter().map(|flow| flow.base_rtt_us).collect();
     let paths = Paths::new(&run.topology)?;
     for flow in &mut run.flows {
         flow.bytes = 0;
         flow.start_ns = 0;
+        flow.start_jitter_us = 0;
+        flow.persistent = false;
         flow.base_rtt_us = paths.base_rtt_us(&flow.src, &flow.dst)?;
     }
-    Ok(())
+    Ok(base_rtts_us)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{parse, tests::SMALL};
+
+    #[test]
+    fn a_flow_stands_for_all_between_its_hosts() {
+        let scenario = parse("small", SMALL, &[]).unwrap().scenario;
+        let Job::Run(mut run) = plan::plan(&scenario, PROBE_CC, 1, 1).unwrap().job else {
+            panic!("no run");
+        };
+        let mut message = run.flows[0].clone();
+        (
+            message.persistent,
+            message.start_ns,
+            message.start_jitter_us,
+        ) = (true, 7_000, 9);
+        let pairs = run.flows.len();
+        run.flows.extend(std::iter::repeat_n(message, 1000));
+        let rtts_us = make_fast(&mut run).unwrap();
+        assert_eq!((run.flows.len(), rtts_us.len()), (pairs, pairs));
+        assert!(
+            rtts_us
+                .iter()
+                .zip(&run.flows)
+                .all(|(&was, flow)| was > flow.base_rtt_us)
+        );
+        let is_plain = |flow: &Flow| !flow.persistent && flow.bytes == 0 && flow.start_ns == 0;
+        assert!(run.flows.iter().all(is_plain));
+    }
 }

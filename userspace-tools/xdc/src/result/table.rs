@@ -96,26 +96,23 @@ pub fn table(summary: &Summary) -> String {
     aligned(COLUMNS, summary.runs.iter().map(row))
 }
 
-/// Of each run, packets that something other than a queue or a link dropped, and where.
-fn dropped(summary: &Summary) -> Vec<String> {
-    let shown = |cause: &Cause| !matches!(cause, Cause::Queue | Cause::Link);
-    let of_run = |run: &Run| {
-        let of_cause = |(cause, packets): (&Cause, &u64)| {
-            let at = run.dropped_at.iter().filter(|it| it.cause == *cause);
-            let mut at: Vec<_> = at.map(place).collect();
-            let more = at.len().saturating_sub(MAX_PLACES);
-            at.truncate(MAX_PLACES);
-            if more > 0 {
-                at.push(format!("{more} more"));
-            }
-            format!("{}: {packets} ({})", cause.name(), at.join(", "))
-        };
-        let causes = run.dropped.iter().filter(|(cause, _)| shown(cause));
-        let causes: Vec<_> = causes.map(of_cause).collect();
-        let line = format!("{}: dropped packets: {}", run.cc, causes.join("; "));
-        (!causes.is_empty()).then_some(line)
+/// Packets of a run that something other than a queue or a link dropped, and where.
+fn dropped(run: &Run) -> Option<String> {
+    let of_cause = |(cause, packets): (&Cause, &u64)| {
+        let at = run.dropped_at.iter().filter(|it| it.cause == *cause);
+        let mut at: Vec<_> = at.map(place).collect();
+        let more = at.len().saturating_sub(MAX_PLACES);
+        at.truncate(MAX_PLACES);
+        if more > 0 {
+            at.push(format!("{more} more"));
+        }
+        format!("{}: {packets} ({})", cause.name(), at.join(", "))
     };
-    summary.runs.iter().filter_map(of_run).collect()
+    let shown = |cause: &Cause| !matches!(cause, Cause::Queue | Cause::Link);
+    let causes = run.dropped.iter().filter(|(cause, _)| shown(cause));
+    let causes: Vec<_> = causes.map(of_cause).collect();
+    let line = format!("{}: dropped packets: {}", run.cc, causes.join("; "));
+    (!causes.is_empty()).then_some(line)
 }
 
 /// Places that a line names.
@@ -129,15 +126,16 @@ pub fn place(of: &Dropped) -> String {
     }
 }
 
-/// Lines under the table.
+/// Of each run: conditions that change the meaning of its row; where packets were dropped; with TLT,
+/// whether an important packet was lost, and what TLT added.
 pub fn notes(summary: &Summary) -> Vec<String> {
-    let mut notes = dropped(summary);
-    notes.extend(tlt(summary));
-    notes
-}
-
-/// Of each run with TLT, whether an important packet was lost, and what TLT added.
-fn tlt(summary: &Summary) -> Vec<String> {
+    let noted = |run: &Run| {
+        let lines = run
+            .notes
+            .iter()
+            .map(|note| format!("{}: {}", run.cc, note.text));
+        lines.collect::<Vec<_>>()
+    };
     let of_run = |run: &Run| {
         let tlt = run.tlt.as_ref().filter(|tlt| tlt.packets > 0)?;
         let lost = match run.drops_green {
@@ -153,7 +151,15 @@ fn tlt(summary: &Summary) -> Vec<String> {
             percent(tlt.extra_packet_share())
         ))
     };
-    summary.runs.iter().filter_map(of_run).collect()
+    let of_runs = summary.runs.iter();
+    of_runs
+        .flat_map(|run| {
+            noted(run)
+                .into_iter()
+                .chain(dropped(run))
+                .chain(of_run(run))
+        })
+        .collect()
 }
 
 /// Of a run with more flows than this, a table says how each group did.
@@ -251,6 +257,7 @@ mod tests {
     fn a_run_with_tlt_says_what_was_dropped() {
         let windows = xdc_measure::figures::Windows::every_us(1000);
         let mut run = xdc_measure::figures::run(&recorded(), &windows);
+        run.notes.clear();
         let said = |run: &Run| notes(&Summary::of_runs(vec![run.clone()]));
         assert!(said(&run).is_empty());
         run.tlt = Some(xdc_measure::run::Tlt {
@@ -266,6 +273,13 @@ mod tests {
         ));
         run.drops_green = 2;
         assert!(said(&run)[0].contains(": 2 green packets were dropped;"));
+        run.notes = vec![xdc_measure::run::Note {
+            kind: xdc_measure::run::NoteKind::Limited,
+            text: "the buffer limited 1 of 2 flows".to_owned(),
+            count: 1,
+        }];
+        assert_eq!(said(&run)[0], "unocc: the buffer limited 1 of 2 flows");
+        assert_eq!(said(&run).len(), 2);
     }
 
     #[test]

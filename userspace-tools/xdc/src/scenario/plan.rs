@@ -745,7 +745,9 @@ fn flows(
         }
         for (src, dst) in pairs(&spec.src, &spec.dst)? {
             let base_rtt_us = paths.base_rtt_us(&src, &dst)?;
-            let ideal_ns = traffic::ideal_ns(&paths, &src, &dst, spec.bytes.0, false)?;
+            let ends = (src.as_str(), dst.as_str());
+            let (ideal_ns, ideal_accecn_ns) =
+                traffic::ideals_ns(&paths, ends, spec.bytes.0, false)?;
             let ack_ns = paths.ack_ns(&src, &dst)?;
             let dscp = spec.dscp.or(dscps.get(&src).copied()).unwrap_or_default().0;
             let flow = Flow {
@@ -769,6 +771,7 @@ fn flows(
                 base_rtt_us,
                 ideal_ns,
                 ack_ns,
+                ideal_accecn_ns,
             };
             if flows.len() + spec.count > MAX_FLOWS {
                 return Err(too_many(flows.len() + spec.count));

@@ -11,7 +11,7 @@ use xdc_proto::{Flow, Topology, Tunnel};
 use crate::error::{Error, Result};
 use crate::scenario::Scenario;
 use crate::scenario::paths::Paths;
-use crate::scenario::traffic::{Classes, ideal_ns};
+use crate::scenario::traffic::{Classes, ideals_ns};
 use crate::units::Time;
 
 /// Of the first pair of hosts; the next one has the next.
@@ -135,7 +135,9 @@ pub fn tunnels(
             continue;
         }
         flow.tunnel = true;
-        flow.ideal_ns = ideal_ns(&paths, &flow.src, &flow.dst, flow.bytes, true)?;
+        let ends = (flow.src.as_str(), flow.dst.as_str());
+        let ideals_ns = ideals_ns(&paths, ends, flow.bytes, true)?;
+        (flow.ideal_ns, flow.ideal_accecn_ns) = ideals_ns;
         let mut ends = (flow.src.clone(), flow.dst.clone());
         if ends.0 > ends.1 {
             std::mem::swap(&mut ends.0, &mut ends.1);

@@ -141,8 +141,10 @@ pub fn labels(grid: &Expanded, cell: &Cell) -> BTreeMap<String, String> {
 
 /// Every number of a run by the name of its metric, and what there are lists of as their texts.
 pub fn leaves(run: &Run) -> Result<BTreeMap<String, String>> {
-    let value = serde_json::to_value(run)
+    let mut value = serde_json::to_value(run)
         .map_err(|err| Error::failure(format!("a run cannot be written: {err}")))?;
+    // Sentences, and no figures.
+    value.as_object_mut().map(|run| run.remove("notes"));
     let mut leaves = BTreeMap::new();
     flatten("", &value, &mut leaves);
     Ok(leaves)

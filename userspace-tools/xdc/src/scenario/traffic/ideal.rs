@@ -63,15 +63,36 @@ fn widest_gap(mut rtts_us: Vec<f64>) -> f64 {
 
 /// Time from first send to last byte received of a sender that never waits, on an idle path, ns:
 /// what the first packet takes, then the rest at the rate of the slowest link. 0 without an end. In a tunnel
-/// its packets have one more header; parities are not counted.
-pub fn ideal_ns(paths: &Paths<'_>, src: &str, dst: &str, bytes: u64, tunnel: bool) -> Result<u64> {
+/// its packets have one more header; parities are not counted. The second value is of packets with
+/// AccECN's option; 0 if no host uses AccECN.
+pub fn ideals_ns(
+    paths: &Paths<'_>,
+    (src, dst): (&str, &str),
+    bytes: u64,
+    tunnel: bool,
+) -> Result<(u64, u64)> {
+    let ideal = |options| ideal_ns(paths, (src, dst), bytes, tunnel, options);
+    let with_option = match uses_accecn(paths.topology()) {
+        true => ideal(ACCECN_BYTES)?,
+        false => 0,
+    };
+    Ok((ideal(0)?, with_option))
+}
+
+fn ideal_ns(
+    paths: &Paths<'_>,
+    (src, dst): (&str, &str),
+    bytes: u64,
+    tunnel: bool,
+    options: u32,
+) -> Result<u64> {
     let walk = paths.walk(src, dst)?;
     let mtu = walk.iter().map(|(link, _)| link.mtu).min().unwrap_or(0);
     let ack = paths.topology().ack_bytes();
     let headers = match without_timestamps(paths.topology()) {
         true => ack - TIMESTAMP_BYTES,
         false => ack,
-    };
+    } + options;
     let (outer, mtu) = match tunnel {
         true => (TUNNEL_HEADER_BYTES, mtu.saturating_sub(TUNNEL_MTU_LESS)),
         false => (0, mtu),
@@ -99,9 +120,22 @@ pub fn ideal_ns(paths: &Paths<'_>, src: &str, dst: &str, bytes: u64, tunnel: boo
 /// Bytes of TCP's timestamp option.
 const TIMESTAMP_BYTES: u32 = 12;
 
+/// Bytes of AccECN's option.
+const ACCECN_BYTES: u32 = 12;
+
+fn has_sysctl(sysctls: &[(String, String)], name: &str, value: &str) -> bool {
+    let mut sysctls = sysctls.iter();
+    sysctls.any(|(own, set)| own == name && set == value)
+}
+
 fn without_timestamps(topology: &Topology) -> bool {
-    let mut sysctls = topology.sysctls.iter();
-    sysctls.any(|(name, value)| name == "net.ipv4.tcp_timestamps" && value == "0")
+    has_sysctl(&topology.sysctls, "net.ipv4.tcp_timestamps", "0")
+}
+
+fn uses_accecn(topology: &Topology) -> bool {
+    let own = topology.nodes.iter().map(|node| &node.sysctls);
+    let mut all = [&topology.sysctls].into_iter().chain(own);
+    all.any(|sysctls| has_sysctl(sysctls, "net.ipv4.tcp_ecn", "3"))
 }
 
 #[cfg(test)]
@@ -133,12 +167,17 @@ mod tests {
             panic!("no run");
         };
         let paths = Paths::new(&run.topology).unwrap();
-        let ideal = |bytes| ideal_ns(&paths, "a1", "r", bytes, false).unwrap();
+        let ideals = |bytes| ideals_ns(&paths, ("a1", "r"), bytes, false).unwrap();
+        let ideal = |bytes| ideals(bytes).0;
         // 1 Gbit/s: 8 ns a byte; the port with a queue sends the first packet at once.
         assert_eq!(ideal(1000), (1000 + 52 + 14) * 8);
         assert_eq!(ideal(1448), 1514 * 8);
         assert_eq!(ideal(2 * 1448), 2 * 1514 * 8);
         assert_eq!(ideal(1449), (1514 + 67) * 8);
         assert_eq!(ideal(0), 0);
+        // With AccECN's option a full packet carries 1436 bytes: ten of 1448 take an eleventh.
+        assert_eq!(ideals(1436).1, 1514 * 8);
+        let rest = 14_480 - 10 * 1436;
+        assert_eq!(ideals(14_480).1, (10 * 1514 + rest + 64 + 14) * 8);
     }
 }

@@ -17,7 +17,7 @@ use xdc_proto::Flow;
 use xdc_proto::rng::Rng;
 
 pub use self::file::FlowFile;
-pub use self::ideal::{Classes, ideal_ns};
+pub use self::ideal::{Classes, ideals_ns};
 pub use self::sizes::{Cdf, Sizes};
 use crate::error::{Error, Result};
 use crate::scenario::dscp::{self, Dscp};
@@ -303,8 +303,10 @@ impl Block<'_> {
         let class = if inter { INTER } else { INTRA };
         let dscp = spec.dscp.or(self.dscps.get(&src).copied());
         let dscp = dscp.unwrap_or_default().0;
+        let (ideal_ns, ideal_accecn_ns) = ideals_ns(self.paths, (&src, &dst), bytes, false)?;
         Ok(Flow {
-            ideal_ns: ideal_ns(self.paths, &src, &dst, bytes, false)?,
+            ideal_ns,
+            ideal_accecn_ns,
             ack_ns: self.paths.ack_ns(&src, &dst)?,
             src,
             dst,

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Notes about ports and their marks.
+
+use xdc_proto::{
+    Direction, ETHERNET_HEADER_BYTES, Ecn, Mark, Queue, RunPlan, TcQueue,
+    defaults::{PHANTOM_BYTES, PMAX_PPM, PMIN_PPM},
+};
+
+use super::flows::pairs;
+use super::{by_cause, flows, grouped, names};
+use crate::record::Record;
+use crate::run::{Note, NoteKind};
+use crate::ways::{Port, Ways};
+
+/// A phantom queue that marks every packet from fewer packets on keeps a single flow from filling
+/// the link.
+const LEAST_PACKETS: u64 = 10;
+
+const PHANTOM: &str = "phantom";
+
+/// Qdiscs that mark packets with ECN unless a word forbids it, and those that do if a word asks
+/// for it. Of others that are not here nothing is known.
+const MARK_BY_THEMSELVES: &[(&str, &str)] = &[("fq_codel", "noecn")];
+const MARK_IF_ASKED: &[(&str, &[&str])] = &[
+    ("acceltor", &["ecn"]),
+    ("choke", &["ecn"]),
+    ("codel", &["ecn", "ce_threshold"]),
+    ("fq", &["ce_threshold"]),
+    ("fq_pie", &["ecn"]),
+    ("gred", &["ecn"]),
+    ("netem", &["ecn"]),
+    ("pie", &["ecn"]),
+    ("red", &["ecn"]),
+    ("sfq", &["ecn"]),
+];
+const NEVER_MARK: &[&str] = &[
+    "bfifo",
+    "drr",
+    "etf",
+    "hhf",
+    "htb",
+    "pfifo",
+    "pfifo_fast",
+    "pfifo_head_drop",
+    "prio",
+    "qfq",
+    "taprio",
+    "tbf",
+];
+
+/// The kind of a queue that never marks, in words; None of one that may.
+fn never_marks(direction: &Direction) -> Option<String> {
+    match &direction.queue {
+        None => Some("no queue".to_owned()),
+        Some(Queue::Phantom(queue)) => {
+            (queue.mark == Some(Mark::None)).then(|| "a drop-tail queue".to_owned())
+        }
+        Some(Queue::Tc(queue)) => (!may_mark(queue)).then(|| format!("'{}'", tc_text(queue))),
+    }
+}
+
+fn tc_text(queue: &TcQueue) -> String {
+    let words = [queue.kind.as_str()].into_iter();
+    let words: Vec<_> = words
+        .chain(queue.words.iter().map(String::as_str))
+        .collect();
+    words.join(" ")
+}
+
+fn may_mark(queue: &TcQueue) -> bool {
+    let has = |word: &str| queue.words.iter().any(|own| own == word);
+    let kind = queue.kind.as_str();
+    if kind == PHANTOM {
+        return word_after(queue, "mark") != Some(Mark::None.name());
+    }
+    if let Some((_, words)) = MARK_IF_ASKED.iter().find(|(name, _)| *name == kind) {
+        return words.iter().any(|word| has(word));
+    }
+    if let Some((_, word)) = MARK_BY_THEMSELVES.iter().find(|(name, _)| *name == kind) {
+        return !has(word);
+    }
+    !NEVER_MARK.contains(&kind)
+}
+
+fn word_after<'a>(queue: &'a TcQueue, word: &str) -> Option<&'a str> {
+    let at = queue.words.iter().position(|own| own == word)?;
+    queue.words.get(at + 1).map(String::as_str)
+}
+
+/// Flows with ECN that no port on their way marks.
+pub(super) fn never_mark(record: &Record) -> Vec<Note> {
+    let topology = &record.plan.topology;
+    let unmarked = || {
+        pairs(record).filter(|(result, _)| {
+            let has_ecn = matches!(result.ecn, Some(Ecn::Rfc3168 | Ecn::Accurate));
+            has_ecn && result.received_bytes > 0
+        })
+    };
+    let ccs = || names(unmarked().map(|(result, _)| result.cc.as_str()));
+    let marking: Vec<Port> = (0..topology.links.len())
+        .flat_map(|link| [true, false].map(|forward| Port { link, forward }))
+        .filter(|port| never_marks(port.direction(topology)).is_none())
+        .collect();
+    let mut ways = Ways::new(topology);
+    let mut cause = |src: &str, dst: &str| {
+        let crosses = marking.iter().any(|&port| ways.share(src, dst, port) > 0.0);
+        let port = ways.slowest(src, dst).filter(|_| !crosses)?;
+        let kind = never_marks(port.direction(topology))?;
+        Some((port.name(topology), kind))
+    };
+    let causes: Vec<_> = unmarked()
+        .filter_map(|(_, flow)| cause(&flow.src, &flow.dst))
+        .collect();
+    let found = !causes.is_empty();
+    let mut notes = by_cause(
+        NoteKind::NeverMarks,
+        causes.into_iter(),
+        |count, (port, kind)| {
+            format!(
+                "no port marks the packets of {} with ECN ({}), since {port} has {kind}: they react to losses alone",
+                flows(count),
+                ccs()
+            )
+        },
+    );
+    let totals = record.totals.unwrap_or_default();
+    let count = unmarked().count();
+    if !found && count > 0 && totals.drops > 0 && totals.marks == 0 {
+        notes.push(Note {
+            kind: NoteKind::NeverMarks,
+            text: format!(
+                "queues dropped {} packets and marked none, so {} with ECN ({}) reacted to losses alone: \
+                 thresholds above the limit, or queues that do not mark",
+                grouped(totals.drops),
+                flows(count),
+                ccs()
+            ),
+            count,
+        });
+    }
+    notes
+}
+
+/// Size of a phantom queue that marks, if the plan gives one, and the share of it from which every
+/// packet is marked, ppm. None of other queues.
+fn phantom(direction: &Direction) -> Option<(Option<u64>, u32)> {
+    let by_phantom = |mark: &str| {
+        let marks = [Mark::Phantom, Mark::Either, Mark::Both];
+        marks.iter().any(|by| by.name() == mark)
+    };
+    match direction.queue.as_ref()? {
+        Queue::Phantom(queue) => by_phantom(queue.mark.unwrap_or(Mark::Phantom).name())
+            .then(|| (queue.phantom_bytes, queue.pmax_ppm.unwrap_or(PMAX_PPM))),
+        Queue::Tc(queue) => {
+            let is_one = queue.kind == PHANTOM;
+            let mark = word_after(queue, "mark").unwrap_or(Mark::Phantom.name());
+            let size = word_after(queue, PHANTOM);
+            // A size in words that are not read here is a size all the same.
+            let size = size.map(|text| tc_bytes(text).unwrap_or(u64::MAX));
+            (is_one && by_phantom(mark)).then_some((size, PMAX_PPM))
+        }
+    }
+}
+
+/// A size as tc has it: 1kb is 1024 bytes.
+fn tc_bytes(text: &str) -> Option<u64> {
+    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, unit) = text.split_at(unit_at.unwrap_or(text.len()));
+    let unit = unit.to_ascii_lowercase();
+    let unit_bytes = match unit.trim_end_matches('b') {
+        "" => 1.0,
+        "k" => 1024.0,
+        "m" => 1024.0 * 1024.0,
+        "g" => 1024.0 * 1024.0 * 1024.0,
+        _ => return None,
+    };
+    Some((number.parse::<f64>().ok()? * unit_bytes) as u64)
+}
+
+/// Phantom queues of the module's default size, and those that are too small for one flow.
+pub(super) fn phantoms(plan: &RunPlan) -> Vec<Note> {
+    let topology = &plan.topology;
+    let ports = || {
+        let links = 0..topology.links.len();
+        let ports = links.flat_map(|link| [true, false].map(|forward| Port { link, forward }));
+        ports.filter_map(|port| Some((port, phantom(port.direction(topology))?)))
+    };
+    let first = |holds: &dyn Fn(Port) -> bool| {
+        let mut ports = ports().map(|(port, _)| port);
+        let port = ports.find(|&port| holds(port));
+        port.map_or(String::new(), |port| port.name(topology))
+    };
+    let several = |port: String, count: usize| match count {
+        1 => format!("of {port}"),
+        count => format!("of each of {count} ports ({port} and others)"),
+    };
+    let default = ports().filter(|(_, (bytes, _))| bytes.is_none());
+    let mut notes = by_cause(
+        NoteKind::DefaultPhantom,
+        default.map(|_| ()),
+        |count, ()| {
+            let is_default = |port: Port| {
+                phantom(port.direction(topology)).is_some_and(|(bytes, _)| bytes.is_none())
+            };
+            format!(
+                "the phantom queue {} has the module's default of {} bytes, since the scenario gives none: \
+             marks begin at {} bytes ('phantom = \"1bdp\"')",
+                several(first(&is_default), count),
+                grouped(PHANTOM_BYTES),
+                grouped(PHANTOM_BYTES * u64::from(PMIN_PPM) / 1_000_000)
+            )
+        },
+    );
+    let small = |port: Port| {
+        let (bytes, pmax_ppm) = phantom(port.direction(topology))?;
+        let bytes = bytes?;
+        let all_bytes = u128::from(bytes) * u128::from(pmax_ppm) / 1_000_000;
+        let packet_bytes = topology.links[port.link].mtu + ETHERNET_HEADER_BYTES;
+        let is_small = all_bytes < u128::from(LEAST_PACKETS) * u128::from(packet_bytes);
+        is_small.then_some((bytes, all_bytes as u64, packet_bytes))
+    };
+    let sizes = ports().filter_map(|(port, _)| small(port));
+    notes.extend(by_cause(
+        NoteKind::SmallPhantom,
+        sizes,
+        |count, cause @ &(bytes, all_bytes, packet_bytes)| {
+            let port = first(&|port| small(port).as_ref() == Some(cause));
+            format!(
+                "the phantom queue {} is {} bytes, and marks every packet from {} bytes on, {:.1} packets: \
+                 one flow cannot fill the link (a larger 'phantom')",
+                several(port, count),
+                grouped(bytes),
+                grouped(all_bytes),
+                all_bytes as f64 / f64::from(packet_bytes)
+            )
+        },
+    ));
+    notes
+}
