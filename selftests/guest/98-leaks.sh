@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kernels: uml-debug | debug
+# kernels: none | debug
 # covers: modules/kernel/seq.rs modules/kernel/shim_seq.c modules/kernel/uapi.rs
 # What all tests before this one have leaked. See docs/storm.md.
 exec xdc-storm leaks
