@@ -106,9 +106,9 @@ pub fn run(record: &Record, over: &Windows) -> Run {
 }
 
 fn by_cause(dropped: &[Dropped]) -> BTreeMap<Cause, u64> {
-    let mut sums = BTreeMap::new();
+    let mut sums: BTreeMap<_, u64> = Cause::ALL.map(|cause| (cause, 0)).into();
     for of in dropped {
-        let sum: &mut u64 = sums.entry(of.cause).or_default();
+        let sum = sums.entry(of.cause).or_default();
         *sum = sum.saturating_add(of.packets);
     }
     sums

@@ -874,6 +874,19 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Each of them.
+    pub const ALL: [Self; 9] = [
+        Self::Queue,
+        Self::HostQueue,
+        Self::Link,
+        Self::Action,
+        Self::Filter,
+        Self::Socket,
+        Self::Malformed,
+        Self::Route,
+        Self::Device,
+    ];
+
     /// In tables.
     pub fn name(self) -> &'static str {
         match self {

@@ -108,8 +108,10 @@ fn dropped(run: &Run) -> Option<String> {
         }
         format!("{}: {packets} ({})", cause.name(), at.join(", "))
     };
-    let shown = |cause: &Cause| !matches!(cause, Cause::Queue | Cause::Link);
-    let causes = run.dropped.iter().filter(|(cause, _)| shown(cause));
+    let shown = |&(cause, &packets): &(&Cause, &u64)| {
+        packets > 0 && !matches!(cause, Cause::Queue | Cause::Link)
+    };
+    let causes = run.dropped.iter().filter(shown);
     let causes: Vec<_> = causes.map(of_cause).collect();
     let line = format!("{}: dropped packets: {}", run.cc, causes.join("; "));
     (!causes.is_empty()).then_some(line)
