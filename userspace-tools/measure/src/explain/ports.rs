@@ -227,7 +227,7 @@ pub(super) fn phantoms(plan: &RunPlan) -> Vec<Note> {
             let port = first(&|port| small(port).as_ref() == Some(cause));
             format!(
                 "the phantom queue {} is {} bytes, and marks every packet from {} bytes on, {:.1} packets: \
-                 one flow cannot fill the link (a larger 'phantom')",
+                 a flow may leave a part of the link idle (a larger 'phantom')",
                 several(port, count),
                 grouped(bytes),
                 grouped(all_bytes),

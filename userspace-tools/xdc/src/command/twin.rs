@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use xdc_measure::figures;
 use xdc_measure::record::Record;
 use xdc_measure::run::Content;
-use xdc_proto::{Job, Plan, Tap, WatchedQueue};
+use xdc_proto::{FlowResult, Job, Plan, Tap, WatchedQueue};
 
 use crate::args;
 use crate::error::{Error, Result};
@@ -261,11 +261,16 @@ fn judge(case: &Case, first: &Record, second: &Record, outcome: &mut Outcome) ->
     Ok(())
 }
 
-/// Samples and totals, as the guest told them.
+/// Samples and totals as the guest reports them, without the name of the congestion control.
 fn told(record: &Record) -> Value {
+    let nameless = |flow: &FlowResult| FlowResult {
+        cc: String::new(),
+        ..flow.clone()
+    };
+    let flows: Vec<_> = record.flows.iter().map(nameless).collect();
     json!({
         "sample": record.samples,
-        "flow": record.flows,
+        "flow": flows,
         "queue": record.queues,
     })
 }
