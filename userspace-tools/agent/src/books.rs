@@ -170,12 +170,12 @@ impl Node {
         received as i64 - self.ip("InReceives") + sent + fragments - taken as i64 - dropped as i64
     }
 
-    fn moved_since(&self, before: &[Device]) -> i64 {
+    fn moved_until(&self, after: &[Device]) -> i64 {
         let packets = |devices: &[Device]| -> u64 {
             let of = |device: &Device| device.rx_packets + device.tx_packets;
             devices.iter().map(of).sum()
         };
-        packets(&self.devices).abs_diff(packets(before)) as i64
+        packets(after).abs_diff(packets(&self.devices)) as i64
     }
 }
 
@@ -263,9 +263,9 @@ impl Books {
                     break;
                 }
                 thread::sleep(PATIENCE);
-                let before = network.devices(i)?;
                 let again = Node::read(network, i)?;
-                let moved = again.moved_since(&before);
+                // Outside of virtual time packets move while counters are read.
+                let moved = again.moved_until(&network.devices(i)?);
                 found = imbalances(network, i, &again);
                 found.retain(|it| it.packets.abs() > moved);
             }
