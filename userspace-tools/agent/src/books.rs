@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Where packets went: the counters of IP, devices and qdiscs, which have to agree at each node.
 //!
-//! A node takes what its devices received to IP, IP delivers or forwards it, and what IP sends
-//! comes to a qdisc or a device. A packet that one counter has and the next has not was dropped by
+//! A packet passes from a device to IP, which delivers or forwards it, and from IP to a qdisc and a
+//! device. A packet that one counter has and the next has not was dropped by
 //! something that a counter names, or the books of the node do not balance.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs, thread,
-    time::Duration,
-};
+use std::{collections::BTreeSet, fs, thread, time::Duration};
 
 use anyhow::Result;
 use xdc_netlink::{
@@ -97,7 +93,7 @@ pub struct Node {
     ports: BTreeSet<u32>,
     devices: Vec<Device>,
     counters: Counters,
-    /// Of all its devices.
+    /// The qdiscs of all its devices.
     pub qdiscs: Vec<QdiscState>,
 }
 
@@ -112,7 +108,7 @@ impl Node {
         })
     }
 
-    /// Of IPv4 and IPv6.
+    /// A counter of IPv4 and IPv6 together.
     fn ip(&self, name: &str) -> i64 {
         let of = |family: &str| self.counters.get(&format!("{family}{name}")) as i64;
         ["Ip", "IpExt", "Ip6"].into_iter().map(of).sum()
@@ -127,11 +123,11 @@ impl Node {
         qdiscs.find(|qdisc| qdisc.index == device && qdisc.parent == Handle::ROOT)
     }
 
-    /// What programs and actions dropped at its devices, except where events lose packets.
-    fn actions<'a>(&'a self, lossy: &'a BTreeSet<u32>) -> impl Iterator<Item = (u32, u64)> + 'a {
+    /// Packets that programs and actions at a device dropped.
+    fn dropped_at_hooks(&self, device: u32) -> u64 {
         let hooks = self.qdiscs.iter().filter(|qdisc| is_hook(qdisc));
-        let hooks = hooks.filter(|qdisc| !lossy.contains(&qdisc.index));
-        hooks.map(|qdisc| (qdisc.index, qdisc.drops))
+        let own = hooks.filter(|qdisc| qdisc.index == device);
+        own.map(|qdisc| qdisc.drops).sum()
     }
 
     /// Packets that IP received, less those that it delivered or forwarded or has an error for.
@@ -161,11 +157,9 @@ impl Node {
         let taken: u64 = devices().map(taken).sum();
         let sent = self.ip("OutRequests") + self.sum(FORWARDED);
         let fragments = self.ip("FragCreates") - self.ip("FragOKs") - self.ip("FragFails");
-        let dropped: u64 = self
-            .qdiscs
-            .iter()
-            .filter(|it| is_hook(it))
-            .map(|it| it.drops)
+        let hooks = self.devices.iter();
+        let dropped: u64 = hooks
+            .map(|device| self.dropped_at_hooks(device.index))
             .sum();
         received as i64 - self.ip("InReceives") + sent + fragments - taken as i64 - dropped as i64
     }
@@ -179,38 +173,26 @@ impl Node {
     }
 }
 
-/// Where programs see what arrives at a device and what leaves it.
+/// Whether actions and programs see the packets of a device there.
 fn is_hook(qdisc: &QdiscState) -> bool {
     matches!(qdisc.kind.as_str(), "clsact" | "ingress")
 }
 
-/// The counters of all nodes at the end of a run.
-pub struct Books {
-    /// In the order of the topology.
-    pub nodes: Vec<Node>,
-    /// Devices whose arrivals events drop, by node.
-    lossy: BTreeMap<usize, BTreeSet<u32>>,
-}
+/// The counters of all nodes at the end of a run, in the order of the topology.
+pub struct Books(pub Vec<Node>);
 
 impl Books {
     /// Reads them.
-    pub fn read(network: &Network, lossy: &BTreeSet<(usize, u32)>) -> Result<Self> {
+    pub fn read(network: &Network) -> Result<Self> {
         let nodes = (0..network.layout.nodes.len()).map(|node| Node::read(network, node));
-        let mut by_node: BTreeMap<usize, BTreeSet<u32>> = BTreeMap::new();
-        for &(node, device) in lossy {
-            by_node.entry(node).or_default().insert(device);
-        }
-        Ok(Self {
-            nodes: nodes.collect::<Result<_>>()?,
-            lossy: by_node,
-        })
+        Ok(Self(nodes.collect::<Result<_>>()?))
     }
 
-    /// Packets that were dropped, by place and cause.
-    pub fn dropped(&self, network: &Network) -> Vec<Dropped> {
+    /// Packets that were dropped, by place and cause. Arrivals at the devices of `lossy`, by node,
+    /// are lost by events.
+    pub fn dropped(&self, network: &Network, lossy: &BTreeSet<(usize, u32)>) -> Vec<Dropped> {
         let mut all = Vec::new();
-        let none = BTreeSet::new();
-        for (i, node) in self.nodes.iter().enumerate() {
+        for (i, node) in self.0.iter().enumerate() {
             let of_plan = &network.layout.nodes[i];
             let mut add = |port: &str, cause, packets: u64| {
                 if packets > 0 {
@@ -222,24 +204,21 @@ impl Books {
                     });
                 }
             };
-            let lossy = self.lossy.get(&i).unwrap_or(&none);
-            let mut actions: BTreeMap<u32, u64> = node.actions(lossy).collect();
             let queue = match of_plan.router {
                 true => Cause::Queue,
                 false => Cause::HostQueue,
             };
             for device in &node.devices {
                 let (wire, shaper, rest) = node.shares(device.index);
-                add(&device.name, Cause::Link, wire);
+                let hooks = node.dropped_at_hooks(device.index);
+                let (lost, action) = match lossy.contains(&(i, device.index)) {
+                    true => (hooks, 0),
+                    false => (0, hooks),
+                };
+                add(&device.name, Cause::Link, wire + lost);
                 add(&device.name, queue, rest);
-                let action = actions.remove(&device.index).unwrap_or_default();
                 add(&device.name, Cause::Action, shaper + action);
                 add(&device.name, Cause::Device, device.tx_dropped);
-                let hooks = node.qdiscs.iter().filter(|it| is_hook(it));
-                let lost = hooks.filter(|it| it.index == device.index);
-                if lossy.contains(&device.index) {
-                    add(&device.name, Cause::Link, lost.map(|it| it.drops).sum());
-                }
             }
             for (cause, names) in EXPLAINED {
                 let counted = names.iter().map(|name| node.counters.get(name));
@@ -249,14 +228,14 @@ impl Books {
         all
     }
 
-    /// The nodes whose counters do not agree. What a filter dropped is added to `dropped`.
+    /// The nodes whose counters do not agree. Packets that a filter dropped are added to `dropped`.
     pub fn unbalanced(
         &self,
         network: &Network,
         dropped: &mut Vec<Dropped>,
     ) -> Result<Vec<Unbalanced>> {
         let mut all = Vec::new();
-        for (i, node) in self.nodes.iter().enumerate() {
+        for (i, node) in self.0.iter().enumerate() {
             let mut found = imbalances(network, i, node);
             for _ in 0..TRIES {
                 if found.is_empty() {
@@ -287,8 +266,8 @@ impl Books {
 }
 
 impl Node {
-    /// Of what the qdiscs of a device dropped: its own netem's share, its shaper's, and the rest. A
-    /// parent counts what its children dropped, too.
+    /// Drops of the qdiscs of a device: by its own netem, by its shaper, and by the rest. A parent
+    /// counts the drops of its children, too.
     fn shares(&self, device: u32) -> (u64, u64, u64) {
         let qdiscs = || {
             self.qdiscs
@@ -462,11 +441,7 @@ mod tests {
         node.qdiscs
             .push(qdisc("clsact", 0xffff, Handle::CLSACT, (5, 0)));
         assert_eq!(node.lost_at_devices(), 0);
-        assert_eq!(
-            node.actions(&BTreeSet::new()).collect::<Vec<_>>(),
-            [(PORT, 5)]
-        );
-        assert_eq!(node.actions(&[PORT].into()).count(), 0);
+        assert_eq!(node.dropped_at_hooks(PORT), 5);
     }
 
     #[test]

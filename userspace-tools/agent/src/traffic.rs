@@ -591,8 +591,9 @@ impl<'a> Traffic<'a> {
             let counted = circuits.counted(self.network, self.origin_ns)?;
             channel.send(&Message::Circuits(counted))?;
         }
-        let books = Books::read(self.network, &self.links.lossy_arrivals(self.network)?)?;
-        let mut dropped = books.dropped(self.network);
+        let books = Books::read(self.network)?;
+        let lossy = self.links.lossy_arrivals(self.network)?;
+        let mut dropped = books.dropped(self.network, &lossy);
         channel.send(&Message::Totals(watch::totals(&books, &dropped)))?;
         let after = Counters::read(self.network, endpoints(self.network, self.run)?)?;
         channel.send(&Message::Counters(after.told_since(&self.counters)))?;

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What is watched beside the flows: queues, and counters that should stand still.
 
-use std::{collections::BTreeMap, fs};
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::Read,
+};
 
 use anyhow::{Context, Result};
 use xdc_netlink::{
@@ -40,6 +44,9 @@ const HANDSHAKE_PACKETS: u64 = 16;
 /// Where counters are, below a namespace's /proc/net, in pairs of lines: the kernel's, and a module's.
 const KERNEL_FILE: &str = "netstat";
 const MODULE_FILES: &[(&str, &str)] = &[("tlt", "tlt_stat")];
+
+/// Larger than these files are.
+const FILE_BYTES: usize = 16 << 10;
 
 /// The egress of a port under observation.
 pub struct Watch {
@@ -105,7 +112,7 @@ impl Watch {
     }
 }
 
-/// Of what all ports marked, dropped and lost.
+/// Packets that all ports marked, dropped and lost.
 pub fn totals(books: &Books, dropped: &[Dropped]) -> Totals {
     let packets = |causes: &[Cause]| {
         let of = dropped.iter().filter(|it| causes.contains(&it.cause));
@@ -116,7 +123,7 @@ pub fn totals(books: &Books, dropped: &[Dropped]) -> Totals {
         losses: packets(&[Cause::Link]),
         ..Default::default()
     };
-    for state in books.nodes.iter().flat_map(|node| &node.qdiscs) {
+    for state in books.0.iter().flat_map(|node| &node.qdiscs) {
         totals.marks += marks(state);
         if let Some(xstats) = phantom::Xstats::of(state) {
             add_port(&mut totals, &xstats);
@@ -187,9 +194,13 @@ impl Counters {
 
     /// Reads all of IP, TCP and UDP in the present namespace.
     pub fn read_all() -> Result<Self> {
+        // A small buffer takes many reads, each of which is slow in UML.
         let read = |file: &str| {
-            let text = fs::read_to_string(format!("/proc/self/net/{file}"));
-            text.with_context(|| format!("/proc/net/{file}"))
+            let mut text = String::with_capacity(FILE_BYTES);
+            let read = File::open(format!("/proc/self/net/{file}"))
+                .and_then(|mut it| it.read_to_string(&mut text));
+            read.with_context(|| format!("/proc/net/{file}"))?;
+            Ok::<_, anyhow::Error>(text)
         };
         let mut sum = Self::default();
         for file in ["snmp", KERNEL_FILE] {
