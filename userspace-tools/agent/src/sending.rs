@@ -23,7 +23,7 @@ pub const SEND_BYTES: u64 = 1 << 30;
 /// reports an ACK for each of its pieces.
 pub const LAST_BYTES: u64 = 64 << 10;
 
-/// What a sender's application does: writes all of it at once, or a burst at a time.
+/// Application of a sender: writes all of its bytes at once, or a burst at a time.
 #[derive(Clone, Copy)]
 pub struct Application {
     /// Not written yet.
@@ -36,7 +36,7 @@ pub struct Application {
 }
 
 impl Application {
-    /// Of a flow, from now on.
+    /// The application of a flow that starts now.
     pub fn new(plan: &Flow, start_ns: u64) -> Self {
         let or_all = |bytes| if bytes == 0 { u64::MAX } else { bytes };
         Self {

@@ -345,7 +345,7 @@ impl<'a> Transfer<'a> {
     /// The flow is complete.
     pub fn end(&mut self, now_ns: u64) {
         self.end_ns = Some(now_ns);
-        // Its ACK was read first, at the same time.
+        // The time of the ACK was read first, at the same time.
         self.acked_ns = self.acked_ns.map(|acked_ns| acked_ns.max(now_ns));
     }
 

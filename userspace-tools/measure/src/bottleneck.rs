@@ -37,7 +37,7 @@ impl Use {
             return Use::All;
         };
         let mut ways = Ways::new(topology);
-        // Of circuits a topology says nothing.
+        // A topology has no way through circuits.
         let mut is_another_way = topology.rotor.is_some();
         let crosses = |flow: &usize| {
             let flow = &record.plan.flows[*flow];

@@ -61,7 +61,7 @@ pub struct Run {
     /// Packets that were dropped anywhere, by cause.
     #[serde(default)]
     pub dropped: BTreeMap<Cause, u64>,
-    /// The same by place.
+    /// Dropped packets by place and cause.
     #[serde(default)]
     pub dropped_at: Vec<Dropped>,
     /// Packets that all flows retransmitted.

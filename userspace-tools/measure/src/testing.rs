@@ -119,7 +119,7 @@ pub fn unscaled() -> Record {
     told(planned(10), 10).unscaled(10, planned(1))
 }
 
-/// Of links of 1 Gbit/s between nodes of which `s` and `t` are routers.
+/// A network of links of 1 Gbit/s; the nodes `s` and `t` are routers.
 pub fn network(links: &[(&str, &str)]) -> Topology {
     let direction = || Direction {
         rate_bps: 1_000_000_000,

@@ -51,7 +51,7 @@ impl Port {
 pub(crate) struct Ways<'a> {
     topology: &'a Topology,
     by_name: HashMap<&'a str, usize>,
-    /// Of each node, in the order of the links: neighbour and port.
+    /// Neighbour and port of each link of a node, in the order of the links.
     ports: Vec<Vec<(usize, Port)>>,
     trees: HashMap<usize, Tree>,
 }
@@ -141,7 +141,7 @@ impl<'a> Ways<'a> {
             0 => u64::MAX,
             bps => bps,
         };
-        // Of equal ones the port with a queue.
+        // If rates are equal, the port with a queue.
         let key = |port: &Port| (rate(port), port.direction(topology).queue.is_none());
         self.first_way(src, dst).into_iter().min_by_key(key)
     }

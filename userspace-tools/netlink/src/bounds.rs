@@ -10,7 +10,7 @@ pub struct Refusal {
     pub range: String,
 }
 
-/// Of an option: its word, least value, greatest value, default.
+/// Word, least value, greatest value and default of an option.
 pub(crate) type Bound = (&'static str, i64, i64, i64);
 
 pub(crate) const PPM: i64 = 1_000_000;

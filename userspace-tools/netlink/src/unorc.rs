@@ -131,7 +131,7 @@ impl Options {
         Ok(options)
     }
 
-    /// What the kernel would refuse, by its own rules. Options that are not given are sound.
+    /// Refuses values that the kernel refuses, by the kernel's rules. Options that are not given are sound.
     pub fn check(&self) -> Result<(), String> {
         let (x, y) = self.fec.unwrap_or((8, 2));
         let config = Config {

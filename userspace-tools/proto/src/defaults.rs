@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What sch_phantom has where a plan gives nothing.
+//! Defaults of sch_phantom for options that a plan leaves out.
 
 /// Cap of the phantom queue, bytes.
 pub const PHANTOM_BYTES: u64 = 22_400_000;

@@ -840,7 +840,7 @@ pub struct NetworkSize {
 pub struct Dropped {
     /// The node.
     pub node: String,
-    /// Its device; empty = no device, but the node's IP or its sockets.
+    /// A device of the node; empty = the node's IP or its sockets.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub port: String,
     /// Why.
@@ -908,7 +908,7 @@ impl Cause {
 pub struct Unbalanced {
     /// The node.
     pub node: String,
-    /// Its device; empty = the node as a whole.
+    /// A device of the node; empty = the node as a whole.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub port: String,
     /// Names of the counters, in the order in which a packet passes them.

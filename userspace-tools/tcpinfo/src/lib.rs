@@ -122,7 +122,7 @@ impl TcpInfo {
         self.options & OPTION_ECN != 0
     }
 
-    /// Of AccECN: whether both ends can read the counters. None for other kinds of ECN.
+    /// Whether both ends can read the counters of AccECN. None for other kinds of ECN.
     pub fn accecn_works(&self) -> Option<bool> {
         let is_accurate = self.has_ecn() && self.ecn_bits & 3 == MODE_ACCECN;
         is_accurate.then_some((self.ecn_bits >> 4) & ACE_FAILED == 0)

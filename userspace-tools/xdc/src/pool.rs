@@ -20,7 +20,7 @@ pub fn run_all<T: Sync, R: Send>(
     Ok(outcomes)
 }
 
-/// The same as far as an interruption lets it.
+/// Like [`run_all`], until an interruption.
 pub fn run_some<T: Sync, R: Send>(
     items: &[T],
     jobs: usize,

@@ -10,13 +10,9 @@ use serde_json::Value;
 fn scenario(link: &str, rest: &str) -> String {
     format!(
         r#"
-title = "books"
 ccs = ["cubic"]
-engine = "uml"
 duration = "1s"
-sample = "10ms"
 [topology]
-mtu = 1500
 hosts = ["a", "r"]
 routers = ["s"]
 [[topology.links]]
@@ -28,12 +24,7 @@ a = "s"
 b = "r"
 rate = "100mbit"
 {link}
-[[watch]]
-name = "port"
-from = "s"
-to = "r"
 [[flows]]
-group = "all"
 src = "a"
 dst = "r"
 sndbuf = "4MiB"

@@ -178,7 +178,7 @@ int main(void) {
     let text = said(&output);
     assert!(text.contains("without the end of a line"), "{text}");
     assert_eq!(output.status.code(), Some(1), "{text}");
-    // Its console stays, and nothing else; and --timeout was not what ended it.
+    // The console stays and nothing else, and --timeout did not end the run.
     assert_eq!(fs::read_dir(hostile.temp.path()).unwrap().count(), 0);
     let results = hostile.home.path().join("results");
     let mut folders = fs::read_dir(results).unwrap().map(|it| it.unwrap().path());

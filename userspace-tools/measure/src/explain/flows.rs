@@ -9,7 +9,7 @@ use crate::fct::packet_payload_bytes;
 use crate::record::Record;
 use crate::run::{Note, NoteKind};
 
-/// What the kernel adds to the name of a congestion control for the Reno that it falls back to.
+/// Suffix that the kernel adds to a congestion control's name when the flow falls back to Reno.
 const RENO_SUFFIX: &str = "-reno";
 
 /// Shares above it change the meaning of a rate.
@@ -122,7 +122,7 @@ fn lacks(record: &Record, result: &FlowResult, flow: &Flow) -> Option<Why> {
     (asks && is_without && result.received_bytes > 0).then(|| Why::of(record, result, flow))
 }
 
-/// What limited a flow for most of its time.
+/// The limit of a flow for most of its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Limit {
     Window,

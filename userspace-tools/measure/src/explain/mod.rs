@@ -12,12 +12,12 @@ use crate::bottleneck::Use;
 use crate::record::Record;
 use crate::run::{Note, NoteKind};
 
-/// Of a plan alone: known before the run.
+/// Notes that a plan alone gives, before the run.
 pub fn of_plan(plan: &RunPlan) -> Vec<Note> {
     ports::phantoms(plan)
 }
 
-/// Of a run; `used_by` says which traffic its utilisation is of.
+/// Notes of a run; `used_by` says which traffic its utilisation counts.
 pub(crate) fn of_run(record: &Record, used_by: &Use) -> Vec<Note> {
     let mut notes = flows::without_ecn(record);
     notes.extend(ports::never_mark(record));

@@ -314,7 +314,7 @@ fn a_port_that_sent_less_than_was_received_has_no_utilisation() {
     // By no other way more than the rate can arrive.
     port(&mut record).rate_bps /= 2;
     assert_eq!(figures(&record).suspect.len(), 1);
-    // Of two links each flow takes one.
+    // Each flow takes one of two links.
     let second = record.plan.topology.links[0].clone();
     record.plan.topology.links.push(second);
     record.plan.topology.ecmp = true;
@@ -339,7 +339,7 @@ fn utilisation_follows_the_rate_that_events_give_the_port() {
         }],
         change: Change::Rate { bps },
     };
-    // Of 20 ms half at 1 Gbit/s, and half at three.
+    // 10 ms at 1 Gbit/s, then 10 ms at 3 Gbit/s.
     record.plan.events = vec![event(10_000, 3_000_000_000, "r"), event(0, 1, "a1")];
     let changed = figures(&record).utilisation.unwrap();
     assert!((changed * 2.0 - whole).abs() < 1e-9, "{changed} of {whole}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the qdisc refuses. modules/acceltor_options.rs is the home of bounds and defaults; the
+//! Values that the qdisc refuses. modules/acceltor_options.rs is the home of bounds and defaults; the
 //! test below reads it and compares.
 
 use super::Options;

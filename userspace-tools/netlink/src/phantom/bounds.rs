@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the qdisc refuses. modules/phantom_options.rs is the home of bounds and defaults; the
+//! Values that the qdisc refuses. modules/phantom_options.rs is the home of bounds and defaults; the
 //! tests below read it and compare.
 
 use super::Options;

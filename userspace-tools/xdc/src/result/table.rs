@@ -128,7 +128,7 @@ pub fn place(of: &Dropped) -> String {
     }
 }
 
-/// Of each run: conditions that change the meaning of its row; where packets were dropped; with TLT,
+/// Lines about each run: conditions that change the meaning of its row; where packets were dropped; with TLT,
 /// whether an important packet was lost, and what TLT added.
 pub fn notes(summary: &Summary) -> Vec<String> {
     let noted = |run: &Run| {

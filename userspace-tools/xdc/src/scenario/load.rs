@@ -97,7 +97,7 @@ pub fn load(home: Option<&Home>, name_or_path: &str, sets: &[String]) -> Result<
     }
 }
 
-/// What the scenario names files of.
+/// Reads the files that the scenario names.
 fn read_beside(scenario: &mut Scenario, dirs: &[PathBuf], shipped: &Path) -> Result<()> {
     let files = FlowFile::read_all(dirs, &scenario.traffic)?;
     for (cc, spec) in &scenario.cc {

@@ -7,7 +7,7 @@ use crate::error::{Error, Key, Result};
 use crate::scenario::at;
 use crate::text::nearest;
 
-/// What changes a scenario that is there.
+/// Source of a change of a scenario.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Layer {
     /// A file that extends it.
@@ -179,7 +179,7 @@ fn take_out(place: &mut Value, path: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What the value of a `--set` is taken for.
+/// Type that the value of a `--set` is read as.
 #[derive(Clone, Copy)]
 pub enum Reading {
     /// TOML, or a text without its quotes.
@@ -287,7 +287,7 @@ mod tests {
         })
     }
 
-    /// What stands at a path of keys and of places in arrays.
+    /// Value at a path of keys and of places in arrays.
     fn at<'a>(value: &'a Value, path: &[String]) -> Option<&'a Value> {
         path.iter().try_fold(value, |value, key| match value {
             Value::Array(array) => array.get(key.parse::<usize>().ok()?),

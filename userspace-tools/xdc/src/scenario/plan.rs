@@ -801,7 +801,7 @@ fn flows(
     Ok(flows)
 }
 
-/// That a full packet fits into each queue on the flows' ways, sizes in `bdp` included.
+/// Checks that a full packet fits into each queue on the flows' ways, sizes in `bdp` included.
 fn have_room(topology: &Topology, flows: &[Flow]) -> Result<()> {
     let is_small = |link: &Link, direction: &Direction| match &direction.queue {
         Some(Queue::Phantom(queue)) => one_packet(queue.limit_bytes, link.mtu).is_err(),

@@ -159,14 +159,14 @@ impl Words {
         self.found = false;
     }
 
-    /// Of `(` and `$(`.
+    /// Enters at `(` or `$(`.
     fn open(&mut self) {
         self.end();
         self.around.push((self.found, self.quoted));
         (self.found, self.quoted) = (false, false);
     }
 
-    /// Of `)`, also that of a `case`.
+    /// Leaves at `)`, also at that of a `case`.
     fn close(&mut self) {
         self.end();
         (self.found, self.quoted) = self.around.pop().unwrap_or_default();

@@ -11,10 +11,10 @@ use crate::scenario::programs::{check_command, output_files};
 use crate::scenario::{Scenario, at, sysctl};
 use crate::units::{Size, Time};
 
-/// What a link can be told to carry; less than IPv4 asks for would serve nobody.
+/// MTUs of a link; the least is that of IPv4.
 const MTU_BYTES: RangeInclusive<u32> = 576..=65_535;
 
-/// What IPv6 asks of a link at least.
+/// Least MTU of IPv6.
 const MTU6_BYTES: u32 = 1280;
 
 pub fn check(scenario: &Scenario, m: &mut Mistakes) {
@@ -90,7 +90,7 @@ fn claims(scenario: &Scenario, m: &mut Mistakes) {
     }
 }
 
-/// That what is expected, or compared, is of this scenario.
+/// Checks that expectations and comparisons name parts of this scenario.
 pub fn metrics(scenario: &Scenario, m: &mut Mistakes) {
     let blocks = ["watch", "flows", "traffic", "run", "phases"];
     if !blocks.iter().all(|block| m.is_clean(&[block])) {

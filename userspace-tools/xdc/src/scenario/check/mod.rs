@@ -45,7 +45,7 @@ pub fn with_files(scenario: &Scenario) -> Vec<Error> {
     m.found
 }
 
-/// What was found so far.
+/// Mistakes found so far.
 #[derive(Default)]
 pub struct Mistakes {
     /// Keys that have no value which can be judged.

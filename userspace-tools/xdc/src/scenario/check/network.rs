@@ -11,7 +11,7 @@ use crate::scenario::limits::MAX_NODES;
 use crate::scenario::plan::check_name;
 use crate::scenario::{LinkSpec, Scenario, at, expand, no_node, pairs};
 
-/// What flows and ports may name.
+/// Names that flows and ports may use.
 pub struct Network {
     /// Each node, and whether it is a router.
     nodes: BTreeMap<String, bool>,
@@ -40,7 +40,7 @@ pub fn check(scenario: &Scenario, m: &mut Mistakes) -> Option<Network> {
 }
 
 impl Network {
-    /// That a name is a node's; a router's only if `routers`.
+    /// Checks that a name is a node's; a router's only if `routers`.
     pub fn check(&self, name: &str, routers: bool) -> Result<()> {
         match self.nodes.get(name) {
             Some(true) if !routers => Err(Error::usage(format!(

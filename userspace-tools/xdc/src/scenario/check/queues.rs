@@ -12,7 +12,7 @@ use crate::scenario::plan::{of_cc, phantom, tc};
 use crate::scenario::{QueueSpec, Scenario, at};
 use crate::units::Amount;
 
-/// Of Ethernet, which a queue counts.
+/// Ethernet header, which a queue counts.
 const HEADER_BYTES: u32 = 14;
 
 pub fn check(scenario: &Scenario, m: &mut Mistakes) {

@@ -109,7 +109,7 @@ fn ask(text: &str) -> Option<String> {
     judged(text, &said)
 }
 
-/// What tc's words to its standard error mean.
+/// Meaning of tc's standard error.
 fn judged(text: &str, said: &str) -> Option<String> {
     let lines: Vec<_> = said
         .lines()
