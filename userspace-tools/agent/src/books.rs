@@ -98,12 +98,13 @@ pub struct Node {
 }
 
 impl Node {
+    /// Reads them in the node's namespace.
     fn read(network: &Network, node: usize) -> Result<Self> {
         let ports = network.layout.nodes[node].ports.iter();
         Ok(Self {
             ports: ports.map(|port| port.index).collect(),
             devices: network.devices(node)?,
-            counters: network.inside(node, Counters::read_all)?,
+            counters: Counters::read_all()?,
             qdiscs: network.qdiscs(node)?,
         })
     }
@@ -184,8 +185,9 @@ pub struct Books(pub Vec<Node>);
 impl Books {
     /// Reads them.
     pub fn read(network: &Network) -> Result<Self> {
-        let nodes = (0..network.layout.nodes.len()).map(|node| Node::read(network, node));
-        Ok(Self(nodes.collect::<Result<_>>()?))
+        let nodes = 0..network.layout.nodes.len();
+        let read = |node| Node::read(network, node);
+        Ok(Self(network.inside_each(nodes, read)?))
     }
 
     /// Packets that were dropped, by place and cause. Arrivals at the devices of `lossy`, by node,
@@ -242,7 +244,7 @@ impl Books {
                     break;
                 }
                 thread::sleep(PATIENCE);
-                let again = Node::read(network, i)?;
+                let again = network.inside(i, || Node::read(network, i))?;
                 // Outside of virtual time packets move while counters are read.
                 let moved = again.moved_until(&network.devices(i)?);
                 found = imbalances(network, i, &again);

@@ -443,6 +443,21 @@ impl<'a> Network<'a> {
         result
     }
 
+    /// Runs `work` in the namespace of each node, with one change of namespace for each.
+    pub fn inside_each<T>(
+        &self,
+        nodes: impl Iterator<Item = usize>,
+        mut work: impl FnMut(usize) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let each = nodes.map(|node| {
+            self.netns[node].enter()?;
+            work(node)
+        });
+        let results = each.collect();
+        self.initial.enter()?;
+        results
+    }
+
     /// The qdiscs of all devices of a node.
     pub fn qdiscs(&self, node: usize) -> Result<Vec<QdiscState>> {
         Ok(qdisc::dump(&mut self.connections.borrow_mut()[node], 0)?)

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What is watched beside the flows: queues, and counters that should stand still.
 
-use std::{
-    collections::BTreeMap,
-    fs::{self, File},
-    io::Read,
-};
+use std::{collections::BTreeMap, fs::File, io::Read};
 
 use anyhow::{Context, Result};
 use xdc_netlink::{
@@ -182,8 +178,7 @@ impl Counters {
         for node in nodes {
             network.inside(node, || {
                 for file in files.iter().copied().chain([KERNEL_FILE]) {
-                    let text = fs::read_to_string(format!("/proc/self/net/{file}"));
-                    sum.add(&text.with_context(|| format!("/proc/net/{file}"))?);
+                    sum.add(&proc_net(file)?);
                 }
                 Ok(())
             })?;
@@ -192,24 +187,17 @@ impl Counters {
         Ok(sum)
     }
 
-    /// Reads all of IP, TCP and UDP in the present namespace.
+    /// Reads those of IP, TCP and UDP that are not 0, in the present namespace.
     pub fn read_all() -> Result<Self> {
-        // A small buffer takes many reads, each of which is slow in UML.
-        let read = |file: &str| {
-            let mut text = String::with_capacity(FILE_BYTES);
-            let read = File::open(format!("/proc/self/net/{file}"))
-                .and_then(|mut it| it.read_to_string(&mut text));
-            read.with_context(|| format!("/proc/net/{file}"))?;
-            Ok::<_, anyhow::Error>(text)
-        };
         let mut sum = Self::default();
         for file in ["snmp", KERNEL_FILE] {
-            sum.add(&read(file)?);
+            sum.add(&proc_net(file)?);
         }
-        let of_ipv6 = read("snmp6")?;
+        let of_ipv6 = proc_net("snmp6")?;
         sum.extend(of_ipv6.lines().filter_map(|line| {
             let (name, value) = line.split_once(char::is_whitespace)?;
-            Some((name.to_owned(), value.trim().parse().ok()?))
+            let value = value.trim().parse().ok().filter(|&value| value > 0)?;
+            Some((name.to_owned(), value))
         }));
         Ok(sum)
     }
@@ -283,6 +271,26 @@ impl Counters {
             }
         }
     }
+}
+
+/// A file of the present namespace. The kernel has one record in each (single_open_net() in
+/// fs/proc/proc_net.c), so a read that leaves room has read all: system calls are slow in UML.
+fn proc_net(name: &str) -> Result<String> {
+    let mut text = vec![0; FILE_BYTES];
+    let mut len = 0;
+    let all = File::open(format!("/proc/self/net/{name}")).and_then(|mut file| {
+        while len == 0 || len == text.len() {
+            text.resize(len + FILE_BYTES, 0);
+            match file.read(&mut text[len..])? {
+                0 => break,
+                more => len += more,
+            }
+        }
+        Ok(())
+    });
+    all.with_context(|| format!("/proc/net/{name}"))?;
+    text.truncate(len);
+    String::from_utf8(text).with_context(|| format!("/proc/net/{name}"))
 }
 
 #[cfg(test)]
