@@ -3,8 +3,7 @@
 # suite: our own cases of acceltor's options, by the kernel's tdc.py
 # kernels: uml x86 debug
 # variants: | acceltor
-# form: long
-"""selftests/guest/tdc/acceltor.json, which selftests/guest/61-tdc.sh runs by a reader of our own."""
+"""selftests/guest/tdc/acceltor.json: what each option takes and refuses, and the sentences of refusals."""
 
 import tdclib
 

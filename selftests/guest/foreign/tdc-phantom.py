@@ -3,8 +3,7 @@
 # suite: our own cases of phantom's options, by the kernel's tdc.py
 # kernels: uml x86 debug
 # variants: | phantom
-# form: long
-"""selftests/guest/tdc/phantom.json, which selftests/guest/61-tdc.sh runs by a reader of our own."""
+"""selftests/guest/tdc/phantom.json: what each option takes and refuses, and the sentences of refusals."""
 
 import tdclib
 

@@ -3,7 +3,6 @@
 //!
 //!     xdc-witness [GROUP...]         the port against the witnesses
 //!     xdc-witness parents            the port below each qdisc that has children
-//!     xdc-witness tdc FILE           cases in the format of the kernel's tc-testing
 //!     xdc-witness raw add|change dev DEV (root | parent MAJ:MIN) KIND NAME=TYPE:VALUE...
 //!                                    options that `xdc qdisc` or tc's plugin would refuse, as the kernel does
 //!     xdc-witness raw dump           what the kernel says of every qdisc, in hexadecimal
@@ -24,7 +23,6 @@ mod raw;
 #[path = "../../../ebpf/src/record.rs"]
 mod record;
 mod sender;
-mod tdc;
 
 use std::{env, process::ExitCode};
 
@@ -59,13 +57,6 @@ fn main() -> ExitCode {
         Some("send" | "sink") => load::command(&args),
         Some("packets") => packets::command(&args[1..]),
         Some("json") => json::command(&args[1..]),
-        Some("tdc") => {
-            let mut ktap = Ktap::new();
-            if let Err(error) = tdc::run(&args[1..], &mut ktap) {
-                ktap.case("the cases are there", Err(error));
-            }
-            ktap.finish()
-        }
         Some("parents") => in_the_lab(cases::parents::run_all),
         _ => in_the_lab(|ktap| cases::run(&args, ktap)),
     }
