@@ -5,7 +5,7 @@
 //! device. A packet that one counter has and the next has not was dropped by
 //! something that a counter names, or the books of the node do not balance.
 
-use std::{collections::BTreeSet, fs, thread, time::Duration};
+use std::{collections::BTreeMap, fs, thread, time::Duration};
 
 use anyhow::Result;
 use xdc_netlink::{
@@ -29,6 +29,10 @@ const EXPLAINED: &[(Cause, &[&str])] = &[
             "Ip6InHdrErrors",
             "IpExtInTruncatedPkts",
             "Ip6InTruncatedPkts",
+            "IpReasmFails",
+            "Ip6ReasmFails",
+            "IcmpInCsumErrors",
+            "Icmp6InCsumErrors",
             "TcpInErrs",
             "UdpInCsumErrors",
             "Udp6InCsumErrors",
@@ -57,14 +61,17 @@ const EXPLAINED: &[(Cause, &[&str])] = &[
         &[
             "TcpExtTCPBacklogDrop",
             "TcpExtTCPRcvQDrop",
-            "TcpExtRcvPruned",
             "TcpExtOfoPruned",
             "TcpExtTCPOFODrop",
             "TcpExtTCPZeroWindowDrop",
             "TcpExtListenDrops",
             "TcpExtPFMemallocDrop",
+            "UdpNoPorts",
+            "Udp6NoPorts",
             "UdpRcvbufErrors",
             "Udp6RcvbufErrors",
+            "UdpMemErrors",
+            "Udp6MemErrors",
         ],
     ),
 ];
@@ -87,10 +94,14 @@ const ARRIVAL_ERRORS: &[&str] = &[
 const PATIENCE: Duration = Duration::from_millis(1);
 const TRIES: usize = 10;
 
+/// Kinds of devices that pass the packets of another device on.
+const STACKED: &[&str] = &["vlan", "macvlan", "macvtap", "ipvlan"];
+
+/// A kind whose packets end there.
+const DEAD_END: &str = "dummy";
+
 /// The counters of one node.
 pub struct Node {
-    /// Devices that lead to other nodes.
-    ports: BTreeSet<u32>,
     devices: Vec<Device>,
     counters: Counters,
     /// The qdiscs of all its devices.
@@ -100,9 +111,7 @@ pub struct Node {
 impl Node {
     /// Reads them in the node's namespace.
     fn read(network: &Network, node: usize) -> Result<Self> {
-        let ports = network.layout.nodes[node].ports.iter();
         Ok(Self {
-            ports: ports.map(|port| port.index).collect(),
             devices: network.devices(node)?,
             counters: Counters::read_all()?,
             qdiscs: network.qdiscs(node)?,
@@ -137,32 +146,39 @@ impl Node {
         let errors = self.sum(ARRIVAL_ERRORS) - self.ip("ReasmOKs") + filtered;
         let lost = self.ip("InReceives") - self.ip("InDelivers") - self.sum(FORWARDED) - errors;
         // A multicast packet of a group that the node has not joined is dropped without a word.
-        lost - lost.clamp(0, self.ip("InMcastPkts"))
+        lost - lost.clamp(0, self.counters.get("Ip6InMcastPkts") as i64)
     }
 
-    /// Packets that devices received, less those that came to IP; and packets that IP sent, less
-    /// those that came to a qdisc or a device. An action may take packets from one to the other.
+    /// Packets that IP forwarded or made, less those that it gave to devices.
+    fn lost_in_output(&self) -> i64 {
+        let fragments = self.ip("FragCreates") - self.ip("FragOKs") - self.ip("FragFails");
+        let sent = self.ip("OutRequests") + self.sum(FORWARDED) + fragments;
+        sent - self.ip("OutTransmits")
+    }
+
+    /// Packets that devices received, less those that came to IP; and packets that IP gave to devices,
+    /// less those that came to a qdisc or a device. An action may take packets from one to the other.
     fn lost_at_devices(&self) -> i64 {
-        // A bond has the packets of its members. A device that only swallows passes nothing on.
+        // A bond has the packets of its members.
         let counts = |device: &&Device| {
-            let is_dead_end = device.rx_packets == 0 && !self.ports.contains(&device.index);
-            !device.is_member && !is_dead_end
+            let kind = device.kind.as_str();
+            !device.is_member && kind != DEAD_END && !STACKED.contains(&kind)
         };
         let devices = || self.devices.iter().filter(counts);
-        let received: u64 = devices().map(|device| device.rx_packets).sum();
+        let received = devices().map(|device| device.rx_packets - device.rx_other_host);
+        let received: u64 = received.sum();
         let taken = |device: &Device| {
             let root = self.root(device.index);
             let held = root.map_or(0, |root| root.drops + root.backlog_packets);
             device.tx_packets + device.tx_dropped + held
         };
         let taken: u64 = devices().map(taken).sum();
-        let sent = self.ip("OutRequests") + self.sum(FORWARDED);
-        let fragments = self.ip("FragCreates") - self.ip("FragOKs") - self.ip("FragFails");
         let hooks = self.devices.iter();
         let dropped: u64 = hooks
             .map(|device| self.dropped_at_hooks(device.index))
             .sum();
-        received as i64 - self.ip("InReceives") + sent + fragments - taken as i64 - dropped as i64
+        let given = self.ip("OutTransmits");
+        received as i64 - self.ip("InReceives") + given - taken as i64 - dropped as i64
     }
 
     fn moved_until(&self, after: &[Device]) -> i64 {
@@ -190,9 +206,9 @@ impl Books {
         Ok(Self(network.inside_each(nodes, read)?))
     }
 
-    /// Packets that were dropped, by place and cause. Arrivals at the devices of `lossy`, by node,
-    /// are lost by events.
-    pub fn dropped(&self, network: &Network, lossy: &BTreeSet<(usize, u32)>) -> Vec<Dropped> {
+    /// Packets that were dropped, by place and cause. Events lost the arrivals of `lost`, by node and
+    /// device.
+    pub fn dropped(&self, network: &Network, lost: &BTreeMap<(usize, u32), u64>) -> Vec<Dropped> {
         let mut all = Vec::new();
         for (i, node) in self.0.iter().enumerate() {
             let of_plan = &network.layout.nodes[i];
@@ -213,14 +229,13 @@ impl Books {
             for device in &node.devices {
                 let (wire, shaper, rest) = node.shares(device.index);
                 let hooks = node.dropped_at_hooks(device.index);
-                let (lost, action) = match lossy.contains(&(i, device.index)) {
-                    true => (hooks, 0),
-                    false => (0, hooks),
-                };
+                let lost = lost.get(&(i, device.index)).copied().unwrap_or(0);
+                let by_actions = hooks.saturating_sub(lost);
                 add(&device.name, Cause::Link, wire + lost);
                 add(&device.name, queue, rest);
-                add(&device.name, Cause::Action, shaper + action);
+                add(&device.name, Cause::Action, shaper + by_actions);
                 add(&device.name, Cause::Device, device.tx_dropped);
+                add(&device.name, Cause::Malformed, device.rx_other_host);
             }
             for (cause, names) in EXPLAINED {
                 let counted = names.iter().map(|name| node.counters.get(name));
@@ -250,15 +265,15 @@ impl Books {
                 found = imbalances(network, i, &again);
                 found.retain(|it| it.packets.abs() > moved);
             }
-            if found.iter().any(|it| it.packets > 0) && has_filters(network, i)? {
-                found.retain(|it| it.packets < 0);
-                let missing = imbalances(network, i, node);
-                let missing = missing.iter().map(|it| it.packets.max(0) as u64);
+            // Those of the whole node, whose packets filters see.
+            let is_missing = |it: &Unbalanced| it.port.is_empty() && it.packets > 0;
+            if found.iter().any(is_missing) && has_filters(network, i)? {
+                let missing = found.extract_if(.., |it| is_missing(it));
                 dropped.push(Dropped {
                     node: network.layout.nodes[i].name.to_owned(),
                     port: String::new(),
                     cause: Cause::Filter,
-                    packets: missing.sum(),
+                    packets: missing.map(|it| it.packets as u64).sum(),
                 });
             }
             all.extend(found);
@@ -313,8 +328,10 @@ fn imbalances(network: &Network, i: usize, node: &Node) -> Vec<Unbalanced> {
         "delivery or forwarding",
         node.lost_in_ip(),
     );
-    // GRO makes one packet of many, and a qdisc counts each of a bundle.
+    compare("", "IP's output", "the devices", node.lost_in_output());
+    // GRO makes one packet of many, a large packet is cut, and a qdisc counts each of a bundle.
     if network.offload() {
+        found.retain(|it| it.packets > 0);
         return found;
     }
     // A tunnel counts packets that it makes as sent, and takes others to GRO.
@@ -377,10 +394,10 @@ mod tests {
             ("IpInReceives", 100),
             ("IpInDelivers", 10),
             ("IpForwDatagrams", 90),
+            ("IpOutTransmits", 90),
         ];
         let below = |major| Handle { major, minor: 1 };
         Node {
-            ports: [PORT].into(),
             devices: vec![Device {
                 index: PORT,
                 rx_packets: 100,
@@ -409,7 +426,8 @@ mod tests {
         let books = |change: &dyn Fn(&mut Node)| {
             let mut node = router();
             change(&mut node);
-            (node.lost_in_ip(), node.lost_at_devices())
+            let lost = [node.lost_in_ip(), node.lost_in_output()];
+            (lost, node.lost_at_devices())
         };
         let set = |name: &'static str, n: u64| {
             move |node: &mut Node| {
@@ -417,13 +435,17 @@ mod tests {
                 node.counters.extend(all);
             }
         };
-        assert_eq!(books(&|_| ()), (0, 0));
-        assert_eq!(books(&set("IpInReceives", 99)), (-1, 1));
-        assert_eq!(books(&set("IpInDelivers", 9)), (1, 0));
-        assert_eq!(books(&set("IpForwDatagrams", 89)), (1, -1));
-        assert_eq!(books(&|node| node.devices[0].tx_packets -= 1), (0, 1));
-        assert_eq!(books(&|node| node.qdiscs[0].drops -= 1), (0, 1));
-        assert_eq!(books(&|node| node.qdiscs[0].backlog_packets = 0), (0, 1));
+        let none = [0, 0];
+        assert_eq!(books(&|_| ()), (none, 0));
+        assert_eq!(books(&set("IpInReceives", 99)), ([-1, 0], 1));
+        assert_eq!(books(&set("IpInDelivers", 9)), ([1, 0], 0));
+        assert_eq!(books(&set("IpForwDatagrams", 89)), ([1, -1], 0));
+        assert_eq!(books(&set("IpOutTransmits", 89)), ([0, 1], -1));
+        assert_eq!(books(&set("IpExtInMcastPkts", 9)), (none, 0));
+        assert_eq!(books(&|node| node.devices[0].tx_packets -= 1), (none, 1));
+        assert_eq!(books(&|node| node.devices[0].rx_other_host = 1), (none, -1));
+        assert_eq!(books(&|node| node.qdiscs[0].drops -= 1), (none, 1));
+        assert_eq!(books(&|node| node.qdiscs[0].backlog_packets = 0), (none, 1));
     }
 
     #[test]
@@ -447,15 +469,25 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_only_swallows_takes_no_packet() {
+    fn a_device_that_only_swallows_takes_no_packet_and_a_vlan_passes_them_on() {
         let mut node = router();
         node.devices[0].tx_packets -= 5;
         let dummy = Device {
             index: 9,
+            kind: DEAD_END.to_owned(),
             tx_packets: 5,
             ..Default::default()
         };
         node.devices.push(dummy);
+        assert_eq!(node.lost_at_devices(), 5);
+        let vlan = Device {
+            index: 10,
+            kind: STACKED[0].to_owned(),
+            rx_packets: 7,
+            tx_packets: 8,
+            ..Default::default()
+        };
+        node.devices.push(vlan);
         assert_eq!(node.lost_at_devices(), 5);
     }
 }

@@ -10,8 +10,8 @@ use xdc_netlink::{Request, filter::Place, qdisc};
 use xdc_proto::rng::Rng;
 
 use xdc_bpf::{
-    Kind, MAP_LOOKUP, add, and, array, call, copy, exit, load, load_double, map, set, skip_if,
-    skip_unless_equal, store, store_word, update, update_first,
+    Kind, MAP_LOOKUP, add, and, array, call, copy, exit, load, load_double, look_up, map, set,
+    skip_if, skip_unless_equal, store, store_word, update, update_first,
 };
 
 /// Packets of a block.
@@ -26,7 +26,8 @@ const BLOCKS: u64 = 1 << 20;
 const TC_ACT_UNSPEC: i32 = -1;
 const TC_ACT_SHOT: i32 = 2;
 
-/// The program and its two maps: packets seen, places used and how many there are; the places.
+/// The program and its two maps: packets seen, places used, how many there are and packets dropped; the
+/// places.
 pub struct Drops {
     program: OwnedFd,
     state: OwnedFd,
@@ -36,7 +37,7 @@ pub struct Drops {
 impl Drops {
     /// Loads it; it drops nothing yet.
     pub fn load() -> Result<Self> {
-        let (state, places) = (array(24, 1)?, array(8, PLACES)?);
+        let (state, places) = (array(32, 1)?, array(8, PLACES)?);
         let [state_a, state_b] = map(1, state.as_raw_fd());
         let [places_a, places_b] = map(1, places.as_raw_fd());
         let program = [
@@ -47,7 +48,7 @@ impl Drops {
             state_a,
             state_b,
             call(MAP_LOOKUP),
-            skip_if(0, 0, 26),
+            skip_if(0, 0, 29),
             copy(7, 0),
             // r8 = this packet's number, from 1.
             load_double(8, 7, 0),
@@ -62,9 +63,9 @@ impl Drops {
             places_a,
             places_b,
             call(MAP_LOOKUP),
-            skip_if(0, 0, 13),
+            skip_if(0, 0, 16),
             load_double(1, 0, 0),
-            skip_unless_equal(1, 8, 11),
+            skip_unless_equal(1, 8, 14),
             load_double(9, 7, 8),
             add(9, 1),
             load_double(1, 7, 16),
@@ -75,6 +76,9 @@ impl Drops {
             set(1, 0),
             skip_unless_equal(9, 1, 1),
             store(7, 0, 1),
+            load_double(1, 7, 24),
+            add(1, 1),
+            store(7, 24, 1),
             set(0, TC_ACT_SHOT),
             exit(),
             set(0, TC_ACT_UNSPEC),
@@ -101,7 +105,15 @@ impl Drops {
     pub fn set(&self, ppm: [u32; 3], seed: u64) -> Result<()> {
         let places = places(ppm, seed);
         update_first(self.places.as_raw_fd(), &places)?;
-        update(self.state.as_raw_fd(), 0, &[0, 0, places.len() as u64])
+        let dropped = self.dropped()?;
+        let state = [0, 0, places.len() as u64, dropped];
+        update(self.state.as_raw_fd(), 0, &state)
+    }
+
+    /// Packets dropped so far.
+    pub fn dropped(&self) -> Result<u64> {
+        let [.., dropped] = look_up::<4>(self.state.as_raw_fd(), 0)?;
+        Ok(dropped)
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Links that change while the traffic runs.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use anyhow::{Context, Result};
 use xdc_netlink::Connection;
@@ -90,13 +90,17 @@ impl Links {
             .batch(network.wire_requests(port, &direction))?)
     }
 
-    /// The devices whose arrivals an event has a program drop, by node.
-    pub fn lossy_arrivals(&self, network: &Network) -> Result<BTreeSet<(usize, u32)>> {
-        let lossy = self.now.iter().filter(|(_, state)| state.drops.is_some());
-        lossy
-            .map(|((node, port), _)| {
+    /// Arrivals that programs of events have dropped, by node and device.
+    pub fn lost_arrivals(&self, network: &Network) -> Result<BTreeMap<(usize, u32), u64>> {
+        let programs = self
+            .now
+            .iter()
+            .filter_map(|(end, state)| Some((end, state.drops.as_ref()?)));
+        programs
+            .map(|((node, port), drops)| {
                 let port = network.layout.port(*node, port)?;
-                Ok((port.peer, network.layout.remote(port).index))
+                let arrival = (port.peer, network.layout.remote(port).index);
+                Ok((arrival, drops.dropped()?))
             })
             .collect()
     }

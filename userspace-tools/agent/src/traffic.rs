@@ -592,8 +592,8 @@ impl<'a> Traffic<'a> {
             channel.send(&Message::Circuits(counted))?;
         }
         let books = Books::read(self.network)?;
-        let lossy = self.links.lossy_arrivals(self.network)?;
-        let mut dropped = books.dropped(self.network, &lossy);
+        let lost = self.links.lost_arrivals(self.network)?;
+        let mut dropped = books.dropped(self.network, &lost);
         channel.send(&Message::Totals(watch::totals(&books, &dropped)))?;
         let after = Counters::read(self.network, endpoints(self.network, self.run)?)?;
         channel.send(&Message::Counters(after.told_since(&self.counters)))?;

@@ -72,23 +72,33 @@ impl Use {
     }
 }
 
-/// Payload over the wire's bytes of full packets.
+/// IP, TCP and its timestamps.
+const fn header_bytes(is_ipv6: bool) -> u32 {
+    if is_ipv6 { 72 } else { 52 }
+}
+
+/// Payload over the wire's bytes of full packets. A route or a peer may make them smaller than the MTU
+/// allows; in a tunnel they have more headers.
 fn payload_share(record: &Record, flows: &[usize]) -> Option<f64> {
-    let mtu = record.plan.topology.links.first()?.mtu;
-    let wire_bytes = f64::from(mtu + ETHERNET_HEADER_BYTES);
-    let flows = flows.iter().map(|&flow| &record.flows[flow]);
-    let (mut bytes, mut packets, mut most) = (0.0, 0.0, 0);
-    for flow in flows.filter(|flow| flow.mss_bytes > 0) {
-        let payload_bytes = packet_payload_bytes(flow);
-        bytes += flow.received_bytes as f64;
-        packets += flow.received_bytes as f64 / f64::from(payload_bytes);
-        most = most.max(payload_bytes);
+    let topology = &record.plan.topology;
+    let mtu = topology.links.first()?.mtu;
+    let (mut payload_bytes, mut wire_bytes) = (0.0, 0.0);
+    for &flow in flows {
+        let result = &record.flows[flow];
+        if result.mss_bytes == 0 {
+            continue;
+        }
+        let packet_bytes = match record.plan.flows[flow].tunnel {
+            true => mtu,
+            false => mtu.min(result.mss_bytes + header_bytes(topology.ipv6)),
+        };
+        let packet_payload = f64::from(packet_payload_bytes(result));
+        // One that received nothing tells how large its packets would be.
+        let packets = (result.received_bytes as f64 / packet_payload).max(f64::MIN_POSITIVE);
+        payload_bytes += packets * packet_payload;
+        wire_bytes += packets * f64::from(packet_bytes + ETHERNET_HEADER_BYTES);
     }
-    let payload_bytes = match packets > 0.0 {
-        true => bytes / packets,
-        false => f64::from(most),
-    };
-    (most > 0).then_some(payload_bytes / wire_bytes)
+    (wire_bytes > 0.0).then_some(payload_bytes / wire_bytes)
 }
 
 /// Bits that the bottleneck can send in a span: events change its rate.

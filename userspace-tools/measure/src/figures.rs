@@ -253,7 +253,10 @@ fn longest_stall_us(record: &Record, (from, to): (u64, u64)) -> Option<f64> {
 }
 
 fn goodput_bps(record: &Record, flows: &[usize], span: (u64, u64)) -> f64 {
-    let bytes: f64 = received(record, flows, span).iter().sum();
+    // The sum of no numbers is -0.
+    let bytes = received(record, flows, span)
+        .iter()
+        .fold(0.0, |sum, bytes| sum + bytes);
     match span.1.saturating_sub(span.0) {
         0 => 0.0,
         us => bytes * 8e6 / us as f64,

@@ -40,10 +40,14 @@ pub struct Device {
     pub index: u32,
     /// `a1`
     pub name: String,
+    /// `veth`; empty of one that has none.
+    pub kind: String,
     /// A bond or a bridge has what it receives.
     pub is_member: bool,
     /// Received.
     pub rx_packets: u64,
+    /// Received, with another Ethernet address.
+    pub rx_other_host: u64,
     /// Sent.
     pub tx_packets: u64,
     /// Sent.
@@ -72,8 +76,16 @@ impl Device {
             match attribute {
                 LinkAttribute::IfName(name) => device.name = name,
                 LinkAttribute::Controller(_) => device.is_member = true,
+                LinkAttribute::LinkInfo(infos) => {
+                    for info in infos {
+                        if let LinkInfo::Kind(kind) = info {
+                            device.kind = kind.to_string();
+                        }
+                    }
+                }
                 LinkAttribute::Stats64(stats) => {
                     device.rx_packets = stats.rx_packets;
+                    device.rx_other_host = stats.rx_otherhost_dropped;
                     device.tx_packets = stats.tx_packets;
                     device.tx_bytes = stats.tx_bytes;
                     device.tx_dropped = stats.tx_dropped;

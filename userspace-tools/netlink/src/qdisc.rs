@@ -102,7 +102,8 @@ impl Qdisc {
     }
 }
 
-/// `tc qdisc add dev ... clsact`: where programs that see a device's packets are attached.
+/// `tc qdisc add dev ... clsact`: where programs that see a device's packets are attached. One that is there
+/// stays.
 pub fn clsact(index: u32) -> Request {
     Qdisc {
         index,
@@ -114,7 +115,7 @@ pub fn clsact(index: u32) -> Request {
         kind: "clsact",
         options: Vec::new(),
     }
-    .add()
+    .new_qdisc("add", NLM_F_CREATE)
 }
 
 /// `tc qdisc del`.

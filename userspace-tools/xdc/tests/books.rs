@@ -118,6 +118,28 @@ setup = [
     assert_eq!(suspects(&run), "[]");
 }
 
+#[test]
+fn a_policer_beside_losses_in_bursts_keeps_its_drops() {
+    let rest = r#"
+[host.s]
+modules = ["act_police"]
+setup = [
+    "tc qdisc add dev a clsact",
+    "tc filter add dev a ingress matchall action police rate 50mbit burst 30k conform-exceed drop",
+]
+[[event]]
+at = "100ms"
+link = "a-s"
+from = "a"
+burst_loss = [0.01, 0, 0]
+"#;
+    let run = run(&scenario(QUEUE, rest));
+    let [action, link] = ["action", "link"].map(|cause| run["dropped"][cause].as_u64().unwrap());
+    assert!(action > 0 && link > 0, "{run}");
+    assert_eq!(run["retransmits"], action + link);
+    assert_eq!(suspects(&run), "[]");
+}
+
 /// A shell command on the router 300 ms after the start.
 fn at_the_router(command: &str) -> String {
     format!("[[run]]\non = \"s\"\ncommand = \"{command}\"\nstart = \"300ms\"\n")

@@ -18,9 +18,8 @@ const LEAST_PACKETS: u64 = 10;
 
 const PHANTOM: &str = "phantom";
 
-/// Qdiscs that mark packets with ECN unless a word forbids it, and those that do if a word asks
-/// for it. Of others that are not here nothing is known.
-const MARK_BY_THEMSELVES: &[(&str, &str)] = &[("fq_codel", "noecn")];
+/// Qdiscs that mark packets with ECN if a word asks for it. Of those that are nowhere here nothing is
+/// known.
 const MARK_IF_ASKED: &[(&str, &[&str])] = &[
     ("acceltor", &["ecn"]),
     ("choke", &["ecn"]),
@@ -76,8 +75,8 @@ fn may_mark(queue: &TcQueue) -> bool {
     if let Some((_, words)) = MARK_IF_ASKED.iter().find(|(name, _)| *name == kind) {
         return words.iter().any(|word| has(word));
     }
-    if let Some((_, word)) = MARK_BY_THEMSELVES.iter().find(|(name, _)| *name == kind) {
-        return !has(word);
+    if kind == "fq_codel" {
+        return !has("noecn") || has("ce_threshold");
     }
     !NEVER_MARK.contains(&kind)
 }
@@ -124,7 +123,9 @@ pub(super) fn never_mark(record: &Record) -> Vec<Note> {
         },
     );
     let totals = record.totals.unwrap_or_default();
-    let count = unmarked().count();
+    let count = unmarked()
+        .filter(|(result, _)| result.retransmits > 0)
+        .count();
     if !found && count > 0 && totals.drops > 0 && totals.marks == 0 {
         notes.push(Note {
             kind: NoteKind::NeverMarks,

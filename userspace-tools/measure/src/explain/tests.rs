@@ -169,6 +169,7 @@ fn a_port_that_could_mark_and_only_dropped_is_noted() {
     let mut record = ordinary();
     let totals = record.totals.as_mut().unwrap();
     (totals.marks, totals.drops) = (0, 7);
+    record.flows[0].retransmits = 3;
     let text = note(&record, NoteKind::NeverMarks).text;
     assert!(
         text.starts_with("queues dropped 7 packets and marked none"),

@@ -318,13 +318,13 @@ const RUN: &[Entry<Run>] = &[
         "dropped.socket",
         Unit::Packets,
         |run| dropped(run, Cause::Socket),
-        "without room in a socket",
+        "without a socket, or without room in it",
     ),
     entry(
         "dropped.malformed",
         Unit::Packets,
         |run| dropped(run, Cause::Malformed),
-        "with a wrong header or checksum, or an expired TTL",
+        "with a wrong header or checksum, an expired TTL, or a missing fragment",
     ),
     entry(
         "dropped.route",
