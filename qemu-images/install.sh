@@ -57,7 +57,8 @@ if [ -n "$uninstall" ]; then
 	done
 	rm -f "$root$prefix/bin/xdc" "$root$prefix"/lib/xdc/xdc-{trace,elephants}.o "${completions[@]/#/$root}" \
 		"$root$man"/man1/xdc{,-*}.1 "$root$man"/man8/tc-{phantom,acceltor}.8
-	rmdir "$root$prefix/lib/xdc" 2>/dev/null || true
+	rm -f "$root$prefix"/share/doc/xdc/{COPYING,THIRD-PARTY.txt,sbom.cdx.json}
+	rmdir "$root$prefix/lib/xdc" "$root$prefix/share/doc/xdc" 2>/dev/null || true
 	[ -z "$tc_lib" ] || rm -f "$root$tc_lib"/q_{phantom,acceltor}.so
 	[ -z "$ip_lib" ] || rm -f "$root$ip_lib/link_unorc.so"
 	say "removed:${gone:- no modules} and $root$prefix/bin/xdc"
@@ -93,6 +94,8 @@ for module in "${modules[@]}"; do
 done
 xdc=$XDC_TOP/userspace-tools/target/release/xdc
 [ -x "$xdc" ] || die "xdc is not built yet" "as yourself: make tools"
+about=("$XDC_TOP"/build/doc/{THIRD-PARTY.txt,sbom.cdx.json})
+[ -f "${about[0]}" ] && [ -f "${about[1]}" ] || die "the licences of xdc's crates are not collected yet" "as yourself: make tools"
 plugin=$XDC_TOP/build/tc/q_phantom.so
 [ -z "$tc_lib" ] || [ -f "$plugin" ] || die "the plugin of tc is not built yet" "as yourself: make tools"
 ip_plugin=$XDC_TOP/build/ip/link_unorc.so
@@ -123,6 +126,7 @@ if [ -f "${ebpf[0]}" ] && [ -f "${ebpf[1]}" ]; then
 else
 	say "without the eBPF of xdc trace and xdc acceltor elephants: make tracing, and install again, brings it"
 fi
+install -D -m 644 -t "$root$prefix/share/doc/xdc" "$XDC_TOP/COPYING" "${about[@]}"
 "$xdc" man "$root$man/man1"
 install -D -m 644 -t "$root$man/man8" "$XDC_TOP"/docs/man/tc-{phantom,acceltor}.8
 for shell in "${!completions[@]}"; do
