@@ -167,7 +167,10 @@ def notices(programs):
         print(f"{'=' * 80}\n{chr(10).join(crates)}\n\n{text}\n")
     for name, file in libraries():
         if file is None:
-            fail(f"the licence of {name} is not on this machine", "Debian's packages of rustc and libc6-dev, or rustup's rust-docs")
+            fail(
+                f"the licence of {name} is not on this machine",
+                "Debian's packages of rustc and libc6-dev, or rustup's component rust-docs",
+            )
         print(f"{'=' * 80}\n{name}\n\n{file.read_text(errors='replace').strip()}\n")
 
 

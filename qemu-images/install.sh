@@ -94,8 +94,6 @@ for module in "${modules[@]}"; do
 done
 xdc=$XDC_TOP/userspace-tools/target/release/xdc
 [ -x "$xdc" ] || die "xdc is not built yet" "as yourself: make tools"
-about=("$XDC_TOP"/build/doc/{THIRD-PARTY.txt,sbom.cdx.json})
-[ -f "${about[0]}" ] && [ -f "${about[1]}" ] || die "the licences of xdc's crates are not collected yet" "as yourself: make tools"
 plugin=$XDC_TOP/build/tc/q_phantom.so
 [ -z "$tc_lib" ] || [ -f "$plugin" ] || die "the plugin of tc is not built yet" "as yourself: make tools"
 ip_plugin=$XDC_TOP/build/ip/link_unorc.so
@@ -126,7 +124,12 @@ if [ -f "${ebpf[0]}" ] && [ -f "${ebpf[1]}" ]; then
 else
 	say "without the eBPF of xdc trace and xdc acceltor elephants: make tracing, and install again, brings it"
 fi
-install -D -m 644 -t "$root$prefix/share/doc/xdc" "$XDC_TOP/COPYING" "${about[@]}"
+about=("$XDC_TOP"/build/doc/{THIRD-PARTY.txt,sbom.cdx.json})
+if [ -f "${about[0]}" ] && [ -f "${about[1]}" ]; then
+	install -D -m 644 -t "$root$prefix/share/doc/xdc" "$XDC_TOP/COPYING" "${about[@]}"
+else
+	say "without the licences of xdc's crates, which a package needs: make tools says why"
+fi
 "$xdc" man "$root$man/man1"
 install -D -m 644 -t "$root$man/man8" "$XDC_TOP"/docs/man/tc-{phantom,acceltor}.8
 for shell in "${!completions[@]}"; do
