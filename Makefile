@@ -16,6 +16,8 @@
 #   make dkms       /usr/src/xdc-VERSION, for dkms to build them for each kernel
 #   make bundle     build/bundle/xdc-VERSION-x86_64.tar.zst: xdc, kernel, modules, scenarios, docs;
 #                   runs anywhere without root and without a compiler
+#   make release    build/release: the bundle and the source, with checksums that the minisign key in the
+#                   file MINISIGN_KEY signs (docs/security.md)
 #   make selftests-7.2  the modules and their selftests in a UML kernel of Linux 7.2, which it builds
 #   make modules-7.2    the modules for it alone: what it takes to compile them
 #   make test-debian  the modules in Debian's own kernel (docs/host.md); XDC_KERNEL_SERIES=7.2: its 7.2
@@ -46,7 +48,7 @@ $(error see above)
 endif
 endif
 
-.PHONY: all quick quick-plan setup kernels modules agent tracing test-tools tools guests guests-uml bundle demo check test test-long test-debian install uninstall dkms clean
+.PHONY: all quick quick-plan setup kernels modules agent tracing test-tools tools guests guests-uml bundle release demo check test test-long test-debian install uninstall dkms clean
 .NOTPARALLEL:
 
 all: guests tracing
@@ -100,7 +102,13 @@ test-tools: tracing
 	@cd userspace-tools && cargo build --quiet --locked --release -p xdc-code
 	@install -C -m 755 -t build/guest-bin $(GUEST_BIN:%=$(STATIC_OUT)/%) userspace-tools/target/release/xdc-code
 
-tools: setup
+# The licences and the list of the crates in xdc and the plugins.
+build/doc/%: userspace-tools/Cargo.lock qemu-images/crates.py
+	@mkdir -p build/doc
+	@qemu-images/crates.py $(if $(filter sbom%,$*),sbom,notices) xdc xdc-tc-plugin xdc-ip-plugin >$@.new && mv $@.new $@ || \
+		echo "xdc: continuing without $@, which only packages need"
+
+tools: setup build/doc/THIRD-PARTY.txt build/doc/sbom.cdx.json
 	@[ -e $(XDC) ] || echo "xdc: building $(XDC)"
 	@cd userspace-tools && cargo build --quiet --locked --profile $(PROFILE) -p xdc -p xdc-tc-plugin -p xdc-ip-plugin
 	@mkdir -p build/tc build/ip
@@ -122,6 +130,10 @@ quick-plan:
 bundle: modules-uml agent tools
 	@qemu-images/setup.sh bundle
 	@qemu-images/bundle.sh
+
+release: bundle
+	@qemu-images/setup.sh release
+	@qemu-images/release.sh
 
 demo: guests
 	@echo "demo: two-dc-1g in QEMU (12 to 26 minutes without KVM), in virtual time (half a minute), and both compared"

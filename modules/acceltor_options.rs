@@ -279,7 +279,7 @@ impl Options {
 
     /// Which day of the week each rack has.
     pub(crate) fn day_of_rack(&self) -> Result<KVVec<u16>> {
-        let mut days = KVVec::from_elem(0, usize::from(self.racks()), GFP_KERNEL)?;
+        let mut days = KVVec::from_elem(0, usize::from(self.racks()), GFP_KERNEL_ACCOUNT)?;
         let rack = self.number(TCA_ACCELTOR_RACK) as u16;
         match days_of_racks(rack, &self.peers, &mut days) {
             true => Ok(days),
@@ -311,7 +311,8 @@ impl Options {
             }
             self.peers.clear();
             for peer in chunks.filter_map(|bytes| bytes.first_chunk()) {
-                self.peers.push(u16::from_ne_bytes(*peer), GFP_KERNEL)?;
+                self.peers
+                    .push(u16::from_ne_bytes(*peer), GFP_KERNEL_ACCOUNT)?;
             }
         }
         self.check(extack)
@@ -330,7 +331,7 @@ impl Options {
                     c"prefix must have no bit behind its length, at most 128",
                 )
             })?;
-            self.prefixes.push(prefix, GFP_KERNEL)?;
+            self.prefixes.push(prefix, GFP_KERNEL_ACCOUNT)?;
         }
         sort(&mut self.prefixes);
         let mut after = None;
@@ -384,15 +385,17 @@ impl Options {
         for setting in &SETTINGS {
             setting.write(message, self.number(setting.id), TCA_ACCELTOR_PAD)?;
         }
-        let mut bytes =
-            KVVec::with_capacity(self.prefixes.len().saturating_mul(PREFIX_BYTES), GFP_KERNEL)?;
+        let mut bytes = KVVec::with_capacity(
+            self.prefixes.len().saturating_mul(PREFIX_BYTES),
+            GFP_KERNEL_ACCOUNT,
+        )?;
         for prefix in &self.prefixes {
-            bytes.extend_from_slice(&prefix.to_bytes(), GFP_KERNEL)?;
+            bytes.extend_from_slice(&prefix.to_bytes(), GFP_KERNEL_ACCOUNT)?;
         }
         message.put(TCA_ACCELTOR_PREFIXES as u16, &bytes)?;
         bytes.clear();
         for peer in &self.peers {
-            bytes.extend_from_slice(&peer.to_ne_bytes(), GFP_KERNEL)?;
+            bytes.extend_from_slice(&peer.to_ne_bytes(), GFP_KERNEL_ACCOUNT)?;
         }
         message.put(TCA_ACCELTOR_PEERS as u16, &bytes)
     }
@@ -400,7 +403,7 @@ impl Options {
 
 /// A copy of a vector, which kernels have no other way for.
 fn copy<T: Copy>(from: &KVVec<T>) -> Result<KVVec<T>> {
-    let mut to = KVVec::with_capacity(from.len(), GFP_KERNEL)?;
-    to.extend_from_slice(from, GFP_KERNEL)?;
+    let mut to = KVVec::with_capacity(from.len(), GFP_KERNEL_ACCOUNT)?;
+    to.extend_from_slice(from, GFP_KERNEL_ACCOUNT)?;
     Ok(to)
 }

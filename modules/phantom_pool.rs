@@ -73,9 +73,9 @@ impl Pool {
                         ports: Once::new(0),
                         used_bytes: Aligned(Atomic::new(0)),
                     },
-                    GFP_KERNEL,
+                    GFP_KERNEL_ACCOUNT,
                 )?;
-                pools.push(pool.clone(), GFP_KERNEL)?;
+                pools.push(pool.clone(), GFP_KERNEL_ACCOUNT)?;
                 pool
             }
         };

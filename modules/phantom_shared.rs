@@ -67,9 +67,9 @@ impl SharedPhantom {
                 ports: Once::new(1),
                 empty_at: Aligned(Atomic::new(0)),
             },
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
-        all.push(shared.clone(), GFP_KERNEL)?;
+        all.push(shared.clone(), GFP_KERNEL_ACCOUNT)?;
         Ok(shared)
     }
 

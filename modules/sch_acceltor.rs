@@ -200,9 +200,9 @@ impl Tables {
         Ok(Self {
             day_of_rack: options.day_of_rack()?,
             prefixes: options.copy()?.prefixes,
-            flows: KVVec::from_elem(Elephant::default(), flows, GFP_KERNEL)?,
-            flows_of_rack: KVVec::from_elem(0, usize::from(options.racks()), GFP_KERNEL)?,
-            sketch: KVVec::from_elem(0, Sketch::CELLS, GFP_KERNEL)?,
+            flows: KVVec::from_elem(Elephant::default(), flows, GFP_KERNEL_ACCOUNT)?,
+            flows_of_rack: KVVec::from_elem(0, usize::from(options.racks()), GFP_KERNEL_ACCOUNT)?,
+            sketch: KVVec::from_elem(0, Sketch::CELLS, GFP_KERNEL_ACCOUNT)?,
         })
     }
 
@@ -235,9 +235,9 @@ struct Later {
 /// So many queues; those for any K there are always.
 fn calendar(queues: u64) -> Result<KVVec<Later>> {
     let queues = queues.max(MAX_QUEUES) as usize;
-    let mut calendar = KVVec::with_capacity(queues, GFP_KERNEL)?;
+    let mut calendar = KVVec::with_capacity(queues, GFP_KERNEL_ACCOUNT)?;
     for _ in 0..queues {
-        calendar.push(Later::default(), GFP_KERNEL)?;
+        calendar.push(Later::default(), GFP_KERNEL_ACCOUNT)?;
     }
     Ok(calendar)
 }

@@ -34,7 +34,7 @@ use algo::{
     tunnel::{Channel, Endpoint, Lent},
     unorc::{self, Cause, Config, Count, Ecn, Happened, Header, Io, Sent, SentBlock, Standing},
 };
-use kernel::{alloc::flags::GFP_KERNEL_ACCOUNT, prelude::*};
+use kernel::prelude::*;
 use kernel_api::{
     bindings::{
         xdc_unorc_cause, xdc_unorc_decoded, xdc_unorc_freeze, xdc_unorc_nack, xdc_unorc_reroute,
@@ -243,7 +243,6 @@ struct Memory {
     held_blocks: KVVec<HeldBlock>,
 }
 
-/// Charged to whoever makes the device: a user namespace may.
 fn some<T: Default>(all: usize) -> Result<KVVec<T>> {
     let mut memory = KVVec::with_capacity(all, GFP_KERNEL_ACCOUNT)?;
     for _ in 0..all {

@@ -83,13 +83,16 @@ git ls-files -z | packed --null -T - --transform "s|^|xdc-$version/|" -cf "$top/
 cp "$tree/.config" "$top/sources/linux-uml.config"
 busybox_package=$(dpkg-query -W -f '${source:Package} ${source:Version}' busybox-static 2>/dev/null || echo "busybox, $("$busybox" | head -1)")
 libc_package=$(dpkg-query -W -f '${source:Package} ${source:Version}' libc6-dev 2>/dev/null || echo "the C library of the machine that made this")
+qemu-images/crates.py notices xdc xdc-agent >"$top/THIRD-PARTY.txt"
+qemu-images/crates.py sbom --with "linux=$(cat build/uml/release)=GPL-2.0-only" --with "busybox=${busybox_package#* }=GPL-2.0-only" \
+	--with "libc=${libc_package#* }=LGPL-2.1-or-later" xdc xdc-agent >"$top/sbom.cdx.json"
 cat >"$top/SOURCES.md" <<EOT
 <!-- SPDX-License-Identifier: GPL-2.0 -->
 # The sources of this bundle
 
 | files | licence | sources |
 |---|---|---|
-| \`xdc\`, \`build/agent\`, \`build/uml/modules/\`, \`scenarios/\`, \`docs/\`, \`python/\` | GPL-2.0-only | \`sources/xdc-$version.tar\`; crates by the versions and checksums of its \`userspace-tools/Cargo.lock\` |
+| \`xdc\`, \`build/agent\`, \`build/uml/modules/\`, \`scenarios/\`, \`docs/\`, \`python/\` | GPL-2.0-only | \`sources/xdc-$version.tar\`; crates by the versions and checksums of its \`userspace-tools/Cargo.lock\`, with the licences in \`THIRD-PARTY.txt\`, listed in \`sbom.cdx.json\` (CycloneDX) |
 | \`build/uml/kernel\`, \`build/uml/tree/\` | GPL-2.0-only | Linux $(cat build/uml/release) (Debian's package linux-source-$XDC_KERNEL_SERIES, or kernel.org), with \`qemu-images/patches/\` of the file above and the configuration \`sources/linux-uml.config\`; linked by \`qemu-images/bundle.sh\` |
 | \`tools/busybox\` | GPL-2.0-only | Debian's source package $busybox_package |
 | the C library within these programs | LGPL-2.1-or-later | Debian's source package $libc_package |
@@ -110,7 +113,8 @@ The first command runs two datacenters in virtual time and prints a table; the r
 \`--engine uml\` works from a bundle: the default engine of some scenarios is QEMU, whose kernel a checkout builds. Commands of a scenario, and
 queues other than \`phantom\`, take programs such as \`tc\` from this machine.
 
-\`sha256sum -c SHA256SUMS\` checks the files. [README](README.md), [documentation](docs/index.md),
+\`sha256sum -c SHA256SUMS\` checks that the files are whole; only the signature beside the archive says where it is from
+([docs/security.md](docs/security.md)). [README](README.md), [documentation](docs/index.md),
 [licence](COPYING), [sources](SOURCES.md).
 EOT
 (cd "$top" && find . -type f ! -name SHA256SUMS -printf '%P\0' | LC_ALL=C sort -z | xargs -0 sha256sum >SHA256SUMS)

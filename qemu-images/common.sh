@@ -21,6 +21,8 @@ XDC_BINDGEN_VERSION=0.73.2
 XDC_BINDGEN=${BINDGEN:-$XDC_CACHE/tools/bindgen-$XDC_BINDGEN_VERSION/bin/bindgen}
 XDC_CARGO_FUZZ_VERSION=0.13.2
 XDC_CARGO_FUZZ=$XDC_CACHE/tools/cargo-fuzz-$XDC_CARGO_FUZZ_VERSION/bin/cargo-fuzz
+XDC_CARGO_DENY_VERSION=0.20.2
+XDC_CARGO_DENY=$XDC_CACHE/tools/cargo-deny-$XDC_CARGO_DENY_VERSION/bin/cargo-deny
 # Links eBPF programs, with the LLVM that the compiler above is made of.
 XDC_BPF_LINKER_VERSION=0.13.0
 XDC_BPF_LINKER=$XDC_CACHE/tools/bpf-linker-$XDC_BPF_LINKER_VERSION/bin/bpf-linker

@@ -57,7 +57,8 @@ if [ -n "$uninstall" ]; then
 	done
 	rm -f "$root$prefix/bin/xdc" "$root$prefix"/lib/xdc/xdc-{trace,elephants}.o "${completions[@]/#/$root}" \
 		"$root$man"/man1/xdc{,-*}.1 "$root$man"/man8/tc-{phantom,acceltor}.8
-	rmdir "$root$prefix/lib/xdc" 2>/dev/null || true
+	rm -f "$root$prefix"/share/doc/xdc/{COPYING,THIRD-PARTY.txt,sbom.cdx.json}
+	rmdir "$root$prefix/lib/xdc" "$root$prefix/share/doc/xdc" 2>/dev/null || true
 	[ -z "$tc_lib" ] || rm -f "$root$tc_lib"/q_{phantom,acceltor}.so
 	[ -z "$ip_lib" ] || rm -f "$root$ip_lib/link_unorc.so"
 	say "removed:${gone:- no modules} and $root$prefix/bin/xdc"
@@ -122,6 +123,12 @@ if [ -f "${ebpf[0]}" ] && [ -f "${ebpf[1]}" ]; then
 	install -D -m 644 -t "$root$prefix/lib/xdc" "${ebpf[@]}"
 else
 	say "without the eBPF of xdc trace and xdc acceltor elephants: make tracing, and install again, brings it"
+fi
+about=("$XDC_TOP"/build/doc/{THIRD-PARTY.txt,sbom.cdx.json})
+if [ -f "${about[0]}" ] && [ -f "${about[1]}" ]; then
+	install -D -m 644 -t "$root$prefix/share/doc/xdc" "$XDC_TOP/COPYING" "${about[@]}"
+else
+	say "without the licences of xdc's crates, which a package needs: make tools says why"
 fi
 "$xdc" man "$root$man/man1"
 install -D -m 644 -t "$root$man/man8" "$XDC_TOP"/docs/man/tc-{phantom,acceltor}.8

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# setup.sh [quick | tracing | tests | bundle]: install what building and running needs, the part of it that
-# User Mode Linux needs, or what tracing, the tests or a bundle need besides: the distribution's packages (as
+# setup.sh [quick | tracing | tests | deny | bundle | release]: install what building and running needs, the part of it that
+# User Mode Linux needs, or what tracing, the tests, a bundle or a release need besides: the distribution's packages (as
 # root or with sudo) and tools through cargo. Does nothing when all is there.
 . "$(dirname "$0")/common.sh"
 
@@ -17,7 +17,8 @@ more_packages() {
 	case $part in
 	tracing) echo "g++ llvm-$(rust_llvm)-dev" ;;
 	bundle) echo "zstd git" ;;
-	tests) echo "libisal-dev openssl shellcheck bpftool python3-yaml python3-jsonschema" ;;
+	release) echo "zstd git minisign" ;;
+	tests) echo "libisal-dev openssl shellcheck bpftool python3-yaml python3-jsonschema zstd minisign" ;;
 	esac
 }
 
@@ -93,4 +94,7 @@ if [ "$part" = tracing ]; then
 fi
 if [ "$part" = tests ]; then
 	cargo_tool "$XDC_CARGO_FUZZ" "cargo-fuzz@$XDC_CARGO_FUZZ_VERSION"
+fi
+if [ "$part" = deny ]; then
+	cargo_tool "$XDC_CARGO_DENY" "cargo-deny@$XDC_CARGO_DENY_VERSION"
 fi

@@ -6,7 +6,7 @@
 # `..`, so only the confinement of its kernel's process keeps it in its folder.
 . "$(dirname "$0")/lib.sh"
 
-reasons="denied|not permitted|No such file|Read-only"
+reasons="denied|not permitted|not implemented|No such file|Read-only"
 mkdir -p /own /out
 check "hostfs shows the guest's own folder" mount -t hostfs none /own
 check "which has its messages" [ -s /own/messages ]

@@ -234,19 +234,23 @@ fn confined(probe: &str, writable: &Path, words: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Landlock knows neither sockets that have a path, nor UDP, nor System V's memory, nor limits of
-/// processes, nor what is typed into a terminal. Each line is a way that got through.
+/// Landlock restricts neither sockets that have a path, nor UDP, nor System V's memory, nor limits of
+/// processes, nor names (inotify), nor input of a terminal. Each line is a way that got through.
 #[test]
 fn a_guest_finds_no_way_to_other_programs() {
     const PROBE: &str = r#"
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <mqueue.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
 #include <signal.h>
 #include <sys/msg.h>
 #include <sys/ptrace.h>
@@ -254,6 +258,7 @@ fn a_guest_finds_no_way_to_other_programs() {
 #include <sys/sem.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sched.h>
@@ -292,12 +297,37 @@ int main(int argc, char **argv) {
     WAY("a child in a user namespace, by clone3", child > 0);
     WAY("signals", !kill(getppid(), 0));
     WAY("ptrace", !ptrace(PTRACE_SEIZE, getppid(), 0, 0));
+    /* Names, contents and memory of others. */
+    int names = inotify_init1(IN_NONBLOCK);
+    WAY("names, by inotify", inotify_add_watch(names, "/", IN_ALL_EVENTS) >= 0);
+    WAY("names, by fanotify", syscall(SYS_fanotify_init, 0, 0) >= 0);
+    WAY("page faults", syscall(SYS_userfaultfd, 1) >= 0);
+    struct { struct file_handle it; char rest[128]; } handle = { { .handle_bytes = 128 } };
+    int mount;
+    WAY("handles of files", !name_to_handle_at(AT_FDCWD, "/etc", &handle.it, &mount, 0));
+    char byte;
+    struct iovec here = { &byte, 1 }, there = { argv, 1 };
+    WAY("memory of another process", process_vm_readv(getppid(), &here, 1, &there, 1, 0) >= 0 || errno != ENOSYS);
+    WAY("other processes", syscall(SYS_pidfd_open, getppid(), 0) >= 0);
+    WAY("whether they share", !syscall(SYS_kcmp, getppid(), getpid(), 0, 0, 0) || errno != ENOSYS);
+    WAY("a context of AIO", !syscall(SYS_io_setup, 1, &(unsigned long){0}));
+    WAY("io_uring", syscall(SYS_io_uring_setup, 1, (char[256]){0}) >= 0);
+    WAY("counters of the processor", syscall(SYS_perf_event_open, 0, 0, -1, -1, 0) >= 0 || errno != ENOSYS);
+    WAY("keys of the kernel", syscall(SYS_keyctl, 0, -3, 0) >= 0);
+    WAY("the mounts", syscall(SYS_open_tree, AT_FDCWD, "/", 0) >= 0);
+    WAY("the mounts, by number", syscall(457, (char[64]){0}, (char[512]){0}, 512, 0) >= 0 || errno != ENOSYS);
+    WAY("a mode", !chmod(argv[3], 0777));
+    WAY("an owner", !chown(argv[3], getuid(), getgid()));
+    WAY("a time", !utimensat(AT_FDCWD, argv[3], NULL, 0));
+    WAY("a call of x32", syscall(SYS_getpid | 0x40000000) >= 0);
+    WAY("a call of later kernels", syscall(460) >= 0 || errno != ENOSYS);
     /* There is no terminal; what counts is that nobody asked whether there is. */
     WAY("keys of a terminal", ioctl(0, TIOCSTI, "x") && errno != EPERM);
     /* The kernel reads the lower half of the word. */
     WAY("keys, by a longer number", ioctl(0, TIOCSTI | 1ul << 32, "x") && errno != EPERM);
     /* What User Mode Linux needs. */
     puts(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) ? "no pair of streams" : "a pair of streams");
+    puts(memfd_create("x", 0) < 0 ? "no memory" : "memory");
     puts(getrlimit(RLIMIT_STACK, &limit) ? "no limits of its own" : "limits of its own");
     return 0;
 }
@@ -309,10 +339,11 @@ int main(int argc, char **argv) {
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = udp.local_addr().unwrap().port().to_string();
     let writable = tempfile::tempdir().unwrap();
-    let output = confined(PROBE, writable.path(), &[path.to_str().unwrap(), &port]);
+    let words = [path.to_str().unwrap(), &port, writable.path().to_str().unwrap()];
+    let output = confined(PROBE, writable.path(), &words);
     let through = String::from_utf8_lossy(&output.stdout);
     assert_eq!(
-        through, "a pair of streams\nlimits of its own\n",
+        through, "a pair of streams\nmemory\nlimits of its own\n",
         "{output:?}"
     );
 }

@@ -32,6 +32,10 @@ pre{overflow-x:auto;font-size:13px}
 @media print{:root{color-scheme:light}body{margin:0}table{font-size:8px}th,td{padding:.1rem .25rem}.scroll{overflow:visible}h2{break-after:avoid}.charts{--least:240px!important}}
 ";
 
+/// A page has no script and loads nothing, whatever a result's text contains. Charts and tables have
+/// inline styles.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+
 /// What the tracepoints told of a run.
 pub struct Traced {
     pub events: u64,
@@ -90,6 +94,7 @@ pub fn html(
 pub fn head(title: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
          <title>{0}</title><style>{1}{STYLE}</style></head><body>\n<h1>{0}</h1>\n",
         escape(title),
@@ -345,6 +350,8 @@ mod tests {
         assert!(page.contains("<p class=\"\">One line, and another.</p>"));
         assert!(page.contains("a1 - r"));
         assert!(page.contains("class=\"pass\""));
+        // Before anything that it judges.
+        assert!(page.find("Content-Security-Policy").unwrap() < page.find("<title>").unwrap());
         for outside in ["src=", "href=\"http", "<script"] {
             assert!(!page.contains(outside), "{outside}");
         }

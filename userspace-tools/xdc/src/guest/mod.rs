@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A guest's life as the host sees it: start, messages, console; and every way it can end.
 
+mod calls;
 pub mod cpio;
 pub mod engine;
 pub mod host;

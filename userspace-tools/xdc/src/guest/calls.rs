@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The system calls of a confined guest's process, that is of User Mode Linux or QEMU.
+//!
+//! Landlock does not restrict these: modes, owners and times of files; names (inotify); sockets, by
+//! which another program of the same user acts for the guest; memory, limits and priorities of that
+//! user's processes; keys typed into a terminal; and the calls of root, such as mount. A call that
+//! is not listed here does not exist for the guest, so neither do the calls of later kernels.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule, TargetArch,
+};
+
+/// One line per purpose. `selftests/guest` in both engines shows whether one is missing.
+#[rustfmt::skip]
+const ALLOWED: &[i64] = &[
+    // Files that are open or that Landlock lets it open.
+    libc::SYS_read, libc::SYS_readv, libc::SYS_pread64, libc::SYS_preadv, libc::SYS_preadv2,
+    libc::SYS_write, libc::SYS_writev, libc::SYS_pwrite64, libc::SYS_pwritev, libc::SYS_pwritev2,
+    libc::SYS_open, libc::SYS_openat, libc::SYS_openat2, libc::SYS_creat,
+    libc::SYS_close, libc::SYS_close_range, libc::SYS_lseek, libc::SYS_dup, libc::SYS_dup2, libc::SYS_dup3,
+    libc::SYS_fcntl, libc::SYS_flock, libc::SYS_ioctl, libc::SYS_fadvise64,
+    libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_fallocate, libc::SYS_truncate, libc::SYS_ftruncate,
+    libc::SYS_stat, libc::SYS_fstat, libc::SYS_lstat, libc::SYS_newfstatat, libc::SYS_statx,
+    libc::SYS_statfs, libc::SYS_fstatfs, libc::SYS_access, libc::SYS_faccessat, libc::SYS_faccessat2,
+    libc::SYS_getdents64, libc::SYS_getcwd, libc::SYS_fchdir,
+    libc::SYS_readlink, libc::SYS_readlinkat,
+    libc::SYS_mkdir, libc::SYS_mkdirat, libc::SYS_rmdir, libc::SYS_unlink, libc::SYS_unlinkat,
+    libc::SYS_rename, libc::SYS_renameat, libc::SYS_renameat2, libc::SYS_link, libc::SYS_linkat,
+    libc::SYS_symlink, libc::SYS_symlinkat, libc::SYS_mknod, libc::SYS_mknodat, libc::SYS_umask,
+    // QEMU's 9p asks for attributes of files that Landlock lets it see, and sets none.
+    libc::SYS_getxattr, libc::SYS_lgetxattr, libc::SYS_fgetxattr, libc::SYS_llistxattr,
+    // Memory.
+    libc::SYS_brk, libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_mprotect,
+    libc::SYS_madvise, libc::SYS_msync, libc::SYS_mincore, libc::SYS_memfd_create,
+    libc::SYS_mlock, libc::SYS_munlock, libc::SYS_membarrier,
+    // Pipes, and waiting for them.
+    libc::SYS_pipe, libc::SYS_pipe2, libc::SYS_socketpair, libc::SYS_sendmsg, libc::SYS_recvmsg,
+    libc::SYS_sendto, libc::SYS_recvfrom, libc::SYS_shutdown,
+    libc::SYS_poll, libc::SYS_ppoll, libc::SYS_select, libc::SYS_pselect6,
+    libc::SYS_epoll_create, libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2, libc::SYS_eventfd, libc::SYS_eventfd2, libc::SYS_signalfd4,
+    // Time.
+    libc::SYS_clock_gettime, libc::SYS_clock_getres, libc::SYS_gettimeofday, libc::SYS_time,
+    libc::SYS_clock_nanosleep, libc::SYS_nanosleep, libc::SYS_alarm, libc::SYS_getitimer, libc::SYS_setitimer,
+    libc::SYS_timer_create, libc::SYS_timer_settime, libc::SYS_timer_gettime, libc::SYS_timer_getoverrun,
+    libc::SYS_timer_delete, libc::SYS_timerfd_create, libc::SYS_timerfd_settime, libc::SYS_timerfd_gettime,
+    // Threads, children and their signals. Where Landlock has ABI 6 they reach no other process.
+    libc::SYS_clone, libc::SYS_fork, libc::SYS_vfork, libc::SYS_execve, libc::SYS_execveat,
+    libc::SYS_exit, libc::SYS_exit_group, libc::SYS_wait4, libc::SYS_waitid,
+    libc::SYS_futex, libc::SYS_set_robust_list, libc::SYS_get_robust_list, libc::SYS_rseq,
+    libc::SYS_set_tid_address, libc::SYS_arch_prctl, libc::SYS_sched_yield, libc::SYS_sched_getaffinity,
+    libc::SYS_sched_getparam, libc::SYS_sched_getscheduler, libc::SYS_getcpu, libc::SYS_getpriority,
+    libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill, libc::SYS_pause, libc::SYS_restart_syscall,
+    libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigpending, libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigsuspend, libc::SYS_rt_sigtimedwait, libc::SYS_sigaltstack,
+    // The process itself.
+    libc::SYS_getpid, libc::SYS_getppid, libc::SYS_gettid, libc::SYS_getpgrp, libc::SYS_getpgid,
+    libc::SYS_setpgid, libc::SYS_getsid, libc::SYS_setsid, libc::SYS_getuid, libc::SYS_geteuid,
+    libc::SYS_getgid, libc::SYS_getegid, libc::SYS_getresuid, libc::SYS_getresgid, libc::SYS_getgroups,
+    libc::SYS_capget, libc::SYS_prctl, libc::SYS_personality, libc::SYS_seccomp, libc::SYS_prlimit64,
+    libc::SYS_getrlimit, libc::SYS_setrlimit, libc::SYS_getrusage, libc::SYS_times,
+    libc::SYS_uname, libc::SYS_sysinfo, libc::SYS_getrandom,
+];
+
+/// Arguments that are denied for a listed call: the call, the argument, the comparison, the value.
+/// All are ints, so the kernel ignores their higher halves, and so does the filter.
+const DENIED_FOR: &[(i64, u8, SeccompCmpOp, u64)] = &[
+    // Limits of another process: one of CPU time ends it.
+    (libc::SYS_prlimit64, 0, SeccompCmpOp::Ne, 0),
+    // A pair of datagram sockets can be turned to any other: UML has pairs of streams.
+    (
+        libc::SYS_socketpair,
+        0,
+        SeccompCmpOp::Ne,
+        libc::AF_UNIX as u64,
+    ),
+    (libc::SYS_socketpair, 1, OF_TYPE, libc::SOCK_DGRAM as u64),
+    (libc::SYS_socketpair, 1, OF_TYPE, libc::SOCK_RAW as u64),
+    // Types keys into the terminal of whoever has started a shell.
+    (libc::SYS_ioctl, 1, SeccompCmpOp::Eq, libc::TIOCSTI),
+    (libc::SYS_ioctl, 1, SeccompCmpOp::Eq, libc::TIOCLINUX),
+    // A child in namespaces of its own has all of root's capabilities in them.
+    having(libc::CLONE_NEWNS),
+    having(libc::CLONE_NEWCGROUP),
+    having(libc::CLONE_NEWUTS),
+    having(libc::CLONE_NEWIPC),
+    having(libc::CLONE_NEWUSER),
+    having(libc::CLONE_NEWPID),
+    having(libc::CLONE_NEWNET),
+];
+
+/// A clone(2) with this flag. clone3(2), whose flags are in memory, is not listed: libraries take
+/// clone(2) where it does not exist.
+const fn having(flag: i32) -> (i64, u8, SeccompCmpOp, u64) {
+    let flag = flag as u32 as u64;
+    (libc::SYS_clone, 0, SeccompCmpOp::MaskedEq(flag), flag)
+}
+
+/// A socket's type; the rest of the word are flags.
+const OF_TYPE: SeccompCmpOp = SeccompCmpOp::MaskedEq(0xf);
+
+type Filter = std::result::Result<BpfProgram, BackendError>;
+
+/// The kernel takes the strictest answer of all filters.
+pub fn filters() -> [Filter; 2] {
+    [allowed(), denied()]
+}
+
+/// ENOSYS has libraries do without a call, as on an older kernel; EPERM ends some of them.
+fn allowed() -> Filter {
+    SeccompFilter::new(
+        ALLOWED.iter().map(|&call| (call, Vec::new())).collect(),
+        SeccompAction::Errno(libc::ENOSYS as u32),
+        SeccompAction::Allow,
+        TargetArch::x86_64,
+    )?
+    .try_into()
+}
+
+fn denied() -> Filter {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+    for (call, argument, compare, value) in DENIED_FOR {
+        let condition =
+            SeccompCondition::new(*argument, SeccompCmpArgLen::Dword, compare.clone(), *value)?;
+        let rule = SeccompRule::new(vec![condition])?;
+        rules.entry(*call).or_default().push(rule);
+    }
+    SeccompFilter::new(
+        rules,
+        SeccompAction::Allow,
+        SeccompAction::Errno(libc::EPERM as u32),
+        TargetArch::x86_64,
+    )?
+    .try_into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_filters_can_be_built() {
+        assert!(filters().iter().all(|filter| filter.is_ok()));
+    }
+
+    /// Else the second filter has no meaning.
+    #[test]
+    fn arguments_are_those_of_listed_calls() {
+        assert!(DENIED_FOR.iter().all(|(call, ..)| ALLOWED.contains(call)));
+    }
+}
