@@ -166,6 +166,32 @@ check "and no file is there" [ ! -e /tmp/pwned ]
 refuses "a default that only the first namespace may have" "net.ipv4.tcp_congestion_control" host_run --cc cubic --set net.ipv4.tcp_congestion_control=gemini
 as_before "a stranger's scenario changes nothing"
 
+# Other modules than a network's need consent, and go with their dependencies.
+out=$(host_run --cc cubic --set 'host.a1.modules=["vxlan"]' 2>&1)
+matches "a stranger's module is refused" '--allow-commands' "$out"
+out=$(host_run --cc cubic --set 'cc.mine={ kernel = "cubic", module = "./evil.ko" }' 2>&1)
+matches "a file as module is refused" 'not a valid name of a kernel module' "$out"
+as_before "a refused module is not loaded"
+# vxlan depends on both of the others.
+for module in unorc vxlan ip6_udp_tunnel udp_tunnel; do rmmod $module 2>/dev/null; done
+state >/tmp/before
+check "the snapshot lacks udp_tunnel" [ ! -e /sys/module/udp_tunnel ]
+for module in vxlan ip6-udp-tunnel; do
+	check "a run with the module $module" \
+		host_run --cc cubic --allow-commands --set "host.a1.modules=[\"$module\"]"
+	as_before "$module is unloaded with its dependencies"
+done
+
+# A daemon that has left its session and its group.
+rm -f /tmp/daemon
+daemon='setsid sleep 987 >/dev/null 2>&1 & sleep 1; echo $(pidof sleep | wc -w) $(ls -d /proc/[0-9]* | wc -l) >/tmp/daemon'
+check "a run whose command leaves a daemon" \
+	host_run --cc cubic --allow-commands --set "host.a1.setup=[\"$daemon\"]"
+matches "the command sees the daemon, and no process but the run's" '^1 [1-9]$' "$(cat /tmp/daemon)"
+equal "the daemon is gone" "" "$(commands | grep 'sleep 987' | grep -v grep)"
+rm -f /tmp/daemon
+as_before "a daemon leaves nothing"
+
 # Refused before anything is there.
 state >/tmp/before
 mv /lib/modules/"$(uname -r)" /lib/modules/away

@@ -5,7 +5,6 @@ use std::{
     fs::{self, File},
     os::fd::AsRawFd,
     path::{Path, PathBuf},
-    process::Command,
     thread,
     time::Duration,
 };
@@ -23,12 +22,9 @@ use nix::{
     time::{ClockId, clock_getres},
 };
 
-use xdc_proto::BpfObject;
+use xdc_proto::{BpfObject, privileged};
 
 use crate::clock::now_ns;
-
-/// Where programs are: of the root, and of the initramfs below another one ([`crate::root`]).
-pub const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin:/initramfs/bin";
 
 /// Two sockets a flow, two files a namespace.
 const OPEN_FILES: u64 = 1 << 20;
@@ -93,12 +89,12 @@ pub fn register_bpf(objects: &[BpfObject]) -> Result<()> {
         let bytes = xdc_proto::from_hex(bytes).context("a BPF object is not hexadecimal")?;
         fs::write(OBJECT, bytes).with_context(|| format!("cannot write {OBJECT}"))?;
         let register = |links: Option<&str>| {
-            Command::new("bpftool")
+            privileged::bpftool()
+                .context("no bpftool, which registers congestion controls of BPF")?
                 .args(["struct_ops", "register", OBJECT])
                 .args(links)
-                .env("PATH", PATH)
                 .output()
-                .context("cannot run bpftool, by which BPF's congestion controls are registered")
+                .context("cannot run bpftool")
         };
         let mut output = register(Some(LINKS))?;
         // Before 7.2 it knows no links, nor the section that needs one.
@@ -150,28 +146,25 @@ pub fn begin_experiment() -> Result<()> {
     Ok(())
 }
 
-/// Loads modules in order: with modprobe where the initramfs has one, else the file alone.
+/// Loads modules in order: with modprobe if the initramfs has one, else the file alone.
 pub fn load_modules(names: &[String]) -> Result<()> {
-    let modprobe = Path::new("/sbin/modprobe");
     let root = PathBuf::from("/lib/modules").join(kernel_release()?);
     for name in names {
+        let modprobe = privileged::modprobe(name)?;
+        let key = privileged::module_key(name);
         // However it came there.
-        if Path::new("/sys/module").join(name).exists() {
+        if Path::new("/sys/module").join(&key).exists() {
             continue;
         }
-        if modprobe.exists() {
-            let output = Command::new(modprobe)
-                .arg(name)
-                .env("PATH", PATH)
-                .output()
-                .context("cannot run modprobe")?;
+        if let Some(mut modprobe) = modprobe {
+            let output = modprobe.output().context("cannot run modprobe")?;
             if !output.status.success() {
                 let reason = String::from_utf8_lossy(&output.stderr);
                 bail!("cannot load the module {name}: {}", reason.trim());
             }
             continue;
         }
-        let Some(path) = find_module(&root, name) else {
+        let Some(path) = find_module(&root, &key) else {
             bail!(
                 "no {name}.ko under {}: build it with `make modules`",
                 root.display()
@@ -201,7 +194,8 @@ pub fn set_parameters(parameters: &[(String, String)]) -> Result<()> {
     Ok(())
 }
 
-fn find_module(directory: &Path, name: &str) -> Option<PathBuf> {
+/// The file of a module, named as /sys/module has it.
+fn find_module(directory: &Path, key: &str) -> Option<PathBuf> {
     let mut subdirectories = Vec::new();
     for entry in fs::read_dir(directory).ok()?.flatten() {
         let path = entry.path();
@@ -210,12 +204,12 @@ fn find_module(directory: &Path, name: &str) -> Option<PathBuf> {
         } else if path.extension().is_some_and(|e| e == "ko")
             && path
                 .file_stem()
-                .is_some_and(|stem| stem.to_string_lossy().replace('-', "_") == name)
+                .is_some_and(|stem| privileged::module_key(&stem.to_string_lossy()) == key)
         {
             return Some(path);
         }
     }
-    subdirectories.iter().find_map(|d| find_module(d, name))
+    subdirectories.iter().find_map(|d| find_module(d, key))
 }
 
 /// Waits until timers are finer than the tick, which on x86 takes the TSC a second to prove.

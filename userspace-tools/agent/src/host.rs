@@ -1,25 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A run in network namespaces of the running kernel, for `xdc run --engine host`.
 //!
-//! Two processes. One builds the network and runs the traffic, all of it in namespaces that have
-//! no name: when it ends, however it ends, the kernel takes them away with their devices, queues
-//! and sysctls. The other one only waits for it, and unloads the modules that were loaded for it.
-//! When `xdc` dies, the kernel tells the second; when that dies, the kernel kills the first. What
-//! is then left outside the namespaces is on record in [`RECORD`], and the next run puts it back.
+//! Two processes. The worker builds the network and runs the traffic, all of it in namespaces that
+//! have no name: when it ends, however it ends, the kernel takes them away with their devices,
+//! queues and sysctls. The worker is PID 1 of a PID namespace, so the kernel also kills every
+//! process that a scenario's command has left. The supervisor only waits for the worker, and
+//! unloads the modules that were loaded for it. When `xdc` dies, the kernel tells the supervisor;
+//! when the supervisor dies, the kernel kills the worker. What is then left outside the namespaces
+//! is on record in [`RECORD`], and the next run puts it back.
 //! There is one run at a time: `xdc` holds the lock of /run/xdc, and we inherit it.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     env,
     ffi::CString,
     fs::{self, File},
-    io::{ErrorKind, Read, Write},
-    os::unix::{
-        fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
-        process::ExitStatusExt,
+    io::{ErrorKind, Read, Write, stdin},
+    os::{
+        fd::AsFd,
+        unix::{
+            fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+            process::ExitStatusExt,
+        },
     },
     path::{Path, PathBuf},
-    process::{Child, Command, ExitCode},
+    process::{Child, Command, ExitCode, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -27,6 +32,9 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use nix::{
     kmod::{DeleteModuleFlags, delete_module},
+    mount::{MsFlags, mount},
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sched::{CloneFlags, unshare},
     sys::{
         prctl::set_pdeathsig,
         signal::{SigSet, SigmaskHow, Signal, sigprocmask},
@@ -34,7 +42,7 @@ use nix::{
     unistd::{Pid, getppid},
 };
 use serde_json::{Value, json};
-use xdc_proto::{Job, Message, Plan, RunPlan, TCP_MEM, VERSION};
+use xdc_proto::{Job, Message, Plan, Queue, RunPlan, TCP_MEM, VERSION, privileged::module_key};
 
 use crate::{
     boot, channel::Channel, guarded, netns::Netns, network::Place, parse_plan, sysctl, trace,
@@ -50,31 +58,25 @@ const WORKER: &str = "host-worker";
 const UNLOAD_PATIENCE: Duration = Duration::from_secs(20);
 const UNLOAD_RETRY: Duration = Duration::from_millis(50);
 
-/// What the kernel loads by itself for what we ask of it, where it is not built in.
-const LOADED_ON_DEMAND: &[&str] = &[
-    "veth",
-    "sch_netem",
-    "sch_htb",
-    "sch_fq_codel",
-    "sch_ingress",
-    "cls_bpf",
-];
+/// Modules that the kernel loads by itself for a network's links, if they are not built in.
+const LOADED_ON_DEMAND: &[&str] = &["veth", "sch_netem", "sch_htb", "sch_ingress", "cls_bpf"];
 
 /// What a run may leave outside its namespaces, until it is put back.
 const RECORD: &str = "/run/xdc/host.json";
 
-/// `host PLAN MESSAGES PARENT`, and the same for the worker: its first word is another one.
+/// Files of a run.
 struct Request {
     plan: PathBuf,
     messages: PathBuf,
-    parent: Pid,
 }
 
 /// The content of [`RECORD`].
 #[derive(Debug, PartialEq, Eq)]
 struct Changes {
-    /// Modules that may be loaded for the run and were not before.
+    /// Modules that the plan has loaded.
     modules: BTreeSet<String>,
+    /// Modules that were loaded before the run, so they stay.
+    before: BTreeSet<String>,
     /// The tracefs instance of the run.
     instance: String,
 }
@@ -82,13 +84,13 @@ struct Changes {
 impl Changes {
     /// What a run of `plan` may change on this machine.
     fn ahead(plan: &Plan) -> Result<Self> {
-        let loaded = loaded_modules();
         let mut random = [0; 8];
         File::open("/dev/urandom")
             .and_then(|mut file| file.read_exact(&mut random))
             .context("cannot read /dev/urandom")?;
         Ok(Self {
-            modules: brought_in(plan).difference(&loaded).cloned().collect(),
+            modules: brought_in(plan),
+            before: loaded_modules(),
             instance: format!("xdc-{:016x}", u64::from_ne_bytes(random)),
         })
     }
@@ -102,7 +104,11 @@ impl Changes {
             }
             _ => {}
         }
-        let text = json!({ "modules": self.modules, "instance": self.instance }).to_string();
+        let text = json!({
+            "modules": self.modules,
+            "before": self.before,
+            "instance": self.instance,
+        });
         let new = path.with_extension("new");
         // Whatever a run that died while it wrote has left.
         let _ = fs::remove_file(&new);
@@ -112,7 +118,7 @@ impl Changes {
             .mode(0o600)
             .open(&new)
             .and_then(|mut file| {
-                file.write_all(text.as_bytes())?;
+                file.write_all(text.to_string().as_bytes())?;
                 file.sync_all()
             })
             .and_then(|()| fs::rename(&new, path));
@@ -140,15 +146,16 @@ impl Changes {
 
     fn parse(text: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(text).ok()?;
-        let modules = value["modules"].as_array()?.iter();
-        let modules: Option<_> = modules
-            .map(|name| name.as_str().map(str::to_owned))
-            .collect();
+        let names = |key: &str| -> Option<BTreeSet<String>> {
+            let names = value[key].as_array()?.iter();
+            names.map(|name| name.as_str().map(str::to_owned)).collect()
+        };
         let instance = value["instance"].as_str()?;
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
         instance.chars().all(plain).then_some(())?;
         Some(Self {
-            modules: modules?,
+            modules: names("modules")?,
+            before: names("before")?,
             instance: instance.to_owned(),
         })
     }
@@ -156,28 +163,49 @@ impl Changes {
     /// Returns the modules that stay: somebody else uses them by now.
     fn put_back(&self) -> Vec<String> {
         trace::remove(&self.instance);
-        unload(&self.modules)
+        self.unload()
+    }
+
+    /// Unloads what the plan has loaded, and dependencies. Returns what stays.
+    fn unload(&self) -> Vec<String> {
+        let deadline = Instant::now() + UNLOAD_PATIENCE;
+        let mut ours = self.modules.clone();
+        loop {
+            let loaded = module_users(&read_modules());
+            add_dependencies(&mut ours, &loaded);
+            let mut left = Vec::new();
+            for name in ours.iter().filter(|name| loaded.contains_key(*name)) {
+                if self.before.contains(name) {
+                    continue;
+                }
+                let gone = CString::new(name.as_str())
+                    .is_ok_and(|name| delete_module(&name, DeleteModuleFlags::O_NONBLOCK).is_ok());
+                if !gone {
+                    left.push(name.clone());
+                }
+            }
+            if left.is_empty() || Instant::now() > deadline {
+                return left;
+            }
+            thread::sleep(UNLOAD_RETRY);
+        }
     }
 }
 
-/// What to do as it is said on the command line, if this is no guest.
+/// Does what the command line says, if this is no guest: `host PLAN MESSAGES PARENT`, or
+/// `host-worker PLAN MESSAGES INSTANCE`.
 pub fn main() -> Option<ExitCode> {
     let words: Vec<String> = env::args().skip(1).collect();
-    let (words, instance) = match words.as_slice() {
-        [words @ .., instance] if words.len() == 4 => (words, Some(instance.clone())),
-        words => (words, None),
-    };
-    let [word, plan, messages, parent] = words else {
+    let [word, plan, messages, last] = words.as_slice() else {
         return None;
     };
     let request = Request {
         plan: PathBuf::from(plan),
         messages: PathBuf::from(messages),
-        parent: Pid::from_raw(parent.parse().ok()?),
     };
     let outcome = match word.as_str() {
-        WORD => supervise(&request),
-        WORKER => work(&request, instance).map(|()| ExitCode::SUCCESS),
+        WORD => supervise(&request, Pid::from_raw(last.parse().ok()?)),
+        WORKER => work(&request, last).map(|()| ExitCode::SUCCESS),
         _ => return None,
     };
     Some(outcome.unwrap_or_else(|error| {
@@ -186,14 +214,7 @@ pub fn main() -> Option<ExitCode> {
     }))
 }
 
-/// Have the kernel send `signal` when the parent dies; it may have died before that.
-fn tether(parent: Pid, signal: Signal) -> Result<()> {
-    set_pdeathsig(signal).context("prctl")?;
-    ensure!(getppid() == parent, "the parent is gone");
-    Ok(())
-}
-
-fn supervise(request: &Request) -> Result<ExitCode> {
+fn supervise(request: &Request, parent: Pid) -> Result<ExitCode> {
     let mut signals = SigSet::empty();
     for signal in [
         Signal::SIGTERM,
@@ -205,7 +226,9 @@ fn supervise(request: &Request) -> Result<ExitCode> {
     }
     // Before the tether: its signal has to find us waiting.
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).context("sigprocmask")?;
-    tether(request.parent, Signal::SIGTERM)?;
+    set_pdeathsig(Signal::SIGTERM).context("prctl")?;
+    // It may have died before that.
+    ensure!(getppid() == parent, "the parent is gone");
     let plan = read_plan(&request.plan)?;
     let record = Path::new(RECORD);
     if let Some(left) = Changes::load(record)? {
@@ -214,14 +237,7 @@ fn supervise(request: &Request) -> Result<ExitCode> {
     }
     let changes = Changes::ahead(&plan)?;
     changes.save(record)?;
-    let worker = Command::new("/proc/self/exe")
-        .arg(WORKER)
-        .args([&request.plan, &request.messages])
-        .arg(std::process::id().to_string())
-        .arg(&changes.instance)
-        .spawn()
-        .context("cannot start the worker");
-    let code = worker.and_then(|mut worker| {
+    let code = start_worker(request, &changes.instance).and_then(|mut worker| {
         let code = wait_for(&mut worker, &signals);
         // Ours to bury even if waiting has failed. ESRCH: it is gone.
         let _ = worker.kill();
@@ -230,7 +246,7 @@ fn supervise(request: &Request) -> Result<ExitCode> {
     });
     let stuck = changes.put_back();
     fs::remove_file(record).with_context(|| format!("cannot remove {RECORD}"))?;
-    if getppid() != request.parent {
+    if getppid() != parent {
         // Nobody else is left to do it.
         remove_files(request);
     } else if !stuck.is_empty() {
@@ -243,6 +259,20 @@ fn supervise(request: &Request) -> Result<ExitCode> {
         })?;
     }
     code
+}
+
+/// Starts the worker as PID 1 of a namespace. Its standard input ends when this process does.
+fn start_worker(request: &Request, instance: &str) -> Result<Child> {
+    // The next child is in it, this process is not.
+    unshare(CloneFlags::CLONE_NEWPID)
+        .context("cannot make a PID namespace, which takes CONFIG_PID_NS")?;
+    Command::new("/proc/self/exe")
+        .arg(WORKER)
+        .args([&request.plan, &request.messages])
+        .arg(instance)
+        .stdin(Stdio::piped())
+        .spawn()
+        .context("cannot start the worker")
 }
 
 fn wait_for(worker: &mut Child, signals: &SigSet) -> Result<ExitCode> {
@@ -280,56 +310,90 @@ fn read_plan(path: &Path) -> Result<Plan> {
 
 /// Names, with `_`.
 pub fn loaded_modules() -> BTreeSet<String> {
+    module_users(&read_modules()).into_keys().collect()
+}
+
+fn read_modules() -> String {
     // A kernel without modules has no such file.
-    let text = fs::read_to_string("/proc/modules").unwrap_or_default();
-    module_names(&text)
+    fs::read_to_string("/proc/modules").unwrap_or_default()
 }
 
-fn module_names(text: &str) -> BTreeSet<String> {
-    let names = text.lines().filter_map(|line| line.split(' ').next());
-    names.map(str::to_owned).collect()
+/// Each module in the text of /proc/modules, and the modules that depend on it.
+fn module_users(text: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let of_line = |line: &str| {
+        let mut words = line.split(' ');
+        let (name, users) = (words.next()?, words.nth(2).unwrap_or("-"));
+        let users = users.split(',').filter(|user| !["", "-"].contains(user));
+        Some((name.to_owned(), users.map(str::to_owned).collect()))
+    };
+    text.lines().filter_map(of_line).collect()
 }
 
-/// Modules that a run of `plan` may have brought in.
+/// Adds the modules that those of `ours` depend on.
+fn add_dependencies(ours: &mut BTreeSet<String>, loaded: &BTreeMap<String, BTreeSet<String>>) {
+    loop {
+        let known = ours.len();
+        for (name, users) in loaded {
+            if !users.is_disjoint(ours) {
+                ours.insert(name.clone());
+            }
+        }
+        if ours.len() == known {
+            return;
+        }
+    }
+}
+
+/// Modules that `plan` loads or has the kernel load, as /proc/modules names them.
 fn brought_in(plan: &Plan) -> BTreeSet<String> {
     let mut names: BTreeSet<String> = LOADED_ON_DEMAND.iter().map(|&s| s.to_owned()).collect();
-    names.extend(plan.modules.iter().cloned());
+    names.extend(plan.modules.iter().map(|name| module_key(name)));
     if let Job::Run(run) = &plan.job {
-        names.extend(run.congestion_controls().map(|cc| format!("tcp_{cc}")));
+        let key = |kind: &str, name: &str| module_key(&format!("{kind}_{}", name.trim()));
+        names.extend(run.congestion_controls().map(|cc| key("tcp", cc)));
+        let links = run.topology.links.iter();
+        let queues = links.flat_map(|link| [&link.ab.queue, &link.ba.queue]);
+        names.extend(queues.filter_map(|queue| match queue {
+            Some(Queue::Tc(queue)) => Some(key("sch", &queue.kind)),
+            _ => None,
+        }));
         // A namespace's default has the kernel look for its module, too.
         let of_nodes = run.topology.nodes.iter().flat_map(|node| &node.sysctls);
         let sysctls = run.topology.sysctls.iter().chain(of_nodes);
         let defaults = sysctls.filter(|(name, _)| name == "net.ipv4.tcp_congestion_control");
-        names.extend(defaults.map(|(_, cc)| format!("tcp_{}", cc.trim())));
+        names.extend(defaults.map(|(_, cc)| key("tcp", cc)));
     }
     names
 }
 
-/// Unloads those of `ours` that are loaded; returns what stays.
-fn unload(ours: &BTreeSet<String>) -> Vec<String> {
-    let deadline = Instant::now() + UNLOAD_PATIENCE;
-    loop {
-        let mut left = Vec::new();
-        for name in loaded_modules().intersection(ours) {
-            let gone = CString::new(name.as_str())
-                .is_ok_and(|name| delete_module(&name, DeleteModuleFlags::O_NONBLOCK).is_ok());
-            if !gone {
-                left.push(name.clone());
-            }
-        }
-        if left.is_empty() || Instant::now() > deadline {
-            return left;
-        }
-        thread::sleep(UNLOAD_RETRY);
-    }
+/// Has the kernel kill this process when the supervisor dies, whose PID is 0 in here.
+fn tether() -> Result<()> {
+    set_pdeathsig(Signal::SIGKILL).context("prctl")?;
+    // It may have died before that.
+    let input = stdin();
+    let mut ends = [PollFd::new(input.as_fd(), PollFlags::empty())];
+    let ended = poll(&mut ends, PollTimeout::ZERO).context("poll")?;
+    ensure!(ended == 0, "the supervisor is gone");
+    Ok(())
+}
+
+/// Mounts a /proc of the own PID namespace, which other processes do not see. Without it a
+/// scenario's `kill $(pidof X)` would read numbers of the host's processes.
+fn mount_own_proc() -> Result<()> {
+    unshare(CloneFlags::CLONE_NEWNS).context("cannot make a mount namespace")?;
+    // What the host unmounts later goes here, too.
+    let slave = MsFlags::MS_SLAVE | MsFlags::MS_REC;
+    mount(None::<&str>, "/", None::<&str>, slave, None::<&str>)
+        .context("cannot detach the mount namespace")?;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>).context("cannot mount /proc")
 }
 
 /// The run itself, and its messages.
-fn work(request: &Request, instance: Option<String>) -> Result<()> {
-    if let Some(instance) = instance {
-        trace::record_in(instance);
-    }
-    tether(request.parent, Signal::SIGKILL)?;
+fn work(request: &Request, instance: &str) -> Result<()> {
+    trace::record_in(instance.to_owned());
+    tether()?;
+    mount_own_proc()?;
     // The supervisor's mask is inherited.
     SigSet::all().thread_unblock().context("sigprocmask")?;
     let mut channel = Channel::append_to(&request.messages)?;
@@ -427,16 +491,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modules_are_named_by_the_first_word() {
-        let text = "veth 45056 0 - Live 0x0\ntcp_unocc 20480 2 - Live 0x0 (OE)\n";
-        let names: Vec<_> = module_names(text).into_iter().collect();
-        assert_eq!(names, ["tcp_unocc", "veth"]);
+    fn a_module_that_ours_depend_on_is_unloaded_with_them() {
+        let text = "vxlan 147456 0 - Live 0x0\n\
+                    ip6_udp_tunnel 16384 1 vxlan, Live 0x0\n\
+                    udp_tunnel 32768 2 vxlan,wireguard, Live 0x0\n\
+                    lib 1 1 udp_tunnel, Live 0x0\n\
+                    snd 1 1 snd_aloop, Live 0x0 (OE)\n";
+        let loaded = module_users(text);
+        assert_eq!(loaded["udp_tunnel"].len(), 2);
+        assert!(loaded["vxlan"].is_empty());
+        let mut ours = BTreeSet::from(["vxlan".to_owned()]);
+        add_dependencies(&mut ours, &loaded);
+        let ours: Vec<_> = ours.iter().map(String::as_str).collect();
+        assert_eq!(ours, ["ip6_udp_tunnel", "lib", "udp_tunnel", "vxlan"]);
     }
 
     #[test]
     fn what_a_plan_brings_in_is_known() {
         let text = format!(
-            r#"{{"version": {VERSION}, "modules": ["sch_phantom"],
+            r#"{{"version": {VERSION}, "modules": ["sch_phantom", "snd-aloop"],
                 "job": {{"kind": "run", "cc": "bbr", "flows": [], "watch": [], "sample_us": 1,
                 "stop_after_us": null, "seed": 1, "topology": {{"nodes": [
                 {{"name": "a", "router": false,
@@ -445,7 +518,14 @@ mod tests {
                 "tcp_usec_ts": false, "quickack": false}}}}}}"#
         );
         let names = brought_in(&parse_plan(&text).unwrap());
-        for name in ["sch_phantom", "tcp_bbr", "veth", "tcp_hybla", "tcp_vegas"] {
+        for name in [
+            "sch_phantom",
+            "snd_aloop",
+            "tcp_bbr",
+            "veth",
+            "tcp_hybla",
+            "tcp_vegas",
+        ] {
             assert!(names.contains(name), "{name}");
         }
         assert!(!names.contains("tcp_cubic"));
@@ -459,16 +539,23 @@ mod tests {
         assert_eq!(Changes::load(&path).unwrap(), None);
         let changes = Changes {
             modules: ["veth".to_owned()].into(),
+            before: ["dm_mod".to_owned()].into(),
             instance: "xdc-0123456789abcdef".to_owned(),
         };
         changes.save(&path).unwrap();
         assert_eq!(Changes::load(&path).unwrap(), Some(changes));
         assert_eq!(fs::metadata(&dir).unwrap().mode() & 0o777, 0o700);
-        for damaged in ["", "{", r#"{"modules": [1], "instance": "x"}"#] {
+        let before = r#"{"modules": [], "instance": "x"}"#;
+        let number = r#"{"modules": [1], "before": [], "instance": "x"}"#;
+        for damaged in ["", "{", before, number] {
             fs::write(&path, damaged).unwrap();
             assert!(Changes::load(&path).is_err(), "{damaged}");
         }
-        fs::write(&path, r#"{"modules": [], "instance": "../events"}"#).unwrap();
+        fs::write(
+            &path,
+            r#"{"modules": [], "before": [], "instance": "../events"}"#,
+        )
+        .unwrap();
         assert!(Changes::load(&path).is_err());
         fs::remove_dir_all(&dir).unwrap();
     }

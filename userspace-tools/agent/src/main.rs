@@ -150,6 +150,7 @@ fn parse_plan(text: &str) -> Result<Plan> {
             plan.version
         );
     }
+    plan.check_names()?;
     Ok(plan)
 }
 
@@ -161,6 +162,20 @@ mod tests {
     fn a_plan_of_another_version_is_refused() {
         let error = parse_plan(r#"{"version": 0, "modules": [], "job": {"kind": "probe"}}"#);
         assert!(error.unwrap_err().to_string().contains("version 0"));
+    }
+
+    #[test]
+    fn a_plan_with_a_file_or_an_option_as_module_is_refused() {
+        for name in ["./evil.ko", "--version", "-Rveth", "a b", "../../../tmp/x"] {
+            let text = format!(
+                r#"{{"version": {VERSION}, "modules": ["veth", "{name}"], "job": {{"kind": "probe"}}}}"#
+            );
+            let error = parse_plan(&text).unwrap_err().to_string();
+            assert!(
+                error.contains("not a valid name of a kernel module"),
+                "{error}"
+            );
+        }
     }
 
     #[test]

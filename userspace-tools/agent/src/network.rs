@@ -4,10 +4,8 @@
 use std::{
     cell::RefCell,
     collections::BTreeSet,
-    io::Write,
     net::IpAddr,
     os::fd::{AsFd, AsRawFd},
-    process::{Command, Stdio},
 };
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -20,6 +18,7 @@ use xdc_netlink::{
 };
 use xdc_proto::{
     Direction, Faults, Mark, NetworkSize, PhantomQueue, Queue, TUNNEL_MTU_LESS, TcQueue, Topology,
+    privileged::{BadName, TcBatch},
 };
 
 use crate::{
@@ -238,12 +237,12 @@ impl<'a> Network<'a> {
                 };
                 network.inside(i, receive).context(network.name(i))?;
             }
-            let lines = ports
-                .iter()
-                .filter_map(|port| tc_line(&port.name, port.egress));
-            let lines: String = lines.collect();
-            if !lines.is_empty() {
-                network.inside(i, || tc(&lines)).context(network.name(i))?;
+            let mut batch = TcBatch::default();
+            for port in ports {
+                add_leaf(&mut batch, &port.name, port.egress)?;
+            }
+            if !batch.lines().is_empty() {
+                network.inside(i, || tc(&batch)).context(network.name(i))?;
             }
         }
         if network.layout.nodes.iter().any(|node| node.spray) {
@@ -580,7 +579,7 @@ fn egress(index: u32, direction: &Direction) -> Result<Vec<Request>> {
                     .add_class(),
                 );
             }
-            // The leaf is tc's to add: see `tc_line`.
+            // The leaf is tc's to add: see `add_leaf`.
             return Ok(requests);
         }
     };
@@ -588,27 +587,20 @@ fn egress(index: u32, direction: &Direction) -> Result<Vec<Request>> {
     Ok(requests)
 }
 
-/// The line of a batch of tc's that adds what [`egress`] leaves to it.
-fn tc_line(device: &str, direction: &Direction) -> Option<String> {
-    let Some(Queue::Tc(TcQueue { kind, words, .. })) = &direction.queue else {
-        return None;
+/// Has tc add the queue that [`egress`] leaves to it.
+fn add_leaf(batch: &mut TcBatch, device: &str, direction: &Direction) -> Result<(), BadName> {
+    let Some(Queue::Tc(queue)) = &direction.queue else {
+        return Ok(());
     };
-    if kind == phantom::KIND || kind == acceltor::KIND {
-        return None;
+    if queue.kind == phantom::KIND || queue.kind == acceltor::KIND {
+        return Ok(());
     }
     let parent = match direction.rate_bps {
         0 => below(&wires(0, direction, None)),
         _ => class_of(CHILD),
     };
-    let parent = match parent {
-        Handle::ROOT => "root".to_owned(),
-        parent => format!("parent {}", typed(parent)),
-    };
-    let words = words.join(" ");
-    Some(format!(
-        "qdisc add dev {device} {parent} handle {} {kind} {words}\n",
-        typed(LEAF)
-    ))
+    let parent = (parent != Handle::ROOT).then(|| typed(parent));
+    batch.add_qdisc(device, parent.as_deref(), &typed(LEAF), queue)
 }
 
 /// A handle as tc takes it.
@@ -619,20 +611,11 @@ fn typed(handle: Handle) -> String {
     }
 }
 
-/// Runs lines of tc's language in the present namespace.
-fn tc(lines: &str) -> Result<()> {
-    let mut child = Command::new("tc")
-        .args(["-batch", "-"])
-        .env("PATH", crate::boot::PATH)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
+/// Runs a batch in the present namespace.
+fn tc(batch: &TcBatch) -> Result<()> {
+    let output = batch
+        .run()
         .context("cannot run tc, which a queue's 'tc' needs (Debian: iproute2)")?;
-    let stdin = child.stdin.take().context("tc has no standard input")?;
-    // It may end before it has read all: then its words say why.
-    let _ = { stdin }.write_all(lines.as_bytes());
-    let output = child.wait_with_output().context("waiting for tc")?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let said: Vec<_> = said.lines().map(str::trim).collect();
@@ -804,7 +787,9 @@ mod tests {
                 })),
                 faults: None,
             };
-            tc_line("a.1", &direction).unwrap()
+            let mut batch = TcBatch::default();
+            add_leaf(&mut batch, "a.1", &direction).unwrap();
+            batch.lines().to_owned()
         };
         let with = |parent: &str| format!("qdisc add dev a.1 {parent} handle 3: red limit 9kb\n");
         assert_eq!(line(8, 9), with("parent 2:1"));

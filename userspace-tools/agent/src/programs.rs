@@ -19,9 +19,9 @@ use nix::{
     sys::signal::{Signal, killpg},
     unistd::Pid,
 };
-use xdc_proto::{MAX_OUTPUT_BYTES, Message, Program};
+use xdc_proto::{MAX_OUTPUT_BYTES, Message, Program, privileged};
 
-use crate::{boot, channel::Channel, network::Network};
+use crate::{channel::Channel, network::Network};
 
 /// Of a program's output in one message.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -35,7 +35,7 @@ fn command(network: &Network, node: usize, text: &str) -> Command {
     command
         .args(["-c", text])
         .env_clear()
-        .env("PATH", boot::PATH)
+        .env("PATH", privileged::PATH)
         .env("HOME", "/root")
         .env("NODE", network.layout.nodes[node].name)
         .stdin(Stdio::null())

@@ -22,7 +22,7 @@ const INITRAMFS: &str = "initramfs";
 /// Read at once by 9P.
 const MESSAGE_BYTES: u32 = 512 << 10;
 
-/// Makes it the process's root. Programs of the initramfs are in [`boot::PATH`] behind its own;
+/// Makes it the process's root. Programs of the initramfs are in [`xdc_proto::privileged::PATH`] behind its own;
 /// `/selftests`, the kernel's modules and tc's plugins are where they are looked for.
 pub fn enter() -> Result<()> {
     let lower = Path::new("/lower");

@@ -24,7 +24,7 @@ use xdc_netlink::{
     Connection,
     link::{self, LOOPBACK_INDEX},
 };
-use xdc_proto::Message;
+use xdc_proto::{Message, privileged};
 
 use crate::{boot, channel::Channel, netns::Netns, silence};
 
@@ -116,7 +116,7 @@ fn run_one(
     let mut child = Command::new(Path::new(DIRECTORY).join(test))
         .args(arguments)
         .current_dir(DIRECTORY)
-        .env("PATH", boot::PATH)
+        .env("PATH", privileged::PATH)
         .envs(long.then_some(("XDC_LONG", "1")))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

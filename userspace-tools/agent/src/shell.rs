@@ -20,9 +20,9 @@ use nix::{
     sys::{stat::Mode, wait::wait},
     unistd::{ForkResult, Pid, fork, mkfifo, setsid},
 };
-use xdc_proto::{Message, RunPlan, SHARED_FOLDER};
+use xdc_proto::{Message, RunPlan, SHARED_FOLDER, privileged};
 
-use crate::{boot, channel::Channel, network::Network, sysctl, traffic};
+use crate::{channel::Channel, network::Network, sysctl, traffic};
 
 /// Where the shell looks for the folder that the host keeps.
 const SHARED: &str = "/shared";
@@ -52,7 +52,7 @@ pub fn run(network: &Network, run: &RunPlan) -> Result<()> {
     let mut command = Command::new("/bin/sh");
     command
         .args(["-c", &format!("cat {GREETING}; exec /bin/sh")])
-        .env("PATH", boot::PATH)
+        .env("PATH", privileged::PATH)
         .env("HOME", "/root")
         .env("TERM", "linux")
         .current_dir("/root")

@@ -11,6 +11,7 @@
 
 pub mod alarm;
 pub mod defaults;
+pub mod privileged;
 pub mod rng;
 
 use std::collections::BTreeMap;

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use xdc_measure::record::Refused;
+use xdc_proto::privileged::BadName;
 
 use crate::text::printable;
 
@@ -183,6 +184,12 @@ impl From<Refused> for Error {
             hint: refused.hint.map(str::to_owned),
             ..Self::failure(refused.what)
         }
+    }
+}
+
+impl From<BadName> for Error {
+    fn from(bad: BadName) -> Self {
+        Self::usage(bad.sentence).hint(bad.range)
     }
 }
 

@@ -10,18 +10,19 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-use rustix::process::{getegid, geteuid};
+use rustix::process::geteuid;
 
 use crate::error::{Error, Result};
 use crate::owned::{self, OwnedDir};
+use crate::trust::Trust;
 
 /// The checkout, or an unpacked bundle (`make bundle`): a folder with what the Makefile has built.
 pub struct Home {
     root: PathBuf,
     /// What the Makefile builds, or a copy of it.
     build: PathBuf,
-    /// Whose files are run; all, where the caller has named the checkout.
-    owners: Option<Vec<u32>>,
+    /// Whose files are run; all, if the caller has named the checkout.
+    trust: Option<Trust>,
 }
 
 /// A kernel that the Makefile builds.
@@ -68,8 +69,9 @@ impl Home {
         for (start, author) in starts {
             let mut above = start.iter().flat_map(|start| start.ancestors());
             if let Some(dir) = above.find(|dir| is_home(dir)) {
-                let owners = callers().into_iter().chain(author).collect();
-                return Self::at(dir.to_path_buf(), Some(owners)).trusted();
+                let home = Self::at(dir.to_path_buf(), Some(Trust::of_caller(author)));
+                home.check_owner(&home.root)?;
+                return Ok(home);
             }
         }
         Err(
@@ -78,11 +80,11 @@ impl Home {
         )
     }
 
-    fn at(root: PathBuf, owners: Option<Vec<u32>>) -> Self {
+    fn at(root: PathBuf, trust: Option<Trust>) -> Self {
         Self {
             build: root.join("build"),
             root,
-            owners,
+            trust,
         }
     }
 
@@ -91,7 +93,7 @@ impl Home {
         Self {
             root: self.root.clone(),
             build,
-            owners: self.owners.clone(),
+            trust: self.trust.clone(),
         }
     }
 
@@ -100,35 +102,13 @@ impl Home {
         Self::at(root.to_path_buf(), None)
     }
 
-    fn trusted(self) -> Result<Self> {
-        self.check_owner(&self.root)?;
-        Ok(self)
-    }
-
     /// An error if somebody else could have written what is there.
     fn check_owner(&self, path: &Path) -> Result<()> {
-        let Some(owners) = &self.owners else {
+        let Some(trust) = &self.trust else {
             return Ok(());
         };
-        let meta = fs::metadata(path).map_err(|err| Error::io(path.display(), &err))?;
-        let (uid, gid, mode) = (meta.uid(), meta.gid(), meta.mode());
-        // A group of the owner's alone has their number.
-        let private_group = gid == 0 || gid == uid || gid == getegid().as_raw();
-        let what = if !owners.contains(&uid) {
-            format!("belongs to user {uid}")
-        } else if mode & 0o002 != 0 || (mode & 0o020 != 0 && !private_group) {
-            "can be written by others".to_owned()
-        } else {
-            return Ok(());
-        };
-        Err(Error::failure(format!(
-            "{} {what}, so nothing of it is run",
-            path.display()
-        ))
-        .hint(format!(
-            "XDC_HOME={} if you trust them",
-            self.root.display()
-        )))
+        let way_out = format!("XDC_HOME={} if you trust them", self.root.display());
+        trust.check(path).map_err(|err| err.or_hint(&way_out))
     }
 
     /// Whether there is a Makefile that builds what is missing.
@@ -151,8 +131,8 @@ impl Home {
     }
 
     /// Runs a program with another distribution's tools.
-    pub fn in_root(&self) -> PathBuf {
-        self.root.join("qemu-images/in-root.sh")
+    pub fn in_root(&self) -> Result<PathBuf> {
+        self.script("in-root.sh")
     }
 
     /// The page whose tables `xdc bench` writes.
@@ -166,8 +146,18 @@ impl Home {
     }
 
     /// Makes the root of the foreign suites' guests, and prints its name.
-    pub fn foreign_root_script(&self) -> PathBuf {
-        self.root.join("qemu-images/foreign.sh")
+    pub fn foreign_root_script(&self) -> Result<PathBuf> {
+        self.script("foreign.sh")
+    }
+
+    /// A script of qemu-images/, where scripts source each other.
+    fn script(&self, name: &str) -> Result<PathBuf> {
+        let dir = self.root.join("qemu-images");
+        let entries = fs::read_dir(&dir).map_err(|err| Error::io(dir.display(), &err))?;
+        let paths = entries.flatten().map(|entry| entry.path());
+        let mut scripts = paths.filter(|path| path.extension().is_some_and(|ext| ext == "sh"));
+        scripts.try_for_each(|path| self.check_owner(&path))?;
+        Ok(dir.join(name))
     }
 
     fn artifact(&self, path: String) -> Result<PathBuf> {
@@ -276,9 +266,13 @@ impl Home {
         self.artifact("ip/link_unorc.so".to_owned()).ok()
     }
 
-    /// Where `make test-tools` puts a program of the guest's tests.
-    pub fn guest_program(&self, name: &str) -> PathBuf {
-        self.root.join("build/guest-bin").join(name)
+    /// A program of the guest's tests; None if `make test-tools` has not made it.
+    pub fn guest_program(&self, name: &str) -> Result<Option<PathBuf>> {
+        let path = self.root.join("build/guest-bin").join(name);
+        match path.is_file() {
+            true => self.check_owner(&path).map(|()| Some(path)),
+            false => Ok(None),
+        }
     }
 
     /// Programs for a guest's tests, where `make test-tools` has made them.
@@ -292,16 +286,11 @@ impl Home {
             .filter_map(|entry| Some(entry.ok()?.path()))
             .collect();
         programs.sort();
+        programs
+            .iter()
+            .try_for_each(|path| self.check_owner(path))?;
         Ok(programs)
     }
-}
-
-/// Whose checkout is the caller's own: for root under sudo also who called it.
-fn callers() -> Vec<u32> {
-    let us = geteuid().as_raw();
-    let sudo = env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
-    let sudo: Option<u32> = sudo.filter(|_| us == 0);
-    [us, 0].into_iter().chain(sudo).collect()
 }
 
 /// What a checkout has and a bundle has not.
@@ -471,24 +460,41 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_can_write_is_not_run() {
-        let us = geteuid().as_raw();
-        let trusted = |dir: &tempfile::TempDir, owners| {
-            Home::at(dir.path().to_path_buf(), owners).trusted().err()
-        };
-        let ours = checkout(0o755);
-        assert!(trusted(&ours, Some(vec![us])).is_none());
-        let said = trusted(&ours, Some(vec![us + 1])).unwrap().to_string();
-        assert!(said.contains(&format!("belongs to user {us}")), "{said}");
-        let open = checkout(0o777);
-        let said = trusted(&open, Some(vec![us])).unwrap().to_string();
-        assert!(said.contains("can be written by others"), "{said}");
-        // XDC_HOME names it, so it is trusted.
-        assert!(trusted(&open, None).is_none());
-        let agent = ours.path().join("build/agent");
-        fs::set_permissions(&agent, fs::Permissions::from_mode(0o777)).unwrap();
-        let home = Home::at(ours.path().to_path_buf(), Some(vec![us]));
-        assert!(home.agent().is_err());
+    fn files_that_somebody_else_can_write_are_not_run() {
+        let dir = checkout(0o755);
+        for name in ["qemu-images", "build/guest-bin"] {
+            fs::create_dir_all(dir.path().join(name)).unwrap();
+        }
+        type Find = fn(&Home) -> Result<()>;
+        let files: [(&str, Find); 6] = [
+            (".", |home| home.check_owner(&home.root)),
+            ("build/agent", |home| home.agent().map(drop)),
+            ("build/guest-bin/x.o", |home| {
+                home.guest_program("x.o").map(drop)
+            }),
+            ("build/guest-bin/y", |home| home.guest_programs().map(drop)),
+            ("qemu-images/in-root.sh", |home| home.in_root().map(drop)),
+            ("qemu-images/common.sh", |home| {
+                home.foreign_root_script().map(drop)
+            }),
+        ];
+        let trust = Trust::of_caller(None);
+        let [suspicious, trusting] =
+            [Some(trust), None].map(|trust| Home::at(dir.path().to_path_buf(), trust));
+        for (name, find) in files {
+            let path = dir.path().join(name);
+            if !path.exists() {
+                fs::write(&path, "").unwrap();
+            }
+            assert!(find(&suspicious).is_ok(), "{name}");
+            let mode = fs::metadata(&path).unwrap().mode();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+            let said = find(&suspicious).unwrap_err().to_string();
+            assert!(said.contains("can be written by others"), "{said}");
+            // XDC_HOME names it, so it is trusted.
+            assert!(find(&trusting).is_ok(), "{name}");
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        }
     }
 
     #[test]

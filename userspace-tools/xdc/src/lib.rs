@@ -32,6 +32,7 @@ mod result;
 mod scenario;
 mod setup;
 mod text;
+mod trust;
 mod units;
 
 use std::process::ExitCode;

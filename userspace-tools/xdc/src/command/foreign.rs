@@ -395,7 +395,7 @@ fn choose(suites: Vec<Suite>, request: &Request) -> Result<Vec<Suite>> {
 
 /// The folder that is the guests' root, made if it is not there.
 fn root(home: &Home) -> Result<PathBuf> {
-    let script = home.foreign_root_script();
+    let script = home.foreign_root_script()?;
     let child = Command::new(&script)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

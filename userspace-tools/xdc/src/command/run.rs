@@ -83,7 +83,7 @@ pub struct Request {
         default_missing_value = ALL_HOSTS
     )]
     pcap: Vec<String>,
-    /// Let the scenario's own commands run on this host, as root (--engine host).
+    /// Let the scenario's own commands and modules run on this host, as root (--engine host).
     #[arg(long)]
     allow_commands: bool,
     /// Print summary.json instead of the table.
@@ -134,7 +134,7 @@ pub fn command(request: &Request) -> Result<bool> {
         let plan = plan::plan(&loaded.scenario, cc, seed, 1)
             .map_err(|err| loaded.placed(err).or_hint(SEE_EXAMPLE))?;
         if kind == Kind::Host {
-            host::check(&plan)?;
+            host::check(&plan, request.allow_commands)?;
         }
         if let Job::Run(run) = &plan.job {
             runner::uplinks(&run.topology, &request.pcap)?;

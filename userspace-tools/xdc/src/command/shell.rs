@@ -72,7 +72,7 @@ pub fn command(request: &Request) -> Result<bool> {
         engine: Engine::new(&home, request.engine, Flavour::X86, Clock::Wall)?,
         machine: MACHINE,
     };
-    if request.engine == Kind::Qemu && !home.guest_program(observer::OBJECT).exists() {
+    if request.engine == Kind::Qemu && home.guest_program(observer::OBJECT)?.is_none() {
         eprintln!("xdc: `xdc trace` has nothing to record with in this guest; try: make tracing");
     }
     let mut left: Option<Pending> = None;

@@ -7,21 +7,21 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::FdFlags;
 
 use xdc_algo::MODULES;
-use xdc_proto::{Job, Plan, Queue, RunPlan, TcQueue};
+use xdc_proto::{Job, Plan, Queue, RunPlan, TcQueue, privileged};
 
 use crate::error::{Error, Result};
 use crate::guest::engine::Engine;
-use crate::guest::initramfs::find_program;
 use crate::home::{self, Home};
 use crate::interrupt;
 use crate::progress::Progress;
+use crate::scenario::plan::ROTOR_MODULES;
 
 pub fn engine(home: &Home) -> Result<Engine> {
     home.agent()?;
@@ -74,6 +74,16 @@ impl Alone {
     }
 }
 
+/// A run without commands of its author's has use for the module.
+fn is_of_network(module: &str) -> bool {
+    let module = privileged::module_key(module);
+    let mut ours = MODULES.iter().filter(|ours| ours.is_installed());
+    module.starts_with("tcp_")
+        || module.starts_with("sch_")
+        || ROTOR_MODULES.contains(&module.as_str())
+        || ours.any(|ours| ours.name == module)
+}
+
 /// A part of the kernel: a module, or a function by which it is known where it is built in.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Part {
@@ -98,8 +108,16 @@ struct Kernel {
     functions: BTreeSet<String>,
 }
 
-/// Refuse what the running kernel cannot run.
-pub fn check(plan: &Plan) -> Result<()> {
+/// Refuse what the running kernel cannot run, and modules that the scenario's author chose freely.
+pub fn check(plan: &Plan, allow_commands: bool) -> Result<()> {
+    let strange = plan.modules.iter().find(|module| !is_of_network(module));
+    if let Some(module) = strange.filter(|_| !allow_commands) {
+        return Err(Error::usage(format!(
+            "this scenario loads the module {module} into the running kernel, and it is no \
+             congestion control, no qdisc and no module of xdc"
+        ))
+        .hint("read about it; then --allow-commands, or --engine uml, where a guest loads it"));
+    }
     if !rustix::process::geteuid().is_root() {
         return Err(
             Error::failure("--engine host makes network namespaces, which only root may")
@@ -231,12 +249,10 @@ fn mend(module: &str) -> String {
 
 /// modprobe would load it. Nothing is loaded.
 fn loadable(module: &str) -> bool {
-    let Some(modprobe) = find_program("modprobe") else {
+    let Ok(Some(mut modprobe)) = privileged::modprobe_dry_run(module) else {
         return false;
     };
-    Command::new(modprobe)
-        .args(["--dry-run", "--quiet", module])
-        .stdin(Stdio::null())
+    modprobe
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()
@@ -309,6 +325,35 @@ mod tests {
     fn a_scenario_that_the_kernel_carries_is_not_refused() {
         assert_eq!(refusal(&run("cubic", None), ""), None);
         assert_eq!(refusal(&run("unocc", None), "tcp_unocc"), None);
+    }
+
+    #[test]
+    fn a_strangers_module_needs_consent() {
+        let said = |module: &str, allow_commands| {
+            let mut plan = Plan::of(Job::Probe);
+            plan.modules = vec!["sch_phantom".to_owned(), module.to_owned()];
+            let refused = check(&plan, allow_commands).err();
+            refused.map_or(String::new(), |err| err.lines().join(" "))
+        };
+        for module in [
+            "snd-aloop",
+            "lkdtm",
+            "softdog",
+            "xdc_alarm",
+            "act_mirred",
+            "tcp",
+        ] {
+            let refused = said(module, false);
+            assert!(refused.contains(module), "{refused}");
+            assert!(refused.contains("--allow-commands"), "{refused}");
+            assert!(!said(module, true).contains("--allow-commands"));
+        }
+        for module in ["tcp_bbr", "sch-fq", "tlt", "unorc", "bonding"] {
+            assert!(
+                !said(module, false).contains("--allow-commands"),
+                "{module}"
+            );
+        }
     }
 
     #[test]

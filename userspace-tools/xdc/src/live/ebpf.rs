@@ -24,7 +24,10 @@ fn find(object: &str) -> Result<PathBuf> {
     let own = env::current_exe().map_err(|err| Error::io("finding xdc itself", &err))?;
     let beside = own.with_file_name(object);
     let library = own.with_file_name("../lib/xdc").join(object);
-    let built = Home::find().ok().map(|home| home.guest_program(object));
+    let built = match Home::find() {
+        Ok(home) => home.guest_program(object)?,
+        Err(_) => None,
+    };
     [Some(beside), Some(library), built]
         .into_iter()
         .flatten()

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use xdc_algo::entry::{Entry, Marks};
 use xdc_algo::{Kind, MODULES, Module};
 use xdc_proto::Mark;
+use xdc_proto::privileged::CONGESTION_CONTROL;
 
 use crate::error::{Error, Result};
 use crate::scenario::CcSpec;
@@ -238,7 +239,7 @@ pub fn find(name: &str, own: &BTreeMap<String, CcSpec>) -> Result<Cc> {
         }
         return Ok(cc);
     };
-    check_kernel_name(kernel)?;
+    CONGESTION_CONTROL.check(kernel)?;
     if let Some(known) = known(name).filter(|known| known.cc != kernel) {
         return Err(Error::usage(format!(
             "[cc.{name}] is '{}' already and cannot be '{kernel}'",
@@ -272,18 +273,6 @@ impl Cc {
         self.tcp_ecn = spec.ecn.map_or(self.tcp_ecn, Ecn::tcp_ecn);
         self.mark = spec.mark.unwrap_or(self.mark);
     }
-}
-
-/// What a socket option and modprobe can be told: TCP_CA_NAME_MAX is 16, with its NUL.
-fn check_kernel_name(name: &str) -> Result<()> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if name.is_empty() || name.len() > 15 || !name.chars().all(fits) {
-        return Err(Error::usage(format!(
-            "'{name}' is not a valid name of a congestion control"
-        ))
-        .hint("1 to 15 letters, digits, _ and -"));
-    }
-    Ok(())
 }
 
 fn unknown(name: &str, own: &BTreeMap<String, CcSpec>) -> Error {

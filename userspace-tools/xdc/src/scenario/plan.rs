@@ -50,7 +50,7 @@ const SYSCTLS: &[(&str, &str)] = &[
 ];
 
 /// Of a rotor: its racks' bonds, and their qdisc.
-const ROTOR_MODULES: [&str; 2] = ["bonding", "sch_acceltor"];
+pub const ROTOR_MODULES: [&str; 2] = ["bonding", "sch_acceltor"];
 
 /// So many flows are recorded over time, unless the scenario says otherwise.
 const MAX_SERIES: usize = 64;
@@ -86,7 +86,7 @@ pub fn plan(scenario: &Scenario, cc: &str, seed: u64, scale: u32) -> Result<Plan
         by_route(scenario, &mut topology, &flows, &known.cc, across, scale)?;
     }
     let scaled_us = |time: Time| time.0 * u64::from(scale) / 1000;
-    Ok(Plan {
+    let plan = Plan {
         version: VERSION,
         modules: modules(scenario, known, &flows, &topology)?,
         parameters: owned(known.parameters).collect(),
@@ -107,7 +107,9 @@ pub fn plan(scenario: &Scenario, cc: &str, seed: u64, scale: u32) -> Result<Plan
             // Without the key nothing is written: an old plan has the same hash.
             cpus: scenario.cpus.unwrap_or(0),
         }),
-    })
+    };
+    plan.check_names()?;
+    Ok(plan)
 }
 
 /// The plan of a guest that gives a shell in the network, or in none. `cc` is what new sockets
@@ -174,7 +176,6 @@ fn modules(
     }
     for host in scenario.host.values() {
         for module in &host.modules {
-            check_module(module)?;
             modules.push(module.clone());
         }
     }
@@ -214,17 +215,6 @@ fn objects(scenario: &Scenario, cc: &Cc, flows: &[Flow]) -> Result<Vec<BpfObject
         })
     };
     names.into_iter().map(object).collect()
-}
-
-/// What modprobe can be told, and no option of its.
-pub fn check_module(name: &str) -> Result<()> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if name.is_empty() || name.len() > 56 || name.starts_with('-') || !name.chars().all(fits) {
-        return Err(Error::usage(format!(
-            "'{name}' is not a valid name of a kernel module"
-        )));
-    }
-    Ok(())
 }
 
 fn topology(scenario: &Scenario, cc: &Cc, seed: u64, scale: u32) -> Result<Topology> {
@@ -423,10 +413,12 @@ fn seed_queue(direction: &mut Direction, seed: u64) {
 
 pub fn check_name(name: &str) -> Result<()> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
-    if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(allowed) {
+    let is_option = name.starts_with('-');
+    if name.is_empty() || name.len() > MAX_NAME || is_option || !name.chars().all(allowed) {
         return Err(
-            Error::usage(format!("'{name}' is not a valid name for a node"))
-                .hint(format!("1 to {MAX_NAME} of a-z, 0-9, _ and -")),
+            Error::usage(format!("'{name}' is not a valid name for a node")).hint(format!(
+                "1 to {MAX_NAME} of a-z, 0-9, _ and -, without - in front"
+            )),
         );
     }
     Ok(())
@@ -579,22 +571,26 @@ fn queue(spec: &QueueSpec, mark: Mark, bdp_bytes: u64) -> Result<Queue> {
     }
 }
 
+/// Splits the words of tc and checks each.
+pub fn tc_words(text: &str) -> Result<TcQueue> {
+    let mut words = text.split_whitespace().map(str::to_owned);
+    let kind = words.next();
+    let kind =
+        kind.ok_or_else(|| Error::usage("'tc' is empty").hint("for example \"fq_codel ecn\""))?;
+    let queue = TcQueue {
+        kind,
+        words: words.collect(),
+        seed: None,
+    };
+    queue.check_names()?;
+    Ok(queue)
+}
+
 /// A queue in the words of tc. Phantom's are read here, so that a mistake costs no run.
 pub fn tc(text: &str, mark: Mark) -> Result<TcQueue> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || "_-+.,:%".contains(c);
-    let mut words = Vec::new();
-    for word in text.split_whitespace() {
-        if !word.chars().all(fits) {
-            return Err(Error::usage(format!(
-                "'{word}' is not a word that tc takes"
-            )));
-        }
-        words.push(word.to_owned());
-    }
-    if words.is_empty() {
-        return Err(Error::usage("'tc' is empty").hint("for example \"fq_codel ecn\""));
-    }
-    let kind = words.remove(0);
+    let TcQueue {
+        kind, mut words, ..
+    } = tc_words(text)?;
     if kind == phantom::KIND {
         if !words.iter().any(|word| word == "mark") {
             words.extend(["mark".to_owned(), mark.name().to_owned()]);

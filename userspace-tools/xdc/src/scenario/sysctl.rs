@@ -5,6 +5,7 @@ use xdc_algo::ALGORITHMS;
 use xdc_algo::entry::Entry;
 use xdc_algo::params::ParamInfo;
 use xdc_algo::tlt;
+use xdc_proto::privileged;
 
 use crate::error::{Error, Result};
 use crate::text::nearest;
@@ -21,6 +22,7 @@ pub fn check(name: &str, value: &str) -> Result<()> {
         return Err(Error::usage(format!("{name} {what}"))
             .hint("net. and words of letters, digits, _ and -: net.ipv4.tcp_ecn"));
     }
+    privileged::check_sysctl(name, value)?;
     let checked = if let Some((algorithm, key)) = of_algorithm(name) {
         check_param(algorithm, key, value)
     } else if let Some(key) = name.strip_prefix(TLT) {
@@ -188,6 +190,8 @@ mod tests {
             ("net.unocc.profile", "best"),
             ("net.ipv4.tcp_sackk", "1"),
             ("net.ipv4.tcp_sack", "yes"),
+            ("net.ipv4.tcp_congestion_control", "../cubic"),
+            ("net.core.default_qdisc", "-x"),
             ("net.ipv4.tcp_rmem", "4096 large 1"),
             ("net.core.somaxcon", "1"),
             ("net.gemini.profile", "artifact"),

@@ -3,10 +3,12 @@
 
 use std::ops::RangeInclusive;
 
+use xdc_proto::privileged::MODULE;
+
 use super::Mistakes;
 use crate::error::{Error, Key};
 use crate::scenario::fabric::Shape;
-use crate::scenario::plan::{check_module, scaled};
+use crate::scenario::plan::scaled;
 use crate::scenario::programs::{check_command, output_files};
 use crate::scenario::{Scenario, at, sysctl};
 use crate::units::{Size, Time};
@@ -66,7 +68,10 @@ fn ccs(scenario: &Scenario, m: &mut Mistakes) {
             m.add(at!["cc", name, "bpf"], err);
         }
         if let Some(module) = cc.module.as_ref().filter(|module| !module.is_empty()) {
-            m.note(at!["cc", name, "module"], check_module(module));
+            m.note(
+                at!["cc", name, "module"],
+                MODULE.check(module).map_err(Error::from),
+            );
         }
     }
 }
@@ -195,7 +200,10 @@ fn sysctls(scenario: &Scenario, m: &mut Mistakes) {
 fn commands(scenario: &Scenario, m: &mut Mistakes) {
     for (name, host) in &scenario.host {
         for (n, module) in host.modules.iter().enumerate() {
-            m.note(at!["host", name, "modules", n], check_module(module));
+            m.note(
+                at!["host", name, "modules", n],
+                MODULE.check(module).map_err(Error::from),
+            );
         }
         for (n, command) in host.setup.iter().enumerate() {
             m.note(at!["host", name, "setup", n], check_command(command));

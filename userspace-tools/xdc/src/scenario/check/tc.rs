@@ -3,21 +3,19 @@
 //! needs no privileges for that.
 
 use std::collections::HashMap;
-use std::process::{Command, Stdio};
 use std::sync::{LazyLock, Mutex};
 
 use xdc_netlink::{acceltor, phantom};
+use xdc_proto::TcQueue;
+use xdc_proto::privileged::tc_dry_run;
 
 use super::Mistakes;
 use crate::error::Error;
+use crate::scenario::plan::tc_words;
 use crate::scenario::{Scenario, at};
 use crate::text::nearest;
 
-/// No device can have this name.
-const NO_DEVICE: &str = "no device/";
 const SHAPE: &str = "what follows `tc qdisc add dev DEV root`, such as \"fq_codel limit 1000 ecn\"";
-/// As the guest gives it.
-const HANDLE: &str = "3:";
 
 pub fn check(scenario: &Scenario, m: &mut Mistakes) {
     let own = scenario
@@ -32,12 +30,23 @@ pub fn check(scenario: &Scenario, m: &mut Mistakes) {
         let Some(text) = queue.tc.as_deref() else {
             continue;
         };
-        let kind = text.split_whitespace().next().unwrap_or_default();
+        let queue = match tc_words(text) {
+            Ok(queue) => queue,
+            Err(err) => {
+                let table: Vec<_> = key.iter().map(String::as_str).collect();
+                // The check of queues has refused one that is used.
+                if m.is_clean(&table) {
+                    m.add(key, err);
+                }
+                continue;
+            }
+        };
+        let kind = queue.kind.as_str();
         let near = nearest(kind, KINDS).filter(|near| *near != kind);
         if let Some(near) = near {
             let err = Error::usage(format!("there is no qdisc '{kind}'"));
             m.add(key, err.hint(format!("'{near}'")));
-        } else if let Some(why) = refused(text) {
+        } else if let Some(why) = refused(text, &queue) {
             m.add(key, Error::usage(why).hint(SHAPE));
         }
     }
@@ -84,27 +93,20 @@ const KINDS: &[&str] = &[
 ];
 
 /// Why tc does not take the words; None if it takes them, or is not there.
-fn refused(text: &str) -> Option<String> {
+fn refused(text: &str, queue: &TcQueue) -> Option<String> {
     static KNOWN: LazyLock<Mutex<HashMap<String, Option<String>>>> = LazyLock::new(Mutex::default);
-    let kind = text.split_whitespace().next()?;
-    if kind == phantom::KIND || kind == acceltor::KIND {
+    if queue.kind == phantom::KIND || queue.kind == acceltor::KIND {
         return None;
     }
     let mut known = KNOWN.lock().ok()?;
     known
         .entry(text.to_owned())
-        .or_insert_with(|| ask(text))
+        .or_insert_with(|| ask(text, queue))
         .clone()
 }
 
-fn ask(text: &str) -> Option<String> {
-    let output = Command::new("tc")
-        .args(["qdisc", "add", "dev", NO_DEVICE, "root", "handle", HANDLE])
-        .args(text.split_whitespace())
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .output()
-        .ok()?;
+fn ask(text: &str, queue: &TcQueue) -> Option<String> {
+    let output = tc_dry_run(queue).ok()??.output().ok()?;
     let said = String::from_utf8_lossy(&output.stderr);
     judged(text, &said)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Each mistake is found without a guest, with the line and the key that it is about.
 
-use crate::scenario::{parse, tests::SMALL};
+use crate::scenario::{parse, plan::plan, tests::SMALL};
 
 /// Lines of the errors of [`SMALL`] with `from` replaced by `to`.
 fn said(from: &str, to: &str) -> String {
@@ -320,4 +320,40 @@ fn what_follows_from_a_mistake_is_not_another() {
         said.contains("no queue 'port'") && !said.contains("no link has"),
         "{said}"
     );
+}
+
+/// kmod takes `./evil.ko` for a file and `--version` for an option.
+#[test]
+fn a_module_that_is_a_file_or_an_option_is_refused() {
+    let own =
+        |module: &str| format!("{SMALL}[cc.mine]\nkernel = \"cubic\"\nmodule = \"{module}\"\n");
+    let mut scenario = parse("small", &own("tcp_my"), &[]).unwrap().scenario;
+    assert!(plan(&scenario, "mine", 1, 1).is_ok());
+    for module in ["./evil.ko", "--version", "-Rveth", "a b", "../../../tmp/x"] {
+        let said = lines(&own(module));
+        assert!(said.contains("cc.mine.module: "), "{said}");
+        let hosts = format!("{SMALL}[host.a1]\nmodules = [\"{module}\"]\n");
+        assert!(lines(&hosts).contains("name of a kernel module"));
+        // The plan is checked, too, wherever its modules come from.
+        scenario.cc.get_mut("mine").unwrap().module = Some(module.to_owned());
+        let refused = plan(&scenario, "mine", 1, 1).unwrap_err().to_string();
+        assert!(refused.contains("name of a kernel module"), "{refused}");
+    }
+}
+
+#[test]
+fn words_for_tc_are_checked_in_queues_without_a_user() {
+    for (words, bad) in [
+        (
+            "netem delay 1ms 1ms distribution ../../tmp/x",
+            "../../tmp/x",
+        ),
+        ("../../tmp/evil limit 1", "../../tmp/evil"),
+        ("pfifo -batch", "-batch"),
+    ] {
+        let text = format!("{SMALL}[cc.cubic.queues.port]\ntc = \"{words}\"\n");
+        let said = lines(&text);
+        assert_eq!(said.matches("is not a valid").count(), 1, "{said}");
+        assert!(said.contains(bad), "{said}");
+    }
 }

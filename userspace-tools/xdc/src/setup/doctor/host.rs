@@ -3,12 +3,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use xdc_algo::MODULES;
 use xdc_algo::params::ParamInfo;
+use xdc_proto::privileged;
 
-use crate::guest::initramfs::find_program;
 use crate::setup::kconfig::{self, Config};
 
 use super::{Finding, under};
@@ -365,8 +364,10 @@ fn devices(kernel: &Kernel) -> Vec<Finding> {
         });
     }
     for name in names {
-        let features = find_program("ethtool")
-            .and_then(|ethtool| Command::new(ethtool).args(["-k", &name]).output().ok())
+        let features = privileged::ethtool_features(&name)
+            .ok()
+            .flatten()
+            .and_then(|mut ethtool| ethtool.output().ok())
             .map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
         if let Some(features) = features {
             findings.push(offloads(&name, &features));

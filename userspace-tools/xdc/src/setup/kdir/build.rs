@@ -124,7 +124,7 @@ impl Tools {
         };
         let dirs = env::join_paths(dirs)
             .map_err(|_| Error::usage("a folder's name has a colon").hint("rename it"))?;
-        let mut command = Command::new(Home::find()?.in_root());
+        let mut command = Command::new(Home::find()?.in_root()?);
         command.arg(root).arg(dirs).arg(program);
         Ok(command)
     }

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The programs that change a kernel, and the names that reach them or the kernel's own modprobe.
+//!
+//! modprobe, tc, ethtool and bpftool are started here and nowhere else (`selftests/host/sources
+//! privileged_in_one_place`). A scenario may be a stranger's and the caller root. So a [`Rule`]
+//! checks each name, a program is one of the system's, and the caller's environment (`TC_LIB_DIR`,
+//! `MODPROBE_OPTIONS`, `LD_PRELOAD`) does not reach it.
+
+use std::error::Error;
+use std::fmt;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use crate::{Job, Plan, Queue, TcQueue};
+
+/// Folders of the system's programs; the last one is the initramfs below another root.
+pub const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin:/initramfs/bin";
+
+/// A kind of name: letters, digits and `marks`, no `-` in front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rule {
+    noun: &'static str,
+    marks: &'static str,
+    longest: usize,
+    /// May also be a negative number.
+    number: bool,
+}
+
+const fn rule(noun: &'static str, marks: &'static str, longest: usize) -> Rule {
+    Rule {
+        noun,
+        marks,
+        longest,
+        number: false,
+    }
+}
+
+/// MODULE_NAME_LEN is 56, with its NUL.
+pub const MODULE: Rule = rule("name of a kernel module", "_-", 55);
+/// TCP_CA_NAME_MAX is 16, with its NUL.
+pub const CONGESTION_CONTROL: Rule = rule("name of a congestion control", "_-", 15);
+/// tc loads `q_KIND.so`, and the kernel the module `sch_KIND`.
+pub const QDISC: Rule = rule("name of a qdisc", "_-", 15);
+/// No `/`: `distribution NAME` of netem names a file of tc's folder.
+pub const TC_WORD: Rule = Rule {
+    number: true,
+    ..rule("word for tc", "_-+.,:%", 64)
+};
+/// IFNAMSIZ is 16, with its NUL.
+pub const DEVICE: Rule = rule("name of a network device", "_-.:", 15);
+
+/// A name that no privileged program is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadName {
+    /// The cause.
+    pub sentence: String,
+    /// Names that are taken.
+    pub range: String,
+}
+
+impl fmt::Display for BadName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: use {}", self.sentence, self.range)
+    }
+}
+
+impl Error for BadName {}
+
+impl Rule {
+    /// Returns the name.
+    pub fn check<'a>(&self, name: &'a str) -> Result<&'a str, BadName> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || self.marks.contains(c);
+        let is_option = name.strip_prefix('-').is_some_and(|rest| {
+            let is_number = rest.starts_with(|c: char| c.is_ascii_digit());
+            !(self.number && is_number)
+        });
+        if !name.is_empty() && name.len() <= self.longest && !is_option && name.chars().all(fits) {
+            return Ok(name);
+        }
+        let shown: String = name.chars().take(self.longest).collect();
+        let marks: Vec<_> = self.marks.chars().map(String::from).collect();
+        Err(BadName {
+            sentence: format!("'{}' is not a valid {}", shown.escape_debug(), self.noun),
+            range: format!(
+                "1 to {} letters, digits, {}, without - in front",
+                self.longest,
+                marks.join(" ")
+            ),
+        })
+    }
+}
+
+/// The name of a module as /proc/modules and /sys/module have it.
+pub fn module_key(name: &str) -> String {
+    name.replace('-', "_")
+}
+
+/// Checks the value of a sysctl for which the kernel looks for a module.
+pub fn check_sysctl(name: &str, value: &str) -> Result<(), BadName> {
+    let rule = match name {
+        "net.ipv4.tcp_congestion_control" => CONGESTION_CONTROL,
+        "net.core.default_qdisc" => QDISC,
+        _ => return Ok(()),
+    };
+    rule.check(value.trim()).map(drop)
+}
+
+impl TcQueue {
+    /// Checks the kind and each word.
+    pub fn check_names(&self) -> Result<(), BadName> {
+        QDISC.check(&self.kind)?;
+        let mut words = self.words.iter();
+        words.try_for_each(|word| TC_WORD.check(word).map(drop))
+    }
+}
+
+impl Plan {
+    /// Checks each name that reaches a privileged program or has the kernel load a module.
+    pub fn check_names(&self) -> Result<(), BadName> {
+        for module in &self.modules {
+            MODULE.check(module)?;
+        }
+        let (Job::Run(run) | Job::Shell(run)) = &self.job else {
+            return Ok(());
+        };
+        // A shell without a scenario has no congestion control.
+        for name in run.congestion_controls().filter(|name| !name.is_empty()) {
+            CONGESTION_CONTROL.check(name)?;
+        }
+        let of_nodes = run.topology.nodes.iter().flat_map(|node| &node.sysctls);
+        for (name, value) in run.topology.sysctls.iter().chain(of_nodes) {
+            check_sysctl(name, value)?;
+        }
+        let links = run.topology.links.iter();
+        let queues = links.flat_map(|link| [&link.ab.queue, &link.ba.queue]);
+        for queue in queues.flatten() {
+            if let Queue::Tc(queue) = queue {
+                queue.check_names()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The command of a system's program; None if it is not installed.
+fn program(name: &str) -> Option<Command> {
+    let mut paths = PATH.split(':').map(|dir| Path::new(dir).join(name));
+    let mut command = Command::new(paths.find(|path| path.is_file())?);
+    command
+        .env_clear()
+        .env("PATH", PATH)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null());
+    Some(command)
+}
+
+/// Loads a module and its dependencies; None without modprobe, as for the next functions.
+pub fn modprobe(module: &str) -> Result<Option<Command>, BadName> {
+    let module = MODULE.check(module)?;
+    Ok(program("modprobe").map(|mut command| {
+        command.args(["--", module]);
+        command
+    }))
+}
+
+/// Succeeds if modprobe would load the module. Loads nothing.
+pub fn modprobe_dry_run(module: &str) -> Result<Option<Command>, BadName> {
+    let module = MODULE.check(module)?;
+    Ok(program("modprobe").map(|mut command| {
+        command.args(["-n", "-q", "--", module]);
+        command
+    }))
+}
+
+/// Prints the offloads of a device.
+pub fn ethtool_features(device: &str) -> Result<Option<Command>, BadName> {
+    let device = DEVICE.check(device)?;
+    Ok(program("ethtool").map(|mut command| {
+        command.args(["-k", device]);
+        command
+    }))
+}
+
+/// Takes arguments that no scenario has a part in.
+pub fn bpftool() -> Option<Command> {
+    program("bpftool")
+}
+
+/// Has tc read a queue as `tc qdisc add` takes it. No device can have the name, so tc adds nothing.
+pub fn tc_dry_run(queue: &TcQueue) -> Result<Option<Command>, BadName> {
+    queue.check_names()?;
+    Ok(program("tc").map(|mut command| {
+        command
+            .args(["qdisc", "add", "dev", "no device/", "root", "handle", "3:"])
+            .arg(&queue.kind)
+            .args(&queue.words);
+        command
+    }))
+}
+
+/// Lines for `tc -batch`.
+#[derive(Debug, Default)]
+pub struct TcBatch(String);
+
+impl TcBatch {
+    /// Adds a queue to a device, below the class `parent` or at its root.
+    pub fn add_qdisc(
+        &mut self,
+        device: &str,
+        parent: Option<&str>,
+        handle: &str,
+        queue: &TcQueue,
+    ) -> Result<(), BadName> {
+        let device = DEVICE.check(device)?;
+        let place = match parent {
+            None => "root".to_owned(),
+            Some(parent) => format!("parent {}", TC_WORD.check(parent)?),
+        };
+        let handle = TC_WORD.check(handle)?;
+        queue.check_names()?;
+        let (kind, words) = (&queue.kind, queue.words.join(" "));
+        self.0 += &format!("qdisc add dev {device} {place} handle {handle} {kind} {words}\n");
+        Ok(())
+    }
+
+    /// The lines so far.
+    pub fn lines(&self) -> &str {
+        &self.0
+    }
+
+    /// Runs the lines in the network namespace of the caller.
+    pub fn run(&self) -> io::Result<Output> {
+        let missing = || io::Error::new(io::ErrorKind::NotFound, format!("no tc in {PATH}"));
+        let mut child = program("tc")
+            .ok_or_else(missing)?
+            .args(["-batch", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        // tc may end before it has read all: its standard error says why.
+        let _ = child
+            .stdin
+            .take()
+            .map(|mut stdin| stdin.write_all(self.0.as_bytes()));
+        child.wait_with_output()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// kmod takes a name with `/` for a file, and one with `-` in front for an option.
+    const BAD_MODULES: &[&str] = &[
+        "./evil.ko",
+        "../../../tmp/x",
+        "/tmp/evil.ko",
+        "--version",
+        "-Rveth",
+        "a b",
+        "a\nb",
+        "a\0",
+        "veth.ko",
+        "",
+    ];
+
+    fn queue(text: &str) -> TcQueue {
+        let mut words = text.split(' ').map(str::to_owned);
+        TcQueue {
+            kind: words.next().unwrap(),
+            words: words.collect(),
+            seed: None,
+        }
+    }
+
+    fn arguments(command: &Command) -> Vec<&str> {
+        command
+            .get_args()
+            .map(|arg| arg.to_str().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn a_module_is_a_name_and_no_option_or_file() {
+        for name in BAD_MODULES {
+            assert!(modprobe(name).is_err(), "{name}");
+            assert!(modprobe_dry_run(name).is_err(), "{name}");
+        }
+        assert!(MODULE.check(&"a".repeat(55)).is_ok());
+        assert!(MODULE.check(&"a".repeat(56)).is_err());
+        if let Some(command) = modprobe("snd-aloop").unwrap() {
+            assert_eq!(arguments(&command), ["--", "snd-aloop"]);
+            assert!(command.get_program().to_str().unwrap().starts_with('/'));
+        }
+        let said = MODULE.check("a\u{1b}[2Jb").unwrap_err().to_string();
+        assert!(
+            said.starts_with("'a\\u{1b}[2Jb' is not a valid name"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn tc_reads_words_and_no_files_or_options() {
+        for text in [
+            "netem delay 1ms 1ms distribution pareto",
+            "red limit 500kb avpkt 1500 bandwidth 200mbit",
+            "phantom dscp-color 8:red max 11.1111% mark physical",
+            "taprio sched-entry S 01 300000 clockid CLOCK_TAI base-time -5",
+        ] {
+            assert_eq!(queue(text).check_names(), Ok(()), "{text}");
+        }
+        for text in [
+            "x/../../tmp/evil limit 1",
+            "-force limit 1",
+            "a.b limit 1",
+            "averyveryverylongkind limit 1",
+            "netem delay 1ms 1ms distribution ../../../../etc/passwd",
+            "netem -batch",
+            "pfifo limit\n",
+            "pfifo limit 1\nqdisc",
+            "pfifo  limit",
+            "pfifo #",
+            "pfifo \\",
+            "pfifo 'a",
+        ] {
+            let queue = queue(text);
+            assert!(tc_dry_run(&queue).is_err(), "{text}");
+            let mut batch = TcBatch::default();
+            assert!(batch.add_qdisc("a.1", None, "3:", &queue).is_err());
+            assert_eq!(batch.lines(), "");
+        }
+        let mut batch = TcBatch::default();
+        let pfifo = queue("pfifo limit 9");
+        assert!(batch.add_qdisc("a 1", None, "3:", &pfifo).is_err());
+        assert!(batch.add_qdisc("-a", None, "3:", &pfifo).is_err());
+        assert!(ethtool_features("--help").is_err());
+        batch.add_qdisc("a.1", Some("2:1"), "3:", &pfifo).unwrap();
+        let line = "qdisc add dev a.1 parent 2:1 handle 3: pfifo limit 9\n";
+        assert_eq!(batch.lines(), line);
+    }
+
+    #[test]
+    fn no_program_gets_the_callers_environment() {
+        // Cargo sets variables for this test.
+        let output = program("env").unwrap().output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut names: Vec<_> = text
+            .lines()
+            .filter_map(|line| line.split('=').next())
+            .collect();
+        names.sort_unstable();
+        assert_eq!(names, ["LC_ALL", "PATH"]);
+    }
+
+    #[test]
+    fn a_plan_is_checked_as_a_whole() {
+        let of_run = |run| Plan::of(Job::Run(run)).check_names();
+        let named = |cc: &str| crate::RunPlan {
+            cc: cc.to_owned(),
+            ..Default::default()
+        };
+        assert_eq!(of_run(named("")), Ok(()));
+        assert_eq!(of_run(named("cubic")), Ok(()));
+        assert!(of_run(named("../x")).is_err());
+        let cc = "net.ipv4.tcp_congestion_control";
+        for (name, value, fits) in [
+            (cc, "cubic\n", true),
+            (cc, "-x", false),
+            ("net.core.default_qdisc", "a/b", false),
+            ("net.ipv4.tcp_rmem", "1 2 3", true),
+        ] {
+            let mut run = named("cubic");
+            run.topology.sysctls = vec![(name.to_owned(), value.to_owned())];
+            assert_eq!(of_run(run).is_ok(), fits, "{name} = {value}");
+        }
+        for name in BAD_MODULES {
+            let mut plan = Plan::of(Job::Probe);
+            plan.modules = vec!["veth".to_owned(), (*name).to_owned()];
+            assert!(plan.check_names().is_err(), "{name}");
+        }
+    }
+}

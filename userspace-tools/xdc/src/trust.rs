@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Whose files xdc runs: those that nobody but the caller, root and the owner of the executable
+//! can have written or replaced.
+
+use std::env;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::process::geteuid;
+
+use crate::error::{Error, Result};
+
+/// Users whose files are run.
+#[derive(Debug, Clone)]
+pub struct Trust {
+    owners: Vec<u32>,
+    /// The caller is root, for whom folders above a file count, too.
+    is_root: bool,
+}
+
+impl Trust {
+    /// The caller's own: for root under sudo also who called it.
+    pub fn of_caller(author: Option<u32>) -> Self {
+        let caller = geteuid();
+        let sudo = env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
+        let sudo: Option<u32> = sudo.filter(|_| caller.is_root());
+        let owners = [caller.as_raw(), 0].into_iter().chain(sudo).chain(author);
+        Self {
+            owners: owners.collect(),
+            is_root: caller.is_root(),
+        }
+    }
+
+    /// An error if another user could have written the file or folder, or, for root, put another
+    /// one in its place.
+    pub fn check(&self, path: &Path) -> Result<()> {
+        let failed = |err: &std::io::Error| Error::io(path.display(), err);
+        let real = fs::canonicalize(path).map_err(|err| failed(&err))?;
+        let named = std::path::absolute(path).map_err(|err| failed(&err))?;
+        self.check_one(&real, false)?;
+        if !self.is_root {
+            return Ok(());
+        }
+        // The folders of a link decide where it leads.
+        let above = [&real, &named]
+            .into_iter()
+            .flat_map(|it| it.ancestors().skip(1));
+        above
+            .into_iter()
+            .try_for_each(|dir| self.check_one(dir, true))
+    }
+
+    fn check_one(&self, path: &Path, is_above: bool) -> Result<()> {
+        let meta = fs::metadata(path).map_err(|err| Error::io(path.display(), &err))?;
+        let refused = |what: &str| {
+            Error::failure(format!(
+                "{} {what}, so nothing of it is run",
+                path.display()
+            ))
+        };
+        if !self.owners.contains(&meta.uid()) {
+            return Err(refused(&format!("belongs to user {}", meta.uid())));
+        }
+        match self.is_writable_by_others(&meta, is_above) {
+            false => Ok(()),
+            true => {
+                Err(refused("can be written by others")
+                    .hint(format!("chmod go-w {}", path.display())))
+            }
+        }
+    }
+
+    fn is_writable_by_others(&self, meta: &Metadata, is_above: bool) -> bool {
+        const STICKY: u32 = 0o1000;
+        let (gid, mode) = (meta.gid(), meta.mode());
+        // In a sticky folder, such as /tmp, only the owner replaces a file.
+        if is_above && mode & STICKY != 0 {
+            return false;
+        }
+        // A group of the owner alone has the owner's number. Root does not rely on that.
+        let is_private = gid == 0 || (gid == meta.uid() && !self.is_root);
+        mode & 0o002 != 0 || (mode & 0o020 != 0 && !is_private)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    use super::*;
+
+    fn trust(is_root: bool) -> Trust {
+        Trust {
+            is_root,
+            ..Trust::of_caller(None)
+        }
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_others_write_is_refused_to_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, own) = (dir.path().join("shared"), dir.path().join("own"));
+        for dir in [&shared, &own] {
+            fs::create_dir(dir).unwrap();
+        }
+        let file = shared.join("agent");
+        fs::write(&file, "").unwrap();
+        // Only the folder of the link's target is open.
+        let link = own.join("agent");
+        symlink(&file, &link).unwrap();
+        for (mode, refused) in [(0o755, false), (0o777, true), (0o1777, false)] {
+            set_mode(&shared, mode);
+            for path in [&file, &link] {
+                assert_eq!(trust(true).check(path).is_err(), refused, "{mode:o}");
+                assert!(trust(false).check(path).is_ok(), "{mode:o}");
+            }
+        }
+        // Only the folder of the link itself is.
+        set_mode(&shared, 0o755);
+        set_mode(&own, 0o777);
+        assert!(trust(true).check(&link).is_err());
+        assert!(trust(true).check(&file).is_ok());
+    }
+
+    #[test]
+    fn a_group_may_write_if_it_is_the_owners_alone() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("agent");
+        fs::write(&file, "").unwrap();
+        const USER: u32 = 1000;
+        const USERS: u32 = 100;
+        let trust = |is_root| Trust {
+            owners: vec![0, USER],
+            is_root,
+        };
+        for (gid, mode, user, root) in [
+            (USERS, 0o755, true, true),
+            (USERS, 0o775, false, false),
+            (USER, 0o775, true, false),
+            (0, 0o775, true, true),
+            (USER, 0o757, false, false),
+        ] {
+            chown(&file, Some(USER), Some(gid)).unwrap();
+            set_mode(&file, mode);
+            assert_eq!(trust(false).check(&file).is_ok(), user, "{gid} {mode:o}");
+            assert_eq!(trust(true).check(&file).is_ok(), root, "{gid} {mode:o}");
+        }
+        chown(&file, Some(USER + 1), Some(0)).unwrap();
+        let said = trust(true).check(&file).unwrap_err().to_string();
+        assert!(said.contains("belongs to user 1001"), "{said}");
+    }
+}
