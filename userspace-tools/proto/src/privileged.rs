@@ -79,13 +79,11 @@ impl Rule {
             return Ok(name);
         }
         let shown: String = name.chars().take(self.longest).collect();
-        let marks: Vec<_> = self.marks.chars().map(String::from).collect();
         Err(BadName {
             sentence: format!("'{}' is not a valid {}", shown.escape_debug(), self.noun),
             range: format!(
-                "1 to {} letters, digits, {}, without - in front",
-                self.longest,
-                marks.join(" ")
+                "1 to {} letters, digits and {}, and no - in front",
+                self.longest, self.marks
             ),
         })
     }

@@ -417,7 +417,7 @@ pub fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > MAX_NAME || is_option || !name.chars().all(allowed) {
         return Err(
             Error::usage(format!("'{name}' is not a valid name for a node")).hint(format!(
-                "1 to {MAX_NAME} of a-z, 0-9, _ and -, without - in front"
+                "1 to {MAX_NAME} of a-z, 0-9, _ and -, and no - in front"
             )),
         );
     }
