@@ -339,7 +339,11 @@ int main(int argc, char **argv) {
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = udp.local_addr().unwrap().port().to_string();
     let writable = tempfile::tempdir().unwrap();
-    let words = [path.to_str().unwrap(), &port, writable.path().to_str().unwrap()];
+    let words = [
+        path.to_str().unwrap(),
+        &port,
+        writable.path().to_str().unwrap(),
+    ];
     let output = confined(PROBE, writable.path(), &words);
     let through = String::from_utf8_lossy(&output.stdout);
     assert_eq!(

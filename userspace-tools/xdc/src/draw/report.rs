@@ -34,7 +34,8 @@ pre{overflow-x:auto;font-size:13px}
 
 /// A page has no script and loads nothing, whatever a result's text contains. Charts and tables have
 /// inline styles.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 /// What the tracepoints told of a run.
 pub struct Traced {
