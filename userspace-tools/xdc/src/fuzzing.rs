@@ -19,17 +19,17 @@ use crate::result::stored;
 use crate::scenario;
 use crate::scenario::limits::{MAX_LINKS, MAX_NODES, MAX_WATCHED};
 use crate::scenario::plan;
+use crate::scenario::shape::Shape;
 use crate::text::is_control;
 
 /// A scenario that [`set`] and [`messages`] start from.
 const SMALL: &str = include_str!("../../../scenarios/links.toml");
 
-/// A scenario's file, and a plan of each run of it.
-pub fn scenario(text: &str) {
+/// A scenario's file, and a plan of each run of it; whether some is planned.
+pub fn scenario(text: &str) -> bool {
     let _ = Grid::parse(text);
-    if let Ok(loaded) = scenario::parse("fuzz", text, &[]) {
-        plans(&loaded);
-    }
+    let loaded = scenario::parse("fuzz", text, &[]);
+    loaded.is_ok_and(|loaded| plans(&loaded))
 }
 
 /// One `--set`, `--axis` or `--seeds` a line.
@@ -44,7 +44,8 @@ pub fn set(lines: &str) {
     }
 }
 
-fn plans(loaded: &scenario::Loaded) {
+fn plans(loaded: &scenario::Loaded) -> bool {
+    let mut any = false;
     let scale = loaded.scenario.scale.unwrap_or(1);
     // The congestion controls differ in little; each is planned somewhere.
     for cc in loaded.scenario.ccs.iter().take(2) {
@@ -54,8 +55,10 @@ fn plans(loaded: &scenario::Loaded) {
         let Job::Run(run) = plan.job else {
             panic!("a plan of a run is one");
         };
+        any = true;
         let topology = &run.topology;
-        assert!((1..=MAX_FLOWS).contains(&run.flows.len()));
+        let _ = Shape::new(topology, |host| host.len() == 2);
+        assert!(run.flows.len() <= MAX_FLOWS && run.flows.len() + run.programs.len() > 0);
         assert!(topology.nodes.len() <= MAX_NODES && topology.links.len() <= MAX_LINKS);
         assert!((1..=MAX_WATCHED).contains(&run.watch.len()) && run.sample_us > 0);
         let of_nodes = topology.nodes.iter().flat_map(|node| &node.sysctls);
@@ -70,6 +73,7 @@ fn plans(loaded: &scenario::Loaded) {
         }
         assert!(loaded.scenario.windows().jain_us > 0);
     }
+    any
 }
 
 /// A summary.json or a cell, held against what a scenario expects.
@@ -149,5 +153,67 @@ pub fn messages(lines: &str) {
         let records = std::slice::from_ref(&record);
         let _ = files::flows_csv(&mut std::io::sink(), records);
         let _ = files::series_csv(&mut std::io::sink(), records);
+    }
+}
+
+/// Temporary.
+pub fn identity() {
+    fn walk(dir: &std::path::Path, out: &mut Vec<std::path::PathBuf>) {
+        let mut entries: Vec<_> = std::fs::read_dir(dir)
+            .unwrap()
+            .flatten()
+            .map(|e| e.path())
+            .collect();
+        entries.sort();
+        for path in entries {
+            if path.is_dir() {
+                walk(&path, out)
+            } else if path.extension().is_some_and(|e| e == "toml") {
+                out.push(path)
+            }
+        }
+    }
+    let home = crate::home::Home::find().unwrap();
+    let mut paths = Vec::new();
+    walk(&home.scenarios(), &mut paths);
+    for path in paths {
+        let Ok(loaded) = scenario::load(Some(&home), path.to_str().unwrap(), &[]) else {
+            continue;
+        };
+        for cc in &loaded.scenario.ccs {
+            for seed in [1, 7] {
+                let plan = plan::plan(&loaded.scenario, cc, seed, 1);
+                use sha2::Digest;
+                let text = match &plan {
+                    Ok(plan) => serde_json::to_string(plan).unwrap(),
+                    Err(err) => err.lines().join(" "),
+                };
+                let hash = sha2::Sha256::digest(text.as_bytes());
+                let shape = match plan {
+                    Ok(plan) => match plan.job {
+                        Job::Run(run) => {
+                            let shape = crate::scenario::shape::Shape::new(&run.topology, |host| {
+                                run.flows.iter().take(500).any(|flow| flow.dst == host)
+                            });
+                            let groups: Vec<_> =
+                                shape.groups.iter().map(|g| (g.label(), g.column)).collect();
+                            let cables: Vec<_> =
+                                shape.cables.iter().map(|c| (c.ends, c.count)).collect();
+                            format!("{groups:?} {cables:?}")
+                        }
+                        _ => String::new(),
+                    },
+                    _ => String::new(),
+                };
+                let shape = sha2::Sha256::digest(shape.as_bytes());
+                println!(
+                    "{} {cc} {seed} {} {} {}",
+                    path.strip_prefix(home.scenarios()).unwrap().display(),
+                    text.len(),
+                    xdc_proto::to_hex(&hash),
+                    xdc_proto::to_hex(&shape)
+                );
+            }
+        }
     }
 }

@@ -375,12 +375,10 @@ pub fn memory_dir(bytes: u64) -> Result<OwnedDir> {
     let made = OwnedDir::make(shm, &own)
         .map_err(|err| Error::io("a directory for the guest's memory in /dev/shm", &err))?;
     // Asked once ours is there: of two guests that start at once, both count both.
-    let promised: u64 = fs::read_dir(shm)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            let name = entry.file_name().into_string().ok()?;
+    // Names that nobody of this user holds promise nothing: anybody can make some.
+    let promised: u64 = owned::held(shm, MEMORY)
+        .iter()
+        .filter_map(|name| {
             let (mb, _) = name.strip_prefix(MEMORY)?.split_once("m-")?;
             Some(mb.parse::<u64>().ok()?.saturating_mul(1 << 20))
         })

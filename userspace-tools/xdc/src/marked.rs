@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::owned;
 
 /// Replace what lies between `<!-- NAME: begin -->` and `<!-- NAME: end -->`.
 pub fn update(page: &Path, name: &str, part: &str) -> Result<()> {
@@ -14,7 +15,15 @@ pub fn update(page: &Path, name: &str, part: &str) -> Result<()> {
     let text = fs::read_to_string(page).map_err(failed)?;
     let (before, _, after) = split(&text, name)
         .ok_or_else(|| Error::failure(format!("{} does not mark its tables", page.display())))?;
-    fs::write(page, format!("{before}{part}{after}")).map_err(failed)
+    let new = format!("{before}{part}{after}");
+    if split(&new, name).is_none_or(|(_, shown, _)| shown != part) {
+        let sentence = format!("the new part of {} ends before its end", page.display());
+        return Err(Error::failure(sentence)
+            .hint(format!("no text with '<!-- {name}: end -->' in the result")));
+    }
+    // What a link leads to is the page.
+    let page = fs::canonicalize(page).map_err(failed)?;
+    owned::replace(&page, new).map_err(failed)
 }
 
 /// Replace the table there. Rows are named by their first `keys` columns; those of which there is no new one stay.
@@ -72,6 +81,8 @@ pub fn sections(new: impl IntoIterator<Item = (String, Option<String>)>, page: &
 
 #[cfg(test)]
 pub mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
     use super::*;
 
     /// A page of docs/ has `wanted` in a section; with UPDATE_DOCS=1 it is given it.
@@ -99,6 +110,31 @@ pub mod tests {
         assert_eq!(part, "b\n");
         assert_eq!(format!("{before}{part}{after}"), page);
         assert_eq!(split(page, "u"), None);
+    }
+
+    #[test]
+    fn a_page_is_replaced_whole_and_keeps_its_mode() {
+        let dir = tempfile::tempdir().unwrap();
+        let (page, link) = (dir.path().join("page.md"), dir.path().join("link.md"));
+        let text = "a\n<!-- t: begin -->\nb\n<!-- t: end -->\nc\n";
+        fs::write(&page, text).unwrap();
+        fs::set_permissions(&page, fs::Permissions::from_mode(0o604)).unwrap();
+        std::os::unix::fs::symlink("page.md", &link).unwrap();
+        let before = fs::metadata(&page).unwrap().ino();
+        update(&link, "t", "B\n").unwrap();
+        let after = fs::metadata(&page).unwrap();
+        assert_eq!(
+            fs::read_to_string(&page).unwrap(),
+            text.replace("b\n", "B\n")
+        );
+        assert_eq!(after.mode() & 0o777, 0o604);
+        assert_ne!(before, after.ino());
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        // A part that would end earlier than it does.
+        let shown = fs::read_to_string(&page).unwrap();
+        let err = update(&page, "t", "x<!-- t: end -->\ny\n").unwrap_err();
+        assert!(err.to_string().contains("ends before its end"), "{err}");
+        assert_eq!(fs::read_to_string(&page).unwrap(), shown);
     }
 
     #[test]

@@ -267,6 +267,28 @@ fn is_dead(path: &Path) -> io::Result<bool> {
     Ok(ours && made && rustix::fs::flock(&owner, FlockOperation::NonBlockingLockExclusive).is_ok())
 }
 
+/// Names in `base` that begin with `prefix`, of directories that live processes of this user hold.
+pub fn held(base: &Path, prefix: &str) -> Vec<String> {
+    let entries = fs::read_dir(base).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let own = names.filter(|name| name.starts_with(prefix));
+    own.filter(|name| is_held(&base.join(name)).unwrap_or(false))
+        .collect()
+}
+
+/// Another user's has no file that may be opened.
+fn is_held(path: &Path) -> io::Result<bool> {
+    let dir = open_dir(path)?;
+    let us = rustix::process::geteuid().as_raw();
+    if rustix::fs::fstat(&dir)?.st_uid != us {
+        return Ok(false);
+    }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let owner = rustix::fs::openat(&dir, OWNER, flags, Mode::empty())?;
+    let locked = rustix::fs::flock(&owner, FlockOperation::NonBlockingLockShared);
+    Ok(locked == Err(rustix::io::Errno::WOULDBLOCK))
+}
+
 /// What new files may not have.
 fn umask() -> u32 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -276,7 +298,7 @@ fn umask() -> u32 {
 }
 
 /// Puts `content` where `path` is: at any moment there is the old file or the new one, whole, and
-/// what is there outlives a power cut. Who may read it is as the umask has it.
+/// what is there outlives a power cut. Who may read it is as the old file or else the umask has it.
 pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
     let dir = match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
@@ -286,6 +308,10 @@ pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
         .prefix(NEW)
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(dir)?;
+    let old = fs::metadata(path).map(|meta| meta.permissions());
+    if let Ok(old) = old {
+        file.as_file().set_permissions(old)?;
+    }
     let name = file.path().to_path_buf();
     let _at_end = interrupt::on_end(move || drop(fs::remove_file(name)));
     file.write_all(content.as_ref())?;
@@ -360,6 +386,22 @@ mod tests {
     }
 
     #[test]
+    fn only_what_somebody_alive_holds_is_held() {
+        let base = tempfile::tempdir().unwrap();
+        let alive = OwnedDir::make(base.path(), "xdc-memory-8m-").unwrap();
+        for (name, owner) in [("dead", "process 1\n"), ("made", "")] {
+            let dir = base.path().join(format!("xdc-memory-999999999m-{name}"));
+            fs::create_dir(&dir).unwrap();
+            fs::write(dir.join(OWNER), owner).unwrap();
+        }
+        fs::create_dir(base.path().join("xdc-memory-999999999m-empty")).unwrap();
+        fs::write(base.path().join("xdc-memory-999999999m-file"), "").unwrap();
+        let own = alive.path().file_name().unwrap().to_str().unwrap();
+        assert_eq!(held(base.path(), "xdc-memory-"), [own]);
+        assert!(held(base.path(), "other-").is_empty());
+    }
+
+    #[test]
     fn only_what_nobody_owns_is_reaped() {
         let base = tempfile::tempdir().unwrap();
         let alive = OwnedDir::make(base.path(), "xdc-").unwrap();
@@ -431,6 +473,9 @@ mod tests {
         replace(&path, "new").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(mode(&path), 0o666 & !umask());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o604)).unwrap();
+        replace(&path, "newer").unwrap();
+        assert_eq!(mode(&path), 0o604);
         assert!(replace(&base.path().join("no/where"), "").is_err());
         assert_eq!(fs::read_dir(base.path()).unwrap().count(), 1);
     }

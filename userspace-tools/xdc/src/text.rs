@@ -38,12 +38,40 @@ pub fn shell_word(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// The known name that somebody who typed `name` may have meant.
+/// At most the first 40 characters: text of a file in an error tells no more of the file.
+pub fn short(text: &str) -> Cow<'_, str> {
+    const MOST: usize = 40;
+    match text.char_indices().nth(MOST) {
+        None => text.into(),
+        Some((end, _)) => format!("{}...", &text[..end]).into(),
+    }
+}
+
+/// The known name that somebody who typed `name` may have meant. A distance takes time by the
+/// product of two lengths, so a long name has none, and known names beyond some kB are left out.
 pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    let distance = |candidate: &&&str| strsim::damerau_levenshtein(name, candidate);
-    let near = known.iter().min_by_key(distance)?;
-    let limit = 1.max(name.chars().count() / 3);
-    (strsim::damerau_levenshtein(name, near) <= limit).then_some(*near)
+    const MOST_CHARS: usize = 64;
+    const MOST_BYTES: usize = 16 << 10;
+    let chars = name.chars().take(MOST_CHARS + 1).count();
+    if chars > MOST_CHARS {
+        return None;
+    }
+    let limit = 1.max(chars / 3);
+    // A character has up to four bytes.
+    let is_alike = |candidate: &&&str| {
+        let (least, most) = (chars - limit.min(chars), 4 * (chars + limit));
+        (least..=most).contains(&candidate.len())
+            && candidate.chars().count().abs_diff(chars) <= limit
+    };
+    let distance = |candidate: &'a str| (strsim::damerau_levenshtein(name, candidate), candidate);
+    let mut left = MOST_BYTES;
+    let fits = |candidate: &&&str| {
+        left = left.saturating_sub(candidate.len());
+        left > 0
+    };
+    let alike = known.iter().filter(is_alike).take_while(fits);
+    let (near, candidate) = alike.copied().map(distance).min_by_key(|(near, _)| *near)?;
+    (near <= limit).then_some(candidate)
 }
 
 #[cfg(test)]
@@ -73,5 +101,21 @@ mod tests {
         assert_eq!(nearest("limt", &known), Some("limit"));
         assert_eq!(nearest("panthom", &known), Some("phantom"));
         assert_eq!(nearest("rate", &known), None);
+        assert_eq!(nearest("", &known), None);
+    }
+
+    /// A distance takes the product of two lengths, in memory too.
+    #[test]
+    fn a_long_name_is_near_to_none() {
+        let long = "x".repeat(1 << 20);
+        let known = [long.as_str(), "limit"];
+        assert_eq!(nearest(&long, &known), None);
+        assert_eq!(nearest("limt", &known), Some("limit"));
+    }
+
+    #[test]
+    fn a_text_of_a_file_is_cut() {
+        assert_eq!(short("root:*"), "root:*");
+        assert_eq!(short(&"ä".repeat(41)), format!("{}...", "ä".repeat(40)));
     }
 }

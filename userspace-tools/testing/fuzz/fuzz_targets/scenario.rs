@@ -4,4 +4,6 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|text: &str| xdc::fuzzing::scenario(text));
+fuzz_target!(|text: &str| {
+    xdc::fuzzing::scenario(text);
+});

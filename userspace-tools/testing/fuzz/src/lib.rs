@@ -2,6 +2,9 @@
 //! The target for congestion controls: any parameters that sysctl lets in, any
 //! sequence of what TCP can tell, and what must hold after each of them.
 
+pub mod amplifier;
+pub mod meter;
+
 use std::{
     cell::{Cell, RefCell},
     env,

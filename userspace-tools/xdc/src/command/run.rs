@@ -26,6 +26,7 @@ use crate::result::provenance::Provenance;
 use crate::result::runner::{self, ALL_HOSTS, Runner};
 use crate::result::summary::{SCHEMA, Summary};
 use crate::result::{capture, files, table};
+use crate::scenario::budget::Budget;
 use crate::scenario::engine::Kind;
 use crate::scenario::plan;
 use crate::scenario::programs::output_files;
@@ -342,7 +343,7 @@ fn write(
     for (name, object) in &loaded.scenario.objects {
         pending.write(&kept_file(name), object)?;
     }
-    let outputs = output_files(&loaded.scenario)?;
+    let outputs = output_files(&Budget::default(), &loaded.scenario)?;
     for record in records {
         for (output, name) in record.outputs.iter().zip(&outputs) {
             if let Some(name) = name {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `xdc show`: what a scenario is, in words or drawn.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
 
-use xdc_proto::{Direction, Flow, Job, Link, Queue, RunPlan};
+use xdc_proto::{Direction, Flow, Job, Link, Queue, RunPlan, Topology, WatchedQueue};
 
 use crate::draw::topology;
 use crate::error::{Error, Result};
@@ -45,6 +46,7 @@ pub fn command(request: &Request) -> Result<bool> {
     };
     let paths = Paths::new(&run.topology)?;
     let title = printable(&scenario.title);
+    let svg = request.svg.is_some();
     let (picture, words) = match request.path.as_deref() {
         Some([from, to]) => {
             let mut hops = paths.walk(from, to)?;
@@ -55,24 +57,22 @@ pub fn command(request: &Request) -> Result<bool> {
                 "{from} to {to}: {} links, base RTT {rtt_us:.1} us\n",
                 hops.len()
             );
-            (topology::path(&title, from, &hops), words)
+            let picture = svg.then(|| topology::path(&title, from, &hops));
+            (picture, words)
         }
         _ => {
-            let drawn = with_circuits(&run);
-            let shape = shape(&drawn);
-            let watched = |from: usize, to: usize| {
-                let has = |group: usize, name: &str| shape.groups[group].names.contains(&name);
-                let mut ports = run.watch.iter();
-                ports.any(|port| has(from, &port.node) && has(to, neighbour(&port.peer)))
-            };
-            (
-                topology::network(&title, &shape, watched),
-                words(scenario, &run, &paths, &shape)?,
-            )
+            let drawn = with_circuits(&run.topology);
+            let receivers: HashSet<_> = run.flows.iter().map(|flow| flow.dst.as_str()).collect();
+            let shape = Shape::new(&drawn, |host| receivers.contains(host));
+            let picture = svg.then(|| {
+                let watched = watched(&shape, &run.watch);
+                topology::network(&title, &shape, |from, to| watched.contains(&(from, to)))
+            });
+            (picture, words(scenario, &run, &paths, &shape)?)
         }
     };
-    match &request.svg {
-        Some(file) => {
+    match request.svg.as_ref().zip(picture) {
+        Some((file, picture)) => {
             fs::write(file, picture).map_err(|err| Error::io(file.display(), &err))?;
             println!("{}", file.display());
         }
@@ -86,12 +86,22 @@ fn neighbour(peer: &str) -> &str {
     peer.split_once('.').map_or(peer, |(node, _)| node)
 }
 
+/// Groups from and to which ports are recorded.
+fn watched(shape: &Shape, ports: &[WatchedQueue]) -> HashSet<(usize, usize)> {
+    let groups = shape.groups.iter().enumerate();
+    let names = groups.flat_map(|(group, of)| of.names.iter().map(move |&name| (name, group)));
+    let groups: HashMap<&str, usize> = names.collect();
+    let group = |name: &str| groups.get(name).copied();
+    let ends = |port: &WatchedQueue| group(&port.node).zip(group(neighbour(&port.peer)));
+    ports.iter().filter_map(ends).collect()
+}
+
 /// With the links to a circuit switch, which are no links to a route.
-fn with_circuits(run: &RunPlan) -> RunPlan {
-    let mut run = run.clone();
-    let links = &mut run.topology.links;
-    if let (Some(rotor), Some(mtu)) = (&run.topology.rotor, links.first().map(|link| link.mtu)) {
-        links.extend(rotor.racks.iter().map(|rack| {
+fn with_circuits(topology: &Topology) -> Cow<'_, Topology> {
+    let mut drawn = Cow::Borrowed(topology);
+    let mtu = topology.links.first().map(|link| link.mtu);
+    if let (Some(rotor), Some(mtu)) = (&topology.rotor, mtu) {
+        drawn.to_mut().links.extend(rotor.racks.iter().map(|rack| {
             let way = Direction {
                 rate_bps: rotor.rate_bps,
                 delay_ns: 0,
@@ -107,13 +117,7 @@ fn with_circuits(run: &RunPlan) -> RunPlan {
             }
         }));
     }
-    run
-}
-
-fn shape(run: &RunPlan) -> Shape<'_> {
-    Shape::new(&run.topology, |host| {
-        run.flows.iter().any(|flow| flow.dst == host)
-    })
+    drawn
 }
 
 fn words(scenario: &Scenario, run: &RunPlan, paths: &Paths, shape: &Shape) -> Result<String> {

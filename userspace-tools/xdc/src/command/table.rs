@@ -79,18 +79,32 @@ fn markdown(stored: &Stored, metrics: &[Metric]) -> String {
             value.unwrap_or_else(|| "-".to_owned())
         });
         let values: Vec<_> = values.collect();
-        text += &format!("| {} | {} |\n", printable(&run.cc), values.join(" | "));
+        text += &format!("| {} | {} |\n", plain(&run.cc), values.join(" | "));
     }
     let summary = &stored.summary;
     let version = &summary.provenance.xdc_version;
     text += &format!(
         "\n`xdc run {}`, engine {}, seed {}, xdc {}; written by `xdc table`.\n",
-        printable(&summary.scenario),
-        summary.engine,
+        plain(&summary.scenario),
+        plain(&summary.engine),
         summary.seed,
-        printable(version)
+        plain(version)
     );
     text
+}
+
+/// Text of a result, which may be a stranger's, as Markdown shows it: no mark, column or link.
+fn plain(text: &str) -> String {
+    let mut shown = String::new();
+    for c in printable(text).chars() {
+        match c {
+            '<' => shown.push_str("&lt;"),
+            '`' => shown.push('\''),
+            '|' | '[' | ']' => shown.extend(['\\', c]),
+            c => shown.push(c),
+        }
+    }
+    shown
 }
 
 #[cfg(test)]
@@ -122,5 +136,34 @@ mod tests {
         assert_eq!(lines[0], "| | `drops` | `last_fct_ms` |");
         assert_eq!(lines[1], "|---|---:|---:|");
         assert!(lines[2].starts_with(&format!("| {cc} | ")), "{text}");
+    }
+
+    #[test]
+    fn a_result_of_a_stranger_is_text() {
+        let mut run = figures::run(&recorded(), &Windows::every_us(1000));
+        run.cc = "cc\n<!-- result: end -->|".to_owned();
+        let mut summary = Summary::of_runs(vec![run]);
+        summary.engine = "uml\u{1b}]0;owned\u{7}".to_owned();
+        summary.scenario = "x` ![](http://x/) `".to_owned();
+        let scenario = scenario::parse(
+            "links",
+            include_str!("../../../../scenarios/links.toml"),
+            &[],
+        );
+        let stored = Stored {
+            dir: PathBuf::new(),
+            summary,
+            scenario: scenario.unwrap().scenario,
+            toml: toml::Table::new(),
+        };
+        let text = markdown(&stored, &metric::of_names(&["drops"]));
+        assert!(!text.contains(['\u{1b}', '\u{7}']), "{text}");
+        assert!(!text.contains("<!--") && !text.contains("![]("), "{text}");
+        let lines: Vec<_> = text.lines().collect();
+        assert!(
+            lines[2].starts_with("| cc\\n&lt;!-- result: end -->\\| | "),
+            "{text}"
+        );
+        assert_eq!(lines.len(), 5);
     }
 }

@@ -14,6 +14,7 @@ use crate::home::Home;
 use crate::progress::{Progress, Task};
 use crate::result::files::Pending;
 use crate::result::{probe, provenance};
+use crate::scenario::budget::Budget;
 use crate::scenario::{self, Loaded, Scenario, plan, tunnel};
 use crate::{interrupt, pool};
 
@@ -189,7 +190,7 @@ pub fn uplinks(topology: &Topology, patterns: &[String]) -> Result<Vec<Tap>> {
                 let hosts = topology.nodes.iter().filter(|node| !node.router);
                 names.extend(hosts.map(|node| node.name.clone()));
             }
-            pattern => names.extend(scenario::expand(pattern)?),
+            pattern => names.extend(scenario::expand(&Budget::default(), pattern)?),
         }
     }
     if names.len() > MAX_TAPS {

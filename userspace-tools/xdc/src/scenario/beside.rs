@@ -1,43 +1,132 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Files that a scenario names and that lie beside it.
+//! Files that a scenario names. It may be a stranger's, so they lie below its own folder or that
+//! of the scenario that it extends, and no link leads to them.
 
-use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 
 use crate::error::{Error, Result};
-use crate::scenario::limits::MAX_FILE_BYTES;
+use crate::scenario::budget::Budget;
+use crate::scenario::limits::{MAX_FILE_BYTES, MAX_SCENARIO_BYTES};
 
-/// Where it is, and what is in it: in the first of `dirs`, those of the scenario and of what it
-/// extends, that has it. A stranger's scenario leads to no other folder.
-pub fn read(dirs: &[PathBuf], name: &str) -> Result<(PathBuf, Vec<u8>)> {
-    let inside = |part| matches!(part, Component::Normal(_));
-    if name.is_empty() || !Path::new(name).components().all(inside) {
-        return Err(Error::usage(format!(
-            "'{name}' is not a file below the scenario's folder"
-        ))
-        .hint("a name such as \"flows.csv\", beside the scenario"));
-    }
-    let mut paths = dirs.iter().map(|dir| dir.join(name));
-    let path = paths.find(|path| path.is_file()).ok_or_else(|| {
+/// Memory for what is made of a file, for each of its bytes.
+const FACTOR: usize = 4;
+
+/// Its path and its content, from the first of `dirs` that has it.
+pub fn read(budget: &Budget, dirs: &[PathBuf], name: &str) -> Result<(PathBuf, Vec<u8>)> {
+    find(budget, dirs, name)?.ok_or_else(|| {
         Error::usage(format!("there is no file '{name}' beside the scenario"))
             .hint("names are relative to the scenario's file")
-    })?;
+    })
+}
+
+/// The same; None if none of them has it.
+pub fn find(budget: &Budget, dirs: &[PathBuf], name: &str) -> Result<Option<(PathBuf, Vec<u8>)>> {
+    for dir in dirs {
+        if let Some((path, file)) = open(dir, name)? {
+            let content = content(&path, file, MAX_FILE_BYTES)?;
+            budget.charge("files beside the scenario", content.len(), FACTOR)?;
+            return Ok(Some((path, content)));
+        }
+    }
+    Ok(None)
+}
+
+/// The text of another scenario in a folder; None if there is no such file.
+pub fn scenario(dir: &Path, name: &str) -> Result<Option<(PathBuf, String)>> {
+    let opened = open(dir, name)?;
+    let read = opened.map(|(path, file)| text(&path, file).map(|text| (path, text)));
+    read.transpose()
+}
+
+/// The text of a scenario that the caller names, wherever that is.
+pub fn named(path: &Path) -> Result<String> {
+    let flags = READ | OFlags::NONBLOCK;
+    let file = rustix::fs::open(path, flags, Mode::empty());
+    text(path, file.map_err(|err| failed(path, err))?.into())
+}
+
+const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
+
+/// The file of this name below a folder. A FIFO is opened too, but keeps nobody waiting.
+fn open(dir: &Path, name: &str) -> Result<Option<(PathBuf, File)>> {
+    let dir = match dir.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => dir,
+    };
+    let path = dir.join(name);
+    let place = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let below = match rustix::fs::openat(CWD, dir, place, Mode::empty()) {
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+        below => below.map_err(|err| failed(dir, err))?,
+    };
+    let flags = READ | OFlags::NONBLOCK;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    match rustix::fs::openat2(&below, name, flags, Mode::empty(), resolve) {
+        Ok(file) => {
+            let file = File::from(file);
+            let is_folder = file.metadata().is_ok_and(|meta| meta.is_dir());
+            Ok((!is_folder).then_some((path, file)))
+        }
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(Errno::XDEV | Errno::INVAL) => Err(Error::usage(format!(
+            "'{name}' is not a file below the scenario's folder"
+        ))
+        .hint("a name such as \"flows.csv\", beside the scenario")),
+        Err(Errno::LOOP) => Err(Error::usage(format!(
+            "'{name}' is a symbolic link, or lies behind one"
+        ))
+        .hint("a copy of the file beside the scenario")),
+        Err(err) => Err(failed(&path, err)),
+    }
+}
+
+fn failed(path: &Path, err: Errno) -> Error {
+    Error::io(path.display(), &err.into())
+}
+
+fn text(path: &Path, file: File) -> Result<String> {
+    let bytes = content(path, file, MAX_SCENARIO_BYTES)
+        .map_err(|err| err.or_hint("patterns such as a[1-1000], a fabric, flows in a CSV file"))?;
+    String::from_utf8(bytes)
+        .map_err(|_| Error::usage(format!("{} is not text in UTF-8", path.display())))
+}
+
+/// What is in a regular file. Its length may change while it is read.
+fn content(path: &Path, file: File, most_bytes: u64) -> Result<Vec<u8>> {
     let failed = |err| Error::io(path.display(), &err);
-    let bytes = fs::metadata(&path).map_err(failed)?.len();
-    if bytes > MAX_FILE_BYTES {
-        return Err(Error::usage(format!(
+    if !file.metadata().map_err(failed)?.is_file() {
+        let sentence = format!("{} is not a regular file", path.display());
+        return Err(Error::usage(sentence).hint("a file, not a pipe or a device"));
+    }
+    let mut content = Vec::new();
+    let mut start = file.take(most_bytes + 1);
+    start.read_to_end(&mut content).map_err(failed)?;
+    match content.len() as u64 > most_bytes {
+        true => Err(Error::usage(format!(
             "{} is larger than {} MB",
             path.display(),
-            MAX_FILE_BYTES >> 20
-        )));
+            most_bytes >> 20
+        ))),
+        false => Ok(content),
     }
-    let content = fs::read(&path).map_err(failed)?;
-    Ok((path, content))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     use super::*;
+
+    fn said(dirs: &[PathBuf], name: &str) -> String {
+        let read = read(&Budget::default(), dirs, name);
+        read.map(drop).unwrap_err().lines().join(" ")
+    }
 
     #[test]
     fn a_file_lies_below_the_scenario() {
@@ -46,17 +135,50 @@ mod tests {
         fs::write(dir.path().join("sub/x"), "text").unwrap();
         let other = tempfile::tempdir().unwrap();
         let dirs = [other.path().to_owned(), dir.path().to_owned()];
-        assert_eq!(read(&dirs, "sub/x").unwrap().1, b"text");
+        let found = read(&Budget::default(), &dirs, "sub/x").unwrap();
+        assert_eq!(found.1, b"text");
         for wrong in [
             "/etc/passwd",
             "../x",
             "sub/../../x",
-            "",
-            "sub",
-            "nosuch",
-            ".",
+            "sub/../../../etc/passwd",
         ] {
-            assert!(read(&dirs, wrong).is_err(), "{wrong}");
+            assert!(said(&dirs, wrong).contains("not a file below"), "{wrong}");
         }
+        for wrong in ["", "nosuch", "sub/x/y", "sub", "."] {
+            assert!(said(&dirs, wrong).contains("no file"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn no_link_and_no_pipe_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let dirs = [dir.path().to_owned()];
+        symlink("/etc/passwd", dir.path().join("link")).unwrap();
+        symlink("/etc", dir.path().join("folder")).unwrap();
+        for name in ["link", "folder/passwd"] {
+            assert!(said(&dirs, name).contains("symbolic link"), "{name}");
+        }
+        let fifo = dir.path().join("fifo");
+        rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+        assert!(said(&dirs, "fifo").contains("not a regular file"));
+        assert!(named(&fifo).is_err());
+    }
+
+    #[test]
+    fn files_are_of_a_limited_size_together_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let dirs = [dir.path().to_owned()];
+        let make = |name: &str, bytes| {
+            let file = File::create(dir.path().join(name)).unwrap();
+            file.set_len(bytes).unwrap();
+        };
+        make("large", MAX_FILE_BYTES + 1);
+        assert!(said(&dirs, "large").contains("larger than 4 MB"));
+        make("most", MAX_FILE_BYTES);
+        let budget = Budget::default();
+        let some = (0..100).map(|_| read(&budget, &dirs, "most"));
+        let refused = some.filter_map(std::result::Result::err).next().unwrap();
+        assert!(refused.to_string().contains("files beside"));
     }
 }

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use xdc_proto::{Direction, Flow, Mark, PhantomQueue, Queue, Topology, WatchedQueue};
+use xdc_proto::{Direction, Flow, Mark, PhantomQueue, Queue, WatchedQueue};
 
 use crate::error::{Error, Result};
 use crate::scenario::Scenario;
@@ -47,9 +47,9 @@ impl Scenario {
 /// The bottleneck: of the ports on the flows' ways one with a queue rather than without, then the
 /// slowest, then the one that most flows cross, then the first. With its link, and whether it is
 /// the end at the link's `a`.
-pub fn bottleneck(topology: &Topology, flows: &[Flow]) -> Result<(usize, bool, WatchedQueue)> {
+pub fn bottleneck(paths: &Paths<'_>, flows: &[Flow]) -> Result<(usize, bool, WatchedQueue)> {
+    let topology = paths.topology();
     let mut crossing = vec![[0_usize; 2]; topology.links.len()];
-    let paths = Paths::new(topology)?;
     for flow in flows {
         for (link, forward) in paths.ports(&flow.src, &flow.dst)? {
             crossing[link][usize::from(!forward)] += 1;

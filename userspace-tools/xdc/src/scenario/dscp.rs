@@ -7,6 +7,7 @@ use std::str::FromStr;
 use xdc_netlink::deserialize_text;
 
 use crate::error::Result;
+use crate::scenario::budget::Budget;
 use crate::scenario::{Scenario, expand};
 use crate::units::text_schema;
 
@@ -31,11 +32,15 @@ impl FromStr for Dscp {
 }
 
 /// What hosts say of the flows that they send.
-pub fn of_hosts(scenario: &Scenario) -> Result<HashMap<String, Dscp>> {
+pub fn of_hosts(budget: &Budget, scenario: &Scenario) -> Result<HashMap<String, Dscp>> {
     let mut dscps = HashMap::new();
     for (pattern, spec) in &scenario.host {
         if let Some(dscp) = spec.dscp {
-            dscps.extend(expand(pattern)?.into_iter().map(|name| (name, dscp)));
+            dscps.extend(
+                expand(budget, pattern)?
+                    .into_iter()
+                    .map(|name| (name, dscp)),
+            );
         }
     }
     Ok(dscps)

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use xdc_proto::{Change, End, Event, Faults, Topology};
 
 use crate::error::{Error, Result};
-use crate::scenario::limits::{MAX_EVENTS, MIN_SCALED_BPS};
+use crate::scenario::budget::{Budget, text_bytes};
+use crate::scenario::limits::MIN_SCALED_BPS;
 use crate::scenario::{EventSpec, Scenario, at, expand};
 use crate::text::nearest;
 
@@ -22,6 +23,7 @@ struct Named {
 
 /// The scenario's, in the order of time. Each direction that changes gets a netem to change.
 pub fn events(
+    budget: &Budget,
     scenario: &Scenario,
     topology: &mut Topology,
     seed: u64,
@@ -37,7 +39,14 @@ pub fn events(
         let changes = changes(spec, seed.wrapping_add(n as u64), scale).map_err(about)?;
         let mut ends = Vec::new();
         for pattern in spec.link.names() {
-            for name in expand(pattern).map_err(about)? {
+            let expanded = expand(budget, pattern).map_err(about)?;
+            // Each name is two ends; each change has its own, beside those that are collected.
+            let count = expanded.len().saturating_mul(2 * (1 + changes.len()));
+            let bytes = size_of::<Event>() + text_bytes([pattern.as_str()]);
+            budget
+                .charge("ends of links", count, bytes)
+                .map_err(about)?;
+            for name in expanded {
                 ends.extend(directions(&names, topology, &name, spec).map_err(about)?);
             }
         }
@@ -66,9 +75,6 @@ pub fn events(
                 ends: ends.clone(),
                 change,
             });
-        }
-        if events.len() > MAX_EVENTS {
-            return Err(Error::usage(format!("more than {MAX_EVENTS} events")));
         }
     }
     events.sort_by_key(|event| event.at_us);

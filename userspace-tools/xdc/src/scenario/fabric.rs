@@ -308,6 +308,9 @@ impl FabricSpec {
         let spines = self
             .spines
             .ok_or_else(|| Error::usage("a leaf-spine needs 'spines'").hint("0 for none"))?;
+        if spines > MAX_HOSTS {
+            return Err(Error::usage(format!("more than {MAX_HOSTS} spines")));
+        }
         let spines: Vec<_> = (0..spines).map(|n| switch(dc, SPINE, n)).collect();
         let mut names = Vec::new();
         for leaf in 0..leaves {

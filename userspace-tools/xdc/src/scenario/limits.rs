@@ -10,23 +10,19 @@ use crate::error::{Error, Key, Result};
 use crate::scenario::check::Mistakes;
 use crate::scenario::traffic::TrafficSpec;
 use crate::scenario::{QueueSpec, Scenario, at};
-use crate::text::is_control;
+use crate::text::{is_control, short};
 use crate::units::{Amount, Rate, Size, Time};
 
-/// Of a scenario's file, and of one of sizes.
+/// Of a scenario's file. Some checks take time by the square of it.
+pub const MAX_SCENARIO_BYTES: u64 = 1 << 20;
+/// Of a file that a scenario names: flows, sizes, an object of BPF.
 pub const MAX_FILE_BYTES: u64 = 4 << 20;
-/// That one pattern stands for.
-pub const MAX_NAMES: usize = 65_536;
 /// Hosts and routers.
 pub const MAX_NODES: usize = 32_768;
 pub const MAX_LINKS: usize = 65_536;
-/// That hosts have for themselves, all together.
-pub const MAX_SYSCTLS: usize = 1_000_000;
 /// Queues that are sampled.
 pub const MAX_WATCHED: usize = 4096;
-/// Changes of links.
-pub const MAX_EVENTS: usize = 65_536;
-/// Commands of a scenario, and how long each may be.
+/// Programs of a scenario, and how long a command may be.
 pub const MAX_PROGRAMS: usize = 1_000;
 pub const MAX_COMMAND_BYTES: usize = 10_000;
 /// Cells of a sweep.
@@ -232,15 +228,15 @@ fn names(scenario: &Scenario, m: &mut Mistakes) {
         m.within(at![name], text.len(), 0..=MAX_TEXT);
     }
     for (n, flow) in scenario.flows.iter().enumerate() {
-        m.note(at!["flows", n, "group"], group_name(&flow.group));
+        m.note(at!["flows", n, "group"], |_| group_name(&flow.group));
     }
     for (n, spec) in scenario.traffic.iter().enumerate() {
         if let Some(group) = &spec.group {
-            m.note(at!["traffic", n, "group"], group_name(group));
+            m.note(at!["traffic", n, "group"], |_| group_name(group));
         }
     }
     for (n, watch) in scenario.watch.iter().enumerate() {
-        m.note(at!["watch", n, "name"], group_name(&watch.name));
+        m.note(at!["watch", n, "name"], |_| group_name(&watch.name));
     }
 }
 
@@ -249,7 +245,8 @@ pub fn group_name(name: &str) -> Result<()> {
     let formula = name.starts_with(['=', '+', '-', '@']);
     if name.is_empty() || name.len() > MAX_NAME || formula || name.contains(is_control) {
         return Err(Error::usage(format!(
-            "'{name}' is not a valid name of a group or a queue"
+            "'{}' is not a valid name of a group or a queue",
+            short(name)
         ))
         .hint(format!(
             "1 to {MAX_NAME} characters on one line that does not begin with =, +, - or @"
@@ -316,7 +313,7 @@ mod tests {
         let links = "topology.links=[{a=\"a[1-2]\",b=\"s\",rate=\"1gbit\"},\
                      {a=\"s\",b=\"r\",rate=\"1gbit\",queue_ab=\"port\"},\
                      {a=\"h[1-20000]\",b=\"s\",rate=\"1gbit\"}]";
-        refused(&[hosts, links, &sysctls], "sysctls, all hosts together");
+        refused(&[hosts, links, &sysctls], "'sysctl': 20000 times");
         let rpc = "traffic=[{kind=\"rpc\", hosts=[\"a1\"], to=\"r\", period=\"86400s\", \
                    flows=40, sizes=\"1kb\"}]";
         refused(&[rpc], "more than two days");

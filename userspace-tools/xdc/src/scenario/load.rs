@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! From a file, what it extends and each `--set` to a [`Scenario`].
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,8 @@ use toml::{Table, Value};
 use crate::error::{Error, Result};
 use crate::home::Home;
 use crate::measure::metric::SEE_TABLE;
-use crate::scenario::limits::MAX_FILE_BYTES;
+use crate::scenario::budget::Budget;
+use crate::scenario::check::MOST_MISTAKES;
 use crate::scenario::merge::{self, Reading};
 use crate::scenario::place::{Sources, line_at};
 use crate::scenario::traffic::{Cdf, FlowFile};
@@ -60,7 +62,7 @@ pub const SEE_EXAMPLE: &str = "scenarios/two-dc-1g.toml shows how";
 /// Load by name (from scenarios/) or by path, then apply each `--set`.
 pub fn load(home: Option<&Home>, name_or_path: &str, sets: &[String]) -> Result<Loaded> {
     let path = locate(home, name_or_path)?;
-    let text = read(&path)?;
+    let text = beside::named(&path)?;
     let name = name_of(&path)?;
     let mut dirs = vec![folder(&path)];
     let file = (path.display().to_string(), text);
@@ -69,9 +71,9 @@ pub fn load(home: Option<&Home>, name_or_path: &str, sets: &[String]) -> Result<
     let table = match own.get("extends").and_then(Value::as_str) {
         None => own,
         Some(base) => {
-            let base_path = locate(home, base)
+            let (base_path, text) = extended(home, &dirs[0], base)
                 .map_err(|err| Sources::of(&files, sets).placed(err.at(at!["extends"])))?;
-            let base = (base_path.display().to_string(), read(&base_path)?);
+            let base = (base_path.display().to_string(), text);
             dirs.push(folder(&base_path));
             let table = inherited(&base)?;
             files.push(base);
@@ -99,14 +101,17 @@ pub fn load(home: Option<&Home>, name_or_path: &str, sets: &[String]) -> Result<
 
 /// Reads the files that the scenario names.
 fn read_beside(scenario: &mut Scenario, dirs: &[PathBuf], shipped: &Path) -> Result<()> {
-    let files = FlowFile::read_all(dirs, &scenario.traffic)?;
+    let budget = &Budget::default();
+    let files = FlowFile::read_all(budget, dirs, &scenario.traffic)?;
     for (cc, spec) in &scenario.cc {
-        if let Some(name) = &spec.bpf {
-            let object = beside::read(dirs, name).map_err(|err| err.at(at!["cc", cc, "bpf"]))?;
+        let new = |name: &&String| !scenario.objects.contains_key(*name);
+        if let Some(name) = spec.bpf.as_ref().filter(new) {
+            let object = beside::read(budget, dirs, name);
+            let object = object.map_err(|err| err.at(at!["cc", cc, "bpf"]))?;
             scenario.objects.insert(name.clone(), object.1);
         }
     }
-    scenario.cdfs = Cdf::read_all(dirs, shipped, &scenario.traffic)?;
+    scenario.cdfs = Cdf::read_all(budget, dirs, shipped, &scenario.traffic)?;
     scenario.files = files;
     Ok(())
 }
@@ -127,20 +132,6 @@ pub fn name_of(path: &Path) -> Result<String> {
     Ok(stem.into_owned())
 }
 
-fn read(path: &Path) -> Result<String> {
-    let failed = |err: &std::io::Error| Error::io(path.display(), err);
-    let bytes = fs::metadata(path).map_err(|err| failed(&err))?.len();
-    if bytes > MAX_FILE_BYTES {
-        return Err(Error::usage(format!(
-            "{} is larger than {} MB, so it is not a scenario",
-            path.display(),
-            MAX_FILE_BYTES >> 20
-        ))
-        .hint("patterns such as a[1-1000], and a fabric"));
-    }
-    fs::read_to_string(path).map_err(|err| failed(&err))
-}
-
 /// A seed that scenario.toml, whose integers have a sign, can repeat.
 pub fn check_seed(seed: u64) -> Result<()> {
     match i64::try_from(seed) {
@@ -154,17 +145,19 @@ pub fn check_seed(seed: u64) -> Result<()> {
 fn syntax((name, text): &(String, String)) -> Result<Table> {
     let (_, errors) = DeTable::parse_recoverable(text);
     // One slip of the pen may be several to a parser that goes on in the same line.
-    let mut lines: Vec<usize> = Vec::new();
+    let mut lines: BTreeSet<usize> = BTreeSet::new();
     let mut mistakes = Vec::new();
     // A wrong header has the keys below it in the table before, which may have them too.
     let follows = |err: &toml::de::Error| err.message().contains("duplicate key");
     let all_follow = errors.iter().all(follows);
     for err in errors.iter().filter(|err| all_follow || !follows(err)) {
         let line = err.span().map_or(0, |span| line_at(text, span.start));
-        if !lines.contains(&line) {
-            lines.push(line);
+        if lines.insert(line) {
             let sentence = err.message().lines().collect::<Vec<_>>().join(" ");
             mistakes.push(advised("", &sentence).about(format!("{name}:{line}")));
+        }
+        if mistakes.len() == MOST_MISTAKES {
+            break;
         }
     }
     match Error::all(mistakes) {
@@ -266,11 +259,27 @@ fn locate(home: Option<&Home>, name: &str) -> Result<PathBuf> {
         return Err(Error::usage(format!("there is no file '{name}'"))
             .hint("xdc list for scenarios by name, xdc new FILE for one of your own"));
     }
-    let dir = home.map(Home::scenarios).unwrap_or_default();
-    let path = dir.join(format!("{name}.toml"));
-    if home.is_some() && path.is_file() {
-        return Ok(path);
+    let path = home.map(|home| home.scenarios().join(format!("{name}.toml")));
+    path.filter(|path| path.is_file())
+        .ok_or_else(|| unknown(home, name))
+}
+
+/// The scenario that another one extends: a file below the folder of that one, or, by its name,
+/// one that ships.
+fn extended(home: Option<&Home>, folder: &Path, base: &str) -> Result<(PathBuf, String)> {
+    if let Some(found) = beside::scenario(folder, base)? {
+        return Ok(found);
     }
+    let shipped = home.map(|home| beside::scenario(&home.scenarios(), &format!("{base}.toml")));
+    shipped
+        .transpose()?
+        .flatten()
+        .ok_or_else(|| unknown(home, base).about("no file below the scenario's folder"))
+}
+
+/// An error about a name that no scenario has.
+fn unknown(home: Option<&Home>, name: &str) -> Error {
+    let dir = home.map(Home::scenarios).unwrap_or_default();
     let err = Error::usage(format!("no scenario '{name}'"));
     let names = fs::read_dir(&dir)
         .into_iter()
@@ -281,10 +290,10 @@ fn locate(home: Option<&Home>, name: &str) -> Result<PathBuf> {
         });
     let names: Vec<_> = names.collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
-    Err(match nearest(name, &names) {
+    match nearest(name, &names) {
         Some(near) => err.hint(format!("'{near}'; xdc list has all")),
         None => err.hint("xdc list"),
-    })
+    }
 }
 
 /// What is wrong in a TOML file, with its line and what was probably meant.

@@ -40,14 +40,11 @@ pub fn extend(mut table: Table, mut own: Table) -> Result<Table> {
 /// the other way. A `tc` of `[queues.NAME]` replaces what is said per congestion control, too.
 fn replace_ports(table: &mut Table, change: &Table, layer: Layer) -> Result<()> {
     let none = Table::new();
-    let ports = |of: &Table| of.get("queues").and_then(Value::as_table).cloned();
-    for (name, port) in ports(change).unwrap_or_default() {
-        if port.get(TC).is_some() {
-            for (_, cc) in tables_mut(table, "cc") {
-                if let Some(ports) = cc.get_mut("queues").and_then(Value::as_table_mut) {
-                    ports.remove(&name);
-                }
-            }
+    let ports = change.get("queues").and_then(Value::as_table);
+    let becomes_tc = |name: &str| ports.is_some_and(|it| it.get(name).is_some_and(has_tc));
+    for (_, cc) in tables_mut(table, "cc") {
+        if let Some(ports) = cc.get_mut("queues").and_then(Value::as_table_mut) {
+            ports.retain(|name, _| !becomes_tc(name));
         }
     }
     replace_ports_of(table, change, "", layer)?;
@@ -85,6 +82,10 @@ fn replace_ports_of(of: &mut Table, change: &Table, above: &str, layer: Layer) -
 }
 
 const TC: &str = "tc";
+
+fn has_tc(port: &Value) -> bool {
+    port.get(TC).is_some()
+}
 
 fn tables_mut<'a>(
     of: &'a mut Table,
@@ -151,12 +152,17 @@ fn take_out(place: &mut Value, path: &[String]) -> Result<()> {
     let Some((step, rest)) = path.split_first() else {
         return Ok(());
     };
-    let known: Vec<String> = match &*place {
-        Value::Table(table) => table.keys().cloned().collect(),
-        Value::Array(array) => (0..array.len()).map(|n| n.to_string()).collect(),
-        _ => Vec::new(),
+    let is_there = match &*place {
+        Value::Table(table) => table.contains_key(step),
+        Value::Array(array) => step.parse::<usize>().is_ok_and(|n| n < array.len()),
+        _ => false,
     };
-    if !known.contains(step) {
+    if !is_there {
+        let known: Vec<String> = match &*place {
+            Value::Table(table) => table.keys().cloned().collect(),
+            Value::Array(array) => (0..array.len()).map(|n| n.to_string()).collect(),
+            _ => Vec::new(),
+        };
         let known: Vec<_> = known.iter().map(String::as_str).collect();
         let err = Error::usage(format!("there is no '{step}' to unset"));
         return Err(match nearest(step, &known) {

@@ -2,6 +2,7 @@
 //! Experiments as TOML: topology, queues, traffic, what is measured, what the paper says.
 
 mod beside;
+pub mod budget;
 pub mod ccs;
 mod check;
 mod defaults;
@@ -166,7 +167,11 @@ impl Scenario {
             Asks::Nothing => return Ok(()),
             // Its flows may be of any group, and this is asked again when it was read.
             Asks::Group(_) if self.has_unread_file() => return Ok(()),
-            Asks::Group(name) => ("group of flows", name, self.groups()),
+            Asks::Group(name) if self.groups().any(|known| known == name) => return Ok(()),
+            Asks::Group(name) => {
+                let names: BTreeSet<_> = self.groups().collect();
+                ("group of flows", name, names.into_iter().collect())
+            }
             Asks::Queue(name) => {
                 let names = self.watch.iter().map(|port| port.name.as_str());
                 // A pattern watches several ports, called "NAME FROM-TO".
@@ -210,20 +215,16 @@ impl Scenario {
     }
 
     /// Names of all groups that its flows may have.
-    fn groups(&self) -> Vec<&str> {
+    fn groups(&self) -> impl Iterator<Item = &str> {
         let of_flows = self.flows.iter().map(|flow| flow.group.as_str());
-        let mut names: Vec<_> = of_flows.collect();
-        for traffic in &self.traffic {
-            match &traffic.group {
-                Some(group) => names.push(group),
-                None => names.extend(traffic::CLASSES),
-            }
-        }
+        let of_traffic = self.traffic.iter().flat_map(|traffic| {
+            let classes = traffic.group.is_none().then_some(traffic::CLASSES);
+            let classes = classes.into_iter().flatten();
+            classes.chain(traffic.group.as_deref())
+        });
         let rows = self.files.values().flat_map(|file| &file.rows);
-        names.extend(rows.filter_map(|row| row.group.as_deref()));
-        let mut known = BTreeSet::new();
-        names.retain(|name| known.insert(*name));
-        names
+        let of_files = rows.filter_map(|row| row.group.as_deref());
+        of_flows.chain(of_traffic).chain(of_files)
     }
 
     /// Flows are in a file that is not read yet.
@@ -766,14 +767,15 @@ source = "test"
 
     #[test]
     fn names_expand() {
-        assert_eq!(expand("a[1-3]").unwrap(), ["a1", "a2", "a3"]);
-        assert_eq!(expand("tor").unwrap(), ["tor"]);
+        let budget = budget::Budget::default();
+        assert_eq!(expand(&budget, "a[1-3]").unwrap(), ["a1", "a2", "a3"]);
+        assert_eq!(expand(&budget, "tor").unwrap(), ["tor"]);
         for bad in ["a[1-", "a[3-1]", "a[x-y]", "a[1]"] {
-            assert!(expand(bad).is_err(), "{bad}");
+            assert!(expand(&budget, bad).is_err(), "{bad}");
         }
-        assert_eq!(pairs("a[1-2]", "r").unwrap().len(), 2);
-        assert_eq!(pairs("a[1-2]", "b[3-4]").unwrap()[1].1, "b4");
-        assert!(pairs("a[1-2]", "b[1-3]").is_err());
+        assert_eq!(pairs(&budget, "a[1-2]", "r").unwrap().len(), 2);
+        assert_eq!(pairs(&budget, "a[1-2]", "b[3-4]").unwrap()[1].1, "b4");
+        assert!(pairs(&budget, "a[1-2]", "b[1-3]").is_err());
     }
 
     #[test]
@@ -848,7 +850,7 @@ source = "test"
         let base_path = dir.path().join("base.toml");
         std::fs::write(&base_path, base).unwrap();
         let own = dir.path().join("own.toml");
-        let text = format!("extends = \"{}\"\n{text}", base_path.display());
+        let text = format!("extends = \"base.toml\"\n{text}");
         std::fs::write(&own, text).unwrap();
         let sets: Vec<_> = sets.iter().map(|&set| set.to_owned()).collect();
         load(None, &own.to_string_lossy(), &sets)

@@ -2,8 +2,8 @@
 //! Patterns that stand for names.
 
 use crate::error::{Error, Result};
-use crate::scenario::limits::MAX_NAMES;
-use crate::text::nearest;
+use crate::scenario::budget::{Budget, text_bytes};
+use crate::text::{nearest, short};
 
 /// An error about a name that is no node's, with the one that was probably meant.
 pub fn no_node<'a>(
@@ -21,8 +21,14 @@ pub fn no_node<'a>(
 }
 
 /// `a[1-3]` to a1, a2, a3; a name without brackets to itself.
-pub fn expand(pattern: &str) -> Result<Vec<String>> {
+pub fn expand(budget: &Budget, pattern: &str) -> Result<Vec<String>> {
+    let charge = |count| {
+        let about = |err: Error| err.about(format!("'{}'", short(pattern)));
+        let charged = budget.charge("names", count, text_bytes([pattern]));
+        charged.map_err(about)
+    };
     let Some((prefix, rest)) = pattern.split_once('[') else {
+        charge(1)?;
         return Ok(vec![pattern.to_owned()]);
     };
     let bad =
@@ -34,34 +40,24 @@ pub fn expand(pattern: &str) -> Result<Vec<String>> {
     if first > last {
         return Err(bad());
     }
-    if (last - first) as usize >= MAX_NAMES {
-        return Err(Error::usage(format!(
-            "'{pattern}' stands for more than {MAX_NAMES} names"
-        )));
-    }
+    charge((last - first) as usize + 1)?;
     Ok((first..=last)
         .map(|n| format!("{prefix}{n}{suffix}"))
         .collect())
 }
 
-/// The names of all patterns, no more than one of them may stand for.
-pub fn expand_all(patterns: &[String]) -> Result<Vec<String>> {
+/// The names of all patterns.
+pub fn expand_all(budget: &Budget, patterns: &[String]) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for pattern in patterns {
-        names.append(&mut expand(pattern)?);
-        if names.len() > MAX_NAMES {
-            return Err(Error::usage(format!(
-                "patterns that stand for more than {MAX_NAMES} names"
-            ))
-            .hint("each name once"));
-        }
+        names.append(&mut expand(budget, pattern)?);
     }
     Ok(names)
 }
 
 /// Partner the names of two patterns; a single name partners all of the other side.
-pub fn pairs(a: &str, b: &str) -> Result<Vec<(String, String)>> {
-    let (left, right) = (expand(a)?, expand(b)?);
+pub fn pairs(budget: &Budget, a: &str, b: &str) -> Result<Vec<(String, String)>> {
+    let (left, right) = (expand(budget, a)?, expand(budget, b)?);
     if left.len() != right.len() && left.len() != 1 && right.len() != 1 {
         return Err(Error::usage(format!(
             "'{a}' has {} names and '{b}' has {}",
@@ -71,6 +67,7 @@ pub fn pairs(a: &str, b: &str) -> Result<Vec<(String, String)>> {
         .hint("as many on both sides, or one"));
     }
     let count = left.len().max(right.len());
+    budget.charge("pairs of names", count, text_bytes([a, b]))?;
     Ok(left
         .into_iter()
         .cycle()

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Ways through a topology, as the guest's routes take them, and how long an idle one takes.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
 
 use xdc_proto::{Direction, Link, Topology};
 
@@ -12,21 +13,39 @@ use crate::scenario::no_node;
 /// Longest name of a network device.
 const DEVICE_NAME_BYTES: usize = 15;
 
-/// Entries of all trees that are kept, some 40 bytes each: twice what the largest network that a
-/// guest was tried with takes.
-const MAX_KEPT: usize = 4 << 20;
+/// Entries of all trees that are kept, four bytes each.
+const MAX_KEPT: usize = 16 << 20;
 
-/// Of more hosts than this, evenly chosen ones stand for all as one end of the longest path.
+/// Ports that are looked at for trees, some nanoseconds each.
+const MAX_STEPS: u64 = 256 << 20;
+
+/// Links of a way: the largest time to live of an IP packet.
+const MAX_HOPS: usize = 255;
+
+/// Of more hosts than this, evenly chosen ones stand for all as one end of the longest path; of
+/// still more, so many that the pairs are these.
 const ENDS: usize = 64;
+const MAX_PAIRS: usize = 256 << 10;
 
-/// A topology by indices. Trees of shortest paths are kept, so that thousands of flows between
-/// few hosts cost no more than the hosts.
+/// A topology by indices.
 pub struct Paths<'a> {
     topology: &'a Topology,
-    by_name: HashMap<&'a str, usize>,
+    routes: Rc<Routes>,
+    has_accecn: bool,
+    has_timestamps: bool,
+}
+
+/// Nodes and links as numbers. Trees of shortest paths are kept, so that thousands of flows
+/// between few switches cost no more than the switches.
+pub struct Routes {
+    by_name: HashMap<String, usize>,
+    routers: Vec<bool>,
     /// Of each node, in the order of the links.
     ports: Vec<Vec<Port>>,
+    /// Of each link.
+    ends: Vec<(usize, usize)>,
     trees: RefCell<HashMap<usize, Tree>>,
+    steps: Cell<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -37,26 +56,32 @@ struct Port {
     forward: bool,
 }
 
-/// For each node the hop by which it is reached, and from where; None = not at all.
-type Tree = Vec<Option<(usize, Port)>>;
+/// For each node the link by which it is reached, twice its number, and one more if it is walked
+/// from a to b; [`UNREACHED`] = not at all.
+type Tree = Vec<u32>;
 
-impl<'a> Paths<'a> {
-    pub fn new(topology: &'a Topology) -> Result<Self> {
+const UNREACHED: u32 = u32::MAX;
+
+impl Routes {
+    pub fn new(topology: &Topology) -> Result<Rc<Self>> {
         let mut by_name = HashMap::new();
         for (i, node) in topology.nodes.iter().enumerate() {
-            if by_name.insert(node.name.as_str(), i).is_some() {
+            if by_name.insert(node.name.clone(), i).is_some() {
                 return Err(Error::usage(format!("two nodes are named '{}'", node.name)));
             }
         }
-        let mut paths = Self {
-            topology,
+        let mut routes = Self {
             by_name,
+            routers: topology.nodes.iter().map(|node| node.router).collect(),
             ports: vec![Vec::new(); topology.nodes.len()],
+            ends: Vec::new(),
             trees: RefCell::default(),
+            steps: Cell::new(0),
         };
         let mut parallel: HashMap<(usize, usize), usize> = HashMap::new();
         for (link, ends) in topology.links.iter().enumerate() {
-            let (a, b) = (paths.node(&ends.a)?, paths.node(&ends.b)?);
+            let (a, b) = (routes.node(&ends.a)?, routes.node(&ends.b)?);
+            routes.ends.push((a, b));
             for (node, peer, forward) in [(a, b, true), (b, a, false)] {
                 let nth = parallel.entry((node, peer)).or_default();
                 let device = device(&topology.nodes[peer].name, *nth);
@@ -67,14 +92,14 @@ impl<'a> Paths<'a> {
                     .hint("shorter names for nodes with parallel links"));
                 }
                 *nth += 1;
-                paths.ports[node].push(Port {
+                routes.ports[node].push(Port {
                     peer,
                     link,
                     forward,
                 });
             }
         }
-        Ok(paths)
+        Ok(Rc::new(routes))
     }
 
     fn node(&self, name: &str) -> Result<usize> {
@@ -82,9 +107,103 @@ impl<'a> Paths<'a> {
             no_node(
                 "a flow is of ".to_owned(),
                 name,
-                self.by_name.keys().copied(),
+                self.by_name.keys().map(String::as_str),
             )
         })
+    }
+
+    /// Number of each link from one node to another, and whether it is crossed from a to b, the
+    /// last one first; None where no path leads.
+    fn ports_between(&self, from: usize, to: usize) -> Result<Option<Vec<(usize, bool)>>> {
+        let mut walk = Vec::new();
+        if from == to {
+            return Ok(Some(walk));
+        }
+        let mut here = to;
+        // All ways of a node with one link are those of the router behind it.
+        let (root, first) = match self.ports[from][..] {
+            [port] if self.routers[port.peer] => (port.peer, Some(port)),
+            _ => (from, None),
+        };
+        let mut trees = self.trees.borrow_mut();
+        if !trees.contains_key(&root) {
+            if (trees.len() + 1) * self.ports.len() > MAX_KEPT {
+                trees.clear();
+            }
+            trees.insert(root, self.tree(root)?);
+        }
+        let tree = &trees[&root];
+        while here != root {
+            if tree[here] == UNREACHED {
+                return Ok(None);
+            }
+            let (link, forward) = (tree[here] as usize / 2, tree[here] % 2 == 1);
+            walk.push((link, forward));
+            let (a, b) = self.ends[link];
+            here = if forward { a } else { b };
+            if walk.len() > MAX_HOPS {
+                return Err(Error::usage(format!(
+                    "a way has more than {MAX_HOPS} links, and no IP packet gets further"
+                ))
+                .hint("fewer routers in a row"));
+            }
+        }
+        walk.extend(first.map(|port| (port.link, port.forward)));
+        Ok(Some(walk))
+    }
+
+    /// Fewest hops, the earlier link where two would do, and only routers on the way.
+    fn tree(&self, from: usize) -> Result<Tree> {
+        let mut steps = self.steps.get();
+        if steps > MAX_STEPS {
+            return Err(Error::usage("the ways between so many hosts are too many")
+                .hint("flows between fewer hosts, more hosts at a switch, or fewer links"));
+        }
+        let mut tree: Tree = vec![UNREACHED; self.ports.len()];
+        let mut queue = VecDeque::from([from]);
+        while let Some(here) = queue.pop_front() {
+            if here != from && !self.routers[here] {
+                continue;
+            }
+            steps += self.ports[here].len() as u64;
+            for port in &self.ports[here] {
+                if port.peer != from && tree[port.peer] == UNREACHED {
+                    tree[port.peer] = 2 * port.link as u32 + u32::from(port.forward);
+                    queue.push_back(port.peer);
+                }
+            }
+        }
+        self.steps.set(steps);
+        Ok(tree)
+    }
+}
+
+impl<'a> Paths<'a> {
+    pub fn new(topology: &'a Topology) -> Result<Self> {
+        Ok(Self::along(topology, &Routes::new(topology)?))
+    }
+
+    /// In a topology whose nodes and ends of links are as they were for `routes`.
+    pub fn along(topology: &'a Topology, routes: &Rc<Routes>) -> Self {
+        let of_all = &topology.sysctls;
+        let own = topology.nodes.iter().map(|node| &node.sysctls);
+        let mut all = [of_all].into_iter().chain(own);
+        Self {
+            topology,
+            routes: Rc::clone(routes),
+            has_accecn: all.any(|sysctls| has_sysctl(sysctls, "net.ipv4.tcp_ecn", "3")),
+            has_timestamps: !has_sysctl(of_all, "net.ipv4.tcp_timestamps", "0"),
+        }
+    }
+
+    /// Some host negotiates AccECN.
+    pub fn has_accecn(&self) -> bool {
+        self.has_accecn
+    }
+
+    /// Packets have TCP's timestamps.
+    pub fn has_timestamps(&self) -> bool {
+        self.has_timestamps
     }
 
     /// RTT of an otherwise empty path for a full packet and its ACK, as the topology has it.
@@ -108,7 +227,18 @@ impl<'a> Paths<'a> {
 
     /// Number of each link from one node to another, and whether it is crossed from a to b.
     pub fn ports(&self, from: &str, to: &str) -> Result<Vec<(usize, bool)>> {
-        self.ports_between(self.node(from)?, self.node(to)?)
+        self.ports_between(self.routes.node(from)?, self.routes.node(to)?)
+    }
+
+    /// Of the first link of a node, as the node sends; None without a link.
+    pub fn rate_bps(&self, node: &str) -> Result<Option<u64>> {
+        let ports = &self.routes.ports[self.routes.node(node)?];
+        let rate = ports.first().map(|port| {
+            let link = &self.topology.links[port.link];
+            let direction = if port.forward { &link.ab } else { &link.ba };
+            direction.rate_bps
+        });
+        Ok(rate)
     }
 
     /// The links from one node to another, the last one first, and the direction of each.
@@ -142,7 +272,11 @@ impl<'a> Paths<'a> {
                 }
             }
         };
-        for &src in hosts.iter().step_by(hosts.len().div_ceil(ENDS).max(1)) {
+        let ends = ENDS.min(MAX_PAIRS / hosts.len().max(1));
+        for &src in hosts
+            .iter()
+            .step_by(hosts.len().div_ceil(ends.max(1)).max(1))
+        {
             for &dst in hosts.iter().filter(|&&dst| dst != src) {
                 cross(src, dst);
                 cross(dst, src);
@@ -151,51 +285,25 @@ impl<'a> Paths<'a> {
         longest
     }
 
-    /// Link and whether from a to b, of the way from one node to another, the last one first.
     fn ports_between(&self, from: usize, to: usize) -> Result<Vec<(usize, bool)>> {
-        let mut trees = self.trees.borrow_mut();
-        if trees.len() * self.ports.len() > MAX_KEPT && !trees.contains_key(&from) {
-            trees.clear();
-        }
-        let tree = trees.entry(from).or_insert_with(|| self.tree(from));
-        let mut walk = Vec::new();
-        let mut here = to;
-        while here != from {
-            let (before, port) = tree[here].ok_or_else(|| {
-                let name = |node: usize| &self.topology.nodes[node].name;
-                Error::usage(format!(
-                    "no path leads from '{}' to '{}'",
-                    name(from),
-                    name(to)
-                ))
-            })?;
-            walk.push((port.link, port.forward));
-            here = before;
-        }
-        Ok(walk)
+        self.routes.ports_between(from, to)?.ok_or_else(|| {
+            let name = |node: usize| &self.topology.nodes[node].name;
+            Error::usage(format!(
+                "no path leads from '{}' to '{}'",
+                name(from),
+                name(to)
+            ))
+        })
     }
 
     pub fn topology(&self) -> &'a Topology {
         self.topology
     }
+}
 
-    /// Fewest hops, the earlier link where two would do, and only routers on the way.
-    fn tree(&self, from: usize) -> Tree {
-        let mut tree: Tree = vec![None; self.ports.len()];
-        let mut queue = VecDeque::from([from]);
-        while let Some(here) = queue.pop_front() {
-            if here != from && !self.topology.nodes[here].router {
-                continue;
-            }
-            for &port in &self.ports[here] {
-                if port.peer != from && tree[port.peer].is_none() {
-                    tree[port.peer] = Some((here, port));
-                    queue.push_back(port.peer);
-                }
-            }
-        }
-        tree
-    }
+fn has_sysctl(sysctls: &[(String, String)], name: &str, value: &str) -> bool {
+    let mut sysctls = sysctls.iter();
+    sysctls.any(|(own, set)| own == name && set == value)
 }
 
 /// Name of the device of the `nth` of parallel links to `peer`.
@@ -249,7 +357,8 @@ wan = { links = 8, delay = "900us" }
             let rtt = paths.base_rtt_us(&format!("a{src}"), &format!("b{dst}"));
             assert!(rtt.unwrap() > 1800.0);
         }
-        assert_eq!(paths.trees.borrow().len(), 256);
+        // Of each edge switch.
+        assert_eq!(paths.routes.trees.borrow().len(), 2 * 32);
     }
 
     #[test]

@@ -26,10 +26,14 @@ impl Sources {
 
     /// An error that names its file, its line and its key. An error without a key stays as it is.
     pub fn placed(&self, err: Error) -> Error {
+        self.placed_in(&self.read(), err)
+    }
+
+    fn placed_in(&self, roots: &[DeValue<'_>], err: Error) -> Error {
         match err.key().cloned() {
             None => err,
             Some(key) => {
-                let at = self.place(&key);
+                let at = self.place(roots, &key);
                 match key.is_empty() {
                     true => err.about(at),
                     false => err.about(dotted(&key)).about(at),
@@ -40,12 +44,24 @@ impl Sources {
 
     /// Places all of them, in the order of their lines.
     pub fn all(&self, mut errors: Vec<Error>) -> Option<Error> {
-        errors.sort_by_cached_key(|err| self.find(err.key().map_or(&[][..], |key| key)));
-        Error::all(errors.into_iter().map(|err| self.placed(err)).collect())
+        if errors.is_empty() {
+            return None;
+        }
+        let roots = self.read();
+        errors.sort_by_cached_key(|err| self.find(&roots, err.key().map_or(&[][..], |key| key)));
+        let placed = errors.into_iter().map(|err| self.placed_in(&roots, err));
+        Error::all(placed.collect())
     }
 
-    fn place(&self, key: &[String]) -> String {
-        let (file, line, depth) = self.find(key);
+    /// What is in each file.
+    fn read(&self) -> Vec<DeValue<'_>> {
+        let table = |text| DeTable::parse_recoverable(text).0.into_inner();
+        let texts = self.files.iter().map(|(_, text)| text);
+        texts.map(|text| DeValue::Table(table(text))).collect()
+    }
+
+    fn place(&self, roots: &[DeValue<'_>], key: &[String]) -> String {
+        let (file, line, depth) = self.find(roots, key);
         let path = |set: &String| {
             let path = set.split_once('=').map_or(set.as_str(), |(path, _)| path);
             path.trim().to_owned()
@@ -72,18 +88,17 @@ impl Sources {
 
     /// Number of the file that has most of the key's steps, the line there, from 1 on, and how
     /// many steps these are.
-    fn find(&self, key: &[String]) -> (usize, usize, usize) {
-        let found = self.files.iter().map(|(_, text)| find(text, key));
+    fn find(&self, roots: &[DeValue<'_>], key: &[String]) -> (usize, usize, usize) {
+        let files = self.files.iter().zip(roots);
+        let found = files.map(|((_, text), root)| find(text, root, key));
         let best = found.enumerate().rev().max_by_key(|(_, (depth, _))| *depth);
         best.map_or((0, 0, 0), |(file, (depth, line))| (file, line, depth))
     }
 }
 
 /// How many steps of the key a text has, and the line of the last of them.
-fn find(text: &str, key: &[String]) -> (usize, usize) {
-    let (table, _) = DeTable::parse_recoverable(text);
-    let root = DeValue::Table(table.into_inner());
-    let mut value = &root;
+fn find(text: &str, root: &DeValue<'_>, key: &[String]) -> (usize, usize) {
+    let mut value = root;
     let (mut depth, mut line) = (0, 0);
     for step in key {
         let next = match value {

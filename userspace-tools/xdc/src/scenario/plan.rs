@@ -5,7 +5,7 @@
 //! packets and ratios of RTTs stay what they are. Sysctls carry their unit in their name
 //! (`_us`, `_ms`, `_mbps`), and those of our modules are scaled with it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use xdc_algo::{Kind, MODULES};
 use xdc_measure::record::MAX_SCALE;
@@ -19,15 +19,14 @@ use xdc_proto::{
 };
 
 use crate::error::{Error, Result};
+use crate::scenario::budget::{Budget, text_bytes};
 use crate::scenario::check::one_packet;
 use crate::scenario::defaults;
 use crate::scenario::dscp;
 use crate::scenario::events::events;
 use crate::scenario::fabric::Fabric;
-use crate::scenario::limits::{
-    LONGEST, MAX_LINKS, MAX_NODES, MAX_SYSCTLS, MAX_WATCHED, MIN_SCALED_BPS,
-};
-use crate::scenario::paths::Paths;
+use crate::scenario::limits::{LONGEST, MAX_LINKS, MAX_NODES, MAX_WATCHED, MIN_SCALED_BPS};
+use crate::scenario::paths::{Paths, Routes};
 use crate::scenario::programs::{check_command, programs};
 use crate::scenario::rotor;
 use crate::scenario::sysctl;
@@ -65,26 +64,43 @@ pub fn plan(scenario: &Scenario, cc: &str, seed: u64, scale: u32) -> Result<Plan
                 .hint("--engine uml, or slower links"),
         );
     }
-    let mut topology = topology(scenario, known, seed, scale)?;
-    let events = events(scenario, &mut topology, seed, scale)?;
-    let programs = programs(scenario, &topology, scale)?;
-    let planned_flows = |topology: &Topology| flows(scenario, known, topology, seed, scale);
-    let mut flows = planned_flows(&topology)?;
-    let mut watch = watch(scenario, &topology)?;
+    let budget = &Budget::default();
+    let mut topology = topology(budget, scenario, known, seed, scale)?;
+    let routes = &Routes::new(&topology)?;
+    let events = events(budget, scenario, &mut topology, seed, scale)?;
+    let programs = programs(budget, scenario, &topology, scale)?;
+    let planned_flows = |topology: &Topology, budget: &Budget| {
+        let paths = Paths::along(topology, routes);
+        flows(budget, scenario, known, &paths, seed, scale)
+    };
+    let mut flows = planned_flows(&topology, budget)?;
+    let mut watch = watch(budget, scenario, &topology)?;
     if watch.is_empty() {
-        let (link, forward, watched) = defaults::bottleneck(&topology, &flows)?;
+        let paths = Paths::along(&topology, routes);
+        let (link, forward, watched) = defaults::bottleneck(&paths, &flows)?;
         let link = &mut topology.links[link];
         let direction = if forward { &mut link.ab } else { &mut link.ba };
         if defaults::make_visible(direction) {
-            flows = planned_flows(&topology)?;
+            // In the place of those before.
+            flows = planned_flows(&topology, &Budget::default())?;
         }
         watch.push(watched);
     }
-    have_room(&topology, &flows)?;
-    topology.tunnels = tunnels(scenario, &topology, &mut flows, scale)?;
+    let paths = Paths::along(&topology, routes);
+    have_room(&paths, &flows)?;
+    let tunnels = tunnels(budget, scenario, &paths, &mut flows, scale)?;
     if let Some(across) = known.inter_cc {
-        by_route(scenario, &mut topology, &flows, &known.cc, across, scale)?;
+        let sites = by_route(budget, scenario, &paths, &flows, (&known.cc, across), scale)?;
+        let hosts = topology.nodes.iter_mut().filter(|node| !node.router);
+        for (node, site) in hosts.zip(sites) {
+            node.site = site;
+        }
+        topology.congctl = Some(Congctl {
+            inside: known.cc.clone(),
+            across: across.to_owned(),
+        });
     }
+    topology.tunnels = tunnels;
     let scaled_us = |time: Time| time.0 * u64::from(scale) / 1000;
     let plan = Plan {
         version: VERSION,
@@ -180,29 +196,29 @@ fn modules(
         }
     }
     modules.extend(cc.module.clone());
-    for flow in flows {
+    for name in ccs_of(flows) {
+        modules.extend(scenario.known_cc(name)?.module);
+    }
+    let mut known = HashSet::new();
+    modules.retain(|module| known.insert(module.clone()));
+    Ok(modules)
+}
+
+/// Of flows that have their own, each once.
+fn ccs_of(flows: &[Flow]) -> Vec<&String> {
+    let all = flows.iter().flat_map(|flow| {
         let switches = flow.switches.iter().map(|switch| &switch.cc);
-        for name in switches.chain(&flow.cc).chain(&flow.receiver_cc) {
-            modules.extend(scenario.known_cc(name)?.module);
-        }
-    }
-    let mut unique: Vec<String> = Vec::new();
-    for module in modules {
-        if !unique.contains(&module) {
-            unique.push(module);
-        }
-    }
-    Ok(unique)
+        switches.chain(&flow.cc).chain(&flow.receiver_cc)
+    });
+    let mut known = HashSet::new();
+    all.filter(|name| known.insert(*name)).collect()
 }
 
 /// What the run's congestion controls are of BPF.
 fn objects(scenario: &Scenario, cc: &Cc, flows: &[Flow]) -> Result<Vec<BpfObject>> {
     let mut names: Vec<_> = cc.bpf.iter().cloned().collect();
-    for flow in flows {
-        let switches = flow.switches.iter().map(|switch| &switch.cc);
-        for name in switches.chain(&flow.cc).chain(&flow.receiver_cc) {
-            names.extend(scenario.known_cc(name)?.bpf);
-        }
+    for name in ccs_of(flows) {
+        names.extend(scenario.known_cc(name)?.bpf);
     }
     names.sort();
     names.dedup();
@@ -217,7 +233,13 @@ fn objects(scenario: &Scenario, cc: &Cc, flows: &[Flow]) -> Result<Vec<BpfObject
     names.into_iter().map(object).collect()
 }
 
-fn topology(scenario: &Scenario, cc: &Cc, seed: u64, scale: u32) -> Result<Topology> {
+fn topology(
+    budget: &Budget,
+    scenario: &Scenario,
+    cc: &Cc,
+    seed: u64,
+    scale: u32,
+) -> Result<Topology> {
     let spec = &scenario.topology;
     let fabric = match &spec.fabric {
         Some(fabric) => fabric
@@ -230,8 +252,9 @@ fn topology(scenario: &Scenario, cc: &Cc, seed: u64, scale: u32) -> Result<Topol
         (&fabric.hosts, &spec.hosts, false),
         (&fabric.routers, &spec.routers, true),
     ] {
-        for name in own.iter().cloned().chain(expand_all(patterns)?) {
+        for name in own.iter().cloned().chain(expand_all(budget, patterns)?) {
             check_name(&name)?;
+            budget.charge("nodes", 1, size_of::<Node>() + text_bytes([name.as_str()]))?;
             if nodes.len() == MAX_NODES {
                 return Err(Error::usage(format!("more than {MAX_NODES} nodes")));
             }
@@ -250,6 +273,7 @@ fn topology(scenario: &Scenario, cc: &Cc, seed: u64, scale: u32) -> Result<Topol
     if spec.ecmp() {
         for (i, node) in nodes.iter_mut().enumerate().filter(|(_, node)| node.router) {
             node.sysctls = multipath(seed, i, node.spray, spec.ip);
+            budget.charge("routers", 1, sysctl_bytes(&node.sysctls))?;
         }
     }
     let mut by_name: HashMap<String, &mut Node> = HashMap::new();
@@ -259,15 +283,19 @@ fn topology(scenario: &Scenario, cc: &Cc, seed: u64, scale: u32) -> Result<Topol
             return Err(Error::usage(format!("two nodes are named '{name}'")));
         }
     }
-    let mut written = 0_usize;
     for (pattern, spec) in &scenario.host {
-        let names = expand(pattern)?;
-        written = written.saturating_add(names.len().saturating_mul(spec.sysctl.len()));
-        if written > MAX_SYSCTLS {
-            return Err(Error::usage(format!(
-                "[host] has more than {MAX_SYSCTLS} sysctls, all hosts together"
-            ))
-            .hint("[sysctl] for what all hosts have"));
+        let about = |err: Error| err.at(at!["host", pattern]);
+        let names = expand(budget, pattern).map_err(about)?;
+        let sysctls = spec.sysctl.iter().map(|(name, value)| {
+            let value = scaled(name, value, scale);
+            sysctl::check(name, &value)?;
+            Ok((name.clone(), value))
+        });
+        let sysctls: Vec<_> = sysctls.collect::<Result<_>>()?;
+        spec.setup.iter().try_for_each(|text| check_command(text))?;
+        let setup = text_bytes(spec.setup.iter().map(String::as_str));
+        for (what, bytes) in [("'sysctl'", sysctl_bytes(&sysctls)), ("'setup'", setup)] {
+            budget.charge(what, names.len(), bytes).map_err(about)?;
         }
         for name in names {
             if !by_name.contains_key(&name) {
@@ -277,12 +305,7 @@ fn topology(scenario: &Scenario, cc: &Cc, seed: u64, scale: u32) -> Result<Topol
             let Some(node) = by_name.get_mut(&name) else {
                 continue;
             };
-            for (name, value) in &spec.sysctl {
-                let value = scaled(name, value, scale);
-                sysctl::check(name, &value)?;
-                node.sysctls.push((name.clone(), value));
-            }
-            spec.setup.iter().try_for_each(|text| check_command(text))?;
+            node.sysctls.extend(sysctls.iter().cloned());
             node.setup.extend(spec.setup.iter().cloned());
             node.initcwnd = spec.initcwnd.unwrap_or(node.initcwnd);
             node.initrwnd = spec.initrwnd.unwrap_or(node.initrwnd);
@@ -292,7 +315,7 @@ fn topology(scenario: &Scenario, cc: &Cc, seed: u64, scale: u32) -> Result<Topol
     let mut links: Vec<Link> = Vec::new();
     let mut named: Vec<PortQueues> = Vec::new();
     for link in fabric.links.iter().chain(&spec.links) {
-        for (a, b) in pairs(&link.a, &link.b)? {
+        for (a, b) in pairs(budget, &link.a, &link.b)? {
             for name in [&a, &b] {
                 if !by_name.contains_key(name) {
                     let nodes = by_name.keys().map(String::as_str);
@@ -311,6 +334,12 @@ fn topology(scenario: &Scenario, cc: &Cc, seed: u64, scale: u32) -> Result<Topol
             let faults_ba = faults(seed_ba, link.loss_ba, link.reorder_ba, jitter_ba_ns);
             let [own_ab, own_ba] = [&link.queue_ab, &link.queue_ba]
                 .map(|own| own.as_deref().or(link.queue.as_deref()));
+            let words = [own_ab, own_ba].map(|own| {
+                let own = own.and_then(|name| queues.get(name));
+                own.map_or(0, |own| words_bytes(&own.queue))
+            });
+            let bytes = size_of::<Link>() + text_bytes([a.as_str(), &b]) + words[0] + words[1];
+            budget.charge("links", 1, bytes)?;
             let mut ab = direction(link, link.delay_ab, own_ab, &queues, scale)?;
             let mut ba = direction(link, link.delay_ba, own_ba, &queues, scale)?;
             seed_queue(&mut ab, seed_ab);
@@ -361,6 +390,22 @@ fn topology(scenario: &Scenario, cc: &Cc, seed: u64, scale: u32) -> Result<Topol
     }
     size_by_bdp(&mut topology, &named, scale)?;
     Ok(topology)
+}
+
+/// Memory of the words of tc, and of what else a queue has beside its port.
+fn words_bytes(queue: &Queue) -> usize {
+    match queue {
+        Queue::Phantom(_) => 0,
+        Queue::Tc(queue) => text_bytes(queue.words.iter().map(String::as_str)),
+    }
+}
+
+fn sysctl_bytes(sysctls: &[(String, String)]) -> usize {
+    text_bytes(
+        sysctls
+            .iter()
+            .flat_map(|(name, value)| [name.as_str(), value]),
+    )
 }
 
 /// How a router chooses among shortest paths: by a hash of the 5-tuple that is its own
@@ -714,14 +759,14 @@ pub fn scaled(name: &str, value: &Scalar, scale: u32) -> String {
 }
 
 fn flows(
+    budget: &Budget,
     scenario: &Scenario,
     cc: &Cc,
-    topology: &Topology,
+    paths: &Paths<'_>,
     seed: u64,
     scale: u32,
 ) -> Result<Vec<Flow>> {
-    let paths = Paths::new(topology)?;
-    let dscps = dscp::of_hosts(scenario)?;
+    let dscps = dscp::of_hosts(budget, scenario)?;
     let mut flows = Vec::new();
     let scaled_us = |time: Time| time.0 * u64::from(scale) / 1000;
     for spec in &scenario.flows {
@@ -739,11 +784,10 @@ fn flows(
                 cc: to.to_owned(),
             });
         }
-        for (src, dst) in pairs(&spec.src, &spec.dst)? {
+        for (src, dst) in pairs(budget, &spec.src, &spec.dst)? {
             let base_rtt_us = paths.base_rtt_us(&src, &dst)?;
             let ends = (src.as_str(), dst.as_str());
-            let (ideal_ns, ideal_accecn_ns) =
-                traffic::ideals_ns(&paths, ends, spec.bytes.0, false)?;
+            let (ideal_ns, ideal_accecn_ns) = traffic::ideals_ns(paths, ends, spec.bytes.0, false)?;
             let ack_ns = paths.ack_ns(&src, &dst)?;
             let dscp = spec.dscp.or(dscps.get(&src).copied()).unwrap_or_default().0;
             let flow = Flow {
@@ -772,11 +816,12 @@ fn flows(
             if flows.len() + spec.count > MAX_FLOWS {
                 return Err(too_many(flows.len() + spec.count));
             }
+            budget.charge("flows", spec.count, traffic::flow_bytes(&flow))?;
             flows.extend(std::iter::repeat_n(flow, spec.count));
         }
     }
-    let classes = Classes::new(&paths, topology, scenario.inter_rtt, scale)?;
-    flows.extend(traffic::expand(scenario, &paths, &classes, seed, scale)?);
+    let classes = Classes::new(paths, scenario.inter_rtt, scale);
+    traffic::expand(budget, scenario, paths, &classes, (seed, scale), &mut flows)?;
     // What is drawn may come to any sum; a day, and the same again for its block's own start.
     let latest_ns = 2 * LONGEST.0 * u64::from(scale);
     if let Some(late) = flows.iter().find(|flow| flow.start_ns > latest_ns) {
@@ -798,16 +843,15 @@ fn flows(
 }
 
 /// Checks that a full packet fits into each queue on the flows' ways, sizes in `bdp` included.
-fn have_room(topology: &Topology, flows: &[Flow]) -> Result<()> {
+fn have_room(paths: &Paths<'_>, flows: &[Flow]) -> Result<()> {
     let is_small = |link: &Link, direction: &Direction| match &direction.queue {
         Some(Queue::Phantom(queue)) => one_packet(queue.limit_bytes, link.mtu).is_err(),
         _ => false,
     };
-    let mut links = topology.links.iter();
+    let mut links = paths.topology().links.iter();
     if !links.any(|link| is_small(link, &link.ab) || is_small(link, &link.ba)) {
         return Ok(());
     }
-    let paths = Paths::new(topology)?;
     let mut ends: Vec<_> = flows.iter().map(|flow| (&flow.src, &flow.dst)).collect();
     ends.sort_unstable();
     ends.dedup();
@@ -825,22 +869,22 @@ fn have_room(topology: &Topology, flows: &[Flow]) -> Result<()> {
     Ok(())
 }
 
-fn too_many(flows: usize) -> Error {
+pub fn too_many(flows: usize) -> Error {
     Error::usage(format!(
         "{flows} flows are more than there are ports: at most {MAX_FLOWS}"
     ))
 }
 
-/// Has routes choose between two congestion controls. A route's choice is stronger than a
-/// socket's when it connects, so none may have another.
+/// The datacenter of each host, where routes choose between two congestion controls. A route's
+/// choice is stronger than a socket's when it connects, so none may have another.
 fn by_route(
+    budget: &Budget,
     scenario: &Scenario,
-    topology: &mut Topology,
+    paths: &Paths<'_>,
     flows: &[Flow],
-    inside: &str,
-    across: &str,
+    (inside, across): (&str, &str),
     scale: u32,
-) -> Result<()> {
+) -> Result<Vec<u32>> {
     if flows
         .iter()
         .any(|flow| flow.cc.is_some() || flow.receiver_cc.is_some())
@@ -850,30 +894,16 @@ fn by_route(
         ))
         .hint("another --cc, or flows without 'cc'"));
     }
-    let paths = Paths::new(topology)?;
-    let classes = Classes::new(&paths, topology, scenario.inter_rtt, scale)?;
-    let mut sites: Vec<&str> = Vec::new();
-    let mut site_of = Vec::new();
-    for node in topology.nodes.iter().filter(|node| !node.router) {
-        let near = |known: &&str| {
-            let rtt_us = paths.base_rtt_us(known, &node.name);
-            rtt_us.is_ok_and(|rtt_us| !classes.is_inter(rtt_us))
-        };
-        let known = sites.iter().position(near);
-        site_of.push(known.unwrap_or(sites.len()) as u32);
-        if known.is_none() {
-            sites.push(&node.name);
-        }
+    let classes = Classes::new(paths, scenario.inter_rtt, scale);
+    let nodes = paths.topology().nodes.iter();
+    let hosts = nodes.filter(|node| !node.router);
+    let names: Vec<_> = hosts.map(|host| host.name.as_str()).collect();
+    let centers = classes.datacenters(budget, paths, &names)?;
+    let mut sites = vec![0; names.len()];
+    for (number, center) in centers.iter().enumerate() {
+        center.iter().for_each(|&host| sites[host] = number as u32);
     }
-    let hosts = topology.nodes.iter_mut().filter(|node| !node.router);
-    for (node, site) in hosts.zip(site_of) {
-        node.site = site;
-    }
-    topology.congctl = Some(Congctl {
-        inside: inside.to_owned(),
-        across: across.to_owned(),
-    });
-    Ok(())
+    Ok(sites)
 }
 
 /// A flow can have one of the kernel's, but not what a name here adds to it.
@@ -887,10 +917,10 @@ pub fn single_cc(scenario: &Scenario, name: &str) -> Result<Cc> {
     Ok(known)
 }
 
-fn watch(scenario: &Scenario, topology: &Topology) -> Result<Vec<WatchedQueue>> {
+fn watch(budget: &Budget, scenario: &Scenario, topology: &Topology) -> Result<Vec<WatchedQueue>> {
     let mut watch = Vec::new();
     for spec in &scenario.watch {
-        for (from, to) in pairs(&spec.from, &spec.to)? {
+        for (from, to) in pairs(budget, &spec.from, &spec.to)? {
             let Some(direction) = topology.direction(&from, &to) else {
                 let nodes = || topology.nodes.iter().map(|node| node.name.as_str());
                 let strange = [&from, &to]
@@ -941,7 +971,8 @@ pub mod tests {
         let spec = &mut scenario.topology;
         spec.fabric = Some(toml::from_str(fabric).unwrap());
         (spec.hosts, spec.routers, spec.links) = Default::default();
-        topology(&scenario, &scenario.known_cc("unocc").unwrap(), 7, 1).unwrap()
+        let cc = scenario.known_cc("unocc").unwrap();
+        topology(&Budget::default(), &scenario, &cc, 7, 1).unwrap()
     }
 
     fn small(cc: &str, scale: u32) -> RunPlan {

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use xdc_proto::{Program, Topology};
 
 use crate::error::{Error, Result};
+use crate::scenario::budget::{Budget, text_bytes};
 use crate::scenario::limits::{MAX_COMMAND_BYTES, MAX_PROGRAMS};
 use crate::scenario::{Scenario, expand, no_node};
 
@@ -17,15 +18,23 @@ impl Scenario {
 }
 
 /// The scenario's programs, each on each of its nodes.
-pub fn programs(scenario: &Scenario, topology: &Topology, scale: u32) -> Result<Vec<Program>> {
+pub fn programs(
+    budget: &Budget,
+    scenario: &Scenario,
+    topology: &Topology,
+    scale: u32,
+) -> Result<Vec<Program>> {
+    output_files(budget, scenario)?;
     let mut programs = Vec::new();
     for spec in &scenario.programs {
         check_command(&spec.command)?;
-        for node in expand(&spec.on)? {
+        for node in expand(budget, &spec.on)? {
             if !topology.nodes.iter().any(|known| known.name == node) {
                 let nodes = topology.nodes.iter().map(|known| known.name.as_str());
                 return Err(no_node("[[run]] is on ".to_owned(), &node, nodes));
             }
+            let texts = [&spec.command, spec.samples.as_ref().unwrap_or(&node)];
+            budget.charge("[[run]]", 1, text_bytes(texts.map(String::as_str)))?;
             programs.push(Program {
                 node,
                 command: spec.command.clone(),
@@ -33,12 +42,8 @@ pub fn programs(scenario: &Scenario, topology: &Topology, scale: u32) -> Result<
                 daemon: spec.daemon,
                 samples: spec.samples.clone(),
             });
-            if programs.len() > MAX_PROGRAMS {
-                return Err(Error::usage(format!("more than {MAX_PROGRAMS} programs")));
-            }
         }
     }
-    output_files(scenario)?;
     let flows = !scenario.flows.is_empty() || !scenario.traffic.is_empty();
     if scenario.duration.is_none() && !flows && programs.iter().all(|program| program.daemon) {
         return Err(
@@ -49,11 +54,15 @@ pub fn programs(scenario: &Scenario, topology: &Topology, scale: u32) -> Result<
 }
 
 /// Of each of [`programs`] the file among the results that has its output.
-pub fn output_files(scenario: &Scenario) -> Result<Vec<Option<String>>> {
+pub fn output_files(budget: &Budget, scenario: &Scenario) -> Result<Vec<Option<String>>> {
     let mut files = Vec::new();
     let mut names = BTreeSet::new();
     for spec in &scenario.programs {
-        let nodes = expand(&spec.on)?;
+        let nodes = expand(budget, &spec.on)?;
+        if files.len().saturating_add(nodes.len()) > MAX_PROGRAMS {
+            return Err(Error::usage(format!("more than {MAX_PROGRAMS} programs"))
+                .hint("fewer [[run]], or fewer names in 'on'"));
+        }
         for node in &nodes {
             let file = spec.output.as_ref().map(|name| match nodes.len() {
                 1 => name.clone(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A topology as a drawing has it: nodes that are alike stand for one another.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use xdc_proto::{Direction, Topology};
 
@@ -55,16 +55,36 @@ fn look(direction: &Direction) -> String {
     format!("{rate_bps} {delay_ns} {queue}")
 }
 
+/// Links to be looked at until nodes that differ are told apart; a network that takes more is
+/// drawn with some of them as one.
+const MOST_LOOKS: usize = 4 << 20;
+
+/// A link as the numbers of its nodes and of the looks of its directions.
+struct Seen {
+    ends: [usize; 2],
+    looks: [usize; 2],
+}
+
+fn seen(topology: &Topology) -> Vec<Seen> {
+    let nodes = topology.nodes.iter().enumerate();
+    let index: HashMap<&str, usize> = nodes.map(|(n, node)| (node.name.as_str(), n)).collect();
+    let mut known = HashMap::new();
+    let mut number = |direction| {
+        let next = known.len();
+        *known.entry(look(direction)).or_insert(next)
+    };
+    let links = topology.links.iter().map(|link| Seen {
+        ends: [&link.a, &link.b].map(|name| index[name.as_str()]),
+        looks: [&link.ab, &link.ba].map(&mut number),
+    });
+    links.collect()
+}
+
 impl<'a> Shape<'a> {
     /// `receives` says which hosts any flow goes to: those that only send are drawn on the left.
     pub fn new(topology: &'a Topology, receives: impl Fn(&str) -> bool) -> Self {
-        let index: BTreeMap<&str, usize> = topology
-            .nodes
-            .iter()
-            .enumerate()
-            .map(|(number, node)| (node.name.as_str(), number))
-            .collect();
-        let colors = colors(topology, &index);
+        let seen = seen(topology);
+        let colors = colors(topology, &seen);
         let mut groups: Vec<Group> = Vec::new();
         let mut group_of: BTreeMap<usize, usize> = BTreeMap::new();
         for (node, &color) in topology.nodes.iter().zip(&colors) {
@@ -79,12 +99,11 @@ impl<'a> Shape<'a> {
             groups[group].names.push(&node.name);
         }
         let mut cables: Vec<Cable> = Vec::new();
-        let mut known: BTreeMap<(usize, usize, String, String), usize> = BTreeMap::new();
-        for link in &topology.links {
-            let group = |name: &String| group_of[&colors[index[name.as_str()]]];
-            let ends = (group(&link.a), group(&link.b));
-            let key = (ends.0, ends.1, look(&link.ab), look(&link.ba));
-            let cable = *known.entry(key).or_insert_with(|| {
+        let mut known: HashMap<_, usize> = HashMap::new();
+        for (link, seen) in topology.links.iter().zip(&seen) {
+            let [a, b] = seen.ends.map(|node| group_of[&colors[node]]);
+            let ends = (a, b);
+            let cable = *known.entry((ends, seen.looks)).or_insert_with(|| {
                 cables.push(Cable {
                     ends,
                     count: 0,
@@ -100,22 +119,25 @@ impl<'a> Shape<'a> {
         shape
     }
 
-    fn neighbours(&self, group: usize) -> impl Iterator<Item = usize> {
-        self.cables
-            .iter()
-            .filter_map(move |cable| match cable.ends {
-                (a, b) if a == group => Some(b),
-                (a, b) if b == group => Some(a),
-                _ => None,
-            })
+    /// Of each group, in the order of the cables.
+    fn neighbours(&self) -> Vec<Vec<usize>> {
+        let mut neighbours = vec![Vec::new(); self.groups.len()];
+        for cable in &self.cables {
+            let (a, b) = cable.ends;
+            neighbours[a].push(b);
+            if a != b {
+                neighbours[b].push(a);
+            }
+        }
+        neighbours
     }
 
-    fn distances(&self, from: usize) -> Vec<Option<usize>> {
+    fn distances(&self, neighbours: &[Vec<usize>], from: usize) -> Vec<Option<usize>> {
         let mut far = vec![None; self.groups.len()];
         far[from] = Some(0);
         let mut queue = VecDeque::from([from]);
         while let Some(here) = queue.pop_front() {
-            for next in self.neighbours(here) {
+            for &next in &neighbours[here] {
                 if far[next].is_none() {
                     far[next] = far[here].map(|steps: usize| steps + 1);
                     queue.push_back(next);
@@ -127,8 +149,10 @@ impl<'a> Shape<'a> {
 
     /// Columns by the distance from one end of the longest path.
     fn place(&mut self, receives: impl Fn(&str) -> bool) {
+        let neighbours = self.neighbours();
         let reach = |group: &usize| {
-            let far = self.distances(*group).into_iter().flatten().max();
+            let far = self.distances(&neighbours, *group);
+            let far = far.into_iter().flatten().max();
             // The first of those that reach equally far.
             (far, std::cmp::Reverse(*group))
         };
@@ -136,9 +160,9 @@ impl<'a> Shape<'a> {
         let Some(start) = hosts.max_by_key(reach) else {
             return;
         };
-        let far = self.distances(start);
+        let far = self.distances(&neighbours, start);
         for (group, distance) in far.iter().enumerate() {
-            let switch = self.neighbours(group).next();
+            let switch = neighbours[group].first().copied();
             let beside =
                 switch.is_some_and(|next| far[next] == Some(1)) && !self.groups[group].router;
             let sends = !self.groups[group].names.iter().any(|name| receives(name));
@@ -187,7 +211,7 @@ impl<'a> Shape<'a> {
 
 /// Equal for nodes that are alike: those of one name but for its digits, told apart by their
 /// neighbours until that tells no more apart.
-fn colors(topology: &Topology, index: &BTreeMap<&str, usize>) -> Vec<usize> {
+fn colors(topology: &Topology, links: &[Seen]) -> Vec<usize> {
     fn numbered<K: Ord>(keys: Vec<K>) -> (Vec<usize>, usize) {
         let mut sorted: Vec<&K> = keys.iter().collect();
         sorted.sort();
@@ -201,12 +225,15 @@ fn colors(topology: &Topology, index: &BTreeMap<&str, usize>) -> Vec<usize> {
         (node.router, letters)
     });
     let (mut colors, mut count) = numbered(names.collect());
-    loop {
-        let mut around: Vec<Vec<(usize, String, String)>> = vec![Vec::new(); colors.len()];
-        for link in &topology.links {
-            let (a, b) = (index[link.a.as_str()], index[link.b.as_str()]);
-            around[a].push((colors[b], look(&link.ab), look(&link.ba)));
-            around[b].push((colors[a], look(&link.ba), look(&link.ab)));
+    for _ in 0..MOST_LOOKS / links.len().max(1) {
+        let mut around: Vec<Vec<(usize, [usize; 2])>> = vec![Vec::new(); colors.len()];
+        for Seen {
+            ends: [a, b],
+            looks: [ab, ba],
+        } in links
+        {
+            around[*a].push((colors[*b], [*ab, *ba]));
+            around[*b].push((colors[*a], [*ba, *ab]));
         }
         for links in &mut around {
             links.sort();
@@ -214,10 +241,11 @@ fn colors(topology: &Topology, index: &BTreeMap<&str, usize>) -> Vec<usize> {
         let (finer, now) = numbered(colors.into_iter().zip(around).collect());
         colors = finer;
         if now == count {
-            return colors;
+            break;
         }
         count = now;
     }
+    colors
 }
 
 #[cfg(test)]

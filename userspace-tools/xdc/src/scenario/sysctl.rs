@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The sysctls of our modules, judged by the modules' own tables before a guest is started.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use xdc_algo::ALGORITHMS;
 use xdc_algo::entry::Entry;
 use xdc_algo::params::ParamInfo;
@@ -36,16 +39,18 @@ pub fn check(name: &str, value: &str) -> Result<()> {
 /// Refuses a name that is almost one of the kernel's, and a text for a number; other names may be
 /// of a module or of another kernel.
 fn check_kernels(name: &str, value: &str) -> Result<()> {
-    let lines = include_str!("sysctls.txt").lines();
-    let lines = lines.filter(|line| line.starts_with("net."));
-    let known = lines.map(|line| {
-        line.strip_suffix(" -")
-            .map_or((line, false), |name| (name, true))
+    static KNOWN: LazyLock<BTreeMap<&str, bool>> = LazyLock::new(|| {
+        let lines = include_str!("sysctls.txt").lines();
+        let lines = lines.filter(|line| line.starts_with("net."));
+        let known = lines.map(|line| {
+            line.strip_suffix(" -")
+                .map_or((line, false), |name| (name, true))
+        });
+        known.collect()
     });
-    let known: Vec<(&str, bool)> = known.collect();
-    match known.iter().find(|(known, _)| *known == name) {
-        Some((_, true)) => Ok(()),
-        Some((_, false)) => {
+    match KNOWN.get(name) {
+        Some(true) => Ok(()),
+        Some(false) => {
             let mut words = value.split_whitespace();
             let is_number =
                 !value.trim().is_empty() && words.all(|word| word.parse::<i64>().is_ok());
@@ -56,7 +61,7 @@ fn check_kernels(name: &str, value: &str) -> Result<()> {
         None => {
             let group = name.rsplit_once('.').map_or("", |(group, _)| group);
             let last = |name: &'static str| name.strip_prefix(group)?.strip_prefix('.');
-            let beside: Vec<_> = known.iter().filter_map(|(known, _)| last(known)).collect();
+            let beside: Vec<_> = KNOWN.keys().filter_map(|known| last(known)).collect();
             let own = name
                 .strip_prefix(group)
                 .unwrap_or(name)

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use xdc_netlink::unorc;
-use xdc_proto::{Flow, Topology, Tunnel};
+use xdc_proto::{Flow, Tunnel};
 
 use crate::error::{Error, Result};
 use crate::scenario::Scenario;
+use crate::scenario::budget::{Budget, text_bytes};
 use crate::scenario::paths::Paths;
 use crate::scenario::traffic::{Classes, ideals_ns};
 use crate::units::Time;
@@ -106,8 +107,9 @@ impl TunnelSpec {
 
 /// Puts the flows that the scenario wants there into tunnels, one for each pair of hosts.
 pub fn tunnels(
+    budget: &Budget,
     scenario: &Scenario,
-    topology: &Topology,
+    paths: &Paths<'_>,
     flows: &mut [Flow],
     scale: u32,
 ) -> Result<Vec<Tunnel>> {
@@ -115,7 +117,7 @@ pub fn tunnels(
         return Ok(Vec::new());
     };
     let about = |err: Error| err.about("[tunnel]");
-    if topology.ipv6 {
+    if paths.topology().ipv6 {
         return Err(about(
             Error::usage("a tunnel's own packets are IPv4").hint("ip = 4"),
         ));
@@ -125,8 +127,7 @@ pub fn tunnels(
             Error::usage("the times of a tunnel cannot be scaled").hint("--engine uml"),
         ));
     }
-    let paths = Paths::new(topology)?;
-    let classes = Classes::new(&paths, topology, scenario.inter_rtt, scale)?;
+    let classes = Classes::new(paths, scenario.inter_rtt, scale);
     let mut pairs: BTreeMap<(String, String), (usize, f64)> = BTreeMap::new();
     for flow in flows {
         let inter = classes.is_inter(flow.base_rtt_us);
@@ -136,7 +137,7 @@ pub fn tunnels(
         }
         flow.tunnel = true;
         let ends = (flow.src.as_str(), flow.dst.as_str());
-        let ideals_ns = ideals_ns(&paths, ends, flow.bytes, true)?;
+        let ideals_ns = ideals_ns(paths, ends, flow.bytes, true)?;
         (flow.ideal_ns, flow.ideal_accecn_ns) = ideals_ns;
         let mut ends = (flow.src.clone(), flow.dst.clone());
         if ends.0 > ends.1 {
@@ -158,12 +159,16 @@ pub fn tunnels(
         let channels = spec.channels.map_or(count.min(MAX_CHANNELS), usize::from);
         let window = match spec.window {
             Some(window) => window.into(),
-            None => window(&paths, &a, &b, rtt_us)?,
+            None => window(paths, &a, &b, rtt_us)?,
         };
         let channels = channels.next_power_of_two();
         for (name, value) in [("channels", channels as u64), ("window", window)] {
             options.extend([name.to_owned(), value.to_string()]);
         }
+        let texts = options.iter().chain([&a, &b]).map(String::as_str);
+        budget
+            .charge("tunnels", 1, size_of::<Tunnel>() + text_bytes(texts))
+            .map_err(about)?;
         tunnels.push(Tunnel {
             a,
             b,

@@ -9,11 +9,12 @@ use toml::de::{DeTable, DeValue, Error as TomlError, ValueDeserializer};
 use toml::{Spanned, Table, Value};
 
 use super::Scenario;
+use super::check::MOST_MISTAKES;
 use super::load::advised;
 use crate::error::{Error, Key};
 
-/// More mistakes than these are one: it is no scenario.
-const MOST: usize = 100;
+/// Each mistake takes another reading of the whole text.
+const MOST_READ_BYTES: usize = 32 << 20;
 
 /// How serde begins.
 const MISSING: &str = "missing field `";
@@ -37,8 +38,13 @@ pub fn read(table: &Table) -> (Option<Scenario>, Vec<Error>) {
     let mut wrong: BTreeSet<Key> = BTreeSet::new();
     let mut filled: BTreeMap<Key, usize> = BTreeMap::new();
     let mut root = Value::Table(table.clone());
-    for _ in 0..MOST * fillers().len() {
-        let (key, sentence) = match typed(&root) {
+    // With more mistakes it is no scenario.
+    let mut read_bytes = 0;
+    for _ in 0..MOST_MISTAKES * fillers().len() {
+        if read_bytes > MOST_READ_BYTES {
+            break;
+        }
+        let (key, sentence) = match typed(&root, &mut read_bytes) {
             Ok(scenario) => return (Some(scenario), errors),
             Err(mistake) => mistake,
         };
@@ -55,7 +61,7 @@ pub fn read(table: &Table) -> (Option<Scenario>, Vec<Error>) {
         }
         let is_missing = sentence.starts_with(MISSING);
         if wrong.insert(key.clone()) {
-            if errors.len() == MOST {
+            if errors.len() == MOST_MISTAKES {
                 break;
             }
             errors.push(advised("", &sentence).at(key.clone()));
@@ -73,9 +79,10 @@ pub fn read(table: &Table) -> (Option<Scenario>, Vec<Error>) {
     (None, errors)
 }
 
-/// The first key that does not fit, and why.
-fn typed(root: &Value) -> Result<Scenario, (Key, String)> {
+/// The first key that does not fit, and why; adds the length of what is read.
+fn typed(root: &Value, read_bytes: &mut usize) -> Result<Scenario, (Key, String)> {
     let text = toml::to_string(root).map_err(|err| (Key::new(), err.to_string()))?;
+    *read_bytes += text.len();
     let failed = |err: &TomlError| {
         let sentence = err.message().lines().collect::<Vec<_>>().join(" ");
         (Key::new(), sentence)

@@ -351,10 +351,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("large.toml");
         let small = std::fs::read_to_string(home.scenarios().join("links.toml")).unwrap();
-        let long = format!("# {}\n{small}", "x".repeat(3 << 20));
+        let long = format!("# {}\n{small}", "x".repeat(1_000_000));
         std::fs::write(&path, long).unwrap();
         let mut grid = Grid::of(path.to_str().unwrap());
-        let values: Vec<_> = (0..300).map(|n| format!("{n}ms")).collect();
+        let values: Vec<_> = (0..600).map(|n| format!("{n}ms")).collect();
         let axis = format!("flows.0.start={}", values.join(","));
         grid.axis = vec![Axis::parse(&axis).unwrap()];
         let said = grid.expand(&home).unwrap_err().to_string();

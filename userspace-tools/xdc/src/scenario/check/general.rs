@@ -21,7 +21,7 @@ const MTU6_BYTES: u32 = 1280;
 
 pub fn check(scenario: &Scenario, m: &mut Mistakes) {
     for (n, cc) in scenario.ccs.iter().enumerate() {
-        m.note(at!["ccs", n], scenario.known_cc(cc));
+        m.note(at!["ccs", n], |_| scenario.known_cc(cc));
     }
     ccs(scenario, m);
     if m.is_clean(&["ccs"]) && m.is_clean(&["cc"]) {
@@ -53,7 +53,7 @@ pub fn check(scenario: &Scenario, m: &mut Mistakes) {
         }
     }
     for (n, traffic) in scenario.traffic.iter().enumerate() {
-        m.note(at!["traffic", n], traffic.validate());
+        m.note(at!["traffic", n], |_| traffic.validate());
     }
     sysctls(scenario, m);
     commands(scenario, m);
@@ -61,26 +61,23 @@ pub fn check(scenario: &Scenario, m: &mut Mistakes) {
 
 fn ccs(scenario: &Scenario, m: &mut Mistakes) {
     for (name, cc) in &scenario.cc {
-        m.note(at!["cc", name], scenario.known_cc(name));
+        m.note(at!["cc", name], |_| scenario.known_cc(name));
         if cc.bpf.is_some() && cc.kernel.is_none() {
             let err = Error::usage(format!("[cc.{name}] has 'bpf' but no 'kernel'"))
                 .hint("kernel = \"NAME\", as its struct tcp_congestion_ops has it");
             m.add(at!["cc", name, "bpf"], err);
         }
         if let Some(module) = cc.module.as_ref().filter(|module| !module.is_empty()) {
-            m.note(
-                at!["cc", name, "module"],
-                MODULE.check(module).map_err(Error::from),
-            );
+            m.note(at!["cc", name, "module"], |_| Ok(MODULE.check(module)?));
         }
     }
 }
 
 fn claims(scenario: &Scenario, m: &mut Mistakes) {
     for (n, expect) in scenario.expect.iter().enumerate() {
-        m.note(at!["expect", n, "cc"], scenario.known_cc(&expect.cc));
+        m.note(at!["expect", n, "cc"], |_| scenario.known_cc(&expect.cc));
         if let Some(cc) = &expect.less_than_cc {
-            m.note(at!["expect", n, "less_than_cc"], scenario.known_cc(cc));
+            m.note(at!["expect", n, "less_than_cc"], |_| scenario.known_cc(cc));
         }
         if expect.bound().is_none() {
             let sentence = format!("the expectation on '{}' has no bound", expect.metric);
@@ -90,7 +87,7 @@ fn claims(scenario: &Scenario, m: &mut Mistakes) {
     }
     for (n, agree) in scenario.agree.iter().enumerate() {
         for (i, cc) in agree.ccs.iter().enumerate() {
-            m.note(at!["agree", n, "ccs", i], scenario.known_cc(cc));
+            m.note(at!["agree", n, "ccs", i], |_| scenario.known_cc(cc));
         }
     }
 }
@@ -102,12 +99,12 @@ pub fn metrics(scenario: &Scenario, m: &mut Mistakes) {
         return;
     }
     for (n, expect) in scenario.expect.iter().enumerate() {
-        let checked = scenario.check_metric(&expect.metric);
-        m.note(at!["expect", n, "metric"], checked);
+        let key = at!["expect", n, "metric"];
+        m.note(key, |_| scenario.check_metric(&expect.metric));
     }
     for (n, agree) in scenario.agree.iter().enumerate() {
-        let checked = scenario.check_metric(&agree.metric);
-        m.note(at!["agree", n, "metric"], checked);
+        let key = at!["agree", n, "metric"];
+        m.note(key, |_| scenario.check_metric(&agree.metric));
     }
 }
 
@@ -192,7 +189,7 @@ fn sysctls(scenario: &Scenario, m: &mut Mistakes) {
     for (key, sysctls) in all.into_iter().chain(own).chain(hosts) {
         for (name, value) in sysctls {
             let key = [key.clone(), at![name]].concat();
-            m.note(key, sysctl::check(name, &scaled(name, value, 1)));
+            m.note(key, |_| sysctl::check(name, &scaled(name, value, 1)));
         }
     }
 }
@@ -200,19 +197,18 @@ fn sysctls(scenario: &Scenario, m: &mut Mistakes) {
 fn commands(scenario: &Scenario, m: &mut Mistakes) {
     for (name, host) in &scenario.host {
         for (n, module) in host.modules.iter().enumerate() {
-            m.note(
-                at!["host", name, "modules", n],
-                MODULE.check(module).map_err(Error::from),
-            );
+            m.note(at!["host", name, "modules", n], |_| {
+                Ok(MODULE.check(module)?)
+            });
         }
         for (n, command) in host.setup.iter().enumerate() {
-            m.note(at!["host", name, "setup", n], check_command(command));
+            m.note(at!["host", name, "setup", n], |_| check_command(command));
         }
     }
     for (n, run) in scenario.programs.iter().enumerate() {
-        m.note(at!["run", n, "command"], check_command(&run.command));
+        m.note(at!["run", n, "command"], |_| check_command(&run.command));
     }
     if m.is_clean(&["run"]) {
-        m.note(at!["run"], output_files(scenario));
+        m.note(at!["run"], |budget| output_files(budget, scenario));
     }
 }

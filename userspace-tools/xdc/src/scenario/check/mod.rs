@@ -16,6 +16,7 @@ use std::ops::RangeInclusive;
 use toml::{Table, Value};
 
 use crate::error::{Error, Key, Result};
+use crate::scenario::budget::Budget;
 use crate::scenario::{Scenario, at, limits};
 use crate::text::is_control;
 
@@ -24,7 +25,7 @@ pub fn check(scenario: &Scenario, asks_tc: bool, errors: &mut Vec<Error>) {
     let keys = errors.iter().filter_map(|err| err.key().cloned());
     let mut m = Mistakes {
         unreadable: keys.collect(),
-        found: Vec::new(),
+        ..Mistakes::default()
     };
     limits::check(scenario, &mut m);
     general::check(scenario, &mut m);
@@ -45,17 +46,30 @@ pub fn with_files(scenario: &Scenario) -> Vec<Error> {
     m.found
 }
 
+/// More mistakes than these help nobody, and each takes time.
+pub const MOST_MISTAKES: usize = 100;
+
 /// Mistakes found so far.
 #[derive(Default)]
 pub struct Mistakes {
     /// Keys that have no value which can be judged.
     unreadable: Vec<Key>,
     found: Vec<Error>,
+    /// For what is made of the scenario to judge it.
+    budget: Budget,
 }
 
 impl Mistakes {
+    /// Nothing further is looked for.
+    fn is_full(&self) -> bool {
+        self.found.len() >= MOST_MISTAKES || self.budget.is_spent()
+    }
+
     /// Keeps an error, unless it follows from a key beside or below that could not be read.
     pub fn add(&mut self, key: Key, err: Error) {
+        if self.found.len() >= MOST_MISTAKES {
+            return;
+        }
         let err = err.at(key);
         let about = err.key().cloned().unwrap_or_default();
         let follows = |other: &Key| {
@@ -69,9 +83,13 @@ impl Mistakes {
         }
     }
 
-    /// The value, or None for a mistake.
-    pub fn note<T>(&mut self, key: Key, result: Result<T>) -> Option<T> {
-        result.map_err(|err| self.add(key, err)).ok()
+    /// The value, or None for a mistake, and where enough was found before.
+    pub fn note<T>(&mut self, key: Key, find: impl FnOnce(&Budget) -> Result<T>) -> Option<T> {
+        if self.is_full() {
+            return None;
+        }
+        let found = find(&self.budget);
+        found.map_err(|err| self.add(key, err)).ok()
     }
 
     pub fn within<T: PartialOrd + std::fmt::Display>(

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Mistakes;
 use crate::error::{Error, Key, Result};
+use crate::scenario::budget::Budget;
 use crate::scenario::events::{changes, no_link, numbered};
 use crate::scenario::fabric::Fabric;
-use crate::scenario::limits::MAX_NODES;
+use crate::scenario::limits::{MAX_LINKS, MAX_NODES};
 use crate::scenario::plan::check_name;
 use crate::scenario::{LinkSpec, Scenario, at, expand, no_node, pairs};
 
@@ -22,7 +23,7 @@ pub struct Network {
 /// The network, if all of it is known.
 pub fn check(scenario: &Scenario, m: &mut Mistakes) -> Option<Network> {
     let spec = &scenario.topology;
-    let expanded = spec.fabric.as_ref().map(|it| it.expand()).transpose();
+    let expanded = |_: &Budget| spec.fabric.as_ref().map(|it| it.expand()).transpose();
     let key = at!["topology", "fabric"];
     let fabric = m.note(key, expanded)?.unwrap_or_default();
     let mut network = nodes(scenario, &fabric, m);
@@ -59,6 +60,25 @@ impl Network {
             self.nodes.keys().map(String::as_str),
         )
     }
+
+    /// Checks that a node has a port to another one, and a queue there.
+    fn has_queue(&self, from: &str, to: &str) -> Result<()> {
+        match self.ports.get(&(from.to_owned(), to.to_owned())) {
+            Some(true) => Ok(()),
+            Some(false) => {
+                let sentence =
+                    format!("the link from '{from}' to '{to}' has no queue to be watched");
+                let err = Error::usage(sentence);
+                Err(err.hint("a 'queue' in the link, or a port that has one"))
+            }
+            None => {
+                let sentence = format!("'{from}' has no link to '{to}' to be watched");
+                let near = self.ports.keys().find(|(node, _)| node == from);
+                let near = near.map_or(String::new(), |(_, peer)| format!("to = \"{peer}\""));
+                Err(Error::usage(sentence).hint(near))
+            }
+        }
+    }
 }
 
 fn nodes(scenario: &Scenario, fabric: &Fabric, m: &mut Mistakes) -> Network {
@@ -74,8 +94,9 @@ fn nodes(scenario: &Scenario, fabric: &Fabric, m: &mut Mistakes) -> Network {
     for (list, patterns, is_router) in named {
         for (n, pattern) in patterns.iter().enumerate() {
             let key = at!["topology", list, n];
-            for name in m.note(key.clone(), expand(pattern)).unwrap_or_default() {
-                if m.note(key.clone(), check_name(&name)).is_none() {
+            let names = m.note(key.clone(), |budget| expand(budget, pattern));
+            for name in names.unwrap_or_default() {
+                if m.note(key.clone(), |_| check_name(&name)).is_none() {
                     break;
                 }
                 if nodes.len() == MAX_NODES {
@@ -100,10 +121,9 @@ fn links(scenario: &Scenario, fabric: &Fabric, network: &mut Network, m: &mut Mi
     let spec = &scenario.topology;
     let mut joined: BTreeMap<(String, String), usize> = BTreeMap::new();
     for link in &fabric.links {
-        for (a, b) in pairs(&link.a, &link.b).unwrap_or_default() {
-            network.join(&mut joined, link, &a, &b);
-        }
+        network.join(&mut joined, link, &link.a, &link.b);
     }
+    let mut count = fabric.links.len();
     for (n, link) in spec.links.iter().enumerate() {
         let key = |name: &str| at!["topology", "links", n, name];
         let table = at!["topology", "links", n];
@@ -120,16 +140,19 @@ fn links(scenario: &Scenario, fabric: &Fabric, network: &mut Network, m: &mut Mi
                 m.add(key(name), err.hint(format!("[queues.{queue}]")));
             }
         }
-        for (a, b) in m
-            .note(table.clone(), pairs(&link.a, &link.b))
-            .unwrap_or_default()
-        {
+        let pairs = m.note(table.clone(), |budget| pairs(budget, &link.a, &link.b));
+        let pairs = pairs.unwrap_or_default();
+        count = count.saturating_add(pairs.len());
+        if count > MAX_LINKS {
+            m.add(table, Error::usage(format!("more than {MAX_LINKS} links")));
+            return;
+        }
+        for (a, b) in pairs {
             let ends = [("a", &a), ("b", &b)];
-            let strange = ends
-                .iter()
-                .find(|(_, name)| !network.nodes.contains_key(*name));
-            if let Some((end, name)) = strange {
-                m.add(key(end), network.no_node(name));
+            let mut checked = ends.into_iter();
+            let all = checked
+                .all(|(end, name)| m.note(key(end), |_| network.check(name, true)).is_some());
+            if !all {
                 break;
             }
             if a == b {
@@ -184,13 +207,12 @@ fn lonely(scenario: &Scenario, network: &Network, m: &mut Mistakes) {
     let spec = &scenario.topology;
     for (list, patterns) in [("hosts", &spec.hosts), ("routers", &spec.routers)] {
         for (n, pattern) in patterns.iter().enumerate() {
-            let names = expand(pattern).unwrap_or_default();
+            let key = at!["topology", list, n];
+            let names = m.note(key.clone(), |budget| expand(budget, pattern));
+            let names = names.unwrap_or_default();
             if let Some(name) = names.iter().find(|name| !linked.contains(name.as_str())) {
                 let err = Error::usage(format!("'{name}' has no link"));
-                m.add(
-                    at!["topology", list, n],
-                    err.hint("[[topology.links]], or no such node"),
-                );
+                m.add(key, err.hint("[[topology.links]], or no such node"));
             }
         }
     }
@@ -199,39 +221,23 @@ fn lonely(scenario: &Scenario, network: &Network, m: &mut Mistakes) {
 fn watched(scenario: &Scenario, network: &Network, m: &mut Mistakes) {
     for (n, spec) in scenario.watch.iter().enumerate() {
         let table = at!["watch", n];
-        for (from, to) in m
-            .note(table.clone(), pairs(&spec.from, &spec.to))
-            .unwrap_or_default()
-        {
+        let pairs = m.note(table.clone(), |budget| pairs(budget, &spec.from, &spec.to));
+        for (from, to) in pairs.unwrap_or_default() {
             // A parallel link's end has its number behind the node's name.
             let neighbor = to.split_once('.').map_or(to.as_str(), |(name, _)| name);
             let ends = [("from", from.as_str()), ("to", neighbor)];
-            let strange = ends
-                .iter()
-                .find(|(_, name)| !network.nodes.contains_key(*name));
-            if let Some((end, name)) = strange {
-                m.add(at!["watch", n, end], network.no_node(name));
+            let mut checked = ends.into_iter();
+            let all = checked.all(|(end, name)| {
+                let key = at!["watch", n, end];
+                m.note(key, |_| network.check(name, true)).is_some()
+            });
+            if !all {
                 break;
             }
-            match network.ports.get(&(from.clone(), to.clone())) {
-                Some(true) => continue,
-                Some(false) => {
-                    let sentence =
-                        format!("the link from '{from}' to '{to}' has no queue to be watched");
-                    let err = Error::usage(sentence);
-                    m.add(
-                        table,
-                        err.hint("a 'queue' in the link, or a port that has one"),
-                    );
-                }
-                None => {
-                    let sentence = format!("'{from}' has no link to '{to}' to be watched");
-                    let near = network.ports.keys().find(|(node, _)| *node == from);
-                    let near = near.map_or(String::new(), |(_, peer)| format!("to = \"{peer}\""));
-                    m.add(table, Error::usage(sentence).hint(near));
-                }
+            let checked = m.note(table.clone(), |_| network.has_queue(&from, &to));
+            if checked.is_none() {
+                break;
             }
-            break;
         }
     }
 }
@@ -243,22 +249,18 @@ fn events(scenario: &Scenario, network: &Network, m: &mut Mistakes) {
         false => network.ports.keys().map(name).collect(),
     };
     for (n, spec) in scenario.events.iter().enumerate() {
-        m.note(at!["event", n], changes(spec, 0, 1));
+        m.note(at!["event", n], |_| changes(spec, 0, 1));
         let key = at!["event", n, "link"];
         for pattern in spec.link.names() {
-            let expanded = m.note(key.clone(), expand(pattern)).unwrap_or_default();
-            let strange = expanded.iter().find(|name| !names.contains(*name));
-            if let Some(name) = strange {
-                let known = names.iter().map(String::as_str).collect();
-                m.add(key.clone(), no_link(name, known));
-            }
+            let known = || names.iter().map(String::as_str).collect();
+            m.note(key.clone(), |budget| {
+                let expanded = expand(budget, pattern)?;
+                let strange = expanded.iter().find(|name| !names.contains(*name));
+                strange.map_or(Ok(()), |name| Err(no_link(name, known())))
+            });
         }
-        if let Some(from) = spec
-            .from
-            .as_ref()
-            .filter(|from| !network.nodes.contains_key(*from))
-        {
-            m.add(at!["event", n, "from"], network.no_node(from));
+        if let Some(from) = &spec.from {
+            m.note(at!["event", n, "from"], |_| network.check(from, true));
         }
     }
 }
@@ -270,8 +272,9 @@ fn named(scenario: &Scenario, network: &Network, m: &mut Mistakes) {
     let runs = runs.map(|(n, run)| (at!["run", n, "on"], &run.on));
     let all: Vec<(Key, &String)> = hosts.chain(runs).collect();
     for (key, pattern) in all {
-        let names = m.note(key.clone(), expand(pattern)).unwrap_or_default();
-        let checked = names.iter().try_for_each(|name| network.check(name, true));
-        m.note(key, checked);
+        m.note(key, |budget| {
+            let names = expand(budget, pattern)?;
+            names.iter().try_for_each(|name| network.check(name, true))
+        });
     }
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `[queues]`, `[tunnel]`: sizes, and the words of qdiscs and devices of ours.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use xdc_netlink::phantom::Options;
 use xdc_netlink::unorc;
 
 use super::Mistakes;
 use crate::error::{Error, Key};
+use crate::scenario::budget::Budget;
 use crate::scenario::plan::{of_cc, phantom, tc};
 use crate::scenario::{QueueSpec, Scenario, at};
 use crate::units::Amount;
@@ -19,11 +20,18 @@ pub fn check(scenario: &Scenario, m: &mut Mistakes) {
     used(scenario, m);
     rtts(scenario, m);
     let mut known = BTreeSet::new();
-    for name in &scenario.ccs {
+    let table_bytes: usize = scenario.queues.values().map(bytes_of).sum();
+    for name in scenario.ccs.iter().collect::<BTreeSet<_>>() {
         let Ok(cc) = scenario.known_cc(name) else {
             continue;
         };
         let of = of_cc(scenario, &cc);
+        let own = of.iter().flat_map(|(_, own)| own.queues.values());
+        let bytes = own.map(bytes_of).fold(table_bytes, usize::saturating_add);
+        let charge = |budget: &Budget| budget.charge("queues of a congestion control", 1, bytes);
+        if m.note(at!["queues"], charge).is_none() {
+            return;
+        }
         for (queue, base) in &scenario.queues {
             let mut spec = base.clone();
             let mut tables = vec![at!["queues", queue]];
@@ -59,6 +67,12 @@ pub fn check(scenario: &Scenario, m: &mut Mistakes) {
         }
     }
     tunnel(scenario, m);
+}
+
+/// What is made of a queue to judge it: of two bytes of `tc` a word.
+fn bytes_of(queue: &QueueSpec) -> usize {
+    let tc = queue.tc.as_ref().map_or(0, String::len);
+    size_of::<QueueSpec>() + tc * size_of::<String>()
 }
 
 /// A table of a queue says something of the key.
@@ -152,7 +166,7 @@ fn used(scenario: &Scenario, m: &mut Mistakes) {
     let topology = &scenario.topology;
     let links = topology.links.iter();
     let named = links.flat_map(|link| [&link.queue, &link.queue_ab, &link.queue_ba]);
-    let mut used: Vec<&str> = named.flatten().map(String::as_str).collect();
+    let mut used: BTreeSet<&str> = named.flatten().map(String::as_str).collect();
     if let Some(fabric) = &topology.fabric {
         used.extend(fabric.queues());
     }
@@ -163,7 +177,7 @@ fn used(scenario: &Scenario, m: &mut Mistakes) {
     for name in scenario
         .queues
         .keys()
-        .filter(|name| !used.contains(&name.as_str()))
+        .filter(|name| !used.contains(name.as_str()))
     {
         let err = Error::usage(format!("no link has the queue '{name}' of [queues.{name}]"));
         m.add(
@@ -175,11 +189,16 @@ fn used(scenario: &Scenario, m: &mut Mistakes) {
 
 /// The `rtt` of a queue says what a `bdp` is, so one of its sizes has to be in that.
 fn rtts(scenario: &Scenario, m: &mut Mistakes) {
-    for (name, queue) in &scenario.queues {
-        let of_ccs = scenario.cc.values().filter_map(|cc| cc.queues.get(name));
-        let all: Vec<_> = of_ccs.chain([queue]).collect();
-        let states = all.iter().any(|queue| queue.rtt.is_some());
-        if states && !all.iter().any(|queue| queue.has_bdps()) {
+    let of_ccs = scenario.cc.values().flat_map(|cc| &cc.queues);
+    // Whether some table of the queue states an RTT, and whether some size is in bdp.
+    let mut all: BTreeMap<&String, (bool, bool)> = BTreeMap::new();
+    for (name, queue) in of_ccs.chain(&scenario.queues) {
+        let (states, has_bdps) = all.entry(name).or_default();
+        *states |= queue.rtt.is_some();
+        *has_bdps |= queue.has_bdps();
+    }
+    for name in scenario.queues.keys() {
+        if all.get(name) == Some(&(true, false)) {
             let sentence =
                 format!("'rtt' in [queues.{name}] has no effect: no size of it is in bdp");
             let err = Error::usage(sentence).hint("phantom = \"1bdp\"");

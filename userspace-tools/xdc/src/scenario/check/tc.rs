@@ -2,7 +2,7 @@
 //! The words of `tc` that this machine's tc reads: it does so before it looks for a device, and
 //! needs no privileges for that.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{LazyLock, Mutex};
 
 use xdc_netlink::{acceltor, phantom};
@@ -16,6 +16,8 @@ use crate::scenario::{Scenario, at};
 use crate::text::nearest;
 
 const SHAPE: &str = "what follows `tc qdisc add dev DEV root`, such as \"fq_codel limit 1000 ecn\"";
+/// Each is a process; further ones are for the guest to judge.
+const MOST_ASKED: usize = 32;
 
 pub fn check(scenario: &Scenario, m: &mut Mistakes) {
     let own = scenario
@@ -26,10 +28,15 @@ pub fn check(scenario: &Scenario, m: &mut Mistakes) {
         let queues = spec.queues.iter();
         queues.map(move |(name, queue)| (at!["cc", cc, "queues", name, "tc"], queue))
     });
+    let mut asked = BTreeSet::new();
     for (key, queue) in own.chain(of_ccs) {
         let Some(text) = queue.tc.as_deref() else {
             continue;
         };
+        if asked.len() == MOST_ASKED && !asked.contains(text) {
+            continue;
+        }
+        asked.insert(text);
         let queue = match tc_words(text) {
             Ok(queue) => queue,
             Err(err) => {

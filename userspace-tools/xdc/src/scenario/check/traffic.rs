@@ -25,11 +25,11 @@ pub fn check(scenario: &Scenario, network: &Network, m: &mut Mistakes) {
 }
 
 fn hosts(key: Key, pattern: &str, network: &Network, m: &mut Mistakes) -> bool {
-    let Some(names) = m.note(key.clone(), expand(pattern)) else {
-        return false;
-    };
-    let checked = names.iter().try_for_each(|name| network.check(name, false));
-    m.note(key, checked).is_some()
+    let checked = m.note(key, |budget| {
+        let names = expand(budget, pattern)?;
+        names.iter().try_for_each(|name| network.check(name, false))
+    });
+    checked.is_some()
 }
 
 fn flows(scenario: &Scenario, network: &Network, m: &mut Mistakes) {
@@ -41,12 +41,13 @@ fn flows(scenario: &Scenario, network: &Network, m: &mut Mistakes) {
         ];
         for (name, cc) in ccs {
             if let Some(cc) = cc {
-                m.note(at!["flows", n, name], single_cc(scenario, cc));
+                m.note(at!["flows", n, name], |_| single_cc(scenario, cc));
             }
         }
         for (i, switch) in spec.switch.iter().enumerate() {
             if let Some(cc) = &switch.cc {
-                m.note(at!["flows", n, "switch", i, "cc"], single_cc(scenario, cc));
+                let key = at!["flows", n, "switch", i, "cc"];
+                m.note(key, |_| single_cc(scenario, cc));
             }
         }
         let src = hosts(at!["flows", n, "src"], &spec.src, network, m);
@@ -54,9 +55,10 @@ fn flows(scenario: &Scenario, network: &Network, m: &mut Mistakes) {
         if !src || !dst {
             continue;
         }
-        let pairs = m
-            .note(at!["flows", n], pairs(&spec.src, &spec.dst))
-            .unwrap_or_default();
+        let pairs = m.note(at!["flows", n], |budget| {
+            pairs(budget, &spec.src, &spec.dst)
+        });
+        let pairs = pairs.unwrap_or_default();
         if let Some((name, _)) = pairs.iter().find(|(src, dst)| src == dst) {
             let err = Error::usage(format!("a flow leads from '{name}' to itself"));
             m.add(at!["flows", n, "dst"], err.hint("another host"));

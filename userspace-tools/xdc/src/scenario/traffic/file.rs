@@ -8,9 +8,10 @@ use csv::{ReaderBuilder, StringRecord, Trim};
 
 use super::TrafficSpec;
 use crate::error::{Error, Result};
+use crate::scenario::budget::Budget;
 use crate::scenario::limits::{LONGEST, MOST_BYTES};
 use crate::scenario::{at, beside};
-use crate::text::nearest;
+use crate::text::{nearest, short};
 use crate::units::{Size, Time};
 
 /// Column names, and the unit of a time in them.
@@ -49,18 +50,26 @@ pub struct FlowFile {
 
 impl FlowFile {
     /// Those that the traffic names, by name; each from the first of `dirs` that has it.
-    pub fn read_all(dirs: &[PathBuf], traffic: &[TrafficSpec]) -> Result<BTreeMap<String, Self>> {
+    pub fn read_all(
+        budget: &Budget,
+        dirs: &[PathBuf],
+        traffic: &[TrafficSpec],
+    ) -> Result<BTreeMap<String, Self>> {
         let mut files = BTreeMap::new();
         for (n, spec) in traffic.iter().enumerate() {
-            let Some(name) = &spec.file else { continue };
-            let read = Self::read(dirs, name).map_err(|err| err.at(at!["traffic", n, "file"]));
+            let new = |name: &&String| !files.contains_key(*name);
+            let Some(name) = spec.file.as_ref().filter(new) else {
+                continue;
+            };
+            let read = Self::read(budget, dirs, name);
+            let read = read.map_err(|err| err.at(at!["traffic", n, "file"]));
             files.insert(name.clone(), read?);
         }
         Ok(files)
     }
 
-    fn read(dirs: &[PathBuf], name: &str) -> Result<Self> {
-        let (path, bytes) = beside::read(dirs, name)?;
+    fn read(budget: &Budget, dirs: &[PathBuf], name: &str) -> Result<Self> {
+        let (path, bytes) = beside::read(budget, dirs, name)?;
         let about = |err: Error| err.about(path.display()).or_hint(SHAPE);
         let text =
             String::from_utf8(bytes).map_err(|_| about(Error::usage("it is not text in UTF-8")))?;
@@ -116,7 +125,7 @@ impl Columns {
         let known: Vec<_> = starts.chain([SOURCE, DESTINATION, BYTES, GROUP]).collect();
         for (place, name) in header.iter().enumerate() {
             if !known.contains(&name) {
-                let err = Error::usage(format!("unknown column '{name}'"));
+                let err = Error::usage(format!("unknown column '{}'", short(name)));
                 let splits = known.iter().any(|known| name.contains(known));
                 return Err(match nearest(name, &known) {
                     Some(near) => err.hint(format!("'{near}'")),
@@ -125,7 +134,10 @@ impl Columns {
                 });
             }
             if header.iter().take(place).any(|other| other == name) {
-                return Err(Error::usage(format!("the column '{name}' is there twice")));
+                return Err(Error::usage(format!(
+                    "the column '{}' is there twice",
+                    short(name)
+                )));
             }
         }
         let place = |name: &str| header.iter().position(|other| other == name);
@@ -157,12 +169,16 @@ impl Columns {
         let (place, unit) = self.start;
         let start = field(place);
         // A number; the header has its unit.
-        let wrong = || Error::usage(format!("'{start}' is not a start time in {unit}"));
+        let wrong = || {
+            let start = short(start);
+            Error::usage(format!("'{start}' is not a start time in {unit}"))
+        };
         if !start.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
             return Err(wrong());
         }
         let start: Time = format!("{start}{unit}").parse().map_err(|_| wrong())?;
-        let bytes: Size = field(self.bytes).parse().map_err(Error::usage)?;
+        let bytes = short(field(self.bytes));
+        let bytes: Size = bytes.parse().map_err(Error::usage)?;
         if bytes == Size(0) || bytes > MOST_BYTES || start > LONGEST {
             return Err(Error::usage(format!(
                 "a flow of {bytes} at {start}; it has 1 byte to {MOST_BYTES}, and starts within {LONGEST}"
@@ -172,8 +188,8 @@ impl Columns {
         Ok(Row {
             line,
             start,
-            source: field(self.source).to_owned(),
-            destination: field(self.destination).to_owned(),
+            source: short(field(self.source)).into_owned(),
+            destination: short(field(self.destination)).into_owned(),
             bytes: bytes.0,
             group: group.map(str::to_owned),
         })

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What an idle path would do: base RTT classes, and the completion time that slowdown is against.
 
-use xdc_proto::{ETHERNET_HEADER_BYTES, TUNNEL_HEADER_BYTES, TUNNEL_MTU_LESS, Topology};
+use xdc_proto::{ETHERNET_HEADER_BYTES, TUNNEL_HEADER_BYTES, TUNNEL_MTU_LESS};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::scenario::budget::{Budget, text_bytes};
 use crate::scenario::paths::Paths;
 use crate::units::Time;
 
@@ -14,6 +15,9 @@ const GAP: f64 = 2.5;
 /// Hosts whose paths are looked at to find the gap.
 const SOURCES: usize = 16;
 
+/// More are no datacenters: `inter_rtt` is too small.
+const MAX_DATACENTERS: usize = 16;
+
 /// Tells paths within a datacenter from those between two.
 pub struct Classes {
     /// At least this is between two.
@@ -22,17 +26,12 @@ pub struct Classes {
 
 impl Classes {
     /// `inter_rtt` is that of the unscaled network.
-    pub fn new(
-        paths: &Paths<'_>,
-        topology: &Topology,
-        inter_rtt: Option<Time>,
-        scale: u32,
-    ) -> Result<Self> {
+    pub fn new(paths: &Paths<'_>, inter_rtt: Option<Time>, scale: u32) -> Self {
         if let Some(Time(ns)) = inter_rtt {
             let boundary_us = ns as f64 / 1e3 * f64::from(scale);
-            return Ok(Self { boundary_us });
+            return Self { boundary_us };
         }
-        let hosts = topology.nodes.iter().filter(|node| !node.router);
+        let hosts = paths.topology().nodes.iter().filter(|node| !node.router);
         let hosts: Vec<_> = hosts.map(|node| node.name.as_str()).collect();
         let mut rtts_us = Vec::new();
         for src in hosts.iter().step_by(hosts.len().div_ceil(SOURCES).max(1)) {
@@ -41,9 +40,40 @@ impl Classes {
                 rtts_us.extend(paths.base_rtt_us(src, dst).ok());
             }
         }
-        Ok(Self {
+        Self {
             boundary_us: widest_gap(rtts_us),
-        })
+        }
+    }
+
+    /// Places in `hosts` of those that are near each other; each is compared with the first of
+    /// each datacenter so far. Hosts that no path joins are apart.
+    pub fn datacenters(
+        &self,
+        budget: &Budget,
+        paths: &Paths<'_>,
+        hosts: &[&str],
+    ) -> Result<Vec<Vec<usize>>> {
+        let mut centers: Vec<Vec<usize>> = Vec::new();
+        for (place, host) in hosts.iter().enumerate() {
+            budget.charge(
+                "hosts by datacenter",
+                1,
+                text_bytes([*host]) * centers.len(),
+            )?;
+            let is_near = |center: &Vec<usize>| {
+                let rtt_us = paths.base_rtt_us(hosts[center[0]], host);
+                rtt_us.is_ok_and(|rtt_us| !self.is_inter(rtt_us))
+            };
+            match centers.iter().position(is_near) {
+                Some(number) => centers[number].push(place),
+                None if centers.len() == MAX_DATACENTERS => {
+                    let sentence = format!("hosts are in more than {MAX_DATACENTERS} datacenters");
+                    return Err(Error::usage(sentence).hint("a larger 'inter_rtt'"));
+                }
+                None => centers.push(vec![place]),
+            }
+        }
+        Ok(centers)
     }
 
     pub fn is_inter(&self, base_rtt_us: f64) -> bool {
@@ -72,7 +102,7 @@ pub fn ideals_ns(
     tunnel: bool,
 ) -> Result<(u64, u64)> {
     let ideal = |options| ideal_ns(paths, (src, dst), bytes, tunnel, options);
-    let with_option = match uses_accecn(paths.topology()) {
+    let with_option = match paths.has_accecn() {
         true => ideal(ACCECN_BYTES)?,
         false => 0,
     };
@@ -89,9 +119,9 @@ fn ideal_ns(
     let walk = paths.walk(src, dst)?;
     let mtu = walk.iter().map(|(link, _)| link.mtu).min().unwrap_or(0);
     let ack = paths.topology().ack_bytes();
-    let headers = match without_timestamps(paths.topology()) {
-        true => ack - TIMESTAMP_BYTES,
-        false => ack,
+    let headers = match paths.has_timestamps() {
+        false => ack - TIMESTAMP_BYTES,
+        true => ack,
     } + options;
     let (outer, mtu) = match tunnel {
         true => (TUNNEL_HEADER_BYTES, mtu.saturating_sub(TUNNEL_MTU_LESS)),
@@ -122,21 +152,6 @@ const TIMESTAMP_BYTES: u32 = 12;
 
 /// Bytes of AccECN's option.
 const ACCECN_BYTES: u32 = 12;
-
-fn has_sysctl(sysctls: &[(String, String)], name: &str, value: &str) -> bool {
-    let mut sysctls = sysctls.iter();
-    sysctls.any(|(own, set)| own == name && set == value)
-}
-
-fn without_timestamps(topology: &Topology) -> bool {
-    has_sysctl(&topology.sysctls, "net.ipv4.tcp_timestamps", "0")
-}
-
-fn uses_accecn(topology: &Topology) -> bool {
-    let own = topology.nodes.iter().map(|node| &node.sysctls);
-    let mut all = [&topology.sysctls].into_iter().chain(own);
-    all.any(|sysctls| has_sysctl(sysctls, "net.ipv4.tcp_ecn", "3"))
-}
 
 #[cfg(test)]
 mod tests {

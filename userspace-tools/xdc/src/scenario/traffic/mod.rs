@@ -13,15 +13,17 @@ use std::collections::{BinaryHeap, HashMap};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use xdc_proto::Flow;
 use xdc_proto::rng::Rng;
+use xdc_proto::{Flow, MAX_FLOWS, Switch};
 
 pub use self::file::FlowFile;
 pub use self::ideal::{Classes, ideals_ns};
 pub use self::sizes::{Cdf, Sizes};
 use crate::error::{Error, Result};
+use crate::scenario::budget::{Budget, text_bytes};
 use crate::scenario::dscp::{self, Dscp};
 use crate::scenario::paths::Paths;
+use crate::scenario::plan::too_many;
 use crate::scenario::{Scenario, at, expand_all, limits, names, pairs};
 use crate::units::{Fraction, PPM, Size, Time};
 
@@ -37,8 +39,8 @@ const LOCAL: Fraction = Fraction(800_000);
 /// Keys of all kinds that draw sizes.
 const SIZES: &[&str] = &["sizes", "intra_sizes", "inter_sizes"];
 
-/// Attempts to draw a permutation that leaves nobody with itself.
-const ATTEMPTS: usize = 10_000;
+/// Attempts to draw a permutation that leaves nobody with itself: every third succeeds.
+const ATTEMPTS: usize = 1_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[schemars(rename = "TrafficKind")]
@@ -181,8 +183,8 @@ impl TrafficSpec {
         )))
     }
 
-    fn hosts(&self) -> Result<Vec<String>> {
-        let hosts = expand_all(&self.hosts)?;
+    fn hosts(&self, budget: &Budget) -> Result<Vec<String>> {
+        let hosts = expand_all(budget, &self.hosts)?;
         let mut unique = hosts.clone();
         unique.sort();
         unique.dedup();
@@ -230,21 +232,31 @@ impl Draft {
     }
 }
 
-/// All flows of all blocks; of each block in the order of their starts.
+/// Memory of a flow.
+pub fn flow_bytes(flow: &Flow) -> usize {
+    let names = [&flow.src, &flow.dst, &flow.group].map(String::as_str);
+    let ccs = flow.cc.iter().chain(&flow.receiver_cc).map(String::as_str);
+    let switches = flow.switches.iter().map(|switch| switch.cc.as_str());
+    let own = size_of::<Flow>() + flow.switches.len() * size_of::<Switch>();
+    own + text_bytes(names.into_iter().chain(ccs).chain(switches))
+}
+
+/// Appends all flows of all blocks; of each block in the order of their starts.
 pub fn expand(
+    budget: &Budget,
     scenario: &Scenario,
     paths: &Paths<'_>,
     classes: &Classes,
-    seed: u64,
-    scale: u32,
-) -> Result<Vec<Flow>> {
-    let dscps = dscp::of_hosts(scenario)?;
-    let mut flows = Vec::new();
+    (seed, scale): (u64, u32),
+    flows: &mut Vec<Flow>,
+) -> Result<()> {
+    let dscps = dscp::of_hosts(budget, scenario)?;
     for (number, spec) in scenario.traffic.iter().enumerate() {
         // Two blocks, and two seeds next to each other, have nothing in common.
         let mut seeds = Rng::new(seed);
         let seed = (0..=number).fold(0, |_, _| seeds.next_bits());
         let block = Block {
+            budget,
             scenario,
             spec,
             paths,
@@ -254,11 +266,15 @@ pub fn expand(
         };
         let drafted = block.flows(&mut Rng::new(seed));
         flows.extend(drafted.map_err(|err| err.at(at!["traffic", number]))?);
+        if flows.len() > MAX_FLOWS {
+            return Err(too_many(flows.len()));
+        }
     }
-    Ok(flows)
+    Ok(())
 }
 
 struct Block<'a> {
+    budget: &'a Budget,
     scenario: &'a Scenario,
     spec: &'a TrafficSpec,
     paths: &'a Paths<'a>,
@@ -271,8 +287,13 @@ struct Block<'a> {
 impl Block<'_> {
     fn flows(&self, rng: &mut Rng) -> Result<Vec<Flow>> {
         let mut drafts = match self.spec.kind {
-            Kind::Incast => self.incast(rng, 0)?,
-            Kind::Bursts => self.bursts(rng)?,
+            Kind::Incast => self.bursts(rng, 1, 0)?,
+            Kind::Bursts => {
+                let period_ns = self.scaled(self.spec.period.unwrap_or_default()).max(1);
+                let duration_ns = self.scaled(self.spec.duration.unwrap_or_default());
+                let bursts = usize::try_from(duration_ns.div_ceil(period_ns));
+                self.bursts(rng, bursts.unwrap_or(usize::MAX), period_ns)?
+            }
             Kind::Permutation => self.permutation(rng)?,
             Kind::Poisson => self.poisson(rng)?,
             Kind::Rpc => self.rpc(rng)?,
@@ -304,7 +325,7 @@ impl Block<'_> {
         let dscp = spec.dscp.or(self.dscps.get(&src).copied());
         let dscp = dscp.unwrap_or_default().0;
         let (ideal_ns, ideal_accecn_ns) = ideals_ns(self.paths, (&src, &dst), bytes, false)?;
-        Ok(Flow {
+        let flow = Flow {
             ideal_ns,
             ideal_accecn_ns,
             ack_ns: self.paths.ack_ns(&src, &dst)?,
@@ -326,7 +347,9 @@ impl Block<'_> {
             sndbuf_bytes: spec.sndbuf.0,
             rcvbuf_bytes: spec.rcvbuf.0,
             base_rtt_us,
-        })
+        };
+        self.budget.charge("flows", 1, flow_bytes(&flow))?;
+        Ok(flow)
     }
 
     fn scaled(&self, time: Time) -> u64 {
@@ -343,61 +366,56 @@ impl Block<'_> {
             .ok_or_else(|| Error::usage("no sizes"))
     }
 
-    fn incast(&self, rng: &mut Rng, start_ns: u64) -> Result<Vec<Draft>> {
-        let receivers = names::expand(self.spec.to.as_deref().unwrap_or_default())?;
-        let to = match &receivers[..] {
-            [only] => only,
-            several => &several[rng.up_to(several.len() as u64 - 1) as usize],
-        };
-        let mut senders = self.spec.hosts()?;
-        senders.retain(|host| host != to);
-        let count = self.spec.flows.unwrap_or(senders.len());
-        if count > senders.len() {
-            return Err(Error::usage(format!(
-                "{count} flows from {} hosts",
-                senders.len()
-            )));
-        }
-        if count < senders.len() {
-            shuffle(&mut senders, rng);
-        }
+    /// As many incasts, one every `period_ns`.
+    fn bursts(&self, rng: &mut Rng, bursts: usize, period_ns: u64) -> Result<Vec<Draft>> {
+        let to = self.spec.to.as_deref().unwrap_or_default();
+        let receivers = names::expand(self.budget, to)?;
+        let hosts = self.spec.hosts(self.budget)?;
         let per_host = self.spec.per_host.unwrap_or(1);
-        self.limit(count.saturating_mul(per_host))?;
-        let senders = senders.iter().take(count);
-        let draft = |src: &String| Draft::new(src, to, start_ns);
-        Ok(senders
-            .flat_map(|src| std::iter::repeat_n(draft(src), per_host))
-            .collect())
-    }
-
-    fn bursts(&self, rng: &mut Rng) -> Result<Vec<Draft>> {
-        let [period, duration] = [self.spec.period, self.spec.duration];
-        let period_ns = self.scaled(period.unwrap_or_default()).max(1);
-        let duration_ns = self.scaled(duration.unwrap_or_default());
-        self.limit(usize::try_from(duration_ns / period_ns).unwrap_or(usize::MAX))?;
+        self.limit(bursts)?;
         let mut drafts = Vec::new();
-        let mut start_ns = 0;
-        while start_ns < duration_ns {
-            drafts.extend(self.incast(rng, start_ns)?);
-            start_ns += period_ns;
-            self.limit(drafts.len())?;
+        for burst in 0..bursts {
+            let to = match &receivers[..] {
+                [only] => only,
+                several => &several[rng.up_to(several.len() as u64 - 1) as usize],
+            };
+            // Those that are not chosen take time, too.
+            self.budget
+                .charge("senders of bursts", hosts.len(), size_of::<&String>())?;
+            let mut senders: Vec<_> = hosts.iter().filter(|host| *host != to).collect();
+            let count = self.spec.flows.unwrap_or(senders.len());
+            if count > senders.len() {
+                return Err(Error::usage(format!(
+                    "{count} flows from {} hosts",
+                    senders.len()
+                )));
+            }
+            if count < senders.len() {
+                shuffle(&mut senders, rng);
+            }
+            self.limit(drafts.len().saturating_add(count.saturating_mul(per_host)))?;
+            for src in &senders[..count] {
+                let draft = Draft::new(src, to, burst as u64 * period_ns);
+                drafts.extend(std::iter::repeat_n(draft, per_host));
+            }
         }
         Ok(drafts)
     }
 
     /// More flows than a run can have are not worth drawing.
     fn limit(&self, flows: usize) -> Result<()> {
-        match flows > xdc_proto::MAX_FLOWS {
+        match flows > MAX_FLOWS {
             true => Err(Error::usage(format!(
-                "more than {} flows, one for each port",
-                xdc_proto::MAX_FLOWS
+                "more than {MAX_FLOWS} flows, one for each port"
             ))),
             false => Ok(()),
         }
     }
 
     fn permutation(&self, rng: &mut Rng) -> Result<Vec<Draft>> {
-        let hosts = self.spec.hosts()?;
+        let hosts = self.spec.hosts(self.budget)?;
+        let centers = self.spec.across.map(|_| self.datacenters(&hosts));
+        let centers = centers.transpose()?.unwrap_or_default();
         for _ in 0..ATTEMPTS {
             let to = match self.spec.across {
                 None => {
@@ -405,7 +423,7 @@ impl Block<'_> {
                     shuffle(&mut to, rng);
                     to
                 }
-                Some(share) => self.crossing(&hosts, share, rng)?,
+                Some(share) => crossing(centers.clone(), share, rng)?,
             };
             if to.iter().enumerate().all(|(from, &to)| from != to) {
                 let pairs = hosts.iter().zip(to);
@@ -419,63 +437,18 @@ impl Block<'_> {
         ))
     }
 
-    /// A permutation of which as many flows as asked for lead to the other datacenter.
-    fn crossing(&self, hosts: &[String], share: Fraction, rng: &mut Rng) -> Result<Vec<usize>> {
-        let mut centers = self.datacenters(hosts)?;
-        if centers.len() != 2 {
-            return Err(Error::usage(format!(
-                "'across' is for hosts in two datacenters, not in {}",
-                centers.len()
-            )));
-        }
-        // As many one way as the other.
-        let wanted = (hosts.len() as u64 * u64::from(share.0) / u64::from(2 * PPM)) as usize;
-        if centers.iter().any(|center| center.len() < wanted) {
-            return Err(Error::usage(format!(
-                "no {wanted} hosts of a datacenter can send across"
-            )));
-        }
-        let mut to = vec![0; hosts.len()];
-        let mut receivers = centers.clone();
-        for (senders, receivers) in centers.iter_mut().zip(&mut receivers) {
-            shuffle(senders, rng);
-            shuffle(receivers, rng);
-        }
-        for (here, there) in [(0, 1), (1, 0)] {
-            for (place, &from) in centers[here].iter().enumerate() {
-                to[from] = match place < wanted {
-                    true => receivers[there][place],
-                    false => receivers[here][place],
-                };
-            }
-        }
-        Ok(to)
-    }
-
     /// Places in `hosts` of those that are near each other.
     fn datacenters(&self, hosts: &[String]) -> Result<Vec<Vec<usize>>> {
-        let mut centers: Vec<Vec<usize>> = Vec::new();
-        for (place, host) in hosts.iter().enumerate() {
-            let mut home = None;
-            for (number, center) in centers.iter().enumerate() {
-                let rtt_us = self.paths.base_rtt_us(&hosts[center[0]], host)?;
-                if !self.classes.is_inter(rtt_us) {
-                    home = Some(number);
-                    break;
-                }
-            }
-            match home {
-                Some(number) => centers[number].push(place),
-                None => centers.push(vec![place]),
-            }
-        }
-        Ok(centers)
+        let names: Vec<_> = hosts.iter().map(String::as_str).collect();
+        self.classes.datacenters(self.budget, self.paths, &names)
     }
 
     /// Each source's gaps are exponential with a mean of mean size / (load x its link's rate).
     fn poisson(&self, rng: &mut Rng) -> Result<Vec<Draft>> {
-        let hosts = self.spec.hosts()?;
+        let hosts = self.spec.hosts(self.budget)?;
         let centers = self.datacenters(&hosts)?;
+        // Those of a datacenter are next to each other.
+        let all = centers.concat();
         let local = self.spec.local.unwrap_or(LOCAL).0;
         let share = |ppm: u32| f64::from(ppm) / f64::from(PPM);
         let load = share(self.spec.load.unwrap_or_default().0);
@@ -487,27 +460,23 @@ impl Block<'_> {
 
         let mut sources = Vec::new();
         let mut next = BinaryHeap::new();
-        for (center, members) in centers.iter().enumerate() {
-            for &place in members {
-                let elsewhere = |number: &usize| *number != center;
-                let far: Vec<_> = (0..centers.len())
-                    .filter(elsewhere)
-                    .flat_map(|number| centers[number].iter().copied())
-                    .collect();
-                let near = members.iter().copied().filter(|&other| other != place);
-                let near: Vec<_> = near.collect();
-                let local = match (near.is_empty(), far.is_empty()) {
-                    (true, true) => return Err(Error::usage("a single host has no peer")),
-                    (true, false) => 0,
-                    (false, true) => PPM,
-                    (false, false) => local,
+        let mut before = 0;
+        for members in &centers {
+            let center = before..before + members.len();
+            before = center.end;
+            for own in center.clone() {
+                let local = match (center.len() > 1, center.len() < all.len()) {
+                    (false, false) => return Err(Error::usage("a single host has no peer")),
+                    (false, true) => 0,
+                    (true, false) => PPM,
+                    (true, true) => local,
                 };
                 let mean = share(local) * self.mean(false, local > 0)?
                     + share(PPM - local) * self.mean(true, local < PPM)?;
-                let gap_ns = mean * 8e9 / (load * self.rate_bps(&hosts[place])? as f64);
+                let gap_ns = mean * 8e9 / (load * self.rate_bps(&hosts[all[own]])? as f64);
                 let first_ns = exponential(gap_ns, rng);
                 next.push(Reverse((first_ns, sources.len())));
-                sources.push((place, near, far, local, gap_ns));
+                sources.push((own, center.clone(), local, gap_ns));
             }
         }
         let mut drafts = Vec::new();
@@ -515,13 +484,22 @@ impl Block<'_> {
             && drafts.len() < count
             && start_ns < until_ns
         {
-            let (place, near, far, local, gap_ns) = &sources[source];
+            let (own, center, local, gap_ns) = &sources[source];
             let inter = rng.up_to(u64::from(PPM) - 1) >= u64::from(*local);
-            let peers = if inter { far } else { near };
-            let to = peers[rng.up_to(peers.len() as u64 - 1) as usize];
+            // Peers are all but those of its datacenter, or those but itself.
+            let (first, skipped) = match inter {
+                true => (0, center.clone()),
+                false => (center.start, *own..own + 1),
+            };
+            let peers = if inter { all.len() } else { center.len() } - skipped.len();
+            let drawn = first + rng.up_to(peers as u64 - 1) as usize;
+            let to = match drawn < skipped.start {
+                true => drawn,
+                false => drawn + skipped.len(),
+            };
             drafts.push(Draft {
                 bytes: Some(self.sizes(inter)?.draw(&self.scenario.cdfs, rng)?),
-                ..Draft::new(&hosts[*place], &hosts[to], start_ns)
+                ..Draft::new(&hosts[all[*own]], &hosts[all[to]], start_ns)
             });
             self.limit(drafts.len())?;
             let next_ns = start_ns.saturating_add(exponential(*gap_ns, rng));
@@ -540,14 +518,8 @@ impl Block<'_> {
 
     /// Of the link of a host.
     fn rate_bps(&self, host: &str) -> Result<u64> {
-        let mut links = self.paths.topology().links.iter();
-        let rate = links.find_map(|link| match host {
-            host if link.a == host => Some(link.ab.rate_bps),
-            host if link.b == host => Some(link.ba.rate_bps),
-            _ => None,
-        });
-        rate.filter(|&bps| bps > 0)
-            .ok_or_else(|| Error::usage(format!("'{host}' has no link with a rate to load")))
+        let rate_bps = self.paths.rate_bps(host)?.filter(|&bps| bps > 0);
+        rate_bps.ok_or_else(|| Error::usage(format!("'{host}' has no link with a rate to load")))
     }
 
     /// The rows of a file. What is wrong with them is said here, with their line.
@@ -585,7 +557,7 @@ impl Block<'_> {
         let count = self.spec.flows.unwrap_or(usize::MAX);
         let mut drafts = Vec::new();
         for from in &self.spec.hosts {
-            for (src, dst) in pairs(from, to)? {
+            for (src, dst) in pairs(self.budget, from, to)? {
                 let mut start_ns: u64 = 0;
                 let mut sent = 0;
                 loop {
@@ -607,6 +579,39 @@ impl Block<'_> {
         }
         Ok(drafts)
     }
+}
+
+/// A permutation of which as many flows as asked for lead to the other datacenter.
+fn crossing(mut centers: Vec<Vec<usize>>, share: Fraction, rng: &mut Rng) -> Result<Vec<usize>> {
+    let hosts: usize = centers.iter().map(Vec::len).sum();
+    if centers.len() != 2 {
+        return Err(Error::usage(format!(
+            "'across' is for hosts in two datacenters, not in {}",
+            centers.len()
+        )));
+    }
+    // As many one way as the other.
+    let wanted = (hosts as u64 * u64::from(share.0) / u64::from(2 * PPM)) as usize;
+    if centers.iter().any(|center| center.len() < wanted) {
+        return Err(Error::usage(format!(
+            "no {wanted} hosts of a datacenter can send across"
+        )));
+    }
+    let mut to = vec![0; hosts];
+    let mut receivers = centers.clone();
+    for (senders, receivers) in centers.iter_mut().zip(&mut receivers) {
+        shuffle(senders, rng);
+        shuffle(receivers, rng);
+    }
+    for (here, there) in [(0, 1), (1, 0)] {
+        for (place, &from) in centers[here].iter().enumerate() {
+            to[from] = match place < wanted {
+                true => receivers[there][place],
+                false => receivers[here][place],
+            };
+        }
+    }
+    Ok(to)
 }
 
 /// Fisher and Yates's.

@@ -10,7 +10,9 @@ use xdc_proto::rng::Rng;
 
 use super::TrafficSpec;
 use crate::error::{Error, Result};
+use crate::scenario::budget::Budget;
 use crate::scenario::{at, beside};
+use crate::text::short;
 use crate::units::{Size, text_schema};
 
 /// As a scenario writes it: `1MB`, `4kB..16kB`, or the name of a file beside the scenario or in
@@ -112,6 +114,7 @@ impl Cdf {
     /// Those that the traffic names: files beside the scenario, by their name or without its
     /// `.txt`, or those that ship.
     pub fn read_all(
+        budget: &Budget,
         beside_dirs: &[PathBuf],
         shipped: &Path,
         traffic: &[TrafficSpec],
@@ -124,8 +127,10 @@ impl Cdf {
                 ("inter_sizes", &spec.inter_sizes),
             ];
             for (key, sizes) in keys {
-                if let Some(Sizes::Cdf(name)) = sizes {
-                    let cdf = Self::read(beside_dirs, shipped, name);
+                if let Some(Sizes::Cdf(name)) = sizes
+                    && !cdfs.contains_key(name)
+                {
+                    let cdf = Self::read(budget, beside_dirs, shipped, name);
                     let cdf = cdf.map_err(|err| err.at(at!["traffic", n, key]))?;
                     cdfs.insert(name.clone(), cdf);
                 }
@@ -134,17 +139,19 @@ impl Cdf {
         Ok(cdfs)
     }
 
-    fn read(beside_dirs: &[PathBuf], shipped: &Path, name: &str) -> Result<Self> {
+    fn read(budget: &Budget, beside_dirs: &[PathBuf], shipped: &Path, name: &str) -> Result<Self> {
         let file = format!("{name}.txt");
-        let own = [name, &file]
-            .into_iter()
-            .find_map(|name| beside::read(beside_dirs, name).ok());
+        let found = |dirs: &[PathBuf], name: &str| beside::find(budget, dirs, name);
+        let mut own = found(beside_dirs, name)?;
+        if own.is_none() {
+            own = found(beside_dirs, &file)?;
+        }
         let is_own = own.is_some();
-        let shipped = [shipped.to_path_buf()];
-        let (path, bytes) = match own {
-            Some(own) => own,
-            None => beside::read(&shipped, &file).map_err(|_| unknown(name))?,
+        let read = match own {
+            None => found(&[shipped.to_path_buf()], &file)?,
+            own => own,
         };
+        let (path, bytes) = read.ok_or_else(|| unknown(name))?;
         let about = |err: Error| err.about(path.display());
         let text = String::from_utf8(bytes)
             .map_err(|_| about(Error::usage("it is not text in UTF-8").hint(SHAPE)))?;
@@ -165,6 +172,7 @@ impl Cdf {
                 continue;
             }
             let wrong = |why: &str| {
+                let line = short(line);
                 Error::usage(format!("line {}: '{line}' {why}", number + 1)).hint(SHAPE)
             };
             let number = |word: &str| {
@@ -311,7 +319,10 @@ pub mod tests {
             "0 0\n10000 0.15\n30000 1\n",
         )
         .unwrap();
-        let read = |name: &str| Cdf::read(&[dir.path().to_owned()], Path::new("/nowhere"), name);
+        let read = |name: &str| {
+            let dirs = [dir.path().to_owned()];
+            Cdf::read(&Budget::default(), &dirs, Path::new("/nowhere"), name)
+        };
         for name in ["dctcp.v1.txt", "dctcp.v1"] {
             let cdf = read(name).unwrap();
             assert_eq!(cdf.quantile(0.15), 10_000.0);
@@ -320,7 +331,10 @@ pub mod tests {
         let said = read("dctcp").unwrap_err().to_string();
         assert!(said.contains("no size distribution 'dctcp'"), "{said}");
         let said = read("../x").unwrap_err().to_string();
-        assert!(said.contains("no size distribution"), "{said}");
+        assert!(
+            said.contains("not a file below the scenario's folder"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Memory and time that a scenario may take before anything of it runs.
+
+use std::cell::Cell;
+
+use crate::error::{Error, Result};
+
+/// Of all that is made of a scenario in one pass over it. Networks and flows that are as many as
+/// they can be take three quarters; a guest's message and a copy for `xdc show` come on top.
+const MAX_BYTES: u64 = 128 << 20;
+
+/// Memory of a short text.
+const TEXT_BYTES: usize = 48;
+
+/// Bytes that are left for a scenario. A stranger's scenario may name products of its numbers that
+/// take any memory, so each is charged before it is made; what is thrown away again is charged as
+/// well, because it takes time.
+pub struct Budget {
+    /// None once a charge was too high.
+    left: Cell<Option<u64>>,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            left: Cell::new(Some(MAX_BYTES)),
+        }
+    }
+}
+
+impl Budget {
+    /// Charges for `count` of `what`, each of so many bytes.
+    pub fn charge(&self, what: &str, count: usize, bytes: usize) -> Result<()> {
+        let cost = (count as u64).saturating_mul(bytes as u64);
+        let left = self.left.get().and_then(|left| left.checked_sub(cost));
+        self.left.set(left);
+        left.map(drop).ok_or_else(|| {
+            Error::usage(format!(
+                "{what}: {count} times {bytes} bytes are more than is left of the {} MB that \
+                 a scenario may take",
+                MAX_BYTES >> 20
+            ))
+            .hint("fewer hosts, links, flows or events, or shorter texts")
+        })
+    }
+
+    /// Some charge was too high.
+    pub fn is_spent(&self) -> bool {
+        self.left.get().is_none()
+    }
+}
+
+/// Memory of texts, together.
+pub fn text_bytes<'a>(texts: impl IntoIterator<Item = &'a str>) -> usize {
+    texts
+        .into_iter()
+        .map(|text| TEXT_BYTES.saturating_add(text.len()))
+        .fold(0, usize::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_charged_until_it_is_spent() {
+        let budget = Budget::default();
+        assert!(budget.charge("links", 1 << 11, 64 << 10).is_ok());
+        assert!(budget.charge("links", 1 << 10, 0).is_ok() && !budget.is_spent());
+        let said = budget.charge("links", 3, 32 << 20).unwrap_err();
+        let said = said.lines().join(" ");
+        assert!(said.contains("links: 3 times 33554432 bytes"), "{said}");
+        assert!(said.contains("128 MB") && said.contains("try: fewer hosts"));
+        assert!(budget.is_spent());
+        assert!(budget.charge("links", 1, 1).is_err());
+        let any = usize::MAX;
+        assert!(Budget::default().charge("links", any, any).is_err());
+    }
+}
