@@ -61,11 +61,17 @@ def tree(*args, folder=TOOLS):
 
 def linked(programs):
     """Crates in these programs; others only run while they are compiled."""
-    packages = [word for program in programs for word in ("--package", program)]
-    return tree("--edges", "normal,no-proc-macro", *packages)
+    crates = {}
+    for program in programs:
+        crates |= tree("--edges", "normal,no-proc-macro", "--package", program, folder=workspace(program))
+    return crates
 
 
-def locked(folder=TOOLS):
+def workspace(program):
+    return TOOLS / "ebpf" if program.endswith("-ebpf") else TOOLS
+
+
+def locked(folder):
     return tomllib.loads((folder / "Cargo.lock").read_text())["package"]
 
 
@@ -148,8 +154,10 @@ def libraries():
 
 def notices(programs):
     folders = {}
-    for package in json.loads(run("cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", TARGET))["packages"]:
-        folders[package["name"], package["version"]] = (Path(package["manifest_path"]).parent, package)
+    metadata = ("cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", TARGET)
+    for folder in set(map(workspace, programs)):
+        for package in json.loads(run(*metadata, cwd=folder))["packages"]:
+            folders[package["name"], package["version"]] = (Path(package["manifest_path"]).parent, package)
     texts = {}
     for (name, version), licence in sorted(linked(programs).items()):
         folder, package = folders[name, version]
@@ -182,7 +190,8 @@ def sbom(args):
             others.append(args.pop(0).split("="))
         else:
             programs.append(word)
-    hashes = {(p["name"], p["version"]): p.get("checksum") for p in locked()}
+    packages = [package for folder in set(map(workspace, programs)) for package in locked(folder)]
+    hashes = {(p["name"], p["version"]): p.get("checksum") for p in packages}
     components = []
     for (name, version), licence in sorted(linked(programs).items()):
         component = {
