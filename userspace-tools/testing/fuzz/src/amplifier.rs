@@ -26,7 +26,10 @@ enum Network {
     Chain(u16),
     /// Hosts at a switch each, which are at another one.
     Tree(u16),
-    Fabric { kind: u8, numbers: [u32; 4] },
+    Fabric {
+        kind: u8,
+        numbers: [u32; 4],
+    },
 }
 
 /// Names `h[FIRST-LAST]`, or, of a fabric, `a[FIRST-LAST]`.
@@ -39,17 +42,51 @@ struct Text(u16);
 
 #[derive(Arbitrary, Debug)]
 enum Part {
-    Flows { src: Range, dst: Range, count: u8, switches: u8 },
-    Traffic { kind: u8, hosts: Range, to: Range, numbers: [u32; 3] },
-    Event { links: Vec<Range>, times: u8, changes: u8 },
-    Host { hosts: Range, setup: Vec<Text>, sysctl: Text, modules: u8, keys: u8 },
+    Flows {
+        src: Range,
+        dst: Range,
+        count: u8,
+        switches: u8,
+    },
+    Traffic {
+        kind: u8,
+        hosts: Range,
+        to: Range,
+        numbers: [u32; 3],
+    },
+    Event {
+        links: Vec<Range>,
+        times: u8,
+        changes: u8,
+    },
+    Host {
+        hosts: Range,
+        setup: Vec<Text>,
+        sysctl: Text,
+        modules: u8,
+        keys: u8,
+    },
     Watch(Range),
-    Run { on: Range, command: Text, output: bool },
-    Link { a: Range, queue: u8 },
-    Queue { tc: Text, bdp: bool },
-    OfCc { tc: Text },
+    Run {
+        on: Range,
+        command: Text,
+        output: bool,
+    },
+    Link {
+        a: Range,
+        queue: u8,
+    },
+    Queue {
+        tc: Text,
+        bdp: bool,
+    },
+    OfCc {
+        tc: Text,
+    },
     Tunnel(Text),
-    Expect { group: Text },
+    Expect {
+        group: Text,
+    },
     Raw(String),
 }
 
@@ -112,7 +149,11 @@ impl Network {
                         a % 200
                     ),
                 };
-                let wan = if two == 2 { format!("wan = {{ links = {links} }}") } else { String::new() };
+                let wan = if two == 2 {
+                    format!("wan = {{ links = {links} }}")
+                } else {
+                    String::new()
+                };
                 let _ = writeln!(text, "[topology.fabric]\n{shape}\nrate = \"1gbit\"\n{wan}");
                 Vec::new()
             }
@@ -152,8 +193,14 @@ impl Text {
 impl Part {
     fn write(&self, n: u16, text: &mut String) {
         let _ = match self {
-            Self::Flows { src, dst, count, switches } => {
-                let switches = "{ at = \"1ms\", cc = \"cubic\" },".repeat(usize::from(switches % 64));
+            Self::Flows {
+                src,
+                dst,
+                count,
+                switches,
+            } => {
+                let switches =
+                    "{ at = \"1ms\", cc = \"cubic\" },".repeat(usize::from(switches % 64));
                 writeln!(
                     text,
                     "[[flows]]\nsrc = \"{}\"\ndst = \"{}\"\ncount = {count}\nswitch = [{switches}]",
@@ -161,23 +208,40 @@ impl Part {
                     dst.names(0)
                 )
             }
-            Self::Traffic { kind, hosts, to, numbers: [a, b, c] } => {
+            Self::Traffic {
+                kind,
+                hosts,
+                to,
+                numbers: [a, b, c],
+            } => {
                 let (flows, per_host, ns) = (a % 100_000, b % 1_000, c % 100_000);
                 let (hosts, to) = (hosts.names(0), to.names(0));
                 let kind = match kind % 5 {
-                    0 => format!("\"incast\"\nto = \"{to}\"\nflows = {flows}\nper_host = {per_host}"),
+                    0 => {
+                        format!("\"incast\"\nto = \"{to}\"\nflows = {flows}\nper_host = {per_host}")
+                    }
                     1 => format!(
                         "\"bursts\"\nto = \"{to}\"\nflows = {}\nperiod = \"{ns}ns\"\n\
                          duration = \"1ms\"",
                         flows % 8
                     ),
                     2 => format!("\"permutation\"\nacross = \"{}%\"", flows % 100),
-                    3 => format!("\"poisson\"\nload = \"{}%\"\nflows = {flows}", per_host % 100),
+                    3 => format!(
+                        "\"poisson\"\nload = \"{}%\"\nflows = {flows}",
+                        per_host % 100
+                    ),
                     _ => format!("\"rpc\"\nto = \"{to}\"\nperiod = \"{ns}ns\"\nflows = {flows}"),
                 };
-                writeln!(text, "[[traffic]]\nhosts = [\"{hosts}\"]\nsizes = \"1kB\"\nkind = {kind}")
+                writeln!(
+                    text,
+                    "[[traffic]]\nhosts = [\"{hosts}\"]\nsizes = \"1kB\"\nkind = {kind}"
+                )
             }
-            Self::Event { links, times, changes } => {
+            Self::Event {
+                links,
+                times,
+                changes,
+            } => {
                 let links: Vec<_> = links
                     .iter()
                     .flat_map(|link| vec![link.of("h", 0) + "-s"; usize::from(*times)])
@@ -189,9 +253,18 @@ impl Part {
                 {
                     change += if changes >> bit & 1 == 1 { key } else { "" };
                 }
-                writeln!(text, "[[event]]\nat = \"{n}us\"\nlink = {links:?}\n{change}")
+                writeln!(
+                    text,
+                    "[[event]]\nat = \"{n}us\"\nlink = {links:?}\n{change}"
+                )
             }
-            Self::Host { hosts, setup, sysctl, modules, keys } => {
+            Self::Host {
+                hosts,
+                setup,
+                sysctl,
+                modules,
+                keys,
+            } => {
                 let setup: Vec<_> = setup.iter().map(|text| text.of("x")).collect();
                 let modules: Vec<_> = (0..*modules).map(|m| format!("m{n}x{m}")).collect();
                 let keys: String = (0..*keys)
@@ -209,10 +282,21 @@ impl Part {
                 "[[watch]]\nname = \"w{n}\"\nfrom = \"s\"\nto = \"{}\"",
                 to.of("h", n)
             ),
-            Self::Run { on, command, output } => {
-                let output = if *output { format!("output = \"o{n}\"\n") } else { String::new() };
+            Self::Run {
+                on,
+                command,
+                output,
+            } => {
+                let output = if *output {
+                    format!("output = \"o{n}\"\n")
+                } else {
+                    String::new()
+                };
                 let (on, command) = (on.names(n), command.of("x"));
-                writeln!(text, "[[run]]\non = \"{on}\"\ncommand = \"{command}\"\n{output}")
+                writeln!(
+                    text,
+                    "[[run]]\non = \"{on}\"\ncommand = \"{command}\"\n{output}"
+                )
             }
             Self::Link { a, queue } => writeln!(
                 text,

@@ -404,7 +404,13 @@ fn uml(
 ) -> Result<Command> {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_os_string();
     // The kernel is a program with a few libraries, and asks what processor it has.
-    let libraries = initramfs::shared_libraries(kernel)?;
+    let mut libraries = initramfs::shared_libraries(kernel)?;
+    // libc opens it for pthread_cancel(), by which the kernel ends the threads of its console.
+    let beside = libraries
+        .iter()
+        .filter_map(|path| path.strip_suffix("/libc.so.6"));
+    let unwinder: Vec<_> = beside.map(|dir| format!("{dir}/libgcc_s.so.1")).collect();
+    libraries.extend(unwinder.into_iter().filter(|path| Path::new(path).exists()));
     let reads = ["/etc/ld.so.cache", "/proc/cpuinfo"].map(PathBuf::from);
     let reads = reads
         .into_iter()
