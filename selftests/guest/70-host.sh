@@ -16,7 +16,7 @@ results=/tmp/results
 
 # Of a machine like a user's: the run is in the first namespace.
 host_run() {
-	in_first_ns xdc run $scenario --results $results "$@" </dev/null
+	in_first_ns xdc run $scenario --engine host --results $results "$@" </dev/null
 }
 
 # Only a process, an open file or a mount can hold a namespace.
@@ -164,6 +164,7 @@ stranger "a sysctl of the network that is the whole machine's" --set 'net.ipv4.t
 check "and no file is there" [ ! -e /tmp/pwned ]
 # It is the namespace's, and has the kernel load a module before it says no.
 refuses "a default that only the first namespace may have" "net.ipv4.tcp_congestion_control" host_run --cc cubic --set net.ipv4.tcp_congestion_control=gemini
+refuses "a switch of the whole machine that each namespace has" "net.netfilter.nf_hooks_lwtunnel" host_run --cc cubic --set net.netfilter.nf_hooks_lwtunnel=1
 as_before "a stranger's scenario changes nothing"
 
 # Other modules than a network's need consent, and go with their dependencies.

@@ -454,7 +454,9 @@ fn shared_sysctls(run: &RunPlan) -> Result<BTreeSet<String>> {
     let _fresh = Netns::create()?;
     let mut shared = BTreeSet::new();
     for (name, value) in &all {
-        if !there.contains(name.as_str()) || sysctl::exists(name)? {
+        // Each namespace has net.netfilter.nf_hooks_lwtunnel, and its value is the whole machine's.
+        let is_own = sysctl::exists(name)? && !name.starts_with("net.netfilter");
+        if !there.contains(name.as_str()) || is_own {
             continue;
         }
         ensure!(

@@ -153,6 +153,8 @@ impl<'a> Network<'a> {
                     netns.push(Netns::create_named(node.name)?);
                 }
                 Place::Host { .. } => {
+                    // A new namespace sizes tables by sysctls of the one that makes it.
+                    initial.enter()?;
                     netns.push(Netns::create()?);
                     // Nothing of this can be inherited from a namespace that is not initial.
                     let forward = forwarding.iter().map(|name| (*name, forward));

@@ -111,7 +111,7 @@ pub fn command(request: &Request) -> Result<bool> {
                 .hint("each congestion control once; another --seed is another run"));
         }
     }
-    let kind = request.engine.unwrap_or(loaded.scenario.engine);
+    let kind = loaded.scenario.engine_or(request.engine)?;
     if request.icount.is_some() && kind != Kind::Qemu {
         return Err(Error::usage("--icount is for QEMU").hint("--engine qemu"));
     }

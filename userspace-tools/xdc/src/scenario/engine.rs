@@ -5,6 +5,9 @@ use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::error::{Error, Result};
+use crate::scenario::Scenario;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema, ValueEnum)]
 #[schemars(rename = "Engine")]
 #[serde(rename_all = "lowercase")]
@@ -23,6 +26,35 @@ impl Kind {
             Self::Qemu => "qemu",
             Self::Uml => "uml",
             Self::Host => "host",
+        }
+    }
+}
+
+impl Scenario {
+    /// The engine of the command line, or the scenario's. Only a command line asks for root's.
+    pub fn engine_or(&self, asked: Option<Kind>) -> Result<Kind> {
+        match (asked, self.engine) {
+            (None, Kind::Host) => Err(Error::usage(
+                "the scenario asks for the engine host, which runs it as root in the running kernel",
+            )
+            .hint("--engine host, or --engine uml")),
+            (asked, own) => Ok(asked.unwrap_or(own)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{parse, tests::SMALL};
+
+    #[test]
+    fn a_file_alone_does_not_choose_the_running_kernel() {
+        let sets = ["engine=\"host\"".to_owned()];
+        let scenario = parse("small", SMALL, &sets).unwrap().scenario;
+        assert!(scenario.engine_or(None).is_err());
+        for asked in [Kind::Host, Kind::Uml] {
+            assert_eq!(scenario.engine_or(Some(asked)).ok(), Some(asked));
         }
     }
 }

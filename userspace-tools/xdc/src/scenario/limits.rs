@@ -20,6 +20,8 @@ pub const MAX_FILE_BYTES: u64 = 4 << 20;
 /// Hosts and routers.
 pub const MAX_NODES: usize = 32_768;
 pub const MAX_LINKS: usize = 65_536;
+/// Congestion controls of a run, each of which is planned.
+const MAX_CCS: usize = 64;
 /// Queues that are sampled.
 pub const MAX_WATCHED: usize = 4096;
 /// Programs of a scenario, and how long a command may be.
@@ -96,6 +98,7 @@ pub fn check(scenario: &Scenario, m: &mut Mistakes) {
             }
         }
     }
+    m.within(at!["ccs"], scenario.ccs.len(), 0..=MAX_CCS);
     m.within(at!["warmup"], scenario.warmup, times.clone());
     m.within(at!["phases"], scenario.phases.len(), 0..=MAX_PHASES);
     for (n, phase) in scenario.phases.iter().enumerate() {

@@ -14,7 +14,7 @@ use super::load::advised;
 use crate::error::{Error, Key};
 
 /// Each mistake takes another reading of the whole text.
-const MOST_READ_BYTES: usize = 32 << 20;
+const MOST_READ_BYTES: usize = 4 << 20;
 
 /// How serde begins.
 const MISSING: &str = "missing field `";

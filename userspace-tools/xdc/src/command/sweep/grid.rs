@@ -139,7 +139,12 @@ impl Expanded {
 
     /// What all of it runs on: `wanted`, or what its scenarios say, which has to be one.
     pub fn engine(&self, wanted: Option<Kind>) -> Result<Kind> {
-        let mut kinds = self.points.iter().map(|point| point.loaded.scenario.engine);
+        let engines = self
+            .points
+            .iter()
+            .map(|point| point.loaded.scenario.engine_or(wanted));
+        let engines: Vec<_> = engines.collect::<Result<_>>()?;
+        let mut kinds = engines.into_iter();
         let first = kinds.next().unwrap_or(Kind::Uml);
         match (wanted, kinds.find(|kind| *kind != first)) {
             (Some(wanted), _) => Ok(wanted),
