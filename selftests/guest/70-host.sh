@@ -111,7 +111,7 @@ for signal in INT TERM KILL; do
 	rm -f /tmp/under-way
 	disturb $signal &
 	# As one command, so that the signal is xdc's.
-	nsenter --net=/proc/2/ns/net xdc run $scenario --results $results --set duration=60s --cc unocc --trace </dev/null >/tmp/out 2>&1
+	nsenter --net=/proc/2/ns/net xdc run $scenario --engine host --results $results --set duration=60s --cc unocc --trace </dev/null >/tmp/out 2>&1
 	rc=$?
 	equal "a long run was under way when SIG$signal came" yes "$(cat /tmp/under-way)"
 	case $signal in
@@ -123,7 +123,7 @@ for signal in INT TERM KILL; do
 done
 
 # The supervisor dies, and the worker with it.
-nsenter --net=/proc/2/ns/net xdc run $scenario --results $results --set duration=60s --cc cubic </dev/null >/tmp/out 2>&1 &
+nsenter --net=/proc/2/ns/net xdc run $scenario --engine host --results $results --set duration=60s --cc cubic </dev/null >/tmp/out 2>&1 &
 run=$!
 check "another long run is under way" eventually veths
 kill -KILL "$(commands | awk '$3 == "host" { print $1 }')"
