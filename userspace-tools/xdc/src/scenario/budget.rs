@@ -2,6 +2,7 @@
 //! Memory and time that a scenario may take before anything of it runs.
 
 use std::cell::Cell;
+use std::fmt::Display;
 
 use crate::error::{Error, Result};
 
@@ -30,7 +31,7 @@ impl Default for Budget {
 
 impl Budget {
     /// Charges for `count` of `what`, each of so many bytes.
-    pub fn charge(&self, what: &str, count: usize, bytes: usize) -> Result<()> {
+    pub fn charge(&self, what: impl Display, count: usize, bytes: usize) -> Result<()> {
         let cost = (count as u64).saturating_mul(bytes as u64);
         let left = self.left.get().and_then(|left| left.checked_sub(cost));
         self.left.set(left);

@@ -23,9 +23,8 @@ pub fn no_node<'a>(
 /// `a[1-3]` to a1, a2, a3; a name without brackets to itself.
 pub fn expand(budget: &Budget, pattern: &str) -> Result<Vec<String>> {
     let charge = |count| {
-        let about = |err: Error| err.about(format!("'{}'", short(pattern)));
-        let charged = budget.charge("names", count, text_bytes([pattern]));
-        charged.map_err(about)
+        let what = format_args!("names of '{}'", short(pattern));
+        budget.charge(what, count, text_bytes([pattern]))
     };
     let Some((prefix, rest)) = pattern.split_once('[') else {
         charge(1)?;
