@@ -102,7 +102,7 @@ test-tools: tracing
 	@cd userspace-tools && cargo build --quiet --locked --release -p xdc-code
 	@install -C -m 755 -t build/guest-bin $(GUEST_BIN:%=$(STATIC_OUT)/%) userspace-tools/target/release/xdc-code
 
-# The licences and the list of the crates in what make install brings.
+# Licences and list of the crates in the programs that `make install` copies.
 build/doc/%: userspace-tools/Cargo.lock userspace-tools/ebpf/Cargo.lock qemu-images/crates.py
 	@mkdir -p build/doc
 	@qemu-images/crates.py $(if $(filter sbom%,$*),sbom,notices) xdc xdc-tc-plugin xdc-ip-plugin xdc-witness-ebpf >$@.new && mv $@.new $@ || \

@@ -87,8 +87,8 @@ struct Common {
 impl kernel::Module for Module {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let common = Common {
-            pools: Arc::pin_init(new_mutex!(KVec::new()), GFP_KERNEL_ACCOUNT)?,
-            phantoms: Arc::pin_init(new_mutex!(KVec::new()), GFP_KERNEL_ACCOUNT)?,
+            pools: Arc::pin_init(new_mutex!(KVec::new()), GFP_KERNEL)?,
+            phantoms: Arc::pin_init(new_mutex!(KVec::new()), GFP_KERNEL)?,
         };
         Ok(Self {
             _registration: Registration::new(common)?,

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# setup.sh [quick | tracing | tests | deny | bundle | release]: install what building and running needs, the part of it that
-# User Mode Linux needs, or what tracing, the tests, a bundle or a release need besides: the distribution's packages (as
-# root or with sudo) and tools through cargo. Does nothing when all is there.
+# setup.sh [PART]: install the distribution's packages (as root or with sudo) and tools through cargo. Parts: quick (only
+# User Mode Linux), or in addition to the usual ones: tracing, tests, deny (cargo-deny), bundle, release.
 . "$(dirname "$0")/common.sh"
 
 part=${1:-build}

@@ -165,8 +165,8 @@ impl Node {
             !device.is_member && kind != DEAD_END && !STACKED.contains(&kind)
         };
         let devices = || self.devices.iter().filter(counts);
-        let received = devices().map(|device| device.rx_packets - device.rx_other_host);
-        let received: u64 = received.sum();
+        let received = devices().map(|it| it.rx_packets as i64 - it.rx_other_host as i64);
+        let received: i64 = received.sum();
         let taken = |device: &Device| {
             let root = self.root(device.index);
             let held = root.map_or(0, |root| root.drops + root.backlog_packets);
@@ -178,7 +178,7 @@ impl Node {
             .map(|device| self.dropped_at_hooks(device.index))
             .sum();
         let given = self.ip("OutTransmits");
-        received as i64 - self.ip("InReceives") + given - taken as i64 - dropped as i64
+        received - self.ip("InReceives") + given - taken as i64 - dropped as i64
     }
 
     fn moved_until(&self, after: &[Device]) -> i64 {
@@ -190,7 +190,7 @@ impl Node {
     }
 }
 
-/// Whether actions and programs see the packets of a device there.
+/// True for a qdisc whose actions and programs see all packets of a device.
 fn is_hook(qdisc: &QdiscState) -> bool {
     matches!(qdisc.kind.as_str(), "clsact" | "ingress")
 }
@@ -265,7 +265,7 @@ impl Books {
                 found = imbalances(network, i, &again);
                 found.retain(|it| it.packets.abs() > moved);
             }
-            // Those of the whole node, whose packets filters see.
+            // Filters see the packets of a whole node.
             let is_missing = |it: &Unbalanced| it.port.is_empty() && it.packets > 0;
             if found.iter().any(is_missing) && has_filters(network, i)? {
                 let missing = found.extract_if(.., |it| is_missing(it));

@@ -5,7 +5,7 @@
 //! have no name: when it ends, however it ends, the kernel takes them away with their devices,
 //! queues and sysctls. The worker is PID 1 of a PID namespace, so the kernel also kills every
 //! process that a scenario's command has left. The supervisor only waits for the worker, and
-//! unloads the modules that were loaded for it. When `xdc` dies, the kernel tells the supervisor;
+//! unloads the modules that were loaded for it. When `xdc` dies, the kernel signals the supervisor;
 //! when the supervisor dies, the kernel kills the worker. What is then left outside the namespaces
 //! is on record in [`RECORD`], and the next run puts it back.
 //! There is one run at a time: `xdc` holds the lock of /run/xdc, and we inherit it.
@@ -166,7 +166,7 @@ impl Changes {
         self.unload()
     }
 
-    /// Unloads what the plan has loaded, and dependencies. Returns what stays.
+    /// Unloads the modules of the plan and their dependencies. Returns the modules that stay.
     fn unload(&self) -> Vec<String> {
         let deadline = Instant::now() + UNLOAD_PATIENCE;
         let mut ours = self.modules.clone();
@@ -192,7 +192,7 @@ impl Changes {
     }
 }
 
-/// Does what the command line says, if this is no guest: `host PLAN MESSAGES PARENT`, or
+/// Runs the request of the command line outside of a guest: `host PLAN MESSAGES PARENT`, or
 /// `host-worker PLAN MESSAGES INSTANCE`.
 pub fn main() -> Option<ExitCode> {
     let words: Vec<String> = env::args().skip(1).collect();
@@ -227,7 +227,7 @@ fn supervise(request: &Request, parent: Pid) -> Result<ExitCode> {
     // Before the tether: its signal has to find us waiting.
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).context("sigprocmask")?;
     set_pdeathsig(Signal::SIGTERM).context("prctl")?;
-    // It may have died before that.
+    // The parent may have died before.
     ensure!(getppid() == parent, "the parent is gone");
     let plan = read_plan(&request.plan)?;
     let record = Path::new(RECORD);
@@ -264,8 +264,7 @@ fn supervise(request: &Request, parent: Pid) -> Result<ExitCode> {
 /// Starts the worker as PID 1 of a namespace. Its standard input ends when this process does.
 fn start_worker(request: &Request, instance: &str) -> Result<Child> {
     // The next child is in it, this process is not.
-    unshare(CloneFlags::CLONE_NEWPID)
-        .context("cannot make a PID namespace, which takes CONFIG_PID_NS")?;
+    unshare(CloneFlags::CLONE_NEWPID).context("cannot make a PID namespace (CONFIG_PID_NS)")?;
     Command::new("/proc/self/exe")
         .arg(WORKER)
         .args([&request.plan, &request.messages])
@@ -369,7 +368,7 @@ fn brought_in(plan: &Plan) -> BTreeSet<String> {
 /// Has the kernel kill this process when the supervisor dies, whose PID is 0 in here.
 fn tether() -> Result<()> {
     set_pdeathsig(Signal::SIGKILL).context("prctl")?;
-    // It may have died before that.
+    // The supervisor may have died before.
     let input = stdin();
     let mut ends = [PollFd::new(input.as_fd(), PollFlags::empty())];
     let ended = poll(&mut ends, PollTimeout::ZERO).context("poll")?;
@@ -381,7 +380,7 @@ fn tether() -> Result<()> {
 /// scenario's `kill $(pidof X)` would read numbers of the host's processes.
 fn mount_own_proc() -> Result<()> {
     unshare(CloneFlags::CLONE_NEWNS).context("cannot make a mount namespace")?;
-    // What the host unmounts later goes here, too.
+    // Later unmounts of the host apply here, too.
     let slave = MsFlags::MS_SLAVE | MsFlags::MS_REC;
     mount(None::<&str>, "/", None::<&str>, slave, None::<&str>)
         .context("cannot detach the mount namespace")?;

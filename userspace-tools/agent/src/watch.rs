@@ -41,7 +41,7 @@ const HANDSHAKE_PACKETS: u64 = 16;
 const KERNEL_FILE: &str = "netstat";
 const MODULE_FILES: &[(&str, &str)] = &[("tlt", "tlt_stat")];
 
-/// Larger than these files are.
+/// More bytes than any of these files has.
 const FILE_BYTES: usize = 16 << 10;
 
 /// The egress of a port under observation.
@@ -276,10 +276,9 @@ impl Counters {
 /// A file of the present namespace. The kernel has one record in each (single_open_net() in
 /// fs/proc/proc_net.c), so a read that leaves room has read all: system calls are slow in UML.
 fn proc_net(name: &str) -> Result<String> {
-    let mut text = vec![0; FILE_BYTES];
-    let mut len = 0;
+    let (mut text, mut len) = (Vec::new(), 0);
     let all = File::open(format!("/proc/self/net/{name}")).and_then(|mut file| {
-        while len == 0 || len == text.len() {
+        while len == text.len() {
             text.resize(len + FILE_BYTES, 0);
             match file.read(&mut text[len..])? {
                 0 => break,

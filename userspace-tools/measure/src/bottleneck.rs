@@ -77,8 +77,8 @@ const fn header_bytes(is_ipv6: bool) -> u32 {
     if is_ipv6 { 72 } else { 52 }
 }
 
-/// Payload over the wire's bytes of full packets. A route or a peer may make them smaller than the MTU
-/// allows; in a tunnel they have more headers.
+/// Payload of full packets over their bytes on the wire. A route or a peer may limit packets below the
+/// MTU; packets in a tunnel have more headers.
 fn payload_share(record: &Record, flows: &[usize]) -> Option<f64> {
     let topology = &record.plan.topology;
     let mtu = topology.links.first()?.mtu;
@@ -93,7 +93,7 @@ fn payload_share(record: &Record, flows: &[usize]) -> Option<f64> {
             false => mtu.min(result.mss_bytes + header_bytes(topology.ipv6)),
         };
         let packet_payload = f64::from(packet_payload_bytes(result));
-        // One that received nothing tells how large its packets would be.
+        // A flow that received nothing has a packet size, too.
         let packets = (result.received_bytes as f64 / packet_payload).max(f64::MIN_POSITIVE);
         payload_bytes += packets * packet_payload;
         wire_bytes += packets * f64::from(packet_bytes + ETHERNET_HEADER_BYTES);

@@ -40,7 +40,7 @@ pub struct Device {
     pub index: u32,
     /// `a1`
     pub name: String,
-    /// `veth`; empty of one that has none.
+    /// `veth`; empty if the device has none.
     pub kind: String,
     /// A bond or a bridge has what it receives.
     pub is_member: bool,

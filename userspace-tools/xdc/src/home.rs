@@ -375,7 +375,7 @@ pub fn memory_dir(bytes: u64) -> Result<OwnedDir> {
     let made = OwnedDir::make(shm, &own)
         .map_err(|err| Error::io("a directory for the guest's memory in /dev/shm", &err))?;
     // Asked once ours is there: of two guests that start at once, both count both.
-    // Names that nobody of this user holds promise nothing: anybody can make some.
+    // Any user can make such names, so only those that a live process of this user holds count.
     let promised: u64 = owned::held(shm, MEMORY)
         .iter()
         .filter_map(|name| {

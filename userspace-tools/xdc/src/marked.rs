@@ -21,7 +21,7 @@ pub fn update(page: &Path, name: &str, part: &str) -> Result<()> {
         return Err(Error::failure(sentence)
             .hint(format!("no text with '<!-- {name}: end -->' in the result")));
     }
-    // What a link leads to is the page.
+    // A link stays, and its target is replaced.
     let page = fs::canonicalize(page).map_err(failed)?;
     owned::replace(&page, new).map_err(failed)
 }

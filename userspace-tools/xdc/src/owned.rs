@@ -276,7 +276,7 @@ pub fn held(base: &Path, prefix: &str) -> Vec<String> {
         .collect()
 }
 
-/// Another user's has no file that may be opened.
+/// False for a directory of another user.
 fn is_held(path: &Path) -> io::Result<bool> {
     let dir = open_dir(path)?;
     let us = rustix::process::geteuid().as_raw();
@@ -298,7 +298,7 @@ fn umask() -> u32 {
 }
 
 /// Puts `content` where `path` is: at any moment there is the old file or the new one, whole, and
-/// what is there outlives a power cut. Who may read it is as the old file or else the umask has it.
+/// the content outlives a power cut. The mode is that of the old file, or else by the umask.
 pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
     let dir = match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,

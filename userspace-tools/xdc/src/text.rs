@@ -38,7 +38,7 @@ pub fn shell_word(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// At most the first 40 characters: text of a file in an error tells no more of the file.
+/// The first 40 characters at most, so that an error shows little of a file.
 pub fn short(text: &str) -> Cow<'_, str> {
     const MOST: usize = 40;
     match text.char_indices().nth(MOST) {
@@ -47,8 +47,8 @@ pub fn short(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The known name that somebody who typed `name` may have meant. A distance takes time by the
-/// product of two lengths, so a long name has none, and known names beyond some kB are left out.
+/// The known name that a mistyped `name` may stand for. A distance takes time by the product of two
+/// lengths, so a long name has none, and known names beyond some kB are left out.
 pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     const MOST_CHARS: usize = 64;
     const MOST_BYTES: usize = 16 << 10;

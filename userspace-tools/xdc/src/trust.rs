@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Whose files xdc runs: those that nobody but the caller, root and the owner of the executable
-//! can have written or replaced.
+//! Files that xdc runs: only the caller, root and the owner of the executable can have written or
+//! replaced them.
 
 use std::env;
 use std::fs::{self, Metadata};
@@ -20,7 +20,7 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// The caller's own: for root under sudo also who called it.
+    /// Trusts the caller, root, the user who called sudo, and `author`.
     pub fn of_caller(author: Option<u32>) -> Self {
         let caller = geteuid();
         let sudo = env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());

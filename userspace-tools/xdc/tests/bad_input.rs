@@ -287,7 +287,7 @@ fn mistakes_in_set() {
         ("flows.0.count=1000000000000", &["'count' is"]),
         (
             "topology.hosts=[\"h[1-4294967295]\"]",
-            &["4294967295 times"],
+            &["names of 'h[1-4294967295]': 4294967295 times"],
         ),
         ("title=\"\\u001b]0;owned\\u0007\"", &["control character"]),
     ] {

@@ -16,7 +16,7 @@ const MB: usize = 1 << 20;
 static METER: meter::Meter = meter::Meter::new(3072 * MB);
 
 const MOST_BYTES: usize = 768 * MB;
-/// Some tens of nanoseconds each.
+/// Each takes tens of nanoseconds.
 const MOST_ALLOCATIONS: usize = 40_000_000;
 
 /// A star of hosts and a sink, with more keys at the top, in the hosts' link, and at the end.
@@ -56,10 +56,10 @@ fn end(end: &str) -> String {
     star(30_000, "", "", end)
 }
 
-/// Whether it is planned.
+/// Plans the scenario within bounds; false if it is refused.
 #[track_caller]
 fn bounded(what: &str, text: &str) -> bool {
-    // The meter is everybody's.
+    // All tests share the meter.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock();
     let mut planned = false;
@@ -89,7 +89,7 @@ fn a_large_network_is_planned() {
     assert!(bounded("a fat-tree", &tree));
 }
 
-/// In bytes of the plan.
+/// Bounds the bytes of a plan.
 #[test]
 fn products_of_a_scenario_are_refused() {
     let event = "[[event]]\nat = \"1ms\"\nlink = \"h[1-30000]-s\"\ndown = true\n".repeat(1500);
@@ -148,7 +148,7 @@ fn products_of_a_scenario_are_refused() {
     }
 }
 
-/// In steps.
+/// Bounds the steps of a plan.
 #[test]
 fn lists_take_no_time_by_their_square() {
     let modules: String = (0..12_000).map(|n| format!("\"m{n}\",")).collect();
@@ -187,7 +187,7 @@ fn lists_take_no_time_by_their_square() {
     );
 }
 
-/// Of paths and of what a drawing shows.
+/// Bounds paths and drawings.
 #[test]
 fn no_network_takes_more_than_a_walk() {
     let row = "ccs = [\"cubic\"]\n[topology]\nhosts = [\"a\", \"b\"]\nrouters = [\"s[1-30000]\"]\n\

@@ -18,8 +18,7 @@ const LEAST_PACKETS: u64 = 10;
 
 const PHANTOM: &str = "phantom";
 
-/// Qdiscs that mark packets with ECN if a word asks for it. Of those that are nowhere here nothing is
-/// known.
+/// Qdiscs that mark packets with ECN if a word asks for it. A qdisc in neither list may mark.
 const MARK_IF_ASKED: &[(&str, &[&str])] = &[
     ("acceltor", &["ecn"]),
     ("choke", &["ecn"]),

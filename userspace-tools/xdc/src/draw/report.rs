@@ -351,7 +351,7 @@ mod tests {
         assert!(page.contains("<p class=\"\">One line, and another.</p>"));
         assert!(page.contains("a1 - r"));
         assert!(page.contains("class=\"pass\""));
-        // Before anything that it judges.
+        // The policy comes before the content.
         assert!(page.find("Content-Security-Policy").unwrap() < page.find("<title>").unwrap());
         for outside in ["src=", "href=\"http", "<script"] {
             assert!(!page.contains(outside), "{outside}");

@@ -74,7 +74,7 @@ impl Alone {
     }
 }
 
-/// A run without commands of its author's has use for the module.
+/// True for a module that a run without commands can use.
 fn is_of_network(module: &str) -> bool {
     let module = privileged::module_key(module);
     let mut ours = MODULES.iter().filter(|ours| ours.is_installed());
@@ -108,7 +108,7 @@ struct Kernel {
     functions: BTreeSet<String>,
 }
 
-/// Refuse what the running kernel cannot run, and modules that the scenario's author chose freely.
+/// Refuses a plan that the running kernel cannot run, and modules that no network needs.
 pub fn check(plan: &Plan, allow_commands: bool) -> Result<()> {
     let strange = plan.modules.iter().find(|module| !is_of_network(module));
     if let Some(module) = strange.filter(|_| !allow_commands) {
@@ -116,7 +116,7 @@ pub fn check(plan: &Plan, allow_commands: bool) -> Result<()> {
             "this scenario loads the module {module} into the running kernel, and it is no \
              congestion control, no qdisc and no module of xdc"
         ))
-        .hint("read about it; then --allow-commands, or --engine uml, where a guest loads it"));
+        .hint("--allow-commands if you trust it, or --engine uml"));
     }
     if !rustix::process::geteuid().is_root() {
         return Err(

@@ -11,6 +11,7 @@ use xdc_measure::record::Record;
 
 use crate::error::{Error, Result};
 use crate::home;
+use crate::interrupt;
 use crate::owned::{self, OwnedDir};
 
 /// What a result in the making is called.
@@ -22,6 +23,7 @@ pub struct Pending {
     scenario_dir: PathBuf,
     /// Outermost first.
     made: Vec<PathBuf>,
+    _at_end: interrupt::OnEnd,
     kept: bool,
 }
 
@@ -33,6 +35,9 @@ impl Pending {
         let mut made: Vec<_> = absent.map(Path::to_path_buf).collect();
         made.retain(|dir| !dir.as_os_str().is_empty());
         made.reverse();
+        let at_end = made.clone();
+        // Before the directory in it: actions run in reverse.
+        let at_end = interrupt::on_end(move || remove_empty(&at_end));
         let dir = fs::create_dir_all(&scenario_dir).and_then(|()| {
             owned::reap(&scenario_dir, RUNNING);
             OwnedDir::make(&scenario_dir, RUNNING)
@@ -49,6 +54,7 @@ impl Pending {
             dir,
             scenario_dir,
             made,
+            _at_end: at_end,
             kept: false,
         };
         home::require_space(pending.dir.path())?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Files that a scenario names. It may be a stranger's, so they lie below its own folder or that
-//! of the scenario that it extends, and no link leads to them.
+//! Files that a scenario names. The scenario may be a stranger's, so the files lie below its folder or
+//! the folder of the scenario that it extends, and no link is followed.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,10 +13,10 @@ use crate::error::{Error, Result};
 use crate::scenario::budget::Budget;
 use crate::scenario::limits::{MAX_FILE_BYTES, MAX_SCENARIO_BYTES};
 
-/// Memory for what is made of a file, for each of its bytes.
+/// Bytes of memory that a byte of a file takes after parsing.
 const FACTOR: usize = 4;
 
-/// Its path and its content, from the first of `dirs` that has it.
+/// Reads a file from the first of `dirs` that has it: its path and its content.
 pub fn read(budget: &Budget, dirs: &[PathBuf], name: &str) -> Result<(PathBuf, Vec<u8>)> {
     find(budget, dirs, name)?.ok_or_else(|| {
         Error::usage(format!("there is no file '{name}' beside the scenario"))
@@ -24,7 +24,7 @@ pub fn read(budget: &Budget, dirs: &[PathBuf], name: &str) -> Result<(PathBuf, V
     })
 }
 
-/// The same; None if none of them has it.
+/// Like [`read`], with None if no folder has the file.
 pub fn find(budget: &Budget, dirs: &[PathBuf], name: &str) -> Result<Option<(PathBuf, Vec<u8>)>> {
     for dir in dirs {
         if let Some((path, file)) = open(dir, name)? {
@@ -52,7 +52,7 @@ pub fn named(path: &Path) -> Result<String> {
 
 const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
 
-/// The file of this name below a folder. A FIFO is opened too, but keeps nobody waiting.
+/// Opens a file below a folder. A FIFO does not block.
 fn open(dir: &Path, name: &str) -> Result<Option<(PathBuf, File)>> {
     let dir = match dir.as_os_str().is_empty() {
         true => Path::new("."),
@@ -96,7 +96,7 @@ fn text(path: &Path, file: File) -> Result<String> {
         .map_err(|_| Error::usage(format!("{} is not text in UTF-8", path.display())))
 }
 
-/// What is in a regular file. Its length may change while it is read.
+/// Reads a regular file, whose length may change meanwhile.
 fn content(path: &Path, file: File, most_bytes: u64) -> Result<Vec<u8>> {
     let failed = |err| Error::io(path.display(), &err);
     if !file.metadata().map_err(failed)?.is_file() {

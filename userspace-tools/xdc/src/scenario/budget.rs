@@ -6,18 +6,17 @@ use std::fmt::Display;
 
 use crate::error::{Error, Result};
 
-/// Of all that is made of a scenario in one pass over it. Networks and flows that are as many as
-/// they can be take three quarters; a guest's message and a copy for `xdc show` come on top.
+/// Budget of one pass over a scenario. The largest network with the most flows takes three quarters; the
+/// message to a guest and a copy for `xdc show` come on top.
 const MAX_BYTES: u64 = 128 << 20;
 
 /// Memory of a short text.
 const TEXT_BYTES: usize = 48;
 
-/// Bytes that are left for a scenario. A stranger's scenario may name products of its numbers that
-/// take any memory, so each is charged before it is made; what is thrown away again is charged as
-/// well, because it takes time.
+/// Bytes that are left for a scenario. Products of its numbers may take any memory, so each is charged
+/// before it is made. Temporary data is charged as well, because it takes time.
 pub struct Budget {
-    /// None once a charge was too high.
+    /// None after a charge that was too high.
     left: Cell<Option<u64>>,
 }
 
@@ -30,7 +29,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Charges for `count` of `what`, each of so many bytes.
+    /// Charges for `count` objects of `bytes` each; `what` names them in the error.
     pub fn charge(&self, what: impl Display, count: usize, bytes: usize) -> Result<()> {
         let cost = (count as u64).saturating_mul(bytes as u64);
         let left = self.left.get().and_then(|left| left.checked_sub(cost));
@@ -45,7 +44,7 @@ impl Budget {
         })
     }
 
-    /// Some charge was too high.
+    /// True after a charge that was too high.
     pub fn is_spent(&self) -> bool {
         self.left.get().is_none()
     }

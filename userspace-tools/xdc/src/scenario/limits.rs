@@ -13,9 +13,9 @@ use crate::scenario::{QueueSpec, Scenario, at};
 use crate::text::{is_control, short};
 use crate::units::{Amount, Rate, Size, Time};
 
-/// Of a scenario's file. Some checks take time by the square of it.
+/// Largest file of a scenario. Some checks take time by the square of its length.
 pub const MAX_SCENARIO_BYTES: u64 = 1 << 20;
-/// Of a file that a scenario names: flows, sizes, an object of BPF.
+/// Largest file that a scenario names: flows, sizes, an object of BPF.
 pub const MAX_FILE_BYTES: u64 = 4 << 20;
 /// Hosts and routers.
 pub const MAX_NODES: usize = 32_768;

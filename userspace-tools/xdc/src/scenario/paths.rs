@@ -22,8 +22,8 @@ const MAX_STEPS: u64 = 256 << 20;
 /// Links of a way: the largest time to live of an IP packet.
 const MAX_HOPS: usize = 255;
 
-/// Of more hosts than this, evenly chosen ones stand for all as one end of the longest path; of
-/// still more, so many that the pairs are these.
+/// Hosts that are one end of the longest path at most, evenly chosen; fewer if the pairs would be more
+/// than [`MAX_PAIRS`].
 const ENDS: usize = 64;
 const MAX_PAIRS: usize = 256 << 10;
 
@@ -42,7 +42,7 @@ pub struct Routes {
     routers: Vec<bool>,
     /// Of each node, in the order of the links.
     ports: Vec<Vec<Port>>,
-    /// Of each link.
+    /// Nodes at the ends of each link.
     ends: Vec<(usize, usize)>,
     trees: RefCell<HashMap<usize, Tree>>,
     steps: Cell<u64>,
@@ -156,8 +156,10 @@ impl Routes {
     fn tree(&self, from: usize) -> Result<Tree> {
         let mut steps = self.steps.get();
         if steps > MAX_STEPS {
-            return Err(Error::usage("the ways between so many hosts are too many")
-                .hint("flows between fewer hosts, more hosts at a switch, or fewer links"));
+            return Err(
+                Error::usage("the paths between the hosts take too long to find")
+                    .hint("flows between fewer hosts, more hosts at a switch, or fewer links"),
+            );
         }
         let mut tree: Tree = vec![UNREACHED; self.ports.len()];
         let mut queue = VecDeque::from([from]);
@@ -196,12 +198,12 @@ impl<'a> Paths<'a> {
         }
     }
 
-    /// Some host negotiates AccECN.
+    /// True if a host negotiates AccECN.
     pub fn has_accecn(&self) -> bool {
         self.has_accecn
     }
 
-    /// Packets have TCP's timestamps.
+    /// True if packets have TCP's timestamps.
     pub fn has_timestamps(&self) -> bool {
         self.has_timestamps
     }
@@ -230,7 +232,7 @@ impl<'a> Paths<'a> {
         self.ports_between(self.routes.node(from)?, self.routes.node(to)?)
     }
 
-    /// Of the first link of a node, as the node sends; None without a link.
+    /// Rate at which a node sends on its first link; None without a link.
     pub fn rate_bps(&self, node: &str) -> Result<Option<u64>> {
         let ports = &self.routes.ports[self.routes.node(node)?];
         let rate = ports.first().map(|port| {
@@ -357,7 +359,7 @@ wan = { links = 8, delay = "900us" }
             let rtt = paths.base_rtt_us(&format!("a{src}"), &format!("b{dst}"));
             assert!(rtt.unwrap() > 1800.0);
         }
-        // Of each edge switch.
+        // One for each edge switch.
         assert_eq!(paths.routes.trees.borrow().len(), 2 * 32);
     }
 

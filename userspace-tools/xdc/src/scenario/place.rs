@@ -53,7 +53,7 @@ impl Sources {
         Error::all(placed.collect())
     }
 
-    /// What is in each file.
+    /// Parses each file.
     fn read(&self) -> Vec<DeValue<'_>> {
         let table = |text| DeTable::parse_recoverable(text).0.into_inner();
         let texts = self.files.iter().map(|(_, text)| text);

@@ -81,7 +81,7 @@ pub fn plan(scenario: &Scenario, cc: &str, seed: u64, scale: u32) -> Result<Plan
         let link = &mut topology.links[link];
         let direction = if forward { &mut link.ab } else { &mut link.ba };
         if defaults::make_visible(direction) {
-            // In the place of those before.
+            // These flows replace the first ones.
             flows = planned_flows(&topology, &Budget::default())?;
         }
         watch.push(watched);
@@ -204,7 +204,7 @@ fn modules(
     Ok(modules)
 }
 
-/// Of flows that have their own, each once.
+/// Congestion controls that flows choose, each once.
 fn ccs_of(flows: &[Flow]) -> Vec<&String> {
     let all = flows.iter().flat_map(|flow| {
         let switches = flow.switches.iter().map(|switch| &switch.cc);
@@ -392,7 +392,7 @@ fn topology(
     Ok(topology)
 }
 
-/// Memory of the words of tc, and of what else a queue has beside its port.
+/// Memory of the words of tc.
 fn words_bytes(queue: &Queue) -> usize {
     match queue {
         Queue::Phantom(_) => 0,

@@ -55,8 +55,8 @@ fn look(direction: &Direction) -> String {
     format!("{rate_bps} {delay_ns} {queue}")
 }
 
-/// Links to be looked at until nodes that differ are told apart; a network that takes more is
-/// drawn with some of them as one.
+/// Links that [`colors`] visits at most. A network that takes more is drawn with some different nodes as
+/// one.
 const MOST_LOOKS: usize = 4 << 20;
 
 /// A link as the numbers of its nodes and of the looks of its directions.
@@ -119,7 +119,7 @@ impl<'a> Shape<'a> {
         shape
     }
 
-    /// Of each group, in the order of the cables.
+    /// Neighbours of each group, in the order of the cables.
     fn neighbours(&self) -> Vec<Vec<usize>> {
         let mut neighbours = vec![Vec::new(); self.groups.len()];
         for cable in &self.cables {

@@ -46,7 +46,7 @@ pub fn with_files(scenario: &Scenario) -> Vec<Error> {
     m.found
 }
 
-/// More mistakes than these help nobody, and each takes time.
+/// Mistakes that are reported at most, since each takes time.
 pub const MOST_MISTAKES: usize = 100;
 
 /// Mistakes found so far.
@@ -55,7 +55,7 @@ pub struct Mistakes {
     /// Keys that have no value which can be judged.
     unreadable: Vec<Key>,
     found: Vec<Error>,
-    /// For what is made of the scenario to judge it.
+    /// Memory that the checks may take.
     budget: Budget,
 }
 

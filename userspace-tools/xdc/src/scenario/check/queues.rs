@@ -69,7 +69,7 @@ pub fn check(scenario: &Scenario, m: &mut Mistakes) {
     tunnel(scenario, m);
 }
 
-/// What is made of a queue to judge it: of two bytes of `tc` a word.
+/// Memory that the check of a queue takes: two bytes of `tc` may be a word.
 fn bytes_of(queue: &QueueSpec) -> usize {
     let tc = queue.tc.as_ref().map_or(0, String::len);
     size_of::<QueueSpec>() + tc * size_of::<String>()

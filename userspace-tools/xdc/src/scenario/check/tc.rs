@@ -16,7 +16,7 @@ use crate::scenario::{Scenario, at};
 use crate::text::nearest;
 
 const SHAPE: &str = "what follows `tc qdisc add dev DEV root`, such as \"fq_codel limit 1000 ecn\"";
-/// Each is a process; further ones are for the guest to judge.
+/// Texts that this machine's tc reads, each in a process; the guest's tc reads all.
 const MOST_ASKED: usize = 32;
 
 pub fn check(scenario: &Scenario, m: &mut Mistakes) {

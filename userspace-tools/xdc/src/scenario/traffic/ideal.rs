@@ -3,7 +3,7 @@
 
 use xdc_proto::{ETHERNET_HEADER_BYTES, TUNNEL_HEADER_BYTES, TUNNEL_MTU_LESS};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::scenario::budget::{Budget, text_bytes};
 use crate::scenario::paths::Paths;
 use crate::units::Time;
@@ -14,9 +14,6 @@ const GAP: f64 = 2.5;
 
 /// Hosts whose paths are looked at to find the gap.
 const SOURCES: usize = 16;
-
-/// More are no datacenters: `inter_rtt` is too small.
-const MAX_DATACENTERS: usize = 16;
 
 /// Tells paths within a datacenter from those between two.
 pub struct Classes {
@@ -66,10 +63,6 @@ impl Classes {
             };
             match centers.iter().position(is_near) {
                 Some(number) => centers[number].push(place),
-                None if centers.len() == MAX_DATACENTERS => {
-                    let sentence = format!("hosts are in more than {MAX_DATACENTERS} datacenters");
-                    return Err(Error::usage(sentence).hint("a larger 'inter_rtt'"));
-                }
                 None => centers.push(vec![place]),
             }
         }

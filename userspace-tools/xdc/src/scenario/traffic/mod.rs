@@ -39,7 +39,7 @@ const LOCAL: Fraction = Fraction(800_000);
 /// Keys of all kinds that draw sizes.
 const SIZES: &[&str] = &["sizes", "intra_sizes", "inter_sizes"];
 
-/// Attempts to draw a permutation that leaves nobody with itself: every third succeeds.
+/// Attempts to draw a permutation without a fixed point: every third succeeds.
 const ATTEMPTS: usize = 1_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -366,7 +366,7 @@ impl Block<'_> {
             .ok_or_else(|| Error::usage("no sizes"))
     }
 
-    /// As many incasts, one every `period_ns`.
+    /// Incasts, one every `period_ns`.
     fn bursts(&self, rng: &mut Rng, bursts: usize, period_ns: u64) -> Result<Vec<Draft>> {
         let to = self.spec.to.as_deref().unwrap_or_default();
         let receivers = names::expand(self.budget, to)?;
@@ -379,7 +379,7 @@ impl Block<'_> {
                 [only] => only,
                 several => &several[rng.up_to(several.len() as u64 - 1) as usize],
             };
-            // Those that are not chosen take time, too.
+            // Hosts that are not chosen take time, too.
             self.budget
                 .charge("senders of bursts", hosts.len(), size_of::<&String>())?;
             let mut senders: Vec<_> = hosts.iter().filter(|host| *host != to).collect();
@@ -447,7 +447,7 @@ impl Block<'_> {
     fn poisson(&self, rng: &mut Rng) -> Result<Vec<Draft>> {
         let hosts = self.spec.hosts(self.budget)?;
         let centers = self.datacenters(&hosts)?;
-        // Those of a datacenter are next to each other.
+        // Hosts of a datacenter are next to each other.
         let all = centers.concat();
         let local = self.spec.local.unwrap_or(LOCAL).0;
         let share = |ppm: u32| f64::from(ppm) / f64::from(PPM);
@@ -590,7 +590,7 @@ fn crossing(mut centers: Vec<Vec<usize>>, share: Fraction, rng: &mut Rng) -> Res
             centers.len()
         )));
     }
-    // As many one way as the other.
+    // Equally many in both directions.
     let wanted = (hosts as u64 * u64::from(share.0) / u64::from(2 * PPM)) as usize;
     if centers.iter().any(|center| center.len() < wanted) {
         return Err(Error::usage(format!(
