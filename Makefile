@@ -42,7 +42,7 @@ XDC := userspace-tools/target/$(PROFILE:dev=debug)/xdc
 export KSRC KDIR W CLIPPY DESTDIR SIGN_KEY SIGN_CERT
 # A new checkout finds the crates compiled. Cargo before 1.91 does not know of it and keeps them in target/.
 ifndef CARGO_BUILD_BUILD_DIR
-export CARGO_BUILD_BUILD_DIR := $(shell . qemu-images/common.sh && echo "$$XDC_CACHE/cargo")
+export CARGO_BUILD_BUILD_DIR := $(shell . qemu-images/common.sh && cargo_dir cargo)
 ifeq ($(CARGO_BUILD_BUILD_DIR),)
 $(error see above)
 endif

@@ -21,6 +21,7 @@
 modules! {
     cc      tcp_unocc       "tcp_unocc.rs"                  unocc "algo/unocc.rs";
     cc      tcp_gemini      "tcp_gemini.rs"                 gemini "algo/gemini.rs";
+    cc      tcp_toll        "tcp_toll.rs"                   toll "algo/toll.rs";
     qdisc   sch_acceltor    "sch_acceltor.rs";
     qdisc   sch_phantom     "sch_phantom.rs";
     host    tlt             "tlt.rs";

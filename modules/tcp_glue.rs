@@ -229,7 +229,8 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
     fn undo_cwnd(&self, sk: &mut Sock<'_>, flow: &mut A::Flow) -> u32 {
         let prior_bytes = bytes(sk, sk.reno_undo_cwnd());
         flow.undo(prior_bytes, threshold_bytes(sk, sk.prior_ssthresh()));
-        packets(sk, flow.cwnd_bytes())
+        let output = flow.output(&self.params(sk), sk.srtt_us());
+        packets(sk, output.cwnd_bytes)
     }
 
     fn cwnd_event_tx_start(&self, sk: &mut Sock<'_>, flow: &mut A::Flow) {
@@ -270,7 +271,7 @@ impl<A: Algorithm> Adapter<A> {
         let marks = sk.take_marks(acked, flags, |sk| self.lost(sk.reborrow(), flow));
         let marked = match marks {
             Marks::Told(marked) => marked,
-            Marks::Echo(echo) => echoed(sk, flow.window().in_slow_start(), echo, acked),
+            Marks::Echo(echo) => echoed(sk, flow.in_slow_start(), echo, acked),
         };
         ack(sk, rs, marked)
     }
@@ -446,7 +447,7 @@ fn is_used(sk: &Sock<'_>, rs: &RateSample) -> bool {
 #[inline(never)]
 fn bound(sk: Sock<'_>, flow: &mut impl Controller) {
     let bound_bytes = bytes(&sk, sk.snd_cwnd_clamp());
-    flow.window_mut().clamp(sk.mss_bytes(), bound_bytes);
+    flow.bound(sk.mss_bytes(), bound_bytes);
 }
 
 fn in_flight_bytes(sk: &Sock<'_>) -> u64 {

@@ -33,6 +33,17 @@ modules() {
 		"${1:-$XDC_TOP/modules/list.rs}"
 }
 
+# cargo_dir NAME: where cargo keeps crates between checkouts. Cargo compares files outside of a package, such as
+# modules/algo, by their absolute paths, so it takes a crate of another checkout for its own: those of xdc are forgotten.
+cargo_dir() {
+	local dir=$XDC_CACHE/$1
+	if [ "$(cat "$dir/checkout" 2>/dev/null)" != "$XDC_TOP" ]; then
+		rm -rf "$dir"/*/.fingerprint/xdc-* "$dir"/*/*/.fingerprint/xdc-*
+		mkdir -p "$dir" && echo "$XDC_TOP" >"$dir/checkout"
+	fi
+	echo "$dir"
+}
+
 say() { printf 'xdc: %s\n' "$*" >&2; }
 die() { say "error: $1"; [ $# -lt 2 ] || say "try: $2"; exit 1; }
 

@@ -27,6 +27,7 @@
 /* struct xdc_diag_info, algorithm; numbers from 128 on are for private use */
 #define XDC_DIAG_UNOCC		1
 #define XDC_DIAG_GEMINI		2
+#define XDC_DIAG_TOLL		3
 
 /* struct xdc_diag_info, flags */
 #define XDC_DIAG_F_MARKED	1	/* unocc: a mark came in this round trip */

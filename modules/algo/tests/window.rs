@@ -2,6 +2,7 @@
 
 use super::super::support::Rng;
 use super::*;
+use crate::algo::Ack;
 
 impl Window {
     /// Made of any bytes.
@@ -121,12 +122,12 @@ fn recovery_sends_what_left_and_one_packet() {
         mss_bytes: 1_000,
         ..Ack::default()
     };
-    assert_eq!(w.recovery_bytes(&ack), 25_000);
+    assert_eq!(ack.recovery_bytes(w.bytes()), 25_000);
     let ack = Ack {
         in_flight_bytes: 99_000,
         ..ack
     };
-    assert_eq!(w.recovery_bytes(&ack), 100_000);
+    assert_eq!(ack.recovery_bytes(w.bytes()), 100_000);
 }
 
 #[test]

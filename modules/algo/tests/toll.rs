@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use super::*;
+use crate::algo::support::{Rng, any_calls, watched_and_unwatched_are_one};
+
+const MSS: u32 = 1_448;
+const RTT_US: u32 = 100;
+
+fn flow(params: &Params) -> Flow {
+    let mut flow = Flow::new(params, 1_000_000, 10 * u64::from(MSS), Some(RTT_US));
+    flow.open(params);
+    flow
+}
+
+fn ack(now_us: u64, acked: u64, marked: u64) -> Ack {
+    Ack {
+        now_us,
+        rtt_us: Some(RTT_US),
+        srtt_us: RTT_US,
+        acked_bytes: acked,
+        marked_bytes: marked,
+        delivered_bytes: acked,
+        interval_us: RTT_US,
+        cwnd_limited: true,
+        mss_bytes: MSS,
+        ..Ack::default()
+    }
+}
+
+fn params() -> Params {
+    Params {
+        line_rate_mbps: 10_000,
+        ..Params::of(Profile::Default)
+    }
+}
+
+#[test]
+fn any_bytes_and_any_calls_are_no_panic() {
+    for seed in 0..20_000 {
+        let mut rng = Rng::new(seed);
+        let params = Params::read(|row| {
+            let info = &PARAMS[row];
+            rng.within(info.min.into(), info.max.into()) as u32
+        });
+        let mut flow = Flow::new(&params, rng.any(), rng.any(), Some(rng.any() as u32));
+        any_calls(&mut flow, &params, &mut rng);
+        assert!(flow.p <= ONE as u32);
+        assert!(flow.window.bytes() <= MAX_BYTES);
+    }
+}
+
+#[test]
+fn somebody_who_looks_changes_nothing() {
+    watched_and_unwatched_are_one(&params(), flow(&params()));
+}
+
+#[test]
+fn a_flow_that_is_not_started_does_nothing() {
+    let mut flow = Flow::default();
+    assert_eq!(flow.on_ack(&params(), &ack(1, 1, 0)), None);
+    flow.on_loss(&params(), 1, MSS);
+    flow.restart(0, MSS);
+    flow.undo(u64::MAX, u64::MAX);
+    assert_eq!(flow.cwnd_bytes(), 0);
+}
+
+/// Marks and window of flows that share one port, whose marked part is `price` of the sum.
+fn shares(rtts_us: &[u32]) -> Vec<f64> {
+    let params = params();
+    let mut flows: Vec<Flow> = rtts_us
+        .iter()
+        .map(|&rtt_us| {
+            let mut flow = Flow::new(&params, 0, 10 * u64::from(MSS), Some(rtt_us));
+            flow.open(&params);
+            flow
+        })
+        .collect();
+    let rate = |flow: &Flow| {
+        let output = flow.output(&params, 0);
+        output.pacing_bytes_per_s as f64 * 8e-6
+    };
+    let mut queue = 0.0;
+    for step in 1..400_000_u64 {
+        let now_us = step * 10;
+        let load: f64 = flows.iter().map(&rate).sum();
+        queue = (queue + (load - 9_500.0) * 10.0 / 8.0_f64).clamp(0.0, 4e6);
+        let marked = queue / 4e6;
+        for (flow, &rtt_us) in flows.iter_mut().zip(rtts_us) {
+            let acked = (rate(flow) * 10.0 / 8.0) as u64;
+            let mut ack = ack(now_us, acked, (acked as f64 * marked) as u64);
+            (ack.rtt_us, ack.srtt_us) = (Some(rtt_us), rtt_us);
+            flow.on_ack(&params, &ack);
+        }
+    }
+    flows.iter().map(rate).collect()
+}
+
+#[test]
+fn rates_are_equal_whatever_the_rtt() {
+    let rates = shares(&[100, 100, 1_000, 4_000]);
+    let sum: f64 = rates.iter().sum();
+    assert!((9_000.0..10_000.0).contains(&sum), "{rates:?}");
+    for rate in &rates {
+        assert!((rate / sum * 4.0 - 1.0).abs() < 0.1, "{rates:?}");
+    }
+}
+
+#[test]
+fn a_loss_takes_a_half_at_most_and_once_a_round_trip() {
+    let params = params();
+    let mut flow = flow(&params);
+    let before = flow.window.scaled();
+    flow.on_loss(&params, 1_000_100, MSS);
+    let after = flow.window.scaled();
+    assert!(after < before && after >= before / 2);
+    assert!(!flow.in_slow_start());
+    flow.on_loss(&params, 1_000_110, MSS);
+    assert_eq!(flow.window.scaled(), after);
+}
+
+#[test]
+fn a_queue_that_nothing_marks_is_a_price() {
+    let params = params();
+    let mut flow = flow(&params);
+    flow.on_loss(&params, 1_000_000, MSS);
+    let w = flow.window.bytes();
+    for round in 1..100 {
+        let mut ack = ack(1_000_000 + round * 400, w, 0);
+        ack.rtt_us = Some(4 * RTT_US);
+        flow.on_ack(&params, &ack);
+    }
+    assert!(flow.q > 0 && flow.window.bytes() < w);
+    assert_eq!(flow.p, 0);
+}
+
+#[test]
+fn all_flows_of_a_host_look_for_the_base_rtt_together() {
+    let params = params();
+    let mut flow = flow(&params);
+    for round in 1..100 {
+        let mut ack = ack(1_000_000 + round * 400, 100_000, 0);
+        ack.rtt_us = Some(2 * RTT_US);
+        flow.on_ack(&params, &ack);
+    }
+    let mut ack = ack(10_000_100, 100_000, 0);
+    ack.rtt_us = Some(2 * RTT_US);
+    let output = flow.on_ack(&params, &ack).unwrap();
+    assert_eq!(output.cwnd_bytes, 4 * u64::from(MSS));
+}
