@@ -73,12 +73,12 @@ impl Controller for Flow {
         flow
     }
 
-    fn window(&self) -> &Window {
-        &self.window
+    fn window(&self) -> Window {
+        self.window
     }
 
-    fn window_mut(&mut self) -> &mut Window {
-        &mut self.window
+    fn set_window(&mut self, window: Window) {
+        self.window = window;
     }
 
     #[inline(always)]
@@ -179,20 +179,8 @@ pub const ENTRY: Entry = Entry {
             help: "marked part of the last round trip, 0 to 1",
             value: |shown| Some(Value::fraction(shown.marked_fraction)),
         },
-        State {
-            key: "rounds",
-            label: "rounds",
-            unit: "",
-            help: "round trips that have ended; wraps at 2^32",
-            value: |shown| Some(Value::Count(shown.periods.into())),
-        },
-        State {
-            key: "reduced",
-            label: "reduced",
-            unit: "",
-            help: "this round trip has had its reduction",
-            value: |shown| shown.flag(published::REDUCED),
-        },
+        State::ROUNDS,
+        State::REDUCED,
     ],
     events: &[Event {
         name: "aimd_round",

@@ -271,7 +271,7 @@ impl<A: Algorithm> Adapter<A> {
         let marks = sk.take_marks(acked, flags, |sk| self.lost(sk.reborrow(), flow));
         let marked = match marks {
             Marks::Told(marked) => marked,
-            Marks::Echo(echo) => echoed(sk, flow.in_slow_start(), echo, acked),
+            Marks::Echo(echo) => echoed(sk, flow.window().in_slow_start(), echo, acked),
         };
         ack(sk, rs, marked)
     }
@@ -447,7 +447,7 @@ fn is_used(sk: &Sock<'_>, rs: &RateSample) -> bool {
 #[inline(never)]
 fn bound(sk: Sock<'_>, flow: &mut impl Controller) {
     let bound_bytes = bytes(&sk, sk.snd_cwnd_clamp());
-    flow.bound(sk.mss_bytes(), bound_bytes);
+    flow.change_window(|window| window.clamp(sk.mss_bytes(), bound_bytes));
 }
 
 fn in_flight_bytes(sk: &Sock<'_>) -> u64 {

@@ -16,14 +16,14 @@ mod tcp_glue;
 #[path = "algo/toll.rs"]
 mod toll;
 
-use algo::entry::Entry;
+use algo::{entry::Entry, fixed::BYTE_BITS};
 use kernel_api::{
     bindings::xdc_toll_round,
     tcp::Sock,
     trace::{tracepoint, Tracepoint},
 };
 use tcp_glue::{module_tcp_algorithm, Algorithm};
-use toll::{Flow, Round, ENTRY};
+use toll::{Flow, ENTRY, SLOW_START};
 
 module_tcp_algorithm! {
     type: Toll,
@@ -50,8 +50,8 @@ impl Algorithm for Toll {
         TollRound::is_on()
     }
 
-    fn trace(sk: &Sock<'_>, round: Round) {
-        TollRound::emit(sk, &round_info(&round));
+    fn trace(sk: &Sock<'_>, flow: Flow) {
+        TollRound::emit(sk, &round_info(&flow));
     }
 }
 
@@ -60,15 +60,14 @@ fn ppm(part: u32, bits: u32) -> u32 {
     (u64::from(part).wrapping_mul(1_000_000) >> bits) as u32
 }
 
-fn round_info(round: &Round) -> xdc_toll_round {
+fn round_info(flow: &Flow) -> xdc_toll_round {
     xdc_toll_round {
-        window_bytes: round.window_bytes,
-        cwnd_bytes: round.cwnd_bytes,
-        least_us: round.least_us,
-        base_rtt_us: round.base_rtt_us,
-        price_ppm: ppm(round.price, 20),
-        delay_ppm: ppm(round.delay.into(), 15),
-        damp_ppm: ppm(round.damp.into(), 10),
-        slow_start: round.slow_start,
+        window_bytes: flow.scaled >> BYTE_BITS,
+        least_us: flow.least_us,
+        base_rtt_us: flow.base_us,
+        price_ppm: ppm(flow.price, 20),
+        delay_ppm: ppm(flow.delay.into(), 15),
+        damp_ppm: ppm(flow.damp.into(), 10),
+        slow_start: flow.has(SLOW_START),
     }
 }

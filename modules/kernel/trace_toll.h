@@ -7,7 +7,6 @@
 
 struct xdc_toll_round {
 	u64 window_bytes;
-	u64 cwnd_bytes;
 	u32 least_us;
 	u32 base_rtt_us;
 	u32 price_ppm;
@@ -37,7 +36,6 @@ TRACE_EVENT(toll_round,
 		__field(__u32, least_us)
 		__field(__u32, base_rtt_us)
 		__field(__u64, window_bytes)
-		__field(__u64, cwnd_bytes)
 		__field(__u32, price_ppm)
 		__field(__u32, delay_ppm)
 		__field(__u32, damp_ppm)
@@ -49,7 +47,6 @@ TRACE_EVENT(toll_round,
 		__entry->least_us = round->least_us;
 		__entry->base_rtt_us = round->base_rtt_us;
 		__entry->window_bytes = round->window_bytes;
-		__entry->cwnd_bytes = round->cwnd_bytes;
 		__entry->price_ppm = round->price_ppm;
 		__entry->delay_ppm = round->delay_ppm;
 		__entry->damp_ppm = round->damp_ppm;
@@ -57,10 +54,10 @@ TRACE_EVENT(toll_round,
 	),
 
 	TP_printk(XDC_TP_SOCK_FORMAT
-		  "least_us=%u base_rtt_us=%u window_bytes=%llu cwnd_bytes=%llu "
+		  "least_us=%u base_rtt_us=%u window_bytes=%llu "
 		  "price_ppm=%u delay_ppm=%u damp_ppm=%u slow_start=%u",
 		  XDC_TP_SOCK_ARGS, __entry->least_us, __entry->base_rtt_us,
-		  __entry->window_bytes, __entry->cwnd_bytes, __entry->price_ppm,
+		  __entry->window_bytes, __entry->price_ppm,
 		  __entry->delay_ppm, __entry->damp_ppm, __entry->slow_start)
 );
 

@@ -61,12 +61,12 @@ impl Controller for Flow {
         self.0.open(params);
     }
 
-    fn window(&self) -> &Window {
+    fn window(&self) -> Window {
         self.0.window()
     }
 
-    fn window_mut(&mut self) -> &mut Window {
-        self.0.window_mut()
+    fn set_window(&mut self, window: Window) {
+        self.0.set_window(window);
     }
 
     fn adjust(&mut self, params: &impl Values, ack: &Ack, watch: &mut impl Watch<gemini::Round>) {

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml-debug | x86 debug
 # covers: modules/settings.rs modules/algo/params.rs modules/algo/entry.rs modules/kernel/sysctl.rs
-# covers: modules/algo/unocc.rs modules/algo/gemini.rs
+# covers: modules/algo/unocc.rs modules/algo/gemini.rs modules/algo/toll.rs
 # Parameters: one set per network namespace, range-checked, live.
 . "$(dirname "$0")/lib.sh"
 
-load unocc gemini
+load unocc gemini toll
 
 # spec: NAME of each parameter that the specification lists
 unocc="line_rate_mbps intra_rtt_us ai_ppm step_windows k_bytes ewma md_gentle delay_tolerance_ppm delay_floor_us
@@ -14,7 +14,10 @@ unocc="line_rate_mbps intra_rtt_us ai_ppm step_windows k_bytes ewma md_gentle de
 gemini="line_rate_mbps k_packets_per_gbps k_bytes k_bdp intra_rtt_us t_us beta h_scale g rtt_base_window_ms
 	profile shortest_rtt_us"
 for p in $unocc; do check "net.unocc.$p exists" test -f /proc/sys/net/unocc/$p; done
+toll="line_rate_mbps gain share beta step"
 for p in $gemini; do check "net.gemini.$p exists" test -f /proc/sys/net/gemini/$p; done
+for p in $toll; do check "net.toll.$p exists" test -f /proc/sys/net/toll/$p; done
+refuses "toll beta refuses more than a half" "Invalid argument|I/O error" sysctl_set net.toll.beta 513
 
 check "ai_ppm is writable" sysctl_set net.unocc.ai_ppm 1234
 equal "ai_ppm reads back" 1234 "$(sysctl_get net.unocc.ai_ppm)"
@@ -63,5 +66,5 @@ equal "that stay out of the others" 1000 "$([ "$(sysctl_get net.unocc.ai_ppm)" =
 ip netns del other
 
 equal "only root writes" "-rw-r--r--" "$(ls -l /proc/sys/net/unocc/ai_ppm | cut -c1-10)"
-rmmod tcp_unocc tcp_gemini
+rmmod tcp_unocc tcp_gemini tcp_toll
 finish

@@ -24,7 +24,7 @@ chmod +x /tmp/modprobe
 echo /tmp/modprobe >/proc/sys/kernel/modprobe
 
 route() { ip route replace 10.78.0.0/24 dev d0 congctl "$1"; }
-for cc in unocc gemini; do
+for cc in unocc gemini toll; do
 	{
 		# It may come too early.
 		route $cc 2>/dev/null
@@ -36,7 +36,7 @@ for cc in unocc gemini; do
 	check "$cc: and parameters" eventually test -d /proc/sys/net/$cc
 	ip netns del meanwhile
 done
-unload tcp_unocc tcp_gemini
+unload tcp_unocc tcp_gemini tcp_toll
 
 # The file is open, which keeps no namespace; it ends while the file is written to.
 cat >/tmp/modprobe <<END
@@ -46,7 +46,7 @@ until test -e /tmp/ending; do sleep 0.05; done
 sleep 1
 exec $modprobe "\$@"
 END
-for cc in unocc gemini; do
+for cc in unocc gemini toll; do
 	rm -f /tmp/loading /tmp/ending
 	ip netns add ending
 	in_ns ending sh -c "exec 3>/proc/sys/net/ipv4/tcp_congestion_control
@@ -65,5 +65,5 @@ for cc in unocc gemini; do
 done
 echo "$modprobe" >/proc/sys/kernel/modprobe
 ip link del d0
-unload tcp_unocc tcp_gemini
+unload tcp_unocc tcp_gemini tcp_toll
 finish

@@ -7,7 +7,7 @@
 # counted as the queue counted them, ss shows the state.
 . "$(dirname "$0")/lib.sh"
 
-load unocc gemini
+load unocc gemini toll
 modprobe sch_phantom
 pair
 # A guest that stands still for a while is no loss: what is sent twice is marked twice.
@@ -19,11 +19,11 @@ sent_bytes=600000
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=$((sent_bytes / 1000)) 2>/dev/null
 mkfifo /tmp/feed
 
-for cc in unocc gemini; do
+for cc in unocc gemini toll; do
 	refuses "$cc: a namespace may not choose what the first has not allowed" "not permitted" \
 		in_ns h1 sysctl -qw net.ipv4.tcp_congestion_control=$cc
 done
-check "the first namespace allows both" allow unocc gemini dctcp
+check "the first namespace allows them" allow unocc gemini toll dctcp
 
 # open, close: a connection that stays after /tmp/sent has passed. Not to be
 # called through check, whose subshell would close a copy.
@@ -46,7 +46,7 @@ all_acked() { [ "$(field bytes_acked "$(info)")" -ge $sent_bytes ]; }
 # counter NAME: of the qdisc at h1.
 counter() { in_ns h1 xdc qdisc show -s dev eth0 | sed -n "s/^ *$1 //p"; }
 
-for cc in unocc gemini; do
+for cc in unocc gemini toll; do
 	for ecn in 0 3; do
 		choose h1 $cc $ecn
 		choose h2 $cc $ecn
@@ -83,7 +83,7 @@ marks() {
 	in_ns h1 xdc qdisc del dev eth0 root
 }
 
-for cc in unocc gemini; do
+for cc in unocc gemini toll; do
 	# AccECN: exact. RFC 3168 with an ECE per packet: but for the handshake and the last ACKs.
 	marks $cc $cc 1
 	marks $cc dctcp 10
@@ -99,5 +99,5 @@ for cc in unocc gemini; do
 done
 unpair
 allow
-unload tcp_unocc tcp_gemini sch_phantom
+unload tcp_unocc tcp_gemini tcp_toll sch_phantom
 finish
