@@ -16,7 +16,9 @@
 
 use crate::algo::controller::{Controller, Published, Watch, published};
 use crate::algo::entry::{Entry, Event, Line, Marks, State, Value};
-use crate::algo::fixed::{BYTE_BITS, MAX_BYTES, RATIO_BITS, bdp_bytes, bytes_per_s, mul_div};
+use crate::algo::fixed::{
+    BYTE_BITS, MAX_BYTES, RATIO_BITS, bdp_bytes, bytes_per_s, mul_div, mul_ratio,
+};
 use crate::algo::host::{self, Way};
 use crate::algo::params::{Values, params};
 use crate::algo::window::Window;
@@ -87,7 +89,7 @@ pub struct Flow {
     /// Rate sample.
     delivered_bytes: u32,
     interval_us: u32,
-    /// C.
+    /// C by the device.
     mbps: u32,
     mss_bytes: u16,
     /// Price of delay in this round trip, 2^-15.
@@ -127,8 +129,8 @@ impl Controller for Flow {
 
     fn open(&mut self, params: &impl Values) {
         if host::is_in_region(self.base_us) {
-            let first = self.part_of_bdp(params.step()) << BYTE_BITS;
-            self.scaled = self.scaled.max(first);
+            let first = mul_ratio(self.bdp_bytes(params), params.step());
+            self.scaled = self.scaled.max(first << BYTE_BITS);
         }
     }
 
@@ -173,9 +175,15 @@ impl Controller for Flow {
         Output {
             cwnd_bytes: match self.has(PROBING) {
                 true => mss << 2,
-                false => send.wrapping_add(send >> 2).wrapping_add(mss.wrapping_mul(3)),
+                false => send
+                    .wrapping_add(send >> 2)
+                    .wrapping_add(mss.wrapping_mul(3)),
             },
-            ssthresh_bytes: if self.has(SLOW_START) { u64::MAX } else { mss << 1 },
+            ssthresh_bytes: if self.has(SLOW_START) {
+                u64::MAX
+            } else {
+                mss << 1
+            },
             pacing_bytes_per_s: bytes_per_s(send, self.base_us),
         }
     }
@@ -183,7 +191,10 @@ impl Controller for Flow {
     /// Fifteen sixteenths of what is delivered, but no less than half.
     fn loss_window_scaled(&self, params: &impl Values, _mss_bytes: u32) -> u64 {
         let sample = u64::from(self.delivered_bytes).wrapping_mul(self.base_us.into());
-        let rate = sample.checked_div(self.interval_us.into()).unwrap_or(0).min(MAX_BYTES);
+        let rate = sample
+            .checked_div(self.interval_us.into())
+            .unwrap_or(0)
+            .min(MAX_BYTES);
         let delivered = rate.wrapping_add(self.held_back(params, rate)) << (BYTE_BITS - 4);
         let left = delivered.saturating_mul(15).max(self.scaled >> 1);
         self.scaled.min(left)
@@ -232,20 +243,22 @@ impl Flow {
         self.flags = self.flags & !flag | if is_set { flag } else { 0 };
     }
 
-    /// Asks for C.
+    /// Asks the device for C.
     fn ask(&mut self, params: &impl Values) {
-        self.mbps = match (params.line_rate_mbps(), params.way()) {
-            (0, Way::Told(mbps)) if mbps != 0 => mbps,
-            (0, Way::Unknown) if self.mbps != 0 => self.mbps,
-            (0, _) => SILENT_MBPS,
-            (by_hand, _) => by_hand,
+        self.mbps = match params.way() {
+            Way::Told(mbps) if mbps != 0 => mbps,
+            Way::Unknown if self.mbps != 0 => self.mbps,
+            _ => SILENT_MBPS,
         };
     }
 
     #[inline(always)]
-    fn part_of_bdp(&self, part: u32) -> u64 {
-        // 2^40 x 2^10 at most.
-        bdp_bytes(self.mbps, self.base_us).wrapping_mul(part.into()) >> RATIO_BITS
+    fn bdp_bytes(&self, params: &impl Values) -> u64 {
+        let mbps = match params.line_rate_mbps() {
+            0 => self.mbps,
+            by_hand => by_hand,
+        };
+        bdp_bytes(mbps, self.base_us)
     }
 
     /// The proportional part of so many bytes, at most half of them.
@@ -266,13 +279,18 @@ impl Flow {
         let due = u64::from(self.price).wrapping_mul(acked);
         let moved = ((marked << 20) as i64).wrapping_sub(due as i64);
         let moved = moved.checked_div(of as i64).unwrap_or(0);
-        self.price = i64::from(self.price).wrapping_add(moved).clamp(0, ONE as i64) as u32;
+        self.price = i64::from(self.price)
+            .wrapping_add(moved)
+            .clamp(0, ONE as i64) as u32;
 
-        let a = self.part_of_bdp(params.share());
+        let bdp = self.bdp_bytes(params);
+        // 2^40 x 2^10 at most.
+        let a = bdp.wrapping_mul(params.share().into()) >> RATIO_BITS;
         let least = (w >> 1).wrapping_add(a.wrapping_mul(3) >> 4);
         let add = a.min(least).min(w.wrapping_mul(5) >> 1);
         if self.has(SLOW_START) {
-            self.slow_start(params, ack.cwnd_limited, acked, marked, add);
+            let step = bdp.wrapping_mul(params.step().into()) >> RATIO_BITS;
+            self.slow_start(ack.cwnd_limited, (acked, marked), bdp, step, add);
         } else {
             let marked = marked.max(acked.wrapping_mul(self.delay.into()) >> 15);
             // 2^-16
@@ -290,21 +308,28 @@ impl Flow {
                 self.scaled = self.scaled.saturating_sub(down);
             }
         }
-        let most = bdp_bytes(self.mbps, self.base_us).max(mss << 2).min(MAX_BYTES >> 3) << (BYTE_BITS + 3);
+        let most = bdp.max(mss << 2).min(MAX_BYTES >> 3) << (BYTE_BITS + 3);
         self.scaled = self.scaled.clamp(mss << (BYTE_BITS - 2), most);
     }
 
     /// Adds the step or an eighth of W per round trip, until W is twice what the price makes of `add`.
     #[inline(never)]
-    fn slow_start(&mut self, params: &impl Values, is_used: bool, acked: u64, marked: u64, add: u64) {
+    fn slow_start(
+        &mut self,
+        is_used: bool,
+        (acked, marked): (u64, u64),
+        bdp: u64,
+        step: u64,
+        add: u64,
+    ) {
         let w = (self.scaled >> BYTE_BITS).max(1);
         if is_used {
-            let step = self.part_of_bdp(params.step()).max(w >> 3).min(w);
             let unmarked = acked.saturating_sub(marked) << BYTE_BITS;
-            self.scaled = self.scaled.saturating_add(mul_div(unmarked, step, w));
+            let grown = mul_div(unmarked, step.max(w >> 3).min(w), w);
+            self.scaled = self.scaled.saturating_add(grown);
         }
         let (w, price) = (self.scaled >> BYTE_BITS, u64::from(self.price));
-        let ceiling = self.part_of_bdp(1_280);
+        let ceiling = bdp.wrapping_add(bdp >> 2);
         let share = mul_div(add, ONE.saturating_sub(price) << 1, price);
         if w >= ceiling || (marked > 0 && w > share) {
             self.set(SLOW_START, false);
@@ -314,7 +339,13 @@ impl Flow {
     }
 
     #[inline(always)]
-    fn take_rtt(&mut self, params: &impl Values, now_us: u64, rtt_us: u32, watch: &mut impl Watch<Flow>) {
+    fn take_rtt(
+        &mut self,
+        params: &impl Values,
+        now_us: u64,
+        rtt_us: u32,
+        watch: &mut impl Watch<Flow>,
+    ) {
         if self.base_us == 0 {
             (self.base_us, self.next_base_us) = (rtt_us, rtt_us);
         }
@@ -323,13 +354,14 @@ impl Flow {
             self.flags = self.flags & ((1 << EPOCH_SHIFT) - 1) | epoch;
             self.base_us = self.next_base_us;
             self.next_base_us = rtt_us;
+            self.ask(params);
         }
         self.next_base_us = self.next_base_us.min(rtt_us);
         self.base_us = self.base_us.min(rtt_us);
         self.least_us = self.least_us.min(rtt_us);
         let now_us = now_us as u32;
         if now_us.wrapping_sub(rtt_us).wrapping_sub(self.round_us) as i32 >= 0 {
-            self.end_round(params);
+            self.end_round();
             watch.observe(|| *self);
             self.round_us = now_us;
             self.least_us = u32::MAX;
@@ -338,8 +370,7 @@ impl Flow {
 
     /// What even the fastest packet waited is a queue; and how far the price swings.
     #[inline(never)]
-    fn end_round(&mut self, params: &impl Values) {
-        self.ask(params);
+    fn end_round(&mut self) {
         let (base, least) = (u64::from(self.base_us), u64::from(self.least_us));
         let fair = base.wrapping_add(base >> 2).wrapping_add(DELAY_US);
         let late = least.saturating_sub(fair) << 15;
