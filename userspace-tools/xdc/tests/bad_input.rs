@@ -120,6 +120,20 @@ fn what_cannot_be_traced_or_plotted() {
     assert!(!caller.dir.path().join("x.svg").exists());
 }
 
+/// A package of a stranger's may have a link where its reader writes.
+#[test]
+fn nothing_is_written_through_a_link() {
+    let caller = Caller::new();
+    caller.write("victim", "precious");
+    let dir = caller.dir.path();
+    std::os::unix::fs::symlink("victim", dir.join("a.svg")).unwrap();
+    std::os::unix::fs::symlink("victim", dir.join("xdc.1")).unwrap();
+    let link = ["not a regular file"];
+    caller.refused(FAILURE, &["show", "links", "--svg", "a.svg"], &link);
+    caller.refused(FAILURE, &["man", "."], &link);
+    assert_eq!(fs::read_to_string(dir.join("victim")).unwrap(), "precious");
+}
+
 #[test]
 fn help_is_no_error() {
     for args in [

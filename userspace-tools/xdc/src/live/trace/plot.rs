@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
@@ -14,6 +14,7 @@ use xdc_measure::throughput::{Line, MAX_POINTS};
 use super::events::EVENTS;
 use crate::draw::plot::{self, BYTES, Chart, RATIO, TIME, Unit};
 use crate::error::{Error, Result};
+use crate::owned;
 
 const WIDTH: f64 = 560.0;
 const COLUMNS: usize = 2;
@@ -171,7 +172,7 @@ pub fn command(file: &Path, output: &Path) -> Result<bool> {
         return Err(Error::failure(format!("{} holds no event", file.display()))
             .hint("record while there is traffic"));
     }
-    fs::write(output, self::file(&charts))
+    owned::replace(output, self::file(&charts))
         .map_err(|err| Error::io(output.display(), &err).or_hint("a directory that exists"))?;
     Ok(true)
 }
