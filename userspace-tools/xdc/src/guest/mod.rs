@@ -6,6 +6,7 @@ pub mod cpio;
 pub mod engine;
 pub mod host;
 pub mod initramfs;
+pub mod room;
 mod shared;
 pub mod tether;
 mod usage;
