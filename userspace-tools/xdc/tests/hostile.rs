@@ -8,7 +8,7 @@ use std::net::UdpSocket;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
@@ -410,4 +410,45 @@ int main(void) {
     let text = said(&output);
     assert!(text.contains("made"), "{text}");
     assert_eq!(fs::read_dir(hostile.temp.path()).unwrap().count(), 0);
+}
+
+/// By a guest that ends at once, before anybody has looked at its files.
+#[test]
+fn what_a_shell_leaves_is_kept_and_has_a_limit() {
+    let program = r#"
+int main(void) {
+    char name[] = "/host/shared/owner0";
+    begin();
+    for (int n = 0; n < FILES; n++) {
+        name[sizeof name - 2] = n ? '0' + n : 0;
+        int f = open(name, O_WRONLY | O_CREAT, 0600);
+        (void)!ftruncate(f, n ? 4000L << 20 : 1);
+        close(f);
+    }
+    end();
+}
+"#;
+    for (files, kept) in [("1", true), ("4", false)] {
+        let hostile = Hostile::new(&program.replace("FILES", files));
+        let mut shell = Command::new(env!("CARGO_BIN_EXE_xdc"))
+            .args(["shell", "--engine", "uml", "--results"])
+            .arg(hostile.home.path().join("results"))
+            .envs(hostile.envs())
+            .env_remove("XDG_RUNTIME_DIR")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Held until the guest has ended.
+        let input = shell.stdin.take();
+        let output = shell.wait_with_output().unwrap();
+        drop(input);
+        let text = said(&output);
+        assert_eq!(output.status.success(), kept, "{text}");
+        assert_eq!(text.contains("has made more than"), !kept, "{text}");
+        let left = hostile.home.path().join("results/shell/1/shared/owner");
+        assert_eq!(left.exists(), kept, "{text}");
+        assert_eq!(fs::read_dir(hostile.temp.path()).unwrap().count(), 0);
+    }
 }

@@ -3,12 +3,14 @@
 
 use std::env;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use aya::Ebpf;
 
 use crate::error::{Error, Result};
 use crate::home::Home;
+use crate::trust::Trust;
 
 /// An object's programs and maps, and where it was found. `needs` is a hint: what the kernel has to have.
 pub fn load(object: &str, needs: &str) -> Result<(PathBuf, Ebpf)> {
@@ -22,8 +24,16 @@ pub fn load(object: &str, needs: &str) -> Result<(PathBuf, Ebpf)> {
 /// Beside this program, in the library of its PREFIX, or where the checkout builds it.
 fn find(object: &str) -> Result<PathBuf> {
     let own = env::current_exe().map_err(|err| Error::io("finding xdc itself", &err))?;
+    let author = fs::metadata(&own).map(|meta| meta.uid()).ok();
+    let trust = Trust::of_caller(author);
     let beside = own.with_file_name(object);
     let library = own.with_file_name("../lib/xdc").join(object);
+    for path in [&beside, &library]
+        .into_iter()
+        .filter(|path| path.is_file())
+    {
+        trust.check(path)?;
+    }
     let built = match Home::find() {
         Ok(home) => home.guest_program(object)?,
         Err(_) => None,

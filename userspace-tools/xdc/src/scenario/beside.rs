@@ -45,9 +45,16 @@ pub fn scenario(dir: &Path, name: &str) -> Result<Option<(PathBuf, String)>> {
 
 /// The text of a scenario that the caller names, wherever that is.
 pub fn named(path: &Path) -> Result<String> {
+    text(path, named_file(path)?)
+}
+
+/// A file that the caller names, of any size.
+pub fn named_file(path: &Path) -> Result<File> {
     let flags = READ | OFlags::NONBLOCK;
     let file = rustix::fs::open(path, flags, Mode::empty());
-    text(path, file.map_err(|err| failed(path, err))?.into())
+    let file = file.map_err(|err| failed(path, err))?.into();
+    check_regular(path, &file)?;
+    Ok(file)
 }
 
 /// Opens a file below the folder of a result, which may be a stranger's as well.
