@@ -299,7 +299,7 @@ impl<'a> Paths<'a> {
     pub fn longest_rtts_ns<'n>(&self, names: &[[Option<&'n str>; 2]]) -> HashMap<&'n str, u64> {
         let nodes = &self.topology.nodes;
         let hosts: Vec<_> = (0..nodes.len()).filter(|&n| !nodes[n].router).collect();
-        let mut longest = HashMap::new();
+        let mut longest_ns: Vec<[Option<u64>; 2]> = vec![[None; 2]; names.len()];
         let mut cross = |src: usize, dst: usize| {
             // Hosts that no path joins exchange nothing.
             let both = (self.ports_between(src, dst), self.ports_between(dst, src));
@@ -311,10 +311,8 @@ impl<'a> Paths<'a> {
                 let there_ns = self.idle_ns_of(there, None);
                 let rtt_ns = there_ns.saturating_add(self.idle_ns_of(back, ack));
                 for &(link, forward) in there {
-                    if let Some(name) = names[link][usize::from(!forward)] {
-                        let known = longest.entry(name).or_insert(0);
-                        *known = rtt_ns.max(*known);
-                    }
+                    let known = &mut longest_ns[link][usize::from(!forward)];
+                    *known = Some(rtt_ns).max(*known);
                 }
             }
         };
@@ -327,7 +325,13 @@ impl<'a> Paths<'a> {
                 cross(src, dst);
             }
         }
-        longest
+        let mut by_name = HashMap::new();
+        let ports = names.iter().flatten().zip(longest_ns.iter().flatten());
+        for (name, rtt_ns) in ports.filter_map(|(name, rtt_ns)| name.zip(*rtt_ns)) {
+            let known = by_name.entry(name).or_insert(0);
+            *known = rtt_ns.max(*known);
+        }
+        by_name
     }
 
     fn ports_between(&self, from: usize, to: usize) -> Result<Vec<(usize, bool)>> {
