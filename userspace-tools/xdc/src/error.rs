@@ -98,6 +98,7 @@ impl Error {
         let error = Self::failure(format!("{doing}: {err}"));
         match err.kind() {
             std::io::ErrorKind::StorageFull => error.hint("free some disk space"),
+            std::io::ErrorKind::AlreadyExists => error.hint("another file, or remove this one"),
             std::io::ErrorKind::PermissionDenied => error.hint("check who owns it"),
             _ => error,
         }

@@ -299,25 +299,42 @@ fn umask() -> u32 {
 
 /// Puts `content` where `path` is: at any moment there is the old file or the new one, whole, and
 /// the content outlives a power cut. The mode is that of the old file, or else by the umask.
+/// A link or a device is refused: a link may lead anywhere.
 pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
+    put(path, content.as_ref()).map(drop)
+}
+
+/// A new file where `path` is, to be written as the content comes; like [`replace`] otherwise.
+pub fn create(path: &Path) -> io::Result<File> {
+    put(path, b"")
+}
+
+fn put(path: &Path, content: &[u8]) -> io::Result<File> {
     let dir = match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         _ => Path::new("."),
+    };
+    let old = match fs::symlink_metadata(path) {
+        Ok(old) if !old.is_file() => {
+            let what = "not a regular file (a link is none, so that nothing is written elsewhere)";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+        }
+        old => old.ok(),
     };
     let mut file = tempfile::Builder::new()
         .prefix(NEW)
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(dir)?;
-    let old = fs::metadata(path).map(|meta| meta.permissions());
-    if let Ok(old) = old {
-        file.as_file().set_permissions(old)?;
+    if let Some(old) = old {
+        file.as_file().set_permissions(old.permissions())?;
     }
     let name = file.path().to_path_buf();
     let _at_end = interrupt::on_end(move || drop(fs::remove_file(name)));
-    file.write_all(content.as_ref())?;
+    file.write_all(content)?;
     ignore_unsupported(file.as_file().sync_all())?;
-    file.persist(path)?;
-    ignore_unsupported(File::open(dir)?.sync_all())
+    let file = file.persist(path)?;
+    ignore_unsupported(File::open(dir)?.sync_all())?;
+    Ok(file)
 }
 
 /// Removes what a killed [`replace`] has left in a directory; one that is under way takes less.
@@ -477,6 +494,13 @@ mod tests {
         replace(&path, "newer").unwrap();
         assert_eq!(mode(&path), 0o604);
         assert!(replace(&base.path().join("no/where"), "").is_err());
-        assert_eq!(fs::read_dir(base.path()).unwrap().count(), 1);
+        let link = base.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(replace(&link, "").is_err() && create(&link).is_err());
+        assert!(create(Path::new("/dev/null")).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "newer");
+        create(&path).unwrap().write_all(b"streamed").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "streamed");
+        assert_eq!(fs::read_dir(base.path()).unwrap().count(), 2);
     }
 }

@@ -111,6 +111,7 @@ fn what_cannot_be_traced_or_plotted() {
     caller.refused(FAILURE, &plot("text"), &["text", "line 1"]);
     caller.write("empty", "");
     caller.refused(FAILURE, &plot("empty"), &["empty holds no event"]);
+    caller.refused(USAGE, &plot("/dev/zero"), &["not a regular file"]);
     // Whatever this machine lacks: tracefs, the module, or the right to look.
     caller.refused(
         FAILURE,
@@ -118,6 +119,20 @@ fn what_cannot_be_traced_or_plotted() {
         &[],
     );
     assert!(!caller.dir.path().join("x.svg").exists());
+}
+
+/// A package of a stranger's may have a link where its reader writes.
+#[test]
+fn nothing_is_written_through_a_link() {
+    let caller = Caller::new();
+    caller.write("victim", "precious");
+    let dir = caller.dir.path();
+    std::os::unix::fs::symlink("victim", dir.join("a.svg")).unwrap();
+    std::os::unix::fs::symlink("victim", dir.join("xdc.1")).unwrap();
+    let link = ["not a regular file"];
+    caller.refused(FAILURE, &["show", "links", "--svg", "a.svg"], &link);
+    caller.refused(FAILURE, &["man", "."], &link);
+    assert_eq!(fs::read_to_string(dir.join("victim")).unwrap(), "precious");
 }
 
 #[test]
@@ -315,6 +330,16 @@ fn a_scenarios_commands_are_refused_on_the_host() {
 }
 
 #[test]
+fn a_congestion_control_has_no_name_of_a_results_file() {
+    let caller = Caller::new();
+    for cc in ["overview", "fct", "trace-cubic"] {
+        let set = format!("cc.{cc}.kernel=cubic");
+        let args = ["run", "links", "--cc", cc, "--set", &set];
+        caller.refused(USAGE, &args, &["name of a file"]);
+    }
+}
+
+#[test]
 fn a_congestion_control_is_run_once() {
     let args = ["run", "links", "--engine", "uml", "--cc", "cubic,cubic"];
     Caller::new().refused(USAGE, &args, &["'cubic' is named twice"]);
@@ -509,6 +534,35 @@ fn metrics_that_are_none() {
     let agree = "[[agree]]\nmetric = \"jain_phases.2\"\nwithin = 0.1\nwhy = \"test\"\n";
     caller.write("phase.toml", &format!("{links}\n{agree}"));
     caller.refused(USAGE, &["run", "phase.toml"], &["there is no phase 2"]);
+}
+
+/// A cell of a table is text, and points of a grid together have a limit.
+#[test]
+fn grids_of_strangers() {
+    let caller = Caller::new();
+    let grid = |name: &str, label: &str| {
+        format!(
+            "scenario = \"links\"\n[[axis]]\nname = \"{name}\"\n\
+             values = [{{ label = \"{label}\", set = [\"seed=1\"] }}]\n"
+        )
+    };
+    for (name, label) in [("=cmd|x!A0", "a"), ("a", "@SUM(1)"), ("a", "\\u001b]0;x")] {
+        caller.write("g.toml", &grid(name, label));
+        caller.refused(USAGE, &["sweep", "g.toml"], &["not a valid name"]);
+    }
+    let flows = "[[flows]]\nsrc = \"a\"\ndst = \"b\"\n".repeat(1400);
+    let scenario = format!(
+        "ccs = [\"cubic\"]\nduration = \"1s\"\n[topology]\nhosts = [\"a\", \"b\"]\n\
+         [[topology.links]]\na = \"a\"\nb = \"b\"\nrate = \"1gbit\"\n{flows}"
+    );
+    caller.write("s.toml", &scenario);
+    let seeds: Vec<_> = (0..250).map(|seed| seed.to_string()).collect();
+    let grid = format!(
+        "scenario = \"s.toml\"\n[[axis]]\nname = \"seed\"\nkey = \"seed\"\nvalues = [{}]\n",
+        seeds.join(", ")
+    );
+    caller.write("g.toml", &grid);
+    caller.refused(USAGE, &["sweep", "g.toml"], &["all together"]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::net::UdpSocket;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
@@ -258,9 +258,12 @@ fn a_guest_finds_no_way_to_other_programs() {
 #include <sys/sem.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
 #include <sched.h>
 #include <unistd.h>
 #define WAY(what, got) do { if (got) puts(what); } while (0)
@@ -295,6 +298,15 @@ int main(int argc, char **argv) {
     child = syscall(SYS_clone3, &args, sizeof args);
     if (!child) _exit(0);
     WAY("a child in a user namespace, by clone3", child > 0);
+    /* Ways to outlive the run. */
+    int status = 0;
+    if (!(child = fork())) _exit(setsid() >= 0 || !setpgid(0, 0));
+    WAY("a child outside of its group", waitpid(child, &status, 0) != child || status);
+    child = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
+    if (!child) _exit(0);
+    WAY("a child of its parent's", child > 0);
+    WAY("a life longer than xdc's", !prctl(PR_SET_PDEATHSIG, 0));
+    WAY("open files that xdc cannot count", !prctl(PR_SET_DUMPABLE, 0));
     WAY("signals", !kill(getppid(), 0));
     WAY("ptrace", !ptrace(PTRACE_SEIZE, getppid(), 0, 0));
     /* Names, contents and memory of others. */
@@ -319,10 +331,12 @@ int main(int argc, char **argv) {
     WAY("a mode", !chmod(argv[3], 0777));
     WAY("an owner", !chown(argv[3], getuid(), getgid()));
     WAY("a time", !utimensat(AT_FDCWD, argv[3], NULL, 0));
+    WAY("attributes", getxattr(argv[3], "user.x", &byte, 1) >= 0 || errno != ENOSYS);
     WAY("a call of x32", syscall(SYS_getpid | 0x40000000) >= 0);
     WAY("a call of later kernels", syscall(460) >= 0 || errno != ENOSYS);
     /* There is no terminal; what counts is that nobody asked whether there is. */
     WAY("keys of a terminal", ioctl(0, TIOCSTI, "x") && errno != EPERM);
+    WAY("another use of a terminal", ioctl(0, TIOCSETD, &mount) && errno != EPERM);
     /* The kernel reads the lower half of the word. */
     WAY("keys, by a longer number", ioctl(0, TIOCSTI | 1ul << 32, "x") && errno != EPERM);
     /* What User Mode Linux needs. */
@@ -396,4 +410,45 @@ int main(void) {
     let text = said(&output);
     assert!(text.contains("made"), "{text}");
     assert_eq!(fs::read_dir(hostile.temp.path()).unwrap().count(), 0);
+}
+
+/// By a guest that ends at once, before anybody has looked at its files.
+#[test]
+fn what_a_shell_leaves_is_kept_and_has_a_limit() {
+    let program = r#"
+int main(void) {
+    char name[] = "/host/shared/owner0";
+    begin();
+    for (int n = 0; n < FILES; n++) {
+        name[sizeof name - 2] = n ? '0' + n : 0;
+        int f = open(name, O_WRONLY | O_CREAT, 0600);
+        (void)!ftruncate(f, n ? 4000L << 20 : 1);
+        close(f);
+    }
+    end();
+}
+"#;
+    for (files, kept) in [("1", true), ("4", false)] {
+        let hostile = Hostile::new(&program.replace("FILES", files));
+        let mut shell = Command::new(env!("CARGO_BIN_EXE_xdc"))
+            .args(["shell", "--engine", "uml", "--results"])
+            .arg(hostile.home.path().join("results"))
+            .envs(hostile.envs())
+            .env_remove("XDG_RUNTIME_DIR")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Held until the guest has ended.
+        let input = shell.stdin.take();
+        let output = shell.wait_with_output().unwrap();
+        drop(input);
+        let text = said(&output);
+        assert_eq!(output.status.success(), kept, "{text}");
+        assert_eq!(text.contains("has made more than"), !kept, "{text}");
+        let left = hostile.home.path().join("results/shell/1/shared/owner");
+        assert_eq!(left.exists(), kept, "{text}");
+        assert_eq!(fs::read_dir(hostile.temp.path()).unwrap().count(), 0);
+    }
 }

@@ -2,7 +2,6 @@
 //! Two results of one scenario side by side: do the engines agree?
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -11,6 +10,7 @@ use toml::Table;
 use crate::draw::overlay;
 use crate::error::{Error, Result};
 use crate::measure::metric::{self, Metric};
+use crate::owned;
 use crate::result::expect::format_value;
 use crate::result::stored::Stored;
 use crate::result::summary::Summary;
@@ -222,7 +222,7 @@ pub fn command(
         let mut ccs: Vec<_> = rows.iter().map(|row| row.cc).collect();
         ccs.dedup();
         let svg = overlay::svg(&ccs, &[&a.dir, &b.dir])?;
-        fs::write(path, svg).map_err(|err| Error::io(path.display(), &err))?;
+        owned::replace(path, svg).map_err(|err| Error::io(path.display(), &err))?;
     }
     if json {
         let rows: Vec<_> = rows.iter().map(Row::json).collect();

@@ -10,6 +10,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::error::{Error, Result};
+use crate::owned;
 
 /// To stdout.
 pub fn completions(command: &mut Command, shell: Shell) -> Result<()> {
@@ -34,7 +35,7 @@ fn page(command: &Command, name: &str, dir: &Path) -> Result<()> {
         .title(name)
         .section("1")
         .render(&mut text)
-        .and_then(|()| fs::write(&path, &text))
+        .and_then(|()| owned::replace(&path, &text))
         .map_err(|err| Error::io(path.display(), &err))?;
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
         if sub.get_name() != "help" {

@@ -131,8 +131,9 @@ pub fn command(request: &Request) -> Result<bool> {
     scenario::check_seed(seed)?;
     // Once before anything starts, so that a mistake costs nothing.
     let mut warnings = Vec::new();
+    let mut routes = None;
     for cc in &loaded.scenario.ccs {
-        let plan = plan::plan(&loaded.scenario, cc, seed, 1)
+        let plan = plan::plan_along(&mut routes, &loaded.scenario, cc, seed, 1)
             .map_err(|err| loaded.placed(err).or_hint(SEE_EXAMPLE))?;
         if kind == Kind::Host {
             host::check(&plan, request.allow_commands)?;

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use rustix::fs::{FileType, fstat};
+use xdc_proto::SHARED_FOLDER;
 
 use crate::error::{Error, Result};
 use crate::guest::Guest;
@@ -44,7 +45,7 @@ pub struct Request {
         hide_possible_values = true
     )]
     engine: Kind,
-    /// Where results are kept; what the guest leaves in /shared goes to DIR/shell/N.
+    /// Where results are kept; what the guest leaves in /shared goes to DIR/shell/N/shared.
     #[arg(long, value_name = "DIR", default_value = "results")]
     results: PathBuf,
 }
@@ -81,13 +82,15 @@ pub fn command(request: &Request) -> Result<bool> {
             Some(pending) => pending,
             None => Pending::new(&request.results, FOLDER)?,
         };
-        let mut copy = pending.create(name)?;
+        // Below a folder: a file of the result's own may have the same name.
+        let mut copy = pending.create(&format!("{SHARED_FOLDER}/{name}"))?;
         io::copy(file, &mut copy).map_err(|err| Error::io(name, &err))?;
         left = Some(pending);
         Ok(())
     });
     if let Some(pending) = left {
-        eprintln!("xdc: /shared is in {}", pending.keep()?.display());
+        let dir = pending.keep()?.join(SHARED_FOLDER);
+        eprintln!("xdc: /shared is in {}", dir.display());
     }
     outcome.map(|()| true)
 }

@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs;
 use std::path::PathBuf;
 
 use xdc_proto::{Direction, Flow, Job, Link, Queue, RunPlan, Topology, WatchedQueue};
@@ -11,6 +10,7 @@ use xdc_proto::{Direction, Flow, Job, Link, Queue, RunPlan, Topology, WatchedQue
 use crate::draw::topology;
 use crate::error::{Error, Result};
 use crate::home::Home;
+use crate::owned;
 use crate::scenario::paths::Paths;
 use crate::scenario::plan::plan;
 use crate::scenario::shape::Shape;
@@ -73,7 +73,7 @@ pub fn command(request: &Request) -> Result<bool> {
     };
     match request.svg.as_ref().zip(picture) {
         Some((file, picture)) => {
-            fs::write(file, picture).map_err(|err| Error::io(file.display(), &err))?;
+            owned::replace(file, picture).map_err(|err| Error::io(file.display(), &err))?;
             println!("{}", file.display());
         }
         None => print!("{}", crate::text::printable_lines(&words)),

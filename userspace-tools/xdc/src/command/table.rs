@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `xdc table`: a result as a Markdown table, so that a page's figures are those of a run.
 
-use std::fs;
 use std::path::PathBuf;
 
 use crate::error::{Error, Result};
 use crate::marked;
 use crate::measure::metric::{Metric, SEE_TABLE, Unknown};
+use crate::owned;
 use crate::result::expect::format_value;
-use crate::result::stored::Stored;
+use crate::result::stored::{self, Stored};
 use crate::text::printable;
 
 /// The part of a page that this command writes.
@@ -53,8 +53,8 @@ pub fn command(request: &Request) -> Result<bool> {
         None => print!("{text}"),
     }
     if let Some(to) = &request.plot {
-        let from = stored.dir.join("plots/overview.svg");
-        fs::copy(&from, to).map_err(|err| Error::io(from.display(), &err))?;
+        let plot = stored::read(&stored.dir, "plots/overview.svg")?;
+        owned::replace(to, plot).map_err(|err| Error::io(to.display(), &err))?;
     }
     Ok(true)
 }

@@ -28,7 +28,7 @@ use crate::scenario::engine::Kind;
 use crate::scenario::plan;
 use crate::scenario::{self, Loaded};
 use crate::text::printable_lines;
-use crate::{interrupt, pool};
+use crate::{interrupt, owned, pool};
 
 #[derive(clap::Args)]
 pub struct Request {
@@ -308,7 +308,8 @@ fn first_difference(place: &str, a: &Value, b: &Value) -> Option<Difference> {
 fn write_pcaps(dir: &Path, scenario: &str, record: &Record) -> Result<()> {
     for (port, packets) in record.captures.iter().enumerate() {
         let path = dir.join(format!("{scenario}-{}-{port}.pcap", record.cc));
-        fs::write(&path, capture::pcap(packets)).map_err(|err| Error::io(path.display(), &err))?;
+        owned::replace(&path, capture::pcap(packets))
+            .map_err(|err| Error::io(path.display(), &err))?;
     }
     Ok(())
 }

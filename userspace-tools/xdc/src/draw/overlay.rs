@@ -11,6 +11,7 @@ use xdc_measure::throughput::Line;
 use crate::draw::charts::{NARROW, peaks, shares};
 use crate::draw::plot::{self, BYTES, Chart, RATIO, TIME};
 use crate::error::{Error, Result};
+use crate::scenario::beside;
 use crate::text::printable;
 
 /// A row of flows.csv, and one of series.csv, as far as they are drawn.
@@ -44,7 +45,7 @@ pub fn svg(ccs: &[&str], dirs: &[&Path]) -> Result<String> {
             ..Line::default()
         };
         let mut all: BTreeMap<String, (usize, Vec<f64>)> = BTreeMap::new();
-        rows(&dir.join("flows.csv"), |flow: Flow| {
+        rows(dir, "flows.csv", |flow: Flow| {
             let (count, fcts_us) = all.entry(flow.cc).or_default();
             *count += 1;
             fcts_us.extend(flow.fct_us);
@@ -55,7 +56,7 @@ pub fn svg(ccs: &[&str], dirs: &[&Path]) -> Result<String> {
             lines.push(line(shares(&fcts_us, count)));
         }
         let mut all: BTreeMap<(String, String), Vec<(f64, f64)>> = BTreeMap::new();
-        rows(&dir.join("series.csv"), |sample: Sample| {
+        rows(dir, "series.csv", |sample: Sample| {
             if let Some(bytes) = sample.backlog_bytes.filter(|_| sample.kind == "queue") {
                 let series = all.entry((sample.cc, sample.id)).or_default();
                 series.push((sample.t_us, bytes));
@@ -92,10 +93,10 @@ pub fn svg(ccs: &[&str], dirs: &[&Path]) -> Result<String> {
     Ok(plot::file(&charts, 2))
 }
 
-/// Each row of a CSV file.
-fn rows<R: DeserializeOwned>(path: &Path, mut take: impl FnMut(R)) -> Result<()> {
-    let failed = |err: csv::Error| Error::failure(format!("{}: {err}", path.display()));
-    for row in csv::Reader::from_path(path).map_err(failed)?.deserialize() {
+/// Each row of a CSV file of a result.
+fn rows<R: DeserializeOwned>(dir: &Path, name: &str, mut take: impl FnMut(R)) -> Result<()> {
+    let failed = |err: csv::Error| Error::failure(format!("{}: {err}", dir.join(name).display()));
+    for row in csv::Reader::from_reader(beside::of_result(dir, name)?).deserialize() {
         take(row.map_err(failed)?);
     }
     Ok(())

@@ -30,8 +30,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_mkdir, libc::SYS_mkdirat, libc::SYS_rmdir, libc::SYS_unlink, libc::SYS_unlinkat,
     libc::SYS_rename, libc::SYS_renameat, libc::SYS_renameat2, libc::SYS_link, libc::SYS_linkat,
     libc::SYS_symlink, libc::SYS_symlinkat, libc::SYS_mknod, libc::SYS_mknodat, libc::SYS_umask,
-    // QEMU's 9p asks for attributes of files that Landlock lets it see, and sets none.
-    libc::SYS_getxattr, libc::SYS_lgetxattr, libc::SYS_fgetxattr, libc::SYS_llistxattr,
     // Memory.
     libc::SYS_brk, libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_mprotect,
     libc::SYS_madvise, libc::SYS_msync, libc::SYS_mincore, libc::SYS_memfd_create,
@@ -58,11 +56,19 @@ const ALLOWED: &[i64] = &[
     libc::SYS_rt_sigsuspend, libc::SYS_rt_sigtimedwait, libc::SYS_sigaltstack,
     // The process itself.
     libc::SYS_getpid, libc::SYS_getppid, libc::SYS_gettid, libc::SYS_getpgrp, libc::SYS_getpgid,
-    libc::SYS_setpgid, libc::SYS_getsid, libc::SYS_setsid, libc::SYS_getuid, libc::SYS_geteuid,
+    libc::SYS_getsid, libc::SYS_getuid, libc::SYS_geteuid,
     libc::SYS_getgid, libc::SYS_getegid, libc::SYS_getresuid, libc::SYS_getresgid, libc::SYS_getgroups,
     libc::SYS_capget, libc::SYS_prctl, libc::SYS_personality, libc::SYS_seccomp, libc::SYS_prlimit64,
     libc::SYS_getrlimit, libc::SYS_setrlimit, libc::SYS_getrusage, libc::SYS_times,
     libc::SYS_uname, libc::SYS_sysinfo, libc::SYS_getrandom,
+];
+
+/// QEMU's 9p asks for attributes of files, and sets none. Landlock does not restrict that.
+const ATTRIBUTES: &[i64] = &[
+    libc::SYS_getxattr,
+    libc::SYS_lgetxattr,
+    libc::SYS_fgetxattr,
+    libc::SYS_llistxattr,
 ];
 
 /// Arguments that are denied for a listed call: the call, the argument, the comparison, the value.
@@ -82,6 +88,17 @@ const DENIED_FOR: &[(i64, u8, SeccompCmpOp, u64)] = &[
     // Types keys into the terminal of whoever has started a shell.
     (libc::SYS_ioctl, 1, SeccompCmpOp::Eq, libc::TIOCSTI),
     (libc::SYS_ioctl, 1, SeccompCmpOp::Eq, libc::TIOCLINUX),
+    // Makes the terminal that of a modem, a mouse or a network device.
+    (libc::SYS_ioctl, 1, SeccompCmpOp::Eq, TIOCSETD),
+    // Hides what it has open from xdc.
+    (
+        libc::SYS_prctl,
+        0,
+        SeccompCmpOp::Eq,
+        libc::PR_SET_DUMPABLE as u64,
+    ),
+    // A child of xdc's instead of its own.
+    having(libc::CLONE_PARENT),
     // A child in namespaces of its own has all of root's capabilities in them.
     having(libc::CLONE_NEWNS),
     having(libc::CLONE_NEWCGROUP),
@@ -91,6 +108,9 @@ const DENIED_FOR: &[(i64, u8, SeccompCmpOp, u64)] = &[
     having(libc::CLONE_NEWPID),
     having(libc::CLONE_NEWNET),
 ];
+
+/// asm-generic/ioctls.h
+const TIOCSETD: u64 = 0x5423;
 
 /// A clone(2) with this flag. clone3(2), whose flags are in memory, is not listed: libraries take
 /// clone(2) where it does not exist.
@@ -105,14 +125,16 @@ const OF_TYPE: SeccompCmpOp = SeccompCmpOp::MaskedEq(0xf);
 type Filter = std::result::Result<BpfProgram, BackendError>;
 
 /// The kernel takes the strictest answer of all filters.
-pub fn filters() -> [Filter; 2] {
-    [allowed(), denied()]
+pub fn filters(attributes: bool) -> [Filter; 2] {
+    [allowed(attributes), denied()]
 }
 
 /// ENOSYS has libraries do without a call, as on an older kernel; EPERM ends some of them.
-fn allowed() -> Filter {
+fn allowed(attributes: bool) -> Filter {
+    let more: &[i64] = if attributes { ATTRIBUTES } else { &[] };
+    let all = ALLOWED.iter().chain(more);
     SeccompFilter::new(
-        ALLOWED.iter().map(|&call| (call, Vec::new())).collect(),
+        all.map(|&call| (call, Vec::new())).collect(),
         SeccompAction::Errno(libc::ENOSYS as u32),
         SeccompAction::Allow,
         TargetArch::x86_64,
@@ -123,11 +145,15 @@ fn allowed() -> Filter {
 fn denied() -> Filter {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     for (call, argument, compare, value) in DENIED_FOR {
-        let condition =
-            SeccompCondition::new(*argument, SeccompCmpArgLen::Dword, compare.clone(), *value)?;
-        let rule = SeccompRule::new(vec![condition])?;
+        let rule = SeccompRule::new(vec![condition(*argument, compare.clone(), *value)?])?;
         rules.entry(*call).or_default().push(rule);
     }
+    // It dies with xdc, whatever it asks for.
+    let outlive = SeccompRule::new(vec![
+        condition(0, SeccompCmpOp::Eq, libc::PR_SET_PDEATHSIG as u64)?,
+        condition(1, SeccompCmpOp::Ne, libc::SIGKILL as u64)?,
+    ])?;
+    rules.entry(libc::SYS_prctl).or_default().push(outlive);
     SeccompFilter::new(
         rules,
         SeccompAction::Allow,
@@ -137,13 +163,23 @@ fn denied() -> Filter {
     .try_into()
 }
 
+fn condition(
+    argument: u8,
+    compare: SeccompCmpOp,
+    value: u64,
+) -> std::result::Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, compare, value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_filters_can_be_built() {
-        assert!(filters().iter().all(|filter| filter.is_ok()));
+        for attributes in [false, true] {
+            assert!(filters(attributes).iter().all(|filter| filter.is_ok()));
+        }
     }
 
     /// Else the second filter has no meaning.

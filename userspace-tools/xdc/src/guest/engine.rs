@@ -236,8 +236,8 @@ pub fn runs_uml() -> bool {
 
 const QEMU: &str = "qemu-system-x86_64";
 
-/// What a guest may write that it is not given to read back: its messages, its console.
-pub const MAX_MESSAGE_BYTES: u64 = 4 << 30;
+/// Of the largest file that a guest makes.
+pub const MAX_FILE_BYTES: u64 = 4 << 30;
 
 /// What a guest's process may do here, beside what it has open: read `reads`, and write into its
 /// own directories. Where this machine cannot see to that, the caller hears of it.
@@ -272,7 +272,7 @@ fn reach(machine: &Machine, files: &Files<'_>, reads: Vec<PathBuf>, writes: &[&s
             .chain(writes.iter().map(PathBuf::from))
             .collect(),
         // UML's memory is a file, too.
-        file_limit_bytes: MAX_MESSAGE_BYTES.max((machine.memory_mb << 20) + (64 << 20)),
+        file_limit_bytes: MAX_FILE_BYTES.max((machine.memory_mb << 20) + (64 << 20)),
         confined: missing.is_none(),
     }
 }

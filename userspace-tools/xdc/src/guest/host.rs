@@ -18,6 +18,7 @@ use xdc_proto::{Job, Plan, Queue, RunPlan, TcQueue, privileged};
 
 use crate::error::{Error, Result};
 use crate::guest::engine::Engine;
+use crate::guest::room;
 use crate::home::{self, Home};
 use crate::interrupt;
 use crate::progress::Progress;
@@ -141,7 +142,8 @@ pub fn check(plan: &Plan, allow_commands: bool) -> Result<()> {
         return Ok(());
     };
     let parts = parts(run);
-    Kernel::running(&parts)?.check(run, &parts, loadable)
+    Kernel::running(&parts)?.check(run, &parts, loadable)?;
+    room::check(run)
 }
 
 /// What the ports of a network are made of.

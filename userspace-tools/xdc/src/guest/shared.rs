@@ -1,34 +1,68 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What a guest has left in its shared folder.
 
-use std::fs::{self, File};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, open, openat2, statat};
 
 use crate::error::{Error, Result};
+use crate::guest::usage::MAX_BYTES;
 
 /// QEMU's own, beside what the guest makes.
 const METADATA: &str = ".virtfs_metadata";
 
 /// Gives each file to `take`, with its name below `folder`. Links, which the guest may have made
-/// to anything of the host's, and special files are left out. The guest has ended.
-pub fn each_file(folder: &Path, mut take: impl FnMut(&str, &mut File) -> Result<()>) -> Result<()> {
-    let mut folders = vec![(String::new(), folder.to_path_buf())];
-    while let Some((prefix, dir)) = folders.pop() {
-        let entries = fs::read_dir(&dir).map_err(|err| Error::io(dir.display(), &err))?;
-        for entry in entries.flatten() {
-            let (Ok(name), Ok(kind)) = (entry.file_name().into_string(), entry.file_type()) else {
+/// to anything of the host's, and special files are left out, also if a process of the guest's is
+/// alive and puts them in the place of others.
+pub fn each_file(
+    folder: &Path,
+    mut take: impl FnMut(&str, &mut dyn Read) -> Result<()>,
+) -> Result<()> {
+    let failed =
+        |name: &str, err: rustix::io::Errno| Error::io(folder.join(name).display(), &err.into());
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let top =
+        open(folder, flags | OFlags::DIRECTORY, Mode::empty()).map_err(|err| failed("", err))?;
+    let below = |name: &str, more| -> rustix::io::Result<OwnedFd> {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        openat2(&top, name, flags | more, Mode::empty(), resolve)
+    };
+    let mut left = MAX_BYTES;
+    let mut folders = vec![".".to_owned()];
+    while let Some(inner) = folders.pop() {
+        let dir = below(&inner, OFlags::DIRECTORY).map_err(|err| failed(&inner, err))?;
+        for entry in Dir::read_from(&dir).map_err(|err| failed(&inner, err))? {
+            let entry = entry.map_err(|err| failed(&inner, err))?;
+            let Ok(name) = entry.file_name().to_str() else {
                 continue;
             };
-            let path = entry.path();
-            if kind.is_dir() && name != METADATA {
-                folders.push((format!("{prefix}{name}/"), path));
-            } else if kind.is_file() {
-                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let file = open(&path, flags, Mode::empty())
-                    .map_err(|err| Error::io(path.display(), &err.into()))?;
-                take(&format!("{prefix}{name}"), &mut File::from(file))?;
+            if matches!(name, "." | ".." | METADATA) {
+                continue;
+            }
+            let path = match inner.as_str() {
+                "." => name.to_owned(),
+                inner => format!("{inner}/{name}"),
+            };
+            let stat = statat(&dir, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+            match stat.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+                Ok(FileType::Directory) => folders.push(path),
+                Ok(FileType::RegularFile) => {
+                    let file = below(&path, OFlags::empty()).map_err(|err| failed(&path, err))?;
+                    let mut file = File::from(file).take(left);
+                    take(&path, &mut file)?;
+                    left = file.limit();
+                    if left == 0 {
+                        return Err(Error::failure(format!(
+                            "the guest has left more than {} GB in /shared",
+                            MAX_BYTES >> 30
+                        ))
+                        .hint("less data in /shared"));
+                    }
+                }
+                _ => {}
             }
         }
     }
@@ -38,7 +72,7 @@ pub fn each_file(folder: &Path, mut take: impl FnMut(&str, &mut File) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -59,5 +93,18 @@ mod tests {
         })
         .unwrap();
         assert_eq!(found, [("below/a".to_owned(), "a's".to_owned())]);
+        // A folder that becomes a link while it is read.
+        symlink(dir.path(), dir.path().join("top")).unwrap();
+        assert!(each_file(&dir.path().join("top"), |_, _| Ok(())).is_err());
+        fs::create_dir(dir.path().join("later")).unwrap();
+        fs::write(dir.path().join("later/z"), "").unwrap();
+        let swapped = each_file(dir.path(), |_, _| {
+            for name in ["below", "later"] {
+                let _ = fs::rename(dir.path().join(name), dir.path().join(name.repeat(2)));
+                let _ = symlink("/etc", dir.path().join(name));
+            }
+            Ok(())
+        });
+        assert!(swapped.is_err());
     }
 }

@@ -21,7 +21,7 @@ use landlock::{
     RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
 };
 use rustix::process::{Pid, Resource, Rlimit, Signal};
-use rustix::process::{getpid, getppid, set_parent_process_death_signal, setrlimit};
+use rustix::process::{getpid, getppid, set_parent_process_death_signal, setrlimit, setsid};
 use rustix::thread::{
     CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capabilities,
     configure_capability_in_ambient_set, set_capabilities, set_capabilities_secure_bits,
@@ -80,6 +80,9 @@ pub fn become_program(parent: i32, words: &[OsString]) -> Result<Infallible> {
     if getppid() != Pid::from_raw(parent) {
         return Err(Error::failure("the parent is gone"));
     }
+    // A group of its own, which the filter does not let it leave, so that one signal ends all of
+    // it. Fails if it has one.
+    let _ = setsid();
     let limit = Some(reach.file_limit_bytes);
     setrlimit(
         Resource::Fsize,
@@ -153,7 +156,9 @@ fn confine(reach: &Reach) -> Result<()> {
         // Nothing that is executed gives new privileges, either.
         .and_then(landlock::RulesetCreated::restrict_self)
         .map_err(|err| failed("Landlock", &err))?;
-    for filter in calls::filters() {
+    // Who may read every file may read its attributes.
+    let reads_all = reach.reads.iter().any(|path| path == Path::new("/"));
+    for filter in calls::filters(reads_all) {
         let filter = filter.map_err(|err| failed("the filter of system calls", &err))?;
         seccompiler::apply_filter(&filter)
             .map_err(|err| failed("the filter of system calls", &err))?;

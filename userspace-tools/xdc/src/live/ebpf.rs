@@ -3,12 +3,14 @@
 
 use std::env;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use aya::Ebpf;
 
 use crate::error::{Error, Result};
 use crate::home::Home;
+use crate::trust::Trust;
 
 /// An object's programs and maps, and where it was found. `needs` is a hint: what the kernel has to have.
 pub fn load(object: &str, needs: &str) -> Result<(PathBuf, Ebpf)> {
@@ -22,22 +24,30 @@ pub fn load(object: &str, needs: &str) -> Result<(PathBuf, Ebpf)> {
 /// Beside this program, in the library of its PREFIX, or where the checkout builds it.
 fn find(object: &str) -> Result<PathBuf> {
     let own = env::current_exe().map_err(|err| Error::io("finding xdc itself", &err))?;
+    let author = fs::metadata(&own).map(|meta| meta.uid()).ok();
+    let trust = Trust::of_caller(author);
     let beside = own.with_file_name(object);
     let library = own.with_file_name("../lib/xdc").join(object);
+    if let Some(path) = trusted(&trust, [beside, library])? {
+        return Ok(path);
+    }
     let built = match Home::find() {
         Ok(home) => home.guest_program(object)?,
         Err(_) => None,
     };
-    [Some(beside), Some(library), built]
-        .into_iter()
-        .flatten()
-        .find(|path| path.is_file())
-        .ok_or_else(|| {
-            Error::failure(format!(
-                "{object}, the eBPF of this command, is not beside xdc"
-            ))
-            .hint("make tracing, or put it into the folder of xdc")
-        })
+    built.filter(|path| path.is_file()).ok_or_else(|| {
+        Error::failure(format!(
+            "{object}, the eBPF of this command, is not beside xdc"
+        ))
+        .hint("make tracing, or put it into the folder of xdc")
+    })
+}
+
+/// The first one that is there, which nobody else can have written.
+fn trusted(trust: &Trust, paths: [PathBuf; 2]) -> Result<Option<PathBuf>> {
+    let found = paths.into_iter().find(|path| path.is_file());
+    found.iter().try_for_each(|path| trust.check(path))?;
+    Ok(found)
 }
 
 /// The object is of another version than this program.
@@ -59,4 +69,26 @@ fn refusal(doing: &str, err: &dyn std::error::Error) -> Error {
         cause = err.source();
     }
     Error::failure(format!("{doing}: {}", causes.join(": ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn an_object_that_others_can_write_is_not_loaded() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = ["a", "b"].map(|name| dir.path().join(name));
+        let trust = Trust::of_caller(None);
+        let found = || trusted(&trust, paths.clone());
+        assert_eq!(found().unwrap(), None);
+        fs::write(&paths[1], "").unwrap();
+        let mode = |mode| fs::set_permissions(&paths[1], fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o644);
+        assert_eq!(found().unwrap().as_ref(), Some(&paths[1]));
+        mode(0o666);
+        assert!(found().is_err());
+    }
 }

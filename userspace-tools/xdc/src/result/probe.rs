@@ -57,7 +57,7 @@ pub fn scale(runner: &Runner<'_>, scenario: &Scenario, seed: u64) -> Result<u32>
         .flows
         .iter()
         .zip(base_rtts_us)
-        .map(|(flow, base_rtt_us)| cpu_us(flow) / (RTT_SHARE * base_rtt_us))
+        .map(|(flow, base_rtt_us)| slowdown(cpu_us(flow), base_rtt_us))
         .fold(1.0, f64::max);
     let by_rate = nominal_bps / (RATE_SHARE * measured_bps);
     runner.progress.note(&format!(
@@ -71,6 +71,14 @@ pub fn scale(runner: &Runner<'_>, scenario: &Scenario, seed: u64) -> Result<u32>
             .fold(f64::MAX, f64::min)
     ));
     Ok(by_rate.max(by_rtt).ceil() as u32)
+}
+
+/// By which the CPU's part of an RTT is small; 1 where there is no RTT that it could be a part of.
+fn slowdown(cpu_us: f64, base_rtt_us: f64) -> f64 {
+    match base_rtt_us > 0.0 {
+        true => cpu_us / (RTT_SHARE * base_rtt_us),
+        false => 1.0,
+    }
 }
 
 /// No delays, rates and queues beyond reach, flows without end, nothing that changes a link.
@@ -108,6 +116,12 @@ fn make_fast(run: &mut RunPlan) -> Result<Vec<f64>> {
 mod tests {
     use super::*;
     use crate::scenario::{parse, tests::SMALL};
+
+    #[test]
+    fn a_path_without_delay_asks_for_no_scale() {
+        assert_eq!(slowdown(3.0, 0.0), 1.0);
+        assert!(slowdown(3.0, 100.0) > 1.0);
+    }
 
     #[test]
     fn a_flow_stands_for_all_between_its_hosts() {

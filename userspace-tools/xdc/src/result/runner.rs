@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Runs of a scenario in guests, one guest a run.
 
+use std::sync::Once;
 use std::time::Duration;
 
 use xdc_measure::figures;
@@ -9,13 +10,14 @@ use xdc_proto::{FRAME_BYTES, Job, Message, Plan, RunPlan, Tap, Topology, tap_fra
 
 use crate::error::{Error, Result};
 use crate::guest::engine::{Engine, Machine};
-use crate::guest::{Guest, Watch};
+use crate::guest::{Guest, Watch, room};
 use crate::home::Home;
 use crate::progress::{Progress, Task};
 use crate::result::files::Pending;
 use crate::result::{probe, provenance};
 use crate::scenario::budget::Budget;
-use crate::scenario::{self, Loaded, Scenario, plan, tunnel};
+use crate::scenario::{self, Loaded, Scenario, plan};
+use crate::units::Size;
 use crate::{interrupt, pool};
 
 /// For `--pcap` without names.
@@ -132,6 +134,17 @@ impl Runner<'_> {
                 "'cpus' is for an emulated machine: user-mode Linux has one, and a host its own";
             return Err(Error::usage(what).hint("--engine qemu"));
         }
+        if self.engine == Engine::Host
+            && let Some(bytes) = room::fit_buffers(run)?
+        {
+            static SHOWN: Once = Once::new();
+            SHOWN.call_once(|| {
+                self.progress.note(&format!(
+                    "a socket can buffer {}: TCP of this machine has no more for all flows",
+                    Size(bytes)
+                ));
+            });
+        }
         run.trace = self.trace.to_vec();
         run.taps.extend(uplinks(&run.topology, self.pcap)?);
         let mut record = Record::new(&run.cc, run.clone());
@@ -230,9 +243,6 @@ fn follow(task: &mut Task, message: &Message) {
 /// A CPU, if the scenario asks for no more, so that two guests may share this machine, and memory for what flows may buffer.
 fn machine(engine: Engine, run: &RunPlan) -> Machine {
     const BASE_MB: u64 = 1024;
-    /// Measured: 403 kB a node with its links in fabric-two-dc; and as much again for packets.
-    const NODE_KB: u64 = 256;
-    const LINK_KB: u64 = 256;
     /// What the agent's buffer of events takes, and some more.
     const TRACE_MB: u64 = 192;
     // Of thousands of flows few are there at a time.
@@ -243,9 +253,7 @@ fn machine(engine: Engine, run: &RunPlan) -> Machine {
         .map(|flow| (flow.sndbuf_bytes + flow.rcvbuf_bytes) >> 20)
         .sum::<u64>()
         .min(MOST_MB);
-    let (nodes, links) = (run.topology.nodes.len(), run.topology.links.len());
-    let tunnels = tunnel::memory_bytes(&run.topology.tunnels) >> 20;
-    let network = ((nodes as u64 * NODE_KB + links as u64 * LINK_KB) >> 10) + tunnels;
+    let network = room::network_mb(run);
     let trace = if run.trace.is_empty() { 0 } else { TRACE_MB };
     let taps = run.taps.len() * tap_frames(run.taps.len()) * FRAME_BYTES;
     let taps = taps as u64 >> 20;

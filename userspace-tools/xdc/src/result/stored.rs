@@ -2,13 +2,14 @@
 //! Results that lie on disk.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::result::summary::{SCHEMA, Summary};
-use crate::scenario::{self, Scenario};
+use crate::scenario::{self, Scenario, beside};
 
 /// Of a file that is read as a whole.
 const MAX_BYTES: u64 = 256 << 20;
@@ -27,28 +28,35 @@ impl Stored {
     /// scenario's name stands for its directory in `results`.
     pub fn open(named: &Path, results: &Path) -> Result<Self> {
         let dir = find(named, results)?;
-        let read = |name: &str| {
-            let path = dir.join(name);
-            let failed = |err: &std::io::Error| Error::io(path.display(), err);
-            let meta = fs::metadata(&path).map_err(|err| failed(&err))?;
-            if !meta.is_file() || meta.len() > MAX_BYTES {
-                return Err(Error::failure(format!(
-                    "{} was not written by xdc run",
-                    path.display()
-                )));
-            }
-            fs::read_to_string(&path).map_err(|err| failed(&err))
-        };
-        let summary = parse(&read("summary.json")?)
+        let summary = parse(&read(&dir, "summary.json")?)
             .map_err(|err| err.about(dir.join("summary.json").display()))?;
         let name = dir.join("scenario.toml").display().to_string();
-        let (scenario, toml) = scenario::parse_stored(&name, &read("scenario.toml")?)?;
+        let (scenario, toml) = scenario::parse_stored(&name, &read(&dir, "scenario.toml")?)?;
         Ok(Self {
             dir,
             summary,
             scenario,
             toml,
         })
+    }
+}
+
+/// The text of a file of a result. No link is followed.
+pub fn read(dir: &Path, name: &str) -> Result<String> {
+    let failed = |err| Error::io(dir.join(name).display(), &err);
+    let mut text = String::new();
+    let file = beside::of_result(dir, name)?;
+    file.take(MAX_BYTES + 1)
+        .read_to_string(&mut text)
+        .map_err(failed)?;
+    match text.len() as u64 > MAX_BYTES {
+        true => Err(Error::failure(format!(
+            "{} is larger than {} MB",
+            dir.join(name).display(),
+            MAX_BYTES >> 20
+        ))
+        .hint("a result as xdc run wrote it")),
+        false => Ok(text),
     }
 }
 

@@ -45,9 +45,26 @@ pub fn scenario(dir: &Path, name: &str) -> Result<Option<(PathBuf, String)>> {
 
 /// The text of a scenario that the caller names, wherever that is.
 pub fn named(path: &Path) -> Result<String> {
+    text(path, named_file(path)?)
+}
+
+/// A file that the caller names, of any size.
+pub fn named_file(path: &Path) -> Result<File> {
     let flags = READ | OFlags::NONBLOCK;
     let file = rustix::fs::open(path, flags, Mode::empty());
-    text(path, file.map_err(|err| failed(path, err))?.into())
+    let file = file.map_err(|err| failed(path, err))?.into();
+    check_regular(path, &file)?;
+    Ok(file)
+}
+
+/// Opens a file below the folder of a result, which may be a stranger's as well.
+pub fn of_result(dir: &Path, name: &str) -> Result<File> {
+    let (path, file) = open(dir, name)?.ok_or_else(|| {
+        Error::failure(format!("{} has no file '{name}'", dir.display()))
+            .hint("a result as xdc run wrote it")
+    })?;
+    check_regular(&path, &file)?;
+    Ok(file)
 }
 
 const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
@@ -80,7 +97,7 @@ fn open(dir: &Path, name: &str) -> Result<Option<(PathBuf, File)>> {
         Err(Errno::LOOP) => Err(Error::usage(format!(
             "'{name}' is a symbolic link, or lies behind one"
         ))
-        .hint("a copy of the file beside the scenario")),
+        .hint("a copy of the file instead of the link")),
         Err(err) => Err(failed(&path, err)),
     }
 }
@@ -99,10 +116,7 @@ fn text(path: &Path, file: File) -> Result<String> {
 /// Reads a regular file, whose length may change meanwhile.
 fn content(path: &Path, file: File, most_bytes: u64) -> Result<Vec<u8>> {
     let failed = |err| Error::io(path.display(), &err);
-    if !file.metadata().map_err(failed)?.is_file() {
-        let sentence = format!("{} is not a regular file", path.display());
-        return Err(Error::usage(sentence).hint("a file, not a pipe or a device"));
-    }
+    check_regular(path, &file)?;
     let mut content = Vec::new();
     let mut start = file.take(most_bytes + 1);
     start.read_to_end(&mut content).map_err(failed)?;
@@ -113,6 +127,20 @@ fn content(path: &Path, file: File, most_bytes: u64) -> Result<Vec<u8>> {
             most_bytes >> 20
         ))),
         false => Ok(content),
+    }
+}
+
+fn check_regular(path: &Path, file: &File) -> Result<()> {
+    let meta = file.metadata();
+    match meta
+        .map_err(|err| Error::io(path.display(), &err))?
+        .is_file()
+    {
+        true => Ok(()),
+        false => {
+            let sentence = format!("{} is not a regular file", path.display());
+            Err(Error::usage(sentence).hint("a file, not a pipe or a device"))
+        }
     }
 }
 
@@ -158,11 +186,12 @@ mod tests {
         symlink("/etc", dir.path().join("folder")).unwrap();
         for name in ["link", "folder/passwd"] {
             assert!(said(&dirs, name).contains("symbolic link"), "{name}");
+            assert!(of_result(dir.path(), name).is_err(), "{name}");
         }
         let fifo = dir.path().join("fifo");
         rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
         assert!(said(&dirs, "fifo").contains("not a regular file"));
-        assert!(named(&fifo).is_err());
+        assert!(named(&fifo).is_err() && of_result(dir.path(), "fifo").is_err());
     }
 
     #[test]

@@ -15,6 +15,9 @@ use crate::error::{Error, Result};
 use crate::scenario::CcSpec;
 use crate::text::nearest;
 
+/// A result has pictures of these names beside those of its congestion controls.
+const OF_RESULTS: [&str; 2] = ["overview", "fct"];
+
 /// A congestion control that xdc knows how to run, or a combination that has a name.
 #[derive(Debug)]
 struct KnownCc {
@@ -240,6 +243,12 @@ pub fn find(name: &str, own: &BTreeMap<String, CcSpec>) -> Result<Cc> {
         return Ok(cc);
     };
     CONGESTION_CONTROL.check(kernel)?;
+    if OF_RESULTS.contains(&name) || name.starts_with("trace-") {
+        return Err(
+            Error::usage(format!("[cc.{name}] has the name of a file of each result"))
+                .hint("another name"),
+        );
+    }
     if let Some(known) = known(name).filter(|known| known.cc != kernel) {
         return Err(Error::usage(format!(
             "[cc.{name}] is '{}' already and cannot be '{kernel}'",

@@ -29,8 +29,8 @@ pub const MAX_PROGRAMS: usize = 1_000;
 pub const MAX_COMMAND_BYTES: usize = 10_000;
 /// Cells of a sweep.
 pub const MAX_CELLS: usize = 100_000;
-/// Of the texts of a sweep's scenarios, and of what is set in them, all points together. A
-/// scenario in memory is some ten times its text.
+/// Of a sweep's scenarios, by their texts and values, and of what is set in them, all points
+/// together. They take a few times as much.
 pub const MAX_GRID_BYTES: usize = 512 << 20;
 /// Of an emulated machine.
 pub const MAX_CPUS: u32 = 64;
@@ -243,12 +243,12 @@ fn names(scenario: &Scenario, m: &mut Mistakes) {
     }
 }
 
-/// Of a group or a queue.
+/// Of a group, a queue, or an axis and its values: it is a cell of a table.
 pub fn group_name(name: &str) -> Result<()> {
     let formula = name.starts_with(['=', '+', '-', '@']);
     if name.is_empty() || name.len() > MAX_NAME || formula || name.contains(is_control) {
         return Err(Error::usage(format!(
-            "'{}' is not a valid name of a group or a queue",
+            "'{}' is not a valid name of a group, a queue or an axis",
             short(name)
         ))
         .hint(format!(

@@ -27,8 +27,8 @@ pub struct Loaded {
     pub name: String,
     pub scenario: Scenario,
     pub toml: Table,
-    /// Of its file, and of the one that it extends.
-    pub text_bytes: usize,
+    /// About what it takes, with its files.
+    pub memory_bytes: usize,
     sources: Sources,
 }
 
@@ -84,18 +84,30 @@ pub fn load(home: Option<&Home>, name_or_path: &str, sets: &[String]) -> Result<
     let text_bytes = files.iter().map(|(_, text)| text.len()).sum::<usize>();
     let sources = Sources::of(&files, sets);
     let mut loaded = finish(&name, table, sources, true).map_err(|err| err.or_hint(SEE_EXAMPLE))?;
-    loaded.text_bytes = text_bytes;
+    let values = loaded.toml.values().map(values).sum::<usize>();
+    loaded.memory_bytes = text_bytes + values * VALUE_BYTES;
     let beside = home
         .map(Home::scenarios)
         .or(path.parent().map(Path::to_path_buf));
     let shipped = beside.unwrap_or_default().join("cdf");
     read_beside(&mut loaded.scenario, &dirs, &shipped).map_err(|err| loaded.sources.placed(err))?;
     let sizes = loaded.scenario.files.values();
-    loaded.text_bytes += sizes.map(|file| file.text.len()).sum::<usize>();
+    loaded.memory_bytes += sizes.map(|file| file.text.len()).sum::<usize>();
     let mistakes = check::with_files(&loaded.scenario);
     match loaded.sources.all(mistakes) {
         None => Ok(loaded),
         Some(err) => Err(err),
+    }
+}
+
+/// Memory of a value of a scenario: as TOML, as what it means, and its place in the file.
+const VALUE_BYTES: usize = 1 << 10;
+
+fn values(value: &Value) -> usize {
+    match value {
+        Value::Table(table) => 1 + table.values().map(values).sum::<usize>(),
+        Value::Array(all) => 1 + all.iter().map(values).sum::<usize>(),
+        _ => 1,
     }
 }
 
@@ -186,7 +198,7 @@ pub fn parse(name: &str, text: &str, sets: &[String]) -> Result<Loaded> {
     let table = syntax(&file)?;
     let loaded = finish(name, table, Sources::of(&[file], sets), false)?;
     Ok(Loaded {
-        text_bytes: text.len(),
+        memory_bytes: text.len(),
         ..loaded
     })
 }
@@ -242,7 +254,7 @@ fn finish(name: &str, mut table: Table, sources: Sources, asks_tc: bool) -> Resu
                 name: name.to_owned(),
                 scenario,
                 toml: table,
-                text_bytes: 0,
+                memory_bytes: 0,
                 sources,
             })
         }

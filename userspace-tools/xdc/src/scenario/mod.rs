@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Experiments as TOML: topology, queues, traffic, what is measured, what the paper says.
 
-mod beside;
+pub mod beside;
 pub mod budget;
 pub mod ccs;
 mod check;

@@ -16,8 +16,11 @@ const DEVICE_NAME_BYTES: usize = 15;
 /// Entries of all trees that are kept, four bytes each.
 const MAX_KEPT: usize = 16 << 20;
 
-/// Ports that are looked at for trees, some nanoseconds each.
-const MAX_STEPS: u64 = 256 << 20;
+/// Ports that are looked at for trees and links that are walked, some nanoseconds each.
+const MAX_STEPS: u64 = 192 << 20;
+
+/// What a walk takes beside its links, in links.
+const WALK_STEPS: usize = 8;
 
 /// Links of a way: the largest time to live of an IP packet.
 const MAX_HOPS: usize = 255;
@@ -64,6 +67,30 @@ const UNREACHED: u32 = u32::MAX;
 
 impl Routes {
     pub fn new(topology: &Topology) -> Result<Rc<Self>> {
+        Self::with_steps(topology, 0)
+    }
+
+    /// `known`, which becomes that of this topology; what was walked before counts.
+    pub fn reuse(known: &mut Option<Rc<Self>>, topology: &Topology) -> Result<Rc<Self>> {
+        let routes = match known.take() {
+            Some(routes) if routes.fits(topology) => routes,
+            other => Self::with_steps(topology, other.map_or(0, |other| other.steps.get()))?,
+        };
+        Ok(Rc::clone(known.insert(routes)))
+    }
+
+    fn fits(&self, topology: &Topology) -> bool {
+        let number = |name: &String| self.by_name.get(name).copied();
+        let mut nodes = topology.nodes.iter().enumerate();
+        let mut links = topology.links.iter().zip(&self.ends);
+        topology.nodes.len() == self.routers.len()
+            && topology.links.len() == self.ends.len()
+            && nodes
+                .all(|(n, node)| number(&node.name) == Some(n) && node.router == self.routers[n])
+            && links.all(|(link, &(a, b))| number(&link.a) == Some(a) && number(&link.b) == Some(b))
+    }
+
+    fn with_steps(topology: &Topology, steps: u64) -> Result<Rc<Self>> {
         let mut by_name = HashMap::new();
         for (i, node) in topology.nodes.iter().enumerate() {
             if by_name.insert(node.name.clone(), i).is_some() {
@@ -76,7 +103,7 @@ impl Routes {
             ports: vec![Vec::new(); topology.nodes.len()],
             ends: Vec::new(),
             trees: RefCell::default(),
-            steps: Cell::new(0),
+            steps: Cell::new(steps),
         };
         let mut parallel: HashMap<(usize, usize), usize> = HashMap::new();
         for (link, ends) in topology.links.iter().enumerate() {
@@ -115,6 +142,7 @@ impl Routes {
     /// Number of each link from one node to another, and whether it is crossed from a to b, the
     /// last one first; None where no path leads.
     fn ports_between(&self, from: usize, to: usize) -> Result<Option<Vec<(usize, bool)>>> {
+        self.check_steps()?;
         let mut walk = Vec::new();
         if from == to {
             return Ok(Some(walk));
@@ -149,18 +177,27 @@ impl Routes {
             }
         }
         walk.extend(first.map(|port| (port.link, port.forward)));
+        let steps = self.steps.get() + (walk.len() + WALK_STEPS) as u64;
+        self.steps.set(steps);
         Ok(Some(walk))
+    }
+
+    /// An error once too much was walked, after which nothing more is.
+    pub fn check_steps(&self) -> Result<()> {
+        match self.steps.get() > MAX_STEPS {
+            false => Ok(()),
+            true => Err(
+                Error::usage("the paths between the hosts take too long to find").hint(
+                    "flows between fewer hosts, more hosts at a switch, fewer links or \
+                     congestion controls",
+                ),
+            ),
+        }
     }
 
     /// Fewest hops, the earlier link where two would do, and only routers on the way.
     fn tree(&self, from: usize) -> Result<Tree> {
         let mut steps = self.steps.get();
-        if steps > MAX_STEPS {
-            return Err(
-                Error::usage("the paths between the hosts take too long to find")
-                    .hint("flows between fewer hosts, more hosts at a switch, or fewer links"),
-            );
-        }
         let mut tree: Tree = vec![UNREACHED; self.ports.len()];
         let mut queue = VecDeque::from([from]);
         while let Some(here) = queue.pop_front() {
@@ -221,10 +258,18 @@ impl<'a> Paths<'a> {
 
     /// Of a packet of so many bytes, or a full one.
     fn idle_ns(&self, from: &str, to: &str, bytes: Option<u32>) -> Result<u64> {
-        let walk = self.walk(from, to)?.into_iter();
-        Ok(walk
-            .map(|(link, direction)| direction.idle_ns(bytes.unwrap_or(link.mtu)))
-            .fold(0, u64::saturating_add))
+        Ok(self.idle_ns_of(&self.ports(from, to)?, bytes))
+    }
+
+    fn idle_ns_of(&self, ports: &[(usize, bool)], bytes: Option<u32>) -> u64 {
+        let walk = ports.iter().map(|&port| self.link(port));
+        walk.map(|(link, direction)| direction.idle_ns(bytes.unwrap_or(link.mtu)))
+            .fold(0, u64::saturating_add)
+    }
+
+    fn link(&self, (number, forward): (usize, bool)) -> (&'a Link, &'a Direction) {
+        let link = &self.topology.links[number];
+        (link, if forward { &link.ab } else { &link.ba })
     }
 
     /// Number of each link from one node to another, and whether it is crossed from a to b.
@@ -246,11 +291,7 @@ impl<'a> Paths<'a> {
     /// The links from one node to another, the last one first, and the direction of each.
     pub fn walk(&self, from: &str, to: &str) -> Result<Vec<(&'a Link, &'a Direction)>> {
         let ports = self.ports(from, to)?;
-        let links = ports.into_iter().map(|(number, forward)| {
-            let link = &self.topology.links[number];
-            (link, if forward { &link.ab } else { &link.ba })
-        });
-        Ok(links.collect())
+        Ok(ports.into_iter().map(|port| self.link(port)).collect())
     }
 
     /// The longest base RTT between two hosts whose path there crosses a port of each name. A
@@ -258,19 +299,20 @@ impl<'a> Paths<'a> {
     pub fn longest_rtts_ns<'n>(&self, names: &[[Option<&'n str>; 2]]) -> HashMap<&'n str, u64> {
         let nodes = &self.topology.nodes;
         let hosts: Vec<_> = (0..nodes.len()).filter(|&n| !nodes[n].router).collect();
-        let mut longest = HashMap::new();
+        let mut longest_ns: Vec<[Option<u64>; 2]> = vec![[None; 2]; names.len()];
         let mut cross = |src: usize, dst: usize| {
             // Hosts that no path joins exchange nothing.
-            let Ok(ports) = self.ports_between(src, dst) else {
+            let both = (self.ports_between(src, dst), self.ports_between(dst, src));
+            let (Ok(there), Ok(back)) = both else {
                 return;
             };
-            let Ok(rtt_us) = self.base_rtt_us(&nodes[src].name, &nodes[dst].name) else {
-                return;
-            };
-            for (link, forward) in ports {
-                if let Some(name) = names[link][usize::from(!forward)] {
-                    let known = longest.entry(name).or_insert(0);
-                    *known = (rtt_us * 1e3).round().max(*known as f64) as u64;
+            let ack = Some(self.topology.ack_bytes());
+            for (there, back) in [(&there, &back), (&back, &there)] {
+                let there_ns = self.idle_ns_of(there, None);
+                let rtt_ns = there_ns.saturating_add(self.idle_ns_of(back, ack));
+                for &(link, forward) in there {
+                    let known = &mut longest_ns[link][usize::from(!forward)];
+                    *known = Some(rtt_ns).max(*known);
                 }
             }
         };
@@ -281,10 +323,15 @@ impl<'a> Paths<'a> {
         {
             for &dst in hosts.iter().filter(|&&dst| dst != src) {
                 cross(src, dst);
-                cross(dst, src);
             }
         }
-        longest
+        let mut by_name = HashMap::new();
+        let ports = names.iter().flatten().zip(longest_ns.iter().flatten());
+        for (name, rtt_ns) in ports.filter_map(|(name, rtt_ns)| name.zip(*rtt_ns)) {
+            let known = by_name.entry(name).or_insert(0);
+            *known = rtt_ns.max(*known);
+        }
+        by_name
     }
 
     fn ports_between(&self, from: usize, to: usize) -> Result<Vec<(usize, bool)>> {
@@ -319,7 +366,7 @@ fn device(peer: &str, nth: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::plan::tests::topology_of;
+    use crate::scenario::plan::{plan_along, tests::topology_of};
 
     const TREE: &str = r#"
 kind = "fat-tree"
@@ -361,6 +408,25 @@ wan = { links = 8, delay = "900us" }
         }
         // One for each edge switch.
         assert_eq!(paths.routes.trees.borrow().len(), 2 * 32);
+    }
+
+    #[test]
+    fn all_congestion_controls_share_what_may_be_walked() {
+        let scenario = crate::scenario::parse("small", crate::scenario::tests::SMALL, &[]);
+        let mut scenario = scenario.unwrap().scenario;
+        scenario.ccs = ["cubic", "reno"].map(str::to_owned).to_vec();
+        let mut known = None;
+        let mut plan = |cc: &str| {
+            plan_along(&mut known, &scenario, cc, 1, 1).unwrap();
+            let routes = known.as_ref().unwrap();
+            (routes.steps.get(), routes.trees.borrow().len())
+        };
+        let (one, both) = (plan("cubic"), plan("reno"));
+        // The trees are those of the first; the walks are not.
+        assert!(one.0 < both.0 && both.0 < 2 * one.0 && one.1 == both.1);
+        let routes = known.unwrap();
+        routes.steps.set(MAX_STEPS + 1);
+        assert!(plan_along(&mut Some(routes), &scenario, "cubic", 1, 1).is_err());
     }
 
     #[test]

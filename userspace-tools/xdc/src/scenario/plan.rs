@@ -6,6 +6,7 @@
 //! (`_us`, `_ms`, `_mbps`), and those of our modules are scaled with it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
 
 use xdc_algo::{Kind, MODULES};
 use xdc_measure::record::MAX_SCALE;
@@ -56,6 +57,17 @@ const MAX_SERIES: usize = 64;
 
 /// The plan of one run.
 pub fn plan(scenario: &Scenario, cc: &str, seed: u64, scale: u32) -> Result<Plan> {
+    plan_along(&mut None, scenario, cc, seed, scale)
+}
+
+/// Like [`plan`], one of several that share `known` routes and what may be walked of them.
+pub fn plan_along(
+    known_routes: &mut Option<Rc<Routes>>,
+    scenario: &Scenario,
+    cc: &str,
+    seed: u64,
+    scale: u32,
+) -> Result<Plan> {
     let known = &scenario.known_cc(cc)?;
     // The scenario's own is in range; one that was probed may not be.
     if !(1..=MAX_SCALE).contains(&scale) {
@@ -65,8 +77,8 @@ pub fn plan(scenario: &Scenario, cc: &str, seed: u64, scale: u32) -> Result<Plan
         );
     }
     let budget = &Budget::default();
-    let mut topology = topology(budget, scenario, known, seed, scale)?;
-    let routes = &Routes::new(&topology)?;
+    let mut topology = topology(budget, known_routes, scenario, known, seed, scale)?;
+    let routes = &Routes::reuse(known_routes, &topology)?;
     let events = events(budget, scenario, &mut topology, seed, scale)?;
     let programs = programs(budget, scenario, &topology, scale)?;
     let planned_flows = |topology: &Topology, budget: &Budget| {
@@ -101,6 +113,8 @@ pub fn plan(scenario: &Scenario, cc: &str, seed: u64, scale: u32) -> Result<Plan
         });
     }
     topology.tunnels = tunnels;
+    // Classes of RTTs take a way that cannot be walked for none.
+    routes.check_steps()?;
     let scaled_us = |time: Time| time.0 * u64::from(scale) / 1000;
     let plan = Plan {
         version: VERSION,
@@ -235,6 +249,7 @@ fn objects(scenario: &Scenario, cc: &Cc, flows: &[Flow]) -> Result<Vec<BpfObject
 
 fn topology(
     budget: &Budget,
+    known_routes: &mut Option<Rc<Routes>>,
     scenario: &Scenario,
     cc: &Cc,
     seed: u64,
@@ -388,7 +403,7 @@ fn topology(
         let spec = own.fold(base, |base, own| own.over(&base));
         rotor::place(scenario, &spec, shape, &mut topology, scale)?;
     }
-    size_by_bdp(&mut topology, &named, scale)?;
+    size_by_bdp(&mut topology, known_routes, &named, scale)?;
     Ok(topology)
 }
 
@@ -563,7 +578,12 @@ fn queues<'a>(scenario: &'a Scenario, cc: &Cc) -> Result<BTreeMap<&'a str, OwnQu
 
 /// Gives queues their sizes that are bandwidth-delay products: of the port's own rate, and of the
 /// longest base RTT that uses a port with the queue, unless the queue says which.
-fn size_by_bdp(topology: &mut Topology, named: &[PortQueues<'_>], scale: u32) -> Result<()> {
+fn size_by_bdp(
+    topology: &mut Topology,
+    known_routes: &mut Option<Rc<Routes>>,
+    named: &[PortQueues<'_>],
+    scale: u32,
+) -> Result<()> {
     let wanted = |port: &Option<(&str, &OwnQueue)>| {
         port.is_some_and(|(_, own)| own.spec.has_bdps() && own.spec.tc.is_none())
     };
@@ -574,7 +594,10 @@ fn size_by_bdp(topology: &mut Topology, named: &[PortQueues<'_>], scale: u32) ->
         .iter()
         .map(|ports| ports.map(|port| port.map(|(name, _)| name)))
         .collect();
-    let longest_ns = Paths::new(topology)?.longest_rtts_ns(&names);
+    let routes = Routes::reuse(known_routes, topology)?;
+    let longest_ns = Paths::along(topology, &routes).longest_rtts_ns(&names);
+    // There, a way that cannot be walked is no way.
+    routes.check_steps()?;
     for (link, ports) in topology.links.iter_mut().zip(named) {
         for (direction, port) in [&mut link.ab, &mut link.ba].into_iter().zip(ports) {
             let Some((name, own)) = port.filter(|port| wanted(&Some(*port))) else {
@@ -972,7 +995,7 @@ pub mod tests {
         spec.fabric = Some(toml::from_str(fabric).unwrap());
         (spec.hosts, spec.routers, spec.links) = Default::default();
         let cc = scenario.known_cc("unocc").unwrap();
-        topology(&Budget::default(), &scenario, &cc, 7, 1).unwrap()
+        topology(&Budget::default(), &mut None, &scenario, &cc, 7, 1).unwrap()
     }
 
     fn small(cc: &str, scale: u32) -> RunPlan {

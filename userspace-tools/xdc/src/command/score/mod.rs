@@ -31,7 +31,7 @@ use crate::marked;
 use crate::owned;
 use crate::progress::Progress;
 use crate::result::runner::Runner;
-use crate::scenario;
+use crate::scenario::{self, beside};
 
 /// Whom everybody is compared with.
 const REFERENCES: [&str; 5] = ["cubic", "cubic-ecn", "dctcp", "bbr", "reno"];
@@ -248,7 +248,7 @@ fn compare(old: &Card, new: &Card) -> bool {
 }
 
 fn read_card(path: &Path) -> Result<Card> {
-    let text = fs::read_to_string(path).map_err(|err| Error::io(path.display(), &err))?;
+    let text = beside::named(path)?;
     let no_card = |why: String| {
         Error::usage(format!("{} is not a scorecard: {why}", path.display()))
             .hint("score.json of a former `xdc score`")
@@ -296,7 +296,7 @@ fn compared(request: &Request) -> (Vec<String>, Vec<String>) {
 
 /// The `[cc.NAME]` tables of a file as changes of a scenario.
 fn defined(path: &Path) -> Result<Vec<String>> {
-    let text = fs::read_to_string(path).map_err(|err| Error::io(path.display(), &err))?;
+    let text = beside::named(path)?;
     let table: Table = toml::from_str(&text)
         .map_err(|err| scenario::malformed(&text, &err).about(path.display()))?;
     let Some(ccs) = table.get("cc").and_then(Value::as_table) else {

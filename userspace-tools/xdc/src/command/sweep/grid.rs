@@ -9,7 +9,7 @@ use crate::home::Home;
 use crate::interrupt;
 use crate::measure::metric::Metric;
 use crate::scenario::engine::Kind;
-use crate::scenario::limits::{MAX_CELLS, MAX_GRID_BYTES};
+use crate::scenario::limits::{MAX_CELLS, MAX_GRID_BYTES, group_name};
 use crate::scenario::{self, Loaded};
 
 /// A grid as a file or the command line has it.
@@ -202,6 +202,10 @@ impl Grid {
         let mut choices: Vec<(Vec<String>, Vec<String>)> = vec![(Vec::new(), self.set.clone())];
         for axis in &self.axis {
             let values = axis.values()?;
+            group_name(&axis.name)?;
+            for (label, _) in values.iter().filter(|it| it.0.parse::<f64>().is_err()) {
+                group_name(label).map_err(|err| err.about(format!("axis '{}'", axis.name)))?;
+            }
             if choices.len().saturating_mul(values.len()) > MAX_CELLS {
                 return Err(too_many());
             }
@@ -242,7 +246,7 @@ impl Grid {
             interrupt::check()?;
             let loaded = scenario::load(Some(home), &self.scenario, &sets)?;
             // All of them are of one file.
-            if loaded.text_bytes.saturating_mul(points) > MAX_GRID_BYTES {
+            if loaded.memory_bytes.saturating_mul(points) > MAX_GRID_BYTES {
                 return Err(too_large());
             }
             let ccs = match self.ccs.is_empty() {
@@ -283,7 +287,7 @@ fn text_bytes(texts: &[String]) -> usize {
 
 fn too_large() -> Error {
     Error::usage(format!(
-        "the scenarios of a grid's points have more than {} MB of text, all together",
+        "the scenarios of a grid's points take more than {} MB, all together",
         MAX_GRID_BYTES >> 20
     ))
     .hint("several grids, or a smaller scenario")
@@ -363,11 +367,14 @@ mod tests {
         let axis = format!("flows.0.start={}", values.join(","));
         grid.axis = vec![Axis::parse(&axis).unwrap()];
         let said = grid.expand(&home).unwrap_err().to_string();
-        assert!(said.contains("MB of text"), "{said}");
-        let labels = vec![AxisValue::Plain(Value::String("x".repeat(1 << 20))); 1000];
-        grid.axis[0].values = labels;
+        assert!(said.contains("all together"), "{said}");
+        let long = AxisValue::Named {
+            label: "x".to_owned(),
+            set: vec!["x".repeat(1 << 20)],
+        };
+        grid.axis[0].values = vec![long; 1000];
         let said = grid.expand(&home).unwrap_err().to_string();
-        assert!(said.contains("MB of text"), "{said}");
+        assert!(said.contains("all together"), "{said}");
     }
 
     #[test]

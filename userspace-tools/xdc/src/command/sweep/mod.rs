@@ -9,7 +9,6 @@ mod slurm;
 pub mod stats;
 pub mod table;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
@@ -29,9 +28,9 @@ use crate::measure::metric::{Metric, SEE_TABLE, Unknown};
 use crate::progress::{Progress, Task};
 use crate::result::files;
 use crate::result::runner::Runner;
-use crate::scenario;
 use crate::scenario::engine::Kind;
 use crate::scenario::plan;
+use crate::scenario::{self, beside};
 use crate::{interrupt, owned, pool};
 
 #[derive(clap::Args)]
@@ -166,7 +165,7 @@ fn spec(request: &Request) -> Result<(String, Grid)> {
     let path = Path::new(&request.grid);
     let name = scenario::name_of(path)?;
     let text = match path.is_file() {
-        true => fs::read_to_string(path).map_err(|err| Error::io(path.display(), &err))?,
+        true => beside::named(path)?,
         false => String::new(),
     };
     let mut grid = match Grid::is_one(&text) {

@@ -13,7 +13,6 @@ pub mod plot;
 #[path = "../../../../ebpf/src/trace_record.rs"]
 mod record;
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
@@ -24,6 +23,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Result};
 use crate::interrupt;
+use crate::owned;
 use crate::text::printable;
 pub use events::EVENTS;
 use format::Format;
@@ -273,7 +273,7 @@ impl Sink {
     fn open(request: &Request) -> Result<Self> {
         Ok(match &request.output {
             Some(path) => {
-                let file = File::create(path).map_err(|err| Error::io(path.display(), &err))?;
+                let file = owned::create(path).map_err(|err| Error::io(path.display(), &err))?;
                 Self::Json(Box::new(BufWriter::new(file)))
             }
             None if request.json => Self::Json(Box::new(io::stdout())),

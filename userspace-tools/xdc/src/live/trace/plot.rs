@@ -3,7 +3,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
@@ -14,6 +13,8 @@ use xdc_measure::throughput::{Line, MAX_POINTS};
 use super::events::EVENTS;
 use crate::draw::plot::{self, BYTES, Chart, RATIO, TIME, Unit};
 use crate::error::{Error, Result};
+use crate::owned;
+use crate::scenario::beside;
 
 const WIDTH: f64 = 560.0;
 const COLUMNS: usize = 2;
@@ -164,14 +165,13 @@ struct Recording {
 }
 
 pub fn command(file: &Path, output: &Path) -> Result<bool> {
-    let open = File::open(file)
-        .map_err(|err| Error::io(file.display(), &err).or_hint("a file of 'xdc trace -o'"))?;
+    let open = beside::named_file(file).map_err(|err| err.or_hint("a file of 'xdc trace -o'"))?;
     let charts = of(BufReader::new(open)).map_err(|err| err.about(file.display()))?;
     if charts.is_empty() {
         return Err(Error::failure(format!("{} holds no event", file.display()))
             .hint("record while there is traffic"));
     }
-    fs::write(output, self::file(&charts))
+    owned::replace(output, self::file(&charts))
         .map_err(|err| Error::io(output.display(), &err).or_hint("a directory that exists"))?;
     Ok(true)
 }

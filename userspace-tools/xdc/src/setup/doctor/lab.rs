@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use crate::error::Result;
 use crate::guest::engine;
 use crate::guest::initramfs::find_program;
+use crate::guest::room;
 use crate::home::{self, Flavour, Home};
 
 use super::Finding;
@@ -34,12 +35,7 @@ pub fn findings(home: &Home) -> Result<Vec<Finding>> {
 
 /// By the text of /proc/meminfo.
 fn memory(meminfo: &str) -> Finding {
-    let available_mb = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))
-        .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
-        .map(|kb| kb >> 10);
-    match available_mb {
+    match room::available_mb(meminfo) {
         Some(mb) if mb >= MEMORY_MB => Finding::ok("memory", format!("{mb} MB available")),
         Some(mb) => Finding::warn(
             "memory",

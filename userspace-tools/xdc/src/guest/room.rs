@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a run takes of a kernel's memory. A guest gets it; the host has to have it, because no
+//! limit of a process counts it.
+
+use std::fs;
+
+use xdc_proto::{Direction, Queue, RunPlan};
+
+use crate::error::{Error, Result};
+use crate::scenario::tunnel;
+
+/// Measured: 403 kB a node with its links in fabric-two-dc; and as much again for packets.
+const NODE_KB: u64 = 256;
+const LINK_KB: u64 = 256;
+
+/// An entry of a qdisc's table: a flow of fq_codel is the largest.
+const ENTRY_BYTES: u64 = 64;
+
+/// Less than this is no buffer for an experiment.
+const LEAST_BUFFER_BYTES: u64 = 64 << 10;
+
+pub fn network_mb(run: &RunPlan) -> u64 {
+    let (nodes, links) = (run.topology.nodes.len(), run.topology.links.len());
+    let tunnels = tunnel::memory_bytes(&run.topology.tunnels) >> 20;
+    ((nodes as u64 * NODE_KB + links as u64 * LINK_KB) >> 10) + tunnels
+}
+
+/// MemAvailable of a text like /proc/meminfo's.
+pub fn available_mb(meminfo: &str) -> Option<u64> {
+    let mut lines = meminfo.lines();
+    let rest = lines.find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(rest.split_whitespace().next()?.parse::<u64>().ok()? >> 10)
+}
+
+/// Refuses a run that leaves other programs of this host without memory, or their sockets.
+pub fn check(run: &RunPlan) -> Result<()> {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    if let Some(available_mb) = available_mb(&meminfo) {
+        check_memory(run, available_mb)?;
+    }
+    buffer_bytes(run, tcp_bytes()?).map(drop)
+}
+
+fn check_memory(run: &RunPlan, available_mb: u64) -> Result<()> {
+    let links = run.topology.links.iter();
+    let tables: u64 = links
+        .flat_map(|link| [&link.ab, &link.ba])
+        .map(entries)
+        .fold(0, u64::saturating_add);
+    let tables_mb = tables.saturating_mul(ENTRY_BYTES) >> 20;
+    let sum_mb = network_mb(run).saturating_add(tables_mb);
+    match sum_mb > available_mb / 2 {
+        false => Ok(()),
+        true => Err(Error::usage(format!(
+            "this network takes {sum_mb} MB of the kernel's memory for {} nodes, {} links, {} tunnels \
+             and {tables_mb} MB of qdiscs' tables; half of what this machine has available is {} MB",
+            run.topology.nodes.len(),
+            run.topology.links.len(),
+            run.topology.tunnels.len(),
+            available_mb / 2
+        ))
+        .hint("fewer nodes or smaller tables, or --engine uml")),
+    }
+}
+
+/// Of the tables of a port's qdisc, by tc's words for them.
+fn entries(direction: &Direction) -> u64 {
+    let Some(Queue::Tc(queue)) = &direction.queue else {
+        return 0;
+    };
+    let pairs = queue.words.windows(2);
+    pairs
+        .filter(|pair| matches!(pair[0].as_str(), "flows" | "buckets" | "divisor"))
+        .filter_map(|pair| pair[1].parse::<u64>().ok())
+        .fold(0, u64::saturating_add)
+}
+
+/// Gives sockets what they can have on this host; returns it in bytes if that is less than the
+/// run asks for.
+pub fn fit_buffers(run: &mut RunPlan) -> Result<Option<u64>> {
+    let most = buffer_bytes(run, tcp_bytes()?)?;
+    let mut is_less = false;
+    let nodes = run.topology.nodes.iter_mut();
+    let of_nodes = nodes.flat_map(|node| &mut node.sysctls);
+    for (name, value) in run.topology.sysctls.iter_mut().chain(of_nodes) {
+        if !matches!(name.as_str(), "net.ipv4.tcp_rmem" | "net.ipv4.tcp_wmem") {
+            continue;
+        }
+        let words = value.split_whitespace();
+        let numbers: std::result::Result<Vec<u64>, _> = words.map(str::parse).collect();
+        let Ok(numbers) = numbers else { continue };
+        is_less |= numbers.iter().any(|&bytes| bytes > most);
+        let words: Vec<_> = numbers
+            .iter()
+            .map(|&bytes| bytes.min(most).to_string())
+            .collect();
+        *value = words.join(" ");
+    }
+    Ok(is_less.then_some(most))
+}
+
+/// The most that each buffer without a size of its own can have, so that all of them together take
+/// half of the memory that this machine's TCP has before it takes from every socket.
+fn buffer_bytes(run: &RunPlan, tcp_bytes: u64) -> Result<u64> {
+    let most = tcp_bytes / 2;
+    let buffers = run.flows.iter();
+    let buffers = buffers.flat_map(|flow| [flow.sndbuf_bytes, flow.rcvbuf_bytes]);
+    let (mut stated, mut others) = (0_u64, 0);
+    for bytes in buffers {
+        match bytes {
+            0 => others += 1,
+            // The kernel doubles it, for its own part.
+            bytes => stated = stated.saturating_add(2 * bytes),
+        }
+    }
+    let each = most.saturating_sub(stated) / u64::max(others, 1);
+    match stated > most || (others > 0 && each < LEAST_BUFFER_BYTES) {
+        false => Ok(each),
+        true => Err(Error::usage(format!(
+            "the buffers of {} flows take more than {} MB, half of what TCP of this whole machine \
+             has ({} MB are stated as 'sndbuf' and 'rcvbuf')",
+            run.flows.len(),
+            most >> 20,
+            stated >> 20
+        ))
+        .hint("fewer flows, smaller 'sndbuf' and 'rcvbuf', or --engine uml")),
+    }
+}
+
+/// From where on the kernel takes memory from all sockets.
+fn tcp_bytes() -> Result<u64> {
+    const PAGE_BYTES: u64 = 4096;
+    const TCP_MEM: &str = "/proc/sys/net/ipv4/tcp_mem";
+    let text = fs::read_to_string(TCP_MEM).map_err(|err| Error::io(TCP_MEM, &err))?;
+    let pressure = text.split_whitespace().nth(1);
+    let pages: u64 = pressure.and_then(|it| it.parse().ok()).unwrap_or(0);
+    Ok(pages.saturating_mul(PAGE_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use xdc_proto::Job;
+
+    use super::*;
+    use crate::scenario::plan::plan;
+    use crate::scenario::{parse, tests::SMALL};
+
+    fn run(more: &str) -> RunPlan {
+        let loaded = parse("small", &format!("{SMALL}{more}"), &[]).unwrap();
+        match plan(&loaded.scenario, "cubic", 1, 1).unwrap().job {
+            Job::Run(run) => run,
+            job => panic!("{job:?}"),
+        }
+    }
+
+    const MANY: &str = "\n[[flows]]\nsrc = \"a1\"\ndst = \"r\"\nbytes = 1\ncount = 1000\n";
+
+    #[test]
+    fn buffers_take_half_of_what_tcp_has() {
+        let tcp_bytes = 512 << 20;
+        let few = run("");
+        let flows = few.flows.len() as u64;
+        assert_eq!(
+            buffer_bytes(&few, tcp_bytes).unwrap(),
+            (256 << 20) / (2 * flows)
+        );
+        let large = run(&format!("{MANY}sndbuf = \"1gb\"\nrcvbuf = \"1gb\"\n"));
+        let said = buffer_bytes(&large, tcp_bytes)
+            .unwrap_err()
+            .lines()
+            .join(" ");
+        assert!(said.contains("256 MB") && said.contains("sndbuf"), "{said}");
+        assert!(buffer_bytes(&run(MANY), 64 << 20).is_err());
+    }
+
+    #[test]
+    fn a_network_takes_half_of_the_memory() {
+        let mut run = run("");
+        assert!(check_memory(&run, 64).is_ok());
+        let queue = xdc_proto::TcQueue {
+            kind: "fq_codel".to_owned(),
+            words: ["flows", "65536"].map(str::to_owned).to_vec(),
+            seed: None,
+        };
+        let link = run.topology.links[0].clone();
+        run.topology.links = vec![link; 100];
+        for link in &mut run.topology.links {
+            link.ab.queue = Some(Queue::Tc(queue.clone()));
+        }
+        let said = check_memory(&run, 800).unwrap_err().lines().join(" ");
+        assert!(said.contains("400 MB of qdiscs' tables"), "{said}");
+        assert_eq!(
+            available_mb("MemFree: 1 kB\nMemAvailable:  2048 kB\n"),
+            Some(2)
+        );
+    }
+}
