@@ -146,7 +146,8 @@ impl Controller for Flow {
 
     #[inline(always)]
     fn adjust(&mut self, params: &impl Values, ack: &Ack, watch: &mut impl Watch<Flow>) {
-        self.mss_bytes = ack.mss_bytes.clamp(1, u16::MAX.into()) as u16;
+        // A quarter of it is the least W, and no less than a byte.
+        self.mss_bytes = ack.mss_bytes.clamp(4, u16::MAX.into()) as u16;
         if let Some(rtt_us) = ack.rtt_us {
             self.take_rtt(params, ack.now_us, rtt_us.max(1), watch);
         }

@@ -61,6 +61,9 @@ const UNLOAD_RETRY: Duration = Duration::from_millis(50);
 /// Modules that the kernel loads by itself for a network's links, if they are not built in.
 const LOADED_ON_DEMAND: &[&str] = &["veth", "sch_netem", "sch_htb", "sch_ingress", "cls_bpf"];
 
+/// Unloading these removes the devices of their kind from all namespaces, also those of others.
+const REMOVE_DEVICES: &[&str] = &["veth", "bonding"];
+
 /// What a run may leave outside its namespaces, until it is put back.
 const RECORD: &str = "/run/xdc/host.json";
 
@@ -175,7 +178,7 @@ impl Changes {
             add_dependencies(&mut ours, &loaded);
             let mut left = Vec::new();
             for name in ours.iter().filter(|name| loaded.contains_key(*name)) {
-                if self.before.contains(name) {
+                if self.before.contains(name) || REMOVE_DEVICES.contains(&name.as_str()) {
                     continue;
                 }
                 let gone = CString::new(name.as_str())

@@ -60,7 +60,7 @@ impl OwnedDir {
 
     /// A new file; `name` may have folders, which are made. No link is followed.
     pub fn create(&self, name: &str) -> io::Result<File> {
-        let mut dir = rustix::io::dup(&self.dir)?;
+        let mut dir = rustix::io::fcntl_dupfd_cloexec(&self.dir, 0)?;
         let (folders, name) = name.rsplit_once('/').unwrap_or(("", name));
         for folder in folders.split('/').filter(|folder| !folder.is_empty()) {
             match rustix::fs::mkdirat(&dir, folder, Mode::from(0o777)) {
@@ -133,12 +133,12 @@ impl Drop for OwnedDir {
 fn remove_tree(path: &Path) {
     const TRIES: u32 = 30;
     for _ in 0..TRIES {
+        // First: remove_dir_all() takes a stack frame and a file descriptor for each depth.
+        let _ = flatten(path);
         let _ = fs::remove_dir_all(path);
         if fs::symlink_metadata(path).is_err() {
             return;
         }
-        // Nobody hears of what fails here, either.
-        let _ = flatten(path);
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -258,10 +258,14 @@ pub fn reap(base: &Path, prefix: &str) {
 
 fn is_dead(path: &Path) -> io::Result<bool> {
     let dir = open_dir(path)?;
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let owner = File::from(rustix::fs::openat(&dir, OWNER, flags, Mode::empty())?);
+    // Before anything in it is opened, which a lease of another user would delay.
     let us = rustix::process::geteuid().as_raw();
-    let ours = rustix::fs::fstat(&dir)?.st_uid == us && owner.metadata()?.uid() == us;
+    if rustix::fs::fstat(&dir)?.st_uid != us {
+        return Ok(false);
+    }
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let owner = File::from(rustix::fs::openat(&dir, OWNER, flags, Mode::empty())?);
+    let ours = owner.metadata()?.uid() == us;
     // What is written only after the lock is there: until then it is being made.
     let made = owner.metadata()?.len() > 0;
     Ok(ours && made && rustix::fs::flock(&owner, FlockOperation::NonBlockingLockExclusive).is_ok())
@@ -298,7 +302,7 @@ fn umask() -> u32 {
 }
 
 /// Puts `content` where `path` is: at any moment there is the old file or the new one, whole, and
-/// the content outlives a power cut. The mode is that of the old file, or else by the umask.
+/// the content outlives a power cut. The mode is that of our old file, or else by the umask.
 /// A link or a device is refused: a link may lead anywhere.
 pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
     put(path, content.as_ref()).map(drop)
@@ -325,8 +329,11 @@ fn put(path: &Path, content: &[u8]) -> io::Result<File> {
         .prefix(NEW)
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(dir)?;
-    if let Some(old) = old {
-        file.as_file().set_permissions(old.permissions())?;
+    // No setuid bit of a file that was another user's.
+    let us = rustix::process::geteuid().as_raw();
+    if let Some(old) = old.filter(|old| old.uid() == us) {
+        let mode = fs::Permissions::from_mode(old.mode() & 0o777);
+        file.as_file().set_permissions(mode)?;
     }
     let name = file.path().to_path_buf();
     let _at_end = interrupt::on_end(move || drop(fs::remove_file(name)));
@@ -491,6 +498,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(mode(&path), 0o666 & !umask());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o604)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o6604)).unwrap();
         replace(&path, "newer").unwrap();
         assert_eq!(mode(&path), 0o604);
         assert!(replace(&base.path().join("no/where"), "").is_err());

@@ -22,6 +22,7 @@ use crate::live::trace::{self, EVENTS};
 use crate::progress::Progress;
 use crate::result::expect::{self, Verdict};
 use crate::result::files::Pending;
+use crate::result::probe::PROBE_CC;
 use crate::result::provenance::Provenance;
 use crate::result::runner::{self, ALL_HOSTS, Runner};
 use crate::result::summary::{SCHEMA, Summary};
@@ -132,6 +133,11 @@ pub fn command(request: &Request) -> Result<bool> {
     // Once before anything starts, so that a mistake costs nothing.
     let mut warnings = Vec::new();
     let mut routes = None;
+    if kind == Kind::Host && loaded.scenario.scale.is_none() {
+        let probe = plan::plan_along(&mut routes, &loaded.scenario, PROBE_CC, seed, 1)
+            .map_err(|err| loaded.placed(err).or_hint(SEE_EXAMPLE))?;
+        host::check(&probe, request.allow_commands)?;
+    }
     for cc in &loaded.scenario.ccs {
         let plan = plan::plan_along(&mut routes, &loaded.scenario, cc, seed, 1)
             .map_err(|err| loaded.placed(err).or_hint(SEE_EXAMPLE))?;

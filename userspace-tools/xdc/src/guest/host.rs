@@ -79,7 +79,8 @@ impl Alone {
 fn is_of_network(module: &str) -> bool {
     let module = privileged::module_key(module);
     let mut ours = MODULES.iter().filter(|ours| ours.is_installed());
-    module.starts_with("tcp_")
+    // `tcp_ulp_NAME` is an alias of other modules.
+    module.starts_with("tcp_") && !module.starts_with("tcp_ulp_")
         || module.starts_with("sch_")
         || ROTOR_MODULES.contains(&module.as_str())
         || ours.any(|ours| ours.name == module)
@@ -111,7 +112,16 @@ struct Kernel {
 
 /// Refuses a plan that the running kernel cannot run, and modules that no network needs.
 pub fn check(plan: &Plan, allow_commands: bool) -> Result<()> {
-    let strange = plan.modules.iter().find(|module| !is_of_network(module));
+    // The kernel itself asks for tcp_NAME.
+    let of_ccs: Vec<_> = match &plan.job {
+        Job::Run(run) => run
+            .congestion_controls()
+            .map(|cc| format!("tcp_{cc}"))
+            .collect(),
+        _ => Vec::new(),
+    };
+    let mut modules = plan.modules.iter().chain(&of_ccs);
+    let strange = modules.find(|module| !is_of_network(module));
     if let Some(module) = strange.filter(|_| !allow_commands) {
         return Err(Error::usage(format!(
             "this scenario loads the module {module} into the running kernel, and it is no \
@@ -271,6 +281,14 @@ mod tests {
     use xdc_proto::{Direction, Link, Topology};
 
     use super::*;
+
+    #[test]
+    fn an_alias_of_another_module_is_not_of_a_network() {
+        assert!(is_of_network("tcp_cubic") && is_of_network("sch-fq"));
+        for module in ["tcp-ulp-tls", "tcp_ulp_mptcp", "snd_aloop"] {
+            assert!(!is_of_network(module), "{module}");
+        }
+    }
 
     fn set(words: &str) -> BTreeSet<String> {
         words.split_whitespace().map(str::to_owned).collect()

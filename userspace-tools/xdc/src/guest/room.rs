@@ -13,8 +13,10 @@ use crate::scenario::tunnel;
 const NODE_KB: u64 = 256;
 const LINK_KB: u64 = 256;
 
-/// An entry of a qdisc's table: a flow of fq_codel is the largest.
-const ENTRY_BYTES: u64 = 64;
+/// An entry of a qdisc's table: a flow of fq_pie is the largest.
+const ENTRY_BYTES: u64 = 128;
+/// Of cake, which has eight tables of 1,024 flows whatever its words are.
+const CAKE_ENTRIES: u64 = 8 * 1024;
 
 /// Less than this is no buffer for an experiment.
 const LEAST_BUFFER_BYTES: u64 = 64 << 10;
@@ -68,11 +70,29 @@ fn entries(direction: &Direction) -> u64 {
     let Some(Queue::Tc(queue)) = &direction.queue else {
         return 0;
     };
+    let base = if queue.kind == "cake" {
+        CAKE_ENTRIES
+    } else {
+        0
+    };
+    let is_table = |word: &str| match word {
+        "flows" | "buckets" | "divisor" => true,
+        word => word == "limit" && queue.kind == "choke",
+    };
     let pairs = queue.words.windows(2);
     pairs
-        .filter(|pair| matches!(pair[0].as_str(), "flows" | "buckets" | "divisor"))
-        .filter_map(|pair| pair[1].parse::<u64>().ok())
-        .fold(0, u64::saturating_add)
+        .filter(|pair| is_table(&pair[0]))
+        .filter_map(|pair| number(&pair[1]))
+        .fold(base, u64::saturating_add)
+}
+
+/// As tc reads it: hexadecimal and octal, too.
+fn number(word: &str) -> Option<u64> {
+    match word.strip_prefix("0x").or(word.strip_prefix("0X")) {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None if word.len() > 1 && word.starts_with('0') => u64::from_str_radix(word, 8).ok(),
+        None => word.parse().ok(),
+    }
 }
 
 /// Gives sockets what they can have on this host; returns it in bytes if that is less than the
@@ -88,7 +108,13 @@ pub fn fit_buffers(run: &mut RunPlan) -> Result<Option<u64>> {
         }
         let words = value.split_whitespace();
         let numbers: std::result::Result<Vec<u64>, _> = words.map(str::parse).collect();
-        let Ok(numbers) = numbers else { continue };
+        // The kernel takes three, also of a text with more.
+        let Some(numbers) = numbers.ok().filter(|numbers| numbers.len() == 3) else {
+            return Err(
+                Error::usage(format!("{name} = {value} is not three numbers of bytes"))
+                    .hint("least, default and most"),
+            );
+        };
         is_less |= numbers.iter().any(|&bytes| bytes > most);
         let words: Vec<_> = numbers
             .iter()
@@ -179,7 +205,7 @@ mod tests {
         assert!(check_memory(&run, 64).is_ok());
         let queue = xdc_proto::TcQueue {
             kind: "fq_codel".to_owned(),
-            words: ["flows", "65536"].map(str::to_owned).to_vec(),
+            words: ["flows", "0x10000"].map(str::to_owned).to_vec(),
             seed: None,
         };
         let link = run.topology.links[0].clone();
@@ -188,7 +214,8 @@ mod tests {
             link.ab.queue = Some(Queue::Tc(queue.clone()));
         }
         let said = check_memory(&run, 800).unwrap_err().lines().join(" ");
-        assert!(said.contains("400 MB of qdiscs' tables"), "{said}");
+        assert!(said.contains("800 MB of qdiscs' tables"), "{said}");
+        assert_eq!(number("0200"), Some(128));
         assert_eq!(
             available_mb("MemFree: 1 kB\nMemAvailable:  2048 kB\n"),
             Some(2)

@@ -6,7 +6,7 @@ pub mod capture;
 pub mod costs;
 pub mod expect;
 pub mod files;
-mod probe;
+pub mod probe;
 pub mod provenance;
 pub mod runner;
 pub mod stored;

@@ -24,7 +24,7 @@ const RTT_SHARE: f64 = 0.008;
 const PROBE_US: u64 = 1_000_000;
 /// Fast enough to be no limit, slow enough to keep the shapers at work.
 const SPEED_UP: u64 = 4;
-const PROBE_CC: &str = "cubic";
+pub const PROBE_CC: &str = "cubic";
 
 pub fn scale(runner: &Runner<'_>, scenario: &Scenario, seed: u64) -> Result<u32> {
     runner

@@ -14,7 +14,7 @@ use xdc_proto::Rack;
 
 use crate::error::{Error, Result};
 use crate::scenario::LinkSpec;
-use crate::scenario::limits::MAX_LINKS;
+use crate::scenario::limits::{MAX_LINKS, group_name};
 use crate::scenario::rotor::AcceltorSpec;
 use crate::units::{Fraction, Rate, Time};
 
@@ -445,6 +445,9 @@ impl FabricSpec {
             Error::usage(format!("[topology.fabric.{key}] has no rate"))
                 .hint("'rate' there or in [topology.fabric]")
         })?;
+        let queue = layer.queue.as_ref().or(self.queue.as_ref());
+        // Before each of many links has a copy.
+        queue.map(|name| group_name(name)).transpose()?;
         Ok(LinkSpec {
             a: below.to_owned(),
             b: above.to_owned(),
@@ -452,7 +455,7 @@ impl FabricSpec {
             delay: layer.delay.or(self.delay).unwrap_or_default(),
             delay_ab: layer.delay_up,
             delay_ba: layer.delay_down,
-            queue: layer.queue.clone().or_else(|| self.queue.clone()),
+            queue: queue.cloned(),
             queue_ab: None,
             queue_ba: None,
             loss_ab: Fraction::default(),

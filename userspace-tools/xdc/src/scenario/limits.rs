@@ -238,6 +238,17 @@ fn names(scenario: &Scenario, m: &mut Mistakes) {
             m.note(at!["traffic", n, "group"], |_| group_name(group));
         }
     }
+    for (n, link) in scenario.topology.links.iter().enumerate() {
+        for (name, queue) in [
+            ("queue", &link.queue),
+            ("queue_ab", &link.queue_ab),
+            ("queue_ba", &link.queue_ba),
+        ] {
+            if let Some(queue) = queue {
+                m.note(at!["topology", "links", n, name], |_| group_name(queue));
+            }
+        }
+    }
     for (n, watch) in scenario.watch.iter().enumerate() {
         m.note(at!["watch", n, "name"], |_| group_name(&watch.name));
     }

@@ -213,7 +213,7 @@ impl Grid {
             // Each choice has each value of this axis once.
             let own = values
                 .iter()
-                .map(|(label, sets)| label.len() + text_bytes(sets))
+                .map(|(label, sets)| label.len() + TEXT_BYTES + text_bytes(sets))
                 .fold(0, usize::saturating_add);
             let before = choices
                 .iter()
@@ -281,8 +281,11 @@ impl Grid {
     }
 }
 
+/// Of a text in memory, beside its characters.
+const TEXT_BYTES: usize = 48;
+
 fn text_bytes(texts: &[String]) -> usize {
-    texts.iter().map(String::len).sum()
+    texts.iter().map(|text| text.len() + TEXT_BYTES).sum()
 }
 
 fn too_large() -> Error {
