@@ -33,15 +33,15 @@ params! {
 
     //                              min  max          default
 
-    /// Rate of the host's link, for the BDP; 0 = what the route's device says.
+    /// Rate of the host's link, for the BDP; 0 = the speed of the route's device.
     line_rate_mbps: "Mbit/s",       0,   1_000_000,   [0];
-    /// What a round trip moves the window by, of the difference between increase and price.
+    /// Part of the difference between increase and price that moves the window in a round trip.
     gain: "1/1024",                 1,   1_024,       [51];
-    /// What a flow pays: the part of its BDP that it adds to its window, times the gain, where nothing is marked.
+    /// Increase of an unmarked window per round trip before the gain, as a part of the BDP.
     share: "1/1024",                1,   1_024,       [64];
     /// The part of the rate that a price of 1 takes at once.
     beta: "1/1024",                 0,   512,         [256];
-    /// The part of the BDP that a flow begins with, up to 5 ms, and that slow start adds per round trip.
+    /// First window up to a base RTT of 5 ms, and addend of slow start per round trip, as a part of the BDP.
     step: "1/1024",                 1,   1_024,       [36];
 }
 
@@ -51,7 +51,7 @@ const HOST_US: u64 = 32;
 const DELAY_US: u64 = 50;
 /// The average price is of the last quarter of a window, and of at least so many packets.
 const AVERAGE_PACKETS: u64 = 8;
-/// C of a path whose device does not tell it.
+/// C if the device has no speed.
 const SILENT_MBPS: u32 = 10_000;
 /// A base RTT counts for one to two of these, which begin together for all flows of a host.
 const BASE_RTT_US: u64 = 10_000_000;
@@ -98,7 +98,7 @@ pub struct Flow {
     last_price: u16,
     /// Average change of the price per round trip, 2^-15.
     swing: u16,
-    /// What gain and beta are multiplied by, 2^-10.
+    /// Factor of gain and beta, 2^-10.
     pub damp: u16,
     rounds: u8,
     flags: u8,
@@ -313,7 +313,7 @@ impl Flow {
         self.scaled = self.scaled.clamp(mss << (BYTE_BITS - 2), most);
     }
 
-    /// Adds the step or an eighth of W per round trip, until W is twice what the price makes of `add`.
+    /// Adds the step or an eighth of W per round trip, until W is twice its balance.
     #[inline(never)]
     fn slow_start(
         &mut self,
@@ -369,7 +369,7 @@ impl Flow {
         }
     }
 
-    /// What even the fastest packet waited is a queue; and how far the price swings.
+    /// The wait of the fastest packet is a queue. Measures the swing of the price, too.
     #[inline(never)]
     fn end_round(&mut self) {
         let (base, least) = (u64::from(self.base_us), u64::from(self.least_us));
@@ -403,7 +403,7 @@ fn epoch(now_us: u64) -> u8 {
     ((now_us / BASE_RTT_US) as u8) << EPOCH_SHIFT
 }
 
-/// toll, for everybody else.
+/// Entry of the table of algorithms.
 pub const ENTRY: Entry = Entry {
     name: c"toll",
     number: 3,

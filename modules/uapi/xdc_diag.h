@@ -40,8 +40,8 @@ struct xdc_diag_info {
 	__u8	version;	/* XDC_DIAG_VERSION */
 	__u8	algorithm;
 	__u16	flags;
-	__u32	fraction;	/* unocc: E, gemini: alpha; 1 << 30 = 1 */
-	__u32	periods;	/* unocc: epochs, gemini: round trips ended; wraps */
+	__u32	fraction;	/* unocc: E, gemini: alpha, toll: price; 1 << 30 = 1 */
+	__u32	periods;	/* unocc: epochs, others: round trips ended; wraps */
 	__u32	base_rtt;	/* us; 0 = no sample */
 	__u16	quick_adapts;	/* unocc: times that Quick Adapt acted; wraps */
 	__u16	period_marked;	/* marked part of the present period so far; 1 << 15 = 1 */

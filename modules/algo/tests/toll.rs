@@ -50,7 +50,7 @@ fn any_bytes_and_any_calls_are_no_panic() {
 }
 
 #[test]
-fn somebody_who_looks_changes_nothing() {
+fn tracing_changes_no_decision() {
     watched_and_unwatched_are_one(&params(), flow(&params()));
 }
 
@@ -64,7 +64,7 @@ fn a_flow_that_is_not_started_does_nothing() {
     assert_eq!(flow.cwnd_bytes(), 0);
 }
 
-/// Marks and window of flows that share one port, whose marked part is `price` of the sum.
+/// Rates of flows that share a port of 9.5 Gbit/s, which marks in proportion to its queue.
 fn shares(rtts_us: &[u32]) -> Vec<f64> {
     let params = params();
     let mut flows: Vec<Flow> = rtts_us
@@ -119,7 +119,7 @@ fn a_loss_takes_a_half_at_most_and_once_a_round_trip() {
 }
 
 #[test]
-fn a_queue_that_nothing_marks_is_a_price() {
+fn an_unmarked_queue_is_a_price() {
     let params = params();
     let mut flow = flow(&params);
     flow.on_loss(&params, 1_000_000, MSS);

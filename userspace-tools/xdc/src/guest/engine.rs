@@ -236,7 +236,7 @@ pub fn runs_uml() -> bool {
 
 const QEMU: &str = "qemu-system-x86_64";
 
-/// Of the largest file that a guest makes.
+/// Largest file that a guest can make.
 pub const MAX_FILE_BYTES: u64 = 4 << 30;
 
 /// What a guest's process may do here, beside what it has open: read `reads`, and write into its

@@ -33,13 +33,13 @@ use crate::scenario::engine::Kind;
 
 const POLL: Duration = Duration::from_millis(20);
 const MAX_CONSOLE_BYTES: u64 = 8 << 20;
-/// Of all messages; xdc takes three times as much memory to hold them.
+/// Limit of all messages; xdc takes three times as much memory for them.
 const MAX_MESSAGE_BYTES: u64 = 1 << 30;
 /// The largest message is one of packets, of a few megabytes.
 const MAX_LINE_BYTES: usize = 64 << 20;
 /// What is read at once, so that a signal is not kept waiting.
 const READ_BYTES: usize = 4 << 20;
-/// How often it is looked at what the guest holds of the disk.
+/// Interval between two checks of the guest's disk space.
 const LOOK_AT_FILES: Duration = Duration::from_secs(1);
 /// Of a report that ends a run.
 const REPORT_LINES: usize = 40;
@@ -294,7 +294,7 @@ impl Guest<'_> {
                 ))
                 .hint("a longer 'sample', or fewer flows"));
             }
-            // On the host it would be load, and no limit: what runs there is root's.
+            // Programs on the host run as root: a check there is load and no limit.
             if self.engine.kind() != Kind::Host && looked.elapsed() > LOOK_AT_FILES {
                 looked = Instant::now();
                 usage::check(files, &self.machine, &process.child)?;

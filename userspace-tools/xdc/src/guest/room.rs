@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a run takes of a kernel's memory. A guest gets it; the host has to have it, because no
-//! limit of a process counts it.
+//! Kernel memory of a run. A guest is given it; the host must have it, because no limit of a
+//! process counts it.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ const LINK_KB: u64 = 256;
 
 /// An entry of a qdisc's table: a flow of fq_pie is the largest.
 const ENTRY_BYTES: u64 = 128;
-/// Of cake, which has eight tables of 1,024 flows whatever its words are.
+/// cake has eight tables of 1,024 flows, which no word of tc changes.
 const CAKE_ENTRIES: u64 = 8 * 1024;
 
 /// Less than this is no buffer for an experiment.
@@ -65,7 +65,7 @@ fn check_memory(run: &RunPlan, available_mb: u64) -> Result<()> {
     }
 }
 
-/// Of the tables of a port's qdisc, by tc's words for them.
+/// Entries in the tables of a port's qdisc, by tc's words.
 fn entries(direction: &Direction) -> u64 {
     let Some(Queue::Tc(queue)) = &direction.queue else {
         return 0;
@@ -95,8 +95,8 @@ fn number(word: &str) -> Option<u64> {
     }
 }
 
-/// Gives sockets what they can have on this host; returns it in bytes if that is less than the
-/// run asks for.
+/// Limits the buffers of sockets to this host's memory; returns the limit in bytes if the run asks
+/// for more.
 pub fn fit_buffers(run: &mut RunPlan) -> Result<Option<u64>> {
     let most = buffer_bytes(run, tcp_bytes()?)?;
     let mut is_less = false;
@@ -153,7 +153,7 @@ fn buffer_bytes(run: &RunPlan, tcp_bytes: u64) -> Result<u64> {
     }
 }
 
-/// From where on the kernel takes memory from all sockets.
+/// Memory from which on the kernel shrinks the buffers of all sockets.
 fn tcp_bytes() -> Result<u64> {
     const PAGE_BYTES: u64 = 4096;
     const TCP_MEM: &str = "/proc/sys/net/ipv4/tcp_mem";

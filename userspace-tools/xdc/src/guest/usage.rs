@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a guest holds of the host's disk.
+//! Disk space of the host that a guest takes.
 
 use std::collections::HashSet;
 use std::fs;
@@ -14,11 +14,11 @@ use crate::guest::engine::{Files, MAX_FILE_BYTES, Machine};
 /// by hostfs counts.
 const MAX_FILES: usize = 10_000;
 
-/// Of all its files, beside its memory.
+/// Bytes of all files of a guest beside its memory.
 pub const MAX_BYTES: u64 = 2 * MAX_FILE_BYTES;
 
-/// A guest that fills the disk by what it makes in its folders is ended; so is one that hides there
-/// what it makes, or that keeps open what it has removed.
+/// Fails if a guest fills the disk by files in its folders or by removed files that it keeps open, or
+/// has a folder that cannot be read.
 pub fn check(files: &Files<'_>, machine: &Machine, leader: &Child) -> Result<()> {
     let most = MAX_BYTES + (machine.memory_mb << 20);
     let mut count = 0;
@@ -54,14 +54,14 @@ pub fn check(files: &Files<'_>, machine: &Machine, leader: &Child) -> Result<()>
             if meta.is_dir() {
                 folders.push(entry.path());
             }
-            // What is allocated beyond the end counts, too.
+            // Space beyond the end of a file counts, too.
             add(meta.len().max(meta.blocks().saturating_mul(512)))?;
         }
     }
     unnamed_bytes(leader.id()).into_iter().try_for_each(add)
 }
 
-/// Of each file that a process of the group has open and that has no name: what it takes.
+/// Sizes of removed files that processes of the group have open.
 fn unnamed_bytes(group: u32) -> Vec<u64> {
     let mut seen = HashSet::new();
     let mut bytes = Vec::new();

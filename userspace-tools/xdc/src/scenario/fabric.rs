@@ -446,7 +446,7 @@ impl FabricSpec {
                 .hint("'rate' there or in [topology.fabric]")
         })?;
         let queue = layer.queue.as_ref().or(self.queue.as_ref());
-        // Before each of many links has a copy.
+        // Each of many links gets a copy.
         queue.map(|name| group_name(name)).transpose()?;
         Ok(LinkSpec {
             a: below.to_owned(),

@@ -29,8 +29,8 @@ pub const MAX_PROGRAMS: usize = 1_000;
 pub const MAX_COMMAND_BYTES: usize = 10_000;
 /// Cells of a sweep.
 pub const MAX_CELLS: usize = 100_000;
-/// Of a sweep's scenarios, by their texts and values, and of what is set in them, all points
-/// together. They take a few times as much.
+/// Limit of a sweep's scenarios, by their texts and values, all points together. They take a few
+/// times as much memory.
 pub const MAX_GRID_BYTES: usize = 512 << 20;
 /// Of an emulated machine.
 pub const MAX_CPUS: u32 = 64;
@@ -254,7 +254,7 @@ fn names(scenario: &Scenario, m: &mut Mistakes) {
     }
 }
 
-/// Of a group, a queue, or an axis and its values: it is a cell of a table.
+/// Checks the name of a group, a queue or an axis, or an axis label: each is a cell of a table.
 pub fn group_name(name: &str) -> Result<()> {
     let formula = name.starts_with(['=', '+', '-', '@']);
     if name.is_empty() || name.len() > MAX_NAME || formula || name.contains(is_control) {

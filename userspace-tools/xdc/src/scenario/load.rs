@@ -27,7 +27,7 @@ pub struct Loaded {
     pub name: String,
     pub scenario: Scenario,
     pub toml: Table,
-    /// About what it takes, with its files.
+    /// Approximate memory, files included.
     pub memory_bytes: usize,
     sources: Sources,
 }

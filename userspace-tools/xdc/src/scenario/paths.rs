@@ -19,7 +19,7 @@ const MAX_KEPT: usize = 16 << 20;
 /// Ports that are looked at for trees and links that are walked, some nanoseconds each.
 const MAX_STEPS: u64 = 192 << 20;
 
-/// What a walk takes beside its links, in links.
+/// Cost of a walk beside its links, in links.
 const WALK_STEPS: usize = 8;
 
 /// Links of a way: the largest time to live of an IP packet.

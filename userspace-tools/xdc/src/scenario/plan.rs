@@ -60,7 +60,7 @@ pub fn plan(scenario: &Scenario, cc: &str, seed: u64, scale: u32) -> Result<Plan
     plan_along(&mut None, scenario, cc, seed, scale)
 }
 
-/// Like [`plan`], one of several that share `known` routes and what may be walked of them.
+/// [`plan`] for one of several congestion controls that share routes and the limit of walked links.
 pub fn plan_along(
     known_routes: &mut Option<Rc<Routes>>,
     scenario: &Scenario,
@@ -113,7 +113,7 @@ pub fn plan_along(
         });
     }
     topology.tunnels = tunnels;
-    // Classes of RTTs take a way that cannot be walked for none.
+    // Classes of RTTs treat a path beyond the limit as absent.
     routes.check_steps()?;
     let scaled_us = |time: Time| time.0 * u64::from(scale) / 1000;
     let plan = Plan {
@@ -596,7 +596,7 @@ fn size_by_bdp(
         .collect();
     let routes = Routes::reuse(known_routes, topology)?;
     let longest_ns = Paths::along(topology, &routes).longest_rtts_ns(&names);
-    // There, a way that cannot be walked is no way.
+    // The call above treats a path beyond the limit as absent.
     routes.check_steps()?;
     for (link, ports) in topology.links.iter_mut().zip(named) {
         for (direction, port) in [&mut link.ab, &mut link.ba].into_iter().zip(ports) {

@@ -281,7 +281,7 @@ impl Grid {
     }
 }
 
-/// Of a text in memory, beside its characters.
+/// Memory of a text beside its characters.
 const TEXT_BYTES: usize = 48;
 
 fn text_bytes(texts: &[String]) -> usize {
