@@ -44,6 +44,11 @@ impl Budget {
         })
     }
 
+    /// What was charged; all of it after a charge that was too high.
+    pub fn used_bytes(&self) -> usize {
+        (MAX_BYTES - self.left.get().unwrap_or(0)) as usize
+    }
+
     /// True after a charge that was too high.
     pub fn is_spent(&self) -> bool {
         self.left.get().is_none()
@@ -67,6 +72,7 @@ mod tests {
         let budget = Budget::default();
         assert!(budget.charge("links", 1 << 11, 64 << 10).is_ok());
         assert!(budget.charge("links", 1 << 10, 0).is_ok() && !budget.is_spent());
+        assert_eq!(budget.used_bytes(), 128 << 20);
         let said = budget.charge("links", 3, 32 << 20).unwrap_err();
         let said = said.lines().join(" ");
         assert!(said.contains("links: 3 times 33554432 bytes"), "{said}");

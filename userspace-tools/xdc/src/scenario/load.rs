@@ -90,9 +90,8 @@ pub fn load(home: Option<&Home>, name_or_path: &str, sets: &[String]) -> Result<
         .map(Home::scenarios)
         .or(path.parent().map(Path::to_path_buf));
     let shipped = beside.unwrap_or_default().join("cdf");
-    read_beside(&mut loaded.scenario, &dirs, &shipped).map_err(|err| loaded.sources.placed(err))?;
-    let sizes = loaded.scenario.files.values();
-    loaded.memory_bytes += sizes.map(|file| file.text.len()).sum::<usize>();
+    loaded.memory_bytes += read_beside(&mut loaded.scenario, &dirs, &shipped)
+        .map_err(|err| loaded.sources.placed(err))?;
     let mistakes = check::with_files(&loaded.scenario);
     match loaded.sources.all(mistakes) {
         None => Ok(loaded),
@@ -111,8 +110,8 @@ fn values(value: &Value) -> usize {
     }
 }
 
-/// Reads the files that the scenario names.
-fn read_beside(scenario: &mut Scenario, dirs: &[PathBuf], shipped: &Path) -> Result<()> {
+/// Reads the files that the scenario names: the memory that they take.
+fn read_beside(scenario: &mut Scenario, dirs: &[PathBuf], shipped: &Path) -> Result<usize> {
     let budget = &Budget::default();
     let files = FlowFile::read_all(budget, dirs, &scenario.traffic)?;
     for (cc, spec) in &scenario.cc {
@@ -125,7 +124,7 @@ fn read_beside(scenario: &mut Scenario, dirs: &[PathBuf], shipped: &Path) -> Res
     }
     scenario.cdfs = Cdf::read_all(budget, dirs, shipped, &scenario.traffic)?;
     scenario.files = files;
-    Ok(())
+    Ok(budget.used_bytes())
 }
 
 fn folder(path: &Path) -> PathBuf {
@@ -156,6 +155,8 @@ pub fn check_seed(seed: u64) -> Result<()> {
 /// The table of a file, or everything that is no TOML in it.
 fn syntax((name, text): &(String, String)) -> Result<Table> {
     let (_, errors) = DeTable::parse_recoverable(text);
+    // A line may have as many errors as bytes, so none is searched for from the start.
+    let ends: Vec<_> = text.match_indices('\n').map(|(end, _)| end).collect();
     // One slip of the pen may be several to a parser that goes on in the same line.
     let mut lines: BTreeSet<usize> = BTreeSet::new();
     let mut mistakes = Vec::new();
@@ -163,7 +164,8 @@ fn syntax((name, text): &(String, String)) -> Result<Table> {
     let follows = |err: &toml::de::Error| err.message().contains("duplicate key");
     let all_follow = errors.iter().all(follows);
     for err in errors.iter().filter(|err| all_follow || !follows(err)) {
-        let line = err.span().map_or(0, |span| line_at(text, span.start));
+        let line_of = |start| ends.partition_point(|&end| end < start) + 1;
+        let line = err.span().map_or(0, |span| line_of(span.start));
         if lines.insert(line) {
             let sentence = err.message().lines().collect::<Vec<_>>().join(" ");
             mistakes.push(advised("", &sentence).about(format!("{name}:{line}")));

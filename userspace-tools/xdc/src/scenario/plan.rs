@@ -24,7 +24,7 @@ use crate::scenario::budget::{Budget, text_bytes};
 use crate::scenario::check::one_packet;
 use crate::scenario::defaults;
 use crate::scenario::dscp;
-use crate::scenario::events::events;
+use crate::scenario::events::{events, numbered};
 use crate::scenario::fabric::Fabric;
 use crate::scenario::limits::{LONGEST, MAX_LINKS, MAX_NODES, MAX_WATCHED, MIN_SCALED_BPS};
 use crate::scenario::paths::{Paths, Routes};
@@ -942,9 +942,23 @@ pub fn single_cc(scenario: &Scenario, name: &str) -> Result<Cc> {
 
 fn watch(budget: &Budget, scenario: &Scenario, topology: &Topology) -> Result<Vec<WatchedQueue>> {
     let mut watch = Vec::new();
+    if scenario.watch.is_empty() {
+        return Ok(watch);
+    }
+    // By names as [`Topology::direction`] takes them, which would search all links for each port.
+    let (mut directions, mut parallel) = (HashMap::new(), HashMap::new());
+    for link in &topology.links {
+        for (from, to, direction) in [(&link.a, &link.b, &link.ab), (&link.b, &link.a, &link.ba)] {
+            let nth: &mut usize = parallel.entry((from, to)).or_default();
+            directions.insert((from.clone(), numbered(to, *nth)), direction);
+            *nth += 1;
+        }
+    }
     for spec in &scenario.watch {
-        for (from, to) in pairs(budget, &spec.from, &spec.to)? {
-            let Some(direction) = topology.direction(&from, &to) else {
+        for ends in pairs(budget, &spec.from, &spec.to)? {
+            let found = directions.get(&ends);
+            let (from, to) = ends;
+            let Some(direction) = found else {
                 let nodes = || topology.nodes.iter().map(|node| node.name.as_str());
                 let strange = [&from, &to]
                     .into_iter()
@@ -1215,6 +1229,29 @@ pub mod tests {
             err.to_string().contains("no flow can have its own"),
             "{err}"
         );
+    }
+
+    #[test]
+    fn of_parallel_links_each_can_be_watched() {
+        let links = [
+            "a = \"s\"\nqueue_ab = \"port\"\nb = \"r\"",
+            "a = \"r\"\nb = \"s\"",
+        ];
+        let links = links.map(|ends| format!("[[topology.links]]\nrate = \"1gbit\"\n{ends}\n"));
+        let text = format!("{SMALL}{}", links.concat());
+        for (to, wrong) in [
+            ("r", ""),
+            ("r.1", ""),
+            ("r.2", "no queue"),
+            ("r.3", "no link"),
+        ] {
+            let sets = ["topology.ecmp=true".to_owned(), format!("watch.0.to={to}")];
+            let planned = parse("small", &text, &sets)
+                .and_then(|loaded| plan(&loaded.scenario, "cubic", 1, 1).map(drop));
+            let said = planned.err().map_or(String::new(), |err| err.to_string());
+            assert_eq!(said.is_empty(), wrong.is_empty(), "{to}: {said}");
+            assert!(said.contains(wrong), "{to}: {said}");
+        }
     }
 
     #[test]

@@ -380,6 +380,37 @@ mod tests {
         assert!(said.contains("all together"), "{said}");
     }
 
+    /// Each point has read them for itself.
+    #[test]
+    fn files_beside_a_scenario_count_for_each_point() {
+        let home = Home::find().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("large.toml");
+        let small = std::fs::read_to_string(home.scenarios().join("links.toml")).unwrap();
+        let values: Vec<_> = (1..=200).map(|n| format!("{n}ms")).collect();
+        let axis = Axis::parse(&format!("flows.0.start={}", values.join(","))).unwrap();
+        let long = "x".repeat(1_000_000);
+        for (file, text, uses) in [
+            (
+                "mine.o",
+                long.clone(),
+                "[cc.mine]\nkernel = \"bpf_mine\"\nbpf = \"mine.o\"\n",
+            ),
+            (
+                "mine.txt",
+                format!("0 0\n1 100 #{long}"),
+                "[[traffic]]\nkind = \"incast\"\nhosts = [\"near\"]\nto = \"r\"\nsizes = \"mine\"\n",
+            ),
+        ] {
+            std::fs::write(dir.path().join(file), text).unwrap();
+            std::fs::write(&path, format!("{small}\n{uses}")).unwrap();
+            let mut grid = Grid::of(path.to_str().unwrap());
+            grid.axis.push(axis.clone());
+            let said = grid.expand(&home).unwrap_err().to_string();
+            assert!(said.contains("all together"), "{file}: {said}");
+        }
+    }
+
     #[test]
     fn a_grid_is_for_one_engine() {
         let home = Home::find().unwrap();

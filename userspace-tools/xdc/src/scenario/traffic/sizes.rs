@@ -83,7 +83,7 @@ impl Sizes {
         Ok(match self {
             Self::Fixed(bytes) => *bytes as f64,
             Self::Uniform(least, most) => (*least as f64 + *most as f64) / 2.0,
-            Self::Cdf(name) => find(cdfs, name)?.mean(),
+            Self::Cdf(name) => find(cdfs, name)?.mean,
         })
     }
 }
@@ -103,6 +103,7 @@ fn unknown(name: &str) -> Error {
 pub struct Cdf {
     /// (bytes, cumulative share), both never falling, from 0 to 1.
     points: Vec<(f64, f64)>,
+    mean: f64,
     /// The text of a file beside the scenario, to be kept with the results.
     pub own: Option<String>,
 }
@@ -204,7 +205,15 @@ impl Cdf {
             }
         };
         points.iter_mut().for_each(|point| point.1 /= whole);
-        Ok(Self { points, own: None })
+        let mean = points
+            .windows(2)
+            .map(|pair| (pair[0].0 + pair[1].0) / 2.0 * (pair[1].1 - pair[0].1))
+            .sum();
+        Ok(Self {
+            points,
+            mean,
+            own: None,
+        })
     }
 
     /// The size that a share of flows does not exceed.
@@ -216,13 +225,6 @@ impl Cdf {
             true => x0 + (x1 - x0) * (share - c0) / (c1 - c0),
             false => x1,
         }
-    }
-
-    pub fn mean(&self) -> f64 {
-        self.points
-            .windows(2)
-            .map(|pair| (pair[0].0 + pair[1].0) / 2.0 * (pair[1].1 - pair[0].1))
-            .sum()
     }
 }
 
@@ -260,7 +262,7 @@ pub mod tests {
         ] {
             let cdf = &cdfs[name];
             let near = |got: f64, want: f64| (got / want - 1.0).abs() < 0.02;
-            assert!(near(cdf.mean(), mean), "{name}: mean {}", cdf.mean());
+            assert!(near(cdf.mean, mean), "{name}: mean {}", cdf.mean);
             let got = cdf.quantile(0.5);
             assert!(near(got, median), "{name}: median {got}");
             assert_eq!(cdf.quantile(1.0), max, "{name}");
@@ -297,7 +299,7 @@ pub mod tests {
         let cdf = Cdf::parse("0 0\n10 50 # half\n\n20 50\n30 100\n").unwrap();
         assert_eq!(cdf.quantile(0.25), 5.0);
         assert_eq!(cdf.quantile(0.75), 25.0);
-        assert_eq!(cdf.mean(), 15.0);
+        assert_eq!(cdf.mean, 15.0);
         for wrong in [
             "",
             "0 0\n",
