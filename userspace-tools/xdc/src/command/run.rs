@@ -122,28 +122,24 @@ pub fn command(request: &Request) -> Result<bool> {
         )
         .hint("--engine qemu, or as root --engine host"));
     }
-    if kind == Kind::Host && loaded.scenario.has_commands() && !request.allow_commands {
-        return Err(Error::usage(
-            "this scenario runs commands of its own, here as root: 'setup' or [[run]]",
-        )
-        .hint("read them; then --allow-commands, or --engine uml, where a guest runs them"));
-    }
     let seed = request.seed.unwrap_or(loaded.scenario.seed);
     scenario::check_seed(seed)?;
     // Once before anything starts, so that a mistake costs nothing.
     let mut warnings = Vec::new();
     let mut routes = None;
-    if kind == Kind::Host && loaded.scenario.scale.is_none() {
-        let probe = plan::plan_along(&mut routes, &loaded.scenario, PROBE_CC, seed, 1)
-            .map_err(|err| loaded.placed(err).or_hint(SEE_EXAMPLE))?;
-        host::check(&probe, request.allow_commands)?;
-    }
-    for cc in &loaded.scenario.ccs {
+    let mut checked_plan = |cc: &str| {
         let plan = plan::plan_along(&mut routes, &loaded.scenario, cc, seed, 1)
             .map_err(|err| loaded.placed(err).or_hint(SEE_EXAMPLE))?;
         if kind == Kind::Host {
             host::check(&plan, request.allow_commands)?;
         }
+        Ok::<_, Error>(plan)
+    };
+    if kind == Kind::Host && loaded.scenario.scale.is_none() {
+        checked_plan(PROBE_CC)?;
+    }
+    for cc in &loaded.scenario.ccs {
+        let plan = checked_plan(cc)?;
         if let Job::Run(run) = &plan.job {
             runner::uplinks(&run.topology, &request.pcap)?;
             let notes = explain::of_plan(run);

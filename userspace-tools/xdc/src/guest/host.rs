@@ -110,8 +110,15 @@ struct Kernel {
     functions: BTreeSet<String>,
 }
 
-/// Refuses a plan that the running kernel cannot run, and modules that no network needs.
+/// Refuses a plan that the running kernel cannot run, and, without consent, commands and modules that
+/// no network needs.
 pub fn check(plan: &Plan, allow_commands: bool) -> Result<()> {
+    if runs_commands(plan) && !allow_commands {
+        return Err(Error::usage(
+            "this scenario runs commands of its own, here as root: 'setup' or [[run]]",
+        )
+        .hint("read them; then --allow-commands, or --engine uml, where a guest runs them"));
+    }
     // The kernel itself asks for tcp_NAME.
     let of_ccs: Vec<_> = match &plan.job {
         Job::Run(run) => run
@@ -154,6 +161,14 @@ pub fn check(plan: &Plan, allow_commands: bool) -> Result<()> {
     let parts = parts(run);
     Kernel::running(&parts)?.check(run, &parts, loadable)?;
     room::check(run)
+}
+
+fn runs_commands(plan: &Plan) -> bool {
+    let Job::Run(run) = &plan.job else {
+        return false;
+    };
+    let mut nodes = run.topology.nodes.iter();
+    !run.programs.is_empty() || nodes.any(|node| !node.setup.is_empty())
 }
 
 /// What the ports of a network are made of.

@@ -10,13 +10,6 @@ use crate::scenario::budget::{Budget, text_bytes};
 use crate::scenario::limits::{MAX_COMMAND_BYTES, MAX_PROGRAMS};
 use crate::scenario::{Scenario, expand, no_node};
 
-impl Scenario {
-    /// It runs commands of its author's.
-    pub fn has_commands(&self) -> bool {
-        !self.programs.is_empty() || self.host.values().any(|host| !host.setup.is_empty())
-    }
-}
-
 /// The scenario's programs, each on each of its nodes.
 pub fn programs(
     budget: &Budget,
