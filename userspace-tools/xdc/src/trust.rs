@@ -42,32 +42,41 @@ impl Trust {
         if !self.is_root {
             return Ok(());
         }
-        // The folders of a link decide where it leads.
-        let above = [&real, &named]
-            .into_iter()
-            .flat_map(|it| it.ancestors().skip(1));
-        above
-            .into_iter()
-            .try_for_each(|dir| self.check_one(dir, true))
+        let mut at = named;
+        loop {
+            // The folders of a link decide where it leads, so they are checked before it is read.
+            let above: Vec<_> = at.ancestors().collect();
+            let link = above.iter().rev().find(|it| it.is_symlink());
+            let end = link.map_or(&*at, |link| link);
+            end.ancestors()
+                .skip(1)
+                .try_for_each(|dir| self.check_one(dir, true))?;
+            let Some(link) = link else { return Ok(()) };
+            // In a sticky folder its owner alone replaces it.
+            let meta = fs::symlink_metadata(link).map_err(|err| failed(&err))?;
+            self.check_owner(link, &meta)?;
+            let target = fs::read_link(link).map_err(|err| failed(&err))?;
+            let folder = link.parent().unwrap_or(link);
+            let rest = at.strip_prefix(link).unwrap_or(Path::new(""));
+            // Without the slash that an empty rest leaves at the end.
+            at = folder.join(target).join(rest).components().collect();
+        }
     }
 
     fn check_one(&self, path: &Path, is_above: bool) -> Result<()> {
         let meta = fs::metadata(path).map_err(|err| Error::io(path.display(), &err))?;
-        let refused = |what: &str| {
-            Error::failure(format!(
-                "{} {what}, so nothing of it is run",
-                path.display()
-            ))
-        };
-        if !self.owners.contains(&meta.uid()) {
-            return Err(refused(&format!("belongs to user {}", meta.uid())));
-        }
+        self.check_owner(path, &meta)?;
         match self.is_writable_by_others(&meta, is_above) {
             false => Ok(()),
-            true => {
-                Err(refused("can be written by others")
-                    .hint(format!("chmod go-w {}", path.display())))
-            }
+            true => Err(refused(path, "can be written by others")
+                .hint(format!("chmod go-w {}", path.display()))),
+        }
+    }
+
+    fn check_owner(&self, path: &Path, meta: &Metadata) -> Result<()> {
+        match self.owners.contains(&meta.uid()) {
+            true => Ok(()),
+            false => Err(refused(path, &format!("belongs to user {}", meta.uid()))),
         }
     }
 
@@ -84,10 +93,15 @@ impl Trust {
     }
 }
 
+fn refused(path: &Path, what: &str) -> Error {
+    let path = path.display();
+    Error::failure(format!("{path} {what}, so nothing of it is run"))
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs::Permissions;
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
 
     use super::*;
 
@@ -126,6 +140,33 @@ mod tests {
         set_mode(&own, 0o777);
         assert!(trust(true).check(&link).is_err());
         assert!(trust(true).check(&file).is_ok());
+    }
+
+    #[test]
+    fn every_link_of_a_chain_is_checked() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["own", "between", "own/home"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        fs::write(at("own/home/agent"), "").unwrap();
+        symlink("../between/home", at("own/link")).unwrap();
+        symlink(at("own/home"), at("between/home")).unwrap();
+        symlink("../between/agent", at("own/agent")).unwrap();
+        symlink("../own/link/agent", at("between/agent")).unwrap();
+        for (mode, refused) in [(0o755, false), (0o777, true), (0o1777, false)] {
+            set_mode(&at("between"), mode);
+            for name in ["own/link", "own/link/agent", "own/agent"] {
+                let checked = trust(true).check(&at(name));
+                assert_eq!(checked.is_err(), refused, "{name} {mode:o}");
+            }
+            assert!(trust(true).check(&at("own/home/agent")).is_ok());
+        }
+        if geteuid().is_root() {
+            lchown(at("between/agent"), Some(1001), None).unwrap();
+            assert!(trust(true).check(&at("own/agent")).is_err());
+            assert!(trust(true).check(&at("own/link/agent")).is_ok());
+        }
     }
 
     #[test]

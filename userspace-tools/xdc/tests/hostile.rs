@@ -263,6 +263,7 @@ fn a_guest_finds_no_way_to_other_programs() {
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <sys/xattr.h>
 #include <sched.h>
 #include <unistd.h>
@@ -337,12 +338,17 @@ int main(int argc, char **argv) {
     /* There is no terminal; what counts is that nobody asked whether there is. */
     WAY("keys of a terminal", ioctl(0, TIOCSTI, "x") && errno != EPERM);
     WAY("another use of a terminal", ioctl(0, TIOCSETD, &mount) && errno != EPERM);
+    WAY("a frozen terminal", ioctl(0, TCXONC, TCOOFF) && errno != EPERM);
+    WAY("a terminal for nobody else", ioctl(0, TIOCEXCL) && errno != EPERM);
+    WAY("the size of a terminal", ioctl(0, TIOCSWINSZ, &byte) && errno != ENOSYS);
+    WAY("a file that becomes a terminal's", ioctl(0, FIOASYNC, &mount) && errno != ENOSYS);
     /* The kernel reads the lower half of the word. */
     WAY("keys, by a longer number", ioctl(0, TIOCSTI | 1ul << 32, "x") && errno != EPERM);
     /* What User Mode Linux needs. */
     puts(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) ? "no pair of streams" : "a pair of streams");
     puts(memfd_create("x", 0) < 0 ? "no memory" : "memory");
     puts(getrlimit(RLIMIT_STACK, &limit) ? "no limits of its own" : "limits of its own");
+    puts(isatty(0) || errno != ENOTTY ? "no modes of a terminal" : "modes of a terminal");
     return 0;
 }
 "#;
@@ -361,7 +367,7 @@ int main(int argc, char **argv) {
     let output = confined(PROBE, writable.path(), &words);
     let through = String::from_utf8_lossy(&output.stdout);
     assert_eq!(
-        through, "a pair of streams\nmemory\nlimits of its own\n",
+        through, "a pair of streams\nmemory\nlimits of its own\nmodes of a terminal\n",
         "{output:?}"
     );
 }

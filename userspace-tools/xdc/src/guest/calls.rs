@@ -63,6 +63,21 @@ const ALLOWED: &[i64] = &[
     libc::SYS_uname, libc::SYS_sysinfo, libc::SYS_getrandom,
 ];
 
+/// What User Mode Linux asks a terminal, which after the guest's end gets its modes back. Others
+/// freeze it, keep new programs from it or change its size.
+const OF_TERMINALS: &[u64] = &[
+    libc::TCGETS,
+    libc::TCSETS,
+    libc::TCSETSW,
+    libc::TCSETSF,
+    libc::TIOCGWINSZ,
+    // The same for later libraries.
+    libc::TCGETS2,
+    libc::TCSETS2,
+    libc::TCSETSW2,
+    libc::TCSETSF2,
+];
+
 /// QEMU's 9p asks for attributes of files, and sets none. Landlock does not restrict that.
 const ATTRIBUTES: &[i64] = &[
     libc::SYS_getxattr,
@@ -90,6 +105,9 @@ const DENIED_FOR: &[(i64, u8, SeccompCmpOp, u64)] = &[
     (libc::SYS_ioctl, 1, SeccompCmpOp::Eq, libc::TIOCLINUX),
     // Makes the terminal that of a modem, a mouse or a network device.
     (libc::SYS_ioctl, 1, SeccompCmpOp::Eq, TIOCSETD),
+    // Freezes it, and keeps other programs from it.
+    (libc::SYS_ioctl, 1, SeccompCmpOp::Eq, libc::TCXONC),
+    (libc::SYS_ioctl, 1, SeccompCmpOp::Eq, libc::TIOCEXCL),
     // Hides what it has open from xdc.
     (
         libc::SYS_prctl,
@@ -125,16 +143,22 @@ const OF_TYPE: SeccompCmpOp = SeccompCmpOp::MaskedEq(0xf);
 type Filter = std::result::Result<BpfProgram, BackendError>;
 
 /// The kernel takes the strictest answer of all filters.
-pub fn filters(attributes: bool) -> [Filter; 2] {
-    [allowed(attributes), denied()]
+pub fn filters(is_qemu: bool) -> [Filter; 2] {
+    [allowed(is_qemu), denied()]
 }
 
 /// ENOSYS has libraries do without a call, as on an older kernel; EPERM ends some of them.
-fn allowed(attributes: bool) -> Filter {
-    let more: &[i64] = if attributes { ATTRIBUTES } else { &[] };
+fn allowed(is_qemu: bool) -> Filter {
+    let more: &[i64] = if is_qemu { ATTRIBUTES } else { &[] };
     let all = ALLOWED.iter().chain(more);
+    let mut rules: BTreeMap<_, _> = all.map(|&call| (call, Vec::new())).collect();
+    if !is_qemu {
+        let rule = |&request| SeccompRule::new(vec![condition(1, SeccompCmpOp::Eq, request)?]);
+        let requests = OF_TERMINALS.iter().map(rule).collect::<Result<_, _>>()?;
+        rules.insert(libc::SYS_ioctl, requests);
+    }
     SeccompFilter::new(
-        all.map(|&call| (call, Vec::new())).collect(),
+        rules,
         SeccompAction::Errno(libc::ENOSYS as u32),
         SeccompAction::Allow,
         TargetArch::x86_64,
@@ -177,8 +201,8 @@ mod tests {
 
     #[test]
     fn the_filters_can_be_built() {
-        for attributes in [false, true] {
-            assert!(filters(attributes).iter().all(|filter| filter.is_ok()));
+        for is_qemu in [false, true] {
+            assert!(filters(is_qemu).iter().all(|filter| filter.is_ok()));
         }
     }
 

@@ -156,9 +156,9 @@ fn confine(reach: &Reach) -> Result<()> {
         // Nothing that is executed gives new privileges, either.
         .and_then(landlock::RulesetCreated::restrict_self)
         .map_err(|err| failed("Landlock", &err))?;
-    // Who may read every file may read its attributes.
-    let reads_all = reach.reads.iter().any(|path| path == Path::new("/"));
-    for filter in calls::filters(reads_all) {
+    // QEMU may read every file, and so its attributes.
+    let is_qemu = reach.reads.iter().any(|path| path == Path::new("/"));
+    for filter in calls::filters(is_qemu) {
         let filter = filter.map_err(|err| failed("the filter of system calls", &err))?;
         seccompiler::apply_filter(&filter)
             .map_err(|err| failed("the filter of system calls", &err))?;

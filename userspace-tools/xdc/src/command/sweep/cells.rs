@@ -7,7 +7,8 @@
 //! and the hash of its content: a file that is empty, cut short or damaged is no cell.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
@@ -25,6 +26,7 @@ use crate::error::{Error, Result};
 use crate::home;
 use crate::owned;
 use crate::result::provenance::sha256;
+use crate::scenario::beside;
 
 /// A cell that stays unread for this long leaves the cache.
 const UNUSED: Duration = Duration::from_secs(60 * 86_400);
@@ -159,11 +161,11 @@ impl Cells {
     /// None if it is missing or damaged: it is then computed again.
     pub fn load(&self, key: &str) -> Option<Outcome> {
         let read = |what| {
-            let path = self.path(key, what);
-            let file = File::open(&path).ok()?;
+            let mut file = beside::of_result(&self.dir, &format!("{key}.{what}")).ok()?;
             // Somebody else's cell keeps its age.
             let _ = file.set_modified(SystemTime::now());
-            fs::read(path).ok()
+            let mut content = Vec::new();
+            file.read_to_end(&mut content).ok().map(|_| content)
         };
         let stored: Stored = serde_json::from_slice(&read("json")?).ok()?;
         let whole = stored.key == key
@@ -195,6 +197,9 @@ impl Cells {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::symlink;
+
     use super::*;
     use crate::command::sweep::lab::tests::parts;
     use crate::result::testing::recorded;
@@ -236,6 +241,12 @@ mod tests {
             assert!(cells.load("key").is_none(), "{damaged}");
         }
         fs::write(cells.path("key", "json"), &good).unwrap();
+        assert!(cells.load("key").is_some());
+        let elsewhere = dir.path().join("elsewhere");
+        fs::rename(cells.path("key", "json"), &elsewhere).unwrap();
+        symlink(&elsewhere, cells.path("key", "json")).unwrap();
+        assert!(cells.load("key").is_none());
+        fs::rename(&elsewhere, cells.path("key", "json")).unwrap();
         assert!(cells.load("key").is_some());
         fs::write(cells.path("key", "flows.csv"), "").unwrap();
         assert!(cells.load("key").is_none());
