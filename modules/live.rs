@@ -7,12 +7,10 @@ use crate::algo::params::{ParamInfo, Values};
 use crate::kernel_api::sysctl::{self, Param, MAX_PARAMS};
 
 /// The rows of a parameter table as the sysctls have them now.
-pub(crate) struct Live<'a>(pub(crate) &'a sysctl::Values);
-
-impl Values for Live<'_> {
+impl Values for sysctl::Values {
     #[inline(always)]
     fn value(&self, row: usize) -> u32 {
-        self.0.get(row)
+        self.get(row)
     }
 }
 

@@ -46,8 +46,6 @@ use kernel::prelude::*;
 #[path = "live.rs"]
 mod live;
 
-use live::Live;
-
 /// An algorithm as a module offers it.
 pub(crate) trait Algorithm: Send + Sync + 'static {
     /// What its file says of it.
@@ -80,16 +78,28 @@ pub(crate) struct Adapter<A: Algorithm> {
 }
 
 /// The parameters of the socket's namespace, and what its host knows besides.
-struct HostOf<'a> {
-    live: Live<'a>,
+struct HostOf<'a, A: Algorithm> {
+    sysctls: &'a sysctl::Registration<Sysctls<A>>,
+    /// None where few ACKs need a parameter.
+    live: Option<&'a sysctl::Values>,
     speeds: &'a Speeds,
     sk: &'a Sock<'a>,
 }
 
-impl Values for HostOf<'_> {
+impl<A: Algorithm> HostOf<'_, A> {
+    #[inline(always)]
+    fn live(&self) -> &sysctl::Values {
+        match self.live {
+            Some(values) => values,
+            None => self.sysctls.of(self.sk.net()),
+        }
+    }
+}
+
+impl<A: Algorithm> Values for HostOf<'_, A> {
     #[inline(always)]
     fn value(&self, row: usize) -> u32 {
-        self.live.value(row)
+        self.live().get(row)
     }
 
     #[inline(always)]
@@ -104,13 +114,13 @@ impl Values for HostOf<'_> {
 
     #[inline(always)]
     fn shortest_rtt_us(&self) -> u32 {
-        let [shortest_us, ..] = self.live.0.kept();
+        let [shortest_us, ..] = self.live().kept();
         shortest_us.get()
     }
 
     #[inline(always)]
     fn note_base_rtt(&self, now_us: u64, rtt_us: u32) {
-        let kept = self.live.0.kept();
+        let kept = self.live().kept();
         let mut shortest = BaseRtt::of_words(kept.each_ref().map(Once::get));
         host::note_base_rtt(&mut shortest, now_us, rtt_us);
         for (word, new) in kept.iter().zip(shortest.words()) {
@@ -250,9 +260,10 @@ impl<A: Algorithm> Adapter<A> {
 
     /// The parameters of the socket's namespace.
     #[inline(always)]
-    fn params<'a>(&'a self, sk: &'a Sock<'_>) -> HostOf<'a> {
+    fn params<'a>(&'a self, sk: &'a Sock<'_>) -> HostOf<'a, A> {
         HostOf {
-            live: Live(self.sysctls.of(sk.net())),
+            sysctls: &self.sysctls,
+            live: A::Flow::EACH_ACK_READS_PARAMS.then(|| self.sysctls.of(sk.net())),
             speeds: &self.speeds,
             sk,
         }

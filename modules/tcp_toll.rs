@@ -67,7 +67,7 @@ fn round_info(flow: &Flow) -> xdc_toll_round {
         base_rtt_us: flow.base_us,
         price_ppm: ppm(flow.price, 20),
         delay_ppm: ppm(flow.delay.into(), 15),
-        damp_ppm: ppm(flow.damp.into(), 10),
+        swing_ppm: ppm(flow.swing.into(), 15),
         slow_start: flow.has(SLOW_START),
     }
 }

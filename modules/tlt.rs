@@ -60,8 +60,6 @@ use kernel_api::{
     sysctl::{self, Net, Param, MAX_PARAMS},
     trace::{tracepoint, Tracepoint},
 };
-use live::Live;
-
 module! {
     type: Module,
     name: "tlt",
@@ -179,8 +177,8 @@ struct Shared {
 
 impl Shared {
     #[inline(always)]
-    fn params<'a>(&'a self, net: &'a Net) -> Live<'a> {
-        Live(self.sysctls.of(net))
+    fn params<'a>(&'a self, net: &'a Net) -> &'a sysctl::Values {
+        self.sysctls.of(net)
     }
 
     fn count(&self, net: &Net, counter: Count) {
@@ -343,7 +341,7 @@ impl Tlt {
     }
 
     #[inline(always)]
-    fn params<'a>(&'a self, net: &'a Net) -> Live<'a> {
+    fn params<'a>(&'a self, net: &'a Net) -> &'a sysctl::Values {
         self.shared().params(net)
     }
 

@@ -17,7 +17,7 @@
 use crate::algo::controller::{Controller, Published, Watch, published};
 use crate::algo::entry::{Entry, Event, Line, Marks, State, Value};
 use crate::algo::fixed::{
-    BYTE_BITS, MAX_BYTES, RATIO_BITS, bdp_bytes, bytes_per_s, mul_div, mul_ratio,
+    BYTE_BITS, MAX_BYTES, RATIO_BITS, bdp_bytes, bytes_per_s, mul_div, mul_ratio, mul_shr,
 };
 use crate::algo::host::{self, Way};
 use crate::algo::params::{Values, params};
@@ -59,6 +59,12 @@ const BASE_RTT_US: u64 = 10_000_000;
 const ONE: u64 = 1 << 20;
 /// 1 as a price of a round trip.
 const SHORT_ONE: u32 = 1 << 15;
+/// Scale of `Flow::speed`.
+const SPEED_BITS: u32 = 36;
+/// Scale of `Flow::lead`.
+const LEAD_BITS: u32 = 16;
+/// Scale of `Flow::rate`.
+const RATE_BITS: u32 = 12;
 
 /// The flow is in slow start. A bit of `Flow::flags`, as those below; above them is the number of ten seconds.
 pub const SLOW_START: u8 = 1;
@@ -86,29 +92,60 @@ pub struct Flow {
     pub base_us: u32,
     /// Least RTT of these ten seconds.
     next_base_us: u32,
-    /// Rate sample.
-    delivered_bytes: u32,
-    interval_us: u32,
-    /// C by the device.
-    mbps: u32,
+    /// H of W, as the last round trip left it.
+    add_bytes: u32,
+    /// Damped gain / (base RTT + T), 2^-36 per us.
+    speed: u32,
+    /// Delivery rate, 2^-12 bytes per us.
+    rate: u32,
+    /// Damped beta, 2^-16.
+    lead: u16,
     mss_bytes: u16,
     /// Price of delay in this round trip, 2^-15.
     pub delay: u16,
     /// Price at the end of the last round trip, 2^-15.
     last_price: u16,
     /// Average change of the price per round trip, 2^-15.
-    swing: u16,
-    /// Factor of gain and beta, 2^-10.
-    pub damp: u16,
+    pub swing: u16,
     rounds: u8,
     flags: u8,
 }
 
 const _: () = assert!(size_of::<Flow>() <= 56);
 
+/// The parameters.
+#[derive(Clone, Copy)]
+struct Terms {
+    /// C.
+    mbps: u32,
+    gain: u32,
+    share: u32,
+    beta: u32,
+    step: u32,
+}
+
+impl Terms {
+    #[inline(always)]
+    fn read(params: &impl Values) -> Self {
+        Terms {
+            mbps: match (params.line_rate_mbps(), params.way()) {
+                (0, Way::Told(mbps)) if mbps != 0 => mbps,
+                (0, _) => SILENT_MBPS,
+                (by_hand, _) => by_hand,
+            },
+            gain: params.gain(),
+            share: params.share(),
+            beta: params.beta(),
+            step: params.step(),
+        }
+    }
+}
+
 impl Controller for Flow {
     /// The flow at the end of a round trip.
     type Event = Flow;
+
+    const EACH_ACK_READS_PARAMS: bool = false;
 
     fn new(params: &impl Values, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self {
         let base_us = rtt_us.map_or(0, |us| us.max(1));
@@ -119,17 +156,17 @@ impl Controller for Flow {
             least_us: u32::MAX,
             last_us: now_us as u32,
             round_us: now_us as u32,
-            damp: 1 << RATIO_BITS,
             flags: SLOW_START | epoch(now_us),
             ..Flow::default()
         };
-        flow.ask(params);
+        flow.derive(Terms::read(params));
         flow
     }
 
     fn open(&mut self, params: &impl Values) {
         if host::is_in_region(self.base_us) {
-            let first = mul_ratio(self.bdp_bytes(params), params.step());
+            let terms = Terms::read(params);
+            let first = mul_ratio(bdp_bytes(terms.mbps, self.base_us), terms.step);
             self.scaled = self.scaled.max(first << BYTE_BITS);
         }
     }
@@ -146,21 +183,24 @@ impl Controller for Flow {
 
     #[inline(always)]
     fn adjust(&mut self, params: &impl Values, ack: &Ack, watch: &mut impl Watch<Flow>) {
-        // A quarter of it is the least W, and no less than a byte.
-        self.mss_bytes = ack.mss_bytes.clamp(4, u16::MAX.into()) as u16;
-        if let Some(rtt_us) = ack.rtt_us {
-            self.take_rtt(params, ack.now_us, rtt_us.max(1), watch);
-        }
-        if ack.interval_us != 0 && !ack.app_limited {
-            self.delivered_bytes = ack.delivered_bytes.min(u32::MAX.into()) as u32;
-            self.interval_us = ack.interval_us;
-        }
+        self.mss_bytes = ack.mss_bytes.min(u16::MAX.into()) as u16;
         let now_us = ack.now_us as u32;
-        let base_us = u64::from(self.base_us);
-        let passed_us = u64::from(now_us.wrapping_sub(self.last_us)).min(base_us << 2);
+        if let Some(rtt_us) = ack.rtt_us {
+            self.least_us = self.least_us.min(rtt_us);
+            if now_us.wrapping_sub(rtt_us).wrapping_sub(self.round_us) as i32 >= 0 {
+                self.end_round(Terms::read(params), ack.now_us);
+                if ack.interval_us != 0 && !ack.app_limited {
+                    self.rate = rate(ack.delivered_bytes, ack.interval_us);
+                }
+                watch.observe(|| *self);
+                self.round_us = now_us;
+                self.least_us = u32::MAX;
+            }
+        }
+        let passed_us = now_us.wrapping_sub(self.last_us);
         self.last_us = now_us;
-        if ack.acked_bytes != 0 && base_us != 0 {
-            self.pay(params, ack, base_us, passed_us);
+        if ack.acked_bytes != 0 && self.base_us != 0 {
+            self.pay(params, ack, passed_us);
         }
         if self.has(QUEUED | PROBING) {
             let since_us = ack.now_us.checked_rem(BASE_RTT_US).unwrap_or(0);
@@ -170,33 +210,27 @@ impl Controller for Flow {
     }
 
     #[inline(always)]
-    fn output(&self, params: &impl Values, _srtt_us: u32) -> Output {
+    fn output(&self, _params: &impl Values, _srtt_us: u32) -> Output {
         let (w, mss) = (self.scaled >> BYTE_BITS, u64::from(self.mss_bytes));
-        let send = w.saturating_sub(self.held_back(params, w)).max(1);
+        let send = w.saturating_sub(self.held_back(w)).max(1);
+        let full = send.wrapping_add(send >> 2);
         Output {
             cwnd_bytes: match self.has(PROBING) {
                 true => mss << 2,
-                false => send
-                    .wrapping_add(send >> 2)
-                    .wrapping_add(mss.wrapping_mul(3)),
+                false => full.wrapping_add(mss.wrapping_mul(3)),
             },
-            ssthresh_bytes: if self.has(SLOW_START) {
-                u64::MAX
-            } else {
-                mss << 1
+            ssthresh_bytes: match self.has(SLOW_START) {
+                true => u64::MAX,
+                false => mss << 1,
             },
             pacing_bytes_per_s: bytes_per_s(send, self.base_us),
         }
     }
 
     /// Fifteen sixteenths of what is delivered, but no less than half.
-    fn loss_window_scaled(&self, params: &impl Values, _mss_bytes: u32) -> u64 {
-        let sample = u64::from(self.delivered_bytes).wrapping_mul(self.base_us.into());
-        let rate = sample
-            .checked_div(self.interval_us.into())
-            .unwrap_or(0)
-            .min(MAX_BYTES);
-        let delivered = rate.wrapping_add(self.held_back(params, rate)) << (BYTE_BITS - 4);
+    fn loss_window_scaled(&self, _params: &impl Values, _mss_bytes: u32) -> u64 {
+        let rate = u64::from(self.rate).wrapping_mul(self.base_us.into()) >> RATE_BITS;
+        let delivered = rate.wrapping_add(self.held_back(rate)) << (BYTE_BITS - 4);
         let left = delivered.saturating_mul(15).max(self.scaled >> 1);
         self.scaled.min(left)
     }
@@ -244,35 +278,16 @@ impl Flow {
         self.flags = self.flags & !flag | if is_set { flag } else { 0 };
     }
 
-    /// Asks the device for C.
-    fn ask(&mut self, params: &impl Values) {
-        self.mbps = match params.way() {
-            Way::Told(mbps) if mbps != 0 => mbps,
-            Way::Unknown if self.mbps != 0 => self.mbps,
-            _ => SILENT_MBPS,
-        };
-    }
-
-    #[inline(always)]
-    fn bdp_bytes(&self, params: &impl Values) -> u64 {
-        let mbps = match params.line_rate_mbps() {
-            0 => self.mbps,
-            by_hand => by_hand,
-        };
-        bdp_bytes(mbps, self.base_us)
-    }
-
     /// The proportional part of so many bytes, at most half of them.
     #[inline(always)]
-    fn held_back(&self, params: &impl Values, bytes: u64) -> u64 {
-        let damped = u64::from(self.price).wrapping_mul(self.damp.into()) >> RATIO_BITS;
-        let part = damped.wrapping_mul(params.beta().into()) >> RATIO_BITS;
+    fn held_back(&self, bytes: u64) -> u64 {
+        let part = u64::from(self.price).wrapping_mul(self.lead.into()) >> LEAD_BITS;
         bytes.min(MAX_BYTES).wrapping_mul(part) >> 20
     }
 
     /// W follows an ACK that delivers something.
     #[inline(always)]
-    fn pay(&mut self, params: &impl Values, ack: &Ack, base_us: u64, passed_us: u64) {
+    fn pay(&mut self, params: &impl Values, ack: &Ack, passed_us: u32) {
         let (w, mss) = (self.scaled >> BYTE_BITS, u64::from(self.mss_bytes));
         let acked = ack.acked_bytes.min(MAX_BYTES);
         let marked = ack.marked_bytes.min(acked);
@@ -280,58 +295,50 @@ impl Flow {
         let due = u64::from(self.price).wrapping_mul(acked);
         let moved = ((marked << 20) as i64).wrapping_sub(due as i64);
         let moved = moved.checked_div(of as i64).unwrap_or(0);
-        self.price = i64::from(self.price)
-            .wrapping_add(moved)
-            .clamp(0, ONE as i64) as u32;
+        // Between 0 and ONE, since `of` is no less than what was acknowledged.
+        self.price = self.price.wrapping_add(moved as u32);
 
-        let bdp = self.bdp_bytes(params);
-        // 2^40 x 2^10 at most.
-        let a = bdp.wrapping_mul(params.share().into()) >> RATIO_BITS;
-        let least = (w >> 1).wrapping_add(a.wrapping_mul(3) >> 4);
-        let add = a.min(least).min(w.wrapping_mul(5) >> 1);
         if self.has(SLOW_START) {
-            let step = bdp.wrapping_mul(params.step().into()) >> RATIO_BITS;
-            self.slow_start(ack.cwnd_limited, (acked, marked), bdp, step, add);
-        } else {
-            let marked = marked.max(acked.wrapping_mul(self.delay.into()) >> 15);
-            // 2^-16
-            let gain = u64::from(params.gain()).wrapping_mul(self.damp.into()) >> 4;
-            let per = base_us.wrapping_add(HOST_US);
-            if ack.cwnd_limited {
-                let mut up = add.saturating_mul(passed_us);
-                if marked != 0 {
-                    up = mul_div(up, acked.saturating_sub(marked), acked);
-                }
-                self.scaled = self.scaled.saturating_add(mul_div(up, gain, per));
-            }
+            let is_used = ack.cwnd_limited;
+            return self.slow_start(Terms::read(params), is_used, acked, marked);
+        }
+        let base_us = u64::from(self.base_us);
+        let marked = marked.max(acked.wrapping_mul(self.delay.into()) >> 15);
+        let mut up = 0;
+        if ack.cwnd_limited {
+            up = u64::from(self.add_bytes).wrapping_mul(u64::from(passed_us).min(base_us << 2));
             if marked != 0 {
-                let down = mul_div(base_us.saturating_mul(marked), gain, per);
-                self.scaled = self.scaled.saturating_sub(down);
+                up = mul_div(up, acked.saturating_sub(marked), acked);
             }
         }
-        let most = bdp.max(mss << 2).min(MAX_BYTES >> 3) << (BYTE_BITS + 3);
-        self.scaled = self.scaled.clamp(mss << (BYTE_BITS - 2), most);
+        let down = base_us.saturating_mul(marked);
+        let by = mul_shr(up.abs_diff(down), self.speed.into(), SPEED_BITS - BYTE_BITS);
+        self.scaled = match up >= down {
+            true => self.scaled.saturating_add(by),
+            false => self.scaled.saturating_sub(by),
+        };
+        let least = mss.max(4) << (BYTE_BITS - 2);
+        self.scaled = self.scaled.clamp(least, MAX_BYTES << BYTE_BITS);
     }
 
     /// Adds the step or an eighth of W per round trip, until W is twice its balance.
     #[inline(never)]
-    fn slow_start(
-        &mut self,
-        is_used: bool,
-        (acked, marked): (u64, u64),
-        bdp: u64,
-        step: u64,
-        add: u64,
-    ) {
-        let w = (self.scaled >> BYTE_BITS).max(1);
+    fn slow_start(&mut self, terms: Terms, is_used: bool, acked: u64, marked: u64) {
+        let bdp = bdp_bytes(terms.mbps, self.base_us);
         if is_used {
+            let w = (self.scaled >> BYTE_BITS).max(1);
+            let step = mul_ratio(bdp, terms.step);
             let unmarked = acked.saturating_sub(marked) << BYTE_BITS;
             let grown = mul_div(unmarked, step.max(w >> 3).min(w), w);
-            self.scaled = self.scaled.saturating_add(grown);
+            self.scaled = self
+                .scaled
+                .saturating_add(grown)
+                .min(MAX_BYTES << BYTE_BITS);
         }
         let (w, price) = (self.scaled >> BYTE_BITS, u64::from(self.price));
         let ceiling = bdp.wrapping_add(bdp >> 2);
-        let share = mul_div(add, ONE.saturating_sub(price) << 1, price);
+        self.add_bytes = increase(w, mul_ratio(bdp, terms.share));
+        let share = mul_div(self.add_bytes.into(), ONE.saturating_sub(price) << 1, price);
         if w >= ceiling || (marked > 0 && w > share) {
             self.set(SLOW_START, false);
             let most = ceiling.max(u64::from(self.mss_bytes).wrapping_mul(10));
@@ -339,40 +346,21 @@ impl Flow {
         }
     }
 
-    #[inline(always)]
-    fn take_rtt(
-        &mut self,
-        params: &impl Values,
-        now_us: u64,
-        rtt_us: u32,
-        watch: &mut impl Watch<Flow>,
-    ) {
-        if self.base_us == 0 {
-            (self.base_us, self.next_base_us) = (rtt_us, rtt_us);
-        }
+    /// Measures base RTT, price of delay (the wait of the fastest packet is a queue) and swing.
+    #[inline(never)]
+    fn end_round(&mut self, terms: Terms, now_us: u64) {
         let epoch = epoch(now_us);
+        let least_us = self.least_us.max(1);
         if (self.flags ^ epoch) >> EPOCH_SHIFT != 0 {
             self.flags = self.flags & ((1 << EPOCH_SHIFT) - 1) | epoch;
             self.base_us = self.next_base_us;
-            self.next_base_us = rtt_us;
-            self.ask(params);
+            self.next_base_us = least_us;
         }
-        self.next_base_us = self.next_base_us.min(rtt_us);
-        self.base_us = self.base_us.min(rtt_us);
-        self.least_us = self.least_us.min(rtt_us);
-        let now_us = now_us as u32;
-        if now_us.wrapping_sub(rtt_us).wrapping_sub(self.round_us) as i32 >= 0 {
-            self.end_round();
-            watch.observe(|| *self);
-            self.round_us = now_us;
-            self.least_us = u32::MAX;
-        }
-    }
+        let shorter = |us: u32| if us == 0 { least_us } else { us.min(least_us) };
+        self.next_base_us = shorter(self.next_base_us);
+        self.base_us = shorter(self.base_us);
 
-    /// The wait of the fastest packet is a queue. Measures the swing of the price, too.
-    #[inline(never)]
-    fn end_round(&mut self) {
-        let (base, least) = (u64::from(self.base_us), u64::from(self.least_us));
+        let (base, least) = (u64::from(self.base_us), u64::from(least_us));
         let fair = base.wrapping_add(base >> 2).wrapping_add(DELAY_US);
         let late = least.saturating_sub(fair) << 15;
         let late = late.checked_div(base).unwrap_or(0).min(SHORT_ONE.into());
@@ -386,15 +374,46 @@ impl Flow {
         }
         self.set(REDUCED, false);
         self.rounds = self.rounds.wrapping_add(1);
-
         let price = (self.price >> 5) as u16;
         let change = i32::from(price.abs_diff(self.last_price)).wrapping_sub(self.swing.into());
         self.swing = i32::from(self.swing).wrapping_add(change / 8) as u16;
         self.last_price = price;
-        let over = u32::from(self.swing).saturating_sub(SHORT_ONE / 12);
-        let by = SHORT_ONE.wrapping_add(over << 3);
-        self.damp = (SHORT_ONE << RATIO_BITS).checked_div(by).unwrap_or(0) as u16;
+        let bdp = bdp_bytes(terms.mbps, self.base_us);
+        let most = bdp.max(u64::from(self.mss_bytes) << 2).min(MAX_BYTES >> 3);
+        self.scaled = self.scaled.min(most << (BYTE_BITS + 3));
+        self.derive(terms);
     }
+
+    /// What ACKs need of the parameters, the base RTT, the swing and W.
+    fn derive(&mut self, terms: Terms) {
+        let a = mul_ratio(bdp_bytes(terms.mbps, self.base_us), terms.share);
+        self.add_bytes = increase(self.scaled >> BYTE_BITS, a);
+        let over = u32::from(self.swing).saturating_sub(SHORT_ONE / 12);
+        let damp = u64::from(SHORT_ONE.wrapping_add(over << 3));
+        let damped = |ratio: u32, bits: u32| {
+            (u64::from(ratio) << (bits + 15 - RATIO_BITS))
+                .checked_div(damp)
+                .unwrap_or(0)
+        };
+        self.lead = damped(terms.beta, LEAD_BITS) as u16;
+        let per = u64::from(self.base_us).wrapping_add(HOST_US);
+        let speed = damped(terms.gain, SPEED_BITS).checked_div(per);
+        self.speed = speed.unwrap_or(0) as u32;
+    }
+}
+
+/// H of W and A.
+fn increase(w: u64, a: u64) -> u32 {
+    let least = (w >> 1).wrapping_add(a.wrapping_mul(3) >> 4);
+    let most = a.min(w.wrapping_mul(5) >> 1).min(u32::MAX.into());
+    least.min(most) as u32
+}
+
+/// Delivery rate, as `Flow::rate` has it.
+fn rate(bytes: u64, interval_us: u32) -> u32 {
+    let scaled = bytes.min(MAX_BYTES) << RATE_BITS;
+    let rate = scaled.checked_div(interval_us.into()).unwrap_or(0);
+    rate.min(u32::MAX.into()) as u32
 }
 
 /// The number of ten seconds, as `Flow::flags` has it.

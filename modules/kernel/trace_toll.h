@@ -11,7 +11,7 @@ struct xdc_toll_round {
 	u32 base_rtt_us;
 	u32 price_ppm;
 	u32 delay_ppm;
-	u32 damp_ppm;
+	u32 swing_ppm;
 	bool slow_start;
 };
 
@@ -38,7 +38,7 @@ TRACE_EVENT(toll_round,
 		__field(__u64, window_bytes)
 		__field(__u32, price_ppm)
 		__field(__u32, delay_ppm)
-		__field(__u32, damp_ppm)
+		__field(__u32, swing_ppm)
 		__field(__u8, slow_start)
 	),
 
@@ -49,16 +49,16 @@ TRACE_EVENT(toll_round,
 		__entry->window_bytes = round->window_bytes;
 		__entry->price_ppm = round->price_ppm;
 		__entry->delay_ppm = round->delay_ppm;
-		__entry->damp_ppm = round->damp_ppm;
+		__entry->swing_ppm = round->swing_ppm;
 		__entry->slow_start = round->slow_start;
 	),
 
 	TP_printk(XDC_TP_SOCK_FORMAT
 		  "least_us=%u base_rtt_us=%u window_bytes=%llu "
-		  "price_ppm=%u delay_ppm=%u damp_ppm=%u slow_start=%u",
+		  "price_ppm=%u delay_ppm=%u swing_ppm=%u slow_start=%u",
 		  XDC_TP_SOCK_ARGS, __entry->least_us, __entry->base_rtt_us,
 		  __entry->window_bytes, __entry->price_ppm,
-		  __entry->delay_ppm, __entry->damp_ppm, __entry->slow_start)
+		  __entry->delay_ppm, __entry->swing_ppm, __entry->slow_start)
 );
 
 #endif /* _XDC_TRACE_TOLL_H */
