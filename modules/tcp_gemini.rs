@@ -20,8 +20,11 @@ mod tcp_diag;
 #[path = "tcp_glue.rs"]
 mod tcp_glue;
 
-use algo::entry::Entry;
-use algo::fixed::ppm;
+use algo::{
+    controller::{published, Controller},
+    entry::Entry,
+    fixed::ppm,
+};
 use gemini::{Flow, Round, ENTRY};
 use kernel_api::{
     bindings::xdc_gemini_round,
@@ -56,16 +59,17 @@ impl Algorithm for Gemini {
     }
 
     fn trace(sk: &Sock<'_>, round: Round) {
+        let seen = round.flow.published();
         let info = xdc_gemini_round {
-            cwnd_bytes: round.cwnd_bytes,
-            acked_bytes: round.acked_bytes,
-            marked_bytes: round.marked_bytes,
+            cwnd_bytes: round.flow.cwnd_bytes(),
+            acked_bytes: seen.acked_bytes.into(),
+            marked_bytes: seen.marked_bytes.into(),
             increase_bytes: round.increase_bytes,
-            min_rtt_us: round.min_rtt_us,
-            base_rtt_us: round.base_rtt_us,
-            alpha_ppm: ppm(round.alpha),
+            min_rtt_us: round.flow.round_min_rtt_us,
+            base_rtt_us: seen.base_rtt_us,
+            alpha_ppm: ppm(seen.marked_fraction),
             dcn_cut_ppm: ppm(round.dcn_cut),
-            wan_congested: round.wan_congested,
+            wan_congested: seen.flags & published::WAN != 0,
             reduced: round.reduced,
         };
         GeminiRound::emit(sk, &info);

@@ -11,7 +11,7 @@ load unocc gemini toll
 # spec: NAME of each parameter that the specification lists
 unocc="line_rate_mbps intra_rtt_us ai_ppm step_windows k_bytes ewma md_gentle delay_tolerance_ppm delay_floor_us
 	skip_md_when_falling qa_beta qa_keep start max_cwnd_bdp profile shortest_rtt_us"
-gemini="line_rate_mbps k_packets_per_gbps k_bytes k_bdp intra_rtt_us t_us beta h_scale g rtt_base_window_ms
+gemini="line_rate_mbps k_packets_per_gbps k_bytes k_bdp t_us beta h_scale g rtt_base_window_ms
 	profile shortest_rtt_us"
 for p in $unocc; do check "net.unocc.$p exists" test -f /proc/sys/net/unocc/$p; done
 toll="line_rate_mbps gain share beta step"
@@ -36,7 +36,7 @@ refuses "gemini line_rate_mbps refuses more than a terabit" "Invalid argument|I/
 
 equal "the default is profile linux: md_gentle" 1024 "$(sysctl_get net.unocc.md_gentle)"
 for cc in unocc gemini; do
-	equal "$cc: nothing is to be set" "0 0" "$(sysctl_get net.$cc.line_rate_mbps) $(sysctl_get net.$cc.intra_rtt_us)"
+	equal "$cc: nothing is to be set" 0 "$(sysctl_get net.$cc.line_rate_mbps)"
 	equal "$cc: what flows have had is to be read only" "-r--r--r--" \
 		"$(ls -l /proc/sys/net/$cc/shortest_rtt_us | cut -c1-10)"
 	equal "$cc: and no flow has had any" 0 "$(sysctl_get net.$cc.shortest_rtt_us)"

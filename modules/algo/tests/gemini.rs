@@ -21,11 +21,11 @@ fn paper() -> Params {
 }
 
 /// The path of a flow where C is set by hand.
-fn path(params: &Params, base_rtt_us: u32) -> Path {
+fn path(params: &Params, base_rtt_us: u32, srtt_us: u32) -> Path {
     Path {
         rate_mbps: params.line_rate_mbps,
-        growth_mbps: params.line_rate_mbps,
         base_rtt_us,
+        srtt_us,
         mss_bytes: MSS,
     }
 }
@@ -109,7 +109,7 @@ fn the_wan_is_congested_when_even_the_least_rtt_of_a_round_exceeds_base_plus_t()
     assert!(!sim.flow.wan_congested.is_set());
 }
 
-// What is told.
+// The event of a round.
 
 #[test]
 fn a_round_is_told_with_what_it_saw() {
@@ -131,18 +131,22 @@ fn a_round_is_told_with_what_it_saw() {
     let [round] = events[..] else {
         panic!("{events:?}")
     };
-    assert_eq!((round.acked_bytes, round.marked_bytes), (6_000, 1_500));
-    assert_eq!((round.min_rtt_us, round.base_rtt_us), (INTER_US, INTER_US));
+    let seen = round.flow.published();
+    assert_eq!((seen.acked_bytes, seen.marked_bytes), (6_000, 1_500));
+    assert_eq!(round.flow.round_min_rtt_us, INTER_US);
+    assert_eq!(seen.base_rtt_us, INTER_US);
     assert_eq!(
-        round.cwnd_bytes, before_bytes,
+        round.flow.cwnd_bytes(),
+        before_bytes,
         "its mark takes its part afterwards"
     );
     assert!(sim.flow.cwnd_bytes() < before_bytes);
-    assert_eq!(round.alpha, sim.flow.alpha);
-    assert_eq!((round.wan_congested, round.reduced), (false, false));
+    assert_eq!(seen.marked_fraction, sim.flow.alpha);
+    let states = |round: &Round| (round.flow.wan_congested.is_set(), round.reduced);
+    assert_eq!(states(&round), (false, false));
     let f = 4.0 * 75_000.0 / (1_250_000.0 + 12_500.0);
     let cut = f64::from(round.dcn_cut) / f64::from(FRACTION_ONE);
-    assert!((cut - f * f64::from(round.alpha) / f64::from(FRACTION_ONE)).abs() < 1e-3);
+    assert!((cut - f * f64::from(sim.flow.alpha) / f64::from(FRACTION_ONE)).abs() < 1e-3);
     // H x C x RTT = 1.212 packets.
     assert!((1_810..=1_820).contains(&round.increase_bytes), "{round:?}");
 
@@ -150,17 +154,17 @@ fn a_round_is_told_with_what_it_saw() {
     sim.rtt_us = INTER_US + 5_001;
     let after_us = u64::from(sim.rtt_us);
     let events = told(&mut sim, after_us, 1_500, 0);
-    assert_eq!((events[0].wan_congested, events[0].reduced), (true, true));
+    assert_eq!(states(&events[0]), (true, true));
     sim.rtt_us = INTER_US;
     let after_us = u64::from(sim.rtt_us);
     let events = told(&mut sim, after_us, 1_500, 0);
-    assert_eq!((events[0].wan_congested, events[0].reduced), (false, true));
+    assert_eq!(states(&events[0]), (false, true));
     let events = told(&mut sim, after_us, 1_500, 0);
-    assert_eq!((events[0].wan_congested, events[0].reduced), (false, false));
+    assert_eq!(states(&events[0]), (false, false));
 }
 
 #[test]
-fn who_looks_changes_nothing() {
+fn an_observer_changes_nothing() {
     let params = paper();
     let flow = Flow::new(&params, 1, 100_000, Some(INTRA_US));
     watched_and_unwatched_are_one(&params, flow);
@@ -188,16 +192,6 @@ fn f_exceeds_one_inside_the_datacenter_but_marks_take_at_most_a_half() {
         sim.acked(1, 1_500, 1_500);
         assert_eq!(sim.flow.cwnd_bytes(), kept_bytes);
     }
-}
-
-#[test]
-fn k_in_bytes_overrides_k_in_packets() {
-    assert_eq!(paper().threshold_bytes(&path(&paper(), INTER_US)), 75_000);
-    let params = Params {
-        k_bytes: 24_576,
-        ..paper()
-    };
-    assert_eq!(params.threshold_bytes(&path(&params, INTER_US)), 24_576);
 }
 
 #[test]
@@ -230,15 +224,6 @@ fn at_most_one_reduction_per_rtt() {
     assert!(sim.flow.cwnd_bytes() < cut);
 }
 
-#[test]
-fn the_floor_is_two_packets() {
-    let mut sim = Sim::new(INTRA_US, 20_000);
-    for _ in 0..20 {
-        sim.round(1_500, 1_500);
-    }
-    assert_eq!(sim.flow.cwnd_bytes(), 2 * u64::from(MSS));
-}
-
 // Lines 11 and 12: the increase.
 
 #[test]
@@ -261,10 +246,10 @@ fn rates_are_equal_whatever_the_rtt_and_k() {
             ..paper()
         };
         let share = |base_us: u32| {
-            let path = path(&params, base_us);
             let srtt_us = base_us + k_packets_per_gbps * MSS * 8 / 1_000;
-            let h = params.increase_scaled(&path, srtt_us) as f64;
-            let f = f64::from(params.dcn_cut(&path, FRACTION_ONE / 64, srtt_us));
+            let path = path(&params, base_us, srtt_us);
+            let h = path.increase_scaled(&params) as f64;
+            let f = f64::from(path.dcn_cut(&params, FRACTION_ONE / 64));
             h / f / f64::from(srtt_us).powi(2)
         };
         for ratio in [2, 4, 8, 16] {
@@ -276,10 +261,11 @@ fn rates_are_equal_whatever_the_rtt_and_k() {
 
 #[test]
 fn h_is_between_a_tenth_of_a_packet_and_five() {
-    let mss = u64::from(MSS);
-    let path = path(&paper(), INTER_US);
-    assert_eq!(paper().increase_scaled(&path, 10), BYTE_ONE / 10 * mss);
-    assert_eq!(paper().increase_scaled(&path, 100_000), 5 * BYTE_ONE * mss);
+    for (srtt_us, h_scaled) in [(10, BYTE_ONE / 10), (100_000, 5 * BYTE_ONE)] {
+        let path = path(&paper(), INTER_US, srtt_us);
+        let h_bytes_scaled = h_scaled * u64::from(MSS);
+        assert_eq!(path.increase_scaled(&paper()), h_bytes_scaled);
+    }
 }
 
 #[test]
@@ -314,64 +300,63 @@ fn slow_start_ends_with_the_first_congestion() {
 }
 
 #[test]
-fn the_pacing_rate_is_a_window_per_srtt_and_a_fifth_more() {
+fn the_pacing_rate_is_1_2_windows_per_srtt_and_two_in_slow_start() {
     let sim = Sim::new(INTER_US, 1_024_000);
     let output = sim.flow.output(&sim.params, 10_000);
     assert_eq!(output.pacing_bytes_per_s, 1_229_000 * US_PER_S / 10_000);
     assert_eq!(sim.flow.output(&sim.params, 0).pacing_bytes_per_s, u64::MAX);
-}
 
-#[test]
-fn the_pacing_rate_is_two_windows_per_srtt_in_slow_start() {
     let flow = Flow::new(&paper(), 1, 15_000, Some(INTER_US));
     let output = flow.output(&paper(), 10_000);
     assert_eq!(output.pacing_bytes_per_s, 30_000 * US_PER_S / 10_000);
 }
 
-// What others see.
+// The published state.
 
 #[test]
-fn a_round_shows_what_it_counts() {
+fn a_round_shows_what_it_counts_what_was_cut_and_what_is_congested() {
     let mut sim = Sim::new(INTER_US, 1_000_000);
-    assert_eq!(sim.flow.base_rtt_us(), Some(INTER_US));
-    assert_eq!(Flow::default().base_rtt_us(), None);
-    sim.acked(1, 3_000, 1_500);
-    sim.acked(1, 1_500, 0);
-    assert_eq!(sim.flow.published().acked_bytes, 4_500);
-    assert_eq!(sim.flow.published().marked_bytes, 1_500);
-    sim.flow.round_acked_bytes = u32::MAX;
-    assert_eq!(sim.flow.published().acked_bytes, u32::MAX);
+    sim.acked(1, 3_000, 0);
+    let seen = sim.flow.published();
+    assert_eq!((seen.base_rtt_us, seen.flags), (INTER_US, 0));
+    sim.acked(1, 1_500, 1_500);
+    let seen = sim.flow.published();
+    assert_eq!((seen.acked_bytes, seen.marked_bytes), (4_500, 1_500));
+    assert_eq!(seen.flags, published::REDUCED);
+    sim.flow.wan_congested = Flag::SET;
+    assert_eq!(
+        sim.flow.published().flags,
+        published::REDUCED | published::WAN
+    );
 }
 
+/// 400 Gbit/s over 300 ms are 15 GB.
 #[test]
-fn a_round_shows_what_was_cut_and_what_is_congested() {
-    let flags = |was_cut, wan_congested| {
-        let flow = Flow {
-            was_cut: Flag::from(was_cut),
-            wan_congested: Flag::from(wan_congested),
-            ..Flow::default()
-        };
-        flow.published().flags
-    };
-    assert_eq!(flags(true, false), published::REDUCED);
-    assert_eq!(flags(false, true), published::WAN);
-    assert_eq!(flags(true, true), published::REDUCED | published::WAN);
+fn a_round_of_more_than_32_bits_keeps_its_marked_part() {
+    let mut sim = Sim::new(INTER_US, 1_000_000);
+    for acked_bytes in [15 << 30, 1 << 20, u64::MAX] {
+        for quarters in [1, 3] {
+            sim.flow.round_acked_bytes = 0;
+            sim.flow.round_marked_bytes = 0;
+            sim.acked(1, acked_bytes, acked_bytes / 4 * quarters);
+            let seen = sim.flow.published();
+            let part = f64::from(seen.marked_bytes) / f64::from(seen.acked_bytes);
+            let wanted = quarters as f64 / 4.0;
+            assert!((part - wanted).abs() < 1e-6, "{acked_bytes}: {part}");
+        }
+    }
 }
 
 // Loss.
 
 #[test]
-fn a_loss_takes_at_least_a_half() {
+fn a_loss_takes_a_half_whatever_beta_is() {
     let mut sim = Sim::new(INTER_US, 1_000_000);
+    sim.params.beta = 768;
+    sim.flow.wan_congested = Flag::SET;
     assert_eq!(sim.flow.loss_window_bytes(&sim.params, MSS), 500_000);
     sim.flow.on_loss(&sim.params, sim.now_us, MSS);
     assert_eq!(sim.flow.cwnd_bytes(), 500_000);
-
-    let mut sim = Sim::new(INTRA_US, 100_000);
-    sim.params.beta = 768;
-    sim.flow.wan_congested = Flag::SET;
-    sim.flow.on_loss(&sim.params, sim.now_us, MSS);
-    assert_eq!(sim.flow.cwnd_bytes(), 25_000);
 }
 
 #[test]
@@ -385,17 +370,7 @@ fn a_timeout_restarts_slow_start_and_an_undo_brings_the_window_back() {
 }
 
 #[test]
-fn after_an_undo_the_same_rtt_can_have_a_reduction() {
-    let mut sim = Sim::new(INTER_US, 1_000_000);
-    sim.flow.on_loss(&sim.params, sim.now_us, MSS);
-    sim.flow.undo(1_000_000, u64::MAX);
-    assert_eq!(sim.flow.cwnd_bytes(), 1_000_000);
-    sim.flow.on_loss(&sim.params, sim.now_us, MSS);
-    assert!(sim.flow.cwnd_bytes() <= 500_000);
-}
-
-#[test]
-fn what_the_receiving_host_waits_is_no_congestion() {
+fn a_wait_of_the_receiving_host_is_no_congestion() {
     let mut sim = Sim::new(INTER_US, 1_000_000);
     for is_rtt_of_host in [true, false] {
         for _ in 0..3 {
@@ -482,7 +457,6 @@ fn whatever_bytes_a_flow_is_made_of_nothing_panics() {
             base_rtt: BaseRtt::any(&mut rng),
             wan_congested: Flag::any(&mut rng),
             rounds: rng.any() as u8,
-            was_cut: Flag::any(&mut rng),
             cut_at_us: rng.any(),
         };
         any_calls(&mut flow, &Params::of(Profile::Paper), &mut rng);
@@ -516,6 +490,7 @@ struct Reference {
 }
 
 impl Reference {
+    /// Algorithm 1.
     fn on_ack(&mut self, ack: &Ack) {
         self.update_transport_state(ack);
         let congested_dcn = ack.marked_bytes > 0;
@@ -532,6 +507,7 @@ impl Reference {
                 self.tie |= (grown - self.ssthresh).abs() < 1.0;
                 self.cwnd = grown.min(self.ssthresh);
             } else {
+                // Lines 11 and 12.
                 let bits = 8.0 * self.c * f64::from(ack.srtt_us);
                 let h = f64::from(self.params.h_scale) * 1e-9 * bits;
                 self.cwnd += h.clamp(0.1, 5.0) * self.packet * acked.min(self.cwnd) / self.cwnd;
@@ -540,6 +516,7 @@ impl Reference {
         self.cwnd = self.cwnd.max(2.0 * self.packet);
     }
 
+    /// Lines 1 to 3.
     fn update_transport_state(&mut self, ack: &Ack) {
         self.acked += ack.acked_bytes as f64;
         self.marked += ack.marked_bytes as f64;
@@ -566,30 +543,19 @@ impl Reference {
         }
     }
 
+    /// Lines 6 to 9.
     fn cut(&self, ack: &Ack) -> f64 {
         let f = 4.0 * self.k / (self.c * f64::from(ack.srtt_us)).max(self.k);
-        let f_dcn = if ack.marked_bytes > 0 {
-            (self.alpha * f).min(0.5)
-        } else {
-            0.0
-        };
-        f_dcn.max(self.f_wan())
-    }
-
-    fn f_wan(&self) -> f64 {
-        if self.congested_wan {
-            f64::from(self.params.beta) / 1024.0
-        } else {
-            0.0
-        }
+        let f_dcn = f64::from(u8::from(ack.marked_bytes > 0)) * (self.alpha * f).min(0.5);
+        let f_wan = f64::from(u8::from(self.congested_wan)) * f64::from(self.params.beta) / 1024.0;
+        f_dcn.max(f_wan)
     }
 
     fn on_loss(&mut self, now_us: u64) {
         if self.was_cut {
             return;
         }
-        let kept = 1.0 - self.f_wan().max(0.5);
-        self.lower_to((self.cwnd * kept).max(2.0 * self.packet));
+        self.lower_to((self.cwnd / 2.0).max(2.0 * self.packet));
         self.last_cut = now_us as f64;
         self.was_cut = true;
     }
@@ -607,7 +573,6 @@ impl Reference {
 
     fn undo(&mut self, prior_bytes: u64, ssthresh_bytes: u64) {
         self.cwnd = self.cwnd.max(prior_bytes as f64);
-        self.was_cut = false;
         let ssthresh = match ssthresh_bytes {
             u64::MAX => f64::INFINITY,
             bytes => bytes as f64,
@@ -745,37 +710,8 @@ fn a_socket_shows_what_the_rules_make_of_it() {
     }
 }
 
-/// The paper's testbed, and hosts of 10 and 100 Gbit/s: K in bytes and T in us.
-#[test]
-fn k_and_t_follow_from_the_link() {
-    for (rate_mbps, intra_rtt_us, k_bytes, t_us) in [
-        (100, 2_000, 7_500, 4_800),
-        (1_000, 200, 75_000, 4_800),
-        (10_000, 40, 100_000, 640),
-        (100_000, 14, 350_000, 224),
-    ] {
-        let params = Params {
-            line_rate_mbps: rate_mbps,
-            intra_rtt_us,
-            ..Params::of(Profile::Linux)
-        };
-        let path = path(&params, INTER_US);
-        assert_eq!(params.threshold_bytes(&path), k_bytes);
-        assert_eq!(params.uncongested_rtt_us(&path), u64::from(INTER_US + t_us));
-    }
-    let params = Params {
-        line_rate_mbps: 100_000,
-        k_bytes: 250_000,
-        t_us: 40,
-        ..Params::of(Profile::Linux)
-    };
-    let path = path(&params, INTER_US);
-    assert_eq!(params.threshold_bytes(&path), 250_000, "by hand");
-    assert_eq!(params.uncongested_rtt_us(&path), u64::from(INTER_US) + 40);
-}
-
-/// A host with nothing set.
-struct Host(Params, Way);
+/// A host with nothing set: the way of its flows, and their shortest base RTT.
+struct Host(Params, Way, u32);
 
 impl Values for Host {
     fn value(&self, row: usize) -> u32 {
@@ -785,12 +721,44 @@ impl Values for Host {
     fn way(&self) -> Way {
         self.1
     }
+
+    fn shortest_rtt_us(&self) -> u32 {
+        self.2
+    }
+}
+
+/// The paper's testbed, and hosts of 10 and 100 Gbit/s: K in bytes and T in us.
+#[test]
+fn k_and_t_follow_from_the_link_or_are_set_by_hand() {
+    let linux = Params::of(Profile::Linux);
+    let is = |params: Params, rate_mbps, intra_rtt_us, k_bytes, t_us| {
+        let host = Host(params, Way::Told(rate_mbps), intra_rtt_us);
+        let path = Path {
+            rate_mbps,
+            ..path(&params, INTER_US, INTER_US)
+        };
+        assert_eq!(path.threshold_bytes(&host), k_bytes);
+        assert!(!path.is_wan_congested(&host, INTER_US + t_us));
+        assert!(path.is_wan_congested(&host, INTER_US + t_us + 1));
+    };
+    is(paper(), 1_000, 200, 75_000, 5_000);
+    is(paper(), 10_000, 40, 750_000, 5_000);
+    is(linux, 100, 2_000, 7_500, 4_800);
+    is(linux, 1_000, 200, 75_000, 4_800);
+    is(linux, 10_000, 40, 100_000, 640);
+    is(linux, 100_000, 14, 350_000, 224);
+    let by_hand = Params {
+        k_bytes: 250_000,
+        t_us: 40,
+        ..linux
+    };
+    is(by_hand, 100_000, 14, 250_000, 40);
 }
 
 #[test]
 fn where_no_device_tells_a_flow_grows_as_one_of_a_gigabit() {
     let after = |way| {
-        let host = Host(Params::of(Profile::Linux), way);
+        let host = Host(Params::of(Profile::Linux), way, 0);
         after_an_early_loss::<Flow>(&host, (20, 100_000), false, 0, 1)
     };
     let gigabit = after(Way::Told(1_000));
@@ -801,7 +769,7 @@ fn where_no_device_tells_a_flow_grows_as_one_of_a_gigabit() {
     for way in [Way::Silent, Way::Unknown] {
         assert_eq!(after(way), gigabit);
     }
-    // Who knows C goes on by it.
+    // A C that is told is taken as it is.
     let told = after(Way::Told(100));
     assert!(told < gigabit / 3, "{told}");
     let told = after(Way::Told(10_000));
