@@ -113,32 +113,16 @@ pub struct Flow {
 
 const _: () = assert!(size_of::<Flow>() <= 56);
 
-/// The parameters.
-#[derive(Clone, Copy)]
-struct Terms {
-    /// C.
-    mbps: u32,
-    gain: u32,
-    share: u32,
-    beta: u32,
-    step: u32,
-}
-
-impl Terms {
-    #[inline(always)]
-    fn read(params: &impl Values) -> Self {
-        Terms {
-            mbps: match (params.line_rate_mbps(), params.way()) {
-                (0, Way::Told(mbps)) if mbps != 0 => mbps,
-                (0, _) => SILENT_MBPS,
-                (by_hand, _) => by_hand,
-            },
-            gain: params.gain(),
-            share: params.share(),
-            beta: params.beta(),
-            step: params.step(),
-        }
-    }
+/// The parameters, with C.
+#[inline(always)]
+fn terms(params: &impl Values) -> Params {
+    let mut terms = Params::read(|row| params.value(row));
+    terms.line_rate_mbps = match (terms.line_rate_mbps, params.way()) {
+        (0, Way::Told(mbps)) if mbps != 0 => mbps,
+        (0, _) => SILENT_MBPS,
+        (by_hand, _) => by_hand,
+    };
+    terms
 }
 
 impl Controller for Flow {
@@ -159,14 +143,14 @@ impl Controller for Flow {
             flags: SLOW_START | epoch(now_us),
             ..Flow::default()
         };
-        flow.derive(Terms::read(params));
+        flow.derive(terms(params));
         flow
     }
 
     fn open(&mut self, params: &impl Values) {
         if host::is_in_region(self.base_us) {
-            let terms = Terms::read(params);
-            let first = mul_ratio(bdp_bytes(terms.mbps, self.base_us), terms.step);
+            let terms = terms(params);
+            let first = mul_ratio(bdp_bytes(terms.line_rate_mbps, self.base_us), terms.step);
             self.scaled = self.scaled.max(first << BYTE_BITS);
         }
     }
@@ -188,7 +172,7 @@ impl Controller for Flow {
         if let Some(rtt_us) = ack.rtt_us {
             self.least_us = self.least_us.min(rtt_us);
             if now_us.wrapping_sub(rtt_us).wrapping_sub(self.round_us) as i32 >= 0 {
-                self.end_round(Terms::read(params), ack.now_us);
+                self.end_round(terms(params), ack.now_us);
                 if ack.interval_us != 0 && !ack.app_limited {
                     self.rate = rate(ack.delivered_bytes, ack.interval_us);
                 }
@@ -300,7 +284,7 @@ impl Flow {
 
         if self.has(SLOW_START) {
             let is_used = ack.cwnd_limited;
-            return self.slow_start(Terms::read(params), is_used, acked, marked);
+            return self.slow_start(terms(params), is_used, acked, marked);
         }
         let base_us = u64::from(self.base_us);
         let marked = marked.max(acked.wrapping_mul(self.delay.into()) >> 15);
@@ -323,8 +307,8 @@ impl Flow {
 
     /// Adds the step or an eighth of W per round trip, until W is twice its balance.
     #[inline(never)]
-    fn slow_start(&mut self, terms: Terms, is_used: bool, acked: u64, marked: u64) {
-        let bdp = bdp_bytes(terms.mbps, self.base_us);
+    fn slow_start(&mut self, terms: Params, is_used: bool, acked: u64, marked: u64) {
+        let bdp = bdp_bytes(terms.line_rate_mbps, self.base_us);
         if is_used {
             let w = (self.scaled >> BYTE_BITS).max(1);
             let step = mul_ratio(bdp, terms.step);
@@ -348,7 +332,7 @@ impl Flow {
 
     /// Measures base RTT, price of delay (the wait of the fastest packet is a queue) and swing.
     #[inline(never)]
-    fn end_round(&mut self, terms: Terms, now_us: u64) {
+    fn end_round(&mut self, terms: Params, now_us: u64) {
         let epoch = epoch(now_us);
         let least_us = self.least_us.max(1);
         if (self.flags ^ epoch) >> EPOCH_SHIFT != 0 {
@@ -378,15 +362,15 @@ impl Flow {
         let change = i32::from(price.abs_diff(self.last_price)).wrapping_sub(self.swing.into());
         self.swing = i32::from(self.swing).wrapping_add(change / 8) as u16;
         self.last_price = price;
-        let bdp = bdp_bytes(terms.mbps, self.base_us);
+        let bdp = bdp_bytes(terms.line_rate_mbps, self.base_us);
         let most = bdp.max(u64::from(self.mss_bytes) << 2).min(MAX_BYTES >> 3);
         self.scaled = self.scaled.min(most << (BYTE_BITS + 3));
         self.derive(terms);
     }
 
     /// What ACKs need of the parameters, the base RTT, the swing and W.
-    fn derive(&mut self, terms: Terms) {
-        let a = mul_ratio(bdp_bytes(terms.mbps, self.base_us), terms.share);
+    fn derive(&mut self, terms: Params) {
+        let a = mul_ratio(bdp_bytes(terms.line_rate_mbps, self.base_us), terms.share);
         self.add_bytes = increase(self.scaled >> BYTE_BITS, a);
         let over = u32::from(self.swing).saturating_sub(SHORT_ONE / 12);
         let damp = u64::from(SHORT_ONE.wrapping_add(over << 3));

@@ -48,7 +48,12 @@ impl Channel {
             .append(true)
             .open(path)
             .with_context(|| format!("cannot open the channel {}", path.display()))?;
-        Ok(Self(BufWriter::with_capacity(BUFFER_BYTES, file)))
+        Ok(Self::of(file))
+    }
+
+    /// Of a file that is open to append.
+    pub fn of(file: File) -> Self {
+        Self(BufWriter::with_capacity(BUFFER_BYTES, file))
     }
 
     /// Sends one message.

@@ -15,15 +15,15 @@ use std::{
     env,
     ffi::CString,
     fs::{self, File},
-    io::{ErrorKind, Read, Write, stdin},
+    io::{ErrorKind, Read, Seek, Write, stdin},
     os::{
-        fd::AsFd,
+        fd::{AsFd, AsRawFd},
         unix::{
             fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
             process::ExitStatusExt,
         },
     },
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, ExitCode, Stdio},
     thread,
     time::{Duration, Instant},
@@ -31,6 +31,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::{
+    fcntl::{FcntlArg, FdFlag, fcntl},
     kmod::{DeleteModuleFlags, delete_module},
     mount::{MsFlags, mount},
     poll::{PollFd, PollFlags, PollTimeout, poll},
@@ -49,6 +50,10 @@ use crate::{
     traffic_of,
 };
 
+mod files;
+
+use files::{Files, inherited};
+
 /// First word of the command line.
 pub const WORD: &str = "host";
 const WORKER: &str = "host-worker";
@@ -66,12 +71,6 @@ const REMOVE_DEVICES: &[&str] = &["veth", "bonding"];
 
 /// What a run may leave outside its namespaces, until it is put back.
 const RECORD: &str = "/run/xdc/host.json";
-
-/// Files of a run.
-struct Request {
-    plan: PathBuf,
-    messages: PathBuf,
-}
 
 /// The content of [`RECORD`].
 #[derive(Debug, PartialEq, Eq)]
@@ -196,19 +195,15 @@ impl Changes {
 }
 
 /// Runs the request of the command line outside of a guest: `host PLAN MESSAGES PARENT`, or
-/// `host-worker PLAN MESSAGES INSTANCE`.
+/// `host-worker PLAN MESSAGES INSTANCE` with the numbers of two open files.
 pub fn main() -> Option<ExitCode> {
     let words: Vec<String> = env::args().skip(1).collect();
     let [word, plan, messages, last] = words.as_slice() else {
         return None;
     };
-    let request = Request {
-        plan: PathBuf::from(plan),
-        messages: PathBuf::from(messages),
-    };
     let outcome = match word.as_str() {
-        WORD => supervise(&request, Pid::from_raw(last.parse().ok()?)),
-        WORKER => work(&request, last).map(|()| ExitCode::SUCCESS),
+        WORD => supervise(plan, messages, Pid::from_raw(last.parse().ok()?)),
+        WORKER => work(plan, messages, last).map(|()| ExitCode::SUCCESS),
         _ => return None,
     };
     Some(outcome.unwrap_or_else(|error| {
@@ -217,7 +212,7 @@ pub fn main() -> Option<ExitCode> {
     }))
 }
 
-fn supervise(request: &Request, parent: Pid) -> Result<ExitCode> {
+fn supervise(plan: &str, messages: &str, parent: Pid) -> Result<ExitCode> {
     let mut signals = SigSet::empty();
     for signal in [
         Signal::SIGTERM,
@@ -230,9 +225,10 @@ fn supervise(request: &Request, parent: Pid) -> Result<ExitCode> {
     // Before the tether: its signal has to find us waiting.
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).context("sigprocmask")?;
     set_pdeathsig(Signal::SIGTERM).context("prctl")?;
+    let files = Files::open(Path::new(plan), Path::new(messages))?;
     // The parent may have died before.
     ensure!(getppid() == parent, "the parent is gone");
-    let plan = read_plan(&request.plan)?;
+    let plan = read_plan(&files.plan)?;
     let record = Path::new(RECORD);
     if let Some(left) = Changes::load(record)? {
         eprintln!("xdc-agent: an earlier run was killed; putting back what it has changed");
@@ -240,7 +236,8 @@ fn supervise(request: &Request, parent: Pid) -> Result<ExitCode> {
     }
     let changes = Changes::ahead(&plan)?;
     changes.save(record)?;
-    let code = start_worker(request, &changes.instance).and_then(|mut worker| {
+    let worker = start_worker(&files, &changes.instance, parent);
+    let code = worker.and_then(|mut worker| {
         let code = wait_for(&mut worker, &signals);
         // Ours to bury even if waiting has failed. ESRCH: it is gone.
         let _ = worker.kill();
@@ -251,10 +248,10 @@ fn supervise(request: &Request, parent: Pid) -> Result<ExitCode> {
     fs::remove_file(record).with_context(|| format!("cannot remove {RECORD}"))?;
     if getppid() != parent {
         // Nobody else is left to do it.
-        remove_files(request);
+        files.remove();
     } else if !stuck.is_empty() {
         // The figures are there, and nobody may throw them away for that.
-        Channel::append_to(&request.messages)?.send(&Message::Doubt {
+        Channel::of(files.messages).send(&Message::Doubt {
             what: format!(
                 "modules that were loaded for the run stay loaded, because somebody else uses them: {}",
                 stuck.join(" ")
@@ -265,12 +262,18 @@ fn supervise(request: &Request, parent: Pid) -> Result<ExitCode> {
 }
 
 /// Starts the worker as PID 1 of a namespace. Its standard input ends when this process does.
-fn start_worker(request: &Request, instance: &str) -> Result<Child> {
+fn start_worker(files: &Files, instance: &str, parent: Pid) -> Result<Child> {
+    // To put back what an earlier run has left takes long.
+    ensure!(getppid() == parent, "the parent is gone");
     // The next child is in it, this process is not.
     unshare(CloneFlags::CLONE_NEWPID).context("cannot make a PID namespace (CONFIG_PID_NS)")?;
-    Command::new("/proc/self/exe")
-        .arg(WORKER)
-        .args([&request.plan, &request.messages])
+    let mut command = Command::new("/proc/self/exe");
+    command.arg(WORKER);
+    for file in [&files.plan, &files.messages] {
+        fcntl(file, FcntlArg::F_SETFD(FdFlag::empty())).context("fcntl")?;
+        command.arg(file.as_raw_fd().to_string());
+    }
+    command
         .arg(instance)
         .stdin(Stdio::piped())
         .spawn()
@@ -292,21 +295,12 @@ fn wait_for(worker: &mut Child, signals: &SigSet) -> Result<ExitCode> {
     }
 }
 
-fn remove_files(request: &Request) {
-    // Nobody hears of a failure.
-    let _ = fs::remove_file(&request.plan);
-    let _ = fs::remove_file(&request.messages);
-    if let Some(dir) = request.plan.parent() {
-        for name in ["console", "owner"] {
-            let _ = fs::remove_file(dir.join(name));
-        }
-        let _ = fs::remove_dir(dir);
-    }
-}
-
-fn read_plan(path: &Path) -> Result<Plan> {
-    let text =
-        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+/// The worker shares the supervisor's position in the file.
+fn read_plan(mut file: &File) -> Result<Plan> {
+    let mut text = String::new();
+    file.rewind()
+        .and_then(|()| file.read_to_string(&mut text))
+        .context("cannot read the plan")?;
     parse_plan(&text)
 }
 
@@ -392,19 +386,20 @@ fn mount_own_proc() -> Result<()> {
 }
 
 /// The run itself, and its messages.
-fn work(request: &Request, instance: &str) -> Result<()> {
+fn work(plan: &str, messages: &str, instance: &str) -> Result<()> {
+    let (plan, messages) = (inherited(plan)?, inherited(messages)?);
     trace::record_in(instance.to_owned());
     tether()?;
     mount_own_proc()?;
     // The supervisor's mask is inherited.
     SigSet::all().thread_unblock().context("sigprocmask")?;
-    let mut channel = Channel::append_to(&request.messages)?;
-    let done = guarded(&mut channel, |channel| experiment(&request.plan, channel))?;
+    let mut channel = Channel::of(messages);
+    let done = guarded(&mut channel, |channel| experiment(&plan, channel))?;
     ensure!(done, "the run failed");
     Ok(())
 }
 
-fn experiment(plan: &Path, channel: &mut Channel) -> Result<()> {
+fn experiment(plan: &File, channel: &mut Channel) -> Result<()> {
     channel.send(&Message::Hello {
         version: VERSION,
         kernel: boot::kernel_release()?,
