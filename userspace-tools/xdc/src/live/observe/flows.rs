@@ -615,21 +615,14 @@ pub mod tests {
         for line in &lines {
             assert!(line.len() <= COLUMNS, "{} {line}", line.len());
         }
-        assert!(
-            lines
-                .last()
-                .unwrap()
-                .ends_with("[slow start, reduced]")
-        );
+        assert!(lines.last().unwrap().ends_with("[slow start, reduced]"));
         let text = lines.join("\n");
         assert!(
             text.contains("unocc       10.9.0.1:40000          10.9.0.2:5001"),
             "{text}"
         );
         assert!(
-            text.contains(
-                "intra RTT 14 us  E 0.2500  epochs 12345  QA 2  [reduced]"
-            ),
+            text.contains("intra RTT 14 us  E 0.2500  epochs 12345  QA 2  [reduced]"),
             "{text}"
         );
         assert!(text.contains("[2001:db8:1111~6]:40000"), "{text}");
