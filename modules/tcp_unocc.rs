@@ -6,7 +6,7 @@
 //! lists where they differ from the paper; tcp_glue.rs connects them to TCP and
 //! lists what that changes. Besides:
 //!
-//! 1. Where `line_rate_mbps` or `intra_rtt_us` is 0 the host finds it out: algo/host.rs.
+//! 1. If `line_rate_mbps` or `intra_rtt_us` is 0, the host finds it out: algo/host.rs.
 
 #[path = "algo/mod.rs"]
 mod algo;
@@ -20,19 +20,19 @@ mod tcp_glue;
 #[path = "algo/unocc.rs"]
 mod unocc;
 
+use algo::controller::Controller as _;
 use algo::entry::Entry;
 use algo::fixed::ppm;
 use kernel_api::{
     bindings::{
         xdc_unocc_epoch as EpochInfo, xdc_unocc_qa as QuickAdaptInfo, XDC_EPOCH_DECREASED,
-        XDC_EPOCH_ENDED_SLOW_START, XDC_EPOCH_INCREASED, XDC_EPOCH_NONE, XDC_EPOCH_RESTED,
-        XDC_EPOCH_WITHHELD,
+        XDC_EPOCH_INCREASED, XDC_EPOCH_NONE, XDC_EPOCH_RESTED,
     },
     tcp::Sock,
     trace::{tracepoint, Tracepoint},
 };
 use tcp_glue::{module_tcp_algorithm, Algorithm};
-use unocc::{Action, Epoch, Event, Flow, QuickAdapt, ENTRY};
+use unocc::{Epoch, Event, Flow, QuickAdapt, ENTRY};
 
 module_tcp_algorithm! {
     type: UnoCc,
@@ -65,44 +65,46 @@ impl Algorithm for UnoCc {
 
     fn trace(sk: &Sock<'_>, event: Event) {
         match event {
-            Event::Epoch(epoch) => UnoccEpoch::emit(sk, &epoch_info(&epoch)),
-            Event::QuickAdapt(quick_adapt) => {
-                UnoccQuickAdapt::emit(sk, &quick_adapt_info(&quick_adapt));
+            Event::Epoch(flow, epoch) => UnoccEpoch::emit(sk, &epoch_info(&flow, &epoch)),
+            Event::QuickAdapt(flow, quick_adapt) => {
+                UnoccQuickAdapt::emit(sk, &quick_adapt_info(&flow, &quick_adapt));
             }
         }
     }
 }
 
-fn epoch_info(epoch: &Epoch) -> EpochInfo {
+fn epoch_info(flow: &Flow, epoch: &Epoch) -> EpochInfo {
+    let counted = flow.published();
     EpochInfo {
         cwnd_before_bytes: epoch.cwnd_before_bytes,
-        cwnd_bytes: epoch.cwnd_bytes,
+        cwnd_bytes: flow.cwnd_bytes(),
         period_ns: epoch.period_ns,
         rtt_us: epoch.rtt_us,
-        base_rtt_us: epoch.base_rtt_us,
-        acked_bytes: epoch.acked_bytes,
-        marked_bytes: epoch.marked_bytes,
-        e_ppm: ppm(epoch.ecn_fraction),
-        md_ppm: ppm(epoch.verdict.cut),
-        action: match epoch.verdict.action {
-            Action::None => XDC_EPOCH_NONE,
-            Action::Rested => XDC_EPOCH_RESTED,
-            Action::Withheld => XDC_EPOCH_WITHHELD,
-            Action::EndedSlowStart => XDC_EPOCH_ENDED_SLOW_START,
-            Action::Increased => XDC_EPOCH_INCREASED,
-            Action::Decreased => XDC_EPOCH_DECREASED,
+        base_rtt_us: counted.base_rtt_us,
+        acked_bytes: counted.acked_bytes,
+        marked_bytes: counted.marked_bytes,
+        e_ppm: ppm(counted.marked_fraction),
+        md_ppm: ppm(epoch.cut),
+        action: if counted.marked_bytes == 0 {
+            XDC_EPOCH_NONE
+        } else if flow.was_reduced() {
+            XDC_EPOCH_RESTED
+        } else if epoch.grew {
+            XDC_EPOCH_INCREASED
+        } else {
+            XDC_EPOCH_DECREASED
         },
-        gentle: epoch.verdict.gentle,
+        gentle: epoch.gentle,
     }
 }
 
-fn quick_adapt_info(quick_adapt: &QuickAdapt) -> QuickAdaptInfo {
+fn quick_adapt_info(flow: &Flow, quick_adapt: &QuickAdapt) -> QuickAdaptInfo {
     QuickAdaptInfo {
         cwnd_before_bytes: quick_adapt.cwnd_before_bytes,
-        cwnd_bytes: quick_adapt.cwnd_bytes,
+        cwnd_bytes: flow.cwnd_bytes(),
         delivered_bytes: quick_adapt.delivered_bytes,
         promised_bytes: quick_adapt.promised_bytes,
-        base_rtt_us: quick_adapt.base_rtt_us,
-        adapted: quick_adapt.adapted,
+        base_rtt_us: flow.published().base_rtt_us,
+        adapted: flow.was_reduced(),
     }
 }

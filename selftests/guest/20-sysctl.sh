@@ -9,7 +9,7 @@
 load unocc gemini toll
 
 # spec: NAME of each parameter that the specification lists
-unocc="line_rate_mbps intra_rtt_us ai_ppm step_windows k_bytes ewma md_gentle delay_tolerance_ppm delay_floor_us
+unocc="line_rate_mbps intra_rtt_us ai_ppm k_bytes ewma md_gentle delay_tolerance_ppm
 	skip_md_when_falling qa_beta qa_keep start max_cwnd_bdp profile shortest_rtt_us"
 gemini="line_rate_mbps k_packets_per_gbps k_bytes k_bdp t_us beta h_scale g rtt_base_window_ms
 	profile shortest_rtt_us"
@@ -34,7 +34,7 @@ refuses "intra_rtt_us refuses more than a second" "Invalid argument|I/O error" s
 refuses "gemini beta refuses 1025" "Invalid argument|I/O error" sysctl_set net.gemini.beta 1025
 refuses "gemini line_rate_mbps refuses more than a terabit" "Invalid argument|I/O error" sysctl_set net.gemini.line_rate_mbps 1000001
 
-equal "the default is profile linux: md_gentle" 1024 "$(sysctl_get net.unocc.md_gentle)"
+equal "the default is profile paper: md_gentle is 0.3" 307 "$(sysctl_get net.unocc.md_gentle)"
 for cc in unocc gemini; do
 	equal "$cc: nothing is to be set" 0 "$(sysctl_get net.$cc.line_rate_mbps)"
 	equal "$cc: what flows have had is to be read only" "-r--r--r--" \
@@ -53,13 +53,13 @@ equal "profile artifact: skip_md_when_falling on" 1 "$(sysctl_get net.unocc.skip
 equal "profile artifact: k_bytes" 24576 "$(sysctl_get net.unocc.k_bytes)"
 check "a single value can be changed after" sysctl_set net.unocc.md_gentle 400
 equal "and is kept" 400 "$(sysctl_get net.unocc.md_gentle)"
-for bad in tuned "" "paper linux" paperpaperpaperpaper; do
+for bad in tuned linux "" "paper linux" paperpaperpaperpaper; do
 	refuses "profile refuses '$bad'" "Invalid argument|I/O error" sysctl_set net.unocc.profile "$bad"
 done
 equal "is refused without effect" 400 "$(sysctl_get net.unocc.md_gentle)"
 
 ip netns add other
-equal "a new namespace has its own defaults" 4000 "$(in_ns other cat /proc/sys/net/unocc/ai_ppm)"
+equal "a new namespace has its own defaults" 1000 "$(in_ns other cat /proc/sys/net/unocc/ai_ppm)"
 in_ns other sysctl -qw net.unocc.ai_ppm=77 net.gemini.t_us=777
 equal "and its own values" 77 "$(in_ns other cat /proc/sys/net/unocc/ai_ppm)"
 equal "that stay out of the others" 1000 "$([ "$(sysctl_get net.unocc.ai_ppm)" = 77 ] && echo 77 || echo 1000)"

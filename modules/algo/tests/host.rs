@@ -66,30 +66,6 @@ fn a_device_that_says_too_little_is_not_believed() {
 }
 
 #[test]
-fn the_seconds_since_the_last_congestion_are_counted_whatever_the_rate_becomes() {
-    const SECOND: u64 = 1 << 20;
-    let mut rate = LineRate::default();
-    for start in [0, 5, 1_023, 1_024, 1 << 40] {
-        let at = |seconds: u64| (start + seconds) * SECOND + 17;
-        rate.congested_at(at(0));
-        assert_eq!(rate.calm_s(at(0)), 0);
-        assert_eq!(rate.calm_s(at(1)), 0, "it may have begun just before");
-        assert_eq!(rate.calm_s(at(2)), 1);
-        rate.ask(Way::Told(1_000_000), Sample::OfNewWindow);
-        rate.ask(Way::Silent, Sample::OfNewWindow);
-        rate.ask(Way::Unknown, Sample::OfNewWindow);
-        rate.delivered(u32::MAX, 1);
-        assert_eq!(rate.calm_s(at(32)), 31);
-        assert_eq!((rate.mbps(), rate.is_told()), (1_000_000, false));
-        assert_eq!(rate.calm_s(at(1_023)), 1_022);
-        assert_eq!(rate.calm_s(at(1_024)), 0, "it wraps");
-    }
-    rate.ask(Way::Told(10_000), Sample::OfNewWindow);
-    rate.congested_at(u64::MAX);
-    assert!(rate.is_told(), "and it changes nothing else");
-}
-
-#[test]
 fn the_rate_is_the_devices_or_one_that_was_seen() {
     let checked = for_each_seed(|seed| {
         let mut rng = Rng::new(seed);

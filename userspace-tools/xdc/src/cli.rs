@@ -26,7 +26,7 @@ use crate::setup::kdir;
 Examples:
   xdc list
   xdc run two-dc-1g
-  xdc run uno-incast-mixed --cc unocc,cubic
+  xdc run uno-incast-mixed --cc toll,cubic
   xdc check results/two-dc-1g/1
   xdc doctor
 
@@ -44,9 +44,9 @@ pub enum Command {
     #[command(after_help = "\
 Examples:
   xdc run two-dc-1g
-  xdc run two-dc-1g --engine uml --cc unocc,gemini --seed 7
+  xdc run two-dc-1g --engine uml --cc toll,gemini --seed 7
   xdc run uno-incast-mixed --set queues.port.limit=500kB
-  xdc run uno-incast-mixed --set 'cc.unocc.sysctl.\"net.unocc.profile\"=paper'
+  xdc run uno-incast-mixed --set 'cc.unocc.sysctl.\"net.unocc.profile\"=artifact'
   xdc run two-dc-1g --set net.ipv4.tcp_sack=0 --set scale=10
   xdc run two-dc-1g --engine qemu --cc unocc --trace
   sudo xdc run two-dc-1g --engine host --cc cubic,dctcp")]

@@ -54,8 +54,6 @@ pub struct Epochs {
     ends_ns: f64,
     intra_us: f64,
     base_us: f64,
-    /// How many of its periods the last epoch took, those of its RTT at most.
-    pub passed: f64,
 }
 
 impl Epochs {
@@ -65,7 +63,6 @@ impl Epochs {
             ends_ns: first.at_us as f64 * 1e3,
             intra_us,
             base_us,
-            passed: 0.0,
         }
     }
 
@@ -77,12 +74,10 @@ impl Epochs {
         }
         let rtt_ns = (step.at_us - step.sent_us) as f64 * 1e3;
         let period_ns = (rtt_ns * self.intra_us / self.base_us).floor();
-        let ended_ns = self.ends_ns;
         self.ends_ns += period_ns;
         if self.ends_ns <= sent_ns {
             self.ends_ns = sent_ns + period_ns;
         }
-        self.passed = (self.ends_ns - ended_ns).min(rtt_ns) / period_ns;
         true
     }
 }

@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn what_is_written_can_be_run_by_every_congestion_control() {
         let loaded = scenario::parse("new", text(), &[]).unwrap();
-        for cc in ["unocc", "gemini", "dctcp", "cubic", "bbr"] {
+        for cc in ["toll", "unocc", "gemini", "dctcp", "cubic", "bbr"] {
             plan(&loaded.scenario, cc, 1, 1).unwrap();
         }
     }

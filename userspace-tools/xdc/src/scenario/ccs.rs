@@ -13,6 +13,7 @@ use xdc_proto::privileged::CONGESTION_CONTROL;
 
 use crate::error::{Error, Result};
 use crate::scenario::CcSpec;
+use crate::scenario::sysctl::MOVED_PROFILE;
 use crate::text::nearest;
 
 /// A result has pictures of these names beside those of its congestion controls.
@@ -285,6 +286,10 @@ impl Cc {
 }
 
 fn unknown(name: &str, own: &BTreeMap<String, CcSpec>) -> Error {
+    let (moved, to) = MOVED_PROFILE;
+    if name == moved {
+        return Error::usage(format!("'{name}' is now '{to}'")).hint(format!("--cc {to}"));
+    }
     let defined = own.iter().filter(|(_, spec)| spec.kernel.is_some());
     let defined = defined.map(|(name, _)| name.as_str());
     let known = KNOWN.iter().map(|cc| cc.name.as_str());
@@ -340,10 +345,10 @@ mod tests {
             assert_eq!(of_it[0].sysctls, []);
         }
         let paper = known.iter().find(|cc| cc.name == "unocc-paper").unwrap();
-        let profile = ("net.unocc.profile".to_owned(), "paper".to_owned());
-        assert_eq!(paper.sysctls, [profile]);
-        let linux = known.iter().find(|cc| cc.name == "unocc-linux").unwrap();
-        assert_eq!((linux.cc.as_str(), &linux.sysctls[..]), ("unocc", &[][..]));
+        assert_eq!((paper.cc.as_str(), &paper.sysctls[..]), ("unocc", &[][..]));
+        let artifact = known.iter().find(|cc| cc.name == "unocc-artifact").unwrap();
+        let profile = ("net.unocc.profile".to_owned(), "artifact".to_owned());
+        assert_eq!(artifact.sysctls, [profile]);
         let mut names: Vec<_> = known.iter().map(|cc| &cc.name).collect();
         names.sort();
         assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
@@ -354,6 +359,7 @@ mod tests {
         let own = own("[x]\nkernel = \"a name with spaces\"\n[cubic]\nkernel = \"bbr\"\n");
         let said = |name| find(name, &own).unwrap_err().to_string();
         assert!(said("unoc").contains("'unocc'?"), "{}", said("unoc"));
+        assert!(said("unocc-linux").contains("now 'toll'"));
         assert!(said("x").contains("not a valid name"), "{}", said("x"));
         assert!(said("cubic").contains("already"), "{}", said("cubic"));
     }

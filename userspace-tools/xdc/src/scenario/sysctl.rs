@@ -96,8 +96,17 @@ pub fn is_of_hosts(name: &str) -> bool {
     name.starts_with("net.ipv4.tcp_") || name.starts_with(TLT) || of_algorithm(name).is_some()
 }
 
+/// A profile that became an algorithm: its name, and that of the algorithm.
+pub const MOVED_PROFILE: (&str, &str) = ("unocc-linux", "toll");
+
 fn check_param(algorithm: &Entry, key: &str, value: &str) -> Result<()> {
     if key == "profile" && algorithm.has_profiles() {
+        let (moved, to) = MOVED_PROFILE;
+        let is_moved = format!("{}-{value}", algorithm.name()) == moved;
+        if is_moved {
+            let what = format!("profile '{value}' is now the algorithm '{to}'");
+            return Err(Error::usage(what).hint(format!("--cc {to}")));
+        }
         let is_one = algorithm.profiles().any(|name| name == value);
         return check_that(is_one, "no such profile", || names(algorithm.profiles()));
     }
@@ -143,8 +152,8 @@ mod tests {
         let pairs: Vec<_> = lines.filter_map(|line| line.split_once('=')).collect();
         let ours = pairs
             .iter()
-            .filter(|(name, _)| name.starts_with("net.unocc."));
-        assert_eq!(ours.count(), 2);
+            .filter(|(name, _)| name.starts_with("net.toll."));
+        assert_eq!(ours.count(), 1);
         for (name, value) in pairs {
             assert!(check(name.trim(), value.trim()).is_ok(), "{name}");
         }
@@ -193,6 +202,7 @@ mod tests {
             ("net.ipv4./etc/x", "1"),
             ("net.unocc.intra_rtt", "14"),
             ("net.unocc.profile", "best"),
+            ("net.unocc.profile", "linux"),
             ("net.ipv4.tcp_sackk", "1"),
             ("net.ipv4.tcp_sack", "yes"),
             ("net.ipv4.tcp_congestion_control", "../cubic"),
@@ -209,5 +219,7 @@ mod tests {
         ] {
             assert!(check(name, value).is_err(), "{name}");
         }
+        let moved = check("net.unocc.profile", "linux").unwrap_err();
+        assert!(moved.to_string().contains("algorithm 'toll'"), "{moved}");
     }
 }

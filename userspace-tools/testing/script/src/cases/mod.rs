@@ -46,7 +46,7 @@ const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 /// Parameters under which a case of both algorithms runs.
 fn parameters(lab: &Lab, cc: &str) -> Result<()> {
     match cc {
-        "unocc" => lab.unocc("linux", &[]),
+        "unocc" => lab.unocc("paper", &[("ai_ppm", 4_000), ("ewma", 333)]),
         _ => lab.gemini(&[("k_bytes", 1_000)]),
     }
 }

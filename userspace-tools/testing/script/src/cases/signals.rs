@@ -55,8 +55,6 @@ fn path_mtu(lab: &mut Lab, cc: &'static str) -> Result<()> {
         ..Setup::new(cc)
     };
     let mut flow = growing(lab, setup)?;
-    // Nothing but congestion ends slow start.
-    flow.unocc(&[("max_cwnd_bdp", 0)])?;
     let before = flow.tcp()?;
     flow.path_mtu(900)?;
     let after = flow.tcp()?;
@@ -292,8 +290,6 @@ fn marked_acks_per_packet(lab: &mut Lab, cc: &'static str) -> Result<()> {
 fn answering(lab: &mut Lab, cc: &'static str, marked: bool) -> Result<Vec<u32>> {
     parameters(lab, cc)?;
     let mut flow = Flow::open(lab, Setup::new(cc))?;
-    // The first mark ends slow start.
-    flow.unocc(&[("balanced_exit", 0)])?;
     let mut windows = Vec::new();
     let mut acks = 0;
     for _ in 0..100 {
@@ -323,7 +319,7 @@ fn marked_answers(lab: &mut Lab, cc: &'static str) -> Result<()> {
         ..Setup::new(cc)
     };
     let mut flow = Flow::open(lab, setup)?;
-    for _ in 0..60 {
+    for _ in 0..100 {
         receives(&mut flow, 1, false)?;
         flow.write(7_000)?;
         if flow.ack_many(7, Mark::Ce)?.cwnd() < 16 {
@@ -473,7 +469,6 @@ fn rack_timer(lab: &mut Lab, cc: &'static str) -> Result<()> {
 
 fn receiver_limited(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let mut flow = open(lab, Setup::new(cc))?;
-    flow.unocc(&[("max_cwnd_bdp", 0)])?;
     // 32 kB.
     flow.window = 2;
     let step = flow.acks_of(3_000, Mark::No)?;
@@ -483,7 +478,6 @@ fn receiver_limited(lab: &mut Lab, cc: &'static str) -> Result<()> {
 
 fn pacing_limited(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let mut flow = open(lab, Setup::new(cc))?;
-    flow.unocc(&[("max_cwnd_bdp", 0)])?;
     // Ten packets per round trip.
     flow.max_pacing_rate(10_000 * 1_000_000 / RTT_US)?;
     let step = flow.acks_of(3_000, Mark::No)?;
@@ -508,7 +502,6 @@ fn clamped(lab: &mut Lab, cc: &'static str) -> Result<()> {
     sysctl("ipv4/tcp_fastopen", "1")?;
     drop(first?);
     let mut flow = open(lab, setup)?;
-    flow.unocc(&[("max_cwnd_bdp", 0)])?;
     let step = flow.acks_of(1_000, Mark::No)?;
     ensure!(step.cwnd() == 20, "{} and not 20", step.cwnd());
     // It shows in what the window is paced at, two windows in a round trip at most.

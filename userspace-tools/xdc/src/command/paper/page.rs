@@ -290,10 +290,7 @@ fn names(done: &Done<'_>) -> String {
     const NAMES: &[(&str, &str)] = &[
         ("unocc-paper", "UnoCC as published"),
         ("unocc-artifact", "UnoCC as in its authors' simulator"),
-        (
-            "unocc-linux",
-            "this project's default profile: derived from UnoCC, with deviations (docs/unocc.md); not the paper's algorithm",
-        ),
+        ("toll", "this project's own law (docs/toll.md)"),
         ("bbr", "BBRv1, the kernel's"),
         (
             "bbr-dctcp",

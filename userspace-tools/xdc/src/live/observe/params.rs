@@ -116,15 +116,15 @@ mod tests {
     #[test]
     fn a_parameter_of_ones_own_is_noticed() {
         let unocc = &xdc_algo::unocc::ENTRY;
-        let linux = sysctl(unocc, unocc.profile);
+        let paper = sysctl(unocc, unocc.profile);
         let read = Row::read(unocc, |name| match name {
             "line_rate_mbps" => Some("1000".to_owned()),
             "shortest_rtt_us" => Some("14".to_owned()),
-            name => linux(name),
+            name => paper(name),
         });
         let read = read.unwrap();
         assert!(read.is_modified(unocc));
-        assert_eq!(read.profile_name(unocc), "linux");
+        assert_eq!(read.profile_name(unocc), "paper");
         assert_eq!(read.value(0), 1000);
         assert_eq!(read.shortest_rtt_us(), 14);
     }

@@ -520,7 +520,7 @@ mod tests {
         );
         assert!(
             lines[3]
-                .contains("    8.00     25.0 profile linux*  base RTT 1792 us  intra RTT 14 us"),
+                .contains("    8.00     25.0 profile paper*  base RTT 1792 us  intra RTT 14 us"),
             "{}",
             lines[3]
         );
