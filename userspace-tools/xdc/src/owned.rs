@@ -293,6 +293,16 @@ fn is_held(path: &Path) -> io::Result<bool> {
     Ok(locked == Err(rustix::io::Errno::WOULDBLOCK))
 }
 
+/// Makes a folder for directories that will be kept, and those above it. A link in its place is
+/// refused now, because [`OwnedDir::keep`] follows none.
+pub fn make_folder(path: &Path) -> io::Result<()> {
+    fs::create_dir_all(path)?;
+    match fs::symlink_metadata(path)?.is_symlink() {
+        true => Err(io::Error::other("it is a link, and may lead anywhere")),
+        false => Ok(()),
+    }
+}
+
 /// What new files may not have.
 fn umask() -> u32 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -38,7 +38,7 @@ impl Pending {
         let at_end = made.clone();
         // Before the directory in it: actions run in reverse.
         let at_end = interrupt::on_end(move || remove_empty(&at_end));
-        let dir = fs::create_dir_all(&scenario_dir).and_then(|()| {
+        let dir = owned::make_folder(&scenario_dir).and_then(|()| {
             owned::reap(&scenario_dir, RUNNING);
             OwnedDir::make(&scenario_dir, RUNNING)
         });
@@ -584,6 +584,8 @@ mod tests {
         let keep = || Pending::new(dir.path(), "x").unwrap().keep().unwrap();
         assert!(keep().ends_with("x/1"));
         assert!(keep().ends_with("x/2"));
+        std::os::unix::fs::symlink("x", dir.path().join("link")).unwrap();
+        assert!(Pending::new(dir.path(), "link").is_err());
     }
 
     #[test]
