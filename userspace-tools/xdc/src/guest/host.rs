@@ -121,10 +121,14 @@ pub fn check(plan: &Plan, allow_commands: bool) -> Result<()> {
     }
     // The kernel itself asks for tcp_NAME.
     let of_ccs: Vec<_> = match &plan.job {
-        Job::Run(run) => run
-            .congestion_controls()
-            .map(|cc| format!("tcp_{cc}"))
-            .collect(),
+        Job::Run(run) => {
+            let of_nodes = run.topology.nodes.iter().flat_map(|node| &node.sysctls);
+            let sysctls = run.topology.sysctls.iter().chain(of_nodes);
+            let sysctls = sysctls.filter(|(name, _)| name == "net.ipv4.tcp_congestion_control");
+            let defaults = sysctls.map(|(_, cc)| cc.trim());
+            let ccs = run.congestion_controls().chain(defaults);
+            ccs.map(|cc| format!("tcp_{cc}")).collect()
+        }
         _ => Vec::new(),
     };
     let mut modules = plan.modules.iter().chain(&of_ccs);
@@ -383,6 +387,11 @@ mod tests {
             assert!(refused.contains("--allow-commands"), "{refused}");
             assert!(!said(module, true).contains("--allow-commands"));
         }
+        let mut run = run("cubic", None);
+        let default = ["net.ipv4.tcp_congestion_control", "ulp_tls\n"];
+        run.topology.sysctls.push(default.map(str::to_owned).into());
+        let refused = check(&Plan::of(Job::Run(run)), false).unwrap_err();
+        assert!(refused.lines().join(" ").contains("module tcp_ulp_tls"));
         for module in ["tcp_bbr", "sch-fq", "tlt", "unorc", "bonding"] {
             assert!(
                 !said(module, false).contains("--allow-commands"),

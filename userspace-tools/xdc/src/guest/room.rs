@@ -4,7 +4,9 @@
 
 use std::fs;
 
-use xdc_proto::{Direction, Queue, RunPlan};
+use xdc_algo::acceltor::{Elephant, Elephants, MAX_QUEUES, Sketch};
+use xdc_netlink::acceltor;
+use xdc_proto::{Direction, Queue, RunPlan, TcQueue};
 
 use crate::error::{Error, Result};
 use crate::scenario::tunnel;
@@ -17,6 +19,12 @@ const LINK_KB: u64 = 256;
 const ENTRY_BYTES: u64 = 128;
 /// cake has eight tables of 1,024 flows, which no word of tc changes.
 const CAKE_ENTRIES: u64 = 8 * 1024;
+
+/// Of acceltor: elephants of a pair of racks by default, and of all of them at most.
+const PAIR_ELEPHANTS: u64 = 80;
+const MAX_ELEPHANTS: u64 = 1 << 18;
+/// A queue of its calendar.
+const LATER_BYTES: u64 = 64;
 
 /// Less than this is no buffer for an experiment.
 const LEAST_BUFFER_BYTES: u64 = 64 << 10;
@@ -45,11 +53,13 @@ pub fn check(run: &RunPlan) -> Result<()> {
 
 fn check_memory(run: &RunPlan, available_mb: u64) -> Result<()> {
     let links = run.topology.links.iter();
-    let tables: u64 = links
+    let rotor = run.topology.rotor.as_ref();
+    let racks = rotor.map_or(0, |rotor| rotor.racks.len() as u64);
+    let tables_mb = links
         .flat_map(|link| [&link.ab, &link.ba])
-        .map(entries)
-        .fold(0, u64::saturating_add);
-    let tables_mb = tables.saturating_mul(ENTRY_BYTES) >> 20;
+        .map(|direction| table_bytes(direction, racks))
+        .fold(0, u64::saturating_add)
+        >> 20;
     let sum_mb = network_mb(run).saturating_add(tables_mb);
     match sum_mb > available_mb / 2 {
         false => Ok(()),
@@ -65,11 +75,30 @@ fn check_memory(run: &RunPlan, available_mb: u64) -> Result<()> {
     }
 }
 
-/// Entries in the tables of a port's qdisc, by tc's words.
-fn entries(direction: &Direction) -> u64 {
-    let Some(Queue::Tc(queue)) = &direction.queue else {
-        return 0;
-    };
+/// Tables of a port's qdisc, in a network of so many racks.
+fn table_bytes(direction: &Direction, racks: u64) -> u64 {
+    match &direction.queue {
+        Some(Queue::Tc(queue)) if queue.kind == acceltor::KIND => acceltor_bytes(queue, racks),
+        Some(Queue::Tc(queue)) => entries(queue).saturating_mul(ENTRY_BYTES),
+        Some(Queue::Phantom(_)) | None => 0,
+    }
+}
+
+/// What `Tables` of modules/sch_acceltor.rs and its calendar take.
+fn acceltor_bytes(queue: &TcQueue, racks: u64) -> u64 {
+    // The agent refuses words that do not parse.
+    let options = acceltor::Options::from_words(&queue.words).unwrap_or_default();
+    let racks = racks.max(options.racks.unwrap_or(2).into());
+    let days = racks.saturating_sub(1);
+    let of_pair = options.elephants.map_or(PAIR_ELEPHANTS, u64::from);
+    let elephants = of_pair.saturating_mul(days).min(MAX_ELEPHANTS);
+    let flows = Elephants::slots_for(elephants as usize) * size_of::<Elephant>();
+    let sketch = Sketch::CELLS * size_of::<u32>();
+    (flows + sketch) as u64 + days.max(MAX_QUEUES).saturating_mul(LATER_BYTES)
+}
+
+/// Entries in the tables of a qdisc, by tc's words.
+fn entries(queue: &TcQueue) -> u64 {
     let base = if queue.kind == "cake" {
         CAKE_ENTRIES
     } else {
@@ -215,6 +244,18 @@ mod tests {
         }
         let said = check_memory(&run, 800).unwrap_err().lines().join(" ");
         assert!(said.contains("800 MB of qdiscs' tables"), "{said}");
+        let queue = TcQueue {
+            kind: acceltor::KIND.to_owned(),
+            words: ["racks", "1024", "elephants", "256"]
+                .map(str::to_owned)
+                .to_vec(),
+            seed: None,
+        };
+        for link in &mut run.topology.links {
+            link.ab.queue = Some(Queue::Tc(queue.clone()));
+        }
+        let said = check_memory(&run, 800).unwrap_err().lines().join(" ");
+        assert!(said.contains("2015 MB of qdiscs' tables"), "{said}");
         assert_eq!(number("0200"), Some(128));
         assert_eq!(
             available_mb("MemFree: 1 kB\nMemAvailable:  2048 kB\n"),
