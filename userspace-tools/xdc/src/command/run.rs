@@ -31,6 +31,7 @@ use crate::scenario::budget::Budget;
 use crate::scenario::engine::Kind;
 use crate::scenario::plan;
 use crate::scenario::programs::output_files;
+use crate::scenario::traffic::{Cdf, SIZES};
 use crate::scenario::{self, Loaded, SEE_EXAMPLE};
 use crate::text::printable;
 
@@ -340,7 +341,7 @@ fn write(
     }
     for (name, cdf) in &loaded.scenario.cdfs {
         if let Some(text) = &cdf.own {
-            pending.write(name, text)?;
+            pending.write(&kept_file(name), text)?;
         }
     }
     for (name, object) in &loaded.scenario.objects {
@@ -449,6 +450,13 @@ fn resolved(loaded: &Loaded, summary: &Summary) -> Result<String> {
         if let Some(toml::Value::String(name)) = block.get_mut("file") {
             *name = kept_file(name);
         }
+        for key in SIZES {
+            if let Some(toml::Value::String(name)) = block.get_mut(*key)
+                && let Some(Cdf { own: Some(_), .. }) = loaded.scenario.cdfs.get(name)
+            {
+                *name = kept_file(name);
+            }
+        }
     }
     let ccs = table.get_mut("cc").and_then(toml::Value::as_table_mut);
     for (_, cc) in ccs.into_iter().flatten() {
@@ -459,4 +467,22 @@ fn resolved(loaded: &Loaded, summary: &Summary) -> Result<String> {
     let text = toml::to_string(&table)
         .map_err(|err| Error::failure(format!("the scenario cannot be written: {err}")))?;
     Ok(format!("# SPDX-License-Identifier: GPL-2.0\n{text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kept_distribution_takes_no_name_of_a_result() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("summary.json"), "0 0\n1000 1\n").unwrap();
+        let small = scenario::tests::SMALL;
+        let traffic = "kind = \"incast\"\nhosts = [\"a1\"]\nto = \"r\"\nsizes = \"summary.json\"";
+        let path = dir.path().join("x.toml");
+        std::fs::write(&path, format!("{small}[[traffic]]\n{traffic}\n")).unwrap();
+        let loaded = scenario::load(None, path.to_str().unwrap(), &[]).unwrap();
+        let text = resolved(&loaded, &Summary::of_runs(Vec::new())).unwrap();
+        assert!(text.contains("sizes = \"files/summary.json\""), "{text}");
+    }
 }

@@ -37,7 +37,7 @@ pub const CLASSES: [&str; 2] = [INTRA, INTER];
 const LOCAL: Fraction = Fraction(800_000);
 
 /// Keys of all kinds that draw sizes.
-const SIZES: &[&str] = &["sizes", "intra_sizes", "inter_sizes"];
+pub const SIZES: &[&str] = &["sizes", "intra_sizes", "inter_sizes"];
 
 /// Attempts to draw a permutation without a fixed point: every third succeeds.
 const ATTEMPTS: usize = 1_000;
