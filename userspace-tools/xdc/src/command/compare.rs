@@ -219,8 +219,7 @@ pub fn command(
         );
     }
     if let Some(path) = plot {
-        let mut ccs: Vec<_> = rows.iter().map(|row| row.cc).collect();
-        ccs.dedup();
+        let ccs: Vec<_> = rows.iter().map(|row| row.cc).collect();
         let svg = overlay::svg(&ccs, &[&a.dir, &b.dir])?;
         owned::replace(path, svg).map_err(|err| Error::io(path.display(), &err))?;
     }

@@ -100,7 +100,7 @@ fn plain(text: &str) -> String {
         match c {
             '<' => shown.push_str("&lt;"),
             '`' => shown.push('\''),
-            '|' | '[' | ']' => shown.extend(['\\', c]),
+            '\\' | '|' | '[' | ']' => shown.extend(['\\', c]),
             c => shown.push(c),
         }
     }
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn a_result_of_a_stranger_is_text() {
         let mut run = figures::run(&recorded(), &Windows::every_us(1000));
-        run.cc = "cc\n<!-- result: end -->|".to_owned();
+        run.cc = "cc\n<!-- result: end -->\\|".to_owned();
         let mut summary = Summary::of_runs(vec![run]);
         summary.engine = "uml\u{1b}]0;owned\u{7}".to_owned();
         summary.scenario = "x` ![](http://x/) `".to_owned();
@@ -161,7 +161,7 @@ mod tests {
         assert!(!text.contains("<!--") && !text.contains("![]("), "{text}");
         let lines: Vec<_> = text.lines().collect();
         assert!(
-            lines[2].starts_with("| cc\\n&lt;!-- result: end -->\\| | "),
+            lines[2].starts_with("| cc\\\\n&lt;!-- result: end -->\\\\\\| | "),
             "{text}"
         );
         assert_eq!(lines.len(), 5);

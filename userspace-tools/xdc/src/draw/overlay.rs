@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Results over one another: what one branch does, and what another one does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -78,7 +78,8 @@ pub fn svg(ccs: &[&str], dirs: &[&Path]) -> Result<String> {
         y_end: 0.0,
     };
     let mut charts = Vec::new();
-    for cc in ccs {
+    let mut drawn = BTreeSet::new();
+    for cc in ccs.iter().filter(|cc| drawn.insert(**cc)) {
         charts.extend(flows.remove(*cc).map(|lines| Chart {
             x_log: true,
             y_unit: RATIO,
@@ -125,7 +126,7 @@ mod tests {
             }
         }
         let paths = [dirs[0].as_path(), dirs[1].as_path()];
-        let svg = svg(&["unocc", "bbr"], &paths).unwrap();
+        let svg = svg(&["unocc", "bbr", "unocc"], &paths).unwrap();
         assert_eq!(svg.matches("<g ").count(), 2);
         assert!(svg.contains("queue of port"));
         for dir in paths {

@@ -231,12 +231,13 @@ fn aligned(columns: &[(&str, &str)], body: impl IntoIterator<Item = Vec<String>>
 
 /// Columns as wide as they need; names to the left, numbers to the right.
 pub fn align(rows: &[Vec<String>]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max();
+    let widths: Vec<_> = (0..columns).filter_map(width).collect();
     let mut table = String::new();
     for row in rows {
         let mut line = String::new();
-        for (column, cell) in row.iter().enumerate() {
-            let width = width(column);
+        for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
             // Writing to a String cannot fail.
             let _ = if column == 0 {
                 write!(line, "{cell:<width$}")

@@ -14,6 +14,9 @@ use crate::error::{Error, Result};
 /// Where tracefs may be mounted.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
+/// Ours have fewer. A guest that says more would make each of its events long.
+const MAX_FIELDS: usize = 64;
+
 /// One event, as its `format` file describes it.
 #[derive(Debug)]
 pub struct Format {
@@ -106,8 +109,8 @@ impl Format {
             }
             fields.push(field);
         }
-        if fields.is_empty() {
-            return Err("describes no fields".to_owned());
+        if fields.is_empty() || fields.len() > MAX_FIELDS {
+            return Err(format!("describes {} fields", fields.len()));
         }
         let print = text.lines().find(|line| line.starts_with("print fmt:"));
         for field in &mut fields {
@@ -313,6 +316,9 @@ print fmt: \"cause=%s\", __print_symbolic(REC->cause, { 0, \"phantom\" }, { 1, \
             assert!(error.contains(why), "{error}");
         }
         assert!(Format::parse("").is_err());
+        let line = FORMAT.lines().find(|line| line.contains("skbaddr"));
+        let many = vec![line.unwrap(); MAX_FIELDS + 1].join("\n");
+        assert!(Format::parse(&format!("ID: 1\n{many}")).is_err());
     }
 
     #[test]

@@ -11,6 +11,9 @@ use super::{Counts, EVENTS, begin_line, end_line, event_line, pages, plot};
 use crate::draw::report::Traced;
 use crate::error::{Error, Result};
 
+/// Events beyond it count as missed: a small one of a guest can be a long line.
+const MOST_BYTES: usize = 1 << 30;
+
 /// A recording in JSON lines, with what can be said of it.
 pub struct Recording {
     pub lines: Vec<u8>,
@@ -20,6 +23,10 @@ pub struct Recording {
 /// Puts the events of all processors in their order, and leaves out those of namespaces that
 /// are not the run's.
 pub fn read(raw: &RawTrace, kernel: &str) -> Result<Recording> {
+    read_up_to(MOST_BYTES, raw, kernel)
+}
+
+fn read_up_to(most_bytes: usize, raw: &RawTrace, kernel: &str) -> Result<Recording> {
     let broken = |what: &str| Error::failure(format!("the recorded trace: {what}"));
     let mut formats = BTreeMap::new();
     for (name, text) in &raw.head.formats {
@@ -50,6 +57,7 @@ pub fn read(raw: &RawTrace, kernel: &str) -> Result<Recording> {
     begin["origin_ns"] = json!(raw.head.origin_ns);
     let mut lines = format!("{begin}\n").into_bytes();
     let mut counts = Counts::default();
+    let mut missed = raw.head.missed;
     for (at_ns, cpu, bytes) in events {
         let id = bytes.first_chunk().map(|id| u16::from_ne_bytes(*id));
         let (event, format) = id
@@ -61,6 +69,10 @@ pub fn read(raw: &RawTrace, kernel: &str) -> Result<Recording> {
         let Some(node) = inode.and_then(|inode| nodes.get(&inode)) else {
             continue;
         };
+        if lines.len() > most_bytes {
+            missed = missed.saturating_add(1);
+            continue;
+        }
         counts[*event] += 1;
         let place = [("node", (*node).into())];
         let fields = place.into_iter().chain(fields);
@@ -70,7 +82,7 @@ pub fn read(raw: &RawTrace, kernel: &str) -> Result<Recording> {
         .values()
         .map(|(event, _)| *event)
         .collect::<Vec<_>>();
-    let end = end_line(&recorded, &counts, raw.head.missed);
+    let end = end_line(&recorded, &counts, missed);
     lines.extend(format!("{end}\n").into_bytes());
     Ok(Recording {
         shown: Traced {
@@ -132,7 +144,8 @@ print fmt: \"dev=%s\", REC->dev
             (1, page(2_000_000, 1234, 77)),
             (1, page(2_500_000, 1234, 78)),
         ];
-        let recording = read(&raw(pages), "7.3.4").unwrap();
+        let raw = raw(pages);
+        let recording = read(&raw, "7.3.4").unwrap();
         assert_eq!(recording.shown.events, 2);
         let text = String::from_utf8(recording.lines).unwrap();
         let lines: Vec<_> = text.lines().collect();
@@ -147,6 +160,10 @@ print fmt: \"dev=%s\", REC->dev
         let queue = &recording.shown.charts[0].lines[0];
         assert_eq!(queue.name, "r1 eth 10:");
         assert_eq!(queue.points, [(1000.0, 1500.0), (2000.0, 1500.0)]);
+        let cut = read_up_to(0, &raw, "7.3.4").unwrap();
+        assert_eq!(cut.shown.events, 0);
+        let text = String::from_utf8(cut.lines).unwrap();
+        assert!(text.contains("\"missed\":2"), "{text}");
     }
 
     #[test]
