@@ -14,7 +14,7 @@ rm -rf "$dest"
 install -d "$dest/qemu-images"
 # Without modules/selftest/, which only our own guests load, and the tests.
 tar -C "$XDC_TOP" --exclude=modules/selftest --exclude=modules/algo/tests -cf - Kbuild COPYING modules |
-	tar -C "$dest" --no-same-owner -xf -
+	tar -C "$dest" --no-same-owner --no-same-permissions -xf -
 install -m 755 -t "$dest/qemu-images" "$XDC_TOP"/qemu-images/{modules,in-root}.sh
 install -m 644 -t "$dest/qemu-images" "$XDC_TOP/qemu-images/common.sh"
 built=
