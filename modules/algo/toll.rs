@@ -228,6 +228,11 @@ impl Controller for Flow {
         self.set(REDUCED, true);
     }
 
+    /// After 2^31 us without an ACK no packet would seem to be sent after `round_us`.
+    fn on_idle_restart(&mut self, now_us: u64) {
+        self.round_us = now_us as u32;
+    }
+
     /// The window that TCP had is W's with its slack.
     fn undo(&mut self, prior_bytes: u64, ssthresh_bytes: u64) {
         if self.scaled != 0 {

@@ -147,3 +147,13 @@ fn all_flows_of_a_host_look_for_the_base_rtt_together() {
     let output = flow.on_ack(&params, &ack).unwrap();
     assert_eq!(output.cwnd_bytes, 4 * u64::from(MSS));
 }
+
+#[test]
+fn a_round_trip_ends_after_an_hour_without_a_packet() {
+    let params = params();
+    let mut flow = flow(&params);
+    let now_us = 1_000_000 + 40 * 60 * 1_000_000;
+    flow.on_idle_restart(now_us);
+    flow.on_ack(&params, &ack(now_us + u64::from(RTT_US), 1_000, 0));
+    assert_eq!(flow.rounds, 1);
+}
