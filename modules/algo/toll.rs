@@ -380,13 +380,12 @@ impl Flow {
         let over = u32::from(self.swing).saturating_sub(SHORT_ONE / 12);
         let damp = u64::from(SHORT_ONE.wrapping_add(over << 3));
         let damped = |ratio: u32, bits: u32| {
-            (u64::from(ratio) << (bits + 15 - RATIO_BITS))
-                .checked_div(damp)
-                .unwrap_or(0)
+            let part = u64::from(ratio).wrapping_shl(bits);
+            part.checked_div(damp).unwrap_or(0)
         };
-        self.lead = damped(terms.beta, LEAD_BITS) as u16;
+        self.lead = damped(terms.beta, LEAD_BITS + 15 - RATIO_BITS) as u16;
         let per = u64::from(self.base_us).wrapping_add(HOST_US);
-        let speed = damped(terms.gain, SPEED_BITS).checked_div(per);
+        let speed = damped(terms.gain, SPEED_BITS + 15 - RATIO_BITS).checked_div(per);
         self.speed = speed.unwrap_or(0) as u32;
     }
 }
