@@ -113,12 +113,13 @@ pub struct Flow {
 
 const _: () = assert!(size_of::<Flow>() <= 56);
 
-/// The parameters, with C.
+/// The parameters, with C; 0 = the route is being changed.
 #[inline(always)]
 fn terms(params: &impl Values) -> Params {
     let mut terms = Params::read(|row| params.value(row));
     terms.line_rate_mbps = match (terms.line_rate_mbps, params.way()) {
         (0, Way::Told(mbps)) if mbps != 0 => mbps,
+        (0, Way::Unknown) => 0,
         (0, _) => SILENT_MBPS,
         (by_hand, _) => by_hand,
     };
@@ -231,6 +232,8 @@ impl Controller for Flow {
     /// After 2^31 us without an ACK no packet would seem to be sent after `round_us`.
     fn on_idle_restart(&mut self, now_us: u64) {
         self.round_us = now_us as u32;
+        self.least_us = u32::MAX;
+        self.delay = 0;
     }
 
     /// The window that TCP had is W's with its slack.
@@ -328,7 +331,8 @@ impl Flow {
         let ceiling = bdp.wrapping_add(bdp >> 2);
         self.add_bytes = increase(w, mul_ratio(bdp, terms.share));
         let share = mul_div(self.add_bytes.into(), ONE.saturating_sub(price) << 1, price);
-        if w >= ceiling || (marked > 0 && w > share) {
+        let is_known = terms.line_rate_mbps != 0;
+        if is_known && (w >= ceiling || (marked > 0 && w > share)) {
             self.set(SLOW_START, false);
             let most = ceiling.max(u64::from(self.mss_bytes).wrapping_mul(10));
             self.scaled = self.scaled.min(most << BYTE_BITS);
@@ -367,16 +371,17 @@ impl Flow {
         let change = i32::from(price.abs_diff(self.last_price)).wrapping_sub(self.swing.into());
         self.swing = i32::from(self.swing).wrapping_add(change / 8) as u16;
         self.last_price = price;
-        let bdp = bdp_bytes(terms.line_rate_mbps, self.base_us);
-        let most = bdp.max(u64::from(self.mss_bytes) << 2).min(MAX_BYTES >> 3);
-        self.scaled = self.scaled.min(most << (BYTE_BITS + 3));
         self.derive(terms);
     }
 
-    /// What ACKs need of the parameters, the base RTT, the swing and W.
+    /// W's bound, and terms of an ACK that follow from the parameters, the base RTT, the swing and W.
     fn derive(&mut self, terms: Params) {
-        let a = mul_ratio(bdp_bytes(terms.line_rate_mbps, self.base_us), terms.share);
-        self.add_bytes = increase(self.scaled >> BYTE_BITS, a);
+        if terms.line_rate_mbps != 0 {
+            let bdp = bdp_bytes(terms.line_rate_mbps, self.base_us);
+            let most = bdp.max(u64::from(self.mss_bytes) << 2).min(MAX_BYTES >> 3);
+            self.scaled = self.scaled.min(most << (BYTE_BITS + 3));
+            self.add_bytes = increase(self.scaled >> BYTE_BITS, mul_ratio(bdp, terms.share));
+        }
         let over = u32::from(self.swing).saturating_sub(SHORT_ONE / 12);
         let damp = u64::from(SHORT_ONE.wrapping_add(over << 3));
         let damped = |ratio: u32, bits: u32| {

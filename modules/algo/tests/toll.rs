@@ -153,7 +153,9 @@ fn a_round_trip_ends_after_an_hour_without_a_packet() {
     let params = params();
     let mut flow = flow(&params);
     let now_us = 1_000_000 + 40 * 60 * 1_000_000;
+    flow.delay = 1;
     flow.on_idle_restart(now_us);
+    assert_eq!(flow.delay, 0);
     flow.on_ack(&params, &ack(now_us + u64::from(RTT_US), 1_000, 0));
     assert_eq!(flow.rounds, 1);
 }

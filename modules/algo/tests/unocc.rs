@@ -328,6 +328,24 @@ impl Sim {
 }
 
 #[test]
+fn a_loss_before_an_hour_of_silence_is_no_loss_of_this_round_trip() {
+    let mut sim = Sim::new(paper(), INTER_US, INTER_BDP);
+    sim.flow.on_loss(&sim.params, sim.now_us, MSS);
+    sim.flow.on_idle_restart(sim.now_us + 40 * 60 * US_PER_S);
+    assert!(!sim.flow.was_reduced());
+}
+
+#[test]
+fn quick_adapt_tolerates_a_packet() {
+    let mut sim = Sim::new(paper(), INTER_US, 5 * u64::from(MSS));
+    sim.acked(1, 0, 0);
+    let mut ack = sim.ack(INTER_US.into(), MSS.into(), 0);
+    ack.delivered_bytes = 9_000;
+    sim.on(ack);
+    assert_eq!(sim.flow.quick_adapts, 0);
+}
+
+#[test]
 fn an_epoch_is_observed_with_the_flow_it_leaves() {
     let mut sim = Sim::new(paper(), INTRA_US, INTRA_BDP);
     assert!(sim.events(1, 4_000, 0).is_empty(), "the first epoch begins");

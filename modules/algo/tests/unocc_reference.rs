@@ -182,7 +182,7 @@ impl Reference {
         // Lines 19 and 20; difference 4.
         let rate = ack.delivered_bytes as f64 / f64::from(ack.interval_us);
         let bytes_acked_in_qa = rate * self.rtt_base;
-        if self.less(bytes_acked_in_qa, promised, resolution) {
+        if self.less(bytes_acked_in_qa + self.mss, promised, resolution) {
             let keep = f64::from(self.params.qa_keep) / 1024.0;
             self.lower_to(bytes_acked_in_qa * keep);
             self.cwnd = self.cwnd.max(2.0 * self.mss);

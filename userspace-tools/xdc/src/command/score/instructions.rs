@@ -126,11 +126,11 @@ mod tests {
         let scenario = scenario::load(None, &net.to_string_lossy(), &[])
             .unwrap()
             .scenario;
-        let told = counted(&scenario, "unocc-paper").unwrap();
+        let told = counted(&scenario, "unocc-artifact").unwrap();
         assert_eq!((told.cc.as_str(), told.ecn.as_str()), ("unocc", "3"));
         assert_eq!(told.modules, ["tcp_unocc"]);
         let set = |what: &str| told.sysctls.iter().any(|sysctl| sysctl == what);
-        assert!(set("net.unocc.profile=paper") && set("net.unocc.line_rate_mbps=1000"));
+        assert!(set("net.unocc.profile=artifact") && set("net.unocc.line_rate_mbps=1000"));
         let cubic = counted(&scenario, "cubic").unwrap();
         assert_eq!((cubic.cc.as_str(), cubic.sysctls.len()), ("cubic", 0));
         assert!(counted(&scenario, "bbr-dctcp").is_err());
