@@ -168,7 +168,8 @@ impl Controller for Flow {
 
     #[inline(always)]
     fn adjust(&mut self, params: &impl Values, ack: &Ack, watch: &mut impl Watch<Flow>) {
-        self.mss_bytes = ack.mss_bytes.min(u16::MAX.into()) as u16;
+        // A quarter of it is the least W, and no less than a byte.
+        self.mss_bytes = ack.mss_bytes.clamp(4, u16::MAX.into()) as u16;
         let now_us = ack.now_us as u32;
         if let Some(rtt_us) = ack.rtt_us {
             self.least_us = self.least_us.min(rtt_us);
@@ -309,7 +310,7 @@ impl Flow {
             true => self.scaled.saturating_add(by),
             false => self.scaled.saturating_sub(by),
         };
-        let least = mss.max(4) << (BYTE_BITS - 2);
+        let least = mss << (BYTE_BITS - 2);
         self.scaled = self.scaled.clamp(least, MAX_BYTES << BYTE_BITS);
     }
 
@@ -372,14 +373,17 @@ impl Flow {
         self.swing = i32::from(self.swing).wrapping_add(change / 8) as u16;
         self.last_price = price;
         self.derive(terms);
-    }
-
-    /// W's bound, and terms of an ACK that follow from the parameters, the base RTT, the swing and W.
-    fn derive(&mut self, terms: Params) {
         if terms.line_rate_mbps != 0 {
             let bdp = bdp_bytes(terms.line_rate_mbps, self.base_us);
             let most = bdp.max(u64::from(self.mss_bytes) << 2).min(MAX_BYTES >> 3);
             self.scaled = self.scaled.min(most << (BYTE_BITS + 3));
+        }
+    }
+
+    /// Terms of an ACK that follow from the parameters, the base RTT, the swing and W.
+    fn derive(&mut self, terms: Params) {
+        if terms.line_rate_mbps != 0 {
+            let bdp = bdp_bytes(terms.line_rate_mbps, self.base_us);
             self.add_bytes = increase(self.scaled >> BYTE_BITS, mul_ratio(bdp, terms.share));
         }
         let over = u32::from(self.swing).saturating_sub(SHORT_ONE / 12);

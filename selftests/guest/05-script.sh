@@ -3,7 +3,7 @@
 # kernels: uml | x86
 # covers: modules/tcp_*.rs modules/kernel/tcp modules/algo/unocc.rs modules/algo/gemini.rs
 # covers: modules/algo/window.rs modules/algo/rtt.rs modules/algo/host.rs modules/algo/controller.rs
-# covers: modules/algo/echo.rs modules/algo/balance.rs modules/algo/fixed.rs userspace-tools/testing/script
+# covers: modules/algo/echo.rs modules/algo/fixed.rs userspace-tools/testing/script
 # Each rule of the algorithms, by a receiver that is scripted packet by packet (userspace-tools/testing/script).
 # The first to run: kernel threads that clean up behind other tests take microseconds of virtual time.
 # This makes the device between it and the kernel, and routes by which a flow's first window is chosen.

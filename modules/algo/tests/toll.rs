@@ -159,3 +159,9 @@ fn a_round_trip_ends_after_an_hour_without_a_packet() {
     flow.on_ack(&params, &ack(now_us + u64::from(RTT_US), 1_000, 0));
     assert_eq!(flow.rounds, 1);
 }
+
+#[test]
+fn a_flow_without_a_handshake_rtt_keeps_its_window() {
+    let flow = Flow::new(&params(), 1_000_000, 10 * u64::from(MSS), None);
+    assert_eq!(flow.window().bytes(), 10 * u64::from(MSS));
+}
