@@ -346,9 +346,9 @@ impl Costs {
         let acks = [
             ack("dctcp_rs", "dctcp", 1.05, 1.2),
             // bbr's own count varies from 377 to 438 between boots.
-            ack("unocc", "bbr", 1.0, 1.06),
-            ack("unocc_rtt", "bbr", 1.0, 1.22),
-            ack("gemini", "bbr", 1.0, 1.04),
+            ack("unocc", "bbr", 1.0, 1.08),
+            ack("unocc_rtt", "bbr", 1.0, 1.25),
+            ack("gemini", "bbr", 1.0, 1.08),
         ];
         let packets = [
             packet("phantom-physical", "red", 1.2, 1.27),
