@@ -38,8 +38,8 @@ pub(crate) use super::bindings::{
 };
 
 pub(crate) use super::bindings::{
-    xdc_diag_info, XDC_DIAG_ATTR, XDC_DIAG_F_CE, XDC_DIAG_F_MARKED, XDC_DIAG_F_REDUCED,
-    XDC_DIAG_F_WAN, XDC_DIAG_REQUEST, XDC_DIAG_VERSION,
+    xdc_diag_info, XDC_DIAG_ATTR, XDC_DIAG_F_CE, XDC_DIAG_F_REDUCED, XDC_DIAG_F_WAN,
+    XDC_DIAG_REQUEST, XDC_DIAG_VERSION,
 };
 
 // SAFETY: Each field lies where the one before it ends, and the size is a

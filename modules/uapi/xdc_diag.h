@@ -30,7 +30,6 @@
 #define XDC_DIAG_TOLL		3
 
 /* struct xdc_diag_info, flags */
-#define XDC_DIAG_F_MARKED	1	/* reserved */
 #define XDC_DIAG_F_REDUCED	2	/* no further reduction in this round trip */
 #define XDC_DIAG_F_WAN		4	/* gemini: the last round trip was delayed beyond T */
 #define XDC_DIAG_F_CE		8	/* as a receiver: the last packet carried CE */

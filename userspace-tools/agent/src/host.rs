@@ -263,7 +263,7 @@ fn supervise(plan: &str, messages: &str, parent: Pid) -> Result<ExitCode> {
 
 /// Starts the worker as PID 1 of a namespace. Its standard input ends when this process does.
 fn start_worker(files: &Files, instance: &str, parent: Pid) -> Result<Child> {
-    // To put back what an earlier run has left takes long.
+    // Restoring the changes of an earlier run takes long.
     ensure!(getppid() == parent, "the parent is gone");
     // The next child is in it, this process is not.
     unshare(CloneFlags::CLONE_NEWPID).context("cannot make a PID namespace (CONFIG_PID_NS)")?;

@@ -58,7 +58,7 @@ impl Files {
         })
     }
 
-    /// Removes them and the directory. Nobody hears of a failure.
+    /// Removes them and the directory; ignores failures.
     pub fn remove(&self) {
         let others = ["console", "owner"].map(OsStr::new);
         for name in self.names.iter().map(OsString::as_os_str).chain(others) {

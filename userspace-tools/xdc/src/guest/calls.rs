@@ -63,8 +63,8 @@ const ALLOWED: &[i64] = &[
     libc::SYS_uname, libc::SYS_sysinfo, libc::SYS_getrandom,
 ];
 
-/// What User Mode Linux asks a terminal, which after the guest's end gets its modes back. Others
-/// freeze it, keep new programs from it or change its size.
+/// Requests of User Mode Linux to a terminal, whose modes are restored after the guest's end. Other
+/// requests freeze it, keep new programs from it or change its size.
 const OF_TERMINALS: &[u64] = &[
     libc::TCGETS,
     libc::TCSETS,

@@ -84,7 +84,7 @@ fn table_bytes(direction: &Direction, racks: u64) -> u64 {
     }
 }
 
-/// What `Tables` of modules/sch_acceltor.rs and its calendar take.
+/// Memory of `Tables` in modules/sch_acceltor.rs and of its calendar.
 fn acceltor_bytes(queue: &TcQueue, racks: u64) -> u64 {
     // The agent refuses words that do not parse.
     let options = acceltor::Options::from_words(&queue.words).unwrap_or_default();

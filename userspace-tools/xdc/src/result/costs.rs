@@ -348,7 +348,7 @@ impl Costs {
             // bbr's own count varies from 377 to 438 between boots.
             ack("unocc", "bbr", 1.0, 1.08),
             ack("unocc_rtt", "bbr", 1.0, 1.25),
-            ack("gemini", "bbr", 1.0, 1.08),
+            ack("gemini", "bbr", 1.0, 1.04),
         ];
         let packets = [
             packet("phantom-physical", "red", 1.2, 1.27),
