@@ -33,13 +33,20 @@ modules() {
 		"${1:-$XDC_TOP/modules/list.rs}"
 }
 
-# cargo_dir NAME: where cargo keeps crates between checkouts. Cargo compares files outside of a package, such as
-# modules/algo, by their absolute paths, so it takes a crate of another checkout for its own: those of xdc are forgotten.
+# cargo_dir NAME: where cargo keeps what it compiles. Cargo identifies files outside of a package, such as
+# modules/algo, by absolute path, so each checkout has a folder. A new one inherits the crates of one that is gone.
 cargo_dir() {
-	local dir=$XDC_CACHE/$1
-	if [ "$(cat "$dir/checkout" 2>/dev/null)" != "$XDC_TOP" ]; then
-		rm -rf "$dir"/*/.fingerprint/xdc-* "$dir"/*/*/.fingerprint/xdc-*
-		mkdir -p "$dir" && echo "$XDC_TOP" >"$dir/checkout"
+	local dir other from
+	dir=$XDC_CACHE/$1/$(printf '%s' "$XDC_TOP" | sha256sum | cut -c1-12)
+	if [ ! -e "$dir/checkout" ]; then
+		for other in "$XDC_CACHE/$1"/*/; do
+			from=$(cat "$other/checkout" 2>/dev/null || true)
+			[ ! -d "$from" ] || continue
+			[ -z "$from" ] || mv -nT "$other" "$dir"
+			rm -rf "$other" "$dir"/*/.fingerprint/xdc-* "$dir"/*/*/.fingerprint/xdc-*
+		done
+		mkdir -p "$dir"
+		echo "$XDC_TOP" >"$dir/checkout"
 	fi
 	echo "$dir"
 }
