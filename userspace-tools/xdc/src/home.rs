@@ -46,9 +46,9 @@ impl Flavour {
 }
 
 impl Home {
-    /// XDC_HOME, else the home around the executable, else the one around the current directory.
-    /// Where XDC_HOME does not name it, it must belong to the caller or to the owner of the
-    /// executable, because its kernel and its agent are run.
+    /// The folder in XDC_HOME, otherwise the one around the executable. The latter must belong to the
+    /// caller or to the owner of the executable, because its kernel and its agent are run. The current
+    /// directory may be a stranger's archive, and is not searched.
     pub fn find() -> Result<Self> {
         if let Some(path) = env::var_os("XDC_HOME") {
             let path = PathBuf::from(path);
@@ -65,19 +65,14 @@ impl Home {
         let own = env::current_exe().ok();
         let author = own.as_ref().and_then(|path| fs::metadata(path).ok());
         let author = author.map(|meta| meta.uid());
-        let starts = [(own, author), (env::current_dir().ok(), None)];
-        for (start, author) in starts {
-            let mut above = start.iter().flat_map(|start| start.ancestors());
-            if let Some(dir) = above.find(|dir| is_home(dir)) {
-                let home = Self::at(dir.to_path_buf(), Some(Trust::of_caller(author)));
-                home.check_owner(&home.root)?;
-                return Ok(home);
-            }
-        }
-        Err(
-            Error::failure("no checkout or bundle of xdc around the command or this directory")
-                .hint("XDC_HOME=DIR, the directory with scenarios/"),
-        )
+        let mut above = own.iter().flat_map(|own| own.ancestors());
+        let dir = above.find(|dir| is_home(dir)).ok_or_else(|| {
+            Error::failure("no checkout or bundle of xdc around this program")
+                .hint("XDC_HOME=DIR, the directory with scenarios/")
+        })?;
+        let home = Self::at(dir.to_path_buf(), Some(Trust::of_caller(author)));
+        home.check_owner(&home.root)?;
+        Ok(home)
     }
 
     fn at(root: PathBuf, trust: Option<Trust>) -> Self {
@@ -330,7 +325,7 @@ fn cache_by(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
 
 /// Makes a command's `--out`, where it is not there yet.
 pub fn make_out(dir: &Path) -> Result<()> {
-    fs::create_dir_all(dir).map_err(|err| {
+    owned::make_folder(dir).map_err(|err| {
         Error::io(format!("cannot make {}", dir.display()), &err)
             .hint("--out DIR, where you may write")
     })?;

@@ -293,13 +293,23 @@ fn is_held(path: &Path) -> io::Result<bool> {
     Ok(locked == Err(rustix::io::Errno::WOULDBLOCK))
 }
 
-/// Makes a folder for directories that will be kept, and those above it. A link in its place is
-/// refused now, because [`OwnedDir::keep`] follows none.
+/// Makes a folder for files of ours, and those above it. Refuses a link in its place or in the place of a
+/// folder above it that a relative path names, except for the first, the user's own folder of results.
 pub fn make_folder(path: &Path) -> io::Result<()> {
-    fs::create_dir_all(path)?;
-    match fs::symlink_metadata(path)?.is_symlink() {
-        true => Err(io::Error::other("it is a link, and may lead anywhere")),
-        false => Ok(()),
+    for folder in path.ancestors().take(own_folders(path)) {
+        if fs::symlink_metadata(folder).is_ok_and(|meta| meta.is_symlink()) {
+            let sentence = format!("{} is a link, and may lead anywhere", folder.display());
+            return Err(io::Error::other(sentence));
+        }
+    }
+    fs::create_dir_all(path)
+}
+
+/// Number of folders at the end of a path that xdc names.
+fn own_folders(path: &Path) -> usize {
+    match path.is_absolute() {
+        true => 1,
+        false => path.components().count().saturating_sub(1).max(1),
     }
 }
 
@@ -386,6 +396,19 @@ mod tests {
 
     fn mode(path: &Path) -> u32 {
         fs::symlink_metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[test]
+    fn make_folder_refuses_a_link() {
+        let base = tempfile::tempdir().unwrap();
+        fs::create_dir(base.path().join("victim")).unwrap();
+        let link = base.path().join("link");
+        std::os::unix::fs::symlink("victim", &link).unwrap();
+        assert!(make_folder(&link).is_err());
+        make_folder(&base.path().join("a/b")).unwrap();
+        for (path, own) in [("results/sweeps/x", 2), ("results", 1), ("/a/b/c", 1)] {
+            assert_eq!(own_folders(Path::new(path)), own, "{path}");
+        }
     }
 
     #[test]

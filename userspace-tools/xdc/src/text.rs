@@ -27,6 +27,20 @@ pub fn printable_lines(text: &str) -> String {
     lines.map(|line| format!("{}\n", printable(line))).collect()
 }
 
+/// Text of a result, which may be a stranger's, for a page in Markdown: without marks, columns and links.
+pub fn plain(text: &str) -> String {
+    let mut shown = String::new();
+    for c in printable(text).chars() {
+        match c {
+            '<' => shown.push_str("&lt;"),
+            '`' => shown.push('\''),
+            '\\' | '|' | '[' | ']' => shown.extend(['\\', c]),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
 /// C0, C1 and DEL, and the marks that turn the direction of what follows.
 pub fn is_control(c: char) -> bool {
     let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

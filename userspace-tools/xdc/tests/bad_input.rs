@@ -477,6 +477,32 @@ fn what_is_not_built_is_named() {
     assert!(said.contains("XDC_HOME=/proc"), "{said}");
 }
 
+#[test]
+fn a_checkout_around_the_current_directory_is_not_used() {
+    let stranger = Caller::in_checkout_with(&["agent", "uml/kernel"]);
+    let folder = stranger.home.as_ref().unwrap().path();
+    let bin = tempfile::tempdir().unwrap();
+    let installed = bin.path().join("xdc");
+    fs::copy(env!("CARGO_BIN_EXE_xdc"), &installed).unwrap();
+    let list = |set: bool| {
+        let mut command = Command::new(&installed);
+        command
+            .arg("list")
+            .current_dir(folder)
+            .env_remove("XDC_HOME");
+        if set {
+            command.env("XDC_HOME", folder);
+        }
+        command.output().unwrap()
+    };
+    let said = String::from_utf8_lossy(&list(false).stderr).into_owned();
+    assert!(
+        said.contains("around this program") && said.contains("XDC_HOME=DIR"),
+        "{said}"
+    );
+    assert!(list(true).status.success());
+}
+
 /// /proc takes no directory from anybody, root included.
 #[test]
 fn results_that_cannot_be_written_cost_no_run() {

@@ -334,7 +334,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let names: Vec<_> = all.iter().map(|suite| suite.name.clone()).collect();
     let suites = choose(all, request)?;
     let folder = request.results.join(FOLDER);
-    fs::create_dir_all(&folder).map_err(|err| Error::io(folder.display(), &err))?;
+    owned::make_folder(&folder).map_err(|err| Error::io(folder.display(), &err))?;
     let mut reports = Vec::new();
     if !suites.is_empty() {
         let root = root(&home)?;

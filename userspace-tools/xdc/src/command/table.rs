@@ -6,10 +6,9 @@ use std::path::PathBuf;
 use crate::error::{Error, Result};
 use crate::marked;
 use crate::measure::metric::{Metric, SEE_TABLE, Unknown};
-use crate::owned;
 use crate::result::expect::format_value;
-use crate::result::stored::{self, Stored};
-use crate::text::printable;
+use crate::result::stored::Stored;
+use crate::text::plain;
 
 /// The part of a page that this command writes.
 const SECTION: &str = "result";
@@ -29,9 +28,6 @@ pub struct Request {
     /// Write the table between the two `result` comments of a page.
     #[arg(long, value_name = "PAGE.md")]
     pub update: Option<PathBuf>,
-    /// Copy the result's overview plot.
-    #[arg(long, value_name = "FILE.svg")]
-    pub plot: Option<PathBuf>,
     /// Where to look for the results of a scenario that is given by name.
     #[arg(long, value_name = "DIR", default_value = "results")]
     pub results: PathBuf,
@@ -51,10 +47,6 @@ pub fn command(request: &Request) -> Result<bool> {
     match &request.update {
         Some(page) => marked::update(page, SECTION, &text)?,
         None => print!("{text}"),
-    }
-    if let Some(to) = &request.plot {
-        let plot = stored::read(&stored.dir, "plots/overview.svg")?;
-        owned::replace(to, plot).map_err(|err| Error::io(to.display(), &err))?;
     }
     Ok(true)
 }
@@ -91,20 +83,6 @@ fn markdown(stored: &Stored, metrics: &[Metric]) -> String {
         plain(version)
     );
     text
-}
-
-/// Text of a result, which may be a stranger's, as Markdown shows it: no mark, column or link.
-fn plain(text: &str) -> String {
-    let mut shown = String::new();
-    for c in printable(text).chars() {
-        match c {
-            '<' => shown.push_str("&lt;"),
-            '`' => shown.push('\''),
-            '\\' | '|' | '[' | ']' => shown.extend(['\\', c]),
-            c => shown.push(c),
-        }
-    }
-    shown
 }
 
 #[cfg(test)]

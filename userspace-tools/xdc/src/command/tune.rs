@@ -30,6 +30,7 @@ use crate::marked;
 use crate::owned;
 use crate::progress::Progress;
 use crate::result::runner::Runner;
+use crate::text::plain;
 
 /// What a cell without a value counts for: a thousandth of the ideal.
 const MISSING: f64 = -10.0;
@@ -421,16 +422,21 @@ fn table(all: &[Tuned]) -> String {
             .knobs
             .iter()
             .filter(|knob| knob.tuned != knob.default)
-            .map(|knob| format!("`{}` {} to {}", knob.knob, knob.default, knob.tuned))
+            .map(|knob| format!("`{}` {} to {}", plain(&knob.knob), knob.default, knob.tuned))
             .collect();
         let costs = it.factor_of_two.iter();
-        let dearest = costs
-            .min_by(|a, b| a.log2.total_cmp(&b.log2))
-            .map(|cost| format!("`{}` x {:.2}: {:+.2}", cost.knob, cost.factor, cost.log2));
+        let dearest = costs.min_by(|a, b| a.log2.total_cmp(&b.log2)).map(|cost| {
+            format!(
+                "`{}` x {:.2}: {:+.2}",
+                plain(&cost.knob),
+                cost.factor,
+                cost.log2
+            )
+        });
         let _ = writeln!(
             table,
             "| {} | {} | {:+.2} | {:+.2} | {} | {} | {} | {} | {} | {} |",
-            it.cc,
+            plain(&it.cc),
             it.budget,
             it.a.default_log2,
             it.a.tuned_log2,

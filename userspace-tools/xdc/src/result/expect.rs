@@ -141,7 +141,8 @@ pub fn command(result: &Path, results: &Path, json: bool) -> Result<bool> {
             println!("{}", row.line());
         }
         if !summary.interrupted.is_empty() {
-            println!("interrupted: no run of {}", summary.interrupted.join(", "));
+            let ccs = summary.interrupted.join(", ");
+            println!("interrupted: no run of {}", printable(&ccs));
         }
     }
     Ok(summary.interrupted.is_empty() && checked.iter().all(|row| row.verdict != Verdict::Fail))

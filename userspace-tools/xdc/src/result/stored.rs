@@ -9,10 +9,13 @@ use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::result::summary::{SCHEMA, Summary};
+use crate::scenario::limits::MAX_SCENARIO_BYTES;
 use crate::scenario::{self, Scenario, beside};
 
-/// Of a file that is read as a whole.
+/// Size of a file that is read as a whole.
 const MAX_BYTES: u64 = 256 << 20;
+/// Size of a scenario with its defaults written out; a parsed byte takes about a hundred.
+const MAX_RESOLVED_BYTES: u64 = 4 * MAX_SCENARIO_BYTES;
 
 /// What `xdc run` left of one run of a scenario.
 pub struct Stored {
@@ -31,7 +34,10 @@ impl Stored {
         let summary = parse(&read(&dir, "summary.json")?)
             .map_err(|err| err.about(dir.join("summary.json").display()))?;
         let name = dir.join("scenario.toml").display().to_string();
-        let (scenario, toml) = scenario::parse_stored(&name, &read(&dir, "scenario.toml")?)?;
+        let (scenario, toml) = scenario::parse_stored(
+            &name,
+            &read_up_to(MAX_RESOLVED_BYTES, &dir, "scenario.toml")?,
+        )?;
         Ok(Self {
             dir,
             summary,
@@ -43,17 +49,21 @@ impl Stored {
 
 /// The text of a file of a result. No link is followed.
 pub fn read(dir: &Path, name: &str) -> Result<String> {
+    read_up_to(MAX_BYTES, dir, name)
+}
+
+fn read_up_to(most_bytes: u64, dir: &Path, name: &str) -> Result<String> {
     let failed = |err| Error::io(dir.join(name).display(), &err);
     let mut text = String::new();
     let file = beside::of_result(dir, name)?;
-    file.take(MAX_BYTES + 1)
+    file.take(most_bytes + 1)
         .read_to_string(&mut text)
         .map_err(failed)?;
-    match text.len() as u64 > MAX_BYTES {
+    match text.len() as u64 > most_bytes {
         true => Err(Error::failure(format!(
             "{} is larger than {} MB",
             dir.join(name).display(),
-            MAX_BYTES >> 20
+            most_bytes >> 20
         ))
         .hint("a result as xdc run wrote it")),
         false => Ok(text),
@@ -125,6 +135,16 @@ mod tests {
         assert_eq!(read.runs, summary.runs);
         assert_eq!(read.provenance, summary.provenance);
         assert!(read.run("unocc").is_some() && read.run("bbr").is_none());
+    }
+
+    #[test]
+    fn a_scenario_of_a_result_is_bounded_as_scenarios_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let bytes = MAX_RESOLVED_BYTES as usize + 1;
+        fs::write(dir.path().join("scenario.toml"), "\n".repeat(bytes)).unwrap();
+        let read = |most_bytes| read_up_to(most_bytes, dir.path(), "scenario.toml");
+        assert!(read(MAX_RESOLVED_BYTES).is_err());
+        assert!(read(MAX_BYTES).is_ok());
     }
 
     #[test]

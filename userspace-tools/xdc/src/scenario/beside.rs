@@ -48,12 +48,15 @@ pub fn named(path: &Path) -> Result<String> {
     text(path, named_file(path)?)
 }
 
-/// A file that the caller names, of any size.
+/// Size of a recording or of a file of a result.
+const MAX_RESULT_BYTES: u64 = 256 << 20;
+
+/// A file that the caller names.
 pub fn named_file(path: &Path) -> Result<File> {
     let flags = READ | OFlags::NONBLOCK;
     let file = rustix::fs::open(path, flags, Mode::empty());
     let file = file.map_err(|err| failed(path, err))?.into();
-    check_regular(path, &file)?;
+    check_regular(path, &file, MAX_RESULT_BYTES)?;
     Ok(file)
 }
 
@@ -63,7 +66,7 @@ pub fn of_result(dir: &Path, name: &str) -> Result<File> {
         Error::failure(format!("{} has no file '{name}'", dir.display()))
             .hint("a result as xdc run wrote it")
     })?;
-    check_regular(&path, &file)?;
+    check_regular(&path, &file, MAX_RESULT_BYTES)?;
     Ok(file)
 }
 
@@ -116,26 +119,26 @@ fn text(path: &Path, file: File) -> Result<String> {
 /// Reads a regular file, whose length may change meanwhile.
 fn content(path: &Path, file: File, most_bytes: u64) -> Result<Vec<u8>> {
     let failed = |err| Error::io(path.display(), &err);
-    check_regular(path, &file)?;
+    check_regular(path, &file, most_bytes)?;
     let mut content = Vec::new();
     let mut start = file.take(most_bytes + 1);
     start.read_to_end(&mut content).map_err(failed)?;
     match content.len() as u64 > most_bytes {
-        true => Err(Error::usage(format!(
-            "{} is larger than {} MB",
-            path.display(),
-            most_bytes >> 20
-        ))),
+        true => Err(too_large(path, most_bytes)),
         false => Ok(content),
     }
 }
 
-fn check_regular(path: &Path, file: &File) -> Result<()> {
+fn too_large(path: &Path, most_bytes: u64) -> Error {
+    let most_mb = most_bytes >> 20;
+    Error::usage(format!("{} is larger than {most_mb} MB", path.display()))
+}
+
+fn check_regular(path: &Path, file: &File, most_bytes: u64) -> Result<()> {
     let meta = file.metadata();
-    match meta
-        .map_err(|err| Error::io(path.display(), &err))?
-        .is_file()
-    {
+    let meta = meta.map_err(|err| Error::io(path.display(), &err))?;
+    match meta.is_file() {
+        true if meta.len() > most_bytes => Err(too_large(path, most_bytes)),
         true => Ok(()),
         false => {
             let sentence = format!("{} is not a regular file", path.display());
@@ -154,6 +157,17 @@ mod tests {
     fn said(dirs: &[PathBuf], name: &str) -> String {
         let read = read(&Budget::default(), dirs, name);
         read.map(drop).unwrap_err().lines().join(" ")
+    }
+
+    #[test]
+    fn a_sparse_file_of_a_result_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let sparse = File::create(dir.path().join("series.csv")).unwrap();
+        sparse.set_len(MAX_RESULT_BYTES + 1).unwrap();
+        assert!(of_result(dir.path(), "series.csv").is_err());
+        assert!(named_file(&dir.path().join("series.csv")).is_err());
+        sparse.set_len(MAX_RESULT_BYTES).unwrap();
+        assert!(of_result(dir.path(), "series.csv").is_ok());
     }
 
     #[test]

@@ -93,6 +93,14 @@ fn check_file(name: &str) -> Result<()> {
         ))
         .hint("letters, digits, '.', '_' and '-', for example \"iperf3.json\""));
     }
+    // A browser would run the scripts in it.
+    if [".html", ".htm", ".svg", ".xhtml", ".xml"]
+        .iter()
+        .any(|end| name.to_ascii_lowercase().ends_with(end))
+    {
+        return Err(Error::usage(format!("'{name}' may hold scripts"))
+            .hint("another name, such as \"report.txt\""));
+    }
     Ok(())
 }
 
@@ -226,6 +234,8 @@ mod tests {
         };
         assert!(refused("on = \"z\"\ncommand = \"true\"").contains("not a node"));
         assert!(refused("on = \"a1\"\ncommand = \"\"").contains("a command has"));
+        let page = refused("on = \"a1\"\ncommand = \"true\"\noutput = \"Report.HTML\"");
+        assert!(page.contains("may hold scripts"));
         for file in ["../x", "/etc/passwd", ".x", "a b"] {
             let run = format!("on = \"a1\"\ncommand = \"true\"\noutput = \"{file}\"");
             assert!(

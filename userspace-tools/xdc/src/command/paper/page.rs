@@ -66,7 +66,7 @@ pub fn update(
     quick: bool,
 ) -> Result<()> {
     let folder = page.with_extension("");
-    fs::create_dir_all(&folder).map_err(|err| Error::io(folder.display(), &err))?;
+    owned::make_folder(&folder).map_err(|err| Error::io(folder.display(), &err))?;
     let beside = folder.file_name().unwrap_or_default().to_string_lossy();
     let common = common(paper);
     let mut sections = Vec::new();

@@ -32,6 +32,7 @@ use crate::owned;
 use crate::progress::Progress;
 use crate::result::runner::Runner;
 use crate::scenario::{self, beside};
+use crate::text::printable;
 
 /// Whom everybody is compared with.
 const REFERENCES: [&str; 5] = ["cubic", "cubic-ecn", "dctcp", "bbr", "reno"];
@@ -185,7 +186,7 @@ pub fn command(request: &Request) -> Result<bool> {
         .map_err(|err| Error::failure(format!("the scorecard cannot be written: {err}")))?;
     let write = |name: &str, content: &str| {
         let path = dir.join(name);
-        fs::create_dir_all(&dir)
+        owned::make_folder(&dir)
             .and_then(|()| owned::replace(&path, content))
             .map_err(|err| Error::io(path.display(), &err))
     };
@@ -239,10 +240,13 @@ fn compare(old: &Card, new: &Card) -> bool {
         };
         is_no_worse &= change.verdict != Verdict::Loss;
         let ratio = text::log2(Some(change.log2));
-        eprintln!("xdc: {what} than before: {}: {ratio}", change.name);
+        eprintln!(
+            "xdc: {what} than before: {}: {ratio}",
+            printable(&change.name)
+        );
     }
     for name in &gone {
-        eprintln!("xdc: not measured any more: {name}");
+        eprintln!("xdc: not measured any more: {}", printable(name));
     }
     is_no_worse && gone.is_empty()
 }

@@ -3,6 +3,7 @@
 
 use super::card::{Card, Cell, Log2, Verdict};
 use super::row::Row;
+use crate::text::plain;
 
 /// `+0.42 [0.31, 0.55]`
 pub fn log2(ratio: Option<Log2>) -> String {
@@ -50,13 +51,13 @@ pub fn overview(cards: &[Card]) -> String {
             let sized = cells.filter_map(|cell| Some((cell.best.as_ref()?.log2?.mean, cell)));
             let most = sized.max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));
             most.map_or_else(String::new, |(mean, cell)| {
-                format!("{} ({mean:+.1})", cell.name())
+                format!("{} ({mean:+.1})", plain(&cell.name()))
             })
         };
         text += &format!(
             "| {} | {form} | {} | {} | {} | {} |\n",
-            card.cc,
-            card.references.join(", "),
+            plain(&card.cc),
+            plain(&card.references.join(", ")),
             counts.join(" | "),
             clearest(Verdict::Win),
             clearest(Verdict::Loss)

@@ -7,14 +7,18 @@
 //! file twice.
 
 use std::env;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
+
+use rustix::process::geteuid;
 
 use super::{Outcomes, Request, Sweep, Total};
 use crate::error::{Error, Result};
 use crate::interrupt::{self, OnEnd};
-use crate::owned;
 use crate::text::shell_word;
 
 const POLL: Duration = Duration::from_secs(3);
@@ -23,6 +27,12 @@ const ATTEMPTS: u32 = 3;
 
 /// Submits what is missing and waits for it.
 pub fn run(sweep: &Sweep<'_>, dir: &Path, request: &Request) -> Result<Outcomes> {
+    let meta = fs::metadata(dir).map_err(|err| Error::io(dir.display(), &err))?;
+    // Slurm writes logs there as the caller, through links, too.
+    if meta.uid() != geteuid().as_raw() {
+        let sentence = format!("{} belongs to another user", dir.display());
+        return Err(Error::failure(sentence).hint("--out=DIR, a folder of your own"));
+    }
     let mut left = sweep.missing();
     let mut total = Total::new(sweep, left.len());
     for attempt in 1..=ATTEMPTS {
@@ -71,8 +81,7 @@ impl Job {
     fn submit(dir: &Path, request: &Request, cells: &[usize]) -> Result<Self> {
         let absolute =
             |path: &Path| std::path::absolute(path).map_err(|err| Error::io(path.display(), &err));
-        let script = dir.join("job.sh");
-        owned::replace(&script, job_script()?).map_err(|err| Error::io(script.display(), &err))?;
+        let script = job_script()?;
         let list: Vec<_> = cells.iter().map(usize::to_string).collect();
         let output = Command::new("sbatch")
             .arg("--parsable")
@@ -89,8 +98,19 @@ impl Job {
                 absolute(dir)?.join("slurm-%A_%a.log").display()
             ))
             .args(&request.sbatch)
-            .arg(absolute(&script)?)
-            .output()
+            // A script in the folder could be replaced by the folder's owner.
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .and_then(|mut child| {
+                // A refusal may come before all is read.
+                let _ = child
+                    .stdin
+                    .take()
+                    .map(|mut stdin| stdin.write_all(script.as_bytes()));
+                child.wait_with_output()
+            })
             .map_err(|err| {
                 Error::io("cannot run sbatch", &err)
                     .hint("--backend local, or a machine that submits to Slurm")

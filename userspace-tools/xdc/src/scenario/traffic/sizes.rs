@@ -11,6 +11,7 @@ use xdc_proto::rng::Rng;
 use super::TrafficSpec;
 use crate::error::{Error, Result};
 use crate::scenario::budget::Budget;
+use crate::scenario::limits::MOST_BYTES;
 use crate::scenario::{at, beside};
 use crate::text::short;
 use crate::units::{Size, text_schema};
@@ -193,6 +194,9 @@ impl Cdf {
                     "is below the line before, and sizes and percentages never fall",
                 ));
             }
+            if point.0 > MOST_BYTES.0 as f64 {
+                return Err(wrong(&format!("is above {MOST_BYTES}, the largest flow")));
+            }
             points.push(point);
         }
         let ends = points.first().zip(points.last());
@@ -248,6 +252,12 @@ pub mod tests {
                 (name.to_owned(), Cdf::parse(&text).unwrap())
             })
             .collect()
+    }
+
+    #[test]
+    fn a_size_above_the_largest_flow_is_refused() {
+        let said = Cdf::parse("0 0\n1e300 100\n").map(drop).unwrap_err();
+        assert!(said.lines().join(" ").contains("largest flow"));
     }
 
     #[test]
