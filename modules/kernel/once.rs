@@ -4,7 +4,7 @@
 //!
 //! `kernel::sync::atomic::Atomic` with `Relaxed` means the same. But each of
 //! its loads and stores is a call of a C helper where the kernel was built
-//! without CONFIG_RUST_INLINE_HELPERS, as most are: docs/decisions.md has what
+//! without CONFIG_RUST_INLINE_HELPERS, as most are: docs/design.md has what
 //! that costs. Where a word is read, changed and written in one step it is used.
 
 use core::{cell::UnsafeCell, ptr};
