@@ -6,7 +6,7 @@
 # covers: modules/kernel/shim_random.c userspace-tools/testing/witness
 # sch_phantom against two eBPF witnesses, before and after it: counts, marks,
 # colours, the shaper, the phantom counter, bundles, filters, parents, and what
-# is done to a port under traffic. docs/witness.md
+# is done to a port under traffic. docs/testing.md
 modprobe sch_phantom || exit
 
 # The debug kernel checks memory and locks; the other kernels check the numbers

@@ -3,7 +3,7 @@
 # kernels: uml | x86
 # covers: userspace-tools/tc-plugin userspace-tools/netlink modules/phantom_options.rs modules/uapi
 # Stock tc with q_phantom.so: what it takes, prints, and says of mistakes; each
-# value as `xdc qdisc` and the kernel have it. docs/phantom.md
+# value as `xdc qdisc` and the kernel have it. docs/man/tc-phantom.8
 . "$(dirname "$0")/lib.sh"
 
 modprobe sch_phantom

@@ -3,5 +3,5 @@
 # kernels: uml | debug
 # covers: modules/kernel/netlink.rs modules/phantom_options.rs modules/acceltor_options.rs
 # covers: userspace-tools/testing/storm/src
-# Random requests to the qdisc. See docs/storm.md.
+# Random requests to the qdisc. See docs/testing.md.
 exec xdc-storm netlink

@@ -2,5 +2,5 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml-debug | debug
 # covers: modules/kernel/tcp modules/tcp_glue.rs
-# Congestion controls change on live sockets. See docs/storm.md.
+# Congestion controls change on live sockets. See docs/testing.md.
 exec xdc-storm switch

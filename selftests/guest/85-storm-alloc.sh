@@ -3,7 +3,7 @@
 # kernels: uml-debug | debug
 # covers: modules/kernel/bindings.rs modules/kernel/conn.rs modules/kernel/shim.c modules/kernel/shim.h
 # covers: modules/kernel/compat.h
-# Allocations fail. See docs/storm.md.
+# Allocations fail. See docs/testing.md.
 # Needs failing allocations. 4 is a skipped test.
 [ -e /sys/kernel/debug/failslab ] || exit 4
 exec xdc-storm alloc

@@ -3,5 +3,5 @@
 # kernels: uml | debug
 # covers: modules/kernel/counters.rs modules/kernel/shim_counters.c modules/kernel/cycles.rs
 # covers: modules/kernel/once.rs
-# 4,096 flows at once. See docs/storm.md.
+# 4,096 flows at once. See docs/testing.md.
 exec xdc-storm many

@@ -2,5 +2,5 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml-debug | debug
 # covers: modules/algo/echo.rs modules/kernel/tcp
-# A path that lies about ECN. See docs/storm.md.
+# A path that lies about ECN. See docs/testing.md.
 exec xdc-storm marks

@@ -137,7 +137,7 @@ impl Home {
 
     /// The page whose tables `xdc foreign` writes.
     pub fn foreign_page(&self) -> PathBuf {
-        self.root.join("docs/foreign-suites.md")
+        self.root.join("docs/results/foreign-suites.md")
     }
 
     /// Makes the root of the foreign suites' guests, and prints its name.

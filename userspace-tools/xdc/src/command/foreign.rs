@@ -59,7 +59,7 @@ pub struct Request {
     /// Print the outcome of each case instead of the suites' output.
     #[arg(long)]
     json: bool,
-    /// Write the tables of docs/foreign-suites.md; of a suite without a result the page keeps its own.
+    /// Write the tables of docs/results/foreign-suites.md; tables of suites without a result stay unchanged.
     #[arg(long)]
     update_docs: bool,
     /// Where results are kept, one file a suite in foreign/.

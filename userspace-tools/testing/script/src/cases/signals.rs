@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What TCP takes for congestion, and what not: the table of docs/rules.md. Marks, fast retransmits,
+//! What TCP takes for congestion, and what not: the table of docs/testing.md. Marks, fast retransmits,
 //! timeouts and their undoing by D-SACK and timestamps are cases of the algorithms.
 
 use anyhow::{Context, Result, bail, ensure};
