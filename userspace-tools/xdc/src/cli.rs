@@ -82,7 +82,7 @@ Examples:
   xdc score gemini --quick --against old.json        fails if a cell is clearly worse
   xdc score --references --quick --update            what the repository ships of them
 
-docs/score.md says how to read it. As with sweep, what is finished stays.")]
+docs/method.md explains the scores. Finished runs stay in the cache.")]
     Score(score::Request),
     /// Tune a congestion control within a budget, and judge the outcome elsewhere.
     #[command(after_help = "\
@@ -91,7 +91,7 @@ Examples:
   xdc tune dctcp --on S1,S4 --budget 200      the same budget for everybody
 
 The winner on set A is compared with the default on set B, which has other rows, seeds, RTTs and
-rates; docs/score.md.")]
+rates: docs/run-experiments.md.")]
     Tune(tune::Request),
     /// Show the scenarios.
     #[command(after_help = "Example:\n  xdc list --json | jq -r '.[].name'")]

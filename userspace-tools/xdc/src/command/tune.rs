@@ -73,8 +73,8 @@ pub struct Request {
     /// Seed of the search.
     #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = args::seed())]
     seed: u64,
-    /// Write the outcome of every congestion control in --out into this page, which keeps its other rows:
-    /// docs/score.md.
+    /// Write the outcome of every congestion control in --out into this page: docs/results/score.md.
+    /// Other rows stay.
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
     /// Compute these finished cells again: suspect, or all.

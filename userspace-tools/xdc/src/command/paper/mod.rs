@@ -60,7 +60,7 @@ pub struct Request {
     #[arg(long, conflicts_with_all = ["quick", "seeds", "ccs", "json", "again"])]
     there: bool,
     /// Write the verdicts into this page, between its marks, and pictures into the folder of its
-    /// name: docs/papers.md, docs/papers/. Of figures that are not run the page keeps what it has.
+    /// name: docs/results/uno.md, docs/results/uno/. Sections of figures not run stay unchanged.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ccs", "points", "sets"])]
     page: Option<PathBuf>,
     /// Compute these finished cells again: suspect, or all.

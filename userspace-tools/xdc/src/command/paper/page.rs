@@ -49,15 +49,15 @@ pub fn html(paper: &Paper, done: &[Done<'_>], quick: bool, sets: &[String]) -> S
     );
     page.push_str(&overview(done));
     for done in done {
-        page.push_str(&figure(done));
+        page.push_str(&figure(paper, done));
     }
     page.push_str("</body></html>\n");
     page
 }
 
 /// Writes the verdicts of each figure that was run, with their numbers, between a page's marks, and
-/// a picture of it into the folder beside it: docs/papers.md and docs/papers/uno-8.svg. Of other
-/// figures the page keeps what it has.
+/// a picture of it into the folder beside it: docs/results/uno.md and docs/results/uno/uno-8.svg. Of
+/// other figures the page keeps what it has.
 pub fn update(
     page: &Path,
     name: &str,
@@ -68,7 +68,6 @@ pub fn update(
     let folder = page.with_extension("");
     owned::make_folder(&folder).map_err(|err| Error::io(folder.display(), &err))?;
     let beside = folder.file_name().unwrap_or_default().to_string_lossy();
-    let common = common(paper);
     let mut sections = Vec::new();
     for figure in &paper.figure {
         let id = &figure.id;
@@ -82,36 +81,28 @@ pub fn update(
                     owned::replace(&path, svg).map_err(|err| Error::io(path.display(), &err))?;
                 }
                 let link = picture.map(|_| format!("{beside}/{file}"));
-                Some(markdown(done, link.as_deref(), &common, quick))
+                Some(markdown(paper, done, link.as_deref(), quick))
             }
             None => None,
         };
         sections.push((format!("{name} {id}"), section));
     }
     let text = fs::read_to_string(page).map_err(|err| Error::io(page.display(), &err))?;
-    let mut part = String::new();
-    if !common.is_empty() {
-        part.push_str("Not as in the paper, in all figures:\n\n");
-    }
-    for what in &common {
-        let _ = writeln!(part, "- {what}");
-    }
+    let mut part = differences(paper);
     part.push_str(&marked::sections(sections, &text));
     marked::update(page, name, &part)
 }
 
-/// What is not as in the paper in any of its figures.
-fn common(paper: &Paper) -> Vec<&str> {
-    let Some((first, others)) = paper.figure.split_first() else {
-        return Vec::new();
-    };
-    let differs = first.differs.iter().map(String::as_str);
-    let everywhere = |what: &&str| {
-        others
-            .iter()
-            .all(|other| other.differs.iter().any(|it| it == what))
-    };
-    differs.filter(everywhere).collect()
+/// The differences from the paper that have a name.
+fn differences(paper: &Paper) -> String {
+    let mut list = String::new();
+    if !paper.differences.is_empty() {
+        list.push_str("Differences from the paper that several figures have:\n\n");
+    }
+    for (name, text) in &paper.differences {
+        let _ = writeln!(list, "- **{name}**: {text}");
+    }
+    list
 }
 
 /// What the report draws of a figure, as a file.
@@ -120,7 +111,7 @@ fn picture(done: &Done<'_>) -> Option<String> {
     (!charts.is_empty()).then(|| plot::file(&charts, 2))
 }
 
-fn markdown(done: &Done<'_>, picture: Option<&str>, common: &[&str], quick: bool) -> String {
+fn markdown(paper: &Paper, done: &Done<'_>, picture: Option<&str>, quick: bool) -> String {
     let figure = done.figure;
     let name = match picture {
         Some(path) => format!("[{}]({path})", figure.name()),
@@ -154,13 +145,15 @@ fn markdown(done: &Done<'_>, picture: Option<&str>, common: &[&str], quick: bool
     }
     let findings = figure.claim.iter().map(|claim| &claim.finding);
     let findings = findings.filter(|finding| !finding.is_empty());
-    let differs = figure
-        .differs
-        .iter()
-        .filter(|what| !common.contains(&what.as_str()));
+    let named = |entry: &&String| paper.differences.contains_key(entry.as_str());
+    let (named, own): (Vec<_>, Vec<_>) = figure.differs.iter().partition(named);
+    if !named.is_empty() {
+        let names: Vec<_> = named.iter().map(|name| format!("**{name}**")).collect();
+        let _ = writeln!(text, "\nDifferences from the paper: {}.", names.join(", "));
+    }
     for (head, list) in [
-        ("Not as in the paper", differs.collect::<Vec<_>>()),
-        ("Found", findings.collect()),
+        ("Differences of this figure", own),
+        ("Findings", findings.collect()),
     ] {
         if !list.is_empty() {
             let _ = writeln!(text, "\n{head}:\n");
@@ -219,7 +212,7 @@ fn class(verdict: Verdict) -> &'static str {
     }
 }
 
-fn figure(done: &Done<'_>) -> String {
+fn figure(paper: &Paper, done: &Done<'_>) -> String {
     let figure = done.figure;
     let mut html = format!(
         "<h2 id=\"figure-{0}\">{1}: {2}</h2>\n<p>{3}</p>\n",
@@ -261,9 +254,9 @@ fn figure(done: &Done<'_>) -> String {
         html.push_str(&curves(done));
     }
     if !figure.differs.is_empty() {
-        html.push_str("<p>Not as in the paper:</p>\n<ul>\n");
+        html.push_str("<p>Differences from the paper:</p>\n<ul>\n");
         for what in &figure.differs {
-            let _ = writeln!(html, "<li>{}</li>", prose(what));
+            let _ = writeln!(html, "<li>{}</li>", prose(paper.difference(what)));
         }
         html.push_str("</ul>\n");
     }
@@ -407,7 +400,25 @@ fn numbers(done: &Done<'_>, figure: &Figure) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::prose;
+    use super::*;
+    use crate::home::Home;
+
+    #[test]
+    fn pages_without_new_runs_stay() {
+        let home = Home::find().unwrap();
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
+        let dir = tempfile::tempdir().unwrap();
+        for entry in fs::read_dir(home.scenarios().join("papers")).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            let paper = Paper::load(&home, name).unwrap();
+            let page = dir.path().join(format!("{name}.md"));
+            fs::copy(docs.join(format!("{name}.md")), &page).unwrap();
+            let before = fs::read_to_string(&page).unwrap();
+            update(&page, name, &paper, &[], false).unwrap();
+            assert_eq!(fs::read_to_string(&page).unwrap(), before, "{name}");
+        }
+    }
 
     #[test]
     fn code_is_marked() {

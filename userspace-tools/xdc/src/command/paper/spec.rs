@@ -19,6 +19,9 @@ pub struct Paper {
     pub title: String,
     /// Authors, venue, year.
     pub reference: String,
+    /// Differences from the paper that several figures have, by name.
+    #[serde(default)]
+    pub differences: BTreeMap<String, String>,
     pub figure: Vec<Figure>,
 }
 
@@ -31,7 +34,7 @@ pub struct Figure {
     /// What was done, in a sentence or two.
     #[serde(default)]
     pub setup: String,
-    /// What is not as in the paper.
+    /// Differences from the paper: a name of the paper's `differences`, or a sentence.
     #[serde(default)]
     pub differs: Vec<String>,
     pub grid: Grid,
@@ -180,7 +183,7 @@ impl Verdict {
     }
 }
 
-/// By how much a paper's number may be missed: the rule for bounds, see docs/papers.md.
+/// By how much a paper's number may be missed: the rule for bounds, see docs/method.md.
 pub const MARGIN: f64 = 1.1;
 
 /// What a paper says of a ratio.
@@ -259,7 +262,18 @@ impl Paper {
             .map_err(|_| Error::usage(format!("no paper '{name}'")).hint(names(&dir).join(", ")))?;
         let paper: Self = toml::from_str(&text)
             .map_err(|err| scenario::malformed(&text, &err).about(path.display()))?;
+        let differs = paper.figure.iter().flat_map(|figure| &figure.differs);
+        let mut names = differs.filter(|it| !it.contains(' '));
+        if let Some(name) = names.find(|it| !paper.differences.contains_key(*it)) {
+            let sentence = format!("`differences` has no '{name}'");
+            return Err(Error::usage(sentence).about(path.display()));
+        }
         Ok(paper)
+    }
+
+    /// The text of an entry of `differs`.
+    pub fn difference<'a>(&'a self, entry: &'a str) -> &'a str {
+        self.differences.get(entry).map_or(entry, String::as_str)
     }
 }
 

@@ -73,7 +73,7 @@ pub struct Request {
     /// Write their results into the checkout: scenarios/score/references/.
     #[arg(long, requires = "references", conflicts_with_all = ["refs", "sets", "define", "rows"])]
     update: bool,
-    /// Write the counts of every scorecard in --out into this page, which keeps its other rows: docs/score.md.
+    /// Write the counts of every scorecard in --out into this page: docs/results/score.md. Other rows stay.
     #[arg(long, value_name = "FILE", conflicts_with = "references")]
     page: Option<PathBuf>,
     /// Compute these finished cells again: suspect, or all.

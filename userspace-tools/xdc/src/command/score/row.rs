@@ -281,7 +281,7 @@ mod tests {
                 row.columns().join("; ")
             );
         }
-        crate::marked::tests::holds("score.md", "rows", &table);
+        crate::marked::tests::holds("results/score.md", "rows", &table);
     }
 
     #[test]
