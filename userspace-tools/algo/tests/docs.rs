@@ -225,11 +225,6 @@ fn gemini_page_is_what_the_code_says() {
 }
 
 #[test]
-fn phantom_page_is_what_the_code_says() {
-    holds("phantom.md", "decisions", &numbered("sch_phantom.rs"));
-}
-
-#[test]
 fn acceltor_page_is_what_the_code_says() {
     holds("acceltor.md", "decisions", &numbered("sch_acceltor.rs"));
 }
