@@ -34,9 +34,10 @@ modules! {
 
     // GEMINI with errors in its RTTs, for Table V of its paper.
     cc      tcp_gemini_err  "selftest/tcp_gemini_err.rs"    gemini_err "selftest/gemini_err.rs";
-    // Twins of the kernel's own, for `xdc twin`.
+    // Twins of the kernel's own, and of toll, for `xdc twin`.
     cc      tcp_dctcp_rs    "selftest/tcp_dctcp_rs.rs";
     cc      tcp_reno_rs     "selftest/tcp_reno_rs.rs";
+    cc      tcp_toll_c      "selftest/tcp_toll_c.c";
     // A qdisc that does what its packets ask for, be it wrong, for 41-parents.sh.
     qdisc   sch_wrong       "selftest/sch_wrong.rs";
     // A network device with what others in a guest lack, for 42-nic.sh.
