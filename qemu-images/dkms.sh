@@ -19,7 +19,7 @@ install -m 755 -t "$dest/qemu-images" "$XDC_TOP"/qemu-images/{modules,in-root}.s
 install -m 644 -t "$dest/qemu-images" "$XDC_TOP/qemu-images/common.sh"
 built=
 n=0
-for module in $(modules); do
+for module in $(modules | grep -vx tlt) tlt; do
 	built+="BUILT_MODULE_NAME[$n]=\"$module\"\n"
 	built+="BUILT_MODULE_LOCATION[$n]=\"out\"\nDEST_MODULE_LOCATION[$n]=\"/updates/dkms\"\n"
 	n=$((n + 1))

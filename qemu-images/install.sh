@@ -85,6 +85,8 @@ fi
 release=$(cat "$KDIR/include/config/kernel.release" 2>/dev/null) ||
 	die "KDIR=$KDIR is no build tree of a kernel" "KDIR=/lib/modules/\$(uname -r)/build"
 built=$XDC_TOP/build/kdir/modules
+# Kbuild leaves it out there.
+! grep -qs '^CONFIG_PREEMPT_RT=y' "$KDIR/.config" || mapfile -t modules < <(modules | grep -vx tlt)
 for module in "${modules[@]}"; do
 	[ -f "$built/$module.ko" ] || die "build/kdir/modules/$module.ko is not there yet" \
 		"as yourself: make modules KDIR=$KDIR"

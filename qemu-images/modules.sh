@@ -60,6 +60,8 @@ build M="$XDC_TOP" MO="$out" ARCH="$arch" CLIPPY_DRIVER=/usr/bin/clippy-driver \
 	grep -vE '^(make|  )' "$log" | head -60 >&2
 	die "building the modules for $flavour failed; log: $log"
 }
+# What Kbuild says of modules that this kernel cannot have.
+sed -n '/^xdc: /p' "$log" | sort -u >&2
 # The kernel looks at this word first; what it would refuse is no result.
 if [ -n "$kdir_vermagic" ]; then
 	for module in "$out"/*.ko; do
