@@ -95,6 +95,7 @@ macro_rules! counters {
             const FILE: &'static CStr = c"tlt_stat";
             const PREFIX: &'static CStr = c"Tlt";
             const NAMES: &'static [&'static CStr] = &[$($name,)+];
+            const GAUGE: usize = Count::Flows as usize;
         }
     };
 }
@@ -149,7 +150,7 @@ counters! {
     LateEcho c"LateEcho",
     /// Packets and connections left alone for want of memory.
     NoMem c"NoMem",
-    /// Connections left alone: MPTCP, MD5, AO, no SACK, offloaded encryption, TCP_REPAIR.
+    /// Connections left alone: MPTCP, MD5, AO, no SACK, offloaded encryption, TCP_REPAIR, a DSCP of others.
     Excluded c"Excluded",
     /// Connections left alone: there are `max_flows`.
     TooMany c"TooMany",
@@ -188,7 +189,7 @@ impl Shared {
     fn count_tx(&self, net: &Net, mark: Mark, packets: u32) {
         let first = Count::TxData as usize;
         self.counters
-            .add(net, first.wrapping_add(mark as usize), i64::from(packets));
+            .add(net, first.wrapping_add(mark as usize), packets);
     }
 
     fn count_rx(&self, net: &Net, mark: Mark) {
@@ -197,8 +198,8 @@ impl Shared {
     }
 }
 
-/// The most that one look at a socket does: an echo, a proof, a segment, a byte.
-const MAX_ACTIONS: usize = 5;
+/// The most that one look at a socket does: a smaller window, an echo, a proof, a segment, a byte.
+const MAX_ACTIONS: usize = 6;
 
 impl FlowOps for Shared {
     type State = tlt::Flow;
@@ -250,6 +251,7 @@ impl FlowOps for Shared {
                 break;
             };
             match action {
+                Action::Reduce => conn.reduce(),
                 Action::SendEcho(owed) => {
                     self.count(net, Count::WorkerEcho);
                     conn.send_ack(Errand::Ack);
@@ -292,7 +294,7 @@ impl FlowOps for Shared {
     }
 
     fn removed(&self, net: &Net) {
-        self.counters.add(net, Count::Flows as usize, -1);
+        self.counters.add_to_gauge(net, -1);
     }
 }
 
@@ -306,7 +308,7 @@ impl Hooks for Tlt {
     const PRIORITY: i32 = i32::MAX;
 
     #[inline]
-    fn local_in(&self, net: &Net, packet: Packet<'_>) -> Verdict {
+    fn local_in<'a>(&self, net: &Net, packet: Packet<'a>) -> Verdict<'a> {
         if self.params(net).enabled() != 0 && !self.receive(net, &packet) {
             return packet.discard();
         }
@@ -314,7 +316,7 @@ impl Hooks for Tlt {
     }
 
     #[inline]
-    fn post_routing(&self, net: &Net, packet: Packet<'_>) -> Verdict {
+    fn post_routing<'a>(&self, net: &Net, packet: Packet<'a>) -> Verdict<'a> {
         if self.params(net).enabled() == 0 {
             return packet.accept();
         }
@@ -350,29 +352,28 @@ impl Tlt {
     }
 
     /// A packet leaves.
-    fn send(&self, net: &Net, packet: Packet<'_>) -> Verdict {
+    fn send<'a>(&self, net: &Net, packet: Packet<'a>) -> Verdict<'a> {
         let Some(segment) = packet.segment() else {
             return packet.accept();
         };
         if segment.is_syn() {
             return self.send_syn(net, packet, &segment);
         }
-        let Some(flow) = self.flows.find(net, &segment) else {
+        let flow = self
+            .flows
+            .find(net, &segment)
+            .and_then(|flow| self.still_taking_part(net, &packet, &segment, flow));
+        let Some(flow) = flow else {
             return packet.accept();
         };
-        let Some(flow) = self.still_taking_part(net, &packet, &segment, flow) else {
-            return packet.accept();
-        };
-        let (clock_seq, is_mute) = (flow.clock_seq(), flow.is_mute());
-        drop(flow);
         let mut packet = packet;
-        if clock_seq.is_some_and(|seq| packet.cut_dsack(&segment, seq)) {
+        if (flow.clock_seq()).is_some_and(|seq| packet.cut_dsack(&segment, seq)) {
             self.count(net, Count::DsackCut);
         }
         match segment.len() {
-            0 => self.send_ack(net, packet, &segment),
-            _ if is_mute => packet.accept(),
-            _ => self.send_data(net, packet, &segment),
+            0 => self.send_ack(net, packet, &segment, flow),
+            _ if flow.is_mute() => packet.accept(),
+            _ => self.send_data(net, packet, &segment, flow),
         }
     }
 
@@ -391,7 +392,8 @@ impl Tlt {
         if is_data {
             flow.watch(rtos);
         }
-        let why = if conn.is_excluded() {
+        let may_mark = Mark::may_replace(segment.dscp(), &self.params(net));
+        let why = if conn.is_excluded() || !may_mark {
             Count::Excluded
         } else if is_data && self.params(net).negotiate() != 0 && flow.is_deaf(rtos) {
             Count::Fallback
@@ -412,8 +414,9 @@ impl Tlt {
     }
 
     /// A SYN offers, a SYN-ACK agrees. Rule 17.
-    fn send_syn(&self, net: &Net, packet: Packet<'_>, segment: &Segment) -> Verdict {
+    fn send_syn<'a>(&self, net: &Net, packet: Packet<'a>, segment: &Segment) -> Verdict<'a> {
         let params = self.params(net);
+        let may_mark = Mark::may_replace(segment.dscp(), &params);
         if let Some(flow) = self.flows.find(net, segment) {
             if !segment.is_ack() && packet.sender().is_some() {
                 flow.remove();
@@ -423,10 +426,10 @@ impl Tlt {
         let mark = if let Some(request) = packet.request() {
             let agrees = params.negotiate() == 0 || u32::from(request.dscp()) == params.dscp_data();
             let is_ours = wants == 0 || request.mark() == wants;
-            let is_excluded = request.is_excluded();
+            let is_excluded = request.is_excluded() || !may_mark;
             // Who agrees has to echo: what is under way is not counted yet.
-            let has_room = self.shared().counters.get(net, Count::Flows as usize)
-                < i64::from(params.max_flows());
+            let flows = self.shared().counters.add_to_gauge(net, 0);
+            let has_room = i64::from(flows) < i64::from(params.max_flows());
             if !agrees {
                 self.count(net, Count::PeerPlain);
             } else if is_ours && is_excluded {
@@ -438,7 +441,7 @@ impl Tlt {
             (takes_part && segment.is_ack()).then_some(Mark::Echo)
         } else if let Some(conn) = packet.sender() {
             let is_ours = (wants == 0 || conn.mark() == wants) && !conn.is_excluded();
-            (is_ours && !segment.is_ack()).then_some(Mark::Data)
+            (is_ours && may_mark && !segment.is_ack()).then_some(Mark::Data)
         } else {
             None
         };
@@ -449,7 +452,13 @@ impl Tlt {
     }
 
     /// What carries no data leaves.
-    fn send_ack(&self, net: &Net, mut packet: Packet<'_>, segment: &Segment) -> Verdict {
+    fn send_ack<'a>(
+        &self,
+        net: &Net,
+        mut packet: Packet<'a>,
+        segment: &Segment,
+        mut flow: Held<'_, tlt::Flow>,
+    ) -> Verdict<'a> {
         // Sent just now, so it says all that the socket has, even where its blocks have no room.
         let is_own = packet.errand() == Errand::Ack;
         let errand = match packet.errand() {
@@ -460,9 +469,7 @@ impl Tlt {
         let is_clock = errand == tlt::Errand::ClockData && packet.make_clock(segment);
         let mark = {
             let Some(conn) = packet.sender() else {
-                return packet.accept();
-            };
-            let Some(mut flow) = self.flows.find(net, segment) else {
+                drop(flow);
                 return packet.accept();
             };
             if is_clock {
@@ -473,32 +480,39 @@ impl Tlt {
                 trace_state(&conn, Some(from), Some(to));
                 mark
             } else if segment.is_fin() || segment.is_rst() {
+                drop(flow);
                 Mark::Control
             } else {
-                flow.on_ack(errand, |end_seq| {
-                    packet.reports(segment, end_seq) || (is_own && conn.has(end_seq))
-                })
+                let covers =
+                    |end_seq| packet.reports(segment, end_seq) || (is_own && conn.has(end_seq));
+                let mark = flow.on_ack(errand, covers);
+                drop(flow);
+                mark
             }
         };
         self.mark(net, packet, mark)
     }
 
     /// Data leaves.
-    fn send_data(&self, net: &Net, packet: Packet<'_>, segment: &Segment) -> Verdict {
+    fn send_data<'a>(
+        &self,
+        net: &Net,
+        packet: Packet<'a>,
+        segment: &Segment,
+        mut flow: Held<'_, tlt::Flow>,
+    ) -> Verdict<'a> {
         let params = self.params(net);
         let mark = {
             let Some(conn) = packet.sender() else {
+                drop(flow);
                 return packet.accept();
             };
-            let Some(mut flow) = self.flows.find(net, segment) else {
-                return packet.accept();
-            };
-            let packet = outgoing(&conn, segment);
+            let data = outgoing(&conn, segment);
             let from = flow.phase();
-            let mark = flow.on_data(&params, &packet);
+            let mark = flow.on_data(&params, &data);
             let to = flow.phase();
             drop(flow);
-            trace_send(&conn, &packet, segment.segs(), mark);
+            trace_send(&conn, &data, segment.segs(), mark);
             trace_state(&conn, Some(from), Some(to));
             mark
         };
@@ -507,12 +521,18 @@ impl Tlt {
         }
         let unimportant = Mark::Unimportant.dscp(&params);
         match packet.split_last(unimportant, mark.dscp(&params)) {
-            Ok(verdict) => {
+            Ok(split) => {
                 self.count(net, Count::GsoSplit);
                 self.shared()
                     .count_tx(net, Mark::Unimportant, segment.segs().wrapping_sub(1));
                 self.shared().count_tx(net, mark, 1);
-                verdict
+                if split.is_congested {
+                    if let Some(mut flow) = self.flows.find(net, segment) {
+                        flow.on_congestion();
+                        flow.poll_later();
+                    }
+                }
+                split.verdict
             }
             // All of it green rather than none.
             Err(packet) => {
@@ -522,12 +542,18 @@ impl Tlt {
         }
     }
 
-    fn mark(&self, net: &Net, packet: Packet<'_>, mark: Mark) -> Verdict {
+    fn mark<'a>(&self, net: &Net, packet: Packet<'a>, mark: Mark) -> Verdict<'a> {
         self.mark_all(net, packet, mark, 1)
     }
 
     /// Gives a packet its DSCP; it counts as so many.
-    fn mark_all(&self, net: &Net, mut packet: Packet<'_>, mark: Mark, segs: u32) -> Verdict {
+    fn mark_all<'a>(
+        &self,
+        net: &Net,
+        mut packet: Packet<'a>,
+        mark: Mark,
+        segs: u32,
+    ) -> Verdict<'a> {
         match packet.set_dscp(mark.dscp(&self.params(net))) {
             true => self.shared().count_tx(net, mark, segs),
             false => self.count(net, Count::NoMem),
@@ -550,21 +576,22 @@ impl Tlt {
             self.receive_syn(net, packet, &segment, mark);
             return true;
         }
-        let Some(flow) = self.flows.find(net, &segment) else {
+        // Dropped after the flow's lock, as it may be the socket's last reference.
+        let found;
+        let Some(mut flow) = self.flows.find(net, &segment) else {
             if mark.is_some() || params.negotiate() == 0 {
                 self.receive_first(net, packet, &segment, mark);
             }
             return true;
         };
-        let is_listening = flow.is_listening(mark);
-        drop(flow);
         if let Some(mark) = mark {
             self.shared().count_rx(net, mark);
         }
-        if !is_listening {
+        if !flow.is_listening(mark) {
             return true;
         }
-        let Some(found) = Found::new(net, &segment) else {
+        found = Found::new(net, &segment);
+        let Some(found) = &found else {
             return true;
         };
         let Some(conn) = found.conn() else {
@@ -577,7 +604,7 @@ impl Tlt {
             {
                 return false;
             }
-            self.receive_data(net, &segment, mark);
+            receive_data(&mut flow, &segment, mark);
             return true;
         };
         let is_meant = conn.is_near(&segment) && conn.is_in_window(&segment);
@@ -586,13 +613,10 @@ impl Tlt {
             return true;
         }
         if segment.len() != 0 {
-            self.receive_data(net, &segment, mark);
+            receive_data(&mut flow, &segment, mark);
         }
         // What carries data carries no echo, but it acknowledges.
         let echo = mark.filter(|_| segment.len() == 0);
-        let Some(mut flow) = self.flows.find(net, &segment) else {
-            return true;
-        };
         let incoming = Incoming {
             ack: segment.ack(),
             una: conn.snd_una(),
@@ -620,23 +644,15 @@ impl Tlt {
         true
     }
 
-    fn receive_data(&self, net: &Net, segment: &Segment, mark: Option<Mark>) {
-        let (Some(mark), Some(mut flow)) = (mark, self.flows.find(net, segment)) else {
-            return;
-        };
-        let end_seq = segment.seq().wrapping_add(segment.len());
-        if segment.len() != 0 && flow.on_data_in(mark, segment.seq(), end_seq) == Seen::Poll {
-            flow.poll_later();
-        }
-    }
-
     /// The answer to our offer, or an offer, which forgets what the addresses stood for before.
     fn receive_syn(&self, net: &Net, packet: &Packet<'_>, segment: &Segment, mark: Option<Mark>) {
         let params = self.params(net);
         if !segment.is_ack() {
+            // Dropped after the flow's lock, as it may be the socket's last reference.
+            let found;
             if let Some(flow) = self.flows.find(net, segment) {
                 // In TIME_WAIT the addresses are free for another connection.
-                let found = Found::new(net, segment);
+                found = Found::new(net, segment);
                 if found.as_ref().and_then(Found::conn).is_none() {
                     flow.remove();
                 }
@@ -664,7 +680,7 @@ impl Tlt {
         if params.negotiate() != 0 && mark != Some(Mark::Echo) {
             return self.count(net, Count::PeerPlain);
         }
-        if self.take_part(net, segment, false) {
+        if self.take_part(net, segment, &found, false).is_some() {
             trace_state(&conn, None, Some(Phase::First));
         }
     }
@@ -682,28 +698,45 @@ impl Tlt {
         let is_ours = params.fwmark() == 0 || request.mark() == params.fwmark();
         if agrees && is_ours && !request.is_excluded() && packet.is_intact(segment) {
             // The SYN-ACK has promised it, unless each connection takes part.
-            self.take_part(net, segment, params.negotiate() != 0);
-            self.receive_data(net, segment, mark);
+            if let Some(mut flow) = self.take_part(net, segment, &found, params.negotiate() != 0) {
+                receive_data(&mut flow, segment, mark);
+            }
         }
     }
 
-    /// Whether it does. What was promised to a peer is kept beyond `max_flows`, too.
-    fn take_part(&self, net: &Net, segment: &Segment, is_promised: bool) -> bool {
+    /// Its flow, if it does. What was promised to a peer is kept beyond `max_flows`, too.
+    fn take_part(
+        &self,
+        net: &Net,
+        segment: &Segment,
+        found: &Found,
+        is_promised: bool,
+    ) -> Option<Held<'_, tlt::Flow>> {
         let flows = &self.shared().counters;
         let max_flows = i64::from(self.params(net).max_flows());
-        if flows.add(net, Count::Flows as usize, 1) > max_flows && !is_promised {
-            flows.add(net, Count::Flows as usize, -1);
+        if i64::from(flows.add_to_gauge(net, 1)) > max_flows && !is_promised {
+            flows.add_to_gauge(net, -1);
             self.count(net, Count::TooMany);
-            return false;
+            return None;
         }
-        if let Err(error) = self.flows.add(net, segment, tlt::Flow::default()) {
-            flows.add(net, Count::Flows as usize, -1);
-            if error == ENOMEM {
+        let added = self.flows.add(net, segment, found, tlt::Flow::default());
+        if let Err(error) = &added {
+            flows.add_to_gauge(net, -1);
+            if *error == ENOMEM {
                 self.count(net, Count::NoMem);
             }
-            return false;
         }
-        true
+        added.ok()
+    }
+}
+
+/// Data came, for a flow.
+fn receive_data(flow: &mut Held<'_, tlt::Flow>, segment: &Segment, mark: Option<Mark>) {
+    let end_seq = segment.seq().wrapping_add(segment.len());
+    if segment.len() != 0
+        && mark.is_some_and(|mark| flow.on_data_in(mark, segment.seq(), end_seq) == Seen::Poll)
+    {
+        flow.poll_later();
     }
 }
 

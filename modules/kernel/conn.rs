@@ -211,6 +211,12 @@ impl Locked<'_> {
         unsafe { bindings::xdc_conn_set_order(self.0.sk, order) }
     }
 
+    /// Reduces the window, because a queue of this host was full.
+    pub(crate) fn reduce(&mut self) {
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_conn_reduce(self.0.sk) }
+    }
+
     /// Sends one lost segment, whatever the window.
     pub(crate) fn retransmit(&mut self) {
         // SAFETY: By the type invariants.
@@ -275,6 +281,11 @@ impl Found {
         let sk = unsafe { bindings::xdc_conn_find(net.as_ptr(), segment.raw()) };
         // INVARIANT: C has taken a reference.
         (!sk.is_null()).then(|| Self { sk })
+    }
+
+    /// For C that looks at it.
+    pub(super) fn as_ptr(&self) -> *const bindings::sock {
+        self.sk
     }
 
     /// The connection, if it is one.

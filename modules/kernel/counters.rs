@@ -17,6 +17,8 @@ pub(crate) trait Counters: 'static {
     const PREFIX: &'static CStr;
     /// A counter is known by its index here.
     const NAMES: &'static [&'static CStr];
+    /// Index of the gauge: an exact number, which also falls.
+    const GAUGE: usize;
 }
 
 /// What C keeps, and the pointers that it follows.
@@ -37,11 +39,11 @@ pub(crate) struct Registration<T: Counters> {
 
 // SAFETY: What `table` points to is static and constant.
 unsafe impl<T: Counters> Send for Registration<T> {}
-// SAFETY: As above; C adds atomically.
+// SAFETY: As above; C adds by operations of one processor, or atomically.
 unsafe impl<T: Counters> Sync for Registration<T> {}
 
 impl<T: Counters> Registration<T> {
-    /// In every namespace, from 0.
+    /// In every namespace, from 0. EBUSY: the module has some.
     pub(crate) fn new() -> Result<Self> {
         const { assert!(T::NAMES.len() <= bindings::XDC_MAX_COUNTERS as usize) };
         let mut names = [core::ptr::null(); bindings::XDC_MAX_COUNTERS as usize];
@@ -62,6 +64,7 @@ impl<T: Counters> Registration<T> {
                 prefix: T::PREFIX.as_char_ptr(),
                 names: table.names.as_ptr(),
                 count: T::NAMES.len() as c_uint,
+                gauge: T::GAUGE as c_uint,
             };
         }
         // SAFETY: `table` is complete, and stays where it is until `drop` has unregistered it.
@@ -73,17 +76,18 @@ impl<T: Counters> Registration<T> {
         })
     }
 
-    /// Adds to a counter, and returns what it is then.
+    /// Adds to a counter of this processor.
     #[inline]
-    pub(crate) fn add(&self, net: &Net, counter: usize, n: i64) -> i64 {
+    pub(crate) fn add(&self, net: &Net, counter: usize, n: u32) {
         // SAFETY: The namespace is alive and has the counters, by the invariants.
         unsafe { bindings::xdc_counter_add(net.as_ptr(), counter as c_uint, n) }
     }
 
-    /// What a counter is.
+    /// Adds to the gauge, and returns the sum.
     #[inline]
-    pub(crate) fn get(&self, net: &Net, counter: usize) -> i64 {
-        self.add(net, counter, 0)
+    pub(crate) fn add_to_gauge(&self, net: &Net, n: i32) -> i32 {
+        // SAFETY: The namespace is alive and has the counters, by the invariants.
+        unsafe { bindings::xdc_gauge_add(net.as_ptr(), n) }
     }
 }
 

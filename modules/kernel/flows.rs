@@ -8,7 +8,13 @@
 //! this one has gone through TCP. Nothing points to a socket, so nothing has to be told when it goes:
 //! a state without a connection is forgotten within seconds.
 
-use super::{bindings, conn::Locked, netfilter::Segment, seq::Line, sysctl::Net};
+use super::{
+    bindings,
+    conn::{Found, Locked},
+    netfilter::Segment,
+    seq::Line,
+    sysctl::Net,
+};
 use core::{
     ffi::c_void,
     marker::PhantomData,
@@ -16,7 +22,11 @@ use core::{
     ops::{Deref, DerefMut},
     ptr,
 };
-use kernel::{error::to_result, prelude::*, types::Opaque};
+use kernel::{
+    error::{from_err_ptr, to_result},
+    prelude::*,
+    types::Opaque,
+};
 
 /// What for an ACK is sent that TCP did not think of. A module gives the numbers their meaning.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -86,6 +96,7 @@ unsafe impl<T: FlowOps> Send for Flows<T> {}
 unsafe impl<T: FlowOps> Sync for Flows<T> {}
 
 impl<T: FlowOps> Flows<T> {
+    /// EBUSY: the module has a table.
     pub(crate) fn new(ops: T) -> Result<Self> {
         const {
             assert!(size_of::<T::State>() <= bindings::XDC_FLOW_STATE_WORDS as usize * 8);
@@ -122,31 +133,32 @@ impl<T: FlowOps> Flows<T> {
     pub(crate) fn find(&self, net: &Net, segment: &Segment) -> Option<Held<'_, T::State>> {
         // SAFETY: By the type invariants; the namespace is alive.
         let flow =
-            unsafe { bindings::xdc_flow_find(self.table.c.get(), net.as_ptr(), segment.key()) };
-        if flow.is_null() {
-            return None;
-        }
-        // INVARIANT: C has locked it.
-        Some(Held {
-            flow,
-            // SAFETY: An entry that is locked is alive.
-            state: unsafe { bindings::xdc_flow_state(flow) }.cast(),
-            _flows: PhantomData,
-        })
+            unsafe { bindings::xdc_flow_find(self.table.c.get(), net.as_ptr(), segment.raw()) };
+        // SAFETY: C has locked it.
+        (!flow.is_null()).then(|| unsafe { Held::from_raw(flow) })
     }
 
-    /// Gives the segment's connection a state. There was one: EEXIST.
-    pub(crate) fn add(&self, net: &Net, segment: &Segment, state: T::State) -> Result {
+    /// Gives `found`, the connection of the segment that came, a state. There was one: EEXIST.
+    pub(crate) fn add(
+        &self,
+        net: &Net,
+        segment: &Segment,
+        found: &Found,
+        state: T::State,
+    ) -> Result<Held<'_, T::State>> {
         // SAFETY: By the type invariants; C copies the state, whose size it is told.
-        to_result(unsafe {
+        let flow = from_err_ptr(unsafe {
             bindings::xdc_flow_add(
                 self.table.c.get(),
                 net.as_ptr(),
                 segment.raw(),
+                found.as_ptr(),
                 ptr::from_ref(&state).cast(),
                 size_of::<T::State>() as c_uint,
             )
-        })
+        })?;
+        // SAFETY: C has locked it.
+        Ok(unsafe { Held::from_raw(flow) })
     }
 
     /// Forgets a namespace. Nobody adds connections of it any more. May sleep.
@@ -220,13 +232,10 @@ impl<S> Flow<'_, S> {
     /// Locks it. No TCP is called while it is locked.
     #[inline]
     pub(crate) fn lock(&self) -> Held<'_, S> {
-        // INVARIANT: Just locked.
-        Held {
-            flow: self.flow,
-            // SAFETY: By the type invariants.
-            state: unsafe { bindings::xdc_flow_lock(self.flow) }.cast(),
-            _flows: PhantomData,
-        }
+        // SAFETY: By the type invariants.
+        unsafe { bindings::xdc_flow_lock(self.flow) };
+        // SAFETY: Just locked.
+        unsafe { Held::from_raw(self.flow) }
     }
 }
 
@@ -242,6 +251,19 @@ pub(crate) struct Held<'a, S> {
 }
 
 impl<S> Held<'_, S> {
+    /// # Safety
+    ///
+    /// `flow`, whose state is an `S`, has just been locked for the caller.
+    unsafe fn from_raw(flow: *mut bindings::xdc_flow) -> Self {
+        // INVARIANT: By the safety requirements.
+        Self {
+            flow,
+            // SAFETY: An entry that is locked is alive.
+            state: unsafe { bindings::xdc_flow_state(flow) }.cast(),
+            _flows: PhantomData,
+        }
+    }
+
     /// Has [`FlowOps::poll`] called when TCP has seen the packet that is in a hook.
     pub(crate) fn poll_later(&self) {
         // SAFETY: By the type invariants; softirqs are off while it is locked.

@@ -25,19 +25,27 @@ pub(crate) trait Hooks: Send + Sync + 'static {
     const PRIORITY: i32;
 
     /// A packet for this host, before its protocol sees it.
-    fn local_in(&self, net: &Net, packet: Packet<'_>) -> Verdict;
+    fn local_in<'a>(&self, net: &Net, packet: Packet<'a>) -> Verdict<'a>;
 
     /// A packet that leaves this host, be it its own or forwarded. A TCP socket that sends it is
     /// locked, unless somebody has held the packet up in between (NFQUEUE).
-    fn post_routing(&self, net: &Net, packet: Packet<'_>) -> Verdict;
+    fn post_routing<'a>(&self, net: &Net, packet: Packet<'a>) -> Verdict<'a>;
 
     /// A namespace goes; none of its packets is in a hook any more, nor will be. May sleep.
     fn net_exit(&self, net: &Net);
 }
 
-/// What becomes of a packet.
+/// What becomes of a packet. It has the packet's lifetime, so that no hook can return another packet's.
 #[must_use]
-pub(crate) struct Verdict(u32);
+pub(crate) struct Verdict<'a>(u32, PhantomData<&'a mut ()>);
+
+/// A burst that was sent in two packets.
+#[must_use]
+pub(crate) struct Split<'a> {
+    pub(crate) verdict: Verdict<'a>,
+    /// A queue of this host was full. TCP, which gets no other answer than an error, has not heard of it.
+    pub(crate) is_congested: bool,
+}
 
 /// A packet in a hook.
 ///
@@ -51,7 +59,7 @@ pub(crate) struct Packet<'a> {
     _hook: PhantomData<&'a mut ()>,
 }
 
-impl Packet<'_> {
+impl<'a> Packet<'a> {
     /// What TCP sees of it; None if it is not TCP's, or a fragment.
     #[inline]
     pub(crate) fn segment(&self) -> Option<Segment> {
@@ -124,23 +132,34 @@ impl Packet<'_> {
     }
 
     /// It goes on.
-    pub(crate) fn accept(self) -> Verdict {
-        Verdict(bindings::NF_ACCEPT)
+    pub(crate) fn accept(self) -> Verdict<'a> {
+        Verdict(bindings::NF_ACCEPT, PhantomData)
     }
 
     /// It ends here.
-    pub(crate) fn discard(self) -> Verdict {
-        Verdict(bindings::NF_DROP)
+    pub(crate) fn discard(self) -> Verdict<'a> {
+        Verdict(bindings::NF_DROP, PhantomData)
     }
 
     /// It goes on, a burst of segments, as two packets: the last one has another DSCP than those
     /// before it. Without memory, the packet comes back.
-    pub(crate) fn split_last(self, dscp: u8, last_dscp: u8) -> core::result::Result<Verdict, Self> {
-        // SAFETY: By the type invariants. If C returns true, the packet is C's, and no other code has it
-        // any more: `self` ends here.
-        match unsafe { bindings::xdc_nf_split_last(self.skb, self.state, dscp, last_dscp) } {
-            true => Ok(Verdict(bindings::NF_STOLEN)),
-            false => Err(self),
+    pub(crate) fn split_last(
+        self,
+        dscp: u8,
+        last_dscp: u8,
+    ) -> core::result::Result<Split<'a>, Self> {
+        let mut is_congested = false;
+        // SAFETY: By the type invariants. If C returns another verdict than NF_ACCEPT, the packet is C's:
+        // `self` ends here.
+        let verdict = unsafe {
+            bindings::xdc_nf_split_last(self.skb, self.state, dscp, last_dscp, &mut is_congested)
+        };
+        match verdict {
+            bindings::NF_ACCEPT => Err(self),
+            _ => Ok(Split {
+                verdict: Verdict(verdict, PhantomData),
+                is_congested,
+            }),
         }
     }
 }
@@ -152,10 +171,6 @@ pub(crate) struct Segment(bindings::xdc_segment);
 impl Segment {
     pub(super) fn raw(&self) -> &bindings::xdc_segment {
         &self.0
-    }
-
-    pub(super) fn key(&self) -> &bindings::xdc_flow_key {
-        &self.0.key
     }
 
     /// First byte of its payload.
@@ -282,7 +297,7 @@ impl<T: Hooks> Registration<T> {
 unsafe fn run(
     skb: *mut bindings::sk_buff,
     state: *const bindings::nf_hook_state,
-    hook: impl FnOnce(&Net, Packet<'_>) -> Verdict,
+    hook: impl for<'a> FnOnce(&Net, Packet<'a>) -> Verdict<'a>,
 ) -> c_uint {
     // SAFETY: By the safety requirements; a namespace outlives its hooks.
     let net = unsafe { Net::from_raw((*state).net) };

@@ -184,14 +184,14 @@ struct xdc_flow_key {
 /* A TCP segment in a hook. */
 struct xdc_segment {
 	struct xdc_flow_key key;
-	/* Devices that it came by, for the lookup of its socket. */
+	/* Devices that it came by, for the lookup of its socket. If "out": that which its socket is bound to. */
 	int dif, sdif;
 	u32 seq, ack;
 	/* Bytes of payload, in so many packets of the network. */
 	u32 len, segs;
 	u32 tcp_offset;
 	u8 dscp, ttl;
-	bool syn, ack_flag, fin, rst;
+	bool out, syn, ack_flag, fin, rst;
 };
 
 int xdc_nf_register(void *priv, nf_hookfn *local_in, nf_hookfn *post_routing,
@@ -200,8 +200,8 @@ void xdc_nf_unregister(void);
 bool xdc_nf_segment(struct sk_buff *skb, const struct nf_hook_state *state,
 		    struct xdc_segment *segment);
 bool xdc_nf_set_dscp(struct sk_buff *skb, u8 dscp);
-bool xdc_nf_split_last(struct sk_buff *skb, const struct nf_hook_state *state,
-		       u8 dscp, u8 last_dscp);
+u32 xdc_nf_split_last(struct sk_buff *skb, const struct nf_hook_state *state,
+		      u8 dscp, u8 last_dscp, bool *congested);
 bool xdc_nf_is_intact(struct sk_buff *skb, const struct nf_hook_state *state,
 		      const struct xdc_segment *segment);
 struct sock *xdc_nf_full_sock(const struct sk_buff *skb, const struct nf_hook_state *state);
@@ -217,10 +217,13 @@ struct xdc_counters {
 	const char *prefix;
 	const char *const *names;
 	unsigned int count;
+	/* Index of the one that also falls, and is exact. */
+	unsigned int gauge;
 };
 int xdc_counters_register(const struct xdc_counters *counters);
 void xdc_counters_unregister(void);
-s64 xdc_counter_add(const struct net *net, unsigned int index, s64 n);
+void xdc_counter_add(const struct net *net, unsigned int index, u32 n);
+int xdc_gauge_add(const struct net *net, int n);
 
 /* shim_flows.c: something for each TCP connection. */
 #define XDC_FLOW_BUCKETS 8192
@@ -250,15 +253,16 @@ int xdc_flows_init(struct xdc_flows *flows);
 void xdc_flows_flush(struct xdc_flows *flows, struct net *net);
 void xdc_flows_destroy(struct xdc_flows *flows);
 struct xdc_flow *xdc_flow_find(struct xdc_flows *flows, const struct net *net,
-			       const struct xdc_flow_key *key);
-void *xdc_flow_lock(struct xdc_flow *flow);
+			       const struct xdc_segment *segment);
+void xdc_flow_lock(struct xdc_flow *flow);
 void xdc_flow_unlock(struct xdc_flow *flow);
 void *xdc_flow_state(struct xdc_flow *flow);
 void xdc_flow_queue(struct xdc_flow *flow);
 bool xdc_flow_is_pending(const struct xdc_flow *flow);
 void xdc_flow_remove(struct xdc_flow *flow);
-int xdc_flow_add(struct xdc_flows *flows, struct net *net, const struct xdc_segment *segment,
-		 const void *state, unsigned int size);
+struct xdc_flow *xdc_flow_add(struct xdc_flows *flows, struct net *net,
+			      const struct xdc_segment *segment, const struct sock *sk,
+			      const void *state, unsigned int size);
 
 /* shim_conn.c: what can be asked of a connection, and what it can be made to do. */
 void xdc_conn_ack_fin(struct sock *sk);
@@ -275,6 +279,7 @@ bool xdc_nf_reports(struct sk_buff *skb, const struct xdc_segment *segment, u32 
 u64 xdc_conn_departure_us(const struct sock *sk);
 void xdc_conn_detect(struct sock *sk, u64 mstamp_us, u32 end_seq);
 void xdc_conn_retransmit(struct sock *sk);
+void xdc_conn_reduce(struct sock *sk);
 bool xdc_conn_is_open(const struct sock *sk);
 bool xdc_conn_has_payload(struct sock *sk);
 bool xdc_conn_has_lost(const struct sock *sk);

@@ -159,6 +159,12 @@ void xdc_conn_retransmit(struct sock *sk)
 		tcp_snd_cwnd_set(tp, cwnd);
 }
 
+/* A queue of this host was full: as TCP does where ip_queue_xmit() says so. */
+void xdc_conn_reduce(struct sock *sk)
+{
+	tcp_enter_cwr(sk);
+}
+
 /* The connection's state. */
 bool xdc_conn_is_open(const struct sock *sk)
 {

@@ -24,12 +24,16 @@
 #define XDC_FLOW_MAX_RETRY_US 1000U
 
 struct xdc_flow {
+	/* Of a list that hooks walk without a lock. */
 	struct hlist_node node;
+	struct rcu_head rcu;
 	struct xdc_flows *flows;
 	/* Where it is, or was: work that comes late knows no namespace any more. */
 	struct xdc_flow_bucket *bucket;
 	struct net *net;
 	struct xdc_flow_key key;
+	/* The device or VRF that its socket is bound to, or 0. */
+	int bound_dev_if;
 	int dif, sdif;
 	refcount_t refs;
 	/* Out of the table. Under the bucket's lock. */
@@ -67,13 +71,26 @@ static struct xdc_flow_bucket *xdc_flow_bucket(struct xdc_flows *flows, const st
 	return &flows->buckets[hash & (XDC_FLOW_BUCKETS - 1)];
 }
 
+/*
+ * Two VRFs, or two links, may have connections of the same addresses and ports. As TCP's own lookup,
+ * what comes is for a socket that is bound to nothing or to where it came from.
+ */
+static bool xdc_flow_is_of(const struct xdc_flow *flow, const struct net *net,
+			   const struct xdc_segment *segment)
+{
+	if (flow->net != net || memcmp(&flow->key, &segment->key, sizeof(flow->key)))
+		return false;
+	return segment->out ? flow->bound_dev_if == segment->dif :
+		inet_sk_bound_dev_eq(net, flow->bound_dev_if, segment->dif, segment->sdif);
+}
+
 static void xdc_flow_put(struct xdc_flow *flow)
 {
 	struct xdc_flows *flows = flow->flows;
 
 	if (!refcount_dec_and_test(&flow->refs))
 		return;
-	kfree(flow);
+	kfree_rcu(flow, rcu);
 	if (atomic_dec_and_test(&flows->count))
 		wake_up_var(&flows->count);
 }
@@ -81,7 +98,7 @@ static void xdc_flow_put(struct xdc_flow *flow)
 /* With the bucket's lock. The reference of the table is the caller's from now on. */
 static void xdc_flow_unlink(struct xdc_flow *flow)
 {
-	hlist_del(&flow->node);
+	hlist_del_rcu(&flow->node);
 	flow->dead = true;
 	flow->flows->removed(flow->flows, flow->net);
 }
@@ -119,7 +136,6 @@ static bool xdc_flow_is_open(struct xdc_flow *flow)
 static bool xdc_flows_drop(struct xdc_flows *flows, bool (*goes)(struct xdc_flow *, const void *),
 			   const void *arg)
 {
-	struct hlist_head list = HLIST_HEAD_INIT;
 	struct hlist_node *next;
 	struct xdc_flow *flow;
 	bool left = false;
@@ -137,13 +153,11 @@ static bool xdc_flows_drop(struct xdc_flows *flows, bool (*goes)(struct xdc_flow
 				continue;
 			}
 			xdc_flow_unlink(flow);
-			hlist_add_head(&flow->node, &list);
+			xdc_flow_put(flow);
 		}
 		spin_unlock_bh(&bucket->lock);
 		cond_resched();
 	}
-	hlist_for_each_entry_safe(flow, next, &list, node)
-		xdc_flow_put(flow);
 	return left;
 }
 
@@ -259,16 +273,14 @@ static void xdc_flow_work(struct work_struct *work);
 
 int xdc_flows_init(struct xdc_flows *flows)
 {
-	int i, ret;
+	int i, ret = -ENOMEM;
 
+	if (cmpxchg(&xdc_flows_shown, NULL, flows))
+		return -EBUSY;
 	flows->cpus = alloc_percpu(struct xdc_flow_cpu);
-	if (!flows->cpus)
-		return -ENOMEM;
 	flows->buckets = kvcalloc(XDC_FLOW_BUCKETS, sizeof(*flows->buckets), GFP_KERNEL);
-	if (!flows->buckets) {
-		free_percpu(flows->cpus);
-		return -ENOMEM;
-	}
+	if (!flows->cpus || !flows->buckets)
+		goto free;
 	for_each_possible_cpu(i) {
 		struct xdc_flow_cpu *cpu = per_cpu_ptr(flows->cpus, i);
 
@@ -281,12 +293,13 @@ int xdc_flows_init(struct xdc_flows *flows)
 	flows->seed = get_random_u32();
 	atomic_set(&flows->count, 0);
 	INIT_DELAYED_WORK(&flows->collect, xdc_flows_collect);
-	xdc_flows_shown = flows;
 	ret = register_pernet_subsys(&xdc_flows_net_ops);
-	if (ret) {
-		kvfree(flows->buckets);
-		free_percpu(flows->cpus);
-	}
+	if (!ret)
+		return 0;
+free:
+	kvfree(flows->buckets);
+	free_percpu(flows->cpus);
+	WRITE_ONCE(xdc_flows_shown, NULL);
 	return ret;
 }
 
@@ -314,6 +327,7 @@ void xdc_flows_destroy(struct xdc_flows *flows)
 	synchronize_rcu();
 	kvfree(flows->buckets);
 	free_percpu(flows->cpus);
+	WRITE_ONCE(xdc_flows_shown, NULL);
 }
 
 /* With the bucket's lock. Takes it out of the list that it is in, if any; returns whether it was. */
@@ -449,26 +463,27 @@ static void xdc_flow_work(struct work_struct *work)
 
 /* Returns it with its lock held. */
 struct xdc_flow *xdc_flow_find(struct xdc_flows *flows, const struct net *net,
-			       const struct xdc_flow_key *key)
+			       const struct xdc_segment *segment)
 {
-	struct xdc_flow_bucket *bucket = xdc_flow_bucket(flows, net, key);
+	struct xdc_flow_bucket *bucket = xdc_flow_bucket(flows, net, &segment->key);
 	struct xdc_flow *flow;
 
-	if (hlist_empty(&bucket->head))
-		return NULL;
-	spin_lock_bh(&bucket->lock);
-	hlist_for_each_entry(flow, &bucket->head, node) {
-		if (flow->net == net && !memcmp(&flow->key, key, sizeof(*key)))
+	guard(rcu)();
+	hlist_for_each_entry_rcu(flow, &bucket->head, node) {
+		if (!xdc_flow_is_of(flow, net, segment))
+			continue;
+		spin_lock_bh(&bucket->lock);
+		if (!flow->dead)
 			return flow;
+		spin_unlock_bh(&bucket->lock);
+		break;
 	}
-	spin_unlock_bh(&bucket->lock);
 	return NULL;
 }
 
-void *xdc_flow_lock(struct xdc_flow *flow)
+void xdc_flow_lock(struct xdc_flow *flow)
 {
 	spin_lock_bh(&flow->bucket->lock);
-	return flow->state;
 }
 
 void xdc_flow_unlock(struct xdc_flow *flow)
@@ -494,20 +509,22 @@ void xdc_flow_remove(struct xdc_flow *flow)
 		xdc_flow_put(flow);
 }
 
-/* Adds one of that state, unless the connection has one. */
-int xdc_flow_add(struct xdc_flows *flows, struct net *net, const struct xdc_segment *segment,
-		 const void *state, unsigned int size)
+/* Adds one of that state for @sk, unless that has one. Returns it with its lock held. */
+struct xdc_flow *xdc_flow_add(struct xdc_flows *flows, struct net *net,
+			      const struct xdc_segment *segment, const struct sock *sk,
+			      const void *state, unsigned int size)
 {
 	struct xdc_flow_bucket *bucket = xdc_flow_bucket(flows, net, &segment->key);
 	struct xdc_flow *flow, *other;
 
 	flow = kzalloc(sizeof(*flow), GFP_ATOMIC | __GFP_NOWARN);
 	if (!flow)
-		return -ENOMEM;
+		return ERR_PTR(-ENOMEM);
 	flow->flows = flows;
 	flow->bucket = bucket;
 	flow->net = net;
 	flow->key = segment->key;
+	flow->bound_dev_if = sk->sk_bound_dev_if;
 	flow->dif = segment->dif;
 	flow->sdif = segment->sdif;
 	refcount_set(&flow->refs, 1);
@@ -517,16 +534,16 @@ int xdc_flow_add(struct xdc_flows *flows, struct net *net, const struct xdc_segm
 
 	spin_lock_bh(&bucket->lock);
 	hlist_for_each_entry(other, &bucket->head, node) {
-		if (other->net == net && !memcmp(&other->key, &flow->key, sizeof(flow->key))) {
+		if (other->net == net && other->bound_dev_if == flow->bound_dev_if &&
+		    !memcmp(&other->key, &flow->key, sizeof(flow->key))) {
 			spin_unlock_bh(&bucket->lock);
 			kfree(flow);
-			return -EEXIST;
+			return ERR_PTR(-EEXIST);
 		}
 	}
 	atomic_inc(&flows->count);
-	hlist_add_head(&flow->node, &bucket->head);
-	spin_unlock_bh(&bucket->lock);
+	hlist_add_head_rcu(&flow->node, &bucket->head);
 	if (!delayed_work_pending(&flows->collect))
 		schedule_delayed_work(&flows->collect, HZ);
-	return 0;
+	return flow;
 }

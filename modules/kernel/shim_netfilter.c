@@ -143,8 +143,11 @@ bool xdc_nf_segment(struct sk_buff *skb, const struct nf_hook_state *state,
 	segment->key.remote_port = in ? tcp->source : tcp->dest;
 	if (!in)
 		sender = xdc_nf_full_sock(skb, state);
-	if (sender)
+	segment->out = !in;
+	if (sender) {
 		xdc_key_of_sock(&segment->key, sender);
+		segment->dif = READ_ONCE(sender->sk_bound_dev_if);
+	}
 	if (in && segment->key.ipv6) {
 		segment->dif = inet6_iif(skb);
 		segment->sdif = inet6_sdif(skb);
@@ -193,11 +196,12 @@ bool xdc_nf_set_dscp(struct sk_buff *skb, u8 dscp)
  * Sends on what a hook has made, past the hooks that come after it: those of the same
  * priority, as conntrack's, too.
  */
-static void xdc_nf_continue(struct sk_buff *skb, const struct nf_hook_state *state)
+static int xdc_nf_continue(struct sk_buff *skb, const struct nf_hook_state *state)
 {
 	struct nf_hook_state copy = *state;
 	const struct nf_hook_entries *hooks;
 	unsigned int i;
+	int ret;
 
 	if (state->pf == NFPROTO_IPV4)
 		hooks = rcu_dereference(state->net->nf.hooks_ipv4[state->hook]);
@@ -207,30 +211,35 @@ static void xdc_nf_continue(struct sk_buff *skb, const struct nf_hook_state *sta
 		if (hooks->hooks[i].priv != xdc_nf_ops[0].priv ||
 		    hooks->hooks[i].hook != xdc_nf_ops[1].hook)
 			continue;
-		if (nf_hook_slow(skb, &copy, hooks, i + 1) != 1)
-			return;
+		ret = nf_hook_slow(skb, &copy, hooks, i + 1);
+		if (ret != 1)
+			return ret;
 		break;
 	}
-	state->okfn(state->net, state->sk, skb);
+	return state->okfn(state->net, state->sk, skb);
 }
 
 /*
  * Sends a burst of segments in two packets: all but the last one, and that, of
- * another DSCP. Returns false if nothing has happened to @skb.
+ * another DSCP. Returns NF_ACCEPT if nothing has happened to @skb. A verdict cannot say
+ * NET_XMIT_CN or NET_XMIT_DROP, so @congested does; if none was sent, TCP gets an error.
  *
  * The burst shares its description with TCP's own copy of it, so it gets a head of
  * its own first. The kernel then cuts it by a segment size for which there are two.
  */
-bool xdc_nf_split_last(struct sk_buff *skb, const struct nf_hook_state *state,
-		       u8 dscp, u8 last_dscp)
+u32 xdc_nf_split_last(struct sk_buff *skb, const struct nf_hook_state *state,
+		      u8 dscp, u8 last_dscp, bool *congested)
 {
 	struct skb_shared_info *shinfo = skb_shinfo(skb);
 	struct sk_buff *segs, *last;
 	unsigned int type, head;
+	bool sent = false;
+	u32 error = 0;
 	u16 size, n;
+	int ret;
 
 	if (pskb_expand_head(skb, 0, 0, GFP_ATOMIC))
-		return false;
+		return NF_ACCEPT;
 	shinfo = skb_shinfo(skb);
 	type = shinfo->gso_type;
 	size = shinfo->gso_size;
@@ -250,7 +259,7 @@ bool xdc_nf_split_last(struct sk_buff *skb, const struct nf_hook_state *state,
 		}
 	}
 	if (IS_ERR_OR_NULL(segs))
-		return false;
+		return NF_ACCEPT;
 	if (n > 2) {
 		shinfo = skb_shinfo(segs);
 		shinfo->gso_type = type;
@@ -268,9 +277,15 @@ bool xdc_nf_split_last(struct sk_buff *skb, const struct nf_hook_state *state,
 	skb_list_walk_safe(segs, skb, last) {
 		skb_mark_not_on_list(skb);
 		xdc_change_dscp(skb, last ? dscp : last_dscp);
-		xdc_nf_continue(skb, state);
+		ret = xdc_nf_continue(skb, state);
+		if (ret > 0)
+			*congested = true;
+		if (!net_xmit_eval(ret))
+			sent = true;
+		else
+			error = ret < 0 ? -ret : ENOBUFS;
 	}
-	return true;
+	return sent ? NF_STOLEN : NF_STOLEN | error << NF_VERDICT_QBITS;
 }
 
 /* Whether its checksum is right, or known to be of no concern. */

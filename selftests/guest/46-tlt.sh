@@ -26,7 +26,7 @@ set_both() { for ns in h1 h2; do in_ns $ns sysctl -qw "$@"; done; }
 count_marks() {
 	tc -n "$1" qdisc replace dev "$2" clsact
 	tc -n "$1" filter del dev "$2" ingress 2>/dev/null
-	for dscp in 0 8 10 12 18 20 26; do
+	for dscp in 0 3 11 15 19 23 27 46; do
 		tc -n "$1" filter add dev "$2" ingress protocol ip prio $((dscp + 1)) \
 			u32 match ip dsfield $((dscp * 4)) 0xfc action pass
 	done
@@ -52,7 +52,7 @@ drop_marked() {
 
 # passes: the marks that came in at r from h1 and from h2, as "DSCP:PACKETS ...".
 passed() {
-	for dscp in 0 8 10 12 18 20 26; do
+	for dscp in 0 3 11 15 19 23 27 46; do
 		packets=$(marked r "$1" $dscp)
 		[ "$packets" = 0 ] || printf '%s:%s ' $dscp "$packets"
 	done
@@ -72,7 +72,7 @@ routed
 set_both net.ipv4.tcp_early_retrans=0 net.ipv4.tcp_congestion_control=cubic
 
 for param in enabled negotiate dscp_data dscp_echo dscp_clock dscp_clock_echo dscp_control dscp_unimportant \
-	fwmark burst_tail clock_mode retry_us max_flows; do
+	fwmark burst_tail clock_mode retry_us max_flows override_dscp; do
 	check "net.tlt.$param exists" in_ns h1 test -f /proc/sys/net/tlt/$param
 done
 refuses "dscp_data refuses 64" "Invalid argument" in_ns h1 sysctl -w net.tlt.dscp_data=64
@@ -93,7 +93,7 @@ in_ns h1 sysctl -qw net.tlt.enabled=1
 count_marks r eth1
 count_marks r eth2
 check "to a peer without TLT data arrive" transfer 10.2.0.1
-matches "of which the SYN alone is marked" "^0:[0-9]+ 10:1 $" "$(passed eth1)"
+matches "of which the SYN alone is marked" "^0:[0-9]+ 11:1 $" "$(passed eth1)"
 matches "and nothing that comes back" "^0:[0-9]+ $" "$(passed eth2)"
 equal "the peer is plain" 1 "$(tlt h1 PeerPlain)"
 equal "no flow takes part" 0 "$(tlt h1 Flows)"
@@ -110,13 +110,13 @@ in_ns h1 sysctl -qw net.tlt.enabled=1
 count_marks r eth1
 count_marks r eth2
 check "to a peer with TLT data arrive" transfer 10.2.0.1
-matches "marked 8, 10, 18 and 26" "^8:[0-9]+ 10:[0-9]+ (18:[0-9]+ )?26:[0-9]+ $" "$(passed eth1)"
-matches "answered 12, 20 and 26" "^12:[0-9]+ (20:[0-9]+ )?26:[0-9]+ $" "$(passed eth2)"
+matches "marked 3, 11, 19 and 27" "^3:[0-9]+ 11:[0-9]+ (19:[0-9]+ )?27:[0-9]+ $" "$(passed eth1)"
+matches "answered 15, 23 and 27" "^15:[0-9]+ (23:[0-9]+ )?27:[0-9]+ $" "$(passed eth2)"
 # Rule 5. The SYN is echoed, too, and the last echoes may come when the connection is gone.
-within "each important packet is echoed" $(($(marked r eth1 10) - 1)) "$(marked r eth1 10)" "$(marked r eth2 12)"
-within "each byte is echoed" $(($(marked r eth1 18) - 1)) "$(marked r eth1 18)" "$(marked r eth2 20)"
+within "each important packet is echoed" $(($(marked r eth1 11) - 1)) "$(marked r eth1 11)" "$(marked r eth2 15)"
+within "each byte is echoed" $(($(marked r eth1 19) - 1)) "$(marked r eth1 19)" "$(marked r eth2 23)"
 # Rule 8: nc cannot write before the ACK is handled that makes room.
-within "a byte goes where nothing else may" 1 1000 "$(marked r eth1 18)"
+within "a byte goes where nothing else may" 1 1000 "$(marked r eth1 19)"
 # Rule 14.
 in_time equal "no D-SACK of a byte reaches the sender" 0 "$(snmp h1 TcpExt TCPDSACKRecv)"
 in_time equal "nothing was repaired" 0 "$(snmp h1 Tcp RetransSegs)"
@@ -132,15 +132,31 @@ in_ns h1 sysctl -qw net.ipv4.tcp_sack=1
 
 # Of two marks with one DSCP the first is meant, so these are no answers.
 plain=$(tlt h1 PeerPlain)
-set_both net.tlt.dscp_echo=10
+set_both net.tlt.dscp_echo=11
 check "where DSCPs are the same data arrive" transfer 10.2.0.1
 equal "and the connection is left alone" $((plain + 1)) "$(tlt h1 PeerPlain)"
-set_both net.tlt.dscp_echo=12
+set_both net.tlt.dscp_echo=15
+
+# What others have set stays: h2 answers with the DSCP of the SYN, which is none of its own.
+in_ns h1 sysctl -qw net.tlt.dscp_data=46
+in_ns h2 sysctl -qw net.ipv4.tcp_reflect_tos=1 net.tlt.negotiate=0
+for override in 0 1; do
+	in_ns h2 sysctl -qw net.tlt.override_dscp=$override
+	count_marks r eth2
+	check "override_dscp $override: data arrive" transfer 10.2.0.1
+	marks=$(passed eth2)
+	case $override in
+	0) matches "a DSCP that others have set stays" "^46:[0-9]+ $" "$marks" ;;
+	1) matches "with override_dscp it is replaced" "^15:[0-9]+ (23:[0-9]+ )?27:[0-9]+ $" "$marks" ;;
+	esac
+done
+in_ns h1 sysctl -qw net.tlt.dscp_data=11
+in_ns h2 sysctl -qw net.ipv4.tcp_reflect_tos=0 net.tlt.negotiate=1 net.tlt.override_dscp=0
 
 # Who agrees has to echo, so a host that has no room does not agree.
 plain=$(tlt h1 PeerPlain) refused=$(tlt h2 TooMany)
 in_ns h2 sysctl -qw net.tlt.max_flows=0
-drop_marked r eth1 8
+drop_marked r eth1 3
 before=$(timeouts h1)
 check "to a host that has no room data arrive" transfer 10.2.0.1
 in_time equal "which has not agreed" "$before" "$(timeouts h1)"
@@ -189,17 +205,71 @@ for queue in noqueue netem; do
 	check "$queue: data of a host in a VRF arrive" eventually same
 	kill $reader $listener 2>/dev/null
 	wait $reader $listener 2>/dev/null
-	within "$queue: with important packets and bytes among them" 2 1000 $(($(marked r eth1 10) + $(marked r eth1 18)))
-	within "$queue: each of which is echoed" $(($(marked r eth1 10) - 1)) $(($(marked r eth1 10) + 1)) "$(marked r eth2 12)"
+	within "$queue: with important packets and bytes among them" 2 1000 $(($(marked r eth1 11) + $(marked r eth1 19)))
+	within "$queue: each of which is echoed" $(($(marked r eth1 11) - 1)) $(($(marked r eth1 11) + 1)) "$(marked r eth2 15)"
 done
+
+# Another VRF has the same addresses, as tenants do, and h3 the address of h2.
+ip netns add h3
+ip -n h1 link add blue type vrf table 11
+ip -n h1 link set blue up
+ip link add eth3 netns h1 type veth peer name eth0 netns h3
+ip -n h1 link set eth3 master blue
+ip -n h1 addr add 10.1.0.1/24 dev eth3
+ip -n h1 link set eth3 up
+ip -n h1 route add default via 10.1.0.2 dev eth3 table 11
+ip -n h3 link set lo up
+ip -n h3 addr add 10.1.0.2/24 dev eth0
+ip -n h3 addr add 10.2.0.1/32 dev lo
+ip -n h3 link set eth0 up
+ip -n h3 route add 10.1.0.1/32 dev eth0 src 10.2.0.1
+in_ns h3 sysctl -qw net.tlt.enabled=1
+readers=''
+for host in h2 h3; do
+	in_ns $host sysctl -qw net.ipv4.ip_local_port_range="4000 4000"
+	ip netns exec h1 nc -l -p 5004 </tmp/sent >/dev/null &
+	readers="$readers $!"
+	eventually listens h1 5004
+	in_ns $host nc 10.1.0.1 5004 <&9 >/tmp/received.$host &
+	readers="$readers $!"
+	check "$host: data arrive in its VRF" eventually cmp /tmp/sent /tmp/received.$host
+done
+equal "connections of the same ports in two VRFs have a flow each" 2 \
+	"$(in_ns h1 grep -c '^10.1.0.1:5004 10.2.0.1:4000 ' /proc/net/tlt)"
+# shellcheck disable=SC2086
+kill $readers 2>/dev/null
+# shellcheck disable=SC2086
+wait $readers 2>/dev/null
+in_ns h2 sysctl -qw net.ipv4.ip_local_port_range="32768 60999"
+ip -n h1 link del blue
+ip netns del h3
 in_ns h1 sysctl -qw net.ipv4.tcp_l3mdev_accept=0
 ip -n h1 link set eth0 nomaster
 ip -n h1 link del red
 ip -n h1 route add default via 10.1.0.2
 
+# A queue of the host drops all data for a while. TCP hears of it for a burst that was cut in two, too: it was not sent.
+tc -n r qdisc add dev eth2 root netem rate 5mbit limit 1000
+before=$(snmp h1 Tcp RetransSegs)
+receive h2 /tmp/received
+in_ns h1 nc 10.2.0.1 5001 </tmp/sent &
+sender=$!
+sleep 0.1
+tc -n h1 qdisc add dev eth0 clsact
+tc -n h1 filter add dev eth0 egress protocol ip prio 1 u32 match u16 0 0xff00 at 2 action pass
+split=$(tlt h1 GsoSplit)
+tc -n h1 filter add dev eth0 egress protocol ip prio 2 u32 match u32 0 0 action drop
+sleep 0.4
+within "the host drops bursts that were cut in two" $((split + 1)) 1000000 "$(tlt h1 GsoSplit)"
+tc -n h1 qdisc del dev eth0 clsact
+wait $sender $receiver
+check "then data arrive" cmp /tmp/sent /tmp/received
+in_time equal "and what was dropped there is not sent again" "$before" "$(snmp h1 Tcp RetransSegs)"
+tc -n r qdisc del dev eth2 root
+
 # Each packet that may be lost is lost: what arrives are important packets, one each round trip.
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=60 2>/dev/null
-drop_marked r eth1 8
+drop_marked r eth1 3
 before=$(timeouts h1)
 check "data arrive where all unimportant packets are lost" transfer 10.2.0.1
 in_time equal "no timeout where all unimportant packets are lost" "$before" "$(timeouts h1)"
@@ -213,7 +283,7 @@ port() { in_ns r xdc qdisc replace dev eth2 root phantom limit 1mb rate 100mbit 
 drops() { in_ns r xdc qdisc show -s dev eth2 | awk -v name="drops_$1" '$1 == name { print $2 }'; }
 modprobe sch_phantom
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=14 2>/dev/null
-check "a port that drops unimportant packets" port 0:red,8:red
+check "a port that drops unimportant packets" port 0:red,3:red
 set_both net.tlt.enabled=0
 before=$(timeouts h1)
 check "without TLT data arrive" transfer 10.2.0.1
@@ -279,7 +349,7 @@ check "which arrives" cmp /tmp/sent /tmp/received
 rm -f /tmp/go
 paused 10.2.0.1 "10\\.1\\.0\\.1:[0-9]+" "10\\.2\\.0\\.1:5001"
 in_ns h2 sysctl -qw net.tlt.enabled=0
-drop_marked r eth1 8
+drop_marked r eth1 3
 before=$(timeouts h1) given_up=$(tlt h1 Fallback)
 touch /tmp/go
 wait $sender $receiver
@@ -305,7 +375,7 @@ all_arrived() {
 	for i in $(seq "$1"); do cmp /tmp/sent /tmp/received.$i || return 1; done
 }
 
-in_ns r xdc qdisc add dev eth2 root phantom limit 300kb rate 50mbit mark none red-limit 60kb dscp-color 8:red gso split
+in_ns r xdc qdisc add dev eth2 root phantom limit 300kb rate 50mbit mark none red-limit 60kb dscp-color 3:red gso split
 start_flows 30
 in_time within "many flows take part" 5 100 "$(tlt h1 Flows)"
 check "rmmod while they live" rmmod tlt

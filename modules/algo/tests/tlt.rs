@@ -504,6 +504,29 @@ fn marks_are_found_by_their_dscp() {
     assert_eq!(Mark::of(46, &params()), None);
 }
 
+#[test]
+fn defaults_are_of_local_use_and_replace_nobodys_mark() {
+    for mark in Mark::ALL {
+        assert_eq!(mark.dscp(&params()) & 0b11, 0b11);
+        assert!(Mark::may_replace(mark.dscp(&params()), &params()));
+    }
+    assert!(Mark::may_replace(0, &params()));
+    assert!(!Mark::may_replace(46, &params()));
+    let asked = Params {
+        override_dscp: 1,
+        ..params()
+    };
+    assert!(Mark::may_replace(46, &asked));
+}
+
+#[test]
+fn a_full_queue_of_the_host_makes_the_window_smaller_once() {
+    let mut flow = in_flight();
+    flow.on_congestion();
+    assert_eq!(flow.poll(&params(), &unacked()), Some(Action::Reduce));
+    assert_eq!(flow.poll(&params(), &unacked()), None);
+}
+
 /// Rule 10 against the authors' simulator, which keeps a list for each round: a round ends with its
 /// important packet, and the echo of that proves lost what the rounds up to it still hold. Packets of
 /// one time are in the order of their sequence numbers, as those are that TCP sends at once.

@@ -29,11 +29,11 @@ const MODULE: &str = "tlt";
 const STAT: &str = "/proc/net/tlt_stat";
 
 /// DSCPs of docs/tlt.md.
-const DATA: u8 = 10;
-const ECHO: u8 = 12;
-const CLOCK: u8 = 18;
-const CLOCK_ECHO: u8 = 20;
-const UNIMPORTANT: u8 = 8;
+const DATA: u8 = 11;
+const ECHO: u8 = 15;
+const CLOCK: u8 = 19;
+const CLOCK_ECHO: u8 = 23;
+const UNIMPORTANT: u8 = 3;
 
 /// A counter of a host.
 fn tlt(host: &Netns, name: &str) -> Result<u64> {
@@ -59,7 +59,7 @@ fn lossy_port() -> Options {
         mark: Some(Mark::None),
         red_limit_bytes: Some(60_000),
         color_source: Some(ColorSource::Dscp),
-        dscp_red: Some(1 << 8),
+        dscp_red: Some(1 << UNIMPORTANT),
         dscp_yellow: Some(0),
         ..Default::default()
     }
