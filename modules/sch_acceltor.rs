@@ -33,6 +33,8 @@
 //! 11. Bursts are split into their segments: a burst would not end with the day.
 //! 12. After a packet for the circuit switch the packet network has its turn: a device asks for a packet whenever it
 //!     has room, and where its circuit is slower than `ocs-rate` mice would wait for the end of the day.
+//! 13. The kernel gets one packet at a time. Of several the device may take the first only, and would get the others
+//!     when it has room: by night, or in another rack's day.
 
 use kernel::prelude::*;
 
@@ -953,6 +955,8 @@ impl Qdisc for Port {
         }
         let mut options = Options::new();
         options.read(&request, extack)?;
+        // Decision 13.
+        qdisc.send_singly();
         let config = Config::new(&options);
         let state = State {
             tables: Tables::new(&options)?,

@@ -115,6 +115,15 @@ bool xdc_qdisc_is_root(const struct Qdisc *sch)
 	return sch->parent == TC_H_ROOT;
 }
 
+/*
+ * With this flag dequeue_skb() takes a second packet only within the byte limit of transmit queue 0. It is 0 if
+ * nothing is sent there, so that each packet is asked for when it can be sent. Under RTNL, before @sch is attached.
+ */
+void xdc_qdisc_send_singly(struct Qdisc *sch)
+{
+	sch->flags |= TCQ_F_ONETXQUEUE;
+}
+
 unsigned int xdc_qdisc_tx_queues(const struct Qdisc *sch)
 {
 	return qdisc_dev(sch)->real_num_tx_queues;

@@ -284,6 +284,22 @@ equal "while the packet network's queue is busy elephants leave" $((before + 1))
 nic slow_us 0
 sleep 2
 
+# A packet takes its transmit queue 100 ms, of a day of 300 ms. The kernel asks for several packets at a time.
+nic slow_us 100000
+left() { ip -s link show nic0 | awk '/TX:/ { getline; print $2; exit }'; }
+port racks 2 prefix 10.9.1.0/24=1 day 300ms night 300ms ocs-rate 80gbit policy blocking
+at 600 400
+start=$(left)
+elephants 10
+at 600 320
+before=$(left)
+within "elephants leave by day" 2 4 $((before - start))
+at 600 580
+equal "what the circuit's queue did not take by day does not leave by night" "$before" "$(left)"
+sleep 2
+equal "and leaves later" 10 "$(nic_stat packets_circuit)"
+nic slow_us 0
+
 # Days follow each other.
 port day 100ms night 0ns rtt 1s k 2
 at 200 110

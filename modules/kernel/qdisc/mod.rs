@@ -85,6 +85,12 @@ impl<T: Qdisc> RtnlQdisc<'_, T> {
         unsafe { bindings::xdc_qdisc_is_root(self.sch.as_ptr()) }
     }
 
+    /// Has the kernel ask for one packet at a time, if none is sent by transmit queue 0. In [`Qdisc::init`].
+    pub(crate) fn send_singly(&mut self) {
+        // SAFETY: `sch` is a qdisc, whose flags RTNL guards.
+        unsafe { bindings::xdc_qdisc_send_singly(self.sch.as_ptr()) }
+    }
+
     /// Transmit queues of the device that are in use.
     pub(crate) fn tx_queues(&self) -> u32 {
         // SAFETY: By the type invariants, under RTNL.
