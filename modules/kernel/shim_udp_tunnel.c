@@ -8,12 +8,14 @@
 
 #include <linux/ethtool.h>
 #include <linux/hrtimer.h>
+#include <linux/icmpv6.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/netdevice.h>
 #include <linux/proc_fs.h>
 #include <linux/seq_file.h>
 #include <linux/skbuff.h>
+#include <net/icmp.h>
 #include <net/inet_ecn.h>
 #include <net/ip.h>
 #include <net/ip_tunnels.h>
@@ -29,6 +31,8 @@
 #define XDC_TUNNEL_OVERHEAD (sizeof(struct iphdr) + sizeof(struct udphdr) + XDC_TUNNEL_HEADER)
 /* And two bytes that a parity is longer than the longest packet. */
 #define XDC_TUNNEL_MTU_LESS (XDC_TUNNEL_OVERHEAD + 2)
+/* Every IPv4 host takes packets of this length (RFC 791). */
+#define XDC_TUNNEL_MIN_MTU 576
 
 static const struct xdc_tunnel_ops *xdc_tunnel_ops;
 static unsigned int xdc_tunnel_net_id;
@@ -54,6 +58,8 @@ struct xdc_tunnel {
 	struct sk_buff_head up;
 	/* The module's; NULL: the device is down. */
 	void *state;
+	/* Longest packet inside that the route of the last packet outside carries; 0: none was sent. */
+	unsigned int path_mtu;
 	u64 due_us;
 	u64 counters[XDC_TUNNEL_COUNTERS];
 };
@@ -209,6 +215,8 @@ static void xdc_tunnel_send_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 	__be16 port = htons(cb.port);
 	struct rtable *rt;
 	__be32 from;
+	__be16 df;
+	u32 mtu;
 
 	if (!sk)
 		goto drop;
@@ -217,6 +225,8 @@ static void xdc_tunnel_send_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 		DEV_STATS_INC(tunnel->dev, tx_carrier_errors);
 		goto drop;
 	}
+	mtu = dst_mtu(&rt->dst);
+	WRITE_ONCE(tunnel->path_mtu, mtu - XDC_TUNNEL_MTU_LESS);
 	skb_scrub_packet(skb, !net_eq(tunnel->net, dev_net(tunnel->dev)));
 	/* Of the flow inside, which a router behind a veth would take for that of the ports. */
 	skb_clear_hash(skb);
@@ -232,9 +242,11 @@ static void xdc_tunnel_send_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 	/* Without bytes behind the inner header it would be counted as dropped. */
 	if (skb->len == sizeof(cb.header))
 		skb_set_inner_network_header(skb, 0);
+	/* Fragments carry a packet that is too long for the path: its parities have these bytes, too. */
+	df = skb->len + XDC_TUNNEL_OVERHEAD - XDC_TUNNEL_HEADER <= mtu ? htons(IP_DF) : 0;
 	udp_tunnel_xmit_skb(rt, sk, skb, from, tunnel->config.remote,
 			    cb.is_capable ? INET_ECN_ECT_0 : INET_ECN_NOT_ECT,
-			    ip4_dst_hoplimit(&rt->dst), htons(IP_DF), port, tunnel->config.port,
+			    ip4_dst_hoplimit(&rt->dst), df, port, tunnel->config.port,
 			    !net_eq(tunnel->net, dev_net(tunnel->dev)), false, 0);
 	return;
 drop:
@@ -375,6 +387,28 @@ static enum hrtimer_restart xdc_tunnel_timer(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
+/*
+ * Whether the path carries a packet; else its sender learns the MTU, as tnl_update_pmtu() does it. The
+ * MTU inside stays above a minimum, so that a forged ICMP error does no more harm than fragments.
+ */
+static bool xdc_tunnel_fits(struct xdc_tunnel *tunnel, struct sk_buff *skb)
+{
+	u32 mtu = READ_ONCE(tunnel->path_mtu);
+	bool is_ipv4 = skb->protocol == htons(ETH_P_IP);
+
+	mtu = max_t(u32, mtu, is_ipv4 ? XDC_TUNNEL_MIN_MTU : IPV6_MIN_MTU);
+	if (skb->len <= mtu || !READ_ONCE(tunnel->path_mtu))
+		return true;
+	skb_dst_update_pmtu_no_confirm(skb, mtu);
+	if (!is_ipv4)
+		icmpv6_ndo_send(skb, ICMPV6_PKT_TOOBIG, 0, mtu);
+	else if (ip_hdr(skb)->frag_off & htons(IP_DF))
+		icmp_ndo_send(skb, ICMP_DEST_UNREACH, ICMP_FRAG_NEEDED, htonl(mtu));
+	else
+		return true;
+	return false;
+}
+
 static netdev_tx_t xdc_tunnel_xmit(struct sk_buff *skb, struct net_device *dev)
 {
 	struct xdc_tunnel *tunnel = netdev_priv(dev);
@@ -393,6 +427,10 @@ static netdev_tx_t xdc_tunnel_xmit(struct sk_buff *skb, struct net_device *dev)
 	if (skb_linearize(skb) ||
 	    (skb->ip_summed == CHECKSUM_PARTIAL && skb_checksum_help(skb)))
 		goto drop;
+	if (!pskb_inet_may_pull(skb) || !xdc_tunnel_fits(tunnel, skb))
+		goto drop;
+	/* A copy may be kept for seconds, and would keep the device. */
+	skb_dst_drop(skb);
 	rcu_read_lock();
 	if (!xdc_tunnel_begin(tunnel, &out)) {
 		rcu_read_unlock();
@@ -497,6 +535,7 @@ static int xdc_tunnel_open(struct net_device *dev)
 	}
 	spin_lock_bh(&tunnel->lock);
 	tunnel->due_us = 0;
+	tunnel->path_mtu = 0;
 	tunnel->state = state;
 	spin_unlock_bh(&tunnel->lock);
 	rcu_assign_pointer(tunnel->sk, sock->sk);
@@ -525,10 +564,12 @@ static int xdc_tunnel_stop(struct net_device *dev)
 	return 0;
 }
 
-/* The module has memory for packets of one length. */
+/* While it is up the module has memory for packets of the length that it had when it went up. */
 static int xdc_tunnel_change_mtu(struct net_device *dev, int mtu)
 {
-	if (netif_running(dev))
+	const struct xdc_tunnel *tunnel = netdev_priv(dev);
+
+	if (netif_running(dev) && mtu > tunnel->config.mtu)
 		return -EBUSY;
 	WRITE_ONCE(dev->mtu, mtu);
 	return 0;
@@ -598,6 +639,8 @@ static void xdc_tunnel_setup(struct net_device *dev)
 	dev->type = ARPHRD_NONE;
 	dev->flags = IFF_POINTOPOINT | IFF_NOARP | IFF_MULTICAST;
 	dev->priv_flags |= IFF_NO_QUEUE;
+	/* The route inside learns the path's MTU. */
+	netif_keep_dst(dev);
 	dev->needed_headroom = XDC_TUNNEL_OVERHEAD;
 	dev->lltx = true;
 	dev->pcpu_stat_type = NETDEV_PCPU_STAT_DSTATS;

@@ -89,7 +89,7 @@ ip -n h1 link set u0 up
 check "and has one again" eventually pings 1
 refuses "what both ends agreed on stays" "only paths" ip -n h1 link change u0 type unorc fec off
 refuses "and so does the peer" "only paths" ip -n h1 link change u0 type unorc remote 10.9.0.3
-refuses "its MTU stays while it is up" "busy" ip -n h1 link set u0 mtu 1000
+refuses "its MTU stays below that which it went up with" "busy" ip -n h1 link set u0 mtu 1500
 untunnel
 
 for paths in ecmp rps ops plb unolb reps reps-paper bitmap; do
