@@ -319,6 +319,9 @@ struct xdc_tunnel_config {
 	u32 timer_us, flush_us;
 	u8 channels;
 	u16 window;
+	/* Of packets outside. */
+	u32 fwmark;
+	u8 tos, ttl, df;
 };
 
 /*

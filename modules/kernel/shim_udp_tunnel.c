@@ -34,7 +34,11 @@
 /* Every IPv4 host takes packets of this length (RFC 791). */
 #define XDC_TUNNEL_MIN_MTU 576
 
+/* Tunnels may be this deep in others, as IPv6 has it (RFC 2473, 4.1.1). */
+#define XDC_TUNNEL_NESTED 4
+
 static const struct xdc_tunnel_ops *xdc_tunnel_ops;
+static struct rtnl_link_ops xdc_tunnel_link_ops;
 static unsigned int xdc_tunnel_net_id;
 
 /* Devices by the namespace of their sockets. */
@@ -58,6 +62,9 @@ struct xdc_tunnel {
 	struct sk_buff_head up;
 	/* The module's; NULL: the device is down. */
 	void *state;
+	/* Tunnels that packets outside were in, too, by jiffies "nested_at". */
+	unsigned int nested;
+	unsigned long nested_at;
 	/* Longest packet inside that the route of the last packet outside carries; 0: none was sent. */
 	unsigned int path_mtu;
 	u64 due_us;
@@ -70,30 +77,12 @@ struct xdc_tunnel_out {
 	struct sk_buff_head down;
 };
 
-/*
- * Tunnels whose packets this CPU is sending now, innermost first. With BH off nobody else changes the
- * chain, so its ends, which are on the stack, are there. Under PREEMPT_RT others may, so there is none.
- */
-struct xdc_tunnel_sending {
-	const struct xdc_tunnel *tunnel;
-	struct xdc_tunnel_sending *outer;
-};
-static DEFINE_PER_CPU(struct xdc_tunnel_sending *, xdc_tunnel_sending);
-
-static bool xdc_tunnel_is_sending(const struct xdc_tunnel *tunnel)
-{
-	const struct xdc_tunnel_sending *sending = this_cpu_read(xdc_tunnel_sending);
-
-	while (sending && sending->tunnel != tunnel)
-		sending = sending->outer;
-	return sending;
-}
-
 struct xdc_tunnel_cb {
 	u8 header[XDC_TUNNEL_HEADER];
 	u16 port;
 	bool is_capable;
-	bool is_marked;
+	/* ECN outside a packet that came. */
+	u8 ecn;
 };
 
 static struct xdc_tunnel_cb *xdc_tunnel_cb(struct sk_buff *skb)
@@ -113,7 +102,6 @@ struct sk_buff *xdc_tunnel_make(struct xdc_tunnel_out *out, unsigned int len)
 	skb_reserve(skb, room);
 	skb_put_zero(skb, len);
 	skb->dev = out->tunnel->dev;
-	skb->protocol = htons(ETH_P_IP);
 	skb_reset_network_header(skb);
 	return skb;
 }
@@ -152,7 +140,8 @@ void xdc_tunnel_deliver(struct xdc_tunnel_out *out, struct sk_buff *skb, bool is
 		kfree_skb(skb);
 		return;
 	}
-	xdc_tunnel_cb(skb)->is_marked = is_marked;
+	if (is_marked)
+		xdc_tunnel_cb(skb)->ecn = INET_ECN_CE;
 	__skb_queue_tail(&tunnel->up, skb);
 }
 
@@ -198,57 +187,110 @@ void xdc_tunnel_cut(struct sk_buff *skb, unsigned int start, unsigned int len)
 }
 
 static struct rtable *xdc_tunnel_route(struct xdc_tunnel *tunnel, struct sk_buff *skb, __be16 port,
-				       __be32 *from)
+				       u8 tos, __be32 *from)
 {
 	struct ip_tunnel_key key = {};
 
 	key.u.ipv4.src = tunnel->config.local;
 	key.u.ipv4.dst = tunnel->config.remote;
 	return udp_tunnel_dst_lookup(skb, tunnel->dev, tunnel->net, 0, from, &key, port,
-				     tunnel->config.port, 0, NULL);
+				     tunnel->config.port, tos, NULL);
+}
+
+/* Whether a packet outside, of which "fits" says that its route carries it, has DF. */
+static bool xdc_tunnel_has_df(const struct xdc_tunnel_config *config, const struct sk_buff *skb,
+			      bool fits)
+{
+	switch (READ_ONCE(config->df)) {
+	case UNORC_DF_UNSET:
+		return false;
+	case UNORC_DF_INHERIT:
+		if (skb->protocol == htons(ETH_P_IP))
+			return fits && ip_hdr(skb)->frag_off & htons(IP_DF);
+	}
+	return fits;
+}
+
+/*
+ * Whether a route outside leads into too many tunnels. Tunnels that are in each other
+ * count up. A count is void after a second, in which the routes may have changed.
+ */
+static bool xdc_tunnel_is_nested(struct xdc_tunnel *tunnel, const struct net_device *dev)
+{
+	const struct xdc_tunnel *lower = netdev_priv(dev);
+	unsigned int nested = 0;
+
+	if (dev->rtnl_link_ops == &xdc_tunnel_link_ops) {
+		nested = 1;
+		if (time_before(jiffies, READ_ONCE(lower->nested_at) + HZ))
+			nested += READ_ONCE(lower->nested);
+	}
+	WRITE_ONCE(tunnel->nested, min(nested, XDC_TUNNEL_NESTED));
+	WRITE_ONCE(tunnel->nested_at, jiffies);
+	return nested > XDC_TUNNEL_NESTED;
+}
+
+static void xdc_tunnel_loop(struct net_device *dev)
+{
+	DEV_STATS_INC(dev, collisions);
+	net_warn_ratelimited("%s: routing loop\n", dev->name);
 }
 
 static void xdc_tunnel_send_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 {
+	const struct xdc_tunnel_config *config = &tunnel->config;
+	bool xnet = !net_eq(tunnel->net, dev_net(tunnel->dev));
 	struct xdc_tunnel_cb cb = *xdc_tunnel_cb(skb);
 	struct sock *sk = rcu_dereference(tunnel->sk);
+	u8 tos = READ_ONCE(config->tos);
 	__be16 port = htons(cb.port);
 	struct rtable *rt;
+	int inside;
 	__be32 from;
-	__be16 df;
+	bool has_df;
 	u32 mtu;
 
 	if (!sk)
 		goto drop;
-	rt = xdc_tunnel_route(tunnel, skb, port, &from);
+	/* A packet of ours has none inside. */
+	inside = skb_get_dsfield(skb);
+	if (inside < 0)
+		inside = cb.is_capable ? INET_ECN_ECT_0 : INET_ECN_NOT_ECT;
+	tos = INET_ECN_encapsulate(tos & UNORC_TOS_INHERIT ? inside : tos, inside);
+	skb_scrub_packet(skb, xnet);
+	/* The mark inside, which a container may set, chooses no route outside. */
+	skb->mark = READ_ONCE(config->fwmark);
+	rt = xdc_tunnel_route(tunnel, skb, port, tos, &from);
 	if (IS_ERR(rt)) {
 		DEV_STATS_INC(tunnel->dev, tx_carrier_errors);
 		goto drop;
 	}
+	if (xdc_tunnel_is_nested(tunnel, rt->dst.dev)) {
+		xdc_tunnel_loop(tunnel->dev);
+		goto put;
+	}
 	mtu = dst_mtu(&rt->dst);
 	WRITE_ONCE(tunnel->path_mtu, mtu - XDC_TUNNEL_MTU_LESS);
-	skb_scrub_packet(skb, !net_eq(tunnel->net, dev_net(tunnel->dev)));
+	/* Fragments carry a packet that is too long: its parities have these bytes, too. */
+	has_df = xdc_tunnel_has_df(config, skb, skb->len + XDC_TUNNEL_OVERHEAD <= mtu);
 	/* Of the flow inside, which a router behind a veth would take for that of the ports. */
 	skb_clear_hash(skb);
 	if (skb_cow_head(skb, LL_RESERVED_SPACE(rt->dst.dev) + rt->dst.header_len +
 			 XDC_TUNNEL_OVERHEAD) ||
-	    udp_tunnel_handle_offloads(skb, true)) {
-		ip_rt_put(rt);
-		goto drop;
-	}
+	    udp_tunnel_handle_offloads(skb, true))
+		goto put;
 	skb_set_inner_network_header(skb, 0);
 	skb_set_inner_protocol(skb, skb->protocol);
 	memcpy(__skb_push(skb, sizeof(cb.header)), cb.header, sizeof(cb.header));
 	/* Without bytes behind the inner header it would be counted as dropped. */
 	if (skb->len == sizeof(cb.header))
 		skb_set_inner_network_header(skb, 0);
-	/* Fragments carry a packet that is too long for the path: its parities have these bytes, too. */
-	df = skb->len + XDC_TUNNEL_OVERHEAD - XDC_TUNNEL_HEADER <= mtu ? htons(IP_DF) : 0;
-	udp_tunnel_xmit_skb(rt, sk, skb, from, tunnel->config.remote,
-			    cb.is_capable ? INET_ECN_ECT_0 : INET_ECN_NOT_ECT,
-			    ip4_dst_hoplimit(&rt->dst), df, port, tunnel->config.port,
-			    !net_eq(tunnel->net, dev_net(tunnel->dev)), false, 0);
+	udp_tunnel_xmit_skb(rt, sk, skb, from, config->remote, tos,
+			    READ_ONCE(config->ttl) ?: ip4_dst_hoplimit(&rt->dst),
+			    has_df ? htons(IP_DF) : 0, port, config->port, false, false, 0);
 	return;
+put:
+	ip_rt_put(rt);
 drop:
 	DEV_STATS_INC(tunnel->dev, tx_errors);
 	kfree_skb(skb);
@@ -268,23 +310,15 @@ static void xdc_tunnel_deliver_one(struct xdc_tunnel *tunnel, struct sk_buff *sk
 	skb_reset_network_header(skb);
 	if (!pskb_inet_may_pull(skb))
 		goto bad;
-	if (xdc_tunnel_cb(skb)->is_marked) {
-		/* RFC 6040; a copy of the packet may be kept for decoding. */
-		if (skb_ensure_writable(skb, skb->protocol == htons(ETH_P_IP) ?
-					sizeof(struct iphdr) : sizeof(struct ipv6hdr)) ||
-		    !INET_ECN_set_ce(skb)) {
-			DEV_STATS_INC(dev, rx_frame_errors);
-			goto bad;
-		}
-	}
-	/*
-	 * A copy may be kept for decoding, and neither who decapsulates what is inside, nor a qdisc that marks, nor GRO copies
-	 * a clone before it writes to it.
-	 */
+	/* A copy may be kept for decoding. Nobody from here on copies a clone before it writes to it. */
 	if (skb_unclone(skb, GFP_ATOMIC | __GFP_NOWARN)) {
 		dev_dstats_rx_dropped(dev);
 		kfree_skb(skb);
 		return;
+	}
+	if (INET_ECN_decapsulate(skb, xdc_tunnel_cb(skb)->ecn, skb_get_dsfield(skb)) > 1) {
+		DEV_STATS_INC(dev, rx_frame_errors);
+		goto bad;
 	}
 	memset(skb->cb, 0, sizeof(skb->cb));
 	/* Of the packet outside, whose port is another one each time. */
@@ -347,7 +381,6 @@ static bool xdc_tunnel_begin(struct xdc_tunnel *tunnel, struct xdc_tunnel_out *o
 /* Frees the lock, and does what was decided. With BH off and in an RCU section. */
 static void xdc_tunnel_end(struct xdc_tunnel *tunnel, struct xdc_tunnel_out *out, u64 due_us)
 {
-	struct xdc_tunnel_sending sending = { tunnel, this_cpu_read(xdc_tunnel_sending) };
 	bool is_up = !skb_queue_empty(&tunnel->up);
 	struct sk_buff *skb;
 
@@ -357,12 +390,8 @@ static void xdc_tunnel_end(struct xdc_tunnel *tunnel, struct xdc_tunnel_out *out
 			      HRTIMER_MODE_ABS_SOFT);
 	}
 	spin_unlock(&tunnel->lock);
-	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
-		this_cpu_write(xdc_tunnel_sending, &sending);
 	while ((skb = __skb_dequeue(&out->down)))
 		xdc_tunnel_send_one(tunnel, skb);
-	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
-		this_cpu_write(xdc_tunnel_sending, sending.outer);
 	if (is_up)
 		napi_schedule(&tunnel->napi);
 }
@@ -387,6 +416,49 @@ static enum hrtimer_restart xdc_tunnel_timer(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
+/* The UDP header of an IP packet of which "len" bytes are there, and the bytes behind it. */
+static const struct udphdr *xdc_tunnel_udp(const void *packet, unsigned int len, unsigned int *behind)
+{
+	const struct ipv6hdr *ipv6 = packet;
+	const struct iphdr *ip = packet;
+	unsigned int before = sizeof(*ip);
+
+	if (len < sizeof(*ipv6) + sizeof(struct udphdr))
+		return NULL;
+	if (ip->version == 6) {
+		before = sizeof(*ipv6);
+		if (ipv6->nexthdr != IPPROTO_UDP || ntohs(ipv6->payload_len) != len - before)
+			return NULL;
+	} else if (ip->version != 4 || ip->ihl != 5 || ip->protocol != IPPROTO_UDP ||
+		   ntohs(ip->tot_len) != len) {
+		return NULL;
+	}
+	*behind = len - before - sizeof(struct udphdr);
+	return packet + before;
+}
+
+/* Whether a packet was in this tunnel before: routes may loop over queues, namespaces and hosts. */
+static bool xdc_tunnel_loops(const struct xdc_tunnel *tunnel, const struct sk_buff *skb)
+{
+	unsigned int len = skb->len, depth;
+	const void *packet = skb->data;
+	const struct udphdr *udp;
+
+	for (depth = 0; depth <= XDC_TUNNEL_NESTED; depth++) {
+		const struct iphdr *ip = packet;
+
+		udp = xdc_tunnel_udp(packet, len, &len);
+		if (!udp || len < XDC_TUNNEL_HEADER)
+			return false;
+		if (ip->version == 4 && ip->saddr == tunnel->config.local &&
+		    ip->daddr == tunnel->config.remote && udp->dest == tunnel->config.port)
+			return true;
+		packet = (const void *)(udp + 1) + XDC_TUNNEL_HEADER;
+		len -= XDC_TUNNEL_HEADER;
+	}
+	return true;
+}
+
 /*
  * Whether the path carries a packet; else its sender learns the MTU, as tnl_update_pmtu() does it. The
  * MTU inside stays above a minimum, so that a forged ICMP error does no more harm than fragments.
@@ -397,7 +469,8 @@ static bool xdc_tunnel_fits(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 	bool is_ipv4 = skb->protocol == htons(ETH_P_IP);
 
 	mtu = max_t(u32, mtu, is_ipv4 ? XDC_TUNNEL_MIN_MTU : IPV6_MIN_MTU);
-	if (skb->len <= mtu || !READ_ONCE(tunnel->path_mtu))
+	if (skb->len <= mtu || !READ_ONCE(tunnel->path_mtu) ||
+	    READ_ONCE(tunnel->config.df) == UNORC_DF_UNSET)
 		return true;
 	skb_dst_update_pmtu_no_confirm(skb, mtu);
 	if (!is_ipv4)
@@ -417,11 +490,6 @@ static netdev_tx_t xdc_tunnel_xmit(struct sk_buff *skb, struct net_device *dev)
 
 	if (skb->protocol != htons(ETH_P_IP) && skb->protocol != htons(ETH_P_IPV6))
 		goto drop;
-	/* A loop of routes. Each round would make parities, and send again, so it would feed itself. */
-	if (xdc_tunnel_is_sending(tunnel)) {
-		net_crit_ratelimited("%s: what it sends comes back to it\n", dev->name);
-		goto drop;
-	}
 	__skb_pull(skb, skb_network_offset(skb));
 	/* The code is over the packet as it will arrive. */
 	if (skb_linearize(skb) ||
@@ -429,6 +497,10 @@ static netdev_tx_t xdc_tunnel_xmit(struct sk_buff *skb, struct net_device *dev)
 		goto drop;
 	if (!pskb_inet_may_pull(skb) || !xdc_tunnel_fits(tunnel, skb))
 		goto drop;
+	if (xdc_tunnel_loops(tunnel, skb)) {
+		xdc_tunnel_loop(dev);
+		goto drop;
+	}
 	/* A copy may be kept for seconds, and would keep the device. */
 	skb_dst_drop(skb);
 	rcu_read_lock();
@@ -451,7 +523,7 @@ static int xdc_tunnel_receive(struct sock *sk, struct sk_buff *skb)
 	struct xdc_tunnel *tunnel = rcu_dereference_sk_user_data(sk);
 	u64 now_us = xdc_tunnel_now_us();
 	struct xdc_tunnel_out out;
-	bool is_marked;
+	u8 ecn;
 
 	if (!tunnel)
 		goto drop;
@@ -459,7 +531,7 @@ static int xdc_tunnel_receive(struct sock *sk, struct sk_buff *skb)
 		DEV_STATS_INC(tunnel->dev, rx_errors);
 		goto drop;
 	}
-	is_marked = INET_ECN_is_ce(ip_hdr(skb)->tos);
+	ecn = ip_hdr(skb)->tos & INET_ECN_MASK;
 	skb_orphan(skb);
 	if (iptunnel_pull_header(skb, sizeof(struct udphdr), htons(ETH_P_IP),
 				 !net_eq(tunnel->net, dev_net(tunnel->dev))) ||
@@ -468,10 +540,12 @@ static int xdc_tunnel_receive(struct sock *sk, struct sk_buff *skb)
 		goto drop;
 	}
 	skb->ip_summed = CHECKSUM_NONE;
+	xdc_tunnel_cb(skb)->ecn = ecn;
 	if (!xdc_tunnel_begin(tunnel, &out))
 		goto drop;
 	xdc_tunnel_end(tunnel, &out,
-		       xdc_tunnel_ops->receive(tunnel->state, &out, skb, is_marked, now_us));
+		       xdc_tunnel_ops->receive(tunnel->state, &out, skb, INET_ECN_is_ce(ecn),
+					       now_us));
 	return 0;
 drop:
 	kfree_skb(skb);
@@ -658,6 +732,10 @@ static const struct nla_policy xdc_tunnel_policy[IFLA_UNORC_MAX + 1] = {
 	[IFLA_UNORC_FLUSH]	= NLA_POLICY_RANGE(NLA_U32, 1, 30000),
 	[IFLA_UNORC_CHANNELS]	= { .type = NLA_U8 },
 	[IFLA_UNORC_WINDOW]	= { .type = NLA_U16 },
+	[IFLA_UNORC_FWMARK]	= { .type = NLA_U32 },
+	[IFLA_UNORC_TOS]	= NLA_POLICY_MASK(NLA_U8, (u8)~INET_ECN_MASK | UNORC_TOS_INHERIT),
+	[IFLA_UNORC_TTL]	= { .type = NLA_U8 },
+	[IFLA_UNORC_DF]		= NLA_POLICY_MAX(NLA_U8, UNORC_DF_INHERIT),
 };
 
 static const struct xdc_tunnel_config xdc_tunnel_defaults = {
@@ -669,6 +747,7 @@ static const struct xdc_tunnel_config xdc_tunnel_defaults = {
 	.flush_us = 50,
 	.channels = 8,
 	.window = 8192,
+	.df = UNORC_DF_SET,
 };
 
 /* What is not said stays as it is. */
@@ -687,6 +766,10 @@ static void xdc_tunnel_parse(struct xdc_tunnel_config *config, struct nlattr *da
 	config->flush_us = nla_get_u32_default(data[IFLA_UNORC_FLUSH], config->flush_us);
 	config->channels = nla_get_u8_default(data[IFLA_UNORC_CHANNELS], config->channels);
 	config->window = nla_get_u16_default(data[IFLA_UNORC_WINDOW], config->window);
+	config->fwmark = nla_get_u32_default(data[IFLA_UNORC_FWMARK], config->fwmark);
+	config->tos = nla_get_u8_default(data[IFLA_UNORC_TOS], config->tos);
+	config->ttl = nla_get_u8_default(data[IFLA_UNORC_TTL], config->ttl);
+	config->df = nla_get_u8_default(data[IFLA_UNORC_DF], config->df);
 }
 
 static bool xdc_tunnel_is_host(__be32 address)
@@ -705,7 +788,7 @@ static int xdc_tunnel_check(const struct xdc_tunnel_config *config, struct netli
 	return -EINVAL;
 }
 
-/* Paths and times may change; what the peer knows of may not. */
+/* The peer knows of the other options. */
 static int xdc_tunnel_changelink(struct net_device *dev, struct nlattr *tb[],
 				 struct nlattr *data[], struct netlink_ext_ack *extack)
 {
@@ -720,7 +803,7 @@ static int xdc_tunnel_changelink(struct net_device *dev, struct nlattr *tb[],
 	    new.port != tunnel->config.port || new.data != tunnel->config.data ||
 	    new.parity != tunnel->config.parity || new.channels != tunnel->config.channels ||
 	    new.window != tunnel->config.window) {
-		NL_SET_ERR_MSG(extack, "only paths, freeze, timer and flush can change");
+		NL_SET_ERR_MSG(extack, "only paths, freeze, timer, flush, fwmark, tos, ttl and df can change");
 		return -EOPNOTSUPP;
 	}
 	err = xdc_tunnel_check(&new, extack);
@@ -731,6 +814,10 @@ static int xdc_tunnel_changelink(struct net_device *dev, struct nlattr *tb[],
 	tunnel->config.freeze = new.freeze;
 	tunnel->config.timer_us = new.timer_us;
 	tunnel->config.flush_us = new.flush_us;
+	WRITE_ONCE(tunnel->config.fwmark, new.fwmark);
+	WRITE_ONCE(tunnel->config.tos, new.tos);
+	WRITE_ONCE(tunnel->config.ttl, new.ttl);
+	WRITE_ONCE(tunnel->config.df, new.df);
 	if (tunnel->state)
 		xdc_tunnel_ops->change(tunnel->state, &tunnel->config);
 	spin_unlock_bh(&tunnel->lock);
@@ -790,7 +877,7 @@ static void xdc_tunnel_dellink(struct net_device *dev, struct list_head *head)
 static size_t xdc_tunnel_get_size(const struct net_device *dev)
 {
 	return 2 * nla_total_size(sizeof(__be32)) + 2 * nla_total_size(sizeof(u16)) +
-	       5 * nla_total_size(sizeof(u8)) + 2 * nla_total_size(sizeof(u32));
+	       8 * nla_total_size(sizeof(u8)) + 3 * nla_total_size(sizeof(u32));
 }
 
 static int xdc_tunnel_fill_info(struct sk_buff *skb, const struct net_device *dev)
@@ -808,7 +895,11 @@ static int xdc_tunnel_fill_info(struct sk_buff *skb, const struct net_device *de
 	    nla_put_u32(skb, IFLA_UNORC_TIMER, config->timer_us) ||
 	    nla_put_u32(skb, IFLA_UNORC_FLUSH, config->flush_us) ||
 	    nla_put_u8(skb, IFLA_UNORC_CHANNELS, config->channels) ||
-	    nla_put_u16(skb, IFLA_UNORC_WINDOW, config->window))
+	    nla_put_u16(skb, IFLA_UNORC_WINDOW, config->window) ||
+	    nla_put_u32(skb, IFLA_UNORC_FWMARK, config->fwmark) ||
+	    nla_put_u8(skb, IFLA_UNORC_TOS, config->tos) ||
+	    nla_put_u8(skb, IFLA_UNORC_TTL, config->ttl) ||
+	    nla_put_u8(skb, IFLA_UNORC_DF, config->df))
 		return -EMSGSIZE;
 	return 0;
 }

@@ -21,9 +21,23 @@ enum {
 	IFLA_UNORC_FLUSH,	/* u32, us: a block that is not full is closed then */
 	IFLA_UNORC_CHANNELS,	/* u8: which never wait for each other; 1, 2, 4 or 8 */
 	IFLA_UNORC_WINDOW,	/* u16: data packets that a channel has under way; a power of two, 64 to 8192 */
+	IFLA_UNORC_FWMARK,	/* u32: mark of packets outside, for their route */
+	IFLA_UNORC_TOS,		/* u8: DSCP of packets outside, in the upper six bits, or UNORC_TOS_INHERIT */
+	IFLA_UNORC_TTL,		/* u8: TTL of packets outside; 0: that of their route */
+	IFLA_UNORC_DF,		/* u8: DF of packets outside, enum unorc_df */
 	__IFLA_UNORC_MAX
 };
 #define IFLA_UNORC_MAX (__IFLA_UNORC_MAX - 1)
+
+/* IFLA_UNORC_TOS: the DSCP inside. */
+#define UNORC_TOS_INHERIT 1
+
+/* IFLA_UNORC_DF; in the order of vxlan and geneve. */
+enum unorc_df {
+	UNORC_DF_UNSET,		/* fragments carry packets that are too long */
+	UNORC_DF_SET,		/* the MTU inside follows the path (default) */
+	UNORC_DF_INHERIT,	/* as IPv4 inside has it; else set */
+};
 
 /* IFLA_INFO_XSTATS: what docs/unorc.md says of each. */
 struct unorc_xstats {

@@ -99,4 +99,106 @@ equal "in packets of full length" "" "$(inside h1)"
 in_ns h1 sysctl -qw net.ipv4.ip_no_pmtu_disc=0
 forget
 untunnel
+
+# The route outside. tc gives packets inside a mark, as a container's SO_MARK does.
+marked() { tc -n h1 qdisc add dev u0 clsact && tc -n h1 filter add dev u0 egress matchall action skbedit mark "$1"; }
+tunnels
+check "a tunnel" pings 10.50.0.2
+ip -n h1 route add blackhole default table 100
+ip -n h1 rule add fwmark 7 lookup 100
+marked 7
+check "a mark inside chooses no route outside" pings 10.50.0.2
+ip -n h1 link change u0 type unorc fwmark 7
+refuses "the device's own does" "100% packet loss" pings 10.50.0.2
+matches "and is shown" " fwmark 0x7 " "$(ip -n h1 -d link show u0)"
+ip -n h1 link change u0 type unorc fwmark 9
+# As wg-quick has it: all but the tunnel's own packets takes the tunnel.
+ip -n h1 rule del fwmark 7 lookup 100
+ip -n h1 route replace default dev u0 table 100
+ip -n h1 rule add not fwmark 9 lookup 100
+ip -n h2 addr add 10.60.0.2/32 dev lo
+ip -n h2 link set lo up
+check "a default route by the tunnel" pings -I 10.50.0.1 10.60.0.2
+ip -n h1 rule del not fwmark 9 lookup 100
+untunnel
+
+# Fields outside, as r sees them. A probe inside has any TOS, and DF.
+outside() {
+	tc -n r qdisc add dev eth2 clsact
+	tc -n r filter add dev eth2 egress protocol ip flower ip_proto udp dst_port 4796 "$@" action pass
+}
+# seen: how many packets were.
+seen() {
+	tc -n r -s filter show dev eth2 egress | sed -n 's/.* \([0-9]*\) pkt .*/\1/p' | head -n 1
+	tc -n r qdisc del dev eth2 clsact
+}
+probe() { in_ns h1 traceroute -n -q 3 -m 1 -w 1 "$@" >/dev/null 2>&1; }
+tunnels fec off
+check "a tunnel without code" pings 10.50.0.2
+outside ip_tos 1/3
+probe -t 1 10.50.0.2
+within "ECT(1) inside is ECT(1) outside" 3 3 "$(seen)"
+outside ip_tos 2/3
+probe -t 3 10.50.0.2
+within "CE inside is ECT(0) outside" 3 3 "$(seen)"
+outside ip_tos 0x01/0xff
+probe -t 33 10.50.0.2
+within "a DSCP inside stays inside" 3 3 "$(seen)"
+check "unless it is inherited" ip -n h1 link change u0 type unorc tos inherit
+outside ip_tos 0x21/0xff
+probe -t 33 10.50.0.2
+within "with ECN" 3 3 "$(seen)"
+ip -n h1 link change u0 type unorc tos 0x40 ttl 9
+outside ip_tos 0x41/0xff ip_ttl 8
+probe -t 33 10.50.0.2
+within "or the device has one, and a TTL" 3 3 "$(seen)"
+matches "which ip shows" " tos 0x40 ttl 9 df set" "$(ip -n h1 -d link show u0)"
+refuses "a TOS has no ECN" "out of range|Invalid|reserved|mask" ip -n h1 link change u0 type unorc tos 0x42
+check "a hop gets shorter" hop 1400
+ip -n h1 link change u0 type unorc ttl auto df unset
+fragments=$(snmp r Ip FragCreates)
+check "1 MB arrives without DF" send h1 10.50.0.2
+within "in fragments" 100 10000 $(($(snmp r Ip FragCreates) - fragments))
+equal "of full length" "" "$(inside h1)"
+ip -n h1 link change u0 type unorc df inherit
+check "1 MB arrives with TCP's DF" send h1 10.50.0.2
+equal "without fragments" 1354 "$(inside h1)"
+hop 1500
+forget
+
+# What the tunnel sends comes back to it, by a queue and another namespace.
+for ns in c h1; do in_ns $ns sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.all.accept_local=1 net.ipv4.conf.all.send_redirects=0; done
+tc -n h1 qdisc add dev eth1 root netem limit 100000 delay 1ms
+ip -n h1 route add default via 10.3.0.1 dev eth1 table 8
+ip -n h1 route add default dev u0 table 9
+ip -n h1 rule add iif lo to 10.2.0.1 lookup 8
+ip -n h1 rule add iif eth1 to 10.2.0.1 lookup 9
+sent() { in_ns "$1" cat /sys/class/net/eth1/statistics/tx_packets; }
+before=$(sent h1)
+refuses "nothing arrives through a loop" "100% packet loss" pings 10.50.0.2
+sleep 2
+within "which does not feed itself" 3 1000 $(($(sent h1) - before))
+within "and is seen" 3 1000 "$(in_ns h1 cat /sys/class/net/u0/statistics/collisions)"
+ip -n h1 rule del iif lo to 10.2.0.1 lookup 8
+ip -n h1 rule del iif eth1 to 10.2.0.1 lookup 9
+check "the tunnel goes on when it is over" eventually pings 10.50.0.2
+
+# Two tunnels, each in the other, with a queue between.
+for i in 1 2; do
+	ip -n h$i link add u1 mtu 1400 type unorc local 10.50.0.$i remote 10.50.0.$((3 - i)) port 5000
+	ip -n h$i addr add 10.51.0.$i/24 dev u1
+	ip -n h$i link set u1 up
+done
+check "a tunnel in a tunnel" pings 10.51.0.2
+tc -n h1 qdisc add dev u1 root netem limit 100000 delay 1ms
+ip -n h1 route add 10.2.0.1 dev u1
+refuses "nothing arrives if each is in the other" "100% packet loss" pings 10.51.0.2
+sleep 2
+before=$(tunnel_counter h1 tx_data)
+sleep 5
+within "and they do not feed themselves" 0 1000 $(($(tunnel_counter h1 tx_data) - before))
+ip -n h1 route del 10.2.0.1 dev u1
+check "they go on when it is over" eventually in_ns h1 ping -c 1 -W 1 10.51.0.2
+for i in 1 2; do ip -n h$i link del u1; done
+untunnel
 finish

@@ -17,10 +17,14 @@ pub const USAGE: &str = "\
 Usage: ip link add NAME type unorc local ADDR remote ADDR [ port PORT ]
                    [ fec { DATA+PARITY | off } ] [ paths CHOOSER ] [ freeze { loss | timeout | off } ]
                    [ timer USEC ] [ flush USEC ] [ channels N ] [ window PACKETS ]
+                   [ fwmark MARK ] [ tos { TOS | inherit } ] [ ttl { TTL | auto } ] [ df { set | unset | inherit } ]
 CHOOSER := { ecmp | rps | ops | plb | unolb | reps | reps-paper | bitmap }
 ";
 
 const FREEZES: [&str; 3] = ["loss", "timeout", "off"];
+const DFS: [&str; 3] = ["unset", "set", "inherit"];
+/// `UNORC_TOS_INHERIT`.
+const TOS_INHERIT: u8 = 1;
 
 /// Numbers of the attributes.
 #[derive(Clone, Copy)]
@@ -36,10 +40,14 @@ enum Attribute {
     Flush,
     Channels,
     Window,
+    Fwmark,
+    Tos,
+    Ttl,
+    Df,
 }
 
 /// The highest number of an attribute.
-pub const MAX_ATTRIBUTE: i32 = Attribute::Window as i32;
+pub const MAX_ATTRIBUTE: i32 = Attribute::Df as i32;
 
 /// What was said; what was not is the kernel's to choose.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -54,11 +62,38 @@ pub struct Options {
     flush_us: Option<u32>,
     channels: Option<u8>,
     window: Option<u16>,
+    fwmark: Option<u32>,
+    tos: Option<u8>,
+    ttl: Option<u8>,
+    df: Option<u8>,
 }
 
 fn number<T: std::str::FromStr>(name: &str, word: &str) -> Result<T, String> {
     word.parse()
         .map_err(|_| format!("{name}: \"{word}\" is not one"))
+}
+
+/// As ip shows marks and TOS: hexadecimal after `0x`.
+fn hex<T: TryFrom<u32>>(name: &str, word: &str) -> Result<T, String> {
+    let number = match word.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None => word.parse().ok(),
+    };
+    number
+        .and_then(|number| T::try_from(number).ok())
+        .ok_or_else(|| format!("{name}: \"{word}\" is not one"))
+}
+
+/// A number, or a word that stands for one.
+fn or_word<T>(
+    word: &str,
+    special: (&str, T),
+    parse: impl FnOnce() -> Result<T, String>,
+) -> Result<T, String> {
+    if word == special.0 {
+        return Ok(special.1);
+    }
+    parse()
 }
 
 fn one_of<'a>(
@@ -122,6 +157,21 @@ impl Options {
                 "flush" => options.flush_us.replace(number(name, value()?)?).is_none(),
                 "channels" => options.channels.replace(number(name, value()?)?).is_none(),
                 "window" => options.window.replace(number(name, value()?)?).is_none(),
+                "fwmark" => options.fwmark.replace(hex(name, value()?)?).is_none(),
+                "tos" => {
+                    let word = value()?;
+                    let tos = or_word(word, ("inherit", TOS_INHERIT), || hex(name, word))?;
+                    options.tos.replace(tos).is_none()
+                }
+                "ttl" => {
+                    let word = value()?;
+                    let ttl = or_word(word, ("auto", 0), || number(name, word))?;
+                    options.ttl.replace(ttl).is_none()
+                }
+                "df" => {
+                    let dfs = DFS.iter().copied();
+                    options.df.replace(one_of(name, value()?, dfs)?).is_none()
+                }
                 _ => return Err(format!("what is \"{name}\"?")),
             };
             if !is_new {
@@ -202,6 +252,13 @@ impl Options {
             Attribute::Window,
             self.window.map(|window| window.to_ne_bytes().to_vec()),
         );
+        put(
+            Attribute::Fwmark,
+            self.fwmark.map(|mark| mark.to_ne_bytes().to_vec()),
+        );
+        put(Attribute::Tos, self.tos.map(|tos| vec![tos]));
+        put(Attribute::Ttl, self.ttl.map(|ttl| vec![ttl]));
+        put(Attribute::Df, self.df.map(|df| vec![df]));
         all
     }
 
@@ -210,7 +267,7 @@ impl Options {
         let get = |number: Attribute| attribute(number as usize);
         let byte = |number| get(number)?.first().copied();
         let ip = |number| Some(Ipv4Addr::from(<[u8; 4]>::try_from(get(number)?).ok()?));
-        let us = |number| Some(u32::from_ne_bytes(get(number)?.try_into().ok()?));
+        let word = |number| Some(u32::from_ne_bytes(get(number)?.try_into().ok()?));
         Options {
             local: ip(Attribute::Local),
             remote: ip(Attribute::Remote),
@@ -219,11 +276,15 @@ impl Options {
             fec: byte(Attribute::Data).zip(byte(Attribute::Parity)),
             paths: byte(Attribute::Paths),
             freeze: byte(Attribute::Freeze),
-            timer_us: us(Attribute::Timer),
-            flush_us: us(Attribute::Flush),
+            timer_us: word(Attribute::Timer),
+            flush_us: word(Attribute::Flush),
             channels: byte(Attribute::Channels),
             window: get(Attribute::Window)
                 .and_then(|window| Some(u16::from_ne_bytes(window.try_into().ok()?))),
+            fwmark: word(Attribute::Fwmark),
+            tos: byte(Attribute::Tos),
+            ttl: byte(Attribute::Ttl),
+            df: byte(Attribute::Df),
         }
     }
 
@@ -254,6 +315,19 @@ impl Options {
         put("flush", self.flush_us.map(|us| us.to_string()));
         put("channels", self.channels.map(|n| n.to_string()));
         put("window", self.window.map(|n| n.to_string()));
+        put("fwmark", self.fwmark.map(|mark| format!("{mark:#x}")));
+        let tos = |tos| match tos {
+            TOS_INHERIT => "inherit".to_owned(),
+            _ => format!("{tos:#x}"),
+        };
+        put("tos", self.tos.map(tos));
+        let ttl = |ttl: u8| match ttl {
+            0 => "auto".to_owned(),
+            _ => ttl.to_string(),
+        };
+        put("ttl", self.ttl.map(ttl));
+        let df = self.df.and_then(|df| DFS.get(usize::from(df)));
+        put("df", df.map(|word| (*word).to_owned()));
         all
     }
 }
@@ -278,7 +352,8 @@ mod tests {
         for kind in Kind::ALL {
             for (freeze, fec) in FREEZES.iter().zip(["8+2", "off", "28+3"]) {
                 let line = format!(
-                    "local 10.0.0.1 remote 10.0.0.2 port 5000 fec {fec} paths {} freeze {freeze} timer 640 flush 50 channels 8 window 8192",
+                    "local 10.0.0.1 remote 10.0.0.2 port 5000 fec {fec} paths {} freeze {freeze} timer 640 flush 50 channels 8 window 8192 \
+                     fwmark 0x7 tos 0x10 ttl 9 df inherit",
                     kind.name()
                 );
                 let words: Vec<_> = line.split(' ').collect();
@@ -313,6 +388,10 @@ mod tests {
             "what 1",
             "port 1 port 2",
             "timer -1",
+            "tos 256",
+            "ttl 256",
+            "fwmark 0xg",
+            "df 1",
         ] {
             let words: Vec<_> = line.split(' ').collect();
             assert!(Options::parse(&words).is_err(), "{line}");
@@ -373,7 +452,7 @@ mod tests {
         assert!(names.eq(header[1..=MAX_ATTRIBUTE as usize].iter().copied()));
         // As long as what is written.
         let words = "local 10.0.0.1 remote 10.0.0.2 port 1 fec 8+2 paths ops freeze off \
-                     timer 1 flush 1 channels 8 window 64";
+                     timer 1 flush 1 channels 8 window 64 fwmark 1 tos 4 ttl 1 df set";
         let words: Vec<_> = words.split_whitespace().collect();
         let written = Options::parse(&words).unwrap().attributes();
         assert_eq!(written.len(), attributes.len());
@@ -390,6 +469,7 @@ mod tests {
         };
         assert_eq!(entries("unorc-paths"), Kind::ALL.map(Kind::name));
         assert_eq!(entries("unorc-freeze"), FREEZES);
+        assert_eq!(entries("unorc-df"), DFS);
         let fields = of(definitions, "unorc-xstats", "members");
         let fields = fields.into_iter().map(|field| {
             assert_eq!(text(field, "type"), Some("u64"));
@@ -409,7 +489,7 @@ mod tests {
         });
         let wanted = [
             "UNSPEC", "LOCAL", "REMOTE", "PORT", "DATA", "PARITY", "PATHS", "FREEZE", "TIMER",
-            "FLUSH", "CHANNELS", "WINDOW",
+            "FLUSH", "CHANNELS", "WINDOW", "FWMARK", "TOS", "TTL", "DF",
         ];
         assert!(names.eq(wanted.map(str::to_owned)));
         assert_eq!(MAX_ATTRIBUTE as usize, wanted.len() - 1);

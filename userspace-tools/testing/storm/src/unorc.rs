@@ -222,11 +222,15 @@ fn mtus(storm: &Storm, rounds: u32) -> Result<()> {
     for round in 0..rounds {
         let host = round as usize % 2;
         load.refill()?;
-        // Another one than it has.
-        let mtu = LinkAttribute::Mtu(599);
+        // More than it ever has.
+        let mtu = LinkAttribute::Mtu(MTU + 1);
         let busy = pair.hosts[host].request(change(TUNNEL, None, vec![mtu]));
-        ensure!(busy.is_err(), "it changes while it is up");
-        let mtu = LinkAttribute::Mtu(rng.u32(600..=MTU));
+        ensure!(busy.is_err(), "it rises while the device is up");
+        let mut mtu = |least: u32, most: u32| LinkAttribute::Mtu(rng.u32(least..=most));
+        let low = mtu(576, 599);
+        pair.hosts[host].request(change(TUNNEL, None, vec![low]))?;
+        load.step()?;
+        let mtu = mtu(600, MTU);
         pair.hosts[host].request(change(TUNNEL, Some(false), vec![]))?;
         pair.hosts[host].request(change(TUNNEL, None, vec![mtu]))?;
         load.step()?;
