@@ -42,7 +42,6 @@ use kernel_api::{
         XDC_UNORC_MARK, XDC_UNORC_NACK, XDC_UNORC_TIMEOUT, XDC_UNORC_UP,
     },
     random::random_u64,
-    seq::Line,
     trace::{tracepoint, Tracepoint},
     udp_tunnel::{self, Decisions, Packet, Settings, Tunnel, HEADER_BYTES},
     vectors::Vectors,
@@ -345,59 +344,4 @@ impl Tunnel for Unorc {
         self.endpoint.poll(decisions, lent, now_us);
         self.endpoint.due_us()
     }
-
-    // No tags: who knows them can speak in the peer's name.
-    fn show(&self, part: usize, now_us: u64, line: &mut Line<'_>) {
-        let Some(number) = part.checked_sub(1) else {
-            return self.show_session(now_us, line);
-        };
-        if let Some(channel) = self.memory.channels.get(number) {
-            show_channel(channel, now_us, line);
-        }
-    }
-}
-
-impl Unorc {
-    fn show_session(&self, now_us: u64, line: &mut Line<'_>) {
-        let (session, since_us) = self.endpoint.session();
-        line.text("paths");
-        line.text(self.endpoint.config().paths.name());
-        line.text("session");
-        line.text(session.name());
-        if let Some(since_us) = since_us {
-            line.pair("age_us", now_us.saturating_sub(since_us));
-        }
-        line.pair("min_rtt_us", self.endpoint.min_rtt_us());
-        line.pair("waiting", self.endpoint.waiting() as u64);
-    }
-}
-
-fn show_channel(channel: &Channel<Packet>, now_us: u64, line: &mut Line<'_>) {
-    let (sender, receiver) = (channel.sender(), channel.receiver());
-    line.pair("blocks_sent", sender.blocks_under_way());
-    line.pair("blocks_received", receiver.blocks_under_way());
-    line.pair("held_bytes", receiver.held_bytes() as u64);
-    line.pair("srtt_us", sender.srtt_us());
-    line.pair("reroutes", sender.paths.reroutes());
-    line.pair("freezes", sender.paths.freezes());
-    if let Some(until_us) = sender.paths.frozen_until_us() {
-        line.pair("frozen_us", until_us.saturating_sub(now_us));
-    }
-    sender.paths.known(|path| {
-        line.begin("path");
-        line.number(path.ev);
-        line.text("state");
-        line.text(path.state.name());
-        for (name, then_us) in [
-            ("sent_ago_us", path.sent_us),
-            ("heard_ago_us", path.heard_us),
-        ] {
-            if then_us != 0 {
-                line.pair(name, now_us.saturating_sub(then_us));
-            }
-        }
-        if path.penalty != 0 {
-            line.pair("penalty", path.penalty);
-        }
-    });
 }

@@ -342,11 +342,6 @@ struct xdc_tunnel_ops {
 	u64 (*receive)(void *state, struct xdc_tunnel_out *out, struct sk_buff *skb, bool is_marked,
 		       u64 now_us);
 	u64 (*poll)(void *state, struct xdc_tunnel_out *out, u64 now_us);
-	/*
-	 * Writes what there is of the session (part 0) or of channel "part" - 1, each line but the first
-	 * with its begin; "state" is locked.
-	 */
-	void (*show)(const void *state, unsigned int part, u64 now_us, struct seq_file *seq);
 };
 
 int xdc_tunnel_register(const struct xdc_tunnel_ops *ops);

@@ -4,6 +4,5 @@
 #include "shim.h"
 #include "shim_math.c"
 #include "shim_random.c"
-#include "shim_seq.c"
 #include "shim_udp_tunnel.c"
 #include "shim_vectors.c"

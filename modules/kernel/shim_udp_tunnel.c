@@ -12,8 +12,6 @@
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/netdevice.h>
-#include <linux/proc_fs.h>
-#include <linux/seq_file.h>
 #include <linux/skbuff.h>
 #include <net/icmp.h>
 #include <net/inet_ecn.h>
@@ -34,6 +32,9 @@
 /* Every IPv4 host takes packets of this length (RFC 791). */
 #define XDC_TUNNEL_MIN_MTU 576
 
+/* Bounds of what waits for the stack, as of a CPU's backlog. */
+#define XDC_TUNNEL_UP_PACKETS 1024
+#define XDC_TUNNEL_UP_BYTES (4 << 20)
 /* Tunnels may be this deep in others, as IPv6 has it (RFC 2473, 4.1.1). */
 #define XDC_TUNNEL_NESTED 4
 
@@ -57,9 +58,11 @@ struct xdc_tunnel {
 	/* Hands up what is in "up": one alone, or packets of one flow would overtake each other. */
 	struct napi_struct napi;
 	struct hrtimer timer;
-	/* Of what follows. */
+	/* Of the fields below. */
 	spinlock_t lock;
 	struct sk_buff_head up;
+	/* Sum of the truesize of its packets. */
+	unsigned int up_bytes;
 	/* The module's; NULL: the device is down. */
 	void *state;
 	/* Tunnels that packets outside were in, too, by jiffies "nested_at". */
@@ -134,12 +137,13 @@ void xdc_tunnel_deliver(struct xdc_tunnel_out *out, struct sk_buff *skb, bool is
 {
 	struct xdc_tunnel *tunnel = out->tunnel;
 
-	/* All that can have waited for one packet has room. */
-	if (skb_queue_len(&tunnel->up) >= tunnel->config.channels * tunnel->config.window) {
+	if (skb_queue_len(&tunnel->up) >= XDC_TUNNEL_UP_PACKETS ||
+	    tunnel->up_bytes + skb->truesize > XDC_TUNNEL_UP_BYTES) {
 		dev_core_stats_rx_dropped_inc(tunnel->dev);
-		kfree_skb(skb);
+		kfree_skb_reason(skb, SKB_DROP_REASON_FULL_RING);
 		return;
 	}
+	tunnel->up_bytes += skb->truesize;
 	if (is_marked)
 		xdc_tunnel_cb(skb)->ecn = INET_ECN_CE;
 	__skb_queue_tail(&tunnel->up, skb);
@@ -197,20 +201,6 @@ static struct rtable *xdc_tunnel_route(struct xdc_tunnel *tunnel, struct sk_buff
 				     tunnel->config.port, tos, NULL);
 }
 
-/* Whether a packet outside, of which "fits" says that its route carries it, has DF. */
-static bool xdc_tunnel_has_df(const struct xdc_tunnel_config *config, const struct sk_buff *skb,
-			      bool fits)
-{
-	switch (READ_ONCE(config->df)) {
-	case UNORC_DF_UNSET:
-		return false;
-	case UNORC_DF_INHERIT:
-		if (skb->protocol == htons(ETH_P_IP))
-			return fits && ip_hdr(skb)->frag_off & htons(IP_DF);
-	}
-	return fits;
-}
-
 /*
  * Whether a route outside leads into too many tunnels. Tunnels that are in each other
  * count up. A count is void after a second, in which the routes may have changed.
@@ -230,10 +220,11 @@ static bool xdc_tunnel_is_nested(struct xdc_tunnel *tunnel, const struct net_dev
 	return nested > XDC_TUNNEL_NESTED;
 }
 
-static void xdc_tunnel_loop(struct net_device *dev)
+static enum skb_drop_reason xdc_tunnel_loop(struct net_device *dev)
 {
 	DEV_STATS_INC(dev, collisions);
 	net_warn_ratelimited("%s: routing loop\n", dev->name);
+	return SKB_DROP_REASON_RECURSION_LIMIT;
 }
 
 static void xdc_tunnel_send_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
@@ -244,6 +235,7 @@ static void xdc_tunnel_send_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 	struct sock *sk = rcu_dereference(tunnel->sk);
 	u8 tos = READ_ONCE(config->tos);
 	__be16 port = htons(cb.port);
+	enum skb_drop_reason reason = SKB_DROP_REASON_DEV_READY;
 	struct rtable *rt;
 	int inside;
 	__be32 from;
@@ -263,18 +255,20 @@ static void xdc_tunnel_send_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 	rt = xdc_tunnel_route(tunnel, skb, port, tos, &from);
 	if (IS_ERR(rt)) {
 		DEV_STATS_INC(tunnel->dev, tx_carrier_errors);
+		reason = SKB_DROP_REASON_IP_OUTNOROUTES;
 		goto drop;
 	}
 	if (xdc_tunnel_is_nested(tunnel, rt->dst.dev)) {
-		xdc_tunnel_loop(tunnel->dev);
+		reason = xdc_tunnel_loop(tunnel->dev);
 		goto put;
 	}
 	mtu = dst_mtu(&rt->dst);
 	WRITE_ONCE(tunnel->path_mtu, mtu - XDC_TUNNEL_MTU_LESS);
 	/* Fragments carry a packet that is too long: its parities have these bytes, too. */
-	has_df = xdc_tunnel_has_df(config, skb, skb->len + XDC_TUNNEL_OVERHEAD <= mtu);
+	has_df = skb->len + XDC_TUNNEL_OVERHEAD <= mtu && READ_ONCE(config->df);
 	/* Of the flow inside, which a router behind a veth would take for that of the ports. */
 	skb_clear_hash(skb);
+	reason = SKB_DROP_REASON_NOMEM;
 	if (skb_cow_head(skb, LL_RESERVED_SPACE(rt->dst.dev) + rt->dst.header_len +
 			 XDC_TUNNEL_OVERHEAD) ||
 	    udp_tunnel_handle_offloads(skb, true))
@@ -293,14 +287,15 @@ put:
 	ip_rt_put(rt);
 drop:
 	DEV_STATS_INC(tunnel->dev, tx_errors);
-	kfree_skb(skb);
+	kfree_skb_reason(skb, reason);
 }
 
 static void xdc_tunnel_deliver_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 {
+	enum skb_drop_reason reason = SKB_DROP_REASON_HDR_TRUNC;
 	struct net_device *dev = tunnel->dev;
 
-	if (!skb->len || !pskb_may_pull(skb, 1))
+	if (!pskb_may_pull(skb, 1))
 		goto bad;
 	skb->protocol = skb->data[0] >> 4 == 6 ? htons(ETH_P_IPV6) : htons(ETH_P_IP);
 	skb->dev = dev;
@@ -308,16 +303,18 @@ static void xdc_tunnel_deliver_one(struct xdc_tunnel *tunnel, struct sk_buff *sk
 	skb->ip_summed = CHECKSUM_NONE;
 	skb_reset_mac_header(skb);
 	skb_reset_network_header(skb);
-	if (!pskb_inet_may_pull(skb))
+	reason = pskb_inet_may_pull_reason(skb);
+	if (reason)
 		goto bad;
 	/* A copy may be kept for decoding. Nobody from here on copies a clone before it writes to it. */
 	if (skb_unclone(skb, GFP_ATOMIC | __GFP_NOWARN)) {
 		dev_dstats_rx_dropped(dev);
-		kfree_skb(skb);
+		kfree_skb_reason(skb, SKB_DROP_REASON_NOMEM);
 		return;
 	}
 	if (INET_ECN_decapsulate(skb, xdc_tunnel_cb(skb)->ecn, skb_get_dsfield(skb)) > 1) {
 		DEV_STATS_INC(dev, rx_frame_errors);
+		reason = SKB_DROP_REASON_IP_TUNNEL_ECN;
 		goto bad;
 	}
 	memset(skb->cb, 0, sizeof(skb->cb));
@@ -334,7 +331,7 @@ static void xdc_tunnel_deliver_one(struct xdc_tunnel *tunnel, struct sk_buff *sk
 	return;
 bad:
 	DEV_STATS_INC(dev, rx_errors);
-	kfree_skb(skb);
+	kfree_skb_reason(skb, reason);
 }
 
 static int xdc_tunnel_hand_up(struct napi_struct *napi, int budget)
@@ -344,12 +341,10 @@ static int xdc_tunnel_hand_up(struct napi_struct *napi, int budget)
 	struct sk_buff *skb;
 	int done = 0;
 
-	/* Netpoll's, which has interrupts off. */
-	if (!budget)
-		return 0;
 	__skb_queue_head_init(&taken);
 	spin_lock_bh(&tunnel->lock);
 	while (done < budget && (skb = __skb_dequeue(&tunnel->up))) {
+		tunnel->up_bytes -= skb->truesize;
 		__skb_queue_tail(&taken, skb);
 		done++;
 	}
@@ -363,7 +358,7 @@ static int xdc_tunnel_hand_up(struct napi_struct *napi, int budget)
 
 static u64 xdc_tunnel_now_us(void)
 {
-	return ktime_get_ns() / NSEC_PER_USEC;
+	return ktime_to_us(ktime_get());
 }
 
 /* Takes the lock, unless the device is down. */
@@ -416,47 +411,15 @@ static enum hrtimer_restart xdc_tunnel_timer(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-/* The UDP header of an IP packet of which "len" bytes are there, and the bytes behind it. */
-static const struct udphdr *xdc_tunnel_udp(const void *packet, unsigned int len, unsigned int *behind)
-{
-	const struct ipv6hdr *ipv6 = packet;
-	const struct iphdr *ip = packet;
-	unsigned int before = sizeof(*ip);
-
-	if (len < sizeof(*ipv6) + sizeof(struct udphdr))
-		return NULL;
-	if (ip->version == 6) {
-		before = sizeof(*ipv6);
-		if (ipv6->nexthdr != IPPROTO_UDP || ntohs(ipv6->payload_len) != len - before)
-			return NULL;
-	} else if (ip->version != 4 || ip->ihl != 5 || ip->protocol != IPPROTO_UDP ||
-		   ntohs(ip->tot_len) != len) {
-		return NULL;
-	}
-	*behind = len - before - sizeof(struct udphdr);
-	return packet + before;
-}
-
 /* Whether a packet was in this tunnel before: routes may loop over queues, namespaces and hosts. */
-static bool xdc_tunnel_loops(const struct xdc_tunnel *tunnel, const struct sk_buff *skb)
+static bool xdc_tunnel_is_own(const struct xdc_tunnel *tunnel, const struct sk_buff *skb)
 {
-	unsigned int len = skb->len, depth;
-	const void *packet = skb->data;
-	const struct udphdr *udp;
+	const struct iphdr *ip = ip_hdr(skb);
+	const struct udphdr *udp = (const void *)(ip + 1);
 
-	for (depth = 0; depth <= XDC_TUNNEL_NESTED; depth++) {
-		const struct iphdr *ip = packet;
-
-		udp = xdc_tunnel_udp(packet, len, &len);
-		if (!udp || len < XDC_TUNNEL_HEADER)
-			return false;
-		if (ip->version == 4 && ip->saddr == tunnel->config.local &&
-		    ip->daddr == tunnel->config.remote && udp->dest == tunnel->config.port)
-			return true;
-		packet = (const void *)(udp + 1) + XDC_TUNNEL_HEADER;
-		len -= XDC_TUNNEL_HEADER;
-	}
-	return true;
+	return skb->protocol == htons(ETH_P_IP) && skb->len >= sizeof(*ip) + sizeof(*udp) &&
+	       ip->protocol == IPPROTO_UDP && ip->saddr == tunnel->config.local &&
+	       ip->daddr == tunnel->config.remote && udp->dest == tunnel->config.port;
 }
 
 /*
@@ -470,7 +433,7 @@ static bool xdc_tunnel_fits(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 
 	mtu = max_t(u32, mtu, is_ipv4 ? XDC_TUNNEL_MIN_MTU : IPV6_MIN_MTU);
 	if (skb->len <= mtu || !READ_ONCE(tunnel->path_mtu) ||
-	    READ_ONCE(tunnel->config.df) == UNORC_DF_UNSET)
+	    !READ_ONCE(tunnel->config.df))
 		return true;
 	skb_dst_update_pmtu_no_confirm(skb, mtu);
 	if (!is_ipv4)
@@ -485,6 +448,7 @@ static bool xdc_tunnel_fits(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 static netdev_tx_t xdc_tunnel_xmit(struct sk_buff *skb, struct net_device *dev)
 {
 	struct xdc_tunnel *tunnel = netdev_priv(dev);
+	enum skb_drop_reason reason = SKB_DROP_REASON_UNHANDLED_PROTO;
 	u64 now_us = xdc_tunnel_now_us();
 	struct xdc_tunnel_out out;
 
@@ -492,13 +456,19 @@ static netdev_tx_t xdc_tunnel_xmit(struct sk_buff *skb, struct net_device *dev)
 		goto drop;
 	__skb_pull(skb, skb_network_offset(skb));
 	/* The code is over the packet as it will arrive. */
+	reason = SKB_DROP_REASON_NOMEM;
 	if (skb_linearize(skb) ||
 	    (skb->ip_summed == CHECKSUM_PARTIAL && skb_checksum_help(skb)))
 		goto drop;
-	if (!pskb_inet_may_pull(skb) || !xdc_tunnel_fits(tunnel, skb))
+	reason = pskb_inet_may_pull_reason(skb);
+	if (reason)
 		goto drop;
-	if (xdc_tunnel_loops(tunnel, skb)) {
-		xdc_tunnel_loop(dev);
+	if (xdc_tunnel_is_own(tunnel, skb)) {
+		reason = xdc_tunnel_loop(dev);
+		goto drop;
+	}
+	if (!xdc_tunnel_fits(tunnel, skb)) {
+		reason = SKB_DROP_REASON_PKT_TOO_BIG;
 		goto drop;
 	}
 	/* A copy may be kept for seconds, and would keep the device. */
@@ -506,6 +476,7 @@ static netdev_tx_t xdc_tunnel_xmit(struct sk_buff *skb, struct net_device *dev)
 	rcu_read_lock();
 	if (!xdc_tunnel_begin(tunnel, &out)) {
 		rcu_read_unlock();
+		reason = SKB_DROP_REASON_DEV_READY;
 		goto drop;
 	}
 	xdc_tunnel_end(tunnel, &out,
@@ -514,13 +485,14 @@ static netdev_tx_t xdc_tunnel_xmit(struct sk_buff *skb, struct net_device *dev)
 	return NETDEV_TX_OK;
 drop:
 	dev_core_stats_tx_dropped_inc(dev);
-	kfree_skb(skb);
+	kfree_skb_reason(skb, reason);
 	return NETDEV_TX_OK;
 }
 
 static int xdc_tunnel_receive(struct sock *sk, struct sk_buff *skb)
 {
 	struct xdc_tunnel *tunnel = rcu_dereference_sk_user_data(sk);
+	enum skb_drop_reason reason = SKB_DROP_REASON_DEV_READY;
 	u64 now_us = xdc_tunnel_now_us();
 	struct xdc_tunnel_out out;
 	u8 ecn;
@@ -529,6 +501,7 @@ static int xdc_tunnel_receive(struct sock *sk, struct sk_buff *skb)
 		goto drop;
 	if (skb->protocol != htons(ETH_P_IP) || ip_hdr(skb)->saddr != tunnel->config.remote) {
 		DEV_STATS_INC(tunnel->dev, rx_errors);
+		reason = SKB_DROP_REASON_IP_INVALID_SOURCE;
 		goto drop;
 	}
 	ecn = ip_hdr(skb)->tos & INET_ECN_MASK;
@@ -537,6 +510,7 @@ static int xdc_tunnel_receive(struct sock *sk, struct sk_buff *skb)
 				 !net_eq(tunnel->net, dev_net(tunnel->dev))) ||
 	    skb_linearize(skb)) {
 		dev_dstats_rx_dropped(tunnel->dev);
+		reason = SKB_DROP_REASON_NOMEM;
 		goto drop;
 	}
 	skb->ip_summed = CHECKSUM_NONE;
@@ -548,7 +522,7 @@ static int xdc_tunnel_receive(struct sock *sk, struct sk_buff *skb)
 					       now_us));
 	return 0;
 drop:
-	kfree_skb(skb);
+	kfree_skb_reason(skb, reason);
 	return 0;
 }
 
@@ -631,6 +605,7 @@ static int xdc_tunnel_stop(struct net_device *dev)
 	state = tunnel->state;
 	tunnel->state = NULL;
 	__skb_queue_purge(&tunnel->up);
+	tunnel->up_bytes = 0;
 	spin_unlock_bh(&tunnel->lock);
 	/* Without a state it is not started. */
 	hrtimer_cancel(&tunnel->timer);
@@ -686,13 +661,7 @@ static void xdc_tunnel_stats(struct net_device *dev, struct ethtool_stats *stats
 	xdc_tunnel_read_counters(netdev_priv(dev), data);
 }
 
-static void xdc_tunnel_drvinfo(struct net_device *dev, struct ethtool_drvinfo *info)
-{
-	strscpy(info->driver, xdc_tunnel_ops->kind, sizeof(info->driver));
-}
-
 static const struct ethtool_ops xdc_tunnel_ethtool_ops = {
-	.get_drvinfo		= xdc_tunnel_drvinfo,
 	.get_link		= ethtool_op_get_link,
 	.get_sset_count		= xdc_tunnel_sset_count,
 	.get_strings		= xdc_tunnel_strings,
@@ -712,7 +681,8 @@ static void xdc_tunnel_setup(struct net_device *dev)
 	dev->max_mtu = IP_MAX_MTU - XDC_TUNNEL_MTU_LESS;
 	dev->type = ARPHRD_NONE;
 	dev->flags = IFF_POINTOPOINT | IFF_NOARP | IFF_MULTICAST;
-	dev->priv_flags |= IFF_NO_QUEUE;
+	/* Netpoll sends with interrupts off. */
+	dev->priv_flags |= IFF_NO_QUEUE | IFF_DISABLE_NETPOLL;
 	/* The route inside learns the path's MTU. */
 	netif_keep_dst(dev);
 	dev->needed_headroom = XDC_TUNNEL_OVERHEAD;
@@ -735,7 +705,7 @@ static const struct nla_policy xdc_tunnel_policy[IFLA_UNORC_MAX + 1] = {
 	[IFLA_UNORC_FWMARK]	= { .type = NLA_U32 },
 	[IFLA_UNORC_TOS]	= NLA_POLICY_MASK(NLA_U8, (u8)~INET_ECN_MASK | UNORC_TOS_INHERIT),
 	[IFLA_UNORC_TTL]	= { .type = NLA_U8 },
-	[IFLA_UNORC_DF]		= NLA_POLICY_MAX(NLA_U8, UNORC_DF_INHERIT),
+	[IFLA_UNORC_DF]		= NLA_POLICY_MAX(NLA_U8, UNORC_DF_SET),
 };
 
 static const struct xdc_tunnel_config xdc_tunnel_defaults = {
@@ -943,96 +913,12 @@ static struct rtnl_link_ops xdc_tunnel_link_ops = {
 	.get_link_net	= xdc_tunnel_link_net,
 };
 
-/*
- * /proc/net/KIND: of each device of the namespace its session, and if it is up its channels. A position
- * is the device's index and a part of it. One part is written under one hold of the device's lock, so
- * that a reader of whatever many devices holds none for long.
- */
-#define XDC_TUNNEL_PART_BITS 4
-#define XDC_TUNNEL_PART(pos) ((unsigned int)((pos) & ((1 << XDC_TUNNEL_PART_BITS) - 1)))
-
-static void *xdc_tunnel_seq_at(struct seq_file *seq, loff_t *pos)
-{
-	unsigned long index = *pos >> XDC_TUNNEL_PART_BITS;
-	const struct xdc_tunnel *tunnel;
-	struct net_device *dev;
-
-	for_each_netdev_dump(seq_file_net(seq), dev, index) {
-		if (dev->rtnl_link_ops != &xdc_tunnel_link_ops)
-			continue;
-		tunnel = netdev_priv(dev);
-		if (index != *pos >> XDC_TUNNEL_PART_BITS)
-			*pos = (loff_t)index << XDC_TUNNEL_PART_BITS;
-		if (XDC_TUNNEL_PART(*pos) <= tunnel->config.channels)
-			return dev;
-	}
-	return NULL;
-}
-
-static void *xdc_tunnel_seq_start(struct seq_file *seq, loff_t *pos)
-	__acquires(RCU)
-{
-	rcu_read_lock();
-	return xdc_tunnel_seq_at(seq, pos);
-}
-
-static void *xdc_tunnel_seq_next(struct seq_file *seq, void *v, loff_t *pos)
-{
-	++*pos;
-	return xdc_tunnel_seq_at(seq, pos);
-}
-
-static void xdc_tunnel_seq_stop(struct seq_file *seq, void *v)
-	__releases(RCU)
-{
-	rcu_read_unlock();
-}
-
-static int xdc_tunnel_seq_show(struct seq_file *seq, void *v)
-{
-	struct net_device *dev = v;
-	struct xdc_tunnel *tunnel = netdev_priv(dev);
-	unsigned int part = XDC_TUNNEL_PART(seq->index);
-
-	spin_lock_bh(&tunnel->lock);
-	if (part && !tunnel->state)
-		goto unlock;
-	if (part)
-		seq_printf(seq, "channel %u", part - 1);
-	else
-		seq_printf(seq, "device %s local %pI4 remote %pI4 port %u", dev->name,
-			   &tunnel->config.local, &tunnel->config.remote,
-			   ntohs(tunnel->config.port));
-	if (tunnel->state)
-		xdc_tunnel_ops->show(tunnel->state, part, xdc_tunnel_now_us(), seq);
-	else
-		seq_puts(seq, " session closed");
-	seq_putc(seq, '\n');
-unlock:
-	spin_unlock_bh(&tunnel->lock);
-	return 0;
-}
-
-static const struct seq_operations xdc_tunnel_seq_ops = {
-	.start	= xdc_tunnel_seq_start,
-	.next	= xdc_tunnel_seq_next,
-	.stop	= xdc_tunnel_seq_stop,
-	.show	= xdc_tunnel_seq_show,
-};
-
 static int __net_init xdc_tunnel_net_init(struct net *net)
 {
 	struct xdc_tunnel_net *own = net_generic(net, xdc_tunnel_net_id);
 
 	INIT_LIST_HEAD(&own->tunnels);
-	return proc_create_net(xdc_tunnel_ops->kind, 0444, net->proc_net, &xdc_tunnel_seq_ops,
-			       sizeof(struct seq_net_private)) ? 0 : -ENOMEM;
-}
-
-/* Returns when no reader is left. */
-static void __net_exit xdc_tunnel_net_gone(struct net *net)
-{
-	remove_proc_entry(xdc_tunnel_ops->kind, net->proc_net);
+	return 0;
 }
 
 /* Without its socket's namespace a device goes, wherever it is. */
@@ -1052,7 +938,6 @@ static void __net_exit xdc_tunnel_net_exit(struct net *net, struct list_head *he
 static struct pernet_operations xdc_tunnel_net_ops = {
 	.init		= xdc_tunnel_net_init,
 	.exit_rtnl	= xdc_tunnel_net_exit,
-	.exit		= xdc_tunnel_net_gone,
 	.id		= &xdc_tunnel_net_id,
 	.size		= sizeof(struct xdc_tunnel_net),
 };
@@ -1061,15 +946,22 @@ int xdc_tunnel_register(const struct xdc_tunnel_ops *ops)
 {
 	int err;
 
-	xdc_tunnel_ops = ops;
+	/* The lists that it is in hold one. */
+	if (cmpxchg(&xdc_tunnel_ops, NULL, ops))
+		return -EBUSY;
 	xdc_tunnel_link_ops.kind = ops->kind;
 	xdc_tunnel_type.name = ops->kind;
 	err = register_pernet_subsys(&xdc_tunnel_net_ops);
 	if (err)
-		return err;
+		goto none;
 	err = rtnl_link_register(&xdc_tunnel_link_ops);
 	if (err)
-		unregister_pernet_subsys(&xdc_tunnel_net_ops);
+		goto unregister;
+	return 0;
+unregister:
+	unregister_pernet_subsys(&xdc_tunnel_net_ops);
+none:
+	WRITE_ONCE(xdc_tunnel_ops, NULL);
 	return err;
 }
 
@@ -1078,4 +970,5 @@ void xdc_tunnel_unregister(void)
 {
 	rtnl_link_unregister(&xdc_tunnel_link_ops);
 	unregister_pernet_subsys(&xdc_tunnel_net_ops);
+	WRITE_ONCE(xdc_tunnel_ops, NULL);
 }

@@ -8,7 +8,7 @@
 //!
 //! C headers: `include/net/udp_tunnel.h`, `include/net/rtnetlink.h`
 
-use super::{bindings, seq::Line};
+use super::bindings;
 use core::{
     ffi::c_void,
     marker::PhantomData,
@@ -231,9 +231,6 @@ pub(crate) trait Tunnel: Sized + Send + 'static {
     ) -> u64;
     /// The time has come.
     fn poll(&mut self, decisions: &mut Decisions<'_>, now_us: u64) -> u64;
-    /// Writes what there is of the session (part 0) or of a channel (counted from part 1), as the
-    /// rest of a line and lines that follow.
-    fn show(&self, part: usize, now_us: u64, line: &mut Line<'_>);
 }
 
 /// What C keeps, and the pointers that it follows.
@@ -242,7 +239,7 @@ struct Table {
     counters: [*const c_char; bindings::XDC_TUNNEL_COUNTERS as usize],
 }
 
-/// A registered kind of link; its devices go when this is dropped. One for each module.
+/// A registered kind of link; its devices go when this is dropped.
 ///
 /// # Invariants
 ///
@@ -258,6 +255,7 @@ unsafe impl<T: Tunnel> Send for Registration<T> {}
 unsafe impl<T: Tunnel> Sync for Registration<T> {}
 
 impl<T: Tunnel> Registration<T> {
+    /// EBUSY: the module has one.
     pub(crate) fn new() -> Result<Self> {
         const { assert!(T::COUNTERS.len() <= bindings::XDC_TUNNEL_COUNTERS as usize) };
         let mut counters = [ptr::null(); bindings::XDC_TUNNEL_COUNTERS as usize];
@@ -284,7 +282,6 @@ impl<T: Tunnel> Registration<T> {
                 transmit: Some(Self::transmit),
                 receive: Some(Self::receive),
                 poll: Some(Self::poll),
-                show: Some(Self::show),
             };
         }
         // SAFETY: `table` is complete, and stays where it is until `drop` has unregistered it.
@@ -390,22 +387,6 @@ impl<T: Tunnel> Registration<T> {
         // SAFETY: By the safety requirements `out` is for this callback.
         let mut decisions = unsafe { Decisions::from_raw(out) };
         state.poll(&mut decisions, now_us)
-    }
-
-    /// # Safety
-    ///
-    /// Called by C only, with what `open` returned, locked, and the file that it writes to.
-    unsafe extern "C" fn show(
-        state: *const c_void,
-        part: c_uint,
-        now_us: u64,
-        seq: *mut bindings::seq_file,
-    ) {
-        // SAFETY: By the safety requirements no other code changes it.
-        let state = unsafe { &*state.cast::<T>() };
-        // SAFETY: By the safety requirements.
-        let mut line = unsafe { Line::from_raw(seq) };
-        state.show(part as usize, now_us, &mut line);
     }
 }
 

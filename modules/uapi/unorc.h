@@ -36,7 +36,6 @@ enum {
 enum unorc_df {
 	UNORC_DF_UNSET,		/* fragments carry packets that are too long */
 	UNORC_DF_SET,		/* the MTU inside follows the path (default) */
-	UNORC_DF_INHERIT,	/* as IPv4 inside has it; else set */
 };
 
 /* IFLA_INFO_XSTATS: what docs/unorc.md says of each. */

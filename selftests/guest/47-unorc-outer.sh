@@ -160,8 +160,8 @@ fragments=$(snmp r Ip FragCreates)
 check "1 MB arrives without DF" send h1 10.50.0.2
 within "in fragments" 100 10000 $(($(snmp r Ip FragCreates) - fragments))
 equal "of full length" "" "$(inside h1)"
-ip -n h1 link change u0 type unorc df inherit
-check "1 MB arrives with TCP's DF" send h1 10.50.0.2
+ip -n h1 link change u0 type unorc df set
+check "1 MB arrives with DF" send h1 10.50.0.2
 equal "without fragments" 1354 "$(inside h1)"
 hop 1500
 forget

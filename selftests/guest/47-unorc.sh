@@ -69,24 +69,9 @@ check "paths and times change while it is up" \
 matches "ip shows it" "paths reps freeze timeout timer 100 flush 20 " "$(ip -n h1 -d link show u0)"
 check "20 MB arrive by other paths" transfer 10.50.0.2
 equal "in the same session" "1 1" "$(tunnel_counter h1 session) $(tunnel_counter h2 session)"
-# /proc/net/unorc and `xdc paths`.
-ago=$(in_ns h1 cat /proc/net/unorc)
-matches "the module tells of the session" \
-	"^device u0 local 10.9.0.1 remote 10.9.0.2 port 4796 paths reps session up age_us [1-9][0-9]* min_rtt_us [1-9]" "$ago"
-equal "and of each channel" 8 "$(echo "$ago" | grep -c '^channel [0-7] blocks_sent 0 ')"
-matches "of the paths that came back" '^path [0-9]+ state (fresh|used)$' "$ago"
-equal "of nobody else's namespace" "" "$(cat /proc/net/unorc)"
-matches "xdc paths has it for people" "^u0 +10.9.0.2:4796 +reps +up +" "$(in_ns h1 xdc paths)"
-matches "with units" "^  channel [0-7]  RTT [1-9][0-9]* us  blocks 0 sent 0 received" "$(xdc paths u0 --netns h1)"
-matches "in JSON" '"netns":"h1","device":"u0".*"session":"up","age_us":[1-9].*"known":\[\{"entropy":[0-9]+,"udp_port":' \
-	"$(xdc paths u0 --netns h1 --json)"
-equal "again and again" 3 "$(in_ns h1 xdc paths --interval 10ms --count 3 --json | wc -l)"
-refuses "of a device that is there" "there is no tunnel 'u7'" in_ns h1 xdc paths u7
 ip -n h1 link set u0 down
-equal "a device that is down has no session" \
-	"device u0 local 10.9.0.1 remote 10.9.0.2 port 4796 session closed" "$(in_ns h1 cat /proc/net/unorc)"
 ip -n h1 link set u0 up
-check "and has one again" eventually pings 1
+check "a device that was down has a session again" eventually pings 1
 refuses "what both ends agreed on stays" "only paths" ip -n h1 link change u0 type unorc fec off
 refuses "and so does the peer" "only paths" ip -n h1 link change u0 type unorc remote 10.9.0.3
 refuses "its MTU stays below that which it went up with" "busy" ip -n h1 link set u0 mtu 1500
@@ -155,7 +140,7 @@ equal "with nothing sent again" 0 "$(tunnel_counter h1 tx_resent)"
 untunnel
 for i in 1 2; do tc -n h$i qdisc del dev eth0 root; done
 
-# What waits for one packet is 5 MB here, more packets than a CPU's backlog takes at once.
+# What waits for one packet is 5 MB here.
 for i in 1 2; do
 	in_ns h$i sysctl -qw net.ipv4.tcp_rmem="4096 60000000 60000000" net.ipv4.tcp_wmem="4096 60000000 60000000"
 done
@@ -165,25 +150,21 @@ tc -n h1 qdisc replace dev eth0 root netem limit 100000 delay 50ms rate 1gbit lo
 tc -n h2 qdisc replace dev eth0 root netem limit 100000 delay 50ms
 check "pings over 100 ms" pings 3
 check "20 MB through a loss of 3 % over 100 ms" transfer 10.50.0.2
-equal "of which none that had come is dropped" 0 "$(in_ns h2 cat /sys/class/net/u0/statistics/rx_dropped)"
 untunnel
 for i in 1 2; do
 	in_ns h$i sysctl -qw net.ipv4.tcp_rmem="4096 131072 6291456" net.ipv4.tcp_wmem="4096 16384 4194304"
 done
 
 # An RTT longer than what is guessed.
-rtt() { in_ns "$1" sed -n 's/.* min_rtt_us \([0-9]*\) .*/\1/p' /proc/net/unorc; }
 tunnels channels 1 window 64
 lossy delay 10ms
 check "pings over 20 ms" in_ns h1 ping -c 100 -i 0.05 -W 5 10.50.0.2
-within "the RTT is known" 20000 25000 "$(rtt h1)"
-within "and next to nothing is sent again" 0 5 "$(tunnel_counter h1 tx_resent)"
+within "next to nothing is sent again" 0 5 "$(tunnel_counter h1 tx_resent)"
 # The places of all blocks were used.
 in_ns h2 sysctl -qw net.ipv6.conf.u0.disable_ipv6=1
 ip -n h2 link set u0 down
 ip -n h2 link set u0 up
 check "an end that began anew is heard of" in_ns h1 ping -c 20 -i 0.2 -W 1 10.50.0.2
-within "the RTT is as it was" 20000 25000 "$(rtt h1)"
 equal "and what ends a session is no dropped packet" 0 "$(in_ns h2 cat /sys/class/net/u0/statistics/tx_dropped)"
 untunnel
 lossy delay 0
@@ -195,8 +176,7 @@ check "an end knows a short RTT" in_ns h2 ping -c 3 -i 0.01 -W 5 10.50.0.1
 tc -n h1 qdisc replace dev eth0 root netem limit 100000 rate 1gbit delay 20ms loss 2%
 tc -n h2 qdisc replace dev eth0 root netem limit 100000 rate 1gbit delay 20ms
 check "20 MB when it is 40 ms, with a loss of 2 %" transfer 10.50.0.2
-within "it knows the short one still" 1 20000 "$(rtt h2)"
-within "but gives up no more than a few blocks" 0 15 "$(tunnel_counter h2 given_up)"
+within "gives up no more than a few blocks" 0 15 "$(tunnel_counter h2 given_up)"
 untunnel
 lossy delay 0
 

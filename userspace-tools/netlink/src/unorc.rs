@@ -17,12 +17,12 @@ pub const USAGE: &str = "\
 Usage: ip link add NAME type unorc local ADDR remote ADDR [ port PORT ]
                    [ fec { DATA+PARITY | off } ] [ paths CHOOSER ] [ freeze { loss | timeout | off } ]
                    [ timer USEC ] [ flush USEC ] [ channels N ] [ window PACKETS ]
-                   [ fwmark MARK ] [ tos { TOS | inherit } ] [ ttl { TTL | auto } ] [ df { set | unset | inherit } ]
+                   [ fwmark MARK ] [ tos { TOS | inherit } ] [ ttl { TTL | auto } ] [ df { set | unset } ]
 CHOOSER := { ecmp | rps | ops | plb | unolb | reps | reps-paper | bitmap }
 ";
 
 const FREEZES: [&str; 3] = ["loss", "timeout", "off"];
-const DFS: [&str; 3] = ["unset", "set", "inherit"];
+const DFS: [&str; 2] = ["unset", "set"];
 /// `UNORC_TOS_INHERIT`.
 const TOS_INHERIT: u8 = 1;
 
@@ -353,7 +353,7 @@ mod tests {
             for (freeze, fec) in FREEZES.iter().zip(["8+2", "off", "28+3"]) {
                 let line = format!(
                     "local 10.0.0.1 remote 10.0.0.2 port 5000 fec {fec} paths {} freeze {freeze} timer 640 flush 50 channels 8 window 8192 \
-                     fwmark 0x7 tos 0x10 ttl 9 df inherit",
+                     fwmark 0x7 tos 0x10 ttl 9 df unset",
                     kind.name()
                 );
                 let words: Vec<_> = line.split(' ').collect();

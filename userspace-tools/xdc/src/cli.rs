@@ -238,9 +238,6 @@ tools that built the kernel, compares the result with the packages, and names ea
     /// Show TCP sockets with the whole state of unocc and gemini, live.
     #[command(after_help = observe::ss::EXAMPLES)]
     Ss(observe::ss::Args),
-    /// Show tunnels of kind unorc with their sessions and paths, live.
-    #[command(after_help = observe::paths::EXAMPLES)]
-    Paths(observe::paths::Args),
     /// Show one phantom queue, live: rates, marks, drops, backlog.
     #[command(override_usage = "xdc watch dev DEV [handle N:] ...", after_help = observe::watch::EXAMPLES)]
     Watch(observe::watch::Args),

@@ -137,7 +137,6 @@ fn dispatch(command: Command) -> Result<bool> {
         }
         Command::Kdir(request) => kdir::command(&request),
         Command::Ss(args) => observe::ss::command(&args),
-        Command::Paths(args) => observe::paths::command(&args),
         Command::Watch(args) => observe::watch::command(&args),
         Command::Top(args) => observe::top::command(&args),
         Command::Doctor { kdir, json } => doctor::command(kdir.as_deref(), json),

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Live views of this host or of network namespaces: `xdc ss`, `xdc paths`, `xdc watch`, `xdc top`.
+//! Live views of this host or of network namespaces: `xdc ss`, `xdc watch`, `xdc top`.
 //!
 //! A sample is a netlink dump of each family; no process is started for it.
 
 mod flows;
 mod params;
-pub mod paths;
 mod queues;
 mod screen;
 pub mod ss;
