@@ -312,7 +312,8 @@ struct xdc_tunnel_out;
 
 /* What a device is made with. */
 struct xdc_tunnel_config {
-	__be32 local, remote;
+	/* IPv4 as IPv6 has it. */
+	struct in6_addr local, remote;
 	__be16 port;
 	u16 mtu;
 	u8 data, parity, paths, freeze;

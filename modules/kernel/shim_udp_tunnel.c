@@ -16,6 +16,7 @@
 #include <net/icmp.h>
 #include <net/inet_ecn.h>
 #include <net/ip.h>
+#include <net/ip6_route.h>
 #include <net/ip_tunnels.h>
 #include <net/netns/generic.h>
 #include <net/route.h>
@@ -25,10 +26,10 @@
 #include "compat.h"
 #include "shim.h"
 
-/* What is before a packet of ours: IP, UDP, ours. */
-#define XDC_TUNNEL_OVERHEAD (sizeof(struct iphdr) + sizeof(struct udphdr) + XDC_TUNNEL_HEADER)
-/* And two bytes that a parity is longer than the longest packet. */
-#define XDC_TUNNEL_MTU_LESS (XDC_TUNNEL_OVERHEAD + 2)
+/* Before each packet: IPv6 or IPv4, UDP, the module's header. */
+#define XDC_TUNNEL_OVERHEAD (sizeof(struct ipv6hdr) + sizeof(struct udphdr) + XDC_TUNNEL_HEADER)
+#define XDC_TUNNEL_OVERHEAD_IPV4 \
+	(XDC_TUNNEL_OVERHEAD - sizeof(struct ipv6hdr) + sizeof(struct iphdr))
 /* Every IPv4 host takes packets of this length (RFC 791). */
 #define XDC_TUNNEL_MIN_MTU 576
 
@@ -47,6 +48,34 @@ struct xdc_tunnel_net {
 	struct list_head tunnels;
 };
 static DEFINE_MUTEX(xdc_tunnel_lists);
+
+static bool xdc_tunnel_is_ipv6(const struct xdc_tunnel_config *config)
+{
+	return ipv6_mod_enabled() && !ipv6_addr_v4mapped(&config->remote);
+}
+
+static unsigned int xdc_tunnel_overhead(const struct xdc_tunnel_config *config)
+{
+	return xdc_tunnel_is_ipv6(config) ? XDC_TUNNEL_OVERHEAD : XDC_TUNNEL_OVERHEAD_IPV4;
+}
+
+/* By which the MTU is less: a parity is two bytes longer than the longest packet. */
+static unsigned int xdc_tunnel_mtu_less(const struct xdc_tunnel_config *config)
+{
+	return xdc_tunnel_overhead(config) + 2;
+}
+
+/* The addresses of a packet; those of IPv4 as IPv6 has them. */
+static void xdc_tunnel_addresses(const struct sk_buff *skb, struct in6_addr *from, struct in6_addr *to)
+{
+	if (skb->protocol == htons(ETH_P_IP)) {
+		ipv6_addr_set_v4mapped(ip_hdr(skb)->saddr, from);
+		ipv6_addr_set_v4mapped(ip_hdr(skb)->daddr, to);
+	} else {
+		*from = ipv6_hdr(skb)->saddr;
+		*to = ipv6_hdr(skb)->daddr;
+	}
+}
 
 struct xdc_tunnel {
 	struct net_device *dev;
@@ -190,15 +219,26 @@ void xdc_tunnel_cut(struct sk_buff *skb, unsigned int start, unsigned int len)
 	skb_reset_network_header(skb);
 }
 
-static struct rtable *xdc_tunnel_route(struct xdc_tunnel *tunnel, struct sk_buff *skb, __be16 port,
-				       u8 tos, __be32 *from)
+/* The route outside and the address that it starts from. */
+static struct dst_entry *xdc_tunnel_route(struct xdc_tunnel *tunnel, struct sock *sk, struct sk_buff *skb,
+					  __be16 port, u8 tos, struct in6_addr *from)
 {
+	const struct xdc_tunnel_config *config = &tunnel->config;
 	struct ip_tunnel_key key = {};
+	struct rtable *rt;
 
-	key.u.ipv4.src = tunnel->config.local;
-	key.u.ipv4.dst = tunnel->config.remote;
-	return udp_tunnel_dst_lookup(skb, tunnel->dev, tunnel->net, 0, from, &key, port,
-				     tunnel->config.port, tos, NULL);
+	if (xdc_tunnel_is_ipv6(config)) {
+		key.u.ipv6.src = config->local;
+		key.u.ipv6.dst = config->remote;
+		key.label = htonl(ntohs(port));
+		return udp_tunnel6_dst_lookup(skb, tunnel->dev, tunnel->net, sk, 0, from, &key, port,
+					      config->port, tos, NULL);
+	}
+	key.u.ipv4.src = config->local.s6_addr32[3];
+	key.u.ipv4.dst = config->remote.s6_addr32[3];
+	rt = udp_tunnel_dst_lookup(skb, tunnel->dev, tunnel->net, 0, &from->s6_addr32[3], &key, port,
+				   config->port, tos, NULL);
+	return IS_ERR(rt) ? ERR_CAST(rt) : &rt->dst;
 }
 
 /*
@@ -236,11 +276,12 @@ static void xdc_tunnel_send_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 	u8 tos = READ_ONCE(config->tos);
 	__be16 port = htons(cb.port);
 	enum skb_drop_reason reason = SKB_DROP_REASON_DEV_READY;
-	struct rtable *rt;
+	struct dst_entry *dst;
+	struct in6_addr from;
 	int inside;
-	__be32 from;
 	bool has_df;
 	u32 mtu;
+	u8 ttl;
 
 	if (!sk)
 		goto drop;
@@ -252,24 +293,24 @@ static void xdc_tunnel_send_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 	skb_scrub_packet(skb, xnet);
 	/* The mark inside, which a container may set, chooses no route outside. */
 	skb->mark = READ_ONCE(config->fwmark);
-	rt = xdc_tunnel_route(tunnel, skb, port, tos, &from);
-	if (IS_ERR(rt)) {
+	dst = xdc_tunnel_route(tunnel, sk, skb, port, tos, &from);
+	if (IS_ERR(dst)) {
 		DEV_STATS_INC(tunnel->dev, tx_carrier_errors);
 		reason = SKB_DROP_REASON_IP_OUTNOROUTES;
 		goto drop;
 	}
-	if (xdc_tunnel_is_nested(tunnel, rt->dst.dev)) {
+	if (xdc_tunnel_is_nested(tunnel, dst_dev(dst))) {
 		reason = xdc_tunnel_loop(tunnel->dev);
 		goto put;
 	}
-	mtu = dst_mtu(&rt->dst);
-	WRITE_ONCE(tunnel->path_mtu, mtu - XDC_TUNNEL_MTU_LESS);
+	mtu = dst_mtu(dst);
+	WRITE_ONCE(tunnel->path_mtu, mtu - xdc_tunnel_mtu_less(config));
 	/* Fragments carry a packet that is too long: its parities have these bytes, too. */
-	has_df = skb->len + XDC_TUNNEL_OVERHEAD <= mtu && READ_ONCE(config->df);
+	has_df = skb->len + xdc_tunnel_overhead(config) <= mtu && READ_ONCE(config->df);
 	/* Of the flow inside, which a router behind a veth would take for that of the ports. */
 	skb_clear_hash(skb);
 	reason = SKB_DROP_REASON_NOMEM;
-	if (skb_cow_head(skb, LL_RESERVED_SPACE(rt->dst.dev) + rt->dst.header_len +
+	if (skb_cow_head(skb, LL_RESERVED_SPACE(dst_dev(dst)) + dst->header_len +
 			 XDC_TUNNEL_OVERHEAD) ||
 	    udp_tunnel_handle_offloads(skb, true))
 		goto put;
@@ -279,12 +320,21 @@ static void xdc_tunnel_send_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 	/* Without bytes behind the inner header it would be counted as dropped. */
 	if (skb->len == sizeof(cb.header))
 		skb_set_inner_network_header(skb, 0);
-	udp_tunnel_xmit_skb(rt, sk, skb, from, config->remote, tos,
-			    READ_ONCE(config->ttl) ?: ip4_dst_hoplimit(&rt->dst),
-			    has_df ? htons(IP_DF) : 0, port, config->port, false, false, 0);
+	ttl = READ_ONCE(config->ttl);
+	if (xdc_tunnel_is_ipv6(config)) {
+		skb->ignore_df = !has_df;
+		/* Switches may hash the label instead of ports. */
+		udp_tunnel6_xmit_skb(dst, sk, skb, tunnel->dev, &from, &config->remote, tos,
+				     ttl ?: ip6_dst_hoplimit(dst), htonl(cb.port), port,
+				     config->port, false, 0);
+	} else {
+		udp_tunnel_xmit_skb(dst_rtable(dst), sk, skb, from.s6_addr32[3],
+				    config->remote.s6_addr32[3], tos, ttl ?: ip4_dst_hoplimit(dst),
+				    has_df ? htons(IP_DF) : 0, port, config->port, false, false, 0);
+	}
 	return;
 put:
-	ip_rt_put(rt);
+	dst_release(dst);
 drop:
 	DEV_STATS_INC(tunnel->dev, tx_errors);
 	kfree_skb_reason(skb, reason);
@@ -414,12 +464,17 @@ static enum hrtimer_restart xdc_tunnel_timer(struct hrtimer *timer)
 /* Whether a packet was in this tunnel before: routes may loop over queues, namespaces and hosts. */
 static bool xdc_tunnel_is_own(const struct xdc_tunnel *tunnel, const struct sk_buff *skb)
 {
-	const struct iphdr *ip = ip_hdr(skb);
-	const struct udphdr *udp = (const void *)(ip + 1);
+	bool is_ipv4 = skb->protocol == htons(ETH_P_IP);
+	unsigned int before = is_ipv4 ? sizeof(struct iphdr) : sizeof(struct ipv6hdr);
+	const struct udphdr *udp = (const void *)skb->data + before;
+	struct in6_addr from, to;
 
-	return skb->protocol == htons(ETH_P_IP) && skb->len >= sizeof(*ip) + sizeof(*udp) &&
-	       ip->protocol == IPPROTO_UDP && ip->saddr == tunnel->config.local &&
-	       ip->daddr == tunnel->config.remote && udp->dest == tunnel->config.port;
+	if ((is_ipv4 ? ip_hdr(skb)->protocol : ipv6_hdr(skb)->nexthdr) != IPPROTO_UDP ||
+	    skb->len < before + sizeof(*udp) || udp->dest != tunnel->config.port)
+		return false;
+	xdc_tunnel_addresses(skb, &from, &to);
+	return ipv6_addr_equal(&from, &tunnel->config.local) &&
+	       ipv6_addr_equal(&to, &tunnel->config.remote);
 }
 
 /*
@@ -495,16 +550,18 @@ static int xdc_tunnel_receive(struct sock *sk, struct sk_buff *skb)
 	enum skb_drop_reason reason = SKB_DROP_REASON_DEV_READY;
 	u64 now_us = xdc_tunnel_now_us();
 	struct xdc_tunnel_out out;
+	struct in6_addr from, to;
 	u8 ecn;
 
 	if (!tunnel)
 		goto drop;
-	if (skb->protocol != htons(ETH_P_IP) || ip_hdr(skb)->saddr != tunnel->config.remote) {
+	xdc_tunnel_addresses(skb, &from, &to);
+	if (!ipv6_addr_equal(&from, &tunnel->config.remote)) {
 		DEV_STATS_INC(tunnel->dev, rx_errors);
 		reason = SKB_DROP_REASON_IP_INVALID_SOURCE;
 		goto drop;
 	}
-	ecn = ip_hdr(skb)->tos & INET_ECN_MASK;
+	ecn = skb_get_dsfield(skb) & INET_ECN_MASK;
 	skb_orphan(skb);
 	if (iptunnel_pull_header(skb, sizeof(struct udphdr), htons(ETH_P_IP),
 				 !net_eq(tunnel->net, dev_net(tunnel->dev))) ||
@@ -564,14 +621,21 @@ static int xdc_tunnel_open(struct net_device *dev)
 	};
 	struct udp_port_cfg port = {
 		.family = AF_INET,
-		.local_ip.s_addr = tunnel->config.local,
+		.local_ip.s_addr = tunnel->config.local.s6_addr32[3],
 		.local_udp_port = tunnel->config.port,
 		.use_udp_checksums = 1,
+		.use_udp6_tx_checksums = 1,
+		.use_udp6_rx_checksums = 1,
+		.ipv6_v6only = 1,
 	};
 	struct socket *sock;
 	void *state;
 	int err;
 
+	if (xdc_tunnel_is_ipv6(&tunnel->config)) {
+		port.family = AF_INET6;
+		port.local_ip6 = tunnel->config.local;
+	}
 	tunnel->config.mtu = dev->mtu;
 	state = xdc_tunnel_ops->open(&tunnel->config);
 	if (!state)
@@ -676,9 +740,8 @@ static void xdc_tunnel_setup(struct net_device *dev)
 	dev->ethtool_ops = &xdc_tunnel_ethtool_ops;
 	dev->needs_free_netdev = true;
 	SET_NETDEV_DEVTYPE(dev, &xdc_tunnel_type);
-	dev->mtu = ETH_DATA_LEN - XDC_TUNNEL_MTU_LESS;
 	dev->min_mtu = IPV4_MIN_MTU;
-	dev->max_mtu = IP_MAX_MTU - XDC_TUNNEL_MTU_LESS;
+	dev->max_mtu = IP_MAX_MTU - XDC_TUNNEL_OVERHEAD - 2;
 	dev->type = ARPHRD_NONE;
 	dev->flags = IFF_POINTOPOINT | IFF_NOARP | IFF_MULTICAST;
 	/* Netpoll sends with interrupts off. */
@@ -705,6 +768,8 @@ static const struct nla_policy xdc_tunnel_policy[IFLA_UNORC_MAX + 1] = {
 	[IFLA_UNORC_FWMARK]	= { .type = NLA_U32 },
 	[IFLA_UNORC_TOS]	= NLA_POLICY_MASK(NLA_U8, (u8)~INET_ECN_MASK | UNORC_TOS_INHERIT),
 	[IFLA_UNORC_TTL]	= { .type = NLA_U8 },
+	[IFLA_UNORC_LOCAL6]	= NLA_POLICY_EXACT_LEN(sizeof(struct in6_addr)),
+	[IFLA_UNORC_REMOTE6]	= NLA_POLICY_EXACT_LEN(sizeof(struct in6_addr)),
 	[IFLA_UNORC_DF]		= NLA_POLICY_MAX(NLA_U8, UNORC_DF_SET),
 };
 
@@ -720,13 +785,20 @@ static const struct xdc_tunnel_config xdc_tunnel_defaults = {
 	.df = UNORC_DF_SET,
 };
 
+static void xdc_tunnel_parse_address(struct in6_addr *address, const struct nlattr *ipv4,
+				     const struct nlattr *ipv6)
+{
+	if (ipv4)
+		ipv6_addr_set_v4mapped(nla_get_in_addr(ipv4), address);
+	if (ipv6)
+		*address = nla_get_in6_addr(ipv6);
+}
+
 /* What is not said stays as it is. */
 static void xdc_tunnel_parse(struct xdc_tunnel_config *config, struct nlattr *data[])
 {
-	if (data[IFLA_UNORC_LOCAL])
-		config->local = nla_get_in_addr(data[IFLA_UNORC_LOCAL]);
-	if (data[IFLA_UNORC_REMOTE])
-		config->remote = nla_get_in_addr(data[IFLA_UNORC_REMOTE]);
+	xdc_tunnel_parse_address(&config->local, data[IFLA_UNORC_LOCAL], data[IFLA_UNORC_LOCAL6]);
+	xdc_tunnel_parse_address(&config->remote, data[IFLA_UNORC_REMOTE], data[IFLA_UNORC_REMOTE6]);
 	config->port = nla_get_be16_default(data[IFLA_UNORC_PORT], config->port);
 	config->data = nla_get_u8_default(data[IFLA_UNORC_DATA], config->data);
 	config->parity = nla_get_u8_default(data[IFLA_UNORC_PARITY], config->parity);
@@ -742,9 +814,15 @@ static void xdc_tunnel_parse(struct xdc_tunnel_config *config, struct nlattr *da
 	config->df = nla_get_u8_default(data[IFLA_UNORC_DF], config->df);
 }
 
-static bool xdc_tunnel_is_host(__be32 address)
+/* Not of one link, which a socket without a device cannot name. */
+static bool xdc_tunnel_is_host(const struct in6_addr *address)
 {
-	return address && !ipv4_is_multicast(address) && !ipv4_is_lbcast(address);
+	__be32 ipv4 = address->s6_addr32[3];
+
+	if (ipv6_addr_v4mapped(address))
+		return ipv4 && !ipv4_is_multicast(ipv4) && !ipv4_is_lbcast(ipv4);
+	return ipv6_addr_type(address) & IPV6_ADDR_UNICAST &&
+	       !(ipv6_addr_type(address) & IPV6_ADDR_LINKLOCAL);
 }
 
 static int xdc_tunnel_check(const struct xdc_tunnel_config *config, struct netlink_ext_ack *extack)
@@ -769,7 +847,8 @@ static int xdc_tunnel_changelink(struct net_device *dev, struct nlattr *tb[],
 	if (!data)
 		return 0;
 	xdc_tunnel_parse(&new, data);
-	if (new.local != tunnel->config.local || new.remote != tunnel->config.remote ||
+	if (!ipv6_addr_equal(&new.local, &tunnel->config.local) ||
+	    !ipv6_addr_equal(&new.remote, &tunnel->config.remote) ||
 	    new.port != tunnel->config.port || new.data != tunnel->config.data ||
 	    new.parity != tunnel->config.parity || new.channels != tunnel->config.channels ||
 	    new.window != tunnel->config.window) {
@@ -780,14 +859,7 @@ static int xdc_tunnel_changelink(struct net_device *dev, struct nlattr *tb[],
 	if (err)
 		return err;
 	spin_lock_bh(&tunnel->lock);
-	tunnel->config.paths = new.paths;
-	tunnel->config.freeze = new.freeze;
-	tunnel->config.timer_us = new.timer_us;
-	tunnel->config.flush_us = new.flush_us;
-	WRITE_ONCE(tunnel->config.fwmark, new.fwmark);
-	WRITE_ONCE(tunnel->config.tos, new.tos);
-	WRITE_ONCE(tunnel->config.ttl, new.ttl);
-	WRITE_ONCE(tunnel->config.df, new.df);
+	tunnel->config = new;
 	if (tunnel->state)
 		xdc_tunnel_ops->change(tunnel->state, &tunnel->config);
 	spin_unlock_bh(&tunnel->lock);
@@ -800,24 +872,28 @@ static int xdc_tunnel_newlink(struct net_device *dev, struct rtnl_newlink_params
 	struct net *net = rtnl_newlink_link_net(params);
 	struct xdc_tunnel_net *own = net_generic(net, xdc_tunnel_net_id);
 	struct xdc_tunnel *tunnel = netdev_priv(dev);
+	struct xdc_tunnel_config *config = &tunnel->config;
 	struct nlattr **data = params->data;
 	int err;
 
-	if (!data || !data[IFLA_UNORC_LOCAL] || !data[IFLA_UNORC_REMOTE]) {
+	*config = xdc_tunnel_defaults;
+	if (data)
+		xdc_tunnel_parse(config, data);
+	if (ipv6_addr_any(&config->local) || ipv6_addr_any(&config->remote)) {
 		NL_SET_ERR_MSG(extack, "local and remote are needed");
 		return -EINVAL;
 	}
-	tunnel->config = xdc_tunnel_defaults;
-	xdc_tunnel_parse(&tunnel->config, data);
-	if (!xdc_tunnel_is_host(tunnel->config.local) ||
-	    !xdc_tunnel_is_host(tunnel->config.remote) ||
-	    tunnel->config.local == tunnel->config.remote || !tunnel->config.port) {
-		NL_SET_ERR_MSG(extack, "local and remote are two hosts, and the port is not 0");
+	if (!xdc_tunnel_is_host(&config->local) || !xdc_tunnel_is_host(&config->remote) ||
+	    ipv6_addr_v4mapped(&config->local) != ipv6_addr_v4mapped(&config->remote) ||
+	    ipv6_addr_equal(&config->local, &config->remote) || !config->port) {
+		NL_SET_ERR_MSG(extack, "local and remote are two hosts of one family, and the port is not 0");
 		return -EINVAL;
 	}
 	err = xdc_tunnel_check(&tunnel->config, extack);
 	if (err)
 		return err;
+	if (!params->tb[IFLA_MTU])
+		dev->mtu = ETH_DATA_LEN - xdc_tunnel_mtu_less(config);
 	tunnel->dev = dev;
 	tunnel->net = net;
 	spin_lock_init(&tunnel->lock);
@@ -846,8 +922,14 @@ static void xdc_tunnel_dellink(struct net_device *dev, struct list_head *head)
 
 static size_t xdc_tunnel_get_size(const struct net_device *dev)
 {
-	return 2 * nla_total_size(sizeof(__be32)) + 2 * nla_total_size(sizeof(u16)) +
+	return 2 * nla_total_size(sizeof(struct in6_addr)) + 2 * nla_total_size(sizeof(u16)) +
 	       8 * nla_total_size(sizeof(u8)) + 3 * nla_total_size(sizeof(u32));
+}
+
+static int xdc_tunnel_fill_address(struct sk_buff *skb, int ipv4, int ipv6, const struct in6_addr *address)
+{
+	return ipv6_addr_v4mapped(address) ? nla_put_in_addr(skb, ipv4, address->s6_addr32[3]) :
+	       nla_put_in6_addr(skb, ipv6, address);
 }
 
 static int xdc_tunnel_fill_info(struct sk_buff *skb, const struct net_device *dev)
@@ -855,8 +937,8 @@ static int xdc_tunnel_fill_info(struct sk_buff *skb, const struct net_device *de
 	const struct xdc_tunnel *tunnel = netdev_priv(dev);
 	const struct xdc_tunnel_config *config = &tunnel->config;
 
-	if (nla_put_in_addr(skb, IFLA_UNORC_LOCAL, config->local) ||
-	    nla_put_in_addr(skb, IFLA_UNORC_REMOTE, config->remote) ||
+	if (xdc_tunnel_fill_address(skb, IFLA_UNORC_LOCAL, IFLA_UNORC_LOCAL6, &config->local) ||
+	    xdc_tunnel_fill_address(skb, IFLA_UNORC_REMOTE, IFLA_UNORC_REMOTE6, &config->remote) ||
 	    nla_put_be16(skb, IFLA_UNORC_PORT, config->port) ||
 	    nla_put_u8(skb, IFLA_UNORC_DATA, config->data) ||
 	    nla_put_u8(skb, IFLA_UNORC_PARITY, config->parity) ||

@@ -23,10 +23,6 @@ pub(crate) const HEADER_BYTES: usize = bindings::XDC_TUNNEL_HEADER as usize;
 /// What a device is made with.
 #[derive(Clone, Copy)]
 pub(crate) struct Settings {
-    /// IPv4, as numbers.
-    pub(crate) local: u32,
-    /// As above.
-    pub(crate) remote: u32,
     /// The longest packet.
     pub(crate) mtu: u16,
     pub(crate) data: u8,
@@ -47,8 +43,6 @@ impl Settings {
         // SAFETY: By the safety requirements.
         let config = unsafe { &*config };
         Self {
-            local: u32::from_be(config.local),
-            remote: u32::from_be(config.remote),
             mtu: config.mtu,
             data: config.data,
             parity: config.parity,

@@ -25,6 +25,8 @@ enum {
 	IFLA_UNORC_TOS,		/* u8: DSCP of packets outside, in the upper six bits, or UNORC_TOS_INHERIT */
 	IFLA_UNORC_TTL,		/* u8: TTL of packets outside; 0: that of their route */
 	IFLA_UNORC_DF,		/* u8: DF of packets outside, enum unorc_df */
+	IFLA_UNORC_LOCAL6,	/* struct in6_addr, instead of LOCAL */
+	IFLA_UNORC_REMOTE6,	/* struct in6_addr, instead of REMOTE */
 	__IFLA_UNORC_MAX
 };
 #define IFLA_UNORC_MAX (__IFLA_UNORC_MAX - 1)

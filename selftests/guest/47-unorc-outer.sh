@@ -201,4 +201,75 @@ ip -n h1 route del 10.2.0.1 dev u1
 check "they go on when it is over" eventually in_ns h1 ping -c 1 -W 1 10.51.0.2
 for i in 1 2; do ip -n h$i link del u1; done
 untunnel
+
+# After a loss 30 ms of packets, at 1 Gbit/s, go to the stack at once.
+for i in 1 2; do
+	in_ns h$i sysctl -qw net.ipv4.tcp_rmem="4096 60000000 60000000" net.ipv4.tcp_wmem="4096 60000000 60000000"
+done
+in_first_ns sysctl -qw net.core.rmem_max=60000000 net.core.wmem_max=60000000
+dd if=/dev/urandom of=/tmp/sent bs=10000 count=4000 2>/dev/null
+tunnels fec off timer 30000
+check "a tunnel that waits for 30 ms" pings 10.50.0.2
+tc -n h1 qdisc add dev eth0 root netem limit 100000 rate 1gbit delay 1ms loss 0.1%
+check "40 MB arrive" send h1 10.50.0.2
+within "and the queue for the stack is bounded" 1 100000 "$(in_ns h2 cat /sys/class/net/u0/statistics/rx_dropped)"
+tc -n h1 qdisc del dev eth0 root
+dd if=/dev/urandom of=/tmp/sent bs=10000 count=100 2>/dev/null
+untunnel
+
+# IPv6 outside.
+in_ns r sysctl -qw net.ipv6.conf.all.forwarding=1
+for i in 1 2; do
+	ip -n h$i addr add fd0$i::1/64 dev eth0 nodad
+	ip -n r addr add fd0$i::2/64 dev eth$i nodad
+	ip -n h$i route add default via fd0$i::2
+done
+# tunnel6 I OPTION...
+tunnel6() {
+	i=$1
+	shift
+	ip -n h$i link add u0 type unorc local fd0$i::1 remote fd0$((3 - i))::1 "$@" &&
+		ip -n h$i addr add 10.50.0.$i/24 dev u0 &&
+		ip -n h$i addr add fd50::$i/64 dev u0 nodad &&
+		ip -n h$i link set u0 up
+}
+refuses "both ends are of one family" "one family" ip -n h1 link add u0 type unorc local fd01::1 remote 10.2.0.1
+refuses "no address of a link alone" "two hosts" ip -n h1 link add u0 type unorc local fe80::1 remote fe80::2
+check "a tunnel over IPv6" tunnel6 1
+check "at both ends" tunnel6 2
+ip -n h2 route add 10.3.0.0/24 dev u0
+matches "which ip shows" " mtu 1434 .* local fd01::1 remote fd02::1 port 4796 " "$(ip -n h1 -d link show u0 | tr -d '\n')"
+check "pings go through" pings 10.50.0.2
+check "1 MB arrives" send h1 10.50.0.2
+check "1 MB over IPv6 arrives" send h1 fd50::2
+check "1 MB of a host behind arrives" send c 10.50.0.2
+tc -n r qdisc add dev eth2 clsact
+tc -n r filter add dev eth2 egress protocol ipv6 flower ip_proto udp dst_port 4796 ip_tos 0x41/0xff ip_ttl 8 action pass
+ip -n h1 link change u0 type unorc tos 0x40 ttl 9
+probe -t 33 10.50.0.2
+within "fields outside are the device's, ECN is that inside" 3 100 "$(seen)"
+ip -n h1 link change u0 type unorc tos 0 ttl auto
+check "a hop gets shorter" hop 1400
+check "1 MB arrives" send h1 10.50.0.2
+equal "the route inside follows" 1334 "$(inside h1)"
+check "1 MB of a host behind arrives" send c 10.50.0.2
+forget
+check "a hop gets as short as IPv6 allows" hop 1280
+check "1 MB over IPv6 arrives in fragments" send h1 fd50::2
+hop 1500
+forget
+ip -n h1 route add blackhole default table 100
+ip -n h1 -6 route add blackhole default table 100
+ip -n h1 -6 rule add fwmark 7 lookup 100
+marked 7
+check "a mark inside chooses no route outside" pings 10.50.0.2
+ip -n h1 link change u0 type unorc fwmark 7
+refuses "the device's own does" "100% packet loss" pings 10.50.0.2
+ip -n h1 -6 rule del fwmark 7 lookup 100
+check "the tunnel goes on" eventually pings 10.50.0.2
+in_ns h1 sysctl -qw net.ipv6.conf.all.forwarding=1
+ip -n h1 -6 route add fd02::1 dev u0 metric 1
+refuses "a route outside into the tunnel" "100% packet loss" pings 10.50.0.2
+within "has no carrier" 1 100000 "$(in_ns h1 cat /sys/class/net/u0/statistics/tx_carrier_errors)"
+untunnel
 finish

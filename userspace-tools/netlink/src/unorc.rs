@@ -2,7 +2,7 @@
 //! What a link of kind unorc can be told, as words and as netlink attributes (modules/uapi/unorc.h):
 //! for the plugin of ip, and for devices that xdc makes.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use xdc_algo::{
     gf256::{MAX_DATA, MAX_PARITY},
     paths::{Freeze, Kind},
@@ -44,16 +44,18 @@ enum Attribute {
     Tos,
     Ttl,
     Df,
+    Local6,
+    Remote6,
 }
 
 /// The highest number of an attribute.
-pub const MAX_ATTRIBUTE: i32 = Attribute::Df as i32;
+pub const MAX_ATTRIBUTE: i32 = Attribute::Remote6 as i32;
 
 /// What was said; what was not is the kernel's to choose.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Options {
-    local: Option<Ipv4Addr>,
-    remote: Option<Ipv4Addr>,
+    local: Option<IpAddr>,
+    remote: Option<IpAddr>,
     port: Option<u16>,
     fec: Option<(u8, u8)>,
     paths: Option<u8>,
@@ -119,10 +121,10 @@ fn code(word: &str) -> Result<(u8, u8), String> {
 
 impl Options {
     /// The same, of a tunnel between these two.
-    pub fn between(self, local: Ipv4Addr, remote: Ipv4Addr, port: u16) -> Self {
+    pub fn between(self, local: impl Into<IpAddr>, remote: impl Into<IpAddr>, port: u16) -> Self {
         Self {
-            local: Some(local),
-            remote: Some(remote),
+            local: Some(local.into()),
+            remote: Some(remote.into()),
             port: Some(port),
             ..self
         }
@@ -228,11 +230,16 @@ impl Options {
         let mut put = |attribute: Attribute, bytes: Option<Vec<u8>>| {
             all.extend(bytes.map(|bytes| (attribute as u16, bytes)));
         };
-        put(Attribute::Local, self.local.map(|ip| ip.octets().to_vec()));
-        put(
-            Attribute::Remote,
-            self.remote.map(|ip| ip.octets().to_vec()),
-        );
+        for (ip, v4, v6) in [
+            (self.local, Attribute::Local, Attribute::Local6),
+            (self.remote, Attribute::Remote, Attribute::Remote6),
+        ] {
+            match ip {
+                Some(IpAddr::V4(ip)) => put(v4, Some(ip.octets().to_vec())),
+                Some(IpAddr::V6(ip)) => put(v6, Some(ip.octets().to_vec())),
+                None => {}
+            }
+        }
         put(
             Attribute::Port,
             self.port.map(|port| port.to_be_bytes().to_vec()),
@@ -266,11 +273,12 @@ impl Options {
     pub fn read<'a>(attribute: impl Fn(usize) -> Option<&'a [u8]>) -> Self {
         let get = |number: Attribute| attribute(number as usize);
         let byte = |number| get(number)?.first().copied();
-        let ip = |number| Some(Ipv4Addr::from(<[u8; 4]>::try_from(get(number)?).ok()?));
+        let v4 = |number| Some(IpAddr::from(<[u8; 4]>::try_from(get(number)?).ok()?));
+        let v6 = |number| Some(IpAddr::from(<[u8; 16]>::try_from(get(number)?).ok()?));
         let word = |number| Some(u32::from_ne_bytes(get(number)?.try_into().ok()?));
         Options {
-            local: ip(Attribute::Local),
-            remote: ip(Attribute::Remote),
+            local: v4(Attribute::Local).or_else(|| v6(Attribute::Local6)),
+            remote: v4(Attribute::Remote).or_else(|| v6(Attribute::Remote6)),
             port: get(Attribute::Port)
                 .and_then(|port| Some(u16::from_be_bytes(port.try_into().ok()?))),
             fec: byte(Attribute::Data).zip(byte(Attribute::Parity)),
@@ -351,8 +359,12 @@ mod tests {
     fn what_is_shown_can_be_typed() {
         for kind in Kind::ALL {
             for (freeze, fec) in FREEZES.iter().zip(["8+2", "off", "28+3"]) {
+                let (local, remote) = match fec {
+                    "off" => ("fd00::1", "fd00::2"),
+                    _ => ("10.0.0.1", "10.0.0.2"),
+                };
                 let line = format!(
-                    "local 10.0.0.1 remote 10.0.0.2 port 5000 fec {fec} paths {} freeze {freeze} timer 640 flush 50 channels 8 window 8192 \
+                    "local {local} remote {remote} port 5000 fec {fec} paths {} freeze {freeze} timer 640 flush 50 channels 8 window 8192 \
                      fwmark 0x7 tos 0x10 ttl 9 df unset",
                     kind.name()
                 );
@@ -454,11 +466,16 @@ mod tests {
         let words = "local 10.0.0.1 remote 10.0.0.2 port 1 fec 8+2 paths ops freeze off \
                      timer 1 flush 1 channels 8 window 64 fwmark 1 tos 4 ttl 1 df set";
         let words: Vec<_> = words.split_whitespace().collect();
-        let written = Options::parse(&words).unwrap().attributes();
+        let mut written = Options::parse(&words).unwrap().attributes();
+        let ipv6 = ["local", "fd00::1", "remote", "fd00::2"];
+        written.extend(Options::parse(&ipv6).unwrap().attributes());
         assert_eq!(written.len(), attributes.len());
         for (described, (_, bytes)) in attributes.iter().zip(&written) {
-            let bits = text(described, "type").unwrap().strip_prefix('u').unwrap();
-            assert_eq!(bits.parse(), Ok(8 * bytes.len()), "{described:?}");
+            let bits = match text(described, "type").unwrap().strip_prefix('u') {
+                Some(bits) => bits.parse().unwrap(),
+                None => 8 * described["checks"]["exact-len"].as_integer().unwrap(),
+            };
+            assert_eq!(bits, 8 * bytes.len() as i64, "{described:?}");
         }
         let definitions = &specification["definitions"];
         let entries = |name: &str| {
@@ -489,7 +506,7 @@ mod tests {
         });
         let wanted = [
             "UNSPEC", "LOCAL", "REMOTE", "PORT", "DATA", "PARITY", "PATHS", "FREEZE", "TIMER",
-            "FLUSH", "CHANNELS", "WINDOW", "FWMARK", "TOS", "TTL", "DF",
+            "FLUSH", "CHANNELS", "WINDOW", "FWMARK", "TOS", "TTL", "DF", "LOCAL6", "REMOTE6",
         ];
         assert!(names.eq(wanted.map(str::to_owned)));
         assert_eq!(MAX_ATTRIBUTE as usize, wanted.len() - 1);
