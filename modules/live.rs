@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Parameter tables of algo/ as sysctls. Whoever includes this is a module, whose root has `algo` and
-//! `kernel_api`.
+//! Parameter tables of algo/ as sysctls, for a module whose root has `algo` and `kernel_api`.
 
 use crate::algo::params::{ParamInfo, Values};
 use crate::kernel_api::sysctl::{self, Param, MAX_PARAMS};
 
-/// The rows of a parameter table as the sysctls have them now.
+/// Present values of a parameter table's sysctls.
 impl Values for sysctl::Values {
     #[inline(always)]
     fn value(&self, row: usize) -> u32 {
@@ -14,7 +13,7 @@ impl Values for sysctl::Values {
     }
 }
 
-/// The files of a parameter table, and then empty ones.
+/// Returns the files of a parameter table, followed by empty files.
 pub(crate) const fn files(rows: &'static [ParamInfo]) -> [Param; MAX_PARAMS] {
     const NONE: Param = Param {
         name: c"",

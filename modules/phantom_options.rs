@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The options of sch_phantom: their bounds, netlink form, and copy for readers
-//! without the queue's lock. The attributes are those of uapi/pkt_phantom.h.
+//! Options of sch_phantom: bounds, netlink form, and a copy for readers without the queue's lock.
+//! The attributes are in uapi/pkt_phantom.h.
 
 use kernel::prelude::*;
 
@@ -29,7 +29,7 @@ const MAX_LIMIT_BYTES: i64 = u32::MAX as i64;
 
 const MAX_PPM: i64 = 1_000_000;
 
-/// The one home of bounds and defaults: the policy and the error texts come from here.
+/// Single source of bounds and defaults; policy and error texts follow from it.
 #[rustfmt::skip]
 static SETTINGS: [Setting; 25] = [
     setting(TCA_PHANTOM_LIMIT, "limit", Kind::U32(bytes(1, MAX_LIMIT_BYTES)), 1_000_000),
@@ -76,7 +76,7 @@ static POLICY: Policy<IDS> = policy(
 /// Number of attribute ids, 0 included.
 const IDS: usize = __TCA_PHANTOM_MAX as usize;
 
-/// What a user asks for.
+/// A user's request.
 pub(crate) struct Request<'a>(Attrs<'a, IDS>);
 
 impl<'a> Request<'a> {
@@ -88,13 +88,13 @@ impl<'a> Request<'a> {
         Ok(Self(attrs))
     }
 
-    /// The attribute, if it is given.
+    /// Returns the attribute, if present.
     pub(crate) fn get(&self, id: u32) -> Option<Attr<'a>> {
         self.0.get(id)
     }
 }
 
-/// What the policy refuses, in sentences.
+/// Explains the policy's refusal.
 fn explain(error: Error, extack: &Extack<'_>) {
     if extack.bad_attr() == Some(TCA_PHANTOM_POOL) {
         extack.explain(fmt!(
@@ -104,23 +104,22 @@ fn explain(error: Error, extack: &Extack<'_>) {
     settings::explain(&SETTINGS, error, extack);
 }
 
-/// All options of one port. Nothing but words, so that it can be shown without
-/// the queue's lock.
+/// Options of one port, in plain words, so that they can be copied without the queue's lock.
 #[derive(Clone, Copy)]
 pub(crate) struct Options {
-    /// Those in [`SETTINGS`], by id.
+    /// Values of the options in [`SETTINGS`], by id.
     numbers: [i64; IDS],
-    /// Name of the pool, filled up with NULs.
+    /// Name of the pool, padded with NULs.
     pub(crate) pool: [u64; POOL_WORDS],
 }
 
 pub(crate) const POOL_WORDS: usize = 2;
 const POOL_NAME_BYTES: usize = POOL_WORDS * size_of::<u64>();
-/// Without the NUL at its end.
+/// Length of a pool's name without its NUL.
 const MAX_NAME_BYTES: usize = POOL_NAME_BYTES - 1;
 
 impl Options {
-    /// The defaults.
+    /// Returns the defaults.
     pub(crate) fn new() -> Self {
         let mut options = Self {
             numbers: [0; IDS],
@@ -133,7 +132,7 @@ impl Options {
         options
     }
 
-    /// A pool is named.
+    /// Returns whether a pool is named.
     pub(crate) fn has_pool(&self) -> bool {
         self.pool != [0; POOL_WORDS]
     }
@@ -142,12 +141,12 @@ impl Options {
         self.numbers.get(id as usize).copied().unwrap_or(0)
     }
 
-    /// A number whose minimum is not negative.
+    /// Returns a number whose minimum is not negative.
     pub(crate) fn unsigned(&self, id: u32) -> u64 {
         self.number(id).max(0) as u64
     }
 
-    /// Where the random numbers start.
+    /// Returns the seed of the random numbers.
     pub(crate) fn seed(&self) -> u64 {
         self.number(TCA_PHANTOM_SEED) as u64
     }
@@ -165,7 +164,7 @@ impl Options {
         }
     }
 
-    /// The size of the pool, which is not this port's alone.
+    /// Sets the size of the pool, which other ports share.
     pub(crate) fn set_pool_limit(&mut self, limit_bytes: u64) {
         self.set(TCA_PHANTOM_POOL_LIMIT, limit_bytes as i64);
     }
@@ -183,7 +182,7 @@ impl Options {
         for (to, from) in bytes.iter_mut().zip(name) {
             *to = *from;
         }
-        // as_chunks() is younger than the oldest rustc that kernels of this series are built with.
+        // as_chunks() needs a newer rustc than the oldest that builds kernels of this series.
         for (word, bytes) in self
             .pool
             .iter_mut()
@@ -193,7 +192,7 @@ impl Options {
         }
     }
 
-    /// Takes over what a request names.
+    /// Applies the options of a request.
     pub(crate) fn read(&mut self, request: &Request<'_>, extack: &Extack<'_>) -> Result {
         for setting in &SETTINGS {
             if let Some(attr) = request.get(setting.id) {
@@ -202,7 +201,7 @@ impl Options {
         }
         if let Some(attr) = request.get(TCA_PHANTOM_POOL) {
             let name = attr.c_str().ok_or_else(|| {
-                extack.invalid_attr(&attr, c"pool must have no byte behind its NUL")
+                extack.invalid_attr(&attr, c"pool must have no byte after its NUL")
             })?;
             self.set_pool_name(name.to_bytes());
         }
@@ -226,14 +225,14 @@ impl Options {
         }
         let (red, yellow) = (TCA_PHANTOM_COLOR_DSCP_RED, TCA_PHANTOM_COLOR_DSCP_YELLOW);
         if self.number(red) & self.number(yellow) != 0 {
-            return Err(extack.invalid(c"dscp-color must give each DSCP one colour"));
+            return Err(extack.invalid(c"dscp-color must give each DSCP one color"));
         }
         self.check_pool_limit(request, extack)
     }
 
     fn check_pool_limit(&mut self, request: &Request<'_>, extack: &Extack<'_>) -> Result {
         if !self.has_pool() && request.get(TCA_PHANTOM_POOL_LIMIT).is_none() {
-            // The port has left its pool.
+            // The port left its pool.
             self.set_pool_limit(0);
         }
         let limit_bytes = self.number(TCA_PHANTOM_POOL_LIMIT);
@@ -255,7 +254,7 @@ impl Options {
     }
 }
 
-/// [`Options`] as others see them.
+/// Copy of [`Options`] for readers without the lock.
 pub(crate) struct Shown {
     numbers: [Once<u64>; IDS],
     pool: [Once<u64>; POOL_WORDS],

@@ -21,21 +21,21 @@ pub(crate) struct Pool {
     net: usize,
     name: [u64; POOL_WORDS],
     limit_bytes: Once<u64>,
-    /// How many have it open. Changed under the lock of [`Pools`].
+    /// Number of ports in the pool. Changed under the lock of [`Pools`].
     ports: Once<u64>,
     used_bytes: Aligned,
 }
 
-/// A word in a cache line of its own: each packet of each port writes to it, and reads the rest.
+/// A word in its own cache line: each packet of each port writes it, and reads the other fields.
 #[repr(align(64))]
 struct Aligned(Atomic<u64>);
 
-/// All pools, of all namespaces.
+/// The pools of all namespaces.
 pub(crate) type Pools = Mutex<KVec<Arc<Pool>>>;
 
 impl Pool {
-    /// The pool that `options` name in `net`, which is made if need be. A port that is in it
-    /// already may change its size; one that joins takes it as it is.
+    /// Opens the pool that `options` name in `net`, and creates it if necessary. Only a port in the
+    /// pool (`is_in`) may change its size.
     pub(crate) fn open(
         pools: &Pools,
         net: &Net,
@@ -83,27 +83,27 @@ impl Pool {
         Ok(Some(pool))
     }
 
-    /// The last one to close it takes it away.
+    /// Leaves the pool; the last port removes it.
     pub(crate) fn close(&self, pools: &Pools) {
         let mut pools = pools.lock();
         self.ports.set(self.ports.get().saturating_sub(1));
         pools.retain(|pool| pool.ports.get() != 0);
     }
 
-    /// Its size.
+    /// Returns the size of the pool.
     pub(crate) fn limit_bytes(&self) -> u64 {
         self.limit_bytes.get()
     }
 
-    /// What all ports hold.
+    /// Returns the bytes that all ports hold.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.used_bytes.0.load(Relaxed)
     }
 
-    /// Takes room for a packet, if a port that holds `port_bytes` may have it.
+    /// Reserves room for a packet, if a port that holds `port_bytes` may have it.
     #[inline(never)]
     pub(crate) fn take(&self, alpha_ppm: u32, port_bytes: u64, len_bytes: u64) -> bool {
-        // First take, then look, so that two ports cannot both have the last room.
+        // Reserves before the check, so that two ports cannot both get the last room.
         let threshold = DynamicThreshold {
             limit_bytes: self.limit_bytes.get(),
             used_bytes: self.used_bytes.0.fetch_add(len_bytes, Relaxed),
@@ -116,7 +116,7 @@ impl Pool {
         admitted
     }
 
-    /// Takes room for what is queued already.
+    /// Reserves room for packets that are already queued.
     pub(crate) fn take_over(&self, len_bytes: u64) {
         self.used_bytes.0.fetch_add(len_bytes, Relaxed);
     }
@@ -127,4 +127,4 @@ impl Pool {
 }
 
 const OTHER_SIZE: &CStr =
-    c"pool-limit must be the size that the pool has; a port in the pool can change that";
+    c"pool-limit must equal the size of the pool; a port in the pool can change it";

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The phantom queue of a device whose transmit queues have a port each (mq, mqprio): one counter
-//! for all of them, since the line that it stands for is one. No lock, because the ports have one
-//! each.
+//! The phantom queue of a device whose transmit queues each have a port (mq, mqprio): one counter
+//! for all ports, because they share the line. Lock-free, because each port has its own lock.
 
 use kernel::{
     prelude::*,
@@ -20,18 +19,18 @@ use super::{
     kernel_api::once::Once,
 };
 
-/// All of them.
+/// The phantom queues of all devices.
 pub(crate) type SharedPhantoms = Mutex<KVec<Arc<SharedPhantom>>>;
 
-/// Whose it is.
+/// Identity of a shared phantom queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) device: usize,
-    /// Major number of the parent's handle: while a tree replaces another there are two.
+    /// Major number of the parent's handle: two exist while a tree replaces another.
     pub(crate) parent: u32,
 }
 
-/// A word in a cache line of its own: all processors write to it.
+/// A word in its own cache line: all processors write it.
 #[repr(align(64))]
 struct Aligned(Atomic<u64>);
 
@@ -39,19 +38,19 @@ pub(crate) struct SharedPhantom {
     key: Key,
     drain_bytes_per_s: Once<u64>,
     limit_bytes: Once<u64>,
-    /// The port that was told something last; 0 = it is gone. Changed under RTNL.
+    /// Port of the user's last configuration; 0 = none, or removed. Changed under RTNL.
     told_by: Once<u64>,
-    /// How many have it open. Changed under the lock of [`SharedPhantoms`].
+    /// Number of ports of this queue. Changed under the lock of [`SharedPhantoms`].
     ports: Once<u64>,
-    /// An [`EmptyAt`].
+    /// Value of an [`EmptyAt`].
     empty_at: Aligned,
 }
 
-/// More than so many processors that were quicker, each time, do not come together.
+/// cmpxchg attempts before falling back to fetch_add.
 const TRIES: u32 = 8;
 
 impl SharedPhantom {
-    /// That of `key`, which is made if need be.
+    /// Opens the queue of `key`, and creates it if necessary.
     pub(crate) fn open(all: &SharedPhantoms, key: Key) -> Result<Arc<Self>> {
         let mut all = all.lock();
         if let Some(known) = all.iter().find(|shared| shared.key == key) {
@@ -73,7 +72,7 @@ impl SharedPhantom {
         Ok(shared)
     }
 
-    /// The last one to close it takes it away.
+    /// Leaves the queue; the last port removes it.
     pub(crate) fn close(&self, all: &SharedPhantoms, port: u64) {
         if self.is_told_by(port) {
             self.told_by.set(0);
@@ -94,8 +93,7 @@ impl SharedPhantom {
         self.told_by.get() == port
     }
 
-    /// A user has given `port` a size or a drain, which holds for all ports, unless it has no drain.
-    /// Under RTNL.
+    /// Applies a user's size or drain of `port` to all ports, if the drain is known. Under RTNL.
     pub(crate) fn tell(&self, port: u64, config: &phantom::Config, now_ns: u64) {
         self.told_by.set(port);
         if config.drain_bytes_per_s != 0 {
@@ -103,8 +101,8 @@ impl SharedPhantom {
         }
     }
 
-    /// `port` got this from elsewhere, such as the speed of the device. It holds if the last word was
-    /// the port's, or nobody's. Under RTNL.
+    /// Applies a configuration of `port` from another source, such as the device's speed, unless a
+    /// user configured another port later. Under RTNL.
     pub(crate) fn follow(&self, port: u64, config: &phantom::Config, now_ns: u64) {
         let is_its_word = self.told_by.get() == 0 || self.is_told_by(port);
         if is_its_word && config.drain_bytes_per_s != 0 {
@@ -112,7 +110,7 @@ impl SharedPhantom {
         }
     }
 
-    /// From now on it drains like this. What packets add meanwhile may get lost.
+    /// Changes size and drain. Concurrent additions may get lost.
     fn configure(&self, new: &phantom::Config, now_ns: u64) {
         let old = self.config();
         if old == *new {
@@ -125,12 +123,12 @@ impl SharedPhantom {
         self.empty_at.0.store(empty_at.0, Relaxed);
     }
 
-    /// Occupancy.
+    /// Returns the occupancy.
     pub(crate) fn bytes(&self, now_ns: u64) -> u64 {
         EmptyAt(self.empty_at.0.load(Relaxed)).bytes(&self.config(), now_ns)
     }
 
-    /// Counts a packet; returns the occupancy.
+    /// Adds a packet; returns the occupancy.
     pub(crate) fn add(&self, now_ns: u64, len_bytes: u64) -> u64 {
         let config = self.config();
         let mut seen = self.empty_at.0.load(Relaxed);
@@ -141,7 +139,7 @@ impl SharedPhantom {
                 Err(now) => seen = now,
             }
         }
-        // It is busy, so not empty, and the next packet may look after its limit.
+        // A contended queue is not empty, and the next packet may enforce the limit.
         let step = ticks(&config, len_bytes);
         let before = self.empty_at.0.fetch_add(step, Relaxed);
         EmptyAt(before.saturating_add(step)).bytes(&config, now_ns)

@@ -2,29 +2,25 @@
 
 //! Phantom: a switch port as a queue discipline.
 //!
-//! A FIFO, optionally shaped to a rate; beside it a phantom queue, which counts
-//! the bytes of a slower port; ECN marks from either or both; and less room for
-//! packets that matter less. Sources: Uno, sections 4.1.3 and 5.1 (phantom
-//! queue, RED), and TLT, section 4 (colours). The netlink interface is
+//! A FIFO, optionally shaped to a rate; a phantom queue, which counts the bytes of a slower port;
+//! ECN marks from either or both; and less room for less important packets. Sources: Uno, sections
+//! 4.1.3 and 5.1 (phantom queue, RED), and TLT, section 4 (colors). The netlink interface is
 //! uapi/pkt_phantom.h; counter, RED and thresholds are in algo/.
 //!
-//! What is decided here:
+//! Design decisions:
 //!
-//! 1. Each packet that arrives enters the phantom queue, a dropped one too:
-//!    what it stands for is load, not occupancy.
-//! 2. A packet is judged by what others have queued, not by its own bytes: at
-//!    enqueue before it is counted, at dequeue by what it leaves behind.
-//! 3. The shaper lets a packet go when those before it have been serialised.
-//!    It catches up what timers are late, so that the average is exact, but
-//!    for no more than [`Shaper::MAX_LAG_NS`].
-//! 4. Random numbers are a sequence of the port's own, so that with the same
-//!    seed a simulation gives the same result each time.
-//! 5. A lower limit does not throw out what is queued; it lets nothing in.
-//! 6. The ports directly below mq and its like share one phantom queue, since
-//!    the line is one. What a request to one of them names of its size and
-//!    drain holds for all, and the last one decides; not one that has no drain.
-//! 7. The device's speed is followed, and the last one that was known stays
-//!    while the device does not tell.
+//! 1. Each arriving packet enters the phantom queue, even if it is dropped: the queue models load, not
+//!    occupancy.
+//! 2. RED sees the bytes of other packets: at enqueue the queue before the packet, at dequeue the
+//!    packets behind it.
+//! 3. The shaper releases a packet when the earlier ones are serialized. It catches up late timers, so
+//!    that the average is exact, but at most [`Shaper::MAX_LAG_NS`].
+//! 4. Random numbers are a sequence of the port, so that equal seeds give equal simulations.
+//! 5. A lower limit drops no queued packets; it admits no new ones.
+//! 6. The ports directly below mq and similar qdiscs share one phantom queue, since they share the
+//!    line. A request's size and drain apply to all of them, and the latest request wins, unless its
+//!    drain is unknown.
+//! 7. The port follows the device's speed, and keeps the last known speed.
 
 use kernel::{
     prelude::*,
@@ -78,7 +74,7 @@ struct Module {
     _registration: Registration<Port>,
 }
 
-/// What ports share.
+/// State that all ports share.
 struct Common {
     pools: Arc<Pools>,
     phantoms: Arc<SharedPhantoms>,
@@ -98,7 +94,7 @@ impl kernel::Module for Module {
 
 // Configuration
 
-/// Where the colour of a packet comes from.
+/// Source of a packet's color.
 #[derive(Clone, Copy)]
 enum Source {
     None,
@@ -107,7 +103,7 @@ enum Source {
     Filter,
 }
 
-/// [`Options`] in the form in which packets need them.
+/// [`Options`] in the form that packets need.
 struct Config {
     // Physical queue
     limit_bytes: u64,
@@ -116,38 +112,38 @@ struct Config {
     overhead_bytes: i64,
     mpu_bytes: i64,
 
-    // Phantom queue; it neither drains nor takes packets while the line rate is unknown.
+    // Phantom queue; without a line rate it neither drains nor counts packets.
     phantom: phantom::Config,
     count_acks: bool,
 
     // Marks
     phantom_red: Red,
     physical_red: Red,
-    /// Below these a packet is not chosen; `u64::MAX` for a queue that does not mark.
+    /// Lowest occupancies that may mark; `u64::MAX` if the queue does not mark.
     phantom_from_bytes: u64,
     physical_from_bytes: u64,
-    /// Only the two together mark.
+    /// Mark only if both queues choose the packet.
     both: bool,
     mark_at_enqueue: bool,
     ecn_drop: bool,
     /// The phantom queue should mark, but its drain rate is unknown.
     lacks_line_rate: bool,
 
-    // Colours
+    // Colors
     source: Source,
     limits: Limits,
 
     split: bool,
     pool_alpha_ppm: u32,
 
-    /// No colours, no pool, and each packet enters a phantom queue of the port's own.
+    /// No colors, no pool, and each packet enters a phantom queue of this port.
     plain: bool,
-    /// Neither shaped, nor with a phantom queue that it shares.
+    /// No shaper, and no shared phantom queue.
     plain_dequeue: bool,
 }
 
 impl Config {
-    /// `link_bytes_per_s`, 0 if unknown, counts where no option gives a rate.
+    /// Converts options. `link_bytes_per_s`, 0 if unknown, is used if no option sets a rate.
     fn new(options: &Options, link_bytes_per_s: u64, shares_phantom: bool) -> Self {
         let number = |id| options.unsigned(id);
         let ppm = |id| number(id) as u32;
@@ -240,7 +236,7 @@ impl Config {
 struct State {
     config: Config,
     queued: Occupancy,
-    /// Of a port that does not share one.
+    /// Phantom queue of this port, if it shares none.
     phantom: Phantom,
     shared_phantom: Option<Arc<SharedPhantom>>,
     shaper: Shaper,
@@ -248,27 +244,27 @@ struct State {
     pool: Option<Arc<Pool>>,
 }
 
-/// What is used under RTNL only.
+/// State under RTNL.
 struct Rtnl {
-    /// Which port this is, for the others of its phantom queue.
+    /// Id of this port among those of its phantom queue.
     id: u64,
-    /// The device's speed when it was known last; 0 = never.
+    /// Last known speed of the device; 0 = none.
     link_bytes_per_s: u64,
-    /// Those of [`State`].
+    /// Shared objects of [`State`].
     pool: Option<Arc<Pool>>,
     shared_phantom: Option<Arc<SharedPhantom>>,
 }
 
 impl Rtnl {
-    /// What the device says, which does not know while its link is down.
+    /// Stores the device's speed, which is unknown while its link is down.
     fn learn_link(&mut self, bytes_per_s: Option<u64>) {
         if let Some(bytes_per_s) = bytes_per_s {
             self.link_bytes_per_s = bytes_per_s;
         }
     }
 
-    /// The phantom queue that is shared is what the port says if a user has named its size or its
-    /// drain, else what the one says that named it last.
+    /// Configures the shared phantom queue. If the user named size or drain, this port decides;
+    /// otherwise the port of the last such request does.
     fn configure_shared(&self, request: &Request<'_>, config: &phantom::Config) {
         const NAMED: &[u32] = &[
             TCA_PHANTOM_LINE_RATE64,
@@ -302,14 +298,14 @@ impl Rtnl {
 }
 
 impl State {
-    /// Whether the port's own limit lets a packet in.
+    /// Returns whether the port's own limit admits a packet.
     #[inline(always)]
     fn has_room(&self, len_bytes: u64) -> bool {
-        // Two numbers of 32 bits.
+        // Cannot overflow: both numbers have 32 bits.
         self.queued.total().wrapping_add(len_bytes) <= self.config.limit_bytes
     }
 
-    /// What tracepoints say of a packet.
+    /// Returns the fields of a packet's trace event.
     fn packet_info(&self, packet: &Packet<'_>, dsfield: u8, color: Color, why: u32) -> PacketInfo {
         PacketInfo {
             queue_bytes: self.queued.total(),
@@ -324,7 +320,7 @@ impl State {
         }
     }
 
-    /// Counts a packet that left the queue.
+    /// Accounts for a packet that left the queue.
     #[inline(never)]
     fn leave(&mut self, color: Color, len_bytes: u64) {
         self.queued.remove(color, len_bytes);
@@ -333,7 +329,7 @@ impl State {
         }
     }
 
-    /// Asks both REDs about one packet.
+    /// Runs both REDs for one packet.
     #[inline(always)]
     fn choose<const SHARED: bool>(&mut self, clock: &mut Clock) -> Option<Cause> {
         let phantom_chooses = match SHARED {
@@ -349,8 +345,7 @@ impl State {
         }
     }
 
-    /// What has drained since the last packet, and is not accounted for yet, can only speak
-    /// against the packet: below the threshold the clock need not be read.
+    /// Pending drain only lowers occupancy, so below the threshold the clock is not read.
     #[inline(always)]
     fn phantom_chooses(&mut self, clock: &mut Clock) -> bool {
         let from_bytes = self.config.phantom_from_bytes;
@@ -363,7 +358,7 @@ impl State {
             )
     }
 
-    /// The same of a port that may share its phantom queue.
+    /// [`Self::phantom_chooses`] of a port that may share its phantom queue.
     fn shared_phantom_chooses(&mut self, clock: &mut Clock) -> bool {
         let Some(shared) = &self.shared_phantom else {
             return self.phantom_chooses(clock);
@@ -376,7 +371,7 @@ impl State {
         bytes >= from_bytes && chooses(&self.config.phantom_red, bytes, &mut self.random)
     }
 
-    /// A packet enters the phantom queue. Returns its occupancy.
+    /// Adds a packet to the phantom queue. Returns the occupancy.
     #[inline(always)]
     fn phantom_add<const SHARED: bool>(&mut self, now_ns: u64, len_bytes: u64) -> u64 {
         match &self.shared_phantom {
@@ -393,13 +388,13 @@ impl State {
     }
 }
 
-/// Draws a random number only where the outcome depends on it.
+/// Draws a random number only if the outcome depends on it.
 #[inline(always)]
 fn chooses(red: &Red, bytes: u64, random: &mut Random) -> bool {
     bytes >= red.max_bytes || red.chooses(bytes, random.next_u32())
 }
 
-/// Counters, written under the queue's lock and read by anybody.
+/// Counters, written under the queue's lock and read without it.
 struct Counters {
     // Phantom queue as of the last packet
     phantom_bytes: Once<u64>,
@@ -410,20 +405,20 @@ struct Counters {
     // Physical queue
     backlog_max_bytes: Once<u64>,
     accepted_bytes: [Once<u64>; COLORS],
-    /// Only while colours have a source: others need not pay for it.
+    /// Counted only if colors have a source, so that other ports save the cost.
     accepted_packets: [Once<u64>; COLORS],
     red_max_bytes: Once<u64>,
     busy_ns: Once<u64>,
     /// 0 = idle.
     busy_since_ns: Once<u64>,
 
-    // Packets marked, by what chose them
+    // Marked packets by cause
     marked_phantom: Once<u64>,
     marked_physical: Once<u64>,
     marked_both: Once<u64>,
     would_mark: Once<u64>,
 
-    // Packets dropped, by cause and by colour
+    // Dropped packets by cause and by color
     drops_limit: Once<u64>,
     drops_pool: Once<u64>,
     drops_ecn: Once<u64>,
@@ -458,7 +453,7 @@ impl Counters {
         }
     }
 
-    /// A packet of that colour is accepted, and so many red bytes are in the queue then.
+    /// Counts an accepted packet, with the red bytes in the queue after it.
     #[inline(always)]
     fn count_color(&self, color: Color, red_bytes: u64) {
         if let Some(packets) = self.accepted_packets.get(color as usize) {
@@ -477,7 +472,7 @@ impl Counters {
         }
     }
 
-    /// The phantom queue now: what it was, less what has drained since.
+    /// Returns the occupancy now: the last value less the drain since.
     fn phantom_bytes_at(&self, now_ns: u64) -> u64 {
         let elapsed_ns = now_ns.saturating_sub(self.phantom_at_ns.get());
         let drained = mul_div(elapsed_ns, self.phantom_drain_bytes_per_s.get(), NS_PER_S);
@@ -501,8 +496,8 @@ impl Counters {
     }
 }
 
-/// The time of one callback, read when it is first asked for: reading it is a fifth of what a
-/// packet costs, and some packets do without it.
+/// Time of one callback, read at first use: the read is a fifth of a packet's cost, and some
+/// packets need no time.
 #[derive(Clone, Copy, Default)]
 struct Clock(Option<u64>);
 
@@ -513,14 +508,14 @@ impl Clock {
     }
 }
 
-/// What became of a packet whose colour was asked for.
+/// Result of a packet's color lookup.
 enum Sorted<'a> {
     Color(Packet<'a>, Color),
     Drop(Packet<'a>),
     Stolen(Verdict),
 }
 
-/// What chose a packet to be marked.
+/// Queue that chose a packet for a mark.
 #[derive(Clone, Copy)]
 enum Cause {
     Phantom,
@@ -538,25 +533,25 @@ impl Cause {
     }
 }
 
-/// Why a packet is dropped.
+/// Cause of a drop.
 #[derive(Clone, Copy)]
 enum DropCause {
     /// The port is full.
     Limit,
-    /// Full for packets of this colour.
+    /// The limit of this color is reached.
     Color,
-    /// The pool is full for this port.
+    /// The pool's share of this port is used up.
     Pool,
-    /// It would be marked, and has no ECN.
+    /// The packet would be marked, but is not ECT.
     Ecn,
-    /// A filter said so.
+    /// A filter's verdict.
     Filter,
-    /// It was to be split and could not be.
+    /// The packet could not be split.
     Whole,
 }
 
 impl DropCause {
-    /// For the drop monitor; a filter has given its own.
+    /// Returns the reason for the drop monitor; a filter sets its own.
     fn reason(self) -> Option<DropReason> {
         match self {
             Self::Limit | Self::Color | Self::Pool => Some(DropReason::Overlimit),
@@ -566,7 +561,7 @@ impl DropCause {
         }
     }
 
-    /// For `xdc:phantom_drop`.
+    /// Returns the reason for `xdc:phantom_drop`.
     fn number(self) -> trace::DropReason {
         match self {
             Self::Limit => trace::XDC_DROP_LIMIT,
@@ -620,7 +615,7 @@ impl Port {
         }
     }
 
-    /// The colour of a packet, or what else a filter says.
+    /// Returns the color of a packet, or a filter's verdict.
     #[inline(always)]
     fn color<'a>(&self, source: &Source, queue: Queue<'a>, packet: Packet<'a>) -> Sorted<'a> {
         let color = match source {
@@ -641,8 +636,8 @@ impl Port {
         Sorted::Color(packet, color)
     }
 
-    /// Marks a packet that was chosen; returns it as an error where it is to be dropped.
-    // By value and out of line, so that those that are not chosen can stay in registers.
+    /// Marks a chosen packet; returns it as an error if it must be dropped.
+    // By value and out of line, so that other packets stay in registers.
     #[inline(never)]
     fn mark<'a>(
         &self,
@@ -660,7 +655,7 @@ impl Port {
         }
     }
 
-    /// The same, while somebody listens.
+    /// [`Self::mark`] with tracing.
     #[cold]
     #[inline(never)]
     fn mark_traced<'a>(
@@ -683,7 +678,7 @@ impl Port {
         Ok(packet)
     }
 
-    /// Sets CE if it can be, and counts.
+    /// Sets CE on an ECT packet, and counts.
     #[inline(always)]
     fn set_ce(&self, cause: Cause, packet: &mut Packet<'_>) -> Ce {
         let counters = &self.counters;
@@ -700,8 +695,7 @@ impl Port {
         ce
     }
 
-    /// Asks RED about a packet that has its colour; returns it as an error where it is to be
-    /// dropped.
+    /// Runs RED for a packet with its color; returns it as an error if it must be dropped.
     #[inline(always)]
     fn judge<'a, const SHARED: bool>(
         &self,
@@ -716,7 +710,7 @@ impl Port {
         }
     }
 
-    /// Whether there is room for the packet; takes its room in the pool.
+    /// Returns whether there is room for the packet; reserves its room in the pool.
     #[inline(always)]
     fn admit(&self, state: &State, color: Color, len_bytes: u64) -> Result<(), DropCause> {
         let config = &state.config;
@@ -738,7 +732,7 @@ impl Port {
         Ok(())
     }
 
-    /// A packet enters the phantom queue.
+    /// Adds a packet to the phantom queue.
     #[inline(always)]
     fn count_load<const SHARED: bool>(&self, state: &mut State, clock: &mut Clock, len_bytes: u64) {
         if state.config.has_phantom() {
@@ -748,8 +742,8 @@ impl Port {
         }
     }
 
-    /// [`Self::count_load`] of a packet that is going to be dropped.
-    // By value, so that those that are not dropped can stay in registers.
+    /// [`Self::count_load`] for a packet that will be dropped.
+    // By value, so that other packets stay in registers.
     #[cold]
     fn count_dropped<'a>(
         &self,
@@ -763,7 +757,7 @@ impl Port {
         packet
     }
 
-    /// Drops a packet that there was room for.
+    /// Drops an admitted packet that RED chose.
     #[cold]
     fn drop_chosen<'a>(
         &self,
@@ -781,7 +775,7 @@ impl Port {
         self.drop_packet(state, queue, packet, color, DropCause::Ecn)
     }
 
-    /// Puts a packet at the end of the queue.
+    /// Appends a packet to the queue.
     #[inline(always)]
     fn accept<'a>(
         &self,
@@ -809,7 +803,7 @@ impl Port {
         queue.push(packet)
     }
 
-    /// [`Qdisc::enqueue`] of any packet into any port.
+    /// [`Qdisc::enqueue`] for any packet and port.
     #[inline(never)]
     fn enqueue_any<'a>(&self, state: &mut State, queue: Queue<'a>, packet: Packet<'a>) -> Verdict {
         let mut clock = Clock::default();
@@ -848,7 +842,7 @@ impl Port {
         self.accept(state, &mut clock, queue, packet, color, len_bytes)
     }
 
-    /// Takes the first packet out of the queue.
+    /// Removes the first packet from the queue.
     #[inline(always)]
     fn take<'a>(
         &self,
@@ -869,7 +863,7 @@ impl Port {
         Some(packet)
     }
 
-    /// Drops a packet that was taken out, and takes others until one need not or must not be dropped.
+    /// Drops a removed packet and takes others, until one need not or must not be dropped.
     #[cold]
     fn take_another<'a>(
         &self,
@@ -891,8 +885,7 @@ impl Port {
         Some(chosen)
     }
 
-    /// Takes a packet out of the queue, marks it if need be, and drops those that RED does not
-    /// let through.
+    /// Takes a packet from the queue and marks it if RED chooses it, or drops it and takes another.
     #[inline(always)]
     fn take_and_judge<'a, const SHARED: bool>(
         &self,
@@ -910,7 +903,7 @@ impl Port {
         }
     }
 
-    /// [`Qdisc::dequeue`] of a port with a rate.
+    /// [`Qdisc::dequeue`] for a port with a rate.
     #[inline(never)]
     fn dequeue_shaped<'a>(&self, state: &mut State, queue: Queue<'a>) -> Option<Packet<'a>> {
         if state.shared_phantom.is_some() {
@@ -925,7 +918,7 @@ impl Port {
         Some(packet)
     }
 
-    /// [`Qdisc::dequeue`] of any port.
+    /// [`Qdisc::dequeue`] for any port.
     #[inline(never)]
     fn dequeue_any<'a>(&self, state: &mut State, queue: Queue<'a>) -> Option<Packet<'a>> {
         let now_ns = now_ns();
@@ -940,7 +933,7 @@ impl Port {
         Some(packet)
     }
 
-    /// Whether the shaper lets a packet go; otherwise dequeue is called when it does.
+    /// Returns whether the shaper releases a packet; otherwise schedules the next dequeue.
     #[inline(always)]
     fn may_send(state: &State, queue: Queue<'_>, now_ns: u64) -> bool {
         let next_ns = state.shaper.next_ns();
@@ -952,7 +945,7 @@ impl Port {
         true
     }
 
-    /// The shaper counts a packet that goes.
+    /// Charges the shaper for a released packet.
     #[inline(always)]
     fn charge(state: &mut State, now_ns: u64, packet: &Packet<'_>) {
         let wire_bytes = i64::from(packet.len_bytes())
@@ -963,7 +956,7 @@ impl Port {
         state.shaper.charge(now_ns, wire_bytes as u64, rate);
     }
 
-    /// Puts a configuration into force; returns the pool that was used so far.
+    /// Applies a configuration; returns the previous pool.
     fn configure(
         &self,
         qdisc: &mut RtnlQdisc<'_, Self>,
@@ -973,7 +966,7 @@ impl Port {
         let now_ns = now_ns();
         let drain_bytes_per_s = config.phantom.drain_bytes_per_s;
         let old = qdisc.lock(|state| {
-            // What has drained so far has done so at the old rate.
+            // Drains at the old rate up to now.
             let phantom_bytes = match &state.shared_phantom {
                 Some(shared) => shared.bytes(now_ns),
                 None => state.phantom.drain(&state.config.phantom, now_ns),
@@ -1002,7 +995,7 @@ impl Port {
     }
 }
 
-/// The colour that a packet got when it came in.
+/// Returns the color that the packet got at enqueue.
 #[inline(always)]
 fn color_of(packet: &mut Packet<'_>) -> Color {
     match *packet.cb() {
@@ -1045,7 +1038,7 @@ impl Qdisc for Port {
         };
         rtnl.learn_link(device.link_bytes_per_s());
         let config = rtnl.config(&options);
-        // Without options the user may not even know of us: net.core.default_qdisc.
+        // Without options (net.core.default_qdisc) the user may not expect this qdisc.
         if config.lacks_line_rate && !nest.is_none() {
             rtnl.close(common);
             return Err(extack.invalid(NO_LINE_RATE));
@@ -1118,7 +1111,7 @@ impl Qdisc for Port {
             qdisc.lock(|state| state.random = Random::new(options.seed()));
         }
         self.options.set(&options);
-        // The timer may wait for a packet of the old rate.
+        // The timer may be set for the old rate.
         qdisc.schedule_watchdog_now();
         Ok(())
     }
@@ -1143,7 +1136,7 @@ impl Qdisc for Port {
         state.config.split
     }
 
-    // What nearly every packet is, in front, so that it pays for nothing else.
+    // Fast path for almost all packets.
     #[inline(always)]
     fn enqueue<'a>(&self, state: &mut State, queue: Queue<'a>, mut packet: Packet<'a>) -> Verdict {
         let len_bytes = u64::from(packet.len_bytes());
@@ -1202,7 +1195,7 @@ impl Qdisc for Port {
     fn dump(&self, rtnl: &Rtnl, message: &mut Message<'_>) -> Result {
         let mut options = self.options.get();
         if let Some(pool) = &rtnl.pool {
-            // Another port of the pool may have changed it.
+            // Another port of the pool may have changed its size.
             options.set_pool_limit(pool.limit_bytes());
         }
         options.write(message)
@@ -1250,12 +1243,12 @@ impl Qdisc for Port {
 }
 
 const NO_LINE_RATE: &CStr =
-    c"mark needs rate or line-rate for the phantom queue: the device tells no speed";
+    c"mark needs rate or line-rate for the phantom queue: the device reports no speed";
 
-/// The minor number of a class id; the rest is the major one.
+/// Mask of a class id's minor number.
 const MINOR: u32 = 0xffff;
 
-/// The colour that a priority names, if it is of this qdisc's handle.
+/// Returns the color of a priority, if it belongs to this qdisc's handle.
 fn color_of_class(queue: Queue<'_>, class: u32) -> Color {
     if class & !MINOR == queue.handle() {
         Color::from_minor(class & MINOR)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Options of a qdisc that are one number each: their bounds, netlink form and errors. A qdisc has a table
-//! of them, which is the one home of bounds and defaults: the policy and the error texts come from there.
+//! Qdisc options that are one number each: bounds, netlink form and errors. A table of them is the
+//! single source of a qdisc's bounds and defaults; policy and error texts follow from the table.
 
 use kernel::prelude::*;
 
@@ -10,25 +10,25 @@ use super::kernel_api::netlink::{Attr, Extack, Message, Number, Policy, Range};
 /// An option that is one number.
 pub(crate) struct Setting {
     pub(crate) id: u32,
-    /// As tc has it.
+    /// Name in tc.
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) default: i64,
 }
 
-/// How a number is carried, and what it may be.
-// Each qdisc uses its part.
+/// Type and bounds of a number.
+// Each qdisc uses a part.
 #[allow(dead_code)]
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
-    /// One of the values of an enum from 0 to this.
+    /// A value of an enum, from 0 to this.
     Enum(u32),
     /// 0 or 1.
     Bool,
     U32(Bounds),
     S32(Bounds),
     U64(Bounds),
-    /// Any 64 bits, which an i64 holds as they are.
+    /// Any 64 bits, stored as an i64.
     Bits64,
 }
 
@@ -47,7 +47,7 @@ pub(crate) const fn bytes(min: i64, max: i64) -> Bounds {
     }
 }
 
-/// 8 Pbit/s: more would be a mistake of units.
+/// Up to 8 Pbit/s: a larger rate would be a mistake of units.
 pub(crate) const fn rate(min: i64) -> Bounds {
     Bounds {
         min,
@@ -66,7 +66,7 @@ pub(crate) const fn setting(id: u32, name: &'static str, kind: Kind, default: i6
 }
 
 impl Kind {
-    /// The bounds, if not any value is valid.
+    /// Returns the bounds; None if any value is valid.
     const fn bounds(self) -> Option<Bounds> {
         match self {
             Self::Enum(max) => Some(Bounds {
@@ -84,7 +84,7 @@ impl Kind {
         }
     }
 
-    /// The value of an attribute that the policy has let in.
+    /// Returns the value of an attribute that passed the policy.
     pub(crate) fn read(self, attr: &Attr<'_>) -> Option<i64> {
         Some(match self {
             Self::Enum(_) | Self::Bool => attr.u8()?.into(),
@@ -96,7 +96,7 @@ impl Kind {
 }
 
 impl Setting {
-    /// `pad` is the attribute that aligns others.
+    /// Appends the option. `pad` is the attribute that aligns others.
     pub(crate) fn write(&self, message: &mut Message<'_>, value: i64, pad: u32) -> Result {
         let id = self.id as u16;
         match self.kind {
@@ -108,13 +108,13 @@ impl Setting {
     }
 }
 
-/// The bounds of a table as [`policy`] refers to them.
+/// Returns the bounds of a table for [`policy`].
 pub(crate) const fn ranges<const N: usize>(settings: &[Setting; N]) -> [Range; N] {
     let mut ranges = [Range { min: 0, max: 0 }; N];
     let mut i = 0;
     while i < N {
         if let Some(bounds) = settings[i].kind.bounds() {
-            // Those of an s32 are not used.
+            // The range of an s32 is unused.
             ranges[i] = Range {
                 min: bounds.min as u64,
                 max: bounds.max as u64,
@@ -149,7 +149,7 @@ pub(crate) const fn policy<const IDS: usize, const N: usize>(
     policy
 }
 
-/// The policy says "integer out of range" of any number. Says which, and what its range is.
+/// Explains an "integer out of range" of the policy, with the option's name and range.
 pub(crate) fn explain(settings: &[Setting], error: Error, extack: &Extack<'_>) {
     let Some(id) = extack.bad_attr() else {
         return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The block of inet_diag in which an algorithm shows a socket to `xdc ss`:
-//! `struct xdc_diag_info` of modules/uapi/xdc_diag.h.
+//! The inet_diag block that shows a socket's figures to `xdc ss`: `struct xdc_diag_info` of
+//! modules/uapi/xdc_diag.h.
 
 use super::algo::{
     controller::{published, Published},
@@ -16,9 +16,9 @@ use super::kernel_api::{
 };
 use core::marker::PhantomData;
 
-/// What `struct xdc_diag_info` calls an algorithm.
+/// Number of an algorithm in `struct xdc_diag_info`.
 pub(crate) trait Numbered {
-    /// One of `XDC_DIAG_UNOCC` and its like.
+    /// A constant such as `XDC_DIAG_UNOCC`.
     const NUMBER: u8;
 }
 
@@ -46,7 +46,7 @@ impl<A: Numbered> DiagBlock for XdcBlock<A> {
     }
 }
 
-/// The marked part of the current period, 1 << 15 = 1.
+/// Returns the marked part of the present period, 2^-15.
 fn period_marked(info: &Info) -> u16 {
     let marked = u64::from(info.marked_bytes) << 15;
     marked
@@ -54,15 +54,14 @@ fn period_marked(info: &Info) -> u16 {
         .map_or(0, |part| part.min(1 << 15)) as u16
 }
 
-// The numbers that the block has are those of the algorithms.
+// The block and the algorithms use the same numbers.
 const _: () = {
     assert!(Info::FRACTION_BITS == FRACTION_BITS);
     assert!(XDC_DIAG_F_REDUCED == published::REDUCED as u32);
     assert!(XDC_DIAG_F_WAN == published::WAN as u32);
 };
 
-/// After an ACK: all of it only where a period has ended or a flag has changed. Returns whether
-/// one has.
+/// Publishes the byte counts after an ACK. Returns whether a period ended or a flag changed.
 #[inline(always)]
 pub(crate) fn publish_changes(sk: &mut Sock<'_>, new: &Published) -> bool {
     sk.publish_bytes(new.marked_bytes, new.acked_bytes);
@@ -71,8 +70,8 @@ pub(crate) fn publish_changes(sk: &mut Sock<'_>, new: &Published) -> bool {
     periods as u8 != new.periods || published.flags != new.flags
 }
 
-/// All of it. Counters of 8 bits become wider ones: this is called at least that often.
-// In its one caller, so that `new` need not be in memory: epochs can be as short as an ACK.
+/// Publishes all figures and widens 8-bit counters, so it must be called before they wrap.
+// Inlined into its one caller, so that `new` stays in registers: epochs can be as short as an ACK.
 #[inline(always)]
 pub(crate) fn publish(sk: &mut Sock<'_>, new: &Published) {
     let OwnInfo {
@@ -93,7 +92,7 @@ pub(crate) fn publish(sk: &mut Sock<'_>, new: &Published) {
     });
 }
 
-/// The wide counter that `narrow` has become since it was last `wide`.
+/// Returns `wide`, advanced to the present value of `narrow`.
 fn widen(wide: u32, narrow: u8) -> u32 {
     wide.wrapping_add(u32::from(narrow.wrapping_sub(wide as u8)))
 }

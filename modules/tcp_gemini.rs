@@ -2,9 +2,8 @@
 
 //! GEMINI congestion control.
 //!
-//! The rules of Gemini (section III-C, Algorithm 1) are in algo/gemini.rs,
-//! which also lists where they differ from the paper; tcp_glue.rs connects them
-//! to TCP and lists what that changes. Besides:
+//! The rules of Gemini (section III-C, Algorithm 1) and the differences from the paper are in
+//! algo/gemini.rs; tcp_glue.rs connects them to TCP and lists the effects. In addition:
 //!
 //! 1. TCP paces the flow; the paper has a rate limiter per flow.
 

@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connects an algorithm of algo/ to TCP: packets of the socket into bytes and
-//! back, TCP's callbacks into the algorithm's, parameter tables into sysctls.
+//! Connects an algorithm of algo/ to TCP: packets to bytes and back, TCP's callbacks to the
+//! algorithm's methods, parameter tables to sysctls.
 //!
-//! Where TCP shows through, in tcp_unocc and tcp_gemini alike:
+//! Effects of TCP in all algorithms:
 //!
-//! 1. The fraction of marked bytes comes from AccECN's counters where both
-//!    ends have them, else from an ECE per packet as DCTCP's receiver sends
-//!    it; such a receiver is here, too. While a receiver of RFC 3168 repeats ECE, packets are
-//!    taken for marked as often as before (algo/echo.rs). Without ECN the flow is Reno's.
-//! 2. `cong_control` sets window and rate for each ACK, because the kernel's
-//!    own reaction to ECE would cut the window a second time.
-//! 3. ssthresh() only answers; the window changes when Recovery or Loss
-//!    begins, and in CWR where no mark explains it: a tail loss probe repaired a
-//!    loss, or the local queue dropped a packet. The kernel calls it for ECE, too.
-//! 4. The window grows while it is made use of, as the kernel's own do: half of it
-//!    is in flight and the rate sample is not limited by the application, or it
-//!    is full.
-//! 5. While a loss is repaired the window follows what leaves the network, so
-//!    that lost packets do not come back as one burst.
+//! 1. Marked bytes come from AccECN's counters if both ends have them, else from an ECE per packet as
+//!    DCTCP's receiver sends it, which these modules do, too. While an RFC 3168 receiver repeats ECE,
+//!    the rate of marks is estimated (algo/echo.rs). Without ECN the flow is Reno's.
+//! 2. `cong_control` sets window and rate for each ACK, because the kernel's own reaction to ECE would
+//!    cut the window a second time.
+//! 3. ssthresh() has no side effects: the kernel also calls it for ECE. The window changes when
+//!    Recovery or Loss begins, and in CWR without a mark: after a loss that a tail loss probe repaired,
+//!    or a drop by the local queue.
+//! 4. The window grows while it is in use, as in the kernel's algorithms: if half is in flight and the
+//!    rate sample is not limited by the application, or if it is full.
+//! 5. In recovery the window follows deliveries, so that retransmits do not form a burst.
 
 use super::algo::{
     controller::{Controller, Watch},
@@ -46,15 +43,15 @@ use kernel::prelude::*;
 #[path = "live.rs"]
 mod live;
 
-/// An algorithm as a module offers it.
+/// An algorithm that a module offers.
 pub(crate) trait Algorithm: Send + Sync + 'static {
-    /// What its file says of it.
+    /// Entry of the algorithm's file.
     const ENTRY: Entry;
 
-    /// State of one socket.
+    /// State of a socket.
     type Flow: Controller;
 
-    /// One of its tracepoints is on.
+    /// Returns whether one of the algorithm's tracepoints is on.
     #[inline(always)]
     fn is_traced() -> bool {
         false
@@ -64,23 +61,23 @@ pub(crate) trait Algorithm: Send + Sync + 'static {
     fn trace(_sk: &Sock<'_>, _event: EventOf<Self>) {}
 }
 
-/// What the tracepoints of an [`Algorithm`] emit.
+/// Event of an [`Algorithm`]'s tracepoints.
 pub(crate) type EventOf<A> = <<A as Algorithm>::Flow as Controller>::Event;
 
 impl<A: Algorithm> Numbered for A {
     const NUMBER: u8 = A::ENTRY.number;
 }
 
-/// An [`Algorithm`] as TCP sees it.
+/// An [`Algorithm`] as a congestion control of TCP.
 pub(crate) struct Adapter<A: Algorithm> {
     sysctls: sysctl::Registration<Sysctls<A>>,
     speeds: Speeds,
 }
 
-/// The parameters of the socket's namespace, and what its host knows besides.
+/// Parameters of a socket's namespace, and properties of its host.
 struct HostOf<'a, A: Algorithm> {
     sysctls: &'a sysctl::Registration<Sysctls<A>>,
-    /// None where few ACKs need a parameter.
+    /// Present unless few ACKs read a parameter.
     live: Option<&'a sysctl::Values>,
     speeds: &'a Speeds,
     sk: &'a Sock<'a>,
@@ -129,7 +126,7 @@ impl<A: Algorithm> Values for HostOf<'_, A> {
     }
 }
 
-/// After each ACK: all of it only where a period has ended or a flag has changed.
+/// Publishes the figures after an ACK: all of them if a period ended or a flag changed.
 #[inline(always)]
 fn publish(sk: &mut Sock<'_>, flow: &impl Controller) {
     if tcp_diag::publish_changes(sk, &flow.published()) {
@@ -158,7 +155,7 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
         }
         let mut flow = A::Flow::new(
             &self.params(sk),
-            // The socket's own time is that of its last packet.
+            // The socket's own time is the time of its last packet.
             now_ns() / 1_000,
             bytes(sk, sk.snd_cwnd()),
             handshake_rtt_us(sk),
@@ -167,7 +164,7 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
         if sk.data_segs_out() == 0 && sk.snd_cwnd() > 1 {
             flow.open(&self.params(sk));
         }
-        // The first segment may have gone with the SYN.
+        // The first segment may have been sent with the SYN.
         if sk.data_segs_out() > 1 {
             flow.resume(
                 bytes(sk, sk.snd_cwnd()),
@@ -211,7 +208,7 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
         match new {
             State::Recovery if sk.ca_state() != State::Recovery => {
                 self.lost(sk.reborrow(), flow);
-                // A timer of RACK sends again before an ACK comes that sets the window.
+                // RACK's timer retransmits before the next ACK sets the window.
                 let cwnd = sk.in_flight().saturating_add(1).min(sk.snd_cwnd());
                 sk.set_snd_cwnd(cwnd);
             }
@@ -219,7 +216,7 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
             State::Open | State::Disorder if sk.ca_state() == State::Cwr => sk.note_cwr_end(),
             State::Open | State::Disorder if in_recovery(sk) => sk.note_repaired(),
             State::Loss if sk.is_timeout() => {
-                // TCP takes the mark for the reduction of this window and sends no event.
+                // TCP takes the mark for the reduction of this window and calls no event.
                 if sk.ca_state() == State::Cwr {
                     self.lost(sk.reborrow(), flow);
                 }
@@ -229,7 +226,7 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
         }
     }
 
-    /// A timeout, but for one in the middle of a recovery: that is for the same losses.
+    /// Handles a timeout, unless it is in recovery and thus for the same losses.
     fn cwnd_event(&self, sk: &mut Sock<'_>, flow: &mut A::Flow, event: Event) {
         if event == Event::Loss {
             self.lost(sk.reborrow(), flow);
@@ -250,7 +247,7 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
 }
 
 impl<A: Algorithm> Adapter<A> {
-    /// With its sysctls in every namespace.
+    /// Registers the sysctls in every namespace.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
             sysctls: sysctl::Registration::new()?,
@@ -258,7 +255,7 @@ impl<A: Algorithm> Adapter<A> {
         })
     }
 
-    /// The parameters of the socket's namespace.
+    /// Returns the parameters of the socket's namespace.
     #[inline(always)]
     fn params<'a>(&'a self, sk: &'a Sock<'_>) -> HostOf<'a, A> {
         HostOf {
@@ -275,7 +272,7 @@ impl<A: Algorithm> Adapter<A> {
         flow.on_loss(&self.params(&sk), sk.mstamp_us(), sk.mss_bytes());
     }
 
-    /// What the algorithm is told of an ACK.
+    /// Returns the algorithm's input for an ACK.
     #[inline(always)]
     fn ack(&self, sk: &mut Sock<'_>, flow: &mut A::Flow, rs: &RateSample, flags: AckFlags) -> Ack {
         let acked = rs.acked_sacked();
@@ -287,8 +284,8 @@ impl<A: Algorithm> Adapter<A> {
         ack(sk, rs, marked)
     }
 
-    /// [`cong_control`](CongestionControl::cong_control) while a tracepoint is on: a function of its
-    /// own, so that the common path saves no registers for it.
+    /// [`cong_control`](CongestionControl::cong_control) with tracing. A separate function, so that
+    /// the common path saves no registers.
     #[cold]
     #[inline(never)]
     fn control_traced(
@@ -314,7 +311,7 @@ impl<A: Algorithm> Adapter<A> {
     }
 }
 
-/// Emits what the algorithm does with this socket.
+/// Emits the algorithm's events of a socket.
 struct Trace<'a, A>(&'a Sock<'a>, PhantomData<A>);
 
 impl<A: Algorithm> Watch<EventOf<A>> for Trace<'_, A> {
@@ -326,15 +323,15 @@ impl<A: Algorithm> Watch<EventOf<A>> for Trace<'_, A> {
 /// The kernel's TCP_INFINITE_SSTHRESH.
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
-/// The least window that is asked for outside of recovery.
+/// Lower bound of the window outside of recovery.
 const MIN_PACKETS: u32 = 2;
 
-/// Bytes of full segments.
+/// Returns the bytes of full segments.
 fn bytes(sk: &Sock<'_>, packets: u32) -> u64 {
     bytes_of(packets, sk.mss_bytes())
 }
 
-/// A slow start threshold; `u64::MAX` where it is infinite.
+/// Returns a slow start threshold in bytes; `u64::MAX` if infinite.
 fn threshold_bytes(sk: &Sock<'_>, packets: u32) -> u64 {
     match packets {
         INFINITE_SSTHRESH.. => u64::MAX,
@@ -347,7 +344,7 @@ fn bytes_of(packets: u32, mss_bytes: u32) -> u64 {
     u64::from(packets).wrapping_mul(u64::from(mss_bytes))
 }
 
-/// Full segments in `bytes`, rounded down.
+/// Returns the full segments in `bytes`, rounded down.
 fn packets(sk: &Sock<'_>, bytes: u64) -> u32 {
     packets_of(bytes, mss_bytes(sk))
 }
@@ -358,22 +355,20 @@ fn packets_of(bytes: u64, mss_bytes: u32) -> u32 {
     u32::try_from(packets).map_or(INFINITE_SSTHRESH, |n| n.min(INFINITE_SSTHRESH))
 }
 
-/// Whether `bytes` are `packets` full segments, rounded down: told without a division.
+/// Returns whether `bytes` are `packets` full segments, rounded down, without a division.
 #[inline(always)]
 fn are_packets(bytes: u64, mss_bytes: u32, packets: u32) -> bool {
     bytes.wrapping_sub(bytes_of(packets, mss_bytes)) < u64::from(mss_bytes)
 }
 
-/// Never 0, so that nothing else has to ask.
+/// Returns the MSS; never 0, so that callers need no check.
 #[inline(always)]
 fn mss_bytes(sk: &Sock<'_>) -> u32 {
     sk.mss_bytes().max(1)
 }
 
-/// Handshake RTT, for the start of a flow.
-///
-/// A minimum of exactly 1 ms is what a retransmitted SYN leaves behind, measured by timestamps
-/// that tick in ms.
+/// Returns the handshake's RTT. A minimum of exactly 1 ms comes from a retransmitted SYN, measured
+/// by timestamps that tick in ms.
 fn handshake_rtt_us(sk: &Sock<'_>) -> Option<u32> {
     const TIMESTAMP_TICK_US: u32 = 1_000;
 
@@ -381,8 +376,8 @@ fn handshake_rtt_us(sk: &Sock<'_>) -> Option<u32> {
         .filter(|&rtt_us| sk.has_usec_timestamps() || rtt_us != TIMESTAMP_TICK_US)
 }
 
-/// Of the packets that an ACK of such a receiver delivers, those that were marked or are taken for it. In slow start these are
-/// all that an ACK with ECE delivers: there the share of marks rises within a round trip.
+/// Returns the marked or presumably marked packets of an ACK. In slow start an ACK with ECE counts
+/// as all marked: the share of marks rises within a round trip.
 #[cold]
 #[inline(never)]
 fn echoed(sk: &mut Sock<'_>, in_slow_start: bool, echo: Echo, acked: u32) -> u32 {
@@ -412,14 +407,13 @@ fn echoed(sk: &mut Sock<'_>, in_slow_start: bool, echo: Echo, acked: u32) -> u32
     }
 }
 
-/// An ACK of which `marked` packets were marked.
+/// Returns the input for an ACK with `marked` marked packets.
 #[inline(always)]
 fn ack(sk: &Sock<'_>, rs: &RateSample, marked: u32) -> Ack {
-    // First: it may call C, and there is nothing yet that would have to be kept over that.
+    // Called first, because it may call C: no value has to be saved over the call.
     let cwnd_limited = is_used(sk, rs);
     let acked = rs.acked_sacked();
-    // Without a sample, or with one of a retransmitted packet, the RTT can come from timestamps
-    // that tick in ms.
+    // Without a sample, or with a retransmitted packet's, the RTT may come from ms timestamps.
     let rtt_is_true =
         sk.has_usec_timestamps() || (rs.prior_mstamp_us() != 0 && !rs.is_retransmitted());
     let (delivered, interval_us) = rs.delivered().unwrap_or_default();
@@ -443,17 +437,16 @@ fn ack(sk: &Sock<'_>, rs: &RateSample, marked: u32) -> Ack {
     }
 }
 
-/// The window is made use of, so it may grow: it is full, or the path and not the application bounds
-/// what is sent and at least half of the window is in flight. What a pacing rate holds back does not
-/// fill it. The receiver's window or SO_MAX_PACING_RATE may be far below it; then it says nothing of
-/// the path, and would be a burst when they open.
+/// Returns whether the window is in use and may grow: it is full, or half is in flight and the path
+/// limits the rate. A flow limited by the receiver's window or SO_MAX_PACING_RATE would learn
+/// nothing of the path, and burst when the limit rises.
 #[inline(always)]
 fn is_used(sk: &Sock<'_>, rs: &RateSample) -> bool {
     let is_half_in_flight = rs.prior_in_flight() >= sk.snd_cwnd() / 2;
     (is_half_in_flight && !rs.is_app_limited()) || sk.is_cwnd_limited()
 }
 
-/// The window is no larger than the bound that the socket has.
+/// Limits the window to the socket's own bound.
 #[cold]
 #[inline(never)]
 fn bound(sk: Sock<'_>, flow: &mut impl Controller) {
@@ -469,7 +462,7 @@ fn in_recovery(sk: &Sock<'_>) -> bool {
     matches!(sk.ca_state(), State::Recovery | State::Loss)
 }
 
-/// Does what the algorithm decided. Returns whether the socket has a bound below its window. Most
+/// Applies the algorithm's decision. Returns whether the socket has a bound below its window. Most
 /// ACKs change neither number of packets.
 #[inline(always)]
 fn apply(sk: &mut Sock<'_>, output: &Output, mss_bytes: u32, in_recovery: bool) -> bool {
@@ -486,7 +479,7 @@ fn apply(sk: &mut Sock<'_>, output: &Output, mss_bytes: u32, in_recovery: bool) 
     is_bounded
 }
 
-/// net.NAME.*: the parameter table of an algorithm.
+/// Sysctls net.NAME.*: the parameter table of an algorithm.
 struct Sysctls<A>(PhantomData<A>);
 
 impl<A: Algorithm> Sysctls<A> {
@@ -505,10 +498,11 @@ impl<A: Algorithm> sysctl::Params for Sysctls<A> {
     const PROFILE: usize = A::ENTRY.profile;
 }
 
-/// Room for the name of a folder of sysctls and a NUL.
+/// Size of a sysctl folder's name with its NUL.
 const DIR_BYTES: usize = 32;
 
-/// `net/NAME`, and zeroes. Byte by byte: copy_from_slice() is no const fn before Rust 1.87, and Linux takes 1.85.
+/// Returns `net/NAME`, padded with zeroes. Bytewise: copy_from_slice() is const only from Rust
+/// 1.87, and Linux takes 1.85.
 const fn sysctl_dir(name: &CStr) -> [u8; DIR_BYTES] {
     const ABOVE: &[u8] = b"net/";
     let name = name.to_bytes();
@@ -524,8 +518,7 @@ const fn sysctl_dir(name: &CStr) -> [u8; DIR_BYTES] {
     dir
 }
 
-/// Declares the module of an [`Algorithm`], with the words of `module!`, of which `type` is the
-/// algorithm.
+/// Declares the module of an [`Algorithm`] in the syntax of `module!`; `type` is the algorithm.
 macro_rules! module_tcp_algorithm {
     (type: $algorithm:ty, $($words:tt)*) => {
         struct Module {

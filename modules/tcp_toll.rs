@@ -2,7 +2,7 @@
 
 //! toll congestion control.
 //!
-//! The law is in algo/toll.rs; tcp_glue.rs connects it to TCP and lists what that changes.
+//! The law is in algo/toll.rs; tcp_glue.rs connects it to TCP and lists the effects.
 
 #[path = "algo/mod.rs"]
 mod algo;

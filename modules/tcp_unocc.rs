@@ -2,11 +2,10 @@
 
 //! UnoCC congestion control.
 //!
-//! The rules of Uno (section 4.1, Algorithm 1) are in algo/unocc.rs, which also
-//! lists where they differ from the paper; tcp_glue.rs connects them to TCP and
-//! lists what that changes. Besides:
+//! The rules of Uno (section 4.1, Algorithm 1) and the differences from the paper are in
+//! algo/unocc.rs; tcp_glue.rs connects them to TCP and lists the effects. In addition:
 //!
-//! 1. If `line_rate_mbps` or `intra_rtt_us` is 0, the host finds it out: algo/host.rs.
+//! 1. If `line_rate_mbps` or `intra_rtt_us` is 0, the host detects it: algo/host.rs.
 
 #[path = "algo/mod.rs"]
 mod algo;

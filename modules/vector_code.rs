@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The code of algo/gf256.rs by the kernel's vector registers.
+//! The code of algo/gf256.rs with the kernel's vector registers.
 
 use super::{algo::gf256, kernel_api::vectors::Vectors};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! toll: a flow's rate settles where the price that its path asks meets the flow's willingness to
-//! pay, which is a part of its line rate. So rates are equal whatever the RTT.
+//! toll: the path marks packets, which is a price. A flow's rate settles where the price meets its
+//! willingness to pay, a part of its line rate, so rates are equal at any RTT.
 //!
 //! With W = rate x base RTT, A = `share` of the BDP, T = [`HOST_US`] and m the marked part:
 //!
@@ -10,9 +10,9 @@
 //! rate = W (1 - beta p) / base RTT,   cwnd = 5/4 W (1 - beta p) + 3 packets
 //! ```
 //!
-//! p is the average of m, the price. m is at least the price of delay: by how many base RTTs even the
-//! fastest packet of a round trip was late. gain and beta are divided by 1 + 8 (swing - 1/12), where
-//! swing is the average change of p per round trip: a loop near its limit swings.
+//! The price p is the average of m. The price of delay, a lower bound of m, is the delay of the
+//! round trip's fastest packet in base RTTs. gain and beta are divided by 1 + 8 (swing - 1/12):
+//! swing, the average change of p per round trip, is large in a loop near its stability limit.
 
 use crate::algo::controller::{Controller, Published, Watch, published};
 use crate::algo::entry::{Entry, Event, Line, Marks, State, Value};
@@ -25,39 +25,39 @@ use crate::algo::window::Window;
 use crate::algo::{Ack, Output};
 
 params! {
-    /// Which set of values the parameters start from.
+    /// Sets of defaults.
     profiles {
-        /// The only one.
+        /// The only set.
         Default = c"default",
     }
 
     //                              min  max          default
 
-    /// Rate of the host's link, for the BDP; 0 = the speed of the route's device.
+    /// Rate of the host's link; 0 = speed of the route's device.
     line_rate_mbps: "Mbit/s",       0,   1_000_000,   [0];
-    /// Part of the difference between increase and price that moves the window in a round trip.
+    /// Part of (increase - price) that moves the window per round trip.
     gain: "1/1024",                 1,   1_024,       [51];
-    /// Increase of an unmarked window per round trip before the gain, as a part of the BDP.
+    /// Increase of an unmarked window per round trip, before gain, per BDP.
     share: "1/1024",                1,   1_024,       [64];
-    /// The part of the rate that a price of 1 takes at once.
+    /// Part of the rate that a price of 1 removes at once.
     beta: "1/1024",                 0,   512,         [256];
-    /// First window up to a base RTT of 5 ms, and addend of slow start per round trip, as a part of the BDP.
+    /// First window and slow-start increase per round trip, per BDP.
     step: "1/1024",                 1,   1_024,       [36];
 }
 
-/// A host's noise, added to the RTT that the gain is divided by.
+/// Jitter of a host: an addend to the RTT that divides the gain.
 const HOST_US: u64 = 32;
-/// An RTT may exceed 5/4 of the base RTT by this without being a price.
+/// An RTT above 5/4 of the base RTT plus this much has a price of delay.
 const DELAY_US: u64 = 50;
-/// The average price is of the last quarter of a window, and of at least so many packets.
+/// Packets over which the price is averaged, if a quarter of the window is less.
 const AVERAGE_PACKETS: u64 = 8;
-/// C if the device has no speed.
+/// C if the device reports no speed.
 const SILENT_MBPS: u32 = 10_000;
-/// A base RTT counts for one to two of these, which begin together for all flows of a host.
+/// Length of an epoch: a base RTT is the minimum of one to two. Epochs of all flows begin together.
 const BASE_RTT_US: u64 = 10_000_000;
-/// 1 as the average price.
+/// The price 1 at the scale of `Flow::price`.
 const ONE: u64 = 1 << 20;
-/// 1 as a price of a round trip.
+/// The price 1 at the scale of `Flow::last_price`.
 const SHORT_ONE: u32 = 1 << 15;
 /// Scale of `Flow::speed`.
 const SPEED_BITS: u32 = 36;
@@ -66,13 +66,13 @@ const LEAD_BITS: u32 = 16;
 /// Scale of `Flow::rate`.
 const RATE_BITS: u32 = 12;
 
-/// The flow is in slow start. A bit of `Flow::flags`, as those below; above them is the number of ten seconds.
+/// Bit of `Flow::flags`: slow start. The bits above `EPOCH_SHIFT` are the epoch's number.
 pub const SLOW_START: u8 = 1;
-/// RTTs show a queue that nothing marks.
+/// Bit: RTTs show a queue that nothing marks.
 const QUEUED: u8 = 2;
-/// This round trip has had its reduction.
+/// Bit: the window was reduced in this round trip.
 const REDUCED: u8 = 4;
-/// Nearly nothing is sent, so that the flows of the host see the base RTT.
+/// Bit: sends almost nothing, so that all flows of the host measure the base RTT.
 const PROBING: u8 = 8;
 const EPOCH_SHIFT: u32 = 4;
 
@@ -84,15 +84,15 @@ pub struct Flow {
     /// Average price, 2^-20.
     pub price: u32,
     last_us: u32,
-    /// The round trip ends with a packet sent from here on.
+    /// The round trip ends with the ACK of a packet sent at this time or later.
     round_us: u32,
-    /// Least RTT of this round trip.
+    /// Shortest RTT of this round trip.
     pub least_us: u32,
-    /// 0 = no sample.
+    /// Base RTT; 0 = no sample.
     pub base_us: u32,
-    /// Least RTT of these ten seconds.
+    /// Shortest RTT of this epoch.
     next_base_us: u32,
-    /// H of W, as the last round trip left it.
+    /// H(W) at the end of the last round trip.
     add_bytes: u32,
     /// Damped gain / (base RTT + T), 2^-36 per us.
     speed: u32,
@@ -113,7 +113,7 @@ pub struct Flow {
 
 const _: () = assert!(size_of::<Flow>() <= 56);
 
-/// The parameters, with C; 0 = the route is being changed.
+/// Returns the parameters with C; C = 0 while the route changes.
 #[inline(always)]
 fn terms(params: &impl Values) -> Params {
     let mut terms = Params::read(|row| params.value(row));
@@ -168,7 +168,7 @@ impl Controller for Flow {
 
     #[inline(always)]
     fn adjust(&mut self, params: &impl Values, ack: &Ack, watch: &mut impl Watch<Flow>) {
-        // A quarter of it is the least W, and no less than a byte.
+        // The least W is a quarter of this, so the MSS must be at least four bytes.
         self.mss_bytes = ack.mss_bytes.clamp(4, u16::MAX.into()) as u16;
         let now_us = ack.now_us as u32;
         if let Some(rtt_us) = ack.rtt_us {
@@ -213,7 +213,7 @@ impl Controller for Flow {
         }
     }
 
-    /// Fifteen sixteenths of what is delivered, but no less than half.
+    /// Leaves 15/16 of the delivered bytes, but at least half of the window.
     fn loss_window_scaled(&self, _params: &impl Values, _mss_bytes: u32) -> u64 {
         let rate = u64::from(self.rate).wrapping_mul(self.base_us.into()) >> RATE_BITS;
         let delivered = rate.wrapping_add(self.held_back(rate)) << (BYTE_BITS - 4);
@@ -230,14 +230,14 @@ impl Controller for Flow {
         self.set(REDUCED, true);
     }
 
-    /// After 2^31 us without an ACK no packet would seem to be sent after `round_us`.
+    /// Restarts the round: 2^31 us later, no packet would compare as sent after `round_us`.
     fn on_idle_restart(&mut self, now_us: u64) {
         self.round_us = now_us as u32;
         self.least_us = u32::MAX;
         self.delay = 0;
     }
 
-    /// The window that TCP had is W's with its slack.
+    /// Restores W from TCP's window, which is 5/4 W plus three packets.
     fn undo(&mut self, prior_bytes: u64, ssthresh_bytes: u64) {
         if self.scaled != 0 {
             let slack = u64::from(self.mss_bytes).wrapping_mul(3);
@@ -260,7 +260,7 @@ impl Controller for Flow {
 }
 
 impl Flow {
-    /// Whether one of these bits is set.
+    /// Returns whether any of these bits is set.
     #[inline(always)]
     pub fn has(&self, flags: u8) -> bool {
         self.flags & flags != 0
@@ -271,14 +271,14 @@ impl Flow {
         self.flags = self.flags & !flag | if is_set { flag } else { 0 };
     }
 
-    /// The proportional part of so many bytes, at most half of them.
+    /// Returns the proportional part of `bytes`, at most half.
     #[inline(always)]
     fn held_back(&self, bytes: u64) -> u64 {
         let part = u64::from(self.price).wrapping_mul(self.lead.into()) >> LEAD_BITS;
         bytes.min(MAX_BYTES).wrapping_mul(part) >> 20
     }
 
-    /// W follows an ACK that delivers something.
+    /// Moves the price and W by an ACK that delivers data.
     #[inline(always)]
     fn pay(&mut self, params: &impl Values, ack: &Ack, passed_us: u32) {
         let (w, mss) = (self.scaled >> BYTE_BITS, u64::from(self.mss_bytes));
@@ -288,7 +288,7 @@ impl Flow {
         let due = u64::from(self.price).wrapping_mul(acked);
         let moved = ((marked << 20) as i64).wrapping_sub(due as i64);
         let moved = moved.checked_div(of as i64).unwrap_or(0);
-        // Between 0 and ONE, since `of` is no less than what was acknowledged.
+        // Stays between 0 and ONE, because `of` is at least the acknowledged bytes.
         self.price = self.price.wrapping_add(moved as u32);
 
         if self.has(SLOW_START) {
@@ -314,7 +314,7 @@ impl Flow {
         self.scaled = self.scaled.clamp(least, MAX_BYTES << BYTE_BITS);
     }
 
-    /// Adds the step or an eighth of W per round trip, until W is twice its balance.
+    /// Adds the step or W/8 per round trip, until W is twice its equilibrium.
     #[inline(never)]
     fn slow_start(&mut self, terms: Params, is_used: bool, acked: u64, marked: u64) {
         let bdp = bdp_bytes(terms.line_rate_mbps, self.base_us);
@@ -340,7 +340,8 @@ impl Flow {
         }
     }
 
-    /// Measures base RTT, price of delay (the wait of the fastest packet is a queue) and swing.
+    /// Measures base RTT, swing and price of delay: if even the fastest packet waits, a queue
+    /// stands.
     #[inline(never)]
     fn end_round(&mut self, terms: Params, now_us: u64) {
         let epoch = epoch(now_us);
@@ -380,7 +381,7 @@ impl Flow {
         }
     }
 
-    /// Terms of an ACK that follow from the parameters, the base RTT, the swing and W.
+    /// Computes the per-ACK terms from the parameters, the base RTT, the swing and W.
     fn derive(&mut self, terms: Params) {
         if terms.line_rate_mbps != 0 {
             let bdp = bdp_bytes(terms.line_rate_mbps, self.base_us);
@@ -399,21 +400,21 @@ impl Flow {
     }
 }
 
-/// H of W and A.
+/// Returns H(W) for the increase A.
 fn increase(w: u64, a: u64) -> u32 {
     let least = (w >> 1).wrapping_add(a.wrapping_mul(3) >> 4);
     let most = a.min(w.wrapping_mul(5) >> 1).min(u32::MAX.into());
     least.min(most) as u32
 }
 
-/// Delivery rate, as `Flow::rate` has it.
+/// Returns a delivery rate at the scale of `Flow::rate`.
 fn rate(bytes: u64, interval_us: u32) -> u32 {
     let scaled = bytes.min(MAX_BYTES) << RATE_BITS;
     let rate = scaled.checked_div(interval_us.into()).unwrap_or(0);
     rate.min(u32::MAX.into()) as u32
 }
 
-/// The number of ten seconds, as `Flow::flags` has it.
+/// Returns the epoch's number as bits of `Flow::flags`.
 #[inline(always)]
 fn epoch(now_us: u64) -> u8 {
     ((now_us / BASE_RTT_US) as u8) << EPOCH_SHIFT
