@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What Linux 7.3 has and 7.2 lacks. modules/ is written for 7.3; what is older
- * gets here, under the same name, what it does by another.
+ * Functions of Linux 7.3 that 7.2 lacks. modules/ is written for 7.3; older kernels get the same
+ * names here.
  */
 #ifndef _XDC_COMPAT_H
 #define _XDC_COMPAT_H

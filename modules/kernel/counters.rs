@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Numbers of each network namespace, in a file of /proc/net that `nstat` reads as it does
+//! Counters of each network namespace in a /proc/net file, which `nstat` reads like
 //! /proc/net/netstat.
 //!
 //! C header: `include/linux/proc_fs.h`
@@ -9,25 +9,25 @@ use super::{bindings, sysctl::Net};
 use core::marker::PhantomData;
 use kernel::{error::to_result, ffi::c_char, prelude::*, types::Opaque};
 
-/// The counters of a module.
+/// Counters of a module.
 pub(crate) trait Counters: 'static {
-    /// In /proc/net.
+    /// Name of the file in /proc/net.
     const FILE: &'static CStr;
-    /// Before each name in what nstat shows.
+    /// Prefix of the names in nstat.
     const PREFIX: &'static CStr;
-    /// A counter is known by its index here.
+    /// Names by index.
     const NAMES: &'static [&'static CStr];
     /// Index of the gauge: an exact number, which also falls.
     const GAUGE: usize;
 }
 
-/// What C keeps, and the pointers that it follows.
+/// C's part and its pointers.
 struct Table {
     c: Opaque<bindings::xdc_counters>,
     names: [*const c_char; bindings::XDC_MAX_COUNTERS as usize],
 }
 
-/// Registered [`Counters`]; they go when this is dropped. One for each module.
+/// Registered [`Counters`]; removed on drop. One per module.
 ///
 /// # Invariants
 ///
@@ -37,13 +37,13 @@ pub(crate) struct Registration<T: Counters> {
     _counters: PhantomData<fn() -> T>,
 }
 
-// SAFETY: What `table` points to is static and constant.
+// SAFETY: `table` points to static and constant data.
 unsafe impl<T: Counters> Send for Registration<T> {}
 // SAFETY: As above; C adds by operations of one processor, or atomically.
 unsafe impl<T: Counters> Sync for Registration<T> {}
 
 impl<T: Counters> Registration<T> {
-    /// In every namespace, from 0. EBUSY: the module has some.
+    /// Registers the counters in every namespace, from 0. EBUSY: the module has some.
     pub(crate) fn new() -> Result<Self> {
         const { assert!(T::NAMES.len() <= bindings::XDC_MAX_COUNTERS as usize) };
         let mut names = [core::ptr::null(); bindings::XDC_MAX_COUNTERS as usize];
@@ -93,7 +93,7 @@ impl<T: Counters> Registration<T> {
 
 impl<T: Counters> Drop for Registration<T> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariants. C waits for whoever reads the files.
+        // SAFETY: By the type invariants. C waits for readers of the files.
         unsafe { bindings::xdc_counters_unregister() }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::bindings;
 
-/// Cycles; instructions in QEMU with `-icount`.
+/// Returns cycles; instructions in QEMU with `-icount`.
 pub(crate) fn cycles() -> u64 {
     // SAFETY: Callable from everywhere.
     unsafe { bindings::xdc_cycles() }

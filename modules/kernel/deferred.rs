@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a module registers while somebody may wait for the module and be waited for.
+//! Registration without a deadlock while the module is being loaded.
 //!
-//! `register_pernet_subsys()` waits for whoever makes or ends a network namespace, and that may wait for
-//! the one who has the module of a congestion control loaded:
+//! `register_pernet_subsys()` waits for the creation or end of a network namespace, which may wait
+//! for the process that loads a congestion control's module:
 //!
-//! - `ip route add ... congctl NAME` does it with RTNL held, which making and ending a namespace take.
-//! - Writing to `net.ipv4.tcp_congestion_control` does it while the file is in use; the end of its
-//!   namespace waits until it is not.
+//! - `ip route add ... congctl NAME` loads it with RTNL held, which both operations take.
+//! - Writing `net.ipv4.tcp_congestion_control` loads it while the file is in use; the end of its
+//!   namespace waits for the file.
 //!
-//! If the module registered itself, or waited until it is registered, none of the three would go on. So a
-//! worker registers, and the module waits for it for a while only: that one request then finds no
-//! congestion control of this name, and the next one does.
+//! If the module registered itself or waited for registration, all three would hang. So a worker
+//! registers, and the module waits for a limited time. The request that ran into the limit finds no
+//! congestion control of this name; the next request does.
 
 use super::bindings;
 use core::{cell::UnsafeCell, ptr};
 use kernel::{prelude::*, types::Opaque};
 
-/// How long one look at the worker takes.
+/// Time between two polls of the worker.
 const LOOK_MS: u32 = 20;
 
-/// RTNL that is held at so many looks one after the other may be held until the module is loaded.
+/// Consecutive polls with RTNL held after which the loading process may hold it.
 const LOOKS_UNDER_RTNL: u32 = 50;
 
-/// What else the worker waits for may last as long after so many looks.
+/// Limit of polls for other reasons.
 const LOOKS: u32 = 250;
 
-/// C's part, and what is made.
+/// C's part, and the registration.
 #[repr(C)]
 struct Inner<T> {
     c: Opaque<bindings::xdc_deferred>,
     make: fn() -> Result<T>,
-    /// The worker's, until it is done or was waited for.
+    /// Written by the worker; readable after its end.
     made: UnsafeCell<Option<Result<T>>>,
 }
 
-/// A registration that a worker makes; it is unmade when this is dropped.
+/// A registration that a worker creates; undone on drop.
 ///
 /// # Invariants
 ///
@@ -44,13 +44,14 @@ pub(crate) struct Deferred<T: Send> {
     inner: Pin<KBox<Inner<T>>>,
 }
 
-// SAFETY: The worker makes a `T` for whoever drops it, which is `Send`; nobody has a reference to it.
+// SAFETY: The worker makes a `T`, which is `Send`, for the owner that drops it; no other code refers to it.
 unsafe impl<T: Send> Send for Deferred<T> {}
 // SAFETY: A shared reference gives nothing.
 unsafe impl<T: Send> Sync for Deferred<T> {}
 
 impl<T: Send> Deferred<T> {
-    /// What `make` returns, if that is known soon. Otherwise an error is for the kernel's log.
+    /// Returns the result of `make`, if it is known in time. A later error goes to the kernel's
+    /// log.
     pub(crate) fn new(make: fn() -> Result<T>) -> Result<Self> {
         let inner = KBox::pin(
             Inner {
@@ -70,19 +71,17 @@ impl<T: Send> Deferred<T> {
                 return Err(*error);
             }
         } else {
-            pr_warn!(
-                "usable a little later: the loading process holds a lock that registration needs\n"
-            );
+            pr_warn!("usable later: the loading process holds a lock that registration needs\n");
         }
         Ok(this)
     }
 
-    /// What C knows it by. The worker gets from it to the rest, so it is a pointer to all of it.
+    /// Returns C's pointer. The worker gets from it to the rest, so it covers all of `Inner`.
     fn c(inner: &Inner<T>) -> *mut bindings::xdc_deferred {
         ptr::from_ref(inner).cast_mut().cast()
     }
 
-    /// Waits for the worker for a while. Returns whether it is done.
+    /// Waits for the worker, for a limited time. Returns whether it is done.
     fn wait(&self) -> bool {
         let mut held = 0u32;
         for _ in 0..LOOKS {
@@ -117,7 +116,7 @@ impl<T: Send> Deferred<T> {
                 error.to_errno()
             );
         }
-        // SAFETY: By the safety requirements; nobody looks at it before the worker is done.
+        // SAFETY: By the safety requirements; no code reads it before the worker is done.
         unsafe { *(*inner).made.get() = Some(made) };
     }
 }

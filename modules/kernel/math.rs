@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Arithmetic that the kernel has in C.
+//! Arithmetic of the kernel's C code.
 
 use super::bindings;
 
-/// `a * b / divisor`, with a product of 128 bits. `u64::MAX` where the quotient
-/// has more than 64 bits, which includes a divisor of 0.
-// Most products fit 64 bits and do not come here.
+/// Returns `a * b / divisor` with a 128-bit product; `u64::MAX` if the quotient exceeds 64 bits,
+/// including a divisor of 0.
+// Cold: most products fit 64 bits and take another path.
 #[cold]
 #[inline(never)]
 pub(crate) fn mul_u64_u64_div_u64(a: u64, b: u64, divisor: u64) -> u64 {

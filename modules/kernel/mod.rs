@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's side of the modules: safe traits and types over the C
-//! interface. All `unsafe` of this project is in this directory.
+//! Kernel interface of the modules: safe traits and types over C. All `unsafe` of this project is
+//! in this directory.
 
-// Compiled into each module, which uses its part; that every item has a user in
-// some module is checked by `make test` (selftests/host/sources).
+// Compiled into each module, which uses a part; `make test` (selftests/host/sources) checks that
+// some module uses each item.
 #![allow(dead_code)]
 
-// Modules use its structs; its functions are unsafe to call, and are called in this directory only.
+// Modules use its structs; its functions are unsafe and called in this directory only.
 pub(crate) mod bindings;
 pub(crate) mod conn;
 pub(crate) mod counters;

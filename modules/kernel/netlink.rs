@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Netlink attributes: reading those of a request by a policy, writing those of an answer.
+//! Netlink attributes: reads requests by a policy, and writes answers.
 //!
 //! C header: `include/net/netlink.h`
 
@@ -24,12 +24,12 @@ const HEADER_BYTES: usize = size_of::<bindings::nlattr>();
 /// Bits of an attribute's type that are flags: nested, and byte order.
 const TYPE_FLAGS: u16 = 0xc000;
 
-/// Where a request's error is explained.
+/// Explanation of a request's error.
 ///
 /// # Invariants
 ///
-/// `ptr` is valid for reads and writes for `'a`, and no other code uses it
-/// meanwhile. Its `bad_attr` is null or an attribute of the request.
+/// `ptr` is valid for reads and writes for `'a`, and no other code uses it meanwhile. Its
+/// `bad_attr` is null or an attribute of the request.
 pub(crate) struct Extack<'a> {
     ptr: Option<NonNull<bindings::netlink_ext_ack>>,
     _request: PhantomData<&'a ()>,
@@ -56,7 +56,7 @@ impl Extack<'_> {
         EINVAL
     }
 
-    /// As [`Self::invalid`], and points to the attribute: NL_SET_ERR_MSG_ATTR().
+    /// [`Self::invalid`] that points to the attribute: NL_SET_ERR_MSG_ATTR().
     pub(crate) fn invalid_attr(&self, attr: &Attr<'_>, message: &'static CStr) -> Error {
         if let Some(ptr) = self.ptr {
             // SAFETY: `ptr` is valid for writes by the type invariants.
@@ -65,17 +65,17 @@ impl Extack<'_> {
         self.invalid(message)
     }
 
-    /// Explains an error that has pointed to an attribute by a text that is made for it; what
-    /// has no room is cut off: NL_SET_ERR_MSG_FMT().
+    /// Explains an error that points to an attribute by a formatted text, truncated to the buffer:
+    /// NL_SET_ERR_MSG_FMT().
     pub(crate) fn explain(&self, text: Arguments<'_>) {
         let Some(ptr) = self.ptr else {
             return;
         };
-        // SAFETY: `ptr` is valid for writes by the type invariants; nobody
-        // else has a reference to the buffer.
+        // SAFETY: `ptr` is valid for writes by the type invariants; no
+        // other code has a reference to the buffer.
         let buffer = unsafe { &mut *addr_of_mut!((*ptr.as_ptr())._msg_buf) };
         if let Some(mut formatter) = NullTerminatedFormatter::new(buffer) {
-            // An error is a text without its end.
+            // An error means truncation.
             let _ = formatter.write_fmt(text);
         }
         // SAFETY: `ptr` is valid for writes by the type invariants. The buffer
@@ -83,7 +83,7 @@ impl Extack<'_> {
         unsafe { bindings::xdc_extack_set(ptr.as_ptr(), (*ptr.as_ptr())._msg_buf.as_ptr().cast()) }
     }
 
-    /// The id of the attribute that an error has pointed to.
+    /// Returns the id of the attribute that the error points to.
     pub(crate) fn bad_attr(&self) -> Option<u32> {
         // SAFETY: `ptr` is valid for reads by the type invariants.
         let attr = unsafe { (*self.ptr?.as_ptr()).bad_attr };
@@ -94,7 +94,7 @@ impl Extack<'_> {
     }
 }
 
-/// The type of an attribute that is a number.
+/// Type of a numeric attribute.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 pub(crate) enum Number {
@@ -107,21 +107,20 @@ pub(crate) enum Number {
 /// Bounds of an unsigned number.
 pub(crate) use bindings::netlink_range_validation as Range;
 
-/// What attributes a nest may hold, up to id `N - 1`: an array of `struct nla_policy`.
+/// Attributes of a nest, up to id `N - 1`: an array of `struct nla_policy`.
 ///
 /// # Invariants
 ///
-/// Pointers in it are to statics, so that it may be used, and be read by
-/// others, at any time.
+/// Its pointers are to statics, so that any code may use and read it at any time.
 #[repr(transparent)]
 pub(crate) struct Policy<const N: usize>([bindings::nla_policy; N]);
 
 // SAFETY: It is not written to after it was made, and by the type invariants
-// neither is what it refers to.
+// neither are the statics that it refers to.
 unsafe impl<const N: usize> Sync for Policy<N> {}
 
 impl<const N: usize> Policy<N> {
-    /// Refuses every attribute.
+    /// Creates a policy that refuses every attribute.
     pub(crate) const fn new() -> Self {
         // SAFETY: All zeroes are NLA_UNSPEC without validation, which strict
         // parsing refuses.
@@ -129,13 +128,13 @@ impl<const N: usize> Policy<N> {
         Self(unsafe { MaybeUninit::zeroed().assume_init() })
     }
 
-    /// Takes any number.
+    /// Accepts any number.
     pub(crate) const fn any(mut self, id: u32, number: Number) -> Self {
         self.0[id as usize].type_ = number as u8;
         self
     }
 
-    /// Takes an unsigned number within bounds: NLA_POLICY_FULL_RANGE().
+    /// Accepts an unsigned number within bounds: NLA_POLICY_FULL_RANGE().
     pub(crate) const fn range(mut self, id: u32, number: Number, range: &'static Range) -> Self {
         self = self.any(id, number);
         let policy = &mut self.0[id as usize];
@@ -145,7 +144,7 @@ impl<const N: usize> Policy<N> {
         self
     }
 
-    /// Takes a number within small bounds, signed or not: NLA_POLICY_RANGE().
+    /// Accepts a number within small bounds, signed or not: NLA_POLICY_RANGE().
     pub(crate) const fn small_range(mut self, id: u32, number: Number, min: i16, max: i16) -> Self {
         self = self.any(id, number);
         let policy = &mut self.0[id as usize];
@@ -155,14 +154,14 @@ impl<const N: usize> Policy<N> {
         self
     }
 
-    /// Takes any bytes, at most so many.
+    /// Accepts up to `max_bytes` bytes.
     pub(crate) const fn binary(mut self, id: u32, max_bytes: u16) -> Self {
         self.0[id as usize].type_ = bindings::NLA_BINARY as u8;
         self.0[id as usize].len = max_bytes;
         self
     }
 
-    /// Takes a string of at most `max_bytes` and a NUL.
+    /// Accepts a string of at most `max_bytes` and a NUL.
     pub(crate) const fn string(mut self, id: u32, max_bytes: u16) -> Self {
         self.0[id as usize].type_ = bindings::NLA_NUL_STRING as u8;
         self.0[id as usize].len = max_bytes;
@@ -183,7 +182,7 @@ pub(crate) struct Attr<'a> {
 }
 
 impl<'a> Attr<'a> {
-    /// What it carries: nla_data(), nla_len().
+    /// Returns the payload: nla_data(), nla_len().
     pub(crate) fn bytes(&self) -> &'a [u8] {
         // SAFETY: The header is valid for reads by the type invariants.
         let len = usize::from(unsafe { (*self.ptr.as_ptr()).nla_len });
@@ -197,33 +196,33 @@ impl<'a> Attr<'a> {
         }
     }
 
-    /// nla_get_u8(), of what the policy has as NLA_U8; None if it has not.
+    /// Returns the value of an NLA_U8; None for other lengths.
     pub(crate) fn u8(&self) -> Option<u8> {
         self.bytes().try_into().ok().map(u8::from_ne_bytes)
     }
 
-    /// nla_get_u32(), of what the policy has as NLA_U32.
+    /// Returns the value of an NLA_U32.
     pub(crate) fn u32(&self) -> Option<u32> {
         self.bytes().try_into().ok().map(u32::from_ne_bytes)
     }
 
-    /// nla_get_s32(), of what the policy has as NLA_S32.
+    /// Returns the value of an NLA_S32.
     pub(crate) fn i32(&self) -> Option<i32> {
         self.bytes().try_into().ok().map(i32::from_ne_bytes)
     }
 
-    /// nla_get_u64(), of what the policy has as NLA_U64.
+    /// Returns the value of an NLA_U64.
     pub(crate) fn u64(&self) -> Option<u64> {
         self.bytes().try_into().ok().map(u64::from_ne_bytes)
     }
 
-    /// The string and its NUL; None if anything follows that.
+    /// Returns the string; None if bytes follow its NUL.
     pub(crate) fn c_str(&self) -> Option<&'a CStr> {
         CStr::from_bytes_with_nul(self.bytes()).ok()
     }
 }
 
-/// The attribute of a request that holds its options, if there is one.
+/// The options attribute of a request, if present.
 ///
 /// # Invariants
 ///
@@ -243,12 +242,12 @@ impl<'a> Nest<'a> {
         }))
     }
 
-    /// Whether it does not exist.
+    /// Returns whether the attribute is absent.
     pub(crate) fn is_none(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The attributes in it by id: nla_parse_nested(), which is strict.
+    /// Returns the nested attributes by id: nla_parse_nested(), which is strict.
     pub(crate) fn parse<const N: usize>(
         self,
         policy: &'static Policy<N>,
@@ -291,7 +290,7 @@ pub(crate) struct Attrs<'a, const N: usize> {
 }
 
 impl<'a, const N: usize> Attrs<'a, N> {
-    /// Refuses a request that has an attribute twice, which the parser does not.
+    /// Refuses a duplicate attribute, which the parser accepts.
     pub(crate) fn refuse_twice(&self, extack: &Extack<'_>) -> Result {
         let Some(nest) = self.nest.0 else {
             return Ok(());
@@ -309,7 +308,7 @@ impl<'a, const N: usize> Attrs<'a, N> {
         Err(extack.invalid_attr(&attr, c"attribute is given twice"))
     }
 
-    /// The attribute of that id, if the request has it.
+    /// Returns attribute `id`, if present.
     pub(crate) fn get(&self, id: u32) -> Option<Attr<'a>> {
         let ptr = NonNull::new(*self.table.get(id as usize)?)?;
         // INVARIANT: By the type invariants.
@@ -320,7 +319,7 @@ impl<'a, const N: usize> Attrs<'a, N> {
     }
 }
 
-/// An answer to which attributes are appended.
+/// An answer under construction.
 ///
 /// # Invariants
 ///
@@ -331,7 +330,7 @@ pub(crate) struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// Appends attribute `id` with what `f` puts into it, or nothing at all.
+    /// Appends attribute `id` with the content that `f` writes, or nothing on error.
     ///
     /// # Safety
     ///
@@ -361,10 +360,10 @@ impl Message<'_> {
         ret
     }
 
-    /// Appends an attribute of any bytes.
+    /// Appends an attribute with any bytes.
     pub(crate) fn put(&mut self, id: u16, bytes: &[u8]) -> Result {
         // SAFETY: `skb` is a message under construction by the type invariants,
-        // and `bytes` are so many bytes, which C copies if there is room for them.
+        // and C copies `bytes.len()` bytes if there is room for them.
         to_result(unsafe {
             bindings::nla_put(
                 self.skb.as_ptr(),
@@ -375,16 +374,16 @@ impl Message<'_> {
         })
     }
 
-    /// Appends a string: `bytes` up to and with the first NUL.
+    /// Appends a string: `bytes` including the first NUL.
     pub(crate) fn put_str(&mut self, id: u16, bytes: &[u8]) -> Result {
         let text = bytes.split_inclusive(|byte| *byte == 0).next();
         self.put(id, text.unwrap_or_default())
     }
 
-    /// Appends a u64, aligned by an attribute `pad` where the machine needs it.
+    /// Appends a u64, aligned by an attribute `pad` if the machine requires it.
     pub(crate) fn put_u64(&mut self, id: u16, value: u64, pad: u16) -> Result {
         // SAFETY: `skb` is a message under construction by the type invariants,
-        // and `value` is as long as is said; C copies it if there is room.
+        // and `value` has the stated length; C copies it if there is room.
         to_result(unsafe {
             bindings::nla_put_64bit(
                 self.skb.as_ptr(),

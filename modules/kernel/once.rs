@@ -2,10 +2,9 @@
 
 //! Words that are read without the lock under which they are written.
 //!
-//! `kernel::sync::atomic::Atomic` with `Relaxed` means the same. But each of
-//! its loads and stores is a call of a C helper where the kernel was built
-//! without CONFIG_RUST_INLINE_HELPERS, as most are: docs/design.md has what
-//! that costs. Where a word is read, changed and written in one step it is used.
+//! `kernel::sync::atomic::Atomic` with `Relaxed` has the same meaning. But each load and store
+//! calls a C helper if the kernel lacks CONFIG_RUST_INLINE_HELPERS, as most do (cost:
+//! docs/design.md). Atomics remain for read-modify-write in one step.
 
 use core::{cell::UnsafeCell, ptr};
 
@@ -23,8 +22,8 @@ unsafe impl Word for u32 {}
 #[cfg(CONFIG_64BIT)]
 unsafe impl Word for u64 {}
 
-/// A word accessed with the semantics of READ_ONCE() and WRITE_ONCE(): readers
-/// see some value that was stored, never a torn one, and nothing is ordered.
+/// A word with the semantics of READ_ONCE() and WRITE_ONCE(): readers see a stored value, never a
+/// torn one, without ordering.
 #[repr(transparent)]
 pub(crate) struct Once<T: Word>(UnsafeCell<T>);
 
@@ -51,7 +50,7 @@ impl<T: Word> Once<T> {
 }
 
 impl Once<u64> {
-    /// Adds for the one writer that there is at a time.
+    /// Adds `n`, for a single writer at a time.
     #[inline]
     pub(crate) fn add(&self, n: u64) {
         self.set(self.get().wrapping_add(n));

@@ -6,7 +6,7 @@
 
 use super::bindings;
 
-/// An unpredictable number: get_random_u64().
+/// Returns an unpredictable number: get_random_u64().
 pub(crate) fn random_u64() -> u64 {
     // SAFETY: Callable from any context.
     unsafe { bindings::xdc_random_u64() }

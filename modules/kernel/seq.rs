@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Files of /proc that a module writes.
+//! Files of /proc that a module generates.
 //!
 //! C header: `include/linux/seq_file.h`
 
@@ -8,7 +8,7 @@ use super::bindings;
 use core::marker::PhantomData;
 use kernel::prelude::*;
 
-/// A file that is being written, one word after the other.
+/// A file under construction, one word after another.
 ///
 /// # Invariants
 ///
@@ -32,29 +32,29 @@ impl Line<'_> {
 
     fn bytes(&mut self, bytes: &[u8]) {
         let len = c_uint::try_from(bytes.len()).unwrap_or(0);
-        // SAFETY: By the type invariants; C copies so many bytes.
+        // SAFETY: By the type invariants; C copies `len` bytes.
         unsafe { bindings::xdc_seq_text(self.seq, bytes.as_ptr(), len) }
     }
 
-    /// The next word.
+    /// Appends a word.
     pub(crate) fn text(&mut self, text: &str) {
         self.bytes(b" ");
         self.bytes(text.as_bytes());
     }
 
-    /// As [`Self::text`].
+    /// Appends a number as a word.
     pub(crate) fn number(&mut self, number: impl Into<u64>) {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_seq_number(self.seq, number.into()) }
     }
 
-    /// A name, and what has it.
+    /// Appends a name and its number.
     pub(crate) fn pair(&mut self, name: &str, number: impl Into<u64>) {
         self.text(name);
         self.number(number);
     }
 
-    /// Another line begins, with that word.
+    /// Begins another line with `word`.
     pub(crate) fn begin(&mut self, word: &str) {
         self.bytes(b"\n");
         self.bytes(word.as_bytes());

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The C of a module that is written in Rust, compiled once for each. Kbuild says
- * which: XDC_SHIM are the wrappers that its kind needs, XDC_TRACE the header of
- * its tracepoints, if it has one.
+ * The C part of a module in Rust, compiled once per module. Kbuild sets XDC_SHIM, the wrappers of
+ * its kind, and XDC_TRACE, the header of its tracepoints, if any.
  */
 #include <linux/stringify.h>
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Wrappers of the kernel's inline functions and macros, for Rust. Each does
- * one thing and has its name; what to do is decided in Rust. This header is
- * what bindgen reads, after every trace_*.h, so it also pulls in every type that
- * Rust looks into.
+ * Wrappers of the kernel's inline functions and macros, for Rust. Each does one operation and has
+ * its name; Rust decides. bindgen reads this header after every trace_*.h, so it also includes
+ * every type that Rust accesses.
  */
 #ifndef _XDC_SHIM_H
 #define _XDC_SHIM_H
@@ -41,7 +40,7 @@ enum xdc_consts {
 	XDC_TCP_ACCECN_ACE_FAIL = TCP_ACCECN_ACE_FAIL_SEND | TCP_ACCECN_ACE_FAIL_RECV,
 };
 
-/* What xdc_skb_set_ce() found and did. */
+/* Result of xdc_skb_set_ce(). */
 enum xdc_ecn {
 	XDC_NOT_ECT,	/* no ECN, no IP, or not ours to write to */
 	XDC_ECT_TO_CE,
@@ -65,14 +64,14 @@ void xdc_tcp_send_ack(struct sock *sk, u32 rcv_nxt);
 void xdc_local_bh_disable(void);
 void xdc_local_bh_enable(void);
 
-/* shim_speeds.c: devices that can send, and how fast they are. */
+/* shim_speeds.c: sending devices and their speeds. */
 struct xdc_speeds {
 	struct notifier_block block;
 	struct delayed_work work;
 	struct xarray mbps;
 };
 
-/* What xdc_speeds_of() returns beside Mbit/s. */
+/* Results of xdc_speeds_of() beside Mbit/s. */
 enum xdc_speed {
 	XDC_SPEED_MAX = 1000000,
 	/* The socket has no route at this moment. */
@@ -84,7 +83,7 @@ int xdc_speeds_register(struct xdc_speeds *speeds);
 void xdc_speeds_unregister(struct xdc_speeds *speeds);
 u32 xdc_speeds_of(struct xdc_speeds *speeds, const struct sock *sk);
 
-/* shim_deferred.c: what C keeps of a registration that a worker makes. */
+/* shim_deferred.c: C's part of a registration by a worker. */
 struct xdc_deferred {
 	struct work_struct work;
 	struct completion done;
@@ -100,7 +99,7 @@ void xdc_deferred_flush(struct xdc_deferred *deferred);
 struct net_device *xdc_netdev_of_event(void *info);
 u64 xdc_netdev_link_bytes_per_s(struct net_device *dev);
 
-/* shim_qdisc.c: what C keeps of a qdisc, at the beginning of its private area. */
+/* shim_qdisc.c: C's part of a qdisc, at the beginning of its private area. */
 struct xdc_qdisc {
 	struct tcf_proto __rcu *filters;
 	struct tcf_block *block;
@@ -108,7 +107,7 @@ struct xdc_qdisc {
 
 	/* Packets dropped or stolen, and counted so, in the current callback. */
 	u32 disposed;
-	/* Its parent has others to ask than this one. */
+	/* The parent has other children. */
 	bool is_child;
 };
 
@@ -152,11 +151,11 @@ enum xdc_ecn xdc_skb_set_ce(struct sk_buff *skb);
 bool xdc_skb_is_pure_ack(const struct sk_buff *skb);
 void xdc_skb_set_queue_mapping(struct sk_buff *skb, u16 queue);
 
-/* A packet as one of a flow. */
+/* Flow of a packet. */
 struct xdc_skb_flow {
-	/* Of addresses and ports; never 0. */
+	/* Key of addresses and ports; never 0. */
 	u64 key;
-	/* An IPv4 address as IPv6 has it. */
+	/* IPv4 addresses are mapped to IPv6. */
 	u8 daddr[16];
 	/* TCP with payload and without SYN. */
 	u32 is_data;
@@ -211,7 +210,7 @@ bool xdc_nf_cut_dsack(struct sk_buff *skb, const struct xdc_segment *segment, u3
 u32 xdc_nf_errand(const struct sock *sk);
 bool xdc_nf_make_clock(struct sk_buff *skb, const struct xdc_segment *segment, struct sock *sk);
 
-/* shim_counters.c: numbers of each namespace, and their file in /proc/net. */
+/* shim_counters.c: counters of each namespace, and their file in /proc/net. */
 #define XDC_MAX_COUNTERS 40
 struct xdc_counters {
 	const char *file;

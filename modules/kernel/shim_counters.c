@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Included by the C file of a module that has counters in each namespace. */
+/* Included by the C file of a module with counters per namespace. */
 
 #include <linux/proc_fs.h>
 #include <linux/seq_file.h>
@@ -31,7 +31,7 @@ static unsigned long xdc_counters_sum(const struct xdc_counters_net *area, int i
 	return sum;
 }
 
-/* As /proc/net/netstat is written, so that nstat reads it. */
+/* Writes the format of /proc/net/netstat, for nstat. */
 static int xdc_counters_show(struct seq_file *seq, void *v)
 {
 	const struct xdc_counters_net *area;

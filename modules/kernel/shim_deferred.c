@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Included by the C file of a module that has its registration done by a worker. */
+/* Included by the C file of a module whose registration a worker does. */
 
 #include <linux/completion.h>
 #include <linux/workqueue.h>
@@ -24,14 +24,14 @@ void xdc_deferred_start(struct xdc_deferred *deferred,
 	schedule_work(&deferred->work);
 }
 
-/* After so long at most: positive if it is done, 0 if not, negative if we are killed. */
+/* Waits up to @ms: positive if it is done, 0 if not, negative if the process is killed. */
 long xdc_deferred_wait(struct xdc_deferred *deferred, unsigned int ms)
 {
 	return wait_for_completion_killable_timeout(&deferred->done,
 						    msecs_to_jiffies(ms));
 }
 
-/* Until nothing of it runs any more. */
+/* Waits until the worker has ended. */
 void xdc_deferred_flush(struct xdc_deferred *deferred)
 {
 	flush_work(&deferred->work);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Included by the C file of each module that does arithmetic of algo/. */
+/* Included by the C file of each module that uses arithmetic of algo/. */
 
 #include <linux/math64.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Included by the C file of a module that looks at network devices. */
+/* Included by the C file of a module that reads properties of network devices. */
 
 #include <linux/ethtool.h>
 #include <linux/netdevice.h>
@@ -12,7 +12,7 @@ struct net_device *xdc_netdev_of_event(void *info)
 	return netdev_notifier_info_to_dev(info);
 }
 
-/* 0 = the device does not tell, for instance because its link is down. Under RTNL. */
+/* 0 = the device reports no speed, for instance because its link is down. Under RTNL. */
 u64 xdc_netdev_link_bytes_per_s(struct net_device *dev)
 {
 	struct ethtool_link_ksettings ecmd;

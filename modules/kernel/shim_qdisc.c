@@ -22,9 +22,9 @@
 #include "shim_notifier.c"
 #include "shim_random.c"
 
-/* The life of a qdisc */
+/* Life cycle of a qdisc */
 
-/* First of all, so that xdc_qdisc_destroy() is right whatever fails later. */
+/* Called first, so that xdc_qdisc_destroy() is valid after any later failure. */
 int xdc_qdisc_init(struct Qdisc *sch, struct netlink_ext_ack *extack)
 {
 	struct xdc_qdisc *q = qdisc_priv(sch);
@@ -85,11 +85,9 @@ struct net_device *xdc_qdisc_dev(struct Qdisc *sch)
 }
 
 /*
- * Whether @sch stands directly below a qdisc that gives each transmit queue of
- * the device a qdisc of its own, which is a root always. One that cannot be
- * found is about to be attached and makes its default children; only such
- * qdiscs make theirs of net.core.default_qdisc. So is one without a handle: the
- * mq that the kernel makes. Under RTNL.
+ * Returns whether @sch is directly below mq or similar, which is always a root. A parent that
+ * cannot be found, or has no handle, is being attached and creates its default children
+ * (net.core.default_qdisc); only such qdiscs do. Under RTNL.
  */
 bool xdc_qdisc_is_below_mq(struct Qdisc *sch)
 {
@@ -135,8 +133,8 @@ u64 xdc_ktime_get_tai(void)
 }
 
 /*
- * Calls @f with @data for each qdisc of @ops that a device has. Those of
- * transmit queues that are not in use now may be in no table. Under RTNL.
+ * Calls @f with @data for each qdisc of @ops on a device. Qdiscs of unused transmit queues may be
+ * in no table. Under RTNL.
  */
 void xdc_qdisc_for_each(struct net_device *dev, const struct Qdisc_ops *ops,
 			void (*f)(struct Qdisc *sch, void *data), void *data)
@@ -156,9 +154,9 @@ void xdc_qdisc_for_each(struct net_device *dev, const struct Qdisc_ops *ops,
 	}
 }
 
-/* A queue: under the root's lock */
+/* Queue: under the root's lock */
 
-/* As multiq: a packet for a transmit queue that is stopped would stand before those for others. */
+/* Like multiq: a packet for a stopped transmit queue would block those for others. */
 bool xdc_qdisc_can_send(const struct Qdisc *sch, u16 queue)
 {
 	struct net_device *dev = qdisc_dev(sch);
@@ -185,14 +183,14 @@ void xdc_qdisc_dequeue_drop(struct sk_buff *skb, struct Qdisc *sch,
 	qdisc_qstats_drop(sch);
 }
 
-/* With the reason that the filter has set, if it has. */
+/* Drops with the filter's reason, if it set one. */
 void xdc_qdisc_drop_filtered(struct sk_buff *skb, struct Qdisc *sch,
 			     struct sk_buff **to_free)
 {
 	qdisc_drop(skb, sch, to_free);
 }
 
-/* Returns TC_ACT_*; TC_ACT_UNSPEC where no filter matches. */
+/* Returns TC_ACT_*; TC_ACT_UNSPEC if no filter matches. */
 int xdc_qdisc_classify(struct sk_buff *skb, struct Qdisc *sch, u32 *classid)
 {
 	struct xdc_qdisc *q = qdisc_priv(sch);
@@ -209,7 +207,7 @@ int xdc_qdisc_classify(struct sk_buff *skb, struct Qdisc *sch, u32 *classid)
 
 /* Packets */
 
-/* NULL where the packet cannot be split. The caller keeps @skb. */
+/* Returns NULL if the packet cannot be split. The caller keeps @skb. */
 struct sk_buff *xdc_skb_segments(struct sk_buff *skb)
 {
 	netdev_features_t features = netif_skb_features(skb);
@@ -219,9 +217,8 @@ struct sk_buff *xdc_skb_segments(struct sk_buff *skb)
 }
 
 /*
- * The control block is that of segmentation: what __dev_queue_xmit() says of a
- * packet there is said again. Not the length by the root's size table: what
- * computes it is not exported, and tbf does without, too.
+ * The control block holds segmentation data, so the fields of __dev_queue_xmit() are set again.
+ * Except the length by the root's size table: its function is not exported, and tbf omits it, too.
  */
 struct sk_buff *xdc_skb_next_segment(struct sk_buff **list)
 {
@@ -253,8 +250,8 @@ u32 xdc_skb_priority(const struct sk_buff *skb)
 }
 
 /*
- * The protocol behind VLAN tags, and where its header begins. Of a packet that
- * came to a bridge with two tags the network header is the second tag.
+ * Returns the protocol after VLAN tags, and the offset of its header. If a packet entered a bridge
+ * with two tags, its network header is the second tag.
  */
 static __be16 xdc_skb_network(const struct sk_buff *skb, int *offset)
 {
@@ -266,7 +263,7 @@ static __be16 xdc_skb_network(const struct sk_buff *skb, int *offset)
 	return protocol;
 }
 
-/* DSCP and ECN, of a packet that stays as it is; negative where there is neither. */
+/* Returns DSCP and ECN without changing the packet; negative if it has neither. */
 int xdc_skb_dsfield(const struct sk_buff *skb)
 {
 	const struct ipv6hdr *ip6;
@@ -287,9 +284,8 @@ int xdc_skb_dsfield(const struct sk_buff *skb)
 }
 
 /*
- * Whether the network header, of @header bytes, can be written to as it is:
- * others, such as a tap or TCP's own retransmit queue, may look at the same
- * bytes.
+ * Returns whether the network header, of @header bytes, is writable in place: a tap or TCP's
+ * retransmit queue, for example, may share the bytes.
  */
 static bool xdc_skb_header_is_ours(const struct sk_buff *skb, unsigned int header)
 {
@@ -300,8 +296,8 @@ static bool xdc_skb_header_is_ours(const struct sk_buff *skb, unsigned int heade
 }
 
 /*
- * The first @end bytes of the packet, in one piece that no other code has. Whoever
- * keeps a reference to the packet, as pktgen does, relies on where its bytes are.
+ * Returns the first @end bytes of the packet, linear and unshared. A holder of a reference to the
+ * packet, such as pktgen, relies on the position of its bytes.
  */
 static void *xdc_skb_make_ours(struct sk_buff *skb, unsigned int end)
 {
@@ -323,7 +319,7 @@ static enum xdc_ecn xdc_ipv6_set_ce(struct sk_buff *skb, struct ipv6hdr *ip)
 	return IP6_ECN_set_ce(skb, ip) ? XDC_ECT_TO_CE : XDC_NOT_ECT;
 }
 
-/* Any packet: IPv6, behind VLAN tags, in fragments, shared. */
+/* Handles any packet: IPv6, after VLAN tags, in fragments, shared. */
 static noinline enum xdc_ecn xdc_skb_set_ce_slowly(struct sk_buff *skb)
 {
 	void *data;
@@ -340,7 +336,7 @@ static noinline enum xdc_ecn xdc_skb_set_ce_slowly(struct sk_buff *skb)
 	return XDC_NOT_ECT;
 }
 
-/* In front, what needs neither copy nor call. */
+/* Fast path without copy or call. */
 enum xdc_ecn xdc_skb_set_ce(struct sk_buff *skb)
 {
 	if (likely(skb->protocol == htons(ETH_P_IP) &&
@@ -349,15 +345,15 @@ enum xdc_ecn xdc_skb_set_ce(struct sk_buff *skb)
 	return xdc_skb_set_ce_slowly(skb);
 }
 
-/* The TCP header of a packet that is no fragment. */
+/* TCP header of a packet that is no fragment. */
 struct xdc_skb_tcp {
 	const struct tcphdr *tcp;
 	struct tcphdr tcp_copy;
-	/* NULL: the packet is of the other family. */
+	/* NULL for the other family. */
 	const struct iphdr *ip;
 	const struct ipv6hdr *ip6;
 	struct ipv6hdr ip_copy;
-	/* Behind the header: what is there of payload. */
+	/* Available payload after the header. */
 	int payload;
 };
 
@@ -391,7 +387,10 @@ static bool xdc_skb_tcp(const struct sk_buff *skb, struct xdc_skb_tcp *it)
 	return true;
 }
 
-/* TCP, no payload, and nothing that must not be lost: SYN, FIN or RST. */
+/*
+ * Returns whether the packet is TCP without payload, and no SYN, FIN or RST, which must not be
+ * lost.
+ */
 bool xdc_skb_is_pure_ack(const struct sk_buff *skb)
 {
 	struct xdc_skb_tcp it;
@@ -402,12 +401,12 @@ bool xdc_skb_is_pure_ack(const struct sk_buff *skb)
 
 void xdc_skb_set_queue_mapping(struct sk_buff *skb, u16 queue)
 {
-	/* As act_skbedit: the device may have fewer queues than it had. */
+	/* As in act_skbedit: the device may have fewer queues than before. */
 	if (queue < READ_ONCE(skb->dev->real_num_tx_queues))
 		skb_set_queue_mapping(skb, queue);
 }
 
-/* Whether the packet is TCP; the flow is filled in then. */
+/* Returns whether the packet is TCP, and fills in the flow. */
 bool xdc_skb_flow(const struct sk_buff *skb, u64 seed, struct xdc_skb_flow *flow)
 {
 	const siphash_key_t key = { .key = { seed, ~seed } };
@@ -459,7 +458,7 @@ int xdc_nla_parse_nested(struct nlattr **table, int max, const struct nlattr *ne
 	return nla_parse_nested(table, max, nest, policy, extack);
 }
 
-/* The parser keeps the last attribute of each type: any other is one too many. */
+/* The parser keeps the last attribute of each type: any other is a duplicate. */
 const struct nlattr *xdc_nla_find_twice(const struct nlattr *nest,
 					struct nlattr *const *table)
 {
@@ -473,7 +472,7 @@ const struct nlattr *xdc_nla_find_twice(const struct nlattr *nest,
 	return NULL;
 }
 
-/* NL_SET_ERR_MSG() of a text that is no literal. */
+/* NL_SET_ERR_MSG() for a text that is no literal. */
 void xdc_extack_set(struct netlink_ext_ack *extack, const char *text)
 {
 	do_trace_netlink_extack(text);
@@ -481,7 +480,7 @@ void xdc_extack_set(struct netlink_ext_ack *extack, const char *text)
 		extack->_msg = text;
 }
 
-/* A qdisc without classes of its own, to which tc filters can be attached */
+/* A classless qdisc to which tc filters can be attached */
 
 static struct Qdisc *xdc_class_leaf(struct Qdisc *sch, unsigned long cl)
 {

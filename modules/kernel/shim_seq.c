@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Included by the C files that write a file of /proc with a module in Rust. */
+/* Included by the C files of modules that write a file of /proc in Rust. */
 
 #include <linux/seq_file.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Included by the C file of each module whose tracepoints are about sockets. */
+/* Included by the C file of each module with tracepoints of sockets. */
 
 #include <linux/bottom_half.h>
 

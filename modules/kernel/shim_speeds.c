@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Included by the C file of each congestion control: how fast the devices are
- * that can send, to be looked up where RTNL cannot be taken.
+ * Included by the C file of each congestion control: speeds of the sending devices, readable
+ * without RTNL.
  *
- * Events only say that devices are to be asked again. A worker asks: the event of
- * a device comes with its lock held, which a VLAN or a bridge on top of it takes
- * to answer. It asks all of them, since no event says that a bond has another
- * speed now.
+ * An event only means that devices must be queried again. A worker queries: the event of a device
+ * comes with its lock held, which a VLAN or bridge on top of it takes to answer. The worker queries
+ * all devices, since no event reports a bond's new speed.
  */
 
 #include <linux/ethtool.h>
@@ -15,17 +14,17 @@
 
 #include "shim.h"
 
-/* So that many events one after the other are one time to ask. */
+/* Combines a series of events into one query. */
 #define XDC_SPEEDS_DELAY_MS 100
 
-/* Devices are aligned to more than this, and the index of an array is less deep for it. */
+/* Devices are aligned to more than this; a smaller index makes the array less deep. */
 static unsigned long xdc_speeds_index(const struct net_device *dev)
 {
 	BUILD_BUG_ON(__alignof__(struct net_device) < 32);
 	return (unsigned long)dev >> 5;
 }
 
-/* Under RTNL, which keeps every device that is in the array. */
+/* Under RTNL, which keeps every device in the array. */
 static void xdc_speeds_ask(struct xdc_speeds *speeds)
 {
 	struct ethtool_link_ksettings ecmd;
@@ -60,7 +59,7 @@ static int xdc_speeds_event(struct notifier_block *block, unsigned long event, v
 	case NETDEV_UP:
 		if (dev->flags & IFF_LOOPBACK)
 			break;
-		/* Without memory it is one that does not tell. */
+		/* Without memory the device counts as one without a speed. */
 		if (!xa_load(&speeds->mbps, xdc_speeds_index(dev)))
 			xa_store(&speeds->mbps, xdc_speeds_index(dev), xa_mk_value(0),
 				 GFP_KERNEL);
@@ -68,7 +67,7 @@ static int xdc_speeds_event(struct notifier_block *block, unsigned long event, v
 	case NETDEV_CHANGE:
 	case NETDEV_CHANGEUPPER:
 	case NETDEV_CHANGELOWERSTATE:
-		/* One that is due stays so: events without an end are no reason to wait for it. */
+		/* A pending query is not postponed: a steady stream of events must not delay it. */
 		queue_delayed_work(system_dfl_wq, &speeds->work,
 				   msecs_to_jiffies(XDC_SPEEDS_DELAY_MS));
 		break;
@@ -86,14 +85,14 @@ int xdc_speeds_register(struct xdc_speeds *speeds)
 	xa_init(&speeds->mbps);
 	INIT_DELAYED_WORK(&speeds->work, xdc_speeds_work);
 	speeds->block.notifier_call = xdc_speeds_event;
-	/* The worker learns of those that are up. */
+	/* The worker queries the devices that are up. */
 	ret = register_netdevice_notifier(&speeds->block);
 	if (ret) {
 		cancel_delayed_work_sync(&speeds->work);
 		xa_destroy(&speeds->mbps);
 		return ret;
 	}
-	/* The first flow is to find them. */
+	/* The first flow needs the speeds. */
 	rtnl_lock();
 	xdc_speeds_ask(speeds);
 	rtnl_unlock();
@@ -107,7 +106,7 @@ void xdc_speeds_unregister(struct xdc_speeds *speeds)
 	xa_destroy(&speeds->mbps);
 }
 
-/* In Mbit/s; 0: the device by which the socket sends does not tell. */
+/* Returns Mbit/s; 0: the socket's device reports no speed. */
 u32 xdc_speeds_of(struct xdc_speeds *speeds, const struct sock *sk)
 {
 	const struct net_device *dev;
@@ -118,7 +117,7 @@ u32 xdc_speeds_of(struct xdc_speeds *speeds, const struct sock *sk)
 	dst = rcu_dereference(sk->sk_dst_cache);
 	if (dst) {
 		dev = dst_dev_rcu(dst);
-		/* A VRF stands in for the loopback of its addresses. */
+		/* A VRF replaces the loopback for its addresses. */
 		if (dev->flags & IFF_LOOPBACK || netif_is_l3_master(dev)) {
 			ret = XDC_SPEED_LOOPBACK;
 		} else {

@@ -20,7 +20,7 @@ bool xdc_tcp_is_cwnd_limited(const struct sock *sk)
 	return tcp_is_cwnd_limited(sk);
 }
 
-/* Pace in TCP itself unless fq does it on this socket's device. */
+/* Paces in TCP itself, unless fq does it on this socket's device. */
 void xdc_tcp_need_pacing(struct sock *sk)
 {
 	cmpxchg(&sk->sk_pacing_status, SK_PACING_NONE, SK_PACING_NEEDED);
@@ -32,8 +32,8 @@ void xdc_inet_ecn_dontxmit(struct sock *sk)
 }
 
 /*
- * A BPF program that sees the ACK can give the socket another congestion
- * control, and take away the socket's reference on this module.
+ * Sends an ACK with a reference on this module: a BPF program that sees the ACK can give the socket
+ * another congestion control, and drop the socket's reference.
  */
 void xdc_tcp_send_ack(struct sock *sk, u32 rcv_nxt)
 {

@@ -2,8 +2,8 @@
 /*
  * Included by the C file of each module that computes with vector registers.
  *
- * Model: lib/raid/raid6/x86/avx2.c. The compiler uses none of these registers itself, so what is in them
- * stays from one asm to the next, between kernel_fpu_begin() and kernel_fpu_end().
+ * Model: lib/raid/raid6/x86/avx2.c. The compiler uses none of these registers itself, so they keep
+ * their content from one asm to the next, between kernel_fpu_begin() and kernel_fpu_end().
  */
 
 #include "shim.h"
@@ -26,7 +26,7 @@ static const struct xdc_vector xdc_x1d __aligned(32) = { { [0 ... 31] = 0x1d } }
 
 bool xdc_vectors_begin(void)
 {
-	/* A processor may tell of instructions for whose registers the kernel has no state. */
+	/* A processor may report instructions for whose registers the kernel has no state. */
 	if (!boot_cpu_has(X86_FEATURE_AVX2) || !boot_cpu_has(X86_FEATURE_AVX) ||
 	    !cpu_has_xfeatures(XFEATURE_MASK_SSE | XFEATURE_MASK_YMM, NULL) || !irq_fpu_usable())
 		return false;
@@ -42,7 +42,7 @@ void xdc_vectors_end(void)
 	kernel_fpu_end();
 }
 
-/* Register n times 2, by register t: 0x1d is added where the highest bit was set. "r" is xmm or ymm. */
+/* Doubles register n, with register t: adds 0x1d if the highest bit was set. "r" is xmm or ymm. */
 #define XDC_DOUBLE(r, n, t) do {						\
 	asm volatile("vpcmpgtb %" #r #n ", %" #r "15, %" #r #t);		\
 	asm volatile("vpaddb %" #r #n ", %" #r #n ", %" #r #n);			\
@@ -50,7 +50,7 @@ void xdc_vectors_end(void)
 	asm volatile("vpxor %" #r #t ", %" #r #n ", %" #r #n);			\
 } while (0)
 
-/* Vector n at "to", by registers n and t. */
+/* Processes vector n at "to", with registers n and t. */
 #define XDC_STEP(n, t) do {							\
 	asm volatile("vmovdqu %0, %%ymm" #n : : "m" (to[n]));			\
 	if (doublings > 0)							\
@@ -93,7 +93,9 @@ static __always_inline size_t xdc_vectors_run(u8 *row, const unsigned int doubli
 	return vectors * sizeof(*to);
 }
 
-/* "row" x 2^"doublings" + "data", over all whole vectors of "bytes"; how many bytes these are. */
+/*
+ * Computes "row" x 2^"doublings" + "data" over all whole vectors of "bytes"; returns their bytes.
+ */
 size_t xdc_vectors_step(u8 *row, unsigned int doublings, const u8 *data, size_t bytes)
 {
 	switch (doublings) {
@@ -108,7 +110,7 @@ size_t xdc_vectors_step(u8 *row, unsigned int doublings, const u8 *data, size_t 
 	}
 }
 
-/* The same without data. */
+/* Computes "row" x 2^"doublings"; returns bytes like xdc_vectors_step(). */
 size_t xdc_vectors_scale(u8 *row, unsigned int doublings, size_t bytes)
 {
 	switch (doublings) {
@@ -121,7 +123,7 @@ size_t xdc_vectors_scale(u8 *row, unsigned int doublings, size_t bytes)
 	}
 }
 
-/* What both parities have at "at", by registers n, t and d. */
+/* Updates both parities at "at", with registers n, t and d. */
 #define XDC_PAIR(r, type, at, n, t, d) do {					\
 	asm volatile("vmovdqu %0, %%" #r #d : : "m" (*(const type *)(data + (at))));\
 	asm volatile("vpxor %0, %%" #r #d ", %%" #r #t : : "m" (*(const type *)(p + (at))));\
@@ -132,7 +134,7 @@ size_t xdc_vectors_scale(u8 *row, unsigned int doublings, size_t bytes)
 	asm volatile("vmovdqu %%" #r #n ", %0" : "=m" (*(type *)(q + (at))));	\
 } while (0)
 
-/* The same of eight bytes. */
+/* Updates both parities of eight bytes. */
 #define XDC_PAIR_8(at) do {							\
 	asm volatile("vmovq %0, %%xmm2" : : "m" (*(const u64 *)(data + (at))));	\
 	asm volatile("vmovq %0, %%xmm1" : : "m" (*(const u64 *)(p + (at))));	\
@@ -160,7 +162,7 @@ size_t xdc_vectors_scale(u8 *row, unsigned int doublings, size_t bytes)
 	XDC_PAIRS_4((at) + 128);						\
 } while (0)
 
-/* "p" + "data" and 2 "q" + "data", over all whole eights of "bytes". */
+/* Computes "p" + "data" and 2 "q" + "data" over all whole groups of eight bytes. */
 void xdc_vectors_pair(u8 *p, u8 *q, const u8 *data, size_t bytes)
 {
 	const size_t in_loop = bytes & ~(size_t)511;

@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How fast the devices are by which sockets send.
+//! Speeds of the devices by which sockets send.
 //!
-//! A device tells its speed under RTNL, which cannot be taken where a connection is established or an
-//! ACK processed. So a worker asks whenever something has happened to a device, and the answer is
-//! kept; what a device said last counts while its link is down. Devices that are made of others
-//! (bond, team, VLAN, bridge) say what they say.
+//! A device reports its speed under RTNL, which connection setup and ACK processing cannot take. So
+//! a worker queries each device after its events and stores the answer, which remains valid while
+//! the link is down. Stacked devices (bond, team, VLAN, bridge) report their own speed.
 
 use super::{bindings, tcp::Sock};
 use kernel::{error::to_result, prelude::*, types::Opaque};
 
-/// By what a socket sends.
+/// Egress device of a socket's route.
 #[derive(Clone, Copy)]
 pub(crate) enum Way {
-    /// It has no route at this moment.
+    /// No route at this moment.
     Unknown,
     /// The peer is this host.
     Loopback,
-    /// A device of so many Mbit/s, up to a million.
+    /// A device with a known speed in Mbit/s, up to a million.
     Told(u32),
-    /// A device that does not tell its speed.
+    /// A device that reports no speed.
     Silent,
 }
 
-/// The devices that can send, of every namespace. Neither made nor dropped under RTNL.
+/// The sending devices of every namespace. Must not be created or dropped under RTNL.
 ///
 /// # Invariants
 ///
@@ -32,7 +31,7 @@ pub(crate) struct Speeds {
     c: Pin<KBox<Opaque<bindings::xdc_speeds>>>,
 }
 
-// SAFETY: C locks what is in it.
+// SAFETY: C locks its content.
 unsafe impl Send for Speeds {}
 // SAFETY: As above; readers are under RCU.
 unsafe impl Sync for Speeds {}
@@ -46,7 +45,7 @@ impl Speeds {
         Ok(Self { c })
     }
 
-    /// By what `sk` sends.
+    /// Returns the egress device of `sk`.
     pub(crate) fn way_of(&self, sk: &Sock<'_>) -> Way {
         // SAFETY: By the type invariants; those of `Sock` give a valid socket.
         match unsafe { bindings::xdc_speeds_of(self.c.get(), sk.as_ptr()) } {
@@ -59,7 +58,7 @@ impl Speeds {
 }
 
 impl Drop for Speeds {
-    // Inlined, so that a module without one does not have it.
+    // Inlined, so that a module without `Speeds` does not contain it.
     #[inline]
     fn drop(&mut self) {
         // SAFETY: By the type invariants. C waits for events and the worker.

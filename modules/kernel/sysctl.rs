@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Parameters of a module as files under /proc/sys/net, one set for each
-//! network namespace.
+//! Parameters of a module as files in /proc/sys/net, one set per network namespace.
 //!
-//! Each is a u32 within bounds, which proc_douintvec_minmax() reads and writes
-//! for root, and anybody who has a [`Net`] reads at any time and without a
-//! lock. A module that has several sets of defaults has a file `profile`
-//! besides, which is an action as net.ipv4.route.flush is one: to write the
-//! name of a set there sets all parameters. It holds nothing, so that a dump
-//! of all values and its restoration are what they seem.
+//! Each is a u32 within bounds, which root reads and writes by proc_douintvec_minmax(), and any
+//! owner of a [`Net`] reads without a lock. A module with several sets of defaults has a write-only
+//! file `profile`, an action like net.ipv4.route.flush: a set's name sets all parameters. It holds
+//! no value, so a dump of all values can be restored.
 //!
 //! C headers: `include/linux/sysctl.h`, `include/net/netns/generic.h`
 
@@ -42,20 +39,20 @@ impl Net {
         self.0.get()
     }
 
-    /// What tells namespaces apart that are alive at the same time.
+    /// Returns an id that is unique among live namespaces.
     pub(crate) fn id(&self) -> usize {
         self.0.get() as usize
     }
 }
 
-/// One parameter; its values are its bounds and what lies between.
+/// One parameter with its bounds.
 #[derive(Clone, Copy)]
 pub(crate) struct Param {
-    /// Of the file.
+    /// Name of the file.
     pub(crate) name: &'static CStr,
     pub(crate) min: u32,
     pub(crate) max: u32,
-    /// By profile.
+    /// Defaults by profile.
     pub(crate) defaults: &'static [u32],
 }
 
@@ -64,27 +61,26 @@ pub(crate) trait Params: Send + Sync + 'static {
     /// Directory below /proc/sys, `c"net/…"`.
     const DIR: &'static CStr;
 
-    /// A parameter is known by its index here. At most [`MAX_PARAMS`].
+    /// Parameters by index, at most [`MAX_PARAMS`].
     const PARAMS: &'static [Param];
 
-    /// The names of the sets of defaults, each shorter than [`PROFILE_BYTES`]. Where there is
-    /// but one, there is no file for it.
+    /// Names of the sets of defaults, each shorter than [`PROFILE_BYTES`]. One set needs no file.
     const PROFILES: &'static [&'static CStr];
 
-    /// A file that shows the first of [`Values::kept`], to be read only.
+    /// Read-only file of the first word of [`Values::kept`].
     const KEPT_FILE: Option<&'static CStr> = None;
 
-    /// The set that a new namespace begins with, as an index into [`Self::PROFILES`].
+    /// Initial set of a namespace, as an index into [`Self::PROFILES`].
     const PROFILE: usize;
 }
 
-/// How many parameters a module can have.
+/// Limit of a module's parameters.
 pub(crate) const MAX_PARAMS: usize = 32;
 
-/// Room for the name of a profile and a NUL.
+/// Size of a profile's name with its NUL.
 const PROFILE_BYTES: usize = 16;
 
-/// Words that a module keeps for each namespace, beside its parameters.
+/// Words of a module per namespace, beside its parameters.
 pub(crate) const KEPT: usize = 3;
 
 /// The values of one namespace.
@@ -95,19 +91,19 @@ pub(crate) struct Values {
 }
 
 impl Values {
-    /// The value of parameter `index`; 0 if there is no such parameter.
+    /// Returns the value of parameter `index`; 0 if there is no such parameter.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> u32 {
         self.params.get(index).map_or(0, Once::get)
     }
 
-    /// The module's own words; zeroes at first. The file [`Params::KEPT_FILE`] shows the first.
+    /// Returns the module's own words, initially 0. The file [`Params::KEPT_FILE`] shows the first.
     #[inline]
     pub(crate) fn kept(&self) -> &[Once<u32>; KEPT] {
         &self.kept
     }
 
-    /// Sets every parameter to what the profile gives it.
+    /// Sets all parameters to the profile's defaults.
     fn set_profile<T: Params>(&self, profile: usize) {
         for (value, param) in self.params.iter().zip(T::PARAMS) {
             if let Some(default) = param.defaults.get(profile) {
@@ -117,19 +113,19 @@ impl Values {
     }
 }
 
-/// What the kernel allocates for us in each namespace, zeroed.
+/// Per-namespace area, which the kernel allocates zeroed.
 struct PerNet {
     header: *mut bindings::ctl_table_header,
-    /// The parameters, the profile, and what the module shows.
+    /// Parameters, profile, and the file of a kept word.
     files: [bindings::ctl_table; MAX_PARAMS + 2],
     values: Values,
 }
 
-/// Id of [`PerNet`] among all modules' per-namespace areas. Each module has a
-/// copy of this file and thus one id and one set of parameters.
+/// Id of [`PerNet`] among all per-namespace areas. Each module has a copy of this file and thus its
+/// own id.
 static NET_ID: Once<u32> = Once::new(0);
 
-/// The parameters of `T`, in every namespace; they go when this is dropped.
+/// The registered parameters of `T`, in every namespace; removed on drop.
 ///
 /// # Invariants
 ///
@@ -145,7 +141,7 @@ unsafe impl<T: Params> Send for Registration<T> {}
 unsafe impl<T: Params> Sync for Registration<T> {}
 
 impl<T: Params> Registration<T> {
-    /// Makes the files in every namespace, with their defaults.
+    /// Creates the files in every namespace, with their defaults.
     pub(crate) fn new() -> Result<Self> {
         const {
             assert!(T::PARAMS.len() <= MAX_PARAMS);
@@ -173,11 +169,11 @@ impl<T: Params> Registration<T> {
         })
     }
 
-    /// The values in namespace `net`.
+    /// Returns the values of namespace `net`.
     #[inline]
     pub(crate) fn of<'a>(&'a self, net: &'a Net) -> &'a Values {
         // SAFETY: By the invariants of `Net` and of this type, the area is
-        // there and filled, and lives as long as both references do. Nobody
+        // there and filled, and lives as long as both references do. No code
         // has a mutable reference to `values`.
         unsafe { &(*per_net(net.0.get())).values }
     }
@@ -240,7 +236,7 @@ unsafe extern "C" fn init_net<T: Params>(net: *mut bindings::net) -> c_int {
     }
     // SAFETY: `net` is alive. The first `count` files are complete, lie in the
     // area, which outlives their registration, and refer to it and to statics.
-    // They may be written to, as kernels before 7.3 want it.
+    // The files are writable, as kernels before 7.3 require.
     let header = unsafe {
         bindings::register_net_sysctl_sz(net, T::DIR.as_char_ptr(), files.as_mut_ptr(), count)
     };
@@ -259,11 +255,11 @@ unsafe extern "C" fn exit_net(net: *mut bindings::net) {
     // SAFETY: `net` is alive and our operations are registered, as they call this.
     let area = unsafe { per_net(net) };
     // SAFETY: `init_net` has succeeded, so the header is that of a registered
-    // table. This waits for those who read and write its files.
+    // table. This waits for readers and writers of its files.
     unsafe { bindings::unregister_net_sysctl_table((*area).header) }
 }
 
-/// Sets all parameters, as proc_tcp_congestion_control() reads the name that it is given.
+/// Sets all parameters to a profile; parses the name like proc_tcp_congestion_control().
 ///
 /// # Safety
 ///

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the tracepoints of congestion controls have in common. Each module's own
- * are in trace_NAME.h, with the structs that Rust hands them; Kbuild finds it.
+ * Common fields of congestion controls' tracepoints. Each module's own are in trace_NAME.h, with
+ * the structs that Rust fills; Kbuild finds it.
  */
 #ifndef _XDC_TRACE_H
 #define _XDC_TRACE_H
@@ -11,7 +11,7 @@
 #include <net/tcp.h>
 #include <trace/events/net_probe_common.h>
 
-/* The connection. Addresses are as struct sockaddr_in or sockaddr_in6 has them. */
+/* The connection. Addresses have the layout of struct sockaddr_in or sockaddr_in6. */
 #define XDC_TP_SOCK_ENTRY						\
 		__field(const void *, skaddr)				\
 		__array(__u8, saddr, sizeof(struct sockaddr_in6))	\

@@ -2,14 +2,13 @@
 
 //! Tracepoints.
 //!
-//! C defines them, in trace_*.h, because the macros that do are C's, and a module's file names those
-//! of its header by [`tracepoint!`]. While a tracepoint is off, [`Tracepoint::is_on`] is a nop, so a
-//! hot path asks first and computes what to emit only then. In a kernel without tracepoints none is
-//! ever on, and nothing of this is compiled in.
+//! C defines them in trace_*.h, because the macros are C's; [`tracepoint!`] names a module's
+//! tracepoints. While a tracepoint is off, [`Tracepoint::is_on`] is a nop, so a hot path checks it
+//! before computing an event. A kernel without tracepoints compiles none of this.
 //!
-//! Model: `rust/kernel/tracepoint.rs`, whose macro finds only what the kernel itself defines.
+//! Model: `rust/kernel/tracepoint.rs`, whose macro finds only the kernel's own tracepoints.
 
-// Each module uses its part.
+// Each module uses a part.
 #![allow(unused_imports, unused_macros)]
 
 use super::{
@@ -28,39 +27,39 @@ pub(crate) use super::bindings::{
 
 /// A tracepoint `xdc:*`.
 pub(crate) trait Tracepoint {
-    /// What it is about.
+    /// Object of the event.
     type Subject<'a>: Subject;
 
-    /// What it says of that.
+    /// Data of the event.
     type Info;
 
-    /// Somebody listens.
+    /// Returns whether a listener is attached.
     fn is_on() -> bool;
 
-    /// Emits an event, if somebody listens.
+    /// Emits an event, if a listener is attached.
     fn emit(subject: Self::Subject<'_>, info: &Self::Info);
 }
 
-/// What a tracepoint can be about.
+/// Object of a tracepoint's events.
 pub(crate) trait Subject {
-    /// The pointers that C looks at, valid for the call.
+    /// Pointers for C, valid for the call.
     type Pointers;
 
     fn pointers(self) -> Self::Pointers;
 
-    /// Calls `emit`, with softirqs disabled if the caller may have them enabled.
+    /// Calls `emit`, with softirqs disabled if the caller may have enabled them.
     #[inline(always)]
     fn undisturbed(emit: impl FnOnce()) {
         emit();
     }
 }
 
-/// Calls `emit` with softirqs disabled. TCP sends, and handles a process's backlog, with softirqs enabled. The kernel runs no
-/// eBPF program of a tracepoint while another one runs on this processor (`bpf_prog_active`), so a softirq that
-/// interrupts one would lose its events.
+/// Calls `emit` with softirqs disabled: TCP sends, and handles a process's backlog, with softirqs
+/// enabled. The kernel runs no eBPF program of a tracepoint inside another on the same processor
+/// (`bpf_prog_active`), so an interrupting softirq would lose its events.
 #[inline]
 fn without_softirqs(emit: impl FnOnce()) {
-    // SAFETY: What TCP calls runs with interrupts enabled, as `local_bh_enable` requires of the end of this
+    // SAFETY: TCP's callees run with interrupts enabled, as `local_bh_enable` requires of the end of this
     // section, and kernel code does not unwind, so that the end is reached. The sections may be nested.
     unsafe { bindings::xdc_local_bh_disable() };
     emit();
@@ -123,9 +122,9 @@ impl Subject for &Queue<'_> {
     }
 }
 
-/// Defines a [`Tracepoint`]: its type, its name in a header trace_*.h that Kbuild finds, and the
-/// struct that it is handed there. It is about a socket of a congestion control's, about a packet in
-/// a queue, about a queue, about a connection, or about a tunnel.
+/// Defines a [`Tracepoint`]: its type, its name in a trace_*.h that Kbuild finds, and its struct
+/// there. The subject is a congestion control's socket, or `conn`, `packet` in a queue, `queue` or
+/// `tunnel`.
 macro_rules! tracepoint {
     ($(#[$attr:meta])* $type:ident, $name:ident, $info:ident) => {
         $crate::kernel_api::trace::tracepoint! {
@@ -173,7 +172,7 @@ macro_rules! tracepoint {
             fn is_on() -> bool {
                 #[cfg(CONFIG_TRACEPOINTS)]
                 {
-                    // C's is the same; some of its types are empty in this configuration.
+                    // C's type is the same; some of its types are empty in this configuration.
                     #[allow(improper_ctypes)]
                     extern "C" {
                         static [<__tracepoint_ $name>]: ::kernel::bindings::tracepoint;
@@ -191,14 +190,14 @@ macro_rules! tracepoint {
                 false
             }
 
-            // Inline, so that a module has only what it calls: C's half is in one of them.
+            // Inline, so that a module contains only its own events: C's half is in one module.
             #[cold]
             #[inline]
             fn emit<'a>(subject: $subject, info: &Self::Info) {
                 let ($($pointer,)+) = $crate::kernel_api::trace::Subject::pointers(subject);
                 #[cfg(CONFIG_TRACEPOINTS)]
                 <$subject as $crate::kernel_api::trace::Subject>::undisturbed(|| {
-                    // SAFETY: By the types' invariants C can look at what these point to.
+                    // SAFETY: By the types' invariants these pointers are valid for reads by C.
                     unsafe {
                         $crate::kernel_api::bindings::[<rust_do_trace_ $name>]($($pointer,)+ info)
                     }

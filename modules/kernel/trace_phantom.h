@@ -5,14 +5,14 @@
 
 #include <linux/types.h>
 
-/* What chose a packet to be marked. */
+/* Queue that chose a packet for a mark. */
 enum xdc_mark_cause {
 	XDC_MARK_PHANTOM,
 	XDC_MARK_PHYSICAL,
 	XDC_MARK_BOTH,
 };
 
-/* Why a packet was dropped. */
+/* Cause of a drop. */
 enum xdc_drop_reason {
 	XDC_DROP_LIMIT,
 	XDC_DROP_COLOR,

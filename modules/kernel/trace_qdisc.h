@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the tracepoints of qdiscs have in common. Each module's own are in
- * trace_NAME.h, with the structs that Rust hands them; Kbuild finds it.
+ * Common fields of qdiscs' tracepoints. Each module's own are in trace_NAME.h, with the structs
+ * that Rust fills; Kbuild finds it.
  */
 #ifndef _XDC_TRACE_QDISC_H
 #define _XDC_TRACE_QDISC_H

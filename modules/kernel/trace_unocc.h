@@ -5,7 +5,7 @@
 
 #include <linux/types.h>
 
-/* What the end of an epoch did to the window. */
+/* Effect of an epoch's end on the window. */
 enum xdc_epoch_action {
 	XDC_EPOCH_NONE,
 	XDC_EPOCH_RESTED,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The numbers of `modules/uapi/`, from the C header itself.
+//! The numbers of `modules/uapi/`, from the C headers.
 
-// Each module uses its part.
+// Each module uses a part.
 #![allow(unused_imports)]
 
 use super::{qdisc::Stats, tcp::Unpadded};

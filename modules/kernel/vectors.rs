@@ -2,25 +2,27 @@
 
 //! Arithmetic of GF(256) with the processor's vector registers.
 //!
-//! They are those of whatever runs in userspace. [`Vectors`] has them between `kernel_fpu_begin()` and
-//! `kernel_fpu_end()`, with preemption off: whoever has one must not sleep, as with a spinlock.
+//! The registers belong to userspace. [`Vectors`] holds them between `kernel_fpu_begin()` and
+//! `kernel_fpu_end()`, with preemption off: its owner must not sleep, as with a spinlock.
 //!
 //! C header: `arch/x86/include/asm/fpu/api.h`
 
 use super::bindings;
 use kernel::types::NotThreadSafe;
 
-/// The registers. They are given back with it.
+/// Ownership of the registers, until drop.
 ///
 /// # Invariants
 ///
-/// `xdc_vectors_begin()` has returned true on this processor, and `xdc_vectors_end()` was not called since.
+/// `xdc_vectors_begin()` has returned true on this processor, and `xdc_vectors_end()` was not
+/// called since.
 pub(crate) struct Vectors {
     _on_this_processor: NotThreadSafe,
 }
 
 impl Vectors {
-    /// None if the processor has no AVX2, or if what was interrupted is using its registers in the kernel.
+    /// Acquires the registers; None if the processor has no AVX2, or if interrupted kernel code
+    /// uses them.
     #[inline]
     pub(crate) fn begin() -> Option<Self> {
         // SAFETY: Callable from everywhere but an NMI, in which no module of ours runs. If it returns true,
@@ -32,8 +34,8 @@ impl Vectors {
         })
     }
 
-    /// `row` x 2^`doublings` + `data` in GF(256), polynomial 0x11d, over as many of their first bytes as
-    /// it returns: whole vectors, and 0 if `doublings` is above 2.
+    /// Computes `row` x 2^`doublings` + `data` in GF(256), polynomial 0x11d. Returns the processed
+    /// bytes: whole vectors, and 0 if `doublings` is above 2.
     #[inline]
     pub(crate) fn step(&mut self, row: &mut [u8], doublings: usize, data: &[u8]) -> usize {
         let bytes = row.len().min(data.len());
@@ -43,7 +45,7 @@ impl Vectors {
         unsafe { bindings::xdc_vectors_step(row.as_mut_ptr(), doublings, data.as_ptr(), bytes) }
     }
 
-    /// `row` x 2^`doublings`, as [`Self::step`].
+    /// Computes `row` x 2^`doublings`; returns the processed bytes as [`Self::step`].
     #[inline]
     pub(crate) fn scale(&mut self, row: &mut [u8], doublings: usize) -> usize {
         let doublings = u32::try_from(doublings).unwrap_or(u32::MAX);
@@ -51,17 +53,17 @@ impl Vectors {
         unsafe { bindings::xdc_vectors_scale(row.as_mut_ptr(), doublings, row.len()) }
     }
 
-    /// `p` + `data` and 2 `q` + `data`, over the whole eights of their bytes.
+    /// Computes `p` + `data` and 2 `q` + `data`, over whole groups of eight bytes.
     #[inline]
     pub(crate) fn pair(&mut self, p: &mut [u8], q: &mut [u8], data: &[u8]) {
         let bytes = p.len().min(q.len()).min(data.len());
-        // SAFETY: As in `step`. Of the three slices the two that are written overlap with no other.
+        // SAFETY: As in `step`. The two written slices overlap with no other.
         unsafe { bindings::xdc_vectors_pair(p.as_mut_ptr(), q.as_mut_ptr(), data.as_ptr(), bytes) }
     }
 }
 
 impl Drop for Vectors {
-    // Otherwise each module would have it, and want its C.
+    // Inlined, so that a module without vectors does not need the C part.
     #[inline]
     fn drop(&mut self) {
         // SAFETY: By the type invariants; it is called once, here.

@@ -2,10 +2,9 @@
 
 //! Queue disciplines.
 //!
-//! A module implements [`Qdisc`] and keeps a [`Registration`]. A qdisc has
-//! two halves. `Self` is read by anybody at any time: words and atomics. `State`
-//! is the state of the queue and is handed out as `&mut` under the root's lock
-//! only: to the callbacks that run under it, and by [`RtnlQdisc::lock`].
+//! A module implements [`Qdisc`] and keeps a [`Registration`]. A qdisc has two halves. Any code may
+//! read `Self` at any time: words and atomics. `State`, the state of the queue, is passed as `&mut`
+//! under the root's lock only: to callbacks that hold it, and by [`RtnlQdisc::lock`].
 //!
 //! C header: `include/net/sch_generic.h`
 
@@ -52,25 +51,25 @@ impl<T: Qdisc> RtnlQdisc<'_, T> {
         }
     }
 
-    /// What tells qdiscs apart that are alive at the same time; never 0.
+    /// Returns an id that is unique among live qdiscs; never 0.
     pub(crate) fn id(&self) -> u64 {
         self.sch.as_ptr() as u64
     }
 
-    /// The namespace of the device.
+    /// Returns the namespace of the device.
     pub(crate) fn net(&self) -> &Net {
         // SAFETY: By the type invariants; the device keeps its namespace.
         unsafe { Net::from_raw(bindings::xdc_qdisc_net(self.sch.as_ptr())) }
     }
 
-    /// The device.
+    /// Returns the device.
     pub(crate) fn device(&self) -> Device<'_> {
         // SAFETY: By the type invariants; a qdisc keeps its device, and RTNL is held.
         unsafe { Device::from_raw(bindings::xdc_qdisc_dev(self.sch.as_ptr())) }
     }
 
-    /// Major number of its parent's handle, where that is mq or of its kind: one that gives each
-    /// transmit queue of the device a qdisc of its own, with a lock of its own.
+    /// Returns the major number of the parent's handle, if the parent is mq or similar: a qdisc
+    /// that gives each transmit queue of the device its own qdisc and lock.
     pub(crate) fn below_mq(&self) -> Option<u32> {
         // SAFETY: By the type invariants, under RTNL.
         let below = unsafe { bindings::xdc_qdisc_is_below_mq(self.sch.as_ptr()) };
@@ -79,25 +78,25 @@ impl<T: Qdisc> RtnlQdisc<'_, T> {
         below.then_some(parent >> 16)
     }
 
-    /// It is the device's root, whose packets leave as soon as they are given.
+    /// Returns whether this is the device's root, whose packets leave at once.
     pub(crate) fn is_root(&self) -> bool {
         // SAFETY: By the type invariants; it is set before init.
         unsafe { bindings::xdc_qdisc_is_root(self.sch.as_ptr()) }
     }
 
-    /// Has the kernel ask for one packet at a time, if none is sent by transmit queue 0. In [`Qdisc::init`].
+    /// Makes the kernel ask for one packet at a time, if none is sent by transmit queue 0. In [`Qdisc::init`].
     pub(crate) fn send_singly(&mut self) {
         // SAFETY: `sch` is a qdisc, whose flags RTNL guards.
         unsafe { bindings::xdc_qdisc_send_singly(self.sch.as_ptr()) }
     }
 
-    /// Transmit queues of the device that are in use.
+    /// Returns the number of the transmit queues in use.
     pub(crate) fn tx_queues(&self) -> u32 {
         // SAFETY: By the type invariants, under RTNL.
         unsafe { bindings::xdc_qdisc_tx_queues(self.sch.as_ptr()) }
     }
 
-    /// Has dequeue called at once.
+    /// Schedules a dequeue at once.
     pub(crate) fn schedule_watchdog_now(&mut self) {
         // SAFETY: By the type invariants; the private area begins with C's
         // part, whose watchdog C has initialised, and whose timer has a lock
@@ -108,7 +107,7 @@ impl<T: Qdisc> RtnlQdisc<'_, T> {
         }
     }
 
-    /// Locks the queue for `f`, which must not sleep. Not before init is over.
+    /// Locks the queue for `f`, which must not sleep. Returns None before init ends.
     pub(crate) fn lock<R>(&mut self, f: impl FnOnce(&mut T::State) -> R) -> Option<R> {
         let sch = self.sch.as_ptr();
         // SAFETY: By the type invariants.
@@ -127,7 +126,7 @@ impl<T: Qdisc> RtnlQdisc<'_, T> {
     }
 }
 
-/// CLOCK_MONOTONIC.
+/// Returns CLOCK_MONOTONIC.
 #[inline]
 pub(crate) fn now_ns() -> u64 {
     // SAFETY: Callable from any context. The clock starts at 0.
@@ -137,14 +136,14 @@ pub(crate) fn now_ns() -> u64 {
 /// A clock of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Clock {
-    /// Runs while the machine does.
+    /// Runs while the machine runs.
     Monotonic,
-    /// Of the day, without leap seconds; somebody may set it.
+    /// Time of day without leap seconds; settable.
     Tai,
 }
 
 impl Clock {
-    /// Its time; 0 before 1970.
+    /// Returns the time; 0 before 1970.
     #[inline]
     pub(crate) fn now_ns(self) -> u64 {
         match self {
@@ -155,7 +154,7 @@ impl Clock {
     }
 }
 
-/// Statistics as userspace gets them, from a C header.
+/// Statistics for userspace, from a C header.
 ///
 /// # Safety
 ///
@@ -165,30 +164,26 @@ pub(crate) unsafe trait Stats: Copy {}
 // SAFETY: No statistics, no padding.
 unsafe impl Stats for () {}
 
-/// A queue discipline, `struct Qdisc_ops`.
-///
-/// Parents count what their children have queued, and a wrong count makes some of them use freed
-/// memory. So no discipline has a part in that, but for one rule of [`dequeue`](Self::dequeue): after each callback the queue itself is
-/// compared with what the parents think that it has, and they are told of the difference. What
-/// is peeked is dequeued and kept, and counts as queued; the parents hear of what was dropped
-/// before it when it is back (as with `codel_peek()`).
+/// A queue discipline, `struct Qdisc_ops`. Parents use freed memory if their count of a child is
+/// wrong, so after each callback this wrapper compares the queue with their count and reports the
+/// difference. A peeked packet counts as queued; drops before it are reported afterwards.
 pub(crate) trait Qdisc: Sized + Send + Sync + 'static {
-    /// Its name for tc, at most 15 characters.
+    /// Name in tc, at most 15 characters.
     const NAME: &'static CStr;
 
-    /// What all qdiscs of this kind share.
+    /// State that all qdiscs of this kind share.
     type Module: Send + Sync;
 
     /// State of the queue.
     type State: Send;
 
-    /// What is used under RTNL only.
+    /// State under RTNL.
     type Rtnl: Send;
 
-    /// For `tc -s`.
+    /// Statistics of `tc -s`.
     type Stats: Stats;
 
-    /// Makes a qdisc from its options, which may be none. May sleep.
+    /// Creates a qdisc from its options, which may be empty. May sleep.
     fn init(
         module: &Self::Module,
         qdisc: &mut RtnlQdisc<'_, Self>,
@@ -196,7 +191,7 @@ pub(crate) trait Qdisc: Sized + Send + Sync + 'static {
         extack: &Extack<'_>,
     ) -> Result<(Self, Self::Rtnl, Self::State)>;
 
-    /// Changes what the options name, on a queue that is in use. May sleep.
+    /// Changes the named options while the queue is in use. May sleep.
     fn change(
         &self,
         module: &Self::Module,
@@ -206,7 +201,7 @@ pub(crate) trait Qdisc: Sized + Send + Sync + 'static {
         extack: &Extack<'_>,
     ) -> Result;
 
-    /// The link of the device is up or down, or has another speed. May sleep.
+    /// Handles a link that goes up or down, or changes its speed. May sleep.
     fn link_changed(
         &self,
         _rtnl: &mut Self::Rtnl,
@@ -215,18 +210,18 @@ pub(crate) trait Qdisc: Sized + Send + Sync + 'static {
     ) {
     }
 
-    /// The last callback. May sleep; the queue is empty.
+    /// Ends the qdisc. May sleep; the queue is empty.
     fn destroy(&self, module: &Self::Module, rtnl: &mut Self::Rtnl, state: &mut Self::State);
 
-    /// Whether packets that hold several segments are to be split before
-    /// [`enqueue`](Self::enqueue). Locked.
+    /// Returns whether packets with several segments are split before [`enqueue`](Self::enqueue).
+    /// Locked.
     fn splits_segments(state: &Self::State) -> bool;
 
-    /// Takes a packet. Locked.
+    /// Enqueues a packet. Locked.
     fn enqueue<'a>(&self, state: &mut Self::State, queue: Queue<'a>, packet: Packet<'a>)
         -> Verdict;
 
-    /// A packet was to be split and cannot be: it has to be dropped. Locked.
+    /// Drops a packet that could not be split. Locked.
     fn drop_whole<'a>(
         &self,
         _state: &mut Self::State,
@@ -236,17 +231,16 @@ pub(crate) trait Qdisc: Sized + Send + Sync + 'static {
         queue.drop_packet(packet, DropReason::Other)
     }
 
-    /// Gives a packet, or none for now. Locked.
-    ///
-    /// It does not drop all that it has and give none where [`Queue::must_give`] says so: `drr`, `ets` and
-    /// `hfsc` would forget their other classes until the next packet comes, and `qfq` would follow a null
-    /// pointer. (`codel` keeps to the same rule.)
+    /// Returns a packet, or none for now. Locked. If [`Queue::must_give`], it must not drop its
+    /// last packet and return none: `drr`, `ets` and `hfsc` would forget their other classes until
+    /// the next packet, and `qfq` would follow a null pointer.
     fn dequeue<'a>(&self, state: &mut Self::State, queue: Queue<'a>) -> Option<Packet<'a>>;
 
-    /// The queue has been emptied and the watchdog stopped; a [`PacketList`] is to be purged. Locked.
+    /// Resets the state, after the queue is emptied and the watchdog stopped. Purges
+    /// [`PacketList`]s. Locked.
     fn reset(&self, state: &mut Self::State);
 
-    /// Writes the options that [`init`](Self::init) takes. Not locked; may sleep.
+    /// Writes the options of [`init`](Self::init). Not locked; may sleep.
     fn dump(&self, rtnl: &Self::Rtnl, message: &mut Message<'_>) -> Result;
 
     /// Returns the statistics. Not locked; may sleep.
@@ -259,8 +253,8 @@ pub(crate) trait Qdisc: Sized + Send + Sync + 'static {
 #[repr(C)]
 struct Private<T: Qdisc> {
     c: Opaque<bindings::xdc_qdisc>,
-    /// init() has filled what follows. Written before the qdisc is visible and
-    /// after it is not.
+    /// Set by init() when it has filled the following fields. Written only while the qdisc is not
+    /// visible.
     live: bool,
     shared: MaybeUninit<T>,
     rtnl: UnsafeCell<MaybeUninit<T::Rtnl>>,
@@ -306,7 +300,7 @@ impl<T: Qdisc> Private<T> {
     }
 }
 
-/// What C sees of a discipline.
+/// Tables of a discipline for C.
 ///
 /// # Invariants
 ///
@@ -327,7 +321,7 @@ impl<T: Qdisc> Ops<T> {
     }
 }
 
-/// The callbacks that C calls.
+/// Callbacks for C.
 struct VTable<T>(PhantomData<T>);
 
 impl<T: Qdisc> VTable<T> {
@@ -425,15 +419,15 @@ impl<T: Qdisc> VTable<T> {
         }
         let (before, len_bytes) = (queue.backlog(), packet.len_bytes());
         let verdict = shared.enqueue(state, queue, packet);
-        // One more, and that can only be the one that came: nothing else is missing.
+        // One more packet can only be the new one: no other is missing.
         if queue.backlog().packets == before.packets.wrapping_add(1) {
             return verdict.to_raw(true);
         }
         Self::settle_enqueue(queue, before, len_bytes, 1, verdict)
     }
 
-    /// Ends an enqueue that did not just put a packet into the queue. The parents are about to
-    /// count one packet of `len_bytes`, which the discipline got as `given` packets.
+    /// Settles an enqueue that did not just append a packet. The parents are about to count one
+    /// packet of `len_bytes`, which the discipline got as `given` packets.
     #[cold]
     fn settle_enqueue(
         queue: Queue<'_>,
@@ -475,7 +469,7 @@ impl<T: Qdisc> VTable<T> {
         packet.consume();
         let mut given = 0u32;
         let mut last = None;
-        // SAFETY: We own the list, and C takes off it what it returns.
+        // SAFETY: We own the list, and C removes the returned packet from it.
         let mut next = || unsafe { Packet::from_raw(bindings::xdc_skb_next_segment(&mut list)) };
         while let Some(segment) = next() {
             given = given.wrapping_add(1);
@@ -507,15 +501,14 @@ impl<T: Qdisc> VTable<T> {
             return ptr::null_mut();
         };
         queue.count_sent(&packet);
-        // One less, and that can only be this one: nothing else is missing.
+        // One packet less can only be this one: no other is missing.
         if queue.backlog().packets.wrapping_add(1) != before.packets {
             Self::settle_dequeue(queue, before, Some(packet.len_bytes()));
         }
         packet.into_raw()
     }
 
-    /// Ends a dequeue that took more out of the queue than the packet of that length which it
-    /// returns, if it returns one.
+    /// Settles a dequeue that removed more than the returned packet of `len_bytes`, if any.
     #[cold]
     fn settle_dequeue(queue: Queue<'_>, before: Backlog, len_bytes: Option<u32>) {
         let expected = len_bytes.map_or(before, |len_bytes| before.minus(len_bytes));
@@ -545,8 +538,7 @@ impl<T: Qdisc> VTable<T> {
             }
             None => ptr::null_mut(),
         };
-        // Not before the packet is back: a parent that hears of drops looks whether its child is
-        // empty, and would forget it.
+        // After the packet is back: a parent that learns of drops forgets an empty child.
         if queue.backlog() != before {
             Self::settle_dequeue(queue, before, None);
         }
@@ -646,14 +638,14 @@ impl<T: Qdisc> VTable<T> {
     }
 }
 
-/// The link of a device: one request to the driver for all qdiscs.
+/// Link of a device: one request to the driver for all qdiscs.
 pub(crate) struct Link<'a> {
     device: &'a Device<'a>,
     bytes_per_s: Option<Option<u64>>,
 }
 
 impl Link<'_> {
-    /// As [`Device::link_bytes_per_s`].
+    /// [`Device::link_bytes_per_s`], cached.
     pub(crate) fn bytes_per_s(&mut self) -> Option<u64> {
         let device = self.device;
         *self
@@ -662,7 +654,7 @@ impl Link<'_> {
     }
 }
 
-/// Tells the qdiscs of a device when its link changes.
+/// Calls the qdiscs of a device when its link changes.
 ///
 /// # Invariants
 ///
@@ -693,13 +685,13 @@ impl<T: Qdisc> netdev::Notifier for LinkNotifier<T> {
     }
 }
 
-/// A registered discipline; it is unregistered when this is dropped.
+/// A registered discipline; unregistered on drop.
 ///
 /// # Invariants
 ///
 /// `ops` is registered.
 pub(crate) struct Registration<T: Qdisc> {
-    /// Goes before `ops` does.
+    /// Dropped before `ops`.
     _link: netdev::Registration<LinkNotifier<T>>,
     ops: Pin<KBox<Ops<T>>>,
 }
@@ -715,7 +707,8 @@ impl<T: Qdisc> Registration<T> {
         const {
             // IFNAMSIZ, with the NUL.
             assert!(T::NAME.to_bytes().len() < 16);
-            // qdisc_priv() is aligned to 64 at least; more would have to be asked for.
+            // qdisc_priv() is aligned to at least 64; a larger alignment would have to be
+            // requested.
             assert!(align_of::<Private<T>>() <= 64);
         }
         // On the heap, because C links it into a list.
@@ -726,7 +719,7 @@ impl<T: Qdisc> Registration<T> {
             },
             GFP_KERNEL,
         )?;
-        // It finds nothing yet.
+        // Finds no qdisc yet.
         let link = netdev::Registration::new(LinkNotifier {
             ops: ops.ops.get(),
             _qdiscs: PhantomData,

@@ -11,14 +11,14 @@ use core::{
     ptr::{self, addr_of_mut, NonNull},
 };
 
-/// Why a packet is dropped, for the drop monitor.
+/// Cause of a drop, for the drop monitor.
 #[derive(Clone, Copy)]
 pub(crate) enum DropReason {
     /// No room.
     Overlimit,
-    /// To tell the sender of congestion.
+    /// Congestion signal to the sender.
     Congested,
-    /// Anything else, such as a filter's verdict.
+    /// Any other cause, such as a filter's verdict.
     Other,
 }
 
@@ -32,11 +32,11 @@ impl DropReason {
     }
 }
 
-/// What says of which flow a packet is: `key` of addresses and ports, never 0; `daddr`, where IPv4 is as
-/// IPv6 has it; `is_data`, not 0 for payload without SYN.
+/// Flow of a packet: `key` of addresses and ports, never 0; `daddr`, with IPv4 mapped to IPv6;
+/// `is_data`, not 0 for payload without SYN.
 pub(crate) use bindings::xdc_skb_flow as Flow;
 
-/// The outcome of setting CE.
+/// Outcome of setting CE.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ce {
     /// The packet was ECT and is CE now.
@@ -47,14 +47,14 @@ pub(crate) enum Ce {
     NotEct,
 }
 
-/// A packet, for as long as the callback that has it: it can go into the queue
-/// and be dropped, but not be kept. [`Queue::drop_packet`](super::Queue::drop_packet)
-/// gives a reason; one whose value is just dropped is counted as dropped, too.
+/// A packet during one callback: it can be queued or dropped, but not stored.
+/// [`Queue::drop_packet`](super::Queue::drop_packet) sets a reason; a packet that is just dropped
+/// counts as dropped, too.
 ///
 /// # Invariants
 ///
-/// We own `skb`, and it is on no list. It was given to the callback, or taken
-/// from the queue of the same qdisc.
+/// We own `skb`, and it is on no list. It was given to the callback, or taken from the queue of the
+/// same qdisc.
 pub(crate) struct Packet<'a> {
     pub(super) skb: NonNull<bindings::sk_buff>,
     _callback: PhantomData<&'a mut ()>,
@@ -91,8 +91,8 @@ impl Packet<'_> {
         ManuallyDrop::new(self).skb.as_ptr()
     }
 
-    /// Length on the wire: by the size table of the root if it has one (`tc ... stab`), but for a
-    /// segment of a packet that was split.
+    /// Returns the length on the wire: by the root's size table if it has one (`tc ... stab`),
+    /// except for a segment of a split packet.
     #[inline]
     pub(crate) fn len_bytes(&self) -> u32 {
         // SAFETY: By the type invariants; the control block of a packet in a
@@ -100,8 +100,8 @@ impl Packet<'_> {
         unsafe { (*self.raw_cb()).pkt_len }
     }
 
-    /// Memory for what the discipline remembers of a packet in its queue.
-    // The last byte, because a parent may count on the first ones: sfb does.
+    /// Returns the discipline's memory for a queued packet.
+    // The last byte, because a parent may use the first ones, as sfb does.
     #[inline]
     pub(crate) fn cb(&mut self) -> &mut u8 {
         const LAST: usize = bindings::QDISC_CB_PRIV_LEN as usize - 1;
@@ -114,14 +114,14 @@ impl Packet<'_> {
         unsafe { addr_of_mut!((*self.skb.as_ptr()).cb) }.cast()
     }
 
-    /// SO_PRIORITY, or what a filter or the TOS made of it.
+    /// Returns SO_PRIORITY, or its replacement by a filter or the TOS.
     #[inline]
     pub(crate) fn priority(&self) -> u32 {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_skb_priority(self.skb.as_ptr()) }
     }
 
-    /// DSCP and ECN of an IP packet.
+    /// Returns DSCP and ECN of an IP packet.
     #[inline]
     pub(crate) fn dsfield(&self) -> Option<u8> {
         // SAFETY: By the type invariants.
@@ -129,12 +129,12 @@ impl Packet<'_> {
         u8::try_from(dsfield).ok()
     }
 
-    /// The packet, for C that looks at it.
+    /// Returns the packet for read access by C.
     pub(in super::super) fn as_ptr(&self) -> *const bindings::sk_buff {
         self.skb.as_ptr()
     }
 
-    /// Sets CE where the packet is ECT.
+    /// Sets CE if the packet is ECT.
     #[inline]
     pub(crate) fn set_ce(&mut self) -> Ce {
         // SAFETY: By the type invariants.
@@ -145,34 +145,33 @@ impl Packet<'_> {
         }
     }
 
-    /// Frees a packet that is not lost, because its content is held elsewhere.
+    /// Frees a packet that is not lost, because its content is stored elsewhere.
     pub(super) fn consume(self) {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_skb_consume(self.into_raw()) }
     }
 
-    /// Several segments in one, as the stack counts them before a packet comes to any
-    /// qdisc.
+    /// Returns whether the packet has several segments, as counted by the stack before any qdisc.
     #[inline]
     pub(super) fn has_segments(&self) -> bool {
         // SAFETY: By the type invariants; as for `len_bytes`.
         unsafe { (*self.raw_cb()).pkt_segs != 1 }
     }
 
-    /// It can be split into segments.
+    /// Returns whether the packet can be split into segments.
     pub(super) fn is_gso(&self) -> bool {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_skb_is_gso(self.skb.as_ptr()) }
     }
 
-    /// The transmit queue of the device that it leaves by; a bond has a slave for it.
+    /// Sets the device's transmit queue; a bond has a slave for it.
     #[inline]
     pub(crate) fn set_queue_mapping(&mut self, queue: u16) {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_skb_set_queue_mapping(self.skb.as_ptr(), queue) }
     }
 
-    /// The packet's TCP flow; `seed` makes the keys unpredictable.
+    /// Returns the packet's TCP flow; `seed` makes the keys unpredictable.
     #[inline]
     pub(crate) fn flow(&self, seed: u64) -> Option<Flow> {
         let mut flow = Flow::default();
@@ -180,7 +179,7 @@ impl Packet<'_> {
         unsafe { bindings::xdc_skb_flow(self.skb.as_ptr(), seed, &mut flow) }.then_some(flow)
     }
 
-    /// A TCP ACK without payload.
+    /// Returns whether the packet is a TCP ACK without payload.
     #[inline]
     pub(crate) fn is_pure_ack(&self) -> bool {
         // SAFETY: By the type invariants.

@@ -14,23 +14,20 @@ use core::{
 };
 use kernel::prelude::*;
 
-/// What tc filters say of a packet.
+/// Verdict of the tc filters.
 pub(crate) enum Classified<'a> {
     /// No filter matches, or none is attached.
     No(Packet<'a>),
-    /// This class id.
+    /// A class id.
     Class(Packet<'a>, u32),
-    /// It is to be dropped, by [`Queue::drop_filtered`].
+    /// Drop, by [`Queue::drop_filtered`].
     Drop(Packet<'a>),
-    /// An action has taken it.
+    /// An action consumed the packet.
     Stolen(Verdict),
 }
 
-/// What became of the packet that enqueue was given. Only that which takes the
-/// packet returns one.
-///
-/// It says why a packet is not queued. Whether it is, and what the parents are
-/// told, is read off the queue.
+/// Outcome of an enqueue, returned only by functions that consume the packet. States the reason if
+/// the packet is not queued; whether it is, and the parents' report, follow from the queue.
 #[derive(Clone, Copy)]
 pub(crate) struct Verdict(u32);
 
@@ -40,11 +37,11 @@ impl Verdict {
     const CONGESTED: Self = Self(bindings::NET_XMIT_CN);
     const STOLEN: Self = Self(bindings::NET_XMIT_SUCCESS | bindings::__NET_XMIT_STOLEN);
 
-    /// For the parents, which count a packet if they get NET_XMIT_SUCCESS and only then.
+    /// Converts the outcome for the parents, which count a packet only for NET_XMIT_SUCCESS.
     pub(super) fn to_raw(self, queued: bool) -> c_int {
         let raw = match (queued, self.0) {
             (true, _) => bindings::NET_XMIT_SUCCESS,
-            // Another packet was dropped to make room for it.
+            // Another packet was dropped to make room.
             (false, bindings::NET_XMIT_SUCCESS) => bindings::NET_XMIT_CN,
             (false, raw) => raw,
         };
@@ -52,7 +49,7 @@ impl Verdict {
     }
 }
 
-/// What is in a queue as its parents count it.
+/// Content of a queue as its parents count it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Backlog {
     pub(super) packets: u32,
@@ -60,7 +57,7 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// With one packet more.
+    /// Adds one packet.
     pub(super) fn plus(self, len_bytes: u32) -> Self {
         Self {
             packets: self.packets.wrapping_add(1),
@@ -68,7 +65,7 @@ impl Backlog {
         }
     }
 
-    /// With one packet less.
+    /// Removes one packet.
     pub(super) fn minus(self, len_bytes: u32) -> Self {
         Self {
             packets: self.packets.wrapping_sub(1),
@@ -77,7 +74,7 @@ impl Backlog {
     }
 }
 
-/// The link of a packet in a queue.
+/// Returns the link field of a queued packet.
 ///
 /// # Safety
 ///
@@ -88,7 +85,7 @@ unsafe fn next_of(skb: *mut bindings::sk_buff) -> *mut *mut bindings::sk_buff {
     unsafe { addr_of_mut!((*skb).__bindgen_anon_1.__bindgen_anon_1.next) }
 }
 
-/// Changes a counter that others read at any time.
+/// Changes a counter that has lockless readers.
 ///
 /// # Safety
 ///
@@ -99,13 +96,13 @@ unsafe fn update<T: Copy>(counter: *mut T, f: impl FnOnce(T) -> T) {
     unsafe { counter.write_volatile(f(*counter)) }
 }
 
-/// Packets of one qdisc in an order of its own, which [`Qdisc::State`](super::Qdisc::State) keeps beside the
-/// queue. They count as queued like those in it.
+/// Packets of one qdisc in another order, stored in [`Qdisc::State`](super::Qdisc::State). They
+/// count as queued, like those in the queue.
 ///
 /// # Invariants
 ///
-/// The packets from `head` to `tail` are linked, and ours; both are null if the queue is empty. They were given
-/// to callbacks of `owner`.
+/// The packets from `head` to `tail` are linked, and ours; both are null if the queue is empty.
+/// They were given to callbacks of `owner`.
 pub(crate) struct PacketList {
     head: *mut bindings::sk_buff,
     tail: *mut bindings::sk_buff,
@@ -131,19 +128,19 @@ impl Default for PacketList {
 }
 
 impl PacketList {
-    /// What is in it, as [`Packet::len_bytes`] counts.
+    /// Returns the bytes of the list, as [`Packet::len_bytes`] counts.
     #[inline]
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// How many are in it.
+    /// Returns the number of packets.
     #[inline]
     pub(crate) fn packets(&self) -> u32 {
         self.packets
     }
 
-    /// Length of the first packet.
+    /// Returns the length of the first packet.
     #[inline]
     pub(crate) fn first_len_bytes(&self) -> Option<u32> {
         let skb = NonNull::new(self.head)?.as_ptr();
@@ -180,11 +177,11 @@ impl PacketList {
         Some(skb)
     }
 
-    /// Frees what is in it, in [`Qdisc::reset`](super::Qdisc::reset) or later, when nothing counts it any
-    /// more; returns how many there were.
+    /// Frees all packets, in [`Qdisc::reset`](super::Qdisc::reset) or later, when no count includes
+    /// them; returns their number.
     pub(crate) fn purge(&mut self) -> u32 {
         while let Some(skb) = self.take() {
-            // SAFETY: By the type invariants the packet was ours, and nobody else has it now.
+            // SAFETY: By the type invariants the packet was ours, and no other code has it now.
             drop(unsafe { Packet::from_raw(skb) });
         }
         self.bytes = 0;
@@ -202,9 +199,9 @@ impl Drop for PacketList {
 ///
 /// # Invariants
 ///
-/// `sch` is alive and its root's lock is held for `'a`, or no other code has it
-/// any more. Its private area begins with an initialised `struct xdc_qdisc`.
-/// `to_free` is null in dequeue and peek, else the list of enqueue's caller.
+/// `sch` is alive and its root's lock is held for `'a`, or no other code has it any more. Its
+/// private area begins with an initialised `struct xdc_qdisc`. `to_free` is null in dequeue and
+/// peek, else the list of enqueue's caller.
 #[derive(Clone, Copy)]
 pub(crate) struct Queue<'a> {
     sch: NonNull<bindings::Qdisc>,
@@ -230,26 +227,26 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// The qdisc's handle, whose minor number is 0.
+    /// Returns the qdisc's handle, whose minor number is 0.
     #[inline]
     pub(crate) fn handle(&self) -> u32 {
         // SAFETY: By the type invariants.
         unsafe { (*self.sch.as_ptr()).handle }
     }
 
-    /// The qdisc, for C that looks at it.
+    /// Returns the qdisc for read access by C.
     pub(in super::super) fn as_ptr(&self) -> *const bindings::Qdisc {
         self.sch.as_ptr()
     }
 
-    /// C's part of the private area.
+    /// Returns C's part of the private area.
     fn c(&self) -> *mut bindings::xdc_qdisc {
         // SAFETY: By the type invariants `sch` is valid.
         unsafe { addr_of_mut!((*self.sch.as_ptr()).privdata) }.cast()
     }
 
-    /// Puts a packet at the end of the queue: `qdisc_enqueue_tail()`, which is
-    /// not called through C because the call would cost as much again.
+    /// Appends a packet to the queue: `qdisc_enqueue_tail()`, reimplemented because the call into C
+    /// would double the cost.
     #[inline]
     pub(crate) fn push(self, packet: Packet<'a>) -> Verdict {
         let bytes = packet.len_bytes();
@@ -273,7 +270,7 @@ impl<'a> Queue<'a> {
         Verdict::QUEUED
     }
 
-    /// Takes the packet at the head of the queue: `__qdisc_dequeue_head()`.
+    /// Removes the first packet of the queue: `__qdisc_dequeue_head()`.
     #[inline]
     pub(crate) fn pop(self) -> Option<Packet<'a>> {
         let sch = self.sch.as_ptr();
@@ -295,12 +292,12 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Puts a packet at the end of a list, which is this qdisc's.
+    /// Appends a packet to a list of this qdisc.
     #[inline]
     pub(crate) fn push_to(self, list: &mut PacketList, packet: Packet<'a>) -> Verdict {
         let bytes = packet.len_bytes();
         let sch = self.sch.as_ptr();
-        // A list has the packets of one qdisc: another one's count would be wrong.
+        // A list has the packets of one qdisc; another's count would be wrong.
         if list.head.is_null() {
             list.owner = sch;
         } else if list.owner != sch {
@@ -318,7 +315,7 @@ impl<'a> Queue<'a> {
         Verdict::QUEUED
     }
 
-    /// Takes the first packet of a list, which is this qdisc's.
+    /// Removes the first packet of a list of this qdisc.
     #[inline]
     pub(crate) fn pop_from(self, list: &mut PacketList) -> Option<Packet<'a>> {
         let sch = self.sch.as_ptr();
@@ -341,14 +338,14 @@ impl<'a> Queue<'a> {
         Some(packet)
     }
 
-    /// Nothing is queued.
+    /// Returns whether the queue is empty.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         // SAFETY: By the type invariants.
         unsafe { (*self.sch.as_ptr()).q.head.is_null() }
     }
 
-    /// Drops a packet that is not in the queue, or not any more.
+    /// Drops a packet that is not, or no longer, in the queue.
     pub(crate) fn drop_packet(self, packet: Packet<'a>, reason: DropReason) -> Verdict {
         self.count_disposed();
         let (sch, skb) = (self.sch.as_ptr(), packet.into_raw());
@@ -365,7 +362,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Drops a packet because a filter says so, for the reason that the filter has given.
+    /// Drops a packet for a filter, with the filter's reason.
     pub(crate) fn drop_filtered(self, packet: Packet<'a>) -> Verdict {
         if self.to_free.is_null() {
             return self.drop_packet(packet, DropReason::Other);
@@ -378,28 +375,27 @@ impl<'a> Queue<'a> {
         Verdict::DROPPED
     }
 
-    /// A packet left the qdisc with the knowledge of its statistics.
+    /// Counts a packet that left the qdisc and is in its statistics.
     fn count_disposed(self) {
         // SAFETY: By the type invariants; only callbacks under the lock use it.
         unsafe { update(addr_of_mut!((*self.c()).disposed), |n| n.wrapping_add(1)) }
     }
 
-    /// Counts an event of "overlimits" in `tc -s`: the shaper held a packet back, or
-    /// the queue was full.
+    /// Counts an "overlimits" event of `tc -s`: the shaper delayed a packet, or the queue was full.
     #[inline]
     pub(crate) fn count_overlimit(self) {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_qdisc_overlimit(self.sch.as_ptr()) }
     }
 
-    /// The transmit queue takes packets; when it does again, dequeue is called.
+    /// Returns whether the transmit queue accepts packets. Dequeue is called when it does again.
     #[inline]
     pub(crate) fn can_send(self, queue: u16) -> bool {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_qdisc_can_send(self.sch.as_ptr(), queue) }
     }
 
-    /// Has dequeue called at `at_ns` of [`now_ns`](super::now_ns).
+    /// Schedules a dequeue at `at_ns` of [`now_ns`](super::now_ns).
     #[inline]
     pub(crate) fn schedule_watchdog(self, at_ns: u64) {
         // SAFETY: By the type invariants C has initialised the watchdog.
@@ -408,7 +404,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Asks the tc filters that are attached to the qdisc. In enqueue only: elsewhere none matches.
+    /// Runs the tc filters of the qdisc. In enqueue only: elsewhere none matches.
     #[inline]
     pub(crate) fn classify(self, packet: Packet<'a>) -> Classified<'a> {
         if self.to_free.is_null() {
@@ -449,7 +445,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// What is queued now.
+    /// Returns the present content of the queue.
     #[inline]
     pub(super) fn backlog(self) -> Backlog {
         let sch = self.sch.as_ptr();
@@ -461,10 +457,9 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Tells the parents of what is not in the queue and, by their count, would be: `expected` is
-    /// what they count, including what they are going to count when the callback returns. Of
-    /// `missing` packets that were given to the discipline or taken out of the queue, and are
-    /// neither queued nor returned, those that it did not drop itself are counted as dropped.
+    /// Reports missing packets to the parents. `expected` is their count after the callback
+    /// returns. `missing` packets were given or removed, and are neither queued nor returned; those
+    /// that the discipline did not drop itself are counted as dropped.
     #[cold]
     pub(super) fn settle(self, expected: Backlog, missing: u32) {
         let sch = self.sch.as_ptr();
@@ -493,20 +488,20 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// The packet that dequeue has just taken out is not to be dropped: it was the last one, and a parent
-    /// asks, of whom some take "none" for the end of all their classes.
+    /// Returns whether dequeue must return the packet that it removed: it was the last one, and
+    /// some parents take "none" for the end of all their classes.
     pub(crate) fn must_give(self) -> bool {
         // SAFETY: By the type invariants; it is written before the first callback.
         self.is_empty() && unsafe { (*self.c()).is_child }
     }
 
-    /// The packet that somebody has looked at.
+    /// Returns the peeked packet.
     pub(super) fn peeked(self) -> *mut bindings::sk_buff {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_qdisc_peeked(self.sch.as_ptr()) }
     }
 
-    /// Keeps a packet that dequeue returned for the next dequeue; it is still queued.
+    /// Stores a dequeued packet for the next dequeue; it still counts as queued.
     pub(super) fn keep_peeked(self, packet: Packet<'a>) -> *mut bindings::sk_buff {
         let skb = packet.into_raw();
         // SAFETY: By the type invariants; we give up the packet.

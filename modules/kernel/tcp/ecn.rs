@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! ECN: what the ends agreed on, the sender's count of marks, and the receiver's echo.
+//! ECN: negotiated mode, the sender's count of marks, and the receiver's echo.
 
 use super::{
     bindings,
@@ -8,66 +8,66 @@ use super::{
     AckFlags, Sock, State,
 };
 
-/// How the two ends of a connection talk of ECN.
+/// Negotiated kind of ECN.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EcnMode {
-    /// Not negotiated, or AccECN failed since.
+    /// Not negotiated, or AccECN failed later.
     None,
-    /// ECE is sticky unless the receiver echoes each packet, see [`EceEcho`].
+    /// ECE is sticky, unless the receiver echoes each packet; see [`EceEcho`].
     Rfc3168,
-    /// The peer counts CE packets for us.
+    /// The peer counts CE packets.
     AccEcn,
 }
 
-/// Whether a receiver echoes the CE state of each packet in ECE, as DCTCP's
-/// does (RFC 8257, section 3.2), so that an RFC 3168 sender can count marks.
+/// Condition for echoing each packet's CE state in ECE, as DCTCP's receiver does (RFC 8257, section
+/// 3.2), so that an RFC 3168 sender can count marks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EceEcho {
-    /// The kernel's own answer: ECE until CWR, or AccECN.
+    /// The kernel's own echo: ECE until CWR, or AccECN.
     Never,
-    /// Where RFC 3168's ECN was negotiated; AccECN needs no such echo.
+    /// With RFC 3168's ECN; AccECN needs no such echo.
     Rfc3168,
-    /// With AccECN, too, as `tcp_dctcp` has it.
+    /// With AccECN, too, as in `tcp_dctcp`.
     Always,
 }
 
-/// What an ACK says of marks.
+/// Marks that an ACK reports.
 #[derive(Clone, Copy)]
 pub(crate) enum Marks {
-    /// Of the packets that it delivers, so many carried CE.
+    /// Delivered packets that carried CE.
     Told(u32),
-    /// All that a receiver of RFC 3168 tells, see [`Sock::watch_repeats`].
+    /// Echo of an RFC 3168 receiver, see [`Sock::watch_repeats`].
     Echo(Echo),
 }
 
-/// What an ACK of a receiver that may repeat ECE says.
+/// ECE of a receiver that may repeat it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Echo {
     /// No packet was marked.
     Clear,
     /// The first mark since the receiver saw CWR.
     First,
-    /// The same, and for the second time in a row no ACK without ECE came since the one before.
+    /// [`Self::First`], for the second time in a row without an ACK without ECE in between.
     Again,
-    /// ECE repeated: the receiver has not seen CWR, and does not tell of other marks.
+    /// Repeated ECE: the receiver has not seen CWR, and hides other marks.
     Repeated,
 }
 
-/// What is known of a receiver that may repeat ECE, above the lower bits of [`Sock::delivered_ce`].
+/// State of a receiver that may repeat ECE, above the lower bits of [`Sock::delivered_ce`].
 #[derive(Clone, Copy)]
 pub(super) struct Repeats(u32);
 
 impl Repeats {
-    /// Of `delivered_ce`; an ACK delivers fewer packets.
+    /// Bits of `delivered_ce`; an ACK delivers fewer packets.
     const COUNT: u32 = (1 << 21) - 1;
-    /// The last mark came without an ACK without ECE before it.
+    /// No ACK without ECE came before the last mark.
     const AGAIN: u32 = 1 << 21;
-    /// ECE has ended before CWR can have arrived, so often in a row.
+    /// Consecutive times that ECE ended before CWR can have arrived.
     const EARLY_SHIFT: u32 = 22;
     const MOST_EARLY: u32 = 3;
-    /// The present state CWR began with ECE.
+    /// The present CWR state began with ECE.
     const BY_ECE: u32 = 1 << 24;
-    /// Seven bits of the caller.
+    /// Seven bits for the caller.
     const KEPT_SHIFT: u32 = 25;
 
     fn early(self) -> u32 {
@@ -112,19 +112,19 @@ impl Repeats {
 }
 
 impl Sock<'_> {
-    /// The negotiated kind of ECN: none before the SYN is answered.
+    /// Returns the negotiated kind of ECN; none before the SYN is answered.
     pub(crate) fn ecn_mode(&self) -> EcnMode {
         let flags = u32::from(read!(self, ecn_flags));
         match flags & (bindings::XDC_TCP_ECN_MODE_RFC3168 | bindings::XDC_TCP_ECN_MODE_ACCECN) {
             0 => EcnMode::None,
             bindings::XDC_TCP_ECN_MODE_RFC3168 => EcnMode::Rfc3168,
             bindings::XDC_TCP_ECN_MODE_ACCECN if !self.accecn_failed() => EcnMode::AccEcn,
-            // Both bits: asked for, and not answered yet.
+            // Both bits: requested and not answered yet.
             _ => EcnMode::None,
         }
     }
 
-    /// One end cannot read the counters of the other: the kernel sends Not-ECT from then on.
+    /// Returns whether one end cannot read the other's counters. The kernel then sends Not-ECT.
     fn accecn_failed(&self) -> bool {
         // SAFETY: The pointer is valid for reads of a whole `tcp_sock`, by the
         // type invariants. It makes no reference to the socket, which has the
@@ -133,10 +133,10 @@ impl Sock<'_> {
         u32::from(mode) & bindings::XDC_TCP_ACCECN_ACE_FAIL != 0
     }
 
-    /// Before init().
+    /// Prepares the receiver's state before init().
     pub(super) fn start_ecn(&mut self) {
         let seen = match self.ecn_mode() {
-            // The handshake's last ACK is about to be sent, and is not marked.
+            // The handshake's last ACK will be sent next, and is not marked.
             EcnMode::AccEcn if self.data_segs_out() == 0 && !self.is_accepting() => {
                 self.acks_out().wrapping_add(1)
             }
@@ -151,15 +151,9 @@ impl Sock<'_> {
 
     // The sender.
 
-    /// Marks count from now on: for init() and cwnd_event_tx_start().
-    ///
-    /// With AccECN the peer counts marks of pure ACKs, too. Those reported while nothing was
-    /// outstanding are not about what is sent now. If the kernel has sent ACKs since, there may be
-    /// marks of them that the peer has not reported yet: the first ACK of what is sent now will, and
-    /// nothing tells these from marks of its own packets but their number. So it reports only what
-    /// is more than these ACKs.
-    ///
-    /// Not with [`EceEcho::Always`], which needs the same word of the private area.
+    /// Discards earlier marks: for init() and cwnd_event_tx_start(), not with [`EceEcho::Always`].
+    /// The peer's AccECN counter may still lack marks of sent ACKs, so the next ACK's report counts
+    /// as marks of data only beyond the number of those ACKs.
     pub(crate) fn restart_marks(&mut self) {
         self.set_marks_seen();
         let head = self.head();
@@ -168,7 +162,7 @@ impl Sock<'_> {
         }
     }
 
-    /// From now on a receiver of RFC 3168 is taken for one that repeats ECE until CWR, until it shows that it does not. For
+    /// Assumes that an RFC 3168 receiver repeats ECE until CWR, until it proves otherwise. For
     /// init(), before [`Sock::restart_marks`].
     pub(crate) fn watch_repeats(&mut self) {
         if self.ecn_mode() == EcnMode::Rfc3168 {
@@ -176,12 +170,12 @@ impl Sock<'_> {
         }
     }
 
-    /// Seven bits of the caller's, while [`Marks::Echo`] comes; 0 at first.
+    /// Returns seven bits that the caller stores with [`Marks::Echo`]; initially 0.
     pub(crate) fn kept(&self) -> u8 {
         Repeats(self.head().marks_seen.get()).kept()
     }
 
-    /// For [`Sock::kept`].
+    /// Stores the bits of [`Sock::kept`].
     pub(crate) fn keep(&mut self, bits: u8) {
         let head = self.head();
         if head.notes() & REPEATS != 0 {
@@ -190,7 +184,7 @@ impl Sock<'_> {
         }
     }
 
-    /// Marks of which the algorithm has not been told.
+    /// Returns the marks that the algorithm has not received.
     fn marks_unseen(&self) -> u32 {
         let head = self.head();
         let unseen = self.delivered_ce().wrapping_sub(head.marks_seen.get());
@@ -209,11 +203,9 @@ impl Sock<'_> {
         });
     }
 
-    /// The window is about to be reduced, in state CWR: for set_state().
-    ///
-    /// The kernel does this for ECE, for a loss that a tail loss probe repaired, and for a drop by
-    /// the local queue. ECE raises the count of marks, unless it comes with an ACK that delivers
-    /// nothing; then [`Sock::take_marks`] is called with 0 before anything else happens.
+    /// Notes the start of state CWR: for set_state(). The cause is a loss (repaired by a tail loss
+    /// probe, or dropped by the local queue) unless ECE raised the count of marks. For ECE on an ACK
+    /// without deliveries, [`Sock::take_marks`] with 0 follows and decides.
     pub(crate) fn note_cwr(&mut self) {
         let is_told = self.marks_unseen() == 0;
         let head = self.head();
@@ -225,8 +217,8 @@ impl Sock<'_> {
         }
     }
 
-    /// State CWR ends: for set_state(). Before the packets are acknowledged for which it began, it does
-    /// so only where it began for a loss that a tail loss probe repaired, maybe behind a mark.
+    /// Notes the end of state CWR: for set_state(). An end before the packets of CWR are ACKed
+    /// means that it began for a loss that a tail loss probe repaired, maybe after a mark.
     pub(crate) fn note_cwr_end(&mut self) {
         let high_seq = read!(self, high_seq);
         if self.snd_una().wrapping_sub(high_seq) as i32 <= 0 {
@@ -237,8 +229,8 @@ impl Sock<'_> {
         }
     }
 
-    /// A loss is repaired: for set_state(). The CWR that was sent for it may end the ECE of a mark that came meanwhile, which
-    /// then says nothing of the receiver.
+    /// Notes a repaired loss: for set_state(). Its CWR may end the ECE of a later mark, which then
+    /// proves nothing about the receiver.
     pub(crate) fn note_repaired(&mut self) {
         let head = self.head();
         if head.notes() & REPEATS != 0 {
@@ -247,12 +239,9 @@ impl Sock<'_> {
         }
     }
 
-    /// How many of the `acked` packets that an ACK delivers were marked. An ACK reports the marks of
-    /// these; what it reports beyond them are marks of pure ACKs or of packets that arrived twice.
-    /// `on_loss` is called if a tail loss probe repaired a loss, or the local queue dropped a packet.
-    ///
-    /// Falls back to Reno if AccECN has failed since init(): a server of Fast Open has the last ACK
-    /// of the handshake behind its first data.
+    /// Returns the marked packets among the `acked` packets of an ACK; further marks are of pure
+    /// ACKs or duplicates. Calls `on_loss` for a loss of [`Sock::note_cwr`]. Falls back to Reno if
+    /// AccECN failed after init(), as it can for a Fast Open server.
     #[inline(always)]
     pub(crate) fn take_marks(
         &mut self,
@@ -276,13 +265,9 @@ impl Sock<'_> {
 
     // The receiver.
 
-    /// Echoes the CE state of a packet that has arrived.
-    ///
-    /// This may send an ACK, and with that the kernel may call the callbacks of
-    /// this socket again: if the local qdisc drops the ACK, `tcp_enter_cwr`
-    /// calls ssthresh() and set_state(). BPF programs that see the ACK may even
-    /// give the socket another congestion control. So the caller must not have
-    /// a reference to the algorithm's data.
+    /// Echoes the CE state of a received packet. May send an ACK, for which the kernel may call
+    /// this socket's callbacks (`tcp_enter_cwr` after a local drop) or BPF may change its
+    /// congestion control. So the caller must hold no reference to the algorithm's data.
     pub(super) fn echo_ce(&mut self, wanted: EceEcho, ce: bool) {
         let is_wanted = match wanted {
             EceEcho::Never => false,
@@ -294,8 +279,8 @@ impl Sock<'_> {
         }
         let before = self.head().ce_state();
         if ce != before {
-            // A delayed ACK acknowledges packets of the old state. It is sent
-            // with that state, and the ACK of this packet follows at once.
+            // A delayed ACK acknowledges packets of the old state, so it is sent with that state.
+            // The ACK of this packet follows at once.
             if self.ack_is_delayed() {
                 self.set_ece(before);
                 if !self.send_ack(self.head().seen.get()) {
@@ -309,12 +294,12 @@ impl Sock<'_> {
         self.set_ece(ce);
     }
 
-    /// Sends an ACK up to `rcv_nxt` now. Returns whether the socket is still ours.
+    /// Sends an ACK up to `rcv_nxt` now. Returns whether the socket still uses this module.
     fn send_ack(&mut self, rcv_nxt: u32) -> bool {
         let ops = read!(self, inet_conn.icsk_ca_ops);
         // SAFETY: `__tcp_send_ack` requires a locked TCP socket, which the
         // type invariants give. It may call back into this module, as
-        // `echo_ce` says; no reference to what the callbacks change is in use.
+        // `echo_ce` says; no reference to data that they change is in use.
         // The wrapper has a reference on the module meanwhile.
         unsafe { bindings::xdc_tcp_send_ack(self.sk(), rcv_nxt) };
         read!(self, inet_conn.icsk_ca_ops) == ops && self.head().is_live()
@@ -342,15 +327,15 @@ impl Sock<'_> {
     }
 }
 
-/// [`Sock::take_marks`], with what callbacks since the last ACK have left; and whether there was a loss.
+/// [`Sock::take_marks`] with notes of earlier callbacks. Also returns whether there was a loss.
 #[cold]
 #[inline(never)]
 fn take_notes(mut sk: Sock<'_>, acked: u32, flags: AckFlags) -> (Marks, bool) {
     let mut reported = sk.marks_unseen();
     sk.set_marks_seen();
     if acked == 0 {
-        // A mark may have made the note, but not with AccECN, where only an ACK that delivers tells of one.
-        // Without ECE none has.
+        // A mark may have caused the note, except without ECE, or with AccECN, which reports marks
+        // only with deliveries.
         if flags.has_ece() && sk.ecn_mode() != EcnMode::AccEcn && sk.head().notes() & UNSURE != 0 {
             sk.head().clear_notes(CWR_BY_LOSS);
         }
@@ -370,7 +355,7 @@ fn take_notes(mut sk: Sock<'_>, acked: u32, flags: AckFlags) -> (Marks, bool) {
         let acks = sk.acks_out();
         let unreported = acks.wrapping_sub(sk.head().seen.get()) as i32;
         sk.head().seen.set(acks);
-        // Data may have taken the place of the handshake's ACK.
+        // Data may have replaced the handshake's ACK.
         reported = reported.saturating_sub(unreported.max(0) as u32);
     }
     let marks = match notes & REPEATS {
@@ -380,10 +365,9 @@ fn take_notes(mut sk: Sock<'_>, acked: u32, flags: AckFlags) -> (Marks, bool) {
     (marks, notes & CWR_BY_LOSS != 0)
 }
 
-/// What an ACK that delivers says, of a receiver that may repeat ECE.
-///
-/// One that tells of each packet ends ECE before it can have seen CWR, which is sent behind `high_seq`: while the state is CWR,
-/// nothing behind that has been acknowledged. The CWR of a loss ends ECE as early; [`Sock::note_repaired`] forgets that.
+/// Returns the echo of a delivering ACK of a receiver that may repeat ECE. A receiver that echoes
+/// each packet ends ECE before it can have seen CWR, which is sent after `high_seq`: in state CWR
+/// no later byte is ACKed. A loss's CWR ends ECE as early.
 fn take_echo(sk: &mut Sock<'_>, notes: u32, has_ece: bool) -> Echo {
     let mut known = Repeats(sk.head().marks_seen.get());
     let is_first = notes & (CWR_BEGAN | CWR_BY_LOSS) == CWR_BEGAN && has_ece;
@@ -396,7 +380,7 @@ fn take_echo(sk: &mut Sock<'_>, notes: u32, has_ece: bool) -> Echo {
         known = known.with_by_ece(is_first);
     }
     if !has_ece && known.is_by_ece() {
-        // Behind a hole CWR may have arrived.
+        // After a hole, CWR may have arrived.
         let is_early = sk.ca_state() == State::Cwr && read!(sk, sacked_out) == 0;
         known = known.with_early(match is_early {
             true => known.early().saturating_add(1),

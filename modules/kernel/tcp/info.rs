@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What others see of a socket: `ss -ti`, TCP_CC_INFO and inet_diag.
+//! Figures of a socket for `ss -ti`, TCP_CC_INFO and inet_diag.
 
 use super::{bindings, Sock};
 use crate::kernel_api::once::Once;
@@ -10,24 +10,24 @@ use core::{
 };
 use kernel::prelude::*;
 
-/// What a socket shows to readers that do not hold its lock.
+/// Figures for readers that do not hold the socket's lock.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Info {
-    /// Congestion estimate, [`Info::FRACTION_BITS`]: every packet is marked.
+    /// Congestion estimate, scaled by [`Info::FRACTION_BITS`]; 1 = every packet is marked.
     pub(crate) fraction: u32,
-    /// Bytes ACKed with a mark, and bytes ACKed, in the current period.
+    /// ACKed bytes of the present period with a mark, and in total.
     pub(crate) marked_bytes: u32,
     pub(crate) acked_bytes: u32,
-    /// For a [`DiagBlock`].
+    /// Figures for a [`DiagBlock`].
     pub(crate) own: OwnInfo,
 }
 
 impl Info {
-    /// A `fraction` of `1 << FRACTION_BITS` is 1.
+    /// Scale of `fraction`.
     pub(crate) const FRACTION_BITS: u32 = 30;
 }
 
-/// Numbers that only the algorithm gives a meaning to.
+/// Figures that only the algorithm interprets.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct OwnInfo {
     pub(crate) words: [u32; 2],
@@ -35,32 +35,30 @@ pub(crate) struct OwnInfo {
     pub(crate) flags: u8,
 }
 
-/// A type that userspace gets as it lies in memory.
+/// A type whose memory is copied to userspace.
 ///
 /// # Safety
 ///
-/// Implemented only for types without padding, so that no byte of the kernel's
-/// stack is shown with them.
+/// Implemented only for types without padding, so that no byte of the kernel's stack leaks.
 pub(crate) unsafe trait Unpadded: Copy {}
 
 // SAFETY: No bytes, and so no padding.
 unsafe impl Unpadded for () {}
 
-/// An attribute of inet_diag in which an algorithm shows [`Info`], beside
-/// DCTCP's, which every algorithm here fills.
+/// An inet_diag attribute of an algorithm, beside DCTCP's, which every algorithm here fills.
 pub(crate) trait DiagBlock {
-    /// The bits of `idiag_ext` that ask for it.
+    /// Bits of `idiag_ext` that request the attribute.
     const REQUEST: u32;
     /// Number of the attribute.
     const ATTRIBUTE: u32;
-    /// What it holds, no larger than `union tcp_cc_info`.
+    /// Content, no larger than `union tcp_cc_info`.
     type Block: Unpadded;
 
-    /// The block; `ce_state`: as a receiver, the last packet carried CE.
+    /// Returns the block. `ce_state`: the last received packet carried CE.
     fn block(info: &Info, ce_state: bool) -> Self::Block;
 }
 
-/// For an algorithm that has no [`DiagBlock`].
+/// The block of an algorithm without its own [`DiagBlock`].
 pub(crate) struct NoDiagBlock;
 
 impl DiagBlock for NoDiagBlock {
@@ -71,21 +69,18 @@ impl DiagBlock for NoDiagBlock {
     fn block(_info: &Info, _ce_state: bool) {}
 }
 
-/// Head of the private area of a socket, readable without the socket's lock.
-///
-/// get_info() runs under RCU only: while the owner of the socket writes, and
-/// even while another congestion control takes the area over. Hence single
-/// words, for which every bit pattern is a value, and no reference to anything
-/// behind them.
+/// Head of a socket's private area. get_info() reads it under RCU only, even while another
+/// congestion control takes over the area. Hence single words, valid for every bit pattern, and no
+/// reference to data after them.
 #[repr(C)]
 pub(super) struct Head {
     /// [`LIVE`], [`CE_STATE`], [`notes`]; `flags` and `count` of [`OwnInfo`].
     status: Once<u32>,
-    /// Sender: `delivered_ce` as far as the algorithm has been told of it. With [`notes::REPEATS`] only its
-    /// lower bits, and [`Repeats`](super::ecn::Repeats) above them.
+    /// Sender: `delivered_ce` as reported to the algorithm. With [`notes::REPEATS`] only its lower
+    /// bits, and [`Repeats`](super::ecn::Repeats) above them.
     pub(super) marks_seen: Once<u32>,
-    /// Where CE is echoed: RCV.NXT when the last packet arrived. Else, with
-    /// AccECN: how many ACKs were sent of which all marks have been reported.
+    /// With CE echo: RCV.NXT when the last packet arrived. Otherwise, with AccECN: number of sent
+    /// ACKs whose marks are all reported.
     pub(super) seen: Once<u32>,
     fraction: Once<u32>,
     marked_bytes: Once<u32>,
@@ -93,31 +88,31 @@ pub(super) struct Head {
     own_words: [Once<u32>; 2],
 }
 
-/// From init() on, if the algorithm did not fall back.
+/// Set by init(), unless the algorithm fell back.
 const LIVE: u32 = 1 << 31;
-/// The last packet received carried CE.
+/// The last received packet carried CE.
 const CE_STATE: u32 = 1 << 30;
 const FLAGS_SHIFT: u32 = 16;
 /// `flags` and `count` of [`OwnInfo`].
 const OWN: u32 = 0x00ff_ffff;
 
-/// What one callback leaves for the next ACK.
+/// Notes of a callback for the next ACK.
 pub(super) mod notes {
-    /// That ACK may report marks of pure ACKs.
+    /// The next ACK may report marks of pure ACKs.
     pub(crate) const MARKS_OF_ACKS: u32 = 1 << 29;
-    /// State CWR was entered, and not for a mark.
+    /// State CWR began without a mark.
     pub(crate) const CWR_BY_LOSS: u32 = 1 << 28;
 
-    /// The last ACK of the handshake was not looked at when init() was called.
+    /// init() ran before the handshake's last ACK was processed.
     pub(crate) const HANDSHAKE: u32 = 1 << 27;
 
-    /// [`CWR_BY_LOSS`] may be of a mark: until the next ACK is looked at.
+    /// [`CWR_BY_LOSS`] may be due to a mark; the next ACK decides.
     pub(crate) const UNSURE: u32 = 1 << 26;
 
-    /// The receiver may repeat ECE until CWR: each ACK is looked at.
+    /// The receiver may repeat ECE until CWR: each ACK is inspected.
     pub(crate) const REPEATS: u32 = 1 << 25;
 
-    /// State CWR was entered since the last ACK that delivers.
+    /// State CWR began since the last delivering ACK.
     pub(crate) const CWR_BEGAN: u32 = 1 << 24;
 
     pub(super) const ALL: u32 =
@@ -144,7 +139,7 @@ impl Head {
         self.status.set(others | if ce { CE_STATE } else { 0 });
     }
 
-    /// As init() finds it.
+    /// Resets the head to its state before init().
     pub(super) fn clear(&self) {
         let Head {
             status,
@@ -201,14 +196,14 @@ impl Head {
 }
 
 impl Sock<'_> {
-    /// Shows the marks from now on, and nothing of the algorithm's own. `fraction` as in [`Info`].
+    /// Publishes the marks, and no figures of the algorithm. `fraction` as in [`Info`].
     #[inline]
     pub(crate) fn publish_marks(&mut self, fraction: u32, marked_bytes: u32, acked_bytes: u32) {
         self.head().fraction.set(fraction);
         self.publish_bytes(marked_bytes, acked_bytes);
     }
 
-    /// The part of [`Info`] that each ACK changes.
+    /// Publishes the figures that each ACK changes.
     #[inline(always)]
     pub(crate) fn publish_bytes(&mut self, marked_bytes: u32, acked_bytes: u32) {
         let head = self.head();
@@ -216,7 +211,7 @@ impl Sock<'_> {
         head.acked_bytes.set(acked_bytes);
     }
 
-    /// Shows all of `info`.
+    /// Publishes all figures.
     pub(crate) fn publish(&mut self, info: Info) {
         let head = self.head();
         let flags = u32::from(info.own.flags) << FLAGS_SHIFT;
@@ -229,19 +224,19 @@ impl Sock<'_> {
         self.publish_marks(info.fraction, info.marked_bytes, info.acked_bytes);
     }
 
-    /// The algorithm's own part of what was published last; zero before.
+    /// Returns the last published figures of the algorithm; initially zero.
     #[inline(always)]
     pub(crate) fn published(&self) -> OwnInfo {
         self.head().own()
     }
 }
 
-/// Fills DCTCP's info block, or that of the algorithm.
+/// Fills DCTCP's or the algorithm's info block.
 ///
 /// # Safety
 ///
-/// `sk` is a TCP socket that RCU or its lock keeps alive; `attr` and `info` are
-/// valid for writes. The lock need not be held.
+/// `sk` is a TCP socket that RCU or its lock keeps alive; `attr` and `info` are valid for writes.
+/// The lock need not be held.
 pub(super) unsafe fn fill_info<D: DiagBlock>(
     sk: *mut bindings::sock,
     ext: u32,
@@ -252,11 +247,11 @@ pub(super) unsafe fn fill_info<D: DiagBlock>(
         assert!(size_of::<D::Block>() <= size_of::<bindings::tcp_cc_info>());
         assert!(align_of::<D::Block>() <= align_of::<bindings::tcp_cc_info>());
     }
-    // inet_diag has no request bit for DCTCP's block in older callers, which
-    // ask for VEGASINFO and look at what they get.
+    // Older callers of inet_diag have no request bit for DCTCP's block: they request VEGASINFO and
+    // inspect the answer.
     const DCTCP: u32 =
         1 << (bindings::INET_DIAG_DCTCPINFO - 1) | 1 << (bindings::INET_DIAG_VEGASINFO - 1);
-    // TCP_CC_INFO asks for everything, and expects DCTCP's.
+    // TCP_CC_INFO requests everything, and expects DCTCP's.
     let wants_dctcp = ext & DCTCP != 0;
     let wants_own = ext & D::REQUEST != 0;
     if !wants_dctcp && !wants_own {
@@ -281,7 +276,7 @@ pub(super) unsafe fn fill_info<D: DiagBlock>(
         unsafe { attr.write(D::ATTRIBUTE as c_int) };
         return size_of::<D::Block>();
     }
-    // All zero where Reno took over, as `tcp_dctcp` has it.
+    // All zero after a fallback to Reno, as in `tcp_dctcp`.
     let mut dctcp = bindings::tcp_dctcp_info::default();
     if is_live {
         dctcp = bindings::tcp_dctcp_info {

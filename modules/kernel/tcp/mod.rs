@@ -2,10 +2,9 @@
 
 //! TCP congestion control.
 //!
-//! A module implements [`CongestionControl`] and keeps a [`Registration`].
-//! Its callbacks get a [`Sock`] for their duration, which can read what an
-//! algorithm needs and can write exactly what the kernel lets a congestion
-//! control written in BPF write (`bpf_tcp_ca_btf_struct_access()`).
+//! A module implements [`CongestionControl`] and keeps a [`Registration`]. Its callbacks get a
+//! [`Sock`], which can write exactly the fields that the kernel lets a BPF congestion control write
+//! (`bpf_tcp_ca_btf_struct_access()`).
 //!
 //! C header: `include/net/tcp.h`
 
@@ -28,7 +27,7 @@ use kernel::{
     types::Opaque,
 };
 
-// Each module uses its part.
+// Each module uses a part.
 #[allow(unused_imports)]
 pub(crate) use self::{
     ecn::{EceEcho, Echo, EcnMode, Marks},
@@ -41,11 +40,11 @@ pub(crate) use self::{
 pub(crate) mod flags {
     use super::bindings;
 
-    /// Any user may choose it.
+    /// Any user may choose the algorithm.
     pub(crate) const NON_RESTRICTED: u32 = bindings::XDC_TCP_CONG_NON_RESTRICTED;
     /// Negotiates ECN, sets ECT, and gets the CE state of received packets.
     pub(crate) const NEEDS_ECN: u32 = bindings::XDC_TCP_CONG_NEEDS_ECN;
-    /// Asks for AccECN, whatever `net.ipv4.tcp_ecn` says.
+    /// Requests AccECN, regardless of `net.ipv4.tcp_ecn`.
     pub(crate) const NEEDS_ACCECN: u32 = bindings::XDC_TCP_CONG_NEEDS_ACCECN;
 }
 
@@ -54,9 +53,9 @@ pub(crate) mod flags {
 pub(crate) enum State {
     /// No dubious events.
     Open,
-    /// Duplicate or selective ACKs have come.
+    /// Duplicate or selective ACKs arrived.
     Disorder,
-    /// The window is being reduced, for ECN or a local queue's drop.
+    /// The window is being reduced, for ECN or a drop by the local queue.
     Cwr,
     /// Fast retransmit.
     Recovery,
@@ -76,10 +75,10 @@ impl State {
     }
 }
 
-/// What [`CongestionControl::cwnd_event`] reports, `enum tcp_ca_event`.
+/// Event of [`CongestionControl::cwnd_event`], `enum tcp_ca_event`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The window is restarted after idling.
+    /// The window restarts after idle time.
     CwndRestart,
     /// The end of a window reduction; never with `cong_control`.
     CompleteCwr,
@@ -98,66 +97,55 @@ impl Event {
     }
 }
 
-/// The private area, `icsk_ca_priv`.
-///
-/// Any bytes are a valid value. The kernel leaves zeroes before init(), and
-/// `data` is read only where `head.status` says that init() has written it. But
-/// a route that chooses the congestion control of a socket that connects leaves
-/// there what another one wrote, if that one had been chosen while a SYN with
-/// data was waiting for the data; init() is not called then. [`VTable::with`]
-/// clears it where it sees that the socket is not established.
+/// The private area, `icsk_ca_priv`. Any bytes are valid; `data` is read only after init() set
+/// `head.status`. A route's congestion control may find another's bytes without a call of init(),
+/// so [`VTable::with`] clears the area of a socket that is not established.
 #[repr(C)]
 struct Private<D> {
     head: Head,
     data: MaybeUninit<D>,
 }
 
-/// A congestion control, `struct tcp_congestion_ops`.
-///
-/// `self` is what all its sockets share, such as parameters. Each socket has a
-/// [`Data`](Self::Data) in its private area. All callbacks run with the socket
-/// locked, mostly in softirq: they may not sleep. A socket that
-/// [`init`](Self::init) has not seen (a new child, one after disconnect) is
-/// handled like Reno, without a callback.
+/// A congestion control, `struct tcp_congestion_ops`. All sockets share `self`; each has a
+/// [`Data`](Self::Data). Callbacks run with the socket locked and may not sleep. A socket without a
+/// call of [`init`](Self::init), such as a new child, is handled like Reno.
 #[vtable]
 pub(crate) trait CongestionControl: Sized + Send + Sync + 'static {
-    /// Name for TCP_CONGESTION, at most 10 characters.
+    /// Name in TCP_CONGESTION, at most 10 characters.
     const NAME: &'static CStr;
 
-    /// Of [`flags`].
+    /// Bits of [`flags`].
     const FLAGS: u32 = 0;
 
-    /// How it answers CE as a receiver.
+    /// Echo of CE as a receiver.
     const ECE_ECHO: EceEcho = EceEcho::Never;
 
-    /// Its block of inet_diag, or [`NoDiagBlock`].
+    /// Block of inet_diag, or [`NoDiagBlock`].
     type Diag: DiagBlock;
 
-    /// State of one socket. `Copy`, because sockets go without a last callback.
-    /// Any bytes have to be a value of it, which the build checks: no `bool` and
-    /// no `enum`.
+    /// State of a socket. `Copy`, because sockets end without a callback. Any bytes must be valid,
+    /// which the build checks: no `bool` and no `enum`.
     type Data: Copy + Send;
 
-    /// A connection was established, or an open one was switched to this
-    /// algorithm. ECN has been negotiated. Returns the socket's state, or None
-    /// to leave the socket to Reno for good. A socket that was switched while it
-    /// connected comes with the first packet that is sent or ACKed.
+    /// Handles an established connection, or one that switched to this algorithm, after negotiation
+    /// of ECN. Returns the socket's state, or None to leave the socket to Reno permanently. A
+    /// socket that switched while it connected is passed with its first packet or ACK.
     fn init(&self, sk: &mut Sock<'_>) -> Option<Self::Data>;
 
     /// Returns the slow start threshold on entering CWR, Recovery or Loss.
     fn ssthresh(&self, sk: &mut Sock<'_>, data: &mut Self::Data) -> u32;
 
-    /// Returns the window after a reduction that proved wrong.
+    /// Returns the window after a spurious reduction.
     fn undo_cwnd(&self, sk: &mut Sock<'_>, data: &mut Self::Data) -> u32;
 
-    /// An ACK came in state Open or Disorder: grows the window. Without this
-    /// and `cong_control` it grows as Reno's, by no call of ours.
+    /// Grows the window for an ACK in state Open or Disorder. Without this and `cong_control` the
+    /// window grows as Reno's.
     fn cong_avoid(&self, _sk: &mut Sock<'_>, _data: &mut Self::Data, _ack: u32, _acked: u32) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// An ACK was processed: sets the window and the pacing rate, in every
-    /// state. The kernel then does neither by itself, not even in recovery.
+    /// Sets window and pacing rate for an ACK, in every state. The kernel then sets neither, not
+    /// even in recovery.
     fn cong_control(
         &self,
         _sk: &mut Sock<'_>,
@@ -168,42 +156,41 @@ pub(crate) trait CongestionControl: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Loss recovery is about to change to `new`.
+    /// Handles a change of loss recovery to `new`.
     fn set_state(&self, _sk: &mut Sock<'_>, _data: &mut Self::Data, _new: State) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Something happened to the window.
+    /// Handles an event of the window.
     fn cwnd_event(&self, _sk: &mut Sock<'_>, _data: &mut Self::Data, _event: Event) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// The first packet is sent with none in flight.
+    /// Handles the first packet that is sent with none in flight.
     fn cwnd_event_tx_start(&self, _sk: &mut Sock<'_>, _data: &mut Self::Data) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// An ACK came; its packets are not accounted for in the state yet.
+    /// Handles an ACK before its packets are accounted for.
     fn in_ack_event(&self, _sk: &mut Sock<'_>, _data: &mut Self::Data) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 }
 
-/// What C sees of a congestion control.
+/// Tables of callbacks for C.
 #[repr(C)]
 struct Tables {
     main: Opaque<bindings::tcp_congestion_ops>,
-    /// For a socket that has fallen back. It is not registered, so that nothing can
-    /// ask for it by name.
+    /// For a socket that has fallen back. Not registered, so that no request can name it.
     reno: Opaque<bindings::tcp_congestion_ops>,
 }
 
-/// A congestion control, in memory of its own.
+/// A congestion control with its tables.
 ///
 /// # Invariants
 ///
-/// `icsk_ca_ops` of a socket that calls a callback of [`VTable<T>`] points to
-/// `tables.main`, at the beginning of this struct.
+/// `icsk_ca_ops` of a socket that calls a callback of [`VTable<T>`] points to `tables.main`, at the
+/// beginning of this struct.
 #[repr(C)]
 struct Ops<T> {
     tables: Tables,
@@ -211,7 +198,7 @@ struct Ops<T> {
 }
 
 impl Sock<'_> {
-    /// Leaves the socket to Reno: no further callback is called for it.
+    /// Leaves the socket to Reno, without further callbacks.
     pub(crate) fn fall_back(&mut self) {
         if self.head().is_live() {
             self.head().set_live(false);
@@ -219,23 +206,23 @@ impl Sock<'_> {
         }
     }
 
-    /// For a socket whose `icsk_ca_ops` is `main` of `Tables`.
+    /// Switches a socket whose `icsk_ca_ops` is `main` of `Tables`.
     fn use_reno(&mut self) {
         let tables = read!(self, inet_conn.icsk_ca_ops).cast::<Tables>();
         // SAFETY: By the type invariants it points into `Tables`, which the
         // socket's reference on the module keeps.
         let reno = unsafe { addr_of!((*tables).reno) };
         write!(self, reno.cast(), inet_conn.icsk_ca_ops);
-        // TCP does this only right behind init(). Without ECN it sends what the
-        // socket says, and it would not learn of marks.
+        // TCP does this only right after init(). Without it, ECT would be sent while
+        // no marks are reported.
         // SAFETY: The wrapper requires a valid, locked socket, which the type
         // invariants give. It writes to `tos` and `tclass` only.
         unsafe { bindings::xdc_inet_ecn_dontxmit(self.sk()) }
     }
 }
 
-/// Defines callbacks of [`VTable`] by what they do where init() has not accepted the socket, and
-/// the method of [`CongestionControl`] that they call where it has.
+/// Defines callbacks of [`VTable`] by a default for sockets that init() has not accepted, and the
+/// method of [`CongestionControl`] for the others.
 macro_rules! callbacks {
     ($(
         fn $name:ident($($arg:ident: $type:ty),*) $(-> $ret:ty)?;
@@ -256,7 +243,7 @@ macro_rules! callbacks {
     };
 }
 
-/// The callbacks that C calls, each for `T`'s method of that name.
+/// Callbacks for C, each for `T`'s method of the same name.
 struct VTable<T>(PhantomData<T>);
 
 impl<T: CongestionControl> VTable<T> {
@@ -285,7 +272,7 @@ impl<T: CongestionControl> VTable<T> {
         let cc = unsafe { &(*(*ptr).inet_conn.icsk_ca_ops.cast::<Ops<T>>()).cc };
         // SAFETY: The area is large enough for a `Private<T::Data>`, and any bytes
         // are a `T::Data`, by the checks of `Registration`. They are init()'s, or
-        // in the one case that `Private` tells of another algorithm's.
+        // another algorithm's in the case that `Private` describes.
         // The reference is the only one to it: the socket's lock keeps other
         // callbacks out, and `Sock` and get_info() touch no more than `head`.
         let data = unsafe { (*Self::private(ptr)).data.assume_init_mut() };
@@ -307,15 +294,15 @@ impl<T: CongestionControl> VTable<T> {
         // SAFETY: TCP calls it for a socket that it has locked, and whose
         // `icsk_ca_ops` is `tables.main` of an `Ops<T>`.
         let mut sock = unsafe { Sock::from_raw(sk) };
-        // A socket may be switched to us while it connects. Nothing has been
-        // negotiated then, and TCP does not call again when it has.
+        // A socket may switch while it connects. Nothing is negotiated then, and TCP does not call
+        // again afterwards.
         if !sock.is_connecting() {
             Self::init_now(&mut sock);
         }
     }
 
-    /// init() of a socket that was connecting when C called for it. Returns
-    /// whether it is live now.
+    /// Runs init() for a socket that was connecting when C called it. Returns whether the socket is
+    /// live.
     #[cold]
     #[inline(never)]
     fn init_late(mut sock: Sock<'_>) -> bool {
@@ -323,8 +310,8 @@ impl<T: CongestionControl> VTable<T> {
             if sock.is_fast_open_server() {
                 return sock.head().is_live();
             }
-            // Nothing that we have written counts yet. The first callback may be behind a SYN that
-            // crosses the socket's own.
+            // Earlier writes are invalid. The first callback may come after a SYN that crosses the
+            // socket's own.
             sock.head().clear();
             return false;
         }
@@ -335,7 +322,7 @@ impl<T: CongestionControl> VTable<T> {
         sock.head().is_live()
     }
 
-    /// `sock` is one for which a callback of ours is called.
+    /// Runs init() for a socket of a callback.
     fn init_now(sock: &mut Sock<'_>) {
         let ptr = sock.as_tcp_sock();
         // SAFETY: By the type invariants of `Sock` the pointer is valid, and
@@ -347,7 +334,7 @@ impl<T: CongestionControl> VTable<T> {
         match cc.init(sock) {
             Some(data) => {
                 // SAFETY: The socket is locked, and the area holds a
-                // `Private<T::Data>` by the checks of `Registration`. Nobody
+                // `Private<T::Data>` by the checks of `Registration`. No code
                 // reads `data` before `set_live`.
                 unsafe { addr_of_mut!((*Self::private(ptr)).data).write(MaybeUninit::new(data)) };
                 sock.head().set_live(true);
@@ -391,7 +378,7 @@ impl<T: CongestionControl> VTable<T> {
         flag: c_int,
         rs: *const bindings::rate_sample,
     ) {
-        // SAFETY: `rs` is valid by the safety requirements, nobody writes to
+        // SAFETY: `rs` is valid by the safety requirements, no code writes to
         // it during the call, and `RateSample` is transparent.
         let rs = unsafe { &*rs.cast::<RateSample>() };
         let flags = AckFlags(flag);
@@ -490,15 +477,15 @@ impl<T: CongestionControl> VTable<T> {
 /// Name of the ops that `init` falls back to: "<name>-reno".
 const RENO_SUFFIX: &[u8] = b"-reno";
 
-/// What cong_control() is told of an ACK.
+/// Flags of an ACK for cong_control().
 #[derive(Clone, Copy)]
 pub(crate) struct AckFlags(c_int);
 
 impl AckFlags {
-    /// Private to net/ipv4/tcp_input.c.
+    /// Flag FLAG_ECE, private to net/ipv4/tcp_input.c.
     const ECE: c_int = 0x40;
 
-    /// It reports congestion.
+    /// Returns whether the ACK reports congestion.
     fn has_ece(self) -> bool {
         self.0 & Self::ECE != 0
     }
@@ -511,7 +498,7 @@ fn set_name(ops: &mut bindings::tcp_congestion_ops, name: &CStr, suffix: &[u8]) 
     }
 }
 
-/// A registered congestion control; it is unregistered when this is dropped.
+/// A registered congestion control; unregistered on drop.
 ///
 /// # Invariants
 ///
@@ -526,21 +513,20 @@ unsafe impl<T: CongestionControl> Send for Registration<T> {}
 unsafe impl<T: CongestionControl> Sync for Registration<T> {}
 
 impl<T: CongestionControl> Registration<T> {
-    /// What a wrong implementation of the trait fails to compile for.
+    /// Compile-time checks of the trait's implementation.
     const CHECKS: () = {
         assert!(size_of::<Private<T::Data>>() <= bindings::XDC_CA_PRIV_BYTES as usize);
         assert!(align_of::<Private<T::Data>>() <= align_of::<u64>());
-        // A type that has bytes which are no value of it, as `bool` and `enum`
-        // have, would lend them to None.
+        // The invalid bytes of a type such as `bool` or `enum` would be a niche for None.
         assert!(
             size_of::<Option<T::Data>>() > size_of::<T::Data>(),
-            "Data of integers only, of which any bytes are a value"
+            "Data must consist of integers, so that any bytes are valid"
         );
         let name_bytes = T::NAME.to_bytes().len() + RENO_SUFFIX.len();
         assert!(name_bytes < bindings::TCP_CA_NAME_MAX as usize);
         assert!(
             !(T::HAS_CONG_AVOID && T::HAS_CONG_CONTROL),
-            "cong_avoid or cong_control, and not both"
+            "cong_avoid and cong_control exclude each other"
         );
     };
 
@@ -565,8 +551,8 @@ impl<T: CongestionControl> Registration<T> {
         Ok(Self { ops })
     }
 
-    /// What C knows us by. `main` is the first field, and callbacks get from it
-    /// to the others, so the pointer is one to all of `Ops`.
+    /// Returns C's pointer. `main` is the first field, and callbacks get from it to the others, so
+    /// the pointer covers all of `Ops`.
     fn main(ops: &Ops<T>) -> *mut bindings::tcp_congestion_ops {
         core::ptr::from_ref(ops).cast_mut().cast()
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What TCP measures for each ACK, `struct rate_sample`.
+//! TCP's measurements for each ACK, `struct rate_sample`.
 
 use super::bindings;
 
@@ -9,44 +9,45 @@ use super::bindings;
 pub(crate) struct RateSample(bindings::rate_sample);
 
 impl RateSample {
-    /// Packets delivered and the time that it took in us, where the sample is valid.
+    /// Returns the delivered packets and the interval in us, if the sample is valid.
     pub(crate) fn delivered(&self) -> Option<(u32, u64)> {
         let packets = u32::try_from(self.0.delivered).ok()?;
         let interval_us = u64::try_from(self.0.interval_us).ok()?;
         (interval_us != 0).then_some((packets, interval_us))
     }
 
-    /// [`Sock::mstamp_us`](super::Sock::mstamp_us) when the sample began.
+    /// Returns [`Sock::mstamp_us`](super::Sock::mstamp_us) at the start of the sample.
     pub(crate) fn prior_mstamp_us(&self) -> u64 {
         self.0.prior_mstamp
     }
 
-    /// RTT of the newest (S)ACKed packet that was sent once.
+    /// Returns the RTT of the newest (S)ACKed packet that was sent once.
     pub(crate) fn rtt_us(&self) -> Option<u32> {
         u32::try_from(self.0.rtt_us).ok()
     }
 
-    /// Packets newly (S)ACKed by this ACK.
+    /// Returns the packets that this ACK newly (S)ACKs.
     pub(crate) fn acked_sacked(&self) -> u32 {
         self.0.acked_sacked
     }
 
-    /// Packets in flight before this ACK.
+    /// Returns the packets in flight before this ACK.
     pub(crate) fn prior_in_flight(&self) -> u32 {
         self.0.prior_in_flight
     }
 
-    /// The application, not the network, bounded the rate.
+    /// Returns whether the application limited the rate.
     pub(crate) fn is_app_limited(&self) -> bool {
         self.0.is_app_limited
     }
 
-    /// The receiver may have delayed the ACK: it is of one packet that is not full.
+    /// Returns whether the receiver may have delayed the ACK: it is for one packet that is not
+    /// full.
     pub(crate) fn is_ack_delayed(&self) -> bool {
         self.0.is_ack_delayed
     }
 
-    /// The sample's packet was retransmitted.
+    /// Returns whether the sample's packet was retransmitted.
     pub(crate) fn is_retransmitted(&self) -> bool {
         self.0.is_retrans
     }

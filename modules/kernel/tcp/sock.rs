@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A socket, as a congestion control may read and write it.
+//! A socket as a congestion control may read and write it.
 
 use super::{bindings, info::Head, State};
 use crate::kernel_api::sysctl::Net;
@@ -23,7 +23,7 @@ pub(crate) struct Sock<'a> {
     _callback: PhantomData<&'a mut ()>,
 }
 
-/// Reads a field as READ_ONCE() does; some are written by lockless paths.
+/// Reads a field like READ_ONCE(); lockless paths write some of them.
 macro_rules! read {
     ($self:ident, $($field:tt)+) => {
         // SAFETY: The pointer is valid for reads of a whole `tcp_sock`, by the
@@ -32,7 +32,7 @@ macro_rules! read {
     };
 }
 
-/// Writes a field as WRITE_ONCE() does; ss reads without the lock.
+/// Writes a field like WRITE_ONCE(); ss reads without the lock.
 macro_rules! write {
     ($self:ident, $value:expr, $($field:tt)+) => {
         // SAFETY: The pointer is valid for writes of a whole `tcp_sock`, whose
@@ -59,14 +59,14 @@ impl<'a> Sock<'a> {
 }
 
 impl Sock<'_> {
-    /// The socket for a function that is not inlined.
+    /// Returns the socket for a function that is not inlined.
     #[inline(always)]
     pub(crate) fn reborrow(&mut self) -> Sock<'_> {
         // INVARIANT: As `self`, for no longer.
         Sock { ..*self }
     }
 
-    /// The socket, for C that looks at it.
+    /// Returns the socket for read access by C.
     pub(in crate::kernel_api) fn as_ptr(&self) -> *const bindings::sock {
         self.sk()
     }
@@ -86,7 +86,7 @@ impl Sock<'_> {
         unsafe { &*addr_of!((*self.as_tcp_sock()).inet_conn.icsk_ca_priv).cast() }
     }
 
-    /// The network namespace of the socket.
+    /// Returns the network namespace of the socket.
     pub(crate) fn net(&self) -> &Net {
         let net = read!(self, inet_conn.icsk_inet.sk.__sk_common.skc_net.net);
         // SAFETY: A socket that TCP works on keeps its namespace alive, so the
@@ -96,12 +96,12 @@ impl Sock<'_> {
 
     // Window and threshold, in packets.
 
-    /// Congestion window.
+    /// Returns the congestion window.
     pub(crate) fn snd_cwnd(&self) -> u32 {
         read!(self, snd_cwnd)
     }
 
-    /// Sets the congestion window, within 1 and the socket's own bound. Returns whether that bound
+    /// Sets the congestion window, between 1 and the socket's own bound. Returns whether that bound
     /// is below `packets`.
     #[inline(always)]
     pub(crate) fn set_snd_cwnd(&mut self, packets: u32) -> bool {
@@ -112,32 +112,32 @@ impl Sock<'_> {
         is_bounded
     }
 
-    /// Upper bound of the window, by route or TCP_WINDOW_CLAMP.
+    /// Returns the upper bound of the window, from the route or TCP_WINDOW_CLAMP.
     pub(crate) fn snd_cwnd_clamp(&self) -> u32 {
         read!(self, snd_cwnd_clamp)
     }
 
-    /// Slow start ends at this window.
+    /// Returns the window at which slow start ends.
     pub(crate) fn snd_ssthresh(&self) -> u32 {
         read!(self, snd_ssthresh)
     }
 
-    /// For undo_cwnd(): where slow start ended before the reduction.
+    /// Returns the end of slow start before the reduction: for undo_cwnd().
     pub(crate) fn prior_ssthresh(&self) -> u32 {
         read!(self, prior_ssthresh)
     }
 
-    /// Sets where slow start ends.
+    /// Sets the end of slow start.
     pub(crate) fn set_snd_ssthresh(&mut self, packets: u32) {
         write!(self, packets, snd_ssthresh)
     }
 
-    /// The window is below the slow start threshold.
+    /// Returns whether the window is below the slow start threshold.
     pub(crate) fn in_slow_start(&self) -> bool {
         self.snd_cwnd() < self.snd_ssthresh()
     }
 
-    /// The window, not the application, bounds what is sent.
+    /// Returns whether the window, not the application, limits the flow.
     pub(crate) fn is_cwnd_limited(&self) -> bool {
         // SAFETY: `tcp_is_cwnd_limited` requires a valid, locked TCP socket,
         // which the type invariants give. It does not read `icsk_ca_priv`.
@@ -146,23 +146,23 @@ impl Sock<'_> {
 
     // Time, in us.
 
-    /// The time of the packet being processed.
+    /// Returns the time of the packet being processed.
     pub(crate) fn mstamp_us(&self) -> u64 {
         read!(self, tcp_mstamp)
     }
 
-    /// Smoothed RTT, 0 before the first sample.
+    /// Returns the smoothed RTT; 0 before the first sample.
     pub(crate) fn srtt_us(&self) -> u32 {
         read!(self, srtt_us) >> 3
     }
 
-    /// Minimum RTT over `net.ipv4.tcp_min_rtt_wlen`, if there is a sample.
+    /// Returns the minimum RTT over `net.ipv4.tcp_min_rtt_wlen`, if there is a sample.
     pub(crate) fn min_rtt_us(&self) -> Option<u32> {
         let rtt_us = read!(self, rtt_min.s[0].v);
         (rtt_us != u32::MAX).then_some(rtt_us)
     }
 
-    /// RTT samples of retransmitted packets are true to the us, not to the ms.
+    /// Returns whether RTT samples of retransmits have us resolution, not ms.
     pub(crate) fn has_usec_timestamps(&self) -> bool {
         // SAFETY: The pointer is valid for reads of a whole `tcp_sock`, by the
         // type invariants. It makes no reference to the socket, which has the
@@ -172,22 +172,22 @@ impl Sock<'_> {
 
     // Deliveries, in packets, and sequence numbers.
 
-    /// Packets delivered in all, retransmitted ones included.
+    /// Returns the delivered packets, including retransmits.
     pub(crate) fn delivered(&self) -> u32 {
         read!(self, delivered)
     }
 
-    /// Of [`Sock::delivered`], those that ECE or AccECN said were marked.
+    /// Returns the packets of [`Sock::delivered`] that ECE or AccECN reported as marked.
     pub(crate) fn delivered_ce(&self) -> u32 {
         read!(self, delivered_ce)
     }
 
-    /// Packets sent and not cumulatively ACKed.
+    /// Returns the packets sent and not cumulatively ACKed.
     pub(crate) fn packets_out(&self) -> u32 {
         read!(self, packets_out)
     }
 
-    /// Packets believed to be in the network, `tcp_packets_in_flight()`.
+    /// Returns the packets in the network by TCP's estimate, `tcp_packets_in_flight()`.
     pub(crate) fn in_flight(&self) -> u32 {
         let left = read!(self, sacked_out).wrapping_add(read!(self, lost_out));
         self.packets_out()
@@ -195,37 +195,37 @@ impl Sock<'_> {
             .wrapping_add(read!(self, retrans_out))
     }
 
-    /// Payload bytes of a full packet.
+    /// Returns the payload bytes of a full packet.
     pub(crate) fn mss_bytes(&self) -> u32 {
         read!(self, mss_cache)
     }
 
-    /// First byte that is not ACKed.
+    /// Returns the first unacknowledged byte.
     pub(crate) fn snd_una(&self) -> u32 {
         read!(self, snd_una)
     }
 
-    /// Next byte to be sent.
+    /// Returns the next byte to send.
     pub(crate) fn snd_nxt(&self) -> u32 {
         read!(self, snd_nxt)
     }
 
-    /// Next byte expected from the peer.
+    /// Returns the next byte expected from the peer.
     pub(super) fn rcv_nxt(&self) -> u32 {
         read!(self, rcv_nxt)
     }
 
-    /// Segments with data sent since the connection began, retransmissions included.
+    /// Returns the sent segments with data, including retransmits.
     pub(crate) fn data_segs_out(&self) -> u32 {
         read!(self, data_segs_out)
     }
 
-    /// Segments without data sent since the connection began: ACKs, but for SYN and FIN.
+    /// Returns the sent segments without data: ACKs, plus SYN and FIN.
     pub(super) fn acks_out(&self) -> u32 {
         read!(self, segs_out).wrapping_sub(self.data_segs_out())
     }
 
-    /// State of loss recovery; in `set_state` still the old one.
+    /// Returns the state of loss recovery; in `set_state` the old state.
     pub(crate) fn ca_state(&self) -> State {
         // SAFETY: A field of a valid `tcp_sock`, by the type invariants.
         let icsk = unsafe { addr_of!((*self.as_tcp_sock()).inet_conn) };
@@ -234,9 +234,9 @@ impl Sock<'_> {
         State::from_raw(unsafe { bindings::inet_connection_sock::icsk_ca_state_raw(icsk) })
     }
 
-    /// For set_state(Loss): whether the retransmission timer fired. Then the kernel has just
-    /// lowered the window to a packet more than is in flight. It leaves the window alone where
-    /// packets are too large for the path, or data of a SYN was refused.
+    /// Returns whether the retransmission timer fired: for set_state(Loss). The kernel has then set
+    /// the window to one packet above the in-flight count. For packets above the path's MTU, or
+    /// refused data of a SYN, it keeps the window.
     pub(crate) fn is_timeout(&self) -> bool {
         self.snd_cwnd() == self.in_flight().wrapping_add(1)
     }
@@ -245,29 +245,29 @@ impl Sock<'_> {
         read!(self, inet_conn.icsk_inet.sk.__sk_common.skc_state).into()
     }
 
-    /// A SYN was sent and is not answered.
+    /// Returns whether a SYN was sent and is not answered.
     pub(super) fn is_connecting(&self) -> bool {
         self.state() == bindings::TCP_SYN_SENT
     }
 
-    /// A SYN was answered, and the ACK of that is not processed.
+    /// Returns whether a SYN was answered, and the handshake's ACK is not processed.
     pub(super) fn is_accepting(&self) -> bool {
         self.state() == bindings::TCP_SYN_RECV
     }
 
-    /// The connection is not established: one of the two.
+    /// Returns whether the socket is connecting or accepting.
     #[inline(always)]
     pub(super) fn is_in_handshake(&self) -> bool {
         const { assert!(bindings::TCP_SYN_RECV == bindings::TCP_SYN_SENT | 1) };
         self.state() & !1 == bindings::TCP_SYN_SENT
     }
 
-    /// A server of Fast Open, which sends data before the handshake is over.
+    /// Returns whether this is a Fast Open server, which sends data before the handshake ends.
     pub(super) fn is_fast_open_server(&self) -> bool {
         !read!(self, fastopen_rsk).is_null()
     }
 
-    /// init() was called for the congestion control that the socket has.
+    /// Returns whether init() was called for the socket's congestion control.
     pub(super) fn ca_is_initialized(&self) -> bool {
         // SAFETY: A field of a valid `tcp_sock`, by the type invariants.
         let icsk = unsafe { addr_of!((*self.as_tcp_sock()).inet_conn) };
@@ -278,8 +278,7 @@ impl Sock<'_> {
 
     // Pacing.
 
-    /// Paces to this many bytes per second, within SO_MAX_PACING_RATE; in TCP
-    /// itself where the device has no fq.
+    /// Sets the pacing rate, within SO_MAX_PACING_RATE. TCP itself paces if the device has no fq.
     pub(crate) fn set_pacing_rate_bytes(&mut self, bytes_per_s: u64) {
         let max = read!(self, inet_conn.icsk_inet.sk.sk_max_pacing_rate);
         let rate = usize::try_from(bytes_per_s).unwrap_or(max).min(max);
@@ -292,30 +291,30 @@ impl Sock<'_> {
         }
     }
 
-    // What the kernel offers to every algorithm.
+    // Functions that the kernel offers to every algorithm.
 
-    /// Grows the window as slow start does; returns the packets left over.
+    /// Grows the window as in slow start; returns the remaining packets.
     pub(crate) fn slow_start(&mut self, acked: u32) -> u32 {
         // SAFETY: `tcp_slow_start` requires a valid, locked TCP socket, which
         // the type invariants give. It does not read `icsk_ca_priv`.
         unsafe { bindings::tcp_slow_start(self.as_tcp_sock(), acked) }
     }
 
-    /// Reno's increase.
+    /// Applies Reno's increase.
     pub(crate) fn reno_cong_avoid(&mut self, ack: u32, acked: u32) {
         // SAFETY: `tcp_reno_cong_avoid` requires a valid, locked TCP socket,
         // which the type invariants give. It does not read `icsk_ca_priv`.
         unsafe { bindings::tcp_reno_cong_avoid(self.sk(), ack, acked) }
     }
 
-    /// Reno's threshold after a loss: half the window.
+    /// Returns Reno's threshold after a loss: half the window.
     pub(crate) fn reno_ssthresh(&self) -> u32 {
         // SAFETY: `tcp_reno_ssthresh` requires a valid, locked TCP socket,
         // which the type invariants give. It does not read `icsk_ca_priv`.
         unsafe { bindings::tcp_reno_ssthresh(self.sk()) }
     }
 
-    /// Reno's window after a reduction that proved wrong.
+    /// Returns Reno's window after a spurious reduction.
     pub(crate) fn reno_undo_cwnd(&self) -> u32 {
         // SAFETY: `tcp_reno_undo_cwnd` requires a valid, locked TCP socket,
         // which the type invariants give. It does not read `icsk_ca_priv`.
