@@ -3,7 +3,7 @@
 use super::super::support::{Rng, for_each_seed};
 use super::*;
 
-/// A flow whose ACKs come a window at a time, when the next window is under way.
+/// A flow whose ACKs come a window at a time, while the next window is in flight.
 struct Sender {
     flow: Flow,
     at: Progress,
@@ -23,7 +23,7 @@ impl Sender {
         }
     }
 
-    /// `packets` come home, `marked` of them with CE; returns alpha.
+    /// Delivers `packets`, of which `marked` carry CE; returns alpha.
     fn round(&mut self, packets: u32, marked: u32) -> u32 {
         self.at.snd_una = self.at.snd_nxt;
         self.at.snd_nxt = self.at.snd_nxt.wrapping_add(packets);
@@ -68,7 +68,7 @@ fn with_every_packet_marked_alpha_is_one() {
     for _ in 0..200 {
         sender.round(10, 10);
     }
-    // 1024 - 1024 / 16 + 64 stays where it is.
+    // Fixed point: 1024 - 1024 / 16 + 64.
     assert_eq!(sender.flow.alpha(), RATIO_ONE);
 }
 
@@ -120,10 +120,10 @@ fn no_reduction_goes_below_two_packets() {
     }
 }
 
-/// RFC 8257 in floating point.
+/// Compares with RFC 8257 in floating point.
 #[test]
 fn alpha_follows_the_rfc() {
-    // Either of two roundings is worth less than 1/1024 a window, and the average forgets 1/16 a
+    // Each of two roundings loses less than 1/1024 per window, and the average forgets 1/16 per
     // window. Below 16/1024 it jumps to 0.
     const MAX_ERROR: f64 = (16.0 + 16.0) / 1024.0;
     for_each_seed(|seed| {

@@ -3,8 +3,9 @@
 use super::super::support::Rng;
 use super::*;
 
-/// Marks that are taken for hidden, over those that are, where one packet in `gap` is marked and each mark hides the next
-/// `round` packets. As the kernel's side has it: an ACK with a mark is one whose packets are all before or after the gap.
+/// Returns estimated over true hidden marks, if one packet in `gap` is marked and each mark hides
+/// the next `round` packets. As in the module, the packets of an ACK are all before or after the
+/// spacing's end.
 fn share(gap: u64, round: u32, packets_per_ack: u32) -> f64 {
     let mut rng = Rng::new(gap);
     let mut kept = Gap::default();

@@ -13,14 +13,14 @@ const MSS: u32 = 1_500;
 /// RTTs of the paper's testbed; the BDP is 25 and 1250 kB.
 const INTRA_US: u32 = 200;
 const INTER_US: u32 = 10_000;
-/// What a queue of K, 75 kB, adds to them.
+/// Delay of a queue of K, 75 kB.
 const QUEUE_US: u32 = 600;
 
 fn paper() -> Params {
     Params::of(Profile::Paper)
 }
 
-/// The path of a flow where C is set by hand.
+/// Returns a path with C from `line_rate_mbps`.
 fn path(params: &Params, base_rtt_us: u32, srtt_us: u32) -> Path {
     Path {
         rate_mbps: params.line_rate_mbps,
@@ -71,7 +71,7 @@ impl Sim {
         self.flow.on_ack(&self.params, &ack).unwrap()
     }
 
-    /// A whole RTT in one ACK.
+    /// Delivers a whole RTT in one ACK.
     fn round(&mut self, acked_bytes: u64, marked_bytes: u64) {
         self.acked(u64::from(self.rtt_us), acked_bytes, marked_bytes);
     }
@@ -150,7 +150,8 @@ fn a_round_is_told_with_what_it_saw() {
     // H x C x RTT = 1.212 packets.
     assert!((1_810..=1_820).contains(&round.increase_bytes), "{round:?}");
 
-    // The reduction belongs to the round that it begins, and the WAN's state to that of its RTTs.
+    // The reduction belongs to the round that it begins, and the WAN's state to the round of its
+    // RTTs.
     sim.rtt_us = INTER_US + 5_001;
     let after_us = u64::from(sim.rtt_us);
     let events = told(&mut sim, after_us, 1_500, 0);
@@ -390,7 +391,7 @@ fn a_wait_of_the_receiving_host_is_no_congestion() {
 
 #[test]
 fn state_fits_the_socket() {
-    // 104 bytes, less 16 that the kernel side keeps and 16 of the module.
+    // 104 bytes, less 16 of the kernel part and 16 of the module.
     assert!(size_of::<Flow>() <= 72);
     assert_eq!(align_of::<Flow>(), 8);
 }
@@ -464,7 +465,7 @@ fn whatever_bytes_a_flow_is_made_of_nothing_panics() {
     });
 }
 
-// The rules once more, in floating point, as the paper writes them.
+// The rules in floating point, as in the paper.
 
 struct Reference {
     /// C in bytes per microsecond.
@@ -485,7 +486,7 @@ struct Reference {
     congested_wan: bool,
     last_cut: f64,
     was_cut: bool,
-    /// Slow start ended closer than the fixed point resolves: from here on both are right.
+    /// Slow start ended closer than the fixed point resolves, so both outcomes are right.
     tie: bool,
 }
 
@@ -592,7 +593,7 @@ fn the_fixed_point_follows_the_reference() {
     assert!(ties < SEQUENCES / 100, "{ties} sequences without a verdict");
 }
 
-/// Whether the sequence could be compared to its end.
+/// Returns whether the sequence could be compared to its end.
 fn follows_reference(seed: u64) -> bool {
     let mut rng = Rng::new(seed);
     let params = random_params(&mut rng);
@@ -670,7 +671,7 @@ fn follows_reference(seed: u64) -> bool {
 fn random_params(rng: &mut Rng) -> Params {
     let mut params = paper();
     params.line_rate_mbps = rng.pick(&[1_000, 10_000, 100_000, 400_000]);
-    // No sequence is so long that the minimum would expire.
+    // No sequence outlasts the period of the minimum.
     params.rtt_base_window_ms = 3_600_000;
     if rng.percent(50) {
         params.k_packets_per_gbps = rng.within(1, 1_000) as u32;
@@ -710,7 +711,7 @@ fn a_socket_shows_what_the_rules_make_of_it() {
     }
 }
 
-/// A host with nothing set: the way of its flows, and their shortest base RTT.
+/// A host without set values: egress device, and shortest base RTT.
 struct Host(Params, Way, u32);
 
 impl Values for Host {
@@ -769,7 +770,7 @@ fn where_no_device_tells_a_flow_grows_as_one_of_a_gigabit() {
     for way in [Way::Silent, Way::Unknown] {
         assert_eq!(after(way), gigabit);
     }
-    // A C that is told is taken as it is.
+    // A known C is used as it is.
     let told = after(Way::Told(100));
     assert!(told < gigabit / 3, "{told}");
     let told = after(Way::Told(10_000));

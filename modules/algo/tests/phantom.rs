@@ -82,8 +82,8 @@ fn random_config(rng: &mut Rng) -> Config {
 
 #[test]
 fn it_is_exact_after_a_billion_packets() {
-    // 4160 bytes each 333 ns are 12.4925 GB/s; the drain is slower by so little, and so odd a
-    // number, that the fraction matters at each packet and neither bound is ever touched.
+    // 4160 bytes each 333 ns are 12.4925 GB/s. The drain is slightly slower, by an odd number, so
+    // that the fraction matters at each packet and the queue never reaches a bound.
     const PACKETS: u64 = if cfg!(debug_assertions) {
         10_000_000
     } else {
@@ -135,7 +135,7 @@ fn it_stops_at_its_limit() {
 
 #[test]
 fn just_at_its_limit_it_keeps_the_remainder() {
-    // One byte per microsecond: half of one has drained when the queue fills to the brim.
+    // One byte per microsecond: half a byte has drained when the queue fills up.
     let config = Config::new(1_000_000, 1_000_000, 10_000);
     let mut phantom = Phantom::default();
     phantom.add(&config, 0, 9_000);

@@ -6,7 +6,7 @@ use super::*;
 const WINDOW_MS: u32 = 10_000;
 
 impl BaseRtt {
-    /// Made of any bytes.
+    /// Creates a minimum from random bytes.
     pub fn any(rng: &mut Rng) -> Self {
         BaseRtt {
             min_us: rng.any() as u32,
@@ -66,7 +66,7 @@ fn a_time_before_the_window_begins_no_other() {
         (1_000_001, 500),
     ];
     assert_eq!(after(&samples), Some(50));
-    // Idle for any other time ends windows.
+    // Any other idle time ends windows.
     for idle_ms in [10_001, 1 << 31, 4_000_000_000] {
         let samples = [(1, 50), (1 + idle_ms, 500), (11_000 + idle_ms, 500)];
         assert_eq!(after(&samples), Some(500), "{idle_ms}");

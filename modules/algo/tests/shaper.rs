@@ -24,7 +24,7 @@ fn a_busy_port_sends_at_its_exact_rate() {
         shaper.start(start_ns);
         let mut sent_bytes = 0u128;
         for _ in 0..rng.within(10, 50) {
-            // The timer is late at times, but never by more than is caught up.
+            // The timer is sometimes late, but never by more than the shaper catches up.
             let now_ns = shaper.next_ns() + rng.pick(&[0, 0, 1, 1_000, Shaper::MAX_LAG_NS]);
             let len_bytes = rng.within(1, 70_000);
             shaper.charge(now_ns, len_bytes, rate);
@@ -53,7 +53,7 @@ fn an_idle_time_is_no_credit() {
     assert_eq!(shaper.next_ns(), 1_333);
     shaper.start(50_000);
     assert_eq!(shaper.next_ns(), 50_000);
-    // The third of a nanosecond is forgotten, too.
+    // The third of a nanosecond is dropped, too.
     shaper.charge(50_000, 250, 3 * GBIT);
     assert_eq!(shaper.next_ns(), 50_666);
 }
@@ -66,7 +66,7 @@ fn a_packet_before_the_last_one_has_gone_waits() {
     shaper.start(1_333);
     shaper.start(1_200);
     assert_eq!(shaper.next_ns(), 1_333);
-    // The remainder is still there: 1333 1/3 + 666 2/3.
+    // The remainder is kept: 1333 1/3 + 666 2/3.
     shaper.charge(1_333, 250, 3 * GBIT);
     assert_eq!(shaper.next_ns(), 2_000);
 }
@@ -85,7 +85,7 @@ fn the_packet_on_the_wire_goes_on_at_a_new_rate() {
     assert_eq!(sent(2_000, GBIT, GBIT / 2), 14_000);
     // No shaping.
     assert_eq!(sent(2_000, GBIT, 0), 2_000);
-    // It has gone.
+    // The packet has left.
     assert_eq!(sent(8_000, GBIT, 2 * GBIT), 8_000);
 }
 
@@ -100,10 +100,10 @@ fn what_a_port_is_behind_by_is_bytes_and_not_time() {
     assert_eq!(behind(1_000, GBIT, GBIT), 1_000);
     assert_eq!(behind(1_000, GBIT, 2 * GBIT), 500);
     assert_eq!(behind(1_000, GBIT, GBIT / 2), 2_000);
-    // More than the limit is lost.
+    // Time above the limit is lost.
     let limit_ns = Shaper::MAX_LAG_NS;
     assert_eq!(behind(4 * limit_ns, GBIT, 2 * GBIT), limit_ns / 2);
-    // Without a rate nothing is late, however long ago a packet came to the idle port.
+    // Without a rate there is no lag, however long ago a packet came to the idle port.
     assert_eq!(behind(1_000, 0, GBIT), 0);
     assert_eq!(behind(1_000, GBIT, 0), 0);
 }

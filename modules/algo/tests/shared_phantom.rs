@@ -16,7 +16,8 @@ fn config(rng: &mut Rng) -> Config {
     }
 }
 
-/// Packets at about the rate of the drain, so that the queue is neither always full nor empty.
+/// Sends packets at about the drain rate, so that the queue is neither always full nor always
+/// empty.
 #[test]
 fn it_is_the_phantom_queue_within_a_packet() {
     for_each_seed(|seed| {
@@ -70,10 +71,10 @@ fn it_stops_at_its_limit_and_at_nothing() {
     assert_eq!(queue.bytes(&config, 1_000 + 40_000), 5_000);
     assert_eq!(queue.bytes(&config, 1_000 + 80_000), 0);
     assert_eq!(queue.bytes(&config, 1_000_000), 0);
-    // An idle time is no credit.
+    // Idle time gives no credit.
     let queue = queue.add(&config, 1_000_000, 1_000);
     assert_eq!(queue.bytes(&config, 1_000_000), 1_000);
-    // The clock of another processor is behind.
+    // Another processor's clock is behind.
     assert_eq!(queue.bytes(&config, 999_000), 1_125);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the tests share: random numbers that are the same on each run, and work on all cores.
+//! Helpers of the tests: reproducible random numbers, and parallel runs.
 
 use super::Ack;
 use super::controller::{Controller, Flag, Watch};
@@ -37,7 +37,7 @@ impl Rng {
         self.within(0, 99) < percent
     }
 
-    /// Any size of number, extremes included.
+    /// Returns numbers of any size, including extremes.
     pub fn any(&mut self) -> u64 {
         match self.within(0, 7) {
             0 => 0,
@@ -51,7 +51,7 @@ impl Rng {
 
 /// ACKs.
 impl Rng {
-    /// Any ACK, be it nonsense.
+    /// Returns any ACK, even an invalid one.
     pub fn any_ack(&mut self) -> Ack {
         let rtt_us = self.any() as u32;
         Ack {
@@ -72,7 +72,7 @@ impl Rng {
         }
     }
 
-    /// An ACK as a flow with that base RTT and window can get it.
+    /// Returns an ACK that a flow with this base RTT and window can get.
     pub fn ack(
         &mut self,
         now_us: u64,
@@ -114,15 +114,15 @@ impl Rng {
     }
 }
 
-/// Number of random sequences per property. The promise is for optimised builds; others look at
-/// fewer, with overflow checks.
+/// Number of random sequences per property, for optimized builds. Others run fewer, with overflow
+/// checks.
 pub const SEQUENCES: u64 = if cfg!(debug_assertions) {
     20_000
 } else {
     1_000_000
 };
 
-/// Runs `sequence` for each seed below [`SEQUENCES`] and adds up what it returns.
+/// Runs `sequence` for each seed below [`SEQUENCES`] and returns the sum of its results.
 pub fn for_each_seed(sequence: impl Fn(u64) -> u64 + Sync) -> u64 {
     let threads = thread::available_parallelism().map_or(1, |n| n.get() as u64);
     let run = |first: u64| -> u64 {
@@ -142,7 +142,7 @@ pub fn for_each_seed(sequence: impl Fn(u64) -> u64 + Sync) -> u64 {
     })
 }
 
-/// What TCP may ask of a flow, in any order.
+/// Calls the methods that TCP may call, in any order.
 pub fn any_calls(flow: &mut impl Controller, params: &impl Values, rng: &mut Rng) {
     for _ in 0..10 {
         let (now_us, mss_bytes) = (rng.any(), rng.any() as u32);
@@ -163,20 +163,20 @@ pub fn any_calls(flow: &mut impl Controller, params: &impl Values, rng: &mut Rng
 }
 
 impl Flag {
-    /// Any byte.
+    /// Creates a flag from a random byte.
     pub fn any(rng: &mut Rng) -> Self {
         Flag::of_byte(rng.any() as u8)
     }
 }
 
-/// Keeps what it is told.
+/// Collects the events.
 impl<E> Watch<E> for Vec<E> {
     fn observe(&mut self, event: impl FnOnce() -> E) {
         self.push(event());
     }
 }
 
-/// Any ACKs do the same to a flow whether or not somebody looks.
+/// Asserts that a watch changes no state.
 pub fn watched_and_unwatched_are_one(params: &impl Values, flow: impl Controller + Debug) {
     let mut events = Vec::new();
     for seed in 0..200 {
@@ -192,7 +192,7 @@ pub fn watched_and_unwatched_are_one(params: &impl Values, flow: impl Controller
     assert!(events.len() > 200, "{} events", events.len());
 }
 
-/// What a socket shows under a key of its state; yes is 1. None: it is not known.
+/// Returns the value that a socket shows under `key`; true is 1. None: not known.
 pub fn state(entry: &Entry, shown: &Shown<'_>, key: &str) -> Option<f64> {
     let row = entry.state.iter().find(|row| row.key == key);
     match (row.expect("a key of the state").value)(shown)? {
@@ -202,9 +202,9 @@ pub fn state(entry: &Entry, shown: &Shown<'_>, key: &str) -> Option<f64> {
     }
 }
 
-/// The window of a flow that an early loss has left with ten packets on a path of 1 Gbit/s and 100 ms, after
-/// so many seconds in which one ACK a round trip says that all of it was delivered, and, with `marks`,
-/// one in five of a packet that was marked. They are delayed by `queue_us`, but for one in so many.
+/// Returns the window on a path of 1 Gbit/s and 100 ms after an early loss that left ten packets,
+/// and `seconds` of one ACK per round trip. With `marks`, one ACK in five reports a marked byte.
+/// All RTTs but one in `one_in` are `queue_us` longer.
 pub fn after_an_early_loss<F: Controller>(
     host: &impl Values,
     (seconds, rtt_us): (u64, u32),

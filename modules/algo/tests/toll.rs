@@ -64,7 +64,8 @@ fn a_flow_that_is_not_started_does_nothing() {
     assert_eq!(flow.cwnd_bytes(), 0);
 }
 
-/// Rates of flows that share a port of 9.5 Gbit/s, which marks in proportion to its queue.
+/// Returns the rates of flows that share a port of 9.5 Gbit/s, which marks in proportion to its
+/// queue.
 fn shares(rtts_us: &[u32]) -> Vec<f64> {
     let params = params();
     let mut flows: Vec<Flow> = rtts_us

@@ -33,7 +33,7 @@ impl Sim {
         }
     }
 
-    /// An ACK, `after_us` later, that is limited by nothing and shows the full delivery rate.
+    /// Returns an ACK `after_us` later, with the full delivery rate and no limits.
     fn ack(&mut self, after_us: u64, acked_bytes: u64, marked_bytes: u64) -> Ack {
         self.now_us += after_us;
         Ack {
@@ -62,7 +62,7 @@ impl Sim {
         self.on(ack)
     }
 
-    /// One RTT of ACKs without marks, in `packets` packets.
+    /// Delivers one RTT of ACKs without marks, in `packets` packets.
     fn quiet_rtt(&mut self, packets: u64) {
         let bytes = self.flow.cwnd_bytes() / packets;
         for _ in 0..packets {
@@ -80,7 +80,7 @@ fn paper() -> Params {
     }
 }
 
-/// The simulator's rules on that network, past the first window.
+/// The simulator's rules on that network, after the first window.
 fn artifact() -> Params {
     Params {
         line_rate_mbps: 100_000,
@@ -90,7 +90,7 @@ fn artifact() -> Params {
     }
 }
 
-/// 4K / (K + BDP), where K is a seventh of the BDP of the datacenter.
+/// Returns 4K / (K + BDP) with K = a seventh of the intra-datacenter BDP.
 fn gain(bdp: u64) -> f64 {
     let k = INTRA_BDP as f64 / 7.0;
     4.0 * k / (k + bdp as f64)
@@ -146,7 +146,7 @@ fn an_epoch_is_one_intra_rtt_for_every_flow() {
 fn a_clock_that_fell_behind_is_brought_forward() {
     let mut sim = Sim::new(paper(), INTER_US, 1_000_000);
     sim.acked(1, 4_000, 0);
-    // A second of silence, then a packet per microsecond: an epoch each 14 us, not per ACK.
+    // After a second of silence, a packet per microsecond: an epoch per 14 us, not per ACK.
     sim.now_us += 1_000_000;
     let mut epochs = 0;
     for _ in 0..140 {
@@ -168,8 +168,7 @@ fn an_epoch_with_nothing_acked_changes_nothing() {
 
 // Multiplicative decrease (Algorithm 1, ONEPOCH).
 
-/// Runs one epoch that is marked throughout and ends with `rtt_us`; returns what is left of
-/// the window.
+/// Runs one fully marked epoch that ends with `rtt_us`; returns the remaining part of the window.
 fn kept_after_marked_epoch(mut sim: Sim, rtt_us: u32) -> f64 {
     sim.acked(1, 4_000, 4_000);
     let before = sim.flow.cwnd_bytes();
@@ -211,7 +210,7 @@ fn a_shorter_syn_is_no_base_rtt() {
 
 // Quick Adapt (4.1.2, Algorithm 1, ONQA).
 
-/// A flow in the middle of a round trip; the ACK that ends it is changed.
+/// Returns a flow in the middle of a round trip, after an ACK with `change`.
 fn round_with(params: Params, change: impl FnOnce(&mut Ack)) -> Sim {
     let mut sim = Sim::new(params, INTRA_US, 100_000);
     sim.acked(1, 4_000, 0);
@@ -241,7 +240,7 @@ fn quick_adapt_rests_where_something_else_is_slow() {
         |ack| ack.app_limited = true,
         |ack| ack.interval_us = 0,
         |ack| ack.in_recovery = true,
-        // Of 100 kB half is expected.
+        // Half of 100 kB is expected.
         |ack| ack.prior_in_flight = 12,
     ];
     for change in changes {
@@ -306,10 +305,10 @@ fn a_loss_halves_once_per_rtt() {
     assert_eq!(sim.flow.cwnd_bytes(), before / 2);
 }
 
-// What others see.
+// Published state and events.
 
 impl Sim {
-    /// The events of the usual ACK.
+    /// Returns the events of the usual ACK.
     fn events(&mut self, after_us: u64, acked_bytes: u64, marked_bytes: u64) -> Vec<Event> {
         let mut events = Vec::new();
         let ack = self.ack(after_us, acked_bytes, marked_bytes);
@@ -317,7 +316,7 @@ impl Sim {
         events
     }
 
-    /// The epoch that an ACK after one RTT ends.
+    /// Returns the epoch that ends with an ACK after one RTT.
     fn epoch(&mut self, acked_bytes: u64, marked_bytes: u64) -> Epoch {
         let events = self.events(u64::from(self.rtt_us), acked_bytes, marked_bytes);
         match events[..] {
@@ -375,13 +374,13 @@ fn an_epoch_is_observed_with_the_flow_it_leaves() {
     assert_eq!(sim.flow.published().acked_bytes, 0);
     assert_eq!(sim.flow.published().periods, 1);
 
-    // Nothing marked, nothing done.
+    // Without marks nothing changes.
     assert_eq!(sim.epoch(8_000, 0).cut, 0);
-    // Delay: the whole decrease, and a longer epoch.
+    // With delay: the whole decrease, and a longer epoch.
     sim.rtt_us = 2 * INTRA_US;
     let epoch = sim.epoch(8_000, 8_000);
     assert_eq!((epoch.period_ns, epoch.gentle), (28_000, false));
-    // A round trip that has had its reduction.
+    // The window was already reduced in this round trip.
     sim.flow.on_loss(&sim.params, sim.now_us, MSS);
     assert_eq!(sim.flow.published().flags, published::REDUCED);
     sim.flow.round_ends = Moment::at(sim.now_us + 1_000);
@@ -420,7 +419,7 @@ fn who_looks_changes_nothing() {
 
 #[test]
 fn state_fits_the_socket() {
-    // Of the 104 bytes of a socket the kernel module keeps 32.
+    // The kernel module keeps 32 of a socket's 104 bytes.
     assert!(size_of::<Flow>() <= 72);
     assert_eq!(align_of::<Flow>(), 8);
 }
@@ -478,9 +477,9 @@ fn any_bytes_and_any_calls_are_no_panic() {
     });
 }
 
-// Values that the host finds out.
+// Values that the host detects.
 
-/// Parameters of a host, and what it knows besides.
+/// Parameters of a host, and its detected values.
 struct Host {
     params: Params,
     way: Way,
@@ -488,7 +487,7 @@ struct Host {
 }
 
 impl Host {
-    /// With nothing set.
+    /// Creates a host without set values.
     fn new(way: Way) -> Self {
         Host {
             params: Params::of(Profile::Paper),
@@ -560,7 +559,7 @@ fn what_is_set_by_hand_wins_over_the_device() {
 
 #[test]
 fn where_no_device_tells_a_flow_takes_what_it_is_delivered() {
-    // Unknown: who sets IP_TOS takes the route from a socket until it sends again.
+    // No route: setting IP_TOS removes a socket's route until it sends again.
     for way in [Way::Silent, Way::Unknown] {
         let mut host = Host::new(way);
         host.params.max_cwnd_bdp = 1_024;
@@ -582,7 +581,7 @@ fn where_no_device_tells_a_flow_takes_what_it_is_delivered() {
             assert_eq!(flow.cwnd_bytes(), 2 * before_bytes, "no ceiling");
             now_us += u64::from(INTER_US);
         }
-        // The last round trip that has ended delivered half of this window.
+        // The last complete round trip delivered half of this window.
         let path = flow.path(&host).unwrap();
         let seen_bytes = path.bdp_bytes;
         assert!(seen_bytes >= flow.cwnd_bytes() / 2 - 1_000, "{seen_bytes}");
@@ -592,7 +591,7 @@ fn where_no_device_tells_a_flow_takes_what_it_is_delivered() {
 
 #[test]
 fn the_host_learns_its_datacenter_from_data_but_not_from_itself() {
-    // A flow without a route may be one of the host to itself.
+    // A flow without a route may end on this host.
     for (way, shortest_us) in [
         (Way::Told(100_000), INTRA_US),
         (Way::Silent, INTRA_US),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Algorithm 1 in floating point. Lines and quotations are those of the paper, differences those of
+//! Algorithm 1 in floating point. Lines and quotations are the paper's, differences those of
 //! modules/algo/unocc.rs.
 
 use super::super::*;
@@ -17,7 +17,7 @@ struct Reference {
     cwnd: f64,
     ssthresh: f64,
     rtt_base: f64,
-    /// The base RTT is that of the SYN.
+    /// The base RTT is the SYN's.
     of_syn: bool,
     t_epoch_ns: f64,
     bytes_acked: f64,
@@ -27,7 +27,7 @@ struct Reference {
     t_round: f64,
     /// Quick Adapt or a loss: neither QA nor MD in this RTT.
     skipping: bool,
-    /// A comparison was closer than the fixed point resolves: from here on both are right.
+    /// A comparison was closer than the fixed point resolves, so both outcomes are right.
     tie: bool,
 }
 
@@ -41,7 +41,7 @@ impl Reference {
         f64::from(self.params.ai_ppm) / 1e6 * self.bdp()
     }
 
-    /// The same with a note that it was close.
+    /// Compares, and records a close result.
     fn less(&mut self, a: f64, b: f64, resolution: f64) -> bool {
         self.tie |= (a - b).abs() <= resolution;
         a < b
@@ -225,14 +225,14 @@ fn the_fixed_point_follows_the_reference() {
     assert!(ties < SEQUENCES / 50, "{ties} sequences without a verdict");
 }
 
-/// Whether the sequence could be compared to its end.
+/// Returns whether the sequence could be compared to its end.
 fn follows_reference(seed: u64) -> bool {
     let mut rng = Rng::new(seed);
     let params = random_params(&mut rng);
     let base_us = rng.pick(&[1, 14, 50, 200, 1_792, 10_000, 100_000, 300_000]);
     let mss_bytes = rng.pick(&[536, 1_448, 4_032, 8_948]);
     let mss = u64::from(mss_bytes);
-    // No sequence lasts as long as a base RTT counts.
+    // No sequence outlasts the period of a base RTT.
     let mut now_us = rng.within(1, 1 << 40);
     let cwnd_bytes = mss * rng.within(2, 1_000);
     // A SYN is as long as a data packet, or shorter.

@@ -5,7 +5,7 @@ use super::*;
 use crate::algo::Ack;
 
 impl Window {
-    /// Made of any bytes.
+    /// Creates a window from random bytes.
     pub fn any(rng: &mut Rng) -> Self {
         Window {
             scaled: rng.any(),
