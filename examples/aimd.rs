@@ -9,7 +9,7 @@
 use crate::algo::controller::{Controller, Flag, Published, Watch, published};
 use crate::algo::entry::{Entry, Event, Line, Marks, OWN_NUMBERS, State, Value};
 use crate::algo::fixed::{BYTE_BITS, FRACTION_ONE, RATIO_BITS, fraction};
-use crate::algo::params::{Values, params};
+use crate::algo::params::{ParamSource, params};
 use crate::algo::window::Window;
 use crate::algo::{Ack, Output};
 
@@ -67,7 +67,12 @@ pub struct Round {
 impl Controller for Flow {
     type Event = Round;
 
-    fn new(_params: &impl Values, _now_us: u64, cwnd_bytes: u64, _rtt_us: Option<u32>) -> Self {
+    fn new(
+        _params: &impl ParamSource,
+        _now_us: u64,
+        cwnd_bytes: u64,
+        _rtt_us: Option<u32>,
+    ) -> Self {
         let mut flow = Flow::default();
         flow.window.start(cwnd_bytes, true);
         flow
@@ -82,7 +87,7 @@ impl Controller for Flow {
     }
 
     #[inline(always)]
-    fn adjust(&mut self, params: &impl Values, ack: &Ack, watch: &mut impl Watch<Round>) {
+    fn adjust(&mut self, params: &impl ParamSource, ack: &Ack, watch: &mut impl Watch<Round>) {
         self.follow_rounds(ack, watch);
         if ack.marked_bytes > 0 && !self.was_reduced.is_set() {
             let cut = fraction(u64::from(params.decrease()), 1 << RATIO_BITS);
@@ -98,7 +103,7 @@ impl Controller for Flow {
     }
 
     #[inline(always)]
-    fn output(&self, _params: &impl Values, _srtt_us: u32) -> Output {
+    fn output(&self, _params: &impl ParamSource, _srtt_us: u32) -> Output {
         Output {
             cwnd_bytes: self.window.bytes(),
             ssthresh_bytes: self.window.ssthresh_bytes(),
@@ -106,7 +111,7 @@ impl Controller for Flow {
         }
     }
 
-    fn loss_window_scaled(&self, _params: &impl Values, mss_bytes: u32) -> u64 {
+    fn loss_window_scaled(&self, _params: &impl ParamSource, mss_bytes: u32) -> u64 {
         self.window.bounded(self.window.scaled() / 2, mss_bytes)
     }
 

@@ -2,11 +2,11 @@
 
 //! Parameter tables of algo/ as sysctls, for a module whose root has `algo` and `kernel_api`.
 
-use crate::algo::params::{ParamInfo, Values};
+use crate::algo::params::{ParamInfo, ParamSource};
 use crate::kernel_api::sysctl::{self, Param, MAX_PARAMS};
 
 /// Present values of a parameter table's sysctls.
-impl Values for sysctl::Values {
+impl ParamSource for sysctl::Values {
     #[inline(always)]
     fn value(&self, row: usize) -> u32 {
         self.get(row)

@@ -9,8 +9,8 @@ use super::{
     algo::color::DscpTable,
     kernel_api::{
         netlink::{Attr, Attrs, Extack, Message, Nest, Policy, Range},
-        once::Once,
         random::random_u64,
+        relaxed::RelaxedCell,
         uapi::*,
     },
     settings::{self, bytes, policy, ranges, rate, setting, Bounds, Kind, Setting},
@@ -256,15 +256,17 @@ impl Options {
 
 /// Copy of [`Options`] for readers without the lock.
 pub(crate) struct Shown {
-    numbers: [Once<u64>; IDS],
-    pool: [Once<u64>; POOL_WORDS],
+    numbers: [RelaxedCell<u64>; IDS],
+    pool: [RelaxedCell<u64>; POOL_WORDS],
 }
 
 impl Shown {
     pub(crate) fn new(options: &Options) -> Self {
         Self {
-            numbers: options.numbers.map(|number| Once::new(number as u64)),
-            pool: options.pool.map(Once::new),
+            numbers: options
+                .numbers
+                .map(|number| RelaxedCell::new(number as u64)),
+            pool: options.pool.map(RelaxedCell::new),
         }
     }
 
@@ -280,7 +282,7 @@ impl Shown {
     pub(crate) fn get(&self) -> Options {
         Options {
             numbers: self.numbers.each_ref().map(|number| number.get() as i64),
-            pool: self.pool.each_ref().map(Once::get),
+            pool: self.pool.each_ref().map(RelaxedCell::get),
         }
     }
 }

@@ -12,7 +12,7 @@ use kernel::{
 
 use super::{
     algo::color::DynamicThreshold,
-    kernel_api::{netlink::Extack, once::Once, sysctl::Net, uapi::*},
+    kernel_api::{netlink::Extack, relaxed::RelaxedCell, sysctl::Net, uapi::*},
     phantom_options::{Options, Request, POOL_WORDS},
 };
 
@@ -20,9 +20,9 @@ use super::{
 pub(crate) struct Pool {
     net: usize,
     name: [u64; POOL_WORDS],
-    limit_bytes: Once<u64>,
+    limit_bytes: RelaxedCell<u64>,
     /// Number of ports in the pool. Changed under the lock of [`Pools`].
-    ports: Once<u64>,
+    ports: RelaxedCell<u64>,
     used_bytes: Aligned,
 }
 
@@ -69,8 +69,8 @@ impl Pool {
                     Self {
                         net: net.id(),
                         name: options.pool,
-                        limit_bytes: Once::new(limit_bytes),
-                        ports: Once::new(0),
+                        limit_bytes: RelaxedCell::new(limit_bytes),
+                        ports: RelaxedCell::new(0),
                         used_bytes: Aligned(Atomic::new(0)),
                     },
                     GFP_KERNEL_ACCOUNT,

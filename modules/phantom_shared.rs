@@ -16,7 +16,7 @@ use super::{
         phantom,
         shared_phantom::{ticks, EmptyAt},
     },
-    kernel_api::once::Once,
+    kernel_api::relaxed::RelaxedCell,
 };
 
 /// The phantom queues of all devices.
@@ -36,12 +36,12 @@ struct Aligned(Atomic<u64>);
 
 pub(crate) struct SharedPhantom {
     key: Key,
-    drain_bytes_per_s: Once<u64>,
-    limit_bytes: Once<u64>,
+    drain_bytes_per_s: RelaxedCell<u64>,
+    limit_bytes: RelaxedCell<u64>,
     /// Port of the user's last configuration; 0 = none, or removed. Changed under RTNL.
-    told_by: Once<u64>,
+    configured_by: RelaxedCell<u64>,
     /// Number of ports of this queue. Changed under the lock of [`SharedPhantoms`].
-    ports: Once<u64>,
+    ports: RelaxedCell<u64>,
     /// Value of an [`EmptyAt`].
     empty_at: Aligned,
 }
@@ -60,10 +60,10 @@ impl SharedPhantom {
         let shared = Arc::new(
             Self {
                 key,
-                drain_bytes_per_s: Once::new(0),
-                limit_bytes: Once::new(0),
-                told_by: Once::new(0),
-                ports: Once::new(1),
+                drain_bytes_per_s: RelaxedCell::new(0),
+                limit_bytes: RelaxedCell::new(0),
+                configured_by: RelaxedCell::new(0),
+                ports: RelaxedCell::new(1),
                 empty_at: Aligned(Atomic::new(0)),
             },
             GFP_KERNEL_ACCOUNT,
@@ -74,8 +74,8 @@ impl SharedPhantom {
 
     /// Leaves the queue; the last port removes it.
     pub(crate) fn close(&self, all: &SharedPhantoms, port: u64) {
-        if self.is_told_by(port) {
-            self.told_by.set(0);
+        if self.is_configured_by(port) {
+            self.configured_by.set(0);
         }
         let mut all = all.lock();
         self.ports.set(self.ports.get().saturating_sub(1));
@@ -89,13 +89,13 @@ impl SharedPhantom {
         }
     }
 
-    fn is_told_by(&self, port: u64) -> bool {
-        self.told_by.get() == port
+    fn is_configured_by(&self, port: u64) -> bool {
+        self.configured_by.get() == port
     }
 
     /// Applies a user's size or drain of `port` to all ports, if the drain is known. Under RTNL.
-    pub(crate) fn tell(&self, port: u64, config: &phantom::Config, now_ns: u64) {
-        self.told_by.set(port);
+    pub(crate) fn configure_by_user(&self, port: u64, config: &phantom::Config, now_ns: u64) {
+        self.configured_by.set(port);
         if config.drain_bytes_per_s != 0 {
             self.configure(config, now_ns);
         }
@@ -103,9 +103,9 @@ impl SharedPhantom {
 
     /// Applies a configuration of `port` from another source, such as the device's speed, unless a
     /// user configured another port later. Under RTNL.
-    pub(crate) fn follow(&self, port: u64, config: &phantom::Config, now_ns: u64) {
-        let is_its_word = self.told_by.get() == 0 || self.is_told_by(port);
-        if is_its_word && config.drain_bytes_per_s != 0 {
+    pub(crate) fn configure_by_device(&self, port: u64, config: &phantom::Config, now_ns: u64) {
+        let is_allowed = self.configured_by.get() == 0 || self.is_configured_by(port);
+        if is_allowed && config.drain_bytes_per_s != 0 {
             self.configure(config, now_ns);
         }
     }

@@ -9,17 +9,17 @@
 //!
 //! Design decisions:
 //!
-//! 1. Each arriving packet enters the phantom queue, even if it is dropped: the queue models load, not
-//!    occupancy.
+//! 1. Each arriving packet enters the phantom queue, even if it is dropped: the queue models load,
+//!    not occupancy.
 //! 2. RED sees the bytes of other packets: at enqueue the queue before the packet, at dequeue the
 //!    packets behind it.
-//! 3. The shaper releases a packet when the earlier ones are serialized. It catches up late timers, so
-//!    that the average is exact, but at most [`Shaper::MAX_LAG_NS`].
+//! 3. The shaper releases a packet when the earlier ones are serialized. It catches up late timers,
+//!    so that the average is exact, but at most [`Shaper::MAX_LAG_NS`].
 //! 4. Random numbers are a sequence of the port, so that equal seeds give equal simulations.
 //! 5. A lower limit drops no queued packets; it admits no new ones.
 //! 6. The ports directly below mq and similar qdiscs share one phantom queue, since they share the
-//!    line. A request's size and drain apply to all of them, and the latest request wins, unless its
-//!    drain is unknown.
+//!    line. A request's size and drain apply to all of them, and the latest request wins, unless
+//!    its drain is unknown.
 //! 7. The port follows the device's speed, and keeps the last known speed.
 
 use kernel::{
@@ -49,11 +49,11 @@ use algo::{
 };
 use kernel_api::{
     netlink::{Extack, Message, Nest},
-    once::Once,
     qdisc::{
         now_ns, Ce, Classified, DropReason, Link, Packet, Qdisc, Queue, Registration, RtnlQdisc,
         Verdict,
     },
+    relaxed::RelaxedCell,
     trace::{self, PacketInfo, Tracepoint},
     uapi::*,
 };
@@ -276,9 +276,9 @@ impl Rtnl {
             return;
         };
         if NAMED.iter().any(|&id| request.get(id).is_some()) {
-            shared.tell(self.id, config, now_ns());
+            shared.configure_by_user(self.id, config, now_ns());
         } else {
-            shared.follow(self.id, config, now_ns());
+            shared.configure_by_device(self.id, config, now_ns());
         }
     }
 
@@ -397,33 +397,33 @@ fn chooses(red: &Red, bytes: u64, random: &mut Random) -> bool {
 /// Counters, written under the queue's lock and read without it.
 struct Counters {
     // Phantom queue as of the last packet
-    phantom_bytes: Once<u64>,
-    phantom_at_ns: Once<u64>,
-    phantom_max_bytes: Once<u64>,
-    phantom_drain_bytes_per_s: Once<u64>,
+    phantom_bytes: RelaxedCell<u64>,
+    phantom_at_ns: RelaxedCell<u64>,
+    phantom_max_bytes: RelaxedCell<u64>,
+    phantom_drain_bytes_per_s: RelaxedCell<u64>,
 
     // Physical queue
-    backlog_max_bytes: Once<u64>,
-    accepted_bytes: [Once<u64>; COLORS],
+    backlog_max_bytes: RelaxedCell<u64>,
+    accepted_bytes: [RelaxedCell<u64>; COLORS],
     /// Counted only if colors have a source, so that other ports save the cost.
-    accepted_packets: [Once<u64>; COLORS],
-    red_max_bytes: Once<u64>,
-    busy_ns: Once<u64>,
+    accepted_packets: [RelaxedCell<u64>; COLORS],
+    red_max_bytes: RelaxedCell<u64>,
+    busy_ns: RelaxedCell<u64>,
     /// 0 = idle.
-    busy_since_ns: Once<u64>,
+    busy_since_ns: RelaxedCell<u64>,
 
     // Marked packets by cause
-    marked_phantom: Once<u64>,
-    marked_physical: Once<u64>,
-    marked_both: Once<u64>,
-    would_mark: Once<u64>,
+    marked_phantom: RelaxedCell<u64>,
+    marked_physical: RelaxedCell<u64>,
+    marked_both: RelaxedCell<u64>,
+    would_mark: RelaxedCell<u64>,
 
     // Dropped packets by cause and by color
-    drops_limit: Once<u64>,
-    drops_pool: Once<u64>,
-    drops_ecn: Once<u64>,
-    drops_color: Once<u64>,
-    drops: [Once<u64>; COLORS],
+    drops_limit: RelaxedCell<u64>,
+    drops_pool: RelaxedCell<u64>,
+    drops_ecn: RelaxedCell<u64>,
+    drops_color: RelaxedCell<u64>,
+    drops: [RelaxedCell<u64>; COLORS],
 }
 
 const COLORS: usize = Color::Red as usize + 1;
@@ -431,25 +431,25 @@ const COLORS: usize = Color::Red as usize + 1;
 impl Counters {
     fn new() -> Self {
         Self {
-            phantom_bytes: Once::new(0),
-            phantom_at_ns: Once::new(0),
-            phantom_max_bytes: Once::new(0),
-            phantom_drain_bytes_per_s: Once::new(0),
-            backlog_max_bytes: Once::new(0),
-            accepted_bytes: [const { Once::new(0) }; COLORS],
-            accepted_packets: [const { Once::new(0) }; COLORS],
-            red_max_bytes: Once::new(0),
-            busy_ns: Once::new(0),
-            busy_since_ns: Once::new(0),
-            marked_phantom: Once::new(0),
-            marked_physical: Once::new(0),
-            marked_both: Once::new(0),
-            would_mark: Once::new(0),
-            drops_limit: Once::new(0),
-            drops_pool: Once::new(0),
-            drops_ecn: Once::new(0),
-            drops_color: Once::new(0),
-            drops: [const { Once::new(0) }; COLORS],
+            phantom_bytes: RelaxedCell::new(0),
+            phantom_at_ns: RelaxedCell::new(0),
+            phantom_max_bytes: RelaxedCell::new(0),
+            phantom_drain_bytes_per_s: RelaxedCell::new(0),
+            backlog_max_bytes: RelaxedCell::new(0),
+            accepted_bytes: [const { RelaxedCell::new(0) }; COLORS],
+            accepted_packets: [const { RelaxedCell::new(0) }; COLORS],
+            red_max_bytes: RelaxedCell::new(0),
+            busy_ns: RelaxedCell::new(0),
+            busy_since_ns: RelaxedCell::new(0),
+            marked_phantom: RelaxedCell::new(0),
+            marked_physical: RelaxedCell::new(0),
+            marked_both: RelaxedCell::new(0),
+            would_mark: RelaxedCell::new(0),
+            drops_limit: RelaxedCell::new(0),
+            drops_pool: RelaxedCell::new(0),
+            drops_ecn: RelaxedCell::new(0),
+            drops_color: RelaxedCell::new(0),
+            drops: [const { RelaxedCell::new(0) }; COLORS],
         }
     }
 
@@ -1122,7 +1122,7 @@ impl Qdisc for Port {
         let drain_bytes_per_s = config.phantom.drain_bytes_per_s;
         if drain_bytes_per_s != self.counters.phantom_drain_bytes_per_s.get() {
             if let Some(shared) = &rtnl.shared_phantom {
-                shared.follow(rtnl.id, &config.phantom, now_ns());
+                shared.configure_by_device(rtnl.id, &config.phantom, now_ns());
             }
             self.configure(qdisc, config, rtnl.pool.clone());
         }

@@ -5,31 +5,31 @@
 //!
 //! Effects of TCP in all algorithms:
 //!
-//! 1. Marked bytes come from AccECN's counters if both ends have them, else from an ECE per packet as
-//!    DCTCP's receiver sends it, which these modules do, too. While an RFC 3168 receiver repeats ECE,
-//!    the rate of marks is estimated (algo/echo.rs). Without ECN the flow is Reno's.
-//! 2. `cong_control` sets window and rate for each ACK, because the kernel's own reaction to ECE would
-//!    cut the window a second time.
+//! 1. Marked bytes come from AccECN's counters if both ends have them, else from an ECE per packet
+//!    as DCTCP's receiver sends it, which these modules do, too. While an RFC 3168 receiver repeats
+//!    ECE, the rate of marks is estimated (algo/echo.rs). Without ECN the flow is Reno's.
+//! 2. `cong_control` sets window and rate for each ACK, because the kernel's own reaction to ECE
+//!    would cut the window a second time.
 //! 3. ssthresh() has no side effects: the kernel also calls it for ECE. The window changes when
-//!    Recovery or Loss begins, and in CWR without a mark: after a loss that a tail loss probe repaired,
-//!    or a drop by the local queue.
-//! 4. The window grows while it is in use, as in the kernel's algorithms: if half is in flight and the
-//!    rate sample is not limited by the application, or if it is full.
+//!    Recovery or Loss begins, and in CWR without a mark: after a loss that a tail loss probe
+//!    repaired, or a drop by the local queue.
+//! 4. The window grows while it is in use, as in the kernel's algorithms: if half is in flight and
+//!    the rate sample is not limited by the application, or if it is full.
 //! 5. In recovery the window follows deliveries, so that retransmits do not form a burst.
 
 use super::algo::{
     controller::{Controller, Watch},
-    echo::Gap,
+    echo::MarkSpacing,
     entry::Entry,
     host,
-    params::Values,
+    params::ParamSource,
     rtt::BaseRtt,
     Ack, Output,
 };
 use super::kernel_api::{
-    once::Once,
     qdisc::now_ns,
-    speeds::{Speeds, Way},
+    relaxed::RelaxedCell,
+    speeds::{EgressDev, Speeds},
     sysctl::{self, Param, MAX_PARAMS},
     tcp::{
         flags, AckFlags, CongestionControl, EceEcho, Echo, EcnMode, Event, Marks, RateSample, Sock,
@@ -75,7 +75,7 @@ pub(crate) struct Adapter<A: Algorithm> {
 }
 
 /// Parameters of a socket's namespace, and properties of its host.
-struct HostOf<'a, A: Algorithm> {
+struct SockParams<'a, A: Algorithm> {
     sysctls: &'a sysctl::Registration<Sysctls<A>>,
     /// Present unless few ACKs read a parameter.
     live: Option<&'a sysctl::Values>,
@@ -83,7 +83,7 @@ struct HostOf<'a, A: Algorithm> {
     sk: &'a Sock<'a>,
 }
 
-impl<A: Algorithm> HostOf<'_, A> {
+impl<A: Algorithm> SockParams<'_, A> {
     #[inline(always)]
     fn live(&self) -> &sysctl::Values {
         match self.live {
@@ -93,19 +93,19 @@ impl<A: Algorithm> HostOf<'_, A> {
     }
 }
 
-impl<A: Algorithm> Values for HostOf<'_, A> {
+impl<A: Algorithm> ParamSource for SockParams<'_, A> {
     #[inline(always)]
     fn value(&self, row: usize) -> u32 {
         self.live().get(row)
     }
 
     #[inline(always)]
-    fn way(&self) -> host::Way {
-        match self.speeds.way_of(self.sk) {
-            Way::Unknown => host::Way::Unknown,
-            Way::Loopback => host::Way::Loopback,
-            Way::Told(mbps) => host::Way::Told(mbps),
-            Way::Silent => host::Way::Silent,
+    fn egress_dev(&self) -> host::EgressDev {
+        match self.speeds.egress_dev_of(self.sk) {
+            EgressDev::NoRoute => host::EgressDev::NoRoute,
+            EgressDev::Loopback => host::EgressDev::Loopback,
+            EgressDev::KnownSpeed(mbps) => host::EgressDev::KnownSpeed(mbps),
+            EgressDev::UnknownSpeed => host::EgressDev::UnknownSpeed,
         }
     }
 
@@ -118,7 +118,7 @@ impl<A: Algorithm> Values for HostOf<'_, A> {
     #[inline(always)]
     fn note_base_rtt(&self, now_us: u64, rtt_us: u32) {
         let kept = self.live().kept();
-        let mut shortest = BaseRtt::of_words(kept.each_ref().map(Once::get));
+        let mut shortest = BaseRtt::of_words(kept.each_ref().map(RelaxedCell::get));
         host::note_base_rtt(&mut shortest, now_us, rtt_us);
         for (word, new) in kept.iter().zip(shortest.words()) {
             word.set(new);
@@ -257,8 +257,8 @@ impl<A: Algorithm> Adapter<A> {
 
     /// Returns the parameters of the socket's namespace.
     #[inline(always)]
-    fn params<'a>(&'a self, sk: &'a Sock<'_>) -> HostOf<'a, A> {
-        HostOf {
+    fn params<'a>(&'a self, sk: &'a Sock<'_>) -> SockParams<'a, A> {
+        SockParams {
             sysctls: &self.sysctls,
             live: A::Flow::EACH_ACK_READS_PARAMS.then(|| self.sysctls.of(sk.net())),
             speeds: &self.speeds,
@@ -278,7 +278,7 @@ impl<A: Algorithm> Adapter<A> {
         let acked = rs.acked_sacked();
         let marks = sk.take_marks(acked, flags, |sk| self.lost(sk.reborrow(), flow));
         let marked = match marks {
-            Marks::Told(marked) => marked,
+            Marks::Counted(marked) => marked,
             Marks::Echo(echo) => echoed(sk, flow.window().in_slow_start(), echo, acked),
         };
         ack(sk, rs, marked)
@@ -381,26 +381,26 @@ fn handshake_rtt_us(sk: &Sock<'_>) -> Option<u32> {
 #[cold]
 #[inline(never)]
 fn echoed(sk: &mut Sock<'_>, in_slow_start: bool, echo: Echo, acked: u32) -> u32 {
-    let seed = Gap::seed(sk.mstamp_us(), sk.delivered());
-    let mut gap = Gap::of_bits(sk.kept());
+    let seed = MarkSpacing::seed(sk.mstamp_us(), sk.delivered());
+    let mut spacing = MarkSpacing::of_bits(sk.kept());
     let marked = match echo {
         Echo::Clear => {
             if !in_slow_start {
-                gap.pass(acked, seed);
+                spacing.pass(acked, seed);
             }
             0
         }
         Echo::First => {
-            gap.end();
+            spacing.end();
             1
         }
         Echo::Again => {
-            gap.end_at_once();
-            gap.hidden(acked, seed).max(1)
+            spacing.end_at_once();
+            spacing.estimate_marked(acked, seed).max(1)
         }
-        Echo::Repeated => gap.hidden(acked, seed),
+        Echo::Repeated => spacing.estimate_marked(acked, seed),
     };
-    sk.keep(gap.bits());
+    sk.keep(spacing.bits());
     match in_slow_start && echo != Echo::Clear {
         true => acked,
         false => marked.min(acked),

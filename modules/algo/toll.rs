@@ -19,8 +19,8 @@ use crate::algo::entry::{Entry, Event, Line, Marks, State, Value};
 use crate::algo::fixed::{
     BYTE_BITS, MAX_BYTES, RATIO_BITS, bdp_bytes, bytes_per_s, mul_div, mul_ratio, mul_shr,
 };
-use crate::algo::host::{self, Way};
-use crate::algo::params::{Values, params};
+use crate::algo::host::{self, EgressDev};
+use crate::algo::params::{ParamSource, params};
 use crate::algo::window::Window;
 use crate::algo::{Ack, Output};
 
@@ -37,11 +37,11 @@ params! {
     line_rate_mbps: "Mbit/s",       0,   1_000_000,   [0];
     /// Part of (increase - price) that moves the window per round trip.
     gain: "1/1024",                 1,   1_024,       [51];
-    /// Increase of an unmarked window per round trip, before gain, per BDP.
+    /// Increase of an unmarked window per round trip, before gain, as a part of the BDP.
     share: "1/1024",                1,   1_024,       [64];
     /// Part of the rate that a price of 1 removes at once.
     beta: "1/1024",                 0,   512,         [256];
-    /// First window and slow-start increase per round trip, per BDP.
+    /// First window (base RTT up to 5 ms) and slow-start increase per round trip, as a part of the BDP.
     step: "1/1024",                 1,   1_024,       [36];
 }
 
@@ -52,7 +52,7 @@ const DELAY_US: u64 = 50;
 /// Packets over which the price is averaged, if a quarter of the window is less.
 const AVERAGE_PACKETS: u64 = 8;
 /// C if the device reports no speed.
-const SILENT_MBPS: u32 = 10_000;
+const ASSUMED_MBPS: u32 = 10_000;
 /// Length of an epoch: a base RTT is the minimum of one to two. Epochs of all flows begin together.
 const BASE_RTT_US: u64 = 10_000_000;
 /// The price 1 at the scale of `Flow::price`.
@@ -115,12 +115,12 @@ const _: () = assert!(size_of::<Flow>() <= 56);
 
 /// Returns the parameters with C; C = 0 while the route changes.
 #[inline(always)]
-fn terms(params: &impl Values) -> Params {
+fn terms(params: &impl ParamSource) -> Params {
     let mut terms = Params::read(|row| params.value(row));
-    terms.line_rate_mbps = match (terms.line_rate_mbps, params.way()) {
-        (0, Way::Told(mbps)) if mbps != 0 => mbps,
-        (0, Way::Unknown) => 0,
-        (0, _) => SILENT_MBPS,
+    terms.line_rate_mbps = match (terms.line_rate_mbps, params.egress_dev()) {
+        (0, EgressDev::KnownSpeed(mbps)) if mbps != 0 => mbps,
+        (0, EgressDev::NoRoute) => 0,
+        (0, _) => ASSUMED_MBPS,
         (by_hand, _) => by_hand,
     };
     terms
@@ -132,7 +132,7 @@ impl Controller for Flow {
 
     const EACH_ACK_READS_PARAMS: bool = false;
 
-    fn new(params: &impl Values, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self {
+    fn new(params: &impl ParamSource, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self {
         let base_us = rtt_us.map_or(0, |us| us.max(1));
         let mut flow = Flow {
             scaled: cwnd_bytes.clamp(1, MAX_BYTES) << BYTE_BITS,
@@ -148,7 +148,7 @@ impl Controller for Flow {
         flow
     }
 
-    fn open(&mut self, params: &impl Values) {
+    fn open(&mut self, params: &impl ParamSource) {
         if host::is_in_region(self.base_us) {
             let terms = terms(params);
             let first = mul_ratio(bdp_bytes(terms.line_rate_mbps, self.base_us), terms.step);
@@ -167,7 +167,7 @@ impl Controller for Flow {
     }
 
     #[inline(always)]
-    fn adjust(&mut self, params: &impl Values, ack: &Ack, watch: &mut impl Watch<Flow>) {
+    fn adjust(&mut self, params: &impl ParamSource, ack: &Ack, watch: &mut impl Watch<Flow>) {
         // The least W is a quarter of this, so the MSS must be at least four bytes.
         self.mss_bytes = ack.mss_bytes.clamp(4, u16::MAX.into()) as u16;
         let now_us = ack.now_us as u32;
@@ -196,7 +196,7 @@ impl Controller for Flow {
     }
 
     #[inline(always)]
-    fn output(&self, _params: &impl Values, _srtt_us: u32) -> Output {
+    fn output(&self, _params: &impl ParamSource, _srtt_us: u32) -> Output {
         let (w, mss) = (self.scaled >> BYTE_BITS, u64::from(self.mss_bytes));
         let send = w.saturating_sub(self.held_back(w)).max(1);
         let full = send.wrapping_add(send >> 2);
@@ -214,7 +214,7 @@ impl Controller for Flow {
     }
 
     /// Leaves 15/16 of the delivered bytes, but at least half of the window.
-    fn loss_window_scaled(&self, _params: &impl Values, _mss_bytes: u32) -> u64 {
+    fn loss_window_scaled(&self, _params: &impl ParamSource, _mss_bytes: u32) -> u64 {
         let rate = u64::from(self.rate).wrapping_mul(self.base_us.into()) >> RATE_BITS;
         let delivered = rate.wrapping_add(self.held_back(rate)) << (BYTE_BITS - 4);
         let left = delivered.saturating_mul(15).max(self.scaled >> 1);
@@ -280,7 +280,7 @@ impl Flow {
 
     /// Moves the price and W by an ACK that delivers data.
     #[inline(always)]
-    fn pay(&mut self, params: &impl Values, ack: &Ack, passed_us: u32) {
+    fn pay(&mut self, params: &impl ParamSource, ack: &Ack, passed_us: u32) {
         let (w, mss) = (self.scaled >> BYTE_BITS, u64::from(self.mss_bytes));
         let acked = ack.acked_bytes.min(MAX_BYTES);
         let marked = ack.marked_bytes.min(acked);

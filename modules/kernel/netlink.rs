@@ -111,7 +111,7 @@ pub(crate) use bindings::netlink_range_validation as Range;
 ///
 /// # Invariants
 ///
-/// Its pointers are to statics, so that any code may use and read it at any time.
+/// All pointers are to statics, so that any code may use and read it at any time.
 #[repr(transparent)]
 pub(crate) struct Policy<const N: usize>([bindings::nla_policy; N]);
 

@@ -11,15 +11,15 @@ use kernel::{error::to_result, prelude::*, types::Opaque};
 
 /// Egress device of a socket's route.
 #[derive(Clone, Copy)]
-pub(crate) enum Way {
+pub(crate) enum EgressDev {
     /// No route at this moment.
-    Unknown,
+    NoRoute,
     /// The peer is this host.
     Loopback,
     /// A device with a known speed in Mbit/s, up to a million.
-    Told(u32),
+    KnownSpeed(u32),
     /// A device that reports no speed.
-    Silent,
+    UnknownSpeed,
 }
 
 /// The sending devices of every namespace. Must not be created or dropped under RTNL.
@@ -46,13 +46,13 @@ impl Speeds {
     }
 
     /// Returns the egress device of `sk`.
-    pub(crate) fn way_of(&self, sk: &Sock<'_>) -> Way {
+    pub(crate) fn egress_dev_of(&self, sk: &Sock<'_>) -> EgressDev {
         // SAFETY: By the type invariants; those of `Sock` give a valid socket.
         match unsafe { bindings::xdc_speeds_of(self.c.get(), sk.as_ptr()) } {
-            0 => Way::Silent,
-            bindings::XDC_SPEED_UNKNOWN => Way::Unknown,
-            bindings::XDC_SPEED_LOOPBACK => Way::Loopback,
-            mbps => Way::Told(mbps),
+            0 => EgressDev::UnknownSpeed,
+            bindings::XDC_SPEED_UNKNOWN => EgressDev::NoRoute,
+            bindings::XDC_SPEED_LOOPBACK => EgressDev::Loopback,
+            mbps => EgressDev::KnownSpeed(mbps),
         }
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! C headers: `include/linux/sysctl.h`, `include/net/netns/generic.h`
 
-use super::{bindings, once::Once};
+use super::{bindings, relaxed::RelaxedCell};
 use core::{
     ffi::c_void,
     marker::PhantomData,
@@ -86,20 +86,20 @@ pub(crate) const KEPT: usize = 3;
 /// The values of one namespace.
 #[repr(C)]
 pub(crate) struct Values {
-    params: [Once<u32>; MAX_PARAMS],
-    kept: [Once<u32>; KEPT],
+    params: [RelaxedCell<u32>; MAX_PARAMS],
+    kept: [RelaxedCell<u32>; KEPT],
 }
 
 impl Values {
     /// Returns the value of parameter `index`; 0 if there is no such parameter.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> u32 {
-        self.params.get(index).map_or(0, Once::get)
+        self.params.get(index).map_or(0, RelaxedCell::get)
     }
 
     /// Returns the module's own words, initially 0. The file [`Params::KEPT_FILE`] shows the first.
     #[inline]
-    pub(crate) fn kept(&self) -> &[Once<u32>; KEPT] {
+    pub(crate) fn kept(&self) -> &[RelaxedCell<u32>; KEPT] {
         &self.kept
     }
 
@@ -123,7 +123,7 @@ struct PerNet {
 
 /// Id of [`PerNet`] among all per-namespace areas. Each module has a copy of this file and thus its
 /// own id.
-static NET_ID: Once<u32> = Once::new(0);
+static NET_ID: RelaxedCell<u32> = RelaxedCell::new(0);
 
 /// The registered parameters of `T`, in every namespace; removed on drop.
 ///

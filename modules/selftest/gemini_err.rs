@@ -11,7 +11,7 @@ use crate::algo::{
     Ack, Output,
     controller::{Controller, Published, Watch},
     entry::Entry,
-    params::{ParamInfo, Values},
+    params::{ParamInfo, ParamSource},
     random::Random,
     window::Window,
 };
@@ -43,7 +43,7 @@ const MAX_ERROR_ROW: usize = gemini::PARAMS.len();
 pub struct Flow(gemini::Flow);
 
 /// An error for the RTT of an ACK that came at `now_us`.
-fn error_us(params: &impl Values, now_us: u64) -> u32 {
+fn error_us(params: &impl ParamSource, now_us: u64) -> u32 {
     let choices = u64::from(params.value(MAX_ERROR_ROW)).wrapping_add(1);
     let random = Random::new(now_us).next_u32();
     (choices.wrapping_mul(u64::from(random)) >> u32::BITS) as u32
@@ -52,12 +52,12 @@ fn error_us(params: &impl Values, now_us: u64) -> u32 {
 impl Controller for Flow {
     type Event = gemini::Round;
 
-    fn new(params: &impl Values, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self {
+    fn new(params: &impl ParamSource, now_us: u64, cwnd_bytes: u64, rtt_us: Option<u32>) -> Self {
         let rtt_us = rtt_us.map(|rtt_us| rtt_us.saturating_add(error_us(params, now_us)));
         Flow(gemini::Flow::new(params, now_us, cwnd_bytes, rtt_us))
     }
 
-    fn open(&mut self, params: &impl Values) {
+    fn open(&mut self, params: &impl ParamSource) {
         self.0.open(params);
     }
 
@@ -69,7 +69,12 @@ impl Controller for Flow {
         self.0.set_window(window);
     }
 
-    fn adjust(&mut self, params: &impl Values, ack: &Ack, watch: &mut impl Watch<gemini::Round>) {
+    fn adjust(
+        &mut self,
+        params: &impl ParamSource,
+        ack: &Ack,
+        watch: &mut impl Watch<gemini::Round>,
+    ) {
         let error_us = error_us(params, ack.now_us);
         let ack = Ack {
             rtt_us: ack.rtt_us.map(|rtt_us| rtt_us.saturating_add(error_us)),
@@ -78,11 +83,11 @@ impl Controller for Flow {
         self.0.adjust(params, &ack, watch);
     }
 
-    fn output(&self, params: &impl Values, srtt_us: u32) -> Output {
+    fn output(&self, params: &impl ParamSource, srtt_us: u32) -> Output {
         self.0.output(params, srtt_us)
     }
 
-    fn loss_window_scaled(&self, params: &impl Values, mss_bytes: u32) -> u64 {
+    fn loss_window_scaled(&self, params: &impl ParamSource, mss_bytes: u32) -> u64 {
         self.0.loss_window_scaled(params, mss_bytes)
     }
 

@@ -2,6 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml | debug
 # covers: modules/kernel/counters.rs modules/kernel/shim_counters.c modules/kernel/cycles.rs
-# covers: modules/kernel/once.rs
+# covers: modules/kernel/relaxed.rs
 # 4,096 flows at once. See docs/testing.md.
 exec xdc-storm many

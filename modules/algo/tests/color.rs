@@ -5,7 +5,7 @@ use super::*;
 const COLORS: [Color; 3] = [Color::Green, Color::Yellow, Color::Red];
 
 #[test]
-fn zeroes_make_everything_green_and_unlimited() {
+fn zeroed_limits_admit_everything_as_green() {
     let table = DscpTable::default();
     assert!((0..64).all(|dscp| table.get(dscp) == Color::Green));
     let limits = Limits::default();
@@ -17,7 +17,7 @@ fn zeroes_make_everything_green_and_unlimited() {
 }
 
 #[test]
-fn each_dscp_has_the_colour_of_its_bit() {
+fn dscp_table_returns_the_color_of_each_bit() {
     let table = DscpTable::new(1 << 10 | 1 << 63, 1 | 1 << 46);
     for dscp in 0..64 {
         let color = match dscp {
@@ -30,7 +30,7 @@ fn each_dscp_has_the_colour_of_its_bit() {
 }
 
 #[test]
-fn numbers_name_colours() {
+fn minor_numbers_select_colors() {
     for color in COLORS {
         assert_eq!(Color::from_u8(color as u8), Some(color));
         assert_eq!(Color::from_minor(color as u32 + 1), color);
@@ -55,7 +55,7 @@ fn only_red_bytes_count_towards_the_red_limit() {
 }
 
 #[test]
-fn the_whole_backlog_counts_where_asked() {
+fn count_total_compares_the_whole_backlog() {
     let limits = Limits {
         yellow_bytes: 10_000,
         red_bytes: 5_000,
@@ -69,7 +69,7 @@ fn the_whole_backlog_counts_where_asked() {
 }
 
 #[test]
-fn occupancy_adds_up() {
+fn occupancy_sums_its_colors() {
     let mut queued = Occupancy::default();
     for (color, bytes) in COLORS.into_iter().zip([1, 20, 300]) {
         queued.add(color, bytes);
@@ -80,7 +80,7 @@ fn occupancy_adds_up() {
 }
 
 #[test]
-fn a_port_may_hold_alpha_of_what_is_free() {
+fn port_may_hold_alpha_of_the_free_bytes() {
     let mut pool = DynamicThreshold {
         limit_bytes: 1_000_000,
         used_bytes: 0,
@@ -94,7 +94,7 @@ fn a_port_may_hold_alpha_of_what_is_free() {
 }
 
 #[test]
-fn a_full_pool_takes_nothing_whatever_alpha_says() {
+fn full_pool_admits_nothing_at_any_alpha() {
     let pool = DynamicThreshold {
         limit_bytes: 1_000_000,
         used_bytes: 999_500,

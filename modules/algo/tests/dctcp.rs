@@ -47,7 +47,7 @@ fn the_first_mark_halves_the_window() {
 }
 
 #[test]
-fn without_marks_alpha_falls_to_nothing() {
+fn alpha_falls_to_zero_without_marks() {
     let mut sender = Sender::starting_at(1);
     let mut last = RATIO_ONE;
     for _ in 0..200 {
@@ -60,7 +60,7 @@ fn without_marks_alpha_falls_to_nothing() {
 }
 
 #[test]
-fn with_every_packet_marked_alpha_is_one() {
+fn alpha_is_one_if_every_packet_is_marked() {
     let mut sender = Sender::starting_at(1);
     for _ in 0..200 {
         sender.round(10, 0);
@@ -101,7 +101,7 @@ fn alpha_changes_once_per_window() {
 }
 
 #[test]
-fn a_loss_halves_whatever_alpha_is() {
+fn loss_halves_the_window_at_any_alpha() {
     let mut sender = Sender::starting_at(1);
     for _ in 0..200 {
         sender.round(10, 0);
@@ -112,7 +112,7 @@ fn a_loss_halves_whatever_alpha_is() {
 }
 
 #[test]
-fn no_reduction_goes_below_two_packets() {
+fn reductions_keep_two_packets() {
     let mut sender = Sender::starting_at(1);
     for cwnd in 0..4 {
         assert_eq!(sender.flow.reduce_for_marks(cwnd), 2);
@@ -150,7 +150,7 @@ fn alpha_follows_the_rfc() {
 }
 
 #[test]
-fn nothing_breaks_on_nonsense() {
+fn any_counters_cause_no_panic() {
     for_each_seed(|seed| {
         let mut rng = Rng::new(seed);
         let mut progress = || Progress {

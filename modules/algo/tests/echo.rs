@@ -8,7 +8,7 @@ use super::*;
 /// spacing's end.
 fn share(gap: u64, round: u32, packets_per_ack: u32) -> f64 {
     let mut rng = Rng::new(gap);
-    let mut kept = Gap::default();
+    let mut kept = MarkSpacing::default();
     let (mut hidden, mut packets, mut again) = (0u64, 0u64, 0);
     for n in 0..20_000 {
         let mut clear = 0;
@@ -25,7 +25,7 @@ fn share(gap: u64, round: u32, packets_per_ack: u32) -> f64 {
             let mut rest = round;
             while rest > 0 {
                 let acked = packets_per_ack.min(rest);
-                hidden += u64::from(kept.hidden(acked, rng.next() as u32));
+                hidden += u64::from(kept.estimate_marked(acked, rng.next() as u32));
                 packets += u64::from(acked);
                 rest -= acked;
             }
@@ -35,7 +35,7 @@ fn share(gap: u64, round: u32, packets_per_ack: u32) -> f64 {
 }
 
 #[test]
-fn hidden_marks_are_as_many_as_those_that_are_seen() {
+fn estimated_marks_match_the_visible_share() {
     for (packets_per_ack, wanted) in [
         (
             1,
@@ -57,45 +57,45 @@ fn hidden_marks_are_as_many_as_those_that_are_seen() {
 }
 
 #[test]
-fn acks_at_regular_times_are_not_all_rounded_alike() {
+fn regular_acks_get_different_rounding() {
     for step in [1u32, 5, 120, 200, 1_200] {
         for start in 0..20u32 {
-            let mut gap = Gap::default();
+            let mut spacing = MarkSpacing::default();
             for packet in 0..1_000u32 {
                 let time = start * 10_007 + packet * step;
-                gap.pass(1, Gap::seed(time.into(), packet));
+                spacing.pass(1, MarkSpacing::seed(time.into(), packet));
             }
-            let packets = gap.units() / PACKET;
+            let packets = spacing.units() / PACKET;
             assert!((400..2_100).contains(&packets), "{step} us: {packets}");
         }
     }
 }
 
 #[test]
-fn all_are_marked_from_the_beginning_and_after_marks_without_a_gap() {
-    assert_eq!(Gap::default().hidden(1_000, 7), 1_000);
-    let mut gap = Gap::default();
+fn all_packets_count_as_marked_initially_and_after_adjacent_marks() {
+    assert_eq!(MarkSpacing::default().estimate_marked(1_000, 7), 1_000);
+    let mut spacing = MarkSpacing::default();
     for seed in 0..1_000 {
-        gap.pass(1, seed);
+        spacing.pass(1, seed);
     }
-    assert!(gap.hidden(1_000, 7) < 10);
+    assert!(spacing.estimate_marked(1_000, 7) < 10);
     for _ in 0..6 {
-        gap.end();
+        spacing.end();
     }
-    assert!(gap.hidden(1_000, 7) > 250);
+    assert!(spacing.estimate_marked(1_000, 7) > 250);
 }
 
 #[test]
-fn a_gap_counts_packets_up_to_some_thousands() {
+fn spacing_counts_thousands_of_packets() {
     let mut rng = Rng::new(1);
     for packets in [1u64, 10, 100, 1_000, 7_000] {
         let mut sum = 0;
         for _ in 0..200 {
-            let mut gap = Gap::default();
+            let mut spacing = MarkSpacing::default();
             for _ in 0..packets {
-                gap.pass(1, rng.next() as u32);
+                spacing.pass(1, rng.next() as u32);
             }
-            sum += gap.units();
+            sum += spacing.units();
         }
         let mean = sum as f64 / 200.0 / PACKET as f64;
         let off = mean / packets as f64;
@@ -104,15 +104,15 @@ fn a_gap_counts_packets_up_to_some_thousands() {
 }
 
 #[test]
-fn any_bits_and_any_numbers_are_borne() {
+fn any_bits_and_numbers_cause_no_panic() {
     let mut rng = Rng::new(2);
     for _ in 0..100_000 {
-        let mut gap = Gap::of_bits(rng.any() as u8);
-        gap.pass(rng.any() as u32, rng.any() as u32);
-        assert!(gap.bits() <= MAX);
+        let mut spacing = MarkSpacing::of_bits(rng.any() as u8);
+        spacing.pass(rng.any() as u32, rng.any() as u32);
+        assert!(spacing.bits() <= MAX);
         let packets = rng.any() as u32;
-        assert!(gap.hidden(packets, rng.any() as u32) <= packets);
-        gap.end();
-        assert_eq!(Gap::of_bits(gap.bits()), gap);
+        assert!(spacing.estimate_marked(packets, rng.any() as u32) <= packets);
+        spacing.end();
+        assert_eq!(MarkSpacing::of_bits(spacing.bits()), spacing);
     }
 }

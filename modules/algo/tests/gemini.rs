@@ -3,7 +3,7 @@
 use super::*;
 use crate::algo::entry::Shown;
 use crate::algo::fixed::{BYTE_ONE, US_PER_S};
-use crate::algo::host::Way;
+use crate::algo::host::EgressDev;
 use crate::algo::support::{
     Rng, SEQUENCES, after_an_early_loss, any_calls, for_each_seed, state,
     watched_and_unwatched_are_one,
@@ -112,22 +112,22 @@ fn the_wan_is_congested_when_even_the_least_rtt_of_a_round_exceeds_base_plus_t()
 // The event of a round.
 
 #[test]
-fn a_round_is_told_with_what_it_saw() {
+fn round_event_has_the_counts_of_its_round() {
     let mut sim = Sim::new(INTER_US, 1_000_000);
-    let told = |sim: &mut Sim, after_us, acked_bytes, marked_bytes| {
+    let events_of = |sim: &mut Sim, after_us, acked_bytes, marked_bytes| {
         let mut events = Vec::new();
         let ack = sim.ack(after_us, acked_bytes, marked_bytes);
         sim.flow.on_ack_watched(&sim.params, &ack, &mut events);
         events
     };
     assert!(
-        told(&mut sim, 1, 3_000, 0).is_empty(),
+        events_of(&mut sim, 1, 3_000, 0).is_empty(),
         "the first round begins"
     );
     let before_bytes = sim.flow.cwnd_bytes();
 
     sim.rtt_us = INTER_US + 100;
-    let events = told(&mut sim, u64::from(INTER_US) + 100, 3_000, 1_500);
+    let events = events_of(&mut sim, u64::from(INTER_US) + 100, 3_000, 1_500);
     let [round] = events[..] else {
         panic!("{events:?}")
     };
@@ -154,18 +154,18 @@ fn a_round_is_told_with_what_it_saw() {
     // RTTs.
     sim.rtt_us = INTER_US + 5_001;
     let after_us = u64::from(sim.rtt_us);
-    let events = told(&mut sim, after_us, 1_500, 0);
+    let events = events_of(&mut sim, after_us, 1_500, 0);
     assert_eq!(states(&events[0]), (true, true));
     sim.rtt_us = INTER_US;
     let after_us = u64::from(sim.rtt_us);
-    let events = told(&mut sim, after_us, 1_500, 0);
+    let events = events_of(&mut sim, after_us, 1_500, 0);
     assert_eq!(states(&events[0]), (false, true));
-    let events = told(&mut sim, after_us, 1_500, 0);
+    let events = events_of(&mut sim, after_us, 1_500, 0);
     assert_eq!(states(&events[0]), (false, false));
 }
 
 #[test]
-fn an_observer_changes_nothing() {
+fn observer_changes_nothing() {
     let params = paper();
     let flow = Flow::new(&params, 1, 100_000, Some(INTRA_US));
     watched_and_unwatched_are_one(&params, flow);
@@ -174,7 +174,7 @@ fn an_observer_changes_nothing() {
 // Lines 4 to 9: the reduction.
 
 #[test]
-fn a_mark_takes_alpha_times_f() {
+fn mark_removes_alpha_times_f() {
     let mut sim = Sim::new(INTER_US, 1_000_000);
     sim.rtt_us += QUEUE_US;
     sim.acked(1, 1_500, 1_500);
@@ -184,7 +184,7 @@ fn a_mark_takes_alpha_times_f() {
 }
 
 #[test]
-fn f_exceeds_one_inside_the_datacenter_but_marks_take_at_most_a_half() {
+fn f_exceeds_one_but_marks_remove_at_most_half() {
     // F is 4 x 75 kB / (25 kB + 75 kB) = 3.
     for (alpha, kept_bytes) in [(FRACTION_ONE / 8, 62_500), (FRACTION_ONE / 4, 50_000)] {
         let mut sim = Sim::new(INTRA_US, 100_000);
@@ -196,7 +196,7 @@ fn f_exceeds_one_inside_the_datacenter_but_marks_take_at_most_a_half() {
 }
 
 #[test]
-fn wan_congestion_takes_beta_and_the_larger_cut_wins() {
+fn wan_congestion_removes_beta_and_the_larger_cut_wins() {
     let mut sim = Sim::new(INTER_US, 1_000_000);
     sim.flow.wan_congested = Flag::SET;
     sim.flow.alpha = 0;
@@ -240,7 +240,7 @@ fn an_unmarked_window_adds_h() {
 
 /// Theorem 2: at the same alpha, flows hold rates of h / (F x RTT^2).
 #[test]
-fn rates_are_equal_whatever_the_rtt_and_k() {
+fn rates_are_equal_at_different_rtts_and_k() {
     for k_packets_per_gbps in [10, 50, 300] {
         let params = Params {
             k_packets_per_gbps,
@@ -270,7 +270,7 @@ fn h_is_between_a_tenth_of_a_packet_and_five() {
 }
 
 #[test]
-fn nothing_grows_in_a_congested_wan_nor_for_a_slow_application() {
+fn window_does_not_grow_in_a_congested_wan_or_for_a_slow_application() {
     let mut sim = Sim::new(INTER_US, 1_000_000);
     sim.flow.wan_congested = Flag::SET;
     sim.acked(1, 1_500, 0);
@@ -315,7 +315,7 @@ fn the_pacing_rate_is_1_2_windows_per_srtt_and_two_in_slow_start() {
 // The published state.
 
 #[test]
-fn a_round_shows_what_it_counts_what_was_cut_and_what_is_congested() {
+fn published_state_has_counts_reduction_and_wan_state() {
     let mut sim = Sim::new(INTER_US, 1_000_000);
     sim.acked(1, 3_000, 0);
     let seen = sim.flow.published();
@@ -351,7 +351,7 @@ fn a_round_of_more_than_32_bits_keeps_its_marked_part() {
 // Loss.
 
 #[test]
-fn a_loss_takes_a_half_whatever_beta_is() {
+fn loss_halves_the_window_at_any_beta() {
     let mut sim = Sim::new(INTER_US, 1_000_000);
     sim.params.beta = 768;
     sim.flow.wan_congested = Flag::SET;
@@ -361,7 +361,7 @@ fn a_loss_takes_a_half_whatever_beta_is() {
 }
 
 #[test]
-fn a_timeout_restarts_slow_start_and_an_undo_brings_the_window_back() {
+fn timeout_restarts_slow_start_and_undo_restores_the_window() {
     let mut sim = Sim::new(INTER_US, 1_000_000);
     sim.flow.on_timeout(&sim.params, sim.now_us, 0, MSS);
     assert_eq!(sim.flow.cwnd_bytes(), u64::from(MSS));
@@ -371,7 +371,7 @@ fn a_timeout_restarts_slow_start_and_an_undo_brings_the_window_back() {
 }
 
 #[test]
-fn a_wait_of_the_receiving_host_is_no_congestion() {
+fn delay_of_the_receiving_host_is_no_congestion() {
     let mut sim = Sim::new(INTER_US, 1_000_000);
     for is_rtt_of_host in [true, false] {
         for _ in 0..3 {
@@ -397,7 +397,7 @@ fn state_fits_the_socket() {
 }
 
 #[test]
-fn zeroes_are_a_flow_that_does_nothing() {
+fn zeroed_flow_does_nothing() {
     let params = paper();
     let mut flow = Flow::default();
     flow.on_loss(&params, 1, MSS);
@@ -444,7 +444,7 @@ fn no_input_panics_and_the_window_stays_within_its_bounds() {
 }
 
 #[test]
-fn whatever_bytes_a_flow_is_made_of_nothing_panics() {
+fn any_bytes_cause_no_panic() {
     for_each_seed(|seed| {
         let mut rng = Rng::new(seed);
         let mut flow = Flow {
@@ -685,7 +685,7 @@ fn random_params(rng: &mut Rng) -> Params {
 }
 
 #[test]
-fn a_socket_shows_what_the_rules_make_of_it() {
+fn socket_state_follows_the_rules() {
     let params = paper();
     let shown = Shown {
         marked_fraction: FRACTION_ONE / 4,
@@ -712,14 +712,14 @@ fn a_socket_shows_what_the_rules_make_of_it() {
 }
 
 /// A host without set values: egress device, and shortest base RTT.
-struct Host(Params, Way, u32);
+struct Host(Params, EgressDev, u32);
 
-impl Values for Host {
+impl ParamSource for Host {
     fn value(&self, row: usize) -> u32 {
         self.0.value(row)
     }
 
-    fn way(&self) -> Way {
+    fn egress_dev(&self) -> EgressDev {
         self.1
     }
 
@@ -733,7 +733,7 @@ impl Values for Host {
 fn k_and_t_follow_from_the_link_or_are_set_by_hand() {
     let linux = Params::of(Profile::Linux);
     let is = |params: Params, rate_mbps, intra_rtt_us, k_bytes, t_us| {
-        let host = Host(params, Way::Told(rate_mbps), intra_rtt_us);
+        let host = Host(params, EgressDev::KnownSpeed(rate_mbps), intra_rtt_us);
         let path = Path {
             rate_mbps,
             ..path(&params, INTER_US, INTER_US)
@@ -757,22 +757,22 @@ fn k_and_t_follow_from_the_link_or_are_set_by_hand() {
 }
 
 #[test]
-fn where_no_device_tells_a_flow_grows_as_one_of_a_gigabit() {
-    let after = |way| {
-        let host = Host(Params::of(Profile::Linux), way, 0);
+fn flow_without_device_speed_grows_as_on_a_gigabit() {
+    let after = |device| {
+        let host = Host(Params::of(Profile::Linux), device, 0);
         after_an_early_loss::<Flow>(&host, (20, 100_000), false, 0, 1)
     };
-    let gigabit = after(Way::Told(1_000));
+    let gigabit = after(EgressDev::KnownSpeed(1_000));
     assert!(
         gigabit > 3_000_000,
         "five packets each round trip: {gigabit}"
     );
-    for way in [Way::Silent, Way::Unknown] {
-        assert_eq!(after(way), gigabit);
+    for device in [EgressDev::UnknownSpeed, EgressDev::NoRoute] {
+        assert_eq!(after(device), gigabit);
     }
     // A known C is used as it is.
-    let told = after(Way::Told(100));
-    assert!(told < gigabit / 3, "{told}");
-    let told = after(Way::Told(10_000));
-    assert_eq!(told, gigabit, "h is five packets at most");
+    let known = after(EgressDev::KnownSpeed(100));
+    assert!(known < gigabit / 3, "{known}");
+    let known = after(EgressDev::KnownSpeed(10_000));
+    assert_eq!(known, gigabit, "h is five packets at most");
 }

@@ -81,7 +81,7 @@ fn random_config(rng: &mut Rng) -> Config {
 }
 
 #[test]
-fn it_is_exact_after_a_billion_packets() {
+fn counter_is_exact_after_a_billion_packets() {
     // 4160 bytes each 333 ns are 12.4925 GB/s. The drain is slightly slower, by an odd number, so
     // that the fraction matters at each packet and the queue never reaches a bound.
     const PACKETS: u64 = if cfg!(debug_assertions) {
@@ -107,7 +107,7 @@ fn it_is_exact_after_a_billion_packets() {
 }
 
 #[test]
-fn it_drains_at_its_part_of_the_line_rate() {
+fn drain_is_a_part_of_the_line_rate() {
     let config = Config::new(100 * GBIT, 900_000, 22_400_000);
     assert_eq!(config.drain_bytes_per_s, 90 * GBIT);
     let mut phantom = Phantom::default();
@@ -117,7 +117,7 @@ fn it_drains_at_its_part_of_the_line_rate() {
 }
 
 #[test]
-fn it_drains_if_the_line_does() {
+fn drain_is_positive_for_any_known_line() {
     let drain = |line_rate, ppm| Config::new(line_rate, ppm, 1_000).drain_bytes_per_s;
     assert_eq!(drain(0, 900_000), 0);
     assert_eq!(drain(1, 900_000), 1);
@@ -126,7 +126,7 @@ fn it_drains_if_the_line_does() {
 }
 
 #[test]
-fn it_stops_at_its_limit() {
+fn occupancy_stops_at_the_limit() {
     let config = Config::new(GBIT, 1_000_000, 10_000);
     let mut phantom = Phantom::default();
     assert_eq!(phantom.add(&config, 0, 9_000), 9_000);
@@ -134,7 +134,7 @@ fn it_stops_at_its_limit() {
 }
 
 #[test]
-fn just_at_its_limit_it_keeps_the_remainder() {
+fn occupancy_at_the_limit_keeps_its_remainder() {
     // One byte per microsecond: half a byte has drained when the queue fills up.
     let config = Config::new(1_000_000, 1_000_000, 10_000);
     let mut phantom = Phantom::default();
@@ -153,7 +153,7 @@ fn a_clock_that_runs_backwards_drains_nothing() {
 }
 
 #[test]
-fn the_longest_silence_empties_it() {
+fn longest_silence_empties_the_queue() {
     let config = Config::new(u64::MAX, 1_000_000, u64::MAX);
     let mut phantom = Phantom::default();
     phantom.add(&config, 0, u64::MAX);

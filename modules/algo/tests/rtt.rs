@@ -25,12 +25,12 @@ fn after(samples: &[(u64, u32)]) -> Option<u32> {
 }
 
 #[test]
-fn zeroes_are_no_sample() {
+fn zeroed_state_has_no_sample() {
     assert_eq!(BaseRtt::default().get(), None);
 }
 
 #[test]
-fn it_is_the_minimum() {
+fn base_rtt_is_the_minimum() {
     assert_eq!(after(&[(1, 20), (2, 14), (3, 30)]), Some(14));
 }
 
@@ -47,13 +47,13 @@ fn a_window_begins_once() {
 }
 
 #[test]
-fn a_minimum_outlives_its_window_once() {
+fn minimum_lasts_for_one_more_window() {
     assert_eq!(after(&[(1, 14), (9_000, 20), (10_500, 30)]), Some(14));
     assert_eq!(after(&[(1, 14), (10_500, 30), (20_600, 40)]), Some(30));
 }
 
 #[test]
-fn the_first_sample_of_a_window_may_be_the_least() {
+fn first_sample_of_a_window_may_be_the_minimum() {
     assert_eq!(after(&[(1, 2_000), (10_500, 50), (10_501, 51)]), Some(50));
 }
 
@@ -92,7 +92,7 @@ fn the_window_clock_may_wrap() {
 }
 
 #[test]
-fn a_new_window_does_not_begin_with_what_the_host_made_longer() {
+fn samples_delayed_by_the_host_begin_no_window() {
     let mut base = BaseRtt::default();
     let mut update = |now_us, rtt_us, is_rtt_of_host| {
         let ack = Ack {

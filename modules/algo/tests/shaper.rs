@@ -37,7 +37,7 @@ fn a_busy_port_sends_at_its_exact_rate() {
 }
 
 #[test]
-fn what_is_late_beyond_the_limit_is_lost() {
+fn lag_beyond_the_limit_is_lost() {
     let mut shaper = Shaper::default();
     shaper.start(1_000);
     let now_ns = 1_000 + Shaper::MAX_LAG_NS + 500;
@@ -46,7 +46,7 @@ fn what_is_late_beyond_the_limit_is_lost() {
 }
 
 #[test]
-fn an_idle_time_is_no_credit() {
+fn idle_time_gives_no_credit() {
     let mut shaper = Shaper::default();
     shaper.start(1_000);
     shaper.charge(1_000, 125, 3 * GBIT);
@@ -59,7 +59,7 @@ fn an_idle_time_is_no_credit() {
 }
 
 #[test]
-fn a_packet_before_the_last_one_has_gone_waits() {
+fn early_packet_waits_for_the_previous_one() {
     let mut shaper = Shaper::default();
     shaper.start(1_000);
     shaper.charge(1_000, 125, 3 * GBIT);
@@ -72,7 +72,7 @@ fn a_packet_before_the_last_one_has_gone_waits() {
 }
 
 #[test]
-fn the_packet_on_the_wire_goes_on_at_a_new_rate() {
+fn packet_on_the_wire_continues_at_the_new_rate() {
     let sent = |at_ns, old, new| {
         let mut shaper = Shaper::default();
         shaper.charge(0, 1_000, GBIT);
@@ -90,7 +90,7 @@ fn the_packet_on_the_wire_goes_on_at_a_new_rate() {
 }
 
 #[test]
-fn what_a_port_is_behind_by_is_bytes_and_not_time() {
+fn lag_keeps_its_bytes_at_a_new_rate() {
     let behind = |ns, old, new| {
         let mut shaper = Shaper::default();
         shaper.start(1_000);
@@ -109,7 +109,7 @@ fn what_a_port_is_behind_by_is_bytes_and_not_time() {
 }
 
 #[test]
-fn a_new_rate_forgets_the_remainder_of_the_old_one() {
+fn new_rate_drops_the_old_remainder() {
     let mut shaper = Shaper::default();
     shaper.charge(0, 125, 3 * GBIT);
     shaper.change_rate(0, 3 * GBIT, GBIT);
@@ -119,7 +119,7 @@ fn a_new_rate_forgets_the_remainder_of_the_old_one() {
 }
 
 #[test]
-fn any_input_is_survived() {
+fn any_input_causes_no_panic() {
     for_each_seed(|seed| {
         let mut rng = Rng::new(seed);
         let mut shaper = Shaper::default();

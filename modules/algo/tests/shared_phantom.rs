@@ -19,7 +19,7 @@ fn config(rng: &mut Rng) -> Config {
 /// Sends packets at about the drain rate, so that the queue is neither always full nor always
 /// empty.
 #[test]
-fn it_is_the_phantom_queue_within_a_packet() {
+fn shared_queue_matches_the_phantom_queue_within_a_packet() {
     for_each_seed(|seed| {
         let mut rng = Rng::new(seed);
         let config = config(&mut rng);
@@ -57,7 +57,7 @@ fn a_million_packets_of_one_length_are_off_by_a_thousandth_at_most() {
 }
 
 #[test]
-fn it_stops_at_its_limit_and_at_nothing() {
+fn occupancy_stays_between_zero_and_the_limit() {
     let config = Config {
         drain_bytes_per_s: GBIT,
         limit_bytes: 10_000,
@@ -79,7 +79,7 @@ fn it_stops_at_its_limit_and_at_nothing() {
 }
 
 #[test]
-fn a_new_rate_leaves_what_is_queued() {
+fn new_rate_keeps_the_occupancy() {
     let old = Config {
         drain_bytes_per_s: GBIT,
         limit_bytes: 100_000,
@@ -102,7 +102,7 @@ fn a_new_rate_leaves_what_is_queued() {
 }
 
 #[test]
-fn any_input_is_survived() {
+fn any_input_causes_no_panic() {
     for_each_seed(|seed| {
         let mut rng = Rng::new(seed);
         let mut any = || Config {

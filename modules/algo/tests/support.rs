@@ -5,7 +5,7 @@
 use super::Ack;
 use super::controller::{Controller, Flag, Watch};
 use super::entry::{Entry, Shown, Value};
-use super::params::Values;
+use super::params::ParamSource;
 use std::{fmt::Debug, thread};
 
 /// SplitMix64.
@@ -143,7 +143,7 @@ pub fn for_each_seed(sequence: impl Fn(u64) -> u64 + Sync) -> u64 {
 }
 
 /// Calls the methods that TCP may call, in any order.
-pub fn any_calls(flow: &mut impl Controller, params: &impl Values, rng: &mut Rng) {
+pub fn any_calls(flow: &mut impl Controller, params: &impl ParamSource, rng: &mut Rng) {
     for _ in 0..10 {
         let (now_us, mss_bytes) = (rng.any(), rng.any() as u32);
         match rng.within(0, 9) {
@@ -177,7 +177,7 @@ impl<E> Watch<E> for Vec<E> {
 }
 
 /// Asserts that a watch changes no state.
-pub fn watched_and_unwatched_are_one(params: &impl Values, flow: impl Controller + Debug) {
+pub fn watched_and_unwatched_are_one(params: &impl ParamSource, flow: impl Controller + Debug) {
     let mut events = Vec::new();
     for seed in 0..200 {
         let mut rng = Rng::new(seed);
@@ -206,7 +206,7 @@ pub fn state(entry: &Entry, shown: &Shown<'_>, key: &str) -> Option<f64> {
 /// and `seconds` of one ACK per round trip. With `marks`, one ACK in five reports a marked byte.
 /// All RTTs but one in `one_in` are `queue_us` longer.
 pub fn after_an_early_loss<F: Controller>(
-    host: &impl Values,
+    host: &impl ParamSource,
     (seconds, rtt_us): (u64, u32),
     marks: bool,
     queue_us: u32,

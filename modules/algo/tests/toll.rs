@@ -35,7 +35,7 @@ fn params() -> Params {
 }
 
 #[test]
-fn any_bytes_and_any_calls_are_no_panic() {
+fn any_bytes_and_calls_cause_no_panic() {
     for seed in 0..20_000 {
         let mut rng = Rng::new(seed);
         let params = Params::read(|row| {
@@ -97,7 +97,7 @@ fn shares(rtts_us: &[u32]) -> Vec<f64> {
 }
 
 #[test]
-fn rates_are_equal_whatever_the_rtt() {
+fn rates_are_equal_at_different_rtts() {
     let rates = shares(&[100, 100, 1_000, 4_000]);
     let sum: f64 = rates.iter().sum();
     assert!((9_000.0..10_000.0).contains(&sum), "{rates:?}");
@@ -107,7 +107,7 @@ fn rates_are_equal_whatever_the_rtt() {
 }
 
 #[test]
-fn a_loss_takes_a_half_at_most_and_once_a_round_trip() {
+fn loss_removes_at_most_half_once_per_round_trip() {
     let params = params();
     let mut flow = flow(&params);
     let before = flow.scaled;
@@ -120,7 +120,7 @@ fn a_loss_takes_a_half_at_most_and_once_a_round_trip() {
 }
 
 #[test]
-fn an_unmarked_queue_is_a_price() {
+fn unmarked_queue_has_a_price() {
     let params = params();
     let mut flow = flow(&params);
     flow.on_loss(&params, 1_000_000, MSS);
@@ -135,7 +135,7 @@ fn an_unmarked_queue_is_a_price() {
 }
 
 #[test]
-fn all_flows_of_a_host_look_for_the_base_rtt_together() {
+fn flows_of_a_host_probe_the_base_rtt_together() {
     let params = params();
     let mut flow = flow(&params);
     for round in 1..100 {
@@ -150,7 +150,7 @@ fn all_flows_of_a_host_look_for_the_base_rtt_together() {
 }
 
 #[test]
-fn a_round_trip_ends_after_an_hour_without_a_packet() {
+fn round_trip_ends_after_an_idle_hour() {
     let params = params();
     let mut flow = flow(&params);
     let now_us = 1_000_000 + 40 * 60 * 1_000_000;

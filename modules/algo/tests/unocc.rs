@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::algo::fixed::US_PER_S;
-use crate::algo::host::Way;
+use crate::algo::host::EgressDev;
 use crate::algo::support::{Rng, any_calls, for_each_seed, watched_and_unwatched_are_one};
 
 const MSS: u32 = 4_000;
@@ -143,7 +143,7 @@ fn an_epoch_is_one_intra_rtt_for_every_flow() {
 }
 
 #[test]
-fn a_clock_that_fell_behind_is_brought_forward() {
+fn late_epoch_clock_is_brought_forward() {
     let mut sim = Sim::new(paper(), INTER_US, 1_000_000);
     sim.acked(1, 4_000, 0);
     // After a second of silence, a packet per microsecond: an epoch per 14 us, not per ACK.
@@ -178,7 +178,7 @@ fn kept_after_marked_epoch(mut sim: Sim, rtt_us: u32) -> f64 {
 }
 
 #[test]
-fn a_marked_epoch_takes_e_times_4k_by_k_plus_bdp() {
+fn marked_epoch_removes_e_times_4k_by_k_plus_bdp() {
     // E is one half after one epoch, and 4 / 7 / (8 / 7) is DCTCP's half, too.
     assert!((gain(INTRA_BDP) - 0.5).abs() < 1e-9);
     for (rtt_us, bdp) in [(INTRA_US, INTRA_BDP), (INTER_US, INTER_BDP)] {
@@ -225,7 +225,7 @@ fn delivers(bytes: u64) -> impl FnOnce(&mut Ack) {
 }
 
 #[test]
-fn quick_adapt_leaves_what_was_delivered() {
+fn quick_adapt_leaves_the_delivered_bytes() {
     let sim = round_with(paper(), delivers(40_000));
     assert_eq!(sim.flow.quick_adapts, 1);
     assert_eq!(sim.flow.cwnd_bytes(), 40_000);
@@ -235,7 +235,7 @@ fn quick_adapt_leaves_what_was_delivered() {
 }
 
 #[test]
-fn quick_adapt_rests_where_something_else_is_slow() {
+fn quick_adapt_pauses_if_something_else_limits_the_flow() {
     let changes: [fn(&mut Ack); 4] = [
         |ack| ack.app_limited = true,
         |ack| ack.interval_us = 0,
@@ -327,7 +327,7 @@ impl Sim {
 }
 
 #[test]
-fn a_loss_before_an_hour_of_silence_is_no_loss_of_this_round_trip() {
+fn loss_before_an_idle_hour_is_not_in_this_round_trip() {
     let mut sim = Sim::new(paper(), INTER_US, INTER_BDP);
     sim.flow.on_loss(&sim.params, sim.now_us, MSS);
     sim.flow.on_idle_restart(sim.now_us + 40 * 60 * US_PER_S);
@@ -408,7 +408,7 @@ fn quick_adapt_is_observed_whether_or_not_it_acts() {
 }
 
 #[test]
-fn who_looks_changes_nothing() {
+fn observer_changes_nothing() {
     for params in Profile::ALL.map(Params::of) {
         let flow = Flow::new(&params, 1, 100_000, Some(INTRA_US));
         watched_and_unwatched_are_one(&params, flow);
@@ -425,7 +425,7 @@ fn state_fits_the_socket() {
 }
 
 #[test]
-fn zeroes_are_a_flow_that_does_nothing() {
+fn zeroed_flow_does_nothing() {
     let params = paper();
     let mut flow = Flow::default();
     flow.on_loss(&params, 1, MSS);
@@ -451,7 +451,7 @@ fn defaults_are_within_their_bounds() {
 }
 
 #[test]
-fn any_bytes_and_any_calls_are_no_panic() {
+fn any_bytes_and_calls_cause_no_panic() {
     for_each_seed(|seed| {
         let mut rng = Rng::new(seed);
         let params = Params::read(|_| rng.any() as u32);
@@ -482,28 +482,28 @@ fn any_bytes_and_any_calls_are_no_panic() {
 /// Parameters of a host, and its detected values.
 struct Host {
     params: Params,
-    way: Way,
+    device: EgressDev,
     shortest: std::cell::Cell<BaseRtt>,
 }
 
 impl Host {
     /// Creates a host without set values.
-    fn new(way: Way) -> Self {
+    fn new(device: EgressDev) -> Self {
         Host {
             params: Params::of(Profile::Paper),
-            way,
+            device,
             shortest: std::cell::Cell::default(),
         }
     }
 }
 
-impl Values for Host {
+impl ParamSource for Host {
     fn value(&self, row: usize) -> u32 {
         self.params.value(row)
     }
 
-    fn way(&self) -> Way {
-        self.way
+    fn egress_dev(&self) -> EgressDev {
+        self.device
     }
 
     fn shortest_rtt_us(&self) -> u32 {
@@ -518,13 +518,13 @@ impl Values for Host {
 }
 
 #[test]
-fn with_nothing_set_a_flow_does_what_it_does_with_the_right_numbers() {
+fn detected_values_act_like_set_values() {
     for_each_seed(|seed| {
         let mut rng = Rng::new(seed);
         let mut by_hand = Params::of(rng.pick(&Profile::ALL));
-        let mut host = Host::new(Way::Told(rng.pick(&[1_000, 25_000, 400_000])));
+        let mut host = Host::new(EgressDev::KnownSpeed(rng.pick(&[1_000, 25_000, 400_000])));
         host.params = by_hand;
-        let Way::Told(mbps) = host.way else {
+        let EgressDev::KnownSpeed(mbps) = host.device else {
             unreachable!()
         };
         (by_hand.line_rate_mbps, by_hand.intra_rtt_us) = (mbps, INTRA_US);
@@ -548,8 +548,8 @@ fn with_nothing_set_a_flow_does_what_it_does_with_the_right_numbers() {
 }
 
 #[test]
-fn what_is_set_by_hand_wins_over_the_device() {
-    let mut host = Host::new(Way::Told(10_000));
+fn line_rate_parameter_wins_over_the_device() {
+    let mut host = Host::new(EgressDev::KnownSpeed(10_000));
     for (by_hand_mbps, bdp_bytes) in [(100_000, INTER_BDP), (0, INTER_BDP / 10)] {
         host.params.line_rate_mbps = by_hand_mbps;
         let flow = Flow::new(&host, 1, 40_000, Some(INTER_US));
@@ -558,10 +558,10 @@ fn what_is_set_by_hand_wins_over_the_device() {
 }
 
 #[test]
-fn where_no_device_tells_a_flow_takes_what_it_is_delivered() {
+fn flow_without_device_speed_uses_the_delivered_rate() {
     // No route: setting IP_TOS removes a socket's route until it sends again.
-    for way in [Way::Silent, Way::Unknown] {
-        let mut host = Host::new(way);
+    for device in [EgressDev::UnknownSpeed, EgressDev::NoRoute] {
+        let mut host = Host::new(device);
         host.params.max_cwnd_bdp = 1_024;
         let mut flow = Flow::new(&host, 1, 40_000, Some(INTER_US));
         let mut now_us = 1_000;
@@ -585,20 +585,20 @@ fn where_no_device_tells_a_flow_takes_what_it_is_delivered() {
         let path = flow.path(&host).unwrap();
         let seen_bytes = path.bdp_bytes;
         assert!(seen_bytes >= flow.cwnd_bytes() / 2 - 1_000, "{seen_bytes}");
-        assert!(!path.is_told);
+        assert!(!path.has_known_rate);
     }
 }
 
 #[test]
-fn the_host_learns_its_datacenter_from_data_but_not_from_itself() {
+fn host_learns_its_rtt_from_data_but_not_from_itself() {
     // A flow without a route may end on this host.
-    for (way, shortest_us) in [
-        (Way::Told(100_000), INTRA_US),
-        (Way::Silent, INTRA_US),
-        (Way::Loopback, 0),
-        (Way::Unknown, 0),
+    for (device, shortest_us) in [
+        (EgressDev::KnownSpeed(100_000), INTRA_US),
+        (EgressDev::UnknownSpeed, INTRA_US),
+        (EgressDev::Loopback, 0),
+        (EgressDev::NoRoute, 0),
     ] {
-        let host = Host::new(way);
+        let host = Host::new(device);
         let mut flow = Flow::new(&host, 1, 40_000, Some(INTRA_US - 1));
         assert_eq!(host.shortest_rtt_us(), 0, "a SYN is shorter");
         let ack = Ack {

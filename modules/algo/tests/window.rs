@@ -88,7 +88,7 @@ fn an_undo_never_lowers() {
 }
 
 #[test]
-fn a_window_goes_on_in_slow_start_or_past_it() {
+fn resume_keeps_slow_start_or_its_end() {
     let mut w = Window::default();
     w.resume(100_000, 50_000);
     assert!(w.is_started() && !w.in_slow_start());
@@ -99,7 +99,7 @@ fn a_window_goes_on_in_slow_start_or_past_it() {
 }
 
 #[test]
-fn an_undo_leads_back_to_slow_start() {
+fn undo_returns_to_slow_start() {
     let mut w = Window::default();
     w.start(100_000, true);
     w.lower_to(50_000);
@@ -114,7 +114,7 @@ fn an_undo_leads_back_to_slow_start() {
 }
 
 #[test]
-fn recovery_sends_what_left_and_one_packet() {
+fn recovery_allows_deliveries_plus_one_packet() {
     let w = window(100_000);
     let ack = Ack {
         in_flight_bytes: 20_000,
@@ -141,7 +141,7 @@ fn an_undo_to_the_same_bytes_keeps_their_fraction() {
 }
 
 #[test]
-fn a_window_at_a_bound_is_left_alone() {
+fn clamp_keeps_a_window_at_its_bound() {
     let mut w = Window::default();
     w.start(10_000, true);
     w.clamp(5_000, 10_000);

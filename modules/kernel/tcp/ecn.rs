@@ -35,7 +35,7 @@ pub(crate) enum EceEcho {
 #[derive(Clone, Copy)]
 pub(crate) enum Marks {
     /// Delivered packets that carried CE.
-    Told(u32),
+    Counted(u32),
     /// Echo of an RFC 3168 receiver, see [`Sock::watch_repeats`].
     Echo(Echo),
 }
@@ -207,9 +207,9 @@ impl Sock<'_> {
     /// probe, or dropped by the local queue) unless ECE raised the count of marks. For ECE on an ACK
     /// without deliveries, [`Sock::take_marks`] with 0 follows and decides.
     pub(crate) fn note_cwr(&mut self) {
-        let is_told = self.marks_unseen() == 0;
+        let is_unmarked = self.marks_unseen() == 0;
         let head = self.head();
-        if is_told && head.notes() & CWR_BY_LOSS == 0 {
+        if is_unmarked && head.notes() & CWR_BY_LOSS == 0 {
             head.set_note(CWR_BY_LOSS | UNSURE);
         }
         if head.notes() & REPEATS != 0 {
@@ -260,7 +260,7 @@ impl Sock<'_> {
         let delivered_ce = self.delivered_ce();
         let reported = delivered_ce.wrapping_sub(head.marks_seen.get());
         head.marks_seen.set(delivered_ce);
-        Marks::Told(reported.min(acked))
+        Marks::Counted(reported.min(acked))
     }
 
     // The receiver.
@@ -340,7 +340,7 @@ fn take_notes(mut sk: Sock<'_>, acked: u32, flags: AckFlags) -> (Marks, bool) {
             sk.head().clear_notes(CWR_BY_LOSS);
         }
         sk.head().clear_notes(UNSURE);
-        return (Marks::Told(0), false);
+        return (Marks::Counted(0), false);
     }
     let mut notes = sk.head().notes();
     if notes & HANDSHAKE != 0 {
@@ -359,7 +359,7 @@ fn take_notes(mut sk: Sock<'_>, acked: u32, flags: AckFlags) -> (Marks, bool) {
         reported = reported.saturating_sub(unreported.max(0) as u32);
     }
     let marks = match notes & REPEATS {
-        0 => Marks::Told(reported.min(acked)),
+        0 => Marks::Counted(reported.min(acked)),
         _ => Marks::Echo(take_echo(&mut sk, notes, flags.has_ece())),
     };
     (marks, notes & CWR_BY_LOSS != 0)

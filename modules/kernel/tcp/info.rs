@@ -3,7 +3,7 @@
 //! Figures of a socket for `ss -ti`, TCP_CC_INFO and inet_diag.
 
 use super::{bindings, Sock};
-use crate::kernel_api::once::Once;
+use crate::kernel_api::relaxed::RelaxedCell;
 use core::{
     mem::{align_of, size_of},
     ptr::addr_of,
@@ -75,17 +75,17 @@ impl DiagBlock for NoDiagBlock {
 #[repr(C)]
 pub(super) struct Head {
     /// [`LIVE`], [`CE_STATE`], [`notes`]; `flags` and `count` of [`OwnInfo`].
-    status: Once<u32>,
+    status: RelaxedCell<u32>,
     /// Sender: `delivered_ce` as reported to the algorithm. With [`notes::REPEATS`] only its lower
     /// bits, and [`Repeats`](super::ecn::Repeats) above them.
-    pub(super) marks_seen: Once<u32>,
+    pub(super) marks_seen: RelaxedCell<u32>,
     /// With CE echo: RCV.NXT when the last packet arrived. Otherwise, with AccECN: number of sent
     /// ACKs whose marks are all reported.
-    pub(super) seen: Once<u32>,
-    fraction: Once<u32>,
-    marked_bytes: Once<u32>,
-    acked_bytes: Once<u32>,
-    own_words: [Once<u32>; 2],
+    pub(super) seen: RelaxedCell<u32>,
+    fraction: RelaxedCell<u32>,
+    marked_bytes: RelaxedCell<u32>,
+    acked_bytes: RelaxedCell<u32>,
+    own_words: [RelaxedCell<u32>; 2],
 }
 
 /// Set by init(), unless the algorithm fell back.

@@ -16,7 +16,7 @@ use xdc_algo::{
     Ack, Visitor,
     controller::Controller,
     entry::Entry,
-    params::{ParamInfo, Values},
+    params::{ParamInfo, ParamSource},
 };
 
 /// No window is larger; algo/fixed.rs checks its products for it.
@@ -97,7 +97,7 @@ struct Sysctls<'a> {
     write: Cell<Option<(u8, u8, u32)>>,
 }
 
-impl Values for Sysctls<'_> {
+impl ParamSource for Sysctls<'_> {
     fn value(&self, row: usize) -> u32 {
         match self.write.get() {
             Some((0, written, value)) => {

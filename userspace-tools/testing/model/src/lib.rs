@@ -8,8 +8,8 @@
 mod kernel_api {
     pub(crate) mod bindings;
     #[allow(dead_code)]
-    #[path = "../../../../../modules/kernel/once.rs"]
-    pub(crate) mod once;
+    #[path = "../../../../../modules/kernel/relaxed.rs"]
+    pub(crate) mod relaxed;
     pub(crate) mod sysctl {
         /// A namespace.
         pub(crate) struct Net;

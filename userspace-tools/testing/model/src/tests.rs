@@ -66,7 +66,7 @@ impl CongestionControl for Model {
         data.acks += 1;
         let mut lost = false;
         let marked = match sk.take_marks(rs.acked_sacked(), flags, |_| lost = true) {
-            Marks::Told(marked) => marked,
+            Marks::Counted(marked) => marked,
             Marks::Echo(Echo::Clear) => 0,
             Marks::Echo(_) => rs.acked_sacked(),
         };

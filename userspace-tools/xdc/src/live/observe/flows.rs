@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
 use xdc_algo::ALGORITHMS;
 use xdc_algo::entry::{Entry, Shown, Value};
-use xdc_algo::params::Values;
+use xdc_algo::params::ParamSource;
 use xdc_netlink::diag::{Query, State, TcpSocket};
 
 use super::params::Params;
@@ -271,7 +271,7 @@ impl Own {
             flags: xdc.flags as u8,
             srtt_us: known(|tcp| tcp.srtt_us),
             mss_bytes: known(|tcp| tcp.mss_bytes),
-            params: params.map(|params| params as &dyn Values),
+            params: params.map(|params| params as &dyn ParamSource),
         };
         let profile = params.map(|params| {
             let is_modified = params.is_modified(algorithm);

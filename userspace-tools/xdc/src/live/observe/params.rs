@@ -5,7 +5,7 @@ use std::fs;
 
 use xdc_algo::ALGORITHMS;
 use xdc_algo::entry::Entry;
-use xdc_algo::params::Values;
+use xdc_algo::params::ParamSource;
 
 /// Of one network namespace: an algorithm whose module is loaded, and its values.
 #[derive(Clone, Default)]
@@ -21,7 +21,7 @@ pub struct Row {
     profile: usize,
 }
 
-impl Values for Row {
+impl ParamSource for Row {
     fn value(&self, row: usize) -> u32 {
         self.values.get(row).copied().unwrap_or_default()
     }

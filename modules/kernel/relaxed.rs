@@ -25,13 +25,13 @@ unsafe impl Word for u64 {}
 /// A word with the semantics of READ_ONCE() and WRITE_ONCE(): readers see a stored value, never a
 /// torn one, without ordering.
 #[repr(transparent)]
-pub(crate) struct Once<T: Word>(UnsafeCell<T>);
+pub(crate) struct RelaxedCell<T: Word>(UnsafeCell<T>);
 
 // SAFETY: All access is by volatile loads and stores of a `Word`, which the
 // kernel's memory model gives the meaning of relaxed atomics.
-unsafe impl<T: Word + Send> Sync for Once<T> {}
+unsafe impl<T: Word + Send> Sync for RelaxedCell<T> {}
 
-impl<T: Word> Once<T> {
+impl<T: Word> RelaxedCell<T> {
     pub(crate) const fn new(value: T) -> Self {
         Self(UnsafeCell::new(value))
     }
@@ -49,7 +49,7 @@ impl<T: Word> Once<T> {
     }
 }
 
-impl Once<u64> {
+impl RelaxedCell<u64> {
     /// Adds `n`, for a single writer at a time.
     #[inline]
     pub(crate) fn add(&self, n: u64) {
