@@ -237,7 +237,8 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
         let prior_bytes = bytes(sk, sk.reno_undo_cwnd());
         flow.undo(prior_bytes, threshold_bytes(sk, sk.prior_ssthresh()));
         let output = flow.output(&self.params(sk), sk.srtt_us());
-        packets(sk, output.cwnd_bytes)
+        // The kernel warns of a window of 0.
+        packets(sk, output.cwnd_bytes).max(1)
     }
 
     fn cwnd_event_tx_start(&self, sk: &mut Sock<'_>, flow: &mut A::Flow) {
