@@ -62,7 +62,11 @@ impl Home {
                 Err(Error::failure(what).hint("point it at the directory with scenarios/"))
             };
         }
-        let own = env::current_exe().ok();
+        // Cargo builds unit tests outside of the checkout.
+        let own = match cfg!(test) {
+            true => Some(PathBuf::from(env!("CARGO_MANIFEST_DIR"))),
+            false => env::current_exe().ok(),
+        };
         let author = own.as_ref().and_then(|path| fs::metadata(path).ok());
         let author = author.map(|meta| meta.uid());
         let mut above = own.iter().flat_map(|own| own.ancestors());
