@@ -87,20 +87,20 @@ struct xdc_tunnel {
 	/* Hands up what is in "up": one alone, or packets of one flow would overtake each other. */
 	struct napi_struct napi;
 	struct hrtimer timer;
-	/* Of the fields below. */
+	/* Protects the fields from here to "state", and what "state" points to. */
 	spinlock_t lock;
 	struct sk_buff_head up;
 	/* Sum of the truesize of its packets. */
 	unsigned int up_bytes;
-	/* The module's; NULL: the device is down. */
-	void *state;
-	/* Tunnels that packets outside were in, too, by jiffies "nested_at". */
-	unsigned int nested;
-	unsigned long nested_at;
-	/* Longest packet inside that the route of the last packet outside carries; 0: none was sent. */
-	unsigned int path_mtu;
 	u64 due_us;
 	u64 counters[XDC_TUNNEL_COUNTERS];
+	/* The module's; NULL: the device is down. */
+	void *state;
+	/* Number of tunnels that this one is in, as of jiffies "nested_at". */
+	unsigned int nested;
+	unsigned long nested_at;
+	/* Longest packet inside that the last packet's route outside carries; 0: no packet was sent. */
+	unsigned int path_mtu;
 };
 
 /* What the module decided in one callback. */
@@ -242,8 +242,8 @@ static struct dst_entry *xdc_tunnel_route(struct xdc_tunnel *tunnel, struct sock
 }
 
 /*
- * Whether a route outside leads into too many tunnels. Tunnels that are in each other
- * count up. A count is void after a second, in which the routes may have changed.
+ * Whether a route outside leads into too many tunnels. Tunnels that are in each other count up. A count
+ * is void after a second, in which routes may have changed.
  */
 static bool xdc_tunnel_is_nested(struct xdc_tunnel *tunnel, const struct net_device *dev)
 {
@@ -285,7 +285,7 @@ static void xdc_tunnel_send_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 
 	if (!sk)
 		goto drop;
-	/* A packet of ours has none inside. */
+	/* Parities and reports have no IP header inside. */
 	inside = skb_get_dsfield(skb);
 	if (inside < 0)
 		inside = cb.is_capable ? INET_ECN_ECT_0 : INET_ECN_NOT_ECT;
@@ -307,7 +307,7 @@ static void xdc_tunnel_send_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 	WRITE_ONCE(tunnel->path_mtu, mtu - xdc_tunnel_mtu_less(config));
 	/* Fragments carry a packet that is too long: its parities have these bytes, too. */
 	has_df = skb->len + xdc_tunnel_overhead(config) <= mtu && READ_ONCE(config->df);
-	/* Of the flow inside, which a router behind a veth would take for that of the ports. */
+	/* A router behind a veth would take the hash of the flow inside for that of the ports. */
 	skb_clear_hash(skb);
 	reason = SKB_DROP_REASON_NOMEM;
 	if (skb_cow_head(skb, LL_RESERVED_SPACE(dst_dev(dst)) + dst->header_len +
@@ -368,9 +368,8 @@ static void xdc_tunnel_deliver_one(struct xdc_tunnel *tunnel, struct sk_buff *sk
 		goto bad;
 	}
 	memset(skb->cb, 0, sizeof(skb->cb));
-	/* Of the packet outside, whose port is another one each time. */
+	/* Both were those of the packet outside, whose port changes with each packet. */
 	skb_clear_hash(skb);
-	/* It was the outer one. */
 	skb_unset_transport_header(skb);
 	/* With decoding others must not pass those that GRO holds. */
 	dev_dstats_rx_add(dev, skb->len);
@@ -821,7 +820,7 @@ static bool xdc_tunnel_is_host(const struct in6_addr *address)
 
 	if (ipv6_addr_v4mapped(address))
 		return ipv4 && !ipv4_is_multicast(ipv4) && !ipv4_is_lbcast(ipv4);
-	return ipv6_addr_type(address) & IPV6_ADDR_UNICAST &&
+	return ipv6_mod_enabled() && ipv6_addr_type(address) & IPV6_ADDR_UNICAST &&
 	       !(ipv6_addr_type(address) & IPV6_ADDR_LINKLOCAL);
 }
 
