@@ -1,26 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! UnoRC, UnoLB and REPS: a tunnel over UDP that spreads packets over paths, mends losses by parities,
-//! and hands up what it carries in order.
+//! and hands up what it carries in order for a bounded time. What parities do not mend is TCP's.
 //!
-//! The rules are in algo/unorc.rs (the sender), algo/resequence.rs (the receiver), algo/paths.rs (the
-//! choosers), algo/gf256.rs (the code) and algo/tunnel.rs (sessions). Where the device differs from the
-//! papers and their simulators (docs/unorc.md has the rules):
+//! The rules are in algo/unorc_sender.rs, algo/parity_credit.rs, algo/resequence.rs (the receiver),
+//! algo/paths.rs (the choosers), algo/gf256.rs (the code) and algo/tunnel.rs (sessions). Where the device
+//! differs from the papers and their simulators (docs/unorc.md has the rules):
 //!
 //! 1. It is below TCP, whose window and congestion control do not know of it. In the papers
 //!    the transport itself codes, chooses and sends again.
-//! 2. Blocks are of a channel, one of eight that a hash of the flow picks, not of a flow. A
-//!    flow that stops leaves a block that is closed after `flush` and has all its parities.
-//! 3. Packets are handed up in order, so that TCP takes no path for a loss.
-//! 4. A NACK brings the missing packets, not the whole block, and TCP's window stays as it is.
-//! 5. UnoLB replaces a path that was sent on and has not been heard of; an idle one stays.
-//! 6. REPS freezes for a reported loss, too (`freeze loss`): the code has a timer for it.
-//! 7. The bitmap chooser counts a packet that was lost as a NACK, and each of a block that
-//!    timed out as a timeout.
-//! 8. `reps-paper` takes the bandwidth-delay product for larger than its 256 values.
-//! 9. Silence is min_rtt + `flush` + `timer` and what the smoothed RTT is above min_rtt: a queue of the
-//!    sending host is no loss, and a NACK may come first. The code's RTO is min_rtt + `timer`.
-//! 10. What comes late of a block that was given up is dropped: TCP has sent it again.
+//! 2. Nothing is sent again. A packet that parities do not bring back is passed over after a bounded time, and
+//!    TCP's SACK is the NACK. The papers' NACK tells the choosers alone.
+//! 3. Blocks are of a channel, one of eight that a hash of the flow picks, not of a flow.
+//! 4. Parities are a share of the data that is halved under congestion. The papers' sender has them always.
+//! 5. Packets are handed up in order within the bound, so that TCP takes no path for a loss.
+//! 6. UnoLB replaces a path that was sent on and has not been heard of; an idle one stays.
+//! 7. REPS freezes for a reported loss, too (`freeze loss`): the code has a timer for it.
+//! 8. The bitmap chooser counts a packet that was lost as a NACK, and each of a silent block as a timeout.
+//! 9. `reps-paper` takes the bandwidth-delay product for larger than its 256 values.
+//! 10. Silence is looked for when a packet is sent. The code has a timer.
 
 #[path = "algo/mod.rs"]
 mod algo;
@@ -30,9 +28,11 @@ mod vector_code;
 
 use algo::{
     paths::{Freeze, Kind},
-    resequence::{Held, HeldBlock},
     tunnel::{Channel, Endpoint, Lent},
-    unorc::{self, Cause, Config, Count, Ecn, Happened, Header, Io, Sent, SentBlock, Standing},
+    unorc::{self, Cause, Config, Count, Ecn, Happened, Io, Standing},
+    unorc_blocks::{Held, HeldBlock},
+    unorc_sender::Sent,
+    unorc_wire::Header,
 };
 use kernel::prelude::*;
 use kernel_api::{
@@ -135,16 +135,14 @@ impl Io for Decisions<'_> {
             }
             Happened::Nack {
                 block,
-                have,
-                times,
+                lost,
                 is_sent,
             } => {
                 if UnorcNack::is_on() {
                     let info = xdc_unorc_nack {
                         channel,
                         block,
-                        have,
-                        times,
+                        lost,
                         sent: is_sent,
                     };
                     UnorcNack::emit(self, &info);
@@ -236,8 +234,7 @@ struct Unorc {
 /// What the endpoint works in.
 struct Memory {
     channels: KVVec<Channel<Packet>>,
-    sent: KVVec<Sent<Packet>>,
-    sent_blocks: KVVec<SentBlock>,
+    sent: KVVec<Sent>,
     held: KVVec<Held<Packet>>,
     held_blocks: KVVec<HeldBlock>,
 }
@@ -257,7 +254,6 @@ impl Memory {
         Ok(Self {
             channels: some(channels)?,
             sent: some(of_all(config.sent_slots())?)?,
-            sent_blocks: some(of_all(config.blocks())?)?,
             held: some(of_all(config.held_slots())?)?,
             held_blocks: some(of_all(config.blocks())?)?,
         })
@@ -267,7 +263,6 @@ impl Memory {
         Lent {
             channels: &mut self.channels,
             sent: &mut self.sent,
-            sent_blocks: &mut self.sent_blocks,
             held: &mut self.held,
             held_blocks: &mut self.held_blocks,
         }
@@ -298,7 +293,7 @@ fn config(settings: &Settings) -> Result<Config, &'static CStr> {
 
 impl Tunnel for Unorc {
     const KIND: &'static CStr = c"unorc";
-    const COUNTERS: &'static [&'static CStr] = &Count::NAMES;
+    const COUNTERS: &'static [&'static CStr] = Count::NAMES;
 
     fn check(settings: &Settings) -> Result<(), &'static CStr> {
         config(settings).map(|_| ())

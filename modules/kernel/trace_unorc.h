@@ -30,8 +30,7 @@ struct xdc_unorc_decoded {
 struct xdc_unorc_nack {
 	u16 channel;
 	u32 block;
-	u32 have;
-	u8 times;
+	u32 lost;
 	bool sent;
 };
 
@@ -139,8 +138,7 @@ TRACE_EVENT(unorc_nack,
 		XDC_TP_TUNNEL_ENTRY
 		__field(__u16, channel)
 		__field(__u32, block)
-		__field(__u32, have)
-		__field(__u8, times)
+		__field(__u32, lost)
 		__field(__u8, sent)
 	),
 
@@ -148,14 +146,13 @@ TRACE_EVENT(unorc_nack,
 		XDC_TP_TUNNEL_ASSIGN(device);
 		__entry->channel = nack->channel;
 		__entry->block = nack->block;
-		__entry->have = nack->have;
-		__entry->times = nack->times;
+		__entry->lost = nack->lost;
 		__entry->sent = nack->sent;
 	),
 
-	TP_printk(XDC_TP_TUNNEL_FORMAT "channel=%u block=%u have=0x%x times=%u sent=%u",
+	TP_printk(XDC_TP_TUNNEL_FORMAT "channel=%u block=%u lost=0x%x sent=%u",
 		  XDC_TP_TUNNEL_ARGS, __entry->channel, __entry->block,
-		  __entry->have, __entry->times, __entry->sent)
+		  __entry->lost, __entry->sent)
 );
 
 TRACE_EVENT(unorc_reroute,

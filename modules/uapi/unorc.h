@@ -17,10 +17,10 @@ enum {
 	IFLA_UNORC_PARITY,	/* u8: its parities; 0 with 1 data packet: no code */
 	IFLA_UNORC_PATHS,	/* u8: the chooser, in the order ecmp rps ops plb unolb reps reps-paper bitmap */
 	IFLA_UNORC_FREEZE,	/* u8: when reps freezes, in the order loss timeout off */
-	IFLA_UNORC_TIMER,	/* u32, us: time from a block's first packet to its last */
+	IFLA_UNORC_TIMER,	/* u32, us: a packet is waited for so long; 0: as long as paths differ */
 	IFLA_UNORC_FLUSH,	/* u32, us: a block that is not full is closed then */
 	IFLA_UNORC_CHANNELS,	/* u8: which never wait for each other; 1, 2, 4 or 8 */
-	IFLA_UNORC_WINDOW,	/* u16: data packets that a channel has under way; a power of two, 64 to 8192 */
+	IFLA_UNORC_WINDOW,	/* u16: data packets that a channel remembers; a power of two, 64 to 8192 */
 	IFLA_UNORC_FWMARK,	/* u32: mark of packets outside, for their route */
 	IFLA_UNORC_TOS,		/* u8: DSCP of packets outside, in the upper six bits, or UNORC_TOS_INHERIT */
 	IFLA_UNORC_TTL,		/* u8: TTL of packets outside; 0: that of their route */
@@ -45,21 +45,16 @@ struct unorc_xstats {
 	__u64 tx_data;
 	__u64 tx_parity;
 	__u64 tx_raw;
-	__u64 tx_resent;
 	__u64 tx_feedback;
 	__u64 rx_data;
 	__u64 rx_parity;
 	__u64 rx_raw;
 	__u64 rx_feedback;
 	__u64 recovered;
-	__u64 nack_sent;
 	__u64 nack_received;
-	__u64 timeout;
-	__u64 abandoned;
 	__u64 given_up;
 	__u64 duplicate;
-	__u64 old;
-	__u64 far;
+	__u64 late;
 	__u64 bad_decode;
 	__u64 bad_tag;
 	__u64 malformed;

@@ -17,12 +17,11 @@ struct Net {
     rng: Rng,
     /// In percent.
     loss: u64,
+    marks: u64,
     duplicates: u64,
     noise: u64,
     delay_us: u64,
     jitter_us: u64,
-    /// Packets that were lost in a row are no more than this.
-    burst: u64,
 }
 
 impl Net {
@@ -34,11 +33,11 @@ impl Net {
             now_us: 1_000_000,
             rng: Rng::new(seed),
             loss: 0,
+            marks: 5,
             duplicates: 0,
             noise: 0,
             delay_us: 50,
             jitter_us: 0,
-            burst: 1,
         }
     }
 
@@ -58,7 +57,7 @@ impl Net {
                         packet = wire(&other, &body);
                     }
                     let at = self.now_us + self.delay_us + self.rng.within(0, self.jitter_us);
-                    let is_marked = self.rng.percent(5);
+                    let is_marked = self.rng.percent(self.marks);
                     self.flying
                         .insert((at, self.number), (1 - from, packet, is_marked));
                     self.number += 1;
@@ -157,7 +156,7 @@ fn all_comes_in_order_whatever_the_chooser() {
             all_in_order(&mut net, 12);
             for end in &net.ends {
                 assert_eq!(end.io.counted(Count::Session), 1);
-                assert_eq!(end.io.counted(Count::TxResent), 0);
+                assert_eq!(end.io.counted(Count::GivenUp), 0);
                 assert!(end.endpoint.min_rtt_us() >= 100);
             }
         }
@@ -197,48 +196,72 @@ fn paths_and_times_change_under_way() {
     }
 }
 
+/// Numbers that went up at an end; none did twice.
+fn once_each(net: &mut Net, at: usize) -> usize {
+    let mut all = 0;
+    for (flow, mut numbers) in net.up(at) {
+        let count = numbers.len();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), count, "flow {flow} at {at}");
+        all += count;
+    }
+    all
+}
+
 #[test]
-fn all_comes_in_order_through_loss_duplicates_reordering_and_noise() {
-    let mut recovered = 0;
-    let mut resent = 0;
+fn through_loss_duplicates_reordering_and_noise_most_comes_once() {
+    let (mut recovered, mut sent, mut missing) = (0, 0, 0);
     for seed in 0..40 {
         let mut rng = Rng::new(seed);
-        let (x, y) = rng.pick(&[(8, 2), (1, 0), (28, 3), (1, 1), (4, 1)]);
+        let (x, y) = rng.pick(&[(8, 2), (28, 3), (2, 1), (4, 1)]);
         let mut net = Net::new(config(x, y), seed);
         // A session, so that no packet is lost for want of one.
         net.send(0, ip(9, 0, 100));
         net.run(10_000);
         assert_eq!(net.up(1)[&9], [0]);
+        net.marks = 0;
         net.loss = rng.pick(&[0, 1, 5]);
         net.duplicates = rng.pick(&[0, 5]);
-        net.noise = rng.pick(&[0, 2]);
         net.jitter_us = rng.pick(&[0, 10, 100]);
         talk(&mut net, 300);
-        let given_up: u64 = net
-            .ends
-            .iter()
-            .map(|end| end.io.counted(Count::GivenUp))
-            .sum();
-        if given_up == 0 {
-            all_in_order(&mut net, 300);
-        } else {
-            // Three resends of one packet were lost, too: rare, and nothing is twice there.
-            assert!(given_up <= 8, "{given_up}");
-            for at in 0..2 {
-                for (_, mut numbers) in net.up(at) {
-                    let all = numbers.len();
-                    numbers.sort_unstable();
-                    numbers.dedup();
-                    assert_eq!(numbers.len(), all);
-                }
+        let all = 300 * usize::from(FLOWS);
+        for at in 0..2 {
+            let came = once_each(&mut net, at);
+            let lost = all - came;
+            assert!(
+                lost * 100 <= all * 3,
+                "seed {seed}: {lost} {x}+{y} {} {} {:?}",
+                net.loss,
+                net.jitter_us,
+                net.ends[1 - at].io.counts
+            );
+            assert!(net.loss > 0 || lost == 0, "seed {seed}");
+            if net.loss == 1 {
+                sent += all;
+                missing += lost;
             }
         }
         for end in &net.ends {
             recovered += end.io.counted(Count::Recovered);
-            resent += end.io.counted(Count::TxResent);
         }
     }
-    assert!(recovered > 500 && resent > 200, "{recovered} {resent}");
+    assert!(recovered > 300, "{recovered}");
+    // One in a hundred was lost.
+    assert!(missing * 500 < sent, "{missing} of {sent}");
+}
+
+#[test]
+fn noise_changes_nothing() {
+    let mut net = Net::new(config(8, 2), 1);
+    talk(&mut net, 3);
+    all_in_order(&mut net, 3);
+    net.noise = 10;
+    talk(&mut net, 300);
+    for at in 0..2 {
+        assert!(once_each(&mut net, at) > 1_300);
+        assert_eq!(net.ends[at].io.counted(Count::Session), 1);
+    }
 }
 
 #[test]
@@ -254,37 +277,28 @@ fn memory_that_fails_breaks_nothing() {
         }
         talk(&mut net, 200);
         for at in 0..2 {
-            for (_, mut numbers) in net.up(at) {
-                let all = numbers.len();
-                assert!(all > 150);
-                numbers.sort_unstable();
-                numbers.dedup();
-                assert_eq!(numbers.len(), all);
-            }
+            assert!(once_each(&mut net, at) > 900);
         }
     }
 }
 
 #[test]
 fn either_end_may_begin_anew() {
-    // What is sent meanwhile to an end that does not know of it is lost, and no more: in its first second a session is not
-    // given up.
-    for (age_us, lost) in [(10_000, 12), (1_100_000, 2)] {
-        for restarted in 0..2 {
-            for speaker in 0..2 {
-                let mut net = Net::new(config(8, 2), 3);
-                net.send(0, ip(1, 0, 100));
-                net.run(age_us);
-                assert_eq!(net.up(1)[&1], [0]);
-                net.ends[restarted] = End::new(config(8, 2), 77);
-                for number in 1..50 {
-                    net.send(speaker, ip(1, number, 100));
-                    net.run(100_000);
-                }
-                let up = net.up(1 - speaker);
-                assert_eq!(up[&1].last(), Some(&49));
-                assert!(up[&1].len() >= 49 - lost, "{:?}", up[&1]);
+    for restarted in 0..2 {
+        for speaker in 0..2 {
+            let mut net = Net::new(config(8, 2), 3);
+            net.send(0, ip(1, 0, 100));
+            net.run(10_000);
+            assert_eq!(net.up(1)[&1], [0]);
+            net.ends[restarted] = End::new(config(8, 2), 77);
+            for number in 1..50 {
+                net.send(speaker, ip(1, number, 100));
+                net.run(1_000);
             }
+            // What is sent meanwhile to an end that does not know of it is lost.
+            let up = net.up(1 - speaker);
+            assert_eq!(up[&1].last(), Some(&49));
+            assert!(up[&1].len() >= 48, "{:?}", up[&1]);
         }
     }
 }
@@ -336,36 +350,21 @@ fn ends_of_other_codes_have_no_session() {
 }
 
 #[test]
-fn forged_packets_change_nothing_and_one_in_ten_milliseconds_is_answered() {
+fn forged_packets_change_nothing_and_few_are_answered() {
     let mut net = Net::new(config(8, 2), 1);
     net.send(0, ip(1, 0, 100));
     net.run(10_000);
-    let Session::Up { theirs, .. } = net.ends[0].endpoint.session else {
-        panic!("no session");
-    };
+    let before = tags(&net, 0);
     let mut rng = Rng::new(9);
     for _ in 0..20_000 {
         let header = Header {
-            kind: Header::parse(&[
-                rng.within(0x10, 0x18) as u8,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-            ])
-            .unwrap()
-            .kind,
+            kind: rng.pick(&[
+                Kind::Data,
+                Kind::Parity,
+                Kind::Raw,
+                Kind::Feedback,
+                Kind::Hello,
+            ]),
             tag: rng.next() as u32,
             ..Header::default()
         };
@@ -376,14 +375,12 @@ fn forged_packets_change_nothing_and_one_in_ten_milliseconds_is_answered() {
         }
         net.ends[0].receive(net.now_us, packet, false);
     }
-    let answers = net.ends[0].io.sent.drain(..);
-    let stale = answers
-        .filter(|(header, ..)| header.kind == Kind::Stale)
+    let sent = net.ends[0].io.sent.drain(..);
+    let answers = sent
+        .filter(|(header, ..)| header.kind == Kind::Hello)
         .count();
-    assert_eq!(stale, 1);
-    assert!(
-        matches!(net.ends[0].endpoint.session, Session::Up { theirs: now, .. } if now == theirs)
-    );
+    assert_eq!(answers, 8);
+    assert_eq!(tags(&net, 0), before);
     net.up(1);
     net.send(0, ip(1, 1, 100));
     net.run(10_000);
@@ -391,24 +388,36 @@ fn forged_packets_change_nothing_and_one_in_ten_milliseconds_is_answered() {
     assert!(net.up(0).is_empty());
 }
 
+/// The tags of an end: its own, and the peer's.
+fn tags(net: &Net, at: usize) -> (u32, u32) {
+    (net.ends[at].endpoint.mine, net.ends[at].endpoint.theirs)
+}
+
 #[test]
 fn a_dead_link_is_left() {
-    // One of eight links, chosen by the entropy, is dead.
-    let mut net = Net::new(config(8, 2), 2);
-    net.send(0, ip(1, 0, 100));
-    net.run(10_000);
-    net.up(1);
-    for number in 0..4_000 {
-        net.send(0, ip(1, number, 100));
-        net.ends[0]
-            .io
-            .sent
-            .retain(|(header, ..)| header.ev % 8 != 3);
-        net.run(2);
+    let mut recovered = 0;
+    for seed in 0..20 {
+        // One of eight links, chosen by the entropy, is dead.
+        let mut net = Net::new(config(8, 2), seed);
+        net.marks = 0;
+        net.send(0, ip(1, 0, 100));
+        net.run(10_000);
+        net.up(1);
+        for number in 0..4_000 {
+            net.send(0, ip(1, number, 100));
+            let sent = &mut net.ends[0].io.sent;
+            sent.retain(|(header, ..)| header.ev % 8 != 3);
+            net.run(2);
+        }
+        net.run(1_000_000);
+        let up = net.up(1).remove(&1).unwrap();
+        // Until the first NACK three of ten paths may be dead, and so may be those that replace them.
+        assert!(up.len() > 3_500, "seed {seed}: {}", up.len());
+        let last = up.iter().filter(|&&number| number >= 2_500).count();
+        assert!(last >= 1_499, "seed {seed}: {last}");
+        recovered += net.ends[1].io.counted(Count::Recovered);
     }
-    net.run(1_000_000);
-    assert!(net.up(1)[&1].iter().copied().eq(0..4_000));
-    assert!(net.ends[1].io.counted(Count::Recovered) > 0);
+    assert!(recovered > 1_000, "{recovered}");
 }
 
 #[test]
@@ -471,19 +480,14 @@ fn what_there_is_of_a_session_is_told() {
         let mut all = [0, 0];
         for (count, end) in all.iter_mut().zip(&mut net.ends) {
             let channels = end.memory.all().channels.iter();
-            *count = channels
-                .map(|c| c.sender().blocks_under_way() + c.receiver().blocks_under_way())
-                .sum();
+            *count = channels.map(|c| c.receiver.blocks_under_way()).sum();
         }
         all
     };
-    assert_eq!(under_way(&mut net), [0, 0]);
-    net.send(0, ip(1, 1, 100));
-    assert_eq!(under_way(&mut net), [1, 0]);
-    net.run(10_000);
-    assert_eq!(under_way(&mut net), [0, 0]);
+    assert_eq!(under_way(&mut net)[0], 0);
+    assert!(net.ends[1].endpoint.is_up());
     let channels = net.ends[0].memory.all().channels.iter();
-    assert!(channels.map(|c| c.sender().srtt_us()).any(|us| us > 0));
+    assert!(channels.map(|c| c.sender.srtt_us()).any(|us| us > 0));
 }
 
 #[test]
@@ -498,7 +502,6 @@ fn what_is_counted_is_traced() {
         };
         let mut net = Net::new(config, seed);
         net.loss = 8;
-        net.burst = 4;
         net.jitter_us = 50;
         talk(&mut net, 400);
         for end in &net.ends {
@@ -512,14 +515,19 @@ fn what_is_counted_is_traced() {
                 _ => None,
             });
             assert_eq!(decoded, io.counted(Count::Recovered));
-            for (wanted, count) in [(true, Count::NackSent), (false, Count::NackReceived)] {
-                let nacks = traced(&|what| match *what {
-                    Happened::Nack { is_sent, .. } => Some((is_sent == wanted).into()),
-                    _ => None,
-                });
-                assert_eq!(nacks, io.counted(count));
-                all_nacks += nacks;
-            }
+            let heard = traced(&|what| match *what {
+                Happened::Nack { is_sent, .. } => Some((!is_sent).into()),
+                _ => None,
+            });
+            assert_eq!(heard, io.counted(Count::NackReceived));
+            all_nacks += heard;
+            // A block that is gone on from twice is counted once.
+            let said = traced(&|what| match *what {
+                Happened::Nack { is_sent, .. } => Some(is_sent.into()),
+                _ => None,
+            });
+            let given_up = io.counted(Count::GivenUp);
+            assert!((given_up..given_up * 3 + 1).contains(&said));
             let rerouted = traced(&|what| match *what {
                 Happened::Reroute { paths, .. } => Some(paths),
                 _ => None,
@@ -567,7 +575,7 @@ fn a_session_goes_from_one_state_to_the_next() {
             _ => None,
         });
     use Standing::*;
-    let wanted = [(Down, Asked), (Asked, Up), (Up, Asked), (Asked, Up)];
+    let wanted = [(Down, Asked), (Asked, Up), (Up, Up)];
     assert_eq!(states.collect::<Vec<_>>(), wanted);
 }
 
@@ -587,115 +595,110 @@ fn a_channel_lives_after_an_outage() {
             window: 64,
             ..config(x, y)
         };
-        let mut net = Net::new(small, 3);
-        assert_eq!(talk_of_one(&mut net, 0, 3, 10_000), 3);
-        net.loss = 100;
-        // More blocks than are remembered.
-        assert_eq!(talk_of_one(&mut net, 3, 100, 10_000), 0);
-        net.loss = 0;
-        // The first of them brings the floor.
-        assert!(talk_of_one(&mut net, 103, 50, 10_000) >= 49);
+        for outage in [3, 100, 10_000] {
+            let mut net = Net::new(small, 3);
+            assert_eq!(talk_of_one(&mut net, 0, 3, 10_000), 3);
+            net.loss = 100;
+            assert_eq!(talk_of_one(&mut net, 3, outage, 1_000), 0);
+            net.loss = 0;
+            assert_eq!(talk_of_one(&mut net, 3 + outage, 50, 10_000), 50);
+        }
     }
 }
 
-#[test]
-fn after_an_outage_little_time_passes_until_nothing_is_kept() {
-    let mut net = Net::new(config(8, 2), 3);
-    net.delay_us = 500_000;
-    assert_eq!(talk_of_one(&mut net, 0, 5, 1_500_000), 5);
-    net.loss = 100;
-    net.send(0, ip(1, 5, 100));
-    net.run(8_000_000);
-    for channel in net.ends[0].memory.all().channels {
-        assert_eq!(channel.sender().blocks_under_way(), 0);
-    }
-}
-
-#[test]
-fn who_sends_only_acks_learns_that_the_rtt_is_longer() {
-    for (x, y) in [(8, 2), (1, 0)] {
-        let mut net = Net::new(config(x, y), 3);
-        net.send(1, ip(1, 0, 100));
-        assert_eq!(talk_of_one(&mut net, 0, 5, 10_000), 5);
-        net.delay_us = 20_000;
-        talk_of_one(&mut net, 5, 50, 1_000);
-        net.run(1_000_000);
-        net.up(1);
-        let known_us = net.ends[1].endpoint.min_rtt_us();
-        assert!(known_us < 1_000, "{known_us}");
-        net.loss = 5;
-        talk_of_one(&mut net, 55, 2_000, 500);
-        let given_up = net.ends[1].io.counted(Count::GivenUp);
-        assert!(given_up < 10, "{x}+{y}: {given_up}");
-    }
-}
-
-#[test]
-fn what_was_asked_for_twice_does_not_shorten_the_rtt_that_is_known() {
-    let mut net = Net::new(config(1, 0), 3);
-    assert_eq!(talk_of_one(&mut net, 0, 5, 10_000), 5);
-    net.delay_us = 20_000;
-    talk_of_one(&mut net, 5, 50, 500);
-    net.run(1_000_000);
-    net.loss = 3;
-    talk_of_one(&mut net, 55, 20_000, 500);
-    // Those of the first RTT, of which nothing was known.
-    let given_up = net.ends[1].io.counted(Count::GivenUp);
-    assert!(given_up < 5, "{given_up}");
-}
-
-#[test]
-fn a_tail_of_many_blocks_that_is_lost_whole_is_sent_again_at_once() {
-    let mut net = Net::new(config(8, 2), 3);
-    net.delay_us = 20_000;
-    assert_eq!(talk_of_one(&mut net, 0, 8, 100_000), 8);
-    net.loss = 100;
-    for number in 8..208 {
-        net.send(0, ip(1, number, 100));
-    }
-    net.run(1_000);
-    net.loss = 0;
-    net.run(1_200_000);
-    assert_eq!(net.up(1)[&1].len(), 200);
-}
-
-/// A request in the name of the peer of end 0, to which any end gives way.
-fn lowest_hello(net: &Net) -> Vec<u8> {
+/// A request in the name of the peer of an end.
+fn forge_hello(net: &mut Net, at: usize, mine: u32) {
     let header = Header {
         kind: Kind::Hello,
         ..Header::default()
     };
-    wire(&header, &net.ends[1].endpoint.hello_body(0))
+    let tags = ((net.rng.next() | 1) << 32) | u64::from(mine);
+    let Config { x, y, channels, .. } = *net.ends[at].endpoint.config();
+    let body = [&tags.to_be_bytes()[..], &[x, y, channels]].concat();
+    net.ends[at].receive(net.now_us, wire(&header, &body), false);
 }
 
 #[test]
 fn whoever_asks_in_the_peers_name_keeps_no_session_from_beginning() {
-    let mut net = Net::new(config(8, 2), 3);
-    net.delay_us = 20_000;
-    let hello = lowest_hello(&net);
-    for number in 0..100 {
-        net.send(0, ip(1, number, 100));
-        net.ends[0].receive(net.now_us, hello.clone(), false);
-        net.run(10_000);
+    for speaker in 0..2 {
+        let mut net = Net::new(config(8, 2), 3);
+        net.delay_us = 20_000;
+        for number in 0..100 {
+            net.send(speaker, ip(1, number, 100));
+            (0..3).for_each(|_| forge_hello(&mut net, 0, 0));
+            net.run(10_000);
+        }
+        assert!(net.ends.iter().all(|end| end.endpoint.is_up()), "{speaker}");
+        let sessions = net.ends.iter().map(|end| end.io.counted(Count::Session));
+        assert!(sessions.eq([1, 1]));
     }
-    assert!(net.ends[0].endpoint.is_up());
 }
 
 #[test]
-fn an_end_that_gave_way_for_nothing_asks_again_when_it_takes_answers() {
-    for at_us in (0..2_300_000).step_by(50_000) {
-        let mut net = Net::new(config(8, 2), 3);
-        // Nobody hears it until it gives way.
-        net.loss = 100;
-        net.send(0, ip(1, 0, 100));
-        net.run(at_us);
-        net.loss = 0;
-        let hello = lowest_hello(&net);
-        net.ends[0].receive(net.now_us, hello, false);
-        net.run(YIELD_US + 2 * SOON_US);
-        assert!(net.ends[0].endpoint.is_up(), "at {at_us}");
-        assert_eq!(net.up(1)[&1], [0], "at {at_us}");
+fn a_tag_is_taken_from_who_knows_ours() {
+    let mut net = Net::new(config(8, 2), 3);
+    talk_of_one(&mut net, 0, 3, 10_000);
+    let before = tags(&net, 0);
+    for mine in [0, 1, before.0 ^ 1, before.1] {
+        forge_hello(&mut net, 0, mine);
+        assert_eq!(tags(&net, 0), before);
     }
+    // Who reads the path can end a session. It comes again when the peer hears of it.
+    forge_hello(&mut net, 0, before.0);
+    assert_ne!(tags(&net, 0), before);
+    assert!(talk_of_one(&mut net, 3, 10, 10_000) >= 9);
+    assert_eq!(tags(&net, 0), before);
+}
+
+#[test]
+fn a_hello_of_an_end_that_is_no_more_does_little_harm() {
+    let mut net = Net::new(config(8, 2), 3);
+    net.send(0, ip(1, 0, 100));
+    net.carry();
+    net.run(60);
+    net.carry();
+    let kinds = |packet: &[u8]| packet[0] & 15 == Kind::Hello as u8;
+    talk_of_one(&mut net, 1, 5, 1_000);
+    let (mine, theirs) = tags(&net, 0);
+    let header = Header {
+        kind: Kind::Hello,
+        ..Header::default()
+    };
+    let both = u64::from(mine) << 32 | u64::from(theirs);
+    let late = wire(&header, &[&both.to_be_bytes()[..], &[8, 2, 8]].concat());
+    assert!(kinds(&late));
+    net.ends[0] = End::new(config(8, 2), 99);
+    talk_of_one(&mut net, 6, 5, 1_000);
+    net.ends[1].receive(net.now_us, late, false);
+    for number in 0..10 {
+        net.send(1, ip(2, number, 100));
+        net.run(1_000);
+    }
+    assert!(net.up(0)[&2].len() >= 9);
+    let (mine, theirs) = tags(&net, 0);
+    assert_eq!(tags(&net, 1), (theirs, mine));
+}
+
+#[test]
+fn what_is_odd_in_a_hello_is_refused() {
+    let mut net = Net::new(config(8, 2), 1);
+    let header = Header {
+        kind: Kind::Hello,
+        ..Header::default()
+    };
+    let own = net.ends[0].endpoint.mine;
+    let body = |theirs: u32| [&theirs.to_be_bytes()[..], &own.to_be_bytes(), &[8, 2, 8]].concat();
+    for body in [
+        body(0),
+        body(own),
+        body(7)[..10].to_vec(),
+        [&body(7)[..], &[0]].concat(),
+    ] {
+        let before = net.ends[0].io.counted(Count::Malformed);
+        net.ends[0].receive(net.now_us, wire(&header, &body), false);
+        assert_eq!(net.ends[0].io.counted(Count::Malformed), before + 1);
+    }
+    assert!(!net.ends[0].endpoint.is_up());
 }
 
 #[test]
@@ -734,7 +737,7 @@ fn two_that_meet_at_once_have_one_session() {
         }
         for at in 0..2 {
             assert_eq!(net.ends[at].io.counted(Count::Session), 1, "seed {seed}");
-            assert_eq!(net.up(at)[&1].len(), 10, "seed {seed}");
+            assert_eq!(once_each(&mut net, at), 10, "seed {seed}");
         }
     }
 }
@@ -785,243 +788,13 @@ fn a_peer_that_came_late_and_restarts_is_found_within_two_seconds() {
 }
 
 #[test]
-fn a_peer_that_restarts_before_it_hears_of_a_session_is_found() {
-    let mut net = Net::new(config(8, 2), 3);
-    net.delay_us = 10_000;
-    net.loss = 100;
-    let mut number = 0;
-    let mut speak_until = |net: &mut Net, is_enough: &dyn Fn(&Net) -> bool| {
-        while !is_enough(net) {
-            net.send(0, ip(1, number, 100));
-            net.run(1_000);
-            number += 1;
-        }
-    };
-    // The handshake's time is that in which the peer was not there.
-    speak_until(&mut net, &|net| net.now_us >= 3_000_000);
-    net.loss = 0;
-    speak_until(&mut net, &|net| net.ends[0].endpoint.is_up());
-    net.ends[1] = End::new(config(8, 2), 4);
-    let restart_us = net.now_us;
-    speak_until(&mut net, &|net| !net.ends[1].io.up.is_empty());
-    assert!(net.now_us - restart_us < 500_000);
-}
-
-#[test]
-fn a_confirm_that_is_late_begins_no_session_again() {
-    let mut net = Net::new(config(8, 2), 1);
-    let mut confirms = Vec::new();
-    for secret in 5..12 {
-        net.send(0, ip(1, 0, 100));
-        net.run(1_100_000);
-        let Session::Up {
-            mine,
-            theirs,
-            when_us,
-            ..
-        } = net.ends[0].endpoint.session
-        else {
-            panic!("no session");
-        };
-        let header = Header {
-            kind: Kind::Confirm,
-            tag: theirs,
-            ..Header::default()
-        };
-        let body = [&mine.to_be_bytes()[..], &when_us.to_be_bytes()].concat();
-        confirms.push(wire(&header, &body));
-        // All that it has said in this session, and in those before.
-        let before = net.ends[1].endpoint.session;
-        for confirm in &confirms {
-            net.ends[1].receive(net.now_us, confirm.clone(), false);
-            assert_eq!(net.ends[1].endpoint.session, before);
-        }
-        net.ends[0] = End::new(config(8, 2), secret);
-    }
-}
-
-/// End 0 asks, and end 1 answers. The CONFIRM, which has not gone yet, and a packet of that session.
-fn answered(net: &mut Net) -> (Vec<u8>, Vec<u8>) {
-    net.send(0, ip(1, 0, 100));
-    let (hello, body, _) = net.ends[0].io.sent.pop().unwrap();
-    net.ends[1].receive(net.now_us, wire(&hello, &body), false);
-    let (answer, body, _) = net.ends[1].io.sent.pop().unwrap();
-    let of = |kind| Header {
-        kind,
-        tag: u32::from_be_bytes(*body.first_chunk().unwrap()),
-        ..Header::default()
-    };
-    let confirm = [&answer.tag.to_be_bytes()[..], &body[HELLO_BYTES..]].concat();
-    let confirm = wire(&of(Kind::Confirm), &confirm);
-    (confirm, wire(&of(Kind::Data), &ip(1, 0, 100)))
-}
-
-#[test]
-fn a_confirm_of_what_was_given_up_begins_no_session() {
-    // The session that is there was asked for by either end.
-    for asker in 0..2 {
-        let mut net = Net::new(config(8, 2), 1);
-        let (late, _) = answered(&mut net);
-        net.ends[0] = End::new(config(8, 2), 5);
-        net.run(1_000);
-        net.send(asker, ip(1, 0, 100));
-        net.run(10_000);
-        assert!(net.ends[0].endpoint.is_up() && net.ends[1].endpoint.is_up());
-        let before = net.ends[1].endpoint.session;
-        net.ends[1].receive(net.now_us, late, false);
-        assert_eq!(net.ends[1].endpoint.session, before, "asker {asker}");
-    }
-}
-
-/// A request in the name of the peer of end 1.
-fn forge_hello(net: &mut Net) {
-    let header = Header {
-        kind: Kind::Hello,
-        ..Header::default()
-    };
-    let tag = net.rng.any() as u32;
-    let body = net.ends[0].endpoint.hello_body(tag);
-    net.ends[1].receive(net.now_us, wire(&header, &body), false);
-}
-
-#[test]
-fn a_confirm_is_not_forgotten_for_forged_requests() {
-    for forged in [0, 15, 16, 200] {
-        let mut net = Net::new(config(8, 2), 1);
-        let (confirm, _) = answered(&mut net);
-        net.ends[1].receive(net.now_us, confirm.clone(), false);
-        assert!(net.ends[1].endpoint.is_up());
-        (0..forged).for_each(|_| forge_hello(&mut net));
-        net.ends[1].io.sent.clear();
-        net.ends[0] = End::new(config(8, 2), 5);
-        net.send(0, ip(1, 0, 100));
-        net.run(10_000);
-        let before = net.ends[1].endpoint.session;
-        net.ends[1].receive(net.now_us, confirm, false);
-        assert_eq!(net.ends[1].endpoint.session, before, "{forged} forged");
-        assert_eq!(net.ends[1].io.counted(Count::Session), 2);
-    }
-}
-
-#[test]
-fn two_answers_at_once_have_times_of_their_own() {
-    let mut net = Net::new(config(8, 2), 1);
-    let (first, _) = answered(&mut net);
-    net.ends[0] = End::new(config(8, 2), 5);
-    let (second, _) = answered(&mut net);
-    for confirm in [first, second] {
-        net.ends[1].receive(net.now_us, confirm, false);
-    }
-    assert_eq!(net.ends[1].io.counted(Count::Session), 2);
-}
-
-#[test]
-fn what_is_odd_in_a_handshake_is_refused() {
-    let mut net = Net::new(config(8, 2), 1);
-    let (confirm, _) = answered(&mut net);
-    let end = &mut net.ends[1];
-    let when_us = end.endpoint.answered_us;
-    let asked = u32::from_be_bytes(*confirm[HEADER_BYTES..].first_chunk().unwrap());
-    let of = |tag, when_us: u64| {
-        let header = Header {
-            kind: Kind::Confirm,
-            tag,
-            ..Header::default()
-        };
-        wire(
-            &header,
-            &[&asked.to_be_bytes()[..], &when_us.to_be_bytes()].concat(),
-        )
-    };
-    let own = end.endpoint.answer(asked, when_us);
-    let ahead = end.endpoint.answer(asked, when_us + 1);
-    assert_eq!(of(own, when_us), confirm);
-    // Of another time, of a time that is not yet, and after a minute.
-    for (packet, late_us) in [
-        (of(own, when_us - 1), 0),
-        (of(ahead, when_us + 1), 0),
-        (confirm.clone(), MINUTE_US),
-    ] {
-        let before = end.io.counted(Count::BadTag);
-        end.receive(net.now_us + late_us, packet, false);
-        assert_eq!(end.io.counted(Count::BadTag), before + 1);
-    }
-    // Of another length.
-    let longer = [&confirm[..], &[0]].concat();
-    for packet in [&confirm[..HEADER_BYTES + 4], &confirm[..27], &longer] {
-        let before = end.io.counted(Count::Malformed);
-        end.receive(net.now_us, packet.to_vec(), false);
-        assert_eq!(end.io.counted(Count::Malformed), before + 1);
-    }
-    assert!(!end.endpoint.is_up());
-    let Session::Asked { tag, .. } = net.ends[0].endpoint.session else {
-        panic!("not asked");
-    };
-    let header = Header {
-        kind: Kind::HelloAck,
-        tag,
-        ..Header::default()
-    };
-    let hello = net.ends[0].endpoint.hello_body(7);
-    let end = &mut net.ends[0];
-    for times in [&[][..], &[0; 7], &[0; 9]] {
-        let before = end.io.counted(Count::Malformed);
-        let packet = wire(&header, &[&hello[..], times].concat());
-        end.receive(net.now_us, packet, false);
-        assert_eq!(end.io.counted(Count::Malformed), before + 1);
-    }
-    assert!(!end.endpoint.is_up());
-}
-
-#[test]
-fn of_two_sessions_that_cross_one_stays() {
-    for seed in 0..20 {
-        let mut net = Net::new(config(8, 2), seed);
-        net.delay_us = 300_000;
-        // What an end says first, and nothing else.
-        let said = |net: &mut Net, at: usize| {
-            let (header, body, _) = net.ends[at].io.sent.remove(0);
-            net.ends[at].io.sent.clear();
-            wire(&header, &body)
-        };
-        net.send(0, ip(1, 0, 100));
-        let hello = said(&mut net, 0);
-        net.ends[1].receive(net.now_us, hello, false);
-        let answers = [said(&mut net, 1), {
-            net.send(1, ip(1, 0, 100));
-            let hello = said(&mut net, 1);
-            net.ends[0].receive(net.now_us, hello, false);
-            match net.ends[0].io.sent.len() {
-                // It goes on with its own.
-                0 => continue,
-                _ => said(&mut net, 0),
-            }
-        }];
-        // Both answers are so late that neither end waits for the other's session.
-        net.now_us += YIELD_US;
-        for (at, answer) in answers.into_iter().enumerate() {
-            net.ends[at].receive(net.now_us, answer, false);
-        }
-        net.run(1_000_000);
-        let of = |at: usize| match net.ends[at].endpoint.session {
-            Session::Up { mine, theirs, .. } => (mine, theirs),
-            _ => panic!("no session"),
-        };
-        let (mine, theirs) = of(0);
-        assert_eq!(of(1), (theirs, mine), "seed {seed}");
-    }
-}
-
-#[test]
 fn a_silent_peer_that_restarts_is_found_among_forged_packets() {
     let mut net = Net::new(config(8, 2), 3);
     talk_of_one(&mut net, 0, 150, 10_000);
     net.ends[1] = End::new(config(8, 2), 4);
     let restart_us = net.now_us;
     for number in 0.. {
-        if number % 40 == 0 {
-            forge_hello(&mut net);
-        }
+        forge_hello(&mut net, 1, 0);
         let header = Header {
             tag: net.rng.any() as u32,
             ..Header::default()
@@ -1030,190 +803,6 @@ fn a_silent_peer_that_restarts_is_found_among_forged_packets() {
         if talk_of_one(&mut net, 150 + number, 1, 10_000) > 0 {
             break;
         }
-        assert!(net.now_us - restart_us < 5_000_000);
+        assert!(net.now_us - restart_us < 500_000);
     }
-}
-
-#[test]
-fn an_end_that_has_just_answered_asks_nothing() {
-    let mut net = Net::new(config(8, 2), 1);
-    let (_, data) = answered(&mut net);
-    let kinds = |net: &mut Net, data: &[u8]| {
-        net.ends[1].receive(net.now_us, data.to_vec(), false);
-        let sent = net.ends[1].io.sent.drain(..);
-        sent.map(|(header, ..)| header.kind).collect::<Vec<_>>()
-    };
-    assert_eq!(kinds(&mut net, &data), [Kind::Stale]);
-    net.now_us += YIELD_US;
-    assert_eq!(kinds(&mut net, &data), [Kind::Hello]);
-}
-
-/// The tags of an end's session: its own, and the peer's.
-fn tags(net: &Net, at: usize) -> (u32, u32) {
-    match net.ends[at].endpoint.session {
-        Session::Up { mine, theirs, .. } => (mine, theirs),
-        _ => panic!("no session"),
-    }
-}
-
-/// All that an end says for so long is lost.
-fn speaks_in_vain(net: &mut Net, at: usize, us: u64) {
-    for _ in 0..us / 500 {
-        net.now_us += 500;
-        net.ends[at].poll(net.now_us);
-    }
-    net.ends[at].io.sent.clear();
-}
-
-/// A data packet of that tag.
-fn forged(tag: u32) -> Vec<u8> {
-    let header = Header {
-        kind: Kind::Data,
-        tag,
-        ..Header::default()
-    };
-    wire(&header, &ip(1, 1, 60))
-}
-
-/// What an end has said last of that kind, as it goes on the wire.
-fn last_said(net: &mut Net, at: usize, kind: Kind) -> Option<Vec<u8>> {
-    let sent = std::mem::take(&mut net.ends[at].io.sent);
-    let of_kind = sent
-        .into_iter()
-        .rev()
-        .find(|(header, _, _)| header.kind == kind);
-    of_kind.map(|(header, body, _)| wire(&header, &body))
-}
-
-/// End 0 has a session that end 1 never hears of: its CONFIRMs are late or lost. Then end 1 asks, too, and is answered. The
-/// CONFIRM of end 0, and the answer that it gives.
-fn answered_within_a_session(net: &mut Net) -> (Vec<u8>, Vec<u8>) {
-    net.send(0, ip(1, 0, 100));
-    let hello = last_said(net, 0, Kind::Hello).unwrap();
-    net.ends[1].receive(net.now_us, hello, false);
-    let answer = last_said(net, 1, Kind::HelloAck).unwrap();
-    net.ends[0].receive(net.now_us, answer, false);
-    let confirm = last_said(net, 0, Kind::Confirm).unwrap();
-    speaks_in_vain(net, 0, 300_000);
-    net.send(1, ip(1, 0, 100));
-    let hello = last_said(net, 1, Kind::Hello).unwrap();
-    net.ends[0].receive(net.now_us, hello, false);
-    (confirm, last_said(net, 0, Kind::HelloAck).unwrap())
-}
-
-#[test]
-fn a_session_that_is_no_news_is_not_told_to_whoever_was_answered_since() {
-    let mut net = Net::new(config(8, 2), 1);
-    answered_within_a_session(&mut net);
-    // The peer does not know the session, and says so.
-    net.send(0, ip(1, 0, 100));
-    let data = last_said(&mut net, 0, Kind::Data).unwrap();
-    net.ends[1].receive(net.now_us, data, false);
-    let stale = last_said(&mut net, 1, Kind::Stale).unwrap();
-    net.ends[0].receive(net.now_us, stale, false);
-    assert_eq!(last_said(&mut net, 0, Kind::Confirm), None);
-}
-
-#[test]
-fn what_was_answered_before_the_peer_was_heard_begins_no_session() {
-    let mut in_the_first = 0;
-    for seed in 0..20 {
-        let mut net = Net::new(config(8, 2), seed);
-        let (confirm, answer) = answered_within_a_session(&mut net);
-        net.ends[1].receive(net.now_us, answer, false);
-        let late = last_said(&mut net, 1, Kind::Confirm).unwrap();
-        net.ends[1].receive(net.now_us, confirm, false);
-        net.ends[1].io.sent.clear();
-        let before = tags(&net, 0);
-        talk(&mut net, 3);
-        let is_good = tags(&net, 0) == before && !net.up(0).is_empty();
-        in_the_first += u32::from(is_good);
-        net.ends[0].receive(net.now_us, late, false);
-        assert!(!is_good || tags(&net, 0) == before, "seed {seed}");
-    }
-    assert!(in_the_first > 3, "{in_the_first}");
-}
-
-/// Gives an end all that the other has said.
-fn hand_over(net: &mut Net, from: usize) {
-    for (header, body, _) in std::mem::take(&mut net.ends[from].io.sent) {
-        let packet = wire(&header, &body);
-        net.ends[1 - from].receive(net.now_us, packet, false);
-    }
-}
-
-#[test]
-fn who_speaks_in_another_session_is_told_of_ours_again() {
-    let mut net = Net::new(config(8, 2), 1);
-    let (_, answer) = answered_within_a_session(&mut net);
-    net.ends[1].receive(net.now_us, answer, false);
-    // All that end 1 says in its session is lost.
-    speaks_in_vain(&mut net, 1, 300_000);
-    net.ends[0].io.sent.clear();
-    net.send(0, ip(1, 0, 100));
-    hand_over(&mut net, 0);
-    hand_over(&mut net, 1);
-    let (mine, theirs) = tags(&net, 1);
-    assert_eq!(tags(&net, 0), (theirs, mine));
-}
-
-#[test]
-fn forged_packets_keep_no_two_ends_in_two_sessions() {
-    let mut net = Net::new(config(8, 2), 1);
-    net.send(0, ip(1, 0, 100));
-    net.run(1_100_000);
-    let mut stale = 0;
-    for _ in 0..2_000 {
-        net.now_us += 1_000;
-        for tag in [7, 8, 9, 10, 11] {
-            let tag = if net.rng.percent(2) { 12 } else { tag };
-            net.ends[0].receive(net.now_us, forged(tag), false);
-        }
-        let sent = net.ends[0].io.sent.drain(..);
-        stale += sent
-            .filter(|(header, ..)| header.kind == Kind::Stale && header.tag == 12)
-            .count();
-    }
-    assert!((1..20).contains(&stale), "{stale}");
-}
-
-#[test]
-fn forged_packets_keep_no_two_ends_in_two_sessions_for_want_of_a_young_answer() {
-    let mut net = Net::new(config(8, 2), 1);
-    let (_, answer) = answered_within_a_session(&mut net);
-    net.ends[1].receive(net.now_us, answer, false);
-    // All that end 1 says in its session is lost for more than a minute.
-    speaks_in_vain(&mut net, 1, 65_000_000);
-    net.ends[0].io.sent.clear();
-    // What it says where a forged packet comes gets through. End 0 says nothing.
-    net.ends[1].receive(net.now_us, forged(7), false);
-    for _ in 0..3 {
-        hand_over(&mut net, 1);
-        hand_over(&mut net, 0);
-    }
-    let (mine, theirs) = tags(&net, 1);
-    assert_eq!(tags(&net, 0), (theirs, mine));
-}
-
-#[test]
-fn confirm_is_not_said_beside_stale() {
-    let mut net = Net::new(config(8, 2), 1);
-    let (_, answer) = answered_within_a_session(&mut net);
-    net.ends[1].receive(net.now_us, answer, false);
-    speaks_in_vain(&mut net, 1, 300_000);
-    let mut said = Vec::new();
-    for _ in 0..30 {
-        net.now_us += 10_000;
-        net.ends[1].receive(net.now_us, forged(7), false);
-        said.extend(
-            net.ends[1]
-                .io
-                .sent
-                .drain(..)
-                .map(|(header, ..)| header.kind),
-        );
-    }
-    assert_eq!(said.len(), 30);
-    let stale: Vec<usize> = (0..30).filter(|at| said[*at] == Kind::Stale).collect();
-    assert_eq!(stale, [10, 21]);
 }

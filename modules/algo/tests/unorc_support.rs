@@ -6,13 +6,12 @@ use super::{
     gf256::NoVectors,
     paths::{Freeze, Kind as Chooser},
     random::Random,
-    resequence::{self, Held, HeldBlock},
     rtt::BaseRtt,
     tunnel::{self, Channel, Endpoint},
-    unorc::{
-        self, Config, Context, Count, Ecn, HEADER_BYTES, Happened, Header, Io, Packet, Sent,
-        SentBlock,
-    },
+    unorc::{Config, Context, Count, Ecn, Happened, Io, Packet},
+    unorc_blocks::{self, Held, HeldBlock},
+    unorc_sender::Sent,
+    unorc_wire::{HEADER_BYTES, Header},
 };
 
 impl Packet for Vec<u8> {
@@ -34,7 +33,7 @@ pub fn config(x: u8, y: u8) -> Config {
     Config {
         x,
         y,
-        timer_us: 640,
+        timer_us: 0,
         flush_us: 50,
         paths: Chooser::Unolb,
         freeze: Freeze::Loss,
@@ -129,8 +128,7 @@ impl Io for Caller {
 /// The memory of one end.
 pub struct Memory {
     channels: Vec<Channel<Vec<u8>>>,
-    sent: Vec<Sent<Vec<u8>>>,
-    sent_blocks: Vec<SentBlock>,
+    sent: Vec<Sent>,
     held: Vec<Held<Vec<u8>>>,
     held_blocks: Vec<HeldBlock>,
 }
@@ -144,7 +142,6 @@ impl Memory {
         Memory {
             channels: some(channels),
             sent: some(channels * config.sent_slots()),
-            sent_blocks: some(channels * config.blocks()),
             held: some(channels * config.held_slots()),
             held_blocks: some(channels * config.blocks()),
         }
@@ -154,7 +151,6 @@ impl Memory {
         tunnel::Lent {
             channels: &mut self.channels,
             sent: &mut self.sent,
-            sent_blocks: &mut self.sent_blocks,
             held: &mut self.held,
             held_blocks: &mut self.held_blocks,
         }
@@ -232,22 +228,18 @@ impl<T: Default> Half<T> {
 
     pub fn sender<R>(
         &mut self,
-        f: impl FnOnce(&mut T, &mut Context<'_, Caller>, &mut unorc::Lent<'_, Vec<u8>>) -> R,
+        f: impl FnOnce(&mut T, &mut Context<'_, Caller>, &mut [Sent]) -> R,
     ) -> R {
         let (half, mut cx, memory) = self.parts();
-        let mut lent = unorc::Lent {
-            slots: &mut memory.sent,
-            blocks: &mut memory.sent_blocks,
-        };
-        f(half, &mut cx, &mut lent)
+        f(half, &mut cx, &mut memory.sent)
     }
 
     pub fn receiver<R>(
         &mut self,
-        f: impl FnOnce(&mut T, &mut Context<'_, Caller>, &mut resequence::Lent<'_, Vec<u8>>) -> R,
+        f: impl FnOnce(&mut T, &mut Context<'_, Caller>, &mut unorc_blocks::Lent<'_, Vec<u8>>) -> R,
     ) -> R {
         let (half, mut cx, memory) = self.parts();
-        let mut lent = resequence::Lent {
+        let mut lent = unorc_blocks::Lent {
             slots: &mut memory.held,
             blocks: &mut memory.held_blocks,
         };

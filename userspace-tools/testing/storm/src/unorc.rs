@@ -384,7 +384,7 @@ fn changes(storm: &Storm, rounds: u32) -> Result<()> {
             };
             let host = &pair.hosts[rng.usize(..2)];
             host.request(changed(&words)?)?;
-            for words in ["fec 4+2", "channels 4", "window 64", "port 1", "timer 0"] {
+            for words in ["fec 4+2", "channels 4", "window 64", "port 1", "flush 0"] {
                 let refused = host.request(changed(words)?);
                 ensure!(refused.is_err(), "{words} is taken");
             }

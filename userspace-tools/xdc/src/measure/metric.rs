@@ -432,7 +432,7 @@ const RUN: &[Entry<Run>] = &[
         "unorc.data_packets",
         Unit::Packets,
         |run| of_unorc(run, "tx_data"),
-        "that tunnels sent, without those sent again",
+        "that tunnels sent",
     ),
     entry(
         "unorc.parity_packets",
@@ -447,12 +447,6 @@ const RUN: &[Entry<Run>] = &[
         "of receivers to senders",
     ),
     entry(
-        "unorc.resent",
-        Unit::Packets,
-        |run| of_unorc(run, "tx_resent"),
-        "sent again by tunnels",
-    ),
-    entry(
         "unorc.recovered",
         Unit::Packets,
         |run| of_unorc(run, "recovered"),
@@ -462,19 +456,13 @@ const RUN: &[Entry<Run>] = &[
         "unorc.nacks",
         Unit::Events,
         |run| of_unorc(run, "nack_received"),
-        "blocks that could not be read, each time that their sender was told",
-    ),
-    entry(
-        "unorc.timeouts",
-        Unit::Events,
-        |run| of_unorc(run, "timeout"),
-        "blocks that a sender heard nothing of",
+        "blocks that their receiver went on without packets of, each time that the sender was told",
     ),
     entry(
         "unorc.given_up",
         Unit::Events,
         |run| of_unorc(run, "given_up"),
-        "blocks that a receiver waits for no longer: TCP sends again what is missing",
+        "blocks of which packets were not waited for any longer: TCP sends them again",
     ),
     entry(
         "unorc.reroutes",

@@ -35,7 +35,7 @@ pub struct TunnelSpec {
     pub fec: Option<String>,
     /// `loss`, `timeout` or `off`.
     pub freeze: Option<String>,
-    /// How long a block may take.
+    /// How long a packet is waited for. Without it: as long as paths differ, 1 ms at most.
     pub timer: Option<Time>,
     /// The same inside a datacenter.
     pub timer_intra: Option<Time>,
@@ -43,7 +43,7 @@ pub struct TunnelSpec {
     pub flush: Option<Time>,
     /// Without it: as many as the two hosts have flows, 8 at most.
     pub channels: Option<u8>,
-    /// Packets of a channel. Without it: twice the path's bandwidth-delay product, and a queue.
+    /// Packets that a channel remembers. Without it: twice the path's bandwidth-delay product, and a queue.
     pub window: Option<u16>,
     /// Only flows of this class have a tunnel.
     pub only: Option<Class>,
@@ -250,7 +250,7 @@ mod tests {
             let tunnels = run.topology.tunnels;
             (memory_bytes(&tunnels) / tunnels.len() as u64 / 2) >> 20
         };
-        assert_eq!((mb(""), mb("fec = \"off\"\n")), (3, 10));
+        assert_eq!((mb(""), mb("fec = \"off\"\n")), (2, 2));
     }
 
     #[test]

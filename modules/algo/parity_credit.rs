@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How many parities a sender may send: a share of its data, and less under congestion.
+//!
+//! Each data packet earns y/x of a parity. Where blocks are full that is y for each; where they are not, several
+//! pay for one. Under congestion a parity takes the place of data, so the share is halved in each round trip with
+//! marks or a long delay. Losses alone do not lower it, for most are a path's. Rules K.
+
+/// The whole share; a parity costs x times this.
+const WHOLE: u32 = 64;
+/// What a round trip without congestion gives back.
+const STEP: u8 = 8;
+/// Marks are congestion if there are more than one in so many: fewer are how controls by marks keep a queue short.
+const MARKED_OF: u32 = 16;
+/// Credit is kept for two of these.
+const TERM_ROUNDS: u64 = 4;
+
+/// Of a channel. All zeroes is its beginning.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Credit {
+    /// Of [`WHOLE`], what is not earned.
+    withheld: u8,
+    /// What may be spent.
+    units: u32,
+    /// Of these, what was earned in this term.
+    fresh: u32,
+    term_us: u64,
+    round_us: u64,
+    /// Of this round trip.
+    heard: u32,
+    marked: u32,
+    is_queued: bool,
+}
+
+impl Credit {
+    /// A session begins with the credit of two blocks, one for its first packet and one for its last. Rule K5.
+    pub fn new(x: u8, y: u8) -> Self {
+        let units = WHOLE.saturating_mul(x.into()).saturating_mul(y.into());
+        let units = units.saturating_mul(2);
+        Self {
+            units,
+            fresh: units,
+            ..Self::default()
+        }
+    }
+
+    /// The share that is earned, in percent.
+    pub fn percent(&self) -> u32 {
+        self.share().saturating_mul(100) >> WHOLE.trailing_zeros()
+    }
+
+    fn share(&self) -> u32 {
+        WHOLE.saturating_sub(self.withheld.into())
+    }
+
+    /// A data packet is sent, in blocks with `y` parities. Rules K1 and K2.
+    pub fn earn(&mut self, now_us: u64, rtt_us: u32, y: u8) {
+        self.expire(now_us, rtt_us);
+        let units = self.share().saturating_mul(y.into());
+        self.units = self.units.saturating_add(units);
+        self.fresh = self.fresh.saturating_add(units);
+    }
+
+    /// Rule K2: what was not earned in this term or the one before is lost.
+    fn expire(&mut self, now_us: u64, rtt_us: u32) {
+        let term_us = TERM_ROUNDS.saturating_mul(rtt_us.into());
+        if self.term_us == 0 {
+            self.term_us = now_us;
+        }
+        let elapsed_us = now_us.saturating_sub(self.term_us);
+        if elapsed_us < term_us {
+            return;
+        }
+        self.units = match elapsed_us < term_us.saturating_mul(2) {
+            true => self.units.min(self.fresh),
+            false => 0,
+        };
+        self.fresh = 0;
+        self.term_us = now_us;
+    }
+
+    /// How many parities there is credit for, where `x` data packets make a block.
+    pub fn affords(&self, x: u8) -> u32 {
+        let cost = WHOLE.saturating_mul(x.into());
+        self.units.checked_div(cost).unwrap_or(0)
+    }
+
+    /// How many there would be after `packets` more.
+    pub fn would_afford(&self, x: u8, y: u8, packets: u8) -> u32 {
+        let earned = self.share().saturating_mul(y.into());
+        let more = earned.saturating_mul(packets.into());
+        let units = self.units.saturating_add(more);
+        Self { units, ..*self }.affords(x)
+    }
+
+    /// So many are sent.
+    pub fn spend(&mut self, x: u8, parities: u32) {
+        let cost = WHOLE.saturating_mul(x.into()).saturating_mul(parities);
+        self.units = self.units.saturating_sub(cost);
+    }
+
+    /// The peer tells of so many packets, of which so many were marked. `is_queued`: the delay is long. Rules K3 and K4.
+    pub fn hear(&mut self, now_us: u64, rtt_us: u32, heard: u8, marked: u8, is_queued: bool) {
+        self.heard = self.heard.saturating_add(heard.into());
+        self.marked = self.marked.saturating_add(marked.into());
+        self.is_queued |= is_queued;
+        if now_us.saturating_sub(self.round_us) < rtt_us.into() {
+            return;
+        }
+        let is_marked = self.marked.saturating_mul(MARKED_OF) > self.heard;
+        if is_marked || self.is_queued {
+            self.withheld = (WHOLE as u8).saturating_sub((self.share() >> 1) as u8);
+            self.units >>= 1;
+            self.fresh >>= 1;
+        } else {
+            self.withheld = self.withheld.saturating_sub(STEP);
+        }
+        self.round_us = now_us;
+        self.heard = 0;
+        self.marked = 0;
+        self.is_queued = false;
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/parity_credit.rs"]
+mod tests;

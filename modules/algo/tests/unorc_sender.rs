@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use super::super::paths::Kind as Chooser;
+use super::super::unorc_support::{Caller, Half, config, ip};
+use super::*;
+
+const FIRST: u32 = 1;
+
+type Alone = Half<Sender<Vec<u8>>>;
+
+fn alone(config: Config) -> Alone {
+    let mut alone = Alone::new(config);
+    alone.sender(|sender, cx, _| sender.begin(cx.config, FIRST));
+    alone
+}
+
+/// One without the credit that a session begins with.
+fn poor(config: Config) -> Alone {
+    let mut alone = alone(config);
+    alone.half.credit = Credit::default();
+    alone
+}
+
+fn push(alone: &mut Alone, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        alone.sender(|sender, cx, sent| {
+            sender.push(cx, sent, ip(1, number, 100), Ecn::Capable);
+        });
+    }
+}
+
+fn poll(alone: &mut Alone) -> u64 {
+    alone.sender(|sender, cx, _| sender.poll(cx))
+}
+
+fn hear(alone: &mut Alone, newest: (u32, u8), feedback: &Feedback) {
+    alone.sender(|sender, cx, sent| sender.feedback(cx, sent, newest, feedback));
+}
+
+fn report(block: u32, lost: u32, is_decoded: bool) -> Feedback {
+    let mut feedback = Feedback {
+        report_count: 1,
+        ..Feedback::default()
+    };
+    feedback.reports[0] = Report {
+        block,
+        is_decoded,
+        lost,
+    };
+    feedback
+}
+
+/// What was sent since the last call: kind, block, index, k.
+fn sent(io: &mut Caller) -> Vec<(Kind, u32, u8, u8)> {
+    let sent = io.sent.drain(..);
+    sent.map(|(header, ..)| (header.kind, header.block, header.index, header.k))
+        .collect()
+}
+
+fn parities(io: &mut Caller) -> usize {
+    let all = sent(io);
+    all.iter().filter(|sent| sent.0 == Kind::Parity).count()
+}
+
+#[test]
+fn a_block_is_eight_packets_and_two_parities() {
+    let mut alone = alone(config(8, 2));
+    push(&mut alone, 0..9);
+    let mut wanted: Vec<_> = (0..8).map(|i| (Kind::Data, 1, i, 0)).collect();
+    wanted.extend([(Kind::Parity, 1, 28, 8), (Kind::Parity, 1, 29, 8)]);
+    wanted.push((Kind::Data, 2, 0, 8));
+    assert_eq!(sent(&mut alone.io), wanted);
+    // With credit from the session's begin.
+    assert_eq!(poll(&mut alone), alone.now_us + 50);
+    alone.now_us += 50;
+    poll(&mut alone);
+    let short = [(Kind::Parity, 2, 28, 1), (Kind::Parity, 2, 29, 1)];
+    assert_eq!(sent(&mut alone.io), short);
+    push(&mut alone, 9..10);
+    assert_eq!(sent(&mut alone.io), [(Kind::Data, 3, 0, 1)]);
+}
+
+#[test]
+fn sparse_packets_share_a_block_until_it_pays_a_parity() {
+    let mut alone = poor(config(8, 2));
+    let begin_us = alone.now_us;
+    for number in 0..3 {
+        push(&mut alone, number..number + 1);
+        assert_eq!(poll(&mut alone), 0);
+        alone.now_us += 80;
+    }
+    push(&mut alone, 3..4);
+    assert_eq!(poll(&mut alone), begin_us + 500);
+    alone.now_us = begin_us + 500;
+    poll(&mut alone);
+    let mut wanted: Vec<_> = (0..4).map(|i| (Kind::Data, 1, i, 0)).collect();
+    wanted.push((Kind::Parity, 1, 28, 4));
+    assert_eq!(sent(&mut alone.io), wanted);
+    // One that is full sooner has all.
+    for number in 4..12 {
+        push(&mut alone, number..number + 1);
+        alone.now_us += 60;
+        poll(&mut alone);
+    }
+    assert_eq!(parities(&mut alone.io), 2);
+}
+
+#[test]
+fn sparse_packets_do_not_have_a_parity_each() {
+    let mut alone = alone(config(8, 2));
+    for number in 0..10_000 {
+        push(&mut alone, number..number + 1);
+        alone.now_us += 75;
+        poll(&mut alone);
+    }
+    let share = alone.io.counted(Count::TxParity) as f64 / alone.io.counted(Count::TxData) as f64;
+    assert!((0.24..=0.2505).contains(&share), "{share}");
+}
+
+#[test]
+fn no_timer_runs_without_a_code() {
+    let mut alone = alone(config(1, 0));
+    push(&mut alone, 0..3);
+    let wanted = [
+        (Kind::Data, 1, 0, 0),
+        (Kind::Data, 2, 0, 1),
+        (Kind::Data, 3, 0, 1),
+    ];
+    assert_eq!(sent(&mut alone.io), wanted);
+    assert_eq!(poll(&mut alone), 0);
+}
+
+#[test]
+fn parities_can_be_marked_if_all_their_data_can() {
+    let mut alone = alone(config(2, 1));
+    push(&mut alone, 0..2);
+    alone.sender(|sender, cx, all| sender.push(cx, all, ip(1, 2, 50), Ecn::Not));
+    push(&mut alone, 3..4);
+    let all = alone.io.sent.iter();
+    let parities = all.filter(|(header, ..)| header.kind == Kind::Parity);
+    let marks: Vec<_> = parities.map(|(.., ecn)| *ecn).collect();
+    assert_eq!(marks, [Ecn::Capable, Ecn::Not]);
+}
+
+/// Full blocks for so long, of which each is heard of an RTT later. Returns parities in percent of data.
+fn stream(alone: &mut Alone, rounds: u32, rtt_us: u64, is_marked: bool, lost: u32) -> usize {
+    let before = alone.io.counted(Count::TxData);
+    let mut found = 0;
+    for _ in 0..rounds {
+        let block = alone.half.block;
+        push(alone, 0..8);
+        found += parities(&mut alone.io);
+        alone.now_us += rtt_us;
+        let mut feedback = report(block, lost, true);
+        feedback.report_count = u8::from(lost != 0);
+        feedback.echo_count = 1;
+        feedback.echoes[0] = (1, is_marked);
+        hear(alone, (block, 7), &feedback);
+    }
+    found * 100 / (alone.io.counted(Count::TxData) - before) as usize
+}
+
+#[test]
+fn marks_and_a_long_queue_stop_parities_but_losses_do_not() {
+    let mut alone = poor(config(8, 2));
+    alone.rtt = BaseRtt::default();
+    assert_eq!(stream(&mut alone, 50, 1_000, false, 0), 25);
+    // One of eight packets, for as long as you like.
+    assert_eq!(stream(&mut alone, 50, 1_000, false, 1), 25);
+    assert!(stream(&mut alone, 50, 1_000, true, 0) <= 2);
+    assert_eq!(alone.half.parity_percent(), 0);
+    stream(&mut alone, 20, 1_000, false, 0);
+    assert_eq!(stream(&mut alone, 50, 1_000, false, 0), 25);
+    // A queue of half an RTT, for a minute.
+    stream(&mut alone, 30, 1_500, false, 0);
+    assert!(stream(&mut alone, 40_000, 1_500, false, 0) == 0);
+    stream(&mut alone, 50, 1_000, false, 0);
+    assert_eq!(alone.half.parity_percent(), 100);
+    // A little more than before is no queue.
+    assert_eq!(stream(&mut alone, 500, 1_200, false, 0), 25);
+}
+
+#[test]
+fn the_chooser_hears_of_what_did_not_come() {
+    for is_decoded in [true, false] {
+        let mut alone = alone(Config {
+            paths: Chooser::Bitmap,
+            ..config(8, 2)
+        });
+        push(&mut alone, 0..8);
+        let evs: Vec<_> = alone.io.sent.iter().map(|(header, ..)| header.ev).collect();
+        hear(&mut alone, (1, 7), &report(1, 0b0010_0100, is_decoded));
+        let mut avoided = Vec::new();
+        alone.half.paths.known(|path| avoided.push(path.ev));
+        let mut wanted = vec![evs[2], evs[5]];
+        wanted.sort_unstable();
+        assert_eq!(avoided, wanted);
+        assert_eq!(
+            alone.io.counted(Count::NackReceived),
+            u64::from(!is_decoded)
+        );
+    }
+}
+
+#[test]
+fn silence_is_a_timeout_once_something_is_to_be_sent() {
+    let mut alone = alone(Config {
+        paths: Chooser::Plb,
+        ..config(8, 2)
+    });
+    push(&mut alone, 0..1);
+    alone.now_us += 100;
+    hear(&mut alone, (1, 0), &Feedback::default());
+    let reroutes = |alone: &Alone| alone.io.counted(Count::Reroute);
+    // All was heard of.
+    alone.now_us += 1_000_000;
+    push(&mut alone, 1..2);
+    assert_eq!(reroutes(&alone), 0);
+    // RTT + bound + flush + a report's delay = 1,170.
+    alone.now_us += 1_170;
+    push(&mut alone, 2..3);
+    assert_eq!(reroutes(&alone), 0);
+    alone.now_us += 1;
+    push(&mut alone, 3..4);
+    push(&mut alone, 4..5);
+    assert_eq!(reroutes(&alone), 1);
+}
+
+#[test]
+fn nobody_hears_of_what_was_not_sent() {
+    let mut alone = alone(config(8, 2));
+    alone.rtt = BaseRtt::default();
+    push(&mut alone, 0..12);
+    hear(&mut alone, (9, 0), &Feedback::default());
+    assert_eq!(alone.io.counted(Count::Malformed), 1);
+    hear(&mut alone, (2, 5), &Feedback::default());
+    assert_eq!(alone.rtt.get(), None);
+    sent(&mut alone.io);
+    push(&mut alone, 12..13);
+    assert_eq!(sent(&mut alone.io), [(Kind::Data, 2, 4, 8)]);
+}
+
+#[test]
+fn the_rtt_is_without_the_time_at_the_receiver() {
+    let mut alone = alone(config(1, 0));
+    alone.rtt = BaseRtt::default();
+    push(&mut alone, 0..1);
+    alone.now_us += 60;
+    let feedback = Feedback {
+        age_us: 20,
+        ..Feedback::default()
+    };
+    hear(&mut alone, (1, 0), &feedback);
+    assert_eq!((alone.rtt.get(), alone.half.srtt_us()), (Some(40), 40));
+}
+
+#[test]
+fn a_session_has_no_times_of_the_one_before() {
+    let mut alone = alone(Config {
+        window: 64,
+        ..config(1, 0)
+    });
+    alone.rtt = BaseRtt::default();
+    // As many as there are places.
+    push(&mut alone, 0..64);
+    alone.sender(|sender, cx, _| sender.begin(cx.config, FIRST + 1_000));
+    hear(&mut alone, (FIRST + 1_000 - 1, 0), &Feedback::default());
+    assert_eq!(alone.rtt.get(), None);
+}
+
+#[test]
+fn parities_that_could_not_be_made_are_not_sent() {
+    let mut alone = alone(config(8, 2));
+    alone.io.fails = 2;
+    push(&mut alone, 0..8);
+    // Of two the second is not there.
+    assert_eq!(alone.io.counted(Count::NoMem), 1);
+    assert_eq!(parities(&mut alone.io), 1);
+    assert_eq!(alone.io.counted(Count::TxData), 8);
+}
+
+#[test]
+fn only_parities_that_can_be_paid_are_computed() {
+    let mut alone = poor(config(8, 2));
+    alone.rtt = BaseRtt::default();
+    stream(&mut alone, 50, 1_000, true, 0);
+    let made = |alone: &Alone| alone.half.parities.iter().flatten().count();
+    push(&mut alone, 0..1);
+    assert_eq!(made(&alone), 0);
+}

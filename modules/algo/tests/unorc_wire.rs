@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use super::super::support::Rng;
+use super::*;
+
+#[test]
+fn headers_go_both_ways_and_others_are_refused() {
+    let mut rng = Rng::new(1);
+    for _ in 0..10_000 {
+        let header = Header {
+            kind: rng.pick(&Kind::ALL),
+            channel: rng.next() as u16,
+            tag: rng.next() as u32,
+            block: rng.next() as u32,
+            index: rng.within(0, 30) as u8,
+            k: rng.within(0, 28) as u8,
+            ev: rng.within(0, VALUES as u64 - 1) as u16,
+        };
+        let bytes = header.to_bytes();
+        assert_eq!(Header::parse(&bytes), Some(header));
+        assert_eq!(Header::parse(&bytes[..15]), None);
+        let mut noise = bytes;
+        noise[rng.within(0, 15) as usize] = rng.next() as u8;
+        if let Some(other) = Header::parse(&noise) {
+            assert_eq!(other.to_bytes(), noise);
+        }
+    }
+    let good = Header::default().to_bytes();
+    for (at, byte) in [(0, 0x10), (0, 0x25), (1, 1), (12, 31), (13, 29), (14, 0x40)] {
+        let mut bad = good;
+        bad[at] = byte;
+        assert_eq!(Header::parse(&bad), None, "{at}");
+    }
+}
+
+#[test]
+fn feedback_goes_both_ways_and_noise_does_no_harm() {
+    let mut rng = Rng::new(2);
+    for _ in 0..10_000 {
+        let mut feedback = Feedback {
+            age_us: rng.any() as u32,
+            report_count: rng.within(0, 8) as u8,
+            echo_count: rng.within(0, 16) as u8,
+            ..Feedback::default()
+        };
+        for report in &mut feedback.reports[..feedback.report_count.into()] {
+            *report = Report {
+                block: rng.next() as u32,
+                is_decoded: rng.percent(50),
+                lost: rng.next() as u32 >> 4,
+            };
+        }
+        for echo in &mut feedback.echoes[..feedback.echo_count.into()] {
+            *echo = (rng.next() as u16 & (VALUES - 1), rng.percent(50));
+        }
+        let mut bytes = vec![0; feedback.bytes()];
+        assert!(bytes.len() <= FEEDBACK_BYTES);
+        feedback.write(&mut bytes);
+        assert_eq!(Feedback::parse(&bytes), Some(feedback));
+        let at = rng.within(0, bytes.len() as u64 - 1) as usize;
+        bytes[at] ^= 1 << rng.within(0, 7);
+        let _ = Feedback::parse(&bytes);
+        assert_eq!(Feedback::parse(&bytes[..at]), None);
+    }
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is before each packet of a tunnel, and what a receiver tells the sender.
+
+use super::{
+    gf256::{MAX_DATA, MAX_PARITY},
+    paths::VALUES,
+};
+
+/// Bytes of [`Header`].
+pub const HEADER_BYTES: usize = 16;
+/// Index of the first parity of a block.
+pub const FIRST_PARITY: u8 = MAX_DATA as u8;
+
+const VERSION: u8 = 2;
+const MAX_INDEX: u8 = FIRST_PARITY.wrapping_add(MAX_PARITY as u8);
+
+/// What a packet between two ends is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Of a block.
+    #[default]
+    Data,
+    /// Of a block.
+    Parity,
+    /// Without order and code.
+    Raw,
+    /// From the receiver.
+    Feedback,
+    /// Session: the sender's tag, and the one that it takes for the peer's.
+    Hello,
+}
+
+impl Kind {
+    const ALL: [Kind; 5] = {
+        use Kind::*;
+        [Data, Parity, Raw, Feedback, Hello]
+    };
+}
+
+/// What is before each packet.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Header {
+    /// What it is.
+    pub kind: Kind,
+    /// Order is within a channel.
+    pub channel: u16,
+    /// The one that the receiver has chosen.
+    pub tag: u32,
+    /// Number of the block.
+    pub block: u32,
+    /// Number in the block; parities from [`FIRST_PARITY`].
+    pub index: u8,
+    /// Of a parity: data packets of its block. Of a data packet: those of the block before, so that the receiver
+    /// knows of its end whether parities came or not.
+    pub k: u8,
+    /// Entropy.
+    pub ev: u16,
+}
+
+impl Header {
+    /// As it is sent.
+    pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
+        let first = u128::from(VERSION << 4 | self.kind as u8) << 120;
+        let (channel, tag) = (u128::from(self.channel) << 96, u128::from(self.tag) << 64);
+        let (block, ev) = (u128::from(self.block) << 32, u128::from(self.ev));
+        let (index, k) = (u128::from(self.index) << 24, u128::from(self.k) << 16);
+        (first | channel | tag | block | index | k | ev).to_be_bytes()
+    }
+
+    /// The header before a packet, or None if it is invalid. Rule W2.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let all = u128::from_be_bytes(*bytes.first_chunk::<HEADER_BYTES>()?);
+        let first = (all >> 120) as u8;
+        let header = Header {
+            kind: *Kind::ALL.get(usize::from(first & 15))?,
+            channel: (all >> 96) as u16,
+            tag: (all >> 64) as u32,
+            block: (all >> 32) as u32,
+            index: (all >> 24) as u8,
+            k: (all >> 16) as u8,
+            ev: all as u16,
+        };
+        let is_sound = first >> 4 == VERSION
+            && (all >> 112) as u8 == 0
+            && header.index < MAX_INDEX
+            && usize::from(header.k) <= MAX_DATA
+            && header.ev < VALUES;
+        is_sound.then_some(header)
+    }
+}
+
+/// Data packets of a block that did not come.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Report {
+    /// Which.
+    pub block: u32,
+    /// They were decoded; else the receiver went on without them.
+    pub is_decoded: bool,
+    /// By index.
+    pub lost: u32,
+}
+
+/// Reports in one [`Feedback`].
+pub const MAX_REPORTS: usize = 8;
+/// Echoes in one [`Feedback`].
+pub const MAX_ECHOES: usize = 16;
+const FIXED_BYTES: usize = 6;
+const REPORT_BYTES: usize = 8;
+const ECHO_BYTES: usize = 2;
+/// The longest.
+pub const FEEDBACK_BYTES: usize =
+    FIXED_BYTES + MAX_REPORTS * REPORT_BYTES + MAX_ECHOES * ECHO_BYTES;
+const DECODED: u32 = 1 << 31;
+const ECHO_MARKED: u16 = 1 << 15;
+
+/// Rule F1. The packet that came last is in the header.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Feedback {
+    /// How long ago the packet came.
+    pub age_us: u32,
+    /// Of blocks.
+    pub reports: [Report; MAX_REPORTS],
+    /// How many of these.
+    pub report_count: u8,
+    /// Entropy of packets that came, and whether they were marked.
+    pub echoes: [(u16, bool); MAX_ECHOES],
+    /// How many of these.
+    pub echo_count: u8,
+}
+
+impl Feedback {
+    /// How long it is.
+    pub fn bytes(&self) -> usize {
+        let reports = REPORT_BYTES.saturating_mul(self.report_count.into());
+        let echoes = ECHO_BYTES.saturating_mul(self.echo_count.into());
+        FIXED_BYTES.saturating_add(reports).saturating_add(echoes)
+    }
+
+    /// Those that there are.
+    pub fn reports(&self) -> impl Iterator<Item = &Report> {
+        self.reports.iter().take(self.report_count.into())
+    }
+
+    /// Those that there are.
+    pub fn echoes(&self) -> impl Iterator<Item = &(u16, bool)> {
+        self.echoes.iter().take(self.echo_count.into())
+    }
+
+    /// Into [`Feedback::bytes`] bytes.
+    pub fn write(&self, out: &mut [u8]) {
+        let mut out = out.iter_mut();
+        let mut put = |bytes: &[u8]| {
+            // In this order, for a zip asks its first one more time.
+            for (byte, cell) in bytes.iter().zip(out.by_ref()) {
+                *cell = *byte;
+            }
+        };
+        put(&self.age_us.to_be_bytes());
+        put(&[self.report_count, self.echo_count]);
+        for report in self.reports() {
+            let decoded = if report.is_decoded { DECODED } else { 0 };
+            put(&report.block.to_be_bytes());
+            put(&(report.lost | decoded).to_be_bytes());
+        }
+        for (ev, is_marked) in self.echoes() {
+            let mark = if *is_marked { ECHO_MARKED } else { 0 };
+            put(&(ev | mark).to_be_bytes());
+        }
+    }
+
+    /// None: it cannot be.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let (&age_us, rest) = bytes.split_first_chunk()?;
+        let (&[report_count, echo_count], rest) = rest.split_first_chunk()?;
+        let mut feedback = Feedback {
+            age_us: u32::from_be_bytes(age_us),
+            report_count,
+            echo_count,
+            ..Feedback::default()
+        };
+        let counts = (usize::from(report_count), usize::from(echo_count));
+        if counts.0 > MAX_REPORTS || counts.1 > MAX_ECHOES || bytes.len() != feedback.bytes() {
+            return None;
+        }
+        let (reports, echoes) = rest.split_at_checked(counts.0.saturating_mul(REPORT_BYTES))?;
+        let reports = reports.chunks_exact(REPORT_BYTES);
+        for (report, bytes) in feedback.reports.iter_mut().zip(reports) {
+            let (&block, lost) = bytes.split_first_chunk()?;
+            let lost = u32::from_be_bytes(*lost.first_chunk()?);
+            *report = Report {
+                block: u32::from_be_bytes(block),
+                is_decoded: lost & DECODED != 0,
+                lost: lost & !DECODED,
+            };
+        }
+        let echoes = echoes.chunks_exact(ECHO_BYTES);
+        for (echo, bytes) in feedback.echoes.iter_mut().zip(echoes) {
+            let value = u16::from_be_bytes(*bytes.first_chunk()?);
+            let ev = value & !ECHO_MARKED;
+            if ev >= VALUES {
+                return None;
+            }
+            *echo = (ev, value & ECHO_MARKED != 0);
+        }
+        Some(feedback)
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/unorc_wire.rs"]
+mod tests;

@@ -1,0 +1,134 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# kernels: uml
+# covers: modules/unorc.rs modules/algo/unorc_sender.rs modules/algo/parity_credit.rs modules/algo/resequence.rs
+# What a tunnel costs where there is no room, and what parities are worth where packets are lost. In virtual time.
+. "$(dirname "$0")/lib.sh"
+
+# tunnels OPTION...: u0 of both hosts, 10.50.0.1 and 10.50.0.2.
+tunnels() {
+	for i in 1 2; do
+		ip -n h$i link add u0 type unorc local 10.$i.0.1 remote 10.$((3 - i)).0.1 "$@"
+		ip -n h$i addr add 10.50.0.$i/24 dev u0
+		ip -n h$i link set u0 up
+	done
+	# The path is known, as it is where a tunnel has been up for a while.
+	in_ns h1 ping -q -c "${pings:-5}" -i 0.05 10.50.0.2 >/dev/null
+}
+untunnel() { for i in 1 2; do ip -n h$i link del u0; done; }
+# percent PART WHOLE
+percent() { echo $(($1 * 100 / $2)); }
+# timed CMD...: its time in ms, in $took.
+now_ms() { awk '{ print int($1 * 1000) }' /proc/uptime; }
+timed() {
+	begin=$(now_ms)
+	"$@"
+	took=$(($(now_ms) - begin))
+}
+
+modprobe unorc
+routed
+tc -n r qdisc replace dev eth1 root netem limit 10000 delay 2ms
+tc -n r qdisc replace dev eth2 root netem limit 200 rate 100mbit delay 2ms
+
+# blast ADDRESS DEVICE: 6,000 packets of 1,200 bytes at 98 Mbit/s of these. How many arrive, in $arrived.
+blast() {
+	before=$(snmp h2 Udp InErrors)
+	tc -n h1 qdisc replace dev "$2" root tbf rate 100400kbit burst 4kb limit 1mb
+	in_ns h1 xdc-witness packets udp "$1" 1188 6000
+	sleep 0.5
+	arrived=$(($(snmp h2 Udp InErrors) - before))
+	tc -n h1 qdisc del dev "$2" root
+}
+in_ns h1 ping -q -c 5 -i 0.05 10.2.0.1 >/dev/null
+blast 10.2.0.1 eth0
+plain=$arrived
+echo "# of 6,000 packets at 98 of 100 Mbit/s: $plain arrive"
+within "without a tunnel nearly all arrive" 5900 6000 "$plain"
+for fec in off 8+2; do
+	tunnels fec $fec
+	blast 10.50.0.2 u0
+	echo "# in a tunnel, fec $fec: $arrived, $(tunnel_counter h1 tx_parity) parities"
+	# The header takes three and a half, and congestion is noticed in some round trips.
+	within "a full port carries 95 % of it in a tunnel, fec $fec" 95 100 "$(percent "$arrived" "$plain")"
+	untunnel
+done
+
+# TCP alone, and in a tunnel.
+dd if=/dev/urandom of=/tmp/sent bs=10000 count=1500 2>/dev/null
+timed check "15 MB of TCP through the port" transfer 10.2.0.1
+plain=$took
+least=95
+for fec in off 8+2; do
+	tunnels fec $fec
+	timed check "in a tunnel, fec $fec" transfer 10.50.0.2
+	echo "# TCP: $plain ms, in a tunnel of $fec $took ms, $(tunnel_counter h1 tx_parity) parities"
+	# A fifth of what is sent while the queue is short is parities.
+	within "it is 95 % as fast, less the parities" "$least" 130 "$(percent "$plain" "$took")"
+	least=90
+	untunnel
+done
+
+# beside ADDRESS: 35 Mbit/s of packets to it, and how many bytes of TCP the port carries beside for 3 s, in $tcp.
+head -c 60000000 /dev/zero >/tmp/sent
+beside() {
+	receive h2 /tmp/received
+	in_ns h1 timeout 3 nc 10.2.0.1 5001 </tmp/sent &
+	sender=$!
+	sleep 0.2
+	in_ns h1 xdc-witness packets udp "$1" 1188 9000 230
+	wait $sender
+	kill $receiver 2>/dev/null
+	wait $receiver 2>/dev/null
+	tcp=$(wc -c </tmp/received)
+}
+beside 10.2.0.1
+plain=$tcp
+tunnels
+beside 10.50.0.2
+echo "# TCP beside 35 Mbit/s: $plain bytes, if those are in a tunnel $tcp"
+within "a flow beside a tunnel keeps 90 % of its rate" 90 120 "$(percent "$tcp" "$plain")"
+untunnel
+
+# What parities are worth: ten times 1 MB at 200 Mbit/s in tunnels that know no path yet, over 4 ms and a port with room
+# that loses packets. Equal to the byte, with and without.
+dd if=/dev/urandom of=/tmp/sent bs=10000 count=100 2>/dev/null
+# ten FEC: the ms that they take together, TCP's retransmissions, and packets decoded.
+ten() {
+	took_all=0 again=$(snmp h1 Tcp RetransSegs) decoded=0 equal=0
+	for _ in 1 2 3 4 5 6 7 8 9 10; do
+		pings=1 tunnels fec "$1"
+		tc -n h1 qdisc replace dev u0 root tbf rate 200mbit burst 10kb limit 4mb
+		begin=$(now_ms)
+		transfer 10.50.0.2 && equal=$((equal + 1))
+		took_all=$((took_all + $(now_ms) - begin))
+		decoded=$((decoded + $(tunnel_counter h2 recovered)))
+		untunnel
+	done
+	took=$took_all
+	again=$(($(snmp h1 Tcp RetransSegs) - again))
+}
+# compare WHAT: with parities and without.
+compare() {
+	for fec in 8+2 off; do
+		ten $fec
+		equal "all arrive with fec $fec through $1, equal to the byte" 10 $equal
+		echo "# $1, fec $fec: $took ms, TCP sent $again again, $decoded decoded"
+		case $fec in
+		8+2) coded_ms=$took coded_again=$again ;;
+		*)
+			check "parities make TCP send less again" test $((coded_again * 2)) -lt "$again"
+			check "and end sooner" test "$coded_ms" -lt "$took"
+			;;
+		esac
+	done
+}
+tc -n r qdisc replace dev eth2 root netem limit 10000 rate 1gbit delay 2ms loss gemodel 0.5% 70%
+compare "losses of one, two and three packets"
+tc -n r qdisc replace dev eth2 root netem limit 10000 rate 1gbit delay 2ms
+# Ports by their last three bits are eight paths.
+tc -n r qdisc add dev eth1 clsact
+tc -n r filter add dev eth1 ingress protocol ip u32 match ip protocol 17 0xff match ip sport 3 7 action drop
+compare "one dead path of eight"
+for ns in h1 r h2; do ip netns del $ns; done
+finish
