@@ -80,7 +80,6 @@ fn dispatch(command: Command) -> Result<bool> {
     | Command::Check { .. }
     | Command::Qdisc(_)
     | Command::Ss(_)
-    | Command::Paths(_)
     | Command::Watch(_)
     | Command::Trace { .. }
     | Command::Doctor { .. } = command
