@@ -27,8 +27,8 @@ untunnel() { for i in 1 2; do ip -n h$i link del u0; done; }
 # lossy OPTION...: netem on both ends of the wire, which has a rate, for else one burst is more than a CPU's backlog.
 lossy() { for i in 1 2; do tc -n h$i qdisc replace dev eth0 root netem limit 100000 rate 1gbit "$@"; done; }
 
-# paced: what enters h1's tunnel is slower than the wire.
-paced() { tc -n h1 qdisc replace dev u0 root tbf rate 500mbit burst 20kb limit 4mb; }
+# paced: what enters h1's tunnel is slower than the wire, and comes in no bursts that queue there.
+paced() { tc -n h1 qdisc replace dev u0 root tbf rate 500mbit burst 5kb limit 4mb; }
 
 pings() { in_ns h1 ping -c "$1" -i 0.01 -W 5 10.50.0.2; }
 
