@@ -26,8 +26,8 @@
 //!    code has a rule of this kind, its text has not.
 //! 7. A flow becomes an elephant by night, by its bytes in a count-min sketch that forgets half in 8 weeks, if
 //!    its rack has fewer than `elephants`; it is none any more when it was idle for 2 weeks. Pure ACKs are not counted.
-//! 8. The calendar follows the clock whenever a packet comes or goes; no timer moves it. Where the clock was set
-//!    back, or the schedule is changed, what has another day than before is dropped.
+//! 8. The calendar follows the clock whenever an elephant's packet comes, or any goes while one waits; no timer
+//!    moves it. Where the clock was set back, or the schedule is changed, what has another day than before is dropped.
 //! 9. Before the base time there is no circuit: elephants go by the packet network, behind the mice.
 //! 10. Timers that are late are caught up within a day, so that a day carries what it can.
 //! 11. Bursts are split into their segments: a burst would not end with the day.
@@ -340,6 +340,12 @@ impl State {
         (label % self.config.queues) as usize
     }
 
+    /// Nothing waits for a day, and the port to the packet network is not shaped.
+    #[inline]
+    fn is_timeless(&self) -> bool {
+        self.later_packets == 0 && self.config.packet_bytes_per_s == 0
+    }
+
     fn is_empty(&self) -> bool {
         self.later_packets == 0 && self.high.packets() == 0 && self.low.packets() == 0
     }
@@ -556,7 +562,20 @@ impl State {
         self.stats.elephants = self.stats.elephants.wrapping_sub(evicted);
     }
 
-    /// What a packet is, by DSCP or by the sketch; `named` is what a filter says.
+    /// Whether a packet may be an elephant's, by DSCP; `named` is what a filter says.
+    #[inline]
+    fn is_chosen(&self, packet: &Packet<'_>, named: Option<bool>) -> bool {
+        let config = &self.config;
+        match config.detect {
+            TC_ACCELTOR_DETECT_DSCP => packet
+                .dsfield()
+                .is_some_and(|dsfield| config.dscp >> (dsfield >> 2) & 1 != 0),
+            TC_ACCELTOR_DETECT_FILTER => named.unwrap_or(false),
+            _ => true,
+        }
+    }
+
+    /// What a packet that was chosen is, with `detect sketch` by the sketch.
     #[inline]
     fn kind(
         &mut self,
@@ -564,29 +583,19 @@ impl State {
         packet: &Packet<'_>,
         now_ns: u64,
         may_change: bool,
-        named: Option<bool>,
     ) -> Kind {
         let config = &self.config;
-        let chosen = match config.detect {
-            TC_ACCELTOR_DETECT_DSCP => packet
-                .dsfield()
-                .is_some_and(|dsfield| config.dscp >> (dsfield >> 2) & 1 != 0),
-            TC_ACCELTOR_DETECT_FILTER => named.unwrap_or(false),
-            _ => true,
-        };
-        if !chosen {
-            return Kind::Mouse;
-        }
-        let Some(flow) = packet.flow(self.seed).filter(|flow| flow.is_data != 0) else {
+        // Who is told of need not be remembered, but for what is to be rescued.
+        let is_sketch = config.detect == TC_ACCELTOR_DETECT_SKETCH;
+        let seed = (is_sketch || config.rescue).then_some(self.seed);
+        let Some(flow) = packet.flow(seed).filter(|flow| flow.is_data != 0) else {
             return Kind::Mouse;
         };
         let Some((rack, day)) = self.tables.rack_of(u128::from_be_bytes(flow.daddr)) else {
             return Kind::Mouse;
         };
         let len_bytes = packet.len_bytes();
-        let is_sketch = config.detect == TC_ACCELTOR_DETECT_SKETCH;
-        // Who is told of need not be remembered, but for what is to be rescued.
-        if !is_sketch && !config.rescue {
+        if seed.is_none() {
             return Kind::Elephant(flow.key, rack, day);
         }
         if let Some(known) = self.tables.elephants().get(flow.key) {
@@ -813,9 +822,12 @@ impl State {
         now_ns: u64,
         moment: &Moment,
     ) -> Result<Packet<'a>, Option<u64>> {
+        if self.later_packets == 0 {
+            return Err(None);
+        }
         let index = self.index_of(moment.label);
         let edge_ns = now_ns.saturating_add(moment.until_edge_ns);
-        let wakes = (self.later_packets != 0).then_some(edge_ns);
+        let wakes = Some(edge_ns);
         let Some((len_bytes, takes_ns)) = self.first_of(queue, index, now_ns) else {
             return Err(wakes);
         };
@@ -1035,8 +1047,9 @@ impl Qdisc for Port {
                 ),
             ];
             for (port, old, new) in rates {
-                if old != 0 {
-                    port.change_rate(now_ns, old, new);
+                match old {
+                    0 => port.start(now_ns),
+                    _ => port.change_rate(now_ns, old, new),
                 }
             }
             mem::swap(&mut state.config, &mut config);
@@ -1053,18 +1066,26 @@ impl Qdisc for Port {
     }
 
     fn enqueue<'a>(&self, state: &mut State, queue: Queue<'a>, packet: Packet<'a>) -> Verdict {
-        let now_ns = state.config.clock.now_ns();
-        let moment = state.advance(queue, now_ns);
         state.stats.packets_in = state.stats.packets_in.wrapping_add(1);
         state.stats.bytes_in = state.stats.bytes_in.wrapping_add(packet.len_bytes().into());
-        state.start_packet(now_ns);
         let (packet, named) = match named(state, queue, packet) {
             Named::Packet(packet, named) => (packet, named),
             Named::Done(verdict) => return verdict,
         };
+        let is_chosen = state.is_chosen(&packet, named);
+        // Mice wait for no day, and where their port is not shaped for no time.
+        if !is_chosen && state.is_timeless() {
+            return state.push_high(queue, packet);
+        }
+        let now_ns = state.config.clock.now_ns();
+        let moment = state.advance(queue, now_ns);
+        state.start_packet(now_ns);
+        if !is_chosen {
+            return state.push_high(queue, packet);
+        }
         let by_night = moment.as_ref().is_ok_and(|moment| !moment.is_day);
         let may_change = by_night || state.config.schedule.night_ns == 0;
-        match state.kind(queue, &packet, now_ns, may_change, named) {
+        match state.kind(queue, &packet, now_ns, may_change) {
             Kind::Mouse => state.push_high(queue, packet),
             Kind::Elephant(key, _rack, day) => {
                 state.push_elephant(queue, packet, (key, day), now_ns, moment)
@@ -1082,6 +1103,12 @@ impl Qdisc for Port {
     fn dequeue<'a>(&self, state: &mut State, queue: Queue<'a>) -> Option<Packet<'a>> {
         if state.is_empty() {
             return None;
+        }
+        if state.is_timeless() {
+            state.packet_turn = false;
+            let mut packet = state.next_of_packet(queue, 0).ok()?;
+            packet.set_queue_mapping(PACKET_QUEUE);
+            return Some(packet);
         }
         let now_ns = state.config.clock.now_ns();
         let moment = state.advance(queue, now_ns);

@@ -153,14 +153,14 @@ void xdc_skb_set_queue_mapping(struct sk_buff *skb, u16 queue);
 
 /* Flow of a packet. */
 struct xdc_skb_flow {
-	/* Key of addresses and ports; never 0. */
+	/* Key of addresses and ports; 0 exactly without a seed. */
 	u64 key;
 	/* IPv4 addresses are mapped to IPv6. */
 	u8 daddr[16];
 	/* TCP with payload and without SYN. */
 	u32 is_data;
 };
-bool xdc_skb_flow(const struct sk_buff *skb, u64 seed, struct xdc_skb_flow *flow);
+bool xdc_skb_flow(const struct sk_buff *skb, const u64 *seed, struct xdc_skb_flow *flow);
 
 struct nlattr *xdc_nla_nest_start(struct sk_buff *skb, int attrtype);
 void xdc_nla_nest_end(struct sk_buff *skb, struct nlattr *start);

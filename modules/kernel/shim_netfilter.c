@@ -44,9 +44,8 @@ int xdc_nf_register(void *priv, nf_hookfn *local_in, nf_hookfn *post_routing,
 {
 	int i;
 
-	if (xdc_nf_exit)
+	if (cmpxchg(&xdc_nf_exit, NULL, exit))
 		return -EBUSY;
-	xdc_nf_exit = exit;
 	for (i = 0; i < ARRAY_SIZE(xdc_nf_ops); i++) {
 		xdc_nf_ops[i] = (struct nf_hook_ops) {
 			.hook		= i & 1 ? post_routing : local_in,

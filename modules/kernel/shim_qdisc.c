@@ -406,8 +406,7 @@ void xdc_skb_set_queue_mapping(struct sk_buff *skb, u16 queue)
 		skb_set_queue_mapping(skb, queue);
 }
 
-/* Returns whether the packet is TCP, and fills in the flow. */
-bool xdc_skb_flow(const struct sk_buff *skb, u64 seed, struct xdc_skb_flow *flow)
+static u64 xdc_skb_flow_key(const struct xdc_skb_tcp *it, u64 seed)
 {
 	const siphash_key_t key = { .key = { seed, ~seed } };
 	struct {
@@ -415,21 +414,32 @@ bool xdc_skb_flow(const struct sk_buff *skb, u64 seed, struct xdc_skb_flow *flow
 		__be16 sport, dport;
 		u32 zero;
 	} __aligned(SIPHASH_ALIGNMENT) of = {};
+
+	if (it->ip) {
+		ipv6_addr_set_v4mapped(it->ip->saddr, &of.saddr);
+		ipv6_addr_set_v4mapped(it->ip->daddr, &of.daddr);
+	} else {
+		of.saddr = it->ip6->saddr;
+		of.daddr = it->ip6->daddr;
+	}
+	of.sport = it->tcp->source;
+	of.dport = it->tcp->dest;
+	return siphash(&of, sizeof(of), &key) ?: 1;
+}
+
+/* Whether the packet is TCP; the flow is filled in then. The hash is most of what it costs. */
+bool xdc_skb_flow(const struct sk_buff *skb, const u64 *seed, struct xdc_skb_flow *flow)
+{
+	struct in6_addr *daddr = (struct in6_addr *)flow->daddr;
 	struct xdc_skb_tcp it;
 
 	if (!xdc_skb_tcp(skb, &it))
 		return false;
-	if (it.ip) {
-		ipv6_addr_set_v4mapped(it.ip->saddr, &of.saddr);
-		ipv6_addr_set_v4mapped(it.ip->daddr, &of.daddr);
-	} else {
-		of.saddr = it.ip6->saddr;
-		of.daddr = it.ip6->daddr;
-	}
-	of.sport = it.tcp->source;
-	of.dport = it.tcp->dest;
-	flow->key = siphash(&of, sizeof(of), &key) ?: 1;
-	memcpy(flow->daddr, &of.daddr, sizeof(flow->daddr));
+	if (it.ip)
+		ipv6_addr_set_v4mapped(it.ip->daddr, daddr);
+	else
+		*daddr = it.ip6->daddr;
+	flow->key = seed ? xdc_skb_flow_key(&it, *seed) : 0;
 	flow->is_data = it.payload > 0 && !it.tcp->syn;
 	return true;
 }

@@ -244,9 +244,10 @@ rack() {
 	base_ns=$(($(echo "$seconds" | tr -d .) * 10000000 - 100000000))
 	q root acceltor racks 3 day 1s night 0ns clockid monotonic base-time $base_ns ocs-rate 8000tbit "$@" && count "$name" none
 }
-rack acceltor-mouse prefix 10.9.0.2/32=1 sketch-bytes 4294967295b
-rack acceltor-accelerated prefix 10.9.0.2/32=2 sketch-bytes 1b
-rack acceltor-circuit prefix 10.9.0.2/32=1 sketch-bytes 1b
+rack acceltor-mouse prefix 10.9.0.2/32=1 detect dscp dscp 46
+rack acceltor-accelerated prefix 10.9.0.2/32=2 detect dscp dscp 0
+rack acceltor-circuit prefix 10.9.0.2/32=1 detect dscp dscp 0
+rack acceltor-sketch prefix 10.9.0.2/32=1 detect sketch sketch-bytes 1b
 
 ip link del d0
 finish

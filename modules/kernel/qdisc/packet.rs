@@ -171,11 +171,12 @@ impl Packet<'_> {
         unsafe { bindings::xdc_skb_set_queue_mapping(self.skb.as_ptr(), queue) }
     }
 
-    /// Returns the packet's TCP flow; `seed` makes the keys unpredictable.
+    /// Returns the packet's TCP flow; `seed` makes the key unpredictable, and without one there is no key.
     #[inline]
-    pub(crate) fn flow(&self, seed: u64) -> Option<Flow> {
+    pub(crate) fn flow(&self, seed: Option<u64>) -> Option<Flow> {
         let mut flow = Flow::default();
-        // SAFETY: By the type invariants; C writes to `flow`, which is ours.
+        let seed = seed.as_ref().map_or(ptr::null(), ptr::from_ref);
+        // SAFETY: By the type invariants; C reads `seed`, if it is one, and writes to `flow`, which is ours.
         unsafe { bindings::xdc_skb_flow(self.skb.as_ptr(), seed, &mut flow) }.then_some(flow)
     }
 

@@ -119,7 +119,7 @@ const CALLBACKS: [&str; 8] = [
     "undo_cwnd",
 ];
 
-const QDISCS: [&str; 16] = [
+const QDISCS: [&str; 17] = [
     "pfifo",
     "fq",
     "red",
@@ -136,6 +136,7 @@ const QDISCS: [&str; 16] = [
     "acceltor-mouse",
     "acceltor-accelerated",
     "acceltor-circuit",
+    "acceltor-sketch",
 ];
 
 const MARKS: [&str; 3] = ["none", "some", "all"];
