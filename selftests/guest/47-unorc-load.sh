@@ -108,7 +108,7 @@ ten() {
 	took=$took_all
 	again=$(($(snmp h1 Tcp RetransSegs) - again))
 }
-# compare WHAT: with parities and without.
+# compare WHAT [sooner]: with parities and without.
 compare() {
 	for fec in 8+2 off; do
 		ten $fec
@@ -118,17 +118,18 @@ compare() {
 		8+2) coded_ms=$took coded_again=$again ;;
 		*)
 			check "parities make TCP send less again" test $((coded_again * 2)) -lt "$again"
-			check "and end sooner" test "$coded_ms" -lt "$took"
+			[ "$2" != sooner ] || check "and end sooner" test "$coded_ms" -lt "$took"
 			;;
 		esac
 	done
 }
 tc -n r qdisc replace dev eth2 root netem limit 10000 rate 1gbit delay 2ms loss gemodel 0.5% 70%
+# A tail that is lost costs 200 ms, by chance: times of such losses are Figure 13B's (`xdc paper uno`).
 compare "losses of one, two and three packets"
 tc -n r qdisc replace dev eth2 root netem limit 10000 rate 1gbit delay 2ms
 # Ports by their last three bits are eight paths.
 tc -n r qdisc add dev eth1 clsact
 tc -n r filter add dev eth1 ingress protocol ip u32 match ip protocol 17 0xff match ip sport 3 7 action drop
-compare "one dead path of eight"
+compare "one dead path of eight" sooner
 for ns in h1 r h2; do ip netns del $ns; done
 finish
