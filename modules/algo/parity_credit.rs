@@ -14,6 +14,8 @@ const STEP: u8 = 8;
 const MARKED_OF: u32 = 16;
 /// Credit is kept for two of these.
 const TERM_ROUNDS: u64 = 4;
+/// A shorter round trip counts as this: a block's own packets may take longer to pay for it.
+const LEAST_ROUND_US: u32 = 500;
 
 /// Of a channel. All zeroes is its beginning.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,7 +65,7 @@ impl Credit {
 
     /// Rule K2: what was not earned in this term or the one before is lost.
     fn expire(&mut self, now_us: u64, rtt_us: u32) {
-        let term_us = TERM_ROUNDS.saturating_mul(rtt_us.into());
+        let term_us = TERM_ROUNDS.saturating_mul(rtt_us.max(LEAST_ROUND_US).into());
         if self.term_us == 0 {
             self.term_us = now_us;
         }

@@ -125,3 +125,17 @@ fn congestion_takes_half_of_what_was_saved() {
     (0..16).for_each(|_| credit.earn(10_000, RTT_US, 2));
     assert_eq!(credit.affords(8), 4);
 }
+
+#[test]
+fn a_block_that_takes_longer_than_short_round_trips_is_paid() {
+    let mut credit = spent(8, 2);
+    let mut parities = 0;
+    for packet in 1..=800 {
+        credit.earn(packet * 22, 30, 2);
+        if packet % 8 == 0 {
+            parities += credit.affords(8);
+            credit.spend(8, 2);
+        }
+    }
+    assert!(parities >= 190, "{parities}");
+}
