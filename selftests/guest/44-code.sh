@@ -19,8 +19,10 @@ for i in 1 2; do
 	ip -n h$i link add u0 type unorc local 10.9.0.$i remote 10.9.0.$((3 - i)) fec 8+3 timer 30000
 	ip -n h$i addr add 10.50.0.$i/24 dev u0
 	ip -n h$i link set u0 up
-	tc -n h$i qdisc replace dev eth0 root netem limit 100000 rate 100mbit loss 2%
+	tc -n h$i qdisc replace dev eth0 root netem limit 100000 rate 100mbit delay 5ms loss 2%
 done
+# A queue at the wire is congestion, which pays no parities.
+tc -n h1 qdisc replace dev u0 root tbf rate 50mbit burst 5kb limit 4mb
 dd if=/dev/urandom of=/tmp/sent bs=10000 count=300 2>/dev/null
 check "pings" in_ns h1 ping -c 3 -i 0.1 -W 5 10.50.0.2
 check "3 MB arrive, equal to the byte" transfer 10.50.0.2
