@@ -126,17 +126,6 @@ check "20 MB arrive" transfer 10.50.0.2
 equal "in order" "$before" "$(snmp h2 TcpExt TCPOFOQueue)"
 untunnel
 
-# fq below a tunnel paces the packets of a block by the flow inside. Nothing is lost, and the order is TCP's to keep.
-tc -n h1 qdisc replace dev eth0 root fq
-tc -n h2 qdisc replace dev eth0 root netem limit 100000 delay 10ms
-tunnels
-check "a tunnel with fq below" pings 20
-before=$(retransmitted h1)
-check "20 MB arrive" transfer 10.50.0.2
-within "with next to nothing sent again" 0 20 $(($(retransmitted h1) - before))
-untunnel
-for i in 1 2; do tc -n h$i qdisc del dev eth0 root; done
-
 # What waits for one packet is 5 MB here.
 for i in 1 2; do
 	in_ns h$i sysctl -qw net.ipv4.tcp_rmem="4096 60000000 60000000" net.ipv4.tcp_wmem="4096 60000000 60000000"

@@ -45,7 +45,7 @@ pub fn scenario(dir: &Path, name: &str) -> Result<Option<(PathBuf, String)>> {
 
 /// The text of a scenario that the caller names, wherever that is.
 pub fn named(path: &Path) -> Result<String> {
-    text(path, named_file(path)?)
+    text(path, open_named(path)?)
 }
 
 /// Size of a recording or of a file of a result.
@@ -53,11 +53,15 @@ const MAX_RESULT_BYTES: u64 = 256 << 20;
 
 /// A file that the caller names.
 pub fn named_file(path: &Path) -> Result<File> {
+    let file = open_named(path)?;
+    check_regular(path, &file, MAX_RESULT_BYTES).map_err(|err| err.or_hint("a shorter file"))?;
+    Ok(file)
+}
+
+fn open_named(path: &Path) -> Result<File> {
     let flags = READ | OFlags::NONBLOCK;
     let file = rustix::fs::open(path, flags, Mode::empty());
-    let file = file.map_err(|err| failed(path, err))?.into();
-    check_regular(path, &file, MAX_RESULT_BYTES)?;
-    Ok(file)
+    Ok(file.map_err(|err| failed(path, err))?.into())
 }
 
 /// Opens a file below the folder of a result, which may be a stranger's as well.
@@ -66,7 +70,8 @@ pub fn of_result(dir: &Path, name: &str) -> Result<File> {
         Error::failure(format!("{} has no file '{name}'", dir.display()))
             .hint("a result as xdc run wrote it")
     })?;
-    check_regular(&path, &file, MAX_RESULT_BYTES)?;
+    check_regular(&path, &file, MAX_RESULT_BYTES)
+        .map_err(|err| err.or_hint("a result as xdc run wrote it"))?;
     Ok(file)
 }
 
