@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! UnoRC, UnoLB and REPS: a tunnel over UDP that spreads packets over paths, mends losses by parities,
-//! and hands up what it carries in order for a bounded time. What parities do not mend is TCP's.
+//! UnoRC, UnoLB and REPS: a tunnel over UDP that spreads packets over paths, repairs losses by parities,
+//! and keeps order for a bounded time. TCP repairs the rest.
 //!
 //! The rules are in algo/unorc_sender.rs, algo/parity_credit.rs, algo/resequence.rs (the receiver),
 //! algo/paths.rs (the choosers), algo/gf256.rs (the code) and algo/tunnel.rs (sessions). Where the device
 //! differs from the papers and their simulators (docs/unorc.md has the rules):
 //!
 //! 1. It is below TCP, whose window and congestion control do not know of it. In the papers
-//!    the transport itself codes, chooses and sends again.
-//! 2. Nothing is sent again. A packet that parities do not bring back is passed over after a bounded time, and
-//!    TCP's SACK is the NACK. The papers' NACK tells the choosers alone.
+//!    the transport itself codes, chooses and retransmits.
+//! 2. The tunnel does not retransmit. A packet that parities do not restore is passed over after a bounded time,
+//!    and TCP's SACK is the NACK. The papers' NACK reaches only the choosers.
 //! 3. Blocks are of a channel, one of eight that a hash of the flow picks, not of a flow.
 //! 4. Parities are a share of the data that is halved under congestion. The papers' sender has them always.
 //! 5. Packets are handed up in order within the bound, so that TCP takes no path for a loss.
@@ -231,7 +231,7 @@ struct Unorc {
     memory: Memory,
 }
 
-/// What the endpoint works in.
+/// Memory of the endpoint.
 struct Memory {
     channels: KVVec<Channel<Packet>>,
     sent: KVVec<Sent>,

@@ -8,27 +8,27 @@
 
 /// The whole share; a parity costs x times this.
 const WHOLE: u32 = 64;
-/// What a round trip without congestion gives back.
+/// Share that a round trip without congestion restores.
 const STEP: u8 = 8;
-/// Marks are congestion if there are more than one in so many: fewer are how controls by marks keep a queue short.
+/// One mark in this number of packets is no congestion: controls by marks keep that many to hold a queue short.
 const MARKED_OF: u32 = 16;
 /// Credit is kept for two of these.
 const TERM_ROUNDS: u64 = 4;
 /// A shorter round trip counts as this: a block's own packets may take longer to pay for it.
 const LEAST_ROUND_US: u32 = 500;
 
-/// Of a channel. All zeroes is its beginning.
+/// Credit of a channel. All zeroes is its beginning.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Credit {
-    /// Of [`WHOLE`], what is not earned.
+    /// Part of [`WHOLE`] that is not earned.
     withheld: u8,
-    /// What may be spent.
+    /// Credit to spend.
     units: u32,
-    /// Of these, what was earned in this term.
+    /// Part of it that was earned in this term.
     fresh: u32,
     term_us: u64,
     round_us: u64,
-    /// Of this round trip.
+    /// Packets and marks of this round trip.
     heard: u32,
     marked: u32,
     is_queued: bool,
@@ -47,6 +47,7 @@ impl Credit {
     }
 
     /// The share that is earned, in percent.
+    #[cfg(test)]
     pub fn percent(&self) -> u32 {
         self.share().saturating_mul(100) >> WHOLE.trailing_zeros()
     }
@@ -63,7 +64,7 @@ impl Credit {
         self.fresh = self.fresh.saturating_add(units);
     }
 
-    /// Rule K2: what was not earned in this term or the one before is lost.
+    /// Rule K2: credit expires after this term and the next.
     fn expire(&mut self, now_us: u64, rtt_us: u32) {
         let term_us = TERM_ROUNDS.saturating_mul(rtt_us.max(LEAST_ROUND_US).into());
         if self.term_us == 0 {
@@ -101,7 +102,7 @@ impl Credit {
         self.units = self.units.saturating_sub(cost);
     }
 
-    /// The peer tells of so many packets, of which so many were marked. `is_queued`: the delay is long. Rules K3 and K4.
+    /// Takes the feedback on `heard` packets. `is_queued`: the delay is long. Rules K3 and K4.
     pub fn hear(&mut self, now_us: u64, rtt_us: u32, heard: u8, marked: u8, is_queued: bool) {
         self.heard = self.heard.saturating_add(heard.into());
         self.marked = self.marked.saturating_add(marked.into());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The blocks that a receiver of UnoRC holds, and what is decoded of them.
+//! Blocks that a receiver of UnoRC holds, and their decoding.
 
 use super::{
     gf256::{self, LENGTH_BYTES, MAX_DATA, MAX_PARITY, Solution},
@@ -11,21 +11,21 @@ use super::{
 /// Bits of the data packets of a block.
 pub const DATA_BITS: u32 = (1 << MAX_DATA) - 1;
 
-/// A packet that came, and whether it was marked.
+/// A received packet, and whether it was marked.
 pub type Held<P> = Option<(P, bool)>;
 
-/// A block of which something came, or of a later one.
+/// A block with received packets, or one before such a block.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeldBlock {
     /// Data packets; 0 = not known.
     pub k: u8,
-    /// All of it came or was decoded.
+    /// All packets were received or decoded.
     pub is_done: bool,
     /// Some of it was not waited for.
     pub is_given_up: bool,
-    /// What came or was decoded, by index.
+    /// Received and decoded packets, by index.
     pub have: u32,
-    /// When the first of these came.
+    /// Arrival of the first of them.
     pub first_us: u64,
     /// When the last did.
     pub last_us: u64,
@@ -66,7 +66,7 @@ impl HeldBlock {
         has
     }
 
-    /// It has so many data packets; 0: not known. False: that cannot be.
+    /// Sets the number of data packets; 0: unknown. Returns false for an impossible number.
     pub fn learn(&mut self, k: u8) -> bool {
         if k == 0 || k == self.k {
             return true;
@@ -89,7 +89,7 @@ pub enum Failed {
     Bad,
 }
 
-/// The packets of a block of `k` that are `lost`, in their order, from those that came: `x` places for data, then
+/// Decodes the `lost` packets of a block of `k`, in their order, from received ones: `x` places for data, then
 /// parities. Rule B3.
 pub fn decode<I: Io>(
     io: &mut I,

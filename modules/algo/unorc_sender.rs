@@ -2,9 +2,9 @@
 
 //! UnoRC's sender: blocks of up to x data packets, and as many parities as there is credit for.
 //!
-//! Source: Bonato et al., "Uno", SC 2025, sections 4.2 and 5. Nothing is kept and nothing is sent again: what
-//! parities do not mend is TCP's. Of a packet that was sent its path and its time are remembered, so that what the
-//! receiver says can be told to the chooser. docs/unorc.md has the rules.
+//! Source: Bonato et al., "Uno", SC 2025, sections 4.2 and 5. The sender keeps no packet and retransmits none: TCP
+//! repairs losses that parities cannot. It remembers path and time of each packet, so that the chooser can learn
+//! from the receiver's feedback. docs/unorc.md has the rules.
 
 use super::{
     gf256::{self, LENGTH_BYTES, MAX_PARITY},
@@ -18,7 +18,7 @@ use super::{
 
 /// How long a minimum of the RTT counts.
 const RTT_WINDOW_MS: u32 = 10_000;
-/// The same of the smoothed RTT that a long queue is told from: longer than queues stay full.
+/// Lifetime of a minimum of the smoothed RTT, the base of a long queue: longer than queues stay full.
 const BASE_WINDOW_MS: u32 = 600_000;
 /// Rule K3: a quarter more than the base and this is a queue.
 const QUEUE_US: u32 = 100;
@@ -48,7 +48,7 @@ pub struct Sender<P> {
     block: u32,
     /// Packets of the open block; 0: none is open.
     open: u8,
-    /// Those of the block before.
+    /// Packets of the block before.
     before: u8,
     open_us: u64,
     /// Bytes of the parities that are not zero.
@@ -103,11 +103,13 @@ impl<P: Packet> Sender<P> {
     }
 
     /// The smoothed RTT; 0: none was measured in this session.
+    #[cfg(test)]
     pub fn srtt_us(&self) -> u32 {
         self.srtt_us
     }
 
     /// The share of parities that is not withheld, in percent.
+    #[cfg(test)]
     pub fn parity_percent(&self) -> u32 {
         self.credit.percent()
     }
@@ -209,7 +211,7 @@ impl<P: Packet> Sender<P> {
                 continue;
             };
             if !gf256::absorb(registers.as_mut(), row, r, used, bytes) {
-                // Under PREEMPT_RT freeing may sleep, and whoever has registers must not. Words do the rest.
+                // Under PREEMPT_RT freeing may sleep, which is forbidden with vector registers. Words do the rest.
                 registers = None;
                 *parity = None;
             }
@@ -258,7 +260,7 @@ impl<P: Packet> Sender<P> {
         self.block = self.block.wrapping_add(1);
     }
 
-    /// Does what is due. Returns when something will be; 0: nothing.
+    /// Closes a block that is due. Returns the time of the next call; 0: none.
     pub fn poll<I: Io<Packet = P>>(&mut self, cx: &mut Context<'_, I>) -> u64 {
         match self.closes_us(cx) {
             Some(us) if us <= cx.now_us => {
@@ -270,8 +272,8 @@ impl<P: Packet> Sender<P> {
         }
     }
 
-    /// Rule F3: nothing was heard for so long that the paths in use are taken for dead. It is looked for when
-    /// something is sent, for who sends nothing needs no path.
+    /// Rule F3: after silence, the paths in use count as dead. Checked before a packet is sent, because an idle
+    /// sender needs no path.
     fn notice_silence<I: Io<Packet = P>>(&mut self, cx: &mut Context<'_, I>, sent: &[Sent]) {
         let rtt_us = match self.srtt_us {
             0 => UNKNOWN_SILENCE_US,
@@ -306,7 +308,7 @@ impl<P: Packet> Sender<P> {
         feedback: &Feedback,
     ) {
         if is_before(self.block, block) {
-            // Nobody has got what was not sent.
+            // A packet that was never sent.
             cx.io.count(Count::Malformed, 1);
             return;
         }
@@ -358,7 +360,7 @@ impl<P: Packet> Sender<P> {
         self.base.update(cx.now_us, self.srtt_us, BASE_WINDOW_MS);
     }
 
-    /// Rule F2: the chooser hears of each packet that did not come.
+    /// Rule F2: the chooser learns of each lost packet.
     fn report<I: Io<Packet = P>>(
         &mut self,
         cx: &mut Context<'_, I>,
@@ -388,7 +390,7 @@ impl<P: Packet> Sender<P> {
         }
     }
 
-    /// Tells the chooser, and what it makes of it.
+    /// Passes an event to the chooser, and counts its reaction.
     fn tell<I: Io<Packet = P>>(&mut self, cx: &mut Context<'_, I>, event: Event) {
         let (reroutes, freezes) = (self.paths.reroutes(), self.paths.freezes());
         self.paths.event(&cx.time(), cx.rng, event);
@@ -418,8 +420,7 @@ impl<P: Packet> Sender<P> {
     }
 }
 
-/// What is remembered of a data packet. Of a number that comes again after 65,536 blocks it is another one's, which
-/// does no harm.
+/// Returns the record of a data packet. Block numbers repeat after 65,536 blocks; a wrong record does no harm.
 fn find(config: &Config, sent: &[Sent], block: u32, index: u8) -> Option<Sent> {
     let slot = sent.get(place(config, block, index)).copied();
     slot.filter(|slot| slot.block == block as u16 && slot.sent_us != 0 && index < config.x)

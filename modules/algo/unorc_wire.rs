@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is before each packet of a tunnel, and what a receiver tells the sender.
+//! Header of packets of a tunnel, and the feedback of a receiver.
 
 use super::{
     gf256::{MAX_DATA, MAX_PARITY},
@@ -15,14 +15,14 @@ pub const FIRST_PARITY: u8 = MAX_DATA as u8;
 const VERSION: u8 = 2;
 const MAX_INDEX: u8 = FIRST_PARITY.wrapping_add(MAX_PARITY as u8);
 
-/// What a packet between two ends is.
+/// Type of a packet between two ends.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Of a block.
+    /// Data packet of a block.
     #[default]
     Data,
-    /// Of a block.
+    /// Parity of a block.
     Parity,
     /// Without order and code.
     Raw,
@@ -39,10 +39,10 @@ impl Kind {
     };
 }
 
-/// What is before each packet.
+/// Header of a packet.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Header {
-    /// What it is.
+    /// Type.
     pub kind: Kind,
     /// Order is within a channel.
     pub channel: u16,
@@ -52,8 +52,8 @@ pub struct Header {
     pub block: u32,
     /// Number in the block; parities from [`FIRST_PARITY`].
     pub index: u8,
-    /// Of a parity: data packets of its block. Of a data packet: those of the block before, so that the receiver
-    /// knows of its end whether parities came or not.
+    /// For a parity: data packets of its block. For a data packet: data packets of the block before, so that the
+    /// receiver learns its length without parities.
     pub k: u8,
     /// Entropy.
     pub ev: u16,
@@ -94,7 +94,7 @@ impl Header {
 /// Data packets of a block that did not come.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Report {
-    /// Which.
+    /// Number of the block.
     pub block: u32,
     /// They were decoded; else the receiver went on without them.
     pub is_decoded: bool,
@@ -115,16 +115,16 @@ pub const FEEDBACK_BYTES: usize =
 const DECODED: u32 = 1 << 31;
 const ECHO_MARKED: u16 = 1 << 15;
 
-/// Rule F1. The packet that came last is in the header.
+/// Rule F1. The header names the newest packet.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Feedback {
-    /// How long ago the packet came.
+    /// Time since its arrival.
     pub age_us: u32,
-    /// Of blocks.
+    /// Reports on blocks.
     pub reports: [Report; MAX_REPORTS],
     /// How many of these.
     pub report_count: u8,
-    /// Entropy of packets that came, and whether they were marked.
+    /// Entropy of received packets, and whether they were marked.
     pub echoes: [(u16, bool); MAX_ECHOES],
     /// How many of these.
     pub echo_count: u8,
@@ -138,12 +138,12 @@ impl Feedback {
         FIXED_BYTES.saturating_add(reports).saturating_add(echoes)
     }
 
-    /// Those that there are.
+    /// Returns the reports.
     pub fn reports(&self) -> impl Iterator<Item = &Report> {
         self.reports.iter().take(self.report_count.into())
     }
 
-    /// Those that there are.
+    /// Returns the echoes.
     pub fn echoes(&self) -> impl Iterator<Item = &(u16, bool)> {
         self.echoes.iter().take(self.echo_count.into())
     }

@@ -457,40 +457,6 @@ fn packets_are_told_apart() {
 }
 
 #[test]
-fn what_there_is_of_a_session_is_told() {
-    let mut net = Net::new(config(8, 2), 1);
-    assert_eq!(net.ends[0].endpoint.session(), (Standing::Down, None));
-    net.loss = 100;
-    net.send(0, ip(1, 0, 100));
-    net.run(2_000);
-    let (session, since_us) = net.ends[0].endpoint.session();
-    assert_eq!(
-        (session, net.ends[0].endpoint.waiting()),
-        (Standing::Asked, 1)
-    );
-    assert!(since_us.is_some_and(|us| net.now_us - us >= 2_000));
-    net.loss = 0;
-    net.run(10_000);
-    for end in &net.ends {
-        let (session, since_us) = end.endpoint.session();
-        assert_eq!((session, end.endpoint.waiting()), (Standing::Up, 0));
-        assert!(since_us.is_some_and(|us| net.now_us - us < 10_000));
-    }
-    let under_way = |net: &mut Net| {
-        let mut all = [0, 0];
-        for (count, end) in all.iter_mut().zip(&mut net.ends) {
-            let channels = end.memory.all().channels.iter();
-            *count = channels.map(|c| c.receiver.blocks_under_way()).sum();
-        }
-        all
-    };
-    assert_eq!(under_way(&mut net)[0], 0);
-    assert!(net.ends[1].endpoint.is_up());
-    let channels = net.ends[0].memory.all().channels.iter();
-    assert!(channels.map(|c| c.sender.srtt_us()).any(|us| us > 0));
-}
-
-#[test]
 fn what_is_counted_is_traced() {
     let mut reroutes = 0;
     let mut freezes = 0;

@@ -190,8 +190,7 @@ fn the_chooser_hears_of_what_did_not_come() {
         push(&mut alone, 0..8);
         let evs: Vec<_> = alone.io.sent.iter().map(|(header, ..)| header.ev).collect();
         hear(&mut alone, (1, 7), &report(1, 0b0010_0100, is_decoded));
-        let mut avoided = Vec::new();
-        alone.half.paths.known(|path| avoided.push(path.ev));
+        let avoided: Vec<_> = alone.half.paths.avoided().collect();
         let mut wanted = vec![evs[2], evs[5]];
         wanted.sort_unstable();
         assert_eq!(avoided, wanted);
