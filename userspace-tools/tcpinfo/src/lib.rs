@@ -87,7 +87,7 @@ pub struct TcpInfo {
     /// Packets.
     pub delivered_ce: u32,
 
-    /// Payload, what was sent again included.
+    /// Payload, retransmissions included.
     bytes_sent: u64,
     bytes_retrans: u64,
     dsack_dups: u32,
@@ -198,7 +198,7 @@ pub const COUNTERS: &[Counter] = &[
         "delivered",
         Of::Packets,
         |info| info.delivered.into(),
-        "acknowledged, those that were sent again included; of all flows, at their senders",
+        "acknowledged, retransmitted ones included; of all flows, at their senders",
     ),
     counter(
         "delivered_ce",
@@ -222,7 +222,7 @@ pub const COUNTERS: &[Counter] = &[
         "bytes_retrans",
         Of::Bytes,
         |info| info.bytes_retrans,
-        "payload that was sent again",
+        "retransmitted payload",
     ),
     counter(
         "busy_us",

@@ -178,7 +178,7 @@ impl Row for FlowRow<'_> {
         ),
         ("bytes", "bytes", "payload received"),
         ("fct_us", "us", "`end_us` less `start_us`; empty like it"),
-        ("retransmits", "packets", "sent again"),
+        ("retransmits", "packets", "retransmitted"),
         (
             "ideal_us",
             "us",
@@ -262,7 +262,7 @@ impl Row for SeriesRow<'_> {
             "bit/s",
             "of a flow: pacing rate; 0 if it is not paced",
         ),
-        ("retransmits", "packets", "of a flow: sent again so far"),
+        ("retransmits", "packets", "retransmissions of a flow so far"),
         ("backlog_bytes", "bytes", "of a port: its queue"),
         (
             "phantom_bytes",
