@@ -1,32 +1,32 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-#   make quick      from nothing to a first table, in virtual time: User Mode Linux alone
-#   make demo       the same in QEMU, compared with virtual time
-#   make check      two minutes: tests of the files that differ from the upstream branch (or BASE=COMMIT)
-#   make test       everything that protects a user, on the host and in guests
+#   make quick      first table in virtual time, from nothing; only User Mode Linux
+#   make demo       the same run in QEMU, compared with virtual time
+#   make check      two minutes: tests of files that differ from the upstream branch (or BASE=COMMIT)
+#   make test       all tests that protect a user, on the host and in guests
 #   make test-long  hours: debug kernels with several processors, storms, mutants, other machines
 #   make            set up, build the kernels, the modules and the tools
-#   make modules    the kernel modules; KDIR=DIR for a kernel of your own
-#   make tracing    what `xdc trace` records with (make has it, make demo does not)
+#   make modules    the kernel modules; KDIR=DIR for your own kernel
+#   make tracing    eBPF programs of `xdc trace` (part of make, not of make demo)
 #   make tools      userspace-tools/target/release/xdc, and tc's plugins in build/tc
-#   make install    what make tools modules KDIR=DIR has built: modules into /lib/modules of the
-#                   kernel in KDIR, xdc, man pages and completions into PREFIX, the plugin to
-#                   where tc looks for it. Builds nothing, so it is all that needs root
-#   make uninstall  takes them away again
-#   make dkms       /usr/src/xdc-VERSION, for dkms to build them for each kernel
+#   make install    the output of make tools modules KDIR=DIR: modules into /lib/modules of the
+#                   kernel in KDIR, xdc, man pages and completions into PREFIX, plugins into
+#                   tc's and ip's folders. Builds nothing, so only this step needs root
+#   make uninstall  remove them
+#   make dkms       /usr/src/xdc-VERSION, from which dkms builds the modules for each kernel
 #   make bundle     build/bundle/xdc-VERSION-x86_64.tar.zst: xdc, kernel, modules, scenarios, docs;
 #                   runs anywhere without root and without a compiler
-#   make release    build/release: the bundle and the source, with checksums that the minisign key in the
-#                   file MINISIGN_KEY signs (docs/security.md)
-#   make selftests-7.2  the modules and their selftests in a UML kernel of Linux 7.2, which it builds
-#   make modules-7.2    the modules for it alone: what it takes to compile them
-#   make test-debian  the modules in Debian's own kernel (docs/host.md); XDC_KERNEL_SERIES=7.2: its 7.2
-#   make clean      forget what was built here (kernels and crates stay in the cache)
+#   make release    build/release: bundle and source, with checksums signed by the minisign key in
+#                   the file MINISIGN_KEY (docs/security.md)
+#   make selftests-7.2  build a UML kernel of Linux 7.2 and the modules, run their selftests
+#   make modules-7.2    only build the modules for it
+#   make test-debian  the modules in Debian's kernel (docs/host.md); XDC_KERNEL_SERIES=7.2 for its 7.2
+#   make clean      delete build output (kernels and crates stay in the cache)
 #
-# KSRC=DIR   build the guests' kernels from your own source tree
-# KDIR=DIR   build the modules for your own kernel's build tree
-# DESTDIR=DIR  install below it; SIGN_KEY=FILE SIGN_CERT=FILE  sign what is installed
-# RUSTC=PROGRAM BINDGEN=PROGRAM and CLANG=clang-20 or LLVM=1, -20, DIR/  build the kernels by these
+# KSRC=DIR   build the guests' kernels from your source tree
+# KDIR=DIR   build the modules for your kernel's build tree
+# DESTDIR=DIR  install below it; SIGN_KEY=FILE SIGN_CERT=FILE  sign the installed modules
+# RUSTC=PROGRAM BINDGEN=PROGRAM and CLANG=clang-20 or LLVM=1, -20, DIR/  tools for the kernels
 # W=1 CLIPPY=1 are passed to the kernel's build.
 
 SHELL := /bin/bash
@@ -36,11 +36,11 @@ TARGET := x86_64-unknown-linux-gnu
 GUEST_BIN := xdc-script xdc-storm xdc-witness
 STATIC := RUSTFLAGS="-C target-feature=+crt-static -C strip=debuginfo" cargo build --quiet --locked --release --target $(TARGET)
 STATIC_OUT := userspace-tools/target/$(TARGET)/release
-# `make check` takes dev, which compiles a change in a fraction of the time.
+# `make check` sets dev, which compiles changes in a fraction of the time.
 PROFILE ?= release
 XDC := userspace-tools/target/$(PROFILE:dev=debug)/xdc
 export KSRC KDIR W CLIPPY DESTDIR SIGN_KEY SIGN_CERT
-# A new checkout finds the crates compiled. Cargo before 1.91 does not know of it and keeps them in target/.
+# Share compiled crates among checkouts. Cargo before 1.91 ignores the variable and uses target/.
 ifndef CARGO_BUILD_BUILD_DIR
 export CARGO_BUILD_BUILD_DIR := $(shell . qemu-images/common.sh && cargo_dir cargo)
 ifeq ($(CARGO_BUILD_BUILD_DIR),)
@@ -54,7 +54,7 @@ endif
 all: guests tracing
 	@echo "ready: make demo, make test, or $(XDC) --help"
 
-# What a guest needs on both engines.
+# Requirements of a guest, on both engines.
 guests: guests-uml kernel-x86 modules-x86
 
 guests-uml: kernel-uml modules-uml agent tools
@@ -77,12 +77,12 @@ endif
 modules-%: kernel-%
 	@qemu-images/modules.sh $*
 
-# Nothing measures these, so what the selftests run is what is linted, and is compiled once.
+# Performance is not measured in these kernels, so lint the same build that the selftests run.
 modules-debug modules-uml-debug: export W := 1
 modules-debug modules-uml-debug: export CLIPPY := 1
 
-# Static, because it is the first process of a guest that has no libraries. Without symbols and build id
-# it is the same file in each checkout, and so are the names of cached results.
+# Static, because the agent is the first process of a guest without libraries. Without symbols and build id,
+# the file is the same in each checkout, and so are the names of cached results.
 agent: setup
 	@mkdir -p build
 	@[ -e build/agent ] || echo "xdc: building the guests' agent"
@@ -90,19 +90,19 @@ agent: setup
 	@objcopy -S -R .note.gnu.build-id $(STATIC_OUT)/xdc-agent $(STATIC_OUT)/agent
 	@install -C -m 755 $(STATIC_OUT)/agent build/agent
 
-# The eBPF programs of `xdc trace`.
+# eBPF programs of `xdc trace`.
 tracing: setup
 	@qemu-images/setup.sh tracing
 	@qemu-images/ebpf.sh
 
-# What only the tests' guests have; static, too, but for xdc-code, since Debian has ISA-L as a shared library.
+# Programs for the tests' guests; static, except xdc-code, because Debian has ISA-L only as a shared library.
 test-tools: tracing
 	@qemu-images/setup.sh tests
 	@cd userspace-tools && $(STATIC) $(GUEST_BIN:%=-p %)
 	@cd userspace-tools && cargo build --quiet --locked --release -p xdc-code
 	@install -C -m 755 -t build/guest-bin $(GUEST_BIN:%=$(STATIC_OUT)/%) userspace-tools/target/release/xdc-code
 
-# Licences and list of the crates in the programs that `make install` copies.
+# Licenses and list of the crates in the installed programs.
 build/doc/%: userspace-tools/Cargo.lock userspace-tools/ebpf/Cargo.lock qemu-images/crates.py
 	@mkdir -p build/doc
 	@qemu-images/crates.py $(if $(filter sbom%,$*),sbom,notices) xdc xdc-tc-plugin xdc-ip-plugin xdc-witness-ebpf >$@.new && mv $@.new $@ || \
@@ -116,7 +116,7 @@ tools: setup build/doc/THIRD-PARTY.txt build/doc/sbom.cdx.json
 	@ln -sf q_phantom.so build/tc/q_acceltor.so
 	@install -s -m 644 $(dir $(XDC))liblink_unorc.so build/ip/link_unorc.so
 
-# Without QEMU, and without the modules that only tests load.
+# No QEMU, and no modules for tests.
 quick: SETUP := quick
 quick: export XDC_SELFTEST :=
 quick: quick-plan modules-uml agent tools
@@ -141,7 +141,7 @@ demo: guests
 	@$(XDC) run two-dc-1g --engine uml --results results/demo/uml
 	@$(XDC) compare results/demo/uml/two-dc-1g results/demo/qemu/two-dc-1g
 
-# Another series of kernels, in a home of its own below build/.
+# Another kernel series, with its own home below build/.
 modules-7.%: setup
 	@XDC_KERNEL_SERIES=7.$* qemu-images/link-kernel.sh uml
 	@XDC_KERNEL_SERIES=7.$* qemu-images/modules.sh uml
@@ -150,7 +150,7 @@ selftests-7.%: agent test-tools tools
 	@$(MAKE) modules-7.$*
 	@XDC_HOME=build/linux-7.$* $(XDC) selftest --engine uml
 
-# The suite builds what its stages need, and times it. FILTER=WORDS picks stages.
+# The suite builds the requirements of its stages, and times it. FILTER=WORDS selects stages.
 check test test-long: setup
 	@qemu-images/setup.sh tests
 	@cd userspace-tools && cargo build --quiet --locked --release -p xdc-suite

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An algorithm to begin your own from: the textbook's additive increase and multiplicative decrease,
-//! on marks.
+//! An example algorithm to start from: textbook additive increase and multiplicative decrease on
+//! marks.
 //!
-//! Each round trip without a mark adds `increase_bytes` to the window; each with one takes `decrease`
-//! of it, once. A flow begins with slow start, which the first mark or loss ends. A loss takes half.
+//! Each RTT without a mark adds `increase_bytes` to the window; each RTT with a mark takes
+//! `decrease` of it, once. A flow begins in slow start, which the first mark or loss ends. A loss
+//! halves the window.
 
 use crate::algo::controller::{Controller, Flag, Published, Watch, published};
 use crate::algo::entry::{Entry, Event, Line, Marks, OWN_NUMBERS, State, Value};
@@ -14,51 +15,51 @@ use crate::algo::window::Window;
 use crate::algo::{Ack, Output};
 
 params! {
-    /// Which set of values the parameters start from.
+    /// Profiles: sets of initial values of the parameters.
     profiles {
-        /// The only one.
+        /// Only profile.
         Default = c"default",
     }
 
     //                          min  max          default
 
-    /// What a round trip without a mark adds to the window.
+    /// Bytes that a round trip without a mark adds to the window.
     increase_bytes: "bytes",    1,   1 << 20,     [1_448];
     /// Part of the window that a round trip with a mark takes.
     decrease: "1/1024",         1,   1_024,       [512];
 }
 
-/// State of one flow: integers and [`Flag`]s only, and all zeroes is "not started".
+/// State of one flow: integers and [`Flag`]s only; all zeroes means "not started".
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flow {
     window: Window,
 
-    // The round trip that is being observed.
-    /// An ACK for a packet sent at or after this ends it; 0 = before the first ACK.
+    // The current round trip.
+    /// An ACK for a packet sent at or after this time ends it; 0 = before the first ACK.
     round_ends_us: u64,
     acked_bytes: u64,
     marked_bytes: u64,
 
     // The reduction.
-    /// No other one until a packet sent at or after `reduced_at_us` is acknowledged.
+    /// No further reduction until a packet sent at or after `reduced_at_us` is acknowledged.
     was_reduced: Flag,
     reduced_at_us: u64,
 
-    // What people see.
+    // State for `xdc ss`.
     /// Marked part of the last round trip.
     marked_fraction: u32,
     /// Round trips that have ended; wraps.
     rounds: u8,
 }
 
-/// What a [`Watch`] observes: a round trip ended.
+/// Event for a [`Watch`]: a round trip ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
     /// Window at its end.
     pub cwnd_bytes: u64,
-    /// Bytes acknowledged in it.
+    /// Bytes acknowledged in the round trip.
     pub acked_bytes: u64,
-    /// Marked part of those, as a fraction.
+    /// Marked part of these bytes, as a fraction.
     pub marked_fraction: u32,
     /// Smoothed RTT.
     pub srtt_us: u32,
@@ -139,7 +140,7 @@ impl Controller for Flow {
 }
 
 impl Flow {
-    /// A round trip lasts until a packet is acknowledged that was sent after it began.
+    /// Ends a round trip when a packet is acknowledged that was sent after its start.
     #[inline(always)]
     fn follow_rounds(&mut self, ack: &Ack, watch: &mut impl Watch<Round>) {
         self.acked_bytes = self.acked_bytes.saturating_add(ack.acked_bytes);
@@ -168,7 +169,7 @@ impl Flow {
     }
 }
 
-/// What everybody else has to know of it.
+/// Description of the algorithm for modules and tools.
 pub const ENTRY: Entry = Entry {
     name: c"aimd",
     number: OWN_NUMBERS,
@@ -232,7 +233,7 @@ mod tests {
             flow.on_ack(&params, &ack(now_us, 0));
         }
         let added = flow.cwnd_bytes() - 100_000;
-        // The window grows meanwhile, so that it is a little less.
+        // The window grows meanwhile, so the sum is a little less.
         assert!((1_430..=1_448).contains(&added), "{added}");
     }
 

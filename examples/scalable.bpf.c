@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Scalable TCP as a congestion control of BPF's (struct_ops): tcp_example.rs without a module. Of what the
- * kernel has, only what is used is declared; the loader finds the rest by name.
+ * Scalable TCP as a BPF congestion control (struct_ops): tcp_example.rs without a module. Declares only the
+ * kernel types in use; the loader resolves their fields by name.
  *
  *     clang -target bpf -g -O2 -c scalable.bpf.c -o scalable.bpf.o
  */
@@ -12,7 +12,7 @@ typedef unsigned long long u64;
 #define SEC(name) __attribute__((section(name), used))
 #define KFUNC __attribute__((section(".ksyms")))
 
-/* Complete: the loader compares it with the kernel's. */
+/* A complete type, because the loader compares it with the kernel's. */
 struct sock {
 };
 
@@ -32,10 +32,10 @@ extern u32 tcp_slow_start(struct tcp_sock *tp, u32 acked) KFUNC;
 extern void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked) KFUNC;
 extern u32 tcp_reno_undo_cwnd(struct sock *sk) KFUNC;
 
-/* A packet more for each so many that are acknowledged. */
+/* Acknowledged packets per packet of increase. */
 #define INCREASE_EVERY 100
 
-/* One part of so many is given up for a loss. */
+/* On loss, the window shrinks by one part of this many. */
 #define DECREASE_PART 8
 
 SEC("struct_ops")

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A qdisc to begin your own from: a FIFO of 1 MB that marks what arrives while
-//! 100 kB are queued, as DCTCP wants it (RFC 8257, section 3.1).
+//! An example qdisc to start from: a FIFO of 1 MB that marks packets which arrive while
+//! more than 100 kB are queued, as DCTCP requires (RFC 8257, section 3.1).
 //!
-//! sch_phantom.rs has what is left out here: options, statistics, a shaper.
+//! sch_phantom.rs also has options, statistics and a shaper.
 
 use kernel::prelude::*;
 
@@ -27,10 +27,10 @@ module! {
 const LIMIT_BYTES: u32 = 1_000_000;
 const MARK_ABOVE_BYTES: u32 = 100_000;
 
-/// What anybody may read at any time, such as the configuration: here, nothing.
+/// Data that may be read at any time, such as the configuration: here, none.
 struct Fifo;
 
-/// What only the callbacks under the qdisc's lock see.
+/// Data that only the callbacks under the qdisc's lock access.
 struct State {
     backlog_bytes: u32,
 }
@@ -68,7 +68,7 @@ impl Qdisc for Fifo {
 
     fn destroy(&self, _module: &(), _rtnl: &mut (), _state: &mut State) {}
 
-    /// Marks are per packet, so a burst of segments is split first.
+    /// Marks are per packet, so GSO packets are split first.
     fn splits_segments(_state: &State) -> bool {
         true
     }

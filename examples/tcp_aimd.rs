@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! aimd.rs as a congestion control: what a module of an algorithm has to say. All else comes from the
-//! algorithm's `ENTRY` and the line in modules/list.rs.
+//! The module of aimd.rs. Everything else comes from the algorithm's `ENTRY` and the line in
+//! modules/list.rs.
 
 #[allow(dead_code, unreachable_pub)]
 mod aimd;
@@ -32,7 +32,7 @@ module_tcp_algorithm! {
 }
 
 tracepoint! {
-    /// `xdc:aimd_round`, of trace_aimd.h.
+    /// `xdc:aimd_round` in trace_aimd.h.
     AimdRound, aimd_round, xdc_aimd_round
 }
 

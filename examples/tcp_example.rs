@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A congestion control to begin your own from: Scalable TCP (Kelly, 2003),
-//! which grows by a hundredth of what is acknowledged and gives up an eighth.
+//! An example congestion control to start from: Scalable TCP (Kelly, 2003),
+//! which grows by a hundredth of the acknowledged packets and gives up an
+//! eighth on loss.
 
 use kernel::prelude::*;
 
@@ -18,13 +19,13 @@ module! {
     license: "GPL v2",
 }
 
-/// What all sockets share: here, nothing.
+/// Data that all sockets share: here, none.
 struct Example;
 
-/// What each socket has of its own, in TCP's private area.
+/// State of one socket, in TCP's private area.
 #[derive(Clone, Copy, Default)]
 struct Flow {
-    /// Packets acknowledged for which the window has not grown yet.
+    /// Acknowledged packets for which the window has not grown yet.
     credit: u32,
     cwnd_before_cut: u32,
 }
@@ -57,7 +58,7 @@ impl CongestionControl for Example {
         sk.set_snd_cwnd(cwnd.min(sk.snd_cwnd_clamp()));
     }
 
-    /// On loss, and on ECE where ECN was negotiated.
+    /// The kernel calls this on loss, and on ECE if ECN was negotiated.
     fn ssthresh(&self, sk: &mut Sock<'_>, flow: &mut Flow) -> u32 {
         flow.cwnd_before_cut = sk.snd_cwnd();
         (flow.cwnd_before_cut - flow.cwnd_before_cut / 8).max(2)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Tracepoint of tcp_aimd, and what Rust hands it. Kbuild finds this by its name. */
+/* Tracepoint of tcp_aimd, and the struct that Rust passes. Kbuild finds this header by its name. */
 #ifndef _XDC_TRACE_AIMD_TYPES
 #define _XDC_TRACE_AIMD_TYPES
 

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# bundle.sh: make build/bundle/xdc-VERSION-x86_64.tar.zst of what `make` has built:
-# xdc and the agent as static programs, the UML kernel linked statically, its
-# modules, busybox, scenarios, docs, our sources and where all others are. An
-# unpacked bundle needs no root, no compiler and no library. Two builds of one
-# commit are equal to the byte.
+# bundle.sh: make build/bundle/xdc-VERSION-x86_64.tar.zst of the output of `make`:
+# static xdc and agent, the UML kernel linked statically, its modules, busybox,
+# scenarios, docs, xdc's sources, and the origin of all others. A bundle needs no
+# root, no compiler and no library. Two builds of one commit are byte-identical.
 . "$(dirname "$0")/common.sh"
 
 cd "$XDC_TOP"
@@ -26,8 +25,8 @@ work=
 trap '[ -z "$work" ] || rm -rf "$work"' EXIT
 work=$(mktemp -d "$out/.work.XXXXXX")
 
-# static_kernel FILE: the kernel that the cache has, linked without shared
-# libraries. Its objects are the same, so all that it computes is, too.
+# static_kernel FILE: link the cached kernel without shared libraries. The objects
+# are the same, so results are, too.
 static_kernel() {
 	local copy=$work/tree lds=arch/um/kernel/vmlinux.lds command
 	say "linking the UML kernel statically (about a minute, once)"
@@ -35,7 +34,8 @@ static_kernel() {
 	command=$(sed -n 's/^savedcmd_[^ ]* := //p' "$copy/arch/um/kernel/.vmlinux.lds.cmd")
 	(cd "$copy" && eval "${command/-DLINKER_SCRIPT/-DLINKER_SCRIPT -DCONFIG_LD_SCRIPT_STATIC=1}") >"$copy.log" 2>&1
 	[ -s "$copy/$lds" ] || die "the kernel's linker script could not be made"
-	# llvm-objcopy refuses the relocations of a static program; binutils' does not.
+	# llvm-objcopy refuses the relocations of a static program; binutils'
+	# accepts them.
 	kmake "$(source_of "$tree")" O="$copy" ARCH=um LINK-y=-static OBJCOPY=objcopy linux >>"$copy.log" 2>&1 ||
 		{ tail -20 "$copy.log" >&2 && die "linking the UML kernel statically failed" "apt-get install libc6-dev"; }
 	strip -o "$1.new" "$copy/linux" 2>>"$copy.log"
@@ -49,7 +49,7 @@ kernel=$XDC_CACHE/build/static-$(basename "$tree")
 
 say "building static programs"
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
-# No path of this machine gets into the programs.
+# Keep this machine's paths out of the programs.
 flags="-C target-feature=+crt-static -C strip=symbols --remap-path-prefix=$cargo_home=cargo"
 flags+=" --remap-path-prefix=${CARGO_BUILD_BUILD_DIR:-$XDC_TOP/userspace-tools/target}=target --remap-path-prefix=$XDC_TOP=xdc"
 (cd userspace-tools && RUSTFLAGS=$flags cargo build --quiet --locked --release --target $target \
@@ -76,7 +76,7 @@ done <"$tree/modules.order"
 git ls-files -z -- scenarios docs python README.md CHANGELOG.md CITATION.cff COPYING |
 	tar --null -T - -cf - | tar -C "$top" --no-same-owner -xf -
 
-# What the licences ask for, and what a reader needs to build it again.
+# Files that the licenses require, and the sources for a rebuild.
 packed() { tar --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner --mode=u+rw,go+r,go-w --format=gnu "$@"; }
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 git ls-files -z | packed --null -T - --transform "s|^|xdc-$version/|" -cf "$top/sources/xdc-$version.tar"

@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0
-# Sourced by setup.sh, source.sh and kernel.sh: where things live, how a step
-# reports itself, and which tools build the kernel.
+# Sourced by the other scripts: paths, messages, and the tools that build the kernel.
 
 set -euo pipefail
 
 XDC_TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 XDC_CACHE=${XDC_CACHE:-${XDC_CACHE_HOME:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}}/xdc}
-# The kernels that the modules are for; the first is that of the guests, and XDC_KERNEL_SERIES names another.
+# Kernel series that the modules support; the first is the guests' default, XDC_KERNEL_SERIES selects another.
 XDC_KNOWN_SERIES="7.3 7.2"
 XDC_KERNEL_SERIES=${XDC_KERNEL_SERIES:-${XDC_KNOWN_SERIES%% *}}
-# What is built for it. Another series has a home of its own, with the guests' agent and tools linked into it.
+# Output folder. Another series has its own, with links to the guests' agent and tools.
 XDC_HOME_OF_SERIES=$XDC_TOP
 [ "$XDC_KERNEL_SERIES" = "${XDC_KNOWN_SERIES%% *}" ] || XDC_HOME_OF_SERIES=$XDC_TOP/build/linux-$XDC_KERNEL_SERIES
 XDC_BUILD=$XDC_HOME_OF_SERIES/build
-# The kernel's compiler and its core library come from one Debian source
-# package; a rustup toolchain that is first on PATH has no rust-src. RUSTC names
-# another compiler, which has to have its sources (rustc --print sysroot, lib/rustlib/src).
+# The kernel's compiler and core library come from one Debian source package; a rustup toolchain first on PATH
+# has no rust-src. RUSTC names another compiler, which needs its sources (rustc --print sysroot,
+# lib/rustlib/src).
 XDC_RUSTC=${RUSTC:-/usr/bin/rustc}
 XDC_BINDGEN_VERSION=0.73.2
 XDC_BINDGEN=${BINDGEN:-$XDC_CACHE/tools/bindgen-$XDC_BINDGEN_VERSION/bin/bindgen}
@@ -23,18 +22,18 @@ XDC_CARGO_FUZZ_VERSION=0.13.2
 XDC_CARGO_FUZZ=$XDC_CACHE/tools/cargo-fuzz-$XDC_CARGO_FUZZ_VERSION/bin/cargo-fuzz
 XDC_CARGO_DENY_VERSION=0.20.2
 XDC_CARGO_DENY=$XDC_CACHE/tools/cargo-deny-$XDC_CARGO_DENY_VERSION/bin/cargo-deny
-# Links eBPF programs, with the LLVM that the compiler above is made of.
+# Linker of eBPF programs, built with the LLVM of the compiler above.
 XDC_BPF_LINKER_VERSION=0.13.0
 XDC_BPF_LINKER=$XDC_CACHE/tools/bpf-linker-$XDC_BPF_LINKER_VERSION/bin/bpf-linker
 
-# modules [LIST]: what `make install` brings, by modules/list.rs.
+# modules [LIST]: names of the modules in modules/list.rs that `make install` installs.
 modules() {
 	sed -nE '/^ +[a-z]+ .*;$/ { /"(selftest|\.\.)\//d; s/^ +[a-z]+ +([a-z0-9_]+) .*/\1/p }' \
 		"${1:-$XDC_TOP/modules/list.rs}"
 }
 
-# cargo_dir NAME: where cargo keeps what it compiles. Cargo identifies files outside of a package, such as
-# modules/algo, by absolute path, so each checkout has a folder. A new one inherits the crates of one that is gone.
+# cargo_dir NAME: cargo's build folder. Cargo identifies files outside of a package, such as modules/algo, by
+# absolute path, so each checkout has a folder. A new one inherits the crates of a deleted checkout.
 cargo_dir() {
 	local dir other from
 	dir=$XDC_CACHE/$1/$(printf '%s' "$XDC_TOP" | sha256sum | cut -c1-12)
@@ -54,7 +53,7 @@ cargo_dir() {
 say() { printf 'xdc: %s\n' "$*" >&2; }
 die() { say "error: $1"; [ $# -lt 2 ] || say "try: $2"; exit 1; }
 
-# The kernel's build takes no such path, and says so late and obscurely.
+# The kernel's build fails late and obscurely in such a path.
 for dir in "$XDC_TOP" "$XDC_CACHE"; do
 	case $dir in
 	*[[:space:]:\'\"\\\$\`\*\?\[\]\;\&\|\<\>\(\)\#]*)
@@ -64,8 +63,8 @@ for dir in "$XDC_TOP" "$XDC_CACHE"; do
 	esac
 done
 
-# llvm_suffix: LLVM as make wants it: what the caller gives (1, -20, DIR/), that of CLANG, else
-# the newest of those that were tried.
+# llvm_suffix: LLVM in make's form: the caller's (1, -20, DIR/), the one of CLANG, or else the newest
+# supported.
 llvm_suffix() {
 	local v
 	if [ -n "${LLVM:-}" ]; then
@@ -91,7 +90,7 @@ llvm_suffix() {
 	die "no clang/lld 22 or 19 found" "make setup, or LLVM=1 for the clang on PATH"
 }
 
-# clang_program: the clang of that LLVM.
+# clang_program: the clang of this LLVM.
 clang_program() {
 	local llvm
 	llvm=$(llvm_suffix)
@@ -102,16 +101,14 @@ clang_program() {
 	esac
 }
 
-# rust_llvm: major version of the LLVM in that compiler; where it is not installed
-# yet, that of the package we know.
+# rust_llvm: LLVM's major version in the compiler above; before it is installed, that of Debian's package.
 rust_llvm() {
 	local v
 	v=$("$XDC_RUSTC" -vV 2>/dev/null | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')
 	echo "${v:-22}"
 }
 
-# kmake_with SRC ARGS...: the kernel's make, with nothing from the caller's
-# environment that could change what is built.
+# kmake_with SRC ARGS...: the kernel's make, without environment variables that could change the output.
 kmake_with() {
 	local src=$1
 	shift
@@ -120,7 +117,7 @@ kmake_with() {
 		KBUILD_BUILD_TIMESTAMP=1970-01-01 "$@"
 }
 
-# kmake SRC ARGS...: the same with our tools.
+# kmake SRC ARGS...: kmake_with and the tools above.
 kmake() {
 	local src=$1
 	shift
@@ -128,12 +125,11 @@ kmake() {
 		BINDGEN="$XDC_BINDGEN" "$@"
 }
 
-# config_text TREE OPTION: the value of a text option of its configuration.
+# config_text TREE OPTION: value of a text option in TREE's configuration.
 config_text() { sed -n "s/^CONFIG_$2=\"\(.*\)\"$/\1/p" "$1/.config"; }
 
-# kdir_tools TREE: make's variables for the tools that a user's tree was built
-# with. Rust's metadata can be read by the compiler that wrote it and by no
-# other; the C compiler has to understand the flags that were chosen for it.
+# kdir_tools TREE: make's variables for the tools that built a user's tree. Only the compiler that wrote
+# Rust's metadata can read them; the C compiler has to know the flags of the tree.
 kdir_tools() {
 	local tree=$1 want rustc= candidate cc bindgen
 	want=$(config_text "$tree" RUSTC_VERSION_TEXT)
@@ -158,13 +154,13 @@ kdir_tools() {
 	echo "$cc RUSTC=$rustc HOSTRUSTC=$rustc BINDGEN=$bindgen"
 }
 
-# source_of TREE: where its source is.
+# source_of TREE: source folder of a build tree.
 source_of() { sed -n 's/^include \(.*\)\/Makefile$/\1/p' "$1/Makefile" | tail -1; }
 
-# Our kernels.
+# Kernels that xdc builds.
 XDC_FLAVOURS="x86|uml|debug|uml-debug"
 
-# flavour_arch FLAVOUR: make's ARCH for one of them.
+# flavour_arch FLAVOUR: make's ARCH for a kernel.
 flavour_arch() {
 	case $1 in
 	x86 | debug) echo x86_64 ;;
@@ -173,7 +169,7 @@ flavour_arch() {
 	esac
 }
 
-# counted LOG WHAT EXPECTED CMD...: run CMD into LOG, show how far it is.
+# counted LOG WHAT EXPECTED CMD...: run CMD with output to LOG, and show progress.
 counted() {
 	local log=$1 what=$2 expected=$3 start=$SECONDS pid n
 	shift 3
@@ -197,9 +193,8 @@ counted() {
 	wait $pid
 }
 
-# private_apt WORK SUITE...: set `apt` to the options of an apt of its own, below
-# WORK, and fetch the package indexes. The machine's configuration is only read,
-# to learn which mirror it uses. Only the suites are ours.
+# private_apt WORK SUITE...: set `apt` to options of a private apt below WORK, and fetch the package indexes.
+# Only the mirror is taken from the machine's configuration, which is not changed.
 private_apt() {
 	local work=$1 uri keyring=/usr/share/keyrings/debian-archive-keyring.gpg suite
 	shift
@@ -211,7 +206,7 @@ private_apt() {
 	for suite in "$@"; do
 		echo "deb [signed-by=$keyring] $uri $suite main"
 	done >"$work/sources.list"
-	# Nothing counts as installed: what is asked for comes with all it needs.
+	# No package counts as installed, so downloads include all dependencies.
 	: >"$work/status"
 	apt="-o Dir::Etc::sourcelist=$work/sources.list -o Dir::Etc::sourceparts=/dev/null
 		-o Dir::State::lists=$work/lists -o Dir::State::status=$work/status -o Dir::Cache=$work
@@ -222,7 +217,7 @@ private_apt() {
 		"check the network, or KSRC=DIR with a kernel source"
 }
 
-# unpack DIR DEB...: without dpkg's database and without maintainer scripts.
+# unpack DIR DEB...: unpack without dpkg's database and maintainer scripts.
 unpack() {
 	local dir=$1 deb
 	shift

@@ -21,7 +21,7 @@ TOP = Path(__file__).resolve().parent.parent
 TOOLS = TOP / "userspace-tools"
 TARGET = "x86_64-unknown-linux-gnu"
 REGISTRY = "registry+https://github.com/rust-lang/crates.io-index"
-# For a crate that names MIT and has no file of it.
+# For a crate under MIT without a license file.
 MIT = """Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
 documentation files (the "Software"), to deal in the Software without restriction, including without limitation the
 rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to permit
@@ -60,7 +60,7 @@ def tree(*args, folder=TOOLS):
 
 
 def linked(programs):
-    """Crates in these programs; others only run while they are compiled."""
+    """Crates in these programs, without the ones that only run at compile time."""
     crates = {}
     for program in programs:
         crates |= tree("--edges", "normal,no-proc-macro", "--package", program, folder=workspace(program))
@@ -76,7 +76,7 @@ def locked(folder):
 
 
 def satisfied(licence, allowed):
-    """Whether an SPDX expression holds with these licences; `/` is the old form of OR."""
+    """Returns whether an SPDX expression holds with these licenses; `/` is the old form of OR."""
 
     def value(match):
         words = {"OR": "or", "AND": "and"}
@@ -129,21 +129,21 @@ def check():
     wrong = [line for folder in folders for line in check_sources(folder)]
     for manifest in run("git", "ls-files", "*Cargo.toml", cwd=TOP).splitlines():
         wrong += wildcards(TOP / manifest)
-    # Nothing is fetched from a registry that is not allowed.
+    # Only after the check above, so that cargo fetches nothing from another registry.
     wrong = wrong or [line for folder in folders for line in check_crates(folder, rules)]
     print("\n".join(sorted(set(wrong))) or f"the crates of {len(folders)} Cargo.lock keep the rules")
     return bool(wrong)
 
 
 def owner(path):
-    """What Debian says of the package that a file belongs to."""
+    """Returns Debian's copyright file of the package that owns a file."""
     found = subprocess.run(["dpkg", "-S", Path(path).resolve()], capture_output=True, text=True).stdout
     copyright = Path("/usr/share/doc") / found.split(":")[0] / "copyright"
     return copyright if found and copyright.exists() else None
 
 
 def libraries():
-    """Files about Rust's standard library, the C library and gcc's, which are linked into each program."""
+    """Copyright files of the libraries linked into each program: Rust's standard library, libc and libgcc."""
     sysroot = Path(run("rustc", "--print", "sysroot").strip())
     std = next((sysroot / "lib/rustlib" / TARGET / "lib").glob("libstd-*.rlib"), None)
     whole = sysroot / "share/doc/rust/COPYRIGHT-library.html"

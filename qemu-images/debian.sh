@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# debian.sh [TEST...]: our modules in Debian's own kernel of the series, as it
-# comes: its packages and the compilers it was built with go into the cache,
-# `xdc kdir` makes Rust metadata of its source and compares them, and the
-# modules are loaded by its vmlinuz in QEMU, where the selftests run (those
-# named, else all that an unmodified kernel can run). Nothing is installed.
+# debian.sh [TEST...]: test the modules in Debian's unmodified kernel of the
+# series. Packages and compilers of that kernel go into the cache; `xdc kdir`
+# makes Rust metadata of its source and compares them. Its vmlinuz loads the
+# modules in QEMU and runs the selftests: the named ones, or all that an
+# unmodified kernel can run. Installs nothing.
 . "$(dirname "$0")/common.sh"
 
 flavour=${XDC_DEBIAN_FLAVOUR:-cloud-amd64}
 tests=("${@}")
 [ ${#tests[@]} -gt 0 ] || tests=(10-modules 20-sysctl)
-# What its build depends on; gcc-14 is what it says of itself.
+# The kernel's build dependencies; its configuration names gcc-14.
 tool_packages="gcc-14 gcc-14-for-host binutils make libc6-dev rustc rust-src bindgen flex bison bc
 	libelf-dev libssl-dev openssl pahole xz-utils kmod perl python3 cpio bash coreutils sed grep mawk
 	findutils diffutils tar gzip dash patch"
@@ -23,7 +23,8 @@ flock 9
 work=
 trap '[ -z "$work" ] || rm -rf "$work"' EXIT
 
-# fetch: the kernel's packages and the tools, each into a folder of $base.
+# fetch: download the kernel's packages and the tools, each into a folder of
+# $base.
 fetch() {
 	local headers release dir
 	command -v apt-get >/dev/null || die "Debian's kernel comes as Debian's packages, and apt-get is not here"
@@ -48,7 +49,7 @@ fetch() {
 	mkdir -p "$work"/tools/usr/{bin,sbin,lib,lib64} "$work"/tools/{proc,dev,tmp}
 	for dir in bin sbin lib lib64; do ln -s "usr/$dir" "$work/tools/$dir"; done
 	unpack "$work/tools" "$work"/archives/*.deb
-	# What maintainer scripts would have linked.
+	# A link that maintainer scripts would make.
 	ln -sf mawk "$work/tools/usr/bin/awk"
 	rm -rf "${base:?}"/{kernel,tools}
 	mv "$work"/{kernel,tools} "$base/"
@@ -56,7 +57,7 @@ fetch() {
 	work=
 }
 
-# What is there may be of another flavour.
+# The cache may contain another flavour.
 flavour_there=$(sed 's/.*+deb[0-9]*-//' "$base/kernel/release" 2>/dev/null || true)
 [ "$flavour_there" = "$flavour" ] && [ -x "$base/tools/usr/bin/rustc" ] || fetch
 release=$(cat "$base/kernel/release")
@@ -74,8 +75,8 @@ say "building the modules for $release"
 out=$XDC_TOP/build/debian/modules
 KDIR=$kdir "$XDC_TOP/qemu-images/modules.sh" kdir "$out"
 
-# A checkout as xdc sees it, whose x86 kernel is Debian's: with its own modules
-# of what guests use, and ours.
+# A home for xdc with Debian's kernel as the x86 kernel: Debian's modules for
+# guests, and xdc's.
 home=$XDC_TOP/build/debian/home
 rm -rf "$home"
 mkdir -p "$home/build/x86"/{modules,tree}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# dkms.sh: put the modules' source where dkms looks for it: into
+# dkms.sh: copy the modules' source to dkms's folder,
 # DESTDIR/usr/src/xdc-VERSION, with a dkms.conf. Builds nothing.
 . "$(dirname "$0")/common.sh"
 
@@ -12,7 +12,7 @@ umask 022
 
 rm -rf "$dest"
 install -d "$dest/qemu-images"
-# Without modules/selftest/, which only our own guests load, and the tests.
+# Without tests, and without modules/selftest/, which is only for xdc's guests.
 tar -C "$XDC_TOP" --exclude=modules/selftest --exclude=modules/algo/tests -cf - Kbuild COPYING modules |
 	tar -C "$dest" --no-same-owner --no-same-permissions -xf -
 install -m 755 -t "$dest/qemu-images" "$XDC_TOP"/qemu-images/{modules,in-root}.sh

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 # Build the eBPF programs of xdc-witness, `xdc trace` and `xdc acceltor elephants` into
-# build/guest-bin, where these look for them.
+# build/guest-bin, where these programs look for them.
 #
-# Its core library is compiled with it (-Z build-std), from the sources of the
-# compiler that also compiles the kernel; of a stable release that takes
-# RUSTC_BOOTSTRAP. No dependency of it may be newer than that compiler.
+# The core library is compiled, too (-Z build-std), from the sources of the kernel's Rust
+# compiler; a stable release needs RUSTC_BOOTSTRAP for this. Dependencies must not require
+# a newer compiler.
 . "$(dirname "$0")/common.sh"
 
 crate=$XDC_TOP/userspace-tools/ebpf

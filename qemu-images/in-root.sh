@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 # in-root.sh ROOT DIR[:DIR...] CMD...: run CMD with another distribution's
-# tools: in a mount namespace of its own whose root is ROOT, with the listed
-# directories of this machine at their own paths. Nothing stays mounted. Who
-# is not root needs unprivileged user namespaces.
+# tools, in a private mount namespace with root ROOT, where this machine's
+# listed directories have their usual paths. Leaves no mounts. Users other than
+# root need unprivileged user namespaces.
 . "$(dirname "$0")/common.sh"
 
 [ $# -ge 3 ] || die "usage: in-root.sh ROOT DIR[:DIR...] CMD..."

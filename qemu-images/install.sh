@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# install.sh PREFIX: put the modules that `make modules KDIR=DIR` has built into
-# /lib/modules of the kernel in KDIR (default: the running one's build tree),
-# signed if SIGN_KEY and SIGN_CERT name a key and its certificate; xdc, man
-# pages and completions into PREFIX, and the plugins of tc and ip to where they
-# look for them (TC_LIB_DIR and IP_LIB_DIR, else what is compiled in). Builds
-# nothing: this is what needs root, and compilers and build scripts do not.
-# install.sh --uninstall PREFIX: take all of that away again.
-# Both below DESTDIR, if it is set; nothing outside it is touched then.
+# install.sh PREFIX: install the output of `make modules KDIR=DIR` into /lib/modules
+# of the kernel in KDIR (default: the running kernel's build tree), signed if
+# SIGN_KEY and SIGN_CERT name a key and its certificate; xdc, man pages and
+# completions into PREFIX; the plugins of tc and ip into their plugin folders
+# (TC_LIB_DIR and IP_LIB_DIR, else the compiled-in paths). Builds nothing, so
+# compilers and build scripts need no root.
+# install.sh --uninstall PREFIX: remove all of that.
+# If DESTDIR is set, both change only files below it.
 . "$(dirname "$0")/common.sh"
 
-# What is installed is for everybody, whatever root's own umask is.
+# Installed files are readable by all users, whatever root's umask is.
 umask 022
 
 uninstall=
@@ -31,7 +31,7 @@ ip_lib=${IP_LIB_DIR:-$(grep -aoE '/usr/[[:alnum:]_./-]+/ip' "$(command -v ip || 
 [ -n "$root" ] || [ "$(id -u)" -eq 0 ] || die "/lib/modules and $prefix are root's" \
 	"sudo make install, or DESTDIR=DIR for a package"
 
-# index RELEASE: what modprobe reads. A package does it where it is installed.
+# index RELEASE: update modprobe's index. A package does this when it is installed.
 index() {
 	if [ -n "$root" ]; then
 		say "after unpacking $root: depmod $1"
@@ -85,7 +85,7 @@ fi
 release=$(cat "$KDIR/include/config/kernel.release" 2>/dev/null) ||
 	die "KDIR=$KDIR is no build tree of a kernel" "KDIR=/lib/modules/\$(uname -r)/build"
 built=$XDC_TOP/build/kdir/modules
-# Kbuild leaves it out there.
+# Kbuild does not build tlt for PREEMPT_RT.
 ! grep -qs '^CONFIG_PREEMPT_RT=y' "$KDIR/.config" || mapfile -t modules < <(modules | grep -vx tlt)
 for module in "${modules[@]}"; do
 	[ -f "$built/$module.ko" ] || die "build/kdir/modules/$module.ko is not there yet" \
@@ -101,7 +101,7 @@ plugin=$XDC_TOP/build/tc/q_phantom.so
 ip_plugin=$XDC_TOP/build/ip/link_unorc.so
 [ -z "$ip_lib" ] || [ -f "$ip_plugin" ] || die "the plugin of ip is not built yet" "as yourself: make tools"
 
-# Signed first: what stands in /lib/modules is whole at any moment.
+# Sign in a temporary folder first, so that /lib/modules has only complete files.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 signed=
@@ -114,12 +114,12 @@ for module in "${modules[@]}"; do
 		signed=", signed"
 	fi
 done
-# A folder of our own, so that uninstalling knows what is ours.
+# A separate folder, so that uninstall removes only xdc's files.
 dest=$root/lib/modules/$release/updates/xdc
 install -d "$dest" "$root$prefix/bin"
 install -m 644 -t "$dest" "$work"/*.ko
 install -m 755 "$xdc" "$root$prefix/bin/xdc"
-# Only `make tracing` has the compiler for it.
+# Optional, because only `make tracing` builds it.
 ebpf=("$XDC_TOP"/build/guest-bin/xdc-{trace,elephants}.o)
 if [ -f "${ebpf[0]}" ] && [ -f "${ebpf[1]}" ]; then
 	install -D -m 644 -t "$root$prefix/lib/xdc" "${ebpf[@]}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# kernel.sh FLAVOUR: print the build folder of one kernel; build it first unless
-# the cache has it. Its key is the source version, the config fragments and the
+# kernel.sh FLAVOUR: print the build folder of a kernel; build it first if the cache
+# lacks it. The cache key is the source version, the config fragments and the
 # compilers.
 . "$(dirname "$0")/common.sh"
 
@@ -51,8 +51,8 @@ kmake "$src" O="$build" ARCH="$arch" rustavailable >"$log" 2>&1 ||
 	kmake "$src" O="$build" ARCH="$arch" olddefconfig
 ) >"$log" 2>&1 || { tail -20 "$log" >&2 && die "configuring the $flavour kernel failed; log: $log"; }
 
-# A dependency that silently turns an option off would show up much later, as
-# a test that cannot run.
+# Fail now if a dependency has turned an option off; otherwise a test fails much
+# later.
 missing=
 while IFS= read -r line; do
 	case $line in
@@ -60,7 +60,7 @@ while IFS= read -r line; do
 	CONFIG_*) grep -qxF "$line" "$build/.config" || missing+=" ${line}" ;;
 	esac
 done < <(
-	# the last word on an option counts
+	# the last line for an option counts
 	cat "${fragments[@]}" | awk -F= '/^CONFIG_/ { v[$1] = $0 } END { for (k in v) print v[k] }'
 )
 [ -z "$missing" ] || [ -n "${XDC_CONFIG_LOOSE:-}" ] ||

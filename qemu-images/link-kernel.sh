@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# link-kernel.sh FLAVOUR: build the kernel if need be and point build/FLAVOUR
-# at it: `kernel` (the image), `tree` (its build folder), `release` (uname -r).
-# With XDC_KERNEL_SERIES=7.2, it is build/linux-7.2/build/FLAVOUR: XDC_HOME=build/linux-7.2
-# lets xdc use it.
+# link-kernel.sh FLAVOUR: build the kernel if needed, and link it in build/FLAVOUR:
+# `kernel` (image), `tree` (build folder), `release` (uname -r).
+# With XDC_KERNEL_SERIES=7.2 the folder is build/linux-7.2/build/FLAVOUR;
+# XDC_HOME=build/linux-7.2 makes xdc use it.
 . "$(dirname "$0")/common.sh"
 
 flavour=${1:?usage: link-kernel.sh $XDC_FLAVOURS}

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# modules.sh FLAVOUR [OUT]: build the modules for one of our kernels or, as
-# `kdir`, for the build tree that KDIR names; into build/FLAVOUR/modules or OUT.
-# W= and CLIPPY= reach the kernel's build. Our own kernels get those of
-# modules/selftest/ and examples/, too, unless XDC_SELFTEST is set to nothing.
+# modules.sh FLAVOUR [OUT]: build the modules for one of xdc's kernels or, as
+# `kdir`, for the build tree KDIR; into build/FLAVOUR/modules or OUT. W= and CLIPPY=
+# are passed to the kernel's build. For xdc's kernels this includes
+# modules/selftest/ and examples/, unless XDC_SELFTEST is empty.
 . "$(dirname "$0")/common.sh"
 
 flavour=${1:?usage: modules.sh $XDC_FLAVOURS|kdir [OUT]}
@@ -12,7 +12,8 @@ kdir_make=
 kdir_vermagic=
 if [ "$flavour" = kdir ]; then
 	tree=$(realpath "${KDIR:?KDIR=DIR names the build tree of your kernel}")
-	# dkms knows the headers only; a tree that stands in for them lies in the cache.
+	# dkms passes only the headers; the cache may have a tree of `xdc kdir` for
+	# them.
 	if [ ! -f "$tree/rust/libkernel.rmeta" ] && [ -f "$XDC_CACHE/kdir/${KDIR_RELEASE:-none}/xdc-kdir.env" ]; then
 		tree=$XDC_CACHE/kdir/$KDIR_RELEASE
 	fi
@@ -23,7 +24,7 @@ if [ "$flavour" = kdir ]; then
 		"KDIR=$tree has no Rust metadata (rust/libkernel.rmeta), so no Rust module can be built against it" \
 		"xdc kdir --headers $tree, which makes a tree that has it"
 	if [ -f "$tree/xdc-kdir.env" ]; then
-		# Made by xdc kdir, which knows the tools.
+		# Written by xdc kdir; sets the tools.
 		. "$tree/xdc-kdir.env"
 	else
 		kdir_make=$(kdir_tools "$tree")
@@ -39,7 +40,7 @@ mkdir -p "$out"
 out=$(realpath "$out")
 log=$out.log
 
-# build ARG...: make, by the tools that the tree was made with.
+# build ARG...: run make with the tools that built the tree.
 build() {
 	case $flavour,$kdir_root in
 	kdir,?*)
@@ -54,15 +55,15 @@ build() {
 	esac
 }
 
-# The kernel's own CLIPPY=1 wants the driver of the same compiler release.
+# CLIPPY=1 requires the clippy driver of the kernel's compiler release.
 build M="$XDC_TOP" MO="$out" ARCH="$arch" CLIPPY_DRIVER=/usr/bin/clippy-driver \
 	${W:+W=$W} ${CLIPPY:+CLIPPY=$CLIPPY} -j"$(nproc)" modules >"$log" 2>&1 || {
 	grep -vE '^(make|  )' "$log" | head -60 >&2
 	die "building the modules for $flavour failed; log: $log"
 }
-# What Kbuild says of modules that this kernel cannot have.
+# Print Kbuild's messages about modules that this kernel cannot have.
 sed -n '/^xdc: /p' "$log" | sort -u >&2
-# The kernel looks at this word first; what it would refuse is no result.
+# The kernel checks vermagic first, so do not produce a module that it would refuse.
 if [ -n "$kdir_vermagic" ]; then
 	for module in "$out"/*.ko; do
 		got=$(modinfo -F vermagic "$module")
@@ -71,8 +72,8 @@ if [ -n "$kdir_vermagic" ]; then
 			"xdc kdir again, with the source of the kernel's very version"
 	done
 fi
-# Warnings are for reading, not for scrolling away in a log; and they are there
-# until they are mended: make finds nothing to be new that has one.
+# Show warnings, and repeat them until they are fixed: make must rebuild the
+# objects.
 if grep -qi 'warning' "$log"; then
 	cat "$log" >&2
 	find "$out" -name '*.o' -exec touch -d @0 {} +

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 # release.sh: put the bundle, its list of parts and its source into build/release, and sign them.
-# release.sh --sign DIR: write DIR/SHA256SUMS of the files in DIR, and its signature by the minisign key in the
-# file MINISIGN_KEY. Neither is in an archive, so an archive that was changed does not vouch for itself.
+# release.sh --sign DIR: write DIR/SHA256SUMS of the files in DIR, and its signature by the minisign key in
+# the file MINISIGN_KEY. Both stay outside the archives, so a changed archive cannot vouch for itself.
 . "$(dirname "$0")/common.sh"
 
 # sign DIR COMMENT

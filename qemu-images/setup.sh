@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# setup.sh [PART]: install the distribution's packages (as root or with sudo) and tools through cargo. Parts: quick (only
-# User Mode Linux), or in addition to the usual ones: tracing, tests, deny (cargo-deny), bundle, release.
+# setup.sh [PART]: install distribution packages (as root or with sudo), and tools through cargo. Parts: quick
+# (only User Mode Linux); tracing, tests, deny (cargo-deny), bundle and release add to the usual packages.
 . "$(dirname "$0")/common.sh"
 
 part=${1:-build}
-# What one program wrote there is what the next one reads: cargo gets nonsense from compilers.
+# If /dev/null is a file, programs read each other's output, and cargo misreads the compilers'.
 [ -c /dev/null ] || die "/dev/null is a file here, and no device" \
 	"as root: rm /dev/null && mknod -m 666 /dev/null c 1 3"
 kernel_packages="make gcc libc6-dev flex bison bc libelf-dev libssl-dev dwarves cpio kmod
@@ -28,7 +28,7 @@ missing_packages() {
 	for p in $kernel_packages $guest_packages $(more_packages); do
 		installed "$p" || echo "$p"
 	done
-	# The caller's own.
+	# The caller names the tools.
 	[ -z "${LLVM:-}${CLANG:-}" ] || return 0
 	for v in 22 19; do
 		installed clang-$v && installed lld-$v && installed llvm-$v && installed libclang-$v-dev && return
@@ -55,21 +55,21 @@ elif missing=$(missing_packages) && [ -n "$missing" ]; then
 	log=$(mktemp)
 	trap 'rm -f "$log"' EXIT
 	$sudo apt-get -qq update >"$log" 2>&1 || { cat "$log" >&2; die "apt-get update failed" "check the network and the machine's apt sources"; }
-	# Asked again: before the update a package may not have been known.
+	# Check again, because the update may have made more packages known.
 	missing=$(missing_packages)
 	# shellcheck disable=SC2086
 	$sudo env DEBIAN_FRONTEND=noninteractive apt-get -y --no-install-recommends install $missing >"$log" 2>&1 ||
 		{ tail -20 "$log" >&2; die "installing packages failed" "as root: apt-get install $(echo $missing)"; }
 fi
 
-# What xdc itself needs. Debian 12 without its security updates has an older one.
+# cargo's minimum version for xdc. Debian 12 without its security updates has an older one.
 wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$XDC_TOP/userspace-tools/Cargo.toml")
 found=$(cargo --version 2>/dev/null | cut -d' ' -f2 || true)
 [ "$(printf '%s\n' "$wanted" "$found" | sort -V | head -1)" = "$wanted" ] ||
 	die "cargo here is ${found:-missing}, and xdc needs $wanted" \
 		"Debian 12: add bookworm-security to apt's sources, then apt-get update && apt-get install cargo-web rustc-web rust-web-src"
 
-# cargo_tool PROGRAM CRATE@VERSION ARGS...: the program of a crate, into the cache.
+# cargo_tool PROGRAM CRATE@VERSION ARGS...: install a crate's program into the cache.
 cargo_tool() {
 	local program=$1 crate=$2 log
 	shift 2
@@ -87,7 +87,7 @@ else
 	cargo_tool "$XDC_BINDGEN" "bindgen-cli@$XDC_BINDGEN_VERSION"
 fi
 if [ "$part" = tracing ]; then
-	# It reads the bitcode that the compiler writes, so it has to have the same LLVM.
+	# The linker reads the compiler's bitcode, so both need the same LLVM.
 	LLVM_PREFIX=/usr/lib/llvm-$(rust_llvm) cargo_tool "$XDC_BPF_LINKER" "bpf-linker@$XDC_BPF_LINKER_VERSION" \
 		--no-default-features --features "llvm-$(rust_llvm)"
 fi

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
-# source.sh FLAVOUR: print the folder of the kernel source for one of our
-# kernels; fetch and unpack it first if the cache has none. User Mode Linux's has
-# the patches of qemu-images/patches. KSRC=DIR names a user's own tree instead, and
-# XDC_KERNEL_SERIES=7.2 another series.
+# source.sh FLAVOUR: print the kernel source folder for one of xdc's kernels; fetch
+# and unpack it first if the cache lacks it. User Mode Linux's has the patches of
+# qemu-images/patches. KSRC=DIR selects a user's tree, XDC_KERNEL_SERIES=7.2 another
+# series.
 . "$(dirname "$0")/common.sh"
 
 flavour=${1:?usage: source.sh $XDC_FLAVOURS}
@@ -18,8 +18,8 @@ if [ -n "${KSRC:-}" ]; then
 	exit
 fi
 
-# patched TREE: print the name of its copy with our patches; make it first if
-# need be. The files are hard links: only what a patch writes takes space.
+# patched TREE: print the name of TREE's patched copy; make it first if needed. The
+# files are hard links, so only patched files take space.
 patched() {
 	local copy
 	copy=$1-um-$(cat "${patches[@]}" | sha256sum | cut -c1-12)
@@ -37,14 +37,14 @@ patched() {
 	echo "$copy"
 }
 
-# finish TREE: print what the caller asked for, made of the pristine TREE.
+# finish TREE: print the folder for the caller, made from the pristine TREE.
 finish() {
 	if [ "$arch" = um ]; then patched "$1"; else echo "$1"; fi
 	exit
 }
 
-# What is unpacked already is used as it is: a point release in the archive
-# must not rebuild every kernel of a machine.
+# Reuse an unpacked source: a point release in the archive must not rebuild every
+# kernel of a machine.
 pristine() {
 	local tree
 	for tree in "$sources"/linux-*; do
@@ -54,7 +54,7 @@ pristine() {
 	return 1
 }
 
-# Another series has a folder of its own, so that none is taken for another.
+# A separate folder per series, so that sources are not confused.
 sources=$XDC_CACHE/src
 [ "$XDC_KERNEL_SERIES" = "${XDC_KNOWN_SERIES%% *}" ] || sources=$sources/$XDC_KERNEL_SERIES
 mkdir -p "$sources"
@@ -82,7 +82,8 @@ if command -v apt-get >/dev/null; then
 	dpkg-deb -x "$work/$package"_*.deb "$work/deb"
 	mv "$work"/deb/usr/src/linux-source-*.tar.xz "$tarball"
 else
-	# Debian's archive is signed; here the caller says what the right file is.
+	# Debian's archive is signed; for kernel.org the caller provides the
+	# checksum.
 	site=https://cdn.kernel.org/pub/linux/kernel/v7.x
 	url=$site/linux-$XDC_KERNEL_SERIES.tar.xz
 	grep -qxE '[0-9a-f]{64}' <<<"${XDC_KERNEL_SHA256:-}" ||

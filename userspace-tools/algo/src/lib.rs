@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The algorithms of the kernel modules, compiled for userspace: the very same files. And what there
-//! is: [`MODULES`] and [`ALGORITHMS`], as modules/list.rs has them.
+//! The kernel modules' algorithms, compiled for userspace from the same files, and the lists
+//! [`MODULES`] and [`ALGORITHMS`] of modules/list.rs.
 
 #![cfg_attr(not(test), no_std)]
 #![deny(missing_docs, unsafe_code)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What modules/list.rs becomes.
+//! Expands modules/list.rs.
 
 use crate::algo::{controller::Controller, entry::Entry, params::ParamInfo};
 use core::ffi::CStr;
@@ -8,17 +8,17 @@ use core::ffi::CStr;
 /// One module.
 #[derive(Debug)]
 pub struct Module {
-    /// What it is.
+    /// Kind of the module.
     pub kind: Kind,
-    /// Of the .ko.
+    /// Name of the .ko.
     pub name: &'static str,
-    /// Its source, from modules/: one file in Rust, or some in C.
+    /// Source files below modules/: one in Rust, or several in C.
     pub sources: &'static [&'static str],
-    /// Of a congestion control, where its rules are in a file of their own.
+    /// Algorithm of a congestion control that has its own file.
     pub algorithm: Option<&'static Entry>,
 }
 
-/// What a module is. Names as in modules/list.rs.
+/// Kind of a module. Names as in modules/list.rs.
 #[allow(non_camel_case_types)]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
@@ -26,16 +26,16 @@ pub enum Kind {
     cc,
     /// Queueing discipline.
     qdisc,
-    /// Anything else that a host loads.
+    /// Other module for hosts.
     host,
     /// Network device.
     netdev,
-    /// What only tests load.
+    /// Module for tests only.
     test,
 }
 
 impl Module {
-    /// `make install` brings it; all others are our own guests' alone.
+    /// Returns whether `make install` installs the module; the others are only for xdc's guests.
     pub fn is_installed(&self) -> bool {
         let is_ours_alone =
             |source: &&str| source.starts_with("selftest/") || source.starts_with("../");
@@ -44,30 +44,30 @@ impl Module {
 }
 
 impl Entry {
-    /// Name for TCP_CONGESTION.
+    /// Returns the name for TCP_CONGESTION.
     pub fn name(&self) -> &'static str {
         text(self.name)
     }
 
-    /// Names of the profiles.
+    /// Returns the names of the profiles.
     pub fn profiles(&self) -> impl DoubleEndedIterator<Item = &'static str> + Clone + use<> {
         self.profiles.iter().map(|name| text(name))
     }
 
-    /// What `name`, a sysctl, is below net.NAME.
+    /// Returns the part of sysctl `name` below net.NAME.
     pub fn key<'a>(&self, name: &'a str) -> Option<&'a str> {
         let below = name.strip_prefix("net.")?.strip_prefix(self.name())?;
         below.strip_prefix('.')
     }
 
-    /// A namespace can be told to take a profile.
+    /// Returns whether a namespace can select a profile.
     pub fn has_profiles(&self) -> bool {
         self.profiles.len() > 1
     }
 }
 
 impl ParamInfo {
-    /// Its name, which is also that of the sysctl.
+    /// Returns the name, which is also the sysctl's.
     pub fn name(&self) -> &'static str {
         text(self.name)
     }
@@ -77,9 +77,9 @@ fn text(name: &'static CStr) -> &'static str {
     name.to_str().unwrap_or_default()
 }
 
-/// Something to be done with the flows of an algorithm, whose type only its file knows.
+/// An operation on an algorithm's flows, generic over their type.
 pub trait Visitor {
-    /// Does it.
+    /// Performs the operation.
     fn visit<F: Controller>(self, entry: &'static Entry);
 }
 
@@ -91,7 +91,7 @@ macro_rules! modules {
             pub mod $algorithm;
         )?)+
 
-        /// Every module, in the order of modules/list.rs.
+        /// All modules, in the order of modules/list.rs.
         pub const MODULES: &[Module] = &[
             $(Module {
                 kind: Kind::$kind,
@@ -101,10 +101,10 @@ macro_rules! modules {
             },)+
         ];
 
-        /// Every algorithm that has a file of its own, in the order of modules/list.rs.
+        /// Algorithms with their own file, in the order of modules/list.rs.
         pub const ALGORITHMS: &[&entry::Entry] = &[$($(&$algorithm::ENTRY,)?)+];
 
-        /// Does that with the flows of the algorithm of that name; false if no algorithm has the name.
+        /// Calls the visitor with the flow type of algorithm `name`; returns false if there is none.
         pub fn visit(name: &str, visitor: impl Visitor) -> bool {
             $($(
                 if name == stringify!($algorithm) {

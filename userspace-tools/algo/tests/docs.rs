@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The parameter tables and the lists of deviations in docs/ are the ones in the code.
-//! `UPDATE_DOCS=1 cargo test -p xdc-algo --test docs` writes them.
+//! Checks that the parameter tables and lists of deviations in docs/ match the code.
+//! `UPDATE_DOCS=1 cargo test -p xdc-algo --test docs` updates them.
 
 use std::{env, fs, path::PathBuf};
 
@@ -39,7 +39,7 @@ fn table(profiles: &[&str], params: &[ParamInfo]) -> String {
     out
 }
 
-/// What `xdc ss` shows of a socket.
+/// Table of a socket's state in `xdc ss`.
 fn state(algorithm: &Entry) -> String {
     let mut out = "| `xdc ss` | `--json` | |\n|---|---|---|\n".to_owned();
     if algorithm.has_profiles() {
@@ -63,7 +63,7 @@ fn state(algorithm: &Entry) -> String {
            | | `ce_state` | as a receiver: the last packet carried CE |\n"
 }
 
-/// Everything that modules/list.rs has.
+/// Page of all entries of modules/list.rs.
 fn all_of_them() -> String {
     let mut out = "| module | is a | |\n|---|---|---|\n".to_owned();
     for module in MODULES {
@@ -101,7 +101,8 @@ fn the_page_of_all_is_what_the_list_says() {
     holds("algorithms.md", "all", &all_of_them());
 }
 
-/// modules/uapi/xdc_diag.h names those that the project has; others are their authors'.
+/// modules/uapi/xdc_diag.h has only the project's numbers; authors of other algorithms choose
+/// theirs.
 #[test]
 fn numbers_are_those_of_the_header() {
     let path = repository().join("modules/uapi/xdc_diag.h");
@@ -122,7 +123,7 @@ fn numbers_are_those_of_the_header() {
     }
 }
 
-/// C has a tracepoint for each event, in a header that Kbuild finds, with the fields that are drawn.
+/// Each event needs a tracepoint in a header that Kbuild finds, with the fields that are drawn.
 #[test]
 fn every_event_is_in_the_header_of_its_module() {
     for module in MODULES {
@@ -159,7 +160,7 @@ fn every_event_is_in_the_header_of_its_module() {
     }
 }
 
-/// The numbered list in the header of a file in modules/.
+/// Returns the numbered list in the header of a file in modules/, as Markdown.
 fn numbered(file: &str) -> String {
     let path = repository().join("modules").join(file);
     let text = fs::read_to_string(&path).unwrap();
@@ -187,7 +188,7 @@ fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A page of docs/ has `wanted` between the markers of a section.
+/// Checks that a page of docs/ has `wanted` between the markers of a section.
 fn holds(page: &str, section: &str, wanted: &str) {
     let begin = format!("<!-- {section}: begin -->\n");
     let end = format!("<!-- {section}: end -->");
@@ -199,7 +200,7 @@ fn holds(page: &str, section: &str, wanted: &str) {
     });
     let (before, shown, after) = parts.expect("the page marks its sections");
     if env::var_os("UPDATE_DOCS").is_some() {
-        // Each section is written by itself, one after the other.
+        // Sections of a page are updated one after the other.
         fs::write(&path, format!("{before}{begin}{wanted}{end}{after}")).unwrap();
     } else {
         assert_eq!(

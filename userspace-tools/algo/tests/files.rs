@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What it takes to add an algorithm: its file, its module's, the header of its tracepoints, and a line
-//! in modules/list.rs. Any other file that names the example is one that a user would have to touch.
+//! Adding an algorithm takes its file, its module's, the tracepoint header, and a line in
+//! modules/list.rs. Any other file that names the example would be one that a user has to change.
 
 use std::{fs, path::Path, path::PathBuf};
 
-/// The example of docs/writing.md.
+/// Example of docs/writing.md.
 const NAME: &str = "aimd";
 
 const LIST: &str = "modules/list.rs";
 
-/// Where the parts of the product are. Not docs/ and selftests/, which show and try the example: adding
-/// an algorithm leaves them as they are, but for the page that is made of the list.
+/// Parts of the product. docs/ and selftests/ describe and test the example; of them, an algorithm
+/// changes only the generated page.
 const PRODUCT: [&str; 7] = [
     "Kbuild",
     "Makefile",
@@ -25,7 +25,7 @@ fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Every text file at or below `path`, but for what is built and hidden.
+/// Collects every text file at or below `path`, except hidden and built ones.
 fn files(path: &Path, found: &mut Vec<PathBuf>) {
     let name = path.file_name().unwrap().to_string_lossy();
     if name.starts_with('.') || name == "target" {

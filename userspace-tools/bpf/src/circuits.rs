@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! An optical circuit switch: a program for each of its ports.
+//! An optical circuit switch: one BPF program per port.
 //!
-//! It knows the timetable and the clock, and nothing of AccelToR's qdisc: not its code, not its state. By day a
-//! packet goes to the port that is matched with the one by which it came. At night, and if it would not be
-//! over before the night, it is lost, and so is one that is for another rack.
+//! The switch knows the timetable and the clock, but shares neither code nor state with AccelToR's qdisc. By
+//! day it sends a packet to the port that is matched with the packet's ingress port. It drops packets at
+//! night, packets whose last bit would arrive at night, and packets for another rack.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -17,58 +17,58 @@ use crate::{
     subtract_register, to_host_order, update,
 };
 
-/// What is counted of the packets from one port to another.
+/// Counters for each pair of ingress and egress ports.
 pub const COUNTERS: [&str; 5] = ["packets", "bytes", "night", "cut", "misdirected"];
 
-/// Drop a packet.
+/// Drops the packet.
 const TC_ACT_SHOT: i32 = 2;
 
-/// Where an IPv4 packet in an Ethernet frame has its destination.
+/// Offset of an IPv4 packet's destination address in an Ethernet frame.
 const DESTINATION: i32 = 30;
 
-/// Which 16 bits of a packet's destination say whose it is.
+/// The 16 bits of a destination address that identify the rack.
 #[derive(Debug, Clone, Copy)]
 pub enum Half {
     /// 10.RACK.0.0
     Upper,
-    /// The number of a host.
+    /// Number of a host.
     Lower,
 }
 
-/// When circuits are there.
+/// Timetable of the circuits.
 #[derive(Debug, Clone, Copy)]
 pub struct Timetable {
-    /// By CLOCK_TAI, else CLOCK_MONOTONIC.
+    /// CLOCK_TAI instead of CLOCK_MONOTONIC.
     pub tai: bool,
-    /// Day 0 starts.
+    /// Start of day 0.
     pub base_ns: i64,
-    /// How long a circuit lasts.
+    /// Duration of a circuit.
     pub day_ns: i32,
-    /// Until the next one.
+    /// Time between two circuits.
     pub night_ns: i32,
-    /// Of a circuit.
+    /// Rate of a circuit.
     pub bytes_per_s: u64,
 }
 
-/// The switch: what its programs share.
+/// The switch: maps and constants that its programs share.
 #[derive(Debug)]
 pub struct Switch {
     timetable: Timetable,
     half: Half,
     ports: u32,
     weeks: u32,
-    /// The device of each port.
+    /// Interface index of each port.
     devices: OwnedFd,
-    /// By these 16 bits of an address: the rack, from 1 on; 0 = none.
+    /// Rack number + 1 by 16 bits of an address; 0 = no rack.
     racks: OwnedFd,
-    /// From, to.
+    /// [`COUNTERS`] by ingress and egress port.
     counts: OwnedFd,
-    /// From, week: bytes.
+    /// Bytes by ingress port and week.
     week_bytes: OwnedFd,
 }
 
 impl Switch {
-    /// A switch with a port for each of these devices, which counts so many weeks one by one.
+    /// Makes a switch with one port per device that counts this many weeks separately.
     pub fn new(timetable: Timetable, half: Half, devices: &[u32], weeks: u32) -> Result<Self> {
         let ports = devices.len() as u32;
         let switch = Self {
@@ -87,23 +87,23 @@ impl Switch {
         Ok(switch)
     }
 
-    /// Says whose an address is.
+    /// Assigns addresses to a rack.
     pub fn has(&self, half: u16, rack: u32) -> Result<()> {
         let racks = self.racks.as_raw_fd();
         update(racks, half.into(), &[u64::from(rack) + 1])
     }
 
-    /// The program of what arrives at a port.
+    /// Loads the program for packets that arrive at a port.
     pub fn program(&self, port: u32) -> Result<OwnedFd> {
         load(Kind::Classifier, &self.instructions(port as i32))
     }
 
-    /// What was counted of the packets from one port to another.
+    /// Returns the counters for packets from one port to another.
     pub fn counted(&self, from: u32, to: u32) -> Result<[u64; COUNTERS.len()]> {
         look_up(self.counts.as_raw_fd(), from * self.ports + to)
     }
 
-    /// Bytes that were sent on from a port in a week.
+    /// Returns the bytes that were forwarded from a port in a week.
     pub fn week_bytes(&self, from: u32, week: u32) -> Result<u64> {
         let [bytes] = look_up(self.week_bytes.as_raw_fd(), from * self.weeks + week)?;
         Ok(bytes)
@@ -115,7 +115,7 @@ impl Switch {
         const SINCE: u8 = 8;
         const PEER: u8 = 9;
         const STACK: u8 = 10;
-        /// On the stack: an index, a device, an address, the number of the day.
+        /// Stack slots: map index, egress device, address bits, number of the day.
         const INDEX: i16 = -4;
         const DEVICE: i16 = -16;
         const ADDRESS: i16 = -24;
@@ -130,7 +130,7 @@ impl Switch {
         let ports = self.ports as i32;
         let clock = if tai { KTIME_GET_TAI_NS } else { KTIME_GET_NS };
         let slot_ns = day_ns + night_ns;
-        // Adds 1 to a counter and drops the packet.
+        // Increments a counter and drops the packet.
         let lost = |counter: i16| {
             [
                 set(1, 1),
@@ -139,7 +139,7 @@ impl Switch {
                 exit(),
             ]
         };
-        // r0 = the element of a map whose index is on the stack; a failure is a dropped packet.
+        // Loads into r0 the element of a map whose index is on the stack; drops the packet on failure.
         let element = |fd: &OwnedFd| {
             let [first, second] = map(1, fd.as_raw_fd());
             let there = [copy(2, STACK), add(2, INDEX.into()), call(MAP_LOOKUP)];
@@ -150,12 +150,12 @@ impl Switch {
         code.extend(set_double(1, base_ns as u64));
         code.extend([
             subtract_register(0, 1),
-            // Before the first day.
+            // Drop packets before the first day.
             skip_below_signed(0, 0, 1),
             skip(2),
             set(0, TC_ACT_SHOT),
             exit(),
-            // The day, the time since it began, and whom it belongs to.
+            // Compute the day, the time since its start, and the peer rack.
             copy(PEER, 0),
             divide(PEER, slot_ns),
             store(STACK, SLOT, PEER),
@@ -176,10 +176,10 @@ impl Switch {
         ]);
         code.extend(element(&self.counts));
         code.push(copy(COUNTS, 0));
-        // Night.
+        // Drop packets at night.
         code.extend([skip_from(SINCE, day_ns, 1), skip(4)]);
         code.extend(lost(2));
-        // Its last bit comes after the day's end.
+        // Drop packets whose last bit would arrive after the day's end.
         code.extend([load_word(1, PACKET, 0), multiply(1, 1_000_000_000)]);
         code.extend(set_double(2, bytes_per_s));
         code.extend([
@@ -189,7 +189,7 @@ impl Switch {
             skip(4),
         ]);
         code.extend(lost(3));
-        // For whom it is.
+        // Drop packets for another rack.
         let at = match self.half {
             Half::Upper => 0,
             Half::Lower => 2,
@@ -215,7 +215,7 @@ impl Switch {
             skip(4),
         ]);
         code.extend(lost(4));
-        // The week.
+        // Count bytes by week; the last week counts all later ones.
         let last = self.weeks as i32 - 1;
         code.extend([
             load_double(1, STACK, SLOT),

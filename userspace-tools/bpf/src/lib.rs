@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! BPF programs that are assembled here: a few instructions need no compiler for eBPF.
+//! Assembler and loader for small BPF programs, which need no eBPF compiler.
 
 pub mod circuits;
 
@@ -23,19 +23,18 @@ const BPF_MAP_UPDATE_BATCH: libc::c_long = 26;
 const BPF_CGROUP_SOCK_OPS: u32 = 3;
 const BPF_MAP_TYPE_ARRAY: u32 = 2;
 
-/// The numbers of helpers: a pointer to an element of a map; the clocks; bytes of a packet; to send it
-/// elsewhere.
+/// Helper number: pointer to an element of a map.
 pub const MAP_LOOKUP: i32 = 1;
-/// CLOCK_MONOTONIC.
+/// Helper number: time by CLOCK_MONOTONIC.
 pub const KTIME_GET_NS: i32 = 5;
-/// CLOCK_TAI.
+/// Helper number: time by CLOCK_TAI.
 pub const KTIME_GET_TAI_NS: i32 = 208;
-/// Copies bytes of a packet.
+/// Helper number: copy bytes of a packet.
 pub const SKB_LOAD_BYTES: i32 = 26;
-/// Sends a packet by another device.
+/// Helper number: send a packet through another device.
 pub const REDIRECT: i32 = 23;
 
-/// The number of a helper: a random number of 32 bits.
+/// Helper number: random 32 bits.
 pub const GET_PRANDOM_U32: i32 = 7;
 
 /// `struct bpf_insn`.
@@ -43,7 +42,7 @@ pub const GET_PRANDOM_U32: i32 = 7;
 #[derive(Clone, Copy)]
 pub struct Instruction {
     code: u8,
-    /// Destination in the low half, source in the high one.
+    /// Destination in the low four bits, source in the high four.
     registers: u8,
     offset: i16,
     immediate: i32,
@@ -98,17 +97,17 @@ pub const fn store_word(destination: u8, offset: i16, source: u8) -> Instruction
     full(0x63, destination, source, offset, 0)
 }
 
-/// `if (register == immediate) skip so many instructions`
+/// `if (register == immediate) skip instructions`
 pub const fn skip_if(register: u8, immediate: i32, instructions: i16) -> Instruction {
     full(0x15, register, 0, instructions, immediate)
 }
 
-/// `if (a != b) skip so many instructions`
+/// `if (a != b) skip instructions`
 pub const fn skip_unless_equal(a: u8, b: u8, instructions: i16) -> Instruction {
     full(0x5d, a, b, instructions, 0)
 }
 
-/// `skip so many instructions`
+/// Skips instructions.
 pub const fn skip(instructions: i16) -> Instruction {
     full(0x05, 0, 0, instructions, 0)
 }
@@ -136,17 +135,17 @@ pub const fn multiply(destination: u8, immediate: i32) -> Instruction {
     full(0x27, destination, 0, 0, immediate)
 }
 
-/// `destination /= immediate`, without signs.
+/// `destination /= immediate`, unsigned.
 pub const fn divide(destination: u8, immediate: i32) -> Instruction {
     full(0x37, destination, 0, 0, immediate)
 }
 
-/// `destination /= source`, without signs.
+/// `destination /= source`, unsigned.
 pub const fn divide_register(destination: u8, source: u8) -> Instruction {
     full(0x3f, destination, source, 0, 0)
 }
 
-/// `destination %= immediate`, without signs.
+/// `destination %= immediate`, unsigned.
 pub const fn remainder(destination: u8, immediate: i32) -> Instruction {
     full(0x97, destination, 0, 0, immediate)
 }
@@ -161,32 +160,32 @@ pub const fn store_half(destination: u8, offset: i16, source: u8) -> Instruction
     full(0x6b, destination, source, offset, 0)
 }
 
-/// `destination = be16toh(destination)`, or of so many bits.
+/// `destination = be16toh(destination)`, or for 32 or 64 bits.
 pub const fn to_host_order(destination: u8, bits: i32) -> Instruction {
     full(0xdc, destination, 0, 0, bits)
 }
 
-/// `*(u64 *)(destination + offset) += source`, at once.
+/// `*(u64 *)(destination + offset) += source`, atomic.
 pub const fn add_to(destination: u8, offset: i16, source: u8) -> Instruction {
     full(0xdb, destination, source, offset, 0)
 }
 
-/// `if (register >= immediate) skip so many instructions`, without signs.
+/// `if (register >= immediate) skip instructions`, unsigned.
 pub const fn skip_from(register: u8, immediate: i32, instructions: i16) -> Instruction {
     full(0x35, register, 0, instructions, immediate)
 }
 
-/// `if (register > immediate) skip so many instructions`, without signs.
+/// `if (register > immediate) skip instructions`, unsigned.
 pub const fn skip_above(register: u8, immediate: i32, instructions: i16) -> Instruction {
     full(0x25, register, 0, instructions, immediate)
 }
 
-/// `if (register < immediate) skip so many instructions`, with signs.
+/// `if (register < immediate) skip instructions`, signed.
 pub const fn skip_below_signed(register: u8, immediate: i32, instructions: i16) -> Instruction {
     full(0xc5, register, 0, instructions, immediate)
 }
 
-/// A helper by its number.
+/// Calls a helper by number.
 pub const fn call(helper: i32) -> Instruction {
     full(0x85, 0, 0, 0, helper)
 }
@@ -205,7 +204,7 @@ pub const fn map(destination: u8, fd: i32) -> [Instruction; 2] {
     ]
 }
 
-/// The first fields of `union bpf_attr` for each command; the kernel takes the rest for zeroes.
+/// First fields of `union bpf_attr` for each command; the kernel reads the others as zeroes.
 #[repr(C)]
 struct LoadAttributes {
     prog_type: u32,
@@ -240,7 +239,7 @@ struct BatchAttributes {
     out_batch: u64,
     keys: u64,
     values: u64,
-    /// The kernel writes here how many it has set.
+    /// On return, the number of elements that the kernel has set.
     count: Cell<u32>,
     map_fd: u32,
     elem_flags: u64,
@@ -257,9 +256,9 @@ struct AttachAttributes {
 
 /// # Safety
 ///
-/// `attributes` are those of the command, and what they point to is there for it.
+/// `attributes` match the command, and their pointers are valid for it.
 unsafe fn bpf<T>(command: libc::c_long, attributes: &T) -> io::Result<i32> {
-    // SAFETY: The kernel reads the attributes, of that size; the caller answers for the rest.
+    // SAFETY: The kernel reads `size_of::<T>()` bytes; the caller guarantees the rest.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, attributes, size_of::<T>()) };
     match result < 0 {
         true => Err(io::Error::last_os_error()),
@@ -267,13 +266,13 @@ unsafe fn bpf<T>(command: libc::c_long, attributes: &T) -> io::Result<i32> {
     }
 }
 
-/// What a program is for: its BPF_PROG_TYPE.
+/// BPF_PROG_TYPE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
-    /// tc attaches it.
+    /// For tc.
     Classifier = 3,
-    /// Of the TCP sockets of a cgroup.
+    /// For the TCP sockets of a cgroup.
     SockOps = 13,
 }
 
@@ -288,13 +287,13 @@ pub fn load(kind: Kind, program: &[Instruction]) -> Result<OwnedFd> {
         log_size: 0,
         log_buf: 0,
     };
-    // SAFETY: Program and licence outlive the call.
+    // SAFETY: Program and license outlive the call.
     let fd = unsafe { bpf(BPF_PROG_LOAD, &attributes) }.context("cannot load a BPF program")?;
-    // SAFETY: The kernel has just returned it, and nobody else knows of it.
+    // SAFETY: The kernel has just returned this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Makes an array of values of so many bytes, all zeroes.
+/// Creates an array with values of `value_bytes`, all zeroes.
 pub fn array(value_bytes: u32, entries: u32) -> Result<OwnedFd> {
     let attributes = MapAttributes {
         map_type: BPF_MAP_TYPE_ARRAY,
@@ -302,13 +301,13 @@ pub fn array(value_bytes: u32, entries: u32) -> Result<OwnedFd> {
         value_size: value_bytes,
         max_entries: entries,
     };
-    // SAFETY: The attributes point to nothing.
+    // SAFETY: The attributes have no pointers.
     let fd = unsafe { bpf(BPF_MAP_CREATE, &attributes) }.context("cannot make a BPF map")?;
-    // SAFETY: The kernel has just returned it, and nobody else knows of it.
+    // SAFETY: The kernel has just returned this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Sets an element of an array of such values.
+/// Sets an element of an array.
 pub fn update<const WORDS: usize>(array: i32, index: u32, value: &[u64; WORDS]) -> Result<()> {
     let attributes = UpdateAttributes {
         map_fd: array as u32,
@@ -317,12 +316,12 @@ pub fn update<const WORDS: usize>(array: i32, index: u32, value: &[u64; WORDS]) 
         value: value.as_ptr() as u64,
         flags: 0,
     };
-    // SAFETY: Key and value are as large as the map's, and outlive the call.
+    // SAFETY: Key and value have the map's sizes and outlive the call.
     unsafe { bpf(BPF_MAP_UPDATE_ELEM, &attributes) }.context("cannot set an element of a map")?;
     Ok(())
 }
 
-/// Sets the first elements of an array of 8 bytes each, in one call.
+/// Sets the first elements of an array of 8-byte values, in one call.
 pub fn update_first(array: i32, values: &[u64]) -> Result<()> {
     let keys: Vec<u32> = (0..).take(values.len()).collect();
     let attributes = BatchAttributes {
@@ -335,13 +334,13 @@ pub fn update_first(array: i32, values: &[u64]) -> Result<()> {
         elem_flags: 0,
         flags: 0,
     };
-    // SAFETY: There are as many keys and values as it says, as large as the map's; they outlive the
-    // call, which writes to the count alone.
+    // SAFETY: There are `count` keys and values of the map's sizes. They outlive the call, which writes
+    // only the count.
     unsafe { bpf(BPF_MAP_UPDATE_BATCH, &attributes) }.context("cannot set elements of a map")?;
     Ok(())
 }
 
-/// Reads an element of an array of such values.
+/// Reads an element of an array.
 pub fn look_up<const WORDS: usize>(array: i32, index: u32) -> Result<[u64; WORDS]> {
     let mut value = [0; WORDS];
     let attributes = UpdateAttributes {
@@ -351,12 +350,12 @@ pub fn look_up<const WORDS: usize>(array: i32, index: u32) -> Result<[u64; WORDS
         value: value.as_mut_ptr() as u64,
         flags: 0,
     };
-    // SAFETY: Key and value are as large as the map's, and outlive the call, which writes to the value.
+    // SAFETY: Key and value have the map's sizes and outlive the call, which writes to the value.
     unsafe { bpf(BPF_MAP_LOOKUP_ELEM, &attributes) }.context("cannot read an element of a map")?;
     Ok(value)
 }
 
-/// A program that sees the TCP sockets of a cgroup, as long as this lives.
+/// A program attached to the TCP sockets of a cgroup; detached on drop.
 #[derive(Debug)]
 pub struct Attached {
     program: OwnedFd,
@@ -364,7 +363,7 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// Attaches a program of [`Kind::SockOps`] to the cgroup whose folder this is.
+    /// Attaches a program of [`Kind::SockOps`] to the cgroup of this folder.
     pub fn new(program: OwnedFd, cgroup: File) -> Result<Self> {
         let attached = Self { program, cgroup };
         attached
@@ -380,14 +379,14 @@ impl Attached {
             attach_type: BPF_CGROUP_SOCK_OPS,
             attach_flags: 0,
         };
-        // SAFETY: The attributes point to nothing.
+        // SAFETY: The attributes have no pointers.
         unsafe { bpf(command, &attributes) }
     }
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // It cannot fail for what is attached.
+        // Detaching an attached program does not fail.
         let _ = self.call(BPF_PROG_DETACH);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Where things are in a frame. Included by the classifiers.
+//! Offsets and protocol numbers of a frame. Included by the classifiers.
 
 pub const ETHERNET_BYTES: usize = 14;
 pub const ETHERTYPE_AT: usize = 12;

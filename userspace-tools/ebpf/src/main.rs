@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A tc classifier that sees each packet pass and lets it: counts per flow and in all, and a
-//! record of each with its time. It shares nothing with sch_phantom, neither code nor counters.
+//! A tc classifier that counts packets, per flow and in total, and records each with its time.
+//! It lets all packets pass, and shares neither code nor counters with sch_phantom.
 
 #![no_std]
 #![no_main]
@@ -22,16 +22,16 @@ use record::{Counts, Flow, Record};
 #[map]
 static FLOWS: PerCpuHashMap<Flow, Counts> = PerCpuHashMap::with_max_entries(8192, 0);
 
-/// One entry: everything that passed.
+/// One entry: counts of all packets.
 #[map]
 static TOTAL: PerCpuArray<Counts> = PerCpuArray::with_max_entries(1, 0);
 
-/// One entry: packets that TOTAL has, but FLOWS or RECORDS had no room for. A test in which
-/// this is not 0 has seen too little to judge.
+/// One entry: packets in TOTAL for which FLOWS or RECORDS had no space. A test must not judge
+/// by the records unless this is 0.
 #[map]
 static MISSED: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
 
-/// Room for 200,000 packets between two looks.
+/// Space for 200,000 packets between two reads.
 #[map]
 static RECORDS: RingBuf = RingBuf::with_byte_size(8 << 20, 0);
 
@@ -53,7 +53,7 @@ pub fn witness(ctx: TcContext) -> i32 {
         count(total, &seen);
     }
     if FLOWS.get_ptr(&seen.flow).is_none() {
-        // On another processor somebody may do the same, which is then an error here.
+        // Fails if another processor has just inserted the flow.
         let _ = FLOWS.insert(&seen.flow, &Counts::default(), BPF_NOEXIST.into());
     }
     match FLOWS.get_ptr_mut(&seen.flow) {
@@ -93,9 +93,9 @@ struct Seen {
     bytes: u32,
 }
 
-/// A packet that cannot be read counts as not IP, and is still recorded.
+/// Decodes a packet. An undecodable packet counts as not IP and is still recorded.
 fn see(ctx: &TcContext) -> Seen {
-    // SAFETY: The kernel gives a program the buffer that it is called for.
+    // SAFETY: The kernel passes the program a valid buffer.
     let skb = unsafe { &*ctx.skb.skb };
     let mut seen = Seen {
         bytes: skb.len,
@@ -103,7 +103,7 @@ fn see(ctx: &TcContext) -> Seen {
         ..Seen::default()
     };
     let header_bytes = read_headers(ctx, &mut seen);
-    // Each segment but the first has headers that the bundle has once.
+    // Each segment but the first has headers that the GSO packet stores once.
     if let (Some(header_bytes), 1..) = (header_bytes, skb.gso_size) {
         let payload_bytes = skb.len.saturating_sub(header_bytes);
         let segments = payload_bytes.div_ceil(skb.gso_size).max(1);
@@ -113,7 +113,7 @@ fn see(ctx: &TcContext) -> Seen {
     seen
 }
 
-/// Fills in what the headers say; returns their length up to the payload.
+/// Decodes the headers into `seen`; returns their length up to the payload.
 fn read_headers(ctx: &TcContext, seen: &mut Seen) -> Option<u32> {
     let mut at = ETHERNET_BYTES;
     let mut ethertype = u16::from_be(ctx.load(ETHERTYPE_AT).ok()?);
@@ -159,25 +159,25 @@ fn read_headers(ctx: &TcContext, seen: &mut Seen) -> Option<u32> {
     seen.flow.source_port = u16::from_be(ctx.load(at).ok()?);
     seen.flow.destination_port = u16::from_be(ctx.load(at + 2).ok()?);
     let payload_at = at as u32 + header_bytes;
-    // A packet without payload has no number.
+    // Stays 0 for a packet without payload.
     seen.number = ctx.load(payload_at as usize).map_or(0, u32::from_be);
     Some(payload_at)
 }
 
-/// Whether the one's complement sum of the words is all ones.
+/// Returns whether the one's complement sum of the header is all ones.
 fn adds_up(header: &[u8; 20]) -> bool {
     let mut sum = 0;
     for word in header.as_chunks::<2>().0 {
         sum += u32::from(u16::from_be_bytes(*word));
     }
-    // Ten words: a carry of a carry is all that can be.
+    // Ten words: adding the carry twice is enough.
     sum = (sum & 0xffff) + (sum >> 16);
     sum = (sum & 0xffff) + (sum >> 16);
     sum == 0xffff
 }
 
-/// `counts` is of a map whose values are one processor's own, and a classifier runs with
-/// softirqs off, so nothing else writes it.
+/// `counts` belongs to a per-CPU map. A classifier runs with softirqs off, so there is no other
+/// writer.
 fn count(counts: *mut Counts, seen: &Seen) {
     // SAFETY: The map's entry outlives the program's run.
     let counts = unsafe { &mut *counts };

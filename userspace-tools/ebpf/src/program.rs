@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What each object has. Included by all.
+//! Panic handler and license of each object. Included by all.
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What passes between the witness in the kernel and its reader. Included by both.
+//! Data that the witness in the kernel passes to its reader. Included by both.
 
-/// The flow of a packet. IPv4 addresses fill the first four bytes.
+/// Flow of a packet. IPv4 addresses use the first four bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Flow {
@@ -9,27 +9,27 @@ pub struct Flow {
     pub source: [u8; 16],
     /// Destination address.
     pub destination: [u8; 16],
-    /// Of UDP and TCP, else 0.
+    /// Source port; 0 unless UDP or TCP.
     pub source_port: u16,
-    /// Of UDP and TCP, else 0.
+    /// Destination port; 0 unless UDP or TCP.
     pub destination_port: u16,
     /// EtherType as a number.
     pub ethertype: u16,
-    /// IP protocol; 0 where the packet is no IP.
+    /// IP protocol; 0 unless IP.
     pub protocol: u8,
-    /// DSCP; 0 where the packet is no IP.
+    /// DSCP; 0 unless IP.
     pub dscp: u8,
 }
 
-/// What was counted.
+/// Counters of a flow, or of all packets.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Buffers: a bundle of segments is one.
+    /// Buffers; a GSO packet counts as one.
     pub bundles: u64,
-    /// Packets, each segment of a bundle for itself.
+    /// Packets; each segment of a GSO packet counts.
     pub packets: u64,
-    /// Bytes on the wire, Ethernet headers included.
+    /// Bytes on the wire, including Ethernet headers.
     pub bytes: u64,
     /// Packets by ECN codepoint: Not-ECT, ECT(1), ECT(0), CE.
     pub ecn: [u64; 4],
@@ -37,26 +37,26 @@ pub struct Counts {
     pub no_ip: u64,
 }
 
-/// One packet, in the order in which they passed.
+/// One packet, in the order of passing.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// First word of the payload, which numbers the packets of our sender.
+    /// First word of the payload, the packet number of our sender.
     pub number: u32,
-    /// On the wire, as in [`Counts`].
+    /// Bytes on the wire, as in [`Counts`].
     pub bytes: u32,
-    /// Segments in it; 1 for a plain packet.
+    /// Segments; 1 for a plain packet.
     pub segments: u16,
-    /// Of UDP and TCP, else 0.
+    /// Destination port; 0 unless UDP or TCP.
     pub destination_port: u16,
     /// DSCP and ECN.
     pub dsfield: u8,
-    /// Whether it is IP, so that `dsfield` means something.
+    /// Whether the packet is IP, so that `dsfield` is valid.
     pub is_ip: u8,
-    /// Whether the checksum of its IPv4 header is wrong.
+    /// Whether the checksum of the IPv4 header is wrong.
     pub bad_checksum: u8,
-    /// No padding, so that every byte is written.
+    /// Explicit padding, so that every byte is written.
     pub unused: u8,
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What passes between the observer of our tracepoints in the kernel and `xdc trace`. Included
-//! by both. What the kernel wrote is not looked at on the way: tracefs says what is in it.
+//! Events that the tracepoint programs pass to `xdc trace`. Included by both. The programs copy an
+//! event without decoding it; tracefs describes its fields.
 
-/// Bytes of the largest event, rounded up. The reader refuses one that is larger.
+/// Size of the largest event, rounded up. The reader refuses larger events.
 pub const EVENT_BYTES: usize = 160;
 
-/// What the kernel puts before an event's own fields, and does not show to eBPF.
+/// Size of the common fields at an event's start, which eBPF cannot read.
 pub const COMMON_BYTES: usize = 8;
 
 /// One event.
@@ -14,15 +14,15 @@ pub const COMMON_BYTES: usize = 8;
 pub struct Record {
     /// CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// Which of the [`PROGRAMS`].
+    /// Number of the program, below [`PROGRAMS`].
     pub event: u32,
-    /// On which processor.
+    /// Processor.
     pub cpu: u32,
-    /// As tracefs describes it.
+    /// Fields as tracefs describes them.
     pub fields: [u8; EVENT_BYTES],
 }
 
-/// How many programs there are, `event_0` and so on: one for each tracepoint that is listened to. Which
-/// that is, `xdc trace` decides.
+/// Number of programs, `event_0` and so on. `xdc trace` attaches one to each tracepoint that it
+/// records.
 #[allow(dead_code)]
 pub const PROGRAMS: usize = 32;

@@ -16,8 +16,7 @@ pub struct Attribute {
 }
 
 const HEADER: usize = size_of::<Attribute>();
-/// Bytes of ip's request that its header and all attributes may take: `struct iplink_req` has 1024 for the
-/// latter alone.
+/// Most bytes of a request, header included: `struct iplink_req` has 1024 for the attributes alone.
 const REQUEST: usize = 1024;
 
 /// iproute2's `struct link_util`.
@@ -37,7 +36,7 @@ pub struct LinkUtil {
 // SAFETY: ip has one thread.
 unsafe impl Sync for LinkUtil {}
 
-/// What ip looks for.
+/// The table that ip looks up.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
 pub static mut unorc_link_util: LinkUtil = LinkUtil {
@@ -54,7 +53,7 @@ pub static mut unorc_link_util: LinkUtil = LinkUtil {
 
 /// # Safety
 ///
-/// Called by ip with `count` words, and a request of [`REQUEST`] bytes at least.
+/// Called by ip with `count` words, and a request of at least [`REQUEST`] bytes.
 unsafe extern "C" fn parse(
     _util: *mut LinkUtil,
     count: c_int,
@@ -93,7 +92,7 @@ unsafe extern "C" fn parse(
 
 /// # Safety
 ///
-/// `request` has [`REQUEST`] bytes, of which its own length are in use.
+/// `request` has [`REQUEST`] bytes, of which `nlmsg_len` are in use.
 unsafe fn append(request: *mut nlmsghdr, number: u16, bytes: &[u8]) -> bool {
     // SAFETY: By the safety requirements.
     let used = unsafe { (*request).nlmsg_len } as usize;
@@ -107,7 +106,7 @@ unsafe fn append(request: *mut nlmsghdr, number: u16, bytes: &[u8]) -> bool {
         len: len as u16,
         number,
     };
-    // SAFETY: It fits, as was just seen; `start` is a multiple of four and so is the request's address.
+    // SAFETY: The space was checked above; `start` and the request's address are multiples of four.
     unsafe {
         let at = request.cast::<u8>().add(start);
         at.cast::<Attribute>().write(header);
@@ -117,11 +116,11 @@ unsafe fn append(request: *mut nlmsghdr, number: u16, bytes: &[u8]) -> bool {
     true
 }
 
-/// ip's own, which writes text or JSON, whichever it was asked for.
+/// ip's function for strings, which writes text or JSON.
 type PrintString =
     unsafe extern "C" fn(c_uint, c_uint, *const c_char, *const c_char, *const c_char) -> c_int;
 
-/// The same, of a number.
+/// ip's function for numbers.
 type PrintNumber = unsafe extern "C" fn(c_uint, c_uint, *const c_char, *const c_char, u64) -> c_int;
 
 /// `PRINT_ANY` and `COLOR_NONE` of iproute2.
@@ -130,20 +129,20 @@ const NO_COLOR: c_uint = 6;
 
 /// # Safety
 ///
-/// Called by ip, with a table of [`MAX_ATTRIBUTE`] + 1 attributes, or NULL.
+/// Called by ip with a table of [`MAX_ATTRIBUTE`] + 1 attributes, or NULL.
 unsafe extern "C" fn print(_util: *mut LinkUtil, _file: *mut FILE, table: *const *const Attribute) {
     if table.is_null() {
         return;
     }
-    // SAFETY: The name is a string. ip exports it, and its plugins call it.
+    // SAFETY: The name is a string. ip exports the function for its plugins.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"print_color_string".as_ptr()) };
     if found.is_null() {
         return;
     }
-    // SAFETY: That is what iproute2 declares it to be.
+    // SAFETY: This is iproute2's declaration.
     let print_string = unsafe { std::mem::transmute::<*mut c_void, PrintString>(found) };
     let options = Options::read(|number| {
-        // SAFETY: By the safety requirements; each is NULL or an attribute of the length that it says.
+        // SAFETY: By the safety requirements; each is NULL or an attribute of its stated length.
         unsafe {
             let attribute = *table.add(number);
             if attribute.is_null() {
@@ -163,7 +162,7 @@ unsafe extern "C" fn print(_util: *mut LinkUtil, _file: *mut FILE, table: *const
 
 /// # Safety
 ///
-/// `attribute` is one of the length that it says, which stays where it is.
+/// `attribute` has its stated length and does not move.
 unsafe fn value<'a>(attribute: *const Attribute) -> Option<&'a [u8]> {
     // SAFETY: By the safety requirements.
     unsafe {
@@ -175,18 +174,18 @@ unsafe fn value<'a>(attribute: *const Attribute) -> Option<&'a [u8]> {
 
 /// # Safety
 ///
-/// Called by ip for `ip -s -d link`, with the attribute of the counters, or NULL.
+/// Called by ip for `ip -s -d link` with the attribute of the counters, or NULL.
 unsafe extern "C" fn print_xstats(
     _util: *mut LinkUtil,
     _file: *mut FILE,
     attribute: *const Attribute,
 ) {
-    // SAFETY: The name is a string. ip exports it, and its plugins call it.
+    // SAFETY: The name is a string. ip exports the function for its plugins.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"print_color_u64".as_ptr()) };
     if found.is_null() || attribute.is_null() {
         return;
     }
-    // SAFETY: That is what iproute2 declares it to be.
+    // SAFETY: This is iproute2's declaration.
     let print_number = unsafe { std::mem::transmute::<*mut c_void, PrintNumber>(found) };
     // SAFETY: By the safety requirements.
     let bytes = unsafe { value(attribute) }.unwrap_or_default();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Options and statistics of the qdisc `acceltor`: `modules/uapi/pkt_acceltor.h` in Rust.
 //!
-//! The header is the home of the ids; the tests below read it and compare.
+//! The header defines the ids; the tests below compare.
 
 mod bounds;
 pub mod words;
@@ -17,57 +17,57 @@ use crate::{
 pub const KIND: &str = "acceltor";
 
 named_values! {
-    /// Which clock the schedule is told in.
+    /// Clock of the schedule.
     ClockId {
-        /// Since the machine runs.
+        /// CLOCK_MONOTONIC.
         Monotonic = "monotonic",
-        /// Of the day, without leap seconds.
+        /// CLOCK_TAI.
         Tai = "tai",
     }
-    /// What happens to a packet whose queue of the calendar is full.
+    /// Handling of a packet whose calendar queue is full.
     Overflow {
-        /// It is dropped.
+        /// Drop it.
         Drop = "drop",
-        /// Before its day it is accelerated.
+        /// Before its day, accelerate it.
         Lp = "lp",
     }
-    /// What elephants do while they have no circuit.
+    /// Handling of elephants without a circuit.
     Policy {
-        /// They are accelerated before their day.
+        /// Accelerate them before their day.
         AccelTor = "acceltor",
-        /// They wait in a queue of their rack.
+        /// Queue them at their rack.
         Blocking = "blocking",
-        /// They go by the packet network, as mice do.
+        /// Send them through the packet network, as mice.
         Unblocking = "unblocking",
-        /// They never have one.
+        /// Always send them through the packet network.
         Packet = "packet",
     }
-    /// Which flows are elephants.
+    /// Detection of elephants.
     Detect {
-        /// The largest, by a count-min sketch.
+        /// Largest flows, by a count-min sketch.
         Sketch = "sketch",
-        /// Those of some DSCPs.
+        /// Flows with certain DSCPs.
         Dscp = "dscp",
-        /// What a tc filter or the priority says.
+        /// Flows that a tc filter or the priority selects.
         Filter = "filter",
     }
 }
 
-/// Addresses of a rack: struct tc_acceltor_prefix.
+/// Address prefix of a rack: struct tc_acceltor_prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
-    /// Of the network.
+    /// Network address.
     pub addr: IpAddr,
-    /// Of the network's part, as people write it.
+    /// Prefix length, at most 32 for IPv4.
     pub bits: u8,
-    /// Whose it is.
+    /// Rack.
     pub rack: u16,
 }
 
-/// Bits that an IPv4 address has more as IPv6 has it.
+/// Extra prefix length of an IPv4 address that is mapped to IPv6.
 const MAPPED_BITS: u8 = 96;
 
-/// What the kernel has of one.
+/// Size of struct tc_acceltor_prefix.
 const PREFIX_BYTES: usize = 20;
 
 impl codec::Value for Vec<Prefix> {
@@ -107,7 +107,7 @@ impl codec::Value for Vec<Prefix> {
     }
 }
 
-/// The rack of each day of the week.
+/// Peer rack on each day of the week.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Peers(pub Vec<u16>);
 
@@ -126,130 +126,130 @@ impl codec::Value for Peers {
 }
 
 options! {
-    /// N.
+    /// Number of racks (N).
     racks: u32 = 2 "TCA_ACCELTOR_RACKS",
-    /// Which of them, from 0, is this one.
+    /// Number of this rack, from 0.
     rack: u32 = 3 "TCA_ACCELTOR_RACK",
-    /// How long a circuit lasts.
+    /// Duration of a circuit.
     day_ns: u64 = 4 "TCA_ACCELTOR_DAY",
-    /// Until the next circuit.
+    /// Time between two circuits.
     night_ns: u64 = 5 "TCA_ACCELTOR_NIGHT",
-    /// Day 0 starts, on the clock.
+    /// Start of day 0 on the clock.
     base_time_ns: i64 = 6 "TCA_ACCELTOR_BASE_TIME",
-    /// Which clock.
+    /// Clock of the schedule.
     clockid: ClockId = 7 "TCA_ACCELTOR_CLOCKID",
-    /// Of a circuit.
+    /// Rate of a circuit.
     circuit_bytes_per_s: u64 = 8 "TCA_ACCELTOR_CIRCUIT_RATE64",
-    /// Of the port to the packet network; 0 = not shaped.
+    /// Rate of the port to the packet network; 0 = not shaped.
     packet_bytes_per_s: u64 = 9 "TCA_ACCELTOR_PACKET_RATE64",
-    /// Round trip of the packet network.
+    /// RTT of the packet network.
     rtt_ns: u64 = 10 "TCA_ACCELTOR_RTT",
-    /// K: queues of the calendar.
+    /// Number of calendar queues (K).
     k: u32 = 11 "TCA_ACCELTOR_QUEUES",
-    /// Room for mice.
+    /// Limit of the mice's queue.
     high_limit_bytes: u32 = 12 "TCA_ACCELTOR_HIGH_LIMIT",
-    /// Room for accelerated elephants.
+    /// Limit of the accelerated elephants' queue.
     low_limit_bytes: u32 = 13 "TCA_ACCELTOR_LOW_LIMIT",
-    /// Room of a queue of the calendar.
+    /// Limit of a calendar queue.
     limit_bytes: u32 = 14 "TCA_ACCELTOR_LIMIT",
-    /// Elephants of a pair of racks at most.
+    /// Most elephants per pair of racks.
     elephants: u32 = 15 "TCA_ACCELTOR_ELEPHANTS",
-    /// A flow that sends nothing for this long is no longer an elephant; 0 = 2 weeks.
+    /// Idle time after which a flow stops being an elephant; 0 = 2 weeks.
     idle_ns: u64 = 16 "TCA_ACCELTOR_IDLE",
-    /// From so many on a flow is one.
+    /// Flow size from which the sketch detects an elephant.
     sketch_bytes: u32 = 17 "TCA_ACCELTOR_SKETCH_BYTES",
-    /// What a full queue does.
+    /// Handling of packets for a full calendar queue.
     overflow: Overflow = 18 "TCA_ACCELTOR_OVERFLOW",
-    /// What comes too early may be accelerated.
+    /// Accelerate packets that come too early.
     rescue: bool = 19 "TCA_ACCELTOR_RESCUE",
-    /// Nothing is sent so late in a day.
+    /// Time before the end of a day in which nothing is sent.
     guard_ns: u64 = 20 "TCA_ACCELTOR_GUARD",
-    /// How much earlier a packet is sent than it is at the circuit switch.
+    /// Time from sending a packet until it is at the circuit switch.
     lead_ns: u64 = 21 "TCA_ACCELTOR_LEAD",
-    /// Backlog of the packet network's queues from which on packets are marked; 0 = never.
+    /// Backlog of the packet network's queues above which packets are marked; 0 = never.
     ecn_bytes: u32 = 22 "TCA_ACCELTOR_ECN",
-    /// What elephants do without a circuit.
+    /// Handling of elephants without a circuit.
     policy: Policy = 23 "TCA_ACCELTOR_POLICY",
-    /// Which flows are elephants.
+    /// Detection of elephants.
     detect: Detect = 24 "TCA_ACCELTOR_DETECT",
     /// DSCPs whose packets are elephants: bit n is DSCP n.
     dscp: u64 = 25 "TCA_ACCELTOR_DSCP",
-    /// Where racks are.
+    /// Address prefixes of racks.
     prefixes: Vec<Prefix> = 26 "TCA_ACCELTOR_PREFIXES",
-    /// The rack of each day.
+    /// Peer rack of each day.
     peers: Peers = 27 "TCA_ACCELTOR_PEERS",
 }
 
 xstats! {
-    /// Packets that came.
+    /// Received packets.
     packets_in,
-    /// Their bytes.
+    /// Received bytes.
     bytes_in,
-    /// Sent to the packet network: mice.
+    /// Mice sent to the packet network, packets.
     packets_high,
-    /// Their bytes.
+    /// Mice sent to the packet network, bytes.
     bytes_high,
-    /// Sent to the packet network: accelerated.
+    /// Accelerated elephants sent to the packet network, packets.
     packets_low,
-    /// Their bytes.
+    /// Accelerated elephants sent to the packet network, bytes.
     bytes_low,
-    /// Sent to the circuit switch.
+    /// Packets sent to the circuit switch.
     packets_circuit,
-    /// Their bytes.
+    /// Bytes sent to the circuit switch.
     bytes_circuit,
-    /// Queued now.
+    /// Queued packets.
     packets_queued,
-    /// Bytes of mice queued now.
+    /// Queued bytes of mice.
     backlog_high,
-    /// Bytes of accelerated elephants queued now.
+    /// Queued bytes of accelerated elephants.
     backlog_low,
-    /// Bytes queued now for the day that lasts or is next.
+    /// Bytes queued for the current or next day.
     backlog_today,
-    /// Bytes queued now for days after it.
+    /// Bytes queued for later days.
     backlog_later,
-    /// Drops: mice, no room.
+    /// Drops: mice's queue full.
     drops_high,
-    /// Drops: accelerated, no room.
+    /// Drops: accelerated elephants' queue full.
     drops_low,
-    /// Drops: the day's queue has no room.
+    /// Drops: calendar queue full.
     drops_queue,
     /// Drops: K days or more before their day.
     drops_blocked,
-    /// Drops: the day was over.
+    /// Drops: day over.
     drops_stale,
     /// Drops: schedule or clock changed.
     drops_reschedule,
-    /// Drops: the device was taken down.
+    /// Drops: device set down.
     drops_reset,
-    /// Drops: by a filter, or what cannot be split.
+    /// Drops: by a filter, or not splittable.
     drops_filter,
     /// Days that have begun.
     days,
-    /// Days with something queued and nothing sent.
+    /// Days with queued packets on which nothing was sent.
     missed_days,
-    /// From a day's start to the first packet that waited for it.
+    /// Longest time from a day's start to the first packet that waited for it.
     late_max_ns,
-    /// Elephants now.
+    /// Current elephants.
     elephants,
     /// Flows that became elephants.
     promoted,
-    /// Flows that are no longer elephants.
+    /// Flows that stopped being elephants.
     evicted,
-    /// Packets that came too early and were accelerated.
+    /// Early packets that were accelerated.
     rescued,
-    /// The clock was set back.
+    /// Times that the clock was set back.
     clock_jumps,
-    /// Packets turned CE.
+    /// Packets marked CE.
     marked,
 }
 
 impl Xstats {
-    /// Of a dumped qdisc; None if it is of another kind.
+    /// Decodes the statistics of a dumped qdisc; None for another kind.
     pub fn of(state: &QdiscState) -> Option<Self> {
         (state.kind == KIND).then(|| Self::decode(&state.xstats))
     }
 
-    /// Packets that are not accounted for; 0 unless the kernel is wrong.
+    /// Returns the number of packets that are not accounted for; 0 unless the kernel is wrong.
     pub fn unaccounted(&self) -> i64 {
         let out = self.packets_high + self.packets_low + self.packets_circuit + self.packets_queued;
         let drops = self.drops_high

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Netlink attributes as bytes, for options that netlink-packet-route does not know.
+//! Netlink attributes as bytes, for options that netlink-packet-route lacks.
 
 use netlink_packet_core::{NlaBuffer, NlasIterator};
 
@@ -10,7 +10,7 @@ use crate::connection::{Error, Result};
 pub struct Attributes(Vec<u8>);
 
 impl Attributes {
-    /// Attributes that follow a fixed struct.
+    /// Starts a list that follows a fixed struct.
     pub fn after(fixed: Vec<u8>) -> Self {
         Self(fixed)
     }
@@ -25,13 +25,13 @@ impl Attributes {
         self
     }
 
-    /// The list.
+    /// Returns the list.
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 }
 
-/// The attributes in `bytes`, as (id, value).
+/// Returns the attributes in `bytes` as (id, value).
 pub fn parse(bytes: &[u8]) -> impl Iterator<Item = Result<(u16, Vec<u8>)>> + '_ {
     NlasIterator::new(bytes).map(|attribute: std::result::Result<NlaBuffer<&[u8]>, _>| {
         let attribute = attribute.map_err(|e| Error::Malformed(e.to_string()))?;

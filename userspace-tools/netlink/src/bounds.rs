@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Bounds of options that are numbers, as the modules have them.
+//! Bounds of numeric options, as in the modules.
 
-/// Why a value is refused, and the values that are not.
+/// Reason to refuse a value, and the accepted values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// The cause.
+    /// Cause, for an error message.
     pub sentence: String,
-    /// Values that do.
+    /// Accepted values, for an error message.
     pub range: String,
 }
 
-/// Word, least value, greatest value and default of an option.
+/// Word, minimum, maximum and default of an option.
 pub(crate) type Bound = (&'static str, i64, i64, i64);
 
 pub(crate) const PPM: i64 = 1_000_000;
 pub(crate) const MOST_BYTES: i64 = u32::MAX as i64;
 
-/// The first option that is out of its bounds; `print` is for its values.
+/// Returns the first option that is out of bounds; `print` formats a value.
 pub(crate) fn check(
     bounds: &[Bound],
     number: impl Fn(&str) -> Option<i64>,
@@ -35,7 +35,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// Compares a table with the source of a module: `setting(ID, "name", Kind::U32(ppm(1, MAX_PPM)),
+/// Compares a table with a module's source: `setting(ID, "name", Kind::U32(ppm(1, MAX_PPM)),
 /// 900_000)`.
 #[cfg(test)]
 pub(crate) fn compare(bounds: &[Bound], module: &str, constants: &[(&str, i64)]) {

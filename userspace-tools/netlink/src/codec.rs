@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the codecs of qdiscs are made of: values of attributes, and the macros that declare options, enums
-//! and statistics. A header is the home of the ids; tests of the codecs read it and compare.
+//! Codecs of qdiscs: attribute values, and macros that declare options, enums and statistics. Headers
+//! define the ids; tests of the codecs compare.
 
 use crate::connection::Error;
 
 /// A value of an attribute.
 pub(crate) trait Value: Sized {
-    /// Its type in a YNL specification.
+    /// Type in a YNL specification.
     #[cfg(test)]
     const YNL: &'static str;
     fn encode(&self) -> Vec<u8>;
@@ -52,12 +52,12 @@ impl Value for String {
     }
     fn decode(bytes: &[u8]) -> Option<Self> {
         let text = bytes.split(|byte| *byte == 0).next()?;
-        // The kernel takes any bytes but NUL for a name; a dump with such a one is to be shown, too.
+        // The kernel accepts names with any bytes except NUL, so a dump may have invalid UTF-8.
         Some(String::from_utf8_lossy(text).into_owned())
     }
 }
 
-/// Enums of one byte, with the names that `tc` and `xdc qdisc` print and read.
+/// Declares enums of one byte, with the names that `tc` and `xdc qdisc` print and read.
 macro_rules! named_values {
     ($($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)* })*) => { $(
         $(#[$meta])*
@@ -68,9 +68,9 @@ macro_rules! named_values {
         }
 
         impl $name {
-            /// Every value, in the order of its number.
+            /// Values in numeric order.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
-            /// The names, in the same order.
+            /// Names in the same order.
             pub const NAMES: &'static [&'static str] = &[$($text),*];
         }
 
@@ -105,17 +105,17 @@ macro_rules! named_values {
 }
 pub(crate) use named_values;
 
-/// Declares [`Options`]: a field for each attribute, its id and its name in the header.
+/// Declares [`Options`]: per attribute a field, its id and its name in the header.
 macro_rules! options {
     ($($(#[$meta:meta])* $field:ident: $type:ty = $id:literal $name:literal,)*) => {
-        /// TCA_OPTIONS. What is None is left to the kernel: its default, or as it was.
+        /// TCA_OPTIONS. None = the kernel's default, or unchanged.
         #[derive(Debug, Clone, Default, PartialEq, Eq)]
         pub struct Options {
             $($(#[$meta])* pub $field: Option<$type>,)*
         }
 
         impl Options {
-            /// The attributes that are set.
+            /// Encodes the attributes that are set.
             pub fn encode(&self) -> Vec<u8> {
                 let mut attributes = $crate::attributes::Attributes::default();
                 $(if let Some(value) = &self.$field {
@@ -124,7 +124,7 @@ macro_rules! options {
                 attributes.into_bytes()
             }
 
-            /// Reads a dump. Attributes of a newer kernel are passed over.
+            /// Decodes a dump; skips attributes of a newer kernel.
             pub fn decode(bytes: &[u8]) -> $crate::Result<Self> {
                 let mut options = Self::default();
                 for attribute in $crate::attributes::parse(bytes) {
@@ -141,7 +141,7 @@ macro_rules! options {
             }
         }
 
-        /// Every attribute: its name in the header, and its id.
+        /// Name in the header and id of every attribute.
         pub const IDS: &[(&str, u16)] = &[$(($name, $id)),*];
 
         #[cfg(test)]
@@ -150,7 +150,7 @@ macro_rules! options {
 }
 pub(crate) use options;
 
-/// Declares [`Xstats`]: the u64 fields of a qdisc's statistics in their order.
+/// Declares [`Xstats`]: the u64 fields of a qdisc's statistics, in order.
 macro_rules! xstats {
     ($($(#[$meta:meta])* $field:ident,)*) => {
         /// TCA_STATS_APP. Counters start when the qdisc is created.
@@ -163,14 +163,14 @@ macro_rules! xstats {
             /// Names of the fields, in order.
             pub const FIELDS: &'static [&'static str] = &[$(stringify!($field)),*];
 
-            /// Reads the struct. It only grows: what an older kernel lacks is 0, and what a
-            /// newer one adds is passed over.
+            /// Decodes the struct, which only grows: fields that an older kernel lacks are 0, and a newer
+            /// kernel's extra fields are skipped.
             pub fn decode(bytes: &[u8]) -> Self {
                 let mut words = bytes.chunks_exact(8).map(|word| <u64 as $crate::codec::Value>::decode(word).unwrap_or(0));
                 Self { $($field: words.next().unwrap_or(0),)* }
             }
 
-            /// The values, in the order of [`Self::FIELDS`].
+            /// Returns the values in the order of [`Self::FIELDS`].
             pub fn values(&self) -> impl Iterator<Item = u64> {
                 [$(self.$field),*].into_iter()
             }
@@ -179,7 +179,7 @@ macro_rules! xstats {
 }
 pub(crate) use xstats;
 
-/// An attribute has a value that it cannot have.
+/// Returns the error for an attribute with an invalid length or value.
 pub(crate) fn malformed(attribute: &str) -> Error {
     Error::Malformed(format!("{attribute} has an unexpected length or value"))
 }
@@ -188,7 +188,7 @@ pub(crate) fn malformed(attribute: &str) -> Error {
 pub(crate) mod tests {
     use saphyr::Yaml;
 
-    /// The members of the enum or struct that is opened by `declaration`.
+    /// Returns the members of the enum or struct that `declaration` opens.
     pub(crate) fn members_of<'a>(header: &'a str, declaration: &str) -> Vec<&'a str> {
         let body = header.split_once(declaration).expect("in the header").1;
         let body = body.split_once("};").expect("closed").0;
@@ -199,7 +199,7 @@ pub(crate) mod tests {
             .collect()
     }
 
-    /// The list `key` of the member called `name` of `list`.
+    /// Returns the list `key` of the member called `name` of `list`.
     pub(crate) fn of<'a>(list: &'a Yaml<'a>, name: &str, key: &str) -> Vec<&'a Yaml<'a>> {
         let mut members = list.as_sequence().expect("a list").iter();
         let member = members.find(|member| text(member, "name") == Some(name));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! One rtnetlink socket.
+//! A connection to rtnetlink.
 
 use std::io;
 
@@ -9,23 +9,23 @@ use netlink_packet_core::{
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-/// What goes wrong between us and the kernel.
+/// Errors of netlink requests.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The socket failed.
+    /// Socket error.
     #[error("netlink socket: {0}")]
     Socket(#[from] io::Error),
-    /// The kernel refused a request; `reason` is its own sentence where it gave one.
+    /// The kernel refused a request; `reason` is its message, if it sent one.
     #[error("cannot {what}: {reason}")]
     Refused {
         /// [`Request::what`].
         what: String,
-        /// Extended ack, or the text of errno.
+        /// Extended ACK, or the text of errno.
         reason: String,
         /// errno.
         errno: i32,
     },
-    /// An answer that does not parse.
+    /// Unparsable answer.
     #[error("malformed netlink answer: {0}")]
     Malformed(String),
 }
@@ -36,27 +36,27 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// One change to make.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Completes the sentence "cannot ...".
+    /// Completes the error "cannot ...".
     pub what: String,
-    /// The message.
+    /// Message.
     pub message: RouteNetlinkMessage,
-    /// NLM_F_CREATE and its kin.
+    /// Flags such as NLM_F_CREATE.
     pub flags: u16,
 }
 
-/// Bytes of requests that go out in one system call: well below a socket's send buffer.
+/// Size of requests in one system call, bytes: well below a socket's send buffer.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// Twice what the kernel makes of a dump at most (netlink_recvmsg() in net/netlink/af_netlink.c).
+/// Twice the kernel's longest dump datagram (netlink_recvmsg() in net/netlink/af_netlink.c).
 const DATAGRAM_BYTES: usize = 64 << 10;
 
-/// Each message starts at a multiple of this (NLMSG_ALIGNTO).
+/// Alignment of messages (NLMSG_ALIGNTO).
 const ALIGN_BYTES: usize = 4;
 
 /// Length of `struct nlmsghdr`.
 pub(crate) const HEADER_BYTES: usize = 16;
 
-/// A connection to the rtnetlink of the namespace that the caller is in.
+/// A connection to the rtnetlink of the caller's namespace.
 #[derive(Debug)]
 pub struct Connection {
     socket: Socket,
@@ -64,12 +64,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Opens one in the current network namespace.
+    /// Opens a connection in the current network namespace.
     pub fn open() -> Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        // Errors come with a sentence, and without a copy of the request.
+        // Request extended ACKs, without a copy of the request.
         socket.set_ext_ack(true)?;
         socket.set_cap_ack(true)?;
         Ok(Self {
@@ -78,13 +78,13 @@ impl Connection {
         })
     }
 
-    /// Makes one change and waits for the kernel's answer.
+    /// Sends one request and waits for the answer.
     pub fn request(&mut self, request: Request) -> Result<()> {
         self.batch([request])
     }
 
-    /// Makes changes in order, many to a system call; the first that fails is the error, and
-    /// those behind it in the same system call have been tried too.
+    /// Sends requests in order, many per system call. Returns the first failure; later requests of
+    /// the same system call have been tried, too.
     pub fn batch(&mut self, requests: impl IntoIterator<Item = Request>) -> Result<()> {
         let mut pending = Pending::default();
         for request in requests {
@@ -96,7 +96,7 @@ impl Connection {
         self.flush(&mut pending)
     }
 
-    /// Asks for everything that `message` selects.
+    /// Dumps everything that `message` selects.
     pub fn dump(
         &mut self,
         what: &str,
@@ -114,7 +114,8 @@ impl Connection {
         Ok(found)
     }
 
-    /// The same, byte for byte, up to and with the message that ends it.
+    /// Dumps everything that `message` selects as raw messages, including the one that ends the
+    /// dump.
     pub fn dump_bytes(&mut self, what: &str, message: RouteNetlinkMessage) -> Result<Vec<u8>> {
         let mut found = Vec::new();
         self.ask_for_all(what, message, |answer| {
@@ -125,7 +126,7 @@ impl Connection {
         Ok(found)
     }
 
-    /// Hands each answer to a dump's request to `take`, which says whether it was the last.
+    /// Sends a dump request and passes each answer to `take`, which returns true for the last.
     fn ask_for_all(
         &mut self,
         what: &str,
@@ -157,12 +158,12 @@ impl Connection {
         self.sequence
     }
 
-    /// Sends what is pending and reads answers until the last one is acknowledged.
+    /// Sends the pending requests and reads answers until the last is acknowledged.
     fn flush(&mut self, pending: &mut Pending) -> Result<()> {
         let Some(last_start) = pending.last_start else {
             return Ok(());
         };
-        // Failures answer anyway; only the last success has to.
+        // The kernel always reports failures, so only the last request asks for an ACK.
         let flags_at = last_start + 6;
         let flags = u16::from_ne_bytes([pending.bytes[flags_at], pending.bytes[flags_at + 1]]);
         pending.bytes[flags_at..flags_at + 2].copy_from_slice(&(flags | NLM_F_ACK).to_ne_bytes());
@@ -195,12 +196,12 @@ impl Connection {
     }
 }
 
-/// The next datagram of a socket. The kernel makes those of a dump as long as the caller has room
-/// for, so this asks less often than a look at each one's length first would.
+/// Receives the next datagram. The kernel fills the caller's buffer with a dump, so a large buffer
+/// needs fewer system calls than a look at each length first.
 pub(crate) fn receive(socket: &Socket) -> io::Result<Vec<u8>> {
     let mut datagram = Vec::with_capacity(DATAGRAM_BYTES);
     let len = socket.recv(&mut datagram, 0)?;
-    // One that fills the room may have been longer.
+    // A datagram of this size may have been cut.
     if len >= DATAGRAM_BYTES {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
@@ -210,7 +211,7 @@ pub(crate) fn receive(socket: &Socket) -> io::Result<Vec<u8>> {
     Ok(datagram)
 }
 
-/// Requests that have not been sent.
+/// Requests not yet sent.
 #[derive(Default)]
 struct Pending {
     bytes: Vec<u8>,
@@ -227,17 +228,17 @@ impl Pending {
     }
 }
 
-/// One message of a datagram that the kernel sent.
+/// One message of a datagram from the kernel.
 #[derive(Debug)]
 pub struct Answer<'a> {
-    /// What it says.
+    /// Decoded message.
     pub message: NetlinkMessage<RouteNetlinkMessage>,
-    /// As it came.
+    /// Raw message.
     bytes: &'a [u8],
 }
 
 impl Answer<'_> {
-    /// The error, if the answer refuses `what`; None for an acknowledgement.
+    /// Returns the error if the answer refuses `what`; None for an ACK.
     pub fn refusal(&self, what: &str) -> Option<Error> {
         match &self.message.payload {
             NetlinkPayload::Error(error) if error.raw_code() != 0 => {
@@ -248,7 +249,7 @@ impl Answer<'_> {
     }
 }
 
-/// The messages of a datagram.
+/// Decodes the messages of a datagram.
 pub fn answers(datagram: &[u8]) -> impl Iterator<Item = Result<Answer<'_>>> {
     messages(datagram).map(|bytes| {
         let message =
@@ -268,7 +269,7 @@ fn serialize(message: RouteNetlinkMessage, sequence: u32, flags: u16) -> Vec<u8>
     bytes
 }
 
-/// Cuts a datagram into its messages.
+/// Splits a datagram into its messages.
 pub fn messages(mut datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let length = u32::from_ne_bytes(datagram.get(..4)?.try_into().ok()?) as usize;
@@ -281,8 +282,8 @@ pub fn messages(mut datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The error of a refused request. `answer` is the whole NLMSG_ERROR message: the header, the
-/// code, the header of the request (NETLINK_CAP_ACK cuts the rest), then attributes.
+/// Returns the error of a refused request. `answer` is the whole NLMSG_ERROR message: header, code,
+/// header of the request (NETLINK_CAP_ACK cuts the rest), attributes.
 pub(crate) fn refused(what: &str, code: i32, answer: &[u8]) -> Error {
     const NLMSGERR_ATTR_MSG: u16 = 1;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! TCP sockets by sock_diag: what `ss -ti` asks for, and the block of `modules/uapi/xdc_diag.h`.
+//! TCP sockets by sock_diag, as in `ss -ti`, and the block of `modules/uapi/xdc_diag.h`.
 
 use std::{
     fmt,
@@ -22,7 +22,7 @@ const IPPROTO_TCP: u8 = 6;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 
-/// Length of `struct inet_diag_req_v2`, and of `struct inet_diag_msg`.
+/// Lengths of `struct inet_diag_req_v2` and `struct inet_diag_msg`.
 const REQUEST_BYTES: usize = 56;
 const MESSAGE_BYTES: usize = 72;
 
@@ -36,11 +36,11 @@ const XDC_ATTR: u16 = 0x1dc;
 /// XDC_DIAG_VERSION.
 const XDC_VERSION: u8 = 1;
 
-/// TCP's states, in the kernel's order.
+/// A TCP state, by the kernel's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct State(u8);
 
-/// Names as ss has them, by number; the kernel begins at 1.
+/// Names in ss, by number; the kernel counts from 1.
 const STATES: [&str; 13] = [
     "established",
     "syn-sent",
@@ -58,21 +58,21 @@ const STATES: [&str; 13] = [
 ];
 
 impl State {
-    /// Data can flow.
+    /// TCP_ESTABLISHED.
     pub const ESTABLISHED: State = State(1);
 
-    /// By ss's name.
+    /// Finds a state by ss's name.
     pub fn by_name(name: &str) -> Option<State> {
         let place = STATES.iter().position(|state| *state == name)?;
         Some(State(place as u8 + 1))
     }
 
-    /// All names.
+    /// Returns all names.
     pub fn names() -> &'static [&'static str] {
         &STATES
     }
 
-    /// For [`Query::states`].
+    /// Returns the bit for [`Query::states`].
     pub fn bit(self) -> u32 {
         1u32.checked_shl(self.0.into()).unwrap_or(0)
     }
@@ -87,14 +87,14 @@ impl fmt::Display for State {
     }
 }
 
-/// Which sockets.
+/// Selects sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Query {
     /// Bits of [`State::bit`].
     pub states: u32,
     /// Local port.
     pub sport: Option<u16>,
-    /// The peer's port.
+    /// Peer's port.
     pub dport: Option<u16>,
 }
 
@@ -109,7 +109,7 @@ impl Default for Query {
 }
 
 impl Query {
-    /// A whole request for one family.
+    /// Encodes a whole request for one family.
     fn encode(&self, family: u8, sequence: u32) -> Vec<u8> {
         const BLOCKS: u8 = 1 << (INET_DIAG_INFO - 1) | 1 << (INET_DIAG_CONG - 1) | XDC_REQUEST;
         let mut bytes = Vec::with_capacity(HEADER_BYTES + REQUEST_BYTES);
@@ -120,7 +120,7 @@ impl Query {
         bytes.extend(0u32.to_ne_bytes());
         bytes.extend([family, IPPROTO_TCP, BLOCKS, 0]);
         bytes.extend(self.states.to_ne_bytes());
-        // struct inet_diag_sockid; the kernel looks at no more than the ports of a dump.
+        // struct inet_diag_sockid; for a dump, the kernel reads only the ports.
         bytes.extend(self.sport.unwrap_or(0).to_be_bytes());
         bytes.extend(self.dport.unwrap_or(0).to_be_bytes());
         bytes.resize(HEADER_BYTES + REQUEST_BYTES, 0);
@@ -131,24 +131,24 @@ impl Query {
 /// One TCP socket.
 #[derive(Debug, Clone)]
 pub struct TcpSocket {
-    /// Of TCP.
+    /// TCP state.
     pub state: State,
     /// Local end.
     pub local: SocketAddr,
-    /// The other end.
+    /// Remote end.
     pub peer: SocketAddr,
-    /// The kernel's own name for the socket, never used twice.
+    /// The kernel's unique id of the socket.
     pub cookie: u64,
-    /// Congestion control; `NAME-reno` where ours has left the socket to Reno.
+    /// Congestion control; `NAME-reno` if an xdc algorithm has fallen back to Reno.
     pub cc: Option<String>,
-    /// None in the states that have no full socket.
+    /// TCP_INFO; None in states without a full socket.
     pub info: Option<TcpInfo>,
-    /// State of an algorithm of ours.
+    /// State of an xdc algorithm.
     pub xdc: Option<XdcInfo>,
 }
 
 impl TcpSocket {
-    /// Of the body of an answer: `struct inet_diag_msg`, then attributes.
+    /// Decodes the body of an answer: `struct inet_diag_msg`, then attributes.
     pub fn decode(body: &[u8]) -> Result<Self> {
         let (fixed, rest) = body
             .split_at_checked(MESSAGE_BYTES)
@@ -180,7 +180,7 @@ impl TcpSocket {
     }
 }
 
-/// Four or sixteen bytes of `bytes` at `at`; the caller has seen to the length.
+/// Returns `N` bytes from `at`; the caller has checked the length.
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut out = [0; N];
     out.copy_from_slice(&bytes[at..at + N]);
@@ -194,16 +194,16 @@ fn port(bytes: [u8; 2]) -> u16 {
 fn address(family: u8, bytes: [u8; 16]) -> Result<IpAddr> {
     match family {
         AF_INET => Ok(Ipv4Addr::from(array::<4>(&bytes, 0)).into()),
-        // A socket of both families shows an IPv4 peer so.
+        // Dual-stack sockets have IPv4 peers as mapped addresses.
         AF_INET6 => Ok(Ipv6Addr::from(bytes).to_canonical()),
         _ => Err(malformed("a TCP socket is of no known family")),
     }
 }
 
-/// `struct xdc_diag_info`, in the kernel's own numbers.
+/// `struct xdc_diag_info` in the kernel's units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XdcInfo {
-    /// The algorithm that wrote it: its entry's number in the registry of `xdc-algo`.
+    /// Number of the algorithm in `xdc-algo`'s registry.
     pub algorithm: u8,
     /// XDC_DIAG_F_*.
     pub flags: u16,
@@ -211,11 +211,11 @@ pub struct XdcInfo {
     pub fraction: u32,
     /// Epochs or round trips that have ended; wraps.
     pub periods: u32,
-    /// None before the first sample.
+    /// Base RTT, us; None before the first sample.
     pub base_rtt_us: Option<u32>,
-    /// Wraps.
+    /// Quick adaptations; wraps.
     pub quick_adapts: u16,
-    /// Marked part of the present period so far, 2^-15.
+    /// Marked part of the current period, 2^-15.
     pub period_marked: u16,
 }
 
@@ -226,7 +226,7 @@ const FLAG_CE: u16 = 8;
 const XDC_BYTES: usize = 20;
 
 impl XdcInfo {
-    /// Of an attribute's value; None if a newer kernel wrote what we do not know.
+    /// Decodes an attribute's value; None for a newer version.
     pub fn decode(bytes: &[u8]) -> Result<Option<Self>> {
         let Some(&version) = bytes.first() else {
             return Err(malformed("an empty xdc_diag_info"));
@@ -250,13 +250,13 @@ impl XdcInfo {
         }))
     }
 
-    /// As a receiver: the last packet carried CE.
+    /// Returns whether the last received packet carried CE.
     pub fn ce_state(&self) -> bool {
         self.flags & FLAG_CE != 0
     }
 }
 
-/// A connection to the sock_diag of the namespace that the caller is in.
+/// A connection to the sock_diag of the caller's namespace.
 #[derive(Debug)]
 pub struct Diag {
     socket: Netlink,
@@ -264,7 +264,7 @@ pub struct Diag {
 }
 
 impl Diag {
-    /// Opens one in the current network namespace.
+    /// Opens a connection in the current network namespace.
     pub fn open() -> Result<Self> {
         let mut socket = Netlink::new(NETLINK_SOCK_DIAG)?;
         socket.bind_auto()?;
@@ -275,7 +275,7 @@ impl Diag {
         })
     }
 
-    /// The sockets that `query` asks for, of both families.
+    /// Returns the selected IPv4 and IPv6 sockets.
     pub fn sockets(&mut self, query: &Query) -> Result<Vec<TcpSocket>> {
         let mut found = Vec::new();
         for family in [AF_INET, AF_INET6] {
@@ -296,7 +296,7 @@ impl Diag {
     }
 }
 
-/// Takes the sockets out of a datagram; whether it ends the dump.
+/// Decodes the sockets of a datagram; returns whether it ends the dump.
 fn take(datagram: &[u8], sequence: u32, found: &mut Vec<TcpSocket>) -> Result<bool> {
     for message in messages(datagram) {
         let kind = u16::from_ne_bytes(array(message, 4));
@@ -330,7 +330,7 @@ mod tests {
 
     const HEADER: &str = include_str!("../../../modules/uapi/xdc_diag.h");
 
-    /// The value of a macro of the header.
+    /// Returns the value of a macro of the header.
     fn defined(name: &str) -> u64 {
         let line = HEADER
             .lines()
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(defined("XDC_DIAG_F_CE"), u64::from(FLAG_CE));
     }
 
-    /// The fields of `struct xdc_diag_info` in their order, with their length.
+    /// Fields of `struct xdc_diag_info` and their lengths, in order.
     const FIELDS: [(&str, usize); 8] = [
         ("version", 1),
         ("algorithm", 1),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Programs of BPF as filters of a qdisc, in direct action: include/uapi/linux/pkt_cls.h.
+//! BPF programs as direct-action filters of a qdisc: include/uapi/linux/pkt_cls.h.
 
 use std::os::fd::RawFd;
 
@@ -11,25 +11,25 @@ use netlink_packet_route::{
 
 use crate::{Connection, Request, Result, qdisc::Handle};
 
-/// Where a filter is.
+/// Location of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Device.
     pub index: u32,
-    /// Qdisc that asks it.
+    /// Qdisc that runs the filter.
     pub parent: Handle,
-    /// Those with lower numbers are asked before.
+    /// Filters with lower numbers run first.
     pub priority: u16,
 }
 
-/// ETH_P_ALL as it is on the wire.
+/// ETH_P_ALL in network byte order.
 const ALL: u16 = 3u16.to_be();
 
-/// The only one of its priority, unless somebody else adds more.
+/// Handle of our filter.
 const HANDLE: u32 = 1;
 
 impl Place {
-    /// The first at a device's ingress.
+    /// Returns the first place at a device's ingress.
     pub fn ingress(index: u32) -> Self {
         Self {
             index,
@@ -54,7 +54,8 @@ impl Place {
         )
     }
 
-    /// `tc filter add dev ... bpf direct-action`, with a loaded program. Refused where there is one.
+    /// `tc filter add dev ... bpf direct-action` with a loaded program. Fails if the place is
+    /// taken.
     pub fn add(&self, name: &str, program: RawFd) -> Request {
         let options = vec![
             TcFilterBpfOption::ProgFd(program as u32),
@@ -74,7 +75,7 @@ impl Place {
         }
     }
 
-    /// `tc filter del`, of what [`Place::add`] has added.
+    /// `tc filter del` for a filter of [`Place::add`].
     pub fn delete(&self) -> Request {
         Request {
             what: "take the program off".to_string(),
@@ -85,8 +86,8 @@ impl Place {
         }
     }
 
-    /// Numbers of the programs there, of each chain one. The kernel lists this priority only: a filter of somebody
-    /// else may be one that cannot be read.
+    /// Returns the ids of the programs here, one per chain. Asks for this priority alone, because
+    /// other filters may be of a kind that cannot be decoded.
     pub fn programs(&self, connection: &mut Connection) -> Result<Vec<u32>> {
         let message = self.message(0, Vec::new());
         let found = connection.dump(

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Blocking netlink for what xdc does with it: links between namespaces, routes, qdiscs, sockets.
+//! Blocking netlink for xdc: links between namespaces, routes, qdiscs, sockets.
 //!
-//! - [`acceltor`]: the attributes of `modules/uapi/pkt_acceltor.h`, and their words in tc's syntax.
-//! - [`attributes`]: options as bytes, written and read.
-//! - [`connection`]: requests in batches, dumps, errors with the kernel's own sentence.
+//! - [`acceltor`]: attributes of `modules/uapi/pkt_acceltor.h`, and tc's syntax for them.
+//! - [`attributes`]: encoding and decoding of options.
+//! - [`connection`]: batches of requests, dumps, errors with the kernel's message.
 //! - [`diag`]: TCP sockets, and the block of `modules/uapi/xdc_diag.h`.
-//! - [`filter`]: programs of BPF as filters.
-//! - [`link`]: veth pairs, addresses, routes, neighbours.
-//! - [`qdisc`]: qdiscs with their options as bytes, and their statistics.
-//! - [`phantom`]: the attributes of `modules/uapi/pkt_phantom.h`, and their words in tc's syntax.
-//! - [`unorc`]: the attributes of `modules/uapi/unorc.h`, and their words in ip's syntax.
-//! - [`units`]: quantities as `tc` writes them.
-//! - [`words`]: options as tc's words, of any qdisc.
+//! - [`filter`]: BPF programs as filters.
+//! - [`link`]: veth pairs, addresses, routes, neighbors.
+//! - [`qdisc`]: qdiscs with encoded options, and their statistics.
+//! - [`phantom`]: attributes of `modules/uapi/pkt_phantom.h`, and tc's syntax for them.
+//! - [`unorc`]: attributes of `modules/uapi/unorc.h`, and ip's syntax for them.
+//! - [`units`]: quantities in tc's syntax.
+//! - [`words`]: options of any qdisc in tc's syntax.
 //!
-//! A request is a value that says what it does ([`Request::what`]); nothing happens until a
-//! [`Connection`] sends it. A connection belongs to the network namespace it was opened in.
+//! A [`Request`] has no effect until a [`Connection`] sends it. A connection belongs to the network
+//! namespace in which it was opened.
 
 pub mod acceltor;
 pub mod attributes;

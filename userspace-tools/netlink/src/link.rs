@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Devices, addresses, routes and neighbours, as requests.
+//! Devices, addresses, routes and neighbors, as requests.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -33,30 +33,30 @@ pub const LOOPBACK_INDEX: u32 = 1;
 /// RTAX_FEATURE_TCP_USEC_TS: TCP timestamps in microseconds.
 const FEATURE_TCP_USEC_TS: u32 = 1 << 4;
 
-/// A device, and what has passed it.
+/// A device and its counters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Device {
     /// Interface index.
     pub index: u32,
-    /// `a1`
+    /// Name, such as `a1`.
     pub name: String,
-    /// `veth`; empty if the device has none.
+    /// Kind, such as `veth`; empty if the device has none.
     pub kind: String,
-    /// A bond or a bridge has what it receives.
+    /// Whether the device belongs to a bond or a bridge, which gets its packets.
     pub is_member: bool,
-    /// Received.
+    /// Received packets.
     pub rx_packets: u64,
-    /// Received, with another Ethernet address.
+    /// Received packets for another Ethernet address.
     pub rx_other_host: u64,
-    /// Sent.
+    /// Sent packets.
     pub tx_packets: u64,
-    /// Sent.
+    /// Sent bytes.
     pub tx_bytes: u64,
-    /// Not taken by the device at the other end.
+    /// Sent packets that the device at the other end dropped.
     pub tx_dropped: u64,
 }
 
-/// The devices of the connection's namespace.
+/// Lists the devices of the connection's namespace.
 pub fn dump(connection: &mut Connection) -> Result<Vec<Device>> {
     let all = RouteNetlinkMessage::GetLink(LinkMessage::default());
     let found = connection.dump("list the devices", all)?;
@@ -97,21 +97,21 @@ impl Device {
     }
 }
 
-/// One end of a veth pair that is to be.
+/// One end of a new veth pair.
 #[derive(Debug, Clone)]
 pub struct VethEnd {
     /// Device name, at most 15 characters.
     pub name: String,
-    /// Interface index, chosen by the caller so that it need not be queried.
+    /// Interface index, chosen by the caller to avoid a query.
     pub index: u32,
     /// Ethernet address.
     pub mac: [u8; 6],
-    /// Namespace, as an open file; None = the connection's.
+    /// Namespace as an open file; None = the connection's.
     pub netns: Option<RawFd>,
 }
 
-/// Creates a veth pair. Unless it is to `offload`, TCP hands it single packets (`gso_max_segs 1`):
-/// a link that carries 64 kB bundles would neither pace nor mark nor drop what a switch's does.
+/// Creates a veth pair. Without `offload`, TCP sends single packets (`gso_max_segs 1`): a link with 64 kB
+/// bundles would not pace, mark and drop as a switch port does.
 pub fn add_veth(a: &VethEnd, b: &VethEnd, mtu_bytes: u32, offload: bool) -> Request {
     let mut message = veth_end(a, mtu_bytes, offload);
     message.attributes.push(LinkAttribute::LinkInfo(vec![
@@ -146,7 +146,7 @@ fn veth_end(end: &VethEnd, mtu_bytes: u32, offload: bool) -> LinkMessage {
     message
 }
 
-/// Creates a tunnel of kind unorc; its packets are single ones, as in [`add_veth`].
+/// Creates a tunnel of kind unorc; `offload` as in [`add_veth`].
 pub fn add_unorc(
     name: &str,
     index: u32,
@@ -180,7 +180,7 @@ pub fn add_unorc(
     }
 }
 
-/// Creates a bond (balance-rr) whose packets go where their queue mapping says: see [`join_bond`].
+/// Creates a bond (balance-rr) that sends packets by their queue mapping, see [`join_bond`].
 pub fn add_bond(name: &str, index: u32, mac: [u8; 6], mtu_bytes: u32) -> Request {
     let mut message = LinkMessage::default();
     message.header.index = index;
@@ -200,8 +200,8 @@ pub fn add_bond(name: &str, index: u32, mac: [u8; 6], mtu_bytes: u32) -> Request
     }
 }
 
-/// Makes a device that is down one of a bond's, and has it take the packets of a queue mapping. The second
-/// can be said only of one that is the bond's already.
+/// Adds a device that is down to a bond, then assigns it a queue mapping. The kernel accepts the second
+/// request only for a member.
 pub fn join_bond(name: &str, index: u32, bond: u32, queue_mapping: u16) -> [Request; 2] {
     let change = |attribute, what| {
         let mut message = LinkMessage::default();
@@ -225,7 +225,7 @@ pub fn join_bond(name: &str, index: u32, bond: u32, queue_mapping: u16) -> [Requ
     ]
 }
 
-/// Sets a device up. `name` is for the error only.
+/// Sets a device up. `name` is for the error message.
 pub fn set_up(name: &str, index: u32) -> Request {
     let mut message = LinkMessage::default();
     message.header.index = index;
@@ -238,7 +238,7 @@ pub fn set_up(name: &str, index: u32) -> Request {
     }
 }
 
-/// Deletes a device, and its peer.
+/// Deletes a device and its peer.
 pub fn delete(index: u32) -> Request {
     let mut message = LinkMessage::default();
     message.header.index = index;
@@ -249,8 +249,8 @@ pub fn delete(index: u32) -> Request {
     }
 }
 
-/// Asks for a device, which makes the kernel act on its carrier now. Without that a device
-/// whose peer has just come up drops what it is given, for up to a second.
+/// Queries a device, which makes the kernel process its carrier state now. Otherwise a device whose peer
+/// has just come up drops packets for up to a second.
 pub fn settle(name: &str, index: u32) -> Request {
     let mut message = LinkMessage::default();
     message.header.index = index;
@@ -261,12 +261,12 @@ pub fn settle(name: &str, index: u32) -> Request {
     }
 }
 
-/// Gives a device an address; routes are the caller's own business (`noprefixroute`).
+/// Adds an address to a device without a prefix route (`noprefixroute`).
 pub fn add_address(index: u32, address: impl Into<IpAddr>, prefix_len: u8) -> Request {
     let address = address.into();
     let mut flags = AddressFlags::Permanent | AddressFlags::Noprefixroute;
     if address.is_ipv6() {
-        // Nobody else has it, so it is there at once.
+        // The address is unique, so skip duplicate address detection.
         flags |= AddressFlags::Nodad;
     }
     let mut message = AddressMessage::default();
@@ -286,7 +286,7 @@ pub fn add_address(index: u32, address: impl Into<IpAddr>, prefix_len: u8) -> Re
     }
 }
 
-/// What a route tells TCP.
+/// TCP metrics of a route.
 #[derive(Debug, Clone, Default)]
 pub struct RouteMetrics {
     /// `features tcp_usec_ts`.
@@ -295,9 +295,9 @@ pub struct RouteMetrics {
     pub quickack: bool,
     /// `congctl NAME`.
     pub congestion_control: Option<String>,
-    /// `initcwnd N`, packets; 0 = the kernel's.
+    /// `initcwnd N`, packets; 0 = kernel default.
     pub initcwnd: u32,
-    /// `initrwnd N`, packets; 0 = the kernel's.
+    /// `initrwnd N`, packets; 0 = kernel default.
     pub initrwnd: u32,
 }
 
@@ -323,12 +323,12 @@ impl RouteMetrics {
     }
 }
 
-/// A way on: through `gateway`, which is taken to be on the device's link.
+/// A next hop: `gateway` is assumed to be on the device's link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NextHop {
-    /// Address of the neighbour.
+    /// Address of the neighbor.
     pub gateway: IpAddr,
-    /// Device that leads there.
+    /// Device that leads to it.
     pub index: u32,
 }
 
@@ -346,7 +346,7 @@ pub fn add_host_route(
     add_route(host.into(), 32, &[next], source.into(), metrics)
 }
 
-/// Adds a route to a host by a device that leads nowhere else.
+/// Adds a route to a host through a point-to-point device.
 pub fn add_device_route(
     host: Ipv4Addr,
     index: u32,
@@ -364,8 +364,7 @@ pub fn add_device_route(
     request
 }
 
-/// Adds a route to `network`/`prefix_len`; over several next hops at once where there are
-/// several, and a refusal (`unreachable`) if there is no next hop.
+/// Adds a route to `network`/`prefix_len`: multipath for several next hops, `unreachable` for none.
 pub fn add_route(
     network: IpAddr,
     prefix_len: u8,
@@ -431,7 +430,7 @@ fn family(address: IpAddr) -> AddressFamily {
     }
 }
 
-/// Adds a permanent neighbour, so that its address is never requested.
+/// Adds a permanent neighbor, to avoid address resolution.
 pub fn add_neighbour(index: u32, address: impl Into<IpAddr>, mac: [u8; 6]) -> Request {
     let address = address.into();
     let mut message = NeighbourMessage::default();

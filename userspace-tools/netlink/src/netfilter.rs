@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Whether a firewall has rules.
+//! Detects firewall rules.
 
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
 
 use crate::connection::{HEADER_BYTES, Result};
 
-/// A request for all tables: NFT_MSG_GETTABLE of NFNL_SUBSYS_NFTABLES, and struct nfgenmsg of no
+/// Request for all tables: NFT_MSG_GETTABLE of NFNL_SUBSYS_NFTABLES, and struct nfgenmsg without a
 /// family (include/uapi/linux/netfilter/nf_tables.h and nfnetlink.h).
 const TYPE: u16 = 10 << 8 | 1;
 const REQUEST_BYTES: usize = HEADER_BYTES + 4;
 const NLM_F_REQUEST_DUMP: u16 = 0x301;
 
-/// A message of the answer that is no table: NLMSG_ERROR, NLMSG_DONE.
+/// Highest type of control messages (NLMSG_ERROR, NLMSG_DONE); tables have higher types.
 const LAST_CONTROL_TYPE: u16 = 15;
 
-/// Whether the namespace of the caller has a table of nftables.
+/// Returns whether the caller's network namespace has an nftables table.
 pub fn has_tables() -> Result<bool> {
     let mut socket = Socket::new(NETLINK_NETFILTER)?;
     socket.bind_auto()?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Options and statistics of the qdisc `phantom`: `modules/uapi/pkt_phantom.h` in Rust.
 //!
-//! The header is the home of the ids; the tests below read it and compare.
+//! The header defines the ids; the tests below compare.
 
 mod bounds;
 pub mod words;
@@ -28,25 +28,25 @@ named_values! {
         /// The two together.
         Both = "both",
     }
-    /// When a packet is marked.
+    /// Time of marking.
     MarkAt {
-        /// As it leaves.
+        /// When the packet leaves.
         Dequeue = "dequeue",
-        /// As it comes.
+        /// When the packet arrives.
         Enqueue = "enqueue",
     }
-    /// How important a packet is.
+    /// Importance of a packet.
     Color {
-        /// Important.
+        /// Most important.
         Green = "green",
-        /// Between.
+        /// Less important.
         Yellow = "yellow",
-        /// Unimportant.
+        /// Least important.
         Red = "red",
     }
-    /// Where a packet's colour comes from.
+    /// Source of a packet's color.
     ColorSource {
-        /// Every packet is green.
+        /// No source: every packet is green.
         None = "none",
         /// The DSCP table.
         Dscp = "dscp",
@@ -55,131 +55,131 @@ named_values! {
         /// A tc filter.
         Filter = "filter",
     }
-    /// What happens to bundles of segments.
+    /// Handling of GSO packets.
     Gso {
-        /// Split while packets are marked.
+        /// Split if marking is enabled.
         Auto = "auto",
-        /// Split.
+        /// Always split.
         Split = "split",
-        /// Counted as one packet.
+        /// Count as one packet.
         Whole = "whole",
     }
 }
 
 options! {
-    /// Physical queue, bytes.
+    /// Limit of the physical queue, bytes.
     limit_bytes: u32 = 2 "TCA_PHANTOM_LIMIT",
     /// Shaper, bytes per second; 0 = none.
     rate_bytes_per_s: u64 = 3 "TCA_PHANTOM_RATE64",
-    /// Added to each packet's length by the shaper, bytes.
+    /// Bytes that the shaper adds to each packet's length.
     overhead_bytes: i32 = 4 "TCA_PHANTOM_OVERHEAD",
-    /// The shaper counts no packet for less, bytes.
+    /// Minimum packet length for the shaper, bytes.
     mpu_bytes: u32 = 5 "TCA_PHANTOM_MPU",
-    /// What the phantom queue drains relative to, bytes per second; 0 = the shaper's rate, or
-    /// the device's speed.
+    /// Reference of the phantom drain rate, bytes per second; 0 = the shaper's rate, or the
+    /// device's speed.
     line_rate_bytes_per_s: u64 = 6 "TCA_PHANTOM_LINE_RATE64",
     /// Cap of the phantom queue, bytes.
     phantom_limit_bytes: u64 = 7 "TCA_PHANTOM_PQ_LIMIT",
     /// Drain rate, ppm of the line rate.
     drain_ppm: u32 = 8 "TCA_PHANTOM_PQ_DRAIN_PPM",
-    /// RED on the phantom counter starts, ppm of its cap.
+    /// Start of RED on the phantom counter, ppm of its cap.
     pmin_ppm: u32 = 9 "TCA_PHANTOM_PQ_MIN_PPM",
-    /// RED on the phantom counter reaches 1, ppm of its cap.
+    /// Phantom counter at which RED reaches 1, ppm of its cap.
     pmax_ppm: u32 = 10 "TCA_PHANTOM_PQ_MAX_PPM",
-    /// RED on the backlog starts, ppm of the limit.
+    /// Start of RED on the backlog, ppm of the limit.
     min_ppm: u32 = 11 "TCA_PHANTOM_BACKLOG_MIN_PPM",
-    /// RED on the backlog reaches 1, ppm of the limit.
+    /// Backlog at which RED reaches 1, ppm of the limit.
     max_ppm: u32 = 12 "TCA_PHANTOM_BACKLOG_MAX_PPM",
-    /// Which queue marks.
+    /// Queue whose occupancy decides on marks.
     mark: Mark = 13 "TCA_PHANTOM_MARK",
-    /// When.
+    /// Time of marking.
     mark_at: MarkAt = 14 "TCA_PHANTOM_MARK_AT",
-    /// Drop a chosen packet that is Not-ECT.
+    /// Drop instead of mark, if a packet is Not-ECT.
     ecn_drop: bool = 15 "TCA_PHANTOM_ECN_DROP",
-    /// Pure ACKs enter the phantom queue too.
+    /// Count pure ACKs in the phantom queue.
     count_acks: bool = 16 "TCA_PHANTOM_COUNT_ACKS",
     /// Limit of red bytes; 0 = none.
     red_limit_bytes: u32 = 17 "TCA_PHANTOM_COLOR_LIMIT_RED",
     /// Limit of yellow bytes; 0 = none.
     yellow_limit_bytes: u32 = 18 "TCA_PHANTOM_COLOR_LIMIT_YELLOW",
-    /// Colour limits count the whole backlog.
+    /// Apply color limits to the whole backlog.
     color_total: bool = 19 "TCA_PHANTOM_COLOR_TOTAL",
-    /// Where colours come from.
+    /// Source of colors.
     color_source: ColorSource = 20 "TCA_PHANTOM_COLOR_SOURCE",
     /// DSCPs whose packets are red: bit n is DSCP n.
     dscp_red: u64 = 21 "TCA_PHANTOM_COLOR_DSCP_RED",
-    /// DSCPs whose packets are yellow; those of neither are green.
+    /// DSCPs whose packets are yellow. Packets with other DSCPs are green.
     dscp_yellow: u64 = 22 "TCA_PHANTOM_COLOR_DSCP_YELLOW",
-    /// What happens to bundles of segments.
+    /// Handling of GSO packets.
     gso: Gso = 23 "TCA_PHANTOM_GSO",
     /// Name of the shared buffer; empty = none.
     pool: String = 24 "TCA_PHANTOM_POOL",
     /// Size of the shared buffer, bytes.
     pool_limit_bytes: u32 = 25 "TCA_PHANTOM_POOL_LIMIT",
-    /// Share of the free buffer that this port may hold, ppm.
+    /// Share of the free buffer that this port may use, ppm.
     pool_alpha_ppm: u32 = 26 "TCA_PHANTOM_POOL_ALPHA_PPM",
-    /// Where the random numbers of RED start.
+    /// Seed of RED's random numbers.
     seed: u64 = 27 "TCA_PHANTOM_SEED",
 }
 
 xstats! {
-    /// Phantom occupancy now.
+    /// Current phantom occupancy, bytes.
     phantom_bytes,
-    /// Highest phantom occupancy.
+    /// Highest phantom occupancy, bytes.
     phantom_max_bytes,
-    /// Highest backlog.
+    /// Highest backlog, bytes.
     backlog_max_bytes,
-    /// Packets turned CE: only the phantom queue chose them.
+    /// Packets marked CE because of the phantom queue alone.
     marked_phantom,
-    /// Packets turned CE: only the backlog chose them.
+    /// Packets marked CE because of the backlog alone.
     marked_physical,
-    /// Packets turned CE: both chose them.
+    /// Packets marked CE because of both.
     marked_both,
-    /// Packets chosen, marked or not.
+    /// Packets selected for marking, marked or not.
     would_mark,
     /// Drops: physical queue full.
     drops_limit,
     /// Drops: dynamic threshold of the shared buffer.
     drops_pool,
-    /// Drops: chosen, Not-ECT, ecn-drop on.
+    /// Drops: selected for marking, but Not-ECT, with ecn-drop.
     drops_ecn,
-    /// Every drop of a green packet.
+    /// All drops of green packets.
     drops_green,
-    /// Every drop of a yellow packet.
+    /// All drops of yellow packets.
     drops_yellow,
-    /// Every drop of a red packet.
+    /// All drops of red packets.
     drops_red,
-    /// Drops: over red-limit or yellow-limit.
+    /// Drops: above red-limit or yellow-limit.
     drops_color,
-    /// Accepted, green.
+    /// Accepted green bytes.
     bytes_green,
-    /// Accepted, yellow.
+    /// Accepted yellow bytes.
     bytes_yellow,
-    /// Accepted, red.
+    /// Accepted red bytes.
     bytes_red,
     /// Time with a packet in the queue, ns.
     busy_ns,
-    /// Effective drain rate; 0 = line rate unknown.
+    /// Effective drain rate; 0 = unknown line rate.
     phantom_drain_bytes_per_s,
-    /// Shared buffer now, all ports.
+    /// Current use of the shared buffer, all ports.
     pool_used_bytes,
-    /// Accepted green packets. Like the next two, not counted while colours have no source.
+    /// Accepted green packets. This and the next two counters need a source of colors.
     packets_green,
-    /// Accepted, yellow.
+    /// Accepted yellow packets.
     packets_yellow,
-    /// Accepted, red.
+    /// Accepted red packets.
     packets_red,
-    /// Most red bytes in the queue.
+    /// Most red bytes queued.
     red_max_bytes,
 }
 
 impl Xstats {
-    /// Of a dumped qdisc; None if it is of another kind.
+    /// Decodes the statistics of a dumped qdisc; None for another kind.
     pub fn of(state: &QdiscState) -> Option<Self> {
         (state.kind == KIND).then(|| Self::decode(&state.xstats))
     }
 
-    /// Packets turned CE, whoever chose them.
+    /// Returns the number of packets marked CE, for any reason.
     pub fn marked(&self) -> u64 {
         self.marked_phantom + self.marked_physical + self.marked_both
     }
@@ -244,7 +244,7 @@ mod tests {
         let documents = Yaml::load_from_str(SPECIFICATION).unwrap();
         let specification = &documents[0];
 
-        // Ids count from 1, and the first is for padding.
+        // Ids count from 1; the first is for padding.
         let attributes = of(
             &specification["attribute-sets"],
             "phantom-attrs",

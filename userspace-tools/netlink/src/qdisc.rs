@@ -16,23 +16,23 @@ pub use netlink_packet_route::tc::TcHandle as Handle;
 
 const TCA_OPTIONS: u16 = 2;
 
-/// An attribute that holds others, of which strict parsers want to be told.
+/// Flag of nested attributes, which strict parsers require.
 const NLA_F_NESTED: u16 = 1 << 15;
 
-/// Nanoseconds of one tick of the packet scheduler's clock (PSCHED_SHIFT 6).
+/// Tick of the packet scheduler's clock (PSCHED_SHIFT 6), ns.
 const TICK_NS: u64 = 64;
 
-/// TC_LINKLAYER_ETHERNET: the kernel computes transmission times itself, without a rate table.
+/// TC_LINKLAYER_ETHERNET: the kernel computes transmission times without a rate table.
 const LINKLAYER_ETHERNET: u8 = 1;
 
-/// A qdisc (or a class of htb) to attach: where, which, how.
+/// A qdisc (or a class of htb) to create.
 #[derive(Debug, Clone)]
 pub struct Qdisc {
     /// Device.
     pub index: u32,
     /// `Handle::ROOT`, or a class of another qdisc.
     pub parent: Handle,
-    /// Its own handle, `N:0`; unspecified = the kernel chooses.
+    /// Own handle, `N:0`; unspecified = the kernel chooses.
     pub handle: Handle,
     /// `phantom`, `netem`, ...
     pub kind: &'static str,
@@ -41,7 +41,7 @@ pub struct Qdisc {
 }
 
 impl Qdisc {
-    /// `tc qdisc add`: fails if there is one.
+    /// `tc qdisc add`: fails if one exists.
     pub fn add(&self) -> Request {
         self.new_qdisc("add", NLM_F_CREATE | NLM_F_EXCL)
     }
@@ -51,7 +51,7 @@ impl Qdisc {
         self.new_qdisc("replace", NLM_F_CREATE | NLM_F_REPLACE)
     }
 
-    /// `tc qdisc change`: alters the one that is there.
+    /// `tc qdisc change`: changes an existing qdisc.
     pub fn change(&self) -> Request {
         self.new_qdisc("change", 0)
     }
@@ -65,7 +65,7 @@ impl Qdisc {
         }
     }
 
-    /// `tc class change`
+    /// `tc class change`.
     pub fn change_class(&self) -> Request {
         Request {
             what: format!("change the {} class {}", self.kind, self.handle),
@@ -102,8 +102,7 @@ impl Qdisc {
     }
 }
 
-/// `tc qdisc add dev ... clsact`: where programs that see a device's packets are attached. One that is there
-/// stays.
+/// `tc qdisc add dev ... clsact`, to which BPF programs are attached. Keeps an existing clsact.
 pub fn clsact(index: u32) -> Request {
     Qdisc {
         index,
@@ -134,34 +133,34 @@ pub fn delete(index: u32, parent: Handle) -> Request {
     }
 }
 
-/// A qdisc that exists, and its counters.
+/// An existing qdisc and its counters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QdiscState {
     /// Device.
     pub index: u32,
-    /// Where it is attached.
+    /// Parent of the qdisc.
     pub parent: Handle,
-    /// Its handle.
+    /// Handle of the qdisc.
     pub handle: Handle,
     /// `phantom`, `netem`, ...
     pub kind: String,
-    /// TCA_OPTIONS as the qdisc dumped them.
+    /// TCA_OPTIONS as dumped.
     pub options: Vec<u8>,
-    /// TCA_STATS_APP: statistics of its own.
+    /// TCA_STATS_APP: statistics of this kind of qdisc.
     pub xstats: Vec<u8>,
-    /// Sent on.
+    /// Sent packets.
     pub sent_packets: u64,
-    /// Sent on.
+    /// Sent bytes.
     pub sent_bytes: u64,
-    /// Queued now.
+    /// Queued bytes.
     pub backlog_bytes: u64,
-    /// Queued now.
+    /// Queued packets.
     pub backlog_packets: u64,
-    /// Dropped so far.
+    /// Dropped packets.
     pub drops: u64,
-    /// Times the qdisc had a packet and could not send it.
+    /// Times that the qdisc had a packet but could not send it.
     pub overlimits: u64,
-    /// Times the device took a packet back.
+    /// Times that the device returned a packet.
     pub requeues: u64,
 }
 
@@ -171,12 +170,12 @@ fn filter(index: u32) -> RouteNetlinkMessage {
     RouteNetlinkMessage::GetQueueDiscipline(TcMessage::with_index(index as i32))
 }
 
-/// The qdiscs of every device as the kernel tells of them, for a reader that is not ours.
+/// Dumps the qdiscs of every device as raw messages, for another program.
 pub fn dump_bytes(connection: &mut Connection) -> Result<Vec<u8>> {
     connection.dump_bytes(LIST, filter(0))
 }
 
-/// The qdiscs of a device, or of all with `index` 0.
+/// Dumps the qdiscs of a device, or of all devices if `index` is 0.
 pub fn dump(connection: &mut Connection, index: u32) -> Result<Vec<QdiscState>> {
     let found = connection.dump(LIST, filter(index))?;
     Ok(found
@@ -207,7 +206,7 @@ impl From<TcMessage> for QdiscState {
 }
 
 impl QdiscState {
-    /// Of a message that tells of one.
+    /// Converts a message about a qdisc; None for any other message.
     pub fn of(message: RouteNetlinkMessage) -> Option<Self> {
         match message {
             RouteNetlinkMessage::NewQueueDiscipline(message) => Some(Self::from(message)),
@@ -242,8 +241,8 @@ impl QdiscState {
         }
     }
 
-    /// Packets marked CE, for the kinds that tell: where their statistics of
-    /// include/uapi/linux/pkt_sched.h have the counters.
+    /// Returns the packets marked CE, for kinds that count them. Offsets are of counters in the statistics
+    /// structs of include/uapi/linux/pkt_sched.h.
     pub fn marks(&self) -> Option<u64> {
         let sum = |offsets: &[usize]| -> u64 {
             let counters = offsets.iter().filter_map(|&at| u32_at(&self.xstats, at));
@@ -251,12 +250,12 @@ impl QdiscState {
         };
         match self.kind.as_str() {
             "red" | "choke" => Some(sum(&[12])),
-            // ecn_mark and ce_mark; fq_codel's type comes first.
+            // ecn_mark and ce_mark; fq_codel's struct begins with a type.
             "codel" => Some(sum(&[24, 32])),
             "fq_codel" => Some(sum(&[12, 28])),
             "pie" => Some(sum(&[36])),
             "fq_pie" => Some(sum(&[16])),
-            // ecn_mark counts step_marks, too.
+            // ecn_mark includes step_marks.
             "dualpi2" => Some(sum(&[24])),
             "sfb" => Some(sum(&[20])),
             "fq" => u64_at(&self.xstats, 80),
@@ -265,7 +264,7 @@ impl QdiscState {
     }
 }
 
-/// What a qdisc dumped, as it came. Unknown kinds arrive as one TCA_OPTIONS attribute.
+/// Returns dumped options as raw bytes. Unknown kinds arrive as one TCA_OPTIONS attribute.
 fn option_bytes(options: &[TcOption]) -> Vec<u8> {
     if let [TcOption::Other(whole)] = options
         && whole.kind() == TCA_OPTIONS
@@ -289,29 +288,29 @@ fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.try_into().ok()?))
 }
 
-/// Options of netem: a link that serialises, propagates, and does damage.
+/// Options of netem: a link with serialization, propagation and faults.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Netem {
-    /// Serialisation rate; 0 = at once.
+    /// Serialization rate; 0 = unlimited.
     pub rate_bps: u64,
     /// Propagation delay.
     pub delay_ns: u64,
-    /// How far a packet's delay may be from that, either way. Without a rate packets overtake
-    /// each other by it. Not together with `reorder_ppm`.
+    /// Largest deviation from the delay. Without a rate, jitter reorders packets. Not together with
+    /// `reorder_ppm`.
     pub jitter_ns: u64,
-    /// Packets it holds, those in flight included.
+    /// Limit of the queue, including packets in flight.
     pub limit_packets: u32,
     /// Packets lost at random, ppm.
     pub loss_ppm: u32,
-    /// Packets sent without the delay, ppm, so that they overtake others. Not together with a rate,
-    /// which keeps the order.
+    /// Packets sent without delay, so that they overtake others, ppm. Not together with a rate, which keeps
+    /// the order.
     pub reorder_ppm: u32,
-    /// Of the random numbers.
+    /// Seed of the random numbers.
     pub seed: Option<u64>,
 }
 
 impl Netem {
-    /// TCA_OPTIONS.
+    /// Encodes TCA_OPTIONS.
     pub fn encode(&self) -> Vec<u8> {
         const TCA_NETEM_DELAY_DIST: u16 = 2;
         const TCA_NETEM_RATE: u16 = 6;
@@ -328,8 +327,8 @@ impl Netem {
         }
         let mut options = Attributes::after(qopt);
         options.push(TCA_NETEM_LATENCY64, &self.delay_ns.to_ne_bytes());
-        // netem's own reordering puts a packet behind the child, which may be a shaper. A delay of
-        // two values has it overtake before the child.
+        // netem's own reordering would enqueue a packet in the child, which may be a shaper, behind others.
+        // A delay with two values lets it overtake before the child.
         let jitter_ns = match self.reorder_ppm {
             0 => self.jitter_ns,
             _ => self.delay_ns,
@@ -342,8 +341,8 @@ impl Netem {
         }
         if self.rate_bps > 0 {
             let bytes_per_s = self.rate_bps / 8;
-            // struct tc_netem_rate: rate, packet_overhead, cell_size, cell_overhead. RATE64 is
-            // read only where the 32 bits do not suffice.
+            // struct tc_netem_rate: rate, packet_overhead, cell_size, cell_overhead. The kernel reads
+            // RATE64 only if 32 bits do not suffice.
             let mut rate = [0; 16];
             let low = u32::try_from(bytes_per_s).unwrap_or(u32::MAX);
             rate[..4].copy_from_slice(&low.to_ne_bytes());
@@ -357,11 +356,11 @@ impl Netem {
     }
 }
 
-/// Entries of a distribution at most (NETEM_DIST_MAX in net/sched/sch_netem.c).
+/// Most entries of a distribution (NETEM_DIST_MAX in net/sched/sch_netem.c).
 pub const DISTRIBUTION_MAX: u32 = 16_384;
 
-/// A distribution that takes the whole jitter off the delay with a probability, and is 0 otherwise:
-/// the shortest of those that are nearest to the probability.
+/// Returns a distribution that subtracts the whole jitter from the delay with a probability, and nothing
+/// otherwise: the shortest one nearest to the probability.
 fn two_delays(ppm: u32) -> Vec<u8> {
     /// One jitter (NETEM_DIST_SCALE in include/uapi/linux/pkt_sched.h).
     const SCALE: i16 = 8192;
@@ -377,13 +376,13 @@ fn two_delays(ppm: u32) -> Vec<u8> {
     table.flat_map(i16::to_ne_bytes).collect()
 }
 
-/// netem's scale: all ones = always.
+/// Converts to netem's scale: all ones = always.
 fn probability(ppm: u32) -> u32 {
     let scaled = u64::from(ppm) * u64::from(u32::MAX) / 1_000_000;
     u32::try_from(scaled).unwrap_or(u32::MAX)
 }
 
-/// Options of an htb whose class `default_minor` takes every packet.
+/// Encodes options of an htb that sends every packet through class `default_minor`.
 pub fn htb(default_minor: u16) -> Vec<u8> {
     const TCA_HTB_INIT: u16 = 2;
     const HTB_VERSION: u32 = 3;
@@ -399,12 +398,12 @@ pub fn htb(default_minor: u16) -> Vec<u8> {
     options.into_bytes()
 }
 
-/// Options of an htb class of `rate_bps` that may send `burst_ns` worth of it at once.
+/// Encodes options of an htb class of `rate_bps` with a burst of `burst_ns` at that rate.
 pub fn htb_class(rate_bps: u64, burst_ns: u64) -> Vec<u8> {
     const TCA_HTB_PARMS: u16 = 1;
     const TCA_HTB_RATE64: u16 = 6;
     const TCA_HTB_CEIL64: u16 = 7;
-    /// A single class shares with no other; htb only wants a plausible quantum.
+    /// A single class shares with no other; htb only requires a plausible quantum.
     const QUANTUM_BYTES: u32 = 60_000;
 
     let bytes_per_s = rate_bps / 8;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Quantities as `tc` writes them: `10gbit`, `22400kb` (k = 1024), `1.792ms`, `2%`. Sizes of a
-//! scenario have units of their own, where a kB is 1,000 bytes.
+//! Quantities in `tc` syntax: `10gbit`, `22400kb` (k = 1024), `1.792ms`, `2%`. Sizes in scenarios
+//! have other units, with 1 kB = 1,000 bytes.
 //!
-//! Each type prints in a form that it reads back to the same value.
+//! Each type prints a form that parses to the same value.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,12 +19,12 @@ pub struct Size(pub u64);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub u64);
 
-/// Parts per million; written `2%` or `0.02`, which may be a number.
+/// Parts per million; written as `2%`, or as the text or number `0.02`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fraction(pub u32);
 
-/// Reads a quantity from a text, and from a number if that needs no unit; else the error says
-/// what is expected.
+/// Implements Deserialize from a text, and from the given number types; the error names the
+/// expected form.
 #[macro_export]
 macro_rules! deserialize_text {
     ($quantity:ty, $expected:literal $(, $number:ident as $visit:ident)*) => {
@@ -58,7 +58,7 @@ deserialize_text!(
     f64 as visit_f64
 );
 
-/// A rate as a scenario writes it: in bits only.
+/// A rate in a scenario: only in bits per second.
 struct Bits(Rate);
 
 impl FromStr for Bits {
@@ -88,13 +88,13 @@ impl<'de> ::serde::Deserialize<'de> for Rate {
     }
 }
 
-/// One, in parts per million.
+/// Parts per million in 1.
 pub const PPM: u32 = 1_000_000;
 
-/// A unit in lower case, and how many of the smallest it is.
+/// A unit in lower case, and its factor to the smallest unit.
 pub type Unit = (&'static str, u64);
 
-/// What `tc` understands; SI prefixes and bytes per second too.
+/// Units of `tc`, including SI prefixes and bytes per second.
 const RATE_UNITS: &[Unit] = &[
     ("bit", 1),
     ("kbit", 1_000),
@@ -125,7 +125,7 @@ const TIME_UNITS: &[Unit] = &[
     ("s", 1_000_000_000),
 ];
 
-/// Reads a number and one of `units`, which is in any case; `what` it should be is for errors.
+/// Parses a number and one of `units`, in any case; `what` names the quantity in errors.
 pub fn parse(text: &str, units: &[Unit], what: &str, example: &str) -> Result<u64, String> {
     if text.starts_with('-') {
         return Err(format!("'{text}' is below 0, which a {what} cannot be"));
@@ -150,7 +150,7 @@ pub fn parse(text: &str, units: &[Unit], what: &str, example: &str) -> Result<u6
     Ok(value.round() as u64)
 }
 
-/// Print in the largest of `units` that needs no fraction.
+/// Prints in the largest of `units` that needs no fraction.
 pub fn print(f: &mut fmt::Formatter<'_>, value: u64, units: &[Unit]) -> fmt::Result {
     let (name, factor) = units
         .iter()
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!("0.952".parse(), Ok(Fraction(952_000)));
     }
 
-    /// tc takes `bps` for bytes, and most people for bits.
+    /// tc reads `bps` as bytes per second, but most people mean bits.
     #[test]
     fn a_scenarios_rate_is_in_bits() {
         let read = |text: &str| text.parse::<Bits>().map(|bits| bits.0);
@@ -324,7 +324,7 @@ mod tests {
         assert!("5".parse::<Time>().is_err());
     }
 
-    /// Any number, and those that have a unit of their own.
+    /// Any number, and multiples of units.
     fn numbers() -> impl Strategy<Value = u64> {
         let units = prop::sample::select(vec![1, 8, 1_000, 1 << 10, 1_000_000, 1 << 20, 1 << 30]);
         prop_oneof![

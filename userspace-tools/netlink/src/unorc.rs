@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a link of kind unorc can be told, as words and as netlink attributes (modules/uapi/unorc.h):
-//! for the plugin of ip, and for devices that xdc makes.
+//! Options of a link of kind unorc, as words and as netlink attributes (modules/uapi/unorc.h), for ip's
+//! plugin and for devices that xdc creates.
 
 use std::net::IpAddr;
 use xdc_algo::{
@@ -9,10 +9,10 @@ use xdc_algo::{
     unorc::{Config, Count, MAX_CHANNELS, MAX_WINDOW, MIN_WINDOW},
 };
 
-/// Name of the kind.
+/// Kind of the link.
 pub const KIND: &str = "unorc";
 
-/// How it is used.
+/// Usage text of `ip link`.
 pub const USAGE: &str = "\
 Usage: ip link add NAME type unorc local ADDR remote ADDR [ port PORT ]
                    [ fec { DATA+PARITY | off } ] [ paths CHOOSER ] [ freeze { loss | timeout | off } ]
@@ -26,7 +26,7 @@ const DFS: [&str; 2] = ["unset", "set"];
 /// `UNORC_TOS_INHERIT`.
 const TOS_INHERIT: u8 = 1;
 
-/// Numbers of the attributes.
+/// Attribute ids.
 #[derive(Clone, Copy)]
 enum Attribute {
     Local = 1,
@@ -48,10 +48,10 @@ enum Attribute {
     Remote6,
 }
 
-/// The highest number of an attribute.
+/// Highest attribute id.
 pub const MAX_ATTRIBUTE: i32 = Attribute::Remote6 as i32;
 
-/// What was said; what was not is the kernel's to choose.
+/// Options; None = the kernel's choice.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Options {
     local: Option<IpAddr>,
@@ -75,7 +75,7 @@ fn number<T: std::str::FromStr>(name: &str, word: &str) -> Result<T, String> {
         .map_err(|_| format!("{name}: \"{word}\" is not one"))
 }
 
-/// As ip shows marks and TOS: hexadecimal after `0x`.
+/// Parses a mark or a TOS as ip shows them: hexadecimal after `0x`.
 fn hex<T: TryFrom<u32>>(name: &str, word: &str) -> Result<T, String> {
     let number = match word.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16).ok(),
@@ -86,7 +86,7 @@ fn hex<T: TryFrom<u32>>(name: &str, word: &str) -> Result<T, String> {
         .ok_or_else(|| format!("{name}: \"{word}\" is not one"))
 }
 
-/// A number, or a word that stands for one.
+/// Parses a number, or a word that stands for one.
 fn or_word<T>(
     word: &str,
     special: (&str, T),
@@ -120,7 +120,7 @@ fn code(word: &str) -> Result<(u8, u8), String> {
 }
 
 impl Options {
-    /// The same, of a tunnel between these two.
+    /// Sets both addresses and the port.
     pub fn between(self, local: impl Into<IpAddr>, remote: impl Into<IpAddr>, port: u16) -> Self {
         Self {
             local: Some(local.into()),
@@ -130,7 +130,7 @@ impl Options {
         }
     }
 
-    /// From the words of a command line.
+    /// Parses the words of a command line.
     pub fn parse(words: &[&str]) -> Result<Self, String> {
         let mut options = Options::default();
         let mut words = words.iter().copied();
@@ -189,7 +189,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Refuses values that the kernel refuses, by the kernel's rules. Options that are not given are sound.
+    /// Refuses values that the kernel refuses, by the kernel's rules. Missing options are valid.
     pub fn check(&self) -> Result<(), String> {
         let (x, y) = self.fec.unwrap_or((8, 2));
         let config = Config {
@@ -220,8 +220,8 @@ impl Options {
         Ok(())
     }
 
-    /// What a device that is up takes, packets not included. Reckoned from the sizes of its
-    /// arrays: 2 MB with the defaults.
+    /// Estimates the memory of a device that is up, without packets, from its array sizes: 2 MB with the
+    /// defaults.
     pub fn memory_bytes(&self) -> u64 {
         const DEVICE_BYTES: u64 = 64 << 10;
         let packets =
@@ -230,7 +230,7 @@ impl Options {
         DEVICE_BYTES + packets * packet_bytes
     }
 
-    /// As attributes: their numbers and bytes.
+    /// Encodes the options as attribute ids and bytes.
     pub fn attributes(&self) -> Vec<(u16, Vec<u8>)> {
         let mut all = Vec::new();
         let mut put = |attribute: Attribute, bytes: Option<Vec<u8>>| {
@@ -275,7 +275,7 @@ impl Options {
         all
     }
 
-    /// What a kernel says, by the numbers of attributes.
+    /// Decodes the kernel's attributes; `attribute` returns the bytes of an id.
     pub fn read<'a>(attribute: impl Fn(usize) -> Option<&'a [u8]>) -> Self {
         let get = |number: Attribute| attribute(number as usize);
         let byte = |number| get(number)?.first().copied();
@@ -302,7 +302,7 @@ impl Options {
         }
     }
 
-    /// As words, which [`Options::parse`] takes; each with its name.
+    /// Returns names and values in the form that [`Options::parse`] accepts.
     pub fn words(&self) -> Vec<(&'static str, String)> {
         let mut all = Vec::new();
         let mut put = |name, word: Option<String>| all.extend(word.map(|word| (name, word)));
@@ -350,7 +350,7 @@ impl Options {
     }
 }
 
-/// What a device has counted, by name: the bytes are those of `struct unorc_xstats`, or of an older one.
+/// Returns a device's counters by name; `xstats` is `struct unorc_xstats`, or an older version of it.
 pub fn counters(xstats: &[u8]) -> impl Iterator<Item = (&'static str, u64)> {
     let (values, _) = xstats.as_chunks();
     let values = values.iter().map(|&value| u64::from_ne_bytes(value));
@@ -472,7 +472,7 @@ mod tests {
         });
         let header = members_of(HEADER, "enum {");
         assert!(names.eq(header[1..=MAX_ATTRIBUTE as usize].iter().copied()));
-        // As long as what is written.
+        // The specified lengths match the encoded ones.
         let words = "local 10.0.0.1 remote 10.0.0.2 port 1 fec 8+2 paths ops freeze off \
                      timer 1 flush 1 channels 8 window 64 fwmark 1 tos 4 ttl 1 df set";
         let words: Vec<_> = words.split_whitespace().collect();

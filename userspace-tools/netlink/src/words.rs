@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Options in the words and units of tc's command line, for any qdisc: NAME VALUE NAME VALUE...
+//! Options of any qdisc in tc's syntax and units: NAME VALUE NAME VALUE...
 
 use std::{fmt, str::FromStr};
 
@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 
 use crate::units::{Fraction, PPM, Rate, Size};
 
-/// A word of the syntax: how its value is read into the options, printed, and put into JSON.
+/// A word of the syntax: parses, prints and converts one option.
 pub struct Word<O> {
-    /// As it is typed and printed.
+    /// Word as typed and printed.
     pub name: &'static str,
     pub(crate) set: fn(&mut O, &str) -> Result<(), String>,
-    /// The value as it can be typed back; None if the options have none.
+    /// Returns the value in a form that can be parsed; None if it is not set.
     pub get: fn(&O) -> Option<String>,
-    /// Key, with its unit, and value.
+    /// Returns key, with its unit, and value.
     pub json: fn(&O) -> Option<(&'static str, Value)>,
 }
 
-/// A field of the options as it is on the wire, and as a person reads and writes it.
+/// Builds the word of one field; the last argument is the type that parses and prints it.
 macro_rules! word {
     ($options:ty, $name:literal, $field:ident, $($text:tt)+) => {
         Word {
@@ -37,7 +37,7 @@ macro_rules! word {
 }
 pub(crate) use word;
 
-/// How a wire value of type `T` is written.
+/// Text form of a wire value of type `T`.
 pub(crate) trait Textual<T> {
     fn read(text: &str) -> Result<T, String>;
     fn print(value: &T) -> String;
@@ -77,11 +77,11 @@ impl Textual<u32> for Bytes {
     }
 }
 
-/// The kernel counts bytes per second, tc bits.
+/// The kernel's unit is bytes per second, tc's bits per second.
 impl Textual<u64> for Rate {
     fn read(text: &str) -> Result<u64, String> {
         match text.parse::<Rate>()?.0 {
-            // 0 would mean something else.
+            // These would round to 0, which has another meaning.
             1..8 => Err(format!(
                 "'{text}' is less than a byte per second, {}",
                 Rate(8)
@@ -168,12 +168,12 @@ impl Textual<bool> for Switch {
     }
 }
 
-/// `none` is how no pool is written, so no pool can have that name.
+/// Pool name. `none` stands for no pool, so no pool can have that name.
 impl Textual<String> for Name {
     fn read(text: &str) -> Result<String, String> {
         Ok(match text {
             "none" => String::new(),
-            // The kernel says how long a name may be; no attribute holds one of any length.
+            // The kernel limits the length of names; this only keeps the attribute encodable.
             name if name.len() > 255 => return Err("the name is too long".to_owned()),
             name => name.to_owned(),
         })
@@ -199,14 +199,14 @@ impl Textual<u64> for Count {
     }
 }
 
-/// What is wrong with a list of words.
+/// An error in a list of words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mistake {
-    /// No option has that name.
+    /// Unknown option.
     Unknown(String),
-    /// The last word is an option.
+    /// Option without a value at the end.
     NoValue(String),
-    /// The option does not take that value, and why.
+    /// Invalid value: option, value, reason.
     Value(&'static str, String, String),
 }
 
@@ -220,7 +220,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Reads NAME VALUE NAME VALUE...
+/// Parses NAME VALUE NAME VALUE...
 pub(crate) fn read<O: Default, S: AsRef<str>>(
     known: &[Word<O>],
     words: &[S],
@@ -241,7 +241,7 @@ pub(crate) fn read<O: Default, S: AsRef<str>>(
     Ok(options)
 }
 
-/// The words of every option that has a value, in the order of printing.
+/// Returns the options that are set as words, in the order of printing.
 pub(crate) fn to_words<O>(
     known: &'static [Word<O>],
     options: &O,
@@ -251,7 +251,7 @@ pub(crate) fn to_words<O>(
         .filter_map(move |word| Some((word.name, (word.get)(options)?)))
 }
 
-/// The same as keys with their units and JSON's values.
+/// Returns the options that are set as JSON; keys contain the units.
 pub(crate) fn to_json<O>(
     known: &'static [Word<O>],
     options: &O,
@@ -259,7 +259,7 @@ pub(crate) fn to_json<O>(
     known.iter().filter_map(move |word| (word.json)(options))
 }
 
-/// The synopsis of a manual page has each word.
+/// Checks that the synopsis of a manual page has each word.
 #[cfg(test)]
 pub(crate) fn check_synopsis<O>(known: &[Word<O>], page: &str) {
     let synopsis = page.split(".SH ").find(|it| it.starts_with("SYNOPSIS"));

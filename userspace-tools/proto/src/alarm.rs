@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How a kernel says that something is wrong with it. The host listens to a guest's console for
-//! these, and ends the run at the first.
+//! Kernel error reports. The host watches a guest's console for them and ends the run at the first.
 //!
-//! One module makes such mistakes on purpose, xdc_alarm. It can announce them: a line in the
-//! kernel's log before the mistake and one behind it. Between the two the report of that mistake
-//! has to come, once, and no other.
+//! The module xdc_alarm makes such mistakes on purpose. If it announces one, with a line in the
+//! kernel's log before and after, exactly one report of that mistake must come between the two
+//! lines.
 
-/// What only a report of a mistake has.
+/// Texts that occur only in error reports.
 const ALARMS: &[&str] = &[
     "Kernel panic",
     "BUG: ",
@@ -30,20 +29,20 @@ const ALARMS: &[&str] = &[
     "Out of memory: ",
 ];
 
-/// What sounds like one.
+/// Harmless lines that contain one of [`ALARMS`].
 const CHATTER: &[&str] = &[
-    // Of a kernel that has such detectors, at every boot.
+    // Boot messages of a kernel with these detectors.
     "KernelAddressSanitizer initialized",
     "kmemleak: Kernel memory leak detector initialized",
     "kmemleak: Automatic memory scanning thread started",
-    // An allocation of its own was made to fail; it looks through more memory instead.
+    // Fault injection failed an allocation of kmemleak's, which then scans the whole object.
     "kmemleak: Cannot allocate a scan area, scanning the full object",
-    // The same while a module with tracepoints was loaded; the kernel warns of itself.
+    // Fault injection while a module with tracepoints is loaded: the kernel warns about itself.
     " at event_define_fields+",
 ];
 
-/// What xdc_alarm can do wrong, and what the kernel calls it. In this order: lockdep rests after
-/// its first report and after KASAN's.
+/// Kinds of mistakes that xdc_alarm makes, and the kernel's report of each. The order matters:
+/// lockdep turns itself off after its first report and after KASAN's.
 pub const MISTAKES: [(&str, &str); 4] = [
     ("lockdep", "possible circular locking dependency"),
     ("sleep", "sleeping function called from invalid context"),
@@ -51,34 +50,34 @@ pub const MISTAKES: [(&str, &str); 4] = [
     ("kasan", "BUG: KASAN"),
 ];
 
-/// The announcement, and the end of what it holds for; the kind follows.
+/// Log lines before and after an announced mistake; the kind follows.
 const ANNOUNCED: &str = "xdc_alarm: on purpose: ";
 const MADE: &str = "xdc_alarm: made: ";
 
-/// A report took the console over while it printed a line, which comes again, whole
+/// Printed before a console line that a report interrupted, which the kernel prints again in full
 /// (kernel/printk/printk.c, console_prepend_replay).
 const REPLAY: &str = "** replaying previous printk message **";
 
-/// Whether this line of the kernel's log reports a mistake.
+/// Returns whether this line of the kernel's log reports a mistake.
 pub fn is_alarm(line: &str) -> bool {
     let has = |texts: &[&str]| texts.iter().any(|text| line.contains(text));
     has(ALARMS) && !has(CHATTER)
 }
 
-/// Messages of a level below this one reach the console of a guest (`loglevel=`).
+/// Console log level of a guest (`loglevel=`): messages below this level are shown.
 pub const CONSOLE_LEVEL: u32 = 5;
 
-/// Listens to a kernel's log.
+/// Checks a kernel's log, line by line.
 #[derive(Debug, Default)]
 pub struct Listener {
-    /// A mistake that was announced, and whether its report has come.
+    /// Announced mistake: kind, expected report, and whether the report has come.
     announced: Option<(&'static str, &'static str, bool)>,
-    /// The next line comes for the second time.
+    /// The next line is a replay ([`REPLAY`]).
     replays: bool,
 }
 
 impl Listener {
-    /// Why a run has to end at this line, if it has to.
+    /// Takes a line; returns the reason to end the run, if the line gives one.
     pub fn hear(&mut self, line: &str) -> Option<String> {
         let replayed = std::mem::replace(&mut self.replays, line.contains(REPLAY));
         if let Some((_, kind)) = line.split_once(ANNOUNCED) {
@@ -112,7 +111,7 @@ impl Listener {
         Some(format!("the guest's kernel reports: {}", line.trim()))
     }
 
-    /// The same for the end of the log, or of an announcement.
+    /// Ends the log or an announcement; returns an error if the announced report has not come.
     pub fn end(&mut self) -> Option<String> {
         let (kind, _, heard) = self.announced.take()?;
         (!heard).then(|| format!("the guest's kernel is silent about a mistake of kind {kind}"))
@@ -157,7 +156,7 @@ mod tests {
         }
     }
 
-    /// The reasons to end a run that has this log.
+    /// Returns the reasons to end a run with this log.
     fn reasons(log: &[&str]) -> Vec<String> {
         let mut listener = Listener::default();
         let mut found: Vec<String> = log.iter().filter_map(|line| listener.hear(line)).collect();

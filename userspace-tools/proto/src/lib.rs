@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the host and the guest say to each other.
+//! Protocol between the host and the guest.
 //!
 //! The host turns a scenario into one [`Plan`] per run and puts it, as JSON, into the guest's
-//! initramfs (`/xdc/plan.json`). The guest answers with one [`Message`] per line, as JSON, into a
-//! channel that is a plain file on the host. Neither side sends anything else.
+//! initramfs (`/xdc/plan.json`). The guest writes one [`Message`] per line, as JSON, into a channel
+//! that is a plain file on the host. There is no other communication.
 //!
-//! Units are in the names. Rates are bits per second on the wire, so a packet of `n` bytes of IP
-//! occupies a link for `(n + 14) * 8 / rate` seconds: the Ethernet header counts, as it does for
-//! every Linux qdisc; preamble, FCS and gap do not.
+//! Units are in the names. Rates are bits per second on the wire. A packet of `n` bytes of IP
+//! occupies a link for `(n + 14) * 8 / rate` seconds: as in every Linux qdisc, the Ethernet header
+//! counts; preamble, FCS and gap do not.
 
 pub mod alarm;
 pub mod defaults;
@@ -19,42 +19,42 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// By this name a guest mounts the `root` of [`Job::Selftest`]: a tag of 9P (QEMU), a name in the
-/// only folder that hostfs shows (UML).
+/// Mount name of the `root` of [`Job::Selftest`]: a 9P tag (QEMU), or a name in the only folder
+/// that hostfs shows (UML).
 pub const ROOT_SHARE: &str = "root";
 
-/// By this name, in the same ways, the guest of [`Job::Shell`] has a folder that it may write to.
+/// Mount name of the writable folder of [`Job::Shell`], found as [`ROOT_SHARE`] is.
 pub const SHARED_FOLDER: &str = "shared";
 
-/// Version of this protocol; both sides are built together, and a mismatch is an error.
+/// Version of this protocol. Both sides are built together, so a mismatch is an error.
 pub const VERSION: u32 = 1;
 
-/// Flow `i` uses this port plus `i` at both ends.
+/// Port of flow 0; flow `i` uses this plus `i` at both ends.
 pub const FIRST_PORT: u16 = 10_000;
 
-/// So many flows have a port of their own.
+/// Most flows that have their own port.
 pub const MAX_FLOWS: usize = (u16::MAX - FIRST_PORT) as usize + 1;
 
-/// Everything one guest is asked to do.
+/// The whole work of one guest.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Plan {
     /// [`VERSION`] of the host.
     pub version: u32,
-    /// Kernel modules to load before anything else, by name (`tcp_unocc`), in order.
+    /// Kernel modules to load first, in order, by name (`tcp_unocc`).
     pub modules: Vec<String>,
-    /// Parameters of modules, loaded or built in: (`tcp_vegas.alpha`, `20`). They are the whole
-    /// kernel's, so only a guest's are set.
+    /// Module parameters, loaded or built in: (`tcp_vegas.alpha`, `20`). Only for guests, because
+    /// parameters affect the whole kernel.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<(String, String)>,
-    /// Congestion controls to register. They are the whole kernel's, too.
+    /// BPF congestion controls to register. Only for guests, as `parameters`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bpf: Vec<BpfObject>,
-    /// What to do.
+    /// The work.
     pub job: Job,
 }
 
 impl Plan {
-    /// A job that needs no module.
+    /// Plans a job that needs no module.
     pub fn of(job: Job) -> Self {
         Self {
             version: VERSION,
@@ -66,12 +66,12 @@ impl Plan {
     }
 }
 
-/// An object file with struct_ops in it.
+/// A BPF object file with struct_ops.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BpfObject {
-    /// For errors.
+    /// Name in error messages.
     pub name: String,
-    /// In hex.
+    /// Contents, hex.
     pub bytes: String,
 }
 
@@ -81,23 +81,23 @@ pub struct BpfObject {
 pub enum Job {
     /// Build the network, check its links, run the traffic, report, power off.
     Run(RunPlan),
-    /// Build the network, then give the console to a shell, which can start the traffic.
+    /// Build the network, then give the console to a shell, from which the user can start the
+    /// traffic.
     Shell(RunPlan),
-    /// Run the executables in `/selftests` one after the other and forward their KTAP.
+    /// Run executables of `/selftests` one after the other and forward their KTAP.
     Selftest {
         /// File names in `/selftests`, in order.
         tests: Vec<String>,
-        /// Take the long form of each (`XDC_LONG=1` in its environment).
+        /// Run the long form of each (`XDC_LONG=1`).
         long: bool,
-        /// Of each of them.
+        /// Arguments of each test.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         arguments: Vec<String>,
-        /// A folder of the host that is their root, read-only; what they write stays in the
-        /// guest's memory.
+        /// Host folder to use as the tests' root, read-only; writes stay in the guest's memory.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         root: Option<PathBuf>,
     },
-    /// Report [`Message::Hello`] and power off: used to probe an engine.
+    /// Report [`Message::Hello`] and power off, to probe an engine.
     Probe,
 }
 
@@ -106,7 +106,7 @@ pub enum Job {
 pub struct RunPlan {
     /// The network.
     pub topology: Topology,
-    /// TCP_CONGESTION of every flow that names no other.
+    /// TCP_CONGESTION of flows without their own.
     pub cc: String,
     /// The flows, in the order of their ids.
     pub flows: Vec<Flow>,
@@ -114,23 +114,23 @@ pub struct RunPlan {
     pub watch: Vec<WatchedQueue>,
     /// Time between two [`Message::Sample`]s, us.
     pub sample_us: u64,
-    /// Stop the traffic at this time after its start, us; without it, when every flow has ended.
+    /// Time after the traffic's start at which it stops, us; None = when every flow has ended.
     pub stop_after_us: Option<u64>,
-    /// Seeds everything random in the guest (start jitter; in virtual time its kernel, too).
+    /// Seed of the guest's random numbers (start jitter; in virtual time also the kernel's).
     pub seed: u64,
-    /// Where packets are captured, see [`Message::Packets`].
+    /// Ports where packets are captured, see [`Message::Packets`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taps: Vec<Tap>,
-    /// Record these tracepoints of our modules, see [`Message::Trace`].
+    /// xdc tracepoints to record, see [`Message::Trace`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trace: Vec<String>,
     /// Real programs as traffic.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<Program>,
-    /// How links change, in the order of time.
+    /// Changes of links, ordered by time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Event>,
-    /// Samples have every flow's state. With thousands of flows they had better not.
+    /// Record a time series per flow; too large with thousands of flows.
     #[serde(default = "yes")]
     pub flow_series: bool,
     /// Processors of an emulated machine; 0 = one.
@@ -139,7 +139,7 @@ pub struct RunPlan {
 }
 
 impl RunPlan {
-    /// Whatever a socket of the run may have, some more than once.
+    /// Congestion controls that a socket of the run may use, with duplicates.
     pub fn congestion_controls(&self) -> impl Iterator<Item = &str> {
         let of_flows = self.flows.iter().flat_map(|flow| {
             let switches = flow.switches.iter().map(|switch| switch.cc.as_str());
@@ -167,39 +167,40 @@ pub struct Topology {
     pub nodes: Vec<Node>,
     /// Point-to-point links.
     pub links: Vec<Link>,
-    /// Sysctls for every namespace, (`net.ipv4.tcp_ecn`, `3`), and those that only the initial
-    /// namespace has (`net.ipv4.tcp_mem`, `net.core.*`): the agent writes them where they exist.
+    /// Sysctls for every namespace, (`net.ipv4.tcp_ecn`, `3`), or for the initial one alone
+    /// (`net.ipv4.tcp_mem`, `net.core.*`): the agent writes them where they exist.
     pub sysctls: Vec<(String, String)>,
-    /// Names of those that routers have no use for.
+    /// Names in `sysctls` that the agent does not set on routers.
     #[serde(default)]
     pub of_hosts: Vec<String>,
-    /// Congestion controls and qdiscs want microsecond RTTs after a retransmission too.
+    /// Set `features tcp_usec_ts` on routes: microsecond timestamps, so that RTTs measured after a
+    /// retransmission are precise, too.
     pub tcp_usec_ts: bool,
     /// Set `quickack 1` on every route: one ACK per packet.
     pub quickack: bool,
-    /// TSO, GSO and GRO: without it TCP hands links single packets.
+    /// Enable TSO, GSO and GRO. Otherwise TCP sends single packets.
     #[serde(default)]
     pub offload: bool,
-    /// Addresses are of IPv6.
+    /// Use IPv6 addresses.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub ipv6: bool,
-    /// Routers use every shortest path, not just the first.
+    /// Routers use all shortest paths, not only the first.
     #[serde(default)]
     pub ecmp: bool,
-    /// Routes choose the congestion control, instead of [`RunPlan::cc`].
+    /// Congestion controls that routes choose, instead of [`RunPlan::cc`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congctl: Option<Congctl>,
-    /// Between hosts; flows that say so go through them.
+    /// Tunnels between hosts, for flows with [`Flow::tunnel`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tunnels: Vec<Tunnel>,
-    /// A circuit switch beside the packet network.
+    /// Circuit switch beside the packet network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotor: Option<Rotor>,
 }
 
 impl Topology {
-    /// The direction of a link from one node to its neighbour; of parallel ones the first, or, for
-    /// `NEIGHBOUR.1` and so on, another.
+    /// Returns the direction of a link from a node to its neighbor. `NEIGHBOR.1` is the second of
+    /// parallel links; without a number, the first.
     pub fn direction(&self, from: &str, to: &str) -> Option<&Direction> {
         let (to, nth) = match to.split_once('.') {
             Some((to, nth)) => (to, nth.parse().ok().filter(|&n| n > 0)?),
@@ -218,39 +219,41 @@ impl Topology {
     }
 }
 
-/// An optical circuit switch that joins racks in pairs by a timetable. A rack's switch has a bond of two
-/// uplinks in the place of its link to the packet network's router: that link, and one to the circuit switch.
-/// The queue of that link is the bond's qdisc, `acceltor`; what a [`Rotor`] says need not be among its words.
+/// An optical circuit switch that joins racks in pairs by a timetable.
+///
+/// Each rack's switch has a bond of two uplinks instead of its link to the packet network's router:
+/// that link, and one to the circuit switch. The link's queue is the bond's qdisc, `acceltor`;
+/// options that follow from the [`Rotor`] need not be among its words.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rotor {
-    /// The circuit switch: a node without links.
+    /// Circuit switch: a node without links.
     pub switch: String,
-    /// The router of the packet network.
+    /// Router of the packet network.
     pub packet: String,
-    /// The racks, from 0 on.
+    /// Racks, numbered from 0.
     pub racks: Vec<Rack>,
-    /// How long a circuit lasts, ns.
+    /// Duration of a circuit, ns.
     pub day_ns: u64,
-    /// Until the next one, ns.
+    /// Time between two circuits, ns.
     pub night_ns: u64,
-    /// Of a circuit.
+    /// Rate of a circuit.
     pub rate_bps: u64,
-    /// Weeks that the circuit switch counts one by one; what comes later is in the last.
+    /// Weeks that the circuit switch counts separately; the last also counts all later ones.
     pub weeks: u32,
 }
 
 impl Rotor {
-    /// A day and its night, ns.
+    /// Returns the length of a day and its night, ns.
     pub fn slot_ns(&self) -> u64 {
         self.day_ns + self.night_ns
     }
 
-    /// Until each pair of racks has had its day, ns.
+    /// Returns the time in which each pair of racks has one day, ns.
     pub fn week_ns(&self) -> u64 {
         self.slot_ns() * self.racks.len().saturating_sub(1) as u64
     }
 
-    /// What a circuit carries in a day, bytes.
+    /// Returns the capacity of a circuit in a day, bytes.
     pub fn day_bytes(&self) -> f64 {
         self.rate_bps as f64 * self.day_ns as f64 / 8e9
     }
@@ -261,14 +264,14 @@ impl Rotor {
 pub struct Rack {
     /// The switch.
     pub switch: String,
-    /// Its hosts are neighbours in the order of all: the first one's number, and how many there are.
+    /// Number of the first host; the hosts of a rack have consecutive numbers.
     pub first_host: u32,
-    /// See `first_host`.
+    /// Number of hosts.
     pub hosts: u32,
 }
 
 impl Rack {
-    /// Numbers of hosts as the fewest blocks: the first of each, and by how many bits the others differ.
+    /// Splits the host numbers into the fewest aligned blocks: first number, and log2 of the size.
     pub fn blocks(&self) -> Vec<(u32, u8)> {
         let mut blocks = Vec::new();
         let (mut first, mut left) = (self.first_host, self.hosts);
@@ -285,7 +288,7 @@ impl Rack {
 /// The qdisc of a rack's bond.
 pub const ACCELTOR: &str = "acceltor";
 
-/// Prefixes that a qdisc acceltor takes.
+/// Most prefixes that the acceltor qdisc accepts.
 pub const MAX_PREFIXES: usize = 140;
 
 /// A device of kind unorc at each of two hosts.
@@ -293,28 +296,30 @@ pub const MAX_PREFIXES: usize = 140;
 pub struct Tunnel {
     /// One host.
     pub a: String,
-    /// The other.
+    /// Other host.
     pub b: String,
-    /// UDP port of both.
+    /// UDP port at both ends.
     pub port: u16,
-    /// The rest, in the words of ip: `paths reps fec off`.
+    /// Other options in ip's syntax: `paths reps fec off`.
     pub options: Vec<String>,
 }
 
-/// Bytes before a packet in a tunnel: IPv4, UDP, and unorc's header.
+/// Tunnel header, bytes: IPv4, UDP and unorc.
 pub const TUNNEL_HEADER_BYTES: u32 = 20 + 8 + 16;
 
-/// Bytes by which a tunnel's MTU is less than its path's: a parity is two longer than the longest packet.
+/// Difference between the MTUs of path and tunnel, bytes: a parity packet is two bytes longer than
+/// the longest data packet.
 pub const TUNNEL_MTU_LESS: u32 = TUNNEL_HEADER_BYTES + 2;
 
 impl Topology {
-    /// A pure ACK with timestamps, bytes of IP: the answer of a link check, and of a base RTT.
+    /// Returns the IP length of a pure ACK with timestamps, bytes: the reply in link checks and
+    /// base RTTs.
     pub fn ack_bytes(&self) -> u32 {
         const TCP_BYTES: u32 = 32;
         self.ip_header_bytes() + TCP_BYTES
     }
 
-    /// Without options.
+    /// Returns the length of an IP header without options, bytes.
     pub fn ip_header_bytes(&self) -> u32 {
         match self.ipv6 {
             true => 40,
@@ -323,17 +328,17 @@ impl Topology {
     }
 }
 
-/// `ip route ... congctl NAME` of hosts, by where the route leads.
+/// Congestion controls of hosts' routes (`ip route ... congctl NAME`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Congctl {
-    /// To hosts of the same [`Node::site`].
+    /// For routes to hosts of the same [`Node::site`].
     pub inside: String,
-    /// To others.
+    /// For routes to other sites.
     pub across: String,
 }
 
 impl Congctl {
-    /// Of a route, by whether it leads to another site.
+    /// Returns the congestion control of a route.
     pub fn of(&self, across: bool) -> &str {
         match across {
             true => &self.across,
@@ -347,35 +352,34 @@ impl Congctl {
 pub struct Node {
     /// Unique name, at most 12 characters of `[a-z0-9_-]`.
     pub name: String,
-    /// Forwards packets.
+    /// Whether the node forwards packets.
     pub router: bool,
-    /// Sysctls of this namespace alone, after those of the topology.
+    /// Sysctls of this namespace, applied after the topology's.
     #[serde(default)]
     pub sysctls: Vec<(String, String)>,
-    /// Shell commands to run here, in order, once the network is up and before its links are
-    /// checked.
+    /// Shell commands to run here, in order, when the network is up and before links are checked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub setup: Vec<String>,
-    /// A router that chooses among shortest paths packet by packet.
+    /// Router that chooses among shortest paths per packet.
     #[serde(default)]
     pub spray: bool,
-    /// Which datacenter a host is in, where [`Topology::congctl`] wants to know.
+    /// Datacenter of a host, for [`Topology::congctl`].
     #[serde(default)]
     pub site: u32,
-    /// `initcwnd` of its routes, packets; 0 = the kernel's.
+    /// `initcwnd` of its routes, packets; 0 = kernel default.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub initcwnd: u32,
-    /// `initrwnd` of its routes, packets; 0 = the kernel's.
+    /// `initrwnd` of its routes, packets; 0 = kernel default.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub initrwnd: u32,
 }
 
-/// A veth pair. Each direction is: queue, serialisation at `rate_bps`, propagation.
+/// A veth pair. Each direction consists of queue, serialization at `rate_bps`, and propagation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Link {
     /// One end.
     pub a: String,
-    /// The other end.
+    /// Other end.
     pub b: String,
     /// MTU of both devices, bytes.
     pub mtu: u32,
@@ -388,39 +392,39 @@ pub struct Link {
 /// One direction of a link: the egress of the device at its start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Direction {
-    /// Serialisation rate; 0 = infinitely fast.
+    /// Serialization rate; 0 = unlimited.
     pub rate_bps: u64,
     /// Propagation delay, ns.
     pub delay_ns: u64,
-    /// The queue in front of the link. Without one it is a FIFO that never drops.
+    /// Queue in front of the link. None = a FIFO that never drops.
     pub queue: Option<Queue>,
-    /// What goes wrong on the way, once the links have been checked.
+    /// Faults on the way, enabled when the links have been checked.
     #[serde(default)]
     pub faults: Option<Faults>,
 }
 
-/// Damage that netem does to a direction, before its queue.
+/// Faults that netem adds to a direction, before its queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Faults {
-    /// Of netem's random numbers, so that a run can be repeated.
+    /// Seed of netem's random numbers, for repeatable runs.
     pub seed: u64,
     /// Packets lost, ppm.
     pub loss_ppm: u32,
-    /// Packets that overtake those before them, by the direction's delay, ppm.
+    /// Packets that skip the direction's delay and so overtake earlier ones, ppm.
     pub reorder_ppm: u32,
-    /// Extra delay of each packet, uniform in 0..=jitter, ns. Packets stay in order.
+    /// Extra delay of each packet, uniform in 0..=jitter, ns. Keeps the order of packets.
     #[serde(default)]
     pub jitter_ns: u64,
 }
 
-/// Ethernet header, bytes: what a packet occupies on a link beyond its IP length.
+/// Ethernet header, bytes: link occupancy of a packet beyond its IP length.
 pub const ETHERNET_HEADER_BYTES: u32 = 14;
 
 impl Direction {
-    /// Time that a packet of `bytes` of IP takes through this direction when it is idle, ns.
+    /// Returns the time that a packet of `bytes` of IP takes through this direction when idle, ns.
     ///
-    /// A queue is a shaper: it lets a packet go at once and makes the next one wait, so in a
-    /// direction with a queue an idle link adds propagation only. Base RTTs are sums of this.
+    /// A queue is a shaper: it sends a packet at once and delays the next one. So with a queue, an
+    /// idle link adds only propagation. Base RTTs are sums of this.
     pub fn idle_ns(&self, bytes: u32) -> u64 {
         if self.queue.is_some() || self.rate_bps == 0 {
             return self.delay_ns;
@@ -432,21 +436,21 @@ impl Direction {
 
 /// A queue discipline in front of a link, with its options.
 ///
-/// The delay of the direction is a `netem` root in front of the queue (its documented child
-/// recipe), so that propagation costs no extra device; the sum along a path is what it would be
-/// with the delay behind the queue.
+/// The direction's delay is a `netem` root qdisc above the queue (a documented use of a child
+/// qdisc), so propagation needs no extra device. The sum along a path is the same as with the delay
+/// behind the queue.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Queue {
     /// sch_phantom, shaped to the link's rate.
     Phantom(PhantomQueue),
-    /// Any other, or phantom with all its options, in the words of tc. What does not shape by
-    /// itself has an htb of the link's rate above it.
+    /// Any qdisc in tc's syntax, also phantom with options that [`PhantomQueue`] lacks. A qdisc
+    /// that does not shape gets an htb of the link's rate above it.
     Tc(TcQueue),
 }
 
 impl Queue {
-    /// The discipline is ours.
+    /// Returns whether this is sch_phantom.
     pub fn is_phantom(&self) -> bool {
         match self {
             Self::Phantom(_) => true,
@@ -454,48 +458,48 @@ impl Queue {
         }
     }
 
-    /// The agent makes it by itself, without tc.
+    /// Returns whether the agent creates the qdisc itself, without tc.
     pub fn is_made_by_agent(&self) -> bool {
         let is_bond = matches!(self, Self::Tc(queue) if queue.kind == ACCELTOR);
         self.is_phantom() || is_bond
     }
 }
 
-/// A queue discipline as `tc qdisc add dev DEVICE KIND WORDS...` takes it.
+/// A queue discipline as in `tc qdisc add dev DEVICE KIND WORDS...`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct TcQueue {
-    /// `fq_codel`
+    /// Kind, such as `fq_codel`.
     #[serde(rename = "qdisc")]
     pub kind: String,
-    /// `limit`, `1000`, `ecn`
+    /// Options, such as `limit`, `1000`, `ecn`.
     pub words: Vec<String>,
-    /// Where phantom's random numbers start, if its words do not say; without it, anywhere.
+    /// Seed of phantom's random numbers, if its words have none; None = random.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 }
 
-/// Options of sch_phantom that a scenario sets; the rest keeps the module's defaults.
+/// Options of sch_phantom in a scenario; None = the module's default.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct PhantomQueue {
-    /// Physical queue, bytes.
+    /// Limit of the physical queue, bytes.
     pub limit_bytes: u32,
-    /// Phantom queue's cap, bytes.
+    /// Cap of the phantom queue, bytes.
     pub phantom_bytes: Option<u64>,
-    /// Phantom drain rate as parts per million of the link's rate.
+    /// Phantom drain rate, ppm of the link's rate.
     pub drain_ppm: Option<u32>,
-    /// RED thresholds on the phantom counter, ppm of its cap.
+    /// Lower RED threshold on the phantom counter, ppm of its cap.
     pub pmin_ppm: Option<u32>,
-    /// See `pmin_ppm`.
+    /// Upper RED threshold on the phantom counter, ppm of its cap.
     pub pmax_ppm: Option<u32>,
-    /// RED thresholds on the physical backlog, ppm of its limit.
+    /// Lower RED threshold on the physical backlog, ppm of its limit.
     pub min_ppm: Option<u32>,
-    /// See `min_ppm`.
+    /// Upper RED threshold on the physical backlog, ppm of its limit.
     pub max_ppm: Option<u32>,
-    /// Which queue marks.
+    /// Queue whose occupancy decides on marks.
     pub mark: Option<Mark>,
-    /// Where RED's random numbers start; without it, anywhere.
+    /// Seed of RED's random numbers; None = random.
     pub seed: Option<u64>,
 }
 
@@ -517,7 +521,7 @@ pub enum Mark {
 }
 
 impl Mark {
-    /// In plans, in scenarios, and among the words of tc.
+    /// Returns the name in plans, scenarios and tc options.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -544,80 +548,79 @@ pub struct Flow {
     pub start_ns: u64,
     /// Random extra start delay, uniform in 0..=jitter, us; drawn from the run's seed.
     pub start_jitter_us: u64,
-    /// Congestion control of the sender, if not the run's.
+    /// Congestion control of the sender; None = the run's.
     pub cc: Option<String>,
-    /// Congestion control of the receiver, if not the run's.
+    /// Congestion control of the receiver; None = the run's.
     #[serde(default)]
     pub receiver_cc: Option<String>,
-    /// The sender changes its congestion control at these times.
+    /// Changes of the sender's congestion control.
     #[serde(default)]
     pub switches: Vec<Switch>,
-    /// The application writes this much at a time, bytes; 0 = all at once.
+    /// Bytes that the application writes at a time; 0 = all at once.
     #[serde(default)]
     pub burst_bytes: u64,
-    /// Time from the start of one burst to the next, us.
+    /// Time between the starts of two bursts, us.
     #[serde(default)]
     pub period_us: u64,
-    /// It takes a connection that an earlier such flow between its hosts has left idle, if there
-    /// is one, and leaves its own.
+    /// Reuse an idle connection that an earlier persistent flow between the same hosts left, if
+    /// any, and leave the connection open.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub persistent: bool,
-    /// DSCP of its packets, both ways.
+    /// DSCP of packets in both directions.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dscp: u8,
-    /// The receiver tells of its window before the flow starts, by a byte: a SYN-ACK cannot tell of
-    /// more than 64 kB.
+    /// Before the flow starts, the receiver sends a byte to advertise its window: a SYN-ACK can
+    /// advertise at most 64 kB.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub window_known: bool,
-    /// It goes through the tunnel between its hosts.
+    /// Send through the tunnel between the hosts.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tunnel: bool,
-    /// SO_SNDBUF, bytes; 0 = leave it to autotuning.
+    /// SO_SNDBUF, bytes; 0 = autotuning.
     pub sndbuf_bytes: u64,
-    /// SO_RCVBUF, bytes; 0 = leave it to autotuning.
+    /// SO_RCVBUF, bytes; 0 = autotuning.
     pub rcvbuf_bytes: u64,
-    /// Path RTT that the topology configures for a full packet and its ACK, us: what the link
-    /// check measures against.
+    /// Configured path RTT of a full packet and its ACK, us; the reference of the link check.
     pub base_rtt_us: f64,
-    /// Time from first send to last byte received that the path takes when it is idle and the
-    /// sender never waits, ns. 0 for a flow without end.
+    /// Time from first send to last byte received on the idle path if the sender never waits, ns. 0
+    /// for a flow without end.
     #[serde(default)]
     pub ideal_ns: u64,
-    /// What an ACK takes back on the idle path, ns.
+    /// Time of an ACK on the idle return path, ns.
     #[serde(default)]
     pub ack_ns: u64,
-    /// `ideal_ns` if each packet has AccECN's option; 0 if its hosts do not use the option.
+    /// `ideal_ns` if each packet has AccECN's option; 0 = the hosts do not use the option.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub ideal_accecn_ns: u64,
 }
 
-/// TCP_CONGESTION on an open socket.
+/// A change of TCP_CONGESTION on an open socket.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Switch {
-    /// After the flow's start, us.
+    /// Time after the flow's start, us.
     pub after_us: u64,
-    /// To this one.
+    /// New congestion control.
     pub cc: String,
 }
 
-/// A shell command beside the flows.
+/// A shell command that runs beside the flows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
-    /// Where it runs. `$UPLINK` is its first device there, `$HOST` the address of each host.
+    /// Node to run on. `$UPLINK` is its first device, `$HOST` the address of each host.
     pub node: String,
-    /// For `sh -c`.
+    /// Command for `sh -c`.
     pub command: String,
     /// Time after the traffic's start, us.
     pub start_us: u64,
-    /// The run does not wait for its end.
+    /// Do not wait for its end.
     #[serde(default)]
     pub daemon: bool,
-    /// Lines of its output that are numbers are samples of that name.
+    /// Name of the samples to read from numeric lines of its output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<String>,
 }
 
-/// What a program may have written that is kept, bytes.
+/// Most output of a program that is kept, bytes.
 pub const MAX_OUTPUT_BYTES: u64 = 64 << 20;
 
 /// A change of links.
@@ -625,69 +628,69 @@ pub const MAX_OUTPUT_BYTES: u64 = 64 << 20;
 pub struct Event {
     /// Time after the traffic's start, us.
     pub at_us: u64,
-    /// The directions that change.
+    /// Directions to change.
     pub ends: Vec<End>,
-    /// To what.
+    /// The change.
     pub change: Change,
 }
 
-/// The start of a link's direction: the device of `node` called `port`, after its neighbour.
+/// Start of a link's direction: the device of `node` called `port`, named after its neighbor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// A node.
+    /// Node.
     pub node: String,
-    /// `bx`, or `bx.1` for the second of parallel links.
+    /// Device: `bx`, or `bx.1` for the second of parallel links.
     pub port: String,
 }
 
-/// What becomes of a direction. Its queue and what is on the way stay.
+/// Change of a direction. The queue and packets in flight stay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Change {
-    /// It loses every packet.
+    /// Lose every packet.
     Down,
-    /// It is as it was before it went down.
+    /// Restore the state before [`Change::Down`].
     Up,
-    /// Another serialisation rate.
+    /// Set the serialization rate.
     Rate {
         /// Bits per second.
         bps: u64,
     },
-    /// Another propagation delay.
+    /// Set the propagation delay.
     Delay {
         /// Nanoseconds.
         ns: u64,
     },
-    /// Packets lost at random.
+    /// Lose packets at random.
     Loss {
-        /// Of a million.
+        /// Share of packets, ppm.
         ppm: u32,
     },
-    /// Of each ten packets one, two or three are lost.
+    /// Lose one, two or three packets of ten.
     BurstLoss {
-        /// Of a million blocks of ten: those that lose one, two, three.
+        /// Shares of blocks of ten that lose one, two and three packets, ppm.
         ppm: [u32; 3],
-        /// Of the places.
+        /// Seed of the positions.
         seed: u64,
     },
 }
 
-/// A port whose packets are sent, both directions.
+/// A port where packets are captured in both directions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tap {
-    /// Namespace that holds the device.
+    /// Namespace with the device.
     pub node: String,
-    /// The device: `bx`, or `bx.1` for the second of parallel links.
+    /// Device: `bx`, or `bx.1` for the second of parallel links.
     pub port: String,
-    /// Every packet, not only TCP over IPv4.
+    /// Capture every packet, not only TCP over IPv4.
     #[serde(default)]
     pub all: bool,
 }
 
-/// Bytes of a captured packet with what the kernel says of it.
+/// Size of a captured packet with the kernel's metadata, bytes.
 pub const FRAME_BYTES: usize = 256;
 
-/// Packets that the guest keeps of each of so many taps, from one sample to the next.
+/// Returns the packets to buffer per tap between two samples, for this number of taps.
 pub fn tap_frames(taps: usize) -> usize {
     const ALL: usize = 1 << 19;
     (ALL / taps.max(1).next_power_of_two()).clamp(1 << 13, 1 << 17)
@@ -698,7 +701,7 @@ pub fn tap_frames(taps: usize) -> usize {
 pub struct WatchedQueue {
     /// Name in tables and plots.
     pub name: String,
-    /// Namespace that holds the device.
+    /// Namespace with the device.
     pub node: String,
     /// Other end of the link.
     pub peer: String,
@@ -715,93 +718,92 @@ pub enum Message {
         /// `uname -r`.
         kernel: String,
     },
-    /// What the guest is doing now, for a progress line.
+    /// Current activity, for a progress line.
     Progress {
-        /// A few words.
+        /// Activity, a few words.
         what: String,
-        /// 0 to 1.
+        /// Part that is done, 0 to 1.
         done: f64,
     },
     /// The guest starts to build the network; [`Message::Network`] follows. In virtual time only
-    /// the host can tell how long that takes.
+    /// the host can measure how long that takes.
     Building,
     /// The network is up.
     Network(NetworkSize),
-    /// One measured path, before the traffic.
+    /// RTT of one path, measured before the traffic.
     LinkCheck {
         /// Sending host.
         src: String,
         /// Receiving host.
         dst: String,
-        /// What the topology configures, us.
+        /// RTT that the topology configures, us.
         configured_rtt_us: f64,
-        /// Smallest of a few probes of one full-size packet answered by a small one, us.
+        /// Smallest RTT of a few probes of a full-size packet with a small reply, us.
         measured_rtt_us: f64,
     },
     /// State of every flow and watched queue at one moment.
     Sample(Sample),
     /// A flow has ended, or the run has stopped.
     Flow(FlowResult),
-    /// Something that a program has written to its standard output; all of it comes when the run
-    /// ends, and then its [`Message::Ended`].
+    /// Part of a program's standard output, sent when the run ends, before [`Message::Ended`].
     Output {
         /// Index in the plan.
         program: usize,
-        /// Some of it.
+        /// Part of the output.
         text: String,
     },
-    /// How a program ended.
+    /// End of a program.
     Ended {
         /// Index in the plan.
         program: usize,
-        /// Its exit code; -1 after a signal; None if it ran until the run was over.
+        /// Exit code; -1 after a signal; None if the program ran until the run ended.
         code: Option<i32>,
-        /// The last lines of its standard error.
+        /// Last lines of its standard error.
         errors: String,
-        /// It wrote more than [`MAX_OUTPUT_BYTES`].
+        /// The output was longer than [`MAX_OUTPUT_BYTES`].
         cut: bool,
     },
-    /// Totals of one watched queue at the end.
+    /// Totals of one watched queue, at the end.
     Queue(QueueResult),
-    /// Of the circuit switch and the racks' qdiscs at the end, where there is a [`Rotor`].
+    /// Counters of circuit switch and racks' qdiscs, at the end, if there is a [`Rotor`].
     Circuits(Circuits),
-    /// Packets at a tap, both directions, in the order they passed.
+    /// Packets captured at a tap, both directions, in the order of passing.
     Packets {
         /// Index in the plan.
         tap: usize,
-        /// Some of them.
+        /// Part of the packets.
         packets: Vec<Packet>,
     },
-    /// What was recorded of tracepoints, where the plan says to; the pages follow.
+    /// Recording of tracepoints, if the plan has any; its pages follow.
     Trace(TraceHead),
-    /// A page of the kernel's ring buffer of events, as `trace_pipe_raw` has it.
+    /// A page of the kernel's event ring buffer, in the format of `trace_pipe_raw`.
     TracePage {
-        /// The processor's.
+        /// Processor.
         cpu: u32,
-        /// In hex.
+        /// Contents, hex.
         bytes: String,
     },
-    /// Of all queues of the network, at the end.
+    /// Totals of all queues, at the end.
     Totals(Totals),
-    /// Where packets were dropped, and where counters disagree, at the end.
+    /// Drops, and counters that disagree, at the end.
     Books {
-        /// By place and cause.
+        /// Drops by place and cause.
         dropped: Vec<Dropped>,
-        /// None if every packet is accounted for.
+        /// Empty if every packet is accounted for.
         unbalanced: Vec<Unbalanced>,
     },
-    /// By how much counters of the guest's kernel have grown, all hosts together, by their names in nstat:
+    /// Increases of kernel counters, summed over all hosts, by their names in nstat:
     /// `TcpExtTCPTimeouts`, and those of modules (`Tlt...`, `Unorc...`).
     Counters(BTreeMap<String, u64>),
-    /// A counter of the guest's kernel that moved during the run and should not have
-    /// (memory pressure, pruned or full receive queues).
+    /// A kernel counter that should not have moved during the run: memory pressure, pruned or full
+    /// receive queues.
     Suspect {
-        /// Its name in nstat.
+        /// Name in nstat.
         counter: String,
-        /// By how much.
+        /// Increase.
         delta: u64,
     },
-    /// Why the figures of this run are not reliable, in words.
+    /// Reason why the results of this run are unreliable.
     Doubt {
         /// One sentence.
         what: String,
@@ -811,28 +813,28 @@ pub enum Message {
         /// The line.
         line: String,
     },
-    /// The guest gives up.
+    /// Fatal error of the guest.
     Error {
-        /// One sentence: cause and, where known, what to do.
+        /// One sentence: cause and, if known, remedy.
         what: String,
     },
-    /// Last line of a guest that finished its job.
+    /// Last line of a guest that has finished its job.
     Done {
         /// Guest time that the traffic took, us.
         virtual_us: u64,
     },
 }
 
-/// What a network consists of, and what it takes.
+/// Size of a network, and the memory that it needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkSize {
     /// Namespaces.
     pub nodes: usize,
     /// Veth pairs.
     pub links: usize,
-    /// Routes, all nodes together.
+    /// Routes of all nodes.
     pub routes: usize,
-    /// Memory that the guest's kernel and agent took for it, bytes.
+    /// Memory that the guest's kernel and agent use for the network, bytes.
     pub memory_bytes: u64,
 }
 
@@ -841,41 +843,41 @@ pub struct NetworkSize {
 pub struct Dropped {
     /// The node.
     pub node: String,
-    /// A device of the node; empty = the node's IP or its sockets.
+    /// Device of the node; empty = its IP layer or sockets.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub port: String,
-    /// Why.
+    /// Cause.
     pub cause: Cause,
-    /// How many.
+    /// Number of packets.
     pub packets: u64,
 }
 
-/// Why a packet was dropped.
+/// Reason for a drop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// The queue of a router's port.
+    /// Queue of a router's port.
     Queue,
-    /// The queue of a host's own device.
+    /// Queue of a host's device.
     HostQueue,
-    /// A link that loses packets because the scenario says so.
+    /// Link loss that the scenario configures.
     Link,
-    /// A policer, or another action or program of tc.
+    /// Policer, or another action or program of tc.
     Action,
-    /// A firewall of the node.
+    /// Firewall of the node.
     Filter,
-    /// No room in a socket.
+    /// Full socket buffer.
     Socket,
-    /// A header or checksum that IP, TCP or UDP refuses, or a TTL that expired.
+    /// Header or checksum that IP, TCP or UDP rejects, or an expired TTL.
     Malformed,
-    /// IP has no route, no address or no protocol for it, or it does not fit the MTU.
+    /// No route, address or protocol for the packet in IP, or a packet above the MTU.
     Route,
-    /// The device at the other end did not take it.
+    /// Device at the other end.
     Device,
 }
 
 impl Cause {
-    /// Each of them.
+    /// All causes.
     pub const ALL: [Self; 9] = [
         Self::Queue,
         Self::HostQueue,
@@ -888,7 +890,7 @@ impl Cause {
         Self::Device,
     ];
 
-    /// In tables.
+    /// Returns the name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Queue => "queue",
@@ -904,42 +906,42 @@ impl Cause {
     }
 }
 
-/// Two counters of a place that should agree.
+/// Two counters of one place that should agree, but do not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unbalanced {
     /// The node.
     pub node: String,
-    /// A device of the node; empty = the node as a whole.
+    /// Device of the node; empty = the node as a whole.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub port: String,
-    /// Names of the counters, in the order in which a packet passes them.
+    /// Names of the counters, in the order in which packets pass them.
     pub between: [String; 2],
-    /// How many the first has more than the second.
+    /// First counter minus the second.
     pub packets: i64,
 }
 
-/// What happened to packets at all ports together.
+/// Packet totals of all ports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Packets that a queue dropped.
+    /// Packets dropped by queues.
     pub drops: u64,
-    /// Packets that a queue marked CE.
+    /// Packets marked CE by queues.
     pub marks: u64,
-    /// Packets that a link lost, as the topology or an event asked it to.
+    /// Packets lost by links, as the topology or an event configures.
     pub losses: u64,
-    /// Green packets that a phantom port dropped, whatever the reason.
+    /// Green packets dropped by phantom ports, for any reason.
     #[serde(default)]
     pub drops_green: u64,
-    /// Bytes that phantom ports accepted: green, yellow, red.
+    /// Bytes accepted by phantom ports: green, yellow, red.
     #[serde(default)]
     pub accepted_bytes: [u64; 3],
-    /// Packets that phantom ports accepted whose colours have a source: green, yellow, red.
+    /// Packets accepted by phantom ports that take colors from a source: green, yellow, red.
     #[serde(default)]
     pub accepted_packets: [u64; 3],
-    /// The highest backlog of any phantom port, bytes.
+    /// Highest backlog of any phantom port, bytes.
     #[serde(default)]
     pub backlog_max_bytes: u64,
-    /// Most red bytes in the queue of any phantom port.
+    /// Most red bytes queued in any phantom port.
     #[serde(default)]
     pub red_max_bytes: u64,
 }
@@ -949,53 +951,54 @@ pub struct Totals {
 pub struct TraceHead {
     /// Name and `format` file of each tracepoint.
     pub formats: Vec<(String, String)>,
-    /// Inode and name of each node's network namespace: events say where they happened.
+    /// Network namespace inode and name of each node, to find the node of an event.
     pub nodes: Vec<(u64, String)>,
-    /// CLOCK_MONOTONIC at the traffic's start, ns. So are the events' times.
+    /// CLOCK_MONOTONIC at the traffic's start, ns; events use the same clock.
     pub origin_ns: u64,
-    /// Events that there was no room for.
+    /// Events lost for lack of buffer space.
     pub missed: u64,
 }
 
-/// One TCP packet as it passed a port.
+/// One TCP packet that passed a port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Packet {
-    /// The kernel's time of its passing, ns since 1970.
+    /// Kernel's timestamp, ns since 1970.
     pub t_ns: u64,
-    /// It left by the port: after the queue, marks included.
+    /// Whether it left by the port: after the queue, with its marks.
     pub outgoing: bool,
-    /// Length on the wire, from the Ethernet header on.
+    /// Length on the wire, Ethernet header included.
     pub bytes: u32,
-    /// The headers, from Ethernet's on, in hex.
+    /// Headers, from Ethernet's on, hex.
     pub head: String,
 }
 
-/// State at one moment after the traffic's start.
+/// State at one time.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Sample {
     /// Guest time since the traffic's start, us.
     pub t_us: u64,
-    /// One entry per flow of the plan, in its order; none without [`RunPlan::flow_series`].
+    /// One entry per flow of the plan, in its order; empty without [`RunPlan::flow_series`].
     pub flows: Vec<FlowSample>,
     /// Flows that have started and not ended.
     #[serde(default)]
     pub active_flows: usize,
-    /// Payload that has arrived so far; without a series of flows what their receivers have read,
-    /// which is large pieces.
+    /// Payload received so far, bytes. Without [`RunPlan::flow_series`], payload that receivers
+    /// have read, which grows in large steps.
     #[serde(default)]
     pub received_bytes: u64,
     /// One entry per watched queue, in its order.
     pub queues: Vec<QueueSample>,
 }
 
-/// From TCP_INFO of both ends. Zeroes before a flow starts; the last values after it ends.
+/// State of a flow from TCP_INFO of both ends. Zeroes before its start; the last values after its
+/// end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowSample {
-    /// The flow is open.
+    /// Whether the flow is open.
     pub active: bool,
     /// snd_cwnd, packets.
     pub cwnd_packets: u32,
-    /// snd_cwnd x snd_mss.
+    /// snd_cwnd x snd_mss, bytes.
     pub cwnd_bytes: u64,
     /// Smoothed RTT, us.
     pub srtt_us: u32,
@@ -1003,16 +1006,16 @@ pub struct FlowSample {
     pub received_bytes: u64,
     /// Retransmitted packets so far.
     pub retransmits: u64,
-    /// Pacing rate, bits per second (0 = not paced).
+    /// Pacing rate, bits per second; 0 = not paced.
     pub pacing_bps: u64,
 }
 
-/// One queue at one moment.
+/// State of one queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueueSample {
     /// Physical backlog, bytes.
     pub backlog_bytes: u64,
-    /// Phantom counter, bytes; None where the qdisc has none.
+    /// Phantom counter, bytes; None if the qdisc has none.
     pub phantom_bytes: Option<u64>,
     /// Packets dropped so far.
     pub drops: u64,
@@ -1020,51 +1023,51 @@ pub struct QueueSample {
     pub marks: u64,
 }
 
-/// The fate of one flow.
+/// Result of one flow.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FlowResult {
     /// Index in the plan.
     pub flow: usize,
-    /// When it was to start, ns after the traffic's start: its completion time counts from there.
+    /// Scheduled start, ns after the traffic's start; completion times count from here.
     pub start_ns: u64,
-    /// How much later it did, ns.
+    /// Delay of the real start, ns.
     #[serde(default)]
     pub late_ns: u64,
-    /// Last byte received, ns after the traffic's start; None if the run stopped first.
+    /// Last byte received, ns after the traffic's start; None if the run stopped earlier.
     pub end_ns: Option<u64>,
-    /// Its ACK at the sender, ns after the traffic's start; None of a connection that stays open,
-    /// and of an ACK that came after the flow was let go.
+    /// ACK of the last byte at the sender, ns after the traffic's start; None for a connection that
+    /// stays open, and for an ACK after the flow was closed.
     #[serde(default)]
     pub acked_ns: Option<u64>,
     /// Payload received, bytes.
     pub received_bytes: u64,
-    /// Packets sent again.
+    /// Retransmitted packets.
     pub retransmits: u64,
     /// Retransmission timeouts (tcpi_total_rto).
     pub timeouts: u64,
-    /// `xdc_tcpinfo::COUNTERS`, in their order: by how much each grew.
+    /// Increases of `xdc_tcpinfo::COUNTERS`, in their order.
     #[serde(default)]
     pub counters: Vec<u64>,
     /// Smallest RTT that TCP saw, us.
     pub min_rtt_us: u32,
     /// Maximum segment size of the sender, bytes.
     pub mss_bytes: u32,
-    /// Largest payload of a packet that the receiver got, bytes; 0 = unknown. It is below
-    /// `mss_bytes` if every packet had more options than timestamps.
+    /// Largest payload of a received packet, bytes; 0 = unknown. Below `mss_bytes` if every packet
+    /// had options beside timestamps.
     #[serde(default)]
     pub payload_bytes: u32,
-    /// The flow began before the run stopped.
+    /// Whether the flow began before the run stopped.
     #[serde(default = "yes")]
     pub started: bool,
-    /// Congestion control of the sender at the end, by the kernel's name: `dctcp-reno` is the Reno
-    /// that dctcp falls back to. Empty = unknown.
+    /// Sender's congestion control at the end, by the kernel's name; `dctcp-reno` is dctcp's
+    /// fallback to Reno. Empty = unknown.
     #[serde(default)]
     pub cc: String,
     /// ECN at the end; None = unknown.
     #[serde(default)]
     pub ecn: Option<Ecn>,
-    /// Samples at which the application was writing, and those of them at which the send buffer
-    /// had no packet left to send.
+    /// Samples during which the application was writing; and the ones in which the send buffer had
+    /// no unsent full packet.
     #[serde(default)]
     pub writing: (u32, u32),
 }
@@ -1073,33 +1076,33 @@ pub struct FlowResult {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ecn {
-    /// The handshake agreed on none.
+    /// Not negotiated.
     None,
     /// RFC 3168: ECE until CWR.
     Rfc3168,
-    /// The receiver counts marks.
+    /// AccECN: the receiver counts marks.
     Accurate,
-    /// AccECN was agreed on, and one end cannot read the counters of the other.
+    /// AccECN was negotiated, but one end cannot read the other's counters.
     AccurateFailed,
 }
 
 impl FlowResult {
-    /// First send, us after the traffic's start.
+    /// Returns the scheduled start, us after the traffic's start.
     pub fn start_us(&self) -> u64 {
         self.start_ns / 1000
     }
 
-    /// Last byte received, us after the traffic's start.
+    /// Returns when the last byte was received, us after the traffic's start.
     pub fn end_us(&self) -> Option<u64> {
         self.end_ns.map(|ns| ns / 1000)
     }
 
-    /// First send to last byte received, ns.
+    /// Returns the time from scheduled start to last byte received, ns.
     pub fn fct_ns(&self) -> Option<u64> {
         self.end_ns.map(|ns| ns.saturating_sub(self.start_ns))
     }
 
-    /// First send to the last byte's ACK, ns.
+    /// Returns the time from scheduled start to the last byte's ACK, ns.
     pub fn fct_acked_ns(&self) -> Option<u64> {
         self.acked_ns.map(|ns| ns.saturating_sub(self.start_ns))
     }
@@ -1110,46 +1113,48 @@ impl FlowResult {
 pub struct QueueResult {
     /// Index in the plan.
     pub queue: usize,
-    /// Packets sent on.
+    /// Packets sent.
     pub sent_packets: u64,
-    /// Bytes sent on.
+    /// Bytes sent.
     pub sent_bytes: u64,
     /// Packets dropped.
     pub drops: u64,
     /// Packets marked CE.
     pub marks: u64,
-    /// Highest backlog, bytes, where the qdisc keeps it.
+    /// Highest backlog, bytes; None if the qdisc does not keep it.
     pub backlog_max_bytes: Option<u64>,
-    /// Highest phantom occupancy, bytes, where the qdisc keeps it.
+    /// Highest phantom occupancy, bytes; None if the qdisc does not keep it.
     pub phantom_max_bytes: Option<u64>,
 }
 
-/// What the circuit switch and the racks' qdiscs counted.
+/// Counters of the circuit switch and the racks' qdiscs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Circuits {
-    /// The start of week 0, ns after the traffic's start.
+    /// Start of week 0, ns after the traffic's start.
     pub base_ns: i64,
-    /// Of each rack, what the circuit switch sent on for it: bytes of each week, trailing zeroes left out.
+    /// Bytes that the circuit switch forwarded per rack and week, without trailing zeroes.
     pub week_bytes: Vec<Vec<u64>>,
-    /// Packets that the circuit switch sent on.
+    /// Packets forwarded by the circuit switch.
     pub packets: u64,
-    /// Packets that it lost since they came at night.
+    /// Packets that it dropped at night.
     pub night: u64,
-    /// Since their day ended before their last bit came.
+    /// Packets that it dropped because their last bit would arrive after the day's end.
     pub cut: u64,
-    /// Since they were for another rack than the circuit's.
+    /// Packets that it dropped because the circuit led to another rack.
     pub misdirected: u64,
-    /// Of the qdiscs of all racks together, by their names in `tc -s`; of `late_max_ns` the largest.
+    /// Counters of all racks' qdiscs by their names in `tc -s`: sums, but the maximum of
+    /// `late_max_ns`.
     pub qdiscs: BTreeMap<String, u64>,
-    /// Packets that a qdisc cannot account for, the worst of all.
+    /// Packets that a qdisc cannot account for; the largest difference of any.
     pub unaccounted: i64,
 }
 
-/// Room for any window of an experiment. It is the whole machine's, so a run on the host leaves it.
+/// Memory for any window of an experiment. The sysctl is machine-wide, so runs on the host leave
+/// it.
 pub const TCP_MEM: (&str, &str) = ("net.ipv4.tcp_mem", "2000000 3000000 4000000");
 
-/// Where a sysctl of a network namespace lies below /proc/sys/net; None for any other name. Names
-/// are `net.` and words of letters, digits, `_` and `-` with dots between them.
+/// Returns the path below /proc/sys/net of a sysctl of a network namespace; None for any other
+/// name. Names are `net.` and words of letters, digits, `_` and `-`, separated by dots.
 pub fn sysctl_path(name: &str) -> Option<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let words: Vec<_> = name.strip_prefix("net.")?.split('.').collect();
@@ -1157,12 +1162,12 @@ pub fn sysctl_path(name: &str) -> Option<String> {
     words.iter().all(all_plain).then(|| words.join("/"))
 }
 
-/// Bytes in a message.
+/// Encodes bytes of a message.
 pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What [`to_hex`] was given; None of anything else.
+/// Decodes the output of [`to_hex`]; None for any other text.
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<_>> = text.chars().map(|digit| digit.to_digit(16)).collect();
     let digits = digits.filter(|digits| digits.len() % 2 == 0)?;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The programs that change a kernel, and the names that reach them or the kernel's own modprobe.
+//! Programs that change the kernel, and checks of the names that reach them or the kernel's
+//! modprobe.
 //!
-//! modprobe, tc, ethtool and bpftool are started here and nowhere else (`selftests/host/sources
-//! privileged_in_one_place`). A scenario may be a stranger's and the caller root. So a [`Rule`]
-//! checks each name, a program is one of the system's, and the caller's environment (`TC_LIB_DIR`,
-//! `MODPROBE_OPTIONS`, `LD_PRELOAD`) does not reach it.
+//! modprobe, tc, ethtool and bpftool are started only here (`selftests/host/sources
+//! privileged_in_one_place`). A scenario may come from a stranger and the caller may be root, so a
+//! [`Rule`] checks each name, only the system's programs run, and the caller's environment
+//! (`TC_LIB_DIR`, `MODPROBE_OPTIONS`, `LD_PRELOAD`) does not reach them.
 
 use std::error::Error;
 use std::fmt;
@@ -14,16 +15,16 @@ use std::process::{Command, Output, Stdio};
 
 use crate::{Job, Plan, Queue, TcQueue};
 
-/// Folders of the system's programs; the last one is the initramfs below another root.
+/// Search path; the last folder is the initramfs below another root.
 pub const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin:/initramfs/bin";
 
-/// A kind of name: letters, digits and `marks`, no `-` in front.
+/// Syntax of a kind of name: letters, digits and `marks`, without a leading `-`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
     noun: &'static str,
     marks: &'static str,
     longest: usize,
-    /// May also be a negative number.
+    /// Also accepts negative numbers.
     number: bool,
 }
 
@@ -36,26 +37,26 @@ const fn rule(noun: &'static str, marks: &'static str, longest: usize) -> Rule {
     }
 }
 
-/// MODULE_NAME_LEN is 56, with its NUL.
+/// At most MODULE_NAME_LEN - 1 characters.
 pub const MODULE: Rule = rule("name of a kernel module", "_-", 55);
-/// TCP_CA_NAME_MAX is 16, with its NUL.
+/// At most TCP_CA_NAME_MAX - 1 characters.
 pub const CONGESTION_CONTROL: Rule = rule("name of a congestion control", "_-", 15);
-/// tc loads `q_KIND.so`, and the kernel the module `sch_KIND`.
+/// Kind of a qdisc: tc loads `q_KIND.so`, and the kernel the module `sch_KIND`.
 pub const QDISC: Rule = rule("name of a qdisc", "_-", 15);
-/// No `/`: `distribution NAME` of netem names a file of tc's folder.
+/// No `/`, because netem's `distribution NAME` opens a file in tc's folder.
 pub const TC_WORD: Rule = Rule {
     number: true,
     ..rule("word for tc", "_-+.,:%", 64)
 };
-/// IFNAMSIZ is 16, with its NUL.
+/// At most IFNAMSIZ - 1 characters.
 pub const DEVICE: Rule = rule("name of a network device", "_-.:", 15);
 
-/// A name that no privileged program is given.
+/// A name that breaks its [`Rule`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadName {
-    /// The cause.
+    /// Cause, for an error message.
     pub sentence: String,
-    /// Names that are taken.
+    /// Accepted names, for an error message.
     pub range: String,
 }
 
@@ -68,7 +69,7 @@ impl fmt::Display for BadName {
 impl Error for BadName {}
 
 impl Rule {
-    /// Returns the name.
+    /// Returns the name if it obeys the rule.
     pub fn check<'a>(&self, name: &'a str) -> Result<&'a str, BadName> {
         let fits = |c: char| c.is_ascii_alphanumeric() || self.marks.contains(c);
         let is_option = name.strip_prefix('-').is_some_and(|rest| {
@@ -89,12 +90,12 @@ impl Rule {
     }
 }
 
-/// The name of a module as /proc/modules and /sys/module have it.
+/// Returns the name of a module in /proc/modules and /sys/module.
 pub fn module_key(name: &str) -> String {
     name.replace('-', "_")
 }
 
-/// Checks the value of a sysctl for which the kernel looks for a module.
+/// Checks the values of sysctls that make the kernel load a module.
 pub fn check_sysctl(name: &str, value: &str) -> Result<(), BadName> {
     let rule = match name {
         "net.ipv4.tcp_congestion_control" => CONGESTION_CONTROL,
@@ -114,7 +115,7 @@ impl TcQueue {
 }
 
 impl Plan {
-    /// Checks each name that reaches a privileged program or has the kernel load a module.
+    /// Checks each name that a privileged program receives or that makes the kernel load a module.
     pub fn check_names(&self) -> Result<(), BadName> {
         for module in &self.modules {
             MODULE.check(module)?;
@@ -122,7 +123,7 @@ impl Plan {
         let (Job::Run(run) | Job::Shell(run)) = &self.job else {
             return Ok(());
         };
-        // A shell without a scenario has no congestion control.
+        // The congestion control is empty for a shell without a scenario.
         for name in run.congestion_controls().filter(|name| !name.is_empty()) {
             CONGESTION_CONTROL.check(name)?;
         }
@@ -141,7 +142,7 @@ impl Plan {
     }
 }
 
-/// The command of a system's program; None if it is not installed.
+/// Returns the command of a system program with a clean environment; None if it is not installed.
 fn program(name: &str) -> Option<Command> {
     let mut paths = PATH.split(':').map(|dir| Path::new(dir).join(name));
     let mut command = Command::new(paths.find(|path| path.is_file())?);
@@ -153,7 +154,8 @@ fn program(name: &str) -> Option<Command> {
     Some(command)
 }
 
-/// Loads a module and its dependencies; None without modprobe, as for the next functions.
+/// Loads a module and its dependencies. Here and below, None means that the program is not
+/// installed.
 pub fn modprobe(module: &str) -> Result<Option<Command>, BadName> {
     let module = MODULE.check(module)?;
     Ok(program("modprobe").map(|mut command| {
@@ -162,7 +164,7 @@ pub fn modprobe(module: &str) -> Result<Option<Command>, BadName> {
     }))
 }
 
-/// Succeeds if modprobe would load the module. Loads nothing.
+/// Loads nothing; succeeds if modprobe would load the module.
 pub fn modprobe_dry_run(module: &str) -> Result<Option<Command>, BadName> {
     let module = MODULE.check(module)?;
     Ok(program("modprobe").map(|mut command| {
@@ -180,12 +182,12 @@ pub fn ethtool_features(device: &str) -> Result<Option<Command>, BadName> {
     }))
 }
 
-/// Takes arguments that no scenario has a part in.
+/// The caller must not pass arguments from a scenario.
 pub fn bpftool() -> Option<Command> {
     program("bpftool")
 }
 
-/// Has tc read a queue as `tc qdisc add` takes it. No device can have the name, so tc adds nothing.
+/// Has tc parse a queue. The device name is invalid, so tc always fails before it adds anything.
 pub fn tc_dry_run(queue: &TcQueue) -> Result<Option<Command>, BadName> {
     queue.check_names()?;
     Ok(program("tc").map(|mut command| {
@@ -202,7 +204,7 @@ pub fn tc_dry_run(queue: &TcQueue) -> Result<Option<Command>, BadName> {
 pub struct TcBatch(String);
 
 impl TcBatch {
-    /// Adds a queue to a device, below the class `parent` or at its root.
+    /// Adds a queue to a device, below the class `parent`, or at the root for None.
     pub fn add_qdisc(
         &mut self,
         device: &str,
@@ -222,12 +224,12 @@ impl TcBatch {
         Ok(())
     }
 
-    /// The lines so far.
+    /// Returns the lines so far.
     pub fn lines(&self) -> &str {
         &self.0
     }
 
-    /// Runs the lines in the network namespace of the caller.
+    /// Runs the lines in the caller's network namespace.
     pub fn run(&self) -> io::Result<Output> {
         let missing = || io::Error::new(io::ErrorKind::NotFound, format!("no tc in {PATH}"));
         let mut child = program("tc")
@@ -237,7 +239,7 @@ impl TcBatch {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()?;
-        // tc may end before it has read all: its standard error says why.
+        // The write fails if tc ends early; its standard error has the reason.
         let _ = child
             .stdin
             .take()
@@ -250,7 +252,7 @@ impl TcBatch {
 mod tests {
     use super::*;
 
-    /// kmod takes a name with `/` for a file, and one with `-` in front for an option.
+    /// kmod would take a name with `/` for a file, and one with a leading `-` for an option.
     const BAD_MODULES: &[&str] = &[
         "./evil.ko",
         "../../../tmp/x",
@@ -341,7 +343,7 @@ mod tests {
 
     #[test]
     fn no_program_gets_the_callers_environment() {
-        // Cargo sets variables for this test.
+        // Cargo sets environment variables for this test.
         let output = program("env").unwrap().output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let mut names: Vec<_> = text

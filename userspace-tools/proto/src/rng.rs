@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Random numbers that a seed decides (SplitMix64).
+//! Random numbers from a seed (SplitMix64).
 
-/// A generator; its state is the seed plus a multiple of the golden ratio.
+/// Generator; the state is the seed plus a multiple of the golden ratio.
 pub struct Rng(u64);
 
 impl Rng {
-    /// The generator of a run.
+    /// Starts a generator from a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn next_bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,12 +18,12 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Uniform in `0..=max`: the high half of a 128-bit product.
+    /// Returns a number uniform in `0..=max`: the high half of a 128-bit product.
     pub fn up_to(&mut self, max: u64) -> u64 {
         ((u128::from(self.next_bits()) * (u128::from(max) + 1)) >> 64) as u64
     }
 
-    /// Uniform in [0, 1).
+    /// Returns a number uniform in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.next_bits() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The tc that we are in: its symbols, by name, so that one it lacks is a sentence and not the
-//! dynamic linker's abort.
+//! Symbols of the running tc, looked up by name: a missing one gives an error message instead of
+//! the dynamic linker's abort.
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
@@ -18,7 +18,8 @@ pub struct JsonWriter {
 
 macro_rules! functions {
     ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?,)*) => {
-        /// The functions of tc that we call: iproute2's libnetlink.h, json_print.h, json_writer.h.
+        /// The functions of tc that the plugin calls: iproute2's libnetlink.h, json_print.h,
+        /// json_writer.h.
         pub struct Functions {
             $(pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
         }
@@ -29,9 +30,9 @@ macro_rules! functions {
                     $($name: {
                         let name = stringify!($name);
                         let found = symbol(name).ok_or(format!("it has no {name}()"))?;
-                        // SAFETY: it is tc's function of that name, whose C declaration has
-                        // been this since iproute2 5.9; pointers to functions and to data have
-                        // one size.
+                        // SAFETY: this is tc's function of that name, with this C declaration
+                        // since iproute2 5.9; pointers to functions and to data have the same
+                        // size.
                         unsafe {
                             mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>(found)
                         }
@@ -56,7 +57,7 @@ functions! {
     print_nl: fn(),
 }
 
-/// The functions of a tc that is as we know it; else, why not.
+/// Returns the functions if tc has the known layout; otherwise the difference.
 pub fn functions() -> &'static Result<Functions, String> {
     static FOUND: OnceLock<Result<Functions, String>> = OnceLock::new();
     FOUND.get_or_init(|| {
@@ -65,10 +66,10 @@ pub fn functions() -> &'static Result<Functions, String> {
     })
 }
 
-/// The program itself comes first in the order of search.
+/// Finds a symbol; the program itself is first in search order.
 fn symbol(name: &str) -> Option<*mut c_void> {
     let name = CString::new(name).ok()?;
-    // SAFETY: a string that ends with NUL, and a handle that is always there.
+    // SAFETY: the string ends with NUL, and the handle is always valid.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!found.is_null()).then_some(found)
 }
@@ -80,12 +81,12 @@ impl Program for Running {
         let name = format!("{kind}_qdisc_util");
         let at = symbol(&name).ok_or(format!("it has no {name}"))?;
         let bytes = size_of_object(at).ok_or(format!("{name} is not a data object"))?;
-        // Room for the name has to be there before it is read.
+        // The object must contain the name's pointer before it is read.
         if !bytes.is_multiple_of(size_of::<usize>()) || bytes < 2 * size_of::<usize>() {
             return Err(format!("its {name} has {bytes} bytes"));
         }
-        // SAFETY: the program's own symbol table says that an object of so many bytes begins
-        // there; nothing writes to it while we are being loaded.
+        // SAFETY: by the program's symbol table, an object of this size begins there; nothing
+        // writes to it while the plugin is loaded.
         let words: Vec<usize> = (0..bytes / size_of::<usize>())
             .map(|i| unsafe { at.cast::<usize>().add(i).read_unaligned() })
             .collect();
@@ -118,7 +119,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// What the symbol that starts at `at` covers.
+/// Returns the size of the symbol that starts at `at`.
 fn size_of_object(at: *const c_void) -> Option<usize> {
     const RTLD_DL_SYMENT: c_int = 1;
     let mut extra: *mut c_void = ptr::null_mut();
@@ -134,13 +135,14 @@ fn size_of_object(at: *const c_void) -> Option<usize> {
     usize::try_from(size).ok()
 }
 
-/// The string at `at`, if that is in an object that is loaded: anything else may be no address.
+/// Returns the string at `at` if that is inside a loaded object; other values may not be
+/// addresses.
 fn readable_name(at: usize) -> Option<String> {
     let at = at as *const c_char;
-    // SAFETY: dladdr reads nothing at the address, it only looks it up.
+    // SAFETY: dladdr does not read at the address, only looks it up.
     dl_info(|info| unsafe { libc::dladdr(at.cast(), info) })?;
-    // SAFETY: the address is in a loaded object, in which a string constant ends with NUL; were
-    // it none, bytes of that object are read up to the next zero.
+    // SAFETY: the address is in a loaded object, where a string constant ends with NUL. If it is
+    // not a string, this reads bytes of that object up to the next zero.
     let name = unsafe { CStr::from_ptr(at) };
     name.to_str().ok().map(str::to_owned)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The qdiscs that the plugin knows, as their codecs have them.
+//! Qdiscs that the plugin supports, with their codecs.
 
 use serde_json::Value;
 use xdc_netlink::{Result, acceltor, phantom, words::Mistake};
@@ -8,17 +8,17 @@ use xdc_netlink::{Result, acceltor, phantom, words::Mistake};
 pub trait Kind: 'static {
     /// TCA_KIND.
     const NAME: &'static str;
-    /// Its options, a line each.
+    /// Help text, one line per option.
     const HELP: &'static str;
-    /// Of its statistics, how many stand in a line.
+    /// Number of statistics in each line of text.
     const LINES: &'static [usize];
-    /// Its attributes, from words.
+    /// Encodes words as attributes.
     fn encode(words: &[String]) -> std::result::Result<Vec<u8>, Mistake>;
-    /// Words that can be typed back.
+    /// Decodes attributes into words that can be typed back.
     fn words(bytes: &[u8]) -> Result<Vec<(&'static str, String)>>;
-    /// The same as JSON.
+    /// Decodes attributes into JSON.
     fn json(bytes: &[u8]) -> Result<Vec<(&'static str, Value)>>;
-    /// Its statistics.
+    /// Decodes the statistics.
     fn xstats(bytes: &[u8]) -> Vec<(&'static str, u64)>;
 }
 
@@ -50,13 +50,13 @@ macro_rules! kind {
 }
 
 kind!(
-    /// Queues, marks, drops, drops by colour, bytes by colour, the port, packets by colour.
+    /// Lines: queues, marks, drops, drops by color, bytes by color, port, packets by color.
     Phantom,
     phantom,
     &[3, 4, 3, 4, 3, 3, 4]
 );
 kind!(
-    /// What came, what was sent, what is queued, drops, days, elephants.
+    /// Lines: received, sent, queued, drops (two lines), days, elephants, and the rest.
     AccelTor,
     acceltor,
     &[2, 6, 5, 4, 4, 3, 4, 2]

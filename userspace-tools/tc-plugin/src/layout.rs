@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Whether the running tc's `struct qdisc_util` is the one that we know.
-//!
-//! It has been, since iproute2 5.9:
+//! Checks that the running tc has the known `struct qdisc_util`, which is, since iproute2 5.9:
 //!
 //! | word | |
 //! |---:|---|
@@ -14,15 +12,15 @@
 //! | 6 | print_copt |
 //! | 7 | has_block |
 //!
-//! tc does not say its version to a plugin, and a version says nothing of a patched tc. What it
-//! cannot help showing is its own tables: they are exported for the sake of plugins. So their
-//! size is compared, their names, and which of their fields are in use. The kinds below use
-//! different ones, which tells each field from its neighbours.
+//! tc does not tell a plugin its version, and a patched tc may have any layout. But tc exports
+//! its own tables for plugins. So the check compares their sizes, their names and their used
+//! fields. The kinds below use different fields, which distinguishes each field from its
+//! neighbors.
 
-/// Words of the struct.
+/// Number of words in the struct.
 pub const WORDS: usize = 8;
 
-/// The function of tc's that is `print_qopt` of `prio`.
+/// Kind, function and word of a known entry: `print_qopt` of `prio`.
 pub const PRINTER: (&str, &str, usize) = ("prio", "prio_print_opt", 3);
 
 /// Kinds, and the words from 2 on that they use.
@@ -34,24 +32,24 @@ const USED: &[(&str, &[usize])] = &[
     ("red", &[2, 3, 4, 7]),
 ];
 
-/// A table of tc's.
+/// A table of tc.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    /// What its second word points to.
+    /// String behind the second word.
     pub id: String,
-    /// All of it.
+    /// All words.
     pub words: Vec<usize>,
 }
 
-/// What can be learned of the program that we are in.
+/// Access to the running program.
 pub trait Program {
-    /// Its table of a kind, or why it cannot be read.
+    /// Returns the program's table of a kind, or why it cannot be read.
     fn table(&self, kind: &str) -> Result<Table, String>;
-    /// Where a function of its is.
+    /// Returns the address of a function.
     fn function(&self, name: &str) -> Option<usize>;
 }
 
-/// Err says what is not as expected.
+/// Returns the first difference from the known layout as an error.
 pub fn check(program: &impl Program) -> Result<(), String> {
     for (kind, used) in USED {
         let table = program.table(kind)?;
@@ -102,7 +100,7 @@ mod tests {
         }
     }
 
-    /// As it is in iproute2 6.1.0 and 6.15.0.
+    /// The layout of iproute2 6.1.0 and 6.15.0.
     fn tc() -> Fake {
         let table = |kind: &str, used: &[usize]| Table {
             id: kind.to_owned(),
@@ -117,7 +115,7 @@ mod tests {
         Fake(USED.iter().map(|(k, used)| (*k, table(k, used))).collect())
     }
 
-    /// Another layout: what happens to each table.
+    /// Checks a layout with each table altered.
     fn altered(alter: impl Fn(&mut Table)) -> Result<(), String> {
         let mut tc = tc();
         tc.0.values_mut().for_each(alter);
@@ -127,7 +125,7 @@ mod tests {
     #[test]
     fn the_layout_we_know_passes() {
         assert_eq!(check(&tc()), Ok(()));
-        // tc chains the kinds that it has used.
+        // tc links the kinds that it has used into a list.
         assert_eq!(altered(|table| table.words[0] = 7), Ok(()));
     }
 
@@ -147,7 +145,8 @@ mod tests {
 
     #[test]
     fn any_two_fields_that_change_places_are_noticed() {
-        // What parses and what prints are told apart for qdiscs; ours has no classes.
+        // Parser and printer of classes (5 and 6) are indistinguishable; the plugin has no
+        // classes.
         for a in 2..WORDS {
             for b in a + 1..WORDS {
                 let swapped = altered(|table| table.words.swap(a, b));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The table that tc reads, and the functions in it.
+//! The table that tc reads, and its functions.
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
@@ -26,16 +26,16 @@ const FAILED: c_int = -1;
 const TCA_OPTIONS: c_int = 2;
 const NLA_F_NESTED: c_int = 1 << 15;
 
-/// What our options may make of a request; tc's buffer has 4 times as much.
+/// Most bytes of a request with the plugin's options; tc's buffer is 4 times as large.
 const REQUEST_BYTES: c_int = 16384;
 
-/// Words behind those we know, for a tc that knows more.
+/// Spare words for a tc with a longer struct.
 const SPARE: usize = 8;
 
 type Word = AtomicPtr<c_void>;
 
-/// `struct qdisc_util`, word for word, so that it can be one that we do not know. tc writes
-/// `next` and reads the rest.
+/// `struct qdisc_util` as plain words, so that it can have an unknown layout. tc writes `next` and
+/// reads the rest.
 #[repr(C)]
 pub struct QdiscUtil {
     next: Word,
@@ -44,7 +44,7 @@ pub struct QdiscUtil {
 }
 
 impl QdiscUtil {
-    /// Puts the functions of a kind into their places.
+    /// Enters the functions of a kind.
     fn fill<K: Kind>(&self) {
         let ours = [
             parse_qopt::<K> as *mut c_void,
@@ -52,14 +52,14 @@ impl QdiscUtil {
             print_xstats::<K> as *mut c_void,
         ];
         for (i, word) in self.functions.iter().enumerate() {
-            // No classes and no blocks of filters: tc asks whether these are there.
+            // NULL: no classes and no filter blocks.
             let function = ours.get(i).copied().unwrap_or(ptr::null_mut());
             word.store(function, Relaxed);
         }
     }
 }
 
-/// The table of a kind, which refuses until `on_load` has found that tc is as we know it.
+/// Defines the table of a kind, which refuses until `on_load` has found the known layout.
 macro_rules! table {
     ($name:ident, $id:literal, $kind:ty) => {
         #[allow(non_upper_case_globals, reason = "the name that tc looks for")]
@@ -75,7 +75,7 @@ macro_rules! table {
 table!(phantom_qdisc_util, c"phantom", Phantom);
 table!(acceltor_qdisc_util, c"acceltor", AccelTor);
 
-/// The dynamic linker runs it before dlopen returns to tc.
+/// Run by the dynamic linker before dlopen returns to tc.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static ON_LOAD: extern "C" fn() = on_load;
@@ -91,8 +91,8 @@ extern "C" fn on_load() {
     });
 }
 
-/// Takes the place of every function of a table that we do not know: what it is given, it does
-/// not look at. In the C calling conventions of Linux the caller removes the arguments.
+/// Replaces every function of a table with an unknown layout, and ignores the arguments. In
+/// Linux's C calling conventions the caller removes them.
 extern "C" fn refuse<K: Kind>() -> c_int {
     static ONCE: Once = Once::new();
     guarded(|| {
@@ -119,9 +119,9 @@ extern "C" fn parse_qopt<K: Kind>(
     _device: *const c_char,
 ) -> c_int {
     guarded(|| {
-        // SAFETY: tc calls us with the `argc` arguments that are left, each a C string.
+        // SAFETY: tc passes the `argc` remaining arguments, each a C string.
         let words = unsafe { arguments(argc, argv) };
-        // Where the name of an option is expected; a pool may have that name.
+        // Only in place of an option's name, because a pool may be called help.
         if words.iter().step_by(2).any(|word| word == "help") {
             say(&text::help::<K>());
             return FAILED;
@@ -139,8 +139,8 @@ extern "C" fn parse_qopt<K: Kind>(
         if options.is_empty() {
             return OK;
         }
-        // SAFETY: tc's own function on tc's own request, which has room for more than
-        // REQUEST_BYTES; it copies the bytes that we lend it.
+        // SAFETY: tc's own function on tc's own request, which has more space than REQUEST_BYTES;
+        // the function copies the bytes.
         unsafe {
             (tc.addattr_l)(
                 request,
@@ -193,7 +193,7 @@ extern "C" fn print_xstats<K: Kind>(
         }
         for (i, line) in text::statistics::<K>(bytes).iter().enumerate() {
             if i > 0 {
-                // SAFETY: no arguments. It ends a line as `tc -oneline` wants it.
+                // SAFETY: no arguments. Ends a line as `tc -oneline` requires.
                 unsafe { (tc.print_nl)() };
             }
             print(file, line);
@@ -202,12 +202,12 @@ extern "C" fn print_xstats<K: Kind>(
     })
 }
 
-/// No panic crosses into C; what it says has been said by then.
+/// Stops panics before they reach C; the panic hook has printed the message.
 fn guarded(body: impl FnOnce() -> c_int + UnwindSafe) -> c_int {
     panic::catch_unwind(body).unwrap_or(FAILED)
 }
 
-/// The same for what prints the attribute that tc hands over; nothing without an attribute.
+/// As [`guarded`], for printing tc's attribute; prints nothing for NULL.
 fn guarded_print(
     attribute: *const c_void,
     body: impl FnOnce(&Functions, &[u8]) -> c_int + UnwindSafe,
@@ -216,7 +216,7 @@ fn guarded_print(
         let Ok(tc) = host::functions() else {
             return FAILED;
         };
-        // SAFETY: tc hands us TCA_OPTIONS or TCA_STATS_APP of a message that it holds, or NULL.
+        // SAFETY: tc passes TCA_OPTIONS or TCA_STATS_APP of a message that it holds, or NULL.
         match unsafe { payload(attribute) } {
             Some(bytes) => body(tc, bytes),
             None => OK,
@@ -224,19 +224,18 @@ fn guarded_print(
     })
 }
 
-/// Writes to standard error, and ignores that it may be closed.
+/// Writes to standard error; ignores a closed one.
 fn say(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 fn print(file: *mut libc::FILE, text: &str) {
     let text = c_string(text);
-    // SAFETY: the stream that tc gave us to write to, which is open during the call. tc looks at
-    // the state of standard output when it ends.
+    // SAFETY: the stream is tc's and open during the call. tc checks standard output when it ends.
     unsafe { libc::fputs(text.as_ptr(), file) };
 }
 
-/// Up to the first NUL: the kernel's strings have none inside.
+/// Converts up to the first NUL; the kernel's strings have none inside.
 fn c_string(text: &str) -> CString {
     let end = text.find('\0').unwrap_or(text.len());
     CString::new(&text[..end]).unwrap_or_default()
@@ -244,7 +243,7 @@ fn c_string(text: &str) -> CString {
 
 /// # Safety
 ///
-/// `argv` has `argc` C strings, which stay as they are while we run.
+/// `argv` has `argc` C strings, which do not change during the call.
 unsafe fn arguments(argc: c_int, argv: *const *const c_char) -> Vec<String> {
     let count = usize::try_from(argc).unwrap_or(0);
     if count == 0 || argv.is_null() {
@@ -262,14 +261,14 @@ unsafe fn arguments(argc: c_int, argv: *const *const c_char) -> Vec<String> {
         .collect()
 }
 
-/// What is behind the header of an attribute.
+/// Returns the payload of an attribute.
 ///
 /// # Safety
 ///
-/// `attribute` is NULL, or a `struct rtattr` whose length counts bytes that can be read, and
-/// that are not written to while they are borrowed.
+/// `attribute` is NULL, or a `struct rtattr` whose length counts readable bytes that nothing
+/// writes to while they are borrowed.
 unsafe fn payload<'a>(attribute: *const c_void) -> Option<&'a [u8]> {
-    /// `struct rtattr`: length with the header, type.
+    /// `struct rtattr`: length including the header, type.
     const HEADER_BYTES: usize = 4;
     if attribute.is_null() {
         return None;
@@ -278,18 +277,18 @@ unsafe fn payload<'a>(attribute: *const c_void) -> Option<&'a [u8]> {
     // SAFETY: the caller's promise: there is a header.
     let length = unsafe { start.cast::<u16>().read_unaligned() };
     let length = usize::from(length).checked_sub(HEADER_BYTES)?;
-    // SAFETY: the caller's promise: so many bytes follow the header.
+    // SAFETY: the caller's promise: this many bytes follow the header.
     Some(unsafe { slice::from_raw_parts(start.add(HEADER_BYTES), length) })
 }
 
-/// tc's JSON writer, in whose current object we are.
+/// tc's JSON writer, inside its current object.
 struct Json<'a> {
     tc: &'a Functions,
     writer: *mut JsonWriter,
 }
 
 impl<'a> Json<'a> {
-    /// None if tc prints text.
+    /// Returns None if tc prints text.
     fn of(tc: &'a Functions) -> Option<Self> {
         // SAFETY: no arguments.
         if !unsafe { (tc.is_json_context)() } {
@@ -304,8 +303,8 @@ impl<'a> Json<'a> {
         let (tc, writer) = (self.tc, self.writer);
         let name = c_string(key);
         let key = name.as_ptr();
-        // Below, the writer is tc's, open while tc prints; strings end with NUL, and are copied to
-        // the stream before the call returns.
+        // For the calls below: the writer is tc's and open while tc prints; strings end with NUL
+        // and are copied to the stream before the call returns.
         match value {
             // SAFETY: see above.
             Value::Bool(value) => unsafe { (tc.jsonw_bool_field)(writer, key, *value) },
@@ -316,7 +315,7 @@ impl<'a> Json<'a> {
                     (tc.jsonw_start_object)(writer);
                 }
                 fields.iter().for_each(|(key, value)| self.put(key, value));
-                // SAFETY: see above; it ends the object that was begun above.
+                // SAFETY: see above; ends the object begun above.
                 unsafe { (tc.jsonw_end_object)(writer) };
             }
             value => match (value.as_u64(), value.as_i64(), value.as_str()) {
@@ -353,7 +352,7 @@ mod tests {
             bytes
         };
         let read = |bytes: &[u8]| {
-            // SAFETY: no length above says more than there is.
+            // SAFETY: no length above exceeds the bytes.
             unsafe { payload(bytes.as_ptr().cast()) }.map(<[u8]>::to_vec)
         };
         assert_eq!(read(&attribute(8)), Some(vec![1, 2, 3, 4]));

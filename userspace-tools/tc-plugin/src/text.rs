@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is said: help, mistakes in tc's manner, statistics in lines.
+//! Texts: help, mistakes in tc's style, statistics in lines.
 
 use xdc_netlink::{units::Rate, words::Mistake};
 
 use crate::kind::Kind;
 
-/// `tc qdisc add dev DEV root KIND help`.
+/// Returns the output of `tc qdisc add dev DEV root KIND help`.
 pub fn help<K: Kind>() -> String {
     format!(
         "Usage: ... {} [ OPTION VALUE ]...\n\
@@ -17,7 +17,7 @@ pub fn help<K: Kind>() -> String {
     )
 }
 
-/// In the sentences of tc's own parsers.
+/// Formats a mistake like tc's own parsers.
 pub fn mistake<K: Kind>(mistake: &Mistake) -> String {
     match mistake {
         Mistake::Unknown(word) => format!("What is \"{word}\"?\n{}", help::<K>()),
@@ -30,19 +30,19 @@ pub fn mistake<K: Kind>(mistake: &Mistake) -> String {
     }
 }
 
-/// The statistics, in lines without their ends.
+/// Formats the statistics as lines, without newlines.
 pub fn statistics<K: Kind>(bytes: &[u8]) -> Vec<String> {
     let mut values = K::xstats(bytes).into_iter().peekable();
     let mut lines = K::LINES.iter();
     let mut text = Vec::new();
     while values.peek().is_some() {
-        // What is added later has a line of its own.
+        // Statistics missing in LINES get a line each.
         let count = lines.next().copied().unwrap_or(1);
         let line: Vec<_> = values
             .by_ref()
             .take(count)
             .map(|(name, value)| match name.strip_suffix("_bytes_per_s") {
-                // Where the kernel counts bytes, tc's text has bits.
+                // The kernel's unit is bytes per second, tc's text has bits per second.
                 Some(rate) => format!("{rate} {}", Rate(value.saturating_mul(8))),
                 None => format!("{name} {value}"),
             })

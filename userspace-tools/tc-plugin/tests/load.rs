@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The plugin as a program loads it: this machine's tc, and ones with another interface. What it
-//! says to a kernel, and what it prints of one, is for selftests/guest/62-tc.sh.
+//! Loads the plugin in this machine's tc, and in programs with another interface. Its requests
+//! and its output of a kernel's qdiscs are tested by selftests/guest/62-tc.sh.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use std::{
 
 use tempfile::TempDir;
 
-/// Cargo has built it beside this test.
+/// Cargo has built the plugin beside this test.
 fn plugin() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let built = own.parent().unwrap().join("libq_phantom.so");
@@ -19,14 +19,14 @@ fn plugin() -> PathBuf {
     built
 }
 
-/// What a program says on standard error, which has to end by itself.
+/// Returns a program's standard error; asserts that no signal killed it.
 fn said(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code().is_some(), "{} {text}", output.status);
     text
 }
 
-/// `tc qdisc add phantom WORDS`: no device is named, so nothing can be changed.
+/// Runs `tc qdisc add phantom WORDS`: without a device, so nothing changes.
 fn tc(words: &[&str]) -> String {
     let dir = TempDir::new().unwrap();
     symlink(plugin(), dir.path().join("q_phantom.so")).unwrap();
@@ -46,7 +46,7 @@ fn this_machines_tc_gets_help() {
     let help = tc(&["help"]);
     assert!(help.starts_with("Usage: ... phantom "), "{help}");
     assert!(help.contains("\n  limit SIZE "), "{help}");
-    // Behind options too, but not where a value is expected.
+    // `help` works behind options, but not in place of a value.
     assert_eq!(tc(&["limit", "1mb", "help"]), help);
     assert!(!tc(&["pool", "help"]).contains("Usage: ... phantom"));
 }
@@ -101,7 +101,7 @@ fn another_interface_is_refused() {
         let output = Command::new(&program).arg(plugin()).output().unwrap();
         let said = said(&output);
         assert_eq!(output.status.code(), Some(0), "{said}");
-        // Once, however many of its functions are called.
+        // One message, however many functions are called.
         assert_eq!(said.lines().count(), 1, "{said}");
         assert!(said.starts_with("q_phantom.so: this tc is not of a version that it knows"));
         assert!(said.contains(why), "{said}");

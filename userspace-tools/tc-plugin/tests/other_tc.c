@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A tc whose plugin interface is another one. It loads q_phantom.so as tc
- * does, and calls whatever is behind the name in the table with what tc's
- * functions are called with.
+ * A tc with another plugin interface. It loads q_phantom.so as tc does, and
+ * calls every function in the table with the arguments that tc passes.
  *
- * LAYOUT 0: a word more, behind the name. 1: the same size, two words changed
- * places. 2: no tables at all.
+ * LAYOUT 0: one more word after the name. 1: the same size, but two words are
+ * swapped. 2: no tables.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -50,7 +49,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s\n", dlerror());
 		return 2;
 	}
-	/* Each of them would follow one of these if it did not refuse. */
+	/* Unless they refuse, the functions would follow these pointers. */
 	for (i = 0; i < sizeof(util->words) / sizeof(util->words[0]); i++)
 		if (((function)util->words[i])(util, -1, (void *)1, (void *)2, (void *)3) != -1)
 			return 3;

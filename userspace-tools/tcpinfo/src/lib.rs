@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the kernel tells of a TCP socket: TCP_INFO, and TCP_CC_INFO in the form of DCTCP's block.
+//! TCP_INFO of a socket, and TCP_CC_INFO in the form of DCTCP's block.
 
 use std::{io, mem, os::fd::AsRawFd};
 
-/// struct tcp_info of include/uapi/linux/tcp.h up to what we read. A shorter answer of an older
-/// kernel leaves zeroes.
+/// struct tcp_info of include/uapi/linux/tcp.h, up to the last field in use. Fields that an older
+/// kernel lacks are 0.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TcpInfo {
-    /// TCP_ESTABLISHED 1, TCP_FIN_WAIT2 5, ...
+    /// TCP state: TCP_ESTABLISHED 1, TCP_FIN_WAIT2 5, ...
     pub state: u8,
-    /// Of loss recovery: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
+    /// State of loss recovery: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
     pub ca_state: u8,
     retransmits: u8,
     probes: u8,
     backoff: u8,
-    /// 1 timestamps, 2 SACK, 4 window scale, 8 ECN.
+    /// Options: 1 timestamps, 2 SACK, 4 window scale, 8 ECN.
     pub options: u8,
     wscales: u8,
     flags: u8,
 
     rto: u32,
     ato: u32,
-    /// Bytes.
+    /// MSS for sending, bytes.
     pub snd_mss: u32,
-    /// Bytes of the largest segment that arrived.
+    /// Largest segment received, bytes.
     pub rcv_mss: u32,
 
-    /// Packets.
+    /// Packets in flight.
     pub unacked: u32,
     sacked: u32,
-    /// Packets.
+    /// Packets presumed lost.
     pub lost: u32,
     retrans: u32,
     fackets: u32,
@@ -42,12 +42,12 @@ pub struct TcpInfo {
 
     pmtu: u32,
     rcv_ssthresh: u32,
-    /// Smoothed, us.
+    /// Smoothed RTT, us.
     pub rtt: u32,
     rttvar: u32,
-    /// Packets.
+    /// Slow-start threshold, packets.
     pub snd_ssthresh: u32,
-    /// Packets.
+    /// Congestion window, packets.
     pub snd_cwnd: u32,
     advmss: u32,
     reordering: u32,
@@ -55,39 +55,39 @@ pub struct TcpInfo {
     rcv_rtt: u32,
     rcv_space: u32,
 
-    /// Packets.
+    /// Retransmitted packets, in total.
     pub total_retrans: u32,
 
-    /// Bytes per second; all ones = unlimited.
+    /// Pacing rate, bytes per second; all ones = unlimited.
     pub pacing_rate: u64,
     max_pacing_rate: u64,
-    /// Cumulatively.
+    /// Acknowledged bytes, in total.
     pub bytes_acked: u64,
-    /// In order.
+    /// Bytes received in order.
     pub bytes_received: u64,
     segs_out: u32,
     segs_in: u32,
 
-    /// In the send buffer.
+    /// Unsent bytes in the send buffer.
     pub notsent_bytes: u32,
-    /// us; all ones = never measured.
+    /// Smallest RTT, us; all ones = never measured.
     pub min_rtt: u32,
     data_segs_in: u32,
     data_segs_out: u32,
 
-    /// Bytes per second, of the last rate sample.
+    /// Delivery rate of the last rate sample, bytes per second.
     pub delivery_rate: u64,
 
     busy_time: u64,
     rwnd_limited: u64,
     sndbuf_limited: u64,
 
-    /// Packets.
+    /// Delivered packets.
     pub delivered: u32,
-    /// Packets.
+    /// Delivered packets that the receiver reported with CE.
     pub delivered_ce: u32,
 
-    /// Payload, retransmissions included.
+    /// Payload sent, including retransmissions.
     bytes_sent: u64,
     bytes_retrans: u64,
     dsack_dups: u32,
@@ -105,7 +105,7 @@ pub struct TcpInfo {
 
     received_ce: u32,
     ecn_bytes: [u32; 6],
-    /// ECN mode, options of AccECN seen, failures of AccECN: 2, 2 and 4 bits.
+    /// ECN mode, AccECN options seen, AccECN failures: 2, 2 and 4 bits.
     ecn_bits: u32,
 }
 
@@ -117,19 +117,19 @@ const MODE_ACCECN: u32 = 2;
 const ACE_FAILED: u32 = 3;
 
 impl TcpInfo {
-    /// The handshake agreed on ECN.
+    /// Returns whether the handshake negotiated ECN.
     pub fn has_ecn(&self) -> bool {
         self.options & OPTION_ECN != 0
     }
 
-    /// Whether both ends can read the counters of AccECN. None for other kinds of ECN.
+    /// Returns whether both ends can read AccECN's counters; None for other kinds of ECN.
     pub fn accecn_works(&self) -> Option<bool> {
         let is_accurate = self.has_ecn() && self.ecn_bits & 3 == MODE_ACCECN;
         is_accurate.then_some((self.ecn_bits >> 4) & ACE_FAILED == 0)
     }
 
-    /// Of INET_DIAG_INFO. A shorter answer leaves zeroes, and what a newer kernel adds is passed
-    /// over.
+    /// Decodes INET_DIAG_INFO. Missing fields are 0, and a newer kernel's extra fields are
+    /// skipped.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let mut info = Self::default();
         let length = bytes.len().min(mem::size_of::<Self>());
@@ -144,29 +144,29 @@ impl TcpInfo {
     }
 }
 
-/// What a number of [`COUNTERS`] counts.
+/// Unit of one of [`COUNTERS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Of {
-    /// Of TCP.
+    /// TCP packets.
     Packets,
-    /// Of payload.
+    /// Bytes of payload.
     Bytes,
-    /// How often something happened.
+    /// Number of events.
     Events,
-    /// Microseconds, which a slower guest stretches.
+    /// Microseconds; larger in a slower guest.
     Us,
 }
 
-/// A number of TCP_INFO that only grows. A run sums its growth over all flows, at their senders.
+/// A monotonic counter of TCP_INFO. A run sums its increase over all flows, at their senders.
 #[derive(Debug)]
 pub struct Counter {
-    /// `tcp.NAME` is the metric of a run.
+    /// Name of the run's metric, without the prefix `tcp.`.
     pub name: &'static str,
-    /// Its unit.
+    /// Unit.
     pub of: Of,
-    /// Its value.
+    /// Returns the value.
     pub get: fn(&TcpInfo) -> u64,
-    /// For the table of metrics.
+    /// Meaning, for the table of metrics.
     pub meaning: &'static str,
 }
 
@@ -192,7 +192,8 @@ const fn counter(
     }
 }
 
-/// A line here is a metric: the agent reads it, a run has it, pages and tables know it.
+/// Counters in the order of `FlowResult::counters`. Agent, results, pages and tables use this
+/// list.
 pub const COUNTERS: &[Counter] = &[
     counter(
         "delivered",
@@ -244,28 +245,28 @@ pub const COUNTERS: &[Counter] = &[
     ),
 ];
 
-/// struct tcp_dctcp_info of include/uapi/linux/inet_diag.h, which unocc and gemini fill too.
+/// struct tcp_dctcp_info of include/uapi/linux/inet_diag.h, also written by unocc and gemini.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DctcpInfo {
-    /// 0 = the congestion control fell back to Reno.
+    /// 0 = fallback to Reno.
     pub enabled: u16,
-    /// The last packet received carried CE.
+    /// Whether the last received packet carried CE.
     pub ce_state: u16,
     /// Average marked fraction, 1/1024.
     pub alpha: u32,
     /// Bytes acknowledged with a mark in the current period.
     pub marked_bytes: u32,
-    /// Bytes acknowledged in it.
+    /// Bytes acknowledged in the current period.
     pub acked_bytes: u32,
 }
 
-/// TCP_INFO of a socket.
+/// Reads TCP_INFO of a socket.
 pub fn tcp_info(socket: &impl AsRawFd) -> io::Result<TcpInfo> {
     option(socket, libc::TCP_INFO)
 }
 
-/// TCP_CC_INFO of a socket whose congestion control has DCTCP's block.
+/// Reads TCP_CC_INFO of a socket whose congestion control writes DCTCP's block.
 pub fn dctcp_info(socket: &impl AsRawFd) -> io::Result<DctcpInfo> {
     option(socket, libc::TCP_CC_INFO)
 }
@@ -275,7 +276,7 @@ trait Plain: Default {}
 impl Plain for TcpInfo {}
 impl Plain for DctcpInfo {}
 
-/// An option of IPPROTO_TCP. A shorter answer leaves zeroes.
+/// Reads an option of IPPROTO_TCP. Missing fields are 0.
 fn option<T: Plain>(socket: &impl AsRawFd, name: libc::c_int) -> io::Result<T> {
     let mut value = T::default();
     let mut length = mem::size_of::<T>() as libc::socklen_t;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A tc classifier for `sch_acceltor` with `detect filter`. It counts the payload of each TCP flow, and says that
-//! a flow is an elephant if `xdc acceltor elephants`, which reads the counts, has put it into a map. Of others it
-//! says nothing: the next filter is asked, or the packet's priority.
+//! A tc classifier for `sch_acceltor` with `detect filter`. It counts the payload of each TCP flow; `xdc
+//! acceltor elephants` reads the counts and puts elephants into a map. The classifier selects the flows in
+//! the map. For others, the next filter or the packet's priority decides.
 
 #![no_std]
 #![no_main]
@@ -23,29 +23,29 @@ use aya_ebpf::{
 use elephant_key::{DESTINATION, Key, MAX_ELEPHANTS, MAX_FLOWS, PORTS, SOURCE, VERSION};
 use ethernet::{ETHERNET_BYTES, ETHERTYPE_AT, IPV4, IPV6, TCP};
 
-/// Payload of each flow in bytes.
+/// Payload of each flow, bytes.
 #[map]
 static PAYLOAD: LruHashMap<Key, u64> = LruHashMap::with_max_entries(MAX_FLOWS, 0);
 
-/// Those that are elephants.
+/// Flows that are elephants.
 #[map]
 static ELEPHANTS: HashMap<Key, u8> = HashMap::with_max_entries(MAX_ELEPHANTS, 0);
 
-/// One entry: what the reader of the counts changes at each look.
+/// One entry: heartbeat that the reader of the counts changes at each read.
 #[map]
 static BEAT: Array<u64> = Array::with_max_entries(1, 0);
 
-/// One entry: that number as the last packet found it, and when it was new, CLOCK_MONOTONIC in ns.
+/// One entry: last heartbeat seen by a packet, and the time when it was new, CLOCK_MONOTONIC in ns.
 #[map]
 static HEARD: Array<[u64; 2]> = Array::with_max_entries(1, 0);
 
-/// Longer than two pauses of `--every 10s`.
+/// Longer than two intervals of `--every 10s`.
 const PATIENCE_NS: u64 = 25_000_000_000;
 
-/// Minor number of the class, as in modules/uapi/pkt_acceltor.h.
+/// Minor number of the elephants' class, as in modules/uapi/pkt_acceltor.h.
 const ELEPHANT: u32 = 2;
 
-/// More fragments, and where this one begins.
+/// Flag "more fragments" and fragment offset.
 const FRAGMENT: u16 = 0x3fff;
 
 #[classifier]
@@ -55,7 +55,7 @@ pub fn elephants(ctx: TcContext) -> i32 {
     }
     match is_elephant(&ctx) {
         Some(true) => {
-            // SAFETY: The kernel gives a program the buffer that it is called for.
+            // SAFETY: The kernel passes the program a valid buffer.
             unsafe { (*ctx.skb.skb).tc_classid = ELEPHANT };
             TC_ACT_OK
         }
@@ -76,7 +76,7 @@ fn has_reader() -> Option<bool> {
     Some(now_ns.wrapping_sub(*at_ns) < PATIENCE_NS)
 }
 
-/// None of what is no TCP packet with payload.
+/// Returns None for a packet that is not TCP or has no payload.
 fn is_elephant(ctx: &TcContext) -> Option<bool> {
     let mut key: Key = [0; 40];
     let (tcp_at, end) = read_ip(ctx, &mut key)?;
@@ -84,14 +84,14 @@ fn is_elephant(ctx: &TcContext) -> Option<bool> {
     key[PORTS..PORTS + 4].copy_from_slice(&ports);
     let offset: u8 = ctx.load(tcp_at + 12).ok()?;
     let payload_at = tcp_at + usize::from(offset >> 4) * 4;
-    // What the sender writes into a header may be more than the packet has.
+    // Header fields may claim more bytes than the packet has.
     let payload = end.min(ctx.len() as usize).checked_sub(payload_at)? as u64;
     if payload == 0 {
         return None;
     }
     match PAYLOAD.get_ptr_mut(&key) {
-        // SAFETY: The entry outlives the program's run, and a root qdisc has its lock while it asks its
-        // filters, so nothing else counts.
+        // SAFETY: The entry outlives the program's run. A root qdisc runs its filters under its lock, so
+        // there is no other writer.
         Some(count) => unsafe { *count += payload },
         None => {
             let _ = PAYLOAD.insert(&key, &payload, BPF_NOEXIST.into());
@@ -100,8 +100,9 @@ fn is_elephant(ctx: &TcContext) -> Option<bool> {
     Some(ELEPHANTS.get_ptr(&key).is_some())
 }
 
-/// Where the header of TCP is, and where the IP packet ends: a frame may be padded, and bursts come in single
-/// segments. Fragments, extension headers and tags of a VLAN are mice.
+/// Returns the offset of the TCP header and the end of the IP packet, because a frame may be padded. Bursts
+/// arrive in single segments. Fragments, extension headers and VLAN tags are not decoded, so such packets are
+/// mice.
 fn read_ip(ctx: &TcContext, key: &mut Key) -> Option<(usize, usize)> {
     let ethertype = u16::from_be(ctx.load(ETHERTYPE_AT).ok()?);
     match ethertype {

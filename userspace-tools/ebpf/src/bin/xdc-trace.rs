@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Programs for tracepoints, each for whichever it is attached to: it hands on what the event holds,
-//! its time and its processor.
+//! Programs for tracepoints: each passes on the events of its tracepoint, with time and processor.
 
 #![no_std]
 #![no_main]
@@ -19,15 +18,15 @@ use aya_ebpf::{
 };
 use trace_record::{COMMON_BYTES, EVENT_BYTES, PROGRAMS, Record};
 
-/// Room for 90,000 events between two looks.
+/// Space for 90,000 events between two reads.
 #[map]
 static RECORDS: RingBuf = RingBuf::with_byte_size(16 << 20, 0);
 
-/// One entry: events that there was no room for.
+/// One entry: events lost for lack of space.
 #[map]
 static MISSED: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
 
-/// Programs that differ in the number that they hand on.
+/// Defines programs that differ only in their number.
 macro_rules! programs {
     ($($number:literal $name:ident)+) => {
         $(
@@ -48,20 +47,19 @@ programs! {
     24 event_24 25 event_25 26 event_26 27 event_27 28 event_28 29 event_29 30 event_30 31 event_31
 }
 
-/// `event` is the number of a program.
+/// Records an event; `event` is the program's number.
 #[inline(always)]
 fn hand_on(ctx: &TracePointContext, event: u32) -> u32 {
     let Some(mut entry) = RECORDS.reserve::<Record>(0) else {
         if let Some(missed) = MISSED.get_ptr_mut(0) {
-            // SAFETY: One processor's own, and a tracepoint's program is not interrupted by
-            // another's.
+            // SAFETY: The value is per CPU, and no tracepoint program interrupts another.
             unsafe { *missed += 1 }
         }
         return 0;
     };
     let record = entry.as_mut_ptr();
-    // SAFETY: The entry is ours until it is submitted, and all of it is written. What is read is
-    // the kernel's buffer of an event, 2 kB at least, whatever the event has filled of it.
+    // SAFETY: The entry is ours until it is submitted, and all of it is written. The source is the
+    // kernel's buffer of an event, at least 2 kB, however long the event is.
     unsafe {
         (*record).at_ns = bpf_ktime_get_ns();
         (*record).event = event;

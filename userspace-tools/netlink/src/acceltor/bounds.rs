@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Values that the qdisc refuses. modules/acceltor_options.rs is the home of bounds and defaults; the
-//! test below reads it and compares.
+//! Bounds of options: a copy of modules/acceltor_options.rs, which the test below compares.
 
 use super::Options;
 use crate::bounds::{self, Bound, MOST_BYTES, Refusal};
@@ -21,7 +20,7 @@ const BOUNDS: &[Bound] = &[
 ];
 
 impl Options {
-    /// The option that the kernel would refuse, and why.
+    /// Returns the option that the kernel would refuse, and the reason.
     pub fn check(&self) -> Result<(), (&'static str, Refusal)> {
         let small = |number: Option<u32>| number.map(i64::from);
         let ns = |time: Option<u64>| time.map(|ns| i64::try_from(ns).unwrap_or(i64::MAX));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The options in the words and units of tc's command line: what `xdc qdisc` and the plugin of
-//! tc read, print and explain.
+//! Options in tc's syntax and units, for `xdc qdisc` and tc's plugin.
 
 use std::net::IpAddr;
 
@@ -14,7 +13,7 @@ use crate::{
 
 pub use crate::words::Mistake;
 
-/// Every option, a line each.
+/// Help text, one line per option.
 pub const OPTIONS_HELP: &str = "\
 Options (SIZE 500kb with k = 1024, RATE 10gbit, TIME 240us):
   racks N                how many there are
@@ -42,7 +41,7 @@ Options (SIZE 500kb with k = 1024, RATE 10gbit, TIME 240us):
   guard, lead TIME       at the end of a day; before the circuit switch
   ecn SIZE               mark from this backlog on; 0b = never";
 
-/// In the order of printing.
+/// Options in the order of printing.
 pub const WORDS: &[Word<Options>] = &[
     word!(Options, "racks", racks, Number),
     word!(Options, "rack", rack, Number),
@@ -115,7 +114,7 @@ impl Textual<u64> for Time {
     }
 }
 
-/// How an empty list is written.
+/// Text of an empty list.
 const NONE: &str = "none";
 
 impl Textual<Vec<Prefix>> for Prefixes {
@@ -151,7 +150,7 @@ impl Textual<Vec<Prefix>> for Prefixes {
     }
 }
 
-/// How the default of a list is written.
+/// Text of the default list of peers.
 const AUTO: &str = "auto";
 
 impl Textual<Peers> for PeersOrAuto {
@@ -207,12 +206,12 @@ impl Options {
         words::read(WORDS, words)
     }
 
-    /// The words of every option that has a value, in the order of printing.
+    /// Returns the options that are set as words, in the order of printing.
     pub fn to_words(&self) -> impl Iterator<Item = (&'static str, String)> {
         words::to_words(WORDS, self)
     }
 
-    /// The same as keys with their units and JSON's values.
+    /// Returns the options that are set as JSON; keys contain the units.
     pub fn to_json(&self) -> impl Iterator<Item = (&'static str, Value)> {
         words::to_json(WORDS, self)
     }

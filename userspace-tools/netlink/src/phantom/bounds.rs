@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Values that the qdisc refuses. modules/phantom_options.rs is the home of bounds and defaults; the
-//! tests below read it and compare.
+//! Bounds of options: a copy of modules/phantom_options.rs, which the tests below compare.
 
 use super::Options;
 use crate::bounds::{self, Bound, MOST_BYTES, PPM, Refusal};
@@ -18,7 +17,7 @@ const BOUNDS: &[Bound] = &[
     ("pool-alpha", 1, MOST_BYTES, 1_000_000),
 ];
 
-/// Options of which the first may not be above the second.
+/// Pairs of options; the first must not exceed the second.
 const ORDERED: &[(&str, &str)] = &[("pmin", "pmax"), ("min", "max")];
 
 impl Options {
@@ -41,7 +40,7 @@ impl Options {
         }
     }
 
-    /// The option that the kernel would refuse, and why.
+    /// Returns the option that the kernel would refuse, and the reason.
     pub fn check(&self) -> Result<(), (&'static str, Refusal)> {
         let print = |bound: &Bound, number: i64| match bound.2 {
             PPM => percent(number),

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The options in the words and units of tc's command line: what `xdc qdisc` and the plugin of
-//! tc read, print and explain.
+//! Options in tc's syntax and units, for `xdc qdisc` and tc's plugin.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +11,7 @@ use crate::{
 
 pub use crate::words::Mistake;
 
-/// Every option, a line each.
+/// Help text, one line per option.
 pub const OPTIONS_HELP: &str = "\
 Options (SIZE 22400kb with k = 1024, RATE 10gbit, FRACTION 2% or 0.02):
   limit SIZE             physical queue
@@ -39,7 +38,7 @@ Options (SIZE 22400kb with k = 1024, RATE 10gbit, FRACTION 2% or 0.02):
   pool-alpha FACTOR      this port may hold FACTOR x what is free
   seed NUMBER            where the random numbers of RED start; random unless given";
 
-/// In the order of printing.
+/// Options in the order of printing.
 pub const WORDS: &[Word<Options>] = &[
     word!(Options, "limit", limit_bytes, Bytes),
     word!(Options, "rate", rate_bytes_per_s, Rate),
@@ -60,7 +59,7 @@ pub const WORDS: &[Word<Options>] = &[
     word!(Options, "yellow-limit", yellow_limit_bytes, Bytes),
     word!(Options, "color-total", color_total, Switch),
     word!(Options, "color", color_source, Named),
-    // One word for two bitmaps.
+    // One word sets two bitmaps.
     Word {
         name: "dscp-color",
         set: |options, text| {
@@ -84,7 +83,7 @@ pub const WORDS: &[Word<Options>] = &[
     word!(Options, "seed", seed, Count),
 ];
 
-/// Reads DSCP:COLOR,... into the bitmaps of the red and of the yellow ones.
+/// Parses DSCP:COLOR,... into the bitmaps of red and yellow DSCPs.
 fn read_colors(text: &str) -> Result<(u64, u64), String> {
     let (mut red, mut yellow) = (0, 0);
     for pair in text.split(',') {
@@ -105,7 +104,7 @@ fn read_colors(text: &str) -> Result<(u64, u64), String> {
     Ok((red, yellow))
 }
 
-/// The DSCPs that are not green; None if the options say nothing of them.
+/// Returns the DSCPs that are not green; None if the options have no table.
 fn colors(options: &Options) -> Option<Vec<(u32, Color)>> {
     let (red, yellow) = (options.dscp_red?, options.dscp_yellow?);
     let color_of = |dscp: u32| match (red >> dscp & 1, yellow >> dscp & 1) {
@@ -116,7 +115,7 @@ fn colors(options: &Options) -> Option<Vec<(u32, Color)>> {
     Some((0..u64::BITS).filter_map(color_of).collect())
 }
 
-/// `0:green` if all are.
+/// Formats a color table; `0:green` for an empty one.
 fn print_colors(colors: &[(u32, Color)]) -> String {
     let pairs: Vec<_> = colors
         .iter()
@@ -133,19 +132,19 @@ impl Options {
     /// Reads NAME VALUE NAME VALUE...
     pub fn from_words<S: AsRef<str>>(words: &[S]) -> Result<Self, Mistake> {
         let mut options: Self = words::read(WORDS, words)?;
-        // A table that nobody looks into would be a trap.
+        // A table is useless without its source of colors, so select the source, too.
         if options.dscp_red.is_some() && options.color_source.is_none() {
             options.color_source = Some(ColorSource::Dscp);
         }
         Ok(options)
     }
 
-    /// The words of every option that has a value, in the order of printing.
+    /// Returns the options that are set as words, in the order of printing.
     pub fn to_words(&self) -> impl Iterator<Item = (&'static str, String)> {
         words::to_words(WORDS, self)
     }
 
-    /// The same as keys with their units and JSON's values.
+    /// Returns the options that are set as JSON; keys contain the units.
     pub fn to_json(&self) -> impl Iterator<Item = (&'static str, Value)> {
         words::to_json(WORDS, self)
     }
@@ -158,7 +157,7 @@ mod tests {
 
     #[test]
     fn there_is_a_word_for_every_attribute() {
-        // Colours of DSCPs are two attributes.
+        // The colors of DSCPs are two attributes.
         assert_eq!(WORDS.len() + 1, IDS.len());
         for word in WORDS {
             assert!(OPTIONS_HELP.contains(word.name), "{}", word.name);
@@ -167,7 +166,7 @@ mod tests {
         words::check_synopsis(WORDS, include_str!("../../../../docs/man/tc-phantom.8"));
     }
 
-    /// A value for each word, none of them what it is printed like without being read.
+    /// A value for each word that differs from its default text.
     const EVERY: &str = "limit 1000001b rate 8kbit overhead -14 mpu 64 line-rate 10gbit \
         phantom 22400kb drain 0.9 pmin 2% pmax 60% mark either at enqueue min 25% max 75% \
         ecn-drop on count-acks off red-limit 400kb yellow-limit 600kb color-total on \
