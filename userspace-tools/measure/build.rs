@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Hashes the code that makes figures: this crate, and those of this repository that it depends on.
+//! Hashes the code that computes figures: this crate and the crates of this repository on which it
+//! depends.
 
 use std::env;
 use std::fs;
@@ -37,7 +38,8 @@ fn main() {
     println!("cargo::rustc-env=MEASURES_CRATES={}", crates.join(" "));
 }
 
-/// Names below the folder of all crates, and contents: the same wherever the repository lies.
+/// Hashes contents, and names relative to the crates' folder, independent of the repository's
+/// location.
 fn add(hash: &mut Sha256, all: &Path, path: &str) {
     let full = all.join(path);
     if full.is_dir() {
@@ -56,7 +58,7 @@ fn add(hash: &mut Sha256, all: &Path, path: &str) {
     }
 }
 
-/// Crates of this repository are called `xdc-` and their folder.
+/// Dependencies in this repository: named `xdc-` and their folder.
 fn dependencies(dir: &Path) -> Vec<String> {
     let text = fs::read_to_string(dir.join("Cargo.toml")).expect("a manifest");
     let lines = text.lines().skip_while(|line| *line != "[dependencies]");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Where packets went: the counters of IP, devices and qdiscs, which have to agree at each node.
+//! Packet accounting: the counters of IP, devices and qdiscs, which must agree at each node.
 //!
-//! A packet passes from a device to IP, which delivers or forwards it, and from IP to a qdisc and a
-//! device. A packet that one counter has and the next has not was dropped by
-//! something that a counter names, or the books of the node do not balance.
+//! A packet passes from a device to IP, which delivers or forwards it, and from IP to a qdisc and a device.
+//! If one counter has a packet and the next has not, either a drop counter explains it or the node's books do
+//! not balance.
 
 use std::{collections::BTreeMap, fs, thread, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     watch::Counters,
 };
 
-/// Names of counters whose packets a cause explains, in /proc/net/snmp, snmp6 and netstat.
+/// Counters of drops with a known cause, as in /proc/net/snmp, snmp6 and netstat.
 const EXPLAINED: &[(Cause, &[&str])] = &[
     (
         Cause::Malformed,
@@ -76,10 +76,10 @@ const EXPLAINED: &[(Cause, &[&str])] = &[
     ),
 ];
 
-/// Packets that IP forwards, by the names of IPv4 and of IPv6.
+/// Packets forwarded by IP: names of IPv4 and IPv6.
 const FORWARDED: &[&str] = &["ForwDatagrams", "OutForwDatagrams"];
 
-/// Errors between its arrival and its delivery.
+/// Errors between arrival and delivery.
 const ARRIVAL_ERRORS: &[&str] = &[
     "InHdrErrors",
     "InAddrErrors",
@@ -90,26 +90,26 @@ const ARRIVAL_ERRORS: &[&str] = &[
     "ReasmReqds",
 ];
 
-/// A packet that is on its way between two counters is counted by both soon.
+/// Wait for packets between two counters, and number of attempts.
 const PATIENCE: Duration = Duration::from_millis(1);
 const TRIES: usize = 10;
 
-/// Kinds of devices that pass the packets of another device on.
+/// Kinds of devices that pass on packets of another device.
 const STACKED: &[&str] = &["vlan", "macvlan", "macvtap", "ipvlan"];
 
-/// A kind whose packets end there.
+/// Device kind that sends no packet on.
 const DEAD_END: &str = "dummy";
 
 /// The counters of one node.
 pub struct Node {
     devices: Vec<Device>,
     counters: Counters,
-    /// The qdiscs of all its devices.
+    /// Qdiscs of all devices.
     pub qdiscs: Vec<QdiscState>,
 }
 
 impl Node {
-    /// Reads them in the node's namespace.
+    /// Reads the counters in the node's namespace.
     fn read(network: &Network, node: usize) -> Result<Self> {
         Ok(Self {
             devices: network.devices(node)?,
@@ -118,7 +118,7 @@ impl Node {
         })
     }
 
-    /// A counter of IPv4 and IPv6 together.
+    /// Sum of an IPv4 and IPv6 counter.
     fn ip(&self, name: &str) -> i64 {
         let of = |family: &str| self.counters.get(&format!("{family}{name}")) as i64;
         ["Ip", "IpExt", "Ip6"].into_iter().map(of).sum()
@@ -133,33 +133,33 @@ impl Node {
         qdiscs.find(|qdisc| qdisc.index == device && qdisc.parent == Handle::ROOT)
     }
 
-    /// Packets that programs and actions at a device dropped.
+    /// Packets dropped by programs and actions at a device.
     fn dropped_at_hooks(&self, device: u32) -> u64 {
         let hooks = self.qdiscs.iter().filter(|qdisc| is_hook(qdisc));
         let own = hooks.filter(|qdisc| qdisc.index == device);
         own.map(|qdisc| qdisc.drops).sum()
     }
 
-    /// Packets that IP received, less those that it delivered or forwarded or has an error for.
+    /// Received IP packets minus those delivered, forwarded or counted as errors.
     fn lost_in_ip(&self) -> i64 {
         let filtered = self.counters.get("TcpExtIPReversePathFilter") as i64;
         let errors = self.sum(ARRIVAL_ERRORS) - self.ip("ReasmOKs") + filtered;
         let lost = self.ip("InReceives") - self.ip("InDelivers") - self.sum(FORWARDED) - errors;
-        // A multicast packet of a group that the node has not joined is dropped without a word.
+        // Multicast packets of a group that the node has not joined are dropped uncounted.
         lost - lost.clamp(0, self.counters.get("Ip6InMcastPkts") as i64)
     }
 
-    /// Packets that IP forwarded or made, less those that it gave to devices.
+    /// Packets that IP forwarded or created, minus those given to devices.
     fn lost_in_output(&self) -> i64 {
         let fragments = self.ip("FragCreates") - self.ip("FragOKs") - self.ip("FragFails");
         let sent = self.ip("OutRequests") + self.sum(FORWARDED) + fragments;
         sent - self.ip("OutTransmits")
     }
 
-    /// Packets that devices received, less those that came to IP; and packets that IP gave to devices,
-    /// less those that came to a qdisc or a device. An action may take packets from one to the other.
+    /// Packets received by devices but not by IP, plus packets that IP sent but no qdisc or device received.
+    /// An action may move packets from one to the other.
     fn lost_at_devices(&self) -> i64 {
-        // A bond has the packets of its members.
+        // A bond counts its members' packets.
         let counts = |device: &&Device| {
             let kind = device.kind.as_str();
             !device.is_member && kind != DEAD_END && !STACKED.contains(&kind)
@@ -190,24 +190,23 @@ impl Node {
     }
 }
 
-/// True for a qdisc whose actions and programs see all packets of a device.
+/// Whether a qdisc's actions and programs see all packets of a device.
 fn is_hook(qdisc: &QdiscState) -> bool {
     matches!(qdisc.kind.as_str(), "clsact" | "ingress")
 }
 
-/// The counters of all nodes at the end of a run, in the order of the topology.
+/// Counters of all nodes at the end of a run, in topology order.
 pub struct Books(pub Vec<Node>);
 
 impl Books {
-    /// Reads them.
+    /// Reads the counters.
     pub fn read(network: &Network) -> Result<Self> {
         let nodes = 0..network.layout.nodes.len();
         let read = |node| Node::read(network, node);
         Ok(Self(network.inside_each(nodes, read)?))
     }
 
-    /// Packets that were dropped, by place and cause. Events lost the arrivals of `lost`, by node and
-    /// device.
+    /// Dropped packets by place and cause. `lost` is arrivals dropped by events, by node and device.
     pub fn dropped(&self, network: &Network, lost: &BTreeMap<(usize, u32), u64>) -> Vec<Dropped> {
         let mut all = Vec::new();
         for (i, node) in self.0.iter().enumerate() {
@@ -245,7 +244,7 @@ impl Books {
         all
     }
 
-    /// The nodes whose counters do not agree. Packets that a filter dropped are added to `dropped`.
+    /// Nodes whose counters disagree. Adds packets dropped by a filter to `dropped`.
     pub fn unbalanced(
         &self,
         network: &Network,
@@ -260,12 +259,12 @@ impl Books {
                 }
                 thread::sleep(PATIENCE);
                 let again = network.inside(i, || Node::read(network, i))?;
-                // Outside of virtual time packets move while counters are read.
+                // In real time, packets move while counters are read.
                 let moved = again.moved_until(&network.devices(i)?);
                 found = imbalances(network, i, &again);
                 found.retain(|it| it.packets.abs() > moved);
             }
-            // Filters see the packets of a whole node.
+            // Filters apply to a whole node.
             let is_missing = |it: &Unbalanced| it.port.is_empty() && it.packets > 0;
             if found.iter().any(is_missing) && has_filters(network, i)? {
                 let missing = found.extract_if(.., |it| is_missing(it));
@@ -283,8 +282,8 @@ impl Books {
 }
 
 impl Node {
-    /// Drops of the qdiscs of a device: by its own netem, by its shaper, and by the rest. A parent
-    /// counts the drops of its children, too.
+    /// Drops of a device's qdiscs: in its netem, its shaper, and the rest. A parent also counts its
+    /// children's drops.
     fn shares(&self, device: u32) -> (u64, u64, u64) {
         let qdiscs = || {
             self.qdiscs
@@ -306,7 +305,7 @@ impl Node {
 }
 
 fn imbalances(network: &Network, i: usize, node: &Node) -> Vec<Unbalanced> {
-    // A circuit switch keeps books of its own.
+    // A circuit switch has its own accounting.
     if network.circuits().is_some_and(|circuits| circuits.is_at(i)) {
         return Vec::new();
     }
@@ -329,12 +328,12 @@ fn imbalances(network: &Network, i: usize, node: &Node) -> Vec<Unbalanced> {
         node.lost_in_ip(),
     );
     compare("", "IP's output", "the devices", node.lost_in_output());
-    // GRO makes one packet of many, a large packet is cut, and a qdisc counts each of a bundle.
+    // GRO merges packets, large packets are split, and a qdisc counts each segment of a bundle.
     if network.offload() {
         found.retain(|it| it.packets > 0);
         return found;
     }
-    // A tunnel counts packets that it makes as sent, and takes others to GRO.
+    // A tunnel counts created packets as sent, and passes others to GRO.
     if !network.tunnel_devices().iter().any(|(at, _)| *at == i) {
         compare("", "the devices", "IP", node.lost_at_devices());
     }
@@ -361,7 +360,7 @@ fn imbalances(network: &Network, i: usize, node: &Node) -> Vec<Unbalanced> {
     found
 }
 
-/// Whether the node has a firewall that may drop packets, of which no counter tells.
+/// Whether the node has a firewall, whose drops have no counter.
 fn has_filters(network: &Network, node: usize) -> Result<bool> {
     network.inside(node, || {
         let tables = fs::read_to_string("/proc/self/net/ip_tables_names").unwrap_or_default();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What an init does around its job: file systems, modules, power.
+//! Init tasks: file systems, modules, power.
 
 use std::{
     fs::{self, File},
@@ -26,10 +26,10 @@ use xdc_proto::{BpfObject, privileged};
 
 use crate::clock::now_ns;
 
-/// Two sockets a flow, two files a namespace.
+/// Limit of open files: two sockets per flow, two files per namespace.
 const OPEN_FILES: u64 = 1 << 20;
 
-/// How often, and how many times, to ask for [`wait_for_fine_timers`].
+/// Interval and number of attempts of [`wait_for_fine_timers`].
 const TIMER_RETRY: Duration = Duration::from_millis(50);
 const TIMER_RETRIES: u32 = 100;
 
@@ -46,7 +46,7 @@ const FILESYSTEMS: &[(&str, &str, bool)] = &[
     ("bpf", "/sys/fs/bpf", true),
 ];
 
-/// Mounts [`FILESYSTEMS`] and lifts the limit on open files.
+/// Mounts [`FILESYSTEMS`] and raises the limit on open files.
 pub fn mount_filesystems() -> Result<()> {
     for &(kind, target, optional) in FILESYSTEMS {
         let mounted = fs::create_dir_all(target)
@@ -81,7 +81,7 @@ pub fn kernel_argument(key: &str) -> Result<Option<String>> {
     Ok(argument(&line, key).map(str::to_string))
 }
 
-/// Registers congestion controls of BPF's. bpftool knows what libbpf knows of object files.
+/// Registers BPF congestion controls by bpftool, as libbpf does.
 pub fn register_bpf(objects: &[BpfObject]) -> Result<()> {
     const OBJECT: &str = "/tmp/object.bpf.o";
     const LINKS: &str = "/sys/fs/bpf";
@@ -97,7 +97,7 @@ pub fn register_bpf(objects: &[BpfObject]) -> Result<()> {
                 .context("cannot run bpftool")
         };
         let mut output = register(Some(LINKS))?;
-        // Before 7.2 it knows no links, nor the section that needs one.
+        // bpftool before 7.2 knows neither links nor the section that needs one.
         if !output.status.success() && output.stderr.starts_with(b"Usage") {
             output = register(None)?;
         }
@@ -128,9 +128,8 @@ fn argument<'a>(line: &'a str, key: &str) -> Option<&'a str> {
         .find_map(|(name, value)| (name == key).then_some(value))
 }
 
-/// Where time is virtual, an experiment begins at a round time and draws from the seed afresh
-/// (patches/0003). How often something was drawn and how long something waited until here depends
-/// on the distribution that the initramfs is made of.
+/// In virtual time, starts the experiment at a round time with a reseeded generator (patches/0003):
+/// draws and waits during boot depend on the distribution behind the initramfs.
 pub fn begin_experiment() -> Result<()> {
     const ROUND_NS: u64 = 10_000_000_000;
     nix::ioctl_none!(reseed, b'R', 7);
@@ -146,13 +145,13 @@ pub fn begin_experiment() -> Result<()> {
     Ok(())
 }
 
-/// Loads modules in order: with modprobe if the initramfs has one, else the file alone.
+/// Loads modules in order: with modprobe if the initramfs has it, else the file alone.
 pub fn load_modules(names: &[String]) -> Result<()> {
     let root = PathBuf::from("/lib/modules").join(kernel_release()?);
     for name in names {
         let modprobe = privileged::modprobe(name)?;
         let key = privileged::module_key(name);
-        // However it came there.
+        // Already loaded or built in.
         if Path::new("/sys/module").join(&key).exists() {
             continue;
         }
@@ -182,7 +181,7 @@ pub fn load_modules(names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Sets parameters of modules: (`tcp_vegas.alpha`, `20`).
+/// Sets module parameters, such as (`tcp_vegas.alpha`, `20`).
 pub fn set_parameters(parameters: &[(String, String)]) -> Result<()> {
     for (name, value) in parameters {
         let Some((module, parameter)) = name.split_once('.') else {
@@ -194,7 +193,7 @@ pub fn set_parameters(parameters: &[(String, String)]) -> Result<()> {
     Ok(())
 }
 
-/// The file of a module, named as /sys/module has it.
+/// The file of a module named as in /sys/module.
 fn find_module(directory: &Path, key: &str) -> Option<PathBuf> {
     let mut subdirectories = Vec::new();
     for entry in fs::read_dir(directory).ok()?.flatten() {
@@ -212,7 +211,7 @@ fn find_module(directory: &Path, key: &str) -> Option<PathBuf> {
     subdirectories.iter().find_map(|d| find_module(d, key))
 }
 
-/// Waits until timers are finer than the tick, which on x86 takes the TSC a second to prove.
+/// Waits for timers finer than the tick; on x86, verifying the TSC takes a second.
 pub fn wait_for_fine_timers() -> Result<()> {
     for _ in 0..TIMER_RETRIES {
         let resolution = clock_getres(ClockId::CLOCK_MONOTONIC).context("clock_getres")?;
@@ -236,7 +235,7 @@ fn memory_kb(meminfo: &str, key: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Ends the guest.
+/// Powers off the guest.
 pub fn power_off() -> ! {
     nix::unistd::sync();
     // PID 1 must not return: the kernel would panic instead of stopping.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Every packet at a port, both directions, into a ring that is read with each sample.
+//! Captures each packet at a port, both directions, in a ring that is read with each sample.
 //!
-//! So a capture wakes no process and delays no packet: the kernel copies the headers as the
-//! packet passes. A ring that was too small leaves a doubt.
+//! A capture wakes no process and delays no packet: the kernel copies the headers as packets pass.
+//! Ring overflow leaves a doubt.
 
 use std::{
     io, mem,
@@ -17,13 +17,13 @@ use xdc_proto::{FRAME_BYTES, Message, Packet, Tap, tap_frames};
 
 use crate::{channel::Channel, network::Network};
 
-/// Ethernet, and IPv4 and TCP with all their options.
+/// Ethernet, IPv4 and TCP headers with all options.
 const HEAD_BYTES: u32 = 14 + 60 + 60;
 
-/// The pieces that a ring is allocated in.
+/// Allocation unit of a ring, bytes.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Packets of one message.
+/// Packets per message.
 const BATCH: usize = 512;
 
 /// A port under capture.
@@ -33,7 +33,7 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Begins now; `taps` is how many there are.
+    /// Starts the capture; `taps` is the number of captures.
     pub fn start(network: &Network, tap: &Tap, taps: usize) -> Result<Self> {
         let layout = &network.layout;
         let node = layout.node(&tap.node)?;
@@ -44,7 +44,7 @@ impl Capture {
     }
 
     fn open(index: u32, all: bool, frames: usize) -> Result<Self> {
-        // Without a protocol it receives nothing yet.
+        // No packet arrives before a protocol is set.
         let socket = Socket::new(Domain::PACKET, Type::RAW.cloexec(), None)
             .context("cannot open a packet socket")?;
         let filter = match all {
@@ -59,7 +59,7 @@ impl Capture {
         Ok(Self { socket, ring })
     }
 
-    /// Reports what has passed since the last time.
+    /// Reports packets since the last call.
     pub fn drain(&mut self, tap: usize, channel: &mut Channel) -> Result<()> {
         loop {
             let next = || self.ring.take();
@@ -71,7 +71,7 @@ impl Capture {
         }
     }
 
-    /// Reports the rest, and whether anything is missing.
+    /// Reports remaining packets, and whether any are missing.
     pub fn report(&mut self, tap: usize, node: &str, channel: &mut Channel) -> Result<()> {
         let statistics = statistics(&self.socket).context("PACKET_STATISTICS")?;
         self.drain(tap, channel)?;
@@ -107,11 +107,11 @@ fn accept(bytes: u32) -> SockFilter {
     SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, bytes)
 }
 
-/// Memory that the kernel writes packets to.
+/// Memory to which the kernel writes packets.
 struct Ring {
     memory: NonNull<u8>,
     frames: usize,
-    /// The frame that the kernel writes to next, of those that were read.
+    /// Index of the frame to read next.
     next: usize,
 }
 
@@ -125,7 +125,7 @@ impl Ring {
             tp_frame_nr: frames as u32,
         };
         set_packet_option(socket, libc::PACKET_RX_RING, &request).context("PACKET_RX_RING")?;
-        // SAFETY: a new mapping, of the length that was just asked for.
+        // SAFETY: a new mapping of the requested length.
         let address = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -136,8 +136,8 @@ impl Ring {
                 0,
             )
         };
-        // A program that is started is a copy of this process for a moment, and needs none of it.
-        // SAFETY: the mapping that was just made; where it failed, this fails, too.
+        // A forked child needs no copy of the ring.
+        // SAFETY: the mapping just made; if mmap failed, this fails, too.
         unsafe { libc::madvise(address, bytes, libc::MADV_DONTFORK) };
         match NonNull::new(address.cast()) {
             Some(memory) if address != libc::MAP_FAILED => Ok(Self {
@@ -149,23 +149,25 @@ impl Ring {
         }
     }
 
-    /// The next packet, if the kernel has written it; its frame is the kernel's again.
+    /// The next packet, if the kernel has written it; returns its frame to the kernel.
     fn take(&mut self) -> Option<Packet> {
-        // SAFETY: a frame lies within the ring and is aligned to 16, and any bytes are a header.
+        // SAFETY: the frame lies within the ring and is aligned to 16; any bytes are a valid
+        // header.
         let frame = unsafe { self.memory.add(self.next * FRAME_BYTES) };
         let status = frame.cast::<libc::tpacket2_hdr>();
-        // SAFETY: as above.
+        // SAFETY: the header lies within the ring, and any bytes are valid.
         let header = unsafe { status.read_volatile() };
         if header.tp_status & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // What is read below was written before the status.
+        // The kernel writes the status last.
         fence(Ordering::Acquire);
         let bytes: [u8; FRAME_BYTES] = {
-            // SAFETY: as above; until its status changes the kernel does not write to it.
+            // SAFETY: the frame lies within the ring; until its status changes the kernel does not
+            // write to it.
             unsafe { frame.cast().read() }
         };
-        // All was read before the kernel may write again.
+        // Finish reading before the kernel may write again.
         fence(Ordering::Release);
         // SAFETY: the status is the header's first field, and the ring is mapped for writing.
         unsafe { status.cast::<u32>().write_volatile(libc::TP_STATUS_KERNEL) };
@@ -186,7 +188,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and no reference to it is left.
+        // SAFETY: mapped with this length, and no reference to it is left.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.frames * FRAME_BYTES) };
     }
 }
@@ -209,10 +211,10 @@ fn set_packet_option<T: Copy>(socket: &Socket, name: libc::c_int, value: &T) -> 
 }
 
 fn bind(socket: &Socket, index: u32) -> io::Result<()> {
-    // SAFETY: plain data, for which zeroes are a value.
+    // SAFETY: plain data, for which zeroes are valid.
     let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
-    // Packets that leave are shown to those who ask for all protocols only.
+    // Outgoing packets are shown only to sockets for all protocols.
     address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
     address.sll_ifindex = index as i32;
     // SAFETY: the pointer and the length are those of `address`.

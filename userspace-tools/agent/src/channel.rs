@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The way out: one JSON message a line.
+//! Output channel to the host: one JSON message per line.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -15,10 +15,10 @@ use xdc_proto::Message;
 
 use crate::boot;
 
-/// Samples and results gather here; everything else goes out at once. A write is a switch to the host.
+/// Buffer for samples and results; other messages are flushed at once. A write switches to the host.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// virtio-serial announces its ports a moment after it is there.
+/// virtio-serial announces its ports shortly after the device appears.
 const PORT_PATIENCE: Duration = Duration::from_secs(5);
 const PORT_RETRY: Duration = Duration::from_millis(20);
 
@@ -26,7 +26,7 @@ const PORT_RETRY: Duration = Duration::from_millis(20);
 pub struct Channel(BufWriter<File>);
 
 impl Channel {
-    /// Opens what the kernel command line says: `xdc.out=/dev/virtio-ports/NAME` (QEMU) or
+    /// Opens the channel named on the kernel command line: `xdc.out=/dev/virtio-ports/NAME` (QEMU) or
     /// `xdc.out=hostfs:/DIRECTORY/FILE` on the host (UML).
     pub fn open() -> Result<Self> {
         let Some(out) = boot::kernel_argument("xdc.out")? else {
@@ -42,7 +42,7 @@ impl Channel {
         Self::append_to(&path)
     }
 
-    /// Opens what is there already.
+    /// Opens an existing file.
     pub fn append_to(path: &Path) -> Result<Self> {
         let file = OpenOptions::new()
             .append(true)
@@ -51,7 +51,7 @@ impl Channel {
         Ok(Self::of(file))
     }
 
-    /// Of a file that is open to append.
+    /// Wraps a file that is open for appending.
     pub fn of(file: File) -> Self {
         Self(BufWriter::with_capacity(BUFFER_BYTES, file))
     }
@@ -66,13 +66,13 @@ impl Channel {
         }
     }
 
-    /// Hands everything to the host.
+    /// Flushes the buffer to the host.
     pub fn flush(&mut self) -> Result<()> {
         self.0.flush().context("cannot write to the host")
     }
 }
 
-/// Mounts the directory of a file of the host; returns the file's path in here.
+/// Mounts the directory of a host file; returns the file's path in the guest.
 fn mount_host_directory(host_path: &str) -> Result<PathBuf> {
     let Some((directory, file)) = host_path.rsplit_once('/') else {
         bail!("xdc.out=hostfs:{host_path} must be an absolute path");
@@ -89,7 +89,7 @@ fn mount_host_directory(host_path: &str) -> Result<PathBuf> {
     Ok(PathBuf::from("/host").join(file))
 }
 
-/// The device of the virtio-serial port of that name.
+/// Finds the device of the virtio-serial port `name`.
 fn find_port(name: &str) -> Result<PathBuf> {
     let mut waited = Duration::ZERO;
     loop {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Losses in bursts: of each ten packets that come out of a link, one, two or three are lost with
-//! given probabilities, at random places. The places are drawn here, from a seed, and a BPF
-//! program at the far end of the link counts packets and drops those.
+//! Burst losses: of each ten packets leaving a link, one, two or three are dropped with given probabilities,
+//! at random positions drawn here from a seed. A BPF program at the far end of the link counts packets and
+//! drops those.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -14,20 +14,19 @@ use xdc_bpf::{
     skip_if, skip_unless_equal, store, store_word, update, update_first,
 };
 
-/// Packets of a block.
+/// Packets per block.
 const BLOCK: u64 = 10;
 
-/// Places that are drawn at most; after the last one they come again, counted from there. A power of two.
+/// Maximum number of drawn positions, after which they repeat. A power of two.
 const PLACES: u32 = 1 << 16;
 
-/// Blocks whose places are drawn at most, so that rare losses do not take long to draw.
+/// Maximum number of blocks to draw, which bounds the time for rare losses.
 const BLOCKS: u64 = 1 << 20;
 
 const TC_ACT_UNSPEC: i32 = -1;
 const TC_ACT_SHOT: i32 = 2;
 
-/// The program and its two maps: packets seen, places used, how many there are and packets dropped; the
-/// places.
+/// The program and its two maps. State: packets seen, positions used, number of positions, packets dropped.
 pub struct Drops {
     program: OwnedFd,
     state: OwnedFd,
@@ -35,7 +34,7 @@ pub struct Drops {
 }
 
 impl Drops {
-    /// Loads it; it drops nothing yet.
+    /// Loads the program, which drops nothing yet.
     pub fn load() -> Result<Self> {
         let (state, places) = (array(32, 1)?, array(8, PLACES)?);
         let [state_a, state_b] = map(1, state.as_raw_fd());
@@ -54,7 +53,7 @@ impl Drops {
             load_double(8, 7, 0),
             add(8, 1),
             store(7, 0, 8),
-            // The next place.
+            // r9 = index of the next position.
             load_double(9, 7, 8),
             and(9, PLACES as i32 - 1),
             store_word(10, -4, 9),
@@ -72,7 +71,7 @@ impl Drops {
             skip_unless_equal(9, 1, 1),
             set(9, 0),
             store(7, 8, 9),
-            // After the last place packets are counted anew.
+            // Restart the packet count after the last position.
             set(1, 0),
             skip_unless_equal(9, 1, 1),
             store(7, 0, 1),
@@ -92,7 +91,7 @@ impl Drops {
         })
     }
 
-    /// Attaches it to what arrives at a device.
+    /// Attaches the program to a device's ingress.
     pub fn attach(&self, index: u32) -> [Request; 2] {
         [
             qdisc::clsact(index),
@@ -100,8 +99,7 @@ impl Drops {
         ]
     }
 
-    /// Draws the places anew: one, two and three of ten packets are lost in so many blocks of a
-    /// million.
+    /// Draws new positions: `ppm` is the blocks per million that lose one, two and three of ten packets.
     pub fn set(&self, ppm: [u32; 3], seed: u64) -> Result<()> {
         let places = places(ppm, seed);
         update_first(self.places.as_raw_fd(), &places)?;
@@ -117,8 +115,8 @@ impl Drops {
     }
 }
 
-/// The numbers of the packets that are lost, the first one being 1, in order: those of [`BLOCKS`],
-/// or as many as there is room for. Where none is lost, the number 0, which no packet has.
+/// Ascending numbers of lost packets, from 1, in [`BLOCKS`] blocks or up to [`PLACES`]. Without losses, the
+/// number 0, which no packet has.
 fn places(ppm: [u32; 3], seed: u64) -> Vec<u64> {
     let mut rng = Rng::new(seed);
     let mut places = Vec::new();
@@ -134,7 +132,7 @@ fn places(ppm: [u32; 3], seed: u64) -> Vec<u64> {
         };
         let mut left = lost;
         for place in 0..BLOCK {
-            // Each choice of so many places is as likely as any other.
+            // Every choice of `lost` positions is equally likely.
             if left > 0 && rng.up_to(BLOCK - place - 1) < left {
                 places.push(block * BLOCK + place + 1);
                 left -= 1;
@@ -173,7 +171,7 @@ mod tests {
                 "{n}: {got}, {wanted}"
             );
         }
-        // Every place is as likely.
+        // Positions are uniformly distributed.
         let mut at = [0u32; 10];
         places
             .iter()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What ethtool does, for devices of the present namespace.
+//! ethtool requests for devices of the current namespace.
 
 use std::{io, os::fd::AsRawFd};
 
@@ -14,10 +14,10 @@ const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETH_SS_STATS: u32 = 1;
 const ETH_GSTRING_LEN: usize = 32;
 
-/// More counters than any device of ours has.
+/// Upper bound of a device's counters.
 const MAX_COUNTERS: u32 = 256;
 
-/// `ethtool -K DEVICE gro on`: a veth joins what it receives only when it is told to.
+/// `ethtool -K DEVICE gro on`: off by default on veth.
 pub fn join_received(device: &str) -> Result<()> {
     // struct ethtool_value
     let mut request = words(&[ETHTOOL_SGRO, 1]);
@@ -26,7 +26,7 @@ pub fn join_received(device: &str) -> Result<()> {
         .with_context(|| format!("GRO of {device}"))
 }
 
-/// Asks for counters.
+/// Socket for ethtool requests.
 pub struct Ethtool(Socket);
 
 impl Ethtool {
@@ -35,7 +35,7 @@ impl Ethtool {
         Ok(Self(socket.context("socket")?))
     }
 
-    /// The names of a device's counters, as `ethtool -S` shows them.
+    /// Names of a device's counters, as in `ethtool -S`.
     pub fn names(&self, device: &str) -> Result<Vec<String>> {
         // struct ethtool_sset_info: command, reserved, a mask of 64 bits, and a number for each of its bits.
         let mut request = words(&[ETHTOOL_GSSET_INFO, 0, 1 << ETH_SS_STATS, 0, 0]);
@@ -55,7 +55,7 @@ impl Ethtool {
         Ok(names.map(name).collect())
     }
 
-    /// The counters of a device that has so many.
+    /// The `count` counters of a device.
     pub fn counters(&self, device: &str, count: usize) -> Result<Vec<u64>> {
         // struct ethtool_stats
         let mut request = words(&[ETHTOOL_GSTATS, count as u32]);
@@ -69,7 +69,7 @@ impl Ethtool {
             .collect())
     }
 
-    /// `request` has room for the answer.
+    /// Sends a request; `request` must have room for the answer.
     fn ask(&self, device: &str, request: &mut [u8]) -> Result<()> {
         // SAFETY: All zeroes are a valid request: no name, no data.
         let mut named: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -78,7 +78,8 @@ impl Ethtool {
             *to = from as libc::c_char;
         }
         named.ifr_ifru.ifru_data = request.as_mut_ptr().cast();
-        // SAFETY: It names a device and points to a command with room for its answer; both outlive the call.
+        // SAFETY: The request names a device and points to a command with room for its answer; both outlive
+        // the call.
         match unsafe { libc::ioctl(self.0.as_raw_fd(), SIOCETHTOOL, &raw mut named) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()).with_context(|| format!("ethtool of {device}")),

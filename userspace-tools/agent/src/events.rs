@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Links that change while the traffic runs.
+//! Link changes during the traffic.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +11,7 @@ use crate::{drops::Drops, network::Network};
 
 const ALL_PPM: u32 = 1_000_000;
 
-/// What the directions are now, of those that have changed.
+/// Current state of the directions that have changed.
 #[derive(Default)]
 pub struct Links {
     now: HashMap<(usize, String), State>,
@@ -25,7 +25,7 @@ struct State {
 }
 
 impl Links {
-    /// Does what the event says to each direction that it names.
+    /// Applies the event to each of its directions.
     pub fn apply(&mut self, network: &Network, event: &Event) -> Result<()> {
         for end in &event.ends {
             self.change(network, end, &event.change)
@@ -63,7 +63,7 @@ impl Links {
                 faults.loss_ppm = *ppm;
             }
             Change::BurstLoss { ppm, seed } => {
-                // Where a packet comes out of the link, whatever the direction's queue does.
+                // At the far end, independent of the direction's queue.
                 if state.drops.is_none() {
                     let remote = network.layout.remote(port);
                     let drops = Drops::load()?;
@@ -79,7 +79,7 @@ impl Links {
                 }
             }
         }
-        // A link that is down loses what enters it; what is on its way arrives.
+        // A link that is down drops entering packets; packets in flight arrive.
         let mut direction = state.direction.clone();
         if state.down {
             let faults = direction.faults.get_or_insert_with(Faults::default);
@@ -90,7 +90,7 @@ impl Links {
             .batch(network.wire_requests(port, &direction))?)
     }
 
-    /// Arrivals that programs of events have dropped, by node and device.
+    /// Arrivals dropped by event programs, by node and device.
     pub fn lost_arrivals(&self, network: &Network) -> Result<BTreeMap<(usize, u32), u64>> {
         let programs = self
             .now

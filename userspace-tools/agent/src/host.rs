@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A run in network namespaces of the running kernel, for `xdc run --engine host`.
 //!
-//! Two processes. The worker builds the network and runs the traffic, all of it in namespaces that
-//! have no name: when it ends, however it ends, the kernel takes them away with their devices,
-//! queues and sysctls. The worker is PID 1 of a PID namespace, so the kernel also kills every
-//! process that a scenario's command has left. The supervisor only waits for the worker, and
-//! unloads the modules that were loaded for it. When `xdc` dies, the kernel signals the supervisor;
-//! when the supervisor dies, the kernel kills the worker. What is then left outside the namespaces
-//! is on record in [`RECORD`], and the next run puts it back.
-//! There is one run at a time: `xdc` holds the lock of /run/xdc, and we inherit it.
+//! The worker builds the network and runs the traffic in unnamed namespaces, so when it ends the
+//! kernel removes them with their devices, queues and sysctls. The worker is PID 1 of a PID
+//! namespace, so the kernel also kills all processes left by a scenario's command. The supervisor
+//! waits for the worker, and unloads the modules loaded for it. When `xdc` dies, the kernel signals
+//! the supervisor; when the supervisor dies, the kernel kills the worker. Other changes are on
+//! record in [`RECORD`], and the next run undoes them. Runs are exclusive: `xdc` holds the lock of
+//! /run/xdc, which this process inherits.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -58,33 +57,33 @@ use files::{Files, inherited};
 pub const WORD: &str = "host";
 const WORKER: &str = "host-worker";
 
-/// The kernel takes a namespace away a moment after its last process has gone, and the modules of
-/// its devices and queues are in use until then.
+/// Wait for module unloading: the kernel removes a namespace, whose devices and queues use modules,
+/// shortly after its last process has ended.
 const UNLOAD_PATIENCE: Duration = Duration::from_secs(20);
 const UNLOAD_RETRY: Duration = Duration::from_millis(50);
 
-/// Modules that the kernel loads by itself for a network's links, if they are not built in.
+/// Modules that the kernel loads for a network's links if they are not built in.
 const LOADED_ON_DEMAND: &[&str] = &["veth", "sch_netem", "sch_htb", "sch_ingress", "cls_bpf"];
 
-/// Unloading these removes the devices of their kind from all namespaces, also those of others.
+/// Unloading these removes their devices in all namespaces, including other users'.
 const REMOVE_DEVICES: &[&str] = &["veth", "bonding"];
 
-/// What a run may leave outside its namespaces, until it is put back.
+/// Record of changes outside the run's namespaces, until they are undone.
 const RECORD: &str = "/run/xdc/host.json";
 
 /// The content of [`RECORD`].
 #[derive(Debug, PartialEq, Eq)]
 struct Changes {
-    /// Modules that the plan has loaded.
+    /// Modules loaded by the plan.
     modules: BTreeSet<String>,
-    /// Modules that were loaded before the run, so they stay.
+    /// Modules loaded before the run, which stay.
     before: BTreeSet<String>,
     /// The tracefs instance of the run.
     instance: String,
 }
 
 impl Changes {
-    /// What a run of `plan` may change on this machine.
+    /// Changes that a run of `plan` may make on this machine.
     fn ahead(plan: &Plan) -> Result<Self> {
         let mut random = [0; 8];
         File::open("/dev/urandom")
@@ -97,7 +96,7 @@ impl Changes {
         })
     }
 
-    /// On disk before anything is changed.
+    /// Writes the record; must precede every change.
     fn save(&self, path: &Path) -> Result<()> {
         let dir = path.parent().unwrap_or(Path::new("/"));
         match fs::DirBuilder::new().mode(0o700).create(dir) {
@@ -112,7 +111,7 @@ impl Changes {
             "instance": self.instance,
         });
         let new = path.with_extension("new");
-        // Whatever a run that died while it wrote has left.
+        // Remainder of a run that died while writing.
         let _ = fs::remove_file(&new);
         let written = File::options()
             .write(true)
@@ -127,7 +126,7 @@ impl Changes {
         written.with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// What a run has left that could not put it back; none if it could.
+    /// Loads the record of a run that did not undo its changes, if any.
     fn load(path: &Path) -> Result<Option<Self>> {
         let meta = match fs::symlink_metadata(path) {
             Ok(meta) => meta,
@@ -162,7 +161,7 @@ impl Changes {
         })
     }
 
-    /// Returns the modules that stay: somebody else uses them by now.
+    /// Undoes the changes. Returns the modules that stay because they are in use.
     fn put_back(&self) -> Vec<String> {
         trace::remove(&self.instance);
         self.unload()
@@ -194,8 +193,8 @@ impl Changes {
     }
 }
 
-/// Runs the request of the command line outside of a guest: `host PLAN MESSAGES PARENT`, or
-/// `host-worker PLAN MESSAGES INSTANCE` with the numbers of two open files.
+/// Runs a command-line request outside a guest: `host PLAN MESSAGES PARENT`, or `host-worker PLAN
+/// MESSAGES INSTANCE` with two descriptor numbers.
 pub fn main() -> Option<ExitCode> {
     let words: Vec<String> = env::args().skip(1).collect();
     let [word, plan, messages, last] = words.as_slice() else {
@@ -222,11 +221,11 @@ fn supervise(plan: &str, messages: &str, parent: Pid) -> Result<ExitCode> {
     ] {
         signals.add(signal);
     }
-    // Before the tether: its signal has to find us waiting.
+    // Block signals first, so that the parent-death signal is not lost.
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).context("sigprocmask")?;
     set_pdeathsig(Signal::SIGTERM).context("prctl")?;
     let files = Files::open(Path::new(plan), Path::new(messages))?;
-    // The parent may have died before.
+    // The parent may have died before prctl.
     ensure!(getppid() == parent, "the parent is gone");
     let plan = read_plan(&files.plan)?;
     let record = Path::new(RECORD);
@@ -239,7 +238,7 @@ fn supervise(plan: &str, messages: &str, parent: Pid) -> Result<ExitCode> {
     let worker = start_worker(&files, &changes.instance, parent);
     let code = worker.and_then(|mut worker| {
         let code = wait_for(&mut worker, &signals);
-        // Ours to bury even if waiting has failed. ESRCH: it is gone.
+        // Reap even if waiting failed. ESRCH: already gone.
         let _ = worker.kill();
         let _ = worker.wait();
         code
@@ -247,10 +246,10 @@ fn supervise(plan: &str, messages: &str, parent: Pid) -> Result<ExitCode> {
     let stuck = changes.put_back();
     fs::remove_file(record).with_context(|| format!("cannot remove {RECORD}"))?;
     if getppid() != parent {
-        // Nobody else is left to do it.
+        // Without the parent, this process must remove the files.
         files.remove();
     } else if !stuck.is_empty() {
-        // The figures are there, and nobody may throw them away for that.
+        // A doubt only: the results are valid.
         Channel::of(files.messages).send(&Message::Doubt {
             what: format!(
                 "modules that were loaded for the run stay loaded, because somebody else uses them: {}",
@@ -261,11 +260,11 @@ fn supervise(plan: &str, messages: &str, parent: Pid) -> Result<ExitCode> {
     code
 }
 
-/// Starts the worker as PID 1 of a namespace. Its standard input ends when this process does.
+/// Starts the worker as PID 1 of a namespace. Its standard input ends with this process.
 fn start_worker(files: &Files, instance: &str, parent: Pid) -> Result<Child> {
-    // Restoring the changes of an earlier run takes long.
+    // Undoing an earlier run's changes takes long.
     ensure!(getppid() == parent, "the parent is gone");
-    // The next child is in it, this process is not.
+    // Applies to the next child, not to this process.
     unshare(CloneFlags::CLONE_NEWPID).context("cannot make a PID namespace (CONFIG_PID_NS)")?;
     let mut command = Command::new("/proc/self/exe");
     command.arg(WORKER);
@@ -295,7 +294,7 @@ fn wait_for(worker: &mut Child, signals: &SigSet) -> Result<ExitCode> {
     }
 }
 
-/// The worker shares the supervisor's position in the file.
+/// Reads the plan. The worker shares the supervisor's file offset.
 fn read_plan(mut file: &File) -> Result<Plan> {
     let mut text = String::new();
     file.rewind()
@@ -304,7 +303,7 @@ fn read_plan(mut file: &File) -> Result<Plan> {
     parse_plan(&text)
 }
 
-/// Names, with `_`.
+/// Names of loaded modules, with `_`.
 pub fn loaded_modules() -> BTreeSet<String> {
     module_users(&read_modules()).into_keys().collect()
 }
@@ -314,7 +313,7 @@ fn read_modules() -> String {
     fs::read_to_string("/proc/modules").unwrap_or_default()
 }
 
-/// Each module in the text of /proc/modules, and the modules that depend on it.
+/// Modules in the text of /proc/modules, each with the modules that use it.
 fn module_users(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     let of_line = |line: &str| {
         let mut words = line.split(' ');
@@ -325,7 +324,7 @@ fn module_users(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     text.lines().filter_map(of_line).collect()
 }
 
-/// Adds the modules that those of `ours` depend on.
+/// Adds the modules on which `ours` depend.
 fn add_dependencies(ours: &mut BTreeSet<String>, loaded: &BTreeMap<String, BTreeSet<String>>) {
     loop {
         let known = ours.len();
@@ -340,7 +339,7 @@ fn add_dependencies(ours: &mut BTreeSet<String>, loaded: &BTreeMap<String, BTree
     }
 }
 
-/// Modules that `plan` loads or has the kernel load, as /proc/modules names them.
+/// Modules that `plan` loads or makes the kernel load, named as in /proc/modules.
 fn brought_in(plan: &Plan) -> BTreeSet<String> {
     let mut names: BTreeSet<String> = LOADED_ON_DEMAND.iter().map(|&s| s.to_owned()).collect();
     names.extend(plan.modules.iter().map(|name| module_key(name)));
@@ -353,7 +352,7 @@ fn brought_in(plan: &Plan) -> BTreeSet<String> {
             Some(Queue::Tc(queue)) => Some(key("sch", &queue.kind)),
             _ => None,
         }));
-        // A namespace's default has the kernel look for its module, too.
+        // Setting a namespace's default makes the kernel load the module, too.
         let of_nodes = run.topology.nodes.iter().flat_map(|node| &node.sysctls);
         let sysctls = run.topology.sysctls.iter().chain(of_nodes);
         let defaults = sysctls.filter(|(name, _)| name == "net.ipv4.tcp_congestion_control");
@@ -362,10 +361,10 @@ fn brought_in(plan: &Plan) -> BTreeSet<String> {
     names
 }
 
-/// Has the kernel kill this process when the supervisor dies, whose PID is 0 in here.
+/// Makes the kernel kill this process when the supervisor dies, whose PID is 0 in this namespace.
 fn tether() -> Result<()> {
     set_pdeathsig(Signal::SIGKILL).context("prctl")?;
-    // The supervisor may have died before.
+    // The supervisor may have died before prctl.
     let input = stdin();
     let mut ends = [PollFd::new(input.as_fd(), PollFlags::empty())];
     let ended = poll(&mut ends, PollTimeout::ZERO).context("poll")?;
@@ -373,11 +372,11 @@ fn tether() -> Result<()> {
     Ok(())
 }
 
-/// Mounts a /proc of the own PID namespace, which other processes do not see. Without it a
-/// scenario's `kill $(pidof X)` would read numbers of the host's processes.
+/// Mounts /proc of the worker's PID namespace, invisible to other processes. Otherwise a scenario's
+/// `kill $(pidof X)` would read PIDs of the host.
 fn mount_own_proc() -> Result<()> {
     unshare(CloneFlags::CLONE_NEWNS).context("cannot make a mount namespace")?;
-    // Later unmounts of the host apply here, too.
+    // Receive later unmounts of the host.
     let slave = MsFlags::MS_SLAVE | MsFlags::MS_REC;
     mount(None::<&str>, "/", None::<&str>, slave, None::<&str>)
         .context("cannot detach the mount namespace")?;
@@ -385,13 +384,13 @@ fn mount_own_proc() -> Result<()> {
     mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>).context("cannot mount /proc")
 }
 
-/// The run itself, and its messages.
+/// Runs the plan and sends its messages.
 fn work(plan: &str, messages: &str, instance: &str) -> Result<()> {
     let (plan, messages) = (inherited(plan)?, inherited(messages)?);
     trace::record_in(instance.to_owned());
     tether()?;
     mount_own_proc()?;
-    // The supervisor's mask is inherited.
+    // The supervisor's signal mask is inherited.
     SigSet::all().thread_unblock().context("sigprocmask")?;
     let mut channel = Channel::of(messages);
     let done = guarded(&mut channel, |channel| experiment(&plan, channel))?;
@@ -413,7 +412,7 @@ fn experiment(plan: &File, channel: &mut Channel) -> Result<()> {
         plan.bpf.is_empty(),
         "what BPF registers is the whole machine's"
     );
-    // Before anything is loaded or made.
+    // Before any module is loaded or namespace created.
     let shared = match &plan.job {
         Job::Run(run) => shared_sysctls(run)?,
         _ => BTreeSet::new(),
@@ -422,7 +421,7 @@ fn experiment(plan: &File, channel: &mut Channel) -> Result<()> {
     let virtual_us = match &plan.job {
         Job::Run(run) => {
             let tainted = tainted()?;
-            // All others are made in this one, which is nobody else's either.
+            // All others are created in this private namespace.
             let _own = Netns::create()?;
             let us = traffic_of(run, &Place::Host { shared }, channel)?;
             if let Some(what) = news_of_taint(tainted, self::tainted()?) {
@@ -436,8 +435,8 @@ fn experiment(plan: &File, channel: &mut Channel) -> Result<()> {
     channel.send(&Message::Done { virtual_us })
 }
 
-/// Sysctls of the plan that this machine has and a namespace has not. The plan's own default
-/// among them is left alone; one that a scenario asks for is refused.
+/// Sysctls of the plan that are global on this machine. Skips the plan's own default among them;
+/// refuses one from a scenario.
 fn shared_sysctls(run: &RunPlan) -> Result<BTreeSet<String>> {
     let of_nodes = run.topology.nodes.iter().flat_map(|node| &node.sysctls);
     let all: BTreeSet<_> = run.topology.sysctls.iter().chain(of_nodes).collect();
@@ -451,7 +450,7 @@ fn shared_sysctls(run: &RunPlan) -> Result<BTreeSet<String>> {
     let _fresh = Netns::create()?;
     let mut shared = BTreeSet::new();
     for (name, value) in &all {
-        // Each namespace has net.netfilter.nf_hooks_lwtunnel, and its value is the whole machine's.
+        // net.netfilter.nf_hooks_lwtunnel is in each namespace, but its value is global.
         let is_own = sysctl::exists(name)? && !name.starts_with("net.netfilter");
         if !there.contains(name.as_str()) || is_own {
             continue;
@@ -473,7 +472,7 @@ fn tainted() -> Result<u64> {
     text.trim().parse().with_context(|| path.to_owned())
 }
 
-/// Loading a module of ours taints a kernel too: only these two are news.
+/// New oops or warning. Loading our modules sets other taint flags.
 fn news_of_taint(before: u64, after: u64) -> Option<&'static str> {
     const DIED: u64 = 1 << 7;
     const WARNED: u64 = 1 << 9;
@@ -530,7 +529,7 @@ mod tests {
         assert!(!names.contains("tcp_cubic"));
     }
 
-    /// Each run of this test has its own file: the machine's record is not touched.
+    /// Each run of this test has its own file, not the machine's record.
     #[test]
     fn what_was_changed_is_read_back_after_a_kill() {
         let dir = env::temp_dir().join(format!("xdc-agent-test-{}", std::process::id()));

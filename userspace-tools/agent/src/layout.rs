@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Names, indices and addresses of a topology, before anything is built.
+//! Names, indices and addresses of a topology.
 
 use std::{
     collections::HashMap,
@@ -9,23 +9,22 @@ use std::{
 use anyhow::{Context, Result, bail};
 use xdc_proto::{Direction, Topology};
 
-/// First interface index that we hand out; 1 is `lo`.
+/// First assigned interface index; 1 is `lo`.
 pub const FIRST_INDEX: u32 = 2;
 
-/// A node has one address: host `i` this plus `i`, so that hosts that are neighbours in the
-/// topology share prefixes; and router `i` the other one plus `i`. Links have none.
+/// Base addresses: a host or router has one address, this plus its index, so that hosts adjacent in the
+/// topology share prefixes. Links have none.
 const FIRST_HOST: u32 = u32::from_be_bytes([10, 1, 0, 0]);
 const FIRST_ROUTER: u32 = u32::from_be_bytes([10, 2, 0, 0]);
-/// What a host has in tunnels is this plus its number.
+/// Base of hosts' tunnel addresses.
 const FIRST_TUNNEL: u32 = u32::from_be_bytes([10, 3, 0, 0]);
 const MAX_NODES: usize = 1 << 16;
 
-/// What an address has in front of the same 32 bits in IPv6.
+/// IPv6 prefix of the 32-bit address.
 const PREFIX: [u16; 6] = [0xfd00, 0, 0, 0, 0, 0];
 const PREFIX_BITS: u8 = 96;
 
-/// What leads into a rack, by the packet network or by a circuit, has one address: one neighbour is right
-/// for both.
+/// MAC address of all links into racks, by packet network or circuit, so that one neighbor entry fits both.
 const FABRIC: [u8; 6] = [2, 1, 0, 0, 0, 1];
 
 /// Longest device name (IFNAMSIZ less its NUL).
@@ -34,28 +33,28 @@ const NAME_BYTES: usize = 15;
 /// One end of a link.
 #[derive(Debug, Clone)]
 pub struct Port<'a> {
-    /// Device name: that of the node at the other end.
+    /// Device name: the peer node's name.
     pub name: String,
-    /// Interface index, in its own namespace.
+    /// Interface index in its namespace.
     pub index: u32,
-    /// The end that comes first in the topology; it creates the pair.
+    /// Whether this end comes first in the topology; it creates the pair.
     pub first: bool,
     /// Ethernet address.
     pub mac: [u8; 6],
     /// Node at the other end.
     pub peer: usize,
-    /// Which port that is over there.
+    /// Port number at the peer.
     pub peer_port: usize,
     /// MTU, bytes.
     pub mtu: u32,
-    /// What a packet that leaves here goes through.
+    /// Properties of the egress direction.
     pub egress: &'a Direction,
-    /// It is a bond of this rack's two uplinks, the one of this link and one to the circuit switch.
+    /// Rack whose two uplinks, this link and one to the circuit switch, this port bonds.
     pub rack: Option<usize>,
 }
 
 impl Port<'_> {
-    /// By which its neighbour sends it what is not its own, in IPv6.
+    /// IPv6 next-hop address of this port.
     pub fn link_local(&self) -> Ipv6Addr {
         let [_, _, _, b, c, d] = self.mac;
         let end = u16::from_be_bytes([c, d]);
@@ -68,29 +67,29 @@ impl Port<'_> {
 pub struct NodeLayout<'a> {
     /// Name of the node and its namespace.
     pub name: &'a str,
-    /// Forwards packets.
+    /// Whether it forwards packets.
     pub router: bool,
-    /// Chooses among shortest paths packet by packet.
+    /// Whether it chooses among shortest paths per packet.
     pub spray: bool,
-    /// Its datacenter.
+    /// Datacenter.
     pub site: u32,
-    /// Its own sysctls.
+    /// Sysctls of this node.
     pub sysctls: &'a [(String, String)],
-    /// Its own commands.
+    /// Setup commands of this node.
     pub setup: &'a [String],
-    /// Its one address, on its first port.
+    /// The node's only address, on its first port.
     pub own_address: Ipv4Addr,
-    /// Its ports, in the order of the topology's links.
+    /// Ports, in the order of the topology's links.
     pub ports: Vec<Port<'a>>,
 }
 
 impl NodeLayout<'_> {
-    /// A host's address in tunnels.
+    /// Tunnel address of a host.
     pub fn tunnel_address(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.own_address.to_bits() + FIRST_TUNNEL - FIRST_HOST)
     }
 
-    /// The address that others know the node by.
+    /// The node's address; an error if it has no link.
     pub fn address(&self) -> Result<Ipv4Addr> {
         if self.ports.is_empty() {
             bail!("the node {} has no link", self.name);
@@ -98,7 +97,7 @@ impl NodeLayout<'_> {
         Ok(self.own_address)
     }
 
-    /// The same of a host that can be reached at all.
+    /// Address of a reachable host; None for routers and unconnected hosts.
     pub fn host_address(&self) -> Option<Ipv4Addr> {
         (!self.router && !self.ports.is_empty()).then_some(self.own_address)
     }
@@ -107,17 +106,17 @@ impl NodeLayout<'_> {
 /// The whole network.
 #[derive(Debug)]
 pub struct Layout<'a> {
-    /// In the order of the topology.
+    /// Nodes, in topology order.
     pub nodes: Vec<NodeLayout<'a>>,
-    /// Hosts have routes of their own to other datacenters.
+    /// Whether hosts have separate routes to other datacenters.
     pub by_site: bool,
-    /// Addresses are those of [`Layout::ip`], in IPv6.
+    /// Whether addresses are IPv6, as by [`Layout::ip`].
     pub ipv6: bool,
     by_name: HashMap<&'a str, usize>,
 }
 
 impl<'a> Layout<'a> {
-    /// Lays a topology out, or says what is wrong with it.
+    /// Lays out a topology, or returns its defect.
     pub fn new(topology: &'a Topology) -> Result<Self> {
         let mut layout = Layout {
             nodes: Vec::new(),
@@ -210,7 +209,7 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
-    /// An address as packets have it.
+    /// An address as packets carry it.
     pub fn ip(&self, address: Ipv4Addr) -> IpAddr {
         if !self.ipv6 {
             return address.into();
@@ -220,7 +219,7 @@ impl<'a> Layout<'a> {
         Ipv6Addr::new(a, b, c, d, e, f, (bits >> 16) as u16, bits as u16).into()
     }
 
-    /// The length of a prefix, as routes have it.
+    /// The length of a prefix for routes.
     pub fn prefix_len(&self, bits: u8) -> u8 {
         match self.ipv6 {
             true => PREFIX_BITS + bits,
@@ -228,7 +227,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Index of the node of that name.
+    /// Index of the node with this name.
     pub fn node(&self, name: &str) -> Result<usize> {
         self.by_name
             .get(name)
@@ -236,8 +235,7 @@ impl<'a> Layout<'a> {
             .with_context(|| format!("the topology has no node {name}"))
     }
 
-    /// The port of `node` of that name: its neighbour's, or `NEIGHBOUR.1` and so on where links
-    /// are parallel.
+    /// The port of `node` with this name: its neighbor's, or `NEIGHBOUR.1` and so on for parallel links.
     pub fn port(&self, node: usize, name: &str) -> Result<&Port<'a>> {
         let ports = &self.nodes[node].ports;
         let found = ports.iter().find(|port| port.name == name);

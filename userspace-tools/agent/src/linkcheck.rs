@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Measures the paths of the flows before the traffic: a result is worth what its links are.
+//! Measures the flows' paths before the traffic, to verify the links.
 
 use std::{
     collections::BTreeSet,
@@ -27,16 +27,16 @@ use crate::{channel::Channel, network::Network, socket};
 /// Probes of one path; the smallest RTT counts.
 const PROBES: u32 = 20;
 
-/// The most paths to probe: more would not check thousands of flows over one network any better.
+/// Maximum number of paths to probe: more would not improve the check.
 const MAX_PATHS: usize = 32;
 
-/// Of UDP, bytes.
+/// UDP header, bytes.
 const UDP_BYTES: u32 = 8;
 
-/// Time to wait for a packet beyond the path's own RTT.
+/// Time to wait for a packet, beyond the path's RTT.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Probes the paths that flows take and reports their RTTs.
+/// Probes the flows' paths and reports their RTTs.
 pub fn check(network: &Network, run: &RunPlan, channel: &mut Channel) -> Result<()> {
     let busy_ns = busy_ns(&run.topology);
     for flow in sample(&run.flows) {
@@ -56,8 +56,8 @@ pub fn check(network: &Network, run: &RunPlan, channel: &mut Channel) -> Result<
     Ok(())
 }
 
-/// For how long a full packet occupies the slowest queue, ns. A queue lets it go at once and makes
-/// the next packet wait, so this is no part of an idle path's RTT.
+/// Serialization time of a full packet at the slowest queue, ns. The queue sends it at once and
+/// delays the next packet, so this is not part of an idle path's RTT.
 fn busy_ns(topology: &Topology) -> u64 {
     let ports = topology.links.iter().flat_map(|link| {
         let bits = u64::from(link.mtu + ETHERNET_HEADER_BYTES) * 8;
@@ -68,8 +68,8 @@ fn busy_ns(topology: &Topology) -> u64 {
     busy.max().unwrap_or(0)
 }
 
-/// One flow of each path, if that is no more than [`MAX_PATHS`]; else one of each base RTT first,
-/// and then others, evenly from the list.
+/// One flow per path, up to [`MAX_PATHS`]; beyond that, one of each base RTT first, then others
+/// evenly from the list.
 fn sample(flows: &[Flow]) -> Vec<&Flow> {
     let mut seen = BTreeSet::new();
     let paths: Vec<&Flow> = flows
@@ -93,10 +93,9 @@ fn sample(flows: &[Flow]) -> Vec<&Flow> {
     chosen.into_iter().map(|i| paths[i]).collect()
 }
 
-/// Smallest RTT of a full packet from `src` that `dst` answers by one of an ACK's size, ns.
+/// Smallest RTT of a full packet from `src` answered by `dst` with an ACK-sized one, ns.
 ///
-/// Both ends have one clock, and arrival times are the kernel's: the time that a process takes
-/// to wake up is no part of the path.
+/// Both ends share a clock, and arrival times are the kernel's, so process wake-ups do not count.
 fn probe(
     network: &Network,
     run: &RunPlan,
@@ -122,13 +121,13 @@ fn probe(
         let back_ns = one_way(&far, &near, network.address(src)?, &answer)?;
         let rtt_ns = there_ns + back_ns;
         best_ns = best_ns.min(rtt_ns);
-        // Until no queue is busy with this probe.
+        // Wait until no queue is busy with this probe.
         thread::sleep(Duration::from_nanos(busy_ns.saturating_sub(rtt_ns)));
     }
     Ok(best_ns)
 }
 
-/// Sends one packet and returns the time until it arrived, ns.
+/// Sends one packet; returns the time until its arrival, ns.
 fn one_way(from: &Socket, to: &Socket, address: IpAddr, payload: &[u8]) -> Result<u64> {
     let port = to.local_addr()?.as_socket().context("no port")?.port();
     let sent_ns = nanoseconds(clock_gettime(ClockId::CLOCK_REALTIME)?);
@@ -194,7 +193,7 @@ mod tests {
             })
         };
         assert_eq!(busy(vec![link(100_000_000, true)]), 120_000);
-        // A wire without a queue has its serialisation in the RTT.
+        // A wire without a queue has its serialization in the RTT.
         assert_eq!(busy(vec![link(100_000_000, false)]), 12_000);
         assert_eq!(busy(vec![link(0, true)]), 12_000);
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The guest's PID 1: reads `/xdc/plan.json`, does its job, tells the host, powers off. Without a
-//! guest it does the same job in namespaces of the running kernel: see [`host`].
+//! The guest's PID 1: reads `/xdc/plan.json`, does its job, reports to the host, powers off.
+//! Without a guest it does the same job in namespaces of the running kernel: see [`host`].
 //!
-//! It is one thread and one static binary. In virtual time (UML) user space is the slow part of
-//! an experiment, so everything here wakes rarely, and nothing ever polls for time to pass.
+//! One thread and one static binary. User space is the slow part of an experiment in virtual time
+//! (UML), so the agent wakes rarely and never polls for time to pass.
 
 mod books;
 mod boot;
@@ -64,16 +64,16 @@ fn main() -> ExitCode {
     boot::power_off();
 }
 
-/// The guest's life. What goes wrong after the channel is open is told through it.
+/// Runs the guest. Failures after the channel is open are reported through it.
 fn guest() -> Result<()> {
     boot::mount_filesystems()?;
     let mut channel = Channel::open()?;
     guarded(&mut channel, work).map(drop)
 }
 
-/// Does `work` and tells of its failure through the channel; whether it succeeded.
+/// Runs `work` and reports its failure through the channel; returns whether it succeeded.
 fn guarded(channel: &mut Channel, work: impl FnOnce(&mut Channel) -> Result<()>) -> Result<bool> {
-    // A panic is already on the console; this makes it the host's news too.
+    // A panic is already on the console; report it to the host, too.
     let outcome = catch_unwind(AssertUnwindSafe(|| work(channel)))
         .unwrap_or_else(|_| bail!("the agent panicked; its message is on the console"));
     if let Err(error) = &outcome {
@@ -125,7 +125,8 @@ fn work(channel: &mut Channel) -> Result<()> {
     channel.send(&Message::Done { virtual_us })
 }
 
-/// Builds the network of a run, checks it, and runs the traffic; how long that took, us.
+/// Builds and checks the network of a run, and runs the traffic; returns the traffic's duration,
+/// us.
 fn traffic_of(run: &RunPlan, place: &Place, channel: &mut Channel) -> Result<u64> {
     channel.send(&Message::Building)?;
     let free_bytes = boot::free_memory_bytes()?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Network namespaces of this one process.
+//! Network namespaces of this process.
 
 use std::{
     fs::{self, File},
@@ -24,19 +24,19 @@ const OWN: &str = "/proc/self/ns/net";
 pub struct Netns(File);
 
 impl Netns {
-    /// The one that the process is in.
+    /// The current namespace.
     pub fn current() -> Result<Self> {
         let file = File::open(OWN).with_context(|| format!("cannot open {OWN}"))?;
         Ok(Self(file))
     }
 
-    /// Creates one and enters it.
+    /// Creates a namespace and enters it.
     pub fn create() -> Result<Self> {
         unshare(CloneFlags::CLONE_NEWNET).context("cannot create a network namespace")?;
         Self::current()
     }
 
-    /// Creates one, enters it, and gives it a name for `ip netns exec`.
+    /// Creates and enters a namespace, named for `ip netns exec`.
     pub fn create_named(name: &str) -> Result<Self> {
         let netns = Self::create()?;
         let path = Path::new(NAMES).join(name);
@@ -53,7 +53,7 @@ impl Netns {
         Ok(netns)
     }
 
-    /// By which the kernel's tracepoints and `ls -i` know it.
+    /// Inode number, the namespace's id in kernel tracepoints and `ls -i`.
     pub fn inode(&self) -> Result<u64> {
         let metadata = self
             .0
@@ -62,7 +62,7 @@ impl Netns {
         Ok(metadata.ino())
     }
 
-    /// Moves the process into it: sockets that are opened and /proc/sys/net belong to it now.
+    /// Moves the process into the namespace: new sockets and /proc/sys/net belong to it.
     pub fn enter(&self) -> Result<()> {
         setns(&self.0, CloneFlags::CLONE_NEWNET).context("cannot enter a network namespace")
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The emulated network: a namespace a node, a veth pair a link, qdiscs for what a link does.
+//! The emulated network: one namespace per node, one veth pair per link, qdiscs for link properties.
 
 use std::{
     cell::RefCell,
@@ -31,23 +31,22 @@ use crate::{
     sysctl,
 };
 
-/// With a rate netem keeps packets in order whatever their delay, also when an event shortens it; at
-/// this rate a packet takes no time.
+/// netem with a rate keeps packets in order whatever their delay, also when an event shortens it. At this
+/// rate serialization takes no time.
 const IN_ORDER_BPS: u64 = 100_000_000_000_000;
 
-/// Packets that a link's netem may hold, those in flight included: never reached.
+/// Limit of a link's netem, including packets in flight; never reached.
 const LINK_LIMIT_PACKETS: u32 = 10_000_000;
 
-/// What htb may send at once, so that a timer that fires late costs no rate: the time of so many
-/// bytes, but no longer than that.
+/// Burst of htb, so that a late timer costs no rate: bytes, but at most this much time.
 const HTB_BURST_BYTES: u64 = 64 << 10;
 const HTB_BURST_MAX_NS: u64 = 1_000_000;
 
-/// Devices to query in one batch: the answers have to fit into a socket's receive buffer.
+/// Devices per query batch: the answers must fit into a socket's receive buffer.
 pub const SETTLED_AT_ONCE: usize = 32;
 
-/// Handles of the qdiscs of a port: the propagation, the shaper below it, the queue that htb shapes;
-/// and below the propagation of a link that reorders, the part of it that keeps the order.
+/// Qdisc handles of a port: propagation (root), its shaper, the queue that htb shapes, and the order-keeping
+/// netem below the root of a reordering link.
 pub const ROOT: Handle = handle(1);
 pub const CHILD: Handle = handle(2);
 pub const LEAF: Handle = handle(3);
@@ -57,65 +56,61 @@ const fn handle(major: u16) -> Handle {
     Handle { major, minor: 0 }
 }
 
-/// The one class of a qdisc.
+/// The only class of a qdisc.
 const fn class_of(qdisc: Handle) -> Handle {
     Handle { minor: 1, ..qdisc }
 }
 
-/// What every namespace gets before the topology's own sysctls: no filter on asymmetric paths, no
-/// IPv6 traffic: without a link-local address no node solicits. (addrconf_init_net() lets that be
-/// inherited, and disable_ipv6 not.) They are written once, and inherited: each write of a file of
-/// /proc/sys walks over that file in every namespace that has touched it (proc_sys_compare), so
-/// that writes for each of N namespaces cost N squared.
+/// Sysctls of every namespace: no reverse-path filter, and no IPv6 link-local address, so no solicitation.
+/// (addrconf_init_net() inherits addr_gen_mode, not disable_ipv6.) Inherited because a write scans every
+/// namespace that touched the file (proc_sys_compare): N writes cost N squared.
 const INHERITED: &[(&str, &str)] = &[
     ("net.core.devconf_inherit_init_net", "1"),
     ("net.ipv4.conf.all.rp_filter", "0"),
     ("net.ipv4.conf.default.rp_filter", "0"),
     // IN6_ADDR_GEN_MODE_NONE
     ("net.ipv6.conf.default.addr_gen_mode", "1"),
-    // And where there is one, nobody asks for routers or for duplicates.
+    // For link-local addresses: no router solicitation, no duplicate address detection.
     ("net.ipv6.conf.default.router_solicitations", "0"),
     ("net.ipv6.conf.default.accept_ra", "0"),
     ("net.ipv6.conf.default.accept_dad", "0"),
 ];
 
-/// Inherited too. The second is for topologies of IPv6 alone: a router of it joins multicast
-/// groups, and says so on its links.
+/// Inherited, too. The second is for IPv6 topologies only: an IPv6 router joins multicast groups and
+/// announces them on its links.
 const FORWARD: [&str; 2] = ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"];
 
-/// On a machine that goes on after the run: a socket whose process is gone gives up soon. The
-/// answer it waits for may have been in a device that the kernel has taken away, and it holds its
-/// namespace and its congestion control's module for minutes.
+/// For a shared machine: orphaned sockets give up soon. Their awaited reply may be lost with a removed
+/// device, and they hold the namespace and the congestion control's module for minutes.
 const ORPHANS: (&str, &str) = ("net.ipv4.tcp_orphan_retries", "1");
 
-/// What every host gets: no memory of earlier connections.
+/// Sysctl of every host: no cached metrics of earlier connections.
 const HOST: (&str, &str) = ("net.ipv4.tcp_no_metrics_save", "1");
 
-/// Whose kernel a network is built in.
+/// Kernel that hosts the network.
 pub enum Place {
-    /// A guest's, of which everything is ours: the initial namespace too.
+    /// A guest's kernel, including its initial namespace.
     Guest,
-    /// One that others use. The namespaces have no names, and what is outside them is not
-    /// written.
+    /// A shared kernel: namespaces have no names, and nothing outside them is written.
     Host {
-        /// Sysctls that are the whole machine's, unless a namespace has its own.
+        /// Sysctls that are global unless a namespace has its own.
         shared: BTreeSet<String>,
     },
 }
 
 /// A network that is up. The process is in the initial namespace unless it entered another.
 pub struct Network<'a> {
-    /// What was built.
+    /// The built topology.
     pub layout: Layout<'a>,
     netns: Vec<Netns>,
-    /// One for each namespace. To open another later takes ten system calls, which are slow in UML.
+    /// One per namespace: opening a connection later takes ten system calls, which are slow in UML.
     connections: RefCell<Vec<Connection>>,
     initial: Netns,
     routes: usize,
     offload: bool,
-    /// Node and name of each device of a tunnel.
+    /// Node and name of each tunnel device.
     tunnels: Vec<(usize, String)>,
-    /// The circuit switch, where there is one.
+    /// The circuit switch, if the topology has one.
     circuits: Option<Circuits>,
 }
 
@@ -135,7 +130,7 @@ impl<'a> Network<'a> {
         }
         let mut netns = Vec::new();
         let mut connections = Vec::new();
-        // Those that only the initial namespace has are looked for once.
+        // False once a namespace lacks a sysctl: only the initial namespace has it, so it is not tried again.
         let mut here = vec![true; known.len()];
         let mut forwards = None;
         let forwarding = &FORWARD[..1 + usize::from(topology.ipv6)];
@@ -153,10 +148,10 @@ impl<'a> Network<'a> {
                     netns.push(Netns::create_named(node.name)?);
                 }
                 Place::Host { .. } => {
-                    // A new namespace sizes tables by sysctls of the one that makes it.
+                    // A new namespace sizes its tables by sysctls of the creating namespace.
                     initial.enter()?;
                     netns.push(Netns::create()?);
-                    // Nothing of this can be inherited from a namespace that is not initial.
+                    // Sysctls are inherited only from the initial namespace.
                     let forward = forwarding.iter().map(|name| (*name, forward));
                     for (name, value) in INHERITED.iter().copied().chain(forward).chain([ORPHANS]) {
                         sysctl::write(name, value)?;
@@ -280,7 +275,7 @@ impl<'a> Network<'a> {
         Ok(network)
     }
 
-    /// Makes the tunnels: a device at each end, with a route to the other end's address in tunnels.
+    /// Creates the tunnels: a device at each end, with a route to the peer's tunnel address.
     fn tunnels(
         &mut self,
         topology: &Topology,
@@ -326,12 +321,12 @@ impl<'a> Network<'a> {
         Ok(())
     }
 
-    /// Node and name of each device of a tunnel.
+    /// Node and name of each tunnel device.
     pub fn tunnel_devices(&self) -> &[(usize, String)] {
         &self.tunnels
     }
 
-    /// The circuit switch, where there is one.
+    /// The circuit switch, if the topology has one.
     pub fn circuits(&self) -> Option<&Circuits> {
         self.circuits.as_ref()
     }
@@ -341,12 +336,12 @@ impl<'a> Network<'a> {
         &self.netns[node]
     }
 
-    /// TSO, GSO and GRO are on.
+    /// Whether TSO, GSO and GRO are on.
     pub fn offload(&self) -> bool {
         self.offload
     }
 
-    /// How large it is. What it takes, only the caller can know.
+    /// Size of the network; the caller sets `memory_bytes`.
     pub fn size(&self) -> NetworkSize {
         let ports = self.layout.nodes.iter().map(|node| node.ports.len());
         NetworkSize {
@@ -376,16 +371,16 @@ impl<'a> Network<'a> {
         )
     }
 
-    /// The node at the other end of a port, as a route names it.
+    /// Next-hop address of the node at the other end of a port.
     fn gateway(&self, port: &Port) -> IpAddr {
         match self.layout.ipv6 {
-            // Of a global address the kernel would ask which route it has.
+            // The kernel would look up a route to a global address.
             true => self.layout.remote(port).link_local().into(),
             false => self.layout.nodes[port.peer].own_address.into(),
         }
     }
 
-    /// Lets links do the damage that the topology asks of them.
+    /// Applies the topology's faults to the links.
     pub fn damage(&self) -> Result<()> {
         for (i, node) in self.layout.nodes.iter().enumerate() {
             for port in &node.ports {
@@ -400,14 +395,13 @@ impl<'a> Network<'a> {
         Ok(())
     }
 
-    /// Makes a direction's netem what `direction` says.
+    /// Requests that set a direction's netem to `direction`.
     pub fn wire_requests(&self, port: &Port, direction: &Direction) -> Vec<Request> {
         let wires = wires(port.index, direction, direction.faults.as_ref());
         wires.iter().map(Qdisc::change).collect()
     }
 
-    /// Makes the shaper of a direction's queue what `direction` says; None where netem has the
-    /// rate.
+    /// Request that sets a direction's shaper to `direction`; None if netem has the rate.
     pub fn rate_request(&self, port: &Port, direction: &Direction) -> Result<Option<Request>> {
         let Some(queue) = &direction.queue else {
             return Ok(None);
@@ -444,7 +438,7 @@ impl<'a> Network<'a> {
         result
     }
 
-    /// Runs `work` in the namespace of each node, with one change of namespace for each.
+    /// Runs `work` in the namespace of each node, with one namespace switch per node.
     pub fn inside_each<T>(
         &self,
         nodes: impl Iterator<Item = usize>,
@@ -494,7 +488,7 @@ impl<'a> Network<'a> {
         format!("node {}", self.layout.nodes[node].name)
     }
 
-    /// The veth pairs that start at a node: of each pair, the end with the even address.
+    /// Requests for the veth pairs that a node creates: those whose even-numbered end is here.
     fn links(&self, node: usize) -> Vec<Request> {
         let end = |port: &Port, netns: Option<&Netns>| VethEnd {
             name: port.name.clone(),
@@ -518,7 +512,7 @@ impl<'a> Network<'a> {
             .collect()
     }
 
-    /// Everything about the devices of a node.
+    /// Requests that set up a node's devices.
     fn ports(&self, node: usize) -> Result<Vec<Request>> {
         let node = &self.layout.nodes[node];
         let mut requests = vec![link::set_up("lo", LOOPBACK_INDEX)];
@@ -544,8 +538,8 @@ impl<'a> Network<'a> {
     }
 }
 
-/// The qdiscs that make a device's egress into `direction`: netem for what a wire does (its
-/// rate too where no queue has it), and below it the queue.
+/// Qdiscs for a device's egress: netem for the wire (and for the rate if there is no queue), and below it the
+/// queue.
 fn egress(index: u32, direction: &Direction) -> Result<Vec<Request>> {
     let add = |parent, handle, kind, options| {
         Qdisc {
@@ -557,7 +551,7 @@ fn egress(index: u32, direction: &Direction) -> Result<Vec<Request>> {
         }
         .add()
     };
-    // The damage begins when the links have been checked.
+    // Faults start after the link check.
     let wires = wires(index, direction, None);
     let mut requests: Vec<_> = wires.iter().map(Qdisc::add).collect();
     let Some(queue) = &direction.queue else {
@@ -581,7 +575,7 @@ fn egress(index: u32, direction: &Direction) -> Result<Vec<Request>> {
                     .add_class(),
                 );
             }
-            // The leaf is tc's to add: see `add_leaf`.
+            // tc adds the leaf: see `add_leaf`.
             return Ok(requests);
         }
     };
@@ -589,7 +583,7 @@ fn egress(index: u32, direction: &Direction) -> Result<Vec<Request>> {
     Ok(requests)
 }
 
-/// Has tc add the queue that [`egress`] leaves to it.
+/// Adds the queue that [`egress`] leaves to tc.
 fn add_leaf(batch: &mut TcBatch, device: &str, direction: &Direction) -> Result<(), BadName> {
     let Some(Queue::Tc(queue)) = &direction.queue else {
         return Ok(());
@@ -605,7 +599,7 @@ fn add_leaf(batch: &mut TcBatch, device: &str, direction: &Direction) -> Result<
     batch.add_qdisc(device, parent.as_deref(), &typed(LEAF), queue)
 }
 
-/// A handle as tc takes it.
+/// A handle in tc's syntax.
 fn typed(handle: Handle) -> String {
     match handle.minor {
         0 => format!("{:x}:", handle.major),
@@ -613,7 +607,7 @@ fn typed(handle: Handle) -> String {
     }
 }
 
-/// Runs a batch in the present namespace.
+/// Runs a batch in the current namespace.
 fn tc(batch: &TcBatch) -> Result<()> {
     let output = batch
         .run()
@@ -626,8 +620,8 @@ fn tc(batch: &TcBatch) -> Result<()> {
     Ok(())
 }
 
-/// The netems of a direction, from the root down; none if a packet passes untouched. A queue has the
-/// rate to itself. A rate and jitter keep the order, so a link that reorders has them one level below.
+/// The netems of a direction, root first; empty if packets pass unchanged. A queue has its own rate. Rate and
+/// jitter keep the order, so a reordering link has them one level below.
 fn wires(index: u32, direction: &Direction, damage: Option<&Faults>) -> Vec<Qdisc> {
     let wire = |parent, handle, options: qdisc::Netem| Qdisc {
         index,
@@ -675,7 +669,7 @@ fn wires(index: u32, direction: &Direction, damage: Option<&Faults>) -> Vec<Qdis
     }
 }
 
-/// Where the queue of a direction is attached.
+/// Parent handle of a direction's queue.
 fn below(wires: &[Qdisc]) -> Handle {
     wires
         .last()
@@ -703,7 +697,7 @@ fn htb_burst_ns(direction: &Direction) -> u64 {
     burst_ns.min(HTB_BURST_MAX_NS.into()) as u64
 }
 
-/// What the words say; the rate is the link's unless they name one.
+/// Parses a tc phantom queue; the rate defaults to the link's.
 fn tc_phantom_options(queue: &TcQueue, direction: &Direction) -> Result<phantom::Options> {
     let mut options = phantom::Options::from_words(&queue.words).map_err(|err| anyhow!("{err}"))?;
     options

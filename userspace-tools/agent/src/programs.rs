@@ -23,13 +23,13 @@ use xdc_proto::{MAX_OUTPUT_BYTES, Message, Program, privileged};
 
 use crate::{channel::Channel, network::Network};
 
-/// Of a program's output in one message.
+/// Bytes of a program's output per message.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Of what a command says when it fails.
+/// Output lines quoted when a command fails.
 const LAST_LINES: usize = 8;
 
-/// A shell command as a node runs it: its namespace, and the network's names in its environment.
+/// A shell command in a node's namespace, with the network's names in its environment.
 fn command(network: &Network, node: usize, text: &str) -> Command {
     let mut command = Command::new("/bin/sh");
     command
@@ -77,10 +77,10 @@ pub fn set_up(network: &Network) -> Result<()> {
     Ok(())
 }
 
-/// A program of the plan, from its start on.
+/// A started program of the plan.
 pub struct Running {
     child: Child,
-    /// Readable when it has ended.
+    /// Pidfd: readable once the program has ended.
     pub ended: OwnedFd,
     stdout: File,
     stderr: File,
@@ -88,7 +88,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it in its node.
+    /// Starts the program in its node.
     pub fn start(network: &Network, program: &Program) -> Result<Self> {
         let node = network.layout.node(&program.node)?;
         let (stdout, stderr) = (nameless_file()?, nameless_file()?);
@@ -107,7 +107,7 @@ impl Running {
         }
         Ok(Self {
             child,
-            // SAFETY: The kernel has just returned it, and nobody else knows of it.
+            // SAFETY: The kernel just returned this descriptor, and nothing else owns it.
             ended: unsafe { OwnedFd::from_raw_fd(fd as i32) },
             stdout,
             stderr,
@@ -115,7 +115,7 @@ impl Running {
         })
     }
 
-    /// Takes note of its end, if it has ended; whether this is news.
+    /// Reaps the program; returns whether it ended since the last call.
     pub fn reap(&mut self) -> Result<bool> {
         if self.status.is_some() {
             return Ok(false);
@@ -124,9 +124,9 @@ impl Running {
         Ok(self.status.is_some())
     }
 
-    /// Ends it, if it has not ended, and everything that it started.
+    /// Kills the program's process group.
     pub fn stop(&mut self) -> Result<()> {
-        // Those of its group that outlived it, too.
+        // Group members may outlive the program.
         let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
         if self.status.is_none() {
             self.child.wait().context("wait")?;
@@ -134,7 +134,7 @@ impl Running {
         Ok(())
     }
 
-    /// What it wrote, and how it ended; `program` is its index in the plan.
+    /// Sends the output and exit status; `program` is the index in the plan.
     pub fn report(&mut self, program: usize, channel: &mut Channel) -> Result<()> {
         let (text, cut) = read(&mut self.stdout)?;
         let mut rest = text.as_str();
@@ -160,7 +160,7 @@ impl Running {
     }
 }
 
-/// What was written into a file, up to [`MAX_OUTPUT_BYTES`], and whether there was more.
+/// Content of a file, up to [`MAX_OUTPUT_BYTES`], and whether it was cut.
 fn read(file: &mut File) -> Result<(String, bool)> {
     let mut bytes = Vec::new();
     file.rewind()?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A root that the host lends: its folder below, the guest's memory above.
+//! Root directory lent by the host: an overlay of guest memory over the host's folder.
 
 use std::{
     fs,
@@ -16,14 +16,14 @@ use xdc_proto::ROOT_SHARE;
 
 use crate::boot;
 
-/// Below the new root: what the initramfs has, by its own paths.
+/// Directory of the new root that holds the initramfs.
 const INITRAMFS: &str = "initramfs";
 
-/// Read at once by 9P.
+/// 9P message size, bytes.
 const MESSAGE_BYTES: u32 = 512 << 10;
 
-/// Makes it the process's root. Programs of the initramfs are in [`xdc_proto::privileged::PATH`] behind its own;
-/// `/selftests`, the kernel's modules and tc's plugins are where they are looked for.
+/// Changes the root. Programs of the initramfs come after the root's own in [`xdc_proto::privileged::PATH`];
+/// `/selftests`, kernel modules and tc plugins are at their usual paths.
 pub fn enter() -> Result<()> {
     let lower = Path::new("/lower");
     let memory = Path::new("/memory");
@@ -75,7 +75,7 @@ fn ignore_absence(error: std::io::Error) -> std::io::Result<()> {
     }
 }
 
-/// The folder of the host: hostfs in UML, 9P in QEMU.
+/// Mounts the host's folder: hostfs in UML, 9P in QEMU.
 fn mount_share(target: &Path) -> Result<()> {
     let out = boot::kernel_argument("xdc.out")?.unwrap_or_default();
     let read_only = MsFlags::MS_RDONLY;
@@ -117,8 +117,7 @@ fn bind(from: &Path, to: &Path, flags: MsFlags) -> Result<()> {
     .with_context(|| format!("cannot show {} at {}", from.display(), to.display()))
 }
 
-/// Our plugins of tc in the initramfs, and where the new root's tc looks for them: beside the
-/// tables that it comes with.
+/// Our tc plugins in the initramfs, and their place in the new root: beside the tables of its tc.
 fn plugins(initramfs: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
     let folder = |root: &Path, file: &str| {
         let places = ["usr/lib/x86_64-linux-gnu/tc", "usr/lib/tc", "lib/tc"];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Racks between a packet network and an optical circuit switch.
 //!
-//! The switch of a rack has a bond of two uplinks where its link to the packet network's router is: the bond
-//! has that link's name, index and address, and `acceltor` as its qdisc. The circuit switch is a namespace in
-//! which a program of BPF sends what arrives at a port to the one that it is matched with.
+//! A rack switch has a bond of two uplinks in place of its link to the packet network's router. The bond has
+//! that link's name, index and address, and `acceltor` as its qdisc. The circuit switch is a namespace whose
+//! BPF program forwards arrivals at a port to the matched port.
 
 use std::{
     collections::BTreeMap,
@@ -26,12 +26,12 @@ use crate::{
     network::{Network, ROOT, SETTLED_AT_ONCE},
 };
 
-/// A device of a rack's bond.
+/// A member device of a rack's bond.
 pub struct Uplink {
     name: &'static str,
-    /// Beyond those of a node's ports.
+    /// Interface index, beyond those of a node's ports.
     index: u32,
-    /// As the qdisc has it.
+    /// Queue mapping, as in the qdisc.
     queue_mapping: u16,
 }
 
@@ -47,32 +47,32 @@ const CIRCUIT_UPLINK: Uplink = Uplink {
 };
 
 impl Uplink {
-    /// Its name and its index.
+    /// Name and index.
     pub fn named(&self) -> (String, u32) {
         (self.name.to_owned(), self.index)
     }
 }
 
-/// Hosts of other racks than these have no prefix, so what is for them is a mouse.
+/// Prefix length of racks' hosts. Other hosts have no prefix, so their packets are mice.
 const HOST_BITS: u8 = 32;
 
 /// The circuit switch of a network.
 pub struct Circuits {
     switch: Switch,
     base_ns: u64,
-    /// What all racks' qdiscs have in common.
+    /// Options common to all racks' qdiscs.
     options: acceltor::Options,
     slot_ns: u64,
-    /// The node that is the circuit switch.
+    /// The circuit switch's node.
     center: usize,
-    /// Nodes, in the order of the racks.
+    /// Nodes, in rack order.
     racks: Vec<usize>,
     weeks: u32,
 }
 
 impl Circuits {
-    /// Makes the racks' bonds, and the circuit switch with a link to each. Their other links are there, and
-    /// down; what a bond has as a port of its node is still to come.
+    /// Creates the racks' bonds, and the circuit switch with a link to each. The racks' other links must
+    /// exist and be down; the bond's setup as a port of its node follows.
     pub fn build(rotor: &Rotor, network: &Network, connections: &mut [Connection]) -> Result<Self> {
         let layout = &network.layout;
         let center = layout.node(&rotor.switch)?;
@@ -167,7 +167,7 @@ impl Circuits {
         })
     }
 
-    /// Makes the kernel act on the carriers of all its links now: see [`link::settle`].
+    /// Makes the kernel act on the carriers of all links now: see [`link::settle`].
     pub fn settle(&self, network: &Network, connections: &mut [Connection]) -> Result<()> {
         for &node in &self.racks {
             let uplinks = [PACKET_UPLINK, CIRCUIT_UPLINK].map(|uplink| uplink.named());
@@ -218,8 +218,7 @@ impl Circuits {
         .add())
     }
 
-    /// The first start of a day at a time or after it: samples from there on, a slot apart, are of starts of
-    /// days.
+    /// First start of a day at or after a time, so that samples a slot apart fall on starts of days.
     pub fn day_start_ns(&self, time_ns: u64) -> u64 {
         let days = time_ns.saturating_sub(self.base_ns).div_ceil(self.slot_ns);
         self.base_ns + days * self.slot_ns
@@ -230,7 +229,7 @@ impl Circuits {
         node == self.center || self.racks.contains(&node)
     }
 
-    /// What was counted since the network was built.
+    /// Counters since the network was built.
     pub fn counted(&self, network: &Network, origin_ns: u64) -> Result<Counted> {
         let mut counted = Counted {
             base_ns: self.base_ns as i64 - origin_ns as i64,
@@ -266,7 +265,7 @@ impl Circuits {
     }
 }
 
-/// A time that is the largest of all racks, not their sum.
+/// Name of the counter that is a maximum over all racks, not a sum.
 const LARGEST: &str = "late_max_ns";
 
 fn add(sums: &mut BTreeMap<String, u64>, xstats: &acceltor::Xstats) {

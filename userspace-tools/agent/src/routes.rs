@@ -1,30 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Which way a node sends what: shortest paths to every host, in the fewest routes.
+//! Shortest-path routes from each node to every host, aggregated to the fewest routes.
 
 use std::{collections::VecDeque, net::Ipv4Addr};
 
 use crate::layout::{Layout, Port};
 
-/// A route of one node. Of those that match, the one with the longest prefix counts.
+/// A route of one node; the longest matching prefix wins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// First address.
     pub network: Ipv4Addr,
-    /// Bits of it that count.
+    /// Prefix length, bits.
     pub prefix_len: u8,
-    /// Indices in [`crate::layout::NodeLayout::ports`], any of which will do; none = there is
-    /// no way.
+    /// Indices in [`crate::layout::NodeLayout::ports`], equally good; empty = unreachable.
     pub ports: Vec<usize>,
-    /// It leads from a host to another datacenter, and that matters.
+    /// Whether it leads from a host to another datacenter and must be distinct.
     pub across: bool,
 }
 
-/// What hosts may have in common, as a node sees them: [`Route::ports`], [`Route::across`].
+/// Next hops shared by hosts: [`Route::ports`], [`Route::across`].
 type Way = (Vec<usize>, bool);
 
-/// The routes of every node. With `ecmp` a route takes all shortest paths, else the one over the
-/// earliest link. A node with one port needs no more than a default route, unless it is a host to
-/// which it matters where a route leads.
+/// Routes of every node. With `ecmp` a route takes all shortest paths, else the one over the
+/// earliest link. A node with one port has a default route only, unless it is a host with routes by
+/// datacenter.
 pub fn of(layout: &Layout, ecmp: bool) -> Vec<Vec<Route>> {
     let mut tables: Vec<Table> = layout.nodes.iter().map(|_| Table::default()).collect();
     let by_site = |node: usize| layout.by_site && !layout.nodes[node].router;
@@ -83,10 +82,10 @@ fn hops_to(layout: &Layout, destination: usize) -> Vec<Option<u32>> {
     hops
 }
 
-/// What one node knows of each host.
+/// One node's next hops for each host.
 #[derive(Debug, Default)]
 struct Table {
-    /// All different.
+    /// Distinct next hops.
     ways: Vec<Way>,
     /// Address and index in `ways`, by ascending address.
     hosts: Vec<(u32, usize)>,
@@ -104,9 +103,8 @@ impl Table {
         self.hosts.push((address.to_bits(), index));
     }
 
-    /// The fewest routes that send each host's packets as the table says; where addresses
-    /// without a host go is of no interest. (Draves et al., Constructing optimal IP routing
-    /// tables, 1999.)
+    /// The fewest routes that forward packets for each host as in the table; addresses without a
+    /// host may go anywhere. (Draves et al., Constructing optimal IP routing tables, 1999.)
     fn aggregated(&self) -> Vec<Route> {
         let mut routes = Vec::new();
         if !self.hosts.is_empty() {
@@ -145,12 +143,12 @@ impl Table {
     }
 }
 
-/// The hosts of a prefix.
+/// Hosts of a prefix.
 struct Trie {
-    /// Ways that a route for the whole prefix could take so that the least is left to do below,
-    /// ascending; empty = no host, so any.
+    /// Next hops for a route of the whole prefix that minimize the routes below, ascending; empty =
+    /// no host, so any will do.
     candidates: Vec<usize>,
-    /// None where one way serves all.
+    /// None if one next hop serves all.
     halves: Option<Box<(Trie, Trie)>>,
 }
 
@@ -175,7 +173,7 @@ impl Trie {
     }
 }
 
-/// What two halves have in common; all of both, if that is nothing.
+/// The intersection of two halves, or their union if the intersection is empty.
 fn join(a: &[usize], b: &[usize]) -> Vec<usize> {
     if a.is_empty() || b.is_empty() {
         return [a, b].concat();
@@ -210,7 +208,7 @@ mod tests {
         longest(routes, address).map(|route| route.ports.as_slice())
     }
 
-    /// A node's ways to each host, without aggregation: distances by relaxing every link until
+    /// A node's next hops to a host without aggregation: distances by relaxing every link until
     /// nothing changes.
     fn expected(layout: &Layout, node: usize, destination: usize) -> Vec<usize> {
         let mut hops = vec![u32::MAX; layout.nodes.len()];
@@ -277,7 +275,7 @@ mod tests {
 
     #[test]
     fn the_shortest_path_wins_and_the_first_link_among_equals() {
-        // a - r - s - b, and a longer way round over t; two links between r and s.
+        // a - r - s - b, and a longer path over t; two links between r and s.
         let topology = topology(
             &[
                 ("a", false),
@@ -331,7 +329,7 @@ mod tests {
             assert_eq!(route.ports, [0]);
             assert_eq!(route.across, (from < 4) != (to < 4), "{from} to {to}");
         }
-        // One for each of the two, and the router as ever.
+        // One route per datacenter; the router's table is unaffected.
         assert_eq!(routes[0].len(), 2);
         assert_eq!(routes[8].len(), 8);
     }

@@ -30,24 +30,24 @@ use crate::{boot, channel::Channel, netns::Netns, silence};
 
 const DIRECTORY: &str = "/selftests";
 
-/// A test that takes longer has failed; a debug kernel on a busy machine takes its time.
+/// Time limits of a test, generous for a debug kernel on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(1_800);
 const LONG_PATIENCE: Duration = Duration::from_secs(7_200);
 
-/// In virtual time days pass in seconds; that a guest hangs is for the host to notice.
+/// In virtual time days pass in seconds; the host detects a hung guest.
 const VIRTUAL_PATIENCE: Duration = Duration::from_secs(30 * 86_400);
 
-/// A test that has been silent for so long is asked what it waits for, and again after twice the time. The host gives
-/// a guest up after a silence of its own; where a processor is emulated by counted instructions, that is a minute here.
+/// Silence after which a test's wait is diagnosed, doubled each time. The host gives up a guest after a
+/// silence of its own; with a processor emulated by counted instructions, that is a minute here.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// The output of an ended test is complete when it has been silent for this long.
+/// An ended test's output is complete after this silence.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// Exit code by which a kernel selftest says that it was skipped.
+/// Exit code of a skipped kernel selftest.
 const SKIPPED: i32 = 4;
 
-/// Runs the tests in order, each in a network namespace of its own.
+/// Runs the tests in order, each in its own network namespace.
 pub fn run(
     tests: &[String],
     (long, arguments): (bool, &[String]),
@@ -69,17 +69,16 @@ pub fn run(
     Ok(())
 }
 
-/// Ends the scans that come by themselves: each takes a debug kernel half a minute, and the test
-/// that wants one asks for it.
+/// Stops automatic kmemleak scans: each takes a debug kernel half a minute, and tests request their own.
 fn rest_kmemleak() {
-    // Most kernels have none.
+    // Most kernels lack kmemleak.
     let _ = fs::OpenOptions::new()
         .write(true)
         .open("/sys/kernel/debug/kmemleak")
         .and_then(|mut file| file.write_all(b"scan=off"));
 }
 
-/// What became of a test.
+/// Result of a test.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Passed,
@@ -88,7 +87,7 @@ enum Verdict {
 }
 
 impl Verdict {
-    /// A test passes if it ends with 0 and nothing in its output says otherwise.
+    /// A test passes if it exits with 0 and its output has no failure.
     fn new(status: ExitStatus, saw_not_ok: bool) -> Self {
         match (status.code(), saw_not_ok) {
             (Some(0), false) => Verdict::Passed,
@@ -146,7 +145,7 @@ fn run_one(
                 say(format!("  {line}"))?;
             }
             Err(RecvTimeoutError::Disconnected) => break false,
-            // Who holds the pipe when the test itself has ended is a leftover of it.
+            // The test has ended; a leftover process holds the pipe.
             Err(RecvTimeoutError::Timeout) if child.try_wait()?.is_some() => break false,
             Err(RecvTimeoutError::Timeout) if !has_virtual_time && heard.elapsed() >= silence => {
                 say(format!("  # silent for {} s", silence.as_secs()))?;
@@ -165,13 +164,13 @@ fn run_one(
     })
 }
 
-/// A failed result line, at any depth. Lines with SKIP or TODO do not count.
+/// Whether a line is a failed result, at any depth. SKIP and TODO do not count.
 fn is_failure(line: &str) -> bool {
     let line = line.trim_start();
     line.starts_with("not ok") && !line.contains("# SKIP") && !line.contains("# TODO")
 }
 
-/// Lines of a child as they come. The thread ends when the last holder of the pipe does.
+/// Reads a child's lines in a thread, which ends when the last holder closes the pipe.
 fn read_lines(stdout: ChildStdout) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -188,11 +187,11 @@ fn read_lines(stdout: ChildStdout) -> Receiver<String> {
     receiver
 }
 
-/// Waits for a test, and leaves none of its processes behind.
+/// Waits for a test and kills its remaining processes.
 fn end(child: &mut Child, timed_out: bool) -> Result<ExitStatus> {
     let group = Pid::from_raw(child.id() as i32);
     if timed_out {
-        // ESRCH: it has just ended by itself.
+        // ESRCH: it just ended.
         let _ = killpg(group, Signal::SIGKILL);
     }
     let status = child.wait().context("cannot wait for a selftest")?;
@@ -200,7 +199,7 @@ fn end(child: &mut Child, timed_out: bool) -> Result<ExitStatus> {
     Ok(status)
 }
 
-/// Orphans become children of PID 1.
+/// Reaps orphans, which become children of PID 1.
 fn reap() {
     while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
         if status == WaitStatus::StillAlive {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How a sender's application writes its payload, and has the ACK of the last byte reported.
+//! Sender application: writes the payload, and requests a report of the last byte's ACK.
 
 use std::{fs::File, io, net::Shutdown};
 
@@ -16,22 +16,22 @@ use crate::{
     socket,
 };
 
-/// Most payload in one system call: below what sendfile takes at most, 2 GiB less a page.
+/// Maximum payload per system call, below sendfile's limit of 2 GiB less a page.
 pub const SEND_BYTES: u64 = 1 << 30;
 
-/// The last piece of a flow, whose ACK is reported. sendfile gives TCP as much at once, and TCP
-/// reports an ACK for each of its pieces.
+/// Last piece of a flow, whose ACK is reported. sendfile gives TCP at most this much at once, and
+/// TCP would report an ACK for each piece.
 pub const LAST_BYTES: u64 = 64 << 10;
 
-/// Application of a sender: writes all of its bytes at once, or a burst at a time.
+/// Application of a sender: writes all bytes at once, or in bursts.
 #[derive(Clone, Copy)]
 pub struct Application {
-    /// Not written yet.
+    /// Bytes not written yet.
     pub bytes: u64,
     burst_bytes: u64,
     period_ns: u64,
     start_ns: u64,
-    /// Whether the stream ends with it, and the ACK of its end is reported.
+    /// Whether the stream ends after the payload, and the ACK of its end is reported.
     ends: bool,
 }
 
@@ -48,7 +48,7 @@ impl Application {
         }
     }
 
-    /// Writes the payload, and the end of the stream if that is here.
+    /// Writes the payload, and ends the stream if `ends`.
     pub fn send(&self, socket: &Socket, payload: &File) -> io::Result<()> {
         let mut unsent = self.bytes;
         let mut next_ns = self.start_ns;
@@ -71,7 +71,7 @@ impl Application {
     }
 }
 
-/// Writes as much as the send buffer takes.
+/// Writes as much as the send buffer takes; returns the bytes written.
 pub fn send_at_once(socket: &Socket, payload: &File, bytes: u64) -> Result<u64> {
     if bytes == 0 {
         return Ok(0);
@@ -83,7 +83,7 @@ pub fn send_at_once(socket: &Socket, payload: &File, bytes: u64) -> Result<u64> 
     }
 }
 
-/// Writes payload whose last byte's ACK is reported, in the same segments as without the report.
+/// Writes payload with a report of the last byte's ACK, segmented as without the report.
 fn send_last(socket: &Socket, payload: &File, bytes: u64) -> io::Result<()> {
     let last = bytes.min(LAST_BYTES);
     if bytes > last {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A shell on the console, in a network: names, congestion controls, the scenario's flows at a
-//! word, and a folder that outlives the guest.
+//! A shell on the console of an emulated network: host names, congestion controls, a command that runs the
+//! scenario's flows, and a folder that outlives the guest.
 
 use std::{
     fmt::Write as _,
@@ -24,20 +24,20 @@ use xdc_proto::{Message, RunPlan, SHARED_FOLDER, privileged};
 
 use crate::{channel::Channel, network::Network, sysctl, traffic};
 
-/// Where the shell looks for the folder that the host keeps.
+/// Mount point of the folder shared with the host.
 const SHARED: &str = "/shared";
 
-/// A line here starts the scenario's flows; [`FLOWS_COMMAND`] writes it.
+/// FIFO: each line starts the scenario's flows. [`FLOWS_COMMAND`] writes one.
 const REQUESTS: &str = "/run/xdc-flows";
 const FLOWS_COMMAND: &str = "/bin/flows";
 
-/// What the shell says first.
+/// Greeting that the shell prints first.
 const GREETING: &str = "/etc/motd";
 
-/// Nodes that are listed; the rest is in /etc/hosts.
+/// Nodes listed in the greeting; /etc/hosts has all.
 const LISTED: usize = 24;
 
-/// Gives the terminal to a shell in the network and returns when it exits.
+/// Runs an interactive shell on the terminal; returns when it exits.
 pub fn run(network: &Network, run: &RunPlan) -> Result<()> {
     share_folder()?;
     name_hosts(network)?;
@@ -47,7 +47,7 @@ pub fn run(network: &Network, run: &RunPlan) -> Result<()> {
     }
     fs::write(GREETING, greeting(network, run)).context("cannot write the greeting")?;
 
-    // Not before now: in UML a pipe's end hangs up whoever has the terminal open.
+    // Open the terminal last: in UML, a pipe's end hangs up the process that has it open.
     let terminal = terminal()?;
     let mut command = Command::new("/bin/sh");
     command
@@ -59,15 +59,15 @@ pub fn run(network: &Network, run: &RunPlan) -> Result<()> {
         .stdin(terminal.try_clone()?)
         .stdout(terminal.try_clone()?)
         .stderr(terminal);
-    // SAFETY: between fork and exec these two system calls are all that runs.
+    // SAFETY: only two system calls run between fork and exec.
     unsafe { command.pre_exec(take_terminal) };
     let shell = command.spawn().context("cannot run /bin/sh")?;
-    // Whatever ends meanwhile is ours to bury too.
+    // PID 1 also reaps orphans that end meanwhile.
     while wait().context("wait")?.pid() != Some(Pid::from_raw(shell.id() as i32)) {}
     Ok(())
 }
 
-/// /dev/console cannot be a controlling terminal; the device behind it can.
+/// Opens the device behind /dev/console, which itself cannot be a controlling terminal.
 fn terminal() -> Result<File> {
     let active = fs::read_to_string("/sys/class/tty/console/active")
         .context("cannot find the console's device")?;
@@ -82,14 +82,14 @@ fn terminal() -> Result<File> {
 /// Makes standard input the controlling terminal of a new session.
 fn take_terminal() -> io::Result<()> {
     setsid()?;
-    // SAFETY: TIOCSCTTY takes an integer and touches no memory of ours.
+    // SAFETY: TIOCSCTTY takes an integer and accesses no memory of this process.
     match unsafe { libc::ioctl(libc::STDIN_FILENO, libc::TIOCSCTTY, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// The host's folder: in UML below what is mounted already, in QEMU by 9P.
+/// Mounts the host's folder: a link below the hostfs mount in UML, 9P in QEMU.
 fn share_folder() -> Result<()> {
     let below = Path::new("/host").join(SHARED_FOLDER);
     if below.exists() {
@@ -106,7 +106,7 @@ fn share_folder() -> Result<()> {
     .with_context(|| format!("cannot mount {SHARED}"))
 }
 
-/// /etc/hosts: the network's hosts by name.
+/// Writes the network's host names to /etc/hosts.
 fn name_hosts(network: &Network) -> Result<()> {
     let mut text = String::from("127.0.0.1 localhost\n");
     for node in &network.layout.nodes {
@@ -117,7 +117,7 @@ fn name_hosts(network: &Network) -> Result<()> {
     fs::write("/etc/hosts", text).context("cannot write /etc/hosts")
 }
 
-/// Every congestion control of the kernel may be chosen anywhere, and `cc` is what new sockets have.
+/// Allows all available congestion controls everywhere; `cc` becomes the default of new sockets.
 fn choose(network: &Network, cc: &str) -> Result<()> {
     let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
         .context("cannot ask for the congestion controls")?;
@@ -130,15 +130,15 @@ fn choose(network: &Network, cc: &str) -> Result<()> {
     Ok(())
 }
 
-/// A process that knows the network waits for [`REQUESTS`].
+/// Forks a process that runs the flows for each line of [`REQUESTS`].
 fn serve_flows(network: &Network, run: &RunPlan) -> Result<()> {
     mkfifo(REQUESTS, Mode::from_bits_truncate(0o600)).context("cannot make a FIFO")?;
     let script = format!("#!/bin/sh\n# Starts the scenario's flows.\nexec echo go >{REQUESTS}\n");
     fs::write(FLOWS_COMMAND, script).with_context(|| format!("cannot write {FLOWS_COMMAND}"))?;
     fs::set_permissions(FLOWS_COMMAND, Permissions::from_mode(0o755))?;
-    // SAFETY: no other thread runs yet, so the child has all that it needs of this process.
+    // SAFETY: no other thread runs yet, so the child's copy of this process is complete.
     if let ForkResult::Child = unsafe { fork() }.context("fork")? {
-        // It never returns but by an error.
+        // `answer` returns only on error.
         if let Err(error) = answer(network, run) {
             say(&format!("flows: {error:#}"));
         }
@@ -149,7 +149,7 @@ fn serve_flows(network: &Network, run: &RunPlan) -> Result<()> {
 
 /// Runs the flows once for each request.
 fn answer(network: &Network, run: &RunPlan) -> Result<()> {
-    // Held for writing, too, so that it never ends.
+    // Open for writing, too, so that the FIFO never reaches its end.
     let requests = OpenOptions::new().read(true).write(true).open(REQUESTS)?;
     let mut lines = BufReader::new(requests).lines();
     for number in 1.. {
@@ -169,14 +169,14 @@ fn answer(network: &Network, run: &RunPlan) -> Result<()> {
     Ok(())
 }
 
-/// Writes a line to the shell's terminal. An error means that the terminal is gone, and is ignored.
+/// Writes a line to the shell's terminal. Ignores errors: the terminal is gone.
 fn say(text: &str) {
     if let Ok(mut terminal) = terminal() {
         let _ = terminal.write_all(format!("{text}\n").as_bytes());
     }
 }
 
-/// What came of the flows, in a line.
+/// Results of the flows, in one line.
 fn summary(path: &Path, took_us: u64) -> Result<String> {
     let (mut ended, mut all, mut bytes) = (0_usize, 0_usize, 0_u64);
     let mut last_ns = 0;
@@ -197,7 +197,7 @@ fn summary(path: &Path, took_us: u64) -> Result<String> {
     ))
 }
 
-/// What is here, and what can be done with it.
+/// Greeting text: nodes and commands.
 fn greeting(network: &Network, run: &RunPlan) -> String {
     let mut text = String::from("\n");
     let nodes = &network.layout.nodes;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a silent test waits for: where its tasks are in the kernel, tasks in uninterruptible sleep, and modules in use.
+//! Diagnosis of a silent test: kernel stacks of its tasks, tasks in uninterruptible sleep, modules in use.
 
 use std::{fs, path::Path};
 
 use nix::unistd::Pid;
 
-/// Lines about the tasks of a process group, about tasks of any in uninterruptible sleep, and about the modules that
-/// are not the kernel's own. Whatever cannot be read is left out: tasks end while this looks at them.
+/// Lines about a process group's tasks, all tasks in uninterruptible sleep, and modules that are not the
+/// kernel's own. Omits unreadable entries: tasks may end meanwhile.
 pub fn report(group: Pid) -> Vec<String> {
     let mut lines = Vec::new();
     for task in numbers("/proc").flat_map(|pid| numbers(format!("/proc/{pid}/task"))) {
@@ -27,7 +27,7 @@ pub fn report(group: Pid) -> Vec<String> {
     lines
 }
 
-/// The directories that are named by a number.
+/// Directory entries whose names are numbers.
 fn numbers(dir: impl AsRef<Path>) -> impl Iterator<Item = i32> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -38,7 +38,7 @@ fn stat(task: i32) -> Option<(String, char, i32)> {
     parse_stat(&fs::read_to_string(format!("/proc/{task}/stat")).ok()?)
 }
 
-/// The name may hold anything, parentheses too.
+/// Parses /proc/PID/stat; the task name may contain parentheses.
 fn parse_stat(text: &str) -> Option<(String, char, i32)> {
     let (head, tail) = text.rsplit_once(')')?;
     let (_, name) = head.split_once('(')?;
@@ -48,7 +48,7 @@ fn parse_stat(text: &str) -> Option<(String, char, i32)> {
     Some((name.to_string(), state, group))
 }
 
-/// Where in the kernel a task is: its stack if the kernel shows stacks, else the innermost function.
+/// Kernel location of a task: its stack if the kernel shows it, else the innermost function.
 fn place(task: i32) -> String {
     let stack = fs::read_to_string(format!("/proc/{task}/stack")).unwrap_or_default();
     if !stack.is_empty() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! TCP sockets as the traffic needs them: the few system calls that no crate wraps.
+//! TCP socket calls that no crate wraps.
 
 use std::{
     io, mem,
@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use socket2::{Domain, Protocol, Socket, Type};
 pub use xdc_tcpinfo::{COUNTERS, TcpInfo, tcp_info};
 
-/// Takes everything that has arrived without copying it; 0 = the peer has finished.
+/// Discards all received data without copying; 0 = the peer has finished.
 pub fn discard(socket: &Socket) -> io::Result<usize> {
     const ALL: usize = 1 << 30;
     // SAFETY: with MSG_TRUNC, TCP drops the data and writes nothing to the (null) buffer.
@@ -61,34 +61,34 @@ pub fn set_wake_bytes(socket: &Socket, bytes: u64) -> io::Result<()> {
     set_option(socket, libc::SO_RCVLOWAT, bytes)
 }
 
-/// SO_TIMESTAMPING: the ACK of the last byte of each write from now on wakes whoever polls the
-/// socket for errors. The ACK of data changes no state of the socket that a poll would report.
+/// SO_TIMESTAMPING: wakes a poll for errors at the ACK of the last byte of each later write. An ACK
+/// of data changes no other state that a poll would report.
 pub fn report_acks(socket: &Socket) -> io::Result<()> {
     let flags = libc::SOF_TIMESTAMPING_TX_ACK | libc::SOF_TIMESTAMPING_OPT_TSONLY;
     set_option(socket, libc::SO_TIMESTAMPING, flags.into())
 }
 
-/// Closes a connection without a packet: the peer is closed in the same way (TCP_REPAIR).
+/// Closes a connection without a packet (TCP_REPAIR); the peer must be closed likewise.
 pub fn close_silently(socket: Socket) -> io::Result<()> {
     set_any_option(&socket, libc::IPPROTO_TCP, libc::TCP_REPAIR, 1)
 }
 
-/// What a TCP socket is made with.
+/// Options of a new TCP socket.
 pub struct TcpOptions<'a> {
-    /// TCP_CONGESTION; None = the route says.
+    /// TCP_CONGESTION; None = by route.
     pub congestion_control: Option<&'a str>,
     /// SO_SNDBUF; 0 = autotuning.
     pub sndbuf_bytes: u64,
     /// SO_RCVBUF; 0 = autotuning.
     pub rcvbuf_bytes: u64,
-    /// Of its packets.
+    /// DSCP of sent packets.
     pub dscp: u8,
-    /// Local end.
+    /// Local address.
     pub local: SocketAddr,
 }
 
 impl TcpOptions<'_> {
-    /// A non-blocking socket in the current namespace, bound.
+    /// Opens a non-blocking, bound socket in the current namespace.
     pub fn open(&self) -> Result<Socket> {
         let socket = Socket::new(
             Domain::for_address(self.local),
@@ -99,7 +99,7 @@ impl TcpOptions<'_> {
         if let Some(name) = self.congestion_control {
             set_congestion_control(&socket, name)?;
         }
-        // Before listen and connect: they decide the window scale.
+        // Must precede listen and connect: buffers decide the window scale.
         if self.sndbuf_bytes > 0 {
             set_option(&socket, libc::SO_SNDBUFFORCE, self.sndbuf_bytes)
                 .context("cannot set SO_SNDBUF")?;
@@ -109,7 +109,7 @@ impl TcpOptions<'_> {
                 .context("cannot set SO_RCVBUF")?;
         }
         if self.dscp > 0 {
-            // TCP keeps the two bits of ECN to itself.
+            // TCP controls the two ECN bits itself.
             let tos = u64::from(self.dscp) << 2;
             let (level, name) = match self.local {
                 SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
@@ -124,21 +124,21 @@ impl TcpOptions<'_> {
     }
 }
 
-/// TCP_CONGESTION.
+/// Sets TCP_CONGESTION.
 pub fn set_congestion_control(socket: &Socket, name: &str) -> Result<()> {
     socket.set_tcp_congestion(name.as_bytes()).with_context(|| {
         format!("this kernel has no congestion control {name}: is its module in the plan?")
     })
 }
 
-/// Which one a socket has now, by the kernel's name.
+/// The kernel's name of a socket's current congestion control.
 pub fn congestion_control(socket: &Socket) -> Result<String> {
     let name = socket.tcp_congestion().context("TCP_CONGESTION")?;
     let name = String::from_utf8_lossy(&name);
     Ok(name.trim_end_matches('\0').to_owned())
 }
 
-/// A UDP socket in the current namespace whose packets carry the kernel's time of arrival.
+/// A UDP socket in the current namespace with kernel receive timestamps.
 pub fn open_probe(address: IpAddr, patience: Duration) -> Result<Socket> {
     let address = SocketAddr::new(address, 0);
     let socket = Socket::new(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Per-packet spraying: a BPF program gives every packet that arrives at a router a new hash, and
-//! fib_multipath_hash_policy 1 chooses the way on by it.
+//! Per-packet spraying: a BPF program sets a new hash on every packet that arrives at a router, and
+//! fib_multipath_hash_policy 1 chooses the next hop by that hash.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -9,7 +9,7 @@ use xdc_netlink::{Request, filter::Place, qdisc};
 
 use xdc_bpf::{GET_PRANDOM_U32, Instruction, Kind, call, copy, exit, load, set};
 
-/// Helpers by their number.
+/// Number of the helper bpf_set_hash().
 const SET_HASH: i32 = 48;
 
 const TC_ACT_OK: i32 = 0;
@@ -25,16 +25,16 @@ static PROGRAM: [Instruction; 7] = [
     exit(),
 ];
 
-/// The program, loaded.
+/// The loaded program.
 pub struct Spray(OwnedFd);
 
 impl Spray {
-    /// Loads it.
+    /// Loads the program.
     pub fn load() -> Result<Self> {
         load(Kind::Classifier, &PROGRAM).map(Self)
     }
 
-    /// Attaches it to what arrives at a device.
+    /// Attaches the program to a device's ingress.
     pub fn attach(&self, index: u32) -> [Request; 2] {
         [
             qdisc::clsact(index),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Sysctls of network namespaces, and no other file: a plan comes from a scenario, which may be
-//! a stranger's, and on the running kernel this writes as root.
+//! Writes sysctls of network namespaces and no other file: a plan may come from a stranger's
+//! scenario, and on the running kernel this writes as root.
 
 use std::{fs::File, io::Write, os::fd::OwnedFd};
 
@@ -11,10 +11,10 @@ use nix::{
 };
 use xdc_proto::sysctl_path;
 
-/// What is below it belongs to the network namespace of whoever looks.
+/// Sysctls of the reading process's network namespace.
 const ROOT: &str = "/proc/sys/net";
 
-/// Writes one sysctl of the current namespace; false if it does not exist there.
+/// Writes a sysctl of the current namespace; returns false if it does not exist.
 pub fn write(name: &str, value: &str) -> Result<bool> {
     let Some(file) = open(name, OFlag::O_WRONLY)? else {
         return Ok(false);
@@ -25,12 +25,12 @@ pub fn write(name: &str, value: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether the current namespace has it.
+/// Whether the current namespace has the sysctl.
 pub fn exists(name: &str) -> Result<bool> {
     Ok(open(name, OFlag::O_PATH)?.is_some())
 }
 
-/// Nothing is made, nothing is cut short, and no way leads out of [`ROOT`].
+/// Opens a sysctl without creating or truncating it, confined to [`ROOT`].
 fn open(name: &str, flags: OFlag) -> Result<Option<OwnedFd>> {
     let path = sysctl_path(name);
     ensure!(

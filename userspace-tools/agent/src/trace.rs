@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Events of our tracepoints during a run, into a tracefs instance of its own that is not read
-//! before the end. So a recording wakes no process. Events that a full buffer has no room for are counted.
+//! Records our tracepoints during a run in a separate tracefs instance. It is read only at the end, so a
+//! recording wakes no process. Events lost to a full buffer are counted.
 
 use std::{
     fs::{self, File},
@@ -18,20 +18,19 @@ use crate::{channel::Channel, network::Network};
 
 const TRACEFS: &str = "/sys/kernel/tracing";
 
-/// Memory for events, all processors together, and at least for each. An event takes some 150
-/// bytes.
+/// Trace memory, KiB: of all processors together, and the minimum for each. An event takes about 150 bytes.
 const BUFFER_KB: usize = 128 << 10;
 const LEAST_KB: usize = 4 << 10;
 
-/// A recording under way. It ends with this.
+/// An active recording, stopped on drop.
 pub struct Trace {
     instance: PathBuf,
-    /// Names and descriptions of what is listened to.
+    /// Names and format descriptions of the recorded events.
     formats: Vec<(String, String)>,
 }
 
 impl Trace {
-    /// Begins to record those of `events` that the loaded modules have.
+    /// Starts recording the subset of `events` that the loaded modules have.
     pub fn start(events: &[String]) -> Result<Self> {
         let there = Path::new(TRACEFS).join("events/xdc");
         let formats = events
@@ -55,7 +54,7 @@ impl Trace {
         let each_kb = (BUFFER_KB / processors).max(LEAST_KB);
         for (file, value) in [
             ("trace_clock", "mono"),
-            // What came first is kept: the end is known from the counters.
+            // Keep the oldest events: the end is known from the counters.
             ("options/overwrite", "0"),
             ("buffer_size_kb", &each_kb.to_string()),
         ] {
@@ -67,7 +66,7 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Reports what has happened since the start.
+    /// Reports the events since the start.
     pub fn report(&self, network: &Network, origin_ns: u64, channel: &mut Channel) -> Result<()> {
         self.write("tracing_on", "0")?;
         let processors = self.processors()?;
@@ -95,7 +94,7 @@ impl Trace {
         fs::write(&path, value).with_context(|| format!("cannot write to {}", path.display()))
     }
 
-    /// The folder of each processor.
+    /// Folders of the processors.
     fn processors(&self) -> Result<Vec<PathBuf>> {
         let path = self.instance.join("per_cpu");
         let entries = fs::read_dir(&path).with_context(|| path.display().to_string())?;
@@ -106,17 +105,16 @@ impl Trace {
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        // Nobody hears of a failure.
+        // Drop cannot report a failure.
         let _ = fs::remove_dir(&self.instance);
     }
 }
 
-/// On a shared machine a name that is unique; a guest has no other user.
+/// Instance name, unique on a shared machine. Unset in a guest, which has no other user.
 static INSTANCE: OnceLock<String> = OnceLock::new();
 
-/// Says where [`Trace::start`] records, once.
+/// Sets the instance name for [`Trace::start`]; only the first call has an effect.
 pub fn record_in(name: String) {
-    // Whoever was first stays.
     let _ = INSTANCE.set(name);
 }
 
@@ -124,17 +122,17 @@ fn instance(name: &str) -> PathBuf {
     Path::new(TRACEFS).join("instances").join(name)
 }
 
-/// Removes what a worker that was killed has left.
+/// Removes the instance of a killed worker.
 pub fn remove(name: &str) {
-    // In most cases there is none.
+    // Usually the instance does not exist.
     let _ = fs::remove_dir(instance(name));
 }
 
-/// Sends the pages of the ring buffer, as they are.
+/// Sends the raw pages of the ring buffer.
 fn send_pages(path: &Path, channel: &mut Channel) -> Result<()> {
     let page_bytes = sysconf(SysconfVar::PAGE_SIZE)?.unwrap_or(4096);
     let mut page = vec![0; page_bytes as usize];
-    // What is not there yet will never come.
+    // Non-blocking: tracing is off, so no event is added.
     let mut pipe = File::options()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -153,7 +151,7 @@ fn send_pages(path: &Path, channel: &mut Channel) -> Result<()> {
     }
 }
 
-/// 3 of "per_cpu/cpu3/trace_pipe_raw".
+/// Processor number: 3 in "per_cpu/cpu3/trace_pipe_raw".
 fn processor(path: &Path) -> u32 {
     let folder = path.parent().and_then(Path::file_name).unwrap_or_default();
     let number = folder.to_str().and_then(|name| name.strip_prefix("cpu"));
@@ -162,7 +160,7 @@ fn processor(path: &Path) -> u32 {
         .unwrap_or_default()
 }
 
-/// Events that a processor's buffer had no room for.
+/// Events lost to a full buffer, from the text of a `stats` file.
 fn lost(stats: &str) -> u64 {
     let counters = stats.lines().filter_map(|line| line.split_once(": "));
     counters

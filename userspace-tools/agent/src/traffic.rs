@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The flows: receivers, timers and measurements in one thread and one epoll; only large senders
-//! have a thread, blocked in the kernel.
+//! The flows: receivers, timers and measurements share one thread and one epoll; only large senders have a
+//! thread, blocked in the kernel.
 //!
-//! A wake-up of this process is the expensive thing in virtual time. So a sender spends its flow
-//! in one system call, receivers ask to be woken for all of a flow or for large pieces only, and
-//! drop what came without copying it. What is measured comes from TCP_INFO, not from these
-//! wake-ups. A system call that fails takes a microsecond of virtual time, and a connect that has
-//! to wait for its answer does fail. So connections are made while no short flow is under way, as
-//! far as that is possible.
+//! Process wake-ups dominate the cost in virtual time. So a sender sends its flow in one system call, and
+//! receivers wake once per flow or per large piece and drop data uncopied. Measurements come from TCP_INFO. A
+//! failed system call takes a microsecond of virtual time, and a connect that waits for its answer does fail,
+//! so if possible connections are made while no short flow is active.
 
 use std::{
     cmp::Reverse,
@@ -40,34 +38,34 @@ use crate::{
     watch::{self, Counters, Watch},
 };
 
-/// A connection is made so long before its flow starts, beyond a few RTTs: from the first when it
-/// disturbs no flow, at the second in any case. Those of one moment are made together.
+/// How long before its start a flow connects, beyond a few RTTs: at the first if that disturbs no flow, at
+/// the second in any case. Start times are rounded down to the third, so that connections are made together.
 const CONNECT_FIRST_NS: u64 = 10_000_000;
 const CONNECT_LAST_NS: u64 = 5_000_000;
 const CONNECT_TOGETHER_NS: u64 = 1_000_000;
 
-/// Time that a connect takes, and more.
+/// Upper bound of a connect's duration.
 const CONNECT_NS: u64 = 2_000;
 
-/// A flow with a shorter ideal is disturbed by a microsecond.
+/// A flow with a shorter ideal FCT is disturbed by a microsecond.
 const SHORT_NS: u64 = 1_000_000;
 
-/// Time without a byte anywhere after which the run is given up: beyond TCP's longest timeout.
+/// Time without a received byte after which the run fails: beyond TCP's longest timeout.
 const STALL_US: u64 = 300_000_000;
 
-/// Steps of the progress line.
+/// Step of the progress line, as a fraction of the run.
 const PROGRESS_STEP: f64 = 0.05;
 
-/// Descriptors of a flow (two ends, a listener), and of everything else.
+/// Descriptors per flow (two ends, a listener), and for everything else.
 const FLOW_DESCRIPTORS: u64 = 3;
 const OTHER_DESCRIPTORS: u64 = 8192;
 
-/// Runs the traffic of a plan and reports it; returns how long it took, us.
+/// Runs and reports a plan's traffic; returns its duration, us.
 pub fn run(network: &Network, run: &RunPlan, channel: &mut Channel) -> Result<u64> {
     Traffic::prepare(network, run)?.run(channel)
 }
 
-/// Whose event it is.
+/// Origin of an epoll event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
     Timer,
@@ -102,12 +100,12 @@ impl Source {
     }
 }
 
-/// What happens at a time. Connections come after what is due with them.
+/// Scheduled action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Action {
     /// An event of the plan.
     Event,
-    /// A program of the plan begins.
+    /// Start of a program of the plan.
     Program,
     Start,
     /// Index in the flow's switches.
@@ -121,28 +119,28 @@ struct Traffic<'a> {
     watches: Vec<Watch>,
     captures: Vec<Capture>,
     trace: Option<Trace>,
-    /// When the traffic began.
+    /// Counters at the start of the traffic.
     counters: Counters,
     payload: Arc<File>,
     epoll: Epoll,
     timer: TimerFd,
-    /// When the timer fires.
+    /// Expiry of the timer, ns.
     timer_ns: u64,
     links: Links,
-    /// Of each program of the plan that has begun.
+    /// Started programs, by index in the plan.
     programs: BTreeMap<usize, Running>,
-    /// (time, what, flow, event or program), the next one last.
+    /// (time, action, index of flow, event or program), next one last.
     agenda: Vec<(u64, Action, usize)>,
-    /// (time, flow), the next one last.
+    /// (time, flow), next one last.
     connects: Vec<(u64, usize)>,
-    /// Flows that are complete and whose sockets are still there, the earliest first.
+    /// Complete flows with open sockets, earliest first.
     ended: VecDeque<usize>,
-    /// Connections that persistent flows have left, by their two hosts and DSCP.
+    /// Idle connections of persistent flows, by their two hosts and DSCP.
     idle: BTreeMap<(&'a str, &'a str, u8), Vec<Sockets>>,
     /// CLOCK_MONOTONIC at the start of the traffic, ns.
     origin_ns: u64,
     active: usize,
-    /// Those of the active flows that are short.
+    /// Number of active flows that are short.
     active_short: usize,
     unfinished: usize,
     taken_bytes: u64,
@@ -150,7 +148,7 @@ struct Traffic<'a> {
 }
 
 impl<'a> Traffic<'a> {
-    /// Writes the agenda.
+    /// Builds the agenda.
     fn prepare(network: &'a Network<'a>, run: &'a RunPlan) -> Result<Self> {
         let endless = run.flows.iter().any(|flow| flow.bytes == 0);
         ensure!(
@@ -167,7 +165,7 @@ impl<'a> Traffic<'a> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("epoll")?;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC)
             .context("cannot create a timer")?;
-        // Edge-triggered: setting it again is all that an expiry needs.
+        // Edge-triggered: setting the timer again is enough after an expiry.
         epoll
             .add(
                 &timer,
@@ -275,7 +273,7 @@ impl<'a> Traffic<'a> {
             let next_connect = self.next_connect_ns(now);
             let next_ns = sample_ns.min(stop_ns).min(next_action).min(next_connect);
             let patience = match next_ns <= now {
-                // More to connect; what has happened meanwhile goes first.
+                // More connections are due, but pending events go first.
                 true => EpollTimeout::ZERO,
                 false => {
                     self.set_timer(next_ns)?;
@@ -290,7 +288,7 @@ impl<'a> Traffic<'a> {
         self.report(channel)
     }
 
-    /// Does what the agenda has for now, and makes one of the connections that are due.
+    /// Runs due actions, and makes one due connection.
     fn act(&mut self, now: u64) -> Result<()> {
         while let Some(&(at, action, flow)) = self.agenda.last()
             && at <= now
@@ -319,7 +317,7 @@ impl<'a> Traffic<'a> {
         }
     }
 
-    /// Makes the next connection; false if there is none.
+    /// Makes the next connection; returns false if there is none.
     fn connect_next(&mut self) -> Result<bool> {
         let Some((_, flow)) = self.connects.pop() else {
             return Ok(false);
@@ -342,7 +340,7 @@ impl<'a> Traffic<'a> {
         Ok(true)
     }
 
-    /// When the next connection is to be made, as things are.
+    /// Time for the next connection, given the active and starting flows.
     fn next_connect_ns(&self, now: u64) -> u64 {
         let Some(&(first_ns, _)) = self.connects.last() else {
             return u64::MAX;
@@ -360,16 +358,16 @@ impl<'a> Traffic<'a> {
     }
 
     fn start(&mut self, flow: usize, at: u64) -> Result<()> {
-        // Connecting took longer than planned: in real time a guest may be slow.
+        // Connecting is late: in real time a guest may be slow.
         while !self.transfers[flow].is_connected() && self.connect_next()? {}
         self.active += 1;
         self.active_short += usize::from(self.is_short(flow));
-        // Where the window was to be told, the listener is watched already.
+        // With `window_known`, the listener is watched already.
         if !self.accept(flow)? && !self.run.flows[flow].window_known {
             self.watch_listener(flow)?;
         }
         let sending = {
-            // Other starts, and the receiver above, may have taken time.
+            // Other starts and the accept may have taken time.
             let late_ns = now_ns()?.saturating_sub(at);
             self.transfers[flow].start(late_ns, &self.payload)?
         };
@@ -428,7 +426,7 @@ impl<'a> Traffic<'a> {
         Ok(())
     }
 
-    /// Whether the receiver is there now.
+    /// Accepts the connection; returns whether the receiver is there.
     fn accept(&mut self, flow: usize) -> Result<bool> {
         let transfer = &mut self.transfers[flow];
         let flags = receiver_flags(transfer.arrives_whole());
@@ -439,7 +437,7 @@ impl<'a> Traffic<'a> {
         Ok(true)
     }
 
-    /// Drops what has arrived; with the last of it the flow is complete.
+    /// Discards received data; the last byte completes the flow.
     fn receive(&mut self, flow: usize) -> Result<()> {
         let persistent = self.run.flows[flow].persistent;
         let transfer = &mut self.transfers[flow];
@@ -458,8 +456,8 @@ impl<'a> Traffic<'a> {
         }
         let now = now_ns()?;
         transfer.end(now - self.origin_ns);
-        // The end of the stream is news to both of them. Of the sender only the ACK of the last byte
-        // is wanted, which is reported once, as an error is.
+        // Both ends report the end of the stream. From the sender only the ACK of the last byte is wanted,
+        // which is reported once, as an error is.
         let acked = Source::Sender(flow).token();
         let mut acked = EpollEvent::new(EpollFlags::EPOLLOUT | EpollFlags::EPOLLET, acked);
         match (transfer.sender()?, persistent) {
@@ -479,7 +477,7 @@ impl<'a> Traffic<'a> {
         Ok(())
     }
 
-    /// Reports flows that ended a while ago, and lets go of their sockets.
+    /// Reports settled flows and closes their sockets.
     fn retire(&mut self, now: u64, channel: &mut Channel) -> Result<()> {
         let now = now.saturating_sub(self.origin_ns);
         while let Some(&flow) = self.ended.front() {
@@ -525,7 +523,7 @@ impl<'a> Traffic<'a> {
         })
     }
 
-    /// Tells how far the run is, in steps.
+    /// Reports progress, in steps.
     fn report_progress(&mut self, sample: &Sample, channel: &mut Channel) -> Result<()> {
         let by_time = self
             .run
@@ -550,13 +548,13 @@ impl<'a> Traffic<'a> {
         })
     }
 
-    /// The last sample and the results.
+    /// Sends the last sample and the results.
     fn report(mut self, channel: &mut Channel) -> Result<u64> {
         let now = now_ns()?;
         let last = self.sample(now)?;
         channel.send(&Message::Sample(last))?;
         if self.unfinished == 0 {
-            // The senders' counters are complete when the last ACKs have come home.
+            // The senders' counters are complete when the last ACKs have arrived.
             let rtts_ns = 2 * slowest_rtt_ns(self.run);
             self.settle(now + rtts_ns, |_| true)?;
             self.settle(now + rtts_ns + DELAYED_ACK_NS, |it| {
@@ -571,7 +569,7 @@ impl<'a> Traffic<'a> {
                 self.finish(flow, channel)?;
             }
         }
-        // All are stopped before the first is asked what it wrote.
+        // Stop all programs before reading their output.
         for running in self.programs.values_mut() {
             running.stop()?;
         }
@@ -608,7 +606,7 @@ impl<'a> Traffic<'a> {
         Ok(self.us_since_start(now))
     }
 
-    /// Hears what flows have to tell until a time, while a condition holds.
+    /// Handles events until a time, while a condition holds.
     fn settle(&mut self, until_ns: u64, goes_on: impl Fn(&Self) -> bool) -> Result<()> {
         let mut events = vec![EpollEvent::empty(); 256];
         while goes_on(self) && now_ns()? < until_ns {
@@ -621,7 +619,7 @@ impl<'a> Traffic<'a> {
         Ok(())
     }
 
-    /// Has the timer fire at a time, once.
+    /// Sets the timer to expire once.
     fn set_timer(&mut self, at_ns: u64) -> Result<()> {
         if at_ns == self.timer_ns {
             return Ok(());
@@ -640,7 +638,7 @@ impl<'a> Traffic<'a> {
     }
 }
 
-/// The nodes at the ends of the flows.
+/// Nodes with a flow's end or a program.
 fn endpoints(network: &Network, run: &RunPlan) -> Result<BTreeSet<usize>> {
     let hosts = run.flows.iter().flat_map(|flow| [&flow.src, &flow.dst]);
     let hosts = hosts.chain(run.programs.iter().map(|program| &program.node));
@@ -659,7 +657,7 @@ fn watch_events(epoll: &Epoll, socket: &Socket, source: Source, flags: EpollFlag
         .context("epoll")
 }
 
-/// One event is all that a receiver of a whole flow has to tell, and then need not be deleted.
+/// Event flags. A receiver of a whole flow needs only one event and then no deletion.
 fn receiver_flags(whole: bool) -> EpollFlags {
     let news = EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP;
     match whole {
@@ -668,17 +666,17 @@ fn receiver_flags(whole: bool) -> EpollFlags {
     }
 }
 
-/// Lets this process open so many files.
+/// Raises the limit of open files to `count`.
 fn allow_descriptors(count: u64) -> Result<()> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, count, most.max(count))
         .with_context(|| format!("cannot have {count} open files"))
 }
 
-/// A file that is one hole. TCP sends its pages, which are all the same page, without a copy:
-/// payload is never written, read or allocated.
+/// Opens a file that is one hole. TCP sends its pages, all the same page, without a copy: payload is never
+/// written, read or allocated.
 fn open_payload() -> Result<File> {
-    // Without a name: on a host /tmp is everybody's.
+    // Unnamed: on a host, other users share /tmp.
     let file = File::options()
         .read(true)
         .write(true)
@@ -688,8 +686,7 @@ fn open_payload() -> Result<File> {
     file.context("cannot create a file in /tmp")
 }
 
-/// Fails a run in which nothing has moved for [`STALL_US`]. `moved` is the payload received so
-/// far and when it last grew.
+/// Fails a run without progress for [`STALL_US`]. `moved` is the received payload and when it last grew.
 fn check_progress(sample: &Sample, moved: (u64, u64)) -> Result<(u64, u64)> {
     if sample.received_bytes > moved.0 || sample.active_flows == 0 {
         return Ok((sample.received_bytes, sample.t_us));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! One flow and its sockets: made shortly before it starts, gone shortly after it has ended.
+//! One flow and its sockets, opened shortly before its start and closed shortly after its end.
 //!
-//! A flow that fits into its send buffer is one system call of the main thread; a larger one, or
-//! one that pauses, has a thread that blocks in the kernel.
+//! A flow that fits into its send buffer takes one system call of the main thread; a larger or
+//! pausing flow has a thread that blocks in the kernel.
 
 use std::{
     fs::File,
@@ -23,70 +23,70 @@ use crate::{
     socket::{self, COUNTERS, TcpInfo, TcpOptions, tcp_info},
 };
 
-/// A receiver is woken for all of a flow, if that is a quarter of its buffer or less; else for
-/// such a quarter, up to this, so that the window stays open.
+/// A receiver wakes for the whole flow if that is at most a quarter of its buffer; else for such a
+/// quarter, up to this, which keeps the window open.
 const MAX_WAKE_BYTES: u64 = 8 << 20;
 
-/// With an autotuned buffer: the longest flow that its initial size holds four times over (more
-/// would make the kernel grow it), and for others pieces that let the kernel tune.
+/// With an autotuned buffer: the longest flow of at most a quarter of its initial size (the kernel
+/// would grow it for more), and the wake-up size of others, which lets the kernel tune.
 const AUTOTUNED_WHOLE_BYTES: u64 = 1 << 20;
 const AUTOTUNED_WAKE_BYTES: u64 = 64 << 10;
 
-/// What an autotuned send buffer takes at once, however it was set up.
+/// Bytes that an autotuned send buffer takes at once in any configuration.
 const AUTOTUNED_SEND_BYTES: u64 = 1 << 20;
 
 /// The SYN counts as an acknowledged byte.
 const SYN_BYTES: u64 = 1;
 
-/// Of TCP_INFO.
+/// State in TCP_INFO.
 const TCP_ESTABLISHED: u8 = 1;
 
-/// Time after the end in which the last ACKs come home, beyond two RTTs.
+/// Time after the end for the last ACKs to arrive, beyond two RTTs.
 const SETTLE_NS: u64 = 1_000_000;
 
-/// For how long a receiver delays an ACK at most (TCP_DELACK_MAX).
+/// Maximum delay of an ACK (TCP_DELACK_MAX).
 pub const DELAYED_ACK_NS: u64 = 200_000_000;
 
-/// A flow of the plan, from before its sockets until after them.
+/// A flow of the plan, including the time before and after its sockets.
 pub struct Transfer<'a> {
     plan: &'a Flow,
     number: usize,
     sockets: Option<Sockets>,
-    /// As planned, ns after the start of the traffic.
+    /// Planned start, ns after the start of the traffic.
     start_ns: u64,
     started: bool,
-    /// How much later it was.
+    /// Delay of the actual start.
     late_ns: u64,
     end_ns: Option<u64>,
     acked_ns: Option<u64>,
-    /// Payload that the receiver has read.
+    /// Payload read by the receiver.
     taken_bytes: u64,
     last: FlowSample,
     /// See [`FlowResult::writing`].
     writing: (u32, u32),
 }
 
-/// A flow's connection, which another flow may have had before.
+/// A flow's connection, possibly reused from another flow.
 pub struct Sockets {
     sender: Socket,
     listener: Socket,
     receiver: Option<Socket>,
     sending: Option<JoinHandle<io::Result<()>>>,
-    /// The sender's state when this flow got it, and what the receiver had received: of others.
+    /// State at this flow's takeover, from earlier flows: of the sender, and bytes received.
     before: TcpInfo,
     received_before: u64,
 }
 
-/// What a wake-up of the receiver brought.
+/// Result of a receiver's wake-up.
 pub enum Received {
-    /// So much payload, and more to come.
+    /// Payload bytes, with more to come.
     Some(u64),
-    /// The rest of it.
+    /// The last payload bytes.
     Rest(u64),
 }
 
 impl<'a> Transfer<'a> {
-    /// Nothing yet; `number` is the flow's index in the plan, and `start_ns` its planned start.
+    /// A flow without sockets; `number` is its index in the plan, `start_ns` its planned start.
     pub fn new(plan: &'a Flow, number: usize, start_ns: u64) -> Self {
         Self {
             plan,
@@ -103,13 +103,13 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// How errors call it.
+    /// The flow's name in errors.
     pub fn name(&self) -> String {
         let Flow { src, dst, .. } = self.plan;
         format!("flow {} from {src} to {dst}", self.number)
     }
 
-    /// Opens the two ends in their namespaces and has them shake hands.
+    /// Opens both ends in their namespaces and starts the handshake.
     pub fn connect(&mut self, network: &Network, run: &'a RunPlan) -> Result<()> {
         let plan = self.plan;
         let port = FIRST_PORT + self.number as u16;
@@ -131,7 +131,7 @@ impl<'a> Transfer<'a> {
         let destination = options_there.local;
         let listener = network.inside(there, || {
             let listener = options_there.open()?;
-            // The connection inherits it.
+            // The accepted connection inherits SO_RCVLOWAT.
             socket::set_wake_bytes(&listener, wake_bytes(plan)).context("SO_RCVLOWAT")?;
             listener.listen(1).context("cannot listen")?;
             Ok(listener)
@@ -139,10 +139,10 @@ impl<'a> Transfer<'a> {
         let (here, options_here) = options(&plan.src, &plan.cc)?;
         let sender = network.inside(here, || options_here.open())?;
         if plan.persistent {
-            // The stream has no end that would push its last bytes.
+            // No end of stream would push the last bytes.
             sender.set_tcp_nodelay(true).context("TCP_NODELAY")?;
         } else if self.fits() {
-            // The end of the stream travels with the last byte instead of behind it.
+            // Send the FIN with the last byte instead of after it.
             sender.set_tcp_cork(true).context("TCP_CORK")?;
         }
         match sender.connect(&destination.into()) {
@@ -169,12 +169,12 @@ impl<'a> Transfer<'a> {
         Ok(())
     }
 
-    /// Whether it has a connection, or one on its way.
+    /// Whether a connection exists or is being established.
     pub fn is_connected(&self) -> bool {
         self.sockets.is_some()
     }
 
-    /// Takes the connection of a flow that is over, instead of [`connect`](Self::connect).
+    /// Takes over an ended flow's connection, instead of [`connect`](Self::connect).
     pub fn take_over(&mut self, mut sockets: Sockets) -> Result<()> {
         sockets.sender.set_nonblocking(true)?;
         if let Some(receiver) = &sockets.receiver {
@@ -190,7 +190,7 @@ impl<'a> Transfer<'a> {
         self.sockets.as_mut().context("it has no sockets")
     }
 
-    /// The receiver, once the hands are shaken.
+    /// The receiver, once the handshake is complete.
     pub fn accept(&mut self) -> Result<Option<&Socket>> {
         let sockets = self.sockets()?;
         if sockets.receiver.is_some() {
@@ -203,7 +203,7 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// Has the receiver tell of its window, if hands are shaken.
+    /// Sends a byte from the receiver to announce its window, if the handshake is complete.
     pub fn tell_window(&mut self) -> Result<()> {
         if let Some(receiver) = self.accept()? {
             let sent = receiver.send(&[0]).context("cannot tell of the window")?;
@@ -212,18 +212,18 @@ impl<'a> Transfer<'a> {
         Ok(())
     }
 
-    /// Whether it has begun.
+    /// Whether the flow has started.
     pub fn is_started(&self) -> bool {
         self.started
     }
 
-    /// Where a late handshake shows.
+    /// The listener, which reports a late handshake.
     pub fn listener(&mut self) -> Result<&Socket> {
         Ok(&self.sockets()?.listener)
     }
 
-    /// Begins to send, `late_ns` after the plan's time for it. Returns the sender if a thread of
-    /// its own is at work on it, for the main thread to hear of its failure.
+    /// Starts sending, `late_ns` after the planned time. Returns the sender if a separate thread
+    /// writes to it, so that the main thread can watch for its failure.
     pub fn start(&mut self, late_ns: u64, payload: &Arc<File>) -> Result<Option<&Socket>> {
         (self.started, self.late_ns) = (true, late_ns);
         let Flow {
@@ -257,7 +257,7 @@ impl<'a> Transfer<'a> {
         sockets.sending = Some(thread::spawn(move || {
             let sent = application.send(&sender, &payload);
             if sent.is_err() {
-                // The main thread hears of a hang-up.
+                // The main thread sees the hang-up.
                 let _ = sender.shutdown(Shutdown::Both);
             }
             sent
@@ -265,7 +265,7 @@ impl<'a> Transfer<'a> {
         Ok(Some(&sockets.sender))
     }
 
-    /// Whether the send buffer takes all of it at once.
+    /// Whether the send buffer takes all of the flow at once.
     fn fits(&self) -> bool {
         let Flow {
             bytes,
@@ -280,12 +280,12 @@ impl<'a> Transfer<'a> {
         bytes > 0 && burst_bytes == 0 && bytes <= room.min(SEND_BYTES)
     }
 
-    /// Whether the receiver is woken for all of it at once.
+    /// Whether one wake-up of the receiver covers the whole flow.
     pub fn arrives_whole(&self) -> bool {
         wake_bytes(self.plan) == self.plan.bytes
     }
 
-    /// The receiver's end.
+    /// The receiver's socket, once accepted.
     pub fn receiver(&mut self) -> Result<Option<&Socket>> {
         Ok(self.sockets()?.receiver.as_ref())
     }
@@ -294,19 +294,19 @@ impl<'a> Transfer<'a> {
     pub fn switch(&mut self, cc: &str) -> Result<()> {
         match &self.sockets {
             Some(sockets) => socket::set_congestion_control(&sockets.sender, cc),
-            // Over already.
+            // The flow has ended.
             None => Ok(()),
         }
     }
 
-    /// The sender's end reported an error or a hang-up before the flow was complete.
+    /// Handles an error or hang-up at the sender before the flow was complete.
     pub fn sender_failed(&mut self) -> Result<()> {
         let name = self.name();
         let sockets = self.sockets()?;
         if let Some(error) = sockets.sender.take_error()? {
             return Err(error).context(name);
         }
-        // The ACK of a piece, and nothing is wrong.
+        // The ACK of a piece: no failure.
         if tcp_info(&sockets.sender)?.state == TCP_ESTABLISHED {
             return Ok(());
         }
@@ -317,7 +317,7 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// Drops what has arrived. The end of the stream, or its last byte, completes the flow.
+    /// Discards received data. The end of the stream, or its last byte, completes the flow.
     pub fn receive(&mut self) -> Result<Received> {
         let (bytes, before_bytes) = (self.plan.bytes, self.taken_bytes);
         let wake_bytes = wake_bytes(self.plan);
@@ -332,7 +332,7 @@ impl<'a> Transfer<'a> {
         };
         let left = bytes.saturating_sub(before_bytes + taken);
         if (1..wake_bytes).contains(&left) {
-            // The last byte wakes it, not the end of the stream, which may come a round trip later.
+            // Wake at the last byte; the end of the stream may come an RTT later.
             socket::set_wake_bytes(receiver, left).context("SO_RCVLOWAT")?;
         }
         self.taken_bytes += taken;
@@ -342,10 +342,10 @@ impl<'a> Transfer<'a> {
         })
     }
 
-    /// The flow is complete.
+    /// Marks the flow complete.
     pub fn end(&mut self, now_ns: u64) {
         self.end_ns = Some(now_ns);
-        // The time of the ACK was read first, at the same time.
+        // The ACK's time was read first, at the same moment.
         self.acked_ns = self.acked_ns.map(|acked_ns| acked_ns.max(now_ns));
     }
 
@@ -353,13 +353,13 @@ impl<'a> Transfer<'a> {
         self.end_ns.is_some()
     }
 
-    /// The sender's end, and whether a thread has written to it.
+    /// The sender's socket, and whether a thread has written to it.
     pub fn sender(&mut self) -> Result<(&Socket, bool)> {
         let sockets = self.sockets()?;
         Ok((&sockets.sender, sockets.sending.is_some()))
     }
 
-    /// Something has changed at the sender: is all of the payload acknowledged?
+    /// Whether all payload is acknowledged, checked after an event at the sender.
     pub fn is_acked(&mut self, now_ns: u64) -> Result<bool> {
         let bytes = self.plan.bytes;
         if self.acked_ns.is_none() && bytes > 0 {
@@ -382,12 +382,12 @@ impl<'a> Transfer<'a> {
         Some(self.end_ns? + rtts_ns + beyond_ns)
     }
 
-    /// It is complete, and the ACK of its last byte has not come.
+    /// Whether it is complete but the last byte's ACK is missing.
     pub fn awaits_ack(&self) -> bool {
         self.is_complete() && self.acked_ns.is_none() && !self.plan.persistent
     }
 
-    /// Payload received so far. TCP counts the FIN, which is no payload.
+    /// Payload received so far, without the FIN that TCP counts.
     fn received_bytes(&self) -> Result<u64> {
         let sockets = self.sockets.as_ref();
         let Some((sockets, receiver)) = sockets.and_then(|s| Some((s, s.receiver.as_ref()?)))
@@ -401,7 +401,7 @@ impl<'a> Transfer<'a> {
         })
     }
 
-    /// The flow's state now; the last one once it is over.
+    /// The flow's current state, or its last one after the end.
     pub fn sample(&mut self) -> Result<FlowSample> {
         let over = self.end_ns.is_some() && !self.last.active;
         let Some(sockets) = &self.sockets else {
@@ -427,8 +427,8 @@ impl<'a> Transfer<'a> {
         Ok(self.last)
     }
 
-    /// What became of it, and the connection if it is persistent. Other sockets go without a word:
-    /// nobody is left to hear it, and it would be traffic.
+    /// Returns the result, and the connection if persistent. Other sockets close silently: a FIN
+    /// would be traffic without a receiver.
     pub fn finish(&mut self) -> Result<(FlowResult, Option<Sockets>)> {
         let received_bytes = match self.end_ns.is_some() && self.plan.bytes > 0 {
             true => self.plan.bytes,
@@ -486,7 +486,7 @@ impl<'a> Transfer<'a> {
     }
 }
 
-/// ECN of a sender.
+/// ECN mode of a sender.
 fn ecn(info: &TcpInfo) -> Ecn {
     match (info.has_ecn(), info.accecn_works()) {
         (false, _) => Ecn::None,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is watched beside the flows: queues, and counters that should stand still.
+//! Observations beside the flows: queues, and counters that should not move.
 
 use std::{collections::BTreeMap, fs::File, io::Read};
 
@@ -17,7 +17,7 @@ use crate::{
     network::{Network, is_queue, is_wire},
 };
 
-/// Counters that say that memory, not the network, made a result.
+/// Counters that grow when memory, not the network, limits a result.
 const SUSPECTS: &[&str] = &[
     "TcpExtTCPMemoryPressures",
     "TcpExtPruneCalled",
@@ -25,23 +25,23 @@ const SUSPECTS: &[&str] = &[
     "TcpExtTCPRcvQDrop",
 ];
 
-/// The counters of results: of TCP as a whole, and each that a module of ours has.
+/// Counters reported in results: of TCP, and all with a module's prefix.
 const TOLD: &[&str] = &["TcpExtTCPTimeouts"];
 const TOLD_BY_MODULES: &[&str] = &["Tlt", UNORC];
 
-/// Of tunnels: all devices together.
+/// Prefix of tunnel counters, summed over all devices.
 const UNORC: &str = "Unorc";
-/// Devices that have sent more than a handshake, and those of them that were told of a block that could
-/// not be read.
+/// Devices that sent more than a handshake, and those among them that received a NACK for an unreadable
+/// block.
 const SENDING: &str = "sending_devices";
 const NACKED: &str = "nacked_devices";
 const HANDSHAKE_PACKETS: u64 = 16;
 
-/// Where counters are, below a namespace's /proc/net, in pairs of lines: the kernel's, and a module's.
+/// Counter files in /proc/net, in pairs of lines: of the kernel, and of modules.
 const KERNEL_FILE: &str = "netstat";
 const MODULE_FILES: &[(&str, &str)] = &[("tlt", "tlt_stat")];
 
-/// More bytes than any of these files has.
+/// Larger than any of these files.
 const FILE_BYTES: usize = 16 << 10;
 
 /// The egress of a port under observation.
@@ -49,7 +49,7 @@ pub struct Watch {
     connection: Connection,
     name: String,
     index: u32,
-    /// Without one, what the link holds.
+    /// None = the link's own backlog.
     queue: Option<Queue>,
 }
 
@@ -71,7 +71,7 @@ impl Watch {
         let found = qdisc::dump(&mut self.connection, self.index)?;
         let state = match &self.queue {
             Some(queue) => found.into_iter().find(|state| is_queue(state, queue)),
-            // What a link without a queue loses is no drop.
+            // Losses on a link without a queue are not drops.
             None => found
                 .into_iter()
                 .find(is_wire)
@@ -80,7 +80,7 @@ impl Watch {
         state.with_context(|| format!("the watched queue {} has no qdisc", self.name))
     }
 
-    /// The queue now.
+    /// The current state of the queue.
     pub fn sample(&mut self) -> Result<QueueSample> {
         let state = self.state()?;
         let xstats = phantom::Xstats::of(&state);
@@ -108,7 +108,7 @@ impl Watch {
     }
 }
 
-/// Packets that all ports marked, dropped and lost.
+/// Packets marked, dropped and lost at all ports.
 pub fn totals(books: &Books, dropped: &[Dropped]) -> Totals {
     let packets = |causes: &[Cause]| {
         let of = dropped.iter().filter(|it| causes.contains(&it.cause));
@@ -128,7 +128,7 @@ pub fn totals(books: &Books, dropped: &[Dropped]) -> Totals {
     totals
 }
 
-/// What only phantom ports tell.
+/// Adds the counters that only phantom ports have.
 fn add_port(totals: &mut Totals, port: &phantom::Xstats) {
     totals.drops_green += port.drops_green;
     let accepted = [port.bytes_green, port.bytes_yellow, port.bytes_red];
@@ -150,7 +150,7 @@ fn marks(state: &QdiscState) -> u64 {
     }
 }
 
-/// Counters of the kernel by their names in nstat, summed over nodes.
+/// Kernel counters by nstat name, summed over nodes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Counters(BTreeMap<String, u64>);
 
@@ -167,10 +167,10 @@ impl Extend<(String, u64)> for Counters {
 }
 
 impl Counters {
-    /// Reads them in the namespaces of `nodes`.
+    /// Reads the counters in the namespaces of `nodes`.
     pub fn read(network: &Network, nodes: impl IntoIterator<Item = usize>) -> Result<Self> {
         let mut sum = Self::default();
-        // Not by trying: a system call that fails costs time in UML.
+        // Look up modules instead of trying files: in UML a failed system call costs time.
         let loaded = loaded_modules();
         let of_modules = MODULE_FILES.iter();
         let of_modules = of_modules.filter(|(module, _)| loaded.contains(*module));
@@ -187,7 +187,7 @@ impl Counters {
         Ok(sum)
     }
 
-    /// Reads those of IP, TCP and UDP that are not 0, in the present namespace.
+    /// Reads the nonzero counters of IP, TCP and UDP in the current namespace.
     pub fn read_all() -> Result<Self> {
         let mut sum = Self::default();
         for file in ["snmp", KERNEL_FILE] {
@@ -202,12 +202,12 @@ impl Counters {
         Ok(sum)
     }
 
-    /// A counter by its name; 0 if there is none.
+    /// A counter by name; 0 if absent.
     pub fn get(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or_default()
     }
 
-    /// What the devices of tunnels count.
+    /// Adds the counters of tunnel devices.
     fn add_tunnels(&mut self, network: &Network) -> Result<()> {
         let mut names = Vec::new();
         for (node, device) in network.tunnel_devices() {
@@ -233,13 +233,13 @@ impl Counters {
         Ok(())
     }
 
-    /// Those that have grown since `before` and should have stood still, and by how much.
+    /// Counters that should not have grown since `before`, and their growth.
     pub fn suspects_since(&self, before: &Self) -> Vec<(String, u64)> {
         let suspect = |(name, delta): &(String, u64)| SUSPECTS.contains(&&**name) && *delta > 0;
         self.since(before).filter(suspect).collect()
     }
 
-    /// By how much each of those has grown that belong to a result.
+    /// Growth of the counters that belong to a result.
     pub fn told_since(&self, before: &Self) -> BTreeMap<String, u64> {
         let told = |(name, _): &(String, u64)| {
             let of_module = |prefix: &&str| name.starts_with(prefix);
@@ -255,14 +255,14 @@ impl Counters {
         })
     }
 
-    /// Adds a file: pairs of lines, names above values.
+    /// Adds a file of line pairs: names above values.
     fn add(&mut self, text: &str) {
         let lines: Vec<&str> = text.lines().collect();
         for pair in lines.chunks_exact(2) {
             let Some((family, names)) = pair[0].split_once(':') else {
                 continue;
             };
-            // The second line begins with the family, too.
+            // The second line also begins with the family.
             let values = pair[1].split_whitespace().skip(1);
             for (name, value) in names.split_whitespace().zip(values) {
                 if let Ok(value) = value.parse::<u64>() {
@@ -273,8 +273,8 @@ impl Counters {
     }
 }
 
-/// A file of the present namespace. The kernel has one record in each (single_open_net() in
-/// fs/proc/proc_net.c), so a read that leaves room has read all: system calls are slow in UML.
+/// A file of the current namespace. The kernel returns one record (single_open_net() in fs/proc/proc_net.c),
+/// so a read that leaves room is complete: this saves system calls, slow in UML.
 fn proc_net(name: &str) -> Result<String> {
     let (mut text, mut len) = (Vec::new(), 0);
     let all = File::open(format!("/proc/self/net/{name}")).and_then(|mut file| {

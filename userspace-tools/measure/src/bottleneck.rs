@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The first watched port: which flows use it, and how much of its rate.
+//! Flows through the first watched port, and its utilization.
 
 use xdc_proto::{Change, ETHERNET_HEADER_BYTES, End};
 
@@ -8,27 +8,27 @@ use crate::figures::{received, sum};
 use crate::record::Record;
 use crate::ways::{Port, Ways};
 
-/// Which flows use the bottleneck.
+/// Flows that use the bottleneck.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// All of them.
+    /// All flows.
     All,
-    /// These, by their indices.
+    /// Flows by index.
     Some(Vec<usize>),
-    /// None of them.
+    /// No flow.
     None,
-    /// These flows received more than the port can have sent.
+    /// Flows that received more than the port can have sent.
     Unknown {
         flows: Vec<usize>,
         received_bytes: u64,
         fits_bytes: u64,
-        /// The topology has another way.
+        /// Whether the topology has another path.
         is_another_way: bool,
     },
 }
 
 impl Use {
-    /// By the topology, and by what the port counted.
+    /// Determines the flows by the topology, and by the port's counters.
     pub fn of(record: &Record) -> Self {
         let topology = &record.plan.topology;
         let watched = record.bottleneck().map(|(queue, _)| queue);
@@ -37,7 +37,7 @@ impl Use {
             return Use::All;
         };
         let mut ways = Ways::new(topology);
-        // A topology has no way through circuits.
+        // The topology's paths exclude circuits.
         let mut is_another_way = topology.rotor.is_some();
         let crosses = |flow: &usize| {
             let flow = &record.plan.flows[*flow];
@@ -51,7 +51,7 @@ impl Use {
             return if all.is_empty() { Use::All } else { Use::None };
         }
         let received_bytes = sum(flows.iter().map(|&flow| record.flows[flow].received_bytes));
-        // Without offloads each packet is counted as it is, and with them there are fewer headers.
+        // Without offloads each packet is counted; with them there are fewer headers.
         const ROUNDING: f64 = 1.02;
         if let (Some(result), Some(share)) = (record.queues.first(), payload_share(record, &flows))
         {
@@ -72,13 +72,13 @@ impl Use {
     }
 }
 
-/// IP, TCP and its timestamps.
+/// Headers of IP, and of TCP with timestamps, bytes.
 const fn header_bytes(is_ipv6: bool) -> u32 {
     if is_ipv6 { 72 } else { 52 }
 }
 
-/// Payload of full packets over their bytes on the wire. A route or a peer may limit packets below the
-/// MTU; packets in a tunnel have more headers.
+/// Payload over wire bytes of full packets. A route or peer may limit packets below the MTU; tunnels add
+/// headers.
 fn payload_share(record: &Record, flows: &[usize]) -> Option<f64> {
     let topology = &record.plan.topology;
     let mtu = topology.links.first()?.mtu;
@@ -93,7 +93,7 @@ fn payload_share(record: &Record, flows: &[usize]) -> Option<f64> {
             false => mtu.min(result.mss_bytes + header_bytes(topology.ipv6)),
         };
         let packet_payload = f64::from(packet_payload_bytes(result));
-        // A flow that received nothing has a packet size, too.
+        // A flow without received data has a packet size, too.
         let packets = (result.received_bytes as f64 / packet_payload).max(f64::MIN_POSITIVE);
         payload_bytes += packets * packet_payload;
         wire_bytes += packets * f64::from(packet_bytes + ETHERNET_HEADER_BYTES);
@@ -101,7 +101,7 @@ fn payload_share(record: &Record, flows: &[usize]) -> Option<f64> {
     (wire_bytes > 0.0).then_some(payload_bytes / wire_bytes)
 }
 
-/// Bits that the bottleneck can send in a span: events change its rate.
+/// Bits that the bottleneck can send in a time span, given events that change its rate.
 fn capacity_bits(record: &Record, (from_us, to_us): (u64, u64)) -> Option<f64> {
     let (queue, rate_bps) = record.bottleneck()?;
     let changes = record.plan.events.iter().filter_map(|event| {
@@ -121,7 +121,7 @@ fn capacity_bits(record: &Record, (from_us, to_us): (u64, u64)) -> Option<f64> {
     (bits > 0.0).then_some(bits)
 }
 
-/// Payload that flows received through the bottleneck over what its rate leaves for payload.
+/// Payload that flows received through the bottleneck, over its payload capacity.
 pub(crate) fn utilisation(record: &Record, used_by: &Use, span: (u64, u64)) -> Option<f64> {
     match used_by {
         Use::All => load(record, &(0..record.flows.len()).collect::<Vec<_>>(), span),
@@ -135,7 +135,7 @@ fn load(record: &Record, flows: &[usize], span: (u64, u64)) -> Option<f64> {
     Some(bits / (capacity_bits(record, span)? * payload_share(record, flows)?))
 }
 
-/// A doubt: a port that carries more than its rate is not the port of the scenario.
+/// Doubt about a port whose load exceeds its rate: it is not the scenario's port.
 pub(crate) fn overfull(record: &Record, used_by: &Use) -> Option<String> {
     const MOST: f64 = 1.02;
     let span = (0, record.end_us());

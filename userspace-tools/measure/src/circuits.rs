@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How a rotor's circuits were used, as the circuit switch saw it, and how elephants met their days.
+//! Circuit usage of a rotor as seen by the circuit switch, and the elephants' windows at their days.
 
 use xdc_proto::Rotor;
 
@@ -7,10 +7,10 @@ use crate::figures::{mean, percentile};
 use crate::record::Record;
 use crate::run::{Circuits, Shares};
 
-/// Weeks at either end that are looked at alone.
+/// Number of first and last weeks with separate figures.
 const FEW_WEEKS: usize = 10;
 
-/// None without a rotor.
+/// Figures of circuits; None without a rotor.
 pub fn circuits(record: &Record) -> Option<Circuits> {
     let rotor = record.plan.topology.rotor.as_ref()?;
     let told = record.circuits.as_ref()?;
@@ -39,7 +39,7 @@ pub fn circuits(record: &Record) -> Option<Circuits> {
     })
 }
 
-/// Those that lie in the traffic after the warm-up.
+/// Weeks within the traffic after the warm-up.
 fn weeks(record: &Record, rotor: &Rotor, base_ns: i64) -> std::ops::Range<usize> {
     let week_ns = rotor.week_ns().max(1);
     let since_base = |us: u64| {
@@ -48,12 +48,12 @@ fn weeks(record: &Record, rotor: &Rotor, base_ns: i64) -> std::ops::Range<usize>
     };
     let first = since_base(record.warmup_us).div_ceil(week_ns);
     let end = since_base(record.end_us()) / week_ns;
-    // The last one that is counted has all later ones, too.
+    // The last counted week includes all later ones.
     let end = end.min(u64::from(rotor.weeks.saturating_sub(1)));
     first as usize..end.max(first) as usize
 }
 
-/// Of what the circuits of a rack could carry in a week; of all racks that used any, their mean.
+/// Share of a week's circuit capacity that a rack used, averaged over racks that ever used any.
 fn week_use(record: &Record, rotor: &Rotor, week: usize) -> f64 {
     let told = record.circuits.as_ref();
     let racks = told.into_iter().flat_map(|told| &told.week_bytes);
@@ -73,7 +73,7 @@ fn rack_of(rotor: &Rotor, host: usize) -> Option<usize> {
     })
 }
 
-/// Flows without an end, by the racks of their ends.
+/// Endless flows and the racks of their ends.
 fn elephants(record: &Record, rotor: &Rotor) -> Vec<(usize, usize, usize)> {
     let hosts = record
         .plan
@@ -90,8 +90,8 @@ fn elephants(record: &Record, rotor: &Rotor) -> Vec<(usize, usize, usize)> {
         .collect()
 }
 
-/// Congestion windows of the elephants whose day begins, packets: where each flow is recorded at each start of
-/// a day. The traffic begins with one.
+/// Congestion windows, packets, of elephants at the start of their days, if each flow is sampled at each
+/// start. The traffic begins with one.
 fn windows(record: &Record, rotor: &Rotor, base_ns: i64) -> Vec<f64> {
     let slot_us = rotor.slot_ns() / 1000;
     let racks = rotor.racks.len();
@@ -120,7 +120,7 @@ fn windows(record: &Record, rotor: &Rotor, base_ns: i64) -> Vec<f64> {
     windows
 }
 
-/// What each elephant received in each week, Mbit/s.
+/// Goodput of each elephant in each week, Mbit/s.
 fn week_mbps(
     record: &Record,
     rotor: &Rotor,
@@ -191,7 +191,7 @@ mod tests {
     fn a_week_is_what_its_days_carry() {
         let full = 225_000;
         let record = with(vec![vec![1, full, full / 2], Vec::new(), Vec::new()]);
-        // The traffic is from 0.5 to 20.5 ms of the schedule: weeks 1 to 9.
+        // Traffic spans 0.5 to 20.5 ms of the schedule: weeks 1 to 9.
         let of = circuits(&record).unwrap();
         assert_eq!((of.weeks, of.packets), (9, 7));
         assert!((of.used.unwrap() - 1.5 / 9.0).abs() < 1e-9);
@@ -199,7 +199,7 @@ mod tests {
         let mut late = with(vec![vec![0, 0, full / 2, full], vec![0; 9], Vec::new()]);
         late.warmup_us = 3_500;
         let of = circuits(&late).unwrap();
-        // Two racks used circuits at some time, one of them in these weeks: 2 to 9.
+        // Two racks ever used circuits, one of them in these weeks, 2 to 9.
         assert_eq!(of.weeks, 8);
         assert!((of.used.unwrap() - 0.75 / 8.0).abs() < 1e-9);
     }

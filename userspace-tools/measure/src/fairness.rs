@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Jain's index of flows over time.
+//! Jain's index over time.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use crate::record::Record;
 
 const CONVERGED: f64 = 0.95;
 
-/// (sum x)^2 / (n sum x^2); none of nothing.
+/// (sum x)^2 / (n sum x^2); None for fewer than two shares or a zero sum.
 pub(crate) fn jain(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     (shares.len() > 1 && squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
-/// Jain's index per window among the flows that are there during the whole window; (start, index).
+/// (start, Jain's index) per window, over the flows present during the whole window.
 pub fn jain_windows(record: &Record, window_us: u64) -> Vec<(u64, f64)> {
     let mut windows = Vec::new();
     if !record.plan.flow_series {
@@ -23,7 +23,7 @@ pub fn jain_windows(record: &Record, window_us: u64) -> Vec<(u64, f64)> {
     }
     let mut from: u64 = 0;
     let end_us = record.end_us();
-    // A window of no length would never end.
+    // A zero-length window would loop forever.
     while let Some(to) = from
         .checked_add(window_us.max(1))
         .filter(|&to| to <= end_us)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Completion times of a set of flows: as measured, and against what an idle path allows.
+//! Completion times of flows, measured and relative to an idle path.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::record::Record;
 use crate::run::{Completion, Spread};
 use crate::size::SizeClass;
 
-/// Of values in any order.
+/// Statistics of unsorted values.
 pub fn spread(mut values: Vec<f64>) -> Spread {
     values.sort_by(f64::total_cmp);
     Spread {
@@ -23,7 +23,7 @@ pub fn spread(mut values: Vec<f64>) -> Spread {
     }
 }
 
-/// Of flows by their indices.
+/// Completion figures of flows by index.
 pub fn completion(record: &Record, flows: &[usize]) -> Completion {
     let (counted, warmup) = record.counted(flows);
     let pairs = || {
@@ -47,7 +47,7 @@ pub fn completion(record: &Record, flows: &[usize]) -> Completion {
     }
 }
 
-/// The same of those sizes that have flows.
+/// Completion figures of each size class that has flows.
 pub fn completions(record: &Record, flows: &[usize]) -> BTreeMap<SizeClass, Completion> {
     let mut members: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for &flow in flows {
@@ -75,16 +75,16 @@ fn fct_acked_us(result: &FlowResult, flow: &Flow) -> Option<f64> {
     Some(fct_ns as f64 / 1e3)
 }
 
-/// To the last ACK, over the ideal of it.
+/// FCT up to the last ACK, over the ideal FCT with that ACK.
 fn slowdown_acked(result: &FlowResult, flow: &Flow) -> Option<f64> {
     let ideal_us = ideal_ns(result, flow).saturating_add(flow.ack_ns) as f64 / 1e3;
     (flow.ideal_ns > 0).then_some(fct_acked_us(result, flow)? / ideal_us)
 }
 
-/// Most bytes of TCP options.
+/// Maximum bytes of TCP options.
 const MAX_OPTION_BYTES: u32 = 40;
 
-/// Payload of a full packet, bytes: less than the MSS if options other than timestamps are in each.
+/// Payload of a full packet, bytes: below the MSS if each has options other than timestamps.
 pub fn packet_payload_bytes(result: &FlowResult) -> u32 {
     let by_options = result.mss_bytes.saturating_sub(MAX_OPTION_BYTES);
     match (by_options..result.mss_bytes).contains(&result.payload_bytes) {
@@ -93,7 +93,7 @@ pub fn packet_payload_bytes(result: &FlowResult) -> u32 {
     }
 }
 
-/// The ideal with the options that the flow's packets had. A single packet says nothing of itself:
+/// Ideal FCT, given the options in the flow's packets. A single-packet flow does not show them, but
 /// with AccECN a flow's first packet has the option.
 pub fn ideal_ns(result: &FlowResult, flow: &Flow) -> u64 {
     let is_single = flow.bytes <= u64::from(result.mss_bytes);
@@ -104,7 +104,7 @@ pub fn ideal_ns(result: &FlowResult, flow: &Flow) -> u64 {
     }
 }
 
-/// FCT over the ideal.
+/// FCT over the ideal FCT; None without an ideal.
 pub fn slowdown(result: &FlowResult, flow: &Flow) -> Option<f64> {
     let ideal_us = ideal_ns(result, flow) as f64 / 1e3;
     (flow.ideal_ns > 0).then_some(fct_us(result, flow)? / ideal_us)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The figures of a run as its record gives them. A figure that does not apply is null.
+//! Figures of a run from its record. A figure that does not apply is null.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +15,19 @@ use crate::fct::{completion, completions, spread};
 use crate::record::Record;
 use crate::run::{Fct, Group, Network, Queue, QueueBytes, Rtt, Run, Samples, Settled, Tlt};
 
-/// Over what fairness is computed.
+/// Time windows for fairness and completion.
 #[derive(Debug, Serialize)]
 pub struct Windows {
-    /// A window of Jain's index, us.
+    /// Window of Jain's index, us.
     pub jain_us: u64,
-    /// Ends of all phases but the last.
+    /// Ends of all phases but the last, us.
     pub phases_us: Vec<u64>,
-    /// Flows that start before it are in no figure of completion.
+    /// Flows that start earlier are excluded from completion figures, us.
     pub warmup_us: u64,
 }
 
 impl Windows {
-    /// No phases.
+    /// Windows without phases.
     pub fn every_us(jain_us: u64) -> Self {
         Self {
             jain_us,
@@ -37,7 +37,7 @@ impl Windows {
     }
 }
 
-/// All figures of a run; fairness is computed over these windows.
+/// All figures of a run, with fairness over these windows.
 pub fn run(record: &Record, over: &Windows) -> Run {
     let all: Vec<_> = (0..record.flows.len()).collect();
     let windows = jain_windows(record, over.jain_us);
@@ -119,10 +119,10 @@ fn late_us(record: &Record) -> f64 {
     late_ns.unwrap_or(0) as f64 / 1e3
 }
 
-/// Fewer flows offer no load: they are an event.
+/// Minimum number of flows that form an offered load.
 const LOAD_FLOWS: usize = 100;
 
-/// Offered and carried while flows started, Mbit/s.
+/// Offered and carried load while flows started, Mbit/s.
 fn load_mbps(record: &Record, flows: &[usize]) -> Option<(f64, f64)> {
     let sized = flows.iter().all(|&flow| record.plan.flows[flow].bytes > 0);
     if flows.len() < LOAD_FLOWS || !sized {
@@ -138,7 +138,7 @@ fn load_mbps(record: &Record, flows: &[usize]) -> Option<(f64, f64)> {
     Some((offered_bps / 1e6, goodput_bps(record, flows, span) / 1e6))
 }
 
-/// Of TCP_INFO, by name.
+/// Sums of TCP_INFO counters, by name.
 fn counters(record: &Record) -> BTreeMap<String, u64> {
     let of = |(n, counter): (usize, &Counter)| {
         let grew = record.flows.iter().filter_map(|flow| flow.counters.get(n));
@@ -147,14 +147,14 @@ fn counters(record: &Record) -> BTreeMap<String, u64> {
     COUNTERS.iter().enumerate().map(of).collect()
 }
 
-/// Of what was accepted: green, yellow, red.
+/// Green share of accepted packets or bytes (green, yellow, red).
 fn green_share(accepted: [u64; 3]) -> Option<f64> {
     let [green, yellow, red] = accepted.map(|n| n as f64);
     let all = green + yellow + red;
     (all > 0.0).then(|| green / all)
 }
 
-/// Packets that tlt counts, by their marks.
+/// Packet counters of tlt, by mark.
 const SENT: [&str; 6] = [
     "TxData",
     "TxEcho",
@@ -164,7 +164,7 @@ const SENT: [&str; 6] = [
     "TxUnimportant",
 ];
 
-/// None where the module is not loaded.
+/// Figures of tlt; None if the module is not loaded.
 fn tlt(record: &Record) -> Option<Tlt> {
     let count = |name: &str| record.counters.get(&format!("Tlt{name}")).copied();
     let clock_packets = count("TxClockData")?;
@@ -184,7 +184,7 @@ fn tlt(record: &Record) -> Option<Tlt> {
     })
 }
 
-/// Of a name, what all programs wrote that have it. A guest may have written anything.
+/// Samples by name, over all programs with that name. Guest output is untrusted.
 fn samples(record: &Record) -> BTreeMap<String, Samples> {
     let mut all: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for (program, output) in record.plan.programs.iter().zip(&record.outputs) {
@@ -207,7 +207,7 @@ fn samples(record: &Record) -> BTreeMap<String, Samples> {
     all.into_iter().map(of).collect()
 }
 
-/// None without tunnels.
+/// Counters of tunnels; None without tunnels.
 fn unorc(record: &Record) -> Option<BTreeMap<String, u64>> {
     let own = record.counters.iter();
     let own = own.filter_map(|(name, n)| Some((name.strip_prefix("Unorc.")?.to_owned(), *n)));
@@ -215,12 +215,13 @@ fn unorc(record: &Record) -> Option<BTreeMap<String, u64>> {
     (!own.is_empty()).then_some(own)
 }
 
-/// Of counters that a guest tells, which may be anything.
+/// Saturating sum, because guest counters are untrusted.
 pub(crate) fn sum(counters: impl Iterator<Item = u64>) -> u64 {
     counters.fold(0, u64::saturating_add)
 }
 
-/// The second half of the time in which all flows are there; many short ones never are.
+/// Second half of the time until the first flow ends; None for many short flows, which never
+/// overlap.
 fn steady(record: &Record) -> Option<(u64, u64)> {
     let end = record.first_end_us();
     record.plan.flow_series.then_some((end / 2, end))
@@ -233,7 +234,7 @@ pub(crate) fn received(record: &Record, flows: &[usize], (from, to): (u64, u64))
         .collect()
 }
 
-/// The longest time between samples in which one of the flows received nothing.
+/// Longest time between samples in which a flow received nothing.
 fn longest_stall_us(record: &Record, (from, to): (u64, u64)) -> Option<f64> {
     let samples: Vec<_> = record
         .samples
@@ -263,7 +264,7 @@ fn goodput_bps(record: &Record, flows: &[usize], span: (u64, u64)) -> f64 {
     }
 }
 
-/// Sorted.
+/// Completion times, ms, ascending.
 pub fn fcts_ms(record: &Record, flows: &[usize]) -> Vec<f64> {
     let mut fcts: Vec<_> = record
         .counted(flows)
@@ -286,7 +287,7 @@ fn fct(sorted_ms: &[f64]) -> Fct {
     }
 }
 
-/// Over every sample of every open flow.
+/// RTT over all samples of open flows.
 fn rtt(record: &Record, flows: &[usize]) -> Rtt {
     let mut rtts: Vec<_> = flows
         .iter()
@@ -301,7 +302,7 @@ fn rtt(record: &Record, flows: &[usize]) -> Rtt {
     }
 }
 
-/// From then on, up to the end of the traffic: later samples show only how the queue empties.
+/// Backlog from `from_us` to the end of the traffic; later samples show only the queue's drain.
 fn queue_bytes(record: &Record, queue: usize, from_us: u64) -> QueueBytes {
     let mut backlogs: Vec<_> = record
         .queue_series(queue)
@@ -320,7 +321,7 @@ fn queue_bytes(record: &Record, queue: usize, from_us: u64) -> QueueBytes {
     }
 }
 
-/// None without a warm-up, or without a sample after it.
+/// Figures after the warm-up; None without a warm-up or a later sample.
 fn settled(record: &Record) -> Option<Settled> {
     let from_us = record.warmup_us;
     if from_us == 0 {
@@ -341,7 +342,7 @@ fn settled(record: &Record) -> Option<Settled> {
     })
 }
 
-/// None where the guest did not tell.
+/// Network size; None if the guest did not report it.
 pub fn network(record: &Record) -> Option<Network> {
     let (size, took) = record.network?;
     let kb = size.memory_bytes as f64 / 1024.0;
@@ -396,7 +397,7 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// Nearest rank.
+/// Percentile by nearest rank.
 pub fn percentile(sorted: &[f64], percent: f64) -> Option<f64> {
     let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied()
@@ -465,7 +466,7 @@ mod tests {
         assert!(mean > run(&record).queue_bytes.mean.unwrap(), "{mean}");
     }
 
-    /// A guest's agent may be anybody's.
+    /// A guest's agent is untrusted.
     #[test]
     fn counters_that_cannot_be_are_no_reason_to_panic() {
         let mut record = recorded();
@@ -500,7 +501,7 @@ mod tests {
             (run.jain_mean, run.jain_steady, run.rtt_us.p50),
             (None, None, None)
         );
-        // Half of it when the flow is half way.
+        // Half of the bytes at half of the flow's time.
         assert_eq!(record.received_at(0, 8_000), f64::from(1 << 19));
     }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The rows of flows.csv.
+//! Rows of flows.csv.
 
 use serde::Serialize;
 
 use crate::fct::ideal_ns;
 use crate::record::Record;
 
-/// A flow; its fields are the file's columns. Empty fields for one that the run's end cut off.
+/// A flow; fields are the file's columns. Some are empty for a flow cut off by the end of the run.
 #[derive(Serialize)]
 pub struct FlowRow<'a> {
     cc: &'a str,
@@ -24,7 +24,7 @@ pub struct FlowRow<'a> {
     fct_acked_us: Option<String>,
 }
 
-/// One row a flow.
+/// One row per flow.
 pub fn rows(record: &Record) -> impl Iterator<Item = FlowRow<'_>> {
     let flows = record.flows.iter().zip(&record.plan.flows);
     flows.map(move |(result, flow)| FlowRow {
@@ -44,7 +44,7 @@ pub fn rows(record: &Record) -> impl Iterator<Item = FlowRow<'_>> {
     })
 }
 
-/// Microseconds to the nanosecond.
+/// Formats ns as microseconds with three decimals.
 fn us(ns: u64) -> String {
     format!("{}.{:03}", ns / 1000, ns % 1000)
 }

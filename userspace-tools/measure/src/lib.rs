@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! From the messages of a guest to the figures of its run.
+//! Computes the figures of a run from a guest's messages.
 //!
-//! [`CODE`] names all code that a figure depends on, so this crate depends on as little as it can.
+//! [`CODE`] covers all code on which a figure depends, so this crate has few dependencies.
 
 mod bottleneck;
 mod circuits;
@@ -19,8 +19,8 @@ pub mod testing;
 pub mod throughput;
 mod ways;
 
-/// SHA-256 of this crate's sources and of those of the crates of this repository that it uses, in
-/// hexadecimal.
+/// SHA-256, in hexadecimal, of the sources of this crate and of its dependencies in this
+/// repository.
 pub const CODE: &str = env!("MEASURES");
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a sweep keeps of a run.
+//! Result of a run kept by a sweep.
 
 use std::collections::BTreeMap;
 
@@ -10,33 +10,33 @@ use crate::record::Record;
 use crate::run::Run;
 use crate::throughput::{Line, throughput};
 
-/// Above it, curves per flow show nothing and take megabytes.
+/// Above this number of flows, curves per flow are unreadable and take megabytes.
 const MAX_CURVES: usize = 32;
 
-/// A run's figures and curves, and where they are from.
+/// A run's figures and curves, and their origin.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Congestion control, as the scenario calls it.
+    /// Congestion control, named as in the scenario.
     pub cc: String,
     /// Seed of everything random in the run.
     pub seed: u64,
-    /// How many times slower the guest was; all figures are corrected for it.
+    /// Slowdown of the guest; all figures are corrected for it.
     pub scale: u32,
     /// `uml` or `qemu`.
     pub engine: String,
     /// Release of the guest's kernel.
     pub kernel: String,
-    /// The labels of the grid that it was computed for: one of the same plan in another grid may
-    /// have others, which that grid's table has.
+    /// Labels of the grid for which it was computed. An equal plan in another grid may have other
+    /// labels, stored in that grid's table.
     pub axes: BTreeMap<String, String>,
     /// The figures of summary.json.
     pub run: Run,
-    /// Throughput of each flow over time, where they are few; us and bit/s.
+    /// Throughput of each flow over time, us and bit/s; empty for many flows.
     pub throughput: Vec<Line>,
 }
 
 impl Outcome {
-    /// By an engine at a scale, with the labels of a grid.
+    /// Outcome by an engine at a scale, with the labels of a grid.
     pub fn of(
         record: &Record,
         windows: &Windows,
@@ -58,7 +58,7 @@ impl Outcome {
         }
     }
 
-    /// The run itself says that it is not reliable.
+    /// Whether the run reports itself unreliable.
     pub fn is_suspect(&self) -> bool {
         !self.run.suspect.is_empty()
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What one guest said in one run, and questions about it.
+//! The messages of one guest in one run, and queries on them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,59 +13,59 @@ use xdc_tcpinfo::{COUNTERS, Of};
 use crate::explain;
 use crate::size::SizeClasses;
 
-/// One run, as it was told.
+/// One run, as the guest reported it.
 #[derive(Debug)]
 pub struct Record {
-    /// As the scenario calls it; the plan has what the kernel calls it.
+    /// Name in the scenario; the plan has the kernel's name.
     pub cc: String,
-    /// The guest's task; of the real network once the record is unscaled.
+    /// The guest's plan; in real units once the record is unscaled.
     pub plan: RunPlan,
-    /// Where small flows end and large ones begin.
+    /// Bounds of the size classes.
     pub sizes: SizeClasses,
-    /// Flows that start earlier are in no figure of completion.
+    /// Flows that start earlier are excluded from completion figures, us.
     pub warmup_us: u64,
-    /// Of the plan that the guest got.
+    /// SHA-256 of the guest's plan.
     pub plan_sha256: String,
     /// Release of the guest's kernel.
     pub kernel: String,
-    /// In the order of time.
+    /// Samples in time order.
     pub samples: Vec<Sample>,
-    /// In the order of the plan; complete once the run is.
+    /// Flow results in plan order, complete at the end of the run.
     pub flows: Vec<FlowResult>,
-    /// In the order of the plan.
+    /// Queue results in plan order.
     pub queues: Vec<QueueResult>,
-    /// Of all ports of the network.
+    /// Totals over all ports of the network.
     pub totals: Option<Totals>,
-    /// Where packets were dropped.
+    /// Dropped packets by place and cause.
     pub dropped: Vec<Dropped>,
-    /// Where counters of the guest's kernel disagree.
+    /// Disagreements among the counters of the guest's kernel.
     pub unbalanced: Vec<Unbalanced>,
-    /// Of the guest's kernel, all hosts together: by how much they have grown.
+    /// Growth of kernel counters, summed over all hosts.
     pub counters: BTreeMap<String, u64>,
-    /// Of the circuit switch, where the plan has one.
+    /// Results of the circuit switch, if the plan has one.
     pub circuits: Option<Circuits>,
-    /// Of each program of the plan.
+    /// Output of each program of the plan.
     pub outputs: Vec<Output>,
-    /// Of each tap of the plan.
+    /// Packets of each tap of the plan.
     pub captures: Vec<Vec<Packet>>,
-    /// Of tracepoints, where the plan says to trace.
+    /// Tracepoint data, if the plan has a trace.
     pub trace: Option<RawTrace>,
     trace_bytes: usize,
-    /// Measured over configured RTT, less 1, of the path that is furthest off.
+    /// Largest deviation of a path: measured over configured RTT, minus 1.
     pub link_rtt_error: Option<f64>,
     /// RTTs of the flows' paths before the traffic.
     pub link_checks: Vec<LinkCheck>,
-    /// Kernel counters that should not have moved.
+    /// Kernel counters that should not have moved, and their growth.
     pub suspects: Vec<(String, u64)>,
-    /// What else the agent has doubts about.
+    /// Other doubts reported by the agent.
     told: Vec<String>,
-    /// When the guest was done, us after the traffic's start.
+    /// End of the guest's job, us after the traffic's start.
     pub virtual_us: u64,
     /// The run's duration on this machine.
     pub wall: Duration,
-    /// When the guest began to build its network, and how it came out.
+    /// When the guest began to build its network.
     building: Option<Instant>,
-    /// The network's size, and how long this machine built it.
+    /// The network's size, and its build time on this machine.
     pub network: Option<(NetworkSize, Duration)>,
 }
 
@@ -82,42 +82,42 @@ pub struct LinkCheck {
     pub measured_us: f64,
 }
 
-/// What a program wrote, and how it ended.
+/// Output and exit status of a program.
 #[derive(Debug, Clone, Default)]
 pub struct Output {
     /// Standard output.
     pub text: String,
-    /// None if it ran until the run was over.
+    /// Exit code; None if it ran until the end of the run.
     pub code: Option<i32>,
     /// The end of standard error.
     pub errors: String,
-    /// It wrote more than is kept.
+    /// Whether the output was cut.
     pub cut: bool,
 }
 
-/// What the agent recorded of tracepoints, as it came.
+/// Raw tracepoint data from the agent.
 #[derive(Debug, Default)]
 pub struct RawTrace {
-    /// Formats of events, and names of nodes.
+    /// Event formats and node names.
     pub head: TraceHead,
-    /// Processor, and a page of its ring buffer.
+    /// Processor and ring-buffer page.
     pub pages: Vec<(u32, Vec<u8>)>,
 }
 
-/// What a guest may say of a run: twice as much as a scenario may ask for.
+/// Limits of a guest's messages: twice the maximum of a scenario.
 const MAX_SAMPLES: usize = 4_000_000;
 const MAX_REMARKS: usize = 1_000_000;
 const MAX_DOUBTS: usize = 1_000;
 const MAX_DOUBT_CHARS: usize = 1_000;
-/// Pages of a trace: what agents take for it on a machine of 256 processors.
+/// Trace limit: trace memory of agents on a machine with 256 processors.
 const MAX_TRACE_BYTES: usize = 1 << 30;
-/// Of all taps together, some 400 bytes each.
+/// Packets of all taps together, about 400 bytes each.
 const MAX_PACKETS: usize = 8_000_000;
-/// Of a rack's qdisc.
+/// Maximum number of counters per rack's qdisc.
 pub const MAX_QDISC_COUNTERS: usize = 64;
-/// How many times slower than its network a guest may be.
+/// Maximum slowdown of a guest against its network.
 pub const MAX_SCALE: u32 = 10_000;
-/// A day at the highest scale, and as much again.
+/// Twice a day at the highest scale.
 const MAX_US: u64 = 2 * 86_400_000_000 * MAX_SCALE as u64;
 
 fn limited<T>(remarks: &[T]) -> Result<(), Refused> {
@@ -127,12 +127,12 @@ fn limited<T>(remarks: &[T]) -> Result<(), Refused> {
     }
 }
 
-/// Why a message of a guest is refused.
+/// Reason to refuse a guest's message.
 #[derive(Debug)]
 pub struct Refused {
-    /// In one sentence.
+    /// Reason, one sentence.
     pub what: String,
-    /// For the author of the scenario.
+    /// Advice to the scenario's author.
     pub hint: Option<&'static str>,
 }
 
@@ -153,7 +153,7 @@ impl Refused {
 }
 
 impl LinkCheck {
-    /// Measured over configured RTT, less 1.
+    /// Relative error: measured over configured RTT, minus 1.
     pub fn error(&self) -> f64 {
         self.measured_us / self.configured_us - 1.0
     }
@@ -195,7 +195,7 @@ impl Record {
         }
     }
 
-    /// Adds a message; an error if it does not fit the plan or is too much.
+    /// Adds a message; an error if it does not fit the plan or exceeds a limit.
     pub fn add(&mut self, message: Message) -> Result<(), Refused> {
         match message {
             Message::Hello { kernel, .. } => self.kernel = kernel,
@@ -361,12 +361,12 @@ impl Record {
             .ok_or_else(|| Refused::because("a program from the guest does not fit the plan"))
     }
 
-    /// Put the results in the order of the plan and see that none is missing.
+    /// Sorts the results by plan order; an error if any is missing.
     pub fn complete(mut self, wall: Duration) -> Result<Self, Refused> {
         self.wall = wall;
         self.flows.sort_by_key(|flow| flow.flow);
         self.queues.sort_by_key(|queue| queue.queue);
-        // Figures are made of windows that are no shorter than a sample.
+        // The number of windows is bounded: none is shorter than a sample.
         let samples = self.end_us() / self.plan.sample_us.max(1);
         if samples > MAX_SAMPLES as u64 {
             return Err(
@@ -386,9 +386,8 @@ impl Record {
         }
     }
 
-    /// What a guest that was `scale` times slower measured, as of the network that it stands for:
-    /// `plan` is that network's. The one place that undoes a scale; captures and recordings of
-    /// tracepoints stay in the guest's own time.
+    /// Converts a guest's measurements, `scale` times slower, to the real network of `plan`. No
+    /// other code undoes a scale; captures and tracepoints stay in guest time.
     pub fn unscaled(mut self, scale: u32, plan: RunPlan) -> Self {
         let scale = u64::from(scale.max(1));
         let time = |time: u64| (time + scale / 2) / scale;
@@ -429,7 +428,7 @@ impl Record {
         self
     }
 
-    /// Samples that have the state of each flow.
+    /// Samples with the state of each flow.
     fn flow_samples(&self) -> &[Sample] {
         match self.plan.flow_series {
             true => &self.samples,
@@ -437,8 +436,8 @@ impl Record {
         }
     }
 
-    /// Payload that `flow` has delivered at a time, between samples by straight line; without
-    /// samples, by one from its start to its end.
+    /// Payload of `flow` delivered at a time, interpolated linearly between samples, or without
+    /// samples between its start and end.
     pub fn received_at(&self, flow: usize, t_us: u64) -> f64 {
         if !self.plan.flow_series {
             return self.received_without_samples(&self.flows[flow], t_us);
@@ -457,7 +456,7 @@ impl Record {
             Some(sample) => (sample.t_us, at(sample)),
             None => end.unwrap_or((t0, b0)),
         };
-        // The flow's end is a sample too, and the exact one.
+        // The flow's end is an exact sample, too.
         if let Some((end_us, bytes)) = end {
             if t_us >= end_us {
                 return bytes;
@@ -481,7 +480,7 @@ impl Record {
         result.received_bytes as f64 * share.min(1.0)
     }
 
-    /// Those of them that figures of completion are about, and how many others there are.
+    /// Flows included in completion figures, and the number of others.
     pub fn counted(&self, flows: &[usize]) -> (Vec<usize>, usize) {
         let is_counted = |flow: &usize| self.flows[*flow].start_us() >= self.warmup_us;
         let counted: Vec<_> = flows.iter().copied().filter(is_counted).collect();
@@ -489,13 +488,13 @@ impl Record {
         (counted, others)
     }
 
-    /// When the first flow ended, or else the traffic.
+    /// End of the first flow to complete, else of the traffic.
     pub fn first_end_us(&self) -> u64 {
         let first = self.flows.iter().filter_map(FlowResult::end_us).min();
         first.unwrap_or_else(|| self.end_us())
     }
 
-    /// When the last flow ended, or the run was stopped.
+    /// End of the last flow, or of the run if it was stopped.
     pub fn end_us(&self) -> u64 {
         let open = self.flows.iter().any(|flow| flow.end_ns.is_none());
         let last = self.flows.iter().filter_map(FlowResult::end_us).max();
@@ -505,7 +504,7 @@ impl Record {
         }
     }
 
-    /// (time in us, state) at each sample; nothing without a series of flows.
+    /// (time in us, state) at each sample; empty without flow series.
     pub fn flow_series(&self, flow: usize) -> impl Iterator<Item = (u64, &FlowSample)> {
         self.flow_samples()
             .iter()
@@ -526,7 +525,7 @@ impl Record {
         Some((queue, direction.rate_bps))
     }
 
-    /// Why the figures of this run should not be believed.
+    /// Reasons to distrust the figures of this run.
     pub fn doubts(&self) -> Vec<String> {
         const MAX_LINK_ERROR: f64 = 0.01;
         let counters = self

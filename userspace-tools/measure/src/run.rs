@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The figures of a run, as summary.json has them. docs/scenarios.md says what each is.
+//! Figures of a run, as in summary.json; docs/scenarios.md defines them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,108 +12,108 @@ use crate::size::SizeClass;
 /// All figures of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Congestion control, as the scenario calls it.
+    /// Congestion control, named as in the scenario.
     pub cc: String,
     /// Completion of all flows.
     #[serde(flatten)]
     pub completion: Completion,
-    /// The same of small, medium and large flows.
+    /// Completion by size class.
     pub sizes: BTreeMap<SizeClass, Completion>,
-    /// Payload that arrived, Mbit/s.
+    /// Received payload, Mbit/s.
     pub goodput_mbps: f64,
-    /// Of the flow that started the latest, compared with its plan.
+    /// Largest start delay of a flow behind its plan, us.
     pub start_late_us: f64,
-    /// Goodput over what the bottleneck's rate leaves for payload.
+    /// Goodput over the bottleneck's payload capacity.
     pub utilisation: Option<f64>,
-    /// The same in the second half of the time in which all flows are there.
+    /// Utilization in the second half of the time in which all flows are active.
     pub utilisation_steady: Option<f64>,
     /// Mean of Jain's index over windows with at least two flows.
     pub jain_mean: Option<f64>,
-    /// Jain's index of what each flow received in the steady half.
+    /// Jain's index of bytes received per flow in the steady half.
     pub jain_steady: Option<f64>,
-    /// Mean of Jain's index in each phase of the traffic, from "1" on, where there are phases.
+    /// Mean of Jain's index per phase of the traffic, from "1"; empty without phases.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub jain_phases: BTreeMap<String, Option<f64>>,
-    /// From then on the index is 0.95 or more in every window until the first flow ends.
+    /// Time from which the index is at least 0.95 in every window until the first flow ends, ms.
     pub jain_converged_ms: Option<f64>,
-    /// The longest time without a byte for a flow, in the steady half.
+    /// Longest time without received bytes for a flow in the steady half, us.
     #[serde(default)]
     pub longest_stall_us: Option<f64>,
     /// Completion times of all flows, ms.
     pub fct_ms: Fct,
     /// The slowest flow's completion time, ms.
     pub last_fct_ms: Option<f64>,
-    /// (max - min) / mean.
+    /// FCT spread, (max - min) / mean.
     pub fct_spread: Option<f64>,
     /// Smoothed RTT over all samples, us.
     pub rtt_us: Rtt,
-    /// Backlog of the first watched queue.
+    /// Backlog of the first watched queue, bytes.
     pub queue_bytes: QueueBytes,
-    /// None without a `warmup`.
+    /// Figures after the `warmup`; None without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled: Option<Settled>,
-    /// By all queues of the network; `queues` has those of the watched ones.
+    /// Packets dropped by all queues; `queues` has the watched ones.
     pub drops: u64,
-    /// Packets marked CE, by all queues.
+    /// Packets marked CE by all queues.
     pub marks: u64,
-    /// By links, as the scenario asked.
+    /// Packets lost on links, as requested by the scenario.
     pub losses: u64,
-    /// Packets that were dropped anywhere, by cause.
+    /// Dropped packets by cause.
     #[serde(default)]
     pub dropped: BTreeMap<Cause, u64>,
     /// Dropped packets by place and cause.
     #[serde(default)]
     pub dropped_at: Vec<Dropped>,
-    /// Packets that all flows retransmitted.
+    /// Packets retransmitted by all flows.
     pub retransmits: u64,
-    /// Of the run's flows.
+    /// Retransmission timeouts of the run's flows.
     pub timeouts: u64,
-    /// `xdc_tcpinfo::COUNTERS` by name, of all flows together.
+    /// `xdc_tcpinfo::COUNTERS` by name, summed over all flows.
     #[serde(default)]
     pub tcp: BTreeMap<String, u64>,
-    /// TCPTimeouts of all hosts.
+    /// TCPTimeouts, summed over all hosts.
     #[serde(default)]
     pub kernel_timeouts: Option<u64>,
-    /// Green packets that phantom ports dropped.
+    /// Green packets dropped by phantom ports.
     #[serde(default)]
     pub drops_green: u64,
-    /// The highest backlog of any phantom port; null without one.
+    /// Highest backlog of any phantom port, bytes; null without one.
     #[serde(default)]
     pub ports_max_bytes: Option<u64>,
-    /// Most red bytes in any phantom port; null without any.
+    /// Most red bytes in any phantom port; null without one.
     #[serde(default)]
     pub red_max_bytes: Option<u64>,
-    /// Of the bytes that phantom ports accepted.
+    /// Green share of bytes accepted by phantom ports.
     #[serde(default)]
     pub green_share: Option<f64>,
-    /// Of the packets that phantom ports with colours accepted.
+    /// Green share of packets accepted by phantom ports with colors.
     #[serde(default)]
     pub green_packet_share: Option<f64>,
-    /// What the devices of tunnels counted, by the names of `ethtool -S`; with how many have sent data
-    /// and how many of these were told of a block that could not be read.
+    /// Counters of tunnel devices, by `ethtool -S` name, with the number of sending devices and of those that
+    /// received a NACK for an unreadable block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unorc: Option<BTreeMap<String, u64>>,
-    /// Of a rotor.
+    /// Figures of a rotor's circuits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub circuits: Option<Circuits>,
-    /// What tlt counted at all hosts, where it is loaded.
+    /// Counters of tlt over all hosts; None if not loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tlt: Option<Tlt>,
-    /// Of numbers that programs wrote, by the name that the scenario gives them.
+    /// Statistics of numbers written by programs, by the scenario's names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub samples: BTreeMap<String, Samples>,
-    /// Measured over configured base RTT, less 1, of the path that is furthest off.
+    /// Largest deviation of a path: measured over configured base RTT, minus 1.
     pub link_rtt_error: Option<f64>,
-    /// None where the guest did not tell.
+    /// Network size; None if the guest did not report it.
     pub network: Option<Network>,
-    /// Of the first watched port, where packets were captured.
+    /// Content of the first watched port's capture, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<Content>,
-    /// By the groups of flows.
+    /// Figures by group of flows.
     pub groups: BTreeMap<String, Group>,
-    /// The watched ones, in the order of the plan.
+    /// Watched queues, in plan order.
     pub queues: Vec<Queue>,
-    /// Why the figures should not be believed; empty if they should.
+    /// Reasons to distrust the figures; empty if reliable.
     pub suspect: Vec<String>,
     /// Conditions that change the meaning of the figures.
     #[serde(default)]
@@ -122,14 +122,14 @@ pub struct Run {
     pub virtual_s: f64,
     /// Duration of the run by this machine's clock, s.
     pub wall_s: f64,
-    /// Of what the guest was told to do.
+    /// SHA-256 of the guest's plan.
     pub plan_sha256: String,
 }
 
 /// A condition that changes the meaning of a run's figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
-    /// Which condition.
+    /// Kind of condition.
     pub kind: NoteKind,
     /// One sentence: numbers, cause, consequence.
     pub text: String,
@@ -137,44 +137,44 @@ pub struct Note {
     pub count: usize,
 }
 
-/// The conditions that a run explains.
+/// Kinds of conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoteKind {
-    /// Flows ran the Reno that their congestion control falls back to.
+    /// Flows fell back to Reno.
     FellBack,
     /// Flows that ask for ECN ran without it.
     WithoutEcn,
-    /// No port on the way of flows with ECN marks.
+    /// No port on the path of ECN flows marks.
     NeverMarks,
     /// A phantom queue has the module's default size.
     DefaultPhantom,
-    /// A phantom queue is too small for one flow.
+    /// A phantom queue is too small for a single flow.
     SmallPhantom,
-    /// Flows that a window, a buffer or the application limited.
+    /// A window, a buffer or the application limited flows.
     Limited,
-    /// Flows that the run's end came before.
+    /// Flows due after the end of the run.
     NeverStarted,
-    /// Traffic that is not in the utilisation of the watched port.
+    /// Traffic excluded from the watched port's utilization.
     Bypass,
     /// A full packet carries less than the MSS.
     Payload,
 }
 
-/// What the network is and what it took; `build_wall_s` is real time, as the host saw it.
+/// Size of the network, and cost of building it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Network {
     /// Hosts and routers.
     pub nodes: usize,
-    /// Between two nodes each.
+    /// Links between two nodes.
     pub links: usize,
     /// Routes of all nodes.
     pub routes: usize,
-    /// Duration of its building by this machine's clock, s.
+    /// Build time by this machine's clock, s.
     pub build_wall_s: f64,
-    /// The guest's memory for it, MiB.
+    /// Guest memory used by the network, MiB.
     pub memory_mb: f64,
-    /// The same over the nodes, KiB.
+    /// Guest memory per node, KiB.
     pub memory_per_node_kb: f64,
 }
 
@@ -191,38 +191,38 @@ pub struct Fct {
     pub max: Option<f64>,
 }
 
-/// How circuits were used, in whole weeks after the warm-up; the rest is of the whole run.
+/// Circuit usage in whole weeks after the warm-up; the other figures are of the whole run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Circuits {
-    /// Number of them.
+    /// Number of weeks.
     pub weeks: usize,
-    /// Bytes that the circuit switch sent on over what the circuits carry, of the racks that used any.
+    /// Bytes forwarded by the circuit switch over circuit capacity, for racks that used any.
     pub used: Option<f64>,
-    /// Use of the first ten weeks.
+    /// Usage of the first ten weeks.
     pub used_first: Option<f64>,
-    /// Use of the last ten weeks.
+    /// Usage of the last ten weeks.
     pub used_last: Option<f64>,
-    /// Use of the week with the least.
+    /// Usage of the least used week.
     pub used_least: Option<f64>,
-    /// Packets that the circuit switch sent on.
+    /// Packets forwarded by the circuit switch.
     pub packets: u64,
-    /// Lost by the circuit switch.
+    /// Packets that arrived at night and were lost.
     pub night: u64,
-    /// Packets that the end of a day cut off.
+    /// Packets cut off by the end of a day.
     pub cut: u64,
-    /// Packets to a rack that was not joined.
+    /// Packets to an unconnected rack.
     pub misdirected: u64,
-    /// Packets that a rack's qdisc cannot account for.
+    /// Packets unaccounted for by a rack's qdisc.
     pub unaccounted: i64,
-    /// Congestion windows of endless flows as their day begins; with a sample at each start of a day.
+    /// Congestion windows of endless flows at the start of their days, packets; needs samples at those times.
     pub window_packets: Option<Shares>,
-    /// What endless flows received in a week each; with a series of flows.
+    /// Weekly goodput of each endless flow, Mbit/s; needs flow series.
     pub flow_week_mbps: Option<Shares>,
     /// Counters of all racks' qdiscs.
     pub qdiscs: BTreeMap<String, u64>,
 }
 
-/// How values spread.
+/// Distribution of values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shares {
     /// Mean.
@@ -235,12 +235,12 @@ pub struct Shares {
     pub p90: f64,
 }
 
-/// In the unit in which the program wrote them.
+/// Statistics in the unit written by the program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Samples {
     /// Number of values.
     pub n: usize,
-    /// How they spread.
+    /// Distribution.
     #[serde(flatten)]
     pub spread: Spread,
 }
@@ -254,33 +254,32 @@ pub struct Rtt {
     pub p99: Option<f64>,
 }
 
-/// What tlt did at all hosts: packets by mark, and what it took to keep one important packet in
-/// flight.
+/// Activity of tlt over all hosts: packets by mark, and the cost of keeping one important packet in flight.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tlt {
-    /// Data packets.
+    /// Important data packets.
     pub important_packets: u64,
-    /// Data packets that were sent for the clock alone.
+    /// Data packets sent only to keep the ACK clock.
     pub clock_packets: u64,
-    /// Data packets.
+    /// Unimportant data packets.
     pub unimportant_packets: u64,
-    /// Retransmissions for the clock.
+    /// Retransmissions to keep the ACK clock.
     pub forced_retransmits: u64,
-    /// Connections that went on without it.
+    /// Connections that continued without tlt.
     pub fallbacks: u64,
-    /// Packets with a mark that cannot be.
+    /// Packets with an invalid mark.
     pub bad_marks: u64,
-    /// Of the clock: a byte of each packet, and a segment of each retransmission.
+    /// Bytes for the ACK clock: one per packet, and a segment per retransmission.
     pub clock_bytes: u64,
     /// Packets of all connections.
     #[serde(default)]
     pub packets: u64,
-    /// Packets that TCP would not have sent, or not yet: bytes, and ACKs.
+    /// Packets beyond TCP's own or ahead of time: clock bytes and ACKs.
     #[serde(default)]
     pub extra_packets: u64,
 }
 
-/// Backlog of the bottleneck, or of one queue.
+/// Backlog of the bottleneck, or of one queue, bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QueueBytes {
     /// Mean.
@@ -291,32 +290,32 @@ pub struct QueueBytes {
     pub max: Option<f64>,
 }
 
-/// Of the first watched port, what came after the scenario's `warmup` and what before.
+/// Figures of the first watched port before and after the `warmup`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settled {
-    /// Packets, before the warm-up ended.
+    /// Packets dropped before the end of the warm-up.
     pub drops_before: u64,
-    /// Packets, after it.
+    /// Packets dropped after the warm-up.
     pub drops: u64,
-    /// After it.
+    /// Backlog after the warm-up, bytes.
     pub queue_bytes: QueueBytes,
 }
 
-/// Figures of the flows of a group.
+/// Figures of a group of flows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Group {
-    /// Completion of all of them.
+    /// Completion of all flows.
     #[serde(flatten)]
     pub completion: Completion,
-    /// By their sizes.
+    /// Completion by size class.
     pub sizes: BTreeMap<SizeClass, Completion>,
-    /// Payload that arrived, Mbit/s.
+    /// Received payload, Mbit/s.
     pub goodput_mbps: f64,
-    /// The same in the steady half, Mbit/s.
+    /// Goodput in the steady half, Mbit/s.
     pub goodput_steady_mbps: Option<f64>,
-    /// Payload of flows per time from the first start to the last, Mbit/s.
+    /// Offered payload from the first start to the last, Mbit/s.
     pub offered_mbps: Option<f64>,
-    /// The part of it that arrived, Mbit/s.
+    /// Payload received in that time, Mbit/s.
     pub carried_mbps: Option<f64>,
     /// Completion times, ms.
     pub fct_ms: Fct,
@@ -327,49 +326,49 @@ pub struct Group {
 /// Figures of a watched queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Queue {
-    /// The scenario's name for it.
+    /// Name in the scenario.
     pub name: String,
-    /// Backlog.
+    /// Backlog, bytes.
     pub queue_bytes: QueueBytes,
-    /// Highest phantom backlog; None without a phantom queue.
+    /// Highest phantom backlog, bytes; None without a phantom queue.
     pub phantom_max_bytes: Option<u64>,
-    /// Packets.
+    /// Packets sent.
     pub sent_packets: u64,
-    /// Packets.
+    /// Packets dropped.
     pub drops: u64,
-    /// Packets, with CE.
+    /// Packets marked CE.
     pub marks: u64,
 }
 
-/// Of flows that have a size; those without one never complete.
+/// Completion of flows with a size; flows without one never complete.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Completion {
-    /// Number of them.
+    /// Number of flows.
     pub flows: usize,
-    /// Planned to start in the warm-up: they are in no other figure.
+    /// Flows planned to start in the warm-up, excluded from the other figures.
     #[serde(default)]
     pub warmup: usize,
-    /// The run's end cut them off. They are in no other figure.
+    /// Flows cut off by the end of the run, excluded from the other figures.
     pub unfinished: usize,
-    /// Flows that met a retransmission timeout.
+    /// Flows with at least one retransmission timeout.
     #[serde(default)]
     pub timed_out: usize,
-    /// Timeouts of a thousand flows.
+    /// Timeouts per 1000 flows.
     #[serde(default)]
     pub timeouts_per_1000_flows: Option<f64>,
     /// Completion times, us.
     pub fct_us: Spread,
-    /// FCT over the ideal of the path.
+    /// FCT over the path's ideal FCT.
     pub slowdown: Spread,
-    /// The same to the last byte's ACK at the sender.
+    /// Time to the last byte's ACK at the sender, us.
     #[serde(default)]
     pub fct_acked_us: Spread,
-    /// Over the ideal with the last ACK.
+    /// Time to the last ACK, over its ideal.
     #[serde(default)]
     pub slowdown_acked: Spread,
 }
 
-/// How values spread.
+/// Distribution of values.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// Mean.
@@ -387,41 +386,41 @@ pub struct Spread {
     pub max: Option<f64>,
 }
 
-/// What a reader wants to know that a capture has in it.
+/// Summary of a capture.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
     /// All packets.
     pub packets: u64,
     /// Packets with payload.
     pub data_packets: u64,
-    /// Out of the port with CE.
+    /// Packets out of the port with CE.
     pub marked: u64,
-    /// Data that had passed before.
+    /// Data packets that had passed before.
     pub resent: u64,
-    /// Into the port, with ECE, SYNs apart.
+    /// Packets into the port with ECE, except SYNs.
     pub ece: u64,
-    /// Packets out of the port with CWR, SYNs apart.
+    /// Packets out of the port with CWR, except SYNs.
     pub cwr: u64,
-    /// With SACK blocks.
+    /// Packets with SACK blocks.
     pub sacks: u64,
-    /// SYNs that passed again.
+    /// Retransmitted SYNs.
     pub syns_resent: u64,
-    /// Flows by what their SYN-ACK says.
+    /// Flows with AccECN, by their SYN-ACK.
     pub accecn_flows: u64,
-    /// Flows with the ECN of RFC 3168.
+    /// Flows with RFC 3168 ECN.
     pub rfc3168_flows: u64,
     /// Flows without ECN.
     pub plain_flows: u64,
 }
 
 impl Tlt {
-    /// Of data packets.
+    /// Important share of data packets.
     pub fn important_share(&self) -> f64 {
         let important = self.important_packets as f64 + self.clock_packets as f64;
         important / (important + self.unimportant_packets as f64).max(1.0)
     }
 
-    /// Of all packets.
+    /// Extra share of all packets.
     pub fn extra_packet_share(&self) -> f64 {
         self.extra_packets as f64 / (self.packets as f64).max(1.0)
     }

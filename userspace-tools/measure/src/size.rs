@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Of flows, by how much they send.
+/// Size class of a flow, by its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SizeClass {
@@ -18,10 +18,10 @@ pub enum SizeClass {
 }
 
 impl SizeClass {
-    /// In the order of size.
+    /// All classes, smallest first.
     pub const ALL: [Self; 3] = [Self::Small, Self::Medium, Self::Large];
 
-    /// As metrics have it.
+    /// Name used in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Small => "small",
@@ -39,17 +39,17 @@ impl FromStr for SizeClass {
     }
 }
 
-/// Where small flows end and large ones begin.
+/// Bounds of the size classes.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct SizeClasses {
-    /// Below this a flow is small.
+    /// Flows below this size are small, bytes.
     pub small_below_bytes: u64,
-    /// Above this it is large.
+    /// Flows above this size are large, bytes.
     pub large_above_bytes: u64,
 }
 
 impl SizeClasses {
-    /// Of a flow that sends so much.
+    /// Class of a flow of `bytes`.
     pub fn class(self, bytes: u64) -> SizeClass {
         if bytes < self.small_below_bytes {
             SizeClass::Small

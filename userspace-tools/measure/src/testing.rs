@@ -11,9 +11,9 @@ use xdc_tcpinfo::{COUNTERS, Of};
 
 use crate::record::Record;
 
-/// Two flows of 1 MiB to one host over 1 Gbit/s; flow 0 at twice the rate of flow 1 for the first
-/// half, then at equal rates until flow 0 ends at 16 ms and flow 1 at 20 ms. By a guest that is
-/// `scale` times slower, whose plan has two flows and a watched queue.
+/// Two flows of 1 MiB to one host over 1 Gbit/s: flow 0 at twice the rate of flow 1 for half of the
+/// time, then at equal rates until flow 0 ends at 16 ms and flow 1 at 20 ms. The guest is `scale`
+/// times slower; its plan has two flows and a watched queue.
 pub fn told(run: RunPlan, scale: u32) -> Record {
     let factor = u64::from(scale);
     let mut record = Record::new("unocc", run);
@@ -109,12 +109,12 @@ pub fn told(run: RunPlan, scale: u32) -> Record {
     record.complete(Duration::from_secs(1)).unwrap()
 }
 
-/// The same by a guest that is as fast as its network, in a plan with nothing else.
+/// [`told`] at scale 1, with nothing else in the plan.
 pub fn recorded() -> Record {
     told(planned(1), 1)
 }
 
-/// By a guest that is ten times slower, freed of its scale.
+/// [`told`] by a guest ten times slower, unscaled.
 pub fn unscaled() -> Record {
     told(planned(10), 10).unscaled(10, planned(1))
 }

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What flows received over time, as lines of a chart.
+//! Throughput of flows over time, as chart lines.
 
 use serde::{Deserialize, Serialize};
 
 use crate::record::Record;
 
-/// Points of a line at most: more of them than pixels show nothing more.
+/// Maximum points per line, about the pixels of a chart.
 pub const MAX_POINTS: usize = 400;
 
 /// A curve of a chart.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Line {
-    /// Lines of one name share a colour and an entry of the legend.
+    /// Lines with equal names share a color and a legend entry.
     pub name: String,
-    /// What hovering shows.
+    /// Text shown on hover.
     pub detail: String,
-    /// Number of its colour.
+    /// Color number.
     pub color: usize,
-    /// In the smallest units of the axes.
+    /// Points in base units of the axes.
     pub points: Vec<(f64, f64)>,
-    /// How sure the points are: between which two values each one lies. Empty, or one for each.
+    /// Lower and upper bound of each point; empty or one per point.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub band: Vec<(f64, f64)>,
 }
 
-/// Bits per second by microseconds: averages over parts of the window that fairness is judged by.
+/// Throughput in bit/s over us, averaged over half a fairness window.
 pub fn throughput(record: &Record, jain_window_us: u64) -> Vec<Line> {
     const PARTS: u64 = 2;
     let end_us = record.end_us();
@@ -32,7 +32,8 @@ pub fn throughput(record: &Record, jain_window_us: u64) -> Vec<Line> {
         .max(2 * record.plan.sample_us)
         .max(end_us / MAX_POINTS as u64)
         .max(1);
-    // Above it is what had waited for a retransmission, and would dwarf what the link carried.
+    // Higher rates come from data that waited for a retransmission, and would dwarf the link's
+    // rate.
     let link_bps = record.bottleneck().map_or(f64::MAX, |(_, bps)| bps as f64);
     let rate = |flow, from: u64| {
         let to = from + step_us;
@@ -42,7 +43,7 @@ pub fn throughput(record: &Record, jain_window_us: u64) -> Vec<Line> {
     let of_flow = |flow: usize| {
         let result = &record.flows[flow];
         let (start, end) = (result.start_us(), result.end_us().unwrap_or(end_us));
-        // Whole steps only: the rate over a sliver says nothing.
+        // Whole steps only: a partial step's rate is meaningless.
         (start / step_us..end / step_us)
             .map(|step| step * step_us)
             .map(|from| rate(flow, from))
@@ -54,14 +55,14 @@ pub fn throughput(record: &Record, jain_window_us: u64) -> Vec<Line> {
     per_flow(record, of_flow)
 }
 
-/// What all receivers have read together.
+/// Bytes read by all receivers together.
 fn total(record: &Record, step_us: u64) -> Line {
     let mut points = Vec::new();
     let mut last = (0, 0);
     for sample in &record.samples {
         let us = sample.t_us - last.0;
         if us >= step_us {
-            // A guest may tell of less than before.
+            // A guest may report a decrease.
             let bytes = sample.received_bytes.saturating_sub(last.1);
             points.push((sample.t_us as f64, bytes as f64 * 8e6 / us as f64));
             last = (sample.t_us, sample.received_bytes);
@@ -76,7 +77,7 @@ fn total(record: &Record, step_us: u64) -> Line {
     }
 }
 
-/// A line per flow in the colour of its group.
+/// A line per flow in the color of its group.
 pub fn per_flow(record: &Record, points: impl Fn(usize) -> Vec<(f64, f64)>) -> Vec<Line> {
     let mut groups: Vec<&str> = Vec::new();
     let mut lines = Vec::new();

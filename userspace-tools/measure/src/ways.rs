@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Which ports the packets of a flow cross: the shortest ways through a topology.
+//! Ports that a flow's packets cross: the shortest paths through a topology.
 
 use std::collections::{HashMap, VecDeque};
 
 use xdc_proto::{Direction, Link, Topology};
 
-/// Entries of all trees that are kept.
+/// Maximum number of cached entries in all trees.
 const MAX_KEPT: usize = 4 << 20;
 
 /// The start of a link's direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Port {
     pub link: usize,
-    /// From a to b.
+    /// True for a to b.
     pub forward: bool,
 }
 
 impl Port {
-    /// A watched or named one; of parallel links to `NEIGHBOUR.N` number N.
+    /// A port by its neighbor's name, `NEIGHBOUR.N` for parallel link N.
     pub fn named(topology: &Topology, node: &str, peer: &str) -> Option<Self> {
         let wanted: *const Direction = topology.direction(node, peer)?;
         let ends = topology.links.iter().enumerate().flat_map(|(link, ends)| {
@@ -37,7 +37,7 @@ impl Port {
         }
     }
 
-    /// `s-r`.
+    /// Name such as `s-r`.
     pub fn name(self, topology: &Topology) -> String {
         let Link { a, b, .. } = &topology.links[self.link];
         match self.forward {
@@ -51,18 +51,18 @@ impl Port {
 pub(crate) struct Ways<'a> {
     topology: &'a Topology,
     by_name: HashMap<&'a str, usize>,
-    /// Neighbour and port of each link of a node, in the order of the links.
+    /// Neighbor and port of each of a node's links, in link order.
     ports: Vec<Vec<(usize, Port)>>,
     trees: HashMap<usize, Tree>,
 }
 
-/// The shortest ways from one node to each.
+/// Shortest paths from one node to each node.
 #[derive(Clone)]
 struct Tree {
     hops: Vec<u32>,
-    /// Number of ways.
+    /// Number of shortest paths.
     ways: Vec<f64>,
-    /// The last hop of the first way.
+    /// Last hop of the first path.
     last: Vec<Option<(usize, Port)>>,
 }
 
@@ -89,12 +89,12 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// Every shortest way is used, not only the first.
+    /// Whether all shortest paths are used, not only the first.
     fn is_multipath(&self) -> bool {
         self.topology.ecmp || self.topology.nodes.iter().any(|node| node.spray)
     }
 
-    /// Which share of the ways that packets between two hosts may take crosses the port.
+    /// Share of the paths between two hosts that cross the port.
     pub fn share(&mut self, src: &str, dst: &str, port: Port) -> f64 {
         let ends = (self.by_name.get(src), self.by_name.get(dst));
         let (Some(&src), Some(&dst)) = ends else {
@@ -121,7 +121,7 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// The ports of the first shortest way, the last one first.
+    /// Ports of the first shortest path, last one first.
     fn first_way(&mut self, src: usize, dst: usize) -> Vec<Port> {
         let tree = self.tree(src);
         let mut way = Vec::new();
@@ -133,7 +133,7 @@ impl<'a> Ways<'a> {
         way
     }
 
-    /// The slowest port of the first way between two hosts.
+    /// The slowest port of the first path between two hosts.
     pub fn slowest(&mut self, src: &str, dst: &str) -> Option<Port> {
         let (src, dst) = (*self.by_name.get(src)?, *self.by_name.get(dst)?);
         let topology = self.topology;
@@ -141,7 +141,7 @@ impl<'a> Ways<'a> {
             0 => u64::MAX,
             bps => bps,
         };
-        // If rates are equal, the port with a queue.
+        // At equal rates, prefer a port with a queue.
         let key = |port: &Port| (rate(port), port.direction(topology).queue.is_none());
         self.first_way(src, dst).into_iter().min_by_key(key)
     }
@@ -157,7 +157,7 @@ impl<'a> Ways<'a> {
     }
 }
 
-/// Only routers are on the way.
+/// Shortest paths; only routers forward.
 fn tree(topology: &Topology, ports: &[Vec<(usize, Port)>], from: usize) -> Tree {
     let mut tree = Tree {
         hops: vec![UNREACHED; ports.len()],
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!((second.link, second.forward), (2, true));
         assert_eq!(second.name(&topology), "s-t");
         let share = |topology: &Topology, src, dst| Ways::new(topology).share(src, dst, second);
-        // The routes take the first link.
+        // Routes use the first link.
         assert_eq!(share(&topology, "a", "b"), 0.0);
         topology.ecmp = true;
         assert_eq!(share(&topology, "a", "b"), 0.5);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Files of a run, in a directory that `xdc` has made. `xdc` may end and remove it while we still
-//! work, and somebody else may then put a link under its name: we use what we opened at the start.
+//! Files of a run, in a directory made by `xdc`. `xdc` may end and remove it while this process works, and
+//! another user may replace it by a link, so only descriptors opened at the start are used.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -17,7 +17,7 @@ use nix::{
 };
 
 pub struct Files {
-    /// Where the directory is, and its name there.
+    /// The parent directory, and the directory's name in it.
     base: OwnedFd,
     name: OsString,
     dir: OwnedFd,
@@ -58,7 +58,7 @@ impl Files {
         })
     }
 
-    /// Removes them and the directory; ignores failures.
+    /// Removes the files and the directory; ignores failures.
     pub fn remove(&self) {
         let others = ["console", "owner"].map(OsStr::new);
         for name in self.names.iter().map(OsString::as_os_str).chain(others) {
@@ -68,12 +68,11 @@ impl Files {
     }
 }
 
-/// A file that the supervisor has opened for this process, by its number. Programs that this process
-/// starts do not get it.
+/// Takes over a file opened by the supervisor, by its descriptor number, and closes it on exec.
 pub fn inherited(number: &str) -> Result<File> {
     let number = number.parse().context("not a number of a file")?;
     ensure!(number > 2, "{number} is no file of the supervisor");
-    // SAFETY: the supervisor has opened it for us, and nothing else here uses it.
+    // SAFETY: the supervisor opened it for this process, and nothing else here uses it.
     let file = unsafe { File::from_raw_fd(number) };
     fcntl(&file, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).context("fcntl")?;
     Ok(file)

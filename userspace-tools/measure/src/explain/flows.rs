@@ -12,13 +12,13 @@ use crate::run::{Note, NoteKind};
 /// Suffix that the kernel adds to a congestion control's name when the flow falls back to Reno.
 const RENO_SUFFIX: &str = "-reno";
 
-/// Shares above it change the meaning of a rate.
+/// Share of time above which a limit changes the meaning of a rate.
 const MOST: f64 = 0.5;
 
-/// TCP counts these times in ticks of a millisecond, so shorter ones have no share.
+/// Minimum time with a limit: TCP counts in ticks of a millisecond.
 const LEAST_US: u64 = 10_000;
 
-/// Fewer samples say nothing of a flow.
+/// Minimum number of samples per flow.
 const LEAST_SAMPLES: u32 = 10;
 
 const TCP_ECN: &str = "net.ipv4.tcp_ecn";
@@ -27,7 +27,7 @@ pub(super) fn pairs(record: &Record) -> impl Iterator<Item = (&FlowResult, &Flow
     record.flows.iter().zip(&record.plan.flows)
 }
 
-/// The sysctl as a host has it.
+/// Value of net.ipv4.tcp_ecn on a host.
 fn tcp_ecn<'a>(plan: &'a RunPlan, host: &str) -> Option<&'a str> {
     let topology = &plan.topology;
     let node = topology.nodes.iter().find(|node| node.name == host);
@@ -37,14 +37,14 @@ fn tcp_ecn<'a>(plan: &'a RunPlan, host: &str) -> Option<&'a str> {
     values.next_back().map(|(_, value)| value.as_str())
 }
 
-/// Why a flow has no ECN.
+/// Reason for missing ECN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Why {
-    /// The receiver's sysctl.
+    /// By the receiver's sysctl.
     Refused,
-    /// AccECN was agreed on.
+    /// AccECN was negotiated but failed.
     Failed,
-    /// Neither end says why.
+    /// Unknown to both ends.
     NotAgreed,
 }
 
@@ -71,7 +71,7 @@ impl Why {
     }
 }
 
-/// Flows that fell back to Reno, and those that asked for ECN and run without it.
+/// Notes about flows that fell back to Reno, and ECN requests without ECN.
 pub(super) fn without_ecn(record: &Record) -> Vec<Note> {
     let cc_of = |flow: &Flow| flow.cc.as_deref().unwrap_or(&record.plan.cc).to_owned();
     let fell_back = |result: &FlowResult, flow: &Flow| {
@@ -115,14 +115,14 @@ pub(super) fn without_ecn(record: &Record) -> Vec<Note> {
     notes
 }
 
-/// Why a flow has no ECN whose sender asks for it.
+/// Reason for missing ECN on a flow whose sender requests it; None if it is not missing.
 fn lacks(record: &Record, result: &FlowResult, flow: &Flow) -> Option<Why> {
     let asks = matches!(tcp_ecn(&record.plan, &flow.src), Some("1" | "3"));
     let is_without = matches!(result.ecn, Some(Ecn::None | Ecn::AccurateFailed));
     (asks && is_without && result.received_bytes > 0).then(|| Why::of(record, result, flow))
 }
 
-/// The limit of a flow for most of its time.
+/// Factor that limits a flow for most of its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Limit {
     Window,
@@ -135,7 +135,7 @@ fn counter(result: &FlowResult, name: &str) -> Option<u64> {
     result.counters.get(at).copied()
 }
 
-/// The limit, and its share of the flow's time. Bursts are meant to pause.
+/// The limit and its share of the flow's time. None for bursts, which pause by design.
 fn limit(record: &Record, result: &FlowResult, flow: &Flow) -> Option<(Limit, f64)> {
     if flow.burst_bytes > 0 || !result.started || result.received_bytes == 0 {
         return None;
@@ -145,7 +145,7 @@ fn limit(record: &Record, result: &FlowResult, flow: &Flow) -> Option<(Limit, f6
     let busy_us = counter(result, "busy_us").filter(|&us| us > 0)?;
     let share = |part: u64, of: u64| part as f64 / of.max(1) as f64;
     let of_busy = |name| share(counter(result, name).unwrap_or(0), busy_us);
-    // TCP's own time does not count a buffer that holds less than a window.
+    // TCP's time does not count a buffer smaller than the window.
     let (writing, drained) = result.writing;
     let drained = match writing >= LEAST_SAMPLES {
         true => share(drained.into(), writing.into()),
@@ -169,7 +169,7 @@ fn limit(record: &Record, result: &FlowResult, flow: &Flow) -> Option<(Limit, f6
     Some((most.0, most.1.min(1.0)))
 }
 
-/// Flows whose rate is a window's, a buffer's or the application's.
+/// Notes about flows limited by a window, a buffer or the application.
 pub(super) fn limited(record: &Record) -> Vec<Note> {
     let limits = || pairs(record).filter_map(|(result, flow)| limit(record, result, flow));
     let all = record.flows.len();
@@ -198,7 +198,7 @@ pub(super) fn limited(record: &Record) -> Vec<Note> {
     )
 }
 
-/// Flows that the run's end came before.
+/// Note about flows due after the end of the run.
 pub(super) fn never_started(record: &Record) -> Option<Note> {
     let waiting = || record.flows.iter().filter(|flow| !flow.started);
     let first_us = waiting().map(FlowResult::start_us).min()?;
@@ -216,7 +216,7 @@ pub(super) fn never_started(record: &Record) -> Option<Note> {
     })
 }
 
-/// Flows whose full packets carry less than the MSS.
+/// Notes about flows whose full packets carry less than the MSS.
 pub(super) fn payload(record: &Record) -> Vec<Note> {
     let all = record.flows.len();
     let less = record.flows.iter().filter_map(|flow| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The conditions that change the meaning of a run's figures, each as one sentence.
+//! Conditions that change the meaning of a run's figures, one sentence each.
 
 mod flows;
 mod ports;
@@ -12,12 +12,12 @@ use crate::bottleneck::Use;
 use crate::record::Record;
 use crate::run::{Note, NoteKind};
 
-/// Notes that a plan alone gives, before the run.
+/// Notes from a plan alone, before the run.
 pub fn of_plan(plan: &RunPlan) -> Vec<Note> {
     ports::phantoms(plan)
 }
 
-/// Notes of a run; `used_by` says which traffic its utilisation counts.
+/// Notes of a run; `used_by` is the traffic that its utilization counts.
 pub(crate) fn of_run(record: &Record, used_by: &Use) -> Vec<Note> {
     let mut notes = flows::without_ecn(record);
     notes.extend(ports::never_mark(record));
@@ -29,7 +29,7 @@ pub(crate) fn of_run(record: &Record, used_by: &Use) -> Vec<Note> {
     notes
 }
 
-/// Traffic that is not in the utilisation of the watched port.
+/// Note about traffic excluded from the watched port's utilization.
 fn bypass(record: &Record, used_by: &Use) -> Option<Note> {
     let (queue, _) = record.bottleneck()?;
     let port = format!("'{}' ({}-{})", queue.name, queue.node, queue.peer);
@@ -77,8 +77,7 @@ fn bypass(record: &Record, used_by: &Use) -> Option<Note> {
     })
 }
 
-/// A note of each cause that `cause` gives some of the flows; `text` gets their number and the
-/// cause.
+/// One note per cause; `text` gets the number of flows and the cause.
 fn by_cause<K: Ord>(
     kind: NoteKind,
     causes: impl Iterator<Item = K>,
@@ -108,7 +107,7 @@ fn names<'n>(names: impl Iterator<Item = &'n str>) -> String {
     }
 }
 
-/// With a comma between thousands.
+/// Number with commas between thousands.
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();

@@ -12,13 +12,12 @@ use crate::record::Record;
 use crate::run::{Note, NoteKind};
 use crate::ways::{Port, Ways};
 
-/// A phantom queue that marks every packet from fewer packets on keeps a single flow from filling
-/// the link.
+/// A single flow cannot fill a link whose phantom queue marks every packet below this many packets.
 const LEAST_PACKETS: u64 = 10;
 
 const PHANTOM: &str = "phantom";
 
-/// Qdiscs that mark packets with ECN if a word asks for it. A qdisc in neither list may mark.
+/// Qdiscs that mark only with one of these words. A qdisc in neither list may mark.
 const MARK_IF_ASKED: &[(&str, &[&str])] = &[
     ("acceltor", &["ecn"]),
     ("choke", &["ecn"]),
@@ -46,7 +45,7 @@ const NEVER_MARK: &[&str] = &[
     "tbf",
 ];
 
-/// The kind of a queue that never marks, in words; None of one that may.
+/// Description of a queue that never marks; None if it may.
 fn never_marks(direction: &Direction) -> Option<String> {
     match &direction.queue {
         None => Some("no queue".to_owned()),
@@ -85,7 +84,7 @@ fn word_after<'a>(queue: &'a TcQueue, word: &str) -> Option<&'a str> {
     queue.words.get(at + 1).map(String::as_str)
 }
 
-/// Flows with ECN that no port on their way marks.
+/// Notes about ECN flows without a marking port on their path.
 pub(super) fn never_mark(record: &Record) -> Vec<Note> {
     let topology = &record.plan.topology;
     let unmarked = || {
@@ -141,8 +140,8 @@ pub(super) fn never_mark(record: &Record) -> Vec<Note> {
     notes
 }
 
-/// Size of a phantom queue that marks, if the plan gives one, and the share of it from which every
-/// packet is marked, ppm. None of other queues.
+/// Size of a marking phantom queue, if the plan gives one, and the share of it from which every
+/// packet is marked, ppm. None for other queues.
 fn phantom(direction: &Direction) -> Option<(Option<u64>, u32)> {
     let by_phantom = |mark: &str| {
         let marks = [Mark::Phantom, Mark::Either, Mark::Both];
@@ -155,14 +154,14 @@ fn phantom(direction: &Direction) -> Option<(Option<u64>, u32)> {
             let is_one = queue.kind == PHANTOM;
             let mark = word_after(queue, "mark").unwrap_or(Mark::Phantom.name());
             let size = word_after(queue, PHANTOM);
-            // A size in words that are not read here is a size all the same.
+            // An unparsed size still counts as a size.
             let size = size.map(|text| tc_bytes(text).unwrap_or(u64::MAX));
             (is_one && by_phantom(mark)).then_some((size, PMAX_PPM))
         }
     }
 }
 
-/// A size as tc has it: 1kb is 1024 bytes.
+/// Parses a size in tc's units: 1kb is 1024 bytes.
 fn tc_bytes(text: &str) -> Option<u64> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.');
     let (number, unit) = text.split_at(unit_at.unwrap_or(text.len()));
@@ -177,7 +176,7 @@ fn tc_bytes(text: &str) -> Option<u64> {
     Some((number.parse::<f64>().ok()? * unit_bytes) as u64)
 }
 
-/// Phantom queues of the module's default size, and those that are too small for one flow.
+/// Notes about phantom queues of default size, and those too small for one flow.
 pub(super) fn phantoms(plan: &RunPlan) -> Vec<Note> {
     let topology = &plan.topology;
     let ports = || {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Each condition gives one sentence, and an ordinary run gives none.
+//! Each condition yields one sentence; an ordinary run yields none.
 
 use xdc_proto::{Change, Direction, Ecn, End, Event, Mark, PhantomQueue, Queue, TcQueue};
 
@@ -8,7 +8,7 @@ use crate::figures::{Windows, run};
 use crate::run::Run;
 use crate::testing::recorded;
 
-/// A run over a port that marks by a phantom queue of a megabyte.
+/// A run over a port with a marking phantom queue of one megabyte.
 fn ordinary() -> Record {
     let mut record = recorded();
     set_queue(&mut record, phantom(1_000_000));
@@ -50,7 +50,7 @@ fn figures(record: &Record) -> Run {
     run(record, &Windows::every_us(1000))
 }
 
-/// The only note of a run.
+/// Asserts that a run has one note, and returns it.
 fn note(record: &Record, kind: NoteKind) -> Note {
     let notes = figures(record).notes;
     assert_eq!(notes.len(), 1, "{notes:?}");
@@ -103,7 +103,7 @@ fn flows_that_fell_back_to_reno_are_counted_with_the_reason() {
     let notes = figures(&record).notes;
     assert_eq!(notes.len(), 2);
     assert!(notes[1].text.contains("AccECN failed"), "{}", notes[1].text);
-    // One that does not fall back has no ECN all the same.
+    // A flow may lack ECN without a fallback.
     record.flows[1].ecn = Some(Ecn::None);
     for flow in &mut record.flows {
         flow.cc = "cubic".to_owned();
@@ -114,7 +114,7 @@ fn flows_that_fell_back_to_reno_are_counted_with_the_reason() {
         text.starts_with("2 of 2 flows ran cubic without ECN, since r refused"),
         "{text}"
     );
-    // A congestion control that is called so is no fallback.
+    // A congestion control named so is not a fallback.
     for flow in &mut record.flows {
         (flow.cc, flow.ecn) = ("my-reno".to_owned(), Some(Ecn::Rfc3168));
     }
@@ -156,7 +156,7 @@ fn a_port_that_never_marks_is_named() {
             );
         }
     }
-    // Flows without ECN miss nothing.
+    // Flows without ECN need no marks.
     set_queue(&mut record, tc("pfifo limit 100"));
     for flow in &mut record.flows {
         flow.ecn = Some(Ecn::None);
@@ -184,7 +184,7 @@ fn small_and_default_phantom_queues_are_known_before_the_run() {
         let notes = of_plan(&record.plan);
         notes.iter().map(|note| note.kind).collect()
     };
-    // From 60 % of the size on every packet is marked, and ten packets are 15,140 bytes.
+    // Every packet is marked from 60 % of the size; ten packets are 15,140 bytes.
     for (bytes, is_small) in [
         (25_000, true),
         (25_300, false),
@@ -250,7 +250,7 @@ fn flows_are_limited_by_window_buffer_or_application() {
         text.starts_with("the send buffer limited 1 of 2 flows for up to 95 %"),
         "{text}"
     );
-    // Bursts are meant to pause.
+    // Bursts pause by design.
     record.plan.flows[0].burst_bytes = 1;
     assert!(figures(&record).notes.is_empty());
     record.plan.flows[0].burst_bytes = 0;
@@ -312,7 +312,7 @@ fn a_port_that_sent_less_than_was_received_has_no_utilisation() {
     );
     assert_eq!(figures(&record).utilisation, None);
     assert!(figures(&record).suspect.is_empty());
-    // By no other way more than the rate can arrive.
+    // Without another path, goodput above the rate is suspect.
     port(&mut record).rate_bps /= 2;
     assert_eq!(figures(&record).suspect.len(), 1);
     // Each flow takes one of two links.
@@ -365,7 +365,7 @@ fn a_smaller_payload_is_named_and_used() {
     let run = figures(&record);
     assert!((run.utilisation.unwrap() * 1436.0 / 1448.0 - whole).abs() < 1e-9);
     assert_eq!(run.completion.slowdown.max, Some(2.0));
-    // The last packets of messages are smaller, and no full ones.
+    // The last packets of messages are smaller than full ones.
     record.flows[0].payload_bytes = 536;
     assert_eq!(note(&record, NoteKind::Payload).count, 1);
 }

@@ -5,7 +5,7 @@ use super::*;
 use crate::figures::{self, Windows};
 use crate::testing::{recorded, unscaled};
 
-/// All that a result is made of is that of the network that the scenario describes.
+/// All figures are of the network in the scenario, whatever the scale.
 #[test]
 fn a_slower_guest_has_measured_the_same_network() {
     let windows = Windows::every_us(1000);
@@ -53,7 +53,7 @@ fn what_no_guest_of_ours_says_is_refused() {
     assert_eq!(record.doubts(), ["somebody uses it"]);
 }
 
-/// Each window of fairness of such a run would take memory.
+/// Each fairness window of such a run would take memory.
 #[test]
 fn a_run_that_ends_in_ages_is_refused() {
     let mut record = recorded();

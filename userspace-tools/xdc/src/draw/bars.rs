@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Bar charts in groups, with confidence intervals and, where a paper gives them, its numbers.
+//! Grouped bar charts with confidence intervals and, if available, a paper's values.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ use crate::draw::plot::{
 };
 use crate::measure::metric;
 
-/// Groups of bars beside each other, from 0 up.
+/// Groups of bars on an axis from 0.
 pub struct Bars {
     pub title: String,
-    /// Of the groups' labels.
+    /// Title of the groups' axis.
     pub x_title: String,
     pub width: f64,
     pub unit: &'static [Unit],
@@ -24,18 +24,18 @@ pub struct Group {
     pub bars: Vec<Bar>,
 }
 
-/// In the unit's smallest.
+/// A bar in the unit's smallest scale.
 pub struct Bar {
     pub name: String,
     pub color: usize,
     pub value: Option<f64>,
     /// Half width of the confidence interval.
     pub ci95: Option<f64>,
-    /// What a paper reports.
+    /// Value reported by a paper.
     pub paper: Option<f64>,
 }
 
-/// What a metric is drawn in: the units of the axis, and the factor to the smallest of them.
+/// Axis units of a metric, and the factor to the smallest of them.
 pub fn unit_of(unit: metric::Unit) -> (&'static [Unit], f64) {
     match unit {
         metric::Unit::Us => (TIME, 1.0),
@@ -53,7 +53,7 @@ pub fn unit_of(unit: metric::Unit) -> (&'static [Unit], f64) {
     }
 }
 
-/// Of the space that a group has, and of what a bar has.
+/// Share of a group's space used by bars, and of a bar's space by its rectangle.
 const GROUP_SHARE: f64 = 0.8;
 const BAR_SHARE: f64 = 0.86;
 
@@ -127,7 +127,7 @@ impl Figure for Bars {
     }
 }
 
-/// Whether labels that are `step` apart run into each other.
+/// Whether labels `step` apart overlap.
 fn overlap(groups: &[Group], step: f64) -> bool {
     let wide = |group: &Group| CHARACTER * group.label.chars().count() as f64;
     groups
@@ -135,7 +135,7 @@ fn overlap(groups: &[Group], step: f64) -> bool {
         .any(|two| two.iter().map(wide).sum::<f64>() / 2.0 > step)
 }
 
-/// A bar, its interval, and a line where the paper has it.
+/// A bar, its interval, and a line at the paper's value.
 fn column(
     bar: &Bar,
     name: &str,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Which charts a result has: all congestion controls side by side, then each one's details.
+//! Charts of a result: all congestion controls side by side, then details of each.
 
 use xdc_measure::record::Record;
 use xdc_measure::throughput::{Line, MAX_POINTS, per_flow, throughput};
@@ -9,15 +9,15 @@ use xdc_proto::{Mark, Queue, RunPlan};
 
 use crate::draw::plot::{self, BYTES, Chart, RATE, RATIO, TIME};
 
-/// Of charts that stand three in a row, and of those that stand two in a row.
+/// Width of charts in rows of three, and in rows of two.
 pub const NARROW: f64 = 400.0;
 pub const WIDE: f64 = 560.0;
 
-/// Every chart of a result; the vectors are in the order of the records.
+/// All charts of a result; vectors are in the order of records.
 pub struct Figures {
     pub throughput: Vec<Chart>,
     pub jain: Chart,
-    /// None if no flow has an end.
+    /// None if no flow has completed.
     pub fct: Option<Chart>,
     pub details: Vec<Vec<Chart>>,
 }
@@ -42,12 +42,12 @@ impl Figures {
         }
     }
 
-    /// What a reader should see first: each one's throughput, and how fair they are.
+    /// Overview charts: throughput of each, and fairness.
     pub fn overview(&self) -> impl Iterator<Item = &Chart> {
         self.throughput.iter().chain([&self.jain])
     }
 
-    /// Files for other people's pages: name and content.
+    /// SVG files for other pages: name and content.
     pub fn files(&self, records: &[Record]) -> Vec<(String, String)> {
         const COLUMNS: usize = 3;
         let mut files = vec![(
@@ -77,7 +77,7 @@ fn over_time(lines: Vec<Line>) -> Chart {
     }
 }
 
-/// One chart per congestion control, all to one scale.
+/// One chart per congestion control, on equal scales.
 fn throughputs(records: &[Record], jain_window_us: u64) -> Vec<Chart> {
     let mut charts: Vec<_> = records
         .iter()
@@ -108,7 +108,7 @@ fn jain(record: &Record, index: usize, window_us: u64) -> Line {
     }
 }
 
-/// The share of flows that have ended by a time after their start.
+/// Cumulative distribution of completion times.
 fn fct(records: &[Record]) -> Option<Chart> {
     let lines: Vec<_> = records
         .iter()
@@ -138,7 +138,7 @@ fn fct(records: &[Record]) -> Option<Chart> {
         })
 }
 
-/// Steps of a distribution: of `all` flows so large a share had ended by then.
+/// Steps of a distribution: the share of `all` flows completed by a time.
 pub fn shares(sorted_us: &[f64], all: usize) -> Vec<(f64, f64)> {
     let share = |ended: usize| ended as f64 / all as f64;
     let steps = sorted_us.iter().enumerate();
@@ -208,7 +208,7 @@ fn details(record: &Record) -> Vec<Chart> {
     charts
 }
 
-/// Whether a watched queue marks by its phantom counter; else the counter means nothing.
+/// Whether a watched queue marks by its phantom counter, which is otherwise meaningless.
 fn marks_by_phantom(plan: &RunPlan, queue: usize) -> bool {
     let watched = &plan.watch[queue];
     let direction = plan.topology.direction(&watched.node, &watched.peer);
@@ -225,7 +225,7 @@ fn marks_by_phantom(plan: &RunPlan, queue: usize) -> bool {
     matches!(mark, Some("phantom" | "either" | "both"))
 }
 
-/// The highest point of each stretch: peaks are what a queue's plot is for.
+/// Highest point of each interval: a queue's plot must show peaks.
 pub fn peaks(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     let points: Vec<_> = points.collect();
     points
@@ -244,7 +244,7 @@ mod tests {
         let records = [recorded(), recorded()];
         let figures = Figures::new(&records, 1000);
         assert_eq!(figures.overview().count(), 3);
-        // Both flows at twice and at once 1 MiB / 24 ms.
+        // Both flows at twice, then once, 1 MiB / 24 ms.
         let top = 2.0 * 8e3 * f64::from(1 << 20) / 24.0;
         assert!((figures.throughput[0].y_end / top - 1.0).abs() < 1e-3);
         assert_eq!(figures.throughput[1].x_end, 20_000.0);

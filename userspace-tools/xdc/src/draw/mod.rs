@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Pictures and pages.
+//! Charts and pages.
 
 pub mod bars;
 pub mod charts;

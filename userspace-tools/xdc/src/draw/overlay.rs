@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Results over one another: what one branch does, and what another one does.
+//! Overlaid charts of several results, for example of two branches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::scenario::beside;
 use crate::text::printable;
 
-/// A row of flows.csv, and one of series.csv, as far as they are drawn.
+/// Drawn columns of flows.csv and series.csv rows.
 #[derive(Deserialize)]
 struct Flow {
     cc: String,
@@ -30,8 +30,8 @@ struct Sample {
     backlog_bytes: Option<f64>,
 }
 
-/// A file: for each of `ccs` the share of flows complete over their FCT, and each port's queue over
-/// time, with a line for each of the results in `dirs`.
+/// SVG file: for each of `ccs` the share of completed flows over FCT, and each port's queue over
+/// time, with a line per result in `dirs`.
 pub fn svg(ccs: &[&str], dirs: &[&Path]) -> Result<String> {
     let mut flows: BTreeMap<String, Vec<Line>> = BTreeMap::new();
     let mut queues: BTreeMap<(String, String), Vec<Line>> = BTreeMap::new();
@@ -94,7 +94,7 @@ pub fn svg(ccs: &[&str], dirs: &[&Path]) -> Result<String> {
     Ok(plot::file(&charts, 2))
 }
 
-/// Each row of a CSV file of a result.
+/// Passes each row of a result's CSV file to `take`.
 fn rows<R: DeserializeOwned>(dir: &Path, name: &str, mut take: impl FnMut(R)) -> Result<()> {
     let failed = |err: csv::Error| Error::failure(format!("{}: {err}", dir.join(name).display()));
     for row in csv::Reader::from_reader(beside::of_result(dir, name)?).deserialize() {

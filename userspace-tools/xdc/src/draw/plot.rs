@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Line charts as SVG: of their own, or inside a page that has [`STYLE`].
+//! Line charts as SVG files, or inline in a page with [`STYLE`].
 
 use std::fmt::Write as _;
 
@@ -7,21 +7,21 @@ use xdc_measure::throughput::Line;
 
 use crate::text::printable;
 
-/// In CSS pixels, before the page scales it; its fonts are for this size.
+/// Chart height in CSS pixels, before the page scales it; fonts fit this size.
 pub const HEIGHT: f64 = 230.0;
-/// Around the data: the title and the legend above, the labels left and below.
+/// Margins around the data: title and legend above, labels on the left and below.
 pub const LEFT: f64 = 46.0;
 pub const RIGHT: f64 = 22.0;
 pub const TOP: f64 = 46.0;
 pub const BOTTOM: f64 = 24.0;
 const GAP: f64 = 12.0;
-/// What an axis' title takes below its labels.
+/// Height of an axis title below its labels.
 pub const AXIS_TITLE: f64 = 16.0;
-/// Roughly, of the legend's font: nothing here knows fonts.
+/// Approximate character width of the legend's font.
 pub const CHARACTER: f64 = 6.4;
 const MAX_TICKS: f64 = 5.0;
 
-/// What an axis may be labelled in; `size` in terms of what the points are given in.
+/// Unit of axis labels; `size` in units of the points.
 #[derive(Debug, Clone, Copy)]
 pub struct Unit {
     pub name: &'static str,
@@ -38,29 +38,28 @@ const fn unit(name: &'static str, size: f64) -> Unit {
     Unit { name, size }
 }
 
-/// Of microseconds.
+/// Units for microseconds.
 pub const TIME: &[Unit] = &[unit("us", 1.0), unit("ms", 1e3), unit("s", 1e6)];
-/// Of bits per second.
+/// Units for bits per second.
 pub const RATE: &[Unit] = &[
     unit("bit/s", 1.0),
     unit("kbit/s", 1e3),
     unit("Mbit/s", 1e6),
     unit("Gbit/s", 1e9),
 ];
-/// Of bytes.
+/// Units for bytes.
 pub const BYTES: &[Unit] = &[unit("B", 1.0), unit("kB", 1e3), unit("MB", 1e6)];
 pub const RATIO: &[Unit] = &[unit("", 1.0)];
 pub const PERCENT: &[Unit] = &[unit("%", 1.0)];
 
-/// Of an axis.
+/// Maximum value on an axis.
 const MOST: f64 = 1e30;
 
-/// As many as have colours; those told apart in light and dark, also by those who see red and
-/// green alike, come first.
+/// Number of colors. The first ones are distinct in both themes and with red-green color blindness.
 pub const COLORS: usize = 8;
 
-/// The class of a colour in [`STYLE`]: `kind` is `c` for strokes and `f` for areas. Every second
-/// round through the colours is dashed and paler.
+/// CSS class of a color in [`STYLE`]: `kind` is `c` for strokes and `f` for areas. Every second
+/// round of colors is dashed and paler.
 pub fn class(kind: char, color: usize) -> String {
     let again = match (color / COLORS).is_multiple_of(2) {
         true => "",
@@ -69,7 +68,7 @@ pub fn class(kind: char, color: usize) -> String {
     format!("{kind}{}{again}", color % COLORS)
 }
 
-/// Colours and fonts of every chart, by the reader's theme.
+/// Colors and fonts of all charts, by the reader's theme.
 pub const STYLE: &str = "
 :root{--bg:#fff;--fg:#1b1f24;--dim:#5b6470;--line:#d9dde2;--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#aa3377;--c4:#997700;--c5:#2f9fd8;--c6:#666;--c7:#b2567a}
 @media screen and (prefers-color-scheme:dark){:root{--bg:#14171b;--fg:#e3e6ea;--dim:#9aa3ad;--line:#343a42;--c0:#5aa9e6;--c1:#ff8f4a;--c2:#3ccf9b;--c3:#e07ab5;--c4:#d9b310;--c5:#8fd3ff;--c6:#aaa;--c7:#ff9dbb}}
@@ -80,16 +79,16 @@ pub const STYLE: &str = "
 .c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}.c4{stroke:var(--c4)}.c5{stroke:var(--c5)}.c6{stroke:var(--c6)}.c7{stroke:var(--c7)}
 ";
 
-/// Lines over one pair of axes, both from 0.
+/// Lines on a pair of axes, both from 0.
 pub struct Chart {
     pub title: String,
     pub width: f64,
     pub x_unit: &'static [Unit],
-    /// The x axis is logarithmic, where what is on it spans a decade or more.
+    /// Use a logarithmic x axis if the values span a decade or more.
     pub x_log: bool,
     pub y_unit: &'static [Unit],
     pub lines: Vec<Line>,
-    /// Where the axes end, at least: for charts that are to be compared.
+    /// Minimum ends of the axes, for comparable charts.
     pub x_end: f64,
     pub y_end: f64,
 }
@@ -125,7 +124,7 @@ impl Chart {
 
 enum XAxis {
     Linear(Axis),
-    /// Between two powers of ten.
+    /// Logarithmic between two powers of ten.
     Log {
         from: i32,
         to: i32,
@@ -134,7 +133,7 @@ enum XAxis {
 }
 
 impl XAxis {
-    /// From 0 to 1.
+    /// Position of a value on the axis, 0 to 1.
     fn place(&self, value: f64) -> f64 {
         match *self {
             Self::Linear(ref axis) => value / axis.end,
@@ -146,7 +145,7 @@ impl XAxis {
         }
     }
 
-    /// The last of a linear axis has its unit, each of a logarithmic one its own.
+    /// Labels; on a linear axis only the last has the unit, on a logarithmic one each.
     fn labels(&self) -> Vec<(f64, String)> {
         match *self {
             Self::Linear(ref axis) => {
@@ -171,14 +170,14 @@ impl XAxis {
     }
 }
 
-/// What can be drawn: [`HEIGHT`] high.
+/// A drawable of height [`HEIGHT`].
 pub trait Figure {
     fn title(&self) -> &str;
     fn width(&self) -> f64;
-    /// What is inside of the svg element.
+    /// Content of the svg element.
     fn body(&self) -> String;
 
-    /// For a page with [`STYLE`].
+    /// SVG for a page with [`STYLE`].
     fn inline(&self) -> String {
         format!(
             "<svg class=\"chart\" viewBox=\"0 0 {} {HEIGHT}\" role=\"img\" aria-label=\"{}\">{}</svg>\n",
@@ -229,7 +228,7 @@ impl Figure for Chart {
         };
         for line in self.lines.iter().filter(|line| !line.points.is_empty()) {
             if !line.band.is_empty() {
-                // Along the upper edge, and back along the lower one, which the axis cuts off.
+                // Along the upper edge and back along the lower one, clipped at the axis.
                 let edges = || line.points.iter().zip(&line.band);
                 let upper = edges().map(|(point, band)| (point.0, band.1));
                 let lower = edges().map(|(point, band)| (point.0, band.0.max(0.0)));
@@ -249,8 +248,8 @@ impl Figure for Chart {
     }
 }
 
-/// Title, and the lines and labels of the y axis; `width` and `top` of the data.
-/// `top` and `bottom` are how much is above and below the data.
+/// Title, and lines and labels of the y axis; `width` is of the data, `top` and `bottom` the space
+/// above and below it.
 pub fn frame(title: &str, y: &Axis, width: f64, top: f64, bottom: f64) -> String {
     let unit = if y.unit.name.is_empty() {
         String::new()
@@ -277,14 +276,13 @@ pub fn frame(title: &str, y: &Axis, width: f64, top: f64, bottom: f64) -> String
     svg
 }
 
-/// The legend of a chart, and where its data begin below that.
+/// Legend of a chart, and the top of the data below it.
 pub struct Legend {
     pub svg: String,
     pub top: f64,
 }
 
-/// One entry per name, under the title; for those that four rows of `width` have no room for, how
-/// many they are.
+/// One entry per name, under the title; counts those that do not fit into four rows of `width`.
 pub fn legend<'a>(entries: impl Iterator<Item = (&'a str, usize)>, width: f64) -> Legend {
     const ROWS: usize = 4;
     const ROW: f64 = 15.0;
@@ -301,7 +299,7 @@ pub fn legend<'a>(entries: impl Iterator<Item = (&'a str, usize)>, width: f64) -
     for (index, &(name, color)) in names.iter().enumerate() {
         let text = CHARACTER * name.chars().count() as f64;
         let (rest, is_last_row) = (names.len() - index, row + 1 == ROWS);
-        // Room for "+10", unless nothing comes after it.
+        // Reserve room for "+10" unless this is the last entry.
         let more = if is_last_row && rest > 1 {
             GAP + 3.0 * CHARACTER
         } else {
@@ -335,7 +333,7 @@ pub fn legend<'a>(entries: impl Iterator<Item = (&'a str, usize)>, width: f64) -
     Legend { svg, top }
 }
 
-/// A file of its own: charts of one width in rows of `columns`.
+/// SVG file: charts of equal width in rows of `columns`.
 pub fn file<'a, F: Figure + 'a>(charts: impl IntoIterator<Item = &'a F>, columns: usize) -> String {
     let charts: Vec<_> = charts.into_iter().collect();
     let columns = columns.min(charts.len()).max(1);
@@ -361,7 +359,7 @@ pub fn file<'a, F: Figure + 'a>(charts: impl IntoIterator<Item = &'a F>, columns
     svg
 }
 
-/// From 0 to `end`, labelled at multiples of `step`.
+/// Axis from 0 to `end` with labels at multiples of `step`.
 pub struct Axis {
     pub end: f64,
     step: f64,
@@ -369,12 +367,12 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// `whole`: end at a label, so that the highest point stays below one.
+    /// Axis up to `max`. `whole`: end at a label, so that the highest point stays below it.
     pub fn new(max: f64, units: &[Unit], whole: bool) -> Self {
-        // The largest that leaves something before the decimal point.
+        // The largest unit in which `max` is at least 1.
         let fitting = units.iter().rev().find(|unit| unit.size <= max);
         let unit = *fitting.unwrap_or(&units[0]);
-        // What no experiment measures, a damaged file may say.
+        // A damaged file may hold any value.
         let max = if max > 0.0 && max < MOST {
             max
         } else {
@@ -390,7 +388,7 @@ impl Axis {
     }
 
     pub fn ticks(&self) -> impl Iterator<Item = f64> {
-        // A little beyond the end is the end, computed otherwise.
+        // The tolerance covers rounding errors at the end.
         let count = (self.end / self.step + 1e-6) as usize;
         (0..=count).map(|n| n as f64 * self.step)
     }
@@ -398,14 +396,14 @@ impl Axis {
     pub fn label(&self, tick: f64) -> String {
         let step = self.step / self.unit.size;
         let decimals = (-step.log10().floor()).max(0.0) as usize;
-        // 2.5 and the like take one more.
+        // Steps such as 2.5 need one more decimal.
         let fits = (step * 10f64.powi(decimals as i32)).fract().abs() < 1e-6;
         let decimals = if fits { decimals } else { decimals + 1 };
         format!("{:.decimals$}", tick / self.unit.size)
     }
 }
 
-/// 1, 2, 2.5 or 5 times a power of ten, so that `max` gets few ticks.
+/// Step of 1, 2, 2.5 or 5 times a power of ten, for at most [`MAX_TICKS`] up to `max`.
 fn nice_step(max: f64) -> f64 {
     let power = 10f64.powf((max / MAX_TICKS).log10().floor());
     [1.0, 2.0, 2.5, 5.0, 10.0]
@@ -415,7 +413,7 @@ fn nice_step(max: f64) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
-/// For XML, which has no place for control characters.
+/// Escapes text for XML, which allows no control characters.
 pub fn escape(text: &str) -> String {
     printable(text)
         .replace('&', "&amp;")
@@ -449,7 +447,7 @@ mod tests {
         );
         assert_eq!(of(3e8, RATE), ("0 100 200 300".into(), "Mbit/s"));
         assert_eq!(of(5e6, TIME), ("0 1 2 3 4 5".into(), "s"));
-        // Nothing at all is still an axis.
+        // An empty range still gives an axis.
         assert_eq!(of(0.0, BYTES).1, "B");
     }
 
@@ -475,7 +473,7 @@ mod tests {
         let labels: Vec<_> = wide.x_axis().labels().into_iter().map(|l| l.1).collect();
         assert_eq!(labels, ["10 us", "100 us", "1 ms", "10 ms", "100 ms"]);
         assert_eq!(wide.x_axis().place(1e3), 0.5);
-        // Less than a decade is better seen without.
+        // Less than a decade is linear.
         let narrow = chart(&[(20.0, 0.0), (90.0, 1.0)]);
         assert!(matches!(narrow.x_axis(), XAxis::Linear(_)));
         for odd in [f64::NAN, f64::INFINITY, 0.0, 1e300] {
@@ -550,7 +548,7 @@ mod tests {
             y_end: 0.0,
         };
         assert_eq!(chart.max_y(), 10.0);
-        // From 8 to 10 of 10, and back to 5 and to 0, below which there is no room.
+        // From 8 to 10 of 10, and back to 5 and to 0, the axis's start.
         let svg = chart.inline();
         assert!(
             svg.contains("class=\"band f0\" d=\"M46.0 78.0L538.0 46.0L538.0 126.0L46.0 206.0Z\""),

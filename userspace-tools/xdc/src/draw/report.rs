@@ -32,12 +32,12 @@ pre{overflow-x:auto;font-size:13px}
 @media print{:root{color-scheme:light}body{margin:0}table{font-size:8px}th,td{padding:.1rem .25rem}.scroll{overflow:visible}h2{break-after:avoid}.charts{--least:240px!important}}
 ";
 
-/// A page has no script and loads nothing, whatever a result's text contains. Charts and tables have
+/// Policy without scripts and external resources, whatever text a result contains. Charts and tables have
 /// inline styles.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-/// What the tracepoints told of a run.
+/// Tracepoint data of a run.
 pub struct Traced {
     pub events: u64,
     pub charts: Vec<Chart>,
@@ -91,7 +91,7 @@ pub fn html(
     page
 }
 
-/// The beginning of a page that needs nothing from outside.
+/// Beginning of a self-contained page.
 pub fn head(title: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -120,14 +120,14 @@ pub fn setting(summary: &Summary) -> String {
     )
 }
 
-/// In columns that are not much narrower than the charts were drawn for.
+/// Charts in columns, at least 85 % as wide as drawn.
 fn charts<'a>(width: f64, charts: impl IntoIterator<Item = &'a Chart>) -> String {
     let least = 0.85 * width;
     let svgs: String = charts.into_iter().map(Figure::inline).collect();
     format!("<div class=\"charts\" style=\"--least:{least}px\">\n{svgs}</div>\n")
 }
 
-/// Columns are a title and a unit.
+/// HTML table; a column is a title and a unit.
 fn html_table(columns: &[(&str, &str)], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut html = String::from("<div class=\"scroll\"><table><tr>");
     for (title, unit) in columns {
@@ -291,7 +291,7 @@ fn traced(cc: &str, trace: &Traced) -> String {
     )
 }
 
-/// Measured against configured: what the other figures rest on.
+/// Table of measured and configured RTTs, on which the other figures depend.
 fn links(records: &[Record]) -> String {
     let columns = [
         ("cc", ""),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Dots over a pair of axes, both from 0.
+//! Scatter charts, both axes from 0.
 
 use std::fmt::Write as _;
 
 use super::charts::NARROW;
 use super::plot::{Axis, Figure, HEIGHT, LEFT, RATIO, RIGHT, class, escape, frame, legend};
 
-/// Below the data: labels and the name of the x axis.
+/// Space below the data for labels and the x axis's name.
 const BOTTOM: f64 = 40.0;
 
 pub struct Scatter {
@@ -17,9 +17,9 @@ pub struct Scatter {
 }
 
 pub struct Dot {
-    /// Dots of one name share a colour and an entry of the legend.
+    /// Dots with equal names share a color and a legend entry.
     pub name: String,
-    /// What hovering shows.
+    /// Text shown on hover.
     pub detail: String,
     pub color: usize,
     pub at: (f64, f64),

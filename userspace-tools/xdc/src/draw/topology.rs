@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A scenario's network, and the way of a packet through it.
+//! Drawings of a scenario's network, and of a packet's path through it.
 
 use std::fmt::Write as _;
 
@@ -10,16 +10,16 @@ use crate::scenario::shape::{Cable, Shape};
 
 const BOX: (f64, f64) = (86.0, 34.0);
 const STEP: (f64, f64) = (196.0, 76.0);
-/// From a box to where a cable turns towards its row.
+/// Distance from a box to a cable's turn towards its row.
 const TURN: f64 = 16.0;
 const MARGIN: f64 = 24.0;
 const TITLE: f64 = 40.0;
-/// The explanation of the signs.
+/// Height of the legend.
 const FOOT: f64 = 34.0;
-/// A queue's sign.
+/// Size of a queue symbol.
 const SIGN: (f64, f64) = (26.0, 11.0);
 
-/// `1 Gbit/s`
+/// Formats a rate: `1 Gbit/s`.
 pub fn rate(bits_per_s: u64) -> String {
     const UNITS: [(&str, f64); 4] = [
         ("Gbit/s", 1e9),
@@ -33,7 +33,7 @@ pub fn rate(bits_per_s: u64) -> String {
     }
 }
 
-/// `4.99 ms`; three digits are what a drawing has room for.
+/// Formats a time in three digits: `4.99 ms`.
 pub fn time(ns: u64) -> String {
     const UNITS: [(&str, f64); 4] = [("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0)];
     in_units(ns as f64, &UNITS)
@@ -61,7 +61,7 @@ fn in_units(value: f64, units: &[(&str, f64)]) -> String {
     format!("{text} {name}")
 }
 
-/// The delays of a link in words; nothing where it has none.
+/// The delays of a link as text; empty without any.
 fn delays(ab: &Direction, ba: &Direction) -> String {
     match (ab.delay_ns, ba.delay_ns) {
         (0, 0) => String::new(),
@@ -107,7 +107,7 @@ fn line(svg: &mut String, from: (f64, f64), to: (f64, f64), class: &str) {
     );
 }
 
-/// A port's queue around a point, and its phantom queue below it.
+/// Draws a port's queue around a point, and its phantom queue below.
 fn sign(svg: &mut String, (x, y): (f64, f64), queue: &Queue, watched: bool) {
     let color = if watched { "var(--c1)" } else { "var(--c0)" };
     let (left, top) = (x - SIGN.0 / 2.0, y - SIGN.1 / 2.0);
@@ -150,7 +150,7 @@ fn foot(svg: &mut String, y: f64) {
     }
 }
 
-/// The whole network; `watched` says which ports, by group, are recorded.
+/// Draws the network; `watched` tells whether a port, by group, is recorded.
 pub fn network(title: &str, shape: &Shape, watched: impl Fn(usize, usize) -> bool) -> String {
     let columns = shape.groups.iter().map(|group| group.column + 1).max();
     let columns = columns.unwrap_or(1);
@@ -242,14 +242,14 @@ fn draw_cable(
     watched: &impl Fn(usize, usize) -> bool,
 ) {
     let (a, b) = cable.ends;
-    // Drawn from left to right, whichever end the scenario names first.
+    // Left to right, regardless of the order in the scenario.
     let ((left, right), (there, back)) = match center[a].0 <= center[b].0 {
         true => ((a, b), (cable.ab, cable.ba)),
         false => ((b, a), (cable.ba, cable.ab)),
     };
     let from = (center[left].0 + BOX.0 / 2.0, center[left].1);
     let to = (center[right].0 - BOX.0 / 2.0, center[right].1);
-    // Towards another row it turns near the box that has the others, so its words have a line.
+    // A cable to another row turns near the box with more cables, so that its text has a line.
     let straight = (from.1 - to.1).abs() < 0.5;
     let (start, end) = match (straight, hub == left) {
         (true, _) => (from, to),
@@ -283,8 +283,7 @@ fn draw_cable(
     }
 }
 
-/// What a packet passes from one host to another: each node is a network namespace, each port a
-/// queue discipline.
+/// Draws a packet's path from host to host: each node is a network namespace, each port a qdisc.
 pub fn path(title: &str, start: &str, hops: &[(&Link, &Direction)]) -> String {
     const WIDTH: f64 = 186.0;
     const TOP: f64 = 62.0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The system calls of a confined guest's process, that is of User Mode Linux or QEMU.
+//! System calls allowed to a confined guest's process (User Mode Linux or QEMU).
 //!
-//! Landlock does not restrict these: modes, owners and times of files; names (inotify); sockets, by
-//! which another program of the same user acts for the guest; memory, limits and priorities of that
-//! user's processes; keys typed into a terminal; and the calls of root, such as mount. A call that
-//! is not listed here does not exist for the guest, so neither do the calls of later kernels.
+//! Landlock does not restrict: modes, owners and times of files; names (inotify); sockets, by which
+//! another program of the same user acts for the guest; memory, limits and priorities of that
+//! user's processes; keys typed into a terminal; and calls of root, such as mount. An unlisted call
+//! does not exist for the guest; nor do calls of later kernels.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use seccompiler::{
     SeccompFilter, SeccompRule, TargetArch,
 };
 
-/// One line per purpose. `selftests/guest` in both engines shows whether one is missing.
+/// One line per purpose. `selftests/guest` in both engines shows missing calls.
 #[rustfmt::skip]
 const ALLOWED: &[i64] = &[
-    // Files that are open or that Landlock lets it open.
+    // Files that are open or allowed by Landlock.
     libc::SYS_read, libc::SYS_readv, libc::SYS_pread64, libc::SYS_preadv, libc::SYS_preadv2,
     libc::SYS_write, libc::SYS_writev, libc::SYS_pwrite64, libc::SYS_pwritev, libc::SYS_pwritev2,
     libc::SYS_open, libc::SYS_openat, libc::SYS_openat2, libc::SYS_creat,
@@ -34,7 +34,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_brk, libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_mprotect,
     libc::SYS_madvise, libc::SYS_msync, libc::SYS_mincore, libc::SYS_memfd_create,
     libc::SYS_mlock, libc::SYS_munlock, libc::SYS_membarrier,
-    // Pipes, and waiting for them.
+    // Pipes and polling.
     libc::SYS_pipe, libc::SYS_pipe2, libc::SYS_socketpair, libc::SYS_sendmsg, libc::SYS_recvmsg,
     libc::SYS_sendto, libc::SYS_recvfrom, libc::SYS_shutdown,
     libc::SYS_poll, libc::SYS_ppoll, libc::SYS_select, libc::SYS_pselect6,
@@ -45,7 +45,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_clock_nanosleep, libc::SYS_nanosleep, libc::SYS_alarm, libc::SYS_getitimer, libc::SYS_setitimer,
     libc::SYS_timer_create, libc::SYS_timer_settime, libc::SYS_timer_gettime, libc::SYS_timer_getoverrun,
     libc::SYS_timer_delete, libc::SYS_timerfd_create, libc::SYS_timerfd_settime, libc::SYS_timerfd_gettime,
-    // Threads, children and their signals. Where Landlock has ABI 6 they reach no other process.
+    // Threads, children and their signals. With Landlock ABI 6 signals reach no other process.
     libc::SYS_clone, libc::SYS_fork, libc::SYS_vfork, libc::SYS_execve, libc::SYS_execveat,
     libc::SYS_exit, libc::SYS_exit_group, libc::SYS_wait4, libc::SYS_waitid,
     libc::SYS_futex, libc::SYS_set_robust_list, libc::SYS_get_robust_list, libc::SYS_rseq,
@@ -63,22 +63,22 @@ const ALLOWED: &[i64] = &[
     libc::SYS_uname, libc::SYS_sysinfo, libc::SYS_getrandom,
 ];
 
-/// Requests of User Mode Linux to a terminal, whose modes are restored after the guest's end. Other
-/// requests freeze it, keep new programs from it or change its size.
+/// Terminal requests of User Mode Linux; terminal modes are restored after the guest's end. Other
+/// requests freeze the terminal, lock it or change its size.
 const OF_TERMINALS: &[u64] = &[
     libc::TCGETS,
     libc::TCSETS,
     libc::TCSETSW,
     libc::TCSETSF,
     libc::TIOCGWINSZ,
-    // The same for later libraries.
+    // Requests of later libraries.
     libc::TCGETS2,
     libc::TCSETS2,
     libc::TCSETSW2,
     libc::TCSETSF2,
 ];
 
-/// QEMU's 9p asks for attributes of files, and sets none. Landlock does not restrict that.
+/// QEMU's 9p reads file attributes and sets none. Landlock does not restrict this.
 const ATTRIBUTES: &[i64] = &[
     libc::SYS_getxattr,
     libc::SYS_lgetxattr,
@@ -86,12 +86,12 @@ const ATTRIBUTES: &[i64] = &[
     libc::SYS_llistxattr,
 ];
 
-/// Arguments that are denied for a listed call: the call, the argument, the comparison, the value.
-/// All are ints, so the kernel ignores their higher halves, and so does the filter.
+/// Denied arguments of a listed call: call, argument, comparison, value. All are ints, so the
+/// kernel and the filter ignore the upper halves.
 const DENIED_FOR: &[(i64, u8, SeccompCmpOp, u64)] = &[
-    // Limits of another process: one of CPU time ends it.
+    // Limits of another process: a CPU time limit ends it.
     (libc::SYS_prlimit64, 0, SeccompCmpOp::Ne, 0),
-    // A pair of datagram sockets can be turned to any other: UML has pairs of streams.
+    // A datagram socket pair can be redirected to any socket: UML uses stream pairs.
     (
         libc::SYS_socketpair,
         0,
@@ -100,24 +100,24 @@ const DENIED_FOR: &[(i64, u8, SeccompCmpOp, u64)] = &[
     ),
     (libc::SYS_socketpair, 1, OF_TYPE, libc::SOCK_DGRAM as u64),
     (libc::SYS_socketpair, 1, OF_TYPE, libc::SOCK_RAW as u64),
-    // Types keys into the terminal of whoever has started a shell.
+    // Types keys into the terminal from which a shell was started.
     (libc::SYS_ioctl, 1, SeccompCmpOp::Eq, libc::TIOCSTI),
     (libc::SYS_ioctl, 1, SeccompCmpOp::Eq, libc::TIOCLINUX),
-    // Makes the terminal that of a modem, a mouse or a network device.
+    // Turns the terminal into one of a modem, a mouse or a network device.
     (libc::SYS_ioctl, 1, SeccompCmpOp::Eq, TIOCSETD),
-    // Freezes it, and keeps other programs from it.
+    // Freezes the terminal, and locks out other programs.
     (libc::SYS_ioctl, 1, SeccompCmpOp::Eq, libc::TCXONC),
     (libc::SYS_ioctl, 1, SeccompCmpOp::Eq, libc::TIOCEXCL),
-    // Hides what it has open from xdc.
+    // Hides open files from xdc.
     (
         libc::SYS_prctl,
         0,
         SeccompCmpOp::Eq,
         libc::PR_SET_DUMPABLE as u64,
     ),
-    // A child of xdc's instead of its own.
+    // Makes the child a child of xdc instead.
     having(libc::CLONE_PARENT),
-    // A child in namespaces of its own has all of root's capabilities in them.
+    // A child in its own namespaces has all capabilities of root there.
     having(libc::CLONE_NEWNS),
     having(libc::CLONE_NEWCGROUP),
     having(libc::CLONE_NEWUTS),
@@ -130,24 +130,24 @@ const DENIED_FOR: &[(i64, u8, SeccompCmpOp, u64)] = &[
 /// asm-generic/ioctls.h
 const TIOCSETD: u64 = 0x5423;
 
-/// A clone(2) with this flag. clone3(2), whose flags are in memory, is not listed: libraries take
-/// clone(2) where it does not exist.
+/// clone(2) with this flag. clone3(2), with flags in memory, is unlisted: libraries fall back to
+/// clone(2).
 const fn having(flag: i32) -> (i64, u8, SeccompCmpOp, u64) {
     let flag = flag as u32 as u64;
     (libc::SYS_clone, 0, SeccompCmpOp::MaskedEq(flag), flag)
 }
 
-/// A socket's type; the rest of the word are flags.
+/// Socket type; the other bits are flags.
 const OF_TYPE: SeccompCmpOp = SeccompCmpOp::MaskedEq(0xf);
 
 type Filter = std::result::Result<BpfProgram, BackendError>;
 
-/// The kernel takes the strictest answer of all filters.
+/// Both filters apply; the kernel takes the strictest result.
 pub fn filters(is_qemu: bool) -> [Filter; 2] {
     [allowed(is_qemu), denied()]
 }
 
-/// ENOSYS has libraries do without a call, as on an older kernel; EPERM ends some of them.
+/// ENOSYS makes libraries do without a call, as on an older kernel; EPERM ends some of them.
 fn allowed(is_qemu: bool) -> Filter {
     let more: &[i64] = if is_qemu { ATTRIBUTES } else { &[] };
     let all = ALLOWED.iter().chain(more);
@@ -172,7 +172,7 @@ fn denied() -> Filter {
         let rule = SeccompRule::new(vec![condition(*argument, compare.clone(), *value)?])?;
         rules.entry(*call).or_default().push(rule);
     }
-    // It dies with xdc, whatever it asks for.
+    // The guest must die with xdc.
     let outlive = SeccompRule::new(vec![
         condition(0, SeccompCmpOp::Eq, libc::PR_SET_PDEATHSIG as u64)?,
         condition(1, SeccompCmpOp::Ne, libc::SIGKILL as u64)?,
@@ -206,7 +206,7 @@ mod tests {
         }
     }
 
-    /// Else the second filter has no meaning.
+    /// Otherwise the second filter has no effect.
     #[test]
     fn arguments_are_those_of_listed_calls() {
         assert!(DENIED_FOR.iter().all(|(call, ..)| ALLOWED.contains(call)));

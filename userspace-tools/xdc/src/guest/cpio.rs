@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A writer of cpio archives in the "newc" format, the one the kernel unpacks an initramfs from
+//! Writer of cpio archives in the "newc" format of an initramfs
 //! (Documentation/driver-api/early-userspace/buffer-format.rst).
 
 use std::collections::BTreeSet;
@@ -10,7 +10,8 @@ const S_IFDIR: u32 = 0o040_000;
 const S_IFREG: u32 = 0o100_000;
 const S_IFLNK: u32 = 0o120_000;
 
-/// Everything belongs to root and dates from the epoch, so that equal contents are equal bytes.
+/// Archive in which all entries belong to root and date from the epoch, so that equal contents give
+/// equal bytes.
 pub struct Archive<W: Write> {
     out: W,
     written: usize,
@@ -56,7 +57,7 @@ impl<W: Write> Archive<W> {
         self.out.flush()
     }
 
-    /// The directories above come first: the kernel makes none by itself.
+    /// Writes an entry after its parent directories, which the kernel does not create.
     fn entry(&mut self, path: &str, mode: u32, device: (u32, u32), data: &[u8]) -> io::Result<()> {
         if let Some((parent, _)) = path.rsplit_once('/')
             && !parent.is_empty()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How a guest is started: QEMU with KVM or emulation, or User Mode Linux in virtual time. Or no
-//! guest: the agent in namespaces of the running kernel.
+//! Starts guests: QEMU with KVM or emulation, or User Mode Linux in virtual time. Also starts the agent in
+//! namespaces of the running kernel.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -32,19 +32,19 @@ pub enum Engine {
     Uml {
         flavour: Flavour,
     },
-    /// What a plan needs of the kernel is looked for by [`crate::guest::host`].
+    /// The running kernel; [`crate::guest::host`] checks a plan's requirements.
     Host,
 }
 
-/// What an emulated guest's time is.
+/// Time source of an emulated guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
-    /// The host's, so that a person can live with it.
+    /// The host's clock, for interactive use.
     Wall,
-    /// Counted instructions unless there is KVM: the host's load and the emulator's lateness
-    /// (tens of us for each timer) do not get into what is measured.
+    /// Counted instructions unless there is KVM. Keeps host load and emulator lateness (tens of us per timer)
+    /// out of measurements.
     Measuring,
-    /// Counted instructions, KVM or not.
+    /// Counted instructions, with or without KVM.
     Icount,
 }
 
@@ -52,7 +52,7 @@ pub enum Clock {
 pub enum Accel {
     Kvm,
     Tcg,
-    /// Emulation whose clock counts instructions.
+    /// Emulation with a clock of counted instructions.
     Icount,
 }
 
@@ -66,34 +66,34 @@ impl Accel {
     }
 }
 
-/// What a guest is given.
+/// Resources of a guest.
 pub struct Machine {
     pub cpus: u32,
     pub memory_mb: u64,
-    /// Whether a program in it may spin until a while has passed.
+    /// Whether a guest program may busy-wait for time to pass.
     pub spins: bool,
 }
 
-/// The files of one guest, all in one temporary directory.
+/// Files of one guest, in one temporary directory.
 pub struct Files<'a> {
     pub dir: &'a Path,
-    /// UML's RAM.
+    /// Directory of UML's RAM file.
     pub memory_dir: &'a Path,
     pub initramfs: &'a Path,
     pub messages: &'a Path,
-    /// A folder that the guest may read.
+    /// Folder readable by the guest.
     pub root: Option<&'a Path>,
-    /// A folder in `dir` that the guest may write to.
+    /// Folder in `dir` writable by the guest.
     pub shared: Option<&'a Path>,
 }
 
 impl Engine {
-    /// User Mode Linux, whose kernel is the one that measures.
+    /// User Mode Linux with the measuring kernel.
     pub const UML: Self = Self::Uml {
         flavour: Flavour::Uml,
     };
 
-    /// Of the guest's kernel.
+    /// The guest kernel's flavor; None for the host.
     fn flavour(self) -> Option<Flavour> {
         match self {
             Self::Qemu { flavour, .. } | Self::Uml { flavour } => Some(flavour),
@@ -101,17 +101,17 @@ impl Engine {
         }
     }
 
-    /// The guest's kernel, for those that have no use for the host's.
+    /// The guest kernel's flavor, for commands that cannot use the host's.
     pub fn guest_flavour(self) -> Result<Flavour> {
         self.flavour()
             .ok_or_else(|| Error::usage("this command needs a guest").hint("--engine qemu or uml"))
     }
 
-    /// Write what the agent finds its plan in: a guest's root, or the plan alone.
+    /// Write the agent's plan: a guest's root, or the plan alone.
     pub fn write_root(self, home: &Home, plan: &Plan, files: &Files<'_>) -> Result<()> {
         if let Some(flavour) = self.flavour() {
             if let (Self::Uml { .. }, Some(root)) = (self, files.root) {
-                // hostfs shows this directory alone.
+                // hostfs shows only this directory.
                 let link = files.dir.join(ROOT_SHARE);
                 symlink(root, &link).map_err(|err| Error::io(link.display(), &err))?;
             }
@@ -122,7 +122,7 @@ impl Engine {
         fs::write(files.initramfs, json).map_err(|err| Error::io(files.initramfs.display(), &err))
     }
 
-    /// How to stop it: a guest has nothing to tidy up.
+    /// Signal that stops the engine: a guest needs no cleanup.
     pub fn stops_by(self) -> Signal {
         match self {
             Self::Qemu { .. } | Self::Uml { .. } => Signal::KILL,
@@ -130,7 +130,7 @@ impl Engine {
         }
     }
 
-    /// For summaries: `qemu-tcg`, `uml`.
+    /// Engine kind, for summaries.
     pub fn kind(self) -> Kind {
         match self {
             Self::Qemu { .. } => Kind::Qemu,
@@ -139,7 +139,7 @@ impl Engine {
         }
     }
 
-    /// Whether what else the host does gets into what is measured.
+    /// Whether host load affects measurements.
     pub fn is_real_time(self) -> bool {
         match self {
             Self::Qemu { accel, .. } => accel != Accel::Icount,
@@ -155,7 +155,7 @@ impl Engine {
         }
     }
 
-    /// Choose KVM only where it was seen to run a guest, else emulation by `clock`.
+    /// Choose KVM only if a probe ran a guest with it, else emulation by `clock`.
     pub fn new(home: &Home, kind: Kind, flavour: Flavour, clock: Clock) -> Result<Self> {
         let flavour = match kind {
             Kind::Uml if flavour != Flavour::UmlDebug => Flavour::Uml,
@@ -165,7 +165,7 @@ impl Engine {
                     .hint("--engine qemu or uml"));
             }
         };
-        // Here, so that what is missing is said once and not by every guest.
+        // Report missing files here once, not for every guest.
         home.kernel(flavour)?;
         home.agent()?;
         home.modules(flavour)?;
@@ -189,8 +189,8 @@ impl Engine {
         }
     }
 
-    /// The command; its stdout is the console, unless `interactive`: then the console is ours.
-    /// In virtual time `seed` is where the guest's kernel takes all randomness from.
+    /// The command. Its stdout is the console; if `interactive`, the console is the caller's terminal. In
+    /// virtual time `seed` is the guest kernel's only source of randomness.
     pub fn command(
         self,
         home: &Home,
@@ -212,7 +212,7 @@ impl Engine {
                 let kernel = kernel(flavour)?;
                 uml(flavour, &kernel, machine, files, seed, interactive)?
             }
-            // It tethers itself, more gently than we would: see agent/src/host.rs.
+            // The agent sets its own parent-death signal, a gentler one: see agent/src/host.rs.
             Self::Host => {
                 let mut command = Command::new(home.agent()?);
                 command
@@ -229,18 +229,18 @@ impl Engine {
     }
 }
 
-/// UML reads its processes' registers as XSAVE lays them out (arch/x86/um/os-Linux/registers.c).
+/// Whether UML can run: it reads registers in XSAVE layout (arch/x86/um/os-Linux/registers.c).
 pub fn runs_uml() -> bool {
     std::arch::is_x86_feature_detected!("xsave")
 }
 
 const QEMU: &str = "qemu-system-x86_64";
 
-/// Largest file that a guest can make.
+/// Largest file that a guest may create.
 pub const MAX_FILE_BYTES: u64 = 4 << 30;
 
-/// What a guest's process may do here, beside what it has open: read `reads`, and write into its
-/// own directories. Where this machine cannot see to that, the caller hears of it.
+/// Access of a guest's process beyond its open files: read `reads`, write in its own directories. Warns if
+/// this machine cannot enforce it.
 fn reach(machine: &Machine, files: &Files<'_>, reads: Vec<PathBuf>, writes: &[&str]) -> Reach {
     static TOLD: Once = Once::new();
     static SHOWN: Once = Once::new();
@@ -271,7 +271,7 @@ fn reach(machine: &Machine, files: &Files<'_>, reads: Vec<PathBuf>, writes: &[&s
             .into_iter()
             .chain(writes.iter().map(PathBuf::from))
             .collect(),
-        // UML's memory is a file, too.
+        // UML's memory is a file.
         file_limit_bytes: MAX_FILE_BYTES.max((machine.memory_mb << 20) + (64 << 20)),
         confined: missing.is_none(),
     }
@@ -286,7 +286,7 @@ fn qemu(
     interactive: bool,
 ) -> Result<Command> {
     let program = find_program(QEMU).ok_or_else(|| missing(QEMU, "qemu-system-x86"))?;
-    // Its libraries, its firmware, and what they read: as anybody's program.
+    // Libraries, firmware and their files need the read access of any program.
     let reach = reach(machine, files, vec!["/".into()], &["/dev/kvm", "/dev/null"]);
     let mut command = tether::command(&program, &reach);
     if runs_in_sandbox(&program) {
@@ -304,7 +304,7 @@ fn qemu(
             "shift=0,sleep=off",
         ]),
     };
-    // So a wait for RCU takes milliseconds, not tens of them. What is checked is the same.
+    // Shortens RCU waits from tens of milliseconds; the checks are unchanged.
     let patience = match flavour {
         Flavour::Debug => format!(" rcupdate.rcu_expedited=1 {FEW_BUCKETS}"),
         _ => String::new(),
@@ -314,7 +314,7 @@ fn qemu(
         .args(["-no-reboot", "-monitor", "none"])
         .args(["-smp", &machine.cpus.to_string()])
         .args(["-m", &format!("{}M", machine.memory_mb)])
-        // With signal=off a Ctrl-C typed into the guest's shell is the guest's.
+        // signal=off passes Ctrl-C to the guest's shell.
         .args(["-chardev", "stdio,id=console,signal=off"])
         .args(["-serial", "chardev:console"])
         .args(["-device", "virtio-serial-pci"])
@@ -328,9 +328,9 @@ fn qemu(
         .args(files.root.into_iter().flat_map(nine_p))
         .args(files.shared.into_iter().flat_map(writable_nine_p))
         .arg("-append")
-        // no5lvl: with five levels of page tables KASAN takes good addresses for wild ones in an
-        // interrupt that comes while identify_cpu() has cleared the CPU's features.
-        // The timeouts: a busy host can keep an emulated CPU waiting for half a minute.
+        // no5lvl: with five-level page tables KASAN reports valid addresses in an interrupt while
+        // identify_cpu() has cleared the CPU's features. Timeouts: a busy host can delay an emulated CPU by
+        // half a minute.
         .arg(format!(
             "console=ttyS0 {} panic=-1 no5lvl tsc=reliable random.trust_bootloader=on \
              watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120 xdc.out=/dev/virtio-ports/xdc{patience}",
@@ -339,14 +339,13 @@ fn qemu(
     Ok(command)
 }
 
-/// For debug kernels: a dump of all sockets takes the lock of each bucket, which costs a second when
-/// there are 16,384.
+/// For debug kernels: a dump of all sockets locks each bucket, which takes a second for 16,384.
 const FEW_BUCKETS: &str = "thash_entries=1024";
 
-/// Of what only an exploited emulator would do.
+/// Deny calls that only an exploited emulator would make.
 const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
 
-/// Some builds have no filter of system calls.
+/// Some QEMU builds lack the system-call filter.
 fn runs_in_sandbox(qemu: &Path) -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     *ANSWER.get_or_init(|| {
@@ -360,7 +359,7 @@ fn runs_in_sandbox(qemu: &Path) -> bool {
     })
 }
 
-/// A comma ends an option's value, two are one of it.
+/// Doubles commas: a single one ends an option's value.
 fn doubled(path: &Path) -> PathBuf {
     let bytes = path.as_os_str().as_bytes();
     let doubled: Vec<u8> = bytes
@@ -370,7 +369,7 @@ fn doubled(path: &Path) -> PathBuf {
     OsString::from_vec(doubled).into()
 }
 
-/// A folder of the host as a file system of the guest's, read-only.
+/// Shares a host folder with the guest, read-only.
 fn nine_p(root: &Path) -> [OsString; 2] {
     let mut share = with_path("local,path=", &doubled(root));
     share.push(format!(
@@ -379,7 +378,7 @@ fn nine_p(root: &Path) -> [OsString; 2] {
     ["-virtfs".into(), share]
 }
 
-/// The same, writable: what the guest makes is an ordinary file here, whatever it is there.
+/// Shares a host folder with the guest, writable. Guest files of any type are ordinary files here.
 fn writable_nine_p(folder: &Path) -> [OsString; 2] {
     let mut share = with_path("local,path=", &doubled(folder));
     share.push(format!(
@@ -388,12 +387,12 @@ fn writable_nine_p(folder: &Path) -> [OsString; 2] {
     ["-virtfs".into(), share]
 }
 
-/// 2026-01-01, so that two runs begin at one time of day.
+/// 2026-01-01: all runs begin at the same time of day.
 const VIRTUAL_START_S: u64 = 1_767_225_600;
 
-/// The kernel mixes its command line into its random numbers, so nothing on it may differ
-/// between two runs: names are relative to the guest's directory. (hostfs needs an absolute name,
-/// and obeys `..`: what it can reach of the host is [`reach`]'s business.)
+/// UML command. The kernel mixes its command line into its random numbers, so it must not differ between
+/// runs: names are relative to the guest's directory. (hostfs needs an absolute name and follows `..`;
+/// [`reach`] limits its access.)
 fn uml(
     flavour: Flavour,
     kernel: &Path,
@@ -403,9 +402,9 @@ fn uml(
     interactive: bool,
 ) -> Result<Command> {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_os_string();
-    // The kernel is a program with a few libraries, and asks what processor it has.
+    // The kernel is a program with a few libraries, and reads the processor's features.
     let mut libraries = initramfs::shared_libraries(kernel)?;
-    // libc opens it for pthread_cancel(), by which the kernel ends the threads of its console.
+    // libc opens libgcc_s for pthread_cancel(), which ends the kernel's console threads.
     let beside = libraries
         .iter()
         .filter_map(|path| path.strip_suffix("/libc.so.6"));
@@ -430,7 +429,7 @@ fn uml(
         .args((flavour == Flavour::UmlDebug).then_some(FEW_BUCKETS))
         .env("TMPDIR", files.memory_dir);
     if interactive {
-        // A person lives in real time.
+        // Interactive use is in real time.
         command.arg("con0=fd:0,fd:1");
     } else {
         command
@@ -441,8 +440,8 @@ fn uml(
     Ok(command)
 }
 
-/// How virtual time passes: only waiting takes time. For programs that spin it is the work that takes
-/// its time, and waiting takes none.
+/// Virtual time mode: only waiting takes time; or, for busy-waiting programs, work takes time and waiting is
+/// skipped.
 fn time_travel(machine: &Machine) -> &'static str {
     match machine.spins {
         false => "time-travel=inf-cpu",
@@ -450,7 +449,7 @@ fn time_travel(machine: &Machine) -> &'static str {
     }
 }
 
-/// Warnings and worse reach the console; `quiet` would keep a WARN from a run's log.
+/// Console log level: warnings and worse; `quiet` would keep a WARN from a run's log.
 fn loudness(interactive: bool) -> String {
     if interactive {
         "quiet".to_string()
@@ -471,11 +470,11 @@ fn with_name(prefix: &str, name: &OsStr) -> OsString {
 
 const KVM_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long a "no" is valid: its cause may have gone.
+/// Validity of a negative answer, whose cause may have gone.
 const KVM_NO_LASTS: Duration = Duration::from_secs(24 * 3600);
 
-/// Whether a guest of ours really runs under KVM: the device may be there and the guest hang.
-/// The answer is kept for this machine's QEMU and kernels; not one that is due to something else.
+/// Whether a guest runs under KVM: the device may exist and the guest hang. Caches the answer per QEMU and
+/// kernel, except for failures with other causes.
 pub fn kvm_works(home: &Home, flavour: Flavour) -> Result<bool> {
     if fs::File::options()
         .read(true)
@@ -504,7 +503,7 @@ pub fn kvm_works(home: &Home, flavour: Flavour) -> Result<bool> {
     };
     if let Some(path) = cached {
         let answer = if works { "yes" } else { "no" };
-        // Without the cache the probe only runs again.
+        // Without a cache the probe runs again.
         let _ = path.parent().map(fs::create_dir_all);
         let _ = owned::replace(&path, format!("{key} {answer}\n"));
     }
@@ -515,7 +514,7 @@ fn kvm_cache(flavour: Flavour) -> Option<PathBuf> {
     home::cache().map(|dir| dir.join(format!("kvm-probe-{}", flavour.name())))
 }
 
-/// The answer of an earlier probe, if it still counts.
+/// A cached answer, if still valid.
 fn kvm_answer(path: &Path, key: &str) -> Option<bool> {
     let text = fs::read_to_string(path).ok()?;
     match text.trim().strip_prefix(key)?.trim() {
@@ -529,7 +528,7 @@ fn kvm_answer(path: &Path, key: &str) -> Option<bool> {
     }
 }
 
-/// Has the next [`kvm_works`] look again where the last answer was no.
+/// Makes the next [`kvm_works`] probe again after a negative answer.
 pub fn forget_kvm(flavour: Flavour) {
     if let Some(path) = kvm_cache(flavour)
         && fs::read_to_string(&path).is_ok_and(|text| text.trim().ends_with(" no"))
@@ -555,12 +554,12 @@ fn kvm_key(home: &Home, flavour: Flavour) -> Result<String> {
     ))
 }
 
-/// What came of a probe.
+/// Result of a probe.
 enum Probed {
     Works,
-    /// The guest was started and said nothing: KVM, and nothing else, is to blame.
+    /// The guest started but sent nothing: KVM is the cause.
     Silent,
-    /// Something else went wrong.
+    /// Failure with another cause.
     Failed(Error),
 }
 

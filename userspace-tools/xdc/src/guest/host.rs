@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The host engine: what a plan needs of the running kernel is looked for before anything starts.
-//! Nothing is tried and nothing is loaded for that; `agent/src/host.rs` does the run.
+//! The host engine: checks a plan's requirements against the running kernel before the start, without loading
+//! or trying anything; `agent/src/host.rs` does the run.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -29,12 +29,11 @@ pub fn engine(home: &Home) -> Result<Engine> {
     Ok(Engine::Host)
 }
 
-/// Where runs on the host wait for each other, and where the agent notes what it changes.
+/// State directory: lock of runs on the host, and the agent's record of changes.
 const STATE: &str = "/run/xdc";
 
-/// The right to be the only run on this host: in real time two are one another's load, and one
-/// would take the other's modules away. The agent inherits it, so that it lasts until the agent
-/// has tidied up, whatever becomes of us.
+/// Lock for the only run on this host: in real time two runs load each other, and one would unload the
+/// other's modules. The agent inherits it, so it lasts until the agent's cleanup even if xdc dies.
 pub struct Alone(#[allow(dead_code, reason = "it is held")] File);
 
 impl Alone {
@@ -57,7 +56,7 @@ impl Alone {
             .mode(0o600)
             .open(Path::new(STATE).join("lock"))
             .map_err(|err| failed(&err))?;
-        // Else it would end with us, and not with the agent.
+        // Without this the lock would end with xdc, not with the agent.
         rustix::io::fcntl_setfd(&lock, FdFlags::empty()).map_err(|err| failed(&err.into()))?;
         let mut said = false;
         loop {
@@ -75,7 +74,7 @@ impl Alone {
     }
 }
 
-/// True for a module that a run without commands can use.
+/// Whether a run without commands can use the module.
 fn is_of_network(module: &str) -> bool {
     let module = privileged::module_key(module);
     let mut ours = MODULES.iter().filter(|ours| ours.is_installed());
@@ -86,7 +85,7 @@ fn is_of_network(module: &str) -> bool {
         || ours.any(|ours| ours.name == module)
 }
 
-/// A part of the kernel: a module, or a function by which it is known where it is built in.
+/// A kernel part: a module, or the function that identifies it if built in.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Part {
     what: String,
@@ -102,7 +101,7 @@ fn part(what: &str, module: &str, function: &str) -> Part {
     }
 }
 
-/// The running kernel, as far as it can be asked without a change to it.
+/// Properties of the running kernel, read without changing it.
 struct Kernel {
     release: String,
     ccs: BTreeSet<String>,
@@ -110,8 +109,8 @@ struct Kernel {
     functions: BTreeSet<String>,
 }
 
-/// Refuses a plan that the running kernel cannot run, and, without consent, commands and modules that
-/// no network needs.
+/// Refuses a plan that the running kernel cannot run, and, without consent, commands and modules that no
+/// network needs.
 pub fn check(plan: &Plan, allow_commands: bool) -> Result<()> {
     if runs_commands(plan) && !allow_commands {
         return Err(Error::usage(
@@ -119,7 +118,7 @@ pub fn check(plan: &Plan, allow_commands: bool) -> Result<()> {
         )
         .hint("read them; then --allow-commands, or --engine uml, where a guest runs them"));
     }
-    // The kernel itself asks for tcp_NAME.
+    // The kernel requests tcp_NAME itself.
     let of_ccs: Vec<_> = match &plan.job {
         Job::Run(run) => {
             let of_nodes = run.topology.nodes.iter().flat_map(|node| &node.sysctls);
@@ -175,7 +174,7 @@ fn runs_commands(plan: &Plan) -> bool {
     !run.programs.is_empty() || nodes.any(|node| !node.setup.is_empty())
 }
 
-/// What the ports of a network are made of.
+/// Kernel parts used by the ports of a network.
 fn parts(run: &RunPlan) -> BTreeSet<Part> {
     let mut parts = BTreeSet::from([part("veth devices", "veth", "veth_newlink")]);
     for direction in run
@@ -198,7 +197,7 @@ fn parts(run: &RunPlan) -> BTreeSet<Part> {
                 if direction.rate_bps > 0 {
                     parts.insert(part("the qdisc htb", "sch_htb", "htb_enqueue"));
                 }
-                // FIFOs are always there.
+                // FIFOs are always built in.
                 if !kind.ends_with("fifo") {
                     let (what, module) = (format!("the qdisc {kind}"), format!("sch_{kind}"));
                     parts.insert(part(&what, &module, &format!("{kind}_enqueue")));
@@ -217,7 +216,7 @@ impl Kernel {
     fn running(parts: &BTreeSet<Part>) -> Result<Self> {
         let ccs = "/proc/sys/net/ipv4/tcp_available_congestion_control";
         let ccs = fs::read_to_string(ccs).map_err(|err| Error::io(ccs, &err))?;
-        // Either may be missing where the kernel has no modules or no names.
+        // Missing in a kernel without modules or symbol names.
         let modules = fs::read_to_string("/proc/modules").unwrap_or_default();
         let names = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
         let wanted: BTreeSet<_> = parts.iter().map(|part| part.function.as_str()).collect();
@@ -278,7 +277,7 @@ fn mend(module: &str) -> String {
     }
 }
 
-/// modprobe would load it. Nothing is loaded.
+/// Whether modprobe would load the module (dry run).
 fn loadable(module: &str) -> bool {
     let Ok(Some(mut modprobe)) = privileged::modprobe_dry_run(module) else {
         return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The guest's root: our agent as /init, the plan, the modules, busybox, and the host's network
-//! tools with the libraries they need.
+//! The guest's root: the agent as /init, the plan, modules, busybox, and the host's network tools with their
+//! libraries.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -19,10 +19,10 @@ use crate::guest::cpio::Archive;
 use crate::home::{Flavour, Home};
 use crate::scenario::programs::called;
 
-/// What selftests and people type, beyond busybox.
+/// Tools for selftests and interactive use, beyond busybox.
 const TOOLS: &[&str] = &["ip", "tc", "ss", "sysctl", "ethtool"];
 
-/// What a person in a shell would look for, where the host has it.
+/// Programs for interactive use, if the host has them.
 const PROGRAMS: &[&str] = &[
     "iperf3",
     "netperf",
@@ -52,7 +52,7 @@ pub fn write(
     ] {
         cpio.dir(dir).map_err(writing)?;
     }
-    // Where the kernel looks for the modprobe that loads modules on demand.
+    // Path of the modprobe with which the kernel loads modules on demand.
     cpio.symlink("/sbin", "usr/sbin").map_err(writing)?;
     cpio.char_device("/dev/console", 5, 1).map_err(writing)?;
     cpio.char_device("/dev/null", 1, 3).map_err(writing)?;
@@ -84,7 +84,7 @@ pub fn write(
     }
 
     match &plan.job {
-        // The agent does all of it alone, and a small initramfs boots sooner.
+        // Only the agent runs, and a small initramfs boots sooner.
         Job::Probe | Job::Run(_) => {
             add_modprobe(&mut cpio, home)?;
             if !plan.bpf.is_empty() {
@@ -135,12 +135,12 @@ pub fn write(
     cpio.finish().map_err(writing)
 }
 
-/// A guest that runs the plan has modules to load.
+/// Whether a guest that runs the plan loads modules.
 pub fn has_modules(plan: &Plan) -> bool {
     !plan.modules.is_empty() || needs_tc(plan)
 }
 
-/// A port has a queue that tc adds: a qdisc of the kernel's, which may be a module.
+/// Whether a port has a queue that tc adds: a kernel qdisc, which may be a module.
 fn needs_tc(plan: &Plan) -> bool {
     let topology = match &plan.job {
         Job::Run(run) | Job::Shell(run) => &run.topology,
@@ -153,7 +153,7 @@ fn needs_tc(plan: &Plan) -> bool {
     queues.any(|queue| !queue.is_made_by_agent())
 }
 
-/// What the scenario's author has the guest run.
+/// Commands of the scenario's author.
 pub fn commands(plan: &Plan) -> Vec<&str> {
     let (Job::Run(run) | Job::Shell(run)) = &plan.job else {
         return Vec::new();
@@ -163,7 +163,7 @@ pub fn commands(plan: &Plan) -> Vec<&str> {
     setup.chain(programs).map(String::as_str).collect()
 }
 
-/// The host's programs that commands call; what busybox or the shell has needs none.
+/// Adds the host's programs that commands call, except those of busybox or the shell.
 fn add_called(cpio: &mut Cpio, home: &Home, commands: &[&str]) -> Result<()> {
     let names: BTreeSet<String> = commands.iter().flat_map(|text| called(text)).collect();
     let applets = applets(home)?;
@@ -198,14 +198,14 @@ fn add_called(cpio: &mut Cpio, home: &Home, commands: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What a shell does itself.
+/// Builtins of a shell.
 const SHELL_WORDS: &[&str] = &[
     ".", ":", "[", "break", "case", "cd", "continue", "done", "echo", "esac", "eval", "exit",
     "export", "false", "fi", "for", "kill", "printf", "pwd", "read", "return", "set", "shift",
     "test", "trap", "true", "type", "ulimit", "umask", "unset", "wait",
 ];
 
-/// Everything in selftests/guest/ and its folders, by path.
+/// All files in selftests/guest/ and its subfolders, by path.
 pub fn selftest_files(home: &Home) -> Result<Vec<(String, PathBuf)>> {
     let mut files = Vec::new();
     let mut folders = vec![(String::new(), home.selftests())];
@@ -233,7 +233,7 @@ fn copy(cpio: &mut Cpio, to: &str, from: &Path, permissions: u32) -> Result<()> 
         .map_err(|err| Error::io("writing the initramfs", &err))
 }
 
-/// The modules where modprobe looks for them, with the index that depmod makes.
+/// Adds the modules at modprobe's path, with depmod's index.
 fn add_modules(
     cpio: &mut Cpio,
     home: &Home,
@@ -292,8 +292,8 @@ fn add_modules(
     Ok(())
 }
 
-/// What loads modules on demand, and those that a module depends on. The index that it reads is
-/// that of its own kind of depmod.
+/// Adds modprobe, for modules on demand and dependencies. It must be of the same kind as depmod, whose index
+/// it reads.
 fn add_modprobe(cpio: &mut Cpio, home: &Home) -> Result<()> {
     match home.busybox() {
         Some(busybox) => copy(cpio, "/usr/sbin/modprobe", &busybox, 0o755),
@@ -301,7 +301,7 @@ fn add_modprobe(cpio: &mut Cpio, home: &Home) -> Result<()> {
     }
 }
 
-/// The host's programs that are there; `xdc doctor` tells of the others.
+/// Adds the host's installed programs; `xdc doctor` reports missing ones.
 fn add_tools(cpio: &mut Cpio, names: &[&str]) -> Result<()> {
     for name in names {
         if let Some(path) = find_program(name) {
@@ -311,7 +311,7 @@ fn add_tools(cpio: &mut Cpio, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What makes tc know phantom and acceltor, where the host's tc looks for it.
+/// Adds tc's plugins for phantom and acceltor at the host tc's path.
 fn add_tc_plugin(cpio: &mut Cpio, home: &Home) -> Result<()> {
     let (Some(plugin), Some(tc)) = (home.tc_plugin(), find_program("tc")) else {
         return Ok(());
@@ -325,7 +325,7 @@ fn add_tc_plugin(cpio: &mut Cpio, home: &Home) -> Result<()> {
     }
 }
 
-/// What makes ip know unorc, where the host's ip looks for it.
+/// Adds ip's plugin for unorc at the host ip's path.
 fn add_ip_plugin(cpio: &mut Cpio, home: &Home) -> Result<()> {
     let (Some(plugin), Some(ip)) = (home.ip_plugin(), find_program("ip")) else {
         return Ok(());
@@ -337,7 +337,7 @@ fn add_ip_plugin(cpio: &mut Cpio, home: &Home) -> Result<()> {
     }
 }
 
-/// The folder of plugins that is compiled into a tc: a string that ends with `/tc/`.
+/// Plugin folder compiled into tc: a string that ends with `/tc/`.
 fn plugin_dir(program: &[u8]) -> Option<&str> {
     compiled_in(program, "/tc/")
 }
@@ -350,14 +350,14 @@ fn compiled_in<'a>(program: &'a [u8], end: &str) -> Option<&'a str> {
         .find(|text| text.starts_with('/') && text.ends_with(end))
 }
 
-/// The kernel's own modules that ours are linked to.
+/// Whether one of the kernel's modules is linked by ours.
 fn needed(module: &Path) -> bool {
     let name = module.file_stem().unwrap_or_default();
     name == "udp_tunnel" || name == "ip6_udp_tunnel"
 }
 
-/// The kernel's own modules that selftests set beside ours: nftables, a queue to user space, kTLS, bonds, VRFs,
-/// VXLAN, and a qdisc that writes into the packets of its child.
+/// Whether selftests use one of the kernel's modules beside ours: nftables, a queue to user space, kTLS,
+/// bonds, VRFs, VXLAN, and a qdisc that writes into its child's packets.
 fn tested_with(module: &Path) -> bool {
     let folder = module.parent().and_then(Path::file_name);
     let in_folder = ["netfilter", "tls", "crypto", "bonding"]
@@ -369,8 +369,8 @@ fn tested_with(module: &Path) -> bool {
     in_folder || named
 }
 
-/// The host's shell: busybox's would run its own applets before any program of that name. For a
-/// person one that edits lines.
+/// Adds the host's shell: busybox's would prefer its own applets to programs. Interactive use gets line
+/// editing.
 fn add_shell(cpio: &mut Cpio, interactive: bool) -> Result<()> {
     let bash = find_program("bash").filter(|_| interactive);
     let shell = bash.or_else(|| find_program("sh"));
@@ -381,7 +381,7 @@ fn add_shell(cpio: &mut Cpio, interactive: bool) -> Result<()> {
     )
 }
 
-/// A program and its shared libraries, at the paths its loader looks for them.
+/// Adds a program, and its shared libraries at its loader's paths.
 fn add_program(cpio: &mut Cpio, to: &str, from: &Path) -> Result<()> {
     copy(cpio, to, from, 0o755)?;
     for library in shared_libraries(from)? {
@@ -392,7 +392,7 @@ fn add_program(cpio: &mut Cpio, to: &str, from: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Paths, the loader's too; none of a static program.
+/// Paths of shared libraries and the loader; empty for a static program.
 pub fn shared_libraries(program: &Path) -> Result<BTreeSet<String>> {
     let bytes = fs::read(program).map_err(|err| Error::io(program.display(), &err))?;
     if is_static(&bytes) {
@@ -402,11 +402,11 @@ pub fn shared_libraries(program: &Path) -> Result<BTreeSet<String>> {
         .arg(program)
         .output()
         .map_err(|err| Error::io("ldd", &err))?;
-    // A static program is no error: ldd says so and fails.
+    // For a static program ldd fails, which is not an error.
     Ok(parse_ldd(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// An ELF file that needs neither a loader nor, as plugins do, a library.
+/// Whether an ELF file needs no loader and, unlike a plugin, no library.
 fn is_static(program: &[u8]) -> bool {
     let Ok(header) = FileHeader64::<Endianness>::parse(program) else {
         return false;
@@ -438,7 +438,7 @@ fn busybox(home: &Home) -> Result<PathBuf> {
         .ok_or_else(|| missing("busybox", "busybox-static"))
 }
 
-/// What busybox can be called.
+/// Applets of busybox.
 fn applets(home: &Home) -> Result<BTreeSet<String>> {
     let output = Command::new(busybox(home)?)
         .arg("--list")
@@ -463,7 +463,7 @@ pub fn missing(program: &str, package: &str) -> Error {
     Error::failure(format!("{program} is not installed")).hint(format!("apt-get install {package}"))
 }
 
-/// PATH, and the system directories that a user's PATH may lack.
+/// Searches PATH, and system directories that a user's PATH may lack.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
@@ -486,7 +486,7 @@ mod tests {
     #[test]
     fn a_program_without_a_loader_is_static() {
         let own = fs::read(env::current_exe().unwrap()).unwrap();
-        // This test is a dynamic program, unless it was built otherwise.
+        // This test is a dynamic program unless built as a static one.
         assert_eq!(is_static(&own), cfg!(target_feature = "crt-static"));
         assert!(!is_static(b"#!/bin/sh\n"));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A guest's life as the host sees it: start, messages, console; and every way it can end.
+//! A guest's life cycle on the host: start, messages, console, and all ways to end.
 
 mod calls;
 pub mod cpio;
@@ -33,22 +33,22 @@ use crate::scenario::engine::Kind;
 
 const POLL: Duration = Duration::from_millis(20);
 const MAX_CONSOLE_BYTES: u64 = 8 << 20;
-/// Limit of all messages; xdc takes three times as much memory for them.
+/// Limit of all messages, bytes; xdc takes three times as much memory for them.
 const MAX_MESSAGE_BYTES: u64 = 1 << 30;
-/// The largest message is one of packets, of a few megabytes.
+/// Maximum line length. The largest message has packets, of a few megabytes.
 const MAX_LINE_BYTES: usize = 64 << 20;
-/// What is read at once, so that a signal is not kept waiting.
+/// Maximum bytes per read, so that signals are handled soon.
 const READ_BYTES: usize = 4 << 20;
 /// Interval between two checks of the guest's disk space.
 const LOOK_AT_FILES: Duration = Duration::from_secs(1);
-/// Of a report that ends a run.
+/// Lines of a report that ends a run.
 const REPORT_LINES: usize = 40;
-/// For the rest of a report to reach the console.
+/// Time for the rest of a report to reach the console.
 const REPORT_TIME: Duration = Duration::from_millis(700);
-/// For a guest that is done to power off, and for a host to get its modules unloaded. One that has used
-/// 10 GB of a disk took more than 30 s.
+/// Time for a finished guest to power off, or for the host engine to unload modules. A guest that had used 10
+/// GB of disk took more than 30 s.
 const EXIT_TIME: Duration = Duration::from_secs(120);
-/// For whoever runs on the host to tidy up when told to stop.
+/// Time for the host engine's agent to clean up after a stop signal.
 const TIDY_TIME: Duration = Duration::from_secs(30);
 
 /// A guest to start.
@@ -58,17 +58,17 @@ pub struct Guest<'a> {
     pub machine: Machine,
 }
 
-/// What ends a guest that does not end by itself.
+/// Limits that end a guest.
 pub struct Watch {
     /// Longest silence, real time.
     pub stall: Duration,
     /// Longest life, real time.
     pub total: Option<Duration>,
-    /// Where to keep the console's text: a new file, for appending.
+    /// New file for a copy of the console, opened for appending.
     pub console: Option<File>,
 }
 
-/// A growing file, read as it grows.
+/// Reader of a growing file.
 struct Tail {
     file: File,
     bytes: u64,
@@ -84,7 +84,7 @@ impl Tail {
         }
     }
 
-    /// A new file, which somebody else appends to.
+    /// Creates the file, to which another process appends.
     fn new(path: &Path) -> Result<Self> {
         let file = File::options()
             .read(true)
@@ -95,7 +95,7 @@ impl Tail {
         Ok(Self::of(file))
     }
 
-    /// The lines that were completed since the last call, of [`READ_BYTES`] at most.
+    /// Lines completed since the last call; reads at most [`READ_BYTES`].
     fn lines(&mut self) -> Result<Vec<String>> {
         let failed = |err: &std::io::Error| Error::io("reading what the guest says", err);
         let there = self.file.metadata().map_err(|err| failed(&err))?.len();
@@ -106,7 +106,7 @@ impl Tail {
             .read_exact_at(&mut self.partial[before..], self.bytes)
             .map_err(|err| failed(&err))?;
         self.bytes += new as u64;
-        // What was there before has no end of a line.
+        // Earlier bytes contain no newline.
         let end = self.partial[before..]
             .iter()
             .rposition(|&byte| byte == b'\n');
@@ -127,16 +127,16 @@ impl Tail {
             .collect())
     }
 
-    /// What has no newline yet.
+    /// Text after the last newline.
     fn unfinished(&self) -> String {
         String::from_utf8_lossy(&self.partial).into_owned()
     }
 }
 
-/// A child process that does not outlive this value, with all that it started.
+/// A child process that ends with this value, including its descendants.
 struct Process {
     child: Child,
-    /// What asks it to end; it is killed if it does not.
+    /// Signal that requests the end; SIGKILL follows.
     stops_by: Signal,
     _at_end: OnEnd,
 }
@@ -147,7 +147,7 @@ impl Process {
         let at_end = interrupt::on_end(move || {
             let Some(group) = group else { return };
             let _ = kill_process(group, stops_by);
-            // The host's agent tidies up by itself, and for that its leader alone is told.
+            // The host's agent cleans up itself, so only its leader is signaled.
             if stops_by == Signal::KILL {
                 let _ = kill_process_group(group, Signal::KILL);
             }
@@ -170,23 +170,23 @@ impl Drop for Process {
     fn drop(&mut self) {
         if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             if self.stops_by != Signal::KILL && matches!(self.exited(), Ok(None)) {
-                // The leader alone: it ends the others in its own order.
+                // Signal the leader only: it ends the others in its own order.
                 let _ = kill_process(group, self.stops_by);
                 let asked = Instant::now();
                 while matches!(self.exited(), Ok(None)) && asked.elapsed() < TIDY_TIME {
                     thread::sleep(POLL);
                 }
             }
-            // The leader by itself, too: it may not have made its group yet.
+            // Kill the leader separately: it may not have made its group yet.
             let _ = self.child.kill();
-            // Fails when all of the group is gone, which is what is wanted.
+            // Fails if the group is gone already.
             let _ = kill_process_group(group, Signal::KILL);
         }
         let _ = self.child.wait();
     }
 }
 
-/// The terminal's modes, which a guest that is killed does not put back.
+/// Terminal modes to restore after a guest is killed.
 struct Terminal {
     before: Termios,
     _at_end: OnEnd,
@@ -210,12 +210,12 @@ impl Drop for Terminal {
 }
 
 fn put_back(modes: &Termios) {
-    // A terminal that is gone has no modes.
+    // A closed terminal has no modes.
     let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, modes);
 }
 
 impl Guest<'_> {
-    /// Run `plan` to its end, hand every message to `on_message`, and tell how long it took.
+    /// Run `plan` to its end, passing every message to `on_message`; return the duration.
     pub fn run(
         &self,
         plan: &Plan,
@@ -247,7 +247,7 @@ impl Guest<'_> {
             .command(self.home, &self.machine, &files, seed(plan), false)?
             .stdout(output()?)
             .stderr(output()?)
-            // Its own group: UML is many processes, and a Ctrl-C is for us to handle.
+            // Separate process group: UML is many processes, and xdc handles Ctrl-C.
             .process_group(0)
             .spawn()
             .map_err(|err| Error::io("starting the guest", &err))?;
@@ -264,7 +264,7 @@ impl Guest<'_> {
         Ok(started.elapsed())
     }
 
-    /// Hears a guest to its end.
+    /// Follows a guest to its end.
     fn follow(
         &self,
         process: &mut Process,
@@ -280,8 +280,8 @@ impl Guest<'_> {
         let mut done: Option<Instant> = None;
         loop {
             interrupt::check()?;
-            // Asked first, so that what it said before it ended is still read below, by as much at
-            // a time as while it ran: what it has left for the end may be gigabytes.
+            // Check for exit before reading, so that the last messages are read below. They may be gigabytes,
+            // so each read stays bounded.
             let exited = process.exited()?;
             let before = messages.bytes;
             let lines = messages.lines()?;
@@ -294,7 +294,7 @@ impl Guest<'_> {
                 ))
                 .hint("a longer 'sample', or fewer flows"));
             }
-            // Programs on the host run as root: a check there is load and no limit.
+            // Host programs run as root: a check there adds load and limits nothing.
             if self.engine.kind() != Kind::Host && looked.elapsed() > LOOK_AT_FILES {
                 looked = Instant::now();
                 usage::check(files, &self.machine, &process.child)?;
@@ -326,7 +326,7 @@ impl Guest<'_> {
                 if let Some(why) = console.listener.end() {
                     return Err(Error::failure(why).details(console.last_lines()));
                 }
-                // A guest is gone, however it ended; what stays on the host has to be heard of.
+                // A guest leaves nothing behind; changes left on the host must be reported.
                 if done.is_some() && (status.success() || self.engine.kind() != Kind::Host) {
                     return Ok(());
                 }
@@ -361,7 +361,7 @@ impl Guest<'_> {
         }
     }
 
-    /// Only UML keeps its RAM in a file.
+    /// Directory for UML's RAM file; other engines have none.
     fn memory_dir(&self) -> Result<Option<OwnedDir>> {
         match self.engine.kind() {
             Kind::Uml => home::memory_dir(self.machine.memory_mb << 20).map(Some),
@@ -369,8 +369,8 @@ impl Guest<'_> {
         }
     }
 
-    /// Give the terminal to the guest until it powers off. What it left in its shared folder goes
-    /// to `left`, file by file.
+    /// Give the terminal to the guest until it powers off. Files in its shared folder are passed to `left`
+    /// one by one.
     pub fn interact(
         &self,
         plan: &Plan,
@@ -390,9 +390,9 @@ impl Guest<'_> {
         };
         self.engine.write_root(self.home, plan, &files)?;
         let mut messages = Tail::new(files.messages)?;
-        // Before the guest, so that it is put right after the guest's end.
+        // Created before the guest, so that modes are restored after its end.
         let _terminal = Terminal::keep();
-        // Not in our process group: all of its own is killed at the end.
+        // Own process group, which is killed at the end.
         let child = self
             .engine
             .command(self.home, &self.machine, &files, seed(plan), true)?
@@ -412,7 +412,7 @@ impl Guest<'_> {
             }
             thread::sleep(POLL);
         };
-        // What it has left running is killed before its files are read.
+        // Kill the remaining processes before reading their files.
         drop(process);
         loop {
             interrupt::check()?;
@@ -435,7 +435,7 @@ impl Guest<'_> {
     }
 }
 
-/// A guest whose files find no room ends in many ways, and its words do not say why.
+/// Adds a full disk as the cause of an error: a guest fails in many ways without space.
 fn blame_disk(err: Error, files: &Files<'_>) -> Error {
     let full = [files.dir, files.memory_dir]
         .into_iter()
@@ -449,7 +449,7 @@ fn blame_disk(err: Error, files: &Files<'_>) -> Error {
     }
 }
 
-/// A run's own, and always the same for what has none.
+/// The run's seed; 1 for jobs without one.
 fn seed(plan: &Plan) -> u64 {
     match &plan.job {
         Job::Run(run) => run.seed,
@@ -457,7 +457,7 @@ fn seed(plan: &Plan) -> u64 {
     }
 }
 
-/// What the guest sees of the host.
+/// Root folder that the host lends to the guest.
 fn root(plan: &Plan) -> Option<&Path> {
     match &plan.job {
         Job::Selftest { root, .. } => root.as_deref(),
@@ -479,13 +479,13 @@ fn parse(line: &str) -> Result<Message> {
     }
 }
 
-/// The kernel's own words.
+/// The kernel's console output.
 struct Console {
     tail: Tail,
     lines: Vec<String>,
     grew: bool,
     listener: Listener,
-    /// The line that ends the run, and why.
+    /// Line that ends the run, and the reason.
     alarm: Option<(usize, String)>,
 }
 
@@ -500,7 +500,7 @@ impl Console {
         }
     }
 
-    /// Whether the kernel has raised an alarm.
+    /// Reads the console; returns whether the kernel raised an alarm.
     fn read(&mut self) -> Result<bool> {
         let before = self.tail.bytes;
         let lines = self.tail.lines()?;
@@ -515,7 +515,7 @@ impl Console {
         Ok(self.alarm.is_some())
     }
 
-    /// The error for an alarm, with the kernel's report from its first line on.
+    /// Error for an alarm, with the kernel's report from its first line.
     fn report(&mut self, process: &mut Process) -> Error {
         let deadline = Instant::now() + REPORT_TIME;
         while Instant::now() < deadline && matches!(process.exited(), Ok(None)) {
@@ -526,8 +526,8 @@ impl Console {
         }
         let _ = self.read();
         let (start, why) = self.alarm.take().unwrap_or_default();
-        // A trace's first line is a ruler; the lines before tell what led to it. Who is killed for memory stands behind
-        // what uses it.
+        // A trace begins with a ruler line; the lines before it show the cause. An out-of-memory report names
+        // the killed process after the memory users.
         let before = match why.contains("Out of memory") {
             true => 2 * REPORT_LINES,
             false => 2,
@@ -545,7 +545,7 @@ impl Console {
     fn last_lines(&self) -> Vec<String> {
         let from = self.lines.len().saturating_sub(REPORT_LINES / 2);
         if self.lines.is_empty() {
-            // What has no newline yet may be all there is.
+            // The only output may be a line without a newline.
             return vec![self.tail.unfinished()]
                 .into_iter()
                 .filter(|text| !text.is_empty())

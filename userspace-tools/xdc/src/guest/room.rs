@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Kernel memory of a run. A guest is given it; the host must have it, because no limit of a
-//! process counts it.
+//! Kernel memory of a run: allocated to a guest, but required of the host, where no process limit
+//! counts it.
 
 use std::fs;
 
@@ -11,22 +11,23 @@ use xdc_proto::{Direction, Queue, RunPlan, TcQueue};
 use crate::error::{Error, Result};
 use crate::scenario::tunnel;
 
-/// Measured: 403 kB a node with its links in fabric-two-dc; and as much again for packets.
+/// Per node and link: 403 kB measured for a node with its links in fabric-two-dc, and as much again
+/// for packets.
 const NODE_KB: u64 = 256;
 const LINK_KB: u64 = 256;
 
-/// An entry of a qdisc's table: a flow of fq_pie is the largest.
+/// Entry of a qdisc's table; a flow of fq_pie is the largest.
 const ENTRY_BYTES: u64 = 128;
-/// cake has eight tables of 1,024 flows, which no word of tc changes.
+/// cake has eight tables of 1,024 flows, fixed in tc.
 const CAKE_ENTRIES: u64 = 8 * 1024;
 
-/// Of acceltor: elephants of a pair of racks by default, and of all of them at most.
+/// Elephants of acceltor: default per pair of racks, and maximum of all.
 const PAIR_ELEPHANTS: u64 = 80;
 const MAX_ELEPHANTS: u64 = 1 << 18;
-/// A queue of its calendar.
+/// Queue of acceltor's calendar, bytes.
 const LATER_BYTES: u64 = 64;
 
-/// Less than this is no buffer for an experiment.
+/// Minimum buffer for an experiment.
 const LEAST_BUFFER_BYTES: u64 = 64 << 10;
 
 pub fn network_mb(run: &RunPlan) -> u64 {
@@ -35,14 +36,14 @@ pub fn network_mb(run: &RunPlan) -> u64 {
     ((nodes as u64 * NODE_KB + links as u64 * LINK_KB) >> 10) + tunnels
 }
 
-/// MemAvailable of a text like /proc/meminfo's.
+/// MemAvailable in the text of /proc/meminfo.
 pub fn available_mb(meminfo: &str) -> Option<u64> {
     let mut lines = meminfo.lines();
     let rest = lines.find_map(|line| line.strip_prefix("MemAvailable:"))?;
     Some(rest.split_whitespace().next()?.parse::<u64>().ok()? >> 10)
 }
 
-/// Refuses a run that leaves other programs of this host without memory, or their sockets.
+/// Refuses a run that exhausts this host's memory or its socket buffers.
 pub fn check(run: &RunPlan) -> Result<()> {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     if let Some(available_mb) = available_mb(&meminfo) {
@@ -75,7 +76,7 @@ fn check_memory(run: &RunPlan, available_mb: u64) -> Result<()> {
     }
 }
 
-/// Tables of a port's qdisc, in a network of so many racks.
+/// Bytes of a port's qdisc tables in a network of `racks`.
 fn table_bytes(direction: &Direction, racks: u64) -> u64 {
     match &direction.queue {
         Some(Queue::Tc(queue)) if queue.kind == acceltor::KIND => acceltor_bytes(queue, racks),
@@ -86,7 +87,7 @@ fn table_bytes(direction: &Direction, racks: u64) -> u64 {
 
 /// Memory of `Tables` in modules/sch_acceltor.rs and of its calendar.
 fn acceltor_bytes(queue: &TcQueue, racks: u64) -> u64 {
-    // The agent refuses words that do not parse.
+    // The agent refuses unparsable words.
     let options = acceltor::Options::from_words(&queue.words).unwrap_or_default();
     let racks = racks.max(options.racks.unwrap_or(2).into());
     let days = racks.saturating_sub(1);
@@ -97,7 +98,7 @@ fn acceltor_bytes(queue: &TcQueue, racks: u64) -> u64 {
     (flows + sketch) as u64 + days.max(MAX_QUEUES).saturating_mul(LATER_BYTES)
 }
 
-/// Entries in the tables of a qdisc, by tc's words.
+/// Entries in a qdisc's tables, from tc's words.
 fn entries(queue: &TcQueue) -> u64 {
     let base = if queue.kind == "cake" {
         CAKE_ENTRIES
@@ -115,7 +116,7 @@ fn entries(queue: &TcQueue) -> u64 {
         .fold(base, u64::saturating_add)
 }
 
-/// As tc reads it: hexadecimal and octal, too.
+/// A number as tc parses it, including hexadecimal and octal.
 fn number(word: &str) -> Option<u64> {
     match word.strip_prefix("0x").or(word.strip_prefix("0X")) {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),
@@ -124,8 +125,8 @@ fn number(word: &str) -> Option<u64> {
     }
 }
 
-/// Limits the buffers of sockets to this host's memory; returns the limit in bytes if the run asks
-/// for more.
+/// Limits socket buffers to this host's memory; returns the limit in bytes if the run asks for
+/// more.
 pub fn fit_buffers(run: &mut RunPlan) -> Result<Option<u64>> {
     let most = buffer_bytes(run, tcp_bytes()?)?;
     let mut is_less = false;
@@ -137,7 +138,7 @@ pub fn fit_buffers(run: &mut RunPlan) -> Result<Option<u64>> {
         }
         let words = value.split_whitespace();
         let numbers: std::result::Result<Vec<u64>, _> = words.map(str::parse).collect();
-        // The kernel takes three, also of a text with more.
+        // The kernel takes the first three numbers of a longer text.
         let Some(numbers) = numbers.ok().filter(|numbers| numbers.len() == 3) else {
             return Err(
                 Error::usage(format!("{name} = {value} is not three numbers of bytes"))
@@ -154,8 +155,8 @@ pub fn fit_buffers(run: &mut RunPlan) -> Result<Option<u64>> {
     Ok(is_less.then_some(most))
 }
 
-/// The most that each buffer without a size of its own can have, so that all of them together take
-/// half of the memory that this machine's TCP has before it takes from every socket.
+/// Maximum of each buffer without a stated size, so that all buffers take half of TCP's memory
+/// before it comes under pressure.
 fn buffer_bytes(run: &RunPlan, tcp_bytes: u64) -> Result<u64> {
     let most = tcp_bytes / 2;
     let buffers = run.flows.iter();
@@ -164,7 +165,7 @@ fn buffer_bytes(run: &RunPlan, tcp_bytes: u64) -> Result<u64> {
     for bytes in buffers {
         match bytes {
             0 => others += 1,
-            // The kernel doubles it, for its own part.
+            // The kernel doubles it for overhead.
             bytes => stated = stated.saturating_add(2 * bytes),
         }
     }
@@ -182,7 +183,7 @@ fn buffer_bytes(run: &RunPlan, tcp_bytes: u64) -> Result<u64> {
     }
 }
 
-/// Memory from which on the kernel shrinks the buffers of all sockets.
+/// TCP memory pressure threshold, above which the kernel shrinks all sockets' buffers.
 fn tcp_bytes() -> Result<u64> {
     const PAGE_BYTES: u64 = 4096;
     const TCP_MEM: &str = "/proc/sys/net/ipv4/tcp_mem";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a guest has left in its shared folder.
+//! Files that a guest left in its shared folder.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,12 +11,11 @@ use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, open, openat2, stata
 use crate::error::{Error, Result};
 use crate::guest::usage::MAX_BYTES;
 
-/// QEMU's own, beside what the guest makes.
+/// QEMU's metadata folder.
 const METADATA: &str = ".virtfs_metadata";
 
-/// Gives each file to `take`, with its name below `folder`. Links, which the guest may have made
-/// to anything of the host's, and special files are left out, also if a process of the guest's is
-/// alive and puts them in the place of others.
+/// Passes each file to `take`, with its name below `folder`. Skips special files and links, which
+/// may point to any host file, even if a live guest process swaps them in.
 pub fn each_file(
     folder: &Path,
     mut take: impl FnMut(&str, &mut dyn Read) -> Result<()>,
@@ -93,7 +92,7 @@ mod tests {
         })
         .unwrap();
         assert_eq!(found, [("below/a".to_owned(), "a's".to_owned())]);
-        // A folder that becomes a link while it is read.
+        // A folder becomes a link while being read.
         symlink(dir.path(), dir.path().join("top")).unwrap();
         assert!(each_file(&dir.path().join("top"), |_, _| Ok(())).is_err());
         fs::create_dir(dir.path().join("later")).unwrap();

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A child that the kernel kills when we are killed, so that no guest outlives even `kill -9`; and
-//! that reaches no more of this machine than it needs.
+//! A confined child that the kernel kills with its parent, so that no guest outlives even `kill -9`.
 //!
-//! The child has to ask the kernel for that itself. So it is this executable again, which asks, drops
-//! its privileges and executes the program; UML's own children do the same for their parent.
+//! The child must request this from the kernel itself. So it is this executable, which makes the request,
+//! drops its privileges and executes the program; UML's own children do the same for their parent.
 //!
-//! A guest of User Mode Linux mounts the host's files by hostfs, which obeys a `..`, and a module
-//! of it is code in a process of ours. So Landlock leaves that process the files that are listed,
-//! a filter leaves it the system calls that it needs ([`calls`]), and it has no way to new
-//! privileges.
+//! A User Mode Linux guest mounts host files by hostfs, which follows `..`, and its modules run as code in
+//! this process. So Landlock restricts the process to the listed files, a filter to the necessary system
+//! calls ([`calls`]), and it cannot gain privileges.
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
@@ -30,19 +28,19 @@ use rustix::thread::{
 use crate::error::{Error, Result};
 use crate::guest::calls;
 
-/// The subcommand that xdc starts itself with.
+/// Subcommand with which xdc starts itself.
 pub const SUBCOMMAND: &str = "tethered";
 
-/// What a guest's process may do to this machine.
+/// Permissions of a guest's process on this machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Files and directories to read and to execute.
+    /// Files and directories to read and execute.
     pub reads: Vec<PathBuf>,
-    /// To change, too, and to make files in.
+    /// Files and directories to modify, and in which to create files.
     pub writes: Vec<PathBuf>,
-    /// Size of the largest file that it can make.
+    /// Maximum size of a file that it creates, bytes.
     pub file_limit_bytes: u64,
-    /// False where this machine cannot do it.
+    /// False if this machine cannot confine it.
     pub confined: bool,
 }
 
@@ -52,7 +50,7 @@ const LIMIT: &str = "limit";
 const CONFINE: &str = "confine";
 const PROGRAM: &str = "--";
 
-/// Like `Command::new(program)`. The thread that spawns it must outlive it.
+/// `Command::new(program)`, tethered. The spawning thread must outlive the child.
 pub fn command(program: &Path, reach: &Reach) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command
@@ -71,17 +69,17 @@ pub fn command(program: &Path, reach: &Reach) -> Command {
     command
 }
 
-/// In the child: become the program of `words`, which are those of [`command`].
+/// Execute, in the child, the program of `words` made by [`command`].
 pub fn become_program(parent: i32, words: &[OsString]) -> Result<Infallible> {
     let (reach, program, args) = parse(words).ok_or_else(|| Error::usage("no program is named"))?;
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|err| Error::io("tethering the guest", &err.into()))?;
-    // The parent may have died before that.
+    // The parent may have died before prctl.
     if getppid() != Pid::from_raw(parent) {
         return Err(Error::failure("the parent is gone"));
     }
-    // A group of its own, which the filter does not let it leave, so that one signal ends all of
-    // it. Fails if it has one.
+    // A separate group, which the filter does not let it leave, so that one signal ends all of it. Fails if
+    // it has one.
     let _ = setsid();
     let limit = Some(reach.file_limit_bytes);
     setrlimit(
@@ -117,9 +115,9 @@ fn parse(words: &[OsString]) -> Option<(Reach, &OsStr, &[OsString])> {
     }
 }
 
-/// The first one that judges every way to change a file's content: truncate(2) too.
+/// First ABI that controls every way to change a file's content, including truncate(2).
 const LEAST: ABI = ABI::V3;
-/// Where it is known: ioctls of devices, TCP, signals and sockets of others.
+/// If supported: ioctls of devices, TCP, signals and sockets of other processes.
 const BEST: ABI = ABI::V6;
 
 fn ruleset() -> std::result::Result<landlock::RulesetCreated, RulesetError> {
@@ -153,10 +151,10 @@ fn confine(reach: &Reach) -> Result<()> {
         .and_then(|rules| {
             rules.add_rules(path_beneath_rules(&reach.writes, AccessFs::from_all(BEST)))
         })
-        // Nothing that is executed gives new privileges, either.
+        // Executed programs cannot gain privileges, either.
         .and_then(landlock::RulesetCreated::restrict_self)
         .map_err(|err| failed("Landlock", &err))?;
-    // QEMU may read every file, and so its attributes.
+    // QEMU may read every file, so also its attributes.
     let is_qemu = reach.reads.iter().any(|path| path == Path::new("/"));
     for filter in calls::filters(is_qemu) {
         let filter = filter.map_err(|err| failed("the filter of system calls", &err))?;
@@ -166,14 +164,14 @@ fn confine(reach: &Reach) -> Result<()> {
     Ok(())
 }
 
-/// Of what root's processes have only the way to a kernel in a user's home; others have none.
+/// Drops capabilities. Root keeps only access to a kernel in a user's home; other users have none.
 fn drop_capabilities() -> rustix::io::Result<()> {
     let has = capabilities(None)?.permitted;
     if !has.contains(CapabilitySet::SETPCAP) {
         return Ok(());
     }
-    // Else root's next program would have all of them again, or, where it may not, lose its
-    // personality, for which UML starts itself anew until it has it.
+    // Otherwise root's next program would regain all of them, or, if it may not, lose its personality, for
+    // which UML re-executes itself until it has it.
     set_capabilities_secure_bits(CapabilitiesSecureBits::NO_ROOT)?;
     let kept = has & CapabilitySet::DAC_READ_SEARCH;
     set_capabilities(

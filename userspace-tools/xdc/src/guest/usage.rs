@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Disk space of the host that a guest takes.
+//! Disk space of the host used by a guest.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,15 +10,14 @@ use std::process::Child;
 use crate::error::{Error, Result};
 use crate::guest::engine::{Files, MAX_FILE_BYTES, Machine};
 
-/// How many files a guest may have in its folders: UML's own are some five, and what a guest makes
-/// by hostfs counts.
+/// Maximum number of files in a guest's folders: UML has about five; files made through hostfs count.
 const MAX_FILES: usize = 10_000;
 
-/// Bytes of all files of a guest beside its memory.
+/// Maximum bytes of all files of a guest except its memory.
 pub const MAX_BYTES: u64 = 2 * MAX_FILE_BYTES;
 
-/// Fails if a guest fills the disk by files in its folders or by removed files that it keeps open, or
-/// has a folder that cannot be read.
+/// Fails if a guest fills the disk with files in its folders or removed files that it keeps open, or has an
+/// unreadable folder.
 pub fn check(files: &Files<'_>, machine: &Machine, leader: &Child) -> Result<()> {
     let most = MAX_BYTES + (machine.memory_mb << 20);
     let mut count = 0;
@@ -54,7 +53,7 @@ pub fn check(files: &Files<'_>, machine: &Machine, leader: &Child) -> Result<()>
             if meta.is_dir() {
                 folders.push(entry.path());
             }
-            // Space beyond the end of a file counts, too.
+            // Blocks allocated beyond the end of a file count, too.
             add(meta.len().max(meta.blocks().saturating_mul(512)))?;
         }
     }
@@ -66,7 +65,7 @@ fn unnamed_bytes(group: u32) -> Vec<u64> {
     let mut seen = HashSet::new();
     let mut bytes = Vec::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        // Behind the name, which may have any character: state, parent, group.
+        // After the name, which may contain any character: state, parent, group.
         let stat = fs::read(process.path().join("stat")).unwrap_or_default();
         let stat = String::from_utf8_lossy(&stat);
         let own = stat

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The objects that qemu-images/ebpf.sh builds: where they are, and loading them.
+//! Finds and loads the objects built by qemu-images/ebpf.sh.
 
 use std::env;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::home::Home;
 use crate::trust::Trust;
 
-/// An object's programs and maps, and where it was found. `needs` is a hint: what the kernel has to have.
+/// Loads an object's programs and maps; returns its path, too. `needs` is a hint with kernel requirements.
 pub fn load(object: &str, needs: &str) -> Result<(PathBuf, Ebpf)> {
     let path = find(object)?;
     let bytes = fs::read(&path).map_err(|err| Error::io(path.display(), &err))?;
@@ -21,7 +21,7 @@ pub fn load(object: &str, needs: &str) -> Result<(PathBuf, Ebpf)> {
     Ok((path, ebpf))
 }
 
-/// Beside this program, in the library of its PREFIX, or where the checkout builds it.
+/// Finds an object beside this program, in the library of its PREFIX, or in the checkout's build.
 fn find(object: &str) -> Result<PathBuf> {
     let own = env::current_exe().map_err(|err| Error::io("finding xdc itself", &err))?;
     let author = fs::metadata(&own).map(|meta| meta.uid()).ok();
@@ -43,24 +43,24 @@ fn find(object: &str) -> Result<PathBuf> {
     })
 }
 
-/// The first one that is there, which nobody else can have written.
+/// The first existing path; an error if another user can have written it.
 fn trusted(trust: &Trust, paths: [PathBuf; 2]) -> Result<Option<PathBuf>> {
     let found = paths.into_iter().find(|path| path.is_file());
     found.iter().try_for_each(|path| trust.check(path))?;
     Ok(found)
 }
 
-/// The object is of another version than this program.
+/// Error for an object of another version than this program.
 pub fn stale(path: &Path, what: &str) -> Error {
     Error::failure(format!("{} has no {what}", path.display())).hint("make tracing")
 }
 
-/// The kernel did not do it.
+/// Error for a request that the kernel refused.
 pub fn refused(doing: &str, err: &dyn std::error::Error, needs: &str) -> Error {
     refusal(doing, err).hint(needs)
 }
 
-/// With the causes, of which the last one is the kernel's.
+/// Error with all causes; the last one is the kernel's.
 fn refusal(doing: &str, err: &dyn std::error::Error) -> Error {
     let mut causes = vec![err.to_string()];
     let mut cause = err.source();

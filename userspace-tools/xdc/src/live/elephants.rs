@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc acceltor elephants`: who is an elephant of an `acceltor` with `detect filter`, decided outside of the
-//! kernel. A classifier in eBPF counts; we look at its counts and tell it the largest flows.
+//! `xdc acceltor elephants`: classifies elephants from user space for an `acceltor` with `detect filter`. An
+//! eBPF classifier counts bytes; xdc reads the counts and marks the largest flows.
 
 #[path = "../../../ebpf/src/elephant_key.rs"]
 mod key;
@@ -33,34 +33,34 @@ use key::{BEAT, DESTINATION, Key, MAX_ELEPHANTS, MAX_FLOWS, PORTS, SOURCE, VERSI
 const OBJECT: &str = "xdc-elephants.o";
 const NEEDS: &str = "as root, on a kernel with CONFIG_NET_CLS_BPF";
 
-/// As `tc filter` shows it.
+/// Filter name in `tc filter`.
 const NAME: &str = "xdc-elephants";
 
-/// Other filters of the qdisc are asked before.
+/// Priority after the qdisc's other filters.
 const LAST: u16 = u16::MAX;
 
-/// Lines that wait for a reader who is slow; more are lost.
+/// Lines buffered for a slow reader; further lines are lost.
 const LINES: usize = 10_000;
 
-/// The longest pause that a look makes necessary by itself. One during which the process was stopped seems long,
-/// and the classifier waits for 25 s only.
+/// Longest pause after a slow read. A read during which the process was stopped seems slow, and the
+/// classifier waits for only 25 s.
 const LONGEST_REST: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args)]
 pub struct Request {
-    /// The device whose root qdisc is an acceltor with `detect filter`.
+    /// Device whose root qdisc is an acceltor with `detect filter`.
     device: String,
     /// Payload that makes a flow an elephant [default: the qdisc's sketch-bytes].
     #[arg(long, value_name = "SIZE")]
     bytes: Option<Size>,
-    /// At most so many flows, the largest [default: the qdisc's elephants for each other rack].
+    /// Maximum number of elephants, largest flows first [default: the qdisc's elephants for each other rack].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ELEPHANTS)))]
     top: Option<u32>,
-    /// A flow that sends nothing for so long begins anew; what it has sent counts half after four such times
-    /// [default: the qdisc's idle, and three looks at least].
+    /// Time without payload after which a flow starts anew; bytes count half after four such times [default:
+    /// the qdisc's idle, at least three reads].
     #[arg(long, value_name = "TIME")]
     idle: Option<Time>,
-    /// Between two looks at the counts.
+    /// Interval between reads of the counts.
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = every)]
     every: Time,
     /// Print JSON lines.
@@ -90,13 +90,13 @@ pub fn command(request: &Request) -> Result<bool> {
     let lines = Lines::begin();
     let outcome = watch(request, index, table, &mut classifier, &lines);
     drop(classifier);
-    // What was told is written, however it ended.
+    // Write pending lines even after an error.
     let written = lines.end();
     outcome.and(written)?;
     Ok(true)
 }
 
-/// Names elephants until it is interrupted, nobody reads what it tells, or somebody takes its filter away.
+/// Marks elephants until interrupted, its output is closed or its filter removed.
 fn watch(
     request: &Request,
     index: u32,
@@ -107,12 +107,12 @@ fn watch(
     let start = Instant::now();
     let pause = Duration::from_nanos(request.every.0);
     let mut took = Duration::ZERO;
-    // A look at many flows takes time: no more than a fifth of a processor.
+    // Reading many flows takes time: limit it to a fifth of a processor.
     while interrupt::sleep(pause.max(LONGEST_REST.min(took * 4))).is_ok() && lines.has_reader()? {
         let now = Instant::now();
         let port = Port::find(&request.device, index)?;
         if !classifier.is_asked_by(port.handle)? {
-            // The whole qdisc may have gone since it was looked at.
+            // The qdisc may have been removed meanwhile.
             Port::find(&request.device, index)?;
             return Err(Error::failure(
                 "the classifier is gone: the qdisc is another one, or somebody has deleted its filter",
@@ -133,7 +133,7 @@ fn watch(
     Ok(())
 }
 
-/// What the qdisc says of itself.
+/// The qdisc's handle and options.
 struct Port {
     handle: Handle,
     options: Options,
@@ -167,7 +167,7 @@ impl Port {
         })
     }
 
-    /// What is asked for, else what the qdisc does by itself.
+    /// The requested policy, with defaults from the qdisc.
     fn policy(&self, request: &Request) -> Result<Policy> {
         let others = self.options.racks.unwrap_or(2).saturating_sub(1);
         let top = self
@@ -196,7 +196,7 @@ impl Port {
         })
     }
 
-    /// 0 is two weeks.
+    /// Idle time, ns; 0 in the options is two weeks of the schedule.
     fn idle_ns(&self) -> u64 {
         let options = &self.options;
         let slot_ns = options.day_ns.unwrap_or(0) + options.night_ns.unwrap_or(0);
@@ -207,7 +207,7 @@ impl Port {
         }
     }
 
-    /// Of another rack.
+    /// Whether a flow goes to another rack.
     fn is_ours(&self, flow: &Key) -> bool {
         let [_, to] = ends(flow);
         let own = self.options.rack.unwrap_or(0);
@@ -216,7 +216,7 @@ impl Port {
     }
 }
 
-/// As the kernel compares: an IPv4 address is one of IPv6, so that `::/0` has it, too.
+/// Compares as the kernel does: IPv4 addresses are mapped to IPv6, so `::/0` contains them.
 fn contains(prefix: &Prefix, address: IpAddr) -> bool {
     let bits = u32::from(prefix.bits) + if prefix.addr.is_ipv4() { 96 } else { 0 };
     let differ = mapped(prefix.addr) ^ mapped(address);
@@ -230,7 +230,7 @@ fn mapped(address: IpAddr) -> u128 {
     }
 }
 
-/// The program as a filter. It is taken off with this, also if the process is ended.
+/// The attached filter program, removed on drop and when the process ends.
 struct Classifier {
     payload: EbpfMap<MapData, Key, u64>,
     elephants: EbpfMap<MapData, Key, u8>,
@@ -238,11 +238,11 @@ struct Classifier {
     beats: u64,
     filter: Filter,
     _on_end: interrupt::OnEnd,
-    /// Holds the program.
+    /// Keeps the program loaded.
     _ebpf: Ebpf,
 }
 
-/// Our filter, which somebody may take away, and put another one in its place.
+/// The filter, which another user may delete or replace.
 #[derive(Clone, Copy)]
 struct Filter {
     place: Place,
@@ -258,7 +258,7 @@ impl Filter {
     }
 
     fn remove(&self) {
-        // It may have gone with its qdisc.
+        // The filter may be gone with its qdisc.
         if self.is_there().unwrap_or(false) {
             let _ = Connection::open()
                 .and_then(|mut connection| connection.request(self.place.delete()));
@@ -307,7 +307,7 @@ impl Classifier {
                 )),
                 _ => refused(err).hint(NEEDS),
             })?;
-        // From here on nothing may fail: whoever drops this takes the filter away.
+        // No failure may follow: dropping this removes the filter.
         Ok(Self {
             payload,
             elephants,
@@ -323,8 +323,8 @@ impl Classifier {
         Ok(handle == self.filter.place.parent && self.filter.is_there()?)
     }
 
-    /// Payload of each flow to another rack; None when the process is to end. The kernel begins again where
-    /// what it was asked for has gone meanwhile, so that flows may come twice, or not.
+    /// Payload of each flow to another rack; None when the process is to end. If the current key vanishes,
+    /// the kernel restarts the iteration, so flows may come twice or not at all.
     fn counts(&self, port: &Port) -> Result<Option<HashMap<Key, u64>>> {
         let mut counts = HashMap::new();
         for entry in self.payload.iter().take(2 * MAX_FLOWS as usize) {
@@ -340,7 +340,7 @@ impl Classifier {
     }
 
     fn apply(&mut self, changes: &[(Key, Change)]) -> Result<()> {
-        // Those that leave make room.
+        // Apply removals first, to make room.
         for (flow, change) in changes {
             match change {
                 Change::Elephant(_) => {}
@@ -367,7 +367,7 @@ impl Classifier {
 
 const EEXIST: i32 = 17;
 
-/// Unless the kernel has forgotten it before.
+/// Removes a flow, unless the kernel has dropped it already.
 fn remove<V: aya::Pod>(map: &mut EbpfMap<MapData, Key, V>, flow: &Key) -> Result<()> {
     match map.remove(flow) {
         Ok(()) | Err(MapError::KeyNotFound) => Ok(()),
@@ -382,10 +382,10 @@ fn map_failed(doing: &str, err: MapError) -> Error {
     ebpf::refused(doing, &err, NEEDS)
 }
 
-/// Standard output, written by a thread of its own: whoever reads it may be slow, and looks go on.
+/// Standard output, written by a separate thread so that a slow reader does not delay the next read.
 struct Lines {
     to: SyncSender<String>,
-    /// Why the writer has ended early.
+    /// Error that ended the writer early.
     failed: Receiver<io::Error>,
     is_lost: Arc<AtomicBool>,
 }
@@ -404,7 +404,7 @@ impl Lines {
                     let _ = failure.send(err);
                     break;
                 }
-                // Not said where looks are: standard error may be what nobody reads, too.
+                // Reported by this thread: standard error may block, too.
                 if !has_said && has_lost.load(Ordering::Relaxed) {
                     has_said = true;
                     eprintln!("xdc: lines were lost, since nobody read them");
@@ -432,7 +432,7 @@ impl Lines {
         }
     }
 
-    /// What was told is written, if somebody reads it.
+    /// Writes pending lines, if they are read soon.
     fn end(self) -> Result<()> {
         drop(self.to);
         match self.failed.recv_timeout(Duration::from_millis(200)) {
@@ -442,7 +442,7 @@ impl Lines {
     }
 }
 
-/// A reader who goes, as `head` does, is no error.
+/// Error of a failed write; none for a closed reader such as `head`.
 fn unwritten(err: &io::Error) -> Result<()> {
     match err.kind() {
         io::ErrorKind::BrokenPipe => Ok(()),
@@ -456,20 +456,20 @@ struct Policy {
     idle: Duration,
 }
 
-/// What becomes of a flow.
+/// Change of a flow's class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
-    /// With so much payload so far.
+    /// New elephant, with its payload in bytes.
     Elephant(u64),
-    /// Others are larger.
+    /// Elephant displaced by larger flows.
     Mouse,
-    /// An elephant has sent nothing for a while, and is forgotten.
+    /// Elephant idle and removed.
     Idle,
-    /// The same of a mouse.
+    /// Mouse idle and removed.
     Forgotten,
 }
 
-/// The flows as they were at the last look.
+/// Flows at the last read.
 struct Table {
     policy: Policy,
     flows: HashMap<Key, Flow>,
@@ -477,16 +477,16 @@ struct Table {
 }
 
 struct Flow {
-    /// As the kernel counts.
+    /// Raw count of the kernel, bytes.
     counted: u64,
-    /// Of which what is old counts less.
+    /// Bytes with exponential decay.
     bytes: f64,
-    /// At the first look that saw this count.
+    /// Time of the first read with this count.
     moved: Instant,
     is_elephant: bool,
 }
 
-/// In so many times `idle` what was sent counts half: 8 weeks, where `idle` is two.
+/// Half-life of bytes in units of `idle`: 8 weeks for the default of two.
 const HALF_LIFE: f64 = 4.0;
 
 impl Table {
@@ -498,7 +498,7 @@ impl Table {
         }
     }
 
-    /// `counts` is the payload of each flow. One that is not among them has been forgotten by the kernel.
+    /// Updates flows from `counts`, the payload of each. A missing flow was dropped by the kernel.
     fn look(&mut self, now: Instant, counts: HashMap<Key, u64>) -> Vec<(Key, Change)> {
         let since = self.looked.map_or(Duration::ZERO, |looked| now - looked);
         self.looked = Some(now);
@@ -509,7 +509,7 @@ impl Table {
         for (key, counted) in counts {
             let flow = match before.remove(&key) {
                 Some(mut flow) => {
-                    // A count that is less was begun anew.
+                    // A smaller count has restarted.
                     let more = counted.checked_sub(flow.counted).unwrap_or(counted);
                     if counted != flow.counted {
                         flow.moved = now;
@@ -536,7 +536,7 @@ impl Table {
         let mut largest: Vec<_> = self
             .flows
             .iter()
-            // What was large enough once is so until it is half of that.
+            // Hysteresis: an elephant remains one down to half of the threshold.
             .filter(|(_, flow)| flow.bytes >= if flow.is_elephant { least / 2.0 } else { least })
             .map(|(key, flow)| (flow.bytes, *key))
             .collect();
@@ -565,7 +565,7 @@ fn forgotten(flow: &Flow) -> Change {
     }
 }
 
-/// A line for a change; none for a flow that never was an elephant.
+/// Output line for a change; None for a flow that was never an elephant.
 fn line(is_json: bool, since: Duration, flow: &Key, change: Change) -> Option<String> {
     let (word, bytes) = match change {
         Change::Elephant(bytes) => ("elephant", Some(bytes)),
@@ -593,7 +593,7 @@ fn line(is_json: bool, since: Duration, flow: &Key, change: Change) -> Option<St
     ))
 }
 
-/// Where a flow comes from and where it goes.
+/// Source and destination of a flow.
 fn ends(flow: &Key) -> [SocketAddr; 2] {
     [(SOURCE, PORTS), (DESTINATION, PORTS + 2)].map(|(address, port)| {
         let bytes: [u8; 16] = std::array::from_fn(|i| flow[address + i]);
@@ -667,7 +667,7 @@ mod tests {
             look(&mut table, at(59), &[(2, 11)]),
             [(flow(2), Change::Forgotten)]
         );
-        // It is counted from zero.
+        // A forgotten flow is counted from zero.
         assert_eq!(look(&mut table, at(60), &[(1, 99)]), []);
     }
 
@@ -704,7 +704,7 @@ mod tests {
             let now = now + Duration::from_millis(at);
             told.extend(look(&mut table, now, &[(2, 10_000 + n), (3, 1_000 * n)]));
         }
-        // Who trickles gives way to who sends.
+        // A trickling flow gives way to a fast one.
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told.contains(&(flow(2), Change::Mouse)));
     }
@@ -732,7 +732,7 @@ mod tests {
         assert!(port(vec![prefix("0.0.0.0", 0, 2)]).is_ours(&flow(7)));
         assert!(!port(vec![prefix("10.9.1.0", 24, 1)]).is_ours(&flow(7)));
         assert!(!port(vec![prefix("10.9.1.8", 30, 2)]).is_ours(&flow(7)));
-        // An IPv4 address is one of IPv6, as the kernel has it.
+        // An IPv4 address is mapped to IPv6, as in the kernel.
         assert!(port(vec![prefix("::", 0, 2)]).is_ours(&flow(7)));
         assert!(port(vec![prefix("::fffe:0:0", 95, 2)]).is_ours(&flow(7)));
         assert!(!port(vec![prefix("::", 96, 2)]).is_ours(&flow(7)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A look at the running kernel: its flows, its queues, its tracepoints, its elephants.
+//! Observes the running kernel: flows, queues, tracepoints, elephants.
 
 mod ebpf;
 pub mod elephants;

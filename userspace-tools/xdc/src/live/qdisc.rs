@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc qdisc`: sch_phantom without a tc plugin, in tc's words and units.
+//! `xdc qdisc`: controls sch_phantom without a tc plugin, in tc's syntax and units.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ use xdc_netlink::{Connection, Request};
 use crate::error::{Error, Result};
 use crate::text::printable;
 
-/// What `add`, `change` and `replace` explain under --help.
+/// --help text of `add`, `change` and `replace`.
 pub static HELP: LazyLock<String> = LazyLock::new(|| {
     format!(
         "\
@@ -35,7 +35,7 @@ pub enum Verb {
     Replace,
 }
 
-/// Where a qdisc is.
+/// Position of a qdisc.
 #[derive(Debug, PartialEq, Eq)]
 struct Place {
     device: String,
@@ -63,12 +63,12 @@ pub fn attach(verb: Verb, args: &[String]) -> Result<()> {
     })
 }
 
-/// The kernel takes a `change` of a qdisc of another kind for a `replace`.
+/// Refuses a `change` of another kind, which the kernel treats as a `replace`.
 fn refuse_other_kind(index: u32, place: &Place) -> Result<()> {
     let found = Connection::open()
         .and_then(|mut connection| qdisc::dump(&mut connection, index))
         .map_err(refused)?;
-    // Those that a device has by default have no handle.
+    // A device's default qdiscs have no handle.
     let mut other = found.iter().filter(|state| {
         state.parent == place.parent && state.handle.major != 0 && state.kind != phantom::KIND
     });
@@ -84,7 +84,7 @@ fn refuse_other_kind(index: u32, place: &Place) -> Result<()> {
 
 pub fn delete(args: &[String]) -> Result<()> {
     let (place, rest) = parse_place(args)?;
-    // tc takes a kind here too.
+    // tc accepts a kind here, too.
     match rest {
         [] => {}
         [kind] if kind == phantom::KIND => {}
@@ -93,7 +93,7 @@ pub fn delete(args: &[String]) -> Result<()> {
     send(qdisc::delete(index_of(&place.device)?, place.parent))
 }
 
-/// Print the phantom qdiscs of a device, or of all.
+/// Print the phantom qdiscs of one device or all.
 pub fn show(args: &[String], statistics: bool, json: bool) -> Result<()> {
     let device = match args {
         [] => None,
@@ -231,7 +231,7 @@ fn any_socket() -> rustix::io::Result<std::os::fd::OwnedFd> {
     socket(AddressFamily::INET, SocketType::DGRAM, None)
 }
 
-/// Every effective value; what follows the parent can be typed back.
+/// All effective values; the text after the parent is valid input.
 fn line(device: &str, state: &QdiscState, options: &Options) -> String {
     let parent = match state.parent {
         Handle::ROOT => "root".to_owned(),

@@ -3,12 +3,12 @@
 
 use std::fmt;
 
-/// What a value is held to: of an expectation, or of a row of a paper's claim.
+/// Bounds of an expectation, or of a row of a paper's claim.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Bound<'a> {
     pub min: Option<f64>,
     pub max: Option<f64>,
-    /// The same metric of this congestion control is more.
+    /// Congestion control whose value of the metric must be larger.
     pub less_than_cc: Option<&'a str>,
 }
 
@@ -17,7 +17,7 @@ impl Bound<'_> {
         self.min.is_none() && self.max.is_none() && self.less_than_cc.is_none()
     }
 
-    /// `other` is the value of `less_than_cc`.
+    /// Whether `value` satisfies the bounds; `other` is the value of `less_than_cc`.
     pub fn holds(self, value: f64, other: Option<f64>) -> bool {
         self.min.is_none_or(|min| value >= min)
             && self.max.is_none_or(|max| value <= max)

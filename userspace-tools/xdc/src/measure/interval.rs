@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How sure a mean over seeds is, and what that says of a bound.
+//! Confidence intervals of means over seeds, and verdicts on bounds.
 //!
-//! Intervals are of 95 % and come from the BCa bootstrap (bias corrected and accelerated: Efron
-//! 1987). With the five seeds that a verdict begins with, a plain bootstrap is too narrow: it
-//! resamples from a deviation that is too small by the square root of n / (n - 1), with the
-//! normal distribution's quantile for Student's. Both are put right as Hesterberg does
-//! ("What teachers should know about the bootstrap", 2015), by asking for a quantile further out.
+//! 95 % intervals by the BCa bootstrap (bias corrected and accelerated: Efron 1987). With few
+//! seeds, such as a verdict's first five, a plain bootstrap is too narrow: its deviation is too
+//! small by the square root of n / (n - 1), and it uses a normal instead of a Student quantile.
+//! Both are corrected as in Hesterberg ("What teachers should know about the bootstrap", 2015), by
+//! a quantile further out.
 
 use xdc_proto::rng::Rng;
 
@@ -13,11 +13,11 @@ use super::bound::Bound;
 
 /// Resamples of one interval.
 const RESAMPLES: usize = 10_000;
-/// Of the generator: an interval is the same whenever it is asked for.
+/// Generator seed, constant so that an interval is reproducible.
 const SEED: u64 = 0x0062_6361;
 
-/// Two-sided 95 % quantiles of Student's t by degrees of freedom, from 1 on; beyond them the
-/// normal distribution's.
+/// Two-sided 95 % quantiles of Student's t by degrees of freedom, from 1; beyond the table, of the
+/// normal distribution.
 const T_95: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
@@ -25,30 +25,30 @@ const T_95: [f64; 30] = [
 ];
 const NORMAL_95: f64 = 1.960;
 
-/// Of Student's t.
+/// Two-sided 95 % quantile of Student's t.
 pub fn t_95(freedom: usize) -> f64 {
     let known = freedom.checked_sub(1).and_then(|n| T_95.get(n));
     known.copied().unwrap_or(NORMAL_95)
 }
 
-/// A mean and the ends of its 95 % interval.
+/// A mean and the bounds of its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
     pub low: f64,
     pub mean: f64,
     pub high: f64,
-    /// Of seeds.
+    /// Number of seeds.
     pub n: usize,
 }
 
-/// What an interval says of a bound.
+/// Verdict of an interval on a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Decision {
-    /// All of the interval is beyond the bound.
+    /// The whole interval violates the bound.
     Fails,
-    /// The bound is inside the interval, or there is no interval.
+    /// The interval contains the bound, or there is no interval.
     Undecided,
-    /// All of the interval is within the bound.
+    /// The whole interval satisfies the bound.
     Holds,
 }
 
@@ -61,7 +61,7 @@ impl Decision {
         }
     }
 
-    /// Of a bound that has no other congestion control in it.
+    /// Verdict on a bound without another congestion control.
     pub fn of(interval: Option<Interval>, bound: Bound<'_>) -> Self {
         let Some(Interval { low, high, .. }) = interval else {
             return Self::Undecided;
@@ -78,7 +78,7 @@ impl Decision {
 }
 
 impl Interval {
-    /// Half of its width, as a share of the mean; of a mean of 0 infinite, unless it is sure.
+    /// Half of the width over the mean; 0 for a zero width, infinite for a zero mean.
     pub fn relative_half_width(&self) -> f64 {
         match self.high == self.low {
             true => 0.0,
@@ -87,23 +87,20 @@ impl Interval {
     }
 }
 
-/// Of a mean over seeds: none of fewer than two values, or with one that is not finite.
+/// Interval of a mean over seeds; None for fewer than two values, or a non-finite one.
 pub fn of_mean(values: &[f64]) -> Option<Interval> {
     if values.len() < 2 || !values.iter().all(|value| value.is_finite()) {
         return None;
     }
-    // Seeds have no order.
+    // The order of seeds is irrelevant.
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
     Some(bca(&values))
 }
 
-/// Of the geometric mean of `first / second`, of values paired by seed; none of fewer than two
-/// pairs, or with a value that is negative or no number.
-///
-/// A pair of equal values (of two zeros, too) has the ratio 1. Where only one value of a pair is
-/// 0 or infinite, so is the ratio, and a logarithm has no mean: the interval is then the range of
-/// all ratios, and its mean their median. It decides only where every seed says the same.
+/// Interval of the geometric mean of `first / second`, paired by seed; None for fewer than two pairs,
+/// or a negative or NaN value. Two equal values, also zeros, have the ratio 1. With any other 0 or
+/// infinity it is the range of all ratios around their median, decisive only if all seeds agree.
 pub fn of_ratio(pairs: &[(f64, f64)]) -> Option<Interval> {
     let fine = |value: f64| value >= 0.0;
     if pairs.len() < 2 || !pairs.iter().all(|pair| fine(pair.0) && fine(pair.1)) {
@@ -131,7 +128,7 @@ pub fn of_ratio(pairs: &[(f64, f64)]) -> Option<Interval> {
     })
 }
 
-/// Of at least two values in order.
+/// BCa interval of at least two sorted values.
 fn bca(values: &[f64]) -> Interval {
     let n = values.len();
     let count = n as f64;
@@ -154,15 +151,15 @@ fn bca(values: &[f64]) -> Interval {
         })
         .collect();
     means.sort_by(f64::total_cmp);
-    // Sums of the same values in another order differ in their last digits.
+    // Sums in another order differ in the last digits.
     let same = 1e-9 * (values[n - 1] - values[0]);
     let below = means.partition_point(|other| *other < mean - same);
     let up_to = means.partition_point(|other| *other <= mean + same);
-    // Half of those that are equal; never nothing or all, whose quantile is infinite.
+    // Count half of the ties; exclude 0 and 1, whose quantiles are infinite.
     let share = (below + up_to).clamp(1, 2 * RESAMPLES - 1) as f64 / (2 * RESAMPLES) as f64;
     let bias = quantile(share);
-    // The jackknife's skewness; without the value `v` the mean is (sum - v) / (n - 1), so that
-    // its deviations are those of the values, turned round and divided by n - 1.
+    // Skewness by the jackknife: without the value `v` the mean is (sum - v) / (n - 1), so its
+    // deviations are the values', negated and divided by n - 1.
     let power = |exponent| -> f64 {
         let deviations = values.iter().map(|value| value - mean);
         deviations.map(|deviation| deviation.powi(exponent)).sum()
@@ -171,7 +168,7 @@ fn bca(values: &[f64]) -> Interval {
     let wide = t_95(n - 1) * (count / (count - 1.0)).sqrt();
     let end = |z: f64| {
         let shifted = bias + z;
-        // Too skewed for a quantile: the outermost resample.
+        // Too skewed for a quantile: use the outermost resample.
         let scale = 1.0 - acceleration * shifted;
         let at = match scale > 0.0 {
             true => normal(bias + shifted / scale),
@@ -187,12 +184,12 @@ fn bca(values: &[f64]) -> Interval {
     }
 }
 
-/// The normal distribution.
+/// Cumulative normal distribution.
 fn normal(z: f64) -> f64 {
     0.5 * libm::erfc(-z / std::f64::consts::SQRT_2)
 }
 
-/// Its inverse, by halving: it is asked for once an interval.
+/// Inverse of [`normal`] by bisection, needed once per interval.
 fn quantile(share: f64) -> f64 {
     let (mut low, mut high) = (-10.0, 10.0);
     for _ in 0..60 {
@@ -246,7 +243,7 @@ mod tests {
     #[test]
     fn zeros_and_infinities_decide_only_together() {
         let at_most_1 = within(None, Some(1.0));
-        // No drops on either side: as many.
+        // No drops on either side: ratio 1.
         let none = of_ratio(&[(0.0, 0.0), (0.0, 0.0)]).unwrap();
         assert_eq!((none.low, none.high), (1.0, 1.0));
         let all = of_ratio(&[(0.0, 3.0), (0.0, 5.0)]).unwrap();
@@ -271,7 +268,7 @@ mod tests {
         assert_eq!(decide(Some(0.5), Some(0.6)), Decision::Fails);
     }
 
-    /// The textbook's example of a bootstrap: with n this large BCa, t and normal agree.
+    /// Textbook bootstrap: for large n, BCa, t and normal agree.
     #[test]
     fn with_many_values_it_is_students() {
         let values: Vec<f64> = (0..100).map(f64::from).collect();
@@ -281,14 +278,14 @@ mod tests {
         assert!((interval.high - (49.5 + half)).abs() < 0.3, "{interval:?}");
     }
 
-    /// What makes an interval one: of many samples, 95 in 100 have the true mean inside.
+    /// Coverage: of many samples, 95 % of the intervals contain the true mean.
     #[test]
     fn five_seeds_cover_the_truth() {
         let mut rng = Rng::new(7);
         let samples = 400;
         let mut covered = [0; 2];
         for _ in 0..samples {
-            // Nearly normal, and skewed.
+            // A nearly normal and a skewed distribution.
             let flat: Vec<f64> = (0..5).map(|_| (0..12).map(|_| rng.unit()).sum()).collect();
             let skewed: Vec<f64> = (0..5).map(|_| (1.0 - rng.unit()).ln().abs()).collect();
             for (n, (values, truth)) in [(flat, 6.0), (skewed, 1.0)].into_iter().enumerate() {
@@ -344,7 +341,7 @@ mod tests {
             prop_assert!(many.relative_half_width() < few.relative_half_width());
         }
 
-        /// Noise that both share goes out of a ratio that is paired.
+        /// Common noise cancels in a paired ratio.
         #[test]
         fn common_noise_is_nothing_to_a_ratio(
             noise in prop::collection::vec(0.1f64..10.0, 2..12), factor in 0.1f64..10.0

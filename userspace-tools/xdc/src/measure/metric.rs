@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a run is measured by: one table of names, units and meanings, with what reads each.
+//! Metrics of a run: one table of names, units, meanings and accessors.
 //!
-//! A [`Metric`] is a name that was looked up in the table when the TOML or the command line that
-//! has it was read. Values are those of the network that the scenario describes, whatever the
-//! scale of the guest was: its record is freed of it.
+//! A [`Metric`] is a name validated against the table when its TOML or command line is read. Values
+//! are those of the scenario's network, since records are unscaled.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +18,7 @@ use xdc_tcpinfo::{COUNTERS, Counter, Of};
 use crate::text::nearest;
 use crate::units::text_schema;
 
-/// A number that every run has, or every run of some kind.
+/// A number defined for all runs, or for all runs of some kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metric {
     name: String,
@@ -34,7 +33,7 @@ text_schema!(
     "The name of a metric, of the table in docs/scenarios.md: goodput_mbps, groups.inter.fct_ms.p99."
 );
 
-/// Where in a run its value is.
+/// Location of the value in a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Place {
     Run(&'static Entry<Run>),
@@ -42,20 +41,20 @@ enum Place {
     Group(String, &'static Entry<Group>),
     Queue(String, &'static Entry<Queue>),
     Samples(String, &'static Entry<Samples>),
-    /// By its number, from 1 on.
+    /// By its number, from 1.
     Phase(String),
     Capture(&'static Entry<Content>),
     Tcp(&'static Counter),
 }
 
-/// Which flows.
+/// Selection of flows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Flows {
     group: Option<String>,
     size: Option<SizeClass>,
 }
 
-/// What a number counts or measures.
+/// Unit of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     Ratio,
@@ -66,7 +65,7 @@ pub enum Unit {
     Us,
     Ms,
     S,
-    /// Seconds of this machine, which no scale stretches.
+    /// Real seconds of this machine, independent of the scale.
     WallS,
     Mbps,
     Bytes,
@@ -74,7 +73,7 @@ pub enum Unit {
     MiB,
 }
 
-/// For the page that has the table.
+/// For generating the table's page.
 #[cfg(test)]
 impl Unit {
     pub fn name(self) -> &'static str {
@@ -92,8 +91,7 @@ impl Unit {
         }
     }
 
-    /// By what a value of a guest at `scale` is multiplied: its times are as many times as long,
-    /// its rates as many times as low.
+    /// Factor that unscales a guest's value at `scale`: times are longer, rates lower by the scale.
     pub fn unscale(self, scale: u32) -> f64 {
         match self {
             Self::Us | Self::Ms | Self::S => 1.0 / f64::from(scale),
@@ -102,7 +100,7 @@ impl Unit {
         }
     }
 
-    /// The same in words.
+    /// Kind of scaling, as text.
     fn scaling(self) -> &'static str {
         match self {
             Self::Us | Self::Ms | Self::S => "time",
@@ -112,7 +110,7 @@ impl Unit {
     }
 }
 
-/// A line of the table.
+/// A row of the table.
 #[derive(Debug)]
 struct Entry<T> {
     name: &'static str,
@@ -711,7 +709,7 @@ const RUN: &[Entry<Run>] = &[
     ),
 ];
 
-/// Metrics that have a value of each flow.
+/// Metrics with one value per flow.
 const FLOW_TIMES: [&str; 5] = [
     "fct_us",
     "fct_ms",
@@ -720,7 +718,7 @@ const FLOW_TIMES: [&str; 5] = [
     "slowdown_acked",
 ];
 
-/// Of a line that the one above explains.
+/// Meaning of a row that the previous row explains.
 const SAME: &str = "";
 
 fn of_network(run: &Run, value: fn(&Network) -> f64) -> Option<f64> {
@@ -1032,7 +1030,7 @@ fn dropped(run: &Run, cause: Cause) -> Option<f64> {
 const PHASES: &str = "jain_phases";
 const PHASE: &str = "mean of Jain's index in the N-th phase, where the scenario has `phases`";
 
-/// A name that stands for nothing.
+/// An unknown name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unknown {
     pub name: String,
@@ -1040,7 +1038,7 @@ pub struct Unknown {
 }
 
 impl fmt::Display for Unknown {
-    /// As serde says it of a variant.
+    /// Formatted like serde's unknown variant.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "unknown metric `{}`", self.name)?;
         match &self.near {
@@ -1050,7 +1048,7 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// For mistakes that no known name comes near.
+/// Hint for mistakes without a similar name.
 pub const SEE_TABLE: &str =
     "a name of the table in docs/scenarios.md: fct_us.p99, queues.NAME.drops";
 
@@ -1076,8 +1074,8 @@ fn find<T>(table: &'static [Entry<T>], name: &str) -> Option<&'static Entry<T>> 
     table.iter().find(|entry| entry.name == name)
 }
 
-/// What comes before an entry's name, and the entry. People choose the names of groups and ports,
-/// dots included, so the end decides.
+/// Prefix of an entry's name, and the entry. Matches the end, since user-chosen names of groups and
+/// ports may contain dots.
 fn ends_with<'a, T>(
     table: &'static [Entry<T>],
     text: &'a str,
@@ -1145,7 +1143,7 @@ fn place(name: &str) -> Option<Place> {
     }
 }
 
-/// What somebody who wrote `name` may have meant.
+/// Known names similar to `name`.
 fn names_like(name: &str) -> Vec<String> {
     let of = |before: &str, names: &mut dyn Iterator<Item = &'static str>| -> Vec<String> {
         names.map(|name| format!("{before}{name}")).collect()
@@ -1194,7 +1192,7 @@ impl Metric {
         }
     }
 
-    /// In a few words; empty where the metric before it in the table has them.
+    /// Short description; empty if the table's previous metric has it.
     pub fn meaning(&self) -> &'static str {
         match &self.place {
             Place::Run(entry) => entry.meaning,
@@ -1208,7 +1206,7 @@ impl Metric {
         }
     }
 
-    /// Its value in a run; none where it does not apply, or is none that can be.
+    /// Value in a run; None if it does not apply or is implausible.
     pub fn of(&self, run: &Run) -> Option<f64> {
         let value = match &self.place {
             Place::Run(entry) => (entry.get)(run),
@@ -1220,11 +1218,11 @@ impl Metric {
             Place::Capture(entry) => run.capture.as_ref().and_then(entry.get),
             Place::Tcp(counter) => run.tcp.get(counter.name).and_then(|n| count(*n)),
         };
-        // A damaged or a forged file may say anything.
+        // A damaged or forged file may contain any value.
         value.filter(|value| value.abs() <= MOST)
     }
 
-    /// Of which flows' completion times it is a statistic, if it is one of many.
+    /// Flows behind a statistic of completion times; None for other metrics.
     pub fn population(&self, run: &Run) -> Option<Population> {
         let (of, name) = match &self.place {
             Place::Run(entry) => (&run.completion, entry.name),
@@ -1252,7 +1250,7 @@ impl Metric {
         })
     }
 
-    /// What it asks of a scenario: a group of flows, a watched port, samples of that name, a phase.
+    /// Requirement for a scenario: a group of flows, a watched port, samples of a name, or a phase.
     pub fn asks(&self) -> Asks<'_> {
         match &self.place {
             Place::Completion(flows, _) => {
@@ -1271,24 +1269,25 @@ impl Metric {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Population {
     pub ended: usize,
-    /// Whose times are not known, but long.
+    /// Flows whose times are unknown but long.
     pub unfinished: usize,
-    /// With fewer it says nothing: ten beyond a 99th percentile, a hundred behind a mean.
+    /// Minimum number for a meaningful value: ten flows beyond a 99th percentile, a hundred for a
+    /// mean.
     pub needed: usize,
 }
 
-/// See [`Metric::asks`].
+/// Requirement returned by [`Metric::asks`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asks<'a> {
     Nothing,
     Group(&'a str),
-    /// A name, or a number in the order of the scenario.
+    /// A name, or a number in scenario order.
     Queue(&'a str),
     Samples(&'a str),
     Phase(usize),
 }
 
-/// With fewer a statistic says nothing.
+/// Minimum number of flows for a meaningful statistic.
 fn needed(statistic: &str) -> Option<usize> {
     match statistic {
         "p999" => Some(10_000),
@@ -1318,13 +1317,13 @@ fn unit_of(counter: &Counter) -> Unit {
     }
 }
 
-/// By its name, else by its place.
+/// Finds a queue by name, else by number.
 fn queue_of<'a>(run: &'a Run, name: &str) -> Option<&'a Queue> {
     let named = run.queues.iter().find(|queue| queue.name == name);
     named.or_else(|| run.queues.get(name.parse::<usize>().ok()?))
 }
 
-/// No number of a run is larger.
+/// Upper bound of a run's values.
 const MOST: f64 = 1e18;
 
 impl fmt::Display for Metric {
@@ -1340,18 +1339,18 @@ impl<'de> Deserialize<'de> for Metric {
     }
 }
 
-/// Those of a program's own lists.
+/// Metrics of a built-in list.
 pub fn of_names(names: &[&str]) -> Vec<Metric> {
     names.iter().filter_map(|name| name.parse().ok()).collect()
 }
 
-/// Of the numbers that a run itself has.
+/// Names of metrics of whole runs.
 #[cfg(test)]
 pub fn names_of_runs() -> impl Iterator<Item = &'static str> {
     RUN.iter().map(|entry| entry.name)
 }
 
-/// The table of docs/scenarios.md.
+/// Generates the table of docs/scenarios.md.
 #[cfg(test)]
 fn table() -> String {
     let mut table = String::from("| metric | unit | scaled as | meaning |\n|---|---|---|---|\n");
@@ -1442,7 +1441,7 @@ mod tests {
         assert_eq!(of("goodput_mbps"), None);
     }
 
-    /// `UPDATE_DOCS=1 cargo test -p xdc` writes it.
+    /// Regenerated by `UPDATE_DOCS=1 cargo test -p xdc`.
     #[test]
     fn the_page_has_this_table() {
         crate::marked::tests::holds("scenarios.md", "metrics", &table());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The names that a scenario and a command line have for figures, and what they are held to.
-//! `xdc-measure` computes the figures.
+//! Names of figures in scenarios and command lines, and their bounds. `xdc-measure` computes the
+//! figures.
 
 pub mod bound;
 pub mod interval;

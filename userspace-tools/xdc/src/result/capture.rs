@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Captures of two runs made comparable, and their first difference in words.
+//! Normalizes captures of two runs for comparison, and describes their first difference.
 //!
-//! What is random or arbitrary is counted from its first value: time from the first packet,
-//! sequence numbers from the SYN's, timestamps from the first in their direction. The rest is
-//! compared as it is, but for what says nothing: Ethernet header, addresses (the flow's number
-//! stands for them), IP ID, checksums.
+//! Random or arbitrary values are relative to the first: time to the first packet, sequence numbers
+//! to the SYN's, timestamps to the first in their direction. Other fields are compared literally,
+//! except the meaningless: Ethernet header, addresses (replaced by the flow's number), IP ID,
+//! checksums.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,18 +17,18 @@ use crate::error::{Error, Result};
 
 const ETHERNET_BYTES: usize = 14;
 
-/// One packet, normalised.
+/// A normalized packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
-    /// Since the capture's first packet.
+    /// Time since the capture's first packet, ns.
     t_ns: u64,
     flow: u16,
-    /// Out of the port: where it is the flow's bottleneck, from the sender.
+    /// Whether it leaves the port; at the flow's bottleneck, whether it is from the sender.
     outgoing: bool,
     seq: u32,
     ack: u32,
     payload_bytes: u32,
-    /// As tcpdump writes them, and A for AccECN's AE.
+    /// Flags in tcpdump's notation, and A for AccECN's AE.
     flags: String,
     ecn: &'static str,
     dscp: u8,
@@ -37,14 +37,14 @@ pub struct Segment {
     options: String,
 }
 
-/// Where one direction of one flow counts from.
+/// Reference values of one direction of a flow.
 #[derive(Debug, Default, Clone, Copy)]
 struct Origin {
     seq: Option<u32>,
     timestamp: Option<u32>,
 }
 
-/// The whole capture.
+/// Normalizes a capture.
 pub fn normalise(packets: &[Packet]) -> Result<Vec<Segment>> {
     let start_ns = packets.first().map_or(0, |packet| packet.t_ns);
     let mut origins = BTreeMap::new();
@@ -103,7 +103,7 @@ fn segment(
         dscp: ip.dcp().value(),
         ttl: ip.ttl(),
         window: tcp.window_size(),
-        // Without an ACK nothing is echoed.
+        // Without an ACK the echoed timestamp is invalid.
         options: options(
             tcp.options(),
             own,
@@ -122,7 +122,7 @@ fn flags(tcp: &TcpHeaderSlice<'_>) -> String {
         (tcp.urg(), 'U'),
         (tcp.cwr(), 'W'),
         (tcp.ece(), 'E'),
-        // The bit that was once the nonce sum.
+        // AE, formerly the nonce sum.
         (tcp.ns(), 'A'),
         (tcp.ack(), '.'),
     ]
@@ -132,7 +132,7 @@ fn flags(tcp: &TcpHeaderSlice<'_>) -> String {
     .collect()
 }
 
-/// Kinds of TCP options.
+/// TCP option kinds.
 const END: u8 = 0;
 const NOP: u8 = 1;
 const MSS: u8 = 2;
@@ -143,7 +143,7 @@ const TIMESTAMPS: u8 = 8;
 const ACCECN_0: u8 = 172;
 const ACCECN_1: u8 = 174;
 
-/// (kind, data) of each option, paddings apart; None at one that is malformed.
+/// (kind, data) of each option except padding; None for a malformed one.
 fn each_option(mut bytes: &[u8]) -> impl Iterator<Item = Option<(u8, &[u8])>> {
     std::iter::from_fn(move || {
         while let [NOP, rest @ ..] = bytes {
@@ -210,7 +210,7 @@ fn words(data: &[u8]) -> Vec<u32> {
 }
 
 impl Segment {
-    /// Everything that is compared but the time.
+    /// Compared fields, except the time.
     fn fields(&self) -> [(&'static str, String); 10] {
         [
             ("seq", self.seq.to_string()),
@@ -256,7 +256,7 @@ impl fmt::Display for Segment {
     }
 }
 
-/// The first difference between two captures; `names` are those of the runs.
+/// First difference between two captures; `names` are the runs' names.
 pub fn difference(a: &[Segment], b: &[Segment], names: (&str, &str)) -> Option<String> {
     let at = (0..a.len().max(b.len())).find(|&i| a.get(i) != b.get(i))?;
     let place =
@@ -310,7 +310,7 @@ fn later(x: &Segment, y: &Segment) -> String {
     }
 }
 
-/// What it has in it.
+/// Summary of a capture.
 pub fn content(segments: &[Segment]) -> Content {
     let mut content = Content::default();
     let mut ends: BTreeMap<(u16, bool), u32> = BTreeMap::new();
@@ -345,7 +345,7 @@ pub fn content(segments: &[Segment]) -> Content {
     content
 }
 
-/// For wireshark: the headers, with times in ns.
+/// File of the headers for wireshark, with times in ns.
 pub fn pcap(packets: &[Packet]) -> Vec<u8> {
     const NANOSECONDS: u32 = 0xa1b2_3c4d;
     const VERSION: [u16; 2] = [2, 4];
@@ -399,7 +399,7 @@ mod tests {
             let mut builder = PacketBuilder::ethernet2([0; 6], [1; 6])
                 .ip(etherparse::IpHeaders::Ipv4(ip, Default::default()))
                 .tcp(port, port, own.wrapping_add(seq), 1000)
-                // A first SYN has nothing to acknowledge.
+                // A first SYN acknowledges nothing.
                 .options(if ack > 0 { &options[..] } else { &options[..1] })
                 .unwrap();
             builder = match seq {

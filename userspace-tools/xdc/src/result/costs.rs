@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What selftests/guest/bench.sh and bench-queues.sh counted: instructions per ACK and per packet,
-//! what they may be at most, and the tables of docs/performance.md.
+//! Costs counted by selftests/guest/bench.sh and bench-queues.sh: instructions per ACK and per packet, their
+//! limits, and the tables of docs/performance.md.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use xdc_algo::MODULES;
 
 use crate::error::{Error, Result};
 
-/// Everything that was counted at one time.
+/// Counts of one run of the benchmarks.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub struct Costs {
     callbacks: Vec<Callback>,
@@ -21,56 +21,56 @@ pub struct Costs {
     codes: Vec<Code>,
 }
 
-/// What two parities of a block cost in some way.
+/// Cost of computing two parities of a block with one implementation.
 #[derive(Debug, PartialEq, Serialize)]
 struct Code {
-    /// One of [`CODES`].
+    /// Implementation, one of [`CODES`].
     row: String,
-    /// Of the block's data.
+    /// Data bytes of the block.
     bytes: u64,
     instructions: u64,
 }
 
-/// All that a guest did for a flow through a tunnel of some kind, or through none.
+/// All instructions of a guest during a flow, with one kind of tunnel or none.
 #[derive(Debug, PartialEq, Serialize)]
 struct Tunnel {
-    /// One of [`TUNNELS`].
+    /// Kind of tunnel, one of [`TUNNELS`].
     row: String,
-    /// The sender's.
+    /// Packets sent.
     packets: u64,
     instructions: u64,
 }
 
-/// All that a guest did for a flow, with tlt or without.
+/// All instructions of a guest during a flow, with tlt or without.
 #[derive(Debug, PartialEq, Serialize)]
 struct Busy {
-    /// One of [`BUSY`].
+    /// Configuration, one of [`BUSY`].
     row: String,
     instructions: u64,
 }
 
-/// What the hooks of tlt cost a kind of packet, or its work does, over a flow.
+/// Cost of tlt's hooks for one kind of packet, or of its work queue, over a flow.
 #[derive(Debug, PartialEq, Serialize)]
 struct Hook {
-    /// One of [`HOOKED`].
+    /// Configuration, one of [`HOOKED`].
     row: String,
-    /// One of [`PACKETS`].
+    /// Kind of packet, one of [`PACKETS`].
     packet: String,
     calls: u64,
     instructions: u64,
 }
 
-/// A qdisc below each of some transmit queues, which as many processors use at once.
+/// A qdisc below each of `queues` transmit queues, used by as many processors at once.
 #[derive(Debug, PartialEq, Serialize)]
 struct Queues {
     qdisc: String,
     queues: u32,
     packets: u64,
-    /// Of all processors, with making and sending the packets.
+    /// Instructions of all processors, including making and sending the packets.
     instructions: u64,
 }
 
-/// One callback of a congestion control, over a flow.
+/// One callback of a congestion control during a flow.
 #[derive(Debug, PartialEq, Serialize)]
 struct Callback {
     cc: String,
@@ -80,11 +80,11 @@ struct Callback {
     instructions: u64,
 }
 
-/// One qdisc, over a number of packets at a held backlog.
+/// One qdisc, for a number of packets at constant backlog.
 #[derive(Debug, PartialEq, Serialize)]
 struct Qdisc {
     qdisc: String,
-    /// Which packets it marks: one of [`MARKS`].
+    /// Which packets are marked: one of [`MARKS`].
     marks: String,
     packets: u64,
     enqueue_instructions: u64,
@@ -93,7 +93,7 @@ struct Qdisc {
     dropped: u64,
 }
 
-/// The kernel's, and ours that are installed, are rows of their own; so are these, of the one before.
+/// Variants, each with a row of its own, and their algorithm.
 const VARIETIES: [(&str, &str); 1] = [("unocc", "unocc_rtt")];
 
 fn ccs() -> Vec<&'static str> {
@@ -107,7 +107,7 @@ fn ccs() -> Vec<&'static str> {
     ccs
 }
 
-/// What an ACK can cause. Others belong to sending, such as min_tso_segs.
+/// Callbacks that an ACK can cause; others, such as min_tso_segs, belong to sending.
 const CALLBACKS: [&str; 8] = [
     "in_ack_event",
     "pkts_acked",
@@ -141,20 +141,20 @@ const QDISCS: [&str; 17] = [
 
 const MARKS: [&str; 3] = ["none", "some", "all"];
 
-/// Below each transmit queue, and how many of those are in use.
+/// Qdiscs below each transmit queue, and numbers of queues in use.
 const BELOW_MQ: [&str; 3] = ["pfifo", "red", "phantom"];
 const QUEUES: [u32; 3] = [1, 2, 4];
 
-/// Without the module, with it and off, and on.
+/// Without the module, with it off, and with it on.
 const BUSY: [&str; 3] = ["tlt-none", "tlt-off", "tlt-on"];
-/// The last two.
+/// Configurations with the module.
 const HOOKED: [&str; 2] = ["tlt-off", "tlt-on"];
-/// What a host sends and receives, and what it does when TCP has seen it.
+/// Packets sent and received by a host, and deferred work.
 const PACKETS: [&str; 5] = ["data-out", "ack-in", "data-in", "ack-out", "work"];
-/// The flow without a tunnel, and through one of each kind.
+/// A flow without a tunnel, and through one of each kind.
 const TUNNELS: [&str; 4] = ["none", "vxlan", "unorc", "unorc-8+2"];
-/// How parities are computed: as `unorc` does without vector registers, with them, and with what it takes to lend them;
-/// and by other libraries.
+/// Implementations of parities: `unorc`'s without vector registers, with them, and with the kernel lending
+/// them for each packet; and other libraries'.
 const CODES: [&str; 5] = [
     "words",
     "vectors",
@@ -162,16 +162,16 @@ const CODES: [&str; 5] = [
     "isa-l",
     "reed-solomon-simd",
 ];
-/// A hook of a module that is off is a call, the look-up of a namespace's parameters, and a test of one.
+/// Limit of a disabled module's hook: a call, a look-up of the namespace's parameters, and a test.
 const OFF_AT_MOST: f64 = 40.0;
 
-/// What one thing may cost, as a share of another.
+/// Limit of a cost relative to another.
 struct Target {
     what: String,
     than: String,
-    /// What we want.
+    /// Desired ratio.
     wanted: f64,
-    /// What has been reached, with some room: more is a regression.
+    /// Regression limit: the achieved ratio plus a margin.
     at_most: f64,
     measured: Option<f64>,
 }
@@ -183,7 +183,7 @@ impl Target {
 }
 
 impl Costs {
-    /// Take in a line of the guest, if it is one of ours.
+    /// Parses a line of the guest; ignores others.
     pub fn read(&mut self, line: &str) -> Result<()> {
         let words: Vec<_> = line.split_whitespace().collect();
         match words[..] {
@@ -264,7 +264,7 @@ impl Costs {
             .find(|row| row.cc == cc && row.callback == callback && row.acks > 0 && row.calls > 0)
     }
 
-    /// All that an ACK causes in a congestion control, on average.
+    /// Average instructions per ACK in a congestion control.
     pub fn per_ack(&self, cc: &str) -> Option<f64> {
         CALLBACKS
             .iter()
@@ -296,7 +296,7 @@ impl Costs {
         all.find(|hook| hook.row == row && hook.packet == packet && hook.calls > 0)
     }
 
-    /// Of all packets that the hooks saw: a call each.
+    /// Instructions per hook call, one for each packet.
     fn per_hook(&self, row: &str, packet: &str) -> Option<f64> {
         let hook = self.hook(row, packet)?;
         Some(hook.instructions as f64 / hook.calls as f64)
@@ -312,7 +312,7 @@ impl Costs {
         all.find(|tunnel| tunnel.row == row && tunnel.packets > 0)
     }
 
-    /// What each packet of the flow costs more than without a tunnel, at both ends and with the ACKs.
+    /// Extra instructions per packet against no tunnel, over both ends and the ACKs.
     fn per_tunneled(&self, row: &str) -> Option<f64> {
         let (tunnel, without) = (self.tunnel(row)?, self.tunnel(TUNNELS[0])?);
         let each = |tunnel: &Tunnel| tunnel.instructions as f64 / tunnel.packets as f64;
@@ -346,7 +346,7 @@ impl Costs {
         };
         let acks = [
             ack("dctcp_rs", "dctcp", 1.05, 1.2),
-            // bbr's own count varies from 377 to 438 between boots.
+            // bbr's count varies from 377 to 438 between boots.
             ack("unocc", "bbr", 1.0, 1.08),
             ack("unocc_rtt", "bbr", 1.0, 1.25),
             ack("gemini", "bbr", 1.0, 1.04),
@@ -360,7 +360,7 @@ impl Costs {
             packet("phantom-either", "fq_codel", 1.0, 1.04),
             packet("phantom-shaped", "fq_codel", 1.0, 1.5),
         ];
-        // With making and sending the packet, which is most of it.
+        // Includes making and sending the packet, which dominates.
         let most = QUEUES[QUEUES.len() - 1];
         let queues = Target {
             what: format!("a packet of phantom by {most} queues at once"),
@@ -411,7 +411,7 @@ impl Costs {
             .collect()
     }
 
-    /// KTAP's results of all targets.
+    /// KTAP results of all targets.
     pub fn judge(&self) -> Vec<String> {
         let targets = self.targets();
         let of_targets = targets.iter().map(|target| {
@@ -439,8 +439,8 @@ impl Costs {
         of_targets.chain(of_hooks).collect()
     }
 
-    /// The largest relative difference between two boots, of qdiscs that mark no packet or all.
-    /// Which packets are marked otherwise, and when ACKs come, is random.
+    /// Largest relative difference between two boots, of qdiscs that mark no packet or all. Other marking and
+    /// ACK timing are random.
     pub fn furthest(&self, other: &Self) -> f64 {
         let figures = |costs: &Self| -> Vec<Option<f64>> {
             QDISCS
@@ -460,7 +460,7 @@ impl Costs {
             .fold(0.0, f64::max)
     }
 
-    /// As docs/performance.md has them.
+    /// Tables for docs/performance.md.
     pub fn tables(&self) -> String {
         [
             self.acks_table(),
@@ -543,7 +543,7 @@ impl Costs {
                 let each = self.per_hook(row, packet);
                 match each {
                     Some(_) => format!(" {} x {calls} |", show(each, 0)),
-                    // Nothing is queued by a module that is off.
+                    // A disabled module queues no work.
                     None if packet == "work" && row == HOOKED[0] => " - |".to_owned(),
                     None => " ? |".to_owned(),
                 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A scenario's claims held against a summary.
+//! Checks a scenario's expectations against a summary.
 
 use std::path::Path;
 
@@ -91,7 +91,7 @@ pub fn format_value(value: f64) -> String {
     }
 }
 
-/// Judge each row by what was run on an engine.
+/// Judges each expectation by the runs on an engine.
 pub fn check<'a>(expects: &'a [Expect], engine: &str, runs: &[Run]) -> Vec<Checked<'a>> {
     let find = |cc: &str| runs.iter().find(|run| run.cc == cc);
     expects
@@ -120,7 +120,7 @@ pub fn check<'a>(expects: &'a [Expect], engine: &str, runs: &[Run]) -> Vec<Check
         .collect()
 }
 
-/// `xdc check RESULT`; whether every row holds, and no run is missing.
+/// `xdc check RESULT`; returns whether every expectation holds and no run is missing.
 pub fn command(result: &Path, results: &Path, json: bool) -> Result<bool> {
     let stored = Stored::open(result, results)?;
     let summary = &stored.summary;
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(checked[4].bound_text(), "< cubic (900)");
     }
 
-    /// From the guest's messages to the verdict.
+    /// Covers the path from the guest's messages to the verdict.
     #[test]
     fn a_scaled_guest_is_judged_as_what_it_stands_for() {
         let scenario = parse("small", SMALL, &[]).unwrap().scenario;

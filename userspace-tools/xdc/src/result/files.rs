@@ -14,21 +14,21 @@ use crate::home;
 use crate::interrupt;
 use crate::owned::{self, OwnedDir};
 
-/// What a result in the making is called.
+/// Name prefix of an unfinished result.
 const RUNNING: &str = ".running-";
 
-/// A result in the making: a directory that goes, with those made for it, unless it is kept.
+/// An unfinished result: its directory, and parents created for it, are removed unless kept.
 pub struct Pending {
     dir: OwnedDir,
     scenario_dir: PathBuf,
-    /// Outermost first.
+    /// Created directories, outermost first.
     made: Vec<PathBuf>,
     _at_end: interrupt::OnEnd,
     kept: bool,
 }
 
 impl Pending {
-    /// Made before the guests run, so that a place that cannot be written to costs no run.
+    /// Creates the directory before the guests run, so that an unwritable location wastes no run.
     pub fn new(results: &Path, scenario: &str) -> Result<Self> {
         let scenario_dir = results.join(scenario);
         let absent = scenario_dir.ancestors().take_while(|dir| !dir.exists());
@@ -36,7 +36,7 @@ impl Pending {
         made.retain(|dir| !dir.as_os_str().is_empty());
         made.reverse();
         let at_end = made.clone();
-        // Before the directory in it: actions run in reverse.
+        // Registered first: actions run in reverse order.
         let at_end = interrupt::on_end(move || remove_empty(&at_end));
         let dir = owned::make_folder(&scenario_dir).and_then(|()| {
             owned::reap(&scenario_dir, RUNNING);
@@ -61,7 +61,7 @@ impl Pending {
         Ok(pending)
     }
 
-    /// A file that grows during the run.
+    /// Creates a file that grows during the run.
     pub fn create(&self, name: &str) -> Result<File> {
         self.dir.create(name).map_err(|err| self.failed(name, &err))
     }
@@ -74,7 +74,7 @@ impl Pending {
         written.map_err(|err| self.failed(name, &err))
     }
 
-    /// What is too large to be held as a whole.
+    /// Writes a file that is too large for memory.
     pub fn stream(
         &self,
         name: &str,
@@ -91,7 +91,7 @@ impl Pending {
         Error::io(self.dir.path().join(name).display(), err)
     }
 
-    /// Some guest wrote to its console.
+    /// Whether any guest has written to its console.
     pub fn has_console(&self) -> bool {
         let files = fs::read_dir(self.dir.path())
             .into_iter()
@@ -104,12 +104,12 @@ impl Pending {
         consoles.any(|file| file.metadata().is_ok_and(|meta| meta.len() > 0))
     }
 
-    /// Under the next free number.
+    /// Renames the result to the next free number.
     pub fn keep(self) -> Result<PathBuf> {
         self.keep_as("")
     }
 
-    /// What there is of a result that could not be written, as `failed-N`: hours may be in it.
+    /// Keeps a result that could not be written completely, perhaps of hours, as `failed-N`.
     pub fn keep_failed(self) -> Result<PathBuf> {
         self.keep_as("failed-")
     }
@@ -140,21 +140,21 @@ impl Drop for Pending {
     }
 }
 
-/// Fails where something else has come to lie there, which then stays.
+/// Removes created directories; fails for those no longer empty, which stay.
 fn remove_empty(made: &[PathBuf]) {
     for dir in made.iter().rev() {
         let _ = fs::remove_dir(dir);
     }
 }
 
-/// A column: its name, its unit, what it is.
+/// A CSV column: name, unit, meaning.
 pub type Column = (&'static str, &'static str, &'static str);
 
-/// What writes a table of records.
+/// Writer of a CSV table of records.
 #[cfg(test)]
 pub type Written = fn(&mut dyn Write, &[Record]) -> Result<()>;
 
-/// A row of a CSV file whose fields are its columns, in their order.
+/// A CSV row; fields are columns, in order.
 trait Row: Serialize {
     const COLUMNS: &'static [Column];
 }
@@ -197,7 +197,7 @@ impl Row for FlowRow<'_> {
     ];
 }
 
-/// flows.csv: one row a flow.
+/// flows.csv: one row per flow.
 pub fn flows_csv(out: &mut dyn Write, records: &[Record]) -> Result<()> {
     write_rows(out, records.iter().flat_map(flows::rows))
 }
@@ -315,7 +315,7 @@ fn series_of(record: &Record) -> impl Iterator<Item = SeriesRow<'_>> {
 }
 
 fn write_rows<R: Row>(out: &mut dyn Write, rows: impl Iterator<Item = R>) -> Result<()> {
-    // The names are written also where no row follows them.
+    // Write the header even if no row follows.
     let mut csv = csv::WriterBuilder::new()
         .has_headers(false)
         .from_writer(out);
@@ -327,7 +327,7 @@ fn write_rows<R: Row>(out: &mut dyn Write, rows: impl Iterator<Item = R>) -> Res
     csv.flush().map_err(|err| not_written(err.into()))
 }
 
-/// A table with columns that only its writer knows.
+/// CSV table with arbitrary columns.
 pub fn table_csv<R>(rows: impl Iterator<Item = R>) -> Result<Vec<u8>>
 where
     R: IntoIterator<Item: AsRef<[u8]>>,
@@ -347,7 +347,7 @@ fn not_written(err: csv::Error) -> Error {
     }
 }
 
-/// The tables of docs/scenarios.md.
+/// Generates the column tables of docs/scenarios.md.
 #[cfg(test)]
 pub fn column_table(columns: &[Column]) -> String {
     let rows = columns
@@ -408,7 +408,7 @@ mod tests {
         assert!(csv.contains("\nunocc,0,flows,2,0,,,,,,,,\n"), "{csv}");
     }
 
-    /// Rows are serialised by field, names are written from the list.
+    /// Rows are serialized by field; the header comes from the list.
     #[test]
     fn columns_are_the_rows_fields() {
         fn fields<R: Row>(row: R) -> String {
@@ -430,7 +430,7 @@ mod tests {
         assert_eq!(shown, wanted);
     }
 
-    /// `UPDATE_DOCS=1 cargo test -p xdc` writes them.
+    /// Regenerated by `UPDATE_DOCS=1 cargo test -p xdc`.
     #[test]
     fn the_page_has_every_column() {
         use crate::marked::tests::holds;
@@ -442,7 +442,7 @@ mod tests {
         );
     }
 
-    /// Names as people choose them, and as a reader that is not ours takes them.
+    /// User-chosen names, checked with an independent CSV reader.
     #[test]
     fn names_with_commas_and_quotes_are_one_field() {
         let mut record = recorded();
@@ -481,7 +481,7 @@ mod tests {
         assert!(seen > 20, "{seen}");
     }
 
-    /// What Python's csv reads is what was written.
+    /// Checks the written CSV with Python's csv module.
     fn read_back(records: &[Record]) {
         const READER: &str = "import csv, json, sys\n\
             rows = csv.reader(sys.stdin, strict=True)\n\
@@ -512,7 +512,7 @@ mod tests {
         }
     }
 
-    /// None on a machine without Python.
+    /// Output of a Python program; None without Python.
     fn python(program: &str, input: &[u8]) -> Option<Vec<u8>> {
         use std::process::{Command, Stdio};
         let mut child = Command::new("python3")
@@ -530,7 +530,7 @@ mod tests {
         Some(output.stdout)
     }
 
-    /// Of a plan that nobody has run.
+    /// Synthetic record of a plan.
     fn made_up(cc: &str, run: xdc_proto::RunPlan) -> Record {
         let mut record = Record::new(cc, run);
         let flows = record.plan.flows.len();

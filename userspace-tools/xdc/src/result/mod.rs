@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! From a guest to a result: runs in guests, the record of each, its figures, its files, and the
-//! claims that are checked against them.
+//! Results: runs in guests, their records, figures and files, and the expectations checked against
+//! them.
 
 pub mod capture;
 pub mod costs;

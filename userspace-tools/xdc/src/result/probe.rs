@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How fast an experiment may be on an engine whose guest takes time to compute.
+//! Measures the possible speed of an experiment on an engine whose guest takes time to compute.
 //!
-//! The scenario's own topology and flows run for a moment at rates far above what any emulation
-//! carries, without delays; of flows between the same hosts one stands for all. What arrives is what this machine can do; the experiment gets less,
-//! so that packets and not the guest's CPU are what queues. And what an idle path takes then is
-//! the CPU's share of every RTT; the experiment's RTTs get so long that it is lost in them.
+//! The scenario's topology and flows run briefly without delays, at rates far above any emulation's; one flow
+//! represents all between the same hosts. The goodput is this machine's capacity; the experiment uses less,
+//! so that packets queue in the network and not for the guest's CPU. An idle path's RTT is the CPU's part of
+//! every RTT; the experiment's RTTs are scaled until that part is negligible.
 
 use std::collections::BTreeSet;
 use xdc_measure::figures::{self, Windows};
@@ -17,12 +17,12 @@ use crate::scenario::Scenario;
 use crate::scenario::paths::Paths;
 use crate::scenario::plan;
 
-/// Of the measured rate, for the experiment.
+/// Experiment's share of the measured rate.
 const RATE_SHARE: f64 = 0.5;
-/// Of a path's RTT, for the CPU: the link check allows 1 %.
+/// CPU's share of a path's RTT: the link check allows 1 %.
 const RTT_SHARE: f64 = 0.008;
 const PROBE_US: u64 = 1_000_000;
-/// Fast enough to be no limit, slow enough to keep the shapers at work.
+/// Fast enough not to limit, slow enough to keep the shapers active.
 const SPEED_UP: u64 = 4;
 pub const PROBE_CC: &str = "cubic";
 
@@ -73,7 +73,7 @@ pub fn scale(runner: &Runner<'_>, scenario: &Scenario, seed: u64) -> Result<u32>
     Ok(by_rate.max(by_rtt).ceil() as u32)
 }
 
-/// By which the CPU's part of an RTT is small; 1 where there is no RTT that it could be a part of.
+/// Slowdown at which the CPU's part of an RTT is small; 1 without a base RTT.
 fn slowdown(cpu_us: f64, base_rtt_us: f64) -> f64 {
     match base_rtt_us > 0.0 {
         true => cpu_us / (RTT_SHARE * base_rtt_us),
@@ -81,8 +81,7 @@ fn slowdown(cpu_us: f64, base_rtt_us: f64) -> f64 {
     }
 }
 
-/// No delays, rates and queues beyond reach, flows without end, nothing that changes a link.
-/// Returns the base RTTs that the flows had.
+/// Removes delays, limits of rates and queues, ends of flows, and link events. Returns the flows' base RTTs.
 fn make_fast(run: &mut RunPlan) -> Result<Vec<f64>> {
     run.stop_after_us = Some(PROBE_US);
     run.sample_us = PROBE_US / 20;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a result was made by and of, so that it can be made again, or told from another one.
+//! Origin of a result, to reproduce it or distinguish it from another.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,24 +13,24 @@ use sha2::{Digest, Sha256};
 use crate::error::{Error, Result};
 use crate::{home, owned};
 
-/// Hashes are SHA-256 of files, in hexadecimal.
+/// Versions and hashes; hashes are SHA-256 of files, in hexadecimal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
-    /// UTC, as RFC 3339 has it: when the first guest was started.
+    /// Start of the first guest, UTC in RFC 3339 format.
     pub date: String,
     pub xdc_version: String,
-    /// The commit of its sources, with `-dirty` if they were changed; null where nobody knew it.
+    /// Commit of xdc's sources, with `-dirty` if modified; null if unknown.
     pub xdc_commit: Option<String>,
     pub xdc_sha256: String,
-    /// None where the running kernel is the guest.
+    /// None if the running kernel is used.
     pub kernel_sha256: Option<String>,
     pub agent_sha256: Option<String>,
-    /// Of ours, by name.
+    /// Our modules, by name.
     pub modules_sha256: BTreeMap<String, String>,
 }
 
 impl Provenance {
-    /// Of a result that begins now.
+    /// Provenance of a result that starts now.
     pub fn now() -> Result<Self> {
         Ok(Self {
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
@@ -43,7 +43,7 @@ impl Provenance {
         })
     }
 
-    /// With what its guests are made of.
+    /// Adds the guests' kernel, agent and modules.
     pub fn with_guest(mut self, kernel: &Path, agent: &Path, modules: &[PathBuf]) -> Result<Self> {
         self.kernel_sha256 = Some(sha256_of_file(kernel)?);
         self.agent_sha256 = Some(sha256_of_file(agent)?);
@@ -60,7 +60,7 @@ pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// As hashes are written.
+/// Formats a hash.
 pub fn hex(hash: &[u8]) -> String {
     xdc_proto::to_hex(hash)
 }
@@ -69,11 +69,11 @@ fn sha256_of_file(path: &Path) -> Result<String> {
     sha256_known(path, home::cache().map(|dir| dir.join("hashes")).as_deref())
 }
 
-/// A file changed this lately may change again without another time stamp.
+/// Age below which a file may change again without a new time stamp.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// Kernel, agent and xdc are some 80 MB, whose hashing takes longer than a small run. So the
-/// cache remembers the hash of a file for as long as its inode and its time stamps are the same.
+/// Hash of a file, cached while its inode and time stamps are unchanged: hashing kernel, agent and
+/// xdc, about 80 MB, takes longer than a small run.
 fn sha256_known(path: &Path, cache: Option<&Path>) -> Result<String> {
     let failed = |err| Error::io(path.display(), &err);
     let path = fs::canonicalize(path).map_err(failed)?;
@@ -106,7 +106,7 @@ fn sha256_known(path: &Path, cache: Option<&Path>) -> Result<String> {
     if let Some(entry) = entry
         && settled
     {
-        // Without the cache the file is only read again.
+        // Without a cache the file is read again.
         let _ = entry.parent().map(fs::create_dir_all);
         let _ = owned::replace(&entry, format!("{key} {hash}\n"));
     }
@@ -139,7 +139,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let cache = dir.path().join("hashes");
         let entries = || fs::read_dir(&cache).map_or(0, Iterator::count);
-        // Linked long ago, and never written to since.
+        // This executable is old, and never modified.
         let old = fs::canonicalize("/proc/self/exe").unwrap();
         let age = || {
             let changed = fs::metadata(&old).unwrap().ctime();
@@ -155,7 +155,7 @@ mod tests {
         let first = sha256_known(&old, Some(&cache)).unwrap();
         assert_eq!(first, sha256(&fs::read(&old).unwrap()));
         assert_eq!(entries(), 1);
-        // What the cache says is taken where the key is the file's.
+        // A cached hash is used if its key matches the file.
         let entry = fs::read_dir(&cache)
             .unwrap()
             .next()
@@ -167,7 +167,7 @@ mod tests {
             .replace(&first, &"0".repeat(64));
         fs::write(&entry, &forged).unwrap();
         assert_eq!(sha256_known(&old, Some(&cache)).unwrap(), "0".repeat(64));
-        // Where it is another file's, or no hash, it is not.
+        // A foreign key or an invalid hash is ignored.
         for text in [
             format!("1 {forged}"),
             forged.replace("000", "xyz"),
@@ -176,7 +176,7 @@ mod tests {
             fs::write(&entry, text).unwrap();
             assert_eq!(sha256_known(&old, Some(&cache)).unwrap(), first);
         }
-        // A file that was just written to may be written to again in the same instant.
+        // A just modified file may change again within the same time stamp.
         let new = dir.path().join("new");
         fs::write(&new, "abc").unwrap();
         sha256_known(&new, Some(&cache)).unwrap();

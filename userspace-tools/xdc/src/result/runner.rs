@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Runs of a scenario in guests, one guest a run.
+//! Runs a scenario in guests, one guest per run.
 
 use std::sync::Once;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::scenario::{self, Loaded, Scenario, plan};
 use crate::units::Size;
 use crate::{interrupt, pool};
 
-/// For `--pcap` without names.
+/// Value of `--pcap` for all hosts.
 pub const ALL_HOSTS: &str = "all";
 
-/// Each takes memory in the guest.
+/// Maximum number of taps; each takes guest memory.
 const MAX_TAPS: usize = 1024;
 
 fn plan_sha256(plan: &Plan) -> Result<String> {
@@ -32,24 +32,24 @@ fn plan_sha256(plan: &Plan) -> Result<String> {
     Ok(provenance::sha256(&text))
 }
 
-/// A network that takes long enough to be worth a word.
+/// Number of nodes from which the build time is reported.
 const LARGE_NODES: usize = 64;
 
-/// Where runs happen.
+/// Environment of runs.
 #[derive(Clone, Copy)]
 pub struct Runner<'a> {
     pub home: &'a Home,
     pub engine: Engine,
     pub timeout: Duration,
-    /// Tracepoints that each run records.
+    /// Tracepoints recorded in each run.
     pub trace: &'a [String],
-    /// Nodes whose uplinks each run captures.
+    /// Nodes whose uplinks are captured in each run.
     pub pcap: &'a [String],
     pub progress: &'a Progress,
 }
 
 impl Runner<'_> {
-    /// The scenario's, or 1 in virtual time, or what this emulation carries.
+    /// Scale of the scenario, else 1 in virtual time, else measured for this emulation.
     pub fn scale(&self, loaded: &Loaded, seed: u64) -> Result<u32> {
         let scale = match (loaded.scenario.scale, self.engine) {
             (Some(scale), _) => scale,
@@ -66,7 +66,7 @@ impl Runner<'_> {
         Ok(scale)
     }
 
-    /// One outcome per congestion control, in their order; fewer after an interruption.
+    /// One outcome per congestion control, in order; fewer after an interruption.
     pub fn run_all(
         &self,
         loaded: &Loaded,
@@ -87,8 +87,8 @@ impl Runner<'_> {
         })
     }
 
-    /// One guest with a congestion control as the scenario knows it, at a scale that the record
-    /// is freed of; `name` is for the progress line.
+    /// Runs one guest and unscales its record. `cc` is the scenario's name of the congestion control, `name`
+    /// is for the progress line.
     pub fn run_as(
         &self,
         name: &str,
@@ -112,7 +112,7 @@ impl Runner<'_> {
         }
     }
 
-    /// One guest; `name` is for the progress line.
+    /// Runs one guest; `name` is for the progress line.
     pub fn run_one(
         &self,
         name: &str,
@@ -183,7 +183,7 @@ impl Runner<'_> {
                 Ok(record)
             }
             Err(err) => {
-                // A signal ends guests before it is heard of here.
+                // A signal ends guests before it is noticed here.
                 task.finish(match interrupt::check() {
                     Ok(()) => "failed",
                     Err(_) => "stopped",
@@ -194,7 +194,7 @@ impl Runner<'_> {
     }
 }
 
-/// The first device of each of the nodes that patterns name; of every host, for [`ALL_HOSTS`].
+/// Taps at the first device of each node that matches a pattern, or of every host for [`ALL_HOSTS`].
 pub fn uplinks(topology: &Topology, patterns: &[String]) -> Result<Vec<Tap>> {
     let mut names = Vec::new();
     for pattern in patterns {
@@ -240,12 +240,13 @@ fn follow(task: &mut Task, message: &Message) {
     }
 }
 
-/// A CPU, if the scenario asks for no more, so that two guests may share this machine, and memory for what flows may buffer.
+/// Resources of a guest: by default one CPU, so that two guests may share this machine, and memory for flow
+/// buffers.
 fn machine(engine: Engine, run: &RunPlan) -> Machine {
     const BASE_MB: u64 = 1024;
-    /// What the agent's buffer of events takes, and some more.
+    /// Memory of the agent's event buffer, and a margin.
     const TRACE_MB: u64 = 192;
-    // Of thousands of flows few are there at a time.
+    // Only few of thousands of flows are active at once.
     const MOST_MB: u64 = 4096;
     let buffers: u64 = run
         .flows
@@ -259,9 +260,9 @@ fn machine(engine: Engine, run: &RunPlan) -> Machine {
     let taps = taps as u64 >> 20;
     let memory_mb = match engine {
         Engine::Qemu { .. } => BASE_MB + network + buffers + trace + taps,
-        // Only what the guest touches is taken.
+        // UML allocates only touched memory.
         Engine::Uml { .. } => 4 * BASE_MB + network + buffers + taps,
-        // Nobody reserves it.
+        // The host engine reserves no memory.
         Engine::Host => 0,
     };
     Machine {

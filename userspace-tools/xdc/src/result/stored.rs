@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Results that lie on disk.
+//! Reads results from disk.
 
 use std::fs;
 use std::io::Read;
@@ -12,23 +12,24 @@ use crate::result::summary::{SCHEMA, Summary};
 use crate::scenario::limits::MAX_SCENARIO_BYTES;
 use crate::scenario::{self, Scenario, beside};
 
-/// Size of a file that is read as a whole.
+/// Maximum size of a file read as a whole.
 const MAX_BYTES: u64 = 256 << 20;
-/// Size of a scenario with its defaults written out; a parsed byte takes about a hundred.
+/// Maximum size of a scenario with explicit defaults; parsing takes about a hundred times as much
+/// memory.
 const MAX_RESOLVED_BYTES: u64 = 4 * MAX_SCENARIO_BYTES;
 
-/// What `xdc run` left of one run of a scenario.
+/// A stored result of a scenario.
 pub struct Stored {
     pub dir: PathBuf,
     pub summary: Summary,
     pub scenario: Scenario,
-    /// As it was run.
+    /// Scenario text as it was run.
     pub toml: toml::Table,
 }
 
 impl Stored {
-    /// `named` is a result, a file of it, or the newest of a directory of numbered ones; a
-    /// scenario's name stands for its directory in `results`.
+    /// Opens a result. `named` is a result, one of its files, a directory of numbered results (the
+    /// newest is used), or a scenario's name in `results`.
     pub fn open(named: &Path, results: &Path) -> Result<Self> {
         let dir = find(named, results)?;
         let summary = parse(&read(&dir, "summary.json")?)
@@ -47,7 +48,7 @@ impl Stored {
     }
 }
 
-/// The text of a file of a result. No link is followed.
+/// Text of a result's file; does not follow links.
 pub fn read(dir: &Path, name: &str) -> Result<String> {
     read_up_to(MAX_BYTES, dir, name)
 }
@@ -70,7 +71,7 @@ fn read_up_to(most_bytes: u64, dir: &Path, name: &str) -> Result<String> {
     }
 }
 
-/// What a summary.json has.
+/// Parses a summary.json.
 pub fn parse(text: &str) -> Result<Summary> {
     #[derive(Deserialize)]
     struct Version {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-//! summary.json. Keys are stable and carry their unit; a figure that does not apply is null.
-//! [`crate::measure::metric`] says what each is.
+//! summary.json. Keys are stable and include their unit; a figure that does not apply is null.
+//! [`crate::measure::metric`] defines the figures.
 
 use serde::{Deserialize, Serialize};
 use xdc_measure::run::Run;
 
 use crate::result::provenance::Provenance;
 
-/// Of summary.json; changes with the meaning of a key.
+/// Version of summary.json; changes with the meaning of a key.
 pub const SCHEMA: u32 = 2;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -18,18 +18,18 @@ pub struct Summary {
     /// kvm, tcg or icount; null in virtual time.
     pub accel: Option<String>,
     pub seed: u64,
-    /// How many times slower the guest was; all measured values are corrected for it.
+    /// Slowdown of the guest; all measured values are corrected for it.
     pub scale: u32,
     pub kernel: String,
     pub provenance: Provenance,
-    /// Congestion controls that an interruption left without a run.
+    /// Congestion controls not run because of an interruption.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interrupted: Vec<String>,
     pub runs: Vec<Run>,
 }
 
 impl Summary {
-    /// Of a congestion control.
+    /// Run of a congestion control.
     pub fn run(&self, cc: &str) -> Option<&Run> {
         self.runs.iter().find(|run| run.cc == cc)
     }
@@ -37,7 +37,7 @@ impl Summary {
 
 #[cfg(test)]
 impl Summary {
-    /// In UML.
+    /// Summary of runs in UML.
     pub fn of_runs(runs: Vec<Run>) -> Self {
         Self {
             schema: SCHEMA,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Tables of a result for a terminal and a page.
+//! Tables of a result, for terminal and page.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::measure::metric::Metric;
 use crate::result::summary::Summary;
 use crate::text;
 
-/// Title and unit.
+/// Columns: title and unit.
 pub const COLUMNS: &[(&str, &str)] = &[
     ("cc", ""),
     ("goodput", "Mbit/s"),
@@ -32,7 +32,7 @@ pub const COLUMNS: &[(&str, &str)] = &[
     ("", ""),
 ];
 
-/// Columns whose title does not say what they are, and the metric that they show.
+/// Columns with abbreviated titles, and their metrics.
 const SHORT: &[(&str, &str)] = &[
     ("util", "utilisation"),
     ("Jain", "jain_mean"),
@@ -45,7 +45,7 @@ const SHORT: &[(&str, &str)] = &[
     ("RTOs", "timeouts"),
 ];
 
-/// What is behind the short titles, a line each.
+/// Legend of abbreviated titles, one line each.
 pub fn legend() -> Vec<String> {
     let meaning = |&(title, name): &(&str, &str)| {
         let metric: Metric = name.parse().ok()?;
@@ -81,22 +81,22 @@ pub fn row(run: &Run) -> Vec<String> {
     ]
 }
 
-/// A cell; a dash for what does not apply.
+/// A cell; a dash if the value does not apply.
 pub fn number(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
 }
 
-/// Bytes as a cell in kB.
+/// Cell with bytes in kB.
 pub fn kilo(bytes: Option<f64>) -> String {
     number(bytes.map(|bytes| bytes / 1e3), 1)
 }
 
-/// A line a congestion control.
+/// Table with a line per congestion control.
 pub fn table(summary: &Summary) -> String {
     aligned(COLUMNS, summary.runs.iter().map(row))
 }
 
-/// Packets of a run that something other than a queue or a link dropped, and where.
+/// Packets of a run dropped elsewhere than by queues and links, with places.
 fn dropped(run: &Run) -> Option<String> {
     let of_cause = |(cause, packets): (&Cause, &u64)| {
         let at = run.dropped_at.iter().filter(|it| it.cause == *cause);
@@ -117,10 +117,10 @@ fn dropped(run: &Run) -> Option<String> {
     (!causes.is_empty()).then_some(line)
 }
 
-/// Places that a line names.
+/// Maximum number of places in a line.
 const MAX_PLACES: usize = 4;
 
-/// A node, or a port after its two ends.
+/// Name of a node, or of a port by its two ends.
 pub fn place(of: &Dropped) -> String {
     match of.port.as_str() {
         "" => of.node.clone(),
@@ -128,8 +128,8 @@ pub fn place(of: &Dropped) -> String {
     }
 }
 
-/// Lines about each run: conditions that change the meaning of its row; where packets were dropped; with TLT,
-/// whether an important packet was lost, and what TLT added.
+/// Notes on each run: conditions that change the meaning of its row; places of drops; with TLT, lost
+/// important packets and added packets.
 pub fn notes(summary: &Summary) -> Vec<String> {
     let noted = |run: &Run| {
         let lines = run
@@ -164,10 +164,10 @@ pub fn notes(summary: &Summary) -> Vec<String> {
         .collect()
 }
 
-/// Of a run with more flows than this, a table says how each group did.
+/// Runs with more flows get a table by group.
 const FEW_FLOWS: usize = 16;
 
-/// A group, or the flows of one size in it, as a row; empty if there are few flows.
+/// Table with a row per group and size class; empty for few flows.
 pub fn completion_table(summary: &Summary) -> String {
     match summary
         .runs
@@ -179,7 +179,7 @@ pub fn completion_table(summary: &Summary) -> String {
     }
 }
 
-/// Title and unit.
+/// Columns: title and unit.
 pub const COMPLETION_COLUMNS: &[(&str, &str)] = &[
     ("cc", ""),
     ("group", ""),
@@ -220,7 +220,7 @@ pub fn completion_rows(summary: &Summary) -> Vec<Vec<String>> {
     rows
 }
 
-/// Columns as wide as they need; names to the left, numbers to the right.
+/// Aligned table; first column left, the others right.
 fn aligned(columns: &[(&str, &str)], body: impl IntoIterator<Item = Vec<String>>) -> String {
     let titles = columns.iter().map(|&(title, _)| title.to_owned()).collect();
     let units = columns.iter().map(|&(_, unit)| unit.to_owned()).collect();
@@ -229,7 +229,7 @@ fn aligned(columns: &[(&str, &str)], body: impl IntoIterator<Item = Vec<String>>
     align(&rows)
 }
 
-/// Columns as wide as they need; names to the left, numbers to the right.
+/// Aligned table; first column left, the others right.
 pub fn align(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max();

@@ -8,17 +8,17 @@ use xdc_proto::{Job, RunPlan};
 use crate::scenario::plan::plan;
 use crate::scenario::{parse, tests::SMALL};
 
-/// [`told`] by a guest that is as fast as its network.
+/// [`told`] at scale 1.
 pub fn recorded() -> Record {
     scaled(1)
 }
 
-/// By one that is so many times slower.
+/// [`told`] by a guest `scale` times slower.
 pub fn scaled(scale: u32) -> Record {
     told(planned(scale), scale)
 }
 
-/// By a slower guest, freed of its scale.
+/// [`scaled`] by ten, then unscaled.
 pub fn unscaled() -> Record {
     scaled(10).unscaled(10, planned(1))
 }

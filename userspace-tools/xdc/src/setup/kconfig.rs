@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A kernel's configuration, as its .config, /boot/config-RELEASE or /proc/config.gz tell it.
+//! A kernel's configuration from .config, /boot/config-RELEASE or /proc/config.gz.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::guest::initramfs::find_program;
 
-/// Options that are set, by name without CONFIG_.
+/// Options with a value, by name without CONFIG_.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Config(BTreeMap<String, String>);
 
@@ -21,17 +21,17 @@ impl Config {
         Self(set.collect())
     }
 
-    /// `y`, `m`, a number or a text without its quotes.
+    /// Value of an option: `y`, `m`, a number, or a text without its quotes.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    /// Built in.
+    /// Whether an option is `y`.
     pub fn is_on(&self, name: &str) -> bool {
         self.value(name) == Some("y")
     }
 
-    /// The first lines that differ, as `NAME: ours, theirs`.
+    /// The first differing options, as `NAME: ours, theirs`.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let names = self.0.keys().chain(other.0.keys());
         let unique: std::collections::BTreeSet<_> = names.collect();
@@ -46,8 +46,8 @@ impl Config {
     }
 }
 
-/// The configuration of the kernel `release` below `root`, and where it was found. /proc/config.gz
-/// is that of the running kernel, so it is asked only for that one.
+/// Configuration of the kernel `release` below `root`, and its path. /proc/config.gz is used only
+/// for the running kernel.
 pub fn of_kernel(root: &Path, release: &str, running: bool) -> Option<(PathBuf, Config)> {
     let plain = [
         format!("boot/config-{release}"),
@@ -62,7 +62,7 @@ pub fn of_kernel(root: &Path, release: &str, running: bool) -> Option<(PathBuf, 
     }
     let packed = root.join("proc/config.gz");
     if running && packed.exists() {
-        // gzip is everywhere that a kernel package is.
+        // Every host with kernel packages has gzip.
         let output = Command::new(find_program("gzip")?)
             .arg("-dc")
             .arg(&packed)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a host has and what it lacks: `xdc doctor`, `xdc kdir`.
+//! Checks and prepares a host: `xdc doctor`, `xdc kdir`.
 
 pub mod doctor;
 pub mod kconfig;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! TCP sockets as people see them: which, what of them, as JSON and as rows.
+//! TCP sockets for display: filter, fields, JSON and rows.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -17,25 +17,25 @@ use super::tlt::{Connections, Tlt};
 use super::{View, refused, rounded, short};
 use crate::error::Result;
 
-/// Which sockets.
+/// Socket filter.
 #[derive(clap::Args, Default)]
 pub struct Filter {
     /// Local address, or a prefix.
     #[arg(long, value_name = "ADDR[/LEN]")]
     src: Option<Prefix>,
-    /// The peer's address, or a prefix.
+    /// Peer address, or a prefix.
     #[arg(long, value_name = "ADDR[/LEN]")]
     dst: Option<Prefix>,
     /// Local port.
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     sport: Option<u16>,
-    /// The peer's port.
+    /// Peer port.
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     dport: Option<u16>,
-    /// Congestion controls, as the kernel names them.
+    /// Congestion controls, by kernel name.
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     cc: Vec<String>,
-    /// States of TCP, as ss names them, or `all` [default: established].
+    /// TCP states, as in ss, or `all` [default: established].
     #[arg(long, value_delimiter = ',', value_name = "STATE,...", hide_possible_values = true,
         value_parser = PossibleValuesParser::new(State::names().iter().copied().chain(["all"])))]
     state: Vec<String>,
@@ -52,7 +52,7 @@ impl Filter {
         }
     }
 
-    /// What the kernel does not look at for us.
+    /// Conditions that the kernel's filter lacks.
     fn wants(&self, socket: &TcpSocket) -> bool {
         let within = |prefix: &Option<Prefix>, end: &SocketAddr| {
             prefix.as_ref().is_none_or(|prefix| prefix.has(end.ip()))
@@ -67,7 +67,7 @@ impl Filter {
     }
 }
 
-/// Addresses that begin alike.
+/// Address prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
     address: IpAddr,
@@ -112,7 +112,7 @@ impl Prefix {
     }
 }
 
-/// One socket. The names are the keys of `xdc ss --json`.
+/// One socket; field names are keys of `xdc ss --json`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Flow {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,7 +122,7 @@ pub struct Flow {
     pub sport: u16,
     pub dst: IpAddr,
     pub dport: u16,
-    /// The kernel's own name for the socket.
+    /// The kernel's socket id.
     pub cookie: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cc: Option<String>,
@@ -130,18 +130,18 @@ pub struct Flow {
     pub tcp: Option<Tcp>,
     #[serde(flatten)]
     pub own: Option<Own>,
-    /// Of a connection that takes part in TLT.
+    /// TLT state, for a connection that uses it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tlt: Option<Tlt>,
 }
 
-/// Of every TCP.
+/// Fields of every TCP socket.
 #[derive(Debug, Clone, Serialize)]
 pub struct Tcp {
     pub ca_state: &'static str,
     pub mss_bytes: u32,
     pub cwnd_packets: u32,
-    /// None in slow start that nothing has ended.
+    /// None in initial slow start.
     pub ssthresh_packets: Option<u32>,
     pub unacked_packets: u32,
     pub srtt_us: u32,
@@ -156,20 +156,20 @@ pub struct Tcp {
     pub retransmitted_packets: u32,
 }
 
-/// Of an algorithm of ours: its [`State`], and what every one has. In JSON an object of its name.
+/// State of one of our algorithms: its [`State`] and fields common to all. In JSON an object with its name.
 #[derive(Debug, Clone)]
 pub struct Own {
     algorithm: &'static Entry,
-    /// Where there are several: the one that its namespace has, and whether some parameter is not what
-    /// that says.
+    /// The namespace's profile, and whether a parameter deviates from it; None for algorithms without
+    /// profiles, Some(None) if the parameters are unknown.
     profile: Option<Option<(&'static str, bool)>>,
-    /// In the order of the entry.
+    /// Values in the entry's order.
     values: Vec<Option<Value>>,
     slow_start: bool,
     ce_state: bool,
 }
 
-/// The sockets of a namespace that `filter` lets through.
+/// Sockets of a namespace that match `filter`.
 pub fn sample(view: &mut View, filter: &Filter) -> Result<Vec<Flow>> {
     let params = view.params();
     let tlt = view.tlt();
@@ -212,7 +212,7 @@ impl Flow {
         SocketAddr::new(self.dst, self.dport).to_string()
     }
 
-    /// Of all packets delivered so far.
+    /// Marked share of all packets delivered so far, %.
     fn marked_percent(&self) -> Option<f64> {
         let tcp = self.tcp.as_ref()?;
         (tcp.delivered_packets != 0)
@@ -256,7 +256,7 @@ impl Own {
     ) -> Option<Self> {
         let xdc = socket.xdc.as_ref()?;
         let cc = socket.cc.as_deref();
-        // Varieties share a number.
+        // Variants share a number.
         let numbered = || ALGORITHMS.iter().filter(|one| one.number == xdc.algorithm);
         let mut named = numbered().filter(|one| Some(one.name()) == cc);
         let algorithm = *named.next().or_else(|| numbered().next())?;
@@ -287,7 +287,7 @@ impl Own {
         })
     }
 
-    /// For people, in pieces that stay together.
+    /// Text form, as words that are not wrapped.
     fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
         let mut flags: Vec<_> = Some("slow start")
@@ -345,7 +345,7 @@ impl Serialize for Own {
     }
 }
 
-/// An object whose keys keep their order.
+/// JSON object in key order.
 struct InOrder(Vec<(&'static str, Json)>);
 
 impl Serialize for InOrder {
@@ -366,7 +366,7 @@ fn ratio(part: u64, of: u64) -> f64 {
     rounded(part as f64 / of as f64)
 }
 
-/// An address in a column: what is too long loses its middle, never its port.
+/// Address clipped to a column: drops its middle, never its port.
 fn clipped(text: &str, width: usize) -> String {
     const TAIL: usize = 8;
     if text.len() <= width {
@@ -392,7 +392,7 @@ pub fn header() -> String {
 }
 
 impl Flow {
-    /// A line of columns, and below it what only some have.
+    /// One line of columns, followed by optional fields.
     pub fn rows(&self) -> Vec<String> {
         let tcp = self.tcp.as_ref();
         let text = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
@@ -419,7 +419,7 @@ impl Flow {
         rows
     }
 
-    /// What only some have.
+    /// Optional fields.
     pub fn words(&self) -> Vec<String> {
         let netns = self.netns.as_ref().map(|name| format!("netns {name}"));
         let state = Some(format!("state {}", self.state));
@@ -471,7 +471,7 @@ pub mod tests {
         }
     }
 
-    /// Those that namespaces begin with, and by hand what a host finds out: the papers' links.
+    /// Initial parameters of namespaces, with manual values for a host's measurements: the papers' links.
     pub fn params() -> Params {
         Params::of(|algorithm, name| {
             let row = algorithm.params.iter().find(|row| row.name() == name)?;
@@ -588,7 +588,7 @@ pub mod tests {
             let profile = if algorithm.has_profiles() { 2 } else { 0 };
             assert_eq!(shown.len(), algorithm.state.len() + 2 + profile);
         }
-        // A number that nobody has.
+        // Unassigned number.
         assert!(flow("stranger", Some(255)).own.is_none());
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Live views of this host or of network namespaces: `xdc ss`, `xdc watch`, `xdc top`.
 //!
-//! A sample is a netlink dump of each family; no process is started for it.
+//! A sample is one netlink dump per family and starts no process.
 
 mod flows;
 mod params;
@@ -32,21 +32,21 @@ use crate::interrupt;
 use crate::units::Time;
 
 const NETNS_DIR: &str = "/run/netns";
-/// What `--netns` calls the caller's and every named one.
+/// Value of `--netns` for the caller's and every named namespace.
 const ALL: &str = "all";
-/// Parameters are read from sysctls, a file each, and change by hand only.
+/// Lifetime of cached parameters. Each is a sysctl file, changed only by hand.
 const PARAMS_LIFETIME: Duration = Duration::from_secs(1);
 const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Where to look.
+/// Namespace selection.
 #[derive(clap::Args)]
 pub struct Place {
-    /// Network namespaces, by name or path; `all`: this one and all that have a name.
+    /// Network namespaces, by name or path; `all`: this one and all named ones.
     #[arg(long, value_delimiter = ',', value_name = "NAME|PATH,...")]
     netns: Vec<String>,
 }
 
-/// How often to look.
+/// Sample limit.
 #[derive(clap::Args)]
 pub struct Pace {
     /// End after N samples.
@@ -54,7 +54,7 @@ pub struct Pace {
     count: Option<u64>,
 }
 
-/// For clap: an interval of at least a millisecond.
+/// Parser for clap: an interval of at least 1 ms.
 fn interval(text: &str) -> std::result::Result<Duration, String> {
     let interval = Duration::from_nanos(text.parse::<Time>()?.0);
     if interval < MIN_INTERVAL {
@@ -63,9 +63,9 @@ fn interval(text: &str) -> std::result::Result<Duration, String> {
     Ok(interval)
 }
 
-/// A network namespace with what reads it. Sockets stay in the namespace they were opened in.
+/// A network namespace and its sockets, which stay in the namespace where they were opened.
 struct View {
-    /// As the user calls it; None = the caller's.
+    /// Name given by the user; None = the caller's.
     name: Option<String>,
     netns: File,
     diag: Diag,
@@ -75,7 +75,7 @@ struct View {
 }
 
 impl Place {
-    /// The caller's namespace if none is named.
+    /// Opens the selected namespaces; the caller's by default.
     fn views(&self) -> Result<Vec<View>> {
         const OWN: &str = "/proc/self/ns/net";
         let own = File::open(OWN).map_err(|err| Error::io(OWN, &err))?;
@@ -123,7 +123,7 @@ fn named_namespaces() -> Result<Vec<String>> {
 }
 
 impl View {
-    /// Of another namespace, where this thread then stays.
+    /// Enters another namespace, where this thread then stays, and opens it.
     fn entered(name: &str) -> Result<Self> {
         let path = path_of(name);
         let netns = File::open(&path).map_err(|err| match err.kind() {
@@ -144,7 +144,7 @@ impl View {
         Self::open(Some(name), netns)
     }
 
-    /// Of the namespace that the thread is in.
+    /// Opens the thread's current namespace.
     fn open(name: Option<&str>, netns: File) -> Result<Self> {
         Ok(Self {
             name: name.map(str::to_owned),
@@ -169,9 +169,10 @@ impl View {
         }
     }
 
-    /// What `read` finds in /proc/sys/net and /proc/thread-self/net, which are those of the thread's namespace.
+    /// Runs `read` in this namespace: /proc/sys/net and /proc/thread-self/net are the thread's.
     fn within<T: Default>(&self, read: impl FnOnce() -> T) -> T {
-        // The caller's own may be entered by who may do so only, and need not be where no other was.
+        // Entering needs privileges, but is unnecessary for the caller's own namespace if no other was
+        // entered.
         if enter(&self.netns).is_ok() || self.name.is_none() {
             read()
         } else {
@@ -179,7 +180,7 @@ impl View {
         }
     }
 
-    /// What tlt knows of this namespace's connections.
+    /// TLT state of this namespace's connections.
     fn tlt(&self) -> tlt::Connections {
         self.within(tlt::Connections::read)
     }
@@ -193,7 +194,7 @@ impl View {
             .map_err(|_| Error::failure(format!("there is no device '{name}'")).hint("ip link"))
     }
 
-    /// A device that has just gone has no name.
+    /// Name of a device; None if it has just been removed.
     fn device_name(&self, index: u32) -> Option<String> {
         netdevice::index_to_name(&self.any_socket, index).ok()
     }
@@ -218,7 +219,7 @@ fn refused(err: xdc_netlink::Error) -> Error {
     }
 }
 
-/// Samples at fixed times from the first on. What cannot be kept up with is left out and counted.
+/// Samples at fixed times from the first. Skips and counts those that are late.
 struct Ticks {
     interval: Option<Duration>,
     count: Option<u64>,
@@ -230,7 +231,7 @@ struct Ticks {
 }
 
 impl Ticks {
-    /// Without an interval: one sample.
+    /// One sample if `interval` is None.
     fn new(interval: Option<Duration>, pace: &Pace) -> Self {
         Self {
             interval,
@@ -242,7 +243,7 @@ impl Ticks {
         }
     }
 
-    /// Waits for the next sample and returns its number; None after the last.
+    /// Waits for the next sample; returns its number, or None after the last.
     fn wait(&mut self) -> Result<Option<u64>> {
         let over = self.count.is_some_and(|count| self.taken >= count);
         let interval = self.interval.unwrap_or(Duration::ZERO);
@@ -259,7 +260,7 @@ impl Ticks {
             if left.is_zero() {
                 break;
             }
-            /// Ctrl-C is looked for at least so often.
+            /// Maximum delay of a reaction to Ctrl-C.
             const PATIENCE: Duration = Duration::from_millis(100);
             thread::sleep(left.min(PATIENCE));
             interrupt::check()?;
@@ -275,7 +276,7 @@ impl Ticks {
 }
 
 impl Drop for Ticks {
-    /// Nobody should take a gap for silence.
+    /// Report skipped samples, so that a gap is not mistaken for inactivity.
     fn drop(&mut self) {
         if self.missed > 0 {
             let _ = writeln!(
@@ -288,7 +289,7 @@ impl Drop for Ticks {
     }
 }
 
-/// A line of `--json`: when, and what was seen then.
+/// A line of `--json`: a time and a sample.
 #[derive(Serialize)]
 struct Line<'a, T> {
     time_us: u64,
@@ -309,7 +310,7 @@ fn unix_time_us() -> u64 {
     since.map_or(0, |since| since.as_micros() as u64)
 }
 
-/// `title` as a heading where a person may see it.
+/// `title`, formatted as a heading on a terminal.
 fn heading(title: &str) -> String {
     let plain = !io::stdout().is_terminal()
         || env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
@@ -321,7 +322,7 @@ fn heading(title: &str) -> String {
     }
 }
 
-/// Few digits, none wasted: `9.94`, `99.4`, `994`.
+/// Short form: `9.94`, `99.4`, `994`.
 fn short(value: f64) -> String {
     match value {
         value if value.abs() < 9.995 => format!("{value:.2}"),
@@ -330,12 +331,12 @@ fn short(value: f64) -> String {
     }
 }
 
-/// For JSON: six digits behind the point are more than any of our fractions has meaning.
+/// Rounds to six decimals, sufficient for all our fractions, for JSON.
 fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 
-/// How fast `counter` grew; None where it began anew.
+/// Growth of `counter` per second; None after a reset.
 fn rate(now: u64, before: u64, elapsed: Duration) -> Option<f64> {
     Some(now.checked_sub(before)? as f64 / elapsed.as_secs_f64().max(1e-9))
 }

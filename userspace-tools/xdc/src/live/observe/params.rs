@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The algorithms' parameters as their sysctls have them, for what follows from them.
+//! The algorithms' parameters from their sysctls, for derived values.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use xdc_algo::ALGORITHMS;
 use xdc_algo::entry::Entry;
 use xdc_algo::params::ParamSource;
 
-/// Of one network namespace: an algorithm whose module is loaded, and its values.
+/// Parameters in one network namespace: each algorithm with a loaded module, and its values.
 #[derive(Clone, Default)]
 pub struct Params(Vec<(&'static Entry, Row)>);
 
@@ -15,9 +15,9 @@ pub struct Params(Vec<(&'static Entry, Row)>);
 #[derive(Clone)]
 pub struct Row {
     values: Vec<u32>,
-    /// What flows of the namespace have had, for parameters that leave it open.
+    /// Shortest RTT of the namespace's flows, for parameters that leave it open.
     shortest_rtt_us: u32,
-    /// The profile that most parameters are those of.
+    /// Index of the closest profile.
     profile: usize,
 }
 
@@ -36,7 +36,7 @@ impl Row {
         let rows = algorithm.params.iter();
         let values: Option<Vec<u32>> = rows.map(|row| read(row.name())?.parse().ok()).collect();
         let values = values?;
-        // Of two, the later one: the last is the default.
+        // On a tie prefer the later profile: the last is the default.
         let profiles = (0..algorithm.profiles.len()).rev();
         let profile = profiles.min_by_key(|profile| deviations(algorithm, &values, *profile))?;
         let shortest_rtt_us = read("shortest_rtt_us").and_then(|us| us.parse().ok());
@@ -51,13 +51,13 @@ impl Row {
         algorithm.profiles().nth(self.profile).unwrap_or_default()
     }
 
-    /// Some parameter is not what the profile says.
+    /// Whether a parameter deviates from the profile.
     pub fn is_modified(&self, algorithm: &Entry) -> bool {
         deviations(algorithm, &self.values, self.profile) != 0
     }
 }
 
-/// How many parameters are not what a profile says.
+/// Number of parameters that deviate from a profile.
 fn deviations(algorithm: &Entry, values: &[u32], profile: usize) -> usize {
     let rows = algorithm.params.iter().zip(values);
     rows.filter(|(row, value)| row.defaults.get(profile) != Some(value))
@@ -65,7 +65,7 @@ fn deviations(algorithm: &Entry, values: &[u32], profile: usize) -> usize {
 }
 
 impl Params {
-    /// Of the thread's namespace.
+    /// Reads the parameters in the thread's namespace.
     pub fn read() -> Self {
         Self::of(|algorithm, name| {
             let path = format!("/proc/sys/net/{}/{name}", algorithm.name());
@@ -73,7 +73,7 @@ impl Params {
         })
     }
 
-    /// Of what `read` says.
+    /// Parameters obtained by `read`.
     pub fn of(read: impl Fn(&Entry, &str) -> Option<String>) -> Self {
         let row = |algorithm| Row::read(algorithm, |name| read(algorithm, name));
         let all = ALGORITHMS.iter();
@@ -94,7 +94,7 @@ impl Params {
 mod tests {
     use super::*;
 
-    /// The sysctls of a profile.
+    /// Sysctl values of a profile.
     fn sysctl(algorithm: &Entry, profile: usize) -> impl Fn(&str) -> Option<String> {
         move |name| {
             let row = algorithm.params.iter().find(|row| row.name() == name)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Queues and how fast their counters grow.
+//! Queues and the rates of their counters.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use xdc_netlink::qdisc::QdiscState;
 
 use super::{rate, rounded};
 
-/// What a queue did between two samples, and holds now. The names are the keys of
-/// `xdc watch --json`; a rate is None where the counters began anew.
+/// Activity of a queue between two samples, and its content; names are the keys of `xdc watch
+/// --json`. A rate is None after a counter reset.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Queue {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -20,12 +20,12 @@ pub struct Queue {
     pub handle: String,
     pub bits_per_s: Option<f64>,
     pub packets_per_s: Option<f64>,
-    /// Turned CE; None where the qdisc is no phantom.
+    /// CE marks; None for other qdiscs than phantom.
     pub marks_per_s: Option<f64>,
     pub drops_per_s: Option<f64>,
     pub backlog_bytes: u64,
     pub backlog_packets: u64,
-    /// None where the qdisc is no phantom.
+    /// None for other qdiscs than phantom.
     pub phantom_bytes: Option<u64>,
 }
 
@@ -66,7 +66,7 @@ pub mod tests {
     use super::*;
     use xdc_netlink::phantom;
 
-    /// A phantom queue that has sent so many packets of 1,500 bytes, and marked a third of them.
+    /// A phantom queue that has sent `sent` packets of 1,500 bytes, a third of them marked.
     pub fn state(sent: u64) -> QdiscState {
         let mut words = vec![0u64; Xstats::FIELDS.len()];
         (words[0], words[3]) = (7_000, sent / 3);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The terminal as a screen, given back as it was: by `Drop`, and by ratatui's hook on a panic.
+//! The terminal as a screen, restored by `Drop`, and by ratatui's hook on a panic.
 
 use std::io::{self, IsTerminal};
 use std::mem::ManuallyDrop;
@@ -11,11 +11,12 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 
-/// ratatui's own `Drop` says on stderr what goes wrong, and would panic if that has gone too.
+/// Wrapper that skips ratatui's own `Drop`, which reports errors on stderr and would panic if that
+/// is closed, too.
 pub struct Screen(ManuallyDrop<DefaultTerminal>);
 
 impl Screen {
-    /// Raw mode and the alternate screen.
+    /// Enters raw mode and the alternate screen.
     pub fn open() -> Result<Self> {
         if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
             return Err(
@@ -30,7 +31,7 @@ impl Screen {
         })
     }
 
-    /// Waits for a key. crossterm alone would read the end of a terminal that has gone for ever.
+    /// Waits for a key. crossterm alone would read a closed terminal's end of file forever.
     pub fn has_input(patience: Duration) -> Result<bool> {
         let stdin = io::stdin();
         let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
@@ -59,7 +60,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Where the terminal was closed there is nothing to restore.
+        // A closed terminal has nothing to restore.
         let _ = self.0.show_cursor();
         let _ = ratatui::try_restore();
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc ss`: TCP sockets with the whole state of unocc, gemini and tlt, once or up to 1,000 times a
+//! `xdc ss`: TCP sockets with the state of unocc, gemini and tlt, once or up to 1,000 times per
 //! second.
 
 use std::io::{self, BufWriter, Write};
@@ -28,13 +28,13 @@ pub struct Args {
     interval: Option<Duration>,
     #[command(flatten)]
     pace: Pace,
-    /// JSON lines, one for each socket and sample.
+    /// JSON lines, one per socket and sample.
     #[arg(long)]
     json: bool,
 }
 
 pub fn command(args: &Args) -> Result<bool> {
-    // A count without an interval would be one sample, whatever it says.
+    // A count without an interval would always give one sample.
     if args.pace.count.is_some() && args.interval.is_none() {
         return Err(Error::usage("--count needs --interval").hint("xdc ss --help"));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the module tlt tells of connections, in /proc/net/tlt: names, then a line for each.
+//! Connection state of the module tlt from /proc/net/tlt: a header line, then a line per connection.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,35 +7,36 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
-/// A connection's two ends, as it calls them.
+/// Local and peer end of a connection.
 type Ends = (SocketAddr, SocketAddr);
 
-/// The connections of one namespace that take part.
+/// Connections with TLT in one namespace.
 #[derive(Debug, Default)]
 pub struct Connections(HashMap<Ends, Tlt>);
 
-/// One of them; the names are keys of `xdc ss --json`.
+/// TLT state of a connection; field names are keys of `xdc ss --json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Tlt {
-    /// `first` window, an important `data` packet or `clock` byte in flight, or the next one `pending`.
+    /// State of the sender: `first` window, an important `data` packet or `clock` byte in flight, or the next
+    /// one `pending`.
     pub sender: String,
-    /// For how long that has been in flight.
+    /// Time in flight, us.
     pub age_us: u64,
-    /// What the receiver owes an echo of.
+    /// Kind of echo that the receiver owes.
     pub owes: String,
     pub echoes: u64,
-    /// Important packets that were replaced, whose echoes may still come.
+    /// Replaced important packets, whose echoes may still arrive.
     pub replaced: u64,
 }
 
 impl Connections {
-    /// Of the thread's namespace; none where the module is not loaded.
+    /// Reads the connections of the thread's namespace; empty if the module is not loaded.
     pub fn read() -> Self {
         fs::read_to_string("/proc/thread-self/net/tlt")
             .map_or_else(|_| Self::default(), |text| Self::of(&text))
     }
 
-    /// Columns go by their names: later ones may come anywhere.
+    /// Parses columns by name: later versions may add some anywhere.
     fn of(text: &str) -> Self {
         let mut lines = text.lines();
         let names: Vec<_> = lines.next().unwrap_or_default().split(' ').collect();
@@ -58,19 +59,19 @@ impl Connections {
         Self(lines.filter_map(connection).collect())
     }
 
-    /// The one between these ends.
+    /// The connection between two ends.
     pub fn get(&self, local: SocketAddr, peer: SocketAddr) -> Option<&Tlt> {
         self.0.get(&(plain(local), plain(peer)))
     }
 }
 
-/// A socket of IPv6 has IPv4's packets, too, and the module knows packets.
+/// IPv4 form of a mapped address: an IPv6 socket may carry IPv4, and the module sees packets.
 fn plain(end: SocketAddr) -> SocketAddr {
     SocketAddr::new(end.ip().to_canonical(), end.port())
 }
 
 impl Tlt {
-    /// For people.
+    /// Text form.
     pub fn words(&self) -> String {
         let age = match &*self.sender {
             "data" | "clock" => format!(" for {} us", self.age_us),

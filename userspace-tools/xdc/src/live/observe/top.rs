@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc top`: flows and queues on a screen.
+//! `xdc top`: flows and queues on a full screen.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
@@ -36,13 +36,13 @@ pub struct Args {
     filter: Filter,
     #[command(flatten)]
     place: Place,
-    /// Time from sample to sample, 1ms or more.
+    /// Interval between samples, 1ms or more.
     #[arg(long, value_name = "TIME", value_parser = interval, default_value = "1s")]
     interval: Duration,
 }
 
 pub fn command(args: &Args) -> Result<bool> {
-    // Whatever is wrong is said before the screen is taken.
+    // Report errors before taking the screen.
     let mut views = args.place.views()?;
     let mut sampler = Sampler::default();
     let mut app = App::new(args);
@@ -51,7 +51,7 @@ pub fn command(args: &Args) -> Result<bool> {
     let mut next = Instant::now() + args.interval;
     loop {
         screen.draw(|frame| app.draw(frame))?;
-        /// A signal is looked for at least so often.
+        /// Maximum delay of a reaction to a signal.
         const PATIENCE: Duration = Duration::from_millis(100);
         let left = next.saturating_duration_since(Instant::now());
         let failed = |err| Error::io("the terminal", &err);
@@ -78,13 +78,13 @@ pub fn command(args: &Args) -> Result<bool> {
     }
 }
 
-/// A flow with what changed since the sample before.
+/// A flow with its rates since the previous sample.
 #[derive(Debug, Clone)]
 struct LiveFlow {
     flow: Flow,
-    /// Acknowledged; None in the first sample.
+    /// Acknowledged rate, Mbit/s; None in the first sample.
     mbit_per_s: Option<f64>,
-    /// Of what was delivered between the samples.
+    /// Marked share of packets delivered between samples, %.
     marked_percent: Option<f64>,
 }
 
@@ -94,12 +94,12 @@ struct Sample {
     queues: Vec<Queue>,
 }
 
-/// Namespace, and the kernel's name for the socket.
+/// Namespace and socket cookie.
 type FlowKey = (Option<String>, u64);
-/// Namespace by place, device, handle.
+/// Index of the namespace, device, handle.
 type QueueKey = (usize, u32, u16);
 
-/// Turns counters into rates.
+/// Converts counters to rates.
 #[derive(Default)]
 struct Sampler {
     flows: HashMap<FlowKey, Flow>,
@@ -117,7 +117,7 @@ impl Sampler {
         for (place, view) in views.iter_mut().enumerate() {
             flows.extend(flows::sample(view, filter)?);
             for state in view.qdiscs(0)? {
-                // What has no queue has no story.
+                // noqueue has no state to show.
                 if state.kind == "noqueue" {
                     continue;
                 }
@@ -161,7 +161,7 @@ fn live(flow: Flow, before: Option<&Flow>, elapsed: Duration) -> LiveFlow {
         .zip(before.and_then(|flow| flow.tcp.as_ref()));
     let bytes = pair.and_then(|(now, before)| rate(now.bytes_acked, before.bytes_acked, elapsed));
     let marked_percent = pair.and_then(|(now, before)| {
-        // 32 bits that wrap.
+        // 32-bit counters wrap.
         let grew = |now: u32, before: u32| f64::from(now.wrapping_sub(before));
         let all = grew(now.delivered_packets, before.delivered_packets);
         let marked = grew(now.delivered_ce_packets, before.delivered_ce_packets);
@@ -208,7 +208,8 @@ impl Sort {
         }
     }
 
-    /// Numbers from the largest on, names from A on; equals by address, so that they stand still.
+    /// Sorts numbers in descending and names in ascending order; ties by address, to keep rows in
+    /// place.
     fn compare(self, a: &LiveFlow, b: &LiveFlow) -> Ordering {
         let address = |live: &LiveFlow| {
             let flow = &live.flow;
@@ -236,14 +237,14 @@ impl Sort {
     }
 }
 
-/// What is on the screen.
+/// State of the screen.
 struct App {
     place: String,
     interval: Duration,
     sample: Sample,
     sort: Sort,
     paused: bool,
-    /// Flows above the first that is shown.
+    /// Number of flows scrolled off the top.
     scroll: usize,
 }
 
@@ -265,7 +266,7 @@ impl App {
 
     fn show(&mut self, sample: Sample) {
         self.sample = sample;
-        // Phantom queues first, and of each kind the busiest.
+        // Phantom queues first; within a kind, the busiest first.
         self.sample.queues.sort_by(|a, b| {
             let is_other = |queue: &Queue| queue.phantom_bytes.is_none();
             let rate = |queue: &Queue| queue.bits_per_s.unwrap_or(-1.0);
@@ -282,11 +283,11 @@ impl App {
         self.scroll = self.scroll.min(self.sample.flows.len().saturating_sub(1));
     }
 
-    /// Whether it was the last.
+    /// Handles a key; returns whether to quit.
     fn key(&mut self, key: KeyEvent) -> Result<bool> {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
-            // In raw mode the terminal makes no signal of it.
+            // In raw mode Ctrl-C raises no signal.
             KeyCode::Char('c') if control => return Err(Error::interrupted(SIGINT as u8)),
             KeyCode::Char('q') | KeyCode::Esc => return Ok(true),
             KeyCode::Char('p' | ' ') => self.paused = !self.paused,
@@ -305,7 +306,7 @@ impl App {
     fn draw(&self, frame: &mut Frame<'_>) {
         let queues = self.sample.queues.len() as u16;
         let height = frame.area().height;
-        // Queues get what they need, and at most a third.
+        // Height of the queue list: as needed, up to a third.
         let for_queues = (queues + 1).min(height / 3);
         let [title, flows, queues, keys] = Layout::vertical([
             Constraint::Length(1),
@@ -327,7 +328,7 @@ impl App {
             .flows
             .iter()
             .filter_map(|live| live.mbit_per_s)
-            // The sum of nothing is -0.0.
+            // The sum of an empty list is -0.0.
             .fold(0.0, |sum, rate| sum + rate);
         let paused = if self.paused { "  PAUSED" } else { "" };
         Line::from(format!(
@@ -457,8 +458,8 @@ mod tests {
         flow
     }
 
-    /// Two samples a second apart: unocc acknowledged 1 MB, of which a quarter was marked, gemini
-    /// 2 MB, cubic nothing.
+    /// Two samples a second apart: unocc acknowledged 1 MB, a quarter of it marked; gemini 2 MB;
+    /// cubic nothing.
     fn sample() -> Sample {
         let mut sampler = Sampler::default();
         let first = [

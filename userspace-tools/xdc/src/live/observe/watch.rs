@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc watch dev DEV`: one phantom queue, a line for each interval.
+//! `xdc watch dev DEV`: one phantom queue, a line per interval.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ pub struct Args {
     words: Vec<String>,
     #[command(flatten)]
     place: Place,
-    /// Time from line to line, 1ms or more.
+    /// Interval between lines, 1ms or more.
     #[arg(long, value_name = "TIME", value_parser = interval, default_value = "1s")]
     interval: Duration,
     #[command(flatten)]
@@ -92,7 +92,7 @@ fn read(view: &mut View, device: &str, index: u32, handle: Option<Handle>) -> Re
     pick(view.qdiscs(index)?, device, handle)
 }
 
-/// The phantom queue that is meant.
+/// Selects the requested phantom queue.
 fn pick(found: Vec<QdiscState>, device: &str, handle: Option<Handle>) -> Result<QdiscState> {
     let mut phantoms: Vec<_> = found
         .into_iter()

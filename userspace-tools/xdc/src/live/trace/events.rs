@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Which tracepoints `xdc:*` there are.
+//! Names of the `xdc:*` tracepoints.
 
 use xdc_algo::ALGORITHMS;
 
 use super::record::PROGRAMS;
 
-/// Of modules that are no congestion control.
+/// Events of modules that are not congestion controls.
 const OF_OTHERS: [&str; 15] = [
     "phantom_mark",
     "phantom_drop",
@@ -33,7 +33,7 @@ const COUNT: usize = {
     count
 };
 
-/// Their names: those of the algorithms, in the order of modules/list.rs, then the others'.
+/// Event names: of algorithms in the order of modules/list.rs, then of other modules.
 pub const EVENTS: [&str; COUNT] = {
     let mut events = [""; COUNT];
     let (mut at, mut i) = (0, 0);

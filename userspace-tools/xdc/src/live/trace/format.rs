@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What tracefs says of an event: where its fields are, and what their numbers are called. So an
-//! event is known in one place, the kernel module that has it.
+//! Event formats from tracefs: offsets of fields and names of values. Only the kernel module
+//! defines an event.
 
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -11,16 +11,16 @@ use serde_json::Value;
 use super::record::{COMMON_BYTES, EVENT_BYTES};
 use crate::error::{Error, Result};
 
-/// Where tracefs may be mounted.
+/// Possible mount points of tracefs.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// Ours have fewer. A guest that says more would make each of its events long.
+/// Maximum number of fields. Our events have fewer; more from a guest would make long lines.
 const MAX_FIELDS: usize = 64;
 
-/// One event, as its `format` file describes it.
+/// An event's format from its `format` file.
 #[derive(Debug)]
 pub struct Format {
-    /// What tells its events from others in a ring buffer.
+    /// Event id in the ring buffer.
     pub id: u32,
     fields: Vec<Field>,
 }
@@ -31,7 +31,7 @@ struct Field {
     offset: usize,
     bytes: usize,
     kind: Kind,
-    /// Values that have a name.
+    /// Names of values.
     names: Vec<(u64, String)>,
 }
 
@@ -44,11 +44,11 @@ enum Kind {
     Text,
     /// A struct sockaddr_in or sockaddr_in6.
     Address,
-    /// Of a qdisc: two halves, as tc writes them.
+    /// A qdisc's handle: two halves, in tc's notation.
     Handle,
 }
 
-/// The folder of our events.
+/// Tracefs folder of our events.
 pub fn folder() -> Result<PathBuf> {
     let tracefs = TRACEFS
         .iter()
@@ -70,7 +70,7 @@ fn in_uml() -> bool {
     fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("User Mode Linux"))
 }
 
-/// Reads the description of `event`.
+/// Reads the format of `event`.
 pub fn read(event: &str) -> Result<Format> {
     let path = folder()?.join(event).join("format");
     let text = fs::read_to_string(&path).map_err(|err| {
@@ -86,7 +86,7 @@ pub fn read(event: &str) -> Result<Format> {
 }
 
 impl Format {
-    /// Of what is in a `format` file.
+    /// Parses a `format` file.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
         let id = text.lines().find_map(|line| line.strip_prefix("ID:"));
         let id = id.and_then(|id| id.trim().parse().ok());
@@ -119,7 +119,7 @@ impl Format {
         Ok(Self { id, fields })
     }
 
-    /// The fields of `event`, by name, in their order.
+    /// Names and values of the event's fields, in order.
     pub fn decode(&self, event: &[u8]) -> impl Iterator<Item = (&str, Value)> {
         let fields = self.fields.iter();
         fields.map(|field| (field.name.as_str(), field.decode(event)))
@@ -127,7 +127,7 @@ impl Format {
 }
 
 impl Field {
-    /// "__u32 ifindex; offset:32; size:4; signed:0;".
+    /// Parses "__u32 ifindex; offset:32; size:4; signed:0;".
     fn parse(line: &str) -> Option<Self> {
         let mut parts = line.split(';').map(str::trim);
         let declaration = parts.next()?;
@@ -185,7 +185,7 @@ impl Field {
     }
 }
 
-/// In the order of this machine, which is the kernel's.
+/// Integer in native byte order, as the kernel writes it.
 fn unsigned(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     if cfg!(target_endian = "little") {
@@ -196,7 +196,7 @@ fn unsigned(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(word)
 }
 
-/// Of a struct sockaddr_in or sockaddr_in6; the port has a field of its own.
+/// Address in a struct sockaddr_in or sockaddr_in6; the port is a separate field.
 fn address(sockaddr: &[u8]) -> String {
     const INET: u64 = 2;
     const INET6: u64 = 10;
@@ -221,7 +221,7 @@ fn handle(number: u64) -> String {
     }
 }
 
-/// The pairs of `__print_symbolic(REC->FIELD, { 0, "none" }, ...)`.
+/// Parses pairs of `__print_symbolic(REC->FIELD, { 0, "none" }, ...)`.
 fn names(print: &str, field: &str) -> Vec<(u64, String)> {
     let start = format!("__print_symbolic(REC->{field},");
     let Some((_, rest)) = print.split_once(&start) else {
@@ -296,7 +296,7 @@ print fmt: \"cause=%s\", __print_symbolic(REC->cause, { 0, \"phantom\" }, { 1, \
         let format = Format::parse(FORMAT).unwrap();
         let cause = |event| format.decode(event).last().unwrap().1;
         assert_eq!(cause(&event), 7);
-        // An event that is too short has nothing to say.
+        // A truncated event has no values.
         assert_eq!(cause(&event[..20]), Value::Null);
     }
 
@@ -329,7 +329,7 @@ print fmt: \"cause=%s\", __print_symbolic(REC->cause, { 0, \"phantom\" }, { 1, \
         sockaddr[23] = 1;
         assert_eq!(address(&sockaddr), "fd00::1");
         assert_eq!(address(&[0; 28]), "");
-        // As short as a damaged format makes them.
+        // Lengths from a damaged format.
         for bytes in 0..8 {
             assert_eq!(address(&sockaddr[..bytes]), "");
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc trace`: the tracepoints of our modules, recorded by eBPF.
+//! `xdc trace`: records our modules' tracepoints by eBPF.
 //!
-//! A recording is JSON lines: a `begin`, an object for each event with the fields that
-//! docs/tracing.md lists, an `end` that says how many there were. [`plot`] draws it.
+//! A recording is JSON lines: a `begin`, an object per event with the fields in docs/tracing.md,
+//! and an `end` with counts. [`plot`] draws it.
 
 mod events;
 mod format;
@@ -29,7 +29,7 @@ pub use events::EVENTS;
 use format::Format;
 use observer::{Observer, Seen};
 
-/// The end of the command's help.
+/// End of the command's help.
 pub fn help() -> String {
     format!("{EXAMPLES}{}.\n{REST}", EVENTS.join(", "))
 }
@@ -47,18 +47,18 @@ const REST: &str = "\
 Their fields and units are in docs/tracing.md. The exit code is also 1 if events were missed or the
 command failed.";
 
-/// Of the version of what is written.
+/// Version of the output format.
 const VERSION: u32 = 1;
 
-/// For a command to end when it is asked to: what was recorded so far is still to be written.
+/// Time for a command to end on request, before the recording is written.
 const PATIENCE: Duration = Duration::from_millis(400);
 
-/// Between two looks at the clock, the command and Ctrl-C.
+/// Interval of checks of the clock, the command and Ctrl-C.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(clap::Args)]
 pub struct Request {
-    /// Events [default: those of all loaded modules].
+    /// Events [default: all of loaded modules].
     #[arg(long, value_delimiter = ',', value_name = "EVENT,...",
           value_parser = clap::builder::PossibleValuesParser::new(EVENTS))]
     event: Vec<String>,
@@ -71,7 +71,7 @@ pub struct Request {
     /// Print JSON lines.
     #[arg(long, conflicts_with = "output")]
     json: bool,
-    /// A command to record; it starts when recording has begun.
+    /// Command to record; it starts when the recording has begun.
     #[arg(last = true, value_name = "COMMAND")]
     words: Vec<String>,
 }
@@ -84,16 +84,16 @@ fn seconds(text: &str) -> std::result::Result<Duration, String> {
         .ok_or_else(|| "a number of seconds above 0".to_owned())
 }
 
-/// Where events go.
+/// Destination of events.
 enum Sink {
     Text(io::Stdout),
     Json(Box<dyn Write>),
 }
 
-/// Events seen, by index of [`EVENTS`].
+/// Event counts, by index of [`EVENTS`].
 type Counts = [u64; EVENTS.len()];
 
-/// Whether every event was recorded, and the command succeeded.
+/// Runs the command; returns whether every event was recorded and the child succeeded.
 pub fn command(request: &Request) -> Result<bool> {
     let events = choose(&request.event)?;
     let formats: Vec<Option<Format>> = (0..EVENTS.len())
@@ -147,7 +147,7 @@ pub fn command(request: &Request) -> Result<bool> {
     Ok(missed == 0 && status.is_none_or(|status| status.success() || request.seconds.is_some()))
 }
 
-/// Indices of the events that are asked for, or of all that there are.
+/// Indices of the requested events, or of all available ones.
 fn choose(names: &[String]) -> Result<Vec<usize>> {
     if !names.is_empty() {
         let wanted = |event: &&usize| names.iter().any(|name| name == EVENTS[**event]);
@@ -178,7 +178,7 @@ fn start((program, words): (&String, &[String])) -> Result<Child> {
         .map_err(|err| Error::io(program, &err))
 }
 
-/// The recording is over, and so is what it was made of.
+/// Stops the recorded command at the end of the recording.
 fn stop(child: &mut Child) -> io::Result<ExitStatus> {
     if let Ok(pid) = i32::try_from(child.id())
         && let Some(pid) = rustix::process::Pid::from_raw(pid)
@@ -222,7 +222,7 @@ fn hand_on(
                     .map_or_else(|| value.to_string(), str::to_owned);
                 line += &format!(" {name}={value}");
             }
-            // A device may have any name.
+            // Device names may contain any character.
             writeln!(out, "{}", printable(&line)).map_err(|err| Error::io("writing events", &err))
         }
         Sink::Json(out) => event_line(out, seen.event, seen.at_ns, seen.cpu, fields),
@@ -240,7 +240,7 @@ fn begin_line(kernel: &str, events: &[&str]) -> Value {
     })
 }
 
-/// A line for an event, which is an index of [`EVENTS`].
+/// Writes an event's line; `event` is an index of [`EVENTS`].
 fn event_line<'a>(
     out: &mut dyn Write,
     event: usize,
@@ -260,7 +260,7 @@ fn event_line<'a>(
         .map_err(|err| Error::io("writing the recording", &err))
 }
 
-/// The last line: how many there were of the events that were recorded.
+/// The last line of a recording: counts of the recorded events.
 fn end_line(recorded: &[usize], counts: &Counts, missed: u64) -> Value {
     let by_name = recorded
         .iter()
@@ -281,7 +281,7 @@ impl Sink {
         })
     }
 
-    /// A line, where lines are JSON.
+    /// Writes a line in JSON mode only.
     fn json(&mut self, value: &Value) -> Result<()> {
         match self {
             Self::Text(_) => Ok(()),

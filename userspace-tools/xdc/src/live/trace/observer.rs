@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The eBPF programs of ebpf/src/bin/xdc-trace.rs: loading them, and what they hand on.
+//! Loads the eBPF programs of ebpf/src/bin/xdc-trace.rs and reads their events.
 
 use std::fmt::Display;
 use std::fs;
@@ -16,15 +16,15 @@ use super::record::{EVENT_BYTES, Record};
 use crate::error::{Error, Result};
 use crate::live::ebpf;
 
-/// The programs, attached. They end with this.
+/// The attached programs, detached on drop.
 pub struct Observer {
     ring: RingBuf<MapData>,
     missed: PerCpuArray<MapData, u64>,
-    /// Holds the programs.
+    /// Keeps the programs loaded.
     ebpf: Ebpf,
 }
 
-/// One event as the kernel had it.
+/// One event, with raw fields.
 pub struct Seen<'a> {
     pub at_ns: u64,
     /// Index of [`EVENTS`].
@@ -58,7 +58,7 @@ impl Observer {
         })
     }
 
-    /// Waits for events, no longer than that.
+    /// Waits for events, at most for `timeout`.
     pub fn wait(&self, timeout: Duration) -> Result<()> {
         let timeout = Timespec::try_from(timeout).ok();
         match poll(
@@ -70,7 +70,7 @@ impl Observer {
         }
     }
 
-    /// Hands on what is there.
+    /// Passes all pending events to `each`.
     pub fn drain(&mut self, mut each: impl FnMut(Seen<'_>) -> Result<()>) -> Result<()> {
         while let Some(item) = self.ring.next() {
             let seen = Seen::parse(&item)
@@ -80,15 +80,15 @@ impl Observer {
         Ok(())
     }
 
-    /// Events that there was no room for, and those that came while the processor was busy with
-    /// another, for which the kernel runs no program.
+    /// Number of missed events: for lack of room, or because the processor was handling another
+    /// event, during which the kernel runs no program.
     pub fn missed(&self) -> Result<u64> {
         let failed =
             |err: &dyn Display| Error::failure(format!("reading how many were missed: {err}"));
         let counts = self.missed.get(&0, 0).map_err(|err| failed(&err))?;
         let mut missed = counts.iter().sum();
         for (_, program) in self.ebpf.programs() {
-            // Of an event that was not requested.
+            // Program of an event that was not requested.
             let Ok(program) = program.fd() else { continue };
             let path = format!("/proc/self/fdinfo/{}", program.as_fd().as_raw_fd());
             let text = fs::read_to_string(path).map_err(|err| failed(&err))?;
@@ -99,7 +99,7 @@ impl Observer {
 }
 
 impl<'a> Seen<'a> {
-    /// A [`Record`].
+    /// Parses a [`Record`].
     fn parse(record: &'a [u8]) -> Option<Self> {
         if record.len() != size_of::<Record>() {
             return None;
@@ -117,17 +117,17 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// What the kernel says of a program's descriptor.
+/// Parses the fdinfo of a program.
 fn recursion_misses(fdinfo: &str) -> Option<u64> {
     let mut lines = fdinfo.lines();
     let count = lines.find_map(|line| line.strip_prefix("recursion_misses:"))?;
     count.trim().parse().ok()
 }
 
-/// The eBPF programs.
+/// Object file of the eBPF programs.
 pub const OBJECT: &str = "xdc-trace.o";
 
-/// What they take.
+/// Requirements of the eBPF programs.
 const NEEDS: &str = "as root, on a kernel with CONFIG_BPF_EVENTS";
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc run --trace`: what the agent recorded of a run, as `xdc trace` would have written it.
+//! `xdc run --trace`: converts the agent's recording to the format of `xdc trace`.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,16 @@ use super::{Counts, EVENTS, begin_line, end_line, event_line, pages, plot};
 use crate::draw::report::Traced;
 use crate::error::{Error, Result};
 
-/// Events beyond it count as missed: a small one of a guest can be a long line.
+/// Output limit, bytes. Further events count as missed: a guest's small event can be a long line.
 const MOST_BYTES: usize = 1 << 30;
 
-/// A recording in JSON lines, with what can be said of it.
+/// A recording in JSON lines, and its summary.
 pub struct Recording {
     pub lines: Vec<u8>,
     pub shown: Traced,
 }
 
-/// Puts the events of all processors in their order, and leaves out those of namespaces that
-/// are not the run's.
+/// Merges the events of all processors by time; drops those outside the run's namespaces.
 pub fn read(raw: &RawTrace, kernel: &str) -> Result<Recording> {
     read_up_to(MOST_BYTES, raw, kernel)
 }
@@ -110,7 +109,7 @@ format:
 print fmt: \"dev=%s\", REC->dev
 ";
 
-    /// A page of one event.
+    /// A page with one event.
     fn page(at_ns: u64, id: u16, netns: u32) -> Vec<u8> {
         let mut event = vec![0; 24];
         event[..2].copy_from_slice(&id.to_ne_bytes());
@@ -156,7 +155,7 @@ print fmt: \"dev=%s\", REC->dev
              \"netns\":77,\"handle\":\"10:\",\"queue_bytes\":1500}"
         );
         assert!(lines[3].contains("\"phantom_mark\":2"));
-        // From the traffic's start, by the port's node.
+        // Relative to the traffic's start, named by the port's node.
         let queue = &recording.shown.charts[0].lines[0];
         assert_eq!(queue.name, "r1 eth 10:");
         assert_eq!(queue.points, [(1000.0, 1500.0), (2000.0, 1500.0)]);

@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Pages of the kernel's ring buffer of events, as `trace_pipe_raw` gives them: kernel/trace/
-//! ring_buffer.c (struct buffer_data_page) and include/linux/ring_buffer.h (struct
-//! ring_buffer_event), on 64 bits.
+//! Parses pages of the kernel's trace ring buffer from `trace_pipe_raw`: kernel/trace/ring_buffer.c
+//! (struct buffer_data_page) and include/linux/ring_buffer.h (struct ring_buffer_event), 64-bit.
 
-/// Of the page's first time, and of how much of it is used.
+/// Page header: first timestamp, and bytes in use.
 const TIME_BYTES: usize = 8;
 const COMMIT_BYTES: usize = 8;
-/// Higher bits of that are flags.
+/// Higher bits of the commit field are flags.
 const USED_MASK: u64 = 0xf_ffff;
 
-/// An event begins with a word: its type or length, and the time since the one before it.
+/// Event header word: type or length, and time since the previous event.
 const WORD_BYTES: usize = 4;
 const TYPE_BITS: u32 = 5;
 const DELTA_BITS: u32 = 32 - TYPE_BITS;
-/// Types. Smaller numbers are lengths in words, and 0 that the length is in a word of its own.
+/// Types. Smaller numbers are lengths in words; 0 means a separate length word.
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 
-/// Times in ns and events of a page, from the kernel's common fields on; None if it is none.
+/// Times in ns and events of a page, from the kernel's common fields; None if invalid.
 pub fn events(page: &[u8]) -> Option<Vec<(u64, &[u8])>> {
     let (time, rest) = page.split_at_checked(TIME_BYTES)?;
     let (commit, rest) = rest.split_at_checked(COMMIT_BYTES)?;
@@ -31,7 +30,7 @@ pub fn events(page: &[u8]) -> Option<Vec<(u64, &[u8])>> {
         let (kind, delta) = (head & ((1 << TYPE_BITS) - 1), u64::from(head >> TYPE_BITS));
         let body = &rest[WORD_BYTES..];
         let taken = match kind {
-            // The rest of a page that was too short for the next event.
+            // Unused end of a page, too short for the next event.
             PADDING if delta == 0 => break,
             PADDING => {
                 at_ns = at_ns.wrapping_add(delta);
@@ -42,7 +41,7 @@ pub fn events(page: &[u8]) -> Option<Vec<(u64, &[u8])>> {
                 WORD_BYTES
             }
             TIME_STAMP => {
-                // Its highest bits are those of the time before it.
+                // The highest bits come from the previous time.
                 const ABSOLUTE_BITS: u32 = DELTA_BITS + 32;
                 let low = (u64::from(word(body, 0)?) << DELTA_BITS) + delta;
                 at_ns = at_ns >> ABSOLUTE_BITS << ABSOLUTE_BITS | low;
@@ -61,7 +60,7 @@ pub fn events(page: &[u8]) -> Option<Vec<(u64, &[u8])>> {
                 bytes
             }
         };
-        // The last one's alignment need not be in the page.
+        // The last event's padding may exceed the page.
         rest = body
             .get(taken.next_multiple_of(WORD_BYTES)..)
             .unwrap_or_default();
@@ -80,7 +79,7 @@ mod tests {
 
     fn page(begin_ns: u64, data: &[u32]) -> Vec<u8> {
         let used = (data.len() * WORD_BYTES) as u64;
-        // Events were lost before it.
+        // Flag: events were lost before the page.
         let commit = used | 1 << 31;
         let mut page = [begin_ns.to_ne_bytes(), commit.to_ne_bytes()].concat();
         page.extend(data.iter().flat_map(|word| word.to_ne_bytes()));
@@ -135,7 +134,7 @@ mod tests {
         let good = page(0, &[head(2, 0), 7, 8]);
         assert!(events(&good).is_some());
         assert!(events(&good[..12]).is_none());
-        // Longer than the page, and longer than what is used of it.
+        // Longer than the page, and longer than its used part.
         assert!(events(&page(0, &[head(0, 0), 400])).is_none());
         assert!(events(&page(0, &[head(28, 0), 7])).is_none());
         assert!(events(&good[..20]).is_none());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc trace plot`: a recording as charts.
+//! `xdc trace plot`: charts of a recording.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,10 +19,10 @@ use crate::scenario::beside;
 const WIDTH: f64 = 560.0;
 const COLUMNS: usize = 2;
 
-/// Of one chart: more cannot be told apart.
+/// Maximum number of distinguishable lines per chart.
 const MAX_LINES: usize = plot::COLORS;
 
-/// One chart: what it shows of which events.
+/// One chart: its events and fields.
 struct View {
     title: &'static str,
     unit: &'static [Unit],
@@ -33,19 +33,19 @@ struct View {
 struct Series {
     event: &'static str,
     field: Field,
-    /// Behind the name of the flow or port.
+    /// Suffix of the flow's or port's name.
     label: &'static str,
 }
 
 #[derive(Clone, Copy)]
 enum Field {
-    /// As it is.
+    /// Plain value.
     Number(&'static str),
-    /// In millionths.
+    /// Value in millionths.
     Ppm(&'static str),
-    /// As it is, of events that are the end of a day.
+    /// Plain value of events at the end of a day.
     AtEnd(&'static str),
-    /// How many events so far.
+    /// Number of events so far.
     Count,
 }
 
@@ -57,7 +57,7 @@ const fn series(event: &'static str, field: Field, label: &'static str) -> Serie
     }
 }
 
-/// Of modules that are no congestion control.
+/// Charts of modules that are not congestion controls.
 type OfOthers = (
     &'static str,
     &'static [Unit],
@@ -119,7 +119,7 @@ const OF_OTHERS: &[OfOthers] = &[
     ),
 ];
 
-/// What the algorithms ask for, a chart for each title, and the other modules'.
+/// Charts of the algorithms, one per title, and of other modules.
 fn views() -> Vec<View> {
     let mut views: Vec<View> = Vec::new();
     for event in ALGORITHMS.iter().flat_map(|algorithm| algorithm.events) {
@@ -153,14 +153,14 @@ fn views() -> Vec<View> {
     views
 }
 
-/// What was recorded of one flow or port: times in ns and events.
+/// Recorded events of one flow or port, with times in ns.
 type Told = Vec<(u64, Value)>;
 
 #[derive(Default)]
 struct Recording {
-    /// Of a run: when its traffic began, ns.
+    /// Start of a run's traffic, ns; None outside a run.
     origin_ns: Option<u64>,
-    /// By event, then by flow or port.
+    /// Events by event name, then by flow or port.
     told: BTreeMap<&'static str, BTreeMap<String, Told>>,
 }
 
@@ -176,12 +176,12 @@ pub fn command(file: &Path, output: &Path) -> Result<bool> {
     Ok(true)
 }
 
-/// As a file of its own.
+/// SVG file of the charts.
 pub fn file(charts: &[Chart]) -> String {
     plot::file(charts, COLUMNS)
 }
 
-/// The charts of a recording; none if it holds no event.
+/// Charts of a recording; empty without events.
 pub fn of(lines: impl BufRead) -> Result<Vec<Chart>> {
     Ok(charts(&read(lines)?))
 }
@@ -200,7 +200,7 @@ fn read(lines: impl BufRead) -> Result<Recording> {
         let event: Value = serde_json::from_str(&line).map_err(|_| bad())?;
         let name = event["event"].as_str().ok_or_else(bad)?;
         let Some(name) = EVENTS.iter().find(|known| **known == name) else {
-            // The begin and the end, or an event of a later version.
+            // Begin, end, or an event of a later version.
             recording.origin_ns = recording.origin_ns.or(event["origin_ns"].as_u64());
             continue;
         };
@@ -217,7 +217,7 @@ fn read(lines: impl BufRead) -> Result<Recording> {
     Ok(recording)
 }
 
-/// The flow or the port.
+/// Name of the flow or port.
 fn subject(event: &Value) -> Option<String> {
     let whence = short(event)?;
     match event["daddr"].as_str() {
@@ -229,12 +229,12 @@ fn subject(event: &Value) -> Option<String> {
     }
 }
 
-/// The same for a legend, where a flow is its sending end.
+/// Short name for a legend; a flow is named by its sending end.
 fn short(event: &Value) -> Option<String> {
     let node = event["node"].as_str();
     if let Some(dev) = event["dev"].as_str() {
         let node = node.map(|node| format!("{node} ")).unwrap_or_default();
-        // A qdisc has a handle, a tunnel has none.
+        // A qdisc has a handle; a tunnel has none.
         let handle = event["handle"].as_str();
         let handle = handle.map(|handle| format!(" {handle}"));
         return Some(format!("{node}{dev}{}", handle.unwrap_or_default()));
@@ -298,7 +298,7 @@ fn charts(recording: &Recording) -> Vec<Chart> {
     charts.filter(|chart| !chart.lines.is_empty()).collect()
 }
 
-/// No more than can be seen.
+/// Points of a line, at most the visible number.
 fn points(told: &Told, field: Field, begin_ns: u64) -> Vec<(f64, f64)> {
     let value = |index: usize, event: &Value| match field {
         Field::Number(name) => event[name].as_f64(),
@@ -311,7 +311,7 @@ fn points(told: &Told, field: Field, begin_ns: u64) -> Vec<(f64, f64)> {
     let step = told.len().div_ceil(MAX_POINTS).max(1);
     told.iter()
         .enumerate()
-        // The last of each step, and so the last of all where steps come out even.
+        // Last event of each step, and the very last one.
         .filter(|(index, _)| index % step == step - 1 || index + 1 == told.len())
         .filter_map(|(index, (at_ns, event))| {
             let at_us = at_ns.saturating_sub(begin_ns) as f64 / 1e3;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What our modules need of a kernel, and what their traffic needs of a host.
+//! Requirements of our modules for a kernel, and of their traffic for a host.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::setup::kconfig::{self, Config};
 
 use super::{Finding, under};
 
-/// What the modules are for, as `XDC_KNOWN_SERIES` of qemu-images/common.sh. All tests are with
-/// the first; with the others those of User Mode Linux.
+/// Supported kernel series, as `XDC_KNOWN_SERIES` of qemu-images/common.sh. All tests run with the
+/// first; the others run those of User Mode Linux.
 const SERIES: [&str; 2] = ["7.3", "7.2"];
-/// Where iproute2 looks for plugins, by distribution.
+/// Plugin folders of iproute2, by distribution.
 const TC_DIRS: [&str; 4] = [
     "usr/lib/tc",
     "usr/lib64/tc",
@@ -28,7 +28,7 @@ pub struct Kernel {
     release: String,
     /// The build tree.
     kdir: PathBuf,
-    /// It is the one that runs.
+    /// Whether it is the running kernel.
     running: bool,
     config: Option<(PathBuf, Config)>,
 }
@@ -154,7 +154,7 @@ fn metadata(kernel: &Kernel) -> Finding {
     Finding::ok("Rust metadata", format!("{kdir}/rust"))
 }
 
-/// Whether the kernel takes a module that nobody it trusts has signed.
+/// Whether the kernel loads a module without a trusted signature.
 fn signatures(kernel: &Kernel) -> Finding {
     const WHAT: &str = "module signatures";
     const FIX: &str =
@@ -165,7 +165,7 @@ fn signatures(kernel: &Kernel) -> Finding {
         .is_some_and(|(_, config)| config.is_on("MODULE_SIG_FORCE"));
     let of_running = |path: &str| kernel.running.then(|| kernel.read(path)).flatten();
     let enforced = of_running("sys/module/module/parameters/sig_enforce").as_deref() == Some("Y");
-    // The one in brackets is in force.
+    // The active mode is in brackets.
     let lockdown = of_running("sys/kernel/security/lockdown").unwrap_or_default();
     let locked = ["[integrity]", "[confidentiality]"]
         .iter()
@@ -189,7 +189,7 @@ fn signatures(kernel: &Kernel) -> Finding {
     }
 }
 
-/// Four bytes of attributes, and one that says whether.
+/// Whether Secure Boot is on: byte 4, after four bytes of attributes.
 fn secure_boot(root: &Path) -> bool {
     let name = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
     fs::read(root.join(name)).is_ok_and(|bytes| bytes.get(4) == Some(&1))
@@ -221,13 +221,13 @@ fn installed(kernel: &Kernel) -> Finding {
     }
 }
 
-/// What `make install` brings.
+/// Modules installed by `make install`.
 fn ours() -> impl Iterator<Item = &'static str> {
     let ours = MODULES.iter().filter(|module| module.is_installed());
     ours.map(|module| module.name)
 }
 
-/// Both ends have to agree; this one can only speak for itself.
+/// Checks this end's ECN setting; both ends must agree.
 fn ecn(kernel: &Kernel) -> Finding {
     const OTHER: &str =
         "the other end: `sysctl net.ipv4.tcp_ecn` there, `ss -tio` shows 'ecn' here";
@@ -268,7 +268,7 @@ fn pacing(kernel: &Kernel) -> Finding {
     }
 }
 
-/// Two of net.tlt.dscp_* that are the same, in the order in which a mark is looked for.
+/// Two equal net.tlt.dscp_*, in the order in which marks are matched.
 fn equal_dscps(
     sysctl: &impl Fn(&str) -> Option<String>,
 ) -> Option<(&'static str, &'static str, String)> {
@@ -283,7 +283,7 @@ fn equal_dscps(
     Some((names[i], names[j], dscps[i].clone()?))
 }
 
-/// What `tlt` needs that the other modules do not. The first thing that is missing.
+/// The first unmet requirement of `tlt` beyond the other modules'.
 fn tlt(kernel: &Kernel) -> Finding {
     const WHAT: &str = "TLT";
     let sysctl = |name: &str| kernel.read(&format!("proc/sys/net/{name}"));
@@ -333,7 +333,7 @@ fn tlt(kernel: &Kernel) -> Finding {
     }
 }
 
-/// Network cards: those with a device behind them.
+/// Findings about network cards: interfaces with a device.
 fn devices(kernel: &Kernel) -> Vec<Finding> {
     let dir = kernel.root.join("sys/class/net");
     let mut names: Vec<_> = fs::read_dir(dir)
@@ -376,7 +376,7 @@ fn devices(kernel: &Kernel) -> Vec<Finding> {
     findings
 }
 
-/// By the text of `ethtool -k`.
+/// Finding from the text of `ethtool -k`.
 fn offloads(name: &str, features: &str) -> Finding {
     let what = format!("offloads of {name}");
     let on = |feature: &str| {
@@ -431,7 +431,7 @@ mod tests {
     use super::*;
     use crate::setup::doctor::Verdict;
 
-    /// A file system in which a test writes what the kernel would say.
+    /// File system in which a test writes the kernel's files.
     struct Root(tempfile::TempDir);
 
     impl Root {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What guests need of this machine.
+//! Requirements of guests for this machine.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::home::{self, Flavour, Home};
 
 use super::Finding;
 
-/// A selftest's guest has two, and `make test` runs it beside another one.
+/// Memory of two guests: `make test` runs a selftest's guest, with 2 GB, beside another one.
 const MEMORY_MB: u64 = 3072;
 
 pub fn findings(home: &Home) -> Result<Vec<Finding>> {
@@ -33,7 +33,7 @@ pub fn findings(home: &Home) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// By the text of /proc/meminfo.
+/// Finding from the text of /proc/meminfo.
 fn memory(meminfo: &str) -> Finding {
     match room::available_mb(meminfo) {
         Some(mb) if mb >= MEMORY_MB => Finding::ok("memory", format!("{mb} MB available")),
@@ -83,7 +83,7 @@ fn kernel(home: &Home, flavour: Flavour) -> Finding {
         });
     let what = format!("kernel {}", flavour.name());
     match (flavour, found) {
-        // Only the tests want them.
+        // Needed only for tests.
         (Flavour::UmlDebug, Err(err)) => Finding::warn(&what, err.to_string(), "make test"),
         (Flavour::Debug, Err(err)) => Finding::warn(&what, err.to_string(), "make test-long"),
         (_, found) => built(&what, found),
@@ -97,7 +97,7 @@ fn built(what: &str, found: Result<String>) -> Finding {
     }
 }
 
-/// Whoever asks the doctor wants to know how it is, not how it was.
+/// Probes KVM again: the doctor reports the current state, not a cached one.
 fn kvm_works_now(home: &Home) -> Result<bool> {
     engine::forget_kvm(Flavour::X86);
     engine::kvm_works(home, Flavour::X86)
@@ -121,7 +121,7 @@ fn kvm(home: &Home) -> Result<Finding> {
     })
 }
 
-/// UML's processes are held by seccomp filters.
+/// UML controls its processes by seccomp filters.
 fn seccomp() -> Finding {
     match std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail") {
         Ok(actions) if actions.contains("trap") => Finding::ok("seccomp", "for UML"),

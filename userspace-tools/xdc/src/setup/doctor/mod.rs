@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc doctor`: what this machine lacks for guests and for modules of its own, and the command
-//! that mends it.
+//! `xdc doctor`: missing requirements of this machine for guests and for modules on the host, and
+//! the commands that fix them.
 
 mod host;
 mod lab;
@@ -16,7 +16,7 @@ use crate::home::{self, Home};
 #[serde(rename_all = "lowercase")]
 enum Verdict {
     Ok,
-    /// Works without, but less or slower.
+    /// Works, but limited or slower.
     Warn,
     Fail,
 }
@@ -52,7 +52,7 @@ impl Finding {
         }
     }
 
-    /// For what only matters to those who want it.
+    /// Reduces a failure to a warning, for optional requirements.
     fn softened(mut self) -> Self {
         if self.verdict == Verdict::Fail {
             self.verdict = Verdict::Warn;
@@ -68,12 +68,12 @@ struct Report {
     next: String,
 }
 
-/// Whether nothing is missing. A caller that names a kernel wants modules for it; for others a host
-/// without them is a warning only.
+/// Returns whether nothing is missing. Missing requirements of modules on the host are failures if
+/// a kernel is named, else warnings.
 pub fn command(kdir: Option<&Path>, json: bool) -> Result<bool> {
     let guests = match Home::find() {
         Ok(home) => lab::findings(&home)?,
-        // An installed xdc still has something to say of the host.
+        // An installed xdc can still check the host.
         Err(err) => vec![Finding::fail("checkout", err.to_string(), "XDC_HOME=DIR").softened()],
     };
     let kernel = host::Kernel::at(Path::new("/"), &home::running_release()?, kdir);
@@ -119,9 +119,9 @@ fn print(finding: &Finding) {
     }
 }
 
-/// The one command: what mends the first thing that fails, else what can be done now.
+/// The next command: the fix of the first failure, else a first use.
 fn next(guests: &[Finding], host: &[Finding], kdir: Option<&Path>) -> String {
-    // Who names a build tree asks of that kernel, and needs no guest for it.
+    // With a build tree named, only that kernel matters, not guests.
     let failed = guests
         .iter()
         .filter(|_| kdir.is_none())
@@ -130,7 +130,7 @@ fn next(guests: &[Finding], host: &[Finding], kdir: Option<&Path>) -> String {
     match (failed.and_then(|finding| finding.fix.clone()), kdir) {
         (Some(fix), _) => fix,
         (None, Some(kdir)) => format!("sudo make install KDIR={}", kdir.display()),
-        // Installed: no scenario is here.
+        // An installed xdc has no scenarios.
         (None, None) if guests.iter().any(|finding| finding.what == "checkout") => {
             "sudo modprobe tcp_unocc".to_owned()
         }
@@ -138,7 +138,7 @@ fn next(guests: &[Finding], host: &[Finding], kdir: Option<&Path>) -> String {
     }
 }
 
-/// `root` and a path in it that may begin with a slash.
+/// Joins `root` and a path that may begin with a slash.
 fn under(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The tools that a kernel was built with, and its Rust metadata built by them.
+//! Finds the tools with which a kernel was built, and builds its Rust metadata with them.
 
 use std::env;
 use std::fs::{self, File};
@@ -19,19 +19,19 @@ use crate::text::shell_word;
 use super::Check;
 use super::headers::Headers;
 
-/// What `qemu-images/modules.sh` reads of a tree that was made here.
+/// File in the tree for `qemu-images/modules.sh`.
 const RECIPE: &str = "xdc-kdir.env";
 
 pub struct Tools {
-    /// Where they are, if not on this machine's PATH.
+    /// Root directory of the tools, if not on this machine's PATH.
     root: Option<PathBuf>,
-    /// For make.
+    /// Variables for make.
     variables: Vec<String>,
     pub checks: Vec<Check>,
 }
 
 impl Tools {
-    /// Of each the one that says of itself what the kernel's configuration says of it.
+    /// Selects each tool by comparing its version text with the kernel's configuration.
     pub fn find(config: &Config, root: Option<&Path>) -> Result<Self> {
         let root = match root {
             Some(root) => {
@@ -49,7 +49,7 @@ impl Tools {
         let bindgen = ["bindgen".to_owned()];
         let bindgen = tools.find_one("bindgen", &bindgen, config.value("BINDGEN_VERSION_TEXT"))?;
         let compiler = config.value("CC_VERSION_TEXT");
-        // gcc says by which name it was called.
+        // gcc's version text begins with the name it was called by.
         let name = match config.is_on("CC_IS_CLANG") {
             true => "clang",
             false => compiler
@@ -101,7 +101,7 @@ impl Tools {
         Ok(candidates[0].clone())
     }
 
-    /// First line of what a program says of its version.
+    /// First line of a program's version text.
     fn version(&self, program: &str) -> Result<Option<String>> {
         let output = self
             .command(program, &[])?
@@ -117,7 +117,7 @@ impl Tools {
             }))
     }
 
-    /// A program, here or in the other root, which sees `dirs`.
+    /// A command for a program, here or in the other root, where `dirs` are visible.
     fn command(&self, program: &str, dirs: &[&Path]) -> Result<Command> {
         let Some(root) = &self.root else {
             return Ok(Command::new(program));
@@ -130,7 +130,7 @@ impl Tools {
     }
 }
 
-/// The source: the caller's, or that of the same version in our cache.
+/// The source folder: the given one, or the same version's in the cache.
 pub fn source(headers: &Headers, given: Option<&Path>) -> Result<PathBuf> {
     let version = version(&headers.release);
     let source = match given {
@@ -155,13 +155,13 @@ pub fn source(headers: &Headers, given: Option<&Path>) -> Result<PathBuf> {
         })
 }
 
-/// `7.3.4` of `7.3.4+deb13-cloud-amd64`.
+/// Version `7.3.4` of release `7.3.4+deb13-cloud-amd64`.
 fn version(release: &str) -> &str {
     let end = release.find(|c: char| !c.is_ascii_digit() && c != '.');
     &release[..end.unwrap_or(release.len())]
 }
 
-/// Configure `out` as the headers say, and build what comes before any module: the Rust crates.
+/// Configure `out` as in the headers, and build the prerequisites of modules: the Rust crates.
 pub fn metadata(
     headers: &Headers,
     source: &Path,
@@ -201,7 +201,7 @@ pub fn metadata(
             .stdin(Stdio::null())
             .stdout(output(&log)?)
             .stderr(output(&log)?)
-            // It starts many others, which end with us.
+            // make's process group ends with xdc.
             .process_group(0)
             .spawn()
             .map_err(|err| Error::io("make", &err))?;
@@ -226,7 +226,7 @@ pub fn metadata(
     Ok(())
 }
 
-/// Add what modules are linked against, and how to build them here.
+/// Add files for linking modules, and the recipe for building them.
 pub fn finish(headers: &Headers, tools: &Tools, modules: &Path, out: &Path) -> Result<()> {
     for (name, needed) in [("Module.symvers", true), ("vmlinux", false)] {
         let from = headers.dir.join(name);
@@ -251,14 +251,14 @@ pub fn finish(headers: &Headers, tools: &Tools, modules: &Path, out: &Path) -> R
         ("make", tools.variables.join(" ")),
         ("vermagic", vermagic(modules).unwrap_or_default()),
     ] {
-        // A shell reads this, as root in dkms.
+        // A shell reads this file, as root in dkms.
         recipe += &format!("kdir_{name}={}\n", shell_word(&value));
     }
     let path = out.join(RECIPE);
     fs::write(&path, recipe).map_err(|err| Error::io(path.display(), &err))
 }
 
-/// What the kernel demands of a module, as one of its own says it.
+/// vermagic that the kernel requires, read from one of its modules.
 fn vermagic(modules: &Path) -> Option<String> {
     let module = first_module(&modules.join("kernel"))?;
     let output = Command::new(find_program("modinfo")?)
@@ -306,7 +306,7 @@ mod tests {
         let tools = Tools::find(&config, None).unwrap();
         assert!(tools.checks.len() == 3 && tools.checks.iter().all(|check| !check.same));
         assert!(tools.checks[2].detail.contains("there is no no-such-gcc"));
-        // Each is an argument of make, and finish() refuses one that has a space in it.
+        // Each is an argument of make; finish() refuses spaces in them.
         assert_eq!(
             tools.variables,
             [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a distribution's header packages say of its kernel.
+//! Reads a distribution's kernel header packages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::setup::kconfig::Config;
 
 pub struct Headers {
     pub dir: PathBuf,
-    /// The part that all flavours of a kernel share, where the packages split it off.
+    /// Part shared by all flavors of a kernel, if packaged separately.
     pub common: PathBuf,
     pub release: String,
     pub config: Config,
@@ -40,14 +40,14 @@ impl Headers {
         })
     }
 
-    /// Whether modules in Rust can be built against them as they are.
+    /// Whether Rust modules can be built against the headers as packaged.
     pub fn has_metadata(&self) -> bool {
         self.dir.join("rust/libkernel.rmeta").exists()
     }
 }
 
-/// Debian's Makefile is one line that includes the shared part's. Packages that were unpacked
-/// elsewhere still lie beside each other.
+/// Folder of the shared part, included by Debian's one-line Makefile. Packages unpacked elsewhere
+/// still lie side by side.
 fn common(dir: &Path, makefile: &str) -> PathBuf {
     let named = makefile
         .lines()

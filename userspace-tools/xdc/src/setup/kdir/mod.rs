@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc kdir`: a build tree for Rust modules from header packages that lack Rust's part.
+//! `xdc kdir`: makes a build tree for Rust modules from header packages without Rust metadata.
 //!
-//! A Rust module needs the metadata of the kernel's own Rust crates (rust/*.rmeta), and these can
-//! only be used by the compiler that wrote them. Where a distribution does not ship them, they
-//! are made again here: from its source, with its configuration and its tools. Whether the
-//! outcome is the same as what its kernel was made of is then not believed but compared.
+//! A Rust module needs the metadata of the kernel's Rust crates (rust/*.rmeta), which only the
+//! compiler that wrote them can use. If a distribution does not ship them, they are rebuilt from
+//! its source with its configuration and tools, and the result is compared with the distribution's
+//! kernel.
 
 mod build;
 mod headers;
@@ -20,31 +20,31 @@ use crate::home;
 
 #[derive(clap::Args)]
 pub struct Request {
-    /// The unpacked header package [default: /lib/modules/RELEASE/build].
+    /// Unpacked header package [default: /lib/modules/RELEASE/build].
     #[arg(long, value_name = "DIR")]
     headers: Option<PathBuf>,
-    /// The distribution's source of that kernel [default: the cache's of that version].
+    /// Distribution's source of that kernel [default: that version's in the cache].
     #[arg(long, value_name = "DIR")]
     source: Option<PathBuf>,
-    /// A folder with the distribution's compilers [default: this machine's].
+    /// Folder with the distribution's compilers [default: this machine's].
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// The kernel's own modules, which a new one must match [default:
+    /// Folder with the kernel's own modules, which a new one must match [default:
     /// /lib/modules/RELEASE].
     #[arg(long, value_name = "DIR")]
     modules: Option<PathBuf>,
-    /// Where to build [default: the cache].
+    /// Build folder [default: in the cache].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Jobs of make at a time [default: one per CPU].
+    /// Parallel jobs of make [default: one per CPU].
     #[arg(long, value_name = "N", default_value_t = args::cpus(), hide_default_value = true)]
     jobs: usize,
 }
 
-/// One thing that has to be the same here and in the distribution's kernel.
+/// A comparison with the distribution's kernel.
 #[derive(Debug, Clone, Serialize)]
 pub struct Check {
     pub what: &'static str,
@@ -56,12 +56,12 @@ pub struct Check {
 struct Report<'a> {
     release: &'a str,
     kdir: &'a Path,
-    /// Modules that are built against `kdir` are for this kernel.
+    /// Whether modules built against `kdir` fit this kernel.
     usable: bool,
     checks: &'a [Check],
 }
 
-/// Whether there is a build tree to use.
+/// Returns whether a build tree is ready for use.
 pub fn command(request: &Request) -> Result<bool> {
     let dir = match &request.headers {
         Some(dir) => dir.clone(),
