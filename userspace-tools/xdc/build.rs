@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The commit that xdc is built from, for the provenance of its results.
+//! Passes the commit that xdc is built from to the compiler, for the provenance of results.
 
 use std::env;
 use std::process::Command;
 
 fn main() {
-    // Not with every commit: a program that nothing was changed in is not linked again.
+    // Watching `.git` would relink the program with every commit.
     println!("cargo::rerun-if-changed=src");
     println!("cargo::rerun-if-env-changed=XDC_COMMIT");
-    // A packager's, who has no repository; else this one's, if there is one.
+    // A packager sets XDC_COMMIT; otherwise this repository's commit, if there is one.
     let commit = env::var("XDC_COMMIT").ok().or_else(of_repository);
     println!("cargo::rustc-env=XDC_COMMIT={}", commit.unwrap_or_default());
 }
 
 fn of_repository() -> Option<String> {
-    // An unpacked archive may lie in somebody else's repository.
+    // An unpacked archive may lie in an unrelated repository.
     git(&["ls-files", "--error-unmatch", "build.rs"])?;
     let commit = git(&["rev-parse", "HEAD"])?;
     let changes = git(&["status", "--porcelain", "--untracked-files=no"])?;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What several commands' words have in common.
+//! Arguments that several commands share.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
 
-/// Of commands that run many guests.
+/// Arguments of commands that run many guests.
 #[derive(clap::Args)]
 pub struct Guests {
     /// Guests at a time [default: one per CPU].
@@ -20,15 +20,15 @@ pub struct Guests {
 /// Finished cells that are computed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Again {
-    /// Those whose run was suspect: on a machine that had other work to do, say.
+    /// Cells whose run was suspect, for example on a loaded machine.
     Suspect,
     All,
 }
 
-/// Of commands that come to a judgement.
+/// Arguments of commands that judge.
 #[derive(clap::Args)]
 pub struct Outcome {
-    /// Where runs and their results go [default: results/ and the command's name].
+    /// Directory of runs and their results [default: results/ and the command's name].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print the outcome as JSON.
@@ -43,14 +43,14 @@ impl Outcome {
     }
 }
 
-/// How long to wait for a guest that is silent.
+/// Parser of a guest's timeout, 1 to 1,000,000 s.
 pub fn seconds() -> impl TypedValueParser<Value = Duration> {
     clap::value_parser!(u64)
         .range(1..=1_000_000)
         .map(Duration::from_secs)
 }
 
-/// Those that a scenario's file can repeat: TOML's integers have a sign.
+/// Parser of seeds that a scenario's file can repeat: TOML's integers are signed.
 pub fn seed() -> RangedU64ValueParser<u64> {
     clap::value_parser!(u64).range(0..=i64::MAX as u64)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The command line: its words, its help, its examples.
+//! The command line: arguments, help, examples.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -96,7 +96,7 @@ rates: docs/run-experiments.md.")]
     /// Show the scenarios.
     #[command(after_help = "Example:\n  xdc list --json | jq -r '.[].name'")]
     List {
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
@@ -128,10 +128,10 @@ Examples:
     Check {
         /// A directory that `xdc run` made, or a scenario's name.
         result: PathBuf,
-        /// Where to look for the results of a scenario that is given by name.
+        /// Directory of results, for a scenario given by name.
         #[arg(long, value_name = "DIR", default_value = "results")]
         results: PathBuf,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
@@ -142,17 +142,17 @@ Examples:
   xdc compare qemu/two-dc-1g uml/two-dc-1g      the newest of each
   xdc compare main/two-dc-1g branch/two-dc-1g --plot both.svg")]
     Compare {
-        /// A directory that `xdc run` made.
+        /// First result: a directory that `xdc run` made.
         a: PathBuf,
-        /// Another one.
+        /// Second result.
         b: PathBuf,
-        /// Draw the two over one another: completion times and queues.
+        /// Draw both results in one picture: completion times and queues.
         #[arg(long, value_name = "FILE.svg")]
         plot: Option<PathBuf>,
-        /// Accept results of two scenarios.
+        /// Accept results of different scenarios.
         #[arg(long)]
         different: bool,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
@@ -177,7 +177,7 @@ Examples:
   xdc selftest 40-qdisc --engine uml --kernel uml-debug
   xdc selftest 41-parents --kernel debug")]
     Selftest(selftest::Request),
-    /// Run tests from elsewhere, with the kernel's modules and with ours.
+    /// Run third-party tests, with the kernel's modules and with ours.
     #[command(after_help = "\
 Suites are the programs of selftests/guest/foreign/: the kernel's own tests of tc and of TCP, and
 applications of the distribution. A case that passes with the kernel's own modules and fails with
@@ -195,7 +195,7 @@ Examples:
   xdc bench --boots 2            does it repeat?
   xdc bench --update-docs        writes the tables of docs/performance.md")]
     Bench(bench::Request),
-    /// Plan AccelToR for a network: queues, round trips, timers. Or find its elephants.
+    /// Plan AccelToR for a network (queues, round trips, timers), or classify its elephants.
     #[command(
         subcommand,
         after_help = "\
@@ -250,10 +250,10 @@ Examples:
   xdc doctor
   xdc doctor --kdir /lib/modules/7.3.4/build     can modules be built for it and loaded?")]
     Doctor {
-        /// Check this kernel build tree for building modules; what it lacks is then a failure.
+        /// Check this kernel build tree for building modules; a missing part is then a failure.
         #[arg(long, value_name = "DIR")]
         kdir: Option<PathBuf>,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
@@ -269,7 +269,7 @@ Examples:
         /// The folder to write to.
         dir: PathBuf,
     },
-    /// How we start guests: [`tether`].
+    /// Wrapper in which xdc starts guests: see [`tether`].
     #[command(name = tether::SUBCOMMAND, hide = true)]
     Tethered {
         parent: i32,
@@ -280,12 +280,12 @@ Examples:
 
 #[derive(Subcommand)]
 pub enum TraceCommand {
-    /// Draw what was recorded: windows, marks, RTTs, queues.
+    /// Plot a recording: windows, marks, RTTs, queues.
     #[command(after_help = "Example:\n  xdc trace plot trace.jsonl -o trace.svg")]
     Plot {
         /// A file that `xdc trace -o` has written.
         file: PathBuf,
-        /// The picture.
+        /// The picture to write.
         #[arg(short, long, value_name = "FILE.svg")]
         output: PathBuf,
     },
@@ -302,7 +302,7 @@ Examples:
 
 Numbers in brackets are the paper's equations and sections; docs/acceltor.md.")]
     Plan(acceltor::Request),
-    /// Say from outside who is an elephant: the largest flows, counted by a classifier in eBPF.
+    /// Classify the largest TCP flows as elephants, with eBPF.
     #[command(after_help = "\
 Examples:
   sudo xdc acceltor elephants bond0                      until Ctrl-C
@@ -315,25 +315,25 @@ says what this program tells it. It is taken away at the end. After a kill -9: t
 
 #[derive(Subcommand)]
 pub enum QdiscCommand {
-    /// Attach one to a device that has none.
+    /// Attach a phantom qdisc to a device that has none.
     #[command(override_usage = "xdc qdisc add dev DEV root phantom ...", after_help = qdisc::HELP.as_str())]
     Add(Words),
-    /// Change some options of an attached one, without packet loss.
+    /// Change options of an attached qdisc, without packet loss.
     #[command(override_usage = "xdc qdisc change dev DEV root phantom ...", after_help = qdisc::HELP.as_str())]
     Change(Words),
-    /// Attach one in place of what is attached.
+    /// Replace the attached qdisc.
     #[command(override_usage = "xdc qdisc replace dev DEV root phantom ...", after_help = qdisc::HELP.as_str())]
     Replace(Words),
-    /// Remove it from a device.
+    /// Remove the qdisc from a device.
     #[command(after_help = "Example:\n  xdc qdisc del dev eth1 root")]
     Del(Words),
-    /// Print every effective value, in words that can be typed back.
+    /// Print all effective options in the syntax of `add`.
     #[command(after_help = "Examples:\n  xdc qdisc show\n  xdc qdisc show -s dev eth1")]
     Show {
-        /// Statistics too.
+        /// Print statistics too.
         #[arg(short, long)]
         statistics: bool,
-        /// As JSON, statistics included.
+        /// Print JSON, statistics included.
         #[arg(long)]
         json: bool,
         /// `dev DEV` [default: all devices].
@@ -343,7 +343,7 @@ pub enum QdiscCommand {
 
 #[derive(clap::Args)]
 pub struct Words {
-    /// In tc's syntax.
+    /// Words in tc's syntax.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     pub words: Vec<String>,
 }
@@ -354,10 +354,10 @@ mod tests {
 
     use super::*;
 
-    /// Lines of a screen that an engineer has open, and columns that --help is made for.
+    /// Rows of a usual terminal, and columns that --help is made for.
     const SCREEN: (usize, usize) = (50, 100);
 
-    /// The words of each command that people are shown.
+    /// Collects the words of each command that is not hidden.
     fn paths(command: &clap::Command, so_far: &[String], found: &mut Vec<Vec<String>>) {
         let mut path = so_far.to_vec();
         path.push(command.get_name().to_owned());

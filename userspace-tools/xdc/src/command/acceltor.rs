@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc acceltor plan`: what AccelToR's parameters have to be on a network, why, and what cannot work
-//! there.
+//! `xdc acceltor plan`: AccelToR's parameters for a network, with the reasons and the limits that
+//! the network exceeds.
 
 use serde_json::{Value, json};
 use xdc_algo::acceltor::MAX_QUEUES;
@@ -11,13 +11,13 @@ use crate::units::{Fraction, Rate, Size, Time};
 
 #[derive(clap::Args)]
 pub struct Request {
-    /// T: how long a circuit lasts.
+    /// T: duration of a circuit.
     #[arg(long, value_name = "TIME", default_value = "240us")]
     day: Time,
-    /// G: how long the circuit switch takes to reconfigure.
+    /// G: reconfiguration time of the circuit switch.
     #[arg(long, value_name = "TIME", default_value = "20us")]
     night: Time,
-    /// N.
+    /// N: racks.
     #[arg(long, value_name = "N", default_value = "50")]
     racks: u64,
     /// Rp: round trip by the packet network.
@@ -32,28 +32,28 @@ pub struct Request {
     /// C: rate of a circuit.
     #[arg(long, value_name = "RATE", default_value = "80gbit")]
     circuit_rate: Rate,
-    /// What mice take of the packet network.
+    /// Share of packet-network capacity used by mice.
     #[arg(long, value_name = "FRACTION", default_value = "50%")]
     load: Fraction,
-    /// Bytes of a full segment, as a queue counts it.
+    /// Size of a full segment in bytes, as a queue counts it.
     #[arg(long, value_name = "BYTES", default_value = "1500")]
     mss: u64,
-    /// B: room of one queue of the calendar.
+    /// B: size of one calendar queue.
     #[arg(long, value_name = "SIZE", default_value = "500kB")]
     queue: Size,
-    /// Room of the two queues to the packet network.
+    /// Size of each of the two queues to the packet network.
     #[arg(long, value_name = "SIZE", default_value = "300kB")]
     priority: Size,
-    /// F: elephants of one pair of racks.
+    /// F: elephants per pair of racks.
     #[arg(long, value_name = "N", default_value = "80")]
     elephants: u64,
     /// CONFIG_HZ of the senders.
     #[arg(long, value_name = "HZ", default_value = "1000")]
     hz: u64,
-    /// How many times slower the network is run [default: the best up to 100].
+    /// Factor by which the network runs slower [default: the best up to 100].
     #[arg(long, value_name = "N")]
     scale: Option<u64>,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -106,7 +106,7 @@ impl Request {
     }
 }
 
-/// There is no plan, and what would have to be different.
+/// Explains why there is no plan, with the option to change.
 fn refusal(why: Impossible, network: &Network) -> Error {
     match why {
         Impossible::Bounds(name) => {
@@ -126,7 +126,7 @@ fn refusal(why: Impossible, network: &Network) -> Error {
     }
 }
 
-/// What of the plan does not hold on this network, a sentence each.
+/// Conditions of the plan that this network violates, a sentence each.
 fn problems(network: &Network, plan: &Plan, hosts: &[(u64, Option<HostPlan>)]) -> Vec<String> {
     let mut found = Vec::new();
     let week_slots = network.racks - 1;
@@ -233,7 +233,7 @@ fn size(bytes: impl Into<u128>) -> String {
     format!("{} kB", trimmed(bytes.into() as f64 / 1e3))
 }
 
-/// Two places at most.
+/// Formats with at most two decimals.
 fn trimmed(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -353,7 +353,7 @@ fn table(
     text
 }
 
-/// A number of JSON; beyond 64 bits a rounded one.
+/// Converts to a JSON number, rounded beyond 64 bits.
 fn number(value: u128) -> Value {
     u64::try_from(value).map_or_else(|_| json!(value as f64), |value| json!(value))
 }

@@ -15,13 +15,13 @@ use crate::marked;
 use crate::result::costs::Costs;
 use crate::scenario::engine::Kind;
 
-/// Each in a boot of its own, with so many processors.
+/// Guest scripts and their number of processors; each runs in its own boot.
 const TESTS: [(&str, u32); 2] = [("bench.sh", 1), ("bench-queues.sh", 4)];
 
-/// Between two boots, in any figure.
+/// Relative difference allowed between two boots, for any count.
 const REPEATS_WITHIN: f64 = 0.01;
 
-/// The part of the page that [`command`] writes.
+/// Name of the marks in docs/performance.md.
 const MARK: &str = "bench";
 
 #[derive(clap::Args)]
@@ -40,7 +40,7 @@ pub struct Request {
     timeout: Duration,
 }
 
-/// Whether every case passed.
+/// Returns whether every case passed.
 pub fn command(request: &Request) -> Result<bool> {
     let home = Home::find()?;
     let mut tally = Tally::default();
@@ -82,7 +82,7 @@ pub fn command(request: &Request) -> Result<bool> {
     Ok(tally.failed == 0)
 }
 
-/// Counts once. What the guests' cases say goes to `report`.
+/// Counts once; output of the guests' cases goes to `report`.
 fn count(home: &Home, timeout: Duration, report: &mut impl FnMut(&str)) -> Result<Costs> {
     let mut costs = Costs::default();
     for (test, cpus) in TESTS {
@@ -95,18 +95,18 @@ fn count(home: &Home, timeout: Duration, report: &mut impl FnMut(&str)) -> Resul
     Ok(costs)
 }
 
-/// A flow whose callbacks are counted.
+/// A flow whose callbacks' instructions are counted.
 pub struct Counted {
-    /// Kernel's name.
+    /// Name in TCP_CONGESTION.
     pub cc: String,
-    /// net.ipv4.tcp_ecn of its sender.
+    /// net.ipv4.tcp_ecn of the sender.
     pub ecn: String,
     pub modules: Vec<String>,
-    /// `net.unocc.line_rate_mbps=1000`
+    /// Such as `net.unocc.line_rate_mbps=1000`.
     pub sysctls: Vec<String>,
 }
 
-/// Instructions per ACK of each, in one boot; none of one whose flow failed.
+/// Instructions per ACK of each flow, in one boot; None for a flow that failed.
 pub fn per_ack(home: &Home, timeout: Duration, flows: &[Counted]) -> Result<Vec<Option<f64>>> {
     let row = |n: usize| format!("row{n}");
     let asked = flows.iter().enumerate().map(|(n, flow)| {
@@ -141,7 +141,7 @@ pub fn per_ack(home: &Home, timeout: Duration, flows: &[Counted]) -> Result<Vec<
     Ok(rows.collect())
 }
 
-/// One boot on a clock that counts instructions.
+/// Boots one guest whose clock counts instructions.
 fn boot(
     home: &Home,
     timeout: Duration,
@@ -182,7 +182,7 @@ mod tests {
 
     use super::*;
 
-    /// Headers, rulers and the first cell of each row.
+    /// Reduces tables to headers, rulers and the first cell of each row.
     fn skeleton(tables: &str) -> Vec<String> {
         tables
             .lines()

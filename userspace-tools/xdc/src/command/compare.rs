@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Two results of one scenario side by side: do the engines agree?
+//! Two results of one scenario side by side, to check that engines agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::result::summary::Summary;
 use crate::scenario::Agree;
 use crate::text::printable;
 
-/// What is shown of results whose scenario does not say what they have to agree on.
+/// Metrics shown if the scenario has no [[agree]] rows.
 const METRICS: &[&str] = &[
     "goodput_mbps",
     "jain_steady",
@@ -40,14 +40,14 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Relative to the larger of the two; none where one has no such value.
+    /// Difference relative to the larger value; None if either is missing.
     fn difference(&self) -> Option<f64> {
         let (a, b) = (self.a?, self.b?);
         let larger = a.abs().max(b.abs());
         Some(if larger == 0.0 { 0.0 } else { (b - a) / larger })
     }
 
-    /// Nothing agrees on a value that a result lacks.
+    /// Returns whether the difference is allowed; a missing value agrees with nothing.
     fn holds(&self) -> bool {
         match (self.agree, self.a, self.b) {
             (None, ..) => true,
@@ -106,7 +106,7 @@ impl Row<'_> {
     }
 }
 
-/// `shown` are the metrics of results whose scenario states none.
+/// Rows to compare: those of `agree`, or else the metrics in `shown`.
 fn rows<'a>(a: &'a Summary, b: &Summary, agree: &'a [Agree], shown: &'a [Metric]) -> Vec<Row<'a>> {
     let mut rows = Vec::new();
     for run in &a.runs {
@@ -143,7 +143,7 @@ fn title(stored: &Stored) -> String {
     printable(&format!("{dir}: {engine}, scale {scale}, seed {seed}")).into_owned()
 }
 
-/// Keys in which two runs of a scenario may differ.
+/// Keys in which two runs of one scenario may differ.
 const OF_A_RUN: &[&str] = &[
     "ccs",
     "description",
@@ -154,7 +154,7 @@ const OF_A_RUN: &[&str] = &[
     "title",
 ];
 
-/// Each key that the two scenarios give different values, and these.
+/// Keys whose values differ between the two scenarios, with both values.
 fn differences(a: &Table, b: &Table) -> Vec<String> {
     let flat = |table: &Table| {
         let mut keys = BTreeMap::new();
@@ -191,8 +191,8 @@ fn flatten(key: &str, value: &toml::Value, keys: &mut BTreeMap<String, String>) 
     }
 }
 
-/// `xdc compare A B`; whether they agree on all that their scenario says they should. The two over
-/// one another are drawn into `plot`.
+/// `xdc compare A B`: returns whether all [[agree]] rows hold. `plot` gets both results in one
+/// picture.
 pub fn command(
     a: &Path,
     b: &Path,
@@ -289,7 +289,7 @@ mod tests {
         ];
         let rows = rows(&a, &b, &stated, &[]);
         let verdicts: Vec<_> = rows.iter().map(Row::holds).collect();
-        // What neither has, nothing agrees on.
+        // A value that both results lack does not agree.
         assert_eq!(verdicts, [true, false, true, false]);
         assert!(rows.iter().all(|row| row.cc == "unocc"));
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc foreign`: tests that are not our own, by the kernel's modules and by ours in one guest.
+//! `xdc foreign`: third-party tests, with the kernel's modules and with ours in one guest.
 //!
-//! A suite is a program in selftests/guest/foreign/. It runs in a guest whose root is a folder of
-//! Debian's packages with the kernel's own tests in it (qemu-images/foreign.sh), and it says
-//! `ok N VARIANT CASE` for each case with each variant: a congestion control, or a queue
-//! discipline. Lines of its head say what xdc has to know; see [`Suite::parse`].
+//! A suite is a program in selftests/guest/foreign/. Its guest's root is a folder of Debian
+//! packages with the kernel's own tests (qemu-images/foreign.sh). A suite prints `ok N VARIANT
+//! CASE` for each case and variant, that is, congestion control or queue discipline. Its header
+//! lines configure the run: [`Suite::parse`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -39,11 +39,11 @@ const MACHINE: Machine = Machine {
     spins: true,
 };
 
-/// Below selftests/guest/, and among the results.
+/// Folder of suites below selftests/guest/, and of reports below results/.
 const FOLDER: &str = "foreign";
-/// Of the part of the page that is written here. Each suite's part has marks of its own in it.
+/// Name of the marks around the page's generated part; each suite's section has its own marks.
 const MARK: &str = "foreign";
-/// Lines that are kept of what a failing case said.
+/// Lines of a failing case's output that are kept.
 const NOTE_LINES: usize = 12;
 
 #[derive(clap::Args)]
@@ -62,7 +62,7 @@ pub struct Request {
     /// Write the tables of docs/results/foreign-suites.md; tables of suites without a result stay unchanged.
     #[arg(long)]
     update_docs: bool,
-    /// Where results are kept, one file a suite in foreign/.
+    /// Directory of results; each suite has a file in foreign/.
     #[arg(long, value_name = "DIR", default_value = "results")]
     results: PathBuf,
     /// Give up on a guest that is silent for this long.
@@ -70,25 +70,25 @@ pub struct Request {
     timeout: Duration,
 }
 
-/// A program of selftests/guest/foreign/, by what its head says.
+/// A program of selftests/guest/foreign/ and its header.
 #[derive(Debug, PartialEq, Eq)]
 struct Suite {
-    /// Its file's, without what follows the dot.
+    /// File name without the extension.
     name: String,
     file: String,
     title: String,
     kernels: Vec<Flavour>,
-    /// Those of the kernel's variants that ours are held against.
+    /// Variants with the kernel's modules, the reference.
     kernels_own: Vec<String>,
     ours: Vec<String>,
-    /// Not part of the fast selection.
+    /// Left out of the fast selection.
     long: bool,
-    /// No program of it spins, so that in virtual time only waiting takes time.
+    /// Only waits, never spins, so virtual time costs nothing else.
     waits: bool,
 }
 
 impl Suite {
-    /// Reads a head such as
+    /// Reads a header such as
     ///
     /// ```text
     /// # suite: tc-testing: children of each parent
@@ -98,7 +98,7 @@ impl Suite {
     /// # time: waiting                in virtual time nothing else takes any
     /// ```
     ///
-    /// None for a file that is no suite.
+    /// Returns None if the file is no suite.
     fn parse(file: &str, text: &str) -> Option<Self> {
         let line = |key: &str| text.lines().find_map(|line| line.strip_prefix(key));
         let title = line("# suite:")?.trim().to_owned();
@@ -151,16 +151,16 @@ impl Outcome {
     }
 }
 
-/// How a case came out by each variant.
+/// Outcomes of a case by variant.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Case {
     outcomes: BTreeMap<String, Outcome>,
-    /// What the variant's failure or skip was about.
+    /// Explanations of failures and skips, by variant.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     notes: BTreeMap<String, Vec<String>>,
 }
 
-/// What a suite came to; a file among the results.
+/// Outcome of a suite; a file among the results.
 #[derive(Debug, Serialize, Deserialize)]
 struct Report {
     suite: String,
@@ -170,33 +170,33 @@ struct Report {
     kernels_own: Vec<String>,
     ours: Vec<String>,
     cases: BTreeMap<String, Case>,
-    /// UTC, as RFC 3339 has it, when it began.
+    /// Start, UTC in RFC 3339 format.
     #[serde(default)]
     date: String,
-    /// The commit of xdc and the modules; None if it was not known.
+    /// Commit of xdc and the modules; None if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     commit: Option<String>,
-    /// Why the suite did not come to its end.
+    /// Reason if the suite ended early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     died: Option<String>,
-    /// Real time.
+    /// Wall-clock duration in seconds.
     seconds: u64,
-    /// The case that lines of explanation belong to.
+    /// Case that following explanation lines belong to.
     #[serde(skip)]
     last: Option<(String, String)>,
 }
 
-/// What a case says about our modules.
+/// Verdict of a case on our modules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Fine,
-    /// Passes by the kernel's modules, or only ours have it, and fails by ours.
+    /// Fails with ours; passes with the kernel's modules, or they lack the case.
     Ours,
-    /// Fails by both.
+    /// Fails with both.
     Both,
-    /// Fails by the kernel's alone.
+    /// Fails with the kernel's modules only.
     KernelsOwn,
-    /// Passes nowhere, fails nowhere.
+    /// Neither passes nor fails with any variant.
     Skipped,
 }
 
@@ -218,11 +218,11 @@ impl Report {
         }
     }
 
-    /// A line of the suite's KTAP, indented below the guest's own.
+    /// Parses a line of the suite's KTAP, indented below the guest's own.
     fn hear(&mut self, line: &str) {
         let text = line.trim_start();
         if text.len() == line.len() {
-            // What the agent says of the program as a whole.
+            // The agent's result of the program as a whole.
             if let Some(why) = text
                 .strip_prefix("not ok ")
                 .and_then(|t| t.split_once("# "))
@@ -304,7 +304,7 @@ impl Report {
         self.kernels_own.iter().chain(&self.ours)
     }
 
-    /// Whether our modules did what the kernel's did, in any case at all.
+    /// Returns whether our modules match the kernel's, with at least one passed case.
     fn holds(&self) -> bool {
         let ran = self
             .variants()
@@ -312,7 +312,7 @@ impl Report {
         self.died.is_none() && ran && self.with(Verdict::Ours).next().is_none()
     }
 
-    /// `cubic 20/1/0`: passed, failed, skipped.
+    /// Formats passed/failed/skipped, such as `cubic 20/1/0`.
     fn counts(&self) -> String {
         let of = |variant: &String| {
             let count = |outcome| self.count(variant, outcome);
@@ -327,7 +327,7 @@ impl Report {
     }
 }
 
-/// Whether every suite holds.
+/// Returns whether every suite holds.
 pub fn command(request: &Request) -> Result<bool> {
     let home = Home::find()?;
     let all = suites(&home)?;
@@ -376,7 +376,7 @@ fn suites(home: &Home) -> Result<Vec<Suite>> {
     Ok(suites)
 }
 
-/// Those that are named; else the fast ones, or all for the long form.
+/// Selects the named suites; else the fast ones, or all with --long.
 fn choose(suites: Vec<Suite>, request: &Request) -> Result<Vec<Suite>> {
     if let Some(name) = request
         .names
@@ -393,13 +393,13 @@ fn choose(suites: Vec<Suite>, request: &Request) -> Result<Vec<Suite>> {
     Ok(suites.into_iter().filter(wanted).collect())
 }
 
-/// The folder that is the guests' root, made if it is not there.
+/// The guests' root folder; makes it if missing.
 fn root(home: &Home) -> Result<PathBuf> {
     let script = home.foreign_root_script()?;
     let child = Command::new(&script)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        // It starts many others, which end with us.
+        // The script starts many processes; ending the group ends them all.
         .process_group(0)
         .spawn()
         .map_err(|err| Error::io(script.display(), &err))?;
@@ -474,7 +474,7 @@ fn run(home: &Home, suite: &Suite, root: &Path, request: &Request) -> Result<Rep
     Ok(report)
 }
 
-/// What a person reads at the end.
+/// Summary printed at the end.
 fn told(reports: &[Report]) -> String {
     let mut text = String::new();
     for report in reports {
@@ -507,7 +507,7 @@ fn told(reports: &[Report]) -> String {
         let reports = reports.iter();
         reports.map(|report| report.with(verdict).count()).sum()
     };
-    // A suite that died, or in which nothing passed, has failed as a whole.
+    // A suite that died, or in which nothing passed, counts as one failure.
     let whole = reports
         .iter()
         .filter(|report| !report.holds() && report.with(Verdict::Ours).next().is_none())
@@ -521,7 +521,7 @@ fn told(reports: &[Report]) -> String {
     text
 }
 
-/// Of this run and of others.
+/// Reports of this run and of earlier runs.
 fn stored(folder: &Path) -> Result<Vec<Report>> {
     let failed = |path: &Path, err: &std::io::Error| Error::io(path.display(), err);
     let mut paths: Vec<_> = fs::read_dir(folder)
@@ -538,7 +538,7 @@ fn stored(folder: &Path) -> Result<Vec<Report>> {
     paths.iter().map(read).collect()
 }
 
-/// The part of the page: of each suite what its result says, or else what the page says already.
+/// The generated part of the page: new reports; other suites keep their section.
 fn sections(names: &[String], reports: &[Report], page: &str) -> String {
     let new = names.iter().map(|name| {
         let report = reports.iter().find(|report| report.suite == *name);
@@ -547,7 +547,7 @@ fn sections(names: &[String], reports: &[Report], page: &str) -> String {
     marked::sections(new, page)
 }
 
-/// A commit with 12 digits of its hash, and what follows that.
+/// Shortens the hash in a commit to 12 digits and keeps a suffix such as `-dirty`.
 fn shortened(commit: &str) -> String {
     match (commit.get(..12), commit.get(40..)) {
         (Some(hash), Some(rest)) => format!("{hash}{rest}"),
@@ -555,7 +555,7 @@ fn shortened(commit: &str) -> String {
     }
 }
 
-/// What the page says of a suite.
+/// Section of a suite on the page.
 fn section(report: &Report) -> String {
     let form = if report.long { "" } else { ", fast form" };
     let mut page = format!("### {}{form}\n\n", report.suite);
@@ -678,7 +678,7 @@ mod tests {
             verdict(&[no_cubic, "  ok 2 unocc a b"]),
             (Verdict::KernelsOwn, true)
         );
-        // What only ours have is held against nothing.
+        // A case that only ours have has no reference.
         assert_eq!(verdict(&["  not ok 1 unocc a b"]), (Verdict::Ours, false));
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What shells and `man` read of the command line: made from its definition.
+//! Shell completions and man pages, generated from the command line's definition.
 
 use std::fs;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use clap_mangen::Man;
 use crate::error::{Error, Result};
 use crate::owned;
 
-/// To stdout.
+/// Prints a completion script to stdout.
 pub fn completions(command: &mut Command, shell: Shell) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, command, "xdc", &mut script);
@@ -21,7 +21,7 @@ pub fn completions(command: &mut Command, shell: Shell) -> Result<()> {
         .map_err(|err| Error::io("stdout", &err))
 }
 
-/// `xdc.1`, `xdc-run.1`, `xdc-qdisc-add.1` and so on into a directory, made if need be.
+/// Writes `xdc.1`, `xdc-run.1`, `xdc-qdisc-add.1` and so on into a directory; makes it if missing.
 pub fn pages(mut command: Command, dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).map_err(|err| Error::io(dir.display(), &err))?;
     command.build();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a person types, a file or a folder a command.
+//! Commands, a file or a folder each.
 
 pub mod acceltor;
 pub mod bench;

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::scenario;
 
-/// With a line of the licence, which is of this file and not of what becomes of it.
+/// Template; the first line is its license, which the user's copy does not get.
 const TEMPLATE: &str = include_str!("../scenario/new.toml");
 
 fn text() -> &'static str {
@@ -60,7 +60,7 @@ mod tests {
         }
     }
 
-    /// Each comment that is TOML, as somebody would have it who takes the '#' away.
+    /// Uncomments each comment that is TOML, as a user would.
     #[test]
     fn what_is_commented_out_is_a_scenario_too() {
         let mut blocks = 0;
@@ -72,7 +72,7 @@ mod tests {
                 let plain = |c: char| c.is_ascii_lowercase() || c == '_';
                 let is_key = inside.contains(" = ") && key.chars().all(plain);
                 let is_table = inside.starts_with("[[") && inside.ends_with("]]");
-                // Instead of the queue's other keys.
+                // `tc` replaces the queue's other keys.
                 match (is_table || is_key) && key != "tc" && line != inside {
                     true => {
                         blocks += usize::from(is_table);

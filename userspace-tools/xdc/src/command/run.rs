@@ -51,9 +51,9 @@ pub struct Request {
     /// Seed of everything random in the guest [default: the scenario's].
     #[arg(long, value_parser = args::seed())]
     seed: Option<u64>,
-    /// QEMU: emulate with a clock that counts instructions, so that this machine's load does
-    /// not get into the figures; `off`: KVM or emulation by this machine's clock, which is
-    /// faster [default: off where KVM works, else on].
+    /// QEMU: emulate with a clock that counts instructions, so that this machine's load does not
+    /// affect the figures; `off`: KVM or emulation by this machine's clock, which is faster
+    /// [default: off if KVM works, else on].
     #[arg(
         long,
         value_name = "on|off",
@@ -86,20 +86,20 @@ pub struct Request {
         default_missing_value = ALL_HOSTS
     )]
     pcap: Vec<String>,
-    /// Let the scenario's own commands and modules run on this host, as root (--engine host).
+    /// Allow the scenario's commands and modules on this host, as root (--engine host).
     #[arg(long)]
     allow_commands: bool,
     /// Print summary.json instead of the table.
     #[arg(long)]
     json: bool,
-    /// Where results go: DIR/SCENARIO/N.
+    /// Directory of results: DIR/SCENARIO/N.
     #[arg(long, value_name = "DIR", default_value = "results")]
     results: PathBuf,
     #[command(flatten)]
     guests: args::Guests,
 }
 
-/// Whether every run was sound and every expectation held.
+/// Returns whether every run was sound and every expectation held.
 pub fn command(request: &Request) -> Result<bool> {
     let home = Home::find()?;
     let mut loaded = scenario::load(Some(&home), &request.scenario, &request.sets)?;
@@ -125,7 +125,7 @@ pub fn command(request: &Request) -> Result<bool> {
     }
     let seed = request.seed.unwrap_or(loaded.scenario.seed);
     scenario::check_seed(seed)?;
-    // Once before anything starts, so that a mistake costs nothing.
+    // Plan before anything starts, so that a mistake costs nothing.
     let mut warnings = Vec::new();
     let mut routes = None;
     let mut checked_plan = |cc: &str| {
@@ -169,7 +169,7 @@ pub fn command(request: &Request) -> Result<bool> {
     let _alone = (kind == Kind::Host)
         .then(|| host::Alone::wait(&progress))
         .transpose()?;
-    // So that all of them are by one kernel and one set of modules.
+    // All runs then use one kernel and one set of modules.
     let lab = (kind != Kind::Host && loaded.scenario.ccs.len() > 1)
         .then(|| Lab::copy(&home, engine))
         .transpose()?;
@@ -183,7 +183,7 @@ pub fn command(request: &Request) -> Result<bool> {
     };
     let pending = Pending::new(&request.results, &loaded.name)?;
     let scale = runner.scale(&loaded, seed)?;
-    // In real time two runs at once would be one another's load.
+    // In real time, concurrent runs would load each other.
     let jobs = if kind == Kind::Host {
         1
     } else {
@@ -191,7 +191,7 @@ pub fn command(request: &Request) -> Result<bool> {
     };
     let made_of = || made_of(runner.home, engine);
     let run_all = || runner.run_all(&loaded, seed, scale, jobs, &pending);
-    // It reads large files: a second of load, which real time would show.
+    // Hashing large files is a second of load, which real time would show.
     let (provenance, outcomes) = if engine.is_real_time() {
         (made_of(), run_all())
     } else {
@@ -274,7 +274,7 @@ fn made_of(home: &Home, engine: Engine) -> Result<Provenance> {
     )
 }
 
-/// Writes the result: its summary.
+/// Writes the result's files.
 fn write(
     loaded: &Loaded,
     (seed, scale, provenance): (u64, u32, Provenance),
@@ -376,14 +376,14 @@ fn write(
     Ok(summary)
 }
 
-/// With its keys in order.
+/// Formats with sorted keys.
 fn json(summary: &Summary) -> Result<String> {
     let value = serde_json::to_value(summary)
         .map_err(|err| Error::failure(format!("the summary cannot be written: {err}")))?;
     Ok(format!("{value:#}\n"))
 }
 
-/// Prints the table and the verdicts.
+/// Prints table and verdicts; returns whether the result is good.
 fn tell(request: &Request, loaded: &Loaded, summary: &Summary, dir: &Path) -> Result<bool> {
     let checked = expect::check(&loaded.scenario.expect, &summary.engine, &summary.runs);
     interrupt::end_on_closed_pipe()?;
@@ -414,7 +414,7 @@ fn tell(request: &Request, loaded: &Loaded, summary: &Summary, dir: &Path) -> Re
     Ok(sound && checked.iter().all(|row| row.verdict != Verdict::Fail))
 }
 
-/// Of each run, where there is one.
+/// Reads each run's trace; None if it has none.
 fn traces(records: &[Record]) -> Result<Vec<Option<Recording>>> {
     let read = |record: &Record| {
         let raw = record.trace.as_ref();
@@ -424,12 +424,12 @@ fn traces(records: &[Record]) -> Result<Vec<Option<Recording>>> {
     records.iter().map(read).collect()
 }
 
-/// Where a result keeps a file that its scenario names.
+/// Name in a result of a file that the scenario names.
 fn kept_file(name: &str) -> String {
     format!("files/{name}")
 }
 
-/// What was run: the scenario with its overrides, and a seed and a scale that repeat it.
+/// The scenario as run: overrides applied, with a seed and a scale that repeat it.
 fn resolved(loaded: &Loaded, summary: &Summary) -> Result<String> {
     let mut table = loaded.toml.clone();
     let number = |n: u64| toml::Value::Integer(i64::try_from(n).unwrap_or(i64::MAX));
@@ -437,7 +437,7 @@ fn resolved(loaded: &Loaded, summary: &Summary) -> Result<String> {
     table.insert("scale".to_owned(), number(summary.scale.into()));
     table.insert("engine".to_owned(), summary.engine.clone().into());
     table.insert("ccs".to_owned(), loaded.scenario.ccs.clone().into());
-    // Defaults that follow from other keys.
+    // Defaults derived from other keys.
     for (key, value) in [
         ("title", loaded.scenario.title.clone()),
         ("sample", loaded.scenario.sample().to_string()),

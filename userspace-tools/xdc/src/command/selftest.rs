@@ -15,10 +15,10 @@ use crate::home::{Flavour, Home};
 use crate::scenario::engine::Kind;
 use crate::text::printable;
 
-/// Not a test but what they share.
+/// File of shared shell functions; it is no test.
 pub const LIBRARY: &str = "lib.sh";
 const MACHINE: Machine = Machine {
-    // Two, so that what races may.
+    // Two processors, so that races can occur.
     cpus: 2,
     memory_mb: 2048,
     spins: false,
@@ -30,7 +30,7 @@ pub struct Tally {
     pub passed: u32,
     pub failed: u32,
     skipped: u32,
-    /// Of the test that is running: whether it has cases of its own.
+    /// Whether the running test has printed cases of its own.
     nested: bool,
     nested_failed: bool,
     /// Tests that have ended.
@@ -38,8 +38,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Indented results are cases; the result of the file that holds them counts only where they
-    /// do not tell the whole story.
+    /// Counts indented results as cases. The result of the whole file counts only if it has no
+    /// cases, or fails although all its cases passed.
     pub fn add(&mut self, line: &str) {
         let text = line.trim_start();
         let (ok, rest) = match (text.strip_prefix("ok "), text.strip_prefix("not ok ")) {
@@ -72,7 +72,7 @@ impl Tally {
 pub struct Request {
     /// Scripts [default: all for this kernel].
     names: Vec<String>,
-    /// qemu, or uml: virtual time.
+    /// Engine: qemu, or uml (virtual time).
     #[arg(
         long,
         value_name = "ENGINE",
@@ -83,7 +83,7 @@ pub struct Request {
     /// The kernel [default: the engine's plain one].
     #[arg(long)]
     kernel: Option<Flavour>,
-    /// Their long form, which takes hours.
+    /// Include the long form, which takes hours.
     #[arg(long)]
     long: bool,
     /// Give up on a guest that is silent for this long.
@@ -91,7 +91,7 @@ pub struct Request {
     timeout: Duration,
 }
 
-/// Whether every case passed.
+/// Returns whether every case passed.
 pub fn command(request: &Request) -> Result<bool> {
     let kind = request.engine;
     let flavour = match (kind, request.kernel) {
@@ -140,7 +140,7 @@ pub fn command(request: &Request) -> Result<bool> {
         Ok(())
     });
     if outcome.as_ref().is_err_and(|err| !err.is_interrupted()) {
-        // A guest that dies takes the running test with it.
+        // A guest that dies ends the running test.
         let line = interrupted(&tests, tally.ended);
         println!("{line}");
         tally.add(&line);
@@ -153,7 +153,7 @@ pub fn command(request: &Request) -> Result<bool> {
     Ok(tally.failed == 0 && tally.passed > 0)
 }
 
-/// The result of the test that was running when the guest ended, after so many others.
+/// Result line of the test that ran when the guest ended; `ended` tests came before.
 fn interrupted(tests: &[String], ended: usize) -> String {
     let name = tests
         .get(ended)
@@ -161,8 +161,8 @@ fn interrupted(tests: &[String], ended: usize) -> String {
     format!("not ok {} {name} # the guest ended", ended + 1)
 }
 
-/// Cases that time packets want a clock that the host's load does not move; what races is looked
-/// for on QEMU's debug kernel, where two emulated CPUs really run beside each other.
+/// Timing cases need a clock independent of the host's load. Races need QEMU's debug kernel, whose
+/// two emulated CPUs run in parallel.
 fn clock(flavour: Flavour) -> Clock {
     match flavour {
         Flavour::Debug => Clock::Wall,
@@ -170,10 +170,10 @@ fn clock(flavour: Flavour) -> Clock {
     }
 }
 
-/// The line of a test with its kernels, such as `# kernels: uml | x86`.
+/// Header of a test that lists its kernels, such as `# kernels: uml | x86`.
 pub const KERNELS: &str = "# kernels:";
 
-/// By name, with or without `.sh`; those meant for the kernel if none is named.
+/// Selects tests by name, with or without `.sh`; without names, those for the kernel.
 fn choose(home: &Home, names: &[String], flavour: Flavour, long: bool) -> Result<Vec<String>> {
     let mut all = Vec::new();
     let mut meant = Vec::new();
@@ -201,7 +201,7 @@ fn choose(home: &Home, names: &[String], flavour: Flavour, long: bool) -> Result
         .collect()
 }
 
-/// Whether the test's line names the kernel; behind `|` are the kernels of the long form.
+/// Returns whether the test's line has the kernel; kernels after `|` are for the long form.
 fn is_meant_for(text: &str, flavour: Flavour, long: bool) -> bool {
     let line = text.lines().find_map(|line| line.strip_prefix(KERNELS));
     let (short, more) = line.map_or(("", ""), |it| it.split_once('|').unwrap_or((it, "")));

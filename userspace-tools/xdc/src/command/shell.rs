@@ -23,15 +23,15 @@ const MACHINE: Machine = Machine {
     spins: false,
 };
 
-/// Among the results, where a scenario's name would be.
+/// Folder below the results, in place of a scenario's name.
 const FOLDER: &str = "shell";
 
 #[derive(clap::Args)]
 pub struct Request {
-    /// Whose network to build.
+    /// Scenario whose network to build.
     scenario: Option<String>,
-    /// The congestion control of new sockets and of the scenario's flows [default: the first of
-    /// the scenario].
+    /// Congestion control of new sockets and of the scenario's flows [default: the first of the
+    /// scenario].
     #[arg(long, value_name = "CC", requires = "scenario")]
     cc: Option<String>,
     /// Change a key of the scenario, as for `xdc run`.
@@ -45,7 +45,7 @@ pub struct Request {
         hide_possible_values = true
     )]
     engine: Kind,
-    /// Where results are kept; what the guest leaves in /shared goes to DIR/shell/N/shared.
+    /// Directory of results; files that the guest leaves in /shared go to DIR/shell/N/shared.
     #[arg(long, value_name = "DIR", default_value = "results")]
     results: PathBuf,
 }
@@ -82,7 +82,7 @@ pub fn command(request: &Request) -> Result<bool> {
             Some(pending) => pending,
             None => Pending::new(&request.results, FOLDER)?,
         };
-        // Below a folder: a file of the result's own may have the same name.
+        // In a subfolder, since a result's own files may have equal names.
         let mut copy = pending.create(&format!("{SHARED_FOLDER}/{name}"))?;
         io::copy(file, &mut copy).map_err(|err| Error::io(name, &err))?;
         left = Some(pending);
@@ -95,7 +95,7 @@ pub fn command(request: &Request) -> Result<bool> {
     outcome.map(|()| true)
 }
 
-/// Not a regular file, and not /dev/null.
+/// Returns false for a regular file and /dev/null, which never block.
 fn can_be_waited_for(input: &io::Stdin) -> bool {
     let kind = fstat(input).map(|stat| FileType::from_raw_mode(stat.st_mode));
     input.is_terminal() || matches!(kind, Ok(FileType::Fifo | FileType::Socket))

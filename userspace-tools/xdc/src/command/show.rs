@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc show`: what a scenario is, in words or drawn.
+//! `xdc show`: describes a scenario in words or draws it.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -25,7 +25,7 @@ pub struct Request {
     /// Change a key first, as `xdc run` does; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
-    /// Draw the topology into a file.
+    /// Draw the topology into this file.
     #[arg(long, value_name = "FILE.svg")]
     pub svg: Option<PathBuf>,
     /// Show the path of a packet between two hosts instead.
@@ -81,12 +81,12 @@ pub fn command(request: &Request) -> Result<bool> {
     Ok(true)
 }
 
-/// The node that `NODE.1`, the second of parallel links, leads to.
+/// Node at the other end; the second of parallel links is `NODE.1`.
 fn neighbour(peer: &str) -> &str {
     peer.split_once('.').map_or(peer, |(node, _)| node)
 }
 
-/// Groups from and to which ports are recorded.
+/// Pairs of groups whose ports are recorded.
 fn watched(shape: &Shape, ports: &[WatchedQueue]) -> HashSet<(usize, usize)> {
     let groups = shape.groups.iter().enumerate();
     let names = groups.flat_map(|(group, of)| of.names.iter().map(move |&name| (name, group)));
@@ -96,7 +96,7 @@ fn watched(shape: &Shape, ports: &[WatchedQueue]) -> HashSet<(usize, usize)> {
     ports.iter().filter_map(ends).collect()
 }
 
-/// With the links to a circuit switch, which are no links to a route.
+/// Adds links to the circuit switch, which routing does not use.
 fn with_circuits(topology: &Topology) -> Cow<'_, Topology> {
     let mut drawn = Cow::Borrowed(topology);
     let mtu = topology.links.first().map(|link| link.mtu);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc table`: a result as a Markdown table, so that a page's figures are those of a run.
+//! `xdc table`: a result as a Markdown table, for figures in pages.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::result::expect::format_value;
 use crate::result::stored::Stored;
 use crate::text::plain;
 
-/// The part of a page that this command writes.
+/// Name of the marks in a page.
 const SECTION: &str = "result";
 
 #[derive(clap::Args)]
@@ -28,7 +28,7 @@ pub struct Request {
     /// Write the table between the two `result` comments of a page.
     #[arg(long, value_name = "PAGE.md")]
     pub update: Option<PathBuf>,
-    /// Where to look for the results of a scenario that is given by name.
+    /// Directory of results, for a scenario given by name.
     #[arg(long, value_name = "DIR", default_value = "results")]
     pub results: PathBuf,
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc tune`: the best setting of a congestion control's knobs within a budget, judged elsewhere.
+//! `xdc tune`: searches a congestion control's knobs within a budget and tests the winner
+//! elsewhere.
 //!
-//! Each setting is run on set A; what is maximised is the mean over its cells of the logarithm of
-//! how close they come to the ideal. Half of the budget is drawn at random, the rest goes around
-//! the best so far. Default and winner are then run on set B: other rows, seeds, RTTs and rates.
+//! Each setting runs on set A; the objective is the mean log2 of closeness to the ideal over its
+//! cells. Half of the budget is drawn at random, the rest near the best setting so far. Default and
+//! winner then run on set B: other rows, seeds, RTTs and rates.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -32,10 +33,10 @@ use crate::progress::Progress;
 use crate::result::runner::Runner;
 use crate::text::plain;
 
-/// What a cell without a value counts for: a thousandth of the ideal.
+/// log2 value of a missing cell: a thousandth of the ideal.
 const MISSING: f64 = -10.0;
 
-/// Set B differs from any row of A in these, too: RTTs of 500 us and 30 ms, and twice the rate.
+/// Overrides of set B besides its rows: RTTs of 500 us and 30 ms, and twice the rate.
 const ELSEWHERE: [&str; 6] = [
     "topology.links.0.delay_ba=498us",
     "topology.links.1.delay_ba=29998us",
@@ -73,11 +74,11 @@ pub struct Request {
     /// Seed of the search.
     #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = args::seed())]
     seed: u64,
-    /// Write the outcome of every congestion control in --out into this page: docs/results/score.md.
-    /// Other rows stay.
+    /// Write the outcome of every congestion control in --out into this page:
+    /// docs/results/score.md. Other rows stay.
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
-    /// Compute these finished cells again: suspect, or all.
+    /// Re-run finished cells with this status: suspect, or all.
     #[arg(long, value_name = "WHICH", hide_possible_values = true)]
     again: Option<Again>,
     #[command(flatten)]
@@ -86,12 +87,12 @@ pub struct Request {
     guests: args::Guests,
 }
 
-/// Something that may be set.
+/// A parameter to tune.
 #[derive(Debug, Clone)]
 struct Knob {
-    /// In tables.
+    /// Name in tables.
     name: String,
-    /// Keys of a scenario that get the value.
+    /// Keys of a scenario that take the value.
     keys: Vec<String>,
     unit: &'static str,
     whole: bool,
@@ -104,7 +105,7 @@ struct Knob {
 type Setting = Vec<f64>;
 
 impl Knob {
-    /// Within what is valid, and as it is written.
+    /// Clamps to the valid range and rounds to the written form.
     fn fit(&self, value: f64) -> f64 {
         let value = value.clamp(self.min, self.max);
         match self.whole {
@@ -121,8 +122,8 @@ impl Knob {
     }
 }
 
-/// What the registry documents of an algorithm of ours; of dctcp, whose parameters are the whole
-/// kernel's, the threshold of its switches. What tells it of its path is no knob.
+/// Documented parameters of one of our algorithms; for dctcp and cubic-ecn, K of the port.
+/// Parameters that describe the path are no knobs.
 fn knobs(cc: &str) -> Result<Vec<Knob>> {
     const OF_THE_PATH: [&str; 4] = ["profile", "line_rate_mbps", "intra_rtt_us", "k_bytes"];
     if cc == "dctcp" || cc == "cubic-ecn" {
@@ -145,7 +146,7 @@ fn knobs(cc: &str) -> Result<Vec<Knob>> {
         );
     };
     let params = algorithm.params.iter().filter(|param| {
-        // What is a switch of few values has no factor of two.
+        // A switch with few values has no factor of two.
         !OF_THE_PATH.contains(&param.name()) && param.max - param.min > 3
     });
     let knobs = params.map(|param| Knob {
@@ -169,7 +170,7 @@ struct Bench<'a> {
     knobs: &'a [Knob],
 }
 
-/// What came of it.
+/// Outcome of tuning.
 #[derive(Debug, Serialize, Deserialize)]
 struct Tuned {
     schema: u32,
@@ -190,7 +191,7 @@ struct Chosen {
     tuned: f64,
 }
 
-/// The mean of log2 to the ideal on set A.
+/// Mean log2 of closeness to the ideal on set A.
 #[derive(Debug, Serialize, Deserialize)]
 struct OnA {
     default_log2: f64,
@@ -207,7 +208,7 @@ struct HeldOut {
 struct Cost {
     knob: String,
     factor: f64,
-    /// The mean of log2 to the ideal on set A, less the winner's.
+    /// Mean log2 on set A, less the winner's.
     log2: f64,
 }
 
@@ -242,7 +243,7 @@ impl Bench<'_> {
         )
     }
 
-    /// Logarithms of how close each cell comes to the ideal, by the cell and the seed.
+    /// log2 of each cell's closeness to the ideal, by cell and seed.
     fn closeness(&self, rows: &[Row], runs: &Runs) -> Vec<(String, f64)> {
         let mut all = Vec::new();
         for ((n, labels), samples) in runs.points.iter().zip(&runs.samples) {
@@ -388,13 +389,13 @@ pub fn command(request: &Request) -> Result<bool> {
     Ok(complete)
 }
 
-/// Of the page's part.
+/// Name of the marks in the page.
 const MARK: &str = "tune";
 
-/// Of the JSON's keys.
+/// Version of the JSON's keys.
 const SCHEMA: u32 = 1;
 
-/// What is there of every congestion control.
+/// Outcomes of all congestion controls in the folder.
 fn all_in(dir: &Path) -> Result<Vec<Tuned>> {
     let mut all = Vec::new();
     for entry in fs::read_dir(dir).map_err(|err| Error::io(dir.display(), &err))? {
@@ -408,7 +409,7 @@ fn all_in(dir: &Path) -> Result<Vec<Tuned>> {
     Ok(all)
 }
 
-/// As Markdown.
+/// Formats outcomes as Markdown.
 fn table(all: &[Tuned]) -> String {
     let mut table = "| | settings | set A, mean log2 to the ideal: default | tuned | set B, tuned over default: better | equal | worse | undecided | what was changed | dearest factor of two, log2 on A |\n\
                      |---|---:|---:|---:|---:|---:|---:|---:|---|---|\n"
@@ -498,7 +499,7 @@ fn verdict(log2: Option<Log2>) -> &'static str {
     card::Verdict::of(log2).text()
 }
 
-/// A new setting: anywhere within a factor of 8 of the default, or near the best one in a few knobs.
+/// Proposes a setting: within a factor of 8 of the default, or near the best in a few knobs.
 fn propose(rng: &mut Rng, knobs: &[Knob], best: &Setting, anywhere: bool) -> Setting {
     let mut setting = best.clone();
     let last = knobs.len() as u64 - 1;

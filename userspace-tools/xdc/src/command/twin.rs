@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc twin`: a congestion control and its twin must send the same packets.
+//! `xdc twin`: a congestion control and its twin in Rust must send equal packets.
 //!
-//! In virtual time a run is deterministic, so one scenario under the kernel's own module and under
-//! the same algorithm behind our trait gives two captures that are equal, or a difference that has
-//! a first packet. A scenario must also say, in its expectations, what it exercises: two captures
-//! of nothing are equal, too.
+//! In virtual time a run is deterministic, so the kernel's module and the twin behind our trait
+//! give equal captures or a first differing packet. A scenario's expectations must prove that it
+//! exercises the algorithm: two empty captures are equal, too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,38 +42,38 @@ pub struct Request {
     /// Keep the captures here, for wireshark.
     #[arg(long, value_name = "DIR")]
     pcap: Option<PathBuf>,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     guests: args::Guests,
 }
 
-/// Where the scenarios are that are meant for this.
+/// Folder of the scenarios for this command.
 const FOLDER: &str = "twin";
 
-/// One scenario under one congestion control and under its twin.
+/// A scenario under a congestion control and under its twin.
 struct Case {
     loaded: Loaded,
     ccs: (String, String),
     plans: (Plan, Plan),
 }
 
-/// What became of a case.
+/// Outcome of a case.
 #[derive(Serialize)]
 struct Outcome {
     scenario: String,
     ccs: (String, String),
-    /// Empty if the two are equal and the scenario did what it is for.
+    /// Empty if both runs are equal and the scenario's expectations hold.
     failures: Vec<String>,
-    /// Of each watched port, under the first of the two.
+    /// Each watched port under the first congestion control.
     captures: Vec<Content>,
     drops: u64,
     timeouts: u64,
     virtual_ms: f64,
 }
 
-/// Whether every case passed.
+/// Returns whether every case passed.
 pub fn command(request: &Request) -> Result<bool> {
     let home = Home::find()?;
     let cases = cases(&home, request)?;
@@ -171,7 +170,7 @@ fn case(loaded: Loaded, ccs: (&str, &str), seed: Option<u64>) -> Result<Case> {
         Ok(plan)
     };
     let (mut first, mut second) = (plan(ccs.0)?, plan(ccs.1)?);
-    // Both guests load all of it, so that they differ in no more than a name.
+    // Both guests load all modules, so that they differ in the name only.
     for module in second.modules {
         if !first.modules.contains(&module) {
             first.modules.push(module);
@@ -212,7 +211,7 @@ fn run(runner: &Runner<'_>, case: &Case, request: &Request) -> Outcome {
     outcome
 }
 
-/// Hold the two runs against each other, and the first against what the scenario is for.
+/// Compares both runs, and the first with the scenario's expectations.
 fn judge(case: &Case, first: &Record, second: &Record, outcome: &mut Outcome) -> Result<()> {
     let names = (case.ccs.0.as_str(), case.ccs.1.as_str());
     for (port, watched) in first.plan.watch.iter().enumerate() {
@@ -226,7 +225,7 @@ fn judge(case: &Case, first: &Record, second: &Record, outcome: &mut Outcome) ->
                 .push(format!("{}: {difference}", watched.name));
         }
     }
-    // The packets being equal, so must be what the sockets say of themselves.
+    // With equal packets, the sockets' own statistics must be equal, too.
     if outcome.failures.is_empty()
         && let Some(difference) = first_difference("", &told(first), &told(second))
     {

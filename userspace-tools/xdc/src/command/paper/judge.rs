@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A paper's claims held against what was measured, by intervals over seeds.
+//! Compares a paper's claims with measurements, by intervals over seeds.
 
 use std::collections::BTreeSet;
 
@@ -10,35 +10,35 @@ use crate::measure::interval::{self, Decision, Interval};
 use crate::measure::metric::Population;
 use crate::result::expect::format_value;
 
-/// An interval this narrow needs no more seeds: half of its width, of its mean.
+/// Half width of an interval relative to its mean, below which no more seeds are added.
 const NARROW: f64 = 0.05;
-/// What a verdict begins with, and what is added at a time.
+/// Seeds that a verdict starts with, and seeds added at a time.
 const SEEDS: usize = 5;
 
-/// A row with its numbers.
+/// A row with its measurement and decision.
 pub struct Judged {
     pub row: Row,
-    /// What the seeds have together: a geometric mean of ratios, or a mean.
+    /// Geometric mean of ratios, or mean, over the seeds.
     pub measured: Option<f64>,
-    /// Of at least two seeds.
+    /// None with fewer than two seeds.
     pub interval: Option<Interval>,
     pub decision: Decision,
     pub seeds: usize,
-    /// That its metric is of, in the run that has the fewest.
+    /// Flows that the metric covers, in the run with the fewest.
     pub flows: Option<usize>,
-    /// Of all its runs together.
+    /// Unfinished flows of all runs together.
     pub unfinished: usize,
-    /// What keeps it from a decision, however many seeds there are.
+    /// Reason that prevents a decision with any number of seeds.
     pub doubt: Option<String>,
 }
 
 impl Judged {
-    /// Whether its mean is within the bound, which is no verdict; none if it was not measured.
+    /// Returns whether the mean is within the bound (no verdict); None if not measured.
     pub fn mean_holds(&self) -> Option<bool> {
         Some(self.row.bound().holds(self.measured?, None))
     }
 
-    /// What is measured, in words.
+    /// The measured quantity in words.
     pub fn what(&self) -> String {
         match &self.row.over {
             Some(over) => format!("{} / {}", name(&self.row.of), name(over)),
@@ -60,7 +60,7 @@ impl Judged {
         words.join(", ")
     }
 
-    /// The decision, and why there is none.
+    /// The decision, and the reason if there is none.
     pub fn outcome(&self) -> String {
         match (&self.doubt, self.seeds) {
             (Some(doubt), _) => format!("{}: {doubt}", self.decision.text()),
@@ -70,7 +70,7 @@ impl Judged {
         }
     }
 
-    /// Whether more seeds would make it surer than it is asked to be.
+    /// Returns whether the interval is too wide, so more seeds are needed.
     fn is_wide(&self) -> bool {
         let wide = |interval: Interval| interval.relative_half_width() > NARROW;
         self.doubt.is_none() && self.interval.is_none_or(wide)
@@ -87,8 +87,7 @@ fn name(which: &Which) -> String {
     )
 }
 
-/// Every row of a claim; without those of points that are not in the grid, unless it is to have
-/// them all.
+/// Judges every row of a claim. Points outside the grid are skipped unless `all`.
 pub fn rows(
     case: &Case<'_>,
     (grid, all): (&Expanded, bool),
@@ -99,7 +98,7 @@ pub fn rows(
     rows.map(|row| judged(row, grid, cells)).collect()
 }
 
-/// What follows from decisions.
+/// Verdict that follows from the decisions.
 pub fn verdict(rows: &[Judged]) -> Verdict {
     let decisions = rows
         .iter()
@@ -107,7 +106,7 @@ pub fn verdict(rows: &[Judged]) -> Verdict {
     conclude(decisions)
 }
 
-/// What would follow if the means were the truth: what the few seeds of a quick form are for.
+/// Verdict if the means were exact, for the few seeds of a quick form.
 pub fn of_means(rows: &[Judged]) -> Verdict {
     conclude(rows.iter().map(|row| match row.mean_holds() {
         Some(true) => (true, Decision::Holds),
@@ -116,7 +115,7 @@ pub fn of_means(rows: &[Judged]) -> Verdict {
     }))
 }
 
-/// Of rows, whether each was measured and what was decided.
+/// Concludes from pairs: whether a row was measured, and its decision.
 fn conclude(rows: impl Iterator<Item = (bool, Decision)>) -> Verdict {
     let rows: Vec<_> = rows.collect();
     let any = |decision| rows.iter().any(|row| row.1 == decision);
@@ -159,7 +158,7 @@ fn judged(row: Row, grid: &Expanded, cells: &[Measured<'_>]) -> Judged {
     };
     let measured = match (interval, &pairs[..]) {
         (Some(interval), _) => Some(interval.mean),
-        // Above nothing at all is above every bound; nothing above nothing is no number.
+        // x/0 is infinite and exceeds every bound; 0/0 is NaN, that is, no value.
         (None, [(of, over)]) => Some(of / over).filter(|ratio| !ratio.is_nan()),
         (None, _) => None,
     };
@@ -185,7 +184,7 @@ fn judged(row: Row, grid: &Expanded, cells: &[Measured<'_>]) -> Judged {
     }
 }
 
-/// What speaks against a verdict, besides chance.
+/// Reason against a verdict other than chance, if any.
 fn doubt(missing: &BTreeSet<u64>, of: &[Population]) -> Option<String> {
     if !missing.is_empty() {
         let seeds: Vec<_> = missing.iter().map(u64::to_string).collect();
@@ -200,7 +199,7 @@ fn doubt(missing: &BTreeSet<u64>, of: &[Population]) -> Option<String> {
     unfinished.then(|| "unfinished flows have no FCT".to_owned())
 }
 
-/// The runs of a point, by seed; none for one that failed.
+/// Runs of a point by seed; None for a failed run.
 fn runs<'a>(
     which: &Which,
     grid: &'a Expanded,
@@ -213,7 +212,7 @@ fn runs<'a>(
     asked.map(|cell| (cell.seed, cells.iter().find(|row| row.cell == cell)))
 }
 
-/// The first point with its labels at which its congestion control runs.
+/// First point with these labels at which the congestion control runs.
 fn point(which: &Which, grid: &Expanded) -> Option<usize> {
     let here = |labels: &[String]| {
         grid.axes
@@ -231,7 +230,7 @@ fn point(which: &Which, grid: &Expanded) -> Option<usize> {
         .map(|(n, _)| n)
 }
 
-/// Cells to add, for rows whose intervals are too wide: both sides of a ratio have the same seeds.
+/// Cells to add for rows whose intervals are too wide; both sides of a ratio get equal seeds.
 pub fn more(rows: &[Judged], grid: &Expanded, most_seeds: usize) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
     for row in rows.iter().filter(|row| row.is_wide()) {
@@ -248,7 +247,7 @@ pub fn more(rows: &[Judged], grid: &Expanded, most_seeds: usize) -> Vec<Cell> {
         let seeds = parts
             .iter()
             .map(|(which, point)| known(which, *point).len());
-        // Up to the next five.
+        // Up to the next multiple of five.
         let upto = (seeds.max().unwrap_or(0) / SEEDS + 1) * SEEDS;
         let upto = upto.min(most_seeds) as u64;
         for (which, point) in parts {
@@ -316,7 +315,7 @@ mod tests {
             },
             throughput: Vec::new(),
         };
-        // Seeds differ by more than 5 %, and both points by as much.
+        // Seeds differ by more than 5 %, equally at both points.
         let cells: Vec<_> = (0..10)
             .map(|n| Measured {
                 cell: &grid.cells[n],
@@ -340,7 +339,7 @@ mod tests {
         };
         let over = "over = { metric = \"goodput_mbps\", cc = \"gemini\", at = { K = \"80\" } }";
         let ratio = |rule: &str| row("20", &format!("{rule}\n{over}"));
-        // 0.417 to 0.5, a mean of 0.456.
+        // The interval is 0.417 to 0.5, its mean 0.456.
         assert_eq!(verdict(&ratio("is = \"less\"")), (Verdict::Holds, 1));
         assert_eq!(
             verdict(&ratio("is = \"less\"\npaper = 0.5")),
@@ -360,24 +359,24 @@ mod tests {
         let unsure = row("20", "min = 399") + &row("80", "min = 880");
         assert_eq!(verdict(&unsure), (Verdict::Undecided, 2));
         assert_eq!(of_means(&judge(&unsure, &cells)), Verdict::Holds);
-        // What was left out says nothing; what is missing makes the whole unknown.
+        // A row outside the grid is skipped; a missing value makes the claim unknown.
         let left_out = row("20", "min = 1") + &row("320", "min = 1e9");
         assert_eq!(verdict(&left_out), (Verdict::Holds, 1));
         assert_eq!(verdict(&row("320", "min = 1")), (Verdict::Unknown, 0));
         let missing = row("20", "min = 1").replace("goodput_mbps", "jain_mean");
         assert_eq!(verdict(&missing), (Verdict::Unknown, 1));
 
-        // A seed that failed is not a seed less.
+        // A failed seed leaves the row undecided.
         let failed = judge(&row("80", "min = 1"), &cells[..8]);
         assert_eq!(failed[0].doubt.as_deref(), Some("no value with seed 5"));
         assert_eq!(super::verdict(&failed), Verdict::Undecided);
-        // Two flows a run are too few for a percentile.
+        // Two flows per run are too few for a percentile.
         let few = row("20", "max = 1e9").replace("goodput_mbps", "fct_us.p99");
         let few = judge(&few, &cells);
         assert_eq!(few[0].decision, Decision::Undecided);
         assert!(few[0].doubt.as_deref().unwrap().ends_with("1000 needed"));
 
-        // Five more where that helps, for both sides.
+        // Five more seeds for both sides, if the interval is wide.
         let wide = judge(&ratio("is = \"less\""), &cells);
         let added = more(&wide, &grid, 30);
         assert_eq!(added.len(), 10);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc paper`: a paper's figures run again, and one page with our numbers beside its own.
+//! `xdc paper`: runs a paper's figures and writes one page with our numbers beside the paper's.
 
 mod judge;
 mod page;
@@ -38,10 +38,10 @@ pub struct Request {
     /// Minutes instead of hours: shorter runs and fewer points.
     #[arg(long)]
     quick: bool,
-    /// Only these seeds [default: 1 to 5, then more where an interval is wide; with --quick 1].
+    /// Seeds [default: 1 to 5, then more where an interval is wide; with --quick 1].
     #[arg(long, value_name = "1-5,9")]
     seeds: Option<String>,
-    /// Seeds at most.
+    /// Maximum number of seeds.
     #[arg(long, value_name = "N", default_value = "30")]
     max_seeds: usize,
     /// Congestion controls [default: each figure's own].
@@ -63,10 +63,10 @@ pub struct Request {
     /// name: docs/results/uno.md, docs/results/uno/. Sections of figures not run stay unchanged.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ccs", "points", "sets"])]
     page: Option<PathBuf>,
-    /// Compute these finished cells again: suspect, or all.
+    /// Re-run finished cells with this status: suspect, or all.
     #[arg(long, value_name = "WHICH", hide_possible_values = true)]
     again: Option<Again>,
-    /// Where table and page go [default: results/papers/PAPER, with --quick PAPER-quick].
+    /// Directory of table and page [default: results/papers/PAPER, with --quick PAPER-quick].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print claims and verdicts as JSON.
@@ -81,9 +81,9 @@ pub struct Done<'a> {
     pub figure: &'a Figure,
     pub grid: &'a Expanded,
     pub cells: Vec<Row<'a>>,
-    /// Of cells that failed.
+    /// Number of failed cells.
     pub errors: usize,
-    /// Whether points that are not there count as not measured: else they were not asked for.
+    /// Whether points outside the grid count as not measured, rather than as not requested.
     pub whole: bool,
 }
 
@@ -96,20 +96,20 @@ impl<'a> Done<'a> {
         }
     }
 
-    /// Every claim, of each congestion control that it is of.
+    /// Every claim with its verdict and rows, once per congestion control of the claim.
     pub fn claims(&self) -> impl Iterator<Item = (Case<'a>, Verdict, Vec<Judged>)> {
         let cases = self.figure.claim.iter().flat_map(|claim| claim.cases());
         cases.filter_map(|case| {
             let rows = judge::rows(&case, (self.grid, self.whole), &self.cells);
-            // One that --cc or the quick form leaves out.
+            // Skip a case that --cc or the quick form leaves out.
             let left_out = rows.is_empty() && case.of.is_some();
             (!left_out).then(|| (case, judge::verdict(&rows), rows))
         })
     }
 }
 
-/// Whether everything was measured: what a paper claims need not hold, unless it did and the
-/// request is to check that.
+/// Returns whether everything was measured. A claim need not hold; with --check, a worse verdict
+/// than the recorded one fails.
 pub fn command(request: &Request) -> Result<bool> {
     let home = Home::find()?;
     let paper = Paper::load(&home, &request.paper)?;
@@ -136,7 +136,7 @@ pub fn command(request: &Request) -> Result<bool> {
         }
         grid.set.extend(request.sets.iter().cloned());
         let about = |err: Error| err.about(figure.name());
-        // What is written down is of the whole grid.
+        // Claims refer to the whole grid, so check them against it.
         let whole = figure.grid.expand(&home).map_err(about)?;
         figure.check(&whole).map_err(about)?;
         grids.push((*figure, grid.expand(&home).map_err(about)?));
@@ -145,7 +145,7 @@ pub fn command(request: &Request) -> Result<bool> {
         return Err(Error::usage("none of these figures has a quick form").hint("without --quick"));
     }
     let progress = Progress::new();
-    // One for each engine that some figure is for.
+    // One lab per engine.
     let mut labs: Vec<(Kind, Engine, Lab)> = Vec::new();
     for (figure, grid) in &grids {
         let kind = grid.engine(None).map_err(|err| err.about(figure.name()))?;
@@ -171,7 +171,7 @@ pub fn command(request: &Request) -> Result<bool> {
     };
     for (figure, grid) in &mut grids {
         progress.note(&format!("{}: {}", figure.name(), figure.title));
-        // Seeds that were asked for are all; a quick form has one.
+        // --seeds fixes the seeds; a quick form has one.
         if request.there {
             with.keep_present(figure, grid)?;
             continue;
@@ -212,7 +212,7 @@ pub fn command(request: &Request) -> Result<bool> {
         done.claims()
             .any(|(_, verdict, _)| verdict == Verdict::Unknown)
     };
-    // What was not to be run is not missed.
+    // With --there, missing cells are no failure.
     let missed = |done: &Done<'_>| !request.there && unknown(done);
     let mut sound = !done.iter().any(|done| done.errors > 0 || missed(done));
     if request.check {
@@ -224,7 +224,7 @@ pub fn command(request: &Request) -> Result<bool> {
     Ok(sound)
 }
 
-/// What figures are run with.
+/// Shared context of the figures' runs.
 struct With<'a> {
     labs: &'a [(Kind, Engine, Lab)],
     cells: Cells,
@@ -248,7 +248,7 @@ impl With<'_> {
         Sweep::new(runner, lab, grid, &self.cells)
     }
 
-    /// Computes what is missing of a figure.
+    /// Computes the missing cells of a figure.
     fn measure<'a>(&'a self, figure: &'a Figure, grid: &'a Expanded) -> Result<Done<'a>> {
         let sweep = self.sweep(figure, grid)?;
         let (cells, errors) = sweep.rows(sweep.run(self.request.guests.jobs)?);
@@ -261,7 +261,7 @@ impl With<'_> {
         })
     }
 
-    /// Only the cells that have a result.
+    /// Drops cells without a result from the grid.
     fn keep_present(&self, figure: &Figure, grid: &mut Expanded) -> Result<()> {
         let missing = self.sweep(figure, grid)?.missing();
         let mut cell = 0..;
@@ -271,7 +271,7 @@ impl With<'_> {
     }
 }
 
-/// Claims that hold less than they did.
+/// Claims whose verdict is worse than the recorded one.
 fn worse(done: &[Done<'_>], quick: bool) -> Vec<String> {
     let mut lines = Vec::new();
     for done in done {
@@ -309,7 +309,7 @@ fn choose<'a>(paper: &'a Paper, request: &Request) -> Result<Vec<&'a Figure>> {
     Ok(paper.figure.iter().filter(chosen).collect())
 }
 
-/// Labels by axis, of words `AXIS=LABEL`.
+/// Parses words `AXIS=LABEL` into labels by axis.
 fn points<'a>(figures: &[&Figure], words: &'a [String]) -> Result<BTreeMap<&'a str, Vec<String>>> {
     let mut points: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for word in words {
@@ -330,7 +330,7 @@ fn points<'a>(figures: &[&Figure], words: &'a [String]) -> Result<BTreeMap<&'a s
     Ok(points)
 }
 
-/// A line a claim, and one for each of its rows.
+/// Formats a line per claim, and one for each of its rows.
 fn text(done: &[Done<'_>]) -> String {
     let mut text = String::new();
     for done in done {
@@ -418,7 +418,7 @@ mod tests {
                 figure.check(&grid).unwrap();
                 grid.engine(None).unwrap();
                 for grid in [Some(&grid), quick.as_ref()].into_iter().flatten() {
-                    // Each point once, and each congestion control.
+                    // Each point and each congestion control once.
                     let (mut points, mut ccs) = (Vec::new(), Vec::new());
                     for cell in &grid.cells {
                         if points.contains(&cell.point) && ccs.contains(&&cell.cc) {
@@ -466,7 +466,7 @@ mod tests {
                             which.cc
                         );
                     }
-                    // Bounds follow from the rule, or there is a reason for others.
+                    // Bounds follow from the rule, or `why` explains others.
                     let own = row.min.is_some() || row.max.is_some();
                     assert!(
                         own != row.is.is_some() && own != row.why.is_empty(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! One self-contained page per paper: each figure drawn from our runs beside the paper's numbers,
-//! its claims with a verdict, and what was different.
+//! claims with verdicts, and differences in setup.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -55,9 +55,9 @@ pub fn html(paper: &Paper, done: &[Done<'_>], quick: bool, sets: &[String]) -> S
     page
 }
 
-/// Writes the verdicts of each figure that was run, with their numbers, between a page's marks, and
-/// a picture of it into the folder beside it: docs/results/uno.md and docs/results/uno/uno-8.svg. Of
-/// other figures the page keeps what it has.
+/// Writes verdicts and numbers of each figure run between a page's marks, and its picture into the
+/// folder of the page's name (docs/results/uno.md, docs/results/uno/uno-8.svg). Sections of figures
+/// not run stay unchanged.
 pub fn update(
     page: &Path,
     name: &str,
@@ -93,7 +93,7 @@ pub fn update(
     marked::update(page, name, &part)
 }
 
-/// The differences from the paper that have a name.
+/// List of the named differences from the paper.
 fn differences(paper: &Paper) -> String {
     let mut list = String::new();
     if !paper.differences.is_empty() {
@@ -105,7 +105,7 @@ fn differences(paper: &Paper) -> String {
     list
 }
 
-/// What the report draws of a figure, as a file.
+/// Charts of a figure as one SVG file, as in the report.
 fn picture(done: &Done<'_>) -> Option<String> {
     let charts: Vec<_> = done.figure.plot.iter().map(|it| bars(done, it)).collect();
     (!charts.is_empty()).then(|| plot::file(&charts, 2))
@@ -183,7 +183,7 @@ fn settings(done: &[Done<'_>]) -> String {
     format!("{}; seeds {}", engines.join(", "), seeds.join(", "))
 }
 
-/// All verdicts in one table.
+/// Table of all verdicts.
 fn overview(done: &[Done<'_>]) -> String {
     let mut html = String::from(
         "<h2>Claims</h2>\n<div class=\"scroll\"><table class=\"text\"><tr><th>figure</th><th>verdict</th><th>claim</th></tr>\n",
@@ -233,7 +233,7 @@ fn figure(paper: &Paper, done: &Done<'_>) -> String {
             escape(&claim.source)
         );
         html.push_str(&evidence(&rows));
-        // Once, below the last that the claim is of.
+        // Once, below the last congestion control of the claim.
         let last = case
             .of
             .is_none_or(|of| claim.of.last().is_some_and(|last| last == of));
@@ -264,7 +264,7 @@ fn figure(paper: &Paper, done: &Done<'_>) -> String {
     html
 }
 
-/// Text of a paper's file, what stands `so` as code.
+/// Formats text of a paper's file; text in backquotes becomes code.
 fn prose(text: &str) -> String {
     let mut html = String::new();
     for (n, part) in escape(text).split('`').enumerate() {
@@ -278,7 +278,7 @@ fn prose(text: &str) -> String {
     html
 }
 
-/// What a name in a legend stands for, where it is easily taken for something else.
+/// Explains names in a legend that are easily mistaken.
 fn names(done: &Done<'_>) -> String {
     const NAMES: &[(&str, &str)] = &[
         ("unocc-paper", "UnoCC as published"),
@@ -355,11 +355,11 @@ fn bars(done: &Done<'_>, plot: &Plot) -> Bars {
     bars
 }
 
-/// Each flow's throughput, a chart per point and congestion control.
+/// Throughput of each flow over time, a chart per point and congestion control.
 fn curves(done: &Done<'_>) -> String {
     let mut charts: Vec<Chart> = Vec::new();
     for Row { cell, outcome, .. } in &done.cells {
-        // One seed is enough to look at.
+        // Only the first seed is drawn.
         if outcome.throughput.is_empty()
             || done.cells.iter().any(|row| {
                 let other = row.cell;
@@ -388,7 +388,7 @@ fn curves(done: &Done<'_>) -> String {
     format!("<div class=\"charts\" style=\"--least:340px\">\n{svgs}</div>\n")
 }
 
-/// The numbers behind the charts.
+/// Table of the numbers behind the charts.
 fn numbers(done: &Done<'_>, figure: &Figure) -> String {
     let metrics: Vec<_> = figure.plot.iter().map(|plot| plot.metric.clone()).collect();
     let text = table::text(done.grid, &done.cells, &metrics);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A paper's figures as TOML: the runs of each, what is drawn, what the paper reports and claims.
+//! A paper's figures as TOML: runs, plots, the paper's numbers and claims.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ pub struct Paper {
     pub title: String,
     /// Authors, venue, year.
     pub reference: String,
-    /// Differences from the paper that several figures have, by name.
+    /// Differences from the paper that several figures share, by name.
     #[serde(default)]
     pub differences: BTreeMap<String, String>,
     pub figure: Vec<Figure>,
@@ -28,17 +28,17 @@ pub struct Paper {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// As the paper numbers it: `8`, `10`, `V`.
+    /// Number in the paper: `8`, `10`, `V`.
     pub id: String,
     pub title: String,
-    /// What was done, in a sentence or two.
+    /// Setup in a sentence or two.
     #[serde(default)]
     pub setup: String,
     /// Differences from the paper: a name of the paper's `differences`, or a sentence.
     #[serde(default)]
     pub differs: Vec<String>,
     pub grid: Grid,
-    /// A smaller form of it; figures without one are left out of `--quick`.
+    /// Smaller form; `--quick` skips figures without one.
     pub quick: Option<Quick>,
     #[serde(default)]
     pub plot: Vec<Plot>,
@@ -49,17 +49,17 @@ pub struct Figure {
     pub claim: Vec<Claim>,
 }
 
-/// What `--quick` changes.
+/// Changes that `--quick` makes.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quick {
-    /// Instead of the grid's.
+    /// Replaces the grid's.
     #[serde(default)]
     pub ccs: Vec<String>,
-    /// On top of the grid's.
+    /// Added to the grid's.
     #[serde(default)]
     pub set: Vec<String>,
-    /// Which labels of an axis are kept.
+    /// Labels to keep, by axis.
     #[serde(default)]
     pub only: BTreeMap<String, Vec<String>>,
 }
@@ -70,34 +70,34 @@ pub struct Quick {
 pub struct Plot {
     pub metric: Metric,
     pub title: String,
-    /// What the paper has: by congestion control, one number per point of the grid.
+    /// The paper's numbers: by congestion control, one per point of the grid.
     #[serde(default)]
     pub paper: BTreeMap<String, Vec<f64>>,
 }
 
-/// Something that the paper says; it holds if all its rows do.
+/// A statement of the paper; it holds if all its rows do.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
     pub text: String,
-    /// Where the paper says it.
+    /// Place in the paper.
     #[serde(default)]
     pub source: String,
-    /// What we found, where it differs: why.
+    /// Explanation if our result differs.
     #[serde(default)]
     pub finding: String,
-    /// Each of them is judged by itself: it is the congestion control of rows that name none.
+    /// Congestion controls, judged one by one; each applies to rows that name none.
     #[serde(default)]
     pub of: Vec<String>,
-    /// What came out when this was written; `--check` fails where it gets worse.
+    /// Recorded verdict; `--check` fails if the new one is worse.
     pub verdict: Option<Pin>,
-    /// The same of the quick form. It has one seed and hence no verdict: this is which side of
-    /// their bounds its numbers are on.
+    /// Recorded result of the quick form. One seed allows no verdict, so this compares means with
+    /// their bounds.
     pub quick_means: Option<Pin>,
     pub row: Vec<Row>,
 }
 
-/// A verdict, or one for each congestion control that the claim is of.
+/// A verdict, or one for each congestion control of the claim.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub enum Pin {
@@ -105,7 +105,7 @@ pub enum Pin {
     Each(BTreeMap<String, Verdict>),
 }
 
-/// A claim of one congestion control, or of all that its rows name.
+/// A claim about one congestion control, or about all that its rows name.
 #[derive(Debug, Clone)]
 pub struct Case<'a> {
     pub claim: &'a Claim,
@@ -123,7 +123,7 @@ impl Claim {
 }
 
 impl Case<'_> {
-    /// What is pinned.
+    /// The recorded verdict.
     pub fn pinned(&self, quick: bool) -> Option<Verdict> {
         let pin = match quick {
             true => self.claim.quick_means.as_ref(),
@@ -135,7 +135,7 @@ impl Case<'_> {
         }
     }
 
-    /// Those of the claim, with a congestion control each.
+    /// Rows of the claim, with the congestion control filled in.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
         self.claim.row.iter().map(|row| {
             let mut row = row.clone();
@@ -148,7 +148,7 @@ impl Case<'_> {
         })
     }
 
-    /// The claim, and whose it is.
+    /// The claim, prefixed by its congestion control.
     pub fn text(&self) -> String {
         match self.of {
             Some(of) => format!("{of}: {}", self.claim.text),
@@ -157,15 +157,15 @@ impl Case<'_> {
     }
 }
 
-/// What can be said of a claim.
+/// Verdict on a claim, worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// This run has none of its points, or one of them has no such value.
+    /// No point of the claim was run, or one has no such value.
     #[serde(skip)]
     Unknown,
     Fails,
-    /// Some rows hold, others do not.
+    /// Some rows hold, others fail.
     Partly,
     Undecided,
     Holds,
@@ -183,42 +183,42 @@ impl Verdict {
     }
 }
 
-/// By how much a paper's number may be missed: the rule for bounds, see docs/method.md.
+/// Factor by which a paper's number may be missed: see docs/method.md.
 pub const MARGIN: f64 = 1.1;
 
-/// What a paper says of a ratio.
+/// The paper's statement about a ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Says {
-    /// Than 1.
+    /// Less than 1.
     Less,
-    /// Than 1.
+    /// More than 1.
     More,
-    /// As many, or so many times as the paper has.
+    /// Equal, or equal to the paper's number.
     Same,
 }
 
-/// A metric, or how many times another one it is, and its bounds.
+/// A metric or a ratio of two, and its bounds.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
     #[serde(flatten)]
     pub of: Which,
-    /// Divide by this one, seed by seed.
+    /// Denominator, divided seed by seed.
     pub over: Option<Which>,
-    /// The bounds follow from it and from the paper's number.
+    /// Rule that gives the bounds, with the paper's number.
     pub is: Option<Says>,
-    /// Bounds that the rule does not give; then `why` says where they are from.
+    /// Bounds other than the rule's; `why` gives their source.
     pub min: Option<f64>,
     pub max: Option<f64>,
     #[serde(default)]
     pub why: String,
-    /// What the paper has for it.
+    /// The paper's number.
     pub paper: Option<f64>,
 }
 
 impl Row {
-    /// What it says, and a tenth: but "less" is never more than 1, nor "more" less.
+    /// Bound with a margin of a tenth; "less" never exceeds 1, nor does "more" fall below it.
     pub fn bound(&self) -> Bound<'static> {
         let paper = self.paper.unwrap_or(1.0);
         let (min, max) = match self.is {
@@ -235,26 +235,26 @@ impl Row {
         }
     }
 
-    /// Both that it is of.
+    /// The metric and, for a ratio, its denominator.
     pub fn parts(&self) -> impl Iterator<Item = &Which> {
         [Some(&self.of), self.over.as_ref()].into_iter().flatten()
     }
 }
 
-/// One value a seed.
+/// A metric at one point: one value per seed.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Which {
     pub metric: Metric,
-    /// Without one, that which the claim is of.
+    /// Empty: the congestion control of the claim.
     #[serde(default)]
     pub cc: String,
-    /// Labels by axis; without them the grid's only point.
+    /// Labels by axis; empty: the grid's only point.
     #[serde(default)]
     pub at: BTreeMap<String, String>,
 }
 
 impl Paper {
-    /// By its name in scenarios/papers/.
+    /// Loads a paper by its name in scenarios/papers/.
     pub fn load(home: &Home, name: &str) -> Result<Self> {
         let dir = home.scenarios().join("papers");
         let path = dir.join(format!("{name}.toml"));
@@ -271,13 +271,13 @@ impl Paper {
         Ok(paper)
     }
 
-    /// The text of an entry of `differs`.
+    /// Text of an entry of `differs`.
     pub fn difference<'a>(&'a self, entry: &'a str) -> &'a str {
         self.differences.get(entry).map_or(entry, String::as_str)
     }
 }
 
-/// Of the papers there are.
+/// Names of all papers.
 fn names(dir: &std::path::Path) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(dir)
         .into_iter()
@@ -292,7 +292,7 @@ fn names(dir: &std::path::Path) -> Vec<String> {
 }
 
 impl Figure {
-    /// That runs of its grid have the metrics it names.
+    /// Checks that runs of the grid have the metrics the figure names.
     pub fn check(&self, grid: &Expanded) -> Result<()> {
         let rows = self.claim.iter().flat_map(|claim| &claim.row);
         let of_rows = rows.flat_map(Row::parts).map(|which| &which.metric);
@@ -303,7 +303,7 @@ impl Figure {
         Ok(())
     }
 
-    /// `Figure 8`; a Roman number is that of a table.
+    /// Such as `Figure 8`; a Roman number is a table's.
     pub fn name(&self) -> String {
         let id = &self.id;
         if id.starts_with(|c: char| c.is_ascii_digit()) {
@@ -315,8 +315,8 @@ impl Figure {
         }
     }
 
-    /// The grid to run; none if `quick` leaves the figure out. It has one seed: what a claim is
-    /// judged by gets more.
+    /// The grid to run, with one seed; None if `quick` leaves the figure out. Claims get more seeds
+    /// later.
     pub fn grid(&self, quick: bool) -> Option<Grid> {
         let mut grid = self.grid.clone();
         if grid.seeds.is_empty() {

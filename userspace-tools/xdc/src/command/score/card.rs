@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The scorecard: of each cell how it compares with the best reference and with the ideal.
+//! The scorecard: each cell compared with the best reference and with the ideal.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use super::row::{Better, Measure, Row};
 use super::store::Sample;
 use crate::measure::interval::{Interval, of_ratio};
 
-/// Of the JSON's keys.
+/// Version of the JSON's keys.
 pub const SCHEMA: u32 = 1;
 
-/// A ratio within it is no difference.
+/// Ratios within this factor count as equal.
 const MARGIN: f64 = 1.05;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -55,23 +55,23 @@ pub struct Cell {
     pub better: Better,
     pub ideal: f64,
     pub verdict: Verdict,
-    /// Against the reference that is best here.
+    /// Comparison with the best reference of this cell.
     pub best: Option<Best>,
-    /// Log to base 2 of how far from the ideal: 0 is the ideal, -1 half as good.
+    /// log2 of the distance from the ideal: 0 is the ideal, -1 half as good.
     pub to_ideal: Option<Log2>,
-    /// By congestion control, the scored one among them, then by seed.
+    /// Values by congestion control, including the scored one, then by seed.
     pub values: BTreeMap<String, BTreeMap<u64, f64>>,
-    /// Of all seeds of the scored one.
+    /// Flows of the scored congestion control, over all seeds.
     pub flows: usize,
     pub unfinished: usize,
-    /// Runs that should not be believed, or have no such number: they are not in it.
+    /// Runs left out because they are suspect or lack the metric.
     pub left_out: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Best {
     pub cc: String,
-    /// Positive: the scored one is better; 1 is twice as good. None of fewer than two seeds.
+    /// Positive if the scored one is better: 1 is twice as good. None with fewer than two seeds.
     pub log2: Option<Log2>,
 }
 
@@ -87,15 +87,15 @@ pub struct Log2 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// All of the interval is above +5 %.
+    /// The interval is above +5 %.
     Win,
-    /// All of it is within 5 %.
+    /// The interval is within 5 %.
     Tie,
-    /// All of it is below -5 %.
+    /// The interval is below -5 %.
     Loss,
-    /// Neither.
+    /// The interval crosses one of these bounds.
     Undecided,
-    /// There is nothing to compare.
+    /// No two values to compare.
     Missing,
 }
 
@@ -130,21 +130,21 @@ impl Verdict {
     }
 }
 
-/// The first noise at which a verdict is another one than without noise.
+/// The first noise level at which the verdict changes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Turn {
     pub row: String,
     pub metric: String,
     pub from: Verdict,
-    /// None: it stays.
+    /// Label on the ladder; None if the verdict never changes.
     pub at: Option<String>,
     pub to: Option<Verdict>,
 }
 
-/// Of what was run at a point: by congestion control and seed.
+/// Samples of a point by congestion control and seed.
 pub type Samples = BTreeMap<(String, u64), Sample>;
 
-/// How many times as good the first value of each pair is.
+/// log2 of the ratio of each pair, positive if the first value is better.
 pub fn log2(better: Better, pairs: &[(f64, f64)]) -> Option<Log2> {
     let turned: Vec<_> = pairs
         .iter()
@@ -162,7 +162,7 @@ pub fn log2(better: Better, pairs: &[(f64, f64)]) -> Option<Log2> {
     })
 }
 
-/// Log to base 2 of how close a value comes to the ideal: 0 is the ideal.
+/// log2 of the closeness of a value to the ideal: 0 is the ideal.
 pub fn closeness(better: Better, value: f64, ideal: f64) -> f64 {
     match better {
         Better::Higher => (value / ideal).log2(),
@@ -170,7 +170,7 @@ pub fn closeness(better: Better, value: f64, ideal: f64) -> f64 {
     }
 }
 
-/// How many times as good a later version of a cell is, by the seeds that both have.
+/// log2 of the gain of a newer version of a cell, over the seeds that both have.
 pub fn of_versions(was: (&str, &Cell), is: (&str, &Cell)) -> Option<Log2> {
     let values = |(cc, cell): (&str, &Cell)| cell.values.get(cc).cloned().unwrap_or_default();
     log2(is.1.better, &paired(&values(is), &values(was)))
@@ -187,7 +187,7 @@ pub fn cell(row: &Row, at: &[String], measure: &Measure, cc: &str, samples: &Sam
     asked.of(cc, samples, |raw| measure.of(raw))
 }
 
-/// What a cell is about.
+/// Inputs of a cell.
 pub struct Asked<'a> {
     pub row: &'a str,
     pub at: &'a [String],
@@ -197,7 +197,7 @@ pub struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// `read` finds the number in what is kept of a run.
+    /// Builds the cell; `read` gets the value from a run's metrics.
     pub fn of(
         &self,
         cc: &str,
@@ -259,7 +259,7 @@ fn geometric(values: &BTreeMap<u64, f64>) -> f64 {
     logs / values.len() as f64
 }
 
-/// By seed.
+/// Pairs of values with equal seeds.
 fn paired(ours: &BTreeMap<u64, f64>, theirs: &BTreeMap<u64, f64>) -> Vec<(f64, f64)> {
     let both = ours
         .iter()
@@ -279,7 +279,7 @@ impl Cell {
     }
 }
 
-/// Of each metric, where along the row's ladder its verdict turns.
+/// Finds, per metric, the step of the row's ladder at which its verdict changes.
 pub fn turns(row: &Row, cells: &[Cell]) -> Vec<Turn> {
     let axis = row
         .axis
@@ -307,15 +307,15 @@ pub fn turns(row: &Row, cells: &[Cell]) -> Vec<Turn> {
     of.collect()
 }
 
-/// A cell of two versions of a card.
+/// A cell that two versions of a card share.
 pub struct Change {
     pub name: String,
     pub log2: Log2,
     pub verdict: Verdict,
 }
 
-/// What has changed clearly since an older card, by the seeds that both have, and which cells
-/// only the older one has.
+/// Clear changes since an older card, over the seeds that both have, and the cells that only the
+/// older one has.
 pub fn changes(old: &Card, new: &Card) -> (Vec<Change>, Vec<String>) {
     let mut changed = Vec::new();
     let mut gone = Vec::new();
@@ -336,7 +336,7 @@ pub fn changes(old: &Card, new: &Card) -> (Vec<Change>, Vec<String>) {
                     });
                 }
             }
-            // What cannot be measured any more is no improvement.
+            // A value that is missing now is no improvement.
             None if before.to_ideal.is_some() => gone.push(before.name()),
             None => {}
         }
@@ -357,7 +357,7 @@ mod tests {
         .unwrap()
     }
 
-    /// Of three seeds each.
+    /// Samples with three seeds each.
     fn samples(values: &[(&str, [f64; 3])]) -> Samples {
         let of = values.iter().flat_map(|(cc, values)| {
             let seeds = values.iter().zip(1u64..);

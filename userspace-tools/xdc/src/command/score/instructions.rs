@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The row of the scorecard that no scenario has: instructions per ACK, counted by `xdc bench`'s
-//! guest in emulated boots, of the scored congestion control and of each reference.
+//! The scorecard's row without a scenario: instructions per ACK of the scored congestion control
+//! and the references, counted by `xdc bench`'s guest in emulated boots.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::home::Home;
 use crate::scenario::Scenario;
 use crate::scenario::plan;
 
-/// What it measures.
+/// Name of the metric.
 pub const METRIC: &str = "instructions per ACK";
 
-/// Each in a boot of its own: they differ by less than a hundredth.
+/// Boots per count; counts of two boots differ by less than 1 %.
 const BOOTS: u64 = 2;
 
-/// The row's one cell. `scenario` says what each congestion control is, and is told.
+/// The row's only cell. `scenario` defines the congestion controls and their sysctls.
 pub fn cell(
     home: &Home,
     row: &str,
@@ -56,7 +56,7 @@ pub fn cell(
     Ok(judged(row, cc, &samples))
 }
 
-/// Of a machine that cannot count.
+/// The cell on a machine that cannot count.
 pub fn none(row: &str, cc: &str) -> Cell {
     judged(row, cc, &Samples::new())
 }
@@ -72,7 +72,7 @@ fn judged(row: &str, cc: &str, samples: &Samples) -> Cell {
     asked.of(cc, samples, |raw| raw.get(METRIC).copied())
 }
 
-/// What a guest needs to know of a congestion control, as a run of the scenario would.
+/// Modules and sysctls that a run of the scenario would use for a congestion control.
 fn counted(scenario: &Scenario, name: &str) -> Result<Counted> {
     let plan = plan::plan(scenario, name, 1, 1)?;
     let refused =
@@ -107,7 +107,7 @@ fn counted(scenario: &Scenario, name: &str) -> Result<Counted> {
     })
 }
 
-/// Of a congestion control, not of the kernel.
+/// Returns whether a sysctl belongs to a congestion control, not to the kernel.
 fn is_own(sysctl: &str) -> bool {
     let of_kernel = ["net.ipv4.", "net.ipv6.", "net.core."];
     !of_kernel.iter().any(|prefix| sysctl.starts_with(prefix))

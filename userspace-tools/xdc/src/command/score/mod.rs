@@ -34,10 +34,10 @@ use crate::result::runner::Runner;
 use crate::scenario::{self, beside};
 use crate::text::printable;
 
-/// Whom everybody is compared with.
+/// Default references.
 const REFERENCES: [&str; 5] = ["cubic", "cubic-ecn", "dctcp", "bbr", "reno"];
 
-/// Of each form, unless others are asked for.
+/// Default seeds of each form.
 const QUICK_SEEDS: &str = "1-5";
 const SEEDS: &str = "1-10";
 
@@ -76,7 +76,7 @@ pub struct Request {
     /// Write the counts of every scorecard in --out into this page: docs/results/score.md. Other rows stay.
     #[arg(long, value_name = "FILE", conflicts_with = "references")]
     page: Option<PathBuf>,
-    /// Compute these finished cells again: suspect, or all.
+    /// Re-run finished cells with this status: suspect, or all.
     #[arg(long, value_name = "WHICH", hide_possible_values = true)]
     again: Option<Again>,
     #[command(flatten)]
@@ -85,7 +85,7 @@ pub struct Request {
     guests: args::Guests,
 }
 
-/// Whether everything was measured, and nothing is worse than in the older card.
+/// Returns whether everything was measured and no cell is worse than in the older card.
 pub fn command(request: &Request) -> Result<bool> {
     let home = Home::find()?;
     let rows = choose(Row::load_all(&home)?, &request.rows)?;
@@ -120,14 +120,14 @@ pub fn command(request: &Request) -> Result<bool> {
     let bundle_path = bundle_path(&home, request.quick);
     let release = home.release(Flavour::Uml)?;
     let bundle = match request.references {
-        // What is to be shipped is measured, not read.
+        // An update measures the references instead of reading the bundle.
         true => Store::open(Path::new("/dev/null"), release.clone()),
         false => Store::open(&bundle_path, release.clone()),
     };
     let out = request.to.dir("score");
     home::make_out(&out)?;
     let cells = Cells::open(&out, request.again)?;
-    // Who is scored is measured, also where it is a reference of others.
+    // The scored congestion control is measured even if it is a reference.
     let kernels: Vec<String> = REFERENCES
         .iter()
         .filter(|name| references.iter().any(|cc| cc == *name))
@@ -207,10 +207,10 @@ pub fn command(request: &Request) -> Result<bool> {
     Ok(complete && is_no_worse)
 }
 
-/// Of the page's part.
+/// Name of the marks in the page.
 const MARK: &str = "scores";
 
-/// Every scorecard that is there.
+/// Every scorecard in the folder.
 fn all_in(out: &Path) -> Result<Vec<Card>> {
     let mut cards = Vec::new();
     for entry in fs::read_dir(out).map_err(|err| Error::io(out.display(), &err))? {
@@ -224,7 +224,7 @@ fn all_in(out: &Path) -> Result<Vec<Card>> {
     Ok(cards)
 }
 
-/// Prints what is clearly different from the older card.
+/// Prints clear differences from the older card; returns whether none is worse.
 fn compare(old: &Card, new: &Card) -> bool {
     if old.quick != new.quick {
         eprintln!(
@@ -287,7 +287,7 @@ pub fn choose(rows: Vec<Row>, wanted: &[String]) -> Result<Vec<Row>> {
     Ok(rows.into_iter().filter(is_chosen).collect())
 }
 
-/// All congestion controls, and the references among them: nobody is compared with itself.
+/// Congestion controls to run, and the references without the scored one.
 fn compared(request: &Request) -> (Vec<String>, Vec<String>) {
     let mut references = match request.refs.is_empty() {
         true => REFERENCES.map(str::to_owned).to_vec(),
@@ -298,7 +298,7 @@ fn compared(request: &Request) -> (Vec<String>, Vec<String>) {
     (ccs, references)
 }
 
-/// The `[cc.NAME]` tables of a file as changes of a scenario.
+/// Reads the `[cc.NAME]` tables of a file as overrides of a scenario.
 fn defined(path: &Path) -> Result<Vec<String>> {
     let text = beside::named(path)?;
     let table: Table = toml::from_str(&text)

@@ -109,7 +109,7 @@ fn section(card: &Card, row: &Row) -> String {
     html
 }
 
-/// What hovering shows: every value.
+/// Tooltip with every value.
 fn spelled(cell: &Cell) -> String {
     let mut lines = vec![match cell.verdict {
         Verdict::Missing => "nothing to compare".to_owned(),

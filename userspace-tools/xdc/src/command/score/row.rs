@@ -14,41 +14,41 @@ use crate::home::Home;
 use crate::measure::metric::Metric;
 use crate::scenario;
 
-/// A question to a congestion control: a grid of runs, and what is read of them.
+/// A question to a congestion control: a grid of runs, and the metrics to read.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// The file's name.
+    /// File name without extension.
     #[serde(skip)]
     pub id: String,
     pub title: String,
-    /// What it asks, in a sentence.
+    /// The question in a sentence.
     pub asks: String,
-    /// Of scenarios/score/net/.
+    /// Name of a file in scenarios/score/net/.
     #[serde(default)]
     pub scenario: String,
-    /// Instructions per ACK, by `xdc bench`'s guest: instead of a scenario and metrics.
+    /// Count instructions per ACK with `xdc bench`'s guest, instead of a scenario and metrics.
     #[serde(default)]
     pub bench: bool,
     #[serde(default)]
     pub set: Vec<String>,
     #[serde(default)]
     pub axis: Vec<Axis>,
-    /// What of it is in the quick form.
+    /// Restrictions of the quick form.
     #[serde(default)]
     pub quick: Quick,
     #[serde(default)]
     pub metric: Vec<Measure>,
-    /// Delay and throughput, of the first point of the quick form.
+    /// Delay and throughput at the first point of the quick form.
     pub plot: Option<Plot>,
-    /// An axis of growing noise: where along it a verdict turns over is told.
+    /// Axis of growing noise, along which the card reports verdicts that change.
     pub ladder: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quick {
-    /// Labels that stay, by axis.
+    /// Labels to keep, by axis.
     #[serde(default)]
     pub only: BTreeMap<String, Vec<String>>,
     #[serde(default)]
@@ -69,28 +69,28 @@ pub enum Better {
     Lower,
 }
 
-/// A number of a run that is better the higher or the lower it is.
+/// A metric with a direction and an ideal.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measure {
-    /// In tables.
+    /// Name in tables.
     pub name: String,
     pub metric: Metric,
-    /// Divide by this one.
+    /// Denominator.
     pub over: Option<Metric>,
-    /// 1 less the value: of an index whose ideal is 1.
+    /// Use 1 - value: for an index whose ideal is 1.
     #[serde(default)]
     pub complement: bool,
-    /// The value or its reciprocal, whichever is more: of shares that should be equal.
+    /// Use max(value, 1 / value): for shares that should be equal.
     #[serde(default)]
     pub symmetric: bool,
     pub better: Better,
-    /// What nothing can beat.
+    /// The best possible value.
     pub ideal: f64,
-    /// The ideal of some points, by a label of theirs, or by all of them: "near, 1 MB".
+    /// Ideals of some points, by one label or by all of them: "near, 1 MB".
     #[serde(default)]
     pub ideal_at: BTreeMap<String, f64>,
-    /// Less is taken for so much: no difference below it is worth a ratio.
+    /// Minimum; smaller values count as this, since ratios below it mean nothing.
     #[serde(default = "least")]
     pub floor: f64,
 }
@@ -100,7 +100,7 @@ fn least() -> f64 {
 }
 
 impl Measure {
-    /// Of the metrics of a run, by their names.
+    /// Value from a run's metrics by name; None if missing or 0/0.
     pub fn of(&self, raw: &BTreeMap<String, f64>) -> Option<f64> {
         let mut value = *raw.get(&self.metric.to_string())?;
         if let Some(over) = &self.over {
@@ -116,7 +116,7 @@ impl Measure {
         if self.symmetric {
             value = value.max(1.0 / value);
         }
-        // A share of nothing is as bad as can be told.
+        // A share of zero gets the worst value.
         value
             .is_finite()
             .then(|| value.max(self.floor))
@@ -131,7 +131,7 @@ impl Measure {
 }
 
 impl Row {
-    /// All of them, in order.
+    /// Loads all rows, sorted by number.
     pub fn load_all(home: &Home) -> Result<Vec<Self>> {
         let dir = home.scenarios().join("score");
         let mut rows = Vec::new();
@@ -169,7 +169,7 @@ impl Row {
         }
     }
 
-    /// Its runs, for these congestion controls and seeds.
+    /// Runs of the row for these congestion controls and seeds.
     pub fn expand(&self, home: &Home, form: &Form<'_>) -> Result<Expanded> {
         let mut grid = Grid::of(&network(home, &self.scenario).to_string_lossy());
         grid.axis.clone_from(&self.axis);
@@ -193,7 +193,7 @@ impl Row {
         Ok(grid)
     }
 
-    /// What is measured, in words.
+    /// Names of the measured quantities.
     pub fn columns(&self) -> Vec<&str> {
         let names = self.metric.iter().map(|it| it.name.as_str());
         names
@@ -201,7 +201,7 @@ impl Row {
             .collect()
     }
 
-    /// Everything that is kept of a run.
+    /// All metrics to keep of a run.
     pub fn metrics(&self) -> impl Iterator<Item = &Metric> {
         let measures = self.metric.iter();
         let of_measures = measures.flat_map(|it| [Some(&it.metric), it.over.as_ref()]);
@@ -210,14 +210,14 @@ impl Row {
     }
 }
 
-/// The file of a network that rows share.
+/// Path of a network that rows share.
 pub fn network(home: &Home, name: &str) -> PathBuf {
     home.scenarios()
         .join("score/net")
         .join(format!("{name}.toml"))
 }
 
-/// How a row is run.
+/// Form in which rows run.
 pub struct Form<'a> {
     pub quick: bool,
     pub ccs: &'a [String],
@@ -260,7 +260,7 @@ mod tests {
         }
     }
 
-    /// `UPDATE_DOCS=1 cargo test -p xdc` writes it.
+    /// Written by `UPDATE_DOCS=1 cargo test -p xdc`.
     #[test]
     fn the_page_lists_every_row() {
         let rows = Row::load_all(&Home::find().unwrap()).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Runs of a scorecard's rows: all rows are one sweep, without what is known of references.
+//! Runs all rows of a scorecard as one sweep, without references already known.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,27 +14,27 @@ use crate::error::Result;
 use crate::result::runner::Runner;
 use crate::scenario::plan;
 
-/// Points of all rows, and what was read at each.
+/// Points of all rows, with the samples of each.
 pub struct Runs {
-    /// Index of the row, and labels.
+    /// Row index and labels.
     pub points: Vec<(usize, Vec<String>)>,
     pub samples: Vec<Samples>,
     pub failed: usize,
     pub suspect: usize,
     pub kernel: String,
-    /// Runs that were made here, or read from cells; the others are of the bundle.
+    /// Runs computed here or read from cells; the others come from the bundle.
     pub ran: usize,
     pub known: usize,
 }
 
-/// The bundle, and what comes of it.
+/// The bundle, and its use in this command.
 pub struct Known<'a> {
     pub bundle: &'a Store,
-    /// Congestion controls that are the kernel's alone.
+    /// Congestion controls of the kernel alone, which the bundle covers.
     pub of: &'a [String],
-    /// Everything that is kept of those, by its key.
+    /// Samples used, by key.
     pub used: BTreeMap<String, Sample>,
-    /// Some of the bundle's runs came out the same here.
+    /// Set once some of the bundle's runs gave equal results here.
     pub bundle_agrees: bool,
 }
 
@@ -77,7 +77,7 @@ pub fn run(
         for Point { labels, loaded } in grid.points {
             runs.points.push((n, labels.clone()));
             runs.samples.push(Samples::new());
-            // What a line of progress and an error call it.
+            // Name in progress lines and errors.
             let mut words = vec![row.id.clone()];
             words.extend(labels);
             all.points.push(Point {
@@ -120,7 +120,7 @@ pub fn run(
         let probes = probes(known, &wanted, &runs.points);
         known.bundle_agrees = lab_runs.agree(known, &probes, &mut runs)?;
         if !known.bundle_agrees {
-            // They are read from the cells, with all others.
+            // The probes are read again from the cells, with all others.
             (runs.ran, runs.failed, runs.suspect) = (0, 0, 0);
             progress
                 .note("the bundle of references has other numbers than this lab: it is not used");
@@ -146,7 +146,7 @@ pub fn run(
     Ok(runs)
 }
 
-/// Of each row one run that the bundle has, the references in turn.
+/// Picks one run per row that the bundle has, with the references in turn.
 fn probes(known: &Known<'_>, wanted: &[Wanted], points: &[(usize, Vec<String>)]) -> Vec<Wanted> {
     let mut of_row: BTreeMap<usize, Vec<&Wanted>> = BTreeMap::new();
     for one in wanted {
@@ -167,23 +167,23 @@ fn probes(known: &Known<'_>, wanted: &[Wanted], points: &[(usize, Vec<String>)])
     of_turn.collect()
 }
 
-/// A run, and its key if it is kept.
+/// A run, and its key in the bundle if the bundle covers it.
 type Wanted = (Cell, Option<String>);
 
-/// Guests of this lab.
+/// Runs in guests of this lab.
 struct LabRuns<'a> {
     runner: Runner<'a>,
     lab: &'a Lab,
     jobs: usize,
     cells: &'a Cells,
-    /// By row.
+    /// Metrics by row.
     metrics: &'a [BTreeSet<String>],
-    /// All points, and the cells of the time.
+    /// All points; its cells are replaced for each batch.
     all: &'a mut Expanded,
 }
 
 impl LabRuns<'_> {
-    /// What came of each; none of what failed.
+    /// Computes the runs; None for a failed one.
     fn make(
         &mut self,
         known: &mut Known<'_>,
@@ -221,7 +221,7 @@ impl LabRuns<'_> {
         Ok(samples)
     }
 
-    /// Whether this lab makes of these runs what the bundle has of them.
+    /// Returns whether this lab reproduces the bundle's samples of these runs.
     fn agree(&mut self, known: &mut Known<'_>, probes: &[Wanted], runs: &mut Runs) -> Result<bool> {
         let samples = self.make(known, probes, runs)?;
         Ok(probes.iter().zip(&samples).all(|((_, key), ours)| {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The bundle of references that ships with the repository: figures of runs by all inputs of them.
+//! The bundle of references that ships with the repository: metrics of runs, by a hash of all
+//! inputs.
 //!
-//! A sample's key is the hash of the plan that the guest got and of how its messages are read. No
-//! two machines link the same kernel, so a bundle goes by the kernel's release, and is believed if
-//! some of its runs come out the same here.
+//! A sample's key is the hash of the guest's plan and of the way its messages are read. Kernels
+//! differ between machines even from equal sources, so the bundle has the kernel's release, and is
+//! used only if some of its runs give equal results here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,13 +21,13 @@ use crate::error::{Error, Result};
 use crate::owned;
 use crate::result::provenance::sha256;
 
-/// Of the file's keys.
+/// Version of the file's keys.
 const SCHEMA: u32 = 1;
 
-/// What is kept of a run.
+/// Metrics kept of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// By the metric's name; those that apply.
+    /// Values by metric name; metrics that do not apply are missing.
     pub raw: BTreeMap<String, f64>,
     pub flows: usize,
     pub unfinished: usize,
@@ -57,7 +58,7 @@ impl Sample {
 }
 
 impl Sample {
-    /// The same run: what is printed and read again differs in the last digits at most.
+    /// Compares samples; printed and parsed values may differ in the last digits.
     pub fn is_like(&self, other: &Self) -> bool {
         let counts = |it: &Self| (it.flows, it.unfinished, it.suspect);
         let close = |a: f64, b: f64| (a - b).abs() <= 1e-9 * a.abs().max(b.abs());
@@ -68,7 +69,7 @@ impl Sample {
     }
 }
 
-/// All that a sample depends on, but for the lab.
+/// Hash of all inputs of a sample except the lab.
 pub fn key(
     (cc, metrics): (&str, &BTreeSet<String>),
     plan: &Plan,
@@ -83,8 +84,7 @@ pub fn key(
     Ok(key)
 }
 
-/// Takes out what says nothing: a key that plans did not have before, and that this one does not
-/// use, makes no other run of it.
+/// Removes empty values, so that a new key of plans keeps the hashes of plans that do not use it.
 fn strip(value: &mut Value) {
     let says = |value: &Value| match value {
         Value::Null | Value::Bool(false) => false,
@@ -106,7 +106,7 @@ fn strip(value: &mut Value) {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Store {
     schema: u32,
-    /// The release of the guests' kernel.
+    /// Release of the guests' kernel.
     lab: String,
     samples: BTreeMap<String, Sample>,
     #[serde(skip)]
@@ -114,7 +114,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// One that is not there, is damaged or is of another lab is empty.
+    /// Opens a store; empty if the file is missing, damaged or of another lab.
     pub fn open(path: &Path, lab: String) -> Self {
         let read = fs::read(path).ok();
         let store = read.and_then(|text| serde_json::from_slice::<Self>(&text).ok());
@@ -131,7 +131,7 @@ impl Store {
         self.samples.get(key)
     }
 
-    /// Only these.
+    /// Replaces all samples.
     pub fn replace(&mut self, samples: BTreeMap<String, Sample>) {
         self.samples = samples;
     }
@@ -144,7 +144,7 @@ impl Store {
         self.samples.is_empty()
     }
 
-    /// One line a sample, so that versions can be compared.
+    /// Writes one line per sample, so that versions can be compared.
     pub fn save(&self) -> Result<()> {
         let failed = |err| Error::failure(format!("samples cannot be written: {err}"));
         let mut text = format!(

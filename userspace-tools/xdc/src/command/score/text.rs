@@ -5,7 +5,7 @@ use super::card::{Card, Cell, Log2, Verdict};
 use super::row::Row;
 use crate::text::plain;
 
-/// `+0.42 [0.31, 0.55]`
+/// Formats mean and interval, such as `+0.42 [0.31, 0.55]`.
 pub fn log2(ratio: Option<Log2>) -> String {
     ratio.map_or_else(
         || "-".to_owned(),
@@ -13,7 +13,7 @@ pub fn log2(ratio: Option<Log2>) -> String {
     )
 }
 
-/// Seeds, flows of them, and how many did not end.
+/// Number of seeds and flows, and the unfinished ones.
 pub fn numbers(cell: &Cell) -> String {
     let seeds = cell.to_ideal.map_or(0, |it| it.n);
     let mut text = format!("{seeds} x {}", cell.flows / seeds.max(1));
@@ -35,7 +35,7 @@ pub fn counts(card: &Card) -> String {
     words.join(", ")
 }
 
-/// Counts of verdicts of several cards, as Markdown; and where they are clearest.
+/// Counts of verdicts of several cards as Markdown, with the clearest win and loss.
 pub fn overview(cards: &[Card]) -> String {
     let mut text = "| | form | against | win | tie | loss | undecided | missing | clearest win | clearest loss |\n\
                     |---|---|---|---:|---:|---:|---:|---:|---|---|\n"

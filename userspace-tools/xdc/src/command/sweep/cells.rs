@@ -2,9 +2,9 @@
 //! Finished cells on disk: they make a sweep resumable, serve later commands, and let several
 //! machines share one sweep.
 //!
-//! A cell's file is named after all inputs of its figures ([`Inputs`]). It appears by a rename, whole
-//! or not at all; whoever computes the same cell again replaces it by itself. It holds its own name
-//! and the hash of its content: a file that is empty, cut short or damaged is no cell.
+//! A cell's file is named after all inputs of its figures ([`Inputs`]). A rename makes it appear
+//! whole or replaces an equal one. It holds its own name and the hash of its content, so empty,
+//! truncated or damaged files are detected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,25 +28,25 @@ use crate::owned;
 use crate::result::provenance::sha256;
 use crate::scenario::beside;
 
-/// A cell that stays unread for this long leaves the cache.
+/// Cells unread for this long leave the cache.
 const UNUSED: Duration = Duration::from_secs(60 * 86_400);
 
-/// A cell's file.
+/// Content of a cell's file.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     key: String,
-    /// Of `outcome`, as it is written.
+    /// Hash of `outcome` as written.
     sha256: String,
-    /// Of the file beside it.
+    /// Hash of the CSV file beside it.
     flows_sha256: String,
     outcome: Box<RawValue>,
 }
 
-/// A key has this many hexadecimal digits.
+/// Hexadecimal digits of a key.
 const KEY_DIGITS: usize = 20;
 
-/// All inputs of a cell's figures; the hash of them is its name. xdc itself is not among them, but
-/// for the measures: an edit of any other part computes no cell again.
+/// All inputs of a cell's figures; their hash is the cell's name. Only the measures of xdc are
+/// included, so that other changes of xdc invalidate no cell.
 #[derive(Serialize)]
 pub struct Inputs<'a> {
     measures: &'a str,
@@ -55,14 +55,14 @@ pub struct Inputs<'a> {
     emulator: Option<&'a str>,
     engine: &'a str,
     accel: Option<&'a str>,
-    /// The modules that the guest may load.
+    /// Modules that the guest may load.
     modules: BTreeMap<&'a str, &'a str>,
-    /// As the scenario calls it: two of its names may have one plan.
+    /// Name in the scenario: two names may have one plan.
     cc: &'a str,
-    /// A scaled network and one that is slow by itself have one plan.
+    /// Scale: a scaled network and an equally slow one have one plan.
     scale: u32,
     plan: Box<RawValue>,
-    /// The plan without a scale, where there is one: figures are of that network.
+    /// Unscaled plan if the plan is scaled: figures refer to that network.
     unscaled: Option<&'a Plan>,
     windows: Windows,
     sizes: SizeClasses,
@@ -94,7 +94,7 @@ impl<'a> Inputs<'a> {
         })
     }
 
-    /// The name of the cell.
+    /// Name of the cell.
     pub fn key(&self) -> Result<String> {
         let mut key = sha256(&serde_json::to_vec(self).map_err(not_written)?);
         key.truncate(KEY_DIGITS);
@@ -106,16 +106,16 @@ fn not_written(err: serde_json::Error) -> Error {
     Error::failure(format!("a cell or its plan cannot be written: {err}"))
 }
 
-/// The cells of one command.
+/// Cells of one command.
 pub struct Cells {
     dir: PathBuf,
     again: Option<Again>,
-    /// Those of which the command knows whether it computes them again.
+    /// Keys for which the command has already decided about a new run.
     begun: Mutex<BTreeSet<String>>,
 }
 
 impl Cells {
-    /// In the cache; below `out` where there is no cache.
+    /// Opens the cache; without one, a folder below `out`.
     pub fn open(out: &Path, again: Option<Again>) -> Result<Self> {
         let cached = home::cache().map(|cache| cache.join("cells"));
         match cached.filter(|dir| fs::create_dir_all(dir).is_ok()) {
@@ -127,7 +127,7 @@ impl Cells {
         }
     }
 
-    /// In a folder that several machines may share.
+    /// Opens a folder that several machines may share.
     pub fn open_in(dir: PathBuf, again: Option<Again>) -> Result<Self> {
         home::make_out(&dir)?;
         owned::reap_files(&dir);
@@ -142,7 +142,7 @@ impl Cells {
         self.dir.join(format!("{key}.{what}"))
     }
 
-    /// Removes a cell that is to be computed again, the first time that the command meets it.
+    /// Removes a cell to be computed again, once per command.
     pub fn begin(&self, key: &str) -> Result<()> {
         let first = (self.begun.lock()).is_ok_and(|mut begun| begun.insert(key.to_owned()));
         let again = first
@@ -158,11 +158,11 @@ impl Cells {
         Ok(())
     }
 
-    /// None if it is missing or damaged: it is then computed again.
+    /// Loads a cell; None if it is missing or damaged, so that it is computed.
     pub fn load(&self, key: &str) -> Option<Outcome> {
         let read = |what| {
             let mut file = beside::of_result(&self.dir, &format!("{key}.{what}")).ok()?;
-            // Somebody else's cell keeps its age.
+            // Fails for another user's file, which then keeps its age.
             let _ = file.set_modified(SystemTime::now());
             let mut content = Vec::new();
             file.read_to_end(&mut content).ok().map(|_| content)
@@ -175,7 +175,7 @@ impl Cells {
         serde_json::from_str(outcome.get()).ok()
     }
 
-    /// `flows_csv` goes beside it. Returns the cell as later commands read it.
+    /// Writes the cell with `flows_csv` beside it. Returns the cell as later commands read it.
     pub fn save(&self, key: &str, outcome: &Outcome, flows_csv: &[u8]) -> Result<Outcome> {
         let outcome = to_raw_value(outcome).map_err(not_written)?;
         let read_back = serde_json::from_str(outcome.get()).map_err(not_written)?;
@@ -186,7 +186,7 @@ impl Cells {
             outcome,
         };
         let json = serde_json::to_string(&stored).map_err(not_written)?;
-        // The cell last: once it is there, all of it is.
+        // The cell is written last: its presence proves that both files are whole.
         for (what, text) in [("flows.csv", flows_csv), ("json", json.as_bytes())] {
             let path = self.path(key, what);
             owned::replace(&path, text).map_err(|err| Error::io(path.display(), &err))?;
@@ -214,7 +214,7 @@ mod tests {
         let by = ("uml", 1);
         let mut outcome = Outcome::of(&recorded(), &Windows::every_us(1000), by, BTreeMap::new());
         outcome.run.drops = 3;
-        // Printed and read, it is another one unless both are exact.
+        // Printing and parsing must both be exact.
         outcome.run.jain_mean = Some(0.912_345_678_901_234_5);
         outcome
     }
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 
-    /// The name of a cell of a scenario with these changes.
+    /// Name of a cell of a scenario with these overrides.
     fn key(parts: &Parts, (cc, scale): (&str, u32), sets: &[&str]) -> String {
         inputs(parts, (cc, scale), sets, |inputs| inputs.key().unwrap())
     }
@@ -316,7 +316,7 @@ mod tests {
         read(&inputs.unwrap())
     }
 
-    /// What may enter a name; the hash of xdc's own file is no part of it.
+    /// The complete list of inputs; the hash of xdc's binary is not among them.
     #[test]
     fn inputs_are_these() {
         let json = inputs(&parts(), ("unocc", 1), &[], |inputs| {
@@ -379,7 +379,7 @@ mod tests {
             let key = key(&parts(), ("unocc", 1), &[set]);
             assert_eq!(key != plain, changes, "{set}");
         }
-        // Two names of one plan.
+        // Two names or scales with one plan.
         for of in [("unocc-paper", 1), ("unocc", 2)] {
             assert_ne!(key(&parts(), of, &[]), plain);
         }
@@ -390,7 +390,7 @@ mod tests {
         let sets = ["host.a1.setup=[\"modprobe x\"]"];
         let modules = |sets: &[&str]| inputs(&parts(), ("unocc", 1), sets, |it| it.modules.len());
         assert_eq!(modules(&sets), parts().modules.len());
-        // One that is named by another name, too.
+        // A module may be named by an alias.
         assert_eq!(
             modules(&["host.a1.modules=[\"alias\"]"]),
             parts().modules.len()

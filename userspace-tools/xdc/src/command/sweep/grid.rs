@@ -12,22 +12,22 @@ use crate::scenario::engine::Kind;
 use crate::scenario::limits::{MAX_CELLS, MAX_GRID_BYTES, group_name};
 use crate::scenario::{self, Loaded};
 
-/// A grid as a file or the command line has it.
+/// A grid as in a file or on the command line.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grid {
     /// A name that `xdc list` shows, or a TOML file.
     pub scenario: String,
-    /// Without them the scenario's.
+    /// Empty: the scenario's.
     #[serde(default)]
     pub ccs: Vec<String>,
-    /// Without them the scenario's.
+    /// Empty: the scenario's.
     #[serde(default)]
     pub seeds: Vec<u64>,
-    /// For every cell, as `xdc run --set`.
+    /// Overrides for every cell, as in `xdc run --set`.
     #[serde(default)]
     pub set: Vec<String>,
-    /// One dimension each; the last one varies fastest.
+    /// Dimensions; the last one varies fastest.
     #[serde(default)]
     pub axis: Vec<Axis>,
 }
@@ -36,14 +36,14 @@ pub struct Grid {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
-    /// In tables and plots, with its unit.
+    /// Name in tables and plots, with its unit.
     pub name: String,
-    /// What a plain value is for: a dotted key, as in `--set KEY=VALUE`.
+    /// Dotted key that plain values set, as in `--set KEY=VALUE`.
     pub key: Option<String>,
     pub values: Vec<AxisValue>,
 }
 
-/// A value of a key, or what else to set under a name.
+/// A value of the key, or a label with overrides.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub enum AxisValue {
@@ -62,7 +62,7 @@ impl AxisValue {
 }
 
 impl Axis {
-    /// `KEY=VALUE,VALUE...`, as `--axis` has it; its name is the key's last part.
+    /// Parses `KEY=VALUE,VALUE...` of `--axis`; the axis is named after the key's last part.
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = || Error::usage(format!("--axis {text}: no list of values"));
         let (key, values) = text
@@ -87,7 +87,7 @@ impl Axis {
         self.values.iter().map(AxisValue::label)
     }
 
-    /// Only the values of these labels.
+    /// Keeps only the values with these labels.
     pub fn retain(&mut self, labels: &[String]) {
         self.values.retain(|value| labels.contains(&value.label()));
     }
@@ -125,19 +125,19 @@ pub struct Expanded {
     /// Names of the axes.
     pub axes: Vec<String>,
     pub points: Vec<Point>,
-    /// By point, then by congestion control, then by seed.
+    /// Sorted by point, then congestion control, then seed.
     pub cells: Vec<Cell>,
 }
 
 impl Expanded {
-    /// That runs of some point have such a metric: an axis may change what flows there are.
+    /// Checks that some point has the metric: an axis may change the flows.
     pub fn check_metric(&self, metric: &Metric) -> Result<()> {
         let points = self.points.iter();
         let checked = points.map(|point| point.loaded.scenario.check_metric(metric));
         checked.reduce(Result::or).unwrap_or(Ok(()))
     }
 
-    /// What all of it runs on: `wanted`, or what its scenarios say, which has to be one.
+    /// Engine of all cells: `wanted`, or the one that all scenarios state.
     pub fn engine(&self, wanted: Option<Kind>) -> Result<Kind> {
         let engines = self
             .points
@@ -159,15 +159,15 @@ impl Expanded {
     }
 }
 
-/// One choice along every axis.
+/// One value of every axis.
 #[derive(Debug)]
 pub struct Point {
-    /// One per axis.
+    /// One label per axis.
     pub labels: Vec<String>,
     pub loaded: Loaded,
 }
 
-/// One guest's work.
+/// A run of one guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cell {
     /// Index in [`Expanded::points`].
@@ -177,7 +177,7 @@ pub struct Cell {
 }
 
 impl Grid {
-    /// One point of a scenario.
+    /// A grid of one point.
     pub fn of(scenario: &str) -> Self {
         Self {
             scenario: scenario.to_owned(),
@@ -188,7 +188,7 @@ impl Grid {
         }
     }
 
-    /// A grid names a scenario, which a scenario's own file does not.
+    /// Returns whether the text is a grid: only grids name a scenario.
     pub fn is_one(text: &str) -> bool {
         toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("scenario"))
     }
@@ -197,7 +197,7 @@ impl Grid {
         toml::from_str(text).map_err(|err| scenario::malformed(text, &err))
     }
 
-    /// Everything that can be wrong is found here, before a guest runs.
+    /// Expands the grid; all errors are found here, before a guest runs.
     pub fn expand(&self, home: &Home) -> Result<Expanded> {
         let mut choices: Vec<(Vec<String>, Vec<String>)> = vec![(Vec::new(), self.set.clone())];
         for axis in &self.axis {
@@ -210,7 +210,7 @@ impl Grid {
                 return Err(too_many());
             }
             interrupt::check()?;
-            // Each choice has each value of this axis once.
+            // Each choice is combined with each value of this axis.
             let own = values
                 .iter()
                 .map(|(label, sets)| label.len() + TEXT_BYTES + text_bytes(sets))
@@ -245,7 +245,7 @@ impl Grid {
         for (labels, sets) in choices {
             interrupt::check()?;
             let loaded = scenario::load(Some(home), &self.scenario, &sets)?;
-            // All of them are of one file.
+            // All points share one file, so they take similar memory.
             if loaded.memory_bytes.saturating_mul(points) > MAX_GRID_BYTES {
                 return Err(too_large());
             }
@@ -281,7 +281,7 @@ impl Grid {
     }
 }
 
-/// Memory of a text beside its characters.
+/// Memory of a text besides its characters, in bytes.
 const TEXT_BYTES: usize = 48;
 
 fn text_bytes(texts: &[String]) -> usize {
@@ -301,7 +301,7 @@ fn too_many() -> Error {
         .hint("several grids, or fewer seeds")
 }
 
-/// `1-5,9` as numbers.
+/// Parses `1-5,9`.
 pub fn parse_seeds(text: &str) -> Result<Vec<u64>> {
     let wrong = || Error::usage(format!("--seeds {text}: no list of numbers"));
     let mut seeds = Vec::new();
@@ -356,7 +356,7 @@ mod tests {
         assert!(error.lines()[0].contains("line 1"), "{error:?}");
     }
 
-    /// So many points that their scenarios would take all memory.
+    /// The points' scenarios together would exhaust memory.
     #[test]
     fn a_grid_has_no_more_text_than_memory() {
         let home = Home::find().unwrap();
@@ -380,7 +380,7 @@ mod tests {
         assert!(said.contains("all together"), "{said}");
     }
 
-    /// Each point has read them for itself.
+    /// Each point reads the files by itself.
     #[test]
     fn files_beside_a_scenario_count_for_each_point() {
         let home = Home::find().unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What guests are made of, copied once: a `make` beside a sweep of hours changes neither what a
-//! guest is nor what its cell is called.
+//! A copy of everything that guests consist of, so that a `make` during a long sweep changes
+//! neither guests nor the names of cells.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -26,19 +26,19 @@ pub struct Lab {
     sources: Vec<Source>,
 }
 
-/// Hashes of all that makes figures of a plan.
+/// Hashes of all files that affect a plan's figures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parts {
-    /// The code from a guest's messages to figures.
+    /// The code that turns a guest's messages into figures.
     pub measures: String,
-    /// The image, its release, and its lists of modules.
+    /// Kernel image, release and module lists.
     pub kernel: String,
     pub agent: String,
-    /// None of a kernel that is a program itself.
+    /// None for UML, whose kernel is a program.
     pub emulator: Option<String>,
     pub engine: &'static str,
     pub accel: Option<&'static str>,
-    /// Ours and the kernel's own, by name.
+    /// Modules of ours and of the kernel, by name.
     pub modules: BTreeMap<String, Module>,
 }
 
@@ -46,7 +46,7 @@ pub struct Parts {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Module {
     pub sha256: String,
-    /// Names of others that it depends on.
+    /// Names of modules that it depends on.
     needs: Vec<String>,
 }
 
@@ -74,15 +74,15 @@ impl Module {
     }
 }
 
-/// A module is spelled with either sign.
+/// Normalizes a module's name: `-` and `_` are equal.
 fn module_name(word: &str) -> String {
     word.replace('-', "_")
 }
 
 impl Parts {
-    /// Hashes of the modules that a guest may load for a plan, whose JSON is `text`: those that it
-    /// names (as a module, a qdisc or a congestion control), and those that they depend on. A shell
-    /// command or an alias may load any.
+    /// Hashes of the modules that a guest may load for a plan with JSON `text`: those it names as
+    /// module, qdisc or congestion control, and their dependencies. Shell commands and aliases may
+    /// load any.
     pub fn modules_of(&self, plan: &Plan, text: &str) -> BTreeMap<&str, &str> {
         if !has_modules(plan) {
             return BTreeMap::new();
@@ -119,7 +119,7 @@ struct Source {
     content: [u8; 32],
 }
 
-/// Changes when a file is written or replaced, and sometimes without that.
+/// Detects a written or replaced file; may change without either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -141,7 +141,7 @@ impl Stamp {
 }
 
 impl Lab {
-    /// Copies what `engine` takes of `home`.
+    /// Copies the files that `engine` uses of `home`.
     pub fn copy(home: &Home, engine: Engine) -> Result<Self> {
         let flavour = engine.guest_flavour()?;
         let dir = home::temp_dir()?;
@@ -161,7 +161,8 @@ impl Lab {
                 wanted.push((path, to));
             }
         }
-        // The kernel's own, for scenarios that name them; an installed kernel may have none.
+        // The kernel's own modules, for scenarios that name them; an installed kernel may lack
+        // them.
         if let Ok(tree) = home.kernel_tree(flavour) {
             for module in home.kernel_modules(flavour).unwrap_or_default() {
                 if let Ok(name) = module.strip_prefix(&tree) {
@@ -215,12 +216,12 @@ impl Lab {
             },
             sources,
         };
-        // Half of it may be from before a make that is under way.
+        // A make that ran meanwhile may have left a mixture.
         lab.check_unchanged()?;
         Ok(lab)
     }
 
-    /// The checkout, with the copies for its guests.
+    /// The checkout with the copies for its guests.
     pub fn home(&self) -> &Home {
         &self.home
     }
@@ -229,12 +230,12 @@ impl Lab {
         &self.parts
     }
 
-    /// An error once something of it has been built anew.
+    /// Fails if a copied file has been built anew.
     pub fn check_unchanged(&self) -> Result<()> {
         for source in &self.sources {
             let same = match Stamp::of(&source.path) {
                 Ok(stamp) if stamp == source.stamp => true,
-                // Touched, or replaced by its like.
+                // Touched, or replaced by equal content.
                 Ok(_) => fs::read(&source.path)
                     .is_ok_and(|bytes| <[u8; 32]>::from(Sha256::digest(&bytes)) == source.content),
                 Err(_) => false,
@@ -265,7 +266,7 @@ fn put(path: &Path, bytes: &[u8]) -> Result<()> {
 pub mod tests {
     use super::*;
 
-    /// A checkout in which everything is built, if nothing of it runs.
+    /// A checkout whose build artifacts are placeholders.
     pub fn checkout() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         for name in ["uml/kernel", "uml/modules/tcp_unocc.ko", "agent"] {
@@ -283,7 +284,7 @@ pub mod tests {
         let again = Lab::copy(&home, Engine::UML).unwrap();
         assert_eq!(lab.parts(), again.parts());
         let agent = dir.path().join("build/agent");
-        // By its like: what make does where nothing has changed.
+        // An equal replacement, as from a make without changes.
         fs::remove_file(&agent).unwrap();
         put(&agent, b"agent").unwrap();
         lab.check_unchanged().unwrap();
@@ -293,13 +294,13 @@ pub mod tests {
         let copy = lab.home().agent().unwrap();
         assert_eq!(fs::read(copy).unwrap(), b"agent");
         assert_ne!(Lab::copy(&home, Engine::UML).unwrap().parts(), lab.parts());
-        // A kernel that is not there any more is no reason to go on, either.
+        // A removed kernel is an error, too.
         put(&agent, b"agent").unwrap();
         fs::remove_file(dir.path().join("build/uml/kernel")).unwrap();
         assert!(lab.check_unchanged().is_err());
     }
 
-    /// The figures are those of this xdc's measures, and of no other part of it.
+    /// Only the measures of xdc are among the inputs.
     #[test]
     fn parts_are_the_files_of_guests_and_the_measures() {
         let dir = checkout();
@@ -337,7 +338,7 @@ pub mod tests {
         assert_eq!(module("\0depends=\0"), "");
     }
 
-    /// Made-up ones, with more modules than a plan loads.
+    /// Placeholders, with more modules than a plan loads.
     pub fn parts() -> Parts {
         let module = |name: &str, needs: &[&str]| {
             let module = Module {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc sweep`: a grid of runs, as many at once as there are cores, resumed where it was left.
+//! `xdc sweep`: a resumable grid of runs, one per core at a time.
 
 pub mod cells;
 pub mod grid;
@@ -37,7 +37,7 @@ use crate::{interrupt, owned, pool};
 pub struct Request {
     /// A grid's TOML file, or a scenario as for `run`.
     grid: String,
-    /// One more dimension: a dotted key as for `run --set`, and its values.
+    /// Add a dimension: a dotted key as for `run --set`, and its values.
     #[arg(long = "axis", value_name = "KEY=V1,V2,...")]
     axes: Vec<String>,
     /// Congestion controls [default: the grid's, else the scenario's].
@@ -55,16 +55,16 @@ pub struct Request {
     /// Metrics to tabulate and plot; docs/scenarios.md lists them.
     #[arg(long, value_delimiter = ',', value_name = "METRIC,...")]
     plot: Vec<String>,
-    /// Where table and plots go [default: results/sweeps/NAME].
+    /// Directory of table and plots [default: results/sweeps/NAME].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// local, or slurm: a job array; the checkout and --out, which has the cells, are on a shared file system.
     #[arg(long, default_value = "local", hide_possible_values = true)]
     backend: Backend,
-    /// An option for sbatch.
+    /// Option for sbatch.
     #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
     sbatch: Vec<String>,
-    /// Compute these finished cells again: suspect, or all.
+    /// Re-run finished cells with this status: suspect, or all.
     #[arg(long, value_name = "WHICH", hide_possible_values = true)]
     again: Option<Again>,
     /// Compute one cell only.
@@ -77,7 +77,7 @@ pub struct Request {
     guests: args::Guests,
 }
 
-/// Who runs the guests.
+/// Where the guests run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Backend {
     /// This machine.
@@ -86,17 +86,17 @@ pub enum Backend {
     Slurm,
 }
 
-/// Cells and what became of them.
+/// Cells of a grid and their keys.
 pub struct Sweep<'a> {
     pub runner: Runner<'a>,
     pub grid: &'a Expanded,
     cells: &'a Cells,
     lab: &'a Lab,
-    /// Of each cell of the grid.
+    /// Key of each cell of the grid.
     keys: Vec<String>,
 }
 
-/// Whether every cell has a result that nothing speaks against.
+/// Returns whether every cell has a result without doubts.
 pub fn command(request: &Request) -> Result<bool> {
     let home = Home::find()?;
     let (name, spec) = spec(request)?;
@@ -123,7 +123,7 @@ pub fn command(request: &Request) -> Result<bool> {
         progress: &progress,
     };
     home::make_out(&dir)?;
-    // A job that computes a cell leaves the others alone.
+    // A job for one cell must not remove others.
     let again = request.again.filter(|_| request.cell.is_none());
     let cells = match request.backend {
         Backend::Local => Cells::open(&dir, again)?,
@@ -147,7 +147,7 @@ pub fn command(request: &Request) -> Result<bool> {
     report(request, &name, &dir, &sweep, outcomes, plot)
 }
 
-/// A metric that somebody asks for, and that some point has.
+/// Parses a metric; some point must have it.
 fn wanted(name: &str, grid: &Expanded) -> Result<Metric> {
     let metric: Metric = name.parse().map_err(|unknown: Unknown| {
         let err = Error::usage(format!("there is no metric '{name}'"));
@@ -160,7 +160,7 @@ fn wanted(name: &str, grid: &Expanded) -> Result<Metric> {
     Ok(metric)
 }
 
-/// The grid, and a name for it.
+/// The grid and its name.
 fn spec(request: &Request) -> Result<(String, Grid)> {
     let path = Path::new(&request.grid);
     let name = scenario::name_of(path)?;
@@ -185,7 +185,7 @@ fn spec(request: &Request) -> Result<(String, Grid)> {
     Ok((name, grid))
 }
 
-/// What each cell came to, in the grid's order.
+/// Outcome of each cell, in the grid's order.
 pub type Outcomes = Vec<Result<Outcome>>;
 
 impl<'a> Sweep<'a> {
@@ -229,7 +229,7 @@ impl<'a> Sweep<'a> {
         .key()
     }
 
-    /// A cell in words: what a progress line and an error call it.
+    /// Name of a cell in progress lines and errors.
     pub fn name(&self, cell: &Cell) -> String {
         let point = &self.grid.points[cell.point];
         let mut words = vec![cell.cc.clone()];
@@ -243,7 +243,7 @@ impl<'a> Sweep<'a> {
         let scale = match (loaded.scenario.scale, self.runner.engine) {
             (Some(scale), _) => scale,
             (None, Engine::Uml { .. }) => 1,
-            // What a machine carries differs; cells are to be compared.
+            // QEMU picks a scale by machine, and cells must be comparable.
             (None, Engine::Qemu { .. } | Engine::Host) => {
                 return Err(
                     Error::usage("a sweep on QEMU needs one scale for all its cells")
@@ -256,20 +256,20 @@ impl<'a> Sweep<'a> {
         Ok((plan, scale))
     }
 
-    /// Numbers of the cells that have no result yet, or none that can be believed.
+    /// Numbers of the cells without a valid result.
     pub fn missing(&self) -> Vec<usize> {
         let none = |&n: &usize| self.load(n).is_none();
         (0..self.keys.len()).filter(none).collect()
     }
 
-    /// The `n`-th cell, if its file is whole and says that it is this one.
+    /// Loads the `n`-th cell if its file is whole and matches.
     fn load(&self, n: usize) -> Option<Outcome> {
         let cell = &self.grid.cells[n];
         let outcome = self.cells.load(&self.keys[n])?;
         (outcome.cc == cell.cc && outcome.seed == cell.seed).then_some(outcome)
     }
 
-    /// Runs the guest of the `n`-th cell and keeps what it says.
+    /// Runs the guest of the `n`-th cell and stores the outcome.
     pub fn compute(&self, n: usize) -> Result<Outcome> {
         let cell = &self.grid.cells[n];
         let (plan, scale) = self.plan(cell)?;
@@ -286,7 +286,7 @@ impl<'a> Sweep<'a> {
         self.cells.save(&self.keys[n], &outcome, &flows_csv)
     }
 
-    /// What is finished, and how many cells are not: why, is told here.
+    /// Finished cells and the number of failed ones, whose errors it prints.
     pub fn rows(&self, outcomes: Outcomes) -> (Vec<Row<'a>>, usize) {
         let mut rows = Vec::new();
         let mut failed = 0;
@@ -306,8 +306,8 @@ impl<'a> Sweep<'a> {
         (rows, failed)
     }
 
-    /// Computes on this machine what is missing; an error only for an interruption, which
-    /// leaves what is finished for the next time.
+    /// Computes missing cells on this machine. Fails on an interruption or a changed build;
+    /// finished cells stay for the next time.
     pub fn run(&self, jobs: usize) -> Result<Outcomes> {
         let cells = 0..self.keys.len();
         let mut outcomes: Vec<_> = cells.map(|n| self.load(n).map(Ok)).collect();
@@ -331,7 +331,7 @@ impl<'a> Sweep<'a> {
         if let Ok(total) = total.into_inner() {
             total.finish();
         }
-        // What is finished stays; a table of half of it would be taken for the whole.
+        // No partial table: it would pass for the whole.
         if let Ok(Some(err)) = stale.into_inner() {
             return Err(err);
         }
@@ -342,7 +342,7 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// How far a sweep is, and how long the rest may take.
+/// Progress of a sweep, with an estimate of the rest.
 pub struct Total {
     task: Option<Task>,
     known: usize,
@@ -370,11 +370,11 @@ impl Total {
         }
     }
 
-    /// One more of `jobs` at a time.
+    /// Counts a finished cell; `jobs` run at a time.
     pub fn step(&mut self, jobs: usize) {
         self.done += 1;
         let left = self.missing - self.done.min(self.missing);
-        // What is under way is half done, on average.
+        // Running cells count as half done.
         let under_way = jobs.min(left) as f64 / 2.0;
         let each = self.start.elapsed().as_secs_f64() / (self.done as f64 + under_way);
         let rest_s = each * (left as f64 - under_way);
@@ -397,7 +397,7 @@ impl Total {
     }
 }
 
-/// A time as an estimate has it.
+/// Formats an estimated time.
 fn coarse(s: f64) -> String {
     match s {
         s if s < 90.0 => format!("{s:.0} s"),
@@ -406,7 +406,7 @@ fn coarse(s: f64) -> String {
     }
 }
 
-/// Writes the table and the plots, and says where they are.
+/// Writes table and plots, and prints their paths.
 fn report(
     request: &Request,
     name: &str,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a sweep came to as charts: means over seeds, and how sure they are.
+//! Charts of a sweep: means over seeds with intervals.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 use crate::measure::metric::Metric;
 use crate::units::{Rate, Size, Time};
 
-/// One chart per metric: a line over the first axis where that has numbers, otherwise bars in
-/// groups. What the other axes have is another line, or bar.
+/// One chart per metric: lines over a numeric first axis, otherwise grouped bars. Other axes become
+/// further lines or bars.
 pub fn plots(grid: &Expanded, rows: &[Row<'_>], metrics: &[Metric]) -> Result<String> {
     let has_value = |metric: &&Metric| rows.iter().any(|row| metric.of(&row.outcome.run).is_some());
     if let Some(metric) = metrics.iter().find(|metric| !has_value(metric))
@@ -43,13 +43,13 @@ pub fn plots(grid: &Expanded, rows: &[Row<'_>], metrics: &[Metric]) -> Result<St
     })
 }
 
-/// So many numbers make a line.
+/// Minimum number of values for lines.
 const MIN_NUMBERS: usize = 3;
 
-/// Numbers that are so far apart are shown on a logarithmic axis.
+/// Ratio of largest to smallest value above which an axis is logarithmic.
 const MANY_TIMES: f64 = 30.0;
 
-/// What labels say, if all are quantities of one kind, in the smallest of its units.
+/// Parses labels that are all quantities of one kind, in the smallest of its units.
 fn numbers(labels: &[String]) -> Option<(&'static [Unit], Vec<f64>)> {
     type Read = fn(&str) -> Option<f64>;
     const KINDS: [(&[Unit], Read); 5] = [
@@ -74,12 +74,12 @@ fn numbers(labels: &[String]) -> Option<(&'static [Unit], Vec<f64>)> {
     })
 }
 
-/// What lines and bars stand for, in the order in which they appear. The place is the colour.
+/// Names of lines and bars in order of appearance; the index selects the color.
 #[derive(Default)]
 struct Names(Vec<String>);
 
 impl Names {
-    /// The name of a congestion control at a point whose labels behind the first are `others`.
+    /// Name and color of a congestion control at a point; `others` are its labels after the first.
     fn of(&mut self, cc: &str, others: &[String]) -> (String, usize) {
         let name = [&[cc.to_owned()], others].concat().join(" ");
         let known = self.0.iter().position(|known| *known == name);
@@ -92,7 +92,7 @@ impl Names {
 }
 
 /// A metric over the first axis, whose points are `at` in the smallest of `x_unit`: means over
-/// seeds, with their 95 % intervals as bands.
+/// seeds, with 95 % intervals as bands.
 fn curves(
     grid: &Expanded,
     rows: &[Row<'_>],
@@ -140,8 +140,8 @@ fn curves(
     }
 }
 
-/// A metric over the first axis, or over all if there were more bars to a group than colours:
-/// means over seeds. `paper` is what a paper has at a point for a congestion control.
+/// Means over seeds as bars over the first axis, or over all axes if a group would have more bars
+/// than colors. `paper` gives a paper's value at a point for a congestion control.
 pub fn bars(
     grid: &Expanded,
     rows: &[Row<'_>],
@@ -182,7 +182,7 @@ pub fn bars(
     }
 }
 
-/// How many of the axes tell groups of bars apart; the others are in the names of bars.
+/// Number of leading axes that form groups; the others are in the names of bars.
 fn axes_of_groups(grid: &Expanded) -> usize {
     let others: BTreeSet<_> = grid.points.iter().map(|it| it.labels.get(1..)).collect();
     let ccs = ccs(grid).len();

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A grid as a job array of Slurm.
+//! Runs a grid as a Slurm job array.
 //!
-//! A task of the array is this command with `--cell N`; its answer is the cell's file in --out,
-//! on a file system that all nodes share. Files are the only truth: a task that dies, with its
-//! node or alone, leaves none and is submitted again; one that ran twice has written the same
-//! file twice.
+//! A task is this command with `--cell N`; its result is the cell's file in --out, on a file system
+//! that all nodes share. Only files count: a task that dies leaves none and is resubmitted; one
+//! that runs twice writes equal files.
 
 use std::env;
 use std::fs;
@@ -22,13 +21,13 @@ use crate::interrupt::{self, OnEnd};
 use crate::text::shell_word;
 
 const POLL: Duration = Duration::from_secs(3);
-/// Of a cell, before it is given up.
+/// Attempts per cell before giving up.
 const ATTEMPTS: u32 = 3;
 
-/// Submits what is missing and waits for it.
+/// Submits missing cells and waits for them.
 pub fn run(sweep: &Sweep<'_>, dir: &Path, request: &Request) -> Result<Outcomes> {
     let meta = fs::metadata(dir).map_err(|err| Error::io(dir.display(), &err))?;
-    // Slurm writes logs there as the caller, through links, too.
+    // Slurm writes logs there as the caller, following links.
     if meta.uid() != geteuid().as_raw() {
         let sentence = format!("{} belongs to another user", dir.display());
         return Err(Error::failure(sentence).hint("--out=DIR, a folder of your own"));
@@ -45,9 +44,9 @@ pub fn run(sweep: &Sweep<'_>, dir: &Path, request: &Request) -> Result<Outcomes>
         }
         let job = Job::submit(dir, request, &left)?;
         loop {
-            // Asked first: what ends in between is seen in its file.
+            // Queried first, so that a job that ends meanwhile has left its file.
             let running = job.is_known()?;
-            // The tasks would be computing other cells.
+            // Tasks would compute cells of another build.
             sweep.lab.check_unchanged()?;
             let now = sweep.missing();
             for _ in now.len()..left.len() {
@@ -71,7 +70,7 @@ pub fn run(sweep: &Sweep<'_>, dir: &Path, request: &Request) -> Result<Outcomes>
     Ok((0..sweep.keys.len()).map(outcome).collect())
 }
 
-/// A job array; cancelled when it is dropped, if it is still there.
+/// A job array, canceled on drop.
 struct Job {
     id: String,
     _at_end: OnEnd,
@@ -98,13 +97,13 @@ impl Job {
                 absolute(dir)?.join("slurm-%A_%a.log").display()
             ))
             .args(&request.sbatch)
-            // A script in the folder could be replaced by the folder's owner.
+            // By pipe: the folder's owner could replace a script file.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .and_then(|mut child| {
-                // A refusal may come before all is read.
+                // sbatch may refuse before it has read everything.
                 let _ = child
                     .stdin
                     .take()
@@ -116,7 +115,7 @@ impl Job {
                     .hint("--backend local, or a machine that submits to Slurm")
             })?;
         let text = String::from_utf8_lossy(&output.stdout);
-        // With several clusters it is ID;CLUSTER.
+        // With several clusters the output is ID;CLUSTER.
         let id = text.trim().split(';').next().unwrap_or_default();
         if !output.status.success() || id.is_empty() {
             let said = String::from_utf8_lossy(&output.stderr);
@@ -135,13 +134,14 @@ impl Job {
         })
     }
 
-    /// Some task of it still waits or runs.
+    /// Returns whether a task of the job waits or runs.
     fn is_known(&self) -> Result<bool> {
         let output = Command::new("squeue")
             .args(["--noheader", "--jobs", &self.id, "--format=%i"])
             .output()
             .map_err(|err| Error::io("cannot run squeue", &err))?;
-        // It forgets jobs, and then calls their number invalid; but its daemon may be away, too.
+        // Slurm forgets finished jobs and reports an invalid ID; other errors may mean that its
+        // daemon is down.
         let said = String::from_utf8_lossy(&output.stderr);
         if output.status.success() {
             Ok(!output.stdout.iter().all(u8::is_ascii_whitespace))
@@ -159,7 +159,7 @@ impl Drop for Job {
     }
 }
 
-/// This command once more, for one cell. Slurm copies the script away, so paths are absolute.
+/// Script that runs this command for one cell. Slurm copies it away, so paths are absolute.
 fn job_script() -> Result<String> {
     let here = env::current_dir().map_err(|err| Error::io("finding this directory", &err))?;
     let program = env::current_exe().map_err(|err| Error::io("finding this program", &err))?;

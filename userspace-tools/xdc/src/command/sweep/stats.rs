@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Means over seeds, and how sure they are.
+//! Means over seeds, with confidence intervals.
 
 use crate::measure::interval::t_95;
 
-/// A mean and the half width of its 95 % confidence interval; none for a single value.
+/// A mean and the half width of its 95 % confidence interval; None for a single value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     pub mean: f64,
     pub ci95: Option<f64>,
 }
 
-/// None of nothing.
+/// Estimates from values; None without any.
 pub fn estimate(values: &[f64]) -> Option<Estimate> {
     let n = values.len();
     if n == 0 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a sweep came to: one row a cell as CSV, means over seeds as text.
+//! Tables of a sweep: one row per cell as CSV, means over seeds as text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,12 +19,12 @@ use crate::result::files::Column;
 /// A finished cell.
 pub struct Row<'a> {
     pub cell: &'a Cell,
-    /// What its files are called.
+    /// Key of its files.
     pub key: String,
     pub outcome: Outcome,
 }
 
-/// What is shown where nobody asks for something else.
+/// Default metrics.
 const METRICS: &[&str] = &[
     "goodput_mbps",
     "jain_steady",
@@ -34,18 +34,17 @@ const METRICS: &[&str] = &[
     "drops",
 ];
 
-/// Those of [`METRICS`] that some cell has.
+/// The default metrics that some cell has.
 pub fn default_metrics(rows: &[Row<'_>]) -> Vec<Metric> {
     let mut metrics = metric::of_names(METRICS);
     metrics.retain(|metric| rows.iter().any(|row| metric.of(&row.outcome.run).is_some()));
     metrics
 }
 
-/// How long this machine took, which is no figure of a run: with it no table would be equal to
-/// one of the same cells computed again.
+/// Times of this machine; left out, because they would make tables of equal runs differ.
 const OF_THIS_MACHINE: [&str; 2] = ["wall_s", "network.build_wall_s"];
 
-/// A table is about some cells of a grid; that of a paper about several grids, by figure.
+/// Part of a table: cells of one grid; a paper has one grid per figure.
 pub struct Part<'a> {
     pub figure: Option<&'a str>,
     pub grid: &'a Expanded,
@@ -129,7 +128,7 @@ pub fn csv(parts: &[Part<'_>]) -> Result<Vec<u8>> {
     files::table_csv(std::iter::once(head).chain(body))
 }
 
-/// Of a cell, by axis.
+/// Labels of a cell by axis.
 pub fn labels(grid: &Expanded, cell: &Cell) -> BTreeMap<String, String> {
     let labels = &grid.points[cell.point].labels;
     grid.axes
@@ -139,18 +138,18 @@ pub fn labels(grid: &Expanded, cell: &Cell) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Every number of a run by the name of its metric, and what there are lists of as their texts.
+/// Every number of a run by metric name; lists become text.
 pub fn leaves(run: &Run) -> Result<BTreeMap<String, String>> {
     let mut value = serde_json::to_value(run)
         .map_err(|err| Error::failure(format!("a run cannot be written: {err}")))?;
-    // Sentences, and no figures.
+    // Sentences, not numbers.
     value.as_object_mut().map(|run| run.remove("notes"));
     let mut leaves = BTreeMap::new();
     flatten("", &value, &mut leaves);
     Ok(leaves)
 }
 
-/// What is null is left out.
+/// Collects leaves below `key`, without nulls.
 fn flatten(key: &str, value: &Value, leaves: &mut BTreeMap<String, String>) {
     let below = |name: &str| match key {
         "" => name.to_owned(),
@@ -190,15 +189,15 @@ pub fn json(grid: &Expanded, row: &Row<'_>) -> Value {
     })
 }
 
-/// The mean over the seeds at one point; over one of them, if they are alike.
+/// Mean over seeds at a point; a single value if all seeds give equal runs.
 pub fn mean(rows: &[Row<'_>], point: usize, cc: &str, metric: &Metric) -> Option<Estimate> {
     let here = distinct(rows, point, cc).into_iter();
     let values: Vec<_> = here.filter_map(|row| metric.of(&row.outcome.run)).collect();
     estimate(&values)
 }
 
-/// The rows of a point and a congestion control; the first, if no figure of a run depends on the
-/// seed: equal values are no sample, and their interval no precision.
+/// Rows of a point and congestion control. If all seeds give equal figures, only the first row:
+/// repeated values are no sample.
 fn distinct<'a, 'g>(rows: &'a [Row<'g>], point: usize, cc: &str) -> Vec<&'a Row<'g>> {
     let is_here = |row: &&Row<'_>| row.cell.point == point && row.cell.cc == cc;
     let mut here: Vec<_> = rows.iter().filter(is_here).collect();
@@ -217,7 +216,7 @@ fn are_alike(a: &Row<'_>, b: &Row<'_>) -> bool {
     figures(a) == figures(b)
 }
 
-/// A line for a table in which seeds change nothing; None if they do, or there is one.
+/// Note on rows in which seeds change nothing; None if there is no such row.
 pub fn seeds_note(grid: &Expanded, rows: &[Row<'_>]) -> Option<String> {
     let (mut alike, mut all) = (0, 0);
     for index in 0..grid.points.len() {
@@ -238,7 +237,7 @@ pub fn seeds_note(grid: &Expanded, rows: &[Row<'_>]) -> Option<String> {
     ))
 }
 
-/// In the order in which they come.
+/// Congestion controls in order of appearance.
 pub fn ccs<'a>(grid: &'a Expanded) -> Vec<&'a str> {
     let mut ccs: Vec<&'a str> = Vec::new();
     for cell in &grid.cells {
@@ -249,7 +248,7 @@ pub fn ccs<'a>(grid: &'a Expanded) -> Vec<&'a str> {
     ccs
 }
 
-/// Means and 95 % intervals over the seeds; a line a point and congestion control.
+/// Means and 95 % intervals over seeds; a line per point and congestion control.
 pub fn text(grid: &Expanded, rows: &[Row<'_>], metrics: &[Metric]) -> String {
     let mut lines: Vec<Vec<String>> = Vec::new();
     let head = grid
@@ -421,7 +420,7 @@ mod tests {
         assert!(!text(&grid, &alike, &metrics).contains("+-"));
         let note = seeds_note(&grid, &alike).unwrap();
         assert!(note.contains("the seeds change nothing: "), "{note}");
-        // A figure that is 0 in all runs is an estimate if other figures vary.
+        // A metric that is 0 in all runs still gets an interval if others vary.
         let cubic_varies = rows([7.0, 8.0, 9.0]);
         let shown = text(&grid, &cubic_varies, &metrics);
         assert_eq!(shown.matches("+-").count(), 2, "{shown}");
@@ -453,7 +452,7 @@ mod tests {
             assert_eq!(named(name).of(&run), Some(value), "{name}");
         }
         for name in metric::names_of_runs() {
-            // What did not happen has no column.
+            // An event that did not occur has no column.
             assert!(
                 leaves.contains_key(name) || named(name).of(&run).is_none(),
                 "{name}"
@@ -463,8 +462,7 @@ mod tests {
         assert_eq!(leaves["capture.marked"], "3");
     }
 
-    /// What the column "scaled as" says, held against what the record's own rule makes of a
-    /// guest that was ten times as slow.
+    /// The column "scaled as" must match the record's own rule for a guest ten times as slow.
     #[test]
     fn a_metric_scales_as_its_unit_says() {
         let windows = Windows::every_us(1000);
@@ -488,7 +486,7 @@ mod tests {
         assert!(seen > 40, "{seen}");
     }
 
-    /// `UPDATE_DOCS=1 cargo test -p xdc` writes it.
+    /// Written by `UPDATE_DOCS=1 cargo test -p xdc`.
     #[test]
     fn the_page_has_every_column() {
         let table = files::column_table(COLUMNS);
