@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""check.py RESULT [SWEEP]: whether xdc.py reads what xdc has written, without pandas."""
+"""check.py RESULT [SWEEP]: checks that xdc.py reads files of xdc, without pandas."""
 
 import pathlib
 import sys

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Results of xdc for Python: load(folder) -> dict of tables.
 
-A folder is a result of `xdc run` (results/two-dc-1g/1), the folder of a scenario's results, of
-which the newest is read (results/two-dc-1g), or what `xdc sweep` or `xdc paper` left
-(results/sweeps/NAME, results/papers/NAME). Tables are pandas DataFrames where pandas is
-installed, else lists of dicts. docs/scenarios.md has all columns and metrics.
+A folder is a result of `xdc run` (results/two-dc-1g/1), a scenario's folder with its newest result
+(results/two-dc-1g), or the output of `xdc sweep` or `xdc paper` (results/sweeps/NAME,
+results/papers/NAME). Tables are pandas DataFrames if pandas is installed, else lists of dicts.
+docs/scenarios.md has all columns and metrics.
 """
 
 import csv
@@ -23,7 +23,7 @@ NAMES = {"cc", "group", "src", "dst", "kind", "id", "cell", "engine", "kernel", 
 
 
 def load(folder, use_pandas=True):
-    """All tables of a folder: flows, series and metrics of a result; table of a sweep or a paper."""
+    """Loads all tables: flows, series and metrics of a result; table of a sweep or a paper."""
     folder = newest(pathlib.Path(folder))
     tables = {name: rows(folder / f"{name}.csv") for name in ("flows", "series", "table")
               if (folder / f"{name}.csv").is_file()}
@@ -44,7 +44,7 @@ def load(folder, use_pandas=True):
 
 
 def newest(folder):
-    """The folder itself, or the result in it that has the highest number."""
+    """The folder itself, or the result with the highest number in it."""
     if any((folder / name).is_file() for name in ("summary.json", "table.csv")):
         return folder
     numbers = [int(path.parent.name) for path in folder.glob("*/summary.json") if path.parent.name.isdigit()]
@@ -52,13 +52,13 @@ def newest(folder):
 
 
 def flows_of(folder, cell):
-    """The flows of one cell of a sweep or a paper, by the column `cell` of its table."""
+    """Loads the flows of one cell of a sweep or a paper, named by the column `cell` of its table."""
     table = rows(cell_file(folder, f"{cell}.flows.csv"))
     return table if pandas is None else pandas.DataFrame(table)
 
 
 def cell_file(folder, name):
-    """A file of a cell: in the folder after a sweep on Slurm, else in xdc's cache."""
+    """Path of a cell's file: in the folder after a sweep on Slurm, else in xdc's cache."""
     own = pathlib.Path(folder) / "cells" / name
     if own.is_file():
         return own
@@ -68,14 +68,14 @@ def cell_file(folder, name):
 
 
 def rows(path):
-    """A CSV file as dicts: numbers where a column has them, None for an empty field."""
+    """Reads a CSV file as dicts: numbers in numeric columns, None for an empty field."""
     with open(path, newline="", encoding="utf-8") as file:
         return [{key: value if is_name(key, row) else number(value) for key, value in row.items()}
                 for row in csv.DictReader(file, strict=True)]
 
 
 def is_name(key, row):
-    """The id of a port is a name even if it has only digits; the id of a flow is a number everywhere."""
+    """Whether a column holds names. A port's id is a name even if numeric; a flow's id is a number."""
     return key in NAMES and (key != "id" or row.get("kind") == "queue")
 
 
@@ -89,7 +89,7 @@ def number(text):
 
 
 def flat(value, name=""):
-    """Nested dicts and lists of summary.json by the names of metrics: fct_ms.max, queues.port.drops."""
+    """Flattens summary.json to names of metrics: fct_ms.max, queues.port.drops."""
     if isinstance(value, dict):
         items = value.items()
     elif isinstance(value, list) and all(isinstance(item, dict) for item in value) and value:

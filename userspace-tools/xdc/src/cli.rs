@@ -120,7 +120,7 @@ Examples:
     /// Print the JSON schema of scenarios, for editors.
     #[command(after_help = "Example:\n  xdc schema >scenario.schema.json")]
     Schema,
-    /// Check a result against what its scenario expects.
+    /// Check a result against its scenario's expectations.
     #[command(after_help = "\
 Examples:
   xdc check results/two-dc-1g/1
@@ -195,7 +195,7 @@ Examples:
   xdc bench --boots 2            does it repeat?
   xdc bench --update-docs        writes the tables of docs/performance.md")]
     Bench(bench::Request),
-    /// Plan AccelToR for a network (queues, round trips, timers), or classify its elephants.
+    /// Plan AccelToR (queues, round trips, timers), or classify elephants.
     #[command(
         subcommand,
         after_help = "\
@@ -244,7 +244,7 @@ tools that built the kernel, compares the result with the packages, and names ea
     /// Show flows and queues on a screen.
     #[command(after_help = observe::top::EXAMPLES)]
     Top(observe::top::Args),
-    /// Show what this host lacks, and the command that provides it.
+    /// Show missing parts of this host, and the commands that install them.
     #[command(after_help = "\
 Examples:
   xdc doctor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a command that fails says: the cause in one sentence, and what to do.
+//! Errors of commands: the cause in one sentence, and a hint.
 
 use std::fmt;
 use std::io::Write;
@@ -10,31 +10,31 @@ use xdc_proto::privileged::BadName;
 
 use crate::text::printable;
 
-/// Why a command ends early.
+/// Reason why a command ends early.
 #[derive(Debug)]
 pub struct Error {
     kind: Kind,
     what: String,
     hint: Option<String>,
-    /// Lines shown before the sentence: the guest's own words.
+    /// Lines shown before the sentence, such as the guest's output.
     details: Box<[String]>,
-    /// Key of a scenario that it is about.
+    /// Key of the scenario that the error is about.
     key: Option<Key>,
-    /// Further mistakes of the same input.
+    /// Further mistakes in the same input.
     more: Vec<Error>,
 }
 
-/// Steps to a value of a scenario: names, and numbers of array elements.
+/// Path of a value in a scenario: names, and indices of array elements.
 pub type Key = Vec<String>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// The caller's mistake.
+    /// Mistake of the caller.
     Usage,
     Failure,
-    /// Of a guest that says nothing.
+    /// A guest sent nothing until the timeout.
     Hang,
-    /// By this signal.
+    /// Interrupted by this signal.
     Interrupted(u8),
 }
 
@@ -52,7 +52,7 @@ impl Error {
         }
     }
 
-    /// Reports all of them as one error; None without any.
+    /// Combines errors into one; None without any.
     pub fn all(errors: Vec<Self>) -> Option<Self> {
         let mut errors = errors.into_iter();
         let mut first = errors.next()?;
@@ -60,13 +60,13 @@ impl Error {
         Some(first)
     }
 
-    /// Names the key, unless one is named already.
+    /// Sets the key, unless one is set.
     pub fn at(mut self, key: Key) -> Self {
         self.key.get_or_insert(key);
         self
     }
 
-    /// Puts its key below a table.
+    /// Prefixes the key with a table's.
     pub fn below(mut self, table: &Key) -> Self {
         let key = self.key.take().unwrap_or_default();
         self.key = Some([table.clone(), key].concat());
@@ -89,7 +89,7 @@ impl Error {
         Self::new(Kind::Interrupted(signal), "interrupted")
     }
 
-    /// Something is missing that the Makefile makes.
+    /// Error for a missing product of the Makefile.
     pub fn unbuilt(what: impl Into<String>) -> Self {
         Self::failure(what).hint("make")
     }
@@ -109,7 +109,7 @@ impl Error {
         self
     }
 
-    /// A hint for those that have no better one.
+    /// Sets the hint of errors that have none.
     pub fn or_hint(mut self, hint: &str) -> Self {
         if self.more.is_empty() {
             self.hint.get_or_insert_with(|| hint.to_owned());
@@ -122,7 +122,7 @@ impl Error {
         self
     }
 
-    /// A guest that was started and is not heard of any more.
+    /// Error for a guest that stopped sending.
     pub fn hang(what: impl Into<String>) -> Self {
         Self::new(Kind::Hang, what)
     }
@@ -135,7 +135,7 @@ impl Error {
         matches!(self.kind, Kind::Interrupted(_))
     }
 
-    /// Prefix the sentence with what it is about.
+    /// Prefixes the sentence with its subject.
     pub fn about(mut self, subject: impl fmt::Display) -> Self {
         for err in
             std::iter::once(&mut self.what).chain(self.more.iter_mut().map(|it| &mut it.what))
@@ -145,7 +145,7 @@ impl Error {
         self
     }
 
-    /// Everything there is to say.
+    /// All lines of the message.
     pub fn lines(&self) -> Vec<String> {
         let hint = self.hint.iter().map(|hint| format!("try: {hint}"));
         let mut lines = self.details.to_vec();
@@ -164,7 +164,7 @@ impl Error {
         if let Some(hint) = &self.hint {
             text += &format!("try: {}\n", printable(hint));
         }
-        // Where nobody listens, the exit code has to do.
+        // If stderr is closed, only the exit code reports the error.
         let _ = std::io::stderr().write_all(text.as_bytes());
         self.more.iter().for_each(Self::report);
     }
@@ -173,7 +173,7 @@ impl Error {
         ExitCode::from(match self.kind {
             Kind::Failure | Kind::Hang => 1,
             Kind::Usage => 2,
-            // As a shell has it.
+            // As in a shell.
             Kind::Interrupted(signal) => 128 + signal,
         })
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What reads input from elsewhere, for the targets of userspace-tools/fuzz: each takes anything,
-//! refuses it or not, and what it lets in has to be what the rest of the program relies on.
+//! Entry points of the fuzz targets in userspace-tools/fuzz. Each takes any input and accepts or
+//! refuses it; accepted input must have the properties that the rest of the program relies on.
 
 use std::time::Duration;
 
@@ -22,17 +22,17 @@ use crate::scenario::plan;
 use crate::scenario::shape::Shape;
 use crate::text::is_control;
 
-/// A scenario that [`set`] and [`messages`] start from.
+/// Scenario that [`set`] and [`messages`] start from.
 const SMALL: &str = include_str!("../../../scenarios/links.toml");
 
-/// A scenario's file, and a plan of each run of it; whether some is planned.
+/// Parses a scenario and plans its runs; returns whether a run was planned.
 pub fn scenario(text: &str) -> bool {
     let _ = Grid::parse(text);
     let loaded = scenario::parse("fuzz", text, &[]);
     loaded.is_ok_and(|loaded| plans(&loaded))
 }
 
-/// One `--set`, `--axis` or `--seeds` a line.
+/// Parses one `--set`, `--axis` or `--seeds` per line.
 pub fn set(lines: &str) {
     let sets: Vec<_> = lines.lines().map(str::to_owned).collect();
     for line in &sets {
@@ -47,7 +47,7 @@ pub fn set(lines: &str) {
 fn plans(loaded: &scenario::Loaded) -> bool {
     let mut any = false;
     let scale = loaded.scenario.scale.unwrap_or(1);
-    // The congestion controls differ in little; each is planned somewhere.
+    // Two congestion controls suffice here; others are covered elsewhere.
     for cc in loaded.scenario.ccs.iter().take(2) {
         let Ok(plan) = plan::plan(&loaded.scenario, cc, loaded.scenario.seed, scale) else {
             continue;
@@ -76,7 +76,7 @@ fn plans(loaded: &scenario::Loaded) -> bool {
     any
 }
 
-/// A summary.json or a cell, held against what a scenario expects.
+/// Parses a summary.json or a cell, and checks it against a scenario's expectations.
 pub fn result(text: &str) {
     if let Ok(summary) = stored::parse(text)
         && let Ok(loaded) = scenario::parse("links", SMALL, &[])
@@ -103,8 +103,8 @@ pub fn result(text: &str) {
     }
 }
 
-/// A recording in JSON lines; or pages of a ring buffer, a kilobyte each, and the format of their
-/// events before a line of dashes.
+/// Parses a recording in JSON lines, or pages of a ring buffer of 1 kB each after the format of
+/// their events and a line of dashes.
 pub fn trace(data: &[u8]) {
     let _ = trace::plot::of(data);
     let end = data.windows(4).position(|four| four == b"\n--\n");
@@ -127,7 +127,7 @@ pub fn trace(data: &[u8]) {
     let _ = trace::of_run::read(&raw, "7.3.4");
 }
 
-/// What a guest says of its run, a message a line, and all that is made of it.
+/// Parses a guest's messages, one per line, and derives all figures.
 pub fn messages(lines: &str) {
     let Ok(loaded) = scenario::parse("links", SMALL, &[]) else {
         return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Where things are: the checkout or the bundle with scenarios and build artifacts, the cache, the
-//! directories for files that live as long as a guest.
+//! Paths: the checkout or bundle with scenarios and build artifacts, the cache, and temporary
+//! directories of guests.
 
 use std::env;
 use std::ffi::OsString;
@@ -16,12 +16,12 @@ use crate::error::{Error, Result};
 use crate::owned::{self, OwnedDir};
 use crate::trust::Trust;
 
-/// The checkout, or an unpacked bundle (`make bundle`): a folder with what the Makefile has built.
+/// The checkout or an unpacked bundle (`make bundle`), with the Makefile's products.
 pub struct Home {
     root: PathBuf,
-    /// What the Makefile builds, or a copy of it.
+    /// Folder of the Makefile's products, or a copy of it.
     build: PathBuf,
-    /// Whose files are run; all, if the caller has named the checkout.
+    /// Trusted owners of executed files; None trusts all, if the caller named the checkout.
     trust: Option<Trust>,
 }
 
@@ -46,9 +46,9 @@ impl Flavour {
 }
 
 impl Home {
-    /// The folder in XDC_HOME, otherwise the one around the executable. The latter must belong to the
-    /// caller or to the owner of the executable, because its kernel and its agent are run. The current
-    /// directory may be a stranger's archive, and is not searched.
+    /// Returns the folder in XDC_HOME, otherwise the one around the executable. The latter must
+    /// belong to the caller or the executable's owner, because its kernel and agent are run. The
+    /// current directory may be an untrusted archive and is not searched.
     pub fn find() -> Result<Self> {
         if let Some(path) = env::var_os("XDC_HOME") {
             let path = PathBuf::from(path);
@@ -87,7 +87,7 @@ impl Home {
         }
     }
 
-    /// The same, whose guests are made of the files in `build`.
+    /// This home with another folder of build products.
     pub fn with_build(&self, build: PathBuf) -> Self {
         Self {
             root: self.root.clone(),
@@ -101,7 +101,7 @@ impl Home {
         Self::at(root.to_path_buf(), None)
     }
 
-    /// An error if somebody else could have written what is there.
+    /// Fails if an untrusted user could have written the file.
     fn check_owner(&self, path: &Path) -> Result<()> {
         let Some(trust) = &self.trust else {
             return Ok(());
@@ -110,12 +110,12 @@ impl Home {
         trust.check(path).map_err(|err| err.or_hint(&way_out))
     }
 
-    /// Whether there is a Makefile that builds what is missing.
+    /// Returns whether a Makefile can build missing products.
     fn is_checkout(&self) -> bool {
         self.root.join(SOURCES).is_dir()
     }
 
-    /// The guests' busybox where the home brings its own, as a bundle does.
+    /// The guests' busybox, if the home has one, as a bundle does.
     pub fn busybox(&self) -> Option<PathBuf> {
         let path = self.root.join("tools/busybox");
         (path.is_file() && self.check_owner(&path).is_ok()).then_some(path)
@@ -129,27 +129,28 @@ impl Home {
         self.root.join("selftests/guest")
     }
 
-    /// Runs a program with another distribution's tools.
+    /// Script that runs a program with another distribution's tools.
     pub fn in_root(&self) -> Result<PathBuf> {
         self.script("in-root.sh")
     }
 
-    /// The page whose tables `xdc bench` writes.
+    /// Page with the tables of `xdc bench`.
     pub fn performance_page(&self) -> PathBuf {
         self.root.join("docs/performance.md")
     }
 
-    /// The page whose tables `xdc foreign` writes.
+    /// Page with the tables of `xdc foreign`.
     pub fn foreign_page(&self) -> PathBuf {
         self.root.join("docs/results/foreign-suites.md")
     }
 
-    /// Makes the root of the foreign suites' guests, and prints its name.
+    /// Script that makes the root of the foreign suites' guests and prints its path.
     pub fn foreign_root_script(&self) -> Result<PathBuf> {
         self.script("foreign.sh")
     }
 
-    /// A script of qemu-images/, where scripts source each other.
+    /// Path of a script in qemu-images/. All scripts there are checked, since they source each
+    /// other.
     fn script(&self, name: &str) -> Result<PathBuf> {
         let dir = self.root.join("qemu-images");
         let entries = fs::read_dir(&dir).map_err(|err| Error::io(dir.display(), &err))?;
@@ -163,7 +164,7 @@ impl Home {
         let full = self.build.join(&path);
         match fs::metadata(&full) {
             Ok(_) => self.check_owner(&full).map(|()| full),
-            // A link into a cache that is somebody else's.
+            // The link may lead into another user's cache.
             Err(err) if err.kind() == ErrorKind::PermissionDenied => {
                 let target = fs::read_link(&full).unwrap_or_else(|_| full.clone());
                 Err(
@@ -199,7 +200,7 @@ impl Home {
         Ok(text.trim().to_owned())
     }
 
-    /// The kernel's own list of what it has built in, for modprobe.
+    /// The kernel's lists of built-in modules, for modprobe.
     pub fn builtin_lists(&self, flavour: Flavour) -> Vec<PathBuf> {
         [
             "modules.builtin",
@@ -214,12 +215,12 @@ impl Home {
         .collect()
     }
 
-    /// Where the kernel was built.
+    /// Build tree of the kernel.
     pub fn kernel_tree(&self, flavour: Flavour) -> Result<PathBuf> {
         self.artifact(format!("{}/tree", flavour.name()))
     }
 
-    /// The modules that the kernel was built with, beside ours.
+    /// Modules from the kernel's own build, without ours.
     pub fn kernel_modules(&self, flavour: Flavour) -> Result<Vec<PathBuf>> {
         let tree = self.kernel_tree(flavour)?;
         let order = tree.join("modules.order");
@@ -255,12 +256,12 @@ impl Home {
         self.artifact("agent".to_owned())
     }
 
-    /// What makes tc know phantom and acceltor, where `make tools` has built it.
+    /// Plugin that adds phantom and acceltor to tc, if `make tools` has built it.
     pub fn tc_plugin(&self) -> Option<PathBuf> {
         self.artifact("tc/q_phantom.so".to_owned()).ok()
     }
 
-    /// What makes ip know unorc, where `make tools` has built it.
+    /// Plugin that adds unorc to ip, if `make tools` has built it.
     pub fn ip_plugin(&self) -> Option<PathBuf> {
         self.artifact("ip/link_unorc.so".to_owned()).ok()
     }
@@ -274,7 +275,7 @@ impl Home {
         }
     }
 
-    /// Programs for a guest's tests, where `make test-tools` has made them.
+    /// All programs that `make test-tools` has made for a guest's tests.
     pub fn guest_programs(&self) -> Result<Vec<PathBuf>> {
         let dir = self.root.join("build/guest-bin");
         if !dir.exists() {
@@ -292,7 +293,7 @@ impl Home {
     }
 }
 
-/// What a checkout has and a bundle has not.
+/// Folder that only a checkout has, not a bundle.
 const SOURCES: &str = "userspace-tools";
 
 fn is_home(dir: &Path) -> bool {
@@ -300,19 +301,19 @@ fn is_home(dir: &Path) -> bool {
         && (dir.join(SOURCES).is_dir() || dir.join("build/agent").is_file())
 }
 
-/// `uname -r`.
+/// Output of `uname -r`.
 pub fn running_release() -> Result<String> {
     let path = "/proc/sys/kernel/osrelease";
     let text = fs::read_to_string(path).map_err(|err| Error::io(path, &err))?;
     Ok(text.trim().to_owned())
 }
 
-/// Answers that are expensive to find twice; shared with the Makefile.
+/// Folder for results that are expensive to compute; shared with the Makefile.
 pub fn cache() -> Option<PathBuf> {
     cache_by(|name| env::var_os(name))
 }
 
-/// By the variables of qemu-images/common.sh, in its order; an empty one counts for nothing.
+/// Finds the cache as qemu-images/common.sh does; an empty variable counts as unset.
 fn cache_by(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let set = |name| {
         variable(name)
@@ -327,7 +328,7 @@ fn cache_by(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     set("XDC_CACHE").or_else(|| Some(base()?.join("xdc")))
 }
 
-/// Makes a command's `--out`, where it is not there yet.
+/// Makes the folder of a command's `--out` if missing.
 pub fn make_out(dir: &Path) -> Result<()> {
     owned::make_folder(dir).map_err(|err| {
         Error::io(format!("cannot make {}", dir.display()), &err)
@@ -338,10 +339,10 @@ pub fn make_out(dir: &Path) -> Result<()> {
 
 const MIN_FREE_BYTES: u64 = 256 << 20;
 
-/// What temporary directories are called.
+/// Prefix of temporary directories.
 const PREFIX: &str = "xdc-";
 
-/// A directory of our own that goes when it is dropped.
+/// Makes a temporary directory, removed on drop.
 pub fn temp_dir() -> Result<OwnedDir> {
     let base = env::var_os("XDG_RUNTIME_DIR")
         .map(PathBuf::from)
@@ -351,16 +352,16 @@ pub fn temp_dir() -> Result<OwnedDir> {
     new_temp_dir(&base)
 }
 
-/// As its specification has it: the caller's, and nobody else's to look into.
+/// Returns whether only the caller can enter the directory, as required of XDG_RUNTIME_DIR.
 fn is_private(dir: &Path) -> bool {
     fs::symlink_metadata(dir).is_ok_and(|meta| {
         meta.is_dir() && meta.uid() == geteuid().as_raw() && meta.mode() & 0o077 == 0
     })
 }
 
-/// A directory for the UML guest's memory: RAM rather than a disk that would write it back.
-/// The kernel maps code from it. A guest takes its memory as it needs it, so what other guests
-/// have been promised is not there any more.
+/// Makes a directory for a UML guest's memory, preferably in RAM and executable, as the kernel maps
+/// code from it. A guest allocates its memory lazily, so memory reserved for other guests is
+/// subtracted.
 pub fn memory_dir(bytes: u64) -> Result<OwnedDir> {
     const MEMORY: &str = "xdc-memory-";
     let shm = Path::new("/dev/shm");
@@ -373,8 +374,8 @@ pub fn memory_dir(bytes: u64) -> Result<OwnedDir> {
     let own = format!("{MEMORY}{}m-", bytes >> 20);
     let made = OwnedDir::make(shm, &own)
         .map_err(|err| Error::io("a directory for the guest's memory in /dev/shm", &err))?;
-    // Asked once ours is there: of two guests that start at once, both count both.
-    // Any user can make such names, so only those that a live process of this user holds count.
+    // Counted once our directory exists, so that guests that start together count each other. Any
+    // user can make such names, so only directories held by live processes of this user count.
     let promised: u64 = owned::held(shm, MEMORY)
         .iter()
         .filter_map(|name| {
@@ -385,7 +386,7 @@ pub fn memory_dir(bytes: u64) -> Result<OwnedDir> {
     let room = rustix::fs::statvfs(shm).map_or(0, |fs| {
         let used = (fs.f_blocks - fs.f_bfree).saturating_mul(fs.f_frsize);
         let free = fs.f_bavail.saturating_mul(fs.f_frsize);
-        // What is used, guests may have taken of what was promised to them.
+        // Used memory may be part of other guests' reservations.
         free.saturating_add(used.min(promised.saturating_sub(bytes)))
     });
     if promised <= room {
@@ -397,13 +398,13 @@ pub fn memory_dir(bytes: u64) -> Result<OwnedDir> {
 
 fn new_temp_dir(base: &Path) -> Result<OwnedDir> {
     reap_once(base);
-    // Absolute, because a guest stands in it.
+    // Absolute, because it is a guest's current directory.
     std::path::absolute(base)
         .and_then(|base| OwnedDir::make(&base, PREFIX))
         .map_err(|err| Error::io(format!("temporary directory in {}", base.display()), &err))
 }
 
-/// What killed ones have left goes before anything new is made.
+/// Removes directories of killed processes, once per base.
 fn reap_once(base: &Path) {
     static TEMP: Once = Once::new();
     static SHM: Once = Once::new();
@@ -418,12 +419,12 @@ fn has_space(dir: &Path, bytes: u64) -> bool {
     rustix::fs::statvfs(dir).is_ok_and(|fs| fs.f_bavail * fs.f_frsize >= bytes)
 }
 
-/// Whether the disk is full.
+/// Returns whether the disk is full.
 pub fn is_full(dir: &Path) -> bool {
     !has_space(dir, 1 << 20)
 }
 
-/// Fail before a guest runs rather than after it.
+/// Fails before a guest runs rather than after it.
 pub fn require_space(dir: &Path) -> Result<()> {
     if has_space(dir, MIN_FREE_BYTES) {
         return Ok(());
@@ -488,7 +489,7 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
             let said = find(&suspicious).unwrap_err().to_string();
             assert!(said.contains("can be written by others"), "{said}");
-            // XDC_HOME names it, so it is trusted.
+            // XDC_HOME makes the folder trusted.
             assert!(find(&trusting).is_ok(), "{name}");
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Ctrl-C, SIGTERM and SIGHUP. Everything that waits looks at [`check`], so that destructors stop
-//! guests and remove files. What does not look within [`GRACE`], and whoever is signalled twice,
-//! is ended from a thread of its own, which does the same by what [`on_end`] was told.
+//! Handles Ctrl-C, SIGTERM and SIGHUP. Waiting code polls [`check`], so that destructors stop
+//! guests and remove files. After [`GRACE`] or a second signal, a separate thread runs the actions
+//! of [`on_end`] and ends the process.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,30 +16,30 @@ use signal_hook::iterator::Signals;
 
 use crate::error::{Error, Result};
 
-/// For a phase to notice a signal and to clean up by itself.
+/// Time for a phase to notice a signal and to clean up.
 const GRACE: Duration = Duration::from_millis(800);
-/// To write the results of what is finished.
+/// Time to write results that are finished.
 const SAVING_GRACE: Duration = Duration::from_secs(60);
 
-/// Something is finished that is worth writing.
+/// Set once finished work is worth writing.
 static WORTH_SAVING: AtomicBool = AtomicBool::new(false);
-/// It is being written: [`check`] lets it.
+/// Set while results are written: [`check`] then ignores signals.
 static SAVING: AtomicBool = AtomicBool::new(false);
 
-/// The signal that came first, 0 before.
+/// First signal caught; 0 before.
 static CAUGHT: AtomicUsize = AtomicUsize::new(0);
 
-/// Held by whoever ends the process: the others wait for that, instead of ending it in the midst.
+/// Locked by the thread that ends the process; others wait for it.
 static ENDING: Mutex<()> = Mutex::new(());
 
 type Action = Box<dyn FnOnce() + Send>;
 
-/// What is still to be tidied up, in the order in which it came.
+/// Pending cleanup actions in order of registration.
 static AT_END: Mutex<BTreeMap<u64, Action>> = Mutex::new(BTreeMap::new());
 
 pub fn install() -> Result<()> {
     let ignored = ignored();
-    // nohup, and a shell's background job, have one of them ignored: that stays so.
+    // nohup and a shell's background jobs ignore some signals; respect that.
     let wanted = [SIGINT, SIGTERM, SIGHUP]
         .into_iter()
         .filter(|signal| ignored >> (signal - 1) & 1 == 0);
@@ -66,7 +66,7 @@ pub fn install() -> Result<()> {
     Ok(())
 }
 
-/// Signals that our parent has told us to ignore, a bit each.
+/// Signals that our parent set to ignored, a bit each.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -74,7 +74,7 @@ fn ignored() -> u64 {
         .unwrap_or(0)
 }
 
-/// Runs `action` if the process is ended before the returned value is dropped, and not else.
+/// Runs `action` only if the process is ended before the returned value is dropped.
 pub fn on_end(action: impl FnOnce() + Send + 'static) -> OnEnd {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed) as u64;
@@ -97,7 +97,7 @@ fn at_end() -> std::sync::MutexGuard<'static, BTreeMap<u64, Action>> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Tidies up and ends the process: guests first, which came after their files.
+/// Runs the cleanup actions in reverse order, so guests end before their files go, and exits.
 pub fn end(code: i32) -> ! {
     let _ending = ENDING.lock();
     let actions = std::mem::take(&mut *at_end());
@@ -107,13 +107,13 @@ pub fn end(code: i32) -> ! {
     signal_hook::low_level::exit(code)
 }
 
-/// Returns unless the process is being ended by [`end`], which goes on then.
+/// Waits while another thread is in [`end`], which then exits.
 pub fn wait_for_end() {
     drop(ENDING.lock());
 }
 
-/// From now on nothing of ours lies about, and `xdc list | head -1` may end as other programs
-/// do: Rust ignores the signal and panics.
+/// Restores SIGPIPE's default action, which Rust ignores, so that `xdc list | head -1` ends
+/// quietly. Call it once there is nothing to clean up.
 pub fn end_on_closed_pipe() -> Result<()> {
     let always = Arc::new(AtomicBool::new(true));
     flag::register_conditional_default(SIGPIPE, always)
@@ -121,12 +121,12 @@ pub fn end_on_closed_pipe() -> Result<()> {
         .map_err(|err| Error::io("catching signals", &err))
 }
 
-/// From now on a first signal leaves the time to [`save`].
+/// Gives [`save`] time after a first signal.
 pub fn is_worth_saving() {
     WORTH_SAVING.store(true, Ordering::Relaxed);
 }
 
-/// Does `work` in spite of a signal that has come. A second one ends the process.
+/// Runs `work` despite a pending signal. A second signal ends the process.
 pub fn save<R>(work: impl FnOnce() -> R) -> R {
     SAVING.store(true, Ordering::Relaxed);
     let result = work();
@@ -134,12 +134,12 @@ pub fn save<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A signal has come.
+/// Returns whether a signal was caught.
 pub fn is_caught() -> bool {
     CAUGHT.load(Ordering::Relaxed) != 0
 }
 
-/// An error once a signal has come.
+/// Fails once a signal was caught.
 pub fn check() -> Result<()> {
     match CAUGHT.load(Ordering::Relaxed) {
         0 => Ok(()),
@@ -148,7 +148,7 @@ pub fn check() -> Result<()> {
     }
 }
 
-/// Sleeps, or is interrupted.
+/// Sleeps; fails on an interruption.
 pub fn sleep(time: Duration) -> Result<()> {
     const LOOK: Duration = Duration::from_millis(100);
     let until = Instant::now() + time;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `xdc`: congestion controls compared across emulated datacenters.
 //!
-//! Exit codes: 0 all is well, 1 something failed or an expectation does not hold, 2 the command
-//! line or a scenario is wrong, 129, 130 and 143 ended by SIGHUP, Ctrl-C and SIGTERM.
+//! Exit codes: 0 success, 1 failure or an expectation that does not hold, 2 mistake in the command
+//! line or a scenario, 129, 130 and 143 ended by SIGHUP, Ctrl-C and SIGTERM.
 //!
-//! A folder is a wing. Wings are in the order that data takes, and use only those before them:
-//! `measure`, the names of figures; `scenario`, from TOML to a plan; `guest`, what is started
-//! to carry it out; `result`, from what a guest says to files; `draw`, pictures and pages of them;
-//! `live`, the running kernel; `setup`, this host; `command`, what a person types. The files beside
-//! them serve every wing and use none, but for `cli`, `fuzzing` and this one, which use all.
+//! Folders are layers in the order of data flow, and use only earlier ones: `measure`, names of
+//! metrics; `scenario`, from TOML to a plan; `guest`, starts guests; `result`, from a guest's
+//! messages to files; `draw`, pictures and pages; `live`, the running kernel; `setup`, this host;
+//! `command`, commands. Files beside the folders serve every layer and use none, except `cli`,
+//! `fuzzing` and this one, which use all.
 
 #[macro_use]
 mod out;
@@ -51,11 +51,11 @@ use crate::live::{elephants, observe, qdisc, trace};
 use crate::result::expect;
 use crate::setup::{doctor, kdir};
 
-/// The command line's work, and the exit code for it.
+/// Runs the command line and returns its exit code.
 pub fn main() -> ExitCode {
     let command = Cli::parse().command;
     let outcome = match command {
-        // It becomes another program, with that one's way with signals.
+        // Replaces this process, so the other program handles signals.
         Command::Tethered { parent, words } => {
             tether::become_program(parent, &words).map(|never| match never {})
         }
@@ -72,7 +72,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Whether all is well.
+/// Runs a command; returns whether it succeeded.
 fn dispatch(command: Command) -> Result<bool> {
     if let Command::List { .. }
     | Command::New { .. }
@@ -202,12 +202,12 @@ mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
 
-    /// Each uses only those before it.
+    /// Layers; each uses only earlier ones.
     const WINGS: [&str; 8] = [
         "measure", "scenario", "guest", "result", "draw", "live", "setup", "command",
     ];
 
-    /// Files that use any wing; the others beside the wings use none.
+    /// Files that use any layer; other files beside the folders use none.
     const ABOVE: [&str; 4] = ["cli.rs", "fuzzing.rs", "lib.rs", "main.rs"];
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
             let known = own.is_some() || inside.iter().count() == 1;
             assert!(known, "'{first}' has no place in the order of wings");
             for name in used(&fs::read_to_string(&path).unwrap()) {
-                // None, which is no wing, is less than any.
+                // None, a name that is no layer, is less than any place.
                 if place(&name) > own {
                     wrong.push(format!("{} uses {name}", inside.display()));
                 }
@@ -247,7 +247,7 @@ mod tests {
         found
     }
 
-    /// The names that follow `crate::` outside of comments, also in braces.
+    /// Names that follow `crate::` outside of comments, also in braces.
     fn used(text: &str) -> Vec<String> {
         let code = |line: &str| line.split("//").next().unwrap_or_default().to_owned();
         let code = text.lines().map(code).collect::<Vec<_>>().join("\n");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The program; all of it is in the library, where fuzz targets reach it too.
+//! The xdc program. The library holds its code, for fuzz targets too.
 
 use std::process::ExitCode;
 

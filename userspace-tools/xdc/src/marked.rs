@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The part of a page that a command writes, between two comments.
+//! Generated parts of pages, between two comments.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::owned;
 
-/// Replace what lies between `<!-- NAME: begin -->` and `<!-- NAME: end -->`.
+/// Replaces the text between `<!-- NAME: begin -->` and `<!-- NAME: end -->`.
 pub fn update(page: &Path, name: &str, part: &str) -> Result<()> {
     let failed = |err| Error::io(page.display(), &err);
     let text = fs::read_to_string(page).map_err(failed)?;
@@ -24,7 +24,8 @@ pub fn update(page: &Path, name: &str, part: &str) -> Result<()> {
     owned::replace(page, new).map_err(failed)
 }
 
-/// Replace the table there. Rows are named by their first `keys` columns; those of which there is no new one stay.
+/// Replaces the table there, except rows that the new table lacks. The first `keys` columns name a
+/// row.
 pub fn update_rows(page: &Path, name: &str, table: &str, keys: usize) -> Result<()> {
     let text = fs::read_to_string(page).map_err(|err| Error::io(page.display(), &err))?;
     let there = split(&text, name).map_or("", |(_, part, _)| part);
@@ -50,7 +51,7 @@ fn rows(table: &str, there: &str, keys: usize) -> String {
         .collect()
 }
 
-/// A page before, in and after the part; the comments do not belong to it.
+/// Splits a page into the text before, in and after the part, without the comments.
 pub fn split<'a>(page: &'a str, name: &str) -> Option<(&'a str, &'a str, &'a str)> {
     let begin = format!("<!-- {name}: begin -->\n");
     let end = format!("<!-- {name}: end -->");
@@ -59,8 +60,7 @@ pub fn split<'a>(page: &'a str, name: &str) -> Option<(&'a str, &'a str, &'a str
     Some((&page[..from], &page[from..to], &page[to..]))
 }
 
-/// Sections of a part, each between marks of its own: the new ones, and of the others what the page
-/// has already.
+/// Sections of a part, each between its own marks: new ones, or else the page's current ones.
 pub fn sections(new: impl IntoIterator<Item = (String, Option<String>)>, page: &str) -> String {
     let mut part = String::from("\n");
     for (mark, section) in new {
@@ -83,9 +83,9 @@ pub mod tests {
 
     use super::*;
 
-    /// A page of docs/ has `wanted` in a section; with UPDATE_DOCS=1 it is given it.
+    /// Asserts that a page of docs/ has `wanted` in a section; UPDATE_DOCS=1 writes it.
     pub fn holds(page: &str, section: &str, wanted: &str) {
-        // Each section is written by itself, one after the other.
+        // Tests run in parallel, so updates need a lock.
         static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
         let _one = ONE.lock().unwrap();
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
@@ -128,7 +128,7 @@ pub mod tests {
         );
         assert_eq!(after.mode() & 0o777, 0o604);
         assert_ne!(before, after.ino());
-        // A part that would end earlier than it does.
+        // A part with an end mark inside is refused.
         let shown = fs::read_to_string(&page).unwrap();
         let err = update(&page, "t", "x<!-- t: end -->\ny\n").unwrap_err();
         assert!(err.to_string().contains("ends before its end"), "{err}");

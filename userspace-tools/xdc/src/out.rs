@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What goes to standard output and standard error. A full disk or a closed terminal is a sentence
-//! and exit code 1, where the standard macros of these names would panic.
+//! Standard output and standard error. A full disk or a closed terminal gives an error and exit
+//! code 1, where the standard macros of these names panic.
 
 use std::fmt;
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::io::Write;
 use crate::error::Error;
 use crate::interrupt;
 
-/// To standard output.
+/// Prints to standard output.
 pub fn print(text: fmt::Arguments<'_>) {
     let mut out = std::io::stdout().lock();
     if let Err(err) = out.write_fmt(text).and_then(|()| out.flush()) {
@@ -17,7 +17,7 @@ pub fn print(text: fmt::Arguments<'_>) {
     }
 }
 
-/// To standard error; where nobody listens, the exit code has to do.
+/// Prints to standard error; if it is closed, only the exit code reports the failure.
 pub fn print_error(text: fmt::Arguments<'_>) {
     let _ = std::io::stderr().lock().write_fmt(text);
 }

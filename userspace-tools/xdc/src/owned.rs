@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Directories that end with their owner. Each has a random name, lets nobody else in, and holds a
-//! file `owner` that says whose it is and that the owner keeps locked: what a killed xdc has left
-//! is locked by nobody, and the next one removes it.
+//! Directories that end with their owner. Each has a random name, mode 0700, and a file `owner`
+//! that its owner keeps locked. The kernel drops the lock of a killed xdc, so the next xdc removes
+//! the directory.
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
@@ -16,22 +16,22 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
 use crate::interrupt;
 
 const OWNER: &str = "owner";
-/// What a file is called until it is whole.
+/// Prefix of a file's name until it is complete.
 const NEW: &str = ".new-";
 
-/// Removed with this value, unless it was kept.
+/// A directory removed on drop, unless kept.
 pub struct OwnedDir {
     path: PathBuf,
-    /// The directory itself: whoever may write above it can put another one under its name.
+    /// Handle of the directory: a user who may write above it can rename it.
     dir: OwnedFd,
-    /// Locked.
+    /// Locked while the directory is in use.
     _owner: File,
     _at_end: interrupt::OnEnd,
     kept: bool,
 }
 
 impl OwnedDir {
-    /// Makes one in `base`, whose name begins with `prefix`.
+    /// Makes a directory in `base` with a name that begins with `prefix`.
     pub fn make(base: &Path, prefix: &str) -> io::Result<Self> {
         loop {
             let made = tempfile::Builder::new()
@@ -39,7 +39,7 @@ impl OwnedDir {
                 .permissions(fs::Permissions::from_mode(0o700))
                 .tempdir_in(base)?;
             let dir = open_dir(made.path())?;
-            // Somebody may take it for a dead one's until it is locked.
+            // Until the lock is held, another xdc may remove it as abandoned.
             if let Some(owner) = lock_new(&dir)? {
                 let path = made.keep();
                 let at_end = path.clone();
@@ -58,7 +58,7 @@ impl OwnedDir {
         &self.path
     }
 
-    /// A new file; `name` may have folders, which are made. No link is followed.
+    /// Creates a file; folders in `name` are made. No link is followed.
     pub fn create(&self, name: &str) -> io::Result<File> {
         let mut dir = rustix::io::fcntl_dupfd_cloexec(&self.dir, 0)?;
         let (folders, name) = name.rsplit_once('/').unwrap_or(("", name));
@@ -77,14 +77,14 @@ impl OwnedDir {
         Ok(rustix::fs::openat(&dir, name, flags, Mode::from(0o666))?.into())
     }
 
-    /// Gives it a name for good, in the same directory, and lets others look as the umask has it;
-    /// false if the name is taken.
+    /// Renames it to `name` in the same directory and sets the mode from the umask; returns false
+    /// if the name is taken.
     pub fn keep(&mut self, name: &str) -> io::Result<bool> {
         let base = open_dir(self.path.parent().unwrap_or(Path::new(".")))?;
         let own = self.path.file_name().unwrap_or_default();
         let renamed =
             match rustix::fs::renameat_with(&base, own, &base, name, RenameFlags::NOREPLACE) {
-                // Not every file system can.
+                // Some file systems lack RENAME_NOREPLACE.
                 Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
                     match rustix::fs::statat(&base, name, AtFlags::SYMLINK_NOFOLLOW) {
                         Ok(_) => Err(rustix::io::Errno::EXIST),
@@ -106,7 +106,7 @@ impl OwnedDir {
         }
         self.path.set_file_name(name);
         self.kept = true;
-        // Last: until here it can be told from a finished one.
+        // Last, as the mode marks an unfinished directory until here.
         rustix::fs::fchmod(&self.dir, Mode::from(0o777 & !umask()))?;
         rustix::fs::unlinkat(&self.dir, OWNER, AtFlags::empty())?;
         let synced = rustix::fs::fsync(&self.dir).and_then(|()| rustix::fs::fsync(&base));
@@ -129,11 +129,11 @@ impl Drop for OwnedDir {
     }
 }
 
-/// It may be gone already, or the disk may be. What still writes into it has been told to end.
+/// Retries: a process that is about to end may still write into it.
 fn remove_tree(path: &Path) {
     const TRIES: u32 = 30;
     for _ in 0..TRIES {
-        // First: remove_dir_all() takes a stack frame and a file descriptor for each depth.
+        // First: remove_dir_all() takes a stack frame and a file descriptor per level.
         let _ = flatten(path);
         let _ = fs::remove_dir_all(path);
         if fs::symlink_metadata(path).is_err() {
@@ -143,8 +143,8 @@ fn remove_tree(path: &Path) {
     }
 }
 
-/// Empties the folders of a folder into it, and theirs. A guest may have made some that are
-/// deeper than there are file descriptors to go down by, or that let not even their owner in.
+/// Moves all nested folders to the top and empties them. A guest may nest folders deeper than there
+/// are file descriptors, or deny access even to their owner.
 fn flatten(path: &Path) -> io::Result<()> {
     let top = open_dir(path)?;
     let mut number = 0_u64;
@@ -158,7 +158,7 @@ fn flatten(path: &Path) -> io::Result<()> {
             let folder = enter(&top, &name)?;
             for inner in names(&folder)? {
                 if is_folder(&folder, &inner) {
-                    // To be moved it has to be writable.
+                    // Moving a folder needs write permission on it.
                     enter(&folder, &inner)?;
                     number += 1;
                     rustix::fs::renameat(&folder, &inner, &top, format!(".flat-{number}"))?;
@@ -174,7 +174,7 @@ fn flatten(path: &Path) -> io::Result<()> {
     }
 }
 
-/// All but `.` and `..`.
+/// All entries but `.` and `..`.
 fn names(dir: &OwnedFd) -> io::Result<Vec<CString>> {
     let mut names = Vec::new();
     for entry in rustix::fs::Dir::read_from(dir)? {
@@ -191,11 +191,11 @@ fn is_folder(dir: &OwnedFd, name: &CStr) -> bool {
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
 }
 
-/// Opens a folder, whatever its mode is; its owner may look into it from then on.
+/// Opens a folder of any mode, and gives its owner access.
 fn enter(dir: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
     let place = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = rustix::fs::openat(dir, name, place, Mode::empty())?;
-    // A place takes no fchmod(2); its name in /proc leads to it and nowhere else.
+    // fchmod(2) fails on O_PATH; the link in /proc leads to the same file.
     let itself = format!("/proc/self/fd/{}", folder.as_raw_fd());
     fs::set_permissions(itself, fs::Permissions::from_mode(0o700))?;
     Ok(rustix::fs::openat(&folder, ".", DIRECTORY, Mode::empty())?)
@@ -206,25 +206,25 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// A symlink is none.
+/// Opens a directory, but no symlink.
 fn open_dir(path: &Path) -> io::Result<OwnedFd> {
     let path = match path.as_os_str().is_empty() {
         true => Path::new("."),
         false => path,
     };
-    // What leads to a directory is its user's business; what it is itself is ours.
+    // Links in the parent path are the user's choice; only the last part must be a directory.
     Ok(rustix::fs::open(path, DIRECTORY, Mode::empty())?)
 }
 
-/// None if somebody else was faster, who then removes the directory.
+/// Returns None if another process was faster, which then removes the directory.
 fn lock_new(dir: &OwnedFd) -> io::Result<Option<File>> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let owner = match rustix::fs::openat(dir, OWNER, flags, Mode::from(0o600)) {
-        // Its directory is gone.
+        // The directory has been removed.
         Err(rustix::io::Errno::NOENT) => return Ok(None),
         owner => File::from(owner?),
     };
-    // A file system without locks: nobody takes the directory for a dead one's, either.
+    // On a file system without locks, no other process takes it for abandoned either.
     if rustix::fs::flock(&owner, FlockOperation::NonBlockingLockExclusive)
         == Err(rustix::io::Errno::WOULDBLOCK)
     {
@@ -245,7 +245,7 @@ fn lock_new(dir: &OwnedFd) -> io::Result<Option<File>> {
     Ok(there.is_ok().then_some(owner))
 }
 
-/// Removes from `base` what is named like this, is ours, and has no living owner.
+/// Removes directories in `base` with this prefix that are ours and whose owner is dead.
 pub fn reap(base: &Path, prefix: &str) {
     let entries = fs::read_dir(base).into_iter().flatten().flatten();
     for entry in entries {
@@ -258,7 +258,7 @@ pub fn reap(base: &Path, prefix: &str) {
 
 fn is_dead(path: &Path) -> io::Result<bool> {
     let dir = open_dir(path)?;
-    // Before anything in it is opened, which a lease of another user would delay.
+    // Checked before opening a file in it: another user's lease would delay that.
     let us = rustix::process::geteuid().as_raw();
     if rustix::fs::fstat(&dir)?.st_uid != us {
         return Ok(false);
@@ -266,7 +266,8 @@ fn is_dead(path: &Path) -> io::Result<bool> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let owner = File::from(rustix::fs::openat(&dir, OWNER, flags, Mode::empty())?);
     let ours = owner.metadata()?.uid() == us;
-    // What is written only after the lock is there: until then it is being made.
+    // The owner writes the file after locking it; an empty file means that it is still being set
+    // up.
     let made = owner.metadata()?.len() > 0;
     Ok(ours && made && rustix::fs::flock(&owner, FlockOperation::NonBlockingLockExclusive).is_ok())
 }
@@ -280,7 +281,7 @@ pub fn held(base: &Path, prefix: &str) -> Vec<String> {
         .collect()
 }
 
-/// False for a directory of another user.
+/// Returns whether a process holds the lock; false for another user's directory.
 fn is_held(path: &Path) -> io::Result<bool> {
     let dir = open_dir(path)?;
     let us = rustix::process::geteuid().as_raw();
@@ -293,8 +294,8 @@ fn is_held(path: &Path) -> io::Result<bool> {
     Ok(locked == Err(rustix::io::Errno::WOULDBLOCK))
 }
 
-/// Makes a folder for files of ours, and those above it. Refuses a link in its place or in the place of a
-/// folder above it that a relative path names, except for the first, the user's own folder of results.
+/// Makes a folder for our files, and its parents. Refuses a link as the folder or as a parent that
+/// a relative path names, except the first, the user's results folder.
 pub fn make_folder(path: &Path) -> io::Result<()> {
     for folder in path.ancestors().take(own_folders(path)) {
         if fs::symlink_metadata(folder).is_ok_and(|meta| meta.is_symlink()) {
@@ -305,7 +306,7 @@ pub fn make_folder(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)
 }
 
-/// Number of folders at the end of a path that xdc names.
+/// Number of trailing path components that xdc names.
 fn own_folders(path: &Path) -> usize {
     match path.is_absolute() {
         true => 1,
@@ -313,7 +314,7 @@ fn own_folders(path: &Path) -> usize {
     }
 }
 
-/// What new files may not have.
+/// The process's umask: mode bits that new files lack.
 fn umask() -> u32 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
@@ -321,14 +322,14 @@ fn umask() -> u32 {
         .unwrap_or(0o077)
 }
 
-/// Puts `content` where `path` is: at any moment there is the old file or the new one, whole, and
-/// the content outlives a power cut. The mode is that of our old file, or else by the umask.
-/// A link or a device is refused: a link may lead anywhere.
+/// Replaces a file atomically and durably: readers see all of the old or the new content, also
+/// after a power loss. The mode is our old file's, or else from the umask. Links and devices are
+/// refused.
 pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
     put(path, content.as_ref()).map(drop)
 }
 
-/// A new file where `path` is, to be written as the content comes; like [`replace`] otherwise.
+/// Creates a file at `path` to be written step by step; otherwise like [`replace`].
 pub fn create(path: &Path) -> io::Result<File> {
     put(path, b"")
 }
@@ -349,7 +350,7 @@ fn put(path: &Path, content: &[u8]) -> io::Result<File> {
         .prefix(NEW)
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(dir)?;
-    // No setuid bit of a file that was another user's.
+    // Drops the setuid bit, and modes of another user's file.
     let us = rustix::process::geteuid().as_raw();
     if let Some(old) = old.filter(|old| old.uid() == us) {
         let mode = fs::Permissions::from_mode(old.mode() & 0o777);
@@ -364,13 +365,13 @@ fn put(path: &Path, content: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Removes what a killed [`replace`] has left in a directory; one that is under way takes less.
+/// Removes temporary files of killed [`replace`] calls; a running one takes less time.
 pub fn reap_files(dir: &Path) {
     const DEAD_AFTER: Duration = Duration::from_secs(600);
     remove_old(dir, NEW, DEAD_AFTER);
 }
 
-/// Removes files whose names begin with `prefix` and that were not written or touched for this long.
+/// Removes files with this prefix that were not written or touched for `unused`.
 pub fn remove_old(dir: &Path, prefix: &str, unused: Duration) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let named = entry.file_name().to_string_lossy().starts_with(prefix);
@@ -382,7 +383,7 @@ pub fn remove_old(dir: &Path, prefix: &str, unused: Duration) {
     }
 }
 
-/// A file system that cannot flush has nothing to flush.
+/// Ignores EINVAL of a sync: that file system has nothing to flush.
 pub fn ignore_unsupported(synced: io::Result<()>) -> io::Result<()> {
     match synced {
         Err(err) if err.kind() == io::ErrorKind::InvalidInput => Ok(()),
@@ -422,7 +423,7 @@ mod tests {
         assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
     }
 
-    /// Deeper than file descriptors go, with a folder that nobody may look into at the bottom.
+    /// Nested deeper than file descriptors allow, with an inaccessible folder at the bottom.
     #[test]
     fn whatever_was_made_in_it_goes() {
         let base = tempfile::tempdir().unwrap();
@@ -462,7 +463,7 @@ mod tests {
     fn only_what_nobody_owns_is_reaped() {
         let base = tempfile::tempdir().unwrap();
         let alive = OwnedDir::make(base.path(), "xdc-").unwrap();
-        // As it is after kill -9: the lock went with the process.
+        // As after kill -9: the lock is gone with the process.
         let dead = base.path().join("xdc-dead");
         fs::create_dir(&dead).unwrap();
         fs::write(dead.join(OWNER), "process 1\n").unwrap();
@@ -495,7 +496,7 @@ mod tests {
         let dir = OwnedDir::make(base.path(), ".running-").unwrap();
         std::os::unix::fs::symlink(&victim, dir.path().join("summary.json")).unwrap();
         assert!(dir.create("summary.json").is_err());
-        // Another directory under its name.
+        // Another directory takes its name.
         let stolen = base.path().join("stolen");
         fs::rename(dir.path(), &stolen).unwrap();
         std::os::unix::fs::symlink(base.path(), dir.path()).unwrap();

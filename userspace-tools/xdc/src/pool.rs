@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Several guests at a time.
+//! Runs several guests at a time.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use std::thread;
 use crate::error::Result;
 use crate::interrupt;
 
-/// What `work` makes of each of `items`, in their order, `jobs` at a time; an error only for an
+/// Applies `work` to `items`, `jobs` at a time; results keep the order. Fails only on an
 /// interruption.
 pub fn run_all<T: Sync, R: Send>(
     items: &[T],
@@ -20,7 +20,7 @@ pub fn run_all<T: Sync, R: Send>(
     Ok(outcomes)
 }
 
-/// Like [`run_all`], until an interruption.
+/// Like [`run_all`], but returns the results so far on an interruption.
 pub fn run_some<T: Sync, R: Send>(
     items: &[T],
     jobs: usize,

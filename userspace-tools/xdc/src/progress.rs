@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is going on, on stderr: bars on a terminal, a line now and then elsewhere.
+//! Progress on stderr: bars on a terminal, occasional lines elsewhere.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::text::printable;
 const PLAIN_INTERVAL: Duration = Duration::from_secs(15);
 const STEPS: f64 = 1000.0;
 
-/// Unlike `eprintln!`, no reason to stop when nobody listens any more.
+/// Unlike `eprintln!`, does not panic on a closed stderr.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "xdc: {}", printable(line));
 }
@@ -20,7 +20,7 @@ pub struct Progress {
     bars: Option<MultiProgress>,
 }
 
-/// One guest's line.
+/// Progress of one guest.
 pub struct Task {
     name: String,
     bar: Option<ProgressBar>,
@@ -53,10 +53,10 @@ impl Progress {
         }
     }
 
-    /// A line that stays.
+    /// Prints a line that stays.
     pub fn note(&self, line: &str) {
         match &self.bars {
-            // A terminal that cannot be written to is no reason to stop.
+            // Ignores a terminal that cannot be written to.
             Some(bars) => drop(bars.println(format!("xdc: {}", printable(line)))),
             None => say(line),
         }
@@ -64,7 +64,7 @@ impl Progress {
 }
 
 impl Task {
-    /// `done` from 0 to 1.
+    /// Sets text and progress; `done` is from 0 to 1.
     pub fn set(&mut self, what: &str, done: f64) {
         if let Some(bar) = &self.bar {
             bar.set_position((done.clamp(0.0, 1.0) * STEPS) as u64);

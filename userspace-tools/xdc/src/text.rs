@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Text that comes from elsewhere (a scenario, a guest, a stored result) on its way to a
-//! terminal, a table or a page.
+//! Text from outside (a scenario, a guest, a stored result) for terminals, tables and pages.
 
 use std::borrow::Cow;
 
-/// Without control characters, which a terminal would obey: `\u{1b}` stands for an escape. A tab
-/// stays.
+/// Escapes control characters, which a terminal would obey: `\u{1b}` for an escape. Tabs stay.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_control) {
         return text.into();
@@ -21,13 +19,13 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
-/// The same of each line of a text.
+/// Applies [`printable`] to each line.
 pub fn printable_lines(text: &str) -> String {
     let lines = text.lines();
     lines.map(|line| format!("{}\n", printable(line))).collect()
 }
 
-/// Text of a result, which may be a stranger's, for a page in Markdown: without marks, columns and links.
+/// Text of an untrusted result for a Markdown page, without markup, columns and links.
 pub fn plain(text: &str) -> String {
     let mut shown = String::new();
     for c in printable(text).chars() {
@@ -41,18 +39,18 @@ pub fn plain(text: &str) -> String {
     shown
 }
 
-/// C0, C1 and DEL, and the marks that turn the direction of what follows.
+/// C0, C1 and DEL, and marks that change the direction of text.
 pub fn is_control(c: char) -> bool {
     let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     (c.is_control() && c != '\t') || turns
 }
 
-/// One word to a shell, whatever is in it.
+/// Quotes a word for a shell.
 pub fn shell_word(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// The first 40 characters at most, so that an error shows little of a file.
+/// The first 40 characters, so that an error shows little of a file.
 pub fn short(text: &str) -> Cow<'_, str> {
     const MOST: usize = 40;
     match text.char_indices().nth(MOST) {
@@ -61,8 +59,8 @@ pub fn short(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The known name that a mistyped `name` may stand for. A distance takes time by the product of two
-/// lengths, so a long name has none, and known names beyond some kB are left out.
+/// The known name nearest to a mistyped `name`. A distance takes time by the product of both
+/// lengths, so long names are skipped, as are known names beyond 16 kB.
 pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     const MOST_CHARS: usize = 64;
     const MOST_BYTES: usize = 16 << 10;
@@ -118,7 +116,7 @@ mod tests {
         assert_eq!(nearest("", &known), None);
     }
 
-    /// A distance takes the product of two lengths, in memory too.
+    /// A distance takes the product of both lengths, in memory too.
     #[test]
     fn a_long_name_is_near_to_none() {
         let long = "x".repeat(1 << 20);

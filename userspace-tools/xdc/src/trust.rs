@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Files that xdc runs: only the caller, root and the owner of the executable can have written or
-//! replaced them.
+//! Trust in files that xdc runs: only the caller, root and the executable's owner may be able to
+//! write or replace them.
 
 use std::env;
 use std::fs::{self, Metadata};
@@ -11,11 +11,11 @@ use rustix::process::geteuid;
 
 use crate::error::{Error, Result};
 
-/// Users whose files are run.
+/// Users whose files may be run.
 #[derive(Debug, Clone)]
 pub struct Trust {
     owners: Vec<u32>,
-    /// The caller is root, for whom folders above a file count, too.
+    /// Whether the caller is root, for whom parent folders are checked too.
     is_root: bool,
 }
 
@@ -32,8 +32,7 @@ impl Trust {
         }
     }
 
-    /// An error if another user could have written the file or folder, or, for root, put another
-    /// one in its place.
+    /// Fails if another user can write the file or folder or, for root, replace it.
     pub fn check(&self, path: &Path) -> Result<()> {
         let failed = |err: &std::io::Error| Error::io(path.display(), err);
         let real = fs::canonicalize(path).map_err(|err| failed(&err))?;
@@ -52,13 +51,13 @@ impl Trust {
                 .skip(1)
                 .try_for_each(|dir| self.check_one(dir, true))?;
             let Some(link) = link else { return Ok(()) };
-            // In a sticky folder its owner alone replaces it.
+            // In a sticky folder only its owner can replace the link.
             let meta = fs::symlink_metadata(link).map_err(|err| failed(&err))?;
             self.check_owner(link, &meta)?;
             let target = fs::read_link(link).map_err(|err| failed(&err))?;
             let folder = link.parent().unwrap_or(link);
             let rest = at.strip_prefix(link).unwrap_or(Path::new(""));
-            // Without the slash that an empty rest leaves at the end.
+            // Without the trailing slash of an empty rest.
             at = folder.join(target).join(rest).components().collect();
         }
     }
@@ -83,11 +82,11 @@ impl Trust {
     fn is_writable_by_others(&self, meta: &Metadata, is_above: bool) -> bool {
         const STICKY: u32 = 0o1000;
         let (gid, mode) = (meta.gid(), meta.mode());
-        // In a sticky folder, such as /tmp, only the owner replaces a file.
+        // In a sticky folder, such as /tmp, only the owner can replace a file.
         if is_above && mode & STICKY != 0 {
             return false;
         }
-        // A group of the owner alone has the owner's number. Root does not rely on that.
+        // A user's private group has the user's number. Root does not rely on that.
         let is_private = gid == 0 || (gid == meta.uid() && !self.is_root);
         mode & 0o002 != 0 || (mode & 0o020 != 0 && !is_private)
     }
@@ -135,7 +134,7 @@ mod tests {
                 assert!(trust(false).check(path).is_ok(), "{mode:o}");
             }
         }
-        // Only the folder of the link itself is.
+        // Only the folder of the link itself is open.
         set_mode(&shared, 0o755);
         set_mode(&own, 0o777);
         assert!(trust(true).check(&link).is_err());

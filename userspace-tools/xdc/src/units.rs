@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Quantities as a scenario writes them. Rates, times and fractions are those of tc; a size is
-//! not: a kB is 1,000 bytes here, in scenarios as in tables, and a KiB 1,024.
+//! Quantities in scenarios. Rates, times and fractions have tc's syntax; sizes do not: 1 kB is
+//! 1,000 bytes, as in tables, and 1 KiB 1,024.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use xdc_netlink::units::{Unit, parse, print};
 
 pub use xdc_netlink::units::{Fraction, PPM, Rate, Time};
 
-/// Bytes.
+/// A size in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
@@ -60,15 +60,15 @@ deserialize_text!(
     u64 as visit_u64
 );
 
-/// A size of a port: in bytes, or in bandwidth-delay products of its link.
+/// A size of a port: in bytes, or in BDPs of its link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amount {
     Bytes(Size),
-    /// In millionths of one.
+    /// In millionths of a BDP.
     Bdp(u64),
 }
 
-/// More of them than this is a mistake, and still fits into every number.
+/// Maximum number of BDPs; larger products would overflow.
 const MOST_BDP: f64 = 1e6;
 
 impl Amount {
@@ -76,7 +76,7 @@ impl Amount {
         matches!(self, Self::Bdp(_))
     }
 
-    /// Where one product is `bdp_bytes`.
+    /// Converts to bytes, given the BDP in bytes.
     pub fn bytes(self, bdp_bytes: u64) -> Size {
         match self {
             Self::Bytes(size) => size,
@@ -120,7 +120,7 @@ deserialize_text!(
     u64 as visit_u64
 );
 
-/// The schema of a text with its own syntax.
+/// Implements the schema of a text with its own syntax.
 macro_rules! text_schema {
     ($type:ty, $name:literal, $types:tt, $pattern:literal, $description:literal) => {
         impl ::schemars::JsonSchema for $type {
@@ -161,7 +161,7 @@ pub mod tests {
 
     use super::*;
 
-    /// The same cases in each run.
+    /// Configuration with equal cases in each run.
     pub fn seeded() -> ProptestConfig {
         ProptestConfig {
             rng_seed: RngSeed::Fixed(1),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a user does wrong ends in one sentence with its cause, a hint, the documented exit code,
-//! and nothing left behind.
+//! Mistakes of a user end in one sentence with the cause, a hint, the documented exit code, and no
+//! leftover files.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 const USAGE: i32 = 2;
 const FAILURE: i32 = 1;
 
-/// Runs `xdc` where it has nothing but its checkout.
+/// Runs `xdc` in an empty directory with a checkout.
 struct Caller {
     dir: TempDir,
     home: Option<TempDir>,
@@ -27,7 +27,7 @@ impl Caller {
         }
     }
 
-    /// In a checkout where nothing is built but `files`.
+    /// A checkout where nothing is built but `files`.
     fn in_checkout_with(files: &[&str]) -> Self {
         let home = tempfile::tempdir().unwrap();
         for dir in ["scenarios", "userspace-tools"] {
@@ -61,7 +61,7 @@ impl Caller {
         command.output().unwrap()
     }
 
-    /// One sentence that has `words`, one hint, `code`, and no result.
+    /// Expects one sentence with `words`, one hint, exit code `code`, and no result.
     #[track_caller]
     fn refused(&self, code: i32, args: &[&str], words: &[&str]) {
         let output = self.xdc(args);
@@ -112,7 +112,7 @@ fn what_cannot_be_traced_or_plotted() {
     caller.write("empty", "");
     caller.refused(FAILURE, &plot("empty"), &["empty holds no event"]);
     caller.refused(USAGE, &plot("/dev/zero"), &["not a regular file"]);
-    // Whatever this machine lacks: tracefs, the module, or the right to look.
+    // Whichever is missing here: tracefs, the module, or permission.
     caller.refused(
         FAILURE,
         &["trace", "--event", "gemini_round", "--seconds", "1"],
@@ -121,7 +121,7 @@ fn what_cannot_be_traced_or_plotted() {
     assert!(!caller.dir.path().join("x.svg").exists());
 }
 
-/// A package of a stranger's may have a link where its reader writes.
+/// An untrusted archive may have a link at the output path.
 #[test]
 fn nothing_is_written_through_a_link() {
     let caller = Caller::new();
@@ -166,12 +166,12 @@ fn unknown_scenarios_and_congestion_controls() {
     );
 }
 
-/// It would wait for ever, which is not seen here: what is no terminal and no pipe is asked about.
+/// UML waits forever on such input without xdc's check.
 #[test]
 fn a_shell_of_uml_reads_what_can_be_waited_for() {
     let caller = Caller::new();
     let shell = ["shell", "--engine", "uml"];
-    // A test has /dev/null to read from.
+    // Tests have /dev/null as standard input.
     caller.refused(USAGE, &shell, &["neither a terminal nor a pipe"]);
     let file = fs::File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_xdc"))
@@ -230,7 +230,7 @@ fn malformed_scenarios() {
     }
 }
 
-/// Also those that only tc knows.
+/// Includes mistakes that only tc detects.
 #[test]
 fn all_mistakes_of_a_file_at_once() {
     let caller = Caller::new();
@@ -311,7 +311,7 @@ fn mistakes_in_set() {
     }
 }
 
-/// Also by root, and before anything of the host is looked at.
+/// Also for root, and before the host is examined.
 #[test]
 fn a_strangers_sysctls_are_refused_on_the_host() {
     let set = [
@@ -322,7 +322,7 @@ fn a_strangers_sysctls_are_refused_on_the_host() {
     Caller::new().refused(USAGE, &args, &["/etc/crontab is not a sysctl"]);
 }
 
-/// Also by root, and before anything of the host is looked at.
+/// Also for root, and before the host is examined.
 #[test]
 fn a_scenarios_commands_are_refused_on_the_host() {
     let words = ["runs commands of its own", "--allow-commands"];
@@ -380,8 +380,8 @@ fn a_full_disk_at_standard_output_is_a_sentence() {
     }
 }
 
-/// Thousands of hosts, each with a tree of shortest paths: this is planned for a while, and looks
-/// nowhere else meanwhile.
+/// Thousands of hosts, each with a tree of shortest paths: planning takes long and does not poll
+/// for signals.
 const LARGE: &str = r#"
 title = "large"
 engine = "uml"
@@ -417,7 +417,7 @@ src = "a[1-16000]"
 dst = "b[1-16000]"
 "#;
 
-/// Until the process has a handler for the signal.
+/// Waits until the process handles the signal.
 fn wait_until_caught(pid: u32, signal: i32) {
     let is_caught = || {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -438,8 +438,7 @@ fn signals_end_a_phase_that_waits_for_nothing() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let caller = Caller::new();
         caller.write("large.toml", LARGE);
-        // A test that runs in the background may have been started with SIGINT ignored, which
-        // xdc would respect.
+        // A background test may inherit an ignored SIGINT, which xdc would respect.
         let mut xdc = Command::new("env")
             .arg("--default-signal=INT,TERM,HUP")
             .arg(env!("CARGO_BIN_EXE_xdc"))
@@ -448,7 +447,7 @@ fn signals_end_a_phase_that_waits_for_nothing() {
             .spawn()
             .unwrap();
         wait_until_caught(xdc.id(), signal.as_raw());
-        // It may have read the scenario by then, or not.
+        // At this point the scenario may or may not have been read.
         std::thread::sleep(Duration::from_millis(300));
         kill_process(Pid::from_child(&xdc), signal).unwrap();
         assert_eq!(xdc.wait().unwrap().code(), Some(code));
@@ -503,7 +502,7 @@ fn a_checkout_around_the_current_directory_is_not_used() {
     assert!(list(true).status.success());
 }
 
-/// /proc takes no directory from anybody, root included.
+/// /proc allows no new directory, even for root.
 #[test]
 fn results_that_cannot_be_written_cost_no_run() {
     let args = ["run", "links", "--engine", "uml", "--results", "/proc/x"];
@@ -521,7 +520,7 @@ fn results_that_are_none() {
     assert!(said.contains("./summary.json"), "{said}");
 }
 
-/// Wherever somebody writes one, it is looked up before anything runs.
+/// Metrics are checked before anything runs, wherever they are given.
 #[test]
 fn metrics_that_are_none() {
     let caller = Caller::new();
@@ -562,7 +561,7 @@ fn metrics_that_are_none() {
     caller.refused(USAGE, &["run", "phase.toml"], &["there is no phase 2"]);
 }
 
-/// A cell of a table is text, and points of a grid together have a limit.
+/// A table's cell is escaped text, and a grid's points have a common limit.
 #[test]
 fn grids_of_strangers() {
     let caller = Caller::new();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The books of runs in UML guests: each dropped packet has a place and a cause, and packets that
+//! Packet accounting in UML guests: each dropped packet has a place and a cause, and packets that
 //! vanish without a counter make a run suspect.
 
 use std::{fs, process::Command};
 
 use serde_json::Value;
 
-/// One flow through a router; `rest` adds to it.
+/// One flow through a router; `rest` is appended.
 fn scenario(link: &str, rest: &str) -> String {
     format!(
         r#"
@@ -34,7 +34,7 @@ rcvbuf = "4MiB"
     )
 }
 
-/// The only run of a scenario.
+/// Result of a scenario's only run.
 fn run(text: &str) -> Value {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("books.toml");
@@ -148,9 +148,9 @@ fn at_the_router(command: &str) -> String {
 #[test]
 fn packets_that_no_counter_has_make_a_run_suspect() {
     let vanish = [
-        // The kernel counts no packet that a rule of routing discards.
+        // The kernel does not count packets that a routing rule discards.
         "ip rule add dport 10000 blackhole; sleep 0.01; ip rule del dport 10000 blackhole",
-        // A device that swallows what it is given.
+        // A device that discards its packets.
         "ip link add sink type dummy; ip link set sink up; tc qdisc add dev a clsact; \
          tc filter add dev a ingress matchall action mirred egress redirect dev sink; \
          sleep 0.01; tc filter del dev a ingress",
@@ -166,7 +166,7 @@ fn a_link_with_a_rate_carries_no_more_when_it_reorders() {
     let more = "[sysctl]\n\"net.ipv4.tcp_reordering\" = 300\n";
     let queue = QUEUE.replace("queue_ab", "reorder_ab = 0.6\nqueue_ab");
     let queued = scenario(&queue.replace("50kB", "500kB"), more);
-    // Here the first link has the rate, without a queue.
+    // The first link has the rate here, without a queue.
     let unqueued =
         scenario(QUEUE, more).replace("\"1gbit\"", "\"50mbit\"\ndelay = \"5ms\"\nreorder_ab = 0.6");
     for (text, most) in [(queued, 1.0), (unqueued, 0.5)] {

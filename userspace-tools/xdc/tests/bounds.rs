@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Scenarios of few bytes that ask for much: each is planned or refused with little memory and
-//! few steps. Allocations stand for the time, which no test asserts on.
+//! Small scenarios that ask for much: each is planned or refused with little memory and few steps.
+//! Allocations stand for time, which no test asserts on.
 
 #[path = "../../testing/fuzz/src/meter.rs"]
 mod meter;
@@ -11,7 +11,7 @@ use xdc::fuzzing;
 
 const MB: usize = 1 << 20;
 
-/// Beyond it the test ends, rather than the machine.
+/// Beyond this limit the test ends, before the machine runs out of memory.
 #[global_allocator]
 static METER: meter::Meter = meter::Meter::new(3072 * MB);
 
@@ -56,7 +56,7 @@ fn end(end: &str) -> String {
     star(30_000, "", "", end)
 }
 
-/// Plans the scenario within bounds; false if it is refused.
+/// Plans the scenario within bounds; returns false if it is refused.
 #[track_caller]
 fn bounded(what: &str, text: &str) -> bool {
     // All tests share the meter.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Figures of flows in UML guests, which `make` has built, against a calculation by hand.
+//! Figures of flows in UML guests, built by `make`, against hand calculations.
 
 use std::fs;
 use std::path::Path;
@@ -41,7 +41,7 @@ dst = "r"
 group = "all"
 "#;
 
-/// In virtual time: exit code, rows of flows.csv by column, and the run's figures.
+/// Runs in virtual time; returns exit code, rows of flows.csv, and the run's figures.
 fn run(delay: &str, more: &str, words: &[&str]) -> (Option<i32>, Vec<Vec<String>>, Value) {
     let dir = tempfile::tempdir().unwrap();
     let text = NETWORK.replace("DELAY", delay) + more;
@@ -76,13 +76,13 @@ const FCT: usize = 8;
 const IDEAL: usize = 10;
 const ACKED: usize = 12;
 
-/// Ten full packets fill the first window, so the end of the stream has to wait for their ACKs.
+/// Ten full packets fill the first window, so the end of the stream waits for their ACKs.
 #[test]
 fn the_ack_of_the_last_byte_ends_a_flow() {
     for words in [
         "bytes = 14480",
         "bytes = 14479",
-        // A thread writes it.
+        // A thread writes the data.
         "bytes = 14480\nsndbuf = \"12kB\"",
         "bytes = 1448000\nsndbuf = \"64KiB\"",
     ] {
@@ -148,7 +148,7 @@ fn a_run_says_why_its_flows_ran_reno() {
     }
 }
 
-/// Ten packets of 1448 bytes are eleven with AccECN's option in each.
+/// Ten packets of 1448 bytes become eleven with AccECN's option in each.
 #[test]
 fn the_ideal_has_the_options_that_packets_have() {
     let first_window = "bytes = 14360";

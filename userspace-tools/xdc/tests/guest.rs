@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Runs in UML guests, which `make` has built: how they end, and what they leave.
+//! Runs in UML guests, built by `make`: how they end, and which files they leave.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A run that takes long enough to be disturbed.
+/// A run long enough to be disturbed.
 struct Disturbed {
     xdc: Child,
     temp: TempDir,
@@ -25,8 +25,7 @@ struct Disturbed {
 
 impl Disturbed {
     fn start() -> Self {
-        // A test that runs in the background may have been started with SIGINT ignored, which
-        // xdc would respect.
+        // A background test may inherit an ignored SIGINT, which xdc would respect.
         let mut command = Command::new("env");
         command.args(["--default-signal=INT,TERM,HUP", env!("CARGO_BIN_EXE_xdc")]);
         Self::start_by(command)
@@ -76,7 +75,7 @@ impl Disturbed {
         alive.map(|(pid, _)| *pid).collect()
     }
 
-    /// Its processes have been killed, and die as soon as a processor is free.
+    /// Waits for killed processes, which die once a processor is free.
     fn wait_for_guest(&self) {
         let deadline = Instant::now() + PATIENCE;
         while !self.alive().is_empty() && Instant::now() < deadline {
@@ -121,7 +120,7 @@ fn descendants(of: i32) -> BTreeSet<(i32, String)> {
     found
 }
 
-/// Where the guest's memory is: the TMPDIR that it was given.
+/// The guest's memory directory: its TMPDIR.
 fn memory_dir(pid: i32) -> Option<PathBuf> {
     let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let environ = String::from_utf8_lossy(&environ).into_owned();
@@ -164,13 +163,13 @@ fn nohup_keeps_its_meaning() {
     assert_eq!(run.signal(Signal::TERM), Some(143));
 }
 
-/// A guest that runs on would eat a CPU; its files are the next command's to remove.
+/// A guest that outlives xdc would use a CPU; the next command removes its files.
 #[test]
 fn a_killed_xdc_takes_its_guest_along() {
     let mut run = Disturbed::start();
     assert_eq!(run.signal(Signal::KILL), None);
     run.wait_for_guest();
-    // Its memory, in a folder of all, may have been removed by a test beside this one already.
+    // A concurrent test may already have removed the memory in the shared folder.
     assert!(!is_empty(run.temp.path()));
     let results = run.results.path().join("made");
     let running = |dir: &Path| {
@@ -185,14 +184,14 @@ fn a_killed_xdc_takes_its_guest_along() {
     assert_eq!(running(&results), 0);
 }
 
-/// In a directory that anybody may write to, somebody has prepared what a run would write through.
+/// In a world-writable directory, another user may have placed links at the output's path.
 #[test]
 fn a_result_is_written_through_no_link() {
     let results = tempfile::tempdir().unwrap();
     let victim = results.path().join("victim");
     fs::write(&victim, "precious").unwrap();
     let scenario = results.path().join("two-dc-1g");
-    // As xdc once called it: by its process.
+    // Directory names by process ID can be predicted.
     for pid in 1..100 {
         let running = scenario.join(format!(".running-{pid}"));
         fs::create_dir_all(&running).unwrap();
@@ -257,7 +256,7 @@ fn a_run_leaves_its_documented_files() {
     assert_eq!(json["rows"].as_array().unwrap().len(), 0);
 }
 
-/// What only the kernel knows to be wrong.
+/// Errors that only the kernel detects.
 #[test]
 fn the_kernels_refusals_are_passed_on() {
     for (set, words) in [
@@ -319,7 +318,7 @@ fn what_is_finished_survives_an_interruption() {
     assert_eq!(check.status.code(), Some(1));
 }
 
-/// Else each of them would solicit routers while an experiment runs.
+/// Otherwise each would send router solicitations during an experiment.
 #[test]
 fn interfaces_have_no_ipv6_address_of_their_own() {
     let mut xdc = Command::new(env!("CARGO_BIN_EXE_xdc"))
@@ -337,8 +336,8 @@ fn interfaces_have_no_ipv6_address_of_their_own() {
     assert!(!said.contains("inet6 fe80"), "{said}");
 }
 
-/// FCTs of twenty messages of 256 kB between the datacenters, 50 ms apart, us: to the last byte, and
-/// to its ACK where there is one.
+/// FCTs of twenty inter-DC messages of 256 kB, 50 ms apart, in us: to the last byte, and to its ACK
+/// if there is one.
 fn messages(persistent: bool) -> (Vec<f64>, Vec<f64>) {
     let dir = tempfile::tempdir().unwrap();
     let scenario = dir.path().join("messages.toml");
@@ -376,7 +375,7 @@ fn messages(persistent: bool) -> (Vec<f64>, Vec<f64>) {
 fn a_persistent_connection_goes_on_with_its_window() {
     let (fresh, acked) = messages(false);
     assert_eq!((fresh.len(), acked.len()), (20, 20));
-    // The ACK of the last byte takes the same way back each time: propagation, and next to no bytes.
+    // The last ACK's way back takes equal time: propagation and few bytes.
     let back: Vec<_> = fresh.iter().zip(&acked).map(|(a, b)| b - a).collect();
     assert!(
         back.iter()
@@ -389,7 +388,7 @@ fn a_persistent_connection_goes_on_with_its_window() {
     );
     let (persistent, acked) = messages(true);
     assert_eq!((persistent.len(), acked.len()), (20, 0));
-    // The first has 62 packets to send, and begins with ten.
+    // The first message has 62 packets and starts with ten.
     assert!(
         (persistent[0] / fresh[0] - 1.0).abs() < 0.1,
         "{persistent:?}"
@@ -419,7 +418,7 @@ fn packets(pcap: &Path) -> Vec<(u16, u8, u32)> {
     packets
 }
 
-/// In `results`, in virtual time; the folder of its result.
+/// Runs in virtual time; returns the result's folder.
 fn run_in(results: &Path, scenario: &str, words: &[&str]) -> PathBuf {
     let output = Command::new(env!("CARGO_BIN_EXE_xdc"))
         .args(["run", scenario, "--engine", "uml", "--results", "."])
@@ -449,7 +448,7 @@ fn a_capture_shows_the_dscp_of_each_kind_of_flow() {
             .filter(|packet| packet.1 >> 2 == dscp)
             .count()
     };
-    // The flow, cs1; bursts, le; what a file lists, none. More than the guest's buffer holds.
+    // The flow has cs1, bursts le, listed flows none. The total exceeds the guest's buffer.
     assert!(of_dscp(8) > 5_000, "{}", of_dscp(8));
     assert!(of_dscp(1) > 20, "{}", of_dscp(1));
     assert!(of_dscp(0) > 2, "{}", of_dscp(0));
@@ -463,7 +462,7 @@ fn a_capture_shows_the_dscp_of_each_kind_of_flow() {
         .collect();
     assert_eq!(listed.len(), 3, "{flows}");
     assert!(listed[0].contains(",a1,b2,100000"), "{}", listed[0]);
-    // The result runs again: what it was made of lies beside it.
+    // The result can be run again: its inputs are stored beside it.
     assert!(dir.join("files/traces/open-doors.csv").is_file());
     let kept = fs::read_to_string(dir.join("scenario.toml")).unwrap();
     assert!(
@@ -472,7 +471,7 @@ fn a_capture_shows_the_dscp_of_each_kind_of_flow() {
     );
 }
 
-/// As hosts have it; without it every packet is one of the wire.
+/// Like real hosts; without offload every packet fits the MTU.
 #[test]
 fn with_offload_tcp_hands_on_bundles() {
     let results = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Guests of User Mode Linux, which `make` has built, whose agent is not ours: what they can do to
-//! the machine and to the terminal of whoever starts them.
+//! UML guests, built by `make`, with a hostile agent: their effects on the machine and on the
+//! caller's terminal.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-/// What every agent begins with: the host's folder, and a way to say something.
+/// Common start of the agents: mounts the host's folder and opens the channel for messages.
 const BEGIN: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -31,7 +31,7 @@ static void begin(void) {
 static void end(void) { sync(); reboot(RB_POWER_OFF); }
 "#;
 
-/// A checkout whose agent is this C program, and a place to run it in.
+/// A checkout whose agent is this C program, and a place to run it.
 struct Hostile {
     home: TempDir,
     temp: TempDir,
@@ -79,7 +79,7 @@ impl Hostile {
         self.run_by(Command::new(env!("CARGO_BIN_EXE_xdc")))
     }
 
-    /// With a limit that the shell's `ulimit` takes.
+    /// Runs within a limit of the shell's `ulimit`.
     fn run_within(&self, limit: &str) -> Output {
         let mut shell = Command::new("sh");
         shell
@@ -108,7 +108,7 @@ fn a_guest_finds_no_way_to_the_hosts_files() {
     let secret = victims.path().join("secret");
     fs::write(&secret, "precious").unwrap();
     let before = fs::metadata(&secret).unwrap().mode();
-    // By `..`, however deep the guest's own folder lies, and by links that the host follows.
+    // Escapes by `..`, at any depth of the guest's folder, and by links that the host follows.
     let program = r#"
 int main(void) {
     char buffer[64];
@@ -178,7 +178,7 @@ int main(void) {
     let text = said(&output);
     assert!(text.contains("without the end of a line"), "{text}");
     assert_eq!(output.status.code(), Some(1), "{text}");
-    // The console stays and nothing else, and --timeout did not end the run.
+    // Only the console stays, and --timeout did not end the run.
     assert_eq!(fs::read_dir(hostile.temp.path()).unwrap().count(), 0);
     let results = hostile.home.path().join("results");
     let mut folders = fs::read_dir(results).unwrap().map(|it| it.unwrap().path());
@@ -209,7 +209,7 @@ int main(void) {
     assert_eq!(fs::read_dir(hostile.temp.path()).unwrap().count(), 0);
 }
 
-/// What a process that is confined like a guest of User Mode Linux gets of this machine.
+/// Runs a probe confined like a UML guest.
 fn confined(probe: &str, writable: &Path, words: &[&str]) -> Output {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("probe.c");
@@ -234,8 +234,8 @@ fn confined(probe: &str, writable: &Path, words: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Landlock restricts neither sockets that have a path, nor UDP, nor System V's memory, nor limits of
-/// processes, nor names (inotify), nor input of a terminal. Each line is a way that got through.
+/// Landlock does not restrict path sockets, UDP, System V shared memory, process limits, names
+/// (inotify) or terminal input. Each line is an attempt that succeeds under Landlock alone.
 #[test]
 fn a_guest_finds_no_way_to_other_programs() {
     const PROBE: &str = r#"
@@ -372,7 +372,7 @@ int main(int argc, char **argv) {
     );
 }
 
-/// It says little, then ends, and all at once there is more than memory has room for.
+/// Prints little, then at its end more than memory can hold.
 #[test]
 fn last_words_without_end_are_read_in_parts() {
     let program = r#"
@@ -397,7 +397,7 @@ int main(void) {
     assert_eq!(fs::read_dir(hostile.temp.path()).unwrap().count(), 0);
 }
 
-/// Deeper than a process has file descriptors to go down by.
+/// Nested deeper than a process has file descriptors.
 #[test]
 fn what_a_guest_made_goes_however_deep_it_is() {
     let program = r#"
@@ -418,7 +418,7 @@ int main(void) {
     assert_eq!(fs::read_dir(hostile.temp.path()).unwrap().count(), 0);
 }
 
-/// By a guest that ends at once, before anybody has looked at its files.
+/// From a guest that ends at once, before xdc has read its files.
 #[test]
 fn what_a_shell_leaves_is_kept_and_has_a_limit() {
     let program = r#"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc top` under a pseudoterminal: however it ends, the terminal is as it was.
+//! `xdc top` under a pseudoterminal: every way to end restores the terminal.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -24,11 +24,11 @@ const LEAVE_SCREEN: &str = "\x1b[?1049l";
 const HIDE_CURSOR: &str = "\x1b[?25l";
 const SHOW_CURSOR: &str = "\x1b[?25h";
 
-/// A program on a terminal of its own.
+/// A program on its own terminal.
 struct Run {
     child: Child,
     keyboard: Option<File>,
-    /// Reads what is shown, until the terminal goes.
+    /// Reads the output until the terminal closes.
     reader: Option<JoinHandle<()>>,
     gone: Arc<AtomicBool>,
     terminal: File,
@@ -38,13 +38,13 @@ struct Run {
 
 impl Run {
     fn start(program: impl AsRef<OsStr>, args: &[&str]) -> Self {
-        // Not for the program itself, which would hold its own terminal open.
+        // CLOEXEC, as the program would keep its own terminal open.
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let controller = openpt(flags).unwrap();
         grantpt(&controller).unwrap();
         unlockpt(&controller).unwrap();
         let name = ptsname(&controller, Vec::new()).unwrap();
-        // Held open until the end, so that its settings can be asked for.
+        // Held open until the end, so that its settings can be read.
         let terminal = OpenOptions::new()
             .read(true)
             .write(true)
@@ -101,11 +101,10 @@ impl Run {
     }
 
     fn xdc_top() -> Self {
-        // A test that runs in the background may have been started with SIGINT ignored, which
-        // xdc would respect.
+        // A background test may inherit an ignored SIGINT, which xdc would respect.
         let xdc = ["--default-signal=INT,TERM,HUP", env!("CARGO_BIN_EXE_xdc")];
         let run = Self::start("env", &[&xdc[..], &["top", "--interval", "50ms"]].concat());
-        // A blank may come as a move of the cursor: single words only.
+        // A space may be a cursor move, so wait for a single word.
         run.wait_for("quit");
         run
     }
@@ -137,7 +136,7 @@ impl Run {
         !now.local_modes.contains(LocalModes::ICANON)
     }
 
-    /// The window is closed, the connection lost.
+    /// Closes the terminal, like a lost connection.
     fn hang_up(&mut self) {
         self.gone.store(true, Ordering::Relaxed);
         self.reader.take().unwrap().join().unwrap();
@@ -184,7 +183,7 @@ impl Run {
 }
 
 impl Drop for Run {
-    /// A test that fails leaves nothing behind.
+    /// Ends the program if a test fails.
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -219,7 +218,7 @@ fn signals_end_it() {
     }
 }
 
-/// A guest has the terminal to itself, and is killed.
+/// A guest controls the terminal, and is killed.
 #[test]
 fn a_shell_that_is_ended_leaves_the_terminal_as_it_was() {
     let xdc = ["--default-signal=INT,TERM,HUP", env!("CARGO_BIN_EXE_xdc")];
@@ -240,7 +239,7 @@ fn a_shell_that_is_ended_leaves_the_terminal_as_it_was() {
     }
 }
 
-/// Nobody is left to tell, and the exit code says so.
+/// No output is possible, but the exit code reports the end.
 #[test]
 fn it_ends_with_its_terminal() {
     let mut run = Run::xdc_top();
@@ -248,7 +247,7 @@ fn it_ends_with_its_terminal() {
     assert_eq!(run.status().code(), Some(1));
 }
 
-/// Panics inside the screen: a test of xdc's own, which runs for nobody else.
+/// Panics inside the screen, in an ignored unit test.
 #[test]
 fn a_panic_ends_it() {
     let own_tests = newest_unit_tests();
@@ -279,7 +278,7 @@ fn newest_unit_tests() -> PathBuf {
         .collect();
     found.sort();
     found.reverse();
-    // xdc itself has such a name, too: the tests are what lists tests.
+    // xdc itself matches the name too: take the file that lists this test.
     let has_test = |path: &PathBuf| {
         let output = Command::new(path)
             .args(["--list", "--ignored"])

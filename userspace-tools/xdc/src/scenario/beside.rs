@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Files that a scenario names. The scenario may be a stranger's, so the files lie below its folder or
-//! the folder of the scenario that it extends, and no link is followed.
+//! Files that a scenario names. A scenario may be untrusted, so the files lie below its folder or
+//! that of the scenario it extends, and links are not followed.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,7 +16,7 @@ use crate::scenario::limits::{MAX_FILE_BYTES, MAX_SCENARIO_BYTES};
 /// Bytes of memory that a byte of a file takes after parsing.
 const FACTOR: usize = 4;
 
-/// Reads a file from the first of `dirs` that has it: its path and its content.
+/// Reads a file from the first of `dirs` that has it: path and content.
 pub fn read(budget: &Budget, dirs: &[PathBuf], name: &str) -> Result<(PathBuf, Vec<u8>)> {
     find(budget, dirs, name)?.ok_or_else(|| {
         Error::usage(format!("there is no file '{name}' beside the scenario"))
@@ -24,7 +24,7 @@ pub fn read(budget: &Budget, dirs: &[PathBuf], name: &str) -> Result<(PathBuf, V
     })
 }
 
-/// Like [`read`], with None if no folder has the file.
+/// Like [`read`], but returns None if no folder has the file.
 pub fn find(budget: &Budget, dirs: &[PathBuf], name: &str) -> Result<Option<(PathBuf, Vec<u8>)>> {
     for dir in dirs {
         if let Some((path, file)) = open(dir, name)? {
@@ -36,22 +36,22 @@ pub fn find(budget: &Budget, dirs: &[PathBuf], name: &str) -> Result<Option<(Pat
     Ok(None)
 }
 
-/// The text of another scenario in a folder; None if there is no such file.
+/// Reads another scenario in a folder; None if there is no such file.
 pub fn scenario(dir: &Path, name: &str) -> Result<Option<(PathBuf, String)>> {
     let opened = open(dir, name)?;
     let read = opened.map(|(path, file)| text(&path, file).map(|text| (path, text)));
     read.transpose()
 }
 
-/// The text of a scenario that the caller names, wherever that is.
+/// Reads a scenario at any path that the caller names.
 pub fn named(path: &Path) -> Result<String> {
     text(path, open_named(path)?)
 }
 
-/// Size of a recording or of a file of a result.
+/// Maximum size of a recording or of a file of a result.
 const MAX_RESULT_BYTES: u64 = 256 << 20;
 
-/// A file that the caller names.
+/// Opens a file that the caller names.
 pub fn named_file(path: &Path) -> Result<File> {
     let file = open_named(path)?;
     check_regular(path, &file, MAX_RESULT_BYTES).map_err(|err| err.or_hint("a shorter file"))?;
@@ -64,7 +64,7 @@ fn open_named(path: &Path) -> Result<File> {
     Ok(file.map_err(|err| failed(path, err))?.into())
 }
 
-/// Opens a file below the folder of a result, which may be a stranger's as well.
+/// Opens a file below a result's folder, which may be untrusted as well.
 pub fn of_result(dir: &Path, name: &str) -> Result<File> {
     let (path, file) = open(dir, name)?.ok_or_else(|| {
         Error::failure(format!("{} has no file '{name}'", dir.display()))
@@ -121,7 +121,7 @@ fn text(path: &Path, file: File) -> Result<String> {
         .map_err(|_| Error::usage(format!("{} is not text in UTF-8", path.display())))
 }
 
-/// Reads a regular file, whose length may change meanwhile.
+/// Reads a regular file; its length may change meanwhile.
 fn content(path: &Path, file: File, most_bytes: u64) -> Result<Vec<u8>> {
     let failed = |err| Error::io(path.display(), &err);
     check_regular(path, &file, most_bytes)?;

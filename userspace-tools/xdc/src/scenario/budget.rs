@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Memory and time that a scenario may take before anything of it runs.
+//! Limits the memory and time of a scenario before it runs.
 
 use std::cell::Cell;
 use std::fmt::Display;
 
 use crate::error::{Error, Result};
 
-/// Budget of one pass over a scenario. The largest network with the most flows takes three quarters; the
-/// message to a guest and a copy for `xdc show` come on top.
+/// Budget of one pass over a scenario, in bytes. The largest network with the most flows takes
+/// three quarters; the message to a guest and a copy for `xdc show` come on top.
 const MAX_BYTES: u64 = 128 << 20;
 
 /// Memory of a short text.
 const TEXT_BYTES: usize = 48;
 
-/// Bytes that are left for a scenario. Products of its numbers may take any memory, so each is charged
-/// before it is made. Temporary data is charged as well, because it takes time.
+/// Bytes left for a scenario. Products of its numbers may be huge, so each is charged before it is
+/// allocated. Temporary data is charged too, as it takes time.
 pub struct Budget {
-    /// None after a charge that was too high.
+    /// None after the budget was exceeded.
     left: Cell<Option<u64>>,
 }
 
@@ -29,7 +29,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Charges for `count` objects of `bytes` each; `what` names them in the error.
+    /// Charges for `count` objects of `bytes` each, which `what` names in the error.
     pub fn charge(&self, what: impl Display, count: usize, bytes: usize) -> Result<()> {
         let cost = (count as u64).saturating_mul(bytes as u64);
         let left = self.left.get().and_then(|left| left.checked_sub(cost));
@@ -44,18 +44,18 @@ impl Budget {
         })
     }
 
-    /// What was charged; all of it after a charge that was too high.
+    /// Bytes charged; the whole budget after it was exceeded.
     pub fn used_bytes(&self) -> usize {
         (MAX_BYTES - self.left.get().unwrap_or(0)) as usize
     }
 
-    /// True after a charge that was too high.
+    /// Returns whether the budget was exceeded.
     pub fn is_spent(&self) -> bool {
         self.left.get().is_none()
     }
 }
 
-/// Memory of texts, together.
+/// Memory of texts, in bytes.
 pub fn text_bytes<'a>(texts: impl IntoIterator<Item = &'a str>) -> usize {
     texts
         .into_iter()

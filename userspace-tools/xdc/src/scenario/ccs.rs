@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The congestion controls that a scenario may name.
+//! Congestion controls that a scenario may name.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -16,28 +16,28 @@ use crate::scenario::CcSpec;
 use crate::scenario::sysctl::MOVED_PROFILE;
 use crate::text::nearest;
 
-/// A result has pictures of these names beside those of its congestion controls.
+/// Names of a result's other pictures, in the folder of the congestion controls' pictures.
 const OF_RESULTS: [&str; 2] = ["overview", "fct"];
 
-/// A congestion control that xdc knows how to run, or a combination that has a name.
+/// A congestion control, or a named combination of two.
 #[derive(Debug)]
 struct KnownCc {
     name: &'static str,
-    /// TCP_CONGESTION.
+    /// Name in TCP_CONGESTION.
     cc: &'static str,
-    /// Of routes to another datacenter; those within one then have `cc` (`ip route ... congctl`).
+    /// For routes to another datacenter; routes within one then use `cc` (`ip route ... congctl`).
     inter_cc: Option<&'static str>,
-    /// Of modules, the kernel's too.
+    /// Module parameters, the kernel's too.
     parameters: &'static [(&'static str, &'static str)],
-    /// To load; without one the kernel has it built in.
+    /// Module to load; None if built in.
     module: Option<&'static str>,
-    /// Which queue marks for it, unless the scenario says otherwise.
+    /// Backlog that marks, physical or phantom, unless the scenario says otherwise.
     mark: Mark,
     /// net.ipv4.tcp_ecn: 0 off, 1 RFC 3168, 3 AccECN.
     tcp_ecn: u8,
 }
 
-/// A single one, without ECN.
+/// Defaults: a single congestion control without ECN.
 const PLAIN: KnownCc = KnownCc {
     name: "",
     cc: "",
@@ -56,7 +56,7 @@ const fn drop_tail(name: &'static str) -> KnownCc {
     }
 }
 
-/// One that wants queues which mark by their backlog, with RFC 3168's answer.
+/// Congestion control for queues that mark by backlog, with RFC 3168 ECN.
 const fn classic_ecn(name: &'static str, cc: &'static str) -> KnownCc {
     KnownCc {
         name,
@@ -75,10 +75,10 @@ const fn vegas(name: &'static str, parameters: &'static [(&'static str, &'static
     }
 }
 
-/// Besides those of [`xdc_algo::ALGORITHMS`].
+/// Congestion controls besides [`xdc_algo::ALGORITHMS`].
 const KERNELS: &[KnownCc] = &[
     classic_ecn("dctcp", "dctcp"),
-    // Stands for the papers' BBR + MPRDMA. dctcp asks for ECN by itself; bbr must not.
+    // The papers' BBR + MPRDMA. dctcp asks for ECN by itself; bbr must not.
     KnownCc {
         inter_cc: Some("bbr"),
         tcp_ecn: 2,
@@ -106,15 +106,15 @@ const KERNELS: &[KnownCc] = &[
         "vegas-20",
         &[("tcp_vegas.alpha", "40"), ("tcp_vegas.beta", "80")],
     ),
-    // The kernel's own in Rust, for `xdc twin`.
+    // The kernel's dctcp in Rust, for `xdc twin`.
     KnownCc {
         module: Some("tcp_dctcp_rs"),
         ..classic_ecn("dctcp_rs", "dctcp_rs")
     },
 ];
 
-/// An algorithm of ours, with the profile that its namespaces begin with, and a variety of each
-/// profile: that one, too, has a name of its own, for tables in which it stands beside the others.
+/// Our algorithm with its default profile, and a named variety per profile, so that tables can show
+/// them side by side.
 fn of_algorithm(module: &Module, algorithm: &Entry) -> impl Iterator<Item = Cc> {
     let name = algorithm.name();
     let own = Cc {
@@ -144,7 +144,7 @@ fn of_algorithm(module: &Module, algorithm: &Entry) -> impl Iterator<Item = Cc> 
     [own].into_iter().chain(others)
 }
 
-/// Every one that a scenario may name without defining it: what is installed first.
+/// All congestion controls that a scenario may use without defining them; installed ones first.
 static KNOWN: LazyLock<Vec<Cc>> = LazyLock::new(|| {
     let ccs = || MODULES.iter().filter(|module| module.kind == Kind::cc);
     let ours = |installed| {
@@ -155,7 +155,7 @@ static KNOWN: LazyLock<Vec<Cc>> = LazyLock::new(|| {
     let mut known: Vec<_> = ours(true).collect();
     known.extend(KERNELS.iter().map(Cc::from));
     known.extend(ours(false));
-    // Modules that answer like Reno, as far as xdc is told.
+    // Other modules: treated like Reno.
     for module in ccs() {
         let name = module.name.trim_start_matches("tcp_");
         if !known.iter().any(|cc| cc.cc == name) {
@@ -170,20 +170,20 @@ static KNOWN: LazyLock<Vec<Cc>> = LazyLock::new(|| {
     known
 });
 
-/// A congestion control of a run, whoever defined it.
+/// A congestion control of a run, known or defined by the scenario.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cc {
-    /// In tables, and on the command line.
+    /// Name in tables and on the command line.
     pub name: String,
-    /// TCP_CONGESTION.
+    /// Name in TCP_CONGESTION.
     pub cc: String,
     pub inter_cc: Option<&'static str>,
-    /// After what the scenario says of `[cc.CC]`, which holds for its varieties too, and before
-    /// what it says of this one.
+    /// Applied after the scenario's `[cc.CC]`, which also holds for its varieties, and before the
+    /// table of this variety.
     pub sysctls: Vec<(String, String)>,
     pub parameters: &'static [(&'static str, &'static str)],
     pub module: Option<String>,
-    /// A file of BPF's.
+    /// BPF object file.
     pub bpf: Option<String>,
     pub mark: Mark,
     pub tcp_ecn: u8,
@@ -205,7 +205,7 @@ impl From<&KnownCc> for Cc {
     }
 }
 
-/// What `[cc.NAME]` may ask of a connection.
+/// ECN mode of `[cc.NAME]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Ecn {
@@ -218,7 +218,7 @@ pub enum Ecn {
 }
 
 impl Ecn {
-    /// net.ipv4.tcp_ecn.
+    /// Value of net.ipv4.tcp_ecn.
     fn tcp_ecn(self) -> u8 {
         match self {
             Self::None => 0,
@@ -228,7 +228,7 @@ impl Ecn {
     }
 }
 
-/// As the scenario's `[cc.NAME]` tables define it, or as xdc knows it.
+/// Looks a name up in the scenario's `[cc.NAME]` tables, then among known ones.
 pub fn find(name: &str, own: &BTreeMap<String, CcSpec>) -> Result<Cc> {
     let known = |name: &str| KNOWN.iter().find(|cc| cc.name == name).cloned();
     let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
@@ -257,7 +257,7 @@ pub fn find(name: &str, own: &BTreeMap<String, CcSpec>) -> Result<Cc> {
         ))
         .hint("another name"));
     }
-    // One that xdc knows brings what it needs; any other is the kernel's, without ECN.
+    // A known one keeps its settings; any other is the kernel's, without ECN.
     let mut cc = match known(kernel) {
         Some(known) => known,
         None => Cc {
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!((late.name.as_str(), late.cc.as_str()), ("late", "unocc"));
         assert_eq!((late.tcp_ecn, late.mark), (3, Mark::Phantom));
         assert_eq!(find("bpf", &own).unwrap().module, None);
-        // What xdc knows can be told apart from its defaults.
+        // Settings of `cubic` that differ from the defaults.
         let cubic = find("cubic", &own).unwrap();
         assert_eq!((cubic.tcp_ecn, cubic.mark), (1, Mark::Physical));
         assert_eq!(find("reno", &own).unwrap().mark, Mark::None);

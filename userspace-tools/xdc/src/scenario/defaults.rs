@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Values of keys that a scenario leaves out, and that follow from others.
+//! Values of missing keys that follow from other keys.
 
 use std::cmp::Reverse;
 
@@ -15,12 +15,12 @@ use crate::units::Time;
 pub const BOTTLENECK: &str = "bottleneck";
 
 const NS_PER_MS: u64 = 1_000_000;
-/// A run has between 500 and 1,000 samples.
+/// Minimum number of samples, if a run lasts 500 ms or more.
 const SAMPLES: u64 = 500;
 const JAIN_WINDOW: Time = Time(10 * NS_PER_MS);
 
 impl Scenario {
-    /// Without the key: 1 ms or more, in steps of 1, 2 and 5.
+    /// The key, or else 1 ms or more, in steps of 1, 2 and 5.
     pub fn sample(&self) -> Time {
         self.sample.unwrap_or_else(|| {
             let longest_ns = self.duration.map_or(0, |duration| duration.0 / SAMPLES);
@@ -37,16 +37,16 @@ impl Scenario {
         })
     }
 
-    /// Without the key: 10 ms, or a sample if that is longer.
+    /// The key, or else 10 ms or the sample interval, whichever is longer.
     pub fn jain_window(&self) -> Time {
         let window = || JAIN_WINDOW.max(self.sample());
         self.jain_window.unwrap_or_else(window)
     }
 }
 
-/// The bottleneck: of the ports on the flows' ways one with a queue rather than without, then the
-/// slowest, then the one that most flows cross, then the first. With its link, and whether it is
-/// the end at the link's `a`.
+/// Finds the bottleneck among the ports on the flows' paths: prefers a port with a queue, then the
+/// slowest, then the one with most flows, then the first. Returns its link, and whether it is at
+/// the link's `a`.
 pub fn bottleneck(paths: &Paths<'_>, flows: &[Flow]) -> Result<(usize, bool, WatchedQueue)> {
     let topology = paths.topology();
     let mut crossing = vec![[0_usize; 2]; topology.links.len()];
@@ -82,8 +82,8 @@ pub fn bottleneck(paths: &Paths<'_>, flows: &[Flow]) -> Result<(usize, bool, Wat
     Ok((n, forward, watched))
 }
 
-/// Gives a watched port without a queue one that drops and marks nothing, so that its backlog is
-/// apart from the packets that propagate; whether it had none.
+/// Gives a port without a queue one that never drops or marks, so that its backlog excludes
+/// propagating packets. Returns whether the port had no queue.
 pub fn make_visible(direction: &mut Direction) -> bool {
     let is_bare = direction.queue.is_none();
     if is_bare {
@@ -103,7 +103,7 @@ mod tests {
     use crate::scenario::{Loaded, parse};
     use xdc_proto::{Job, RunPlan};
 
-    /// Twelve lines.
+    /// A scenario of twelve lines.
     const SHORT: &str = r#"title = "two hosts"
 ccs = ["cubic"]
 duration = "1s"
@@ -180,7 +180,7 @@ dst = "b"
         ]
         .concat();
         assert_eq!(watched(&with(&chain)), pair("s", "t"));
-        // Without any queue the slowest of all.
+        // Without any queue the slowest port.
         let chain = [
             link("a", "s", fast),
             link("s", "t", bare),

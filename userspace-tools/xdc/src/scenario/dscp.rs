@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Differentiated services code points, by number or by the name that an RFC gives them.
+//! Differentiated services code points, by number or by the names of the RFCs.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -31,7 +31,7 @@ impl FromStr for Dscp {
     }
 }
 
-/// What hosts say of the flows that they send.
+/// DSCPs of flows by sending host, from `[host]`.
 pub fn of_hosts(budget: &Budget, scenario: &Scenario) -> Result<HashMap<String, Dscp>> {
     let mut dscps = HashMap::new();
     for (pattern, spec) in &scenario.host {
@@ -46,7 +46,7 @@ pub fn of_hosts(budget: &Budget, scenario: &Scenario) -> Result<HashMap<String, 
     Ok(dscps)
 }
 
-/// RFC 2474, 2597, 3246, 8622.
+/// Code point of a name in RFC 2474, 2597, 3246 or 8622.
 fn named(name: &str) -> Option<u8> {
     let digit = |c: char, range: std::ops::RangeInclusive<u32>| {
         let digit = c.to_digit(10).filter(|digit| range.contains(digit))?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The engines by the names that scenarios and command lines have for them.
+//! Names of engines in scenarios and on the command line.
 
 use clap::ValueEnum;
 use schemars::JsonSchema;
@@ -12,7 +12,7 @@ use crate::scenario::Scenario;
 #[schemars(rename = "Engine")]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// A real x86_64 machine, emulated where KVM does not work.
+    /// An x86_64 machine in real time, emulated if KVM does not work.
     Qemu,
     /// User Mode Linux: virtual time, so the guest is a discrete-event simulator.
     Uml,
@@ -31,7 +31,8 @@ impl Kind {
 }
 
 impl Scenario {
-    /// The engine of the command line, or the scenario's. Only a command line asks for root's.
+    /// Engine of the command line, or the scenario's. Only the command line may select `host`,
+    /// which needs root.
     pub fn engine_or(&self, asked: Option<Kind>) -> Result<Kind> {
         match (asked, self.engine) {
             (None, Kind::Host) => Err(Error::usage(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `[[event]]`: how links change while the traffic runs.
+//! `[[event]]`: changes of links while the traffic runs.
 
 use std::collections::HashMap;
 
@@ -15,13 +15,13 @@ use crate::text::nearest;
 #[derive(Clone, Copy)]
 struct Named {
     link: usize,
-    /// The name begins at the link's `a`.
+    /// Whether the name begins with the link's `a`.
     forward: bool,
-    /// Among those between the same nodes.
+    /// Index among the links between the same nodes.
     parallel: usize,
 }
 
-/// The scenario's, in the order of time. Each direction that changes gets a netem to change.
+/// Events in order of time. Each direction that changes gets a netem qdisc.
 pub fn events(
     budget: &Budget,
     scenario: &Scenario,
@@ -40,7 +40,7 @@ pub fn events(
         let mut ends = Vec::new();
         for pattern in spec.link.names() {
             let expanded = expand(budget, pattern).map_err(about)?;
-            // Each name is two ends; each change has its own, beside those that are collected.
+            // Each name is two ends, which are collected and copied into each change.
             let count = expanded.len().saturating_mul(2 * (1 + changes.len()));
             let bytes = size_of::<Event>() + text_bytes([pattern.as_str()]);
             budget
@@ -81,7 +81,7 @@ pub fn events(
     Ok(events)
 }
 
-/// Each link from both ends: `A-B`, `B-A`; `A-B.1` for the second of parallel ones.
+/// Names of each link from both ends: `A-B`, `B-A`; `A-B.1` for the second of parallel links.
 fn names(topology: &Topology) -> HashMap<String, Named> {
     let mut names = HashMap::new();
     let mut count: HashMap<(&str, &str), usize> = HashMap::new();
@@ -101,7 +101,7 @@ fn names(topology: &Topology) -> HashMap<String, Named> {
     names
 }
 
-/// A port or a link by its neighbor, and its number if it is not the first.
+/// Name of a port or a link: its neighbor, with a number from the second on.
 pub fn numbered(name: &str, nth: usize) -> String {
     match nth {
         0 => name.to_owned(),
@@ -109,7 +109,7 @@ pub fn numbered(name: &str, nth: usize) -> String {
     }
 }
 
-/// An error about a name that is no link's, with the one that was probably meant.
+/// Error for an unknown link, which suggests the nearest name.
 pub fn no_link(name: &str, mut known: Vec<&str>) -> Error {
     known.sort_unstable();
     let near = nearest(name, &known).or(known.first().copied());
@@ -120,7 +120,7 @@ pub fn no_link(name: &str, mut known: Vec<&str>) -> Error {
     }
 }
 
-/// (link, from a to b, where it starts) of each direction that the event is about.
+/// Directions that an event changes: link, whether from a to b, and the end where it starts.
 fn directions(
     names: &HashMap<String, Named>,
     topology: &Topology,
@@ -138,7 +138,7 @@ fn directions(
         };
         both.push((named.link, forward, end));
     }
-    // The end that the name begins with first.
+    // The end that the name begins with comes first.
     if !named.forward {
         both.reverse();
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `[topology.fabric]`: the shapes of datacenter networks, expanded into hosts, routers and links.
+//! `[topology.fabric]`: shapes of datacenter networks, expanded into hosts, routers and links.
 //!
-//! The first letter of a name is the datacenter, `a` or `b`. A number alone after it is a host
-//! (`a0`, `a1`, ...; those of a rack are neighbours); `e`, `a`, `c` are the edge, aggregation and
-//! core switches of a fat-tree, `l` and `s` the leaves and spines of a leaf-spine, `x` the border
-//! router, or the only switch of one side of a dumbbell. Of a rotor, `t` are the switches of racks, `ae` is
-//! the router of the packet network and `ao` the circuit switch.
+//! A name begins with its datacenter, `a` or `b`. A number alone after it is a host (`a0`, `a1`,
+//! ...; hosts of a rack have adjacent numbers). `e`, `a`, `c` are edge, aggregation and core
+//! switches of a fat-tree, `l` and `s` leaves and spines, `x` the border router or a dumbbell's
+//! switch. In a rotor, `t` are the racks' switches, `ae` the packet network's router and `ao` the
+//! circuit switch.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -31,44 +31,44 @@ pub enum Shape {
 #[serde(deny_unknown_fields)]
 pub struct FabricSpec {
     pub kind: Shape,
-    /// 1 or 2; two are joined through a border router each. A dumbbell always has two sides.
+    /// 1 or 2, each with a border router if there are two. A dumbbell always has two sides.
     pub datacenters: Option<u32>,
-    /// Ports of a switch of a fat-tree.
+    /// Ports per switch of a fat-tree.
     pub k: Option<u32>,
-    /// Of a leaf-spine. Without spines the leaves join the border router.
+    /// Leaves of a leaf-spine. Without spines the leaves join the border router.
     pub leaves: Option<u32>,
     pub spines: Option<u32>,
-    /// Per leaf; per side of a dumbbell; per rack of a rotor.
+    /// Hosts per leaf, per side of a dumbbell, or per rack of a rotor.
     pub hosts: Option<u32>,
-    /// Of a rotor, from 2 to 128.
+    /// Racks of a rotor, 2 to 128.
     pub racks: Option<u32>,
-    /// Of its rack 0; without it as many as of the others.
+    /// Hosts of a rotor's rack 0; default: `hosts`.
     pub sender_hosts: Option<u32>,
-    /// The default of layers without a value of their own.
+    /// Rate of layers that have none.
     pub rate: Option<Rate>,
     pub delay: Option<Time>,
-    /// In front of every port of a switch.
+    /// Queue in front of every port of a switch.
     pub queue: Option<String>,
-    /// Host to its switch.
+    /// Links from hosts to their switch.
     #[serde(default)]
     pub host: LayerSpec,
-    /// Edge to aggregation.
+    /// Links from edge to aggregation switches.
     #[serde(default)]
     pub edge: LayerSpec,
-    /// Aggregation to core; leaf to spine.
+    /// Links from aggregation to core switches, or from leaf to spine.
     #[serde(default)]
     pub core: LayerSpec,
-    /// Core (spine; leaf if there is none) to border router.
+    /// Links from core (spine; leaf if there is none) to border router.
     #[serde(default)]
     pub border: LayerSpec,
-    /// Between the datacenters.
+    /// Links between the datacenters.
     #[serde(default)]
     pub wan: LayerSpec,
-    /// The packet network of a rotor: a rack's port to it, and its port to a rack. The delay is that of both
-    /// together.
+    /// Packet network of a rotor: a rack's port to it, and its port to a rack. The delay is the sum
+    /// of both links.
     #[serde(default)]
     pub eps: LayerSpec,
-    /// The circuits of a rotor.
+    /// Circuits of a rotor.
     pub ocs: Option<OcsSpec>,
 }
 
@@ -77,9 +77,9 @@ pub struct FabricSpec {
 #[serde(deny_unknown_fields)]
 pub struct OcsSpec {
     pub rate: Rate,
-    /// How long a circuit lasts.
+    /// Duration of a circuit.
     pub day: Time,
-    /// Until the next one.
+    /// Time between two circuits.
     pub night: Time,
 }
 
@@ -88,23 +88,23 @@ pub struct OcsSpec {
 #[serde(deny_unknown_fields)]
 pub struct LayerSpec {
     pub rate: Option<Rate>,
-    /// In each direction, unless the direction has its own.
+    /// Delay of each direction without its own.
     pub delay: Option<Time>,
-    /// Towards the core; of the WAN: from `a` to `b`.
+    /// Delay towards the core; on the WAN from `a` to `b`.
     pub delay_up: Option<Time>,
     pub delay_down: Option<Time>,
     pub queue: Option<String>,
-    /// Parallel links where one is meant [default: 1].
+    /// Parallel links in place of each link [default: 1].
     pub links: Option<u32>,
-    /// Of a host's link: packets lost at random on the way to it.
+    /// Share of packets lost at random on the way to a host.
     #[serde(default)]
     pub loss_down: Fraction,
-    /// Of a host's link: extra delay of what it sends, uniform from 0; order is kept.
+    /// Extra delay of packets that a host sends, uniform from 0; order is kept.
     #[serde(default)]
     pub jitter_up: Time,
 }
 
-/// Names, and links between them.
+/// Nodes of a fabric and links between them.
 #[derive(Debug, Default)]
 pub struct Fabric {
     pub hosts: Vec<String>,
@@ -113,22 +113,22 @@ pub struct Fabric {
     pub rotor: Option<RotorShape>,
 }
 
-/// What a rotor has beside its packet network.
+/// Parts of a rotor besides its packet network.
 #[derive(Debug, Clone)]
 pub struct RotorShape {
-    /// The circuit switch, and the packet network's router.
+    /// Names of the circuit switch and of the packet network's router.
     pub switch: String,
     pub packet: String,
     pub racks: Vec<Rack>,
     pub ocs: OcsSpec,
     eps_rate: Rate,
-    /// Without serialisation.
+    /// Round trips without serialization.
     packet_rtt: Time,
     circuit_rtt: Time,
 }
 
 impl RotorShape {
-    /// As the planner of AccelToR has it.
+    /// Parameters for AccelToR's planner.
     pub fn network(&self, spec: &AcceltorSpec) -> Network {
         let paper = Network::PAPER;
         let bytes = |size: Option<crate::units::Size>, other| size.map_or(other, |size| size.0);
@@ -146,10 +146,10 @@ impl RotorShape {
     }
 }
 
-/// More than a guest has been tried with.
+/// Hosts of a fabric, above the number tested in guests.
 const MAX_HOSTS: u32 = 16_384;
 
-/// What names have between the datacenter's letter and the number.
+/// Letters in names between the datacenter's letter and the number.
 const EDGE: char = 'e';
 const AGGREGATION: char = 'a';
 const CORE: char = 'c';
@@ -157,7 +157,7 @@ const LEAF: char = 'l';
 const SPINE: char = 's';
 const RACK: char = 't';
 
-/// Of a rotor.
+/// Bounds and names of a rotor.
 const RACKS: std::ops::RangeInclusive<u32> = 2..=128;
 const PACKET: &str = "ae";
 const CIRCUITS: &str = "ao";
@@ -174,14 +174,14 @@ impl FabricSpec {
         ]
     }
 
-    /// All that it names.
+    /// All rates in the fabric.
     pub fn rates(&self) -> impl Iterator<Item = Rate> {
         let layers = self.layers().into_iter().map(|layer| layer.rate);
         let circuits = self.ocs.map(|ocs| ocs.rate);
         layers.chain([self.rate, circuits]).flatten()
     }
 
-    /// All that it names.
+    /// All delays in the fabric.
     pub fn delays(&self) -> impl Iterator<Item = Time> {
         let layers = self.layers().into_iter();
         let delays = layers.flat_map(|layer| [layer.delay, layer.delay_up, layer.delay_down]);
@@ -189,7 +189,7 @@ impl FabricSpec {
         delays.chain([self.delay]).flatten().chain(days)
     }
 
-    /// All that it names.
+    /// All queues in the fabric.
     pub fn queues(&self) -> impl Iterator<Item = &str> {
         let layers = self.layers().into_iter().map(|layer| &layer.queue);
         layers.chain([&self.queue]).flatten().map(String::as_str)
@@ -239,7 +239,7 @@ impl FabricSpec {
         }
     }
 
-    /// What would be without effect is a mistake.
+    /// Refuses keys without effect.
     fn refuse_unused(&self, sides: u32) -> Result<()> {
         let tree = self.kind == Shape::FatTree;
         let rotor = self.kind == Shape::Rotor;
@@ -269,8 +269,8 @@ impl FabricSpec {
         }
     }
 
-    /// k pods of k/2 edge and k/2 aggregation switches, and (k/2)^2 cores: aggregation switch `i`
-    /// of every pod is joined to the cores from `i` k/2 on.
+    /// k pods of k/2 edge and k/2 aggregation switches, and (k/2)^2 cores. Aggregation switch `i`
+    /// of every pod is joined to k/2 cores from number `i` k/2 on.
     fn fat_tree(&self, dc: char, fabric: &mut Fabric) -> Result<Vec<String>> {
         let k = self.count("k", self.k)?;
         if !k.is_multiple_of(2) {
@@ -301,7 +301,7 @@ impl FabricSpec {
         Ok(cores)
     }
 
-    /// Every leaf joined to every spine.
+    /// Joins every leaf to every spine.
     fn leaf_spine(&self, dc: char, fabric: &mut Fabric) -> Result<Vec<String>> {
         let leaves = self.count("leaves", self.leaves)?;
         let hosts = self.count("hosts", self.hosts)?;
@@ -357,7 +357,7 @@ impl FabricSpec {
             self.join("eps", &self.eps, &name, PACKET, fabric)?;
             if let Some(link) = fabric.links.last_mut() {
                 link.queue_ba = link.queue.take();
-                // Of both ports together, at the second one.
+                // The sum of both ports' delays is set at the second one.
                 let both = |own: Option<Time>| own.or(self.eps.delay).or(self.delay);
                 let back = both(self.eps.delay_down).unwrap_or_default();
                 (link.delay_ab, link.delay_ba) = (self.eps.delay_up, Some(back));
@@ -412,7 +412,7 @@ impl FabricSpec {
         }
         let name = format!("{dc}{n}");
         let mut link = self.link("host", &self.host, &name, switch)?;
-        // A host's own link is its NIC, which never drops.
+        // A host's own port is its NIC, which never drops.
         link.queue_ba = link.queue.take();
         link.loss_ba = self.host.loss_down;
         link.jitter_ab = self.host.jitter_up;
@@ -446,7 +446,7 @@ impl FabricSpec {
                 .hint("'rate' there or in [topology.fabric]")
         })?;
         let queue = layer.queue.as_ref().or(self.queue.as_ref());
-        // Each of many links gets a copy.
+        // The name is copied into many links, so its length is checked first.
         queue.map(|name| group_name(name)).transpose()?;
         Ok(LinkSpec {
             a: below.to_owned(),
@@ -512,7 +512,7 @@ border = { links = 8, queue = "border" }
 wan = { links = 8, delay = "886us" }
 "#;
 
-    /// Links of each node.
+    /// Number of links of each node.
     fn degrees(fabric: &Fabric) -> BTreeMap<&str, usize> {
         let mut degrees = BTreeMap::new();
         for end in fabric.links.iter().flat_map(|link| [&link.a, &link.b]) {

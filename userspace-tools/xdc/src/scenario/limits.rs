@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a scenario may ask for. It may be a stranger's: each number has a range, which is checked
-//! before it takes memory or time, and products of numbers in their ranges fit their types.
+//! Limits of a scenario, which may be untrusted. Each number is checked against a range before it
+//! takes memory or time, and products of numbers in range fit their types.
 
 use std::ops::RangeInclusive;
 
@@ -13,28 +13,28 @@ use crate::scenario::{QueueSpec, Scenario, at};
 use crate::text::{is_control, short};
 use crate::units::{Amount, Rate, Size, Time};
 
-/// Largest file of a scenario. Some checks take time by the square of its length.
+/// Maximum bytes of a scenario's file. Some checks take time quadratic in its length.
 pub const MAX_SCENARIO_BYTES: u64 = 1 << 20;
-/// Largest file that a scenario names: flows, sizes, an object of BPF.
+/// Maximum bytes of a file that a scenario names: flows, sizes, a BPF object.
 pub const MAX_FILE_BYTES: u64 = 4 << 20;
-/// Hosts and routers.
+/// Maximum of hosts and routers together.
 pub const MAX_NODES: usize = 32_768;
 pub const MAX_LINKS: usize = 65_536;
 /// Congestion controls of a run, each of which is planned.
 const MAX_CCS: usize = 64;
 /// Queues that are sampled.
 pub const MAX_WATCHED: usize = 4096;
-/// Programs of a scenario, and how long a command may be.
+/// Programs of a scenario, and bytes of a command.
 pub const MAX_PROGRAMS: usize = 1_000;
 pub const MAX_COMMAND_BYTES: usize = 10_000;
 /// Cells of a sweep.
 pub const MAX_CELLS: usize = 100_000;
-/// Limit of a sweep's scenarios, by their texts and values, all points together. They take a few
-/// times as much memory.
+/// Bytes of text and values in a sweep's scenarios, all points together. Their memory is a few
+/// times as much.
 pub const MAX_GRID_BYTES: usize = 512 << 20;
-/// Of an emulated machine.
+/// Processors of an emulated machine.
 pub const MAX_CPUS: u32 = 64;
-/// After it has been scaled: less is no rate to a qdisc, which counts bytes.
+/// Minimum scaled rate: a lower one is 0 to a qdisc, which counts bytes.
 pub const MIN_SCALED_BPS: u64 = 1_000;
 
 const MAX_TITLE: usize = 200;
@@ -42,7 +42,7 @@ const MAX_TEXT: usize = 65_536;
 const MAX_NAME: usize = 100;
 const MAX_SWITCHES: usize = 64;
 const MAX_PHASES: usize = 64;
-/// Samples, and windows of fairness, of a run that says how long it takes.
+/// Samples, and windows of fairness, of a run with a duration.
 const MAX_STEPS: u64 = 2_000_000;
 
 const NS_PER_US: u64 = 1_000;
@@ -50,20 +50,20 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// A day of virtual time.
 pub const LONGEST: Time = Time(86_400 * NS_PER_S);
 const SHORTEST: Time = Time(NS_PER_US);
-/// Of a link.
+/// Maximum delay of a link.
 const LONGEST_DELAY: Time = Time(3_600 * NS_PER_S);
 const RATES: RangeInclusive<Rate> = Rate(MIN_SCALED_BPS)..=Rate(10_000_000_000_000);
-/// Of a flow.
+/// Maximum size of a flow.
 pub const MOST_BYTES: Size = Size(1 << 50);
-/// Of a queue.
+/// Maximum size of a queue.
 const LARGEST_QUEUE: Size = Size(1 << 40);
-/// What setsockopt() takes is an int, which it doubles.
+/// setsockopt() takes an int, and the kernel doubles it.
 const LARGEST_BUFFER: Size = Size(1 << 30);
 
-/// Packets of a first window.
+/// Maximum initial window in packets.
 const MOST_INITIAL: u32 = 65_535;
 
-/// Notes each number that is out of its range.
+/// Notes each number out of range.
 pub fn check(scenario: &Scenario, m: &mut Mistakes) {
     let times = Time(0)..=LONGEST;
     let steps = [
@@ -203,7 +203,7 @@ fn of_traffic(spec: &TrafficSpec, key: &Key, m: &mut Mistakes) {
         m.within(below(key, "sizes"), Size(size.most()), Size(1)..=MOST_BYTES);
     }
     for (name, time) in [("duration", spec.duration), ("period", spec.period)] {
-        // Of 0, the kind says what it needs.
+        // The check of the kind handles 0.
         if let Some(time) = time.filter(|&time| time > Time(0)) {
             m.within(below(key, name), time, SHORTEST..=LONGEST);
         }
@@ -220,8 +220,7 @@ fn buffers(sndbuf: Size, rcvbuf: Size, key: &Key, m: &mut Mistakes) {
     }
 }
 
-/// What goes into tables, plots and pages: of a length that they have room for, and without what
-/// a spreadsheet would take for a formula.
+/// Limits texts in tables, plots and pages by length, and refuses formulas of spreadsheets.
 fn names(scenario: &Scenario, m: &mut Mistakes) {
     m.within(at!["title"], scenario.title.len(), 0..=MAX_TITLE);
     for (name, text) in [
@@ -254,7 +253,7 @@ fn names(scenario: &Scenario, m: &mut Mistakes) {
     }
 }
 
-/// Checks the name of a group, a queue or an axis, or an axis label: each is a cell of a table.
+/// Checks a cell of a table: the name of a group, a queue or an axis, or an axis label.
 pub fn group_name(name: &str) -> Result<()> {
     let formula = name.starts_with(['=', '+', '-', '@']);
     if name.is_empty() || name.len() > MAX_NAME || formula || name.contains(is_control) {
@@ -318,7 +317,7 @@ mod tests {
         );
     }
 
-    /// Each of them is in its range; it is their product that is not.
+    /// Each number is in range, but their product is not.
     #[test]
     fn products_have_limits_too() {
         let hosts = "topology.hosts=[\"a[1-2]\", \"r\", \"h[1-20000]\"]";
@@ -331,7 +330,7 @@ mod tests {
         let rpc = "traffic=[{kind=\"rpc\", hosts=[\"a1\"], to=\"r\", period=\"86400s\", \
                    flows=40, sizes=\"1kb\"}]";
         refused(&[rpc], "more than two days");
-        // As slow as it can be, the sum is more than a number holds.
+        // At the lowest speed, the sum overflows.
         let sets = [
             rpc,
             "topology.links.0.rate=1tbit",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! From a file, what it extends and each `--set` to a [`Scenario`].
+//! Reads a [`Scenario`] from a file, the file it extends, and each `--set`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,20 +21,20 @@ use crate::text::{is_control, nearest};
 
 pub use crate::scenario::merge::path_of;
 
-/// A scenario and the TOML it came from, overrides included.
+/// A scenario and its TOML, overrides included.
 #[derive(Debug)]
 pub struct Loaded {
     pub name: String,
     pub scenario: Scenario,
     pub toml: Table,
-    /// Approximate memory, files included.
+    /// Approximate memory in bytes, files included.
     pub memory_bytes: usize,
     sources: Sources,
 }
 
 impl Loaded {
-    /// An error of its plan or its run, with the place that it is about: that of its key, else
-    /// the `--set` or the line that has the word which the error quotes.
+    /// Adds the place of an error of a plan or a run: the place of its key, else the `--set` or the
+    /// line that has the word quoted in the error.
     pub fn placed(&self, err: Error) -> Error {
         if err.key().is_some() {
             return self.sources.placed(err);
@@ -56,10 +56,10 @@ impl Loaded {
     }
 }
 
-/// For mistakes in a scenario that say what is wrong but not how it should be.
+/// Hint for errors that do not tell the valid form.
 pub const SEE_EXAMPLE: &str = "scenarios/two-dc-1g.toml shows how";
 
-/// Load by name (from scenarios/) or by path, then apply each `--set`.
+/// Loads a scenario by name (from scenarios/) or by path, then applies each `--set`.
 pub fn load(home: Option<&Home>, name_or_path: &str, sets: &[String]) -> Result<Loaded> {
     let path = locate(home, name_or_path)?;
     let text = beside::named(&path)?;
@@ -99,7 +99,7 @@ pub fn load(home: Option<&Home>, name_or_path: &str, sets: &[String]) -> Result<
     }
 }
 
-/// Memory of a value of a scenario: as TOML, as what it means, and its place in the file.
+/// Memory of a value in bytes: as TOML, as parsed, and its place in the file.
 const VALUE_BYTES: usize = 1 << 10;
 
 fn values(value: &Value) -> usize {
@@ -110,7 +110,7 @@ fn values(value: &Value) -> usize {
     }
 }
 
-/// Reads the files that the scenario names: the memory that they take.
+/// Reads the files that the scenario names; returns their memory in bytes.
 fn read_beside(scenario: &mut Scenario, dirs: &[PathBuf], shipped: &Path) -> Result<usize> {
     let budget = &Budget::default();
     let files = FlowFile::read_all(budget, dirs, &scenario.traffic)?;
@@ -131,7 +131,7 @@ fn folder(path: &Path) -> PathBuf {
     path.parent().unwrap_or(Path::new("")).to_path_buf()
 }
 
-/// What results of a scenario's file are called: a folder has that name.
+/// Name of a scenario's results and their folder.
 pub fn name_of(path: &Path) -> Result<String> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     if stem.is_empty() || stem.starts_with('.') || stem.contains(is_control) {
@@ -143,7 +143,7 @@ pub fn name_of(path: &Path) -> Result<String> {
     Ok(stem.into_owned())
 }
 
-/// A seed that scenario.toml, whose integers have a sign, can repeat.
+/// Checks that scenario.toml can repeat a seed: TOML's integers are signed.
 pub fn check_seed(seed: u64) -> Result<()> {
     match i64::try_from(seed) {
         Ok(_) => Ok(()),
@@ -152,15 +152,15 @@ pub fn check_seed(seed: u64) -> Result<()> {
     }
 }
 
-/// The table of a file, or everything that is no TOML in it.
+/// Parses a file into a table, or reports all syntax errors.
 fn syntax((name, text): &(String, String)) -> Result<Table> {
     let (_, errors) = DeTable::parse_recoverable(text);
-    // A line may have as many errors as bytes, so none is searched for from the start.
+    // A line may have as many errors as bytes, so lines are found by binary search.
     let ends: Vec<_> = text.match_indices('\n').map(|(end, _)| end).collect();
-    // One slip of the pen may be several to a parser that goes on in the same line.
+    // One typo may give several errors in a line; only the first is kept.
     let mut lines: BTreeSet<usize> = BTreeSet::new();
     let mut mistakes = Vec::new();
-    // A wrong header has the keys below it in the table before, which may have them too.
+    // A malformed header puts its keys into the table before, where they may be duplicates.
     let follows = |err: &toml::de::Error| err.message().contains("duplicate key");
     let all_follow = errors.iter().all(follows);
     for err in errors.iter().filter(|err| all_follow || !follows(err)) {
@@ -180,7 +180,7 @@ fn syntax((name, text): &(String, String)) -> Result<Table> {
     }
 }
 
-/// A scenario that another one extends, less what is not inherited.
+/// Table of an extended scenario, without keys that are not inherited.
 fn inherited(file: &(String, String)) -> Result<Table> {
     let table = syntax(file)?;
     if table.contains_key("extends") {
@@ -205,7 +205,7 @@ pub fn parse(name: &str, text: &str, sets: &[String]) -> Result<Loaded> {
     })
 }
 
-/// A scenario that was run: an older xdc may have allowed more.
+/// Parses a scenario that was run: an older xdc may have allowed more.
 pub fn parse_stored(name: &str, text: &str) -> Result<(Scenario, Table)> {
     let file = (name.to_owned(), text.to_owned());
     let table = syntax(&file)?;
@@ -216,7 +216,7 @@ pub fn parse_stored(name: &str, text: &str) -> Result<(Scenario, Table)> {
     }
 }
 
-/// With `asks_tc` this machine's tc reads the words for it, too.
+/// Builds the scenario. With `asks_tc`, this machine's tc checks words for it, too.
 fn finish(name: &str, mut table: Table, sources: Sources, asks_tc: bool) -> Result<Loaded> {
     let mut read = typed::read(&table);
     let mut unset = Vec::new();
@@ -231,7 +231,7 @@ fn finish(name: &str, mut table: Table, sources: Sources, asks_tc: bool) -> Resu
         match applied(Reading::Toml) {
             Ok((changed, now)) if now.1.len() <= before => (table, read) = (changed, now),
             Ok(as_toml) => {
-                // A number where a text is wanted: a fraction without quotes.
+                // The key may need a text for a value that is a TOML number: a fraction without quotes.
                 let as_text = applied(Reading::Text).ok();
                 let fits = as_text.filter(|(_, now)| now.1.len() <= before);
                 (table, read) = fits.unwrap_or(as_toml);
@@ -278,8 +278,8 @@ fn locate(home: Option<&Home>, name: &str) -> Result<PathBuf> {
         .ok_or_else(|| unknown(home, name))
 }
 
-/// The scenario that another one extends: a file below the folder of that one, or, by its name,
-/// one that ships.
+/// Finds the extended scenario: a file below the folder of the extending one, or a shipped scenario
+/// by name.
 fn extended(home: Option<&Home>, folder: &Path, base: &str) -> Result<(PathBuf, String)> {
     if let Some(found) = beside::scenario(folder, base)? {
         return Ok(found);
@@ -291,7 +291,7 @@ fn extended(home: Option<&Home>, folder: &Path, base: &str) -> Result<(PathBuf, 
         .ok_or_else(|| unknown(home, base).about("no file below the scenario's folder"))
 }
 
-/// An error about a name that no scenario has.
+/// Error for an unknown scenario, which suggests the nearest name.
 fn unknown(home: Option<&Home>, name: &str) -> Error {
     let dir = home.map(Home::scenarios).unwrap_or_default();
     let err = Error::usage(format!("no scenario '{name}'"));
@@ -310,7 +310,7 @@ fn unknown(home: Option<&Home>, name: &str) -> Error {
     }
 }
 
-/// What is wrong in a TOML file, with its line and what was probably meant.
+/// Error for malformed TOML, with the line and a suggestion.
 pub fn malformed(text: &str, err: &toml::de::Error) -> Error {
     let sentence = err.message().lines().collect::<Vec<_>>().join(" ");
     match err.span() {
@@ -319,9 +319,9 @@ pub fn malformed(text: &str, err: &toml::de::Error) -> Error {
     }
 }
 
-/// Adds what was probably meant to an error about an unknown word.
+/// Adds a suggestion to an error about an unknown word.
 pub fn advised(place: &str, sentence: &str) -> Error {
-    // "unknown field `mut`, expected one of `mtu`, `hosts`": what is quoted.
+    // For "unknown field `mut`, expected one of `mtu`, `hosts`", the words in backquotes.
     let mut quoted = sentence.split('`').skip(1).step_by(2);
     if let Some(name) = sentence.strip_prefix("missing field ") {
         let name = name.replace('`', "'");
@@ -342,7 +342,7 @@ pub fn advised(place: &str, sentence: &str) -> Error {
     }
 }
 
-/// A value that does not fit, with an example of one that does.
+/// Error for a value of the wrong type, with an example.
 fn of_value(place: &str, sentence: &str) -> Error {
     if let Some((found, wanted)) = sentence
         .strip_prefix("invalid type: ")
@@ -372,7 +372,7 @@ fn of_value(place: &str, sentence: &str) -> Error {
     Error::usage(format!("{place}{sentence}"))
 }
 
-/// Whole, and no part of a longer name.
+/// Finds `word` as a whole word.
 fn has_word(line: &str, word: &str) -> bool {
     let is_of_name = |c: char| c.is_alphanumeric() || "_-".contains(c);
     line.match_indices(word).any(|(at, _)| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Changes of a scenario's table: by a file that extends it, and by `--set`.
+//! Changes a scenario's table: by an extending file, and by `--set`.
 
 use toml::{Table, Value};
 
@@ -7,17 +7,17 @@ use crate::error::{Error, Key, Result};
 use crate::scenario::at;
 use crate::text::nearest;
 
-/// Source of a change of a scenario.
+/// Source of a change.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Layer {
-    /// A file that extends it.
+    /// A file that extends the scenario.
     File,
-    /// `--set`, one key at a time.
+    /// One `--set` key.
     Set,
 }
 
-/// `table` without what `own` unsets, and with what it changes: tables by key, arrays as a whole
-/// or, given a table, by number.
+/// Removes the keys that `own` unsets from `table` and merges the rest: tables by key, arrays as a
+/// whole or, given a table, by index.
 pub fn extend(mut table: Table, mut own: Table) -> Result<Table> {
     own.remove("extends");
     let keys = unset_keys(own.remove("unset"));
@@ -36,8 +36,8 @@ pub fn extend(mut table: Table, mut own: Table) -> Result<Table> {
     Ok(table)
 }
 
-/// A queue is `tc` or the other keys, so what `change` says of one replaces what `table` says in
-/// the other way. A `tc` of `[queues.NAME]` replaces what is said per congestion control, too.
+/// A queue has either `tc` or other keys, so a change to one form removes the other from `table`. A
+/// `tc` of `[queues.NAME]` also removes keys per congestion control.
 fn replace_ports(table: &mut Table, change: &Table, layer: Layer) -> Result<()> {
     let none = Table::new();
     let ports = change.get("queues").and_then(Value::as_table);
@@ -57,7 +57,7 @@ fn replace_ports(table: &mut Table, change: &Table, layer: Layer) -> Result<()> 
     Ok(())
 }
 
-/// The same for `[queues]` of a scenario or of a congestion control.
+/// Replaces queues of a scenario or of one congestion control as [`replace_ports`] describes.
 fn replace_ports_of(of: &mut Table, change: &Table, above: &str, layer: Layer) -> Result<()> {
     let changed = change.get("queues").and_then(Value::as_table);
     for (name, port) in tables_mut(of, "queues") {
@@ -96,7 +96,7 @@ fn tables_mut<'a>(
     all.filter_map(|(name, value)| Some((name, value.as_table_mut()?)))
 }
 
-/// `unset = ["queues.port.drain"]`, or one of them.
+/// Parses `unset = ["queues.port.drain"]`, or a single key.
 fn unset_keys(value: Option<Value>) -> Result<Vec<String>> {
     let wrong = || {
         Error::usage("'unset' is a list of keys of the scenario that this one extends")
@@ -114,7 +114,7 @@ fn unset_keys(value: Option<Value>) -> Result<Vec<String>> {
     keys.ok_or_else(wrong)
 }
 
-/// Takes a key, as [`apply`] reads it, out of what there is.
+/// Removes a key, written as for [`apply`].
 fn unset(table: &mut Table, key: &str) -> Result<()> {
     let keys = match key.starts_with("net.") {
         true => sysctl_keys(table, key),
@@ -134,7 +134,7 @@ fn unset(table: &mut Table, key: &str) -> Result<()> {
     }
 }
 
-/// The steps of a dotted TOML key.
+/// Splits a dotted TOML key.
 pub fn path_of(key: &str) -> Result<Vec<String>> {
     let mut rest: Table = toml::from_str(&format!("{key} = 0"))
         .map_err(|_| Error::usage(format!("'{key}' is not a dotted TOML key")))?;
@@ -185,18 +185,17 @@ fn take_out(place: &mut Value, path: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Type that the value of a `--set` is read as.
+/// Type as which the value of a `--set` is read.
 #[derive(Clone, Copy)]
 pub enum Reading {
-    /// TOML, or a text without its quotes.
+    /// TOML, or a text without quotes.
     Toml,
     Text,
 }
 
-/// `KEY=VALUE`, KEY as TOML writes dotted keys, with numbers for places in arrays. A value that
-/// is no TOML, or a number where a text is wanted, is a string; `net.x=1` is short for
-/// `sysctl."net.x"=1`, and for the same under each congestion control that has its own.
-/// `unset=KEY` takes a key away.
+/// Applies `KEY=VALUE`, a dotted TOML key with indices for arrays. A value that is no TOML, or a
+/// number for a text key, is a string. `net.x=1` is short for `sysctl."net.x"=1`, also under
+/// congestion controls that set it. `unset=KEY` removes a key.
 pub fn apply(table: &mut Table, set: &str, reading: Reading) -> Result<()> {
     let usage = |why: &str| Error::usage(format!("--set {set}: {why}")).hint("--set KEY=VALUE");
     let (key, value) = set.split_once('=').ok_or_else(|| usage("no '='"))?;
@@ -226,7 +225,7 @@ pub fn apply(table: &mut Table, set: &str, reading: Reading) -> Result<()> {
     Ok(())
 }
 
-/// Where a scenario says what a sysctl is: what is set must not be overridden further down.
+/// Keys that set a sysctl, so that a `--set` overrides all of them.
 fn sysctl_keys(table: &Table, name: &str) -> Vec<String> {
     let ccs = table.get("cc").and_then(Value::as_table);
     let own = ccs.into_iter().flatten().filter(|(_, cc)| {
@@ -238,7 +237,7 @@ fn sysctl_keys(table: &Table, name: &str) -> Vec<String> {
     keys
 }
 
-/// An error has the steps to its place.
+/// Merges values; an error has the path to its place.
 fn merge(place: &mut Value, change: Value) -> std::result::Result<(), (Key, String)> {
     let below = |step: &str, (key, why): (Key, String)| {
         let key = [vec![step.to_owned()], key].concat();
@@ -285,7 +284,7 @@ mod tests {
             .prop_map(|map| Value::Table(map.into_iter().collect()))
     }
 
-    /// Tables and arrays of one another, of few keys, so that two of them have some in common.
+    /// Nested tables and arrays of few keys, so that two of them share some.
     fn value() -> impl Strategy<Value = Value> {
         leaf().prop_recursive(3, 24, 4, |inner| {
             let array = prop::collection::vec(inner.clone(), 0..4).prop_map(Value::Array);
@@ -293,7 +292,7 @@ mod tests {
         })
     }
 
-    /// Value at a path of keys and of places in arrays.
+    /// Value at a path of keys and array indices.
     fn at<'a>(value: &'a Value, path: &[String]) -> Option<&'a Value> {
         path.iter().try_fold(value, |value, key| match value {
             Value::Array(array) => array.get(key.parse::<usize>().ok()?),
@@ -304,7 +303,7 @@ mod tests {
     proptest! {
         #![proptest_config(seeded())]
 
-        /// As --set does it.
+        /// Like --set.
         #[test]
         fn what_is_set_is_there_and_the_rest_is_as_it_was(
             before in table_of(value()),
@@ -319,7 +318,7 @@ mod tests {
                 prop_assert_eq!(at(&after, &path), Some(&new));
                 let common = path.iter().zip(&elsewhere).take_while(|(a, b)| a == b).count();
                 let is_apart = common < path.len() && common < elsewhere.len();
-                // A number or a text on the way became a table.
+                // A scalar on the way was replaced by a table.
                 let is_replaced = (1..path.len())
                     .any(|n| at(&before, &path[..n]).is_some_and(|it| !it.is_table() && !it.is_array()));
                 if is_apart && !is_replaced {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Experiments as TOML: topology, queues, traffic, what is measured, what the paper says.
+//! Experiments as TOML: topology, queues, traffic, measurements and expectations.
 
 pub mod beside;
 pub mod budget;
@@ -55,7 +55,7 @@ use crate::scenario::tunnel::TunnelSpec;
 use crate::text::nearest;
 use crate::units::{Amount, Fraction, Rate, Size, Time, text_schema};
 
-/// A key of a scenario, of steps that can be printed.
+/// Builds a scenario's key from steps that can be printed.
 macro_rules! at {
     ($($step:expr),+ $(,)?) => {
         vec![$($step.to_string()),+]
@@ -67,34 +67,34 @@ pub(crate) use at;
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// Without it: the name of the file.
+    /// Title; default: the name of the file.
     #[serde(default)]
     pub title: String,
     #[serde(default)]
     pub description: String,
-    /// Where in which paper the experiment is.
+    /// Paper and figure of the experiment.
     #[serde(default)]
     pub source: String,
-    /// Without it: `uml`.
+    /// Engine; default: `uml`.
     #[serde(default = "uml")]
     pub engine: Kind,
     /// Congestion controls, in the order of tables.
     pub ccs: Vec<String>,
     #[serde(default = "one")]
     pub seed: u64,
-    /// Rates are divided and times multiplied by this. Without it: 1 in virtual time, probed else.
+    /// Factor that divides rates and multiplies times. Default: 1 in virtual time, otherwise
+    /// probed.
     pub scale: Option<u32>,
-    /// Processors of an emulated machine; without it one.
+    /// Processors of an emulated machine; default: one.
     pub cpus: Option<u32>,
-    /// Without it the run ends when every flow has ended.
+    /// Length of a run; default: until every flow has ended.
     pub duration: Option<Time>,
-    /// Interval of the series. Without it: 1 ms or more, at least 500 samples of the duration.
+    /// Interval of the series. Default: 1 ms or more, at least 500 samples of the duration.
     pub sample: Option<Time>,
-    /// Flows that are planned to start before it are in no figure of completion.
+    /// Flows scheduled to start earlier are excluded from completion metrics.
     #[serde(default)]
     pub warmup: Time,
-    /// Fairness is computed over windows of this length. Without it: 10 ms, or `sample` if that
-    /// is longer.
+    /// Length of the windows for fairness. Default: 10 ms, or `sample` if that is longer.
     pub jain_window: Option<Time>,
     /// Times at which the traffic changes: fairness is also computed for each phase between two.
     #[serde(default)]
@@ -102,70 +102,70 @@ pub struct Scenario {
     pub topology: TopologySpec,
     #[serde(default, deserialize_with = "ports")]
     pub queues: BTreeMap<String, QueueSpec>,
-    /// The first one is the bottleneck: utilisation is measured against its link. Without any:
-    /// the slowest port on the flows' ways, as "bottleneck".
+    /// Ports to record; utilization refers to the link of the first, the bottleneck. Default: the
+    /// slowest port on the flows' paths, as "bottleneck".
     #[serde(default)]
     pub watch: Vec<WatchSpec>,
     #[serde(default)]
     pub flows: Vec<FlowSpec>,
-    /// Between the hosts of each flow.
+    /// Tunnels between the hosts of each flow.
     pub tunnel: Option<TunnelSpec>,
-    /// Of a fabric of kind rotor.
+    /// AccelToR in a fabric of kind rotor.
     pub acceltor: Option<AcceltorSpec>,
-    /// Flows that are drawn from the seed.
+    /// Flows drawn from the seed.
     #[serde(default)]
     pub traffic: Vec<TrafficSpec>,
     /// Size distributions that the traffic names; read from scenarios/cdf/.
     #[serde(skip)]
     pub cdfs: BTreeMap<String, Cdf>,
-    /// Flows that the traffic names a file of; read from beside the scenario.
+    /// Files of flows that the traffic names; read from beside the scenario.
     #[serde(skip)]
     pub files: BTreeMap<String, FlowFile>,
-    /// Objects of BPF that `[cc.NAME]` names a file of; read from beside the scenario.
+    /// BPF objects that `[cc.NAME]` names; read from beside the scenario.
     #[serde(skip)]
     pub objects: BTreeMap<String, Vec<u8>>,
-    /// A path with at least this base RTT leads to another datacenter. Without it, base
-    /// RTTs are split at the largest ratio of two neighbours, if that is above 2.5.
+    /// Paths with at least this base RTT lead to another datacenter. Default: base RTTs are split
+    /// at the largest ratio of adjacent ones, if it is above 2.5.
     pub inter_rtt: Option<Time>,
-    /// Record each flow over time; without it, if there are few.
+    /// Record each flow over time; default: if there are few flows.
     pub flow_series: Option<bool>,
-    /// Below this a flow is small.
+    /// Flows below this size are small.
     #[serde(default = "small_below")]
     pub small_below: Size,
-    /// Above this it is large.
+    /// Flows above this size are large.
     #[serde(default = "large_above")]
     pub large_above: Size,
     #[serde(default)]
     pub sysctl: BTreeMap<String, Scalar>,
-    /// What is different on some hosts; names as in `topology.hosts`.
+    /// Settings of some hosts; names as in `topology.hosts`.
     #[serde(default)]
     pub host: BTreeMap<String, HostSpec>,
     #[serde(default)]
     pub cc: BTreeMap<String, CcSpec>,
-    /// `[[run]]`
+    /// Programs as traffic.
     #[serde(default, rename = "run")]
     pub programs: Vec<ProgramSpec>,
-    /// `[[event]]`
+    /// Changes of links.
     #[serde(default, rename = "event")]
     pub events: Vec<EventSpec>,
     #[serde(default)]
     pub expect: Vec<Expect>,
-    /// What two runs of it, on different engines, have to agree on.
+    /// Agreement required between runs on different engines.
     #[serde(default)]
     pub agree: Vec<Agree>,
 }
 
 impl Scenario {
-    /// The congestion control of that name: one that `[cc.NAME]` defines, or one that xdc knows.
+    /// Finds a congestion control that `[cc.NAME]` defines or xdc knows.
     pub fn known_cc(&self, name: &str) -> Result<Cc> {
         ccs::find(name, &self.cc)
     }
 
-    /// That runs of it have such a metric: its groups, ports and phases are these.
+    /// Checks that runs have the metric, by the scenario's groups, ports and phases.
     pub fn check_metric(&self, metric: &Metric) -> Result<()> {
         let (what, name, known) = match metric.asks() {
             Asks::Nothing => return Ok(()),
-            // Its flows may be of any group, and this is asked again when it was read.
+            // The file's flows may be in any group; this is checked again after reading.
             Asks::Group(_) if self.has_unread_file() => return Ok(()),
             Asks::Group(name) if self.groups().any(|known| known == name) => return Ok(()),
             Asks::Group(name) => {
@@ -214,7 +214,7 @@ impl Scenario {
         })
     }
 
-    /// Names of all groups that its flows may have.
+    /// Names of all groups that flows may have.
     fn groups(&self) -> impl Iterator<Item = &str> {
         let of_flows = self.flows.iter().map(|flow| flow.group.as_str());
         let of_traffic = self.traffic.iter().flat_map(|traffic| {
@@ -227,13 +227,13 @@ impl Scenario {
         of_flows.chain(of_traffic).chain(of_files)
     }
 
-    /// Flows are in a file that is not read yet.
+    /// Returns whether a file of flows has not been read yet.
     fn has_unread_file(&self) -> bool {
         let mut named = self.traffic.iter().filter_map(|spec| spec.file.as_ref());
         named.any(|name| !self.files.contains_key(name))
     }
 
-    /// Over what fairness is computed, us.
+    /// Windows of figures over time, in us.
     pub fn windows(&self) -> Windows {
         let us = |time: Time| time.0 / 1000;
         Windows {
@@ -243,7 +243,7 @@ impl Scenario {
         }
     }
 
-    /// Where small flows end and large ones begin.
+    /// Bounds of small and large flows.
     pub fn sizes(&self) -> SizeClasses {
         SizeClasses {
             small_below_bytes: self.small_below.0,
@@ -284,7 +284,7 @@ fn all() -> String {
     "all".to_owned()
 }
 
-/// A number of bytes of a flow that ends.
+/// Reads the size of a finite flow.
 fn some_bytes<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Size, D::Error> {
     match Size::deserialize(from)? {
         Size(0) => Err(D::Error::custom(
@@ -297,7 +297,7 @@ fn some_bytes<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Size, D
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TopologySpec {
-    /// A shape that is built, beside what is named here.
+    /// Fabric to build, beside the nodes and links here.
     pub fabric: Option<FabricSpec>,
     /// Names; `a[1-4]` stands for a1, a2, a3, a4.
     #[serde(default)]
@@ -306,23 +306,23 @@ pub struct TopologySpec {
     pub routers: Vec<String>,
     #[serde(default = "mtu")]
     pub mtu: u32,
-    /// One ACK per packet.
+    /// Send one ACK per packet.
     #[serde(default)]
     pub quickack: bool,
-    /// Microseconds in TCP timestamps.
+    /// Use microseconds in TCP timestamps.
     #[serde(default)]
     pub tcp_usec_ts: bool,
-    /// TSO, GSO and GRO, as real hosts have them: TCP hands a link up to 64 kB at once.
+    /// Use TSO, GSO and GRO like real hosts: TCP hands a link up to 64 kB at once.
     #[serde(default)]
     pub offload: bool,
-    /// 4 or 6: which version of IP addresses and packets are of.
+    /// IP version, 4 or 6.
     #[serde(default = "four")]
     pub ip: u8,
     #[serde(default)]
     pub links: Vec<LinkSpec>,
-    /// Routers take all shortest paths, flow by flow; without it: those of a fabric do.
+    /// Routers use all shortest paths, flow by flow; default: in a fabric only.
     pub ecmp: Option<bool>,
-    /// Packet by packet instead.
+    /// Spray packet by packet instead.
     #[serde(default)]
     pub spray: bool,
 }
@@ -333,34 +333,34 @@ impl TopologySpec {
     }
 }
 
-/// Links between every name of `a` and its partner in `b`; a single name partners all.
+/// Links between each name of `a` and its partner in `b`; a single name partners all.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkSpec {
     pub a: String,
     pub b: String,
     pub rate: Rate,
-    /// In each direction, unless the direction has its own.
+    /// Delay of each direction without its own.
     #[serde(default)]
     pub delay: Time,
     pub delay_ab: Option<Time>,
     pub delay_ba: Option<Time>,
-    /// A name from `[queues]`, in each direction. Without one a direction never drops.
+    /// Queue from `[queues]` for each direction. Without one a direction never drops.
     pub queue: Option<String>,
     pub queue_ab: Option<String>,
     pub queue_ba: Option<String>,
-    /// Packets lost at random on the way to the queue.
+    /// Share of packets lost at random on the way to the queue.
     #[serde(default)]
     pub loss_ab: Fraction,
     #[serde(default)]
     pub loss_ba: Fraction,
-    /// Packets that skip the delay and overtake others.
+    /// Share of packets that skip the delay and overtake others.
     #[serde(default)]
     pub reorder_ab: Fraction,
     #[serde(default)]
     pub reorder_ba: Fraction,
-    /// Extra delay of each packet, uniform from 0, that changes no order: on an ideal network
-    /// packets meet in the same way for ever.
+    /// Extra delay of each packet, uniform from 0, order kept: without jitter an ideal network
+    /// repeats one phase pattern.
     #[serde(default)]
     pub jitter_ab: Time,
     #[serde(default)]
@@ -378,9 +378,10 @@ pub struct HostSpec {
     /// Shell commands in the node's namespace, before the links are checked.
     #[serde(default)]
     pub setup: Vec<String>,
-    /// Of flows that it sends and that have none of their own.
+    /// DSCP of the host's flows that have none.
     pub dscp: Option<Dscp>,
-    /// First windows of its connections, packets; without them the kernel's 10 and what fits.
+    /// Initial windows of the host's connections, in packets; default: the kernel's 10, and the
+    /// receive buffer.
     pub initcwnd: Option<u32>,
     pub initrwnd: Option<u32>,
 }
@@ -389,18 +390,18 @@ pub struct HostSpec {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramSpec {
-    /// Where; a pattern starts it on each.
+    /// Host; a pattern starts the program on each.
     pub on: String,
-    /// For a shell: `iperf3 -c $b1 -J -t 5`. `$NAME` is a host's address.
+    /// Shell command: `iperf3 -c $b1 -J -t 5`. `$NAME` is a host's address.
     pub command: String,
     #[serde(default)]
     pub start: Time,
-    /// The run ends without it: a server.
+    /// A server: the run does not wait for its end.
     #[serde(default)]
     pub daemon: bool,
-    /// The file among the results that has its standard output.
+    /// File among the results for its standard output.
     pub output: Option<String>,
-    /// Each line of its standard output that is a number is a sample of this name: `samples.NAME.p99`.
+    /// Name of samples, one from each line of output that is a number: `samples.NAME.p99`.
     pub samples: Option<String>,
 }
 
@@ -411,16 +412,16 @@ pub struct EventSpec {
     pub at: Time,
     /// `A-B`, or `A-B.1` for the second of parallel links; patterns and lists, too.
     pub link: OneOrMore,
-    /// In the direction that starts at this end only.
+    /// Change only the direction that starts at this end.
     pub from: Option<String>,
-    /// Every packet that enters the link is lost.
+    /// Drop every packet that enters the link.
     pub down: Option<bool>,
-    /// The link is as it was.
+    /// Restore the link.
     pub up: Option<bool>,
     pub rate: Option<Rate>,
     pub delay: Option<Time>,
     pub loss: Option<Fraction>,
-    /// Of each ten packets one, two or three are lost, so often.
+    /// Probabilities that one, two or three of each ten packets are lost.
     pub burst_loss: Option<[Fraction; 3]>,
 }
 
@@ -441,12 +442,12 @@ impl OneOrMore {
     }
 }
 
-/// A switch port. Thresholds on the backlog are sizes or fractions of the limit; sizes are bytes
-/// or bandwidth-delay products of the port's link.
+/// A switch port. Thresholds on the backlog are sizes or fractions of the limit; sizes are bytes or
+/// bandwidth-delay products of the port's link.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QueueSpec {
-    /// Any queue discipline, in the words of tc: `fq_codel limit 1000 ecn`. Instead of all else.
+    /// Any queue discipline in tc's words: `fq_codel limit 1000 ecn`. Replaces all other keys.
     pub tc: Option<String>,
     pub limit: Option<Amount>,
     pub phantom: Option<Amount>,
@@ -455,16 +456,16 @@ pub struct QueueSpec {
     pub pmax: Option<Fraction>,
     pub min: Option<Threshold>,
     pub max: Option<Threshold>,
-    /// Without it: what the congestion control asks for.
+    /// Backlog that marks, physical or phantom; default: the congestion control's choice.
     pub mark: Option<Mark>,
-    /// The delay of a `bdp`. Without it: the longest base RTT of two hosts whose path crosses a
-    /// port with this queue.
+    /// RTT of a `bdp`. Default: the longest base RTT between two hosts whose path crosses a port
+    /// with this queue.
     pub rtt: Option<Time>,
 }
 
 impl QueueSpec {
-    /// `self` where it says something, else `base`. A `tc` and the other keys exclude one another,
-    /// so either of them in `self` replaces the other one in `base`.
+    /// Keys of `self`, else of `base`. Since `tc` and other keys exclude one another, either in
+    /// `self` replaces the other in `base`.
     pub fn over(&self, base: &Self) -> Self {
         if self.tc.is_some() || (base.tc.is_some() && self.has_keys()) {
             return self.clone();
@@ -483,7 +484,7 @@ impl QueueSpec {
         }
     }
 
-    /// It has another key than `tc`.
+    /// Returns whether it has another key than `tc`.
     fn has_keys(&self) -> bool {
         let sizes = [self.limit, self.phantom];
         let fractions = [self.drain, self.pmin, self.pmax];
@@ -495,7 +496,7 @@ impl QueueSpec {
             || self.rtt.is_some()
     }
 
-    /// Its sizes, whatever they are of.
+    /// Sizes of all its keys.
     pub fn amounts(&self) -> impl Iterator<Item = Amount> {
         let thresholds = [self.min, self.max].into_iter().flatten();
         let thresholds = thresholds.filter_map(|threshold| match threshold {
@@ -511,7 +512,7 @@ impl QueueSpec {
     }
 }
 
-/// Each of them is either `tc` or the other keys. Said where they are read, so that it has a line.
+/// Checks while parsing that a queue has either `tc` or other keys, so that errors have a line.
 pub(crate) fn ports<'de, D: Deserializer<'de>>(
     from: D,
 ) -> std::result::Result<BTreeMap<String, QueueSpec>, D::Error> {
@@ -564,7 +565,7 @@ deserialize_text!(
     u64 as visit_u64
 );
 
-/// The queue in front of the link from one node to a neighbour.
+/// The queue in front of the link from one node to a neighbor.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WatchSpec {
@@ -581,36 +582,36 @@ pub struct FlowSpec {
     pub group: String,
     pub src: String,
     pub dst: String,
-    /// Of each pair.
+    /// Flows per pair.
     #[serde(default = "once")]
     pub count: usize,
-    /// Without it a flow lasts until the run stops.
+    /// Size; default: the flow lasts until the run stops.
     #[serde(default, deserialize_with = "some_bytes")]
     pub bytes: Size,
     #[serde(default)]
     pub start: Time,
     #[serde(default)]
     pub jitter: Time,
-    /// Of both ends, if not the run's; or of one of them.
+    /// Congestion control of both ends, or of one of them; default: the run's.
     pub cc: Option<String>,
     pub sender_cc: Option<String>,
     pub receiver_cc: Option<String>,
-    /// The sender changes it in mid flow.
+    /// Changes of the sender's congestion control during the flow.
     #[serde(default)]
     pub switch: Vec<SwitchSpec>,
-    /// The application writes so much at a time, and again after `period`.
+    /// Size of each write of the application, repeated after `period`.
     #[serde(default)]
     pub burst: Size,
     #[serde(default)]
     pub period: Time,
-    /// Of its packets, both ways.
+    /// DSCP of the flow's packets, in both directions.
     pub dscp: Option<Dscp>,
-    /// Socket buffers; without them the kernel tunes them.
+    /// Socket buffers; default: autotuned by the kernel.
     #[serde(default)]
     pub sndbuf: Size,
     #[serde(default)]
     pub rcvbuf: Size,
-    /// The receiver tells of its window before the flow starts.
+    /// Announce the receiver's window before the flow starts.
     #[serde(default)]
     pub window_known: bool,
 }
@@ -618,9 +619,9 @@ pub struct FlowSpec {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchSpec {
-    /// After the flow's start.
+    /// Time after the flow's start.
     pub at: Time,
-    /// Without it, to the run's.
+    /// New congestion control; default: the run's.
     pub cc: Option<String>,
 }
 
@@ -641,42 +642,42 @@ impl std::fmt::Display for Scalar {
     }
 }
 
-/// What is different for one congestion control, or what one is that only this scenario knows.
+/// Settings of a congestion control, or the definition of a new one.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CcSpec {
-    /// TCP_CONGESTION. With it the name is defined here.
+    /// Name in TCP_CONGESTION. Defines a new congestion control.
     pub kernel: Option<String>,
-    /// To load, if it is not called tcp_KERNEL; "" where the kernel has it without one.
+    /// Module, if not tcp_KERNEL; "" if built in.
     pub module: Option<String>,
-    /// It is a struct_ops of BPF: the object file, beside the scenario.
+    /// BPF object file with its struct_ops, beside the scenario.
     pub bpf: Option<String>,
-    /// What its connections negotiate.
+    /// ECN that its connections negotiate.
     pub ecn: Option<Ecn>,
-    /// Which queue of a phantom port marks for it, unless the queue says otherwise.
+    /// Backlog of a phantom port that marks for it, unless the queue says otherwise.
     pub mark: Option<Mark>,
     #[serde(default)]
     pub sysctl: BTreeMap<String, Scalar>,
     #[serde(default, deserialize_with = "ports")]
     pub queues: BTreeMap<String, QueueSpec>,
-    /// What the racks of a rotor do differently.
+    /// Settings of a rotor's racks for this congestion control.
     pub acceltor: Option<AcceltorSpec>,
 }
 
-/// A claim about one figure of the summary.
+/// A claim about a metric of the summary.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
-    /// `jain_mean`, `fct_ms.max`
+    /// Metric: `jain_mean`, `fct_ms.max`
     pub metric: Metric,
     pub cc: String,
     pub min: Option<f64>,
     pub max: Option<f64>,
-    /// Below the same figure of this congestion control.
+    /// Must be less than the metric of this congestion control.
     pub less_than_cc: Option<String>,
-    /// Holds on this engine only.
+    /// Applies to this engine only.
     pub engine: Option<Kind>,
-    /// Where the bound comes from.
+    /// Source of the bound.
     pub source: String,
 }
 
@@ -690,21 +691,21 @@ impl Expect {
     }
 }
 
-/// How far two results of a scenario may differ in a figure.
+/// Allowed difference of a metric between two results of a scenario.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Agree {
-    /// As in [`Expect`].
+    /// Metric, as in [`Expect`].
     pub metric: Metric,
-    /// For these congestion controls only; all, if it is empty.
+    /// Congestion controls to which this applies; empty: all.
     #[serde(default)]
     pub ccs: Vec<String>,
-    /// Relative to the larger of the two.
+    /// Allowed difference relative to the larger value.
     pub within: f64,
-    /// A difference of up to this, in the metric's unit, is ignored.
+    /// Differences up to this, in the metric's unit, are ignored.
     #[serde(default)]
     pub slack: f64,
-    /// What the remaining difference is.
+    /// Reason for the remaining difference.
     pub why: String,
 }
 
@@ -815,7 +816,7 @@ source = "test"
             s.cc["unocc"].sysctl["net.unocc.profile"],
             Scalar::Text("paper".to_owned())
         );
-        // Also where the scenario has its own.
+        // Also if the scenario has its own value.
         let sysctl = &s.cc["unocc"].sysctl;
         assert_eq!(sysctl["net.unocc.intra_rtt_us"], Scalar::Integer(14));
         for bad in [
@@ -844,7 +845,7 @@ source = "test"
         assert!(said.contains("no link has the queue 'prot'"), "{said}");
     }
 
-    /// A file that extends another one.
+    /// Loads a file that extends another one.
     fn variant(base: &str, text: &str, sets: &[&str]) -> Result<Loaded> {
         let dir = tempfile::tempdir().unwrap();
         let base_path = dir.path().join("base.toml");
@@ -880,7 +881,7 @@ source = "test"
         for loaded in [
             variant(&of_cc, "[queues.port]\ntc = \"fq_codel ecn\"\n", &[]),
             parse("small", &of_cc, &["queues.port.tc=fq_codel ecn".to_owned()]),
-            // Of several --set the last one.
+            // The last --set wins.
             variant(
                 &of_cc,
                 "",
@@ -897,7 +898,7 @@ source = "test"
                 assert!(format!("{plan:?}").contains("fq_codel"), "{cc}");
             }
         }
-        // For one congestion control only, and the other one keeps its own.
+        // For one congestion control only; the other one keeps its keys.
         let scenario = variant(
             &of_cc,
             "[cc.cubic.queues.port]\ntc = \"bfifo limit 1mb\"\n",
@@ -923,7 +924,7 @@ source = "test"
             of_file.tc.is_none() && of_file.limit.is_some(),
             "{of_file:?}"
         );
-        // Whoever sets one key means the queue that is there.
+        // A single key belongs to the existing queue.
         let said = said(variant(&of_tc, "", &["queues.port.limit=1MB"]));
         assert!(!said.contains("line "), "{said}");
         assert!(

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Patterns that stand for names.
+//! Patterns of names.
 
 use crate::error::{Error, Result};
 use crate::scenario::budget::{Budget, text_bytes};
 use crate::text::{nearest, short};
 
-/// An error about a name that is no node's, with the one that was probably meant.
+/// Error for an unknown node, which suggests the nearest name.
 pub fn no_node<'a>(
     sentence: String,
     name: &str,
@@ -20,7 +20,7 @@ pub fn no_node<'a>(
     }
 }
 
-/// `a[1-3]` to a1, a2, a3; a name without brackets to itself.
+/// Expands `a[1-3]` to a1, a2, a3; a name without brackets to itself.
 pub fn expand(budget: &Budget, pattern: &str) -> Result<Vec<String>> {
     let charge = |count| {
         let what = format_args!("names of '{}'", short(pattern));
@@ -45,7 +45,7 @@ pub fn expand(budget: &Budget, pattern: &str) -> Result<Vec<String>> {
         .collect())
 }
 
-/// The names of all patterns.
+/// Expands all patterns.
 pub fn expand_all(budget: &Budget, patterns: &[String]) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for pattern in patterns {
@@ -54,7 +54,7 @@ pub fn expand_all(budget: &Budget, patterns: &[String]) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Partner the names of two patterns; a single name partners all of the other side.
+/// Pairs the names of two patterns; a single name is paired with all of the other side.
 pub fn pairs(budget: &Budget, a: &str, b: &str) -> Result<Vec<(String, String)>> {
     let (left, right) = (expand(budget, a)?, expand(budget, b)?);
     if left.len() != right.len() && left.len() != 1 && right.len() != 1 {

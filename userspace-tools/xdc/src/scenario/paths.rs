@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Ways through a topology, as the guest's routes take them, and how long an idle one takes.
+//! Paths through a topology, as the guest routes packets, and their idle delays.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -10,23 +10,23 @@ use xdc_proto::{Direction, Link, Topology};
 use crate::error::{Error, Result};
 use crate::scenario::no_node;
 
-/// Longest name of a network device.
+/// Maximum length of a network device's name.
 const DEVICE_NAME_BYTES: usize = 15;
 
-/// Entries of all trees that are kept, four bytes each.
+/// Maximum entries of cached trees, four bytes each.
 const MAX_KEPT: usize = 16 << 20;
 
-/// Ports that are looked at for trees and links that are walked, some nanoseconds each.
+/// Maximum ports visited for trees plus links walked, some nanoseconds each.
 const MAX_STEPS: u64 = 192 << 20;
 
-/// Cost of a walk beside its links, in links.
+/// Fixed cost of a walk, in links.
 const WALK_STEPS: usize = 8;
 
-/// Links of a way: the largest time to live of an IP packet.
+/// Maximum links of a path: the largest TTL of an IP packet.
 const MAX_HOPS: usize = 255;
 
-/// Hosts that are one end of the longest path at most, evenly chosen; fewer if the pairs would be more
-/// than [`MAX_PAIRS`].
+/// Maximum hosts tried as ends of the longest path, evenly chosen; fewer if the pairs would exceed
+/// [`MAX_PAIRS`].
 const ENDS: usize = 64;
 const MAX_PAIRS: usize = 256 << 10;
 
@@ -38,12 +38,12 @@ pub struct Paths<'a> {
     has_timestamps: bool,
 }
 
-/// Nodes and links as numbers. Trees of shortest paths are kept, so that thousands of flows
-/// between few switches cost no more than the switches.
+/// Nodes and links as indices. Shortest-path trees are cached, so the cost depends on the number of
+/// switches, not of flows.
 pub struct Routes {
     by_name: HashMap<String, usize>,
     routers: Vec<bool>,
-    /// Of each node, in the order of the links.
+    /// Ports of each node, in the order of the links.
     ports: Vec<Vec<Port>>,
     /// Nodes at the ends of each link.
     ends: Vec<(usize, usize)>,
@@ -55,12 +55,12 @@ pub struct Routes {
 struct Port {
     peer: usize,
     link: usize,
-    /// Walked from a to b.
+    /// Whether the link is walked from a to b.
     forward: bool,
 }
 
-/// For each node the link by which it is reached, twice its number, and one more if it is walked
-/// from a to b; [`UNREACHED`] = not at all.
+/// For each node the link towards the root: twice its index, plus one if walked from a to b;
+/// [`UNREACHED`] if there is no path.
 type Tree = Vec<u32>;
 
 const UNREACHED: u32 = u32::MAX;
@@ -70,7 +70,7 @@ impl Routes {
         Self::with_steps(topology, 0)
     }
 
-    /// `known`, which becomes that of this topology; what was walked before counts.
+    /// Returns `known` if it fits the topology, else replaces it; steps already walked count.
     pub fn reuse(known: &mut Option<Rc<Self>>, topology: &Topology) -> Result<Rc<Self>> {
         let routes = match known.take() {
             Some(routes) if routes.fits(topology) => routes,
@@ -139,8 +139,8 @@ impl Routes {
         })
     }
 
-    /// Number of each link from one node to another, and whether it is crossed from a to b, the
-    /// last one first; None where no path leads.
+    /// Links between two nodes, last one first, and whether each is crossed from a to b; None if no
+    /// path exists.
     fn ports_between(&self, from: usize, to: usize) -> Result<Option<Vec<(usize, bool)>>> {
         self.check_steps()?;
         let mut walk = Vec::new();
@@ -148,7 +148,7 @@ impl Routes {
             return Ok(Some(walk));
         }
         let mut here = to;
-        // All ways of a node with one link are those of the router behind it.
+        // A node with one link uses the tree of the router behind it.
         let (root, first) = match self.ports[from][..] {
             [port] if self.routers[port.peer] => (port.peer, Some(port)),
             _ => (from, None),
@@ -182,7 +182,7 @@ impl Routes {
         Ok(Some(walk))
     }
 
-    /// An error once too much was walked, after which nothing more is.
+    /// Fails once too many steps were walked; further walks fail too.
     pub fn check_steps(&self) -> Result<()> {
         match self.steps.get() > MAX_STEPS {
             false => Ok(()),
@@ -195,7 +195,7 @@ impl Routes {
         }
     }
 
-    /// Fewest hops, the earlier link where two would do, and only routers on the way.
+    /// Tree of fewest hops through routers only; the earlier link wins a tie.
     fn tree(&self, from: usize) -> Result<Tree> {
         let mut steps = self.steps.get();
         let mut tree: Tree = vec![UNREACHED; self.ports.len()];
@@ -222,7 +222,7 @@ impl<'a> Paths<'a> {
         Ok(Self::along(topology, &Routes::new(topology)?))
     }
 
-    /// In a topology whose nodes and ends of links are as they were for `routes`.
+    /// Paths of a topology with the nodes and links of `routes`.
     pub fn along(topology: &'a Topology, routes: &Rc<Routes>) -> Self {
         let of_all = &topology.sysctls;
         let own = topology.nodes.iter().map(|node| &node.sysctls);
@@ -235,28 +235,28 @@ impl<'a> Paths<'a> {
         }
     }
 
-    /// True if a host negotiates AccECN.
+    /// Returns whether a host negotiates AccECN.
     pub fn has_accecn(&self) -> bool {
         self.has_accecn
     }
 
-    /// True if packets have TCP's timestamps.
+    /// Returns whether packets have TCP timestamps.
     pub fn has_timestamps(&self) -> bool {
         self.has_timestamps
     }
 
-    /// RTT of an otherwise empty path for a full packet and its ACK, as the topology has it.
+    /// RTT of a full packet and its ACK on an idle path.
     pub fn base_rtt_us(&self, src: &str, dst: &str) -> Result<f64> {
         let there_ns = self.idle_ns(src, dst, None)?;
         Ok(there_ns.saturating_add(self.ack_ns(src, dst)?) as f64 / 1e3)
     }
 
-    /// What an ACK takes back over that path, ns.
+    /// Delay of an ACK on the way back, ns.
     pub fn ack_ns(&self, src: &str, dst: &str) -> Result<u64> {
         self.idle_ns(dst, src, Some(self.topology.ack_bytes()))
     }
 
-    /// Of a packet of so many bytes, or a full one.
+    /// Delay of a packet of `bytes`, or of a full packet, ns.
     fn idle_ns(&self, from: &str, to: &str, bytes: Option<u32>) -> Result<u64> {
         Ok(self.idle_ns_of(&self.ports(from, to)?, bytes))
     }
@@ -272,7 +272,7 @@ impl<'a> Paths<'a> {
         (link, if forward { &link.ab } else { &link.ba })
     }
 
-    /// Number of each link from one node to another, and whether it is crossed from a to b.
+    /// Links between two nodes, last one first, and whether each is crossed from a to b.
     pub fn ports(&self, from: &str, to: &str) -> Result<Vec<(usize, bool)>> {
         self.ports_between(self.routes.node(from)?, self.routes.node(to)?)
     }
@@ -288,20 +288,20 @@ impl<'a> Paths<'a> {
         Ok(rate)
     }
 
-    /// The links from one node to another, the last one first, and the direction of each.
+    /// Links between two nodes, last one first, and the direction of each.
     pub fn walk(&self, from: &str, to: &str) -> Result<Vec<(&'a Link, &'a Direction)>> {
         let ports = self.ports(from, to)?;
         Ok(ports.into_iter().map(|port| self.link(port)).collect())
     }
 
-    /// The longest base RTT between two hosts whose path there crosses a port of each name. A
-    /// port has the name that `names` has for its link and direction (a to b, b to a).
+    /// Longest base RTT between hosts whose path crosses a port of each name. `names` names the
+    /// ports of each link (a to b, b to a).
     pub fn longest_rtts_ns<'n>(&self, names: &[[Option<&'n str>; 2]]) -> HashMap<&'n str, u64> {
         let nodes = &self.topology.nodes;
         let hosts: Vec<_> = (0..nodes.len()).filter(|&n| !nodes[n].router).collect();
         let mut longest_ns: Vec<[Option<u64>; 2]> = vec![[None; 2]; names.len()];
         let mut cross = |src: usize, dst: usize| {
-            // Hosts that no path joins exchange nothing.
+            // Hosts without a path exchange nothing.
             let both = (self.ports_between(src, dst), self.ports_between(dst, src));
             let (Ok(there), Ok(back)) = both else {
                 return;
@@ -355,7 +355,7 @@ fn has_sysctl(sysctls: &[(String, String)], name: &str, value: &str) -> bool {
     sysctls.any(|(own, set)| own == name && set == value)
 }
 
-/// Name of the device of the `nth` of parallel links to `peer`.
+/// Device name of the `nth` of parallel links to `peer`.
 fn device(peer: &str, nth: usize) -> String {
     match nth {
         0 => peer.to_owned(),
@@ -406,7 +406,7 @@ wan = { links = 8, delay = "900us" }
             let rtt = paths.base_rtt_us(&format!("a{src}"), &format!("b{dst}"));
             assert!(rtt.unwrap() > 1800.0);
         }
-        // One for each edge switch.
+        // One tree per edge switch.
         assert_eq!(paths.routes.trees.borrow().len(), 2 * 32);
     }
 
@@ -422,7 +422,7 @@ wan = { links = 8, delay = "900us" }
             (routes.steps.get(), routes.trees.borrow().len())
         };
         let (one, both) = (plan("cubic"), plan("reno"));
-        // The trees are those of the first; the walks are not.
+        // Trees are shared, walks are counted again.
         assert!(one.0 < both.0 && both.0 < 2 * one.0 && one.1 == both.1);
         let routes = known.unwrap();
         routes.steps.set(MAX_STEPS + 1);

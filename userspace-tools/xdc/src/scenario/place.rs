@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Where a key of a scenario is written: a line of its file, of the file that it extends, or a
-//! `--set`.
+//! Finds the place of a key: a line of the scenario's file or the extended file, or a `--set`.
 
 use toml::de::{DeTable, DeValue};
 
 use super::load::path_of;
 use crate::error::{Error, Key};
 
-/// The texts that a scenario was read from.
+/// Texts that a scenario was read from.
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
-    /// Names and contents; its own first, then the one that it extends.
+    /// Names and contents: the scenario's own file, then the extended one.
     pub files: Vec<(String, String)>,
-    /// Each `KEY=VALUE`, in the order of their use.
+    /// Each `KEY=VALUE`, in order of application.
     pub sets: Vec<String>,
 }
 
@@ -24,7 +23,7 @@ impl Sources {
         }
     }
 
-    /// An error that names its file, its line and its key. An error without a key stays as it is.
+    /// Adds file, line and key to an error; an error without a key is unchanged.
     pub fn placed(&self, err: Error) -> Error {
         self.placed_in(&self.read(), err)
     }
@@ -42,7 +41,7 @@ impl Sources {
         }
     }
 
-    /// Places all of them, in the order of their lines.
+    /// Places all errors, in the order of their lines.
     pub fn all(&self, mut errors: Vec<Error>) -> Option<Error> {
         if errors.is_empty() {
             return None;
@@ -71,7 +70,7 @@ impl Sources {
             if path.starts_with("net.") {
                 return key.last() == Some(&path);
             }
-            // A table that no file has is the set's too.
+            // A table in no file comes from the --set, too.
             path_of(&path).is_ok_and(|path| {
                 key.starts_with(&path) || (depth < key.len() && path.starts_with(key))
             })
@@ -86,8 +85,8 @@ impl Sources {
         }
     }
 
-    /// Number of the file that has most of the key's steps, the line there, from 1 on, and how
-    /// many steps these are.
+    /// File with the longest prefix of the key: its index, the line from 1 on, and the length of
+    /// the prefix.
     fn find(&self, roots: &[DeValue<'_>], key: &[String]) -> (usize, usize, usize) {
         let files = self.files.iter().zip(roots);
         let found = files.map(|((_, text), root)| find(text, root, key));
@@ -96,7 +95,7 @@ impl Sources {
     }
 }
 
-/// How many steps of the key a text has, and the line of the last of them.
+/// Length of the key's longest prefix in a text, and the line of its last step.
 fn find(text: &str, root: &DeValue<'_>, key: &[String]) -> (usize, usize) {
     let mut value = root;
     let (mut depth, mut line) = (0, 0);
@@ -120,7 +119,7 @@ fn find(text: &str, root: &DeValue<'_>, key: &[String]) -> (usize, usize) {
     (depth, line)
 }
 
-/// The line of a place in a text, from 1 on.
+/// Line of a byte offset, from 1 on.
 pub fn line_at(text: &str, at: usize) -> usize {
     text.as_bytes()[..at.min(text.len())]
         .iter()
@@ -129,7 +128,7 @@ pub fn line_at(text: &str, at: usize) -> usize {
         + 1
 }
 
-/// As `--set` takes it.
+/// Formats a key as `--set` takes it.
 pub fn dotted(key: &Key) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     let steps = key.iter().map(|step| match step.chars().all(bare) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! From a scenario to what one guest is told to do with one congestion control.
+//! Plans one guest's run of a scenario with one congestion control.
 //!
-//! Scale: rates are divided and times multiplied by it, so that bandwidth-delay products in
-//! packets and ratios of RTTs stay what they are. Sysctls carry their unit in their name
-//! (`_us`, `_ms`, `_mbps`), and those of our modules are scaled with it.
+//! The scale divides rates and multiplies times, so BDPs in packets and ratios of RTTs stay equal.
+//! Sysctls have units in their names (`_us`, `_ms`, `_mbps`); our modules' are scaled too.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
@@ -42,20 +41,20 @@ use crate::units::{Amount, Fraction, PPM, Rate, Size, Time};
 
 const MAX_NAME: usize = 12;
 
-/// What the experiments need of the kernel's limits: room for any of their windows.
+/// Kernel limits raised so that no window is limited by memory.
 const SYSCTLS: &[(&str, &str)] = &[
     ("net.ipv4.tcp_rmem", "4096 16777216 536870912"),
     ("net.ipv4.tcp_wmem", "4096 4194304 536870912"),
     TCP_MEM,
 ];
 
-/// Of a rotor: its racks' bonds, and their qdisc.
+/// Modules of a rotor: its racks' bonds and their qdisc.
 pub const ROTOR_MODULES: [&str; 2] = ["bonding", "sch_acceltor"];
 
-/// So many flows are recorded over time, unless the scenario says otherwise.
+/// Maximum flows recorded over time by default.
 const MAX_SERIES: usize = 64;
 
-/// The plan of one run.
+/// Plans one run.
 pub fn plan(scenario: &Scenario, cc: &str, seed: u64, scale: u32) -> Result<Plan> {
     plan_along(&mut None, scenario, cc, seed, scale)
 }
@@ -69,7 +68,7 @@ pub fn plan_along(
     scale: u32,
 ) -> Result<Plan> {
     let known = &scenario.known_cc(cc)?;
-    // The scenario's own is in range; one that was probed may not be.
+    // A scenario's scale is in range; a probed one may not be.
     if !(1..=MAX_SCALE).contains(&scale) {
         return Err(
             Error::usage(format!("a scale of {scale} is not from 1 to {MAX_SCALE}"))
@@ -134,7 +133,7 @@ pub fn plan_along(
             events,
             taps: Vec::new(),
             trace: Vec::new(),
-            // Without the key nothing is written: an old plan has the same hash.
+            // Zero is omitted from JSON, so plans without the key keep their hash.
             cpus: scenario.cpus.unwrap_or(0),
         }),
     };
@@ -142,8 +141,8 @@ pub fn plan_along(
     Ok(plan)
 }
 
-/// The plan of a guest that gives a shell in the network, or in none. `cc` is what new sockets
-/// and the scenario's flows have; without it the scenario's first.
+/// Plan of a shell in the scenario's network, or in none. New sockets and the scenario's flows use
+/// `cc`, by default the scenario's first.
 pub fn shell_plan(scenario: Option<&Scenario>, cc: Option<&str>) -> Result<Plan> {
     let ours = |kind| {
         MODULES
@@ -161,7 +160,7 @@ pub fn shell_plan(scenario: Option<&Scenario>, cc: Option<&str>) -> Result<Plan>
     let first = scenario.ccs.first().map_or("unocc", String::as_str);
     let cc = cc.unwrap_or(first);
     let run = plan(scenario, cc, scenario.seed, scenario.scale.unwrap_or(1))?;
-    // All that the scenario compares, to be switched to.
+    // Load all compared congestion controls, so that the user can switch.
     let known: Result<Vec<_>> = scenario
         .ccs
         .iter()
@@ -218,7 +217,7 @@ fn modules(
     Ok(modules)
 }
 
-/// Congestion controls that flows choose, each once.
+/// Congestion controls that flows choose, without duplicates.
 fn ccs_of(flows: &[Flow]) -> Vec<&String> {
     let all = flows.iter().flat_map(|flow| {
         let switches = flow.switches.iter().map(|switch| &switch.cc);
@@ -228,7 +227,7 @@ fn ccs_of(flows: &[Flow]) -> Vec<&String> {
     all.filter(|name| known.insert(*name)).collect()
 }
 
-/// What the run's congestion controls are of BPF.
+/// BPF objects of the run's congestion controls.
 fn objects(scenario: &Scenario, cc: &Cc, flows: &[Flow]) -> Result<Vec<BpfObject>> {
     let mut names: Vec<_> = cc.bpf.iter().cloned().collect();
     for name in ccs_of(flows) {
@@ -340,7 +339,7 @@ fn topology(
             if links.len() == MAX_LINKS {
                 return Err(Error::usage(format!("more than {MAX_LINKS} links")));
             }
-            // Two directions never draw the same numbers.
+            // The two directions must not draw equal numbers.
             let seed_ab = seed.wrapping_add(2 * links.len() as u64);
             let seed_ba = seed_ab.wrapping_add(1);
             let [jitter_ab_ns, jitter_ba_ns] =
@@ -407,7 +406,7 @@ fn topology(
     Ok(topology)
 }
 
-/// Memory of the words of tc.
+/// Memory of tc's words in bytes.
 fn words_bytes(queue: &Queue) -> usize {
     match queue {
         Queue::Phantom(_) => 0,
@@ -423,20 +422,20 @@ fn sysctl_bytes(sysctls: &[(String, String)]) -> usize {
     )
 }
 
-/// How a router chooses among shortest paths: by a hash of the 5-tuple that is its own
-/// (fields 0x37; policy 1 would take the sender's hash if there is one, the same everywhere), or
-/// by the packet's hash, which spraying draws anew at every router.
+/// Sysctls by which a router picks among shortest paths: its own hash of the 5-tuple (fields 0x37;
+/// policy 1 may use the sender's hash, equal everywhere), or, if spraying, the packet's hash, drawn
+/// anew at every router.
 fn multipath(seed: u64, router: usize, spray: bool, ip: u8) -> Vec<(String, String)> {
     let key = |name: &str| format!("net.ipv{ip}.fib_multipath_hash_{name}");
     if spray {
         return vec![(key("policy"), "1".to_owned())];
     }
-    // 0 would mean a seed of the kernel's choice.
+    // 0 would let the kernel choose a seed.
     let hash_seed = (mix(mix(seed) ^ router as u64) as u32).max(1);
     vec![
         (key("policy"), "3".to_owned()),
         (key("fields"), "55".to_owned()),
-        // One for both versions of IP.
+        // IPv4's key seeds both versions.
         (
             "net.ipv4.fib_multipath_hash_seed".to_owned(),
             hash_seed.to_string(),
@@ -444,7 +443,7 @@ fn multipath(seed: u64, router: usize, spray: bool, ip: u8) -> Vec<(String, Stri
     ]
 }
 
-/// SplitMix64's finaliser.
+/// The finalizer of SplitMix64.
 fn mix(n: u64) -> u64 {
     let z = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -462,7 +461,7 @@ fn faults(seed: u64, loss: Fraction, reorder: Fraction, jitter_ns: u64) -> Optio
     })
 }
 
-/// Netem draws from the seed itself.
+/// Seeds a queue. The seed is mixed, since netem uses `seed` itself.
 fn seed_queue(direction: &mut Direction, seed: u64) {
     match &mut direction.queue {
         Some(Queue::Phantom(queue)) => queue.seed = Some(mix(seed)),
@@ -520,7 +519,7 @@ fn direction(
     })
 }
 
-/// What the scenario says of a congestion control: of its kind, then of this variety of it.
+/// Tables `[cc.NAME]` of a congestion control: of its kind, then of its variety.
 pub fn of_cc<'a>(scenario: &'a Scenario, cc: &'a Cc) -> Vec<(&'a str, &'a CcSpec)> {
     let variety = (cc.name != cc.cc).then_some(cc.name.as_str());
     [cc.cc.as_str()]
@@ -530,18 +529,18 @@ pub fn of_cc<'a>(scenario: &'a Scenario, cc: &'a Cc) -> Vec<(&'a str, &'a CcSpec
         .collect()
 }
 
-/// A `[queues.NAME]` as a congestion control gets it.
+/// A `[queues.NAME]` for one congestion control.
 struct OwnQueue {
     spec: QueueSpec,
     mark: Mark,
-    /// Where sizes are products of a port they are still missing: [`size_by_bdp`].
+    /// Incomplete while sizes in BDPs are missing: [`size_by_bdp`].
     queue: Queue,
 }
 
-/// From a to b and back: name and queue.
+/// Queues of a link from a to b and back, with their names.
 type PortQueues<'a> = [Option<(&'a str, &'a OwnQueue)>; 2];
 
-/// Every one of them.
+/// All queues for one congestion control.
 fn queues<'a>(scenario: &'a Scenario, cc: &Cc) -> Result<BTreeMap<&'a str, OwnQueue>> {
     let of = of_cc(scenario, cc);
     for (cc, own) in &of {
@@ -576,8 +575,8 @@ fn queues<'a>(scenario: &'a Scenario, cc: &Cc) -> Result<BTreeMap<&'a str, OwnQu
         .collect()
 }
 
-/// Gives queues their sizes that are bandwidth-delay products: of the port's own rate, and of the
-/// longest base RTT that uses a port with the queue, unless the queue says which.
+/// Sets sizes in BDPs from the port's rate and the queue's `rtt`, or else the longest base RTT
+/// across a port with this queue.
 fn size_by_bdp(
     topology: &mut Topology,
     known_routes: &mut Option<Rc<Routes>>,
@@ -631,7 +630,7 @@ fn size_by_bdp(
 /// The kernel counts a backlog in 32 bits.
 const MAX_LIMIT: Size = Size(u32::MAX as u64);
 
-/// `bdp_bytes` is the product of the port's rate and RTT.
+/// Builds a queue; `bdp_bytes` is the product of the port's rate and RTT.
 fn queue(spec: &QueueSpec, mark: Mark, bdp_bytes: u64) -> Result<Queue> {
     match &spec.tc {
         Some(text) => tc(text, mark).map(Queue::Tc),
@@ -639,7 +638,7 @@ fn queue(spec: &QueueSpec, mark: Mark, bdp_bytes: u64) -> Result<Queue> {
     }
 }
 
-/// Splits the words of tc and checks each.
+/// Splits tc's words and checks each.
 pub fn tc_words(text: &str) -> Result<TcQueue> {
     let mut words = text.split_whitespace().map(str::to_owned);
     let kind = words.next();
@@ -654,7 +653,8 @@ pub fn tc_words(text: &str) -> Result<TcQueue> {
     Ok(queue)
 }
 
-/// A queue in the words of tc. Phantom's are read here, so that a mistake costs no run.
+/// Parses a queue in tc's words. Phantom's options are checked here, so that a mistake costs no
+/// run.
 pub fn tc(text: &str, mark: Mark) -> Result<TcQueue> {
     let TcQueue {
         kind, mut words, ..
@@ -733,7 +733,7 @@ fn ppm_of(bytes: Size, limit: Size) -> Result<u32> {
         .ok_or_else(|| Error::usage(format!("the threshold {bytes} is above the limit {limit}")))
 }
 
-/// Later ones win: the harness's, the congestion control's, the scenario's, the scenario's for
+/// All sysctls; later ones win: xdc's, the congestion control's, the scenario's, the scenario's for
 /// this congestion control.
 fn sysctls(scenario: &Scenario, cc: &Cc, scale: u32) -> Result<Vec<(String, String)>> {
     let mut all: BTreeMap<String, String> = owned(SYSCTLS).collect();
@@ -764,7 +764,7 @@ fn sysctls(scenario: &Scenario, cc: &Cc, scale: u32) -> Result<Vec<(String, Stri
     Ok(all)
 }
 
-/// Names and values.
+/// Copies names and values.
 fn owned(pairs: &[(&str, &str)]) -> impl Iterator<Item = (String, String)> {
     pairs
         .iter()
@@ -775,7 +775,7 @@ pub fn scaled(name: &str, value: &Scalar, scale: u32) -> String {
     let scale = i64::from(scale);
     match (value, sysctl::unit(name)) {
         (Scalar::Integer(n), Some("us" | "ms")) => n.saturating_mul(scale).to_string(),
-        // 0 has its own meaning and is kept.
+        // 0 has a special meaning and is not scaled.
         (Scalar::Integer(n), Some("Mbit/s")) if *n > 0 => (n / scale).max(1).to_string(),
         (value, _) => value.to_string(),
     }
@@ -845,7 +845,7 @@ fn flows(
     }
     let classes = Classes::new(paths, scenario.inter_rtt, scale);
     traffic::expand(budget, scenario, paths, &classes, (seed, scale), &mut flows)?;
-    // What is drawn may come to any sum; a day, and the same again for its block's own start.
+    // Drawn times are unbounded: allow a day, plus a day for the block's own start.
     let latest_ns = 2 * LONGEST.0 * u64::from(scale);
     if let Some(late) = flows.iter().find(|flow| flow.start_ns > latest_ns) {
         return Err(Error::usage(format!(
@@ -865,7 +865,7 @@ fn flows(
     Ok(flows)
 }
 
-/// Checks that a full packet fits into each queue on the flows' ways, sizes in `bdp` included.
+/// Checks that a full packet fits into each queue on the flows' paths, sizes in `bdp` included.
 fn have_room(paths: &Paths<'_>, flows: &[Flow]) -> Result<()> {
     let is_small = |link: &Link, direction: &Direction| match &direction.queue {
         Some(Queue::Phantom(queue)) => one_packet(queue.limit_bytes, link.mtu).is_err(),
@@ -898,8 +898,8 @@ pub fn too_many(flows: usize) -> Error {
     ))
 }
 
-/// The datacenter of each host, where routes choose between two congestion controls. A route's
-/// choice is stronger than a socket's when it connects, so none may have another.
+/// Datacenter of each host, if routes choose between two congestion controls. A route's choice
+/// overrides a connecting socket's, so no flow may have its own.
 fn by_route(
     budget: &Budget,
     scenario: &Scenario,
@@ -929,7 +929,8 @@ fn by_route(
     Ok(sites)
 }
 
-/// A flow can have one of the kernel's, but not what a name here adds to it.
+/// A flow's congestion control must be a plain kernel one: named variants also change sysctls and
+/// routes.
 pub fn single_cc(scenario: &Scenario, name: &str) -> Result<Cc> {
     let known = scenario.known_cc(name)?;
     if known.name != known.cc {
@@ -945,7 +946,7 @@ fn watch(budget: &Budget, scenario: &Scenario, topology: &Topology) -> Result<Ve
     if scenario.watch.is_empty() {
         return Ok(watch);
     }
-    // By names as [`Topology::direction`] takes them, which would search all links for each port.
+    // Keyed like [`Topology::direction`], which would search all links for each port.
     let (mut directions, mut parallel) = (HashMap::new(), HashMap::new());
     for link in &topology.links {
         for (from, to, direction) in [(&link.a, &link.b, &link.ab), (&link.b, &link.a, &link.ba)] {
@@ -964,7 +965,7 @@ fn watch(budget: &Budget, scenario: &Scenario, topology: &Topology) -> Result<Ve
                     .into_iter()
                     .find(|name| !nodes().any(|it| it == *name));
                 return Err(match strange {
-                    // A parallel link's end has its number behind the node's name.
+                    // A parallel link's end has a number after the node's name.
                     Some(name) if !name.contains('.') => {
                         no_node(format!("[[watch]] '{}' names ", spec.name), name, nodes())
                     }
@@ -1002,7 +1003,7 @@ pub mod tests {
     use super::*;
     use crate::scenario::{parse, tests::SMALL};
 
-    /// Of a scenario with this fabric and no other node.
+    /// Topology of a scenario with this fabric and no other node.
     pub fn topology_of(fabric: &str) -> Topology {
         let mut scenario = parse("small", SMALL, &[]).unwrap().scenario;
         let spec = &mut scenario.topology;
@@ -1142,7 +1143,7 @@ pub mod tests {
         let phantom = "queues.port.phantom=1bdp";
         let base = port_with(&[phantom], 1);
         assert_eq!(base.phantom_bytes, Some(bdp(1000, 113_168)));
-        // Ten times the rate of the port alone: the last hop's ACK is the faster one.
+        // Only this port is ten times as fast: the last hop's ACK takes less time.
         let faster = port_with(&[phantom, "topology.links.1.rate=10gbit"], 1);
         assert_eq!(faster.phantom_bytes, Some(bdp(10_000, 112_692)));
         assert_eq!(faster.seed, base.seed);

@@ -10,7 +10,7 @@ use crate::scenario::budget::{Budget, text_bytes};
 use crate::scenario::limits::{MAX_COMMAND_BYTES, MAX_PROGRAMS};
 use crate::scenario::{Scenario, expand, no_node};
 
-/// The scenario's programs, each on each of its nodes.
+/// Programs of the scenario, one for each node that runs it.
 pub fn programs(
     budget: &Budget,
     scenario: &Scenario,
@@ -46,7 +46,7 @@ pub fn programs(
     Ok(programs)
 }
 
-/// Of each of [`programs`] the file among the results that has its output.
+/// Output file among the results of each of [`programs`].
 pub fn output_files(budget: &Budget, scenario: &Scenario) -> Result<Vec<Option<String>>> {
     let mut files = Vec::new();
     let mut names = BTreeSet::new();
@@ -84,7 +84,7 @@ pub fn check_command(command: &str) -> Result<()> {
     Ok(())
 }
 
-/// A plain name in the folder of results.
+/// Requires a plain file name.
 fn check_file(name: &str) -> Result<()> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if name.is_empty() || name.len() > 100 || name.starts_with('.') || !name.chars().all(fits) {
@@ -93,7 +93,7 @@ fn check_file(name: &str) -> Result<()> {
         ))
         .hint("letters, digits, '.', '_' and '-', for example \"iperf3.json\""));
     }
-    // A browser would run the scripts in it.
+    // A browser would run scripts in these files.
     if [".html", ".htm", ".svg", ".xhtml", ".xml"]
         .iter()
         .any(|end| name.to_ascii_lowercase().ends_with(end))
@@ -104,8 +104,8 @@ fn check_file(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The programs that a command calls, as far as its words tell: the words where a shell looks for
-/// one. Text between single quotes is another program's.
+/// Programs that a command calls: words at positions where a shell looks for one. Text in single
+/// quotes is skipped.
 pub fn called(command: &str) -> BTreeSet<String> {
     let mut words = Words::default();
     let mut before = ' ';
@@ -140,11 +140,11 @@ pub fn called(command: &str) -> BTreeSet<String> {
 struct Words {
     called: BTreeSet<String>,
     word: String,
-    /// The command has its program: further words are arguments.
+    /// Whether the command has its program: further words are arguments.
     found: bool,
-    /// Inside double quotes.
+    /// Whether inside double quotes.
     quoted: bool,
-    /// `found` and `quoted` of the commands around this one.
+    /// `found` and `quoted` of the enclosing commands.
     around: Vec<(bool, bool)>,
 }
 
@@ -169,21 +169,21 @@ impl Words {
         self.found = false;
     }
 
-    /// Enters at `(` or `$(`.
+    /// Enters a subcommand at `(` or `$(`.
     fn open(&mut self) {
         self.end();
         self.around.push((self.found, self.quoted));
         (self.found, self.quoted) = (false, false);
     }
 
-    /// Leaves at `)`, also at that of a `case`.
+    /// Leaves at `)`, also the one of a `case`.
     fn close(&mut self) {
         self.end();
         (self.found, self.quoted) = self.around.pop().unwrap_or_default();
     }
 }
 
-/// Words of the shell before a command.
+/// Shell words that precede a command.
 const KEYWORDS: &[&str] = &[
     "if", "then", "else", "elif", "while", "until", "do", "exec", "time", "!", "env", "nohup",
 ];
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(names("while true; do ping -c 1 $r; done"), "done ping true");
         assert_eq!(names("$x"), "");
         assert_eq!(names("awk '{ print; x = $1 | cut }' f | sort"), "awk sort");
-        // Arguments behind a substitution, redirections and quotes call nothing.
+        // Arguments after substitutions, redirections and quotes call nothing.
         assert_eq!(names("ip route change $(ip -4 route) mtu 1400"), "ip");
         assert_eq!(
             names("x=$(seq 2) tee f; y=1 z=`cat f` wc"),

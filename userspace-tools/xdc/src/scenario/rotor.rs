@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `[acceltor]`: what the switches of a rotor network's racks do, and the minimum RTO of its hosts.
+//! `[acceltor]`: qdiscs of a rotor network's racks, and the minimum RTO of its hosts.
 
 use std::str::FromStr;
 
@@ -15,53 +15,53 @@ use crate::scenario::dscp::Dscp;
 use crate::scenario::fabric::RotorShape;
 use crate::units::{Size, Time, text_schema};
 
-/// Options of the qdisc acceltor (docs/acceltor.md), and what goes with them. What is left out has the
+/// Options of the qdisc acceltor (docs/acceltor.md) and related settings. Missing options have the
 /// qdisc's default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AcceltorSpec {
-    /// What elephants do without a circuit.
+    /// Treatment of elephants without a circuit.
     pub policy: Option<Policy>,
     /// Queues of the calendar; `auto`: the plan's [default: auto].
     pub k: Option<Count>,
-    /// Which flows are elephants [default: dscp].
+    /// Classification of elephants [default: dscp].
     pub detect: Option<Detect>,
-    /// Of elephants, with `detect = "dscp"` [default: cs1].
+    /// DSCP of elephants, with `detect = "dscp"` [default: cs1].
     pub dscp: Option<Dscp>,
-    /// Round trips that are accelerated; without it the plan's.
+    /// Accelerated round trips; default: the plan's.
     pub m: Option<u32>,
-    /// Of a pair of racks, at most; with `detect = "sketch"`.
+    /// Maximum elephants of a pair of racks, with `detect = "sketch"`.
     pub elephants: Option<u32>,
-    /// Of all hosts; `auto`: the plan's; `kernel`: as it is [default: auto].
+    /// Minimum RTO of all hosts; `auto`: the plan's; `kernel`: unchanged [default: auto].
     pub rto_min: Option<RtoMin>,
-    /// What a full queue of the calendar does.
+    /// Treatment of packets for a full calendar queue.
     pub overflow: Option<Overflow>,
-    /// Accelerate what comes too early.
+    /// Accelerate packets that arrive too early.
     pub rescue: Option<bool>,
-    /// Room of a queue of the calendar; with `blocking` of all queues together.
+    /// Size of a calendar queue; with `blocking`, of all queues together.
     pub limit: Option<Size>,
-    /// Room for mice, and for accelerated elephants.
+    /// Queue sizes for mice, and for accelerated elephants.
     pub hp: Option<Size>,
     pub lp: Option<Size>,
-    /// Nothing is sent so late in a day.
+    /// End of a day in which nothing is sent to the circuit switch.
     pub guard: Option<Time>,
-    /// How much earlier a packet is sent than it is at the circuit switch.
+    /// Time from a packet's transmission to its arrival at the circuit switch.
     pub lead: Option<Time>,
-    /// Backlog of `hp` and `lp` from which on packets are marked.
+    /// Backlog of `hp` and `lp` above which packets are marked.
     pub ecn: Option<Size>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
-    /// They are accelerated before their day.
+    /// Accelerate before the pair's day.
     #[default]
     Acceltor,
-    /// They wait in a queue of their rack.
+    /// Wait in a queue of the rack.
     Blocking,
-    /// They go by the packet network, as mice do.
+    /// Use the packet network, like mice.
     Unblocking,
-    /// They never have one.
+    /// Never use a circuit.
     Packet,
 }
 
@@ -92,10 +92,10 @@ pub enum Overflow {
     Lp,
 }
 
-/// Of queues.
+/// Number of queues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Count {
-    /// The plan's.
+    /// From the plan.
     #[default]
     Auto,
     Of(u32),
@@ -133,7 +133,7 @@ text_schema!(
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RtoMin {
-    /// The plan's.
+    /// From the plan.
     #[default]
     Auto,
     Kernel,
@@ -161,7 +161,7 @@ text_schema!(
 );
 
 impl AcceltorSpec {
-    /// `self` where it says something, else `base`.
+    /// Keys of `self`, else of `base`.
     pub fn over(&self, base: &Self) -> Self {
         Self {
             policy: self.policy.or(base.policy),
@@ -192,21 +192,21 @@ const HZ: u64 = 1_000;
 const US_PER_JIFFY: u64 = 1_000_000 / HZ;
 const NS_PER_US: u64 = 1_000;
 const NS_PER_MS: u64 = 1_000_000;
-/// RTO_min of flows that always have a way, before scaling.
+/// Minimum RTO of flows that never wait for a circuit, before scaling.
 const UNBLOCKING_RTO_MIN_US: u64 = 1_000;
-/// Elephants are what this says, without `dscp`: CS1.
+/// Default DSCP of elephants: CS1.
 const ELEPHANT_DSCP: Dscp = Dscp(8);
-/// The day and the night of a guest: the qdisc's bounds.
+/// Day and night in a guest: the qdisc's bounds.
 const DAYS_NS: std::ops::RangeInclusive<u64> = 1_000..=1_000_000_000;
 
-/// Weeks that are counted beyond the run's: links are checked in them.
+/// Weeks added to the run's, for the check of links.
 const MORE_WEEKS: u64 = 250;
 const MOST_WEEKS: u64 = 20_000;
 
 const RTO_MIN: &str = "net.ipv4.tcp_rto_min_us";
 
-/// Puts the circuit switch, the qdiscs of the racks' uplinks and the hosts' minimum RTO into a topology whose
-/// packet network is there.
+/// Adds the circuit switch, the racks' qdiscs and the hosts' minimum RTO to a topology that has the
+/// packet network.
 pub fn place(
     scenario: &Scenario,
     spec: &AcceltorSpec,
@@ -237,7 +237,7 @@ pub fn place(
     }
     let network = shape.network(spec);
     let plan = plan(&network, spec).map_err(|why| refusal(why, &network))?;
-    // What depends on timers is the guest's, also in the network that a slower guest stands for.
+    // Timers depend on the guest's scale, also in a plan of the unscaled network (`scale` 1).
     let guest = scenario.scale.ok_or_else(|| {
         Error::usage("a rotor network needs a 'scale'")
             .hint("xdc acceltor plan --racks N says with which one Linux's timers are fine enough")
@@ -261,7 +261,7 @@ pub fn place(
         Count::Auto if is_planned => needed()?.queues,
         Count::Auto => plan.queues,
     };
-    // The queues of other policies are their racks', and the calendar is not larger than it can be.
+    // Other policies have a queue per rack, and the calendar has at most 64 queues.
     let k = k.clamp(1, 64);
     let rto_min_us = match spec.rto_min.unwrap_or_default() {
         RtoMin::Kernel => None,
@@ -317,7 +317,7 @@ pub fn place(
     Ok(())
 }
 
-/// The plan of a network, with as many accelerated round trips as the scenario says.
+/// Plans a network, with the scenario's number of accelerated round trips.
 fn plan(network: &Network, spec: &AcceltorSpec) -> std::result::Result<Plan, Impossible> {
     let mut plan = Plan::new(network)?;
     if let Some(m) = spec.m {
@@ -334,7 +334,7 @@ fn plan(network: &Network, spec: &AcceltorSpec) -> std::result::Result<Plan, Imp
     Ok(plan)
 }
 
-/// (7), less what Linux adds to it: in whole jiffies, and without the smoothed RTT.
+/// Equation (7) without Linux's additions: rounding up to jiffies, and the smoothed RTT.
 fn blocking_us(network: &Network, plan: &Plan, scale: u32) -> u64 {
     let jiffies = |ns: u64| ns * u64::from(scale) / (NS_PER_MS * 1_000 / HZ);
     let rtt = jiffies(network.packet_rtt_ns) + 1;
@@ -359,7 +359,7 @@ fn refusal(why: Impossible, network: &Network) -> Error {
 }
 
 fn words(spec: &AcceltorSpec, k: u64, rtt_ns: u64, scale: u32) -> Vec<String> {
-    // A product that saturates is above every option's bound, and is refused by that.
+    // A saturated product exceeds every option's bound, and is refused there.
     let slow = |ns: u64| ns.saturating_mul(u64::from(scale));
     let detect = match spec.detect {
         Some(Detect::Sketch) => acceltor::Detect::Sketch,
@@ -477,7 +477,7 @@ limit = "1.5MB"
         assert_eq!(rto_min(&run), Some("120000"));
         let blocking = of(&[], "blocking", 100).unwrap();
         assert!(words_of(&blocking).contains(" limit 1500000b "));
-        // W - T is 158 ms, of which the RTT and what of a jiffy is left are 7.
+        // W - T is 158 ms, minus 7 ms for the RTT and rounding to jiffies.
         assert_eq!(rto_min(&blocking), Some("151000"));
         let own = of(&["acceltor.rto_min=2ms", "acceltor.k=9"], "reno", 100).unwrap();
         assert_eq!(rto_min(&own), Some("200000"));

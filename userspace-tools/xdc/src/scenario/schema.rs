@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The keys of a scenario as a JSON schema, by which editors complete and check them. It comes from
-//! the types that read a scenario, so it knows no other keys than they do.
+//! JSON schema of a scenario's keys, for editors. It is derived from the types that parse a
+//! scenario, so both have equal keys.
 
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -8,15 +8,15 @@ use serde_json::{Map, Value, json};
 use super::Scenario;
 use crate::error::{Error, Result};
 
-/// `xdc schema`: what docs/scenario.schema.json has.
+/// `xdc schema`: prints docs/scenario.schema.json.
 pub fn command() -> Result<bool> {
     let schema = schema()?;
     println!("{schema:#}");
     Ok(true)
 }
 
-/// A variant has the keys of a scenario, too, but any of them may be missing, and places in arrays
-/// are keys: so no more is said of what is in them.
+/// A variant has a scenario's keys, all optional, and array indices are keys too, so their values
+/// are not described.
 pub fn schema() -> Result<Value> {
     let failed = |err| Error::failure(format!("cannot write the schema: {err}"));
     let settings = SchemaSettings::draft07();
@@ -76,7 +76,7 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
     }
 
-    /// As far as the schema uses the language, but for patterns: the first place that does not fit.
+    /// First violation of the schema's keywords, except patterns.
     fn mistake(root: &Value, schema: &Value, value: &Value, at: &str) -> Option<String> {
         let inner = |schema: &Value, value: &Value, key: &str| {
             mistake(root, schema, value, &format!("{at}/{key}"))

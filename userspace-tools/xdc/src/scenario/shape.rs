@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A topology as a drawing has it: nodes that are alike stand for one another.
+//! A topology for drawing: equal nodes form one group.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use xdc_proto::{Direction, Topology};
 
-/// Nodes of one kind at one place: with equal links to equal neighbours.
+/// Nodes of one kind and place: with equal links to equal neighbors.
 pub struct Group<'a> {
     pub names: Vec<&'a str>,
     pub router: bool,
-    /// From left to right.
+    /// Column, from left to right.
     pub column: usize,
 }
 
 impl Group<'_> {
-    /// `a1 ... a4`
+    /// Such as `a1 ... a4`.
     pub fn label(&self) -> String {
         match &self.names[..] {
             [] => String::new(),
@@ -24,7 +24,7 @@ impl Group<'_> {
     }
 }
 
-/// Links of one kind between two groups, which are indices.
+/// Links of one kind between two groups, given by index.
 pub struct Cable<'a> {
     pub ends: (usize, usize),
     pub count: usize,
@@ -37,7 +37,7 @@ pub struct Shape<'a> {
     pub cables: Vec<Cable<'a>>,
 }
 
-/// What a drawing shows of a direction.
+/// Properties of a direction that a drawing shows.
 fn look(direction: &Direction) -> String {
     let Direction {
         rate_bps,
@@ -45,7 +45,7 @@ fn look(direction: &Direction) -> String {
         queue,
         faults: _,
     } = direction;
-    // Random numbers of equal ports start at different places.
+    // Seeds of equal ports differ and are left out.
     let queue = match queue {
         Some(xdc_proto::Queue::Phantom(port)) => {
             format!("{:?}", (port.limit_bytes, port.phantom_bytes))
@@ -55,11 +55,10 @@ fn look(direction: &Direction) -> String {
     format!("{rate_bps} {delay_ns} {queue}")
 }
 
-/// Links that [`colors`] visits at most. A network that takes more is drawn with some different nodes as
-/// one.
+/// Maximum links visited by [`colors`]. A larger network is drawn with some different nodes as one.
 const MOST_LOOKS: usize = 4 << 20;
 
-/// A link as the numbers of its nodes and of the looks of its directions.
+/// A link as indices of its nodes and of its directions' looks.
 struct Seen {
     ends: [usize; 2],
     looks: [usize; 2],
@@ -81,7 +80,7 @@ fn seen(topology: &Topology) -> Vec<Seen> {
 }
 
 impl<'a> Shape<'a> {
-    /// `receives` says which hosts any flow goes to: those that only send are drawn on the left.
+    /// `receives` tells which hosts receive flows: other hosts are drawn on the left.
     pub fn new(topology: &'a Topology, receives: impl Fn(&str) -> bool) -> Self {
         let seen = seen(topology);
         let colors = colors(topology, &seen);
@@ -119,7 +118,7 @@ impl<'a> Shape<'a> {
         shape
     }
 
-    /// Neighbours of each group, in the order of the cables.
+    /// Neighbors of each group, in the order of the cables.
     fn neighbours(&self) -> Vec<Vec<usize>> {
         let mut neighbours = vec![Vec::new(); self.groups.len()];
         for cable in &self.cables {
@@ -147,13 +146,13 @@ impl<'a> Shape<'a> {
         far
     }
 
-    /// Columns by the distance from one end of the longest path.
+    /// Sets columns by distance from one end of the longest path.
     fn place(&mut self, receives: impl Fn(&str) -> bool) {
         let neighbours = self.neighbours();
         let reach = |group: &usize| {
             let far = self.distances(&neighbours, *group);
             let far = far.into_iter().flatten().max();
-            // The first of those that reach equally far.
+            // The first group wins a tie.
             (far, std::cmp::Reverse(*group))
         };
         let hosts = (0..self.groups.len()).filter(|&group| !self.groups[group].router);
@@ -175,8 +174,8 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// The groups on each side of the cable with the longest delay, where each side is a network
-    /// of its own; its number, and whether a group is on the near side.
+    /// Finds the cable with the longest delay and the groups on its near side; None unless each
+    /// side is a network of its own.
     pub fn sites(&self) -> Option<(usize, Vec<bool>)> {
         let delay = |cable: &Cable| cable.ab.delay_ns.max(cable.ba.delay_ns);
         let (wan, _) = self
@@ -209,8 +208,8 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// Equal for nodes that are alike: those of one name but for its digits, told apart by their
-/// neighbours until that tells no more apart.
+/// Equal numbers for equal nodes: starts with names without digits, and splits by neighbors until
+/// nothing changes.
 fn colors(topology: &Topology, links: &[Seen]) -> Vec<usize> {
     fn numbered<K: Ord>(keys: Vec<K>) -> (Vec<usize>, usize) {
         let mut sorted: Vec<&K> = keys.iter().collect();

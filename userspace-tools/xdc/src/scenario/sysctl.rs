@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The sysctls of our modules, judged by the modules' own tables before a guest is started.
+//! Checks sysctls of our modules against the modules' own tables, before a guest starts.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -13,8 +13,8 @@ use xdc_proto::privileged;
 use crate::error::{Error, Result};
 use crate::text::nearest;
 
-/// Refuse what is not a sysctl of a network namespace, and of ours what the kernel would refuse;
-/// other people's are for the kernel to judge.
+/// Refuses sysctls outside a network namespace, and values that our modules would refuse; other
+/// modules' values are left to the kernel.
 pub fn check(name: &str, value: &str) -> Result<()> {
     if xdc_proto::sysctl_path(name).is_none() {
         let shared = ["kernel.", "vm.", "fs.", "dev.", "user.", "abi.", "debug."];
@@ -36,8 +36,8 @@ pub fn check(name: &str, value: &str) -> Result<()> {
     checked.map_err(|err| err.about(format!("{name} = {value}")))
 }
 
-/// Refuses a name that is almost one of the kernel's, and a text for a number; other names may be
-/// of a module or of another kernel.
+/// Refuses a likely typo of one of the kernel's names, and a text for a number. Other names may
+/// belong to a module or another kernel.
 fn check_kernels(name: &str, value: &str) -> Result<()> {
     static KNOWN: LazyLock<BTreeMap<&str, bool>> = LazyLock::new(|| {
         let lines = include_str!("sysctls.txt").lines();
@@ -75,28 +75,28 @@ fn check_kernels(name: &str, value: &str) -> Result<()> {
     }
 }
 
-/// The sysctls of a module that is no algorithm.
+/// Prefix of a module that is no algorithm.
 const TLT: &str = "net.tlt.";
 
-/// The algorithm that has it, and its name there.
+/// Algorithm with this sysctl, and the parameter's name.
 fn of_algorithm(name: &str) -> Option<(&'static Entry, &str)> {
     let mut all = ALGORITHMS.iter();
     all.find_map(|&algorithm| Some((algorithm, algorithm.key(name)?)))
 }
 
-/// What a parameter of our algorithms counts.
+/// Unit of a parameter of our algorithms.
 pub fn unit(name: &str) -> Option<&'static str> {
     let (algorithm, key) = of_algorithm(name)?;
     let param = algorithm.params.iter().find(|param| param.name() == key)?;
     Some(param.unit)
 }
 
-/// Routers have no use for it.
+/// Returns whether the sysctl concerns only hosts, not routers.
 pub fn is_of_hosts(name: &str) -> bool {
     name.starts_with("net.ipv4.tcp_") || name.starts_with(TLT) || of_algorithm(name).is_some()
 }
 
-/// A profile that became an algorithm: its name, and that of the algorithm.
+/// A profile that became an algorithm: old name and algorithm.
 pub const MOVED_PROFILE: (&str, &str) = ("unocc-linux", "toll");
 
 fn check_param(algorithm: &Entry, key: &str, value: &str) -> Result<()> {

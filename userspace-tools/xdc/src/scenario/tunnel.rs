@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `[tunnel]`: flows go through a device of kind unorc at each of their hosts.
+//! `[tunnel]`: flows use a device of kind unorc at each of their hosts.
 
 use std::collections::BTreeMap;
 
@@ -15,52 +15,53 @@ use crate::scenario::paths::Paths;
 use crate::scenario::traffic::{Classes, ideals_ns};
 use crate::units::Time;
 
-/// Of the first pair of hosts; the next one has the next.
+/// UDP port of the first pair of hosts; the next pair has the next port.
 const FIRST_PORT: u16 = 4_796;
-/// From here on ports say which path a packet takes.
+/// Start of the ports that select a packet's path.
 const END_PORT: u16 = 49_152;
 
-/// A queue of the path, in packets, beside twice what the path holds.
+/// Packets added to twice the path's BDP, for queues.
 const QUEUE_PACKETS: u64 = 512;
 const WINDOWS: std::ops::RangeInclusive<u64> = 256..=8_192;
 const MAX_CHANNELS: usize = 8;
 
-/// Options of unorc (docs/unorc.md). What is left out has the device's default.
+/// Options of unorc (docs/unorc.md). Missing options have the device's default.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TunnelSpec {
-    /// `ecmp`, `rps`, `ops`, `plb`, `unolb`, `reps`, `reps-paper` or `bitmap`.
+    /// Load balancing: `ecmp`, `rps`, `ops`, `plb`, `unolb`, `reps`, `reps-paper` or `bitmap`.
     pub paths: Option<String>,
-    /// `8+2`: so many parities for so many data packets; `off`: none.
+    /// Erasure code: `8+2` is eight data packets and two parities; `off`: none.
     pub fec: Option<String>,
-    /// `loss`, `timeout` or `off`.
+    /// Freezing of paths: `loss`, `timeout` or `off`.
     pub freeze: Option<String>,
-    /// How long a packet is waited for. Without it: as long as paths differ, 1 ms at most.
+    /// Wait for a missing packet. Default: the difference of path delays, 1 ms at most.
     pub timer: Option<Time>,
-    /// The same inside a datacenter.
+    /// Wait for a missing packet inside a datacenter.
     pub timer_intra: Option<Time>,
-    /// A block that is not full is closed after this time.
+    /// Time after which a partial block is closed.
     pub flush: Option<Time>,
-    /// Without it: as many as the two hosts have flows, 8 at most.
+    /// Channels; default: as many as the two hosts have flows, 8 at most.
     pub channels: Option<u8>,
-    /// Packets that a channel remembers. Without it: twice the path's bandwidth-delay product, and a queue.
+    /// Packets that a channel remembers. Default: twice the path's bandwidth-delay product, and a
+    /// queue.
     pub window: Option<u16>,
-    /// Only flows of this class have a tunnel.
+    /// Class of flows that use a tunnel; default: all.
     pub only: Option<Class>,
 }
 
-/// Where a flow leads.
+/// Class of a flow by its destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
-    /// Into the same datacenter.
+    /// Intra-DC.
     Intra,
-    /// Into the other one.
+    /// Inter-DC.
     Inter,
 }
 
 impl TunnelSpec {
-    /// In ip's words.
+    /// Options in ip's words.
     fn words(&self, inter: bool) -> Vec<String> {
         let us = |time: Time| (time.0 / 1000).to_string();
         let timer = match inter {
@@ -87,7 +88,7 @@ impl TunnelSpec {
 }
 
 impl TunnelSpec {
-    /// In ip's words, what a pair of hosts decides included.
+    /// All options in ip's words, including those set per pair of hosts.
     pub fn all_words(&self) -> Vec<String> {
         let mut words = self.words(false);
         let own = [
@@ -105,7 +106,7 @@ impl TunnelSpec {
     }
 }
 
-/// Puts the flows that the scenario wants there into tunnels, one for each pair of hosts.
+/// Puts the selected flows into tunnels, one for each pair of hosts.
 pub fn tunnels(
     budget: &Budget,
     scenario: &Scenario,
@@ -179,11 +180,11 @@ pub fn tunnels(
     Ok(tunnels)
 }
 
-/// What the devices at both ends of these tunnels take.
+/// Memory in bytes of the devices at both ends of these tunnels.
 pub fn memory_bytes(tunnels: &[Tunnel]) -> u64 {
     let of_one = |tunnel: &Tunnel| {
         let words: Vec<_> = tunnel.options.iter().map(String::as_str).collect();
-        // Options that do not parse are refused before.
+        // Invalid options have been refused before.
         2 * unorc::Options::parse(&words)
             .unwrap_or_default()
             .memory_bytes()
@@ -191,7 +192,7 @@ pub fn memory_bytes(tunnels: &[Tunnel]) -> u64 {
     tunnels.iter().map(of_one).sum()
 }
 
-/// Packets that may be under way between two hosts.
+/// Packets that may be in flight between two hosts.
 fn window(paths: &Paths<'_>, a: &str, b: &str, rtt_us: f64) -> Result<u64> {
     let walk = paths.walk(a, b)?;
     let mtu = walk.iter().map(|(link, _)| link.mtu).min().unwrap_or(1);

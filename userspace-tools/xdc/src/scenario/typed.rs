@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! From a TOML table to a [`Scenario`], with every key that does not fit.
+//! Converts a TOML table to a [`Scenario`] and reports every invalid key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -13,13 +13,13 @@ use super::check::MOST_MISTAKES;
 use super::load::advised;
 use crate::error::{Error, Key};
 
-/// Each mistake takes another reading of the whole text.
+/// Maximum bytes parsed, since each mistake parses the whole text again.
 const MOST_READ_BYTES: usize = 4 << 20;
 
-/// How serde begins.
+/// Prefix of serde's message for a missing key.
 const MISSING: &str = "missing field `";
 
-/// Values that stand in for one that is missing or wrong, so that the rest is read too.
+/// Placeholders for a missing or invalid value, so that the rest can be parsed.
 fn fillers() -> Vec<Value> {
     let texts = ["x", "1mbit", "1ms", "1kB", "cubic", "incast", "drops"];
     let mut fillers: Vec<_> = texts.map(|text| Value::String(text.to_owned())).into();
@@ -32,13 +32,13 @@ fn fillers() -> Vec<Value> {
     fillers
 }
 
-/// The scenario, as far as it can be read, and each key that does not fit.
+/// Returns the scenario, if parsed, and an error for each invalid key.
 pub fn read(table: &Table) -> (Option<Scenario>, Vec<Error>) {
     let mut errors = Vec::new();
     let mut wrong: BTreeSet<Key> = BTreeSet::new();
     let mut filled: BTreeMap<Key, usize> = BTreeMap::new();
     let mut root = Value::Table(table.clone());
-    // With more mistakes it is no scenario.
+    // Gives up after this many mistakes.
     let mut read_bytes = 0;
     for _ in 0..MOST_MISTAKES * fillers().len() {
         if read_bytes > MOST_READ_BYTES {
@@ -79,7 +79,7 @@ pub fn read(table: &Table) -> (Option<Scenario>, Vec<Error>) {
     (None, errors)
 }
 
-/// The first key that does not fit, and why; adds the length of what is read.
+/// Parses once; fails with the first invalid key. Adds the text's length to `read_bytes`.
 fn typed(root: &Value, read_bytes: &mut usize) -> Result<Scenario, (Key, String)> {
     let text = toml::to_string(root).map_err(|err| (Key::new(), err.to_string()))?;
     *read_bytes += text.len();
@@ -102,7 +102,7 @@ fn typed(root: &Value, read_bytes: &mut usize) -> Result<Scenario, (Key, String)
     })
 }
 
-/// The innermost key that covers a place of the text; its value alone, if that is `of_a_table`.
+/// Innermost key that covers a place of the text; with `of_a_table` only values count.
 fn key_at(value: &Spanned<DeValue<'_>>, span: &Range<usize>, of_a_table: bool) -> Key {
     let covers = |range: Range<usize>| range.start <= span.start && span.end <= range.end;
     let inner: Vec<(String, bool, &Spanned<DeValue<'_>>)> = match value.get_ref() {
@@ -135,7 +135,7 @@ fn key_at(value: &Spanned<DeValue<'_>>, span: &Range<usize>, of_a_table: bool) -
     Key::new()
 }
 
-/// Replaces a value, or takes it away.
+/// Replaces a value, or removes it.
 fn put(place: &mut Value, key: &[String], value: Option<Value>) {
     let Some((step, rest)) = key.split_first() else {
         return;

@@ -85,7 +85,7 @@ pub struct Request {
     guests: args::Guests,
 }
 
-/// Returns whether everything was measured and no cell is worse than in the older card.
+/// Returns whether everything was measured and no cell is worse or missing against the older card.
 pub fn command(request: &Request) -> Result<bool> {
     let home = Home::find()?;
     let rows = choose(Row::load_all(&home)?, &request.rows)?;
@@ -224,7 +224,7 @@ fn all_in(out: &Path) -> Result<Vec<Card>> {
     Ok(cards)
 }
 
-/// Prints clear differences from the older card; returns whether none is worse.
+/// Prints clear differences from the older card; returns whether no cell is worse or missing.
 fn compare(old: &Card, new: &Card) -> bool {
     if old.quick != new.quick {
         eprintln!(

@@ -58,7 +58,7 @@ pub struct Request {
     /// Directory of table and plots [default: results/sweeps/NAME].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// local, or slurm: a job array; the checkout and --out, which has the cells, are on a shared file system.
+    /// local, or slurm: a job array; the checkout and --out must be on a shared file system.
     #[arg(long, default_value = "local", hide_possible_values = true)]
     backend: Backend,
     /// Option for sbatch.
@@ -77,7 +77,7 @@ pub struct Request {
     guests: args::Guests,
 }
 
-/// Where the guests run.
+/// Machines that run the guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Backend {
     /// This machine.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Keys that are about no place of the network.
+//! Keys outside the network.
 
 use std::ops::RangeInclusive;
 
@@ -13,10 +13,10 @@ use crate::scenario::programs::{check_command, output_files};
 use crate::scenario::{Scenario, at, sysctl};
 use crate::units::{Size, Time};
 
-/// MTUs of a link; the least is that of IPv4.
+/// MTUs of a link in bytes; the minimum is IPv4's.
 const MTU_BYTES: RangeInclusive<u32> = 576..=65_535;
 
-/// Least MTU of IPv6.
+/// Minimum MTU of IPv6, in bytes.
 const MTU6_BYTES: u32 = 1280;
 
 pub fn check(scenario: &Scenario, m: &mut Mistakes) {

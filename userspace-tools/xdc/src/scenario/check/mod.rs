@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Everything in a scenario that cannot be run, found on the host with the guest's own code.
+//! Finds everything in a scenario that cannot run, on the host with the guest's code.
 
 mod general;
 mod network;
@@ -20,7 +20,7 @@ use crate::scenario::budget::Budget;
 use crate::scenario::{Scenario, at, limits};
 use crate::text::is_control;
 
-/// Adds all mistakes of a scenario to those of its keys.
+/// Adds all mistakes of a scenario to `errors`, which has those of its keys.
 pub fn check(scenario: &Scenario, asks_tc: bool, errors: &mut Vec<Error>) {
     let keys = errors.iter().filter_map(|err| err.key().cloned());
     let mut m = Mistakes {
@@ -46,26 +46,26 @@ pub fn with_files(scenario: &Scenario) -> Vec<Error> {
     m.found
 }
 
-/// Mistakes that are reported at most, since each takes time.
+/// Maximum number of reported mistakes, since each takes time.
 pub const MOST_MISTAKES: usize = 100;
 
 /// Mistakes found so far.
 #[derive(Default)]
 pub struct Mistakes {
-    /// Keys that have no value which can be judged.
+    /// Keys without a valid value, which are not judged further.
     unreadable: Vec<Key>,
     found: Vec<Error>,
-    /// Memory that the checks may take.
+    /// Memory budget of the checks.
     budget: Budget,
 }
 
 impl Mistakes {
-    /// Nothing further is looked for.
+    /// Returns whether to stop looking for mistakes.
     fn is_full(&self) -> bool {
         self.found.len() >= MOST_MISTAKES || self.budget.is_spent()
     }
 
-    /// Keeps an error, unless it follows from a key beside or below that could not be read.
+    /// Adds an error, unless it follows from an unreadable key beside or below it.
     pub fn add(&mut self, key: Key, err: Error) {
         if self.found.len() >= MOST_MISTAKES {
             return;
@@ -83,7 +83,7 @@ impl Mistakes {
         }
     }
 
-    /// The value, or None for a mistake, and where enough was found before.
+    /// Returns the value; None after a mistake, or if enough were found.
     pub fn note<T>(&mut self, key: Key, find: impl FnOnce(&Budget) -> Result<T>) -> Option<T> {
         if self.is_full() {
             return None;
@@ -111,13 +111,13 @@ impl Mistakes {
         self.add(key, err);
     }
 
-    /// No value stands, or was meant to stand, at this key.
+    /// Returns whether the key could be read.
     fn reads(&self, key: &Key) -> bool {
         let strange = |other: &Key| other == key || (key.len() == 1 && other.len() == 1);
         !self.unreadable.iter().any(strange)
     }
 
-    /// No key of this table is unreadable, and no mistake was found in it or below.
+    /// Returns whether the table has no unreadable key and no mistake, also below it.
     fn is_clean(&self, table: &[&str]) -> bool {
         let below =
             |key: &Key| key.iter().zip(table).all(|(a, b)| a == b) && key.len() >= table.len();
@@ -127,7 +127,7 @@ impl Mistakes {
     }
 }
 
-/// Notes control characters in any text: texts end on terminals and in XML.
+/// Notes control characters in any text: texts go to terminals and XML.
 pub fn plain_texts(table: &Table, errors: &mut Vec<Error>) {
     for (key, value) in table {
         let texts = [&Value::String(key.clone()), value];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Nodes and links, and what names them.
+//! Checks nodes, links, and references to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +14,13 @@ use crate::scenario::{LinkSpec, Scenario, at, expand, no_node, pairs};
 
 /// Names that flows and ports may use.
 pub struct Network {
-    /// Each node, and whether it is a router.
+    /// Nodes; true for a router.
     nodes: BTreeMap<String, bool>,
-    /// Each port by its node and its neighbor, and whether it has a queue.
+    /// Ports by node and neighbor; true if the port has a queue.
     ports: BTreeMap<(String, String), bool>,
 }
 
-/// The network, if all of it is known.
+/// Returns the network if all of it is valid.
 pub fn check(scenario: &Scenario, m: &mut Mistakes) -> Option<Network> {
     let spec = &scenario.topology;
     let expanded = |_: &Budget| spec.fabric.as_ref().map(|it| it.expand()).transpose();
@@ -41,7 +41,7 @@ pub fn check(scenario: &Scenario, m: &mut Mistakes) -> Option<Network> {
 }
 
 impl Network {
-    /// Checks that a name is a node's; a router's only if `routers`.
+    /// Checks that a node exists; a router passes only if `routers`.
     pub fn check(&self, name: &str, routers: bool) -> Result<()> {
         match self.nodes.get(name) {
             Some(true) if !routers => Err(Error::usage(format!(
@@ -61,7 +61,7 @@ impl Network {
         )
     }
 
-    /// Checks that a node has a port to another one, and a queue there.
+    /// Checks that a port exists and has a queue.
     fn has_queue(&self, from: &str, to: &str) -> Result<()> {
         match self.ports.get(&(from.to_owned(), to.to_owned())) {
             Some(true) => Ok(()),
@@ -176,7 +176,7 @@ fn links(scenario: &Scenario, fabric: &Fabric, network: &mut Network, m: &mut Mi
 }
 
 impl Network {
-    /// Adds a link, and counts those that are between the same nodes already.
+    /// Adds a link and counts parallel links.
     fn join(
         &mut self,
         joined: &mut BTreeMap<(String, String), usize>,
@@ -197,7 +197,7 @@ impl Network {
     }
 }
 
-/// A node without a link is a slip of the pen.
+/// A node without a link is probably a typo.
 fn lonely(scenario: &Scenario, network: &Network, m: &mut Mistakes) {
     let linked: BTreeSet<&str> = network
         .ports
@@ -223,7 +223,7 @@ fn watched(scenario: &Scenario, network: &Network, m: &mut Mistakes) {
         let table = at!["watch", n];
         let pairs = m.note(table.clone(), |budget| pairs(budget, &spec.from, &spec.to));
         for (from, to) in pairs.unwrap_or_default() {
-            // A parallel link's end has its number behind the node's name.
+            // A parallel link's end has a number after the node's name.
             let neighbor = to.split_once('.').map_or(to.as_str(), |(name, _)| name);
             let ends = [("from", from.as_str()), ("to", neighbor)];
             let mut checked = ends.into_iter();
@@ -265,7 +265,7 @@ fn events(scenario: &Scenario, network: &Network, m: &mut Mistakes) {
     }
 }
 
-/// Hosts of `[host]` and of `[[run]]`.
+/// Checks the hosts of `[host]` and `[[run]]`.
 fn named(scenario: &Scenario, network: &Network, m: &mut Mistakes) {
     let hosts = scenario.host.keys().map(|name| (at!["host", name], name));
     let runs = scenario.programs.iter().enumerate();

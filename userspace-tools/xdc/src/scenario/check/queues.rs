@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `[queues]`, `[tunnel]`: sizes, and the words of qdiscs and devices of ours.
+//! Checks `[queues]` and `[tunnel]`: sizes, and words of our qdiscs and devices.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::scenario::plan::{of_cc, phantom, tc};
 use crate::scenario::{QueueSpec, Scenario, at};
 use crate::units::Amount;
 
-/// Ethernet header, which a queue counts.
+/// Ethernet header in bytes, which a queue counts.
 const HEADER_BYTES: u32 = 14;
 
 pub fn check(scenario: &Scenario, m: &mut Mistakes) {
@@ -43,7 +43,7 @@ pub fn check(scenario: &Scenario, m: &mut Mistakes) {
             }
             if let Err(err) = one(&spec, &cc, scenario.topology.mtu) {
                 let said = err.to_string();
-                // The table that has the key last.
+                // The last table that has the key.
                 let last = tables
                     .iter()
                     .rev()
@@ -69,13 +69,13 @@ pub fn check(scenario: &Scenario, m: &mut Mistakes) {
     tunnel(scenario, m);
 }
 
-/// Memory that the check of a queue takes: two bytes of `tc` may be a word.
+/// Memory for the check of a queue: each byte pair of `tc` may be a word.
 fn bytes_of(queue: &QueueSpec) -> usize {
     let tc = queue.tc.as_ref().map_or(0, String::len);
     size_of::<QueueSpec>() + tc * size_of::<String>()
 }
 
-/// A table of a queue says something of the key.
+/// Returns whether a queue's table has the key.
 fn has_key(scenario: &Scenario, table: &Key, key: Option<&Key>) -> bool {
     let Some(key) = key.and_then(|key| key.first()) else {
         return true;
@@ -99,14 +99,14 @@ fn has_key(scenario: &Scenario, table: &Key, key: Option<&Key>) -> bool {
     }
 }
 
-/// As one congestion control gets it; the error's key is below the queue's.
+/// Checks a queue for one congestion control; the error's key is below the queue's.
 fn one(spec: &QueueSpec, cc: &crate::scenario::Cc, mtu: u32) -> Result<(), Error> {
     if let Some(words) = &spec.tc {
         let about = |err: Error| err.at(at!["tc"]);
         let queue = tc(words, cc.mark).map_err(about)?;
         return limit_of_words(&queue.kind, &queue.words, mtu).map_err(about);
     }
-    // Sizes that are products are judged with their port.
+    // Sizes in BDP are checked with their port, so any BDP serves here.
     const ANY_BDP_BYTES: u64 = 1_000_000;
     let queue = phantom(spec, cc.mark, ANY_BDP_BYTES)?;
     let options = Options {
@@ -130,7 +130,7 @@ fn one(spec: &QueueSpec, cc: &crate::scenario::Cc, mtu: u32) -> Result<(), Error
     }
 }
 
-/// A queue has room for a packet.
+/// Checks that a queue has room for a packet.
 pub fn one_packet(limit_bytes: u32, mtu: u32) -> Result<(), Error> {
     let packet_bytes = mtu.saturating_add(HEADER_BYTES);
     if limit_bytes >= packet_bytes {
@@ -141,7 +141,7 @@ pub fn one_packet(limit_bytes: u32, mtu: u32) -> Result<(), Error> {
     Err(Error::usage(sentence).hint("limit = \"100kB\""))
 }
 
-/// Limits in words: of 0 packets or bytes, or of less than a packet for qdiscs that count bytes.
+/// Refuses limits of 0, and limits below a packet for qdiscs that count bytes.
 fn limit_of_words(kind: &str, words: &[String], mtu: u32) -> Result<(), Error> {
     let value = words
         .windows(2)
@@ -161,7 +161,7 @@ fn limit_of_words(kind: &str, words: &[String], mtu: u32) -> Result<(), Error> {
     }
 }
 
-/// A queue that no link has is a mistake of whoever expects one to have it.
+/// Refuses a queue that no link uses: probably a typo.
 fn used(scenario: &Scenario, m: &mut Mistakes) {
     let topology = &scenario.topology;
     let links = topology.links.iter();
@@ -170,7 +170,7 @@ fn used(scenario: &Scenario, m: &mut Mistakes) {
     if let Some(fabric) = &topology.fabric {
         used.extend(fabric.queues());
     }
-    // A link that names one which is not defined is a mistake too, and the likelier one.
+    // An undefined name in a link is the likelier mistake and is reported elsewhere.
     if used.iter().any(|name| !scenario.queues.contains_key(*name)) || !m.is_clean(&["topology"]) {
         return;
     }
@@ -187,10 +187,10 @@ fn used(scenario: &Scenario, m: &mut Mistakes) {
     }
 }
 
-/// The `rtt` of a queue says what a `bdp` is, so one of its sizes has to be in that.
+/// Refuses `rtt` in a queue without a size in `bdp`, which alone uses it.
 fn rtts(scenario: &Scenario, m: &mut Mistakes) {
     let of_ccs = scenario.cc.values().flat_map(|cc| &cc.queues);
-    // Whether some table of the queue states an RTT, and whether some size is in bdp.
+    // By queue: whether a table states an RTT, and whether a size is in bdp.
     let mut all: BTreeMap<&String, (bool, bool)> = BTreeMap::new();
     for (name, queue) in of_ccs.chain(&scenario.queues) {
         let (states, has_bdps) = all.entry(name).or_default();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The words of `tc` that this machine's tc reads: it does so before it looks for a device, and
+//! Checks words of `tc` with this machine's tc, which parses them before it looks for a device and
 //! needs no privileges for that.
 
 use std::collections::{BTreeSet, HashMap};
@@ -16,7 +16,7 @@ use crate::scenario::{Scenario, at};
 use crate::text::nearest;
 
 const SHAPE: &str = "what follows `tc qdisc add dev DEV root`, such as \"fq_codel limit 1000 ecn\"";
-/// Texts that this machine's tc reads, each in a process; the guest's tc reads all.
+/// Maximum number of texts for this machine's tc, a process each; the guest's tc parses all.
 const MOST_ASKED: usize = 32;
 
 pub fn check(scenario: &Scenario, m: &mut Mistakes) {
@@ -41,7 +41,7 @@ pub fn check(scenario: &Scenario, m: &mut Mistakes) {
             Ok(queue) => queue,
             Err(err) => {
                 let table: Vec<_> = key.iter().map(String::as_str).collect();
-                // The check of queues has refused one that is used.
+                // The check of queues has refused a queue that is used.
                 if m.is_clean(&table) {
                     m.add(key, err);
                 }
@@ -59,7 +59,7 @@ pub fn check(scenario: &Scenario, m: &mut Mistakes) {
     }
 }
 
-/// Qdiscs of Linux, for those who mistype one.
+/// Qdiscs of Linux, to suggest for a typo.
 const KINDS: &[&str] = &[
     "acceltor",
     "bfifo",
@@ -99,7 +99,7 @@ const KINDS: &[&str] = &[
     "tbf",
 ];
 
-/// Why tc does not take the words; None if it takes them, or is not there.
+/// Error of tc for these words; None if it accepts them or is missing.
 fn refused(text: &str, queue: &TcQueue) -> Option<String> {
     static KNOWN: LazyLock<Mutex<HashMap<String, Option<String>>>> = LazyLock::new(Mutex::default);
     if queue.kind == phantom::KIND || queue.kind == acceltor::KIND {
@@ -118,7 +118,7 @@ fn ask(text: &str, queue: &TcQueue) -> Option<String> {
     judged(text, &said)
 }
 
-/// Meaning of tc's standard error.
+/// Interprets tc's standard error.
 fn judged(text: &str, said: &str) -> Option<String> {
     let lines: Vec<_> = said
         .lines()
@@ -128,7 +128,7 @@ fn judged(text: &str, said: &str) -> Option<String> {
     if lines.iter().any(|line| line.contains("Cannot find device")) || lines.is_empty() {
         return None;
     }
-    // It goes on with how the qdisc is used.
+    // Usage of the qdisc follows the error.
     let why: Vec<_> = lines
         .iter()
         .take_while(|line| !line.starts_with("Usage:"))
@@ -145,7 +145,7 @@ fn judged(text: &str, said: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Lines of iproute2 6.15.
+    /// Messages of iproute2 6.15.
     #[test]
     fn words_are_judged_before_the_device() {
         let no_device = "Cannot find device \"no device/\"\n";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Each mistake is found without a guest, with the line and the key that it is about.
+//! Each mistake is found without a guest, with its line and key.
 
 use crate::scenario::{parse, plan::plan, tests::SMALL};
 
@@ -312,7 +312,7 @@ fn every_syntax_error_has_its_line() {
 
 #[test]
 fn what_follows_from_a_mistake_is_not_another() {
-    // Without the nodes no name of a link or of a flow could be right.
+    // Without the nodes no name in a link or a flow is valid.
     let said = said("hosts = ", "hots = ");
     assert_eq!(said.matches("small:").count(), 1, "{said}");
     let said = self::said("[queues.port]", "[queues.prot]");
@@ -334,7 +334,7 @@ fn a_module_that_is_a_file_or_an_option_is_refused() {
         assert!(said.contains("cc.mine.module: "), "{said}");
         let hosts = format!("{SMALL}[host.a1]\nmodules = [\"{module}\"]\n");
         assert!(lines(&hosts).contains("name of a kernel module"));
-        // The plan is checked, too, wherever its modules come from.
+        // Plans are checked too, wherever their modules come from.
         scenario.cc.get_mut("mine").unwrap().module = Some(module.to_owned());
         let refused = plan(&scenario, "mine", 1, 1).unwrap_err().to_string();
         assert!(refused.contains("name of a kernel module"), "{refused}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Flows between hosts that are there.
+//! Checks flows between existing hosts.
 
 use super::Mistakes;
 use super::network::Network;

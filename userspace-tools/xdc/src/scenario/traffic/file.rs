@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Flows that somebody else has listed: a CSV file beside the scenario.
+//! Flows listed in a CSV file beside the scenario.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::scenario::{at, beside};
 use crate::text::{nearest, short};
 use crate::units::{Size, Time};
 
-/// Column names, and the unit of a time in them.
+/// Names of the start column, with their units.
 const STARTS: &[(&str, &str)] = &[
     ("start", "s"),
     ("start_s", "s"),
@@ -27,29 +27,29 @@ const DESTINATION: &str = "destination";
 const BYTES: &str = "bytes";
 const GROUP: &str = "group";
 
-/// One flow.
+/// A flow of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Of the file, for errors.
+    /// Line in the file, for errors.
     pub line: u64,
     pub start: Time,
     pub source: String,
     pub destination: String,
     pub bytes: u64,
-    /// None where the block's counts.
+    /// None: the block's group.
     pub group: Option<String>,
 }
 
-/// A file as it was read.
+/// Content of a file.
 #[derive(Debug, Clone, Default)]
 pub struct FlowFile {
-    /// To be kept with the results.
+    /// Text kept with the results.
     pub text: String,
     pub rows: Vec<Row>,
 }
 
 impl FlowFile {
-    /// Those that the traffic names, by name; each from the first of `dirs` that has it.
+    /// Reads the files that the traffic names; each from the first of `dirs` that has it.
     pub fn read_all(
         budget: &Budget,
         dirs: &[PathBuf],
@@ -80,7 +80,7 @@ impl FlowFile {
 
 const SHAPE: &str = "lines of CSV: start_us,source,destination,bytes and then 0,a1,b1,1000000";
 
-/// Where each column is.
+/// Indices of the columns.
 struct Columns {
     start: (usize, &'static str),
     source: usize,
@@ -168,7 +168,7 @@ impl Columns {
         let field = |place: usize| record.get(place).unwrap_or_default();
         let (place, unit) = self.start;
         let start = field(place);
-        // A number; the header has its unit.
+        // A number only; the header has its unit.
         let wrong = || {
             let start = short(start);
             Error::usage(format!("'{start}' is not a start time in {unit}"))
@@ -196,7 +196,7 @@ impl Columns {
     }
 }
 
-/// A record begins, to the reader, where the one before it ends: with blank lines and comments.
+/// Line of a record. The reader's position precedes blank lines and comments before it.
 fn line_of(text: &str, record: &StringRecord) -> u64 {
     let (line, byte) = record
         .position()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What an idle path would do: base RTT classes, and the completion time that slowdown is against.
+//! Idle paths: classes of base RTTs, and ideal completion times for slowdown.
 
 use xdc_proto::{ETHERNET_HEADER_BYTES, TUNNEL_HEADER_BYTES, TUNNEL_MTU_LESS};
 
@@ -8,21 +8,21 @@ use crate::scenario::budget::{Budget, text_bytes};
 use crate::scenario::paths::Paths;
 use crate::units::Time;
 
-/// Base RTTs further apart than this are of two classes: within a datacenter of three layers they
-/// double at most from one class to the next.
+/// Ratio of base RTTs that separates classes: within a three-layer datacenter, adjacent RTTs differ
+/// at most by a factor of 2.
 const GAP: f64 = 2.5;
 
-/// Hosts whose paths are looked at to find the gap.
+/// Hosts whose paths are examined for the gap.
 const SOURCES: usize = 16;
 
-/// Tells paths within a datacenter from those between two.
+/// Separates intra-DC from inter-DC paths.
 pub struct Classes {
-    /// At least this is between two.
+    /// Minimum base RTT of an inter-DC path.
     boundary_us: f64,
 }
 
 impl Classes {
-    /// `inter_rtt` is that of the unscaled network.
+    /// `inter_rtt` is the unscaled network's.
     pub fn new(paths: &Paths<'_>, inter_rtt: Option<Time>, scale: u32) -> Self {
         if let Some(Time(ns)) = inter_rtt {
             let boundary_us = ns as f64 / 1e3 * f64::from(scale);
@@ -33,7 +33,7 @@ impl Classes {
         let mut rtts_us = Vec::new();
         for src in hosts.iter().step_by(hosts.len().div_ceil(SOURCES).max(1)) {
             for dst in hosts.iter().filter(|dst| *dst != src) {
-                // Hosts that no path joins exchange nothing.
+                // Hosts without a path exchange nothing.
                 rtts_us.extend(paths.base_rtt_us(src, dst).ok());
             }
         }
@@ -42,8 +42,8 @@ impl Classes {
         }
     }
 
-    /// Places in `hosts` of those that are near each other; each is compared with the first of
-    /// each datacenter so far. Hosts that no path joins are apart.
+    /// Groups `hosts` by datacenter, as indices; each is compared with the first host of each group
+    /// so far. Hosts without a path are in different groups.
     pub fn datacenters(
         &self,
         budget: &Budget,
@@ -74,7 +74,7 @@ impl Classes {
     }
 }
 
-/// The middle of the widest gap, if there is one.
+/// Middle of the widest gap, if there is one.
 fn widest_gap(mut rtts_us: Vec<f64>) -> f64 {
     rtts_us.sort_by(f64::total_cmp);
     rtts_us
@@ -84,10 +84,9 @@ fn widest_gap(mut rtts_us: Vec<f64>) -> f64 {
         .map_or(f64::INFINITY, |pair| (pair[0] * pair[1]).sqrt())
 }
 
-/// Time from first send to last byte received of a sender that never waits, on an idle path, ns:
-/// what the first packet takes, then the rest at the rate of the slowest link. 0 without an end. In a tunnel
-/// its packets have one more header; parities are not counted. The second value is of packets with
-/// AccECN's option; 0 if no host uses AccECN.
+/// Ideal ns from first send to last byte received, without window limits: the first packet's delay,
+/// then the rest at the slowest link's rate; 0 for an endless flow. Tunnel headers count, parities
+/// do not. The second value is with AccECN's option; 0 if no host uses AccECN.
 pub fn ideals_ns(
     paths: &Paths<'_>,
     (src, dst): (&str, &str),
@@ -136,7 +135,7 @@ fn ideal_ns(
     let packet = first as u32 + headers;
     let first_ns = walk.iter().map(|(_, direction)| direction.idle_ns(packet));
     let first_ns = first_ns.fold(0, u64::saturating_add);
-    // Centuries are as good as any number.
+    // Saturates at centuries.
     Ok(first_ns.saturating_add(u64::try_from(queueing_ns).unwrap_or(u64::MAX)))
 }
 
@@ -177,7 +176,7 @@ mod tests {
         let paths = Paths::new(&run.topology).unwrap();
         let ideals = |bytes| ideals_ns(&paths, ("a1", "r"), bytes, false).unwrap();
         let ideal = |bytes| ideals(bytes).0;
-        // 1 Gbit/s: 8 ns a byte; the port with a queue sends the first packet at once.
+        // 1 Gbit/s: 8 ns per byte; the port with a queue sends the first packet at once.
         assert_eq!(ideal(1000), (1000 + 52 + 14) * 8);
         assert_eq!(ideal(1448), 1514 * 8);
         assert_eq!(ideal(2 * 1448), 2 * 1514 * 8);

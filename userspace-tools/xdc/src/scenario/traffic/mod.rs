@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `[[traffic]]`: flows that a seed decides, drawn on the host and written into the plan.
+//! `[[traffic]]`: random flows, drawn on the host and written into the plan.
 //!
-//! A block has random numbers of its own, so that another one beside it does not change it. They
-//! are drawn and transformed in software: the same flows on every machine.
+//! Each block has its own random numbers, independent of other blocks. They are computed in
+//! software, so every machine draws equal flows.
 
 mod file;
 mod ideal;
@@ -30,16 +30,16 @@ use crate::units::{Fraction, PPM, Size, Time};
 /// Groups of flows by their path.
 const INTRA: &str = "intra";
 const INTER: &str = "inter";
-/// Groups of flows that no block names.
+/// Default groups of flows.
 pub const CLASSES: [&str; 2] = [INTRA, INTER];
 
-/// Of a Poisson source's flows, those within its datacenter, as in the papers (4:1).
+/// Default share of a Poisson source's intra-DC flows, as in the papers (4:1).
 const LOCAL: Fraction = Fraction(800_000);
 
 /// Keys of all kinds that draw sizes.
 pub const SIZES: &[&str] = &["sizes", "intra_sizes", "inter_sizes"];
 
-/// Attempts to draw a permutation without a fixed point: every third succeeds.
+/// Attempts to draw a permutation without a fixed point; about a third succeed.
 const ATTEMPTS: usize = 1_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -48,7 +48,7 @@ const ATTEMPTS: usize = 1_000;
 pub enum Kind {
     /// Many hosts to one, at once.
     Incast,
-    /// The same again and again.
+    /// Repeated incasts.
     Bursts,
     /// Every host sends to one and receives from one.
     Permutation,
@@ -56,11 +56,11 @@ pub enum Kind {
     Poisson,
     /// Messages between pairs of hosts.
     Rpc,
-    /// As a CSV file lists them.
+    /// Flows of a CSV file.
     File,
 }
 
-/// One block. Which keys mean something depends on the kind: [`TrafficSpec::validate`].
+/// A block of flows. Its kind decides which keys apply: [`TrafficSpec::validate`].
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrafficSpec {
@@ -68,48 +68,47 @@ pub struct TrafficSpec {
     /// Senders; for a permutation and for Poisson sources the receivers, too.
     #[serde(default)]
     pub hosts: Vec<String>,
-    /// The receiver; of an incast's that are several, one at random each time. For RPCs, a
-    /// receiver for each host.
+    /// Receiver; an incast draws one of several each time, RPCs have one for each host.
     pub to: Option<String>,
     /// An incast's flows from each of its senders [default: 1].
     pub per_host: Option<usize>,
     /// A CSV file beside the scenario: start, source, destination and bytes of each flow.
     pub file: Option<String>,
     pub sizes: Option<Sizes>,
-    /// Of flows within a datacenter and between two, if they differ.
+    /// Sizes of intra-DC and inter-DC flows, if they differ.
     pub intra_sizes: Option<Sizes>,
     pub inter_sizes: Option<Sizes>,
-    /// Of a host's link, for payload.
+    /// Load of a host's link, as payload.
     pub load: Option<Fraction>,
     /// Share of flows within the source's datacenter.
     pub local: Option<Fraction>,
     /// Share of a permutation's flows between datacenters.
     pub across: Option<Fraction>,
-    /// How many: of an incast the senders, of RPCs per pair, else all together.
+    /// Number of senders of an incast, of RPCs per pair, otherwise of all flows.
     pub flows: Option<usize>,
-    /// None starts later than this after `start`.
+    /// Time after `start` at which the last flow may start.
     pub duration: Option<Time>,
-    /// Between bursts, or between the messages of a pair.
+    /// Time between bursts, or between the messages of a pair.
     pub period: Option<Time>,
-    /// The period is the mean of exponential gaps.
+    /// Make the period the mean of exponential gaps.
     #[serde(default)]
     pub random: bool,
     #[serde(default)]
     pub start: Time,
     #[serde(default)]
     pub jitter: Time,
-    /// Flows between two hosts share connections, one at a time each.
+    /// Reuse connections between two hosts, for one flow at a time.
     #[serde(default)]
     pub persistent: bool,
-    /// Without it: `intra` or `inter`.
+    /// Group; default: `intra` or `inter`.
     pub group: Option<String>,
-    /// Of their packets, both ways.
+    /// DSCP of the flows' packets, in both directions.
     pub dscp: Option<Dscp>,
     #[serde(default)]
     pub sndbuf: Size,
     #[serde(default)]
     pub rcvbuf: Size,
-    /// Their receivers tell of their windows before the flows start.
+    /// Announce the receivers' windows before the flows start.
     #[serde(default)]
     pub window_known: bool,
 }
@@ -120,7 +119,7 @@ impl TrafficSpec {
         all.into_iter().flatten()
     }
 
-    /// Which keys there must be, which there may be, and that no others are.
+    /// Checks required and allowed keys.
     pub fn validate(&self) -> Result<()> {
         let by_class = self.intra_sizes.is_some() && self.inter_sizes.is_some();
         let half = self.intra_sizes.is_some() != self.inter_sizes.is_some();
@@ -214,9 +213,9 @@ struct Draft {
     src: String,
     dst: String,
     start_ns: u64,
-    /// Drawn with the draft where the order of draws matters.
+    /// Size, if it must be drawn with the draft to keep the order of draws.
     bytes: Option<u64>,
-    /// If not the block's.
+    /// Group, if not the block's.
     group: Option<String>,
 }
 
@@ -232,7 +231,7 @@ impl Draft {
     }
 }
 
-/// Memory of a flow.
+/// Memory of a flow in bytes.
 pub fn flow_bytes(flow: &Flow) -> usize {
     let names = [&flow.src, &flow.dst, &flow.group].map(String::as_str);
     let ccs = flow.cc.iter().chain(&flow.receiver_cc).map(String::as_str);
@@ -241,7 +240,7 @@ pub fn flow_bytes(flow: &Flow) -> usize {
     own + text_bytes(names.into_iter().chain(ccs).chain(switches))
 }
 
-/// Appends all flows of all blocks; of each block in the order of their starts.
+/// Appends the flows of all blocks, each block's in order of their starts.
 pub fn expand(
     budget: &Budget,
     scenario: &Scenario,
@@ -252,7 +251,7 @@ pub fn expand(
 ) -> Result<()> {
     let dscps = dscp::of_hosts(budget, scenario)?;
     for (number, spec) in scenario.traffic.iter().enumerate() {
-        // Two blocks, and two seeds next to each other, have nothing in common.
+        // Different blocks, and adjacent seeds, are independent.
         let mut seeds = Rng::new(seed);
         let seed = (0..=number).fold(0, |_, _| seeds.next_bits());
         let block = Block {
@@ -279,7 +278,7 @@ struct Block<'a> {
     spec: &'a TrafficSpec,
     paths: &'a Paths<'a>,
     classes: &'a Classes,
-    /// Of hosts, for blocks without one.
+    /// DSCPs by host, for blocks without one.
     dscps: &'a HashMap<String, Dscp>,
     scale: u64,
 }
@@ -402,7 +401,7 @@ impl Block<'_> {
         Ok(drafts)
     }
 
-    /// More flows than a run can have are not worth drawing.
+    /// Refuses more flows than a run can have, before drawing them.
     fn limit(&self, flows: usize) -> Result<()> {
         match flows > MAX_FLOWS {
             true => Err(Error::usage(format!(
@@ -437,17 +436,17 @@ impl Block<'_> {
         ))
     }
 
-    /// Places in `hosts` of those that are near each other.
+    /// Groups `hosts` by datacenter, as indices.
     fn datacenters(&self, hosts: &[String]) -> Result<Vec<Vec<usize>>> {
         let names: Vec<_> = hosts.iter().map(String::as_str).collect();
         self.classes.datacenters(self.budget, self.paths, &names)
     }
 
-    /// Each source's gaps are exponential with a mean of mean size / (load x its link's rate).
+    /// Draws exponential gaps per source, with mean = mean size / (load x its link's rate).
     fn poisson(&self, rng: &mut Rng) -> Result<Vec<Draft>> {
         let hosts = self.spec.hosts(self.budget)?;
         let centers = self.datacenters(&hosts)?;
-        // Hosts of a datacenter are next to each other.
+        // Hosts of a datacenter are adjacent.
         let all = centers.concat();
         let local = self.spec.local.unwrap_or(LOCAL).0;
         let share = |ppm: u32| f64::from(ppm) / f64::from(PPM);
@@ -486,7 +485,7 @@ impl Block<'_> {
         {
             let (own, center, local, gap_ns) = &sources[source];
             let inter = rng.up_to(u64::from(PPM) - 1) >= u64::from(*local);
-            // Peers are all but those of its datacenter, or those but itself.
+            // Peers are all hosts outside of the datacenter, or all others in it.
             let (first, skipped) = match inter {
                 true => (0, center.clone()),
                 false => (center.start, *own..own + 1),
@@ -508,7 +507,7 @@ impl Block<'_> {
         Ok(drafts)
     }
 
-    /// Mean size of a class that is there.
+    /// Mean size of a class; 0 if no flow has it.
     fn mean(&self, inter: bool, there: bool) -> Result<f64> {
         match there {
             true => self.sizes(inter)?.mean(&self.scenario.cdfs),
@@ -516,13 +515,13 @@ impl Block<'_> {
         }
     }
 
-    /// Of the link of a host.
+    /// Rate of a host's link.
     fn rate_bps(&self, host: &str) -> Result<u64> {
         let rate_bps = self.paths.rate_bps(host)?.filter(|&bps| bps > 0);
         rate_bps.ok_or_else(|| Error::usage(format!("'{host}' has no link with a rate to load")))
     }
 
-    /// The rows of a file. What is wrong with them is said here, with their line.
+    /// Flows of a file; errors have their line.
     fn listed(&self) -> Result<Vec<Draft>> {
         let name = self.spec.file.as_deref().unwrap_or_default();
         let file = self.scenario.files.get(name);
@@ -581,7 +580,7 @@ impl Block<'_> {
     }
 }
 
-/// A permutation of which as many flows as asked for lead to the other datacenter.
+/// Draws a permutation with the requested share of inter-DC flows.
 fn crossing(mut centers: Vec<Vec<usize>>, share: Fraction, rng: &mut Rng) -> Result<Vec<usize>> {
     let hosts: usize = centers.iter().map(Vec::len).sum();
     if centers.len() != 2 {
@@ -614,17 +613,17 @@ fn crossing(mut centers: Vec<Vec<usize>>, share: Fraction, rng: &mut Rng) -> Res
     Ok(to)
 }
 
-/// Fisher and Yates's.
+/// Fisher-Yates shuffle.
 fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
     for last in (1..items.len()).rev() {
         items.swap(last, rng.up_to(last as u64) as usize);
     }
 }
 
-/// The logarithm is a library's, not the machine's: the same bits everywhere.
+/// Draws with libm's logarithm, whose bits are equal on every machine.
 fn exponential(mean: f64, rng: &mut Rng) -> u64 {
     let drawn = (-mean * libm::log(1.0 - rng.unit())) as u64;
-    // Sums of as many as there are flows fit: none of them starts after that.
+    // Sums over the maximum number of flows fit into 64 bits.
     drawn.min(u64::MAX >> 20)
 }
 

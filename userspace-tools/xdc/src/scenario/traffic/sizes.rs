@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How long flows are: all alike, uniform, or as somebody measured them.
+//! Sizes of flows: fixed, uniform, or from a measured distribution.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::scenario::{at, beside};
 use crate::text::short;
 use crate::units::{Size, text_schema};
 
-/// As a scenario writes it: `1MB`, `4kB..16kB`, or the name of a file beside the scenario or in
+/// Sizes in a scenario: `1MB`, `4kB..16kB`, or the name of a file beside the scenario or in
 /// scenarios/cdf/.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sizes {
@@ -72,7 +72,7 @@ impl Sizes {
         })
     }
 
-    /// None is longer, as far as that is known without the file.
+    /// Upper bound of sizes, as far as known without the file.
     pub fn most(&self) -> u64 {
         match self {
             Self::Fixed(bytes) | Self::Uniform(_, bytes) => *bytes,
@@ -99,13 +99,13 @@ fn unknown(name: &str) -> Error {
     )
 }
 
-/// A distribution by points with straight lines between them.
+/// A distribution by points, linear between them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cdf {
-    /// (bytes, cumulative share), both never falling, from 0 to 1.
+    /// (bytes, cumulative share), both monotonic, from 0 to 1.
     points: Vec<(f64, f64)>,
     mean: f64,
-    /// The text of a file beside the scenario, to be kept with the results.
+    /// Text of a file beside the scenario, kept with the results.
     pub own: Option<String>,
 }
 
@@ -113,8 +113,8 @@ const SHAPE: &str =
     "lines such as \"10000 15\": bytes, and the percentage of flows up to that size";
 
 impl Cdf {
-    /// Those that the traffic names: files beside the scenario, by their name or without its
-    /// `.txt`, or those that ship.
+    /// Reads the distributions that the traffic names: files beside the scenario, with or without
+    /// `.txt`, or shipped ones.
     pub fn read_all(
         budget: &Budget,
         beside_dirs: &[PathBuf],
@@ -164,7 +164,7 @@ impl Cdf {
         })
     }
 
-    /// Lines of bytes and cumulative percent, or cumulative share; `#` begins a comment.
+    /// Parses lines of bytes and cumulative percent, or share; `#` begins a comment.
     fn parse(text: &str) -> Result<Self> {
         let mut points: Vec<(f64, f64)> = Vec::new();
         for (number, line) in text.lines().enumerate() {
@@ -220,7 +220,7 @@ impl Cdf {
         })
     }
 
-    /// The size that a share of flows does not exceed.
+    /// Size that this share of flows does not exceed.
     pub fn quantile(&self, share: f64) -> f64 {
         let next = self.points.partition_point(|&(_, c)| c <= share);
         let next = next.clamp(1, self.points.len() - 1);
@@ -296,7 +296,7 @@ pub mod tests {
             let draws = (0..DRAWS).map(|_| sizes.draw(&cdfs, &mut rng).unwrap() as f64);
             let mean = draws.sum::<f64>() / DRAWS as f64;
             let want = sizes.mean(&cdfs).unwrap();
-            // Above four standard errors of the widest of them.
+            // Four standard errors of the widest distribution are below this.
             assert!(
                 (mean / want - 1.0).abs() < 0.03,
                 "{text}: {mean}, not {want}"

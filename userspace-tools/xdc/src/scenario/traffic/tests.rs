@@ -103,7 +103,7 @@ fn groups_and_ideals_follow_the_path() {
             (INTRA, 20_000)
         };
         assert_eq!(flow.group, group);
-        // Two links that serialise 1514 bytes at 8 ns each, and a port that sends at once.
+        // Two links that serialize 1514 bytes at 8 ns each, and a port that sends at once.
         assert!(
             (least_ns..least_ns + 50_000).contains(&flow.ideal_ns),
             "{flow:?}"
@@ -379,7 +379,7 @@ fn bbr_goes_across_and_dctcp_stays_inside() {
             crosses(flow),
             "{flow:?}"
         );
-        // A socket that names one would hide what the route says.
+        // A socket's choice would hide the route's.
         assert_eq!((&flow.cc, &flow.receiver_cc), (&None, &None));
     }
 }
