@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Checks that the parameter tables and lists of deviations in docs/ match the code.
-//! `UPDATE_DOCS=1 cargo test -p xdc-algo --test docs` updates them.
+//! Compares the parameter tables and lists of deviations in docs/ with the code. `UPDATE_DOCS=1 cargo test -p
+//! xdc-algo --test docs` rewrites them.
 
 use std::{env, fs, path::PathBuf};
 
@@ -39,7 +39,7 @@ fn table(profiles: &[&str], params: &[ParamInfo]) -> String {
     out
 }
 
-/// Table of a socket's state in `xdc ss`.
+/// Table of the state that `xdc ss` shows of a socket.
 fn state(algorithm: &Entry) -> String {
     let mut out = "| `xdc ss` | `--json` | |\n|---|---|---|\n".to_owned();
     if algorithm.has_profiles() {
@@ -63,7 +63,7 @@ fn state(algorithm: &Entry) -> String {
            | | `ce_state` | as a receiver: the last packet carried CE |\n"
 }
 
-/// Page of all entries of modules/list.rs.
+/// Table of all modules in modules/list.rs.
 fn all_of_them() -> String {
     let mut out = "| module | is a | |\n|---|---|---|\n".to_owned();
     for module in MODULES {
@@ -101,8 +101,7 @@ fn the_page_of_all_is_what_the_list_says() {
     holds("algorithms.md", "all", &all_of_them());
 }
 
-/// modules/uapi/xdc_diag.h has only the project's numbers; authors of other algorithms choose
-/// theirs.
+/// modules/uapi/xdc_diag.h defines the numbers of this project's algorithms; other authors define their own.
 #[test]
 fn numbers_are_those_of_the_header() {
     let path = repository().join("modules/uapi/xdc_diag.h");
@@ -123,7 +122,7 @@ fn numbers_are_those_of_the_header() {
     }
 }
 
-/// Each event needs a tracepoint in a header that Kbuild finds, with the fields that are drawn.
+/// The C header that Kbuild finds has a tracepoint for each event, with the fields that the charts use.
 #[test]
 fn every_event_is_in_the_header_of_its_module() {
     for module in MODULES {
@@ -160,7 +159,7 @@ fn every_event_is_in_the_header_of_its_module() {
     }
 }
 
-/// Returns the numbered list in the header of a file in modules/, as Markdown.
+/// Returns the numbered list in the module header of a file in modules/.
 fn numbered(file: &str) -> String {
     let path = repository().join("modules").join(file);
     let text = fs::read_to_string(&path).unwrap();
@@ -188,7 +187,7 @@ fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Checks that a page of docs/ has `wanted` between the markers of a section.
+/// Compares a section of a docs/ page with `wanted`, or rewrites it if UPDATE_DOCS is set.
 fn holds(page: &str, section: &str, wanted: &str) {
     let begin = format!("<!-- {section}: begin -->\n");
     let end = format!("<!-- {section}: end -->");
@@ -200,7 +199,7 @@ fn holds(page: &str, section: &str, wanted: &str) {
     });
     let (before, shown, after) = parts.expect("the page marks its sections");
     if env::var_os("UPDATE_DOCS").is_some() {
-        // Sections of a page are updated one after the other.
+        // Written at once: the next section of the page reads the file anew.
         fs::write(&path, format!("{before}{begin}{wanted}{end}{after}")).unwrap();
     } else {
         assert_eq!(

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Adding an algorithm takes its file, its module's, the tracepoint header, and a line in
-//! modules/list.rs. Any other file that names the example would be one that a user has to change.
+//! Adding an algorithm takes its file, its module's, its tracepoint header, and a line in modules/list.rs.
+//! Any other product file that names the example is one more that a user would have to edit.
 
 use std::{fs, path::Path, path::PathBuf};
 
-/// Example of docs/writing.md.
+/// Example algorithm of docs/writing.md.
 const NAME: &str = "aimd";
 
 const LIST: &str = "modules/list.rs";
 
-/// Parts of the product. docs/ and selftests/ describe and test the example; of them, an algorithm
-/// changes only the generated page.
+/// Paths of the product. docs/ and selftests/ are left out because they show and test the example; adding an
+/// algorithm changes only the page generated from the list.
 const PRODUCT: [&str; 7] = [
     "Kbuild",
     "Makefile",
@@ -25,7 +25,7 @@ fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Collects every text file at or below `path`, except hidden and built ones.
+/// Collects text files at or below `path`, except build output and hidden files.
 fn files(path: &Path, found: &mut Vec<PathBuf>) {
     let name = path.file_name().unwrap().to_string_lossy();
     if name.starts_with('.') || name == "target" {

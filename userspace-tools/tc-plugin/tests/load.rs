@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Loads the plugin in this machine's tc, and in programs with another interface. Its requests
-//! and its output of a kernel's qdiscs are tested by selftests/guest/62-tc.sh.
+//! Loads the plugin into this machine's tc and into programs with another interface. selftests/guest/62-tc.sh
+//! tests its netlink messages and printed output.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use std::{
 
 use tempfile::TempDir;
 
-/// Cargo has built the plugin beside this test.
+/// Path of the plugin, which Cargo builds beside this test.
 fn plugin() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let built = own.parent().unwrap().join("libq_phantom.so");
@@ -19,14 +19,14 @@ fn plugin() -> PathBuf {
     built
 }
 
-/// Returns a program's standard error; asserts that no signal killed it.
+/// Standard error of a program, which must exit without a signal.
 fn said(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code().is_some(), "{} {text}", output.status);
     text
 }
 
-/// Runs `tc qdisc add phantom WORDS`: without a device, so nothing changes.
+/// Runs `tc qdisc add phantom WORDS`, which names no device and therefore changes nothing.
 fn tc(words: &[&str]) -> String {
     let dir = TempDir::new().unwrap();
     symlink(plugin(), dir.path().join("q_phantom.so")).unwrap();
@@ -46,7 +46,7 @@ fn this_machines_tc_gets_help() {
     let help = tc(&["help"]);
     assert!(help.starts_with("Usage: ... phantom "), "{help}");
     assert!(help.contains("\n  limit SIZE "), "{help}");
-    // `help` works behind options, but not in place of a value.
+    // `help` also works after other options, but not in place of a value.
     assert_eq!(tc(&["limit", "1mb", "help"]), help);
     assert!(!tc(&["pool", "help"]).contains("Usage: ... phantom"));
 }

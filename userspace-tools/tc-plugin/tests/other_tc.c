@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A tc with another plugin interface. It loads q_phantom.so as tc does, and
- * calls every function in the table with the arguments that tc passes.
+ * A tc with another plugin interface. It loads q_phantom.so as tc does and
+ * calls each word after the name in the table with tc's arguments.
  *
- * LAYOUT 0: one more word after the name. 1: the same size, but two words are
- * swapped. 2: no tables.
+ * LAYOUT 0: one more word after the name. 1: two words swapped. 2: no tables.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -49,7 +48,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s\n", dlerror());
 		return 2;
 	}
-	/* Unless they refuse, the functions would follow these pointers. */
+	/* Without the refusal, each function would dereference an argument. */
 	for (i = 0; i < sizeof(util->words) / sizeof(util->words[0]); i++)
 		if (((function)util->words[i])(util, -1, (void *)1, (void *)2, (void *)3) != -1)
 			return 3;

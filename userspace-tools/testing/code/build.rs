@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Links ISA-L, from Debian's package libisal-dev.
+//! Links ISA-L from Debian's libisal-dev.
 
 fn main() {
     println!("cargo:rustc-link-lib=isal");

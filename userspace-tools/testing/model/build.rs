@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the kernel's configuration says of the machine.
+//! Sets the kernel's configuration of the machine.
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(CONFIG_64BIT)");

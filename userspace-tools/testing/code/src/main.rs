@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What two parities of a block cost other libraries, for `xdc bench`: a line "# code LIBRARY BYTES INSTRUCTIONS" each.
+//! Cost of two parities of a block in other libraries, for `xdc bench`: one line "# code LIBRARY BYTES
+//! INSTRUCTIONS" each.
 //!
-//! It counts by the time stamp counter, which counts instructions in QEMU with `-icount`, and cycles elsewhere. ISA-L's
-//! parities have to be ours, byte by byte.
+//! The time stamp counter counts instructions in QEMU with `-icount`, cycles elsewhere. ISA-L's parities must
+//! equal ours byte by byte.
 
 use std::ffi::{c_int, c_uchar};
 
@@ -10,16 +11,16 @@ use anyhow::{Context, Result, ensure};
 use reed_solomon_simd::ReedSolomonEncoder;
 use xdc_algo::gf256::{self, LENGTH_BYTES, NoVectors};
 
-/// A block, as modules/selftest/xdc_code.rs has it.
+/// Block layout of modules/selftest/xdc_code.rs.
 const PACKETS: usize = 8;
 const PARITIES: usize = 2;
 const PACKET_BYTES: usize = 1_400;
-/// An interrupt may fall into some.
+/// Repetitions; the minimum excludes runs with an interrupt.
 const TIMES: u32 = 64;
-/// Of ISA-L's tables, for each coefficient.
+/// Bytes of ISA-L's tables for each coefficient.
 const TABLE_BYTES: usize = 32;
 
-// isa-l.h.
+// Declarations of isa-l.h.
 unsafe extern "C" {
     fn gf_gen_rs_matrix(matrix: *mut c_uchar, rows: c_int, columns: c_int);
     fn ec_init_tables(columns: c_int, rows: c_int, matrix: *mut c_uchar, tables: *mut c_uchar);
@@ -35,7 +36,7 @@ unsafe extern "C" {
 }
 
 fn cycles() -> u64 {
-    // SAFETY: Each x86-64 has the instruction.
+    // SAFETY: Every x86-64 CPU has RDTSC.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
@@ -52,7 +53,7 @@ fn show(library: &str, instructions: u64) {
     println!("# code {library} {} {instructions}", PACKETS * PACKET_BYTES);
 }
 
-/// ISA-L's code of a block, a packet at a time, as a sender gets them.
+/// ISA-L's encoder of a block, fed one packet at a time, as in a sender.
 struct Isal {
     tables: Vec<u8>,
     parities: [Vec<u8>; PARITIES],
@@ -63,8 +64,8 @@ impl Isal {
         let rows = PACKETS + PARITIES;
         let mut matrix = vec![0; rows * PACKETS];
         let mut tables = vec![0; TABLE_BYTES * PARITIES * PACKETS];
-        // SAFETY: The first has a byte for each cell; the tables are of as many of its last rows as follow the
-        // first PACKETS, which are the data's own, and have 32 bytes for each cell.
+        // SAFETY: `matrix` has a byte for each cell. Its first PACKETS rows are the data's; `tables` has 32
+        // bytes for each cell of the PARITIES rows after them.
         unsafe {
             gf_gen_rs_matrix(matrix.as_mut_ptr(), rows as c_int, PACKETS as c_int);
             let of_parities = matrix[PACKETS * PACKETS..].as_mut_ptr();
@@ -85,8 +86,8 @@ impl Isal {
         assert!(packet.len() == PACKET_BYTES && column < PACKETS);
         let [p, q] = &mut self.parities;
         let mut rows = [p.as_mut_ptr(), q.as_mut_ptr()];
-        // SAFETY: The tables are of that many rows and columns. The packet and the rows have PACKET_BYTES
-        // each.
+        // SAFETY: The tables have PACKETS columns and PARITIES rows. The packet and each row have
+        // PACKET_BYTES bytes.
         unsafe {
             ec_encode_data_update(
                 PACKET_BYTES as c_int,
@@ -101,7 +102,7 @@ impl Isal {
     }
 }
 
-/// P and Q, as `unorc` computes them.
+/// P and Q as `unorc` computes them.
 fn ours(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let row = vec![0; PACKET_BYTES + LENGTH_BYTES];
     let mut rows: [_; PARITIES] = [row.clone(), row];
@@ -121,7 +122,7 @@ fn main() -> Result<()> {
         .collect();
 
     let mut isal = Isal::new();
-    // Its weights are 2^i, ours 2^(k - 1 - i).
+    // ISA-L weights packet i by 2^i, `unorc` by 2^(k - 1 - i).
     for (i, packet) in packets.iter_mut().enumerate() {
         isal.add(PACKETS - 1 - i, packet);
     }

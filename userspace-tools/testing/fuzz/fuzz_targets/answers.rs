@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A datagram of rtnetlink as a kernel might send it.
+//! Fuzzes the decoder of rtnetlink datagrams from a kernel.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A scenario that asks for much: it is planned, drawn or refused within 1 GB. libFuzzer has the
-//! time.
+//! Plans, draws or refuses large scenarios within 1 GB. libFuzzer limits the time.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,7 +8,7 @@ use xdc_fuzz::meter::Meter;
 
 const GB: usize = 1 << 30;
 
-/// One more is for the fuzzer itself.
+/// 1 GB for the scenario and 1 GB for the fuzzer.
 #[global_allocator]
 static METER: Meter = Meter::new(2 * GB);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a guest says of its run.
+//! Fuzzes the decoder of a guest's messages about its run.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The phantom counter against exact arithmetic in 128 bits, RED's ends, and the thresholds that
-//! let a packet in.
+//! Compares the phantom counter with exact 128-bit arithmetic, and checks RED's ends and the admission
+//! thresholds.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -25,7 +25,7 @@ struct Port {
 const NS_PER_S: u128 = 1_000_000_000;
 
 fuzz_target!(|port: Port| {
-    // As netlink bounds them.
+    // Ranges that netlink accepts.
     let rate = port.line_rate_bytes_per_s % 1_000_000_000_000_001;
     let drain_ppm = 1 + port.drain_ppm % 1_000_000;
     let limit_bytes = (port.limit_bytes % i64::MAX as u64).max(1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A summary.json, or a cell of a sweep.
+//! Fuzzes the reader of summary.json and of sweep cells.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A scenario's file.
+//! Fuzzes the reader of scenario files.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What `--set`, `--axis` and `--seeds` are given, a line each.
+//! Fuzzes the arguments of `--set`, `--axis` and `--seeds`, one per line.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

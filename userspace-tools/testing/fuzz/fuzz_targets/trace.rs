@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A recording of tracepoints: JSON lines, or pages of the kernel's ring buffer.
+//! Fuzzes the reader of tracepoint recordings: JSON lines, or pages of the kernel's ring buffer.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Scenarios of few bytes that ask for much: large networks, and tables that multiply with them.
+//! Short scenarios that describe large networks, and tables that multiply with them.
 
 use std::fmt::Write as _;
 
 use arbitrary::Arbitrary;
 
-/// A scenario below this size is planned or refused within bounds.
+/// Scenarios up to this size are planned or refused within bounds.
 pub const MAX_BYTES: usize = 100_000;
 
 #[derive(Arbitrary, Debug)]
 pub struct Amplifier {
     network: Network,
     scale: u8,
-    /// Over all links between the same nodes.
+    /// Equal-cost paths over all parallel links.
     ecmp: bool,
     ccs: [u8; 2],
     parts: Vec<(u16, Part)>,
@@ -20,11 +20,11 @@ pub struct Amplifier {
 
 #[derive(Arbitrary, Debug)]
 enum Network {
-    /// Hosts at a switch.
+    /// Hosts at one switch.
     Star(u16),
-    /// Hosts at a switch each, which are in a row.
+    /// One host at each switch; the switches form a line.
     Chain(u16),
-    /// Hosts at a switch each, which are at another one.
+    /// One host at each switch; the switches share another one.
     Tree(u16),
     Fabric {
         kind: u8,
@@ -32,11 +32,11 @@ enum Network {
     },
 }
 
-/// Names `h[FIRST-LAST]`, or, of a fabric, `a[FIRST-LAST]`.
+/// Node names `h[FIRST-LAST]`, or `a[FIRST-LAST]` in a fabric.
 #[derive(Arbitrary, Debug)]
 struct Range(u16, u16);
 
-/// A text of so many bytes.
+/// Text of this length in bytes.
 #[derive(Arbitrary, Debug)]
 struct Text(u16);
 
@@ -169,7 +169,7 @@ impl Network {
 }
 
 impl Range {
-    /// `more` makes each one of several different.
+    /// `more` shifts the first number, so that several ranges differ.
     fn of(&self, prefix: &str, more: u16) -> String {
         let first = self.0.saturating_add(more);
         match self.1 {

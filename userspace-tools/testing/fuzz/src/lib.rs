@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The target for congestion controls: any parameters that sysctl lets in, any
-//! sequence of what TCP can tell, and what must hold after each of them.
+//! Fuzz target for congestion controls: any parameters within the sysctl ranges, any sequence of TCP events,
+//! and the invariants after each event.
 
 pub mod amplifier;
 pub mod meter;
@@ -19,13 +19,13 @@ use xdc_algo::{
     params::{ParamInfo, ParamSource},
 };
 
-/// No window is larger; algo/fixed.rs checks its products for it.
+/// Largest window in bytes; algo/fixed.rs checks its products for it.
 const MAX_CWND_BYTES: u64 = 1 << 40;
 
-/// A fraction of one.
+/// Fixed-point 1.0.
 const FRACTION_ONE: u32 = 1 << 30;
 
-/// Lives the life of a flow of the algorithm that XDC_ALGORITHM names.
+/// Runs a flow of the algorithm that XDC_ALGORITHM names.
 pub fn of_algorithm(life: Life) {
     static NAME: LazyLock<String> =
         LazyLock::new(|| env::var("XDC_ALGORITHM").expect("XDC_ALGORITHM names one"));
@@ -42,7 +42,7 @@ pub fn of_algorithm(life: Life) {
     );
 }
 
-/// The life of one flow.
+/// Parameters and events of one flow.
 #[derive(Arbitrary, Debug)]
 pub struct Life {
     params: [u32; 24],
@@ -89,11 +89,11 @@ enum Event {
     },
 }
 
-/// What sysctls hold, one of which somebody writes between two reads.
+/// Sysctl values, one of which changes between two reads.
 struct Sysctls<'a> {
     table: &'a [ParamInfo],
     raw: RefCell<[u32; 24]>,
-    /// Reads until then, row, and value.
+    /// Reads before the write, row, and value.
     write: Cell<Option<(u8, u8, u32)>>,
 }
 
@@ -119,7 +119,7 @@ impl ParamSource for Sysctls<'_> {
 }
 
 impl Life {
-    /// Lives it, with parameters of `table`.
+    /// Runs the flow with parameters of `table`.
     pub fn live<F: Controller>(mut self, table: &[ParamInfo]) {
         let params = Sysctls {
             table,
@@ -170,7 +170,7 @@ impl Life {
                     let output = flow.on_ack(&params, &ack).expect("the flow was started");
                     let floor_bytes = 2 * u64::from(mss_bytes.max(1));
                     assert!(output.cwnd_bytes > 0 && output.pacing_bytes_per_s > 0);
-                    // A parameter that changes between the two calls changes the window, too.
+                    // A parameter that changes between the two calls also changes the window.
                     if params.write.get().is_none() {
                         let whole = flow.output(&params, srtt_us).cwnd_bytes;
                         assert!(whole >= floor_bytes, "the floor is two packets");

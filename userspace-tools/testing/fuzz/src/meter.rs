@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! An allocator that counts, so that a test can say how much memory something took, and, without
-//! a clock, how much work.
+//! Counting allocator: measures memory, and work without a clock.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Allocations beyond this many bytes fail, which ends the process.
+/// Allocations beyond this limit fail, which ends the process.
 pub struct Meter {
     limit_bytes: usize,
     bytes: AtomicUsize,
@@ -23,7 +22,8 @@ impl Meter {
         }
     }
 
-    /// Bytes that `work` had at most, beside those before it, and how many allocations it made.
+    /// Returns the peak bytes that `work` allocated beyond the level before it, and its number of
+    /// allocations.
     pub fn measure(&self, work: impl FnOnce()) -> (usize, usize) {
         let before = self.bytes.load(Relaxed);
         let allocations = self.allocations.load(Relaxed);
@@ -34,7 +34,7 @@ impl Meter {
     }
 }
 
-// SAFETY: the system's allocator does the work; one that fails says so by a null pointer.
+// SAFETY: The system's allocator does the work; a null pointer reports failure.
 unsafe impl GlobalAlloc for Meter {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let bytes = self.bytes.fetch_add(layout.size(), Relaxed) + layout.size();
@@ -44,13 +44,13 @@ unsafe impl GlobalAlloc for Meter {
         }
         self.peak_bytes.fetch_max(bytes, Relaxed);
         self.allocations.fetch_add(1, Relaxed);
-        // SAFETY: the caller's promise about the layout.
+        // SAFETY: The caller guarantees a valid layout.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
         self.bytes.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise, and all memory is the system's.
+        // SAFETY: The caller guarantees the layout, and all memory is the system's.
         unsafe { System.dealloc(start, layout) }
     }
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-//! KTAP for the guest's test programs: one line a case on stdout, as selftests/guest/lib.sh prints it.
+//! KTAP output of the guest's test programs: one line per case on stdout, as selftests/guest/lib.sh prints
+//! it.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 
-/// The cases of one program.
+/// Case counts of one program.
 #[derive(Debug, Default)]
 pub struct Ktap {
     cases: u32,
@@ -19,7 +20,7 @@ impl Ktap {
         Self::default()
     }
 
-    /// One case: it passes if `outcome` is Ok, and says why not otherwise.
+    /// Prints the result of one case, with the error if it failed.
     pub fn case(&mut self, name: &str, outcome: Result<()>) {
         self.cases += 1;
         match outcome {
@@ -34,14 +35,14 @@ impl Ktap {
         }
     }
 
-    /// Something for the reader.
+    /// Prints diagnostic lines.
     pub fn note(&self, text: &str) {
         for line in text.lines() {
             println!("# {line}");
         }
     }
 
-    /// Prints the plan. The program failed if a case failed, or if there was none.
+    /// Prints the plan. Fails if a case failed or none ran.
     pub fn finish(self) -> ExitCode {
         println!("1..{}", self.cases);
         ExitCode::from(u8::from(self.failed > 0 || self.cases == 0))

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! modules/kernel/tcp/ as it is, called as TCP calls it. Miri looks for references that alias the
-//! algorithm's data, and for accesses outside of what a pointer was made from. `get_info` is called
-//! by the same thread only: its cells are accessed as the kernel's READ_ONCE() does, which Rust
-//! knows as volatile and not as atomic.
+//! Calls modules/kernel/tcp/ unchanged, as TCP does. Miri detects references that alias the algorithm's data
+//! and accesses outside a pointer's provenance.
+//!
+//! `get_info` runs on the same thread only: its cells are accessed as with the kernel's READ_ONCE(), which
+//! Rust treats as volatile, not atomic.
 
 #[cfg(test)]
 mod kernel_api {
@@ -11,19 +12,19 @@ mod kernel_api {
     #[path = "../../../../../modules/kernel/relaxed.rs"]
     pub(crate) mod relaxed;
     pub(crate) mod sysctl {
-        /// A namespace.
+        /// A network namespace.
         pub(crate) struct Net;
 
         impl Net {
             /// # Safety
             ///
-            /// None here.
+            /// No requirement.
             pub(crate) unsafe fn from_raw<'a>(_net: usize) -> &'a Self {
                 &Net
             }
         }
     }
-    // A test uses a part of it.
+    // The tests use only part of the API.
     #[allow(dead_code)]
     #[path = "../../../../../modules/kernel/tcp/mod.rs"]
     pub(crate) mod tcp;

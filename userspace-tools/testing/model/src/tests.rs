@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! An algorithm that uses its data in every callback, and TCP's side of the calls.
+//! An algorithm that uses its private data in every callback, and TCP's side of the calls.
 
 use std::{
     mem::MaybeUninit,
@@ -71,7 +71,7 @@ impl CongestionControl for Model {
             Marks::Echo(_) => rs.acked_sacked(),
         };
         sk.keep(sk.kept().wrapping_add(1) & 0x7f);
-        // All that a callback may do with the socket, between two uses of the data.
+        // Every socket access that a callback may do, between two uses of the data.
         let _ = (
             sk.ca_state() == State::Cwr,
             sk.has_usec_timestamps(),
@@ -115,7 +115,7 @@ impl CongestionControl for Model {
     }
 }
 
-/// TCP, with one socket.
+/// TCP with one socket.
 struct Tcp {
     sk: *mut tcp_sock,
     _registration: Registration<Model>,
@@ -124,7 +124,7 @@ struct Tcp {
 impl Tcp {
     fn new(state: u8, ecn_mode: u32) -> Self {
         let registration = Registration::new(Model).expect("memory");
-        // SAFETY: all zeroes is a socket.
+        // SAFETY: All zeroes is a valid socket.
         let mut socket: tcp_sock = unsafe { MaybeUninit::zeroed().assume_init() };
         socket.inet_conn.icsk_ca_ops = REGISTERED.get();
         socket.inet_conn.icsk_inet.sk.__sk_common.skc_state = state;
@@ -139,7 +139,7 @@ impl Tcp {
         };
         // SAFETY: C calls init() with the socket locked.
         unsafe { (tcp.ops().init.expect("init"))(tcp.raw()) };
-        // SAFETY: as above.
+        // SAFETY: The socket is valid and not shared.
         unsafe { addr_of_mut!((*tcp.sk).inet_conn.ca_initialized).write(1) };
         tcp
     }
@@ -158,21 +158,21 @@ impl Tcp {
             acked_sacked: acked,
             ..rate_sample::default()
         };
-        // SAFETY: C calls it with the socket locked.
+        // SAFETY: C calls cong_control() with the socket locked.
         unsafe { (self.ops().cong_control.expect("cong_control"))(self.raw(), 0, 0, &rs) };
     }
 
     fn set_state(&self, state: u32) {
-        // SAFETY: C calls it with the socket locked.
+        // SAFETY: C calls set_state() with the socket locked.
         unsafe { (self.ops().set_state.expect("set_state"))(self.raw(), state as u8) };
     }
 
     fn event(&self, event: u32) {
-        // SAFETY: C calls it with the socket locked.
+        // SAFETY: C calls cwnd_event() with the socket locked.
         unsafe { (self.ops().cwnd_event.expect("cwnd_event"))(self.raw(), event) };
     }
 
-    /// As inet_diag asks.
+    /// Calls get_info() as inet_diag does.
     fn info(&self) -> (u16, u32) {
         let mut attr = 0;
         let mut info = MaybeUninit::<tcp_cc_info>::uninit();
@@ -181,12 +181,12 @@ impl Tcp {
             (self.ops().get_info.expect("get_info"))(self.raw(), !0, &mut attr, info.as_mut_ptr())
         };
         assert_eq!(bytes, 16);
-        // SAFETY: that many bytes were written.
+        // SAFETY: get_info() wrote 16 bytes.
         let info = unsafe { addr_of!((*info.as_ptr()).dctcp).read() };
         (info.dctcp_enabled, info.dctcp_ab_ecn)
     }
 
-    /// What the socket has behind the head of its area.
+    /// The algorithm's data, which follows the head of the private area.
     fn data(&self) -> Data {
         // SAFETY: no callback runs.
         unsafe {
@@ -199,7 +199,7 @@ impl Tcp {
         }
     }
 
-    /// A packet arrives while an ACK is delayed, and its CE state is another.
+    /// A packet with a different CE state arrives while an ACK is delayed.
     fn ce_changes(&self, on_ack: unsafe fn(*mut tcp_sock)) {
         // SAFETY: no callback runs.
         unsafe {
@@ -217,9 +217,9 @@ impl Drop for Tcp {
     }
 }
 
-/// The local queue drops the ACK: tcp_enter_cwr() calls two callbacks of the socket.
+/// The local qdisc drops the ACK: tcp_enter_cwr() calls two callbacks of the socket.
 unsafe fn dropped(sk: *mut tcp_sock) {
-    // SAFETY: as TCP does, the socket being locked.
+    // SAFETY: The socket is locked, as in TCP.
     unsafe {
         let ops = addr_of!((*sk).inet_conn.icsk_ca_ops).read();
         let ssthresh = ((*ops).ssthresh.expect("ssthresh"))(sk.cast());
@@ -229,21 +229,20 @@ unsafe fn dropped(sk: *mut tcp_sock) {
     }
 }
 
-/// The area of the socket is that of another congestion control.
+/// Content of a private area written by another congestion control.
 const OF_ANOTHER: u64 = 0x0101_0101_0101_0101;
 
-/// Another congestion control.
 struct Other(tcp_congestion_ops);
 
-// SAFETY: nobody writes to it.
+// SAFETY: The value is never written.
 unsafe impl Sync for Other {}
 
-// SAFETY: no callbacks.
+// SAFETY: Null callbacks are valid.
 static OTHER: Other = Other(unsafe { MaybeUninit::zeroed().assume_init() });
 
-/// A BPF program sees the ACK and switches the socket.
+/// A BPF program sees the ACK and switches the socket's congestion control.
 unsafe fn switched(sk: *mut tcp_sock) {
-    // SAFETY: as TCP does, the socket being locked.
+    // SAFETY: The socket is locked, as in TCP.
     unsafe {
         addr_of_mut!((*sk).inet_conn.icsk_ca_ops).write(&raw const OTHER.0);
         addr_of_mut!((*sk).inet_conn.icsk_ca_priv).write([OF_ANOTHER; 13]);
@@ -271,7 +270,7 @@ fn a_dropped_ack_of_the_echo_calls_back() {
     tcp.ce_changes(dropped);
     let data = tcp.data();
     assert_eq!((data.acks, data.thresholds, data.states), (1, 1, 1));
-    // And the drop is a loss, with the next ACK.
+    // The drop counts as a loss at the next ACK.
     tcp.ack(1);
     assert_eq!(tcp.data().losses, 1);
     tcp.event(CA_EVENT_ECN_NO_CE);
@@ -313,7 +312,7 @@ fn a_socket_that_connects_is_not_ours_yet() {
 }
 
 impl Tcp {
-    /// The area has what another congestion control has written there.
+    /// Fills the area as another congestion control would.
     fn fill_area(&self, word: u64) {
         // SAFETY: no callback runs.
         unsafe { addr_of_mut!((*self.sk).inet_conn.icsk_ca_priv).write([word; 13]) };
@@ -333,12 +332,12 @@ impl Tcp {
     }
 }
 
-/// As a route does while a SYN with data waits for the data.
+/// A route sets the congestion control while a SYN with data waits for the data.
 #[test]
 fn what_another_has_left_to_a_socket_that_connects_is_not_ours() {
     let tcp = Tcp::new(TCP_SYN_SENT as u8, 0);
     tcp.fill_area(!0);
-    // The SYN is answered.
+    // The peer answers the SYN.
     tcp.ack(1);
     tcp.establish(XDC_TCP_ECN_MODE_ACCECN);
     assert_eq!(tcp.info().0, 0);
@@ -346,7 +345,7 @@ fn what_another_has_left_to_a_socket_that_connects_is_not_ours() {
     assert_eq!((tcp.data().acks, tcp.info()), (1, (1, 1)));
 }
 
-/// A SYN that crosses the socket's own is no ACK: the first callback comes a state later.
+/// A crossing SYN is no ACK: the first callback comes one state later.
 #[test]
 fn what_another_has_left_to_a_socket_whose_syn_is_crossed_is_not_ours() {
     let tcp = Tcp::new(TCP_SYN_SENT as u8, 0);
@@ -359,7 +358,7 @@ fn what_another_has_left_to_a_socket_whose_syn_is_crossed_is_not_ours() {
     assert_eq!((tcp.data().acks, tcp.info()), (1, (1, 1)));
 }
 
-/// A server of Fast Open sends data in that state.
+/// A Fast Open server sends data in SYN_RECV.
 #[test]
 fn a_server_of_fast_open_is_ours_before_it_is_established() {
     let tcp = Tcp::new(TCP_SYN_RECV as u8, XDC_TCP_ECN_MODE_ACCECN);
@@ -369,7 +368,7 @@ fn a_server_of_fast_open_is_ours_before_it_is_established() {
     assert_eq!((tcp.data().acks, tcp.info()), (1, (1, 1)));
 }
 
-/// And with TCP_REPAIR no SYN is sent: there is no callback before the socket is established.
+/// With TCP_REPAIR no SYN is sent: no callback runs before the socket is established.
 #[test]
 fn what_another_has_left_is_a_value_of_ours() {
     const LIVE_OF_ANOTHER: u64 = 0x8101_0101_8101_0101;
@@ -389,16 +388,16 @@ fn a_socket_without_ecn_says_so_to_the_network() {
     tcp.establish(0);
     tcp.ack(1);
     assert!(tcp.ops().cong_control.is_none());
-    // SAFETY: as above.
+    // SAFETY: no callback runs.
     assert_eq!(unsafe { addr_of!((*tcp.sk).tos).read() }, 0);
 }
 
-/// The model is no good if Miri accepts in it what it is there to refuse.
+/// Checks that Miri rejects a reference to the socket in this model.
 #[test]
 #[ignore = "undefined behaviour, for selftests/host/miri"]
 fn miri_refuses_a_reference_to_the_socket() {
     let tcp = Tcp::new(ESTABLISHED, XDC_TCP_ECN_MODE_ACCECN);
-    // SAFETY: not at all.
+    // SAFETY: Violated on purpose.
     unsafe {
         let data = &mut *addr_of_mut!((*tcp.sk).inet_conn.icsk_ca_priv)
             .cast::<u64>()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A connection whose sender is the kernel and whose receiver is scripted: which segment arrives,
-//! with which mark, and when its ACK does, is what a case says.
+//! A connection between the kernel and a scripted peer: each case decides which segments arrive, with which
+//! mark, and when they are acknowledged.
 
 use std::{
     collections::VecDeque,
@@ -18,43 +18,43 @@ use crate::lab::{self, KERNEL_V4, KERNEL_V6, Lab, MSS_BYTES, RTT_US};
 use crate::tun::now_ns;
 use crate::wire::{self, Codepoint, Options, Segment};
 
-/// Who opens the connection.
+/// The side that opens the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     KernelConnects,
     KernelAccepts,
 }
 
-/// Addresses.
+/// Address families.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     V4,
     V6,
-    /// IPv4 on a socket of IPv6.
+    /// IPv4 on an IPv6 socket.
     Mapped,
 }
 
-/// What the peer knows of ECN.
+/// ECN support of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ecn {
     None,
-    /// ECE from a mark until CWR.
+    /// ECE from a mark until CWR (RFC 3168).
     Rfc3168,
     /// ECE on the ACK of each marked packet, as DCTCP's receiver does.
     PerPacket,
     Accurate,
-    /// With its option.
+    /// AccECN with the TCP option.
     AccurateWithOption,
 }
 
-/// How a segment arrives.
+/// ECN mark of an arriving segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     No,
     Ce,
 }
 
-/// A connection to be.
+/// Parameters of a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Setup {
     pub cc: &'static str,
@@ -64,29 +64,28 @@ pub struct Setup {
     pub timestamps: bool,
     pub sack: bool,
     pub rtt_us: u64,
-    /// The kernel's initial window; the routes know 10, 32 and 100.
+    /// The kernel's initial window in packets; the routes have 10, 32 and 100.
     pub initial_window: u16,
-    /// The last byte of the peer's address.
+    /// Last byte of the peer's address.
     pub host: u8,
-    /// What the socket has until its SYN is sent, if not `cc`.
+    /// Congestion control until the SYN is sent, if not `cc`.
     pub first_cc: Option<&'static str>,
-    /// The SYN waits for the first data (TCP_FASTOPEN_CONNECT), and the socket gets `first_cc`
-    /// meanwhile; `cc` is what the route to `host` asks for.
+    /// The SYN waits for the first data (TCP_FASTOPEN_CONNECT), and the socket gets `first_cc` meanwhile; the
+    /// route to `host` sets `cc`.
     pub deferred: bool,
-    /// How the kernel is to accept.
+    /// Variant of the handshake.
     pub handshake: Handshake,
 }
 
-/// How the peer takes part in the handshake.
+/// Behavior of the peer in the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handshake {
-    /// As it should.
     Whole,
-    /// It connects, too, and has not seen the kernel's SYN yet: the two cross.
+    /// Simultaneous open: the peer sends a SYN before it has seen the kernel's.
     Crossed,
-    /// Something on the path clears the counter of the last ACK.
+    /// A middlebox clears the ACE counter of the last ACK.
     Cleared,
-    /// The same, and it opens the connection with data, so that the kernel answers before that.
+    /// As `Cleared`, and the peer opens with data, so the kernel answers before the last ACK.
     ClearedFastOpen,
 }
 
@@ -109,25 +108,25 @@ impl Setup {
     }
 }
 
-/// A segment that the kernel has sent.
+/// A data segment from the kernel.
 #[derive(Debug, Clone)]
 pub struct Arrival {
     pub segment: Segment,
     pub sent_us: u64,
-    /// How many ACKs it had got when it sent this.
+    /// ACKs that the kernel had received before it sent this segment.
     pub acks_before: usize,
 }
 
-/// One ACK and what it left.
+/// One ACK and the kernel's state after it.
 #[derive(Debug, Clone, Copy)]
 pub struct Step {
-    /// When the kernel got it.
+    /// Arrival time at the kernel.
     pub at_us: u64,
-    /// When the newest segment that it acknowledges was sent.
+    /// Departure time of the newest acknowledged segment.
     pub sent_us: u64,
-    /// How many ACKs the kernel had got by then.
+    /// ACKs that the kernel had received by `sent_us`.
     pub acks_before: usize,
-    /// Bytes that arrived with it, and of those, marked ones.
+    /// Bytes acknowledged with it, and the marked part.
     pub bytes: u32,
     pub marked_bytes: u32,
     pub tcp: TcpInfo,
@@ -139,36 +138,36 @@ impl Step {
         self.tcp.snd_cwnd
     }
 
-    /// The measured average, of 1.
+    /// The measured average, 0 to 1.
     pub fn alpha(&self) -> f64 {
         f64::from(self.cc.alpha) / 1_024.0
     }
 }
 
-/// A connection.
+/// A connection between the kernel and the peer.
 pub struct Flow<'a> {
     lab: &'a mut Lab,
     pub socket: Socket,
     setup: Setup,
     kernel: SocketAddr,
     peer: SocketAddr,
-    /// From a segment's departure to its ACK.
+    /// Time from a segment's departure to its ACK.
     pub rtt_us: u64,
-    /// From one ACK to the next, at least.
+    /// Minimum time between ACKs.
     pub gap_us: u64,
     last_ack_us: u64,
-    /// What it announces as receiver, in 16 kB.
+    /// The peer's receive window, in units of 16 kB.
     pub window: u16,
-    /// Data that no script has looked at yet, in the order in which it was sent.
+    /// Data segments not yet processed by a case, in sending order.
     pub arrived: VecDeque<Arrival>,
-    /// ACKs of the kernel, as a receiver.
+    /// ACKs from the kernel as receiver.
     pub acks: Vec<Segment>,
-    /// What each ACK left.
+    /// One entry per ACK.
     pub steps: Vec<Step>,
 
-    // The peer as a sender.
+    // Peer as sender.
     snd_nxt: u32,
-    // The peer as a receiver.
+    // Peer as receiver.
     rcv_nxt: u32,
     out_of_order: Vec<(u32, u32)>,
     newest_block: Option<(u32, u32)>,
@@ -179,17 +178,17 @@ pub struct Flow<'a> {
     accecn_bytes: [u32; 3],
 }
 
-/// No case waits longer for the kernel, in virtual time.
+/// Longest wait for the kernel, in virtual time.
 const PATIENCE_NS: u64 = 20_000_000_000;
-/// Where within a microsecond things happen: the kernel counts whole ones, and may take some ns.
+/// Offset of events within a microsecond: the kernel counts whole ones and may need some ns.
 const PHASE_NS: u64 = 200;
-/// The peer's window until a case narrows it: 1 GB.
+/// The peer's initial window: 1 GB.
 const WINDOW: u16 = 65_535;
-/// The peer's window is given in 16 kB.
+/// Window scale of the peer: units of 16 kB.
 const WINDOW_SHIFT: u8 = 14;
-/// The peer's first sequence number: close to the wrap.
+/// The peer's initial sequence number, close to the wrap.
 const ISN: u32 = 0xffff_f000;
-/// ACE starts from 5.
+/// Initial value of ACE.
 const ACE_OFFSET: u32 = 5;
 
 impl<'a> Flow<'a> {
@@ -236,7 +235,7 @@ impl<'a> Flow<'a> {
         Ok(flow)
     }
 
-    /// The kernel's socket in the form that its family asks for.
+    /// Address of the kernel's socket in its own family.
     fn socket_address(&self, address: SocketAddr) -> SocketAddr {
         match (self.setup.family, address.ip()) {
             (Family::Mapped, IpAddr::V4(ip)) => {
@@ -281,12 +280,12 @@ impl<'a> Flow<'a> {
         let (_, ack) = self.expect("the handshake's ACK", |segment| segment.has_ack)?;
         ensure!(ack.ack == self.snd_nxt, "it acknowledges {}", ack.ack);
         ensure!(ack.syn == crossed, "it has seen another SYN");
-        // A SYN's window is not scaled: 65 packets.
+        // A SYN's window is not scaled (65 packets), so send an update.
         let update = self.next_ack();
         self.send(update)
     }
 
-    /// The socket counts as connecting from here on, and its first data sends the SYN.
+    /// The socket counts as connecting after this; its first data sends the SYN.
     fn connect_with_data(&mut self, address: &socket2::SockAddr) -> Result<()> {
         set_option(
             &self.socket,
@@ -344,7 +343,7 @@ impl<'a> Flow<'a> {
         Ok(())
     }
 
-    /// What its own SYN asks for.
+    /// ACE bits of the peer's own SYN.
     fn syn_ace(&self) -> u8 {
         match self.setup.ecn {
             Ecn::None => 0,
@@ -365,7 +364,7 @@ impl<'a> Flow<'a> {
 
     // Time.
 
-    /// To the beginning of a microsecond, so that each time after it is exact.
+    /// Waits for the beginning of a microsecond, so that later times are exact.
     pub fn align(&mut self) -> Result<()> {
         self.wait_until_us(now_ns()? / 1_000 + 2)
     }
@@ -374,7 +373,7 @@ impl<'a> Flow<'a> {
         self.wait_until_us(now_ns()? / 1_000 + us)
     }
 
-    /// Waits, and takes note of what the kernel sends meanwhile.
+    /// Waits, and records the kernel's segments.
     pub fn wait_until_us(&mut self, us: u64) -> Result<()> {
         self.pump(us * 1_000 + PHASE_NS)
     }
@@ -384,7 +383,7 @@ impl<'a> Flow<'a> {
         Ok(())
     }
 
-    /// Whether the kernel sent something.
+    /// Returns whether the kernel sent a segment.
     fn pump_one(&mut self, deadline_ns: u64) -> Result<bool> {
         match self.lab.receive(self.kernel, self.peer, deadline_ns)? {
             Some((at_ns, segment)) => {
@@ -424,7 +423,7 @@ impl<'a> Flow<'a> {
         self.pump(now_ns()?)
     }
 
-    /// The kernel's application takes data that has arrived.
+    /// The kernel's application reads received data.
     pub fn read(&mut self, bytes: usize) -> Result<()> {
         let mut data = vec![0; bytes];
         (&self.socket)
@@ -432,12 +431,12 @@ impl<'a> Flow<'a> {
             .context("the data has not arrived")
     }
 
-    /// Sets parameters while the flow runs.
+    /// Sets unocc's parameters of the running flow.
     pub fn unocc(&self, values: &[(&str, u32)]) -> Result<()> {
         lab::set("unocc", values)
     }
 
-    /// Sets parameters while the flow runs.
+    /// Sets gemini's parameters of the running flow.
     pub fn gemini(&self, values: &[(&str, u32)]) -> Result<()> {
         lab::set("gemini", values)
     }
@@ -456,7 +455,7 @@ impl<'a> Flow<'a> {
         Ok(String::from_utf8_lossy(name).into_owned())
     }
 
-    /// The application asks for no more than that.
+    /// Limits the pacing rate by SO_MAX_PACING_RATE.
     pub fn max_pacing_rate(&self, bytes_per_s: u64) -> Result<()> {
         const SO_MAX_PACING_RATE: libc::c_int = 47;
         set_option(
@@ -467,7 +466,7 @@ impl<'a> Flow<'a> {
         )
     }
 
-    /// Another IP_TOS: the socket has no route until it sends again.
+    /// Changes IP_TOS: the socket has no route until its next transmission.
     pub fn forget_route(&self) -> Result<()> {
         const LOW_DELAY: libc::c_int = 0x10;
         set_option(&self.socket, libc::IPPROTO_IP, libc::IP_TOS, &LOW_DELAY)
@@ -481,7 +480,7 @@ impl<'a> Flow<'a> {
 
     // The peer as a receiver.
 
-    /// The oldest segment that no script has looked at; waits for it.
+    /// Waits for the oldest unprocessed segment.
     pub fn next_arrival(&mut self) -> Result<Arrival> {
         let deadline_ns = now_ns()? + PATIENCE_NS;
         loop {
@@ -492,17 +491,17 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// The next segment is lost.
+    /// Loses the next segment.
     pub fn lose_next(&mut self) -> Result<Arrival> {
         self.next_arrival()
     }
 
-    /// The next segment arrives, and is acknowledged one RTT after it was sent.
+    /// Delivers the next segment and acknowledges it one RTT after it was sent.
     pub fn ack_next(&mut self, mark: Mark) -> Result<Step> {
         self.ack_many(1, mark)
     }
 
-    /// The next `count` segments arrive, and one ACK covers them, one RTT after the last was sent.
+    /// Delivers the next `count` segments and sends one ACK for them, one RTT after the last was sent.
     pub fn ack_many(&mut self, count: u32, mark: Mark) -> Result<Step> {
         let mut bytes = 0;
         for _ in 1..count {
@@ -516,7 +515,7 @@ impl<'a> Flow<'a> {
         self.deliver_with(&last, mark, bytes)
     }
 
-    /// Every one of the next `count` segments.
+    /// Delivers and acknowledges each of the next `count` segments.
     pub fn acks_of(&mut self, count: u32, mark: Mark) -> Result<Step> {
         for _ in 1..count {
             self.ack_next(mark)?;
@@ -524,7 +523,7 @@ impl<'a> Flow<'a> {
         self.ack_next(mark)
     }
 
-    /// Segments are acknowledged, with that mark, for so long.
+    /// Acknowledges segments with `mark` for `us` microseconds.
     pub fn acks_for_us(&mut self, us: u64, mark: Mark) -> Result<Step> {
         let end_us = now_ns()? / 1_000 + us;
         loop {
@@ -535,7 +534,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// A segment arrives now and is acknowledged at once.
+    /// Delivers a segment now and acknowledges it at once.
     pub fn deliver(&mut self, arrival: &Arrival, mark: Mark) -> Result<Step> {
         self.deliver_with(arrival, mark, 0)
     }
@@ -557,7 +556,7 @@ impl<'a> Flow<'a> {
             cc: self.cc()?,
         };
         self.steps.push(step);
-        // What it let out at once is the kernel's answer to it.
+        // Segments that this ACK released are the kernel's answer to it.
         self.pump(now_ns()?)?;
         Ok(step)
     }
@@ -643,7 +642,7 @@ impl<'a> Flow<'a> {
         ack
     }
 
-    /// An ACK that repeats what is known, without a step.
+    /// An ACK that repeats the current state, without a step.
     fn empty(&self) -> Segment {
         let timestamps = self
             .setup
@@ -669,7 +668,7 @@ impl<'a> Flow<'a> {
         self.lab.send(self.peer, self.kernel, &segment)
     }
 
-    /// A router has to drop what is in flight: its next link takes no packets of that size.
+    /// A router reports that the packets in flight exceed the MTU of the next link.
     pub fn path_mtu(&mut self, mtu_bytes: u16) -> Result<()> {
         let first = self.next_arrival()?.segment;
         self.arrived.clear();
@@ -677,19 +676,19 @@ impl<'a> Flow<'a> {
         self.lab.send_packet(&packet)
     }
 
-    /// The local queue drops all that the kernel sends, from now on or no more.
+    /// Switches dropping at the kernel's qdisc layer on or off.
     pub fn drop_at_egress(&self, on: bool) -> Result<()> {
         self.lab.drop_at_egress(on)
     }
 
-    /// So many pure ACKs of the kernel have arrived with CE.
+    /// Counts `count` pure ACKs from the kernel as received with CE.
     pub fn mark_acks(&mut self, count: usize) {
         self.ce_packets += count as u32;
     }
 
-    // The peer as a sender.
+    // Peer as sender.
 
-    /// The peer sends a segment of data; returns the ACKs that the kernel sends at once.
+    /// The peer sends a data segment; returns the immediate ACKs.
     pub fn send_data(
         &mut self,
         bytes: u32,
@@ -710,13 +709,13 @@ impl<'a> Flow<'a> {
         Ok(std::mem::take(&mut self.acks))
     }
 
-    /// ACKs that the kernel sends within so long.
+    /// ACKs that the kernel sends within `us` microseconds.
     pub fn acks_within_us(&mut self, us: u64) -> Result<Vec<Segment>> {
         self.wait_us(us)?;
         Ok(std::mem::take(&mut self.acks))
     }
 
-    /// What the peer will send next.
+    /// The peer's next sequence number.
     pub fn peer_next(&self) -> u32 {
         self.snd_nxt
     }
@@ -724,7 +723,7 @@ impl<'a> Flow<'a> {
 
 impl Drop for Flow<'_> {
     fn drop(&mut self) {
-        // With a reset, so that nothing of it is left for the next case.
+        // A reset leaves no state for the next case.
         let _ = self.socket.set_linger(Some(Duration::ZERO));
     }
 }
@@ -758,7 +757,7 @@ fn configure(socket: &Socket) -> Result<()> {
     Ok(())
 }
 
-/// Sets an option that socket2 does not know, from an integer as wide as the kernel wants it.
+/// Sets an option that socket2 does not know. `T` has the width that the kernel expects.
 fn set_option<T: Copy>(
     socket: &Socket,
     level: libc::c_int,
@@ -785,7 +784,7 @@ fn timestamp_ms() -> u32 {
     now_ns().map_or(0, |ns| (ns / 1_000_000) as u32)
 }
 
-/// Sequence numbers wrap.
+/// Compares sequence numbers, which wrap.
 fn is_before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The namespace of the test: the device that selftests/guest/05-script.sh made, and its sysctls.
+//! The test's namespace: the device from selftests/guest/05-script.sh, and its sysctls.
 
 use std::{
     fs,
@@ -13,22 +13,22 @@ use anyhow::{Context, Result, ensure};
 use crate::tun::{Tun, now_ns};
 use crate::wire::Segment;
 
-/// The device, and the kernel's addresses on it.
+/// Device, and the kernel's addresses on it.
 const DEVICE: &str = "tun0";
 pub const KERNEL_V4: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 1);
 pub const KERNEL_V6: Ipv6Addr = Ipv6Addr::new(0xfd07, 0, 0, 0, 0, 0, 0, 1);
 
-/// Bandwidth, RTT and packet of most cases: a BDP of 100 packets. The RTT is not 1 ms, which the
-/// modules take for the coarse timestamp of a SYN that was sent again.
+/// Link rate, RTT and MSS of most cases: a BDP of 100 packets. The RTT is not 1 ms, which the modules take
+/// for the coarse timestamp of a retransmitted SYN.
 pub const RATE_MBPS: u32 = 400;
 pub const RTT_US: u64 = 2_000;
 pub const MSS_BYTES: u16 = 1_000;
 pub const BDP_PACKETS: u32 = 100;
 pub const BDP_BYTES: f64 = 100_000.0;
-/// RTT inside a datacenter, for unocc's epochs.
+/// Intra-DC RTT for unocc's epochs.
 pub const INTRA_US: u64 = 200;
 
-/// The far end of the device.
+/// Far end of the device.
 pub struct Lab {
     tun: Tun,
     next_port: u16,
@@ -43,19 +43,19 @@ impl Lab {
         })
     }
 
-    /// A port that no case has used.
+    /// Returns an unused port.
     pub fn port(&mut self) -> u16 {
         self.next_port += 1;
         self.next_port
     }
 
-    /// The kernel receives a segment.
+    /// Sends a segment to the kernel.
     pub fn send(&self, from: SocketAddr, to: SocketAddr, segment: &Segment) -> Result<()> {
         self.tun.send(&segment.write(from, to)?)
     }
 
-    /// The next segment of the connection between those two that the kernel sends, if it sends one
-    /// by then, and when it was read.
+    /// Returns the next segment that the kernel sends on the connection before the deadline, with the time of
+    /// reading.
     pub fn receive(
         &self,
         from: SocketAddr,
@@ -73,7 +73,7 @@ impl Lab {
         Ok(None)
     }
 
-    /// unocc's parameters: those of a profile on a path of one BDP, and then some others.
+    /// Sets unocc's parameters: a profile on a path of one BDP, then `others`.
     pub fn unocc(&self, profile: &str, others: &[(&str, u32)]) -> Result<()> {
         sysctl("unocc/profile", profile)?;
         sysctl("unocc/line_rate_mbps", &RATE_MBPS.to_string())?;
@@ -81,14 +81,14 @@ impl Lab {
         set("unocc", others)
     }
 
-    /// gemini's parameters: the paper's on the same path, and then some others.
+    /// Sets gemini's parameters: the paper's profile on the same path, then `others`.
     pub fn gemini(&self, others: &[(&str, u32)]) -> Result<()> {
         sysctl("gemini/profile", "paper")?;
         sysctl("gemini/line_rate_mbps", &RATE_MBPS.to_string())?;
         set("gemini", others)
     }
 
-    /// The address of a peer, towards which connections start with so many packets.
+    /// Address of a peer whose route has this initial window, in packets.
     pub fn peer(&self, v6: bool, initial_window: u16, host: u8) -> IpAddr {
         if v6 {
             Ipv6Addr::new(0xfd07, 0, 0, initial_window, 0, 0, 0, host.into()).into()
@@ -97,12 +97,12 @@ impl Lab {
         }
     }
 
-    /// The kernel receives an IP packet.
+    /// Sends an IP packet to the kernel.
     pub fn send_packet(&self, packet: &[u8]) -> Result<()> {
         self.tun.send(packet)
     }
 
-    /// All that the kernel sends is dropped by the qdisc layer of the device, from now on or no more.
+    /// Switches dropping in the qdisc layer of the device on or off.
     pub fn drop_at_egress(&self, on: bool) -> Result<()> {
         let clsact: &[&str] = &[
             "qdisc",
@@ -134,7 +134,7 @@ pub fn set(module: &str, values: &[(&str, u32)]) -> Result<()> {
         .try_for_each(|(name, value)| sysctl(&format!("{module}/{name}"), &value.to_string()))
 }
 
-/// The shortest base RTT that flows of the namespace have had.
+/// Shortest base RTT of flows in the namespace.
 pub fn shortest_rtt_us(algorithm: &str) -> Result<u32> {
     let path = format!("/proc/sys/net/{algorithm}/shortest_rtt_us");
     Ok(fs::read_to_string(path)?.trim().parse()?)

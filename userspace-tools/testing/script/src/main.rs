@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Plays the receiver of a TCP flow packet by packet, so that each rule of an algorithm has a case.
+//! Plays the peer of a TCP flow packet by packet, to test each rule of an algorithm.
 //!
-//!     xdc-script [WORD...]     the cases whose names have one of the words; all without any
+//!     xdc-script [WORD...]     runs cases whose names have one of the words; all by default
 //!
-//! selftests/guest/05-script.sh makes the device that it needs. Meant for User Mode Linux: in virtual time
-//! a packet leaves, and an ACK arrives, in exactly the microsecond that the case says.
+//! selftests/guest/05-script.sh creates the TUN device. Meant for User Mode Linux: in virtual time, packets
+//! leave and ACKs arrive in exactly the microsecond of the case.
 
 mod cases;
 mod flow;
@@ -38,9 +38,9 @@ fn main() -> ExitCode {
 }
 
 fn prepare() -> anyhow::Result<lab::Lab> {
-    // A real-time task wakes when it asked to; others up to a thousandth of the wait later.
+    // Real-time tasks have no timer slack; others wake up to a thousandth of the wait late.
     let priority = libc::sched_param { sched_priority: 1 };
-    // SAFETY: the parameters are complete, and 0 is this task.
+    // SAFETY: The parameters are initialized, and 0 is this task.
     let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &priority) };
     nix::errno::Errno::result(result).context("cannot become a real-time task")?;
     lab::Lab::open()

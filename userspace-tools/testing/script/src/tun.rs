@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The far end of a TUN device: what the kernel sends is read here, what is written here the kernel
-//! receives, and there is no other kernel in between.
+//! Far end of a TUN device: reads are packets from the kernel, writes are packets to it. No other kernel is
+//! in between.
 
 use std::{
     fs::{File, OpenOptions},
@@ -24,20 +24,20 @@ nix::ioctl_write_ptr_bad!(
     libc::ifreq
 );
 
-/// CLOCK_MONOTONIC, by which the kernel's TCP measures too.
+/// CLOCK_MONOTONIC, the clock of the kernel's TCP.
 pub fn now_ns() -> Result<u64> {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC)?;
     Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
 }
 
-/// No packet of the device is longer.
+/// Longest packet of the device.
 const LONGEST_BYTES: usize = 2_048;
 
 /// An attached TUN device.
 pub struct Tun(File);
 
 impl Tun {
-    /// Attaches to the device, which exists.
+    /// Attaches to an existing device.
     pub fn open(name: &str) -> Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -45,30 +45,28 @@ impl Tun {
             .custom_flags(libc::O_NONBLOCK)
             .open("/dev/net/tun")
             .context("cannot open /dev/net/tun")?;
-        // SAFETY: an ifreq is plain data, for which zeroes are valid.
+        // SAFETY: Zeroes are a valid ifreq, which is plain data.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
             *to = from as libc::c_char;
         }
         request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
-        // SAFETY: the file is a TUN device's and the request is complete.
+        // SAFETY: The file is a TUN device and the request is initialized.
         unsafe { tunsetiff(file.as_raw_fd(), &request) }
             .with_context(|| format!("cannot attach to {name}"))?;
         Ok(Tun(file))
     }
 
-    /// The kernel receives a packet.
+    /// Sends a packet to the kernel.
     pub fn send(&self, packet: &[u8]) -> Result<()> {
         (&self.0)
             .write_all(packet)
             .context("the kernel does not take a packet")
     }
 
-    /// The next packet that the kernel sends, if it sends one by then. What it has sent already is
-    /// read at once.
+    /// Returns the next packet from the kernel, or None at the deadline.
     ///
-    /// In virtual time a system call that fails costs a microsecond, others nothing: so this asks
-    /// before it reads.
+    /// Polls before it reads: in virtual time a failed system call costs a microsecond, others nothing.
     pub fn receive(&self, deadline_ns: u64) -> Result<Option<Vec<u8>>> {
         loop {
             let left_ns = deadline_ns.saturating_sub(now_ns()?);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! TCP segments as bytes of IP packets and back.
+//! Encodes and decodes TCP segments in IP packets.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,7 +11,7 @@ use etherparse::{
 
 const TTL: u8 = 64;
 
-/// Option kind of AccECN with the counters in the order ECT(0), CE, ECT(1).
+/// Option kinds of AccECN: counters in the order ECT(0), CE, ECT(1), and the reverse.
 const ACCECN0: u8 = 172;
 const ACCECN1: u8 = 174;
 
@@ -39,7 +39,7 @@ impl Codepoint {
         IpEcn::try_new(self as u8).unwrap_or_default()
     }
 
-    /// How AccECN's handshake reports the codepoint in AE, CWR and ECE.
+    /// AE, CWR and ECE that report the codepoint in AccECN's handshake.
     pub fn handshake_ace(self) -> u8 {
         match self {
             Codepoint::NotEct => 0b010,
@@ -50,14 +50,14 @@ impl Codepoint {
     }
 }
 
-/// The options that the peer reads or writes.
+/// TCP options that the peer reads or writes.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     pub mss_bytes: Option<u16>,
     pub window_shift: Option<u8>,
     pub sack_permitted: bool,
     pub timestamps: Option<(u32, u32)>,
-    /// Blocks, the first of which may be a D-SACK.
+    /// SACK blocks; the first may be a D-SACK.
     pub sack: Vec<(u32, u32)>,
     /// AccECN's byte counters: ECT(0), CE, ECT(1).
     pub accecn: Option<[u32; 3]>,
@@ -148,7 +148,7 @@ fn be32(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0, |n, &byte| n << 8 | u32::from(byte))
 }
 
-/// A TCP segment without its payload, of which only the length matters.
+/// A TCP segment; only the length of its payload matters.
 #[derive(Debug, Clone, Default)]
 pub struct Segment {
     pub seq: u32,
@@ -157,7 +157,7 @@ pub struct Segment {
     pub has_ack: bool,
     pub fin: bool,
     pub rst: bool,
-    /// AE, CWR and ECE, from the highest bit.
+    /// AE, CWR and ECE; AE is the highest bit.
     pub ace: u8,
     pub window: u16,
     pub codepoint: Codepoint,
@@ -178,7 +178,7 @@ impl Segment {
         self.ace & 0b001 != 0
     }
 
-    /// An IP packet.
+    /// Encodes the segment as an IP packet.
     pub fn write(&self, from: SocketAddr, to: SocketAddr) -> Result<Vec<u8>> {
         let mut tcp = TcpHeader::new(from.port(), to.port(), self.seq, self.window);
         tcp.acknowledgment_number = self.ack;
@@ -226,7 +226,7 @@ impl Segment {
         Ok(packet)
     }
 
-    /// What an IP packet carries, and between whom; None if that is not TCP.
+    /// Decodes a segment and its addresses; None if the packet is not TCP.
     pub fn read(packet: &[u8]) -> Result<Option<(SocketAddr, SocketAddr, Self)>> {
         let (headers, payload) = IpHeaders::from_slice(packet).context("a damaged IP packet")?;
         if payload.ip_number != IpNumber::TCP {
@@ -266,8 +266,7 @@ impl Segment {
     }
 }
 
-/// What a router answers to `segment` that is too large for its next link: ICMP's "fragmentation
-/// needed", with the segment's first bytes.
+/// ICMP "fragmentation needed" of a router whose next link is too small for `segment`, with its first bytes.
 pub fn too_large(
     segment: &Segment,
     from: SocketAddr,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The rules in floating point, from the specifications, and how a value is compared with them.
+//! The rules of the specifications in floating point, and comparisons with them.
 
 use anyhow::{Result, ensure};
 
@@ -14,13 +14,13 @@ pub fn near(what: &str, got: f64, want: f64, tolerance: f64) -> Result<()> {
     Ok(())
 }
 
-/// A window of whole packets against one in bytes: a packet or 0.1 %.
+/// Compares a window in packets with one in bytes, within one packet or 0.1 %.
 pub fn near_window(what: &str, packets: u32, bytes: f64, mss_bytes: f64) -> Result<()> {
     let want = (bytes / mss_bytes).floor();
     near(what, f64::from(packets), want, (want / 1e3).max(1.0))
 }
 
-/// Additive increase: a packet's worth of `step` bytes per window, on an ACK of `acked` bytes.
+/// Additive increase of `step` bytes per window, for an ACK of `acked` bytes.
 pub fn increased(window: f64, step: f64, acked: f64) -> f64 {
     window + step * acked.min(window) / window
 }
@@ -30,14 +30,14 @@ pub fn md_gain(k_bytes: f64, bdp_bytes: f64) -> f64 {
     (4.0 * k_bytes / (k_bytes + bdp_bytes)).min(1.0)
 }
 
-/// One step of a moving average whose gain counts in 1/1024.
+/// One step of a moving average with a gain in 1/1024.
 pub fn averaged(average: f64, sample: f64, gain: u32) -> f64 {
     let gain = f64::from(gain) / 1024.0;
     (1.0 - gain) * average + gain * sample
 }
 
-/// Bytes per microsecond over the last round trip as of ACK `i`: what was delivered since its
-/// segment left, over the longer of the times that sending and acknowledging it took.
+/// Delivery rate at ACK `i`, bytes per microsecond: bytes delivered since its segment left, over the longer
+/// of the sending and the acknowledgment intervals.
 pub fn delivery_rate(steps: &[Step], i: usize) -> Option<f64> {
     let last = steps.get(i)?;
     let prior = steps.get(last.acks_before.checked_sub(1)?)?;
@@ -47,17 +47,17 @@ pub fn delivery_rate(steps: &[Step], i: usize) -> Option<f64> {
     Some(f64::from(delivered) / acking_us.max(sending_us) as f64)
 }
 
-/// unocc's clock of epochs.
+/// Epoch clock of unocc.
 #[derive(Debug, Clone, Copy)]
 pub struct Epochs {
-    /// In whole ns, which add up without an error.
+    /// End of the epoch in whole nanoseconds, which add without error.
     ends_ns: f64,
     intra_us: f64,
     base_us: f64,
 }
 
 impl Epochs {
-    /// The first ACK starts it.
+    /// Starts the clock at the first ACK.
     pub fn new(first: &Step, intra_us: f64, base_us: f64) -> Self {
         Epochs {
             ends_ns: first.at_us as f64 * 1e3,
@@ -66,7 +66,7 @@ impl Epochs {
         }
     }
 
-    /// Whether this ACK ends an epoch.
+    /// Returns whether this ACK ends an epoch.
     pub fn ended_by(&mut self, step: &Step) -> bool {
         let sent_ns = step.sent_us as f64 * 1e3;
         if sent_ns < self.ends_ns {
@@ -82,21 +82,21 @@ impl Epochs {
     }
 }
 
-/// Round trips: one ends with the first ACK of a packet that was sent after it began.
+/// Round trips: each ends with the first ACK of a packet sent after it began.
 #[derive(Debug, Clone, Copy)]
 pub struct Rounds {
     ends_us: u64,
 }
 
 impl Rounds {
-    /// The first ACK starts one.
+    /// Starts a round trip at the first ACK.
     pub fn new(first: &Step) -> Self {
         Rounds {
             ends_us: first.at_us,
         }
     }
 
-    /// Whether this ACK ends one.
+    /// Returns whether this ACK ends a round trip.
     pub fn ended_by(&mut self, step: &Step) -> bool {
         let ended = step.sent_us >= self.ends_us;
         if ended {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The qdisc acceltor under attack: its schedule, calendar and rates change under flows, the clock is set, uplinks,
-//! bond, hosts and module go, requests are random, and flows are a million. What came is always what was sent, is
-//! queued and was dropped.
+//! Stress tests of the qdisc acceltor: changes of schedule, calendar and rates under flows, clock steps,
+//! removal of uplinks, bond, hosts and module, random requests, and a million flows. Packets in always
+//! equal packets sent + queued + dropped.
 
 use std::{
     os::fd::AsRawFd,
@@ -36,12 +36,12 @@ use crate::{
 
 const MODULE: &str = "sch_acceltor";
 
-/// IPv4 leads to rack 1, IPv6 to rack 2, whose weeks are of 33 ms.
+/// IPv4 leads to rack 1, IPv6 to rack 2; a week takes 33 ms.
 const WORDS: &str = "racks 4 rack 0 prefix 10.9.0.2/32=1,fd09::2/128=2 day 10ms night 1ms base-time 0 peers auto \
     ocs-rate 200mbit eps-rate 100mbit rtt 3ms k 2 hp 300kb lp 150kb limit 150kb policy acceltor detect sketch \
     dscp none elephants 80 idle 1s sketch-bytes 20kb overflow drop rescue off guard 0ns lead 0ns ecn 0b";
 
-/// Both ends of an uplink of the first host's bond.
+/// One uplink of the first host's bond.
 struct Uplink {
     name: &'static str,
     index: u32,
@@ -68,12 +68,12 @@ const UPLINKS: [Uplink; 2] = [
 ];
 const CIRCUIT: &Uplink = &UPLINKS[1];
 
-/// Two hosts, of which the first has a bond of two uplinks to the second.
+/// Two hosts, connected by a bond of two uplinks at the first.
 fn bonded() -> Result<Pair> {
     let pair = Pair {
         hosts: [Netns::create()?, Netns::create()?],
     };
-    // Where orphans do not end, their namespace does not; and who was blocked soon tries again.
+    // Orphans must end, or their namespace remains; blocked flows must soon retry.
     for (name, value) in [
         ("tcp_orphan_retries", "1"),
         ("tcp_rto_max_ms", "1000"),
@@ -97,7 +97,7 @@ fn bonded() -> Result<Pair> {
     Ok(pair)
 }
 
-/// Makes an uplink, and has the bond use it.
+/// Creates an uplink and adds it to the bond.
 fn wire(pair: &Pair, uplink: &Uplink) -> Result<()> {
     let near = VethEnd {
         name: uplink.name.to_string(),
@@ -120,7 +120,7 @@ fn join(pair: &Pair, uplink: &Uplink) -> Result<()> {
     pair.hosts[0].run(|| Ok(Connection::open()?.batch(requests)?))
 }
 
-/// The kernel sees which devices have a carrier.
+/// Waits until the kernel has noticed the carriers.
 fn settle(pair: &Pair) -> Result<()> {
     for uplink in &UPLINKS {
         pair.hosts[1].request(link::settle(uplink.far_name, uplink.far_index))?;
@@ -129,25 +129,22 @@ fn settle(pair: &Pair) -> Result<()> {
     pair.hosts[0].request(link::settle("eth0", DEVICE))
 }
 
-/// Options of words.
 fn options(words: &str) -> Result<Options> {
     let words: Vec<_> = words.split_whitespace().collect();
     Options::from_words(&words).map_err(|why| anyhow!("{words:?}: {why}"))
 }
 
-/// Puts one at the root of the bond.
+/// Installs acceltor at the root of the bond.
 fn install(pair: &Pair, words: &str) -> Result<()> {
     pair.hosts[0].request(root_of(KIND, options(words)?.encode()).replace())
 }
 
-/// Changes what the words name.
 fn set(pair: &Pair, words: &str) -> Result<()> {
     pair.hosts[0]
         .request(root_of(KIND, options(words)?.encode()).change())
         .with_context(|| words.to_string())
 }
 
-/// What must be true of one at any time.
 fn check(state: &QdiscState) -> Result<Xstats> {
     let options = Options::decode(&state.options)?;
     let xstats = Xstats::of(state).context("it is of another kind")?;
@@ -169,16 +166,16 @@ fn check(state: &QdiscState) -> Result<Xstats> {
     Ok(xstats)
 }
 
-/// What the bond's says now, if it has one.
+/// Statistics of the bond's acceltor; None without one.
 fn now() -> Result<Option<Xstats>> {
-    // There may be no bond.
+    // The bond may be missing.
     match root_state(DEVICE) {
         Ok(state) if state.kind == KIND => check(&state).map(Some),
         _ => Ok(None),
     }
 }
 
-/// Looks all the time until `f` has ended.
+/// Checks the invariants until `f` ends.
 fn watched<T>(pair: &Pair, f: impl FnOnce() -> Result<T>) -> Result<T> {
     beside(&pair.hosts[0], || Ok(usize::from(now()?.is_some())), f)
 }
@@ -187,7 +184,7 @@ fn xstats(pair: &Pair) -> Result<Xstats> {
     pair.hosts[0].run(now)?.context("there is none")
 }
 
-/// Flows go on until so many packets more have had a circuit.
+/// Keeps flows running until 20 more packets have used a circuit.
 fn has_circuits(pair: &Pair, load: &mut Load<'_>) -> Result<()> {
     const MORE: u64 = 20;
     let before = xstats(pair)?.packets_circuit;
@@ -202,14 +199,15 @@ fn has_circuits(pair: &Pair, load: &mut Load<'_>) -> Result<()> {
     }
 }
 
-/// IP counts what the qdisc does: TCP hands single packets to the bond, which have not begun.
+/// Limits the bond to single packets, so that IP's counters match the qdisc's. Returns the counters before
+/// any flow.
 fn singly(pair: &Pair) -> Result<Books> {
     let singly = vec![LinkAttribute::GsoMaxSegs(1)];
     pair.hosts[0].request(change(DEVICE, None, singly))?;
     Books::read(&pair.hosts[0])
 }
 
-/// Every flow arrives, and what the qdisc says agrees with what tc says, and IP since `start`.
+/// Checks that every flow arrives and that the counters agree with tc's, and since `start` with IP's.
 fn end(pair: &Pair, load: Load<'_>, start: Option<&Books>) -> Result<()> {
     load.end()?;
     if let Some(start) = start {
@@ -219,7 +217,7 @@ fn end(pair: &Pair, load: Load<'_>, start: Option<&Books>) -> Result<()> {
     let (state, xstats) = loop {
         let state = pair.hosts[0].run(|| root_state(DEVICE))?;
         let xstats = check(&state)?;
-        // The last ACK.
+        // The last ACK may be queued.
         if xstats.packets_queued == 0 || Instant::now() > deadline {
             break (state, xstats);
         }
@@ -239,7 +237,7 @@ fn load<'a>(storm: &'a Storm, pair: &'a Pair) -> Result<Load<'a>> {
     Load::new(storm, pair, &Family::ALL)
 }
 
-/// The attack; `rounds` of each kind of trouble, and random messages and flows in proportion.
+/// Runs the attack: `rounds` of each kind, and random messages and flows in proportion.
 pub fn attack(storm: &mut Storm, rounds: u32) -> Result<()> {
     modules::load(MODULE)?;
     let _no_autoload = modules::NoAutoload::new()?;
@@ -263,7 +261,7 @@ pub fn attack(storm: &mut Storm, rounds: u32) -> Result<()> {
     let pair = bonded()?;
     pair.hosts[0].request(link::add_bond("idle0", IDLE, [2, 0, 0, 0, 1, 1], 1500))?;
     netlink::against(storm, rounds.saturating_mul(500), pair, &AccelTor)?;
-    // What only the debug kernel has.
+    // Cases for the debug kernel only.
     if storm.debug {
         alloc::prepare()?;
         let pair = bonded()?;
@@ -282,7 +280,7 @@ pub fn attack(storm: &mut Storm, rounds: u32) -> Result<()> {
 fn schedules(storm: &Storm, rounds: u32) -> Result<()> {
     let pair = bonded()?;
     install(&pair, WORDS)?;
-    // Whenever they come, they wait.
+    // Packets wait, whenever they arrive.
     const PATIENT: &str = "k 16 rtt 20ms";
     set(&pair, PATIENT)?;
     let start = singly(&pair)?;
@@ -318,12 +316,12 @@ fn schedules(storm: &Storm, rounds: u32) -> Result<()> {
                 ensure!(set(&pair, words).is_err(), "{words} is taken");
             }
         }
-        // What waits loses its day.
+        // Waiting packets lose their day.
         set(&pair, WORDS)?;
         set(&pair, PATIENT)?;
         let before = xstats(&pair)?.drops_reschedule;
         let mut lost = 0;
-        // More weeks than a flow that was blocked stays silent for.
+        // More weeks than a blocked flow's longest pause.
         for round in 0..2_000 {
             set(&pair, &format!("day {}ms", 10 + round % 2))?;
             load.refill()?;
@@ -392,7 +390,7 @@ fn rates(storm: &Storm, rounds: u32) -> Result<()> {
     end(&pair, load, None)
 }
 
-/// Sets the time of day, so many nanoseconds from now.
+/// Steps the time of day by `by_ns` nanoseconds.
 fn step_clock(by_ns: i64) -> Result<()> {
     let now = clock_gettime(ClockId::CLOCK_REALTIME)?;
     let by = Duration::from_nanos(by_ns.unsigned_abs()).into();
@@ -475,7 +473,7 @@ fn uplinks(storm: &Storm, rounds: u32) -> Result<()> {
 fn downs(storm: &Storm, rounds: u32) -> Result<()> {
     let pair = bonded()?;
     install(&pair, WORDS)?;
-    // By night, too, something waits.
+    // Packets wait at night, too.
     set(&pair, "day 5ms night 5ms k 6 rtt 30ms")?;
     let mut load = load(storm, &pair)?;
     watched(&pair, || {
@@ -494,13 +492,13 @@ fn downs(storm: &Storm, rounds: u32) -> Result<()> {
     load.end()
 }
 
-/// What waits for its day is dropped as the device goes down, so that nothing waits any more.
+/// Packets waiting for their day are dropped when the device goes down.
 fn late(_: &Storm, _: u32) -> Result<()> {
     const SLOT_MS: u64 = 2_000;
-    // Days of a second, nights of another; every packet with data is an elephant's.
+    // One second each of day and night; every data packet belongs to an elephant.
     const WORDS: &str = "racks 2 rack 0 prefix 10.9.0.2/32=1 day 1s night 1s base-time 0 clockid monotonic \
         rtt 1s k 2 detect dscp dscp 0";
-    /// Until so many milliseconds of a day and its night have passed.
+    /// Sleeps until `of_slot_ms` milliseconds of the slot (day and night) have passed.
     fn until(of_slot_ms: u64) -> Result<()> {
         let now: Duration = clock_gettime(ClockId::CLOCK_MONOTONIC)?.into();
         let passed_ms = now.as_millis() as u64 % SLOT_MS;
@@ -581,14 +579,14 @@ fn reloads(storm: &Storm, rounds: u32) -> Result<()> {
     load.end()
 }
 
-/// Packets of so many flows, each of which is one.
+/// Sends one packet each of many flows.
 fn flood(storm: &Storm, rounds: u32) -> Result<()> {
     const ELEPHANTS: u64 = 4_096;
     let flows = rounds.saturating_mul(if storm.debug { 5_000 } else { 42_000 });
     let pair = bonded()?;
     let words =
         format!("{WORDS} night 5ms eps-rate 0bit sketch-bytes 50b idle 5ms elephants {ELEPHANTS}");
-    // The last value of a word counts.
+    // The last value of an option counts.
     install(&pair, &words)?;
     let raw = tlt::raw_socket(&pair.hosts[0])?;
     let sent = |flow: u32| {
@@ -599,7 +597,7 @@ fn flood(storm: &Storm, rounds: u32) -> Result<()> {
     watched(&pair, || {
         for flow in 0..flows {
             sent(flow)?;
-            // In virtual time sending takes none, and it has to become night.
+            // Sending takes no virtual time, and night must come.
             if flow % 64 == 63 {
                 thread::sleep(Duration::from_micros(100));
             }
@@ -650,7 +648,7 @@ impl Target for AccelTor {
             };
         }
         let racks = match rng.u8(..200) {
-            // Costs memory each time.
+            // Rare, because it costs memory.
             0 => 1_024,
             _ => [2, 3, 4, rng.u32(2..=64)][rng.usize(..4)],
         };
@@ -729,7 +727,7 @@ const ALLOCATING: alloc::Kind = alloc::Kind {
     name: KIND,
     options: |round| {
         let limit = 100_000 + (round % 1_000) as u32;
-        // Another number each time, so that all tables are made anew.
+        // A change rebuilds all tables.
         let racks = 4 + (round % 2) as u32;
         Options {
             racks: Some(racks),
@@ -741,7 +739,7 @@ const ALLOCATING: alloc::Kind = alloc::Kind {
     limit: |bytes| Ok(Options::decode(bytes)?.limit_bytes),
 };
 
-/// Allocations fail now and then, the kernel's own and ours, where flows have begun.
+/// Random allocation failures with running flows.
 fn starved(storm: &Storm) -> Result<()> {
     let pair = bonded()?;
     install(&pair, WORDS)?;

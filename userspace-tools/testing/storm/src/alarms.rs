@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Mistakes on purpose, each of which has to raise the alarm: a line at a level that reaches the
-//! console, of those for which the host ends a run.
+//! Deliberate mistakes, each of which must raise the alarm: a line at console level that `xdc` takes for an
+//! alarm.
 //!
-//! Each is announced to the host, which ends the run unless the report comes, once. The
-//! detectors report once and then rest, so this comes last in the life of a guest.
+//! Each mistake is announced to the host, which ends the run unless the report comes once. Detectors report
+//! only once, so this attack runs last in a guest.
 
 use std::{
     fs::File,
@@ -19,7 +19,7 @@ use crate::{Storm, modules};
 
 const MODULE: &str = "xdc_alarm";
 
-/// Makes them all.
+/// Makes each mistake.
 pub fn attack(storm: &mut Storm) -> Result<()> {
     for (kind, report) in MISTAKES {
         storm.ktap.case(
@@ -49,7 +49,7 @@ fn raises(kind: &str, report: &str) -> Result<()> {
     Ok(())
 }
 
-/// /dev/kmsg from now on.
+/// Reader of new records in /dev/kmsg.
 struct Log(File);
 
 impl Log {
@@ -64,7 +64,7 @@ impl Log {
         Ok(log)
     }
 
-    /// Level and text of what has come since the last call.
+    /// Level and text of records since the last call.
     fn records(&mut self) -> Result<Vec<(u32, String)>> {
         let mut found = Vec::new();
         let mut buffer = vec![0; 8_192];
@@ -72,11 +72,11 @@ impl Log {
             let n = match self.0.read(&mut buffer) {
                 Ok(n) => n,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(found),
-                // Older records were overwritten.
+                // The ring buffer overwrote older records.
                 Err(e) if e.kind() == ErrorKind::BrokenPipe => continue,
                 Err(e) => return Err(e.into()),
             };
-            // "level,number,time,flags;text": the level is in the low three bits.
+            // "level,number,time,flags;text"; the low three bits are the level.
             let record = String::from_utf8_lossy(&buffer[..n]).into_owned();
             let (head, text) = record.split_once(';').context("a record without text")?;
             let level: u32 = head.split(',').next().unwrap_or("").parse()?;

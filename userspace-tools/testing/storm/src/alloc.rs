@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Allocations fail, one at a time: the n-th of an operation, for each n until the operation
-//! needs no more of them (`/proc/thread-self/fail-nth`). What failed has to leave things as they
-//! were.
+//! Failing allocations: each operation runs with its n-th allocation failing (`/proc/thread-self/fail-nth`),
+//! for each n until it needs no more. A failed operation must leave the state unchanged.
 
 use std::{fs, io::ErrorKind, os::unix::fs::FileExt, path::Path};
 
@@ -26,10 +25,10 @@ use crate::{
 const FAIL_NTH: &str = "/proc/thread-self/fail-nth";
 const DEBUGFS: &str = "/sys/kernel/debug";
 
-/// More allocations than any operation has.
+/// More allocations than any operation makes.
 const NEVER: u32 = 1_000_000;
 
-/// Sets up what fails: allocations that may sleep, too, and in silence.
+/// Enables fault injection, also for allocations that may sleep, without log messages.
 pub fn prepare() -> Result<()> {
     ensure!(
         Path::new(FAIL_NTH).exists(),
@@ -47,7 +46,7 @@ pub fn prepare() -> Result<()> {
     Ok(())
 }
 
-/// Of a hundred allocations that may not sleep so many fail, whoever's they are, until `f` has ended.
+/// Fails `percent` of all atomic allocations until `f` ends.
 pub fn failing<T>(percent: u32, f: impl FnOnce() -> Result<T>) -> Result<T> {
     let set = |name: &str, value: &str| {
         let path = format!("{DEBUGFS}/failslab/{name}");
@@ -69,20 +68,18 @@ pub fn failing<T>(percent: u32, f: impl FnOnce() -> Result<T>) -> Result<T> {
     outcome
 }
 
-/// Allocations that were still to come. Reading and opening allocate nothing that counts: the
-/// file is open, and what it needs for this is the reader's stack.
+/// Allocations left before the failure. The file is open, and reading it allocates nothing that counts.
 fn left(file: &fs::File) -> Result<u32> {
     let mut buffer = [0; 16];
     let n = file.read_at(&mut buffer, 0)?;
     Ok(std::str::from_utf8(&buffer[..n])?.trim().parse()?)
 }
 
-/// What an operation came to.
 #[derive(Default)]
 struct Tally {
     tried: u32,
     failed: u32,
-    /// Went on without the allocation.
+    /// Succeeded without the allocation.
     survived: u32,
     of: u32,
 }
@@ -100,27 +97,26 @@ impl Tally {
     }
 }
 
-/// One thing that may fail.
 trait Operation {
-    /// Puts things as they are to be before it is done for the first time.
+    /// Prepares the first run.
     fn begin(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Does it. Err: it was refused for lack of memory.
+    /// Runs the operation. Err: refused for lack of memory.
     fn run(&mut self) -> Result<()>;
 
-    /// Whether things are as they should be after `done`, and undoes it.
+    /// Checks the state after `done`, and restores it.
     fn settle(&mut self, done: bool) -> Result<()>;
 
-    /// A namespace in which to run, if not any.
+    /// Namespace to run in; None: any.
     fn place(&self) -> Option<&Netns> {
         None
     }
 }
 
-/// Fails each allocation of `operation`, or, where it has more than `most`, that many, the last
-/// twenty among them: what our modules do comes last in what the kernel does.
+/// Fails each allocation of `operation`, or at most `most`, including the last twenty: the allocations of our
+/// modules come after the kernel's.
 fn sweep(
     operation: &mut dyn Operation,
     most: u32,
@@ -141,7 +137,7 @@ fn sweep(
         Ok((result, left))
     };
     operation.begin()?;
-    // Twice: the first time fills caches.
+    // Twice: the first run fills caches.
     let mut total = 0;
     for _ in 0..2 {
         let (result, left) = at(NEVER, operation)?;
@@ -161,7 +157,7 @@ fn sweep(
     tally.of = total;
     for n in chosen {
         let (result, left) = at(n, operation)?;
-        // Not 0: a cache was fuller than before, and nothing has failed.
+        // Nonzero: nothing failed, because a cache was fuller than before.
         let hit = left == 0;
         tally.tried += 1;
         tally.survived += u32::from(hit && result.is_ok());
@@ -183,10 +179,10 @@ fn sweep(
     Ok(())
 }
 
-/// All operations, at most `most` failures of each.
+/// Fails at most `most` allocations of each operation.
 pub fn attack(storm: &mut Storm, most: u32) -> Result<()> {
     prepare()?;
-    // Loads nothing behind our back, and starts no program that fails in our place.
+    // Prevents module loading during operations, and modprobe processes that take the failures.
     let _no_autoload = modules::NoAutoload::new()?;
     let pair = Pair::new()?;
     let mut rng = fastrand::Rng::with_seed(storm.seed);
@@ -225,7 +221,7 @@ pub fn attack(storm: &mut Storm, most: u32) -> Result<()> {
             .case(&tally.text(&format!("{name} is loaded")), outcome);
         modules::load(name)?;
     }
-    // Whatever failed before: everything works.
+    // After all failures, everything must work.
     pair.port(0, &port_options(1))?;
     let mut traffic = Traffic::new(&pair, "gemini")?;
     for cc in modules::ccs().map(Entry::name) {
@@ -237,13 +233,13 @@ pub fn attack(storm: &mut Storm, most: u32) -> Result<()> {
     Ok(())
 }
 
-/// A qdisc of ours that is added and changed.
+/// A qdisc to add and change.
 pub struct Kind {
     /// TCA_KIND.
     pub name: &'static str,
-    /// Options, whose limit is another one in each round.
+    /// Options whose limit differs in each round.
     pub options: fn(u64) -> Vec<u8>,
-    /// The limit in such ones.
+    /// Decodes the limit of such options.
     pub limit: fn(&[u8]) -> xdc_netlink::Result<Option<u32>>,
 }
 
@@ -253,7 +249,7 @@ const PHANTOM: Kind = Kind {
     limit: |options| Ok(Options::decode(options)?.limit_bytes),
 };
 
-/// The cases of a qdisc at the root of the first host's device.
+/// Runs the cases of a qdisc at the root of the first host's device.
 pub fn ports(storm: &mut Storm, pair: &Pair, kind: &'static Kind, most: u32) -> Result<()> {
     let mut rng = fastrand::Rng::with_seed(storm.seed);
     for (verb, what) in [(Verb::Add, "is added"), (Verb::Change, "is changed")] {
@@ -272,14 +268,14 @@ enum Verb {
     Change,
 }
 
-/// A qdisc that is added or changed.
+/// Adds or changes a qdisc.
 struct Port<'a> {
     pair: &'a Pair,
     kind: &'static Kind,
     verb: Verb,
     netlink: Netlink,
     round: u64,
-    /// Options.
+    /// Options before the operation; None without a qdisc.
     before: Option<Vec<u8>>,
 }
 
@@ -288,7 +284,7 @@ fn port_options(round: u64) -> Options {
         limit_bytes: Some(100_000 + (round % 1_000) as u32),
         rate_bytes_per_s: Some(12_500_000),
         mark: Some(Mark::Either),
-        // Another one each time, so that it has to be made.
+        // A new name each time, so that the pool is created.
         pool: Some(format!("pool{}", round % 1_000)),
         pool_limit_bytes: Some(1_000_000),
         ..Default::default()
@@ -309,7 +305,7 @@ impl<'a> Port<'a> {
 
     fn delete(&self) -> Result<()> {
         self.pair.hosts[0].run(|| {
-            // There may be none.
+            // The qdisc may be missing.
             let _ = Connection::open()?.request(qdisc::delete(DEVICE, Handle::ROOT));
             Ok(())
         })
@@ -377,7 +373,7 @@ impl Operation for Port<'_> {
         match self.netlink.acks()?.as_slice() {
             [ack] if ack.errno == 0 => Ok(()),
             [ack] => Err(std::io::Error::from_raw_os_error(ack.errno).into()),
-            // The answer itself could not be allocated.
+            // The acknowledgment could not be allocated.
             [] => bail!("no answer"),
             more => bail!("{} answers", more.len()),
         }
@@ -388,7 +384,7 @@ impl Operation for Port<'_> {
         let limit = self.limit(now.as_deref())?;
         let wanted = self.limit(Some(&(self.kind.options)(self.round + 1)))?;
         let changed = limit != self.limit(self.before.as_deref())?;
-        // Without an answer it may have been done all the same; a half-done one is neither.
+        // Without an acknowledgment the change may be complete, but never partial.
         if done {
             ensure!(limit == wanted, "accepted, and not done: {now:?}");
         } else if changed {
@@ -401,7 +397,6 @@ impl Operation for Port<'_> {
     }
 }
 
-/// A dump of all qdiscs.
 struct Dump<'a>(&'a Pair);
 
 impl Operation for Dump<'_> {
@@ -425,7 +420,6 @@ impl Operation for Dump<'_> {
     }
 }
 
-/// A parameter is written.
 struct Parameter<'a>(&'a Pair);
 
 const PARAMETER: &str = "/proc/sys/net/unocc/line_rate_mbps";
@@ -449,7 +443,7 @@ impl Operation for Parameter<'_> {
     }
 }
 
-/// A namespace with all its parameters.
+/// Creates a namespace with all its parameters.
 struct Namespace;
 
 impl Operation for Namespace {
@@ -457,7 +451,7 @@ impl Operation for Namespace {
         Ok(unshare(CloneFlags::CLONE_NEWNET)?)
     }
 
-    /// In a new namespace if there is one; the caller returns to the old one.
+    /// Runs in the new namespace if there is one; the caller returns to the old one.
     fn settle(&mut self, _done: bool) -> Result<()> {
         for name in ["unocc/ai_ppm", "gemini/beta"] {
             let path = format!("/proc/sys/net/{name}");
@@ -467,7 +461,7 @@ impl Operation for Namespace {
     }
 }
 
-/// A socket with our congestion control.
+/// Opens a socket with the congestion control.
 struct Open<'a> {
     pair: &'a Pair,
     cc: &'static str,
@@ -497,7 +491,7 @@ impl Operation for Open<'_> {
     }
 }
 
-/// A connected pair of sockets that is switched to ours and back.
+/// Switches a connected socket to the congestion control and back.
 struct Switch {
     cc: &'static str,
     _listener: Socket,
@@ -542,7 +536,7 @@ impl Switch {
 
 impl Operation for Switch {
     fn run(&mut self) -> Result<()> {
-        // Something to allocate for: data that the new algorithm sends.
+        // Data sent by the new algorithm needs allocations.
         self.socket.set_tcp_congestion(self.cc.as_bytes())?;
         self.socket.send(&[0; 4_000])?;
         Ok(())
@@ -557,7 +551,6 @@ impl Operation for Switch {
     }
 }
 
-/// A module.
 struct Load(&'static str);
 
 impl Operation for Load {

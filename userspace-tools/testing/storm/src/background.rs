@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Traffic in a thread of its own, while something else is done to its hosts.
+//! Traffic in a separate thread, during changes to its hosts.
 
 use std::{
     sync::{
@@ -17,16 +17,15 @@ use crate::{
     net::{Netns, Pair},
 };
 
-/// How long flows may take to end when nothing disturbs them any more, on the slowest guest.
+/// Longest wait for undisturbed flows to end, on the slowest guest.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A pause in a loop of work. In virtual time a thread that never sleeps stops all others.
+/// Pause in a busy loop: in virtual time, a thread that never sleeps stops all others.
 pub fn breathe() {
     thread::sleep(Duration::from_micros(1));
 }
 
-/// Has a thread in a host look again and again until `f` has ended. Each look says how much it saw, of which there
-/// has to be something.
+/// Calls `look` repeatedly in a host until `f` ends. Each call returns a count; the sum must not be zero.
 pub fn beside<T>(
     host: &Netns,
     look: impl Fn() -> Result<usize> + Sync,
@@ -53,32 +52,32 @@ pub fn beside<T>(
     })
 }
 
-/// Between two dumps of all sockets, where something else is under attack.
+/// Pause between dumps of all sockets while another attack runs.
 pub const DIAG_PAUSE: Duration = Duration::from_millis(20);
 
-/// Between the openings of two flows. Where nothing limits the rate of a port, flows that follow one another at once
-/// leave others no processor time.
+/// Pause between two opened flows. Without a port's rate limit, flows in immediate succession take all
+/// processor time.
 const OPENING_PAUSE: Duration = Duration::from_millis(5);
 
-/// Flows that are opened one after another.
+/// Flows to open one after another.
 #[derive(Debug, Clone)]
 pub struct Mix {
     /// Congestion controls of the senders.
     pub ccs: Vec<String>,
-    /// Of the receivers.
+    /// Congestion control of the receivers.
     pub receiver_cc: String,
-    /// How many are open at a time.
+    /// Open flows at a time.
     pub flows: usize,
-    /// Payload of each, at most.
+    /// Largest payload of a flow.
     pub max_bytes: u64,
-    /// Of the order and the sizes.
+    /// Seed of order and sizes.
     pub seed: u64,
 }
 
-/// What was done, and whether it went well.
+/// Completed work, and its verdict.
 type Outcome = Result<(Tally, Result<()>)>;
 
-/// The thread.
+/// Handle of the traffic thread.
 pub struct Background {
     thread: Option<JoinHandle<Outcome>>,
     stop: Arc<AtomicBool>,
@@ -86,7 +85,7 @@ pub struct Background {
 }
 
 impl Background {
-    /// Starts it.
+    /// Starts the thread.
     pub fn start(pair: &Arc<Pair>, mix: Mix) -> Self {
         let (pair, stop) = (pair.clone(), Arc::new(AtomicBool::new(false)));
         let completed = Arc::new(AtomicU64::new(0));
@@ -112,12 +111,12 @@ impl Background {
         }
     }
 
-    /// Flows that have arrived whole so far.
+    /// Flows that have arrived completely.
     pub fn completed(&self) -> u64 {
         self.completed.load(Ordering::Relaxed)
     }
 
-    /// Ends it: no new flows, and those that are open have to arrive.
+    /// Stops opening flows and waits until the open ones have arrived.
     pub fn stop(mut self) -> Result<Tally> {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().ok_or_else(|| anyhow!("stopped twice"))?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What ss does, all the time: every TCP socket in every state, with every block of information.
+//! Continuous dumps as by ss: every TCP socket in every state, with every block of information.
 //!
-//! Some connections never get through, so that there is always one in SYN_SENT and in SYN_RECV.
+//! Some connections never complete, so that SYN_SENT and SYN_RECV always occur.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -40,24 +40,24 @@ const TCP_SYN_RECV: usize = 3;
 const TCP_TIME_WAIT: usize = 6;
 const TCP_NEW_SYN_RECV: usize = 12;
 
-/// So many dumps may follow the end of a storm that was too short on a slow host for a SYN to get through.
+/// Limit of further dumps after a storm that was too short for a SYN to arrive on a slow host.
 const MORE: u32 = 100;
 
-/// What the dumps showed.
+/// Contents of the dumps.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Seen {
-    /// Dumps.
+    /// Number of dumps.
     pub dumps: u64,
-    /// Sockets, in all dumps.
+    /// Sockets in all dumps.
     pub sockets: u64,
-    /// Of those, by state.
+    /// Sockets by state.
     pub by_state: [u64; 16],
-    /// DCTCP's block, in which unocc and gemini show themselves.
+    /// DCTCP blocks, in which unocc and gemini report their state.
     pub dctcp_blocks: u64,
 }
 
 impl Seen {
-    /// For the reader.
+    /// Summary for the log.
     pub fn text(&self) -> String {
         format!(
             "inet_diag: {} dumps, {} sockets, {} in TIME_WAIT, {} in SYN_SENT, {} in SYN_RECV, {} blocks of DCTCP",
@@ -74,12 +74,12 @@ impl Seen {
         self.by_state[TCP_SYN_RECV] + self.by_state[TCP_NEW_SYN_RECV]
     }
 
-    /// Whether both halves of connections that never get through were among them.
+    /// Returns whether both ends of half-open connections were seen.
     fn has_half_open(&self) -> bool {
         self.by_state[TCP_SYN_SENT] > 0 && self.syn_recv() > 0
     }
 
-    /// Ok if every odd state was among them.
+    /// Fails unless every rare state was seen.
     pub fn check(&self) -> Result<()> {
         let all = self.by_state[TCP_TIME_WAIT] > 0 && self.has_half_open();
         ensure!(all, "{}", self.text());
@@ -87,16 +87,15 @@ impl Seen {
     }
 }
 
-/// A thread that dumps.
+/// A dumping thread.
 pub struct Diag {
     thread: Option<JoinHandle<Result<Seen>>>,
     stop: Arc<AtomicBool>,
 }
 
 impl Diag {
-    /// Starts to dump both hosts, with a rest of `pause` after each dump. Connections that never
-    /// get through have the congestion control `cc`; None: a link without Ethernet addresses,
-    /// where they would.
+    /// Starts to dump both hosts, with `pause` after each dump. `cc` is the congestion control of the
+    /// half-open connections; None: a link without Ethernet addresses, on which they would complete.
     pub fn start(pair: &Arc<Pair>, cc: Option<&'static str>, pause: Duration) -> Self {
         let (pair, stop) = (pair.clone(), Arc::new(AtomicBool::new(false)));
         let stopped = stop.clone();
@@ -108,7 +107,7 @@ impl Diag {
             let mut seen = Seen::default();
             let mut half_open = cc.map(|cc| HalfOpen::new(&pair, cc)).transpose()?;
             let mut more = MORE;
-            // The last one begins when all is over: then TIME_WAIT lasts for a minute.
+            // The last dump starts after the storm, while sockets are still in TIME_WAIT (a minute).
             let mut is_last = false;
             while !is_last {
                 if stopped.load(Ordering::Relaxed) {
@@ -139,7 +138,7 @@ impl Diag {
         }
     }
 
-    /// Ends it.
+    /// Stops the thread.
     pub fn stop(mut self) -> Result<Seen> {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().context("stopped twice")?;
@@ -153,17 +152,17 @@ impl Drop for Diag {
     }
 }
 
-/// What this thread has used; in virtual time nothing.
+/// CPU time of this thread; zero in virtual time.
 fn cpu_time() -> Result<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
 }
 
-/// An address of the sending host that the other one takes for another machine's.
+/// Address of the sending host that the receiving host resolves to a wrong MAC address.
 const MISLED: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 99);
-/// So many dumps, and there are new ones: the old may have given up.
+/// Dumps between renewals: older connections may have timed out.
 const RENEWAL: u64 = 400;
 
-/// Connections whose SYN arrives, and whose SYN-ACK never does.
+/// Connections whose SYN arrives and whose SYN-ACK is lost.
 struct HalfOpen {
     cc: &'static str,
     listener: Socket,
@@ -212,7 +211,7 @@ impl HalfOpen {
     }
 }
 
-/// One dump of one family.
+/// Dumps the sockets of one address family.
 pub fn dump(socket: &mut Netlink, family: u8, seen: &mut Seen) -> Result<()> {
     // struct inet_diag_req_v2: family, protocol, blocks, pad, states, id.
     let mut request = vec![family, libc::IPPROTO_TCP as u8, ALL_BLOCKS, 0];
@@ -239,7 +238,7 @@ pub fn dump(socket: &mut Netlink, family: u8, seen: &mut Seen) -> Result<()> {
     Ok(())
 }
 
-/// A name is text that ends.
+/// Checks that a name is printable and null-terminated.
 fn check_name(value: &[u8]) -> Result<()> {
     let name = value.split(|byte| *byte == 0).next().unwrap_or(value);
     let is_text = name.iter().all(u8::is_ascii_graphic);

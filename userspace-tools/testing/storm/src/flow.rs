@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Flows whose payload is checked: a seeded stream goes in at one host, and length and CRC-32
-//! of what comes out at the other are compared with those of what was written.
+//! Flows with a checked payload: a seeded stream enters at one host, and the length and CRC-32 received at
+//! the other are compared with those written.
 //!
-//! One thread, one epoll, both ends of all flows.
+//! One thread and one epoll instance serve both ends of all flows.
 
 use std::{
     cmp::Reverse,
@@ -24,7 +24,7 @@ use crate::{
     net::{Pair, v4, v6},
 };
 
-/// Which addresses a flow has.
+/// Address family of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// IPv4 sockets.
@@ -36,22 +36,22 @@ pub enum Family {
 }
 
 impl Family {
-    /// All of them.
+    /// All families.
     pub const ALL: [Self; 3] = [Self::V4, Self::V6, Self::Mapped];
 }
 
-/// A flow to open.
+/// Parameters of a flow.
 #[derive(Debug, Clone)]
 pub struct Spec {
     /// TCP_CONGESTION of the sender.
     pub cc: String,
-    /// Payload.
+    /// Payload bytes.
     pub bytes: u64,
-    /// Addresses.
+    /// Address family.
     pub family: Family,
-    /// Bytes that the application writes at once, and how long it then says nothing.
+    /// Bytes per burst of the application, and the pause after it.
     pub burst: Option<(u64, Duration)>,
-    /// Both ends close without a word after so many bytes.
+    /// Both ends close without shutdown after this many bytes.
     pub abort_after: Option<u64>,
     /// SO_SNDBUF.
     pub sndbuf_bytes: Option<usize>,
@@ -62,7 +62,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// An ordinary flow.
+    /// A bulk flow.
     pub fn new(cc: &str, bytes: u64, family: Family) -> Self {
         Self {
             cc: cc.to_string(),
@@ -77,27 +77,26 @@ impl Spec {
     }
 }
 
-/// The stream of payload is this block again and again; a prime length, so that flows that
-/// begin elsewhere in it differ at every offset.
+/// Block that the payload repeats. A prime length makes flows with different starts differ at every offset.
 const BLOCK_BYTES: usize = 65_521;
 
-/// Two blocks, so that any piece of up to a block's length is contiguous.
+/// Two blocks, so that any piece up to a block's length is contiguous.
 static STREAM: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut block = vec![0; BLOCK_BYTES];
     fastrand::Rng::with_seed(1).fill(&mut block);
     [block.clone(), block].concat()
 });
 
-/// What has become of the flows.
+/// Counts of flows.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tally {
-    /// Opened.
+    /// Opened flows.
     pub opened: u64,
-    /// Arrived whole, and checked.
+    /// Flows that arrived complete and intact.
     pub completed: u64,
-    /// Closed in the middle, on purpose.
+    /// Flows closed early on purpose.
     pub aborted: u64,
-    /// Received, of all flows.
+    /// Bytes received by all flows.
     pub bytes: u64,
 }
 
@@ -105,9 +104,9 @@ pub struct Tally {
 #[derive(Debug)]
 pub struct Flow {
     spec: Spec,
-    /// The sender, until everything has arrived.
+    /// Sender, until all data has arrived.
     pub tx: Socket,
-    /// The receiver, from when it was accepted.
+    /// Receiver, once accepted.
     pub rx: Option<Socket>,
     offset: usize,
     sent: u64,
@@ -124,30 +123,30 @@ pub struct Traffic<'a> {
     listeners: [Socket; 2],
     ports: [u16; 2],
     flows: HashMap<u64, Flow>,
-    /// Connections that wait to be accepted, by address of the sender.
+    /// Connections not yet accepted, by the sender's address.
     waiting: HashMap<SocketAddr, u64>,
-    /// Senders that say nothing until then.
+    /// Times at which paused senders continue.
     pauses: BinaryHeap<Reverse<(Instant, u64)>>,
     next: u64,
     buffer: Vec<u8>,
-    /// SO_RCVLOWAT of receivers: they are woken for so much, or for the end.
+    /// SO_RCVLOWAT of receivers, bytes.
     pub wake_bytes: Option<i32>,
-    /// So far.
+    /// Counts so far.
     pub tally: Tally,
-    /// Flows that broke or arrived damaged.
+    /// Errors of broken or damaged flows.
     pub failures: Vec<String>,
 }
 
-/// What an event is about: a listener, or an end of a flow.
+/// Event tokens below this are listeners, others flow ends.
 const LISTENERS: u64 = 2;
-/// Of IPv4 and IPv6.
+/// Ports of the IPv4 and IPv6 listeners.
 const PORTS: [u16; 2] = [5000, 6000];
 
-/// Gives up on flows of which none has moved for a while.
+/// Gives up if no flow makes progress for `patience`.
 pub struct Watch {
     patience: Duration,
     deadline: Instant,
-    /// Bytes that have arrived, and flows that are open.
+    /// Bytes received, and open flows.
     last: (u64, usize),
 }
 
@@ -160,7 +159,7 @@ impl Watch {
         }
     }
 
-    /// Ok if one has moved lately.
+    /// Fails if there was no progress for too long.
     pub fn check(&mut self, traffic: &Traffic) -> Result<()> {
         let now = (traffic.tally.bytes, traffic.flows.len());
         if now != self.last {
@@ -179,7 +178,7 @@ impl<'a> Traffic<'a> {
         Self::new_at(pair, receiver_cc, PORTS)
     }
 
-    /// Listens at host 1 beside others, at these ports for IPv4 and IPv6.
+    /// Listens at host 1 on these ports for IPv4 and IPv6, besides other listeners.
     pub fn new_at(pair: &'a Pair, receiver_cc: &str, ports: [u16; 2]) -> Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let listeners = pair.hosts[1].run(|| {
@@ -213,36 +212,36 @@ impl<'a> Traffic<'a> {
         })
     }
 
-    /// Flows that are open.
+    /// Number of open flows.
     pub fn open_flows(&self) -> usize {
         self.flows.len()
     }
 
-    /// The open flows, in no order.
+    /// The open flows, in any order.
     pub fn flows(&mut self) -> impl Iterator<Item = &mut Flow> {
         self.flows.values_mut()
     }
 
-    /// One of the open flows.
+    /// A random open flow.
     pub fn any_flow(&mut self, rng: &mut fastrand::Rng) -> Option<&mut Flow> {
         let id = self.any_id(rng)?;
         self.flows.get_mut(&id)
     }
 
-    /// The id of one of the open flows.
+    /// Id of a random open flow.
     pub fn any_id(&self, rng: &mut fastrand::Rng) -> Option<u64> {
         let mut ids: Vec<u64> = self.flows.keys().copied().collect();
-        // The map's order is another one in each run.
+        // The map's order differs between runs.
         ids.sort_unstable();
         rng.choice(ids)
     }
 
-    /// An open flow.
+    /// An open flow by id.
     pub fn flow(&self, id: u64) -> Option<&Flow> {
         self.flows.get(&id)
     }
 
-    /// Continues a flow on a socket that stands for the same connection.
+    /// Continues a flow on another socket of the same connection.
     pub fn replace_tx(&mut self, id: u64, tx: Socket) -> Result<()> {
         let flow = self.flows.get_mut(&id).context("no such flow")?;
         self.epoll.add(
@@ -253,12 +252,12 @@ impl<'a> Traffic<'a> {
         Ok(())
     }
 
-    /// Flows that are not accepted yet.
+    /// Number of flows not yet accepted.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Ends all pauses, those to come too.
+    /// Ends all pauses, including later ones.
     pub fn resume_all(&mut self) -> Result<()> {
         for flow in self.flows.values_mut() {
             flow.spec.burst = None;
@@ -266,7 +265,7 @@ impl<'a> Traffic<'a> {
         self.next_burst()
     }
 
-    /// Ends all pauses but those to come.
+    /// Ends the current pauses.
     pub fn next_burst(&mut self) -> Result<()> {
         self.pauses.clear();
         for (id, flow) in &mut self.flows {
@@ -277,7 +276,7 @@ impl<'a> Traffic<'a> {
         Ok(())
     }
 
-    /// Opens a flow; what becomes of it is seen later.
+    /// Starts to open a flow; errors appear in later steps.
     pub fn open(&mut self, spec: Spec) -> Result<()> {
         let tx = self.pair.hosts[0].run(|| connect(&spec, self.ports))?;
         let address = tx.local_addr()?.as_socket().context("no address")?;
@@ -306,14 +305,14 @@ impl<'a> Traffic<'a> {
         Ok(())
     }
 
-    /// Waits for something to happen, `patience` at most, and does it.
+    /// Waits at most `patience` for events, and handles them.
     pub fn step(&mut self, patience: Duration) -> Result<()> {
         let now = Instant::now();
         let wait = match self.pauses.peek() {
             Some(Reverse((until, _))) => until.saturating_duration_since(now).min(patience),
             None => patience,
         };
-        // Rounded up: a wait that ends early would be a loop while time stands still.
+        // Rounded up: a shorter wait would loop without advancing virtual time.
         let wait_ms = wait.as_micros().div_ceil(1_000) as u64;
         let timeout = EpollTimeout::try_from(Duration::from_millis(wait_ms))?;
         let mut events = [EpollEvent::empty(); 256];
@@ -327,7 +326,7 @@ impl<'a> Traffic<'a> {
                 data => {
                     let (id, side) = flow_of(data);
                     let outcome = match (self.flows.get_mut(&id), side) {
-                        // Another event of this round has ended it.
+                        // An earlier event of this round ended the flow.
                         (None, _) => continue,
                         (Some(flow), Side::Tx) => flow.write(),
                         (Some(flow), Side::Rx) => {
@@ -356,7 +355,7 @@ impl<'a> Traffic<'a> {
         Ok(())
     }
 
-    /// Steps until no flow is open; an error if for so long no byte arrives and no flow ends.
+    /// Steps until no flow is open; fails without progress for `patience`.
     pub fn drain(&mut self, patience: Duration) -> Result<()> {
         let mut watch = Watch::new(patience);
         while !self.flows.is_empty() {
@@ -366,14 +365,14 @@ impl<'a> Traffic<'a> {
         Ok(())
     }
 
-    /// Closes all flows as they are.
+    /// Closes all flows immediately.
     pub fn abandon(&mut self) {
         self.tally.aborted += self.flows.len() as u64;
         self.flows.clear();
         self.waiting.clear();
     }
 
-    /// Ok if every flow that ended has arrived whole, and there was one.
+    /// Fails unless every ended flow arrived complete, and at least one ended.
     pub fn verdict(&self) -> Result<()> {
         ensure!(
             self.failures.is_empty(),
@@ -409,7 +408,7 @@ impl<'a> Traffic<'a> {
             let (socket, address) = match self.listeners[listener].accept() {
                 Ok(accepted) => accepted,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
-                // It was reset before we came to it.
+                // The connection was reset before accept().
                 Err(e) if e.kind() == ErrorKind::ConnectionAborted => continue,
                 Err(e) => return Err(e).context("accept"),
             };
@@ -418,7 +417,7 @@ impl<'a> Traffic<'a> {
                 crate::sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)?;
             }
             let address = address.as_socket().context("no address")?;
-            // None: the sender has gone already.
+            // None: the sender has closed already.
             let Some(id) = self.waiting.remove(&address) else {
                 continue;
             };
@@ -475,16 +474,16 @@ impl<'a> Traffic<'a> {
     }
 }
 
-/// Flows that are kept open while something is done to their hosts.
+/// Flows that stay open during changes to their hosts.
 pub struct Load<'a> {
     debug: bool,
     families: &'static [Family],
-    /// They.
+    /// The open flows.
     pub traffic: Traffic<'a>,
 }
 
 impl<'a> Load<'a> {
-    /// None yet.
+    /// Creates a load without flows.
     pub fn new(storm: &Storm, pair: &'a Pair, families: &'static [Family]) -> Result<Self> {
         Ok(Self {
             debug: storm.debug,
@@ -493,7 +492,7 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// As many flows as there should be, and their packets. The route exists.
+    /// Opens missing flows and moves some packets. The route must exist.
     pub fn refill(&mut self) -> Result<()> {
         const FLOWS: usize = 6;
         let bytes = if self.debug { 60_000 } else { 400_000 };
@@ -504,7 +503,7 @@ impl<'a> Load<'a> {
         self.step()
     }
 
-    /// Some of their packets.
+    /// Moves some packets.
     pub fn step(&mut self) -> Result<()> {
         for _ in 0..3 {
             self.traffic.step(Duration::from_millis(2))?;
@@ -512,7 +511,7 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
-    /// Every byte arrives.
+    /// Waits until every byte has arrived.
     pub fn end(mut self) -> Result<()> {
         self.traffic.drain(PATIENCE)?;
         self.traffic.verdict()?;
@@ -521,24 +520,24 @@ impl<'a> Load<'a> {
     }
 }
 
-/// What a flow's end wants after it did what it could.
+/// Next action for an end of a flow.
 enum Next {
     Continue,
-    /// The sender pauses for this long, or for good.
+    /// The sender pauses for this long; None: until the end.
     Pause(Option<Duration>),
     Abort,
     End,
 }
 
 impl Flow {
-    /// Bytes that are still to be written.
+    /// Bytes not yet written.
     pub fn remaining(&self) -> u64 {
         self.spec.bytes - self.sent
     }
 
     fn write(&mut self) -> io::Result<Next> {
-        // How a connection that was refused says so. Of one that has sent, SO_ERROR also tells that a route was missing for
-        // a moment (sk_err_soft), which ends nothing.
+        // Reports a refused connection. Once data is sent, SO_ERROR also reports a briefly missing route
+        // (sk_err_soft), which ends nothing.
         if self.sent == 0
             && let Some(error) = self.tx.take_error()?
         {
@@ -630,7 +629,7 @@ fn flow_of(token: u64) -> (u64, Side) {
     ((token - LISTENERS) / 2, side)
 }
 
-/// A TCP socket that does not block, in the namespace that the thread is in.
+/// A nonblocking TCP socket in the thread's namespace.
 pub fn tcp_socket(domain: Domain) -> Result<Socket> {
     Socket::new(
         domain,
@@ -648,7 +647,7 @@ fn listen(address: SocketAddr, cc: &str) -> Result<Socket> {
     socket
         .set_tcp_congestion(cc.as_bytes())
         .with_context(|| format!("TCP_CONGESTION {cc}"))?;
-    // Whoever listened here before may have left sockets in TIME_WAIT.
+    // An earlier listener may have left sockets in TIME_WAIT.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(8192)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What kmemleak finds: what is leaked on purpose, and nothing else.
+//! Checks that kmemleak finds deliberate leaks and nothing else.
 
 use std::{
     fs::{self, File},
@@ -15,19 +15,18 @@ use crate::{Storm, modules};
 
 const KMEMLEAK: &str = "/sys/kernel/debug/kmemleak";
 
-/// kmemleak reports nothing that is younger than this.
+/// kmemleak reports no younger objects.
 const MIN_AGE: Duration = Duration::from_millis(5_500);
 
-/// The test-only module that leaks when it is told to: so many objects, and its name is in the
-/// backtrace of each.
+/// Test-only module that leaks LEAKS objects. The backtrace of each has the module's name.
 const ALARM: &str = "xdc_alarm";
 const LEAKS: usize = 32;
 
-/// How each object begins.
+/// First words of each object in a report.
 const OBJECT: &str = "unreferenced object ";
 
-/// Leaks on purpose, and looks for that and for what all tests so far have leaked. One look for
-/// both: a scan takes long, and what it finds of the first is what the second is worth.
+/// Leaks on purpose, then scans once for these leaks and those of all earlier tests: a scan is slow, and
+/// finding the deliberate leaks shows that it works.
 pub fn attack(storm: &mut Storm) -> Result<()> {
     ensure!(
         Path::new(KMEMLEAK).exists(),
@@ -44,7 +43,7 @@ pub fn attack(storm: &mut Storm) -> Result<()> {
         .split(OBJECT)
         .skip(1)
         .partition(|object| object.contains(&caller));
-    // A stale word that looks like a pointer may hide one or the other.
+    // A stale pointer-like word may hide some of the objects.
     storm.ktap.case(
         &format!(
             "kmemleak finds what is leaked on purpose: {} of {LEAKS}",
@@ -66,11 +65,11 @@ pub fn attack(storm: &mut Storm) -> Result<()> {
     Ok(())
 }
 
-/// Everything that nothing points to any more.
+/// Returns all unreferenced objects.
 fn scan() -> Result<String> {
-    // What a cache keeps to free later is no leak, and RCU takes its time.
+    // Deferred frees (caches and RCU) are no leaks; wait for them.
     thread::sleep(MIN_AGE);
-    // The first only remembers what the objects hold; whatever changes is in use.
+    // The first scan only stores checksums: objects that change are in use.
     for _ in 0..2 {
         fs::write(KMEMLEAK, "scan").context("kmemleak is off")?;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Congestion controls change on live sockets, and namespaces go under traffic.
+//! Congestion controls switch on live sockets, and namespaces disappear under traffic.
 
 use std::{
     os::fd::AsRawFd,
@@ -27,10 +27,10 @@ use crate::{
     sys,
 };
 
-/// Flows that are open at a time.
+/// Open flows at a time.
 const FLOWS: usize = 16;
 
-/// A port that marks, and that has a queue.
+/// A port with a queue and ECN marks.
 fn marking_port() -> Options {
     Options {
         limit_bytes: Some(300_000),
@@ -45,7 +45,7 @@ fn marking_port() -> Options {
     }
 }
 
-/// Switches `count` times.
+/// Switches congestion controls `count` times.
 pub fn switch(storm: &mut Storm, count: u32) -> Result<()> {
     let pair = Arc::new(Pair::new()?);
     pair.port(0, &marking_port())?;
@@ -58,7 +58,7 @@ pub fn switch(storm: &mut Storm, count: u32) -> Result<()> {
     let outcome = (|| {
         while switched < count {
             while traffic.open_flows() < FLOWS {
-                // Each way of talking about ECN, as it is when a connection begins.
+                // Each ECN mode; it applies to new connections.
                 let ecn = [0, 1, 2, 3, 4, 5][rng.usize(..6)].to_string();
                 pair.sysctl("net/ipv4/tcp_ecn", &ecn)?;
                 let family = Family::ALL[rng.usize(..3)];
@@ -84,10 +84,10 @@ pub fn switch(storm: &mut Storm, count: u32) -> Result<()> {
                 if rng.u8(..4) == 0 {
                     let name = end.tcp_congestion()?;
                     let name = String::from_utf8_lossy(&name);
-                    // A flow without ECN is Reno's, under a name that says so.
+                    // Without ECN a flow uses Reno, with a name that shows it.
                     let name = name.trim_end_matches('\0');
                     ensure!(name.starts_with(to.as_str()), "{to} became {name}");
-                    // TCP_CC_INFO: what the algorithm shows, however long.
+                    // Reads the algorithm's TCP_CC_INFO.
                     let mut info = [0; 64];
                     sys::get_bytes(end, libc::IPPROTO_TCP, libc::TCP_CC_INFO, &mut info)?;
                 }
@@ -116,11 +116,11 @@ pub fn switch(storm: &mut Storm, count: u32) -> Result<()> {
     Ok(())
 }
 
-/// The books of a host's port, when nothing moves any more.
+/// Checks the counters of a host's port after traffic ends.
 pub fn settled(host: &Netns, start: &Books) -> Result<crate::net::Balance> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        // Counters are read one after the other, and sockets that were closed talk on.
+        // Counters are not read atomically, and closed sockets still send.
         match Books::read(host)?.balance(start) {
             Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(500)),
             other => return other,
@@ -128,7 +128,7 @@ pub fn settled(host: &Netns, start: &Books) -> Result<crate::net::Balance> {
     }
 }
 
-/// Namespaces go `count` times while packets are in their queues.
+/// Destroys namespaces `count` times with queued packets.
 pub fn namespaces(storm: &mut Storm, count: u32) -> Result<()> {
     let mut rng = fastrand::Rng::with_seed(storm.seed);
     let ccs = storm.ccs();
@@ -165,11 +165,11 @@ pub fn namespaces(storm: &mut Storm, count: u32) -> Result<()> {
     Ok(())
 }
 
-/// Enough to fill the port's queue; more is only written and freed again.
+/// Enough to fill the port's queue; larger buffers only cost time.
 const SNDBUF_BYTES: usize = 64 << 10;
 
-/// A closed socket holds its namespace until its data is acknowledged or it gives up, which is
-/// to be soon.
+/// A closed socket holds its namespace until its data is acknowledged or it gives up; this makes it give up
+/// soon.
 const ORPHAN_RETRIES: &str = "net/ipv4/tcp_orphan_retries";
 
 fn slow_port(rng: &mut fastrand::Rng) -> Options {
@@ -179,7 +179,7 @@ fn slow_port(rng: &mut fastrand::Rng) -> Options {
     }
 }
 
-/// Both hosts of a pair go with sockets in every state.
+/// Destroys both hosts of a pair with sockets in every state.
 fn hosts_go(rng: &mut fastrand::Rng, ccs: &[String]) -> Result<(u64, u64)> {
     let pair = Arc::new(Pair::new()?);
     pair.port(0, &slow_port(rng))?;
@@ -203,7 +203,7 @@ fn hosts_go(rng: &mut fastrand::Rng, ccs: &[String]) -> Result<(u64, u64)> {
     queued = queued.max(backlog(&pair.hosts[0])?);
     let bytes = traffic.tally.bytes;
     if rng.bool() {
-        // The link goes first, and all that was in its queues.
+        // Deletes the link first, with the packets in its queues.
         pair.hosts[rng.usize(..2)]
             .run(|| Ok(Connection::open()?.request(link::delete(DEVICE))?))?;
         traffic.step(Duration::from_millis(5))?;
@@ -218,7 +218,7 @@ fn backlog(netns: &Netns) -> Result<u64> {
     netns.run(|| Ok(crate::net::root_state(DEVICE)?.backlog_packets))
 }
 
-/// A router with ports between two hosts goes, and they talk on into the void.
+/// Destroys a router with ports between two hosts that keep sending.
 fn router_goes(rng: &mut fastrand::Rng, ccs: &[String]) -> Result<(u64, u64)> {
     let Routed { pair, router } = Routed::new(rng)?;
     let mut traffic = Traffic::new(&pair, "unocc")?;
@@ -239,11 +239,11 @@ fn router_goes(rng: &mut fastrand::Rng, ccs: &[String]) -> Result<(u64, u64)> {
     }
     let bytes = traffic.tally.bytes;
     let mut diag = pair.hosts[0].run(|| Netlink::open(libc::NETLINK_SOCK_DIAG))?;
-    // The last reference: nobody is in it, and no socket.
+    // The last reference: no process and no socket is in the namespace.
     drop(router);
     let mut seen = crate::diag::Seen::default();
     for _ in 0..10 {
-        // Its end of our link goes with it.
+        // The router's end of the link disappears too.
         for _ in 0..5 {
             traffic.step(Duration::from_millis(5))?;
         }
@@ -264,7 +264,7 @@ fn link_exists() -> bool {
     std::path::Path::new("/proc/sys/net/ipv4/conf/eth0").exists()
 }
 
-/// Two hosts with a router between them that has a port towards each.
+/// Two hosts and a router with a port towards each.
 struct Routed {
     pair: Pair,
     router: Netns,
@@ -306,7 +306,7 @@ impl Routed {
             let mut connection = Connection::open()?;
             for host in 0..2 {
                 let index = DEVICE + host as u32;
-                // Any address will do for the source of what the router never sends.
+                // Any source address works: the router sends no packets of its own.
                 let route = link::add_address(index, v4(2 + host), 32);
                 let metrics = link::RouteMetrics::default();
                 connection.batch([

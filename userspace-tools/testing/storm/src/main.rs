@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Does to the modules what a host must survive: random requests, failing allocations, storms of
-//! marks. Runs as root in a guest; the guest's console is watched by `xdc`, which fails the run
-//! if the kernel complains of anything.
+//! Stress tests of the modules: random requests, failing allocations, storms of marks. Runs as root in a
+//! guest; `xdc` watches the guest's console and fails the run on any kernel complaint.
 
 mod acceltor;
 mod alarms;
@@ -36,12 +35,12 @@ use crate::{diag::Seen, flow::Tally, net::Balance};
 
 #[derive(Parser)]
 struct Args {
-    /// What to do to the modules.
+    /// Attack to run.
     attack: Attack,
-    /// Repeats a run [default: 1; with XDC_LONG=1 another one each time].
+    /// Seed of a run to repeat [default: 1; with XDC_LONG=1 random].
     #[arg(long)]
     seed: Option<u64>,
-    /// How much of it.
+    /// Number of rounds, flows or requests.
     #[arg(long)]
     count: Option<u32>,
 }
@@ -52,63 +51,63 @@ enum Attack {
     Netlink,
     /// Random writes to the parameters.
     Sysctl,
-    /// Modules come and go under their users.
+    /// Loading and unloading modules under their users.
     Modules,
-    /// Congestion controls change on live sockets.
+    /// Congestion control switches on live sockets.
     Switch,
-    /// A BPF program changes them while they send.
+    /// Congestion control switches by a BPF program on sending sockets.
     SockOps,
-    /// Namespaces go under traffic.
+    /// Destroying namespaces under traffic.
     Namespaces,
-    /// Allocations fail.
+    /// Failing allocations.
     Alloc,
     /// Many flows at once.
     Many,
-    /// Windows that something else bounds.
+    /// Windows bounded by other limits.
     Clamps,
-    /// Sockets are taken down and put up again.
+    /// TCP_REPAIR: dumping and restoring sockets.
     Repair,
-    /// A path that lies about ECN.
+    /// A path that corrupts ECN.
     Marks,
-    /// Mixed load for minutes; wants virtual time.
+    /// Mixed load for minutes; needs virtual time.
     Soak,
-    /// Round trips of nothing and of minutes; wants virtual time.
+    /// Round trips of zero and of minutes; needs virtual time.
     RoundTrips,
-    /// TLT: forged marks, lying peers, and going under its flows.
+    /// TLT: forged marks, lying peers, and unloading under flows.
     Tlt,
-    /// TLT beside pacing, probes, cork and Nagle; wants virtual time.
+    /// TLT beside pacing, probes, cork and Nagle; needs virtual time.
     TltTails,
-    /// unorc: ends that begin anew, move and go under flows, and forged packets.
+    /// unorc: ends that restart, move or disappear under flows, and forged packets.
     Unorc,
     /// acceltor: schedules, clocks, uplinks and bonds that change under flows, and random requests.
     Acceltor,
-    /// What kmemleak finds.
+    /// Leaks that kmemleak finds.
     Leaks,
-    /// Mistakes on purpose, which have to raise the alarm.
+    /// Deliberate mistakes, which must raise the alarm.
     Alarms,
 }
 
-/// One run.
+/// State of one run.
 pub struct Storm {
-    /// Its cases.
+    /// Output of the cases.
     pub ktap: Ktap,
-    /// What everything random comes from.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Hours are allowed.
+    /// Long form, which may take hours.
     pub long: bool,
-    /// The kernel looks after itself: everything takes ten times as long.
+    /// Debug kernel: everything takes ten times as long.
     pub debug: bool,
 }
 
 impl Storm {
-    /// All congestion controls: ours, and those of the kernel.
+    /// All congestion controls: ours and the kernel's.
     pub fn ccs(&self) -> Vec<String> {
         let ours = modules::ccs().map(Entry::name);
         let all = ours.chain(["dctcp", "cubic", "bbr", "reno"]);
         all.map(str::to_string).collect()
     }
 
-    /// In the long form a note at each tenth, for whoever waits.
+    /// Reports each tenth of the progress, in the long form only.
     pub fn progress(&mut self, before: u32, now: u32, count: u32) {
         let tenth = |n: u32| u64::from(n) * 10 / u64::from(count.max(1));
         if self.long && tenth(before) != tenth(now) {
@@ -116,7 +115,7 @@ impl Storm {
         }
     }
 
-    /// The case that every flow arrived as it was sent.
+    /// Case: every flow arrived intact.
     pub fn flows_case(&mut self, what: &str, tally: Result<Tally>) {
         let text = match &tally {
             Ok(tally) => format!(
@@ -128,7 +127,7 @@ impl Storm {
         self.ktap.case(&text, tally.map(|_| ()));
     }
 
-    /// The case that all sockets could be dumped all the time, in every state.
+    /// Case: socket dumps worked throughout, in every state.
     pub fn diag_case(&mut self, seen: Result<Seen>) {
         let text = seen
             .as_ref()
@@ -136,7 +135,7 @@ impl Storm {
         self.ktap.case(&text, seen.and_then(|seen| seen.check()));
     }
 
-    /// The case that a port's counters add up.
+    /// Case: a port's counters add up.
     pub fn balance_case(&mut self, what: &str, balance: Result<Balance>) {
         let text = match &balance {
             Ok(balance) => format!(
@@ -162,7 +161,7 @@ fn main() -> ExitCode {
     storm
         .ktap
         .note(&format!("{:?}: --seed {}", args.attack, storm.seed));
-    // Short and long, and the same on the debug kernel.
+    // Columns: short, long, and both for the debug kernel.
     let which = usize::from(long) + 2 * usize::from(storm.debug);
     let count = |counts: [u32; 4]| args.count.unwrap_or(counts[which]);
     for name in modules::ours() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A path that lies: between the hosts sits a program that sets, clears and invents ECN marks
-//! and echoes, and loses, doubles and delays packets. Every packet keeps a valid checksum.
+//! A lying path: a program between the hosts sets, clears and invents ECN marks and echoes, and loses,
+//! duplicates and delays packets. Checksums stay valid.
 
 use std::{
     collections::VecDeque,
@@ -34,10 +34,10 @@ use crate::{
     net::{self, DEVICE, Netns, Pair, v4},
 };
 
-/// Flows that are open at a time.
+/// Open flows at a time.
 const FLOWS: usize = 12;
 
-/// Runs `count` flows through a path that lies.
+/// Runs `count` flows through a lying path.
 pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     let hosts = [Netns::create()?, Netns::create()?];
     let mut tuns = Vec::new();
@@ -55,7 +55,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             while traffic.open_flows() < FLOWS {
                 let ecn = [1, 2, 3, 4, 5][rng.usize(..5)].to_string();
                 pair.sysctl("net/ipv4/tcp_ecn", &ecn)?;
-                // Ours twice as often.
+                // Our algorithms twice as often.
                 let cc = match rng.u8(..4) {
                     0 => "unocc",
                     1 => "gemini",
@@ -83,7 +83,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     Ok(())
 }
 
-/// A device whose packets we get, with the host's address and the route to the other one.
+/// Creates a TUN device with the host's address and the route to the other host.
 fn tun(host: usize) -> Result<File> {
     const TUNSETIFF: u64 = 0x4004_54ca;
     const IFF_TUN: i16 = 1;
@@ -102,7 +102,7 @@ fn tun(host: usize) -> Result<File> {
     let made = unsafe { libc::ioctl(file.as_raw_fd(), TUNSETIFF as _, request.as_mut_ptr()) };
     ensure!(made == 0, "TUNSETIFF: {}", std::io::Error::last_os_error());
     fcntl(&file, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-    // The first device of a namespace after lo.
+    // The namespace's first device after lo has index DEVICE.
     net::write_sysctl("net/ipv6/conf/tun0/disable_ipv6", "1")?;
     Connection::open()?.batch([
         link::set_up("lo", LOOPBACK_INDEX),
@@ -113,16 +113,16 @@ fn tun(host: usize) -> Result<File> {
     Ok(file)
 }
 
-/// The thread between the hosts.
+/// Thread between the hosts.
 struct Liar {
-    /// No more lies.
+    /// Set: packets pass unchanged.
     calm: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     lies: Arc<[AtomicU64; LIES.len()]>,
     thread: thread::JoinHandle<Result<u64>>,
 }
 
-/// What is done to packets, in the order of the counters.
+/// Names of the changes, in the order of the counters.
 const LIES: [&str; 5] = ["ECN of IP", "ECN of TCP", "lost", "doubled", "delayed"];
 
 impl Liar {
@@ -134,7 +134,7 @@ impl Liar {
         let thread = thread::spawn(move || {
             let mut rng = fastrand::Rng::with_seed(seed ^ 1);
             let (mut packets, mut stormy) = (0, false);
-            // Packets that are let overtake, by direction.
+            // Delayed packets, by direction; later packets overtake them.
             let mut late: [VecDeque<Vec<u8>>; 2] = Default::default();
             let mut buffer = vec![0; 65_536];
             while !stopped.load(Ordering::Relaxed) {
@@ -149,7 +149,7 @@ impl Liar {
                             send(&mut tuns[to], &packet)?;
                         }
                     }
-                    // A few at a time, so that each direction has its turn.
+                    // At most 32 at a time, so that both directions progress.
                     for _ in 0..32 {
                         let n = match tuns[from].read(&mut buffer) {
                             Ok(n) => n,
@@ -189,7 +189,7 @@ impl Liar {
         }
     }
 
-    /// Ends it; what it did.
+    /// Stops the thread and returns a summary.
     fn stop(self) -> Result<String> {
         self.stop.store(true, Ordering::Relaxed);
         let packets = self
@@ -208,7 +208,7 @@ impl Liar {
 fn send(tun: &mut File, packet: &[u8]) -> Result<()> {
     match tun.write(packet) {
         Ok(_) => Ok(()),
-        // The device is down or its queue full: then it is lost.
+        // The device is down or its queue full: the packet is lost.
         Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::InvalidInput) => Ok(()),
         Err(e) => Err(e).context("tun"),
     }
@@ -223,7 +223,7 @@ enum Fate {
 
 const IPV4_HEADER_BYTES: usize = 20;
 
-/// Does something to a packet: TCP over IPv4, others pass.
+/// Changes a packet of TCP over IPv4 at random; others pass.
 fn lie(
     packet: &mut [u8],
     stormy: &mut bool,
@@ -239,7 +239,7 @@ fn lie(
     let count = |lie: usize| {
         lies[lie].fetch_add(1, Ordering::Relaxed);
     };
-    // Storms and lulls, so that whole windows are marked and whole windows are not.
+    // Storms and lulls, so that whole windows are marked or unmarked.
     if rng.u8(..) == 0 {
         *stormy = !*stormy;
     }
@@ -277,13 +277,13 @@ fn lie(
     }
 }
 
-/// Addresses, protocol and length, as TCP's checksum has them.
+/// Partial sum of addresses, protocol and length for TCP's checksum.
 fn pseudo_header(packet: &[u8]) -> u32 {
     let length = (packet.len() - IPV4_HEADER_BYTES) as u32;
     sum(&packet[12..20]) + libc::IPPROTO_TCP as u32 + length
 }
 
-/// Puts the Internet checksum of `over`, and of what sums up to `start`, to `at`.
+/// Writes the Internet checksum of `over` plus the partial sum `start` at `at`.
 fn put_checksum(packet: &mut [u8], at: usize, start: u32, over: Range<usize>) {
     packet[at..at + 2].fill(0);
     let mut sum = start + sum(&packet[over]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Modules come and go while sockets and qdiscs that need them come and go.
+//! Loads and unloads modules while their sockets and qdiscs come and go.
 
 use std::{
     fs::{self, File},
@@ -33,31 +33,30 @@ use crate::{
     net::{self, DEVICE, Pair},
 };
 
-/// The modules under test: what is installed. Not devices: they need modules of the kernel's, and have a storm of
-/// their own (unorc.rs).
+/// Modules under test: all installed ones, except devices, which need kernel modules and have their own storm
+/// (unorc.rs).
 fn under_test() -> impl Iterator<Item = &'static Module> {
     MODULES
         .iter()
         .filter(|module| module.is_installed() && !matches!(module.kind, Kind::netdev))
 }
 
-/// Their names.
+/// Names of the modules under test.
 pub fn ours() -> impl Iterator<Item = &'static str> {
     under_test().map(|module| module.name)
 }
 
-/// The algorithms of those that are congestion controls.
+/// Algorithms of the congestion control modules.
 pub fn ccs() -> impl Iterator<Item = &'static Entry> {
     under_test().filter_map(|module| module.algorithm)
 }
 
-/// How long a module may stay in use after its last user. A socket that was closed with data on its way to a host
-/// that is gone gives up at the first timeout beyond 102 s (`tcp_orphan_retries`, `retransmits_timed_out`); the
-/// timeouts double, so this may be after 205 s, and on a slow host, where the RTO reaches its bound, after 310 s. A
-/// guest that is silent for longer than 330 s is given up.
+/// Longest use of a module after its last user. An orphaned socket with data for an unreachable host gives up
+/// at the first timeout after 102 s (`tcp_orphan_retries`, `retransmits_timed_out`): at 205 s by doubling, or
+/// 310 s if a slow host's RTO reaches its bound. `xdc` gives up on a guest that is silent for 330 s.
 const PATIENCE: Duration = Duration::from_secs(315);
 
-/// The module's file.
+/// Path of the module's file.
 pub fn path(name: &str) -> Result<PathBuf> {
     let release = uname()?.release().to_string_lossy().into_owned();
     let path = PathBuf::from(format!("/lib/modules/{release}/extra/{name}.ko"));
@@ -65,7 +64,7 @@ pub fn path(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Loads it; false if it is there already.
+/// Loads a module; false if it is already loaded.
 pub fn load(name: &str) -> Result<bool> {
     let path = path(name)?;
     match finit_module(&File::open(&path)?, c"", ModuleInitFlags::empty()) {
@@ -75,7 +74,7 @@ pub fn load(name: &str) -> Result<bool> {
     }
 }
 
-/// Whether it is loaded.
+/// Returns whether a module is loaded.
 pub fn is_loaded(name: &str) -> bool {
     fs::read_to_string("/proc/modules").is_ok_and(|text| {
         text.lines()
@@ -83,7 +82,7 @@ pub fn is_loaded(name: &str) -> bool {
     })
 }
 
-/// Unloads it as soon as it is unused. Returns how often it was still in use.
+/// Unloads a module once it is unused. Returns the number of busy attempts.
 pub fn unload(name: &str) -> Result<u64> {
     let c_name = std::ffi::CString::new(name)?;
     let deadline = Instant::now() + PATIENCE;
@@ -102,7 +101,7 @@ pub fn unload(name: &str) -> Result<u64> {
     }
 }
 
-/// Who keeps the module: its count of references, and how many sockets live on without a program.
+/// Users of the module: its reference count, and the number of orphaned sockets.
 fn users(name: &str) -> String {
     let line = |path: &str, start: &str| -> String {
         let text = fs::read_to_string(path).unwrap_or_default();
@@ -113,11 +112,11 @@ fn users(name: &str) -> String {
     format!("{module}; {}", line("/proc/net/sockstat", "TCP:"))
 }
 
-/// Keeps the kernel from loading modules by itself, which would be a second loader.
+/// Prevents the kernel from loading modules by itself, as a second loader.
 pub struct NoAutoload(String);
 
 impl NoAutoload {
-    /// Until it is dropped.
+    /// Lasts until dropped.
     pub fn new() -> Result<Self> {
         let old = fs::read_to_string(MODPROBE)?;
         fs::write(MODPROBE, "\n")?;
@@ -125,36 +124,35 @@ impl NoAutoload {
     }
 }
 
-/// The qdisc that is used here; acceltor wants a device with more queues than a veth has.
+/// Qdisc under test; acceltor needs more device queues than a veth has.
 const PORT: &str = "sch_phantom";
 
 const MODPROBE: &str = "/proc/sys/kernel/modprobe";
 
 impl Drop for NoAutoload {
     fn drop(&mut self) {
-        // Whoever needs a module from now on says so when it is missing.
+        // A later missing module is reported by its user.
         let _ = fs::write(MODPROBE, &self.0);
     }
 }
 
-/// What the users of the modules have done.
 #[derive(Default)]
 struct Uses {
-    /// Transfers and qdiscs that worked.
+    /// Successful transfers and qdiscs.
     served: AtomicU64,
-    /// Those that found no module.
+    /// Attempts without the module.
     absent: AtomicU64,
 }
 
 /// Loads and unloads each module `count` times.
 pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     let _no_autoload = NoAutoload::new()?;
-    // One that is neither is loaded and unloaded, and nobody uses it.
+    // Modules that are neither qdisc nor congestion control have no users.
     for module in under_test() {
         let name = module.name;
         unload(name)?;
         let pair = Arc::new(Pair::new()?);
-        // With sockets of its own that need none of ours.
+        // These sockets do not need the module.
         let diag = Diag::start(&pair, Some("reno"), DIAG_PAUSE);
         let stop = Arc::new(AtomicBool::new(false));
         let uses = Arc::new(Uses::default());
@@ -172,7 +170,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             outcome = (|| {
                 let served = uses.served.load(Ordering::Relaxed);
                 ensure!(load(name)?, "{name} was loaded already");
-                // Every other time somebody uses it before it is to go.
+                // Every other time, wait until the module is used before unloading it.
                 let deadline = Instant::now() + PATIENCE;
                 let has_users = module.name == PORT || module.algorithm.is_some();
                 while has_users && cycles % 2 == 0 && uses.served.load(Ordering::Relaxed) == served
@@ -211,11 +209,11 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     Ok(())
 }
 
-/// Sockets of `cc` that carry something, and listeners, open and close.
+/// Opens and closes flows and listeners of `cc`.
 fn use_sockets(pair: &Pair, cc: &str, seed: u64, stop: &AtomicBool, uses: &Uses) -> Result<()> {
     let mut rng = fastrand::Rng::with_seed(seed);
     while !stop.load(Ordering::Relaxed) {
-        // One that never connects, one that listens; either may find nothing.
+        // One unconnected socket and one listener; the module may be missing for either.
         pair.hosts[0].run(|| {
             let socket = tcp_socket(socket2::Domain::IPV4)?;
             let _ = socket.set_tcp_congestion(cc.as_bytes());
@@ -243,7 +241,7 @@ fn use_sockets(pair: &Pair, cc: &str, seed: u64, stop: &AtomicBool, uses: &Uses)
     Ok(())
 }
 
-/// A qdisc is attached, changed, and goes with a packet or two in it.
+/// Attaches, changes and deletes a qdisc with some packets queued.
 fn use_qdisc(pair: &Pair, stop: &AtomicBool, uses: &Uses) -> Result<()> {
     let options = Options {
         rate_bytes_per_s: Some(1_000_000),
@@ -280,10 +278,10 @@ fn use_qdisc(pair: &Pair, stop: &AtomicBool, uses: &Uses) -> Result<()> {
     Ok(())
 }
 
-/// The one refusal that is right while the module is away.
+/// Accepts only errors of a missing module.
 fn expect_absent(error: &anyhow::Error, uses: &Uses) -> Result<()> {
     let text = format!("{error:#}");
-    // TCP says ENOENT, or EBUSY to who finds a module that is going; tc has a sentence.
+    // TCP returns ENOENT, or EBUSY while the module unloads; tc returns text.
     let absent = [
         "os error 2)",
         "os error 16)",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Network namespaces of a thread, and two hosts with a link between them.
+//! Network namespaces, and two hosts with a link between them.
 
 use std::{
     fs::{self, File},
@@ -25,7 +25,7 @@ use xdc_netlink::{
     qdisc::{self, Qdisc, QdiscState},
 };
 
-/// Of the calling thread, which is not that of the whole process.
+/// Namespace of the calling thread, which may differ from the process's.
 const OWN: &str = "/proc/thread-self/ns/net";
 
 /// A network namespace.
@@ -33,13 +33,13 @@ const OWN: &str = "/proc/thread-self/ns/net";
 pub struct Netns(File);
 
 impl Netns {
-    /// The one that the thread is in.
+    /// The thread's namespace.
     pub fn current() -> Result<Self> {
         let file = File::open(OWN).with_context(|| format!("cannot open {OWN}"))?;
         Ok(Self(file))
     }
 
-    /// A new one; the thread stays where it is.
+    /// Creates a namespace without entering it.
     pub fn create() -> Result<Self> {
         let home = Self::current()?;
         unshare(CloneFlags::CLONE_NEWNET).context("cannot create a network namespace")?;
@@ -48,12 +48,12 @@ impl Netns {
         new
     }
 
-    /// Moves the thread into it.
+    /// Moves the thread into the namespace.
     pub fn enter(&self) -> Result<()> {
         setns(self.0.as_fd(), CloneFlags::CLONE_NEWNET).context("cannot enter a network namespace")
     }
 
-    /// Runs `f` in it.
+    /// Runs `f` in the namespace.
     pub fn run<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
         let home = Self::current()?;
         self.enter()?;
@@ -62,12 +62,12 @@ impl Netns {
         result
     }
 
-    /// One request in it.
+    /// Sends one request in the namespace.
     pub fn request(&self, request: Request) -> Result<()> {
         self.run(|| Ok(Connection::open()?.request(request)?))
     }
 
-    /// Writes a sysctl of it, `net/ipv4/tcp_ecn`.
+    /// Writes a sysctl of the namespace, such as `net/ipv4/tcp_ecn`.
     pub fn sysctl(&self, name: &str, value: &str) -> Result<()> {
         self.run(|| write_sysctl(name, value))
     }
@@ -79,44 +79,44 @@ impl AsRawFd for Netns {
     }
 }
 
-/// Writes a sysctl of the namespace that the thread is in.
+/// Writes a sysctl of the thread's namespace.
 pub fn write_sysctl(name: &str, value: &str) -> Result<()> {
     fs::write(format!("/proc/sys/{name}"), value).with_context(|| format!("{name} = {value}"))
 }
 
-/// Index of the device of each host.
+/// Device index in each host.
 pub const DEVICE: u32 = 2;
 
-/// The host's IPv4 address.
+/// IPv4 address of a host.
 pub fn v4(host: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 9, 0, 1 + host as u8)
 }
 
-/// The host's IPv6 address.
+/// IPv6 address of a host.
 pub fn v6(host: usize) -> Ipv6Addr {
     Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, 1 + host as u16)
 }
 
-/// The Ethernet address of the host's device.
+/// MAC address of a host's device.
 pub fn mac(host: usize) -> [u8; 6] {
     [2, 0, 0, 0, 0, 1 + host as u8]
 }
 
-/// Two hosts, each with one device towards the other.
+/// Two hosts connected by a link.
 #[derive(Debug)]
 pub struct Pair {
-    /// Their namespaces.
+    /// Namespaces of the hosts.
     pub hosts: [Netns; 2],
 }
 
 impl Pair {
-    /// Hosts that are up, with both families and fixed neighbours, so that what a port gets is
-    /// what IP gave it.
+    /// Creates hosts that are up, with both families and static neighbors, so that a port receives exactly
+    /// IP's packets.
     pub fn new() -> Result<Self> {
         Self::with(false)
     }
 
-    /// As [`Self::new`], but TCP hands bursts of segments to the devices.
+    /// As [`Self::new`], but TCP passes segment bursts (GSO) to the devices.
     pub fn bursty() -> Result<Self> {
         Self::with(true)
     }
@@ -136,27 +136,27 @@ impl Pair {
         for (host, netns) in hosts.iter().enumerate() {
             netns.run(|| configure_host(host))?;
         }
-        // Only once both ends are up does either have a carrier.
+        // Neither end has a carrier before both are up.
         for netns in &hosts {
             netns.run(|| Ok(Connection::open()?.request(link::settle("eth0", DEVICE))?))?;
         }
         Ok(Self { hosts })
     }
 
-    /// Writes a sysctl of both.
+    /// Writes a sysctl of both hosts.
     pub fn sysctl(&self, name: &str, value: &str) -> Result<()> {
         self.hosts
             .iter()
             .try_for_each(|host| host.sysctl(name, value))
     }
 
-    /// Makes `options` the port of a host: a new phantom at the root of its device.
+    /// Installs a new phantom with `options` at the root of a host's device.
     pub fn port(&self, host: usize, options: &Options) -> Result<()> {
         self.hosts[host].request(root(options.encode()).replace())
     }
 }
 
-/// Addresses and routes of the host whose namespace the thread is in.
+/// Sets addresses and routes in the namespace of `host`, in which the thread is.
 pub fn configure_host(host: usize) -> Result<()> {
     let other = 1 - host;
     write_sysctl("net/ipv6/conf/eth0/accept_dad", "0")?;
@@ -206,7 +206,7 @@ pub fn root_of(kind: &'static str, options: Vec<u8>) -> Qdisc {
     }
 }
 
-/// A change of a device: its flags, or attributes.
+/// Changes flags or attributes of a device.
 pub fn change(index: u32, is_up: Option<bool>, attributes: Vec<LinkAttribute>) -> Request {
     let mut message = LinkMessage::default();
     message.header.index = index;
@@ -222,7 +222,7 @@ pub fn change(index: u32, is_up: Option<bool>, attributes: Vec<LinkAttribute>) -
     }
 }
 
-/// The qdisc at the root of a device of the namespace that the thread is in.
+/// State of a device's root qdisc in the thread's namespace.
 pub fn root_state(index: u32) -> Result<QdiscState> {
     let mut connection = Connection::open()?;
     qdisc::dump(&mut connection, index)?
@@ -231,10 +231,10 @@ pub fn root_state(index: u32) -> Result<QdiscState> {
         .ok_or_else(|| anyhow!("device {index} has no root qdisc"))
 }
 
-/// What a port and the IP layer above it have counted.
+/// Counters of a port and of the IP layer above it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Books {
-    /// Packets that IP handed to devices.
+    /// Packets that IP passed to devices.
     offered: u64,
     sent: u64,
     dropped: u64,
@@ -243,11 +243,10 @@ pub struct Books {
 }
 
 impl Books {
-    /// Reads them in a host whose only traffic goes through the port.
+    /// Reads the counters of a host that sends only through the port.
     pub fn read(netns: &Netns) -> Result<Self> {
         netns.run(|| {
-            // A packet that comes between the two, such as a multicast report, would be in one
-            // and not in the other.
+            // Read again if a packet, such as a multicast report, comes between the two reads.
             let (mut offered, mut state) = (offered()?, root_state(DEVICE)?);
             for _ in 0..READS {
                 let before = std::mem::replace(&mut offered, self::offered()?);
@@ -267,7 +266,7 @@ impl Books {
         })
     }
 
-    /// The packets since `start`: in = out + dropped + queued.
+    /// Checks since `start`: in = out + dropped + queued.
     pub fn balance(&self, start: &Self) -> Result<Balance> {
         let offered = self.offered - start.offered;
         let sent = self.sent - start.sent;
@@ -286,27 +285,27 @@ impl Books {
     }
 }
 
-/// Packets that a port has passed on, dropped and marked.
+/// Packets passed, dropped and marked by a port.
 #[derive(Debug, Clone, Copy)]
 pub struct Balance {
-    /// In.
+    /// Packets in.
     pub offered: u64,
-    /// Dropped.
+    /// Dropped packets.
     pub dropped: u64,
-    /// ECT turned CE.
+    /// Packets changed from ECT to CE.
     pub marked: u64,
 }
 
-/// How often books are read that somebody writes in meanwhile.
+/// Attempts to read counters without a change in between.
 const READS: u32 = 20;
 
-/// Packets that IP of either family has handed to devices.
+/// Packets that IP (both families) passed to devices.
 fn offered() -> Result<u64> {
     let v4 = counter("/proc/net/snmp", "Ip:", "OutTransmits")?;
     Ok(v4 + counter_v6("Ip6OutTransmits")?)
 }
 
-/// A counter of `/proc/net/snmp` or `netstat`, where names and values are two lines.
+/// Reads a counter of `/proc/net/snmp` or `netstat`, which have a line of names and one of values.
 pub fn counter(path: &str, group: &str, name: &str) -> Result<u64> {
     let text = fs::read_to_string(path)?;
     let mut lines = text.lines().filter(|line| line.starts_with(group));
@@ -317,7 +316,7 @@ pub fn counter(path: &str, group: &str, name: &str) -> Result<u64> {
         .ok_or_else(|| anyhow!("{path} has no {group} {name}"))
 }
 
-/// A counter of `/proc/net/snmp6`.
+/// Reads a counter of `/proc/net/snmp6`.
 pub fn counter_v6(name: &str) -> Result<u64> {
     let text = fs::read_to_string("/proc/net/snmp6")?;
     text.lines()

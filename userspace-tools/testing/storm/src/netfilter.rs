@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Rules of nftables and a queue to user space, written as netlink has them: a guest has no `nft`.
+//! nftables rules and NFQUEUE, encoded as netlink: a guest has no `nft`.
 
 use std::{
     io::{ErrorKind, Read},
@@ -33,12 +33,12 @@ const NEWCHAIN: u16 = 3;
 const NEWRULE: u16 = 6;
 const NLA_F_NESTED: u16 = 1 << 15;
 
-/// Where a chain sits: `enum nf_inet_hooks`.
+/// Hook of a chain: `enum nf_inet_hooks`.
 #[derive(Debug, Clone, Copy)]
 pub enum Hook {
-    /// What comes for this host.
+    /// Packets to this host.
     Input = 1,
-    /// What leaves this host.
+    /// Packets leaving this host.
     PostRouting = 4,
 }
 
@@ -72,7 +72,7 @@ fn head(family: u8, resource: u16) -> Vec<u8> {
     out
 }
 
-/// A step of a rule.
+/// Expression of a rule.
 pub struct Step(Vec<u8>);
 
 fn step(name: &str, data: &[Vec<u8>]) -> Step {
@@ -85,7 +85,7 @@ fn step(name: &str, data: &[Vec<u8>]) -> Step {
 const REGISTER: u32 = 1;
 const NETWORK_HEADER: u32 = 1;
 
-/// Goes on if the bytes at `offset` of the IP header are these.
+/// Continues if the IP header has the bytes `value` at `offset`.
 pub fn if_ip(offset: u32, value: &[u8]) -> [Step; 2] {
     const EQUAL: u32 = 0;
     [
@@ -109,7 +109,7 @@ pub fn if_ip(offset: u32, value: &[u8]) -> [Step; 2] {
     ]
 }
 
-/// Goes on if these bits of the byte at `offset` of the IP header are those of `value`.
+/// Continues if the bits of `mask` at `offset` of the IP header equal those of `value`.
 pub fn if_ip_bits(offset: u32, mask: u8, value: u8) -> [Step; 3] {
     let [load, compare] = if_ip(offset, &[value]);
     let select = step(
@@ -125,7 +125,7 @@ pub fn if_ip_bits(offset: u32, mask: u8, value: u8) -> [Step; 3] {
     [load, select, compare]
 }
 
-/// Writes the four bytes of an address at `offset` of the IP header, and mends the checksums.
+/// Writes an address at `offset` of the IP header, and updates the checksums.
 pub fn set_address(offset: u32, address: [u8; 4]) -> [Step; 2] {
     const CSUM_INET: u32 = 1;
     const IP_CHECKSUM: u32 = 10;
@@ -157,7 +157,7 @@ pub fn drop_it() -> Step {
     step("immediate", &[number(1, 0), nested(2, &[verdict])])
 }
 
-/// Hands the packet to [`Queue`].
+/// Passes the packet to [`Queue`].
 pub fn queue_it() -> Step {
     step(
         "queue",
@@ -168,7 +168,7 @@ pub fn queue_it() -> Step {
     )
 }
 
-/// A chain of IPv4 in a namespace, with one rule. It goes with the namespace.
+/// Adds an IPv4 chain with one rule to a namespace, until the namespace goes.
 pub fn rule(host: &Netns, hook: Hook, priority: i32, steps: Vec<Step>) -> Result<()> {
     let name = format!("t{}p{}", hook as u32, priority);
     let subsystem = SUBSYS_NFTABLES << 8;
@@ -206,16 +206,16 @@ pub fn rule(host: &Netns, hook: Hook, priority: i32, steps: Vec<Step>) -> Result
 
 const QUEUE: u16 = 1;
 
-/// What becomes of packets in user space.
+/// Verdict of user space.
 #[derive(Debug, Clone, Copy)]
 pub enum Verdict {
-    /// They go nowhere, and TCP does not hear of it.
+    /// Drops packets, without notice to TCP.
     Drop = 0,
-    /// They go on.
+    /// Passes packets on.
     Accept = 1,
 }
 
-/// Decides about every packet that rules hand to it, from a thread of its own.
+/// Thread that gives a verdict on every packet queued by rules.
 pub struct Queue {
     thread: Option<JoinHandle<Result<()>>>,
     stop: Arc<AtomicBool>,
@@ -223,7 +223,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Of a namespace. Bursts come whole.
+    /// Binds the queue in a namespace. GSO packets arrive unsegmented.
     pub fn new(host: &Netns, verdict: Verdict) -> Result<Self> {
         const CONFIG: u16 = 2;
         const F_GSO: u32 = 1 << 2;
@@ -233,7 +233,7 @@ impl Queue {
             Socket::new(netlink, Type::RAW.cloexec(), netfilter).context("cannot open netlink")
         })?;
         crate::sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 8 << 20)?;
-        // Where its buffer is full packets are lost, as on any path.
+        // A full buffer loses packets, as on any path.
         crate::sys::set_option(&socket, libc::SOL_NETLINK, libc::NETLINK_NO_ENOBUFS, 1)?;
         socket.set_read_timeout(Some(Duration::from_millis(50)))?;
         let command = |parts: &[Vec<u8>]| {
@@ -244,7 +244,7 @@ impl Queue {
             out
         };
         let bind = attribute(1, &[1, 0, 0, NFPROTO_IPV4]);
-        // Nothing of the packet itself is copied.
+        // Copy nothing of the packets.
         let params = attribute(2, &[0, 0, 0, 0, 1]);
         let flags = [number(5, F_GSO), number(4, F_GSO)].concat();
         for request in [command(&[bind]), command(&[params, flags])] {
@@ -265,12 +265,12 @@ impl Queue {
         })
     }
 
-    /// Packets that it has decided about.
+    /// Packets with a verdict.
     pub fn packets(&self) -> u64 {
         self.packets.load(Ordering::Relaxed)
     }
 
-    /// Ends it.
+    /// Stops the thread.
     pub fn end(mut self) -> Result<()> {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().context("it has ended")?;
@@ -301,7 +301,7 @@ fn serve(socket: &Socket, verdict: Verdict, stop: &AtomicBool, packets: &AtomicU
             if u16::from_ne_bytes([message[4], message[5]]) != PACKET {
                 continue;
             }
-            // The packet's header comes first, and in it the id.
+            // The packet header comes first and contains the id.
             let id = message.get(HEADER_BYTES + 8..HEADER_BYTES + 12);
             let id = id.context("a packet without an id")?;
             let mut decided = (verdict as u32).to_be_bytes().to_vec();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Random requests to a qdisc, on a port that carries traffic and on one that is idle.
+//! Random requests to a qdisc, on a port with traffic and on an idle one.
 //!
-//! Each request asks for an acknowledgement and has to get exactly one. The ids and widths of
-//! the options come from a full set of valid ones.
+//! Each request asks for an acknowledgment and must get exactly one. Ids and widths of the options come from
+//! a full set of valid ones.
 
 use std::{collections::HashMap, sync::Arc, thread, time::Duration};
 
@@ -39,38 +39,37 @@ const TCA_OPTIONS: u16 = 2;
 const TCA_RATE: u16 = 5;
 const TCA_STAB: u16 = 8;
 
-/// A device without traffic, which is down: qdiscs come and go on it without waiting for RCU.
+/// A device without traffic that stays down: its qdiscs go without waiting for RCU.
 pub const IDLE: u32 = 3;
 
-/// Messages in one system call, and between two looks at the port.
+/// Messages per system call, and between two checks of the port.
 const BATCH: u32 = 50;
 const ROUND: u32 = 2_000;
 
-/// Between two batches, for the flows: in virtual time requests take none.
+/// Pause between batches, for the flows: requests take no virtual time.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A qdisc that gets them.
+/// A qdisc that receives the messages.
 pub trait Target {
     /// TCA_KIND.
     fn kind(&self) -> &'static str;
 
-    /// Its options as the port is put right after each round.
+    /// Options that restore the port after each round.
     fn sane(&self) -> Vec<u8>;
 
     /// Every option.
     fn full(&self) -> Vec<u8>;
 
-    /// A few options with values that are in range, though not always for each other.
+    /// Some options with values in range, though not always consistent.
     fn valid(&self, rng: &mut fastrand::Rng) -> Vec<u8>;
 
-    /// What a dump says of it is within bounds, whatever was asked for.
+    /// Checks that a dump is within bounds, whatever was requested.
     fn check(&self, state: &QdiscState) -> Result<()>;
 }
 
-/// sch_phantom.
 struct Phantom;
 
-/// The port as it is put right after each round.
+/// Options that restore the port after each round.
 fn sane() -> Options {
     Options {
         limit_bytes: Some(200_000),
@@ -141,7 +140,7 @@ impl Target for Phantom {
         }
         let red = rng.u64(..);
         let pool = maybe!(["", "a", "b", "fifteen letters"][rng.usize(..4)].to_string());
-        // A port that is in none has no size of one.
+        // A port without a pool has no pool size.
         let pooled = pool.as_ref().is_some_and(|name| !name.is_empty());
         let (a, b) = (ppm(rng), ppm(rng));
         let options = Options {
@@ -194,12 +193,11 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     against(storm, count, pair, &Phantom)
 }
 
-/// Runs `count` messages. The first host has [`IDLE`], too.
+/// Runs `count` messages. The first host must have [`IDLE`].
 pub fn against(storm: &mut Storm, count: u32, pair: Pair, target: &dyn Target) -> Result<()> {
     let pair = Arc::new(pair);
-    // A port may pass next to nothing for as long as a slow guest takes for a round; a flow has
-    // to outlive that, also at the receiver while the last step of the handshake is under way,
-    // and to go on soon.
+    // A port may pass almost nothing during a slow guest's round. Flows must survive that, also in SYN_RECV
+    // at the receiver, and resume soon.
     for (name, value) in [
         ("tcp_rto_max_ms", "1000"),
         ("tcp_syn_retries", "127"),
@@ -256,7 +254,7 @@ pub fn against(storm: &mut Storm, count: u32, pair: Pair, target: &dyn Target) -
     Ok(())
 }
 
-/// Makes [`IDLE`], which stays down.
+/// Creates [`IDLE`], which stays down.
 fn idle_device() -> Result<()> {
     let end = |name: &str, index, last| VethEnd {
         name: name.to_string(),
@@ -272,14 +270,14 @@ struct Fuzzer<'a> {
     target: &'a dyn Target,
     rng: fastrand::Rng,
     netlink: Netlink,
-    /// Of 1,000 requests that may make or destroy a qdisc on the idle device, how many do.
+    /// Fraction of the requests that may create or delete a qdisc on the idle device, in 1/1000.
     new_in_1000: u16,
     /// Id and width of each option.
     known: Vec<(u16, usize)>,
     sequence: u32,
     sent: u64,
     accepted: u64,
-    /// By errno.
+    /// Refused messages by errno.
     refused: HashMap<i32, u64>,
 }
 
@@ -292,7 +290,7 @@ impl<'a> Fuzzer<'a> {
         Ok(Self {
             target,
             rng,
-            // Lockdep waits for RCU whenever a qdisc goes, and forgets its locks one by one.
+            // Lockdep waits for RCU when a qdisc goes, and unregisters its locks one by one.
             new_in_1000: if debug { 20 } else { 1_000 },
             netlink: pair.hosts[0].run(|| Netlink::open(libc::NETLINK_ROUTE))?,
             known,
@@ -318,7 +316,7 @@ impl<'a> Fuzzer<'a> {
         )
     }
 
-    /// Sends `count` messages, in the namespace of the port.
+    /// Sends `count` messages in the namespace of the port.
     fn round(&mut self, count: u32) -> Result<()> {
         let mut left = count;
         while left > 0 {
@@ -330,7 +328,7 @@ impl<'a> Fuzzer<'a> {
                 self.sequence += 1;
                 self.push(&mut bytes);
             }
-            // The kernel reads no further than a message whose length is nonsense.
+            // The kernel stops reading at a message with an invalid length.
             if self.rng.u8(..) < 64 {
                 let start = bytes.len();
                 bytes.extend((0..self.rng.usize(0..64)).map(|_| self.rng.u8(..)));
@@ -351,7 +349,7 @@ impl<'a> Fuzzer<'a> {
     fn count(&mut self, first: u32, n: u32, acks: &[Ack]) -> Result<()> {
         let mut answered = vec![0; n as usize];
         for ack in acks {
-            // What the nonsense behind the batch is answered with has a sequence of its own.
+            // Answers to the invalid message after the batch have other sequence numbers.
             let index = ack.sequence.wrapping_sub(first) as usize;
             let Some(answers) = answered.get_mut(index) else {
                 continue;
@@ -396,7 +394,7 @@ impl<'a> Fuzzer<'a> {
             _ => (RTM_DELTCLASS, 0),
         };
         let mut kind = kind;
-        // To take a qdisc from a device that is up means to wait for RCU: seldom.
+        // Deleting a qdisc of a device that is up waits for RCU, so do it rarely.
         let new_in_1000 = if live { 3 } else { self.new_in_1000 };
         if (flags != 0 || kind == RTM_DELQDISC) && rng.u16(..1_000) >= new_in_1000 {
             (kind, flags) = (RTM_NEWQDISC, 0);
@@ -494,7 +492,7 @@ impl<'a> Fuzzer<'a> {
         }
     }
 
-    /// Attributes that are well-formed, with ids, widths and values that may be wrong.
+    /// Well-formed attributes whose ids, widths and values may be wrong.
     fn structured(&mut self) -> Vec<u8> {
         let rng = &mut self.rng;
         let mut attributes = Attributes::default();
@@ -525,13 +523,13 @@ impl<'a> Fuzzer<'a> {
         attributes.into_bytes()
     }
 
-    /// Breaks something of a list of attributes.
+    /// Corrupts a list of attributes.
     fn mutate(&mut self, bytes: &mut Vec<u8>) {
         let rng = &mut self.rng;
         if bytes.is_empty() {
             return;
         }
-        // Where the attributes begin.
+        // Offsets of the attributes.
         let mut starts = vec![0];
         while let Some(length) = starts
             .last()
@@ -567,12 +565,12 @@ impl<'a> Fuzzer<'a> {
                 }
             }
             4 => {
-                // All of it once more.
+                // All attributes twice.
                 let copy = bytes.clone();
                 bytes.extend(copy);
             }
             5 => {
-                // A level too deep.
+                // One level of nesting too deep.
                 let inner = std::mem::take(bytes);
                 let mut outer = Attributes::default();
                 outer.push(TCA_OPTIONS, &inner);
@@ -585,7 +583,7 @@ impl<'a> Fuzzer<'a> {
         }
     }
 
-    /// The port can be shown and put right, and then carries a flow.
+    /// Checks that the port can be dumped and restored, and then carries a flow.
     fn look(&mut self, pair: &Pair) -> Result<()> {
         pair.hosts[0].run(|| {
             let mut connection = Connection::open()?;
@@ -594,7 +592,7 @@ impl<'a> Fuzzer<'a> {
                     self.target.check(&state)?;
                 }
             }
-            // The fuzzer may have put something else there; a filter goes with the qdisc.
+            // The port may have another qdisc; filters disappear with it.
             let _ = connection.request(qdisc::delete(DEVICE, TcHandle::ROOT));
             connection.request(net::root_of(self.target.kind(), self.target.sane()).add())?;
             Ok(())
@@ -606,7 +604,7 @@ impl<'a> Fuzzer<'a> {
     }
 }
 
-/// What a dump says is within bounds, whatever was asked for.
+/// Checks that a dump is within bounds, whatever was requested.
 fn check_options(options: &Options) -> Result<()> {
     let of = |value: Option<u32>| value.context("an option is missing");
     let limit = options.limit_bytes.context("no limit")?;
@@ -629,7 +627,7 @@ fn check_options(options: &Options) -> Result<()> {
     check_count(&options.encode(), &full().encode())
 }
 
-/// A dump has every option.
+/// Checks that a dump has every option.
 pub fn check_count(dumped: &[u8], full: &[u8]) -> Result<()> {
     let [dumped, full] = [dumped, full].map(|bytes| attributes::parse(bytes).count());
     ensure!(dumped == full, "{dumped} options of {full}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Netlink without manners: any bytes go out, and every answer is looked at.
+//! Raw netlink: sends any bytes and reads every answer.
 
 use std::{
     io::{ErrorKind, Read},
@@ -18,10 +18,10 @@ const NLMSG_DONE: u16 = 3;
 const NETLINK_EXT_ACK: i32 = 11;
 const NETLINK_CAP_ACK: i32 = 10;
 
-/// Room for the answers to one batch.
+/// Receive buffer for the answers to one batch, bytes.
 const RECEIVE_BYTES: i32 = 8 << 20;
 
-/// How long a dump may take on the slowest guest.
+/// Longest dump on the slowest guest.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A netlink socket.
@@ -30,17 +30,17 @@ pub struct Netlink {
     buffer: Vec<u8>,
 }
 
-/// An acknowledgement.
+/// An acknowledgment.
 #[derive(Debug, Clone, Copy)]
 pub struct Ack {
-    /// Of the request.
+    /// Sequence number of the request.
     pub sequence: u32,
     /// 0 = accepted.
     pub errno: i32,
 }
 
 impl Netlink {
-    /// Opens one in the namespace that the thread is in.
+    /// Opens a socket in the thread's namespace.
     pub fn open(protocol: i32) -> Result<Self> {
         const SO_RCVBUFFORCE: i32 = libc::SO_RCVBUFFORCE;
         let socket = Socket::new(
@@ -50,7 +50,7 @@ impl Netlink {
         )
         .context("cannot open a netlink socket")?;
         crate::sys::set_option(&socket, libc::SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BYTES)?;
-        // An answer that does not come is an error, not a hang.
+        // A missing answer is an error, not a hang.
         socket.set_read_timeout(Some(PATIENCE))?;
         for option in [NETLINK_EXT_ACK, NETLINK_CAP_ACK] {
             crate::sys::set_option(&socket, libc::SOL_NETLINK, option, 1)?;
@@ -61,12 +61,12 @@ impl Netlink {
         })
     }
 
-    /// Sends `bytes` as they are. The kernel has worked through them when this returns.
+    /// Sends `bytes` unchanged. The kernel has processed them on return.
     pub fn send(&self, bytes: &[u8]) -> std::io::Result<()> {
         self.socket.send(bytes).map(|_| ())
     }
 
-    /// The acknowledgements that have come. Other answers are passed over.
+    /// Received acknowledgments; other answers are ignored.
     pub fn acks(&mut self) -> Result<Vec<Ack>> {
         self.socket.set_nonblocking(true)?;
         let mut found = Vec::new();
@@ -74,7 +74,7 @@ impl Netlink {
             let n = match self.socket.read(&mut self.buffer) {
                 Ok(n) => n,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(found),
-                // An answer could not be allocated; it is missed where they are counted.
+                // An answer could not be allocated; the caller's count misses it.
                 Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => continue,
                 Err(e) => return Err(e).context("netlink"),
             };
@@ -89,7 +89,7 @@ impl Netlink {
         }
     }
 
-    /// Asks for everything that `body` selects; `each` gets the answers' bodies. How many.
+    /// Dumps the objects that `body` selects; `each` gets the answers' bodies. Returns their number.
     pub fn dump(
         &mut self,
         kind_of_request: u16,

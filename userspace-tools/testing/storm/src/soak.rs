@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Hours of mixed load in virtual time, with as much memory in use after it as before; and round
-//! trips of nothing and of minutes.
+//! Hours of mixed load in virtual time, with equal memory use before and after, and round trips of zero to
+//! minutes.
 
 use std::{
     collections::BTreeMap,
@@ -22,16 +22,16 @@ use crate::{
     net::{DEVICE, Netns, Pair, counter, counter_v6, write_sysctl},
 };
 
-/// Virtual time is free, where there is a reason to wait.
+/// Long, because waits cost nothing in virtual time.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
-/// Longer than TIME_WAIT, than an orphan in FIN_WAIT2, and than a flow's last timers.
+/// Longer than TIME_WAIT, FIN_WAIT2 of an orphan, and a flow's last timers.
 const SETTLE: Duration = Duration::from_secs(150);
 
 const WIRE: Handle = Handle { major: 1, minor: 0 };
 const PORT: Handle = Handle { major: 2, minor: 0 };
 
-/// More packets than are ever on a wire.
+/// More packets than a wire ever holds.
 const WIRE_PACKETS: u32 = 1_000_000;
 
 fn wire(delay: Duration) -> Qdisc {
@@ -59,7 +59,7 @@ fn port(options: &Options) -> Qdisc {
     }
 }
 
-/// A link that delays in both directions, with a port at the sender.
+/// Creates a link with a delay in both directions and a port at the sender.
 fn build(delay: Duration, options: &Options) -> Result<Pair> {
     let pair = Pair::new()?;
     for host in &pair.hosts {
@@ -69,7 +69,7 @@ fn build(delay: Duration, options: &Options) -> Result<Pair> {
     Ok(pair)
 }
 
-/// Packets of the data direction at each place where they are counted.
+/// Packets of the data direction at each counter.
 #[derive(Debug, Clone, Copy)]
 struct Path {
     offered: u64,
@@ -103,7 +103,7 @@ impl Path {
         })
     }
 
-    /// Nothing moves any more: in = out + dropped everywhere, and what left has arrived.
+    /// Checks after the end of traffic: in = out + dropped everywhere, and all sent packets arrived.
     fn balance(&self, start: &Self) -> Result<String> {
         let offered = self.offered - start.offered;
         let sent = self.wire_sent - start.wire_sent;
@@ -137,14 +137,14 @@ fn ip_in(netns: &Netns) -> Result<u64> {
     netns.run(|| Ok(counter("/proc/net/snmp", "Ip:", "InReceives")? + counter_v6("Ip6InReceives")?))
 }
 
-/// Objects in use, by cache, and memory that is left.
+/// Objects in use by slab cache, and available memory.
 #[derive(Debug)]
 struct Memory {
     objects: BTreeMap<String, u64>,
     available_bytes: u64,
 }
 
-/// Caches whose objects are sockets, packets and what belongs to them: not one may be left over.
+/// Caches of sockets, packets and related objects: none may remain.
 const EXACT: [&str; 13] = [
     "TCP",
     "TCPv6",
@@ -161,13 +161,13 @@ const EXACT: [&str; 13] = [
     "net_namespace",
 ];
 
-/// Of any other cache: what the kernel keeps at hand, and this program.
+/// Tolerance for other caches and this program.
 const SLACK_OBJECTS: u64 = 64;
 const SLACK_BYTES: u64 = 4 << 20;
 
 impl Memory {
     fn read() -> Result<Self> {
-        // Twice: what is freed by the first may have held more.
+        // Twice: objects freed first may have held others.
         for _ in 0..2 {
             fs::write("/proc/sys/vm/drop_caches", "3")?;
             thread::sleep(Duration::from_secs(1));
@@ -197,7 +197,7 @@ impl Memory {
         })
     }
 
-    /// Ok if no more is in use than at `start`.
+    /// Fails if more is in use than at `start`.
     fn compare(&self, start: &Self) -> Result<()> {
         let mut more = Vec::new();
         for (name, now) in &self.objects {
@@ -233,7 +233,7 @@ impl Memory {
     }
 }
 
-/// The case that what went into wire and port since `start` came out or was dropped.
+/// Case: packets into wire and port since `start` left or were dropped.
 fn path_case(storm: &mut Storm, what: &str, pair: &Pair, start: &Path) {
     let balance = Path::read(pair).and_then(|now| now.balance(start));
     let text = balance.as_deref().unwrap_or("packets in = out + dropped");
@@ -241,7 +241,7 @@ fn path_case(storm: &mut Storm, what: &str, pair: &Pair, start: &Path) {
     storm.ktap.case(&text, balance.map(|_| ()));
 }
 
-/// `minutes` of mixed load.
+/// Runs `minutes` of mixed load.
 pub fn hour(storm: &mut Storm, minutes: u32) -> Result<()> {
     let mut rng = fastrand::Rng::with_seed(storm.seed);
     let ccs = storm.ccs();
@@ -252,7 +252,7 @@ pub fn hour(storm: &mut Storm, minutes: u32) -> Result<()> {
         ccs: &ccs,
         tally: Tally::default(),
     };
-    // What is allocated once and kept.
+    // Allocates caches that the kernel keeps.
     load.run(&mut rng, 1)?;
     thread::sleep(SETTLE);
     let (before, start, begun) = (Memory::read()?, Path::read(&pair)?, Instant::now());
@@ -300,7 +300,7 @@ impl Load<'_> {
     fn run(&mut self, rng: &mut fastrand::Rng, minutes: u32) -> Result<()> {
         let cc = &self.ccs[rng.usize(..self.ccs.len())];
         let mut traffic = Traffic::new(self.pair, cc)?;
-        // User space is what costs time here: it is woken for a lot or for the end.
+        // User space takes most of the time: wake it only for much data or the end.
         traffic.wake_bytes = Some(1 << 20);
         let outcome = (0..minutes).try_for_each(|minute| {
             self.minute(rng, &mut traffic)
@@ -336,7 +336,7 @@ impl Load<'_> {
                 let to = &self.ccs[rng.usize(..self.ccs.len())];
                 flow.tx.set_tcp_congestion(to.as_bytes())?;
             }
-            // An idle spell now and then.
+            // Occasional idle periods.
             let spell_ms = if rng.u8(..10) == 0 {
                 10_000
             } else {
@@ -363,7 +363,7 @@ fn any_flow(rng: &mut fastrand::Rng, ccs: &[String]) -> Spec {
         Family::ALL[rng.usize(..3)],
     );
     if rng.u8(..4) == 0 {
-        // The application has little to say at a time.
+        // An application with short writes.
         let pause = Duration::from_millis(rng.u64(1..5_000));
         spec.burst = Some((bytes.div_ceil(rng.u64(2..8)), pause));
     }
@@ -386,13 +386,13 @@ fn any_port(rng: &mut fastrand::Rng) -> Options {
         mark_at: Some(MarkAt::ALL[rng.usize(..2)]),
         ecn_drop: Some(rng.u8(..8) == 0),
         pool: Some(pool.to_string()),
-        // Whoever joins names the size that the pool has.
+        // A joining port must name the pool's size.
         pool_limit_bytes: (!pool.is_empty()).then_some(500_000),
         ..Default::default()
     }
 }
 
-/// Valid values for every parameter, of the namespace that the thread is in.
+/// Sets every parameter to a random valid value, in the thread's namespace.
 fn any_parameters(rng: &mut fastrand::Rng) -> Result<()> {
     for algorithm in modules::ccs() {
         let folder = format!("net/{}", algorithm.name());
@@ -404,7 +404,7 @@ fn any_parameters(rng: &mut fastrand::Rng) -> Result<()> {
             continue;
         }
         for row in algorithm.params {
-            // Around the default: a minute is too short for a flow at the bounds.
+            // Around the default: at the bounds, a minute is too short for a flow.
             let default = row.defaults[algorithm.profile];
             let low = (default / 2).max(row.min);
             let value = rng.u32(low..=default.saturating_mul(2).clamp(low, row.max));
@@ -414,7 +414,7 @@ fn any_parameters(rng: &mut fastrand::Rng) -> Result<()> {
     Ok(())
 }
 
-/// Flows over round trips of nothing to minutes.
+/// Runs flows over round trips of zero to minutes.
 pub fn round_trips(storm: &mut Storm) -> Result<()> {
     let options = Options {
         limit_bytes: Some(2_000_000),
@@ -431,7 +431,7 @@ pub fn round_trips(storm: &mut Storm) -> Result<()> {
         ("4 minutes", Duration::from_secs(240)),
     ] {
         let pair = build(rtt / 2, &options)?;
-        // Else nobody waits that long for a connection.
+        // The default gives up on the connection earlier.
         pair.sysctl("net/ipv4/tcp_syn_retries", "12")?;
         pair.sysctl("net/ipv4/tcp_synack_retries", "12")?;
         let start = Path::read(&pair)?;

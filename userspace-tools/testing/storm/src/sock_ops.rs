@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A BPF program of the host gives sockets another congestion control while they send: from inside
-//! of the ACK that an algorithm has just asked for, among others.
+//! A BPF program switches the congestion control of sending sockets, also inside the ACK that an algorithm
+//! has just requested.
 
 use std::{
     fs::{self, File},
@@ -32,22 +32,22 @@ const PASSIVE_ESTABLISHED_CB: i32 = 5;
 const HDR_OPT_LEN_CB: i32 = 14;
 const WRITE_HDR_OPT_CB_FLAG: i32 = 1 << 6;
 
-/// What sockets are switched to.
+/// Congestion controls to switch to.
 const NAMES: [&[u8; 8]; 4] = [
     b"unocc\0\0\0",
     b"gemini\0\0",
     b"reno\0\0\0\0",
     b"cubic\0\0\0",
 ];
-/// Each name is taken for one packet of so many. A power of two.
+/// Each name is chosen for one packet in this many. A power of two.
 const ONE_OF: i32 = 64;
 
-/// Asks to be called for each packet that a socket sends, and then switches the socket at random.
+/// Requests a call for each packet that a socket sends, and then switches the socket at random.
 fn program() -> Vec<Instruction> {
     let [low, high] = [0, 4].map(|from| {
         move |name: &[u8; 8]| i32::from_ne_bytes(name[from..from + 4].try_into().unwrap_or([0; 4]))
     });
-    // A name is five instructions.
+    // Each name takes five instructions.
     let names = NAMES.len() as i16;
     let mut program = vec![
         copy(6, 1),
@@ -67,7 +67,7 @@ fn program() -> Vec<Instruction> {
         and(8, ONE_OF - 1),
     ];
     for i in 0..names {
-        // Over the questions that follow, the end, and the names before.
+        // Skips the remaining comparisons, the exit, and the earlier names.
         program.push(skip_if(8, i.into(), names - i - 1 + 2 + 5 * i));
     }
     program.extend([set(0, 1), exit()]);
@@ -94,7 +94,7 @@ fn program() -> Vec<Instruction> {
     program
 }
 
-/// The cgroup of everything, while this lives.
+/// Mount of the root cgroup, until dropped.
 struct Cgroups(&'static Path);
 
 impl Cgroups {
@@ -109,13 +109,13 @@ impl Cgroups {
 
 impl Drop for Cgroups {
     fn drop(&mut self) {
-        // The guest ends soon after, whatever comes of it.
+        // Errors do not matter: the guest ends soon.
         let _ = umount2(self.0, MntFlags::MNT_DETACH).map(|()| fs::remove_dir(self.0));
     }
 }
 
-/// A port that marks the second and third packet of a burst at random, and further ones always: the debug kernel
-/// sends little more.
+/// A port that marks the second and third packet of a burst at random and later ones always: the debug kernel
+/// sends hardly more.
 fn marking() -> Options {
     Options {
         limit_bytes: Some(100_000),
@@ -128,7 +128,7 @@ fn marking() -> Options {
     }
 }
 
-/// The receiver's own port: it has room for a few ACKs only, and drops others.
+/// The receiver's port after the handshakes: it holds a few ACKs and drops others.
 fn narrow() -> Options {
     Options {
         limit_bytes: Some(400),
@@ -138,8 +138,8 @@ fn narrow() -> Options {
     }
 }
 
-/// The receiver's own port while connections open. The kernel forgets a request for one when a SYN-ACK that it sends
-/// again is dropped by the host's own port (reqsk_timer_handler), and then resets whom an earlier SYN-ACK has reached.
+/// The receiver's port during handshakes. If the host's own port drops a retransmitted SYN-ACK, the kernel
+/// forgets the request (reqsk_timer_handler) and resets a client that got an earlier SYN-ACK.
 fn wide() -> Options {
     Options {
         limit_bytes: Some(100_000),
@@ -147,10 +147,10 @@ fn wide() -> Options {
     }
 }
 
-/// Flows that are open at the same time.
+/// Flows open at a time.
 const AT_ONCE: usize = 8;
 
-/// `count` flows.
+/// Runs `count` flows of each algorithm.
 pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     let cgroups = Cgroups::mount()?;
     let program = load(Kind::SockOps, &program())?;
@@ -213,7 +213,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
         acks_dropped += acks.dropped;
         storm.balance_case("their port", Ok(port));
     }
-    // On a slow host the flows of one may be over before their port is narrow.
+    // Per algorithm, a slow host's flows may end before the port is narrow.
     storm.ktap.case(
         "ACKs were dropped by the receivers' own port",
         match acks_dropped > 0 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Sockets in numbers and in odd states: 4,096 flows at once, windows that are clamped, sockets
-//! that are taken down and put up again in the middle of a flow (TCP_REPAIR).
+//! Many sockets and rare states: 4,096 flows at once, clamped windows, and sockets dumped and restored during
+//! a flow (TCP_REPAIR).
 
 use std::{
     sync::Arc,
@@ -43,7 +43,7 @@ fn port(limit_bytes: u32) -> Options {
     }
 }
 
-/// `count` flows at once.
+/// Runs `count` flows at once.
 pub fn many(storm: &mut Storm, count: u32) -> Result<()> {
     let pair = Arc::new(Pair::new()?);
     pair.sysctl("net/ipv4/tcp_max_syn_backlog", "16384")?;
@@ -54,7 +54,7 @@ pub fn many(storm: &mut Storm, count: u32) -> Result<()> {
     let mut rng = fastrand::Rng::with_seed(storm.seed);
     let mut traffic = Traffic::new(&pair, "unocc")?;
     let outcome = (|| {
-        // None ends before all are open: each waits behind its first bytes.
+        // Each flow pauses after its first bytes, so none ends before all are open.
         let ccs = storm.ccs();
         for i in 0..count as usize {
             let family = Family::ALL[i % 3];
@@ -97,7 +97,7 @@ pub fn many(storm: &mut Storm, count: u32) -> Result<()> {
     Ok(())
 }
 
-/// Windows that something else bounds.
+/// Windows bounded by other limits.
 pub fn clamps(storm: &mut Storm, count: u32) -> Result<()> {
     let mut rng = fastrand::Rng::with_seed(storm.seed);
     let mut total = Tally::default();
@@ -109,8 +109,8 @@ pub fn clamps(storm: &mut Storm, count: u32) -> Result<()> {
         let start = Books::read(&pair.hosts[0])?;
         pair.hosts[0].run(|| Ok(Connection::open()?.request(route_with_cwnd(clamp))?))?;
         let mut traffic = Traffic::new(&pair, "gemini")?;
-        // `cwnd lock N` of a route bounds flows from the second on: the kernel looks in its
-        // cache of metrics, where the end of a flow puts what the route says.
+        // `cwnd lock N` of a route applies from the second flow on: the kernel reads its metrics cache, which
+        // the end of a flow fills from the route.
         traffic.open(Spec::new("cubic", 1_000, Family::V4))?;
         traffic.drain(PATIENCE)?;
         for cc in modules::ccs().map(Entry::name) {
@@ -174,7 +174,6 @@ fn route_with_cwnd(cwnd: u32) -> Request {
     request
 }
 
-/// tcpi_snd_cwnd.
 fn snd_cwnd(socket: &Socket) -> Result<u32> {
     const OFFSET: usize = 80;
     let mut info = [0; 256];
@@ -183,7 +182,7 @@ fn snd_cwnd(socket: &Socket) -> Result<u32> {
     Ok(u32::from_ne_bytes(info[OFFSET..OFFSET + 4].try_into()?))
 }
 
-/// A flow's sender is taken down and put up again `count` times.
+/// Replaces a flow's sender by TCP_REPAIR `count` times.
 pub fn repair(storm: &mut Storm, count: u32) -> Result<()> {
     let pair = Pair::new()?;
     pair.port(0, &port(200_000))?;
@@ -236,9 +235,8 @@ const TCP_REPAIR_OFF_NO_WP: i32 = -1;
 const WINDOW_BYTES: usize = 20;
 const TCP_ESTABLISHED: u8 = 1;
 
-/// A new socket in the place of `old`: same addresses, sequence numbers and window, congestion
-/// control `cc`. None, and the old one as it was, where that is not connected or has data that
-/// the peer has not acknowledged.
+/// Returns a new socket in place of `old`: same addresses, sequence numbers and window, congestion control
+/// `cc`. None, with `old` unchanged, if `old` is not connected or has unacknowledged data.
 fn restore(old: Option<&Socket>, cc: &str) -> Result<Option<Socket>> {
     let Some(old) = old else {
         return Ok(None);
@@ -251,7 +249,7 @@ fn restore(old: Option<&Socket>, cc: &str) -> Result<Option<Socket>> {
     }
     let (local, peer) = (old.local_addr()?, old.peer_addr()?);
     set_option(old, tcp, libc::TCP_REPAIR, 1).context("TCP_REPAIR")?;
-    // Under repair, too, the congestion control can be changed, and changed back.
+    // The congestion control can also change during repair.
     old.set_tcp_congestion(cc.as_bytes())?;
     let mut queued = 0;
     // SAFETY: SIOCOUTQ writes one int.
@@ -277,7 +275,7 @@ fn restore(old: Option<&Socket>, cc: &str) -> Result<Option<Socket>> {
     let mut window = [0; WINDOW_BYTES];
     get_bytes(old, tcp, libc::TCP_REPAIR_WINDOW, &mut window)?;
     let timestamp = get_option(old, tcp, libc::TCP_TIMESTAMP)?;
-    // tcpi_options, and the window scales of both ends in one byte.
+    // tcpi_options, and both window scales in one byte.
     let (options, scales) = (info[5], info[6]);
     let mss = get_option(old, tcp, libc::TCP_MAXSEG)?;
 
@@ -288,10 +286,10 @@ fn restore(old: Option<&Socket>, cc: &str) -> Result<Option<Socket>> {
         set_option(&new, tcp, libc::TCP_REPAIR_QUEUE, *queue)?;
         set_option(&new, tcp, libc::TCP_QUEUE_SEQ, sequence)?;
     }
-    // A socket under repair goes without a word, and only then is its address free.
+    // Under repair, close() sends nothing; only then is the address free.
     set_option(old, tcp, libc::TCP_REPAIR_QUEUE, TCP_NO_QUEUE)?;
     let nobody = tcp_socket(Domain::IPV4)?;
-    // SAFETY: both are sockets of ours; the old one's descriptor becomes that of `nobody`.
+    // SAFETY: Both descriptors are open sockets of ours; `old` takes over that of `nobody`.
     let closed = unsafe {
         libc::dup2(
             std::os::fd::AsRawFd::as_raw_fd(&nobody),

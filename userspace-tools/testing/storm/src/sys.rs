@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! System calls that no crate wraps.
+//! System calls without a wrapper in a crate.
 
 use std::{io, mem, os::fd::AsRawFd};
 
@@ -10,9 +10,9 @@ pub fn set_option(socket: &Socket, level: i32, name: i32, value: i32) -> io::Res
     set_bytes(socket, level, name, &value.to_ne_bytes())
 }
 
-/// Sets an option of a socket that is a struct, as bytes.
+/// Sets a socket option from the bytes of a struct.
 pub fn set_bytes(socket: &Socket, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
-    // SAFETY: the pointer and the length are those of `value`.
+    // SAFETY: The pointer and the length are those of `value`.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -28,10 +28,10 @@ pub fn set_bytes(socket: &Socket, level: i32, name: i32, value: &[u8]) -> io::Re
     }
 }
 
-/// Reads an option of a socket into `value`; how many bytes it has.
+/// Reads a socket option into `value`; returns its length in bytes.
 pub fn get_bytes(socket: &Socket, level: i32, name: i32, value: &mut [u8]) -> io::Result<usize> {
     let mut length = value.len() as libc::socklen_t;
-    // SAFETY: the pointer and the length are those of `value`, and any bytes are valid there.
+    // SAFETY: The pointer and the length are those of `value`, which any bytes may fill.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

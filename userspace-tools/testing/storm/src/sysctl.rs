@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Random writes to the parameters, while flows run on them.
+//! Random writes to the parameters of running flows.
 //!
-//! What a write has to do is worked out beside it, after proc_douintvec_minmax() and
-//! proc_dostring(). What is refused changes nothing.
+//! The expected effect of each write is computed as in proc_douintvec_minmax() and proc_dostring(). A refused
+//! write changes nothing.
 
 use std::{
     collections::BTreeMap,
@@ -27,18 +27,18 @@ use crate::{
     net::Pair,
 };
 
-/// What the kernel keeps of a name; the rest is cut off.
+/// Length to which the kernel truncates a name.
 const NAME_BYTES: usize = 15;
 
-/// What the kernel looks at for a number.
+/// Characters that the kernel parses for a number.
 const NUMBER_BYTES: usize = 21;
 
 const PROFILE: &str = "profile";
 
-/// Writes in a row, before flows may go on.
+/// Writes between pauses for the flows.
 const BURST: u32 = 16;
 
-/// A file, and what it may hold.
+/// A parameter file and its valid values.
 struct Param {
     name: String,
     file: File,
@@ -52,10 +52,10 @@ enum Kind {
 }
 
 impl Kind {
-    /// What a write of `text` does; None if it is refused.
+    /// Expected effect of writing `text`; None if it is refused.
     fn write(&self, text: &[u8], offset: u64) -> Option<Wanted> {
         match self {
-            // Only at the beginning.
+            // Numbers are read only at offset 0.
             Self::Number { .. } if text.is_empty() || offset > 0 => Some(Wanted::Nothing),
             Self::Number { min, max } => number(text)
                 .filter(|number| (*min..=*max).contains(number))
@@ -70,7 +70,7 @@ impl Kind {
         }
     }
 
-    /// Whether a file may read so.
+    /// Returns whether `text` is a valid content.
     fn may_read(&self, text: &str) -> bool {
         match self {
             Self::Number { min, max } => text
@@ -81,8 +81,8 @@ impl Kind {
     }
 }
 
-/// The number at the beginning of a text, in C's notation: strtoul_lenient() and what
-/// proc_get_long() has before and behind it.
+/// Parses the number at the beginning of a text in C notation, as strtoul_lenient() and proc_get_long() with
+/// its delimiters.
 fn number(text: &[u8]) -> Option<u64> {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r' | 0xa0);
     let text = &text[text.iter().position(|byte| !is_space(byte))?..];
@@ -105,17 +105,17 @@ fn number(text: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(&digits).ok()?, radix).ok()
 }
 
-/// One directory of parameters in one namespace.
+/// Parameters of one algorithm in one namespace.
 struct Directory {
     params: Vec<Param>,
-    /// What each profile sets, by file; empty where there are no profiles.
+    /// Values that each profile sets, by file index; empty without profiles.
     profiles: BTreeMap<String, Vec<(usize, String)>>,
-    /// What the files hold.
+    /// Expected contents of the files.
     values: Vec<String>,
 }
 
 impl Directory {
-    /// Of the namespace that the thread is in.
+    /// Opens the directory in the thread's namespace.
     fn open(algorithm: &Entry) -> Result<Self> {
         let rows = algorithm.params.iter();
         let mut kinds: Vec<_> = rows
@@ -148,7 +148,7 @@ impl Directory {
                 })
             })
             .collect::<Result<Vec<_>>>()?;
-        // One more shows what flows have had.
+        // The one other file is a read-only measurement.
         let shown = format!("{directory}/shortest_rtt_us");
         let is_refused = File::options().write(true).open(&shown).is_err();
         ensure!(is_refused, "{shown} can be written to");
@@ -167,7 +167,7 @@ impl Directory {
         self.params.iter().map(Param::read).collect()
     }
 
-    /// Writes something to one file and compares what that does with what it should.
+    /// Writes to a random file and compares the effect with the expected one.
     fn attack(&mut self, rng: &mut fastrand::Rng, tally: &mut Tally) -> Result<()> {
         let index = rng.usize(..self.params.len());
         let param = &self.params[index];
@@ -216,7 +216,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Every file holds what it should.
+    /// Checks that every file has its expected content.
     fn look(&self) -> Result<()> {
         for (param, value) in self.params.iter().zip(&self.values) {
             let now = param.read()?;
@@ -225,7 +225,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Every file holds a valid value.
+    /// Checks that every file has a valid value.
     fn look_at_bounds(&self) -> Result<()> {
         for param in &self.params {
             let now = param.read()?;
@@ -236,7 +236,7 @@ impl Directory {
 }
 
 impl Param {
-    /// What it holds; the profile holds nothing.
+    /// Content of the file; empty for the profile.
     fn read(&self) -> Result<String> {
         if let Kind::Name(_) = self.kind {
             return Ok(String::new());
@@ -255,12 +255,11 @@ struct Tally {
     refused: u64,
 }
 
-/// What a write does that is not refused.
+/// Effect of an accepted write.
 enum Wanted {
     Nothing,
-    /// What the file reads from now on.
     Set(String),
-    /// What every other file reads is that of the profile.
+    /// Profile whose values all other files get.
     Profile(String),
 }
 
@@ -336,8 +335,8 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     let mut tally = Tally::default();
     let mut flows = background.completed();
     let mut rounds_with_flows = 0;
-    // The senders' namespace has the flows, and the racing thread; the receivers' is watched to
-    // the letter.
+    // The senders' namespace has the flows and the racing thread; the receivers' namespace is checked
+    // exactly.
     let (mut sent, mut outcome) = (0, Ok(()));
     let mut rng = fastrand::Rng::with_seed(storm.seed);
     let open = || {
@@ -357,7 +356,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             } else {
                 let directory = &loose[rng.usize(..loose.len())];
                 let param = &directory.params[rng.usize(..directory.params.len())];
-                // Accepted or not: what it does to the flows is what counts here.
+                // Only the effect on the flows matters here, accepted or not.
                 let text = any_text(&mut rng, &param.kind);
                 match param.file.write_at(&text, 0) {
                     Ok(_) => tally.accepted += 1,
@@ -379,7 +378,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
         if outcome.is_ok() {
             outcome = loose.iter().try_for_each(Directory::look_at_bounds);
         }
-        // Whatever the parameters are now, flows go on.
+        // Flows must progress with any parameters.
         let deadline = Instant::now() + PATIENCE;
         while background.completed() == flows && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
@@ -405,7 +404,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
             .then_some(())
             .ok_or_else(|| anyhow!("some thousand writes stopped them"))
     });
-    // Some of the values starve a flow.
+    // Some values starve a flow.
     pair.hosts[0].run(reset)?;
     storm.diag_case(diag.stop());
     let tally = background.stop();
@@ -423,11 +422,11 @@ fn reset() -> Result<()> {
     Ok(())
 }
 
-/// Long enough to meet the other writer's bursts, and a rest in which virtual time may pass.
+/// Long enough to overlap the other writer's bursts, and a pause for virtual time to pass.
 const RACE_BURST: usize = 64;
 const RACE_PAUSE: Duration = Duration::from_millis(1);
 
-/// A thread that writes the profile, which sets everything else.
+/// Thread that writes the profile, which sets all other parameters.
 struct Race {
     stop: Arc<AtomicBool>,
     thread: thread::JoinHandle<Result<u64>>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! TLT under attack: forged marks, lying peers, failing memory, floods, and going while flows live.
+//! Stress tests of TLT: forged marks, lying peers, failing allocations, floods, and unloading under flows.
 
 pub mod tails;
 
@@ -35,7 +35,7 @@ const CLOCK: u8 = 19;
 const CLOCK_ECHO: u8 = 23;
 const UNIMPORTANT: u8 = 3;
 
-/// A counter of a host.
+/// Reads a TLT counter of a host.
 fn tlt(host: &Netns, name: &str) -> Result<u64> {
     host.run(|| counter(STAT, "Tlt:", name))
 }
@@ -44,7 +44,7 @@ fn timeouts(host: &Netns) -> Result<u64> {
     host.run(|| counter("/proc/net/netstat", "TcpExt:", "TCPTimeouts"))
 }
 
-/// Two hosts with TLT, behind a port that drops the tails of what is unimportant.
+/// Two hosts with TLT, behind a port that drops unimportant packets at its tail.
 fn lossy_pair() -> Result<Pair> {
     let pair = Pair::new()?;
     pair.port(0, &lossy_port())?;
@@ -67,11 +67,11 @@ fn lossy_port() -> Options {
 
 fn enable(pair: &Pair) -> Result<()> {
     pair.sysctl("net/tlt/enabled", "1")?;
-    // Where orphans do not end, their namespace does not.
+    // Orphans must end, or their namespace remains.
     pair.sysctl("net/ipv4/tcp_orphan_retries", "1")
 }
 
-/// Opens `count` flows of all congestion controls; each waits behind its first bytes.
+/// Opens `count` flows of all congestion controls; each pauses after its first bytes.
 fn open_all(storm: &Storm, traffic: &mut Traffic<'_>, count: u32, bytes: u64) -> Result<()> {
     let ccs = storm.ccs();
     for i in 0..count as usize {
@@ -90,7 +90,7 @@ fn open_all(storm: &Storm, traffic: &mut Traffic<'_>, count: u32, bytes: u64) ->
     Ok(())
 }
 
-/// Flows of `bytes`, from beginning to end.
+/// Runs `count` flows of `bytes` to their end.
 fn serve(storm: &Storm, pair: &Pair, count: u32, bytes: u64) -> Result<()> {
     let mut traffic = Traffic::new(pair, "cubic")?;
     let ccs = storm.ccs();
@@ -101,7 +101,7 @@ fn serve(storm: &Storm, pair: &Pair, count: u32, bytes: u64) -> Result<()> {
     traffic.verdict()
 }
 
-/// The attack; `count` flows are open when the module goes.
+/// Runs the attack; `count` flows are open when the module is unloaded.
 pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
     let _no_autoload = modules::NoAutoload::new()?;
     type Case = fn(&Storm) -> Result<()>;
@@ -157,7 +157,7 @@ pub fn attack(storm: &mut Storm, count: u32) -> Result<()> {
         &format!("tlt goes while {count} flows live, and all arrive"),
         outcome,
     );
-    // What only the debug kernel has.
+    // Cases for the debug kernel only.
     if storm.debug {
         let outcome = starved(storm);
         storm
@@ -196,7 +196,7 @@ fn all_green(storm: &Storm) -> Result<()> {
 fn echo_flood(storm: &Storm) -> Result<()> {
     for forged in [ECHO, CLOCK_ECHO] {
         let pair = lossy_pair()?;
-        // Each ACK of the receiver says so.
+        // Each ACK of the receiver has the forged DSCP.
         pair.hosts[1].sysctl("net/tlt/dscp_control", &forged.to_string())?;
         serve(storm, &pair, 12, 100_000)?;
         let sent = tlt(&pair.hosts[0], "TxClockData")? + tlt(&pair.hosts[0], "TxData")?;
@@ -210,7 +210,7 @@ fn echo_flood(storm: &Storm) -> Result<()> {
     Ok(())
 }
 
-/// A TCP packet of the first host to the second: a SYN, or with `ack` none.
+/// A TCP packet from the first host to the second; a SYN if `ack` is None.
 pub fn packet(dscp: u8, ports: (u16, u16), seq: u32, ack: Option<u32>, payload: &[u8]) -> Vec<u8> {
     let flags = if ack.is_some() { ACK } else { SYN };
     packet_of((v4(0), v4(1)), flags, dscp, ports, seq, ack, payload)
@@ -239,7 +239,7 @@ fn packet_of(
     tcp.extend([if is_syn { 0x60 } else { 0x50 }, flags]);
     tcp.extend([0xff, 0xff, 0, 0, 0, 0]);
     if is_syn {
-        // SACK is permitted: without, nobody takes part.
+        // SACK permitted, without which TLT stays off.
         tcp.extend([4, 2, 1, 1]);
     }
     tcp.extend(payload);
@@ -257,10 +257,10 @@ fn packet_of(
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
-    // Payload has a wrong one: TCP must not take it.
+    // With payload, the checksum is wrong: TCP must not accept the packet.
     let check = !(sum as u16) ^ u16::from(!payload.is_empty());
     tcp[16..18].copy_from_slice(&check.to_be_bytes());
-    // The kernel fills in the identification and the header's checksum.
+    // The kernel fills in the IP identification and checksum.
     let mut ip = vec![0x45, dscp << 2];
     ip.extend(length.to_be_bytes());
     ip.extend([0, 0, 0, 0, 64, 6, 0, 0]);
@@ -270,7 +270,7 @@ fn packet_of(
     ip
 }
 
-/// Packets of IPv4 as they are.
+/// Opens a socket for raw IPv4 packets.
 pub fn raw_socket(host: &Netns) -> Result<Socket> {
     host.run(|| {
         let raw = Some(Protocol::from(libc::IPPROTO_RAW));
@@ -278,7 +278,7 @@ pub fn raw_socket(host: &Netns) -> Result<Socket> {
     })
 }
 
-/// Where such a packet goes.
+/// Destination of a raw packet.
 pub fn to(address: Ipv4Addr) -> SockAddr {
     std::net::SocketAddr::from((address, 0)).into()
 }
@@ -311,7 +311,7 @@ fn forged(storm: &Storm) -> Result<()> {
         let bytes = packet(dscp, ports, rng.u32(..), Some(rng.u32(..)), payload);
         raw.send_to(&bytes, &to(v4(1)))?;
     }
-    // They are behind the port.
+    // Wait until the packets have passed the port.
     std::thread::sleep(Duration::from_secs(1));
     let bad = tlt(&pair.hosts[1], "BadMark")?;
     traffic.resume_all()?;
@@ -322,7 +322,7 @@ fn forged(storm: &Storm) -> Result<()> {
     Ok(())
 }
 
-/// TCP drops them without a word (`IP_MINTTL`, RFC 5082).
+/// Packets below the minimum TTL, which TCP drops silently (`IP_MINTTL`, RFC 5082).
 fn too_far(_: &Storm) -> Result<()> {
     let pair = Pair::new()?;
     enable(&pair)?;
@@ -340,7 +340,7 @@ fn too_far(_: &Storm) -> Result<()> {
     ensure!(after.0 > before.0, "no mark was bad");
     ensure!(after.1 == before.1, "a packet that TCP drops was echoed");
 
-    // Nor does such a SYN-ACK agree.
+    // A SYN-ACK below the minimum TTL does not accept TLT either.
     let pair = Pair::new()?;
     enable(&pair)?;
     let socket = || Socket::new(Domain::IPV4, Type::STREAM.cloexec(), Some(Protocol::TCP));
@@ -365,13 +365,12 @@ fn too_far(_: &Storm) -> Result<()> {
     Ok(())
 }
 
-/// A few bytes, which are there before it goes on.
 fn carry_some(mut tx: &Socket, mut rx: &Socket) -> Result<()> {
     tx.write_all(&[1; 100])?;
     Ok(rx.read_exact(&mut [0; 100])?)
 }
 
-/// Two hosts of which one asks for TLT, and the other stays silent.
+/// Two hosts; one offers TLT and the other drops all TCP packets.
 fn silent_pair() -> Result<Pair> {
     let pair = Pair::new()?;
     pair.hosts[0].sysctl("net/tlt/enabled", "1")?;
@@ -381,10 +380,9 @@ fn silent_pair() -> Result<Pair> {
     Ok(pair)
 }
 
-/// Ports of [`connect`].
 const PORTS: (u16, u16) = (20_000, 7_500);
 
-/// The first host sends a SYN to the second.
+/// Sends a SYN from the first host to the second.
 fn connect(pair: &Pair) -> Result<Socket> {
     pair.hosts[0].run(|| {
         let tx = Socket::new(Domain::IPV4, Type::STREAM.cloexec(), Some(Protocol::TCP))?;
@@ -397,13 +395,13 @@ fn connect(pair: &Pair) -> Result<Socket> {
     })
 }
 
-/// What the second host says to that SYN.
+/// Builds the second host's answer to that SYN.
 fn answer(flags: u8, dscp: u8, seq: u32, ack: u32) -> Vec<u8> {
     let ports = (PORTS.1, PORTS.0);
     packet_of((v4(1), v4(0)), flags, dscp, ports, seq, Some(ack), &[])
 }
 
-/// Somebody who does not see the SYN, and so does not know its number, answers in the peer's name.
+/// Forged SYN-ACKs from a sender that cannot see the SYN's sequence number.
 fn answered(storm: &Storm) -> Result<()> {
     const FORGED: u64 = 200;
     let pair = silent_pair()?;
@@ -411,7 +409,7 @@ fn answered(storm: &Storm) -> Result<()> {
     let mut rng = fastrand::Rng::with_seed(storm.seed);
     let raw = raw_socket(&pair.hosts[1])?;
     for i in 0..FORGED {
-        // TCP sends its SYN again at once, which forgets what there was; but once only.
+        // TCP retransmits its SYN at once, but only once, which clears the earlier state.
         if i == 1 {
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -429,7 +427,7 @@ fn answered(storm: &Storm) -> Result<()> {
     Ok(())
 }
 
-/// TCP refuses the connection for it, so it says nothing of the peer.
+/// TCP refuses the connection on this reset, so it is no answer to the TLT offer.
 fn reset(_: &Storm) -> Result<()> {
     let pair = silent_pair()?;
     let raw = raw_socket(&pair.hosts[1])?;
@@ -463,7 +461,7 @@ fn syn_flood(storm: &Storm) -> Result<()> {
         let bytes = packet(DATA, (rng.u16(1_024..), 5_000), rng.u32(..), None, &[]);
         raw.send_to(&bytes, &to(v4(1)))?;
     }
-    // They are behind the port.
+    // Wait until the packets have passed the port.
     std::thread::sleep(Duration::from_secs(1));
     ensure!(tlt(&pair.hosts[1], "TxEcho")? > 0, "no SYN was answered");
     for host in &pair.hosts {
@@ -471,7 +469,7 @@ fn syn_flood(storm: &Storm) -> Result<()> {
         ensure!(flows == 0, "{flows} flows");
     }
     drop(traffic);
-    // Cookies leave nothing to remember the offer by; not each kernel has them.
+    // SYN cookies do not store the TLT offer. Some kernels lack them.
     if !std::path::Path::new("/proc/sys/net/ipv4/tcp_syncookies").exists() {
         return Ok(());
     }
@@ -494,13 +492,13 @@ fn deaf(storm: &Storm) -> Result<()> {
         },
     )?;
     pair.hosts[0].sysctl("net/tlt/enabled", "1")?;
-    // It agrees, and then sends no echo: all its marks say something else.
+    // The peer accepts TLT, but another DSCP for data keeps it from sending echoes.
     pair.hosts[1].sysctl("net/tlt/enabled", "1")?;
     pair.hosts[1].sysctl("net/tlt/dscp_data", "1")?;
     serve(storm, &pair, 12, 30_000)?;
     let plain = tlt(&pair.hosts[1], "PeerPlain")?;
     ensure!(plain == 12, "{plain} of 12 were plain");
-    // Without negotiation nobody asks.
+    // Without negotiation no SYN offers TLT.
     pair.sysctl("net/tlt/negotiate", "0")?;
     serve(storm, &pair, 12, 30_000)?;
     Ok(())
@@ -511,7 +509,8 @@ fn too_many(storm: &Storm) -> Result<()> {
     pair.sysctl("net/tlt/max_flows", "5")?;
     let mut traffic = Traffic::new(&pair, "cubic")?;
     open_all(storm, &mut traffic, 20, 50_000)?;
-    // The receiver refuses those that it has no room for, and the sender the others, whose first ACK has no mark then.
+    // The receiver refuses flows beyond its limit. The sender refuses the others, whose first ACK then has no
+    // mark.
     let mut refused = 0;
     for host in &pair.hosts {
         let flows = tlt(host, "Flows")?;
@@ -524,7 +523,7 @@ fn too_many(storm: &Storm) -> Result<()> {
     traffic.verdict()
 }
 
-/// A dozen connections of IPv4 alone, from beginning to end.
+/// Runs a dozen IPv4 connections to their end.
 fn serve_v4(storm: &Storm, pair: &Pair) -> Result<()> {
     let bytes = if storm.debug { 30_000 } else { 100_000 };
     let mut traffic = Traffic::new(pair, "cubic")?;
@@ -536,7 +535,7 @@ fn serve_v4(storm: &Storm, pair: &Pair) -> Result<()> {
     traffic.verdict()
 }
 
-/// A listener and a connection to it, of IPv4, with that DSCP of the listener's packets.
+/// Returns an IPv4 connection; packets of the accepted side have `dscp`.
 fn connection(pair: &Pair, port: u16, dscp: u8) -> Result<[Socket; 2]> {
     let address: SockAddr = std::net::SocketAddr::from((v4(1), port)).into();
     let listener = pair.hosts[1].run(|| {
@@ -567,7 +566,7 @@ fn connection(pair: &Pair, port: u16, dscp: u8) -> Result<[Socket; 2]> {
     Ok([tx, rx])
 }
 
-/// `bytes` in that direction, and its end.
+/// Transfers `bytes` and the end of the stream.
 fn carry(mut tx: &Socket, mut rx: &Socket, bytes: usize) -> Result<()> {
     let sent: Vec<u8> = (0..bytes).map(|i| (i * 7 + i / 251) as u8).collect();
     let mut received: Vec<u8> = Vec::new();
@@ -595,7 +594,7 @@ fn carry(mut tx: &Socket, mut rx: &Socket, bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// AF12 is somebody's own DSCP, and its number is the echo's.
+/// The application's DSCP AF12 has the echo's number.
 fn accidental(_: &Storm) -> Result<()> {
     let pair = Pair::new()?;
     pair.port(0, &lossy_port())?;
@@ -628,7 +627,7 @@ fn reflecting(_: &Storm) -> Result<()> {
     Ok(())
 }
 
-/// The server closes first, so that its side waits in TIME_WAIT; then the client comes again, plain.
+/// The server closes first and enters TIME_WAIT; then the client reconnects without TLT.
 fn reused(_: &Storm) -> Result<()> {
     let pair = Pair::new()?;
     enable(&pair)?;
@@ -639,7 +638,7 @@ fn reused(_: &Storm) -> Result<()> {
         drop(rx);
         ensure!((&tx).read(&mut [0])? == 0, "no end");
         drop(tx);
-        // Nobody asks any more. Another initial sequence number, too: else the SYN is taken for an old one.
+        // TLT is off now. A later initial sequence number is needed too, or the SYN counts as old.
         pair.hosts[0].sysctl("net/tlt/enabled", "0")?;
         std::thread::sleep(Duration::from_millis(5));
         let [tx, rx] = connection(&pair, 7_200 + round, 0)?;
@@ -651,7 +650,7 @@ fn reused(_: &Storm) -> Result<()> {
             "round {round}: {} packets to a peer that did not ask have marks",
             marks - before
         );
-        // Both ends by RST, so that the ports are free.
+        // Both ends close with RST, so that the ports are free.
         for socket in [tx, rx] {
             socket.set_linger(Some(Duration::ZERO))?;
         }
@@ -659,7 +658,7 @@ fn reused(_: &Storm) -> Result<()> {
     Ok(())
 }
 
-/// The kernel's own encryption of the two directions, in software.
+/// Kernel TLS in software, in one direction.
 fn ktls(_: &Storm) -> Result<()> {
     const TCP_ULP: i32 = 31;
     const SOL_TLS: i32 = 282;
@@ -667,7 +666,7 @@ fn ktls(_: &Storm) -> Result<()> {
     const TLS_RX: i32 = 2;
     let pair = lossy_pair()?;
     let [tx, rx] = connection(&pair, 7_100, 0)?;
-    // TLS 1.2, AES-GCM-128; any key, as long as both have it.
+    // TLS 1.2 with AES-GCM-128 and any common key.
     let mut info = vec![3, 3, 51, 0];
     info.extend([7; 36]);
     for (socket, direction) in [(&tx, TLS_TX), (&rx, TLS_RX)] {
@@ -675,7 +674,7 @@ fn ktls(_: &Storm) -> Result<()> {
         set_bytes(socket, SOL_TLS, direction, &info).context("a key of kTLS")?;
     }
     carry(&tx, &rx, 600_000)?;
-    // In software TCP has the ciphertext, which is as good to repeat as any.
+    // In software, TCP holds ciphertext, which it can retransmit.
     ensure!(tlt(&pair.hosts[0], "TxUnimportant")? > 0, "it took no part");
     ensure!(tlt(&pair.hosts[0], "RxEcho")? > 0, "no echo came");
     for host in &pair.hosts {
@@ -685,7 +684,7 @@ fn ktls(_: &Storm) -> Result<()> {
     Ok(())
 }
 
-/// A counter of `/proc/net/tls_stat`.
+/// Reads a counter of `/proc/net/tls_stat`.
 fn tls_counter(name: &str) -> Result<u64> {
     let text = fs::read_to_string("/proc/net/tls_stat")?;
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
@@ -700,17 +699,16 @@ const IP_ID_LOW: u32 = 5;
 const IP_PROTOCOL: u32 = 9;
 const IP_SOURCE: u32 = 12;
 const IP_DESTINATION: u32 = 16;
-/// Behind an IP header without options.
+/// TCP flags after an IP header without options.
 const TCP_FLAGS: u32 = 33;
 
-/// One packet of sixteen goes nowhere, before the module sees it or after.
-/// A byte that TLT sends from the beginning of what is not acknowledged cannot say that it is urgent.
+/// TLT's one-byte retransmission from `snd_una` cannot carry the urgent pointer.
 fn urgent(_: &Storm) -> Result<()> {
     let pair = Pair::new()?;
     enable(&pair)?;
-    // A tail loss probe would repair it.
+    // A tail loss probe would repair the loss.
     pair.hosts[0].sysctl("net/ipv4/tcp_early_retrans", "0")?;
-    // The echo of the first packet waits for the SYN-ACK, and the urgent byte is written meanwhile.
+    // The first packet's echo waits behind the SYN-ACK while the application writes the urgent byte.
     let slow = Options {
         limit_bytes: Some(100_000),
         rate_bytes_per_s: Some(1_000),
@@ -720,7 +718,7 @@ fn urgent(_: &Storm) -> Result<()> {
     pair.port(1, &slow)?;
     let [mut tx, mut rx] = connection(&pair, 7_300, 0)?;
     tx.set_tcp_nodelay(true)?;
-    // The urgent byte, the first time.
+    // Drops the first transmission of the urgent byte.
     let mut steps = Vec::from(netfilter::if_ip(IP_PROTOCOL, &TCP));
     steps.extend(netfilter::if_ip_bits(TCP_FLAGS, URG, URG));
     steps.extend(netfilter::if_ip_bits(IP_DSFIELD, 0xfc, UNIMPORTANT << 2));
@@ -756,7 +754,7 @@ fn dropped(storm: &Storm) -> Result<()> {
     ] {
         let pair = lossy_pair()?;
         let mut steps = Vec::from(netfilter::if_ip(IP_PROTOCOL, &TCP));
-        // Not 0, which a SYN-ACK always has; and never two in a row.
+        // One packet in sixteen, never two in a row, and never a SYN-ACK, whose ID is 0.
         steps.extend(netfilter::if_ip_bits(IP_ID_LOW, 15, 5));
         steps.push(netfilter::drop_it());
         netfilter::rule(&pair.hosts[host], hook, priority, steps)?;
@@ -766,7 +764,7 @@ fn dropped(storm: &Storm) -> Result<()> {
     Ok(())
 }
 
-/// User space has each packet for a while, of both hosts.
+/// User space delays each packet of both hosts.
 fn queued(storm: &Storm, hooks: &[Hook]) -> Result<()> {
     for hook in hooks {
         let pair = Pair::bursty()?;
@@ -779,7 +777,7 @@ fn queued(storm: &Storm, hooks: &[Hook]) -> Result<()> {
             netfilter::rule(host, *hook, 0, steps)?;
         }
         serve_v4(storm, &pair).with_context(|| format!("{hook:?}"))?;
-        // Those of the handshakes. On the way out an ACK comes back too late to be the echo.
+        // Echoes of the handshakes. At PostRouting, a queued ACK returns too late to be the echo.
         let handshakes = 12;
         let echoes = tlt(&pair.hosts[0], "RxEcho")?;
         let is_late = matches!(hook, Hook::PostRouting);
@@ -794,7 +792,7 @@ fn queued(storm: &Storm, hooks: &[Hook]) -> Result<()> {
     Ok(())
 }
 
-/// The client knows the server by an address that is translated on the way out, and back on the way in.
+/// The server's address is translated on the way out and back on the way in.
 fn translated(_: &Storm) -> Result<()> {
     let pair = lossy_pair()?;
     let host = &pair.hosts[0];
@@ -827,10 +825,10 @@ fn translated(_: &Storm) -> Result<()> {
         socket.set_write_timeout(Some(PATIENCE))?;
     }
     carry(&tx, &rx, 200_000)?;
-    // On a slow host each packet is the last of its window, which is an important one.
+    // On a slow host each packet ends its window and is therefore important.
     let data = tlt(host, "TxUnimportant")? + tlt(host, "TxData")?;
     let echoes = tlt(host, "RxEcho")?;
-    // One echo is the SYN-ACK.
+    // The SYN-ACK is one echo.
     ensure!(
         data > 0 && echoes > 1,
         "{data} data packets, {echoes} echoes"
@@ -838,8 +836,8 @@ fn translated(_: &Storm) -> Result<()> {
     Ok(())
 }
 
-/// A chain that comes after the module's hooks, at the same priority, takes what is unimportant. What
-/// leaves in two parts does not get around it.
+/// A chain after the module's hooks, at the same priority, drops unimportant packets. Split bursts must not
+/// bypass it.
 fn behind(_: &Storm) -> Result<()> {
     modules::unload(MODULE)?;
     let pair = Pair::bursty()?;
@@ -849,14 +847,14 @@ fn behind(_: &Storm) -> Result<()> {
     steps.extend(netfilter::if_ip(IP_DSFIELD, &[UNIMPORTANT << 2]));
     steps.push(netfilter::queue_it());
     netfilter::rule(host, Hook::PostRouting, i32::MAX, steps)?;
-    // Of the same priority who comes last is called first.
+    // At equal priority, the hook registered last runs first.
     modules::load(MODULE)?;
     enable(&pair)?;
     let [tx, rx] = connection(&pair, 7_400, 0)?;
     carry(&tx, &rx, 30_000)?;
     let split = tlt(host, "GsoSplit")?;
     ensure!(split > 0, "no burst left in two parts");
-    // The queue's thread has its packets a moment later.
+    // The queue's thread gets its packets slightly later.
     let deadline = Instant::now() + PATIENCE;
     while queue.packets() == 0 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
@@ -869,8 +867,8 @@ fn behind(_: &Storm) -> Result<()> {
 }
 
 fn namespaces(storm: &Storm) -> Result<()> {
-    // A step of the traffic takes all that arrives meanwhile, and the debug kernel is slower than the port:
-    // 64 flows would come to their end there, 90,000 packets a round, before anything goes.
+    // A step handles all traffic that arrives meanwhile, and the debug kernel is slower than the port: 64
+    // flows (90,000 packets per round) would end before the namespace goes.
     let (rounds, flows, steps) = if storm.debug { (2, 8, 1) } else { (4, 64, 20) };
     for round in 0..rounds {
         storm.ktap.note(&format!("round {round}"));
@@ -896,7 +894,7 @@ fn reloads(storm: &Storm) -> Result<()> {
     let pair = lossy_pair()?;
     let mut traffic = Traffic::new(&pair, "cubic")?;
     let ccs = storm.ccs();
-    // As for `namespaces`.
+    // As in `namespaces`.
     let (rounds, flows) = if storm.debug { (4, 8) } else { (10, 32) };
     for round in 0..rounds {
         while traffic.open_flows() < flows {
@@ -935,30 +933,31 @@ fn leaves_under(storm: &Storm, count: u32) -> Result<()> {
     traffic.verdict()
 }
 
-/// Allocations that may not sleep fail now and then, the kernel's own and ours.
+/// Random failures of atomic allocations.
 fn starved(storm: &Storm) -> Result<()> {
     let pair = lossy_pair()?;
-    // Its listeners find no port where there is no memory.
+    // Opened first: listeners cannot bind without memory.
     let mut traffic = Traffic::new(&pair, "cubic")?;
     failing(5, || begin_starved(storm, &mut traffic))?;
     traffic.resume_all()?;
     traffic.drain(PATIENCE)?;
     traffic.verdict()?;
-    // Those who are served next listen at the same ports.
+    // The next listeners use the same ports.
     drop(traffic);
     let missing = tlt(&pair.hosts[0], "NoMem")? + tlt(&pair.hosts[1], "NoMem")?;
     ensure!(missing > 0, "nothing of TLT's failed");
     serve(storm, &pair, 12, 50_000)
 }
 
-/// Flows of which most has arrived; they wait with the rest, since TCP forgets a FIN for which there is no memory.
+/// Opens flows and delivers most of their data. The rest waits, because TCP forgets a FIN that it has no
+/// memory for.
 fn begin_starved(storm: &Storm, traffic: &mut Traffic<'_>) -> Result<()> {
     const FLOWS: usize = 64;
     const FIRST: usize = 48_000;
     const ATTEMPTS: u32 = 100;
     let ccs = storm.ccs();
     for i in 0..FLOWS {
-        // The first SYN is made without sleeping, too, and connect() says where that failed.
+        // The first SYN is also allocated atomically, and connect() reports the failure.
         let mut attempts = 0..ATTEMPTS;
         loop {
             let mut spec = Spec::new(&ccs[i % ccs.len()], 50_000, Family::ALL[i % 3]);
@@ -984,20 +983,20 @@ fn begin_starved(storm: &Storm, traffic: &mut Traffic<'_>) -> Result<()> {
 
 const MPTCP: i32 = 262;
 
-/// A key for TCP-AO with any peer: `struct tcp_ao_add`.
+/// Adds a TCP-AO key for any peer: `struct tcp_ao_add`.
 fn add_ao_key(socket: &Socket) -> Result<()> {
     const TCP_AO_ADD_KEY: i32 = 38;
     let mut key = [0u8; 288];
     key[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
     key[128..138].copy_from_slice(b"hmac(sha1)");
-    // sndid, rcvid, the default length of a MAC, and the key.
+    // sndid, rcvid, the default MAC length, and the key.
     key[203..205].copy_from_slice(&[100, 100]);
     key[207] = 8;
     key[208..216].copy_from_slice(b"12345678");
     set_bytes(socket, libc::IPPROTO_TCP, TCP_AO_ADD_KEY, &key).context("TCP_AO_ADD_KEY")
 }
 
-/// A connection of that protocol, prepared so, has no marks.
+/// Checks that a connection of `protocol`, set up by `prepare`, has no marks.
 fn excluded(protocol: i32, prepare: fn(&Socket) -> Result<()>) -> Result<()> {
     const BYTES: usize = 200_000;
     let pair = lossy_pair()?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The tunnel device unorc under attack: ends that begin anew, move, lose what is below them, get forged packets
-//! and no memory, and go while flows live.
+//! Stress tests of the tunnel device unorc: ends that restart, move, lose their underlying device, get forged
+//! packets or no memory, and disappear under flows.
 
 use std::{
     fs,
@@ -37,15 +37,15 @@ const NAME: &str = "u0";
 const PORT: u16 = 4796;
 const MTU: u32 = 1454;
 
-/// The address that a tunnel's packets come from.
+/// Outer address of a host.
 fn outer(host: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 8, 0, 1 + host as u8)
 }
 
-/// Two hosts whose IPv4 goes through a tunnel between them.
+/// Two hosts whose IPv4 traffic uses a tunnel between them.
 fn tunnels(words: &str) -> Result<Pair> {
     let pair = Pair::new()?;
-    // Where orphans do not end, their namespace does not.
+    // Orphans must end, or their namespace remains.
     pair.sysctl("net/ipv4/tcp_orphan_retries", "1")?;
     for host in 0..2 {
         below(&pair, host)?;
@@ -54,7 +54,7 @@ fn tunnels(words: &str) -> Result<Pair> {
     Ok(pair)
 }
 
-/// What a tunnel goes over.
+/// Sets up the device below the tunnel.
 fn below(pair: &Pair, host: usize) -> Result<()> {
     let (own, other) = (outer(host), outer(1 - host));
     pair.hosts[host].run(|| {
@@ -74,7 +74,7 @@ fn options(host: usize, port: u16, words: &str) -> Result<Options> {
     Ok(options.between(outer(host), outer(1 - host), port))
 }
 
-/// Makes the tunnel of a host, which is up then.
+/// Creates a host's tunnel and sets it up.
 fn make(pair: &Pair, host: usize, words: &str) -> Result<()> {
     let options = options(host, PORT, words)?;
     pair.hosts[host].run(|| {
@@ -83,7 +83,7 @@ fn make(pair: &Pair, host: usize, words: &str) -> Result<()> {
     })
 }
 
-/// Sets up the tunnel of the host whose namespace the thread is in, and has IPv4 go through it.
+/// Sets up the tunnel of `host`, whose namespace the thread is in, with the IPv4 route.
 fn begin(host: usize) -> Result<()> {
     let (own, other) = (v4(host), v4(1 - host));
     Connection::open()?.batch([
@@ -93,7 +93,7 @@ fn begin(host: usize) -> Result<()> {
     Ok(())
 }
 
-/// `ip link change` by words.
+/// `ip link change` with these options.
 fn changed(words: &str) -> Result<Request> {
     let words: Vec<_> = words.split_whitespace().collect();
     let mut data = Attributes::default();
@@ -108,7 +108,7 @@ fn changed(words: &str) -> Result<Request> {
     Ok(change(TUNNEL, None, vec![info]))
 }
 
-/// A counter of a host's tunnel, as `ethtool -S` has it.
+/// Reads a tunnel counter from `ethtool -S`.
 fn counted(host: &Netns, name: &str) -> Result<u64> {
     host.run(|| {
         let output = Command::new("ethtool").args(["-S", NAME]).output()?;
@@ -121,7 +121,7 @@ fn counted(host: &Netns, name: &str) -> Result<u64> {
     })
 }
 
-/// Packets that the tunnel of a host could not send.
+/// Packets that a host's tunnel could not send (TX errors).
 fn unsent(host: &Netns) -> Result<u64> {
     const TX_ERRORS: usize = 10;
     host.run(|| {
@@ -134,22 +134,22 @@ fn unsent(host: &Netns) -> Result<u64> {
     })
 }
 
-/// Flows of IPv4, which is what goes through a tunnel.
+/// IPv4 flows, which use the tunnel.
 fn load<'a>(storm: &'a Storm, pair: &'a Pair) -> Result<Load<'a>> {
     Load::new(storm, pair, &[Family::V4, Family::Mapped])
 }
 
-/// Devices of the namespace that the thread is in, of which the kernel writes options and counters.
+/// Dumps the devices of the thread's namespace, with their options and counters; returns their number.
 fn devices() -> Result<usize> {
     Ok(link::dump(&mut Connection::open()?)?.len())
 }
 
-/// Has them written for a host all the time until `f` has ended.
+/// Dumps the devices of a host until `f` ends.
 fn watched<T>(host: &Netns, f: impl FnOnce() -> Result<T>) -> Result<T> {
     beside(host, devices, f)
 }
 
-/// The attack; `rounds` of each kind of trouble.
+/// Runs the attack: `rounds` of each kind.
 pub fn attack(storm: &mut Storm, rounds: u32) -> Result<()> {
     modules::load(MODULE)?;
     let _no_autoload = modules::NoAutoload::new()?;
@@ -170,7 +170,7 @@ pub fn attack(storm: &mut Storm, rounds: u32) -> Result<()> {
         let outcome = case(storm, rounds);
         storm.ktap.case(what, outcome);
     }
-    // What only the debug kernel has.
+    // Cases for the debug kernel only.
     if storm.debug {
         let outcome = starved();
         storm
@@ -206,7 +206,7 @@ fn moves(storm: &Storm, rounds: u32) -> Result<()> {
         let host = round as usize % 2;
         load.refill()?;
         pair.hosts[host].request(to(&elsewhere))?;
-        // It still has its socket where it was.
+        // The tunnel keeps its socket in the original namespace.
         elsewhere.request(link::set_up(NAME, TUNNEL))?;
         load.step()?;
         elsewhere.request(to(&pair.hosts[host]))?;
@@ -222,7 +222,7 @@ fn mtus(storm: &Storm, rounds: u32) -> Result<()> {
     for round in 0..rounds {
         let host = round as usize % 2;
         load.refill()?;
-        // More than it ever has.
+        // Above the MTU at creation.
         let mtu = LinkAttribute::Mtu(MTU + 1);
         let busy = pair.hosts[host].request(change(TUNNEL, None, vec![mtu]));
         ensure!(busy.is_err(), "it rises while the device is up");
@@ -248,11 +248,11 @@ fn below_down(storm: &Storm, rounds: u32) -> Result<()> {
         pair.hosts[host].request(change(DEVICE, Some(false), vec![]))?;
         load.step()?;
         below(&pair, host)?;
-        // Only when the kernel has seen the carrier does it send.
+        // The tunnel sends only after the kernel has noticed the carrier.
         for netns in &pair.hosts {
             netns.request(link::settle("eth0", DEVICE))?;
         }
-        // The routes by the other's device stay, but for the neighbours.
+        // The other host keeps its routes, but loses the neighbors.
         below(&pair, 1 - host)?;
     }
     load.end()
@@ -261,7 +261,7 @@ fn below_down(storm: &Storm, rounds: u32) -> Result<()> {
 fn below_gone(storm: &Storm, _rounds: u32) -> Result<()> {
     for host in 0..2 {
         let pair = tunnels("paths ops")?;
-        // The address stays, so that TCP goes on.
+        // The address stays, so that TCP keeps sending.
         pair.hosts[0].request(link::add_address(TUNNEL, v4(0), 32))?;
         let mut load = load(storm, &pair)?;
         load.refill()?;
@@ -269,7 +269,7 @@ fn below_gone(storm: &Storm, _rounds: u32) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while unsent(&pair.hosts[0])? == 0 {
             ensure!(Instant::now() < deadline, "nothing is sent to nowhere");
-            // They cannot end, but those of before may have. A new one may find no route.
+            // These flows cannot end, but earlier ones may have. A new one may find no route.
             let _ = load.refill();
             breathe();
         }
@@ -279,7 +279,7 @@ fn below_gone(storm: &Storm, _rounds: u32) -> Result<()> {
     Ok(())
 }
 
-/// What goes to the tunnel of the second host from now on.
+/// Opens a packet socket for the second host's traffic.
 fn listen(pair: &Pair) -> Result<Socket> {
     let seen = pair.hosts[1].run(|| {
         let ipv4 = Some(Protocol::from(i32::from((libc::ETH_P_IP as u16).to_be())));
@@ -290,7 +290,7 @@ fn listen(pair: &Pair) -> Result<Socket> {
     Ok(seen)
 }
 
-/// Adds the tunnel's packets that were seen, without the headers of IP and UDP.
+/// Appends the observed tunnel packets, without IP and UDP headers.
 fn collect(mut seen: &Socket, packets: &mut Vec<Vec<u8>>) {
     const MOST: usize = 512;
     const HEADERS: usize = 28;
@@ -307,7 +307,7 @@ fn collect(mut seen: &Socket, packets: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// By who can see the path and speak in the peer's name, so that tags are right, too.
+/// Packets forged by an on-path attacker with the peer's address, so that tags may be valid.
 fn forged(storm: &Storm, rounds: u32) -> Result<()> {
     let pair = tunnels("paths unolb")?;
     let mut rng = fastrand::Rng::with_seed(storm.seed);
@@ -325,14 +325,14 @@ fn forged(storm: &Storm, rounds: u32) -> Result<()> {
             let any = rng.usize(..known.len().max(1));
             let mut packet = known.get(any).cloned().unwrap_or_default();
             match rng.u8(..5) {
-                // Anything.
+                // Random bytes.
                 0 => packet = (0..rng.usize(..200)).map(|_| rng.u8(..)).collect(),
-                // Stale, if the session is over.
+                // Unchanged: stale if the session is over.
                 1 => {}
-                // Of another session.
+                // Another session's tag.
                 2 if packet.len() > 8 => packet[4..8].fill_with(|| rng.u8(..)),
                 3 => packet.truncate(rng.usize(..=packet.len())),
-                // One bit of it.
+                // One flipped bit.
                 _ => {
                     let at = rng.usize(..packet.len().max(1));
                     if let Some(byte) = packet.get_mut(at) {
@@ -346,7 +346,7 @@ fn forged(storm: &Storm, rounds: u32) -> Result<()> {
         for (name, n) in &mut dropped {
             *n = counted(&pair.hosts[1], name)?.max(*n);
         }
-        // What was collected is of an old session then.
+        // After this, the collected packets are of an old session.
         if round % 8 == 7 {
             pair.hosts[1].request(link::delete(TUNNEL))?;
             make(&pair, 1, "paths unolb")?;
@@ -451,8 +451,8 @@ fn reloads(storm: &Storm, rounds: u32) -> Result<()> {
     load.end()
 }
 
-/// Allocations fail now and then, the kernel's own and ours, where flows have begun and do not end yet: TCP forgets a FIN
-/// for which there is no memory.
+/// Random allocation failures between the start and the end of flows: TCP forgets a FIN that it has no memory
+/// for.
 fn starved() -> Result<()> {
     const FLOWS: u64 = 6;
     const BURST: u64 = 40_000;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Files by pathspec, and files that have changed.
+//! Files by pathspec, and changed files.
 
 use std::path::Path;
 use std::process::Command;
@@ -26,7 +26,7 @@ pub fn files(top: &Path, paths: &[String]) -> Result<Vec<String>> {
     lines(top, &["ls-files", "-z", "--"], paths)
 }
 
-/// Files that differ from the commit `base`, files of no commit included.
+/// Files that differ from the commit `base`, and untracked files.
 pub fn changed(top: &Path, base: &str, paths: &[String]) -> Result<Vec<String>> {
     let mut files = lines(top, &["diff", "--name-only", "-z", base, "--"], paths)?;
     let new = ["ls-files", "-z", "--others", "--exclude-standard", "--"];

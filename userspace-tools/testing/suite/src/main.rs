@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `xdc-suite check|test|long [OPTION...] [FILTER]`: the stages of `selftests/stages.toml`.
 //!
-//! OPTIONs and FILTER are those of a libtest harness (`--list`, `--exact`, `--skip`). The last line
-//! of the output is `N passed, N failed`, and the exit code is 0 if nothing failed. The seconds of
-//! each build, stage and guest script are in `build/times/TIER.tsv`.
+//! OPTIONs and FILTER are those of a libtest harness (`--list`, `--exact`, `--skip`). The last line of output
+//! is `N passed, N failed`; the exit code is 0 if none failed. `build/times/TIER.tsv` has the seconds of each
+//! build, stage and guest script.
 
 mod git;
 mod run;
@@ -32,7 +32,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether nothing failed.
 fn suite() -> Result<bool> {
     let start = Instant::now();
     let mut words = std::env::args();
@@ -55,7 +54,7 @@ fn suite() -> Result<bool> {
         bench.build(&mut stages)?;
     }
     let (last, first): (Vec<_>, Vec<_>) = stages.into_iter().partition(|stage| stage.last);
-    // A guest keeps one CPU busy.
+    // A guest takes one CPU.
     args.test_threads = args.test_threads.or(Some(2));
     let mut failed = false;
     for stages in [first, last] {
@@ -90,7 +89,7 @@ fn trial(bench: &Arc<Bench>, stage: Stage) -> Trial {
     })
 }
 
-/// The stages of a tier. `make check` leaves out those that cover no changed file.
+/// The stages of a tier. `make check` leaves out stages that cover no changed file.
 fn select(top: &std::path::Path, tier: Tier) -> Result<Vec<Stage>> {
     let stages = table::stages(top)?.into_iter();
     let mut stages: Vec<_> = stages.filter(|stage| stage.tier <= tier).collect();
@@ -119,7 +118,7 @@ fn select(top: &std::path::Path, tier: Tier) -> Result<Vec<Stage>> {
             continue;
         };
         let mut names = Vec::new();
-        // One boot: the plain kernel, which is the fast one, also runs the scripts of `uml-debug`.
+        // One boot: the plain kernel, which is faster, also runs the scripts of `uml-debug`.
         let is_meant = |script: &&Script| script.kernels.iter().any(|it| it.starts_with(kernel));
         for script in scripts.iter().filter(is_meant) {
             if !git::changed(top, &base, &script.covers)?.is_empty() {

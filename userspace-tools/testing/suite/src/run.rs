@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Builds and runs stages, counts their cases, and times them.
+//! Builds and runs stages, counts their cases, and records their times.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -18,11 +18,11 @@ use tempfile::TempDir;
 
 use crate::table::{Stage, Tier};
 
-/// Runs its argument, any failure of which ends it, and prints the CPU time of all its processes.
+/// Runs its argument, stops at any failure, and prints the CPU time of all its processes.
 const SHELL: &str = r#"TIMEFORMAT='# cpu seconds: %U %S'; time (set -euo pipefail; eval "$1")"#;
-/// Lines of a failed stage's output that are printed.
+/// Lines printed of a failed stage's output.
 const TAIL: usize = 60;
-/// Starts of lines that say why a stage failed.
+/// Prefixes of lines that explain a failure.
 const REASONS: [&str; 8] = [
     "not ok",
     "error",
@@ -34,19 +34,19 @@ const REASONS: [&str; 8] = [
     "xdc: error",
 ];
 
-/// A line of the table of times.
+/// A row of the table of times.
 struct Row {
     kind: &'static str,
     name: String,
     seconds: f64,
-    /// Of all processes of the stage: user and system time.
+    /// User and system time of all processes of the stage.
     cpu_seconds: Option<f64>,
     passed: u64,
     failed: u64,
     skipped: u64,
 }
 
-/// Where stages run.
+/// Environment of the stages.
 pub struct Bench {
     top: PathBuf,
     tier: Tier,
@@ -55,12 +55,10 @@ pub struct Bench {
     running: Arc<Mutex<Running>>,
 }
 
-/// The commands that run now.
 #[derive(Default)]
 struct Running {
-    /// Their process groups.
     groups: BTreeSet<i32>,
-    /// A signal has come: no other command starts.
+    /// A signal has arrived: no further command starts.
     ended: bool,
 }
 
@@ -85,8 +83,8 @@ impl Bench {
         })
     }
 
-    /// Builds the targets that the stages need. A stage whose target failed is left out: the
-    /// failure counts already.
+    /// Builds the targets that the stages need. Removes stages with a failed target, because the failure
+    /// already counts.
     pub fn build(&self, stages: &mut Vec<Stage>) -> Result<()> {
         let mut done = BTreeSet::new();
         let mut broken = BTreeSet::new();
@@ -121,7 +119,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The end of the output if the stage fails.
+    /// Runs a stage. Err: the end of its output.
     pub fn run(&self, stage: &Stage) -> std::result::Result<(), String> {
         let name: String = stage
             .name
@@ -147,7 +145,7 @@ impl Bench {
         let ended_well = outcome.code == Some(0);
         if stage.counts {
             (row.passed, row.failed, row.skipped) = counts(&outcome.text);
-            // A command that died before it counted has failed, and so has one that ran nothing.
+            // A command that died before counting, or ran no case, has failed.
             if row.failed == 0 && (!ended_well || row.passed == 0) {
                 row.failed = 1;
             }
@@ -167,7 +165,7 @@ impl Bench {
         }
     }
 
-    /// Cargo's profile of xdc, and its folder. `dev` compiles a change in a fraction of the time.
+    /// Cargo's profile of xdc, and its folder. `dev` compiles changes faster.
     fn profile(&self) -> (&str, &str) {
         match self.tier {
             Tier::Check => ("dev", "debug"),
@@ -175,7 +173,7 @@ impl Bench {
         }
     }
 
-    /// CI has to run each case.
+    /// Returns whether every case must run, as in CI.
     fn is_strict(&self) -> bool {
         std::env::var_os("CI").is_some() && self.tier == Tier::Test
     }
@@ -217,7 +215,7 @@ impl Bench {
         })
     }
 
-    /// Prints the table of times, writes it to `build/times`, and prints the sum of all cases.
+    /// Prints the table of times, writes it to `build/times`, and prints the totals of all cases.
     pub fn report(&self, name: &str, elapsed: Duration) -> Result<bool> {
         let rows = lock(&self.rows);
         let mut tsv = "# SPDX-License-Identifier: GPL-2.0\nkind\tname\tseconds\tcpu_seconds\tpassed\tfailed\tskipped\n".to_owned();
@@ -268,11 +266,11 @@ struct Outcome {
     code: Option<i32>,
     seconds: f64,
     cpu_seconds: Option<f64>,
-    /// Output and errors.
+    /// Standard output and standard error.
     text: String,
 }
 
-/// User and system time, which bash prints at the end.
+/// Sum of user and system time, which bash prints at the end.
 fn cpu_seconds(text: &str) -> Option<f64> {
     let line = text
         .lines()
@@ -281,7 +279,7 @@ fn cpu_seconds(text: &str) -> Option<f64> {
     line.split(' ').map(|word| word.parse::<f64>().ok()).sum()
 }
 
-/// Sums of `N passed, N failed, N skipped`, and of libtest's `N passed; N failed`.
+/// Sums of `N passed, N failed, N skipped` and of libtest's `N passed; N failed`.
 fn counts(text: &str) -> (u64, u64, u64) {
     let mut sums = (0, 0, 0);
     for line in text.lines() {
@@ -301,7 +299,7 @@ fn counts(text: &str) -> (u64, u64, u64) {
     sums
 }
 
-/// Seconds of guest scripts: lines `# seconds: NAME S`.
+/// Times of guest scripts, from lines `# seconds: NAME S`.
 fn script_rows(engine: &str, text: &str) -> Vec<Row> {
     let lines = text
         .lines()
@@ -321,7 +319,7 @@ fn script_rows(engine: &str, text: &str) -> Vec<Row> {
     rows.collect()
 }
 
-/// First the lines that give a reason, then the last ones: of a guest that ended, the running test.
+/// Lines with a reason, then the last lines, which show the running test of a guest that ended.
 fn tail(text: &str) -> String {
     let lines: Vec<_> = text.lines().collect();
     let is_reason = |line: &&&str| {
@@ -334,7 +332,7 @@ fn tail(text: &str) -> String {
     told.join("\n")
 }
 
-/// On SIGINT, SIGTERM and SIGHUP ends the stages, waits for them and removes their files.
+/// On SIGINT, SIGTERM and SIGHUP, ends the stages, waits for them and removes their files.
 fn end_with_children(running: Arc<Mutex<Running>>, dir: PathBuf) -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::spawn(move || {

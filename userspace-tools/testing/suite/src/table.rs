@@ -7,47 +7,48 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-/// The table, below the checkout.
+/// Path of the table in the checkout.
 pub const STAGES: &str = "selftests/stages.toml";
-/// The guest scripts, below the checkout.
+/// Path of the guest scripts in the checkout.
 pub const SCRIPTS: &str = "selftests/guest";
 
-/// The smallest suite that a stage is part of. Each tier has the stages of those before it.
+/// Smallest suite with the stage. Each tier includes the stages of those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
-    /// `make check`: two minutes, and only the stages that cover a changed file.
+    /// `make check`: two minutes; only stages that cover a changed file.
     Check,
-    /// `make test`: everything that protects a user.
+    /// `make test`: all tests that protect a user.
     Test,
     /// `make test-long`: hours.
     Long,
 }
 
-/// One command, which passes or fails.
+/// A command that passes or fails.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
-    /// Unique.
+    /// Unique name.
     pub name: String,
     pub tier: Tier,
-    /// Git pathspecs of the files whose change can make it fail.
+    /// Git pathspecs of files whose changes can break the stage.
     pub covers: Vec<String>,
-    /// Targets of the Makefile that are built before any stage runs.
+    /// Makefile targets, built before any stage runs.
     #[serde(default)]
     pub needs: Vec<String>,
-    /// For bash, in the checkout. `$xdc` is the program, `$results` a folder of this stage alone.
+    /// Bash command, run in the checkout. `$xdc` is the program, `$results` a folder of this stage.
     pub run: String,
-    /// The command of `make test-long` instead, if it has a longer form.
+    /// Command for `make test-long`, if it has a longer form.
     #[serde(default)]
     pub long: Option<String>,
-    /// The command prints `N passed, N failed` once or more, and each case counts.
+    /// The command prints `N passed, N failed` at least once, and each case counts.
     #[serde(default)]
     pub counts: bool,
-    /// Runs the guest scripts for this kernel. In `make check`, `$scripts` names those that cover a change.
+    /// Runs the guest scripts for this kernel. In `make check`, `$scripts` names the scripts that cover a
+    /// change.
     #[serde(default)]
     pub kernel: Option<String>,
-    /// Runs when all others have ended.
+    /// Runs after all other stages.
     #[serde(default)]
     pub last: bool,
 }
@@ -58,13 +59,13 @@ struct Table {
     stage: Vec<Stage>,
 }
 
-/// A guest script, by the lines of its head.
+/// Header lines of a guest script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
     pub name: String,
-    /// Words of its line `# kernels:`, of which those behind `|` are for the long form.
+    /// Words of the line `# kernels:` before `|`; the words after it are for the long form.
     pub kernels: Vec<String>,
-    /// Pathspecs of its line `# covers:`, and the script itself.
+    /// Pathspecs of the line `# covers:`, and the script itself.
     pub covers: Vec<String>,
 }
 
@@ -87,14 +88,14 @@ impl Script {
     }
 }
 
-/// Every stage, in the order in which they start.
+/// All stages in starting order.
 pub fn stages(top: &Path) -> Result<Vec<Stage>> {
     let text = fs::read_to_string(top.join(STAGES)).context(STAGES)?;
     let table: Table = toml::from_str(&text).context(STAGES)?;
     Ok(table.stage)
 }
 
-/// Every guest script, by name.
+/// All guest scripts, sorted by name.
 pub fn scripts(top: &Path) -> Result<Vec<Script>> {
     let mut scripts = Vec::new();
     for entry in fs::read_dir(top.join(SCRIPTS)).context(SCRIPTS)? {

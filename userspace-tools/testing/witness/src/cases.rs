@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The cases, by what they are about. The line above each says what it would catch.
+//! Groups of cases. The comment above a case names the defects that it detects.
 
 mod color;
 mod count;
@@ -19,7 +19,7 @@ use xdc_ktap::Ktap;
 
 use crate::lab::{Lab, time_is_virtual};
 
-/// A case: its name and what it does.
+/// Name and function of a case.
 type Case = (&'static str, fn(&mut Lab) -> Result<()>);
 
 const GROUPS: &[(&str, &[Case])] = &[
@@ -35,12 +35,12 @@ const GROUPS: &[(&str, &[Case])] = &[
     ("tags", tags::CASES),
 ];
 
-/// Those that only virtual time makes possible.
+/// Groups for virtual time only.
 const VIRTUAL: &[(&str, &[Case])] = &[("shaper", shaper::FAST_CASES)];
 
-/// Runs the groups that are named, or all.
+/// Runs the named groups, or all.
 pub fn run(names: &[String], ktap: &mut Ktap) -> Result<()> {
-    // Two queues, so that there may be an mq.
+    // Two queues allow an mq.
     let mut lab = Lab::new(2)?;
     let more = if time_is_virtual()? { VIRTUAL } else { &[] };
     for (group, cases) in GROUPS.iter().chain(more) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc-witness circuits`: an optical circuit switch as the witness of AccelToR's racks.
+//! `xdc-witness circuits`: an optical circuit switch that observes AccelToR's racks.
 
 use std::{io::Read, os::fd::AsRawFd, process::ExitCode};
 
@@ -11,9 +11,8 @@ use xdc_netlink::{Connection, filter::Place, qdisc};
 /// The upper half of 10.RACK.0.0.
 const FIRST: u16 = 10 << 8;
 
-/// What the command did: `circuits tai|monotonic BASE DAY NIGHT BYTES_PER_S DEV...`, with times in ns and a
-/// device for each rack, whose addresses are 10.RACK.0.0/16. It ends with its input, and prints what it has
-/// counted.
+/// Runs `circuits tai|monotonic BASE DAY NIGHT BYTES_PER_S DEV...`, with times in ns and a device for each
+/// rack, whose addresses are 10.RACK.0.0/16. At the end of its input, prints the counters.
 pub fn command(words: &[String]) -> ExitCode {
     match run(words) {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! One witness: the classifier of xdc-witness-ebpf at one point of the path, and what it saw.
+//! A witness: the classifier of xdc-witness-ebpf at one point of the path, and its records.
 
 use std::{env, fs};
 
@@ -13,12 +13,12 @@ use aya::{
 
 use crate::record::{Counts, Flow, Record};
 
-// SAFETY: Words and bytes without padding; any bits are a value.
+// SAFETY: Words and bytes without padding, valid with any bits.
 unsafe impl Pod for Counts {}
-// SAFETY: As above.
+// SAFETY: Words and bytes without padding, valid with any bits.
 unsafe impl Pod for Flow {}
 
-/// A classifier that is loaded and attached; both end with this.
+/// A loaded and attached classifier, until dropped.
 pub struct Eye {
     flows: PerCpuHashMap<MapData, Flow, Counts>,
     total: PerCpuArray<MapData, Counts>,
@@ -26,14 +26,14 @@ pub struct Eye {
     ring: RingBuf<MapData>,
     records: Vec<Record>,
     processors: usize,
-    /// Holds the program.
+    /// Keeps the program loaded.
     _program: Ebpf,
 }
 
 impl Eye {
-    /// Attaches one to `device` of the current network namespace.
+    /// Attaches a witness to `device` of the current network namespace.
     pub fn open(device: &str, side: TcAttachType) -> Result<Self> {
-        // Beside this program: `make tracing` puts both there.
+        // The object is beside this program: `make tracing` puts both there.
         let object = env::current_exe()?.with_extension("o");
         let object = fs::read(&object)
             .with_context(|| format!("cannot read {}: make tracing", object.display()))?;
@@ -58,7 +58,7 @@ impl Eye {
         })
     }
 
-    /// Forgets everything. Nothing may pass meanwhile.
+    /// Clears all records. No packet may pass meanwhile.
     pub fn restart(&mut self) -> Result<()> {
         let flows: Vec<Flow> = self.flows.keys().collect::<Result<_, _>>()?;
         for flow in flows {
@@ -73,12 +73,12 @@ impl Eye {
         Ok(())
     }
 
-    /// All packets so far.
+    /// Counts of all packets so far.
     pub fn total(&self) -> Result<Counts> {
         Ok(sum(&self.total.get(&0, 0)?))
     }
 
-    /// Each flow so far.
+    /// Counts of each flow so far.
     pub fn flows(&self) -> Result<Vec<(Flow, Counts)>> {
         self.flows
             .iter()
@@ -87,7 +87,7 @@ impl Eye {
             .map_err(Into::into)
     }
 
-    /// Each packet so far, in order.
+    /// Records of all packets so far, in order.
     pub fn records(&mut self) -> Result<&[Record]> {
         while let Some(item) = self.ring.next() {
             self.records.push(read_record(&item)?);
@@ -95,7 +95,7 @@ impl Eye {
         Ok(&self.records)
     }
 
-    /// What it says of one thing in three ways must be the same.
+    /// Checks that totals, flows and records agree.
     pub fn check(&mut self, name: &str) -> Result<()> {
         let total = self.total()?;
         let mut flows = Counts::default();
@@ -132,12 +132,12 @@ impl Record {
         self.dsfield & 3
     }
 
-    /// The port, or the network, says congestion.
+    /// Returns whether the packet carries CE.
     pub fn is_ce(&self) -> bool {
         self.is_ip != 0 && self.ecn() == 3
     }
 
-    /// Codepoint of its traffic class.
+    /// DSCP of the packet.
     pub fn dscp(&self) -> u8 {
         self.dsfield >> 2
     }
@@ -159,13 +159,13 @@ fn add(to: &mut Counts, more: &Counts) {
     }
 }
 
-/// The kernel wrote it as it is in memory.
+/// Decodes a record from its in-memory layout.
 fn read_record(bytes: &[u8]) -> Result<Record> {
     ensure!(
         bytes.len() == size_of::<Record>(),
         "a record of {} bytes",
         bytes.len()
     );
-    // SAFETY: Of the right length; any bits are a value; read without alignment.
+    // SAFETY: The length is right, any bits are valid, and the read is unaligned.
     Ok(unsafe { bytes.as_ptr().cast::<Record>().read_unaligned() })
 }

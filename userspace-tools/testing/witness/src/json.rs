@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc-witness json`: for tests in a guest, whose shell cannot tell JSON from what resembles it.
+//! `xdc-witness json`: a JSON parser for guest tests in shell.
 
 use std::{io, process::ExitCode};
 
 use serde_json::Value;
 
-/// Prints the value at each pointer; all of it is read first.
+/// Prints the value at each pointer, after reading the whole document.
 pub fn command(pointers: &[String]) -> ExitCode {
     let document: Value = match serde_json::from_reader(io::stdin()) {
         Ok(document) => document,

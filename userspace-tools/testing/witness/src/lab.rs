@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Two namespaces, a veth pair, a port under test on one end, a witness on either side of it.
+//! Two namespaces, a veth pair, the port under test on one end, and a witness on each side of it.
 
 use std::{
     fs::{self, File},
@@ -28,78 +28,76 @@ use crate::{
     sender::{Ecn, Fate, Frame, Sender},
 };
 
-/// The end that sends.
 const NEAR: &str = "w1";
-/// The end where packets come out.
 const FAR: &str = "w2";
 const DEVICE: &str = "eth0";
-/// So that a filler of a large queue is one packet.
+/// Large enough for one-packet fillers of large queues.
 const MTU_BYTES: u32 = 65_000;
 
-/// Handle of the port under test. Its random numbers start from it.
+/// Handle of the port under test, and the seed of its random numbers.
 pub const PORT: Handle = Handle {
     major: 0x10,
     minor: 0,
 };
 
-/// Nothing that a test waits for takes longer, on the slowest kernel.
+/// Longest wait of a test on the slowest kernel.
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(2);
 
-/// Kernel threads stay in the first namespace; a test has one of its own.
+/// Kernel threads stay in the first namespace, unlike tests.
 const FIRST: &str = "/proc/2/ns/net";
 
-/// The packet that occupies a held port.
+/// Length of the packet that occupies a held port.
 pub const PLUG_BYTES: u64 = 1000;
 
-/// The lab. One at a time.
+/// The lab; only one may exist.
 pub struct Lab {
     near: File,
     home: File,
     index: u32,
     connection: Connection,
-    /// What goes into the port.
+    /// Witness before the port.
     pub before: Eye,
-    /// What has come out of it.
+    /// Witness after the port.
     pub after: Eye,
     pub sender: Sender,
-    /// How long a port is held: longer than filling it takes, which depends on the machine.
+    /// Time for which a port holds: longer than filling it takes, which depends on the machine.
     hold: Duration,
-    /// Where the port under test is.
+    /// Parent of the port under test.
     parent: Handle,
-    /// Packets that the port has sent and the witness behind it does not count, or the other way
-    /// round, where they began at different times.
+    /// Packets that the port has sent and the witness after it does not count; negative for the reverse.
+    /// Nonzero if both started at different times.
     apart: i64,
-    /// For traffic that races with what the rest of us does.
+    /// Processor for concurrent traffic.
     pub last_processor: usize,
 }
 
-/// The port as it shows itself.
+/// State of a port.
 pub struct Port {
     pub state: QdiscState,
     pub x: Xstats,
     pub options: Options,
 }
 
-/// What the witnesses make of the port's packets.
+/// Packets of the port as recorded by the witnesses.
 pub struct Account {
     pub sent: Vec<Record>,
     pub received: Vec<Record>,
-    /// Went in, did not come out, in order.
+    /// Packets sent and not received, in order.
     pub missing: Vec<Record>,
-    /// Numbers of those that came out as CE and had gone in as ECT.
+    /// Numbers of packets sent as ECT and received as CE.
     pub marked: Vec<u32>,
 }
 
 impl Account {
-    /// Bytes that went in and did not come out.
+    /// Bytes sent and not received.
     pub fn missing_bytes(&self) -> u64 {
         self.missing.iter().map(|r| u64::from(r.bytes)).sum()
     }
 }
 
 impl Lab {
-    /// `queues` of the device; more than one for mq.
+    /// Creates a lab whose device has `queues`; mq needs more than one.
     pub fn new(queues: u32) -> Result<Self> {
         let home = File::open("/proc/self/ns/net")?;
         let processors = thread::available_parallelism()?.get();
@@ -107,7 +105,7 @@ impl Lab {
         remove_namespaces();
         for name in [NEAR, FAR] {
             run(&format!("ip netns add {name}"))?;
-            // No router solicitations among the packets that are counted.
+            // No router solicitations among the counted packets.
             run(&format!(
                 "ip netns exec {name} sysctl -qw net.ipv6.conf.default.disable_ipv6=1"
             ))?;
@@ -141,20 +139,20 @@ impl Lab {
         Ok(lab)
     }
 
-    /// No qdisc, no counts.
+    /// Deletes all qdiscs and resets the witnesses.
     pub fn clear(&mut self) -> Result<()> {
         enter(&self.near)?;
         self.parent = Handle::ROOT;
-        // There may be none.
+        // The qdisc may be missing.
         let _ = self
             .connection
             .request(qdisc::delete(self.index, Handle::ROOT));
-        // What is on its way arrives.
+        // Packets in flight arrive.
         self.settle()?;
         self.forget()
     }
 
-    /// The witnesses forget what they saw.
+    /// Resets the witnesses.
     pub fn forget(&mut self) -> Result<()> {
         self.before.restart()?;
         self.after.restart()?;
@@ -162,22 +160,22 @@ impl Lab {
         Ok(())
     }
 
-    /// A port as root, and nothing counted before it.
+    /// Installs a port at the root after resetting all counts.
     pub fn port(&mut self, options: &Options) -> Result<()> {
         self.clear()?;
         self.add(Handle::ROOT, options)
     }
 
-    /// A port at `parent`, which is the one under test from now on.
+    /// Installs the port under test at `parent`.
     pub fn add(&mut self, parent: Handle, options: &Options) -> Result<()> {
         self.add_as(PORT, parent, options)
     }
 
-    /// As [`Self::add`], with a handle of its own.
+    /// As [`Self::add`], with another handle.
     pub fn add_as(&mut self, handle: Handle, parent: Handle, options: &Options) -> Result<()> {
         self.parent = parent;
         self.apart = -(self.after.total()?.packets as i64);
-        // Every run draws the same numbers.
+        // Every run draws the same random numbers.
         let options = Options {
             seed: options.seed.or(Some(handle.major.into())),
             ..options.clone()
@@ -199,7 +197,7 @@ impl Lab {
         self.request(qdisc::delete(self.index, parent))
     }
 
-    /// Any qdisc at the place of the port.
+    /// A phantom in the place of the port under test.
     pub fn qdisc(&self, handle: Handle, options: &Options) -> Qdisc {
         Qdisc {
             index: self.index,
@@ -214,17 +212,17 @@ impl Lab {
         self.try_request(request).map_err(Into::into)
     }
 
-    /// With the kernel's refusal as a value.
+    /// Returns the kernel's refusal as a value.
     pub fn try_request(&mut self, request: Request) -> Result<(), Error> {
         self.connection.request(request)
     }
 
-    /// `tc WORDS`, in the namespace of the port; DEV stands for its device.
+    /// Runs `tc WORDS` in the port's namespace; DEV stands for its device.
     pub fn tc(&self, words: &str) -> Result<()> {
         run(&format!("tc {}", words.replace("DEV", DEVICE)))
     }
 
-    /// Does `f` with a dummy device in a namespace of its own, which goes with all that is in it.
+    /// Runs `f` with a dummy device in a new namespace, then deletes the namespace.
     pub fn in_new_namespace(
         &mut self,
         name: &str,
@@ -255,18 +253,18 @@ impl Lab {
         outcome
     }
 
-    /// The device goes down, which resets its qdiscs, or up.
+    /// Sets the device up or down; down resets its qdiscs.
     pub fn set_link(&self, up: bool) -> Result<()> {
         let state = if up { "up" } else { "down" };
         run(&format!("ip link set {DEVICE} {state}"))
     }
 
-    /// Every qdisc of the device.
+    /// All qdiscs of the device.
     pub fn qdiscs(&mut self) -> Result<Vec<QdiscState>> {
         Ok(qdisc::dump(&mut self.connection, self.index)?)
     }
 
-    /// The port now.
+    /// Current state of the port.
     pub fn look(&mut self) -> Result<Port> {
         let parent = self.parent;
         self.phantoms()?
@@ -275,7 +273,7 @@ impl Lab {
             .context("the port is gone")
     }
 
-    /// Every port of the device.
+    /// All ports of the device.
     pub fn phantoms(&mut self) -> Result<Vec<Port>> {
         self.qdiscs()?
             .into_iter()
@@ -290,9 +288,8 @@ impl Lab {
             .collect()
     }
 
-    /// A port at `parent` that keeps what `fill` sends, for as long as `fill` and `then` take. A
-    /// packet of [`PLUG_BYTES`] has passed it, Not-ECT. What `fill` returns is how many bytes
-    /// the port has queued by then.
+    /// Installs a port at `parent` that holds the packets of `fill` during `fill` and `then`, after a Not-ECT
+    /// packet of [`PLUG_BYTES`] has passed. `fill` returns the bytes that the port has queued.
     pub fn hold(
         &mut self,
         parent: Handle,
@@ -314,13 +311,13 @@ impl Lab {
             self.until("the plug passes", |lab| Ok(lab.after.total()?.packets == 1))?;
             let bytes = fill(self)?;
             let queued = self.look()?.state.backlog_bytes;
-            // What the case does next needs time, too.
+            // The case's next steps take time too.
             let took = Duration::from_nanos(now_ns()? - start_ns);
             if queued == bytes && took < self.hold / 4 {
                 return Ok(());
             }
-            // The machine was too slow, and some of it has left; or the port lost something,
-            // and then no time will do.
+            // Some packets left because the machine was slow, or the port lost some, which more time cannot
+            // fix.
             ensure!(
                 self.hold < PATIENCE / 2,
                 "the port holds {queued} bytes, not {bytes}, after {took:?}"
@@ -332,7 +329,7 @@ impl Lab {
         }
     }
 
-    /// Lets a held port go on at `rate_bytes_per_s`, 0 for no limit, until it is empty.
+    /// Releases a held port at `rate_bytes_per_s` (0 = unlimited) until it is empty.
     pub fn release(&mut self, rate_bytes_per_s: u64) -> Result<()> {
         self.change(&Options {
             rate_bytes_per_s: Some(rate_bytes_per_s),
@@ -341,7 +338,7 @@ impl Lab {
         self.drain()
     }
 
-    /// Waits until the port is empty and everything has arrived.
+    /// Waits until the port is empty and all its packets have arrived.
     pub fn drain(&mut self) -> Result<()> {
         self.until("the port is empty and what it sent arrives", |lab| {
             let state = lab.look()?.state;
@@ -351,7 +348,7 @@ impl Lab {
         self.settle()
     }
 
-    /// Waits until nothing has arrived for a while.
+    /// Waits until no packet has arrived for a while.
     pub fn settle(&mut self) -> Result<()> {
         let mut last = self.after.total()?;
         let mut quiet = 0;
@@ -364,7 +361,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Waits for something that comes.
+    /// Waits for a condition.
     pub fn until(
         &mut self,
         what: &str,
@@ -381,8 +378,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Compares what went in with what came out, packet by packet: order kept, nothing twice,
-    /// nothing changed but ECT to CE, checksums right.
+    /// Compares sent with received packets: in order, no duplicates, valid checksums, and no change except
+    /// from ECT to CE.
     pub fn account(&mut self) -> Result<Account> {
         self.before.check("before the port")?;
         self.after.check("after the port")?;
@@ -433,9 +430,9 @@ impl Lab {
         Ok(account)
     }
 
-    /// What the port says, against what the witnesses saw: packets in = out + dropped + queued,
-    /// bytes too, and marks. `purged` packets were thrown away by a reset, which no counter
-    /// shows. Of plain packets, all of which passed this port.
+    /// Compares the port's counters with the witnesses: packets in = out + dropped + queued, bytes, and
+    /// marks. `purged` packets were lost in a reset, which no counter shows. For plain packets that all
+    /// passed this port.
     pub fn balance(&mut self, purged: u64) -> Result<(Account, Port)> {
         let account = self.account()?;
         let port = self.look()?;
@@ -471,13 +468,13 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // The guest ends soon; what cannot be undone is no reason to fail.
+        // Errors do not matter: the guest ends soon.
         let _ = enter(&self.home);
         remove_namespaces();
     }
 }
 
-/// `what` as the port has it and as the witness has it.
+/// Compares a value of the port with the witness's.
 pub fn equal<T: PartialEq + std::fmt::Debug>(what: &str, port: T, witness: T) -> Result<()> {
     ensure!(
         port == witness,
@@ -486,13 +483,13 @@ pub fn equal<T: PartialEq + std::fmt::Debug>(what: &str, port: T, witness: T) ->
     Ok(())
 }
 
-/// Every packet must be taken or refused as `expected`.
+/// Checks the fate of a packet.
 pub fn expect(fate: Fate, expected: Fate, what: &str) -> Result<()> {
     ensure!(fate == expected, "{what}: {fate:?}, not {expected:?}");
     Ok(())
 }
 
-/// The extended ack of a request that has to fail.
+/// Returns the extended ACK of a request that must fail.
 pub fn refusal(outcome: Result<(), Error>) -> Result<String> {
     match outcome {
         Err(Error::Refused { reason, .. }) => Ok(reason),
@@ -501,26 +498,26 @@ pub fn refusal(outcome: Result<(), Error>) -> Result<String> {
     }
 }
 
-/// Keeps this thread, and its children, on one processor. A veth hands packets to a queue of the
-/// processor that sends them, so what two of them take out of a port may pass each other.
+/// Keeps this thread and its children on one processor. A veth uses the queue of the sending processor, so
+/// packets sent by two processors may overtake each other.
 pub fn run_on(processor: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(processor)?;
     sched_setaffinity(Pid::from_raw(0), &set).context("cannot choose a processor")
 }
 
-/// CLOCK_MONOTONIC, which the port has too.
+/// CLOCK_MONOTONIC, the port's clock.
 pub fn now_ns() -> Result<u64> {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC)?;
     Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
 }
 
-/// Whether time stands still while anybody computes.
+/// Returns whether time stops during computation.
 pub fn time_is_virtual() -> Result<bool> {
     Ok(fs::read_to_string("/proc/cmdline")?.contains("time-travel"))
 }
 
-/// Runs a command line of the shell; its output is the error if it fails.
+/// Runs a shell command; Err: its output.
 pub fn run(line: &str) -> Result<()> {
     let output = Command::new("sh")
         .args(["-c", line])
@@ -545,18 +542,17 @@ fn enter(namespace: &File) -> Result<()> {
 
 fn remove_namespaces() {
     for name in [NEAR, FAR] {
-        // There may be none.
+        // The namespace may be missing.
         let _ = run(&format!("ip netns del {name}"));
     }
 }
 
-/// A released queue reaches the far end in one burst; by default it would drop all but a
-/// thousand packets of it.
+/// A released queue arrives in one burst, of which the default backlog would drop all but a thousand packets.
 fn many_may_arrive_at_once() -> Result<()> {
     set_of_the_first_namespace("net/core/netdev_max_backlog", "1000000").map(drop)
 }
 
-/// Writes a setting that is the whole kernel's, below /proc/sys; returns what it was.
+/// Writes a global kernel setting below /proc/sys; returns the old value.
 pub fn set_of_the_first_namespace(name: &str, value: &str) -> Result<String> {
     let path = format!("/proc/sys/{name}");
     let own = File::open("/proc/self/ns/net")?;

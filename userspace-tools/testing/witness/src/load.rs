@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc-witness send` and `sink`: TCP flows that send whatever the network takes, with a DSCP.
+//! `xdc-witness send` and `sink`: greedy TCP flows with a DSCP.
 
 use std::{
     io::{Read, Write},
@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use nix::sys::socket::{setsockopt, sockopt};
 
-/// What the command did: `send DSCP FLOWS ADDRESS:PORT...` until it is ended, or `sink PORT`.
+/// Runs `send DSCP FLOWS ADDRESS:PORT...` until killed, or `sink PORT`.
 pub fn command(words: &[String]) -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
@@ -31,7 +31,7 @@ pub fn command(words: &[String]) -> ExitCode {
     }
 }
 
-/// Small stacks: there may be hundreds.
+/// Small stacks: there may be hundreds of threads.
 fn spawn(f: impl FnOnce() + Send + 'static) -> Result<()> {
     thread::Builder::new().stack_size(64 << 10).spawn(f)?;
     Ok(())

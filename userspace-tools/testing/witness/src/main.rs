@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Counts what enters and leaves a port by eBPF, and compares it with what the port says.
+//! Counts packets before and after a port by eBPF, and compares them with the port's counters.
 //!
 //!     xdc-witness [GROUP...]         the port against the witnesses
 //!     xdc-witness parents            the port below each qdisc that has children
 //!     xdc-witness raw add|change dev DEV (root | parent MAJ:MIN) KIND NAME=TYPE:VALUE...
 //!                                    options that `xdc qdisc` or tc's plugin would refuse, as the kernel does
-//!     xdc-witness raw dump           what the kernel says of every qdisc, in hexadecimal
-//!     xdc-witness circuits ...       an optical circuit switch that counts what it loses
-//!     xdc-witness send|sink ...      TCP flows that send whatever the network takes
-//!     xdc-witness packets ...        packets of no connection
-//!     xdc-witness json POINTER...    of the JSON on standard input, the value at each RFC 6901
-//!                                    pointer, a line each; a failure if it is not JSON
+//!     xdc-witness raw dump           the kernel's dump of every qdisc, in hexadecimal
+//!     xdc-witness circuits ...       an optical circuit switch that counts its losses
+//!     xdc-witness send|sink ...      greedy TCP flows
+//!     xdc-witness packets ...        packets without a connection
+//!     xdc-witness json POINTER...    the value at each RFC 6901 pointer of the JSON on standard
+//!                                    input, one per line; fails if the input is not JSON
 
 mod cases;
 mod circuits;
@@ -33,7 +33,7 @@ use nix::{
 
 use xdc_ktap::Ktap;
 
-/// A veth hands packets on by the CPU that sent them: those of two may overtake each other.
+/// A veth forwards packets on the sending CPU, so those of two CPUs may overtake each other.
 fn stay_on_one_cpu() -> anyhow::Result<()> {
     let mut cpus = CpuSet::new();
     cpus.set(0)?;

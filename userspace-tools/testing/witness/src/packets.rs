@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc-witness packets`: packets that no connection sends, so that nothing is sent again and no ACK is waited for.
+//! `xdc-witness packets`: packets without a connection, so without retransmissions or waits for ACKs.
 
 use std::{net::Ipv4Addr, os::fd::AsRawFd, process::ExitCode, thread, time::Duration};
 
@@ -8,11 +8,11 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket,
 };
 
-/// Bytes of the IPv4 header, and of the TCP header behind it.
+/// Bytes of the IPv4 header and of the TCP header.
 const HEADER: usize = 20;
 
-/// What the command did: `packets tcp|udp ADDRESS BYTES COUNT [INTERVAL_US]`, with so many bytes in each behind 40
-/// bytes of headers. Those of tcp are segments of one flow.
+/// Runs `packets tcp|udp ADDRESS BYTES COUNT [INTERVAL_US]`, with BYTES after 40 bytes of headers. TCP
+/// packets are segments of one flow.
 pub fn command(words: &[String]) -> ExitCode {
     match run(words) {
         Ok(()) => ExitCode::SUCCESS,
@@ -40,7 +40,7 @@ fn run(words: &[String]) -> Result<()> {
         [us] => us.parse()?,
         _ => bail!("one interval"),
     };
-    // The kernel takes the IP header from us.
+    // We provide the IP header.
     let socket = socket(
         AddressFamily::Inet,
         SockType::Raw,
@@ -59,7 +59,7 @@ fn run(words: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Without checksums of TCP or UDP: it reaches nobody. The kernel fills in the source.
+/// A packet without TCP or UDP checksum, which no socket accepts. The kernel fills in the source.
 fn packet(protocol: u8, to: Ipv4Addr, bytes: u16, number: u32) -> Vec<u8> {
     let len = 2 * HEADER as u16 + bytes;
     let mut packet = vec![0; len.into()];
@@ -74,7 +74,7 @@ fn packet(protocol: u8, to: Ipv4Addr, bytes: u16, number: u32) -> Vec<u8> {
     if protocol == libc::IPPROTO_TCP as u8 {
         let seq = number.wrapping_mul(bytes.into());
         packet[24..28].copy_from_slice(&seq.to_be_bytes());
-        // Five words of header, ACK.
+        // Five words of header; ACK.
         packet[32] = 0x50;
         packet[33] = 0x10;
     }

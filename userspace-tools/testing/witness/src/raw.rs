@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `xdc-witness raw`: options of a qdisc of ours as they are on the wire, valid or not, so that it is
-//! the kernel that judges them and not `xdc qdisc`. Exit codes are tc's: 1 for a command line
-//! that is none, 2 for a refusal. And the other way: what the kernel says, as it says it, for a
-//! reader that is not ours.
+//! `xdc-witness raw`: encodes options of our qdiscs, valid or not, so that the kernel judges them and not
+//! `xdc qdisc`. Exit codes are tc's: 1 for an invalid command line, 2 for a refusal. `raw dump` prints the
+//! kernel's answer for an independent decoder.
 
 use std::process::ExitCode;
 
@@ -17,7 +16,7 @@ use xdc_netlink::{
     qdisc::{self, Handle, Qdisc},
 };
 
-/// A qdisc whose options have names.
+/// A qdisc and the numbers of its options.
 struct Kind {
     name: &'static str,
     ids: &'static [(&'static str, u16)],
@@ -36,7 +35,7 @@ const KINDS: [Kind; 2] = [
 
 const TCA_OPTIONS: u16 = 2;
 
-/// What the command did.
+/// Runs the command.
 pub fn command(words: &[String]) -> ExitCode {
     let refused = |error: &anyhow::Error| match error.downcast_ref::<Error>() {
         Some(Error::Refused { reason, .. }) => Some(reason.clone()),
@@ -61,7 +60,7 @@ pub fn command(words: &[String]) -> ExitCode {
     }
 }
 
-/// Prints the answer to RTM_GETQDISC for every device, as it came.
+/// Prints the answer to RTM_GETQDISC for all devices in hexadecimal.
 fn dump() -> Result<()> {
     let answer = qdisc::dump_bytes(&mut Connection::open()?)?;
     let digits: String = answer.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -103,7 +102,7 @@ fn send(words: &[String]) -> Result<()> {
     Ok(Connection::open()?.request(request)?)
 }
 
-/// Takes the flag from TCA_OPTIONS that says that it is a nest.
+/// Clears the nested flag of TCA_OPTIONS.
 fn flatten(request: &mut Request) {
     let RouteNetlinkMessage::NewQueueDiscipline(message) = &mut request.message else {
         return;
@@ -125,7 +124,7 @@ fn handle(text: &str) -> Result<Handle> {
     })
 }
 
-/// `NAME=TYPE:VALUE`; `cut=hex:...` is put behind the others as it is.
+/// Encodes `NAME=TYPE:VALUE`; `cut=hex:...` is appended unchanged.
 fn encode(kind: &Kind, options: &[&str]) -> Result<Vec<u8>> {
     let mut attributes = Attributes::default();
     let mut tail = Vec::new();
@@ -141,7 +140,7 @@ fn encode(kind: &Kind, options: &[&str]) -> Result<Vec<u8>> {
     Ok([attributes.into_bytes(), tail].concat())
 }
 
-/// By the name that it has in the qdisc's yaml file, or by number.
+/// Number of an option, by its name in the qdisc's yaml file or by number.
 fn id(kind: &Kind, name: &str) -> Result<u16> {
     if let Ok(id) = name.parse() {
         return Ok(id);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Packets of exactly the bytes, ECN, DSCP, priority and segments that a test wants.
+//! Sends packets with exactly the given bytes, ECN, DSCP, priority and segments.
 
 use std::{
     io::IoSlice,
@@ -38,14 +38,13 @@ pub enum Ecn {
     Ce = 3,
 }
 
-/// What is in a frame.
+/// Protocols of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Udp4,
     Udp6,
-    /// TCP over IPv4; one without payload is a pure ACK.
+    /// TCP over IPv4; without payload a pure ACK.
     Tcp4,
-    /// Neither IPv4 nor IPv6.
     Other,
 }
 
@@ -54,11 +53,10 @@ const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
 const UDP_BYTES: usize = 8;
 const TCP_BYTES: usize = 20;
-/// The number of a packet.
 const NUMBER_BYTES: usize = 4;
 
 impl Kind {
-    /// Up to the payload.
+    /// Bytes before the payload.
     pub fn header_bytes(self) -> usize {
         match self {
             Kind::Udp4 => ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES,
@@ -81,20 +79,20 @@ impl Kind {
 #[derive(Debug, Clone, Copy)]
 pub struct Frame {
     pub kind: Kind,
-    /// Ethernet header included.
+    /// Length with the Ethernet header.
     pub bytes: usize,
     pub ecn: Ecn,
     pub dscp: u8,
     /// skb->priority.
     pub priority: u32,
-    /// UDP or TCP.
+    /// Destination port of UDP or TCP.
     pub destination_port: u16,
-    /// Payload bytes of a segment; 0 = it is no bundle.
+    /// Payload bytes per segment; 0 = not GSO.
     pub segment_bytes: u16,
 }
 
 impl Frame {
-    /// UDP over IPv4, ECT(0), best effort.
+    /// Frame of UDP over IPv4, ECT(0), best effort.
     pub fn new(bytes: usize) -> Self {
         Self {
             kind: Kind::Udp4,
@@ -130,7 +128,7 @@ impl Frame {
         }
     }
 
-    /// A bundle of segments of so much payload each.
+    /// Makes it a GSO packet with this payload per segment.
     pub fn segments_of(self, segment_bytes: u16) -> Self {
         Self {
             segment_bytes,
@@ -145,7 +143,7 @@ impl Frame {
         let ethertype: u16 = match self.kind {
             Kind::Udp4 | Kind::Tcp4 => 0x0800,
             Kind::Udp6 => 0x86dd,
-            // Local experimental.
+            // Local experimental EtherType.
             Kind::Other => 0x88b5,
         };
         frame[12..14].copy_from_slice(&ethertype.to_be_bytes());
@@ -237,34 +235,34 @@ fn write_ipv6(ip: &mut [u8], dsfield: u8, protocol: u8) {
     }
 }
 
-/// What the port said to a packet at once.
+/// The port's immediate answer to a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It is queued, or on its way.
+    /// Queued or sent.
     Taken,
-    /// It was dropped (NET_XMIT_DROP).
+    /// Dropped (NET_XMIT_DROP).
     Refused,
-    /// The device was down: it went nowhere.
+    /// Not sent, because the device was down.
     Down,
 }
 
-/// A packet socket.
+/// A packet socket with the numbers and times of its packets.
 #[derive(Debug)]
 pub struct Sender {
     socket: OwnedFd,
     to: LinkAddr,
-    /// The address of no host: hosts see the packets and discard them.
+    /// An address of no host: hosts discard the packets.
     destination: [u8; 6],
     number: u32,
     priority: u32,
-    /// When the sending of each packet was over: by then the port had decided.
+    /// Time at which sending each packet ended; the port has decided by then.
     over_ns: Vec<u64>,
 }
 
 impl Sender {
-    /// One for `device` of the current network namespace.
+    /// Opens a socket for `device` of the current network namespace.
     pub fn open(device: &str) -> Result<Self> {
-        // Protocol 0: it receives nothing.
+        // Protocol 0 receives nothing.
         let socket = socket(
             AddressFamily::Packet,
             SockType::Raw,
@@ -272,7 +270,7 @@ impl Sender {
             None,
         )
         .context("cannot open a packet socket")?;
-        // What a port holds is charged to the socket.
+        // Packets held by a port are charged to the socket.
         setsockopt(&socket, SndBufForce, &(1 << 30))?;
         setsockopt(&socket, VnetHeader, &1)?;
         let to = getifaddrs()?
@@ -289,18 +287,18 @@ impl Sender {
         })
     }
 
-    /// Number of the packet that was sent last.
+    /// Number of the last packet sent.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// When the sending of that packet was over.
+    /// Time at which sending packet `number` ended.
     pub fn over_ns(&self, number: u32) -> Option<u64> {
         let index = usize::try_from(number).ok()?.checked_sub(1)?;
         self.over_ns.get(index).copied()
     }
 
-    /// Sends one packet, numbered on from the last one.
+    /// Sends one packet with the next number.
     pub fn send(&mut self, frame: &Frame) -> Result<Fate> {
         if frame.priority != self.priority {
             setsockopt(&self.socket, Priority, &(frame.priority as i32))?;
@@ -324,7 +322,7 @@ impl Sender {
         }
     }
 
-    /// Sends `count` packets that the port must take.
+    /// Sends `count` packets, which the port must accept.
     pub fn send_all(&mut self, count: usize, frame: &Frame) -> Result<()> {
         for _ in 0..count {
             ensure!(

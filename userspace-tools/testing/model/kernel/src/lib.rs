@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A model of what modules/kernel/tcp/ takes from the kernel crate.
+//! Model of the kernel crate's items that modules/kernel/tcp/ uses.
 
 pub use std::ffi;
 
-/// A module, of which only the address matters.
+/// A module; only the address matters.
 pub struct ThisModule;
 
 impl ThisModule {
-    /// What C calls `THIS_MODULE`.
+    /// Address that C calls `THIS_MODULE`.
     pub fn as_ptr(&self) -> *mut u8 {
         std::ptr::null_mut()
     }
 }
 
-/// What `module!` says of a module.
+/// Metadata from `module!`.
 pub trait ModuleMetadata {
-    /// The module.
+    /// This module.
     const THIS_MODULE: ThisModule;
 }
 
-/// The one module.
+/// The model's only module.
 pub struct ModelModule;
 
 impl ModuleMetadata for ModelModule {
     const THIS_MODULE: ThisModule = ThisModule;
 }
 
-/// `build_error!`: what it stands in is never called.
+/// `build_error!`, for branches that are never reached.
 #[macro_export]
 macro_rules! build_error {
     ($($message:tt)*) => {
@@ -34,16 +34,16 @@ macro_rules! build_error {
     };
 }
 
-/// Errors of C.
+/// Errors from C.
 pub mod error {
-    /// A negative number of errno.h.
+    /// Negative errno value.
     #[derive(Debug)]
     pub struct Error(pub i32);
 
-    /// For methods that an implementation leaves out.
+    /// Message of methods that an implementation leaves out.
     pub const VTABLE_DEFAULT_ERROR: &str = "";
 
-    /// What C returned.
+    /// Converts a return value of C.
     pub fn to_result(code: i32) -> Result<(), Error> {
         if code < 0 {
             Err(Error(code))
@@ -53,11 +53,11 @@ pub mod error {
     }
 }
 
-/// Types around C's.
+/// Wrappers of C types.
 pub mod types {
     use std::{cell::UnsafeCell, marker::PhantomPinned, mem::MaybeUninit};
 
-    /// A value that C may change at any time.
+    /// Value that C may change at any time.
     #[repr(transparent)]
     pub struct Opaque<T> {
         value: UnsafeCell<MaybeUninit<T>>,
@@ -65,7 +65,7 @@ pub mod types {
     }
 
     impl<T> Opaque<T> {
-        /// With a first value.
+        /// Creates it with an initial value.
         pub const fn new(value: T) -> Self {
             Self {
                 value: UnsafeCell::new(MaybeUninit::new(value)),
@@ -73,24 +73,24 @@ pub mod types {
             }
         }
 
-        /// Where it is.
+        /// Address of the value.
         pub const fn get(&self) -> *mut T {
             self.value.get().cast()
         }
     }
 }
 
-/// How to allocate.
+/// Allocation flags.
 pub struct Flags;
 
-/// A box that makes no claim to be the only pointer to what is in it, as the kernel's.
+/// Box that does not claim to be the only pointer to its value, as the kernel's `KBox`.
 pub struct KBox<T>(std::ptr::NonNull<T>);
 
 impl<T> KBox<T> {
-    /// On the heap.
+    /// Allocates on the heap.
     pub fn pin(value: T, _flags: Flags) -> Result<std::pin::Pin<Self>, error::Error> {
         let place = Box::leak(Box::new(value)).into();
-        // SAFETY: it is not moved until it is dropped.
+        // SAFETY: The value is not moved before it is dropped.
         Ok(unsafe { std::pin::Pin::new_unchecked(KBox(place)) })
     }
 }
@@ -105,12 +105,12 @@ impl<T> std::ops::Deref for KBox<T> {
 
 impl<T> Drop for KBox<T> {
     fn drop(&mut self) {
-        // SAFETY: `pin` allocated it, and this is the end of it.
+        // SAFETY: `pin` allocated the value, and nothing uses it after this.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 
-/// What every file of a module uses.
+/// Items that every file of a module imports.
 pub mod prelude {
     pub use crate::{build_error, error::Error, Flags, KBox};
     pub use macros::vtable;
@@ -119,9 +119,9 @@ pub mod prelude {
         pin::Pin,
     };
 
-    /// A result of the kernel's.
+    /// `Result` of the kernel crate.
     pub type Result<T = (), E = Error> = core::result::Result<T, E>;
 
-    /// A process may sleep for it.
+    /// Flags of allocations that may sleep.
     pub const GFP_KERNEL: Flags = Flags;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The kernel's `#[vtable]`, as far as a trait of plain methods needs it.
+//! The kernel's `#[vtable]` for traits of plain methods.
 
 use proc_macro::{Delimiter, TokenStream, TokenTree};
 
-/// Adds `HAS_*` constants and the module that owns the implementation.
+/// Adds `HAS_*` constants and the owning module.
 #[proc_macro_attribute]
 pub fn vtable(_attribute: TokenStream, item: TokenStream) -> TokenStream {
     let mut tokens: Vec<TokenTree> = item.into_iter().collect();
@@ -19,7 +19,7 @@ pub fn vtable(_attribute: TokenStream, item: TokenStream) -> TokenStream {
         "type OwnerModule = ::kernel::ModelModule;".to_string()
     };
     for (name, has_body) in functions(body.stream()) {
-        // A method without a body has to be there.
+        // A trait method without a body is required.
         if !is_trait {
             added += &format!("const HAS_{}: bool = true;", name.to_uppercase());
         } else if has_body {
@@ -35,7 +35,7 @@ pub fn vtable(_attribute: TokenStream, item: TokenStream) -> TokenStream {
     tokens.into_iter().collect()
 }
 
-/// The functions of a body, and whether they have one themselves.
+/// Names of the functions, and whether each has a body.
 fn functions(body: TokenStream) -> Vec<(String, bool)> {
     let mut found = Vec::new();
     let mut tokens = body.into_iter();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A model of the C that bindgen shows to modules/kernel/tcp/: the fields that it looks at, and the
-//! functions that it calls, which do to the socket what TCP does.
+//! Model of the C bindings of modules/kernel/tcp/: the fields it reads, and the functions it calls, which
+//! change the socket as TCP does.
 
 #![allow(non_camel_case_types, non_upper_case_globals, missing_docs)]
 
@@ -41,7 +41,7 @@ pub const XDC_TCP_ECN_MODE_ACCECN: u32 = 16;
 pub const XDC_TCP_ACCECN_ACE_FAIL: u32 = 3;
 pub const XDC_CA_PRIV_BYTES: u32 = 104;
 
-/// Only pointed to.
+/// Opaque.
 pub struct sock(());
 
 #[derive(Default)]
@@ -82,7 +82,7 @@ pub struct icsk_ack {
 pub struct inet_connection_sock {
     pub icsk_inet: inet_sock,
     pub icsk_ca_ops: *const tcp_congestion_ops,
-    /// Bits in C.
+    /// Bit fields in C.
     pub ca_state: u8,
     pub ca_initialized: u8,
     pub icsk_ack: icsk_ack,
@@ -106,7 +106,7 @@ impl inet_connection_sock {
         unsafe { addr_of!((*this).ca_initialized).read() }
     }
 
-    /// The accessor that makes a reference to the socket, for the test that Miri would tell.
+    /// Accessor that makes a reference to the socket, for the test that Miri detects one.
     pub fn icsk_ca_state(&self) -> u8 {
         self.ca_state
     }
@@ -152,11 +152,11 @@ pub struct tcp_sock {
     pub usec_ts: u8,
     pub tos: u8,
     pub fastopen_rsk: *mut request_sock,
-    /// What the model does when an ACK is sent.
+    /// Called when an ACK is sent.
     pub on_ack: Option<unsafe fn(*mut tcp_sock)>,
 }
 
-/// Nobody looks into it.
+/// Opaque.
 pub enum request_sock {}
 
 impl tcp_sock {
@@ -236,7 +236,7 @@ pub struct tcp_congestion_ops {
     pub release: Callback,
 }
 
-/// Writes to the table, as the kernel does, which links it into a list.
+/// Writes to the table, because the kernel links it into a list.
 ///
 /// # Safety
 ///
@@ -257,7 +257,7 @@ pub unsafe fn tcp_unregister_congestion_control(ops: *mut tcp_congestion_ops) {
 }
 
 thread_local! {
-    /// What was registered last.
+    /// The most recently registered algorithm.
     pub static REGISTERED: std::cell::Cell<*mut tcp_congestion_ops> =
         const { std::cell::Cell::new(std::ptr::null_mut()) };
 }
@@ -351,10 +351,10 @@ pub unsafe fn xdc_tcp_send_ack(sk: *mut sock, _rcv_nxt: u32) {
 
 /// # Safety
 ///
-/// None here.
+/// No requirement.
 pub unsafe fn xdc_this_module() -> *mut u8 {
     core::ptr::null_mut()
 }
 
-// The area is where C has it: aligned to 8.
+// C aligns the private area to 8 bytes.
 const _: () = assert!(offset_of!(inet_connection_sock, icsk_ca_priv) % 8 == 0);

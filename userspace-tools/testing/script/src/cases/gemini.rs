@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! gemini: Algorithm 1 of Gemini, and the deviations of modules/algo/gemini.rs.
+//! gemini: Algorithm 1 of the Gemini paper, and the deviations of modules/algo/gemini.rs.
 
 use anyhow::{Result, bail, ensure};
 
@@ -13,10 +13,10 @@ use crate::witness::{Rounds, averaged, increased, near, near_window};
 const MSS: f64 = 1_000.0;
 /// C in bytes per microsecond.
 const C: f64 = RATE_MBPS as f64 / 8.0;
-/// The defaults: beta, g, and H.
+/// Default beta, g and h.
 const BETA: f64 = 205.0 / 1024.0;
 const G: u32 = 64;
-/// T that suits the lab's short RTT, and an RTT beyond it.
+/// T for the lab's short RTT, and an RTT that exceeds it, microseconds.
 const T_US: u64 = 500;
 const CONGESTED_US: u64 = RTT_US + T_US + 100;
 
@@ -123,14 +123,14 @@ pub const CASES: &[Case] = &[
     },
 ];
 
-/// What the first mark takes from the window with the K of [`past_slow_start`], 1 byte.
+/// Fraction of the window that the first mark removes with the K of [`past_slow_start`], 1 byte.
 const FIRST_CUT: f64 = 4.0 / BDP_BYTES;
 
-/// h is never less, packets.
+/// Lower bound of h, in packets.
 const LEAST_H: f64 = 0.1;
 
-/// A flow whose window of one BDP has just left slow start, by a mark that took 4 bytes of it, and
-/// has grown for the rest of the RTT by the least there is. Parameters change behind it.
+/// Returns a flow whose window of one BDP left slow start by a mark (4 bytes less) and grew by the minimum h
+/// for the rest of the RTT, and that window in bytes. Then `others` are set.
 fn past_slow_start<'a>(lab: &'a mut Lab, others: &[(&str, u32)]) -> Result<(Flow<'a>, f64)> {
     past_slow_start_with(lab, BULK, others)
 }
@@ -159,7 +159,7 @@ fn past_slow_start_with<'a>(
     Ok((flow, window))
 }
 
-/// F as the flow has it.
+/// F from the flow's smoothed RTT.
 fn f(k_bytes: f64, step: &Step) -> f64 {
     4.0 * k_bytes / (C * f64::from(step.tcp.rtt)).max(k_bytes)
 }
@@ -170,7 +170,7 @@ fn last(flow: &Flow<'_>) -> Step {
 
 fn alpha(lab: &mut Lab) -> Result<()> {
     let (mut flow, _) = past_slow_start(lab, &[])?;
-    // A mark in each fourth ACK, and then none.
+    // Every fourth ACK is marked, then none.
     for i in 0..900 {
         let marked = i < 600 && i % 4 == 0;
         flow.ack_next(if marked { Mark::Ce } else { Mark::No })?;
@@ -194,11 +194,11 @@ fn alpha(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// What one mark leaves of the window.
+/// Checks the window after one mark.
 fn one_mark(flow: &mut Flow<'_>, k_bytes: f64, window: f64) -> Result<Step> {
     let before = last(flow);
     let step = flow.ack_next(Mark::Ce)?;
-    // This ACK may end an RTT and move alpha a little.
+    // This ACK may end an RTT and change alpha slightly.
     let cut = (step.alpha().min(before.alpha()) * f(k_bytes, &step)).min(0.5);
     near_window("window", step.cwnd(), window * (1.0 - cut), MSS)?;
     Ok(step)
@@ -208,7 +208,7 @@ fn mark_takes_alpha_f(lab: &mut Lab) -> Result<()> {
     let (mut flow, window) = past_slow_start(lab, &[("k_bytes", 10_000)])?;
     let step = one_mark(&mut flow, 10_000.0, window)?;
     ensure!((58..=64).contains(&step.cwnd()), "{}", step.cwnd());
-    // And with an alpha of some 0.6.
+    // Again with alpha near 0.6.
     flow.gemini(&[("k_bytes", 1), ("g", 200)])?;
     flow.acks_of(2 * BDP_PACKETS, Mark::No)?;
     flow.gemini(&[("k_bytes", 10_000)])?;
@@ -222,12 +222,12 @@ fn mark_takes_alpha_f(lab: &mut Lab) -> Result<()> {
 fn f_falls_with_rtt(lab: &mut Lab) -> Result<()> {
     let (mut flow, window) = past_slow_start(lab, &[])?;
     flow.rtt_us = 2 * RTT_US;
-    // Until the smoothed RTT has arrived; h is a tenth of a packet meanwhile.
+    // Until the smoothed RTT has converged; h is a tenth of a packet meanwhile.
     let step = flow.acks_of(8 * BDP_PACKETS, Mark::No)?;
     near("srtt", f64::from(step.tcp.rtt), 2.0 * RTT_US as f64, 40.0)?;
     flow.gemini(&[("k_bytes", 20_000)])?;
     let step = one_mark(&mut flow, 20_000.0, window + 800.0)?;
-    // Half of what it would be at half the RTT, which is more than a half.
+    // Half the cut of half the RTT, which is above one half.
     ensure!(step.cwnd() > 55, "{}", step.cwnd());
     Ok(())
 }
@@ -245,11 +245,11 @@ fn marks_take_at_most_half(lab: &mut Lab) -> Result<()> {
     near("window", f64::from(step.cwnd()), 50.0, 1.0)
 }
 
-/// Follows the window through marks, each ACK: one reduction per RTT.
+/// Follows the window of marked flows at each ACK: one reduction per RTT.
 fn once_per_rtt(lab: &mut Lab) -> Result<()> {
     const K_BYTES: f64 = 2_500.0;
     let (mut flow, mut window) = past_slow_start(lab, &[("k_bytes", 2_500)])?;
-    // The first of them cut at the first ACK.
+    // The first mark cut the window at the first ACK.
     let mut cut_us = flow.steps[0].at_us;
     let mut cuts = 0;
     for i in 0..500 {
@@ -269,13 +269,13 @@ fn once_per_rtt(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// ACKs without marks until the window has grown by a packet: as many as steps of h take.
+/// Checks that unmarked ACKs add a packet in as many steps of `h` as expected.
 fn grows_by_h(flow: &mut Flow<'_>, mut window: f64, h: f64) -> Result<()> {
     let goal = (window / MSS).floor() + 1.0;
     while window < goal * MSS {
         window = increased(window, h * MSS, MSS);
     }
-    // The first packet is a fraction away; the second tells.
+    // The first packet starts from a fraction, so only the second is exact.
     while f64::from(flow.ack_next(Mark::No)?.cwnd()) < goal {}
     let from = flow.steps.len();
     let mut second = 0;
@@ -301,7 +301,7 @@ fn h_grows_with_rtt(lab: &mut Lab) -> Result<()> {
     flow.rtt_us = 2 * RTT_US;
     flow.acks_of(8 * BDP_PACKETS, Mark::No)?;
     flow.gemini(&[("h_scale", 2_500)])?;
-    // Where exactly the window is does not matter to the second packet.
+    // The start of the window does not matter for the second packet.
     let window = f64::from(last(&flow).cwnd()) * MSS;
     grows_by_h(&mut flow, window, 4.0)
 }
@@ -315,7 +315,8 @@ fn h_bounds(lab: &mut Lab) -> Result<()> {
 }
 
 fn untold_rate(lab: &mut Lab) -> Result<()> {
-    // By which h is two packets at 1 Gbit/s over 2 ms, and less than its least at what this flow is delivered.
+    // h is two packets at the assumed 1 Gbit/s and 2 ms. At this flow's delivery rate, h would be at its
+    // lower bound.
     lab.gemini(&[("line_rate_mbps", 0), ("h_scale", 1_000)])?;
     let mut flow = Flow::open(lab, Setup::new("gemini"))?;
     begin_without_route(&mut flow, "gemini")?;
@@ -325,7 +326,7 @@ fn untold_rate(lab: &mut Lab) -> Result<()> {
 }
 
 fn marked_bytes_add_nothing(lab: &mut Lab) -> Result<()> {
-    // K is one byte: marks take nothing.
+    // K is one byte, so marks remove almost nothing.
     let (mut flow, mut window) = past_slow_start(lab, &[("h_scale", 1_000_000)])?;
     for _ in 0..150 {
         flow.ack_next(Mark::Ce)?;
@@ -348,7 +349,7 @@ fn application_limited(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// ACKs with that mark until the window falls.
+/// Acknowledges with `mark` until the window falls.
 fn until_it_falls(flow: &mut Flow<'_>, mark: Mark) -> Result<Step> {
     let before = flow.tcp()?.snd_cwnd;
     for _ in 0..1_000 {
@@ -367,7 +368,7 @@ fn wan_takes_beta(lab: &mut Lab) -> Result<()> {
     let mut cut = until_it_falls(&mut flow, Mark::No)?;
     for _ in 0..3 {
         let before = f64::from(cut.cwnd());
-        // Nothing grows, and nothing falls before a packet is acknowledged that was sent since.
+        // No change before the ACK of a packet sent after the cut.
         let next = loop {
             let step = flow.ack_next(Mark::No)?;
             if step.cwnd() != cut.cwnd() {
@@ -406,7 +407,7 @@ fn wan_minimum(lab: &mut Lab) -> Result<()> {
         let step = flow.acks_of(BDP_PACKETS / 2, Mark::No)?;
         ensure!(step.cwnd() >= before, "{} of {before}", step.cwnd());
     }
-    // Most of the RTTs were too long.
+    // Checks that most RTTs exceeded the limit.
     let limit_us = RTT_US + T_US;
     let long = flow.steps[from..]
         .iter()
@@ -439,7 +440,7 @@ fn base_rtt_window(lab: &mut Lab) -> Result<()> {
     flow.rtt_us = CONGESTED_US;
     flow.gap_us = 500;
     until_it_falls(&mut flow, Mark::No)?;
-    // Two windows later the longer RTT is the base, and no congestion.
+    // Two base-RTT windows later the longer RTT is the base, so there is no congestion.
     flow.acks_for_us(220_000, Mark::No)?;
     let before = last(&flow).cwnd();
     let step = flow.acks_for_us(50_000, Mark::No)?;
@@ -501,7 +502,7 @@ fn pacing(lab: &mut Lab) -> Result<()> {
     paced_by(&last(&flow), 2.0)
 }
 
-/// So many windows per smoothed RTT.
+/// Checks that the pacing rate is `factor` windows per smoothed RTT.
 fn paced_by(step: &Step, factor: f64) -> Result<()> {
     let window = f64::from(step.cwnd()) * MSS;
     let want = window / f64::from(step.tcp.rtt) * 1e6 * factor;

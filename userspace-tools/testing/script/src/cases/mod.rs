@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The cases, each named for the rule that it holds.
+//! Test cases, each named after the rule it checks.
 
 mod gemini;
 mod receiver;
@@ -18,7 +18,6 @@ pub struct Case {
     pub run: fn(&mut Lab) -> Result<()>,
 }
 
-/// Cases that both algorithms have.
 macro_rules! both {
     ($($rule:literal: $run:expr,)+) => {
         &[
@@ -37,13 +36,13 @@ macro_rules! both {
 }
 use both;
 
-/// What most flows have to send, in bytes: more than any case looks at.
+/// Bytes that most flows send: more than any case examines.
 const BULK: usize = 6_000_000;
 
-/// The kernel's TCP_INFINITE_SSTHRESH: nothing has ended slow start.
+/// The kernel's TCP_INFINITE_SSTHRESH: slow start has not ended.
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
-/// Parameters under which a case of both algorithms runs.
+/// Sets the parameters for cases of both algorithms.
 fn parameters(lab: &Lab, cc: &str) -> Result<()> {
     match cc {
         "unocc" => lab.unocc("paper", &[("ai_ppm", 4_000), ("ewma", 333)]),
@@ -51,7 +50,7 @@ fn parameters(lab: &Lab, cc: &str) -> Result<()> {
     }
 }
 
-/// A flow that has begun to send.
+/// Opens a flow and starts sending.
 fn open<'a>(lab: &'a mut Lab, setup: Setup) -> Result<Flow<'a>> {
     parameters(lab, setup.cc)?;
     let mut flow = Flow::open(lab, setup)?;
@@ -60,7 +59,7 @@ fn open<'a>(lab: &'a mut Lab, setup: Setup) -> Result<Flow<'a>> {
     Ok(flow)
 }
 
-/// A flow in slow start gains a packet for each ACK, in its first window, too. Returns the window.
+/// Checks that slow start adds a packet per ACK, also in the first window. Returns the window.
 fn in_slow_start(flow: &mut Flow<'_>) -> Result<u32> {
     flow.write(BULK)?;
     let mut window = flow.tcp()?.snd_cwnd;
@@ -73,17 +72,17 @@ fn in_slow_start(flow: &mut Flow<'_>) -> Result<u32> {
     Ok(window)
 }
 
-/// `cc` begins on a socket without a route, so that no device tells it C.
+/// Starts `cc` on a socket without a route, so that no device gives it the link rate C.
 fn begin_without_route(flow: &mut Flow<'_>, cc: &str) -> Result<()> {
     flow.switch_to("cubic")?;
     flow.forget_route()?;
     flow.switch_to(cc)?;
-    // A shorter RTT than before would make it ask for the device again.
+    // With a shorter RTT, the module would look for the device again.
     flow.rtt_us += 100;
     flow.write(BULK)
 }
 
-/// Loses one packet, and goes on until the kernel repairs it: the step in which it begins to.
+/// Loses one packet. Returns the step in which fast recovery begins.
 fn lose_one(flow: &mut Flow<'_>) -> Result<Step> {
     flow.lose_next()?;
     for _ in 0..100 {
@@ -95,7 +94,7 @@ fn lose_one(flow: &mut Flow<'_>) -> Result<Step> {
     anyhow::bail!("no fast retransmit")
 }
 
-/// Acknowledges without marks until the loss is repaired.
+/// Acknowledges without marks until recovery ends.
 fn repaired(flow: &mut Flow<'_>) -> Result<Step> {
     for _ in 0..2_000 {
         let step = flow.ack_next(Mark::No)?;
@@ -148,7 +147,7 @@ mod tests {
         for flip in flips {
             let mut fields = flip.split('\t');
             let name = fields.next().unwrap_or_default();
-            // Those of TLT, UnoRC and AccelToR are of tests of their own.
+            // Other programs run the cases of TLT, UnoRC and AccelToR.
             let known = match name.split_once(": ") {
                 Some(("tlt", case)) => TLT.contains(&format!("\"{case}")),
                 Some(("storm tlt", case)) => STORM_TLT.contains(&format!("\"{case}")),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The kernel as a receiver: the peer sends marked data and looks at what the ACKs say.
+//! The kernel as receiver: the peer sends marked data and checks the ACKs.
 
 use anyhow::{Result, ensure};
 
@@ -52,9 +52,9 @@ pub const CASES: &[Case] = &[
 ];
 
 const SEGMENT_BYTES: u32 = 1_000;
-/// Long enough for a delayed ACK, and too short for the kernel to acknowledge at once again.
+/// Long enough for a delayed ACK, too short for the kernel to return to immediate ACKs.
 const PAUSE_US: u64 = 100_000;
-/// The longest that an ACK is delayed.
+/// Longest ACK delay.
 const DELAYED_ACK_US: u64 = 250_000;
 
 fn open<'a>(lab: &'a mut Lab, cc: &'static str, ecn: Ecn, role: Role) -> Result<Flow<'a>> {
@@ -64,7 +64,7 @@ fn open<'a>(lab: &'a mut Lab, cc: &'static str, ecn: Ecn, role: Role) -> Result<
         ..Setup::new(cc)
     };
     let mut flow = Flow::open(lab, setup)?;
-    // The kernel acknowledges each of the first packets at once. We mean the delayed ones.
+    // The kernel acknowledges the first packets at once; skip them to reach delayed ACKs.
     for _ in 0..30 {
         flow.send_data(SEGMENT_BYTES, Codepoint::Ect0, false)?;
         flow.acks_within_us(PAUSE_US)?;
@@ -72,7 +72,7 @@ fn open<'a>(lab: &'a mut Lab, cc: &'static str, ecn: Ecn, role: Role) -> Result<
     Ok(flow)
 }
 
-/// Bytes from `from` on that ACKs with ECE acknowledge.
+/// Bytes after `from` that ACKs with ECE acknowledge.
 fn bytes_with_ece(acks: &[Segment], from: u32) -> u32 {
     let mut acked = from;
     let mut with_ece = 0;
@@ -92,7 +92,7 @@ fn per_packet(lab: &mut Lab, cc: &'static str) -> Result<()> {
         let from = flow.peer_next();
         let mut acks = Vec::new();
         let mut marked = 0;
-        // Runs of marked and unmarked packets of each length up to five.
+        // Runs of one to five marked or unmarked packets.
         for run in 0..10 {
             for _ in 0..1 + run / 2 {
                 let (codepoint, bytes) = if run % 2 == 0 {
@@ -122,14 +122,14 @@ fn at_once(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let first = flow.peer_next();
     let acks = flow.send_data(SEGMENT_BYTES, Codepoint::Ect0, false)?;
     ensure!(acks.is_empty(), "the ACK of an unmarked packet is delayed");
-    // The delayed ACK leaves without ECE, then that of the marked packet with it.
+    // The delayed ACK leaves without ECE, then the ACK of the marked packet with ECE.
     let acks = flow.send_data(SEGMENT_BYTES, Codepoint::Ce, false)?;
     let said: Vec<_> = acks
         .iter()
         .map(|ack| (ack.ack.wrapping_sub(first), ack.ece()))
         .collect();
     ensure!(said == [(1_000, false), (2_000, true)], "{said:?}");
-    // CWR does not end the echo: each packet speaks for itself.
+    // CWR does not end the echo: ECE reflects each packet.
     let acks = flow.send_data(SEGMENT_BYTES, Codepoint::Ce, true)?;
     let acks = if acks.is_empty() {
         flow.acks_within_us(DELAYED_ACK_US)?
@@ -142,8 +142,7 @@ fn at_once(lab: &mut Lab, cc: &'static str) -> Result<()> {
     Ok(())
 }
 
-/// The ACK that leaves because the CE state changes is dropped by the local qdisc: TCP calls back
-/// while it is being sent.
+/// The local qdisc drops the ACK that a CE change triggers: TCP calls back while sending it.
 fn dropped(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let mut flow = open(lab, cc, Ecn::PerPacket, Role::KernelConnects)?;
     let acks = flow.send_data(SEGMENT_BYTES, Codepoint::Ect0, false)?;
@@ -156,11 +155,11 @@ fn dropped(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let state = flow.tcp()?.ca_state;
     ensure!(state == 2, "state {state}: the drop was not noticed");
     ensure!(flow.cc()?.ce_state == 1, "the CE state is lost");
-    // What was dropped is said again.
+    // The next ACK repeats the dropped ACK's state.
     let acks = flow.send_data(SEGMENT_BYTES, Codepoint::Ect0, false)?;
     let said: Vec<_> = acks.iter().map(Segment::ece).collect();
     ensure!(said.last() == Some(&false), "ECE says {said:?}");
-    // As a sender, it takes that for congestion.
+    // The sender side treats the drop as congestion.
     flow.write(BULK)?;
     let step = flow.ack_next(Mark::No)?;
     let ssthresh = step.tcp.snd_ssthresh;
@@ -171,7 +170,7 @@ fn dropped(lab: &mut Lab, cc: &'static str) -> Result<()> {
 fn ace(lab: &mut Lab, cc: &'static str) -> Result<()> {
     for role in [Role::KernelConnects, Role::KernelAccepts] {
         let mut flow = open(lab, cc, Ecn::Accurate, role)?;
-        // Twenty marks turn the counter, which starts from five, twice.
+        // Twenty marks wrap the counter, which starts at five, twice.
         for marks in 1..=20_u8 {
             let mut acks = flow.send_data(SEGMENT_BYTES, Codepoint::Ce, false)?;
             acks.extend(flow.acks_within_us(DELAYED_ACK_US)?);

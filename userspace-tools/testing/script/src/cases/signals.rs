@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What TCP takes for congestion, and what not: the table of docs/testing.md. Marks, fast retransmits,
-//! timeouts and their undoing by D-SACK and timestamps are cases of the algorithms.
+//! Events that TCP does and does not treat as congestion: the table of docs/testing.md. Marks, fast
+//! retransmits, timeouts and their undo by D-SACK and timestamps are cases of the algorithms.
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -35,7 +35,7 @@ pub const CASES: &[Case] = both! {
     "a window does not grow beyond the bound of a route": clamped,
 };
 
-/// In slow start, which nothing has ended.
+/// Returns a flow in slow start.
 fn growing<'a>(lab: &'a mut Lab, setup: Setup) -> Result<Flow<'a>> {
     let mut flow = open(lab, setup)?;
     let step = flow.acks_of(60, Mark::No)?;
@@ -50,7 +50,7 @@ fn growing<'a>(lab: &'a mut Lab, setup: Setup) -> Result<Flow<'a>> {
 fn path_mtu(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let setup = Setup {
         initial_window: 32,
-        // The kernel remembers the MTU of an address.
+        // The kernel caches the path MTU of an address.
         host: if cc == "unocc" { 3 } else { 4 },
         ..Setup::new(cc)
     };
@@ -64,12 +64,12 @@ fn path_mtu(lab: &mut Lab, cc: &'static str) -> Result<()> {
     for _ in 0..400 {
         let step = flow.ack_next(Mark::No)?;
         let ssthresh = step.tcp.snd_ssthresh;
-        // A threshold in packets of another size.
+        // ssthresh counts packets of another size.
         ensure!(
             ssthresh >= before.snd_cwnd,
             "slow start ended at {ssthresh}"
         );
-        // The window of TCP_INFO is that of the repair; the algorithm's own shows in the pace.
+        // TCP_INFO has the recovery window; the pacing rate shows the algorithm's own.
         let (pace, had) = (step.tcp.pacing_rate, before.pacing_rate);
         ensure!(pace * 20 >= had * 19, "paced at {pace} bytes/s of {had}");
         if step.tcp.ca_state == 0 {
@@ -101,7 +101,7 @@ fn tail_loss_with_probes(lab: &mut Lab, cc: &'static str) -> Result<()> {
     flow.acks_of(99, Mark::No)?;
     let before = flow.tcp()?;
     flow.lose_next()?;
-    // The probe is the same packet. That there was a loss shows when more is acknowledged.
+    // The tail loss probe is the same packet. The loss shows when more data is acknowledged.
     let probe = flow.next_arrival()?;
     let step = flow.deliver(&probe, Mark::No)?;
     ensure!(step.tcp.total_retrans == 1, "{}", step.tcp.total_retrans);
@@ -134,7 +134,7 @@ fn tail_loss_and_mark_with(lab: &mut Lab, cc: &'static str, ecn: Ecn) -> Result<
         ..Setup::new(cc)
     };
     let mut flow = Flow::open(lab, setup)?;
-    // In slow start a mark alone costs more.
+    // In slow start, a single mark costs more.
     flow.write(400_000)?;
     flow.acks_of(50, Mark::No)?;
     flow.ack_next(Mark::Ce)?;
@@ -167,7 +167,7 @@ fn local_drop_then_data(lab: &mut Lab, cc: &'static str) -> Result<()> {
         flow.drop_at_egress(false)?;
         during?;
         for _ in 0..9 {
-            // TCP calls no congestion control for what it has predicted.
+            // TCP calls no congestion control on the header prediction path.
             flow.window -= 1;
             flow.send_data(500, Codepoint::Ect0, false)?;
         }
@@ -196,7 +196,7 @@ fn local_drop(lab: &mut Lab, cc: &'static str) -> Result<()> {
 fn spurious_timeout(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let mut flow = growing(lab, Setup::new(cc))?;
     let before = flow.tcp()?;
-    // All arrives, and no ACK comes back in time.
+    // All data arrives, but no ACK returns in time.
     flow.wait_us(400_000)?;
     let late = flow.tcp()?;
     ensure!(late.ca_state == 4 && late.snd_cwnd == 1, "no timeout");
@@ -213,7 +213,7 @@ fn spurious_timeout(lab: &mut Lab, cc: &'static str) -> Result<()> {
         after.snd_cwnd,
         before.snd_cwnd
     );
-    // Slow start, too: what ended it never happened.
+    // Slow start continues, because the loss that ended it is undone.
     let step = flow.ack_next(Mark::No)?;
     let ssthresh = step.tcp.snd_ssthresh;
     ensure!(
@@ -223,8 +223,8 @@ fn spurious_timeout(lab: &mut Lab, cc: &'static str) -> Result<()> {
     Ok(())
 }
 
-/// The peer sends so many segments, one per tick of its timestamps: without these, and without data of
-/// its own, the kernel does not look at the counter of marks. Marks the ACKs, if so.
+/// The peer sends `segments`, one per tick of its timestamps: without timestamps and data to send, the kernel
+/// ignores the mark counter. If `marked`, the ACKs are marked.
 fn receives(flow: &mut Flow<'_>, segments: u32, marked: bool) -> Result<usize> {
     let mut acks = 0;
     for _ in 0..segments {
@@ -239,7 +239,7 @@ fn receives(flow: &mut Flow<'_>, segments: u32, marked: bool) -> Result<usize> {
     Ok(acks)
 }
 
-/// Windows of a bulk transfer on a path that marks nothing.
+/// Windows of a bulk transfer on a path without marks.
 fn windows_of_bulk(flow: &mut Flow<'_>) -> Result<Vec<u32>> {
     flow.write(BULK)?;
     (0..300)
@@ -247,7 +247,7 @@ fn windows_of_bulk(flow: &mut Flow<'_>) -> Result<Vec<u32>> {
         .collect()
 }
 
-/// Fails unless both runs have the same windows, to two packets.
+/// Fails unless both runs have the same windows within two packets.
 fn same_windows(with: &[u32], without: &[u32]) -> Result<()> {
     for (i, (with, without)) in with.iter().zip(without).enumerate() {
         ensure!(
@@ -298,7 +298,7 @@ fn answering(lab: &mut Lab, cc: &'static str, marked: bool) -> Result<Vec<u32>> 
         for _ in 0..4 {
             windows.push(flow.ack_many(2, Mark::No)?.cwnd());
         }
-        // The kernel's last segment may have acknowledged the peer's; nothing is delayed.
+        // The kernel's last segment may have acknowledged the peer's, so no ACK is delayed.
         flow.wait_us(RTT_US)?;
     }
     ensure!(acks >= 100, "only {acks} ACKs");
@@ -329,7 +329,7 @@ fn marked_answers(lab: &mut Lab, cc: &'static str) -> Result<()> {
     bail!("{} of 32 where all is marked", flow.tcp()?.snd_cwnd)
 }
 
-/// A socket of cubic that is switched when its SYN is out.
+/// Opens a cubic socket and switches it after its SYN is sent.
 fn connecting<'a>(lab: &'a mut Lab, cc: &'static str, ecn: Ecn) -> Result<Flow<'a>> {
     parameters(lab, cc)?;
     sysctl("ipv4/tcp_ecn", "3")?;
@@ -354,7 +354,7 @@ fn switched_while_connecting(lab: &mut Lab, cc: &'static str) -> Result<()> {
 
 fn switched_without_ecn(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let mut flow = connecting(lab, cc, Ecn::None)?;
-    // Marks would take the place of drops, and nobody would tell the sender.
+    // Without ECN, the sender would not learn of marks, which replace drops.
     for arrival in &flow.arrived {
         let sent = arrival.segment.codepoint;
         ensure!(sent == Codepoint::NotEct, "the kernel sends {sent:?}");
@@ -379,13 +379,13 @@ fn accecn_fails(lab: &mut Lab, cc: &'static str) -> Result<()> {
 }
 
 fn accecn_fails_late(lab: &mut Lab, cc: &'static str) -> Result<()> {
-    // A server that takes data with a SYN, without a cookie, on every listener.
+    // Every listener accepts data in a SYN without a cookie.
     sysctl("ipv4/tcp_fastopen", "1538")?;
     let flow = failing(lab, cc, Handshake::ClearedFastOpen);
     sysctl("ipv4/tcp_fastopen", "1")?;
     let mut flow = flow?;
     ensure!(flow.cc_name()? == cc, "it is {} at once", flow.cc_name()?);
-    // A round trip, with which a period of both algorithms ends.
+    // A round trip, so that a period of both algorithms ends.
     flow.acks_of(40, Mark::No)?;
     let arrival = flow.next_arrival()?;
     let sent = arrival.segment.codepoint;
@@ -405,10 +405,10 @@ fn switched_and_crossed(lab: &mut Lab, cc: &'static str) -> Result<()> {
 
 fn begins_anew(lab: &mut Lab, cc: &'static str, handshake: Handshake) -> Result<()> {
     parameters(lab, cc)?;
-    // A SYN with data, and without a cookie.
+    // Fast Open client that sends data in the SYN without a cookie.
     sysctl("ipv4/tcp_fastopen", "5")?;
     let setup = Setup {
-        // bbr has a private area that is not zero from the beginning.
+        // bbr initializes its private area to nonzero bytes.
         first_cc: Some("bbr"),
         deferred: true,
         handshake,
@@ -428,7 +428,7 @@ fn timeout_after_mark(lab: &mut Lab, cc: &'static str) -> Result<()> {
     flow.ack_next(Mark::Ce)?;
     let before = flow.tcp()?;
     ensure!(before.ca_state == 2, "state {}", before.ca_state);
-    // All that is in flight is lost.
+    // All data in flight is lost.
     flow.wait_us(400_000)?;
     let late = flow.tcp()?;
     ensure!(late.ca_state == 4 && late.snd_cwnd == 1, "no timeout");
@@ -452,8 +452,8 @@ fn rack_timer(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let mut flow = open(lab, setup)?;
     flow.acks_of(200, Mark::No)?;
     let retransmitted = flow.tcp()?.total_retrans;
-    // One arrives behind many that do not: fewer than the three that start a recovery at once, and
-    // not so much later that they count as lost with it.
+    // One packet arrives after 24 losses: fewer than the three that start recovery at once, and too early to
+    // count as lost with them.
     for _ in 0..24 {
         flow.lose_next()?;
     }
@@ -486,7 +486,7 @@ fn pacing_limited(lab: &mut Lab, cc: &'static str) -> Result<()> {
 }
 
 fn clamped(lab: &mut Lab, cc: &'static str) -> Result<()> {
-    // The kernel knows of the bound once Fast Open has told it of the address.
+    // The kernel has cached the clamp once Fast Open has stored the address.
     sysctl("ipv4/tcp_fastopen", "5")?;
     let setup = Setup {
         host: 22,
@@ -504,7 +504,7 @@ fn clamped(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let mut flow = open(lab, setup)?;
     let step = flow.acks_of(1_000, Mark::No)?;
     ensure!(step.cwnd() == 20, "{} and not 20", step.cwnd());
-    // It shows in what the window is paced at, two windows in a round trip at most.
+    // The pacing rate reflects the clamp: at most two windows per round trip.
     let paced = step.tcp.pacing_rate * RTT_US / 1_000_000;
     ensure!(paced <= 50_000, "{paced} bytes in a round trip");
     Ok(())

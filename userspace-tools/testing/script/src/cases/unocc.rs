@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! unocc: Algorithm 1 of Uno, the profiles' differences, and the deviations of modules/algo/unocc.rs.
+//! unocc: Algorithm 1 of the Uno paper, differences of the profiles, and the deviations of
+//! modules/algo/unocc.rs.
 
 use anyhow::{Result, ensure};
 
@@ -12,14 +13,14 @@ use crate::witness::{
     Epochs, Rounds, averaged, delivery_rate, increased, md_gain, near, near_window,
 };
 
-/// The paper's profile: gain of E and factor of a gentle decrease, both of 1024.
+/// Gain of E and factor of a gentle decrease in the paper's profile, in 1/1024.
 const EWMA: u32 = 512;
 const MD_GENTLE: u32 = 307;
 
 const MSS: f64 = 1_000.0;
 const RTT: f64 = RTT_US as f64;
 const INTRA: f64 = INTRA_US as f64;
-/// An RTT that is no longer "no delay".
+/// RTT above the delay tolerance, microseconds.
 const DELAYED_US: u64 = RTT_US + 100;
 
 pub const CASES: &[Case] = &[
@@ -185,8 +186,8 @@ pub const CASES: &[Case] = &[
     },
 ];
 
-/// Past slow start with a window of one BDP, whose ACKs arrive one by one: the paper's profile,
-/// but no increase. Parameters change from there on.
+/// Opens a flow past slow start with a window of one BDP whose ACKs arrive one by one: the paper's profile
+/// without increase. Then `others` are set.
 fn at_bdp<'a>(lab: &'a mut Lab, bytes: usize, others: &[(&str, u32)]) -> Result<Flow<'a>> {
     at_bdp_of(lab, Setup::new("unocc"), bytes, others)
 }
@@ -206,7 +207,7 @@ fn at_bdp_of<'a>(
     Ok(flow)
 }
 
-/// The same with enough to send, and then in flight is a whole window, evenly spaced.
+/// As [`at_bdp`] with bulk data, and with a whole evenly spaced window in flight.
 fn steady<'a>(lab: &'a mut Lab, others: &[(&str, u32)]) -> Result<Flow<'a>> {
     let mut flow = at_bdp(lab, BULK, &[])?;
     flow.acks_of(2 * BDP_PACKETS, Mark::No)?;
@@ -214,14 +215,14 @@ fn steady<'a>(lab: &'a mut Lab, others: &[(&str, u32)]) -> Result<Flow<'a>> {
     Ok(flow)
 }
 
-/// A seventh of the BDP inside the datacenter.
+/// K: a seventh of the intra-DC BDP, bytes.
 fn k() -> f64 {
     (BDP_BYTES * INTRA / RTT / 7.0).floor()
 }
 
 // Additive increase.
 
-/// From a window of a BDP on, 300 ACKs add a tenth of the BDP per window.
+/// Checks that 300 ACKs from one BDP add a tenth of the BDP per window.
 fn follows_increases(flow: &mut Flow<'_>) -> Result<()> {
     let mut window = BDP_BYTES;
     for _ in 0..300 {
@@ -239,7 +240,7 @@ fn additive_increase(lab: &mut Lab) -> Result<()> {
 }
 
 fn fractions_are_carried(lab: &mut Lab) -> Result<()> {
-    // 1000 bytes per window of 100 packets: ten bytes per ACK.
+    // 1000 bytes per window of 100 packets are ten bytes per ACK.
     let mut flow = steady(lab, &[("ai_ppm", 10_000)])?;
     let (mut window, mut wanted) = (BDP_BYTES, 0);
     while window < BDP_BYTES + MSS {
@@ -255,22 +256,22 @@ fn fractions_are_carried(lab: &mut Lab) -> Result<()> {
 }
 
 fn device_says_the_rate(lab: &mut Lab) -> Result<()> {
-    // The device says 10 Gbit/s: 4,000 ppm of 2.5 MB are a tenth of the BDP of the other cases.
+    // The device reports 10 Gbit/s: 4,000 ppm of 2.5 MB are a tenth of the BDP of the other cases.
     let mut flow = steady(lab, &[("line_rate_mbps", 0), ("ai_ppm", 4_000)])?;
     follows_increases(&mut flow)
 }
 
 fn no_route_at_first(lab: &mut Lab) -> Result<()> {
-    // A ceiling counts only if a device says C.
+    // The cwnd cap applies only if a device reports C.
     lab.unocc("paper", &[("line_rate_mbps", 0), ("max_cwnd_bdp", 1_024)])?;
-    // An RTT of a millisecond in the handshake might be a timestamp's tick, and is no sample.
+    // A handshake RTT of 1 ms may be a timestamp tick and is no sample.
     let setup = Setup {
         rtt_us: 2 * RTT_US,
         ..Setup::new("unocc")
     };
     let mut flow = Flow::open(lab, setup)?;
     begin_without_route(&mut flow, "unocc")?;
-    // What the first round trips deliver is known after some window's worth of ACKs.
+    // The delivery rate is known after about a window of ACKs.
     let first = flow.tcp()?.snd_cwnd;
     let step = flow.acks_of(4 * first, Mark::No)?;
     ensure!(
@@ -283,7 +284,7 @@ fn no_route_at_first(lab: &mut Lab) -> Result<()> {
 
 fn epochs_of_the_host(lab: &mut Lab) -> Result<()> {
     lab.unocc("paper", &[("start", 1), ("ai_ppm", 0)])?;
-    // A flow inside the datacenter, for the host to learn from.
+    // An intra-DC flow gives the host its base RTT.
     let inside = Setup {
         rtt_us: INTRA_US,
         ..Setup::new("unocc")
@@ -308,7 +309,7 @@ fn epochs_of_the_host(lab: &mut Lab) -> Result<()> {
 }
 
 fn marked_bytes_add_nothing(lab: &mut Lab) -> Result<()> {
-    // Without delay and with nothing left of a gentle decrease, marks only keep from growing.
+    // Without delay and with md_gentle = 0, marks only prevent growth.
     let others = [("ai_ppm", 100_000), ("md_gentle", 0)];
     let mut flow = steady(lab, &others)?;
     let mut window = BDP_BYTES;
@@ -322,8 +323,8 @@ fn marked_bytes_add_nothing(lab: &mut Lab) -> Result<()> {
 }
 
 fn one_ack_adds_one_step(lab: &mut Lab) -> Result<()> {
-    // Quick Adapt takes the window to some 30 packets while 100 are in flight. With AccECN's option,
-    // because its counter alone does not say that none of so many packets was marked.
+    // Quick Adapt cuts the window to about 30 packets while 100 are in flight. The AccECN option is needed:
+    // the counter alone cannot show that none of 100 packets was marked.
     let setup = Setup {
         ecn: Ecn::AccurateWithOption,
         ..Setup::new("unocc")
@@ -350,19 +351,19 @@ fn application_limited_growth(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// Nothing is left to send, and the window is one BDP.
+/// Opens a flow with a window of one BDP and nothing left to send.
 fn slow_application<'a>(lab: &'a mut Lab, others: &[(&str, u32)]) -> Result<Flow<'a>> {
     let mut flow = at_bdp(lab, 200_000, &[])?;
     flow.acks_of(BDP_PACKETS, Mark::No)?;
     flow.unocc(others)?;
-    // The samples of the last full window are behind us.
+    // Let samples of the last full window expire.
     for _ in 0..3 {
         slow_round(&mut flow)?;
     }
     Ok(flow)
 }
 
-/// An RTT in which the application sends five packets.
+/// One RTT in which the application sends five packets.
 fn slow_round(flow: &mut Flow<'_>) -> Result<Step> {
     flow.write(5_000)?;
     flow.acks_of(5, Mark::No)
@@ -374,7 +375,8 @@ fn follows_epochs(flow: &mut Flow<'_>, base_us: f64, acks: u32) -> Result<u32> {
     follows_epochs_of(flow, INTRA, base_us, acks)
 }
 
-/// Every ACK ends the epochs that the paper's clock ends, and counts in the others.
+/// Checks that epochs end at the ACKs that the paper's clock gives, and that the byte count grows at the
+/// others.
 fn follows_epochs_of(flow: &mut Flow<'_>, intra_us: f64, base_us: f64, acks: u32) -> Result<u32> {
     let mut epochs = Epochs::new(&flow.steps[0], intra_us, base_us);
     let mut acked = flow.steps[0].bytes;
@@ -406,7 +408,7 @@ fn follows_epochs_of(flow: &mut Flow<'_>, intra_us: f64, base_us: f64, acks: u32
 
 fn epochs_between(lab: &mut Lab) -> Result<()> {
     let mut flow = at_bdp(lab, BULK, &[])?;
-    // During the first RTT no packet is acknowledged that was sent after the first ACK.
+    // In the first RTT, no acknowledged packet was sent after the first ACK.
     let first = flow.steps[0];
     for step in &flow.steps {
         let sum = (step.at_us >= first.at_us) as u32 * step.cc.acked_bytes;
@@ -434,7 +436,7 @@ fn idle_epochs(lab: &mut Lab) -> Result<()> {
     flow.acks_of(BDP_PACKETS, Mark::No)?;
     flow.wait_us(10_000_000)?;
     flow.write(BULK)?;
-    // The first window goes out in one burst and then paced; each of its ACKs is a chance.
+    // The first window starts with a burst and is then paced; each ACK may end an epoch.
     let mut ended = 0;
     let first = flow.ack_next(Mark::No)?;
     let mut last = first;
@@ -448,7 +450,7 @@ fn idle_epochs(lab: &mut Lab) -> Result<()> {
 
 // The decrease.
 
-/// The epochs of what has been acknowledged.
+/// Epochs of the ACKs so far.
 fn epochs_so_far(flow: &Flow<'_>) -> Epochs {
     let mut epochs = Epochs::new(&flow.steps[0], INTRA, RTT);
     for step in &flow.steps[1..] {
@@ -457,7 +459,7 @@ fn epochs_so_far(flow: &Flow<'_>) -> Epochs {
     epochs
 }
 
-/// Follows E and the window through marked epochs, each ACK; returns what is left.
+/// Checks E and the window at each ACK of marked epochs; returns the window.
 fn follows_decreases(
     flow: &mut Flow<'_>,
     gain: f64,
@@ -465,7 +467,7 @@ fn follows_decreases(
     is_marked: impl Fn(u32) -> bool,
 ) -> Result<f64> {
     let mut epochs = epochs_so_far(flow);
-    // From the beginning of an epoch on.
+    // Start at the beginning of an epoch.
     loop {
         let step = flow.ack_next(Mark::No)?;
         if epochs.ended_by(&step) {
@@ -506,15 +508,15 @@ fn decrease(lab: &mut Lab) -> Result<()> {
 fn gentle_decrease(lab: &mut Lab) -> Result<()> {
     let mut flow = steady(lab, &[])?;
     let gain = md_gain(k(), BDP_BYTES) * f64::from(MD_GENTLE) / 1024.0;
-    // A factor that compounds leaves 97 packets, one that is missing 50.
+    // Compounding the gentle factor leaves 97 packets, omitting it 50.
     let window = follows_decreases(&mut flow, gain, 150, |_| true)?;
     ensure!(window < 85e3, "the case decides nothing at {window}");
     Ok(())
 }
 
 fn delay_tolerance(lab: &mut Lab) -> Result<()> {
-    // 5 % of 2000 us: 2100 us are no delay, 2101 us are. TCP's clock ticks in whole microseconds,
-    // so 2100.1 us can be either.
+    // 5 % of 2000 us: above 2100 us counts as delay. TCP's clock has whole microseconds, so 2100.1 us can be
+    // either.
     let others = [("delay_tolerance_ppm", 50_000)];
     let gain = md_gain(k(), BDP_BYTES);
     let gentle = gain * f64::from(MD_GENTLE) / 1024.0;
@@ -563,7 +565,7 @@ fn e_decays(lab: &mut Lab) -> Result<()> {
 }
 
 fn skip_when_falling(lab: &mut Lab) -> Result<()> {
-    // E rises to a half, and falls while one packet in ten is marked.
+    // E rises to a half, then falls while one packet in eight is marked.
     let others = [("skip_md_when_falling", 1), ("ai_ppm", 100_000)];
     let mut flow = steady(lab, &others)?;
     flow.rtt_us = DELAYED_US;
@@ -576,7 +578,7 @@ fn skip_when_falling(lab: &mut Lab) -> Result<()> {
     for i in 0..40 {
         let step = flow.ack_next(if i % 8 == 0 { Mark::Ce } else { Mark::No })?;
         if step.cc.acked_bytes == 0 && step.alpha() < before.alpha() {
-            // A marked epoch's increase, on top of that of each ACK.
+            // The increase of a marked epoch, besides that of each ACK.
             let marked = before.cc.marked_bytes + step.marked_bytes > 0;
             rose += u32::from(marked && step.cwnd() > before.cwnd());
             fell += u32::from(step.cwnd() < before.cwnd());
@@ -592,7 +594,7 @@ fn no_skip_above(lab: &mut Lab) -> Result<()> {
     let others = [("skip_md_when_falling", 1), ("ewma", 100)];
     let mut flow = steady(lab, &others)?;
     flow.rtt_us = DELAYED_US;
-    // E close to one, and then it falls slowly.
+    // E is close to one and then falls slowly.
     flow.unocc(&[("ewma", 1_024), ("k_bytes", 1_000)])?;
     flow.acks_of(30, Mark::Ce)?;
     flow.unocc(&[("ewma", 100), ("k_bytes", 10_000)])?;
@@ -621,7 +623,7 @@ fn no_skip_above(lab: &mut Lab) -> Result<()> {
 
 // Quick Adapt.
 
-/// ACKs so many us apart until the window falls: the step in which it does.
+/// ACKs every `gap_us` until the window falls; returns that step.
 fn until_quick_adapt(flow: &mut Flow<'_>, gap_us: u64, mark: Mark) -> Result<Step> {
     flow.gap_us = gap_us;
     let before = flow.tcp()?.snd_cwnd;
@@ -634,7 +636,7 @@ fn until_quick_adapt(flow: &mut Flow<'_>, gap_us: u64, mark: Mark) -> Result<Ste
     anyhow::bail!("no Quick Adapt at one ACK per {gap_us} us")
 }
 
-/// Bytes that a base RTT delivers at the rate of the last step.
+/// Bytes per base RTT at the delivery rate of the last step.
 fn delivered(flow: &Flow<'_>) -> f64 {
     let last = flow.steps.len() - 1;
     delivery_rate(&flow.steps, last).unwrap_or(f64::NAN) * RTT
@@ -656,7 +658,7 @@ fn quick_adapt_keep(lab: &mut Lab) -> Result<()> {
 }
 
 fn quick_adapt_rests(lab: &mut Lab) -> Result<()> {
-    // An ACK per 34 us: 59 % of the window per RTT, and then 36 % where 30 % are the limit.
+    // One ACK per 34 us is 59 % of the window per RTT; one per 56 us is 36 %, above the limit of 30 %.
     for (gap_us, qa_beta) in [(34, 512), (56, 307)] {
         let mut flow = steady(lab, &[("qa_beta", qa_beta)])?;
         flow.gap_us = gap_us;
@@ -674,7 +676,7 @@ fn quick_adapt_rests(lab: &mut Lab) -> Result<()> {
 fn quick_adapt_unused(lab: &mut Lab) -> Result<()> {
     lab.unocc("paper", &[("start", 1), ("ai_ppm", 0)])?;
     let mut flow = Flow::open(lab, Setup::new("unocc"))?;
-    // The receiver's window is 16 kB from here on.
+    // From here on, the receiver's window is 16 kB.
     flow.window = 1;
     flow.write(BULK)?;
     for _ in 0..400 {
@@ -698,8 +700,8 @@ fn quick_adapt_application(lab: &mut Lab) -> Result<()> {
 fn quick_adapt_once(lab: &mut Lab) -> Result<()> {
     let mut flow = steady(lab, &[])?;
     let fired = until_quick_adapt(&mut flow, 80, Mark::No)?;
-    // Ten times slower still: the next one comes when a packet sent since has been acknowledged
-    // (which ends the quiet RTT), and another round trip has passed.
+    // At a tenth of the rate, the next Quick Adapt waits for the ACK of a packet sent since (the end of the
+    // quiet RTT) and another round trip.
     flow.gap_us = 800;
     let mut rounds = Rounds::new(&fired);
     let mut ended = 0;
@@ -715,8 +717,7 @@ fn quick_adapt_once(lab: &mut Lab) -> Result<()> {
     anyhow::bail!("no second round trip");
 }
 
-/// Marks that call for a decrease leave the window alone until a packet sent after `since` is
-/// acknowledged, and not after that.
+/// Checks that marks reduce the window only after the ACK of a packet sent after `since`.
 fn no_decrease_for_a_round(flow: &mut Flow<'_>, since: Step) -> Result<()> {
     let (mut quiet, mut epochs) = (0, 0);
     flow.rtt_us = DELAYED_US;
@@ -787,7 +788,7 @@ fn start_slow(lab: &mut Lab) -> Result<()> {
     let step = flow.ack_next(Mark::Ce)?;
     ensure!(step.cwnd() == window, "{} after {window}", step.cwnd());
     ensure!(step.tcp.snd_ssthresh == window, "{}", step.tcp.snd_ssthresh);
-    // From here on, a thousandth of the BDP per window.
+    // Slow start has ended: a thousandth of the BDP per window.
     let step = flow.acks_of(30, Mark::No)?;
     ensure!(step.cwnd() <= window, "{} after {window}", step.cwnd());
     Ok(())
@@ -795,7 +796,7 @@ fn start_slow(lab: &mut Lab) -> Result<()> {
 
 // Loss.
 
-/// What a loss leaves of a BDP, in packets.
+/// Packets that a loss leaves of a BDP.
 const HALF: f64 = BDP_PACKETS as f64 / 2.0;
 
 fn loss_takes_half(lab: &mut Lab) -> Result<()> {
@@ -808,7 +809,7 @@ fn loss_takes_half(lab: &mut Lab) -> Result<()> {
 
 fn timeout(lab: &mut Lab) -> Result<()> {
     let mut flow = steady(lab, &[])?;
-    // All that is in flight is lost.
+    // All data in flight is lost.
     let in_flight = flow.arrived.len();
     for _ in 0..in_flight {
         flow.lose_next()?;
@@ -835,8 +836,7 @@ fn no_decrease_after_loss(lab: &mut Lab) -> Result<()> {
     no_decrease_for_a_round(&mut flow, lost)
 }
 
-/// A packet arrives late, when the kernel has already sent it again. `lower` says how its
-/// reduction shows.
+/// A packet arrives after the kernel has retransmitted it; D-SACK undoes the reduction.
 fn late_packet(flow: &mut Flow<'_>) -> Result<()> {
     flow.gap_us = 28;
     flow.acks_of(4 * BDP_PACKETS, Mark::No)?;
@@ -875,7 +875,7 @@ fn undo_timestamp(lab: &mut Lab) -> Result<()> {
     lab.unocc("paper", &[("start", 1), ("ai_ppm", 0)])?;
     let setup = Setup {
         timestamps: true,
-        // The clock of timestamps ticks in ms.
+        // Timestamps tick in milliseconds.
         rtt_us: 10_000,
         ..Setup::new("unocc")
     };
@@ -901,7 +901,7 @@ fn undo_timestamp(lab: &mut Lab) -> Result<()> {
         "{}",
         reduced.tcp.snd_ssthresh
     );
-    // Its ACK echoes the timestamp of the first transmission, and so undoes at once.
+    // The ACK echoes the timestamp of the first transmission and so undoes the reduction at once.
     let step = flow.deliver(&late, Mark::No)?;
     ensure!(step.cwnd() >= window - 1, "{} of {window}", step.cwnd());
     ensure!(step.tcp.ca_state < 2, "state {}", step.tcp.ca_state);
@@ -914,7 +914,7 @@ fn pacing(lab: &mut Lab) -> Result<()> {
     let info = steady(lab, &[])?.tcp()?;
     let want = BDP_BYTES / RTT * 1e6;
     near("pacing rate", info.pacing_rate as f64, want, want / 1e3)?;
-    // And packets leave so: the first window of a flow, but for its burst, one per 20 us.
+    // The first window of a flow leaves one packet per 20 us after its burst.
     let mut flow = Flow::open(lab, Setup::new("unocc"))?;
     flow.write(BULK)?;
     flow.wait_us(1_800)?;
@@ -937,7 +937,7 @@ fn idle_window(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// The base RTT that the pacing rate shows.
+/// Base RTT computed from the pacing rate.
 fn base_rtt_us(flow: &Flow<'_>) -> Result<f64> {
     let info = flow.tcp()?;
     let window = f64::from(info.snd_cwnd) * f64::from(info.snd_mss);
@@ -945,7 +945,7 @@ fn base_rtt_us(flow: &Flow<'_>) -> Result<f64> {
 }
 
 fn base_rtt_is_true(lab: &mut Lab) -> Result<()> {
-    // 1.8 ms: a timestamp that ticks in ms says 1 ms or 2.
+    // A timestamp in milliseconds reads 1.8 ms as 1 ms or 2 ms.
     lab.unocc("paper", &[("start", 1), ("ai_ppm", 0)])?;
     let setup = Setup {
         timestamps: true,
@@ -956,7 +956,7 @@ fn base_rtt_is_true(lab: &mut Lab) -> Result<()> {
     flow.write(BULK)?;
     flow.acks_of(3 * BDP_PACKETS, Mark::No)?;
     near("base RTT", base_rtt_us(&flow)?, 1_800.0, 100.0)?;
-    // Losses whose retransmissions arrive at each phase of that clock.
+    // Retransmissions that arrive at each phase of the timestamp clock.
     for _ in 0..10 {
         flow.lose_next()?;
         flow.acks_of(2 * BDP_PACKETS, Mark::No)?;
@@ -970,7 +970,7 @@ fn base_rtt_is_true(lab: &mut Lab) -> Result<()> {
 fn base_rtt_expires(lab: &mut Lab) -> Result<()> {
     let mut flow = at_bdp(lab, BULK, &[("qa_beta", 0)])?;
     flow.rtt_us = 2 * RTT_US;
-    // A packet per 20 ms is enough to see it.
+    // One packet per 20 ms is enough.
     flow.gap_us = 20_000;
     let begun = flow.steps[flow.steps.len() - 1].at_us;
     while flow.ack_next(Mark::No)?.at_us < begun + 8_000_000 {}
@@ -989,7 +989,7 @@ fn profiles(lab: &mut Lab) -> Result<()> {
             ensure!(got.trim() == want.to_string(), "{profile}: {name} is {got}");
         }
     }
-    // The tuned law is the algorithm toll.
+    // The algorithm toll has the tuned rule.
     ensure!(lab.unocc("linux", &[]).is_err(), "there is a profile linux");
     Ok(())
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Both algorithms at the boundary of the module: addresses, options, what the peer knows of ECN,
-//! and switching in mid flow.
+//! Both algorithms at the module's boundary: addresses, TCP options, the peer's ECN support, and switches
+//! during a flow.
 
 use anyhow::{Result, bail, ensure};
 
@@ -29,7 +29,7 @@ pub const CASES: &[Case] = both! {
     "switched to without ECN: is Reno": switched_to_without_ecn,
 };
 
-/// Marks a third of the next packets: the kernel counts as many.
+/// Marks every third of the next packets and checks the kernel's count.
 fn counts_marks(flow: &mut Flow<'_>, packets: u32) -> Result<()> {
     let before = flow.tcp()?.delivered_ce;
     let mut marks = 0;
@@ -43,9 +43,9 @@ fn counts_marks(flow: &mut Flow<'_>, packets: u32) -> Result<()> {
     Ok(())
 }
 
-/// Marks reach the algorithm: its average has moved to a third.
+/// Checks that marks reach the algorithm: its average moves toward a third.
 pub(super) fn knows_marks(flow: &mut Flow<'_>) -> Result<()> {
-    // Over more than a round trip, after which the averages move.
+    // The averages change after more than a round trip.
     let packets = 60 + 2 * flow.tcp()?.snd_cwnd;
     counts_marks(flow, packets)?;
     let alpha = flow.steps[flow.steps.len() - 1].alpha();
@@ -73,7 +73,7 @@ fn accecn_option(lab: &mut Lab, cc: &'static str) -> Result<()> {
         ..Setup::new(cc)
     };
     let mut flow = open(lab, setup)?;
-    // Sixteen marks turn ACE twice: only the option tells.
+    // Sixteen marks wrap ACE twice: only the option shows them.
     for marks in [16, 32, 48] {
         let step = flow.ack_many(16, Mark::Ce)?;
         ensure!(
@@ -97,7 +97,7 @@ fn ece_per_packet(lab: &mut Lab, cc: &'static str) -> Result<()> {
     Ok(())
 }
 
-/// One mark, echoed until CWR arrives. What the kernel counts is what that covers, and no more.
+/// One mark is echoed until CWR arrives. The kernel counts the packets acknowledged with ECE, and no more.
 fn sticky_ece(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let setup = Setup {
         ecn: Ecn::Rfc3168,
@@ -132,7 +132,7 @@ fn sticky_ece(lab: &mut Lab, cc: &'static str) -> Result<()> {
     Ok(())
 }
 
-/// Every packet is marked until the window is at its floor, and then none.
+/// Marks every packet until the window is at its floor, then none.
 fn leaves_the_floor(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let setup = Setup {
         ecn: Ecn::Rfc3168,
@@ -155,7 +155,7 @@ fn leaves_the_floor(lab: &mut Lab, cc: &'static str) -> Result<()> {
     Ok(())
 }
 
-/// A receiver that repeats ECE, at a window of some tens of packets.
+/// Opens a flow to a receiver that repeats ECE (RFC 3168), at a window of some tens of packets.
 fn open_repeating<'a>(lab: &'a mut Lab, cc: &'static str) -> Result<Flow<'a>> {
     let setup = Setup {
         ecn: Ecn::Rfc3168,
@@ -165,8 +165,8 @@ fn open_repeating<'a>(lab: &'a mut Lab, cc: &'static str) -> Result<Flow<'a>> {
     open(lab, setup)
 }
 
-/// One packet in 50 is marked, and a round trip with ECE follows each. If all packets of it counted, the average would be 0.26
-/// and more.
+/// Marks one packet in 50; a round trip with ECE follows each. If all packets of the round trip counted, the
+/// average would be at least 0.26.
 fn one_in_fifty(flow: &mut Flow<'_>) -> Result<()> {
     let mut sum = 0.0;
     for round in 0..100 {
@@ -185,8 +185,7 @@ fn hides_marks(lab: &mut Lab, cc: &'static str) -> Result<()> {
     one_in_fifty(&mut open_repeating(lab, cc)?)
 }
 
-/// The CWR of a loss ends the ECE of a mark that comes while the loss is repaired: as soon as a receiver would that tells of
-/// each packet.
+/// The CWR of a loss ends the ECE of a mark during recovery as early as at a receiver with per-packet ECE.
 fn hides_marks_after_losses(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let mut flow = open_repeating(lab, cc)?;
     for _ in 0..4 {
@@ -199,7 +198,7 @@ fn hides_marks_after_losses(lab: &mut Lab, cc: &'static str) -> Result<()> {
     one_in_fifty(&mut flow)
 }
 
-/// One packet is lost and sent again; all that follow are SACKed or duplicate ACKs.
+/// Loses one packet, which is retransmitted; all later ACKs are SACKs or duplicates.
 fn repairs_a_loss(flow: &mut Flow<'_>) -> Result<()> {
     let retransmitted = flow.tcp()?.total_retrans;
     flow.lose_next()?;
@@ -239,13 +238,13 @@ fn without_sack(lab: &mut Lab, cc: &'static str) -> Result<()> {
     repairs_a_loss(&mut flow)
 }
 
-/// The window grows as Reno's does, and a loss halves it.
+/// Checks that the window grows as Reno's and that a loss halves it.
 pub(super) fn is_reno(flow: &mut Flow<'_>, cc: &str) -> Result<()> {
     let name = flow.cc_name()?;
     ensure!(name == format!("{cc}-reno"), "it is {name}");
     let info = flow.cc()?;
     ensure!(info.enabled == 0 && info.alpha == 0, "{info:?}");
-    // Slow start: a packet per packet, in whole windows from the first on.
+    // Slow start adds a packet per packet from the first window on.
     let begun = flow.tcp()?.snd_cwnd;
     let step = flow.acks_of(begun, Mark::No)?;
     ensure!(step.cwnd() == 2 * begun, "{} after {begun}", step.cwnd());
@@ -262,7 +261,7 @@ pub(super) fn is_reno(flow: &mut Flow<'_>, cc: &str) -> Result<()> {
     let half = step.tcp.snd_ssthresh;
     ensure!((begun..=2 * begun).contains(&half), "half is {half}");
     ensure!(step.cwnd() == half, "{} of {half}", step.cwnd());
-    // Past slow start: a packet per window.
+    // Past slow start: one packet per window.
     let step = flow.acks_of(3 * half, Mark::No)?;
     let added = step.cwnd() - half;
     ensure!((2..=3).contains(&added), "{added} packets in three windows");
@@ -292,7 +291,7 @@ fn fallback_accepting(lab: &mut Lab, cc: &'static str) -> Result<()> {
     is_reno(&mut flow, cc)
 }
 
-/// A flow of cubic with AccECN, past slow start.
+/// Opens a cubic flow past slow start.
 fn cubic<'a>(lab: &'a mut Lab, cc: &str, ecn: Ecn) -> Result<Flow<'a>> {
     parameters(lab, cc)?;
     sysctl("ipv4/tcp_ecn", "3")?;
@@ -311,7 +310,7 @@ fn cubic<'a>(lab: &'a mut Lab, cc: &str, ecn: Ecn) -> Result<Flow<'a>> {
 
 fn switched_to(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let mut flow = cubic(lab, cc, Ecn::Accurate)?;
-    // Marks of the time before are not the new algorithm's.
+    // Earlier marks do not count for the new algorithm.
     flow.acks_of(5, Mark::Ce)?;
     flow.acks_of(200, Mark::No)?;
     let before = flow.tcp()?;
@@ -321,7 +320,7 @@ fn switched_to(lab: &mut Lab, cc: &'static str) -> Result<()> {
     let after = flow.tcp()?;
     ensure!(after.snd_cwnd == before.snd_cwnd, "{}", after.snd_cwnd);
     let step = flow.ack_next(Mark::No)?;
-    // Slow start is over.
+    // Slow start has ended.
     let ssthresh = step.tcp.snd_ssthresh;
     ensure!(
         ssthresh == before.snd_ssthresh,
@@ -356,10 +355,10 @@ fn switched_from(lab: &mut Lab, cc: &'static str) -> Result<()> {
         flow.switch_to("cubic")?;
         ensure!(flow.cc_name()? == "cubic");
         ensure!(flow.tcp()?.snd_cwnd == before);
-        // The marks before keep TCP in the state CWR for an RTT.
+        // Earlier marks keep TCP in state CWR for an RTT.
         flow.acks_of(2 * before, Mark::No)?;
         ensure!(flow.tcp()?.ca_state == 0);
-        // Cubic takes three tenths once for any number of marks in an RTT.
+        // Cubic reduces by 30 % once per RTT, however many marks arrive.
         let before = flow.tcp()?.snd_cwnd;
         flow.ack_next(Mark::Ce)?;
         flow.acks_of(before + 20, Mark::No)?;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! TLT beside what else holds a sender's packets, or repairs them: pacing, tail loss probes, RACK's timer,
-//! cork, Nagle. Round trips have a length here, so this wants virtual time.
+//! TLT beside other mechanisms that delay or repair a sender's packets: pacing, tail loss probes, RACK's
+//! timer, cork, Nagle. Round trips have a length here, so this needs virtual time.
 //!
-//! What is lost is what has the DSCP of the unimportant. The sender's own DSCPs change under way: so a rule that
-//! is there from the beginning loses nothing, or everything, for a while.
+//! A fixed rule drops packets with the unimportant DSCP. The cases change the sender's DSCPs to lose none,
+//! some or all packets for a while.
 
 use std::{io::Read, thread::sleep, time::Duration};
 
@@ -21,9 +21,9 @@ use crate::{
     sys::{set_bytes, set_option},
 };
 
-/// Of Ethernet, with timestamps.
+/// MSS over Ethernet with timestamps.
 const MSS: usize = 1_448;
-/// A DSCP that no rule loses.
+/// A DSCP that is never dropped.
 const SAFE: u8 = 9;
 
 const fn ms(ms: u64) -> Duration {
@@ -60,7 +60,8 @@ pub fn attack(storm: &mut Storm) -> Result<()> {
     Ok(())
 }
 
-/// Has TLT on both, and the first so far from the second; there all is lost that is unimportant.
+/// Enables TLT on both hosts, delays the second's packets, and drops unimportant packets on their arrival
+/// there.
 fn far_pair(pair: Pair, delay: Duration) -> Result<Pair> {
     enable(&pair)?;
     set_delay(&pair.hosts[1], delay)?;
@@ -75,7 +76,7 @@ fn far_pair(pair: Pair, delay: Duration) -> Result<Pair> {
     Ok(pair)
 }
 
-/// What the host sends takes so long.
+/// Delays the packets that the host sends.
 fn set_delay(host: &Netns, delay: Duration) -> Result<()> {
     let wire = Netem {
         delay_ns: delay.as_nanos() as u64,
@@ -85,7 +86,7 @@ fn set_delay(host: &Netns, delay: Duration) -> Result<()> {
     host.request(root_of("netem", wire.encode()).replace())
 }
 
-/// A connection past its slow start's first windows.
+/// Returns a connection past its first windows.
 fn warm(pair: &Pair) -> Result<[Socket; 2]> {
     let [tx, rx] = connection(pair, 7_500, 0)?;
     for _ in 0..2 {
@@ -104,7 +105,7 @@ fn read(mut rx: &Socket, bytes: usize) -> Result<()> {
     Ok(rx.read_exact(&mut vec![0; bytes])?)
 }
 
-/// From now on what is unimportant is lost, and with `data` all data.
+/// From now on unimportant packets are lost; if `data`, all data packets.
 fn lose(sender: &Netns, data: bool) -> Result<()> {
     sender.sysctl("net/tlt/dscp_unimportant", &UNIMPORTANT.to_string())?;
     let (important, clock) = match data {
@@ -115,7 +116,7 @@ fn lose(sender: &Netns, data: bool) -> Result<()> {
     sender.sysctl("net/tlt/dscp_clock", &clock.to_string())
 }
 
-/// From now on what is unimportant arrives again.
+/// From now on unimportant packets arrive.
 fn lose_nothing(sender: &Netns) -> Result<()> {
     sender.sysctl("net/tlt/dscp_unimportant", &SAFE.to_string())
 }
@@ -134,7 +135,7 @@ fn probes(host: &Netns) -> Result<u64> {
     host.run(|| counter("/proc/net/netstat", "TcpExt:", "TCPLossProbes"))
 }
 
-/// TCP sends a burst, waits for its own pacing, and sends the next when the echo of the first has come.
+/// TCP sends a burst, waits for its own pacing, and sends the next burst when the first's echo arrives.
 fn paced() -> Result<()> {
     const RATE: usize = 2_000_000;
     let pair = far_pair(Pair::bursty()?, ms(1))?;
@@ -142,7 +143,7 @@ fn paced() -> Result<()> {
     let [tx, rx] = warm(&pair)?;
     pace(&tx, RATE as u64)?;
     let (important, before) = (tlt(sender, "TxData")?, timeouts(sender)?);
-    // A second, of which nothing is lost but in the middle.
+    // One second of data; losses occur only in the middle.
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| write(&tx, RATE));
         let reader = scope.spawn(|| read(&rx, RATE));
@@ -159,7 +160,7 @@ fn paced() -> Result<()> {
                 .join()
                 .map_err(|_| anyhow::anyhow!("a thread panicked"))??;
         }
-        // A burst is of half of what a device takes at once, 22 segments, at this RTT (tcp_tso_autosize()).
+        // At this RTT a burst has 22 segments, half of a device's maximum (tcp_tso_autosize()).
         let packets = RATE as u64 / 2 / MSS as u64;
         ensure!(
             (packets / 32..=packets / 8).contains(&marked),
@@ -172,7 +173,7 @@ fn paced() -> Result<()> {
     Ok(())
 }
 
-/// All that is sent is lost, and then what is unimportant.
+/// All packets are lost, then only the unimportant ones.
 fn probe() -> Result<()> {
     let pair = far_pair(Pair::new()?, ms(20))?;
     let sender = &pair.hosts[0];
@@ -190,7 +191,7 @@ fn probe() -> Result<()> {
     Ok(())
 }
 
-/// The path becomes longer, so that a probe goes for what has arrived; then the application writes on.
+/// The path becomes longer, so that a probe repeats data that has arrived; then the application writes more.
 fn behind_probe() -> Result<()> {
     const WRITES: u64 = 7;
     let pair = far_pair(Pair::new()?, ms(2))?;
@@ -210,12 +211,12 @@ fn behind_probe() -> Result<()> {
     }
     let important = tlt(sender, "TxData")? - important;
     read(&rx, 3_000 + WRITES as usize * 500)?;
-    // The end of the window, the probe, and one more where that is stale.
+    // The window's last packet, the probe, and one more if the probe is outdated.
     ensure!(important <= 3, "{important} important packets");
     Ok(())
 }
 
-/// Behind urgent data TLT sends no byte, so TCP's own probe is all there is.
+/// After urgent data TLT sends no byte, so only TCP's probe remains.
 fn probe_kept() -> Result<()> {
     let pair = far_pair(Pair::new()?, ms(20))?;
     let sender = &pair.hosts[0];
@@ -235,13 +236,13 @@ fn probe_kept() -> Result<()> {
     Ok(())
 }
 
-/// A path that becomes longer by less than the timer has left costs no timeout.
+/// A path that lengthens by less than the timer's remainder causes no timeout.
 fn timer_kept() -> Result<()> {
     let pair = far_pair(Pair::new()?, ms(400))?;
     let sender = &pair.hosts[0];
     let [tx, rx] = connection(&pair, 7_500, 0)?;
     tx.set_tcp_nodelay(true)?;
-    // Until the variation of the RTT is the least that there is.
+    // Until the RTT variation is at its minimum.
     for _ in 0..60 {
         write(&tx, 1_000)?;
         sleep(ms(420));
@@ -249,7 +250,7 @@ fn timer_kept() -> Result<()> {
     let before = timeouts(sender)?;
     write(&tx, 1_000)?;
     sleep(ms(30));
-    // This is for the echo of the second.
+    // Delays the echo of the second write.
     set_delay(&pair.hosts[1], ms(700))?;
     sleep(ms(20));
     write(&tx, 1_000)?;
@@ -260,8 +261,8 @@ fn timer_kept() -> Result<()> {
     Ok(())
 }
 
-/// While the first copy is in the host's own queue TCP sends no second one, and ACKs that leave meanwhile are no answer
-/// to a timeout.
+/// While the first transmission is in the host's own queue, TCP does not retransmit. ACKs sent meanwhile do
+/// not answer a timeout.
 fn unsent() -> Result<()> {
     let pair = far_pair(Pair::new()?, ms(1))?;
     let sender = &pair.hosts[0];
@@ -280,8 +281,8 @@ fn unsent() -> Result<()> {
     Ok(())
 }
 
-/// Pacing holds a segment back, which is lost, and then something that cork or Nagle keeps: it waits for the timer of the
-/// pacing, which sends nothing.
+/// Pacing delays a segment, which is then lost. Cork or Nagle holds back the data after it, which waits for a
+/// pacing timer that sends nothing.
 fn held(cork: bool, rtt_ms: u64, rate: u64, second: usize, third: usize) -> Result<()> {
     let pair = far_pair(Pair::new()?, ms(rtt_ms))?;
     let sender = &pair.hosts[0];
@@ -290,14 +291,14 @@ fn held(cork: bool, rtt_ms: u64, rate: u64, second: usize, third: usize) -> Resu
     set_option(&tx, libc::IPPROTO_TCP, libc::TCP_CORK, i32::from(cork))?;
     let before = timeouts(sender)?;
     lose(sender, false)?;
-    // A segment after a pause pays half of its time.
+    // After a pause, pacing charges a segment half of its time.
     let first_ms = MSS as u64 * 1_000 / rate / 2;
     write(&tx, MSS)?;
     sleep(ms(2));
     write(&tx, second)?;
     sleep(ms(first_ms));
     write(&tx, third)?;
-    // The echo of the first has come.
+    // The echo of the first segment has arrived.
     sleep(ms(rtt_ms));
     lose_nothing(sender)?;
     read(&rx, MSS + second)?;
@@ -311,20 +312,20 @@ fn corked() -> Result<()> {
     held(true, 30, 60_000, MSS, 100)
 }
 
-/// Of less than a segment only one may be unacknowledged.
+/// Nagle: at most one unacknowledged segment below the MSS.
 fn nagled() -> Result<()> {
     held(false, 100, 10_000, 1_000, 100)
 }
 
-/// The peer ends its half while data are under way to it. It has them when a byte for their first comes, and does not look
-/// at the ACK in that.
+/// The peer closes its half with data in flight to it. TLT's byte repeats data that the peer has received by
+/// then, so the peer ignores the ACK in it.
 fn fin() -> Result<()> {
     let pair = far_pair(Pair::new()?, ms(10))?;
     let peer = &pair.hosts[1];
     peer.sysctl("net/ipv4/tcp_early_retrans", "0")?;
     let [tx, rx] = warm(&pair)?;
     tx.set_tcp_nodelay(true)?;
-    // TCP delays no ACK of the first data that come.
+    // TCP acknowledges the first data packets at once.
     for _ in 0..3 {
         write(&rx, 500)?;
         read(&tx, 500)?;

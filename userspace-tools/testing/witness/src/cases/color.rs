@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Which packets may enter: thresholds to the byte, and which are refused first. In a held port, so that
+//! Admission of packets: thresholds to the byte, and the order of refusal. Tested in a held port, so that
 //! nothing leaves between two packets.
 
 use anyhow::Result;
@@ -18,24 +18,24 @@ use crate::{
 };
 
 pub const CASES: &[Case] = &[
-    // < for <=, or a limit that counts the packet twice or not.
+    // < instead of <=, or a limit that omits or repeats the packet's bytes.
     ("limit is exact to the byte", limit),
     ("red-limit is exact to the byte", red_limit),
     ("yellow-limit is exact to the byte", yellow_limit),
-    // Bytes of another colour in a colour's count.
+    // Bytes counted under another color.
     (
         "only red counts towards red-limit, only yellow towards yellow-limit",
         own_bytes,
     ),
     ("color-total: every byte counts towards both", color_total),
-    // An important packet that falls while an unimportant one would do.
+    // An important packet dropped instead of an unimportant one.
     (
         "precedence: red falls first, then yellow, then green",
         precedence,
     ),
-    // Bytes that stay counted when they have left.
+    // Bytes still counted after their packets have left.
     ("a limit frees with what leaves", frees),
-    // A colour from the wrong place.
+    // A color from the wrong source.
     ("color none: every packet is green", source_none),
     (
         "color priority: MAJ is the handle, MIN the colour",
@@ -45,7 +45,7 @@ pub const CASES: &[Case] = &[
         "a lower limit keeps what is queued and lets nothing in",
         lower_limit,
     ),
-    // Room that two ports both take, or that is not given back.
+    // Room that two ports take, or that is never released.
     ("a pool is exact to the byte, and shared", pool),
     (
         "pool-alpha: a port gets its share of what is free",
@@ -67,13 +67,13 @@ fn options() -> Options {
     }
 }
 
-/// A packet of that colour and size.
+/// Color, bytes and expected fate of a packet.
 type Step = (u8, usize, Fate);
 use Fate::{Refused, Taken};
 
-/// Sends these packets to a held port; each must be taken or refused as it says.
+/// Sends packets to a held port and checks the fate of each.
 fn steps(lab: &mut Lab, options: &Options, steps: &[Step]) -> Result<()> {
-    // Judged when the port is known to have held: until then a packet may have left.
+    // Checked once the port is known to have held; before that, a packet may have left.
     let mut fates = Vec::new();
     let taken = |steps: &[Step], fates: &[Fate]| -> u64 {
         let taken = steps.iter().zip(fates).filter(|(_, fate)| **fate == Taken);
@@ -190,11 +190,11 @@ fn precedence(lab: &mut Lab) -> Result<()> {
         color_total: Some(true),
         ..options()
     };
-    // In turn, until nothing goes in: the last ones of each colour tell who fell first.
+    // Offer the colors in turn until all are refused.
     let mut all = Vec::new();
     for i in 0..110 {
         let queued = |limit: usize| i * 1_000 < limit;
-        // Only what is admitted fills the queue; each row adds one packet in all.
+        // Only admitted packets fill the queue; each row adds one packet.
         all.push((RED, 1_000, if queued(30_000) { Taken } else { Refused }));
         if !queued(30_000) {
             all.push((YELLOW, 1_000, if queued(60_000) { Taken } else { Refused }));
@@ -209,7 +209,7 @@ fn precedence(lab: &mut Lab) -> Result<()> {
     equal("drops of red", x.drops_red, 80)?;
     equal("drops of yellow", x.drops_yellow, 50)?;
     equal("drops of green", x.drops_green, 10)?;
-    // A full queue is the first thing that is looked at.
+    // The queue limit is checked first.
     equal("drops for lack of room", x.drops_limit, 30)?;
     equal("drops by colour's limit", x.drops_color, 110)
 }
@@ -221,7 +221,7 @@ fn frees(lab: &mut Lab) -> Result<()> {
     };
     let all = [(RED, 10_000, Taken), (RED, 50, Refused)];
     steps(lab, &options, &all)?;
-    // Everything has left: there is room again, for as much.
+    // The queue is empty, so the same packets fit again.
     for _ in 0..3 {
         lab.sender.send_all(1, &Frame::new(10_000).dscp(RED))?;
         lab.drain()?;
@@ -238,7 +238,7 @@ fn source_none(lab: &mut Lab) -> Result<()> {
     };
     let all = [(RED, 10_000, Taken), (YELLOW, 10_000, Taken)];
     steps(lab, &options, &all)?;
-    // And the plug.
+    // 21,000 bytes include the plug.
     let x = lab.look()?.x;
     equal("bytes_green", x.bytes_green, 21_000)?;
     equal(
@@ -264,7 +264,7 @@ fn source_priority(lab: &mut Lab) -> Result<()> {
         (own | 2, 1),
         (own | 3, 2),
         (own | 4, 0),
-        // Of somebody else.
+        // A handle of another qdisc.
         (0x20_0003, 0),
     ] {
         let frame = Frame::new(1_000).priority(priority);
@@ -297,8 +297,7 @@ fn lower_limit(lab: &mut Lab) -> Result<()> {
     equal("missing", account.missing.len(), 1)
 }
 
-/// Two ports below a prio, which share a pool. The plug of each leaves at once, and then
-/// nothing does for a quarter of an hour.
+/// Two ports below a prio, which share a pool. After their plugs, nothing leaves for a quarter of an hour.
 fn pooled(lab: &mut Lab, alpha_ppm: u32) -> Result<()> {
     lab.tc(
         "qdisc add dev DEV root handle 1: prio bands 2 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
@@ -336,12 +335,12 @@ fn band(minor: u16) -> Handle {
     Handle { major: 1, minor }
 }
 
-/// skb->priority that chooses a band.
+/// skb->priority that selects a band.
 fn priority(minor: u16) -> u32 {
     0x1_0000 | u32::from(minor)
 }
 
-/// Sends these (band, bytes); looks at what becomes of each and what the pool then holds.
+/// Sends packets (band, bytes), and checks the fate of each and the bytes in the pool.
 fn pool_steps(lab: &mut Lab, used_bytes: u64, steps: &[(u16, usize, Fate)]) -> Result<()> {
     let mut used_bytes = used_bytes;
     for (i, (minor, bytes, expected)) in steps.iter().enumerate() {
@@ -363,7 +362,7 @@ fn pool_steps(lab: &mut Lab, used_bytes: u64, steps: &[(u16, usize, Fate)]) -> R
 }
 
 fn pool(lab: &mut Lab) -> Result<()> {
-    // As good as no threshold per port.
+    // In effect, no threshold per port.
     pooled(lab, u32::MAX)?;
     let all = [
         (1, 6_000, Taken),
@@ -377,7 +376,7 @@ fn pool(lab: &mut Lab) -> Result<()> {
     let drops: u64 = lab.phantoms()?.iter().map(|port| port.x.drops_pool).sum();
     equal("drops_pool", drops, 3)?;
 
-    // What a port that goes held is free again.
+    // Deleting a port frees its share of the pool.
     lab.delete_at(band(1))?;
     lab.until("the pool is given back", |lab| {
         Ok(lab
@@ -391,7 +390,7 @@ fn pool(lab: &mut Lab) -> Result<()> {
 
 fn pool_alpha(lab: &mut Lab) -> Result<()> {
     pooled(lab, 1_000_000)?;
-    // A port may hold as much as is free before the packet comes.
+    // A port may hold as much as is free before the packet arrives.
     let all = [
         (1, 4_000, Taken),
         (1, 2_001, Refused),

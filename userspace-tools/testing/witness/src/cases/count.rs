@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The port's counters against the witnesses', exactly.
+//! Exact comparison of the port's counters with the witnesses'.
 
 use anyhow::{Context, Result, ensure};
 use xdc_netlink::{
@@ -15,16 +15,16 @@ use crate::{
 };
 
 pub const CASES: &[Case] = &[
-    // A counter that is missed on any path; a colour that is taken for another.
+    // A counter missed on any path; a color counted as another.
     ("a mix of everything, held and released", mix),
-    // A drop that is told to the sender and not counted, or the other way round.
+    // A drop reported to the sender but not counted, or the reverse.
     (
         "the sender learns of each drop, and of no other",
         sender_learns,
     ),
-    // Time that is counted while the port is empty, or not while it is not.
+    // Time counted while the port is empty, or not counted while it has a queue.
     ("busy time is the time with a queue", busy),
-    // A maximum that is of another moment.
+    // A maximum of another moment.
     ("backlog_max is the highest backlog", backlog_max),
 ];
 
@@ -35,7 +35,7 @@ const YELLOW: u8 = 10;
 pub const RED_DSCPS: u64 = 1 << RED;
 pub const YELLOW_DSCPS: u64 = 1 << YELLOW;
 
-/// What these make of a packet.
+/// Expected color of a packet.
 fn color(record: &Record) -> Color {
     match record.is_ip {
         0 => Color::Green,
@@ -45,7 +45,7 @@ fn color(record: &Record) -> Color {
     }
 }
 
-/// Packets and bytes by colour, as the witness has them, are those of the port.
+/// Compares packets and bytes by color.
 fn compare_colors(account: &Account, port: &Port) -> Result<()> {
     let x = &port.x;
     for (of, packets, accepted, drops) in [
@@ -108,7 +108,7 @@ fn mix(lab: &mut Lab) -> Result<()> {
         Ok(bytes)
     })?;
 
-    // While it is held, what is not out is dropped or queued.
+    // While the port holds, packets not out are dropped or queued.
     let held = lab.look()?;
     let (sent, received) = (lab.before.total()?, lab.after.total()?);
     equal("packets out", held.state.sent_packets, received.packets)?;
@@ -131,7 +131,7 @@ fn mix(lab: &mut Lab) -> Result<()> {
     )?;
     ensure!(x.drops_limit > 0 && x.drops_color > 0, "not every cause");
     compare_colors(&account, &port)?;
-    // Eleven ports, two versions, two protocols, four DSCPs: the witness told them apart.
+    // The witness distinguishes eleven ports, two IP versions, two protocols and four DSCPs.
     let flows = lab.before.flows()?.len();
     ensure!(flows > 100, "{flows} flows");
     Ok(())
@@ -168,9 +168,9 @@ fn busy(lab: &mut Lab) -> Result<()> {
         rate_bytes_per_s: Some(RATE),
         ..Options::default()
     })?;
-    // Three packets, twice, with a pause between. The first leaves at once; from when the second
-    // is there until the third leaves, which is not before two have been serialised, there is a
-    // queue; and there is none before the first comes and after the third has been seen.
+    // Twice three packets, with a pause between. The queue lasts from the second packet's arrival until the
+    // third leaves, which is not before two are serialized. There is none before the first and after the
+    // third.
     let (mut least_ns, mut most_ns) = (0, 0);
     for _ in 0..2 {
         lab.forget()?;

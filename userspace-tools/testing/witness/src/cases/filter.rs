@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Colours by tc filters, and what their actions do to a packet's account.
+//! Colors from tc filters, and the accounting of their actions.
 
 use anyhow::{Context, Result, ensure};
 use xdc_netlink::{
@@ -14,15 +14,15 @@ use crate::{
 };
 
 pub const CASES: &[Case] = &[
-    // A class id of which the wrong half is taken; a filter that is not asked.
+    // The wrong half of a class id; a filter that is not called.
     ("u32 chooses the colour", u32_filter),
     ("flower chooses the colour", flower),
     ("a BPF program chooses the colour", bpf),
-    // A filter that is asked although it is not wanted.
+    // A filter called against the configuration.
     ("without color filter nobody asks", not_asked),
-    // A packet that an action drops and no counter has, or that is freed twice.
+    // A dropped packet that no counter has, or that is freed twice.
     ("an action that drops is a drop", drop),
-    // A packet that an action took and that is counted as lost.
+    // A stolen packet counted as lost.
     ("an action that steals is no drop", steal),
     // A filter that outlives its qdisc.
     ("filters go with the port, under a held queue", gone),
@@ -35,7 +35,7 @@ fn options() -> Options {
     }
 }
 
-/// Sends packets of these lengths to port 1, 2 and 3, and expects them in the three colours.
+/// Sends packets of distinct lengths to ports 1 to 4, and checks their colors.
 fn three_colors(lab: &mut Lab, kind: Kind) -> Result<()> {
     for (port, bytes) in [(1, 100), (2, 200), (3, 400), (4, 800)] {
         lab.sender
@@ -44,7 +44,7 @@ fn three_colors(lab: &mut Lab, kind: Kind) -> Result<()> {
     lab.drain()?;
     let (_, port) = lab.balance(0)?;
     let x = port.x;
-    // What no filter knows is green.
+    // Packets without a match are green.
     equal(
         "bytes by colour",
         [x.bytes_green, x.bytes_yellow, x.bytes_red],
@@ -77,7 +77,7 @@ fn flower(lab: &mut Lab) -> Result<()> {
 fn bpf(lab: &mut Lab) -> Result<()> {
     lab.port(&options())?;
     for port in 1..=3 {
-        // Destination port of UDP over IPv4 at byte 36 of the frame: -1 = the class id.
+        // The UDP destination port of IPv4 is at byte 36 of the frame; -1 = the class id.
         lab.tc(&format!(
             "filter add dev DEV parent 10: protocol ip prio {port} bpf bytecode \
              '4,40 0 0 36,21 0 1 {port},6 0 0 4294967295,6 0 0 0' classid 10:{port}"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Bundles of segments: split or whole, with the lengths that are on the wire in the end.
+//! GSO packets, split or whole, with their lengths on the wire.
 
 use anyhow::{Result, ensure};
 use xdc_netlink::{
@@ -14,22 +14,22 @@ use crate::{
 };
 
 pub const CASES: &[Case] = &[
-    // Segments that the parents count as one packet; bytes of headers that are left out.
+    // Segments that parents count as one packet; missing header bytes.
     ("split: each segment is a packet, UDP", |lab| {
         split(lab, Kind::Udp4)
     }),
     ("split: each segment is a packet, TCP", |lab| {
         split(lab, Kind::Tcp4)
     }),
-    // A bundle that is split all the same, or counted short of its headers.
+    // A GSO packet split despite the option, or counted without the headers of its segments.
     ("whole: a bundle stays one", whole),
-    // A mark on the bundle instead of on the segment.
+    // A mark on the whole GSO packet instead of a segment.
     ("split: a mark is one segment's", one_mark),
-    // What fits must go in, and the sender must not be told of a loss of all.
+    // Segments refused despite room; a loss of all reported to the sender.
     ("split: a queue takes the segments that fit", partly),
     ("whole: a queue takes all of it or nothing", all_or_nothing),
     ("auto: split while marking, whole else", auto),
-    // Bytes of the bundle in the phantom queue.
+    // Length of the GSO packet in the phantom queue.
     (
         "phantom counts the bytes on the wire, split and whole",
         phantom_bytes,
@@ -38,7 +38,7 @@ pub const CASES: &[Case] = &[
 
 const SEGMENT_BYTES: usize = 1_000;
 const SEGMENTS: usize = 12;
-/// The last segment is shorter.
+/// The last segment is 300 bytes shorter.
 const PAYLOAD_BYTES: usize = SEGMENT_BYTES * SEGMENTS - 300;
 
 fn bundle(kind: Kind) -> Frame {
@@ -47,7 +47,7 @@ fn bundle(kind: Kind) -> Frame {
         .segments_of(SEGMENT_BYTES as u16)
 }
 
-/// With the headers of each segment.
+/// Bytes with the headers of each segment.
 fn wire_bytes(kind: Kind) -> u64 {
     (PAYLOAD_BYTES + SEGMENTS * kind.header_bytes()) as u64
 }
@@ -62,7 +62,7 @@ fn options(gso: Gso) -> Options {
     }
 }
 
-/// What both witnesses and the port say after bundles have passed; nothing is lost.
+/// Checks the witnesses and the port after GSO packets have passed without loss.
 fn passed(lab: &mut Lab, bundles: u64, kind: Kind, bundles_after: u64) -> Result<()> {
     lab.drain()?;
     lab.before.check("before")?;
@@ -113,7 +113,7 @@ fn whole(lab: &mut Lab) -> Result<()> {
 }
 
 fn one_mark(lab: &mut Lab) -> Result<()> {
-    // Half of everything is chosen.
+    // Marks half of all packets.
     let half = Options {
         phantom_limit_bytes: Some(1 << 40),
         pmin_ppm: Some(0),
@@ -123,7 +123,7 @@ fn one_mark(lab: &mut Lab) -> Result<()> {
         ..options(Gso::Split)
     };
     lab.port(&half)?;
-    // 550,000 of 1,099,511 bytes: then every segment finds p = 0.5 or a little more.
+    // 550,000 of 1,099,511 bytes: every segment finds p = 0.5 or slightly more.
     let filler = Frame::new(55_000).ecn(Ecn::NotEct);
     lab.sender.send_all(10, &filler)?;
     lab.drain()?;
@@ -137,7 +137,7 @@ fn one_mark(lab: &mut Lab) -> Result<()> {
         .map(|segments| segments.iter().filter(|r| r.is_ce()).count())
         .collect();
     println!("# marks by bundle of {SEGMENTS}: {marks:?}");
-    // A bundle that is marked as one has all or none; twelve coins agree one time in 2048.
+    // A GSO packet marked as a whole has all or no marks; twelve random marks agree once in 2048.
     let mixed = marks.iter().filter(|n| (1..SEGMENTS).contains(*n)).count();
     ensure!(mixed >= 9, "marks by bundle: {marks:?}");
     let total: usize = marks.iter().sum();
@@ -147,7 +147,7 @@ fn one_mark(lab: &mut Lab) -> Result<()> {
 fn partly(lab: &mut Lab) -> Result<()> {
     let room = 5 * (SEGMENT_BYTES + Kind::Udp4.header_bytes()) as u64;
     let options = Options {
-        // And the plug.
+        // The plug needs room too.
         limit_bytes: Some(room.max(PLUG_BYTES) as u32),
         ..options(Gso::Split)
     };
@@ -155,7 +155,7 @@ fn partly(lab: &mut Lab) -> Result<()> {
         lab.sender.send_all(1, &bundle(Kind::Udp4))?;
         Ok(room)
     })?;
-    // The last segment is shorter than the others, but not short enough.
+    // The last segment is shorter, but still too long.
     let port = lab.look()?;
     equal("queued", port.state.backlog_packets, 5)?;
     equal("dropped", port.state.drops, SEGMENTS as u64 - 5)?;
@@ -202,7 +202,7 @@ fn phantom_bytes(lab: &mut Lab) -> Result<()> {
         lab.port(&options(gso))?;
         lab.sender.send_all(4, &bundle(Kind::Tcp4))?;
         lab.drain()?;
-        // A byte a second drains, and the counter rounds up.
+        // One byte per second drains, and the counter rounds up.
         let counted = lab.look()?.x.phantom_max_bytes;
         let sent = 4 * wire_bytes(Kind::Tcp4);
         let since_ns = now_ns()? - lab.before.records()?[0].at_ns;

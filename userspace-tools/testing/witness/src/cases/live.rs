@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is done to a port while packets come: nothing may be lost but what a queue that goes
-//! takes with it, nothing may come twice, and the counts must add up each time.
+//! Changes to a port under traffic: no loss except the queue of a deleted port, no duplicates, and counters
+//! that add up.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -24,33 +24,33 @@ use crate::{
 };
 
 pub const CASES: &[Case] = &[
-    // Packets that a change loses or counts anew.
+    // Packets lost or counted again by a change.
     ("every option changed under traffic loses nothing", change),
-    // Occupancy of colours or pool that a change starts from nothing.
+    // Occupancy of colors or pool reset by a change.
     (
         "a change keeps the bytes that are queued in its counts",
         change_held,
     ),
-    // A port that stays as slow as it was until the packet on its wire has gone.
+    // A port that stays slow until the current packet has left.
     (
         "a faster rate ends the wait for a slower one at once",
         change_rate,
     ),
-    // Half a change.
+    // A partial change.
     (
         "a refused change leaves everything as it was",
         refused_change,
     ),
-    // A reset after which the port thinks that it still holds something.
+    // A reset after which the port still counts packets.
     ("reset: what was held is gone from every count", reset_held),
     ("reset under traffic, ten times", reset_traffic),
-    // Packets of a queue that is gone, seen again; a pool that stays used.
+    // Packets of a deleted queue; a pool that stays occupied.
     ("delete: what was held is gone, and only that", delete_held),
     ("delete and add under traffic, ten times", delete_traffic),
     ("replace by another port under traffic", replace_traffic),
 ];
 
-/// Runs `work` while packets of all kinds are sent, some more than the port carries.
+/// Runs `work` while packets of all kinds are sent, some beyond the port's rate.
 fn under_traffic(lab: &mut Lab, work: impl FnOnce(&mut Lab) -> Result<()>) -> Result<()> {
     let stop = AtomicBool::new(false);
     let own = Sender::open("eth0")?;
@@ -87,7 +87,7 @@ fn traffic(sender: &mut Sender, stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// 4 Mbit/s, of which every machine sends more.
+/// 4 Mbit/s, which every machine exceeds.
 fn narrow() -> Options {
     Options {
         limit_bytes: Some(50_000),
@@ -258,7 +258,7 @@ fn change_held(lab: &mut Lab) -> Result<()> {
         lab.sender.send_all(1, &Frame::new(1_000))?;
         Ok(21_000)
     })?;
-    // The red ones that are there count, for the new limits and for the new pool.
+    // Queued red packets count for the new limits and for the new pool.
     lab.change(&Options {
         red_limit_bytes: Some(20_100),
         pool: Some("late".into()),
@@ -310,7 +310,7 @@ fn change_rate(lab: &mut Lab) -> Result<()> {
 fn refused_change(lab: &mut Lab) -> Result<()> {
     lab.port(&narrow())?;
     let before = lab.look()?.options;
-    // Good ones first: nothing of them may stay.
+    // Valid options come first and must not take effect.
     let request = lab
         .qdisc(
             PORT,
@@ -359,7 +359,7 @@ fn reset_held(lab: &mut Lab) -> Result<()> {
     equal("phantom after the reset", port.x.phantom_bytes, 0)?;
     lab.set_link(true)?;
     lab.balance(12)?;
-    // As good as new: as much red as ever, at once.
+    // As after creation: red packets up to the limit pass at once.
     lab.change(&Options {
         rate_bytes_per_s: Some(0),
         ..Options::default()
@@ -389,7 +389,7 @@ fn reset_traffic(lab: &mut Lab) -> Result<()> {
         account.received.len() as u64,
     )?;
     equal("marked", port.x.marked(), account.marked.len() as u64)?;
-    // No more than ten full queues of the smallest packets were thrown away.
+    // At most ten full queues of the smallest packets were purged.
     let purged = account.missing.len() as u64 - port.state.drops;
     println!(
         "# {} packets, {purged} purged by resets",
@@ -427,7 +427,7 @@ fn delete_held(lab: &mut Lab) -> Result<()> {
         )?;
         equal("received", account.received.len(), 1 + 4)?;
     }
-    // A new port of the same pool starts with an empty one.
+    // A new port of the same pool starts with an empty pool.
     lab.port(&options)?;
     equal("pool of a new port", lab.look()?.x.pool_used_bytes, 0)
 }
@@ -471,7 +471,7 @@ fn replace_traffic(lab: &mut Lab) -> Result<()> {
     lab.drain()?;
     let account = lab.account()?;
     let port = lab.look()?;
-    // The last one has counted what passed it, and no more than there was.
+    // The last port has counted only its own packets.
     ensure!(
         port.state.sent_packets <= account.received.len() as u64 && port.state.sent_packets > 0,
         "{} of {}",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The port as a child: what the parent thinks it has queued is what the port has, while it
-//! holds packets, when it drops them, and when it goes.
+//! The port as a child: the parent's queue counters match the port's while it holds and drops packets, and
+//! when it is deleted.
 
 use anyhow::{Result, ensure};
 use xdc_netlink::{
@@ -15,12 +15,12 @@ use crate::{
 };
 
 pub const CASES: &[Case] = &[
-    // A backlog that the parent is not told of: it then sleeps with packets, or spins without.
+    // A backlog unknown to the parent, which then sleeps with packets or spins without.
     ("htb", |lab| child(lab, HTB)),
     ("tbf", |lab| child(lab, TBF)),
     ("prio", |lab| child(lab, PRIO)),
     ("mq, each queue its own port", mq),
-    // The packet that a parent has looked at, and that is in neither's hand.
+    // A peeked packet counted nowhere.
     ("below a throttled tbf, which peeks", peeked),
 ];
 
@@ -35,7 +35,7 @@ const PRIO: &[&str] =
 const CHILD: Handle = Handle { major: 1, minor: 1 };
 const PARENT: Handle = Handle { major: 1, minor: 0 };
 
-/// The parent's backlog, packets and bytes, is the port's.
+/// Compares the parent's backlog in packets and bytes with the port's.
 fn same_backlog(lab: &mut Lab, when: &str) -> Result<()> {
     let port = lab.look()?.state;
     let parent = find(lab, PARENT)?;
@@ -55,7 +55,7 @@ fn child(lab: &mut Lab, parent: &[&str]) -> Result<()> {
     for line in parent {
         lab.tc(line)?;
     }
-    // Some are dropped on the way in, some on the way out, some are split.
+    // Some packets are dropped at enqueue, some at dequeue, and some are split.
     let options = Options {
         limit_bytes: Some(100_000),
         mark: Some(Mark::Physical),
@@ -79,7 +79,7 @@ fn child(lab: &mut Lab, parent: &[&str]) -> Result<()> {
     lab.release(0)?;
     same_backlog(lab, "released")?;
     let (account, port) = lab.balance(0)?;
-    // Those that left more than 20 % of the limit behind: 79 and the first.
+    // Packets that left more than 20 % of the limit behind: 79 and the first.
     equal("dropped on the way out", port.x.drops_ecn, 80)?;
     equal("missing", account.missing.len(), 30 + 80)?;
     let sent = find(lab, PARENT)?;
@@ -89,7 +89,7 @@ fn child(lab: &mut Lab, parent: &[&str]) -> Result<()> {
         port.state.sent_packets,
     )?;
 
-    // A bundle, of which a part fits.
+    // A GSO packet that fits in part.
     let segments = Frame::new(42 + 64_000).segments_of(1_000).ecn(Ecn::NotEct);
     lab.delete()?;
     lab.forget()?;
@@ -104,7 +104,7 @@ fn child(lab: &mut Lab, parent: &[&str]) -> Result<()> {
     })?;
     same_backlog(lab, "a part of a bundle")?;
 
-    // It goes, and takes what it held out of the parent's count.
+    // Deleting the port removes its packets from the parent's count.
     lab.delete()?;
     let left = find(lab, PARENT)?;
     equal(
@@ -113,7 +113,7 @@ fn child(lab: &mut Lab, parent: &[&str]) -> Result<()> {
         0,
     )?;
     equal("the parent's bytes without the port", left.backlog_bytes, 0)?;
-    // What a parent without a child does is its own affair.
+    // The parent's behavior without a child is not under test.
     lab.tc("qdisc replace dev DEV parent 1:1 pfifo")?;
     lab.sender.send_all(5, &Frame::new(500))?;
     lab.until("packets pass without the port", |lab| {
@@ -130,7 +130,7 @@ fn mq(lab: &mut Lab) -> Result<()> {
         };
         lab.add_as(handle, Handle { major: 1, minor }, &Options::default())?;
     }
-    // The kernel chooses the queue; ports of many flows come to both.
+    // The kernel selects the queue; ports of many flows use both.
     for port in 0..200 {
         lab.sender.send_all(1, &Frame::new(300).port(port))?;
     }
@@ -143,7 +143,7 @@ fn mq(lab: &mut Lab) -> Result<()> {
     let parent = find(lab, PARENT)?;
     equal("sent by mq", parent.sent_packets, 200)?;
 
-    // Both hold; mq shows the sum.
+    // Both ports hold; mq shows the sum.
     for minor in [1, 2] {
         lab.delete_at(Handle { major: 1, minor })?;
     }
@@ -190,15 +190,15 @@ fn peeked(lab: &mut Lab) -> Result<()> {
             ..Options::default()
         },
     )?;
-    // The bucket has 2,000 bytes: two pass, the third is looked at and stays, 17 wait behind.
+    // The bucket has 2,000 bytes: two packets pass, the third is peeked at, 17 wait behind it.
     lab.sender.send_all(20, &Frame::new(1_000))?;
     lab.settle()?;
     let passed = lab.after.total()?.packets;
     let port = lab.look()?;
     same_backlog(lab, "throttled")?;
     equal("out + queued", passed + port.state.backlog_packets, 20)?;
-    // The kernel's peek takes it from the port, which has counted it as sent, and keeps it in
-    // the port's name. That is how every qdisc that leaves peek to the kernel counts.
+    // The kernel's peek dequeues the packet, which the port has counted as sent, and stores it for the port.
+    // All qdiscs with the kernel's peek count this way.
     equal("sent", port.state.sent_packets, passed + 1)?;
     lab.tc("qdisc change dev DEV root handle 1: tbf rate 1gbit burst 100k limit 10m")?;
     lab.sender.send_all(1, &Frame::new(1_000))?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The port below each qdisc of the kernel that has children, with each way of dropping packets,
-//! and all that can be done to it under traffic. Packets in = sent + dropped + queued at every
-//! level, and what is sent is what red and codel send in the same place.
+//! The port below each kernel qdisc with children, with each cause of drops, and all operations under
+//! traffic. At every level packets in = sent + dropped + queued, and the bytes sent match red and codel in
+//! the same place.
 
 use std::{fs, thread, time::Duration};
 
@@ -18,24 +18,21 @@ use crate::{
     sender::{Ecn, Frame},
 };
 
-/// What lets through as much as each tree does, RATE.
+/// A tbf with the rate of each tree, RATE.
 const TBF: &str = "tbf rate RATE burst 3000 limit 10m";
 
-/// What lets through half of what [`Load`] offers in virtual time.
+/// Half of the rate that [`Load`] offers in virtual time.
 const RATE_BYTES_PER_S: u64 = 1_000_000;
 
-/// A parent and what is around it.
 struct Parent {
     name: &'static str,
     setup: &'static [&'static str],
-    /// Where the child goes, and children like it.
+    /// Parents of the child and of its copies.
     places: &'static [Handle],
 }
 
-/// As many bytes/s as the trees let through, so that a load is too much for them.
-///
-/// Of a guest in real time nobody knows how fast it sends: what it sends here without a tree, and
-/// with one the more so, takes its time. So a tree there lets through a quarter of that.
+/// Rate of the trees in bytes/s, which a load exceeds. A real-time guest's sending rate is unknown, and lower
+/// with a tree, so there it is a quarter of the measured rate without a tree.
 fn rate_of(lab: &mut Lab, exact: bool) -> Result<u64> {
     if exact {
         return Ok(RATE_BYTES_PER_S);
@@ -49,7 +46,7 @@ fn rate_of(lab: &mut Lab, exact: bool) -> Result<u64> {
         let bytes = load.offered() * FRAME_BYTES as u64;
         slowest = slowest.min(bytes * 1_000_000_000 / took_ns / 4);
     }
-    // What is queued has to leave in time.
+    // Queued packets must leave in time.
     let rate = slowest.max(100_000);
     println!("# the trees let through {rate} bytes/s");
     Ok(rate)
@@ -188,9 +185,8 @@ const PARENTS: &[Parent] = &[
     },
 ];
 
-/// Several of those that peek, one below the other. Its children do not drop the last packet that
-/// they have: qfq and others peek by qdisc_peek_dequeued(), which is wrong where a peek further
-/// below empties the queue, whoever does that.
+/// Nested qdiscs that peek. Their children never drop their last packet: qfq and others peek by
+/// qdisc_peek_dequeued(), which is wrong if a peek further below empties the queue, in any qdisc.
 #[rustfmt::skip]
 const DEEP: Parent = Parent {
     name: "htb > hfsc > qfq > drr > prio",
@@ -210,13 +206,13 @@ const DEEP: Parent = Parent {
     places: &[at(5, 1)],
 };
 
-/// Of the first child; the others follow.
+/// Handle of the first child; the others follow.
 const CHILD: Handle = at(0x10, 0);
 
-/// What stands at the place of the child.
+/// Qdisc in the child's place.
 #[derive(Clone)]
 enum Child {
-    /// Words for tc.
+    /// Arguments for tc.
     Of(&'static str),
     Phantom(Box<Options>),
 }
@@ -258,16 +254,16 @@ fn put(lab: &mut Lab, verb: &str, place: Handle, number: u16, child: &Child) -> 
     }
 }
 
-/// What is queued leaves in time even so.
+/// Lowest rate at which queued packets leave in time.
 const LEAST_RATE_BYTES_PER_S: u64 = 10_000;
 
-/// The trees, each of which lets through `rate_bytes_per_s`.
+/// Trees with a rate of `rate_bytes_per_s`.
 struct Trees {
     rate_bytes_per_s: u64,
     exact: bool,
 }
 
-/// In real time a case takes seconds, and a third of them has to do: with each parent others.
+/// In real time a case takes seconds, so each parent gets a different third of the cases.
 const SHARE: usize = 3;
 
 impl Trees {
@@ -285,11 +281,11 @@ impl Trees {
     }
 }
 
-/// The qdiscs of the tree, and what all must show at any time.
+/// The qdiscs of a tree, for checks that hold at any time.
 struct Tree(Vec<QdiscState>);
 
 impl Tree {
-    /// Nothing may happen while the qdiscs are read: two of one kind in a row are the truth.
+    /// Reads the qdiscs until two reads agree, so that nothing happened in between.
     fn read(lab: &mut Lab) -> Result<Self> {
         let mut last = Self(lab.qdiscs()?);
         for _ in 0..1_000 {
@@ -302,7 +298,7 @@ impl Tree {
         bail!("the tree does not hold still")
     }
 
-    /// All that only packets change.
+    /// Counters that only packets change.
     fn numbers(&self) -> Vec<[u64; 4]> {
         let of = |q: &QdiscState| [q.sent_packets, q.drops, q.backlog_packets, q.backlog_bytes];
         self.0.iter().map(of).collect()
@@ -331,8 +327,8 @@ impl Tree {
         self.children().map(|q| q.backlog_packets).sum()
     }
 
-    /// Each parent has queued what its children have, and the packet that its own parent has
-    /// looked at.
+    /// Checks that each parent's backlog is its children's, plus at most one packet that its own parent has
+    /// peeked at.
     fn check_backlogs(&self, when: &str) -> Result<()> {
         for parent in &self.0 {
             let below: Vec<_> = self
@@ -349,7 +345,7 @@ impl Tree {
             let more_packets = parent.backlog_packets.wrapping_sub(packets);
             let more_bytes = parent.backlog_bytes.wrapping_sub(bytes);
             let most = match parent.kind.as_str() {
-                // It keeps some itself.
+                // netem queues packets itself.
                 "netem" => u64::from(u32::MAX),
                 _ => 1,
             };
@@ -377,17 +373,17 @@ impl Tree {
     }
 }
 
-/// taprio counts a packet before its child refuses it, whatever the child is.
+/// taprio counts a packet before any child refuses it.
 fn counts_packets(qdisc: &QdiscState) -> bool {
     qdisc.kind != "taprio"
 }
 
-/// multiq counts no bytes that come, and those that its children drop.
+/// multiq does not count arriving bytes, but subtracts those that its children drop.
 fn counts_bytes(qdisc: &QdiscState) -> bool {
     counts_packets(qdisc) && qdisc.kind != "multiq"
 }
 
-/// The tree at rest: nothing is queued anywhere.
+/// Waits until nothing is queued, and returns the tree.
 fn drained(lab: &mut Lab) -> Result<Tree> {
     lab.until("nothing is queued at any level", |lab| {
         Ok(Tree(lab.qdiscs()?).is_empty())
@@ -397,7 +393,7 @@ fn drained(lab: &mut Lab) -> Result<Tree> {
     Tree::read(lab)
 }
 
-/// For error texts.
+/// Backlogs for error messages.
 fn backlogs(lab: &mut Lab) -> String {
     let shown = lab.qdiscs().unwrap_or_default();
     let each = shown.iter().map(|q| {
@@ -409,12 +405,11 @@ fn backlogs(lab: &mut Lab) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
-/// Traffic that offers twice what the tree lets through.
+/// Traffic at twice the tree's rate.
 struct Load {
     frames: Vec<Frame>,
-    /// Packets of one frame when it is split.
+    /// Packets per frame after splitting.
     split: u64,
-    /// Of it is sent at once.
     burst: usize,
     rounds: usize,
     sent: usize,
@@ -422,15 +417,15 @@ struct Load {
 
 const ROUND: Duration = Duration::from_millis(5);
 const FRAME_BYTES: usize = 1_000;
-/// Payload of a segment; a frame of one is as long as others.
+/// Payload of a segment; a frame with one segment has FRAME_BYTES.
 const SEGMENT_BYTES: u16 = 958;
 const SEGMENTS: u64 = 5;
 const HEADER_BYTES: usize = 42;
-/// No packet here is larger, split or not.
+/// Largest packet, split or not.
 const MAX_PACKET_BYTES: u64 = 5_000;
 
 impl Load {
-    /// Of frames of 1,000 bytes, for `rounds` of 5 ms.
+    /// Frames of 1,000 bytes, for `rounds` of 5 ms.
     fn new(frames: Vec<Frame>, rounds: usize) -> Self {
         Self {
             frames,
@@ -483,7 +478,7 @@ fn frame() -> Frame {
     Frame::new(FRAME_BYTES).ecn(Ecn::NotEct)
 }
 
-/// Bytes sent by the root while the load lasted; then the books, at rest.
+/// Checks that all counters add up after a load; returns the bytes that the root sent during it.
 fn books(
     trees: &Trees,
     lab: &mut Lab,
@@ -494,14 +489,14 @@ fn books(
     trees.set_up(lab, parent)?;
     add(lab, parent, child)?;
     load.send(lab)?;
-    // The machine may have been busy with something else for a while.
+    // The machine may have been busy.
     for _ in 0..if trees.exact { 0 } else { 20 } {
         if Tree(lab.qdiscs()?).drops() > 0 {
             break;
         }
         load.send(lab)?;
     }
-    // It is slower now than when the rate was measured.
+    // The machine is slower now than at the measurement.
     if !trees.exact
         && trees.rate_bytes_per_s > LEAST_RATE_BYTES_PER_S
         && Tree(lab.qdiscs()?).drops() == 0
@@ -539,12 +534,11 @@ fn books(
     Ok(sent_bytes)
 }
 
-/// A way to drop packets.
 struct Way {
     name: &'static str,
     child: Child,
     load: fn(usize) -> Load,
-    /// It keeps the tree busy, as red does.
+    /// Drops keep the tree busy, as red's do.
     keeps_busy: bool,
 }
 
@@ -633,7 +627,7 @@ fn ways() -> Vec<Way> {
     ]
 }
 
-/// The kernel's own in the same place: one drops at enqueue, the other at dequeue.
+/// The kernel's qdiscs in the same place: red drops at enqueue, codel at dequeue.
 const OWN: &[(&str, &str)] = &[
     (
         "red",
@@ -646,7 +640,7 @@ fn within_2_percent(got: u64, want: u64) -> bool {
     got.abs_diff(want) * 50 <= want
 }
 
-/// Each parent with each way of dropping.
+/// Tests each parent with each cause of drops.
 fn each_way(trees: &Trees, lab: &mut Lab, ktap: &mut Ktap) {
     let (rounds, share) = if trees.exact { (60, 1) } else { (10, SHARE) };
     for (number, parent) in PARENTS.iter().chain([&DEEP]).enumerate() {
@@ -675,7 +669,7 @@ fn each_way(trees: &Trees, lab: &mut Lab, ktap: &mut Ktap) {
     }
 }
 
-/// Each parent, and what is done to its child under traffic.
+/// Tests each parent with operations on its child under traffic.
 fn each_event(trees: &Trees, lab: &mut Lab, ktap: &mut Ktap) {
     for parent in PARENTS.iter().chain([&DEEP]) {
         ktap.case(
@@ -737,7 +731,7 @@ fn events(trees: &Trees, lab: &mut Lab, parent: &Parent) -> Result<()> {
         &Child::Of("wrong"),
         &ports[0],
     ] {
-        // A handle stays with its kind.
+        // A handle stays with its kind, so delete first.
         for place in parent.places {
             lab.delete_at(*place)?;
         }
@@ -747,12 +741,12 @@ fn events(trees: &Trees, lab: &mut Lab, parent: &Parent) -> Result<()> {
         traffic(lab, "replaced")?;
     }
     passes(lab).context("after change and replace")?;
-    // With packets in it.
+    // Delete with packets queued.
     bundles.burst(lab)?;
     plain.burst(lab)?;
     lab.delete_at(Handle::ROOT)?;
 
-    // Not every parent survives a reset itself.
+    // Some parents do not survive their own reset.
     let codel = device_down(trees, lab, parent, &Child::Of(OWN[1].1));
     let ours = device_down(trees, lab, parent, &ports[0]);
     match codel {
@@ -761,7 +755,7 @@ fn events(trees: &Trees, lab: &mut Lab, parent: &Parent) -> Result<()> {
     }
 }
 
-/// Packets pass after the device was down with packets in the tree.
+/// Checks that packets pass after the device was down with packets queued.
 fn device_down(trees: &Trees, lab: &mut Lab, parent: &Parent, child: &Child) -> Result<()> {
     trees.set_up(lab, parent)?;
     add(lab, parent, child)?;
@@ -777,7 +771,7 @@ fn device_down(trees: &Trees, lab: &mut Lab, parent: &Parent, child: &Child) -> 
     passes(lab).context("after the device was down")
 }
 
-/// The tree lets packets through, and is empty then.
+/// Checks that packets pass the tree and leave it empty.
 fn passes(lab: &mut Lab) -> Result<()> {
     drained(lab)?;
     lab.forget()?;
@@ -802,10 +796,10 @@ fn namespace_goes(trees: &Trees, lab: &mut Lab, parent: &Parent) -> Result<()> {
     })
 }
 
-/// What [`sch_wrong`] does with a packet, by its priority, at enqueue and at dequeue.
+/// Mistakes of [`sch_wrong`] at enqueue and dequeue, selected by the packet's priority.
 const MISTAKES: std::ops::RangeInclusive<u32> = 1..=12;
 
-/// Each parent with a child that makes mistakes.
+/// Tests each parent with a child that makes mistakes.
 fn each_mistake(trees: &Trees, lab: &mut Lab, ktap: &mut Ktap) {
     let share = if trees.exact { 1 } else { SHARE };
     for (number, parent) in PARENTS.iter().enumerate() {
@@ -827,8 +821,8 @@ fn each_mistake(trees: &Trees, lab: &mut Lab, ktap: &mut Ktap) {
     }
 }
 
-/// As [`drained`], with a packet now and then: a parent that was given nothing by a child that had
-/// something need not ask again by itself. Returns how many packets.
+/// As [`drained`], but sends packets: a parent need not dequeue again from a child that once returned nothing
+/// despite a queue. Returns the number of packets.
 fn drained_by_kicks(lab: &mut Lab) -> Result<u64> {
     for kicks in 0..50 {
         lab.settle()?;
@@ -847,7 +841,7 @@ fn drained_by_kicks(lab: &mut Lab) -> Result<u64> {
 fn mistakes(trees: &Trees, lab: &mut Lab, parent: &Parent, mistakes: &[u32]) -> Result<()> {
     trees.set_up(lab, parent)?;
     add(lab, parent, &Child::Of("wrong"))?;
-    // One is right, one wrong.
+    // Correct and wrong packets alternate.
     let frames = mistakes
         .iter()
         .flat_map(|mistake| [frame(), frame().priority(*mistake)])
@@ -865,7 +859,7 @@ fn mistakes(trees: &Trees, lab: &mut Lab, parent: &Parent, mistakes: &[u32]) -> 
     };
     bundles.send(lab)?;
     Tree::read(lab)?.check_backlogs("under load, bundles")?;
-    // One after another, so that the queue runs empty in between.
+    // One burst after another, so that the queue empties in between.
     let mut kicks = 0;
     for _ in 0..5 {
         bundles.burst(lab)?;
@@ -888,7 +882,7 @@ fn mistakes(trees: &Trees, lab: &mut Lab, parent: &Parent, mistakes: &[u32]) -> 
     lab.delete_at(Handle::ROOT)
 }
 
-/// Four transmit queues with a port each, and what holds them.
+/// Four transmit queues with a port each, and their parents.
 const QUEUES: [Handle; 4] = [at(1, 1), at(1, 2), at(1, 3), at(1, 4)];
 #[rustfmt::skip]
 const MQS: &[(&str, &str)] = &[
@@ -899,7 +893,7 @@ const MQS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Marks each packet while the phantom queue has half a megabyte; that drains at 1,000,000 bytes/s.
+/// Marks each packet while the phantom queue exceeds 500,000 bytes; drains 1,000,000 bytes/s.
 fn threshold() -> Options {
     Options {
         limit_bytes: Some(10_000_000),
@@ -914,8 +908,7 @@ fn threshold() -> Options {
     }
 }
 
-/// Sums over the ports of a device: packets marked, and the phantom queue when half of it has
-/// drained.
+/// Packets marked by all ports, and each port's packets and phantom queue after about half has drained.
 struct Phantoms {
     sent_packets: Vec<u64>,
     marked: u64,
@@ -923,7 +916,7 @@ struct Phantoms {
 }
 
 fn phantoms(lab: &mut Lab) -> Result<Phantoms> {
-    // 2,000,000 bytes/s for 0.9 s: over the threshold after half a second.
+    // 2,000,000 bytes/s for 0.9 s exceed the threshold after half a second.
     for round in 0..180u16 {
         for flow in 0..10 {
             lab.sender
@@ -969,7 +962,7 @@ fn one_phantom_queue(lab: &mut Lab, mq: &str, mark_at: MarkAt) -> Result<()> {
             one.occupancy_bytes
         );
     }
-    // What one is told holds for all.
+    // A change of one port applies to all.
     let faster = Options {
         drain_ppm: Some(500_000),
         ..Options::default()
@@ -978,7 +971,7 @@ fn one_phantom_queue(lab: &mut Lab, mq: &str, mark_at: MarkAt) -> Result<()> {
     for port in lab.phantoms()? {
         equal("drain", port.x.phantom_drain_bytes_per_s, 500_000)?;
     }
-    // It goes with the last port: another tree starts with an empty one.
+    // The last port deletes the phantom queue, so a new tree starts with an empty one.
     lab.delete_at(Handle::ROOT)?;
     lab.tc(mq)?;
     for (number, place) in (0..).zip(QUEUES) {
@@ -1002,7 +995,7 @@ fn each_mq(lab: &mut Lab, ktap: &mut Ktap) {
     }
 }
 
-/// All of it.
+/// Runs all cases.
 pub fn run_all(ktap: &mut Ktap) -> Result<()> {
     let exact = time_is_virtual()?;
     let mut lab = Lab::new(2)?;

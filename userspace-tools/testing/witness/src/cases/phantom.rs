@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The phantom counter against an exact rational model, made of the witness's lengths and
-//! times. Bytes x 10^9 are whole numbers here, since a rate is in whole bytes per second and
-//! time in whole nanoseconds: no rounding anywhere.
+//! The phantom counter against an exact model of the witness's lengths and times. Rates are whole bytes per
+//! second and times whole nanoseconds, so bytes x 10^9 are integers and nothing is rounded.
 //!
-//! The port looked at its clock after the witness saw a packet and before the sender was done
-//! with it; and when it was asked, between the question and the answer. The model is run for the earliest and for the latest that this can have
-//! been, and the port must be between the two, to the byte. In virtual time both are a few
-//! nanoseconds apart: the clock stands still while the kernel computes.
+//! The port read its clock between the witness's record of a packet and the end of its sending, and for a
+//! dump between request and answer. The model runs for the earliest and the latest of these times, and the
+//! port's value must be in between, to the byte. In virtual time both are a few nanoseconds apart, because
+//! the clock stops while the kernel computes.
 
 use std::{thread, time::Duration};
 
@@ -20,17 +19,17 @@ use crate::{
 };
 
 pub const CASES: &[Case] = &[
-    // A remainder that is lost: of 900 drains, each would cost up to a byte.
+    // A lost remainder: each of 900 drains would cost up to a byte.
     ("an odd rate, 900 packets: no drift", no_drift),
-    // An empty counter that goes below zero, and owes the next packet.
+    // An empty counter that becomes negative and undercounts the next packet.
     ("it empties, rests, and starts from nothing", floor),
-    // A cap that is passed, or that costs later packets.
+    // A counter that exceeds its cap, or a cap that affects later packets.
     ("it stops at its cap, and drains from there", cap),
-    // Load that is not counted because there was no room for it.
+    // Dropped packets that are not counted.
     ("packets that are dropped enter it too", dropped_enter),
     // A pure ACK that is counted, or data that is not.
     ("count-acks off leaves out pure ACKs only", count_acks),
-    // An old rate that is applied to new time, or a new one to old.
+    // An old rate applied to new time, or the reverse.
     ("change: each rate for its own time", change_of_rate),
     (
         "drain x line-rate, else rate: phantom_drain_bytes_per_s",
@@ -77,10 +76,9 @@ impl Model {
     }
 }
 
-/// What the counter can be at the least and at the most, by the witness.
-///
-/// The later packets come, the less has drained when we ask. At the cap that is so for the
-/// last packet that reached it; where one did, all did.
+/// Returns bounds of the counter by the witness's records: the later packets arrive, the less has drained at
+/// the request. At the cap this applies to the last packet that reached it, which is in both models or in
+/// none.
 fn bounds(lab: &mut Lab, rate: u64, limit_bytes: u64, asked_ns: [u64; 2]) -> Result<[u64; 2]> {
     let mut low = Model::new(rate, limit_bytes);
     let mut high = Model::new(rate, limit_bytes);
@@ -94,13 +92,13 @@ fn bounds(lab: &mut Lab, rate: u64, limit_bytes: u64, asked_ns: [u64; 2]) -> Res
     }
     low.drain(asked_ns[1]);
     high.drain(asked_ns[0]);
-    // What is shown is rounded up when a packet comes, and what has drained since down.
+    // The counter rounds up at a packet, and the drain since then rounds down.
     Ok([low.bytes(), high.bytes() + 2])
 }
 
-/// Reads the port's state, and compares it with the model.
+/// Compares the port's counter with the model, and returns it.
 fn compare(lab: &mut Lab, what: &str, rate: u64, limit_bytes: u64) -> Result<u64> {
-    // In virtual time the clock goes on by a nanosecond when it is read.
+    // In virtual time each clock read takes a nanosecond.
     let asked_ns = now_ns()?;
     let shown = lab.look()?.x.phantom_bytes;
     let answered_ns = now_ns()?;
@@ -119,11 +117,11 @@ fn compare(lab: &mut Lab, what: &str, rate: u64, limit_bytes: u64) -> Result<u64
     Ok(shown)
 }
 
-/// A prime: no packet takes a whole number of nanoseconds.
+/// A prime, so that no packet takes a whole number of nanoseconds.
 const ODD_RATE: u64 = 999_983;
 const LIMIT_BYTES: u64 = 10_000_000;
 
-/// The counter alone: it marks nothing, and nothing is shaped.
+/// Counter only: no marks and no shaping.
 fn options(rate: u64, limit_bytes: u64) -> Options {
     Options {
         line_rate_bytes_per_s: Some(rate),
@@ -237,7 +235,7 @@ fn change_of_rate(lab: &mut Lab) -> Result<()> {
     let asked_ns = now_ns()?;
     let shown = lab.look()?.x.phantom_bytes;
     let answered_ns = now_ns()?;
-    // From what it was: at most all of the change at the slow rate, at least none of it.
+    // From `before`: the new rate applied from the end of the change (high) or from its start (low).
     let drained = |ns: u64, rate: u64| (u128::from(ns) * u128::from(rate) / NS_PER_S) as u64;
     let high = before - drained(asked_ns - changed_ns, FAST) + 2;
     let low = before.saturating_sub(drained(answered_ns - changing_ns, FAST) + 2);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Marks against the RED line.
 //!
-//! The occupancy that each packet finds is known to the byte, so the probability of each mark
-//! is, and with it the expected number of marks and its variance. A count is refused when it is
-//! more than three standard deviations off.
+//! The occupancy at each packet is known to the byte, and so are the probability of its mark, the expected
+//! number of marks and their variance. A count more than three standard deviations off fails.
 
 use anyhow::{Context, Result, ensure};
 use xdc_netlink::{
@@ -18,16 +17,16 @@ use crate::{
 };
 
 pub const CASES: &[Case] = &[
-    // A wrong ramp, a threshold of the wrong queue, a judgement that counts the packet itself.
+    // A wrong ramp, the threshold of the wrong queue, or a decision that counts the packet itself.
     ("phantom at enqueue is on the line", phantom_at_enqueue),
     ("phantom at dequeue is on the line", phantom_at_dequeue),
     ("physical at enqueue is on the line", physical_at_enqueue),
-    // A backlog that is taken before the packet has left it.
+    // A backlog read before the packet has left it.
     ("physical at dequeue is on the line", physical_at_dequeue),
-    // One random number for both decisions, or a cause that is counted as another.
+    // One random number for both decisions, or a mark counted under another cause.
     ("either: 1 - (1 - p)(1 - q), by cause", either),
     ("both: pq", both),
-    // >= for >, or a length too much, at either end of the ramp.
+    // >= instead of >, or an extra packet length, at either end of the ramp.
     ("phantom: a step is at its byte", phantom_step),
     (
         "physical: a step is at its byte, at enqueue",
@@ -37,12 +36,12 @@ pub const CASES: &[Case] = &[
         "physical: a step is at its byte, at dequeue",
         physical_step_at_dequeue,
     ),
-    // Marks on packets that no endpoint would understand.
+    // Marks that no endpoint understands.
     (
         "what is Not-ECT, CE or no IP is chosen and not marked",
         unmarkable,
     ),
-    // A drop that is not counted as one, or hits ECT packets.
+    // A drop not counted as such, or a drop of an ECT packet.
     (
         "ecn-drop drops what is Not-ECT, at enqueue",
         ecn_drop_at_enqueue,
@@ -54,14 +53,14 @@ pub const CASES: &[Case] = &[
     ("mark none marks nothing", none),
 ];
 
-/// Both ramps are from 1 to 9 MB.
+/// Both ramps rise from 1 to 9 MB.
 const LIMIT_BYTES: u64 = 10_000_000;
 const MIN_PPM: u32 = 100_000;
 const MAX_PPM: u32 = 900_000;
 const MIN_BYTES: u64 = 1_000_000;
 const MAX_BYTES: u64 = 9_000_000;
 
-/// Where probes are sent: below, at the ends of, along and above the ramp.
+/// Occupancies at probes: below, at the ends of, along and above the ramp.
 const POINTS_BYTES: [u64; 7] = [
     500_000, 1_000_000, 2_000_000, 3_500_000, 5_000_000, 7_500_000, 9_000_000,
 ];
@@ -69,7 +68,7 @@ const PROBES: u64 = 300;
 const PROBE_BYTES: u64 = 60;
 const FILLER_BYTES: u64 = 60_000;
 
-/// RED on either queue; the phantom queue drains a byte a second, which is the least it can.
+/// RED on either queue; the phantom queue drains one byte per second, the minimum.
 fn options(mark: Mark, at: MarkAt) -> Options {
     Options {
         limit_bytes: Some(LIMIT_BYTES as u32),
@@ -92,7 +91,7 @@ fn probability(bytes: u64) -> f64 {
     ((bytes as f64 - MIN_BYTES as f64) / ramp).clamp(0.0, 1.0)
 }
 
-/// `marks` of packets with these probabilities, within three standard deviations.
+/// Checks that the marks of packets with these probabilities are within three standard deviations.
 fn three_sigma(what: &str, marks: u64, chances: &[f64]) -> Result<()> {
     let expected: f64 = chances.iter().sum();
     let sigma = chances.iter().map(|p| p * (1.0 - p)).sum::<f64>().sqrt();
@@ -101,7 +100,7 @@ fn three_sigma(what: &str, marks: u64, chances: &[f64]) -> Result<()> {
         "# {what}: {marks} of {} marked, {expected:.1} expected, sigma {sigma:.1}, off {off:+.1}",
         chances.len()
     );
-    // Where the probability is 0 or 1 nothing is left to chance but rounding of the sum.
+    // At probability 0 or 1 only rounding of the sum remains.
     ensure!(
         off.abs() <= 3.0 * sigma + 1e-6,
         "{what}: {marks} marks are {off:+.1} off, sigma is {sigma:.2}"
@@ -109,19 +108,19 @@ fn three_sigma(what: &str, marks: u64, chances: &[f64]) -> Result<()> {
     Ok(())
 }
 
-/// A probe, and what it finds queued.
+/// A probe and the occupancy at its arrival.
 struct Probe {
     number: u32,
     finds_bytes: u64,
 }
 
-/// Fills what is counted up to each point in turn, from `bytes`, and sends probes there.
+/// Fills the queue from `bytes` to each point in turn, and sends probes there.
 fn probe(lab: &mut Lab, mut bytes: u64) -> Result<(Vec<Vec<Probe>>, u64)> {
     let mut points = Vec::new();
     for point in POINTS_BYTES {
         while bytes < point {
             let left = point - bytes;
-            // No filler may be too short for its headers.
+            // A filler must not be shorter than its headers.
             let next = match left {
                 0..=FILLER_BYTES => left,
                 _ => FILLER_BYTES.min(left - 100),
@@ -144,7 +143,7 @@ fn probe(lab: &mut Lab, mut bytes: u64) -> Result<(Vec<Vec<Probe>>, u64)> {
     Ok((points, bytes))
 }
 
-/// Compares each point with the line that `chance` gives.
+/// Compares the marks at each point with the probability `chance`.
 fn compare(account: &Account, points: &[Vec<Probe>], chance: impl Fn(u64) -> f64) -> Result<()> {
     for (point, probes) in POINTS_BYTES.iter().zip(points) {
         let chances: Vec<f64> = probes.iter().map(|p| chance(p.finds_bytes)).collect();
@@ -171,7 +170,7 @@ fn phantom_at_dequeue(lab: &mut Lab) -> Result<()> {
     let (points, _) = probe(lab, 0)?;
     lab.drain()?;
     let (account, _) = lab.balance(0)?;
-    // By then it has been counted itself.
+    // At dequeue, the counter includes the packet itself.
     compare(&account, &points, |bytes| probability(bytes + PROBE_BYTES))
 }
 
@@ -208,7 +207,7 @@ fn physical_at_dequeue(lab: &mut Lab) -> Result<()> {
     let first = lab.sender.number() - PACKETS as u32 + 1;
     lab.release(0)?;
     let (account, _) = lab.balance(0)?;
-    // The k-th leaves PACKETS - k - 1 behind.
+    // Packet k leaves PACKETS - k - 1 behind.
     let left_bytes = |k: u64| (PACKETS - k - 1) * BYTES;
     for eighth in 0..8 {
         let part = eighth * PACKETS / 8..(eighth + 1) * PACKETS / 8;
@@ -227,8 +226,7 @@ fn physical_at_dequeue(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// Marks where both queues have the same occupancy, but for the plug, which the phantom
-/// queue has counted.
+/// Marks with equal occupancy of both queues, except for the plug, which only the phantom queue counts.
 fn two_queues(lab: &mut Lab, mark: Mark) -> Result<(Account, Vec<Vec<Probe>>, [u64; 3])> {
     let mut points = Vec::new();
     lab.hold(Handle::ROOT, &options(mark, MarkAt::Enqueue), |lab| {
@@ -278,7 +276,7 @@ fn both(lab: &mut Lab) -> Result<()> {
     equal("marked by one alone", causes[0] + causes[1], 0)
 }
 
-/// RED from 0 to 1 at one point.
+/// RED that rises from 0 to 1 at one point.
 fn step(mark: Mark, at: MarkAt) -> Options {
     Options {
         pmin_ppm: Some(500_000),
@@ -291,7 +289,7 @@ fn step(mark: Mark, at: MarkAt) -> Options {
 
 const STEP_BYTES: u64 = LIMIT_BYTES / 2;
 
-/// Whether each of these packets, the last ones that were sent, is marked.
+/// Checks the marks of the last packets sent.
 fn expect_marks(lab: &Lab, account: &Account, expected: &[bool]) -> Result<()> {
     let first = lab.sender.number() + 1 - expected.len() as u32;
     for (number, expected) in (first..).zip(expected) {
@@ -307,8 +305,7 @@ fn expect_marks(lab: &Lab, account: &Account, expected: &[bool]) -> Result<()> {
 
 fn phantom_step(lab: &mut Lab) -> Result<()> {
     for (short_of_step, marked) in [(1, false), (0, true)] {
-        // The counter rounds up, so nothing drains from it in the first second. A machine that
-        // needs longer tries again.
+        // The counter rounds up, so nothing drains in the first second. Slower machines try again.
         let account = (0..20).find_map(|_| {
             let account = phantom_step_try(lab, short_of_step);
             let slow = |account: &Account| {
@@ -323,7 +320,7 @@ fn phantom_step(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// Packets up to `short_of_step` bytes below the step, then one more.
+/// Sends packets up to `short_of_step` bytes below the step, then one more.
 fn phantom_step_try(lab: &mut Lab, short_of_step: u64) -> Result<Account> {
     lab.port(&step(Mark::Phantom, MarkAt::Enqueue))?;
     let filler = Frame::new(FILLER_BYTES as usize).ecn(Ecn::NotEct);
@@ -345,7 +342,7 @@ fn physical_step_at_enqueue(lab: &mut Lab) -> Result<()> {
             let filler = Frame::new(FILLER_BYTES as usize).ecn(Ecn::NotEct);
             lab.sender.send_all(fillers as usize, &filler)?;
             let rest = (STEP_BYTES - fillers * FILLER_BYTES) as usize;
-            // The second finds one byte less than the step, the third the step and 59 more.
+            // The second packet finds one byte less than the step, the third 59 bytes more.
             lab.sender.send_all(1, &Frame::new(rest - 1))?;
             lab.sender.send_all(1, &Frame::new(60))?;
             lab.sender.send_all(1, &Frame::new(60))?;
@@ -356,7 +353,7 @@ fn physical_step_at_enqueue(lab: &mut Lab) -> Result<()> {
     let (account, _) = lab.balance(0)?;
     expect_marks(lab, &account, &[false, false, true])?;
 
-    // And one that finds the very byte.
+    // A packet that finds exactly the step.
     lab.clear()?;
     lab.hold(
         Handle::ROOT,
@@ -379,7 +376,7 @@ fn physical_step_at_dequeue(lab: &mut Lab) -> Result<()> {
         Handle::ROOT,
         &step(Mark::Physical, MarkAt::Dequeue),
         |lab| {
-            // The first leaves exactly the step behind, the second a packet less.
+            // The first packet leaves exactly the step behind, the second one packet less.
             let packets = STEP_BYTES / PACKET_BYTES + 1;
             lab.sender
                 .send_all(packets as usize, &Frame::new(PACKET_BYTES as usize))?;
@@ -392,7 +389,7 @@ fn physical_step_at_dequeue(lab: &mut Lab) -> Result<()> {
     equal("marked", account.marked.clone(), vec![first])
 }
 
-/// Every packet is chosen, all the time.
+/// Chooses every packet.
 fn always(at: MarkAt) -> Options {
     Options {
         min_ppm: Some(0),
@@ -420,7 +417,7 @@ fn unmarkable(lab: &mut Lab) -> Result<()> {
         equal("CE by the witness", account.marked.len() as u64, marks)?;
         equal("would_mark", port.x.would_mark, 4 * 4 * 5)?;
         equal("no IP", lab.after.total()?.no_ip, 20)?;
-        // IPv4, IPv6 and TCP: ECN codepoints by the witness, before and after.
+        // ECN codepoints of IPv4, IPv6 and TCP by the witnesses before and after the port.
         equal("before", lab.before.total()?.ecn, [15; 4])?;
         equal("after", lab.after.total()?.ecn, [15, 0, 0, 45])?;
     }
@@ -440,7 +437,7 @@ fn ecn_drop(lab: &mut Lab, at: MarkAt) -> Result<()> {
         ecn_drop: Some(true),
         ..always(at)
     })?;
-    // The sender learns nothing of it: NET_XMIT_CN is no error.
+    // The sender gets no error, because NET_XMIT_CN is none.
     for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::NotEct, Ecn::Ce] {
         lab.sender.send_all(25, &Frame::new(300).ecn(ecn))?;
     }

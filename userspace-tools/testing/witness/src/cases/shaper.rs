@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The shaper, by the times at which the witness behind it saw packets.
+//! The shaper, by the departure times that the second witness recorded.
 //!
-//! A packet may leave when those before it have been serialised. In virtual time each does so
-//! to the nanosecond. Under emulation timers are late and the shaper catches up, so there the
-//! test is of what lateness cannot excuse: while there is a queue no packet is early.
+//! A packet may leave when those before it are serialized. In virtual time this is exact to the nanosecond.
+//! Under emulation timers are late and the shaper catches up, so the test only requires that no packet is
+//! early while there is a queue.
 
 use std::{thread, time::Duration};
 
@@ -17,23 +17,22 @@ use crate::{
 };
 
 pub const CASES: &[Case] = &[
-    // A rate in the wrong unit, a remainder that is lost, lag that is not caught up.
+    // A rate in the wrong unit, a lost remainder, or a lag that is not made up.
     ("8 Mbit/s", |lab| rate(lab, 1_000_000, 150)),
     ("an odd rate", |lab| rate(lab, 2_999_957, 450)),
-    // An overhead or a minimum that is left out, or taken for another.
+    // A missing overhead or minimum, or one taken for the other.
     ("overhead is charged for each packet", overhead),
     ("mpu is the least that is charged", mpu),
-    // Credit for time in which there was nothing to send.
+    // Credit for idle time.
     ("an idle port saves no credit", idle),
 ];
 
-/// Rates that an emulated machine could not fill: in virtual time only.
+/// Rates beyond an emulated machine, for virtual time only.
 pub const FAST_CASES: &[Case] = &[
     ("1 Gbit/s", |lab| rate(lab, 125_000_000, 2_000)),
     ("100 Gbit/s", |lab| rate(lab, 12_500_000_000, 3_000)),
 ];
 
-/// Lengths of the packets, in turn.
 const LENGTHS: [usize; 4] = [1_500, 64, 9_000, 700];
 
 fn rate(lab: &mut Lab, rate: u64, packets: usize) -> Result<()> {
@@ -63,15 +62,15 @@ fn mpu(lab: &mut Lab) -> Result<()> {
     shaped(lab, &options, 1_500_000, 200, |bytes| (bytes + 24).max(256))
 }
 
-/// When each packet was due, in 1 / rate of a nanosecond, which makes every term whole.
+/// Departure times in units of 1 / rate ns, so that every term is whole.
 struct Schedule {
     rate: u128,
     free: u128,
 }
 
 impl Schedule {
-    /// A packet that comes at `at_ns` is due then, or when those before it are through.
-    /// Returns how late one is that left at `left_ns`; negative is early.
+    /// A packet that arrives at `at_ns` is due then, or once those before it are serialized. Returns the
+    /// delay of its departure at `left_ns`; negative is early.
     fn late_ns(&mut self, at_ns: u64, left_ns: u64, wire_bytes: u64) -> i64 {
         let due = self.free.max(u128::from(at_ns) * self.rate);
         self.free = due + u128::from(wire_bytes) * 1_000_000_000;
@@ -79,7 +78,7 @@ impl Schedule {
     }
 }
 
-/// Sends more than `rate` carries, and compares each packet's time with when it was due.
+/// Sends more than `rate` carries, and compares departure times with the schedule.
 fn shaped(
     lab: &mut Lab,
     options: &Options,
@@ -99,7 +98,7 @@ fn shaped(
         lab.sender.send_all(1, &frame)?;
         work_bytes += wire_bytes(frame.bytes as u64);
     }
-    // Nobody looks meanwhile: a timer that comes while a question is answered is late.
+    // No dumps meanwhile: they would delay timers.
     thread::sleep(Duration::from_nanos(
         work_bytes * 1_000_000_000 / rate + 5_000_000,
     ));
@@ -129,10 +128,10 @@ fn shaped(
         "# {rate} B/s: measured {measured:.0} over {} ms; {earliest_ns} to {latest_ns} ns late",
         took_ns / 1_000_000
     );
-    // The port keeps whole nanoseconds and carries the rest.
+    // The port keeps whole nanoseconds and carries the remainder.
     ensure!(earliest_ns >= -1, "a packet was {} ns early", -earliest_ns);
     if time_is_virtual()? {
-        // A kernel thread that is at work moves the clock, too, for the packet that is due then.
+        // A running kernel thread also advances the clock for the packet due then.
         let late = late_ns.iter().filter(|ns| **ns > LATEST_NS).count();
         ensure!(
             late * 100 <= packets && latest_ns <= DISTURBED_NS,
@@ -144,10 +143,10 @@ fn shaped(
     Ok(())
 }
 
-/// What virtual time moves between the port's timer and the witness: a timer is set a
-/// nanosecond ahead at least, and a look at the clock in a system call costs one.
+/// Advance of virtual time between the port's timer and the witness: timers are at least one nanosecond
+/// ahead, and each clock read of a system call takes one.
 const LATEST_NS: i64 = 10;
-/// The same, where something else was at work: each look of it at the clock is a nanosecond.
+/// Bound with other activity, each clock read of which takes a nanosecond.
 const DISTURBED_NS: i64 = 5_000;
 
 fn idle(lab: &mut Lab) -> Result<()> {
@@ -162,7 +161,7 @@ fn idle(lab: &mut Lab) -> Result<()> {
         lab.sender.send_all(4, &Frame::new(PLUG_BYTES as usize))?;
         lab.drain()?;
         let (sent, received) = (lab.before.records()?.to_vec(), lab.after.records()?);
-        // Three packets behind one that found the port idle: 10 ms each, or later.
+        // Three packets after one that found the port idle: at least 10 ms each.
         let took_ns = received[3].at_ns - sent[0].at_ns;
         ensure!(
             took_ns >= 30_000_000,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Packets with two VLAN tags that came from another device, as a switch has them: there the kernel
-//! takes the outer tag off, and its network header is the inner tag.
+//! Packets with two VLAN tags from another device, as on a switch: the kernel removes the outer tag, and the
+//! network header is the inner tag.
 
 use std::{
     fs::File,
@@ -26,7 +26,7 @@ use crate::{
 };
 
 pub const CASES: &[Case] = &[
-    // A tag that is taken for an IP header: marks change the VLAN, and colours come from it.
+    // A tag taken for an IP header: marks change the VLAN, and colors come from it.
     ("of a packet with two tags, IP is marked", forwarded),
 ];
 
@@ -34,7 +34,7 @@ const IN: &str = "tag0";
 const OUT: &str = "tag1";
 const TO: [u8; 6] = [2, 0, 0, 0, 0, 99];
 const OUTER_VLAN: u16 = 10;
-/// Some have bits where IP has ECT, some DSCP 8.
+/// Some have bits in the place of ECT, some of DSCP 8.
 const INNER_VLANS: [u16; 8] = [1, 4, 5, 6, 7, 16, 32, 33];
 const BYTES: usize = 200;
 
@@ -45,7 +45,7 @@ fn tagged(frame: &Frame, inner: u16) -> Vec<u8> {
     [addresses, &tag(OUTER_VLAN), &tag(inner), rest].concat()
 }
 
-/// The next packet to the one that ours are for.
+/// Returns the next packet to TO.
 fn receive(file: &mut File) -> Result<Vec<u8>> {
     let mut bytes = vec![0; 2_000];
     loop {
@@ -70,7 +70,7 @@ fn forwarded(_: &mut Lab) -> Result<()> {
     run(&format!(
         "tc filter add dev {IN} ingress matchall action mirred egress redirect dev {OUT}"
     ))?;
-    // Marks all.
+    // Marks every packet.
     let options = Options {
         rate_bytes_per_s: Some(125_000_000),
         mark: Some(Mark::Physical),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A device of several transmit queues that tells its speed and gets its qdiscs from the kernel: the
-//! port as net.core.default_qdisc, which veth has no use for.
+//! A device with several transmit queues, a speed, and qdiscs from the kernel: the port as
+//! net.core.default_qdisc, which veth does not use.
 
 use std::{
     fs::{File, OpenOptions},
@@ -22,7 +22,7 @@ use crate::{
 };
 
 nix::ioctl_write_ptr_bad!(
-    /// Attaches a file to a device, which is made if need be.
+    /// Attaches a file to a device, and creates the device if needed.
     tunsetiff,
     libc::TUNSETIFF,
     libc::ifreq
@@ -32,24 +32,23 @@ const DEVICE: &str = "tap9";
 const QUEUES: usize = 4;
 const DEFAULT_QDISC: &str = "net/core/default_qdisc";
 
-/// What drains of a phantom queue per Mbit/s of the device.
+/// Drain of a phantom queue in bytes/s per Mbit/s of the device.
 const DRAIN_PER_MBIT: u64 = 112_500;
 
-/// A tap. Each file is one of its queues.
+/// A tap device. Each file is one of its queues.
 struct Tap {
     _files: Vec<File>,
     index: u32,
     connection: Connection,
 }
 
-/// One port of it.
 struct Port {
     state: QdiscState,
     x: Xstats,
 }
 
 impl Tap {
-    /// It is `mbit` fast; 0 = it does not tell.
+    /// Creates a tap with a speed of `mbit`; 0 = unknown.
     fn new(mbit: u32) -> Result<Self> {
         let files = (0..QUEUES)
             .map(|_| attach(DEVICE, libc::IFF_MULTI_QUEUE))
@@ -70,7 +69,7 @@ impl Tap {
         ))
     }
 
-    /// Goes down and up with another speed, of which its qdiscs hear then.
+    /// Changes the speed. Qdiscs learn of it when the device goes up.
     fn new_speed(&self, mbit: u32) -> Result<()> {
         self.speed(mbit)?;
         run(&format!("ip link set {DEVICE} down"))?;
@@ -115,7 +114,7 @@ impl Tap {
             .collect()
     }
 
-    /// At which rate the phantom queue drains, which is the same for all ports.
+    /// Drain rate of the phantom queue, which all ports must share.
     fn drain(&mut self) -> Result<u64> {
         let ports = self.ports()?;
         let drain = ports[0].x.phantom_drain_bytes_per_s;
@@ -126,33 +125,33 @@ impl Tap {
     }
 }
 
-/// A queue of a tap, which is made if need be.
+/// Opens a queue of a tap, and creates the device if needed.
 pub fn attach(device: &str, flags: libc::c_int) -> Result<File> {
     let file = OpenOptions::new()
         .read(true)
         .write(true)
         .open("/dev/net/tun")
         .context("cannot open /dev/net/tun")?;
-    // SAFETY: an ifreq is plain data, for which zeroes are valid.
+    // SAFETY: Zeroes are a valid ifreq, which is plain data.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(device.bytes()) {
         *to = from as libc::c_char;
     }
     let flags = flags | libc::IFF_TAP | libc::IFF_NO_PI;
     request.ifr_ifru.ifru_flags = flags as libc::c_short;
-    // SAFETY: the file is a TUN device's and the request is complete.
+    // SAFETY: The file is a TUN device and the request is initialized.
     unsafe { tunsetiff(file.as_raw_fd(), &request) }.context("cannot attach to the tap")?;
     Ok(file)
 }
 
 const FLOWS: u16 = 100;
 const FRAME_BYTES: usize = 1_000;
-/// They lie on the phantom queue of a device of 1 Mbit/s for nearly a second.
+/// The traffic stays on the phantom queue of a 1 Mbit/s device for nearly a second.
 const TRAFFIC_BYTES: u64 = FLOWS as u64 * FRAME_BYTES as u64;
-/// What drains is rounded here and in each port.
+/// The drain is rounded here and in each port.
 const ROUNDING_BYTES: u64 = 10;
 
-/// A frame of each flow.
+/// Sends a frame of each flow.
 fn traffic() -> Result<()> {
     let mut sender = Sender::open(DEVICE)?;
     for flow in 0..FLOWS {
@@ -168,7 +167,7 @@ fn used(ports: &[Port]) -> Result<()> {
     Ok(())
 }
 
-/// Ports of the mq that the kernel makes have a phantom queue each: it has no handle.
+/// Ports of the kernel's default mq, which has no handle, share one phantom queue.
 fn default_mq() -> Result<()> {
     for _ in 0..30 {
         let mut tap = Tap::new(1)?;
@@ -180,7 +179,7 @@ fn default_mq() -> Result<()> {
         used(&ports)?;
         equal("drain", tap.drain()?, DRAIN_PER_MBIT)?;
         let bytes: Vec<_> = ports.iter().map(|p| p.x.phantom_bytes).collect();
-        // The machine was busy with something else meanwhile.
+        // The machine was too busy meanwhile.
         if drained_bytes > TRAFFIC_BYTES / 2 {
             continue;
         }
@@ -202,7 +201,7 @@ fn drain_ppm(ppm: u32) -> Options {
     }
 }
 
-/// With another speed, whichever port came last decides, not what the user said last.
+/// After a speed change, the user's latest setting holds, not that of the port added last.
 fn last_word() -> Result<()> {
     let mut tap = Tap::new(1)?;
     run(&format!("tc qdisc add dev {DEVICE} root handle 1: mq"))?;
@@ -214,7 +213,7 @@ fn last_word() -> Result<()> {
         equal("drain", tap.drain()?, 62_500)?;
         tap.new_speed(2)?;
         equal("drain at 2 Mbit/s", tap.drain()?, 125_000)?;
-        // Who said it is gone: the others follow the device again.
+        // The port with the setting is gone: the others follow the device again.
         run(&format!(
             "tc qdisc replace dev {DEVICE} parent 1:{number} pfifo"
         ))?;
@@ -224,7 +223,7 @@ fn last_word() -> Result<()> {
     Ok(())
 }
 
-/// A port that knows no line rate takes away that of the others, which do not mark any more.
+/// A change of a port without a line rate keeps the line rate that the others need for marks.
 fn no_word() -> Result<()> {
     let mut tap = Tap::new(0)?;
     run(&format!("tc qdisc add dev {DEVICE} root handle 1: mq"))?;
@@ -247,7 +246,7 @@ fn no_word() -> Result<()> {
     equal("drain", tap.drain()?, 1_000_000)
 }
 
-/// All of it.
+/// Runs all cases.
 pub fn run_all(ktap: &mut Ktap) -> Result<()> {
     let before = set_of_the_first_namespace(DEFAULT_QDISC, phantom::KIND)?;
     ktap.case(
