@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The options of sch_acceltor: their bounds, netlink form, and what has to hold between them. The attributes
-//! are those of uapi/pkt_acceltor.h. Only RTNL's callbacks have them.
+//! Options of sch_acceltor: bounds, netlink form, and constraints between them. uapi/pkt_acceltor.h has the
+//! attributes. Only RTNL callbacks use options.
 
 use kernel::prelude::*;
 
@@ -30,19 +30,19 @@ const fn ns(min: i64, max: i64) -> Bounds {
 const NS_PER_US: i64 = 1_000;
 const NS_PER_S: i64 = 1_000_000_000;
 
-/// Of the days of the longest week.
+/// Racks of the longest week.
 const MAX_RACKS: usize = 1_024;
-/// A dump has no room for more: the kernel begins it with what is left of a page, and a qdisc that does not fit into
-/// that hides all others from whoever has asked for nothing before.
+/// Limited by dumps: a socket's first dump begins with the rest of a page, and a qdisc too large for it hides
+/// all others.
 const MAX_PREFIXES: usize = 140;
-/// Of prefixes and peers, for the same reason.
+/// Limit of the bytes of prefixes and of peers, for the same reason.
 const MAX_LIST_BYTES: usize = MAX_PREFIXES * PREFIX_BYTES;
-/// 20 MB of them.
+/// Limit of elephants: 20 MB of state.
 const MAX_ELEPHANTS: u64 = 1 << 18;
-/// A queue has room for a packet, and the kernel counts a backlog in 32 bits.
+/// Lower bound: one packet. Upper bound: the kernel counts a backlog in 32 bits.
 const LIMIT: Bounds = bytes(2_000, 1_000_000_000);
 
-/// The one home of bounds and defaults: the policy and the error texts come from here.
+/// Single source of bounds and defaults for the policy and the error texts.
 #[rustfmt::skip]
 static SETTINGS: [Setting; 24] = [
     setting(TCA_ACCELTOR_RACKS, "racks", Kind::U32(count(2, MAX_RACKS as i64)), 2),
@@ -79,7 +79,7 @@ static RANGES: [Range; SETTINGS.len()] = ranges(&SETTINGS);
 
 /// Number of attribute ids, 0 included.
 const IDS: usize = __TCA_ACCELTOR_MAX as usize;
-// What the error says.
+// The error text has this number.
 const _: () = assert!(MAX_LIST_BYTES == 2_800);
 
 const PREFIX_BYTES: usize = size_of::<tc_acceltor_prefix>();
@@ -93,7 +93,7 @@ static POLICY: Policy<IDS> = policy(
     &RANGES,
 );
 
-/// What a user asks for.
+/// Attributes of a request.
 pub(crate) struct Request<'a>(Attrs<'a, IDS>);
 
 impl<'a> Request<'a> {
@@ -114,13 +114,13 @@ impl<'a> Request<'a> {
         Ok(Self(attrs))
     }
 
-    /// The attribute, if it is given.
+    /// Returns an attribute, if present.
     pub(crate) fn get(&self, id: u32) -> Option<Attr<'a>> {
         self.0.get(id)
     }
 }
 
-/// Addresses of a rack, from the first to the last.
+/// Address range of a rack, both ends included.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Prefix {
     pub(crate) first: u128,
@@ -129,7 +129,8 @@ pub(crate) struct Prefix {
     bits: u8,
 }
 
-/// By the first address. objtool takes the library's sort for code that runs into the next function.
+/// Sorts by first address. objtool takes the library's sort for code that falls through into the next
+/// function.
 fn sort(prefixes: &mut [Prefix]) {
     for end in 1..prefixes.len() {
         let mut unsorted = prefixes.get_mut(..=end).unwrap_or_default();
@@ -147,7 +148,7 @@ fn sort(prefixes: &mut [Prefix]) {
 }
 
 impl Prefix {
-    /// None where a bit behind the prefix is set.
+    /// Decodes a prefix; None if a bit after it is set.
     fn read(bytes: &[u8]) -> Option<Self> {
         let (addr, rest) = bytes.split_first_chunk::<16>()?;
         let [bits, _pad, rack @ ..] = rest else {
@@ -179,18 +180,18 @@ impl Prefix {
     }
 }
 
-/// All options of one port.
+/// Options of one port.
 pub(crate) struct Options {
-    /// Those in [`SETTINGS`], by id.
+    /// Values of [`SETTINGS`], by id.
     numbers: [i64; IDS],
-    /// In the order of addresses; they do not overlap.
+    /// Sorted by address, without overlaps.
     pub(crate) prefixes: KVVec<Prefix>,
     /// The rack of each day; empty = (rack + 1 + day) mod N.
     peers: KVVec<u16>,
 }
 
 impl Options {
-    /// The defaults.
+    /// Creates the defaults.
     pub(crate) fn new() -> Self {
         let mut options = Self {
             numbers: [0; IDS],
@@ -203,7 +204,7 @@ impl Options {
         options
     }
 
-    /// The same once more.
+    /// Copies the options, if memory allows.
     pub(crate) fn copy(&self) -> Result<Self> {
         Ok(Self {
             numbers: self.numbers,
@@ -212,7 +213,7 @@ impl Options {
         })
     }
 
-    /// A packet may be queued for another day than with `others`.
+    /// Returns whether packets may belong to other days than with `others`.
     pub(crate) fn moves_days(&self, others: &Self) -> bool {
         const MOVE: [u32; 7] = [
             TCA_ACCELTOR_RACKS,
@@ -231,12 +232,12 @@ impl Options {
         self.numbers.get(id as usize).copied().unwrap_or(0)
     }
 
-    /// A number that is not negative.
+    /// Returns a number that is not negative.
     pub(crate) fn unsigned(&self, id: u32) -> u64 {
         self.number(id).max(0) as u64
     }
 
-    /// One of an enum, or a bool.
+    /// Returns an enum or bool.
     pub(crate) fn choice(&self, id: u32) -> u32 {
         self.number(id) as u32
     }
@@ -277,7 +278,7 @@ impl Options {
         }
     }
 
-    /// Which day of the week each rack has.
+    /// Returns the day of the week of each rack.
     pub(crate) fn day_of_rack(&self) -> Result<KVVec<u16>> {
         let mut days = KVVec::from_elem(0, usize::from(self.racks()), GFP_KERNEL_ACCOUNT)?;
         let rack = self.number(TCA_ACCELTOR_RACK) as u16;
@@ -287,14 +288,14 @@ impl Options {
         }
     }
 
-    /// How many flows can be elephants at a time.
+    /// Returns the limit of concurrent elephants.
     pub(crate) fn most_elephants(&self) -> usize {
         let days = u64::from(self.racks()).saturating_sub(1);
         let most = self.unsigned(TCA_ACCELTOR_ELEPHANTS).saturating_mul(days);
         most.min(MAX_ELEPHANTS) as usize
     }
 
-    /// Takes over what a request names.
+    /// Applies the options of a request.
     pub(crate) fn read(&mut self, request: &Request<'_>, extack: &Extack<'_>) -> Result {
         for setting in &SETTINGS {
             if let Some(attr) = request.get(setting.id) {
@@ -344,7 +345,7 @@ impl Options {
         Ok(())
     }
 
-    /// What has to hold between options.
+    /// Checks constraints between options.
     fn check(&self, extack: &Extack<'_>) -> Result {
         let number = |id| self.number(id);
         let racks = number(TCA_ACCELTOR_RACKS);
@@ -401,7 +402,7 @@ impl Options {
     }
 }
 
-/// A copy of a vector, which kernels have no other way for.
+/// Copies a vector; older kernels have no function for it.
 fn copy<T: Copy>(from: &KVVec<T>) -> Result<KVVec<T>> {
     let mut to = KVVec::with_capacity(from.len(), GFP_KERNEL_ACCOUNT)?;
     to.extend_from_slice(from, GFP_KERNEL_ACCOUNT)?;

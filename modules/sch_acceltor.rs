@@ -1,40 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! AccelToR: the port of a rack with two uplinks, one to a packet network and one to an optical circuit
-//! switch whose circuits change by a timetable.
+//! switch with a timetable.
 //!
-//! Mice go by the packet network. Elephants wait for the day of their rack in a calendar of K queues, of which
-//! only today's sends; a few round trips before it they are accelerated, that is, they go by the packet network behind
-//! the mice. Source: "AccelToR: Accelerating TCP for Circuit/Packet Hybrid Data Centers with Packet Scheduling",
-//! sections III-B, III-C and III-G, Algorithm 1. The netlink interface is uapi/pkt_acceltor.h; the rules are in
-//! algo/acceltor.rs. A packet's queue mapping says which uplink it takes: a bond has a slave for each.
+//! Mice use the packet network. Elephants wait for the day of their rack in a calendar of K queues, of which
+//! only today's sends; a few round trips before its day, an elephant is accelerated: it uses the packet
+//! network behind the mice. Source: "AccelToR: Accelerating TCP for Circuit/Packet Hybrid Data Centers with
+//! Packet Scheduling", sections III-B, III-C and III-G, Algorithm 1. uapi/pkt_acceltor.h is the netlink
+//! interface, and algo/acceltor.rs has the rules. A packet's queue mapping names its uplink: a bond has a
+//! slave for each.
 //!
-//! What is decided here, where the paper says nothing or something else:
+//! Decisions where the paper is silent or differs:
 //!
-//! 1. What today's queue holds when its night starts is dropped: it would reach another rack. Not with blocking, whose
-//!    queues are their rack's, nor with unblocking, where it goes by the packet network.
-//! 2. A packet is sent to the circuit switch only if it has left, with `guard`, before the day is over. `lead`
-//!    is how much earlier it is sent than it is there. What takes longer than a day is dropped, or with unblocking
-//!    goes by the packet network.
-//! 3. Pure ACKs, SYNs, FINs and RSTs without payload and what is no TCP are mice, whatever flow they are of.
-//! 4. By night, too, an elephant's place depends on the time until its day; Algorithm 1 says the same while the
-//!    night is shorter than a round trip of the packet network.
-//! 5. A queue that is full drops; with `overflow lp` elephants before their day are accelerated instead, as in the
+//! 1. Packets left in today's queue at nightfall are dropped, because they would reach another rack. With
+//!    blocking a queue belongs to its rack and keeps them; with unblocking they use the packet network.
+//! 2. A packet is sent to the circuit switch only if its transmission plus `guard` ends before the day does.
+//!    `lead` is the delay to the switch. Packets longer than a day are dropped, or with unblocking use the
+//!    packet network.
+//! 3. Pure ACKs, SYNs, FINs and RSTs without payload, and packets other than TCP are mice, whatever their
+//!    flow.
+//! 4. At night too, an elephant's place depends on the time until its day; Algorithm 1 agrees if the night is
+//!    shorter than an RTT of the packet network.
+//! 5. A full queue drops; with `overflow lp` elephants before their day are accelerated instead, as in the
 //!    paper's code.
-//! 6. With `rescue on`, an elephant that comes K days too early is accelerated if it has not had a day yet,
-//!    or if its first packet was dropped two days ago or more: a retransmission, of a timer that is early. The paper's
-//!    code has a rule of this kind, its text has not.
-//! 7. A flow becomes an elephant by night, by its bytes in a count-min sketch that forgets half in 8 weeks, if
-//!    its rack has fewer than `elephants`; it is none any more when it was idle for 2 weeks. Pure ACKs are not counted.
-//! 8. The calendar follows the clock whenever an elephant's packet comes, or any goes while one waits; no timer
-//!    moves it. Where the clock was set back, or the schedule is changed, what has another day than before is dropped.
-//! 9. Before the base time there is no circuit: elephants go by the packet network, behind the mice.
-//! 10. Timers that are late are caught up within a day, so that a day carries what it can.
-//! 11. Bursts are split into their segments: a burst would not end with the day.
-//! 12. After a packet for the circuit switch the packet network has its turn: a device asks for a packet whenever it
-//!     has room, and where its circuit is slower than `ocs-rate` mice would wait for the end of the day.
-//! 13. The kernel gets one packet at a time. Of several the device may take the first only, and would get the others
-//!     when it has room: by night, or in another rack's day.
+//! 6. With `rescue on`, an elephant's packet that comes K days early is accelerated if the flow had no day
+//!    yet, or if its first drop was at least two days ago: a retransmission by an early timer. Only the
+//!    paper's code has such a rule.
+//! 7. A flow becomes an elephant at night, by its bytes in a count-min sketch that halves every 8 weeks, if
+//!    its rack has fewer than `elephants`. After 2 idle weeks it becomes a mouse. Pure ACKs are not counted.
+//! 8. The calendar advances with each elephant's packet, and with any packet while one waits; no timer moves
+//!    it. If the clock was set back or the schedule changed, packets whose day changed are dropped.
+//! 9. Before the base time there is no circuit: elephants use the packet network, behind the mice.
+//! 10. Delays by late timers are made up within the day, so that a day is fully used.
+//! 11. Bursts are split into segments, because a burst may outlast the day.
+//! 12. After a packet for the circuit switch the packet network has its turn: a device requests packets while
+//!     it has room, and if its circuit is slower than `ocs-rate`, mice would wait for the end of the day.
+//! 13. The kernel gets one packet at a time. From a batch the device may take only the first, and take the
+//!     others later: at night, or on another rack's day.
 
 use kernel::prelude::*;
 
@@ -96,25 +98,25 @@ impl kernel::Module for Module {
     }
 }
 
-/// Transmit queue, and queue_id of a bond's slave, that leads to the packet network.
+/// Transmit queue, and queue_id of a bond's slave, of the packet network.
 const PACKET_QUEUE: u16 = 1;
-/// The same for the circuit switch.
+/// Transmit queue and queue_id of the circuit switch.
 const CIRCUIT_QUEUE: u16 = 2;
 
-/// Weeks in which the sketch forgets half.
+/// Weeks in which the sketch halves.
 const FORGET_WEEKS: u64 = 8;
-/// Weeks after which a silent flow is no longer an elephant, unless `idle` sets another time.
+/// Idle weeks after which an elephant becomes a mouse, unless `idle` is set.
 const IDLE_WEEKS: u64 = 2;
-/// Slots after its first drop from which on a flow may be rescued.
+/// Slots from a flow's first drop until it may be rescued.
 const RESCUE_SLOTS: u64 = 2;
 
-/// [`Options`] in the form in which packets need them.
+/// [`Options`] in the form that the packet path uses.
 #[derive(Clone, Copy)]
 struct Config {
     schedule: Schedule,
     clock: Clock,
     policy: Policy,
-    /// K; with blocking, one for each rack.
+    /// K; with blocking, one queue per rack.
     queues: NonZeroU64,
     days_per_week: NonZeroU64,
     rtt_ns: u64,
@@ -133,7 +135,7 @@ struct Config {
     most_of_rack: u16,
     sketch_bytes: u32,
     idle_ns: u64,
-    /// In so many days the sketch forgets half.
+    /// Days in which the sketch halves.
     forget_days: NonZeroU64,
 }
 
@@ -181,13 +183,13 @@ impl Config {
         }
     }
 
-    /// How long a circuit takes for a packet, rounded up.
+    /// Returns the transmission time on a circuit, rounded up.
     fn circuit_ns(&self, len_bytes: u32) -> u64 {
         mul_div(len_bytes.into(), NS_PER_S, self.circuit_bytes_per_s).saturating_add(1)
     }
 }
 
-/// What is as large as options say, and is made before the queue is locked.
+/// Allocations whose size depends on options, made before the queue is locked.
 struct Tables {
     day_of_rack: KVVec<u16>,
     prefixes: KVVec<Prefix>,
@@ -215,7 +217,7 @@ impl Tables {
         }
     }
 
-    /// The rack of an address, and its day of the week; not of this rack itself.
+    /// Returns the rack of an address and its day of the week; None for the own rack.
     fn rack_of(&self, addr: u128) -> Option<(u16, u16)> {
         let after = self.prefixes.partition_point(|it| it.first <= addr);
         let prefix = self.prefixes.get(after.checked_sub(1)?)?;
@@ -228,13 +230,13 @@ impl Tables {
 #[derive(Default)]
 struct Later {
     list: PacketList,
-    /// The day that it waits for.
+    /// Label of its day.
     label: u64,
-    /// Something was sent in its day.
+    /// A packet was sent in its day.
     served: bool,
 }
 
-/// So many queues; those for any K there are always.
+/// Allocates the queues; at least as many as the largest K.
 fn calendar(queues: u64) -> Result<KVVec<Later>> {
     let queues = queues.max(MAX_QUEUES) as usize;
     let mut calendar = KVVec::with_capacity(queues, GFP_KERNEL_ACCOUNT)?;
@@ -244,7 +246,7 @@ fn calendar(queues: u64) -> Result<KVVec<Later>> {
     Ok(calendar)
 }
 
-/// Why packets are dropped.
+/// Reason for a drop.
 #[derive(Clone, Copy)]
 enum Cause {
     High,
@@ -270,13 +272,13 @@ impl Cause {
     }
 }
 
-/// Why an elephant's packet is accelerated.
+/// An accelerated packet of an elephant.
 #[derive(Clone, Copy)]
 struct Accelerated {
     cause: xdc_acceltor_cause,
-    /// Its day.
+    /// Label of its day.
     label: u64,
-    /// Until that starts; before the base time, until then.
+    /// Time until that day starts; before the base time, until the base time.
     left_ns: u64,
 }
 
@@ -297,7 +299,7 @@ tracepoint! {
     TraceDrop, acceltor_drop, xdc_acceltor_drop, packet
 }
 
-/// State of the queue, under its lock.
+/// State of the qdisc, under its lock.
 struct State {
     config: Config,
     tables: Tables,
@@ -306,21 +308,21 @@ struct State {
     high: PacketList,
     low: PacketList,
     calendar: KVVec<Later>,
-    /// In the calendar.
+    /// Packets in the calendar.
     later_packets: u32,
     later_bytes: u64,
-    /// The calendar's first label; None before the base time, and while the schedule is a new one.
+    /// First label of the calendar; None before the base time and after a change of schedule.
     label: Option<u64>,
-    /// What is in the calendar is of another schedule.
+    /// The calendar holds packets of another schedule.
     restart: bool,
-    /// The day of that label lasts.
+    /// The day of the label has begun.
     is_day: bool,
-    /// What had been sent to the circuit switch as it began.
+    /// Bytes sent to the circuit switch before the day began.
     bytes_before: u64,
-    /// Today's queue waited for its day.
+    /// Packets of today's queue wait for its day to begin.
     waits_for_dawn: bool,
     last_ns: u64,
-    /// The last packet went to the circuit switch: it is the packet network's turn.
+    /// The last packet used the circuit, so the packet network has its turn.
     packet_turn: bool,
 
     circuit: Shaper,
@@ -328,10 +330,10 @@ struct State {
     stats: tc_acceltor_xstats,
 }
 
-/// What a packet is.
+/// Class of a packet.
 enum Kind {
     Mouse,
-    /// Of the flow with that key, to the rack with that day of the week.
+    /// Key of the flow, its rack, and the rack's day of the week.
     Elephant(u64, u16, u16),
 }
 
@@ -340,7 +342,7 @@ impl State {
         (label % self.config.queues) as usize
     }
 
-    /// Nothing waits for a day, and the port to the packet network is not shaped.
+    /// Returns whether no packet waits for a day and the packet network is not shaped.
     #[inline]
     fn is_timeless(&self) -> bool {
         self.later_packets == 0 && self.config.packet_bytes_per_s == 0
@@ -350,7 +352,7 @@ impl State {
         self.later_packets == 0 && self.high.packets() == 0 && self.low.packets() == 0
     }
 
-    /// Drops what a queue of the calendar holds, or has it go by the packet network.
+    /// Drops the packets of a calendar queue, or moves them to the packet network.
     #[cold]
     fn empty(&mut self, queue: Queue<'_>, index: usize, now_ns: u64, cause: Cause) {
         let Some(later) = self.calendar.get_mut(index) else {
@@ -365,7 +367,7 @@ impl State {
         }
     }
 
-    /// A packet that was in the calendar has no day there.
+    /// Handles a calendar packet whose day does not exist.
     #[cold]
     fn put_out<'a>(&mut self, queue: Queue<'a>, packet: Packet<'a>, now_ns: u64, cause: Cause) {
         self.count_taken(&packet);
@@ -377,7 +379,7 @@ impl State {
         }
     }
 
-    /// A packet comes that may go to the packet network: its port's idle time is no credit.
+    /// Starts the packet network's shaper: idle time earns no credit.
     #[inline]
     fn start_packet(&mut self, now_ns: u64) {
         if self.high.packets() == 0 && self.low.packets() == 0 {
@@ -385,7 +387,7 @@ impl State {
         }
     }
 
-    /// A packet has left the calendar.
+    /// Counts a packet that leaves the calendar.
     fn count_taken(&mut self, packet: &Packet<'_>) {
         self.later_packets = self.later_packets.wrapping_sub(1);
         self.later_bytes = self.later_bytes.wrapping_sub(packet.len_bytes().into());
@@ -421,7 +423,7 @@ impl State {
         }
     }
 
-    /// The day of that label begins, or is over.
+    /// Traces the start or end of a day.
     fn trace_day(&self, queue: Queue<'_>, label: u64, since_ns: u64, begins: bool) {
         if TraceDay::is_on() {
             let mut all = self.calendar.iter();
@@ -438,7 +440,7 @@ impl State {
         }
     }
 
-    /// The calendar follows the clock. Returns the moment, or how long it is until the base time.
+    /// Advances the calendar to the clock. Returns the moment, or the time until the base time.
     #[inline]
     fn advance(&mut self, queue: Queue<'_>, now_ns: u64) -> Result<Moment, u64> {
         let moment = self.config.schedule.at(now_ns);
@@ -460,7 +462,7 @@ impl State {
         moment
     }
 
-    /// The day begins.
+    /// Starts a day.
     #[cold]
     fn dawn(&mut self, queue: Queue<'_>, moment: &Moment) {
         self.is_day = true;
@@ -473,7 +475,7 @@ impl State {
         );
     }
 
-    /// Another day, or another clock or schedule.
+    /// Rotates the calendar after a change of day, clock or schedule.
     #[cold]
     fn turn(&mut self, queue: Queue<'_>, now_ns: u64, moment: &Result<Moment, u64>) {
         let moment = moment.as_ref().ok();
@@ -487,7 +489,7 @@ impl State {
         }
         if now_ns < self.last_ns {
             self.stats.clock_jumps = self.stats.clock_jumps.wrapping_add(1);
-            // The ports would be busy until the clock is where it was.
+            // After a clock step backwards the shapers would block until the old time.
             (self.circuit, self.packet) = (Shaper::default(), Shaper::default());
             self.circuit.start(now_ns);
             self.packet.start(now_ns);
@@ -508,7 +510,7 @@ impl State {
                 }
                 _ => false,
             };
-            // With blocking a queue is its rack's, and its next day is a week later.
+            // With blocking a queue belongs to its rack, whose next day is a week later.
             let is_of_rack =
                 self.config.policy == Policy::Blocking && matches!(cause, Cause::Stale);
             if later.list.packets() != 0 && !stays && !is_of_rack {
@@ -538,7 +540,7 @@ impl State {
         }
     }
 
-    /// What is done once for each day that passes.
+    /// Does the daily work for each passed day.
     fn night_work(&mut self, now_ns: u64, label: u64, days: u64) {
         let config = &self.config;
         if config.detect == TC_ACCELTOR_DETECT_SKETCH {
@@ -547,7 +549,7 @@ impl State {
         if self.stats.elephants == 0 {
             return;
         }
-        // More than a week would be the same ones again.
+        // More than a week would repeat the same days.
         let first = label.saturating_sub(days.min(config.days_per_week.get()));
         let mut evicted = 0_u64;
         for day in first..label {
@@ -562,7 +564,7 @@ impl State {
         self.stats.elephants = self.stats.elephants.wrapping_sub(evicted);
     }
 
-    /// Whether a packet may be an elephant's, by DSCP; `named` is what a filter says.
+    /// Returns whether a packet may be an elephant's, by DSCP; `named` is a filter's answer.
     #[inline]
     fn is_chosen(&self, packet: &Packet<'_>, named: Option<bool>) -> bool {
         let config = &self.config;
@@ -575,7 +577,7 @@ impl State {
         }
     }
 
-    /// What a packet that was chosen is, with `detect sketch` by the sketch.
+    /// Classifies a chosen packet, with `detect sketch` by the sketch.
     #[inline]
     fn kind(
         &mut self,
@@ -585,7 +587,7 @@ impl State {
         may_change: bool,
     ) -> Kind {
         let config = &self.config;
-        // Who is told of need not be remembered, but for what is to be rescued.
+        // Elephants named by DSCP or filter need no state, except for `rescue`.
         let is_sketch = config.detect == TC_ACCELTOR_DETECT_SKETCH;
         let seed = (is_sketch || config.rescue).then_some(self.seed);
         let Some(flow) = packet.flow(seed).filter(|flow| flow.is_data != 0) else {
@@ -631,7 +633,7 @@ impl State {
         }
     }
 
-    /// Whether an elephant that comes too early may be sent anyway.
+    /// Returns whether an elephant's early packet may be sent anyway.
     #[cold]
     fn is_rescued(&mut self, key: u64, now_ns: u64) -> bool {
         let slot_ns = self
@@ -647,14 +649,14 @@ impl State {
             return true;
         }
         if flow.dropped_ns == 0 || flow.dropped_ns > now_ns {
-            // The first one, or the clock was set back since.
+            // The first drop, or the clock was set back since.
             flow.dropped_ns = now_ns.max(1);
             return false;
         }
         now_ns.saturating_sub(flow.dropped_ns) >= slot_ns.saturating_mul(RESCUE_SLOTS)
     }
 
-    /// Everything that is queued.
+    /// Returns the bytes of all queues.
     fn total_bytes(&self) -> u64 {
         self.high
             .bytes()
@@ -662,7 +664,7 @@ impl State {
             .saturating_add(self.later_bytes)
     }
 
-    /// What a packet for the calendar's queue `index` finds there, as its limit counts it.
+    /// Returns the bytes that count against the limit of calendar queue `index`.
     fn later_bytes(&self, index: usize) -> u64 {
         match self.config.policy {
             Policy::Blocking => self.later_bytes,
@@ -799,7 +801,7 @@ impl State {
         }
     }
 
-    /// Length of a queue's first packet, and how long a circuit has to be there for it.
+    /// Returns the length of a queue's first packet and the circuit time that it needs.
     fn first_of(&mut self, queue: Queue<'_>, index: usize, now_ns: u64) -> Option<(u32, u64)> {
         loop {
             let today = self.calendar.get_mut(index)?;
@@ -809,13 +811,13 @@ impl State {
             if takes_ns <= config.schedule.day_ns {
                 return Some((len_bytes, takes_ns));
             }
-            // It would stand before the others, with blocking for ever.
+            // It would block the packets behind it, with blocking forever.
             let packet = queue.pop_from(&mut today.list)?;
             self.put_out(queue, packet, now_ns, Cause::Stale);
         }
     }
 
-    /// The next packet for the circuit switch, or when to ask again.
+    /// Returns the next packet for the circuit switch, or the time to ask again.
     fn next_of_circuit<'a>(
         &mut self,
         queue: Queue<'a>,
@@ -834,7 +836,7 @@ impl State {
         if !moment.ends_by_day(takes_ns) {
             return Err(wakes);
         }
-        // What a late timer costs is caught up, but no day sends for the one before it.
+        // Makes up a late timer's delay, but never one from before this day.
         let since_ns = moment.since_start_ns(moment.label);
         self.circuit.start(now_ns.saturating_sub(since_ns));
         if now_ns < self.circuit.next_ns() {
@@ -862,7 +864,7 @@ impl State {
         Ok(packet)
     }
 
-    /// The next packet for the packet network, or when to ask again.
+    /// Returns the next packet for the packet network, or the time to ask again.
     fn next_of_packet<'a>(
         &mut self,
         queue: Queue<'a>,
@@ -898,21 +900,21 @@ impl State {
     }
 }
 
-/// What is used under RTNL only.
+/// State for RTNL only.
 struct Rtnl {
     options: Options,
 }
 
-/// Readers of a port lock it: there is nothing beside the state.
+/// Empty: readers of a port lock its state.
 struct Port;
 
-/// What a filter, or the priority, says of a packet.
+/// A packet and its class from a filter or the priority.
 enum Named<'a> {
     Packet(Packet<'a>, Option<bool>),
     Done(Verdict),
 }
 
-/// The minor number of a class id; the rest is the major one.
+/// Mask of the minor number of a class id.
 const MINOR: u32 = 0xffff;
 const ELEPHANT_MINOR: u32 = 2;
 
@@ -1030,7 +1032,7 @@ impl Qdisc for Port {
                 mem::swap(&mut state.calendar, &mut queues);
             }
             if moves_days {
-                // Dropped by the callback that the watchdog makes: only there they can be.
+                // The watchdog's callback drops the packets: drops are allowed only there.
                 state.restart = true;
             }
             let now_ns = config.clock.now_ns().max(state.last_ns);
@@ -1073,7 +1075,7 @@ impl Qdisc for Port {
             Named::Done(verdict) => return verdict,
         };
         let is_chosen = state.is_chosen(&packet, named);
-        // Mice wait for no day, and where their port is not shaped for no time.
+        // Mice wait for no day, and if their port is not shaped, for no time.
         if !is_chosen && state.is_timeless() {
             return state.push_high(queue, packet);
         }
@@ -1140,7 +1142,7 @@ impl Qdisc for Port {
         let wakes = [circuit_wakes, packet_wakes];
         if let Some(at_ns) = wakes.into_iter().flatten().min() {
             queue.count_overlimit();
-            // A time from now on: the schedule's clock may be set back meanwhile.
+            // Relative, because the schedule's clock may be set back meanwhile.
             let left_ns = at_ns.saturating_sub(now_ns);
             queue.schedule_watchdog(monotonic_ns().saturating_add(left_ns));
         }

@@ -1,37 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! TLT: one important packet of each TCP connection in flight, whatever its congestion control.
+//! TLT: one important packet in flight for each TCP connection, with any congestion control.
 //!
-//! The rules are in algo/tlt.rs. Here they meet TCP, by hooks in the path of packets: what a socket
-//! sends gets its mark last of all, what comes for one is looked at before TCP sees it, and a softirq
-//! does the rest when TCP has. Where that differs from the paper (docs/tlt.md has the rules):
+//! algo/tlt.rs has the rules, and docs/tlt.md numbers them. Hooks in the packet path connect them to TCP:
+//! departing packets are marked last, received packets are examined before TCP, and a softirq acts on the
+//! socket after TCP. Differences from the paper:
 //!
-//! 1. The retransmit queue with RACK is TLT's list of unimportant packets in flight: no
-//!    packet is copied, and each loss is the congestion control's to know of.
-//! 2. TCP is made to act by its release callback with the flag of a timer, for what does
-//!    that is not exported: RACK's timer marks lost and enters recovery, the one of TCP
-//!    Small Queues sends again.
-//! 3. RACK is asked after the echo of data, too, so that what is missing is lost at once,
-//!    be `net.ipv4.tcp_reordering` 1 or not.
-//! 4. RACK takes what is lost off its list. If an ACK of a single byte comes before
-//!    anything was sent again, TCP forgets the loss, and nobody looks at the segment again
-//!    until a timeout. It is put back on the list.
-//! 5. A first window is one after each pause, not one for each connection: testbeds reuse
-//!    connections. `burst_tail` = 0 is the paper's.
-//! 6. A byte is echoed by an ACK of its own, when everything before it was handled; TCP's
-//!    own ACK of the byte goes before, without its D-SACK.
-//! 7. An echo is not refused for coming sooner than the shortest RTT: a handshake that had
-//!    to wait for an address is the shortest RTT that a new connection knows of.
-//! 8. Timeouts before the first data, those of the handshake, are not held against a peer
-//!    that has not echoed.
-//! 9. A sender that cannot write yet when its ACK is handled sends a byte, not data.
-//! 10. DSCPs that are the same are not refused: of two marks the first is meant.
-//! 11. The paper's clock of whole segments (its Figure 17) is not there: where nothing is
-//!     lost TCP has no segment to send again, and a byte goes.
-//! 12. The ACK of a byte may look to TCP, by its timestamp, as if the network reordered. TCP's
-//!     measure of that is set back to what it was when the byte was sent.
-//! 13. A byte that reaches a connection in TIME_WAIT is dropped: its answer would be answered by
-//!     a RST, which ends TIME_WAIT (RFC 1337).
+//! 1. The retransmit queue with RACK is TLT's list of unimportant packets in flight: no packet is copied, and
+//!    the congestion control learns of each loss.
+//! 2. The functions that repair losses are not exported, so the module calls TCP's release callback with the
+//!    flag of a timer: RACK's timer marks lost and enters recovery, TCP Small Queues' timer retransmits.
+//! 3. RACK is also asked after the echo of data, so that missing packets are lost at once for any
+//!    `net.ipv4.tcp_reordering`.
+//! 4. RACK removes lost segments from its list. If an ACK of a single byte comes before any retransmission,
+//!    TCP forgets the loss and RACK ignores the segment until a timeout. The module puts it back on the list.
+//! 5. Each pause begins a first window, because testbeds reuse connections. `burst_tail` = 0 is the paper's
+//!    rule.
+//! 6. A clock byte is echoed by a separate ACK after all earlier packets were handled; TCP's own ACK of the
+//!    byte precedes it, without its D-SACK.
+//! 7. An echo sooner than the shortest RTT is accepted: a handshake that waited for an address is the only
+//!    RTT sample of a new connection.
+//! 8. Timeouts before the first data, including those of the handshake, do not count against a peer that has
+//!    not echoed.
+//! 9. A sender that cannot write yet when its ACK is handled sends a clock byte, not data.
+//! 10. Equal DSCPs are accepted: the first mark with the DSCP applies.
+//! 11. The paper's clock of whole segments (its Figure 17) is missing: without a loss, TCP has no segment to
+//!     retransmit, so a byte is sent.
+//! 12. TCP may take the ACK of a clock byte for reordering, by its timestamp. TCP's measure of reordering is
+//!     restored to its value at the byte's departure.
+//! 13. A clock byte that reaches a connection in TIME_WAIT is dropped: TIME_WAIT would answer, and the
+//!     sender's RST to that answer ends TIME_WAIT (RFC 1337).
 
 #[path = "algo/mod.rs"]
 mod algo;
@@ -81,10 +79,10 @@ impl kernel::Module for Module {
     }
 }
 
-/// Declares the counters, each with its name in `nstat`.
+/// Declares the counters with their names in `nstat`.
 macro_rules! counters {
     ($($(#[doc = $help:literal])+ $counter:ident $name:literal,)+) => {
-        // Those of marks are reached by number.
+        // The counters of marks are reached by number.
         #[allow(dead_code)]
         #[derive(Clone, Copy)]
         enum Count {
@@ -102,57 +100,57 @@ macro_rules! counters {
 
 counters! {
     // In the order of `Mark::ALL`.
-    /// Packets sent, by mark.
+    /// Sent packets with the `data` mark.
     TxData c"TxData",
-    /// As above.
+    /// Sent echoes of data.
     TxEcho c"TxEcho",
-    /// As above.
+    /// Sent clock bytes.
     TxClockData c"TxClockData",
-    /// As above.
+    /// Sent echoes of clock bytes.
     TxClockEcho c"TxClockEcho",
-    /// As above.
+    /// Sent packets without data.
     TxControl c"TxControl",
-    /// As above.
+    /// Sent unimportant data packets.
     TxUnimportant c"TxUnimportant",
-    /// Packets received, by mark.
+    /// Received packets with the `data` mark.
     RxData c"RxData",
-    /// As above.
+    /// Received echoes of data.
     RxEcho c"RxEcho",
-    /// As above.
+    /// Received clock bytes.
     RxClockData c"RxClockData",
-    /// As above.
+    /// Received echoes of clock bytes.
     RxClockEcho c"RxClockEcho",
-    /// As above.
+    /// Received packets without data.
     RxControl c"RxControl",
-    /// As above.
+    /// Received unimportant data packets.
     RxUnimportant c"RxUnimportant",
-    /// Connections that are taken part with now.
+    /// Present connections with TLT.
     Flows c"Flows",
-    /// Echoes by which RACK was asked for losses.
+    /// Echoes after which RACK was asked for losses.
     Detect c"Detect",
-    /// Segments that were to be sent again beyond the window.
+    /// Requested retransmissions beyond the window.
     ForcedRetrans c"ForcedRetrans",
-    /// D-SACKs of a clock's byte that were cut.
+    /// D-SACKs of a clock byte that were removed.
     DsackCut c"DsackCut",
-    /// ACKs that TCP would not have sent, or not yet.
+    /// ACKs that the module made TCP send.
     WorkerEcho c"WorkerEcho",
-    /// Sockets that somebody used when they were to be looked at.
+    /// Sockets found in use when they were due.
     OwnedRetry c"OwnedRetry",
-    /// Bursts of which the last segment left by itself.
+    /// Bursts whose last segment was split off.
     GsoSplit c"GsoSplit",
-    /// Connections that the peer's SYN-ACK or SYN left as they are.
+    /// Connections without TLT because of the peer's SYN or SYN-ACK.
     PeerPlain c"PeerPlain",
     /// Connections given up: the peer never echoed.
     Fallback c"Fallback",
-    /// Marks on packets that cannot be what they say.
+    /// Implausible marks.
     BadMark c"BadMark",
-    /// Echoes of important packets that were taken for lost, and replaced.
+    /// Late echoes of important packets that were replaced.
     LateEcho c"LateEcho",
-    /// Packets and connections left alone for want of memory.
+    /// Packets and connections left alone for lack of memory.
     NoMem c"NoMem",
     /// Connections left alone: MPTCP, MD5, AO, no SACK, offloaded encryption, TCP_REPAIR, a DSCP of others.
     Excluded c"Excluded",
-    /// Connections left alone: there are `max_flows`.
+    /// Connections left alone because `max_flows` is reached.
     TooMany c"TooMany",
 }
 
@@ -170,7 +168,7 @@ impl sysctl::Params for Sysctls {
     const PROFILE: usize = 0;
 }
 
-/// What everything here shares.
+/// State shared by all connections.
 struct Shared {
     sysctls: sysctl::Registration<Sysctls>,
     counters: counters::Registration<Count>,
@@ -198,7 +196,7 @@ impl Shared {
     }
 }
 
-/// The most that one look at a socket does: a smaller window, an echo, a proof, a segment, a byte.
+/// Limit of actions per look at a socket: reduce, echo, detect, retransmit, clock byte.
 const MAX_ACTIONS: usize = 6;
 
 impl FlowOps for Shared {
@@ -227,7 +225,7 @@ impl FlowOps for Shared {
             self.count(net, Count::OwnedRetry);
             return params.retry_us();
         };
-        // TCP_REPAIR may have come since its last packet.
+        // TCP_REPAIR may have been set since the last packet.
         if !conn.is_open() || conn.is_excluded() {
             return 0;
         }
@@ -239,7 +237,7 @@ impl FlowOps for Shared {
                 is_held: conn.is_held(),
                 was_refused,
             };
-            // Not while it is locked, what TCP does comes back to a hook.
+            // Drop the flow lock first: TCP calls re-enter our hooks, which take it.
             let action = {
                 let mut state = flow.lock();
                 if state.is_pending() {
@@ -255,7 +253,7 @@ impl FlowOps for Shared {
                 Action::SendEcho(owed) => {
                     self.count(net, Count::WorkerEcho);
                     conn.send_ack(Errand::Ack);
-                    // What was marked is not what arrived, or there is no memory.
+                    // The marked data have not arrived, or memory is short.
                     flow.lock().forgive(owed);
                 }
                 Action::SendClockEcho(owed) => {
@@ -268,7 +266,7 @@ impl FlowOps for Shared {
                     match proof.kind {
                         Kind::Data => conn.detect(0, 0),
                         Kind::Clock => {
-                            // By its timestamp the byte looks like a packet that others have overtaken.
+                            // The byte's timestamp looks to TCP like reordering.
                             let order = flow.lock().order;
                             conn.set_order((order.reordering, order.seen));
                             conn.detect(proof.sent_us, proof.end_seq);
@@ -304,7 +302,7 @@ struct Tlt {
 }
 
 impl Hooks for Tlt {
-    /// Behind those who drop packets, and those who set marks of their own.
+    /// After hooks that drop packets or set marks of their own.
     const PRIORITY: i32 = i32::MAX;
 
     #[inline]
@@ -351,7 +349,7 @@ impl Tlt {
         self.shared().count(net, counter);
     }
 
-    /// A packet leaves.
+    /// Handles a departing packet.
     fn send<'a>(&self, net: &Net, packet: Packet<'a>) -> Verdict<'a> {
         let Some(segment) = packet.segment() else {
             return packet.accept();
@@ -377,7 +375,7 @@ impl Tlt {
         }
     }
 
-    /// The flow of a packet that leaves, unless it has become one that is not marked.
+    /// Returns the flow of a departing packet, unless its connection must no longer be marked.
     fn still_taking_part<'a>(
         &self,
         net: &Net,
@@ -386,7 +384,8 @@ impl Tlt {
         mut flow: Held<'a, tlt::Flow>,
     ) -> Option<Held<'a, tlt::Flow>> {
         let conn = packet.sender()?;
-        // What a timeout sends has data. One that could send nothing says nothing of the peer.
+        // A timeout's retransmission has data. A timeout that could send nothing does not count against the
+        // peer.
         let is_data = segment.len() != 0;
         let rtos = conn.timeouts();
         if is_data {
@@ -413,7 +412,7 @@ impl Tlt {
         None
     }
 
-    /// A SYN offers, a SYN-ACK agrees. Rule 17.
+    /// Handles a departing SYN, which offers TLT, or SYN-ACK, which agrees. Rule 17.
     fn send_syn<'a>(&self, net: &Net, packet: Packet<'a>, segment: &Segment) -> Verdict<'a> {
         let params = self.params(net);
         let may_mark = Mark::may_replace(segment.dscp(), &params);
@@ -427,7 +426,7 @@ impl Tlt {
             let agrees = params.negotiate() == 0 || u32::from(request.dscp()) == params.dscp_data();
             let is_ours = wants == 0 || request.mark() == wants;
             let is_excluded = request.is_excluded() || !may_mark;
-            // Who agrees has to echo: what is under way is not counted yet.
+            // An agreeing host has to echo; handshakes in progress are not counted yet.
             let flows = self.shared().counters.add_to_gauge(net, 0);
             let has_room = i64::from(flows) < i64::from(params.max_flows());
             if !agrees {
@@ -451,7 +450,7 @@ impl Tlt {
         }
     }
 
-    /// What carries no data leaves.
+    /// Handles a departing packet without data.
     fn send_ack<'a>(
         &self,
         net: &Net,
@@ -459,7 +458,7 @@ impl Tlt {
         segment: &Segment,
         mut flow: Held<'_, tlt::Flow>,
     ) -> Verdict<'a> {
-        // Sent just now, so it says all that the socket has, even where its blocks have no room.
+        // A fresh ACK covers all that the socket has received, even if its SACK blocks have no room.
         let is_own = packet.errand() == Errand::Ack;
         let errand = match packet.errand() {
             Errand::Echo => tlt::Errand::ClockEcho,
@@ -493,7 +492,7 @@ impl Tlt {
         self.mark(net, packet, mark)
     }
 
-    /// Data leaves.
+    /// Handles departing data.
     fn send_data<'a>(
         &self,
         net: &Net,
@@ -534,7 +533,7 @@ impl Tlt {
                 }
                 split.verdict
             }
-            // All of it green rather than none.
+            // Without memory, mark the whole burst green rather than none.
             Err(packet) => {
                 self.count(net, Count::NoMem);
                 self.mark_all(net, packet, mark, segment.segs())
@@ -546,7 +545,7 @@ impl Tlt {
         self.mark_all(net, packet, mark, 1)
     }
 
-    /// Gives a packet its DSCP; it counts as so many.
+    /// Sets a packet's DSCP and counts `segs` packets.
     fn mark_all<'a>(
         &self,
         net: &Net,
@@ -561,14 +560,14 @@ impl Tlt {
         packet.accept()
     }
 
-    /// A packet came. Returns whether TCP is to see it.
+    /// Handles a received packet. Returns whether TCP is to see it.
     fn receive(&self, net: &Net, packet: &Packet<'_>) -> bool {
         let Some(segment) = packet.segment() else {
             return true;
         };
         let params = self.params(net);
         let mark = Mark::of(segment.dscp(), &params);
-        // A SYN, too, that resets is no answer and no offer.
+        // A SYN with RST is neither offer nor answer.
         if segment.is_rst() {
             return true;
         }
@@ -576,7 +575,7 @@ impl Tlt {
             self.receive_syn(net, packet, &segment, mark);
             return true;
         }
-        // Dropped after the flow's lock, as it may be the socket's last reference.
+        // Declared before the flow's lock: it may hold the socket's last reference.
         let found;
         let Some(mut flow) = self.flows.find(net, &segment) else {
             if mark.is_some() || params.negotiate() == 0 {
@@ -595,7 +594,7 @@ impl Tlt {
             return true;
         };
         let Some(conn) = found.conn() else {
-            // TIME_WAIT would answer the byte, and who has sent it, and closed, the answer by a RST, which ends
+            // TIME_WAIT would answer the byte, and the closed sender would reply with a RST, which ends
             // TIME_WAIT (RFC 1337).
             if mark == Some(Mark::ClockData)
                 && segment.len() == 1
@@ -615,7 +614,7 @@ impl Tlt {
         if segment.len() != 0 {
             receive_data(&mut flow, &segment, mark);
         }
-        // What carries data carries no echo, but it acknowledges.
+        // Data packets acknowledge but never echo.
         let echo = mark.filter(|_| segment.len() == 0);
         let incoming = Incoming {
             ack: segment.ack(),
@@ -644,14 +643,14 @@ impl Tlt {
         true
     }
 
-    /// The answer to our offer, or an offer, which forgets what the addresses stood for before.
+    /// Handles an answer to our offer, or an offer, which ends the state of an earlier connection.
     fn receive_syn(&self, net: &Net, packet: &Packet<'_>, segment: &Segment, mark: Option<Mark>) {
         let params = self.params(net);
         if !segment.is_ack() {
-            // Dropped after the flow's lock, as it may be the socket's last reference.
+            // Declared before the flow's lock: it may hold the socket's last reference.
             let found;
             if let Some(flow) = self.flows.find(net, segment) {
-                // In TIME_WAIT the addresses are free for another connection.
+                // In TIME_WAIT, another connection may reuse the addresses.
                 found = Found::new(net, segment);
                 if found.as_ref().and_then(Found::conn).is_none() {
                     flow.remove();
@@ -668,7 +667,7 @@ impl Tlt {
         if conn.is_open() || (params.fwmark() != 0 && conn.mark() != params.fwmark()) {
             return;
         }
-        // What TCP will not take answers nothing. It may come before connect() has moved snd_nxt.
+        // Ignore an answer that TCP will not accept. It may come before connect() has moved snd_nxt.
         let is_answer = tlt::is_after(segment.ack(), conn.snd_una())
             && !tlt::is_after(segment.ack(), conn.write_seq());
         if !is_answer || !conn.is_near(segment) || !packet.is_intact(segment) {
@@ -685,7 +684,7 @@ impl Tlt {
         }
     }
 
-    /// The end of a handshake that we agreed to take part in.
+    /// Handles the end of a handshake in which this host agreed to TLT.
     fn receive_first(&self, net: &Net, packet: &Packet<'_>, segment: &Segment, mark: Option<Mark>) {
         let params = self.params(net);
         let Some(found) = Found::new(net, segment) else {
@@ -697,14 +696,14 @@ impl Tlt {
         let agrees = params.negotiate() == 0 || u32::from(request.dscp()) == params.dscp_data();
         let is_ours = params.fwmark() == 0 || request.mark() == params.fwmark();
         if agrees && is_ours && !request.is_excluded() && packet.is_intact(segment) {
-            // The SYN-ACK has promised it, unless each connection takes part.
+            // The SYN-ACK has promised TLT, unless every connection takes part.
             if let Some(mut flow) = self.take_part(net, segment, &found, params.negotiate() != 0) {
                 receive_data(&mut flow, segment, mark);
             }
         }
     }
 
-    /// Its flow, if it does. What was promised to a peer is kept beyond `max_flows`, too.
+    /// Creates the flow if the connection takes part. A promise to a peer is kept even beyond `max_flows`.
     fn take_part(
         &self,
         net: &Net,
@@ -730,7 +729,7 @@ impl Tlt {
     }
 }
 
-/// Data came, for a flow.
+/// Handles received data of a flow.
 fn receive_data(flow: &mut Held<'_, tlt::Flow>, segment: &Segment, mark: Option<Mark>) {
     let end_seq = segment.seq().wrapping_add(segment.len());
     if segment.len() != 0
@@ -757,7 +756,7 @@ tracepoint! {
     TltState, tlt_state, xdc_tlt_state, conn
 }
 
-/// Data leave.
+/// Traces departing data.
 #[inline(always)]
 fn trace_send(conn: &Conn<'_>, packet: &Outgoing, segs: u32, mark: Mark) {
     if TltSend::is_on() {
@@ -771,7 +770,7 @@ fn trace_send(conn: &Conn<'_>, packet: &Outgoing, segs: u32, mark: Mark) {
     }
 }
 
-/// An ACK came, so long after the important packet left.
+/// Traces an ACK; `sent_ago_us` = age of the important packet.
 #[inline(always)]
 fn trace_echo(conn: &Conn<'_>, mark: Option<Mark>, seen: Seen, ack: u32, sent_ago_us: Option<u64>) {
     if TltEcho::is_on() {
@@ -796,7 +795,7 @@ fn trace_echo(conn: &Conn<'_>, mark: Option<Mark>, seen: Seen, ack: u32, sent_ag
     }
 }
 
-/// A packet leaves where none may.
+/// Traces a packet sent beyond TCP's window.
 #[inline(always)]
 fn trace_clock(conn: &Conn<'_>, segment: bool) {
     if TltClock::is_on() {
@@ -808,7 +807,7 @@ fn trace_clock(conn: &Conn<'_>, segment: bool) {
     }
 }
 
-/// None is a connection that does not take part.
+/// Traces a change of phase; `None` = the connection does not take part.
 #[inline(always)]
 fn trace_state(conn: &Conn<'_>, from: Option<Phase>, to: Option<Phase>) {
     if TltState::is_on() && from != to {
@@ -830,7 +829,7 @@ fn phase_number(phase: Option<Phase>) -> xdc_tlt_phase {
     }
 }
 
-/// What the rules want to know of data that leave.
+/// Collects the rules' input for departing data.
 fn outgoing(conn: &Conn<'_>, segment: &Segment) -> Outgoing {
     let end_seq = segment.end_seq();
     Outgoing {

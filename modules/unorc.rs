@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! UnoRC, UnoLB and REPS: a tunnel over UDP that spreads packets over paths, repairs losses by parities,
-//! and keeps order for a bounded time. TCP repairs the rest.
+//! UnoRC, UnoLB and REPS: a UDP tunnel that spreads packets over paths, repairs losses by parities, and keeps
+//! order for a bounded time. TCP repairs the rest.
 //!
-//! The rules are in algo/unorc_sender.rs, algo/parity_credit.rs, algo/resequence.rs (the receiver),
-//! algo/paths.rs (the choosers), algo/gf256.rs (the code) and algo/tunnel.rs (sessions). Where the device
-//! differs from the papers and their simulators (docs/unorc.md has the rules):
+//! The rules are in algo/unorc_sender.rs, algo/parity_credit.rs, algo/resequence.rs (receiver), algo/paths.rs
+//! (choosers), algo/gf256.rs (code) and algo/tunnel.rs (sessions); docs/unorc.md lists them. Differences from
+//! the papers and their simulators:
 //!
-//! 1. It is below TCP, whose window and congestion control do not know of it. In the papers
-//!    the transport itself codes, chooses and retransmits.
-//! 2. The tunnel does not retransmit. A packet that parities do not restore is passed over after a bounded time,
-//!    and TCP's SACK is the NACK. The papers' NACK reaches only the choosers.
-//! 3. Blocks are of a channel, one of eight that a hash of the flow picks, not of a flow.
-//! 4. Parities are a share of the data that is halved under congestion. The papers' sender has them always.
-//! 5. Packets are handed up in order within the bound, so that TCP takes no path for a loss.
-//! 6. UnoLB replaces a path that was sent on and has not been heard of; an idle one stays.
-//! 7. REPS freezes for a reported loss, too (`freeze loss`): the code has a timer for it.
-//! 8. The bitmap chooser counts a packet that was lost as a NACK, and each of a silent block as a timeout.
-//! 9. `reps-paper` takes the bandwidth-delay product for larger than its 256 values.
-//! 10. Silence is looked for when a packet is sent. The code has a timer.
+//! 1. The tunnel is below TCP and independent of its window and congestion control. In the papers the
+//!    transport codes, chooses paths and retransmits.
+//! 2. The tunnel does not retransmit. An undecodable packet is passed over after a bounded time, and TCP's
+//!    SACK is the NACK. The papers' NACK reaches only the choosers.
+//! 3. Blocks belong to a channel, one of eight selected by a hash of the flow, not to a flow.
+//! 4. Parities are a share of the data, halved under congestion. The papers' sender always sends them.
+//! 5. Packets are delivered in order within the bound, so that TCP takes no path difference for a loss.
+//! 6. UnoLB replaces a used path without feedback; an idle path stays.
+//! 7. REPS also freezes for a reported loss (`freeze loss`): the papers' code has a timer for it.
+//! 8. The bitmap chooser counts a lost packet as a NACK, and each packet of a silent block as a timeout.
+//! 9. `reps-paper` assumes a bandwidth-delay product above its 256 values.
+//! 10. Silence is checked when a packet is sent. The papers' code has a timer.
 
 #[path = "algo/mod.rs"]
 mod algo;
@@ -269,7 +269,7 @@ impl Memory {
     }
 }
 
-/// The algorithm's settings, or why they are invalid.
+/// Returns the algorithm's settings, or the reason why they are invalid.
 fn config(settings: &Settings) -> Result<Config, &'static CStr> {
     let config = Config {
         x: settings.data,

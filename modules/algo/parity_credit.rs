@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How many parities a sender may send: a share of its data, and less under congestion.
+//! Credit for parities: a share of the data, and less under congestion.
 //!
-//! Each data packet earns y/x of a parity. Where blocks are full that is y for each; where they are not, several
-//! pay for one. Under congestion a parity takes the place of data, so the share is halved in each round trip with
-//! marks or a long delay. Losses alone do not lower it, for most are a path's. Rules K.
+//! Each data packet earns y/x of a parity, so full blocks pay y parities each, and several short ones pay for
+//! one. Under congestion parities displace data, so each round trip with marks or a long delay halves the
+//! share. Losses alone do not lower it, because most are path failures. Rules K.
 
-/// The whole share; a parity costs x times this.
+/// Full share; a parity costs x times this.
 const WHOLE: u32 = 64;
-/// Share that a round trip without congestion restores.
+/// Share restored by a round trip without congestion.
 const STEP: u8 = 8;
-/// One mark in this number of packets is no congestion: controls by marks keep that many to hold a queue short.
+/// Up to one mark in this number of packets is no congestion: mark-based controls keep that rate in a short
+/// queue.
 const MARKED_OF: u32 = 16;
-/// Credit is kept for two of these.
+/// Round trips of a term. Credit lasts two terms.
 const TERM_ROUNDS: u64 = 4;
-/// A shorter round trip counts as this: a block's own packets may take longer to pay for it.
+/// Lower bound of a round trip: a block's own packets may take longer to pay for it.
 const LEAST_ROUND_US: u32 = 500;
 
-/// Credit of a channel. All zeroes is its beginning.
+/// Credit of a channel. All zeroes is its initial state.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Credit {
-    /// Part of [`WHOLE`] that is not earned.
+    /// Part of [`WHOLE`] that is withheld.
     withheld: u8,
     /// Credit to spend.
     units: u32,
-    /// Part of it that was earned in this term.
+    /// Part of `units` that was earned in this term.
     fresh: u32,
     term_us: u64,
     round_us: u64,
@@ -35,7 +36,7 @@ pub struct Credit {
 }
 
 impl Credit {
-    /// A session begins with the credit of two blocks, one for its first packet and one for its last. Rule K5.
+    /// Creates the credit of two blocks, one for the session's first packet and one for its last. Rule K5.
     pub fn new(x: u8, y: u8) -> Self {
         let units = WHOLE.saturating_mul(x.into()).saturating_mul(y.into());
         let units = units.saturating_mul(2);
@@ -46,7 +47,7 @@ impl Credit {
         }
     }
 
-    /// The share that is earned, in percent.
+    /// Returns the earned share, in percent.
     #[cfg(test)]
     pub fn percent(&self) -> u32 {
         self.share().saturating_mul(100) >> WHOLE.trailing_zeros()
@@ -56,7 +57,7 @@ impl Credit {
         WHOLE.saturating_sub(self.withheld.into())
     }
 
-    /// A data packet is sent, in blocks with `y` parities. Rules K1 and K2.
+    /// Earns for one data packet, in blocks with `y` parities. Rules K1 and K2.
     pub fn earn(&mut self, now_us: u64, rtt_us: u32, y: u8) {
         self.expire(now_us, rtt_us);
         let units = self.share().saturating_mul(y.into());
@@ -64,7 +65,7 @@ impl Credit {
         self.fresh = self.fresh.saturating_add(units);
     }
 
-    /// Rule K2: credit expires after this term and the next.
+    /// Rule K2: expires credit after its own and the next term.
     fn expire(&mut self, now_us: u64, rtt_us: u32) {
         let term_us = TERM_ROUNDS.saturating_mul(rtt_us.max(LEAST_ROUND_US).into());
         if self.term_us == 0 {
@@ -82,13 +83,13 @@ impl Credit {
         self.term_us = now_us;
     }
 
-    /// How many parities there is credit for, where `x` data packets make a block.
+    /// Returns the number of parities that the credit pays, with `x` data packets per block.
     pub fn affords(&self, x: u8) -> u32 {
         let cost = WHOLE.saturating_mul(x.into());
         self.units.checked_div(cost).unwrap_or(0)
     }
 
-    /// How many there would be after `packets` more.
+    /// Returns the number that it would pay after `packets` more.
     pub fn would_afford(&self, x: u8, y: u8, packets: u8) -> u32 {
         let earned = self.share().saturating_mul(y.into());
         let more = earned.saturating_mul(packets.into());
@@ -96,13 +97,13 @@ impl Credit {
         Self { units, ..*self }.affords(x)
     }
 
-    /// So many are sent.
+    /// Pays for `parities`.
     pub fn spend(&mut self, x: u8, parities: u32) {
         let cost = WHOLE.saturating_mul(x.into()).saturating_mul(parities);
         self.units = self.units.saturating_sub(cost);
     }
 
-    /// Takes the feedback on `heard` packets. `is_queued`: the delay is long. Rules K3 and K4.
+    /// Handles feedback on `heard` packets. `is_queued`: the delay is long. Rules K3 and K4.
     pub fn hear(&mut self, now_us: u64, rtt_us: u32, heard: u8, marked: u8, is_queued: bool) {
         self.heard = self.heard.saturating_add(heard.into());
         self.marked = self.marked.saturating_add(marked.into());

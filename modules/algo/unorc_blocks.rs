@@ -14,28 +14,28 @@ pub const DATA_BITS: u32 = (1 << MAX_DATA) - 1;
 /// A received packet, and whether it was marked.
 pub type Held<P> = Option<(P, bool)>;
 
-/// A block with received packets, or one before such a block.
+/// A remembered block: in progress or already passed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeldBlock {
-    /// Data packets; 0 = not known.
+    /// Number of data packets; 0 = unknown.
     pub k: u8,
     /// All packets were received or decoded.
     pub is_done: bool,
-    /// Some of it was not waited for.
+    /// At least one packet was passed over.
     pub is_given_up: bool,
     /// Received and decoded packets, by index.
     pub have: u32,
-    /// Arrival of the first of them.
+    /// Arrival of the first packet.
     pub first_us: u64,
-    /// When the last did.
+    /// Arrival of the last packet.
     pub last_us: u64,
 }
 
-/// The memory of a channel's receiver.
+/// Memory of a channel's receiver.
 pub struct Lent<'a, P> {
-    /// [`Config::held_slots`].
+    /// [`Config::held_slots`] elements.
     pub slots: &'a mut [Held<P>],
-    /// [`Config::blocks`].
+    /// [`Config::blocks`] elements.
     pub blocks: &'a mut [HeldBlock],
 }
 
@@ -44,13 +44,13 @@ impl<P> Lent<'_, P> {
         id as usize & self.blocks.len().saturating_sub(1)
     }
 
-    /// The one in the place of that number.
+    /// Returns the entry of block `id`.
     pub fn block(&mut self, id: u32) -> Option<&mut HeldBlock> {
         let at = self.at(id);
         self.blocks.get_mut(at)
     }
 
-    /// Its packets: x of data and then y parities.
+    /// Returns the packets of block `id`: x data packets, then y parities.
     pub fn packets(&mut self, config: &Config, id: u32) -> &mut [Held<P>] {
         let start = self.at(id).saturating_mul(config.in_block());
         let end = start.saturating_add(config.in_block());
@@ -59,14 +59,14 @@ impl<P> Lent<'_, P> {
 }
 
 impl HeldBlock {
-    /// Whether it has that packet, which it has from now on.
+    /// Returns whether the packet was received before, and records it.
     pub fn has_already(&mut self, bit: u32) -> bool {
         let has = self.have & bit != 0;
         self.have |= bit;
         has
     }
 
-    /// Sets the number of data packets; 0: unknown. Returns false for an impossible number.
+    /// Sets the number of data packets; 0 = unknown. Returns false for an invalid number.
     pub fn learn(&mut self, k: u8) -> bool {
         if k == 0 || k == self.k {
             return true;
@@ -80,17 +80,17 @@ impl HeldBlock {
     }
 }
 
-/// Why nothing is decoded.
+/// Reason for a failed decoding.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Failed {
-    /// There is not enough of it, or no memory.
+    /// Packets or memory are missing.
     Lacking,
-    /// The parities are of no use.
+    /// The parities are invalid.
     Bad,
 }
 
-/// Decodes the `lost` packets of a block of `k`, in their order, from received ones: `x` places for data, then
-/// parities. Rule B3.
+/// Decodes the `lost` packets of a block of `k`, in index order. `held` has `x` data places, then parities.
+/// Rule B3.
 pub fn decode<I: Io>(
     io: &mut I,
     packets: &[Held<I::Packet>],
@@ -118,7 +118,7 @@ pub fn decode<I: Io>(
         for (index, held) in packets.iter().enumerate().take(k.into()) {
             let factor = solution.of_data(j, index);
             if lost >> index & 1 == 0 && factor != 0 {
-                // There may have been no memory for its copy.
+                // The copy may be missing for lack of memory.
                 let (packet, _) = held.as_ref().ok_or(lacking)?;
                 gf256::add_packet(vector.bytes_mut(), factor, packet.bytes());
             }
@@ -131,7 +131,7 @@ pub fn decode<I: Io>(
     Ok(found)
 }
 
-/// The vector becomes the packet, if it is one.
+/// Converts a decoded vector to its packet. Returns whether the packet is valid.
 fn unwrap(vector: &mut impl Packet) -> bool {
     let bytes = vector.bytes();
     let Some((length, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else {
@@ -146,7 +146,7 @@ fn unwrap(vector: &mut impl Packet) -> bool {
     is_sound
 }
 
-/// Whether it is an IP packet of its length.
+/// Returns whether the length field of an IP packet matches.
 pub fn is_ip(packet: &[u8]) -> bool {
     let field = |at: usize| {
         let bytes = packet.get(at..at.saturating_add(2))?;

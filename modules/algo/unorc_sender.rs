@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! UnoRC's sender: blocks of up to x data packets, and as many parities as there is credit for.
+//! UnoRC's sender: blocks of up to x data packets, with as many parities as its credit pays.
 //!
 //! Source: Bonato et al., "Uno", SC 2025, sections 4.2 and 5. The sender keeps no packet and retransmits none: TCP
 //! repairs losses that parities cannot. It remembers path and time of each packet, so that the chooser can learn
@@ -16,50 +16,50 @@ use super::{
     unorc_wire::{FIRST_PARITY, Feedback, Header, Kind, Report},
 };
 
-/// How long a minimum of the RTT counts.
+/// Window of the minimum RTT.
 const RTT_WINDOW_MS: u32 = 10_000;
-/// Lifetime of a minimum of the smoothed RTT, the base of a long queue: longer than queues stay full.
+/// Window of the minimum smoothed RTT, the base for a long queue: longer than queues stay full.
 const BASE_WINDOW_MS: u32 = 600_000;
-/// Rule K3: a quarter more than the base and this is a queue.
+/// Rule K3: delay above 5/4 of the base plus this time indicates a queue.
 const QUEUE_US: u32 = 100;
-/// Nothing is known of the RTT: silence is longer.
+/// Silence limit before the first RTT sample.
 const UNKNOWN_SILENCE_US: u32 = 200_000;
-/// Times `flush` that a block waits for all of its parities.
+/// Multiples of `flush` that a block waits for the credit for all its parities.
 const LATE_FLUSHES: u64 = 10;
-/// Below that the registers' begin and end cost more than they save.
+/// Shorter packets do not repay the cost of saving vector registers.
 const WORTH_VECTORS_BYTES: usize = 512;
 
-/// A data packet that was sent.
+/// Record of a sent data packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sent {
-    /// The lower bits of the time.
+    /// Lower bits of the departure time.
     sent_us: u32,
     ev: u16,
-    /// The lower bits of its block's number.
+    /// Lower bits of the block number.
     block: u16,
 }
 
-/// A channel's sender. All zeroes is one that has not begun.
+/// Sender of a channel. All zeroes is a sender without a session.
 pub struct Sender<P> {
     /// The chooser.
     pub paths: Paths,
     credit: Credit,
-    /// The open block, or the one that opens next.
+    /// The open block, or the next one.
     block: u32,
-    /// Packets of the open block; 0: none is open.
+    /// Data packets in the open block; 0 = none is open.
     open: u8,
-    /// Packets of the block before.
+    /// Data packets of the previous block.
     before: u8,
     open_us: u64,
-    /// Bytes of the parities that are not zero.
+    /// Nonzero bytes of the parities.
     used: usize,
     parities: [Option<P>; MAX_PARITY],
     ecn: Ecn,
-    /// Smoothed RTT of this session; 0: none.
+    /// Smoothed RTT of this session; 0 = none.
     srtt_us: u32,
-    /// Its minimum.
+    /// Minimum of the smoothed RTT.
     base: BaseRtt,
-    /// Since when nothing was heard; 0: nothing is to be heard.
+    /// Start of silence; 0 = no feedback is due.
     unheard_us: u64,
 }
 
@@ -82,7 +82,7 @@ impl<P> Default for Sender<P> {
     }
 }
 
-/// The place of a data packet, in memory for [`Config::sent_slots`].
+/// Returns the index of a data packet's record, below [`Config::sent_slots`].
 fn place(config: &Config, block: u32, index: u8) -> usize {
     let in_ring = block as usize & config.blocks().saturating_sub(1);
     let first = in_ring.saturating_mul(config.x.into());
@@ -90,7 +90,7 @@ fn place(config: &Config, block: u32, index: u8) -> usize {
 }
 
 impl<P: Packet> Sender<P> {
-    /// A session begins: forgets all, and numbers blocks from `first` on.
+    /// Begins a session: resets the sender, and numbers blocks from `first`.
     pub fn begin(&mut self, config: &Config, first: u32) {
         let mut paths = core::mem::take(&mut self.paths);
         paths.begin(config.paths, config.freeze);
@@ -102,13 +102,13 @@ impl<P: Packet> Sender<P> {
         };
     }
 
-    /// The smoothed RTT; 0: none was measured in this session.
+    /// Returns the smoothed RTT; 0 = no sample in this session.
     #[cfg(test)]
     pub fn srtt_us(&self) -> u32 {
         self.srtt_us
     }
 
-    /// The share of parities that is not withheld, in percent.
+    /// Returns the share of parities that is earned, in percent.
     #[cfg(test)]
     pub fn parity_percent(&self) -> u32 {
         self.credit.percent()
@@ -178,7 +178,7 @@ impl<P: Packet> Sender<P> {
 
     fn open<I: Io<Packet = P>>(&mut self, cx: &mut Context<'_, I>) {
         let Config { x, y, mtu, .. } = *cx.config;
-        // No more than there can be credit for when it is full.
+        // At most the parities that a full block can pay.
         let rows = self.credit.would_afford(x, y, x).min(y.into()) as usize;
         let len = usize::from(mtu).saturating_add(LENGTH_BYTES);
         for parity in self.parities.iter_mut().take(rows) {
@@ -189,7 +189,7 @@ impl<P: Packet> Sender<P> {
         self.ecn = Ecn::Capable;
     }
 
-    /// Rule B4: the packet becomes a part of each parity.
+    /// Rule B4: adds the packet to each parity.
     fn absorb<I: Io<Packet = P>>(&mut self, cx: &mut Context<'_, I>, bytes: &[u8]) {
         let vector = bytes.len().saturating_add(LENGTH_BYTES);
         let used = self.used;
@@ -211,15 +211,16 @@ impl<P: Packet> Sender<P> {
                 continue;
             };
             if !gf256::absorb(registers.as_mut(), row, r, used, bytes) {
-                // Under PREEMPT_RT freeing may sleep, which is forbidden with vector registers. Words do the rest.
+                // Under PREEMPT_RT freeing may sleep, which is forbidden with vector registers. Words do the
+                // rest.
                 registers = None;
                 *parity = None;
             }
         }
     }
 
-    /// When the open block closes though it is not full: soon if it can pay all parities, later if it can pay
-    /// one. Rule B5.
+    /// Returns when an incomplete block closes: soon if it can pay all parities, later if it can pay one.
+    /// Rule B5.
     fn closes_us(&self, cx: &Context<'_, impl Io>) -> Option<u64> {
         let Config { x, y, flush_us, .. } = *cx.config;
         let flushes = match self.credit.affords(x) {
@@ -232,7 +233,7 @@ impl<P: Packet> Sender<P> {
         Some(self.open_us.saturating_add(after_us))
     }
 
-    /// The parities follow that there is credit for.
+    /// Closes the block and sends the parities that it can pay.
     fn close<I: Io<Packet = P>>(&mut self, cx: &mut Context<'_, I>) {
         let k = core::mem::take(&mut self.open);
         let mut left = self.credit.affords(cx.config.x);
@@ -260,7 +261,7 @@ impl<P: Packet> Sender<P> {
         self.block = self.block.wrapping_add(1);
     }
 
-    /// Closes a block that is due. Returns the time of the next call; 0: none.
+    /// Closes a due block. Returns the time of the next call; 0 = none.
     pub fn poll<I: Io<Packet = P>>(&mut self, cx: &mut Context<'_, I>) -> u64 {
         match self.closes_us(cx) {
             Some(us) if us <= cx.now_us => {
@@ -272,8 +273,8 @@ impl<P: Packet> Sender<P> {
         }
     }
 
-    /// Rule F3: after silence, the paths in use count as dead. Checked before a packet is sent, because an idle
-    /// sender needs no path.
+    /// Rule F3: after silence, the paths in use count as dead. Checked before sending, because an idle sender
+    /// needs no path.
     fn notice_silence<I: Io<Packet = P>>(&mut self, cx: &mut Context<'_, I>, sent: &[Sent]) {
         let rtt_us = match self.srtt_us {
             0 => UNKNOWN_SILENCE_US,
@@ -299,7 +300,7 @@ impl<P: Packet> Sender<P> {
         }
     }
 
-    /// The receiver speaks; it has got packet `index` of `block` last.
+    /// Handles feedback; the receiver's newest packet is `index` of `block`.
     pub fn feedback<I: Io<Packet = P>>(
         &mut self,
         cx: &mut Context<'_, I>,
@@ -308,7 +309,7 @@ impl<P: Packet> Sender<P> {
         feedback: &Feedback,
     ) {
         if is_before(self.block, block) {
-            // A packet that was never sent.
+            // Feedback on a packet that was never sent.
             cx.io.count(Count::Malformed, 1);
             return;
         }
@@ -330,7 +331,7 @@ impl<P: Packet> Sender<P> {
             0 => (self.block.wrapping_sub(1), self.before),
             open => (self.block, open),
         };
-        // Its parities come behind the last packet of a block.
+        // After a block's last packet, only its parities may follow.
         self.unheard_us = match block == last.0 && index.saturating_add(1) >= last.1 {
             true => 0,
             false => cx.now_us,
@@ -360,7 +361,7 @@ impl<P: Packet> Sender<P> {
         self.base.update(cx.now_us, self.srtt_us, BASE_WINDOW_MS);
     }
 
-    /// Rule F2: the chooser learns of each lost packet.
+    /// Rule F2: reports each lost packet to the chooser.
     fn report<I: Io<Packet = P>>(
         &mut self,
         cx: &mut Context<'_, I>,
@@ -390,7 +391,7 @@ impl<P: Packet> Sender<P> {
         }
     }
 
-    /// Passes an event to the chooser, and counts its reaction.
+    /// Passes an event to the chooser and counts its reaction.
     fn tell<I: Io<Packet = P>>(&mut self, cx: &mut Context<'_, I>, event: Event) {
         let (reroutes, freezes) = (self.paths.reroutes(), self.paths.freezes());
         self.paths.event(&cx.time(), cx.rng, event);
@@ -420,7 +421,7 @@ impl<P: Packet> Sender<P> {
     }
 }
 
-/// Returns the record of a data packet. Block numbers repeat after 65,536 blocks; a wrong record does no harm.
+/// Returns the record of a data packet. Block numbers repeat after 65,536 blocks; a wrong record is harmless.
 fn find(config: &Config, sent: &[Sent], block: u32, index: u8) -> Option<Sent> {
     let slot = sent.get(place(config, block, index)).copied();
     slot.filter(|slot| slot.block == block as u16 && slot.sent_us != 0 && index < config.x)

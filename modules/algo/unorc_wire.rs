@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Header of packets of a tunnel, and the feedback of a receiver.
+//! Header of the packets of a tunnel, and a receiver's feedback.
 
 use super::{
     gf256::{MAX_DATA, MAX_PARITY},
     paths::VALUES,
 };
 
-/// Bytes of [`Header`].
+/// Length of [`Header`].
 pub const HEADER_BYTES: usize = 16;
 /// Index of the first parity of a block.
 pub const FIRST_PARITY: u8 = MAX_DATA as u8;
@@ -24,11 +24,11 @@ pub enum Kind {
     Data,
     /// Parity of a block.
     Parity,
-    /// Without order and code.
+    /// Packet without order and code.
     Raw,
-    /// From the receiver.
+    /// Feedback of the receiver.
     Feedback,
-    /// Session: the sender's tag, and the one that it takes for the peer's.
+    /// Session: the sender's tag, and the peer's tag as known.
     Hello,
 }
 
@@ -44,15 +44,15 @@ impl Kind {
 pub struct Header {
     /// Type.
     pub kind: Kind,
-    /// Order is within a channel.
+    /// Channel; packets are ordered within it.
     pub channel: u16,
-    /// The one that the receiver has chosen.
+    /// Tag of the destination.
     pub tag: u32,
     /// Number of the block.
     pub block: u32,
-    /// Number in the block; parities from [`FIRST_PARITY`].
+    /// Index in the block; parities start at [`FIRST_PARITY`].
     pub index: u8,
-    /// For a parity: data packets of its block. For a data packet: data packets of the block before, so that the
+    /// Parity: data packets of its block. Data packet: data packets of the previous block, so that the
     /// receiver learns its length without parities.
     pub k: u8,
     /// Entropy.
@@ -60,7 +60,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// As it is sent.
+    /// Encodes the header.
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let first = u128::from(VERSION << 4 | self.kind as u8) << 120;
         let (channel, tag) = (u128::from(self.channel) << 96, u128::from(self.tag) << 64);
@@ -69,7 +69,7 @@ impl Header {
         (first | channel | tag | block | index | k | ev).to_be_bytes()
     }
 
-    /// The header before a packet, or None if it is invalid. Rule W2.
+    /// Decodes a packet's header; None if it is invalid. Rule W2.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let all = u128::from_be_bytes(*bytes.first_chunk::<HEADER_BYTES>()?);
         let first = (all >> 120) as u8;
@@ -91,47 +91,47 @@ impl Header {
     }
 }
 
-/// Data packets of a block that did not come.
+/// Lost data packets of a block.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Report {
     /// Number of the block.
     pub block: u32,
-    /// They were decoded; else the receiver went on without them.
+    /// They were decoded; otherwise the receiver passed them over.
     pub is_decoded: bool,
-    /// By index.
+    /// Bit mask of the lost packets, by index.
     pub lost: u32,
 }
 
-/// Reports in one [`Feedback`].
+/// Limit of reports in one [`Feedback`].
 pub const MAX_REPORTS: usize = 8;
-/// Echoes in one [`Feedback`].
+/// Limit of echoes in one [`Feedback`].
 pub const MAX_ECHOES: usize = 16;
 const FIXED_BYTES: usize = 6;
 const REPORT_BYTES: usize = 8;
 const ECHO_BYTES: usize = 2;
-/// The longest.
+/// Length of the longest feedback.
 pub const FEEDBACK_BYTES: usize =
     FIXED_BYTES + MAX_REPORTS * REPORT_BYTES + MAX_ECHOES * ECHO_BYTES;
 const DECODED: u32 = 1 << 31;
 const ECHO_MARKED: u16 = 1 << 15;
 
-/// Rule F1. The header names the newest packet.
+/// Feedback, rule F1. Its header names the newest packet.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Feedback {
-    /// Time since its arrival.
+    /// Time since the newest packet arrived.
     pub age_us: u32,
     /// Reports on blocks.
     pub reports: [Report; MAX_REPORTS],
-    /// How many of these.
+    /// Number of valid reports.
     pub report_count: u8,
-    /// Entropy of received packets, and whether they were marked.
+    /// Entropy of received packets, and whether they were CE-marked.
     pub echoes: [(u16, bool); MAX_ECHOES],
-    /// How many of these.
+    /// Number of valid echoes.
     pub echo_count: u8,
 }
 
 impl Feedback {
-    /// How long it is.
+    /// Returns the encoded length.
     pub fn bytes(&self) -> usize {
         let reports = REPORT_BYTES.saturating_mul(self.report_count.into());
         let echoes = ECHO_BYTES.saturating_mul(self.echo_count.into());
@@ -148,11 +148,11 @@ impl Feedback {
         self.echoes.iter().take(self.echo_count.into())
     }
 
-    /// Into [`Feedback::bytes`] bytes.
+    /// Encodes the feedback into [`Feedback::bytes`] bytes.
     pub fn write(&self, out: &mut [u8]) {
         let mut out = out.iter_mut();
         let mut put = |bytes: &[u8]| {
-            // In this order, for a zip asks its first one more time.
+            // This order matters: `zip` advances its first iterator once more than the second.
             for (byte, cell) in bytes.iter().zip(out.by_ref()) {
                 *cell = *byte;
             }
@@ -170,7 +170,7 @@ impl Feedback {
         }
     }
 
-    /// None: it cannot be.
+    /// Decodes feedback; None if it is invalid.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (&age_us, rest) = bytes.split_first_chunk()?;
         let (&[report_count, echo_count], rest) = rest.split_first_chunk()?;

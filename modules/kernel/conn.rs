@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! TCP connections from outside of TCP: what a hook may ask of one, and what it may be made to do
-//! while it is locked.
+//! TCP connections from outside of TCP: queries from hooks, and actions on locked sockets.
 //!
 //! C header: `include/net/tcp.h`
 
 use super::{bindings, flows::Errand, netfilter::Segment, sysctl::Net};
 use core::{marker::PhantomData, ops::Deref, ptr::addr_of};
 
-/// A connection. It need not be locked: what is read are numbers, each of them some that it had.
+/// A connection. It need not be locked: each value read was valid at some time.
 ///
 /// # Invariants
 ///
@@ -40,106 +39,106 @@ impl Conn<'_> {
         }
     }
 
-    /// For C that looks at it.
+    /// Returns the socket for C code that reads it.
     pub(super) fn as_ptr(&self) -> *const bindings::sock {
         self.sk
     }
 
-    /// First byte that is not acknowledged.
+    /// Returns the first unacknowledged byte.
     pub(crate) fn snd_una(&self) -> u32 {
         read!(self, snd_una)
     }
 
-    /// First byte that was never sent.
+    /// Returns the first unsent byte.
     pub(crate) fn snd_nxt(&self) -> u32 {
         read!(self, snd_nxt)
     }
 
-    /// Behind the last byte that was written, or the SYN.
+    /// Returns the end of the written bytes, or of the SYN.
     pub(crate) fn write_seq(&self) -> u32 {
         read!(self, write_seq)
     }
 
-    /// The largest window that the peer ever offered.
+    /// Returns the largest window that the peer has offered.
     pub(crate) fn max_window(&self) -> u32 {
         read!(self, max_window)
     }
 
-    /// Packets that were sent and are not acknowledged, SACK or not.
+    /// Returns the packets in flight, SACKed or not.
     pub(crate) fn packets_out(&self) -> u32 {
         read!(self, packets_out)
     }
 
-    /// Smoothed RTT; 0 = none.
+    /// Returns the smoothed RTT; 0 = none.
     pub(crate) fn srtt_us(&self) -> u32 {
         read!(self, srtt_us) >> 3
     }
 
-    /// Timeouts that it has met; wraps.
+    /// Returns the number of timeouts; wraps.
     pub(crate) fn timeouts(&self) -> u16 {
         read!(self, total_rto)
     }
 
-    /// What it sends now is a tail loss probe.
+    /// Returns whether the packet being sent is a tail loss probe.
     pub(crate) fn is_probing(&self) -> bool {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_conn_is_probing(self.sk) }
     }
 
-    /// SO_MARK.
+    /// Returns SO_MARK.
     pub(crate) fn mark(&self) -> u32 {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_conn_mark(self.sk) }
     }
 
-    /// When what it sends now leaves.
+    /// Returns the departure time of the packet being sent.
     pub(crate) fn departure_us(&self) -> u64 {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_conn_departure_us(self.sk) }
     }
 
-    /// A handshake has been completed, and not all of its end.
+    /// Returns whether the handshake is complete and the connection is not fully closed.
     pub(crate) fn is_open(&self) -> bool {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_conn_is_open(self.sk) }
     }
 
-    /// Its payload must not be repeated by anybody else, or it has no SACK.
+    /// Returns whether the socket lacks SACK, or its payload must not be repeated by other code.
     pub(crate) fn is_excluded(&self) -> bool {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_conn_is_excluded(self.sk) }
     }
 
-    /// Nothing can be sent after what ends at `end_seq`, of so many segments.
+    /// Returns whether nothing can follow a packet of `segs` segments that ends at `end_seq`.
     pub(crate) fn is_last(&self, end_seq: u32, segs: u32) -> bool {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_conn_is_last(self.sk, end_seq, segs) }
     }
 
-    /// What ends at `end_seq` has arrived.
+    /// Returns whether the data up to `end_seq` have arrived.
     pub(crate) fn has(&self, end_seq: u32) -> bool {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_conn_has(self.sk, end_seq) }
     }
 
-    /// The segment has not come from too far away (`IP_MINTTL`).
+    /// Returns whether the segment's TTL satisfies `IP_MINTTL`.
     pub(crate) fn is_near(&self, segment: &Segment) -> bool {
         // SAFETY: By the type invariants; C only reads the segment.
         unsafe { bindings::xdc_conn_is_near(self.sk, segment.raw()) }
     }
 
-    /// The segment's data can be meant for it.
+    /// Returns whether the segment's data are within the window.
     pub(crate) fn is_in_window(&self, segment: &Segment) -> bool {
         // SAFETY: As above.
         unsafe { bindings::xdc_conn_is_in_window(self.sk, segment.raw()) }
     }
 }
 
-/// A connection that is locked, not in use, and has handled everything that came.
+/// A locked connection that is not in use and has processed all received packets.
 ///
 /// # Invariants
 ///
-/// Those of [`Conn`]. In addition, the socket's spinlock is held in a softirq for all of `'a`, no
+/// The invariants of [`Conn`]. In addition, the socket's spinlock is held in a softirq for all of `'a`, no
 /// process owns the socket, and its backlog is empty.
 pub(crate) struct Locked<'a>(Conn<'a>);
 
@@ -161,25 +160,25 @@ impl Locked<'_> {
         Self(unsafe { Conn::from_raw(sk) })
     }
 
-    /// Payload is unacknowledged, not a FIN alone.
+    /// Returns whether payload, not only a FIN, is unacknowledged.
     pub(crate) fn has_payload(&self) -> bool {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_conn_has_payload(self.0.sk) }
     }
 
-    /// A lost segment is not sent again yet.
+    /// Returns whether a lost segment awaits retransmission.
     pub(crate) fn has_lost(&self) -> bool {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_conn_has_lost(self.0.sk) }
     }
 
-    /// A timer of TCP's own will send what there is.
+    /// Returns whether a timer of TCP will send the pending data.
     pub(crate) fn is_held(&self) -> bool {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_conn_is_held(self.0.sk) }
     }
 
-    /// Sends an ACK, which a hook knows by its errand.
+    /// Sends an ACK, which the hook recognizes by its errand.
     pub(crate) fn send_ack(&mut self, errand: Errand) {
         if matches!(errand, Errand::Clock) {
             // SAFETY: By the type invariants.
@@ -189,42 +188,42 @@ impl Locked<'_> {
         unsafe { bindings::xdc_conn_send_ack(self.0.sk, errand as u32) }
     }
 
-    /// Marks lost what is not acknowledged and was sent before `sent_us`, at the same time also what
-    /// ends before `end_seq`; with 0 and 0, before the newest packet that is acknowledged. What is
-    /// lost is sent again, as the window allows.
+    /// Marks lost the unacknowledged packets sent before `sent_us`, or at that time if they end before
+    /// `end_seq`; with 0 and 0, those sent before the newest acknowledged packet. TCP retransmits as the
+    /// window allows.
     pub(crate) fn detect(&mut self, sent_us: u64, end_seq: u32) {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_conn_detect(self.0.sk, sent_us, end_seq) }
     }
 
-    /// `reordering` and `reord_seen` of TCP.
+    /// Returns `reordering` and `reord_seen` of TCP.
     pub(crate) fn order(&self) -> (u32, u32) {
         // SAFETY: By the type invariants.
         let order = unsafe { bindings::xdc_conn_order(self.0.sk) };
         (order.reordering, order.seen)
     }
 
-    /// Sets both.
+    /// Sets `reordering` and `reord_seen`.
     pub(crate) fn set_order(&mut self, (reordering, seen): (u32, u32)) {
         let order = bindings::xdc_conn_order { reordering, seen };
         // SAFETY: By the type invariants the socket is locked.
         unsafe { bindings::xdc_conn_set_order(self.0.sk, order) }
     }
 
-    /// Reduces the window, because a queue of this host was full.
+    /// Reduces the window after a full queue of this host.
     pub(crate) fn reduce(&mut self) {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_conn_reduce(self.0.sk) }
     }
 
-    /// Sends one lost segment, whatever the window.
+    /// Retransmits one lost segment, whatever the window.
     pub(crate) fn retransmit(&mut self) {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_conn_retransmit(self.0.sk) }
     }
 }
 
-/// A connection to be: a SYN that was answered.
+/// A request: a SYN that was answered.
 ///
 /// # Invariants
 ///
@@ -246,36 +245,36 @@ impl Request<'_> {
         }
     }
 
-    /// DSCP of its SYN.
+    /// Returns the DSCP of the SYN.
     pub(crate) fn dscp(&self) -> u8 {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_request_dscp(self.sk) }
     }
 
-    /// SO_MARK of the socket to be.
+    /// Returns SO_MARK of the future socket.
     pub(crate) fn mark(&self) -> u32 {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_request_mark(self.sk) }
     }
 
-    /// As [`Conn::is_excluded`].
+    /// Returns what [`Conn::is_excluded`] will return for the future socket.
     pub(crate) fn is_excluded(&self) -> bool {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_request_is_excluded(self.sk) }
     }
 }
 
-/// Whom a segment that came is for.
+/// Socket of a received segment.
 ///
 /// # Invariants
 ///
-/// `sk` is a socket of any kind, of which this has a reference.
+/// `sk` is a socket of any kind, to which this has a reference.
 pub(crate) struct Found {
     sk: *mut bindings::sock,
 }
 
 impl Found {
-    /// Looks a connection up, as TCP will. Listeners are not returned.
+    /// Looks up a connection as TCP does. Listeners are not returned.
     pub(crate) fn new(net: &Net, segment: &Segment) -> Option<Self> {
         // SAFETY: The namespace is alive.
         let sk = unsafe { bindings::xdc_conn_find(net.as_ptr(), segment.raw()) };
@@ -283,12 +282,12 @@ impl Found {
         (!sk.is_null()).then(|| Self { sk })
     }
 
-    /// For C that looks at it.
+    /// Returns the socket for C code that reads it.
     pub(super) fn as_ptr(&self) -> *const bindings::sock {
         self.sk
     }
 
-    /// The connection, if it is one.
+    /// Returns the connection, if the socket is a full one.
     pub(crate) fn conn(&self) -> Option<Conn<'_>> {
         // SAFETY: By the type invariants.
         if !unsafe { bindings::xdc_conn_is_full(self.sk) } {
@@ -298,13 +297,13 @@ impl Found {
         Some(unsafe { Conn::from_raw(self.sk) })
     }
 
-    /// It is what is left of a connection that has ended: TIME_WAIT.
+    /// Returns whether the socket is in TIME_WAIT.
     pub(crate) fn is_time_wait(&self) -> bool {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_conn_is_time_wait(self.sk) }
     }
 
-    /// The request, if it is one whose handshake the segment ends.
+    /// Returns the request, if the segment completes its handshake.
     pub(crate) fn request(&self, segment: &Segment) -> Option<Request<'_>> {
         // SAFETY: By the type invariants; C looks first whether it is a request.
         if !unsafe { bindings::xdc_request_is_answered(self.sk, segment.raw()) } {

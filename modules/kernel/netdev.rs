@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Network devices, and what happens to them.
+//! Events of network devices.
 //!
-//! A module that wants to know implements [`Notifier`] and keeps a [`Registration`].
+//! A module that handles events implements [`Notifier`] and keeps a [`Registration`].
 //!
 //! C header: `include/linux/netdevice.h`
 
@@ -37,12 +37,12 @@ impl Device<'_> {
         self.dev.as_ptr()
     }
 
-    /// What tells devices apart that are alive at the same time.
+    /// Returns a number that is unique among living devices.
     pub(crate) fn id(&self) -> usize {
         self.dev.as_ptr() as usize
     }
 
-    /// Its speed, if it tells: with the link down most do not.
+    /// Returns the reported speed; most devices report none while the link is down.
     pub(crate) fn link_bytes_per_s(&self) -> Option<u64> {
         // SAFETY: By the type invariants, under RTNL.
         let speed = unsafe { bindings::xdc_netdev_link_bytes_per_s(self.dev.as_ptr()) };
@@ -50,33 +50,33 @@ impl Device<'_> {
     }
 }
 
-/// What happened to a device.
+/// An event of a device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// It can send now. Those that could before the registration come first.
+    /// The device can send. Devices that are up at the registration come first.
     Up,
-    /// Its link is up or down, or has another speed.
+    /// The link went up or down, or changed its speed.
     Change,
-    /// It can no longer send.
+    /// The device can no longer send.
     Down,
-    /// It goes.
+    /// The device is being removed.
     Unregister,
 }
 
-/// A receiver of events of all devices of all namespaces.
+/// Receiver of the events of all devices in all namespaces.
 pub(crate) trait Notifier: Send + Sync + 'static {
-    /// Under RTNL; may sleep.
+    /// Handles an event. Runs under RTNL; may sleep.
     fn event(&self, device: &Device<'_>, event: Event);
 }
 
-/// C's part, and the callee.
+/// C's block and its owner.
 #[repr(C)]
 struct Block<T> {
     block: Opaque<bindings::notifier_block>,
     notifier: T,
 }
 
-/// A registered [`Notifier`]; it is unregistered when this is dropped. Neither under RTNL.
+/// A registered [`Notifier`]; unregistered on drop. Must not be created or dropped under RTNL.
 ///
 /// # Invariants
 ///
@@ -95,7 +95,7 @@ impl<T: Notifier> Registration<T> {
         // SAFETY: All zeroes is a notifier without a callback.
         let mut block: bindings::notifier_block = unsafe { MaybeUninit::zeroed().assume_init() };
         block.notifier_call = Some(Self::call);
-        // On the heap, because C links it into a list.
+        // Pinned on the heap, because C links it into a list.
         let block = KBox::pin(
             Block {
                 block: Opaque::new(block),

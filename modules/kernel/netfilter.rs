@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Hooks in the path of packets, in every network namespace.
+//! Hooks in the packet path, in every network namespace.
 //!
-//! A module that wants to see what a host's sockets receive and send implements [`Hooks`] and keeps a
-//! [`Registration`]. A hook gets a [`Packet`] and returns what becomes of it; each way to say that takes
-//! the packet, so that it cannot be used afterwards.
+//! A module that examines the packets of a host's sockets implements [`Hooks`] and keeps a [`Registration`].
+//! A hook gets a [`Packet`] and returns a [`Verdict`]; each way to make one consumes the packet.
 //!
 //! C header: `include/linux/netfilter.h`
 
@@ -19,23 +18,23 @@ use kernel::{error::to_result, prelude::*};
 
 /// Hooks of a module.
 ///
-/// They run in a softirq or in the context of the sender, under RCU: they may not sleep.
+/// They run under RCU, in a softirq or in the sender's context: they must not sleep.
 pub(crate) trait Hooks: Send + Sync + 'static {
-    /// Where among the hooks of others: the lowest number comes first.
+    /// Position among all hooks: the lowest number runs first.
     const PRIORITY: i32;
 
-    /// A packet for this host, before its protocol sees it.
+    /// Handles a packet for this host, before its protocol does.
     fn local_in<'a>(&self, net: &Net, packet: Packet<'a>) -> Verdict<'a>;
 
-    /// A packet that leaves this host, be it its own or forwarded. A TCP socket that sends it is
-    /// locked, unless somebody has held the packet up in between (NFQUEUE).
+    /// Handles a departing packet, local or forwarded. The TCP socket that sends it is locked, unless NFQUEUE
+    /// delayed the packet.
     fn post_routing<'a>(&self, net: &Net, packet: Packet<'a>) -> Verdict<'a>;
 
-    /// A namespace goes; none of its packets is in a hook any more, nor will be. May sleep.
+    /// Handles the end of a namespace, after the last hook call for its packets. May sleep.
     fn net_exit(&self, net: &Net);
 }
 
-/// What becomes of a packet. It has the packet's lifetime, so that no hook can return another packet's.
+/// Verdict on a packet. It has the packet's lifetime, so that no hook can return another packet's.
 #[must_use]
 pub(crate) struct Verdict<'a>(u32, PhantomData<&'a mut ()>);
 
@@ -43,7 +42,7 @@ pub(crate) struct Verdict<'a>(u32, PhantomData<&'a mut ()>);
 #[must_use]
 pub(crate) struct Split<'a> {
     pub(crate) verdict: Verdict<'a>,
-    /// A queue of this host was full. TCP, which gets no other answer than an error, has not heard of it.
+    /// A queue of this host was full. TCP does not know: errors are its only feedback.
     pub(crate) is_congested: bool,
 }
 
@@ -51,8 +50,8 @@ pub(crate) struct Split<'a> {
 ///
 /// # Invariants
 ///
-/// `skb` and `state` are those that C has handed to the hook, which runs for all of `'a`. The data of
-/// `skb` begin with the IP header that `state.pf` says.
+/// `skb` and `state` are the arguments of the hook, which runs for all of `'a`. The data of `skb` begin with
+/// the IP header that `state.pf` says.
 pub(crate) struct Packet<'a> {
     skb: *mut bindings::sk_buff,
     state: *const bindings::nf_hook_state,
@@ -60,7 +59,7 @@ pub(crate) struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// What TCP sees of it; None if it is not TCP's, or a fragment.
+    /// Parses the TCP segment; None if it is another protocol or a fragment.
     #[inline]
     pub(crate) fn segment(&self) -> Option<Segment> {
         let mut segment = MaybeUninit::uninit();
@@ -71,7 +70,7 @@ impl<'a> Packet<'a> {
         is_segment.then(|| Segment(unsafe { segment.assume_init() }))
     }
 
-    /// The connection that sends it.
+    /// Returns the sending connection.
     pub(crate) fn sender(&self) -> Option<Conn<'_>> {
         // SAFETY: By the type invariants.
         let sk = unsafe { bindings::xdc_nf_full_sock(self.skb, self.state) };
@@ -79,7 +78,7 @@ impl<'a> Packet<'a> {
         (!sk.is_null()).then(|| unsafe { Conn::from_raw(sk) })
     }
 
-    /// The request that it answers with a SYN-ACK.
+    /// Returns the request that this SYN-ACK answers.
     pub(crate) fn request(&self) -> Option<Request<'_>> {
         // SAFETY: By the type invariants.
         let sk = unsafe { bindings::xdc_nf_request(self.skb, self.state) };
@@ -87,7 +86,7 @@ impl<'a> Packet<'a> {
         (!sk.is_null()).then(|| unsafe { Request::from_raw(sk) })
     }
 
-    /// What its sender was asked to send it for, by [`send_ack`](super::conn::Locked::send_ack).
+    /// Returns the reason passed to [`send_ack`](super::conn::Locked::send_ack).
     pub(crate) fn errand(&self) -> Errand {
         // SAFETY: By the type invariants.
         let sk = unsafe { bindings::xdc_nf_full_sock(self.skb, self.state) };
@@ -98,32 +97,32 @@ impl<'a> Packet<'a> {
         Errand::from_raw(unsafe { bindings::xdc_nf_errand(sk) })
     }
 
-    /// Its checksum is right.
+    /// Returns whether the checksum is right.
     pub(crate) fn is_intact(&self, segment: &Segment) -> bool {
         // SAFETY: By the type invariants; this hook has made `segment` of this packet.
         unsafe { bindings::xdc_nf_is_intact(self.skb, self.state, &segment.0) }
     }
 
-    /// It acknowledges what ends at `end_seq`, by its number or by a block.
+    /// Returns whether the packet acknowledges data up to `end_seq`, by ACK number or SACK block.
     pub(crate) fn reports(&self, segment: &Segment, end_seq: u32) -> bool {
         // SAFETY: By the type invariants; C looks for the header at `segment`'s offset.
         unsafe { bindings::xdc_nf_reports(self.skb, &segment.0, end_seq) }
     }
 
-    /// Sets its DSCP. False: there is no memory.
+    /// Sets the DSCP. Returns false without memory.
     pub(crate) fn set_dscp(&mut self, dscp: u8) -> bool {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_nf_set_dscp(self.skb, dscp) }
     }
 
-    /// Cuts a D-SACK of the one byte at `seq` from what it reports. Returns whether it had one.
+    /// Removes a D-SACK of the one byte at `seq`. Returns whether there was one.
     pub(crate) fn cut_dsack(&mut self, segment: &Segment, seq: u32) -> bool {
         // SAFETY: By the type invariants; C looks for the header at `segment`'s offset.
         unsafe { bindings::xdc_nf_cut_dsack(self.skb, &segment.0, seq) }
     }
 
-    /// Makes of it, an ACK on an errand, one byte of data: the first that is not acknowledged. False:
-    /// it is no such ACK, or there is no such byte, or no memory.
+    /// Converts an ACK with an errand into one byte of data: the first unacknowledged byte. Returns false if
+    /// it is no such ACK, or byte or memory are missing.
     pub(crate) fn make_clock(&mut self, segment: &Segment) -> bool {
         // SAFETY: By the type invariants.
         let sk = unsafe { bindings::xdc_nf_full_sock(self.skb, self.state) };
@@ -131,18 +130,18 @@ impl<'a> Packet<'a> {
         !sk.is_null() && unsafe { bindings::xdc_nf_make_clock(self.skb, &segment.0, sk) }
     }
 
-    /// It goes on.
+    /// Lets the packet pass.
     pub(crate) fn accept(self) -> Verdict<'a> {
         Verdict(bindings::NF_ACCEPT, PhantomData)
     }
 
-    /// It ends here.
+    /// Drops the packet.
     pub(crate) fn discard(self) -> Verdict<'a> {
         Verdict(bindings::NF_DROP, PhantomData)
     }
 
-    /// It goes on, a burst of segments, as two packets: the last one has another DSCP than those
-    /// before it. Without memory, the packet comes back.
+    /// Sends a burst of segments as two packets, the last segment with another DSCP. Returns the packet if
+    /// memory is short.
     pub(crate) fn split_last(
         self,
         dscp: u8,
@@ -173,22 +172,22 @@ impl Segment {
         &self.0
     }
 
-    /// First byte of its payload.
+    /// Returns the first byte of the payload.
     pub(crate) fn seq(&self) -> u32 {
         self.0.seq
     }
 
-    /// The byte that it waits for.
+    /// Returns the acknowledgment number.
     pub(crate) fn ack(&self) -> u32 {
         self.0.ack
     }
 
-    /// Bytes of payload.
+    /// Returns the bytes of payload.
     pub(crate) fn len(&self) -> u32 {
         self.0.len
     }
 
-    /// Behind its payload, and its FIN.
+    /// Returns the end of the payload and FIN.
     pub(crate) fn end_seq(&self) -> u32 {
         self.0
             .seq
@@ -196,7 +195,7 @@ impl Segment {
             .wrapping_add(u32::from(self.0.fin))
     }
 
-    /// So many packets of the network.
+    /// Returns the number of network packets.
     pub(crate) fn segs(&self) -> u32 {
         self.0.segs
     }
@@ -222,8 +221,8 @@ impl Segment {
     }
 }
 
-/// Registered [`Hooks`]; they are unregistered when this is dropped, and `T` is dropped when no
-/// packet is in one of them any more. One for each module.
+/// Registered [`Hooks`]; drop unregisters them, and drops `T` after the last hook has returned. One per
+/// module.
 ///
 /// # Invariants
 ///
@@ -233,7 +232,7 @@ pub(crate) struct Registration<T: Hooks> {
 }
 
 impl<T: Hooks> Registration<T> {
-    /// In every namespace. Not under RTNL: [`Deferred`](super::deferred::Deferred) has how.
+    /// Registers in every namespace. Not under RTNL: see [`Deferred`](super::deferred::Deferred).
     pub(crate) fn new(hooks: T) -> Result<Self> {
         let hooks = KBox::pin(hooks, GFP_KERNEL)?;
         // SAFETY: `hooks` stays where it is until `drop` has unregistered it, and is what these
@@ -253,7 +252,7 @@ impl<T: Hooks> Registration<T> {
 
     /// # Safety
     ///
-    /// Called by C only, with what [`Self::new`] registered.
+    /// Called by C only, with the `T` that [`Self::new`] registered.
     unsafe extern "C" fn local_in(
         hooks: *mut c_void,
         skb: *mut bindings::sk_buff,
@@ -292,7 +291,7 @@ impl<T: Hooks> Registration<T> {
 
 /// # Safety
 ///
-/// `skb` and `state` are what C hands to a hook.
+/// `skb` and `state` are the arguments that C passes to a hook.
 #[inline(always)]
 unsafe fn run(
     skb: *mut bindings::sk_buff,

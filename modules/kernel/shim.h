@@ -172,7 +172,7 @@ const struct nlattr *xdc_nla_find_twice(const struct nlattr *nest,
 					struct nlattr *const *table);
 void xdc_extack_set(struct netlink_ext_ack *extack, const char *text);
 
-/* shim_netfilter.c: a TCP connection, as packets name it. Without padding, for it is hashed. */
+/* shim_netfilter.c: identity of a TCP connection. Without padding, because it is hashed. */
 struct xdc_flow_key {
 	struct in6_addr local;
 	struct in6_addr remote;
@@ -184,10 +184,12 @@ struct xdc_flow_key {
 /* A TCP segment in a hook. */
 struct xdc_segment {
 	struct xdc_flow_key key;
-	/* Devices that it came by, for the lookup of its socket. If "out": that which its socket is bound to. */
+	/*
+	 * Ingress devices, for the lookup of the socket. For "out": the device to which the socket is bound.
+	 */
 	int dif, sdif;
 	u32 seq, ack;
-	/* Bytes of payload, in so many packets of the network. */
+	/* Bytes of payload, and number of network packets. */
 	u32 len, segs;
 	u32 tcp_offset;
 	u8 dscp, ttl;
@@ -217,7 +219,7 @@ struct xdc_counters {
 	const char *prefix;
 	const char *const *names;
 	unsigned int count;
-	/* Index of the one that also falls, and is exact. */
+	/* Index of the exact counter that can also decrease. */
 	unsigned int gauge;
 };
 int xdc_counters_register(const struct xdc_counters *counters);
@@ -225,7 +227,7 @@ void xdc_counters_unregister(void);
 void xdc_counter_add(const struct net *net, unsigned int index, u32 n);
 int xdc_gauge_add(const struct net *net, int n);
 
-/* shim_flows.c: something for each TCP connection. */
+/* shim_flows.c: state per TCP connection. */
 #define XDC_FLOW_BUCKETS 8192
 #define XDC_FLOW_STATE_WORDS 12
 struct xdc_flow;
@@ -237,11 +239,11 @@ struct xdc_flow_bucket {
 struct xdc_flows {
 	struct xdc_flow_bucket *buckets;
 	struct xdc_flow_cpu __percpu *cpus;
-	/* With the socket locked, in a softirq. Returns after which time again; 0: not. */
+	/* With the socket locked, in a softirq. Returns the delay of the next call in us; 0 = none. */
 	u32 (*poll)(struct xdc_flows *flows, struct xdc_flow *flow, struct sock *sk, bool busy);
 	/* Under the lock of the flow that is being removed. */
 	void (*removed)(struct xdc_flows *flows, struct net *net);
-	/* In /proc/net: its name, what its first line says behind the addresses, and how others go on. */
+	/* File in /proc/net: its name, its column names, and the writer of a line. */
 	const char *file;
 	const char *columns;
 	void (*show)(const void *state, u64 now_us, struct seq_file *line);
@@ -264,7 +266,7 @@ struct xdc_flow *xdc_flow_add(struct xdc_flows *flows, struct net *net,
 			      const struct xdc_segment *segment, const struct sock *sk,
 			      const void *state, unsigned int size);
 
-/* shim_conn.c: what can be asked of a connection, and what it can be made to do. */
+/* shim_conn.c: queries and actions on a connection. */
 void xdc_conn_ack_fin(struct sock *sk);
 struct xdc_conn_order {
 	u32 reordering;
@@ -309,9 +311,9 @@ void xdc_seq_number(struct seq_file *seq, u64 number);
 struct xdc_tunnel;
 struct xdc_tunnel_out;
 
-/* What a device is made with. */
+/* Settings of a device. */
 struct xdc_tunnel_config {
-	/* IPv4 as IPv6 has it. */
+	/* IPv4 is mapped to IPv6. */
 	struct in6_addr local, remote;
 	__be16 port;
 	u16 mtu;
@@ -319,24 +321,24 @@ struct xdc_tunnel_config {
 	u32 timer_us, flush_us;
 	u8 channels;
 	u16 window;
-	/* Of packets outside. */
+	/* Fields of outer packets. */
 	u32 fwmark;
 	u8 tos, ttl, df;
 };
 
 /*
- * The module's. "state" is what open() returned; transmit(), receive() and poll() have it alone,
- * with BH off, and return when poll() is due, in us; 0: not. They own the packet.
+ * Operations of the module. "state" is from open(); transmit(), receive() and poll() have exclusive access,
+ * with BH off, and return the time of the next poll() in us; 0 = none. They own the packet.
  */
 struct xdc_tunnel_ops {
 	const char *kind;
 	const char *const *counters;
 	unsigned int counter_count;
-	/* NULL: it can be so; else why not. */
+	/* Returns NULL, or the reason for a refusal. */
 	const char *(*check)(const struct xdc_tunnel_config *config);
 	void *(*open)(const struct xdc_tunnel_config *config);
 	void (*close)(void *state);
-	/* What check() has let through; "state" is locked. */
+	/* Called with settings that passed check() and a locked "state". */
 	void (*change)(void *state, const struct xdc_tunnel_config *config);
 	u64 (*transmit)(void *state, struct xdc_tunnel_out *out, struct sk_buff *skb, u64 now_us);
 	u64 (*receive)(void *state, struct xdc_tunnel_out *out, struct sk_buff *skb, bool is_marked,
@@ -362,7 +364,7 @@ void xdc_tunnel_cut(struct sk_buff *skb, unsigned int start, unsigned int len);
 
 u64 xdc_cycles(void);
 
-/* shim_vectors.c: arithmetic of GF(256) with vector registers. */
+/* shim_vectors.c: GF(256) arithmetic with vector registers. */
 
 bool xdc_vectors_begin(void);
 void xdc_vectors_end(void);

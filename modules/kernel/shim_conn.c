@@ -2,9 +2,9 @@
 /*
  * Included by the C file of a module that makes TCP repair losses.
  *
- * What does that is not exported. A socket's release callback is, by its protocol:
- * TCP calls it when a socket is no longer in use, to make up for timers that found it
- * so. With a timer's flag set, the callback is that timer.
+ * The functions of TCP for it are not exported, but a protocol's release callback is: TCP calls it when a
+ * socket is released, to run timers that found the socket in use. With a timer's flag set, the callback runs
+ * that timer.
  */
 
 #include <net/mptcp.h>
@@ -14,7 +14,7 @@
 
 #include "shim.h"
 
-/* As tcp_mstamp_refresh(), which is not exported. */
+/* Does the work of tcp_mstamp_refresh(), which is not exported. */
 static void xdc_conn_refresh(struct tcp_sock *tp)
 {
 	u64 now = tcp_clock_ns();
@@ -24,9 +24,8 @@ static void xdc_conn_refresh(struct tcp_sock *tp)
 }
 
 /*
- * The ACK that TCP owes for the peer's FIN. The next one that is sent for something else clears it, and if that is a byte
- * which the peer has, the peer drops it as old with the ACK in it. Data of a peer that takes part are acknowledged by their
- * own echo; a FIN has none.
+ * Sends the ACK that TCP owes for the peer's FIN. The next packet clears that debt, and if it is a clock
+ * byte, the peer drops it as old together with its ACK. Data have their own echo; a FIN has none.
  */
 void xdc_conn_ack_fin(struct sock *sk)
 {
@@ -37,9 +36,8 @@ void xdc_conn_ack_fin(struct sock *sk)
 }
 
 /*
- * What for an ACK is sent that TCP did not think of. The hook that it comes by runs on
- * the same processor below, where nothing else can: softirqs are off. No other packet
- * of the socket can be taken for it.
+ * Sends an ACK and records its reason for the hook. The hook runs on the same processor, below this call with
+ * softirqs off, so no other packet of the socket can be confused with it.
  */
 void xdc_conn_send_ack(struct sock *sk, u32 errand)
 {
@@ -63,21 +61,21 @@ void xdc_conn_set_order(struct sock *sk, struct xdc_conn_order order)
 	tcp_sk(sk)->reord_seen = order.seen;
 }
 
-/* What stands for an orphan in FIN_WAIT2 has the same sk_state. */
+/* A minisocket in FIN_WAIT2 has the same sk_state. */
 bool xdc_conn_is_time_wait(const struct sock *sk)
 {
 	return sk->sk_state == TCP_TIME_WAIT &&
 	       READ_ONCE(inet_twsk(sk)->tw_substate) == TCP_TIME_WAIT;
 }
 
-/* What it sends now is the tail loss probe. */
+/* Returns whether the packet being sent is the tail loss probe. */
 bool xdc_conn_is_probing(const struct sock *sk)
 {
 	return READ_ONCE(inet_csk(sk)->icsk_pending) == ICSK_TIME_LOSS_PROBE &&
 	       !time_after(tcp_timeout_expires((struct sock *)sk), jiffies);
 }
 
-/* When what the socket sends now leaves, by its pacing rate. */
+/* Returns the departure time of the packet being sent, by the pacing rate. */
 u64 xdc_conn_departure_us(const struct sock *sk)
 {
 	return div_u64(tcp_sk(sk)->tcp_wstamp_ns, NSEC_PER_USEC);
@@ -96,10 +94,9 @@ static bool xdc_is_out_of_order(const struct sk_buff *skb)
 }
 
 /*
- * RACK takes what it marks lost off its list. TCP forgets the mark where an ACK
- * comes before anything was sent again, as that of a single byte of the segment is, for
- * then it thinks that nothing was lost (tcp_try_undo_partial()); but RACK would never
- * look at the segment again. It is older than all that is on the list.
+ * Restores RACK's list. RACK removes segments marked lost from its list. If an ACK of a single byte comes
+ * before the retransmission, TCP takes the loss as spurious and clears the mark (tcp_try_undo_partial()), but
+ * RACK would ignore the segment. It is older than all segments on the list.
  */
 static void xdc_conn_restore_order(struct sock *sk)
 {
@@ -115,9 +112,9 @@ static void xdc_conn_restore_order(struct sock *sk)
 }
 
 /*
- * Has RACK mark lost what was sent before @mstamp_us, or before the newest packet
- * that is acknowledged where @mstamp_us is 0, without waiting for reordering. The
- * socket then enters recovery, as the congestion control is told, and sends again.
+ * Has RACK mark lost the packets sent before @mstamp_us, or with 0 those before the newest acknowledged
+ * packet, without waiting for reordering. The socket then enters recovery, notifies the congestion control,
+ * and retransmits.
  */
 void xdc_conn_detect(struct sock *sk, u64 mstamp_us, u32 end_seq)
 {
@@ -132,12 +129,12 @@ void xdc_conn_detect(struct sock *sk, u64 mstamp_us, u32 end_seq)
 		tp->rack.end_seq = end_seq;
 	}
 	xdc_conn_restore_order(sk);
-	/* What was sent before is older than any time that reordering is allowed. */
+	/* Makes earlier packets older than any reordering window. */
 	tp->rack.rtt_us = 0;
 	inet_csk_reset_xmit_timer(sk, ICSK_TIME_REO_TIMEOUT, 0, tcp_rto_max(sk));
 	xdc_conn_release(sk, TCP_WRITE_TIMER_DEFERRED);
 	tp->rack.rtt_us = rtt_us;
-	/* Where nothing was lost the timer goes on that was there. */
+	/* Without a loss, restore the previous timer. */
 	if (tp->lost == lost && tp->packets_out &&
 	    (pending == ICSK_TIME_LOSS_PROBE || pending == ICSK_TIME_REO_TIMEOUT ||
 	     pending == ICSK_TIME_RETRANS))
@@ -146,7 +143,7 @@ void xdc_conn_detect(struct sock *sk, u64 mstamp_us, u32 end_seq)
 					  tcp_rto_max(sk));
 }
 
-/* Sends one lost segment again, whatever the window, unless the pacing rate forbids it. */
+/* Retransmits one lost segment, whatever the window, unless the pacing rate forbids it. */
 void xdc_conn_retransmit(struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -159,20 +156,20 @@ void xdc_conn_retransmit(struct sock *sk)
 		tcp_snd_cwnd_set(tp, cwnd);
 }
 
-/* A queue of this host was full: as TCP does where ip_queue_xmit() says so. */
+/* Reacts to a full queue of this host as TCP does to ip_queue_xmit()'s error. */
 void xdc_conn_reduce(struct sock *sk)
 {
 	tcp_enter_cwr(sk);
 }
 
-/* The connection's state. */
+/* Returns whether the connection is open. */
 bool xdc_conn_is_open(const struct sock *sk)
 {
 	return (1 << sk->sk_state) & (TCPF_ESTABLISHED | TCPF_FIN_WAIT1 | TCPF_FIN_WAIT2 |
 				      TCPF_CLOSING | TCPF_CLOSE_WAIT | TCPF_LAST_ACK);
 }
 
-/* Payload is unacknowledged, not a FIN alone. */
+/* Returns whether payload, not only a FIN, is unacknowledged. */
 bool xdc_conn_has_payload(struct sock *sk)
 {
 	const struct sk_buff *head = tcp_rtx_queue_head(sk);
@@ -187,7 +184,7 @@ bool xdc_conn_has_lost(const struct sock *sk)
 	return tp->lost_out > tp->retrans_out;
 }
 
-/* Cork or Nagle keeps what is less than a segment. */
+/* Returns whether cork or Nagle holds less than a segment. */
 static bool xdc_conn_keeps_small(const struct tcp_sock *tp)
 {
 	return (tp->nonagle & TCP_NAGLE_CORK) ||
@@ -195,7 +192,10 @@ static bool xdc_conn_keeps_small(const struct tcp_sock *tp)
 		!after(tp->snd_sml, tp->snd_nxt));
 }
 
-/* Whether @skb, of several segments, may wait for an ACK that lets more go at once (tcp_tso_should_defer()). */
+/*
+ * Returns whether @skb, of several segments, may wait for an ACK that lets more leave at once
+ * (tcp_tso_should_defer()).
+ */
 static bool xdc_conn_defers(const struct sock *sk, const struct sk_buff *skb)
 {
 	const struct net *net = sock_net(sk);
@@ -217,7 +217,7 @@ static bool xdc_conn_defers(const struct sock *sk, const struct sk_buff *skb)
 	       (!divisor || room < min_t(u64, tp->snd_wnd, (u64)cwnd * mss) / divisor);
 }
 
-/* There are data that neither the window, cork, Nagle nor the hope for more keeps. */
+/* Returns whether data are ready that window, cork, Nagle and TSO deferral permit. */
 static bool xdc_conn_can_send(struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -236,8 +236,8 @@ static bool xdc_conn_can_send(struct sock *sk)
 }
 
 /*
- * What there is to be sent waits for a timer of TCP's own: that of the pacing rate,
- * or the one that fires when the device has sent something.
+ * Returns whether pending data wait for a timer of TCP: that of the pacing rate, or TCP Small Queues' timer
+ * after a transmission.
  */
 bool xdc_conn_is_held(struct sock *sk)
 {
@@ -252,9 +252,8 @@ bool xdc_conn_is_held(struct sock *sk)
 }
 
 /*
- * Nothing can be sent after what ends at @end_seq, of so many segments: TCP has no
- * more data, or no window for it, or Nagle holds it. Numbers only, for the socket need
- * not be locked where a packet comes back from user space (NFQUEUE).
+ * Returns whether nothing can follow a packet of @segs segments that ends at @end_seq, because of data,
+ * window or Nagle. Reads numbers only: after NFQUEUE the socket may be unlocked.
  */
 bool xdc_conn_is_last(const struct sock *sk, u32 end_seq, u32 segs)
 {
@@ -266,7 +265,7 @@ bool xdc_conn_is_last(const struct sock *sk, u32 end_seq, u32 segs)
 		return true;
 	if (tcp_packets_in_flight(tp) + segs >= tcp_snd_cwnd(tp))
 		return true;
-	/* TCP's own pacing: nothing follows until its timer fires (tcp_update_skb_after_send()). */
+	/* With TCP's own pacing, nothing follows until its timer fires (tcp_update_skb_after_send()). */
 	if (READ_ONCE(sk->sk_pacing_status) == SK_PACING_NEEDED && tp->data_segs_out >= 10 &&
 	    rate && rate != ~0UL)
 		return true;
@@ -275,7 +274,7 @@ bool xdc_conn_is_last(const struct sock *sk, u32 end_seq, u32 segs)
 	return left < mss && xdc_conn_keeps_small(tp);
 }
 
-/* What ends at @end_seq has arrived, be there room in an ACK to say so or not. */
+/* Returns whether the data up to @end_seq have arrived, even if ACKs have no room for them. */
 bool xdc_conn_has(const struct sock *sk, u32 end_seq)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -289,7 +288,7 @@ bool xdc_conn_has(const struct sock *sk, u32 end_seq)
 	return !after(end_seq, tp->rcv_nxt);
 }
 
-/* @segment has not come from farther away than the socket allows (tcp_v4_rcv(), RFC 5082). */
+/* Returns whether @segment satisfies the socket's minimum TTL (tcp_v4_rcv(), RFC 5082). */
 bool xdc_conn_is_near(const struct sock *sk, const struct xdc_segment *segment)
 {
 	u8 least = segment->key.ipv6 ? READ_ONCE(inet6_sk(sk)->min_hopcount) :
@@ -298,7 +297,7 @@ bool xdc_conn_is_near(const struct sock *sk, const struct xdc_segment *segment)
 	return segment->ttl >= least;
 }
 
-/* @segment can be meant for the connection (tcp_sequence()). */
+/* Returns whether @segment is acceptable to the connection (tcp_sequence()). */
 bool xdc_conn_is_in_window(const struct sock *sk, const struct xdc_segment *segment)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -308,7 +307,7 @@ bool xdc_conn_is_in_window(const struct sock *sk, const struct xdc_segment *segm
 	return !after(segment->seq, tp->rcv_nxt + window) && !before(end_seq, tp->rcv_nxt - behind);
 }
 
-/* Sockets whose payload is not theirs to repeat, or which cannot tell which loss is which. */
+/* Returns whether the payload must not be repeated, or losses cannot be told apart. */
 bool xdc_conn_is_excluded(const struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -339,7 +338,7 @@ u32 xdc_conn_mark(const struct sock *sk)
 	return READ_ONCE(sk->sk_mark);
 }
 
-/* Of a request: the DSCP of its SYN, its mark, whether it may take part. */
+/* Properties of a request: DSCP of its SYN, mark, and whether it may take part. */
 u8 xdc_request_dscp(const struct sock *sk)
 {
 	return tcp_rsk(inet_reqsk((struct sock *)sk))->syn_tos >> 2;
@@ -357,7 +356,7 @@ bool xdc_request_is_excluded(const struct sock *sk)
 	return !inet_rsk(req)->sack_ok || rsk_is_mptcp(req) || tcp_rsk_used_ao(req);
 }
 
-/* Whom a segment is for. To be given back with xdc_conn_put(). */
+/* Returns the socket of a segment, to be released with xdc_conn_put(). */
 struct sock *xdc_conn_find(struct net *net, const struct xdc_segment *segment)
 {
 	return xdc_flow_lookup(net, &segment->key, segment->dif, segment->sdif);
@@ -373,7 +372,7 @@ bool xdc_conn_is_full(const struct sock *sk)
 	return sk_fullsock(sk);
 }
 
-/* @segment is the ACK that ends the handshake of the request @sk. */
+/* Returns whether @segment is the ACK that ends the handshake of the request @sk. */
 bool xdc_request_is_answered(const struct sock *sk, const struct xdc_segment *segment)
 {
 	return sk->sk_state == TCP_NEW_SYN_RECV &&

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Included by the C file of a module that keeps something for each TCP
- * connection: a table by addresses and ports, and for each entry work that runs in a
- * softirq after the packet that asked for it.
+ * Included by the C file of a module with a state per TCP connection: a table by addresses and ports, and for
+ * each entry work that runs in a softirq after the packet that requested it.
  *
- * The lock of a bucket is that of the entries in it. It is a leaf: under it nothing
- * of TCP is called. An entry goes when its last reference does: that of the table,
- * that of queued work, that of a timer.
+ * A bucket's lock protects its entries. It is a leaf: no function of TCP is called under it. An entry is
+ * freed with its last reference: of the table, of queued work, or of a timer.
  */
 
 #include <linux/hrtimer.h>
@@ -20,41 +18,41 @@
 
 #include "shim.h"
 
-/* The longest time until a socket that a process owns is looked at again. */
+/* Upper bound of the delay until a socket in use is tried again. */
 #define XDC_FLOW_MAX_RETRY_US 1000U
 
 struct xdc_flow {
-	/* Of a list that hooks walk without a lock. */
+	/* Hooks walk the bucket's list without a lock. */
 	struct hlist_node node;
 	struct rcu_head rcu;
 	struct xdc_flows *flows;
-	/* Where it is, or was: work that comes late knows no namespace any more. */
+	/* Present or last bucket: late work no longer knows a namespace. */
 	struct xdc_flow_bucket *bucket;
 	struct net *net;
 	struct xdc_flow_key key;
-	/* The device or VRF that its socket is bound to, or 0. */
+	/* Device or VRF to which the socket is bound, or 0. */
 	int bound_dev_if;
 	int dif, sdif;
 	refcount_t refs;
-	/* Out of the table. Under the bucket's lock. */
+	/* Removed from the table. Under the bucket's lock. */
 	bool dead;
-	/* Its connection was found to be gone. Under the bucket's lock. */
+	/* The connection was found closed. Under the bucket's lock. */
 	bool closed;
-	/* Whose list it is in, if in any; changes under the bucket's lock and the list's. */
+	/* Owner of the list that the entry is in, if any; changes under the bucket's lock and the list's. */
 	struct xdc_flow_cpu *cpu;
 	struct list_head due;
-	/* How often in a row the socket was in use. Under the bucket's lock. */
+	/* Consecutive times that the socket was in use. Under the bucket's lock. */
 	u8 retries;
-	/* TCP has yet to see a packet there that it is in the list for. Under the bucket's lock. */
+	/* TCP has yet to process a packet that queued the entry. Under the bucket's lock. */
 	bool pending;
 	struct hrtimer timer;
 	u64 state[XDC_FLOW_STATE_WORDS];
 };
 
 /*
- * The flows that a processor has work for. A packet goes through TCP where it came by the
- * hook, and what is behind it in softirqs there comes after. Work of its own for each flow
- * would run elsewhere where it was already queued, before TCP has seen the packet.
+ * Flows with pending work of a processor. TCP processes a packet on the processor of its hook, and later
+ * softirqs there come after it. Separate work items per flow could already be queued on another processor and
+ * run before TCP has seen the packet.
  */
 struct xdc_flow_cpu {
 	struct work_struct work;
@@ -72,8 +70,8 @@ static struct xdc_flow_bucket *xdc_flow_bucket(struct xdc_flows *flows, const st
 }
 
 /*
- * Two VRFs, or two links, may have connections of the same addresses and ports. As TCP's own lookup,
- * what comes is for a socket that is bound to nothing or to where it came from.
+ * Two VRFs or links may have connections with equal addresses and ports. Like TCP's lookup, this matches a
+ * socket that is bound to nothing or to the packet's device.
  */
 static bool xdc_flow_is_of(const struct xdc_flow *flow, const struct net *net,
 			   const struct xdc_segment *segment)
@@ -95,7 +93,7 @@ static void xdc_flow_put(struct xdc_flow *flow)
 		wake_up_var(&flows->count);
 }
 
-/* With the bucket's lock. The reference of the table is the caller's from now on. */
+/* Under the bucket's lock. The caller takes over the table's reference. */
 static void xdc_flow_unlink(struct xdc_flow *flow)
 {
 	hlist_del_rcu(&flow->node);
@@ -103,7 +101,7 @@ static void xdc_flow_unlink(struct xdc_flow *flow)
 	flow->flows->removed(flow->flows, flow->net);
 }
 
-/* What the connection's lookup finds, with a reference: any kind of socket, or none. */
+/* Looks up the connection's socket of any kind, with a reference, or NULL. */
 static struct sock *xdc_flow_lookup(struct net *net, const struct xdc_flow_key *key,
 				    int dif, int sdif)
 {
@@ -132,7 +130,7 @@ static bool xdc_flow_is_open(struct xdc_flow *flow)
 	return open;
 }
 
-/* Returns whether any are left. */
+/* Returns whether entries are left. */
 static bool xdc_flows_drop(struct xdc_flows *flows, bool (*goes)(struct xdc_flow *, const void *),
 			   const void *arg)
 {
@@ -165,7 +163,7 @@ static bool xdc_flow_is_closed(struct xdc_flow *flow, const void *arg)
 {
 	bool was_closed = flow->closed;
 
-	/* What is under way to TIME_WAIT is still known by it: one more round. */
+	/* A socket on its way to TIME_WAIT still has the entry: wait one more round. */
 	flow->closed = !xdc_flow_is_open(flow);
 	return flow->closed && was_closed;
 }
@@ -175,7 +173,7 @@ static bool xdc_flow_is_of_net(struct xdc_flow *flow, const void *net)
 	return !net || flow->net == net;
 }
 
-/* Nobody says that a socket has gone. */
+/* Removes entries of closed sockets, whose end is not announced. */
 static void xdc_flows_collect(struct work_struct *work)
 {
 	struct xdc_flows *flows = container_of(to_delayed_work(work), struct xdc_flows, collect);
@@ -184,7 +182,7 @@ static void xdc_flows_collect(struct work_struct *work)
 		schedule_delayed_work(&flows->collect, HZ);
 }
 
-/* One for each module: a namespace that comes knows of nothing else. */
+/* One per module: a new namespace has no other way to find it. */
 static struct xdc_flows *xdc_flows_shown;
 
 /* Position 0 is the line of names, others are buckets. */
@@ -258,7 +256,7 @@ static int __net_init xdc_flows_net_init(struct net *net)
 			       &xdc_flows_seq_ops, sizeof(struct seq_net_private)) ? 0 : -ENOMEM;
 }
 
-/* Returns when no reader is left. */
+/* Returns after the last reader has left. */
 static void __net_exit xdc_flows_net_exit(struct net *net)
 {
 	remove_proc_entry(xdc_flows_shown->file, net->proc_net);
@@ -303,7 +301,7 @@ free:
 	return ret;
 }
 
-/* The flows of @net, or all; afterwards nothing of them runs. Nobody adds any meanwhile. */
+/* Removes the flows of @net, or all, and waits for their work. No other code may add any meanwhile. */
 void xdc_flows_flush(struct xdc_flows *flows, struct net *net)
 {
 	if (!atomic_read(&flows->count))
@@ -323,14 +321,14 @@ void xdc_flows_destroy(struct xdc_flows *flows)
 	wait_var_event(&flows->count, !atomic_read(&flows->count));
 	for_each_possible_cpu(i)
 		cancel_work_sync(&per_cpu_ptr(flows->cpus, i)->work);
-	/* Whoever put the last one has left our code. */
+	/* Code that released the last reference has left this module. */
 	synchronize_rcu();
 	kvfree(flows->buckets);
 	free_percpu(flows->cpus);
 	WRITE_ONCE(xdc_flows_shown, NULL);
 }
 
-/* With the bucket's lock. Takes it out of the list that it is in, if any; returns whether it was. */
+/* Under the bucket's lock. Removes @flow from its list, if any; returns whether it was in one. */
 static bool xdc_flow_unqueue(struct xdc_flow *flow)
 {
 	bool was_due;
@@ -344,7 +342,7 @@ static bool xdc_flow_unqueue(struct xdc_flow *flow)
 	return was_due;
 }
 
-/* With the bucket's lock. A reference goes with it. */
+/* Under the bucket's lock. Takes over a reference. */
 static void xdc_flow_enqueue(struct xdc_flow *flow)
 {
 	unsigned int id = smp_processor_id();
@@ -359,7 +357,7 @@ static void xdc_flow_enqueue(struct xdc_flow *flow)
 	queue_work_on(id, system_bh_wq, &cpu->work);
 }
 
-/* With the bucket's lock. A reference goes with it. */
+/* Under the bucket's lock. Takes over a reference. */
 static void xdc_flow_start_timer(struct xdc_flow *flow, u32 us)
 {
 	if (hrtimer_is_queued(&flow->timer))
@@ -369,14 +367,14 @@ static void xdc_flow_start_timer(struct xdc_flow *flow, u32 us)
 }
 
 /*
- * With the bucket's lock, in a hook: there will be work when TCP has seen the packet. If
- * there was already, on another processor, it waits for that, too.
+ * Under the bucket's lock, in a hook: queues work for after TCP has processed the packet. Work already queued
+ * on another processor waits for that too.
  */
 void xdc_flow_queue(struct xdc_flow *flow)
 {
 	/*
-	 * A process lets the packet go that it had from NFQUEUE. Softirqs are off for our lock
-	 * alone, so the work would be done when that is given back, before TCP has the packet.
+	 * A process releases a packet from NFQUEUE, and only our lock disables softirqs: queued work would
+	 * run at its release, before TCP has the packet.
 	 */
 	if (softirq_count() == SOFTIRQ_DISABLE_OFFSET) {
 		xdc_flow_start_timer(flow, XDC_FLOW_MAX_RETRY_US);
@@ -386,13 +384,13 @@ void xdc_flow_queue(struct xdc_flow *flow)
 	flow->pending = true;
 }
 
-/* Whether TCP has yet to see a packet that was noted. With the bucket's lock, by the work. */
+/* Returns whether TCP has yet to process a packet. Under the bucket's lock, by the work. */
 bool xdc_flow_is_pending(const struct xdc_flow *flow)
 {
 	return flow->pending;
 }
 
-/* Somebody used the socket. Meanwhile a hook may have queued the flow. */
+/* Retries after the socket was in use. Meanwhile a hook may have queued the flow. */
 static enum hrtimer_restart xdc_flow_timer(struct hrtimer *timer)
 {
 	struct xdc_flow *flow = container_of(timer, struct xdc_flow, timer);
@@ -413,7 +411,7 @@ static void xdc_flow_run(struct xdc_flow *flow, struct xdc_flow_cpu *cpu)
 
 	rcu_read_lock();
 	spin_lock_bh(&flow->bucket->lock);
-	/* Or else it is in another list again. */
+	/* Otherwise the entry is in another list again. */
 	if (flow->cpu == cpu && list_empty(&flow->due))
 		flow->pending = false;
 	ready = !flow->dead && !flow->pending;
@@ -432,7 +430,7 @@ static void xdc_flow_run(struct xdc_flow *flow, struct xdc_flow_cpu *cpu)
 	if (!retry_us) {
 		flow->retries = 0;
 	} else if (!flow->dead) {
-		/* If interrupts cost more than that, the user of the socket would make no progress. */
+		/* Back off, so that interrupts do not starve the user of the socket. */
 		if (retry_us << flow->retries < XDC_FLOW_MAX_RETRY_US)
 			retry_us <<= flow->retries++;
 		else
@@ -461,7 +459,7 @@ static void xdc_flow_work(struct work_struct *work)
 	}
 }
 
-/* Returns it with its lock held. */
+/* Returns the flow, locked. */
 struct xdc_flow *xdc_flow_find(struct xdc_flows *flows, const struct net *net,
 			       const struct xdc_segment *segment)
 {
@@ -496,7 +494,7 @@ void *xdc_flow_state(struct xdc_flow *flow)
 	return flow->state;
 }
 
-/* Takes the lock's place: unlocks it, and it is gone. */
+/* Removes and unlocks the flow. */
 void xdc_flow_remove(struct xdc_flow *flow)
 {
 	struct xdc_flow_bucket *bucket = flow->bucket;
@@ -509,7 +507,7 @@ void xdc_flow_remove(struct xdc_flow *flow)
 		xdc_flow_put(flow);
 }
 
-/* Adds one of that state for @sk, unless that has one. Returns it with its lock held. */
+/* Adds a flow with a state for @sk, unless it has one. Returns it locked. */
 struct xdc_flow *xdc_flow_add(struct xdc_flows *flows, struct net *net,
 			      const struct xdc_segment *segment, const struct sock *sk,
 			      const void *state, unsigned int size)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Included by the C file of a module that hooks into the path of packets. */
+/* Included by the C file of a module with hooks in the packet path. */
 
 #include <linux/netfilter.h>
 #include <linux/netfilter_ipv4.h>
@@ -21,7 +21,7 @@ static int __net_init xdc_nf_net_init(struct net *net)
 	return nf_register_net_hooks(net, xdc_nf_ops, ARRAY_SIZE(xdc_nf_ops));
 }
 
-/* Between this and what follows a grace period passes. */
+/* A grace period passes between this and the following callbacks. */
 static void __net_exit xdc_nf_net_pre_exit(struct net *net)
 {
 	nf_unregister_net_hooks(net, xdc_nf_ops, ARRAY_SIZE(xdc_nf_ops));
@@ -38,7 +38,7 @@ static struct pernet_operations xdc_nf_net_ops = {
 	.exit		= xdc_nf_net_exit,
 };
 
-/* One for each module: namespaces know of nothing else to tell two apart. */
+/* One per module: namespaces could not tell two apart. */
 int xdc_nf_register(void *priv, nf_hookfn *local_in, nf_hookfn *post_routing,
 		    void (*exit)(void *priv, struct net *net), int priority)
 {
@@ -68,8 +68,8 @@ void xdc_nf_unregister(void)
 }
 
 /*
- * A connection's name is its socket's. What leaves may have other addresses by now, as
- * NAT gives them; what comes has them back.
+ * Identifies a connection by its socket. NAT may have changed the addresses of a departing packet; a received
+ * packet has them back.
  */
 static void xdc_key_of_sock(struct xdc_flow_key *key, const struct sock *sk)
 {
@@ -87,7 +87,7 @@ static void xdc_key_of_sock(struct xdc_flow_key *key, const struct sock *sk)
 	key->remote_port = sk->sk_dport;
 }
 
-/* The TCP segment in @skb, whose data begin with the IP header, if it is one and whole. */
+/* Parses the TCP segment in @skb, whose data begin with the IP header. Returns whether it is complete. */
 bool xdc_nf_segment(struct sk_buff *skb, const struct nf_hook_state *state,
 		    struct xdc_segment *segment)
 {
@@ -100,9 +100,9 @@ bool xdc_nf_segment(struct sk_buff *skb, const struct nf_hook_state *state,
 	u8 dsfield, ttl;
 
 	/*
-	 * Through a VRF a packet comes twice. The first time is for the VRF's device, with the
-	 * socket locked; a qdisc there may hold it, and orphan it, until the second time, when it
-	 * comes from that device. What goes by the slave alone comes from none.
+	 * Through a VRF a packet comes twice: first for the VRF's device, with the socket locked, and then
+	 * from that device, after a qdisc that may have delayed and orphaned it. Through the slave alone it
+	 * comes once, from no device.
 	 */
 	if (!in && state->in && netif_is_l3_master(state->in))
 		return false;
@@ -182,7 +182,7 @@ static unsigned int xdc_ip_bytes(const struct sk_buff *skb)
 		sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 }
 
-/* The other two bits are ECN's. */
+/* Keeps the two ECN bits. */
 bool xdc_nf_set_dscp(struct sk_buff *skb, u8 dscp)
 {
 	if (skb_ensure_writable(skb, xdc_ip_bytes(skb)))
@@ -192,8 +192,8 @@ bool xdc_nf_set_dscp(struct sk_buff *skb, u8 dscp)
 }
 
 /*
- * Sends on what a hook has made, past the hooks that come after it: those of the same
- * priority, as conntrack's, too.
+ * Sends a packet made by a hook past the hooks after it, including those of the same priority such as
+ * conntrack's.
  */
 static int xdc_nf_continue(struct sk_buff *skb, const struct nf_hook_state *state)
 {
@@ -219,12 +219,12 @@ static int xdc_nf_continue(struct sk_buff *skb, const struct nf_hook_state *stat
 }
 
 /*
- * Sends a burst of segments in two packets: all but the last one, and that, of
- * another DSCP. Returns NF_ACCEPT if nothing has happened to @skb. A verdict cannot say
- * NET_XMIT_CN or NET_XMIT_DROP, so @congested does; if none was sent, TCP gets an error.
+ * Sends a burst of segments as two packets: all but the last segment, and the last with another DSCP. Returns
+ * NF_ACCEPT if @skb is unchanged. A verdict cannot express NET_XMIT_CN or NET_XMIT_DROP, so @congested does;
+ * if no packet was sent, TCP gets an error.
  *
- * The burst shares its description with TCP's own copy of it, so it gets a head of
- * its own first. The kernel then cuts it by a segment size for which there are two.
+ * The burst shares its segmentation data with TCP's copy, so its head is copied first. The kernel then cuts
+ * it by a segment size that yields two packets.
  */
 u32 xdc_nf_split_last(struct sk_buff *skb, const struct nf_hook_state *state,
 		      u8 dscp, u8 last_dscp, bool *congested)
@@ -264,7 +264,7 @@ u32 xdc_nf_split_last(struct sk_buff *skb, const struct nf_hook_state *state,
 		shinfo->gso_type = type;
 		shinfo->gso_size = size;
 		shinfo->gso_segs = n - 1;
-		/* What was cut as one packet has the numbers of n - 1. */
+		/* A packet cut as one has the IP IDs of n - 1. */
 		if (state->pf == NFPROTO_IPV4 && segs->next && !segs->next->next) {
 			struct iphdr *ip = ip_hdr(segs->next);
 
@@ -287,7 +287,7 @@ u32 xdc_nf_split_last(struct sk_buff *skb, const struct nf_hook_state *state,
 	return sent ? NF_STOLEN : NF_STOLEN | error << NF_VERDICT_QBITS;
 }
 
-/* Whether its checksum is right, or known to be of no concern. */
+/* Returns whether the checksum is right, or known not to matter. */
 bool xdc_nf_is_intact(struct sk_buff *skb, const struct nf_hook_state *state,
 		      const struct xdc_segment *segment)
 {
@@ -295,8 +295,8 @@ bool xdc_nf_is_intact(struct sk_buff *skb, const struct nf_hook_state *state,
 }
 
 /*
- * The socket that sends @skb: what becomes of a packet of somebody else's, of a
- * tunnel or of another namespace, is not its business.
+ * Returns the socket that sends @skb. A packet of another socket, as of a tunnel, or of another namespace
+ * does not count.
  */
 static struct sock *xdc_nf_sender(const struct sk_buff *skb,
 				  const struct nf_hook_state *state)
@@ -313,17 +313,17 @@ struct sock *xdc_nf_full_sock(const struct sk_buff *skb, const struct nf_hook_st
 	return sk && sk_fullsock(sk) && sk_is_tcp(sk) && sk->sk_state != TCP_LISTEN ? sk : NULL;
 }
 
-/* Of a SYN-ACK: the request that it answers. It has no namespace in state->sk. */
+/* Returns the request that a SYN-ACK answers. It has no namespace in state->sk. */
 struct sock *xdc_nf_request(const struct sk_buff *skb, const struct nf_hook_state *state)
 {
 	struct sock *sk = skb->sk;
 
-	/* ipvlan sends what is of another namespace. */
+	/* ipvlan sends packets of another namespace. */
 	return sk && sk->sk_state == TCP_NEW_SYN_RECV && net_eq(sock_net(sk), state->net) ?
 		sk : NULL;
 }
 
-/* The first SACK option from @option on, of those that end at @end, or NULL. */
+/* Returns the first SACK option from @option to @end, or NULL. */
 static const u8 *xdc_next_sack(const u8 *option, const u8 *end)
 {
 	while (option < end && *option != TCPOPT_EOL) {
@@ -340,10 +340,7 @@ static const u8 *xdc_next_sack(const u8 *option, const u8 *end)
 	return NULL;
 }
 
-/*
- * Where the SACK option lies that begins with @seq as a D-SACK, or 0. Of what was
- * received twice TCP tells first.
- */
+/* Returns the offset of the SACK option that begins with @seq as a D-SACK, or 0. TCP puts a D-SACK first. */
 static unsigned int xdc_find_dsack(const struct sk_buff *skb, unsigned int tcp_offset, u32 seq)
 {
 	const struct tcphdr *tcp = (void *)(skb->data + tcp_offset);
@@ -359,7 +356,7 @@ static unsigned int xdc_find_dsack(const struct sk_buff *skb, unsigned int tcp_o
 	return 0;
 }
 
-/* Cuts from @skb, which is about to be sent, a D-SACK of the one byte at @seq. */
+/* Removes a D-SACK of the one byte at @seq from @skb, which is about to be sent. */
 bool xdc_nf_cut_dsack(struct sk_buff *skb, const struct xdc_segment *segment, u32 seq)
 {
 	const struct tcphdr *tcp;
@@ -387,7 +384,7 @@ bool xdc_nf_cut_dsack(struct sk_buff *skb, const struct xdc_segment *segment, u3
 	return true;
 }
 
-/* Whether @skb acknowledges what ends at @end_seq, by its number or by a block. */
+/* Returns whether @skb acknowledges data up to @end_seq, by ACK number or SACK block. */
 bool xdc_nf_reports(struct sk_buff *skb, const struct xdc_segment *segment, u32 end_seq)
 {
 	u8 buffer[60];
@@ -421,16 +418,13 @@ struct xdc_errand {
 };
 static DEFINE_PER_CPU(struct xdc_errand, xdc_errand);
 
-/* What for @sk sends an ACK just now, or 0. */
+/* Returns the reason of the ACK that @sk is sending, or 0. */
 u32 xdc_nf_errand(const struct sock *sk)
 {
 	return raw_cpu_read(xdc_errand.sk) == sk && in_softirq() ? raw_cpu_read(xdc_errand.errand) : 0;
 }
 
-/*
- * Makes of @skb, an ACK that its locked socket sends, one byte of data: the first
- * that is not acknowledged.
- */
+/* Turns @skb, an ACK of its locked socket, into one byte of data: the first unacknowledged byte. */
 bool xdc_nf_make_clock(struct sk_buff *skb, const struct xdc_segment *segment, struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -439,13 +433,13 @@ bool xdc_nf_make_clock(struct sk_buff *skb, const struct xdc_segment *segment, s
 	struct tcphdr *tcp;
 	u8 byte;
 
-	/* Only then it is locked for certain. */
+	/* An errand proves that the socket is locked. */
 	if (!xdc_nf_errand(sk))
 		return false;
-	/* The byte may be the urgent one, and could not say so. */
+	/* The byte may be urgent, which it could not express. */
 	if (tp->snd_una != tp->snd_up)
 		return false;
-	/* Somebody has changed the numbers, as conntrack for a helper: ours would be wrong. */
+	/* Other code changed the numbers, as conntrack's helpers do, so ours would be wrong. */
 	if (segment->seq != tp->snd_nxt && segment->seq != tcp_wnd_end(tp))
 		return false;
 	head = tcp_rtx_queue_head(sk);
@@ -459,7 +453,7 @@ bool xdc_nf_make_clock(struct sk_buff *skb, const struct xdc_segment *segment, s
 	if (skb_tailroom(skb) < 1 && pskb_expand_head(skb, 0, 1, GFP_ATOMIC))
 		return false;
 
-	/* It counted for nothing as an ACK: skb_set_tcp_pure_ack(). */
+	/* A pure ACK was charged almost nothing: skb_set_tcp_pure_ack(). */
 	truesize = SKB_TRUESIZE(skb_end_offset(skb));
 	if (skb_is_tcp_pure_ack(skb) && skb->destructor == __sock_wfree) {
 		refcount_add(truesize - skb->truesize, &sk->sk_wmem_alloc);

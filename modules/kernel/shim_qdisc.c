@@ -114,8 +114,9 @@ bool xdc_qdisc_is_root(const struct Qdisc *sch)
 }
 
 /*
- * With this flag dequeue_skb() takes a second packet only within the byte limit of transmit queue 0. It is 0 if
- * nothing is sent there, so that each packet is asked for when it can be sent. Under RTNL, before @sch is attached.
+ * With this flag dequeue_skb() takes a second packet only within the byte limit of transmit queue 0, which is
+ * 0 if the queue is unused. So each packet is requested when it can be sent. Under RTNL, before @sch is
+ * attached.
  */
 void xdc_qdisc_send_singly(struct Qdisc *sch)
 {
@@ -427,7 +428,7 @@ static u64 xdc_skb_flow_key(const struct xdc_skb_tcp *it, u64 seed)
 	return siphash(&of, sizeof(of), &key) ?: 1;
 }
 
-/* Whether the packet is TCP; the flow is filled in then. The hash is most of what it costs. */
+/* Returns whether the packet is TCP, and fills @flow. The hash is most of the cost. */
 bool xdc_skb_flow(const struct sk_buff *skb, const u64 *seed, struct xdc_skb_flow *flow)
 {
 	struct in6_addr *daddr = (struct in6_addr *)flow->daddr;

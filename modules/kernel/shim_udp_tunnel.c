@@ -2,8 +2,8 @@
 /*
  * Included by the C file of a module that is a tunnel over UDP.
  *
- * The module decides under the device's lock, and what it decides is done when the lock is free again:
- * what is sent or handed up may come back to the device. What goes up does so from a NAPI, in order.
+ * The module decides under the device's lock, and packets move once the lock is released, because sending or
+ * delivering may reenter the device. A NAPI delivers, in order.
  */
 
 #include <linux/ethtool.h>
@@ -26,17 +26,17 @@
 #include "compat.h"
 #include "shim.h"
 
-/* Before each packet: IPv6 or IPv4, UDP, the module's header. */
+/* Overhead of each packet: IPv6 or IPv4, UDP, the module's header. */
 #define XDC_TUNNEL_OVERHEAD (sizeof(struct ipv6hdr) + sizeof(struct udphdr) + XDC_TUNNEL_HEADER)
 #define XDC_TUNNEL_OVERHEAD_IPV4 \
 	(XDC_TUNNEL_OVERHEAD - sizeof(struct ipv6hdr) + sizeof(struct iphdr))
-/* Every IPv4 host takes packets of this length (RFC 791). */
+/* Every IPv4 host accepts packets of this length (RFC 791). */
 #define XDC_TUNNEL_MIN_MTU 576
 
-/* Bounds of what waits for the stack, as of a CPU's backlog. */
+/* Limits of the packets that wait for the stack, as for a CPU's backlog. */
 #define XDC_TUNNEL_UP_PACKETS 1024
 #define XDC_TUNNEL_UP_BYTES (4 << 20)
-/* Tunnels may be this deep in others, as IPv6 has it (RFC 2473, 4.1.1). */
+/* Limit of nested tunnels, as in IPv6 (RFC 2473, 4.1.1). */
 #define XDC_TUNNEL_NESTED 4
 
 static const struct xdc_tunnel_ops *xdc_tunnel_ops;
@@ -59,13 +59,13 @@ static unsigned int xdc_tunnel_overhead(const struct xdc_tunnel_config *config)
 	return xdc_tunnel_is_ipv6(config) ? XDC_TUNNEL_OVERHEAD : XDC_TUNNEL_OVERHEAD_IPV4;
 }
 
-/* By which the MTU is less: a parity is two bytes longer than the longest packet. */
+/* Returns the reduction of the MTU: a parity is two bytes longer than the longest packet. */
 static unsigned int xdc_tunnel_mtu_less(const struct xdc_tunnel_config *config)
 {
 	return xdc_tunnel_overhead(config) + 2;
 }
 
-/* The addresses of a packet; those of IPv4 as IPv6 has them. */
+/* Returns the addresses of a packet, IPv4 mapped to IPv6. */
 static void xdc_tunnel_addresses(const struct sk_buff *skb, struct in6_addr *from, struct in6_addr *to)
 {
 	if (skb->protocol == htons(ETH_P_IP)) {
@@ -79,31 +79,31 @@ static void xdc_tunnel_addresses(const struct sk_buff *skb, struct in6_addr *fro
 
 struct xdc_tunnel {
 	struct net_device *dev;
-	/* Of the socket and of routes; the device may be elsewhere. */
+	/* Namespace of the socket and routes; the device may be in another. */
 	struct net *net;
 	struct list_head node;
 	struct xdc_tunnel_config config;
 	struct sock __rcu *sk;
-	/* Hands up what is in "up": one alone, or packets of one flow would overtake each other. */
+	/* Delivers the packets of "up", alone, so that packets of a flow keep their order. */
 	struct napi_struct napi;
 	struct hrtimer timer;
-	/* Protects the fields from here to "state", and what "state" points to. */
+	/* Protects the fields from here to "state", and the object of "state". */
 	spinlock_t lock;
 	struct sk_buff_head up;
-	/* Sum of the truesize of its packets. */
+	/* Sum of the truesize of the packets in "up". */
 	unsigned int up_bytes;
 	u64 due_us;
 	u64 counters[XDC_TUNNEL_COUNTERS];
-	/* The module's; NULL: the device is down. */
+	/* The module's state; NULL = the device is down. */
 	void *state;
-	/* Number of tunnels that this one is in, as of jiffies "nested_at". */
+	/* Number of tunnels around this one, as of jiffies "nested_at". */
 	unsigned int nested;
 	unsigned long nested_at;
-	/* Longest packet inside that the last packet's route outside carries; 0: no packet was sent. */
+	/* Longest inner packet that fits the last outer route; 0 = no packet was sent. */
 	unsigned int path_mtu;
 };
 
-/* What the module decided in one callback. */
+/* Output of one callback of the module. */
 struct xdc_tunnel_out {
 	struct xdc_tunnel *tunnel;
 	struct sk_buff_head down;
@@ -113,7 +113,7 @@ struct xdc_tunnel_cb {
 	u8 header[XDC_TUNNEL_HEADER];
 	u16 port;
 	bool is_capable;
-	/* ECN outside a packet that came. */
+	/* ECN of the outer header of a received packet. */
 	u8 ecn;
 };
 
@@ -123,7 +123,7 @@ static struct xdc_tunnel_cb *xdc_tunnel_cb(struct sk_buff *skb)
 	return (struct xdc_tunnel_cb *)skb->cb;
 }
 
-/* A packet of zeros. */
+/* Returns a packet of zeros. */
 struct sk_buff *xdc_tunnel_make(struct xdc_tunnel_out *out, unsigned int len)
 {
 	unsigned int room = LL_MAX_HEADER + XDC_TUNNEL_OVERHEAD;
@@ -138,13 +138,13 @@ struct sk_buff *xdc_tunnel_make(struct xdc_tunnel_out *out, unsigned int len)
 	return skb;
 }
 
-/* A packet with the same bytes. */
+/* Returns a packet with the same bytes. */
 struct sk_buff *xdc_tunnel_copy(struct sk_buff *skb)
 {
 	struct sk_buff *copy = skb_clone(skb, GFP_ATOMIC | __GFP_NOWARN);
 
 	if (copy) {
-		/* It may be kept for seconds, and those end with what they are of. */
+		/* A copy may be kept for seconds, longer than the objects it refers to should live. */
 		nf_reset_ct(copy);
 		skb_ext_reset(copy);
 	}
@@ -178,7 +178,7 @@ void xdc_tunnel_deliver(struct xdc_tunnel_out *out, struct sk_buff *skb, bool is
 	__skb_queue_tail(&tunnel->up, skb);
 }
 
-/* Of the callback. */
+/* Returns the device of the callback. */
 struct net_device *xdc_tunnel_device(const struct xdc_tunnel_out *out)
 {
 	return out->tunnel->dev;
@@ -190,13 +190,13 @@ void xdc_tunnel_count(struct xdc_tunnel_out *out, unsigned int counter, u64 n)
 		out->tunnel->counters[counter] += n;
 }
 
-/* Most are copies that are not needed any more, no drops; the module counts what it drops. */
+/* Most are copies after use, not drops; the module counts its drops. */
 void xdc_tunnel_free(struct sk_buff *skb)
 {
 	consume_skb(skb);
 }
 
-/* All its bytes: whoever handed it to the module has made it linear. */
+/* Returns all bytes: the module gets linear packets only. */
 u8 *xdc_tunnel_bytes(struct sk_buff *skb, unsigned int *len)
 {
 	*len = skb_headlen(skb);
@@ -208,7 +208,7 @@ bool xdc_tunnel_is_shared(const struct sk_buff *skb)
 	return skb_cloned(skb) || skb_shared(skb);
 }
 
-/* Leaves "len" bytes from "start" on. */
+/* Trims to "len" bytes from "start" on. */
 void xdc_tunnel_cut(struct sk_buff *skb, unsigned int start, unsigned int len)
 {
 	if (start > skb_headlen(skb))
@@ -219,7 +219,7 @@ void xdc_tunnel_cut(struct sk_buff *skb, unsigned int start, unsigned int len)
 	skb_reset_network_header(skb);
 }
 
-/* The route outside and the address that it starts from. */
+/* Returns the outer route and its source address. */
 static struct dst_entry *xdc_tunnel_route(struct xdc_tunnel *tunnel, struct sock *sk, struct sk_buff *skb,
 					  __be16 port, u8 tos, struct in6_addr *from)
 {
@@ -242,8 +242,8 @@ static struct dst_entry *xdc_tunnel_route(struct xdc_tunnel *tunnel, struct sock
 }
 
 /*
- * Whether a route outside leads into too many tunnels. Tunnels that are in each other count up. A count
- * is void after a second, in which routes may have changed.
+ * Returns whether an outer route leads into too many tunnels. Tunnels within each other count up. A count
+ * expires after a second, in which routes may have changed.
  */
 static bool xdc_tunnel_is_nested(struct xdc_tunnel *tunnel, const struct net_device *dev)
 {
@@ -285,13 +285,13 @@ static void xdc_tunnel_send_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 
 	if (!sk)
 		goto drop;
-	/* Parities and reports have no IP header inside. */
+	/* Parities and reports have no inner IP header. */
 	inside = skb_get_dsfield(skb);
 	if (inside < 0)
 		inside = cb.is_capable ? INET_ECN_ECT_0 : INET_ECN_NOT_ECT;
 	tos = INET_ECN_encapsulate(tos & UNORC_TOS_INHERIT ? inside : tos, inside);
 	skb_scrub_packet(skb, xnet);
-	/* The mark inside, which a container may set, chooses no route outside. */
+	/* The inner mark, which a container may set, must not select the outer route. */
 	skb->mark = READ_ONCE(config->fwmark);
 	dst = xdc_tunnel_route(tunnel, sk, skb, port, tos, &from);
 	if (IS_ERR(dst)) {
@@ -305,9 +305,9 @@ static void xdc_tunnel_send_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 	}
 	mtu = dst_mtu(dst);
 	WRITE_ONCE(tunnel->path_mtu, mtu - xdc_tunnel_mtu_less(config));
-	/* Fragments carry a packet that is too long: its parities have these bytes, too. */
+	/* A packet that is too long travels in fragments: its parities have these bytes, too. */
 	has_df = skb->len + xdc_tunnel_overhead(config) <= mtu && READ_ONCE(config->df);
-	/* A router behind a veth would take the hash of the flow inside for that of the ports. */
+	/* A router behind a veth would use the inner flow's hash for the outer ports. */
 	skb_clear_hash(skb);
 	reason = SKB_DROP_REASON_NOMEM;
 	if (skb_cow_head(skb, LL_RESERVED_SPACE(dst_dev(dst)) + dst->header_len +
@@ -317,7 +317,7 @@ static void xdc_tunnel_send_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 	skb_set_inner_network_header(skb, 0);
 	skb_set_inner_protocol(skb, skb->protocol);
 	memcpy(__skb_push(skb, sizeof(cb.header)), cb.header, sizeof(cb.header));
-	/* Without bytes behind the inner header it would be counted as dropped. */
+	/* A packet that ends with the inner header would be counted as dropped. */
 	if (skb->len == sizeof(cb.header))
 		skb_set_inner_network_header(skb, 0);
 	ttl = READ_ONCE(config->ttl);
@@ -356,7 +356,7 @@ static void xdc_tunnel_deliver_one(struct xdc_tunnel *tunnel, struct sk_buff *sk
 	reason = pskb_inet_may_pull_reason(skb);
 	if (reason)
 		goto bad;
-	/* A copy may be kept for decoding. Nobody from here on copies a clone before it writes to it. */
+	/* A copy may be kept for decoding, and code from here on does not unshare a clone before writing. */
 	if (skb_unclone(skb, GFP_ATOMIC | __GFP_NOWARN)) {
 		dev_dstats_rx_dropped(dev);
 		kfree_skb_reason(skb, SKB_DROP_REASON_NOMEM);
@@ -368,10 +368,10 @@ static void xdc_tunnel_deliver_one(struct xdc_tunnel *tunnel, struct sk_buff *sk
 		goto bad;
 	}
 	memset(skb->cb, 0, sizeof(skb->cb));
-	/* Both were those of the packet outside, whose port changes with each packet. */
+	/* Hash and offset belong to the outer packet, whose port changes with each packet. */
 	skb_clear_hash(skb);
 	skb_unset_transport_header(skb);
-	/* With decoding others must not pass those that GRO holds. */
+	/* With decoding, packets held by GRO must not be overtaken. */
 	dev_dstats_rx_add(dev, skb->len);
 	if (tunnel->config.parity)
 		netif_receive_skb(skb);
@@ -422,7 +422,7 @@ static bool xdc_tunnel_begin(struct xdc_tunnel *tunnel, struct xdc_tunnel_out *o
 	return false;
 }
 
-/* Frees the lock, and does what was decided. With BH off and in an RCU section. */
+/* Releases the lock and moves the packets. With BH off and in an RCU section. */
 static void xdc_tunnel_end(struct xdc_tunnel *tunnel, struct xdc_tunnel_out *out, u64 due_us)
 {
 	bool is_up = !skb_queue_empty(&tunnel->up);
@@ -451,7 +451,7 @@ static enum hrtimer_restart xdc_tunnel_timer(struct hrtimer *timer)
 	if (xdc_tunnel_begin(tunnel, &out)) {
 		tunnel->due_us = 0;
 		due_us = xdc_tunnel_ops->poll(tunnel->state, &out, now_us);
-		/* Time passes, whatever the module says. */
+		/* Ensures progress: a due time in the past would loop. */
 		if (due_us)
 			due_us = max(due_us, now_us + 1);
 		xdc_tunnel_end(tunnel, &out, due_us);
@@ -460,7 +460,9 @@ static enum hrtimer_restart xdc_tunnel_timer(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-/* Whether a packet was in this tunnel before: routes may loop over queues, namespaces and hosts. */
+/*
+ * Returns whether a packet was in this tunnel before: routes may loop through queues, namespaces and hosts.
+ */
 static bool xdc_tunnel_is_own(const struct xdc_tunnel *tunnel, const struct sk_buff *skb)
 {
 	bool is_ipv4 = skb->protocol == htons(ETH_P_IP);
@@ -477,8 +479,8 @@ static bool xdc_tunnel_is_own(const struct xdc_tunnel *tunnel, const struct sk_b
 }
 
 /*
- * Whether the path carries a packet; else its sender learns the MTU, as tnl_update_pmtu() does it. The
- * MTU inside stays above a minimum, so that a forged ICMP error does no more harm than fragments.
+ * Returns whether the path carries a packet; otherwise tells its sender the MTU, like tnl_update_pmtu(). The
+ * inner MTU has a minimum, so that a forged ICMP error does no more harm than fragments.
  */
 static bool xdc_tunnel_fits(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 {
@@ -509,7 +511,7 @@ static netdev_tx_t xdc_tunnel_xmit(struct sk_buff *skb, struct net_device *dev)
 	if (skb->protocol != htons(ETH_P_IP) && skb->protocol != htons(ETH_P_IPV6))
 		goto drop;
 	__skb_pull(skb, skb_network_offset(skb));
-	/* The code is over the packet as it will arrive. */
+	/* Parities cover the packet in its final form. */
 	reason = SKB_DROP_REASON_NOMEM;
 	if (skb_linearize(skb) ||
 	    (skb->ip_summed == CHECKSUM_PARTIAL && skb_checksum_help(skb)))
@@ -525,7 +527,7 @@ static netdev_tx_t xdc_tunnel_xmit(struct sk_buff *skb, struct net_device *dev)
 		reason = SKB_DROP_REASON_PKT_TOO_BIG;
 		goto drop;
 	}
-	/* A copy may be kept for seconds, and would keep the device. */
+	/* A copy may be kept for seconds, and would hold the device. */
 	skb_dst_drop(skb);
 	rcu_read_lock();
 	if (!xdc_tunnel_begin(tunnel, &out)) {
@@ -582,7 +584,7 @@ drop:
 	return 0;
 }
 
-/* What comes back for a packet of ours is no other code's. */
+/* Claims ICMP errors for packets of this tunnel. */
 static int xdc_tunnel_err_lookup(struct sock *sk, struct sk_buff *skb)
 {
 	return 0;
@@ -593,7 +595,7 @@ static int xdc_tunnel_init(struct net_device *dev)
 	struct xdc_tunnel *tunnel = netdev_priv(dev);
 
 	__skb_queue_head_init(&tunnel->up);
-	/* As with others that are no queue of a device. */
+	/* No busy polling, like other NAPIs without a device queue. */
 	set_bit(NAPI_STATE_NO_BUSY_POLL, &tunnel->napi.state);
 	netif_napi_add(dev, &tunnel->napi, xdc_tunnel_hand_up);
 	napi_enable(&tunnel->napi);
@@ -661,7 +663,7 @@ static int xdc_tunnel_stop(struct net_device *dev)
 	void *state;
 
 	RCU_INIT_POINTER(tunnel->sk, NULL);
-	/* Holders of the socket may still send with it. */
+	/* Other code may still send on the socket. */
 	synchronize_net();
 	udp_tunnel_sock_release(sk);
 	spin_lock_bh(&tunnel->lock);
@@ -670,13 +672,13 @@ static int xdc_tunnel_stop(struct net_device *dev)
 	__skb_queue_purge(&tunnel->up);
 	tunnel->up_bytes = 0;
 	spin_unlock_bh(&tunnel->lock);
-	/* Without a state it is not started. */
+	/* The timer does not start without a state. */
 	hrtimer_cancel(&tunnel->timer);
 	xdc_tunnel_ops->close(state);
 	return 0;
 }
 
-/* While it is up the module has memory for packets of the length that it had when it went up. */
+/* The module's memory has the packet length from when the device went up. */
 static int xdc_tunnel_change_mtu(struct net_device *dev, int mtu)
 {
 	const struct xdc_tunnel *tunnel = netdev_priv(dev);
@@ -711,7 +713,7 @@ static void xdc_tunnel_strings(struct net_device *dev, u32 set, u8 *data)
 		ethtool_puts(&data, xdc_tunnel_ops->counters[i]);
 }
 
-/* To an address that need not be a multiple of 8. */
+/* @data need not be aligned to 8 bytes. */
 static void xdc_tunnel_read_counters(struct xdc_tunnel *tunnel, void *data)
 {
 	spin_lock_bh(&tunnel->lock);
@@ -745,7 +747,7 @@ static void xdc_tunnel_setup(struct net_device *dev)
 	dev->flags = IFF_POINTOPOINT | IFF_NOARP | IFF_MULTICAST;
 	/* Netpoll sends with interrupts off. */
 	dev->priv_flags |= IFF_NO_QUEUE | IFF_DISABLE_NETPOLL;
-	/* The route inside learns the path's MTU. */
+	/* The inner route learns the path's MTU. */
 	netif_keep_dst(dev);
 	dev->needed_headroom = XDC_TUNNEL_OVERHEAD;
 	dev->lltx = true;
@@ -792,7 +794,7 @@ static void xdc_tunnel_parse_address(struct in6_addr *address, const struct nlat
 		*address = nla_get_in6_addr(ipv6);
 }
 
-/* What is not said stays as it is. */
+/* Missing options keep their values. */
 static void xdc_tunnel_parse(struct xdc_tunnel_config *config, struct nlattr *data[])
 {
 	xdc_tunnel_parse_address(&config->local, data[IFLA_UNORC_LOCAL], data[IFLA_UNORC_LOCAL6]);
@@ -812,7 +814,7 @@ static void xdc_tunnel_parse(struct xdc_tunnel_config *config, struct nlattr *da
 	config->df = nla_get_u8_default(data[IFLA_UNORC_DF], config->df);
 }
 
-/* Not of one link, which a socket without a device cannot name. */
+/* Link-local addresses are excluded: a socket without a device cannot use them. */
 static bool xdc_tunnel_is_host(const struct in6_addr *address)
 {
 	__be32 ipv4 = address->s6_addr32[3];
@@ -829,12 +831,12 @@ static int xdc_tunnel_check(const struct xdc_tunnel_config *config, struct netli
 
 	if (!why)
 		return 0;
-	/* Whoever reads it may do so when the module is gone. */
+	/* A copy, because the module may be gone when the text is read. */
 	NL_SET_ERR_MSG_FMT(extack, "%s", why);
 	return -EINVAL;
 }
 
-/* The peer knows of the other options. */
+/* The other options are agreed with the peer. */
 static int xdc_tunnel_changelink(struct net_device *dev, struct nlattr *tb[],
 				 struct nlattr *data[], struct netlink_ext_ack *extack)
 {
@@ -954,7 +956,7 @@ static int xdc_tunnel_fill_info(struct sk_buff *skb, const struct net_device *de
 	return 0;
 }
 
-/* "ip -s -d link": a struct unorc_xstats. */
+/* Statistics for "ip -s -d link": a struct unorc_xstats. */
 static size_t xdc_tunnel_get_xstats_size(const struct net_device *dev)
 {
 	return xdc_tunnel_ops->counter_count * sizeof(u64);
@@ -1001,7 +1003,7 @@ static int __net_init xdc_tunnel_net_init(struct net *net)
 	return 0;
 }
 
-/* Without its socket's namespace a device goes, wherever it is. */
+/* Removes the devices of a namespace of sockets, whatever namespace they are in. */
 static void __net_exit xdc_tunnel_net_exit(struct net *net, struct list_head *head)
 {
 	struct xdc_tunnel_net *own = net_generic(net, xdc_tunnel_net_id);
@@ -1026,7 +1028,7 @@ int xdc_tunnel_register(const struct xdc_tunnel_ops *ops)
 {
 	int err;
 
-	/* The lists that it is in hold one. */
+	/* One per module: the link and namespace operations are static. */
 	if (cmpxchg(&xdc_tunnel_ops, NULL, ops))
 		return -EBUSY;
 	xdc_tunnel_link_ops.kind = ops->kind;
@@ -1045,7 +1047,7 @@ none:
 	return err;
 }
 
-/* Devices that are left go. */
+/* Removes the remaining devices. */
 void xdc_tunnel_unregister(void)
 {
 	rtnl_link_unregister(&xdc_tunnel_link_ops);

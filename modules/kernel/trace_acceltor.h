@@ -5,7 +5,7 @@
 
 #include <linux/types.h>
 
-/* Why a packet of an elephant goes by the packet network. */
+/* Reason for sending an elephant's packet by the packet network. */
 enum xdc_acceltor_cause {
 	XDC_ACCELTOR_EARLY,
 	XDC_ACCELTOR_BASE,
@@ -13,7 +13,7 @@ enum xdc_acceltor_cause {
 	XDC_ACCELTOR_RESCUE,
 };
 
-/* Why a packet was dropped. */
+/* Reason for a drop. */
 enum xdc_acceltor_reason {
 	XDC_ACCELTOR_DROP_HIGH,
 	XDC_ACCELTOR_DROP_LOW,

@@ -5,7 +5,7 @@
 
 #include <linux/types.h>
 
-/* A sender's state; 0 = it takes no part. */
+/* State of a sender; 0 = it takes no part. */
 enum xdc_tlt_phase {
 	XDC_TLT_NONE,
 	XDC_TLT_FIRST,
@@ -14,7 +14,7 @@ enum xdc_tlt_phase {
 	XDC_TLT_PENDING,
 };
 
-/* What an echo was taken for. */
+/* Meaning of an echo. */
 enum xdc_tlt_seen {
 	XDC_TLT_AWAITED,
 	XDC_TLT_LATE,

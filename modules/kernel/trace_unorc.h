@@ -5,7 +5,7 @@
 
 #include <linux/types.h>
 
-/* What made a chooser act. */
+/* Reason for an action of a chooser. */
 enum xdc_unorc_cause {
 	XDC_UNORC_MARK,
 	XDC_UNORC_LOSS,
@@ -13,7 +13,7 @@ enum xdc_unorc_cause {
 	XDC_UNORC_TIMEOUT,
 };
 
-/* Of a session. */
+/* State of a session. */
 enum xdc_unorc_standing {
 	XDC_UNORC_DOWN,
 	XDC_UNORC_ASKED,
@@ -85,7 +85,7 @@ TRACE_DEFINE_ENUM(XDC_UNORC_UP);
 		{ XDC_UNORC_ASKED, "asked" },				\
 		{ XDC_UNORC_UP, "up" })
 
-/* The tunnel. */
+/* The tunnel's device. */
 #define XDC_TP_TUNNEL_ENTRY						\
 		__array(char, dev, IFNAMSIZ)				\
 		__field(__u32, ifindex)					\

@@ -2,9 +2,9 @@
 
 //! Network devices whose packets go to one peer over UDP.
 //!
-//! A module implements [`Tunnel`] and keeps a [`Registration`]; `ip link add type KIND` makes a device,
-//! and each that is up has a state of that type. What the state decides in a callback is sent and handed
-//! up when the device's lock is free again.
+//! A module implements [`Tunnel`] and keeps a [`Registration`]; `ip link add type KIND` creates a device, and
+//! each device that is up has a state of that type. The packets that a callback sends or delivers leave once
+//! the device's lock is released.
 //!
 //! C headers: `include/net/udp_tunnel.h`, `include/net/rtnetlink.h`
 
@@ -17,13 +17,13 @@ use core::{
 };
 use kernel::{error::to_result, ffi::c_char, prelude::*, types::Opaque};
 
-/// What is before each packet.
+/// Length of the module's header before each packet.
 pub(crate) const HEADER_BYTES: usize = bindings::XDC_TUNNEL_HEADER as usize;
 
-/// What a device is made with.
+/// Settings of a device.
 #[derive(Clone, Copy)]
 pub(crate) struct Settings {
-    /// The longest packet.
+    /// Length of the longest packet.
     pub(crate) mtu: u16,
     pub(crate) data: u8,
     pub(crate) parity: u8,
@@ -83,17 +83,18 @@ impl Packet {
         skb
     }
 
-    /// All of it.
+    /// Returns all bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         let mut len = 0;
         // SAFETY: By the type invariants.
         let data = unsafe { bindings::xdc_tunnel_bytes(self.skb.as_ptr(), &mut len) };
-        // SAFETY: The packet is linear, so that many bytes are there; they stay while `self` is borrowed. Nobody
-        // writes to them: TCP's own copies are not written to, and deliver_one() hands up none of ours.
+        // SAFETY: The packet is linear, so that many bytes are there; they stay while `self` is borrowed.
+        // Nobody writes to them: TCP's own copies are not written to, and deliver_one() delivers none of
+        // ours.
         unsafe { slice::from_raw_parts(data, len as usize) }
     }
 
-    /// The same, to be written to. Of a packet that has copies, none.
+    /// Returns all bytes for writing; none if the packet has copies.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: By the type invariants.
         if unsafe { bindings::xdc_tunnel_is_shared(self.skb.as_ptr()) } {
@@ -106,7 +107,7 @@ impl Packet {
         unsafe { slice::from_raw_parts_mut(data, len as usize) }
     }
 
-    /// Leaves `len` bytes from `start` on, as far as there are such.
+    /// Trims to at most `len` bytes from `start` on.
     pub(crate) fn cut(&mut self, start: usize, len: usize) {
         let number = |n: usize| c_uint::try_from(n).unwrap_or(c_uint::MAX);
         // SAFETY: By the type invariants.
@@ -115,7 +116,7 @@ impl Packet {
 }
 
 impl Drop for Packet {
-    // Else it would be in modules without a tunnel, too, which lack the wrapper.
+    // Inline, so that modules without a tunnel, which lack the wrapper, do not contain it.
     #[inline]
     fn drop(&mut self) {
         // SAFETY: By the type invariants; `self` is no more.
@@ -123,7 +124,7 @@ impl Drop for Packet {
     }
 }
 
-/// What a callback has decided so far.
+/// Output of a callback.
 ///
 /// # Invariants
 ///
@@ -145,27 +146,27 @@ impl<'a> Decisions<'a> {
         }
     }
 
-    /// What tracepoints look at.
+    /// Returns the device, for tracepoints.
     #[inline(always)]
     pub(super) fn device(&self) -> *const bindings::net_device {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_tunnel_device(self.out) }
     }
 
-    /// A packet of zeros.
+    /// Returns a packet of zeros.
     pub(crate) fn make(&mut self, len: usize) -> Option<Packet> {
         let len = u16::try_from(len).ok()?;
         // SAFETY: By the type invariants; what C makes is linear.
         unsafe { Packet::from_raw(bindings::xdc_tunnel_make(self.out, len.into())) }
     }
 
-    /// A packet of the same bytes, which neither of both may write to any more.
+    /// Returns a packet with the same bytes. Neither may be written to afterwards.
     pub(crate) fn copy(&mut self, packet: &Packet) -> Option<Packet> {
         // SAFETY: By the type invariants; a clone of what is linear is linear.
         unsafe { Packet::from_raw(bindings::xdc_tunnel_copy(packet.skb.as_ptr())) }
     }
 
-    /// To the peer, from that UDP port. `is_capable`: it may be marked.
+    /// Sends to the peer, from UDP port `port`. `is_capable`: ECN capable.
     pub(crate) fn send(
         &mut self,
         packet: Packet,
@@ -185,7 +186,7 @@ impl<'a> Decisions<'a> {
         }
     }
 
-    /// To the stack. `is_marked`: it came with a mark.
+    /// Delivers to the stack. `is_marked`: the packet arrived with a CE mark.
     pub(crate) fn deliver(&mut self, packet: Packet, is_marked: bool) {
         // SAFETY: By the type invariants; the packet is C's now.
         unsafe { bindings::xdc_tunnel_deliver(self.out, packet.into_raw(), is_marked) }
@@ -199,23 +200,23 @@ impl<'a> Decisions<'a> {
     }
 }
 
-/// A device that is up. Its callbacks run with BH off, one at a time, and return when `poll` is to be
-/// called, in us; 0: not.
+/// A device that is up. Callbacks run with BH off, one at a time, and return the time of the next `poll`, in
+/// us; 0 = none.
 pub(crate) trait Tunnel: Sized + Send + 'static {
-    /// Of the link, as `ip link add type` has it: the module's name.
+    /// Kind of the link for `ip link add type`: the module's name.
     const KIND: &'static CStr;
-    /// Names of its counters.
+    /// Names of the counters.
     const COUNTERS: &'static [&'static CStr];
 
-    /// Why a device cannot be made so.
+    /// Returns the reason if a device cannot have these settings.
     fn check(settings: &Settings) -> Result<(), &'static CStr>;
-    /// A device goes up. May sleep.
+    /// Brings a device up. May sleep.
     fn open(settings: &Settings) -> Result<KBox<Self>>;
-    /// Paths and times change.
+    /// Applies changed paths and times.
     fn change(&mut self, settings: &Settings);
-    /// A packet is to be sent.
+    /// Handles a packet from the stack.
     fn transmit(&mut self, decisions: &mut Decisions<'_>, packet: Packet, now_us: u64) -> u64;
-    /// A packet came from the peer.
+    /// Handles a packet from the peer.
     fn receive(
         &mut self,
         decisions: &mut Decisions<'_>,
@@ -223,17 +224,17 @@ pub(crate) trait Tunnel: Sized + Send + 'static {
         is_marked: bool,
         now_us: u64,
     ) -> u64;
-    /// The time has come.
+    /// Handles the due time.
     fn poll(&mut self, decisions: &mut Decisions<'_>, now_us: u64) -> u64;
 }
 
-/// What C keeps, and the pointers that it follows.
+/// C's operations and the data that they point to.
 struct Table {
     c: Opaque<bindings::xdc_tunnel_ops>,
     counters: [*const c_char; bindings::XDC_TUNNEL_COUNTERS as usize],
 }
 
-/// A registered kind of link; its devices go when this is dropped.
+/// A registered kind of link; its devices are removed on drop.
 ///
 /// # Invariants
 ///
@@ -249,7 +250,7 @@ unsafe impl<T: Tunnel> Send for Registration<T> {}
 unsafe impl<T: Tunnel> Sync for Registration<T> {}
 
 impl<T: Tunnel> Registration<T> {
-    /// EBUSY: the module has one.
+    /// Registers the kind. EBUSY: the module has one already.
     pub(crate) fn new() -> Result<Self> {
         const { assert!(T::COUNTERS.len() <= bindings::XDC_TUNNEL_COUNTERS as usize) };
         let mut counters = [ptr::null(); bindings::XDC_TUNNEL_COUNTERS as usize];

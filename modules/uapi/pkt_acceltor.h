@@ -2,11 +2,11 @@
 /*
  * Netlink attributes and statistics of the queue discipline acceltor.
  *
- * This header is the one home of the ids; acceltor.yaml describes them for
- * YNL, and the Rust codec in userspace-tools/netlink is tested against both.
+ * This header is the single source of the ids; acceltor.yaml describes them for YNL, and the Rust codec in
+ * userspace-tools/netlink is tested against both.
  *
- * Sizes are bytes, rates are bytes per second as in every *_RATE64 of tc,
- * times are nanoseconds. New attributes go to the end; a struct only grows.
+ * Sizes are bytes, rates are bytes per second as in every *_RATE64 of tc, times are nanoseconds. New
+ * attributes go to the end; a struct only grows.
  */
 #ifndef _UAPI_XDC_PKT_ACCELTOR_H
 #define _UAPI_XDC_PKT_ACCELTOR_H
@@ -16,33 +16,33 @@
 /* TCA_OPTIONS of kind "acceltor", with NLA_F_NESTED. Each at most once. */
 enum {
 	TCA_ACCELTOR_UNSPEC,
-	TCA_ACCELTOR_PAD,		/* of answers only */
-	TCA_ACCELTOR_RACKS,		/* u32: N */
-	TCA_ACCELTOR_RACK,		/* u32: which of them, from 0, is this one */
-	TCA_ACCELTOR_DAY,		/* u64 ns: T, how long a circuit lasts */
-	TCA_ACCELTOR_NIGHT,		/* u64 ns: G, until the next circuit */
-	TCA_ACCELTOR_BASE_TIME,		/* s64 ns of the clock: day 0 starts */
-	TCA_ACCELTOR_CLOCKID,		/* u8 enum tc_acceltor_clockid; not to be changed */
+	TCA_ACCELTOR_PAD,		/* in answers only */
+	TCA_ACCELTOR_RACKS,		/* u32: N, number of racks */
+	TCA_ACCELTOR_RACK,		/* u32: number of this rack, from 0 */
+	TCA_ACCELTOR_DAY,		/* u64 ns: T, length of a day */
+	TCA_ACCELTOR_NIGHT,		/* u64 ns: G, length of a night */
+	TCA_ACCELTOR_BASE_TIME,		/* s64 ns of the clock: start of day 0 */
+	TCA_ACCELTOR_CLOCKID,		/* u8 enum tc_acceltor_clockid; fixed at creation */
 	TCA_ACCELTOR_CIRCUIT_RATE64,	/* u64 bytes/s of a circuit */
 	TCA_ACCELTOR_PACKET_RATE64,	/* u64 bytes/s of the packet network's port; 0 = not shaped */
 	TCA_ACCELTOR_RTT,		/* u64 ns: Rp, round trip of the packet network */
 	TCA_ACCELTOR_QUEUES,		/* u32: K, queues of the calendar */
-	TCA_ACCELTOR_HIGH_LIMIT,	/* u32 bytes: room for mice */
-	TCA_ACCELTOR_LOW_LIMIT,		/* u32 bytes: room for accelerated elephants */
+	TCA_ACCELTOR_HIGH_LIMIT,	/* u32 bytes: size of the mice's queue */
+	TCA_ACCELTOR_LOW_LIMIT,		/* u32 bytes: size of the accelerated elephants' queue */
 	TCA_ACCELTOR_LIMIT,		/* u32 bytes: B, room of a queue of the calendar; of all of them
 					 * with blocking, and of all queues with unblocking */
-	TCA_ACCELTOR_ELEPHANTS,		/* u32: F, of a pair of racks at most */
-	TCA_ACCELTOR_IDLE,		/* u64 ns: one that sends nothing for so long is none; 0 = 2 weeks */
-	TCA_ACCELTOR_SKETCH_BYTES,	/* u32: from so many in about a week on a flow is one */
+	TCA_ACCELTOR_ELEPHANTS,		/* u32: F, limit of elephants per pair of racks */
+	TCA_ACCELTOR_IDLE,		/* u64 ns: idle time that ends an elephant; 0 = 2 weeks */
+	TCA_ACCELTOR_SKETCH_BYTES,	/* u32: bytes in about a week from which a flow is an elephant */
 	TCA_ACCELTOR_OVERFLOW,		/* u8 enum tc_acceltor_overflow */
-	TCA_ACCELTOR_RESCUE,		/* u8 bool: what would be dropped for coming too early may go */
-	TCA_ACCELTOR_GUARD,		/* u64 ns: nothing is sent so late in a day */
-	TCA_ACCELTOR_LEAD,		/* u64 ns: what is sent now is at the circuit switch then */
-	TCA_ACCELTOR_ECN,		/* u32 bytes: from so many on the packet network's queues mark; 0 = never */
+	TCA_ACCELTOR_RESCUE,		/* u8 bool: accelerate early retransmissions */
+	TCA_ACCELTOR_GUARD,		/* u64 ns: end of a day in which nothing is sent */
+	TCA_ACCELTOR_LEAD,		/* u64 ns: delay to the circuit switch */
+	TCA_ACCELTOR_ECN,		/* u32 bytes: mark threshold of the packet network's queues; 0 = never */
 	TCA_ACCELTOR_POLICY,		/* u8 enum tc_acceltor_policy */
 	TCA_ACCELTOR_DETECT,		/* u8 enum tc_acceltor_detect */
 	TCA_ACCELTOR_DSCP,		/* u64 bitmap: bit n = packets of DSCP n are elephants */
-	TCA_ACCELTOR_PREFIXES,		/* struct tc_acceltor_prefix[]: where racks are */
+	TCA_ACCELTOR_PREFIXES,		/* struct tc_acceltor_prefix[]: addresses of racks */
 	TCA_ACCELTOR_PEERS,		/* u16[]: the rack of each day of the week; none = (rack + 1 + day) mod N */
 	__TCA_ACCELTOR_MAX
 };
@@ -54,21 +54,21 @@ enum tc_acceltor_clockid {
 	TC_ACCELTOR_CLOCKID_TAI,
 };
 
-/* What happens to a packet whose queue of the calendar is full. */
+/* Treatment of a packet whose calendar queue is full. */
 enum tc_acceltor_overflow {
 	TC_ACCELTOR_OVERFLOW_DROP,
-	TC_ACCELTOR_OVERFLOW_LP,	/* before its day it is accelerated */
+	TC_ACCELTOR_OVERFLOW_LP,	/* accelerate it before its day */
 };
 
-/* What elephants do while they have no circuit. */
+/* Treatment of elephants without a circuit. */
 enum tc_acceltor_policy {
 	TC_ACCELTOR_POLICY_ACCELTOR,
-	TC_ACCELTOR_POLICY_BLOCKING,	/* they wait in a queue of their rack */
-	TC_ACCELTOR_POLICY_UNBLOCKING,	/* they go by the packet network, as mice do */
-	TC_ACCELTOR_POLICY_PACKET,	/* they never have one */
+	TC_ACCELTOR_POLICY_BLOCKING,	/* wait in a queue of the rack */
+	TC_ACCELTOR_POLICY_UNBLOCKING,	/* use the packet network, as mice do */
+	TC_ACCELTOR_POLICY_PACKET,	/* use the packet network always */
 };
 
-/* Which flows are elephants. */
+/* Selection of elephants. */
 enum tc_acceltor_detect {
 	TC_ACCELTOR_DETECT_SKETCH,	/* the largest, by a count-min sketch */
 	TC_ACCELTOR_DETECT_DSCP,	/* TCA_ACCELTOR_DSCP */
@@ -97,7 +97,7 @@ struct tc_acceltor_xstats {
 	__u64 packets_queued;
 	__u64 backlog_high;		/* bytes queued now */
 	__u64 backlog_low;
-	__u64 backlog_today;		/* of the day that lasts, or by night of the next one */
+	__u64 backlog_today;		/* present day's queue, or at night the next day's */
 	__u64 backlog_later;
 	__u64 drops_high;		/* packets: no room */
 	__u64 drops_low;
@@ -106,15 +106,15 @@ struct tc_acceltor_xstats {
 	__u64 drops_stale;		/* their day was over */
 	__u64 drops_reschedule;		/* schedule or clock changed */
 	__u64 drops_reset;		/* the device was taken down */
-	__u64 drops_filter;		/* by a filter, or what cannot be split */
-	__u64 days;			/* that have begun */
-	__u64 missed_days;		/* something was queued, and nothing sent */
-	__u64 late_max_ns;		/* from a day's start to the first packet that waited for it */
-	__u64 elephants;		/* now */
+	__u64 drops_filter;		/* dropped by a filter, or not splittable */
+	__u64 days;			/* days begun */
+	__u64 missed_days;		/* days with queued packets but none sent */
+	__u64 late_max_ns;		/* largest delay from a day's start to its first queued packet */
+	__u64 elephants;		/* present elephants */
 	__u64 promoted;			/* flows that became elephants */
-	__u64 evicted;			/* and those that are none any more */
+	__u64 evicted;			/* elephants that became mice */
 	__u64 rescued;			/* packets */
-	__u64 clock_jumps;		/* the clock was set back */
+	__u64 clock_jumps;		/* times that the clock was set back */
 	__u64 marked;			/* ECT turned CE */
 };
 

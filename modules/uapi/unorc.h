@@ -14,12 +14,12 @@ enum {
 	IFLA_UNORC_REMOTE,	/* be32: the peer */
 	IFLA_UNORC_PORT,	/* be16: UDP port of both ends */
 	IFLA_UNORC_DATA,	/* u8: data packets of a block */
-	IFLA_UNORC_PARITY,	/* u8: its parities; 0 with 1 data packet: no code */
+	IFLA_UNORC_PARITY,	/* u8: parities of a block; 0 with 1 data packet: no code */
 	IFLA_UNORC_PATHS,	/* u8: the chooser, in the order ecmp rps ops plb unolb reps reps-paper bitmap */
-	IFLA_UNORC_FREEZE,	/* u8: when reps freezes, in the order loss timeout off */
-	IFLA_UNORC_TIMER,	/* u32, us: a packet is waited for so long; 0: as long as paths differ */
-	IFLA_UNORC_FLUSH,	/* u32, us: a block that is not full is closed then */
-	IFLA_UNORC_CHANNELS,	/* u8: which never wait for each other; 1, 2, 4 or 8 */
+	IFLA_UNORC_FREEZE,	/* u8: events that freeze reps, in the order loss timeout off */
+	IFLA_UNORC_TIMER,	/* u32, us: wait for a missing packet; 0: as long as path delays differ */
+	IFLA_UNORC_FLUSH,	/* u32, us: age at which an incomplete block is closed */
+	IFLA_UNORC_CHANNELS,	/* u8: channels, which never wait for each other; 1, 2, 4 or 8 */
 	IFLA_UNORC_WINDOW,	/* u16: data packets that a channel remembers; a power of two, 64 to 8192 */
 	IFLA_UNORC_FWMARK,	/* u32: mark of packets outside, for their route */
 	IFLA_UNORC_TOS,		/* u8: DSCP of packets outside, in the upper six bits, or UNORC_TOS_INHERIT */
@@ -31,7 +31,7 @@ enum {
 };
 #define IFLA_UNORC_MAX (__IFLA_UNORC_MAX - 1)
 
-/* IFLA_UNORC_TOS: the DSCP inside. */
+/* IFLA_UNORC_TOS: use the inner DSCP. */
 #define UNORC_TOS_INHERIT 1
 
 /* IFLA_UNORC_DF; in the order of vxlan and geneve. */
@@ -40,7 +40,7 @@ enum unorc_df {
 	UNORC_DF_SET,		/* the MTU inside follows the path (default) */
 };
 
-/* IFLA_INFO_XSTATS: what docs/unorc.md says of each. */
+/* IFLA_INFO_XSTATS: counters, explained in docs/unorc.md. */
 struct unorc_xstats {
 	__u64 tx_data;
 	__u64 tx_parity;

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
- * What our algorithms tell of a socket through sock_diag (inet_diag), beside
- * DCTCP's block that `ss -ti` shows.
+ * State of a socket that our algorithms report through sock_diag (inet_diag), beside DCTCP's block for `ss
+ * -ti`.
  *
- * Experimental: it takes a request bit and an attribute number that belong to
- * inet_diag. A dump has one attribute of the congestion control. A request with
- * XDC_DIAG_REQUEST in idiag_ext, and without the bit of INET_DIAG_VEGASINFO,
- * gets this block under XDC_DIAG_ATTR. The bit is that of INET_DIAG_SHUTDOWN.
- * The kernel sends that attribute unasked and ignores the bit, but there are
- * programs that set it. Those that set it alone get this block, too, and have to
- * pass over an attribute that they do not know, as netlink asks of them.
+ * Experimental: it uses a request bit and an attribute number of inet_diag. A dump has one attribute of the
+ * congestion control. A request with XDC_DIAG_REQUEST in idiag_ext, and without the bit of
+ * INET_DIAG_VEGASINFO, gets this block under XDC_DIAG_ATTR. The bit is that of INET_DIAG_SHUTDOWN. The kernel
+ * sends that attribute unasked and ignores the bit, but some programs set it. Those that set only it get this
+ * block, too, and must skip an unknown attribute, as netlink requires.
  *
- * This header is the one home of the numbers; the Rust codec in
- * userspace-tools/netlink and the algorithms' entries are tested against it. Host byte order. A change of
- * the layout changes the version.
+ * This header is the single source of the numbers; the Rust codec in userspace-tools/netlink and the
+ * algorithms' entries are tested against it. Host byte order. A change of the layout changes the version.
  */
 #ifndef _UAPI_XDC_DIAG_H
 #define _UAPI_XDC_DIAG_H
@@ -34,7 +31,7 @@
 #define XDC_DIAG_F_WAN		4	/* gemini: the last round trip was delayed beyond T */
 #define XDC_DIAG_F_CE		8	/* as a receiver: the last packet carried CE */
 
-/* As large as union tcp_cc_info, which the kernel has it written into. */
+/* As large as union tcp_cc_info, into which the kernel has it written. */
 struct xdc_diag_info {
 	__u8	version;	/* XDC_DIAG_VERSION */
 	__u8	algorithm;
