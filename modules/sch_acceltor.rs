@@ -811,7 +811,7 @@ impl State {
             if takes_ns <= config.schedule.day_ns {
                 return Some((len_bytes, takes_ns));
             }
-            // It would block the packets behind it, with blocking forever.
+            // A packet longer than the day would block those behind it, with blocking forever.
             let packet = queue.pop_from(&mut today.list)?;
             self.put_out(queue, packet, now_ns, Cause::Stale);
         }

@@ -96,7 +96,7 @@ impl Header {
 pub struct Report {
     /// Number of the block.
     pub block: u32,
-    /// They were decoded; otherwise the receiver passed them over.
+    /// Whether they were decoded; otherwise the receiver passed them over.
     pub is_decoded: bool,
     /// Bit mask of the lost packets, by index.
     pub lost: u32,

@@ -257,7 +257,7 @@ impl Request<'_> {
         unsafe { bindings::xdc_request_mark(self.sk) }
     }
 
-    /// Returns what [`Conn::is_excluded`] will return for the future socket.
+    /// Returns the future result of [`Conn::is_excluded`].
     pub(crate) fn is_excluded(&self) -> bool {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_request_is_excluded(self.sk) }

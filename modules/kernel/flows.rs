@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Something of a module's own for each TCP connection, by addresses and ports, and work for it that
-//! runs when TCP has seen the packet that asked for it.
+//! State of a module per TCP connection, by addresses and ports, and deferred work that runs after TCP has
+//! processed the packet that requested it.
 //!
-//! A hook runs before TCP sees a packet, and mostly without the socket's lock. It changes the
-//! connection's state and asks for [`FlowOps::poll`], which a softirq calls on the same processor when
-//! this one has gone through TCP. Nothing points to a socket, so nothing has to be told when it goes:
-//! a state without a connection is forgotten within seconds.
+//! A hook runs before TCP sees a packet, mostly without the socket's lock. It changes the state and requests
+//! [`FlowOps::poll`], which a softirq calls on the same processor after TCP has processed the packet. No
+//! pointer refers to a socket, so its end needs no notice: a state without a connection is removed within
+//! seconds.
 
 use super::{
     bindings,
@@ -28,17 +28,17 @@ use kernel::{
     types::Opaque,
 };
 
-/// What for an ACK is sent that TCP did not think of. A module gives the numbers their meaning.
+/// Reason for an ACK that the module made TCP send. Modules define the meaning of the numbers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Errand {
-    /// TCP's own.
+    /// TCP's own ACK.
     None = 0,
-    /// An ACK that is owed, whatever it says.
+    /// An owed ACK of any content.
     Ack = 1,
-    /// An ACK that shall be told from others.
+    /// An ACK to be distinguished from others.
     Echo = 2,
-    /// It shall become data: [`make_clock`](super::netfilter::Packet::make_clock).
+    /// An ACK to become data: [`make_clock`](super::netfilter::Packet::make_clock).
     Clock = 3,
 }
 
@@ -53,35 +53,35 @@ impl Errand {
     }
 }
 
-/// What a module does with its connections.
+/// Operations of a module on its connections.
 pub(crate) trait FlowOps: Send + Sync + 'static {
-    /// Of one connection. `Copy`, because it goes without a last call.
+    /// State of a connection. `Copy`, because it is freed without a callback.
     type State: Copy + Default + Send;
 
-    /// In /proc/net: a line for each connection.
+    /// File in /proc/net, with a line per connection.
     const FILE: &'static CStr;
-    /// The names of what [`Self::show`] tells, with spaces between.
+    /// Names of [`Self::show`]'s columns, separated by spaces.
     const COLUMNS: &'static CStr;
 
-    /// What it was asked for, in a softirq. `conn` is None while somebody uses the socket. Returns
-    /// after how many microseconds it shall be called again; 0: not.
+    /// Does the requested work, in a softirq. `conn` is None while the socket is in use. Returns the delay of
+    /// the next call in us; 0 = none.
     fn poll(&self, net: &Net, flow: &Flow<'_, Self::State>, conn: Option<Locked<'_>>) -> u32;
 
-    /// One was removed.
+    /// Handles the removal of a state.
     fn removed(&self, net: &Net);
 
-    /// What its line says behind the addresses.
+    /// Writes a connection's line after the addresses.
     fn show(state: &Self::State, now_us: u64, line: &mut Line<'_>);
 }
 
-/// C's table, and whose it is.
+/// C's table and its owner.
 #[repr(C)]
 struct Table<T> {
     c: Opaque<bindings::xdc_flows>,
     ops: T,
 }
 
-/// A table of connections; everything in it goes when this is dropped.
+/// Table of connections; all entries are freed on drop.
 ///
 /// # Invariants
 ///
@@ -96,7 +96,7 @@ unsafe impl<T: FlowOps> Send for Flows<T> {}
 unsafe impl<T: FlowOps> Sync for Flows<T> {}
 
 impl<T: FlowOps> Flows<T> {
-    /// EBUSY: the module has a table.
+    /// Creates the table. EBUSY: the module has one already.
     pub(crate) fn new(ops: T) -> Result<Self> {
         const {
             assert!(size_of::<T::State>() <= bindings::XDC_FLOW_STATE_WORDS as usize * 8);
@@ -123,12 +123,12 @@ impl<T: FlowOps> Flows<T> {
         Ok(Self { table })
     }
 
-    /// What its connections share.
+    /// Returns the data shared by all connections.
     pub(crate) fn ops(&self) -> &T {
         &self.table.ops
     }
 
-    /// The state of the segment's connection, locked, if it has one.
+    /// Returns the locked state of the segment's connection, if any.
     #[inline]
     pub(crate) fn find(&self, net: &Net, segment: &Segment) -> Option<Held<'_, T::State>> {
         // SAFETY: By the type invariants; the namespace is alive.
@@ -138,7 +138,7 @@ impl<T: FlowOps> Flows<T> {
         (!flow.is_null()).then(|| unsafe { Held::from_raw(flow) })
     }
 
-    /// Gives `found`, the connection of the segment that came, a state. There was one: EEXIST.
+    /// Adds a state for `found`, the connection of a received segment. EEXIST: it has one.
     pub(crate) fn add(
         &self,
         net: &Net,
@@ -146,7 +146,7 @@ impl<T: FlowOps> Flows<T> {
         found: &Found,
         state: T::State,
     ) -> Result<Held<'_, T::State>> {
-        // SAFETY: By the type invariants; C copies the state, whose size it is told.
+        // SAFETY: By the type invariants; C copies the state, whose size it gets.
         let flow = from_err_ptr(unsafe {
             bindings::xdc_flow_add(
                 self.table.c.get(),
@@ -161,7 +161,7 @@ impl<T: FlowOps> Flows<T> {
         Ok(unsafe { Held::from_raw(flow) })
     }
 
-    /// Forgets a namespace. Nobody adds connections of it any more. May sleep.
+    /// Removes all states of a namespace. No other code may add any meanwhile. May sleep.
     pub(crate) fn flush(&self, net: &Net) {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_flows_flush(self.table.c.get(), net.as_ptr()) }
@@ -185,7 +185,7 @@ impl<T: FlowOps> Flows<T> {
             flow,
             _state: PhantomData,
         };
-        // SAFETY: By the safety requirements, and nobody uses it.
+        // SAFETY: By the safety requirements, and the socket is not in use.
         let conn = (!busy).then(|| unsafe { Locked::from_raw(sk) });
         ops.poll(net, &flow, conn)
     }
@@ -218,18 +218,18 @@ impl<T: FlowOps> Drop for Flows<T> {
     }
 }
 
-/// A connection's entry, not locked.
+/// An unlocked entry.
 ///
 /// # Invariants
 ///
-/// Somebody has a reference to `flow`, whose state is an `S`, for `'a`.
+/// `flow` is referenced for `'a`, and its state is an `S`.
 pub(crate) struct Flow<'a, S> {
     flow: *mut bindings::xdc_flow,
     _state: PhantomData<&'a S>,
 }
 
 impl<S> Flow<'_, S> {
-    /// Locks it. No TCP is called while it is locked.
+    /// Locks the entry. TCP must not be called while it is locked.
     #[inline]
     pub(crate) fn lock(&self) -> Held<'_, S> {
         // SAFETY: By the type invariants.
@@ -239,7 +239,7 @@ impl<S> Flow<'_, S> {
     }
 }
 
-/// A connection's state, locked. It is unlocked when this is dropped.
+/// A locked state; unlocked on drop.
 ///
 /// # Invariants
 ///
@@ -264,20 +264,20 @@ impl<S> Held<'_, S> {
         }
     }
 
-    /// Has [`FlowOps::poll`] called when TCP has seen the packet that is in a hook.
+    /// Requests [`FlowOps::poll`] after TCP has processed the packet in the hook.
     pub(crate) fn poll_later(&self) {
         // SAFETY: By the type invariants; softirqs are off while it is locked.
         unsafe { bindings::xdc_flow_queue(self.flow) }
     }
 
-    /// TCP has yet to see a packet that [`Self::poll_later`] was called for; [`FlowOps::poll`] will be
+    /// Returns whether TCP has yet to process a packet of [`Self::poll_later`], so [`FlowOps::poll`] will be
     /// called again.
     pub(crate) fn is_pending(&self) -> bool {
         // SAFETY: By the type invariants.
         unsafe { bindings::xdc_flow_is_pending(self.flow) }
     }
 
-    /// Removes it.
+    /// Removes the entry.
     pub(crate) fn remove(self) {
         let flow = self.flow;
         core::mem::forget(self);

@@ -18,7 +18,7 @@ use kernel::{error::to_result, prelude::*};
 
 /// Hooks of a module.
 ///
-/// They run under RCU, in a softirq or in the sender's context: they must not sleep.
+/// Run under RCU, in a softirq or in the sender's context: they must not sleep.
 pub(crate) trait Hooks: Send + Sync + 'static {
     /// Position among all hooks: the lowest number runs first.
     const PRIORITY: i32;

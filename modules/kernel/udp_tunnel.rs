@@ -89,7 +89,7 @@ impl Packet {
         // SAFETY: By the type invariants.
         let data = unsafe { bindings::xdc_tunnel_bytes(self.skb.as_ptr(), &mut len) };
         // SAFETY: The packet is linear, so that many bytes are there; they stay while `self` is borrowed.
-        // Nobody writes to them: TCP's own copies are not written to, and deliver_one() delivers none of
+        // No code writes to them: TCP's own copies are not written to, and deliver_one() delivers none of
         // ours.
         unsafe { slice::from_raw_parts(data, len as usize) }
     }
@@ -322,7 +322,7 @@ impl<T: Tunnel> Registration<T> {
     ///
     /// Called by C only, with what `open` returned, locked, and a config.
     unsafe extern "C" fn change(state: *mut c_void, config: *const bindings::xdc_tunnel_config) {
-        // SAFETY: By the safety requirements nobody else has it.
+        // SAFETY: By the safety requirements no other code has it.
         let state = unsafe { &mut *state.cast::<T>() };
         // SAFETY: By the safety requirements.
         state.change(unsafe { &Settings::read(config) });

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * Counts what a function costs: instructions, where the clock counts them
- * (QEMU's -icount), else cycles.
- */
+/* Counts the cost of a function: instructions if the clock counts them (QEMU's -icount), else cycles. */
 #ifndef _XDC_BENCH_H
 #define _XDC_BENCH_H
 
@@ -10,18 +7,18 @@
 #include <linux/irqflags.h>
 #include <linux/timex.h>
 
-/* What the calls of one function have cost. */
+/* Cost of one function's calls. */
 struct bench_count {
 	u64 calls;
 	u64 instructions;
 };
 
-/* What reading the clock twice costs. */
+/* Cost of reading the clock twice. */
 extern u64 bench_overhead;
 
 /*
- * Counts one execution of @call, on a CPU that does nothing else meanwhile.
- * get_cycles() is volatile assembly, which calls do not move across.
+ * Counts one execution of @call, on a CPU without other work. get_cycles() is volatile assembly, across which
+ * calls do not move.
  */
 #define BENCH(count, call) do {						\
 	struct bench_count *_count = (count);				\

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The last hooks in the path of IPv4 packets, counted packet by packet, and the
- * work that they queue. Writing a row to `hooks` counts those of the namespace from
- * there on, and what is counted belongs to that row; reading tells.
+ * Counts the last hooks of the IPv4 packet path per packet, and the work that they queue. Writing a row to
+ * `hooks` counts the hooks of the present namespace for that row; reading returns the counts.
  *
- * It wraps what is registered, for good: the module that it counts stays.
+ * The wrapped hooks stay wrapped, so this module and the counted one cannot be unloaded.
  *
- * `busy` tells what the processor, of which there is one, has done since it was read
- * first: all instructions but those of waiting. Of the interrupt that ends the
- * waiting only the softirqs count.
+ * `busy` returns the instructions of the processor, which must be the only one, since the first read, without
+ * those of idling. The interrupt that ends idling counts with its softirqs only.
  */
 #include <linux/cpumask.h>
 #include <linux/module.h>
@@ -87,7 +85,7 @@ static unsigned int bench_hooked(void *priv, struct sk_buff *skb,
 	struct bench_count other = {};
 	unsigned int verdict;
 
-	/* Interrupts are off meanwhile: what the hook queues runs afterwards. */
+	/* Interrupts are off, so queued work runs afterwards. */
 	local_bh_disable();
 	BENCH(kind == PACKETS ? &other : &bench_row->counts[kind],
 	      verdict = counted->hook(counted->priv, skb, state));
@@ -95,7 +93,7 @@ static unsigned int bench_hooked(void *priv, struct sk_buff *skb,
 	return verdict;
 }
 
-/* The last of @entries, if it is not one of ours already. */
+/* Wraps the last of @entries, unless it is wrapped. */
 static int bench_wrap_last(struct nf_hook_entries __rcu *entries)
 {
 	struct nf_hook_entries *all = rcu_dereference_protected(entries, true);
@@ -112,12 +110,12 @@ static int bench_wrap_last(struct nf_hook_entries __rcu *entries)
 		return -ENOMEM;
 	counted->hook = last->hook;
 	counted->priv = last->priv;
-	/* One processor, and no packet in between. */
+	/* With one processor, no packet can come in between. */
 	local_bh_disable();
 	last->priv = counted;
 	last->hook = bench_hooked;
 	local_bh_enable();
-	/* Its code is where a hook points to. */
+	/* Hooks point to this module's code. */
 	__module_get(THIS_MODULE);
 	return 0;
 }
@@ -159,7 +157,7 @@ static void bench_waits(void *data, unsigned int state, unsigned int cpu)
 	}
 }
 
-/* The interrupt that ends the waiting, and its softirqs, come before PWR_EVENT_EXIT. */
+/* The interrupt that ends idling, and its softirqs, come before PWR_EVENT_EXIT. */
 static void bench_serves(void *data, unsigned int vector)
 {
 	bench_served_since = bench_waits_since ? get_cycles() : 0;
@@ -244,7 +242,7 @@ static int bench_hooks(const char *name)
 	int ret;
 
 	if (bench_row_count && !strcmp(bench_row->name, name)) {
-		/* The same row, of another namespace. */
+		/* The row exists, for another namespace. */
 	} else if (bench_row_count == ROWS) {
 		return -ENOSPC;
 	} else {
@@ -273,7 +271,7 @@ static ssize_t bench_hooks_write(struct file *file, const char __user *from,
 	return ret ? ret : count;
 }
 
-/* ROW PACKET CALLS INSTRUCTIONS */
+/* Columns: ROW PACKET CALLS INSTRUCTIONS */
 static int bench_hooks_show(struct seq_file *file, void *data)
 {
 	int i, j;
@@ -293,7 +291,7 @@ static int bench_busy_show(struct seq_file *file, void *data)
 {
 	int ret;
 
-	/* Two would write into each other's sums. */
+	/* Several processors would race on the sums. */
 	if (num_online_cpus() > 1)
 		return -EOPNOTSUPP;
 	mutex_lock(&bench_hook_lock);

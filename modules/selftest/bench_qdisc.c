@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A device's root qdisc, counted packet by packet at a backlog that does not
- * change: each packet is put in, and the one at the head taken out. Writing
- * "DEV BACKLOG PACKETS ECN" to `qdisc` does it; reading tells.
+ * Counts a device's root qdisc per packet at a constant backlog: each packet is enqueued, and the first one
+ * dequeued. Writing "DEV BACKLOG PACKETS ECN" to `qdisc` runs it; reading returns the counts.
  */
 #include <linux/delay.h>
 #include <linux/etherdevice.h>
@@ -34,7 +33,7 @@ struct bench_run {
 	u32 packets;
 	u32 ecn;
 
-	/* Packets are clones whose payload somebody keeps, as TCP's are. */
+	/* Packets are clones whose payload is referenced, as TCP's are. */
 	struct sk_buff_head payloads;
 	struct sk_buff_head spare;
 	u32 made;
@@ -99,7 +98,7 @@ static struct sk_buff *bench_make(struct bench_run *run)
 	return skb;
 }
 
-/* A packet that no qdisc has seen yet. */
+/* Returns a packet that no qdisc has seen. */
 static struct sk_buff *bench_next(struct bench_run *run)
 {
 	struct sk_buff *skb = __skb_dequeue(&run->spare);
@@ -169,7 +168,7 @@ static int bench_drive(struct bench_run *run, u32 packets)
 		if (!skb)
 			return -ENOMEM;
 		bench_enqueue(run, skb);
-		/* A qdisc that drops in dequeue or waits for a timer. */
+		/* The qdisc drops in dequeue or waits for a timer. */
 		if (qdisc_qlen(run->sch) > run->backlog && !bench_dequeue(run))
 			return -EBUSY;
 		cond_resched();
@@ -178,15 +177,15 @@ static int bench_drive(struct bench_run *run, u32 packets)
 }
 
 /*
- * Nobody but us takes packets out: the qdisc counts as one that is being run.
- * Stopped transmit queues would do that too, but a qdisc may look at them.
+ * Marks the qdisc as running, so that no other code dequeues. Stopping the transmit queues would also do, but
+ * a qdisc may look at them.
  */
 static int bench_claim(struct Qdisc *sch)
 {
 	bool claimed = false;
 	int i;
 
-	/* Without a lock of its device it has no such state. */
+	/* A qdisc without its device's lock has no such state. */
 	if (sch->flags & TCQ_F_NOLOCK)
 		return -EOPNOTSUPP;
 	for (i = 0; i < 1000 && !claimed; i++) {
@@ -217,7 +216,7 @@ static int bench_qdisc(struct bench_run *run)
 	if (ret)
 		return ret;
 	ret = bench_drive(run, run->backlog);
-	/* What averages finds its level. */
+	/* The first run lets averages reach their level. */
 	ret = ret ?: bench_drive(run, run->packets);
 	ret = ret ?: bench_drive(run, run->packets);
 	if (!ret) {
@@ -261,7 +260,7 @@ static ssize_t bench_qdisc_write(struct file *file, const char __user *from,
 	return ret ? ret : count;
 }
 
-/* PACKETS ENQUEUE-INSTRUCTIONS DEQUEUE-INSTRUCTIONS MARKED DROPPED */
+/* Columns: PACKETS ENQUEUE-INSTRUCTIONS DEQUEUE-INSTRUCTIONS MARKED DROPPED */
 static int bench_qdisc_show(struct seq_file *file, void *data)
 {
 	rtnl_lock();

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Congestion controls, counted while TCP uses them. Writing a name, "dctcp",
- * to `wrap` registers "b_dctcp", which hands each callback on to dctcp and
- * counts what it costs; `callbacks` tells. "dctcp again" registers "b_again",
- * which is dctcp counted apart.
+ * Counts congestion controls while TCP uses them. Writing a name, "dctcp", to `wrap` registers "b_dctcp",
+ * which forwards each callback to dctcp and counts its cost; `callbacks` returns the counts. "dctcp again"
+ * registers "b_again": dctcp, counted separately.
  */
 #include <linux/module.h>
 #include <linux/net.h>
@@ -45,7 +44,7 @@ static const char * const bench_names[CALLBACKS] = {
 };
 
 struct bench_cc {
-	struct tcp_congestion_ops ops;		/* what sockets have */
+	struct tcp_congestion_ops ops;		/* ops of the sockets */
 	const struct tcp_congestion_ops *counted;
 	char row[TCP_CA_NAME_MAX];
 	u64 acks;
@@ -62,10 +61,7 @@ static struct bench_cc *bench_cc(struct sock *sk)
 			    struct bench_cc, ops);
 }
 
-/*
- * The counted module finds itself through the socket, so that has to point to
- * it meanwhile.
- */
+/* The counted module finds itself through the socket, which must point to it during the call. */
 #define FORWARD(sk, callback, call) do {				\
 	struct bench_cc *cc = bench_cc(sk);				\
 									\
@@ -108,7 +104,7 @@ static void bench_cwnd_event_tx_start(struct sock *sk)
 	FORWARD(sk, CWND_EVENT_TX_START, cc->counted->cwnd_event_tx_start(sk));
 }
 
-/* Each congestion control gets this one: it counts ACKs. */
+/* Replaces every congestion control's callback, to count ACKs. */
 static void bench_in_ack_event(struct sock *sk, u32 flags)
 {
 	bench_cc(sk)->acks++;
@@ -156,7 +152,7 @@ static void bench_init(struct sock *sk)
 		icsk->icsk_ca_ops = &cc->ops;
 		return;
 	}
-	/* It refused the socket, which is Reno's now; so is the reference. */
+	/* The module refused the socket, which fell back to Reno, with the reference. */
 	__module_get(icsk->icsk_ca_ops->owner);
 	module_put(THIS_MODULE);
 }
@@ -170,7 +166,7 @@ static void bench_release(struct sock *sk)
 	inet_csk(sk)->icsk_ca_ops = &cc->ops;
 }
 
-/* Returns the ops of that name with a reference to their module. */
+/* Returns the ops of @name, with a reference to their module. */
 static const struct tcp_congestion_ops *bench_find(const char *name)
 {
 	const struct tcp_congestion_ops *ops;
@@ -262,7 +258,7 @@ static const struct file_operations bench_wrap_fops = {
 	.write = bench_wrap_write,
 };
 
-/* One line a callback: ROW ACKS CALLBACK CALLS INSTRUCTIONS */
+/* A line per callback: ROW ACKS CALLBACK CALLS INSTRUCTIONS */
 static int bench_callbacks_show(struct seq_file *file, void *data)
 {
 	const struct bench_cc *cc;
@@ -290,7 +286,7 @@ void bench_tcp_init(struct dentry *dir)
 	debugfs_create_file("callbacks", 0400, dir, NULL, &bench_callbacks_fops);
 }
 
-/* Sockets hold references to the module, so no socket is left. */
+/* No socket is left, because sockets hold references to the module. */
 void bench_tcp_exit(void)
 {
 	struct bench_cc *cc, *next;

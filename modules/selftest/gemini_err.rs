@@ -2,10 +2,9 @@
 
 //! GEMINI with errors in its RTTs, for Table V of its paper.
 //!
-//! To each RTT is added an error, uniform from 0 to `net.gemini_err.max_error_us`; all else is
-//! algo/gemini.rs, which has no parameter that hosts do not need. Besides:
-//! 1. algo/gemini.rs finds out from an ACK's RTT when its packet was sent, so a round of one RTT
-//!    ends later by the error, too.
+//! Each RTT gets an error, uniform from 0 to `net.gemini_err.max_error_us`; the rest is algo/gemini.rs, which
+//! has no parameter that hosts do not need. Side effect: algo/gemini.rs derives a packet's departure from its
+//! ACK's RTT, so a round of one RTT ends later by the error.
 
 use crate::algo::{
     Ack, Output,
@@ -17,7 +16,7 @@ use crate::algo::{
 };
 use crate::gemini;
 
-/// Those of GEMINI, and then the largest error.
+/// Parameters of GEMINI, followed by the largest error.
 pub const PARAMS: &[ParamInfo] = &{
     let mut rows = [MAX_ERROR_US; MAX_ERROR_ROW + 1];
     let (of_gemini, _) = rows.split_at_mut(MAX_ERROR_ROW);
@@ -34,15 +33,14 @@ const MAX_ERROR_US: ParamInfo = ParamInfo {
     defaults: &[0, 0],
 };
 
-/// The row of [`MAX_ERROR_US`].
+/// Index of [`MAX_ERROR_US`].
 const MAX_ERROR_ROW: usize = gemini::PARAMS.len();
 
-/// One flow, whose zeroed state is that of [`gemini::Flow`]. The private area of a socket has no
-/// room for a generator beside it.
+/// One flow. The private area of a socket has no room for a generator beside [`gemini::Flow`].
 #[derive(Clone, Copy)]
 pub struct Flow(gemini::Flow);
 
-/// An error for the RTT of an ACK that came at `now_us`.
+/// Returns the error for the RTT of an ACK at `now_us`.
 fn error_us(params: &impl ParamSource, now_us: u64) -> u32 {
     let choices = u64::from(params.value(MAX_ERROR_ROW)).wrapping_add(1);
     let random = Random::new(now_us).next_u32();
@@ -104,7 +102,7 @@ impl Controller for Flow {
     }
 }
 
-/// GEMINI with errors, for everybody else. Its sockets are GEMINI's.
+/// GEMINI with errors; its sockets' state is GEMINI's.
 pub const ENTRY: Entry = Entry {
     name: c"gemini_err",
     params: PARAMS,

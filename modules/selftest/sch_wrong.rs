@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A FIFO that makes the mistakes that a qdisc can make: it drops packets
-//! without a word, holds them, and says something else than what it did. The
-//! parents' counts must nevertheless be right.
+//! A FIFO with the possible errors of a qdisc: it drops packets silently, holds them, and reports wrong
+//! results. Nevertheless the parents' counts must be right.
 //!
-//! What it does with a packet is the packet's priority.
+//! A packet's priority selects the error.
 
 use kernel::prelude::*;
 
@@ -25,35 +24,35 @@ module! {
     alias: ["net-sch-wrong"],
 }
 
-/// What enqueue does with a packet of that priority.
+/// Errors of enqueue, by priority.
 mod enqueue {
-    /// Drops it, says that it is queued.
+    /// Drops the packet, reports it as queued.
     pub(crate) const DROP_AND_SAY_QUEUED: u32 = 1;
-    /// Queues it, says that it is dropped.
+    /// Queues the packet, reports it as dropped.
     pub(crate) const QUEUE_AND_SAY_DROPPED: u32 = 2;
-    /// Forgets to give a reason, says that it is queued.
+    /// Drops the packet without a reason, reports it as queued.
     pub(crate) const LOSE_AND_SAY_QUEUED: u32 = 3;
     /// Loses the first packet of the queue.
     pub(crate) const LOSE_HEAD: u32 = 4;
-    /// Drops the first packet of the queue, says that this one is dropped.
+    /// Drops the first packet of the queue, reports this packet as dropped.
     pub(crate) const DROP_HEAD_AND_SAY_DROPPED: u32 = 5;
-    /// Empties the queue, some with a reason, and queues this one.
+    /// Empties the queue, partly with a reason, and queues the packet.
     pub(crate) const LOSE_OTHERS: u32 = 6;
-    /// Empties the queue, and says that this one is queued.
+    /// Empties the queue, reports the packet as queued.
     pub(crate) const LOSE_ALL_AND_SAY_QUEUED: u32 = 7;
 }
 
-/// What dequeue does when a packet of that priority is the first.
+/// Errors of dequeue, by the first packet's priority.
 mod dequeue {
-    /// Loses it, returns the next one.
+    /// Loses the packet, returns the next one.
     pub(crate) const LOSE: u32 = 8;
-    /// Loses it, returns nothing.
+    /// Loses the packet, returns none.
     pub(crate) const LOSE_AND_STOP: u32 = 9;
-    /// Empties the queue, returns nothing.
+    /// Empties the queue, returns none.
     pub(crate) const LOSE_ALL: u32 = 10;
-    /// Returns it, and loses the others.
+    /// Returns the packet, loses the others.
     pub(crate) const LOSE_OTHERS: u32 = 11;
-    /// Puts it to the end, and returns nothing.
+    /// Moves the packet to the end, returns none.
     pub(crate) const HOLD: u32 = 12;
 }
 
@@ -62,14 +61,14 @@ const HOLD_NS: u64 = 1_000_000;
 struct Wrong;
 
 struct State {
-    /// Verdicts on packets of the past.
+    /// Verdicts on earlier packets.
     queued: Option<Verdict>,
     dropped: Option<Verdict>,
-    /// The packet at the head was held once.
+    /// The first packet was held once.
     held: bool,
 }
 
-/// Empties the queue, every other packet with a reason.
+/// Empties the queue, with a reason for every other packet.
 fn lose_all(queue: Queue<'_>) {
     while let Some(packet) = queue.pop() {
         drop(packet);
@@ -120,7 +119,7 @@ impl Qdisc for Wrong {
 
     fn enqueue<'a>(&self, state: &mut State, queue: Queue<'a>, packet: Packet<'a>) -> Verdict {
         let wish = packet.priority();
-        // Nothing to lie with yet.
+        // No earlier verdict to misreport yet.
         let (Some(queued), Some(dropped)) = (state.queued, state.dropped) else {
             if state.queued.is_none() {
                 return *state.queued.insert(queue.push(packet));
@@ -175,7 +174,7 @@ impl Qdisc for Wrong {
             }
             dequeue::LOSE_AND_STOP => {
                 drop(packet);
-                // The rest has to go at some time.
+                // The others must leave at some time.
                 queue.schedule_watchdog(now_ns().wrapping_add(HOLD_NS));
                 None
             }

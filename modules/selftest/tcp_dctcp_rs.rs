@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! DCTCP through our trait, to compare the trait with the kernel's own module.
+//! DCTCP through our trait, to compare the trait with the kernel's module.
 //!
-//! The rules are in algo/dctcp.rs; what is here does when the kernel calls
-//! what net/ipv4/tcp_dctcp.c does, so that `xdc twin` may ask for the same
-//! packets. It differs where no packet shows it:
+//! algo/dctcp.rs has the rules; this module acts on the same calls as net/ipv4/tcp_dctcp.c, so that `xdc
+//! twin` can compare packets. Differences without effect on packets:
 //!
 //! 1. No PLB: its sysctl is off by default, and IPv4 has no flow label.
 //! 2. The module parameters of the original are constants, at their defaults.
-//! 3. get_info() shows what stood when the observation window began, not what
-//!    is true at the moment it is asked.
+//! 3. get_info() returns the values at the start of the observation window.
 
 use kernel::prelude::*;
 
@@ -92,7 +90,7 @@ impl CongestionControl for Dctcp {
         flow.undo(sk.snd_cwnd())
     }
 
-    /// Fast retransmit; a timeout has its event, so that one loss is one reduction.
+    /// Handles fast retransmit; a timeout has its own event, so that one loss is one reduction.
     fn set_state(&self, sk: &mut Sock<'_>, flow: &mut Flow, new: State) {
         if new == State::Recovery && sk.ca_state() != State::Recovery {
             react_to_loss(sk, flow);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! GEMINI with errors in its RTTs, as a module: gemini_err.rs. All else is tcp_gemini.
+//! The module of gemini_err.rs; otherwise equal to tcp_gemini.
 
 #[path = "../algo/mod.rs"]
 mod algo;

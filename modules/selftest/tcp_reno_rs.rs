@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reno through our trait: the least that a congestion control can be, to hold
-//! the trait itself against the kernel's own Reno.
+//! Reno through our trait: the smallest congestion control, to compare the trait with the kernel's Reno.
 
 use kernel::prelude::*;
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Makes the mistakes that the tests have to notice, one per load: kind=warn,
- * kasan, lockdep, sleep or leak. For guests of ours alone.
+/*
+ * Makes one error per load that the tests must notice: kind=warn, kasan, lockdep, sleep or leak. For this
+ * project's guests only.
  *
- * Whoever watches the guest's console ends it at a mistake, unless announce=1:
- * then what comes between two lines of ours is awaited.
+ * The watcher of a guest's console ends the guest at an error, unless announce=1: then it expects the error
+ * between two lines of this module.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -22,7 +23,7 @@ static bool announce;
 module_param(announce, bool, 0);
 MODULE_PARM_DESC(announce, "say in the kernel's log that it is on purpose");
 
-/* Reads one byte behind an allocation. */
+/* Reads one byte after an allocation. */
 static void read_behind(void)
 {
 	char *volatile area = kmalloc(13, GFP_KERNEL);
@@ -48,7 +49,7 @@ static void lock_both_ways(void)
 	spin_unlock(&b);
 }
 
-/* May sleep where that is forbidden. */
+/* Sleeps while holding a spinlock. */
 static void sleep_under_lock(void)
 {
 	static DEFINE_SPINLOCK(lock);
@@ -60,14 +61,15 @@ static void sleep_under_lock(void)
 	spin_unlock(&lock);
 }
 
-/* In which a console prints a line. */
+/* Time for a console to print a line. */
 #define CONSOLE_MS 200
 
 #define LEAK_BYTES 4096
 #define LEAKS 32
 
-/* Forgets some memory. More than once, as a word somewhere may look like a
- * pointer to it; and in a worker, whose stack and registers others use soon.
+/*
+ * Leaks memory: several times, because a stale word may look like a pointer to it, and in a worker, whose
+ * stack and registers are soon reused.
  */
 static void leak(struct work_struct *work)
 {
@@ -76,7 +78,7 @@ static void leak(struct work_struct *work)
 	for (i = 0; i < LEAKS; i++) {
 		void *area = kzalloc(LEAK_BYTES, GFP_KERNEL);
 
-		/* For the compiler it is used. */
+		/* Keeps the compiler from removing the allocation. */
 		OPTIMIZER_HIDE_VAR(area);
 	}
 }
@@ -89,12 +91,12 @@ static void leak_elsewhere(void)
 	flush_work(&leak_work);
 }
 
-/* Not __init, whose text is gone when a report asks for its name. */
+/* Not __init, because a report needs the function's name after its text is freed. */
 static int xdc_alarm_init(void)
 {
 	if (announce) {
 		pr_alert("on purpose: %s\n", kind);
-		/* A report takes the console over, even within a line. */
+		/* A report may take over the console, even within a line. */
 		msleep(CONSOLE_MS);
 	}
 	if (!strcmp(kind, "warn"))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When it is loaded, this module compares parities that are computed by vector registers with those by
-//! words, and counts the instructions of both. What it finds is in the kernel's log. It is not loaded if they differ.
+//! Compares parities computed by vector registers with those by words when it is loaded, counts the
+//! instructions of both, and logs the result. Loading fails if they differ.
 
 use kernel::prelude::*;
 
@@ -28,27 +28,27 @@ module! {
 
 const ROW_BYTES: usize = 2_048;
 const COMPARISONS: u32 = 20_000;
-/// What is counted: a block of that many packets of so many bytes.
+/// The counted block: number and length of its packets.
 const PACKETS: usize = 8;
 const PACKET_BYTES: usize = 1_400;
-/// An interrupt may fall into some.
+/// Repetitions; an interrupt may disturb some.
 const TIMES: u32 = 64;
 
 struct Module;
 
-/// When the kernel lends its registers.
+/// Time at which the kernel lends its registers.
 #[derive(Clone, Copy)]
 enum Lent {
-    /// Not counted.
+    /// Before counting starts.
     Before,
-    /// As `unorc` has them.
+    /// For each packet, as in `unorc`.
     ForEachPacket,
 }
 
 struct Buffers {
     row: KVec<u8>,
     other: KVec<u8>,
-    /// Both again, for words.
+    /// Copies of both rows, computed by words.
     by_words: [KVec<u8>; 2],
     packet: KVec<u8>,
 }
@@ -59,7 +59,7 @@ fn random_bytes(rng: &mut Random, bytes: &mut [u8]) {
     }
 }
 
-/// A number below `end`.
+/// Returns a number below `end`.
 fn below(rng: &mut Random, end: usize) -> usize {
     (rng.next_u32() as usize).checked_rem(end).unwrap_or(0)
 }
@@ -75,8 +75,8 @@ impl Buffers {
         })
     }
 
-    /// Any parity, or the first two at once, any packet, length and place in memory. None: there are no
-    /// vector registers.
+    /// Compares any parity, or the first two at once, of a random packet, length and memory offset. None: the
+    /// processor has no vector registers.
     fn are_the_same(&mut self, rng: &mut Random) -> Option<bool> {
         random_bytes(rng, &mut self.row);
         random_bytes(rng, &mut self.other);
@@ -110,7 +110,7 @@ impl Buffers {
         Some(fits == also && are_equal)
     }
 
-    /// The instructions of P and Q of a block; None: by words. `u64::MAX`: a packet does not fit.
+    /// Returns the instructions for P and Q of a block; None = by words. `u64::MAX`: a packet does not fit.
     fn count(&mut self, lent: Option<Lent>) -> u64 {
         let packet = self.packet.get(..PACKET_BYTES).unwrap_or(&[]);
         let mut least = u64::MAX;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A network device that sends its packets nowhere, for what no device of a
- * guest does: it has several transmit queues of which some may be unused, has
- * the speed that it is told, is busy at times or slow, and wants its own lock
- * held. It also sends what no socket does, and from several processors at once.
- * A packet for a queue that is not in use is dropped.
+ * A network device that sends its packets nowhere, with properties that no other device of a guest has:
+ * several transmit queues, some of them unused, a settable speed, busy or slow periods, and a device lock. It
+ * also sends packets that no socket does, from several processors at once. A packet for an unused queue is
+ * dropped.
  *
- *	ip link add nic0 numtxqueues 4 type xdc_nic
+ * ip link add nic0 numtxqueues 4 type xdc_nic
  */
 #include <linux/ethtool.h>
 #include <linux/etherdevice.h>
@@ -37,7 +36,7 @@ struct xdc_nic_wake {
 	struct netdev_queue *txq;
 };
 
-/* Private area of a device. */
+/* Private area of a device, with a timer per transmit queue. */
 struct xdc_nic {
 	/* One for each transmit queue. */
 	struct xdc_nic_wake *wakes;
@@ -83,13 +82,13 @@ static int xdc_nic_stop(struct net_device *dev)
 	struct xdc_nic *nic = netdev_priv(dev);
 	uint i;
 
-	/* The kernel has stopped to send. */
+	/* The kernel sends no more packets. */
 	for (i = 0; i < dev->num_tx_queues; i++)
 		hrtimer_cancel(&nic->wakes[i].timer);
 	return 0;
 }
 
-/* An IP packet without content, ECT(0). */
+/* Returns an IP packet without payload, ECT(0). */
 static struct sk_buff *xdc_nic_packet(struct net_device *dev)
 {
 	struct iphdr *ip;
@@ -111,7 +110,7 @@ static struct sk_buff *xdc_nic_packet(struct net_device *dev)
 	return skb;
 }
 
-/* A packet by the device of that name, to which others have a reference and a clone. */
+/* Sends a packet by the named device, with an additional reference and a clone. */
 static int xdc_nic_send_shared(const char *name, const struct kernel_param *kp)
 {
 	struct sk_buff *skb, *clone;
@@ -167,7 +166,7 @@ static int xdc_nic_flood_one(void *data)
 	return 0;
 }
 
-/* "DEVICE PROCESSORS PACKETS": so many from each of the first processors; returns when all are sent. */
+/* "DEVICE PROCESSORS PACKETS": sends PACKETS from each of the first PROCESSORS; returns after the last. */
 static int xdc_nic_flood_set(const char *text, const struct kernel_param *kp)
 {
 	struct xdc_nic_flood *floods;
@@ -226,7 +225,7 @@ static const struct kernel_param_ops xdc_nic_flood_ops = {
 module_param_cb(flood, &xdc_nic_flood_ops, NULL, 0600);
 MODULE_PARM_DESC(flood, "device, processors, packets of each; reads the last one's nanoseconds");
 
-/* Meanwhile each processor has a queue of its own. */
+/* During a flood each processor has its own queue. */
 static u16 xdc_nic_select_queue(struct net_device *dev, struct sk_buff *skb,
 				struct net_device *sb_dev)
 {
@@ -258,7 +257,7 @@ static netdev_tx_t xdc_nic_xmit(struct sk_buff *skb, struct net_device *dev)
 			      HRTIMER_MODE_REL_SOFT);
 	}
 	dev_sw_netstats_tx_add(dev, 1, len);
-	/* All is sent at once; so the qdisc may give several at a time. */
+	/* Packets complete at once, so the qdisc may send several at a time. */
 	netdev_tx_sent_queue(txq, len);
 	netdev_tx_completed_queue(txq, 1, len);
 	dev_consume_skb_any(skb);

@@ -38,7 +38,7 @@ enum {
 	TCA_ACCELTOR_RESCUE,		/* u8 bool: accelerate early retransmissions */
 	TCA_ACCELTOR_GUARD,		/* u64 ns: end of a day in which nothing is sent */
 	TCA_ACCELTOR_LEAD,		/* u64 ns: delay to the circuit switch */
-	TCA_ACCELTOR_ECN,		/* u32 bytes: mark threshold of the packet network's queues; 0 = never */
+	TCA_ACCELTOR_ECN,		/* u32 bytes: packet network's mark threshold; 0 = never */
 	TCA_ACCELTOR_POLICY,		/* u8 enum tc_acceltor_policy */
 	TCA_ACCELTOR_DETECT,		/* u8 enum tc_acceltor_detect */
 	TCA_ACCELTOR_DSCP,		/* u64 bitmap: bit n = packets of DSCP n are elephants */

@@ -31,7 +31,7 @@ check "tc loads sch_phantom by its alias" tc qdisc add dev d0 root phantom
 matches "sch_phantom was autoloaded" "^sch_phantom " "$(cat /proc/modules)"
 refuses "rmmod sch_phantom while a device uses it" "temporarily unavailable" rmmod sch_phantom
 check "tc qdisc del" tc qdisc del dev d0 root
-# The qdisc's memory, and with it the module reference, goes after an RCU grace period.
+# The qdisc's memory, and with it the module reference, is freed after an RCU grace period.
 check "rmmod sch_phantom when unused" eventually rmmod sch_phantom
 ip link del d0
 
@@ -48,7 +48,7 @@ for cc in $(our_ccs); do
 	in_ns h1 nc 10.9.0.2 5001 <held &
 	exec 3>held
 	check "a socket uses $cc" eventually connected
-	# Only the sockets hold it now.
+	# Now only the sockets hold it.
 	choose h1 cubic 3
 	choose h2 cubic 3
 	refuses "rmmod tcp_$cc while a socket uses it" "temporarily unavailable" rmmod tcp_$cc

@@ -8,7 +8,7 @@
 
 load unocc gemini toll
 
-# spec: NAME of each parameter that the specification lists
+# spec: NAME of each parameter in the specification
 unocc="line_rate_mbps intra_rtt_us ai_ppm k_bytes ewma md_gentle delay_tolerance_ppm
 	skip_md_when_falling qa_beta qa_keep start max_cwnd_bdp profile shortest_rtt_us"
 gemini="line_rate_mbps k_packets_per_gbps k_bytes k_bdp t_us beta h_scale g rtt_base_window_ms
@@ -21,7 +21,7 @@ refuses "toll beta refuses more than a half" "Invalid argument|I/O error" sysctl
 
 check "ai_ppm is writable" sysctl_set net.unocc.ai_ppm 1234
 equal "ai_ppm reads back" 1234 "$(sysctl_get net.unocc.ai_ppm)"
-# As every sysctl of the kernel does it: proc_douintvec_minmax().
+# As in every sysctl of the kernel: proc_douintvec_minmax().
 check "a number may be hexadecimal" sysctl_set net.unocc.ai_ppm 0x10
 equal "and reads back in decimal" 16 "$(sysctl_get net.unocc.ai_ppm)"
 check "ai_ppm is writable again" sysctl_set net.unocc.ai_ppm 1234

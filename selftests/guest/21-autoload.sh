@@ -3,9 +3,8 @@
 # kernels: uml-debug | x86 debug
 # covers: modules/kernel/deferred.rs modules/kernel/shim_deferred.c modules/kernel/speeds.rs
 # covers: modules/kernel/shim_speeds.c modules/live.rs
-# While a task loads the module of a congestion control, other tasks wait: a
-# route holds RTNL, which a new namespace takes; a sysctl is in use, for which the end of
-# its namespace waits. None waits for ever.
+# Tasks that wait while another task loads the module of a congestion control: a route holds RTNL, which a new
+# namespace takes; a sysctl is in use, for which the end of its namespace waits. No task may wait forever.
 . /selftests/lib.sh
 
 ip link add d0 type dummy
@@ -26,7 +25,7 @@ echo /tmp/modprobe >/proc/sys/kernel/modprobe
 route() { ip route replace 10.78.0.0/24 dev d0 congctl "$1"; }
 for cc in unocc gemini toll; do
 	{
-		# It may come too early.
+		# The first request may come too early.
 		route $cc 2>/dev/null
 		touch /tmp/$cc
 	} &
@@ -38,7 +37,7 @@ for cc in unocc gemini toll; do
 done
 unload tcp_unocc tcp_gemini tcp_toll
 
-# The file is open, which keeps no namespace; it ends while the file is written to.
+# The file is open, which keeps no namespace; the namespace ends during a write.
 cat >/tmp/modprobe <<END
 #!/bin/sh
 touch /tmp/loading

@@ -3,8 +3,8 @@
 # kernels: uml
 # covers: modules/algo/host.rs modules/algo/rtt.rs modules/live.rs modules/kernel/speeds.rs
 # covers: modules/kernel/shim_speeds.c modules/kernel/shim_host.c modules/kernel/shim_notifier.c
-# A host with nothing set finds out the rate of its link and the base RTT of its datacenter. With
-# start = 1 the first window shows C: it is C x 4 ms.
+# An unconfigured host detects its link rate and the datacenter's base RTT. With start = 1 the first window
+# shows C: it is C x 4 ms.
 . "$(dirname "$0")/lib.sh"
 
 modprobe tcp_unocc
@@ -15,7 +15,7 @@ check "a path of 4 ms" in_ns h2 tc qdisc add dev eth0 root netem delay 4ms limit
 for i in 1 2; do in_ns h$i sysctl -qw net.ipv4.tcp_wmem="4096 16777216 33554432" \
 	net.ipv4.tcp_rmem="4096 16777216 33554432"; done
 
-# window ADDRESS: of a connection that has sent nothing, in KB; its packets are of 1 kB and some.
+# window ADDRESS: window of a connection without data, in KB; packets carry slightly more than 1 kB.
 window() {
 	choose h1 unocc 3
 	choose h2 unocc 3
@@ -29,7 +29,7 @@ window() {
 	wait $sender $receiver 2>/dev/null
 }
 established() { [ -n "$(in_ns h1 ss -tnH state established dport = :5001)" ]; }
-# The speeds are asked for a tenth of a second after the last event.
+# Speeds are queried 0.1 s after the last event.
 settle() { sleep 0.5; }
 
 # 10 Gbit/s x 4 ms are 5 MB, 3,453 packets.
@@ -45,7 +45,7 @@ check "data arrive" transfer 10.9.0.2
 equal "the host has learned its RTT, which is beyond a datacenter's" 500 "$(in_ns h1 cat /proc/sys/net/unocc/shortest_rtt_us)"
 equal "which is gemini's alone for gemini" 0 "$(in_ns h1 cat /proc/sys/net/gemini/shortest_rtt_us)"
 
-# A device that comes up while others come and go all the time is asked, too.
+# A device that comes up during constant events of others is queried, too.
 ip link add churn0 type dummy
 churn() { while :; do ip link set churn0 up; sleep 0.05; ip link set churn0 down; done; }
 churn & churning=$!
@@ -59,7 +59,7 @@ kill $churning
 wait $churning 2>/dev/null
 ip link del churn0
 
-# A tunnel says nothing: the kernel's first window, and then what is delivered.
+# A tunnel reports no speed: flows use the kernel's first window, then the delivery rate.
 modprobe unorc
 for i in 1 2; do
 	ip -n h$i link add u0 type unorc local 10.9.0.$i remote 10.9.0.$((3 - i))
@@ -76,9 +76,9 @@ for cc in unocc gemini; do
 	check "$cc: every byte arrives by it" transfer 10.6.0.2
 done
 
-# Losses at the beginning, and 100 ms. C as seen is too little then: with it gemini's h takes minutes.
+# Early losses, and 100 ms. The measured C is too small then: with it gemini's h takes minutes.
 arrived() { in_ns h2 cat /sys/class/net/u0/statistics/rx_bytes; }
-# after_losses CC SECONDS: has 40 Mbit/s then.
+# after_losses CC SECONDS: passes if the flow then has 40 Mbit/s.
 after_losses() {
 	in_ns h2 tc qdisc change dev eth0 root netem delay 100ms limit 10000
 	in_ns h1 tc qdisc add dev u0 root netem loss 10% limit 10000
@@ -99,7 +99,7 @@ after_losses() {
 }
 after_losses gemini 24
 
-# A connection of the host with itself is no datacenter, and shorter than the path.
+# A connection of the host with itself must not count as the datacenter's RTT, which is longer.
 choose h1 unocc 3
 ip netns exec h1 nc -l -p 5002 <&9 >/dev/null &
 own=$!
@@ -109,8 +109,8 @@ kill $own 2>/dev/null
 equal "flows to the host itself do not count" 500 "$(in_ns h1 cat /proc/sys/net/unocc/shortest_rtt_us)"
 unpair
 
-# A path far slower than the device says: 100 Mbit/s behind 10 Gbit/s. Nothing stalls.
-# slow DELAY WORD...: with that port.
+# A path far slower than the device: 100 Mbit/s behind 10 Gbit/s. No flow may stall.
+# slow DELAY WORD...: builds a port with that netem delay and these options.
 slow() {
 	pair
 	in_ns h1 sysctl -qw net.ipv4.tcp_wmem="4096 16777216 33554432"

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml
 # covers: userspace-tools/xdc/src/guest userspace-tools/agent qemu-images/config/uml.config
-# A guest of User Mode Linux looks for a way to the host's files: hostfs follows
-# `..`, so only the confinement of its kernel's process keeps it in its folder.
+# A guest of User Mode Linux tries to reach the host's files: hostfs follows `..`, so only the confinement of
+# the kernel's process protects them.
 . "$(dirname "$0")/lib.sh"
 
 reasons="denied|not permitted|not implemented|No such file|Read-only"
@@ -12,7 +12,7 @@ check "hostfs shows the guest's own folder" mount -t hostfs none /own
 check "which has its messages" [ -s /own/messages ]
 check "it can write there" sh -c 'echo x >/own/scratch && rm /own/scratch'
 
-# Whether it is the mount or what follows that is refused is the host's choice.
+# The host refuses either the mount or the later access.
 mount -t hostfs -o ../../../../../../../../../.. none /out 2>/dev/null
 mounted=$?
 if [ $mounted -eq 0 ]; then
@@ -23,7 +23,7 @@ refuses "nor its /etc" "$reasons" ls /out/etc
 for file in etc/passwd etc/hostname proc/self/environ proc/1/cmdline; do
 	refuses "/$file of the host is not read" "$reasons" cat /out/$file
 done
-# Whatever gets through is taken away again.
+# Remove any file that gets through.
 escaped=/out/tmp/xdc-escaped-$$
 refuses "no file is made in the host's /tmp" "$reasons" sh -c "echo x >$escaped"
 refuses "no folder" "$reasons" mkdir $escaped.d
@@ -37,7 +37,7 @@ refuses "a file of the host is not made shorter" "$reasons" sh -c ': >>/out/etc/
 refuses "the mode of the host's files stays" "$reasons" chmod 1777 /out/tmp
 refuses "their owner, too" "$reasons" chown 0:0 /out/tmp
 refuses "their time, too" "$reasons" touch -c -d 2020-01-01 /out/tmp
-# A program of the guest with the caller's rights, for anybody on the host.
+# A program with the caller's rights, for any user of the host.
 echo '#!/bin/sh' >/own/program
 refuses "no file of its own folder becomes a program of its user's" "$reasons" chmod 4755 /own/program
 rm -f /own/program

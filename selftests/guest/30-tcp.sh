@@ -3,14 +3,14 @@
 # kernels: uml-debug x86 | debug
 # covers: modules/tcp_*.rs modules/kernel/tcp modules/kernel/shim_tcp.c modules/algo/echo.rs
 # covers: modules/algo/dctcp.rs
-# Real sockets: transfers arrive whole whatever the ends say of ECN, marks are
-# counted as the queue counted them, ss shows the state.
+# Real sockets: transfers arrive complete for any ECN setting of the ends, marks are counted as in the queue,
+# and ss shows the state.
 . "$(dirname "$0")/lib.sh"
 
 load unocc gemini toll
 modprobe sch_phantom
 pair
-# A guest that stands still for a while is no loss: what is sent twice is marked twice.
+# A paused guest must cause no loss: a retransmitted packet is marked twice.
 for i in 1 2; do
 	ip -n h$i route replace 10.9.0.0/24 dev eth0 proto kernel scope link src 10.9.0.$i rto_min 5s
 	in_ns h$i sysctl -qw net.ipv4.tcp_early_retrans=0
@@ -25,8 +25,8 @@ for cc in unocc gemini toll; do
 done
 check "the first namespace allows them" allow unocc gemini toll dctcp
 
-# open, close: a connection that stays after /tmp/sent has passed. Not to be
-# called through check, whose subshell would close a copy.
+# open, close: a connection that stays open after /tmp/sent was transferred. Not through check, whose subshell
+# would close a copy.
 open() {
 	receive h2 /tmp/received
 	ip netns exec h1 nc 10.9.0.2 5001 </tmp/feed &
@@ -40,10 +40,10 @@ close() {
 }
 
 info() { in_ns h1 ss -tioH dst 10.9.0.2; }
-# field NAME INFO: a number of ss; it leaves out what is 0.
+# field NAME INFO: a number of ss, which omits zeros.
 field() { echo "$2" | sed -n "s/.*[ (,]$1:\([0-9]*\).*/\1/p" | grep . || echo 0; }
 all_acked() { [ "$(field bytes_acked "$(info)")" -ge $sent_bytes ]; }
-# counter NAME: of the qdisc at h1.
+# counter NAME: counter of the qdisc at h1.
 counter() { in_ns h1 xdc qdisc show -s dev eth0 | sed -n "s/^ *$1 //p"; }
 
 for cc in unocc gemini toll; do
@@ -57,11 +57,11 @@ for cc in unocc gemini toll; do
 	check "$cc to a receiver of RFC 3168" transfer 10.9.0.2
 done
 
-# A port that soon marks every packet: its phantom queue drains slower than
-# the least window fills it, on the slowest guest, and while a guest stands still.
+# A port that soon marks every packet: its phantom queue drains slower than the minimum window fills it, even
+# on the slowest guest or during a pause.
 port="root phantom limit 400kb rate 10mbit phantom 200kb drain 0.01 pmin 2.5% pmax 5% mark phantom"
 
-# marks SENDER RECEIVER TOLERANCE_PERCENT: the sender counts as the port does.
+# marks SENDER RECEIVER TOLERANCE_PERCENT: compares the sender's count with the port's.
 marks() {
 	case="$1 to $2"
 	choose h1 "$1" 1
@@ -84,7 +84,7 @@ marks() {
 }
 
 for cc in unocc gemini toll; do
-	# AccECN: exact. RFC 3168 with an ECE per packet: but for the handshake and the last ACKs.
+	# AccECN is exact; RFC 3168 with an ECE per packet misses the handshake and the last ACKs.
 	marks $cc $cc 1
 	marks $cc dctcp 10
 	marks dctcp $cc 10

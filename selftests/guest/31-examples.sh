@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml | x86
 # covers: examples modules/algo/controller.rs modules/algo/mod.rs modules/kernel/mod.rs docs/writing.md
-# examples/: the examples of docs/writing.md build, load and work.
+# The examples of docs/writing.md (examples/) build, load and work.
 . "$(dirname "$0")/lib.sh"
 
 check "modprobe tcp_example" modprobe tcp_example
@@ -33,7 +33,7 @@ before=$(marks)
 check "2 MB through it without ECN" transfer 10.9.0.2
 equal "nothing that is not ECT was marked" "$before" "$(marks)"
 
-# What three files and a line bring: sysctls, marks by AccECN, state, tracepoint.
+# Features from three files and a line: sysctls, marks by AccECN, state, tracepoint.
 check "modprobe tcp_aimd" modprobe tcp_aimd
 allow example aimd
 equal "aimd: a parameter has its default" 512 "$(sysctl_get net.aimd.decrease)"

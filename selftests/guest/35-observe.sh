@@ -3,9 +3,8 @@
 # kernels: uml | x86
 # covers: userspace-tools/xdc/src/live/observe userspace-tools/netlink userspace-tools/tcpinfo
 # covers: modules/tcp_diag.rs modules/uapi/xdc_diag.h
-# Live flows as users see them: `xdc ss` says what must be true of unocc and
-# gemini, picks the one flow that is asked for, keeps up with 1 kHz, and leaves
-# `ss -ti` as it was; `xdc watch` counts what the queue counts.
+# Live flows as users see them: `xdc ss` shows plausible state of unocc and gemini, filters flows, samples at
+# 1 kHz, and leaves `ss -ti` unchanged; `xdc watch` agrees with the queue's counters.
 . "$(dirname "$0")/lib.sh"
 
 modprobe tcp_unocc
@@ -14,18 +13,18 @@ modprobe sch_phantom
 pair
 allow unocc gemini
 rtt_us=20000
-# Marks some packets, and queues few.
+# Marks some packets, with a short queue.
 check "a marking port" in_ns h1 xdc qdisc add dev eth0 \
 	root phantom limit 400kb rate 20mbit phantom 50kb drain 0.9 pmin 10% pmax 90% mark phantom
 check "a link of 20 ms" in_ns h2 tc qdisc add dev eth0 root netem delay ${rtt_us}us limit 10000
 
-# A SYN that waits for its neighbour's address has no RTT of the path.
+# A SYN that waits for address resolution has no RTT of the path.
 for address in "-4 10.9.0.2" "-6 fd09::2"; do
 	check "ping $address" eventually in_ns h1 ping $address -q -c 1 -W 1
 done
 
-# flow CC PORT ADDRESS: sends from /tmp/go until the end of the test. Nobody
-# sends while another shakes hands: a base RTT has no queue in it.
+# flow CC PORT ADDRESS: sends from /tmp/go until the end of the test. No flow sends during another's
+# handshake, so base RTTs have no queueing delay.
 rm -f /tmp/go
 started() { [ -e /tmp/go ]; }
 flow() {
@@ -33,7 +32,7 @@ flow() {
 	choose h2 "$1" 3
 	receive h2 /dev/null "$2"
 	{ eventually started; cat /dev/zero; } | ip netns exec h1 nc "$3" "$2" >/dev/null 2>&1 &
-	# The next flow chooses for the same hosts.
+	# The next flow changes the congestion control of the same hosts.
 	eventually connected "$2"
 }
 connected() { [ -n "$(in_ns h1 ss -tnH state established dport = :"$1")" ]; }
@@ -43,14 +42,14 @@ flow gemini 5002 10.9.0.2
 flow unocc 5003 fd09::2
 touch /tmp/go
 
-# seen OPTION...: the JSON lines of the sending ends.
+# seen OPTION...: JSON lines of the sending ends.
 seen() { xdc ss --netns h1 --json "$@"; }
-# value KEY LINE: the last one of that name; inner objects come last.
+# value KEY LINE: last value of KEY; inner objects come last.
 value() { echo "$2" | sed -n "s/.*\"$1\":\"\{0,1\}\([^,\"}]*\).*/\1/p"; }
 # scaled KEY LINE FACTOR: a decimal number, for a shell that has integers only.
 scaled() { value "$1" "$2" | awk -v factor="$3" '{ printf "%d", $1 * factor }'; }
 lines() { echo "$1" | grep -c .; }
-# grown KEY OPTION...: the number passes 20.
+# grown KEY OPTION...: passes if the number exceeds 20.
 grown() {
 	key=$1
 	shift
@@ -80,7 +79,7 @@ within "gemini: F in millionths" 1 4000000 "$(scaled f "$one" 1000000)"
 within "gemini: H in hundredths of a packet" 9 500 "$(scaled h_packets_per_rtt "$one" 100)"
 equal "gemini: no state of unocc" "" "$(value epochs "$one")"
 
-# Filters pick exactly what they say.
+# Filters select exactly the matching flows.
 equal "no filter: three senders" 3 "$(lines "$(seen)")"
 equal "--cc" 2 "$(lines "$(seen --cc unocc)")"
 equal "--cc, of two" 3 "$(lines "$(seen --cc unocc,gemini)")"
@@ -97,16 +96,16 @@ equal "this namespace has none" 0 "$(lines "$(xdc ss --json)")"
 equal "--netns all names them" 3 "$(xdc ss --netns all --json | grep -c '"netns":"h2"')"
 refuses "a namespace that is not there" "no network namespace .nowhere." xdc ss --netns nowhere
 
-# A table for people, no escape sequence where nobody looks.
+# A table for people, without escape sequences unless on a terminal.
 table=$(xdc ss --netns h1 --dport 5001)
 matches "the table has a header" "^CC +LOCAL +PEER +CWND_PKT" "$table"
 matches "the table has the state" "profile paper\* +base RTT (19|20)[0-9]{3} us +intra RTT [0-9]+ us +E [01]\.[0-9]{4}" "$table"
 equal "no escape sequence in a pipe" "" "$(echo "$table" | tr -dc '\033')"
 within "no line is longer than" 1 100 "$(echo "$table" | awk '{ if (length > n) n = length } END { print n }')"
 
-# Odd states upset nobody: a listener, one that never gets through, closed ones.
+# Unusual states cause no error: a listener, an unanswered SYN, closed sockets.
 in_ns h1 ip route add 10.9.99.0/24 dev eth0
-# Nobody's. Without a neighbour a SYN gives up after three seconds.
+# An unused address. Without a neighbor entry a SYN would fail after three seconds.
 in_ns h1 ip neigh add 10.9.99.1 lladdr 02:00:00:00:00:99 dev eth0
 ip netns exec h1 nc 10.9.99.1 80 <&9 >/dev/null 2>&1 &
 receive h1 /dev/null 5009
@@ -120,7 +119,7 @@ check "a socket in syn-sent" eventually sh -c \
 check "every state" xdc ss --netns all --state all --json
 matches "a listener" '"state":"listen"' "$(seen --state listen)"
 
-# 1,000 samples at 1 ms, with all going on.
+# 1,000 samples at 1 ms, with all flows active.
 check "1,000 samples at 1 ms" sh -c \
 	'xdc ss --netns h1 --dport 5001 --interval 1ms --count 1000 --json >/tmp/samples'
 equal "each has the flow" 1000 "$(grep -c '"cc":"unocc"' /tmp/samples)"
@@ -129,18 +128,18 @@ equal "no two are the same sample" 1000 \
 	"$(sed 's/.*"sample":\([0-9]*\).*/\1/' /tmp/samples | sort -u | wc -l)"
 sed 's/.*"epochs":\([0-9]*\).*/\1/' /tmp/samples >/tmp/epochs
 check "epochs never fall" sort -nc /tmp/epochs
-# On a slow host not always within the samples.
+# A slow host may need longer than the samples.
 passed() { [ "$(value epochs "$(seen --dport 5001)")" -gt "$(head -n 1 /tmp/epochs)" ]; }
 check "and epochs pass" eventually passed
 
-# Stock ss asks for what it always did, and gets that.
+# Stock ss sends its usual request and gets the usual answer.
 stock=$(in_ns h1 ss -tiH dport = :5001)
 matches "ss -ti: DCTCP's block" \
 	"unocc .*dctcp:\(ce_state:[01],alpha:[0-9]+,ab_ecn:[0-9]+,ab_tot:[0-9]+\)" "$stock"
 stock=$(in_ns h1 ss -tiH dport = :5002)
 matches "ss -ti: DCTCP's block of gemini" "gemini .*dctcp:\(ce_state:" "$stock"
 
-# xdc watch: rates of the very queue.
+# xdc watch: rates of this queue.
 lines_of_watch=$(xdc watch dev eth0 --netns h1 --interval 200ms --count 5 --json)
 equal "xdc watch: lines" 5 "$(lines "$lines_of_watch")"
 mean=$(echo "$lines_of_watch" |
@@ -152,11 +151,11 @@ matches "xdc watch: a line for people" "^ +[0-9.]+ +[0-9]+ +[0-9]+ +[0-9]+ +[0-9
 refuses "xdc watch: no phantom queue" "no phantom" xdc watch dev eth0 --netns h2 --count 1
 refuses "xdc watch: no such device" "eth9" xdc watch dev eth9 --netns h1 --count 1
 
-# xdc top needs a terminal, and says so.
+# xdc top refuses to run without a terminal.
 refuses "xdc top without a terminal" "terminal" xdc top --netns all
 matches "xdc top: what to use instead" "xdc ss" "$(xdc top 2>&1)"
 
-# Without ECN it is Reno, and no block of ours.
+# Without ECN the flow is Reno, without a block of ours.
 choose h1 unocc 0
 choose h2 cubic 0
 receive h2 /dev/null 5004

@@ -10,7 +10,7 @@
 modprobe sch_phantom
 pair
 
-# xdc in h1
+# x: xdc in h1
 x() { ip netns exec h1 xdc qdisc "$@"; }
 
 check "add with defaults" x add dev eth0 root phantom
@@ -24,7 +24,7 @@ shown=$(x show dev eth0)
 for want in "rate 1gbit" "mark either" "at enqueue" "pmin 2%" "pmax 60%" "min 25%" "max 75%"; do
 	matches "show has '$want'" "$want" "$shown"
 done
-# What show prints can be typed back.
+# The output of show is valid input.
 args=$(echo "$shown" | sed -n 's/^qdisc phantom [^ ]* dev [^ ]* root //p' | head -1)
 check "show's line can be typed back" x replace dev eth0 root phantom $args
 equal "and gives the same line" "$args" \
@@ -48,7 +48,7 @@ equal "refusals changed nothing" "$args" \
 x del dev eth0 root
 dd if=/dev/urandom of=/tmp/piece bs=1000 count=100 2>/dev/null
 
-# Packets still in the queue, and those that have left it, of all of h1's.
+# Packets in all queues of h1, and packets that left them.
 queued() { tc -n h1 -s -j qdisc show dev eth0 | grep -o '"qlen":[0-9]*' | cut -d : -f 2 | sort -n | tail -1; }
 left() { in_ns h1 cat /sys/class/net/eth0/statistics/tx_packets; }
 has_queue() { [ "$(queued)" -gt 0 ]; }
@@ -56,7 +56,7 @@ has_sent_more_than() { [ "$(left)" -gt "$1" ]; }
 moves() { eventually has_sent_more_than "$(left)"; }
 
 has_dropped() { x show -s dev eth0 | grep -q "drops_limit [1-9]"; }
-# busy WHERE...: traffic through a slow phantom there, until `arrived`.
+# busy WHERE...: sends through a slow phantom until `arrived`.
 busy() {
 	check "$*: a slow port" x add dev eth0 "$@" phantom limit 60kb rate 5mbit mark none
 	receive h2 /tmp/received
@@ -77,7 +77,7 @@ for limit in 3kb 200kb 60kb; do
 	check "change limit to $limit under traffic" x change dev eth0 root phantom limit $limit
 	matches "limit is $limit" " limit $limit (.* )?rate 5mbit " "$(x show dev eth0)"
 	check "and packets pass" moves
-	# The flow goes on until it is too much for the smallest.
+	# The flow continues until it overflows the smallest limit.
 	[ $limit != 3kb ] || check "and some do not" eventually has_dropped
 done
 arrived root
@@ -101,7 +101,7 @@ for parent in htb prio; do
 	esac
 	echo "# as a child of $parent"
 	busy parent 1:1
-	# Each drops packets that the parent has counted, too.
+	# Each change drops packets that the parent has counted, too.
 	check "$parent: change limit under traffic" x change dev eth0 parent 1:1 phantom limit 3kb
 	check "$parent: and packets pass" moves
 	check "$parent: delete under traffic" x del dev eth0 parent 1:1
@@ -110,7 +110,7 @@ for parent in htb prio; do
 	check "$parent: delete the parent with the child" tc -n h1 qdisc del dev eth0 root
 done
 
-# sfb writes into each packet in which bucket it has counted it, and phantom the colour.
+# sfb stores the bucket of each packet in it, and phantom the color.
 modprobe sch_sfb
 tc -n h1 qdisc add dev eth0 root handle 1: sfb
 check "below sfb: add" tc -n h1 qdisc add dev eth0 parent 1:1 handle 10: phantom color filter
@@ -121,7 +121,7 @@ matches "below sfb: packets are red" "bytes_red [1-9]" "$below"
 matches "below sfb: no bucket counts what has left" "maxqlen 0 " "$below"
 tc -n h1 qdisc del dev eth0 root
 
-# A device whose speed can be set. It tells its ports when its link goes up.
+# A device with a settable speed, which notifies its ports when its link comes up.
 if [ -c /dev/net/tun ] && ip -n h1 tuntap add tap0 mode tap 2>/dev/null; then
 	speed() {
 		in_ns h1 ethtool -s tap0 speed "$1" duplex full autoneg off

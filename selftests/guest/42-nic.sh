@@ -3,20 +3,19 @@
 # kernels: uml-debug | debug
 # covers: modules/selftest/xdc_nic.c modules/phantom_shared.rs modules/phantom_pool.rs
 # covers: modules/algo/shared_phantom.rs modules/kernel/speeds.rs
-# sch_phantom on a device that is busy at times, tells another speed and has
-# transmit queues that are not in use (modules/selftest/xdc_nic.c): requeued
-# packets are counted once, and every port hears of the speed. Then the phantom
-# queue that ports below mq share, and packets that other code references.
+# sch_phantom on a device that is sometimes busy, changes its speed and has unused transmit queues
+# (modules/selftest/xdc_nic.c): requeued packets are counted once, and every port learns the speed. Then the
+# phantom queue shared by ports below mq, and packets with other references.
 . "$(dirname "$0")/lib.sh"
 
 modprobe sch_phantom
 modprobe xdc_nic
 set_nic() { echo "$2" >"/sys/module/xdc_nic/parameters/$1"; }
 
-# No packets but ours.
+# Only packets of this test.
 sysctl -qw net.ipv6.conf.default.disable_ipv6=1
 
-# 40 neighbours who never answer.
+# 40 neighbors that never answer.
 neighbours() {
 	for i in $(seq 40); do echo neigh replace 10.8.1.$i lladdr 02:00:00:00:00:02 dev nic0; done | ip -batch -
 }
@@ -28,7 +27,7 @@ nic() {
 	neighbours
 }
 
-# flows N PACKETS: so many, to a neighbour each.
+# flows N PACKETS: sends PACKETS to each of N neighbors.
 flows() {
 	pids=
 	for i in $(seq "$1"); do
@@ -39,14 +38,14 @@ flows() {
 }
 
 transmitted() { ip -s link show nic0 | awk '/TX:/ { getline; print $2; exit }'; }
-# Of the phantoms.
+# Packets sent by the phantoms.
 sent() { tc -s qdisc show dev nic0 | grep -A 2 '^qdisc phantom' | awk '/^ Sent/ { n += $4 } END { print n + 0 }'; }
 idle() { [ "$(tc -s qdisc show dev nic0 | grep -c 'backlog 0b 0p')" -eq "$(tc qdisc show dev nic0 | wc -l)" ]; }
 
-# has_counted: the phantoms have sent what the device has since $before.
+# has_counted: passes if the phantoms' count equals the device's since $before.
 has_counted() { [ "$(sent)" = "$(($(transmitted) - before))" ]; }
 
-# root BUSY OPTIONS...
+# root BUSY OPTIONS...: makes a phantom the root of a new device.
 root() {
 	nic
 	set_nic busy "$1"
@@ -81,7 +80,7 @@ check "nothing is left" eventually idle
 ip link del nic0
 set_nic busy 0
 
-# The mq that the kernel makes, of ports. Three queues are not in use when the device tells its speed.
+# mq from net.core.default_qdisc, with ports. Three queues are unused when the device reports its speed.
 in_first_ns sysctl -qw net.core.default_qdisc=phantom
 set_nic speed 0
 nic
@@ -100,7 +99,7 @@ equal "ports that have not heard of the speed" "" "$(echo "$all" | grep 'phantom
 in_first_ns sysctl -qw net.core.default_qdisc=pfifo_fast
 ip link del nic0
 
-# Below mq a port that is changed tells the shared phantom queue what the request names, and no more.
+# Below mq a change applies to the shared phantom queue, limited to the options of the request.
 nic
 tc qdisc add dev nic0 root handle 1: mq
 for i in 1 2 3 4; do tc qdisc add dev nic0 parent 1:$i handle 1$i: phantom line-rate 1gbit; done
@@ -114,7 +113,7 @@ tc qdisc replace dev nic0 parent 1:3 handle 23: phantom mark none
 equal "a port is new and says nothing of it" ' 4 "phantom_drain_bytes_per_s":11250000;' "$(drains)"
 ip link del nic0
 
-# Somebody has a reference to a packet that is chosen, and a clone of it: it cannot be marked.
+# A packet with another reference and a clone is chosen, but cannot be marked.
 nic
 tc qdisc add dev nic0 root phantom line-rate 1mbit phantom 10kb pmin 0% pmax 1% mark phantom at enqueue
 before=$(transmitted)

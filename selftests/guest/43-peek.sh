@@ -14,7 +14,7 @@ ip addr add 10.8.0.1/16 dev d0
 ip link set d0 up
 for i in 1 2; do ip neigh replace 10.8.1.$i lladdr 02:00:00:00:00:02 dev d0 nud permanent; done
 
-# Packets that have come: those that left, and those that are queued.
+# Packets that left or are queued.
 came() {
 	tc -s qdisc show dev d0 root | awk '/^ *Sent/ { n += $4 } /^ *backlog/ { n += $3 } END { print n + 0 }'
 }
@@ -29,7 +29,7 @@ idle() { ! tc -s qdisc show dev d0 | grep -q 'backlog [1-9]'; }
 sent() { tc -s qdisc show dev d0 root | sed -nE 's/^ *Sent [0-9]+ bytes ([0-9]+) pkt.*/\1/p'; }
 
 for parent in drr ets hfsc qfq; do
-	# One frame at once, and then one in 4 s.
+	# One frame at once, then one per 4 s.
 	tc qdisc add dev d0 root handle 1: tbf rate 2kbit burst 1100 limit 1mb
 	case $parent in
 	drr)
@@ -44,7 +44,7 @@ for parent in drr ets hfsc qfq; do
 		tc class add dev d0 parent 2: classid 2:2 hfsc ls m2 2kbit
 		;;
 	qfq)
-		# Of different weights, so that they are not of one aggregate.
+		# Different weights, so that they belong to different aggregates.
 		tc qdisc add dev d0 parent 1:1 handle 2: qfq
 		tc class add dev d0 parent 2: classid 2:1 qfq weight 1 maxpkt 2048
 		tc class add dev d0 parent 2: classid 2:2 qfq weight 2 maxpkt 2048
@@ -52,7 +52,7 @@ for parent in drr ets hfsc qfq; do
 	esac
 	tc filter add dev d0 parent 2: protocol ip prio 1 u32 match ip dst 10.8.1.1 flowid 2:1
 	tc filter add dev d0 parent 2: protocol all prio 2 matchall classid 2:2
-	# It chooses the second packet and what follows, none of which has ECN.
+	# Chooses the second packet and all later ones, which lack ECN.
 	check "$parent: phantom" tc qdisc add dev d0 parent 2:1 handle 10: \
 		phantom line-rate 8bit phantom 15kb pmin 10% pmax 10% mark phantom ecn-drop on
 	one 2 # takes all tokens
@@ -60,7 +60,7 @@ for parent in drr ets hfsc qfq; do
 	one 2
 	one 1 # chosen, and the last that phantom has
 	one 2
-	# Nothing else is sent: what is queued has to leave by itself.
+	# No further packet is sent, so the queue must drain by itself.
 	check "$parent: all leaves" eventually idle
 	check "$parent: nothing was dropped" test "$(sent)" = 5
 	tc qdisc del dev d0 root

@@ -3,8 +3,8 @@
 # kernels: x86 | debug
 # covers: modules/vector_code.rs modules/kernel/vectors.rs modules/kernel/shim_vectors.c modules/algo/gf256.rs
 # covers: modules/selftest/xdc_code.rs userspace-tools/testing/code
-# Parities by the processor's vector registers are those by words: the module that is loaded compares them. And a tunnel
-# whose parities they compute gives back what is lost.
+# The loaded module compares parities by the processor's vector registers with those by words, and a tunnel
+# that uses the registers restores lost packets.
 . "$(dirname "$0")/lib.sh"
 
 rmmod xdc_code 2>/dev/null
@@ -21,7 +21,7 @@ for i in 1 2; do
 	ip -n h$i link set u0 up
 	tc -n h$i qdisc replace dev eth0 root netem limit 100000 rate 100mbit delay 5ms loss 2%
 done
-# A queue at the wire is congestion, which pays no parities.
+# A queue at the wire counts as congestion, under which no parities are sent.
 tc -n h1 qdisc replace dev u0 root tbf rate 50mbit burst 5kb limit 4mb
 dd if=/dev/urandom of=/tmp/sent bs=10000 count=300 2>/dev/null
 check "pings" in_ns h1 ping -c 3 -i 0.1 -W 5 10.50.0.2

@@ -3,8 +3,8 @@
 # kernels: x86
 # covers: modules/kernel/trace*.h modules/kernel/trace.rs userspace-tools/ebpf
 # covers: userspace-tools/xdc/src/live/trace
-# Tracepoints: their fields, that each fires where it must and nowhere else, as
-# often as the port counted, and that tracefs and `xdc trace` see the same.
+# Tracepoints: fields, events in the right places as often as the port counted them, and equal results of
+# tracefs and `xdc trace`.
 . "$(dirname "$0")/lib.sh"
 
 tracefs=/sys/kernel/tracing
@@ -12,7 +12,7 @@ tracefs=/sys/kernel/tracing
 xdc_events=$tracefs/events/xdc
 events="unocc_epoch unocc_qa gemini_round phantom_mark phantom_drop"
 
-# Other tests may have left them loaded, and a socket of theirs goes after a while.
+# Earlier tests may have left them loaded, held by a socket for a while.
 for module in tcp_unocc tcp_gemini sch_phantom sch_acceltor tlt unorc; do
 	grep -q "^$module " /proc/modules && eventually rmmod $module
 done
@@ -21,7 +21,7 @@ matches "and it says what to do" "modprobe tcp_unocc" "$(xdc trace --seconds 1 2
 refuses "an event that does not exist is refused" "unocc" xdc trace --event unocc
 for module in tcp_unocc tcp_gemini sch_phantom; do modprobe $module; done
 
-# The fields of an event, in order, with their bytes: what docs/tracing.md promises.
+# Prints an event's fields in order, with their sizes, as documented in docs/tracing.md.
 fields() {
 	sed -n 's/^\tfield:.*[ *]\([a-z_]*\)\(\[[^;]*\)*;.*size:\([0-9]*\);.*/\1:\3/p' \
 		$xdc_events/"$1"/format | grep -v '^common_' | tr '\n' ' '
@@ -45,26 +45,26 @@ allow unocc gemini
 check "unocc: told of link and datacenter" in_ns h1 sysctl -qw net.unocc.line_rate_mbps=100000 net.unocc.intra_rtt_us=14
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=3000 2>/dev/null
 
-# port WORDS...: a new port at r, whose counters are 0.
+# port WORDS...: a new port at r, with counters at 0.
 port() {
 	in_ns r xdc qdisc del dev eth2 root 2>/dev/null
 	in_ns r xdc qdisc add dev eth2 root handle 10: phantom limit 1mb rate 200mbit "$@"
 }
-# of_port NAME: a counter of the port.
+# of_port NAME: counter of the port.
 of_port() { in_ns r xdc qdisc show -s dev eth2 | sed -n "s/^ *$1 \([0-9]*\)$/\1/p"; }
 marks() { echo $(($(of_port marked_phantom) + $(of_port marked_physical) + $(of_port marked_both))); }
 drops() { in_ns r xdc qdisc show -s dev eth2 | sed -n 's/.*(dropped \([0-9]*\),.*/\1/p'; }
 
-# transfer_by CC ECN
+# transfer_by CC ECN: transfers with that congestion control.
 transfer_by() {
 	choose h1 "$1" "$2"
 	choose h2 "$1" "$2"
 	transfer 10.2.0.1
 }
 
-# Two listeners: tracefs, and `xdc trace` into a file.
+# Two listeners: tracefs, and `xdc trace` to a file.
 recording=/tmp/trace.jsonl
-# Options of the latter.
+# Options of `xdc trace`.
 listen=
 echo 16384 >$tracefs/buffer_size_kb
 begin() {
@@ -76,7 +76,7 @@ begin() {
 }
 idle() { in_ns r xdc qdisc show -s dev eth2 | grep -q "backlog 0b 0p"; }
 end() {
-	# What is still queued, such as a copy too many, one of the two might miss.
+	# One listener might miss packets that are still queued.
 	eventually idle
 	kill -TERM $tracer
 	wait $tracer
@@ -85,13 +85,13 @@ end() {
 }
 by_tracefs() { grep -c " $1: " $tracefs/trace; }
 by_xdc() { grep -c "\"event\":\"$1\"" $recording; }
-# values EVENT FIELD: a number, or a word, of each event.
+# values EVENT FIELD: the field's value in each event.
 values() { sed -n "/\"event\":\"$1\"/s/.*\"$2\":\"*\([^,\"}]*\).*/\1/p" $recording; }
-# distinct EVENT FIELD: its values, each once, in one line.
+# distinct EVENT FIELD: the distinct values, in one line.
 distinct() { values "$1" "$2" | sort -u | tr '\n' ' '; }
 lowest() { values "$1" "$2" | sort -n | head -n 1; }
 highest() { values "$1" "$2" | sort -n | tail -n 1; }
-# agree WHAT: neither lost anything, and both saw the same.
+# agree WHAT: neither listener lost events, and both saw the same ones.
 agree() {
 	equal "$1: xdc trace ends well" 0 $traced
 	equal "$1: xdc trace missed nothing" 0 "$(sed -n 's/.*"missed":\([0-9]*\)}/\1/p' $recording)"
@@ -139,7 +139,7 @@ within "unocc_epoch: E" 1 1000000 "$(highest unocc_epoch e_ppm)"
 within "unocc_epoch: base RTT, above the delay of 1 ms" 1000 20000 "$(highest unocc_epoch base_rtt_us)"
 within "unocc_epoch: windows are of two packets at least" 2000 10000000 "$(lowest unocc_epoch cwnd_bytes)"
 
-# rule EVENT EXPRESSION: awk's, true of each event; fields are in f.
+# rule EVENT EXPRESSION: awk expression that must hold for each event; fields are in f.
 rule() {
 	awk -v event="\"event\":\"$1\"" '
 	index($0, event) {
@@ -162,10 +162,10 @@ check "unocc_epoch: nothing marked, nothing done" rule unocc_epoch 'f["action"] 
 check "unocc_epoch: no RTT is below the base" rule unocc_epoch 'f["rtt_us"] >= f["base_rtt_us"]'
 check "unocc_epoch: the period is the RTT scaled down to 14 us" rule unocc_epoch \
 	'f["period_ns"] >= 14000 && f["period_ns"] - f["rtt_us"] * 14000 / f["base_rtt_us"] < 2'
-# On a slow machine no epoch of this transfer may decrease, and no round trip be one that Quick Adapt looks at.
+# On a slow machine no epoch may decrease, and Quick Adapt may look at no round trip.
 grep -E '"event":"unocc_qa"|"action":"decreased"' $recording >/tmp/marked.jsonl
 
-# Quick Adapt: the rate falls to a twentieth.
+# Quick Adapt: the rate drops to a twentieth.
 port $marking
 begin
 { sleep 0.05; in_ns r xdc qdisc change dev eth2 root phantom rate 10mbit; } &
@@ -216,14 +216,14 @@ equal "ecn-drop: as many phantom_drop as the port counts" "$(drops)" "$(by_trace
 equal "ecn-drop: the reason" "ecn " "$(distinct phantom_drop reason)"
 equal "ecn-drop: nothing is marked" "0 0" "$(marks) $(by_xdc phantom_mark)"
 
-# TLT. What it counts is what its tracepoints tell.
+# TLT: its tracepoints agree with its counters.
 modprobe tlt
 events="$events tlt_send tlt_echo tlt_clock tlt_state"
 equal "tlt_send: fields" "$sock end_seq:4 segs:4 important:1 again:1 " "$(fields tlt_send)"
 equal "tlt_echo: fields" "$sock ack:4 echo_us:4 clock:1 seen:1 " "$(fields tlt_echo)"
 equal "tlt_clock: fields" "$sock una:4 segment:1 " "$(fields tlt_clock)"
 equal "tlt_state: fields" "$sock from:1 to:1 " "$(fields tlt_state)"
-# of_tlt NAME COUNTER...: their sum.
+# of_tlt NAME COUNTER...: sum of counters.
 of_tlt() {
 	ns=$1 total=0
 	shift
@@ -235,13 +235,13 @@ of_tlt() {
 	echo $total
 }
 for ns in h1 h2; do in_ns $ns sysctl -qw net.tlt.enabled=1 net.ipv4.tcp_reordering=1; done
-# Drops what is not important, so that lost segments leave beyond the window.
+# Drops unimportant packets, so that lost segments leave beyond the window.
 port mark none red-limit 20kb dscp-color 3:red gso split
 begin
 check "tlt: every byte arrives" transfer_by cubic 0
 end
 agree "tlt"
-# The SYN has a mark, too, and is no data.
+# The SYN is marked, too, but carries no data.
 equal "tlt_send: each data packet, at both ends" \
 	"$(($(of_tlt h1 TxData TxUnimportant) + $(of_tlt h2 TxData TxUnimportant) - 1))" \
 	"$(values tlt_send segs | awk '{ n += $1 } END { print n }')"
@@ -256,7 +256,7 @@ equal "tlt_clock: each segment that was asked for, at both ends" \
 check "tlt_state: it changes" rule tlt_state 'f["from"] != f["to"]'
 check "tlt_state: it begins" grep -q '"event":"tlt_state".*"from":"none","to":"first"' $recording
 
-# unorc. As for TLT; the port drops what it has no room for.
+# unorc, as for TLT; the port drops when full.
 for ns in h1 h2; do in_ns $ns sysctl -qw net.tlt.enabled=0; done
 modprobe unorc
 events="$events unorc_decoded unorc_nack unorc_reroute unorc_freeze unorc_session"
@@ -266,11 +266,11 @@ equal "unorc_nack: fields" "$tunnel channel:2 block:4 lost:4 sent:1 " "$(fields 
 equal "unorc_reroute: fields" "$tunnel channel:2 entropy:2 paths:4 cause:1 " "$(fields unorc_reroute)"
 equal "unorc_freeze: fields" "$tunnel channel:2 entropy:2 until_us:8 cause:1 " "$(fields unorc_freeze)"
 equal "unorc_session: fields" "$tunnel from:1 to:1 " "$(fields unorc_session)"
-# of_tunnels COUNTER: the sum of both ends.
+# of_tunnels COUNTER: sum of both ends.
 of_tunnels() {
 	for ns in h1 h2; do in_ns $ns ethtool -S u0; done | awk -v name="$1:" '$1 == name { n += $2 } END { print n + 0 }'
 }
-# events_of EVENT PATTERN
+# events_of EVENT PATTERN: number of events.
 events_of() { grep "\"event\":\"$1\"" $recording | grep -c -- "$2"; }
 for paths in unolb reps; do
 	port limit 20kb mark none
@@ -281,14 +281,14 @@ for paths in unolb reps; do
 		ip -n h$i link set u0 up
 	done
 	check "$paths: every byte arrives" transfer 10.50.0.2
-	# What is still under way is counted by one and not by the other.
+	# Packets in flight are counted by only one listener.
 	for i in 1 2; do ip -n h$i link set u0 down; done
 	end
 	agree "$paths"
 	equal "unorc_decoded: each packet that was recovered" "$(of_tunnels recovered)" "$(
 		sed -n '/"event":"unorc_decoded"/s/.*"have":\([0-9]*\),"k":\([0-9]*\).*/\1 \2/p' $recording |
 			awk '{ for (i = 0; i < $2; i++) { n += ($1 + 1) % 2; $1 = int($1 / 2) } } END { print n + 0 }')"
-	# A block that is passed over twice is counted once.
+	# A block passed over twice is counted once.
 	within "unorc_nack: each that was sent" "$(of_tunnels given_up)" 1000000 "$(events_of unorc_nack '"sent":1')"
 	equal "unorc_nack: each that came" "$(of_tunnels nack_received)" "$(events_of unorc_nack '"sent":0')"
 	equal "unorc_reroute: each path that was given up" "$(of_tunnels reroute)" \
@@ -307,13 +307,13 @@ done
 
 for ns in h1 r h2; do ip netns del $ns; done
 
-# acceltor, whose counters are what its tracepoints tell, too. A week of 78 ms.
+# acceltor: its tracepoints agree with its counters. A week of 78 ms.
 modprobe bonding max_bonds=0
 modprobe sch_acceltor
 racks
 of_ports=$recording recording=/tmp/racks.jsonl
 events="acceltor_day acceltor_accelerate acceltor_elephant acceltor_drop"
-# To end the listening to each event of each module takes an emulated processor longer than a signal waits.
+# On an emulated processor, disabling each event of each module takes longer than a signal's timeout.
 listen="--event $(echo $events | tr ' ' ,)"
 queue="dev:16 ifindex:4 netns:4 handle:4"
 equal "acceltor_day: fields" "$queue label:8 queued_bytes:8 sent_bytes:8 since_ns:8 begins:1 " "$(fields acceltor_day)"
@@ -324,18 +324,20 @@ equal "acceltor_drop: fields" "skbaddr:8 $queue label:8 high_bytes:8 low_bytes:8
 	"$(fields acceltor_drop)"
 idle() { [ "$(rack_stat packets_queued)" = 0 ]; }
 in_ns h1 sysctl -qw net.ipv4.tcp_frto=0 net.ipv4.tcp_early_retrans=0
-# Packets of IPv6 come by themselves, and each may see another day.
+# The kernel sends IPv6 packets unasked, and each may see another day.
 in_ns h1 sysctl -qw net.ipv6.conf.all.disable_ipv6=1
-# What comes behind the flow of rack_transfer.
+# Command after the flow of rack_transfer.
 then=
-# Sixty packets at once, often enough to meet each part of the week: a flow's packets may all leave in days of their rack.
+# Sixty packets at once, often enough to hit each part of the week: otherwise a flow's packets may all leave
+# on days of their rack.
 bursts() {
 	for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do
 		in_ns h1 xdc-witness packets tcp 10.9.1.2 960 60 0
 		sleep 0.03
 	done
 }
-# rack_transfer OPTION VALUE...: a flow to rack 1 through a new qdisc, and something behind its last day.
+# rack_transfer OPTION VALUE...: sends a flow to rack 1 through a new qdisc, and more packets after its last
+# day.
 rack_transfer() {
 	tc -n h1 qdisc del dev bond0 root 2>/dev/null
 	tc -n h1 qdisc add dev bond0 root handle 1: acceltor racks 4 rack 0 prefix 10.9.1.0/24=1 day 24ms night 2ms \
@@ -369,7 +371,7 @@ rack_transfer() {
 }
 then=bursts
 rack_transfer detect sketch sketch-bytes 20kb
-# On a slow host it is forgotten meanwhile, and becomes one again.
+# On a slow host the elephant expires meanwhile and is found again.
 within "acceltor_elephant: one" 1 100 "$(by_xdc acceltor_elephant)"
 equal "acceltor_elephant: to rack 1" "1 " "$(distinct acceltor_elephant rack)"
 check "acceltor_elephant: which has sent so much" rule acceltor_elephant 'f["sent_bytes"] >= 20480 && f["elephants"] >= 1'
@@ -377,12 +379,12 @@ equal "acceltor_accelerate: before its day" "early " "$(distinct acceltor_accele
 check "acceltor_accelerate: a round trip at least, and two days at most" rule acceltor_accelerate \
 	'f["left_ns"] >= 6000000 && f["left_ns"] <= 54000000'
 within "acceltor_day: some" 2 100000 "$(by_xdc acceltor_day)"
-# With this rtt what comes in the day before that of rack 1 is queued for it, and a burst is more than the limit, however
-# slow the host is.
+# With this rtt the packets of the previous day are queued for rack 1's, and a burst exceeds the limit on a
+# host of any speed.
 rack_transfer detect dscp dscp 0 overflow lp limit 5kb rtt 26ms k 3
 then=
 check "acceltor_accelerate: some find no room" grep -q '"event":"acceltor_accelerate".*"cause":"full"' $recording
-# The day of rack 1 was the first one, and two minutes pass until the next.
+# The day of rack 1 was the first; the next is two minutes away.
 rack_transfer detect dscp dscp 0 rescue on racks 64 k 1 day 1s night 1s base-time $((($(date +%s) - 3) * 1000000000))
 equal "acceltor_accelerate: a flow that had no day is rescued" "rescue " "$(distinct acceltor_accelerate cause)"
 rack_transfer detect dscp dscp 0 base-time 9000000000000000000
@@ -391,7 +393,7 @@ equal "acceltor_day: there is none" 0 "$(by_xdc acceltor_day)"
 for ns in h1 h2; do ip netns del $ns; done
 recording=$of_ports
 
-# The picture, and the command
+# The plot and its command
 check "xdc trace plot" xdc trace plot $recording -o /tmp/trace.svg
 check "the picture has the drops" grep -q "eth2 10: dropped" /tmp/trace.svg
 refuses "a file that is no recording is refused" "recording" xdc trace plot /selftests/lib.sh -o /tmp/x.svg

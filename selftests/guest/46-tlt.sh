@@ -4,14 +4,14 @@
 # covers: modules/tlt.rs modules/algo/tlt.rs modules/kernel/netfilter.rs modules/kernel/shim_netfilter.c
 # covers: modules/kernel/conn.rs modules/kernel/shim_conn.c modules/kernel/flows.rs
 # covers: modules/kernel/shim_flows.c modules/algo/color.rs
-# TLT: what is on the wire, who takes part, losses without timeouts, and going while flows live.
+# TLT: packets on the wire, participation, losses without timeouts, and removal under live flows.
 . "$(dirname "$0")/lib.sh"
 
-# in_time CASE...: one that asks for no timeout or no repair, or for a full port. In real time a slow host has
-# timeouts, packets of a connection overtake each other between processors, and no port fills.
+# in_time CASE...: a case that expects no timeout or retransmission, or a full port. In real time a slow host
+# has timeouts, reordering between processors, and no full port.
 in_time() { ! grep -q "User Mode Linux" /proc/cpuinfo || "$@"; }
 
-# tlt NAME COUNTER
+# tlt NAME COUNTER: counter in that namespace.
 tlt() {
 	in_ns "$1" cat /proc/net/tlt_stat | awk -v name="$2" '
 		!column { for (i = 2; i <= NF; i++) if ($i == name) column = i; next }
@@ -22,7 +22,7 @@ timeouts() { snmp "$1" TcpExt TCPTimeouts; }
 
 set_both() { for ns in h1 h2; do in_ns $ns sysctl -qw "$@"; done; }
 
-# count_marks NAME DEV: counters of what comes in there, by DSCP.
+# count_marks NAME DEV: counts ingress packets by DSCP.
 count_marks() {
 	tc -n "$1" qdisc replace dev "$2" clsact
 	tc -n "$1" filter del dev "$2" ingress 2>/dev/null
@@ -32,13 +32,13 @@ count_marks() {
 	done
 }
 
-# marked NAME DEV DSCP: packets of that DSCP that came in.
+# marked NAME DEV DSCP: number of ingress packets with that DSCP.
 marked() {
 	tc -n "$1" -s filter show dev "$2" ingress prio $(($3 + 1)) |
 		sed -n 's/.* bytes \([0-9]*\) pkt .*/\1/p' | head -1
 }
 
-# drop_marked NAME DEV DSCP...: packets of these are lost.
+# drop_marked NAME DEV DSCP...: drops ingress packets with these DSCPs.
 drop_marked() {
 	ns=$1 dev=$2
 	shift 2
@@ -50,7 +50,7 @@ drop_marked() {
 	done
 }
 
-# passes: the marks that came in at r from h1 and from h2, as "DSCP:PACKETS ...".
+# passed: marked packets from h1 and h2 at r, as "DSCP:PACKETS ...".
 passed() {
 	for dscp in 0 3 11 15 19 23 27 46; do
 		packets=$(marked r "$1" $dscp)
@@ -58,7 +58,7 @@ passed() {
 	done
 }
 
-# sum NAME COUNTER...
+# sum NAME COUNTER...: sum of counters.
 sum() {
 	ns=$1 total=0
 	shift
@@ -68,7 +68,7 @@ sum() {
 
 check "modprobe tlt" modprobe tlt
 routed
-# What repairs a tail without TLT is not what is tested here.
+# Disable the other repair of lost tails.
 set_both net.ipv4.tcp_early_retrans=0 net.ipv4.tcp_congestion_control=cubic
 
 for param in enabled negotiate dscp_data dscp_echo dscp_clock dscp_clock_echo dscp_control dscp_unimportant \
@@ -112,17 +112,17 @@ count_marks r eth2
 check "to a peer with TLT data arrive" transfer 10.2.0.1
 matches "marked 3, 11, 19 and 27" "^3:[0-9]+ 11:[0-9]+ (19:[0-9]+ )?27:[0-9]+ $" "$(passed eth1)"
 matches "answered 15, 23 and 27" "^15:[0-9]+ (23:[0-9]+ )?27:[0-9]+ $" "$(passed eth2)"
-# Rule 5. The SYN is echoed, too, and the last echoes may come when the connection is gone.
+# Rule 5. The SYN is echoed, too, and the last echoes may come after the connection's end.
 within "each important packet is echoed" $(($(marked r eth1 11) - 1)) "$(marked r eth1 11)" "$(marked r eth2 15)"
 within "each byte is echoed" $(($(marked r eth1 19) - 1)) "$(marked r eth1 19)" "$(marked r eth2 23)"
-# Rule 8: nc cannot write before the ACK is handled that makes room.
+# Rule 8: nc cannot write before the ACK that frees space is handled.
 within "a byte goes where nothing else may" 1 1000 "$(marked r eth1 19)"
 # Rule 14.
 in_time equal "no D-SACK of a byte reaches the sender" 0 "$(snmp h1 TcpExt TCPDSACKRecv)"
 in_time equal "nothing was repaired" 0 "$(snmp h1 Tcp RetransSegs)"
 in_time equal "no mark is out of place" 0 "$(($(sum h1 BadMark LateEcho) + $(sum h2 BadMark LateEcho)))"
 
-# Which loss is which, a sender without SACK cannot tell.
+# A sender without SACK cannot tell losses apart.
 excluded=$(tlt h2 Excluded) plain=$(tlt h1 PeerPlain)
 in_ns h1 sysctl -qw net.ipv4.tcp_sack=0
 check "without SACK data arrive" transfer 10.2.0.1
@@ -130,14 +130,14 @@ equal "the host that was asked left the connection alone" $((excluded + 1)) "$(t
 equal "and looks plain" $((plain + 1)) "$(tlt h1 PeerPlain)"
 in_ns h1 sysctl -qw net.ipv4.tcp_sack=1
 
-# Of two marks with one DSCP the first is meant, so these are no answers.
+# If two marks share a DSCP, the first applies, so these packets are no answers.
 plain=$(tlt h1 PeerPlain)
 set_both net.tlt.dscp_echo=11
 check "where DSCPs are the same data arrive" transfer 10.2.0.1
 equal "and the connection is left alone" $((plain + 1)) "$(tlt h1 PeerPlain)"
 set_both net.tlt.dscp_echo=15
 
-# What others have set stays: h2 answers with the DSCP of the SYN, which is none of its own.
+# DSCPs of others stay: h2 answers with the DSCP of the SYN, which is not one of its own.
 in_ns h1 sysctl -qw net.tlt.dscp_data=46
 in_ns h2 sysctl -qw net.ipv4.tcp_reflect_tos=1 net.tlt.negotiate=0
 for override in 0 1; do
@@ -153,7 +153,7 @@ done
 in_ns h1 sysctl -qw net.tlt.dscp_data=11
 in_ns h2 sysctl -qw net.ipv4.tcp_reflect_tos=0 net.tlt.negotiate=1 net.tlt.override_dscp=0
 
-# Who agrees has to echo, so a host that has no room does not agree.
+# An agreeing host must echo, so a host at its limit does not agree.
 plain=$(tlt h1 PeerPlain) refused=$(tlt h2 TooMany)
 in_ns h2 sysctl -qw net.tlt.max_flows=0
 drop_marked r eth1 3
@@ -162,7 +162,7 @@ check "to a host that has no room data arrive" transfer 10.2.0.1
 in_time equal "which has not agreed" "$before" "$(timeouts h1)"
 equal "so that the peer is plain" $((plain + 1)) "$(tlt h1 PeerPlain)"
 equal "as the host counts" $((refused + 1)) "$(tlt h2 TooMany)"
-# Those that come together all find room, and what they were promised is kept.
+# Concurrent handshakes all get room, and the agreement is kept.
 in_ns h2 sysctl -qw net.tlt.max_flows=1
 given_up=$(tlt h1 Fallback)
 receivers='' senders=''
@@ -184,8 +184,8 @@ in_time equal "and nobody gives up TLT" "$given_up" "$(tlt h1 Fallback)"
 tc -n r filter del dev eth1 ingress
 in_ns h2 sysctl -qw net.tlt.max_flows=65536
 
-# In a VRF each packet comes to the hook twice: for the VRF's device, whose queue may hold it, and for the one that it
-# leaves by. The listener, which is in none, sends.
+# In a VRF each packet passes the hook twice: for the VRF's device, whose queue may hold it, and for its
+# egress device. The listener, which is in no VRF, sends.
 check "modprobe vrf" modprobe vrf
 ip -n h1 link add red type vrf table 10
 ip -n h1 link set red up
@@ -209,7 +209,7 @@ for queue in noqueue netem; do
 	within "$queue: each of which is echoed" $(($(marked r eth1 11) - 1)) $(($(marked r eth1 11) + 1)) "$(marked r eth2 15)"
 done
 
-# Another VRF has the same addresses, as tenants do, and h3 the address of h2.
+# Another VRF has the same addresses, as with tenants, and h3 the address of h2.
 ip netns add h3
 ip -n h1 link add blue type vrf table 11
 ip -n h1 link set blue up
@@ -248,7 +248,8 @@ ip -n h1 link set eth0 nomaster
 ip -n h1 link del red
 ip -n h1 route add default via 10.1.0.2
 
-# A queue of the host drops all data for a while. TCP hears of it for a burst that was cut in two, too: it was not sent.
+# A queue of the host drops all data for a while. TCP must learn that a burst was not sent, even one that was
+# split.
 tc -n r qdisc add dev eth2 root netem rate 5mbit limit 1000
 before=$(snmp h1 Tcp RetransSegs)
 receive h2 /tmp/received
@@ -267,7 +268,7 @@ check "then data arrive" cmp /tmp/sent /tmp/received
 in_time equal "and what was dropped there is not sent again" "$before" "$(snmp h1 Tcp RetransSegs)"
 tc -n r qdisc del dev eth2 root
 
-# Each packet that may be lost is lost: what arrives are important packets, one each round trip.
+# All droppable packets are dropped: only important packets arrive, one per RTT.
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=60 2>/dev/null
 drop_marked r eth1 3
 before=$(timeouts h1)
@@ -277,9 +278,9 @@ in_time within "retransmissions of retransmissions were lost" 1 100000 "$(snmp h
 within "the last segment of bursts left by itself" 1 100000 "$(tlt h1 GsoSplit)"
 tc -n r filter del dev eth1 ingress
 
-# A port that drops the tail of each window. First as it is without TLT: all packets are red.
+# A port that drops the tail of each window. First without TLT: all packets are red.
 port() { in_ns r xdc qdisc replace dev eth2 root phantom limit 1mb rate 100mbit mark none red-limit 6kb dscp-color "$1" gso split; }
-# drops COLOUR: of all packets that the port could not take.
+# drops COLOR: packets dropped by the port.
 drops() { in_ns r xdc qdisc show -s dev eth2 | awk -v name="drops_$1" '$1 == name { print $2 }'; }
 modprobe sch_phantom
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=14 2>/dev/null
@@ -306,12 +307,12 @@ dd if=/dev/urandom of=/tmp/sent bs=1000 count=300 2>/dev/null
 check "by IPv6 data arrive" eventually transfer fd02::1
 within "and are marked" $((before + 1)) 100000 "$(sum h2 RxData RxClockData)"
 
-# /proc/net/tlt, and `xdc ss`, which joins it with the sockets. The data are held up until they were seen.
+# /proc/net/tlt, and `xdc ss`, which joins it with the sockets. Data are delayed until both were read.
 rm -f /tmp/go
 started() { [ -e /tmp/go ]; }
 paused() {
 	rm -f /tmp/received
-	# Connections of before are forgotten.
+	# Earlier connections have expired.
 	eventually alone h1
 	eventually alone h2
 	receive h2 /tmp/received
@@ -319,7 +320,7 @@ paused() {
 	sender=$!
 	eventually shows "$2" "$3"
 }
-# line_of LOCAL REMOTE: of h1.
+# line_of LOCAL REMOTE: line of a connection of h1.
 line_of() { in_ns h1 cat /proc/net/tlt | grep -E "^$1 $2 "; }
 shows() { line_of "$1" "$2" | grep -q ' pending '; }
 alone() { [ "$(in_ns "$1" cat /proc/net/tlt | wc -l)" = 1 ]; }
@@ -345,7 +346,7 @@ touch /tmp/go
 wait $sender $receiver
 check "which arrives" cmp /tmp/sent /tmp/received
 
-# A peer that stops echoing: what may be lost is lost again and again, until its sender gives TLT up.
+# A peer that stops echoing: droppable packets are always dropped, until the sender ends TLT.
 rm -f /tmp/go
 paused 10.2.0.1 "10\\.1\\.0\\.1:[0-9]+" "10\\.2\\.0\\.1:5001"
 in_ns h2 sysctl -qw net.tlt.enabled=0
@@ -361,7 +362,7 @@ in_ns h2 sysctl -qw net.tlt.enabled=1
 
 equal "no connection is left alone for want of memory" 0 "$(($(tlt h1 NoMem) + $(tlt h2 NoMem)))"
 
-# start_flows N: so many connections with data under way.
+# start_flows N: opens N connections with data in flight.
 start_flows() {
 	pids=
 	for i in $(seq "$1"); do
@@ -393,7 +394,7 @@ in_time equal "no timeout of 30 flows" "$before" "$(timeouts h1)"
 in_time within "of which unimportant packets were lost" 1 100000 "$(drops red)"
 in_time equal "and no important one" "$green" "$(drops green)"
 closed() { [ "$(tlt h1 Flows)$(tlt h2 Flows)" = 00 ]; }
-# Rule 9, and what a socket that is in use makes wait.
+# Rule 9, and the retries of sockets in use.
 in_time within "lost segments went beyond the window" 1 100000 "$(tlt h1 ForcedRetrans)"
 within "sockets in use were looked at again" 1 100000 "$(sum h1 OwnedRetry)"
 in_time equal "no echo was one that nobody awaited" 0 "$(sum h1 BadMark LateEcho)"

@@ -3,7 +3,7 @@
 # kernels: uml | x86 debug
 # covers: modules/sch_acceltor.rs modules/acceltor_options.rs modules/algo/acceltor.rs
 # covers: userspace-tools/testing/storm/src/acceltor.rs
-# The qdisc acceltor under attack, on two processors where there are two. See docs/testing.md.
-# It keeps the kernel from loading modules by itself.
+# The qdisc acceltor under attack, on two processors if available. See docs/testing.md. The attack disables
+# automatic module loading.
 modprobe bonding max_bonds=0 || exit 1
 exec xdc-storm acceltor

@@ -3,7 +3,7 @@
 # kernels: uml | x86 debug
 # covers: modules/tlt.rs modules/kernel/netfilter.rs modules/kernel/shim_netfilter.c
 # covers: modules/kernel/shim_flows.c userspace-tools/testing/storm/src/tlt.rs
-# TLT under attack, on two processors where there are two. See docs/testing.md.
-# It keeps the kernel from loading modules by itself.
+# TLT under attack, on two processors if available. See docs/testing.md. The attack disables automatic module
+# loading.
 modprobe -a nf_tables nft_queue nfnetlink_queue tls ctr gcm aes || exit 1
 exec xdc-storm tlt

@@ -3,7 +3,7 @@
 # kernels: uml | x86 debug
 # covers: modules/unorc.rs modules/kernel/netdev.rs modules/kernel/shim_netdev.c modules/kernel/udp_tunnel.rs
 # covers: modules/kernel/shim_udp_tunnel.c userspace-tools/testing/storm/src/unorc*
-# The tunnel device unorc under attack, on two processors where there are two. See docs/testing.md.
-# It keeps the kernel from loading modules by itself.
+# The tunnel device unorc under attack, on two processors if available. See docs/testing.md. The attack
+# disables automatic module loading.
 modprobe unorc || exit 1
 exec xdc-storm unorc

@@ -2,23 +2,23 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml
 # covers: modules/unorc.rs modules/algo/unorc_sender.rs modules/algo/parity_credit.rs modules/algo/resequence.rs
-# What a tunnel costs where there is no room, and what parities are worth where packets are lost. In virtual time.
+# The cost of a tunnel at a full port, and the value of parities under loss. In virtual time.
 . "$(dirname "$0")/lib.sh"
 
-# tunnels OPTION...: u0 of both hosts, 10.50.0.1 and 10.50.0.2.
+# tunnels OPTION...: creates u0 at both hosts, 10.50.0.1 and 10.50.0.2.
 tunnels() {
 	for i in 1 2; do
 		ip -n h$i link add u0 type unorc local 10.$i.0.1 remote 10.$((3 - i)).0.1 "$@"
 		ip -n h$i addr add 10.50.0.$i/24 dev u0
 		ip -n h$i link set u0 up
 	done
-	# The path is known, as it is where a tunnel has been up for a while.
+	# Probe the path, as if the tunnel had been up for a while.
 	in_ns h1 ping -q -c "${pings:-5}" -i 0.05 10.50.0.2 >/dev/null
 }
 untunnel() { for i in 1 2; do ip -n h$i link del u0; done; }
 # percent PART WHOLE
 percent() { echo $(($1 * 100 / $2)); }
-# timed CMD...: its time in ms, in $took.
+# timed CMD...: runs CMD; $took = its time in ms.
 now_ms() { awk '{ print int($1 * 1000) }' /proc/uptime; }
 timed() {
 	begin=$(now_ms)
@@ -31,7 +31,7 @@ routed
 tc -n r qdisc replace dev eth1 root netem limit 10000 delay 2ms
 tc -n r qdisc replace dev eth2 root netem limit 200 rate 100mbit delay 2ms
 
-# blast ADDRESS DEVICE: 6,000 packets of 1,200 bytes at 98 Mbit/s of these. How many arrive, in $arrived.
+# blast ADDRESS DEVICE: sends 6,000 packets of 1,200 bytes at 98 Mbit/s; $arrived = received packets.
 blast() {
 	before=$(snmp h2 Udp InErrors)
 	tc -n h1 qdisc replace dev "$2" root tbf rate 100400kbit burst 4kb limit 1mb
@@ -49,7 +49,7 @@ for fec in off 8+2; do
 	tunnels fec $fec
 	blast 10.50.0.2 u0
 	echo "# in a tunnel, fec $fec: $arrived, $(tunnel_counter h1 tx_parity) parities"
-	# The header takes three and a half, and congestion is noticed in some round trips.
+	# The header takes 3.5 %, and some round trips detect congestion.
 	within "a full port carries 95 % of it in a tunnel, fec $fec" 95 100 "$(percent "$arrived" "$plain")"
 	untunnel
 done
@@ -63,13 +63,13 @@ for fec in off 8+2; do
 	tunnels fec $fec
 	timed check "in a tunnel, fec $fec" transfer 10.50.0.2
 	echo "# TCP: $plain ms, in a tunnel of $fec $took ms, $(tunnel_counter h1 tx_parity) parities"
-	# A fifth of what is sent while the queue is short is parities.
+	# While the queue is short, a fifth of the packets are parities.
 	within "it is 95 % as fast, less the parities" "$least" 130 "$(percent "$plain" "$took")"
 	least=90
 	untunnel
 done
 
-# beside ADDRESS: 35 Mbit/s of packets to it, and how many bytes of TCP the port carries beside for 3 s, in $tcp.
+# beside ADDRESS: sends 35 Mbit/s of packets to it; $tcp = bytes of TCP through the port in 3 s meanwhile.
 head -c 60000000 /dev/zero >/tmp/sent
 beside() {
 	receive h2 /tmp/received
@@ -90,10 +90,10 @@ echo "# TCP beside 35 Mbit/s: $plain bytes, if those are in a tunnel $tcp"
 within "a flow beside a tunnel keeps 90 % of its rate" 90 120 "$(percent "$tcp" "$plain")"
 untunnel
 
-# The worth of parities: twenty times 1 MB at 200 Mbit/s in new tunnels, over 4 ms and a port with room that loses packets,
-# because paths of a tunnel and losses are random. Equal to the byte, with and without.
+# The value of parities: twenty transfers of 1 MB at 200 Mbit/s in new tunnels, over 4 ms and a large port
+# that loses packets, because tunnel paths and losses are random. Received data are compared.
 dd if=/dev/urandom of=/tmp/sent bs=10000 count=100 2>/dev/null
-# twenty FEC: the ms that they take together, TCP's retransmissions, and packets decoded.
+# twenty FEC: total ms, TCP's retransmissions, and decoded packets.
 twenty() {
 	took_all=0 again=$(snmp h1 Tcp RetransSegs) decoded=0 equal=0
 	for _ in $(seq 20); do
@@ -108,7 +108,7 @@ twenty() {
 	took=$took_all
 	again=$(($(snmp h1 Tcp RetransSegs) - again))
 }
-# compare LOSSES PERCENT [sooner]: with parities TCP retransmits less than that share of its number without.
+# compare LOSSES PERCENT [sooner]: with parities TCP retransmits less than that share of the number without.
 compare() {
 	for fec in 8+2 off; do
 		twenty $fec
@@ -124,10 +124,10 @@ compare() {
 	done
 }
 tc -n r qdisc replace dev eth2 root netem limit 10000 rate 1gbit delay 2ms loss gemodel 0.5% 70%
-# A tail that is lost costs 200 ms, by chance: times of such losses are Figure 13B's (`xdc paper uno`).
+# A lost tail costs 200 ms, by chance; Figure 13B has times of such losses (`xdc paper uno`).
 compare "losses of one, two and three packets" 67
 tc -n r qdisc replace dev eth2 root netem limit 10000 rate 1gbit delay 2ms
-# Ports by their last three bits are eight paths.
+# Port numbers select one of eight paths by their last three bits.
 tc -n r qdisc add dev eth1 clsact
 tc -n r filter add dev eth1 ingress protocol ip u32 match ip protocol 17 0xff match ip sport 3 7 action drop
 compare "one dead path of eight" 100 sooner

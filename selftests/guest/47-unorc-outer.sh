@@ -3,10 +3,10 @@
 # kernels: uml
 # covers: modules/kernel/shim_udp_tunnel.c modules/kernel/udp_tunnel.rs modules/uapi/unorc.*
 # covers: userspace-tools/ip-plugin
-# The packets outside a tunnel: their length, route, ECN and loops.
+# Outer packets of a tunnel: length, route, ECN and loops.
 . "$(dirname "$0")/lib.sh"
 
-# tunnel I OPTION...: u0 of host I, 10.50.0.I and fd50::I, to the other host.
+# tunnel I OPTION...: creates u0 of host I, 10.50.0.I and fd50::I, to the other host.
 tunnel() {
 	i=$1
 	shift
@@ -19,7 +19,7 @@ tunnels() { tunnel 1 "$@" && tunnel 2 "$@"; }
 untunnel() { for i in 1 2; do ip -n h$i link del u0; done; }
 pings() { in_ns h1 ping -c 3 -i 0.05 -W 2 "$@"; }
 
-# send NAME ADDRESS: /tmp/sent to h2, or no longer than 20 s.
+# send NAME ADDRESS: sends /tmp/sent to h2, for 20 s at most.
 send() {
 	receive h2 /tmp/received
 	in_ns "$1" timeout 20 nc "$2" 5001 </tmp/sent
@@ -27,13 +27,13 @@ send() {
 	wait $receiver 2>/dev/null
 	cmp /tmp/sent /tmp/received
 }
-# inside NAME: MTU of the route to h2 in the tunnel, as NAME has learned it.
+# inside NAME: MTU of NAME's route to h2 in the tunnel.
 inside() { ip -n "$1" route get 10.50.0.2 | sed -n 's/.* mtu \([0-9]*\).*/\1/p'; }
-# hop MTU: the link between r and h2 carries that much.
+# hop MTU: sets the MTU of the link between r and h2.
 hop() { ip -n r link set eth2 mtu "$1" && ip -n h2 link set eth0 mtu "$1"; }
-# forget: what the hosts have learned.
+# forget: clears the learned MTUs of the hosts.
 forget() { for ns in c h1 h2; do ip -n $ns route flush cache && ip -n $ns -6 route flush cache; done; }
-# forged MTU: an error about another flow of the same hosts, as any host can send it.
+# forged MTU: sends an ICMP error about another flow of the same hosts, as any host can.
 forged() {
 	ip -n r route add 10.2.0.0/24 dev eth2 mtu "$1" table 7
 	ip -n r rule add ipproto 17 dport 33434-33500 lookup 7
@@ -56,7 +56,7 @@ in_ns c ethtool -K eth0 tso off gso off gro off >/dev/null
 in_ns h1 sysctl -qw net.ipv4.ip_forward=1
 dd if=/dev/urandom of=/tmp/sent bs=10000 count=100 2>/dev/null
 
-# A hop that is shorter than the device's own link.
+# A hop with a smaller MTU than the device's link.
 tunnels
 ip -n h2 route add 10.3.0.0/24 dev u0
 check "a tunnel" pings 10.50.0.2
@@ -75,13 +75,13 @@ equal "without fragments" 954 "$(inside h1)"
 hop 1500
 forget
 
-# An MTU by hand.
+# A manual MTU.
 check "its MTU can be lowered while it is up" ip -n h1 link set u0 mtu 1300
 check "1 MB arrives" send h1 10.50.0.2
 check "and raised again" ip -n h1 link set u0 mtu 1454
 refuses "not beyond what it went up with" busy ip -n h1 link set u0 mtu 1455
 
-# An error that any host can send.
+# A forged ICMP error.
 forged 600
 matches "shortens the route outside" " mtu 600" "$(ip -n h1 route get 10.2.0.1)"
 check "1 MB arrives all the same" send h1 10.50.0.2
@@ -100,7 +100,7 @@ in_ns h1 sysctl -qw net.ipv4.ip_no_pmtu_disc=0
 forget
 untunnel
 
-# The route outside. tc gives packets inside a mark, as a container's SO_MARK does.
+# The outer route. tc marks inner packets, as a container's SO_MARK does.
 marked() { tc -n h1 qdisc add dev u0 clsact && tc -n h1 filter add dev u0 egress matchall action skbedit mark "$1"; }
 tunnels
 check "a tunnel" pings 10.50.0.2
@@ -112,7 +112,7 @@ ip -n h1 link change u0 type unorc fwmark 7
 refuses "the device's own does" "100% packet loss" pings 10.50.0.2
 matches "and is shown" " fwmark 0x7 " "$(ip -n h1 -d link show u0)"
 ip -n h1 link change u0 type unorc fwmark 9
-# As wg-quick has it: all but the tunnel's own packets takes the tunnel.
+# As in wg-quick: all packets but the tunnel's own use the tunnel.
 ip -n h1 rule del fwmark 7 lookup 100
 ip -n h1 route replace default dev u0 table 100
 ip -n h1 rule add not fwmark 9 lookup 100
@@ -122,12 +122,12 @@ check "a default route by the tunnel" pings -I 10.50.0.1 10.60.0.2
 ip -n h1 rule del not fwmark 9 lookup 100
 untunnel
 
-# Fields outside, as r sees them. A probe inside has any TOS, and DF.
+# Outer fields, as r sees them. An inner probe has any TOS, and DF.
 outside() {
 	tc -n r qdisc add dev eth2 clsact
 	tc -n r filter add dev eth2 egress protocol ip flower ip_proto udp dst_port 4796 "$@" action pass
 }
-# seen: how many packets were.
+# seen: number of matching packets.
 seen() {
 	tc -n r -s filter show dev eth2 egress | sed -n 's/.* \([0-9]*\) pkt .*/\1/p' | head -n 1
 	tc -n r qdisc del dev eth2 clsact
@@ -166,7 +166,7 @@ equal "without fragments" 1354 "$(inside h1)"
 hop 1500
 forget
 
-# What the tunnel sends comes back to it, by a queue and another namespace.
+# Packets of the tunnel return to it, through a queue and another namespace.
 for ns in c h1; do in_ns $ns sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.all.accept_local=1 net.ipv4.conf.all.send_redirects=0; done
 tc -n h1 qdisc add dev eth1 root netem limit 100000 delay 1ms
 ip -n h1 route add default via 10.3.0.1 dev eth1 table 8
@@ -183,7 +183,7 @@ ip -n h1 rule del iif lo to 10.2.0.1 lookup 8
 ip -n h1 rule del iif eth1 to 10.2.0.1 lookup 9
 check "the tunnel goes on when it is over" eventually pings 10.50.0.2
 
-# Two tunnels, each in the other, with a queue between.
+# Two tunnels, each inside the other, with a queue between.
 for i in 1 2; do
 	ip -n h$i link add u1 mtu 1400 type unorc local 10.50.0.$i remote 10.50.0.$((3 - i)) port 5000
 	ip -n h$i addr add 10.51.0.$i/24 dev u1
@@ -202,7 +202,7 @@ check "they go on when it is over" eventually in_ns h1 ping -c 1 -W 1 10.51.0.2
 for i in 1 2; do ip -n h$i link del u1; done
 untunnel
 
-# After a loss 30 ms of packets, at 1 Gbit/s, go to the stack at once.
+# After a loss, 30 ms of packets at 1 Gbit/s are delivered at once.
 for i in 1 2; do
 	in_ns h$i sysctl -qw net.ipv4.tcp_rmem="4096 60000000 60000000" net.ipv4.tcp_wmem="4096 60000000 60000000"
 done
@@ -217,14 +217,14 @@ tc -n h1 qdisc del dev eth0 root
 dd if=/dev/urandom of=/tmp/sent bs=10000 count=100 2>/dev/null
 untunnel
 
-# IPv6 outside.
+# IPv6 outer headers.
 in_ns r sysctl -qw net.ipv6.conf.all.forwarding=1
 for i in 1 2; do
 	ip -n h$i addr add fd0$i::1/64 dev eth0 nodad
 	ip -n r addr add fd0$i::2/64 dev eth$i nodad
 	ip -n h$i route add default via fd0$i::2
 done
-# tunnel6 I OPTION...
+# tunnel6 I OPTION...: creates u0 of host I, with IPv6 outer headers.
 tunnel6() {
 	i=$1
 	shift

@@ -5,13 +5,13 @@
 # covers: modules/algo/parity_credit.rs modules/algo/paths.rs modules/algo/gf256.rs modules/vector_code.rs modules/kernel/netdev.rs
 # covers: modules/kernel/shim_netdev.c modules/kernel/udp_tunnel.rs modules/kernel/shim_udp_tunnel.c
 # covers: modules/kernel/shim_softirq.c modules/uapi/unorc.* userspace-tools/ip-plugin
-# UnoRC, UnoLB, REPS: a tunnel most of whose losses TCP does not see, its choosers, and going while traffic flows.
-# In virtual time: elsewhere times of a millisecond pass because a host is slow, too.
+# UnoRC, UnoLB and REPS: a tunnel that hides most losses from TCP, its choosers, and its removal under
+# traffic. In virtual time: otherwise a slow host's delays exceed a millisecond.
 . "$(dirname "$0")/lib.sh"
 
 retransmitted() { snmp "$1" Tcp RetransSegs; }
 
-# tunnel I OPTION...: u0 of host I, 10.50.0.I, over eth0.
+# tunnel I OPTION...: creates u0 of host I, 10.50.0.I, over eth0.
 tunnel() {
 	i=$1
 	shift
@@ -24,10 +24,11 @@ tunnels() { tunnel 1 "$@" && tunnel 2 "$@"; }
 
 untunnel() { for i in 1 2; do ip -n h$i link del u0; done; }
 
-# lossy OPTION...: netem on both ends of the wire, which has a rate, for else one burst is more than a CPU's backlog.
+# lossy OPTION...: netem at both ends of the wire, with a rate, because otherwise one burst exceeds a CPU's
+# backlog.
 lossy() { for i in 1 2; do tc -n h$i qdisc replace dev eth0 root netem limit 100000 rate 1gbit "$@"; done; }
 
-# paced: what enters h1's tunnel is slower than the wire, and comes in no bursts that queue there.
+# paced: limits the input of h1's tunnel below the wire's rate, without bursts that queue there.
 paced() { tc -n h1 qdisc replace dev u0 root tbf rate 500mbit burst 5kb limit 4mb; }
 
 pings() { in_ns h1 ping -c "$1" -i 0.01 -W 5 10.50.0.2; }
@@ -60,7 +61,7 @@ check "and taken away" ip -n h2 link del u1
 matches "in JSON, too" '"paths": ?"unolb"' "$(ip -n h1 -d -j link show u0)"
 check "pings go through" pings 3
 equal "one session" "1 1" "$(tunnel_counter h1 session) $(tunnel_counter h2 session)"
-# Slower than the wire, for a queue there would stop the parities.
+# Slower than the wire, because a queue there would stop the parities.
 paced
 check "20 MB arrive" transfer 10.50.0.2
 equal "without a retransmission" 0 "$(retransmitted h1)"
@@ -85,14 +86,14 @@ for paths in ecmp rps ops plb unolb reps reps-paper bitmap; do
 	tunnels paths $paths fec off
 	check "20 MB by $paths, without code" transfer 10.50.0.2
 	untunnel
-	# Before the tunnel is there: a delay that grows later is a queue, which stops the parities.
+	# Before the tunnel exists: a delay that grows later counts as a queue, which stops the parities.
 	lossy delay 1ms loss 1%
 	tunnels paths $paths
 	paced
 	before=$(retransmitted h1)
 	check "20 MB by $paths through a loss of 1 %" transfer 10.50.0.2
 	within "of which most is decoded" 100 1000000 "$(tunnel_counter h2 recovered)"
-	# Of 14,500 packets 145 are lost. ACKs have no code, and three of a block are too many.
+	# 145 of 14,500 packets are lost. ACKs have no code, and three losses in a block exceed it.
 	within "and TCP retransmits little" 0 30 $(($(retransmitted h1) - before))
 	lossy delay 0
 	untunnel
@@ -109,7 +110,7 @@ for harm in "loss 5%" "reorder 30% 50%" "duplicate 5%" "corrupt 2%" "loss 3% dup
 	done
 done
 
-# An outage in which more blocks are sent than a channel remembers.
+# An outage that lasts longer than a channel's memory of blocks.
 tunnels window 64
 check "a tunnel of a small window" pings 3
 lossy loss 100%
@@ -118,7 +119,7 @@ lossy delay 0
 check "a channel lives after it" pings 20
 untunnel
 
-# Order, where packets come as fast as they can.
+# Order at the highest packet rate.
 for i in 1 2; do tc -n h$i qdisc del dev eth0 root; done
 tunnels
 check "a tunnel over a wire without a rate" pings 3
@@ -127,7 +128,7 @@ check "20 MB arrive" transfer 10.50.0.2
 equal "in order" "$before" "$(snmp h2 TcpExt TCPOFOQueue)"
 untunnel
 
-# What waits for one packet is 5 MB here.
+# Up to 5 MB wait for one packet here.
 for i in 1 2; do
 	in_ns h$i sysctl -qw net.ipv4.tcp_rmem="4096 60000000 60000000" net.ipv4.tcp_wmem="4096 60000000 60000000"
 done
@@ -142,11 +143,11 @@ for i in 1 2; do
 	in_ns h$i sysctl -qw net.ipv4.tcp_rmem="4096 131072 6291456" net.ipv4.tcp_wmem="4096 16384 4194304"
 done
 
-# An RTT longer than what is guessed.
+# An RTT above the initial guess.
 tunnels channels 1 window 64
 lossy delay 10ms
 check "pings over 20 ms" in_ns h1 ping -c 100 -i 0.05 -W 5 10.50.0.2
-# The places of all blocks were used.
+# All block slots were used.
 in_ns h2 sysctl -qw net.ipv6.conf.u0.disable_ipv6=1
 ip -n h2 link set u0 down
 ip -n h2 link set u0 up
@@ -155,7 +156,7 @@ equal "and what ends a session is no dropped packet" 0 "$(in_ns h2 cat /sys/clas
 untunnel
 lossy delay 0
 
-# A tunnel in a tunnel, and routes by which each is in the other.
+# A tunnel in a tunnel, and routes that put each into the other.
 tunnels
 for i in 1 2; do
 	ip -n h$i link add u1 mtu 1400 type unorc local 10.50.0.$i remote 10.50.0.$((3 - i)) port 5000
@@ -168,7 +169,7 @@ refuses "nothing arrives" "100% packet loss" in_ns h1 ping -c 10 -i 0.01 -W 1 10
 sleep 5
 before=$(tunnel_counter h1 tx_data)
 sleep 5
-# One that feeds itself sends millions.
+# A self-feeding loop sends millions.
 within "and a loop does not feed itself" 0 50000 $(($(tunnel_counter h1 tx_data) - before))
 in_ns h1 ip route del 10.9.0.2/32 dev u1
 check "they go on when it is over" eventually in_ns h1 ping -c 1 -W 1 10.51.0.2
@@ -183,18 +184,18 @@ check "marks do not break what is decoded" transfer 10.50.0.2
 lossy delay 0
 in_ns h1 sysctl -qw net.ipv4.tcp_ecn=2
 
-# Either end begins anew, and has nothing to say: the other hears of it when it speaks itself.
+# Either end restarts without data to send; the other end finds out when it sends.
 for i in 1 2; do
 	in_ns h$i sysctl -qw net.ipv6.conf.u0.disable_ipv6=1
 	ip -n h$i link set u0 down
 	ip -n h$i link set u0 up
-	# Who is not known is told once a second.
+	# Answers to an unknown sender are limited to one per second.
 	check "an end that began anew is known again" \
 		in_ns h$((3 - i)) ping -c 30 -i 0.2 -W 1 10.50.0.$i
 	check "20 MB arrive" transfer 10.50.0.2
 done
 
-# Not from the peer.
+# Packets of other senders.
 before=$(tunnel_counter h1 session)
 ip -n h2 addr add 10.9.0.3/24 dev eth0
 check "another host asks" ip -n h2 link add u1 type unorc local 10.9.0.3 remote 10.9.0.1
@@ -206,7 +207,7 @@ within "what it sent is counted" 1 100 "$errors"
 check "the tunnel goes on" pings 3
 equal "in the same session" "$before" "$(tunnel_counter h1 session)"
 ip -n h2 link del u1
-# Of another code.
+# A peer with another code.
 ip -n h2 link del u0
 check "an end of another code" tunnel 2 fec 4+1
 refuses "has no session" "100% packet loss" in_ns h1 ping -c 2 -i 0.01 -W 1 10.50.0.2
@@ -215,7 +216,7 @@ ip -n h2 link del u0
 check "an end of the same code" tunnel 2
 check "has one" eventually pings 1
 
-# Going while traffic flows.
+# Removal under traffic.
 flood() { in_ns h1 ping -q -f -c 20000 -W 1 10.50.0.2 >/dev/null 2>&1 & }
 flood
 check "a device goes under traffic" ip -n h1 link del u0

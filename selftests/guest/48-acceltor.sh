@@ -3,8 +3,8 @@
 # kernels: uml
 # covers: modules/sch_acceltor.rs modules/acceltor_options.rs modules/algo/acceltor.rs modules/uapi/*acceltor*
 # covers: userspace-tools/tc-plugin
-# sch_acceltor on a bond of two uplinks: options, refusals with their reasons, what happens under traffic, and
-# each packet accounted for at any time. docs/acceltor.md
+# sch_acceltor on a bond of two uplinks: options, refusals with their reasons, changes under traffic, and
+# conservation of packets at any time. docs/acceltor.md
 . "$(dirname "$0")/lib.sh"
 
 modprobe bonding max_bonds=0
@@ -15,7 +15,7 @@ modprobe sch_acceltor
 ip link add bond0 type bond mode balance-rr
 ip link add d0 type dummy
 
-# acceltor OPTIONS...: puts one on the bond.
+# acceltor OPTIONS...: adds the qdisc to the bond.
 acceltor() { tc qdisc add dev bond0 root handle 1: acceltor "$@"; }
 del() { tc qdisc del dev bond0 root; }
 # The options as tc prints them.
@@ -80,7 +80,7 @@ done
 ip link del bond0
 ip link del d0
 
-# Traffic: h1 has the bond, and h2 is all other racks.
+# Traffic: h1 has the bond, and h2 plays all other racks.
 
 racks
 
@@ -90,7 +90,7 @@ rtt 6ms k 2 hp 150kb lp 150kb limit 60kb detect filter"
 check "the bond has one" tc -n h1 qdisc add dev bond0 root handle 1: acceltor $slow clockid tai
 tc -n h1 filter add dev bond0 parent 1: protocol ip u32 match ip dst 10.9.1.2/32 classid 1:2
 
-# Packets that are neither sent, nor queued, nor dropped. What tc -s shows is on standard input.
+# Packets neither sent, queued nor dropped, from tc -s on standard input.
 missing() {
 	awk '
 		/^  [a-z_]+ [0-9]/ { for (i = 1; i < NF; i += 2) v[$i] = $(i + 1) }
@@ -100,7 +100,7 @@ missing() {
 		}'
 }
 unaccounted() { tc -n h1 -s qdisc show dev bond0 | missing; }
-# accounted DESCRIPTION: at any time, so it is asked often.
+# accounted DESCRIPTION: packets are conserved at any time, so it checks often.
 accounted() {
 	odd=0
 	for _ in 1 2 3 4 5 6; do
@@ -114,7 +114,7 @@ dd if=/dev/urandom of=/tmp/piece bs=1000 count=200 2>/dev/null
 touch /tmp/busy
 senders=
 in_ns h1 sysctl -qw net.ipv4.tcp_frto=0 net.ipv4.tcp_early_retrans=0
-# Mice come first: ones that pause for no time leave nothing for the acceleration.
+# Mice come first: without pauses they would leave no capacity for acceleration.
 flow_to 1 0.001 200000
 flow_to 2 0.2 200000
 check "an elephant takes the circuit" moves packets_circuit
@@ -137,7 +137,7 @@ done
 change $slow clockid tai
 check "afterwards the elephant still takes the circuit" moves packets_circuit
 
-# The clock is set, both ways.
+# The clock is set in both directions.
 # shellcheck disable=SC2034
 for by in 1 -1 3600 -3600 31536000 -31536000; do
 	jumps=$(rack_stat clock_jumps)
@@ -147,13 +147,13 @@ for by in 1 -1 3600 -3600 31536000 -31536000; do
 	accounted "the clock is set by $by s"
 done
 
-# A slave that is down: the bond takes the other one.
+# A slave is down: the bond uses the other one.
 ip -n h1 link set ocs down
 accounted "the slave to the circuit switch is down"
 check "the elephant goes on by the other one" moves packets_circuit
 ip -n h1 link set ocs up
 
-# Down and up again: what was queued is dropped, and counted.
+# Down and up: queued packets are dropped and counted.
 ip -n h1 link set bond0 down
 equal "down: each packet is accounted for" 0 "$(unaccounted)"
 equal "and nothing is queued" 0 "$(rack_stat packets_queued)"
@@ -176,7 +176,7 @@ wait $senders 2>/dev/null
 ip netns del h1
 ip netns del h2
 
-# On a device that sends nowhere, packets of no connection: which leave, when, and which do not.
+# On a device without a network: which connectionless packets leave, and when.
 
 modprobe xdc_nic
 nic() { echo "$2" >"/sys/module/xdc_nic/parameters/$1"; }
@@ -185,7 +185,7 @@ ip link add nic0 numtxqueues 4 type xdc_nic
 ip addr add 10.9.0.1/16 dev nic0
 ip link set nic0 up
 for rack in 1 2; do ip neigh replace 10.9.$rack.2 lladdr 02:00:00:00:00:02 dev nic0; done
-# port OPTIONS...: a new one, of three racks.
+# port OPTIONS...: a new qdisc for three racks.
 port() {
 	tc qdisc del dev nic0 root 2>/dev/null
 	tc qdisc add dev nic0 root handle 1: acceltor racks 3 prefix 10.9.1.0/24=1,10.9.2.0/24=2 clockid monotonic detect dscp dscp 0 \
@@ -193,13 +193,13 @@ port() {
 }
 port_change() { tc qdisc change dev nic0 root acceltor "$@"; }
 nic_stat() { tc -s qdisc show dev nic0 | counter "$1"; }
-# elephants|mice COUNT [BYTES [INTERVAL_US]]: packets for rack 1, with so many bytes behind 54 of headers.
+# elephants|mice COUNT [BYTES [INTERVAL_US]]: packets for rack 1, with BYTES after 54 of headers.
 elephants() { xdc-witness packets tcp 10.9.1.2 "${2:-960}" "$1" "${3:-0}"; }
 mice() { xdc-witness packets udp 10.9.1.2 "${2:-960}" "$1" "${3:-0}"; }
-# at WEEK PHASE: waits until so many ms of a week of so many have passed.
+# at WEEK PHASE: waits until PHASE ms of a week of WEEK ms have passed.
 at() { until awk -v week="$1" -v phase="$2" '{ left = $1 * 1000 % week - phase; exit !(left >= 0 && left < 25) }' /proc/uptime; do sleep 0.005; done; }
 
-# The clock of the schedule is set back by an hour, and no packet comes any more.
+# The schedule's clock is set back by an hour, and no packet arrives after that.
 port day 24ms night 2ms eps-rate 800kbit clockid tai
 mice 20
 within "mice wait for their port" 15 20 "$(nic_stat packets_queued)"
@@ -249,7 +249,7 @@ within "unblocking: what missed its day leaves at the rate of the packet network
 at 600 450
 equal "all of it" 60 $(($(nic_stat packets_high) + $(nic_stat packets_circuit)))
 
-# Each transmit queue of the device takes 1 ms for a packet, and ocs-rate says that it takes 100 ns.
+# Each transmit queue of the device takes 1 ms per packet, though ocs-rate implies 100 ns.
 port racks 2 prefix 10.9.1.0/24=1 day 1s night 0ns ocs-rate 80gbit
 nic slow_us 1000
 at 1000 0
@@ -264,7 +264,7 @@ wait $senders
 nic slow_us 0
 equal "each packet is accounted for" 0 "$(tc -s qdisc show dev nic0 | missing)"
 
-# A packet takes its transmit queue 400 ms.
+# Each transmit queue takes 400 ms per packet.
 nic slow_us 400000
 port racks 2 prefix 10.9.1.0/24=1 day 1s night 0ns ocs-rate 80gbit
 mice 1
@@ -284,7 +284,8 @@ equal "while the packet network's queue is busy elephants leave" $((before + 1))
 nic slow_us 0
 sleep 2
 
-# A packet takes its transmit queue 100 ms, of a day of 300 ms. The kernel asks for several packets at a time.
+# Each transmit queue takes 100 ms per packet, in a day of 300 ms. The kernel requests several packets at a
+# time.
 nic slow_us 100000
 left() { ip -s link show nic0 | awk '/TX:/ { getline; print $2; exit }'; }
 port racks 2 prefix 10.9.1.0/24=1 day 300ms night 300ms ocs-rate 80gbit policy blocking
@@ -300,14 +301,14 @@ sleep 2
 equal "and leaves later" 10 "$(nic_stat packets_circuit)"
 nic slow_us 0
 
-# Days follow each other.
+# Days without nights.
 port day 100ms night 0ns rtt 1s k 2
 at 200 110
 elephants 5
 sleep 0.3
 matches "no night: how late what waited leaves is noted" "^[1-9]" "$(nic_stat late_max_ns)"
 
-# Another rack's now.
+# Another rack's day.
 port day 200ms night 100ms rtt 1s k 2
 at 600 420
 elephants 5
@@ -318,7 +319,7 @@ port_change prefix 10.9.1.0/24=2,10.9.2.0/24=1
 sleep 0.3
 equal "prefixes change: they do not have the other rack's" "0 5" "$(nic_stat packets_circuit) $(nic_stat drops_reschedule)"
 
-# The last packet has left long ago, and owes nothing.
+# The last packet left long ago, so no delay remains.
 port day 24ms night 2ms eps-rate 8gbit
 mice 1
 sleep 5
@@ -326,7 +327,7 @@ port_change eps-rate 800bit
 mice 1 1
 equal "a new rate is not for what has left" 0 "$(nic_stat packets_queued)"
 
-# The device has fewer queues than when the qdisc was added.
+# The device has fewer queues than at the qdisc's creation.
 port day 24ms night 2ms
 ethtool -L nic0 tx 1
 lost() { ip -s link show nic0 | awk '/TX:/ { getline; print $4; exit }'; }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml | x86 debug
 # covers: userspace-tools/xdc/src/live/elephants.rs userspace-tools/bpf userspace-tools/ebpf
-# `xdc acceltor elephants`: a classifier in eBPF finds the elephants of sch_acceltor from outside. docs/acceltor.md
+# `xdc acceltor elephants`: an eBPF classifier finds the elephants of sch_acceltor. docs/acceltor.md
 . "$(dirname "$0")/lib.sh"
 
 modprobe bonding max_bonds=0
@@ -13,7 +13,7 @@ refuses "a device that is not there" "no device" xdc acceltor elephants d9
 ip link del d0
 
 racks
-# 26 ms a slot, four racks: a week of 78 ms.
+# Slots of 26 ms and four racks: a week of 78 ms.
 acceltor="acceltor racks 4 rack 0 prefix 10.9.1.0/24=1,10.9.2.0/24=2,10.9.3.0/24=3 day 24ms night 2ms \
 ocs-rate 80mbit eps-rate 40mbit rtt 6ms k 2 hp 150kb lp 150kb limit 60kb"
 # shellcheck disable=SC2086
@@ -24,25 +24,26 @@ refuses "no time between two looks" "between 1ms and 10s" in_ns h1 xdc acceltor 
 tc -n h1 qdisc change dev bond0 root acceltor detect filter
 refuses "idle after one look" "three looks at least" in_ns h1 xdc acceltor elephants bond0 --idle 100ms
 
-# A piece is an elephant by itself: between two of them a slow guest takes longer than a flow may be idle.
+# Each piece alone makes an elephant: on a slow guest the pause between two exceeds the idle time.
 dd if=/dev/urandom of=/tmp/piece bs=1000 count=1000 2>/dev/null
 touch /tmp/busy
 senders=
-# find_elephants OPTION...: in the background. What it says is in /tmp/said.
+# find_elephants OPTION...: runs in the background, with its output in /tmp/said.
 find_elephants() {
 	rm -f /tmp/said /tmp/errors
 	ip netns exec h1 xdc acceltor elephants bond0 --every 20ms "$@" >/tmp/said 2>/tmp/errors &
 	finder=$!
 	eventually grep -q elephants /tmp/errors
 }
-# said EVENT ADDRESS: that it said so of a flow to there.
+# said EVENT ADDRESS: passes if it reported EVENT for a flow to ADDRESS.
 said() { grep "\"destination\":\"$2:" /tmp/said | grep -q "\"event\":\"$1\""; }
 filter() { tc -n h1 filter show dev bond0 parent 1:; }
-# ends DESCRIPTION: when it is told to, and its filter with it. A shell has its jobs ignore Ctrl-C.
+# ends DESCRIPTION: passes if a signal ends it and its filter. A shell has its jobs ignore Ctrl-C.
 ends() {
 	kill $finder
 	wait $finder
-	# If tidying up takes more than 0.8 s, another thread of xdc does it, and ends with the signal's code.
+	# If cleanup takes more than 0.8 s, another thread of xdc finishes it and exits with the signal's
+	# code.
 	matches "$1: it ends when it is told to" '^(0|143)$' $?
 	equal "$1: and its filter" "" "$(filter)"
 }
@@ -64,7 +65,7 @@ check "and go by the packet network" eventually has_more packets_high $((mice + 
 matches "each line is JSON with its units" '^[0-9]+$' "$(grep '"elephant"' /tmp/said | head -n 1 | xdc-witness json /bytes)"
 ends "two flows"
 
-# Without it nothing is an elephant any more, after what waits.
+# Without the classifier no further packet is an elephant's, once the queue is empty.
 rests() {
 	circuit=$(rack_stat packets_circuit)
 	sleep 2
@@ -72,7 +73,7 @@ rests() {
 }
 check "without it none takes the circuit" eventually rests
 
-# Who is killed cannot take its filter away, which then says nothing.
+# A killed process cannot remove its filter, which then classifies no packet.
 find_elephants --json --bytes 300kB
 check "an elephant again" eventually said elephant 10.9.1.2
 kill -KILL $finder
@@ -84,7 +85,7 @@ sleep 1
 equal "killed: and finds no elephants" "$circuit" "$(rack_stat packets_circuit)"
 tc -n h1 filter del dev bond0 parent 1:
 
-# Who reads nothing of what it says does not stop it.
+# A reader that does not read cannot stop it.
 mkfifo /tmp/unread
 exec 3<>/tmp/unread
 ip netns exec h1 xdc acceltor elephants bond0 --every 20ms --bytes 300kB >/tmp/unread 2>/tmp/errors &
@@ -93,7 +94,7 @@ check "told to nobody: an elephant takes the circuit" moves packets_circuit
 ends "told to nobody"
 exec 3<&-
 
-# Somebody takes its filter away, and puts another one there.
+# Another program replaces its filter.
 find_elephants --json --bytes 300kB
 tc -n h1 filter del dev bond0 parent 1:
 tc -n h1 filter add dev bond0 parent 1: handle 1 pref 65535 protocol all bpf bytecode '1,6 0 0 0,'

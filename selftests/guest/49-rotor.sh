@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml
 # covers: modules/sch_acceltor.rs modules/algo/acceltor.rs modules/algo/acceltor_plan.rs
-# Eight racks with AccelToR, a packet network and an optical circuit switch that is the witness: what it lost, and how
-# much of a circuit's day was used. The paper's network, 100 times slower, with a quarter of its rates and flows.
-# In virtual time: elsewhere the timers of a slow host are what is measured. docs/acceltor.md
+# Eight racks with AccelToR, a packet network and an optical circuit switch, which witnesses lost packets and
+# the use of a circuit's days. The paper's network, 100 times slower, with a quarter of its rates and flows.
+# In virtual time: otherwise a slow host's timers are measured. docs/acceltor.md
 . "$(dirname "$0")/lib.sh"
 
 modprobe bonding max_bonds=0
@@ -13,7 +13,7 @@ modprobe sch_acceltor
 racks=8
 last=$((racks - 1))
 day_ns=24000000 night_ns=2000000
-# The MAC of whatever leads into a rack.
+# MAC address of all ports into racks.
 fabric=02:00:00:00:00:01
 
 for ns in h0 t0 eps ocs; do ip netns add $ns; done
@@ -40,7 +40,7 @@ ip -n t0 link set bond0 up
 plain h0 eth0
 plain t0 host
 for ns in t0 eps; do in_ns $ns sysctl -qw net.ipv4.ip_forward=1; done
-# Without any address a namespace takes each gateway for a broadcast.
+# Without any address a namespace takes each gateway for a broadcast address.
 ip -n eps addr add 10.255.0.3/32 dev lo
 ip -n eps link set lo up
 ip -n h0 route add default via 10.0.0.254 initcwnd 1
@@ -49,7 +49,7 @@ ip -n t0 route add 10.0.0.0/8 via 10.255.0.1 dev bond0 onlink
 ip -n eps neigh add 10.255.0.2 lladdr "$(in_ns t0 cat /sys/class/net/bond0/address)" dev p0
 ip -n eps route add 10.0.0.0/16 via 10.255.0.2 dev p0 onlink
 
-# The other racks are a host each. Circuits take 2.5 ms one way, the packet network 3 ms.
+# Each other rack is one host. Circuits take 2.5 ms one way, the packet network 3 ms.
 prefixes=10.0.0.0/16=0
 ports=p0
 rack=1
@@ -78,20 +78,20 @@ done
 tc -n eps qdisc add dev p0 root netem delay 3ms limit 100000
 in_ns h0 sysctl -qw net.ipv4.tcp_congestion_control=reno net.ipv4.tcp_early_retrans=0 net.ipv4.tcp_frto=0 \
 	net.ipv4.tcp_no_metrics_save=1
-# `xdc acceltor plan --racks 8 --scale 100 --queue 125kB --elephants 20 ...` has these.
+# Values of `xdc acceltor plan --racks 8 --scale 100 --queue 125kB --elephants 20 ...`.
 in_ns h0 sysctl -qw net.ipv4.tcp_rto_min_us=120000
 k=4
 
 options="racks $racks rack 0 prefix $prefixes day ${day_ns}ns night ${night_ns}ns clockid monotonic ocs-rate 200mbit \
 eps-rate 125mbit rtt 6ms k $k hp 37500b lp 37500b limit 125000b detect dscp dscp 8"
 
-# stat NAME
+# stat NAME: counter of the qdisc.
 stat() { tc -n t0 -s qdisc show dev bond0 | counter "$1"; }
-# lost COUNTER: of what the witness lost, over all ports.
+# lost COUNTER: the witness's losses of one kind, over all ports.
 lost() { awk -v name="$1" '{ for (i = 1; i < NF; i++) if ($i == name) s += $(i + 1) } END { print s + 0 }' /tmp/witness; }
 
-# run OPTIONS...: twelve weeks of 20 elephants to each rack, of which the last eight are counted: /tmp/witness and
-# use, the permille of the days' bytes that went by the circuits.
+# run OPTIONS...: twelve weeks of 20 elephants to each rack. The last eight weeks count: /tmp/witness and use,
+# the permille of the days' bytes that used the circuits.
 run() {
 	tc -n t0 qdisc replace dev bond0 root handle 1: acceltor $options "$@"
 	all=$(stat packets_circuit)
@@ -135,7 +135,7 @@ for policy in blocking unblocking; do
 	within "$policy uses less" 0 $accelerated $use
 done
 
-# A port whose clock is half a slot behind is caught.
+# A clock half a slot late is detected.
 run policy acceltor base-time 13000000
 within "a wrong clock sends at night" 1 1000000 "$(lost night)"
 within "and to others" 1 1000000 "$(lost misdirected)"

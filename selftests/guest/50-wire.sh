@@ -2,16 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml-debug | x86 debug
 # covers: modules/sch_phantom.rs modules/kernel/qdisc modules/kernel/shim_qdisc.c modules/algo/phantom.rs
-# sch_phantom from outside, by the IP stack's own counters: no CE without ECT,
-# no packet unaccounted for, no packet overtaken.
+# sch_phantom as seen by the IP stack's counters: no CE without ECT, no packet lost from the counts, no
+# reordering.
 . "$(dirname "$0")/lib.sh"
 
 modprobe sch_phantom
 
 one_cpu() { in_ns "$1" sh -c "echo 1 >/sys/class/net/$2/queues/rx-0/rps_cpus"; }
 
-# h1 - r - h2. With fixed neighbours and no IPv6, the port of r towards h2
-# gets what r forwards and nothing else.
+# h1 - r - h2. With fixed neighbors and no IPv6, the port of r towards h2 gets forwarded packets only.
 for ns in h1 r h2; do
 	ip netns add $ns
 	in_ns $ns sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1
@@ -28,20 +27,20 @@ for i in 1 2; do
 	ip -n h$i route add default via 10.$i.0.2
 	in_ns h$i ethtool -K eth0 tso off gso off gro off >/dev/null
 	in_ns r ethtool -K eth$i tso off gso off gro off >/dev/null
-	# veth receives on the CPU that sends, and packets of two CPUs overtake.
+	# veth receives on the sending CPU, and packets of two CPUs are reordered.
 	one_cpu h$i eth0
 	one_cpu r eth$i
 done
 in_ns r sysctl -qw net.ipv4.ip_forward=1
 
-# forwarded: towards h2 alone, whose answers r forwards too.
+# forwarded: packets towards h2 alone; r also forwards the answers.
 forwarded() { echo $(($(snmp r Ip ForwDatagrams) - $(snmp h1 Ip InReceives))); }
 port() { in_ns r xdc qdisc show -s dev eth2; }
 counter() { port | sed -n "s/^ *$1 //p"; }
 passed() { port | sed -n 's/^ *Sent [0-9]* bytes \([0-9]*\) pkt.*/\1/p'; }
 dropped() { port | sed -n 's/.*(dropped \([0-9]*\),.*/\1/p'; }
 
-# nc has ended before the last ACKs and copies of FINs have crossed. A FIN that was dropped comes again later.
+# nc ends before the last ACKs and copies of FINs have crossed. A dropped FIN is retransmitted later.
 seen() { echo "$(snmp r Ip InReceives) $(snmp h1 Ip InReceives) $(snmp h2 Ip InReceives)"; }
 still() {
 	before=$(seen)
@@ -50,7 +49,7 @@ still() {
 		[ -z "$(in_ns h1 ss -tnH; in_ns h2 ss -tnH)" ]
 }
 
-# Two flows at a time fill the queue; arguments are the port's options.
+# Two concurrent flows fill the queue; arguments are the port's options.
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=400 2>/dev/null
 run() {
 	in_ns r xdc qdisc add dev eth2 root phantom rate 5mbit "$@"
@@ -85,8 +84,7 @@ ecn() {
 	for ns in h1 h2; do in_ns $ns sysctl -qw net.ipv4.tcp_ecn="$1"; done
 }
 
-# Phantom queues drain so slowly that the slowest guest, which the shaper does
-# not hold back, fills them.
+# Phantom queues drain so slowly that the slowest guest, which the shaper does not limit, fills them.
 often="limit 1mb min 1% max 10% phantom 1mb drain 0.001 pmin 1% pmax 10% mark either"
 ecn 0
 case="Not-ECT"
@@ -96,7 +94,7 @@ equal "$case: packets marked" 0 "$marked"
 equal "$case: packets overtaken" 0 "$late"
 
 case="Not-ECT, ecn-drop"
-# The first windows alone fill it. How many are dropped is a matter of the guest's speed.
+# The first windows alone fill the queue. The number of drops depends on the guest's speed.
 run $often ecn-drop on phantom 300kb drain 0.2 pmax 100%
 within "$case: packets dropped" 1 3000 "$lost"
 equal "$case: packets marked" 0 "$marked"
@@ -110,7 +108,7 @@ for at in enqueue dequeue; do
 done
 
 case="ECT, a queue that is too short"
-# Nothing but loss slows the flows down here, so that there is some.
+# Only loss slows the flows here, so there must be some.
 run limit 8kb mark none
 within "$case: packets dropped" 1 3000 "$lost"
 

@@ -4,13 +4,11 @@
 # covers: modules/sch_phantom.rs modules/phantom_*.rs modules/kernel/qdisc modules/algo/phantom.rs
 # covers: modules/algo/shaper.rs modules/algo/color.rs modules/algo/random.rs modules/kernel/random.rs
 # covers: modules/kernel/shim_random.c userspace-tools/testing/witness
-# sch_phantom against two eBPF witnesses, before and after it: counts, marks,
-# colours, the shaper, the phantom counter, bundles, filters, parents, and what
-# is done to a port under traffic. docs/testing.md
+# sch_phantom between two eBPF witnesses: counts, marks, colors, the shaper, the phantom counter, bundles,
+# filters, parents, and operations on a port under traffic. docs/testing.md
 modprobe sch_phantom || exit
 
-# The debug kernel checks memory and locks; the other kernels check the numbers
-# sooner.
+# The debug kernel checks memory and locks; the other kernels check the numbers faster.
 groups=
 if [ -z "$XDC_LONG" ] && zcat /proc/config.gz | grep -q '^CONFIG_KASAN=y'; then
 	groups="count color gso filter parent live tags"

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml | x86
 # covers: userspace-tools/tc-plugin userspace-tools/netlink modules/phantom_options.rs modules/uapi
-# Stock tc with q_phantom.so: what it takes, prints, and says of mistakes; each
-# value as `xdc qdisc` and the kernel have it. docs/man/tc-phantom.8
+# Stock tc with q_phantom.so: its options, output and errors; each value equals that of `xdc qdisc` and the
+# kernel. docs/man/tc-phantom.8
 . "$(dirname "$0")/lib.sh"
 
 modprobe sch_phantom
@@ -17,7 +17,7 @@ matches "help without a device" "^Usage: \.\.\. phantom \[ OPTION VALUE \]" "$he
 equal "help with one" "$help" "$($phantom help 2>&1)"
 
 # shellcheck disable=SC2120 # Most callers have no argument for tc.
-# Prints what is behind the place of the qdisc: the options as tc prints them.
+# options: the options as tc prints them, without the qdisc's place.
 options() { tc "$@" qdisc show dev d0 | sed -n 's/^qdisc phantom [^ ]* root refcnt [0-9]* //p'; }
 # shellcheck disable=SC2120
 values() { tc "$@" -j qdisc show dev d0; }
@@ -36,7 +36,7 @@ check "add with every option" $phantom $full
 equal "show prints each of them, in the order of the help" "$full" "$(echo $(options))"
 equal "as xdc qdisc does" "$full" "$(xdc qdisc show dev d0 | sed -n 's/^qdisc phantom [^ ]* dev d0 root //p')"
 
-# What show prints can be typed back, by replace, by change, and after del.
+# The output of show is valid input for replace, for change, and after del.
 # shellcheck disable=SC2046
 for verb in replace change add; do
 	typed=$(options)
@@ -46,7 +46,7 @@ for verb in replace change add; do
 done
 check "change of one value" tc qdisc change dev d0 root phantom pmax 50%
 equal "leaves the others" "$(echo "$full" | sed 's/pmax 60%/pmax 50%/')" "$(echo $(options))"
-# tc ends such a line with a backslash, and none with a newline.
+# tc -oneline ends such a line with a backslash, and no line with a newline.
 equal "-oneline is one" 0 "$(tc -o -s qdisc show dev d0 | wc -l)"
 
 json=$(values)
@@ -68,11 +68,11 @@ check "-j -p is JSON, too" eval 'values -p | xdc-witness json /0/options/limit_b
 check "-j -s is JSON, too" eval 'values -s | xdc-witness json /0/drops_limit'
 tc qdisc del dev d0 root
 
-# Statistics with something in them.
+# Statistics after traffic.
 pair
 check "a port with traffic" tc -n h1 qdisc add dev eth0 root phantom limit 20kb rate 10mbit
 in_ns h1 ping -q -c 40 -i 0.01 -s 1400 10.9.0.2 >/dev/null
-# The hosts may still look for neighbours: of one moment is what is the same before and after.
+# Hosts may still resolve neighbors: compare only values that are equal before and after.
 for try in 1 2 3 4 5 6 7 8 9 10; do
 	text=$(tc -n h1 -s qdisc show dev eth0)
 	json=$(tc -n h1 -s -j qdisc show dev eth0)
@@ -91,14 +91,14 @@ for name in bytes_green busy_ns backlog_max_bytes; do
 done
 equal "rates are bits in text" "phantom_drain 9mbit" "$(echo "$text" | grep -o 'phantom_drain [^ ]*')"
 equal "and bytes in JSON, as all of tc's" 1125000 "$(echo "$json" | xdc-witness json /0/phantom_drain_bytes_per_s)"
-# For a reader that is not ours: selftests/host/ynl has the kernel's own tool read
-# this on the host, and compares. There are qdiscs of other kinds, too.
+# Input for an independent reader: selftests/host/ynl has the kernel's tool read this on the host, and
+# compares. There are qdiscs of other kinds, too.
 check "every option, on the port that has seen traffic" tc -n h1 qdisc change dev eth0 root phantom $full
 ip -n h1 link add d1 up type dummy
 check "another port with another kind" tc -n h1 qdisc add dev d1 root fq_codel
 echo "# ynl dump: $(in_ns h1 xdc-witness raw dump)"
 echo "# ynl expects: $(in_ns h1 xdc qdisc show -s dev eth0 --json | tr -d '\n ')"
-# Beside a qdisc of another kind, whose plugin is tc's own.
+# Beside a qdisc of another kind, with tc's own plugin.
 tc -n h1 qdisc replace dev eth0 root handle 1: prio
 check "as a child" tc -n h1 qdisc add dev eth0 parent 1:1 handle 10: phantom rate 10mbit limit 30kb
 matches "both are shown" "qdisc phantom 10: parent 1:1 limit 30kb" "$(tc -n h1 qdisc show dev eth0)"
@@ -108,7 +108,7 @@ check "-batch" tc -n h1 -b /tmp/batch
 matches "its last line is in force" "limit 50kb" "$(tc -n h1 qdisc show dev eth0)"
 unpair
 
-# Mistakes: what the plugin says, and what the kernel says through tc.
+# Errors: the texts of the plugin, and the kernel's through tc.
 says() {
 	want=$1
 	shift

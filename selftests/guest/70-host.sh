@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: x86
 # covers: userspace-tools/xdc/src/guest/host.rs userspace-tools/agent selftests/guest/two.toml
-# `xdc run --engine host`: this guest is the host. After a run, an interrupt
-# and a kill, everything is as it was.
+# `xdc run --engine host`: this guest is the host. A run, an interrupt and a kill all leave the host
+# unchanged.
 . "$(dirname "$0")/lib.sh"
 
-# What xdc takes for a checkout, with the agent where make puts it.
+# A folder that xdc accepts as a checkout, with the agent in make's place.
 home=/tmp/home
 mkdir -p $home/scenarios $home/userspace-tools $home/build
 cp /init $home/build/agent
@@ -14,23 +14,23 @@ export XDC_HOME=$home TMPDIR=/tmp
 scenario=/selftests/two.toml
 results=/tmp/results
 
-# Of a machine like a user's: the run is in the first namespace.
+# As on a user's machine, the run is in the first namespace.
 host_run() {
 	in_first_ns xdc run $scenario --engine host --results $results "$@" </dev/null
 }
 
-# Only a process, an open file or a mount can hold a namespace.
+# A namespace is held by a process, an open file or a mount.
 # shellcheck disable=SC2010 # What is grepped for is where a link leads.
 inodes() { ls -l /proc/[0-9]*/ns/net /proc/[0-9]*/fd 2>/dev/null | grep -o 'net:\[[0-9]*\]' | sort -u; }
 commands() { for p in /proc/[0-9]*; do echo "${p#/proc/} $(tr '\0' ' ' 2>/dev/null <$p/cmdline)"; done; }
-# Agents, their supervisors and xdc itself: not this script, not PID 1.
+# Agents, their supervisors and xdc itself, without this script and PID 1.
 processes() { commands | grep -E ' host(-worker)? | xdc run ' | grep -v grep | cut -d' ' -f2-; }
 modules() { cut -d' ' -f1 /proc/modules | sort; }
 sysctls() {
 	in_first_ns grep -rs . /proc/sys/net /proc/sys/kernel |
 		grep -vE 'random|ns_last_pid|pty/nr|fastopen_key|stat_refresh|tainted|sched_domain|nr_conntrack' | sort
 }
-# What any of the cases below could leave behind.
+# State that a case could leave behind.
 state() {
 	echo "# namespaces"; inodes; ls /run/netns 2>/dev/null
 	echo "# links"; in_first_ns ip -o link | cut -d: -f2
@@ -41,7 +41,7 @@ state() {
 	echo "# files"; ls -d /tmp/xdc-* /run/xdc* /sys/kernel/tracing/instances/* 2>/dev/null
 	echo "# qdiscs"; in_first_ns tc qdisc show
 }
-# The last namespaces go a moment after the last process.
+# The last namespaces end a moment after the last process.
 settled() { state >/tmp/after && cmp -s /tmp/before /tmp/after; }
 as_before() {
 	tries=10
@@ -58,7 +58,7 @@ as_before() {
 }
 
 for module in tcp_unocc sch_phantom; do rmmod $module 2>/dev/null; done
-# What a first use makes for good (a sysctl's table, a slab) is there before.
+# Make permanent effects of a first use (a sysctl's table, a slab) before the comparison.
 host_run --cc cubic >/dev/null 2>&1
 rm -rf $results
 state >/tmp/before
@@ -72,7 +72,7 @@ matches "and what arrived" '"goodput_mbps": 1[0-9]\.' "$summary"
 check "its packets were captured" test "$(cat $results/two/1/pcap/unocc/*.pcap | wc -c)" -gt 100000
 as_before "after a run everything is as it was"
 
-# A module that was there already stays.
+# A module loaded earlier stays.
 modprobe tcp_unocc
 state >/tmp/before
 check "a run while tcp_unocc is loaded" host_run --cc unocc
@@ -81,8 +81,8 @@ as_before "what was loaded before stays loaded"
 check "it can be unloaded" eventually rmmod tcp_unocc
 state >/tmp/before
 
-# Events of this run alone: the port is at the router. It ends with its flows, so that nothing
-# passes between the end of the recording and the port's last count.
+# Only this run's events: the port is at the router. The run ends with its flows, so that no packet passes
+# between the end of the recording and the port's last count.
 rm -rf $results
 check "a run that records tracepoints" host_run --cc unocc --trace --set flows.0.bytes=400KiB --set duration=5s
 trace=$results/two/1/trace-unocc.jsonl
@@ -96,13 +96,13 @@ check "the report draws it" grep -q 'unocc: tracepoints' $results/two/1/report.h
 as_before "a recording leaves nothing"
 refuses "tracepoints in virtual time" "tracepoint" xdc run $scenario --engine uml --trace
 
-# The worker has built its network: four nodes, and what they are made in.
+# Wait until the worker has built its network: four nodes and their parent.
 spaces=$(inodes | wc -l)
 veths() { [ "$(inodes | wc -l)" -ge $((spaces + 5)) ]; }
 agent_runs() { processes | grep -q ' host-worker '; }
 
-# In front: what a shell runs in the background has SIGINT ignored, which xdc would respect. So the
-# one who sends it is behind.
+# In the foreground: a shell's background job ignores SIGINT, which xdc would respect. So the sender of the
+# signal is in the background.
 disturb() {
 	eventually veths && agent_runs && echo yes >/tmp/under-way
 	kill -$1 "$(commands | awk '$3 == "run" && $2 ~ /xdc$/ { print $1 }')" 2>>/tmp/under-way || commands >>/tmp/under-way
@@ -110,7 +110,7 @@ disturb() {
 for signal in INT TERM KILL; do
 	rm -f /tmp/under-way
 	disturb $signal &
-	# As one command, so that the signal is xdc's.
+	# One command, so that xdc gets the signal.
 	nsenter --net=/proc/2/ns/net xdc run $scenario --engine host --results $results --set duration=60s --cc unocc --trace </dev/null >/tmp/out 2>&1
 	rc=$?
 	equal "a long run was under way when SIG$signal came" yes "$(cat /tmp/under-way)"
@@ -122,7 +122,7 @@ for signal in INT TERM KILL; do
 	as_before "after SIG$signal to xdc everything is as it was"
 done
 
-# The supervisor dies, and the worker with it.
+# The supervisor dies, and its worker with it.
 nsenter --net=/proc/2/ns/net xdc run $scenario --engine host --results $results --set duration=60s --cc cubic </dev/null >/tmp/out 2>&1 &
 run=$!
 check "another long run is under way" eventually veths
@@ -131,13 +131,13 @@ wait $run
 result $((! $?)) "a run whose agent is killed fails"
 few() { [ "$(inodes | wc -l)" -le $spaces ] && ! agent_runs; }
 check "no namespace and no process is left of it" eventually few
-# Nobody was left to unload its modules: that is on record, and the next run does it.
+# No process was left to unload the modules: the record has them for the next run.
 check "what it has loaded is still there" grep -q '^sch_phantom ' /proc/modules
 check "and on record" [ -s /run/xdc/host.json ]
 check "the next run" host_run --cc cubic
 as_before "the next run puts back what a killed one has changed"
 
-# Two at once wait for each other, and neither loses its result.
+# Two concurrent runs wait for each other, and both keep their results.
 rm -rf $results
 host_run --cc cubic --set duration=3s >/tmp/out 2>&1 &
 first=$!
@@ -148,7 +148,7 @@ result $? "the first of two"
 equal "both have their results" "1 2" "$(echo $(ls $results/two))"
 as_before "after two at once everything is as it was"
 
-# A stranger's scenario writes nothing.
+# An untrusted scenario writes no files.
 stranger() {
 	what=$1
 	shift
@@ -162,18 +162,18 @@ stranger "a file by its name" --set 'sysctl."/tmp/pwned"=x'
 stranger "a file by dots" --set 'sysctl.".tmp.pwned"=x'
 stranger "a sysctl of the network that is the whole machine's" --set 'net.ipv4.tcp_mem=1 2 3'
 check "and no file is there" [ ! -e /tmp/pwned ]
-# It is the namespace's, and has the kernel load a module before it says no.
+# Per namespace; the kernel loads a module before it refuses.
 refuses "a default that only the first namespace may have" "net.ipv4.tcp_congestion_control" host_run --cc cubic --set net.ipv4.tcp_congestion_control=gemini
 refuses "a switch of the whole machine that each namespace has" "net.netfilter.nf_hooks_lwtunnel" host_run --cc cubic --set net.netfilter.nf_hooks_lwtunnel=1
 as_before "a stranger's scenario changes nothing"
 
-# Other modules than a network's need consent, and go with their dependencies.
+# Modules other than network modules need consent; they are unloaded with their dependencies.
 out=$(host_run --cc cubic --set 'host.a1.modules=["vxlan"]' 2>&1)
 matches "a stranger's module is refused" '--allow-commands' "$out"
 out=$(host_run --cc cubic --set 'cc.mine={ kernel = "cubic", module = "./evil.ko" }' 2>&1)
 matches "a file as module is refused" 'not a valid name of a kernel module' "$out"
 as_before "a refused module is not loaded"
-# vxlan depends on both of the others.
+# vxlan depends on ip6_udp_tunnel and udp_tunnel.
 for module in unorc vxlan ip6_udp_tunnel udp_tunnel; do rmmod $module 2>/dev/null; done
 state >/tmp/before
 check "the snapshot lacks udp_tunnel" [ ! -e /sys/module/udp_tunnel ]
@@ -183,7 +183,7 @@ for module in vxlan ip6-udp-tunnel; do
 	as_before "$module is unloaded with its dependencies"
 done
 
-# A daemon that has left its session and its group.
+# A daemon outside its session and process group.
 rm -f /tmp/daemon
 daemon='setsid sleep 987 >/dev/null 2>&1 & sleep 1; echo $(pidof sleep | wc -w) $(ls -d /proc/[0-9]* | wc -l) >/tmp/daemon'
 check "a run whose command leaves a daemon" \
@@ -193,7 +193,7 @@ equal "the daemon is gone" "" "$(commands | grep 'sleep 987' | grep -v grep)"
 rm -f /tmp/daemon
 as_before "a daemon leaves nothing"
 
-# Refused before anything is there.
+# Refused before any change.
 state >/tmp/before
 mv /lib/modules/"$(uname -r)" /lib/modules/away
 out=$(host_run --cc cubic 2>&1)

@@ -2,5 +2,5 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml | debug
 # covers: modules/settings.rs modules/live.rs modules/kernel/sysctl.rs modules/kernel/shim_host.c
-# Namespaces go under traffic. See docs/testing.md.
+# Namespaces end under traffic. See docs/testing.md.
 exec xdc-storm namespaces

@@ -2,5 +2,5 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml-debug | debug
 # covers: modules/tcp_glue.rs modules/algo/window.rs modules/kernel/math.rs modules/kernel/shim_math.c
-# Windows that something else bounds. See docs/testing.md.
+# Windows with other limits. See docs/testing.md.
 exec xdc-storm clamps

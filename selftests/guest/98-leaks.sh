@@ -2,5 +2,5 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: none | debug
 # covers: modules/kernel/seq.rs modules/kernel/shim_seq.c modules/kernel/uapi.rs
-# What all tests before this one have leaked. See docs/testing.md.
+# Memory leaks of all earlier tests. See docs/testing.md.
 exec xdc-storm leaks

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml-debug | debug
 # covers: modules/selftest/xdc_alarm.c modules/kernel/shim_test.c
-# Deliberate mistakes. Last, because the detectors stop after a report. See docs/testing.md.
-# Needs the detectors. 4 is a skipped test.
+# Deliberate errors. Last, because the detectors stop after a report. See docs/testing.md. Needs the
+# detectors. 4 is a skipped test.
 [ -e /sys/kernel/debug/kmemleak ] || exit 4
 exec xdc-storm alarms

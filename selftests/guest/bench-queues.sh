@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: none
 # covers: modules/selftest/bench_qdisc.c
-# What `xdc bench` runs on four processors, on a clock that counts the instructions of all: packets by
-# one, two and four transmit queues at once, each of a processor of its own, with a qdisc below each. The
-# lines that it reads: "# queues QDISC QUEUES PACKETS NS".
+# The part of `xdc bench` on four processors, with a clock that counts the instructions of all: packets
+# through one, two and four transmit queues, one processor and one qdisc each. Output lines: "# queues QDISC
+# QUEUES PACKETS NS".
 . "$(dirname "$0")/lib.sh"
 
 modprobe sch_phantom
@@ -12,7 +12,7 @@ modprobe xdc_nic
 sysctl_set net.ipv6.conf.default.disable_ipv6 1
 packets=20000
 
-# each NAME QDISC...
+# each NAME QDISC...: counts that qdisc.
 each() {
 	name=$1
 	shift
@@ -20,7 +20,7 @@ each() {
 	ip link set nic0 up
 	tc qdisc add dev nic0 root handle 1: mq
 	for i in 1 2 3 4; do check "$name, queue $i" tc qdisc add dev nic0 parent 1:$i handle 1$i: "$@"; done
-	# Caches of the allocator fill once.
+	# Fill the allocator's caches first.
 	echo "nic0 4 1000" >/sys/module/xdc_nic/parameters/flood
 	for queues in 1 2 4; do
 		count=$((packets / queues))

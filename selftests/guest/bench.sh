@@ -2,13 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: none
 # covers: modules/selftest/bench_*.c
-# What `xdc bench` runs, on a clock that counts instructions. The lines that it
-# reads: "# callback CC ACKS CALLBACK CALLS INSTRUCTIONS" and "# qdisc NAME MARKS
-# PACKETS ENQUEUE-INSTRUCTIONS DEQUEUE-INSTRUCTIONS MARKED DROPPED", "# hook ROW PACKET
-# CALLS INSTRUCTIONS", "# busy ROW INSTRUCTIONS", "# tunnel ROW PACKETS INSTRUCTIONS" and "# code ROW BYTES
-# INSTRUCTIONS". Called with "ROW CC ECN MODULES
-# SYSCTL=VALUE..." (MODULES by commas, or -), each in one argument, it counts
-# four flows of each of those, and nothing else.
+# The part of `xdc bench` with a clock that counts instructions. Output lines: "# callback CC ACKS CALLBACK
+# CALLS INSTRUCTIONS", "# qdisc NAME MARKS PACKETS ENQUEUE-INSTRUCTIONS DEQUEUE-INSTRUCTIONS MARKED DROPPED",
+# "# hook ROW PACKET CALLS INSTRUCTIONS", "# busy ROW INSTRUCTIONS", "# tunnel ROW PACKETS INSTRUCTIONS" and
+# "# code ROW BYTES INSTRUCTIONS". Arguments "ROW CC ECN MODULES SYSCTL=VALUE..." (MODULES with commas, or -),
+# each in one word, select four flows of each of these and no other row.
 . "$(dirname "$0")/lib.sh"
 
 debug=/sys/kernel/debug/xdc_bench
@@ -25,13 +23,13 @@ bottleneck() {
 bottleneck
 dd if=/dev/urandom of=/tmp/sent bs=1000 count=4000 2>/dev/null
 
-# row CC [ROW [ECN]]: four flows of it, counted as ROW. One alone may be 3 % off.
+# row CC [ROW [ECN]]: counts four flows as ROW. A single flow may be 3 % off.
 row() {
 	cc=$1 row=${2:-$1} ecn=${3:-3}
 	check "$row: counted as b_$row" sh -c "echo $cc $row >$debug/wrap"
 	allow $cc b_$row
 	choose h1 b_$row $ecn
-	# The receiver's callbacks are not of interest.
+	# The receiver's callbacks are not counted.
 	choose h2 $cc $ecn
 	for flow in $(seq 4); do
 		receive h2 /tmp/received
@@ -62,15 +60,15 @@ if [ $# -gt 0 ]; then
 fi
 for module in $(ours cc) tcp_dctcp_rs; do modprobe $module; done
 for cc in reno cubic bbr dctcp dctcp_rs $(our_ccs); do row $cc; done
-# As inside a datacenter of that rate and RTT: an epoch is a round trip.
+# As inside a datacenter with that rate and RTT: an epoch is a round trip.
 check "unocc: told of the path" in_ns h1 sysctl -qw net.unocc.line_rate_mbps=200 net.unocc.intra_rtt_us=1000
 row unocc unocc_rtt
 counted
 
-# TLT: what its hooks cost a packet, the work behind them, and the host's CPU for a whole flow, without the module
-# and with it. Bursts are cut to single segments: the hook that splits one sends them, too.
+# TLT: cost of its hooks per packet, of the work behind them, and of a whole flow with and without the module.
+# Bursts are cut to single segments, because the splitting hook also sends them.
 ip -n h1 link set eth0 gso_max_segs 1
-# counting NAME ADDRESS: a flow of cubic to there, and $spent: all instructions of the guest but those of waiting.
+# counting NAME ADDRESS: runs a flow of cubic; $spent = instructions of the guest without idling.
 counting() {
 	before=$(cat $debug/busy)
 	check "$1: every byte arrives" transfer "$2"
@@ -80,7 +78,7 @@ busy() {
 	counting "$1" 10.2.0.1
 	echo "# busy $1 $spent"
 }
-# hooked ROW ENABLED: the same, whose packets are counted as ROW.
+# hooked ROW ENABLED: as counting, with packets counted as ROW.
 hooked() {
 	for ns in h1 h2; do
 		in_ns $ns sysctl -qw net.tlt.enabled="$2"
@@ -89,7 +87,7 @@ hooked() {
 	done
 	check "$1: every byte arrives" transfer 10.2.0.1
 }
-# Caches fill once.
+# Fill caches first.
 transfer 10.2.0.1
 busy tlt-none
 modprobe tlt
@@ -102,9 +100,9 @@ sed 's/^/# hook /' $debug/hooks
 for ns in h1 r h2; do ip netns del $ns; done
 modprobe -r tlt
 
-# Tunnels: the same flow without one, and through one of each kind, by single segments that fit into each.
+# Tunnels: the flow without a tunnel and through each kind, with single segments that fit into each.
 bottleneck
-# tunneled NAME KIND OPTION...: u0 of both hosts; without a kind, the hosts' own devices.
+# tunneled NAME KIND OPTION...: creates u0 at both hosts; without a kind, uses the hosts' own devices.
 tunneled() {
 	name=$1
 	shift
@@ -132,7 +130,7 @@ tunneled() {
 }
 modprobe vxlan
 modprobe unorc
-# Caches fill once.
+# Fill caches first.
 transfer 10.2.0.1
 tunneled none
 tunneled vxlan vxlan id 1 dstport 4789
@@ -141,19 +139,19 @@ tunneled unorc-8+2 unorc fec 8+2 paths unolb
 for ns in h1 r h2; do ip netns del $ns; done
 modprobe -r unorc
 
-# The code of `unorc`: its module counts, and a program does with what others have.
+# The code of `unorc`: its module counts, and a program measures other implementations.
 check "code: parities are counted" modprobe xdc_code
 dmesg | sed -nE 's/^.*xdc_code: (words|vectors|vectors-lent) ([0-9]+ [0-9]+)$/# code \1 \2/p'
 check "code: others' parities are counted" xdc-code
 xdc-code | grep '^# code'
 
-# Qdiscs: a held backlog, at which they mark no packet, some, or every one.
+# Qdiscs at a held backlog, with thresholds that mark no packet, some, or all.
 packets=4096
 ip link add d0 type dummy
 sysctl_set net.ipv6.conf.d0.disable_ipv6 1
 ip link set d0 up
 
-# marked MARKS: whether the last run marked as many packets, and lost none.
+# marked MARKS: passes if the last run marked that many packets and lost none.
 marked() {
 	want=$1
 	set -- $(cat $debug/qdisc)
@@ -166,7 +164,7 @@ marked() {
 	esac
 }
 
-# count NAME MARKS: the qdisc of d0.
+# count NAME MARKS: counts the qdisc of d0.
 count() {
 	check "$1: counted" sh -c "echo d0 64 $packets 2 >$debug/qdisc"
 	check "$1: marks $2" marked $2
@@ -179,7 +177,7 @@ x() { check "xdc $*" xdc qdisc add dev d0 root phantom limit 1mb seed 1 "$@"; }
 q root pfifo && count pfifo none
 q root fq && count fq none
 
-# red and phantom WHERE...: with thresholds around 64 packets of 1514 bytes.
+# red and phantom WHERE...: adds one, with thresholds around 64 packets of 1514 bytes.
 red() {
 	name=$1
 	shift
@@ -198,8 +196,7 @@ q root fq_codel target 100ms && count fq_codel none
 q root fq_codel target 5us interval 300us && count fq_codel some
 q root fq_codel ce_threshold 1us && count fq_codel all
 
-# tc of this age knows no options of dualpi2, whose default thresholds are far
-# above what the packets of this queue wait.
+# This version of tc has no options of dualpi2, whose default thresholds far exceed the delay in this queue.
 q root dualpi2 && count dualpi2 none
 
 by_phantom() {
@@ -224,8 +221,8 @@ by_physical phantom-either mark either line-rate 1mbit phantom 4gb pmin 100% pma
 
 ip link del d0
 
-# A rack's switch, beside what else has queues by priority or by time. These want transmit queues, and taprio a device
-# that tells its speed.
+# A rack's switch, beside other qdiscs with priorities or schedules. They need transmit queues, and taprio a
+# device with a speed.
 modprobe sch_acceltor
 ip link add d0 numtxqueues 4 type veth peer name d1
 for device in d0 d1; do
@@ -235,8 +232,8 @@ done
 q root ets strict 3 && count ets none
 q root taprio num_tc 2 map 0 1 queues 1@0 1@1 base-time 0 sched-entry S 03 1000000000 clockid CLOCK_TAI &&
 	count taprio none
-# rack NAME OPTION VALUE...: the day of rack 1, which has begun, and lasts for longer than what is counted; then that of
-# rack 2.
+# rack NAME OPTION VALUE...: counts the day of rack 1, which has begun and outlasts the measurement; then that
+# of rack 2.
 rack() {
 	name=$1
 	shift

@@ -26,9 +26,8 @@ check() {
 	[ $rc -eq 0 ] || echo "$out" | sed "s/^/# [$(echo "$*" | tr / :)] /"
 }
 
-# refuses DESCRIPTION PATTERN CMD...: passes if CMD fails by itself, and what it
-# says matches the extended regular expression. A CMD that is not there, or that a
-# signal ended, has refused nothing.
+# refuses DESCRIPTION PATTERN CMD...: passes if CMD fails and its output matches the extended regular
+# expression. A missing CMD, or one ended by a signal, does not pass.
 refuses() {
 	what=$1 pattern=$2
 	shift 2
@@ -83,21 +82,20 @@ eventually() {
 	done
 }
 
-# ours KIND: names of the modules of that kind that `make install` brings.
+# ours KIND: names of that kind's modules that `make install` installs.
 ours() {
 	sed -nE "/^ +$1 .*;\$/ { /\"(selftest|\.\.)\//d; s/^ +[a-z]+ +([a-z0-9_]+) .*/\1/p }" /selftests/list.rs
 }
 our_ccs() { ours cc | sed 's/^tcp_//'; }
 
-# is_available CC. A module that was loaded while others held the RTNL is usable a little later
-# (modules/kernel/deferred.rs).
+# is_available CC. A module loaded while RTNL was held is usable a little later (modules/kernel/deferred.rs).
 is_available() { sysctl_get net.ipv4.tcp_available_congestion_control | grep -qw "$1"; }
-# load CC...
+# load CC...: loads the modules.
 load() {
 	for cc in "$@"; do modprobe "tcp_$cc" && eventually is_available "$cc" || return; done
 }
 
-# unload MODULE...: one after the other, for busybox's rmmod ends at the first that has gone already.
+# unload MODULE...: one at a time, because busybox's rmmod stops at the first missing one.
 unload() {
 	for module in "$@"; do check "rmmod $module" eventually rmmod "$module"; done
 }
@@ -119,13 +117,14 @@ pair() {
 }
 
 unpair() {
-	# What is in flight would keep its socket, and that the module, for an RTO.
+	# Packets in flight would hold their socket and its module for an RTO.
 	for ns in h1 h2; do in_ns $ns ss -KatnH >/dev/null; done
 	ip netns del h1
 	ip netns del h2
 }
 
-# racks: h1 with bond0 of two uplinks, eps and ocs, as a rack's switch has it; h2 is all other racks, 10.9.RACK.2.
+# racks: h1 with bond0 of two uplinks, eps and ocs, like a rack's switch; h2 plays all other racks,
+# 10.9.RACK.2.
 racks() {
 	ip netns add h1 && ip netns add h2
 	ip -n h1 link add bond0 type bond mode balance-rr
@@ -150,21 +149,21 @@ racks() {
 	done
 	ip -n h2 link set lo up
 }
-# counter NAME: that of the acceltor which tc -s shows on standard input.
+# counter NAME: counter of the acceltor in tc -s's output on standard input.
 counter() {
 	awk -v name="$1" '/^  [a-z_]+ [0-9]/ { for (i = 1; i < NF; i += 2) if ($i == name) print $(i + 1) }'
 }
-# tunnel_counter NS NAME: a counter of that end's tunnel.
+# tunnel_counter NS NAME: counter of the tunnel in NS.
 tunnel_counter() {
 	in_ns "$1" ethtool -S u0 | awk -v name="$2:" '$1 == name { print $2 }'
 }
-# rack_stat NAME: a counter of the acceltor of bond0.
+# rack_stat NAME: counter of bond0's acceltor.
 rack_stat() { tc -n h1 -s qdisc show dev bond0 | counter "$1"; }
 has_more() { [ "$(rack_stat "$1")" -gt "$2" ]; }
-# moves COUNTER: it grows.
+# moves COUNTER: waits until it grows.
 moves() { eventually has_more "$1" "$(rack_stat "$1")"; }
-# flow_to RACK PAUSE BYTES: so much of /tmp/piece to it after each pause, while /tmp/busy is there. Its processes are added to
-# $senders. Without a pause virtual time stands still where no rate is limited.
+# flow_to RACK PAUSE BYTES: sends BYTES of /tmp/piece to RACK after each pause, while /tmp/busy exists. Adds
+# its processes to $senders. Without a pause virtual time stops unless a rate is limited.
 flow_to() {
 	ip netns exec h2 nc -l -p 500$1 <&9 >/dev/null &
 	senders="$senders $!"
@@ -173,8 +172,8 @@ flow_to() {
 	senders="$senders $!"
 }
 
-# routed: h1 (10.1.0.1) and h2 (10.2.0.1), and between them r, whose eth1 and
-# eth2 lead there. To h1 it takes 1 ms.
+# routed: h1 (10.1.0.1) and h2 (10.2.0.1) with r between them, whose eth1 and eth2 lead to them. The way to h1
+# takes 1 ms.
 routed() {
 	for ns in h1 r h2; do ip netns add $ns; done
 	for i in 1 2; do
@@ -198,12 +197,11 @@ in_ns() {
 	ip netns exec "$ns" "$@"
 }
 
-# in_first_ns CMD...: a test has a namespace of its own; kernel threads stay in
-# the first one.
+# in_first_ns CMD...: a test has its own namespace; kernel threads stay in the first one.
 in_first_ns() { nsenter --net=/proc/2/ns/net "$@"; }
 
-# snmp NAME GROUP COUNTER: from /proc/net/snmp and netstat, where names and
-# values stand in two lines of the same form.
+# snmp NAME GROUP COUNTER: value from /proc/net/snmp or netstat, which have a line of names before each line
+# of values.
 snmp() {
 	in_ns "$1" cat /proc/net/snmp /proc/net/netstat | awk -v group="$2:" -v name="$3" '
 		$1 != group { next }
@@ -211,32 +209,32 @@ snmp() {
 		{ print $column; exit }'
 }
 
-# allow CC...: like dctcp, ours are for the first namespace to allow to others.
+# allow CC...: like dctcp, ours must be allowed for other namespaces in the first one.
 allow() {
 	in_first_ns sysctl -qw "net.ipv4.tcp_allowed_congestion_control=reno cubic $*"
 }
 
-# choose NAME CC ECN: what new sockets of a namespace use.
+# choose NAME CC ECN: settings of a namespace's new sockets.
 choose() {
 	in_ns "$1" sysctl -qw net.ipv4.tcp_congestion_control="$2" net.ipv4.tcp_ecn="$3"
 }
 
-# nc ends its half of a connection when its input ends. This one never does.
+# nc half-closes its connection when its input ends. This input never ends.
 silence=/tmp/silence
 [ -p $silence ] || mkfifo $silence
 exec 9<>$silence
 
 listens() { [ -n "$(in_ns "$1" ss -ltnH sport = :"$2")" ]; }
 
-# receive NAME FILE [PORT]: the next connection to PORT, else 5001, goes to
-# FILE. It has arrived when `wait $receiver` returns.
+# receive NAME FILE [PORT]: writes the next connection to PORT, else 5001, to FILE, which is complete when
+# `wait $receiver` returns.
 receive() {
 	ip netns exec "$1" nc -l -p "${3:-5001}" <&9 >"$2" &
 	receiver=$!
 	eventually listens "$1" "${3:-5001}"
 }
 
-# transfer ADDRESS: /tmp/sent from h1 to h2.
+# transfer ADDRESS: sends /tmp/sent from h1 to h2.
 transfer() {
 	receive h2 /tmp/received
 	in_ns h1 nc "$1" 5001 </tmp/sent

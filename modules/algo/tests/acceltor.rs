@@ -58,10 +58,10 @@ fn before_the_base_time_there_is_no_day() {
     assert_eq!(with(1_000, 0).at(999), Err(1));
     assert_eq!(with(1_000, 0).at(0), Err(1_000));
     assert_eq!(with(1_000, 0).at(1_000).unwrap().label, 0);
-    // The way to the switch comes before it.
+    // The delay to the switch shifts the base time.
     assert_eq!(with(1_000, 400).at(599), Err(1));
     assert_eq!(with(1_000, 400).at(600).unwrap().until_edge_ns, 240 * US);
-    // A base time in the past, at the ends of the numbers, too.
+    // A base time in the past, also at the limits of the type.
     let past = with(-260_000 * 7, 0).at(0).unwrap();
     assert_eq!((past.label, past.is_day), (7, true));
     assert!(with(i64::MIN, 0).at(u64::MAX).is_ok());
@@ -98,7 +98,7 @@ fn the_next_label_of_a_rack_is_within_a_week() {
     assert_eq!(next_label(11, 3, week), 11);
 }
 
-/// Where an elephant goes whose rack has day `label`, at `now_us`.
+/// Returns the place of an elephant whose rack has day `label`, at `now_us`.
 fn placed(policy: Policy, now_us: u64, label: u64) -> Place {
     let moment = schedule(50).at(now_us * US).unwrap();
     place(policy, &moment, label, 3, 60 * US)
@@ -120,7 +120,7 @@ fn a_round_trip_before_its_day_an_elephant_is_accelerated_and_then_waits() {
         Place::Queue(1)
     );
     assert_eq!(placed(Policy::AccelTor, 250, 1), Place::Queue(1));
-    // By night the next day's label is the first one.
+    // At night the next day's label comes first.
     assert_eq!(placed(Policy::AccelTor, 250, 2), Place::Low);
 }
 
@@ -128,7 +128,7 @@ fn a_round_trip_before_its_day_an_elephant_is_accelerated_and_then_waits() {
 fn an_elephant_k_days_before_its_day_is_dropped() {
     assert_eq!(placed(Policy::AccelTor, 239, 2), Place::Low);
     assert_eq!(placed(Policy::AccelTor, 239, 3), Place::Blocked);
-    // Rotation is at the night's start: one day later it is within K.
+    // The calendar rotates at nightfall: one day later it is within K.
     assert_eq!(placed(Policy::AccelTor, 240, 3), Place::Low);
 }
 
@@ -151,7 +151,7 @@ fn queues_are_reused_in_turn() {
     assert_eq!(labels(5), [6, 7, 5]);
 }
 
-/// The same rules by counting in slots from the start, in 128 bits.
+/// Reference: counts slots from the start, in 128 bits.
 fn model(
     schedule: &Schedule,
     now_ns: u64,
@@ -238,7 +238,8 @@ fn a_sketch_never_counts_less_than_was_sent() {
         *total += 1_500;
         assert!(Sketch::add(&mut cells, key, 1_500) >= *total);
     }
-    // And no more than the others of a cell: with 20,000 flows on 3 x 8192 cells nearly all are below four times.
+    // Overestimates come from the cell's other flows: with 20,000 flows on 3 x 8192 cells nearly all are
+    // below four times.
     let over = sent
         .iter()
         .filter(|(key, total)| Sketch::add(&mut cells, **key, 0) > 4 * **total)
@@ -254,7 +255,7 @@ fn a_sketch_forgets_half_in_a_period() {
         Sketch::forget(&mut cells, label, 1, period);
     }
     assert!(cells.iter().all(|cell| *cell == 500));
-    // Days that nobody looked at count, too.
+    // Days without a call count, too.
     Sketch::forget(&mut cells, 56 * 3, 112, period);
     assert!(cells.iter().all(|cell| *cell == 125));
     Sketch::forget(&mut cells, 56 * 3 + 28, 28, period);
@@ -314,7 +315,7 @@ fn an_idle_elephant_leaves() {
     assert!(table.get(1 << 32).is_none());
     assert!(table.get(2 << 32).is_some());
     assert_eq!(table.counts[1], 1);
-    // A clock that was set back makes nobody stay for ever.
+    // An elephant ages even if the clock was set back.
     assert_eq!(table.sweep(0, one, 10, 100), 0);
     assert_eq!(table.sweep(0, one, 110, 100), 1);
 }
@@ -328,7 +329,7 @@ fn the_table_is_a_map_whatever_comes_and_goes() {
         let mut owned = Owned::new(usize::from(most) * racks as usize, racks as usize);
         let mut model: HashMap<u64, (u16, u64)> = HashMap::new();
         let week = NonZeroU64::new(racks - 1).unwrap();
-        // Few homes, so that searches meet.
+        // Few home slots, so that probe sequences collide.
         let keys: Vec<u64> = (1..200).map(|n| n | rng.within(0, 7) << 32).collect();
         let mut now_ns = 0;
         for step in 0..20_000_u64 {
@@ -354,7 +355,7 @@ fn the_table_is_a_map_whatever_comes_and_goes() {
                     }
                 }
                 _ => {
-                    // A whole week: every one has had its turn, and whoever moves may have two.
+                    // After a week every elephant was due once, and moved ones up to twice.
                     let mut evicted = 0;
                     for day in 0..week.get() {
                         evicted += table.sweep(step + day, week, now_ns, 400);

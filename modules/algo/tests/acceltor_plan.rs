@@ -29,7 +29,7 @@ fn the_example_of_section_three() {
     assert_eq!(plan.accelerated_round_trips, 3);
     assert_eq!(plan.queues, 3);
     assert_eq!(plan.rto_min_ns, 12_380 * US);
-    // III-D and Fig. 5: 8 to 16 segments, else to 10; 2.19 times as much.
+    // III-D and Fig. 5: 8 to 16 segments, 10 without acceleration; 2.19 times as much.
     assert_eq!((plan.window_at_start, plan.window_at_end), (8, 16));
     assert_eq!(plan.day_segments, 92);
     assert_eq!(plan.day_segments_unaccelerated, Some(42));
@@ -53,7 +53,7 @@ fn the_network_of_the_evaluation() {
     assert_eq!(plan_of_50.offered_bytes, 2_640_000);
     assert_eq!(Network::PAPER.day_bytes(), 2_400_000);
     assert_eq!(Network::PAPER.circuit_bdp_bytes(), 550_000);
-    // 11.1 Gbit/s where 10.1 would fill the day.
+    // 11.1 Gbit/s; 10.1 would fill the day.
     assert_eq!(plan_of_50.accelerated_bytes_per_s * 8 / 10_000_000, 1_107);
     assert_eq!(plan_of_50.needed_bytes_per_s * 8 / 10_000_000, 1_006);
     assert_eq!(plan_of_50.spare_bytes_per_s * 8, 25_000_000_000);
@@ -74,7 +74,7 @@ fn a_day_of_one_round_trip_has_no_solution() {
 
 #[test]
 fn a_week_has_room_for_the_acceleration() {
-    // Two racks: the week is one slot, and a night of 180 us is what (m + 1) Rp takes.
+    // Two racks: the week is one slot, and (m + 1) Rp fills a night of 180 us.
     let of = |night_us| Plan::new(&network(240, night_us, 60, 55, 2));
     assert_eq!(of(180), Err(Impossible::ShortWeek));
     assert_eq!(of(181).unwrap().rto_min_ns, US);
@@ -125,9 +125,9 @@ fn a_week_shorter_than_a_jiffy_has_no_timer() {
         let network = network(240, 20, 60, 55, 8);
         HostPlan::new(&network, &plan(&network), Timers { hz, scale })
     };
-    // 1.345 ms of silence: one jiffy of 1 ms and what it may be late.
+    // 1.345 ms of silence: one jiffy of 1 ms plus its lateness.
     assert_eq!(of(1_000, 1), None);
-    // Two of them are one of the network's 500 us and one that srtt takes.
+    // Two jiffies: 500 us of the network, and srtt.
     assert_eq!(of(1_000, 2), None);
     assert_eq!(of(1_000, 3).unwrap().rto_jiffies, 3);
     assert_eq!(of(0, 1), None);
@@ -142,7 +142,7 @@ fn the_largest_networks_do_not_saturate() {
         racks: 1_024,
         ..Network::PAPER
     };
-    // Units of 1/10^7 ns: the week has 2.0e19 of them.
+    // Units of 1/10^7 ns: the week has 2.0e19.
     assert_eq!(host(&longest, 10_000, 1_000).queues, 972);
     assert!(host(&longest, 1_000, 1).rto_min_us > MAX_RTO_US);
     longest = Network {
@@ -173,7 +173,7 @@ fn a_timer_is_as_coarse_as_its_bucket() {
     assert_eq!(longest_timer(5_000), Some((4_488, 512)));
 }
 
-/// A fraction that is not rounded, for a model that shares nothing with the integers above.
+/// An exact fraction, for a reference that shares no code with the integers above.
 #[derive(Clone, Copy)]
 struct Ratio(u128, u128);
 
@@ -183,7 +183,7 @@ impl Ratio {
         self.0.cmp(&(whole * self.1))
     }
 
-    /// The least whole number that is not less.
+    /// Returns the number, rounded up.
     fn ceil(self) -> u128 {
         let near = self.0 / self.1;
         (near.saturating_sub(1)..=near + 1)
@@ -191,7 +191,7 @@ impl Ratio {
             .unwrap()
     }
 
-    /// The greatest whole number that is not more.
+    /// Returns the number, rounded down.
     fn floor(self) -> u128 {
         let near = self.0 / self.1;
         (near.saturating_sub(1)..=near + 1)
@@ -200,7 +200,7 @@ impl Ratio {
     }
 }
 
-/// (4), by trying.
+/// Solves (4) by trial.
 fn model_accelerated(n: u128) -> Option<u128> {
     (1..64).find(|m| (1 << (m - 1)) < n && n <= (1 << m))
 }
@@ -257,7 +257,7 @@ fn plans_are_those_of_rational_arithmetic() {
         assert_eq!(plan.offered_bytes, offered * segments);
         let accelerated = Ratio(offered * ((1 << m) - 1) * 1_000_000_000, slot).floor();
         assert_eq!(of(plan.accelerated_bytes_per_s), most.min(accelerated));
-        // Rounded down twice.
+        // The code rounds down twice.
         let needed = Ratio(
             of(network.circuit_bytes_per_s) * of(network.day_ns) * ((1 << m) - 1),
             slot * segments,
@@ -273,7 +273,7 @@ fn plans_are_those_of_rational_arithmetic() {
     assert!(planned > 500_000, "{planned}");
 }
 
-/// R12, by what has to be true of it.
+/// Checks the conditions of rule R12.
 fn check_host(network: &Network, plan: &Plan, lead: u128, rng: &mut Rng) {
     let (hz, scale) = (
         rng.pick(&[24, 100, 250, 300, 1_000, 10_000]),
@@ -285,7 +285,7 @@ fn check_host(network: &Network, plan: &Plan, lead: u128, rng: &mut Rng) {
     let second = u128::from(NS_PER_S);
     let per_jiffy = u128::from(hz) * u128::from(scale);
     let of = |field: u64| u128::from(field);
-    // No flow resumes after it is to be accelerated, and the next longer timer could.
+    // No flow resumes after its acceleration is due, but the next longer timer could.
     let silent = (of(plan.rto_min_ns) - of(network.circuit_rtt_ns)) * per_jiffy;
     let fires = |rto: u128, granularity: u128| (rto + granularity) * second;
     let granularity = |rto: u64| match rto {
@@ -296,14 +296,14 @@ fn check_host(network: &Network, plan: &Plan, lead: u128, rng: &mut Rng) {
         32_256..258_048 => 4_096,
         _ => 32_768,
     };
-    // Nor at the end of a level that the list above does not have.
+    // Nor at the end of a level that is missing above.
     if host.rto_jiffies < 258_048 * 8 - 1 {
         assert_eq!(of(host.granularity_jiffies), granularity(host.rto_jiffies));
         assert!(fires(of(host.rto_jiffies), of(host.granularity_jiffies)) <= silent);
         let longer = host.rto_jiffies + 1;
         assert!(fires(of(longer), granularity(longer)) > silent);
     }
-    // The calendar reaches as far back as the earliest of them, but for the part of a jiffy.
+    // The calendar reaches back to the earliest of them, except for the part of a jiffy.
     let early = silent / second * second - of(host.rto_jiffies) * second;
     let before = (lead + of(network.circuit_rtt_ns)) * per_jiffy + early;
     assert_eq!(

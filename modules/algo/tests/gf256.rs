@@ -24,7 +24,7 @@ fn all_products_are_those_of_another_implementation() {
     }
 }
 
-/// The sum, straight from its definition and by the other implementation.
+/// Returns the parity by its definition, with the other multiplication.
 fn parity(packets: &[Vec<u8>], r: usize, bytes: usize) -> Vec<u8> {
     let mut sum = vec![0; bytes];
     for (i, packet) in packets.iter().enumerate() {
@@ -77,7 +77,7 @@ fn decoded(packets: &[Vec<u8>], rows: &[Vec<u8>], solution: &Solution, lost: u32
     (0..lost.count_ones() as usize).map(vector).collect()
 }
 
-/// Every pattern of packets and of `y` parities that are lost. Returns how many decode, and how many not.
+/// Tries each pattern of lost packets and `y` parities. Returns the counts of decoded and undecodable ones.
 fn every_pattern(k: usize, y: usize, most: u32, rng: &mut Rng, longest: u64) -> (u32, u32) {
     let packets = packets(rng, k, longest);
     let rows = encoded(&packets);
@@ -108,7 +108,7 @@ fn every_pattern(k: usize, y: usize, most: u32, rng: &mut Rng, longest: u64) -> 
     (good, bad)
 }
 
-/// Every set of at most `most` of `n`.
+/// Calls `f` for each set of at most `most` of `n`.
 fn for_each_subset(n: u32, most: u32, f: &mut impl FnMut(u64)) {
     fn go(from: u32, n: u32, left: u32, set: u64, f: &mut impl FnMut(u64)) {
         f(set);
@@ -124,7 +124,7 @@ fn for_each_subset(n: u32, most: u32, f: &mut impl FnMut(u64)) {
 #[test]
 fn eight_and_two_decode_every_loss_of_two_and_none_of_three_that_hits_data_thrice() {
     let mut rng = Rng::new(1);
-    // None, 10 of one and 45 of two.
+    // 1 empty set, 10 single, and 45 pairs.
     assert_eq!(every_pattern(8, 2, 2, &mut rng, 100), (56, 0));
     let packets = packets(&mut rng, 8, 30);
     let mut of_three = 0;
@@ -135,7 +135,7 @@ fn eight_and_two_decode_every_loss_of_two_and_none_of_three_that_hits_data_thric
             of_three += 1;
         }
     });
-    // At least one packet is lost in each, for there are two parities.
+    // Each pattern loses at least one packet, because there are two parities.
     assert_eq!((of_three, packets.len()), (120, 8));
 }
 
@@ -158,7 +158,7 @@ fn every_size_of_block_and_mixed_lengths() {
     }
 }
 
-/// Whole vectors of 32 bytes, as the kernel's.
+/// Whole vectors of 32 bytes, as in the kernel.
 struct Wide;
 
 impl Vectors for Wide {
@@ -210,7 +210,7 @@ fn a_pair_is_both_parities() {
             (0..n).map(|_| rng.next() as u8).collect()
         };
         let (mut p, packet) = (bytes(300), bytes(300));
-        // Up to beyond both rows.
+        // Lengths up to beyond both rows.
         let used = p.len() + round / 2 % 2 * 200;
         let mut q: Vec<u8> = p.iter().map(|byte| byte.rotate_left(3)).collect();
         p.resize(400, 0);

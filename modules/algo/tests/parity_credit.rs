@@ -4,7 +4,7 @@ use super::*;
 
 const RTT_US: u32 = 1_000;
 
-/// One that has spent what it began with.
+/// Returns a credit whose initial amount is spent.
 fn spent(x: u8, y: u8) -> Credit {
     let mut credit = Credit::new(x, y);
     credit.earn(1, RTT_US, 0);
@@ -56,7 +56,7 @@ fn credit_is_kept_for_eight_round_trips() {
         for _ in 0..4 {
             credit.earn(begin_us, RTT_US, 2);
         }
-        // The terms go on while something is sent.
+        // Terms advance with each sent packet.
         for round in 1..=pause {
             credit.earn(begin_us + round * 1_000, RTT_US, 0);
         }
@@ -94,7 +94,7 @@ fn a_few_marks_are_no_congestion() {
         let mut credit = spent(8, 2);
         credit.hear(10_000, RTT_US, 0, 0, false);
         for step in 1..=20 {
-            // 80 in a round trip.
+            // 80 packets in a round trip.
             credit.hear(
                 10_000 + step * 50,
                 RTT_US,

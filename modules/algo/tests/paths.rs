@@ -4,7 +4,7 @@ use super::super::support::Rng;
 use super::*;
 use std::collections::{HashMap, VecDeque};
 
-/// The rules once more, from docs/unorc.md, with lists where the module has counters.
+/// Reference of docs/unorc.md's rules, with lists in place of counters.
 struct Model {
     kind: Kind,
     freeze: Freeze,
@@ -16,7 +16,7 @@ struct Model {
     since: (u64, Vec<bool>),
     bad_rounds: u32,
     changed: Option<u64>,
-    /// The last eight that came back, newest last, and whether each may be used.
+    /// The last eight returned values, newest last, with their validity.
     eight: [Option<(u16, bool)>; 8],
     written: usize,
     exploring: u32,
@@ -211,7 +211,7 @@ impl Model {
     }
 }
 
-/// `events` of each kind, in the module and in the model.
+/// Applies `events` to the module and the reference.
 fn are_one(kind: Kind, freeze: Freeze, events: u32, seed: u64) -> Paths {
     let mut paths = Paths::default();
     paths.begin(kind, freeze);
@@ -225,7 +225,7 @@ fn are_one(kind: Kind, freeze: Freeze, events: u32, seed: u64) -> Paths {
         bdp_packets: 40,
     };
     let mut out = VecDeque::new();
-    // Times when nearly all is good, and when little is.
+    // Alternates between phases with few and many failures.
     let mut bad = 1;
     for n in 0..events {
         if n % 1_000 == 0 {

@@ -9,14 +9,14 @@ use super::*;
 type Alone = Half<Receiver>;
 type Wire = Vec<(Header, Vec<u8>)>;
 
-/// 500 us, a quarter more, and two hosts' delays.
+/// 500 us, a quarter more, and the delays of both hosts.
 const UNKNOWN_BOUND_US: u64 = 645;
 
 fn alone(config: Config) -> Alone {
     Alone::new(config)
 }
 
-/// What a sender sends for packets of these lengths, each block with all its parities.
+/// Returns a sender's packets for these lengths, each block with all its parities.
 fn blocks(config: Config, first: u32, lengths: &[usize]) -> Wire {
     let mut sender = Half::<Sender<Vec<u8>>>::new(config);
     sender.sender(|sender, cx, _| sender.begin(cx.config, first));
@@ -44,13 +44,13 @@ fn wait(alone: &mut Alone, us: u64) {
     poll(alone);
 }
 
-/// Numbers of what went up since the last call.
+/// Returns the numbers delivered since the last call.
 fn up(alone: &mut Alone) -> Vec<u32> {
     let up = alone.io.up.drain(..);
     up.map(|(packet, _)| flow_and_number(&packet).1).collect()
 }
 
-/// Reports that were sent since the last call.
+/// Returns the reports sent since the last call.
 fn reports(alone: &mut Alone) -> Vec<Report> {
     let mut reports = Vec::new();
     for (header, packet, _) in alone.io.sent.drain(..) {
@@ -65,7 +65,7 @@ fn every_loss_of_eight_and_two() {
     let lengths = [40, 90, 32, 500, 499, 33, 64, 100];
     let mut wire = blocks(config(8, 2), 1, &lengths);
     assert_eq!(wire.len(), 10);
-    // The next block tells that this one is over.
+    // The next block ends this one.
     wire.extend(
         blocks(config(8, 2), 1, &[&lengths[..], &[40]].concat())
             .into_iter()
@@ -74,7 +74,7 @@ fn every_loss_of_eight_and_two() {
     let (mut decoded, mut given_up) = (0, 0);
     for lost in 0u32..1 << 10 {
         let mut alone = alone(config(8, 2));
-        // Somebody knows where it begins.
+        // The first block number is known.
         alone.half.is_begun = true;
         alone.half.next = 1;
         alone.half.end = 1;
@@ -107,7 +107,7 @@ fn every_loss_of_eight_and_two() {
                 );
                 assert_eq!(told.iter().fold(0, |all, report| all | report.lost), data);
                 assert_eq!(alone.io.counted(Count::GivenUp), 1);
-                // What comes after all goes up once.
+                // Duplicates after the block are delivered once.
                 for packet in wire.iter().take(8).chain(wire.iter().take(8)) {
                     give(&mut alone, packet);
                 }
@@ -121,8 +121,8 @@ fn every_loss_of_eight_and_two() {
     assert_eq!((decoded, given_up), (56, 120));
 }
 
-/// What of blocks of `x` and `y` parities cannot be read where packets are lost as Uno's Table 1 has it: one, two or
-/// three of ten in a row, at three ports. In as many packets as 800 flows of 5 MB have.
+/// Returns undecodable blocks of `x` and `y` under the losses of Uno's Table 1: one, two or three of ten
+/// packets in a row, at three ports, in as many packets as 800 flows of 5 MB have.
 fn unread(x: u8, y: u8) -> (u64, u64) {
     let mut rng = Rng::new(13);
     let wire = blocks(config(x, y), 1, &[40; 8_000]);
@@ -175,7 +175,7 @@ fn any_order_any_block_and_duplicates_around_the_end_of_numbers() {
         let packets = rng.within(1, 200) as usize;
         let lengths: Vec<_> = (0..packets).map(|_| rng.within(32, 300) as usize).collect();
         let mut wire = blocks(config(x, y), first, &lengths);
-        // At most as many of a block are lost as it has parities, and of the last one none.
+        // Each block loses at most as many packets as it has parities, the last block none.
         let last = wire.last().unwrap().0.block;
         let mut left = std::collections::HashMap::<u32, usize>::new();
         for (header, _) in &wire {
@@ -187,7 +187,7 @@ fn any_order_any_block_and_duplicates_around_the_end_of_numbers() {
             *left -= usize::from(is_lost);
             !is_lost
         });
-        // The first one tells where the channel begins.
+        // The first packet determines the channel's start.
         for i in 1..wire.len() {
             let other = (i + rng.within(0, 12) as usize).min(wire.len() - 1);
             wire.swap(i, other);
@@ -241,7 +241,7 @@ fn a_block_that_is_not_full_is_over_when_the_next_one_begins() {
     assert_eq!(alone.io.counted(Count::GivenUp), 0);
 }
 
-/// One of three packets is missing for so long, again and again.
+/// Repeatedly delays one of three packets.
 fn reorder(alone: &mut Alone, wire: &[(Header, Vec<u8>)], us: u64) {
     for three in wire.chunks_exact(3) {
         give(alone, &three[0]);
@@ -262,15 +262,15 @@ fn the_bound_follows_the_delays() {
     assert!((120..200).contains(&bound(&alone)), "{}", bound(&alone));
     let late = alone.io.counted(Count::Late);
     assert_eq!(late, 0);
-    // Longer than it waits: it learns from what comes late.
+    // Delays above the bound: late packets raise it.
     reorder(&mut alone, &wire[600..1_200], 700);
     assert!((700..=1_000).contains(&bound(&alone)), "{}", bound(&alone));
     let late = alone.io.counted(Count::Late);
     assert!((1..6).contains(&late), "{late}");
-    // No longer than a millisecond, whatever comes.
+    // The bound is limited to a millisecond.
     reorder(&mut alone, &wire[1_200..1_800], 5_000);
     assert_eq!(bound(&alone), 1_000);
-    // Packets that never come make it short.
+    // Packets that never arrive lower the bound.
     for three in wire[1_800..].chunks_exact(3) {
         give(&mut alone, &three[0]);
         give(&mut alone, &three[2]);
@@ -314,7 +314,7 @@ fn what_is_decoded_too_late_goes_up_nevertheless() {
     wait(&mut alone, 2_000);
     assert_eq!(up(&mut alone), [0, 1, 2, 4, 5, 6, 7]);
     give(&mut alone, &wire[8]);
-    // The block is over, and what is of it is forgotten.
+    // The block is passed over, and its packets are freed.
     assert_eq!(up(&mut alone), []);
     let mut alone = super::tests::alone(config(8, 2));
     for packet in wire.iter().take(7).filter(|(header, _)| header.index != 3) {
@@ -348,7 +348,7 @@ fn numbers_from_elsewhere_silence_no_channel() {
             let mut came = up(&mut alone);
             came.sort_unstable();
             came.dedup();
-            // Of a block that is there the other packet takes a place.
+            // A wrong packet takes the slot in a block that exists.
             assert!(came.len() >= 399, "{x}+{y} {jump}");
         }
     }
@@ -365,7 +365,7 @@ fn a_sender_that_begins_anew_costs_nothing_but_a_jump() {
     assert_eq!(up(&mut alone), [0]);
     let again = blocks(config(8, 2), 77_777_777, &[50; 16]);
     give(&mut alone, &again[0]);
-    // What is held of before goes up, and is freed by whoever takes it.
+    // Held packets are delivered, and their slots freed on reuse.
     assert_eq!(up(&mut alone).len(), 35);
     again[1..]
         .iter()
@@ -401,7 +401,7 @@ fn a_parity_that_lies_makes_no_packet() {
             give(&mut alone, &(*header, packet));
         }
     }
-    // The one that is true comes too late, for the first was taken for true.
+    // The genuine packet comes too late: the forged one took its place.
     assert_eq!(alone.io.counted(Count::BadDecode), 1);
     give(&mut alone, &wire[3]);
     assert!(up(&mut alone).into_iter().eq(0..8));
@@ -481,7 +481,7 @@ fn parities_are_waited_for_as_long_as_blocks_take() {
     alone.half.spread_us = 10;
     for ten in wire.chunks(10) {
         for (i, packet) in ten.iter().enumerate() {
-            // All but the first block lack a packet.
+            // All blocks but the first lose a packet.
             if i != 2 || packet.0.block == 1 {
                 give(&mut alone, packet);
             }
@@ -490,7 +490,7 @@ fn parities_are_waited_for_as_long_as_blocks_take() {
     }
     assert_eq!(alone.io.counted(Count::GivenUp), 0);
     assert!(up(&mut alone).into_iter().eq(0..80));
-    // Never longer than a millisecond.
+    // The bound is limited to a millisecond.
     alone.half.block_us = 900;
     alone.half.spread_us = 900;
     assert_eq!(alone.half.bound_us(&alone.config), 1_000);

@@ -46,14 +46,14 @@ fn unacked() -> Socket {
     }
 }
 
-/// An important packet that ends at 1000 was sent at 1000 us.
+/// Returns a flow whose important packet ends at 1000 and left at 1000 us.
 fn in_flight() -> Flow {
     let mut flow = Flow::default();
     assert_eq!(flow.on_data(&params(), &last(1_000, 1_000)), Mark::Data);
     flow
 }
 
-/// Its echo came.
+/// Returns the flow after the echo.
 fn pending() -> Flow {
     let mut flow = in_flight();
     assert_eq!(flow.on_ack_in(Some(Mark::Echo), &ack(1_000)), Seen::Poll);
@@ -101,13 +101,13 @@ fn after_a_pause_it_is_the_last_of_the_burst() {
     let mut flow = pending();
     assert_eq!(flow.on_data(&params(), &first), Mark::Unimportant);
     assert_eq!(flow.on_data(&params(), &last(9_000, 3_000)), Mark::Data);
-    // As the paper has it.
+    // The paper's rule.
     let paper = Params {
         burst_tail: 0,
         ..params()
     };
     assert_eq!(pending().on_data(&paper, &first), Mark::Data);
-    // What is sent again is no burst.
+    // A retransmission begins no burst.
     let again = Outgoing {
         is_again: true,
         ..first
@@ -129,7 +129,7 @@ fn an_ack_ends_a_first_window_that_does_not_fill() {
     );
 }
 
-/// Rule 4 again: what has no mark of weight is looked at while a first window lasts, not before and not after.
+/// Rule 4: unmarked packets are examined only during a first window.
 #[test]
 fn plain_packets_matter_in_a_first_window_alone() {
     let plain = [None, Some(Mark::Control), Some(Mark::Unimportant)];
@@ -182,7 +182,7 @@ fn a_byte_is_echoed_by_the_ack_that_is_for_it_alone() {
     assert_eq!(flow.on_ack(Errand::None, |_| true), Mark::Control);
 }
 
-/// Of another processor, while the echo of what came before is sent.
+/// Another processor receives data while the earlier echo is sent.
 #[test]
 fn what_came_since_is_still_owed() {
     let mut flow = Flow::default();
@@ -252,7 +252,7 @@ fn a_timer_that_will_send_is_waited_for() {
 fn nothing_is_sent_where_everything_is_acknowledged() {
     let mut flow = pending();
     assert_eq!(flow.poll(&params(), &Socket::default()), None);
-    // The proof was of what is acknowledged.
+    // The proof covered acknowledged packets only.
     assert_eq!(flow.poll(&params(), &unacked()), Some(Action::SendClock));
 }
 
@@ -332,7 +332,7 @@ fn an_echo_that_cannot_be_is_ignored() {
     assert_eq!(flow.on_ack_in(echo, &ack(1_000)), Seen::Bad);
 }
 
-/// Rule 16, where two processors handle a connection.
+/// Rule 16, if two processors handle a connection.
 #[test]
 fn an_echo_may_come_behind_later_acks_and_before_tcp_knows_what_it_sent() {
     let echo = Some(Mark::Echo);
@@ -354,7 +354,7 @@ fn an_echo_may_come_behind_later_acks_and_before_tcp_knows_what_it_sent() {
     assert_eq!(flow.on_ack_in(echo, &early(5_000)), Seen::Poll);
 }
 
-/// Rule 15: one that was only late is no forged one, once.
+/// Rule 15: the echo of a replaced packet is late, once, and not forged.
 #[test]
 fn the_echo_of_what_was_replaced_is_late() {
     let mut flow = in_flight();
@@ -367,15 +367,15 @@ fn the_echo_of_what_was_replaced_is_late() {
         };
         flow.on_ack_in(Some(Mark::Echo), &echo)
     };
-    // It ends no wait: else two important packets would be in flight from now on.
+    // It ends no wait: otherwise two important packets would stay in flight.
     assert_eq!(seen(&mut flow, false), Seen::Late);
     assert_eq!(flow.awaited(), Some(2_000));
     assert_eq!(seen(&mut flow, true), Seen::Poll);
     assert_eq!(seen(&mut flow, true), Seen::Bad);
 }
 
-/// Rule 16: the path doubles an echo, and the copy ends the wait for the next packet. The echo of that is late then, and
-/// ends no other wait.
+/// Rule 16: a duplicated echo ends the wait for the next packet, whose own echo is then late and ends no
+/// wait.
 #[test]
 fn a_doubled_echo_leaves_one_important_packet_in_flight() {
     let mut flow = in_flight();
@@ -414,7 +414,7 @@ fn a_peer_that_never_echoes_is_left_after_two_timeouts() {
     assert!(!in_flight().is_deaf(1));
     assert!(in_flight().is_deaf(2));
     assert!(!pending().is_deaf(2));
-    // Those of the handshake say nothing, nor do those before any data.
+    // Timeouts of the handshake and before any data do not count.
     assert!(!Flow::default().is_deaf(2));
     let mut flow = Flow::default();
     let mut packet = last(1_000, 1_000);
@@ -430,14 +430,14 @@ fn timeouts_that_nobody_watched_say_nothing_of_the_peer() {
     let mut flow = pending();
     flow.watch(1);
     assert!(!flow.is_deaf(1));
-    // Off for 39 timeouts; the packet of the next is seen, and so are those of six more.
+    // Off for 39 timeouts; the next packet is seen, and six more.
     for rtos in 41..=46 {
         flow.watch(rtos);
         assert!(!flow.is_deaf(rtos), "{rtos}");
     }
     flow.watch(47);
     assert!(flow.is_deaf(47));
-    // Off while an important packet is in flight, which is still too old.
+    // Off while an important packet is in flight, which is still stale.
     let mut flow = in_flight();
     flow.watch(9);
     let mut packet = last(2_000, 2_000);
@@ -445,7 +445,7 @@ fn timeouts_that_nobody_watched_say_nothing_of_the_peer() {
     assert_eq!(flow.on_data(&params(), &packet), Mark::Data);
 }
 
-/// Rule 17: where NFQUEUE lets a packet go, timeouts may come between two looks at their number.
+/// Rule 17: with NFQUEUE, timeouts may come between two reads of their number.
 #[test]
 fn timeouts_between_two_looks_give_nobody_up() {
     let mut flow = pending();
@@ -484,7 +484,7 @@ fn a_byte_after_such_timeouts_gives_nobody_up() {
 fn a_peer_that_stops_echoing_is_left_after_eight_timeouts() {
     assert!(!pending().is_deaf(7));
     assert!(pending().is_deaf(8));
-    // The timeouts before an echo do not count.
+    // Timeouts before an echo do not count.
     let mut flow = pending();
     let mut packet = last(2_000, 2_000);
     packet.path.rtos = 5;
@@ -494,7 +494,7 @@ fn a_peer_that_stops_echoing_is_left_after_eight_timeouts() {
     assert!(flow.is_deaf(13));
 }
 
-/// `dscp_*` are told apart.
+/// Marks are identified by `dscp_*`.
 #[test]
 fn marks_are_found_by_their_dscp() {
     for mark in Mark::ALL {
@@ -527,9 +527,9 @@ fn a_full_queue_of_the_host_makes_the_window_smaller_once() {
     assert_eq!(flow.poll(&params(), &unacked()), None);
 }
 
-/// Rule 10 against the authors' simulator, which keeps a list for each round: a round ends with its
-/// important packet, and the echo of that proves lost what the rounds up to it still hold. Packets of
-/// one time are in the order of their sequence numbers, as those are that TCP sends at once.
+/// Rule 10 against the authors' simulator, which keeps a list per round: a round ends with its important
+/// packet, whose echo proves lost the rest of the rounds up to it. Packets of one time are ordered by
+/// sequence number, as TCP sends them.
 #[test]
 fn the_loss_rule_equals_the_rounds_of_the_reference() {
     for_each_seed(|seed| {
@@ -537,14 +537,14 @@ fn the_loss_rule_equals_the_rounds_of_the_reference() {
         let mut now_us = rng.any() >> 8;
         let mut seq = rng.any() as u32;
         let mut round = 0u64;
-        // When it was sent, where it ends, its round.
+        // Departure time, end, round.
         let mut packets: Vec<(u64, u32, u64)> = Vec::new();
         let mut importants: Vec<(Proof, u64)> = Vec::new();
         for _ in 0..rng.within(2, 60) {
             now_us += rng.pick(&[0, 0, 0, 1, 20]);
             if rng.percent(15) {
-                // Of what is sent at the same time, only what is before a byte is in front of it; and
-                // TCP has nothing to send when one is.
+                // Among packets of one time, only lower sequence numbers precede a clock byte; and TCP has
+                // nothing to send when a clock byte leaves.
                 now_us += 1;
                 let una = seq.wrapping_sub(rng.within(1, 50_000) as u32);
                 let mut flow = Flow::default();
@@ -591,7 +591,7 @@ fn proof_of(flow: &mut Flow) -> Proof {
     flow.proof.unwrap()
 }
 
-/// Whatever happens, never two important packets without an echo, a timeout or a long time between.
+/// At no time two important packets without an echo, a timeout or a long time between.
 #[test]
 fn at_most_one_important_packet_is_in_flight() {
     for_each_seed(|seed| {
@@ -695,7 +695,7 @@ fn any_input_is_survived() {
             }
             flow.watch(path.rtos);
             let _ = (flow.is_deaf(path.rtos), flow.clock_seq(), flow.owes());
-            // An important packet is in flight, or its state says that none is.
+            // An important packet is in flight, or the state has none.
             let in_flight = matches!(flow.phase(), Phase::Data | Phase::Clock);
             assert_eq!(
                 flow.age_us(u64::MAX).is_some(),

@@ -7,15 +7,15 @@ use super::super::unorc_support::{End, config, flow_and_number, ip, wire};
 use super::*;
 use std::collections::BTreeMap;
 
-/// Two ends and what is between them.
+/// Two ends and the network between them.
 struct Net {
     ends: [End; 2],
-    /// By when it arrives and in which order: to whom.
+    /// Packets by arrival time and order: destination, bytes, mark.
     flying: BTreeMap<(u64, u64), (usize, Vec<u8>, bool)>,
     number: u64,
     now_us: u64,
     rng: Rng,
-    /// In percent.
+    /// Loss rate in percent.
     loss: u64,
     marks: u64,
     duplicates: u64,
@@ -49,7 +49,7 @@ impl Net {
                 for _ in 0..copies {
                     let mut packet = wire(&header, &body);
                     if self.rng.percent(self.noise) {
-                        // UDP's checksum finds what is changed, but not what is from elsewhere.
+                        // UDP's checksum detects corruption, but not packets of other senders.
                         let other = Header {
                             tag: self.rng.any() as u32,
                             ..header
@@ -103,7 +103,7 @@ impl Net {
         self.ends[from].transmit(self.now_us, packet);
     }
 
-    /// What went up at an end since the last call, by flow.
+    /// Returns the numbers delivered at an end since the last call, by flow.
     fn up(&mut self, at: usize) -> BTreeMap<u8, Vec<u32>> {
         let mut flows: BTreeMap<u8, Vec<u32>> = BTreeMap::new();
         for (packet, _) in self.ends[at].io.up.drain(..) {
@@ -116,7 +116,7 @@ impl Net {
 
 const FLOWS: u8 = 5;
 
-/// Numbers of both directions, some at a time.
+/// Sends numbers in both directions, some at a time.
 fn talk(net: &mut Net, each: u32) {
     for number in 0..each {
         for flow in 0..FLOWS {
@@ -196,7 +196,7 @@ fn paths_and_times_change_under_way() {
     }
 }
 
-/// Numbers that went up at an end; none did twice.
+/// Returns the count of delivered numbers; checks that there is no duplicate.
 fn once_each(net: &mut Net, at: usize) -> usize {
     let mut all = 0;
     for (flow, mut numbers) in net.up(at) {
@@ -216,7 +216,7 @@ fn through_loss_duplicates_reordering_and_noise_most_comes_once() {
         let mut rng = Rng::new(seed);
         let (x, y) = rng.pick(&[(8, 2), (28, 3), (2, 1), (4, 1)]);
         let mut net = Net::new(config(x, y), seed);
-        // A session, so that no packet is lost for want of one.
+        // Establishes a session, so that no packet is lost for lack of one.
         net.send(0, ip(9, 0, 100));
         net.run(10_000);
         assert_eq!(net.up(1)[&9], [0]);
@@ -247,7 +247,7 @@ fn through_loss_duplicates_reordering_and_noise_most_comes_once() {
         }
     }
     assert!(recovered > 300, "{recovered}");
-    // One in a hundred was lost.
+    // The loss rate is one percent.
     assert!(missing * 500 < sent, "{missing} of {sent}");
 }
 
@@ -295,7 +295,7 @@ fn either_end_may_begin_anew() {
                 net.send(speaker, ip(1, number, 100));
                 net.run(1_000);
             }
-            // What is sent meanwhile to an end that does not know of it is lost.
+            // Packets to an end that does not know the session are lost.
             let up = net.up(1 - speaker);
             assert_eq!(up[&1].last(), Some(&49));
             assert!(up[&1].len() >= 48, "{:?}", up[&1]);
@@ -388,7 +388,7 @@ fn forged_packets_change_nothing_and_few_are_answered() {
     assert!(net.up(0).is_empty());
 }
 
-/// The tags of an end: its own, and the peer's.
+/// Returns an end's own tag and the peer's.
 fn tags(net: &Net, at: usize) -> (u32, u32) {
     (net.ends[at].endpoint.mine, net.ends[at].endpoint.theirs)
 }
@@ -397,7 +397,7 @@ fn tags(net: &Net, at: usize) -> (u32, u32) {
 fn a_dead_link_is_left() {
     let mut recovered = 0;
     for seed in 0..20 {
-        // One of eight links, chosen by the entropy, is dead.
+        // One of eight links, selected by entropy, is dead.
         let mut net = Net::new(config(8, 2), seed);
         net.marks = 0;
         net.send(0, ip(1, 0, 100));
@@ -411,7 +411,7 @@ fn a_dead_link_is_left() {
         }
         net.run(1_000_000);
         let up = net.up(1).remove(&1).unwrap();
-        // Until the first NACK three of ten paths may be dead, and so may be those that replace them.
+        // Before the first NACK three of ten paths may be dead, and so may their replacements.
         assert!(up.len() > 3_500, "seed {seed}: {}", up.len());
         let last = up.iter().filter(|&&number| number >= 2_500).count();
         assert!(last >= 1_499, "seed {seed}: {last}");
@@ -428,7 +428,7 @@ fn packets_are_told_apart() {
     assert_ne!(inner.flow, Inner::of(&ip(4, 4, 60)).flow);
     assert_eq!(inner.flow, Inner::of(&ip(3, 9, 80)).flow);
     assert!(Inner::of(&packet[..59]).is_raw);
-    // TCP: an ACK, one with data, a SYN.
+    // TCP: a pure ACK, an ACK with data, a SYN.
     let mut ack = vec![0; 40];
     ack[0] = 0x45;
     ack[3] = 40;
@@ -487,7 +487,7 @@ fn what_is_counted_is_traced() {
             });
             assert_eq!(heard, io.counted(Count::NackReceived));
             all_nacks += heard;
-            // A block that is gone on from twice is counted once.
+            // A block passed over twice is counted once.
             let said = traced(&|what| match *what {
                 Happened::Nack { is_sent, .. } => Some(is_sent.into()),
                 _ => None,
@@ -528,7 +528,7 @@ fn a_session_goes_from_one_state_to_the_next() {
     let mut net = Net::new(config(8, 2), 1);
     net.send(0, ip(1, 0, 100));
     net.run(1_100_000);
-    // The peer begins anew, and this end hears of it when it speaks.
+    // The peer restarts; this end learns of it when it sends.
     net.ends[1] = End::new(config(8, 2), 5);
     net.send(0, ip(1, 1, 100));
     net.run(10_000_000);
@@ -545,7 +545,7 @@ fn a_session_goes_from_one_state_to_the_next() {
     assert_eq!(states.collect::<Vec<_>>(), wanted);
 }
 
-/// One flow, of which `each` packets are sent some time apart. How many came.
+/// Sends `each` packets of one flow with pauses. Returns the number of delivered ones.
 fn talk_of_one(net: &mut Net, from: u32, each: u32, pause_us: u64) -> usize {
     for number in from..from + each {
         net.send(0, ip(1, number, 100));
@@ -572,7 +572,7 @@ fn a_channel_lives_after_an_outage() {
     }
 }
 
-/// A request in the name of the peer of an end.
+/// Sends a request in the name of an end's peer.
 fn forge_hello(net: &mut Net, at: usize, mine: u32) {
     let header = Header {
         kind: Kind::Hello,
@@ -609,7 +609,7 @@ fn a_tag_is_taken_from_who_knows_ours() {
         forge_hello(&mut net, 0, mine);
         assert_eq!(tags(&net, 0), before);
     }
-    // Who reads the path can end a session. It comes again when the peer hears of it.
+    // An observer of the path can end a session. The peer's next HELLO restores it.
     forge_hello(&mut net, 0, before.0);
     assert_ne!(tags(&net, 0), before);
     assert!(talk_of_one(&mut net, 3, 10, 10_000) >= 9);
@@ -680,7 +680,7 @@ fn a_packet_in_our_name_silences_no_channel() {
         .find(|packet| packet[0] & 15 == Kind::Data as u8)
         .unwrap();
     net.run(1_000_000);
-    // Its number, by 512.
+    // Changes the block number by 512.
     forged[10] ^= 2;
     net.ends[1].receive(net.now_us, forged, false);
     net.run(1_000_000);
@@ -737,7 +737,7 @@ fn a_peer_that_came_late_and_restarts_is_found_within_two_seconds() {
         net.send(0, ip(1, number, 100));
         net.run(20_000);
     }
-    // Both speak once the peer is there.
+    // Both ends send once the peer is reachable.
     net.loss = 0;
     for number in 60..120 {
         net.send(0, ip(1, number, 100));

@@ -14,7 +14,7 @@ fn alone(config: Config) -> Alone {
     alone
 }
 
-/// One without the credit that a session begins with.
+/// Returns a sender without the initial credit.
 fn poor(config: Config) -> Alone {
     let mut alone = alone(config);
     alone.half.credit = Credit::default();
@@ -50,7 +50,7 @@ fn report(block: u32, lost: u32, is_decoded: bool) -> Feedback {
     feedback
 }
 
-/// What was sent since the last call: kind, block, index, k.
+/// Returns packets sent since the last call: kind, block, index, k.
 fn sent(io: &mut Caller) -> Vec<(Kind, u32, u8, u8)> {
     let sent = io.sent.drain(..);
     sent.map(|(header, ..)| (header.kind, header.block, header.index, header.k))
@@ -70,7 +70,7 @@ fn a_block_is_eight_packets_and_two_parities() {
     wanted.extend([(Kind::Parity, 1, 28, 8), (Kind::Parity, 1, 29, 8)]);
     wanted.push((Kind::Data, 2, 0, 8));
     assert_eq!(sent(&mut alone.io), wanted);
-    // With credit from the session's begin.
+    // The session's initial credit pays.
     assert_eq!(poll(&mut alone), alone.now_us + 50);
     alone.now_us += 50;
     poll(&mut alone);
@@ -96,7 +96,7 @@ fn sparse_packets_share_a_block_until_it_pays_a_parity() {
     let mut wanted: Vec<_> = (0..4).map(|i| (Kind::Data, 1, i, 0)).collect();
     wanted.push((Kind::Parity, 1, 28, 4));
     assert_eq!(sent(&mut alone.io), wanted);
-    // One that is full sooner has all.
+    // A block that fills sooner has all parities.
     for number in 4..12 {
         push(&mut alone, number..number + 1);
         alone.now_us += 60;
@@ -142,7 +142,7 @@ fn parities_can_be_marked_if_all_their_data_can() {
     assert_eq!(marks, [Ecn::Capable, Ecn::Not]);
 }
 
-/// Full blocks for so long, of which each is heard of an RTT later. Returns parities in percent of data.
+/// Sends full blocks for `rounds`, each with feedback an RTT later. Returns parities in percent of data.
 fn stream(alone: &mut Alone, rounds: u32, rtt_us: u64, is_marked: bool, lost: u32) -> usize {
     let before = alone.io.counted(Count::TxData);
     let mut found = 0;
@@ -165,7 +165,7 @@ fn marks_and_a_long_queue_stop_parities_but_losses_do_not() {
     let mut alone = poor(config(8, 2));
     alone.rtt = BaseRtt::default();
     assert_eq!(stream(&mut alone, 50, 1_000, false, 0), 25);
-    // One of eight packets, for as long as you like.
+    // Losses of one packet in eight never lower the share.
     assert_eq!(stream(&mut alone, 50, 1_000, false, 1), 25);
     assert!(stream(&mut alone, 50, 1_000, true, 0) <= 2);
     assert_eq!(alone.half.parity_percent(), 0);
@@ -176,7 +176,7 @@ fn marks_and_a_long_queue_stop_parities_but_losses_do_not() {
     assert!(stream(&mut alone, 40_000, 1_500, false, 0) == 0);
     stream(&mut alone, 50, 1_000, false, 0);
     assert_eq!(alone.half.parity_percent(), 100);
-    // A little more than before is no queue.
+    // A slightly longer RTT is no queue.
     assert_eq!(stream(&mut alone, 500, 1_200, false, 0), 25);
 }
 
@@ -211,11 +211,11 @@ fn silence_is_a_timeout_once_something_is_to_be_sent() {
     alone.now_us += 100;
     hear(&mut alone, (1, 0), &Feedback::default());
     let reroutes = |alone: &Alone| alone.io.counted(Count::Reroute);
-    // All was heard of.
+    // All packets got feedback.
     alone.now_us += 1_000_000;
     push(&mut alone, 1..2);
     assert_eq!(reroutes(&alone), 0);
-    // RTT + bound + flush + a report's delay = 1,170.
+    // RTT + bound + flush + feedback delay = 1,170.
     alone.now_us += 1_170;
     push(&mut alone, 2..3);
     assert_eq!(reroutes(&alone), 0);
@@ -260,7 +260,7 @@ fn a_session_has_no_times_of_the_one_before() {
         ..config(1, 0)
     });
     alone.rtt = BaseRtt::default();
-    // As many as there are places.
+    // As many packets as there are slots.
     push(&mut alone, 0..64);
     alone.sender(|sender, cx, _| sender.begin(cx.config, FIRST + 1_000));
     hear(&mut alone, (FIRST + 1_000 - 1, 0), &Feedback::default());
@@ -272,7 +272,7 @@ fn parities_that_could_not_be_made_are_not_sent() {
     let mut alone = alone(config(8, 2));
     alone.io.fails = 2;
     push(&mut alone, 0..8);
-    // Of two the second is not there.
+    // One of two parities is missing.
     assert_eq!(alone.io.counted(Count::NoMem), 1);
     assert_eq!(parities(&mut alone.io), 1);
     assert_eq!(alone.io.counted(Count::TxData), 8);

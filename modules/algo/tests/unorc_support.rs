@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A caller of UnoRC: packets are vectors, and what is sent is kept.
+//! A caller of UnoRC whose packets are vectors and which records sent packets.
 
 use super::{
     gf256::NoVectors,
@@ -43,7 +43,7 @@ pub fn config(x: u8, y: u8) -> Config {
     }
 }
 
-/// A packet of IPv4 and UDP, with a number of its own, of a flow.
+/// Returns an IPv4 UDP packet of a flow, with a number.
 pub fn ip(flow: u8, number: u32, len: usize) -> Vec<u8> {
     let len = len.max(32);
     let mut packet = vec![0; len];
@@ -72,9 +72,9 @@ pub struct Caller {
     pub sent: Vec<(Header, Vec<u8>, Ecn)>,
     pub up: Vec<(Vec<u8>, bool)>,
     pub counts: [u64; Count::NAMES.len()],
-    /// By channel.
+    /// Trace events, by channel.
     pub traced: Vec<(u16, Happened)>,
-    /// One in so many allocations fails; 0: none.
+    /// One in this number of allocations fails; 0 = none.
     pub fails: u32,
     asked: u32,
 }
@@ -157,7 +157,7 @@ impl Memory {
     }
 }
 
-/// An end.
+/// One end of a tunnel.
 pub struct End {
     pub endpoint: Endpoint<Vec<u8>>,
     pub memory: Memory,
@@ -200,7 +200,7 @@ pub fn wire(header: &Header, body: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// One half of a channel, and what it needs.
+/// One half of a channel with its environment.
 pub struct Half<T> {
     pub half: T,
     pub config: Config,

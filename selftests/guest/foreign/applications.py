@@ -22,22 +22,22 @@ import traceback
 import ktap
 
 VARIANTS = ["cubic", "dctcp", "bbr", "unocc", "gemini"]
-# In the fast form; where a case fails, the kernel's own has to show that it can pass.
+# Variants of the fast form; if a case fails, the kernel's own must show that it can pass.
 FEW = ["unocc"]
 MEASURE = "cubic"
 LONG = "XDC_LONG" in os.environ
 SERVER = "10.2.0.1"
 PORT = "rate 200mbit limit 60kb phantom 500kb drain 0.9 pmin 2% pmax 60% mark either"
 SECONDS = 5 if LONG else 2
-# Longer than any retransmission timeout that a port like this leads to.
+# Longer than any retransmission timeout at such a port.
 STALL_S = 10
 PATIENCE_S = 600
 FILE_BYTES = (20 if LONG else 4) << 20
-# Of redis, at once, and what each of them sets.
+# Concurrent redis clients, and values that each of them sets.
 CLIENTS = 20
 VALUES = 1000 if LONG else 200
 FOLDER = "/tmp/applications"
-# Of what Python says of an exception.
+# Lines kept of an exception's traceback.
 LAST_LINES = 8
 
 
@@ -91,7 +91,7 @@ class Server:
         self.command, self.port = command, port
 
     def __enter__(self):
-        # A file, for a pipe that nobody reads would hold it up.
+        # A file: an unread pipe would block the program.
         log = open(f"{FOLDER}/{self.port}.log", "wb")
         self.process = subprocess.Popen(
             ["ip", "netns", "exec", "h2"] + self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -270,7 +270,7 @@ def each(report, cc):
             continue
         except Wrong as wrong:
             notes = [str(wrong)]
-        # Whatever else goes wrong is the case's own: those behind it still run.
+        # Other errors belong to the case; later cases still run.
         except Exception:  # pylint: disable=broad-except
             notes = traceback.format_exc().splitlines()[-LAST_LINES:]
         report.result("failed", cc, name, notes)

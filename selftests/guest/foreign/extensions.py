@@ -11,7 +11,7 @@ import ktap
 
 VARIANTS = ["cubic", "unocc", "gemini"]
 HOME = "/kselftest/tools/testing/selftests/net"
-# bench-lookups measures, and takes minutes for it.
+# bench-lookups is a benchmark that takes minutes.
 AUTHENTICATED = [
     "connect-deny",
     "connect",

@@ -23,7 +23,7 @@ import ktap
 
 HOME = "/kselftest/tools/testing/selftests/net/forwarding"
 SHIM = "/tmp/forwarding-bin"
-# Script, what the variants run of it (None: all), for those that can.
+# Script and its cases per variant (None: all); a missing variant cannot run it.
 SCRIPTS = [
     ("sch_red", {"kernel": None, "phantom-child": "ping_ipv4 ecn_test ecn_nodrop_test",
                  "phantom-port": "ping_ipv4 ecn_test ecn_nodrop_test"}),
@@ -32,7 +32,7 @@ SCRIPTS = [
     ("sch_tbf_ets", {"kernel": None, "phantom-port": None}),
     ("sch_ets", {"kernel": None}),
 ]
-# What phantom has no counterpart of: RED that drops what could be marked, and qevents.
+# Cases without a counterpart in phantom: RED that drops markable packets, and qevents.
 MISSING = {"sch_red": ["red_test", "red_qevent_test", "ecn_qevent_test"]}
 PATIENCE_S = 900
 
@@ -80,20 +80,20 @@ else:
     done = real([word.replace("1Gbit", "100Mbit") for word in words])
 sys.exit(done.returncode)
 """
-# `ip vrf exec` puts a program into a VRF by a BPF program of its cgroup, which the guests' kernels
-# do not have. ping binds itself to the VRF's device.
+# `ip vrf exec` needs a BPF program of its cgroup, which the guests' kernels lack. ping binds itself to the
+# VRF's device.
 IP = r"""#!/bin/bash
 case "$1 $2 ${4##*/}" in
 "vrf exec ping" | "vrf exec ping6") exec "$4" -I "$3" "${@:5}" ;;
 *) exec /usr/sbin/ip "$@" ;;
 esac
 """
-# lib.sh waits by asking for the time again and again. In virtual time that takes none.
+# lib.sh waits by polling the time, which takes no virtual time.
 DATE = """#!/bin/sh
 sleep 0.001
 exec /usr/bin/date "$@"
 """
-# -c 0 is for ever.
+# -c 0 sends forever.
 MAUSEZAHN = r"""#!/bin/bash
 case " $* " in
 *" -c 0 "*" 8000 "* | *" 8000 "*" -c 0 "*) exec /usr/sbin/mausezahn "$@" -d @REST@ ;;
@@ -106,7 +106,7 @@ esac
 def shim(variant, script):
     """Puts the programs of that variant where PATH begins."""
     os.makedirs(SHIM, exist_ok=True)
-    # The shaper with a class below it stays.
+    # Keep the shaper if it has a class below it.
     classful = {"sch_red": "swp-none", "sch_tbf_prio": "root", "sch_tbf_ets": "root"}.get(script, "never")
     text = TC.replace("@VARIANT@", repr(variant)).replace("@TC@", "/usr/sbin/tc").replace("@CLASSFUL@", classful)
     sends = MAUSEZAHN.replace("@REST@", "400usec" if script == "sch_ets" else "20usec")
@@ -136,7 +136,7 @@ def main():
             command = f"{environment} unshare --net ./{script}.sh"
             code, lines = ktap.said(command, HOME, PATIENCE_S)
             found = list(outcomes(lines))
-            # One name may come twice, as after another mode has been set.
+            # A name may occur twice, for example after a change of mode.
             seen = {}
             for case, outcome, notes in found:
                 seen[case] = seen.get(case, 0) + 1

@@ -65,11 +65,11 @@ def choose_congestion_control(name):
         here.write(name)
 
 
-# What a kernel selftest exits with to say that it was skipped.
+# Exit code of a skipped kernel selftest.
 SKIPPED = 4
-# Who waits for the guest gives up on one that is silent for longer.
+# The host gives up on a guest that is silent for longer.
 SIGN_OF_LIFE_S = 60
-# A program that says nothing else is told by its last lines.
+# Lines shown of a program without other output.
 LAST_LINES = 8
 
 
@@ -97,7 +97,7 @@ def said(command, folder, patience_s):
             os.killpg(process.pid, signal.SIGKILL)
             text, _ = process.communicate()
             code = None
-        # What it left behind would be there for the next one.
+        # Remaining processes would disturb the next program.
         try:
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -117,7 +117,7 @@ def program(report, variant, name, command, folder, patience_s, timed=None):
             report.result("skipped", variant, f"{name}: {case}", ["the machine was too slow for it"])
         else:
             report.result(outcome, variant, f"{name}: {case}", notes)
-    # A program that died after its cases, or before them, is one that failed.
+    # A program that dies after or before its cases has failed.
     failed_cases = any(outcome == "failed" and case not in late for case, outcome, _ in own)
     if own and (code == 0 or (code is not None and (failed_cases or late))):
         return not failed_cases

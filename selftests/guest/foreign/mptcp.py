@@ -11,11 +11,11 @@ import ktap
 
 VARIANTS = ["cubic", "unocc", "gemini"]
 HOME = "/kselftest/tools/testing/selftests/net/mptcp"
-# Small files by IPv4: emulated, the debug kernel would need most of an hour for each variant. simult_flows.sh judges by the time
-# that transfers take.
+# Small files by IPv4: emulated, the debug kernel would need most of an hour per variant. simult_flows.sh
+# judges by transfer times.
 COMMANDS = ["mptcp_sockopt.sh", "diag.sh", "mptcp_connect.sh -4 -m sendfile -f 65536"]
-# Cases of diag.sh that start 100 or 200 programs and look at them after a time that does not depend on the machine: an
-# emulated one fails two with each congestion control.
+# Cases of diag.sh that start 100 or 200 programs and check them after a fixed time: an emulated machine fails
+# two with each congestion control.
 TIMED = r"\bmany\b"
 PATIENCE_S = 3600
 

@@ -16,12 +16,12 @@ import struct
 
 import ktap
 
-# Ours first, so that a run that is cut off says something of them.
+# Ours first, so that an interrupted run has results for them.
 VARIANTS = ["gemini", "unocc", "cubic", "dctcp"]
 OURS = ["unocc", "gemini"]
 MEASURE = "cubic"
 HOME = "/kselftest/tools/testing/selftests/net"
-# Name, what a shell does, whether it is part of the fast form.
+# Name, shell command, whether it is in the fast form.
 PROGRAMS = [
     ("msg_zerocopy, IPv4", "./msg_zerocopy.sh 4 tcp -t 1", False),
     ("msg_zerocopy, IPv6", "./msg_zerocopy.sh 6 tcp -t 1", False),
@@ -53,7 +53,7 @@ PROGRAMS = [
     ("socket", "./socket", False),
     ("fin_ack_lat", "./in_netns.sh ./fin_ack_lat.sh", False),
 ]
-# What the scripts of the tree do around these two, for one program of theirs.
+# Replacements for the tree's scripts around these two, for one of their programs each.
 FUNCTIONS = r"""
 xdc_txtimestamp() {
 	./in_netns.sh bash -ec '
@@ -83,7 +83,7 @@ xdc_mmap() {
 udevadm() { :; }
 export -f udevadm
 """
-# Of tls: the number of a cipher, the bytes that TLS_TX takes for it, and what is about it alone.
+# For tls: number of a cipher, size of its TLS_TX argument, and options for it alone.
 CIPHERS = {
     "aes_ccm": (53, 40, "-V 12_aes_ccm -V 13_aes_ccm -F zero_len"
                 " -T tls_12_tx_max_payload_len -T tls_12_tx_max_payload_len_open_rec"),
@@ -93,7 +93,7 @@ CIPHERS = {
     "aria_gcm": (57, 40, "-V 12_aria_gcm"),
     "aria_gcm_256": (58, 56, "-V 12_aria_gcm_256"),
 }
-# In virtual time, of which waiting is the most.
+# In virtual time, mostly waiting.
 PATIENCE_S = 300
 TCP_ULP = 31
 SOL_TLS = 282

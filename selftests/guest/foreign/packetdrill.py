@@ -34,27 +34,27 @@ import pktrun
 
 FOLDER = "/kselftest/tools/testing/selftests/net/packetdrill"
 VARIANTS = ["cubic", "reno", "dctcp", "unocc", "gemini"]
-# In the fast form of these scripts: congestion, and what tells of it.
+# Scripts of the fast form: congestion and its signals.
 ABOUT = ("tcp_accecn_delivered", "tcp_accecn_negotiation", "tcp_accecn_synack_ce", "tcp_dsack", "tcp_ecn", "tcp_eor",
          "tcp_fast_recovery", "tcp_limited_transmit", "tcp_sack", "tcp_slow_start", "tcp_tcp_info", "tcp_timestamping")
 OURS = {"unocc", "gemini"}
-# What ours are held against where they fail.
+# References for scripts in which ours fail.
 MEASURES = ["cubic", "dctcp"]
-# They ask for it by themselves.
+# Congestion controls that request ECN by themselves.
 NEED_ECN = OURS | {"dctcp"}
-# As the kernel's ksft_runner.sh calls packetdrill.
+# Options as in the kernel's ksft_runner.sh.
 VERSIONS = {
     "ipv4": ("3021b9d889017eeb", "b7c12350a90dc8f5", "IP"),
     "ipv6": ("c1d1e9742a47a9bc", "82af1a8f9a205c34", "IPV6"),
     "ipv4-mapped-ipv6": ("3021b9d889017eeb", "b7c12350a90dc8f5", "IPV6"),
 }
-# Line and respect in which ours do not hold by their design, and why.
+# Line and aspect in which ours differ by design, and the reason.
 DIFFERS = {
     "tcp_accecn_accecn_to_rfc3168": ("line 13: flags, options", "ours accept AccECN even if the sysctl asks for less"),
     "tcp_accecn_client_accecn_options_lost": ("line 22: flags", "UnoCC's first burst is larger, and PSH at its end"),
 }
 CLONE_NEWNET = 0x40000000
-# For one script; the longest waits 10 s.
+# Limit for one script; the longest waits 10 s.
 PATIENCE_S = 120
 
 
@@ -100,7 +100,7 @@ def one(text, version, cc, folder):
         script = pkt.parse(text, definitions(version))
         if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET):
             return "failed", ["no network namespace"]
-        # nstat's memory of earlier values.
+        # nstat's file of earlier values.
         os.environ["NSTAT_HISTORY"] = f"/tmp/nstat.{os.getpid()}"
         pktrun.Runner(script, version, cc, cc in NEED_ECN, folder).run()
     except pkt.Unknown as unknown:

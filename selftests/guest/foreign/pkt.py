@@ -18,10 +18,10 @@ class Unknown(Exception):
     """A construct that this reader does not know."""
 
 
-# The `...` that stands for anything.
+# The wildcard `...`.
 ANY = type("Any", (), {"__repr__": lambda self: "..."})()
 
-# What Python does not name, or not in each of its versions.
+# Constants that some versions of Python do not name.
 NAMES = {
     "NULL": None,
     "SOL_IP": 0,
@@ -94,11 +94,11 @@ class Packet:
     inbound = False
     ecn = None
     flags = frozenset()
-    # The three ECN bits as a number, if the script gives it so.
+    # The three ECN bits as a number, if the script has one.
     ace = None
     seq = end = size = 0
     ack = window = urgent = None
-    # A list of tuples: a name, and its values.
+    # A list of tuples: name and values.
     options = ()
     # `<...>`
     any_options = False
@@ -256,7 +256,7 @@ class Reader:
             return name, tuple(tuple(int(edge) for edge in word.split(":")) for word in words[1:])
         if name in ("FO", "FOEXP", "md5") and len(words) <= 2:
             return name, bytes.fromhex(self.definitions.get("".join(words[1:]), "".join(words[1:])))
-        # Bytes with ECT(1), with CE and with ECT(0), or the other way around.
+        # Bytes with ECT(1), CE and ECT(0), or in the opposite order.
         if name == "ECN" and len(numbers) * 2 == len(words) - 1:
             for order in (("e0b", "ceb", "e1b"), ("e1b", "ceb", "e0b")):
                 if numbers and list(order[: len(numbers)]) == words[1::2]:
@@ -285,7 +285,7 @@ class Reader:
             if error[1] not in self.names:
                 raise Unknown(error[1])
             call.error = error[1]
-        # What strace says for people.
+        # Skip strace's comment for people.
         self.take(r"\([^)]*\)")
         return call
 

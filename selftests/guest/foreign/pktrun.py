@@ -16,22 +16,22 @@ import time
 import pkt
 import pktwire
 
-# Where listeners are, and where connections go.
+# Port of listeners and of outgoing connections.
 PORT = 8080
-# Of the remote side of those that come in, upwards.
+# First remote port of incoming connections.
 FIRST_PORT = 40001
 TOLERANCE_S = 0.004
-# A timer of the kernel's may be late by up to an eighth (kernel/time/timer.c).
+# A kernel timer may be late by up to an eighth (kernel/time/timer.c).
 TIMER_PART = 8
-# How long to wait for a packet that may come at any time, and for a call that should not block.
+# Limits of waiting for a packet without a given time, and for a call that should not block.
 PATIENCE_S = 20
 CALL_PATIENCE_S = 5
 PR_SET_TIMERSLACK = 29
 SO_MEMINFO, TCP_INFO, TCP_CONGESTION = 55, 11, 13
 WRAP = 1 << 32
-# What the device's MTU leaves, and what a SYN without an MSS means.
+# MSS for the device's MTU, and default of a SYN without MSS.
 LARGEST_MSS, DEFAULT_MSS = 1460, 536
-# What a congestion control that needs ECN adds to a SYN, whatever the script's sysctls are.
+# Flags that a congestion control with ECN adds to a SYN, whatever the script's sysctls.
 ASKS_FOR_ECN = sum(pktwire.FLAGS[flag] for flag in "EWA")
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -108,14 +108,14 @@ class Connection:
 
     def __init__(self, local_port, remote_port):
         self.local_port, self.remote_port = local_port, remote_port
-        # Our first sequence number on the wire, and as the script has it; the remote's is the same in both.
+        # Our initial sequence number on the wire and in the script; the remote's is equal in both.
         self.local_isn, self.script_isn, self.remote_isn = None, 0, 0
-        # Clock values of ours: of the script to the wire's, and the first of both.
+        # Our timestamp clock: script values mapped to the wire's, and the first of both.
         self.clock, self.first_clock = {}, None
         self.fd = None
-        # The remote's.
+        # State of the remote.
         self.mss = DEFAULT_MSS
-        # The IP header's ECN of the SYN that we sent last, until the remote has told how that came.
+        # ECN field of our last SYN, until the remote has reported it.
         self.syn_mark = 0
 
     def owns(self, segment):
@@ -180,7 +180,7 @@ class Runner:
         self.connection, self.connections, self.listening = None, [], False
         self.fds, self.buffers = {}, []
         self.pending = None
-        # A call that should not block and does is interrupted.
+        # Interrupts a call that blocks but should not.
         signal.signal(signal.SIGALRM, lambda *_: None)
 
     def run(self):
@@ -223,7 +223,7 @@ class Runner:
         elif event.kind == "command":
             before = self.now()
             self.command(event.what)
-            # Where computing takes time, the script's clock stands still meanwhile.
+            # The script's clock stops during computation.
             self.zero += self.now() - before
         elif event.kind == "code":
             self.finish_call()
@@ -232,7 +232,7 @@ class Runner:
             self.call(event, end)
         self.network.drain()
 
-    # Commands and assertions.
+    # Commands and assertions
 
     def command(self, text):
         env = os.environ | {"PACKETDRILL_PID": str(os.getpid())}
@@ -265,7 +265,7 @@ class Runner:
         except NameError as error:
             raise pkt.Unknown(str(error)) from None
 
-    # Packets.
+    # Packets
 
     def inject(self, packet):
         syn, acks = "S" in packet.flags, "." in packet.flags
@@ -281,7 +281,7 @@ class Runner:
         seq = packet.seq if syn else at.remote_isn + packet.seq
         ack = 0
         if acks:
-            # A SYN's numbers are as they are, others count from the SYN's.
+            # A SYN's numbers are absolute, later ones relative to the SYN's.
             ack = (at.local_isn or 0) + (packet.ack or 0) - (at.script_isn if syn else 0)
         if self.needs_ecn and acks:
             packet = self.honest(packet, at)
@@ -355,7 +355,7 @@ class Runner:
                 break
             packet = copy.copy(packet)
             packet.seq, packet.size = (packet.seq + segment.size) % WRAP, left
-        # What follows counts from when it came, not from when it should have.
+        # Later times count from the actual arrival, not the expected one.
         self.last = when
 
     def payload(self, segment):
@@ -387,7 +387,7 @@ class Runner:
         flags = segment.flags
         if part:
             flags, wanted = flags & ~pktwire.FLAGS["P"], wanted & ~pktwire.FLAGS["P"]
-        # It asks for ECN by itself, and marks what asks.
+        # This sender requests ECN by itself, and marks its SYNs.
         asks = self.needs_ecn and segment.has("S")
         if segment.has("S"):
             at.syn_mark = segment.ecn
@@ -461,7 +461,7 @@ class Runner:
             + f" win {segment.window} <{','.join(text)}>"
         )
 
-    # System calls.
+    # System calls
 
     def call(self, event, end):
         self.finish_call()
@@ -565,7 +565,7 @@ class Runner:
                 try:
                     port = sock.getpeername()[1]
                 except OSError:
-                    # Reset before it was accepted.
+                    # The connection was reset before it was accepted.
                     port = self.connection.remote_port
             for connection in self.connections:
                 if connection.remote_port == port:

@@ -15,15 +15,15 @@ DEVICE = "tun0"
 TUNSETIFF = 0x400454CA
 TUNSETOFFLOAD = 0x400454D0
 IFF_TUN, IFF_NO_PI, IFF_VNET_HDR = 0x0001, 0x1000, 0x4000
-# The device takes segments of more than the MSS, with any ECN bits, as they leave TCP.
+# The device accepts segments above the MSS, with any ECN bits, as they leave TCP.
 OFFLOADS = 0x01 | 0x02 | 0x04 | 0x08
-# struct virtio_net_hdr: flags, type, header's length, MSS, where the checksum starts, and is.
+# struct virtio_net_hdr: flags, type, header length, MSS, start and offset of the checksum.
 VIRTIO = struct.Struct("<BBHHHH")
 SPLIT_IPV4, SPLIT_IPV6 = 1, 4
 LARGEST = 1 << 17
 SETTLE_S = 0.05
 TTL = 255
-# In a TCP header; AE is the bit that was NS.
+# TCP header flags; AE is the former NS bit.
 FLAGS = {"F": 0x01, "S": 0x02, "R": 0x04, "P": 0x08, ".": 0x10, "U": 0x20, "E": 0x40, "W": 0x80, "A": 0x100}
 ACE_SHIFT = 6
 EOL, NOP, MSS, WSCALE, SACK_OK, SACK, TS, MD5, FO = 0, 1, 2, 3, 4, 5, 8, 19, 34
@@ -176,7 +176,7 @@ class Network:
         fcntl.ioctl(self.device, TUNSETIFF, struct.pack("16sH22x", DEVICE.encode(), IFF_TUN | IFF_NO_PI | IFF_VNET_HDR))
         fcntl.ioctl(self.device, TUNSETOFFLOAD, OFFLOADS)
         subprocess.run(["ip", "-batch", "-"], input=self.addresses.setup(), text=True, check=True)
-        # A thread of the kernel's completes an IPv6 address, when it comes to it.
+        # A kernel thread completes an IPv6 address when it is scheduled.
         time.sleep(SETTLE_S)
         self.queue = []
 
@@ -236,7 +236,7 @@ class Network:
         pseudo = self.pseudo(socket.IPPROTO_TCP, head + packet.size)
         total = 0xFFFF ^ checksum(pseudo + start + b"\0\0" + urgent + raw)
         split = (SPLIT_IPV6 if self.addresses.six else SPLIT_IPV4, mss) if 0 < mss < packet.size else (0, 0)
-        # No header's length: then most of it is in the skb's head, and the scripts count its memory.
+        # Header length 0 puts most of the packet into the skb's head, whose memory the scripts count.
         virtio = VIRTIO.pack(0, split[0], 0, split[1], 0, 0)
         tcp = start + struct.pack("!H", total) + urgent + raw + bytes(packet.size)
         os.write(self.device, virtio + self.ip(socket.IPPROTO_TCP, tcp, packet.ecn or 0))

@@ -19,7 +19,7 @@ import tdclib
 QDISCS = """red codel fq_codel dualpi2 htb tbf prio mq mqprio ets drr qfq hfsc multiq
     netem taprio cake cake_mq plug fifo""".split()
 FILES = ["infra/qdiscs.json"] + [f"qdiscs/{name}.json" for name in QDISCS]
-# What a case hangs below a class and phantom can stand in for.
+# Children of classes that phantom can replace.
 CHILDREN = """red codel fq_codel dualpi2 pfifo bfifo fq sfq pie fq_pie hhf sfb cake skbprio
     choke netem tbf""".split()
 PACKET_BYTES = 2000
@@ -45,18 +45,18 @@ def options(kind, words):
     rate = ""
     size = "1mb"
     if kind == "netem" and re.search(r"delay (?!0)", words):
-        # What holds its packets back.
+        # A shaper in place of netem's delay.
         rate = "rate 1kbit "
     elif kind == "tbf":
         rate = f"rate {re.search(r'rate (.+?) ', words)[1]} "
     elif re.search(r"\b(memory_limit|memlimit) [0-9]\b", words):
         size = "1"
     elif "target 1" in words:
-        # As codel there: a packet with another one behind it is dropped when it would leave, so that
-        # whoever peeks gets the one behind it.
+        # As in codel's case: a packet with a successor is dropped at dequeue, so that a peek returns the
+        # successor.
         return "limit 1mb mark physical at dequeue min 0.1% max 0.15% ecn-drop on"
     elif limit:
-        # Of red, bfifo and sfb in bytes.
+        # Limits of red, bfifo and sfb are in bytes.
         size = str(int(limit[1]) * (1 if kind in ("red", "bfifo", "sfb") else PACKET_BYTES))
     return f"{rate}limit {size} mark physical"
 
@@ -73,8 +73,7 @@ def replaced(case):
         before, kind, words = match.groups()
         parent = re.search(r"\bparent ([0-9a-f]*):", before)
         handle = re.search(r"\bhandle ([0-9a-f]+):", before)
-        # phantom has no classes, and cannot do what netem alone does: duplicate, or hold the
-        # first packet for years.
+        # phantom has no classes, and lacks features of netem: duplication, and delays of years.
         if not parent or (handle and handle[1] in parents) or re.search(r"duplicate|delay \d{6}", words):
             return text
         kinds.add(kind)

@@ -51,7 +51,7 @@ def run(wanted):
         ).stdout
         done = 0
         for name, outcome, notes in results():
-            # A setup that fails ends the run: those behind it get one of their own.
+            # A failed setup ends the run: later cases get a new run.
             if "skipped - previous" in " ".join(notes):
                 break
             if outcome == "failed" and notes in ([], ["None"]):
@@ -62,7 +62,7 @@ def run(wanted):
             yield names[left[0]["id"]], "failed", said.splitlines()[-12:]
             done = 1
         left = left[done:]
-        # What a case that failed has not taken down.
+        # Remove devices left by a failed case.
         try:
             with open("/sys/bus/netdevsim/del_device", "w", encoding="ascii") as device:
                 device.write("1")
