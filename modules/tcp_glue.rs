@@ -15,7 +15,8 @@
 //!    repaired, or a drop by the local queue.
 //! 4. The window grows while it is in use, as in the kernel's algorithms: if half is in flight and
 //!    the rate sample is not limited by the application, or if it is full.
-//! 5. In recovery the window follows deliveries, so that retransmits do not form a burst.
+//! 5. In recovery the window is the algorithm's, without TCP's proportional rate reduction:
+//!    retransmits are paced, so that a large loss needs no restart from one packet.
 
 use super::algo::{
     controller::{Controller, Watch},
@@ -172,7 +173,7 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
             );
         }
         let output = flow.output(&self.params(sk), sk.srtt_us());
-        apply(sk, &output, mss_bytes(sk), in_recovery(sk));
+        apply(sk, &output, mss_bytes(sk));
         sk.watch_repeats();
         sk.restart_marks();
         publish_all(sk.reborrow(), &flow);
@@ -192,7 +193,7 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
         let ack = self.ack(sk, flow, rs, flags);
         let output = flow.on_ack(&self.params(sk), &ack);
         if let Some(output) = output {
-            if apply(sk, &output, ack.mss_bytes, ack.in_recovery) {
+            if apply(sk, &output, ack.mss_bytes) {
                 bound(sk.reborrow(), flow);
             }
         }
@@ -208,9 +209,11 @@ impl<A: Algorithm> CongestionControl for Adapter<A> {
         match new {
             State::Recovery if sk.ca_state() != State::Recovery => {
                 self.lost(sk.reborrow(), flow);
-                // RACK's timer retransmits before the next ACK sets the window.
-                let cwnd = sk.in_flight().saturating_add(1).min(sk.snd_cwnd());
-                sk.set_snd_cwnd(cwnd);
+                // RACK's timer retransmits before the next ACK sets the window, and the first
+                // retransmit leaves although more than the window is in flight.
+                let output = flow.output(&self.params(sk), sk.srtt_us());
+                let first = sk.in_flight().saturating_add(1);
+                sk.set_snd_cwnd(packets(sk, output.cwnd_bytes).max(first));
             }
             State::Cwr => sk.note_cwr(),
             State::Open | State::Disorder if sk.ca_state() == State::Cwr => sk.note_cwr_end(),
@@ -304,7 +307,7 @@ impl<A: Algorithm> Adapter<A> {
             flow.on_ack_watched(&params, &ack, &mut trace)
         };
         if let Some(output) = output {
-            if apply(sk, &output, ack.mss_bytes, ack.in_recovery) {
+            if apply(sk, &output, ack.mss_bytes) {
                 bound(sk.reborrow(), flow);
             }
         }
@@ -324,7 +327,7 @@ impl<A: Algorithm> Watch<EventOf<A>> for Trace<'_, A> {
 /// The kernel's TCP_INFINITE_SSTHRESH.
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
-/// Lower bound of the window outside of recovery.
+/// Lower bound of the window.
 const MIN_PACKETS: u32 = 2;
 
 /// Returns the bytes of full segments.
@@ -419,7 +422,6 @@ fn ack(sk: &Sock<'_>, rs: &RateSample, marked: u32) -> Ack {
         sk.has_usec_timestamps() || (rs.prior_mstamp_us() != 0 && !rs.is_retransmitted());
     let (delivered, interval_us) = rs.delivered().unwrap_or_default();
     let mss_bytes = mss_bytes(sk);
-    let in_recovery = in_recovery(sk);
     Ack {
         now_us: sk.mstamp_us(),
         rtt_us: rs.rtt_us().filter(|_| rtt_is_true),
@@ -431,9 +433,8 @@ fn ack(sk: &Sock<'_>, rs: &RateSample, marked: u32) -> Ack {
         interval_us: u32::try_from(interval_us).unwrap_or(u32::MAX),
         app_limited: rs.is_app_limited(),
         cwnd_limited,
-        in_recovery,
+        in_recovery: in_recovery(sk),
         prior_in_flight: rs.prior_in_flight(),
-        in_flight_bytes: if in_recovery { in_flight_bytes(sk) } else { 0 },
         mss_bytes,
     }
 }
@@ -466,11 +467,10 @@ fn in_recovery(sk: &Sock<'_>) -> bool {
 /// Applies the algorithm's decision. Returns whether the socket has a bound below its window. Most
 /// ACKs change neither number of packets.
 #[inline(always)]
-fn apply(sk: &mut Sock<'_>, output: &Output, mss_bytes: u32, in_recovery: bool) -> bool {
+fn apply(sk: &mut Sock<'_>, output: &Output, mss_bytes: u32) -> bool {
     let mut is_bounded = sk.snd_cwnd() > sk.snd_cwnd_clamp();
     if is_bounded || !are_packets(output.cwnd_bytes, mss_bytes, sk.snd_cwnd()) {
-        let floor = if in_recovery { 1 } else { MIN_PACKETS };
-        is_bounded = sk.set_snd_cwnd(packets_of(output.cwnd_bytes, mss_bytes).max(floor));
+        is_bounded = sk.set_snd_cwnd(packets_of(output.cwnd_bytes, mss_bytes).max(MIN_PACKETS));
     }
     if !are_packets(output.ssthresh_bytes, mss_bytes, sk.snd_ssthresh()) {
         let ssthresh = packets_of(output.ssthresh_bytes, mss_bytes);

@@ -38,7 +38,7 @@ static u32 toll_cwnd(const struct tcp_sock *tp, const struct toll *t, u32 slack,
 	return t->probing ? 4 : max((*send + *send / 4) / tp->mss_cache + slack, 1);
 }
 
-static void toll_output(struct sock *sk, u32 slack, u32 acked_packets)
+static void toll_output(struct sock *sk, u32 slack)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	const struct toll *t = inet_csk_ca(sk);
@@ -46,8 +46,6 @@ static void toll_output(struct sock *sk, u32 slack, u32 acked_packets)
 	u32 cwnd = toll_cwnd(tp, t, slack, &send);
 	u64 pacing = t->base_us ? send * USEC_PER_SEC / t->base_us : ~0ULL;
 
-	if (inet_csk(sk)->icsk_ca_state >= TCP_CA_Recovery)
-		cwnd = min(cwnd, tcp_packets_in_flight(tp) + acked_packets + 1);
 	tcp_snd_cwnd_set(tp, min(cwnd, tp->snd_cwnd_clamp));
 	WRITE_ONCE(tp->snd_ssthresh, t->slow_start ? TCP_INFINITE_SSTHRESH : 2);
 	WRITE_ONCE(sk->sk_pacing_rate, min(pacing, READ_ONCE(sk->sk_max_pacing_rate)));
@@ -161,7 +159,7 @@ static void toll_cong_control(struct sock *sk, u32 ack, int flag, const struct r
 		toll_pay(t, mss, acked * mss, marked * mss, now - t->last_us, used);
 	t->last_us = now;
 	t->probing = t->queued && tp->tcp_mstamp % TEN_S_US <= 3 * (tp->srtt_us >> 3);
-	toll_output(sk, 3, acked);
+	toll_output(sk, 3);
 }
 
 static u32 toll_ssthresh(struct sock *sk)
@@ -174,14 +172,15 @@ static void toll_set_state(struct sock *sk, u8 state)
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct toll *t = inet_csk_ca(sk);
 	u32 cwnd = tcp_packets_in_flight(tp) + 1;
-	u64 window = (u64)cwnd * tp->mss_cache << 16;
+	u64 send, window = (u64)cwnd * tp->mss_cache << 16;
 	u8 old = inet_csk(sk)->icsk_ca_state;
 
 	t->due |= state == TCP_CA_CWR ? tp->delivered_ce == t->delivered_ce :
 		  old == TCP_CA_CWR && !after(tp->snd_una, tp->high_seq);
 	if (state == TCP_CA_Recovery && old != TCP_CA_Recovery) {
 		toll_loss(tp, t);
-		tcp_snd_cwnd_set(tp, min(cwnd, tcp_snd_cwnd(tp)));
+		cwnd = max(cwnd, toll_cwnd(tp, t, 3, &send));
+		tcp_snd_cwnd_set(tp, min(cwnd, tp->snd_cwnd_clamp));
 	} else if (state == TCP_CA_Loss && tcp_snd_cwnd(tp) == cwnd) {
 		if (old == TCP_CA_CWR)
 			toll_loss(tp, t);
@@ -235,7 +234,7 @@ static void toll_init(struct sock *sk)
 	if (!tp->data_segs_out && tcp_snd_cwnd(tp) > 1 && rtt_us <= 5000)
 		t->window = max(t->window, toll_bdp(t, STEP) << 16);
 	cmpxchg(&sk->sk_pacing_status, SK_PACING_NONE, SK_PACING_NEEDED);
-	toll_output(sk, 0, 0);
+	toll_output(sk, 0);
 }
 
 static struct tcp_congestion_ops toll_c __read_mostly = {

@@ -67,7 +67,6 @@ impl Rng {
             cwnd_limited: self.percent(80),
             in_recovery: self.percent(20),
             prior_in_flight: self.any() as u32,
-            in_flight_bytes: self.any(),
             mss_bytes: self.any() as u32,
         }
     }
@@ -228,7 +227,6 @@ pub fn after_an_early_loss<F: Controller>(
             delivered_bytes: bytes,
             interval_us: rtt_us,
             prior_in_flight: (bytes / u64::from(MSS)) as u32,
-            in_flight_bytes: bytes,
             cwnd_limited: true,
             mss_bytes: MSS,
             ..Ack::default()

@@ -45,7 +45,6 @@ impl Sim {
             delivered_bytes: self.flow.cwnd_bytes(),
             interval_us: self.rtt_us,
             prior_in_flight: (self.flow.cwnd_bytes() / u64::from(MSS)) as u32,
-            in_flight_bytes: self.flow.cwnd_bytes(),
             cwnd_limited: true,
             mss_bytes: MSS,
             ..Ack::default()

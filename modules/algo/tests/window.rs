@@ -114,23 +114,6 @@ fn undo_returns_to_slow_start() {
 }
 
 #[test]
-fn recovery_allows_deliveries_plus_one_packet() {
-    let w = window(100_000);
-    let ack = Ack {
-        in_flight_bytes: 20_000,
-        acked_bytes: 4_000,
-        mss_bytes: 1_000,
-        ..Ack::default()
-    };
-    assert_eq!(ack.recovery_bytes(w.bytes()), 25_000);
-    let ack = Ack {
-        in_flight_bytes: 99_000,
-        ..ack
-    };
-    assert_eq!(ack.recovery_bytes(w.bytes()), 100_000);
-}
-
-#[test]
 fn an_undo_to_the_same_bytes_keeps_their_fraction() {
     let mut w = window(10_000);
     w.increase(BYTE_ONE, 5_000);
