@@ -33,9 +33,8 @@
 /* Every IPv4 host accepts packets of this length (RFC 791). */
 #define XDC_TUNNEL_MIN_MTU 576
 
-/* Limits of the packets that wait for the stack, as for a CPU's backlog. */
-#define XDC_TUNNEL_UP_PACKETS 1024
-#define XDC_TUNNEL_UP_BYTES (4 << 20)
+/* Limit of the packets that wait for the stack, in truesize. Two channels release all that they hold at once. */
+#define XDC_TUNNEL_UP_BYTES (32 << 20)
 /* Limit of nested tunnels, as in IPv6 (RFC 2473, 4.1.1). */
 #define XDC_TUNNEL_NESTED 4
 
@@ -166,8 +165,7 @@ void xdc_tunnel_deliver(struct xdc_tunnel_out *out, struct sk_buff *skb, bool is
 {
 	struct xdc_tunnel *tunnel = out->tunnel;
 
-	if (skb_queue_len(&tunnel->up) >= XDC_TUNNEL_UP_PACKETS ||
-	    tunnel->up_bytes + skb->truesize > XDC_TUNNEL_UP_BYTES) {
+	if (tunnel->up_bytes + skb->truesize > XDC_TUNNEL_UP_BYTES) {
 		dev_core_stats_rx_dropped_inc(tunnel->dev);
 		kfree_skb_reason(skb, SKB_DROP_REASON_FULL_RING);
 		return;
@@ -270,7 +268,6 @@ static enum skb_drop_reason xdc_tunnel_loop(struct net_device *dev)
 static void xdc_tunnel_send_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 {
 	const struct xdc_tunnel_config *config = &tunnel->config;
-	bool xnet = !net_eq(tunnel->net, dev_net(tunnel->dev));
 	struct xdc_tunnel_cb cb = *xdc_tunnel_cb(skb);
 	struct sock *sk = rcu_dereference(tunnel->sk);
 	u8 tos = READ_ONCE(config->tos);
@@ -290,7 +287,9 @@ static void xdc_tunnel_send_one(struct xdc_tunnel *tunnel, struct sk_buff *skb)
 	if (inside < 0)
 		inside = cb.is_capable ? INET_ECN_ECT_0 : INET_ECN_NOT_ECT;
 	tos = INET_ECN_encapsulate(tos & UNORC_TOS_INHERIT ? inside : tos, inside);
-	skb_scrub_packet(skb, xnet);
+	skb_scrub_packet(skb, true);
+	/* Below, fq paces by socket and holds 100 packets of each: too few for packets without GSO. */
+	skb_set_delivery_time(skb, ktime_get_ns(), SKB_CLOCK_MONOTONIC);
 	/* The inner mark, which a container may set, must not select the outer route. */
 	skb->mark = READ_ONCE(config->fwmark);
 	dst = xdc_tunnel_route(tunnel, sk, skb, port, tos, &from);
@@ -739,6 +738,8 @@ static void xdc_tunnel_setup(struct net_device *dev)
 {
 	dev->netdev_ops = &xdc_tunnel_netdev_ops;
 	dev->ethtool_ops = &xdc_tunnel_ethtool_ops;
+	/* Lets packet sockets send without a protocol. */
+	dev->header_ops = &ip_tunnel_header_ops;
 	dev->needs_free_netdev = true;
 	SET_NETDEV_DEVTYPE(dev, &xdc_tunnel_type);
 	dev->min_mtu = IPV4_MIN_MTU;

@@ -121,11 +121,14 @@ untunnel
 
 # Order at the highest packet rate.
 for i in 1 2; do tc -n h$i qdisc del dev eth0 root; done
+backlog=$(in_first_ns sysctl -n net.core.netdev_max_backlog)
+in_first_ns sysctl -qw net.core.netdev_max_backlog=100000
 tunnels
 check "a tunnel over a wire without a rate" pings 3
 before=$(snmp h2 TcpExt TCPOFOQueue)
 check "20 MB arrive" transfer 10.50.0.2
 equal "in order" "$before" "$(snmp h2 TcpExt TCPOFOQueue)"
+in_first_ns sysctl -qw net.core.netdev_max_backlog="$backlog"
 untunnel
 
 # Up to 5 MB wait for one packet here.
@@ -138,6 +141,7 @@ tc -n h1 qdisc replace dev eth0 root netem limit 100000 delay 50ms rate 1gbit lo
 tc -n h2 qdisc replace dev eth0 root netem limit 100000 delay 50ms
 check "pings over 100 ms" pings 3
 check "20 MB through a loss of 3 % over 100 ms" transfer 10.50.0.2
+equal "the tunnel drops none of the packets that waited" 0 "$(in_ns h2 cat /sys/class/net/u0/statistics/rx_dropped)"
 untunnel
 for i in 1 2; do
 	in_ns h$i sysctl -qw net.ipv4.tcp_rmem="4096 131072 6291456" net.ipv4.tcp_wmem="4096 16384 4194304"
@@ -154,6 +158,18 @@ ip -n h2 link set u0 up
 check "an end that began anew is heard of" in_ns h1 ping -c 20 -i 0.2 -W 1 10.50.0.2
 equal "and what ends a session is no dropped packet" 0 "$(in_ns h2 cat /sys/class/net/u0/statistics/tx_dropped)"
 untunnel
+lossy delay 0
+
+# fq holds 100 packets of a socket, and would drop the others of a window.
+tc -n h1 qdisc replace dev eth0 root fq
+tc -n h2 qdisc replace dev eth0 root netem limit 100000 rate 1gbit delay 10ms
+for fec in off 8+2; do
+	tunnels fec $fec
+	before=$(retransmitted h1)
+	check "20 MB above fq, fec $fec" transfer 10.50.0.2
+	equal "without a retransmission" 0 $(($(retransmitted h1) - before))
+	untunnel
+done
 lossy delay 0
 
 # A tunnel in a tunnel, and routes that put each into the other.
