@@ -2,7 +2,6 @@
 
 use super::super::support::Rng;
 use super::*;
-use crate::algo::Ack;
 
 impl Window {
     /// Creates a window from random bytes.
