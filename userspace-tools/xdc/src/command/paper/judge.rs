@@ -3,12 +3,12 @@
 
 use std::collections::BTreeSet;
 
+use super::record;
 use super::spec::{Case, Row, Verdict, Which};
 use crate::command::sweep::grid::{Cell, Expanded};
 use crate::command::sweep::table::Row as Measured;
 use crate::measure::interval::{self, Decision, Interval};
 use crate::measure::metric::Population;
-use crate::result::expect::format_value;
 
 /// Half width of an interval relative to its mean, below which no more seeds are added.
 const NARROW: f64 = 0.05;
@@ -23,7 +23,9 @@ pub struct Judged {
     /// None with fewer than two seeds.
     pub interval: Option<Interval>,
     pub decision: Decision,
-    pub seeds: usize,
+    pub seeds: Vec<u64>,
+    /// Hash over the keys of the cells with these seeds.
+    pub hash: String,
     /// Flows that the metric covers, in the run with the fewest.
     pub flows: Option<usize>,
     /// Unfinished flows of all runs together.
@@ -38,31 +40,9 @@ impl Judged {
         Some(self.row.bound().holds(self.measured?, None))
     }
 
-    /// The measured quantity in words.
-    pub fn what(&self) -> String {
-        match &self.row.over {
-            Some(over) => format!("{} / {}", name(&self.row.of), name(over)),
-            None => name(&self.row.of),
-        }
-    }
-
-    /// Interval, seeds and flows in words.
-    pub fn sureness(&self) -> String {
-        let mut words = Vec::new();
-        if let Some(Interval { low, high, .. }) = self.interval {
-            words.push(format!("{} to {}", format_value(low), format_value(high)));
-        }
-        words.push(match self.seeds {
-            1 => "1 seed".to_owned(),
-            seeds => format!("{seeds} seeds"),
-        });
-        words.extend(self.flows.map(|flows| format!("n >= {flows}")));
-        words.join(", ")
-    }
-
     /// The decision, and the reason if there is none.
     pub fn outcome(&self) -> String {
-        match (&self.doubt, self.seeds) {
+        match (&self.doubt, self.seeds.len()) {
             (Some(doubt), _) => format!("{}: {doubt}", self.decision.text()),
             (None, 0) => Verdict::Unknown.text().to_owned(),
             (None, 1) => format!("{}: one seed", self.decision.text()),
@@ -75,16 +55,6 @@ impl Judged {
         let wide = |interval: Interval| interval.relative_half_width() > NARROW;
         self.doubt.is_none() && self.interval.is_none_or(wide)
     }
-}
-
-fn name(which: &Which) -> String {
-    let labels = which.at.values().map(|label| format!(" {label}"));
-    format!(
-        "{} {}{}",
-        which.cc,
-        which.metric,
-        labels.collect::<String>()
-    )
 }
 
 /// Judges every row of a claim. Points outside the grid are skipped unless `all`.
@@ -116,7 +86,7 @@ pub fn of_means(rows: &[Judged]) -> Verdict {
 }
 
 /// Concludes from pairs: whether a row was measured, and its decision.
-fn conclude(rows: impl Iterator<Item = (bool, Decision)>) -> Verdict {
+pub fn conclude(rows: impl Iterator<Item = (bool, Decision)>) -> Verdict {
     let rows: Vec<_> = rows.collect();
     let any = |decision| rows.iter().any(|row| row.1 == decision);
     match () {
@@ -138,6 +108,7 @@ fn judged(row: Row, grid: &Expanded, cells: &[Measured<'_>]) -> Judged {
     let theirs = row.over.as_ref().map(values);
     let mut missing: BTreeSet<u64> = BTreeSet::new();
     let mut pairs: Vec<(f64, f64)> = Vec::new();
+    let mut seeds: Vec<u64> = Vec::new();
     for &(seed, value) in &ours {
         let other = match &theirs {
             Some(theirs) => {
@@ -147,7 +118,10 @@ fn judged(row: Row, grid: &Expanded, cells: &[Measured<'_>]) -> Judged {
             None => Some(1.0),
         };
         match (value, other) {
-            (Some(value), Some(other)) => pairs.push((value, other)),
+            (Some(value), Some(other)) => {
+                pairs.push((value, other));
+                seeds.push(seed);
+            }
             _ => drop(missing.insert(seed)),
         }
     }
@@ -162,6 +136,11 @@ fn judged(row: Row, grid: &Expanded, cells: &[Measured<'_>]) -> Judged {
         (None, [(of, over)]) => Some(of / over).filter(|ratio| !ratio.is_nan()),
         (None, _) => None,
     };
+    let keys = row.parts().flat_map(|which| {
+        let used = runs(which, grid, cells).filter(|(seed, _)| seeds.contains(seed));
+        used.filter_map(|(_, run)| Some(run?.key.as_str()))
+    });
+    let hash = record::hash(keys);
     let runs = row.parts().flat_map(|which| {
         let runs = runs(which, grid, cells).filter_map(|(_, run)| run);
         runs.filter_map(|run| which.metric.population(&run.outcome.run))
@@ -176,7 +155,8 @@ fn judged(row: Row, grid: &Expanded, cells: &[Measured<'_>]) -> Judged {
         measured,
         interval,
         decision,
-        seeds: pairs.len(),
+        seeds,
+        hash,
         flows: of.iter().map(|of| of.ended).min(),
         unfinished: of.iter().map(|of| of.unfinished).sum(),
         doubt,
@@ -230,37 +210,35 @@ fn point(which: &Which, grid: &Expanded) -> Option<usize> {
         .map(|(n, _)| n)
 }
 
+/// Cells of a row with these seeds, at points that the grid has.
+pub fn cells(row: &Row, grid: &Expanded, seeds: &[u64]) -> Vec<Cell> {
+    let parts = row.parts();
+    let parts = parts.filter_map(|which| Some((which, point(which, grid)?)));
+    let cells = parts.flat_map(|(which, point)| {
+        seeds.iter().map(move |&seed| Cell {
+            point,
+            cc: which.cc.clone(),
+            seed,
+        })
+    });
+    cells.collect()
+}
+
 /// Cells to add for rows whose intervals are too wide; both sides of a ratio get equal seeds.
 pub fn more(rows: &[Judged], grid: &Expanded, most_seeds: usize) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
     for row in rows.iter().filter(|row| row.is_wide()) {
-        let known = |which: &Which, point: usize| -> Vec<u64> {
-            let cells = grid.cells.iter();
-            let here = cells.filter(|cell| cell.point == point && cell.cc == which.cc);
-            here.map(|cell| cell.seed).collect()
-        };
-        let parts: Vec<_> = row
-            .row
-            .parts()
-            .filter_map(|which| Some((which, point(which, grid)?)))
-            .collect();
-        let seeds = parts
-            .iter()
-            .map(|(which, point)| known(which, *point).len());
+        let known = row.row.parts().filter_map(|which| {
+            let point = point(which, grid)?;
+            let here = |cell: &&Cell| cell.point == point && cell.cc == which.cc;
+            Some(grid.cells.iter().filter(here).count())
+        });
         // Up to the next multiple of five.
-        let upto = (seeds.max().unwrap_or(0) / SEEDS + 1) * SEEDS;
-        let upto = upto.min(most_seeds) as u64;
-        for (which, point) in parts {
-            let known = known(which, point);
-            for seed in (1..=upto).filter(|seed| !known.contains(seed)) {
-                let cell = Cell {
-                    point,
-                    cc: which.cc.clone(),
-                    seed,
-                };
-                if !cells.contains(&cell) {
-                    cells.push(cell);
-                }
+        let upto = (known.max().unwrap_or(0) / SEEDS + 1) * SEEDS;
+        let upto: Vec<_> = (1..=upto.min(most_seeds) as u64).collect();
+        for cell in self::cells(&row.row, grid, &upto) {
+            if !grid.cells.contains(&cell) && !cells.contains(&cell) {
+                cells.push(cell);
             }
         }
     }

@@ -3,6 +3,7 @@
 
 mod judge;
 mod page;
+mod record;
 mod spec;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use self::judge::Judged;
+use self::record::Record;
 use self::spec::{Case, Figure, Paper, Verdict};
 use crate::args::{self, Again};
 use crate::command::sweep::Sweep;
@@ -59,10 +61,12 @@ pub struct Request {
     /// Judge the finished cells without running others.
     #[arg(long, conflicts_with_all = ["quick", "seeds", "ccs", "json", "again"])]
     there: bool,
-    /// Write the verdicts into this page, between its marks, and pictures into the folder of its
-    /// name: docs/results/uno.md, docs/results/uno/. Sections of figures not run stay unchanged.
+    /// Write rows into a CSV file beside this page, and its tables.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ccs", "points", "sets"])]
     page: Option<PathBuf>,
+    /// Run nothing, mark stale rows of the page, and fail if any.
+    #[arg(long, requires = "page", conflicts_with_all = ["figures", "quick", "check", "there", "seeds", "again", "json"])]
+    stale: bool,
     /// Re-run finished cells with this status: suspect, or all.
     #[arg(long, value_name = "WHICH", hide_possible_values = true)]
     again: Option<Again>,
@@ -162,12 +166,22 @@ pub fn command(request: &Request) -> Result<bool> {
         .out
         .clone()
         .unwrap_or_else(|| Path::new("results/papers").join(name));
-    home::make_out(&dir)?;
-    let with = With {
+    // Marks must not remove cells that --again computes.
+    let marker = With {
         labs: &labs,
-        cells: Cells::open(&dir, request.again)?,
+        cells: Cells::open(&dir, None)?,
         progress: &progress,
         request,
+    };
+    let mark = |rows: &mut [Record]| marker.mark(&home, &paper, rows);
+    if let (true, Some(file)) = (request.stale, &request.page) {
+        page::update(file, &request.paper, &paper, &[], false, mark)?;
+        return fresh(file, &request.paper);
+    }
+    home::make_out(&dir)?;
+    let with = With {
+        cells: Cells::open(&dir, request.again)?,
+        ..marker
     };
     for (figure, grid) in &mut grids {
         progress.note(&format!("{}: {}", figure.name(), figure.title));
@@ -192,7 +206,7 @@ pub fn command(request: &Request) -> Result<bool> {
         .map(|(figure, grid)| with.measure(figure, grid));
     let done = done.collect::<Result<Vec<_>>>()?;
     if let Some(file) = &request.page {
-        page::update(file, &request.paper, &paper, &done, request.quick)?;
+        page::update(file, &request.paper, &paper, &done, request.quick, mark)?;
     }
     let parts: Vec<_> = done.iter().map(Done::part).collect();
     let path = dir.join("table.csv");
@@ -261,6 +275,43 @@ impl With<'_> {
         })
     }
 
+    /// Marks rows whose cells would have other keys now, as a whole figure or in its quick form.
+    /// Rows of an engine that the command does not use keep their marks.
+    fn mark(&self, home: &Home, paper: &Paper, rows: &mut [Record]) -> Result<()> {
+        'figures: for figure in &paper.figure {
+            let here = rows.iter_mut().filter(|it| it.figure == figure.id);
+            let mut here: Vec<_> = figure.rows().zip(here).collect();
+            here.retain(|(_, record)| !record.estimate.is_empty());
+            let mut present = BTreeSet::new();
+            let known = here.iter().filter(|(_, record)| !record.hash.is_empty());
+            let known: Vec<_> = known.collect();
+            for grid in [figure.grid(false), figure.grid(true)] {
+                let Some(grid) = grid.filter(|_| !known.is_empty()) else {
+                    continue;
+                };
+                let mut grid = grid.expand(home)?;
+                let kind = grid.engine(None)?;
+                if self.labs.iter().all(|(known, ..)| *known != kind) {
+                    continue 'figures;
+                }
+                let cells = known.iter().map(|(row, record)| {
+                    judge::cells(row, &grid, &record.seeds().collect::<Vec<_>>())
+                });
+                let cells: Vec<_> = cells.collect();
+                grid.cells = cells.concat();
+                let sweep = self.sweep(figure, &grid)?;
+                let mut keys = sweep.keys().iter().map(String::as_str);
+                for cells in &cells {
+                    present.insert(record::hash(keys.by_ref().take(cells.len())));
+                }
+            }
+            for (_, record) in here {
+                record.mark(!present.contains(&record.hash));
+            }
+        }
+        Ok(())
+    }
+
     /// Drops cells without a result from the grid.
     fn keep_present(&self, figure: &Figure, grid: &mut Expanded) -> Result<()> {
         let missing = self.sweep(figure, grid)?.missing();
@@ -268,6 +319,21 @@ impl With<'_> {
         grid.cells
             .retain(|_| cell.next().is_some_and(|cell| !missing.contains(&cell)));
         Ok(())
+    }
+}
+
+/// Fails if the page has a row of other inputs than the present ones.
+fn fresh(page: &Path, paper: &str) -> Result<bool> {
+    let file = page.with_extension("csv");
+    let rows = record::read(&file)?;
+    let stale = rows.iter().filter(|row| row.is_stale()).count();
+    match stale {
+        0 => Ok(true),
+        _ => Err(
+            Error::failure(format!("{stale} of {} rows are stale", rows.len()))
+                .about(file.display())
+                .hint(format!("xdc paper {paper} --page {}", page.display())),
+        ),
     }
 }
 
@@ -343,8 +409,8 @@ fn text(done: &[Done<'_>]) -> String {
                 text += &format!(
                     "  {:18}   {} = {measured} ({}){}   {}: {}\n",
                     "",
-                    row.what(),
-                    row.sureness(),
+                    row.row.what(),
+                    Record::of(done.figure, &case, &row).sureness(),
                     paper
                         .map(|paper| format!(" (paper {paper})"))
                         .unwrap_or_default(),
@@ -361,11 +427,11 @@ fn to_json(paper: &Paper, done: &[Done<'_>], quick: bool) -> Value {
     let row = |row: &Judged| {
         let bound = row.row.bound();
         json!({
-            "what": row.what(),
+            "what": row.row.what(),
             "measured": row.measured,
             "low": row.interval.map(|interval| interval.low),
             "high": row.interval.map(|interval| interval.high),
-            "seeds": row.seeds,
+            "seeds": row.seeds.len(),
             "flows": row.flows,
             "unfinished": row.unfinished,
             "min": bound.min,

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use super::Done;
 use super::judge::Judged;
+use super::record::{self, Record};
 use super::spec::{Figure, Paper, Plot, Verdict};
 use crate::command::sweep::plots;
 use crate::command::sweep::table::{self, Row};
@@ -55,24 +56,39 @@ pub fn html(paper: &Paper, done: &[Done<'_>], quick: bool, sets: &[String]) -> S
     page
 }
 
-/// Writes verdicts and numbers of each figure run between a page's marks, and its picture into the
-/// folder of the page's name (docs/results/uno.md, docs/results/uno/uno-8.svg). Sections of figures
-/// not run stay unchanged.
+/// Writes the CSV file beside a page, the tables of the page from it, and pictures into the folder
+/// of the page's name: docs/results/uno.csv, docs/results/uno/uno-8.svg. Rows and sections of
+/// figures not run stay, except for what `mark` does to them.
 pub fn update(
     page: &Path,
     name: &str,
     paper: &Paper,
     done: &[Done<'_>],
     quick: bool,
+    mark: impl FnOnce(&mut [Record]) -> Result<()>,
 ) -> Result<()> {
+    let file = page.with_extension("csv");
+    let mut known = Vec::new();
+    for done in done {
+        let claims = done.claims();
+        known.extend(claims.flat_map(|(case, _, rows)| {
+            let rows = rows.iter().map(|row| Record::of(done.figure, &case, row));
+            rows.collect::<Vec<_>>()
+        }));
+    }
+    known.extend(record::read(&file)?);
+    let mut rows = record::align(paper, &known);
+    mark(&mut rows)?;
     let folder = page.with_extension("");
     owned::make_folder(&folder).map_err(|err| Error::io(folder.display(), &err))?;
     let beside = folder.file_name().unwrap_or_default().to_string_lossy();
+    let text = fs::read_to_string(page).map_err(|err| Error::io(page.display(), &err))?;
     let mut sections = Vec::new();
     for figure in &paper.figure {
         let id = &figure.id;
+        let section = format!("{name} {id}");
         let mut run = done.iter().filter(|done| !done.cells.is_empty());
-        let section = match run.find(|done| done.figure.id == *id) {
+        let around = match run.find(|done| done.figure.id == *id) {
             Some(done) => {
                 let file = format!("{name}-{id}.svg");
                 let picture = picture(done);
@@ -83,14 +99,53 @@ pub fn update(
                 let link = picture.map(|_| format!("{beside}/{file}"));
                 Some(markdown(paper, done, link.as_deref(), quick))
             }
-            None => None,
+            None => marked::split(&text, &section).map(|(_, there, _)| there.to_owned()),
         };
-        sections.push((format!("{name} {id}"), section));
+        let rows: Vec<_> = rows.iter().filter(|row| row.figure == *id).collect();
+        sections.push((section, around.map(|it| with_table(&it, &table(&rows)))));
     }
-    let text = fs::read_to_string(page).map_err(|err| Error::io(page.display(), &err))?;
+    record::write(&file, &rows)?;
     let mut part = differences(paper);
     part.push_str(&marked::sections(sections, &text));
     marked::update(page, name, &part)
+}
+
+/// Replaces the table of a section.
+fn with_table(section: &str, table: &str) -> String {
+    let is_table = |line: &&str| line.starts_with('|');
+    let lines = || section.split_inclusive('\n');
+    let before = lines().take_while(|line| !is_table(line));
+    let after = lines().skip_while(|line| !is_table(line));
+    let after = after.skip_while(is_table);
+    before.chain([table]).chain(after).collect()
+}
+
+/// A figure's claims: one line per row, and one above for a claim with several.
+fn table(rows: &[&Record]) -> String {
+    let mut text = String::from(
+        "| claim | verdict | here (95 %, seeds) | asked | paper |\n|---|---|---|---|---|\n",
+    );
+    for rows in rows.chunk_by(|a, b| a.claim == b.claim) {
+        let mut claim = rows[0].claim.as_str();
+        if rows.len() > 1 {
+            let _ = writeln!(text, "| {claim} | {} | | | |", record::verdict(rows));
+            claim = "";
+        }
+        for row in rows {
+            let here = match row.estimate.is_empty() {
+                true => row.what(),
+                false => format!("{}: {} ({})", row.what(), row.estimate, row.sureness()),
+            };
+            let paper = if row.paper.is_empty() {
+                "-"
+            } else {
+                &row.paper
+            };
+            let (verdict, bound) = (&row.verdict, &row.bound);
+            let _ = writeln!(text, "| {claim} | {verdict} | {here} | {bound} | {paper} |");
+        }
+    }
+    text
 }
 
 /// List of the named differences from the paper.
@@ -111,6 +166,7 @@ fn picture(done: &Done<'_>) -> Option<String> {
     (!charts.is_empty()).then(|| plot::file(&charts, 2))
 }
 
+/// A figure's section; one line stands for its table.
 fn markdown(paper: &Paper, done: &Done<'_>, picture: Option<&str>, quick: bool) -> String {
     let figure = done.figure;
     let name = match picture {
@@ -118,31 +174,11 @@ fn markdown(paper: &Paper, done: &Done<'_>, picture: Option<&str>, quick: bool) 
         None => figure.name(),
     };
     let mut text = format!(
-        "#### {name}: {}\n\n{}{}.\n\n| claim | verdict | here (95 %, seeds) | asked | paper |\n|---|---|---|---|---|\n",
+        "#### {name}: {}\n\n{}{}.\n\n|\n",
         figure.title,
         if quick { "Quick form. " } else { "" },
         settings(std::slice::from_ref(done))
     );
-    for (case, verdict, rows) in done.claims() {
-        let rows: Vec<_> = rows.iter().filter(|row| row.measured.is_some()).collect();
-        let column = |cell: &dyn Fn(&Judged) -> String| {
-            let cells: Vec<_> = rows.iter().map(|row| cell(row)).collect();
-            cells.join("<br>")
-        };
-        let here = |row: &Judged| {
-            let measured = row.measured.map(format_value).unwrap_or_default();
-            format!("{}: {measured} ({})", row.what(), row.sureness())
-        };
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {} | {} |",
-            case.text(),
-            verdict.text(),
-            column(&here),
-            column(&|row| row.row.bound().to_string()),
-            column(&|row| row.row.paper.map_or_else(|| "-".to_owned(), format_value)),
-        );
-    }
     let findings = figure.claim.iter().map(|claim| &claim.finding);
     let findings = findings.filter(|finding| !finding.is_empty());
     let named = |entry: &&String| paper.differences.contains_key(entry.as_str());
@@ -331,10 +367,10 @@ fn evidence(rows: &[Judged]) -> String {
         let _ = writeln!(
             html,
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"{class}\">{}</td></tr>",
-            escape(&row.what()),
+            escape(&row.row.what()),
             number(row.measured),
             interval.unwrap_or_else(|| "-".to_owned()),
-            row.seeds,
+            row.seeds.len(),
             row.flows
                 .map_or_else(|| "-".to_owned(), |flows| flows.to_string()),
             row.unfinished,
@@ -403,8 +439,9 @@ mod tests {
     use super::*;
     use crate::home::Home;
 
+    /// UPDATE_DOCS=1 writes the pages, after changes to a paper's file.
     #[test]
-    fn pages_without_new_runs_stay() {
+    fn pages_follow_from_their_data() {
         let home = Home::find().unwrap();
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
         let dir = tempfile::tempdir().unwrap();
@@ -412,11 +449,19 @@ mod tests {
             let path = entry.unwrap().path();
             let name = path.file_stem().unwrap().to_str().unwrap();
             let paper = Paper::load(&home, name).unwrap();
-            let page = dir.path().join(format!("{name}.md"));
-            fs::copy(docs.join(format!("{name}.md")), &page).unwrap();
-            let before = fs::read_to_string(&page).unwrap();
-            update(&page, name, &paper, &[], false).unwrap();
-            assert_eq!(fs::read_to_string(&page).unwrap(), before, "{name}");
+            let files = [format!("{name}.md"), format!("{name}.csv")];
+            let copy = files.each_ref().map(|file| dir.path().join(file));
+            for (file, copy) in files.iter().zip(&copy) {
+                fs::copy(docs.join(file), copy).unwrap();
+            }
+            update(&copy[0], name, &paper, &[], false, |_| Ok(())).unwrap();
+            for (file, copy) in files.iter().zip(&copy) {
+                if std::env::var_os("UPDATE_DOCS").is_some() {
+                    fs::copy(copy, docs.join(file)).unwrap();
+                }
+                let (new, there) = (fs::read(copy).unwrap(), fs::read(docs.join(file)).unwrap());
+                assert!(new == there, "docs/results/{file}: UPDATE_DOCS=1");
+            }
         }
     }
 

@@ -235,6 +235,14 @@ impl Row {
         }
     }
 
+    /// The measured quantity in words.
+    pub fn what(&self) -> String {
+        self.parts()
+            .map(Which::name)
+            .collect::<Vec<_>>()
+            .join(" / ")
+    }
+
     /// The metric and, for a ratio, its denominator.
     pub fn parts(&self) -> impl Iterator<Item = &Which> {
         [Some(&self.of), self.over.as_ref()].into_iter().flatten()
@@ -251,6 +259,13 @@ pub struct Which {
     /// Labels by axis; empty: the grid's only point.
     #[serde(default)]
     pub at: BTreeMap<String, String>,
+}
+
+impl Which {
+    fn name(&self) -> String {
+        let labels = self.at.values().map(|label| format!(" {label}"));
+        format!("{} {}{}", self.cc, self.metric, labels.collect::<String>())
+    }
 }
 
 impl Paper {
@@ -301,6 +316,12 @@ impl Figure {
             grid.check_metric(metric)?;
         }
         Ok(())
+    }
+
+    /// Rows of all claims, once per congestion control of a claim.
+    pub fn rows(&self) -> impl Iterator<Item = Row> {
+        let cases = self.claim.iter().flat_map(Claim::cases);
+        cases.flat_map(|case| case.rows().collect::<Vec<_>>())
     }
 
     /// Such as `Figure 8`; a Roman number is a table's.

@@ -229,6 +229,11 @@ impl<'a> Sweep<'a> {
         .key()
     }
 
+    /// Key of each cell of the grid.
+    pub fn keys(&self) -> &[String] {
+        &self.keys
+    }
+
     /// Name of a cell in progress lines and errors.
     pub fn name(&self, cell: &Cell) -> String {
         let point = &self.grid.points[cell.point];
