@@ -17,7 +17,7 @@
 #   make bundle     build/bundle/xdc-VERSION-x86_64.tar.zst: xdc, kernel, modules, scenarios, docs;
 #                   runs anywhere without root and without a compiler
 #   make release    build/release: bundle and source, with checksums signed by the minisign key in
-#                   the file MINISIGN_KEY (docs/security.md)
+#                   the file MINISIGN_KEY (docs/security.md). Refuses stale results
 #   make selftests-7.2  build a UML kernel of Linux 7.2 and the modules, run their selftests
 #   make modules-7.2    only build the modules for it
 #   make test-debian  the modules in Debian's kernel (docs/host.md); XDC_KERNEL_SERIES=7.2 for its 7.2
@@ -48,7 +48,7 @@ $(error see above)
 endif
 endif
 
-.PHONY: all quick quick-plan setup kernels modules agent tracing test-tools tools guests guests-uml bundle release demo check test test-long test-debian install uninstall dkms clean
+.PHONY: all quick quick-plan setup kernels modules agent tracing test-tools tools guests guests-uml bundle fresh release demo check test test-long test-debian install uninstall dkms clean
 .NOTPARALLEL:
 
 all: guests tracing
@@ -131,7 +131,13 @@ bundle: modules-uml agent tools
 	@qemu-images/setup.sh bundle
 	@qemu-images/bundle.sh
 
-release: bundle
+# Each row of docs/results/*.csv has the inputs of this build.
+fresh: guests-uml
+	@for csv in docs/results/*.csv; do \
+		$(XDC) paper "$$(basename "$$csv" .csv)" --stale --page "$${csv%.csv}.md" || exit; \
+	done
+
+release: fresh bundle
 	@qemu-images/setup.sh release
 	@qemu-images/release.sh
 
