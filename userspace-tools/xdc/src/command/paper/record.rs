@@ -174,6 +174,8 @@ pub fn align(paper: &Paper, known: &[Record]) -> Vec<Record> {
     filled.collect()
 }
 
+const LICENSE: &[u8] = b"# SPDX-License-Identifier: GPL-2.0\n";
+
 /// Reads the records; none if there is no file.
 pub fn read(path: &Path) -> Result<Vec<Record>> {
     let text = match fs::read(path) {
@@ -181,14 +183,17 @@ pub fn read(path: &Path) -> Result<Vec<Record>> {
         Err(err) if err.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(err) => return Err(Error::io(path.display(), &err)),
     };
-    let records = csv::Reader::from_reader(&text[..]).into_deserialize();
+    let records = csv::ReaderBuilder::new()
+        .comment(Some(b'#'))
+        .from_reader(&text[..])
+        .into_deserialize();
     let records: csv::Result<_> = records.collect();
     records.map_err(|err| Error::failure(err.to_string()).about(path.display()))
 }
 
 /// Writes the measured rows.
 pub fn write(path: &Path, rows: &[Record]) -> Result<()> {
-    let mut csv = csv::Writer::from_writer(Vec::new());
+    let mut csv = csv::Writer::from_writer(LICENSE.to_vec());
     let mut measured = rows.iter().filter(|row| !row.estimate.is_empty());
     let written = measured.try_for_each(|row| csv.serialize(row));
     let failed = |err: String| Error::failure(err).about(path.display());
