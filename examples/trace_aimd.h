@@ -20,7 +20,7 @@ struct xdc_aimd_round {
 #if !defined(_XDC_TRACE_AIMD_H) || defined(TRACE_HEADER_MULTI_READ)
 #define _XDC_TRACE_AIMD_H
 
-#include "../modules/kernel/trace.h"
+#include <trace/events/tcp_common.h>
 
 TRACE_EVENT(aimd_round,
 

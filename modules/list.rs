@@ -10,8 +10,8 @@
 //             host    another module of a host: `modules` of [host.NAME] in a scenario
 //             netdev  a network device; loaded like host
 //             test    loaded by tests only
-// NAME        of the .ko. Its name locates a tracepoint header: tcp_X, trace_X.h, beside SOURCE or in
-//             modules/kernel/
+// NAME        of the .ko. Its name locates a tracepoint header: tcp_X, trace_X.h beside SOURCE, or X.h in
+//             modules/include/trace/events/
 // SOURCE      from this folder: one Rust file, or C files. Those of selftest/ and ../examples/ are built
 //             for the project's own guests only, and are not installed
 // ALGORITHM   of a congestion control with an `ENTRY` (modules/algo/entry.rs) in the kernel-independent

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The inet_diag block that shows a socket's figures to `xdc ss`: `struct xdc_diag_info` of
-//! modules/uapi/xdc_diag.h.
+//! modules/include/uapi/linux/xdc_diag.h.
 
 use super::algo::{
     controller::{published, Published},

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Wrappers of the kernel's inline functions and macros, for Rust. Each does one operation and has
- * its name; Rust decides. bindgen reads this header after every trace_*.h, so it also includes
- * every type that Rust accesses.
+ * its name; Rust decides. bindgen reads this header after the tracepoints' headers, so it also
+ * includes every type that Rust accesses.
  */
 #ifndef _XDC_SHIM_H
 #define _XDC_SHIM_H
@@ -23,10 +23,10 @@
 #include <net/tcp.h>
 #include <net/tcp_ecn.h>
 
-#include "../uapi/pkt_acceltor.h"
-#include "../uapi/pkt_phantom.h"
-#include "../uapi/unorc.h"
-#include "../uapi/xdc_diag.h"
+#include <uapi/linux/pkt_acceltor.h>
+#include <uapi/linux/pkt_phantom.h>
+#include <uapi/linux/unorc.h>
+#include <uapi/linux/xdc_diag.h>
 
 /* Values of macros that bindgen cannot evaluate. */
 enum xdc_consts {

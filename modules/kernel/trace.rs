@@ -2,7 +2,7 @@
 
 //! Tracepoints.
 //!
-//! C defines them in trace_*.h, because the macros are C's; [`tracepoint!`] names a module's
+//! C defines them in include/trace/events/, because the macros are C's; [`tracepoint!`] names a module's
 //! tracepoints. While a tracepoint is off, [`Tracepoint::is_on`] is a nop, so a hot path checks it
 //! before computing an event. A kernel without tracepoints compiles none of this.
 //!
@@ -122,7 +122,7 @@ impl Subject for &Queue<'_> {
     }
 }
 
-/// Defines a [`Tracepoint`]: its type, its name in a trace_*.h that Kbuild finds, and its struct
+/// Defines a [`Tracepoint`]: its type, its name in the header that Kbuild finds, and its struct
 /// there. The subject is a congestion control's socket, or `conn`, `packet` in a queue, `queue` or
 /// `tunnel`.
 macro_rules! tracepoint {

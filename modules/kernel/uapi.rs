@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The numbers of `modules/uapi/`, from the C headers.
+//! The numbers of `modules/include/uapi/linux/`, from the C headers.
 
 // Each module uses a part.
 #![allow(unused_imports)]

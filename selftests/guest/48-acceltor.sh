@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml
-# covers: modules/sch_acceltor.rs modules/acceltor_options.rs modules/algo/acceltor.rs modules/uapi/*acceltor*
+# covers: modules/sch_acceltor.rs modules/acceltor_options.rs modules/algo/acceltor.rs
+# covers: modules/include/uapi/linux/pkt_acceltor.h modules/Documentation/netlink/specs/acceltor.yaml
 # covers: userspace-tools/tc-plugin
 # sch_acceltor on a bond of two uplinks: options, refusals with their reasons, changes under traffic, and
 # conservation of packets at any time. docs/acceltor.md

@@ -101,10 +101,11 @@ fn the_page_of_all_is_what_the_list_says() {
     holds("algorithms.md", "all", &all_of_them());
 }
 
-/// modules/uapi/xdc_diag.h defines the numbers of this project's algorithms; other authors define their own.
+/// modules/include/uapi/linux/xdc_diag.h defines the numbers of this project's algorithms; other authors define
+/// their own.
 #[test]
 fn numbers_are_those_of_the_header() {
-    let path = repository().join("modules/uapi/xdc_diag.h");
+    let path = repository().join("modules/include/uapi/linux/xdc_diag.h");
     let header = fs::read_to_string(path).unwrap();
     for algorithm in ALGORITHMS {
         let macro_name = format!("XDC_DIAG_{}", algorithm.name().to_uppercase());
@@ -132,11 +133,13 @@ fn every_event_is_in_the_header_of_its_module() {
         if events.is_empty() {
             continue;
         }
-        let name = format!("trace_{}.h", module.name.trim_start_matches("tcp_"));
+        let name = format!("{}.h", module.name.trim_start_matches("tcp_"));
         let beside = repository().join("modules").join(module.sources[0]);
         let places = [
-            beside.with_file_name(&name),
-            repository().join("modules/kernel").join(&name),
+            beside.with_file_name(format!("trace_{name}")),
+            repository()
+                .join("modules/include/trace/events")
+                .join(&name),
         ];
         let header = places.iter().find_map(|path| fs::read_to_string(path).ok());
         let header = header.unwrap_or_else(|| panic!("no {name}"));

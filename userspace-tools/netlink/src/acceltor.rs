@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Options and statistics of the qdisc `acceltor`: `modules/uapi/pkt_acceltor.h` in Rust.
+//! Options and statistics of the qdisc `acceltor`: `modules/include/uapi/linux/pkt_acceltor.h` in Rust.
 //!
 //! The header defines the ids; the tests below compare.
 
@@ -271,7 +271,7 @@ mod tests {
     use super::*;
     use crate::codec::tests::{members_of, of, text};
 
-    const HEADER: &str = include_str!("../../../modules/uapi/pkt_acceltor.h");
+    const HEADER: &str = include_str!("../../../modules/include/uapi/linux/pkt_acceltor.h");
 
     #[test]
     fn ids_are_those_of_the_header() {
@@ -307,7 +307,8 @@ mod tests {
 
     #[test]
     fn the_ynl_specification_describes_the_same() {
-        const SPECIFICATION: &str = include_str!("../../../modules/uapi/acceltor.yaml");
+        const SPECIFICATION: &str =
+            include_str!("../../../modules/Documentation/netlink/specs/acceltor.yaml");
         let documents = Yaml::load_from_str(SPECIFICATION).unwrap();
         let specification = &documents[0];
         let sets = &specification["attribute-sets"];

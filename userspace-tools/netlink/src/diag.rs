@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! TCP sockets by sock_diag, as in `ss -ti`, and the block of `modules/uapi/xdc_diag.h`.
+//! TCP sockets by sock_diag, as in `ss -ti`, and the block of `modules/include/uapi/linux/xdc_diag.h`.
 
 use std::{
     fmt,
@@ -328,7 +328,7 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
 
-    const HEADER: &str = include_str!("../../../modules/uapi/xdc_diag.h");
+    const HEADER: &str = include_str!("../../../modules/include/uapi/linux/xdc_diag.h");
 
     /// Returns the value of a macro of the header.
     fn defined(name: &str) -> u64 {

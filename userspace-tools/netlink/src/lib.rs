@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Blocking netlink for xdc: links between namespaces, routes, qdiscs, sockets.
 //!
-//! - [`acceltor`]: attributes of `modules/uapi/pkt_acceltor.h`, and tc's syntax for them.
+//! - [`acceltor`]: attributes of `modules/include/uapi/linux/pkt_acceltor.h`, and tc's syntax for them.
 //! - [`attributes`]: encoding and decoding of options.
 //! - [`connection`]: batches of requests, dumps, errors with the kernel's message.
-//! - [`diag`]: TCP sockets, and the block of `modules/uapi/xdc_diag.h`.
+//! - [`diag`]: TCP sockets, and the block of `modules/include/uapi/linux/xdc_diag.h`.
 //! - [`filter`]: BPF programs as filters.
 //! - [`link`]: veth pairs, addresses, routes, neighbors.
 //! - [`qdisc`]: qdiscs with encoded options, and their statistics.
-//! - [`phantom`]: attributes of `modules/uapi/pkt_phantom.h`, and tc's syntax for them.
-//! - [`unorc`]: attributes of `modules/uapi/unorc.h`, and ip's syntax for them.
+//! - [`phantom`]: attributes of `modules/include/uapi/linux/pkt_phantom.h`, and tc's syntax for them.
+//! - [`unorc`]: attributes of `modules/include/uapi/linux/unorc.h`, and ip's syntax for them.
 //! - [`units`]: quantities in tc's syntax.
 //! - [`words`]: options of any qdisc in tc's syntax.
 //!

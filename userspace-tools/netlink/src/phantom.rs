@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Options and statistics of the qdisc `phantom`: `modules/uapi/pkt_phantom.h` in Rust.
+//! Options and statistics of the qdisc `phantom`: `modules/include/uapi/linux/pkt_phantom.h` in Rust.
 //!
 //! The header defines the ids; the tests below compare.
 
@@ -193,7 +193,7 @@ mod tests {
     use crate::attributes::Attributes;
     use crate::codec::tests::{members_of, of, text};
 
-    const HEADER: &str = include_str!("../../../modules/uapi/pkt_phantom.h");
+    const HEADER: &str = include_str!("../../../modules/include/uapi/linux/pkt_phantom.h");
 
     fn members(declaration: &str) -> Vec<&'static str> {
         members_of(HEADER, declaration)
@@ -240,7 +240,8 @@ mod tests {
 
     #[test]
     fn the_ynl_specification_describes_the_same() {
-        const SPECIFICATION: &str = include_str!("../../../modules/uapi/phantom.yaml");
+        const SPECIFICATION: &str =
+            include_str!("../../../modules/Documentation/netlink/specs/phantom.yaml");
         let documents = Yaml::load_from_str(SPECIFICATION).unwrap();
         let specification = &documents[0];
 

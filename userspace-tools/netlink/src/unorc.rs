@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Options of a link of kind unorc, as words and as netlink attributes (modules/uapi/unorc.h), for ip's
+//! Options of a link of kind unorc, as words and as netlink attributes (modules/include/uapi/linux/unorc.h), for ip's
 //! plugin and for devices that xdc creates.
 
 use std::net::IpAddr;
@@ -444,7 +444,10 @@ mod tests {
 
     #[test]
     fn counters_are_those_of_the_header() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../modules/uapi/unorc.h");
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../modules/include/uapi/linux/unorc.h"
+        );
         let header = std::fs::read_to_string(path).unwrap();
         let names = header.lines().filter_map(|line| {
             let name = line.trim().strip_prefix("__u64 ")?;
@@ -460,8 +463,9 @@ mod tests {
 
     #[test]
     fn the_ynl_specification_describes_the_same() {
-        const SPECIFICATION: &str = include_str!("../../../modules/uapi/unorc.yaml");
-        const HEADER: &str = include_str!("../../../modules/uapi/unorc.h");
+        const SPECIFICATION: &str =
+            include_str!("../../../modules/Documentation/netlink/specs/unorc.yaml");
+        const HEADER: &str = include_str!("../../../modules/include/uapi/linux/unorc.h");
         let documents = Yaml::load_from_str(SPECIFICATION).unwrap();
         let specification = &documents[0];
         let sets = &specification["attribute-sets"];
@@ -508,7 +512,10 @@ mod tests {
 
     #[test]
     fn attributes_are_those_of_the_header() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../modules/uapi/unorc.h");
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../modules/include/uapi/linux/unorc.h"
+        );
         let header = std::fs::read_to_string(path).unwrap();
         let names = header.lines().filter_map(|line| {
             let name = line.trim().strip_prefix("IFLA_UNORC_")?;

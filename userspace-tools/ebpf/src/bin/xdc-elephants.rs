@@ -42,7 +42,7 @@ static HEARD: Array<[u64; 2]> = Array::with_max_entries(1, 0);
 /// Longer than two intervals of `--every 10s`.
 const PATIENCE_NS: u64 = 25_000_000_000;
 
-/// Minor number of the elephants' class, as in modules/uapi/pkt_acceltor.h.
+/// Minor number of the elephants' class, as in modules/include/uapi/linux/pkt_acceltor.h.
 const ELEPHANT: u32 = 2;
 
 /// Flag "more fragments" and fragment offset.

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Common fields of qdiscs' tracepoints. Each module's own are in trace_NAME.h, with the structs
- * that Rust fills; Kbuild finds it.
+ * Common fields of qdiscs' tracepoints. Each module's own are in NAME.h beside this file, with
+ * the structs that Rust fills; Kbuild finds it.
  */
-#ifndef _XDC_TRACE_QDISC_H
-#define _XDC_TRACE_QDISC_H
+#ifndef _XDC_TRACE_QDISC_COMMON_H
+#define _XDC_TRACE_QDISC_COMMON_H
 
 #include <linux/netdevice.h>
 #include <linux/skbuff.h>
@@ -33,4 +33,4 @@
 	__entry->dev, __entry->ifindex, __entry->netns,			\
 	__entry->handle >> 16, __entry->handle & 0xffff
 
-#endif /* _XDC_TRACE_QDISC_H */
+#endif /* _XDC_TRACE_QDISC_COMMON_H */

@@ -63,7 +63,7 @@ struct xdc_acceltor_drop {
 #if !defined(_XDC_TRACE_ACCELTOR_H) || defined(TRACE_HEADER_MULTI_READ)
 #define _XDC_TRACE_ACCELTOR_H
 
-#include "trace_qdisc.h"
+#include <trace/events/qdisc_common.h>
 
 TRACE_DEFINE_ENUM(XDC_ACCELTOR_EARLY);
 TRACE_DEFINE_ENUM(XDC_ACCELTOR_BASE);
@@ -215,9 +215,6 @@ TRACE_EVENT(acceltor_drop,
 
 #endif /* _XDC_TRACE_ACCELTOR_H */
 
-/* Kbuild adds the folder of this file to the include path. */
-#undef TRACE_INCLUDE_PATH
-#define TRACE_INCLUDE_PATH .
 #undef TRACE_INCLUDE_FILE
-#define TRACE_INCLUDE_FILE trace_acceltor
+#define TRACE_INCLUDE_FILE acceltor
 #include <trace/define_trace.h>

@@ -23,7 +23,7 @@ struct xdc_toll_round {
 #if !defined(_XDC_TRACE_TOLL_H) || defined(TRACE_HEADER_MULTI_READ)
 #define _XDC_TRACE_TOLL_H
 
-#include "trace.h"
+#include <trace/events/tcp_common.h>
 
 TRACE_EVENT(toll_round,
 
@@ -63,9 +63,6 @@ TRACE_EVENT(toll_round,
 
 #endif /* _XDC_TRACE_TOLL_H */
 
-/* Kbuild adds the folder of this file to the include path. */
-#undef TRACE_INCLUDE_PATH
-#define TRACE_INCLUDE_PATH .
 #undef TRACE_INCLUDE_FILE
-#define TRACE_INCLUDE_FILE trace_toll
+#define TRACE_INCLUDE_FILE toll
 #include <trace/define_trace.h>

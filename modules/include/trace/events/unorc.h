@@ -234,9 +234,6 @@ TRACE_EVENT(unorc_session,
 
 #endif /* _XDC_TRACE_UNORC_H */
 
-/* Kbuild adds the folder of this file to the include path. */
-#undef TRACE_INCLUDE_PATH
-#define TRACE_INCLUDE_PATH .
 #undef TRACE_INCLUDE_FILE
-#define TRACE_INCLUDE_FILE trace_unorc
+#define TRACE_INCLUDE_FILE unorc
 #include <trace/define_trace.h>

@@ -26,7 +26,7 @@ struct xdc_gemini_round {
 #if !defined(_XDC_TRACE_GEMINI_H) || defined(TRACE_HEADER_MULTI_READ)
 #define _XDC_TRACE_GEMINI_H
 
-#include "trace.h"
+#include <trace/events/tcp_common.h>
 
 TRACE_EVENT(gemini_round,
 
@@ -74,9 +74,6 @@ TRACE_EVENT(gemini_round,
 
 #endif /* _XDC_TRACE_GEMINI_H */
 
-/* Kbuild adds the folder of this file to the include path. */
-#undef TRACE_INCLUDE_PATH
-#define TRACE_INCLUDE_PATH .
 #undef TRACE_INCLUDE_FILE
-#define TRACE_INCLUDE_FILE trace_gemini
+#define TRACE_INCLUDE_FILE gemini
 #include <trace/define_trace.h>

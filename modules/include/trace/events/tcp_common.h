@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Common fields of congestion controls' tracepoints. Each module's own are in trace_NAME.h, with
- * the structs that Rust fills; Kbuild finds it.
+ * Common fields of congestion controls' tracepoints. Each module's own are in NAME.h beside this
+ * file, with the structs that Rust fills; Kbuild finds it.
  */
-#ifndef _XDC_TRACE_H
-#define _XDC_TRACE_H
+#ifndef _XDC_TRACE_TCP_COMMON_H
+#define _XDC_TRACE_TCP_COMMON_H
 
 #include <linux/tcp.h>
 #include <linux/tracepoint.h>
@@ -49,4 +49,4 @@
 	__entry->saddr, __entry->daddr, __entry->netns,			\
 	__entry->snd_cwnd, __entry->mss_bytes, __entry->srtt_us
 
-#endif /* _XDC_TRACE_H */
+#endif /* _XDC_TRACE_TCP_COMMON_H */

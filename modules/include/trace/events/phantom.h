@@ -40,7 +40,7 @@ struct xdc_phantom_packet {
 #if !defined(_XDC_TRACE_PHANTOM_H) || defined(TRACE_HEADER_MULTI_READ)
 #define _XDC_TRACE_PHANTOM_H
 
-#include "trace_qdisc.h"
+#include <trace/events/qdisc_common.h>
 
 TRACE_DEFINE_ENUM(XDC_MARK_PHANTOM);
 TRACE_DEFINE_ENUM(XDC_MARK_PHYSICAL);
@@ -146,9 +146,6 @@ TRACE_EVENT(phantom_drop,
 
 #endif /* _XDC_TRACE_PHANTOM_H */
 
-/* Kbuild adds the folder of this file to the include path. */
-#undef TRACE_INCLUDE_PATH
-#define TRACE_INCLUDE_PATH .
 #undef TRACE_INCLUDE_FILE
-#define TRACE_INCLUDE_FILE trace_phantom
+#define TRACE_INCLUDE_FILE phantom
 #include <trace/define_trace.h>

@@ -44,7 +44,7 @@ struct xdc_unocc_qa {
 #if !defined(_XDC_TRACE_UNOCC_H) || defined(TRACE_HEADER_MULTI_READ)
 #define _XDC_TRACE_UNOCC_H
 
-#include "trace.h"
+#include <trace/events/tcp_common.h>
 
 TRACE_DEFINE_ENUM(XDC_EPOCH_NONE);
 TRACE_DEFINE_ENUM(XDC_EPOCH_RESTED);
@@ -138,9 +138,6 @@ TRACE_EVENT(unocc_qa,
 
 #endif /* _XDC_TRACE_UNOCC_H */
 
-/* Kbuild adds the folder of this file to the include path. */
-#undef TRACE_INCLUDE_PATH
-#define TRACE_INCLUDE_PATH .
 #undef TRACE_INCLUDE_FILE
-#define TRACE_INCLUDE_FILE trace_unocc
+#define TRACE_INCLUDE_FILE unocc
 #include <trace/define_trace.h>

@@ -53,7 +53,7 @@ struct xdc_tlt_state {
 #if !defined(_XDC_TRACE_TLT_H) || defined(TRACE_HEADER_MULTI_READ)
 #define _XDC_TRACE_TLT_H
 
-#include "trace.h"
+#include <trace/events/tcp_common.h>
 
 TRACE_DEFINE_ENUM(XDC_TLT_NONE);
 TRACE_DEFINE_ENUM(XDC_TLT_FIRST);
@@ -177,9 +177,6 @@ TRACE_EVENT(tlt_state,
 
 #endif /* _XDC_TRACE_TLT_H */
 
-/* Kbuild adds the folder of this file to the include path. */
-#undef TRACE_INCLUDE_PATH
-#define TRACE_INCLUDE_PATH .
 #undef TRACE_INCLUDE_FILE
-#define TRACE_INCLUDE_FILE trace_tlt
+#define TRACE_INCLUDE_FILE tlt
 #include <trace/define_trace.h>
