@@ -26,7 +26,7 @@
 
 #define ROW_BYTES	24
 #define ROWS		8
-/* The work of modules/kernel/shim_flows.c. */
+/* The work of modules/net/tlt/flows.c. */
 #define WORK		"xdc_flow_work"
 
 enum bench_packet {

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml-debug x86 | debug
-# covers: selftests/guest/lib.sh modules/list.rs modules/tcp_*.rs modules/settings.rs modules/sch_*.rs
-# covers: modules/kernel modules/selftest
+# covers: modules/oot selftests/guest/lib.sh modules/list.rs modules/tcp_*.rs modules/settings.rs
+# covers: modules/sch_*.rs modules/kernel modules/selftest
 # Loading, autoloading, refusal to unload while in use, clean unloading.
 . "$(dirname "$0")/lib.sh"
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml
 # covers: modules/algo/host.rs modules/algo/rtt.rs modules/live.rs modules/kernel/speeds.rs
-# covers: modules/kernel/shim_speeds.c modules/kernel/shim_host.c modules/kernel/shim_notifier.c
+# covers: modules/rust/helpers/net/speeds.c modules/oot/host.c modules/rust/helpers/net/netdevice.c
 # An unconfigured host detects its link rate and the datacenter's base RTT. With start = 1 the first window
 # shows C: it is C x 4 ms.
 . "$(dirname "$0")/lib.sh"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml | x86 debug
-# covers: modules/tlt.rs modules/kernel/netfilter.rs modules/kernel/shim_netfilter.c
-# covers: modules/kernel/shim_flows.c userspace-tools/testing/storm/src/tlt.rs
+# covers: modules/tlt.rs modules/kernel/netfilter.rs modules/net/tlt/netfilter.c
+# covers: modules/net/tlt/flows.c userspace-tools/testing/storm/src/tlt.rs
 # TLT under attack, on two processors if available. See docs/testing.md. The attack disables automatic module
 # loading.
 modprobe -a nf_tables nft_queue nfnetlink_queue tls ctr gcm aes || exit 1

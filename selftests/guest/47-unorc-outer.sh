@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml
-# covers: modules/kernel/shim_udp_tunnel.c modules/kernel/udp_tunnel.rs modules/include/uapi/linux/unorc.h
+# covers: modules/drivers/net/unorc/device.c modules/kernel/udp_tunnel.rs modules/include/uapi/linux/unorc.h
 # covers: modules/Documentation/netlink/specs/unorc.yaml userspace-tools/ip-plugin
 # Outer packets of a tunnel: length, route, ECN and loops.
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml-debug | debug
-# covers: modules/tcp_glue.rs modules/algo/window.rs modules/kernel/math.rs modules/kernel/shim_math.c
+# covers: modules/tcp_glue.rs modules/algo/window.rs modules/kernel/math.rs modules/rust/helpers/net/math.c
 # Windows with other limits. See docs/testing.md.
 exec xdc-storm clamps

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Included by the C file of a module that is a tunnel over UDP.
+ * The network device: a tunnel over UDP.
  *
  * The module decides under the device's lock, and packets move once the lock is released, because sending or
  * delivering may reenter the device. A NAPI delivers, in order.
@@ -23,8 +23,10 @@
 #include <net/rtnetlink.h>
 #include <net/udp_tunnel.h>
 
-#include "compat.h"
-#include "shim.h"
+#include <uapi/linux/unorc.h>
+
+#include "../../../oot/compat.h"
+#include "device.h"
 
 /* Overhead of each packet: IPv6 or IPv4, UDP, the module's header. */
 #define XDC_TUNNEL_OVERHEAD (sizeof(struct ipv6hdr) + sizeof(struct udphdr) + XDC_TUNNEL_HEADER)

@@ -3,7 +3,7 @@
 
 #include <linux/export.h>
 
-#include "shim.h"
+#include "helpers.h"
 
 struct module *xdc_this_module(void)
 {

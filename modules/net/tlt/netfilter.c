@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Included by the C file of a module with hooks in the packet path. */
+/* Hooks in the packet path. */
 
 #include <linux/netfilter.h>
 #include <linux/netfilter_ipv4.h>
@@ -11,7 +11,7 @@
 #include <net/ipv6.h>
 #include <net/tcp.h>
 
-#include "shim.h"
+#include "tlt.h"
 
 static struct nf_hook_ops xdc_nf_ops[4];
 static void (*xdc_nf_exit)(void *priv, struct net *net);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Included by the C file of a module with counters per namespace. */
+/* Counters per namespace. */
 
 #include <linux/proc_fs.h>
 #include <linux/seq_file.h>
 #include <net/netns/generic.h>
 #include <net/snmp.h>
 
-#include "shim.h"
+#include "tlt.h"
 
 static unsigned int xdc_counters_id;
 static const struct xdc_counters *xdc_counters;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Included by the C file of a module that makes TCP repair losses.
+ * Connections: makes TCP repair losses.
  *
  * The functions of TCP for it are not exported, but a protocol's release callback is: TCP calls it when a
  * socket is released, to run timers that found the socket in use. With a timer's flag set, the callback runs
@@ -12,7 +12,7 @@
 #include <net/request_sock.h>
 #include <net/tcp.h>
 
-#include "shim.h"
+#include "tlt.h"
 
 /* Does the work of tcp_mstamp_refresh(), which is not exported. */
 static void xdc_conn_refresh(struct tcp_sock *tp)

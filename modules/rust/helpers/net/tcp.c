@@ -1,19 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Included by one C file per congestion control, since each module links its own. */
 
-#include <net/netns/generic.h>
+#include <net/tcp.h>
 
-#include "shim.h"
-#include "shim_deferred.c"
-#include "shim_math.c"
-#include "shim_speeds.c"
-#include "shim_module.c"
-#include "shim_softirq.c"
-
-void *xdc_net_generic(const struct net *net, unsigned int id)
-{
-	return net_generic(net, id);
-}
+#include "helpers.h"
 
 bool xdc_tcp_is_cwnd_limited(const struct sock *sk)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Included by the C file of a module whose registration a worker does. */
+/* A registration that a worker does. */
 
 #include <linux/completion.h>
 #include <linux/workqueue.h>
 
-#include "shim.h"
+#include "helpers.h"
 
 static void xdc_deferred_work(struct work_struct *work)
 {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Included by the C file of each module that computes with vector registers.
+ * Arithmetic of GF(256) with vector registers.
  *
  * Model: lib/raid/raid6/x86/avx2.c. The compiler uses none of these registers itself, so they keep
  * their content from one asm to the next, between kernel_fpu_begin() and kernel_fpu_end().
  */
 
-#include "shim.h"
+#include "gf256_x86.h"
 
 #if defined(CONFIG_X86_64) && !defined(CONFIG_UML)
 

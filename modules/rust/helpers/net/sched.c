@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Included by one C file per qdisc, since each module links its own. */
 
 #include <linux/hashtable.h>
 #include <linux/ip.h>
@@ -16,11 +15,7 @@
 #include <net/netlink.h>
 #include <net/pkt_cls.h>
 
-#include "shim.h"
-#include "shim_math.c"
-#include "shim_module.c"
-#include "shim_notifier.c"
-#include "shim_random.c"
+#include "helpers.h"
 
 /* Life cycle of a qdisc */
 

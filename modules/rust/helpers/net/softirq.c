@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Included by the C file of each module with tracepoints of sockets. */
 
 #include <linux/bottom_half.h>
 
-#include "shim.h"
+#include "helpers.h"
 
 void xdc_local_bh_disable(void)
 {

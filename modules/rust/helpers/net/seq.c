@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Included by the C files of modules that write a file of /proc in Rust. */
 
 #include <linux/seq_file.h>
 
-#include "shim.h"
+#include "helpers.h"
 
 void xdc_seq_text(struct seq_file *seq, const u8 *text, unsigned int len)
 {

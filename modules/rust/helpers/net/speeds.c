@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Included by the C file of each congestion control: speeds of the sending devices, readable
- * without RTNL.
+ * Speeds of the sending devices, readable without RTNL.
  *
  * An event only means that devices must be queried again. A worker queries: the event of a device
  * comes with its lock held, which a VLAN or bridge on top of it takes to answer. The worker queries
@@ -12,7 +11,7 @@
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>
 
-#include "shim.h"
+#include "helpers.h"
 
 /* Combines a series of events into one query. */
 #define XDC_SPEEDS_DELAY_MS 100

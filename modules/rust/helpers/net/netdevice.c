@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Included by the C file of a module that reads properties of network devices. */
 
 #include <linux/ethtool.h>
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>
 
-#include "shim.h"
+#include "helpers.h"
 
 struct net_device *xdc_netdev_of_event(void *info)
 {

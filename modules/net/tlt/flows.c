@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Included by the C file of a module with a state per TCP connection: a table by addresses and ports, and for
- * each entry work that runs in a softirq after the packet that requested it.
+ * State per TCP connection: a table by addresses and ports, and for each entry work that runs in a softirq
+ * after the packet that requested it.
  *
  * A bucket's lock protects its entries. It is a leaf: no function of TCP is called under it. An entry is
  * freed with its last reference: of the table, of queued work, or of a timer.
@@ -16,7 +16,7 @@
 #include <net/inet6_hashtables.h>
 #include <net/inet_hashtables.h>
 
-#include "shim.h"
+#include "tlt.h"
 
 /* Upper bound of the delay until a socket in use is tried again. */
 #define XDC_FLOW_MAX_RETRY_US 1000U

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* A network device whose packets go to one peer over UDP. */
+#ifndef _XDC_UNORC_DEVICE_H
+#define _XDC_UNORC_DEVICE_H
+
+#include <linux/in6.h>
+#include <linux/netdevice.h>
+#include <linux/skbuff.h>
+
+#define XDC_TUNNEL_COUNTERS 32
+#define XDC_TUNNEL_HEADER 16
+struct xdc_tunnel;
+struct xdc_tunnel_out;
+
+/* Settings of a device. */
+struct xdc_tunnel_config {
+	/* IPv4 is mapped to IPv6. */
+	struct in6_addr local, remote;
+	__be16 port;
+	u16 mtu;
+	u8 data, parity, paths, freeze;
+	u32 timer_us, flush_us;
+	u8 channels;
+	u16 window;
+	/* Fields of outer packets. */
+	u32 fwmark;
+	u8 tos, ttl, df;
+};
+
+/*
+ * Operations of the module. "state" is from open(); transmit(), receive() and poll() have exclusive access,
+ * with BH off, and return the time of the next poll() in us; 0 = none. They own the packet.
+ */
+struct xdc_tunnel_ops {
+	const char *kind;
+	const char *const *counters;
+	unsigned int counter_count;
+	/* Returns NULL, or the reason for a refusal. */
+	const char *(*check)(const struct xdc_tunnel_config *config);
+	void *(*open)(const struct xdc_tunnel_config *config);
+	void (*close)(void *state);
+	/* Called with settings that passed check() and a locked "state". */
+	void (*change)(void *state, const struct xdc_tunnel_config *config);
+	u64 (*transmit)(void *state, struct xdc_tunnel_out *out, struct sk_buff *skb, u64 now_us);
+	u64 (*receive)(void *state, struct xdc_tunnel_out *out, struct sk_buff *skb, bool is_marked,
+		       u64 now_us);
+	u64 (*poll)(void *state, struct xdc_tunnel_out *out, u64 now_us);
+};
+
+int xdc_tunnel_register(const struct xdc_tunnel_ops *ops);
+void xdc_tunnel_unregister(void);
+struct sk_buff *xdc_tunnel_make(struct xdc_tunnel_out *out, unsigned int len);
+struct sk_buff *xdc_tunnel_copy(struct sk_buff *skb);
+void xdc_tunnel_send(struct xdc_tunnel_out *out, struct sk_buff *skb, const u8 *header, u16 port,
+		     bool is_capable);
+void xdc_tunnel_deliver(struct xdc_tunnel_out *out, struct sk_buff *skb, bool is_marked);
+struct net_device *xdc_tunnel_device(const struct xdc_tunnel_out *out);
+void xdc_tunnel_count(struct xdc_tunnel_out *out, unsigned int counter, u64 n);
+void xdc_tunnel_free(struct sk_buff *skb);
+u8 *xdc_tunnel_bytes(struct sk_buff *skb, unsigned int *len);
+bool xdc_tunnel_is_shared(const struct sk_buff *skb);
+void xdc_tunnel_cut(struct sk_buff *skb, unsigned int start, unsigned int len);
+
+#endif /* _XDC_UNORC_DEVICE_H */

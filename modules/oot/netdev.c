@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The C part of a module that is a network device. */
+
+#include "../rust/helpers/net/math.c"
+#include "../rust/helpers/net/random.c"
+#include "../drivers/net/unorc/device.c"
+#include "../drivers/net/unorc/gf256_x86.c"
