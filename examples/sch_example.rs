@@ -7,7 +7,7 @@
 
 use kernel::prelude::*;
 
-#[path = "../modules/kernel/mod.rs"]
+#[path = "../modules/oot/kernel_api.rs"]
 mod kernel_api;
 
 use kernel_api::{

@@ -7,7 +7,7 @@
 mod aimd;
 #[path = "../modules/algo/mod.rs"]
 mod algo;
-#[path = "../modules/kernel/mod.rs"]
+#[path = "../modules/oot/kernel_api.rs"]
 mod kernel_api;
 #[path = "../modules/tcp_diag.rs"]
 mod tcp_diag;

@@ -44,7 +44,7 @@ use kernel::prelude::*;
 mod acceltor_options;
 #[path = "algo/mod.rs"]
 mod algo;
-#[path = "kernel/mod.rs"]
+#[path = "oot/kernel_api.rs"]
 mod kernel_api;
 #[path = "settings.rs"]
 mod settings;

@@ -29,7 +29,7 @@ use kernel::{
 
 #[path = "algo/mod.rs"]
 mod algo;
-#[path = "kernel/mod.rs"]
+#[path = "oot/kernel_api.rs"]
 mod kernel_api;
 #[path = "phantom_options.rs"]
 mod phantom_options;

@@ -12,7 +12,7 @@ mod algo;
 #[allow(dead_code, unreachable_pub)]
 #[path = "algo/gemini.rs"]
 mod gemini;
-#[path = "kernel/mod.rs"]
+#[path = "oot/kernel_api.rs"]
 mod kernel_api;
 #[path = "tcp_diag.rs"]
 mod tcp_diag;

@@ -6,7 +6,7 @@
 
 #[path = "algo/mod.rs"]
 mod algo;
-#[path = "kernel/mod.rs"]
+#[path = "oot/kernel_api.rs"]
 mod kernel_api;
 #[path = "tcp_diag.rs"]
 mod tcp_diag;

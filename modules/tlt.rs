@@ -33,7 +33,7 @@
 
 #[path = "algo/mod.rs"]
 mod algo;
-#[path = "kernel/mod.rs"]
+#[path = "oot/kernel_api.rs"]
 mod kernel_api;
 #[path = "live.rs"]
 mod live;

@@ -22,7 +22,7 @@
 
 #[path = "algo/mod.rs"]
 mod algo;
-#[path = "kernel/mod.rs"]
+#[path = "oot/kernel_api.rs"]
 mod kernel_api;
 mod vector_code;
 

@@ -13,7 +13,7 @@ use kernel::prelude::*;
 
 #[path = "../algo/mod.rs"]
 mod algo;
-#[path = "../kernel/mod.rs"]
+#[path = "../oot/kernel_api.rs"]
 mod kernel_api;
 
 use algo::{

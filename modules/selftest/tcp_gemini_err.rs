@@ -9,7 +9,7 @@ mod algo;
 mod gemini;
 #[allow(dead_code, unreachable_pub)]
 mod gemini_err;
-#[path = "../kernel/mod.rs"]
+#[path = "../oot/kernel_api.rs"]
 mod kernel_api;
 #[path = "../tcp_diag.rs"]
 mod tcp_diag;

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml-debug x86 | debug
 # covers: modules/oot selftests/guest/lib.sh modules/list.rs modules/tcp_*.rs modules/settings.rs
-# covers: modules/sch_*.rs modules/kernel modules/selftest
+# covers: modules/sch_*.rs modules/rust modules/selftest
 # Loading, autoloading, refusal to unload while in use, clean unloading.
 . "$(dirname "$0")/lib.sh"
 

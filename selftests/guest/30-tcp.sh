@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml-debug x86 | debug
-# covers: modules/tcp_*.rs modules/kernel/tcp modules/rust/helpers/net/tcp.c modules/algo/echo.rs
+# covers: modules/tcp_*.rs modules/rust/kernel/net/tcp modules/rust/helpers/net/tcp.c modules/algo/echo.rs
 # covers: modules/algo/dctcp.rs
 # Real sockets: transfers arrive complete for any ECN setting of the ends, marks are counted as in the queue,
 # and ss shows the state.

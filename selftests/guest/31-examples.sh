@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml | x86
-# covers: examples modules/algo/controller.rs modules/algo/mod.rs modules/kernel/mod.rs docs/writing.md
+# covers: examples modules/algo/controller.rs modules/algo/mod.rs modules/oot/kernel_api.rs docs/writing.md
 # The examples of docs/writing.md (examples/) build, load and work.
 . "$(dirname "$0")/lib.sh"
 

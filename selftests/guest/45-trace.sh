@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: x86
-# covers: modules/include/trace modules/kernel/trace.rs userspace-tools/ebpf
+# covers: modules/include/trace modules/rust/kernel/net/trace.rs userspace-tools/ebpf
 # covers: userspace-tools/xdc/src/live/trace
 # Tracepoints: fields, events in the right places as often as the port counted them, and equal results of
 # tracefs and `xdc trace`.

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml
-# covers: modules/drivers/net/unorc/device.c modules/kernel/udp_tunnel.rs modules/include/uapi/linux/unorc.h
-# covers: modules/Documentation/netlink/specs/unorc.yaml userspace-tools/ip-plugin
+# covers: modules/drivers/net/unorc/device.c modules/drivers/net/unorc/device.rs
+# covers: modules/include/uapi/linux/unorc.h modules/Documentation/netlink/specs/unorc.yaml
+# covers: userspace-tools/ip-plugin
 # Outer packets of a tunnel: length, route, ECN and loops.
 . "$(dirname "$0")/lib.sh"
 

@@ -3,7 +3,7 @@
 # kernels: uml
 # covers: modules/unorc.rs modules/algo/unorc*.rs modules/algo/tunnel.rs modules/algo/resequence.rs
 # covers: modules/algo/parity_credit.rs modules/algo/paths.rs modules/algo/gf256.rs modules/vector_code.rs
-# covers: modules/kernel/netdev.rs modules/oot/netdev.c modules/kernel/udp_tunnel.rs
+# covers: modules/rust/kernel/net/netdev.rs modules/oot/netdev.c modules/drivers/net/unorc/device.rs
 # covers: modules/drivers/net/unorc/device.c modules/rust/helpers/net/softirq.c
 # covers: modules/include/uapi/linux/unorc.h modules/Documentation/netlink/specs/unorc.yaml
 # covers: userspace-tools/ip-plugin

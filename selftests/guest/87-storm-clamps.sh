@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml-debug | debug
-# covers: modules/tcp_glue.rs modules/algo/window.rs modules/kernel/math.rs modules/rust/helpers/net/math.c
+# covers: modules/tcp_glue.rs modules/algo/window.rs modules/rust/kernel/net/math.rs
+# covers: modules/rust/helpers/net/math.c
 # Windows with other limits. See docs/testing.md.
 exec xdc-storm clamps

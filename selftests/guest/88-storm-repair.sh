@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml-debug | debug
-# covers: modules/kernel/tcp
+# covers: modules/rust/kernel/net/tcp
 # Sockets are checkpointed and restored. See docs/testing.md.
 exec xdc-storm repair

@@ -88,7 +88,8 @@ ours() {
 }
 our_ccs() { ours cc | sed 's/^tcp_//'; }
 
-# is_available CC. A module loaded while RTNL was held is usable a little later (modules/kernel/deferred.rs).
+# is_available CC. A module loaded while RTNL was held is usable a little later
+# (modules/rust/kernel/net/deferred.rs).
 is_available() { sysctl_get net.ipv4.tcp_available_congestion_control | grep -qw "$1"; }
 # load CC...: loads the modules.
 load() {

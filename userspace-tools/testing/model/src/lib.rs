@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Calls modules/kernel/tcp/ unchanged, as TCP does. Miri detects references that alias the algorithm's data
-//! and accesses outside a pointer's provenance.
+//! Calls modules/rust/kernel/net/tcp/ unchanged, as TCP does. Miri detects references that alias the algorithm's
+//! data and accesses outside a pointer's provenance.
 //!
 //! `get_info` runs on the same thread only: its cells are accessed as with the kernel's READ_ONCE(), which
 //! Rust treats as volatile, not atomic.
@@ -9,7 +9,7 @@
 mod kernel_api {
     pub(crate) mod bindings;
     #[allow(dead_code)]
-    #[path = "../../../../../modules/kernel/relaxed.rs"]
+    #[path = "../../../../../modules/rust/kernel/net/relaxed.rs"]
     pub(crate) mod relaxed;
     pub(crate) mod sysctl {
         /// A network namespace.
@@ -26,7 +26,7 @@ mod kernel_api {
     }
     // The tests use only part of the API.
     #[allow(dead_code)]
-    #[path = "../../../../../modules/kernel/tcp/mod.rs"]
+    #[path = "../../../../../modules/rust/kernel/net/tcp/cong.rs"]
     pub(crate) mod tcp;
 }
 

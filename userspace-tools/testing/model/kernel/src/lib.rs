@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Model of the kernel crate's items that modules/kernel/tcp/ uses.
+//! Model of the kernel crate's items that modules/rust/kernel/net/tcp/ uses.
 
 pub use std::ffi;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Model of the C bindings of modules/kernel/tcp/: the fields it reads, and the functions it calls, which
-//! change the socket as TCP does.
+//! Model of the C bindings of modules/rust/kernel/net/tcp/: the fields it reads, and the functions it calls,
+//! which change the socket as TCP does.
 
 #![allow(non_camel_case_types, non_upper_case_globals, missing_docs)]
 
