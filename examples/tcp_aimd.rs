@@ -9,9 +9,9 @@ mod aimd;
 mod algo;
 #[path = "../modules/oot/kernel_api.rs"]
 mod kernel_api;
-#[path = "../modules/tcp_diag.rs"]
+#[path = "../modules/net/ipv4/tcp_diag.rs"]
 mod tcp_diag;
-#[path = "../modules/tcp_glue.rs"]
+#[path = "../modules/net/ipv4/tcp_glue.rs"]
 mod tcp_glue;
 
 use aimd::{Flow, Round, ENTRY};

@@ -18,13 +18,13 @@
 //             FILE: its name there
 
 modules! {
-    cc      tcp_unocc       "tcp_unocc.rs"                  unocc "algo/unocc.rs";
-    cc      tcp_gemini      "tcp_gemini.rs"                 gemini "algo/gemini.rs";
-    cc      tcp_toll        "tcp_toll.rs"                   toll "algo/toll.rs";
-    qdisc   sch_acceltor    "sch_acceltor.rs";
-    qdisc   sch_phantom     "sch_phantom.rs";
-    host    tlt             "tlt.rs";
-    netdev  unorc           "unorc.rs";
+    cc      tcp_unocc       "net/ipv4/tcp_unocc.rs"         unocc "algo/unocc.rs";
+    cc      tcp_gemini      "net/ipv4/tcp_gemini.rs"        gemini "algo/gemini.rs";
+    cc      tcp_toll        "net/ipv4/tcp_toll.rs"          toll "algo/toll.rs";
+    qdisc   sch_acceltor    "net/sched/sch_acceltor.rs";
+    qdisc   sch_phantom     "net/sched/sch_phantom.rs";
+    host    tlt             "net/tlt/tlt.rs";
+    netdev  unorc           "drivers/net/unorc/unorc.rs";
 
     // Templates for your own: docs/writing.md.
     cc      tcp_example     "../examples/tcp_example.rs";

@@ -11,9 +11,9 @@ mod gemini;
 mod gemini_err;
 #[path = "../oot/kernel_api.rs"]
 mod kernel_api;
-#[path = "../tcp_diag.rs"]
+#[path = "../net/ipv4/tcp_diag.rs"]
 mod tcp_diag;
-#[path = "../tcp_glue.rs"]
+#[path = "../net/ipv4/tcp_glue.rs"]
 mod tcp_glue;
 
 use algo::entry::Entry;

@@ -9,7 +9,7 @@ use kernel::prelude::*;
 mod algo;
 #[path = "../oot/kernel_api.rs"]
 mod kernel_api;
-#[path = "../vector_code.rs"]
+#[path = "../drivers/net/unorc/vector_code.rs"]
 mod vector_code;
 
 use algo::{

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml | x86
-# covers: modules/tcp_*.rs modules/rust/kernel/net/tcp modules/algo/unocc.rs modules/algo/gemini.rs
+# covers: modules/net/ipv4/tcp_*.rs modules/rust/kernel/net/tcp modules/algo/unocc.rs modules/algo/gemini.rs
 # covers: modules/algo/window.rs modules/algo/rtt.rs modules/algo/host.rs modules/algo/controller.rs
 # covers: modules/algo/echo.rs modules/algo/fixed.rs userspace-tools/testing/script
 # Checks each rule of the algorithms with a receiver that is scripted packet by packet

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml-debug x86 | debug
-# covers: modules/oot selftests/guest/lib.sh modules/list.rs modules/tcp_*.rs modules/settings.rs
-# covers: modules/sch_*.rs modules/rust modules/selftest
+# covers: modules/oot selftests/guest/lib.sh modules/list.rs modules/net/ipv4/tcp_*.rs
+# covers: modules/net/sched/settings.rs modules/net/sched/sch_*.rs modules/rust modules/selftest
 # Loading, autoloading, refusal to unload while in use, clean unloading.
 . "$(dirname "$0")/lib.sh"
 

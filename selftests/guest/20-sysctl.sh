@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml-debug | x86 debug
-# covers: modules/settings.rs modules/algo/params.rs modules/algo/entry.rs modules/rust/kernel/net/sysctl.rs
-# covers: modules/algo/unocc.rs modules/algo/gemini.rs modules/algo/toll.rs
+# covers: modules/net/sched/settings.rs modules/algo/params.rs modules/algo/entry.rs
+# covers: modules/rust/kernel/net/sysctl.rs modules/algo/unocc.rs modules/algo/gemini.rs modules/algo/toll.rs
 # Parameters: one set per network namespace, range-checked, live.
 . "$(dirname "$0")/lib.sh"
 

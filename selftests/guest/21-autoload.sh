@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml-debug | x86 debug
 # covers: modules/rust/kernel/net/deferred.rs modules/rust/helpers/net/deferred.c
-# covers: modules/rust/kernel/net/speeds.rs modules/rust/helpers/net/speeds.c modules/live.rs
+# covers: modules/rust/kernel/net/speeds.rs modules/rust/helpers/net/speeds.c modules/net/ipv4/live.rs
 # Tasks that wait while another task loads the module of a congestion control: a route holds RTNL, which a new
 # namespace takes; a sysctl is in use, for which the end of its namespace waits. No task may wait forever.
 . /selftests/lib.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml
-# covers: modules/algo/host.rs modules/algo/rtt.rs modules/live.rs modules/rust/kernel/net/speeds.rs
+# covers: modules/algo/host.rs modules/algo/rtt.rs modules/net/ipv4/live.rs modules/rust/kernel/net/speeds.rs
 # covers: modules/rust/helpers/net/speeds.c modules/oot/host.c modules/rust/helpers/net/netdevice.c
 # An unconfigured host detects its link rate and the datacenter's base RTT. With start = 1 the first window
 # shows C: it is C x 4 ms.

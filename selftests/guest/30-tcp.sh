@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml-debug x86 | debug
-# covers: modules/tcp_*.rs modules/rust/kernel/net/tcp modules/rust/helpers/net/tcp.c modules/algo/echo.rs
-# covers: modules/algo/dctcp.rs
+# covers: modules/net/ipv4/tcp_*.rs modules/rust/kernel/net/tcp modules/rust/helpers/net/tcp.c
+# covers: modules/algo/echo.rs modules/algo/dctcp.rs
 # Real sockets: transfers arrive complete for any ECN setting of the ends, marks are counted as in the queue,
 # and ss shows the state.
 . "$(dirname "$0")/lib.sh"

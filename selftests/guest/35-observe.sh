@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml | x86
 # covers: userspace-tools/xdc/src/live/observe userspace-tools/netlink userspace-tools/tcpinfo
-# covers: modules/tcp_diag.rs modules/include/uapi/linux/xdc_diag.h
+# covers: modules/net/ipv4/tcp_diag.rs modules/include/uapi/linux/xdc_diag.h
 # Live flows as users see them: `xdc ss` shows plausible state of unocc and gemini, filters flows, samples at
 # 1 kHz, and leaves `ss -ti` unchanged; `xdc watch` agrees with the queue's counters.
 . "$(dirname "$0")/lib.sh"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml-debug | debug
-# covers: modules/selftest/xdc_nic.c modules/phantom_shared.rs modules/phantom_pool.rs
+# covers: modules/selftest/xdc_nic.c modules/net/sched/phantom_shared.rs modules/net/sched/phantom_pool.rs
 # covers: modules/algo/shared_phantom.rs modules/rust/kernel/net/speeds.rs
 # sch_phantom on a device that is sometimes busy, changes its speed and has unused transmit queues
 # (modules/selftest/xdc_nic.c): requeued packets are counted once, and every port learns the speed. Then the

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml
-# covers: modules/unorc.rs modules/algo/unorc_sender.rs modules/algo/parity_credit.rs
+# covers: modules/drivers/net/unorc/unorc.rs modules/algo/unorc_sender.rs modules/algo/parity_credit.rs
 # covers: modules/algo/resequence.rs
 # The cost of a tunnel at a full port, and the value of parities under loss. In virtual time.
 . "$(dirname "$0")/lib.sh"

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml
-# covers: modules/unorc.rs modules/algo/unorc*.rs modules/algo/tunnel.rs modules/algo/resequence.rs
-# covers: modules/algo/parity_credit.rs modules/algo/paths.rs modules/algo/gf256.rs modules/vector_code.rs
-# covers: modules/rust/kernel/net/netdev.rs modules/oot/netdev.c modules/drivers/net/unorc/device.rs
-# covers: modules/drivers/net/unorc/device.c modules/rust/helpers/net/softirq.c
-# covers: modules/include/uapi/linux/unorc.h modules/Documentation/netlink/specs/unorc.yaml
-# covers: userspace-tools/ip-plugin
+# covers: modules/drivers/net/unorc/unorc.rs modules/algo/unorc*.rs modules/algo/tunnel.rs
+# covers: modules/algo/resequence.rs modules/algo/parity_credit.rs modules/algo/paths.rs modules/algo/gf256.rs
+# covers: modules/drivers/net/unorc/vector_code.rs modules/rust/kernel/net/netdev.rs modules/oot/netdev.c
+# covers: modules/drivers/net/unorc/device.rs modules/drivers/net/unorc/device.c
+# covers: modules/rust/helpers/net/softirq.c modules/include/uapi/linux/unorc.h
+# covers: modules/Documentation/netlink/specs/unorc.yaml userspace-tools/ip-plugin
 # UnoRC, UnoLB and REPS: a tunnel that hides most losses from TCP, its choosers, and its removal under
 # traffic. In virtual time: otherwise a slow host's delays exceed a millisecond.
 . "$(dirname "$0")/lib.sh"

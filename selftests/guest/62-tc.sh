@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml | x86
-# covers: userspace-tools/tc-plugin userspace-tools/netlink modules/phantom_options.rs modules/include/uapi
+# covers: userspace-tools/tc-plugin userspace-tools/netlink modules/net/sched/phantom_options.rs
+# covers: modules/include/uapi
 # Stock tc with q_phantom.so: its options, output and errors; each value equals that of `xdc qdisc` and the
 # kernel. docs/man/tc-phantom.8
 . "$(dirname "$0")/lib.sh"

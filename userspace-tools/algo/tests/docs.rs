@@ -216,26 +216,30 @@ fn holds(page: &str, section: &str, wanted: &str) {
 fn unocc_page_is_what_the_code_says() {
     holds("unocc.md", "parameters", &parameters(&unocc::ENTRY));
     holds("unocc.md", "algorithm", &numbered("algo/unocc.rs"));
-    holds("unocc.md", "module", &numbered("tcp_unocc.rs"));
-    holds("unocc.md", "tcp", &numbered("tcp_glue.rs"));
+    holds("unocc.md", "module", &numbered("net/ipv4/tcp_unocc.rs"));
+    holds("unocc.md", "tcp", &numbered("net/ipv4/tcp_glue.rs"));
 }
 
 #[test]
 fn gemini_page_is_what_the_code_says() {
     holds("gemini.md", "parameters", &parameters(&gemini::ENTRY));
     holds("gemini.md", "algorithm", &numbered("algo/gemini.rs"));
-    holds("gemini.md", "module", &numbered("tcp_gemini.rs"));
+    holds("gemini.md", "module", &numbered("net/ipv4/tcp_gemini.rs"));
 }
 
 #[test]
 fn acceltor_page_is_what_the_code_says() {
-    holds("acceltor.md", "decisions", &numbered("sch_acceltor.rs"));
+    holds(
+        "acceltor.md",
+        "decisions",
+        &numbered("net/sched/sch_acceltor.rs"),
+    );
 }
 
 #[test]
 fn tlt_page_is_what_the_code_says() {
     holds("tlt.md", "parameters", &table(&["default"], tlt::PARAMS));
-    holds("tlt.md", "deviations", &numbered("tlt.rs"));
+    holds("tlt.md", "deviations", &numbered("net/tlt/tlt.rs"));
 }
 
 #[test]
@@ -243,5 +247,9 @@ fn unorc_page_is_what_the_code_says() {
     let names = Count::NAMES.iter().map(|name| name.to_str().unwrap());
     let counters: Vec<_> = names.map(|name| format!("`{name}`")).collect();
     holds("unorc.md", "counters", &(counters.join(", ") + ".\n"));
-    holds("unorc.md", "deviations", &numbered("unorc.rs"));
+    holds(
+        "unorc.md",
+        "deviations",
+        &numbered("drivers/net/unorc/unorc.rs"),
+    );
 }

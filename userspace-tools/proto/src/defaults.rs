@@ -16,7 +16,7 @@ mod tests {
     fn the_module_has_them() {
         let path = concat!(
             env!("CARGO_MANIFEST_DIR"),
-            "/../../modules/phantom_options.rs"
+            "/../../modules/net/sched/phantom_options.rs"
         );
         let text = std::fs::read_to_string(path).unwrap();
         let default = |name: &str| -> u64 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Bounds of options: a copy of modules/acceltor_options.rs, which the test below compares.
+//! Bounds of options: a copy of modules/net/sched/acceltor_options.rs, which the test below compares.
 
 use super::Options;
 use crate::bounds::{self, Bound, MOST_BYTES, Refusal};
@@ -65,7 +65,7 @@ mod tests {
             ("LIMIT_LEAST", LEAST_LIMIT),
             ("LIMIT_MOST", MOST_LIMIT),
         ];
-        let module = include_str!("../../../../modules/acceltor_options.rs");
+        let module = include_str!("../../../../modules/net/sched/acceltor_options.rs");
         assert!(module.contains("const LIMIT: Bounds = bytes(2_000, 1_000_000_000);"));
         bounds::compare(BOUNDS, module, &constants);
     }

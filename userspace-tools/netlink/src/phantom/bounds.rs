@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Bounds of options: a copy of modules/phantom_options.rs, which the tests below compare.
+//! Bounds of options: a copy of modules/net/sched/phantom_options.rs, which the tests below compare.
 
 use super::Options;
 use crate::bounds::{self, Bound, MOST_BYTES, PPM, Refusal};
@@ -88,7 +88,7 @@ fn percent(ppm: i64) -> String {
 mod tests {
     use super::*;
 
-    const MODULE: &str = include_str!("../../../../modules/phantom_options.rs");
+    const MODULE: &str = include_str!("../../../../modules/net/sched/phantom_options.rs");
 
     #[test]
     fn the_modules_bounds_are_these() {

@@ -85,7 +85,7 @@ fn table_bytes(direction: &Direction, racks: u64) -> u64 {
     }
 }
 
-/// Memory of `Tables` in modules/sch_acceltor.rs and of its calendar.
+/// Memory of `Tables` in modules/net/sched/sch_acceltor.rs and of its calendar.
 fn acceltor_bytes(queue: &TcQueue, racks: u64) -> u64 {
     // The agent refuses unparsable words.
     let options = acceltor::Options::from_words(&queue.words).unwrap_or_default();

@@ -7,16 +7,16 @@
 //!
 //! 1. If `line_rate_mbps` or `intra_rtt_us` is 0, the host detects it: algo/host.rs.
 
-#[path = "algo/mod.rs"]
+#[path = "../../algo/mod.rs"]
 mod algo;
-#[path = "oot/kernel_api.rs"]
+#[path = "../../oot/kernel_api.rs"]
 mod kernel_api;
 #[path = "tcp_diag.rs"]
 mod tcp_diag;
 #[path = "tcp_glue.rs"]
 mod tcp_glue;
 #[allow(dead_code, unreachable_pub)]
-#[path = "algo/unocc.rs"]
+#[path = "../../algo/unocc.rs"]
 mod unocc;
 
 use algo::controller::Controller as _;

@@ -31,11 +31,11 @@
 //! 13. A clock byte that reaches a connection in TIME_WAIT is dropped: TIME_WAIT would answer, and the
 //!     sender's RST to that answer ends TIME_WAIT (RFC 1337).
 
-#[path = "algo/mod.rs"]
+#[path = "../../algo/mod.rs"]
 mod algo;
-#[path = "oot/kernel_api.rs"]
+#[path = "../../oot/kernel_api.rs"]
 mod kernel_api;
-#[path = "live.rs"]
+#[path = "../ipv4/live.rs"]
 mod live;
 
 use algo::tlt::{

@@ -27,9 +27,9 @@ use kernel::{
     sync::{new_mutex, Arc},
 };
 
-#[path = "algo/mod.rs"]
+#[path = "../../algo/mod.rs"]
 mod algo;
-#[path = "oot/kernel_api.rs"]
+#[path = "../../oot/kernel_api.rs"]
 mod kernel_api;
 #[path = "phantom_options.rs"]
 mod phantom_options;

@@ -20,9 +20,9 @@
 //! 9. `reps-paper` assumes a bandwidth-delay product above its 256 values.
 //! 10. Silence is checked when a packet is sent. The papers' code has a timer.
 
-#[path = "algo/mod.rs"]
+#[path = "../../../algo/mod.rs"]
 mod algo;
-#[path = "oot/kernel_api.rs"]
+#[path = "../../../oot/kernel_api.rs"]
 mod kernel_api;
 mod vector_code;
 

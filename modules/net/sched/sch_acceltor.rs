@@ -42,9 +42,9 @@ use kernel::prelude::*;
 
 #[path = "acceltor_options.rs"]
 mod acceltor_options;
-#[path = "algo/mod.rs"]
+#[path = "../../algo/mod.rs"]
 mod algo;
-#[path = "oot/kernel_api.rs"]
+#[path = "../../oot/kernel_api.rs"]
 mod kernel_api;
 #[path = "settings.rs"]
 mod settings;

@@ -4,16 +4,16 @@
 //!
 //! The law is in algo/toll.rs; tcp_glue.rs connects it to TCP and lists the effects.
 
-#[path = "algo/mod.rs"]
+#[path = "../../algo/mod.rs"]
 mod algo;
-#[path = "oot/kernel_api.rs"]
+#[path = "../../oot/kernel_api.rs"]
 mod kernel_api;
 #[path = "tcp_diag.rs"]
 mod tcp_diag;
 #[path = "tcp_glue.rs"]
 mod tcp_glue;
 #[allow(dead_code, unreachable_pub)]
-#[path = "algo/toll.rs"]
+#[path = "../../algo/toll.rs"]
 mod toll;
 
 use algo::{entry::Entry, fixed::BYTE_BITS};

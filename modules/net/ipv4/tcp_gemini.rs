@@ -7,12 +7,12 @@
 //!
 //! 1. TCP paces the flow; the paper has a rate limiter per flow.
 
-#[path = "algo/mod.rs"]
+#[path = "../../algo/mod.rs"]
 mod algo;
 #[allow(dead_code, unreachable_pub)]
-#[path = "algo/gemini.rs"]
+#[path = "../../algo/gemini.rs"]
 mod gemini;
-#[path = "oot/kernel_api.rs"]
+#[path = "../../oot/kernel_api.rs"]
 mod kernel_api;
 #[path = "tcp_diag.rs"]
 mod tcp_diag;
