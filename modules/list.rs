@@ -12,7 +12,7 @@
 //             test    loaded by tests only
 // NAME        of the .ko. Its name locates a tracepoint header: tcp_X, trace_X.h beside SOURCE, or X.h in
 //             modules/include/trace/events/
-// SOURCE      from this folder: one Rust file, or C files. Those of selftest/ and ../examples/ are built
+// SOURCE      from this folder: one Rust file, or C files. Those of tools/ and ../examples/ are built
 //             for the project's own guests only, and are not installed
 // ALGORITHM   of a congestion control with an `ENTRY` (modules/algo/entry.rs) in the kernel-independent
 //             FILE: its name there
@@ -32,19 +32,19 @@ modules! {
     qdisc   sch_example     "../examples/sch_example.rs";
 
     // GEMINI with errors in its RTTs, for Table V of its paper.
-    cc      tcp_gemini_err  "selftest/tcp_gemini_err.rs"    gemini_err "selftest/gemini_err.rs";
+    cc      tcp_gemini_err  "tools/testing/selftests/net/tcp_gemini_err.rs"    gemini_err "tools/testing/selftests/net/gemini_err.rs";
     // Twins of the kernel's algorithms and of toll, for `xdc twin`.
-    cc      tcp_dctcp_rs    "selftest/tcp_dctcp_rs.rs";
-    cc      tcp_reno_rs     "selftest/tcp_reno_rs.rs";
-    cc      tcp_toll_c      "selftest/tcp_toll_c.c";
+    cc      tcp_dctcp_rs    "tools/testing/selftests/net/tcp_dctcp_rs.rs";
+    cc      tcp_reno_rs     "tools/testing/selftests/net/tcp_reno_rs.rs";
+    cc      tcp_toll_c      "tools/testing/selftests/net/tcp_toll_c.c";
     // A qdisc that obeys its packets, even to break rules, for 41-parents.sh.
-    qdisc   sch_wrong       "selftest/sch_wrong.rs";
+    qdisc   sch_wrong       "tools/testing/selftests/net/sch_wrong.rs";
     // A network device with features that others in a guest lack, for 42-nic.sh.
-    netdev  xdc_nic         "selftest/xdc_nic.c";
+    netdev  xdc_nic         "tools/testing/selftests/net/xdc_nic.c";
     // Compares parity implementations and counts their instructions, for 44-code.sh and `xdc bench`.
-    test    xdc_code        "selftest/xdc_code.rs";
+    test    xdc_code        "tools/testing/selftests/net/xdc_code.rs";
     // Counts instructions for `xdc bench`.
-    test    xdc_bench       "selftest/bench_main.c" "selftest/bench_tcp.c" "selftest/bench_qdisc.c" "selftest/bench_hook.c";
+    test    xdc_bench       "tools/testing/selftests/net/bench_main.c" "tools/testing/selftests/net/bench_tcp.c" "tools/testing/selftests/net/bench_qdisc.c" "tools/testing/selftests/net/bench_hook.c";
     // Deliberate errors, for the tests of the tests.
-    test    xdc_alarm       "selftest/xdc_alarm.c";
+    test    xdc_alarm       "tools/testing/selftests/net/xdc_alarm.c";
 }

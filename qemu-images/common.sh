@@ -28,7 +28,7 @@ XDC_BPF_LINKER=$XDC_CACHE/tools/bpf-linker-$XDC_BPF_LINKER_VERSION/bin/bpf-linke
 
 # modules [LIST]: names of the modules in modules/list.rs that `make install` installs.
 modules() {
-	sed -nE '/^ +[a-z]+ .*;$/ { /"(selftest|\.\.)\//d; s/^ +[a-z]+ +([a-z0-9_]+) .*/\1/p }' \
+	sed -nE '/^ +[a-z]+ .*;$/ { /"(tools|\.\.)\//d; s/^ +[a-z]+ +([a-z0-9_]+) .*/\1/p }' \
 		"${1:-$XDC_TOP/modules/list.rs}"
 }
 

@@ -12,8 +12,8 @@ umask 022
 
 rm -rf "$dest"
 install -d "$dest/qemu-images"
-# Without tests, and without modules/selftest/, which is only for xdc's guests.
-tar -C "$XDC_TOP" --exclude=modules/selftest --exclude=modules/algo/tests -cf - Kbuild COPYING modules |
+# Without tests, and without modules/tools/, which is only for xdc's guests.
+tar -C "$XDC_TOP" --exclude=modules/tools --exclude=modules/algo/tests -cf - Kbuild COPYING modules |
 	tar -C "$dest" --no-same-owner --no-same-permissions -xf -
 install -m 755 -t "$dest/qemu-images" "$XDC_TOP"/qemu-images/{modules,in-root}.sh
 install -m 644 -t "$dest/qemu-images" "$XDC_TOP/qemu-images/common.sh"

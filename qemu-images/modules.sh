@@ -3,7 +3,7 @@
 # modules.sh FLAVOUR [OUT]: build the modules for one of xdc's kernels or, as
 # `kdir`, for the build tree KDIR; into build/FLAVOUR/modules or OUT. W= and CLIPPY=
 # are passed to the kernel's build. For xdc's kernels this includes
-# modules/selftest/ and examples/, unless XDC_SELFTEST is empty.
+# modules/tools/ and examples/, unless XDC_SELFTEST is empty.
 . "$(dirname "$0")/common.sh"
 
 flavour=${1:?usage: modules.sh $XDC_FLAVOURS|kdir [OUT]}

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml | uml-debug debug
 # covers: modules/net/sched/sch_phantom.rs modules/rust/kernel/net/sched modules/rust/helpers/net/sched.c
-# covers: modules/selftest/sch_wrong.rs userspace-tools/testing/witness/src
+# covers: modules/tools/testing/selftests/net/sch_wrong.rs userspace-tools/testing/witness/src
 # sch_phantom and an erroneous qdisc below each qdisc of the kernel that takes children: packets in = sent +
 # dropped + queued at every level, for any child and any operation. docs/testing.md
 modprobe sch_phantom || exit

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml-debug | debug
-# covers: modules/selftest/xdc_nic.c modules/net/sched/phantom_shared.rs modules/net/sched/phantom_pool.rs
-# covers: modules/algo/shared_phantom.rs modules/rust/kernel/net/speeds.rs
+# covers: modules/tools/testing/selftests/net/xdc_nic.c modules/net/sched/phantom_shared.rs
+# covers: modules/net/sched/phantom_pool.rs modules/algo/shared_phantom.rs modules/rust/kernel/net/speeds.rs
 # sch_phantom on a device that is sometimes busy, changes its speed and has unused transmit queues
-# (modules/selftest/xdc_nic.c): requeued packets are counted once, and every port learns the speed. Then the
-# phantom queue shared by ports below mq, and packets with other references.
+# (modules/tools/testing/selftests/net/xdc_nic.c): requeued packets are counted once, and every
+# port learns the speed. Then the phantom queue shared by ports below mq, and packets with other references.
 . "$(dirname "$0")/lib.sh"
 
 modprobe sch_phantom

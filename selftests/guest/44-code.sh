@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernels: x86 | debug
 # covers: modules/drivers/net/unorc/vector_code.rs modules/drivers/net/unorc/vectors.rs
-# covers: modules/drivers/net/unorc/gf256_x86.c modules/algo/gf256.rs modules/selftest/xdc_code.rs
-# covers: userspace-tools/testing/code
+# covers: modules/drivers/net/unorc/gf256_x86.c modules/algo/gf256.rs
+# covers: modules/tools/testing/selftests/net/xdc_code.rs userspace-tools/testing/code
 # The loaded module compares parities by the processor's vector registers with those by words, and a tunnel
 # that uses the registers restores lost packets.
 . "$(dirname "$0")/lib.sh"

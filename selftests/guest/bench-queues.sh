@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: none
-# covers: modules/selftest/bench_qdisc.c
+# covers: modules/tools/testing/selftests/net/bench_qdisc.c
 # The part of `xdc bench` on four processors, with a clock that counts the instructions of all: packets
 # through one, two and four transmit queues, one processor and one qdisc each. Output lines: "# queues QDISC
 # QUEUES PACKETS NS".

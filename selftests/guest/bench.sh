@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: none
-# covers: modules/selftest/bench_*.c
+# covers: modules/tools/testing/selftests/net/bench_*.c
 # The part of `xdc bench` with a clock that counts instructions. Output lines: "# callback CC ACKS CALLBACK
 # CALLS INSTRUCTIONS", "# qdisc NAME MARKS PACKETS ENQUEUE-INSTRUCTIONS DEQUEUE-INSTRUCTIONS MARKED DROPPED",
 # "# hook ROW PACKET CALLS INSTRUCTIONS", "# busy ROW INSTRUCTIONS", "# tunnel ROW PACKETS INSTRUCTIONS" and

@@ -38,7 +38,7 @@ impl Module {
     /// Returns whether `make install` installs the module; the others are only for xdc's guests.
     pub fn is_installed(&self) -> bool {
         let is_ours_alone =
-            |source: &&str| source.starts_with("selftest/") || source.starts_with("../");
+            |source: &&str| source.starts_with("tools/") || source.starts_with("../");
         !self.sources.iter().any(is_ours_alone)
     }
 }

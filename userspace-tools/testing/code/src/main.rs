@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use reed_solomon_simd::ReedSolomonEncoder;
 use xdc_algo::gf256::{self, LENGTH_BYTES, NoVectors};
 
-/// Block layout of modules/selftest/xdc_code.rs.
+/// Block layout of modules/tools/testing/selftests/net/xdc_code.rs.
 const PACKETS: usize = 8;
 const PARITIES: usize = 2;
 const PACKET_BYTES: usize = 1_400;

@@ -2,18 +2,18 @@
 
 //! The module of gemini_err.rs; otherwise equal to tcp_gemini.
 
-#[path = "../algo/mod.rs"]
+#[path = "../../../../algo/mod.rs"]
 mod algo;
 #[allow(dead_code, unreachable_pub)]
-#[path = "../algo/gemini.rs"]
+#[path = "../../../../algo/gemini.rs"]
 mod gemini;
 #[allow(dead_code, unreachable_pub)]
 mod gemini_err;
-#[path = "../oot/kernel_api.rs"]
+#[path = "../../../../oot/kernel_api.rs"]
 mod kernel_api;
-#[path = "../net/ipv4/tcp_diag.rs"]
+#[path = "../../../../net/ipv4/tcp_diag.rs"]
 mod tcp_diag;
-#[path = "../net/ipv4/tcp_glue.rs"]
+#[path = "../../../../net/ipv4/tcp_glue.rs"]
 mod tcp_glue;
 
 use algo::entry::Entry;

@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-#[path = "../oot/kernel_api.rs"]
+#[path = "../../../../oot/kernel_api.rs"]
 mod kernel_api;
 
 use kernel_api::tcp::{flags, CongestionControl, NoDiagBlock, Registration, Sock};

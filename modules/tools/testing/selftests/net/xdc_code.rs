@@ -5,11 +5,11 @@
 
 use kernel::prelude::*;
 
-#[path = "../algo/mod.rs"]
+#[path = "../../../../algo/mod.rs"]
 mod algo;
-#[path = "../oot/kernel_api.rs"]
+#[path = "../../../../oot/kernel_api.rs"]
 mod kernel_api;
-#[path = "../drivers/net/unorc/vector_code.rs"]
+#[path = "../../../../drivers/net/unorc/vector_code.rs"]
 mod vector_code;
 
 use algo::{

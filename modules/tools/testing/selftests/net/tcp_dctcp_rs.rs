@@ -11,9 +11,9 @@
 
 use kernel::prelude::*;
 
-#[path = "../algo/mod.rs"]
+#[path = "../../../../algo/mod.rs"]
 mod algo;
-#[path = "../oot/kernel_api.rs"]
+#[path = "../../../../oot/kernel_api.rs"]
 mod kernel_api;
 
 use algo::{
