@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The module of aimd.rs. Everything else comes from the algorithm's `ENTRY` and the line in
-//! modules/list.rs.
+//! modules/oot/list.rs.
 
 #[allow(dead_code, unreachable_pub)]
 mod aimd;

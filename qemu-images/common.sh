@@ -26,10 +26,10 @@ XDC_CARGO_DENY=$XDC_CACHE/tools/cargo-deny-$XDC_CARGO_DENY_VERSION/bin/cargo-den
 XDC_BPF_LINKER_VERSION=0.13.0
 XDC_BPF_LINKER=$XDC_CACHE/tools/bpf-linker-$XDC_BPF_LINKER_VERSION/bin/bpf-linker
 
-# modules [LIST]: names of the modules in modules/list.rs that `make install` installs.
+# modules [LIST]: names of the modules in modules/oot/list.rs that `make install` installs.
 modules() {
-	sed -nE '/^ +[a-z]+ .*;$/ { /"(tools|\.\.)\//d; s/^ +[a-z]+ +([a-z0-9_]+) .*/\1/p }' \
-		"${1:-$XDC_TOP/modules/list.rs}"
+	sed -nE '/^ +[a-z]+ .*;$/ { /"\.\.\/(tools|\.\.)\//d; s/^ +[a-z]+ +([a-z0-9_]+) .*/\1/p }' \
+		"${1:-$XDC_TOP/modules/oot/list.rs}"
 }
 
 # cargo_dir NAME: cargo's build folder. Cargo identifies files outside of a package, such as modules/algo, by

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # kernels: uml-debug x86 | debug
-# covers: modules/oot selftests/guest/lib.sh modules/list.rs modules/net/ipv4/tcp_*.rs
+# covers: modules/oot selftests/guest/lib.sh modules/net/ipv4/tcp_*.rs
 # covers: modules/net/sched/settings.rs modules/net/sched/sch_*.rs modules/rust
 # covers: modules/tools/testing/selftests/net
 # Loading, autoloading, refusal to unload while in use, clean unloading.

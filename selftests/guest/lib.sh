@@ -84,7 +84,7 @@ eventually() {
 
 # ours KIND: names of that kind's modules that `make install` installs.
 ours() {
-	sed -nE "/^ +$1 .*;\$/ { /\"(tools|\.\.)\//d; s/^ +[a-z]+ +([a-z0-9_]+) .*/\1/p }" /selftests/list.rs
+	sed -nE "/^ +$1 .*;\$/ { /\"\.\.\/(tools|\.\.)\//d; s/^ +[a-z]+ +([a-z0-9_]+) .*/\1/p }" /selftests/list.rs
 }
 our_ccs() { ours cc | sed 's/^tcp_//'; }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The kernel modules' algorithms, compiled for userspace from the same files, and the lists
-//! [`MODULES`] and [`ALGORITHMS`] of modules/list.rs.
+//! [`MODULES`] and [`ALGORITHMS`] of modules/oot/list.rs.
 
 #![cfg_attr(not(test), no_std)]
 #![deny(missing_docs, unsafe_code)]
@@ -25,4 +25,4 @@ pub use algo::*;
 use registry::modules;
 pub use registry::{Kind, Module, Visitor};
 
-include!("../../../modules/list.rs");
+include!("../../../modules/oot/list.rs");

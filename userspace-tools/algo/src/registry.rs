@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Expands modules/list.rs.
+//! Expands modules/oot/list.rs.
 
 use crate::algo::{controller::Controller, entry::Entry, params::ParamInfo};
 use core::ffi::CStr;
@@ -12,13 +12,13 @@ pub struct Module {
     pub kind: Kind,
     /// Name of the .ko.
     pub name: &'static str,
-    /// Source files below modules/: one in Rust, or several in C.
+    /// Source files, relative to modules/oot/: one in Rust, or several in C.
     pub sources: &'static [&'static str],
     /// Algorithm of a congestion control that has its own file.
     pub algorithm: Option<&'static Entry>,
 }
 
-/// Kind of a module. Names as in modules/list.rs.
+/// Kind of a module. Names as in modules/oot/list.rs.
 #[allow(non_camel_case_types)]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
@@ -38,7 +38,7 @@ impl Module {
     /// Returns whether `make install` installs the module; the others are only for xdc's guests.
     pub fn is_installed(&self) -> bool {
         let is_ours_alone =
-            |source: &&str| source.starts_with("tools/") || source.starts_with("../");
+            |source: &&str| source.starts_with("../tools/") || source.starts_with("../../");
         !self.sources.iter().any(is_ours_alone)
     }
 }
@@ -91,7 +91,7 @@ macro_rules! modules {
             pub mod $algorithm;
         )?)+
 
-        /// All modules, in the order of modules/list.rs.
+        /// All modules, in the order of modules/oot/list.rs.
         pub const MODULES: &[Module] = &[
             $(Module {
                 kind: Kind::$kind,
@@ -101,7 +101,7 @@ macro_rules! modules {
             },)+
         ];
 
-        /// Algorithms with their own file, in the order of modules/list.rs.
+        /// Algorithms with their own file, in the order of modules/oot/list.rs.
         pub const ALGORITHMS: &[&entry::Entry] = &[$($(&$algorithm::ENTRY,)?)+];
 
         /// Calls the visitor with the flow type of algorithm `name`; returns false if there is none.

@@ -63,7 +63,7 @@ fn state(algorithm: &Entry) -> String {
            | | `ce_state` | as a receiver: the last packet carried CE |\n"
 }
 
-/// Table of all modules in modules/list.rs.
+/// Table of all modules in modules/oot/list.rs.
 fn all_of_them() -> String {
     let mut out = "| module | is a | |\n|---|---|---|\n".to_owned();
     for module in MODULES {
@@ -134,7 +134,7 @@ fn every_event_is_in_the_header_of_its_module() {
             continue;
         }
         let name = format!("{}.h", module.name.trim_start_matches("tcp_"));
-        let beside = repository().join("modules").join(module.sources[0]);
+        let beside = repository().join("modules/oot").join(module.sources[0]);
         let places = [
             beside.with_file_name(format!("trace_{name}")),
             repository()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Adding an algorithm takes its file, its module's, its tracepoint header, and a line in modules/list.rs.
+//! Adding an algorithm takes its file, its module's, its tracepoint header, and a line in modules/oot/list.rs.
 //! Any other product file that names the example is one more that a user would have to edit.
 
 use std::{fs, path::Path, path::PathBuf};
@@ -7,7 +7,7 @@ use std::{fs, path::Path, path::PathBuf};
 /// Example algorithm of docs/writing.md.
 const NAME: &str = "aimd";
 
-const LIST: &str = "modules/list.rs";
+const LIST: &str = "modules/oot/list.rs";
 
 /// Paths of the product. docs/ and selftests/ are left out because they show and test the example; adding an
 /// algorithm changes only the page generated from the list.

@@ -128,7 +128,7 @@ pub fn write(
         for (name, file) in selftest_files(home)? {
             copy(&mut cpio, &format!("/selftests/{name}"), &file, 0o755)?;
         }
-        let list = include_bytes!("../../../../modules/list.rs");
+        let list = include_bytes!("../../../../modules/oot/list.rs");
         cpio.file("/selftests/list.rs", 0o644, list)
             .map_err(writing)?;
     }

@@ -33,7 +33,7 @@ const COUNT: usize = {
     count
 };
 
-/// Event names: of algorithms in the order of modules/list.rs, then of other modules.
+/// Event names: of algorithms in the order of modules/oot/list.rs, then of other modules.
 pub const EVENTS: [&str; COUNT] = {
     let mut events = [""; COUNT];
     let (mut at, mut i) = (0, 0);
