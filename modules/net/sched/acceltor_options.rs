@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Options of sch_acceltor: bounds, netlink form, and constraints between them. uapi/pkt_acceltor.h has the
-//! attributes. Only RTNL callbacks use options.
+//! Options of sch_acceltor: bounds, netlink form, and constraints between them.
+//! uapi/linux/pkt_acceltor.h has the attributes. Only RTNL callbacks use options.
 
 use kernel::prelude::*;
 

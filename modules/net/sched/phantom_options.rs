@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Options of sch_phantom: bounds, netlink form, and a copy for readers without the queue's lock.
-//! The attributes are in uapi/pkt_phantom.h.
+//! The attributes are in uapi/linux/pkt_phantom.h.
 
 use kernel::prelude::*;
 

@@ -6,7 +6,7 @@
 //! Mice use the packet network. Elephants wait for the day of their rack in a calendar of K queues, of which
 //! only today's sends; a few round trips before its day, an elephant is accelerated: it uses the packet
 //! network behind the mice. Source: "AccelToR: Accelerating TCP for Circuit/Packet Hybrid Data Centers with
-//! Packet Scheduling", sections III-B, III-C and III-G, Algorithm 1. uapi/pkt_acceltor.h is the netlink
+//! Packet Scheduling", sections III-B, III-C and III-G, Algorithm 1. uapi/linux/pkt_acceltor.h is the netlink
 //! interface, and algo/acceltor.rs has the rules. A packet's queue mapping names its uplink: a bond has a
 //! slave for each.
 //!

@@ -5,7 +5,7 @@
 //! A FIFO, optionally shaped to a rate; a phantom queue, which counts the bytes of a slower port;
 //! ECN marks from either or both; and less room for less important packets. Sources: Uno, sections
 //! 4.1.3 and 5.1 (phantom queue, RED), and TLT, section 4 (colors). The netlink interface is
-//! uapi/pkt_phantom.h; counter, RED and thresholds are in algo/.
+//! uapi/linux/pkt_phantom.h; counter, RED and thresholds are in algo/.
 //!
 //! Design decisions:
 //!
